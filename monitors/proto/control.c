@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Control channel: encode and decode.
+ *
+ * Checks:	one table has, per type, who may send it, which program ids, streams, flags and payload
+ *		lengths it takes; the payload decoders check the rest.
+ * See:		docs/protocol/control.md
+ */
+#include <proto/control.h>
+
+#include <lib/errno.h>
+#include <lib/string.h>
+
+#define PROG_NODE 0x1 /* prog == 0 */
+#define PROG_RUN  0x2 /* prog > 0 */
+
+#define STREAM_NONE 0x1 /* the field is 0 and means nothing: the same bit as stream 0 */
+#define STREAM_IN   0x1
+#define STREAM_OUT  0x6
+#define STREAM_ANY  0x7
+
+struct ctl_rule {
+	uint8_t ends;	      /* mask of enum ctl_end */
+	uint8_t progs;	      /* mask of PROG_* */
+	uint8_t node_streams; /* mask of streams that a frame from the node may name */
+	uint8_t host_streams;
+	uint8_t flags; /* mask */
+	uint32_t min_len;
+	uint32_t max_len;
+};
+
+#define FIXED(type) .min_len = sizeof(type), .max_len = sizeof(type)
+#define NO_STREAM   .node_streams = STREAM_NONE, .host_streams = STREAM_NONE
+
+static const struct ctl_rule ctl_rules[CTL_TYPE_END] = {
+	[CTL_HELLO] = { CTL_FROM_NODE, PROG_NODE, NO_STREAM, FIXED(struct ctl_hello_wire) },
+	[CTL_READY] = { CTL_FROM_NODE, PROG_NODE, NO_STREAM, FIXED(struct ctl_ready_wire) },
+	[CTL_STATUS] = { CTL_FROM_NODE, PROG_NODE, NO_STREAM, .min_len = 1,
+			 .max_len = CTL_MAX_LINE },
+	[CTL_ERROR] = { CTL_FROM_NODE, PROG_NODE | PROG_RUN, NO_STREAM, .min_len = 1,
+			.max_len = CTL_MAX_LINE },
+	[CTL_RUN] = { CTL_FROM_HOST, PROG_RUN, NO_STREAM, .flags = CTL_F_MORE, .min_len = 1,
+		      .max_len = CTL_MAX_PAYLOAD },
+	[CTL_STARTED] = { CTL_FROM_NODE, PROG_RUN, NO_STREAM, FIXED(struct ctl_started_wire) },
+	[CTL_REFUSED] = { CTL_FROM_NODE, PROG_RUN, NO_STREAM,
+			  .min_len = sizeof(struct ctl_errno_wire),
+			  .max_len = sizeof(struct ctl_errno_wire) + CTL_MAX_LINE },
+	[CTL_DATA] = { CTL_FROM_NODE | CTL_FROM_HOST, PROG_RUN, .node_streams = STREAM_OUT,
+		       .host_streams = STREAM_IN, .min_len = 1, .max_len = CTL_MAX_PAYLOAD },
+	[CTL_CREDIT] = { CTL_FROM_NODE | CTL_FROM_HOST, PROG_RUN, .node_streams = STREAM_IN,
+			 .host_streams = STREAM_OUT, FIXED(struct ctl_credit_wire) },
+	[CTL_EOF] = { CTL_FROM_NODE | CTL_FROM_HOST, PROG_RUN, .node_streams = STREAM_ANY,
+		      .host_streams = STREAM_ANY, .min_len = 0, .max_len = 0 },
+	[CTL_WINSIZE] = { CTL_FROM_HOST, PROG_RUN, NO_STREAM, FIXED(struct ctl_winsize_wire) },
+	[CTL_SIGNAL] = { CTL_FROM_HOST, PROG_RUN, NO_STREAM, FIXED(struct ctl_signal_wire) },
+	[CTL_EXIT] = { CTL_FROM_NODE, PROG_RUN, NO_STREAM, FIXED(struct ctl_exit_wire) },
+	[CTL_STATS_REQ] = { CTL_FROM_HOST, PROG_NODE, NO_STREAM, .min_len = 0, .max_len = 0 },
+	[CTL_STATS] = { CTL_FROM_NODE, PROG_NODE, NO_STREAM, .flags = CTL_F_MORE, .min_len = 1,
+			.max_len = CTL_MAX_PAYLOAD },
+	[CTL_SHUTDOWN] = { CTL_FROM_HOST, PROG_NODE, NO_STREAM, .min_len = 0, .max_len = 0 },
+	[CTL_DEBUG] = { CTL_FROM_HOST, PROG_RUN, NO_STREAM, .flags = CTL_F_MORE, .min_len = 1,
+			.max_len = CTL_MAX_PAYLOAD },
+	[CTL_DEBUG_REPLY] = { CTL_FROM_NODE, PROG_RUN, NO_STREAM, .flags = CTL_F_MORE,
+			      .min_len = 1, .max_len = CTL_MAX_PAYLOAD },
+};
+
+const char *ctl_string_next(const char *s)
+{
+	return s + strlen(s) + 1;
+}
+
+void ctl_hdr_encode(const struct ctl_hdr *hdr, struct ctl_hdr_wire *w)
+{
+	w->magic = cpu_to_le32(CTL_MAGIC);
+	w->version = CTL_VERSION;
+	w->type = hdr->type;
+	w->stream = hdr->stream;
+	w->flags = hdr->flags;
+	w->prog = cpu_to_le32(hdr->prog);
+	w->len = cpu_to_le32(hdr->len);
+}
+
+static bool hdr_obeys(const struct ctl_hdr *hdr, enum ctl_end end)
+{
+	const struct ctl_rule *rule = &ctl_rules[hdr->type];
+	const uint8_t streams = end == CTL_FROM_NODE ? rule->node_streams : rule->host_streams;
+
+	if (!(rule->ends & (unsigned int)end))
+		return false;
+	if (!(rule->progs & (hdr->prog ? PROG_RUN : PROG_NODE)))
+		return false;
+	if (hdr->stream >= CTL_NR_STREAMS || !(streams & (1u << hdr->stream)))
+		return false;
+	if (hdr->flags & ~(unsigned int)rule->flags)
+		return false;
+	return hdr->len >= rule->min_len && hdr->len <= rule->max_len;
+}
+
+int ctl_hdr_decode(const void *buf, size_t len, enum ctl_end end, struct ctl_hdr *out)
+{
+	struct ctl_hdr_wire w;
+	struct ctl_hdr hdr;
+
+	if (len < sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	hdr.type = w.type;
+	hdr.stream = w.stream;
+	hdr.flags = w.flags;
+	hdr.prog = le32_to_cpu(w.prog);
+	hdr.len = le32_to_cpu(w.len);
+
+	if (le32_to_cpu(w.magic) != CTL_MAGIC || w.version != CTL_VERSION)
+		return -EPROTO;
+	if (hdr.type == 0 || hdr.type >= CTL_TYPE_END || !hdr_obeys(&hdr, end))
+		return -EPROTO;
+	*out = hdr;
+	return 0;
+}
+
+void ctl_hello_encode(const struct ctl_hello *hello, struct ctl_hello_wire *w)
+{
+	memset(w, 0, sizeof(*w));
+	w->role = hello->role;
+	w->node = cpu_to_le32(hello->node);
+	w->incarnation = cpu_to_le64(hello->incarnation);
+	strlcpy(w->build, hello->build, sizeof(w->build));
+}
+
+int ctl_hello_decode(const void *buf, size_t len, struct ctl_hello *out)
+{
+	struct ctl_hello_wire w;
+	size_t n;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	if (w.role < CTL_ROLE_PROCESSOR || w.role > CTL_ROLE_STORAGE)
+		return -EPROTO;
+	if (w.reserved[0] || w.reserved[1] || w.reserved[2])
+		return -EPROTO;
+	n = strnlen(w.build, sizeof(w.build));
+	for (size_t i = n; i < sizeof(w.build); i++)
+		if (w.build[i])
+			return -EPROTO;
+	if (n == sizeof(w.build))
+		return -EPROTO;
+
+	out->role = w.role;
+	out->node = le32_to_cpu(w.node);
+	out->incarnation = le64_to_cpu(w.incarnation);
+	memcpy(out->build, w.build, sizeof(out->build));
+	return 0;
+}
+
+void ctl_ready_encode(const struct ctl_ready *ready, struct ctl_ready_wire *w)
+{
+	w->epoch = cpu_to_le32(ready->epoch);
+	w->nr_processors = cpu_to_le16(ready->nr_processors);
+	w->nr_memories = cpu_to_le16(ready->nr_memories);
+	w->nr_storages = cpu_to_le16(ready->nr_storages);
+	w->reserved = cpu_to_le16(0);
+}
+
+int ctl_ready_decode(const void *buf, size_t len, struct ctl_ready *out)
+{
+	struct ctl_ready_wire w;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	if (le16_to_cpu(w.reserved))
+		return -EPROTO;
+	out->epoch = le32_to_cpu(w.epoch);
+	out->nr_processors = le16_to_cpu(w.nr_processors);
+	out->nr_memories = le16_to_cpu(w.nr_memories);
+	out->nr_storages = le16_to_cpu(w.nr_storages);
+	return 0;
+}
+
+/* Copy @nr strings from @src to @buf at *@pos. */
+static bool strings_put(const char *src, uint32_t nr, char *buf, size_t cap, size_t *pos)
+{
+	for (uint32_t i = 0; i < nr; i++, src = ctl_string_next(src)) {
+		const size_t n = strlen(src) + 1;
+
+		if (n > cap - *pos)
+			return false;
+		memcpy(buf + *pos, src, n);
+		*pos += n;
+	}
+	return true;
+}
+
+ssize_t ctl_run_encode(const struct ctl_run *run, void *buf, size_t cap)
+{
+	struct ctl_run_wire w = {
+		.flags = cpu_to_le32(run->flags),
+		.uid = cpu_to_le32(run->uid),
+		.gid = cpu_to_le32(run->gid),
+		.umask = cpu_to_le32(run->umask),
+		.rows = cpu_to_le16(run->rows),
+		.cols = cpu_to_le16(run->cols),
+		.argc = cpu_to_le32(run->argc),
+		.envc = cpu_to_le32(run->envc),
+		.reserved = cpu_to_le32(0),
+	};
+	size_t pos = sizeof(w);
+
+	cap = MIN(cap, (size_t)CTL_MAX_RUN);
+	if (cap < sizeof(w))
+		return -EMSGSIZE;
+	memcpy(buf, &w, sizeof(w));
+	if (!strings_put(run->path, 1, buf, cap, &pos) ||
+	    !strings_put(run->cwd, 1, buf, cap, &pos) ||
+	    !strings_put(run->argv, run->argc, buf, cap, &pos) ||
+	    !strings_put(run->envp, run->envc, buf, cap, &pos))
+		return -EMSGSIZE;
+	return (ssize_t)pos;
+}
+
+/* Pass over @nr strings from *@pos; the first one, or NULL if one does not end inside the payload. */
+static const char *strings_get(const char *buf, size_t len, size_t *pos, uint32_t nr)
+{
+	const char *first = buf + *pos;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		const size_t left = len - *pos;
+		const size_t n = strnlen(buf + *pos, left);
+
+		if (n == left)
+			return NULL;
+		*pos += n + 1;
+	}
+	return first;
+}
+
+int ctl_run_decode(const void *buf, size_t len, struct ctl_run *out)
+{
+	struct ctl_run_wire w;
+	struct ctl_run run;
+	size_t pos = sizeof(w);
+
+	if (len < sizeof(w) || len > CTL_MAX_RUN)
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	run.flags = le32_to_cpu(w.flags);
+	run.uid = le32_to_cpu(w.uid);
+	run.gid = le32_to_cpu(w.gid);
+	run.umask = le32_to_cpu(w.umask);
+	run.rows = le16_to_cpu(w.rows);
+	run.cols = le16_to_cpu(w.cols);
+	run.argc = le32_to_cpu(w.argc);
+	run.envc = le32_to_cpu(w.envc);
+	if ((run.flags & ~(uint32_t)CTL_RUN_TTY) || le32_to_cpu(w.reserved) || run.umask > 0777)
+		return -EPROTO;
+
+	run.path = strings_get(buf, len, &pos, 1);
+	if (!run.path || run.path[0] != '/')
+		return -EPROTO;
+	run.cwd = strings_get(buf, len, &pos, 1);
+	if (!run.cwd || run.cwd[0] != '/')
+		return -EPROTO;
+	run.argv = strings_get(buf, len, &pos, run.argc);
+	if (!run.argv)
+		return -EPROTO;
+	run.envp = strings_get(buf, len, &pos, run.envc);
+	if (!run.envp || pos != len)
+		return -EPROTO;
+	*out = run;
+	return 0;
+}
+
+void ctl_started_encode(const struct ctl_started *started, struct ctl_started_wire *w)
+{
+	w->pid = cpu_to_le32(started->pid);
+	w->reserved = cpu_to_le32(0);
+	w->uptime_ns = cpu_to_le64(started->uptime_ns);
+}
+
+int ctl_started_decode(const void *buf, size_t len, struct ctl_started *out)
+{
+	struct ctl_started_wire w;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	if (le32_to_cpu(w.reserved))
+		return -EPROTO;
+	out->pid = le32_to_cpu(w.pid);
+	out->uptime_ns = le64_to_cpu(w.uptime_ns);
+	return 0;
+}
+
+void ctl_errno_encode(uint32_t err, struct ctl_errno_wire *w)
+{
+	w->err = cpu_to_le32(err);
+}
+
+int ctl_errno_decode(const void *buf, size_t len, uint32_t *err)
+{
+	struct ctl_errno_wire w;
+
+	if (len < sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	if (le32_to_cpu(w.err) >= MAX_ERRNO)
+		return -EPROTO;
+	*err = le32_to_cpu(w.err);
+	return 0;
+}
+
+void ctl_credit_encode(uint32_t bytes, struct ctl_credit_wire *w)
+{
+	w->bytes = cpu_to_le32(bytes);
+}
+
+int ctl_credit_decode(const void *buf, size_t len, uint32_t *bytes)
+{
+	struct ctl_credit_wire w;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	if (!le32_to_cpu(w.bytes) || le32_to_cpu(w.bytes) > CTL_MAX_CREDIT)
+		return -EPROTO;
+	*bytes = le32_to_cpu(w.bytes);
+	return 0;
+}
+
+void ctl_winsize_encode(const struct ctl_winsize *ws, struct ctl_winsize_wire *w)
+{
+	w->rows = cpu_to_le16(ws->rows);
+	w->cols = cpu_to_le16(ws->cols);
+	w->xpixel = cpu_to_le16(ws->xpixel);
+	w->ypixel = cpu_to_le16(ws->ypixel);
+}
+
+int ctl_winsize_decode(const void *buf, size_t len, struct ctl_winsize *out)
+{
+	struct ctl_winsize_wire w;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	out->rows = le16_to_cpu(w.rows);
+	out->cols = le16_to_cpu(w.cols);
+	out->xpixel = le16_to_cpu(w.xpixel);
+	out->ypixel = le16_to_cpu(w.ypixel);
+	return 0;
+}
+
+void ctl_signal_encode(uint32_t signo, struct ctl_signal_wire *w)
+{
+	w->signo = cpu_to_le32(signo);
+}
+
+int ctl_signal_decode(const void *buf, size_t len, uint32_t *signo)
+{
+	struct ctl_signal_wire w;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	if (!le32_to_cpu(w.signo) || le32_to_cpu(w.signo) > CTL_MAX_SIGNAL)
+		return -EPROTO;
+	*signo = le32_to_cpu(w.signo);
+	return 0;
+}
+
+void ctl_exit_encode(const struct ctl_exit *ex, struct ctl_exit_wire *w)
+{
+	w->status = cpu_to_le32(ex->status);
+	w->reserved = cpu_to_le32(0);
+	w->lifetime_ns = cpu_to_le64(ex->lifetime_ns);
+}
+
+int ctl_exit_decode(const void *buf, size_t len, struct ctl_exit *out)
+{
+	struct ctl_exit_wire w;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	if (le32_to_cpu(w.reserved) || le32_to_cpu(w.status) > 0xffff)
+		return -EPROTO;
+	out->status = le32_to_cpu(w.status);
+	out->lifetime_ns = le64_to_cpu(w.lifetime_ns);
+	return 0;
+}
