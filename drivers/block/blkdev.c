@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Block device registry, request checks and the synchronous helpers.
+ *
+ * Context:	as in <drivers/blkdev.h>.
+ * Locking:	registry.lock (RANK_BLKDEV) guards the list; devices are const.
+ */
+#include <drivers/blkdev.h>
+
+#include <kernel/spinlock.h>
+#include <kernel/wait.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+
+static struct {
+	struct spinlock lock;
+	struct list_head devices __guarded_by(&lock);
+	struct waitqueue arrived;
+} registry = {
+	.lock = SPINLOCK_INIT("blkdev", RANK_BLKDEV),
+	.devices = LIST_HEAD_INIT(registry.devices),
+	.arrived = WAITQUEUE_INIT(registry.arrived),
+};
+
+static struct blkdev *find_locked(const char *name) __must_hold(&registry.lock)
+{
+	struct blkdev *bd;
+
+	list_for_each_entry(bd, &registry.devices, link) {
+		if (!strcmp(bd->name, name))
+			return bd;
+	}
+	return NULL;
+}
+
+static bool block_size_ok(uint32_t size)
+{
+	return size >= BLK_SECTOR_SIZE && size <= 65536 && !(size & (size - 1));
+}
+
+int blkdev_register(struct blkdev *bd)
+{
+	int err = 0;
+
+	if (!bd->ops || !bd->ops->submit || !bd->max_segs || !block_size_ok(bd->block_size))
+		return -EINVAL;
+	if (bd->max_seg_len < bd->block_size || bd->max_seg_len % bd->block_size)
+		return -EINVAL;
+	if (!bd->name[0] || strnlen(bd->name, sizeof(bd->name)) == sizeof(bd->name))
+		return -EINVAL;
+	if (bd->nr_sectors > UINT64_MAX >> BLK_SECTOR_SHIFT)
+		return -EINVAL;
+
+	spin_lock(&registry.lock);
+	if (find_locked(bd->name))
+		err = -EEXIST;
+	else
+		list_add_tail(&bd->link, &registry.devices);
+	spin_unlock(&registry.lock);
+	if (!err)
+		wake_all(&registry.arrived);
+	return err;
+}
+
+void blkdev_unregister(struct blkdev *bd)
+{
+	spin_lock(&registry.lock);
+	list_del(&bd->link);
+	spin_unlock(&registry.lock);
+}
+
+struct blkdev *blkdev_get(const char *name)
+{
+	struct blkdev *bd;
+
+	spin_lock(&registry.lock);
+	bd = find_locked(name);
+	spin_unlock(&registry.lock);
+	return bd;
+}
+
+struct blkdev *blkdev_wait(const char *name, uint64_t deadline_ns)
+{
+	struct blkdev *bd = NULL;
+
+	if (!wait_event_timeout(&registry.arrived, (bd = blkdev_get(name)) != NULL, deadline_ns))
+		return NULL;
+	return bd;
+}
+
+int blkdev_for_each(int (*fn)(struct blkdev *bd, void *arg), void *arg)
+{
+	struct list_head *pos;
+	int ret = 0;
+
+	/* Devices are only ever added while the system runs, so a link stays valid. */
+	spin_lock(&registry.lock);
+	pos = registry.devices.next;
+	while (pos != &registry.devices && !ret) {
+		struct blkdev *bd = container_of(pos, struct blkdev, link);
+
+		spin_unlock(&registry.lock);
+		ret = fn(bd, arg);
+		spin_lock(&registry.lock);
+		pos = pos->next;
+	}
+	spin_unlock(&registry.lock);
+	return ret;
+}
+
+uint64_t blk_req_len(const struct blk_req *req)
+{
+	uint64_t len = 0;
+
+	for (unsigned int i = 0; i < req->nr_segs; i++)
+		len += req->segs[i].len;
+	return len;
+}
+
+/* What is wrong with @req for this device: 0 or -errno. */
+static int req_check(const struct blkdev *bd, const struct blk_req *req)
+{
+	const uint32_t per_block = bd->block_size >> BLK_SECTOR_SHIFT;
+	uint64_t nr;
+
+	if (req->op == BLK_FLUSH)
+		return req->nr_segs ? -EINVAL : 0;
+	if (req->op != BLK_READ && req->op != BLK_WRITE)
+		return -EINVAL;
+	if (req->op == BLK_WRITE && bd->read_only)
+		return -EROFS;
+	if (!req->nr_segs || req->nr_segs > bd->max_segs)
+		return -EINVAL;
+	for (unsigned int i = 0; i < req->nr_segs; i++) {
+		const uint32_t len = req->segs[i].len;
+
+		if (!len || len % bd->block_size || len > bd->max_seg_len)
+			return -EINVAL;
+	}
+	nr = blk_req_len(req) >> BLK_SECTOR_SHIFT;
+	if (req->sector % per_block)
+		return -EINVAL;
+	if (nr > bd->nr_sectors || req->sector > bd->nr_sectors - nr)
+		return -EIO;
+	return 0;
+}
+
+void blk_submit(struct blkdev *bd, struct blk_req *req)
+{
+	const int err = req_check(bd, req);
+
+	if (err) {
+		req->status = err;
+		req->done(req);
+		return;
+	}
+	bd->ops->submit(bd, req);
+}
+
+static void sync_done(struct blk_req *req)
+{
+	complete(req->arg);
+}
+
+static int run_sync(struct blkdev *bd, struct blk_req *req)
+{
+	struct completion done;
+
+	completion_init(&done);
+	req->done = sync_done;
+	req->arg = &done;
+	blk_submit(bd, req);
+	completion_wait(&done); /* bounded: the driver's watchdog completes what is stuck */
+	return req->status;
+}
+
+/* Read or write @len bytes, in as many requests as the device's segment length asks for. */
+static int transfer(struct blkdev *bd, enum blk_op op, uint64_t sector, void *buf, uint32_t len,
+		    uint32_t flags)
+{
+	uint8_t *p = buf;
+	int err;
+
+	if (!len)
+		return -EINVAL;
+	while (len) {
+		const struct blk_seg seg = { .buf = p, .len = MIN(len, bd->max_seg_len) };
+		struct blk_req req = {
+			.op = op, .flags = flags, .sector = sector, .segs = &seg, .nr_segs = 1
+		};
+
+		err = run_sync(bd, &req);
+		if (err)
+			return err;
+		p += seg.len;
+		len -= seg.len;
+		sector += seg.len >> BLK_SECTOR_SHIFT;
+	}
+	return 0;
+}
+
+int blk_read(struct blkdev *bd, uint64_t sector, void *buf, uint32_t len)
+{
+	return transfer(bd, BLK_READ, sector, buf, len, 0);
+}
+
+int blk_write(struct blkdev *bd, uint64_t sector, const void *buf, uint32_t len, uint32_t flags)
+{
+	return transfer(bd, BLK_WRITE, sector, (void *)(uintptr_t)buf, len, flags);
+}
+
+int blk_flush(struct blkdev *bd)
+{
+	struct blk_req req = { .op = BLK_FLUSH };
+
+	return run_sync(bd, &req);
+}
