@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processor -> memory monitor.
+ *
+ * To the home node of an address space (class control): PM_EXEC, PM_MMAP, PM_MUNMAP, PM_MPROTECT,
+ * PM_MREMAP, PM_BRK, PM_VREGIONS, PM_DESTROY.  The home validates, assigns addresses, tells the owners
+ * (proto/mm.h), and replies with the vRegion entries that the range touches.
+ *
+ * To the owner of a vRegion: PM_FETCH and PM_FILL_VMA (demand), PM_WRITEBACK (write-back class),
+ * PM_CREDIT (control).  To the node that holds a file's buffer cache: PM_FILE_FETCH (demand or
+ * prefetch).
+ *
+ * A node that is asked about a vRegion it does not own answers -EREMCHG with struct
+ * pm_moved_wire as the body: the caller updates its copy of the vRegion array and asks there.
+ *
+ * See:	docs/protocol/pm.md, docs/design/memory.md
+ */
+#pragma once
+
+#include <proto/types.h>
+
+enum pm_opcode {
+	PM_EXEC = 0x0200,
+	PM_MMAP = 0x0201,
+	PM_MUNMAP = 0x0202,
+	PM_MPROTECT = 0x0203,
+	PM_MREMAP = 0x0204,
+	PM_BRK = 0x0205,
+	PM_VREGIONS = 0x0206,
+	PM_DESTROY = 0x0207,
+	PM_FETCH = 0x0208,
+	PM_FILL_VMA = 0x0209,
+	PM_WRITEBACK = 0x020a,
+	PM_CREDIT = 0x020b,
+	PM_FILE_FETCH = 0x020c,
+};
+
+/* --- vRegions and vmas, parts of several replies ------------------------------------- */
+
+struct pm_vregion_wire { /* one entry of the vRegion array */
+	le64_t index;     /* address / vRegion size */
+	le32_t owner;     /* node id; 0 = not active */
+	le32_t secondary; /* node id; 0 = none */
+	le64_t version;   /* grows with every change of this entry */
+};
+static_assert(sizeof(struct pm_vregion_wire) == 24, "pm_vregion is ABI");
+
+enum pm_prot {
+	PM_PROT_READ = 1,
+	PM_PROT_WRITE = 2,
+	PM_PROT_EXEC = 4,
+	PM_PROT_ALL = 7,
+};
+
+enum pm_vma_flags {
+	PM_VMA_SHARED = 1 << 0,
+	PM_VMA_STACK = 1 << 1, /* grows down */
+	PM_VMA_HEAP = 1 << 2,  /* brk */
+	PM_VMA_FILE = 1 << 3,  /* file and pgoff are valid */
+	PM_VMA_NORESERVE = 1 << 4,
+	PM_VMA_ALL = 31,
+};
+
+struct pm_vma_wire {
+	le64_t start; /* page aligned */
+	le64_t end;   /* exclusive */
+	le64_t pgoff; /* file page behind start */
+	/*
+	 * PM_VMA_FILE only: bytes of the file that the mapping shows, counted from pgoff * 4096.
+	 * ~0 = the whole file.  Behind it (a program's bss) pages are zero-filled.
+	 */
+	le64_t file_bytes;
+	struct proto_file_wire file;
+	le32_t prot;  /* enum pm_prot */
+	le32_t flags; /* enum pm_vma_flags */
+	le32_t cache_node; /* PM_VMA_FILE: memory node that holds the file's buffer cache */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_vma_wire) == 64, "pm_vma is ABI");
+
+/* Reply body of a request to a node that no longer owns the vRegion (status -EREMCHG). */
+struct pm_moved_wire {
+	struct pm_vregion_wire vregion;
+};
+
+/*
+ * Frame credits: the owner promises that many frames for pages of this processor that it has not seen
+ * yet (p-local lines).  A write-back of such a page uses one up.  Grants ride on replies.
+ */
+struct pm_grant_wire {
+	le32_t node; /* who grants */
+	le32_t frames;
+};
+static_assert(sizeof(struct pm_grant_wire) == 8, "pm_grant is ABI");
+
+/* --- PM_EXEC: make an address space and load a program into it ----------------------- */
+
+#define PM_EXEC_MAX_VMAS     64
+#define PM_EXEC_MAX_VREGIONS 64
+
+struct pm_exec_req_wire {
+	le64_t aspace;      /* new, cluster-unique: (processor node id << 40) | counter */
+	struct proto_file_wire file; /* the program; the processor has looked it up and checked x */
+	le64_t stack_size;  /* bytes of address space for the stack (RLIMIT_STACK, capped) */
+	le64_t random_seed; /* for address randomisation; 0 = none */
+	struct proto_cred_wire cred; /* for PT_INTERP; groups follow, then nothing */
+	le32_t vnode;
+	le32_t want_credits; /* frames */
+};
+static_assert(sizeof(struct pm_exec_req_wire) == 64, "PM_EXEC is ABI");
+
+/* Reply: this header, nr_vmas vmas, nr_vregions vRegion entries, nr_grants grants. */
+struct pm_exec_rep_wire {
+	le64_t entry;        /* where to start: the interpreter's entry if there is one */
+	le64_t prog_entry;   /* AT_ENTRY */
+	le64_t phdr;         /* AT_PHDR, 0 = not mapped */
+	le64_t interp_base;  /* AT_BASE, 0 = no interpreter */
+	le64_t brk_start;    /* page aligned */
+	le64_t stack_top;    /* exclusive, page aligned */
+	le64_t stack_bottom;
+	le64_t vregion_size; /* bytes */
+	le64_t code_start, code_end, data_start, data_end;
+	le16_t phent;
+	le16_t phnum;
+	le32_t flags;        /* bit 0: executable stack wanted */
+	le16_t nr_vmas;      /* all of them, or PM_EXEC_MAX_VMAS: the rest by PM_FILL_VMA */
+	le16_t nr_vregions;
+	le16_t nr_grants;
+	le16_t reserved;
+};
+static_assert(sizeof(struct pm_exec_rep_wire) == 112, "PM_EXEC reply is ABI");
+/* Errors: -ENOEXEC, -ENOMEM, -EACCES, -ENOENT (interpreter), -ELIBBAD, -EIO, -EEXIST (aspace). */
+
+/* --- address space calls, to the home: replies are struct pm_range_rep_wire + arrays ---- */
+
+enum pm_map_flags { /* our own numbers; the processor translates MAP_* */
+	PM_MAP_FIXED = 1 << 0,           /* replaces what is there */
+	PM_MAP_FIXED_NOREPLACE = 1 << 1, /* -EEXIST instead */
+	PM_MAP_SHARED = 1 << 2,
+	PM_MAP_STACK = 1 << 3,
+	PM_MAP_NORESERVE = 1 << 4,
+	PM_MAP_ALL = 31,
+};
+
+struct pm_mmap_req_wire {
+	le64_t aspace;
+	le64_t addr; /* hint, or fixed */
+	le64_t len;  /* bytes, page aligned, not 0 */
+	le64_t pgoff;
+	struct proto_file_wire file; /* node 0 = anonymous */
+	le32_t prot;
+	le32_t flags; /* enum pm_map_flags */
+	le32_t want_credits;
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_mmap_req_wire) == 64, "PM_MMAP is ABI");
+
+struct pm_range_req_wire { /* PM_MUNMAP, PM_MPROTECT (prot) */
+	le64_t aspace;
+	le64_t addr;
+	le64_t len;
+	le32_t prot;
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_range_req_wire) == 32, "PM_MUNMAP is ABI");
+
+enum pm_mremap_flags {
+	PM_MREMAP_MAYMOVE = 1 << 0,
+	PM_MREMAP_FIXED = 1 << 1,
+	PM_MREMAP_ALL = 3,
+};
+
+/*
+ * The processor has already written back and dropped every line of the old range when it may
+ * move; first it asks without PM_MREMAP_MAYMOVE, which needs no flush and grows or shrinks in place.
+ */
+struct pm_mremap_req_wire {
+	le64_t aspace;
+	le64_t old_addr;
+	le64_t old_len;
+	le64_t new_len;
+	le64_t new_addr; /* PM_MREMAP_FIXED */
+	le32_t flags;
+	le32_t want_credits;
+};
+static_assert(sizeof(struct pm_mremap_req_wire) == 48, "PM_MREMAP is ABI");
+
+struct pm_brk_req_wire {
+	le64_t aspace;
+	le64_t brk; /* wanted, byte address; the reply's addr is what holds now */
+	le32_t want_credits;
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_brk_req_wire) == 24, "PM_BRK is ABI");
+
+/*
+ * Reply of MMAP, MUNMAP, MPROTECT, MREMAP, BRK: the header, then vmas (as they now are, in and at the
+ * borders of the range), vRegion entries, grants.
+ */
+struct pm_range_rep_wire {
+	le64_t addr;
+	le16_t nr_vmas;
+	le16_t nr_vregions; /* those of the range that fit; the rest by PM_VREGIONS */
+	le16_t nr_grants;
+	le16_t reserved;
+};
+static_assert(sizeof(struct pm_range_rep_wire) == 16, "PM range reply is ABI");
+
+struct pm_vregions_req_wire {
+	le64_t aspace;
+	le64_t first; /* index of the first entry wanted */
+	le32_t count;
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_vregions_req_wire) == 24, "PM_VREGIONS is ABI");
+/* Reply: pm_range_rep_wire with only nr_vregions set, and that many entries. */
+
+struct pm_destroy_req_wire {
+	le64_t aspace;
+};
+/* Frees everything on all owners before it is answered. Idempotent: unknown space = 0. */
+
+/* --- owner: demand path -------------------------------------------------------------- */
+
+enum pm_fetch_flags {
+	PM_FETCH_WRITE = 1 << 0,  /* the fault was a write */
+	PM_FETCH_VICTIM = 1 << 1, /* 4 KiB of bulk follow: write-back of victim_* rides along */
+	PM_FETCH_ALL = 3,
+};
+
+struct pm_fetch_req_wire {
+	le64_t aspace;
+	le64_t vaddr; /* page aligned */
+	struct proto_mr_ref_wire line; /* where the page is to be written, len 4096 */
+	le32_t flags;
+	le32_t want_credits;
+	le64_t victim_aspace;
+	le64_t victim_vaddr;
+	le64_t victim_seq; /* as pm_writeback_page_wire.seq */
+};
+static_assert(sizeof(struct pm_fetch_req_wire) == 64, "PM_FETCH is ABI");
+
+enum pm_fetch_result {
+	PM_FETCH_DATA = 0, /* the page has been written into the line */
+	PM_FETCH_ZERO = 1, /* anonymous and never written: fill it with zeroes; a frame credit is used */
+	/* the page of a private file mapping that was never written: fetch it as a file page */
+	PM_FETCH_FILE = 2,
+};
+
+struct pm_fetch_rep_wire {
+	le32_t result; /* enum pm_fetch_result */
+	le32_t prot;   /* enum pm_prot of the vma */
+	struct pm_grant_wire grant;
+	le32_t victim_status; /* negative errno as two's complement: 0 = the victim is stored */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_fetch_rep_wire) == 24, "PM_FETCH reply is ABI");
+/* Errors: -EFAULT no vma, -EACCES, -EREMCHG moved, -ESRCH no such space, -ENOMEM, -EIO. */
+
+struct pm_fill_vma_req_wire { /* which vma is at this address? */
+	le64_t aspace;
+	le64_t vaddr;
+};
+/* Reply: struct pm_vma_wire, clipped to the vRegion. -EFAULT none; -EREMCHG moved. */
+
+/* --- owner: write-back --------------------------------------------------------------- */
+
+#define PM_WRITEBACK_MAX_PAGES 16
+
+struct pm_writeback_page_wire {
+	le64_t vaddr;
+	/*
+	 * Grows with each write-back of this page by this processor: an older one that arrives later
+	 * (after a retry) is acknowledged and dropped.
+	 */
+	le64_t seq;
+};
+
+/* Header, nr_pages page records; the bulk holds the pages, 4 KiB each, in that order. */
+struct pm_writeback_req_wire {
+	le64_t aspace;
+	le32_t nr_pages;
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_writeback_req_wire) == 16, "PM_WRITEBACK is ABI");
+
+/* Reply: nr_pages le32 status values (two's complement), one per page, then a grant. */
+
+struct pm_credit_req_wire {
+	le32_t want;   /* frames wanted now; the answer may be less */
+	le32_t give;   /* frames of earlier grants given back */
+};
+/* Reply: struct pm_grant_wire; -ENOMEM when none is left. */
+
+/* --- file pages ---------------------------------------------------------------------- */
+
+#define PM_FILE_FETCH_MAX 32
+
+/* Header, then nr_pages memory references, one per consecutive page from pgoff. */
+struct pm_file_fetch_req_wire {
+	struct proto_file_wire file;
+	le64_t pgoff;
+	le64_t version; /* of the file as the processor knows it; an older cached page is not used */
+	le32_t nr_pages;
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_file_fetch_req_wire) == 40, "PM_FILE_FETCH is ABI");
+
+/* Pages behind the end of the file are not written: nr_valid tells how many were. */
+struct pm_file_fetch_rep_wire {
+	le32_t nr_valid;
+	le32_t last_bytes; /* bytes of the file in the last valid page; the rest of it is zero */
+	le64_t file_size;
+};
+static_assert(sizeof(struct pm_file_fetch_rep_wire) == 16, "PM_FILE_FETCH reply is ABI");

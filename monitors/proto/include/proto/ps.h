@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processor -> storage monitor.  Stateless: every request carries all that it needs.
+ *
+ * Paths are absolute within the vNode's mount point ("/" is the mount point); the processor joins the
+ * working directory itself but leaves "..", "." and symbolic links to the server.
+ *
+ * See:	docs/protocol/ps.md
+ */
+#pragma once
+
+#include <proto/types.h>
+
+enum ps_opcode {
+	PS_LOOKUP = 0x0400,   /* path -> attributes */
+	PS_GETATTR = 0x0401,  /* file -> attributes */
+	PS_READLINK = 0x0402, /* path -> target */
+	PS_GETDENTS = 0x0403, /* directory + cookie -> entries */
+	PS_STATFS = 0x0404,
+	PS_ACCESS = 0x0405,   /* path + mode -> 0 or errno */
+	PS_CHANGE = 0x0406,   /* every call that would change the file system: -EROFS for now */
+};
+
+enum ps_lookup_flags {
+	PS_LOOKUP_NOFOLLOW = 1 << 0,  /* do not follow a symbolic link in the last component */
+	PS_LOOKUP_DIRECTORY = 1 << 1, /* -ENOTDIR unless it is one */
+	PS_LOOKUP_REALPATH = 1 << 2,  /* the reply carries the canonical path (for chdir, exec, getcwd) */
+	PS_LOOKUP_ALL = 7,
+};
+
+/* PS_LOOKUP, PS_READLINK, PS_ACCESS: header, nr_groups le32, path_len bytes of path. */
+struct ps_path_req_wire {
+	struct proto_cred_wire cred;
+	le32_t vnode;
+	le32_t flags;  /* enum ps_lookup_flags */
+	le32_t access; /* bits R 4, W 2, X 1 to be checked on the result; 0 = search permission only */
+	le16_t path_len;
+	le16_t reserved;
+};
+static_assert(sizeof(struct ps_path_req_wire) == 32, "ps_path_req is ABI");
+/*
+ * Reply of PS_LOOKUP: struct proto_attr_wire, then le16 length and the canonical path if asked for.
+ * Reply of PS_READLINK: the target's bytes.  Reply of PS_ACCESS: nothing.
+ * Errors: those of path resolution in Linux: ENOENT ENOTDIR EACCES ELOOP ENAMETOOLONG EINVAL EIO EUCLEAN.
+ */
+
+struct ps_file_req_wire { /* PS_GETATTR, PS_STATFS */
+	struct proto_file_wire file;
+};
+/* Reply: struct proto_attr_wire, or struct ps_statfs_rep_wire. -ESTALE when the inode is gone. */
+
+struct ps_getdents_req_wire {
+	struct proto_file_wire file;
+	le64_t cookie; /* 0 = from the start; else off of the last entry taken */
+	le32_t max_bytes; /* of reply body */
+	le32_t reserved;
+};
+static_assert(sizeof(struct ps_getdents_req_wire) == 32, "PS_GETDENTS is ABI");
+
+/* Reply: entries one behind the other, each padded with zeroes to 8 bytes; none = end. */
+struct ps_dirent_wire {
+	le64_t ino;
+	le64_t cookie; /* to go on behind this entry */
+	le16_t rec_len; /* of this record, padding included */
+	uint8_t type;   /* DT_* */
+	uint8_t name_len;
+	uint8_t name[];
+};
+
+struct ps_statfs_rep_wire {
+	le64_t type, bsize, blocks, bfree, bavail, files, ffree, fsid, namelen, flags;
+};
+static_assert(sizeof(struct ps_statfs_rep_wire) == 80, "PS_STATFS reply is ABI");
+
+enum ps_change_kind {
+	PS_CHANGE_CREATE = 1, PS_CHANGE_MKDIR = 2, PS_CHANGE_UNLINK = 3, PS_CHANGE_RMDIR = 4,
+	PS_CHANGE_RENAME = 5, PS_CHANGE_LINK = 6, PS_CHANGE_SYMLINK = 7, PS_CHANGE_SETATTR = 8,
+	PS_CHANGE_TRUNCATE = 9, PS_CHANGE_MKNOD = 10,
+};

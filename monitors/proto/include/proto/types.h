@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pieces that several protocol headers share: file identities, memory references, attributes.
+ *
+ * Every structure is little-endian, naturally aligned and without hidden padding; reserved fields are
+ * zero on send and checked to be zero on receive where a later version may give them a meaning.
+ */
+#pragma once
+
+#include <lib/byteorder.h>
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+/* Bulk memory at the sender of a request, which the receiver may write into (one 4 KiB page). */
+struct proto_mr_ref_wire {
+	le64_t addr;
+	le32_t rkey;
+	le32_t len;
+};
+static_assert(sizeof(struct proto_mr_ref_wire) == 16, "mr_ref is ABI");
+
+struct proto_mr_ref {
+	uint64_t addr;
+	uint32_t rkey;
+	uint32_t len;
+};
+
+/* A file on a storage node: what an open file is a handle to. */
+struct proto_file_wire {
+	le64_t ino;
+	le32_t gen;  /* inode generation */
+	le32_t node; /* storage node id; 0 = no file */
+};
+static_assert(sizeof(struct proto_file_wire) == 16, "proto_file is ABI");
+
+struct proto_file {
+	uint64_t ino;
+	uint32_t gen;
+	uint32_t node;
+};
+
+/* What stat(2) tells, times in seconds and nanoseconds. */
+struct proto_attr_wire {
+	struct proto_file_wire file;
+	le64_t size;
+	le64_t blocks; /* 512-byte units */
+	le64_t atime_s, mtime_s, ctime_s, btime_s; /* two's complement */
+	le32_t atime_ns, mtime_ns, ctime_ns, btime_ns;
+	le32_t mode; /* type and permission bits as in st_mode */
+	le32_t nlink;
+	le32_t uid;
+	le32_t gid;
+	le32_t rdev;    /* Linux's new_encode_dev() form */
+	le32_t blksize;
+	le64_t version; /* changes whenever the content changes (close-to-open) */
+	le64_t fsid;
+};
+static_assert(sizeof(struct proto_attr_wire) == 128, "proto_attr is ABI");
+
+struct proto_attr {
+	struct proto_file file;
+	uint64_t size;
+	uint64_t blocks;
+	int64_t atime_s, mtime_s, ctime_s, btime_s;
+	uint32_t atime_ns, mtime_ns, ctime_ns, btime_ns;
+	uint32_t mode, nlink, uid, gid, rdev, blksize;
+	uint64_t version;
+	uint64_t fsid;
+};
+
+/* Who asks: checked against mode bits by the storage node. */
+struct proto_cred_wire {
+	le32_t uid;
+	le32_t gid;
+	le32_t nr_groups; /* at most PROTO_MAX_GROUPS; the list follows where the message says */
+	le32_t flags;     /* 0 */
+};
+static_assert(sizeof(struct proto_cred_wire) == 16, "proto_cred is ABI");
+#define PROTO_MAX_GROUPS 32
+
+struct proto_cred {
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t nr_groups;
+	uint32_t groups[PROTO_MAX_GROUPS];
+};
+
+#define PROTO_PATH_MAX 4096 /* bytes, terminating 0 not sent */
+
+/* Opcode ranges: one per pair of monitors; a number is never used again. */
+enum proto_opcode_base {
+	PROTO_CLUSTER = 0x0100, /* proto/cluster.h */
+	PROTO_PM = 0x0200,      /* processor -> memory: proto/pm.h */
+	PROTO_MM = 0x0300,      /* memory -> memory: proto/mm.h */
+	PROTO_PS = 0x0400,      /* processor -> storage: proto/ps.h */
+	PROTO_MS = 0x0500,      /* memory -> storage: proto/ms.h */
+	PROTO_BENCH = 0x0f00,
+};

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Nodes and peers: who this node is, and whom it may talk to.
+ *
+ * Flow:	node_self() comes from boot parameters; membership (managers/) adds and removes peers;
+ *		connections are made at the first call to a peer, or accepted from one.
+ * Context:	all may sleep except node_self() and the counters.
+ * See:		docs/protocol/rpc.md, docs/protocol/cluster.md
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/list.h>
+#include <lib/types.h>
+#include <rdma/verbs.h>
+
+enum node_role {
+	NODE_ROLE_PROCESSOR = 1,
+	NODE_ROLE_MEMORY = 2,
+	NODE_ROLE_STORAGE = 3,
+};
+
+struct node_info {
+	uint32_t id; /* boot parameter node=; 1 to 0xffff, unique in the cluster */
+	enum node_role role;
+	uint32_t incarn; /* chosen at boot; differs from one boot to the next */
+	struct rdma_addr addr;
+};
+
+const struct node_info *node_self(void);
+const char *node_role_name(enum node_role role);
+
+/* Add or renew a peer. A changed incarnation ends all calls to the old one with -ESTALE. */
+int rpc_peer_add(const struct node_info *info) __must_check;
+/* Calls to it end with -EHOSTDOWN; its connections are reset. */
+void rpc_peer_remove(uint32_t node);
+/* A peer that nobody has introduced yet but whose address is known (the rendezvous node). */
+int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node) __must_check;
+
+struct rpc_peer_watcher {
+	struct list_head node;
+	/* Thread context. @status: 0 connected again, -EHOSTDOWN dead, -ESTALE restarted. */
+	void (*fn)(struct rpc_peer_watcher *w, uint32_t node, int status);
+};
+void rpc_peer_watch(struct rpc_peer_watcher *w);
+
+/* Bring the RPC layer up on @dev, as @role. Called once, by the monitor. */
+int rpc_start(struct rdma_device *dev, enum node_role role) __must_check;

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RPC over RDMA verbs: the only way in which components talk.
+ *
+ * Flow:	client: rpc_call_alloc() -> fill -> rpc_call_submit() -> rpc_call_wait() (or its done
+ *		function) -> rpc_call_put().  rpc_call_sync() does it all for small messages.
+ *		server: rpc_handlers_register(); a handler reads the request, acts, and answers once by
+ *		rpc_reply() or rpc_reply_bulk(), from the handler or later from any thread.
+ * Sessions:	per peer and traffic class there is one session of nr_slots slots and one RC queue pair
+ *		below it.  The caller owns a slot from submit until its reply has come; free slots are
+ *		the credits, so the receiver's ring never overruns.  The server remembers the last
+ *		request id and the last small reply of each slot, so a request that is sent again
+ *		after a broken connection is executed at most once.
+ * Context:	submit never sleeps and may be called with spinlocks below RANK_RPC held; it answers
+ *		-EAGAIN when no slot is free.  wait, sync and slot_wait sleep.  Inline handlers and done
+ *		functions run in polling context: they never sleep and never wait for an RPC.
+ * Failure:	-ETIMEDOUT deadline passed; -EHOSTDOWN peer is dead or was never a member; -ESTALE
+ *		the peer has restarted (or has fenced us); -EINTR a killable wait was interrupted;
+ *		else the negative errno that the handler replied.  After -ETIMEDOUT and -EINTR the
+ *		slot and the reply's target are in quarantine: release() says when the target may be
+ *		reused, which is when the late reply has come or the connection has been reset.
+ * See:		docs/protocol/rpc.md, design: docs/design/rpc.md
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+#include <net/node.h>
+
+/* Traffic classes: each has its own queue pair and ring, so none queues behind another. */
+enum rpc_class {
+	RPC_CLASS_CONTROL = 0,   /* membership, mmap family, exec, lookups */
+	RPC_CLASS_DEMAND = 1,    /* fetches that a thread waits for */
+	RPC_CLASS_PREFETCH = 2,  /* read-ahead */
+	RPC_CLASS_WRITEBACK = 3, /* dirty lines */
+	RPC_NR_CLASSES,
+};
+
+/* Limits of one message.  A request that exceeds them is refused with -EMSGSIZE at submit. */
+#define RPC_BODY_MAX     2048  /* bytes of body, request or reply (classes other than control) */
+#define RPC_BODY_MAX_CTL 16384 /* in the control class */
+#define RPC_BULK_MAX     (32 * 4096) /* bytes of bulk behind a request body */
+#define RPC_WRITES_MAX   64    /* bulk WRITEs of one reply */
+
+/* --- registered memory --------------------------------------------------------------- */
+
+/*
+ * A run of frames that peers may write (ExCache lines, buffer frames), or that only local sends
+ * read.  Addresses in messages and SGEs are physical addresses inside the run.
+ */
+struct rpc_mem;
+struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, bool remote_write);
+void rpc_mem_unregister(struct rpc_mem *mem);
+uint32_t rpc_mem_rkey(const struct rpc_mem *mem);
+
+/* A piece of registered local memory. */
+struct rpc_sge {
+	const struct rpc_mem *mem;
+	paddr_t addr;
+	uint32_t len;
+};
+
+/* --- client -------------------------------------------------------------------------- */
+
+struct rpc_call;
+
+/*
+ * The parts of a call that the caller fills in between alloc and submit, and reads after it is done.
+ * A call is reference counted: the caller holds one reference, the RPC layer another from submit
+ * until release.
+ */
+struct rpc_call {
+	/* request: set by the caller */
+	uint32_t peer; /* node id */
+	enum rpc_class cls;
+	uint16_t opcode;
+	const void *body; /* copied at submit */
+	uint32_t body_len;
+	const struct rpc_sge *bulk; /* read by the device until done: the array is copied, data not */
+	uint32_t nr_bulk;
+	uint64_t deadline_ns; /* absolute, monotonic; 0 = the class's default */
+	void *reply;          /* reply body is copied here; NULL = not wanted */
+	uint32_t reply_max;   /* a longer reply ends the call with -EMSGSIZE */
+	/* optional; polling context; done runs exactly once after a successful submit */
+	void (*done)(struct rpc_call *call);
+	/* optional; runs once when neither bulk nor the targets named in the body can be touched by
+	 * this call any more; with a normal reply right after done */
+	void (*release)(struct rpc_call *call);
+	void *arg; /* the caller's */
+
+	/* result: valid from done on */
+	int status;         /* 0 or negative errno */
+	uint32_t reply_len; /* bytes of reply body */
+};
+
+struct rpc_call *rpc_call_alloc(void); /* NULL: no memory */
+void rpc_call_get(struct rpc_call *call);
+void rpc_call_put(struct rpc_call *call);
+/* 0, -EAGAIN (no free slot: see rpc_slot_wait), -EHOSTDOWN, -EMSGSIZE, -ENOMEM. */
+int rpc_call_submit(struct rpc_call *call) __must_check;
+/* Sleep until a slot to @peer may be free again, or the deadline. */
+int rpc_slot_wait(uint32_t peer, enum rpc_class cls, uint64_t deadline_ns) __must_check;
+/* Spin a bounded, adaptive time, then sleep, until done. Returns call->status. */
+int rpc_call_wait(struct rpc_call *call);
+/* The same, but ends with -EINTR when the waiting thread is to be killed. */
+int rpc_call_wait_killable(struct rpc_call *call);
+/* Give up: done runs with -ECANCELED unless it has run; the target stays in quarantine. */
+void rpc_call_cancel(struct rpc_call *call);
+
+/*
+ * Send @body, wait for a slot and the reply. Returns the reply's length in bytes, or a negative errno.
+ * @timeout_ns relative; 0 = the class's default.
+ */
+int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
+		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns);
+
+/* Several calls in about one round trip: submit all with shared doorbells, wait for all. */
+int rpc_multicast(struct rpc_call **calls, size_t nr_calls);
+
+/* --- server -------------------------------------------------------------------------- */
+
+struct rpc_request; /* one request being served; lives until it is answered */
+
+enum rpc_handler_flags {
+	/*
+	 * Try in polling context first.  The handler must not sleep; when it would have to, it returns
+	 * RPC_AGAIN before any effect and is run again in a worker.
+	 */
+	RPC_HANDLER_INLINE = 1 << 0,
+	/* Running it twice does no harm: its reply need not be remembered. */
+	RPC_HANDLER_IDEMPOTENT = 1 << 1,
+	/*
+	 * It may wait for another node.  Such handlers get threads of their own (as many as there
+	 * are requests), so that no request on which they wait starves behind them.
+	 */
+	RPC_HANDLER_WAITS = 1 << 2,
+};
+
+enum rpc_handler_result {
+	RPC_DONE,  /* answered, or will be answered later by whoever has the request */
+	RPC_AGAIN, /* inline only: run me again where I may sleep */
+};
+
+struct rpc_handler {
+	uint16_t opcode;
+	uint16_t flags; /* enum rpc_handler_flags */
+	const char *name;
+	enum rpc_handler_result (*fn)(struct rpc_request *req, void *arg);
+};
+
+/* Register a table for the life of the kernel. -EEXIST when an opcode is taken. */
+int rpc_handlers_register(const struct rpc_handler *table, size_t nr, void *arg) __must_check;
+
+uint32_t rpc_request_peer(const struct rpc_request *req); /* node id, checked by the connection */
+bool rpc_request_may_sleep(const struct rpc_request *req);
+/*
+ * The body and the bulk lie in ring memory that a hostile peer can still change: copy, then check.
+ * Valid until the request is answered.
+ */
+const void *rpc_request_body(const struct rpc_request *req, uint32_t *len);
+const void *rpc_request_bulk(const struct rpc_request *req, uint32_t *len);
+
+/* One piece of data that goes straight from local registered memory to the caller's memory. */
+struct rpc_write {
+	struct rpc_sge src;
+	uint64_t remote_addr;
+	uint32_t rkey;
+};
+
+/* Answer with a status (0 or negative errno) and a small body. Consumes @req. Never sleeps. */
+void rpc_reply(struct rpc_request *req, int status, const void *body, uint32_t body_len);
+/*
+ * The same, preceded by up to RPC_WRITES_MAX data WRITEs, all on one doorbell.  @sent (may be NULL)
+ * runs once, in polling context, when the sources are no longer read.
+ */
+void rpc_reply_bulk(struct rpc_request *req, int status, const void *body, uint32_t body_len,
+		    const struct rpc_write *writes, size_t nr_writes, void (*sent)(void *arg),
+		    void *arg);
