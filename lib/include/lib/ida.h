@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocator of small integer ids: always the lowest free one, growing as needed.
+ *
+ * Locking: the caller's. Memory: one bit per id up to the highest ever used.
+ */
+#pragma once
+
+#include <lib/types.h>
+
+struct ida {
+	uint64_t *map;   /* set bit: id in use */
+	size_t nr_words; /* words in map */
+	size_t hint;     /* no free id in any word below this */
+};
+
+#define IDA_INIT         { NULL, 0, 0 }
+#define DEFINE_IDA(name) struct ida name = IDA_INIT
+
+void ida_init(struct ida *ida);
+
+/* Free the map; the ids themselves need not have been freed. */
+void ida_destroy(struct ida *ida);
+
+/* An id from @min to @max inclusive, or -ENOSPC, -ENOMEM, -EINVAL (@min above @max or negative). */
+int ida_alloc_range(struct ida *ida, int min, int max) __must_check;
+
+/* An id from 0. */
+int ida_alloc(struct ida *ida) __must_check;
+
+/* Return @id; returns false, and changes nothing, when it was not allocated. */
+bool ida_free(struct ida *ida, int id);
+
+bool ida_is_used(const struct ida *ida, int id);

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Radix tree of 64-slot nodes.
+ *
+ * Shape:	height h covers indices below 64^h; the tree grows by new roots above
+ *		the old one, and shrinks again when only slot 0 of the root is left.
+ *		A node with no entries is freed at once, so an empty tree has no nodes.
+ * Failure:	an insert that runs out of memory leaves the tree as it was.
+ */
+#include <lib/radix.h>
+
+#include <lib/alloc.h>
+#include <lib/errno.h>
+
+#define RADIX_BITS       6
+#define RADIX_SLOTS      (1U << RADIX_BITS)
+#define RADIX_MAX_HEIGHT DIV_ROUND_UP(64, RADIX_BITS)
+
+struct radix_node {
+	unsigned int nr_used;
+	void *slots[RADIX_SLOTS]; /* nodes, or at level 1 entries */
+};
+
+void radix_init(struct radix_tree *tree)
+{
+	*tree = (struct radix_tree)RADIX_TREE_INIT;
+}
+
+/* Which slot of a node @level levels above the entries (1: just above) leads to @index. */
+static unsigned int slot_of(uint64_t index, unsigned int level)
+{
+	return (unsigned int)(index >> (RADIX_BITS * (level - 1))) % RADIX_SLOTS;
+}
+
+/* Does a tree of this height reach @index? */
+static bool covers(unsigned int height, uint64_t index)
+{
+	if (height >= RADIX_MAX_HEIGHT)
+		return true;
+	return height != 0 && index >> (RADIX_BITS * height) == 0;
+}
+
+/* Depth is bounded by RADIX_MAX_HEIGHT, so recursion is safe here. */
+static void free_nodes(struct radix_node *node, unsigned int level)
+{
+	if (level > 1) {
+		for (unsigned int i = 0; i < RADIX_SLOTS; i++) {
+			if (node->slots[i])
+				free_nodes(node->slots[i], level - 1);
+		}
+	}
+	lib_free(node);
+}
+
+void radix_destroy(struct radix_tree *tree)
+{
+	if (tree->root)
+		free_nodes(tree->root, tree->height);
+	radix_init(tree);
+}
+
+/* The place of @index, or NULL when its nodes are not there. */
+static void **find_slot(const struct radix_tree *tree, uint64_t index)
+{
+	struct radix_node *node = tree->root;
+
+	if (!node || !covers(tree->height, index))
+		return NULL;
+	for (unsigned int level = tree->height; level > 1; level--) {
+		node = node->slots[slot_of(index, level)];
+		if (!node)
+			return NULL;
+	}
+	return &node->slots[slot_of(index, 1)];
+}
+
+void *radix_lookup(const struct radix_tree *tree, uint64_t index)
+{
+	void **slot = find_slot(tree, index);
+
+	return slot ? *slot : NULL;
+}
+
+void *radix_replace(struct radix_tree *tree, uint64_t index, void *entry)
+{
+	void **slot = find_slot(tree, index);
+	void *old = slot ? *slot : NULL;
+
+	if (old)
+		*slot = entry;
+	return old;
+}
+
+/* Drop roots that lead only to slot 0, and an empty one. */
+static void shrink(struct radix_tree *tree)
+{
+	while (tree->height > 1 && tree->root->nr_used == 1 && tree->root->slots[0]) {
+		struct radix_node *old = tree->root;
+
+		tree->root = old->slots[0];
+		tree->height--;
+		lib_free(old);
+	}
+	if (tree->root && tree->root->nr_used == 0) {
+		lib_free(tree->root);
+		tree->root = NULL;
+		tree->height = 0;
+	}
+}
+
+static int grow_to_cover(struct radix_tree *tree, uint64_t index)
+{
+	while (!covers(tree->height, index)) {
+		struct radix_node *node = lib_zalloc(sizeof(*node));
+
+		if (!node)
+			return -ENOMEM;
+		if (tree->root) {
+			node->slots[0] = tree->root;
+			node->nr_used = 1;
+		}
+		tree->root = node;
+		tree->height++;
+	}
+	return 0;
+}
+
+/*
+ * Walk the path to @index and free the nodes on it that hold nothing. @path[l] is the node at
+ * level l, down to @lowest.
+ */
+static void prune(struct radix_tree *tree, struct radix_node **path, unsigned int lowest,
+		  uint64_t index)
+{
+	for (unsigned int level = lowest; level < tree->height && !path[level]->nr_used; level++) {
+		struct radix_node *parent = path[level + 1];
+
+		lib_free(path[level]);
+		parent->slots[slot_of(index, level + 1)] = NULL;
+		parent->nr_used--;
+	}
+	shrink(tree);
+}
+
+int radix_insert(struct radix_tree *tree, uint64_t index, void *entry)
+{
+	struct radix_node *path[RADIX_MAX_HEIGHT + 1];
+	struct radix_node *node;
+	unsigned int level;
+	void **slot;
+	int err;
+
+	err = grow_to_cover(tree, index);
+	if (err) {
+		shrink(tree);
+		return err;
+	}
+
+	node = tree->root;
+	path[tree->height] = node;
+	for (level = tree->height; level > 1; level--) {
+		slot = &node->slots[slot_of(index, level)];
+		if (!*slot) {
+			*slot = lib_zalloc(sizeof(*node));
+			if (!*slot) {
+				prune(tree, path, level, index);
+				return -ENOMEM;
+			}
+			node->nr_used++;
+		}
+		node = *slot;
+		path[level - 1] = node;
+	}
+
+	slot = &node->slots[slot_of(index, 1)];
+	if (*slot)
+		return -EEXIST; /* the path was complete before, nothing to undo */
+	*slot = entry;
+	node->nr_used++;
+	tree->count++;
+	return 0;
+}
+
+void *radix_remove(struct radix_tree *tree, uint64_t index)
+{
+	struct radix_node *path[RADIX_MAX_HEIGHT + 1];
+	struct radix_node *node = tree->root;
+	void *entry;
+
+	if (!node || !covers(tree->height, index))
+		return NULL;
+	path[tree->height] = node;
+	for (unsigned int level = tree->height; level > 1; level--) {
+		node = node->slots[slot_of(index, level)];
+		if (!node)
+			return NULL;
+		path[level - 1] = node;
+	}
+	entry = node->slots[slot_of(index, 1)];
+	if (!entry)
+		return NULL;
+	node->slots[slot_of(index, 1)] = NULL;
+	node->nr_used--;
+	tree->count--;
+	prune(tree, path, 1, index);
+	return entry;
+}
+
+/*
+ * One step down or along: from *index, look for the first used slot. Returns false when
+ * *index had to jump past an empty subtree (*index is then the next place to look at, or has
+ * wrapped to 0).
+ */
+static bool descend(const struct radix_tree *tree, uint64_t *index, void **entry)
+{
+	const struct radix_node *node = tree->root;
+
+	for (unsigned int level = tree->height;; level--) {
+		const unsigned int shift = RADIX_BITS * (level - 1);
+		void *next = node->slots[slot_of(*index, level)];
+
+		if (!next) {
+			*index = ((*index >> shift) + 1) << shift;
+			return false;
+		}
+		if (level == 1) {
+			*entry = next;
+			return true;
+		}
+		node = next;
+	}
+}
+
+void *radix_next(const struct radix_tree *tree, uint64_t *index)
+{
+	uint64_t at = *index;
+	void *entry;
+
+	while (tree->root && covers(tree->height, at)) {
+		const uint64_t before = at;
+
+		if (descend(tree, &at, &entry)) {
+			*index = at;
+			return entry;
+		}
+		if (at <= before) /* wrapped past the last index */
+			return NULL;
+	}
+	return NULL;
+}
