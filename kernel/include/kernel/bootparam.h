@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Boot parameters: "name=value" words of the command line.
+ *
+ *	static uint32_t ways = 8;
+ *	BOOT_PARAM("excache.ways", u32, ways, "lines per set");
+ *
+ * Words are separated by blanks; "..." quotes a value with blanks.  A bool may
+ * stand alone ("debug") or be =0/1/on/off/yes/no.  u32 and u64 take decimal or
+ * 0x; size takes a suffix K, M, G, T.  A string variable is `const char *`.
+ * Failure:	an unknown or malformed parameter is named in the log; one declared
+ *		with BOOT_PARAM_CRITICAL or BOOT_PARAM_CB_CRITICAL that is malformed stops
+ *		the boot with a non-zero exit.  A name given twice: the last one counts.
+ * See:		docs/boot-params.md, one row per parameter (checked).
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+enum boot_param_type {
+	BOOT_PARAM_bool,
+	BOOT_PARAM_u32,
+	BOOT_PARAM_u64,
+	BOOT_PARAM_size,
+	BOOT_PARAM_string,
+	BOOT_PARAM_cb,
+};
+
+struct boot_param {
+	const char *name;
+	const char *help;
+	enum boot_param_type type;
+	bool critical;
+	bool array; /* the callback is called for every occurrence */
+	union {
+		bool *b;
+		uint32_t *u32;
+		uint64_t *u64;
+		const char **str;
+		int (*cb)(const char *value); /* 0 or -EINVAL; value stays valid for ever */
+	} var;
+};
+
+#define BOOT_PARAM_FIELD_bool   b
+#define BOOT_PARAM_FIELD_u32    u32
+#define BOOT_PARAM_FIELD_u64    u64
+#define BOOT_PARAM_FIELD_size   u64
+#define BOOT_PARAM_FIELD_string str
+
+#define BOOT_PARAM_CAT2(a, b) a##b
+#define BOOT_PARAM_CAT(a, b)  BOOT_PARAM_CAT2(a, b)
+#define BOOT_PARAM_DECL(pname, ptype, pcritical, init, phelp)                                    \
+	static const struct boot_param BOOT_PARAM_CAT(boot_param_, __LINE__) = {                 \
+		.name = (pname), .help = (phelp), .type = (ptype), .critical = (pcritical), init \
+	};                                                                                       \
+	static const struct boot_param *const BOOT_PARAM_CAT(boot_param_ptr_, __LINE__)          \
+		__attribute__((used, section(".bootparam"))) =                                   \
+			&BOOT_PARAM_CAT(boot_param_, __LINE__)
+
+#define BOOT_PARAM(name, type, variable, help)          \
+	BOOT_PARAM_DECL(name, BOOT_PARAM_##type, false, \
+			.var.BOOT_PARAM_FIELD_##type = &(variable), help)
+#define BOOT_PARAM_CRITICAL(name, type, variable, help)                                            \
+	BOOT_PARAM_DECL(name, BOOT_PARAM_##type, true, .var.BOOT_PARAM_FIELD_##type = &(variable), \
+			help)
+#define BOOT_PARAM_CB(name, fn, help) \
+	BOOT_PARAM_DECL(name, BOOT_PARAM_cb, false, .var.cb = (fn), help)
+#define BOOT_PARAM_CB_CRITICAL(name, fn, help) \
+	BOOT_PARAM_DECL(name, BOOT_PARAM_cb, true, .var.cb = (fn), help)
+
+/* The whole command line, as given. */
+const char *boot_cmdline(void);
+
+/*
+ * Parse one word list against a table (NULL-terminated for tests); the kernel
+ * calls it once at boot.  @line is modified and must live on.  Returns the
+ * number of words that were refused; *critical tells whether one of them stops
+ * the boot.
+ */
+unsigned int bootparam_parse(char *line, const struct boot_param *const *begin,
+			     const struct boot_param *const *end, bool *critical);
+/* Parse the kernel's command line; called by kernel_main(). */
+void bootparam_init(void);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The order of all locks, outermost (smallest number) first.
+ *
+ * Rule:	a thread takes locks of rising rank; two locks of one rank are taken in
+ *		rising address order, by one helper.  Checked at run time in debug builds
+ *		(CONFIG_DEBUG).  The table with meanings is docs/locking.md: a new rank
+ *		is added in both.
+ *		Ranks below RANK_SPIN_FIRST are for sleeping locks only, the others for
+ *		spinlocks only, so that a sleeping lock never nests inside a spinlock.
+ */
+#pragma once
+
+enum lock_rank {
+	/* Sleeping locks: monitors and managers. */
+	RANK_MANAGER = 10,       /* tables of a global manager */
+	RANK_PROCESS_TABLE = 20, /* pid -> process, process tree */
+	RANK_PROCESS = 24,       /* one process's Linux state */
+	RANK_FILES = 28,         /* one descriptor table */
+	RANK_FILE = 32,          /* one open file: offset */
+	RANK_ASPACE_TABLE = 40,  /* id -> address space map */
+	RANK_ASPACE = 44,        /* vmas and page table of one address space */
+	RANK_OBJECT = 48,        /* one page object / buffer-cache file */
+	RANK_MONITOR = 52,       /* other sleeping locks of a monitor */
+	/* Sleeping locks: file systems and network. */
+	RANK_FS = 60,        /* one mounted file system */
+	RANK_FS_INODE = 64,  /* one inode in memory */
+	RANK_FS_CACHE = 68,  /* block cache */
+	RANK_NET = 72,       /* connection tables, set-up and tear-down */
+	RANK_NET_PEER = 76,  /* one peer or session */
+	RANK_NET_SETUP = 80, /* connection manager */
+	/* Sleeping locks: drivers and below. */
+	RANK_RDMA = 84,   /* verbs objects: create, destroy */
+	RANK_DRIVER = 88, /* one device: slow path, command queue */
+	RANK_PCI = 92,    /* device list, configuration */
+	RANK_KERNEL_SLEEP = 96,
+
+	RANK_SPIN_FIRST = 100,
+	/* Spinlocks: monitors. */
+	RANK_SPIN_MONITOR = 110, /* short tables of a monitor */
+	RANK_SPIN_TASK = 114,    /* signal queues, per-task state */
+	RANK_SPIN_ASPACE = 118,  /* vRegion array copy */
+	RANK_EXCACHE_SET = 122,  /* ways and LRU of one excache set */
+	RANK_EXCACHE_LINE = 126, /* mappings of one line */
+	RANK_EXCACHE_FREE = 130, /* free lines, credits */
+	RANK_SPIN_CACHE = 134,   /* buffer cache hash chain */
+	/* Spinlocks: file systems, network, drivers. */
+	RANK_SPIN_FS = 150,
+	RANK_SPIN_NET = 160,  /* peer tables */
+	RANK_SPIN_RPC = 164,  /* slots of one session */
+	RANK_NET_QP = 168,    /* send queue of one connection */
+	RANK_SPIN_RDMA = 172, /* verbs tables of a provider */
+	RANK_RDMA_QP = 174,   /* one QP's work queues */
+	RANK_RDMA_CQ = 176,   /* one CQ's consumer index */
+	RANK_SPIN_DRIVER = 180,
+	RANK_SPIN_QUEUE = 184, /* one device queue */
+	/* Spinlocks: kernel and mm. */
+	RANK_WORK = 200,       /* one work queue */
+	RANK_SLEEPER = 204,    /* inside a mutex, rwsem or completion */
+	RANK_WAITQUEUE = 208,  /* one wait queue */
+	RANK_VMALLOC = 212,    /* kernel address ranges and tables */
+	RANK_SLAB = 216,       /* one slab cache */
+	RANK_FRAME_POOL = 220, /* free lists of the frame allocator */
+	RANK_IDA = 224,
+	RANK_TIMER = 228,    /* one CPU's timer tree */
+	RANK_IRQ = 232,      /* vector table */
+	RANK_RUNQUEUE = 240, /* one CPU's run queue */
+	RANK_RANDOM = 244,
+	RANK_CONSOLE = 250, /* leaf: printk may run under any lock above */
+	RANK_LEAF = 254,    /* guards a few lines that call nothing */
+};

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mutexes: sleeping locks with one owner.
+ *
+ * Context:	threads only; the holder may sleep.  Not recursive.  Waiters queue
+ *		first come, first served.
+ */
+#pragma once
+
+#include <kernel/lock_rank.h>
+#include <kernel/spinlock.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+#include <lib/types.h>
+
+struct thread;
+
+struct mutex {
+	struct thread *owner; /* atomic; NULL when free */
+	struct spinlock lock; /* RANK_SLEEPER */
+	struct list_head waiters __guarded_by(&lock);
+	const char *name;
+	uint32_t rank;
+};
+
+#define MUTEX_INIT(var, lock_name, lock_rank)             \
+	{ .owner = NULL,                                  \
+	  .lock = SPINLOCK_INIT(lock_name, RANK_SLEEPER), \
+	  .waiters = { &(var).waiters, &(var).waiters },  \
+	  .name = (lock_name),                            \
+	  .rank = (lock_rank) }
+
+void mutex_init(struct mutex *m, const char *name, enum lock_rank rank);
+void mutex_lock(struct mutex *m);
+bool mutex_trylock(struct mutex *m) __must_check;
+void mutex_unlock(struct mutex *m);
+bool mutex_is_locked(const struct mutex *m);
+/* Does the current thread hold it? */
+bool mutex_is_mine(const struct mutex *m);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * When our own state is broken.  docs/debugging.md shows what a panic prints.
+ *
+ * Rule:	never for what a peer, a user or a device did, nor for exhaustion.
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+struct pt_regs;
+
+void panic(const char *fmt, ...) __printf(1, 2) __attribute__((noreturn, cold));
+void panic_regs(struct pt_regs *regs, const char *fmt, ...) __printf(2, 3)
+	__attribute__((noreturn, cold));
+void warn_at(const char *file, int line, const char *cond) __attribute__((cold));
+void bug_at(const char *file, int line, const char *cond) __attribute__((noreturn, cold));
+/* Log a symbolised backtrace of the caller. */
+void backtrace_print(void);
+
+/* Going on would corrupt data. */
+#define BUG_ON(cond)                                       \
+	do {                                               \
+		if (unlikely(cond))                        \
+			bug_at(__FILE__, __LINE__, #cond); \
+	} while (0)
+
+/* Logs with a backtrace and goes on; evaluates to the condition. */
+#define WARN_ON(cond)                                       \
+	({                                                  \
+		const bool _wc = (cond);                    \
+		if (unlikely(_wc))                          \
+			warn_at(__FILE__, __LINE__, #cond); \
+		unlikely(_wc);                              \
+	})
+
+/* Debug builds only: never the only check of an input. */
+#ifdef CONFIG_DEBUG
+# define ASSERT(cond)                                       \
+	 do {                                               \
+		 if (unlikely(!(cond)))                     \
+			 bug_at(__FILE__, __LINE__, #cond); \
+	 } while (0)
+#else
+# define ASSERT(cond) ((void)sizeof(!(cond)))
+#endif

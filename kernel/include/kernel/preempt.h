@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Preemption control and "which context am I in".
+ *
+ * The per-CPU count holds preempt_disable() depth in its low 16 bits,
+ * interrupt nesting in the next 8, NMI in the next.
+ */
+#pragma once
+
+#include <arch/barrier.h>
+#include <arch/percpu.h>
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+#define PREEMPT_UNIT 0x00000001u
+#define PREEMPT_IRQ  0x00010000u
+#define PREEMPT_NMI  0x01000000u
+
+DECLARE_PERCPU(uint32_t, preempt_count);
+DECLARE_PERCPU(uint32_t, need_resched);
+
+/* Reschedule now if asked for and allowed (interrupts on, count zero). */
+void preempt_schedule(void);
+
+static inline void preempt_count_add(uint32_t n)
+{
+	__asm__ volatile("addl %1, %%gs:%0" : "+m"(preempt_count) : "ri"(n) : "memory", "cc");
+}
+
+static inline void preempt_count_sub(uint32_t n)
+{
+	__asm__ volatile("subl %1, %%gs:%0" : "+m"(preempt_count) : "ri"(n) : "memory", "cc");
+}
+
+static inline void preempt_disable(void)
+{
+	preempt_count_add(PREEMPT_UNIT);
+	barrier();
+}
+
+static inline void preempt_enable(void)
+{
+	barrier();
+	preempt_count_sub(PREEMPT_UNIT);
+	if (unlikely(percpu_read(need_resched)))
+		preempt_schedule();
+}
+
+static inline void preempt_enable_no_resched(void)
+{
+	barrier();
+	preempt_count_sub(PREEMPT_UNIT);
+}
+
+static inline bool in_interrupt(void)
+{
+	return percpu_read(preempt_count) >= PREEMPT_IRQ;
+}
+
+/* May the caller sleep?  (Interrupt flag is checked by the sleeping code itself.) */
+static inline bool preemptible(void)
+{
+	return percpu_read(preempt_count) == 0;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reader-writer sleeping lock.  Waiters are served in order, so neither side
+ * starves: a reader that comes after a waiting writer waits behind it.
+ * A reader must not take the same lock again.
+ */
+#pragma once
+
+#include <kernel/lock_rank.h>
+#include <kernel/spinlock.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+#include <lib/types.h>
+
+struct thread;
+
+struct rwsem {
+	struct spinlock lock; /* RANK_SLEEPER */
+	uint32_t readers __guarded_by(&lock);
+	struct thread *writer __guarded_by(&lock);
+	struct list_head waiters __guarded_by(&lock);
+	const char *name;
+	uint32_t rank;
+};
+
+void rwsem_init(struct rwsem *s, const char *name, enum lock_rank rank);
+void rwsem_read_lock(struct rwsem *s);
+bool rwsem_read_trylock(struct rwsem *s) __must_check;
+void rwsem_read_unlock(struct rwsem *s);
+void rwsem_write_lock(struct rwsem *s);
+bool rwsem_write_trylock(struct rwsem *s) __must_check;
+void rwsem_write_unlock(struct rwsem *s);
+/* Writer becomes reader without letting another writer in between. */
+void rwsem_downgrade(struct rwsem *s);

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Spinlocks.
+ *
+ * Context:	holding one turns preemption off; no sleeping.  A lock that an
+ *		interrupt handler takes must be taken with the _irqsave form elsewhere.
+ * Choice:	test-and-set, not tickets: virtual CPUs may be descheduled by their
+ *		host, and a ticket handed to a sleeping one stalls all behind it.
+ * Debug:	with CONFIG_DEBUG, rank order, self-deadlock and unlocking by a
+ *		stranger are checked (lock_debug.c); a violation panics.
+ */
+#pragma once
+
+#include <arch/cpu.h>
+#include <kernel/lock_rank.h>
+#include <kernel/preempt.h>
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+struct spinlock {
+	uint32_t locked; /* atomic */
+#ifdef CONFIG_DEBUG
+	uint32_t rank;
+	const char *name;
+	void *owner; /* thread, or the CPU's interrupt context */
+#endif
+};
+
+#ifdef CONFIG_DEBUG
+# define SPINLOCK_INIT(lock_name, lock_rank) \
+	 { .locked = 0, .rank = (lock_rank), .name = (lock_name), .owner = NULL }
+void lock_debug_acquire(const void *lock, const char *name, uint32_t rank, bool try_only);
+void lock_debug_release(const void *lock, const char *name);
+#else
+# define SPINLOCK_INIT(lock_name, lock_rank) { .locked = 0 }
+#endif
+
+static inline void spin_lock_init(struct spinlock *l, const char *name, enum lock_rank rank)
+{
+	l->locked = 0;
+#ifdef CONFIG_DEBUG
+	l->rank = rank;
+	l->name = name;
+	l->owner = NULL;
+#endif
+}
+
+void spin_lock_slow(struct spinlock *l);
+
+static inline bool spin_try_raw(struct spinlock *l)
+{
+	return __atomic_exchange_n(&l->locked, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static inline void spin_lock(struct spinlock *l)
+{
+	preempt_disable();
+#ifdef CONFIG_DEBUG
+	lock_debug_acquire(l, l->name, l->rank, false);
+#endif
+	if (unlikely(!spin_try_raw(l)))
+		spin_lock_slow(l);
+}
+
+static inline bool spin_trylock(struct spinlock *l)
+{
+	preempt_disable();
+	if (!spin_try_raw(l)) {
+		preempt_enable();
+		return false;
+	}
+#ifdef CONFIG_DEBUG
+	lock_debug_acquire(l, l->name, l->rank, true);
+#endif
+	return true;
+}
+
+static inline void spin_unlock(struct spinlock *l)
+{
+#ifdef CONFIG_DEBUG
+	lock_debug_release(l, l->name);
+#endif
+	__atomic_store_n(&l->locked, 0, __ATOMIC_RELEASE);
+	preempt_enable();
+}
+
+static inline unsigned long spin_lock_irqsave(struct spinlock *l)
+{
+	const unsigned long flags = local_irq_save();
+
+	spin_lock(l);
+	return flags;
+}
+
+static inline void spin_unlock_irqrestore(struct spinlock *l, unsigned long flags)
+{
+#ifdef CONFIG_DEBUG
+	lock_debug_release(l, l->name);
+#endif
+	__atomic_store_n(&l->locked, 0, __ATOMIC_RELEASE);
+	local_irq_restore(flags);
+	preempt_enable();
+}
+
+static inline bool spin_is_locked(const struct spinlock *l)
+{
+	return __atomic_load_n(&l->locked, __ATOMIC_RELAXED) != 0;
+}

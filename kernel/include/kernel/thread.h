@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernel threads, the scheduler, and what a user thread adds.
+ *
+ * Flow:	thread_create() -> runnable -> fn(arg) -> thread_exit() (or return)
+ *		-> reaped by thread_join(), or by itself after thread_detach().
+ * Priority:	strict between classes, round robin inside one.  A woken thread of a
+ *		higher class preempts at once.
+ * Locking:	state, cpu and the run queue link belong to the run queue lock of
+ *		thread->cpu.  thread->private belongs to whoever created the thread.
+ */
+#pragma once
+
+#include <arch/percpu.h>
+#include <kernel/preempt.h>
+#include <kernel/spinlock.h>
+#include <kernel/timer.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+#include <lib/types.h>
+
+struct fpu_state;
+struct pgtable;
+struct pt_regs;
+
+enum thread_prio {
+	PRIO_IDLE,   /* the idle thread of a CPU */
+	PRIO_LOW,    /* background: reclaim, zeroing */
+	PRIO_USER,   /* threads that run user code */
+	PRIO_NORMAL, /* kernel threads */
+	PRIO_HIGH,   /* latency-sensitive: network poll */
+	NR_PRIOS,
+};
+
+enum thread_state {
+	THREAD_RUNNABLE, /* on a run queue or running */
+	THREAD_SLEEPING, /* until thread_wake() */
+	THREAD_DEAD,     /* left the CPU for good */
+};
+
+#define THREAD_NAME_LEN   24
+#define THREAD_STACK_SIZE 16384u
+
+/* Bits of thread->flags (atomic). */
+#define THREAD_F_SIGNAL 0x1u /* an interruptible wait ends with -EINTR; return_work runs */
+#define THREAD_F_KILL   0x2u /* a killable wait ends with -EINTR; return_work runs */
+#define THREAD_F_WORK   0x4u /* return_work runs before user mode */
+
+struct user_context {
+	struct pgtable *pgtable; /* NULL: kernel thread */
+	struct fpu_state *fpu;
+	uint64_t fs_base;
+	uint64_t gs_base; /* the user's; lives in MSR_KERNEL_GS_BASE while in the kernel */
+};
+
+#ifdef CONFIG_DEBUG
+# define LOCK_DEBUG_DEPTH 32
+struct held_lock {
+	const void *lock;
+	const char *name;
+	uint32_t rank;
+	uint32_t irq_level;
+};
+#endif
+
+struct thread {
+	/* Offsets of the first fields are known to entry.S (static_assert in thread.c). */
+	uint64_t kernel_sp;       /* owner cpu, while switched out */
+	uint64_t stack_top;       /* const */
+	uint32_t flags;           /* atomic: THREAD_F_* */
+	uint32_t state;           /* enum thread_state; run queue lock */
+	struct user_context user; /* owner thread */
+	void *private;            /* owner: the creator (a monitor's task) */
+
+	struct list_head run_link; /* run queue lock */
+	uint32_t prio;             /* run queue lock */
+	uint32_t cpu;              /* run queue lock */
+	uint32_t on_cpu;           /* atomic: still running on its stack */
+	bool queued;               /* run queue lock */
+	bool is_idle;              /* const */
+	uint64_t slice_end_ns;     /* owner cpu */
+	uint64_t run_start_ns;     /* owner cpu */
+	uint64_t run_ns;           /* owner cpu: CPU time so far */
+	uint64_t nr_switches;      /* owner cpu */
+
+	struct timer sleep_timer;  /* owner thread */
+	vaddr_t stack;             /* const */
+	uint32_t tid;              /* const */
+	uint32_t refs;             /* atomic */
+	struct thread *joiner;     /* all_threads lock */
+	bool exited, detached;     /* all_threads lock */
+	struct list_head all_link; /* all_threads lock */
+	void (*fn)(void *arg);     /* const */
+	void *arg;                 /* const */
+	char name[THREAD_NAME_LEN];
+#ifdef CONFIG_DEBUG
+	unsigned int nr_held; /* owner thread */
+	struct held_lock held[LOCK_DEBUG_DEPTH];
+#endif
+};
+
+DECLARE_PERCPU(struct thread *, current_thread);
+
+static inline struct thread *thread_current(void)
+{
+	return percpu_read(current_thread);
+}
+
+/*
+ * Create a thread of PRIO_NORMAL and start it.  ERR_PTR(-ENOMEM).  The result
+ * stays valid until thread_join() or thread_detach().
+ */
+struct thread *thread_create(const char *name, void (*fn)(void *arg), void *arg);
+struct thread *thread_create_prio(const char *name, void (*fn)(void *arg), void *arg,
+				  enum thread_prio prio);
+/* Two steps for a creator that must fill in ->private first. */
+struct thread *thread_create_stopped(const char *name, void (*fn)(void *arg), void *arg,
+				     enum thread_prio prio);
+void thread_start(struct thread *t);
+void thread_exit(void) __attribute__((noreturn));
+/* Wait until @t has exited and free it. */
+void thread_join(struct thread *t);
+/* Nobody will join: @t frees itself at exit. */
+void thread_detach(struct thread *t);
+
+void thread_set_prio(struct thread *t, enum thread_prio prio);
+void thread_set_name(struct thread *t, const char *name);
+void thread_yield(void);
+/* Until the absolute monotonic time. */
+void thread_sleep_until(uint64_t deadline_ns);
+void thread_sleep_ns(uint64_t ns);
+/* CPU time used by @t so far. */
+uint64_t thread_cpu_ns(const struct thread *t);
+
+/* Low level, for wait.c and friends: see wait.h for the pattern. */
+void thread_prepare_sleep(void);
+void thread_cancel_sleep(void);
+void schedule(void);
+/* Returns true if @t was asleep. */
+bool thread_wake(struct thread *t);
+
+/* Make the current thread a user thread: NULL leaves that part as it is. */
+void thread_set_user(struct pgtable *pt, struct fpu_state *fpu);
+/* Stop being one: back to the kernel's tables (exit, before pgtable_destroy()). */
+void thread_clear_user(void);
+void thread_set_fs_base(uint64_t base);
+void thread_set_gs_base(uint64_t base);
+/* The current values (user code may have changed them with wrfsbase). */
+uint64_t thread_fs_base(void);
+uint64_t thread_gs_base(void);
+
+/* Set flag bits of @t and wake it if it waits interruptibly (SIGNAL, KILL) or killably (KILL). */
+void thread_notify(struct thread *t, uint32_t flags);
+void thread_clear_flags(struct thread *t, uint32_t flags);
+
+static inline bool thread_user_work(const struct thread *t)
+{
+	return __atomic_load_n(&t->flags, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Threads alive, for accounting and leak tests. */
+size_t thread_count(void);
+/* Visit every thread, for debugging output; @fn must not sleep. */
+void thread_for_each(void (*fn)(struct thread *t, void *arg), void *arg);

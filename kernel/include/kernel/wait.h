@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Wait queues and completions.
+ *
+ * Pattern:	the waker changes the state that the condition reads, then calls
+ *		wake_one() or wake_all(); the waiter evaluates the condition again
+ *		each time it is woken.  The condition may be evaluated several times
+ *		and must not sleep.
+ * Ordering:	a waker's stores before wake_*() are visible to a condition
+ *		evaluated after the wake-up (both sides take the queue's lock).
+ * Context:	waiting: threads, no spinlock held.  Waking: anywhere, interrupt
+ *		handlers included.
+ */
+#pragma once
+
+#include <kernel/spinlock.h>
+#include <lib/compiler.h>
+#include <lib/errno.h>
+#include <lib/list.h>
+#include <lib/types.h>
+
+struct thread;
+
+#define WAIT_FOREVER UINT64_MAX
+
+/* What besides the condition may end a wait. */
+#define WAIT_PLAIN         0x0u
+#define WAIT_KILLABLE      0x2u /* THREAD_F_KILL */
+#define WAIT_INTERRUPTIBLE 0x3u /* THREAD_F_KILL or THREAD_F_SIGNAL */
+
+struct waitqueue {
+	struct spinlock lock; /* RANK_WAITQUEUE */
+	struct list_head waiters __guarded_by(&lock);
+};
+
+#define WAITQUEUE_INIT(var)                                         \
+	{                                                           \
+		.lock = SPINLOCK_INIT("waitqueue", RANK_WAITQUEUE), \
+		.waiters = { &(var).waiters, &(var).waiters }       \
+	}
+
+struct waiter { /* on the waiting thread's stack */
+	struct list_head link;
+	struct thread *thread;
+	bool woken;
+};
+
+void waitqueue_init(struct waitqueue *wq);
+void wake_one(struct waitqueue *wq);
+void wake_all(struct waitqueue *wq);
+bool waitqueue_active(struct waitqueue *wq);
+
+/* The parts of the wait_event macros. */
+void wait_begin(struct waitqueue *wq, struct waiter *w);
+void wait_prepare(struct waitqueue *wq, struct waiter *w, unsigned int mode);
+/* Sleep; 0 after a wake-up, -EINTR by flags of @mode, -ETIMEDOUT at @deadline_ns. */
+int wait_sleep(struct waiter *w, unsigned int mode, uint64_t deadline_ns);
+void wait_finish(struct waitqueue *wq, struct waiter *w);
+
+/* 0, -EINTR or -ETIMEDOUT; a condition that is true wins over both. */
+#define wait_event_mode(wq, cond, mode, deadline_ns)                            \
+	({                                                                      \
+		struct waiter _w;                                               \
+		int _werr = 0;                                                  \
+                                                                                \
+		if (!(cond)) {                                                  \
+			wait_begin((wq), &_w);                                  \
+			for (;;) {                                              \
+				wait_prepare((wq), &_w, (mode));                \
+				if (cond) {                                     \
+					_werr = 0;                              \
+					break;                                  \
+				}                                               \
+				if (_werr)                                      \
+					break;                                  \
+				_werr = wait_sleep(&_w, (mode), (deadline_ns)); \
+			}                                                       \
+			wait_finish((wq), &_w);                                 \
+		}                                                               \
+		_werr;                                                          \
+	})
+
+#define wait_event(wq, cond) ((void)wait_event_mode(wq, cond, WAIT_PLAIN, WAIT_FOREVER))
+/* @deadline_ns is absolute monotonic time; false when it came first. */
+#define wait_event_timeout(wq, cond, deadline_ns) \
+	(wait_event_mode(wq, cond, WAIT_PLAIN, deadline_ns) == 0)
+/* 0, or -EINTR when the thread was told to die. */
+#define wait_event_killable(wq, cond) wait_event_mode(wq, cond, WAIT_KILLABLE, WAIT_FOREVER)
+#define wait_event_killable_timeout(wq, cond, deadline_ns) \
+	wait_event_mode(wq, cond, WAIT_KILLABLE, deadline_ns)
+/* 0, or -EINTR when a signal or a kill came. */
+#define wait_event_interruptible(wq, cond) \
+	wait_event_mode(wq, cond, WAIT_INTERRUPTIBLE, WAIT_FOREVER)
+#define wait_event_interruptible_timeout(wq, cond, deadline_ns) \
+	wait_event_mode(wq, cond, WAIT_INTERRUPTIBLE, deadline_ns)
+
+struct completion {
+	struct waitqueue wq;
+	uint32_t done; /* atomic: number of complete() not yet waited for; UINT32_MAX: all */
+};
+
+#define COMPLETION_INIT(var) { .wq = WAITQUEUE_INIT((var).wq), .done = 0 }
+
+void completion_init(struct completion *c);
+/* Let one waiter through, now or later. */
+void complete(struct completion *c);
+/* Let everyone through until completion_init(). */
+void complete_all(struct completion *c);
+void completion_wait(struct completion *c);
+bool completion_wait_until(struct completion *c, uint64_t deadline_ns) __must_check;
+int completion_wait_killable(struct completion *c) __must_check;
+bool completion_done(const struct completion *c);
