@@ -8,6 +8,7 @@
  */
 #include <proto/control.h>
 
+#include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 
@@ -304,7 +305,7 @@ int ctl_errno_decode(const void *buf, size_t len, uint32_t *err)
 	if (len < sizeof(w))
 		return -EMSGSIZE;
 	memcpy(&w, buf, sizeof(w));
-	if (le32_to_cpu(w.err) >= MAX_ERRNO)
+	if (le32_to_cpu(w.err) > ERR_MAX)
 		return -EPROTO;
 	*err = le32_to_cpu(w.err);
 	return 0;
