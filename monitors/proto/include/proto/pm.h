@@ -35,9 +35,13 @@ enum pm_opcode {
 	PM_FILE_FETCH = 0x020c,
 };
 
+#define PM_USER_TOP    0x7ffffffff000ull /* exclusive end of a program's addresses */
+#define PM_VREGION_MIN (2ull << 20)      /* bytes; a vRegion's size is a power of two */
+#define PM_VREGION_MAX (1ull << 46)
+
 /* --- vRegions and vmas, parts of several replies ------------------------------------- */
 
-struct pm_vregion_wire { /* one entry of the vRegion array */
+struct pm_vregion_wire {  /* one entry of the vRegion array */
 	le64_t index;     /* address / vRegion size */
 	le32_t owner;     /* node id; 0 = not active */
 	le32_t secondary; /* node id; 0 = none */
@@ -71,8 +75,8 @@ struct pm_vma_wire {
 	 */
 	le64_t file_bytes;
 	struct proto_file_wire file;
-	le32_t prot;  /* enum pm_prot */
-	le32_t flags; /* enum pm_vma_flags */
+	le32_t prot;       /* enum pm_prot */
+	le32_t flags;      /* enum pm_vma_flags */
 	le32_t cache_node; /* PM_VMA_FILE: memory node that holds the file's buffer cache */
 	le32_t reserved;
 };
@@ -97,9 +101,10 @@ static_assert(sizeof(struct pm_grant_wire) == 8, "pm_grant is ABI");
 
 #define PM_EXEC_MAX_VMAS     64
 #define PM_EXEC_MAX_VREGIONS 64
+#define PM_MAX_GRANTS        64 /* of any reply: one per memory node that the call reached */
 
 struct pm_exec_req_wire {
-	le64_t aspace;      /* new, cluster-unique: (processor node id << 40) | counter */
+	le64_t aspace;               /* new, cluster-unique: (processor node id << 40) | counter */
 	struct proto_file_wire file; /* the program; the processor has looked it up and checked x */
 	le64_t stack_size;  /* bytes of address space for the stack (RLIMIT_STACK, capped) */
 	le64_t random_seed; /* for address randomisation; 0 = none */
@@ -109,21 +114,26 @@ struct pm_exec_req_wire {
 };
 static_assert(sizeof(struct pm_exec_req_wire) == 64, "PM_EXEC is ABI");
 
+enum pm_exec_flags {
+	PM_EXEC_STACK_X = 1 << 0, /* the program wants an executable stack */
+	PM_EXEC_ALL = 1,
+};
+
 /* Reply: this header, nr_vmas vmas, nr_vregions vRegion entries, nr_grants grants. */
 struct pm_exec_rep_wire {
-	le64_t entry;        /* where to start: the interpreter's entry if there is one */
-	le64_t prog_entry;   /* AT_ENTRY */
-	le64_t phdr;         /* AT_PHDR, 0 = not mapped */
-	le64_t interp_base;  /* AT_BASE, 0 = no interpreter */
-	le64_t brk_start;    /* page aligned */
-	le64_t stack_top;    /* exclusive, page aligned */
+	le64_t entry;       /* where to start: the interpreter's entry if there is one */
+	le64_t prog_entry;  /* AT_ENTRY */
+	le64_t phdr;        /* AT_PHDR, 0 = not mapped */
+	le64_t interp_base; /* AT_BASE, 0 = no interpreter */
+	le64_t brk_start;   /* page aligned */
+	le64_t stack_top;   /* exclusive, page aligned */
 	le64_t stack_bottom;
 	le64_t vregion_size; /* bytes */
 	le64_t code_start, code_end, data_start, data_end;
 	le16_t phent;
 	le16_t phnum;
-	le32_t flags;        /* bit 0: executable stack wanted */
-	le16_t nr_vmas;      /* all of them, or PM_EXEC_MAX_VMAS: the rest by PM_FILL_VMA */
+	le32_t flags;   /* enum pm_exec_flags */
+	le16_t nr_vmas; /* all of them, or PM_EXEC_MAX_VMAS: the rest by PM_FILL_VMA */
 	le16_t nr_vregions;
 	le16_t nr_grants;
 	le16_t reserved;
@@ -133,7 +143,7 @@ static_assert(sizeof(struct pm_exec_rep_wire) == 112, "PM_EXEC reply is ABI");
 
 /* --- address space calls, to the home: replies are struct pm_range_rep_wire + arrays ---- */
 
-enum pm_map_flags { /* our own numbers; the processor translates MAP_* */
+enum pm_map_flags {                      /* our own numbers; the processor translates MAP_* */
 	PM_MAP_FIXED = 1 << 0,           /* replaces what is there */
 	PM_MAP_FIXED_NOREPLACE = 1 << 1, /* -EEXIST instead */
 	PM_MAP_SHARED = 1 << 2,
@@ -193,9 +203,13 @@ struct pm_brk_req_wire {
 };
 static_assert(sizeof(struct pm_brk_req_wire) == 24, "PM_BRK is ABI");
 
+#define PM_RANGE_MAX_VMAS     64
+#define PM_RANGE_MAX_VREGIONS 256
+
 /*
- * Reply of MMAP, MUNMAP, MPROTECT, MREMAP, BRK: the header, then vmas (as they now are, in and at the
- * borders of the range), vRegion entries, grants.
+ * Reply of MMAP, MUNMAP, MPROTECT, MREMAP, BRK: the header, then vmas (as they now are, within the
+ * range), vRegion entries, grants.  What lies outside the range has not changed.  When there are more
+ * vmas than fit, the rest is asked for by PM_FILL_VMA.
  */
 struct pm_range_rep_wire {
 	le64_t addr;
@@ -230,7 +244,7 @@ enum pm_fetch_flags {
 
 struct pm_fetch_req_wire {
 	le64_t aspace;
-	le64_t vaddr; /* page aligned */
+	le64_t vaddr;                  /* page aligned */
 	struct proto_mr_ref_wire line; /* where the page is to be written, len 4096 */
 	le32_t flags;
 	le32_t want_credits;
@@ -242,7 +256,8 @@ static_assert(sizeof(struct pm_fetch_req_wire) == 64, "PM_FETCH is ABI");
 
 enum pm_fetch_result {
 	PM_FETCH_DATA = 0, /* the page has been written into the line */
-	PM_FETCH_ZERO = 1, /* anonymous and never written: fill it with zeroes; a frame credit is used */
+	PM_FETCH_ZERO =
+		1, /* anonymous and never written: fill it with zeroes; a frame credit is used */
 	/* the page of a private file mapping that was never written: fetch it as a file page */
 	PM_FETCH_FILE = 2,
 };
@@ -287,8 +302,8 @@ static_assert(sizeof(struct pm_writeback_req_wire) == 16, "PM_WRITEBACK is ABI")
 /* Reply: nr_pages le32 status values (two's complement), one per page, then a grant. */
 
 struct pm_credit_req_wire {
-	le32_t want;   /* frames wanted now; the answer may be less */
-	le32_t give;   /* frames of earlier grants given back */
+	le32_t want; /* frames wanted now; the answer may be less */
+	le32_t give; /* frames of earlier grants given back */
 };
 /* Reply: struct pm_grant_wire; -ENOMEM when none is left. */
 
@@ -313,3 +328,245 @@ struct pm_file_fetch_rep_wire {
 	le64_t file_size;
 };
 static_assert(sizeof(struct pm_file_fetch_rep_wire) == 16, "PM_FILE_FETCH reply is ABI");
+
+/* --- host order, encode and decode ------------------------------------------------------ */
+
+/*
+ * A decoder checks every field, writes its result only on success, and answers -EMSGSIZE for a wrong
+ * length and -EPROTO for a wrong value.  Requests and replies are decoded with equal care: either
+ * side may be broken.  An encoder of a message of variable size answers its length in bytes, or
+ * -EMSGSIZE when it does not fit @cap or a count is above its limit.
+ */
+
+struct pm_vregion {
+	uint64_t index;
+	uint32_t owner;
+	uint32_t secondary;
+	uint64_t version;
+};
+
+struct pm_vma {
+	uint64_t start;
+	uint64_t end;
+	uint64_t pgoff;
+	uint64_t file_bytes;
+	struct proto_file file;
+	uint32_t prot;
+	uint32_t flags;
+	uint32_t cache_node;
+};
+
+struct pm_grant {
+	uint32_t node;
+	uint32_t frames;
+};
+
+void pm_vregion_encode(const struct pm_vregion *vr, struct pm_vregion_wire *w);
+int pm_vregion_decode(const struct pm_vregion_wire *w, struct pm_vregion *out) __must_check;
+void pm_vma_encode(const struct pm_vma *vma, struct pm_vma_wire *w);
+/* Takes the address rules of a vma as given: not empty, page aligned, below PM_USER_TOP. */
+int pm_vma_decode(const struct pm_vma_wire *w, struct pm_vma *out) __must_check;
+void pm_grant_encode(const struct pm_grant *grant, struct pm_grant_wire *w);
+int pm_grant_decode(const struct pm_grant_wire *w, struct pm_grant *out) __must_check;
+
+void pm_moved_encode(const struct pm_vregion *vr, struct pm_moved_wire *w);
+int pm_moved_decode(const void *buf, size_t len, struct pm_vregion *out) __must_check;
+
+struct pm_exec_req {
+	uint64_t aspace;
+	struct proto_file file;
+	uint64_t stack_size;
+	uint64_t random_seed;
+	struct proto_cred cred;
+	uint32_t vnode;
+	uint32_t want_credits;
+};
+
+ssize_t pm_exec_req_encode(const struct pm_exec_req *req, void *buf, size_t cap) __must_check;
+int pm_exec_req_decode(const void *buf, size_t len, struct pm_exec_req *out) __must_check;
+
+struct pm_exec_rep { /* about 7 KiB: not for a kernel stack */
+	uint64_t entry;
+	uint64_t prog_entry;
+	uint64_t phdr;
+	uint64_t interp_base;
+	uint64_t brk_start;
+	uint64_t stack_top;
+	uint64_t stack_bottom;
+	uint64_t vregion_size;
+	uint64_t code_start, code_end, data_start, data_end;
+	uint16_t phent;
+	uint16_t phnum;
+	uint32_t flags;
+	uint16_t nr_vmas;
+	uint16_t nr_vregions;
+	uint16_t nr_grants;
+	struct pm_vma vmas[PM_EXEC_MAX_VMAS];
+	struct pm_vregion vregions[PM_EXEC_MAX_VREGIONS];
+	struct pm_grant grants[PM_MAX_GRANTS];
+};
+
+ssize_t pm_exec_rep_encode(const struct pm_exec_rep *rep, void *buf, size_t cap) __must_check;
+int pm_exec_rep_decode(const void *buf, size_t len, struct pm_exec_rep *out) __must_check;
+
+struct pm_mmap_req {
+	uint64_t aspace;
+	uint64_t addr;
+	uint64_t len;
+	uint64_t pgoff;
+	struct proto_file file;
+	uint32_t prot;
+	uint32_t flags;
+	uint32_t want_credits;
+};
+
+void pm_mmap_req_encode(const struct pm_mmap_req *req, struct pm_mmap_req_wire *w);
+int pm_mmap_req_decode(const void *buf, size_t len, struct pm_mmap_req *out) __must_check;
+
+struct pm_range_req {
+	uint64_t aspace;
+	uint64_t addr;
+	uint64_t len;
+	uint32_t prot;
+};
+
+void pm_range_req_encode(const struct pm_range_req *req, struct pm_range_req_wire *w);
+int pm_range_req_decode(const void *buf, size_t len, struct pm_range_req *out) __must_check;
+
+struct pm_mremap_req {
+	uint64_t aspace;
+	uint64_t old_addr;
+	uint64_t old_len;
+	uint64_t new_len;
+	uint64_t new_addr;
+	uint32_t flags;
+	uint32_t want_credits;
+};
+
+void pm_mremap_req_encode(const struct pm_mremap_req *req, struct pm_mremap_req_wire *w);
+int pm_mremap_req_decode(const void *buf, size_t len, struct pm_mremap_req *out) __must_check;
+
+struct pm_brk_req {
+	uint64_t aspace;
+	uint64_t brk;
+	uint32_t want_credits;
+};
+
+void pm_brk_req_encode(const struct pm_brk_req *req, struct pm_brk_req_wire *w);
+int pm_brk_req_decode(const void *buf, size_t len, struct pm_brk_req *out) __must_check;
+
+struct pm_range_rep { /* about 11 KiB: not for a kernel stack */
+	uint64_t addr;
+	uint16_t nr_vmas;
+	uint16_t nr_vregions;
+	uint16_t nr_grants;
+	struct pm_vma vmas[PM_RANGE_MAX_VMAS];
+	struct pm_vregion vregions[PM_RANGE_MAX_VREGIONS];
+	struct pm_grant grants[PM_MAX_GRANTS];
+};
+
+ssize_t pm_range_rep_encode(const struct pm_range_rep *rep, void *buf, size_t cap) __must_check;
+int pm_range_rep_decode(const void *buf, size_t len, struct pm_range_rep *out) __must_check;
+
+struct pm_vregions_req {
+	uint64_t aspace;
+	uint64_t first;
+	uint32_t count; /* 1 to PM_RANGE_MAX_VREGIONS */
+};
+
+void pm_vregions_req_encode(const struct pm_vregions_req *req, struct pm_vregions_req_wire *w);
+int pm_vregions_req_decode(const void *buf, size_t len, struct pm_vregions_req *out) __must_check;
+
+void pm_destroy_req_encode(uint64_t aspace, struct pm_destroy_req_wire *w);
+int pm_destroy_req_decode(const void *buf, size_t len, uint64_t *aspace) __must_check;
+
+struct pm_fetch_req {
+	uint64_t aspace;
+	uint64_t vaddr;
+	struct proto_mr_ref line;
+	uint32_t flags;
+	uint32_t want_credits;
+	uint64_t victim_aspace; /* PM_FETCH_VICTIM, else 0, and so the next two */
+	uint64_t victim_vaddr;
+	uint64_t victim_seq;
+};
+
+void pm_fetch_req_encode(const struct pm_fetch_req *req, struct pm_fetch_req_wire *w);
+int pm_fetch_req_decode(const void *buf, size_t len, struct pm_fetch_req *out) __must_check;
+
+struct pm_fetch_rep {
+	uint32_t result;
+	uint32_t prot;
+	struct pm_grant grant;
+	int victim_status;
+};
+
+void pm_fetch_rep_encode(const struct pm_fetch_rep *rep, struct pm_fetch_rep_wire *w);
+int pm_fetch_rep_decode(const void *buf, size_t len, struct pm_fetch_rep *out) __must_check;
+
+struct pm_fill_vma_req {
+	uint64_t aspace;
+	uint64_t vaddr; /* page aligned */
+};
+
+void pm_fill_vma_req_encode(const struct pm_fill_vma_req *req, struct pm_fill_vma_req_wire *w);
+int pm_fill_vma_req_decode(const void *buf, size_t len, struct pm_fill_vma_req *out) __must_check;
+int pm_fill_vma_rep_decode(const void *buf, size_t len, struct pm_vma *out) __must_check;
+
+struct pm_writeback_page {
+	uint64_t vaddr;
+	uint64_t seq; /* from 1 */
+};
+
+struct pm_writeback_req {
+	uint64_t aspace;
+	uint32_t nr_pages;
+	struct pm_writeback_page pages[PM_WRITEBACK_MAX_PAGES];
+};
+
+ssize_t pm_writeback_req_encode(const struct pm_writeback_req *req, void *buf, size_t cap)
+	__must_check;
+int pm_writeback_req_decode(const void *buf, size_t len, struct pm_writeback_req *out) __must_check;
+
+struct pm_writeback_rep {
+	uint32_t nr_pages;
+	int status[PM_WRITEBACK_MAX_PAGES]; /* -EREMCHG: ask the home for the vRegion's owner */
+	struct pm_grant grant;
+};
+
+ssize_t pm_writeback_rep_encode(const struct pm_writeback_rep *rep, void *buf, size_t cap)
+	__must_check;
+int pm_writeback_rep_decode(const void *buf, size_t len, struct pm_writeback_rep *out) __must_check;
+
+struct pm_credit_req {
+	uint32_t want;
+	uint32_t give;
+};
+
+void pm_credit_req_encode(const struct pm_credit_req *req, struct pm_credit_req_wire *w);
+int pm_credit_req_decode(const void *buf, size_t len, struct pm_credit_req *out) __must_check;
+int pm_credit_rep_decode(const void *buf, size_t len, struct pm_grant *out) __must_check;
+
+struct pm_file_fetch_req {
+	struct proto_file file;
+	uint64_t pgoff;
+	uint64_t version; /* 0 = any */
+	uint32_t nr_pages;
+	struct proto_mr_ref pages[PM_FILE_FETCH_MAX];
+};
+
+ssize_t pm_file_fetch_req_encode(const struct pm_file_fetch_req *req, void *buf, size_t cap)
+	__must_check;
+int pm_file_fetch_req_decode(const void *buf, size_t len, struct pm_file_fetch_req *out)
+	__must_check;
+
+struct pm_file_fetch_rep {
+	uint32_t nr_valid;
+	uint32_t last_bytes;
+	uint64_t file_size;
+};
+
+void pm_file_fetch_rep_encode(const struct pm_file_fetch_rep *rep,
+			      struct pm_file_fetch_rep_wire *w);
+int pm_file_fetch_rep_decode(const void *buf, size_t len, struct pm_file_fetch_rep *out)
+	__must_check;

@@ -43,19 +43,19 @@ struct proto_file {
 struct proto_attr_wire {
 	struct proto_file_wire file;
 	le64_t size;
-	le64_t blocks; /* 512-byte units */
+	le64_t blocks;                             /* 512-byte units */
 	le64_t atime_s, mtime_s, ctime_s, btime_s; /* two's complement */
 	le32_t atime_ns, mtime_ns, ctime_ns, btime_ns;
 	le32_t mode; /* type and permission bits as in st_mode */
 	le32_t nlink;
 	le32_t uid;
 	le32_t gid;
-	le32_t rdev;    /* Linux's new_encode_dev() form */
+	le32_t rdev; /* Linux's new_encode_dev() form */
 	le32_t blksize;
 	le64_t version; /* changes whenever the content changes (close-to-open) */
 	le64_t fsid;
 };
-static_assert(sizeof(struct proto_attr_wire) == 128, "proto_attr is ABI");
+static_assert(sizeof(struct proto_attr_wire) == 120, "proto_attr is ABI");
 
 struct proto_attr {
 	struct proto_file file;
@@ -85,6 +85,9 @@ struct proto_cred {
 	uint32_t groups[PROTO_MAX_GROUPS];
 };
 
+#define PROTO_NODE_MAX  0xffffu /* the largest node id; the smallest is 1 */
+#define PROTO_ERRNO_MAX 4095u
+
 #define PROTO_PATH_MAX 4096 /* bytes, terminating 0 not sent */
 
 /* Opcode ranges: one per pair of monitors; a number is never used again. */
@@ -96,3 +99,33 @@ enum proto_opcode_base {
 	PROTO_MS = 0x0500,      /* memory -> storage: proto/ms.h */
 	PROTO_BENCH = 0x0f00,
 };
+
+/* --- encode and decode ------------------------------------------------------------------ */
+
+/* A status on the wire is 0 or a negative errno as two's complement. */
+le32_t proto_status_encode(int status);
+int proto_status_decode(le32_t w, int *out) __must_check;
+
+void proto_mr_ref_encode(const struct proto_mr_ref *ref, struct proto_mr_ref_wire *w);
+/* One whole page, page aligned; else -EPROTO. */
+int proto_mr_ref_decode(const struct proto_mr_ref_wire *w, struct proto_mr_ref *out) __must_check;
+
+/* "No file" is node 0 with every other field 0. */
+void proto_file_encode(const struct proto_file *file, struct proto_file_wire *w);
+int proto_file_decode(const struct proto_file_wire *w, struct proto_file *out) __must_check;
+bool proto_file_equal(const struct proto_file *a, const struct proto_file *b);
+
+void proto_attr_encode(const struct proto_attr *attr, struct proto_attr_wire *w);
+int proto_attr_decode(const void *buf, size_t len, struct proto_attr *out) __must_check;
+
+/* @groups has room for cred->nr_groups words. */
+void proto_cred_encode(const struct proto_cred *cred, struct proto_cred_wire *w, le32_t *groups);
+/* @groups_len: bytes that are there behind @groups; -EMSGSIZE when the list is longer than that. */
+int proto_cred_decode(const struct proto_cred_wire *w, const void *groups, size_t groups_len,
+		      struct proto_cred *out) __must_check;
+
+/*
+ * The memory node that holds the buffer cache of @file: the same on every node that sees the same
+ * list of memory nodes, given in ascending order.  0 when the list is empty.
+ */
+uint32_t proto_file_cache_node(const struct proto_file *file, const uint32_t *nodes, size_t nr);
