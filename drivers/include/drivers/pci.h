@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <kernel/irq.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
 
@@ -114,7 +115,7 @@ void __iomem *pci_bar_map(struct pci_device *dev, unsigned int bar, uint64_t off
  */
 int pci_msix_enable(struct pci_device *dev) __must_check;
 int pci_msix_request(struct pci_device *dev, unsigned int index, unsigned int cpu,
-		     void (*fn)(void *arg), void *arg, const char *name) __must_check;
+		     irq_handler_t fn, void *arg, const char *name) __must_check;
 void pci_msix_free(struct pci_device *dev, unsigned int index); /* fn is not running on return */
 void pci_msix_mask(struct pci_device *dev, unsigned int index);
 void pci_msix_unmask(struct pci_device *dev, unsigned int index);

@@ -17,14 +17,17 @@
 
 #include <kernel/mutex.h>
 #include <kernel/spinlock.h>
+#include <kernel/wait.h>
 #include <lib/atomic.h>
 #include <lib/compiler.h>
 #include <lib/list.h>
 #include <lib/types.h>
 #include <rdma/verbs.h>
 
+struct thread;
+
 struct rdma_device_ops {
-	void (*device_attr)(struct rdma_device *dev, struct rdma_device_attr *attr);
+	void (*device_attr)(const struct rdma_device *dev, struct rdma_device_attr *attr);
 	/* @port has been checked against nr_ports. */
 	int (*port_attr)(struct rdma_device *dev, uint8_t port, struct rdma_port_attr *attr);
 
@@ -72,9 +75,14 @@ struct rdma_device {
 	const struct rdma_device_ops *ops; /* const */
 	char name[16];                     /* const: "mlx4_0" */
 	struct list_head node;             /* the core's list of devices */
-	struct mutex handlers_lock;        /* RANK_RDMA_EVENT */
-	struct list_head handlers;         /* rdma_event_handler.node */
 	atomic_t nr_users;                 /* protection domains and completion queues */
+
+	/* The core's: event handlers. */
+	struct spinlock handlers_lock; /* RANK_SPIN_RDMA */
+	struct list_head handlers __guarded_by(&handlers_lock);
+	const struct rdma_event_handler *running __guarded_by(&handlers_lock);
+	struct thread *dispatcher __guarded_by(&handlers_lock);
+	struct waitqueue handler_done;
 };
 
 struct rdma_pd {
@@ -109,7 +117,7 @@ struct rdma_qp {
 	uint32_t qkey;           /* const */
 	uint32_t qpn;            /* const; provider */
 	void *context;           /* const */
-	struct mutex lock;       /* RANK_RDMA_QP: serialises modify operations */
+	struct mutex lock;       /* RANK_RDMA: serialises modify operations */
 	enum rdma_qp_state state __guarded_by(&lock); /* fast path peeks with READ_ONCE */
 };
 
@@ -120,15 +128,11 @@ int rdma_device_register(struct rdma_device *dev, const char *prefix) __must_che
 /* The device is gone: every user has been told by RDMA_EVENT_DEVICE_FATAL and has let go. */
 void rdma_device_unregister(struct rdma_device *dev);
 
-/* Tell everybody who registered; thread context. */
+/* Tell everybody who registered; thread context, one call at a time for one device. */
 void rdma_event_dispatch(const struct rdma_event *ev);
 
 /* A completion event for @cq; interrupt context allowed. */
-static inline void rdma_cq_event(struct rdma_cq *cq)
-{
-	if (cq->event)
-		cq->event(cq, cq->event_arg);
-}
+void rdma_cq_event(struct rdma_cq *cq);
 
 /* Counters rdma.send_wr, rdma.recv_wr, rdma.cqe, rdma.doorbells, rdma.mmio, rdma.cq_arms, ... */
 void rdma_count_send(uint32_t nr_wr, uint32_t nr_doorbells);
