@@ -7,6 +7,7 @@
  * Speed:	copies and fills move quadwords by "rep movsq/stosq": an emulated CPU takes
  *		one step per unit, so byte-wise "rep movsb" would cost eight times as much.
  */
+#define LIB_STRING_DEFINES
 #include <lib/string.h>
 
 size_t strlcpy(char *dst, const char *src, size_t size)
@@ -77,11 +78,9 @@ typedef uint64_t __attribute__((__may_alias__, __aligned__(1))) any_u64;
 /* Below this many bytes a plain loop beats the start-up cost of "rep". */
 # define REP_MIN 64
 
-void *memcpy(void *restrict dst, const void *restrict src, size_t n)
+/* Lowest address first, so it also serves a move to a lower address. */
+static void copy_forward(uint8_t *d, const uint8_t *s, size_t n)
 {
-	uint8_t *d = dst;
-	const uint8_t *s = src;
-
 	if (n >= REP_MIN) {
 		size_t words = n / 8;
 
@@ -92,6 +91,11 @@ void *memcpy(void *restrict dst, const void *restrict src, size_t n)
 		*(any_u64 *)d = *(const any_u64 *)s;
 	while (n--)
 		*d++ = *s++;
+}
+
+void *memcpy(void *restrict dst, const void *restrict src, size_t n)
+{
+	copy_forward(dst, src, n);
 	return dst;
 }
 
@@ -100,8 +104,10 @@ void *memmove(void *dst, const void *src, size_t n)
 	uint8_t *d = (uint8_t *)dst + n;
 	const uint8_t *s = (const uint8_t *)src + n;
 
-	if ((uintptr_t)dst - (uintptr_t)src >= n) /* forward is safe, also when dst is below src */
-		return memcpy(dst, src, n);
+	if ((uintptr_t)dst - (uintptr_t)src >= n) { /* @dst is below @src, or they are apart */
+		copy_forward(dst, src, n);
+		return dst;
+	}
 	for (; n >= 8; n -= 8) {
 		d -= 8;
 		s -= 8;

@@ -28,6 +28,16 @@ char *strchrnul(const char *s, int c) __pure;
 char *strstr(const char *s, const char *sub) __pure;
 size_t strspn(const char *s, const char *set) __pure;
 size_t strcspn(const char *s, const char *set) __pure;
+
+/* A freestanding compiler takes these for unknown functions; say that it knows them. */
+# ifndef LIB_STRING_DEFINES
+#  define memcpy(dst, src, n)  __builtin_memcpy(dst, src, n)
+#  define memmove(dst, src, n) __builtin_memmove(dst, src, n)
+#  define memset(dst, c, n)    __builtin_memset(dst, c, n)
+#  define memcmp(a, b, n)      __builtin_memcmp(a, b, n)
+#  define strlen(s)            __builtin_strlen(s)
+#  define strcmp(a, b)         __builtin_strcmp(a, b)
+# endif
 #endif
 
 /* Name used here so that the host's C library may have its own or none. */

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+#
+# Tessera: what people type. `make help` lists it.
+#
+# One kernel image is built by scripts/build.mk, once per role; this file calls it, and the
+# scripts behind the other targets. Everything that is built lands under $(O).
+
+SHELL := /bin/bash
+.SUFFIXES:
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := all
+
+srctree := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+ROLES := processor memory storage
+
+O ?= build
+override O := $(abspath $(O))
+V ?= 0
+JOBS ?= $(shell nproc)
+T ?= *
+SECONDS ?= 10
+Q := $(if $(filter 1,$(V)),,@)
+
+ifneq ($(ROLE),)
+ifeq ($(filter $(ROLE),$(ROLES)),)
+$(error ROLE=$(ROLE) is not one of: $(ROLES))
+endif
+endif
+roles := $(or $(ROLE),$(ROLES))
+
+# Variables of the user's that the inner makes read (from the command line they travel anyway).
+export V CROSS_COMPILE LLVM WERROR UBSAN KTEST CC HOSTCC
+# Shell variables of the same name must not leak in as SECONDS does in bash.
+unexport SECONDS
+
+# Sub-makes share this make's job slots; without any (-j not given) they get one per CPU.
+jobs = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
+build = $(MAKE) $(jobs) -f $(srctree)/scripts/build.mk srctree=$(srctree) ROLE=$(1) O=$(O)/$(1)
+
+VENV := $(srctree)/build/venv
+PYTHON := $(VENV)/bin/python3
+venv_stamp := $(VENV)/.stamp
+
+# --- build
+
+PHONY += all images tools $(ROLES)
+all: images tools
+images: $(roles)
+
+$(ROLES): $(venv_stamp)
+	$(Q)+$(call build,$@) all
+
+tools:
+	$(Q)+$(MAKE) $(jobs) -f $(srctree)/scripts/tools.mk srctree=$(srctree) O=$(O)
+
+# The project's own Python packages, pinned by requirements.txt.
+$(venv_stamp): $(srctree)/requirements.txt
+	$(Q)$(srctree)/scripts/make-venv.sh $(VENV) $<
+
+PHONY += venv
+venv: $(venv_stamp)
+
+# --- configuration
+
+PHONY += defconfig menuconfig savedefconfig olddefconfig
+defconfig olddefconfig savedefconfig: $(venv_stamp)
+	$(Q)+for role in $(roles); do $(call build,$$role) $@ || exit; done
+
+menuconfig: $(venv_stamp)
+	$(if $(ROLE),,$(error menuconfig wants one role: make menuconfig ROLE=processor))
+	$(Q)+$(call build,$(ROLE)) menuconfig
+
+# --- run
+
+PHONY += run
+run: all
+	$(Q)O=$(O) $(srctree)/scripts/demo.sh
+
+PHONY += gdb
+gdb: all
+	$(Q)$(srctree)/scripts/gdb/connect.sh $(O) $(or $(NODE),p0)
+
+# --- test
+
+run_tests = O=$(O) MAKE="$(MAKE)" $(PYTHON) $(srctree)/scripts/run-tests.py
+
+PHONY += test test-long test-host test-kernel test-boot test-scripts fuzz bench
+test: $(venv_stamp)
+	$(Q)$(run_tests) test
+
+test-long: $(venv_stamp)
+	$(Q)$(run_tests) long
+
+test-host: $(venv_stamp)
+	$(Q)+$(MAKE) $(jobs) -f $(srctree)/test/host/build.mk srctree=$(srctree) O=$(O)/host T='$(T)' run
+
+test-kernel: images tools
+	$(Q)O=$(O) $(PYTHON) $(srctree)/test/boot/run-ktest.py --roles '$(roles)' --filter '$(T)'
+
+test-boot: all
+	$(Q)cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider test/boot \
+		$(if $(filter-out *,$(T)),-k '$(T)')
+
+test-scripts: $(venv_stamp)
+	$(Q)cd $(srctree) && $(PYTHON) -m pytest -q -p no:cacheprovider test/scripts
+
+fuzz: $(venv_stamp)
+	$(Q)+$(MAKE) $(jobs) -f $(srctree)/test/fuzz/build.mk srctree=$(srctree) O=$(O)/fuzz \
+		T='$(T)' FUZZ_SECONDS=$(SECONDS) run
+
+bench: all
+	$(Q)O=$(O) $(PYTHON) $(srctree)/test/bench/run.py
+
+# --- checks
+
+PHONY += check check-format check-layers check-headers check-docs check-spdx format tidy
+check: check-format check-layers check-headers check-docs check-spdx
+
+check-format: $(venv_stamp)
+	$(Q)$(PYTHON) $(srctree)/scripts/check-format.py --root $(srctree) --tool $(VENV)/bin/clang-format
+
+format: $(venv_stamp)
+	$(Q)$(PYTHON) $(srctree)/scripts/check-format.py --root $(srctree) \
+		--tool $(VENV)/bin/clang-format --fix
+
+check-layers:
+	$(Q)python3 $(srctree)/scripts/check-layers.py --root $(srctree)
+
+check-headers:
+	$(Q)python3 $(srctree)/scripts/check-headers.py --root $(srctree)
+
+check-docs:
+	$(Q)python3 $(srctree)/scripts/check-docs.py --root $(srctree)
+
+check-spdx:
+	$(Q)python3 $(srctree)/scripts/check-spdx.py --root $(srctree)
+
+tidy: compile_commands.json
+	$(Q)$(srctree)/scripts/run-tidy.sh $(O)
+
+PHONY += compile_commands.json
+compile_commands.json: images
+	$(Q)python3 $(srctree)/scripts/gen-compile-commands.py $(addprefix $(O)/,$(roles)) $(O)/host \
+		> $(srctree)/$@.tmp
+	$(Q)mv $(srctree)/$@.tmp $(srctree)/$@
+	@echo '  GEN     $@'
+
+# --- clean
+
+PHONY += clean distclean
+clean:
+	$(Q)rm -rf $(addprefix $(O)/,$(ROLES) host fuzz tools)
+
+distclean: clean
+	$(Q)rm -rf $(srctree)/build $(srctree)/compile_commands.json
+
+PHONY += help
+help:
+	@cat $(srctree)/scripts/help.txt
+
+.PHONY: $(PHONY)

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Read Kconfig and write configurations, through kconfiglib.
+
+usage: kconfig.py defconfig FILE             write $KCONFIG_CONFIG from FILE
+       kconfig.py olddefconfig               fill $KCONFIG_CONFIG up with defaults
+       kconfig.py savedefconfig FILE         write the shortest FILE with the same meaning
+       kconfig.py menuconfig                 edit $KCONFIG_CONFIG
+       kconfig.py generate HEADER CONF [SYMBOL=VALUE...]
+                                             autoconf.h and auto.conf, with overrides
+
+A value that Kconfig does not take (unknown symbol, out of range, unmet dependency) is an error.
+"""
+
+import os
+import pathlib
+import sys
+
+import kconfiglib
+
+
+def load(path):
+    """The configuration in @path, refusing anything that would be dropped silently."""
+    kconf = kconfiglib.Kconfig(
+        os.path.join(os.environ["srctree"], "Kconfig"), suppress_traceback=True
+    )
+    kconf.warn_assign_undef = True
+    kconf.warn_assign_override = True
+    kconf.warn_to_stderr = False
+    kconf.load_config(path)
+    check(kconf, path)
+    return kconf
+
+
+def check(kconf, origin):
+    if kconf.warnings:
+        sys.exit(f"{origin}: " + "\n".join(kconf.warnings))
+    for sym in kconf.unique_defined_syms:
+        wanted = sym.user_value
+        if wanted is None or sym.choice:
+            continue
+        if isinstance(wanted, int):
+            wanted = kconfiglib.TRI_TO_STR[wanted]
+        if wanted != sym.str_value:
+            sys.exit(
+                f"{origin}: CONFIG_{sym.name}={wanted} is not possible here "
+                f"(it would be {sym.str_value}): check its dependencies and range"
+            )
+
+
+def main(argv):
+    command, args = argv[0], argv[1:]
+    config = os.environ["KCONFIG_CONFIG"]
+    pathlib.Path(config).parent.mkdir(parents=True, exist_ok=True)
+
+    if command == "menuconfig":
+        import menuconfig
+
+        menuconfig.menuconfig(
+            kconfiglib.Kconfig(os.path.join(os.environ["srctree"], "Kconfig"))
+        )
+    elif command == "defconfig":
+        load(args[0]).write_config(config)
+        os.utime(config)
+    elif command == "olddefconfig":
+        load(config).write_config(config)
+    elif command == "savedefconfig":
+        load(config).write_min_config(args[0], header="")
+    elif command == "generate":
+        kconf = load(config)
+        for override in args[2:]:
+            name, _, value = override.partition("=")
+            sym = kconf.syms.get(name)
+            if sym is None or not sym.set_value(value):
+                sys.exit(f"kconfig: cannot set {override}")
+        check(kconf, "overrides")
+        kconf.write_autoconf(args[0], header="/* Generated from Kconfig. */\n#pragma once\n")
+        kconf.write_config(args[1], header="# Generated from Kconfig.\n", save_old=False)
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
