@@ -33,3 +33,25 @@ struct ms_read_rep_wire {
 	le64_t version; /* of the file's content */
 };
 static_assert(sizeof(struct ms_read_rep_wire) == 24, "MS_READ reply is ABI");
+
+/* --- host order, encode and decode: rules as in proto/pm.h ------------------------------------ */
+
+struct ms_read_req {
+	struct proto_file file;
+	uint64_t pgoff;
+	uint32_t nr_pages;
+	struct proto_mr_ref pages[MS_READ_MAX_PAGES];
+};
+
+ssize_t ms_read_req_encode(const struct ms_read_req *req, void *buf, size_t cap) __must_check;
+int ms_read_req_decode(const void *buf, size_t len, struct ms_read_req *out) __must_check;
+
+struct ms_read_rep {
+	uint32_t nr_valid;
+	uint32_t last_bytes; /* of the last valid page: 1 to 4096; 0 when there is none */
+	uint64_t file_size;
+	uint64_t version;
+};
+
+void ms_read_rep_encode(const struct ms_read_rep *rep, struct ms_read_rep_wire *w);
+int ms_read_rep_decode(const void *buf, size_t len, struct ms_read_rep *out) __must_check;
