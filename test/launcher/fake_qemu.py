@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Stands in for QEMU in the launcher's tests: one node that speaks the control protocol.
+
+It reads the role and node id from -append and the channel from -chardev, and answers RUN by running
+the same path on the host, with pipes for its streams. What goes wrong on request is chosen by the
+boot parameter fake=: panic, silent, garbage, error, eof, late-exit-data.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "tools", "launcher"))
+
+from tessera_launcher import frames  # noqa: E402
+from tessera_launcher.frames import Frame, Type  # noqa: E402
+
+ROLE = {"p": 1, "m": 2, "s": 3}
+
+
+class Fake:
+    def __init__(self, argv: list[str]):
+        text = " ".join(argv)
+        self.name = argv[argv.index("-name") + 1].removeprefix("tessera-")
+        params = argv[argv.index("-append") + 1].split()
+        self.params = dict(p.split("=", 1) for p in params if "=" in p)
+        self.sock = socket.socket(fileno=int(re.search(r"socket,id=ctl,fd=(\d+)", text)[1]))
+        self.log = re.search(r"file,id=log,path=(\S+)", text)[1]
+        self.lock = threading.Lock()
+        self.cond = threading.Condition()
+        self.credit: dict[tuple[int, int], int] = {}
+        self.gone: set[tuple[int, int]] = set()
+        self.progs: dict[int, subprocess.Popen] = {}
+
+    def send(self, frame: Frame) -> None:
+        with self.lock:
+            self.sock.sendall(frames.encode(frame))
+
+    def run(self) -> None:
+        with open(self.log, "w") as log:
+            log.write(f"fake node {self.name}\n")
+        fault = self.params.get("fake")
+        if fault == "silent":
+            time.sleep(3600)
+        hello = frames.Hello(ROLE[self.name[0]], int(self.params["node"]), 7, "fake")
+        self.send(Frame(Type.HELLO, payload=frames.encode_hello(hello)))
+        self.send(Frame(Type.STATUS, payload=b"waiting for nobody"))
+        if fault == "panic":
+            with open(self.log, "a") as log:
+                log.write("panic: the fake was told to\n")
+            os._exit(3)
+        if fault == "garbage":
+            self.sock.sendall(b"garbage" * 10)
+            time.sleep(3600)
+        if fault == "error":
+            self.send(Frame(Type.ERROR, payload=b"the disk is not ext4"))
+        if fault != "unready":
+            self.send(Frame(Type.READY, payload=frames.encode_ready(frames.Ready(1, 1, 1, 1))))
+        decoder = frames.Decoder(frames.End.HOST)
+        while data := self.sock.recv(65536):
+            for frame in decoder.feed(data):
+                self.handle(frame)
+
+    def handle(self, frame: Frame) -> None:
+        if frame.type is Type.SHUTDOWN:
+            os._exit(1)
+        if frame.type is Type.STATS_REQ:
+            self.send(Frame(Type.STATS, payload=b'{"counters":{"excache.miss":3,"blk.reads":5}}'))
+        elif frame.type is Type.DEBUG:
+            self.send(Frame(Type.DEBUG_REPLY, frame.prog, 0, frames.encode_errno(38, "")))
+        elif frame.type is Type.RUN:
+            self.start(frame.prog, frames.decode_run(frame.payload))
+        elif frame.type is Type.CREDIT:
+            with self.cond:
+                key = (frame.prog, frame.stream)
+                self.credit[key] = self.credit.get(key, 0) + frames.decode_credit(frame.payload)
+                self.cond.notify_all()
+        elif frame.type is Type.DATA:
+            proc = self.progs[frame.prog]
+            try:
+                os.write(proc.stdin.fileno(), frame.payload)
+                more = frames.encode_credit(len(frame.payload))
+                self.send(Frame(Type.CREDIT, frame.prog, 0, more))
+            except OSError:
+                self.send(Frame(Type.EOF, frame.prog, 0))
+        elif frame.type is Type.EOF:
+            if frame.stream == 0:
+                self.progs[frame.prog].stdin.close()
+            else:
+                with self.cond:
+                    self.gone.add((frame.prog, frame.stream))
+                    self.cond.notify_all()
+        elif frame.type is Type.SIGNAL:
+            proc = self.progs.get(frame.prog)
+            if proc and proc.poll() is None:
+                proc.send_signal(frames.decode_signal(frame.payload))
+
+    def start(self, prog: int, run: frames.Run) -> None:
+        env = dict(e.split(b"=", 1) for e in run.env)
+        try:
+            proc = subprocess.Popen(
+                run.argv, executable=run.path, cwd=run.cwd, env=env, bufsize=0,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+        except OSError as err:
+            self.send(Frame(Type.REFUSED, prog, 0, frames.encode_errno(err.errno)))
+            return
+        self.progs[prog] = proc
+        self.send(Frame(Type.STARTED, prog, 0, frames.encode_started(frames.Started(42, 1))))
+        self.send(Frame(Type.CREDIT, prog, 0, frames.encode_credit(65536)))
+        threading.Thread(target=self.pump, args=(prog, proc), daemon=True).start()
+
+    def pump(self, prog: int, proc: subprocess.Popen) -> None:
+        pumps = [
+            threading.Thread(target=self.pump_out, args=(prog, stream, pipe))
+            for stream, pipe in ((1, proc.stdout), (2, proc.stderr))
+        ]
+        for thread in pumps:
+            thread.start()
+        for thread in pumps:
+            thread.join()
+        code = proc.wait()
+        status = -code if code < 0 else code << 8
+        for stream in (1, 2):
+            self.send(Frame(Type.EOF, prog, stream))
+        self.send(Frame(Type.EXIT, prog, 0, frames.encode_exit(frames.Exit(status, 5))))
+        if self.params.get("fake") == "late-exit-data":
+            self.send(Frame(Type.DATA, prog, 1, b"too late"))
+
+    def pump_out(self, prog: int, stream: int, pipe) -> None:
+        key = (prog, stream)
+        while True:
+            with self.cond:
+                self.cond.wait_for(lambda: self.credit.get(key, 0) > 0 or key in self.gone)
+                room = min(self.credit.get(key, 0), 4096)
+            if key in self.gone:
+                pipe.close()
+                return
+            data = os.read(pipe.fileno(), room)
+            if not data:
+                return
+            with self.cond:
+                self.credit[key] -= len(data)
+            self.send(Frame(Type.DATA, prog, stream, data))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    Fake(sys.argv).run()

@@ -1,0 +1,624 @@
+# SPDX-License-Identifier: MIT
+"""A running cluster: the supervisor and its processes, the control channels, the programs.
+
+Threads: one I/O thread owns every socket; callers block on events in their own threads. Whatever the
+I/O thread hands out (stream data, events) goes through thread-safe objects; callers reach it by
+Channel.send(), which only appends and wakes it.
+Failure: the first reason is kept; every waiter then raises it as a LaunchError of one line.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import random
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from . import frames
+from .errors import LaunchError, ProgramRefused
+from .frames import Frame, Type
+from .plan import Command, NodePlan, Plan
+
+SHUTDOWN_S = 5.0
+STATS_S = 10.0
+CONTROL_S = 10.0
+STDIN_CHUNK = 32768
+WINDOW = 256 << 10  # what the launcher grants on stdout and stderr
+RUN_DIR_PREFIX = "tessera-"
+
+
+class Program:
+    """One run on a processor node: its input, its events; output goes to the @sink."""
+
+    def __init__(self, channel: Channel, prog: int, sink: Callable[[int, bytes], None]):
+        self.id = prog
+        self._channel = channel
+        self._sink = sink
+        self._cond = threading.Condition()
+        self._credit = 0
+        self._stdin_open = True
+        self._granted = {1: 0, 2: 0}
+        self._dropped: set[int] = set()
+        self.started: frames.Started | None = None
+        self.exit: frames.Exit | None = None
+        self.refused: ProgramRefused | None = None
+        self.failure: str | None = None
+
+    # For the caller.
+
+    def write_stdin(self, data: bytes) -> bool:
+        """Send input as credit allows; False once the program does not read any more."""
+        view = memoryview(data)
+        while view:
+            room = self.wait_credit(len(view))
+            if not room:
+                return False
+            self._channel.send(Frame(Type.DATA, self.id, 0, bytes(view[:room])))
+            view = view[room:]
+        return True
+
+    def wait_credit(self, most: int) -> int:
+        """Take up to @most bytes of input credit, waiting for some; 0 when input has ended."""
+        with self._cond:
+            self._cond.wait_for(lambda: self._credit > 0 or not self._stdin_open or self.over)
+            if not self._stdin_open or self.over:
+                return 0
+            room = min(most, self._credit, frames.MAX_PAYLOAD)
+            self._credit -= room
+            return room
+
+    def return_credit(self, count: int) -> None:
+        with self._cond:
+            self._credit += count
+
+    def close_stdin(self) -> None:
+        with self._cond:
+            was_open, self._stdin_open = self._stdin_open, False
+            self._cond.notify_all()
+        if was_open and not self.over:
+            self._channel.send(Frame(Type.EOF, self.id, 0))
+
+    def grant(self, stream: int, count: int) -> None:
+        """The caller has passed on @count bytes of output."""
+        if not self.over and stream not in self._dropped:
+            with self._cond:
+                self._granted[stream] += count
+            self._channel.send(Frame(Type.CREDIT, self.id, stream, frames.encode_credit(count)))
+
+    def drop_output(self, stream: int) -> None:
+        """Nobody reads this stream any more: the program gets SIGPIPE."""
+        if stream not in self._dropped:
+            self._dropped.add(stream)
+            self._channel.send(Frame(Type.EOF, self.id, stream))
+
+    def signal(self, signo: int) -> None:
+        self._channel.send(Frame(Type.SIGNAL, self.id, 0, frames.encode_signal(signo)))
+
+    def signal_later(self, signo: int) -> None:
+        """As signal(), from a signal handler: takes no lock."""
+        self._channel.send_later(Frame(Type.SIGNAL, self.id, 0, frames.encode_signal(signo)))
+
+    @property
+    def over(self) -> bool:
+        return bool(self.exit or self.refused or self.failure)
+
+    def wait(self, deadline: float | None = None, what: str = "end") -> bool:
+        """Wait until the program has ended ("start": or has started); False at the deadline."""
+        done = (lambda: self.over) if what == "end" else (lambda: self.over or self.started)
+        with self._cond:
+            left = None if deadline is None else deadline - time.monotonic()
+            if not self._cond.wait_for(done, left):
+                return False
+        if self.refused:
+            raise self.refused
+        if self.failure:
+            raise LaunchError(self.failure)
+        return True
+
+    # For the I/O thread.
+
+    def handle(self, frame: Frame) -> None:
+        if frame.type is Type.DATA:
+            with self._cond:
+                self._granted[frame.stream] -= len(frame.payload)
+                if self._granted[frame.stream] < 0:
+                    raise frames.ProtocolError(f"DATA beyond the credit of stream {frame.stream}")
+            if frame.stream not in self._dropped:
+                self._sink(frame.stream, frame.payload)
+            return
+        with self._cond:
+            self._handle_event(frame)
+            self._cond.notify_all()
+
+    def _handle_event(self, frame: Frame) -> None:
+        if frame.type is Type.CREDIT:
+            self._credit += frames.decode_credit(frame.payload)
+            if self._credit > frames.MAX_CREDIT:
+                raise frames.ProtocolError("more than 16 MiB of credit")
+        elif frame.type is Type.EOF:
+            if frame.stream == 0:
+                self._stdin_open = False
+        elif frame.type is Type.STARTED:
+            self.started = frames.decode_started(frame.payload)
+        elif frame.type is Type.EXIT:
+            self.exit = frames.decode_exit(frame.payload)
+        elif frame.type is Type.REFUSED:
+            self.refused = ProgramRefused(*frames.decode_errno(frame.payload))
+        elif frame.type is Type.ERROR:
+            self.failure = frames.decode_line(frame.payload)
+
+    def fail(self, why: str) -> None:
+        with self._cond:
+            if not self.exit and not self.refused:
+                self.failure = self.failure or why
+            self._cond.notify_all()
+
+
+class Channel:
+    """The control channel of one node."""
+
+    def __init__(self, node: NodePlan, sock: socket.socket, wake: Callable[[], None]):
+        self.node = node
+        self.sock = sock
+        self.decoder = frames.Decoder(frames.End.NODE)
+        self.hello: frames.Hello | None = None
+        self.ready: frames.Ready | None = None
+        self.status = "no sign of life yet"
+        self.open = True
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._out = bytearray()
+        self._later: collections.deque[bytes] = collections.deque()
+
+    def send(self, frame: Frame) -> None:
+        data = frames.encode(frame)
+        with self._lock:
+            self._out += data
+        self._wake()
+
+    def send_later(self, frame: Frame) -> None:
+        """From a signal handler, which may have interrupted a holder of the lock."""
+        self._later.append(frames.encode(frame))
+        self._wake()
+
+    def wants_write(self) -> bool:
+        with self._lock:
+            while self._later:
+                self._out += self._later.popleft()
+            return bool(self._out)
+
+    def flush(self) -> None:
+        """Write what the socket takes. I/O thread."""
+        with self._lock:
+            try:
+                sent = self.sock.send(self._out) if self._out else 0
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._out.clear()  # the reading side will see the end and report it
+                return
+            del self._out[:sent]
+
+
+class Cluster:
+    """Starts a plan and keeps it; use as a context manager."""
+
+    def __init__(self, plan: Plan, prepare: Callable[[Cluster], None] | None = None,
+                 boot_timeout: float = 60.0, keep_logs: bool = True):  # fmt: skip
+        self.plan = plan
+        self.boot_timeout = boot_timeout
+        self.failure: str | None = None
+        self.started_at = 0.0
+        self.ready_at = 0.0
+        self.pids: dict[str, int] = {}
+        self.ended: dict[str, int] = {}
+        self._prepare = prepare
+        self._keep_logs = keep_logs
+        self._cond = threading.Condition()
+        self._closing = False
+        self._next_prog = 1
+        self._programs: dict[tuple[str, int], Program] = {}
+        self._past: set[tuple[str, int]] = set()
+        self._replies: dict[int, tuple[int, str]] = {}
+        self._stats: dict[str, str] = {}
+        self._channels: dict[str, Channel] = {}
+        self._wake_r, self._wake_w = socket.socketpair()
+        self._supervisor: subprocess.Popen | None = None
+        self._thread: threading.Thread | None = None
+        self._super_buf = b""
+
+    # Life.
+
+    def __enter__(self) -> Cluster:
+        try:
+            self.start()
+        except BaseException:
+            self.close(force=True)
+            raise
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        self.close(force=kind is not None)
+
+    def start(self) -> None:
+        """Start the supervisor, prepare the disk, then start every process."""
+        ours, theirs = self._make_sockets()
+        self._start_supervisor(theirs)
+        os.makedirs(self.plan.run_dir, mode=0o700)
+        os.makedirs(self.plan.log_dir, exist_ok=True)
+        if self._prepare:
+            self._prepare(self)
+        self._thread = threading.Thread(target=self._loop, name="tessera-io", daemon=True)
+        for node in self.plan.nodes:
+            sock = ours[f"{node.name}.ctl"]
+            sock.setblocking(False)
+            self._channels[node.name] = Channel(node, sock, self._wake)
+        self.started_at = time.monotonic()
+        for command in self.plan.commands:
+            self._order_start(command, theirs)
+        for sock in theirs.values():
+            sock.close()
+        self._thread.start()
+
+    def _make_sockets(self) -> tuple[dict[str, socket.socket], dict[str, socket.socket]]:
+        """Socket pairs: the launcher's ends, and those that processes will inherit."""
+        ours, theirs = {}, {}
+        for node in self.plan.nodes:
+            ours[f"{node.name}.ctl"], theirs[f"{node.name}.ctl"] = socket.socketpair()
+            for kind in ("hca", "qtest"):
+                pair = socket.socketpair()
+                theirs[f"{node.name}.{kind}"], theirs[f"{node.name}.{kind}_model"] = pair
+        return ours, theirs
+
+    def _start_supervisor(self, theirs: dict[str, socket.socket]) -> None:
+        program = os.path.join(os.path.dirname(__file__), "supervisor.py")
+        remove = [self.plan.run_dir] + ([] if self._keep_logs else [self.plan.log_dir])
+        self._supervisor = subprocess.Popen(
+            [sys.executable, "-I", "-S", program, *remove],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            pass_fds=[s.fileno() for s in theirs.values()], start_new_session=True,
+        )  # fmt: skip
+
+    def _order(self, **order: object) -> None:
+        try:
+            self._supervisor.stdin.write((json.dumps(order) + "\n").encode())
+            self._supervisor.stdin.flush()
+        except OSError:
+            raise LaunchError("the supervisor process has died") from None
+
+    def _order_start(self, command: Command, theirs: dict[str, socket.socket]) -> None:
+        fds = {name: theirs[name].fileno() for name in command.fds}
+        argv = list(command.argv)
+        for name, fd in fds.items():
+            argv = [word.replace("{%s}" % name, str(fd)) for word in argv]
+        self._order(
+            op="start", name=command.name, argv=argv, fds=list(fds.values()), delay=command.delay,
+            log=os.path.join(self.plan.log_dir, f"{command.name}.host.log"),
+        )  # fmt: skip
+
+    def run_helper(self, argv: list[str]) -> str:
+        """Run a short host command that must not outlive the launcher; its output."""
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", preexec_fn=_die_with_parent,
+            pass_fds=[self._supervisor.stdin.fileno()],  # the supervisor waits for it too
+        )  # fmt: skip
+        if done.returncode:
+            lines = done.stdout.strip().splitlines() or [f"status {done.returncode}"]
+            raise LaunchError(f"{os.path.basename(argv[0])}: {lines[-1]}")
+        return done.stdout
+
+    def close(self, force: bool = False) -> None:
+        """Power the nodes off (or kill them), and remove every trace."""
+        with self._cond:
+            if self._closing:
+                return
+            self._closing = True
+        if self._thread and self._thread.is_alive():
+            if not force and not self.failure:
+                self._shut_down()
+        supervisor = self._supervisor
+        if supervisor:
+            try:
+                supervisor.stdin.close()
+            except OSError:
+                pass
+            supervisor.wait()
+        self._wake()
+        if self._thread and self._thread.ident:
+            self._thread.join()
+        if supervisor:
+            supervisor.stdout.close()
+        for channel in self._channels.values():
+            channel.sock.close()
+        self._wake_r.close()
+        self._wake_w.close()
+        # Only if the supervisor was killed does anything still stand.
+        shutil.rmtree(self.plan.run_dir, ignore_errors=True)
+
+    def _shut_down(self) -> None:
+        for channel in self._channels.values():
+            if channel.open:
+                channel.send(Frame(Type.SHUTDOWN))
+        names = set(self._channels)
+        with self._cond:
+            self._cond.wait_for(lambda: names <= set(self.ended), SHUTDOWN_S)
+
+    # Waiting for things.
+
+    def fail(self, why: str) -> None:
+        with self._cond:
+            if self.failure is None and not self._closing:
+                self.failure = why
+            programs = list(self._programs.values())
+            self._cond.notify_all()
+        for program in programs:
+            program.fail(self.failure or why)
+
+    def _wait(self, done: Callable[[], bool], timeout: float) -> bool:
+        with self._cond:
+            ok = self._cond.wait_for(lambda: done() or self.failure, timeout)
+            if self.failure:
+                raise LaunchError(self.failure)
+            return bool(ok)
+
+    def wait_ready(self) -> None:
+        """Until every processor node says that the cluster is complete."""
+        wanted = [c for c in self._channels.values() if c.node.role == "processor"]
+        if not self._wait(lambda: all(c.ready for c in wanted), self.boot_timeout):
+            late = [c for c in self._channels.values() if not c.ready]
+            what = "; ".join(f"{c.node.name}: {c.status}" for c in late)
+            raise LaunchError(f"not ready after {self.boot_timeout:g} s ({what})")
+        self.ready_at = time.monotonic()
+
+    # Work.
+
+    def start_program(self, run: frames.Run, sink: Callable[[int, bytes], None],
+                      node: str = "p0") -> Program:  # fmt: skip
+        channel = self._channels[node]
+        program = Program(channel, self._take_id(), sink)
+        payload = frames.encode_run(run)
+        if len(payload) > frames.MAX_RUN:
+            raise LaunchError("arguments and environment are longer than 2 MiB")
+        with self._cond:
+            if self.failure:
+                raise LaunchError(self.failure)
+            self._programs[node, program.id] = program
+        channel.send(Frame(Type.RUN, program.id, 0, payload))
+        for stream in (1, 2):
+            program.grant(stream, WINDOW)
+        return program
+
+    def _take_id(self) -> int:
+        with self._cond:
+            self._next_prog += 1
+            return self._next_prog - 1
+
+    def stats(self) -> dict[str, dict]:
+        """The counters of every node, by name; nodes that do not answer are None."""
+        with self._cond:
+            self._stats.clear()
+        names = [n for n, c in self._channels.items() if c.open and c.hello]
+        for name in names:
+            self._channels[name].send(Frame(Type.STATS_REQ))
+        self._wait(lambda: set(names) <= set(self._stats), STATS_S)
+        out: dict[str, dict] = {}
+        for name in self._channels:
+            try:
+                out[name] = json.loads(self._stats[name])
+            except (KeyError, ValueError):
+                out[name] = None
+        return out
+
+    def debug(self, node: str, command: str, timeout: float = 60.0) -> str:
+        """A test command to a node; its answer. OSError with the node's errno if it refuses."""
+        number = self._take_id()
+        self._channels[node].send(Frame(Type.DEBUG, number, 0, command.encode()))
+        if not self._wait(lambda: number in self._replies, timeout):
+            raise LaunchError(f"{node}: no answer to {command!r} in {timeout:g} s")
+        err, text = self._replies.pop(number)
+        if err:
+            raise OSError(err, f"{node}: {command}: {text or os.strerror(err)}")
+        return text
+
+    def inject(self, command: str) -> dict:
+        """A command to the HCA model; its reply."""
+        path = os.path.join(self.plan.run_dir, "hca.sock")
+        try:
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(CONTROL_S)
+                sock.connect(path)
+                sock.sendall(command.encode() + b"\n")
+                with sock.makefile("rb") as replies:
+                    reply = json.loads(replies.readline(1 << 20))
+        except (OSError, ValueError) as err:
+            raise LaunchError(f"HCA model: {command!r}: {err}") from None
+        if isinstance(reply, dict) and (reply.get("error") or reply.get("ok") is False):
+            raise LaunchError(f"HCA model: {command!r}: {reply.get('error', 'refused')}")
+        return reply
+
+    def kill_node(self, name: str, signo: int = signal.SIGKILL) -> None:
+        self._order(op="kill", name=name, signal=int(signo))
+
+    # The I/O thread.
+
+    def _wake(self) -> None:
+        try:
+            self._wake_w.send(b"x", socket.MSG_DONTWAIT)
+        except OSError:
+            pass  # full: it will wake anyway
+
+    def _loop(self) -> None:
+        sel = selectors.DefaultSelector()
+        sel.register(self._wake_r, selectors.EVENT_READ, None)
+        sel.register(self._supervisor.stdout, selectors.EVENT_READ, "supervisor")
+        for channel in self._channels.values():
+            sel.register(channel.sock, selectors.EVENT_READ, channel)
+        try:
+            while not (self._closing and self._supervisor.poll() is not None):
+                self._arm(sel)
+                for key, events in sel.select(1.0):
+                    self._serve(sel, key, events)
+        except Exception as err:  # a bug here must not leave the waiters hanging
+            self.fail(f"launcher: {type(err).__name__}: {err}")
+        finally:
+            sel.close()
+
+    def _arm(self, sel: selectors.BaseSelector) -> None:
+        for channel in self._channels.values():
+            if channel.open:
+                out = selectors.EVENT_WRITE if channel.wants_write() else 0
+                sel.modify(channel.sock, selectors.EVENT_READ | out, channel)
+
+    def _serve(self, sel: selectors.BaseSelector, key, events: int) -> None:
+        if key.data is None:
+            self._wake_r.recv(4096)
+        elif key.data == "supervisor":
+            self._read_supervisor(sel)
+        else:
+            if events & selectors.EVENT_WRITE:
+                key.data.flush()
+            if events & selectors.EVENT_READ:
+                self._read_channel(sel, key.data)
+
+    def _read_supervisor(self, sel: selectors.BaseSelector) -> None:
+        data = os.read(self._supervisor.stdout.fileno(), 65536)
+        if not data:
+            sel.unregister(self._supervisor.stdout)
+            self.fail("the supervisor process has died")
+            return
+        *lines, self._super_buf = (self._super_buf + data).split(b"\n")
+        for line in lines:
+            self._supervisor_event(json.loads(line))
+
+    def _supervisor_event(self, event: dict) -> None:
+        name = event["name"]
+        if event["event"] == "started":
+            self.pids[name] = event["pid"]
+            return
+        with self._cond:
+            self.ended[name] = event["status"]
+            self._cond.notify_all()
+        if not self._closing:
+            self.fail(self._why_ended(name, event["status"]))
+
+    def _why_ended(self, name: str, status: int) -> str:
+        code = os.waitstatus_to_exitcode(status)
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        what = "the HCA model" if name == "hca" else f"node {name}"
+        log = os.path.join(self.plan.log_dir, f"{name}.log")
+        host = os.path.join(self.plan.log_dir, f"{name}.host.log")
+        reason = _panic_line(log) or _last_line(host)
+        return f"{what} {how}" + (f": {reason}" if reason else "")
+
+    def _read_channel(self, sel: selectors.BaseSelector, channel: Channel) -> None:
+        try:
+            data = channel.sock.recv(1 << 18)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        name = channel.node.name
+        try:
+            for frame in channel.decoder.feed(data):
+                self._frame(channel, frame)
+            if not data and not channel.decoder.at_boundary():
+                raise frames.ProtocolError("the channel ended inside a frame")
+        except frames.ProtocolError as err:
+            data = b""
+            self.fail(f"node {name} broke the control protocol: {err}")
+        if not data:
+            # The machine has gone, or will: the supervisor tells why.
+            channel.open = False
+            sel.unregister(channel.sock)
+            channel.sock.shutdown(socket.SHUT_RDWR)
+
+    def _frame(self, channel: Channel, frame: Frame) -> None:
+        if channel.hello is None:
+            if frame.type not in (Type.HELLO, Type.ERROR):
+                raise frames.ProtocolError(f"{frame.type.name} before HELLO")
+        elif frame.type is Type.HELLO:
+            raise frames.ProtocolError("a second HELLO")
+        if frame.type in (Type.STATS, Type.DEBUG_REPLY):
+            self._answer(channel, frame)
+        elif frame.prog:
+            self._program_frame(channel, frame)
+        else:
+            self._node_frame(channel, frame)
+        with self._cond:
+            self._cond.notify_all()
+
+    def _node_frame(self, channel: Channel, frame: Frame) -> None:
+        node = channel.node
+        if frame.type is Type.HELLO:
+            hello = frames.decode_hello(frame.payload)
+            if frames.ROLES[hello.role] != node.role or hello.node != node.node:
+                raise frames.ProtocolError(
+                    f"HELLO of a {frames.ROLES[hello.role]} node {hello.node}"
+                )
+            channel.hello = hello
+            channel.status = "booting"
+        elif frame.type is Type.READY:
+            channel.ready = frames.decode_ready(frame.payload)
+        elif frame.type is Type.STATUS:
+            channel.status = frames.decode_line(frame.payload)
+        elif frame.type is Type.ERROR:
+            self.fail(f"node {node.name}: {frames.decode_line(frame.payload)}")
+
+    def _program_frame(self, channel: Channel, frame: Frame) -> None:
+        key = (channel.node.name, frame.prog)
+        program = self._programs.get(key)
+        if program is None:
+            late = "after its EXIT" if key in self._past else "that was never started"
+            raise frames.ProtocolError(f"{frame.type.name} for program {frame.prog} {late}")
+        program.handle(frame)
+        if program.over:
+            with self._cond:
+                del self._programs[key]
+                self._past.add(key)
+
+    def _answer(self, channel: Channel, frame: Frame) -> None:
+        with self._cond:
+            if frame.type is Type.STATS:
+                self._stats[channel.node.name] = frame.payload.decode("utf-8", "replace")
+            else:
+                self._replies[frame.prog] = frames.decode_errno(frame.payload)
+
+
+def _die_with_parent() -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
+
+
+def _last_line(path: str) -> str:
+    try:
+        with open(path, errors="replace") as f:
+            lines = [line.strip() for line in f if line.strip()]
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
+
+
+def _panic_line(path: str) -> str:
+    try:
+        with open(path, errors="replace") as f:
+            for line in f:
+                if "panic" in line.lower():
+                    return line.strip()
+    except OSError:
+        pass
+    return ""
+
+
+def run_dir_name(base: str) -> str:
+    return os.path.join(base, f"{RUN_DIR_PREFIX}{os.getpid()}-{random.getrandbits(32):08x}")

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: MIT
+"""How the launcher fails: always one line."""
+
+
+class LaunchError(Exception):
+    """Tessera (or the launcher) failed: one line for the user, exit status 125."""
+
+
+class UsageError(LaunchError):
+    """The command line asks for something that cannot be."""
+
+
+class ProgramRefused(Exception):
+    """The node could not start the program: errno and one line."""
+
+    def __init__(self, errno_value: int, text: str):
+        super().__init__(text)
+        self.errno = errno_value
+        self.text = text

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""Makes the root file system: an ext4 image by mke2fs -d, from host files at their own paths."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from . import elf
+from .errors import LaunchError
+
+BLOCK = 4096
+INODE_SIZE = 256
+MAX_LINKS = 40
+# Directories that programs expect to find.
+SKELETON = ("/dev", "/etc", "/proc", "/sys", "/tmp")
+
+
+@dataclass
+class Tree:
+    """Guest path -> host file, symbolic link or directory, with the host's own symlinks kept."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    dirs: set[str] = field(default_factory=set)
+
+    def add_host_path(self, path: str) -> None:
+        """Pack a host file under its own path, and every symbolic link on the way to it."""
+        pending = [p for p in os.path.abspath(path).split("/") if p]
+        at, hops = "", 0
+        while pending:
+            here = f"{at}/{pending.pop(0)}"
+            st = os.lstat(here)
+            if stat.S_ISLNK(st.st_mode):
+                hops += 1
+                if hops > MAX_LINKS:
+                    raise LaunchError(f"{path}: too many symbolic links")
+                target = os.readlink(here)
+                self.links[here] = target
+                base = "" if target.startswith("/") else at
+                parts = [p for p in f"{base}/{target}".split("/") if p not in ("", ".")]
+                pending, at = _without_dots(parts) + pending, ""
+            elif stat.S_ISDIR(st.st_mode):
+                self.dirs.add(here)
+                at = here
+            else:
+                self.files[here] = here
+
+    def add_program(self, path: str, library_path: list[str] | None = None) -> None:
+        self.add_host_path(path)
+        for needed in elf.closure(path, library_path):
+            self.add_host_path(needed)
+
+    def add_volume(self, host: str, guest: str) -> None:
+        """Pack a host file or directory under another path."""
+        guest = "/" + guest.strip("/")
+        if not os.path.isdir(host):
+            self._add_as(host, guest)
+            return
+        self.dirs.add(guest)
+        for root, dirs, names in os.walk(host):
+            rel = os.path.relpath(root, host)
+            base = guest.rstrip("/") if rel == "." else f"{guest.rstrip('/')}/{rel}"
+            for name in dirs + names:
+                self._add_as(os.path.join(root, name), f"{base}/{name}")
+
+    def _add_as(self, host: str, guest: str) -> None:
+        mode = os.lstat(host).st_mode
+        if stat.S_ISLNK(mode):
+            self.links[guest] = os.readlink(host)
+        elif stat.S_ISDIR(mode):
+            self.dirs.add(guest)
+        elif stat.S_ISREG(mode):
+            self.files[guest] = host
+
+    def data_bytes(self) -> int:
+        return sum(_blocks(os.stat(h).st_size) for h in self.files.values())
+
+    def stage(self, where: str) -> None:
+        """Write the tree under the directory @where."""
+        for path in sorted(self.dirs | set(SKELETON)):
+            if path not in self.links:
+                os.makedirs(where + path, exist_ok=True)
+        os.chmod(where + "/tmp", 0o1777)
+        for path, target in sorted(self.links.items()):
+            os.makedirs(os.path.dirname(where + path), exist_ok=True)
+            if not os.path.lexists(where + path):
+                os.symlink(target, where + path)
+        for path, host in sorted(self.files.items()):
+            os.makedirs(os.path.dirname(where + path), exist_ok=True)
+            shutil.copyfile(host, where + path)
+            shutil.copystat(host, where + path)
+
+
+def _without_dots(parts: list[str]) -> list[str]:
+    out: list[str] = []
+    for part in parts:
+        if part == "..":
+            if out:
+                out.pop()
+        else:
+            out.append(part)
+    return out
+
+
+def _blocks(size: int) -> int:
+    return (size + BLOCK - 1) // BLOCK * BLOCK
+
+
+def _measure(where: str) -> tuple[int, int]:
+    """Bytes in whole blocks, and the number of inodes, of everything under @where."""
+    total = count = 0
+    for root, dirs, names in os.walk(where):
+        count += len(dirs) + len(names)
+        total += BLOCK * (1 + len(dirs) // 32 + len(names) // 32)
+        for name in names:
+            st = os.lstat(os.path.join(root, name))
+            total += _blocks(st.st_size) if stat.S_ISREG(st.st_mode) else BLOCK
+    return total, count
+
+
+def make_image(mke2fs: str, source: str, image: str, run: Callable[[list[str]], str]) -> None:
+    """Make the ext4 file system @image from the directory @source."""
+    data, inodes = _measure(source)
+    inodes += 256
+    size = data + data // 50 + inodes * INODE_SIZE + (16 << 20)
+    run([
+        mke2fs, "-q", "-F", "-t", "ext4", "-b", str(BLOCK), "-m", "0", "-J", "size=4",
+        "-N", str(inodes), "-L", "tessera", "-d", source, image, f"{size // 1024}k",
+    ])  # fmt: skip

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: MIT
+"""The options of `./tessera run`, checked; docs/launcher.md describes them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+
+from .errors import UsageError
+
+ROLES = ("processor", "memory", "storage")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+MIN_VREGION, MAX_VREGION = 2 << 20, 1 << 30
+MIN_EXCACHE = 1 << 20
+MIN_RAM = 64 << 20
+MAX_NODES = 64
+
+
+def parse_size(text: str) -> int:
+    """"8M" -> bytes."""
+    match = re.fullmatch(r"(\d+)([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise UsageError(f"{text!r} is not a size (such as 512M)")
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def format_size(size: int) -> str:
+    for unit in ("G", "M", "K"):
+        if size and size % _UNITS[unit] == 0:
+            return f"{size // _UNITS[unit]}{unit}"
+    return str(size)
+
+
+@dataclass
+class Options:
+    """Everything that shapes a cluster and a run; the defaults are those of the command line."""
+
+    program: str = ""
+    args: list[str] = field(default_factory=list)
+    processors: int = 1
+    memories: int = 1
+    storages: int = 1
+    cpus: dict[str, int] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+    excache: int = 64 << 20
+    vregion: int = 1 << 30
+    env: list[str] = field(default_factory=list)
+    cwd: str = "/"
+    rootfs: str | None = None
+    disk: str | None = None
+    volumes: list[tuple[str, str]] = field(default_factory=list)
+    fabric: str = "auto"
+    accel: str = "auto"
+    qemu: str | None = None
+    hca: str | None = None
+    append: list[tuple[str, str]] = field(default_factory=list)
+    stats: str | None = None
+    account: bool = False
+    strace: bool = False
+    timeout: float | None = None
+    boot_timeout: float = 60.0
+    gdb: str | None = None
+    dry_run: bool = False
+    log_dir: str | None = None
+    build_dir: str | None = None
+    build: bool = True
+    inject: list[str] = field(default_factory=list)
+    boot_order: str = "together"
+    seed: int | None = None
+    delay: dict[str, float] = field(default_factory=dict)
+
+
+def _pair(text: str, what: str) -> tuple[str, str]:
+    key, sep, value = text.partition("=")
+    if not sep or not key or not value:
+        raise UsageError(f"{what} wants ROLE=VALUE, not {text!r}")
+    return key, value
+
+
+def role_matches(selector: str, role: str, name: str) -> bool:
+    """Does "memory", "m1" or "all" select this node?"""
+    return selector in (role, name, "all")
+
+
+def _check_selector(selector: str, what: str) -> str:
+    if selector in ROLES or selector == "all" or re.fullmatch(r"[pms]\d+", selector):
+        return selector
+    raise UsageError(f"{what}: {selector!r} is neither a role ({', '.join(ROLES)}) nor a node (p0)")
+
+
+def _number(text: str, what: str, kind=int):
+    try:
+        value = kind(text)
+    except ValueError:
+        raise UsageError(f"{what}: {text!r} is not a number") from None
+    if not 0 <= value < 1e9:
+        raise UsageError(f"{what}: {text} is out of range")
+    return value
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        raise UsageError(f"{message} (see ./tessera run --help)")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    p = _Parser(
+        prog="tessera run",
+        usage="./tessera run [options] [--] PROGRAM [ARG...]",
+        description="Run a Linux program on a cluster of processor, memory and storage nodes.",
+        allow_abbrev=False,
+    )
+    g = p.add_argument_group("the cluster")
+    g.add_argument("--processors", metavar="N", default="1", help="processor nodes (1)")
+    g.add_argument("--memories", metavar="N", default="1", help="memory nodes (1)")
+    g.add_argument("--storages", metavar="N", default="1", help="storage nodes (1)")
+    g.add_argument("--cpus", metavar="ROLE=N", action="append", default=[], help="CPUs per node")
+    g.add_argument("--memory", metavar="ROLE=SIZE", action="append", default=[], help="RAM per node")
+    g.add_argument("--excache", metavar="SIZE", default="64M", help="cache of a processor (64M)")
+    g.add_argument("--vregion", metavar="SIZE", default="1G", help="unit of memory placement (1G)")
+    g.add_argument("--fabric", choices=("auto", "hca", "roce"), default="auto")
+    g.add_argument("--append", metavar="[ROLE:]PARAMS", action="append", default=[],
+                   help="more boot parameters (docs/boot-params.md)")  # fmt: skip
+    g = p.add_argument_group("the program")
+    g.add_argument("--rootfs", metavar="DIR", help="PROGRAM is a path inside a copy of DIR")
+    g.add_argument("--disk", metavar="IMAGE", help="PROGRAM is a path inside IMAGE, used in place")
+    g.add_argument("--volume", metavar="HOST:GUEST", action="append", default=[],
+                   help="add host files to the root file system")  # fmt: skip
+    g.add_argument("--env", metavar="K=V", action="append", default=[])
+    g.add_argument("--cwd", metavar="DIR", default="/", help="working directory (/)")
+    g.add_argument("-t", dest="tty", action="store_true", help="give the program a terminal")
+    g.add_argument("--strace", action="store_true", help="trace system calls")
+    g.add_argument("--timeout", metavar="S", help="kill everything after S seconds (status 124)")
+    g = p.add_argument_group("the host")
+    g.add_argument("--accel", choices=("auto", "tcg", "kvm"), default="auto")
+    g.add_argument("--qemu", metavar="PATH", help="the QEMU to use")
+    g.add_argument("--hca", metavar="PATH", help="the HCA model to use")
+    g.add_argument("--build-dir", metavar="DIR", help="where make puts its output (build)")
+    g.add_argument("--no-build", dest="build", action="store_false", help="use what is built")
+    g.add_argument("--log-dir", metavar="DIR", help="keep kernel logs here")
+    g.add_argument("--stats", metavar="FILE", help="write every node's counters as JSON at exit")
+    g.add_argument("--account", action="store_true",
+                   help="print what each node did, on stderr, at exit")  # fmt: skip
+    g.add_argument("--gdb", metavar="ROLE", help="stop a node at its first instruction for gdb")
+    g.add_argument("--dry-run", action="store_true", help="print the command lines and stop")
+    g = p.add_argument_group("for tests")
+    g.add_argument("--inject", metavar="CMD", action="append", default=[],
+                   help="give the HCA model a command before the program starts")  # fmt: skip
+    g.add_argument("--boot-order", choices=("together", "shuffle"), default="together")
+    g.add_argument("--seed", metavar="N", help="of --boot-order shuffle")
+    g.add_argument("--delay", metavar="ROLE=S", action="append", default=[],
+                   help="start a node S seconds late")  # fmt: skip
+    g.add_argument("--boot-timeout", metavar="S", default="60", help="for the cluster (60)")
+    return p
+
+
+def parse_run(argv: list[str]) -> Options:
+    """The options of one run; UsageError with one line when they make no sense."""
+    own, command = _split(argv)
+    ns = make_parser().parse_args(own)
+    if ns.tty:
+        raise UsageError("-t (a terminal for the program) is still to come")
+    if not command:
+        raise UsageError("which program? ./tessera run [options] [--] PROGRAM [ARG...]")
+    o = Options(program=command[0], args=command[1:])
+    _cluster_options(o, ns)
+    _program_options(o, ns)
+    _host_options(o, ns)
+    return o
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Own options end at the first word that is neither an option nor its value, or at --."""
+    valued = {
+        s for a in make_parser()._actions if a.option_strings and a.nargs is None
+        for s in a.option_strings
+    }  # fmt: skip
+    i = 0
+    while i < len(argv):
+        word = argv[i]
+        if word == "--":
+            return argv[:i], argv[i + 1 :]
+        if not word.startswith("-") or word == "-":
+            return argv[:i], argv[i:]
+        i += 2 if word in valued else 1
+    return argv, []
+
+
+def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
+    o.processors = _number(ns.processors, "--processors")
+    o.memories = _number(ns.memories, "--memories")
+    o.storages = _number(ns.storages, "--storages")
+    for what, value in (("processors", o.processors), ("memories", o.memories),
+                        ("storages", o.storages)):  # fmt: skip
+        if not 1 <= value <= MAX_NODES:
+            raise UsageError(f"--{what} must be from 1 to {MAX_NODES}")
+    if o.processors > 1:
+        raise UsageError("--processors above 1 is still to come")
+    if o.storages > 1:
+        raise UsageError("--storages above 1 is still to come")
+    if ns.fabric == "roce":
+        raise UsageError("--fabric roce is still to come; auto and hca work")
+    o.fabric = ns.fabric
+    for text in ns.cpus:
+        role, value = _pair(text, "--cpus")
+        o.cpus[_check_selector(role, "--cpus")] = _number(value, "--cpus")
+    if any(n != 1 for n in o.cpus.values()):
+        raise UsageError("--cpus other than 1 is still to come")
+    for text in ns.memory:
+        role, value = _pair(text, "--memory")
+        size = parse_size(value)
+        if size < MIN_RAM or size % (1 << 20):
+            raise UsageError(f"--memory: {value} is not a whole number of MiB from 64M up")
+        o.memory[_check_selector(role, "--memory")] = size
+    o.excache = parse_size(ns.excache)
+    if o.excache < MIN_EXCACHE:
+        raise UsageError(f"--excache: {ns.excache} is less than {format_size(MIN_EXCACHE)}")
+    o.vregion = parse_size(ns.vregion)
+    if not MIN_VREGION <= o.vregion <= MAX_VREGION or o.vregion & (o.vregion - 1):
+        raise UsageError(f"--vregion: {ns.vregion} is not a power of two from 2M to 1G")
+    for text in ns.append:
+        head, sep, rest = text.partition(":")
+        if sep and "=" not in head and " " not in head:
+            o.append.append((_check_selector(head, "--append"), rest))
+        else:
+            o.append.append(("all", text))
+
+
+def _program_options(o: Options, ns: argparse.Namespace) -> None:
+    if ns.rootfs and ns.disk:
+        raise UsageError("--rootfs and --disk exclude each other")
+    if ns.disk and ns.volume:
+        raise UsageError("--disk is used as it is: --volume cannot add to it")
+    if ns.rootfs and not os.path.isdir(ns.rootfs):
+        raise UsageError(f"--rootfs: {ns.rootfs} is not a directory")
+    if ns.disk and not os.path.isfile(ns.disk):
+        raise UsageError(f"--disk: {ns.disk} is not a file")
+    o.rootfs, o.disk = ns.rootfs, ns.disk
+    for text in ns.volume:
+        host, sep, guest = text.rpartition(":")
+        if not sep or not host or not guest.startswith("/"):
+            raise UsageError(f"--volume wants HOST:/GUEST, not {text!r}")
+        if not os.path.exists(host):
+            raise UsageError(f"--volume: {host} does not exist")
+        o.volumes.append((host, guest))
+    for text in ns.env:
+        if text.find("=") < 1:
+            raise UsageError(f"--env wants K=V, not {text!r}")
+    if not ns.cwd.startswith("/"):
+        raise UsageError(f"--cwd: {ns.cwd} is not an absolute path")
+    o.env, o.cwd, o.strace = ns.env, ns.cwd, ns.strace
+    if ns.timeout is not None:
+        o.timeout = _number(ns.timeout, "--timeout", float)
+
+
+def _host_options(o: Options, ns: argparse.Namespace) -> None:
+    o.accel, o.qemu, o.hca = ns.accel, ns.qemu, ns.hca
+    o.build_dir, o.build, o.log_dir = ns.build_dir, ns.build, ns.log_dir
+    o.stats, o.account, o.dry_run = ns.stats, ns.account, ns.dry_run
+    o.inject, o.boot_order = ns.inject, ns.boot_order
+    o.boot_timeout = _number(ns.boot_timeout, "--boot-timeout", float)
+    if ns.seed is not None:
+        o.seed = _number(ns.seed, "--seed")
+    if ns.gdb:
+        o.gdb = _check_selector(ns.gdb, "--gdb")
+        o.boot_timeout = max(o.boot_timeout, 86400.0)
+    for text in ns.delay:
+        role, value = _pair(text, "--delay")
+        o.delay[_check_selector(role, "--delay")] = _number(value, "--delay", float)
+
+
+def help_text() -> str:
+    columns = os.environ.get("COLUMNS")
+    os.environ.setdefault("COLUMNS", "100")
+    try:
+        return make_parser().format_help()
+    finally:
+        if columns is None:
+            os.environ.pop("COLUMNS", None)
+
+
+def warn(text: str) -> None:
+    print(f"tessera: {text}", file=sys.stderr)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""From options to nodes and command lines. Nothing is started here.
+
+Command lines hold placeholders such as {p0.ctl} for descriptors that exist only once the cluster
+starts; --dry-run prints them as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+from dataclasses import dataclass, field
+
+from . import accel as accel_mod
+from . import frames
+from .errors import UsageError
+from .options import ROLES, Options, format_size, role_matches
+
+SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+DEFAULT_RAM = {"memory": 512 << 20, "storage": 256 << 20}
+PROCESSOR_RAM = 192 << 20  # beside the excache
+GDB_PORT = 12340
+
+
+@dataclass
+class Command:
+    """One process: argv with placeholders, and which placeholders are descriptors."""
+
+    name: str
+    argv: list[str]
+    fds: list[str] = field(default_factory=list)
+    delay: float = 0.0
+
+    def text(self) -> str:
+        return " ".join(w if "{" in w else shlex.quote(w) for w in self.argv)
+
+
+@dataclass
+class NodePlan:
+    name: str  # "m1"
+    role: str
+    node: int  # the cluster-wide id, from 1
+    lid: int
+    cpus: int
+    ram: int
+    params: list[str]
+    delay: float = 0.0
+    gdb_port: int | None = None
+    kernel: str = ""
+
+
+@dataclass
+class Plan:
+    nodes: list[NodePlan]
+    commands: list[Command]  # in the order of starting: the HCA model first
+    accel: str
+    log_dir: str
+    run_dir: str
+
+
+def _selected(table: dict, role: str, name: str, default):
+    """The entry for a node: its own name wins over its role, that over "all"."""
+    for key in (name, role, "all"):
+        if key in table:
+            return table[key]
+    return default
+
+
+def _ram(o: Options, role: str, name: str) -> int:
+    if role == "processor":
+        default = PROCESSOR_RAM + o.excache * 9 // 8
+        default = (default + (1 << 20) - 1) & ~((1 << 20) - 1)
+    else:
+        default = DEFAULT_RAM[role]
+    return _selected(o.memory, role, name, default)
+
+
+def node_list(o: Options) -> list[NodePlan]:
+    """All nodes with their ids, addresses and boot parameters."""
+    counts = dict(zip(ROLES, (o.processors, o.memories, o.storages), strict=True))
+    named = [(role, f"{role[0]}{i}") for role in ROLES for i in range(counts[role])]
+    first_storage = next(i for i, (role, _) in enumerate(named) if role == "storage")
+    for table in (o.cpus, o.memory, o.delay, dict(o.append), {o.gdb: 1} if o.gdb else {}):
+        for selector in table:
+            if not any(role_matches(selector, role, name) for role, name in named):
+                raise UsageError(f"there is no node {selector} in this cluster")
+    nodes = []
+    for i, (role, name) in enumerate(named):
+        params = [f"node={i + 1}", f"rendezvous=lid:{first_storage + 1}"]
+        if i == first_storage:
+            params.append(f"cluster=p{o.processors},m{o.memories},s{o.storages}")
+        params += _role_params(o, role)
+        params += [p for selector, p in o.append if role_matches(selector, role, name)]
+        node = NodePlan(name, role, i + 1, i + 1, _selected(o.cpus, role, name, 1),
+                        _ram(o, role, name), params, _selected(o.delay, role, name, 0.0))  # fmt: skip
+        if o.gdb and role_matches(o.gdb, role, name):
+            node.gdb_port = GDB_PORT + os.getuid() % 1000 * 8 + i
+        nodes.append(node)
+    return nodes
+
+
+def _role_params(o: Options, role: str) -> list[str]:
+    params = [f"vregion.size={format_size(o.vregion)}"]
+    if role == "processor":
+        params.append(f"excache.size={format_size(o.excache)}")
+        if o.strace:
+            params.append("strace")
+    return params if role != "storage" else []
+
+
+def qemu_command(node: NodePlan, qemu: str, accel: str, log: str,
+                 disk: str | None = None) -> Command:  # fmt: skip
+    """The virtual machine of one node."""
+    n = node.name
+    argv = [
+        qemu, "-name", f"tessera-{n}", "-nodefaults", "-no-user-config", "-no-reboot",
+        "-display", "none", "-sandbox", SANDBOX,
+        "-M", "pc,memory-backend=ram0",
+        "-accel", "tcg,thread=multi" if accel == "tcg" else "kvm",
+        "-cpu", accel_mod.cpu_model(accel), "-smp", str(node.cpus),
+        "-m", f"{node.ram >> 20}M",
+        "-object", f"memory-backend-memfd,id=ram0,size={node.ram >> 20}M,share=on",
+        "-kernel", node.kernel, "-append", " ".join(node.params),
+        "-chardev", f"file,id=log,path={log}", "-serial", "chardev:log",
+        "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
+        "-device", "virtio-serial-pci,disable-legacy=on,max_ports=2",
+        "-chardev", f"socket,id=ctl,fd={{{n}.ctl}}",
+        "-device", f"virtserialport,chardev=ctl,name={frames.PORT_NAME}",
+        "-device", f"x-pci-proxy-dev,id=hca0,fd={{{n}.hca}}",
+        "-chardev", f"socket,id=qtest,fd={{{n}.qtest}}",
+        "-qtest", "chardev:qtest", "-qtest-log", "none",
+    ]  # fmt: skip
+    fds = [f"{n}.{kind}" for kind in ("ctl", "hca", "qtest")]
+    if disk:
+        argv += [
+            "-drive", f"if=none,id=disk0,format=raw,cache=writeback,file={disk}",
+            "-device", "virtio-blk-pci,disable-legacy=on,drive=disk0",
+        ]  # fmt: skip
+    if node.gdb_port:
+        argv += ["-gdb", f"tcp:127.0.0.1:{node.gdb_port}", "-S"]
+    return Command(n, argv, fds, node.delay)
+
+
+def hca_command(nodes: list[NodePlan], binary: str, control: str) -> Command:
+    argv = [binary, "--control", control]
+    fds = []
+    for node in nodes:
+        hca, qtest = f"{node.name}.hca_model", f"{node.name}.qtest_model"
+        argv += ["--vm", f"fd={{{hca}}},qtest=fd{{{qtest}}},lid={node.lid}"]
+        fds += [hca, qtest]
+    return Command("hca", argv, fds)
+
+
+def make_plan(o: Options, *, qemu: str, hca: str, accel: str, build_dir: str, log_dir: str,
+              run_dir: str, disk: str) -> Plan:  # fmt: skip
+    nodes = node_list(o)
+    vms = []
+    for node in nodes:
+        node.kernel = os.path.join(build_dir, node.role, "kernel.elf")
+        log = os.path.join(log_dir, f"{node.name}.log")
+        image = disk if node.name == "s0" else None
+        vms.append(qemu_command(node, qemu, accel, log, image))
+    if o.boot_order == "shuffle":
+        random.Random(o.seed).shuffle(vms)
+        for i, command in enumerate(vms):
+            command.delay += i * 0.3  # far enough apart for the order to matter
+    model = hca_command(nodes, hca, os.path.join(run_dir, "hca.sock"))
+    return Plan(nodes, [model, *vms], accel, log_dir, run_dir)
