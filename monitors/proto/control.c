@@ -21,8 +21,8 @@
 #define STREAM_ANY  0x7
 
 struct ctl_rule {
-	uint8_t ends;	      /* mask of enum ctl_end */
-	uint8_t progs;	      /* mask of PROG_* */
+	uint8_t ends;         /* mask of enum ctl_end */
+	uint8_t progs;        /* mask of PROG_* */
 	uint8_t node_streams; /* mask of streams that a frame from the node may name */
 	uint8_t host_streams;
 	uint8_t flags; /* mask */
@@ -61,8 +61,8 @@ static const struct ctl_rule ctl_rules[CTL_TYPE_END] = {
 	[CTL_SHUTDOWN] = { CTL_FROM_HOST, PROG_NODE, NO_STREAM, .min_len = 0, .max_len = 0 },
 	[CTL_DEBUG] = { CTL_FROM_HOST, PROG_RUN, NO_STREAM, .flags = CTL_F_MORE, .min_len = 1,
 			.max_len = CTL_MAX_PAYLOAD },
-	[CTL_DEBUG_REPLY] = { CTL_FROM_NODE, PROG_RUN, NO_STREAM, .flags = CTL_F_MORE,
-			      .min_len = 1, .max_len = CTL_MAX_PAYLOAD },
+	[CTL_DEBUG_REPLY] = { CTL_FROM_NODE, PROG_RUN, NO_STREAM, .flags = CTL_F_MORE, .min_len = 1,
+			      .max_len = CTL_MAX_PAYLOAD },
 };
 
 const char *ctl_string_next(const char *s)

@@ -11,8 +11,8 @@
 
 static void hdr_has_documented_bytes(struct ktest *t)
 {
-	static const uint8_t want[16] = { 'T', 'S', 'C', 'L', 1, CTL_DATA, 2, 0, 0x78, 0x56,
-					  0x34, 0x12, 0x00, 0x01, 0,   0 };
+	static const uint8_t want[16] = { 'T',  'S',  'C',  'L',  1,    CTL_DATA, 2, 0,
+					  0x78, 0x56, 0x34, 0x12, 0x00, 0x01,     0, 0 };
 	const struct ctl_hdr hdr = { CTL_DATA, 2, 0, 0x12345678, 256 };
 	struct ctl_hdr_wire w;
 
@@ -72,27 +72,27 @@ static void hdr_rejects_bad_fields(struct ktest *t)
 		enum ctl_end end;
 		struct ctl_hdr hdr;
 	} bad[] = {
-		{ CTL_FROM_NODE, { 0, 0, 0, 0, 0 } },		     /* no such type */
-		{ CTL_FROM_NODE, { CTL_TYPE_END, 0, 0, 0, 0 } },     /* no such type */
-		{ CTL_FROM_NODE, { 255, 0, 0, 0, 0 } },		     /* no such type */
-		{ CTL_FROM_HOST, { CTL_HELLO, 0, 0, 0, 56 } },	     /* wrong end */
-		{ CTL_FROM_NODE, { CTL_SHUTDOWN, 0, 0, 0, 0 } },     /* wrong end */
-		{ CTL_FROM_NODE, { CTL_HELLO, 0, 0, 1, 56 } },	     /* names a program */
-		{ CTL_FROM_NODE, { CTL_HELLO, 0, 0, 0, 55 } },	     /* short */
-		{ CTL_FROM_NODE, { CTL_HELLO, 0, 0, 0, 57 } },	     /* long */
-		{ CTL_FROM_NODE, { CTL_HELLO, 1, 0, 0, 56 } },	     /* names a stream */
-		{ CTL_FROM_NODE, { CTL_DATA, 0, 0, 1, 1 } },	     /* stdin from the node */
-		{ CTL_FROM_HOST, { CTL_DATA, 1, 0, 1, 1 } },	     /* stdout from the host */
-		{ CTL_FROM_NODE, { CTL_DATA, 3, 0, 1, 1 } },	     /* no such stream */
-		{ CTL_FROM_NODE, { CTL_DATA, 32, 0, 1, 1 } },	     /* shift past the mask */
-		{ CTL_FROM_NODE, { CTL_DATA, 1, 0, 0, 1 } },	     /* no program */
-		{ CTL_FROM_NODE, { CTL_DATA, 1, 0, 1, 0 } },	     /* empty */
-		{ CTL_FROM_NODE, { CTL_DATA, 1, 0, 1, 65537 } },     /* too long */
-		{ CTL_FROM_NODE, { CTL_DATA, 1, 0, 1, 0xffffffff } },/* far too long */
-		{ CTL_FROM_NODE, { CTL_DATA, 1, CTL_F_MORE, 1, 1 } },/* MORE not allowed */
-		{ CTL_FROM_HOST, { CTL_RUN, 0, 2, 1, 64 } },	     /* unknown flag */
-		{ CTL_FROM_NODE, { CTL_CREDIT, 1, 0, 1, 4 } },	     /* credit for own stream */
-		{ CTL_FROM_HOST, { CTL_CREDIT, 0, 0, 1, 4 } },	     /* credit for own stream */
+		{ CTL_FROM_NODE, { 0, 0, 0, 0, 0 } },                 /* no such type */
+		{ CTL_FROM_NODE, { CTL_TYPE_END, 0, 0, 0, 0 } },      /* no such type */
+		{ CTL_FROM_NODE, { 255, 0, 0, 0, 0 } },               /* no such type */
+		{ CTL_FROM_HOST, { CTL_HELLO, 0, 0, 0, 56 } },        /* wrong end */
+		{ CTL_FROM_NODE, { CTL_SHUTDOWN, 0, 0, 0, 0 } },      /* wrong end */
+		{ CTL_FROM_NODE, { CTL_HELLO, 0, 0, 1, 56 } },        /* names a program */
+		{ CTL_FROM_NODE, { CTL_HELLO, 0, 0, 0, 55 } },        /* short */
+		{ CTL_FROM_NODE, { CTL_HELLO, 0, 0, 0, 57 } },        /* long */
+		{ CTL_FROM_NODE, { CTL_HELLO, 1, 0, 0, 56 } },        /* names a stream */
+		{ CTL_FROM_NODE, { CTL_DATA, 0, 0, 1, 1 } },          /* stdin from the node */
+		{ CTL_FROM_HOST, { CTL_DATA, 1, 0, 1, 1 } },          /* stdout from the host */
+		{ CTL_FROM_NODE, { CTL_DATA, 3, 0, 1, 1 } },          /* no such stream */
+		{ CTL_FROM_NODE, { CTL_DATA, 32, 0, 1, 1 } },         /* shift past the mask */
+		{ CTL_FROM_NODE, { CTL_DATA, 1, 0, 0, 1 } },          /* no program */
+		{ CTL_FROM_NODE, { CTL_DATA, 1, 0, 1, 0 } },          /* empty */
+		{ CTL_FROM_NODE, { CTL_DATA, 1, 0, 1, 65537 } },      /* too long */
+		{ CTL_FROM_NODE, { CTL_DATA, 1, 0, 1, 0xffffffff } }, /* far too long */
+		{ CTL_FROM_NODE, { CTL_DATA, 1, CTL_F_MORE, 1, 1 } }, /* MORE not allowed */
+		{ CTL_FROM_HOST, { CTL_RUN, 0, 2, 1, 64 } },          /* unknown flag */
+		{ CTL_FROM_NODE, { CTL_CREDIT, 1, 0, 1, 4 } },        /* credit for own stream */
+		{ CTL_FROM_HOST, { CTL_CREDIT, 0, 0, 1, 4 } },        /* credit for own stream */
 		{ CTL_FROM_NODE, { CTL_STATUS, 0, 0, 0, CTL_MAX_LINE + 1 } },
 		{ CTL_FROM_NODE, { CTL_REFUSED, 0, 0, 1, 3 } },
 		{ CTL_FROM_HOST, { CTL_EOF, 0, 0, 1, 1 } },

@@ -29,6 +29,7 @@ enum lock_rank {
 	RANK_NET = 72,       /* connection tables, set-up and tear-down */
 	RANK_NET_PEER = 76,  /* one peer or session */
 	RANK_NET_SETUP = 80, /* connection manager */
+	RANK_CTL = 82,       /* control channel: whole frames on the wire */
 	/* Sleeping locks: drivers and below. */
 	RANK_RDMA = 84,   /* verbs objects: create, destroy */
 	RANK_DRIVER = 88, /* one device: slow path, command queue */
@@ -39,9 +40,10 @@ enum lock_rank {
 	/* Spinlocks: monitors. */
 	RANK_SPIN_MONITOR = 110, /* short tables of a monitor */
 	RANK_SPIN_TASK = 114,    /* signal queues, per-task state */
-	RANK_SPIN_ASPACE = 118,  /* vRegion array copy */
-	RANK_EXCACHE_SET = 122,  /* ways and LRU of one excache set */
-	RANK_EXCACHE_LINE = 126, /* mappings of one line */
+	RANK_EXCACHE_WB = 118,   /* write-back queue */
+	RANK_EXCACHE_SET = 120,  /* ways, tags and mappings of the lines of one excache set */
+	RANK_EXCACHE_OBJECT = 124, /* lines of one object */
+	RANK_SPIN_ASPACE = 128,  /* page table, vma and vRegion copies of one address space */
 	RANK_EXCACHE_FREE = 130, /* free lines, credits */
 	RANK_SPIN_CACHE = 134,   /* buffer cache hash chain */
 	/* Spinlocks: file systems, network, drivers. */
@@ -67,5 +69,6 @@ enum lock_rank {
 	RANK_RUNQUEUE = 240, /* one CPU's run queue */
 	RANK_RANDOM = 244,
 	RANK_CONSOLE = 250, /* leaf: printk may run under any lock above */
-	RANK_LEAF = 254,    /* guards a few lines that call nothing */
+	RANK_LEAF = 254,    /* guards a few lines that call nothing but device registers */
+	RANK_MMIO = 255,    /* inside the mmio_ accessors, when that quirk is on */
 };

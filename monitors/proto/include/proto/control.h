@@ -22,16 +22,16 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
-#define CTL_MAGIC	     0x4c435354u /* "TSCL" as bytes on the wire */
-#define CTL_VERSION	     1
-#define CTL_PORT_NAME	     "org.tessera.control"
-#define CTL_MAX_PAYLOAD	     65536u
-#define CTL_MAX_RUN	     (2u << 20) /* a whole RUN payload, all frames together */
-#define CTL_MAX_TEXT	     (1u << 20) /* a whole STATS, DEBUG or DEBUG_REPLY payload */
-#define CTL_MAX_LINE	     1024u      /* STATUS, ERROR, REFUSED: one line, without the newline */
-#define CTL_MAX_CREDIT	     (16u << 20) /* bytes that may be outstanding on one stream */
-#define CTL_MAX_SIGNAL	     64
-#define CTL_NR_STREAMS	     3
+#define CTL_MAGIC            0x4c435354u /* "TSCL" as bytes on the wire */
+#define CTL_VERSION          1
+#define CTL_PORT_NAME        "org.tessera.control"
+#define CTL_MAX_PAYLOAD      65536u
+#define CTL_MAX_RUN          (2u << 20)  /* a whole RUN payload, all frames together */
+#define CTL_MAX_TEXT         (1u << 20)  /* a whole STATS, DEBUG or DEBUG_REPLY payload */
+#define CTL_MAX_LINE         1024u       /* STATUS, ERROR, REFUSED: one line, without the newline */
+#define CTL_MAX_CREDIT       (16u << 20) /* bytes that may be outstanding on one stream */
+#define CTL_MAX_SIGNAL       64
+#define CTL_NR_STREAMS       3
 #define CTL_HELLO_BUILD_SIZE 40
 
 /* Which end sent a frame. */
@@ -120,7 +120,7 @@ static_assert(offsetof(struct ctl_run_wire, argc) == 20, "ctl_run_wire is wire l
 
 struct ctl_started_wire {
 	le32_t pid;
-	le32_t reserved; /* 0 */
+	le32_t reserved;  /* 0 */
 	le64_t uptime_ns; /* of the node, when the program started */
 } __packed;
 static_assert(sizeof(struct ctl_started_wire) == 16, "ctl_started_wire is wire layout");
@@ -150,7 +150,7 @@ struct ctl_signal_wire {
 static_assert(sizeof(struct ctl_signal_wire) == 4, "ctl_signal_wire is wire layout");
 
 struct ctl_exit_wire {
-	le32_t status;   /* as Linux's wait4 reports it: code << 8, or signal | 0x80 if it dumped core */
+	le32_t status; /* as Linux's wait4 reports it: code << 8, or signal | 0x80 if it dumped core */
 	le32_t reserved; /* 0 */
 	le64_t lifetime_ns;
 } __packed;
@@ -221,8 +221,7 @@ void ctl_hdr_encode(const struct ctl_hdr *hdr, struct ctl_hdr_wire *w);
  * Decode the header of a frame that came from @end.  -EMSGSIZE: fewer bytes than a header;
  * -EPROTO: anything else that is wrong, the payload length for this type included.
  */
-int __must_check ctl_hdr_decode(const void *buf, size_t len, enum ctl_end end,
-				struct ctl_hdr *out);
+int __must_check ctl_hdr_decode(const void *buf, size_t len, enum ctl_end end, struct ctl_hdr *out);
 
 /*
  * Payloads.  A decoder gets the whole payload (frames joined) and answers -EMSGSIZE for a wrong
