@@ -29,7 +29,7 @@ endif
 roles := $(or $(ROLE),$(ROLES))
 
 # Variables of the user's that the inner makes read (from the command line they travel anyway).
-export V CROSS_COMPILE LLVM WERROR UBSAN KTEST CC HOSTCC
+export V CROSS_COMPILE LLVM WERROR UBSAN KTEST
 # Shell variables of the same name must not leak in as SECONDS does in bash.
 unexport SECONDS
 

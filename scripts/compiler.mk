@@ -15,7 +15,7 @@ LD := $(CROSS_COMPILE)ld
 NM := $(CROSS_COMPILE)nm
 OBJCOPY := $(CROSS_COMPILE)objcopy
 endif
-HOSTCC ?= gcc
+HOSTCC := $(or $(HOSTCC),gcc)
 
 # $(call cc-option,flag): the flag, if the compiler takes it. -Werror makes clang refuse unknown
 # warnings; a -Wno- form is accepted silently by gcc, so the positive form is probed.

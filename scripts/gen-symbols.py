@@ -5,7 +5,7 @@
 usage: nm -n kernel.elf | gen-symbols.py > symbols.S
        gen-symbols.py --empty > symbols.S       (for the first link)
 
-What kernel/symbols.c reads (all in .rodata.symbols, so that functions keep their addresses
+What kernel/symbols.c reads (all in the section .symbols, which lies behind the text, so that functions keep their addresses
 between the first and the second link):
 
     const uint64_t ksym_base;      address that the offsets count from
@@ -54,7 +54,7 @@ def emit(functions, end):
     for _, name in functions:
         names.append(offset)
         offset += len(name) + 1
-    yield '\t.section .rodata.symbols, "a", @progbits'
+    yield '\t.section .symbols, "a", @progbits'
     yield f"\t.balign 8\n\t.globl ksym_base\nksym_base:\n\t.quad {base:#x}"
     yield f"\t.globl ksym_count\nksym_count:\n\t.long {len(functions)}"
     yield "\t.globl ksym_offset\nksym_offset:"

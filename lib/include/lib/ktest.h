@@ -37,22 +37,13 @@ struct ktest_suite {
 
 #define KTEST(fn) { #fn, fn }
 
-/* Pointers to suites, from the linker: kernel.lds.S keeps .ktest; the host's linker names its own. */
-#ifdef __TESSERA_HOST__
-# define KTEST_SECTION "ktest_suites"
-# define ktest_start   __start_ktest_suites
-# define ktest_end     __stop_ktest_suites
-#else
-# define KTEST_SECTION ".ktest"
-# define ktest_start   __ktest_start
-# define ktest_end     __ktest_end
-#endif
-extern const struct ktest_suite *const ktest_start[];
-extern const struct ktest_suite *const ktest_end[];
+/* Pointers to suites, collected by the linker script (kernel.lds.S, test/host/sections.lds). */
+extern const struct ktest_suite *const __ktest_start[];
+extern const struct ktest_suite *const __ktest_end[];
 
 #define KTEST_SUITE(suite)                                                 \
 	static const struct ktest_suite *const CONCAT(ktest_suite_, suite) \
-		__used __section(KTEST_SECTION) = &(suite)
+		__used __section(".ktest") = &(suite)
 
 void ktest_fail(struct ktest *t, const char *file, int line, const char *fmt, ...) __printf(4, 5);
 

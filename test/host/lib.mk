@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+prog-y += lib
+lib-folders := lib

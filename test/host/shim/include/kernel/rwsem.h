@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Host shim of <kernel/rwsem.h>: readers wait behind a waiting writer, as in the kernel.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include <kernel/lock_rank.h>
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+struct rwsem {
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	unsigned int readers;         /* mutex */
+	unsigned int waiting_writers; /* mutex */
+	bool writer;                  /* mutex */
+	const char *name;
+	uint32_t rank;
+};
+
+void rwsem_init(struct rwsem *s, const char *name, enum lock_rank rank);
+void rwsem_read_lock(struct rwsem *s);
+bool rwsem_read_trylock(struct rwsem *s) __must_check;
+void rwsem_read_unlock(struct rwsem *s);
+void rwsem_write_lock(struct rwsem *s);
+bool rwsem_write_trylock(struct rwsem *s) __must_check;
+void rwsem_write_unlock(struct rwsem *s);
+void rwsem_downgrade(struct rwsem *s);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Host shim of <kernel/thread.h>: a thread is a POSIX thread. Priorities are accepted and have no
+ * effect. A host thread that the shim did not make (the test's own) gets a struct thread the
+ * first time it asks.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include <arch/percpu.h>
+#include <kernel/preempt.h>
+#include <kernel/spinlock.h>
+#include <kernel/timer.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+#include <lib/types.h>
+
+struct fpu_state;
+struct pgtable;
+struct pt_regs;
+
+enum thread_prio {
+	PRIO_IDLE,
+	PRIO_LOW,
+	PRIO_USER,
+	PRIO_NORMAL,
+	PRIO_HIGH,
+	NR_PRIOS,
+};
+
+#define THREAD_NAME_LEN 24
+
+#define THREAD_F_SIGNAL 0x1u
+#define THREAD_F_KILL   0x2u
+#define THREAD_F_WORK   0x4u
+
+struct user_context {
+	struct pgtable *pgtable;
+	struct fpu_state *fpu;
+	uint64_t fs_base;
+	uint64_t gs_base;
+};
+
+struct thread {
+	uint32_t flags; /* atomic: THREAD_F_* */
+	struct user_context user;
+	void *private;
+	uint32_t tid;
+	char name[THREAD_NAME_LEN];
+
+	pthread_t pthread;
+	pthread_mutex_t sleep_lock;
+	pthread_cond_t wakeup;
+	bool poked; /* sleep_lock: woken, or its flags changed */
+	void (*fn)(void *arg);
+	void *arg;
+	bool exited, detached; /* all_threads lock */
+	pthread_cond_t has_exited;
+	struct list_head all_link; /* all_threads lock */
+};
+
+struct thread *thread_current(void);
+
+struct thread *thread_create(const char *name, void (*fn)(void *arg), void *arg);
+struct thread *thread_create_prio(const char *name, void (*fn)(void *arg), void *arg,
+				  enum thread_prio prio);
+struct thread *thread_create_stopped(const char *name, void (*fn)(void *arg), void *arg,
+				     enum thread_prio prio);
+void thread_start(struct thread *t);
+void thread_exit(void) __noreturn;
+void thread_join(struct thread *t);
+void thread_detach(struct thread *t);
+
+void thread_set_prio(struct thread *t, enum thread_prio prio);
+void thread_set_name(struct thread *t, const char *name);
+void thread_yield(void);
+void thread_sleep_until(uint64_t deadline_ns);
+void thread_sleep_ns(uint64_t ns);
+
+void thread_set_user(struct pgtable *pt, struct fpu_state *fpu);
+void thread_clear_user(void);
+
+void thread_notify(struct thread *t, uint32_t flags);
+void thread_clear_flags(struct thread *t, uint32_t flags);
+
+static inline bool thread_user_work(const struct thread *t)
+{
+	return __atomic_load_n(&t->flags, __ATOMIC_ACQUIRE) != 0;
+}
+
+size_t thread_count(void);

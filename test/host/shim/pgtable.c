@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Host shim: user page tables as a radix tree of entries, and user memory as plain memory.
+ *
+ * There is no TLB; tests may count flushes. The accessed and dirty bits are set by the test, through
+ * shim_pgtable_touch().
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <arch/pgtable.h>
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <lib/radix.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <shim/pgtable.h>
+
+struct pgtable {
+	pthread_mutex_t lock;
+	struct radix_tree entries; /* struct pgtable_entry by page number; lock */
+};
+
+unsigned int shim_nr_tlb_flushes;
+
+struct pgtable *pgtable_create(void)
+{
+	struct pgtable *pt = kzalloc(sizeof(*pt));
+
+	if (!pt)
+		return ERR_PTR(-ENOMEM);
+	pthread_mutex_init(&pt->lock, NULL);
+	radix_init(&pt->entries);
+	return pt;
+}
+
+void pgtable_destroy(struct pgtable *pt)
+{
+	struct pgtable_entry *e;
+	uint64_t index;
+
+	radix_for_each(e, &pt->entries, index)
+		kfree(e);
+	radix_destroy(&pt->entries);
+	pthread_mutex_destroy(&pt->lock);
+	kfree(pt);
+}
+
+static struct pgtable_entry *find(const struct pgtable *pt, vaddr_t vaddr)
+{
+	return radix_lookup(&pt->entries, vaddr >> PAGE_SHIFT);
+}
+
+int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
+{
+	struct pgtable_entry *e;
+	int err = 0;
+
+	pthread_mutex_lock(&pt->lock);
+	e = find(pt, vaddr);
+	if (!e) {
+		e = kmalloc(sizeof(*e));
+		err = e ? radix_insert(&pt->entries, vaddr >> PAGE_SHIFT, e) : -ENOMEM;
+	}
+	if (err)
+		kfree(e);
+	else
+		*e = (struct pgtable_entry){ .paddr = paddr, .prot = prot, .present = true };
+	pthread_mutex_unlock(&pt->lock);
+	return err;
+}
+
+void pgtable_unmap(struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *old)
+{
+	struct pgtable_entry *e;
+
+	pthread_mutex_lock(&pt->lock);
+	e = radix_remove(&pt->entries, vaddr >> PAGE_SHIFT);
+	pthread_mutex_unlock(&pt->lock);
+	if (old)
+		*old = e ? *e : (struct pgtable_entry){ 0 };
+	kfree(e);
+}
+
+bool pgtable_protect(struct pgtable *pt, vaddr_t vaddr, unsigned int prot)
+{
+	struct pgtable_entry *e;
+
+	pthread_mutex_lock(&pt->lock);
+	e = find(pt, vaddr);
+	if (e)
+		e->prot = prot;
+	pthread_mutex_unlock(&pt->lock);
+	return e != NULL;
+}
+
+bool pgtable_query(const struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *out)
+{
+	struct pgtable *mutable_pt = (struct pgtable *)(uintptr_t)pt;
+	const struct pgtable_entry *e;
+
+	pthread_mutex_lock(&mutable_pt->lock);
+	e = find(pt, vaddr);
+	*out = e ? *e : (struct pgtable_entry){ 0 };
+	pthread_mutex_unlock(&mutable_pt->lock);
+	return out->present;
+}
+
+bool shim_pgtable_touch(struct pgtable *pt, vaddr_t vaddr, bool write)
+{
+	struct pgtable_entry *e;
+	bool ok;
+
+	pthread_mutex_lock(&pt->lock);
+	e = find(pt, vaddr);
+	ok = e && (e->prot & (write ? PGT_WRITE : PGT_READ));
+	if (ok) {
+		e->accessed = true;
+		e->dirty |= write;
+	}
+	pthread_mutex_unlock(&pt->lock);
+	return ok;
+}
+
+static bool test_clear(struct pgtable *pt, vaddr_t vaddr, bool dirty)
+{
+	struct pgtable_entry *e;
+	bool was = false;
+
+	pthread_mutex_lock(&pt->lock);
+	e = find(pt, vaddr);
+	if (e) {
+		bool *bit = dirty ? &e->dirty : &e->accessed;
+
+		was = *bit;
+		*bit = false;
+	}
+	pthread_mutex_unlock(&pt->lock);
+	return was;
+}
+
+bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr)
+{
+	return test_clear(pt, vaddr, false);
+}
+
+bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr)
+{
+	return test_clear(pt, vaddr, true);
+}
+
+int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
+		 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg), void *arg)
+{
+	uint64_t index = start >> PAGE_SHIFT;
+	struct pgtable_entry *e;
+	int ret = 0;
+
+	while (ret == 0) {
+		struct pgtable_entry copy;
+
+		pthread_mutex_lock(&pt->lock);
+		e = radix_next(&pt->entries, &index);
+		if (e)
+			copy = *e;
+		pthread_mutex_unlock(&pt->lock);
+		if (!e || index << PAGE_SHIFT >= end)
+			break;
+		ret = fn(index << PAGE_SHIFT, &copy, arg); /* may unmap this page */
+		index++;
+	}
+	return ret;
+}
+
+void pgtable_trim(struct pgtable *pt, vaddr_t start, vaddr_t end)
+{
+	(void)pt;
+	(void)start;
+	(void)end;
+}
+
+size_t pgtable_table_pages(const struct pgtable *pt)
+{
+	return pt->entries.count ? 1 : 0;
+}
+
+void pgtable_activate(struct pgtable *pt)
+{
+	(void)pt;
+}
+
+static void count_flush(void)
+{
+	__atomic_fetch_add(&shim_nr_tlb_flushes, 1, __ATOMIC_RELAXED);
+}
+
+void tlb_flush_range(struct pgtable *pt, vaddr_t start, vaddr_t end)
+{
+	(void)pt;
+	(void)start;
+	(void)end;
+	count_flush();
+}
+
+void tlb_flush_all(struct pgtable *pt)
+{
+	(void)pt;
+	count_flush();
+}
+
+void tlb_batch_flush(struct tlb_batch *b)
+{
+	if (b->nr || b->full)
+		count_flush();
+	b->nr = 0;
+	b->full = false;
+}
+
+/* --- user memory: the test's own --- */
+
+int copy_from_user(void *dst, const void __user *src, size_t len)
+{
+	if (!user_range_ok((uintptr_t)src, len) || (len && (uintptr_t)src < USER_BASE))
+		return -EFAULT;
+	memcpy(dst, src, len);
+	return 0;
+}
+
+int copy_to_user(void __user *dst, const void *src, size_t len)
+{
+	if (!user_range_ok((uintptr_t)dst, len) || (len && (uintptr_t)dst < USER_BASE))
+		return -EFAULT;
+	memcpy(dst, src, len);
+	return 0;
+}
+
+int clear_user(void __user *dst, size_t len)
+{
+	if (!user_range_ok((uintptr_t)dst, len) || (len && (uintptr_t)dst < USER_BASE))
+		return -EFAULT;
+	memset(dst, 0, len);
+	return 0;
+}
+
+size_t copy_from_user_partial(void *dst, const void __user *src, size_t len)
+{
+	return copy_from_user(dst, src, len) ? len : 0;
+}
+
+size_t copy_to_user_partial(void __user *dst, const void *src, size_t len)
+{
+	return copy_to_user(dst, src, len) ? len : 0;
+}
+
+ssize_t strnlen_user(const char __user *src, size_t max)
+{
+	size_t n;
+
+	if ((uintptr_t)src < USER_BASE || (uintptr_t)src >= USER_TOP)
+		return -EFAULT;
+	n = strnlen(src, max + 1);
+	return n <= max ? (ssize_t)n : -ENAMETOOLONG;
+}
+
+ssize_t strncpy_from_user(char *dst, const char __user *src, size_t size)
+{
+	const ssize_t n = size ? strnlen_user(src, size - 1) : -ENAMETOOLONG;
+
+	if (n >= 0)
+		memcpy(dst, src, (size_t)n + 1);
+	return n;
+}
+
+int get_user_u32(uint32_t *val, const void __user *src)
+{
+	return copy_from_user(val, src, sizeof(*val));
+}
+
+int get_user_u64(uint64_t *val, const void __user *src)
+{
+	return copy_from_user(val, src, sizeof(*val));
+}
+
+int put_user_u32(uint32_t val, void __user *dst)
+{
+	return copy_to_user(dst, &val, sizeof(val));
+}
+
+int put_user_u64(uint64_t val, void __user *dst)
+{
+	return copy_to_user(dst, &val, sizeof(val));
+}
+
+int cmpxchg_user_u32(uint32_t *old, void __user *dst, uint32_t expect, uint32_t val)
+{
+	if (!user_range_ok((uintptr_t)dst, sizeof(val)) || (uintptr_t)dst < USER_BASE)
+		return -EFAULT;
+	__atomic_compare_exchange_n((uint32_t *)dst, &expect, val, false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_SEQ_CST);
+	*old = expect;
+	return 0;
+}
