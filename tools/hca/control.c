@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * HCA model: the control socket and scenario files.
+ *
+ * A client sends commands, one a line, and gets one line of JSON for each.  A
+ * scenario file holds "<ms since start> <command>" lines.
+ * Limits:	LINE_MAX characters a command; a client that does not read its
+ *		answers is cut off.
+ */
+#include "loop.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define LINE_MAX_LEN 512u
+#define MAX_WORDS    8
+
+struct listener {
+	struct watch w;
+	struct loop *loop;
+	char path[108];
+};
+
+struct client {
+	struct watch w;
+	struct loop *loop;
+	char buf[LINE_MAX_LEN];
+	size_t have;
+	int fd; /* descriptor that came along, for attach */
+};
+
+struct event {
+	uint64_t at_ns;
+	char line[LINE_MAX_LEN];
+};
+
+struct scenario {
+	struct timer timer;
+	struct loop *loop;
+	struct event *events;
+	size_t nr, next;
+	uint64_t start_ns;
+};
+
+static struct listener *the_listener;
+
+static __printf(1, 2) char *text(const char *fmt, ...)
+{
+	va_list ap;
+	char *s;
+	int n;
+
+	va_start(ap, fmt);
+	n = vasprintf(&s, fmt, ap);
+	va_end(ap);
+	return n < 0 ? NULL : s;
+}
+
+static char *ok(void)
+{
+	return text("{\"ok\":true}");
+}
+
+static char *bad(const char *why)
+{
+	return text("{\"ok\":false,\"error\":\"%s\"}", why);
+}
+
+static bool number(const char *s, uint64_t max, uint64_t *out)
+{
+	char *end;
+
+	if (!s || *s < '0' || *s > '9')
+		return false;
+	errno = 0;
+	*out = strtoull(s, &end, 0);
+	return !*end && !errno && *out <= max;
+}
+
+static bool lid_arg(const char *s, uint16_t *lid)
+{
+	uint64_t n;
+
+	if (!number(s, MAX_LID, &n) || n == 0)
+		return false;
+	*lid = (uint16_t)n;
+	return true;
+}
+
+/* L or L-M; M = 0 when absent. */
+static bool lid_pair(char *s, uint16_t *a, uint16_t *b)
+{
+	char *dash = s ? strchr(s, '-') : NULL;
+
+	*b = 0;
+	if (dash) {
+		*dash = '\0';
+		if (!lid_arg(dash + 1, b))
+			return false;
+	}
+	return lid_arg(s, a);
+}
+
+typedef char *(*verb_fn)(struct loop *l, char **w, int fd);
+
+static char *do_stats(struct loop *l, char **w, int fd)
+{
+	const size_t len = stats_json(l->fabric, NULL, 0);
+	char *s = malloc(len + 1);
+
+	(void)w;
+	(void)fd;
+	if (s)
+		stats_json(l->fabric, s, len + 1);
+	return s;
+}
+
+static char *do_delay(struct loop *l, char **w, int fd)
+{
+	uint16_t a = 0, b = 0;
+	uint64_t ms;
+
+	(void)fd;
+	if (w[1] && !strcmp(w[1], "off")) {
+		inject_delay_off(l->fabric);
+		return ok();
+	}
+	if (!w[1] || (strcmp(w[1], "all") && !lid_pair(w[1], &a, &b)) || !number(w[2], 3600000, &ms))
+		return bad("delay all|LID[-LID] MS, or delay off");
+	inject_set_delay(l->fabric, a, b, ms * NSEC_PER_MSEC);
+	return ok();
+}
+
+static char *do_hold(struct loop *l, char **w, int fd)
+{
+	uint16_t a, b;
+
+	(void)fd;
+	if (!lid_arg(w[1], &a) || !lid_arg(w[2], &b))
+		return bad("hold LID LID");
+	inject_hold(l->fabric, a, b);
+	return ok();
+}
+
+static char *do_release(struct loop *l, char **w, int fd)
+{
+	(void)w;
+	(void)fd;
+	return text("{\"ok\":true,\"released\":%u}", inject_release(l->fabric));
+}
+
+static char *do_break(struct loop *l, char **w, int fd)
+{
+	uint16_t a, b;
+	uint64_t ms, seed = 0;
+
+	(void)fd;
+	if (w[1] && !strcmp(w[1], "random")) {
+		if (w[2] && !strcmp(w[2], "off")) {
+			inject_random(l->fabric, 0, 0);
+			return ok();
+		}
+		if (!w[2] || strcmp(w[2], "every") || !number(w[3], 3600000, &ms) || ms == 0 ||
+		    (w[4] && !number(w[4], UINT64_MAX, &seed)))
+			return bad("break random every MS [SEED], or break random off");
+		inject_random(l->fabric, ms * NSEC_PER_MSEC, seed);
+		return ok();
+	}
+	if (!lid_arg(w[1], &a) || !lid_arg(w[2], &b))
+		return bad("break LID LID");
+	return text("{\"ok\":true,\"broken\":%u}", inject_break(l->fabric, a, b));
+}
+
+static char *do_link(struct loop *l, char **w, int fd)
+{
+	uint16_t lid;
+
+	(void)fd;
+	if (!lid_arg(w[1], &lid) || !w[2] || (strcmp(w[2], "up") && strcmp(w[2], "down")))
+		return bad("link LID up|down");
+	return inject_link(l->fabric, lid, !strcmp(w[2], "down")) ? ok() : bad("no such LID");
+}
+
+/* attach OPTIONS, with the device's socket as a descriptor by SCM_RIGHTS. */
+static char *do_attach(struct loop *l, char **w, int fd)
+{
+	char opts[LINE_MAX_LEN];
+	struct vm_options o;
+	const char *why;
+
+	if (fd < 0)
+		return bad("attach needs a descriptor");
+	snprintf(opts, sizeof(opts), "fd=%d%s%s", fd, w[1] ? "," : "", w[1] ? w[1] : "");
+	if (!vm_options_parse(opts, &o, &why) || o.fd != fd || !vm_attach(l, &o, &why)) {
+		close(fd);
+		return bad(why);
+	}
+	return ok();
+}
+
+static char *do_quit(struct loop *l, char **w, int fd)
+{
+	(void)w;
+	(void)fd;
+	l->quit = true;
+	return ok();
+}
+
+static const struct {
+	const char *name;
+	verb_fn fn;
+} verbs[] = {
+	{ "attach", do_attach }, { "break", do_break },	    { "delay", do_delay }, { "hold", do_hold },
+	{ "link", do_link },	 { "quit", do_quit },	    { "release", do_release },
+	{ "stats", do_stats },
+};
+
+/* Run one command; *reply is allocated, and NULL only without memory. */
+void control_exec(struct loop *l, char *line, int fd, char **reply)
+{
+	char *w[MAX_WORDS + 1] = { NULL }, *save;
+	size_t n = 0;
+
+	l->fabric->now_ns = time_now_ns();
+	for (char *s = strtok_r(line, " \t\r", &save); s && n < MAX_WORDS;
+	     s = strtok_r(NULL, " \t\r", &save))
+		w[n++] = s;
+	*reply = NULL;
+	for (size_t i = 0; w[0] && i < ARRAY_SIZE(verbs); i++) {
+		if (strcmp(w[0], verbs[i].name))
+			continue;
+		*reply = verbs[i].fn(l, w, fd);
+		return;
+	}
+	if (fd >= 0)
+		close(fd);
+	*reply = bad("unknown command");
+}
+
+static bool answer(struct client *c, char *line)
+{
+	char *reply;
+	bool sent;
+
+	control_exec(c->loop, line, c->fd, &reply);
+	c->fd = -1;
+	if (!reply)
+		return false;
+	/* One write each; the socket buffer takes far more than one answer. */
+	sent = send(c->w.fd, reply, strlen(reply), MSG_NOSIGNAL) == (ssize_t)strlen(reply) &&
+	       send(c->w.fd, "\n", 1, MSG_NOSIGNAL) == 1;
+	free(reply);
+	return sent;
+}
+
+static ssize_t client_receive(struct client *c)
+{
+	char control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { c->buf + c->have, sizeof(c->buf) - c->have };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	const ssize_t n = recvmsg(c->w.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
+
+	if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS) {
+		if (c->fd >= 0)
+			close(c->fd);
+		memcpy(&c->fd, CMSG_DATA(h), sizeof(int));
+	}
+	return n;
+}
+
+static void client_ready(struct watch *w, uint32_t events)
+{
+	struct client *c = container_of(w, struct client, w);
+	const ssize_t n = client_receive(c);
+	char *end;
+
+	(void)events;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		loop_remove(c->loop, w);
+		return;
+	}
+	c->have += (size_t)n;
+	while ((end = memchr(c->buf, '\n', c->have))) {
+		const size_t used = (size_t)(end - c->buf) + 1;
+
+		*end = '\0';
+		if (!answer(c, c->buf)) {
+			loop_remove(c->loop, w);
+			return;
+		}
+		c->have -= used;
+		memmove(c->buf, c->buf + used, c->have);
+	}
+	if (c->have == sizeof(c->buf))
+		loop_remove(c->loop, w); /* no command is that long */
+}
+
+static void client_release(struct watch *w)
+{
+	struct client *c = container_of(w, struct client, w);
+
+	if (c->fd >= 0)
+		close(c->fd);
+	free(c);
+}
+
+static void listener_ready(struct watch *w, uint32_t events)
+{
+	struct listener *ls = container_of(w, struct listener, w);
+	const int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct client *c = fd >= 0 ? calloc(1, sizeof(*c)) : NULL;
+
+	(void)events;
+	if (!c) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	c->loop = ls->loop;
+	c->fd = -1;
+	c->w = (struct watch){ .fd = fd, .ready = client_ready, .release = client_release };
+	if (!loop_add(ls->loop, &c->w, EPOLLIN)) {
+		close(fd);
+		free(c);
+	}
+}
+
+static void listener_release(struct watch *w)
+{
+	free(container_of(w, struct listener, w));
+}
+
+bool control_listen(struct loop *l, const char *path)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	struct listener *ls = calloc(1, sizeof(*ls));
+	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (!ls || fd < 0 || strlen(path) >= sizeof(sun.sun_path)) {
+		errno = ENAMETOOLONG;
+		goto out;
+	}
+	strcpy(sun.sun_path, path);
+	strcpy(ls->path, path);
+	unlink(path);
+	if (bind(fd, (struct sockaddr *)&sun, sizeof(sun)) || listen(fd, 8))
+		goto out;
+	ls->loop = l;
+	ls->w = (struct watch){ .fd = fd, .ready = listener_ready, .release = listener_release };
+	if (!loop_add(l, &ls->w, EPOLLIN))
+		goto out;
+	the_listener = ls;
+	return true;
+out:
+	if (fd >= 0)
+		close(fd);
+	free(ls);
+	return false;
+}
+
+/* Remove the socket's name; the process is about to end. */
+void control_close(void)
+{
+	if (the_listener)
+		unlink(the_listener->path);
+}
+
+static void scenario_fired(struct timer *t)
+{
+	struct scenario *s = container_of(t, struct scenario, timer);
+	struct event *e = &s->events[s->next++];
+	char copy[LINE_MAX_LEN], *reply;
+
+	memcpy(copy, e->line, sizeof(copy));
+	control_exec(s->loop, copy, -1, &reply);
+	if (!reply || strncmp(reply, "{\"ok\":true", 10))
+		model_log("scenario: \"%s\" failed: %s", e->line, reply ? reply : "no memory");
+	free(reply);
+	if (s->next < s->nr)
+		timer_set(s->loop->fabric, t, s->start_ns + s->events[s->next].at_ns);
+}
+
+static bool scenario_line(struct scenario *s, const char *line)
+{
+	struct event *v;
+	char *end;
+	const uint64_t ms = strtoull(line, &end, 10);
+
+	if (*line == '#' || *line == '\0')
+		return true;
+	if (end == line || *end != ' ' || strlen(end + 1) >= LINE_MAX_LEN)
+		return false;
+	if (s->nr && ms * NSEC_PER_MSEC < s->events[s->nr - 1].at_ns)
+		return false; /* out of order */
+	v = realloc(s->events, (s->nr + 1) * sizeof(*v));
+	if (!v)
+		return false;
+	s->events = v;
+	v[s->nr].at_ns = ms * NSEC_PER_MSEC;
+	strcpy(v[s->nr++].line, end + 1);
+	return true;
+}
+
+bool scenario_start(struct loop *l, const char *path)
+{
+	struct scenario *s = calloc(1, sizeof(*s));
+	FILE *f = fopen(path, "re");
+	char line[LINE_MAX_LEN + 32];
+	bool good = s && f;
+	unsigned nr = 0;
+
+	while (good && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		nr++;
+		good = scenario_line(s, line);
+		if (!good)
+			model_log("%s:%u: not \"<ms> <command>\" in order of time", path, nr);
+	}
+	if (!f)
+		model_log("%s: %m", path);
+	else
+		fclose(f);
+	if (!good) {
+		if (s)
+			free(s->events);
+		free(s);
+		return false;
+	}
+	s->loop = l;
+	s->timer.fn = scenario_fired;
+	s->start_ns = l->fabric->now_ns;
+	if (s->nr)
+		timer_set(l->fabric, &s->timer, s->start_ns + s->events[0].at_ns);
+	return true;
+}

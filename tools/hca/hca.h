@@ -1,0 +1,668 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * HCA model: the objects of the transport-independent core.
+ *
+ * A fabric is one InfiniBand subnet: a switch with a subnet manager, and any
+ * number of HCAs with one port each.  An HCA belongs to one VM, whose memory
+ * it reaches only through its own struct guest_mem.
+ *
+ * Flow:	a front end (mpqemu.c) turns the VM's accesses into bar_read(),
+ *		bar_write() and pci_cfg_*(); the core answers interrupts by
+ *		front_ops.  rc.c and ud.c carry messages between two HCAs.
+ * Context:	one thread; nothing here blocks.  Work for one doorbell is
+ *		bounded (RUN_BYTES, RUN_WQES); the rest waits in fabric.runq,
+ *		which is served round robin.
+ * Limits:	a guest's mistakes end as a command status, an error completion
+ *		or a dropped packet: never as a failure of the model.
+ */
+#pragma once
+
+#include "regs.h"
+#include "util.h"
+
+struct hca;
+struct qp;
+struct fabric;
+
+/* ---- time ---- */
+
+struct timer {
+	uint64_t due_ns;
+	size_t slot; /* place in the heap + 1; 0 = not set */
+	void (*fn)(struct timer *t);
+};
+
+struct timer_heap {
+	struct timer **v;
+	size_t len, cap;
+};
+
+/* ---- guest memory ---- */
+
+#define MEM_REGIONS 32
+
+struct mem_region {
+	uint64_t gpa, len;
+	uint8_t *host;
+	uint64_t dev, ino, offset; /* of the backing file, so that a repeat is not mapped anew */
+	void *map;
+	size_t map_len;
+};
+
+struct guest_mem {
+	struct mem_region r[MEM_REGIONS];
+	unsigned nr, last;
+};
+
+/* ---- ICM: device-virtual memory that the driver lends, page by page ---- */
+
+#define ICM_L2_BITS 9u
+#define ICM_L1_SIZE (1u << (LOG_ICM_MAX - 12 - ICM_L2_BITS))
+
+struct icm {
+	uint64_t **l1;	   /* ICM_L1_SIZE pointers to tables of guest page address | 1 */
+	uint64_t nr_pages; /* mapped now */
+};
+
+/* ---- statistics: one name per counter, shown by the control socket ---- */
+
+#define HCA_STATS(X)                                                                               \
+	X(tx_packets)                                                                              \
+	X(tx_bytes)                                                                                \
+	X(rx_packets)                                                                              \
+	X(rx_bytes)                                                                                \
+	X(sends)                                                                                   \
+	X(writes)                                                                                  \
+	X(writes_imm)                                                                              \
+	X(reads)                                                                                   \
+	X(atomics)                                                                                 \
+	X(datagrams)                                                                               \
+	X(mads)                                                                                    \
+	X(doorbells)                                                                               \
+	X(cq_arms)                                                                                 \
+	X(mmio)                                                                                    \
+	X(commands)                                                                                \
+	X(command_errors)                                                                          \
+	X(cqes)                                                                                    \
+	X(cqe_errors)                                                                              \
+	X(eqes)                                                                                    \
+	X(interrupts)                                                                              \
+	X(rnr_naks)                                                                                \
+	X(retries)                                                                                 \
+	X(ud_drops)                                                                                \
+	X(qkey_violations)                                                                         \
+	X(pkey_violations)                                                                         \
+	X(access_errors)                                                                           \
+	X(cq_overruns)                                                                             \
+	X(eq_overruns)                                                                             \
+	X(bad_doorbells)                                                                           \
+	X(bad_accesses)                                                                            \
+	X(injected_delays)                                                                         \
+	X(injected_holds)                                                                          \
+	X(injected_breaks)                                                                         \
+	X(injected_link_downs)
+
+struct hca_stats {
+#define X(name) uint64_t name;
+	HCA_STATS(X)
+#undef X
+};
+
+/* ---- objects ---- */
+
+/* A buffer that the driver described by MTT entries. */
+struct mtt_buf {
+	uint64_t mtt; /* byte offset from the MTT base */
+	uint8_t page_shift;
+};
+
+struct eq {
+	uint32_t eqn;
+	struct mtt_buf buf;
+	uint8_t log_size;
+	uint8_t vector;
+	bool armed;
+	bool overrun; /* reported once */
+	uint32_t producer, consumer;
+	unsigned refs; /* CQs that report here */
+	uint8_t ctx[64];
+};
+
+struct cq {
+	uint32_t cqn;
+	struct mtt_buf buf;
+	uint8_t log_size;
+	uint8_t eqn;
+	bool failed;
+	bool ignore_overrun;
+	bool armed, armed_solicited;
+	uint32_t producer;  /* 32-bit, free running */
+	uint32_t notified;  /* producer at the last event */
+	uint32_t solicited; /* producer after the last solicited completion */
+	uint32_t armed_ci;
+	uint64_t db_gpa;
+	unsigned refs; /* QPs that complete here */
+	uint8_t ctx[64];
+};
+
+struct srq {
+	uint32_t srqn;
+	uint32_t pd;
+	struct mtt_buf buf;
+	uint8_t log_size, log_stride;
+	bool failed;
+	uint16_t next;	/* index of the next WQE to use */
+	uint16_t taken; /* free-running count of WQEs used */
+	uint16_t limit;
+	uint64_t db_gpa;
+	unsigned refs;
+	uint8_t ctx[64];
+};
+
+enum qp_wait {
+	WAIT_NONE,
+	WAIT_TIMER, /* retry, RNR or delay: timer is set */
+	WAIT_HELD,  /* the path is held by fault injection */
+};
+
+struct path {
+	uint16_t dlid;
+	uint8_t sl;
+	uint8_t path_bits;
+	bool grh;
+	uint8_t sgid_index, hop_limit;
+	uint32_t tclass_flow;
+	uint8_t dgid[16];
+	uint8_t pkey_index;
+	uint8_t ack_timeout;
+};
+
+struct qp {
+	struct hca *h;
+	uint32_t qpn;
+	enum qp_state state;
+	enum qp_type type;
+	uint32_t pd;
+	uint8_t mtu; /* IB code, 1..5 */
+	uint8_t log_max_msg;
+	struct mtt_buf buf;
+	/* send queue */
+	uint32_t sq_off;
+	uint8_t sq_log_size, sq_log_stride;
+	uint16_t sq_head; /* next WQE to run, free running */
+	uint32_t send_cqn;
+	uint64_t progress; /* bytes of the head WQE already moved */
+	uint32_t send_psn;
+	/* receive queue */
+	bool has_rq;
+	uint32_t rq_off;
+	uint8_t rq_log_size, rq_log_stride;
+	uint16_t rq_head;
+	uint32_t recv_cqn;
+	uint64_t rq_db_gpa;
+	struct srq *srq;
+	uint32_t recv_psn;
+	bool rx_held; /* a receive WQE is taken for a message in progress */
+	uint32_t rx_index;
+	/* remote */
+	uint32_t remote_qpn;
+	struct path path;
+	uint32_t qkey;
+	bool rre, rwe, rae;
+	uint8_t retry_cnt, rnr_retry, min_rnr;
+	/* run time */
+	uint8_t tries, rnr_tries;
+	bool comm_est;	   /* event was sent */
+	bool sqd_event;	   /* event wanted when drained */
+	bool last_wqe;	   /* event was sent */
+	bool special;	   /* QP0 or QP1 */
+	enum qp_wait wait;
+	struct timer timer;
+	uint64_t hold_until_ns; /* UD: give up waiting for a receive WQE */
+	unsigned flush_ms;	/* next look at the receive queue of a QP in error */
+	struct list run;	/* fabric.runq */
+	uint64_t *due;		/* delay injection: when each WQE may go; sq size entries */
+	uint16_t due_tail;	/* next WQE without a stamp */
+	uint64_t last_due_ns;
+	uint8_t ctx[256]; /* as given by the driver; state and counters are put in on query */
+};
+
+struct mcg {
+	uint8_t data[1024];
+};
+
+enum port_state {
+	PORT_DOWN = 1,
+	PORT_INIT = 2,
+	PORT_ARMED = 3,
+	PORT_ACTIVE = 4,
+};
+
+struct port {
+	uint64_t guid;
+	uint16_t lid;	/* the number that the subnet manager gives, from the command line */
+	bool inited;	/* the driver said INIT_PORT */
+	bool link_down; /* fault injection */
+	enum port_state state;
+	uint32_t cap_mask;
+	uint8_t mtu_cap, vl_cap;
+	uint16_t sm_lid;
+	uint64_t extra_gids[NR_GIDS]; /* entry 0 unused: it is the port's own GUID */
+	uint16_t pkeys[NR_PKEYS];
+	char node_desc[64];
+	uint64_t m_key;
+};
+
+enum hca_stage {
+	STAGE_RESET,  /* nothing but QUERY_FW and the firmware area */
+	STAGE_FW,     /* firmware runs */
+	STAGE_READY,  /* INIT_HCA done */
+};
+
+struct front_ops {
+	const char *name;
+	/* Raise MSI-X vector @vector.  addr/data come from the table in BAR0, where
+	 * the front end lets the core keep it. */
+	void (*msi)(struct hca *h, unsigned vector, uint64_t addr, uint32_t data);
+};
+
+struct msix_entry {
+	uint64_t addr;
+	uint32_t data, ctrl;
+};
+
+struct hca {
+	struct fabric *fabric;
+	unsigned index;
+	char name[32];
+	const struct front_ops *front;
+	void *front_priv;
+	struct guest_mem mem;
+	struct hca_stats stats;
+	/* PCI */
+	uint8_t cfg[256];
+	bool gone;	/* its VM has left; only the counters remain */
+	bool was_reset; /* a DEVICE_RESET came: upper BAR halves answer from now on */
+	struct msix_entry msix[NR_MSIX];
+	uint32_t msix_pending;
+	/* registers */
+	uint8_t hcr[28];
+	bool owned;
+	uint32_t errbuf[ERRBUF_DWORDS];
+	uint32_t arm_hi; /* first half of a CQ doorbell that came as two stores */
+	bool arm_half;
+	/* command interface */
+	enum hca_stage stage;
+	uint64_t fa_pages, aux_pages;
+	struct icm icm;
+	uint8_t init_hca[512];
+	uint64_t base_qpc, base_srqc, base_cqc, base_eqc, base_altc, base_auxc, base_rdmarc;
+	uint64_t base_mcg, base_dmpt, base_mtt, base_cmpt;
+	uint8_t log_qp, log_srq, log_cq, log_eq, log_mpt, log_rdmarc;
+	uint8_t log_mcg_entry, log_mcg_hash, log_mcg;
+	uint64_t nr_uars;
+	/* objects, by number */
+	struct qp **qps;
+	struct cq **cqs;
+	struct srq **srqs;
+	struct eq **eqs;
+	struct mcg **mcgs;
+	uint32_t special_base; /* 0 = none */
+	uint8_t event_eq[NR_EVENTS];
+	bool event_mapped[NR_EVENTS];
+	struct port port;
+	/* log limit */
+	uint64_t log_second;
+	unsigned log_lines, log_lost;
+};
+
+/* ---- fabric ---- */
+
+struct mc_group {
+	struct list link;
+	uint8_t mgid[16];
+	uint16_t mlid;
+	uint8_t rec[52]; /* MCMemberRecord without the join state */
+	struct list members;
+};
+
+struct inject {
+	bool delay_all;
+	uint64_t delay_all_ns;
+	struct list delays; /* struct delay_rule */
+	struct list holds;  /* struct hold_rule */
+	uint64_t random_every_ns;
+	uint64_t seed;
+	struct timer random_timer;
+	uint64_t delays_set, holds_set, breaks, link_changes; /* totals */
+};
+
+struct fabric {
+	uint64_t now_ns; /* refreshed by fabric_run() and by the front ends */
+	struct hca **hcas;
+	unsigned nr_hcas;
+	struct hca **by_lid; /* 0x10000 entries */
+	struct timer_heap timers;
+	struct list runq;
+	struct list groups; /* struct mc_group */
+	uint16_t next_mlid;
+	struct inject inject;
+	uint64_t sm_guid;
+};
+
+/* One turn of a QP: enough for good latency, little enough for the others. */
+#define RUN_WQES  64
+#define RUN_BYTES (512u * 1024)
+
+/* fabric.c */
+struct fabric *fabric_create(void);
+void fabric_destroy(struct fabric *f);
+struct hca *hca_create(struct fabric *f, const char *name, uint16_t lid, uint64_t guid);
+void hca_destroy(struct hca *h);
+void hca_reset(struct hca *h);
+void fabric_run(struct fabric *f);
+bool fabric_busy(const struct fabric *f);
+uint64_t fabric_deadline(const struct fabric *f); /* UINT64_MAX = none */
+void fabric_queue(struct qp *qp);
+void timer_set(struct fabric *f, struct timer *t, uint64_t due_ns);
+void timer_cancel(struct fabric *f, struct timer *t);
+struct hca *fabric_route(struct hca *from, uint16_t dlid);
+
+/* log.c */
+void log_open(const char *path);
+void hca_log(struct hca *h, const char *fmt, ...) __printf(2, 3);
+void model_log(const char *fmt, ...) __printf(1, 2);
+
+/* mem.c */
+void *mem_ptr(struct hca *h, uint64_t gpa, uint64_t len);
+void *mem_span(struct hca *h, uint64_t gpa, uint64_t *len);
+bool mem_read(struct hca *h, uint64_t gpa, void *buf, size_t len);
+bool mem_write(struct hca *h, uint64_t gpa, const void *buf, size_t len);
+uint64_t mem_total(const struct guest_mem *m);
+
+/* pci.c */
+void pci_init(struct hca *h);
+uint32_t pci_cfg_read(struct hca *h, uint32_t off, unsigned len);
+void pci_cfg_write(struct hca *h, uint32_t off, uint32_t val, unsigned len);
+void pci_device_reset(struct hca *h);
+bool pci_bar_locate(struct hca *h, uint64_t addr, unsigned *bar, uint64_t *off);
+void msix_raise(struct hca *h, unsigned vector);
+uint64_t msix_read(struct hca *h, uint32_t off, unsigned size);
+void msix_write(struct hca *h, uint32_t off, uint64_t val, unsigned size);
+
+/* bar.c */
+uint64_t bar_read(struct hca *h, unsigned bar, uint64_t off, unsigned size);
+void bar_write(struct hca *h, unsigned bar, uint64_t off, uint64_t val, unsigned size);
+
+/* cmd.c */
+struct cmd {
+	uint16_t op;
+	uint8_t mod;
+	uint32_t im;
+	uint64_t in_param, out_param;
+	const uint8_t *in; /* mailbox, 4 KiB, or NULL */
+	uint8_t *out;	   /* mailbox, 4 KiB zeroed, or NULL */
+	uint64_t out_imm;
+};
+void cmd_run_hcr(struct hca *h);
+enum hca_status cmd_run(struct hca *h, struct cmd *c);
+#define MAILBOX 4096u
+
+/* cmd_sys.c */
+enum hca_status cmd_query_fw(struct hca *h, struct cmd *c);
+enum hca_status cmd_map_fa(struct hca *h, struct cmd *c);
+enum hca_status cmd_unmap_fa(struct hca *h, struct cmd *c);
+enum hca_status cmd_run_fw(struct hca *h, struct cmd *c);
+enum hca_status cmd_mod_stat_cfg(struct hca *h, struct cmd *c);
+enum hca_status cmd_query_dev_cap(struct hca *h, struct cmd *c);
+enum hca_status cmd_set_icm_size(struct hca *h, struct cmd *c);
+enum hca_status cmd_map_icm_aux(struct hca *h, struct cmd *c);
+enum hca_status cmd_unmap_icm_aux(struct hca *h, struct cmd *c);
+enum hca_status cmd_map_icm(struct hca *h, struct cmd *c);
+enum hca_status cmd_unmap_icm(struct hca *h, struct cmd *c);
+enum hca_status cmd_init_hca(struct hca *h, struct cmd *c);
+enum hca_status cmd_query_hca(struct hca *h, struct cmd *c);
+enum hca_status cmd_close_hca(struct hca *h, struct cmd *c);
+enum hca_status cmd_query_adapter(struct hca *h, struct cmd *c);
+enum hca_status cmd_nop(struct hca *h, struct cmd *c);
+enum hca_status cmd_diag(struct hca *h, struct cmd *c);
+void hca_free_objects(struct hca *h);
+
+/* icm.c */
+bool icm_map(struct hca *h, uint64_t addr, uint64_t gpa, uint64_t nr_pages);
+void icm_unmap(struct hca *h, uint64_t addr, uint64_t nr_pages);
+void icm_free(struct hca *h);
+void *icm_ptr(struct hca *h, uint64_t addr, uint64_t len);
+bool icm_present(struct hca *h, uint64_t addr, uint64_t len);
+bool mtt_page(struct hca *h, const struct mtt_buf *b, uint64_t page, uint64_t *gpa);
+void *mtt_ptr(struct hca *h, const struct mtt_buf *b, uint64_t off, uint64_t len);
+enum hca_status cmd_read_mtt(struct hca *h, struct cmd *c);
+enum hca_status cmd_write_mtt(struct hca *h, struct cmd *c);
+
+/* mpt.c */
+struct mr {
+	uint64_t start, len;
+	struct mtt_buf buf;
+	bool physical;
+};
+enum mr_fault {
+	MR_OK,
+	MR_KEY,	   /* no such key, wrong variant, not in hardware's hands */
+	MR_PD,	   /* other protection domain */
+	MR_BOUNDS, /* outside the region */
+	MR_ACCESS, /* right not granted */
+};
+enum mr_fault mr_get(struct hca *h, uint32_t key, uint32_t pd, uint32_t need, uint64_t va,
+		     uint64_t len, struct mr *mr);
+void *mr_span(struct hca *h, const struct mr *mr, uint64_t va, uint64_t *len);
+enum hca_status cmd_sw2hw_mpt(struct hca *h, struct cmd *c);
+enum hca_status cmd_hw2sw_mpt(struct hca *h, struct cmd *c);
+enum hca_status cmd_query_mpt(struct hca *h, struct cmd *c);
+enum hca_status cmd_sync_tpt(struct hca *h, struct cmd *c);
+
+/* eq.c */
+void eq_post(struct hca *h, uint32_t eqn, const uint8_t eqe[32]);
+void eq_event(struct hca *h, enum hca_event type, uint8_t subtype, const uint8_t *data, size_t len);
+void eq_event_num(struct hca *h, enum hca_event type, uint32_t number);
+void eq_doorbell(struct hca *h, uint32_t eqn, uint32_t val);
+void eq_free(struct hca *h, uint32_t eqn);
+enum hca_status cmd_sw2hw_eq(struct hca *h, struct cmd *c);
+enum hca_status cmd_hw2sw_eq(struct hca *h, struct cmd *c);
+enum hca_status cmd_query_eq(struct hca *h, struct cmd *c);
+enum hca_status cmd_map_eq(struct hca *h, struct cmd *c);
+
+/* cq.c */
+struct completion {
+	uint32_t qpn;
+	uint32_t imm;
+	uint32_t src_qpn; /* with bit 31 = GRH present */
+	uint16_t slid;
+	uint8_t sl;
+	uint32_t len;
+	uint16_t wqe;
+	uint8_t opcode;
+	bool send;
+	bool solicited;
+	uint8_t syndrome;
+};
+void cq_post(struct hca *h, uint32_t cqn, const struct completion *c);
+void cq_doorbell(struct hca *h, uint32_t dw0, uint32_t dw1);
+struct cq *cq_find(struct hca *h, uint32_t cqn);
+void cq_free(struct hca *h, uint32_t cqn);
+enum hca_status cmd_sw2hw_cq(struct hca *h, struct cmd *c);
+enum hca_status cmd_hw2sw_cq(struct hca *h, struct cmd *c);
+enum hca_status cmd_query_cq(struct hca *h, struct cmd *c);
+enum hca_status cmd_modify_cq(struct hca *h, struct cmd *c);
+
+/* srq.c */
+struct srq *srq_find(struct hca *h, uint32_t srqn);
+void srq_free(struct hca *h, uint32_t srqn);
+bool srq_take(struct hca *h, struct srq *s, uint32_t *index);
+enum hca_status cmd_sw2hw_srq(struct hca *h, struct cmd *c);
+enum hca_status cmd_hw2sw_srq(struct hca *h, struct cmd *c);
+enum hca_status cmd_query_srq(struct hca *h, struct cmd *c);
+enum hca_status cmd_arm_srq(struct hca *h, struct cmd *c);
+
+/* wqe.c */
+#define MAX_SGE 128
+struct sge {
+	uint64_t addr;
+	uint64_t len;
+	uint32_t lkey;
+	const uint8_t *inl; /* inline data, inside wqe.raw */
+};
+struct wqe {
+	uint8_t opcode;
+	bool signaled, solicited, fence;
+	uint32_t imm;
+	uint64_t raddr;
+	uint32_t rkey;
+	uint64_t swap_add, compare, swap_mask, compare_mask;
+	uint8_t av[32];
+	uint32_t dqpn, qkey;
+	uint32_t mlx_flags;
+	uint16_t mlx_rlid;
+	unsigned nr_sge;
+	uint64_t len; /* sum of the segments */
+	struct sge sge[MAX_SGE];
+	uint8_t raw[1024];
+};
+enum sq_entry {
+	SQ_EMPTY,
+	SQ_READY,
+	SQ_FAULT, /* the buffer cannot be reached */
+};
+enum sq_entry wqe_state(struct qp *qp, uint16_t index);
+enum cqe_syndrome wqe_fetch(struct qp *qp, uint16_t index, struct wqe *w);
+bool wqe_parse(enum qp_type type, const uint8_t *raw, size_t len, struct wqe *w);
+bool wqe_parse_recv(const uint8_t *raw, size_t len, struct wqe *w);
+
+/* stream.c: a list of segments as one run of bytes */
+struct stream {
+	struct hca *h;
+	uint32_t pd;
+	uint32_t need; /* MPT_* right */
+	const struct sge *sge;
+	unsigned nr, cur;
+	uint64_t off;	  /* into the current segment */
+	uint64_t checked; /* bytes of the current segment that mr_get() allowed */
+	struct mr mr;
+	bool mr_valid;
+};
+void stream_init(struct stream *s, struct hca *h, uint32_t pd, uint32_t need, const struct sge *sge,
+		 unsigned nr);
+enum mr_fault stream_check(struct hca *h, uint32_t pd, uint32_t need, const struct sge *sge,
+			   unsigned nr, uint64_t len);
+void stream_skip(struct stream *s, uint64_t n);
+uint8_t *stream_next(struct stream *s, uint64_t *len);
+bool stream_put(struct stream *s, const uint8_t *buf, uint64_t len);
+bool stream_get(struct stream *s, uint8_t *buf, uint64_t len);
+enum copy_fault {
+	COPY_OK,
+	COPY_SRC,
+	COPY_DST,
+};
+enum copy_fault stream_copy(struct stream *dst, struct stream *src, uint64_t len);
+
+/* qp.c */
+struct qp *qp_find(struct hca *h, uint32_t qpn);
+void qp_free(struct qp *qp);
+void qp_doorbell(struct hca *h, uint32_t qpn);
+void qp_run(struct qp *qp);
+void qp_error(struct qp *qp);
+void qp_event(struct qp *qp, enum hca_event type);
+void qp_wait(struct qp *qp, uint64_t ns);
+void qp_complete_send(struct qp *qp, const struct wqe *w, enum cqe_syndrome syn);
+void qp_complete_recv(struct qp *qp, const struct completion *c);
+void qp_send_done(struct qp *qp);
+void qp_send_error(struct qp *qp, enum cqe_syndrome syn);
+bool rq_take(struct qp *qp, uint32_t *index);
+bool rq_fetch(struct qp *qp, uint32_t index, struct wqe *w);
+unsigned qp_wire_number(const struct qp *qp);
+
+/* qp_cmd.c */
+enum hca_status cmd_qp_modify(struct hca *h, struct cmd *c);
+enum hca_status cmd_qp_2err(struct hca *h, struct cmd *c);
+enum hca_status cmd_qp_2rst(struct hca *h, struct cmd *c);
+enum hca_status cmd_query_qp(struct hca *h, struct cmd *c);
+enum hca_status cmd_conf_special_qp(struct hca *h, struct cmd *c);
+void path_parse(struct path *p, const uint8_t *raw);
+
+/* rc.c */
+enum run_result {
+	RUN_NEXT,  /* the head WQE is done */
+	RUN_MORE,  /* the head WQE needs another turn */
+	RUN_WAIT,  /* the QP waits for a timer or an event */
+	RUN_ERROR, /* the QP left RTS */
+};
+enum run_result rc_run_head(struct qp *qp, struct wqe *w, uint64_t *bytes);
+struct qp *rc_peer(struct qp *qp);
+
+/* ud.c */
+struct packet {
+	uint16_t slid, dlid;
+	uint8_t sl;
+	uint32_t src_qpn, dst_qpn;
+	uint32_t qkey;
+	uint16_t pkey;
+	bool has_grh, solicited, has_imm;
+	uint32_t imm;
+	uint8_t grh[40];
+	const uint8_t *data;
+	uint32_t len;
+};
+enum run_result ud_run_head(struct qp *qp, struct wqe *w);
+enum ud_result {
+	UD_DONE,
+	UD_NO_RECV, /* the one target has no receive WQE: worth waiting a little */
+};
+enum ud_result ud_deliver(struct hca *from, const struct packet *p, bool may_wait);
+bool ud_receive(struct qp *qp, const struct packet *p);
+
+/* mcg.c */
+enum hca_status cmd_read_mcg(struct hca *h, struct cmd *c);
+enum hca_status cmd_write_mcg(struct hca *h, struct cmd *c);
+enum hca_status cmd_mgid_hash(struct hca *h, struct cmd *c);
+typedef void (*mcg_fn)(struct hca *h, uint32_t qpn, bool block_loopback, void *arg);
+void mcg_for_each(struct hca *h, const uint8_t gid[16], mcg_fn fn, void *arg);
+
+/* port.c */
+void port_init(struct hca *h, uint16_t lid, uint64_t guid);
+void port_update(struct hca *h);
+uint16_t port_lid(const struct hca *h);
+void port_gid(const struct hca *h, unsigned index, uint8_t gid[16]);
+enum hca_status cmd_init_port(struct hca *h, struct cmd *c);
+enum hca_status cmd_close_port(struct hca *h, struct cmd *c);
+enum hca_status cmd_set_port(struct hca *h, struct cmd *c);
+enum hca_status cmd_query_port(struct hca *h, struct cmd *c);
+enum hca_status cmd_mad_ifc(struct hca *h, struct cmd *c);
+
+/* mad.c, sma.c, sm.c, sa.c: 256-byte management datagrams */
+#define MAD_SIZE 256u
+bool sma_process(struct hca *h, const uint8_t *in, uint8_t *out);	/* an HCA's agent */
+bool sm_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out);
+bool smp_route(struct hca *from, const uint8_t *in, uint8_t *out);	/* directed route */
+bool pma_process(struct hca *h, const uint8_t *in, uint8_t *out);
+bool sa_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out);
+void sa_forget(struct fabric *f, struct hca *h);
+void sa_free(struct fabric *f);
+void mad_reply(const uint8_t *in, uint8_t *out, uint16_t status);
+void sma_port_info(struct hca *h, uint8_t *data);
+
+/* inject.c */
+void inject_init(struct fabric *f);
+void inject_free(struct fabric *f);
+bool inject_stamping(const struct fabric *f);
+void inject_stamp(struct qp *qp);
+uint64_t inject_due(struct qp *qp, uint16_t index);
+bool inject_held(struct qp *qp);
+void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns);
+void inject_delay_off(struct fabric *f);
+void inject_hold(struct fabric *f, uint16_t a, uint16_t b);
+unsigned inject_release(struct fabric *f);
+unsigned inject_break(struct fabric *f, uint16_t a, uint16_t b);
+void inject_random(struct fabric *f, uint64_t every_ns, uint64_t seed);
+bool inject_link(struct fabric *f, uint16_t lid, bool down);
+
+/* stats.c */
+size_t stats_json(struct fabric *f, char *buf, size_t len);

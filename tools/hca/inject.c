@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * HCA model: fault injection on connections.
+ *
+ * Delay:	a WQE is stamped when its doorbell comes (due = now + delay, and
+ *		never before its predecessor) and executed when it is due; the
+ *		acknowledgement is not delayed.
+ * Hold:	WQEs between two LIDs rest until the release.
+ * Break:	both QPs of a connection enter the error state: the head WQE
+ *		completes with "retries exceeded", everything else is flushed.
+ * Link:	a port goes down and comes back.
+ */
+#include "hca.h"
+
+#include <stdlib.h>
+
+struct delay_rule {
+	struct list link;
+	uint16_t a, b; /* b = 0: all connections of a */
+	uint64_t ns;
+};
+
+struct hold_rule {
+	struct list link;
+	uint16_t a, b;
+};
+
+static bool rule_matches(uint16_t a, uint16_t b, uint16_t x, uint16_t y)
+{
+	if (b == 0)
+		return a == x || a == y;
+	return (a == x && b == y) || (a == y && b == x);
+}
+
+static bool connected(const struct qp *qp)
+{
+	return qp->type == QPT_RC || qp->type == QPT_UC;
+}
+
+static uint64_t delay_of(const struct qp *qp)
+{
+	const struct inject *in = &qp->h->fabric->inject;
+	const uint16_t a = qp->h->port.lid, b = qp->path.dlid;
+
+	for (struct list *l = in->delays.next; l != &in->delays; l = l->next) {
+		const struct delay_rule *r = container_of(l, struct delay_rule, link);
+
+		if (rule_matches(r->a, r->b, a, b))
+			return r->ns;
+	}
+	return in->delay_all ? in->delay_all_ns : 0;
+}
+
+bool inject_stamping(const struct fabric *f)
+{
+	return f->inject.delay_all || !list_empty(&f->inject.delays);
+}
+
+/* Give every WQE that the driver has handed over its time. */
+void inject_stamp(struct qp *qp)
+{
+	const uint64_t now = qp->h->fabric->now_ns, delay = delay_of(qp);
+	const uint16_t size = (uint16_t)(1u << qp->sq_log_size);
+
+	if (!connected(qp) || qp->state != QPS_RTS)
+		return;
+	if (!qp->due) {
+		qp->due = calloc(size, sizeof(*qp->due));
+		if (!qp->due)
+			return; /* undelayed, then */
+		qp->due_tail = qp->sq_head;
+	}
+	if ((int16_t)(qp->due_tail - qp->sq_head) < 0)
+		qp->due_tail = qp->sq_head;
+	while ((uint16_t)(qp->due_tail - qp->sq_head) < size &&
+	       wqe_state(qp, qp->due_tail) == SQ_READY) {
+		qp->last_due_ns = MAX(qp->last_due_ns, now + delay);
+		qp->due[qp->due_tail & (size - 1)] = qp->last_due_ns;
+		qp->due_tail++;
+		if (delay)
+			qp->h->stats.injected_delays++;
+	}
+}
+
+/* When WQE @index may go; 0 = any time. */
+uint64_t inject_due(struct qp *qp, uint16_t index)
+{
+	if (!qp->due || (int16_t)(index - qp->due_tail) >= 0)
+		return 0;
+	return qp->due[index & ((1u << qp->sq_log_size) - 1)];
+}
+
+bool inject_held(struct qp *qp)
+{
+	const struct inject *in = &qp->h->fabric->inject;
+
+	for (struct list *l = in->holds.next; l != &in->holds; l = l->next) {
+		const struct hold_rule *r = container_of(l, struct hold_rule, link);
+
+		if (!rule_matches(r->a, r->b, qp->h->port.lid, qp->path.dlid))
+			continue;
+		qp->h->stats.injected_holds++;
+		return true;
+	}
+	return false;
+}
+
+void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns)
+{
+	struct delay_rule *r;
+
+	f->inject.delays_set++;
+	if (a == 0) {
+		f->inject.delay_all = ns != 0;
+		f->inject.delay_all_ns = ns;
+		return;
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return;
+	r->a = a;
+	r->b = b;
+	r->ns = ns;
+	/* The latest rule for a pair wins: put it in front. */
+	list_add_tail(&r->link, f->inject.delays.next);
+}
+
+void inject_delay_off(struct fabric *f)
+{
+	f->inject.delay_all = false;
+	while (!list_empty(&f->inject.delays)) {
+		struct list *l = f->inject.delays.next;
+
+		list_del(l);
+		free(container_of(l, struct delay_rule, link));
+	}
+}
+
+void inject_hold(struct fabric *f, uint16_t a, uint16_t b)
+{
+	struct hold_rule *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return;
+	f->inject.holds_set++;
+	r->a = a;
+	r->b = b;
+	list_add_tail(&r->link, &f->inject.holds);
+}
+
+typedef void (*qp_fn)(struct qp *qp, void *arg);
+
+static void for_each_connection(struct fabric *f, qp_fn fn, void *arg)
+{
+	for (unsigned i = 0; i < f->nr_hcas; i++) {
+		struct hca *h = f->hcas[i];
+
+		for (uint32_t n = 0; h && h->qps && n < 1u << h->log_qp; n++) {
+			if (h->qps[n] && connected(h->qps[n]))
+				fn(h->qps[n], arg);
+		}
+	}
+}
+
+static void release_one(struct qp *qp, void *arg)
+{
+	unsigned *n = arg;
+
+	if (qp->wait != WAIT_HELD)
+		return;
+	qp->wait = WAIT_NONE;
+	fabric_queue(qp);
+	(*n)++;
+}
+
+/* Drop all holds; returns how many QPs go on. */
+unsigned inject_release(struct fabric *f)
+{
+	unsigned n = 0;
+
+	while (!list_empty(&f->inject.holds)) {
+		struct list *l = f->inject.holds.next;
+
+		list_del(l);
+		free(container_of(l, struct hold_rule, link));
+	}
+	for_each_connection(f, release_one, &n);
+	return n;
+}
+
+static void break_side(struct qp *qp)
+{
+	if (qp->state != QPS_RTS && qp->state != QPS_SQD && qp->state != QPS_RTR)
+		return;
+	qp->h->stats.injected_breaks++;
+	if (qp->state != QPS_RTR && wqe_state(qp, qp->sq_head) == SQ_READY) {
+		qp_complete_send(qp, NULL, SYN_RETRY_EXC);
+		qp_send_done(qp);
+	}
+	qp_error(qp);
+}
+
+/* The QP at the other end, whatever its state. */
+static struct qp *other_end(const struct qp *qp)
+{
+	struct hca *h = qp->h->fabric->by_lid[qp->path.dlid];
+	struct qp *peer = h ? qp_find(h, qp->remote_qpn) : NULL;
+
+	return peer && peer->remote_qpn == qp->qpn && peer->path.dlid == qp->h->port.lid ? peer :
+											   NULL;
+}
+
+static void break_connection(struct qp *qp)
+{
+	struct qp *peer = other_end(qp);
+
+	qp->h->fabric->inject.breaks++;
+	break_side(qp);
+	if (peer && peer != qp)
+		break_side(peer);
+}
+
+struct pick {
+	uint16_t a, b;
+	unsigned seen, want;
+	struct qp *found;
+};
+
+static void break_match(struct qp *qp, void *arg)
+{
+	struct pick *p = arg;
+
+	if (qp->state != QPS_RTS || !rule_matches(p->a, p->b, qp->h->port.lid, qp->path.dlid))
+		return;
+	p->seen++;
+	break_connection(qp);
+}
+
+unsigned inject_break(struct fabric *f, uint16_t a, uint16_t b)
+{
+	struct pick p = { .a = a, .b = b };
+
+	for_each_connection(f, break_match, &p);
+	return p.seen;
+}
+
+static void pick_nth(struct qp *qp, void *arg)
+{
+	struct pick *p = arg;
+
+	if (qp->state == QPS_RTS && p->seen++ == p->want)
+		p->found = qp;
+}
+
+static uint64_t next_random(struct inject *in)
+{
+	in->seed ^= in->seed << 13;
+	in->seed ^= in->seed >> 7;
+	in->seed ^= in->seed << 17;
+	return in->seed;
+}
+
+static void random_fired(struct timer *t)
+{
+	struct inject *in = container_of(t, struct inject, random_timer);
+	struct fabric *f = container_of(in, struct fabric, inject);
+	struct pick p = { .want = UINT32_MAX };
+
+	timer_set(f, t, f->now_ns + in->random_every_ns);
+	for_each_connection(f, pick_nth, &p);
+	if (!p.seen)
+		return;
+	p.want = (unsigned)(next_random(in) % p.seen);
+	p.seen = 0;
+	for_each_connection(f, pick_nth, &p);
+	if (p.found)
+		break_connection(p.found);
+}
+
+/* Break some connection every @every_ns; 0 = stop. */
+void inject_random(struct fabric *f, uint64_t every_ns, uint64_t seed)
+{
+	f->inject.random_every_ns = every_ns;
+	f->inject.seed = seed ? seed : 0x9e3779b97f4a7c15ull;
+	if (every_ns)
+		timer_set(f, &f->inject.random_timer, f->now_ns + every_ns);
+	else
+		timer_cancel(f, &f->inject.random_timer);
+}
+
+bool inject_link(struct fabric *f, uint16_t lid, bool down)
+{
+	struct hca *h = f->by_lid[lid];
+
+	if (!h)
+		return false;
+	if (h->port.link_down == down)
+		return true;
+	f->inject.link_changes++;
+	if (down)
+		h->stats.injected_link_downs++;
+	h->port.link_down = down;
+	port_update(h);
+	return true;
+}
+
+void inject_init(struct fabric *f)
+{
+	list_init(&f->inject.delays);
+	list_init(&f->inject.holds);
+	f->inject.random_timer.fn = random_fired;
+}
+
+void inject_free(struct fabric *f)
+{
+	inject_delay_off(f);
+	inject_release(f);
+	timer_cancel(f, &f->inject.random_timer);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * HCA model: the port and its commands.
+ *
+ * The port is up when the driver has said INIT_PORT and the link is not cut by
+ * fault injection; the subnet manager then makes it ACTIVE at once and tells
+ * its LID.  Every change raises the events that a board with the "port
+ * management change" capability raises.
+ */
+#include "hca.h"
+
+#include <stdio.h>
+
+#define PORT_NUM	   1u
+#define CAP_MASK_DEFAULT   0x02514868u
+#define CHG_SM_LID	   BIT(0)
+#define CHG_LID		   BIT(2)
+#define CHG_REREGISTER	   BIT(3)
+#define SET_PORT_MTU	   BIT(22)
+#define SET_PORT_VL	   BIT(21)
+
+void port_init(struct hca *h, uint16_t lid, uint64_t guid)
+{
+	struct port *p = &h->port;
+
+	p->guid = guid;
+	p->lid = lid;
+	p->state = PORT_DOWN;
+	p->cap_mask = CAP_MASK_DEFAULT;
+	p->mtu_cap = IB_MTU_4096;
+	p->vl_cap = 4;
+	p->pkeys[0] = PKEY_DEFAULT;
+	snprintf(p->node_desc, sizeof(p->node_desc), "Tessera HCA model: %s", h->name);
+}
+
+/* The LID as the fabric knows it now. */
+uint16_t port_lid(const struct hca *h)
+{
+	return h->port.state == PORT_ACTIVE ? h->port.lid : 0;
+}
+
+void port_gid(const struct hca *h, unsigned index, uint8_t gid[16])
+{
+	const uint64_t guid = index && index < NR_GIDS ? h->port.extra_gids[index] : h->port.guid;
+
+	put_be64(gid, GID_PREFIX);
+	put_be64(gid + 8, guid);
+}
+
+static void event_port_info(struct hca *h)
+{
+	uint8_t d[24] = { 0 };
+
+	d[3] = PORT_NUM;
+	put_be16(d + 4, h->port.sm_lid);
+	put_be16(d + 6, port_lid(h));
+	put_be32(d + 8, CHG_SM_LID | CHG_LID | CHG_REREGISTER);
+	put_be64(d + 16, GID_PREFIX);
+	eq_event(h, EV_PORT_MNG_CHG, EV_SUB_PORT_INFO, d, sizeof(d));
+}
+
+static void event_port_state(struct hca *h, uint8_t subtype)
+{
+	uint8_t d[12] = { 0 };
+
+	put_be32(d + 8, PORT_NUM << 28);
+	eq_event(h, EV_PORT_CHANGE, subtype, d, sizeof(d));
+}
+
+/* Recompute the port's state after anything that it depends on has changed. */
+void port_update(struct hca *h)
+{
+	struct port *p = &h->port;
+	const bool up = p->inited && !p->link_down;
+	const enum port_state state = up ? PORT_ACTIVE : PORT_DOWN;
+
+	if (state == p->state)
+		return;
+	p->state = state;
+	p->sm_lid = up ? SM_LID : 0;
+	if (up) {
+		event_port_info(h);
+		event_port_state(h, EV_SUB_PORT_ACTIVE);
+	} else {
+		sa_forget(h->fabric, h);
+		event_port_state(h, EV_SUB_PORT_DOWN);
+	}
+}
+
+static bool bad_port(const struct cmd *c)
+{
+	return (c->im & 0xff) != PORT_NUM;
+}
+
+enum hca_status cmd_init_port(struct hca *h, struct cmd *c)
+{
+	if (bad_port(c))
+		return ST_BAD_INDEX;
+	h->port.inited = true;
+	port_update(h);
+	return ST_OK;
+}
+
+enum hca_status cmd_close_port(struct hca *h, struct cmd *c)
+{
+	if (bad_port(c))
+		return ST_BAD_INDEX;
+	h->port.inited = false;
+	port_update(h);
+	return ST_OK;
+}
+
+enum hca_status cmd_set_port(struct hca *h, struct cmd *c)
+{
+	const uint32_t flags = get_be32(c->in);
+
+	if (c->mod != 0)
+		return ST_BAD_OP;
+	if (bad_port(c))
+		return ST_BAD_INDEX;
+	if (flags & SET_PORT_VL) {
+		const uint8_t vl = (uint8_t)bits(flags, 7, 4);
+
+		if (vl < 1 || vl > 4)
+			return ST_BAD_SIZE;
+		h->port.vl_cap = vl;
+	}
+	if (flags & SET_PORT_MTU) {
+		const uint8_t mtu = (uint8_t)bits(flags, 15, 12);
+
+		if (mtu < 1 || mtu > IB_MTU_4096)
+			return ST_BAD_PARAM;
+		h->port.mtu_cap = mtu;
+	}
+	h->port.cap_mask = get_be32(c->in + 4);
+	return ST_OK;
+}
+
+enum hca_status cmd_query_port(struct hca *h, struct cmd *c)
+{
+	uint8_t *o = c->out;
+
+	if (bad_port(c))
+		return ST_BAD_INDEX;
+	o[0x00] = (h->port.state == PORT_ACTIVE ? 0x80 : 0) | 1; /* InfiniBand only */
+	o[0x01] = IB_MTU_4096;
+	o[0x06] = 3;	     /* 1x, 4x */
+	o[0x07] = 3 << 4 | 4; /* log2 of GIDs and P_Keys */
+	o[0x0a] = 7 << 4 | 7;
+	o[0x0b] = 4;
+	return ST_OK;
+}
+
+/* A MAD that the driver received, or makes up to ask about its own port. */
+enum hca_status cmd_mad_ifc(struct hca *h, struct cmd *c)
+{
+	bool answered;
+
+	if (bad_port(c))
+		return ST_BAD_INDEX;
+	h->stats.mads++;
+	switch (c->in[1]) {
+	case 0x01:
+	case 0x81:
+		answered = sma_process(h, c->in, c->out);
+		break;
+	case 0x04:
+		answered = pma_process(h, c->in, c->out);
+		break;
+	default:
+		answered = false;
+	}
+	return answered ? ST_OK : ST_BAD_PKT;
+}
