@@ -10,6 +10,7 @@ Failure: the first reason is kept; every waiter then raises it as a LaunchError 
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
 import random
@@ -241,13 +242,22 @@ class Cluster:
     def __enter__(self) -> Cluster:
         try:
             self.start()
-        except BaseException:
-            self.close(force=True)
+        except BaseException as err:
+            self.__exit__(type(err))
             raise
         return self
 
     def __exit__(self, kind, *_) -> None:
+        if kind and issubclass(kind, LaunchError):
+            self.keep_logs()
         self.close(force=kind is not None)
+
+    def keep_logs(self) -> None:
+        """They tell why it failed: the supervisor shall not remove them."""
+        if not self._keep_logs and self._supervisor:
+            self._keep_logs = True
+            with contextlib.suppress(LaunchError):
+                self._order(op="keep", path=self.plan.log_dir)
 
     def start(self) -> None:
         """Start the supervisor, prepare the disk, then start every process."""
@@ -436,7 +446,7 @@ class Cluster:
         try:
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.settimeout(CONTROL_S)
-                sock.connect(path)
+                self._connect_model(sock, path)
                 sock.sendall(command.encode() + b"\n")
                 with sock.makefile("rb") as replies:
                     reply = json.loads(replies.readline(1 << 20))
@@ -445,6 +455,18 @@ class Cluster:
         if isinstance(reply, dict) and (reply.get("error") or reply.get("ok") is False):
             raise LaunchError(f"HCA model: {command!r}: {reply.get('error', 'refused')}")
         return reply
+
+    def _connect_model(self, sock: socket.socket, path: str) -> None:
+        """The model listens soon after it starts: wait for that."""
+        deadline = time.monotonic() + CONTROL_S
+        while True:
+            try:
+                sock.connect(path)
+                return
+            except (FileNotFoundError, ConnectionRefusedError):
+                if time.monotonic() > deadline or self.failure:
+                    raise
+            time.sleep(0.02)
 
     def kill_node(self, name: str, signo: int = signal.SIGKILL) -> None:
         self._order(op="kill", name=name, signal=int(signo))

@@ -51,11 +51,10 @@ class Image:
 def _read_at(f, offset: int, size: int) -> bytes:
     if size > MAX_TABLE:
         raise NotElf("a table of unbelievable size")
-    f.seek(offset)
-    data = f.read(size)
-    if len(data) != size:
+    if offset + size > os.fstat(f.fileno()).st_size:
         raise NotElf("truncated")
-    return data
+    f.seek(offset)
+    return f.read(size)
 
 
 def _string(table: bytes, offset: int) -> str:

@@ -35,7 +35,7 @@ class Interrupted(BaseException):
         self.signo = signo
 
 
-class Timeout(Exception):
+class Timeout(LaunchError):
     """--timeout has passed."""
 
 
@@ -107,7 +107,7 @@ def execute(o: Options) -> int:
             Signals.ignore()
         failed = False
         return status
-    except (LaunchError, Timeout) as err:
+    except LaunchError as err:
         Signals.ignore()
         warn(f"{err}; logs: {laid_out.log_dir}")
         return EXIT_TIMEOUT if isinstance(err, Timeout) else EXIT_FAILED

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * monitors/proto/control.c as a filter, for test_frames.py: reads one frame from stdin, decodes header
+ * and payload as the end named by argv[1] would send them, and writes what it understood, encoded again.
+ * Exit status 0, or 1 when the decoder refuses.
+ */
+#include <proto/control.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECODE(name, type)                                                                         \
+	do {                                                                                       \
+		struct ctl_##type v;                                                               \
+		if (ctl_##type##_decode(buf, len, &v))                                             \
+			return -1;                                                                 \
+		ctl_##type##_encode(&v, (void *)out);                                              \
+		return 0;                                                                          \
+	} while (0)
+
+/* Decode a payload and encode it again; for text and data, copy it. */
+static int recode(uint8_t type, const uint8_t *buf, size_t len, uint8_t *out)
+{
+	struct ctl_run run;
+	uint32_t v;
+
+	memcpy(out, buf, len);
+	switch (type) {
+	case CTL_HELLO:
+		RECODE(HELLO, hello);
+	case CTL_READY:
+		RECODE(READY, ready);
+	case CTL_STARTED:
+		RECODE(STARTED, started);
+	case CTL_WINSIZE:
+		RECODE(WINSIZE, winsize);
+	case CTL_EXIT:
+		RECODE(EXIT, exit);
+	case CTL_RUN:
+		if (ctl_run_decode(buf, len, &run))
+			return -1;
+		return ctl_run_encode(&run, out, len) == (ssize_t)len ? 0 : -1;
+	case CTL_CREDIT:
+		if (ctl_credit_decode(buf, len, &v))
+			return -1;
+		ctl_credit_encode(v, (void *)out);
+		return 0;
+	case CTL_SIGNAL:
+		if (ctl_signal_decode(buf, len, &v))
+			return -1;
+		ctl_signal_encode(v, (void *)out);
+		return 0;
+	case CTL_REFUSED:
+	case CTL_DEBUG_REPLY:
+		if (ctl_errno_decode(buf, len, &v))
+			return -1;
+		ctl_errno_encode(v, (void *)out);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static uint8_t in[sizeof(struct ctl_hdr_wire) + CTL_MAX_PAYLOAD];
+	const size_t got = fread(in, 1, sizeof(in), stdin);
+	const size_t head = sizeof(struct ctl_hdr_wire);
+	const enum ctl_end end =
+		argc > 1 && !strcmp(argv[1], "node") ? CTL_FROM_NODE : CTL_FROM_HOST;
+	struct ctl_hdr_wire w;
+	struct ctl_hdr hdr;
+	uint8_t *payload, *out;
+	int status;
+
+	if (ctl_hdr_decode(in, got, end, &hdr))
+		return 1;
+	if (got != head + hdr.len)
+		return 2;
+	payload = malloc(hdr.len); /* of the exact size, so that ASan sees a byte too many */
+	out = malloc(hdr.len);
+	if (!payload || !out)
+		return 2;
+	memcpy(payload, in + head, hdr.len);
+	status = recode(hdr.type, payload, hdr.len, out) ? 1 : 0;
+	if (!status) {
+		ctl_hdr_encode(&hdr, &w);
+		fwrite(&w, head, 1, stdout);
+		fwrite(out, 1, hdr.len, stdout);
+	}
+	free(payload);
+	free(out);
+	return status;
+}

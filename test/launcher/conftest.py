@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""Shared by the launcher's tests: ./tessera against the fakes that stand in for QEMU and the HCA."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tools" / "launcher"))
+
+
+class Launcher:
+    """./tessera run with the fakes in place."""
+
+    def __init__(self, tmp: pathlib.Path):
+        self.build = tmp / "build"
+        for role in ("processor", "memory", "storage"):
+            (self.build / role).mkdir(parents=True)
+            (self.build / role / "kernel.elf").touch()
+        self.base = [
+            str(ROOT / "tessera"), "run", "--no-build", "--build-dir", str(self.build),
+            "--accel", "tcg", "--qemu", str(HERE / "fake_qemu.py"),
+            "--hca", str(HERE / "fake_hca.py"),
+        ]  # fmt: skip
+
+    def command(self, *args: str) -> list[str]:
+        return [*self.base, *map(str, args)]
+
+    def run(self, *args: str, **how) -> subprocess.CompletedProcess:
+        how.setdefault("stdin", None if "input" in how else subprocess.DEVNULL)
+        if how["stdin"] is None:
+            del how["stdin"]
+        how.setdefault("timeout", 60)
+        return subprocess.run(self.command(*args), capture_output=True, **how)
+
+
+@pytest.fixture
+def launcher(tmp_path):
+    return Launcher(tmp_path)
+
+
+def run_dirs() -> set[str]:
+    """Temporary directories of runs that exist now."""
+    out = set()
+    for base in ("/dev/shm", "/tmp"):
+        out |= {f"{base}/{n}" for n in os.listdir(base) if n.startswith("tessera-")}
+    return out
+
+
+def fakes_of(build: pathlib.Path) -> list[int]:
+    """Processes that were started with this build directory in their arguments."""
+    out = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                line = pathlib.Path("/proc", name, "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(build).encode() in line:
+                out.append(int(name))
+    return out

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""The command line: what it means, what it refuses, and the command lines that come out."""
+
+import subprocess
+
+import pytest
+from conftest import ROOT
+from tessera_launcher import accel, account, plan
+from tessera_launcher.errors import UsageError
+from tessera_launcher.options import Options, format_size, parse_run, parse_size
+
+
+def make(o: Options) -> plan.Plan:
+    return plan.make_plan(o, qemu="qemu", hca="hca", accel="tcg", build_dir="/b", log_dir="/l",
+                          run_dir="/r", disk="/r/root.img")  # fmt: skip
+
+
+def commands(*args: str) -> dict[str, str]:
+    return {c.name: c.text() for c in make(parse_run([*args, "prog"])).commands}
+
+
+@pytest.mark.parametrize("text, size", [("4096", 4096), ("8M", 8 << 20), ("1g", 1 << 30), ("2MiB", 2 << 20)])
+def test_sizes(text, size):
+    assert parse_size(text) == size
+    assert parse_size(format_size(size)) == size
+
+
+def test_program_and_its_own_options_are_left_alone():
+    o = parse_run(["--excache", "8M", "--vregion=2M", "prog", "--excache", "--", "-x"])
+    assert (o.program, o.args) == ("prog", ["--excache", "--", "-x"])
+    assert (o.excache, o.vregion) == (8 << 20, 2 << 20)
+    o = parse_run(["--env", "A=b", "--", "-prog", "--", "x"])
+    assert (o.program, o.args, o.env) == ("-prog", ["--", "x"], ["A=b"])
+
+
+@pytest.mark.parametrize("argv, text", [
+    ([], "which program"),
+    (["--nonsense", "p"], "unrecognized"),
+    (["--exc", "8M", "p"], "unrecognized"),
+    (["--memories", "0", "p"], "from 1 to"),
+    (["--memories", "x", "p"], "not a number"),
+    (["--processors", "2", "p"], "still to come"),
+    (["--storages", "2", "p"], "still to come"),
+    (["--cpus", "processor=2", "p"], "still to come"),
+    (["--fabric", "roce", "p"], "still to come"),
+    (["-t", "p"], "still to come"),
+    (["--memory", "gpu=1G", "p"], "neither a role"),
+    (["--memory", "memory", "p"], "ROLE=VALUE"),
+    (["--memory", "memory=1K", "p"], "whole number of MiB"),
+    (["--excache", "1K", "p"], "less than"),
+    (["--excache", "lots", "p"], "not a size"),
+    (["--vregion", "3M", "p"], "power of two"),
+    (["--vregion", "2G", "p"], "power of two"),
+    (["--rootfs", "/nonexistent", "p"], "not a directory"),
+    (["--disk", "/nonexistent", "p"], "not a file"),
+    (["--rootfs", "/", "--disk", "/x", "p"], "exclude"),
+    (["--volume", "/etc", "p"], "HOST:/GUEST"),
+    (["--volume", "/nonexistent:/x", "p"], "does not exist"),
+    (["--env", "A", "p"], "K=V"),
+    (["--cwd", "x", "p"], "absolute"),
+    (["--timeout", "soon", "p"], "not a number"),
+    (["--delay", "m0=-1", "p"], "out of range"),
+    (["--gdb", "nobody", "p"], "neither a role"),
+])  # fmt: skip
+def test_refusals_are_one_line(argv, text):
+    with pytest.raises(UsageError, match=text) as err:
+        parse_run(argv)
+    assert "\n" not in str(err.value)
+
+
+def test_a_node_that_is_not_there_is_named():
+    with pytest.raises(UsageError, match="no node m1"):
+        make(parse_run(["--delay", "m1=5", "p"]))
+
+
+def test_three_nodes_by_default_and_their_parameters():
+    out = commands()
+    assert list(out) == ["hca", "p0", "m0", "s0"]
+    assert "node=1 rendezvous=lid:3 vregion.size=1G excache.size=64M" in out["p0"]
+    assert "node=2 rendezvous=lid:3 vregion.size=1G" in out["m0"]
+    assert "node=3 rendezvous=lid:3 cluster=p1,m1,s1" in out["s0"]
+    assert "virtio-blk-pci" in out["s0"] and "virtio-blk-pci" not in out["p0"]
+    assert "lid=3" in out["hca"] and "--control /r/hca.sock" in out["hca"]
+
+
+def test_every_machine_is_locked_in_and_reached_by_descriptors():
+    for name, line in commands("--memories", "2").items():
+        if name == "hca":
+            continue
+        for wanted in ("-sandbox on,", "-nodefaults", "-cpu max,-erms,-fsrm", "share=on",
+                       f"fd={{{name}.ctl}}", f"fd={{{name}.hca}}", f"fd={{{name}.qtest}}"):  # fmt: skip
+            assert wanted in line, wanted
+
+
+def test_parameters_and_sizes_go_to_the_selected_nodes():
+    out = commands("--memories", "2", "--append", "m1:x=1", "--append", "memory:y", "--append", "z=a:b",
+                   "--memory", "m1=1G", "--memory", "memory=256M")  # fmt: skip
+    assert "x=1 y z=a:b" in out["m1"] and "x=1" not in out["m0"]
+    assert " y z=a:b" in out["m0"] and " y" not in out["p0"].split("-append")[1].split("-chardev")[0]
+    assert "-m 1024M" in out["m1"] and "-m 256M" in out["m0"]
+    assert "z=a:b" in out["s0"]
+
+
+def test_shuffle_is_repeatable_and_shuffles():
+    orders = set()
+    for seed in range(20):
+        args = ("--memories", "2", "--boot-order", "shuffle", "--seed", str(seed))
+        names = tuple(commands(*args))
+        assert names == tuple(commands(*args)) and names[0] == "hca"
+        orders.add(names)
+    assert len(orders) > 5
+
+
+def test_dry_run_prints_and_starts_nothing(launcher):
+    done = launcher.run("--dry-run", "--memories", "2", "/bin/true")
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0 and len(lines) == 5
+    assert "fake_hca" in lines[0] and all("tessera-" in line for line in lines[1:])
+
+
+def test_help_lists_every_option():
+    text = subprocess.run([ROOT / "tessera", "run", "--help"], capture_output=True, text=True).stdout
+    for option in ("--volume", "--disk", "--stats", "--inject", "--gdb", "--timeout"):
+        assert option in text
+
+
+def test_probe_is_a_loadable_elf(tmp_path):
+    path = tmp_path / "probe.elf"
+    path.write_bytes(accel.probe_elf())
+    out = subprocess.run(["readelf", "-n", "-l", path], capture_output=True, text=True)
+    assert "Xen" in out.stdout and out.stderr == ""
+
+
+def test_account_is_readable():
+    stats = {"p0": {"counters": {"excache": {"miss": 1234567}}}, "m0": None, "s0": {"blk.read_bytes": 3 << 20}}
+    text = account.describe([("p0", "processor"), ("m0", "memory"), ("s0", "storage")], stats)
+    assert "1,234,567  ExCache misses" in text
+    assert "gave no counters" in text and "3.0 MiB  read from disk" in text
