@@ -101,7 +101,7 @@ else
 KCFLAGS += -Wframe-larger-than=$(CONFIG_FRAME_WARN)
 endif
 
-KAFLAGS := -g $(filter -m% -std=% -fmacro-prefix-map=%,$(filter-out -mgeneral-regs-only,$(KCFLAGS)))
+KAFLAGS := -g -fno-pic -fno-pie $(filter -m% -std=% -fmacro-prefix-map=%,$(filter-out -mgeneral-regs-only,$(KCFLAGS)))
 
 LDFLAGS := -nostdlib -static --build-id=sha1 -z max-page-size=0x1000 -z noexecstack
 ifneq ($(LLVM),1)

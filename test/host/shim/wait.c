@@ -107,11 +107,13 @@ int wait_sleep(struct waiter *w, unsigned int mode, uint64_t deadline_ns)
 	return poked ? 0 : -ETIMEDOUT;
 }
 
-void wait_finish(struct waitqueue *wq, struct waiter *w)
+void wait_finish(struct waitqueue *wq, struct waiter *w, int err)
 {
 	const unsigned long flags = spin_lock_irqsave(&wq->lock);
 
 	list_del(&w->link);
+	if (err && w->woken) /* it came too late for this one */
+		(void)wake_first_locked(wq);
 	spin_unlock_irqrestore(&wq->lock, flags);
 }
 
