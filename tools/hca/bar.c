@@ -8,10 +8,10 @@
  */
 #include "hca.h"
 
-#define UAR_SEND    0x14u
-#define UAR_CQ_ARM  0x20u
-#define UAR_EQ	    0x800u
-#define UAR_EQ_END  0x820u
+#define UAR_SEND   0x14u
+#define UAR_CQ_ARM 0x20u
+#define UAR_EQ     0x800u
+#define UAR_EQ_END 0x820u
 
 static uint32_t hcr_read(const struct hca *h, uint32_t off)
 {

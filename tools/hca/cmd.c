@@ -14,9 +14,9 @@
 
 typedef enum hca_status (*cmd_fn)(struct hca *h, struct cmd *c);
 
-#define IN  BIT(0) /* has an input mailbox */
-#define OUT BIT(1) /* has an output mailbox */
-#define IMM BIT(2) /* has an immediate result */
+#define IN          BIT(0) /* has an input mailbox */
+#define OUT         BIT(1) /* has an output mailbox */
+#define IMM         BIT(2) /* has an immediate result */
 #define OUT_IF_MOD0 BIT(3)
 
 struct cmd_desc {

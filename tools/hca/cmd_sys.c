@@ -7,19 +7,19 @@
 
 #include <stdlib.h>
 
-#define RECORD_SIZE   16u
-#define MAX_RECORDS   (MAILBOX / RECORD_SIZE)
-#define ICM_SLACK     (64ull << 20) /* drivers map beyond what they announce (EQ contexts) */
+#define RECORD_SIZE 16u
+#define MAX_RECORDS (MAILBOX / RECORD_SIZE)
+#define ICM_SLACK   (64ull << 20) /* drivers map beyond what they announce (EQ contexts) */
 
-#define CAP_RC	      BIT(0)
-#define CAP_UC	      BIT(1)
-#define CAP_UD	      BIT(2)
-#define CAP_SRQ	      BIT(6)
-#define CAP_PKEY_CNT  BIT(8)
-#define CAP_QKEY_CNT  BIT(9)
-#define CAP_ATOMIC    BIT(18)
-#define CAP_UD_AV     BIT(20)
-#define CAP_UD_MCAST  BIT(21)
+#define CAP_RC              BIT(0)
+#define CAP_UC              BIT(1)
+#define CAP_UD              BIT(2)
+#define CAP_SRQ             BIT(6)
+#define CAP_PKEY_CNT        BIT(8)
+#define CAP_QKEY_CNT        BIT(9)
+#define CAP_ATOMIC          BIT(18)
+#define CAP_UD_AV           BIT(20)
+#define CAP_UD_MCAST        BIT(21)
 #define CAP_HI_PORT_MNG_CHG BIT(59 - 32)
 
 enum hca_status cmd_query_fw(struct hca *h, struct cmd *c)
@@ -28,11 +28,11 @@ enum hca_status cmd_query_fw(struct hca *h, struct cmd *c)
 
 	(void)h;
 	put_be16(o + 0x00, FW_PAGES);
-	put_be16(o + 0x02, 2);	  /* major */
+	put_be16(o + 0x02, 2);    /* major */
 	put_be16(o + 0x04, 5000); /* subminor comes before minor */
 	put_be16(o + 0x06, 42);
 	put_be16(o + 0x0a, 3); /* command interface revision */
-	o[0x0f] = 4;	       /* log2 of outstanding commands */
+	o[0x0f] = 4;           /* log2 of outstanding commands */
 	put_be64(o + 0x20, REG_CLR_INT);
 	put_be64(o + 0x30, REG_ERRBUF);
 	put_be32(o + 0x38, ERRBUF_DWORDS);
@@ -127,15 +127,15 @@ static void dev_cap_limits(uint8_t *o)
 	o[0x1e] = LOG_RSVD_EQ;
 	o[0x1f] = LOG_MAX_EQ;
 	o[0x20] = 4 << 4; /* log2 of reserved MTTs */
-	o[0x22] = 4;	  /* log2 of reserved MPTs */
-	o[0x29] = 7;	  /* reads and atomics outstanding, as requester */
-	o[0x2b] = 4;	  /* and as responder */
+	o[0x22] = 4;      /* log2 of reserved MPTs */
+	o[0x29] = 7;      /* reads and atomics outstanding, as requester */
+	o[0x2b] = 4;      /* and as responder */
 	o[0x2f] = 22;
-	o[0x35] = 12; /* local CA ack delay */
+	o[0x35] = 12;         /* local CA ack delay */
 	o[0x37] = 4 << 4 | 1; /* virtual lanes, ports */
 	o[0x38] = LOG_MAX_MSG;
 	o[0x48] = 1 << 4; /* reserved UARs */
-	o[0x49] = 3;	  /* UAR area: 2^(3 + 20) bytes */
+	o[0x49] = 3;      /* UAR area: 2^(3 + 20) bytes */
 	o[0x4b] = 12;
 	o[0x51] = MAX_SQ_SG;
 	put_be16(o + 0x52, MAX_SQ_DESC);

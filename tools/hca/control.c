@@ -131,7 +131,8 @@ static char *do_delay(struct loop *l, char **w, int fd)
 		inject_delay_off(l->fabric);
 		return ok();
 	}
-	if (!w[1] || (strcmp(w[1], "all") && !lid_pair(w[1], &a, &b)) || !number(w[2], 3600000, &ms))
+	if (!w[1] || (strcmp(w[1], "all") && !lid_pair(w[1], &a, &b)) ||
+	    !number(w[2], 3600000, &ms))
 		return bad("delay all|LID[-LID] MS, or delay off");
 	inject_set_delay(l->fabric, a, b, ms * NSEC_PER_MSEC);
 	return ok();
@@ -216,9 +217,9 @@ static const struct {
 	const char *name;
 	verb_fn fn;
 } verbs[] = {
-	{ "attach", do_attach }, { "break", do_break },	    { "delay", do_delay }, { "hold", do_hold },
-	{ "link", do_link },	 { "quit", do_quit },	    { "release", do_release },
-	{ "stats", do_stats },
+	{ "attach", do_attach },   { "break", do_break }, { "delay", do_delay },
+	{ "hold", do_hold },       { "link", do_link },   { "quit", do_quit },
+	{ "release", do_release }, { "stats", do_stats },
 };
 
 /* Run one command; *reply is allocated, and NULL only without memory. */

@@ -15,12 +15,12 @@
 
 #include <stdlib.h>
 
-#define CQE_SIZE	32u
-#define CQ_SYN_OVERRUN	1
-#define CQ_SYN_ACCESS	2
-#define CQ_ARM_SOLICIT	1
-#define CQ_ARM_NEXT	2
-#define CQ_INDEX_MASK	0xffffffu
+#define CQE_SIZE          32u
+#define CQ_SYN_OVERRUN    1
+#define CQ_SYN_ACCESS     2
+#define CQ_ARM_SOLICIT    1
+#define CQ_ARM_NEXT       2
+#define CQ_INDEX_MASK     0xffffffu
 #define CQ_CTX_OVERRUN_OK BIT(17)
 
 struct cq *cq_find(struct hca *h, uint32_t cqn)

@@ -60,46 +60,46 @@ struct guest_mem {
 #define ICM_L1_SIZE (1u << (LOG_ICM_MAX - 12 - ICM_L2_BITS))
 
 struct icm {
-	uint64_t **l1;	   /* ICM_L1_SIZE pointers to tables of guest page address | 1 */
+	uint64_t **l1;     /* ICM_L1_SIZE pointers to tables of guest page address | 1 */
 	uint64_t nr_pages; /* mapped now */
 };
 
 /* ---- statistics: one name per counter, shown by the control socket ---- */
 
-#define HCA_STATS(X)                                                                               \
-	X(tx_packets)                                                                              \
-	X(tx_bytes)                                                                                \
-	X(rx_packets)                                                                              \
-	X(rx_bytes)                                                                                \
-	X(sends)                                                                                   \
-	X(writes)                                                                                  \
-	X(writes_imm)                                                                              \
-	X(reads)                                                                                   \
-	X(atomics)                                                                                 \
-	X(datagrams)                                                                               \
-	X(mads)                                                                                    \
-	X(doorbells)                                                                               \
-	X(cq_arms)                                                                                 \
-	X(mmio)                                                                                    \
-	X(commands)                                                                                \
-	X(command_errors)                                                                          \
-	X(cqes)                                                                                    \
-	X(cqe_errors)                                                                              \
-	X(eqes)                                                                                    \
-	X(interrupts)                                                                              \
-	X(rnr_naks)                                                                                \
-	X(retries)                                                                                 \
-	X(ud_drops)                                                                                \
-	X(qkey_violations)                                                                         \
-	X(pkey_violations)                                                                         \
-	X(access_errors)                                                                           \
-	X(cq_overruns)                                                                             \
-	X(eq_overruns)                                                                             \
-	X(bad_doorbells)                                                                           \
-	X(bad_accesses)                                                                            \
-	X(injected_delays)                                                                         \
-	X(injected_holds)                                                                          \
-	X(injected_breaks)                                                                         \
+#define HCA_STATS(X)       \
+	X(tx_packets)      \
+	X(tx_bytes)        \
+	X(rx_packets)      \
+	X(rx_bytes)        \
+	X(sends)           \
+	X(writes)          \
+	X(writes_imm)      \
+	X(reads)           \
+	X(atomics)         \
+	X(datagrams)       \
+	X(mads)            \
+	X(doorbells)       \
+	X(cq_arms)         \
+	X(mmio)            \
+	X(commands)        \
+	X(command_errors)  \
+	X(cqes)            \
+	X(cqe_errors)      \
+	X(eqes)            \
+	X(interrupts)      \
+	X(rnr_naks)        \
+	X(retries)         \
+	X(ud_drops)        \
+	X(qkey_violations) \
+	X(pkey_violations) \
+	X(access_errors)   \
+	X(cq_overruns)     \
+	X(eq_overruns)     \
+	X(bad_doorbells)   \
+	X(bad_accesses)    \
+	X(injected_delays) \
+	X(injected_holds)  \
+	X(injected_breaks) \
 	X(injected_link_downs)
 
 struct hca_stats {
@@ -151,7 +151,7 @@ struct srq {
 	struct mtt_buf buf;
 	uint8_t log_size, log_stride;
 	bool failed;
-	uint16_t next;	/* index of the next WQE to use */
+	uint16_t next;  /* index of the next WQE to use */
 	uint16_t taken; /* free-running count of WQEs used */
 	uint16_t limit;
 	uint64_t db_gpa;
@@ -212,17 +212,17 @@ struct qp {
 	uint8_t retry_cnt, rnr_retry, min_rnr;
 	/* run time */
 	uint8_t tries, rnr_tries;
-	bool comm_est;	   /* event was sent */
-	bool sqd_event;	   /* event wanted when drained */
-	bool last_wqe;	   /* event was sent */
-	bool special;	   /* QP0 or QP1 */
+	bool comm_est;  /* event was sent */
+	bool sqd_event; /* event wanted when drained */
+	bool last_wqe;  /* event was sent */
+	bool special;   /* QP0 or QP1 */
 	enum qp_wait wait;
 	struct timer timer;
 	uint64_t hold_until_ns; /* UD: give up waiting for a receive WQE */
-	unsigned flush_ms;	/* next look at the receive queue of a QP in error */
-	struct list run;	/* fabric.runq */
-	uint64_t *due;		/* delay injection: when each WQE may go; sq size entries */
-	uint16_t due_tail;	/* next WQE without a stamp */
+	unsigned flush_ms;      /* next look at the receive queue of a QP in error */
+	struct list run;        /* fabric.runq */
+	uint64_t *due;          /* delay injection: when each WQE may go; sq size entries */
+	uint16_t due_tail;      /* next WQE without a stamp */
 	uint64_t last_due_ns;
 	uint8_t ctx[256]; /* as given by the driver; state and counters are put in on query */
 };
@@ -240,8 +240,8 @@ enum port_state {
 
 struct port {
 	uint64_t guid;
-	uint16_t lid;	/* the number that the subnet manager gives, from the command line */
-	bool inited;	/* the driver said INIT_PORT */
+	uint16_t lid;   /* the number that the subnet manager gives, from the command line */
+	bool inited;    /* the driver said INIT_PORT */
 	bool link_down; /* fault injection */
 	enum port_state state;
 	uint32_t cap_mask;
@@ -254,9 +254,9 @@ struct port {
 };
 
 enum hca_stage {
-	STAGE_RESET,  /* nothing but QUERY_FW and the firmware area */
-	STAGE_FW,     /* firmware runs */
-	STAGE_READY,  /* INIT_HCA done */
+	STAGE_RESET, /* nothing but QUERY_FW and the firmware area */
+	STAGE_FW,    /* firmware runs */
+	STAGE_READY, /* INIT_HCA done */
 };
 
 struct front_ops {
@@ -281,7 +281,7 @@ struct hca {
 	struct hca_stats stats;
 	/* PCI */
 	uint8_t cfg[256];
-	bool gone;	/* its VM has left; only the counters remain */
+	bool gone;      /* its VM has left; only the counters remain */
 	bool was_reset; /* a DEVICE_RESET came: upper BAR halves answer from now on */
 	struct msix_entry msix[NR_MSIX];
 	uint32_t msix_pending;
@@ -401,7 +401,7 @@ struct cmd {
 	uint32_t im;
 	uint64_t in_param, out_param;
 	const uint8_t *in; /* mailbox, 4 KiB, or NULL */
-	uint8_t *out;	   /* mailbox, 4 KiB zeroed, or NULL */
+	uint8_t *out;      /* mailbox, 4 KiB zeroed, or NULL */
 	uint64_t out_imm;
 };
 void cmd_run_hcr(struct hca *h);
@@ -447,8 +447,8 @@ struct mr {
 };
 enum mr_fault {
 	MR_OK,
-	MR_KEY,	   /* no such key, wrong variant, not in hardware's hands */
-	MR_PD,	   /* other protection domain */
+	MR_KEY,    /* no such key, wrong variant, not in hardware's hands */
+	MR_PD,     /* other protection domain */
 	MR_BOUNDS, /* outside the region */
 	MR_ACCESS, /* right not granted */
 };
@@ -544,7 +544,7 @@ struct stream {
 	uint32_t need; /* MPT_* right */
 	const struct sge *sge;
 	unsigned nr, cur;
-	uint64_t off;	  /* into the current segment */
+	uint64_t off;     /* into the current segment */
 	uint64_t checked; /* bytes of the current segment that mr_get() allowed */
 	struct mr mr;
 	bool mr_valid;
@@ -639,9 +639,9 @@ enum hca_status cmd_mad_ifc(struct hca *h, struct cmd *c);
 
 /* mad.c, sma.c, sm.c, sa.c: 256-byte management datagrams */
 #define MAD_SIZE 256u
-bool sma_process(struct hca *h, const uint8_t *in, uint8_t *out);	/* an HCA's agent */
+bool sma_process(struct hca *h, const uint8_t *in, uint8_t *out); /* an HCA's agent */
 bool sm_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out);
-bool smp_route(struct hca *from, const uint8_t *in, uint8_t *out);	/* directed route */
+bool smp_route(struct hca *from, const uint8_t *in, uint8_t *out); /* directed route */
 bool pma_process(struct hca *h, const uint8_t *in, uint8_t *out);
 bool sa_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out);
 void sa_forget(struct fabric *f, struct hca *h);

@@ -206,8 +206,8 @@ static struct qp *other_end(const struct qp *qp)
 	struct hca *h = qp->h->fabric->by_lid[qp->path.dlid];
 	struct qp *peer = h ? qp_find(h, qp->remote_qpn) : NULL;
 
-	return peer && peer->remote_qpn == qp->qpn && peer->path.dlid == qp->h->port.lid ? peer :
-											   NULL;
+	return peer && peer->remote_qpn == qp->qpn && peer->path.dlid == qp->h->port.lid ? peer
+											 : NULL;
 }
 
 static void break_connection(struct qp *qp)

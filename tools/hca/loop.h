@@ -22,7 +22,7 @@ struct loop {
 	uint64_t spin_ns; /* look this long for more after an access, before sleeping */
 	struct watch *dead;
 	unsigned nr_vms; /* attached now */
-	bool stay;	 /* go on when the last VM has left */
+	bool stay;       /* go on when the last VM has left */
 };
 
 bool loop_init(struct loop *l, struct fabric *f);

@@ -10,11 +10,11 @@
 
 #include <stdlib.h>
 
-#define MCG_GID	      0x10u
-#define MCG_QPS	      0x20u
-#define MCG_MAX_QPS   ((sizeof(struct mcg) - MCG_QPS) / 4)
-#define MCG_COUNT     0xffffffu
-#define MCG_BLOCK     BIT(30)
+#define MCG_GID     0x10u
+#define MCG_QPS     0x20u
+#define MCG_MAX_QPS ((sizeof(struct mcg) - MCG_QPS) / 4)
+#define MCG_COUNT   0xffffffu
+#define MCG_BLOCK   BIT(30)
 
 static uint32_t mcg_hash(const struct hca *h, const uint8_t *gid)
 {

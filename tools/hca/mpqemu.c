@@ -59,7 +59,7 @@ struct mp_bar {
 	uint8_t pad[3];
 };
 
-#define MP_BODY	   sizeof(struct mp_sysmem)
+#define MP_BODY    sizeof(struct mp_sysmem)
 #define MP_MAX_FDS 32
 #define MSI_WINDOW 0xfee00000ull
 #define MSI_SIZE   0x100000ull
@@ -164,9 +164,9 @@ static void sync_sysmem(struct vm *vm, const struct mp_sysmem *m)
 		n++;
 	take_fds(vm, fds, n);
 	for (unsigned i = 0; i < n; i++) {
-		struct mem_region r = {
-			.gpa = m->gpas[i], .len = m->sizes[i], .offset = m->offsets[i]
-		};
+		struct mem_region r = { .gpa = m->gpas[i],
+					.len = m->sizes[i],
+					.offset = m->offsets[i] };
 
 		if (fds[i] < 0 || !region_map(&old, &r, fds[i]))
 			hca_log(vm->h, "RAM at %llx (%llu bytes) cannot be mapped: is it shared?",

@@ -7,15 +7,15 @@
  */
 #include "hca.h"
 
-#define CFG_COMMAND	0x04
-#define CFG_STATUS	0x06
-#define CFG_BAR0	0x10
-#define CFG_SUBSYS	0x2c
-#define CFG_CAP_PTR	0x34
-#define MSIX_CAP	0x9c
-#define MSIX_CTRL	(MSIX_CAP + 2)
-#define MSIX_ENABLE	0x8000
-#define MSIX_FUNC_MASK	0x4000
+#define CFG_COMMAND     0x04
+#define CFG_STATUS      0x06
+#define CFG_BAR0        0x10
+#define CFG_SUBSYS      0x2c
+#define CFG_CAP_PTR     0x34
+#define MSIX_CAP        0x9c
+#define MSIX_CTRL       (MSIX_CAP + 2)
+#define MSIX_ENABLE     0x8000
+#define MSIX_FUNC_MASK  0x4000
 #define MSIX_ENTRY_MASK 1u
 
 void pci_init(struct hca *h)
@@ -28,11 +28,11 @@ void pci_init(struct hca *h)
 	c[2] = PCI_DEVICE_CX3 & 0xff;
 	c[3] = PCI_DEVICE_CX3 >> 8;
 	c[CFG_STATUS] = 0x10; /* has capabilities */
-	c[0x0a] = 0x80;	      /* class 02 80 00: network, other */
+	c[0x0a] = 0x80;       /* class 02 80 00: network, other */
 	c[0x0b] = 0x02;
 	memcpy(c + CFG_SUBSYS, c, 2);
 	c[CFG_SUBSYS + 2] = 0x50;
-	c[CFG_BAR0] = 0x04;	/* 64 bits */
+	c[CFG_BAR0] = 0x04;     /* 64 bits */
 	c[CFG_BAR0 + 8] = 0x0c; /* 64 bits, prefetchable */
 	c[CFG_CAP_PTR] = MSIX_CAP;
 	c[MSIX_CAP] = 0x11;
@@ -91,9 +91,9 @@ static uint8_t writable(const struct hca *h, uint32_t off)
 {
 	if (off >= CFG_BAR0 && off < CFG_BAR0 + 24) {
 		const unsigned bar = (off - CFG_BAR0) / 4, byte = off & 3;
-		const uint32_t mask = bar == 0 ? ~(BAR0_SIZE - 1) :
-				      bar == 2 ? ~(BAR2_SIZE - 1) :
-						 ~0u;
+		const uint32_t mask = bar == 0   ? ~(BAR0_SIZE - 1)
+				      : bar == 2 ? ~(BAR2_SIZE - 1)
+						 : ~0u;
 
 		if (bar > 3 || ((bar & 1) && !h->was_reset))
 			return 0; /* QEMU sizes each BAR alone before the first reset */

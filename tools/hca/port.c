@@ -11,13 +11,13 @@
 
 #include <stdio.h>
 
-#define PORT_NUM	   1u
-#define CAP_MASK_DEFAULT   0x02514868u
-#define CHG_SM_LID	   BIT(0)
-#define CHG_LID		   BIT(2)
-#define CHG_REREGISTER	   BIT(3)
-#define SET_PORT_MTU	   BIT(22)
-#define SET_PORT_VL	   BIT(21)
+#define PORT_NUM         1u
+#define CAP_MASK_DEFAULT 0x02514868u
+#define CHG_SM_LID       BIT(0)
+#define CHG_LID          BIT(2)
+#define CHG_REREGISTER   BIT(3)
+#define SET_PORT_MTU     BIT(22)
+#define SET_PORT_VL      BIT(21)
 
 void port_init(struct hca *h, uint16_t lid, uint64_t guid)
 {
@@ -119,11 +119,11 @@ enum hca_status cmd_set_port(struct hca *h, struct cmd *c)
 	if (bad_port(c))
 		return ST_BAD_INDEX;
 	if (flags & SET_PORT_VL) {
-		const uint8_t vl = (uint8_t)bits(flags, 7, 4);
+		const uint32_t lanes = bits(flags, 7, 4);
 
-		if (vl < 1 || vl > 4)
+		if (lanes == 0 || lanes > 8 || lanes & (lanes - 1))
 			return ST_BAD_SIZE;
-		h->port.vl_cap = vl;
+		h->port.vl_cap = (uint8_t)(1 + __builtin_ctz(lanes)); /* 1, 2, 4, 8 lanes */
 	}
 	if (flags & SET_PORT_MTU) {
 		const uint8_t mtu = (uint8_t)bits(flags, 15, 12);
@@ -144,7 +144,7 @@ enum hca_status cmd_query_port(struct hca *h, struct cmd *c)
 		return ST_BAD_INDEX;
 	o[0x00] = (h->port.state == PORT_ACTIVE ? 0x80 : 0) | 1; /* InfiniBand only */
 	o[0x01] = IB_MTU_4096;
-	o[0x06] = 3;	     /* 1x, 4x */
+	o[0x06] = 3;          /* 1x, 4x */
 	o[0x07] = 3 << 4 | 4; /* log2 of GIDs and P_Keys */
 	o[0x0a] = 7 << 4 | 7;
 	o[0x0b] = 4;

@@ -196,8 +196,7 @@ static void qp_flush(struct qp *qp)
 	}
 	if (qp->state != QPS_ERR || !qp->has_rq)
 		return;
-	timer_set(qp->h->fabric, &qp->timer,
-		  qp->h->fabric->now_ns + qp->flush_ms * NSEC_PER_MSEC);
+	timer_set(qp->h->fabric, &qp->timer, qp->h->fabric->now_ns + qp->flush_ms * NSEC_PER_MSEC);
 	qp->flush_ms = MIN(qp->flush_ms * 2, FLUSH_MAX_MS);
 }
 

@@ -13,40 +13,40 @@
 #define CTX 8u /* of the context in the mailbox */
 
 /* Optional-parameter mask */
-#define OPT_RRE	       BIT(1)
-#define OPT_RAE	       BIT(2)
-#define OPT_RWE	       BIT(3)
-#define OPT_PKEY       BIT(4)
-#define OPT_QKEY       BIT(5)
-#define OPT_RNR_TIMER  BIT(6)
-#define OPT_PATH       BIT(7)
-#define OPT_SRA_MAX    BIT(8)
-#define OPT_RRA_MAX    BIT(9)
-#define OPT_RETRY      BIT(12)
-#define OPT_RNR_RETRY  BIT(13)
-#define OPT_ACK	       BIT(14)
-#define OPT_ACCESS     (OPT_RRE | OPT_RAE | OPT_RWE)
+#define OPT_RRE       BIT(1)
+#define OPT_RAE       BIT(2)
+#define OPT_RWE       BIT(3)
+#define OPT_PKEY      BIT(4)
+#define OPT_QKEY      BIT(5)
+#define OPT_RNR_TIMER BIT(6)
+#define OPT_PATH      BIT(7)
+#define OPT_SRA_MAX   BIT(8)
+#define OPT_RRA_MAX   BIT(9)
+#define OPT_RETRY     BIT(12)
+#define OPT_RNR_RETRY BIT(13)
+#define OPT_ACK       BIT(14)
+#define OPT_ACCESS    (OPT_RRE | OPT_RAE | OPT_RWE)
 
 /* Context offsets */
-#define C_STATE	  0x00
-#define C_PD	  0x04
-#define C_MTU	  0x08
+#define C_STATE   0x00
+#define C_PD      0x04
+#define C_MTU     0x08
 #define C_REMOTE  0x14
-#define C_PATH	  0x18
+#define C_PATH    0x18
 #define C_PARAMS1 0x70
 #define C_SENDPSN 0x78
-#define C_SCQN	  0x7c
+#define C_SCQN    0x7c
 #define C_PARAMS2 0x90
 #define C_RECVPSN 0x94
-#define C_RCQN	  0x9c
-#define C_RQDB	  0xa0
-#define C_QKEY	  0xa8
-#define C_SRQ	  0xac
-#define C_BUF	  0xc8
-#define P_PKEY	  0x03
-#define P_ACK	  0x08
-#define P_SIZE	  0x2c
-#define C_SIZE	  248u
+#define C_RCQN    0x9c
+#define C_RQDB    0xa0
+#define C_QKEY    0xa8
+#define C_SRQ     0xac
+#define C_BUF     0xc8
+#define P_PKEY    0x03
+#define P_ACK     0x08
+#define P_SIZE    0x2c
+#define C_SIZE    248u
 
 #define FROM(s) BIT(QPS_##s)
 

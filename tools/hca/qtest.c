@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define RETRY_NS (20 * NSEC_PER_MSEC)
-#define PENDING	 64
+#define PENDING  64
 
 struct message {
 	uint64_t addr;

@@ -19,13 +19,13 @@
 
 #define ACK_TIMEOUT_UNIT_NS 4096ull
 #define ACK_TIMEOUT_SCALE   4u
-#define RNR_INFINITE	    7u
-#define RNR_MIN_NS	    (100 * NSEC_PER_USEC)
+#define RNR_INFINITE        7u
+#define RNR_MIN_NS          (100 * NSEC_PER_USEC)
 
 /* RNR timer codes of the IBTA specification, in units of 10 us. */
-static const uint32_t rnr_10us[32] = { 65536, 1,    2,	  3,	4,    6,     8,	    12,
-				       16,    24,   32,	  48,	64,   96,    128,   192,
-				       256,   384,  512,  768,	1024, 1536,  2048,  3072,
+static const uint32_t rnr_10us[32] = { 65536, 1,    2,    3,     4,     6,     8,     12,
+				       16,    24,   32,   48,    64,    96,    128,   192,
+				       256,   384,  512,  768,   1024,  1536,  2048,  3072,
 				       4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152 };
 
 static bool rc_accepts(const struct qp *peer)

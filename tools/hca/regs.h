@@ -9,26 +9,26 @@
 
 /* PCI */
 #define PCI_VENDOR_MELLANOX 0x15b3
-#define PCI_DEVICE_CX3	    0x1003
-#define BAR0_SIZE	    0x100000u
-#define BAR2_SIZE	    0x800000u
-#define MSIX_TABLE	    0x7c000u
-#define MSIX_PBA	    0x7d000u
-#define NR_MSIX		    32u
+#define PCI_DEVICE_CX3      0x1003
+#define BAR0_SIZE           0x100000u
+#define BAR2_SIZE           0x800000u
+#define MSIX_TABLE          0x7c000u
+#define MSIX_PBA            0x7d000u
+#define NR_MSIX             32u
 
 /* BAR0 */
-#define REG_HCR	      0x80680u
+#define REG_HCR       0x80680u
 #define REG_HCR_END   0x8069cu
 #define REG_OWNER     0x8069cu
 #define REG_RESET     0xf0010u
-#define REG_SEM	      0xf03fcu
+#define REG_SEM       0xf03fcu
 #define REG_CLR_INT   0xf00d8u
 #define REG_ERRBUF    0x60000u
 #define REG_CLOCK     0x1000u
 #define ERRBUF_DWORDS 16u
 
 /* HCR dword 6 */
-#define HCR_GO	  BIT(23)
+#define HCR_GO    BIT(23)
 #define HCR_EVENT BIT(22)
 
 /* Command status */
@@ -133,7 +133,7 @@ enum hca_opcode {
 #define MAX_RQ_SG      32u
 #define MAX_RQ_DESC    512u
 #define LOG_ICM_MAX    36u
-#define NR_GIDS	       8u
+#define NR_GIDS        8u
 #define NR_PKEYS       16u
 
 #define SIZE_RDMARC 32u
@@ -149,16 +149,16 @@ enum hca_opcode {
 
 /* MPT entry, dword 0 */
 #define MPT_STATUS_SHIFT 28
-#define MPT_SW		 0xfu
-#define MPT_FREE	 0x3u
-#define MPT_ATOMIC	 BIT(14)
+#define MPT_SW           0xfu
+#define MPT_FREE         0x3u
+#define MPT_ATOMIC       BIT(14)
 #define MPT_REMOTE_WRITE BIT(13)
-#define MPT_REMOTE_READ	 BIT(12)
-#define MPT_LOCAL_WRITE	 BIT(11)
-#define MPT_LOCAL_READ	 BIT(10)
-#define MPT_PHYSICAL	 BIT(9)
-#define MPT_REGION	 BIT(8)
-#define MPT_PD_MASK	 0x1ffffu
+#define MPT_REMOTE_READ  BIT(12)
+#define MPT_LOCAL_WRITE  BIT(11)
+#define MPT_LOCAL_READ   BIT(10)
+#define MPT_PHYSICAL     BIT(9)
+#define MPT_REGION       BIT(8)
+#define MPT_PD_MASK      0x1ffffu
 
 /* Event types and subtypes */
 enum hca_event {
@@ -243,8 +243,8 @@ enum cqe_syndrome {
 /* Addresses on the modelled subnet */
 #define LID_MCAST_BASE 0xc000u
 #define LID_PERMISSIVE 0xffffu
-#define SM_LID	       0xbfffu /* the switch's port 0, where SM and SA live */
-#define MAX_LID	       0xbffeu
+#define SM_LID         0xbfffu /* the switch's port 0, where SM and SA live */
+#define MAX_LID        0xbffeu
 #define GID_PREFIX     0xfe80000000000000ull
 #define QKEY_GSI       0x80010000u
 #define PKEY_DEFAULT   0xffffu

@@ -14,35 +14,35 @@
 
 #define MAX_GROUPS 1024u
 
-#define SA_OK		0x0000
+#define SA_OK           0x0000
 #define SA_NO_RESOURCES 0x0100
-#define SA_REQ_INVALID	0x0200
-#define SA_NO_RECORDS	0x0300
-#define SA_TOO_MANY	0x0400
+#define SA_REQ_INVALID  0x0200
+#define SA_NO_RECORDS   0x0300
+#define SA_TOO_MANY     0x0400
 
-#define PR_SIZE	    64u
-#define PR_DGID	    8
-#define PR_SGID	    24
-#define PR_DLID	    40
-#define PR_SLID	    42
+#define PR_SIZE      64u
+#define PR_DGID      8
+#define PR_SGID      24
+#define PR_DLID      40
+#define PR_SLID      42
 #define PR_MASK_DGID BIT(2)
 #define PR_MASK_SGID BIT(3)
 #define PR_MASK_DLID BIT(4)
 #define PR_MASK_SLID BIT(5)
 
-#define MC_SIZE	     52u
+#define MC_SIZE      52u
 #define MC_PORT_GID  16
-#define MC_QKEY	     32
-#define MC_MLID	     36
-#define MC_MTU	     38
-#define MC_PKEY	     40
-#define MC_RATE	     42
-#define MC_LIFE	     43
+#define MC_QKEY      32
+#define MC_MLID      36
+#define MC_MTU       38
+#define MC_PKEY      40
+#define MC_RATE      42
+#define MC_LIFE      43
 #define MC_STATE     48
 #define MC_MASK_MGID BIT(0)
 #define MC_MASK_QKEY BIT(2)
 
-#define EXACTLY	    0x80 /* selector in front of MTU, rate and life time */
+#define EXACTLY     0x80 /* selector in front of MTU, rate and life time */
 #define RATE_40G    7
 #define PACKET_LIFE 12
 

@@ -44,7 +44,8 @@ static bool switch_port_info(const struct fabric *f, uint32_t port, uint8_t *d)
 	d[29] = 3;
 	d[30] = 3;
 	d[31] = 2;
-	d[32] = 7 << 4 | (port == 0 || (h && h->port.state == PORT_ACTIVE) ? PORT_ACTIVE : PORT_DOWN);
+	d[32] = 7 << 4 |
+		(port == 0 || (h && h->port.state == PORT_ACTIVE) ? PORT_ACTIVE : PORT_DOWN);
 	d[33] = (d[32] & 0xf) == PORT_ACTIVE ? 0x52 : 0x22;
 	d[35] = 4 << 4 | 7;
 	d[36] = IB_MTU_4096 << 4;
@@ -65,7 +66,7 @@ static bool switch_get(const struct fabric *f, const struct hca *from, uint16_t 
 		switch_node_info(f, from, d);
 		return true;
 	case ATTR_SWITCH_INFO:
-		put_be16(d, 0xbfff);	 /* linear forwarding table: all LIDs */
+		put_be16(d, 0xbfff);     /* linear forwarding table: all LIDs */
 		put_be16(d + 4, 0x4000); /* multicast table */
 		put_be16(d + 6, 0xbfff);
 		return true;

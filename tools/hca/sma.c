@@ -14,8 +14,8 @@
 void mad_reply(const uint8_t *in, uint8_t *out, uint16_t status)
 {
 	memcpy(out, in, MAD_SIZE);
-	out[MAD_METHOD] = (in[MAD_METHOD] == METHOD_SET ? METHOD_GET : in[MAD_METHOD]) |
-			  METHOD_RESPONSE;
+	out[MAD_METHOD] =
+		(in[MAD_METHOD] == METHOD_SET ? METHOD_GET : in[MAD_METHOD]) | METHOD_RESPONSE;
 	if (in[1] == CLASS_SMP_ROUTED)
 		status |= SMP_DIRECTION;
 	put_be16(out + MAD_STATUS, status);
@@ -34,9 +34,9 @@ void sma_port_info(struct hca *h, uint8_t *d)
 	put_be16(d + 18, p->sm_lid);
 	put_be32(d + 20, p->cap_mask);
 	d[28] = 1;
-	d[29] = 3;			    /* width: enabled, */
-	d[30] = 3;			    /* supported 1x and 4x, */
-	d[31] = 2;			    /* active 4x */
+	d[29] = 3;                            /* width: enabled, */
+	d[30] = 3;                            /* supported 1x and 4x, */
+	d[31] = 2;                            /* active 4x */
 	d[32] = (uint8_t)(7 << 4 | p->state); /* speeds SDR, DDR, QDR */
 	d[33] = (uint8_t)((up ? 5 : 2) << 4 | 2);
 	d[35] = (up ? 4 : 1) << 4 | 7;

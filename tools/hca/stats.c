@@ -33,8 +33,9 @@ static const char *state_name(enum port_state s)
 
 static void put_port(struct out *o, const struct hca *h, bool first)
 {
-	put(o, "%s{\"name\":\"%s\",\"lid\":%u,\"guid\":\"%016llx\",\"state\":\"%s\"", first ? "" : ",",
-	    h->name, h->port.lid, (unsigned long long)h->port.guid, state_name(h->port.state));
+	put(o, "%s{\"name\":\"%s\",\"lid\":%u,\"guid\":\"%016llx\",\"state\":\"%s\"",
+	    first ? "" : ",", h->name, h->port.lid, (unsigned long long)h->port.guid,
+	    state_name(h->port.state));
 #define X(field) put(o, ",\"" #field "\":%llu", (unsigned long long)h->stats.field);
 	HCA_STATS(X)
 #undef X

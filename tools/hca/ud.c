@@ -20,10 +20,10 @@
 #define BTH_SIZE     12u
 #define DETH_SIZE    8u
 #define LNH_LOCAL    2u
-#define LNH_GRH	     3u
+#define LNH_GRH      3u
 #define UD_HOLD_NS   (5 * NSEC_PER_MSEC)
 #define UD_LOOK_NS   (200 * NSEC_PER_USEC)
-#define MLX_SLR	     BIT(16)
+#define MLX_SLR      BIT(16)
 #define METHOD_REPLY 0x80u
 
 static bool takes_datagrams(const struct qp *qp)
@@ -280,9 +280,8 @@ static bool build_special(struct qp *qp, const struct wqe *w, const uint8_t *buf
 		return false;
 	p->dlid = get_be16(buf + 2);
 	p->sl = buf[1] >> 4;
-	p->slid = w->mlx_flags & MLX_SLR ?
-			  LID_PERMISSIVE :
-			  (uint16_t)(port_lid(qp->h) | (get_be16(buf + 6) & 0x7f));
+	p->slid = w->mlx_flags & MLX_SLR ? LID_PERMISSIVE
+					 : (uint16_t)(port_lid(qp->h) | (get_be16(buf + 6) & 0x7f));
 	if ((buf[1] & 3) == LNH_GRH) {
 		if (len < LRH_SIZE + GRH_SIZE + BTH_SIZE + DETH_SIZE + MAD_SIZE)
 			return false;

@@ -14,18 +14,17 @@
 #include <string.h>
 #include <time.h>
 
-#define ARRAY_SIZE(a)  (sizeof(a) / sizeof((a)[0]))
-#define BIT(n)	       (1u << (n))
-#define BIT64(n)       (1ull << (n))
-#define NSEC_PER_USEC  1000ull
-#define NSEC_PER_MSEC  1000000ull
-#define NSEC_PER_SEC   1000000000ull
-#define __must_check   __attribute__((warn_unused_result))
-#define __printf(a, b) __attribute__((format(printf, a, b)))
-#define container_of(ptr, type, member)                                                            \
-	((type *)(void *)((char *)(ptr) - offsetof(type, member)))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define ARRAY_SIZE(a)                   (sizeof(a) / sizeof((a)[0]))
+#define BIT(n)                          (1u << (n))
+#define BIT64(n)                        (1ull << (n))
+#define NSEC_PER_USEC                   1000ull
+#define NSEC_PER_MSEC                   1000000ull
+#define NSEC_PER_SEC                    1000000000ull
+#define __must_check                    __attribute__((warn_unused_result))
+#define __printf(a, b)                  __attribute__((format(printf, a, b)))
+#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+#define MIN(a, b)                       ((a) < (b) ? (a) : (b))
+#define MAX(a, b)                       ((a) > (b) ? (a) : (b))
 
 static inline uint16_t get_be16(const void *p)
 {

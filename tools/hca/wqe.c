@@ -10,10 +10,10 @@
 #define CTRL_SIZE   16u
 #define RADDR_SIZE  16u
 #define ATOMIC_SIZE 16u
-#define UD_SIZE	    48u
+#define UD_SIZE     48u
 #define DATA_SIZE   16u
-#define INLINE	    0x80000000u
-#define LEN_2G	    0x80000000ull
+#define INLINE      0x80000000u
+#define LEN_2G      0x80000000ull
 
 static uint8_t *sq_slot(struct qp *qp, uint16_t index, uint64_t len)
 {

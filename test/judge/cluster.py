@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+"""Boot Linux guests on one HCA model and run commands in them.
+
+    with Cluster(model, kernel, initrd, workdir, guests=2) as c:
+        status, text = c[0].run("ibv_devinfo")
+
+Each guest has one CPU (see docs/tools/hca.md), 512 MiB of shared RAM, an Ethernet link to its
+neighbour for the TCP side of the test programs, a console log in `workdir`, and a command
+channel on its second serial port.
+"""
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+APPEND = ("console=ttyS0 quiet panic=-1 no_timer_check clocksource=tsc tsc=reliable "
+          "mitigations=off random.trust_cpu=on")
+
+
+class GuestError(RuntimeError):
+    """A guest, QEMU or the model did not do what it should; the text names the log."""
+
+
+def _die_with_parent():
+    import ctypes
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class Guest:
+    """One QEMU with one Linux guest."""
+
+    def __init__(self, index, kernel, initrd, workdir, hca_fd, net_fd, memory, smp, skip):
+        self.index, self.console = index, workdir / f"guest{index}.console"
+        self.ip, self.buffer = f"10.9.0.{index + 1}", b""
+        self.qtest = workdir / f"qtest{index}"
+        self.channel, theirs = socket.socketpair()
+        fds = [hca_fd, theirs.fileno()]
+        command = [
+            os.environ.get("QEMU", "qemu-system-x86_64"), "-nodefaults", "-no-reboot",
+            "-display", "none", "-accel", os.environ.get("JUDGE_ACCEL", "tcg"),
+            "-cpu", "max,-erms,-fsrm", "-smp", str(smp), "-m", str(memory),
+            "-object", f"memory-backend-memfd,id=ram0,size={memory}M,share=on",
+            "-M", "pc,memory-backend=ram0", "-kernel", str(kernel), "-initrd", str(initrd),
+            "-append", f"{APPEND} judge_ip={self.ip} judge_skip={','.join(skip)}",
+            "-serial", f"file:{self.console}",
+            "-chardev", f"socket,id=cmd,fd={theirs.fileno()}", "-serial", "chardev:cmd",
+            "-qtest", f"unix:{self.qtest},server=on,wait=off", "-qtest-log", "none",
+            "-device", f"x-pci-proxy-dev,id=hca,fd={hca_fd}"]
+        if net_fd is not None:
+            fds.append(net_fd)
+            command += ["-netdev", f"dgram,id=net,local.type=fd,local.str={net_fd}", "-device",
+                        f"virtio-net-pci,netdev=net,mac=52:54:00:09:00:{index + 1:02x},romfile="]
+        self.errors = workdir / f"guest{index}.qemu"
+        with open(self.errors, "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, pass_fds=fds,
+                                            preexec_fn=_die_with_parent)
+        theirs.close()
+
+    def _fail(self, what):
+        tail = ""
+        for path in (self.errors, self.console):
+            if path.exists():
+                tail += path.read_text(errors="replace")[-1500:]
+        raise GuestError(f"guest {self.index}: {what} (console: {self.console})\n{tail}")
+
+    def _line(self, deadline):
+        while b"\n" not in self.buffer:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self._fail("no answer in time; so far: "
+                           + self.buffer.decode(errors="replace")[-500:])
+            if select.select([self.channel], [], [], left)[0]:
+                data = self.channel.recv(65536)
+                if not data:
+                    self._fail(f"QEMU ended with status {self.process.wait()}")
+                self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return line.decode(errors="replace").rstrip("\r")
+
+    def wait_ready(self, timeout):
+        """Wait until the guest takes commands."""
+        deadline = time.monotonic() + timeout
+        while self._line(deadline) != "@@ ready":
+            pass
+
+    def start(self, command):
+        """Send a command without waiting for its end."""
+        self.channel.sendall(command.encode() + b"\n")
+
+    def finish(self, timeout=60):
+        """Wait for the command that start() sent: (status, output)."""
+        deadline, lines = time.monotonic() + timeout, []
+        while True:
+            line = self._line(deadline)
+            if line.startswith("@@ "):
+                return int(line[3:]), "\n".join(lines)
+            lines.append(line)
+
+    def run(self, command, timeout=60):
+        """Run a command: (status, output)."""
+        self.start(command)
+        return self.finish(timeout)
+
+    def stop(self):
+        """End QEMU."""
+        self.channel.close()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+class Cluster:
+    """Some guests and the model between them."""
+
+    def __init__(self, model, kernel, initrd, workdir, guests=2, memory=512, smp=1, skip=(),
+                 model_args=()):
+        workdir = Path(workdir)
+        workdir.mkdir(parents=True, exist_ok=True)
+        self.log, self.control = workdir / "hca.log", workdir / "hca.control"
+        self.guests, hca, command = [], [], [str(model), "--log", str(self.log), "--control",
+                                             str(self.control), *model_args]
+        for i in range(guests):
+            ours, qemus = socket.socketpair()
+            hca.append((ours, qemus))
+            (workdir / f"qtest{i}").unlink(missing_ok=True)
+            command += ["--vm", f"fd={ours.fileno()},qtest={workdir / f'qtest{i}'}"]
+        self.model = subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                      pass_fds=[o.fileno() for o, _ in hca],
+                                      preexec_fn=_die_with_parent)
+        net = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) if guests == 2 else None
+        try:
+            for i, (ours, qemus) in enumerate(hca):
+                ours.close()
+                self.guests.append(Guest(i, kernel, initrd, workdir, qemus.fileno(),
+                                         net[i].fileno() if net else None, memory, smp, skip))
+                qemus.close()
+            for end in net or ():
+                end.close()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __getitem__(self, index):
+        return self.guests[index]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.stop()
+
+    def wait_ready(self, timeout=60):
+        """Wait until every guest takes commands."""
+        for guest in self.guests:
+            guest.wait_ready(timeout)
+
+    def command(self, line):
+        """Send one command to the model's control socket; return its answer."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(str(self.control))
+            s.sendall(line.encode() + b"\n")
+            with s.makefile() as f:
+                return json.loads(f.readline())
+
+    def stats(self):
+        """The model's counters."""
+        return self.command("stats")
+
+    def pair(self, server, client, timeout=60):
+        """Run a server on guest 0 and its client on guest 1: both (status, output)."""
+        self[0].start(server)
+        # The server says nothing when it listens: ask until its port is there.
+        self[1].start(client)
+        return self[0].finish(timeout), self[1].finish(timeout)
+
+    def stop(self):
+        """End everything."""
+        for guest in self.guests:
+            guest.stop()
+        if self.model.poll() is None:
+            self.model.terminate()
+            try:
+                self.model.wait(5)
+            except subprocess.TimeoutExpired:
+                self.model.kill()
+        self.model.wait()

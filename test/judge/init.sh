@@ -1,0 +1,33 @@
+#!/bin/busybox sh
+# SPDX-License-Identifier: MIT
+# PID 1 of a judge guest: load the modules, then run the commands that come on ttyS1.
+# A command is one line; its output is followed by a line "@@ <exit status>".
+/bin/busybox --install -s /bin
+export PATH=/bin HOME=/root LD_LIBRARY_PATH=/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+for word in $(cat /proc/cmdline); do
+	case $word in
+	judge_ip=*) ip=${word#*=} ;;
+	judge_skip=*) skip=${word#*=} ;;
+	esac
+done
+for module in $(cat /lib/mods/order); do
+	case ",$skip," in
+	*",$module,"*) continue ;;
+	esac
+	insmod /lib/mods/"$module".ko || echo "judge: insmod $module failed" >/dev/kmsg
+done
+ifconfig lo 127.0.0.1 up
+[ -e /sys/class/net/eth0 ] && ifconfig eth0 "$ip" up
+ulimit -l unlimited
+exec </dev/ttyS1 >/dev/ttyS1 2>&1
+stty raw -echo
+echo "@@ ready"
+while read -r line; do
+	sh -c "$line" </dev/null
+	echo "@@ $?"
+done
+poweroff -f
