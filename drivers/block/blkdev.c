@@ -3,7 +3,7 @@
  * Block device registry, request checks and the synchronous helpers.
  *
  * Context:	as in <drivers/blkdev.h>.
- * Locking:	registry.lock (RANK_BLKDEV) guards the list; devices are const.
+ * Locking:	registry.lock (RANK_SPIN_DRIVER) guards the list; devices are const.
  */
 #include <drivers/blkdev.h>
 
@@ -17,7 +17,7 @@ static struct {
 	struct list_head devices __guarded_by(&lock);
 	struct waitqueue arrived;
 } registry = {
-	.lock = SPINLOCK_INIT("blkdev", RANK_BLKDEV),
+	.lock = SPINLOCK_INIT("blkdev", RANK_SPIN_DRIVER),
 	.devices = LIST_HEAD_INIT(registry.devices),
 	.arrived = WAITQUEUE_INIT(registry.arrived),
 };

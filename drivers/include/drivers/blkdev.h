@@ -23,8 +23,8 @@
 #include <lib/types.h>
 
 #define BLK_SECTOR_SHIFT 9
-#define BLK_SECTOR_SIZE 512u
-#define BLKDEV_NAME_LEN 16
+#define BLK_SECTOR_SIZE  512u
+#define BLKDEV_NAME_LEN  16
 
 enum blk_op {
 	BLK_READ = 0,
@@ -65,15 +65,15 @@ struct blkdev_ops {
 
 struct blkdev {
 	const struct blkdev_ops *ops; /* const */
-	void *driver;		      /* const */
+	void *driver;                 /* const */
 	char name[BLKDEV_NAME_LEN];   /* const, unique */
-	uint64_t nr_sectors;	      /* const */
-	uint32_t block_size;	      /* const: bytes, a power of two, 512 to 64 KiB */
-	unsigned int max_segs;	      /* const: segments of one request */
-	uint32_t max_seg_len;	      /* const: bytes of one segment */
-	bool read_only;		      /* const */
-	bool has_flush;		      /* const: false: writes are durable when done */
-	struct list_head link;	      /* the registry's */
+	uint64_t nr_sectors;          /* const */
+	uint32_t block_size;          /* const: bytes, a power of two, 512 to 64 KiB */
+	unsigned int max_segs;        /* const: segments of one request */
+	uint32_t max_seg_len;         /* const: bytes of one segment */
+	bool read_only;               /* const */
+	bool has_flush;               /* const: false: writes are durable when done */
+	struct list_head link;        /* the registry's */
 };
 
 /* Make @bd findable.  -EEXIST: the name is taken; -EINVAL: fields out of range. */

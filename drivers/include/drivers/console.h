@@ -15,7 +15,7 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
-#define CHARDEV_NAME_LEN 32
+#define CHARDEV_NAME_LEN    32
 #define CHARDEV_NO_DEADLINE UINT64_MAX
 
 struct chardev;

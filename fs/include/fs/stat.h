@@ -5,13 +5,13 @@
 #include <lib/types.h>
 
 /* File types and mode bits as Linux programs see them. */
-#define FS_S_IFMT 0170000u
-#define FS_S_IFIFO 0010000u
-#define FS_S_IFCHR 0020000u
-#define FS_S_IFDIR 0040000u
-#define FS_S_IFBLK 0060000u
-#define FS_S_IFREG 0100000u
-#define FS_S_IFLNK 0120000u
+#define FS_S_IFMT   0170000u
+#define FS_S_IFIFO  0010000u
+#define FS_S_IFCHR  0020000u
+#define FS_S_IFDIR  0040000u
+#define FS_S_IFBLK  0060000u
+#define FS_S_IFREG  0100000u
+#define FS_S_IFLNK  0120000u
 #define FS_S_IFSOCK 0140000u
 
 #define FS_NAME_MAX 255u
@@ -60,9 +60,9 @@ struct fs_stat {
 
 /* Numbers as in statx(2). */
 #define FS_ATTR_COMPRESSED 0x0004u
-#define FS_ATTR_IMMUTABLE 0x0010u
-#define FS_ATTR_APPEND 0x0020u
-#define FS_ATTR_NODUMP 0x0040u
+#define FS_ATTR_IMMUTABLE  0x0010u
+#define FS_ATTR_APPEND     0x0020u
+#define FS_ATTR_NODUMP     0x0040u
 
 struct fs_statfs {
 	uint64_t magic; /* 0xEF53 */

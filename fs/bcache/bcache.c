@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Metadata block cache.
+ *
+ * Flow:	bcache_get() finds the block or inserts a buffer in state READING, which
+ *		makes others wait instead of reading twice; the inserter reads it from
+ *		the device and settles it as VALID or FAILED.
+ * Context:	threads; sleeps for the disk and for memory.
+ * Locking:	bc->lock (RANK_SPIN_FS) guards hash, LRU, refs and state.  Data is
+ *		written before the state says VALID and is const from then on.
+ * Failure:	a FAILED buffer leaves the hash at once, so the next reader asks the
+ *		device again; those who waited get -EIO.
+ */
+#include <fs/bcache.h>
+
+#include <drivers/blkdev.h>
+#include <kernel/panic.h>
+#include <kernel/spinlock.h>
+#include <kernel/wait.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/hash.h>
+#include <mm/slab.h>
+
+enum buf_state {
+	BUF_READING,
+	BUF_VALID,
+	BUF_FAILED,
+};
+
+struct bcache {
+	struct spinlock lock; /* RANK_SPIN_FS */
+	struct list_head *table __guarded_by(&lock);
+	struct list_head lru __guarded_by(&lock); /* unused buffers, oldest first */
+	uint64_t nr_bufs __guarded_by(&lock);
+	struct bcache_stats stats __guarded_by(&lock);
+	struct waitqueue settled;
+	struct blkdev *bd;   /* const */
+	uint64_t nr_blocks;  /* const */
+	uint64_t max_bufs;   /* const */
+	uint32_t block_size; /* const */
+	uint32_t mask;       /* const: table size - 1 */
+};
+
+#define BCACHE_MIN_BUFS    16u
+#define BCACHE_MAX_BUCKETS 65536u
+
+static struct list_head *bucket_of(struct bcache *bc, uint64_t block)
+{
+	return &bc->table[hash64(block) & bc->mask];
+}
+
+static uint32_t table_size(uint64_t nr_bufs)
+{
+	uint32_t n = BCACHE_MIN_BUFS;
+
+	while (n < nr_bufs && n < BCACHE_MAX_BUCKETS)
+		n *= 2;
+	return n;
+}
+
+struct bcache *bcache_create(struct blkdev *bd, uint32_t block_size, uint64_t max_bytes)
+{
+	struct bcache *bc;
+	uint32_t n;
+
+	if (!block_size || block_size % bd->block_size || block_size > bd->max_seg_len)
+		return ERR_PTR(-EINVAL);
+	bc = kzalloc(sizeof(*bc));
+	if (!bc)
+		return ERR_PTR(-ENOMEM);
+	bc->bd = bd;
+	bc->block_size = block_size;
+	bc->nr_blocks = bd->nr_sectors / (block_size >> BLK_SECTOR_SHIFT);
+	bc->max_bufs = MAX(max_bytes / block_size, (uint64_t)BCACHE_MIN_BUFS);
+	n = table_size(bc->max_bufs);
+	bc->mask = n - 1;
+	bc->table = kcalloc(n, sizeof(*bc->table));
+	if (!bc->table) {
+		kfree(bc);
+		return ERR_PTR(-ENOMEM);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		list_init(&bc->table[i]);
+	list_init(&bc->lru);
+	spin_lock_init(&bc->lock, "bcache", RANK_SPIN_FS);
+	waitqueue_init(&bc->settled);
+	return bc;
+}
+
+static void buf_free(struct bcache_buf *buf)
+{
+	kfree((void *)(uintptr_t)buf->data);
+	kfree(buf);
+}
+
+static struct bcache_buf *buf_alloc(struct bcache *bc, uint64_t block)
+{
+	struct bcache_buf *buf = kzalloc(sizeof(*buf));
+
+	if (!buf)
+		return NULL;
+	buf->data = kmalloc(bc->block_size);
+	if (!buf->data) {
+		kfree(buf);
+		return NULL;
+	}
+	buf->bc = bc;
+	buf->block = block;
+	buf->refs = 1;
+	buf->state = BUF_READING;
+	list_init(&buf->hash);
+	list_init(&buf->lru);
+	return buf;
+}
+
+void bcache_destroy(struct bcache *bc)
+{
+	struct bcache_buf *buf, *next;
+
+	list_for_each_entry_safe(buf, next, &bc->lru, lru) {
+		list_del(&buf->lru);
+		list_del(&buf->hash);
+		buf_free(buf);
+		bc->nr_bufs--;
+	}
+	WARN_ON(bc->nr_bufs != 0);
+	kfree(bc->table);
+	kfree(bc);
+}
+
+static struct bcache_buf *find_locked(struct bcache *bc, uint64_t block) __must_hold(&bc->lock)
+{
+	struct bcache_buf *buf;
+
+	list_for_each_entry(buf, bucket_of(bc, block), hash) {
+		if (buf->block == block)
+			return buf;
+	}
+	return NULL;
+}
+
+/* Take the oldest unused buffer out of the cache if that is over its limit. */
+static struct bcache_buf *evict_locked(struct bcache *bc) __must_hold(&bc->lock)
+{
+	struct bcache_buf *buf;
+
+	if (bc->nr_bufs < bc->max_bufs || list_empty(&bc->lru))
+		return NULL;
+	buf = list_first_entry(&bc->lru, struct bcache_buf, lru);
+	list_del(&buf->lru);
+	list_del(&buf->hash);
+	bc->nr_bufs--;
+	bc->stats.evictions++;
+	return buf;
+}
+
+static int state_of(struct bcache_buf *buf)
+{
+	int state;
+
+	spin_lock(&buf->bc->lock);
+	state = buf->state;
+	spin_unlock(&buf->bc->lock);
+	return state;
+}
+
+static struct bcache_buf *hold_locked(struct bcache *bc, struct bcache_buf *buf)
+	__must_hold(&bc->lock)
+{
+	if (buf->refs++ == 0)
+		list_del(&buf->lru);
+	bc->stats.hits++;
+	return buf;
+}
+
+/* Wait until another thread's read of @buf is over. */
+static struct bcache_buf *await(struct bcache *bc, struct bcache_buf *buf)
+{
+	wait_event(&bc->settled, state_of(buf) != BUF_READING);
+	if (state_of(buf) == BUF_VALID)
+		return buf;
+	bcache_put(buf);
+	return ERR_PTR(-EIO);
+}
+
+/* Read @buf, which is in the hash and ours to settle. */
+static struct bcache_buf *fill(struct bcache *bc, struct bcache_buf *buf)
+{
+	const uint64_t sector = buf->block * (bc->block_size >> BLK_SECTOR_SHIFT);
+	const int err = blk_read(bc->bd, sector, (void *)(uintptr_t)buf->data, bc->block_size);
+
+	spin_lock(&bc->lock);
+	buf->state = err ? BUF_FAILED : BUF_VALID;
+	if (err)
+		list_del(&buf->hash);
+	spin_unlock(&bc->lock);
+	wake_all(&bc->settled);
+	if (!err)
+		return buf;
+	bcache_put(buf);
+	return ERR_PTR(err == -ENOMEM ? -ENOMEM : -EIO);
+}
+
+struct bcache_buf *bcache_get(struct bcache *bc, uint64_t block)
+{
+	struct bcache_buf *buf, *fresh, *victim;
+
+	if (block >= bc->nr_blocks)
+		return ERR_PTR(-EIO);
+
+	spin_lock(&bc->lock);
+	buf = find_locked(bc, block);
+	if (buf) {
+		hold_locked(bc, buf);
+		spin_unlock(&bc->lock);
+		return await(bc, buf);
+	}
+	spin_unlock(&bc->lock);
+
+	fresh = buf_alloc(bc, block);
+	if (!fresh)
+		return ERR_PTR(-ENOMEM);
+
+	spin_lock(&bc->lock);
+	buf = find_locked(bc, block); /* somebody may have been faster */
+	if (buf) {
+		hold_locked(bc, buf);
+		spin_unlock(&bc->lock);
+		buf_free(fresh);
+		return await(bc, buf);
+	}
+	victim = evict_locked(bc);
+	list_add(&fresh->hash, bucket_of(bc, block));
+	bc->nr_bufs++;
+	bc->stats.misses++;
+	spin_unlock(&bc->lock);
+	if (victim)
+		buf_free(victim);
+	return fill(bc, fresh);
+}
+
+void bcache_put(struct bcache_buf *buf)
+{
+	struct bcache *bc = buf->bc;
+	struct bcache_buf *dead = NULL;
+
+	spin_lock(&bc->lock);
+	if (--buf->refs == 0) {
+		if (buf->state == BUF_VALID) {
+			list_add_tail(&buf->lru, &bc->lru);
+			if (bc->nr_bufs > bc->max_bufs)
+				dead = evict_locked(bc);
+		} else {
+			bc->nr_bufs--;
+			dead = buf;
+		}
+	}
+	spin_unlock(&bc->lock);
+	if (dead)
+		buf_free(dead);
+}
+
+void bcache_stats(struct bcache *bc, struct bcache_stats *out)
+{
+	spin_lock(&bc->lock);
+	*out = bc->stats;
+	out->nr_bufs = bc->nr_bufs;
+	spin_unlock(&bc->lock);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the ext4 reader share. */
+#pragma once
+
+#include <fs/bcache.h>
+#include <fs/ext4.h>
+#include <kernel/spinlock.h>
+#include <lib/atomic.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+#include <lib/types.h>
+
+#include "disk.h"
+
+struct ext4_fs {
+	struct blkdev *bd;
+	struct bcache *bc;
+	/* Const after mount. */
+	uint64_t nr_blocks;
+	uint64_t first_data_block;
+	uint64_t super_block; /* the block that holds the superblock */
+	uint32_t nr_inodes;
+	uint32_t first_ino;
+	uint32_t block_bits;
+	uint32_t block_size;
+	uint32_t inode_size;
+	uint32_t desc_size;
+	uint32_t blocks_per_group;
+	uint32_t inodes_per_group;
+	uint32_t nr_groups;
+	uint32_t first_meta_bg;
+	uint32_t compat;
+	uint32_t incompat;
+	uint32_t ro_compat;
+	uint32_t backup_bgs[2];
+	uint32_t csum_seed;
+	uint32_t hash_seed[4];
+	uint32_t cluster_ratio;
+	bool hash_unsigned;
+	bool has_csum; /* metadata_csum */
+	uint64_t r_blocks;
+	uint64_t free_blocks;
+	uint64_t overhead;
+	uint32_t free_inodes;
+	uint8_t uuid[16];
+
+	struct spinlock inode_lock; /* RANK_SPIN_FS */
+	struct list_head *inode_table __guarded_by(&inode_lock);
+	struct list_head inode_lru __guarded_by(&inode_lock); /* unused, oldest first */
+	uint32_t nr_unused __guarded_by(&inode_lock);
+	uint32_t max_unused; /* const */
+	uint32_t inode_mask; /* const */
+	uint64_t inode_hits __guarded_by(&inode_lock);
+	uint64_t inode_misses __guarded_by(&inode_lock);
+
+	atomic64_t data_reads;
+	atomic64_t data_bytes;
+	atomic64_t corruptions;
+};
+
+/* Everything but the cache's own part is const after ext4_inode_get() made it. */
+struct ext4_inode {
+	struct ext4_fs *fs;
+	uint32_t ino;
+	uint32_t gen;
+	uint32_t mode;
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t nlink;
+	uint32_t flags;
+	uint32_t csum_seed; /* of everything that belongs to this inode */
+	uint64_t size;
+	uint64_t blocks; /* of 512 bytes */
+	uint64_t file_acl;
+	struct fs_time atime;
+	struct fs_time mtime;
+	struct fs_time ctime;
+	struct fs_time crtime;
+	union {
+		le32_t block[EXT4_NR_BLOCK_PTRS];
+		uint8_t iblock[EXT4_IBLOCK_LEN];
+	};
+	/* The part of an inline file behind the 60 bytes above; NULL when empty. */
+	uint8_t *inline_more;
+	uint32_t inline_more_len;
+
+	struct list_head hash;
+	struct list_head lru;
+	uint32_t refs; /* the fs's inode_lock guards these three */
+};
+
+/* What bcache_buf.checked_as can say; the owner's inode number is in the upper half. */
+enum ext4_check {
+	EXT4_CHECK_EXTENT = 1,
+	EXT4_CHECK_DIR = 2,
+	EXT4_CHECK_DX_ROOT = 3,
+	EXT4_CHECK_DX_NODE = 4,
+};
+
+static inline bool ext4_checked(const struct bcache_buf *buf, uint32_t ino, enum ext4_check as)
+{
+	return READ_ONCE(buf->checked_as) == ((uint64_t)ino << 32 | as);
+}
+
+static inline void ext4_set_checked(struct bcache_buf *buf, uint32_t ino, enum ext4_check as)
+{
+	WRITE_ONCE(buf->checked_as, (uint64_t)ino << 32 | as);
+}
+
+static inline bool ext4_is_dir(const struct ext4_inode *in)
+{
+	return (in->mode & FS_S_IFMT) == FS_S_IFDIR;
+}
+
+/* Are blocks @block to @block + @nr - 1 inside the file system, and not its boot block? */
+static inline bool ext4_blocks_ok(const struct ext4_fs *fs, uint64_t block, uint64_t nr)
+{
+	return block > fs->first_data_block && nr <= fs->nr_blocks && block <= fs->nr_blocks - nr;
+}
+
+/* Log what is wrong on the disk (the first few times) and return -EUCLEAN. */
+int ext4_corrupt(struct ext4_fs *fs, const char *fmt, ...) __printf(2, 3);
+
+/* super.c: pure check of a superblock; fills the const fields of @fs. */
+int __must_check ext4_super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb,
+				   const char *name);
+
+/* feature.c: -EOPNOTSUPP after naming the features in the log. */
+int __must_check ext4_features_check(const struct ext4_super_disk *sb, const char *name);
+/* The name of incompat bit number @bit, or NULL. */
+const char *ext4_incompat_name(unsigned int bit);
+
+/* group.c */
+struct ext4_group {
+	uint64_t inode_table;
+	uint32_t nr_inodes_used; /* inodes from here on were never used */
+};
+int __must_check ext4_group_read(struct ext4_fs *fs, uint32_t group, struct ext4_group *out);
+bool ext4_group_has_super(const struct ext4_fs *fs, uint32_t group);
+
+/* inode.c: pure; @len bytes at @raw.  The caller frees @in->inline_more. */
+int __must_check ext4_inode_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len);
+
+/* inline.c */
+int __must_check ext4_inline_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len,
+				    uint32_t extra);
+uint32_t ext4_inline_capacity(const struct ext4_inode *in);
+/* Copy @len bytes from @pos of an inline file; the range must lie inside its capacity. */
+void ext4_inline_copy(const struct ext4_inode *in, uint32_t pos, void *buf, uint32_t len);
+
+/* extent.c, indirect.c */
+int __must_check ext4_extent_map(struct ext4_inode *in, uint32_t lblk, uint32_t max,
+				 struct ext4_map *map);
+int __must_check ext4_indirect_map(struct ext4_inode *in, uint32_t lblk, uint32_t max,
+				   struct ext4_map *map);
+
+/* dirblock.c */
+static inline uint32_t ext4_rec_len(le16_t raw, uint32_t block_size)
+{
+	const uint32_t len = le16_to_cpu(raw);
+
+	if (block_size < 65536)
+		return len;
+	if (len == 65535 || len == 0)
+		return block_size;
+	return (len & 65532) | (len & 3) << 16;
+}
+/* Check the entries in @len bytes; the last one has to end exactly there. */
+int __must_check ext4_dirents_check(const struct ext4_inode *dir, const uint8_t *data, uint32_t len,
+				    uint32_t lblk);
+/*
+ * Block @lblk of a directory, checked to be what @as says.  As EXT4_CHECK_DIR, blocks of the
+ * hash index are fine too: they look like blocks without entries.  *@len: the bytes that
+ * hold entries.
+ */
+struct bcache_buf *ext4_dir_block(struct ext4_inode *dir, uint32_t lblk, enum ext4_check as,
+				  uint32_t *len);
+uint32_t ext4_dir_nr_blocks(const struct ext4_inode *dir);
+bool ext4_dir_is_indexed(const struct ext4_inode *dir);
+/* The entry called @name in @len checked bytes: 0 and *@ino, or -ENOENT. */
+int __must_check ext4_dirents_find(const struct ext4_fs *fs, const uint8_t *data, uint32_t len,
+				   const char *name, size_t name_len, uint32_t *ino);
+
+/* htree.c: -EAGAIN: this index cannot be used, search all blocks. */
+int __must_check ext4_htree_lookup(struct ext4_inode *dir, const char *name, size_t len,
+				   uint32_t *ino);
+/* Is a block of the index well formed, with the right checksum? */
+int __must_check ext4_dx_check(const struct ext4_inode *dir, const uint8_t *data, bool root,
+			       uint32_t lblk);
+
+/* dirhash.c: -EINVAL: unknown version.  Pure. */
+int __must_check ext4_dirhash(unsigned int version, const uint32_t seed[4], const char *name,
+			      size_t len, uint32_t *hash);

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ext4: superblock, mount and statfs.
+ *
+ * Flow:	ext4_mount() reads 4 KiB from the disk's start, checks magic, checksum,
+ *		features and geometry, then opens the block cache and looks at the root.
+ * Context:	a thread; sleeps for the disk.
+ * Failure:	each refusal has one line in the log; nothing stays allocated.
+ */
+#define PR_FMT "ext4: "
+
+#include <drivers/blkdev.h>
+#include <fs/ext4.h>
+#include <kernel/printk.h>
+#include <lib/crc.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/fmt.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#include "ext4_priv.h"
+
+#define DEFAULT_CACHE_BYTES    (8u << 20)
+#define DEFAULT_MAX_INODES     4096u
+#define MAX_LOGGED_CORRUPTIONS 20
+#define HEAD_LEN               4096u
+
+int ext4_corrupt(struct ext4_fs *fs, const char *fmt, ...)
+{
+	const uint64_t n = (uint64_t)atomic64_add_return(&fs->corruptions, 1);
+	char text[160];
+	va_list ap;
+
+	if (n > MAX_LOGGED_CORRUPTIONS)
+		return -EUCLEAN;
+	va_start(ap, fmt);
+	vscnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	pr_err("%s: corrupt: %s%s\n", fs->bd->name, text,
+	       n == MAX_LOGGED_CORRUPTIONS ? " (further ones are only counted)" : "");
+	return -EUCLEAN;
+}
+
+static int bad_super(const char *name, const char *what, uint64_t value)
+{
+	pr_err("%s: corrupt superblock: %s (%llu)\n", name, what, (unsigned long long)value);
+	return -EUCLEAN;
+}
+
+static int decode_sizes(struct ext4_fs *fs, const struct ext4_super_disk *sb, const char *name)
+{
+	const uint32_t log_block = le32_to_cpu(sb->log_block_size);
+	const uint32_t log_cluster = le32_to_cpu(sb->log_cluster_size);
+	const bool dynamic = le32_to_cpu(sb->rev_level) > 0;
+
+	if (log_block > EXT4_MAX_LOG_BLOCK - EXT4_MIN_LOG_BLOCK)
+		return bad_super(name, "block size", log_block);
+	fs->block_bits = log_block + EXT4_MIN_LOG_BLOCK;
+	fs->block_size = 1u << fs->block_bits;
+	fs->super_block = EXT4_SUPER_OFFSET >> fs->block_bits;
+
+	fs->cluster_ratio = 1;
+	if (fs->ro_compat & EXT4_RO_COMPAT_BIGALLOC) {
+		if (log_cluster < log_block || log_cluster - log_block > 19)
+			return bad_super(name, "cluster size", log_cluster);
+		fs->cluster_ratio = 1u << (log_cluster - log_block);
+	}
+
+	fs->inode_size = dynamic ? le16_to_cpu(sb->inode_size) : EXT4_GOOD_INODE_SIZE;
+	fs->first_ino = dynamic ? le32_to_cpu(sb->first_ino) : 11;
+	if (fs->inode_size < EXT4_GOOD_INODE_SIZE || fs->inode_size > fs->block_size ||
+	    !IS_POWER_OF_2(fs->inode_size))
+		return bad_super(name, "inode size", fs->inode_size);
+	if (fs->first_ino < 11)
+		return bad_super(name, "first inode", fs->first_ino);
+
+	fs->desc_size = EXT4_GROUP_DESC_MIN;
+	if (fs->incompat & EXT4_INCOMPAT_64BIT) {
+		fs->desc_size = le16_to_cpu(sb->desc_size);
+		if (fs->desc_size < sizeof(struct ext4_group_disk) || fs->desc_size > 1024 ||
+		    !IS_POWER_OF_2(fs->desc_size))
+			return bad_super(name, "group descriptor size", fs->desc_size);
+	}
+	return 0;
+}
+
+static uint64_t lo_hi(const struct ext4_fs *fs, le32_t lo, le32_t hi)
+{
+	uint64_t v = le32_to_cpu(lo);
+
+	if (fs->incompat & EXT4_INCOMPAT_64BIT)
+		v |= (uint64_t)le32_to_cpu(hi) << 32;
+	return v;
+}
+
+static int decode_groups(struct ext4_fs *fs, const struct ext4_super_disk *sb, const char *name)
+{
+	const uint32_t bits_per_block = fs->block_size * 8;
+	uint64_t nr_groups, descs_per_block;
+
+	fs->blocks_per_group = le32_to_cpu(sb->blocks_per_group);
+	fs->inodes_per_group = le32_to_cpu(sb->inodes_per_group);
+	fs->nr_inodes = le32_to_cpu(sb->inodes_count);
+	fs->first_data_block = le32_to_cpu(sb->first_data_block);
+	fs->nr_blocks = lo_hi(fs, sb->blocks_count_lo, sb->blocks_count_hi);
+	fs->first_meta_bg = UINT32_MAX;
+
+	if (!fs->blocks_per_group || fs->blocks_per_group % fs->cluster_ratio ||
+	    fs->blocks_per_group / fs->cluster_ratio > bits_per_block)
+		return bad_super(name, "blocks per group", fs->blocks_per_group);
+	if (fs->cluster_ratio > 1 &&
+	    le32_to_cpu(sb->clusters_per_group) != fs->blocks_per_group / fs->cluster_ratio)
+		return bad_super(name, "clusters per group", le32_to_cpu(sb->clusters_per_group));
+	if (!fs->inodes_per_group || fs->inodes_per_group > bits_per_block ||
+	    fs->inodes_per_group < fs->block_size / fs->inode_size)
+		return bad_super(name, "inodes per group", fs->inodes_per_group);
+	if (fs->first_data_block != (fs->block_size == 1024 && fs->cluster_ratio == 1 ? 1 : 0))
+		return bad_super(name, "first data block", fs->first_data_block);
+	if (fs->nr_blocks <= fs->first_data_block + 1 || fs->nr_blocks > UINT64_MAX >> 17)
+		return bad_super(name, "number of blocks", fs->nr_blocks);
+
+	nr_groups = DIV_ROUND_UP(fs->nr_blocks - fs->first_data_block, fs->blocks_per_group);
+	if (nr_groups > UINT32_MAX || nr_groups * fs->inodes_per_group != fs->nr_inodes)
+		return bad_super(name, "number of inodes", fs->nr_inodes);
+	fs->nr_groups = (uint32_t)nr_groups;
+	if (fs->nr_inodes < fs->first_ino)
+		return bad_super(name, "number of inodes", fs->nr_inodes);
+
+	if (fs->incompat & EXT4_INCOMPAT_META_BG) {
+		descs_per_block = fs->block_size / fs->desc_size;
+		fs->first_meta_bg = le32_to_cpu(sb->first_meta_bg);
+		if (fs->first_meta_bg > DIV_ROUND_UP(nr_groups, descs_per_block))
+			return bad_super(name, "first meta block group", fs->first_meta_bg);
+	}
+	return 0;
+}
+
+static void decode_rest(struct ext4_fs *fs, const struct ext4_super_disk *sb)
+{
+	const uint64_t ratio = fs->cluster_ratio;
+
+	memcpy(fs->uuid, sb->uuid, sizeof(fs->uuid));
+	if (fs->incompat & EXT4_INCOMPAT_CSUM_SEED)
+		fs->csum_seed = le32_to_cpu(sb->checksum_seed);
+	else
+		fs->csum_seed = crc32c(~0u, sb->uuid, sizeof(sb->uuid));
+	for (int i = 0; i < 4; i++)
+		fs->hash_seed[i] = le32_to_cpu(sb->hash_seed[i]);
+	for (int i = 0; i < 2; i++)
+		fs->backup_bgs[i] = le32_to_cpu(sb->backup_bgs[i]);
+	fs->hash_unsigned = le32_to_cpu(sb->flags) & EXT4_FLAG_UNSIGNED_HASH;
+	fs->r_blocks = MIN(lo_hi(fs, sb->r_blocks_count_lo, sb->r_blocks_count_hi), fs->nr_blocks);
+	/* With bigalloc this counts clusters. */
+	fs->free_blocks =
+		MIN(lo_hi(fs, sb->free_blocks_lo, sb->free_blocks_hi), fs->nr_blocks / ratio) *
+		ratio;
+	fs->overhead = MIN(le32_to_cpu(sb->overhead_clusters) * ratio, fs->nr_blocks);
+	fs->free_inodes = MIN(le32_to_cpu(sb->free_inodes), fs->nr_inodes);
+}
+
+int ext4_super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb, const char *name)
+{
+	const uint32_t csum = crc32c(~0u, sb, offsetof(struct ext4_super_disk, checksum));
+	int err;
+
+	if (le16_to_cpu(sb->magic) != EXT4_SUPER_MAGIC) {
+		pr_err("%s: not an ext2, ext3 or ext4 file system\n", name);
+		return -EINVAL;
+	}
+	if (le32_to_cpu(sb->rev_level) > 1)
+		return bad_super(name, "revision", le32_to_cpu(sb->rev_level));
+
+	/* The checksum first: nothing else can be believed without. */
+	if (le32_to_cpu(sb->ro_compat) & EXT4_RO_COMPAT_METADATA_CSUM) {
+		if (sb->checksum_type != EXT4_CHECKSUM_CRC32C)
+			return bad_super(name, "checksum type", sb->checksum_type);
+		if (le32_to_cpu(sb->checksum) != csum)
+			return bad_super(name, "checksum", le32_to_cpu(sb->checksum));
+		fs->has_csum = true;
+	}
+	err = ext4_features_check(sb, name);
+	if (err)
+		return err;
+
+	fs->compat = le32_to_cpu(sb->compat);
+	fs->incompat = le32_to_cpu(sb->incompat);
+	fs->ro_compat = le32_to_cpu(sb->ro_compat);
+	err = decode_sizes(fs, sb, name);
+	if (!err)
+		err = decode_groups(fs, sb, name);
+	if (!err)
+		decode_rest(fs, sb);
+	return err;
+}
+
+/* Multi-mount protection: is some other node using this disk? */
+static int check_mmp(struct ext4_fs *fs, const struct ext4_super_disk *sb)
+{
+	const uint64_t block = le64_to_cpu(sb->mmp_block);
+	const struct ext4_mmp_disk *mmp;
+	struct bcache_buf *buf;
+	uint32_t csum, seq;
+	int err = 0;
+
+	if (!(fs->incompat & EXT4_INCOMPAT_MMP))
+		return 0;
+	if (!ext4_blocks_ok(fs, block, 1))
+		return ext4_corrupt(fs, "mmp block %llu", (unsigned long long)block);
+	buf = bcache_get(fs->bc, block);
+	if (IS_ERR(buf))
+		return (int)PTR_ERR(buf);
+	mmp = (const void *)buf->data;
+	csum = crc32c(fs->csum_seed, mmp, offsetof(struct ext4_mmp_disk, checksum));
+	seq = le32_to_cpu(mmp->seq);
+	if (le32_to_cpu(mmp->magic) != EXT4_MMP_MAGIC ||
+	    (fs->has_csum && le32_to_cpu(mmp->checksum) != csum)) {
+		err = ext4_corrupt(fs, "mmp block: bad magic or checksum");
+	} else if (seq != EXT4_MMP_SEQ_CLEAN) {
+		pr_err("%s: refused: in use by another node, or left so by a crash (mmp %#x)\n",
+		       fs->bd->name, seq);
+		err = -EOPNOTSUPP;
+	}
+	bcache_put(buf);
+	return err;
+}
+
+static int check_root(struct ext4_fs *fs)
+{
+	struct ext4_inode *root = ext4_inode_get(fs, EXT4_ROOT_INO, EXT4_ANY_GEN);
+	int err = 0;
+
+	if (IS_ERR(root)) {
+		err = (int)PTR_ERR(root);
+		return err == -ESTALE ? ext4_corrupt(fs, "the root directory is missing") : err;
+	}
+	if (!ext4_is_dir(root))
+		err = ext4_corrupt(fs, "the root is not a directory");
+	ext4_inode_put(root);
+	return err;
+}
+
+static int inode_cache_init(struct ext4_fs *fs, const struct ext4_options *opt)
+{
+	uint32_t n = 64;
+
+	fs->max_unused = opt && opt->max_inodes ? opt->max_inodes : DEFAULT_MAX_INODES;
+	while (n < fs->max_unused && n < 65536)
+		n *= 2;
+	fs->inode_mask = n - 1;
+	fs->inode_table = kcalloc(n, sizeof(*fs->inode_table));
+	if (!fs->inode_table)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		list_init(&fs->inode_table[i]);
+	list_init(&fs->inode_lru);
+	spin_lock_init(&fs->inode_lock, "ext4-inodes", RANK_SPIN_FS);
+	return 0;
+}
+
+static int check_device(struct ext4_fs *fs)
+{
+	const struct blkdev *bd = fs->bd;
+	const uint64_t have = bd->nr_sectors >> (fs->block_bits - BLK_SECTOR_SHIFT);
+
+	if (bd->block_size > MIN(fs->block_size, 4096u)) {
+		pr_err("%s: refused: blocks of %u bytes on a device with sectors of %u\n", bd->name,
+		       fs->block_size, bd->block_size);
+		return -EOPNOTSUPP;
+	}
+	if (fs->nr_blocks > have) {
+		pr_err("%s: the disk is cut short: %llu of %llu blocks are there\n", bd->name,
+		       (unsigned long long)have, (unsigned long long)fs->nr_blocks);
+		return -EUCLEAN;
+	}
+	return 0;
+}
+
+static int mount_with(struct ext4_fs *fs, const struct ext4_options *opt, const uint8_t *head)
+{
+	const struct ext4_super_disk *sb = (const void *)(head + EXT4_SUPER_OFFSET);
+	uint64_t cache = opt && opt->cache_bytes ? opt->cache_bytes : DEFAULT_CACHE_BYTES;
+	int err;
+
+	err = ext4_super_decode(fs, sb, fs->bd->name);
+	if (!err)
+		err = check_device(fs);
+	if (!err)
+		err = inode_cache_init(fs, opt);
+	if (err)
+		return err;
+	fs->bc = bcache_create(fs->bd, fs->block_size, cache);
+	if (IS_ERR(fs->bc)) {
+		err = (int)PTR_ERR(fs->bc);
+		fs->bc = NULL;
+		return err;
+	}
+	err = check_mmp(fs, sb);
+	if (!err)
+		err = check_root(fs);
+	return err;
+}
+
+int ext4_mount(struct blkdev *bd, const struct ext4_options *opt, struct ext4_fs **out)
+{
+	const uint32_t head_len = MAX(HEAD_LEN, bd->block_size);
+	struct ext4_fs *fs;
+	uint8_t *head;
+	int err;
+
+	if (bd->nr_sectors < head_len >> BLK_SECTOR_SHIFT) {
+		pr_err("%s: too small for a file system\n", bd->name);
+		return -EINVAL;
+	}
+	fs = kzalloc(sizeof(*fs));
+	if (!fs)
+		return -ENOMEM;
+	fs->bd = bd;
+	head = kmalloc(head_len);
+	if (!head) {
+		kfree(fs);
+		return -ENOMEM;
+	}
+	err = blk_read(bd, 0, head, head_len);
+	if (err)
+		pr_err("%s: reading the superblock failed (%d)\n", bd->name, err);
+	else
+		err = mount_with(fs, opt, head);
+	kfree(head);
+	if (err) {
+		ext4_unmount(fs);
+		return err;
+	}
+	*out = fs;
+	return 0;
+}
+
+void ext4_statfs(struct ext4_fs *fs, struct fs_statfs *out)
+{
+	uint64_t lo, hi;
+
+	memset(out, 0, sizeof(*out));
+	out->magic = EXT4_SUPER_MAGIC;
+	out->bsize = fs->block_size;
+	out->name_max = FS_NAME_MAX;
+	out->blocks = fs->nr_blocks - fs->overhead;
+	out->bfree = fs->free_blocks;
+	out->bavail = fs->free_blocks > fs->r_blocks ? fs->free_blocks - fs->r_blocks : 0;
+	out->files = fs->nr_inodes;
+	out->ffree = fs->free_inodes;
+	lo = get_unaligned_le64(fs->uuid);
+	hi = get_unaligned_le64(fs->uuid + 8);
+	out->fsid = lo ^ hi;
+}
+
+const uint8_t *ext4_uuid(const struct ext4_fs *fs)
+{
+	return fs->uuid;
+}
+
+uint32_t ext4_block_size(const struct ext4_fs *fs)
+{
+	return fs->block_size;
+}
+
+void ext4_stats(struct ext4_fs *fs, struct ext4_stats *out)
+{
+	struct bcache_stats bc;
+
+	bcache_stats(fs->bc, &bc);
+	out->cache_hits = bc.hits;
+	out->cache_misses = bc.misses;
+	spin_lock(&fs->inode_lock);
+	out->inode_hits = fs->inode_hits;
+	out->inode_misses = fs->inode_misses;
+	spin_unlock(&fs->inode_lock);
+	out->data_reads = (uint64_t)atomic64_read(&fs->data_reads);
+	out->data_bytes = (uint64_t)atomic64_read(&fs->data_bytes);
+	out->corruptions = (uint64_t)atomic64_read(&fs->corruptions);
+}
+
+int ext4_txn_begin(struct ext4_fs *fs, unsigned int nr_blocks, struct ext4_txn **out)
+{
+	(void)fs;
+	(void)nr_blocks;
+	(void)out;
+	return -EROFS;
+}
+
+int ext4_txn_access(struct ext4_txn *txn, struct bcache_buf *buf)
+{
+	(void)txn;
+	(void)buf;
+	return -EROFS;
+}
+
+int ext4_txn_commit(struct ext4_txn *txn, bool durable)
+{
+	(void)txn;
+	(void)durable;
+	return -EROFS;
+}

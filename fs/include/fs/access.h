@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Who asks, and whether mode bits let them. */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+struct fs_cred {
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t nr_groups;
+	const uint32_t *groups;
+};
+
+/* Bits of access(2) and of one class of permission bits. */
+#define FS_MAY_EXEC  1u /* or search a directory */
+#define FS_MAY_WRITE 2u
+#define FS_MAY_READ  4u
+
+/*
+ * May @cred (NULL: the kernel itself) do all of @want with a file of this mode and owner?
+ * Returns 0 or -EACCES.  User 0 may do everything but execute a file that nobody may execute.
+ */
+int __must_check fs_access(const struct fs_cred *cred, uint32_t mode, uint32_t uid, uint32_t gid,
+			   uint32_t want);

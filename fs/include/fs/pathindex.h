@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Path resolution, with an index of what it found before.
+ *
+ * A hash keyed by (vNode, canonical full path) leads to an inode and its generation.  It is a
+ * cache over the file system's directories: bounded, filled by walking, least recently used
+ * first out.  A canonical path has no symbolic link, ".", ".." or double slash in it, so one
+ * that is found whole needs no walk at all.
+ *
+ * Context:	threads; sleeps when the file system does.
+ * Locking:	one internal spinlock, not held while the file system works.
+ * Renames:	whoever renames a directory, or changes who may search one, calls
+ *		pathindex_invalidate(); for anything else pathindex_forget() is enough.  A walk
+ *		that began before either leaves nothing behind that would be found after it.
+ * Failure:	as Linux: -ENOENT, -ENOTDIR, -EACCES, -ELOOP, -ENAMETOOLONG, -EINVAL, and what
+ *		the file system answers.
+ */
+#pragma once
+
+#include <fs/access.h>
+#include <fs/stat.h>
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+#define PATH_MAX_LINKS 40u
+
+struct pathindex;
+
+/* A file as path resolution knows it. */
+struct path_node {
+	uint64_t ino;
+	uint32_t gen;
+	uint32_t mode;
+	uint32_t uid;
+	uint32_t gid;
+};
+
+/* What resolution asks of a file system; @fs is its own pointer. */
+struct path_ops {
+	int (*get)(void *fs, uint64_t ino, struct path_node *out);
+	/* -ENOENT when @dir has no such name, -ESTALE when @dir is not that directory any more. */
+	int (*lookup)(void *fs, const struct path_node *dir, const char *name, size_t len,
+		      struct path_node *out);
+	/* Into FS_PATH_MAX bytes, terminated. */
+	int (*readlink)(void *fs, const struct path_node *link, char *buf, size_t *len);
+};
+
+enum path_flags {
+	PATH_NOFOLLOW = 1u << 0,  /* a link in the last component is the result itself */
+	PATH_DIRECTORY = 1u << 1, /* -ENOTDIR unless the result is one */
+	PATH_NO_INDEX = 1u << 2,  /* ask the file system for everything */
+};
+
+struct path_request {
+	uint32_t vnode;
+	uint32_t flags;    /* enum path_flags */
+	uint64_t root_ino; /* the vNode's "/", which no path leaves */
+	const char *path;  /* absolute; need not be terminated */
+	size_t len;
+	const struct fs_cred *cred; /* NULL: search permission is not checked */
+};
+
+struct path_result {
+	struct path_node node;
+	/* Set on -ENOENT when only the last component is missing: where it would be made. */
+	bool parent_exists;
+	struct path_node parent;
+	size_t canon_len;
+	char canon[FS_PATH_MAX]; /* the canonical path, terminated; valid on success */
+};
+
+/* ERR_PTR(-ENOMEM).  @max_bytes bounds the memory of entries. */
+struct pathindex *pathindex_create(uint64_t max_bytes);
+void pathindex_destroy(struct pathindex *pi);
+
+int __must_check pathindex_resolve(struct pathindex *pi, const struct path_ops *ops, void *fs,
+				   const struct path_request *req, struct path_result *res);
+
+/* Everything found so far may be wrong. */
+void pathindex_invalidate(struct pathindex *pi);
+/* What was found for one canonical path may be wrong. */
+void pathindex_forget(struct pathindex *pi, uint32_t vnode, const char *canon, size_t len);
+
+struct pathindex_stats {
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t evictions;
+	uint64_t nr_entries;
+	uint64_t bytes;
+};
+void pathindex_stats(struct pathindex *pi, struct pathindex_stats *out);

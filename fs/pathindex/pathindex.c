@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The index of paths: entries, hash and eviction.  The walk is in pathwalk.c.
+ *
+ * Locking:	pi->lock (RANK_SPIN_FS) guards the table, the LRU and the counts.  Entries are
+ *		const once inserted and are copied out under the lock.
+ */
+#include <fs/pathindex.h>
+
+#include <kernel/random.h>
+#include <kernel/spinlock.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/list.h>
+#include <lib/siphash.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#include "pathindex_priv.h"
+
+struct entry {
+	struct list_head hash;
+	struct list_head lru;
+	uint64_t key;
+	uint64_t epoch; /* the index's when the walk that found this began */
+	struct path_node node;
+	uint32_t vnode;
+	uint32_t len;
+	char path[];
+};
+
+struct pathindex {
+	struct spinlock lock;
+	struct list_head *table __guarded_by(&lock);
+	struct list_head lru __guarded_by(&lock); /* oldest first */
+	uint64_t epoch __guarded_by(&lock);
+	struct pathindex_stats stats __guarded_by(&lock);
+	uint64_t max_bytes;     /* const */
+	uint32_t mask;          /* const: table size - 1 */
+	struct siphash_key key; /* const, random: programs choose paths */
+};
+
+#define ENTRY_TYPICAL_BYTES 128u
+#define MIN_BUCKETS         64u
+#define MAX_BUCKETS         65536u
+
+struct pathindex *pathindex_create(uint64_t max_bytes)
+{
+	struct pathindex *pi = kzalloc(sizeof(*pi));
+	uint32_t n = MIN_BUCKETS;
+
+	if (!pi)
+		return ERR_PTR(-ENOMEM);
+	while (n < max_bytes / ENTRY_TYPICAL_BYTES && n < MAX_BUCKETS)
+		n *= 2;
+	pi->mask = n - 1;
+	pi->max_bytes = max_bytes;
+	pi->table = kcalloc(n, sizeof(*pi->table));
+	if (!pi->table) {
+		kfree(pi);
+		return ERR_PTR(-ENOMEM);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		list_init(&pi->table[i]);
+	list_init(&pi->lru);
+	random_bytes(&pi->key, sizeof(pi->key));
+	spin_lock_init(&pi->lock, "pathindex", RANK_SPIN_FS);
+	return pi;
+}
+
+static size_t entry_bytes(const struct entry *e)
+{
+	return sizeof(*e) + e->len;
+}
+
+static void unlink_locked(struct pathindex *pi, struct entry *e) __must_hold(&pi->lock)
+{
+	list_del(&e->hash);
+	list_del(&e->lru);
+	pi->stats.nr_entries--;
+	pi->stats.bytes -= entry_bytes(e);
+}
+
+void pathindex_destroy(struct pathindex *pi)
+{
+	struct entry *e, *next;
+
+	list_for_each_entry_safe(e, next, &pi->lru, lru)
+		kfree(e);
+	kfree(pi->table);
+	kfree(pi);
+}
+
+static uint64_t key_of(const struct pathindex *pi, uint32_t vnode, const char *path, size_t len)
+{
+	struct siphash_key key = pi->key;
+
+	/* The vNode goes into the key, so that no two of them share chains by design. */
+	key.k0 ^= vnode;
+	return siphash24(&key, path, len);
+}
+
+static struct entry *find_locked(struct pathindex *pi, uint64_t key, uint32_t vnode,
+				 const char *path, size_t len) __must_hold(&pi->lock)
+{
+	struct entry *e;
+
+	list_for_each_entry(e, &pi->table[key & pi->mask], hash) {
+		if (e->key == key && e->vnode == vnode && e->len == len &&
+		    !memcmp(e->path, path, len))
+			return e;
+	}
+	return NULL;
+}
+
+uint64_t pathindex_epoch(struct pathindex *pi)
+{
+	uint64_t epoch;
+
+	spin_lock(&pi->lock);
+	epoch = pi->epoch;
+	spin_unlock(&pi->lock);
+	return epoch;
+}
+
+bool pathindex_find(struct pathindex *pi, uint32_t vnode, const char *path, size_t len,
+		    struct path_node *out)
+{
+	const uint64_t key = key_of(pi, vnode, path, len);
+	struct entry *dead = NULL, *e;
+	bool found = false;
+
+	spin_lock(&pi->lock);
+	e = find_locked(pi, key, vnode, path, len);
+	if (e && e->epoch != pi->epoch) {
+		unlink_locked(pi, e);
+		dead = e;
+	} else if (e) {
+		list_move_tail(&e->lru, &pi->lru);
+		*out = e->node;
+		found = true;
+	}
+	if (found)
+		pi->stats.hits++;
+	else
+		pi->stats.misses++;
+	spin_unlock(&pi->lock);
+	kfree(dead);
+	return found;
+}
+
+/* Make room: entries that were pushed out go to @dead, to be freed without the lock. */
+static void evict_locked(struct pathindex *pi, struct list_head *dead) __must_hold(&pi->lock)
+{
+	while (pi->stats.bytes > pi->max_bytes && !list_empty(&pi->lru)) {
+		struct entry *e = list_first_entry(&pi->lru, struct entry, lru);
+
+		unlink_locked(pi, e);
+		list_add(&e->lru, dead);
+		pi->stats.evictions++;
+	}
+}
+
+void pathindex_add(struct pathindex *pi, uint32_t vnode, const char *path, size_t len,
+		   const struct path_node *node, uint64_t epoch)
+{
+	const uint64_t key = key_of(pi, vnode, path, len);
+	struct entry *e = kmalloc(sizeof(*e) + len);
+	struct entry *old, *next;
+	LIST_HEAD(dead);
+
+	if (!e)
+		return; /* only a cache */
+	e->key = key;
+	e->epoch = epoch;
+	e->node = *node;
+	e->vnode = vnode;
+	e->len = (uint32_t)len;
+	memcpy(e->path, path, len);
+
+	spin_lock(&pi->lock);
+	old = find_locked(pi, key, vnode, path, len);
+	if (old) {
+		unlink_locked(pi, old);
+		list_add(&old->lru, &dead);
+	}
+	if (epoch == pi->epoch) {
+		list_add(&e->hash, &pi->table[key & pi->mask]);
+		list_add_tail(&e->lru, &pi->lru);
+		pi->stats.nr_entries++;
+		pi->stats.bytes += entry_bytes(e);
+		evict_locked(pi, &dead);
+	} else {
+		list_add(&e->lru, &dead);
+	}
+	spin_unlock(&pi->lock);
+
+	list_for_each_entry_safe(e, next, &dead, lru)
+		kfree(e);
+}
+
+void pathindex_invalidate(struct pathindex *pi)
+{
+	spin_lock(&pi->lock);
+	pi->epoch++;
+	spin_unlock(&pi->lock);
+}
+
+void pathindex_forget(struct pathindex *pi, uint32_t vnode, const char *canon, size_t len)
+{
+	struct entry *e;
+	uint64_t key;
+
+	if (len == 1 && canon[0] == '/')
+		len = 0;
+	key = key_of(pi, vnode, canon, len);
+	spin_lock(&pi->lock);
+	e = find_locked(pi, key, vnode, canon, len);
+	if (e)
+		unlink_locked(pi, e);
+	spin_unlock(&pi->lock);
+	kfree(e);
+}
+
+void pathindex_stats(struct pathindex *pi, struct pathindex_stats *out)
+{
+	spin_lock(&pi->lock);
+	*out = pi->stats;
+	spin_unlock(&pi->lock);
+}

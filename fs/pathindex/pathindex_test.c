@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/* Path resolution and its index, over a small file system in tables. */
+#include <fs/pathindex.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#define D (FS_S_IFDIR | 0755)
+#define F (FS_S_IFREG | 0644)
+#define L (FS_S_IFLNK | 0777)
+
+/* ino, parent, name, mode, target */
+struct toy {
+	uint64_t ino, parent;
+	const char *name;
+	uint32_t mode;
+	const char *target;
+};
+
+static struct toy toys[] = {
+	{ 2, 2, "", D, NULL },
+	{ 10, 2, "etc", D, NULL },
+	{ 11, 10, "passwd", F, NULL },
+	{ 12, 2, "usr", D, NULL },
+	{ 13, 12, "lib", D, NULL },
+	{ 14, 13, "libc", F, NULL },
+	{ 15, 2, "lib", L, "usr/lib" },
+	{ 16, 2, "self", L, "/self" },
+	{ 17, 2, "up", L, "../../../etc" },
+	{ 18, 2, "dangling", L, "nowhere" },
+	{ 19, 2, "slashed", L, "etc/passwd/" },
+	{ 20, 2, "private", FS_S_IFDIR | 0700, NULL },
+	{ 21, 20, "key", F, NULL },
+	{ 22, 20, "jail", D, NULL },
+	{ 23, 22, "inside", F, NULL },
+	{ 24, 22, "out", L, "/../../etc/passwd" },
+};
+
+static unsigned int nr_lookups;
+
+static void node_of(const struct toy *toy, struct path_node *out)
+{
+	*out = (struct path_node){ .ino = toy->ino, .gen = 1, .mode = toy->mode };
+}
+
+static int toy_get(void *fs, uint64_t ino, struct path_node *out)
+{
+	(void)fs;
+	for (size_t i = 0; i < ARRAY_SIZE(toys); i++) {
+		if (toys[i].ino == ino) {
+			node_of(&toys[i], out);
+			return 0;
+		}
+	}
+	return -ESTALE;
+}
+
+static int toy_lookup(void *fs, const struct path_node *dir, const char *name, size_t len,
+		      struct path_node *out)
+{
+	/* A chain of links, each naming the one before: chain0 is a file. */
+	(void)fs;
+	nr_lookups++;
+	if (dir->ino == 2 && len > 5 && !memcmp(name, "chain", 5)) {
+		uint64_t n = 0;
+
+		for (size_t i = 5; i < len; i++)
+			n = n * 10 + (uint64_t)(name[i] - '0');
+		*out = (struct path_node){ .ino = 1000 + n, .mode = n ? L : F };
+		return 0;
+	}
+	for (size_t i = 1; i < ARRAY_SIZE(toys); i++) {
+		if (toys[i].parent == dir->ino && strlen(toys[i].name) == len &&
+		    !memcmp(toys[i].name, name, len)) {
+			node_of(&toys[i], out);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+static int toy_readlink(void *fs, const struct path_node *link, char *buf, size_t *len)
+{
+	(void)fs;
+	if (link->ino >= 1000) {
+		const uint64_t n = link->ino - 1001;
+
+		memcpy(buf, "chain00", 8);
+		buf[5] = (char)('0' + n / 10);
+		buf[6] = (char)('0' + n % 10);
+		*len = 7;
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(toys); i++) {
+		if (toys[i].ino == link->ino && toys[i].target) {
+			*len = strlcpy(buf, toys[i].target, FS_PATH_MAX);
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static const struct path_ops toy_ops = {
+	.get = toy_get,
+	.lookup = toy_lookup,
+	.readlink = toy_readlink,
+};
+
+static struct path_result *res; /* too big for a kernel stack */
+
+static int resolve_as(struct pathindex *pi, const char *path, uint32_t flags, uint64_t root,
+		      uint32_t uid)
+{
+	const struct fs_cred cred = { .uid = uid, .gid = uid };
+	const struct path_request req = {
+		.vnode = (uint32_t)root,
+		.flags = flags,
+		.root_ino = root,
+		.path = path,
+		.len = strlen(path),
+		.cred = &cred,
+	};
+
+	return pathindex_resolve(pi, &toy_ops, NULL, &req, res);
+}
+
+static struct pathindex *setup(struct ktest *t, uint64_t bytes)
+{
+	struct pathindex *pi = pathindex_create(bytes);
+
+	res = kzalloc(sizeof(*res));
+	EXPECT_TRUE(t, res && !IS_ERR(pi));
+	nr_lookups = 0;
+	return pi;
+}
+
+static void teardown(struct pathindex *pi)
+{
+	pathindex_destroy(pi);
+	kfree(res);
+}
+
+static void finds_what_linux_would(struct ktest *t)
+{
+	static const struct {
+		const char *path;
+		uint32_t flags;
+		int err;
+		uint64_t ino;
+		const char *canon;
+	} cases[] = {
+		{ "/", 0, 0, 2, "/" },
+		{ "//", 0, 0, 2, "/" },
+		{ "/..", 0, 0, 2, "/" },
+		{ "/etc/passwd", 0, 0, 11, "/etc/passwd" },
+		{ "//etc//./passwd", 0, 0, 11, "/etc/passwd" },
+		{ "/etc/../usr/lib", 0, 0, 13, "/usr/lib" },
+		{ "/lib/libc", 0, 0, 14, "/usr/lib/libc" },
+		{ "/lib", 0, 0, 13, "/usr/lib" },
+		{ "/lib/..", 0, 0, 12, "/usr" },
+		{ "/lib", PATH_NOFOLLOW, 0, 15, "/lib" },
+		{ "/lib/", PATH_NOFOLLOW, 0, 13, "/usr/lib" },
+		{ "/up/passwd", 0, 0, 11, "/etc/passwd" },
+		{ "/dangling", PATH_NOFOLLOW, 0, 18, "/dangling" },
+		{ "/self", PATH_NOFOLLOW, 0, 16, "/self" },
+		{ "/etc", PATH_DIRECTORY, 0, 10, "/etc" },
+		{ "/etc/passwd", PATH_DIRECTORY, -ENOTDIR, 0, NULL },
+		{ "", 0, -ENOENT, 0, NULL },
+		{ "etc", 0, -EINVAL, 0, NULL },
+		{ "/none", 0, -ENOENT, 0, NULL },
+		{ "/none/x", 0, -ENOENT, 0, NULL },
+		{ "/dangling", 0, -ENOENT, 0, NULL },
+		{ "/etc/passwd/", 0, -ENOTDIR, 0, NULL },
+		{ "/etc/passwd/.", 0, -ENOTDIR, 0, NULL },
+		{ "/etc/passwd/..", 0, -ENOTDIR, 0, NULL },
+		{ "/etc/passwd/x", 0, -ENOTDIR, 0, NULL },
+		{ "/slashed", 0, -ENOTDIR, 0, NULL },
+		{ "/self", 0, -ELOOP, 0, NULL },
+		{ "/chain40", 0, 0, 1000, "/chain00" },
+		{ "/chain41", 0, -ELOOP, 0, NULL },
+	};
+
+	/* Twice: from the file system, then from the index. */
+	struct pathindex *pi = setup(t, 1 << 16);
+
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+			EXPECT_EQ(t, resolve_as(pi, cases[i].path, cases[i].flags, 2, 0),
+				  cases[i].err);
+			if (cases[i].err)
+				continue;
+			EXPECT_EQ(t, res->node.ino, cases[i].ino);
+			EXPECT_STREQ(t, res->canon, cases[i].canon);
+			EXPECT_EQ(t, res->canon_len, strlen(cases[i].canon));
+		}
+	}
+	teardown(pi);
+}
+
+static void a_second_walk_asks_nobody(struct ktest *t)
+{
+	static const char *const paths[] = { "/etc/passwd", "/lib/libc", "/none", "/usr/../etc" };
+	struct pathindex *pi = setup(t, 1 << 16);
+	unsigned int before;
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		(void)!resolve_as(pi, paths[i], 0, 2, 0);
+	before = nr_lookups;
+	EXPECT_GT(t, before, 0u);
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		(void)!resolve_as(pi, paths[i], 0, 2, 0);
+	EXPECT_EQ(t, nr_lookups, before);
+
+	pathindex_forget(pi, 2, "/etc/passwd", 11);
+	EXPECT_EQ(t, resolve_as(pi, "/etc/passwd", 0, 2, 0), 0);
+	EXPECT_EQ(t, nr_lookups, before + 1);
+	pathindex_invalidate(pi);
+	EXPECT_EQ(t, resolve_as(pi, "/etc/passwd", 0, 2, 0), 0);
+	EXPECT_EQ(t, nr_lookups, before + 3);
+	teardown(pi);
+}
+
+static void nobody_leaves_the_mount_point(struct ktest *t)
+{
+	static const char *const paths[] = { "/../etc/passwd", "/..", "/out" };
+	struct pathindex *pi = setup(t, 1 << 16);
+
+	/* Vnode 22 has /private/jail as its root. */
+	EXPECT_EQ(t, resolve_as(pi, "/inside", 0, 22, 0), 0);
+	EXPECT_EQ(t, res->node.ino, 23ull);
+	EXPECT_EQ(t, resolve_as(pi, paths[0], 0, 22, 0), -ENOENT);
+	EXPECT_EQ(t, resolve_as(pi, paths[1], 0, 22, 0), 0);
+	EXPECT_EQ(t, res->node.ino, 22ull);
+	EXPECT_STREQ(t, res->canon, "/");
+	EXPECT_EQ(t, resolve_as(pi, paths[2], 0, 22, 0), -ENOENT);
+	/* The same name is another file for vnode 2. */
+	EXPECT_EQ(t, resolve_as(pi, "/inside", 0, 2, 0), -ENOENT);
+	teardown(pi);
+}
+
+static void search_permission_is_checked_on_every_step(struct ktest *t)
+{
+	struct pathindex *pi = setup(t, 1 << 16);
+
+	EXPECT_EQ(t, resolve_as(pi, "/private/key", 0, 2, 0), 0);
+	/* What user 0 has put into the index must not help others. */
+	EXPECT_EQ(t, resolve_as(pi, "/private/key", 0, 2, 1000), -EACCES);
+	EXPECT_EQ(t, resolve_as(pi, "/private/../etc/passwd", 0, 2, 1000), -EACCES);
+	EXPECT_EQ(t, resolve_as(pi, "/private", 0, 2, 1000), 0);
+	EXPECT_EQ(t, resolve_as(pi, "/etc/passwd", 0, 2, 1000), 0);
+	teardown(pi);
+}
+
+static void tells_where_a_missing_file_would_be(struct ktest *t)
+{
+	struct pathindex *pi = setup(t, 1 << 16);
+
+	for (int round = 0; round < 2; round++) {
+		EXPECT_EQ(t, resolve_as(pi, "/lib/new", 0, 2, 0), -ENOENT);
+		EXPECT_TRUE(t, res->parent_exists);
+		EXPECT_EQ(t, res->parent.ino, 13ull);
+		EXPECT_EQ(t, resolve_as(pi, "/none/new", 0, 2, 0), -ENOENT);
+		EXPECT_FALSE(t, res->parent_exists);
+	}
+	teardown(pi);
+}
+
+static void names_and_paths_have_limits(struct ktest *t)
+{
+	struct pathindex *pi = setup(t, 1 << 16);
+	char *path = kzalloc(FS_PATH_MAX + 2);
+
+	ASSERT_TRUE(t, path);
+	memset(path, 'x', 257);
+	path[0] = '/';
+	EXPECT_EQ(t, resolve_as(pi, path, 0, 2, 0), -ENAMETOOLONG);
+	path[256] = '\0';
+	EXPECT_EQ(t, resolve_as(pi, path, 0, 2, 0), -ENOENT);
+	memset(path, '/', FS_PATH_MAX);
+	EXPECT_EQ(t, resolve_as(pi, path, 0, 2, 0), -ENAMETOOLONG);
+	path[FS_PATH_MAX - 1] = '\0';
+	EXPECT_EQ(t, resolve_as(pi, path, 0, 2, 0), 0);
+	kfree(path);
+	teardown(pi);
+}
+
+static void memory_is_bounded(struct ktest *t)
+{
+	struct pathindex *pi = setup(t, 2000);
+	struct pathindex_stats stats;
+	char path[16] = "/chain00";
+
+	for (int i = 0; i < 100; i++) {
+		path[6] = (char)('0' + i / 10);
+		path[7] = (char)('0' + i % 10);
+		EXPECT_EQ(t, resolve_as(pi, path, PATH_NOFOLLOW, 2, 0), 0);
+	}
+	pathindex_stats(pi, &stats);
+	EXPECT_LE(t, stats.bytes, 2000ull);
+	EXPECT_GT(t, stats.evictions, 50ull);
+	EXPECT_GT(t, stats.nr_entries, 2ull);
+	teardown(pi);
+}
+
+static const struct ktest_case pathindex_cases[] = {
+	KTEST(finds_what_linux_would),
+	KTEST(a_second_walk_asks_nobody),
+	KTEST(nobody_leaves_the_mount_point),
+	KTEST(search_permission_is_checked_on_every_step),
+	KTEST(tells_where_a_missing_file_would_be),
+	KTEST(names_and_paths_have_limits),
+	KTEST(memory_is_bounded),
+	{ 0 },
+};
+static const struct ktest_suite pathindex_suite = {
+	.name = "fs.pathindex",
+	.cases = pathindex_cases,
+};
+KTEST_SUITE(pathindex_suite);
