@@ -44,5 +44,18 @@ struct rpc_peer_watcher {
 };
 void rpc_peer_watch(struct rpc_peer_watcher *w);
 
+/*
+ * Let nodes that nobody has introduced connect in the control class: the rendezvous node, before its
+ * first JOIN.  Elsewhere a stranger is told to try again later.
+ */
+void rpc_accept_strangers(bool on);
+/* The node's own view of the membership epoch, carried by every message. */
+void rpc_epoch_set(uint32_t epoch);
+uint32_t rpc_epoch(void);
+/* Has this node (this incarnation of it) been fenced by @node? */
+bool rpc_peer_fenced_us(uint32_t node);
+/* What is known of a peer; false when it is none. */
+bool rpc_peer_info(uint32_t node, struct node_info *info);
+
 /* Bring the RPC layer up on @dev, as @role. Called once, by the monitor. */
 int rpc_start(struct rdma_device *dev, enum node_role role) __must_check;

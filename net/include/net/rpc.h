@@ -39,8 +39,9 @@ enum rpc_class {
 /* Limits of one message.  A request that exceeds them is refused with -EMSGSIZE at submit. */
 #define RPC_BODY_MAX     2048  /* bytes of body, request or reply (classes other than control) */
 #define RPC_BODY_MAX_CTL 16384 /* in the control class */
-#define RPC_BULK_MAX     (32 * 4096) /* bytes of bulk behind a request body */
-#define RPC_WRITES_MAX   64    /* bulk WRITEs of one reply */
+#define RPC_BULK_MAX     (32 * 4096) /* bytes of bulk behind a request body: write-back class */
+#define RPC_BULK_MAX_ONE 4096        /* in the control and demand classes; prefetch: none */
+#define RPC_WRITES_MAX   64          /* bulk WRITEs of one reply */
 
 /* --- registered memory --------------------------------------------------------------- */
 
@@ -60,6 +61,16 @@ struct rpc_sge {
 	uint32_t len;
 };
 
+/* --- polling ------------------------------------------------------------------------- */
+
+/*
+ * For threads that wait on a condition of their own which a done function makes true: look once for
+ * completions and run what they cause.  Never sleeps.  True when there was something.
+ */
+bool rpc_poll(void);
+/* Such a thread calls this before it sleeps, then checks its condition once more. */
+void rpc_poll_before_sleep(void);
+
 /* --- client -------------------------------------------------------------------------- */
 
 struct rpc_call;
@@ -76,7 +87,8 @@ struct rpc_call {
 	uint16_t opcode;
 	const void *body; /* copied at submit */
 	uint32_t body_len;
-	const struct rpc_sge *bulk; /* read by the device until done: the array is copied, data not */
+	const struct rpc_sge
+		*bulk; /* read by the device until done: the array is copied, data not */
 	uint32_t nr_bulk;
 	uint64_t deadline_ns; /* absolute, monotonic; 0 = the class's default */
 	void *reply;          /* reply body is copied here; NULL = not wanted */

@@ -23,19 +23,19 @@
 #define RPC_VERSION 1
 
 struct rpc_hdr_wire {
-	uint8_t version;  /* RPC_VERSION */
-	uint8_t cls;      /* enum rpc_class */
-	le16_t opcode;    /* meaning depends on the handler table; echoed in a reply */
-	le32_t body_len;  /* bytes after this header */
-	le32_t bulk_len;  /* bytes after the body */
-	le32_t src_node;  /* checked against the connection */
-	le64_t req_id;    /* grows by one per slot use; echoed in the reply */
-	le32_t incarn;    /* sender's incarnation, exchanged at connect */
+	uint8_t version;   /* RPC_VERSION */
+	uint8_t cls;       /* enum rpc_class */
+	le16_t opcode;     /* meaning depends on the handler table; echoed in a reply */
+	le32_t body_len;   /* bytes after this header */
+	le32_t bulk_len;   /* bytes after the body */
+	le32_t src_node;   /* checked against the connection */
+	le64_t req_id;     /* grows by one per slot use; echoed in the reply */
+	le32_t incarn;     /* sender's incarnation, exchanged at connect */
 	le32_t dst_incarn; /* receiver's, as the sender knows it; a mismatch answers -ESTALE */
-	le32_t epoch;     /* membership epoch that the sender believes in */
-	le32_t status;    /* reply: 0 or a negative errno as two's complement; 0 in a request */
+	le32_t epoch;      /* membership epoch that the sender believes in */
+	le32_t status;     /* reply: 0 or a negative errno as two's complement; 0 in a request */
 	le32_t timeout_ms; /* request: time left when it was sent; 0 = none.  0 in a reply */
-	le32_t reserved;  /* zero on send, ignored on receive */
+	le32_t reserved;   /* zero on send, ignored on receive */
 };
 static_assert(sizeof(struct rpc_hdr_wire) == 48, "rpc_hdr is ABI");
 static_assert(offsetof(struct rpc_hdr_wire, incarn) == 24, "rpc_hdr is ABI");
@@ -65,3 +65,90 @@ struct rpc_conn_wire {
 };
 static_assert(sizeof(struct rpc_conn_wire) == 48, "rpc_conn is ABI");
 #define RPC_CONN_MAGIC 0x41525354u /* "TSRA" */
+
+#define RPC_CONN_F_STRANGER 0x01 /* the sender does not know the receiver's node id */
+#define RPC_CONN_F_ALL      0x01
+
+/*
+ * Private data of REJ: why a connection was refused. The request is repeated with back-off for
+ * CROSSED, UNKNOWN, BUSY and NO_MEMORY; STALE ends all calls with -ESTALE; the others with
+ * -EHOSTDOWN after the usual time.
+ */
+enum rpc_rej_code {
+	RPC_REJ_CROSSED = 1,   /* both connected at once; the node with the smaller id goes on */
+	RPC_REJ_UNKNOWN = 2,   /* not (yet) a member as far as we know */
+	RPC_REJ_STALE = 3,     /* that incarnation has been fenced or replaced */
+	RPC_REJ_MALFORMED = 4, /* private data that makes no sense */
+	RPC_REJ_GEOMETRY = 5,  /* numbers or sizes of slots differ from ours */
+	RPC_REJ_BUSY = 6,      /* an earlier attempt is still being taken down */
+	RPC_REJ_NO_MEMORY = 7,
+};
+
+struct rpc_rej_wire {
+	le32_t magic; /* RPC_CONN_MAGIC */
+	uint8_t version;
+	uint8_t code; /* enum rpc_rej_code */
+	le16_t reserved;
+	le32_t node; /* who refuses */
+	le32_t incarn;
+};
+static_assert(sizeof(struct rpc_rej_wire) == 16, "rpc_rej is ABI");
+
+/* --- host order, and the codec (net/rpc/wire.c: pure) --------------------------------- */
+
+struct rpc_hdr {
+	uint8_t cls;
+	uint16_t opcode;
+	uint32_t body_len;
+	uint32_t bulk_len;
+	uint32_t src_node;
+	uint64_t req_id;
+	uint32_t incarn;
+	uint32_t dst_incarn;
+	uint32_t epoch;
+	int32_t status;
+	uint32_t timeout_ms;
+};
+
+struct rpc_imm {
+	bool reply;
+	uint32_t slot;
+	uint32_t len;
+};
+
+struct rpc_conn_info {
+	uint8_t cls;
+	uint8_t role;
+	uint8_t flags;
+	uint32_t node;
+	uint32_t incarn;
+	uint64_t ring_addr;
+	uint32_t ring_rkey;
+	uint16_t nr_slots;
+	uint32_t req_slot_size;
+	uint32_t rep_slot_size;
+	uint32_t epoch;
+};
+
+struct rpc_rej {
+	uint8_t code;
+	uint32_t node;
+	uint32_t incarn;
+};
+
+uint32_t rpc_imm_encode(const struct rpc_imm *imm);
+/* -EPROTO when the slot is not below @nr_slots or the length does not fit its slot. */
+int rpc_imm_decode(uint32_t raw, uint32_t nr_slots, uint32_t req_size, uint32_t rep_size,
+		   struct rpc_imm *imm) __must_check;
+void rpc_hdr_encode(const struct rpc_hdr *hdr, struct rpc_hdr_wire *out);
+/*
+ * @w is a private copy of the first 48 of @len message bytes. -EPROTO when a field is impossible or
+ * the lengths do not add up to @len.
+ */
+int rpc_hdr_decode(const struct rpc_hdr_wire *w, uint32_t len, bool reply, struct rpc_hdr *hdr)
+	__must_check;
+void rpc_conn_encode(const struct rpc_conn_info *info, struct rpc_conn_wire *out);
+/* -EMSGSIZE too short, -EPROTONOSUPPORT other version, -EPROTO anything else. */
+int rpc_conn_decode(const void *buf, size_t len, struct rpc_conn_info *info) __must_check;
+void rpc_rej_encode(const struct rpc_rej *rej, struct rpc_rej_wire *out);
+int rpc_rej_decode(const void *buf, size_t len, struct rpc_rej *rej) __must_check;

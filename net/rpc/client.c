@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RPC client: calls.
+ *
+ * Flow:	submit takes a free slot of the session, writes header and body into the slot's
+ *		registered buffer and posts; without a connection the slot stays unsent until there
+ *		is one.  The reply, the deadline, a cancellation or the peer's death takes the call
+ *		off its slot exactly once (the one who moves it to FINISHING under the session lock).
+ * Fast path:	one session lock, one copy of the body, one doorbell; calls come from a per-CPU list.
+ * See:		rpc.h for the contract, session.c for the slots' states.
+ */
+#include "rpc_priv.h"
+
+#include <kernel/percpu.h>
+#include <kernel/preempt.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#define CALL_CACHE_MAX 32
+
+/* Calls to be used again: owner cpu, preemption off. */
+struct call_cache {
+	struct rpc_call_impl *first;
+	uint32_t nr;
+};
+static DEFINE_PERCPU(struct call_cache, call_cache);
+
+static struct rpc_call_impl *impl_of(struct rpc_call *call)
+{
+	return container_of(call, struct rpc_call_impl, pub);
+}
+
+struct rpc_call *rpc_call_alloc(void)
+{
+	struct rpc_call_impl *impl;
+	struct call_cache *cache;
+
+	preempt_disable();
+	cache = this_cpu_ptr(&call_cache);
+	impl = cache->first;
+	if (impl) {
+		cache->first = impl->next;
+		cache->nr--;
+	}
+	preempt_enable();
+	if (!impl) {
+		impl = kmalloc(sizeof(*impl));
+		if (!impl)
+			return NULL;
+		waitqueue_init(&impl->wq);
+	}
+	memset(&impl->pub, 0, sizeof(impl->pub));
+	refcount_set(&impl->refs, 1);
+	atomic_set(&impl->state, RPC_CALL_NEW);
+	impl->session = NULL;
+	return &impl->pub;
+}
+
+void rpc_call_get(struct rpc_call *call)
+{
+	refcount_inc(&impl_of(call)->refs);
+}
+
+void rpc_call_put(struct rpc_call *call)
+{
+	struct rpc_call_impl *impl = impl_of(call);
+	struct call_cache *cache;
+
+	if (!refcount_dec_and_test(&impl->refs))
+		return;
+	preempt_disable();
+	cache = this_cpu_ptr(&call_cache);
+	if (cache->nr < CALL_CACHE_MAX) {
+		impl->next = cache->first;
+		cache->first = impl;
+		cache->nr++;
+		impl = NULL;
+	}
+	preempt_enable();
+	kfree(impl);
+}
+
+void rpc_call_release(struct rpc_call_impl *impl)
+{
+	if (impl->pub.release)
+		impl->pub.release(&impl->pub);
+	rpc_call_put(&impl->pub);
+}
+
+void rpc_call_finish(struct rpc_call_impl *impl, int status, uint32_t reply_len, bool release)
+{
+	struct rpc_call *call = &impl->pub;
+
+	call->status = status;
+	call->reply_len = reply_len;
+	if (call->done)
+		call->done(call);
+	/* Publishes the result to a waiter that reads the state with acquire. */
+	if (atomic_xchg(&impl->state, RPC_CALL_DONE) & RPC_CALL_SLEEPER)
+		wake_all(&impl->wq);
+	if (release)
+		rpc_call_release(impl);
+}
+
+static int call_check(const struct rpc_call *call, uint32_t *bulk_len)
+{
+	const struct rpc_class_cfg *cfg;
+	uint64_t bulk = 0;
+
+	if ((unsigned int)call->cls >= RPC_NR_CLASSES)
+		return -EINVAL;
+	cfg = &rpc_class_cfg[call->cls];
+	if (call->body_len > cfg->body_max || call->nr_bulk > cfg->max_sge)
+		return -EMSGSIZE;
+	for (uint32_t i = 0; i < call->nr_bulk; i++)
+		bulk += call->bulk[i].len;
+	if (bulk > cfg->bulk_max)
+		return -EMSGSIZE;
+	*bulk_len = (uint32_t)bulk;
+	return 0;
+}
+
+/* Free slot and window? */
+static bool has_room_locked(const struct rpc_session *s, uint32_t len)
+{
+	return s->c_free && (s->inflight_bytes == 0 ||
+			     s->inflight_bytes + len <= (uint64_t)rpc_tune.window_kb * 1024);
+}
+
+/* Write the call into a free slot; the caller posts. */
+static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *impl,
+				 uint32_t bulk_len, uint64_t now)
+{
+	const struct rpc_call *call = &impl->pub;
+	const uint32_t slot = (uint32_t)__builtin_ctzll(s->c_free);
+	struct rpc_cslot *cs = &s->cslots[slot];
+	uint8_t *buf = s->req_buf + (uint64_t)slot * s->req_stride;
+	const struct rpc_hdr hdr = {
+		.cls = s->cls,
+		.opcode = call->opcode,
+		.body_len = call->body_len,
+		.bulk_len = bulk_len,
+		.src_node = node_self()->id,
+		.req_id = ++cs->req_id,
+		.incarn = node_self()->incarn,
+	};
+
+	rpc_hdr_encode(&hdr, (struct rpc_hdr_wire *)buf);
+	memcpy(buf + RPC_HDR_LEN, call->body, call->body_len);
+	counter_add(&rpc_c_bytes_copied, call->body_len);
+	for (uint32_t i = 0; i < call->nr_bulk; i++) {
+		cs->sge[i].addr = call->bulk[i].addr;
+		cs->sge[i].len = call->bulk[i].len;
+		cs->sge[i].lkey = call->bulk[i].mem->lkey;
+	}
+	cs->nr_sge = (uint16_t)call->nr_bulk;
+	cs->msg_len = RPC_HDR_LEN + call->body_len;
+	cs->bulk_len = bulk_len;
+	cs->call = impl;
+	cs->state = RPC_CSLOT_BUSY;
+	cs->posted = false;
+	cs->again = false;
+	cs->is_async = call->done != NULL;
+	cs->deadline_ns = call->deadline_ns;
+	if (!cs->deadline_ns)
+		cs->deadline_ns = now + (uint64_t)rpc_class_cfg[s->cls].timeout_ms * NSEC_PER_MSEC;
+
+	s->c_free &= ~BIT64(slot);
+	s->c_unsent |= BIT64(slot);
+	s->nr_busy++;
+	s->inflight_bytes += cs->msg_len + bulk_len;
+	if (atomic_inc_return(&s->peer->nr_busy) == 1)
+		WRITE_ONCE(s->peer->busy_since_ns, now);
+	if (cs->is_async)
+		atomic_inc(&rpc_net.nr_async);
+	rpc_outstanding_inc();
+	impl->session = s;
+	impl->slot = slot;
+	impl->submitted_ns = now;
+	atomic_set_release(&impl->state, RPC_CALL_SUBMITTED);
+	return slot;
+}
+
+static int session_of_call(const struct rpc_call *call, struct rpc_session **out)
+{
+	struct rpc_peer *peer = rpc_peer_find(call->peer);
+	struct rpc_session *s;
+	int err;
+
+	if (!peer)
+		return -EHOSTDOWN;
+	err = rpc_peer_usable(peer);
+	if (err)
+		return err;
+	s = &peer->sessions[call->cls];
+	*out = s;
+	if (likely(__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE)))
+		return 0;
+	err = READ_ONCE(s->init_err);
+	rpc_session_kick(s); /* its memory, and another try after a failure */
+	return err ? err : -EAGAIN;
+}
+
+int rpc_call_submit(struct rpc_call *call)
+{
+	struct rpc_call_impl *impl = impl_of(call);
+	struct rpc_session *s;
+	struct rpc_conn *conn;
+	uint32_t bulk_len, slot;
+	bool kick = false;
+	int err;
+
+	err = call_check(call, &bulk_len);
+	if (err)
+		return err;
+	err = session_of_call(call, &s);
+	if (err)
+		return err;
+
+	spin_lock(&s->lock);
+	if (unlikely(!has_room_locked(s, RPC_HDR_LEN + call->body_len + bulk_len))) {
+		spin_unlock(&s->lock);
+		counter_inc(&rpc_c_no_slot);
+		return -EAGAIN;
+	}
+	refcount_inc(&impl->refs); /* dropped by release */
+	slot = slot_fill_locked(s, impl, bulk_len, time_now_ns());
+	conn = s->conn;
+	if (likely(conn && conn->state == RPC_CONN_UP)) {
+		/* When it cannot be posted now, the flush does it later. */
+		err = rpc_post_request_locked(conn, slot);
+		(void)err;
+	} else {
+		kick = !conn;
+	}
+	spin_unlock(&s->lock);
+	if (kick)
+		rpc_session_kick(s);
+	return 0;
+}
+
+/* --- waiting -------------------------------------------------------------------------- */
+
+static uint64_t spin_time_ns(const struct rpc_session *s)
+{
+	const uint64_t cap = rpc_tune.spin_us * NSEC_PER_USEC;
+	const uint64_t avg = READ_ONCE(s->ewma_ns);
+
+	if (avg == 0)
+		return cap;
+	/* Calls that take long are not worth more than a short try. */
+	if (avg > 4 * cap)
+		return cap / 8;
+	return MIN(2 * avg, cap);
+}
+
+static bool call_is_done(struct rpc_call_impl *impl)
+{
+	return rpc_call_state(impl) == RPC_CALL_DONE;
+}
+
+/* Poll by ourselves for a bounded time. True when the call is done. */
+static bool wait_spin(struct rpc_call_impl *impl)
+{
+	const uint64_t until = time_now_ns() + spin_time_ns(impl->session);
+
+	rpc_net.waiter_activity++; /* a hint: lost updates do no harm */
+	do {
+		for (int i = 0; i < 16; i++) {
+			if (call_is_done(impl)) {
+				counter_inc(&rpc_c_spins_won);
+				return true;
+			}
+			if (!rpc_poll_try_once())
+				cpu_relax();
+		}
+		if (percpu_read(need_resched))
+			thread_yield();
+	} while (time_now_ns() < until);
+	counter_inc(&rpc_c_spins_lost);
+	return call_is_done(impl);
+}
+
+static int wait_sleep_done(struct rpc_call_impl *impl, unsigned int mode)
+{
+	int old;
+
+	rpc_poll_before_sleep();
+	/* From here on whoever ends the call wakes us. */
+	do {
+		old = atomic_read(&impl->state);
+		if ((old & RPC_CALL_STATE_MASK) == RPC_CALL_DONE)
+			return 0;
+	} while (atomic_cmpxchg(&impl->state, old, old | RPC_CALL_SLEEPER) != old);
+	counter_inc(&rpc_c_sleeps);
+	return wait_event_mode(&impl->wq, call_is_done(impl), mode, WAIT_FOREVER);
+}
+
+/* The tick ends the call at its deadline, so the wait itself needs none. */
+static int call_wait(struct rpc_call *call, unsigned int mode)
+{
+	struct rpc_call_impl *impl = impl_of(call);
+
+	if (!call_is_done(impl) && !wait_spin(impl)) {
+		const int err = wait_sleep_done(impl, mode);
+
+		if (err == -EINTR) {
+			rpc_call_cancel(call);
+			/* Cancelled, or ended in the meantime: either way it is done. */
+			wait_sleep_done(impl, WAIT_PLAIN);
+			return call->status == -ECANCELED ? -EINTR : call->status;
+		}
+	}
+	return call->status;
+}
+
+int rpc_call_wait(struct rpc_call *call)
+{
+	return call_wait(call, WAIT_PLAIN);
+}
+
+int rpc_call_wait_killable(struct rpc_call *call)
+{
+	return call_wait(call, WAIT_KILLABLE);
+}
+
+void rpc_call_cancel(struct rpc_call *call)
+{
+	struct rpc_call_impl *impl = impl_of(call);
+	struct rpc_session *s = impl->session;
+	bool release = false, is_mine;
+
+	if (!s)
+		return; /* never submitted */
+	spin_lock(&s->lock);
+	is_mine = rpc_call_state(impl) == RPC_CALL_SUBMITTED;
+	if (is_mine) {
+		rpc_call_set_finishing(impl);
+		release = rpc_cslot_give_up_locked(s, impl->slot, time_now_ns());
+	}
+	spin_unlock(&s->lock);
+	if (!is_mine)
+		return;
+	counter_inc(&rpc_c_cancels);
+	rpc_call_finish(impl, -ECANCELED, 0, release);
+	rpc_session_wake_slots(s);
+}
+
+static bool slot_may_be_free(struct rpc_session *s)
+{
+	bool ok;
+
+	if (!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE))
+		return READ_ONCE(s->init_err) != 0;
+	spin_lock(&s->lock);
+	ok = has_room_locked(s, rpc_req_slot_size(&rpc_class_cfg[s->cls]));
+	spin_unlock(&s->lock);
+	return ok;
+}
+
+int rpc_slot_wait(uint32_t peer_id, enum rpc_class cls, uint64_t deadline_ns)
+{
+	struct rpc_peer *peer = rpc_peer_find(peer_id);
+	struct rpc_session *s;
+	int err = 0;
+	bool ok;
+
+	if (!peer)
+		return -EHOSTDOWN;
+	if ((unsigned int)cls >= RPC_NR_CLASSES)
+		return -EINVAL;
+	s = &peer->sessions[cls];
+	__atomic_add_fetch(&s->nr_slot_waiters, 1, __ATOMIC_SEQ_CST);
+	rpc_outstanding_inc(); /* the tick looks after us if a wake-up is missed */
+	rpc_poll_before_sleep();
+	ok = wait_event_timeout(&s->slot_wq,
+				(err = rpc_peer_usable(peer)) != 0 || slot_may_be_free(s),
+				deadline_ns ? deadline_ns : WAIT_FOREVER);
+	rpc_outstanding_dec();
+	__atomic_sub_fetch(&s->nr_slot_waiters, 1, __ATOMIC_SEQ_CST);
+	if (!ok)
+		return -ETIMEDOUT;
+	return err;
+}
+
+static int submit_wait(struct rpc_call *call)
+{
+	int err;
+
+	while ((err = rpc_call_submit(call)) == -EAGAIN) {
+		err = rpc_slot_wait(call->peer, call->cls, call->deadline_ns);
+		if (err)
+			return err;
+	}
+	return err;
+}
+
+int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
+		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns)
+{
+	struct rpc_call *call = rpc_call_alloc();
+	int err;
+
+	if (!call)
+		return -ENOMEM;
+	if ((unsigned int)cls >= RPC_NR_CLASSES) {
+		rpc_call_put(call);
+		return -EINVAL;
+	}
+	if (!timeout_ns)
+		timeout_ns = (uint64_t)rpc_class_cfg[cls].timeout_ms * NSEC_PER_MSEC;
+	call->peer = peer;
+	call->cls = cls;
+	call->opcode = opcode;
+	call->body = body;
+	call->body_len = body_len;
+	call->reply = reply;
+	call->reply_max = reply_max;
+	call->deadline_ns = time_after_ns(timeout_ns);
+	err = submit_wait(call);
+	if (!err)
+		err = rpc_call_wait(call);
+	if (!err)
+		err = (int)call->reply_len;
+	rpc_call_put(call);
+	return err;
+}
+
+int rpc_multicast(struct rpc_call **calls, size_t nr_calls)
+{
+	size_t nr_sent;
+	int err = 0;
+
+	for (nr_sent = 0; nr_sent < nr_calls && !err; nr_sent++) {
+		err = submit_wait(calls[nr_sent]);
+		if (err)
+			break;
+	}
+	for (size_t i = 0; i < nr_sent; i++) {
+		const int status = rpc_call_wait(calls[i]);
+
+		if (status && !err)
+			err = status;
+	}
+	return err;
+}
+
+/* --- replies -------------------------------------------------------------------------- */
+
+/* Copy the body out of the ring, which the peer can still change: lengths come from @hdr. */
+static int copy_reply(struct rpc_call *call, const uint8_t *msg, const struct rpc_hdr *hdr,
+		      uint32_t *len)
+{
+	*len = 0;
+	if (!call->reply || hdr->body_len == 0)
+		return hdr->status;
+	if (hdr->body_len > call->reply_max)
+		return hdr->status ? hdr->status : -EMSGSIZE;
+	memcpy(call->reply, msg + RPC_HDR_LEN, hdr->body_len);
+	counter_add(&rpc_c_bytes_copied, hdr->body_len);
+	*len = hdr->body_len;
+	return hdr->status;
+}
+
+static void note_latency(struct rpc_session *s, uint64_t ns)
+{
+	hist_record(rpc_h_latency[s->cls], ns);
+	s->ewma_ns = s->ewma_ns ? s->ewma_ns - s->ewma_ns / 8 + ns / 8 : ns;
+}
+
+/* A late reply: its call ended long ago, now its target is free. */
+static void late_reply_locked(struct rpc_session *s, uint32_t slot)
+{
+	struct rpc_call_impl *impl = s->cslots[slot].call;
+
+	counter_inc(&rpc_c_late_replies);
+	rpc_cslot_free_locked(s, slot);
+	spin_unlock(&s->lock);
+	rpc_call_release(impl);
+	rpc_session_wake_slots(s);
+}
+
+/* Polling context. */
+void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
+{
+	struct rpc_session *s = conn->session;
+	const uint8_t *msg = rpc_ring_slot(conn->ring, true, imm->slot);
+	const uint64_t now = time_now_ns();
+	struct rpc_call_impl *impl;
+	struct rpc_hdr_wire w;
+	struct rpc_cslot *cs;
+	struct rpc_hdr hdr;
+	uint32_t len;
+	int status;
+
+	memcpy(&w, msg, sizeof(w));
+	if (rpc_hdr_decode(&w, imm->len, true, &hdr) || hdr.cls != s->cls ||
+	    hdr.src_node != s->peer->info.id || hdr.incarn != conn->peer_incarn) {
+		counter_inc(&rpc_c_malformed);
+		return;
+	}
+	spin_lock(&s->lock);
+	cs = &s->cslots[imm->slot];
+	if (s->conn != conn || cs->state == RPC_CSLOT_FREE || cs->req_id != hdr.req_id) {
+		spin_unlock(&s->lock);
+		counter_inc(&rpc_c_malformed);
+		return;
+	}
+	counter_inc(&rpc_c_rep_received);
+	if (cs->state == RPC_CSLOT_QUARANTINE) {
+		late_reply_locked(s, imm->slot); /* drops the lock */
+		return;
+	}
+	impl = cs->call;
+	rpc_call_set_finishing(impl);
+	/* Under the lock, so that a deadline that passes now finds the call taken. */
+	status = copy_reply(&impl->pub, msg, &hdr, &len);
+	s->nr_busy--;
+	atomic_dec(&s->peer->nr_busy);
+	if (cs->is_async)
+		atomic_dec(&rpc_net.nr_async);
+	rpc_cslot_free_locked(s, imm->slot);
+	note_latency(s, now - impl->submitted_ns);
+	spin_unlock(&s->lock);
+	rpc_call_finish(impl, status, len, true);
+	rpc_session_wake_slots(s);
+}

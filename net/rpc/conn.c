@@ -1,0 +1,728 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RPC connections: set-up, tear-down and replacement of the queue pair below a session.
+ *
+ * Flow:	conn_work() is the only place that makes and unmakes connections; CM events and errors
+ *		leave a note in the connection and queue it.  Active: connect -> ESTABLISHED -> UP.
+ *		Passive: REQ -> incoming -> accept -> (receives already) -> ESTABLISHED -> UP.
+ * Crossing:	when both sides connect at once, the attempt of the node with the smaller id wins: it
+ *		refuses the other's REQ, and the other gives its own attempt up when it sees the REQ.
+ * Tear-down:	queue pair to ERR, drain the receive queue (a reply that came counts), destroy the
+ *		queue pair: only then may quarantined targets be reused and slots be sent again.
+ * Early data:	the passive side may send before we have read its REP here: such messages wait in
+ *		rpc_conn.early until its incarnation is known.
+ * Locking:	rpc_session.conn_lock around everything; rpc_session.lock for what pollers read.
+ */
+#define PR_FMT "rpc: "
+
+#include "rpc_priv.h"
+
+#include <kernel/printk.h>
+#include <kernel/random.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#define BACKOFF_MIN_MS 2u
+#define BACKOFF_MAX_MS 500u
+#define CONN_INLINE    128u /* bytes: a header and the body of a typical small message */
+
+static uint32_t recv_depth(const struct rpc_class_cfg *cfg)
+{
+	return 2 * cfg->nr_slots + RPC_RECV_SPARE;
+}
+
+/* --- objects -------------------------------------------------------------------------- */
+
+void rpc_conn_post_recv(struct rpc_conn *conn, uint32_t nr)
+{
+	struct rdma_recv_wr wr[RPC_RECV_BATCH];
+	const struct rdma_recv_wr *bad;
+
+	while (nr) {
+		const uint32_t n = MIN(nr, RPC_RECV_BATCH);
+
+		for (uint32_t i = 0; i < n; i++)
+			wr[i] = (struct rdma_recv_wr){ .next = i + 1 < n ? &wr[i + 1] : NULL };
+		if (rdma_post_recv(conn->qp, wr, &bad)) {
+			/* Only a queue pair in error refuses; its flushed receives tell. */
+			return;
+		}
+		nr -= n;
+	}
+}
+
+static bool cq_room_take(uint32_t nr)
+{
+	uint32_t room = __atomic_load_n(&rpc_net.cq_room, __ATOMIC_RELAXED);
+
+	do {
+		if (room < nr)
+			return false;
+	} while (!__atomic_compare_exchange_n(&rpc_net.cq_room, &room, room - nr, true,
+					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return true;
+}
+
+static int conn_create_qp(struct rpc_conn *conn, const struct rpc_class_cfg *cfg)
+{
+	struct rdma_qp_init init = {
+		.type = RDMA_QPT_RC,
+		.recv_cq = rpc_net.cq,
+		.max_send_wr = 2 * cfg->nr_slots + 2 * (RPC_WRITES_MAX + 1),
+		.max_recv_wr = recv_depth(cfg),
+		.max_send_sge = MIN(cfg->max_sge + 1, rpc_net.attr.max_sge),
+		.max_recv_sge = 1,
+		.max_inline = MIN(CONN_INLINE, rpc_net.attr.max_inline),
+		.port = rpc_net.port,
+		.context = conn,
+	};
+	int err;
+
+	init.max_send_sge = MIN(init.max_send_sge, (uint32_t)ARRAY_SIZE(conn->req_sge));
+	init.max_send_wr = MIN(init.max_send_wr, rpc_net.attr.max_qp_wr);
+	conn->sq_size = init.max_send_wr;
+	conn->sq_sge = init.max_send_sge;
+	conn->sq_inline = init.max_inline;
+	conn->send_cq = rdma_cq_create(rpc_net.dev, conn->sq_size + 1, 0, NULL, NULL);
+	if (IS_ERR(conn->send_cq))
+		return (int)PTR_ERR(conn->send_cq);
+	init.send_cq = conn->send_cq;
+	conn->qp = rdma_qp_create(rpc_net.pd, &init);
+	if (IS_ERR(conn->qp)) {
+		err = (int)PTR_ERR(conn->qp);
+		goto out_cq;
+	}
+	err = rdma_qp_to_init(conn->qp, RDMA_ACCESS_REMOTE_WRITE);
+	if (err)
+		goto out_qp;
+	rpc_conn_post_recv(conn, recv_depth(cfg));
+	return 0;
+
+out_qp:
+	rdma_qp_destroy(conn->qp);
+out_cq:
+	rdma_cq_destroy(conn->send_cq);
+	return err;
+}
+
+static struct rpc_conn *conn_create(struct rpc_session *s)
+{
+	const struct rpc_class_cfg *cfg = &rpc_class_cfg[s->cls];
+	struct rpc_conn *conn;
+	int err = -ENOMEM;
+
+	if (!cq_room_take(recv_depth(cfg))) {
+		pr_err("no room for a connection to node %u: raise rpc.max_peers\n",
+		       s->peer->info.id);
+		return ERR_PTR(-ENOSPC);
+	}
+	conn = kzalloc(sizeof(*conn));
+	if (!conn)
+		goto out_room;
+	conn->early = kcalloc(recv_depth(cfg), sizeof(*conn->early));
+	conn->ring = rpc_ring_create(cfg);
+	if (!conn->early || !conn->ring)
+		goto out_free;
+	conn->session = s;
+	conn->gen = s->gen + 1;
+	conn->opened_ns = time_now_ns();
+	err = conn_create_qp(conn, cfg);
+	if (err)
+		goto out_free;
+	return conn;
+
+out_free:
+	if (conn->ring)
+		rpc_ring_put(conn->ring);
+	kfree(conn->early);
+	kfree(conn);
+out_room:
+	__atomic_add_fetch(&rpc_net.cq_room, recv_depth(cfg), __ATOMIC_RELAXED);
+	return ERR_PTR(err);
+}
+
+/* Free what conn_create() made; the queue pair is destroyed already. */
+static void conn_free(struct rpc_conn *conn)
+{
+	rpc_ring_put(conn->ring);
+	__atomic_add_fetch(&rpc_net.cq_room, recv_depth(&rpc_class_cfg[conn->session->cls]),
+			   __ATOMIC_RELAXED);
+	kfree(conn->incoming);
+	kfree(conn->early);
+	kfree(conn);
+}
+
+void rpc_conn_break_locked(struct rpc_conn *conn)
+{
+	if (conn->state == RPC_CONN_BROKEN)
+		return;
+	if (conn->state == RPC_CONN_UP)
+		counter_inc(&rpc_c_breaks);
+	conn->state = RPC_CONN_BROKEN;
+	rpc_session_kick(conn->session);
+}
+
+/* --- tear-down ------------------------------------------------------------------------ */
+
+/* The queue pair is gone: nothing that went through it can touch memory any more. */
+static struct rpc_call_impl *client_slots_settle_locked(struct rpc_session *s)
+{
+	struct rpc_call_impl *released = NULL;
+
+	for (uint32_t i = 0; i < rpc_class_cfg[s->cls].nr_slots; i++) {
+		struct rpc_cslot *cs = &s->cslots[i];
+
+		if (cs->state == RPC_CSLOT_QUARANTINE) {
+			cs->call->next = released;
+			released = cs->call;
+			rpc_cslot_free_locked(s, i);
+		} else if (cs->state == RPC_CSLOT_BUSY) {
+			cs->again |= cs->posted;
+			cs->posted = false;
+			s->c_unsent |= BIT64(i);
+		}
+	}
+	return released;
+}
+
+static void server_slots_settle_locked(struct rpc_session *s, uint32_t gen, struct rpc_batch *b)
+{
+	for (uint32_t i = 0; i < rpc_class_cfg[s->cls].nr_slots; i++) {
+		struct rpc_sslot *ss = &s->sslots[i];
+
+		if (ss->state != RPC_SSLOT_DONE || ss->gen != gen)
+			continue;
+		if (ss->keep && ss->nr_writes)
+			continue; /* its data may be asked for again: hold on to the sources */
+		if (!ss->keep) {
+			ss->nr_writes = 0;
+			s->s_unsent &= ~BIT64(i);
+		}
+		if (!ss->sent)
+			continue;
+		rpc_batch_add(b, ss->sent, ss->sent_arg);
+		ss->sent = NULL;
+		s->s_sent_pending &= ~BIT64(i);
+		rpc_outstanding_dec();
+	}
+}
+
+static void slots_settle(struct rpc_session *s, uint32_t gen)
+{
+	struct rpc_batch b = { .nr = 0 };
+	struct rpc_call_impl *released;
+
+	spin_lock(&s->lock);
+	released = client_slots_settle_locked(s);
+	server_slots_settle_locked(s, gen, &b);
+	spin_unlock(&s->lock);
+	while (released) {
+		struct rpc_call_impl *impl = released;
+
+		released = impl->next;
+		rpc_call_release(impl);
+	}
+	rpc_batch_run(&b);
+	rpc_session_wake_slots(s);
+}
+
+static void conn_close(struct rpc_conn *conn)
+{
+	struct rpc_session *s = conn->session;
+	struct rpc_batch b = { .nr = 0 };
+	bool was_open;
+
+	spin_lock(&s->lock);
+	was_open = conn->is_known;
+	conn->state = RPC_CONN_BROKEN;
+	spin_unlock(&s->lock);
+	if (rdma_qp_to_err(conn->qp))
+		pr_debug("queue pair did not go to the error state\n");
+	rpc_poll_barrier(); /* replies that came in time count */
+	if (conn->cm) {
+		if (was_open)
+			cm_disconnect(conn->cm);
+		cm_conn_destroy(conn->cm);
+	}
+	spin_lock(&s->lock);
+	rpc_reap_locked(conn, &b);
+	s->conn = NULL;
+	spin_unlock(&s->lock);
+	rpc_batch_run(&b);
+	rdma_qp_destroy(conn->qp);
+	rpc_poll_barrier(); /* nobody holds a completion of it any more */
+	rdma_cq_destroy(conn->send_cq);
+	slots_settle(s, conn->gen);
+	conn_free(conn);
+}
+
+/* --- set-up, common ------------------------------------------------------------------- */
+
+static void private_data_fill(const struct rpc_conn *conn, struct rpc_conn_wire *out)
+{
+	const struct rpc_session *s = conn->session;
+	const struct rpc_conn_info info = {
+		.cls = s->cls,
+		.role = (uint8_t)node_self()->role,
+		.flags = s->peer->info.id ? 0 : RPC_CONN_F_STRANGER,
+		.node = node_self()->id,
+		.incarn = node_self()->incarn,
+		.ring_addr = conn->ring->phys,
+		.ring_rkey = rdma_mr_rkey(conn->ring->mr),
+		.nr_slots = (uint16_t)conn->ring->nr_slots,
+		.req_slot_size = conn->ring->req_size,
+		.rep_slot_size = conn->ring->rep_size,
+		.epoch = READ_ONCE(rpc_net.epoch),
+	};
+
+	rpc_conn_encode(&info, out);
+}
+
+static void cm_params_fill(const struct rpc_conn *conn, const struct rpc_conn_wire *priv,
+			   struct cm_params *out)
+{
+	*out = (struct cm_params){
+		.qp = conn->qp,
+		.access = RDMA_ACCESS_REMOTE_WRITE,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.ack_timeout = (uint8_t)rpc_tune.ack_timeout,
+		.max_rd_atomic = 1,
+		.private_data = priv,
+		.private_len = sizeof(*priv),
+	};
+}
+
+static bool geometry_fits(const struct rpc_session *s, const struct rpc_conn_info *info)
+{
+	const struct rpc_class_cfg *cfg = &rpc_class_cfg[s->cls];
+
+	if (info->nr_slots == cfg->nr_slots && info->req_slot_size == rpc_req_slot_size(cfg) &&
+	    info->rep_slot_size == rpc_rep_slot_size(cfg))
+		return true;
+	pr_err("node %u has %u %s slots of %u and %u bytes, this node %u of %u and %u: "
+	       "rpc.slots.%s must be the same everywhere\n",
+	       info->node, info->nr_slots, cfg->name, info->req_slot_size, info->rep_slot_size,
+	       cfg->nr_slots, rpc_req_slot_size(cfg), rpc_rep_slot_size(cfg), cfg->name);
+	return false;
+}
+
+/* The peer's ring and incarnation are known: messages can be understood from here on. */
+static void conn_learn(struct rpc_conn *conn, const struct rpc_conn_info *info)
+{
+	struct rpc_session *s = conn->session;
+	struct rpc_batch b = { .nr = 0 };
+
+	spin_lock(&s->lock);
+	conn->peer_incarn = info->incarn;
+	conn->remote_addr = info->ring_addr;
+	conn->remote_rkey = info->ring_rkey;
+	if (s->server_incarn != info->incarn) {
+		rpc_session_forget_client(s, &b);
+		s->server_incarn = info->incarn;
+	}
+	conn->is_known = true;
+	spin_unlock(&s->lock);
+	rpc_batch_run(&b);
+}
+
+static void conn_up(struct rpc_conn *conn)
+{
+	struct rpc_session *s = conn->session;
+	bool up;
+
+	spin_lock(&s->lock);
+	up = conn->state == RPC_CONN_CONNECTING || conn->state == RPC_CONN_ACCEPTING;
+	if (up) {
+		conn->state = RPC_CONN_UP;
+		rpc_flush_locked(s);
+	}
+	s->want_conn = false;
+	spin_unlock(&s->lock);
+	if (!up)
+		return;
+	rpc_poll_early(conn);
+	s->nr_attempts = 0;
+	WRITE_ONCE(s->next_attempt_ns, 0);
+	counter_inc(&rpc_c_connects);
+	if (s->was_up)
+		counter_inc(&rpc_c_reconnects);
+	s->was_up = true;
+	rpc_peer_connected(s->peer);
+}
+
+static void attempt_failed(struct rpc_session *s)
+{
+	const uint32_t shift = MIN(s->nr_attempts, 8u);
+	uint64_t ms = MIN(BACKOFF_MIN_MS << shift, BACKOFF_MAX_MS);
+
+	s->nr_attempts++;
+	/* Jitter keeps two sides from crossing for ever. */
+	ms = ms * NSEC_PER_MSEC + random_u64() % (ms * NSEC_PER_MSEC);
+	WRITE_ONCE(s->next_attempt_ns, time_now_ns() + ms);
+}
+
+static void conn_reject(struct cm_conn *cm, uint8_t code)
+{
+	const struct rpc_rej rej = { .code = code,
+				     .node = node_self()->id,
+				     .incarn = node_self()->incarn };
+	struct rpc_rej_wire w;
+	int err;
+
+	counter_inc(&rpc_c_rejected);
+	if (code == RPC_REJ_STALE)
+		counter_inc(&rpc_c_stale);
+	else if (code == RPC_REJ_MALFORMED || code == RPC_REJ_GEOMETRY)
+		counter_inc(&rpc_c_malformed);
+	rpc_rej_encode(&rej, &w);
+	err = cm_reject(cm, CM_REJ_CONSUMER, &w, sizeof(w));
+	if (err)
+		pr_debug("cannot reject a connection: %d\n", err); /* its REQ times out */
+}
+
+/* --- CM events ------------------------------------------------------------------------ */
+
+static int conn_event(struct cm_conn *cm, const struct cm_event *ev, void *arg)
+{
+	struct rpc_conn *conn = arg;
+	struct rpc_session *s = conn->session;
+	struct rpc_conn_info info = { 0 };
+	struct rpc_rej rej = { 0 };
+	int info_err = 0;
+
+	if (ev->type == CM_EVENT_ESTABLISHED && !conn->incoming)
+		info_err = rpc_conn_decode(ev->private_data, ev->private_len, &info);
+	if (ev->type == CM_EVENT_REJECTED &&
+	    rpc_rej_decode(ev->private_data, ev->private_len, &rej))
+		rej.code = 0;
+
+	spin_lock(&s->lock);
+	if (ev->type == CM_EVENT_ESTABLISHED) {
+		conn->ev_established = true;
+		conn->ev_info = info;
+		conn->ev_info_err = info_err;
+	} else {
+		conn->ev_ended = true;
+		if (rej.code)
+			conn->ev_rej_code = rej.code;
+	}
+	spin_unlock(&s->lock);
+	rpc_session_kick(s);
+	return 0;
+}
+
+/* Events of a REQ that conn_work has not taken yet. */
+static int incoming_event(struct cm_conn *cm, const struct cm_event *ev, void *arg)
+{
+	struct rpc_incoming *inc = arg;
+
+	if (ev->type == CM_EVENT_ESTABLISHED)
+		return 0;
+	__atomic_store_n(&inc->is_dead, true, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* A CM thread: somebody wants to connect. */
+int rpc_conn_request_event(struct cm_conn *cm, const struct cm_event *ev, void *arg)
+{
+	struct rpc_incoming *inc;
+	struct rpc_conn_info info;
+	struct rpc_session *s;
+	struct rpc_peer *peer;
+	uint8_t code = RPC_REJ_MALFORMED;
+	bool taken;
+
+	if (ev->type != CM_EVENT_REQUEST)
+		return 1;
+	if (rpc_conn_decode(ev->private_data, ev->private_len, &info))
+		goto reject;
+	peer = rpc_peer_of_req(&info, &ev->from, &code);
+	if (!peer)
+		goto reject;
+	code = RPC_REJ_NO_MEMORY;
+	inc = kzalloc(sizeof(*inc));
+	if (!inc)
+		goto reject;
+	s = &peer->sessions[info.cls];
+	inc->cm = cm;
+	inc->info = info;
+	cm_conn_set_arg(cm, incoming_event, inc);
+	spin_lock(&s->lock);
+	taken = !s->incoming;
+	if (taken)
+		s->incoming = inc;
+	spin_unlock(&s->lock);
+	if (taken) {
+		rpc_session_kick(s);
+		return 0;
+	}
+	kfree(inc);
+	code = RPC_REJ_BUSY;
+reject:
+	conn_reject(cm, code);
+	return 1;
+}
+
+/* --- passive side --------------------------------------------------------------------- */
+
+static void incoming_refuse(struct rpc_incoming *inc, uint8_t code)
+{
+	conn_reject(inc->cm, code);
+	cm_conn_destroy(inc->cm);
+	kfree(inc);
+}
+
+/* Does our own attempt go on instead? */
+static bool own_attempt_wins(struct rpc_session *s, const struct rpc_incoming *inc)
+{
+	const struct rpc_conn *own = s->conn;
+
+	return own && own->state == RPC_CONN_CONNECTING && node_self()->id < inc->info.node &&
+	       (own->target_incarn == 0 || own->target_incarn == inc->info.incarn);
+}
+
+static void incoming_accept(struct rpc_session *s, struct rpc_incoming *inc)
+{
+	struct cm_params params;
+	struct rpc_conn_wire priv;
+	struct rpc_conn *conn;
+	int err;
+
+	conn = conn_create(s);
+	if (IS_ERR(conn)) {
+		incoming_refuse(inc, RPC_REJ_NO_MEMORY);
+		return;
+	}
+	conn->cm = inc->cm;
+	conn->incoming = inc;
+	conn->state = RPC_CONN_ACCEPTING;
+	spin_lock(&s->lock);
+	s->gen = conn->gen;
+	s->conn = conn;
+	spin_unlock(&s->lock);
+	conn_learn(conn, &inc->info);
+	cm_conn_set_arg(inc->cm, conn_event, conn);
+	private_data_fill(conn, &priv);
+	cm_params_fill(conn, &priv, &params);
+	err = __atomic_load_n(&inc->is_dead, __ATOMIC_ACQUIRE) ? -ECONNRESET
+							       : cm_accept(inc->cm, &params);
+	if (err) {
+		pr_debug("cannot accept node %u: %d\n", inc->info.node, err);
+		conn_close(conn);
+	}
+}
+
+static void incoming_handle(struct rpc_session *s, struct rpc_incoming *inc)
+{
+	if (__atomic_load_n(&inc->is_dead, __ATOMIC_ACQUIRE)) {
+		cm_conn_destroy(inc->cm);
+		kfree(inc);
+		return;
+	}
+	if (!s->is_ready) {
+		incoming_refuse(inc, RPC_REJ_NO_MEMORY);
+		return;
+	}
+	if (!geometry_fits(s, &inc->info)) {
+		incoming_refuse(inc, RPC_REJ_GEOMETRY);
+		return;
+	}
+	if (own_attempt_wins(s, inc)) {
+		counter_inc(&rpc_c_crossed);
+		incoming_refuse(inc, RPC_REJ_CROSSED);
+		return;
+	}
+	/* An attempt that loses, or a connection whose other end is gone: theirs replaces it. */
+	if (s->conn) {
+		if (s->conn->state == RPC_CONN_CONNECTING)
+			counter_inc(&rpc_c_crossed);
+		conn_close(s->conn);
+	}
+	incoming_accept(s, inc);
+}
+
+/* --- active side ---------------------------------------------------------------------- */
+
+static void connect_start(struct rpc_session *s)
+{
+	struct rdma_addr to = s->peer->info.addr;
+	struct cm_params params;
+	struct rpc_conn_wire priv;
+	struct rpc_conn *conn;
+	struct cm_conn *cm;
+
+	conn = conn_create(s);
+	if (IS_ERR(conn)) {
+		attempt_failed(s);
+		return;
+	}
+	conn->state = RPC_CONN_CONNECTING;
+	conn->target_incarn = s->peer->info.incarn;
+	private_data_fill(conn, &priv);
+	cm_params_fill(conn, &priv, &params);
+	spin_lock(&s->lock);
+	s->gen = conn->gen;
+	s->conn = conn;
+	spin_unlock(&s->lock);
+	cm = cm_connect(rpc_net.dev, rpc_net.port, &to, RPC_SERVICE_ID, &params, conn_event, conn);
+	if (IS_ERR(cm)) {
+		pr_debug("cm_connect: %ld\n", PTR_ERR(cm));
+		conn_close(conn);
+		attempt_failed(s);
+		return;
+	}
+	conn->cm = cm;
+}
+
+/* Our REQ was answered: is it the peer that we wanted? */
+static bool rep_check(struct rpc_session *s, struct rpc_conn *conn)
+{
+	const struct rpc_conn_info *info = &conn->ev_info;
+	struct rpc_peer *peer = s->peer;
+
+	if (conn->ev_info_err || info->cls != s->cls ||
+	    (peer->info.id && info->node != peer->info.id) || info->node == node_self()->id) {
+		counter_inc(&rpc_c_malformed);
+		return false;
+	}
+	return geometry_fits(s, info);
+}
+
+/* True: the connection stays. */
+static bool conn_established(struct rpc_session *s, struct rpc_conn *conn)
+{
+	struct rpc_peer *peer = s->peer;
+
+	if (conn->incoming) {
+		conn_up(conn);
+		return true;
+	}
+	if (!rep_check(s, conn))
+		return false;
+	if (!peer->info.id) {
+		peer->info.id = conn->ev_info.node;
+		rpc_peer_restarted(peer, &conn->ev_info);
+		if (rpc_peer_publish(peer))
+			return false; /* known already by another way */
+	} else if (peer->info.incarn != conn->ev_info.incarn) {
+		rpc_peer_restarted(peer, &conn->ev_info);
+	}
+	conn_learn(conn, &conn->ev_info);
+	conn_up(conn);
+	return true;
+}
+
+/* --- the state machine ---------------------------------------------------------------- */
+
+struct notes {
+	bool broken, established, connecting;
+	uint8_t rej_code;
+};
+
+static void conn_notes(struct rpc_session *s, struct rpc_conn *conn, struct notes *n)
+{
+	spin_lock(&s->lock);
+	n->broken = conn->ev_ended || conn->state == RPC_CONN_BROKEN;
+	n->established = conn->ev_established;
+	n->connecting = conn->state != RPC_CONN_UP;
+	n->rej_code = conn->ev_rej_code;
+	if (conn->state == RPC_CONN_UP && conn->ev_ended)
+		counter_inc(&rpc_c_breaks);
+	spin_unlock(&s->lock);
+}
+
+/* Look at what happened to the present connection. */
+static void conn_advance(struct rpc_session *s, struct rpc_conn *conn)
+{
+	struct notes n;
+
+	conn_notes(s, conn, &n);
+	if (!n.broken && n.established && n.connecting) {
+		if (conn_established(s, conn))
+			return;
+		n.broken = true;
+	}
+	if (!n.broken)
+		return;
+	conn_close(conn);
+	/* A crossed attempt is no failure, but the other side's needs a moment. */
+	if (n.connecting)
+		attempt_failed(s);
+	if (n.rej_code == RPC_REJ_STALE)
+		rpc_peer_fenced(s->peer);
+}
+
+void rpc_conn_work(struct work *w)
+{
+	struct rpc_session *s = container_of(w, struct rpc_session, conn_work);
+	struct rpc_incoming *inc;
+	bool wanted;
+
+	mutex_lock(&s->conn_lock);
+	if (s->conn)
+		conn_advance(s, s->conn);
+	wanted = rpc_session_prepare(s) == 0;
+
+	spin_lock(&s->lock);
+	inc = s->incoming;
+	s->incoming = NULL;
+	spin_unlock(&s->lock);
+	if (inc)
+		incoming_handle(s, inc);
+
+	spin_lock(&s->lock);
+	wanted = wanted && !s->conn && (s->nr_busy || s->want_conn) &&
+		 time_now_ns() >= s->next_attempt_ns &&
+		 READ_ONCE(s->peer->state) == RPC_PEER_ALIVE && !s->peer->fenced_us;
+	spin_unlock(&s->lock);
+	if (wanted)
+		connect_start(s);
+	mutex_unlock(&s->conn_lock);
+	rpc_session_wake_slots(s);
+}
+
+/* --- the rendezvous node -------------------------------------------------------------- */
+
+static struct rpc_peer *rendezvous; /* not published until its id is known */
+static struct mutex rendezvous_lock = MUTEX_INIT(rendezvous_lock, "rpc.rendezvous", RANK_NET);
+
+int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node)
+{
+	const struct node_info info = { .role = NODE_ROLE_STORAGE, .addr = *addr };
+	const uint64_t deadline = time_now_ns() + rpc_tune.dead_ms * NSEC_PER_MSEC;
+	struct rpc_session *s;
+	int err = -EHOSTDOWN;
+
+	mutex_lock(&rendezvous_lock);
+	if (!rendezvous)
+		rendezvous = rpc_peer_alloc(&info);
+	if (!rendezvous) {
+		mutex_unlock(&rendezvous_lock);
+		return -ENOMEM;
+	}
+	s = &rendezvous->sessions[RPC_CLASS_CONTROL];
+	spin_lock(&s->lock);
+	s->want_conn = true;
+	spin_unlock(&s->lock);
+	__atomic_add_fetch(&s->nr_slot_waiters, 1, __ATOMIC_SEQ_CST);
+	while (time_now_ns() < deadline) {
+		rpc_session_kick(s);
+		/* Woken by every step of conn_work; the timeout paces repeated attempts. */
+		if (wait_event_timeout(&s->slot_wq, READ_ONCE(rendezvous->info.id) != 0,
+				       time_now_ns() + 20 * NSEC_PER_MSEC)) {
+			*node = rendezvous->info.id;
+			err = rpc_peer_find(*node) ? 0 : -EAGAIN;
+			break;
+		}
+		if (READ_ONCE(rendezvous->fenced_us)) {
+			err = -ESTALE;
+			break;
+		}
+	}
+	__atomic_sub_fetch(&s->nr_slot_waiters, 1, __ATOMIC_SEQ_CST);
+	mutex_unlock(&rendezvous_lock);
+	return err;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/* RPC: counters and histograms. */
+#include "rpc_priv.h"
+
+COUNTER_GLOBAL(rpc_c_req_sent, "rpc.requests", "requests sent, repetitions included");
+COUNTER_GLOBAL(rpc_c_req_received, "rpc.requests_received", "requests received");
+COUNTER_GLOBAL(rpc_c_rep_sent, "rpc.replies", "replies sent");
+COUNTER_GLOBAL(rpc_c_rep_received, "rpc.replies_received", "replies received");
+COUNTER_GLOBAL(rpc_c_bytes_sent, "rpc.bytes", "bytes of headers and bodies sent");
+COUNTER_GLOBAL(rpc_c_bulk_sent, "rpc.bulk_bytes",
+	       "bytes of bulk and of reply data sent straight from where they lie");
+COUNTER_GLOBAL(rpc_c_bytes_copied, "rpc.copied_bytes", "bytes of bodies copied by the CPU");
+COUNTER_GLOBAL(rpc_c_doorbells, "rpc.doorbells", "calls of post_send: one doorbell each");
+COUNTER_GLOBAL(rpc_c_work_requests, "rpc.work_requests", "work requests posted");
+COUNTER_GLOBAL(rpc_c_merged, "rpc.merged",
+	       "reply data WRITEs that were joined with their neighbour");
+COUNTER_GLOBAL(rpc_c_interrupts, "rpc.interrupts", "completion events");
+COUNTER_GLOBAL(rpc_c_arms, "rpc.arms", "times that the completion queue was armed");
+COUNTER_GLOBAL(rpc_c_polls, "rpc.polls", "times that the completion queue was looked at");
+COUNTER_GLOBAL(rpc_c_spins_won, "rpc.spins_won", "waits that ended while the caller was polling");
+COUNTER_GLOBAL(rpc_c_spins_lost, "rpc.spins_lost", "waits in which polling was given up");
+COUNTER_GLOBAL(rpc_c_sleeps, "rpc.sleeps", "waits that went to sleep");
+COUNTER_GLOBAL(rpc_c_serve_spins_won, "rpc.serve_spins_won",
+	       "next request came while the server was polling");
+COUNTER_GLOBAL(rpc_c_serve_spins_lost, "rpc.serve_spins_lost", "the server polled in vain");
+COUNTER_GLOBAL(rpc_c_lazy_sleeps, "rpc.lazy_sleeps", "times that re-arming was put off");
+COUNTER_GLOBAL(rpc_c_inline, "rpc.inline", "requests answered in polling context");
+COUNTER_GLOBAL(rpc_c_dispatched, "rpc.dispatched", "requests handed to a worker thread");
+COUNTER_GLOBAL(rpc_c_worker_threads, "rpc.worker_threads", "worker threads made");
+COUNTER_GLOBAL(rpc_c_resent, "rpc.retries", "requests sent again on a new connection");
+COUNTER_GLOBAL(rpc_c_dup_busy, "rpc.dup_busy",
+	       "repeated requests whose first copy was being served");
+COUNTER_GLOBAL(rpc_c_dup_answered, "rpc.dup_answered",
+	       "repeated requests answered from the remembered reply");
+COUNTER_GLOBAL(rpc_c_dup_rerun, "rpc.dup_rerun",
+	       "repeated requests of idempotent handlers that were run again");
+COUNTER_GLOBAL(rpc_c_dup_old, "rpc.dup_old", "repeated requests that nobody waits for any more");
+COUNTER_GLOBAL(rpc_c_late_replies, "rpc.late_replies",
+	       "replies that came after their call had been given up");
+COUNTER_GLOBAL(rpc_c_orphans, "rpc.orphans",
+	       "replies not sent because nobody waits for them any more");
+COUNTER_GLOBAL(rpc_c_timeouts, "rpc.timeouts", "calls that passed their deadline");
+COUNTER_GLOBAL(rpc_c_cancels, "rpc.cancels", "calls that were cancelled");
+COUNTER_GLOBAL(rpc_c_quarantined, "rpc.quarantined", "slots put into quarantine");
+COUNTER_GLOBAL(rpc_c_quarantine_resets, "rpc.quarantine_resets",
+	       "connections reset to free slots in quarantine");
+COUNTER_GLOBAL(rpc_c_released, "rpc.released", "slots that left quarantine");
+COUNTER_GLOBAL(rpc_c_no_slot, "rpc.no_slot", "submits refused because no slot or window was free");
+COUNTER_GLOBAL(rpc_c_sq_full, "rpc.sq_full", "posts put off because the send queue was full");
+COUNTER_GLOBAL(rpc_c_connects, "rpc.connects", "connections established");
+COUNTER_GLOBAL(rpc_c_reconnects, "rpc.reconnects", "connections established again after a break");
+COUNTER_GLOBAL(rpc_c_breaks, "rpc.breaks", "connections that broke");
+COUNTER_GLOBAL(rpc_c_crossed, "rpc.crossed",
+	       "set-ups given up because both sides connected at once");
+COUNTER_GLOBAL(rpc_c_rejected, "rpc.rejected", "connection requests refused");
+COUNTER_GLOBAL(rpc_c_malformed, "rpc.malformed", "messages and private data refused as malformed");
+COUNTER_GLOBAL(rpc_c_stale, "rpc.stale", "messages and connections of another incarnation");
+COUNTER_GLOBAL(rpc_c_pings, "rpc.pings", "keepalives sent");
+COUNTER_GLOBAL(rpc_c_peers_dead, "rpc.peers_dead", "peers declared dead");
+COUNTER_GLOBAL(rpc_c_flush_writes, "rpc.flush_writes",
+	       "empty WRITEs sent to learn that earlier replies were delivered");
+
+HISTOGRAM_GLOBAL(rpc_h_handler, "rpc.handler_ns", "time from a request's arrival to its reply");
+
+HISTOGRAM(lat_control, "rpc.latency_ns.control", "round trip of a control call");
+HISTOGRAM(lat_demand, "rpc.latency_ns.demand", "round trip of a demand call");
+HISTOGRAM(lat_prefetch, "rpc.latency_ns.prefetch", "round trip of a prefetch call");
+HISTOGRAM(lat_writeback, "rpc.latency_ns.writeback", "round trip of a write-back call");
+
+const struct histogram *const rpc_h_latency[RPC_NR_CLASSES] = {
+	[RPC_CLASS_CONTROL] = &lat_control,
+	[RPC_CLASS_DEMAND] = &lat_demand,
+	[RPC_CLASS_PREFETCH] = &lat_prefetch,
+	[RPC_CLASS_WRITEBACK] = &lat_writeback,
+};

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RPC peers: the table by node id, introduction, removal, death and restart.
+ *
+ * Table:	insert-only hash, read without a lock; a peer is never freed, as calls and
+ *		connections point to it; it is marked removed instead and renewed when it comes back.
+ * Fencing:	a removed peer's connections are reset and its requests answered -ESTALE; so are those
+ *		of an incarnation that was replaced.
+ * Context:	functions here sleep, except find, usable and dead.
+ */
+#define PR_FMT "rpc: "
+
+#include "rpc_priv.h"
+
+#include <kernel/printk.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#define PEER_HASH 64u
+
+static struct rpc_peer *peer_hash[PEER_HASH]; /* atomic heads */
+static LIST_HEAD(peer_list);                  /* published peers; added to under table_lock */
+static struct mutex table_lock = MUTEX_INIT(table_lock, "rpc.peers", RANK_NET);
+static LIST_HEAD(watchers);
+static struct mutex watch_lock = MUTEX_INIT(watch_lock, "rpc.watchers", RANK_NET);
+
+struct rpc_peer *rpc_peer_find(uint32_t node)
+{
+	struct rpc_peer *p = __atomic_load_n(&peer_hash[node % PEER_HASH], __ATOMIC_ACQUIRE);
+
+	while (p && p->info.id != node)
+		p = p->hash_next;
+	return p;
+}
+
+/* Threads only: entries are never taken off the list, so the walk itself needs no lock. */
+void rpc_peers_for_each(void (*fn)(struct rpc_peer *peer, void *arg), void *arg)
+{
+	const struct list_head *pos = __atomic_load_n(&peer_list.next, __ATOMIC_ACQUIRE);
+
+	while (pos != &peer_list) {
+		fn(list_entry(pos, struct rpc_peer, link), arg);
+		pos = __atomic_load_n(&pos->next, __ATOMIC_ACQUIRE);
+	}
+}
+
+/* --- events --------------------------------------------------------------------------- */
+
+static void peer_event(struct work *w)
+{
+	struct rpc_peer *peer = container_of(w, struct rpc_peer, event_work);
+	struct rpc_peer_watcher *watcher;
+	int status;
+
+	spin_lock(&peer->lock);
+	status = peer->event_status;
+	peer->has_event = false;
+	spin_unlock(&peer->lock);
+
+	mutex_lock(&watch_lock);
+	list_for_each_entry(watcher, &watchers, node)
+		watcher->fn(watcher, peer->info.id, status);
+	mutex_unlock(&watch_lock);
+}
+
+static void peer_tell_locked(struct rpc_peer *peer, int status)
+{
+	/* A restart must not be hidden by what follows it. */
+	if (!(peer->has_event && peer->event_status == -ESTALE && status == 0))
+		peer->event_status = status;
+	peer->has_event = true;
+	work_queue(rpc_net.conn_wq, &peer->event_work);
+}
+
+void rpc_peer_watch(struct rpc_peer_watcher *w)
+{
+	mutex_lock(&watch_lock);
+	list_add_tail(&w->node, &watchers);
+	mutex_unlock(&watch_lock);
+}
+
+/* --- the table ------------------------------------------------------------------------ */
+
+struct rpc_peer *rpc_peer_alloc(const struct node_info *info)
+{
+	struct rpc_peer *peer = kzalloc(sizeof(*peer));
+
+	if (!peer)
+		return NULL;
+	spin_lock_init(&peer->lock, "rpc.peer", RANK_SPIN_NET);
+	peer->info = *info;
+	peer->state = RPC_PEER_ALIVE;
+	peer->last_rx_ns = time_now_ns();
+	work_init(&peer->event_work, peer_event);
+	for (uint8_t i = 0; i < RPC_NR_CLASSES; i++)
+		rpc_session_init(&peer->sessions[i], peer, i);
+	return peer;
+}
+
+static void publish_locked(struct rpc_peer *peer)
+{
+	struct rpc_peer **head = &peer_hash[peer->info.id % PEER_HASH];
+
+	peer->hash_next = *head;
+	peer->link.next = &peer_list;
+	peer->link.prev = peer_list.prev;
+	/* Readers see a complete peer: pairs with the acquire loads above. */
+	__atomic_store_n(&peer_list.prev->next, &peer->link, __ATOMIC_RELEASE);
+	peer_list.prev = &peer->link;
+	__atomic_store_n(head, peer, __ATOMIC_RELEASE);
+}
+
+int rpc_peer_publish(struct rpc_peer *peer)
+{
+	int err = 0;
+
+	mutex_lock(&table_lock);
+	if (rpc_peer_find(peer->info.id))
+		err = -EEXIST;
+	else
+		publish_locked(peer);
+	mutex_unlock(&table_lock);
+	return err;
+}
+
+/* --- state changes -------------------------------------------------------------------- */
+
+static void reset_conns(struct rpc_peer *peer)
+{
+	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++) {
+		struct rpc_session *s = &peer->sessions[i];
+
+		spin_lock(&s->lock);
+		if (s->conn)
+			rpc_conn_break_locked(s->conn);
+		spin_unlock(&s->lock);
+	}
+}
+
+static void fail_all_calls(struct rpc_peer *peer, int status)
+{
+	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++)
+		rpc_session_fail_calls(&peer->sessions[i], status);
+}
+
+void rpc_peer_dead(struct rpc_peer *peer)
+{
+	bool died;
+
+	spin_lock(&peer->lock);
+	died = peer->state == RPC_PEER_ALIVE;
+	if (died) {
+		peer->state = RPC_PEER_DEAD;
+		peer->died_ns = time_now_ns();
+		peer->told_up = false;
+		peer_tell_locked(peer, -EHOSTDOWN);
+	}
+	spin_unlock(&peer->lock);
+	if (!died)
+		return;
+	counter_inc(&rpc_c_peers_dead);
+	pr_warn("node %u does not answer\n", peer->info.id);
+	/* Reset first: what goes to quarantine now is released by the tear-down. */
+	reset_conns(peer);
+	fail_all_calls(peer, -EHOSTDOWN);
+}
+
+/* The peer says that our incarnation is over. */
+void rpc_peer_fenced(struct rpc_peer *peer)
+{
+	spin_lock(&peer->lock);
+	peer->fenced_us = true;
+	spin_unlock(&peer->lock);
+	counter_inc(&rpc_c_stale);
+	pr_err("node %u has fenced this node\n", peer->info.id);
+	fail_all_calls(peer, -ESTALE);
+}
+
+bool rpc_peer_fenced_us(uint32_t node)
+{
+	const struct rpc_peer *peer = rpc_peer_find(node);
+
+	return peer && READ_ONCE(peer->fenced_us);
+}
+
+/* Learnt from a connection: another incarnation lives at that address (or the first one). */
+void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info)
+{
+	bool restarted;
+
+	spin_lock(&peer->lock);
+	restarted = peer->info.incarn && peer->info.incarn != info->incarn;
+	if (restarted) {
+		peer->prev_incarn = peer->info.incarn;
+		peer->told_up = false;
+		peer_tell_locked(peer, -ESTALE);
+	}
+	peer->info.incarn = info->incarn;
+	peer->info.role = (enum node_role)info->role;
+	spin_unlock(&peer->lock);
+	if (!restarted)
+		return;
+	pr_warn("node %u has restarted\n", peer->info.id);
+	fail_all_calls(peer, -ESTALE);
+}
+
+void rpc_peer_connected(struct rpc_peer *peer)
+{
+	spin_lock(&peer->lock);
+	if (peer->state == RPC_PEER_DEAD)
+		peer->state = RPC_PEER_ALIVE;
+	WRITE_ONCE(peer->last_rx_ns, time_now_ns());
+	if (!peer->told_up && peer->state == RPC_PEER_ALIVE) {
+		peer->told_up = true;
+		peer_tell_locked(peer, 0);
+	}
+	spin_unlock(&peer->lock);
+}
+
+int rpc_peer_usable(struct rpc_peer *peer)
+{
+	const uint8_t state = READ_ONCE(peer->state);
+	int err = 0;
+
+	if (likely(state == RPC_PEER_ALIVE && !READ_ONCE(peer->fenced_us)))
+		return 0;
+	spin_lock(&peer->lock);
+	if (peer->fenced_us) {
+		err = -ESTALE;
+	} else if (peer->state == RPC_PEER_REMOVED) {
+		err = -EHOSTDOWN;
+	} else if (peer->state == RPC_PEER_DEAD) {
+		/* Now and then somebody may find out whether it is back. */
+		if (time_now_ns() - peer->died_ns < NSEC_PER_SEC) {
+			err = -EHOSTDOWN;
+		} else {
+			peer->state = RPC_PEER_ALIVE;
+			WRITE_ONCE(peer->last_rx_ns, time_now_ns());
+		}
+	}
+	spin_unlock(&peer->lock);
+	return err;
+}
+
+/* --- introduction --------------------------------------------------------------------- */
+
+static void peer_renew(struct rpc_peer *peer, const struct node_info *info)
+{
+	bool restarted, was_removed;
+
+	spin_lock(&peer->lock);
+	restarted = peer->info.incarn && peer->info.incarn != info->incarn;
+	was_removed = peer->state == RPC_PEER_REMOVED;
+	if (restarted)
+		peer->prev_incarn = peer->info.incarn;
+	peer->info.role = info->role;
+	peer->info.incarn = info->incarn;
+	peer->info.addr = info->addr;
+	peer->state = RPC_PEER_ALIVE;
+	peer->is_stranger = false;
+	if (restarted || was_removed) {
+		peer->fenced_us = false;
+		peer->told_up = false;
+		WRITE_ONCE(peer->last_rx_ns, time_now_ns());
+	}
+	if (restarted)
+		peer_tell_locked(peer, -ESTALE);
+	spin_unlock(&peer->lock);
+	if (!restarted)
+		return;
+	/* Connections of the old incarnation; one of the new may be up already. */
+	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++) {
+		struct rpc_session *s = &peer->sessions[i];
+
+		spin_lock(&s->lock);
+		if (s->conn && s->conn->is_known && s->conn->peer_incarn != info->incarn)
+			rpc_conn_break_locked(s->conn);
+		spin_unlock(&s->lock);
+	}
+	fail_all_calls(peer, -ESTALE);
+}
+
+int rpc_peer_add(const struct node_info *info)
+{
+	struct rpc_peer *peer;
+
+	if (info->id == 0 || info->id > 0xffff || info->incarn == 0)
+		return -EINVAL;
+	if (info->id == node_self()->id)
+		return -EINVAL;
+	peer = rpc_peer_find(info->id);
+	if (!peer) {
+		int err;
+
+		peer = rpc_peer_alloc(info);
+		if (!peer)
+			return -ENOMEM;
+		err = rpc_peer_publish(peer);
+		if (!err)
+			return 0;
+		kfree(peer); /* somebody was faster */
+		peer = rpc_peer_find(info->id);
+	}
+	peer_renew(peer, info);
+	return 0;
+}
+
+void rpc_peer_remove(uint32_t node)
+{
+	struct rpc_peer *peer = rpc_peer_find(node);
+	bool gone;
+
+	if (!peer)
+		return;
+	spin_lock(&peer->lock);
+	gone = peer->state != RPC_PEER_REMOVED;
+	peer->state = RPC_PEER_REMOVED;
+	peer->prev_incarn = peer->info.incarn;
+	if (gone) {
+		peer->told_up = false;
+		peer_tell_locked(peer, -EHOSTDOWN);
+	}
+	spin_unlock(&peer->lock);
+	if (!gone)
+		return;
+	reset_conns(peer);
+	fail_all_calls(peer, -EHOSTDOWN);
+}
+
+bool rpc_peer_info(uint32_t node, struct node_info *info)
+{
+	struct rpc_peer *peer = rpc_peer_find(node);
+
+	if (!peer)
+		return false;
+	spin_lock(&peer->lock);
+	*info = peer->info;
+	spin_unlock(&peer->lock);
+	return true;
+}
+
+static bool addr_equal(const struct rdma_addr *a, const struct rdma_addr *b)
+{
+	static const struct rdma_gid zero;
+
+	if (a->dlid || b->dlid)
+		return a->dlid == b->dlid;
+	return memcmp(&a->dgid, &b->dgid, sizeof(zero)) == 0;
+}
+
+static struct rpc_peer *stranger_add(const struct rpc_conn_info *info, const struct rdma_addr *from,
+				     uint8_t *code)
+{
+	const struct node_info ni = { .id = info->node,
+				      .role = (enum node_role)info->role,
+				      .incarn = info->incarn,
+				      .addr = *from };
+	struct rpc_peer *peer = rpc_peer_alloc(&ni);
+	int err;
+
+	*code = RPC_REJ_NO_MEMORY;
+	if (!peer)
+		return NULL;
+	peer->is_stranger = true;
+	err = rpc_peer_publish(peer);
+	if (err) {
+		kfree(peer);
+		*code = RPC_REJ_BUSY;
+		return NULL;
+	}
+	return peer;
+}
+
+struct rpc_peer *rpc_peer_of_req(const struct rpc_conn_info *info, const struct rdma_addr *from,
+				 uint8_t *code)
+{
+	const bool strangers = rpc_net.accept_strangers && info->cls == RPC_CLASS_CONTROL;
+	struct rpc_peer *peer = rpc_peer_find(info->node);
+	bool is_new;
+
+	if (info->node == node_self()->id) {
+		*code = RPC_REJ_MALFORMED;
+		return NULL;
+	}
+	if (!peer) {
+		*code = RPC_REJ_UNKNOWN;
+		return strangers ? stranger_add(info, from, code) : NULL;
+	}
+	spin_lock(&peer->lock);
+	is_new = info->incarn != peer->info.incarn;
+	*code = 0;
+	if (is_new && info->incarn == peer->prev_incarn)
+		*code = RPC_REJ_STALE;
+	else if (!is_new && peer->state == RPC_PEER_REMOVED)
+		*code = RPC_REJ_STALE;
+	else if (is_new && !strangers)
+		*code = RPC_REJ_UNKNOWN; /* membership will tell us */
+	else if (!is_new && !addr_equal(from, &peer->info.addr))
+		*code = RPC_REJ_MALFORMED; /* somebody else in its name */
+	else if (is_new)
+		peer->info.addr = *from;
+	spin_unlock(&peer->lock);
+	if (*code)
+		return NULL;
+	if (is_new) {
+		rpc_peer_restarted(peer, info);
+		spin_lock(&peer->lock);
+		peer->state = RPC_PEER_ALIVE;
+		peer->fenced_us = false;
+		spin_unlock(&peer->lock);
+	}
+	return peer;
+}

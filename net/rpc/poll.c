@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RPC receive side: who looks at the completion queue, and when it sleeps.
+ *
+ * Owner:	one poller at a time, by a try-lock; whoever has it processes what there is, for
+ *		everybody.  It runs with preemption off, so an owner is never switched out.
+ * Waiters:	a caller polls by itself for a bounded time (client.c), then arms the queue, polls
+ *		once more and sleeps on its call.
+ * Net thread:	wakes by the completion interrupt, polls with a budget, and then
+ *		 - after serving requests, with an otherwise idle CPU: spins as long as the next
+ *		   request usually takes to come, at most rpc.serve_spin_us;
+ *		 - while callers poll by themselves and nobody waits for an asynchronous call: puts
+ *		   off re-arming by rpc.lazy_us, which saves an interrupt per call;
+ *		 - else arms, polls once more and sleeps.  An idle node burns nothing.
+ * Ordering:	arm, then poll once more: a completion is found by that poll or raises the event.
+ */
+#define PR_FMT "rpc: "
+
+#include "rpc_priv.h"
+
+#include <kernel/percpu.h>
+#include <kernel/preempt.h>
+#include <kernel/printk.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+
+#define POLL_BUDGET 256 /* completions before other threads get a turn */
+
+static uint64_t request_gap_ns; /* average time between requests; net thread */
+
+/* --- completions ---------------------------------------------------------------------- */
+
+/* Messages of a peer that is not known yet wait. True: done with it. */
+static bool message_is_early(struct rpc_conn *conn, uint32_t imm)
+{
+	struct rpc_session *s = conn->session;
+	bool early = false;
+
+	if (likely(READ_ONCE(conn->is_known)))
+		return false;
+	spin_lock(&s->lock);
+	if (!conn->is_known) {
+		early = true;
+		if (conn->nr_early < 2 * conn->ring->nr_slots)
+			conn->early[conn->nr_early++] = imm;
+		else
+			counter_inc(&rpc_c_malformed);
+	}
+	spin_unlock(&s->lock);
+	return early;
+}
+
+static void message_process(struct rpc_conn *conn, uint32_t raw)
+{
+	struct rpc_imm imm;
+
+	if (unlikely(rpc_imm_decode(raw, conn->ring->nr_slots, conn->ring->req_size,
+				    conn->ring->rep_size, &imm))) {
+		counter_inc(&rpc_c_malformed);
+		return;
+	}
+	if (imm.reply)
+		rpc_reply_received(conn, &imm);
+	else
+		rpc_request_received(conn, &imm);
+}
+
+static void wc_process(const struct rdma_wc *wc, uint64_t now)
+{
+	struct rpc_conn *conn = rdma_qp_context(wc->qp);
+	struct rpc_session *s = conn->session;
+
+	if (unlikely(wc->status != RDMA_WC_SUCCESS)) {
+		spin_lock(&s->lock);
+		rpc_conn_break_locked(conn);
+		spin_unlock(&s->lock);
+		return;
+	}
+	if (++conn->recv_to_post >= RPC_RECV_BATCH) {
+		conn->recv_to_post = 0;
+		rpc_conn_post_recv(conn, RPC_RECV_BATCH);
+	}
+	WRITE_ONCE(s->peer->last_rx_ns, now);
+	if (unlikely(wc->opcode != RDMA_WC_RECV_WRITE_IMM)) {
+		counter_inc(&rpc_c_malformed);
+		return;
+	}
+	if (!message_is_early(conn, wc->imm))
+		message_process(conn, wc->imm);
+}
+
+/* --- ownership ------------------------------------------------------------------------ */
+
+static bool poll_own(void)
+{
+	if (atomic_read(&rpc_net.poll_owner))
+		return false;
+	preempt_disable();
+	if (atomic_cmpxchg(&rpc_net.poll_owner, 0, 1) == 0)
+		return true;
+	preempt_enable();
+	return false;
+}
+
+static void poll_disown(void)
+{
+	atomic_set_release(&rpc_net.poll_owner, 0);
+	preempt_enable();
+}
+
+static void poll_own_wait(void)
+{
+	while (!poll_own())
+		thread_yield();
+}
+
+/* Polling context: the caller owns the poll. */
+static int poll_batch(void)
+{
+	struct rdma_wc wc[RPC_POLL_BATCH];
+	uint64_t now;
+	int n;
+
+	counter_inc(&rpc_c_polls);
+	n = rdma_poll_cq(rpc_net.cq, wc, RPC_POLL_BATCH);
+	if (n <= 0)
+		return 0;
+	now = time_now_ns();
+	for (int i = 0; i < n; i++)
+		wc_process(&wc[i], now);
+	return n;
+}
+
+bool rpc_poll_try_once(void)
+{
+	int n;
+
+	if (!poll_own())
+		return false;
+	n = poll_batch();
+	poll_disown();
+	return n > 0;
+}
+
+bool rpc_poll(void)
+{
+	rpc_net.waiter_activity++;
+	return rpc_poll_try_once();
+}
+
+void rpc_arm(void)
+{
+	preempt_disable(); /* others rely on what we have said we do */
+	if (!atomic_xchg(&rpc_net.armed, 1)) {
+		counter_inc(&rpc_c_arms);
+		rdma_arm_cq(rpc_net.cq, false);
+	}
+	preempt_enable();
+}
+
+void rpc_poll_before_sleep(void)
+{
+	rpc_arm();
+	/* When somebody else is polling, the event tells the net thread of what he missed. */
+	while (rpc_poll_try_once())
+		;
+}
+
+/* Drain the queue, and be sure that nobody still holds a completion taken before. */
+void rpc_poll_barrier(void)
+{
+	for (;;) {
+		int n;
+
+		poll_own_wait();
+		n = poll_batch();
+		poll_disown();
+		if (n < RPC_POLL_BATCH)
+			return;
+	}
+}
+
+void rpc_poll_early(struct rpc_conn *conn)
+{
+	poll_own_wait();
+	for (uint32_t i = 0; i < conn->nr_early; i++)
+		message_process(conn, conn->early[i]);
+	conn->nr_early = 0;
+	poll_disown();
+}
+
+/* --- net thread ----------------------------------------------------------------------- */
+
+/* Interrupt context. */
+static void cq_event(struct rdma_cq *cq, void *arg)
+{
+	counter_inc(&rpc_c_interrupts);
+	atomic_set(&rpc_net.armed, 0);
+	atomic_set_release(&rpc_net.event_pending, 1);
+	wake_one(&rpc_net.event_wq);
+}
+
+static int poll_some(void)
+{
+	int total = 0;
+
+	for (;;) {
+		int n;
+
+		poll_own_wait();
+		n = poll_batch();
+		poll_disown();
+		total += n;
+		if (n < RPC_POLL_BATCH || total >= POLL_BUDGET)
+			return total;
+	}
+}
+
+static void note_gap(uint64_t gap)
+{
+	const uint64_t cap = 8 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
+
+	gap = MIN(gap, cap);
+	request_gap_ns = request_gap_ns - request_gap_ns / 8 + gap / 8;
+}
+
+/* Spin for the next request while this CPU has nothing better to do. True: there is one. */
+static bool serve_spin(uint64_t since)
+{
+	const uint64_t cap = rpc_tune.serve_spin_us * NSEC_PER_USEC;
+	const uint64_t limit = request_gap_ns < cap ? MIN(2 * request_gap_ns + cap / 8, cap) : 0;
+	bool found = false;
+
+	if (!limit || atomic_read(&rpc_net.nr_working))
+		return false;
+	/* Any other thread that becomes runnable asks for this CPU at once. */
+	preempt_disable();
+	thread_set_prio(thread_current(), PRIO_LOW);
+	while (!found && !percpu_read(need_resched) && time_now_ns() - since < limit) {
+		for (int i = 0; i < 8 && !found; i++) {
+			found = rpc_poll_try_once();
+			cpu_relax();
+		}
+	}
+	thread_set_prio(thread_current(), PRIO_HIGH);
+	preempt_enable();
+	counter_inc(found ? &rpc_c_serve_spins_won : &rpc_c_serve_spins_lost);
+	return found;
+}
+
+/* Callers polled by themselves since we last looked, and nothing else needs the interrupt. */
+static bool may_be_lazy(uint32_t *seen)
+{
+	const uint32_t activity = READ_ONCE(rpc_net.waiter_activity);
+	const bool lazy = activity != *seen && atomic_read(&rpc_net.nr_async) == 0;
+
+	*seen = activity;
+	return lazy && rpc_tune.lazy_us;
+}
+
+static bool event_taken(void)
+{
+	return atomic_xchg(&rpc_net.event_pending, 0) != 0;
+}
+
+static void net_main(void *arg)
+{
+	uint32_t seen_activity = 0, seen_served = 0;
+	uint64_t last_served = time_now_ns();
+
+	for (;;) {
+		const int n = poll_some();
+		const bool served = rpc_net.requests_served != seen_served;
+		const uint64_t now = time_now_ns();
+
+		if (n >= POLL_BUDGET) {
+			thread_yield();
+			continue;
+		}
+		if (served) {
+			seen_served = rpc_net.requests_served;
+			note_gap(now - last_served);
+			last_served = now;
+			if (serve_spin(now))
+				continue;
+		} else if (may_be_lazy(&seen_activity)) {
+			counter_inc(&rpc_c_lazy_sleeps);
+			(void)wait_event_timeout(&rpc_net.event_wq, event_taken(),
+						 now + rpc_tune.lazy_us * NSEC_PER_USEC);
+			continue;
+		}
+		rpc_arm();
+		if (poll_some())
+			continue;
+		wait_event(&rpc_net.event_wq, event_taken());
+	}
+}
+
+int rpc_poll_init(void)
+{
+	/* Receives of all sessions of all peers, and room for those of a connection on its way out. */
+	uint32_t nr_cqe = 0;
+	struct thread *t;
+
+	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++)
+		nr_cqe += 2 * rpc_class_cfg[i].nr_slots + RPC_RECV_SPARE;
+	nr_cqe *= rpc_tune.max_peers + 1;
+	nr_cqe = MIN(nr_cqe, rpc_net.attr.max_cqe);
+	waitqueue_init(&rpc_net.event_wq);
+	rpc_net.cq = rdma_cq_create(rpc_net.dev, nr_cqe, 0, cq_event, NULL);
+	if (IS_ERR(rpc_net.cq))
+		return (int)PTR_ERR(rpc_net.cq);
+	rpc_net.cq_room = nr_cqe;
+	request_gap_ns = 8 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
+	t = thread_create_prio("rpc-net", net_main, NULL, PRIO_HIGH);
+	if (IS_ERR(t)) {
+		rdma_cq_destroy(rpc_net.cq);
+		return (int)PTR_ERR(t);
+	}
+	thread_detach(t);
+	return 0;
+}

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RPC layer, private: peers, sessions, connections and what hangs off them.
+ *
+ * Objects:	peer (one per node id, never freed) -> one session per traffic class -> at most one
+ *		connection (a queue pair, its ring and its send queue accounting).  A session outlives
+ *		its connections: slots, request ids and remembered replies are the session's.
+ * Locking:	rpc_session.lock guards slots, request states and posting; rpc_session.conn_lock (a
+ *		mutex) serialises set-up and tear-down of its connection.  Done, release and sent
+ *		functions run without any lock of this layer.
+ * Polling:	the receive queue has one poller at a time (rpc_net.poll_owner).  A connection that
+ *		is taken down passes through that ownership once, so that no poller still holds a
+ *		completion of it.
+ * See:		docs/design/rpc.md
+ */
+#pragma once
+
+#include <kernel/counter.h>
+#include <kernel/mutex.h>
+#include <kernel/spinlock.h>
+#include <kernel/wait.h>
+#include <kernel/work.h>
+#include <lib/atomic.h>
+#include <lib/list.h>
+#include <net/node.h>
+#include <net/rpc.h>
+#include <net/rpc_wire.h>
+#include <rdma/cm.h>
+#include <rdma/verbs.h>
+
+#define RPC_MAX_SLOTS  64u /* of one session; a 64-bit map holds their states */
+#define RPC_POLL_BATCH 16
+#define RPC_RECV_BATCH 16u /* receives are reposted so many at a time */
+#define RPC_RECV_SPARE (2 * RPC_RECV_BATCH)
+#define RPC_HDR_LEN    ((uint32_t)sizeof(struct rpc_hdr_wire))
+#define RPC_SERVICE_ID 0x5445535352504300ull /* "TESSRPC" */
+#define RPC_OP_PING    0x0001
+
+struct rpc_class_cfg {
+	const char *name;
+	uint32_t nr_slots; /* boot parameter rpc.slots.<class> */
+	uint32_t body_max;
+	uint32_t bulk_max;
+	uint32_t max_sge;    /* bulk pieces of one request */
+	uint32_t timeout_ms; /* boot parameter rpc.timeout_ms.<class> */
+};
+extern struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES];
+
+static inline uint32_t rpc_req_slot_size(const struct rpc_class_cfg *c)
+{
+	return ALIGN_UP(RPC_HDR_LEN + c->body_max + c->bulk_max, 64u);
+}
+
+static inline uint32_t rpc_rep_slot_size(const struct rpc_class_cfg *c)
+{
+	return ALIGN_UP(RPC_HDR_LEN + c->body_max, 64u);
+}
+
+/* Tunables, all boot parameters (params.c). */
+struct rpc_tune {
+	uint32_t spin_us;       /* most that a waiter spins */
+	uint32_t serve_spin_us; /* most that the net thread spins after serving */
+	uint32_t lazy_us;       /* re-arming is put off so long while waiters poll */
+	uint32_t dead_ms;
+	uint32_t keepalive_ms;
+	uint32_t quarantine_ms;
+	uint32_t window_kb; /* bytes of requests in flight per session */
+	uint32_t workers;   /* most worker threads per class */
+	uint32_t max_peers;
+	uint32_t ack_timeout;
+	uint32_t tick_ms;
+};
+extern struct rpc_tune rpc_tune;
+
+struct rpc_mem {
+	struct rdma_mr *mr;
+	uint32_t lkey, rkey; /* const */
+};
+
+/* Registered memory that the peer writes: request slots, then reply slots. */
+struct rpc_ring {
+	refcount_t refs; /* the connection's, and one per request that lies in it */
+	uint32_t nr_slots, req_size, rep_size;
+	uint8_t *virt;
+	paddr_t phys;
+	uint64_t len;
+	struct rdma_mr *mr;
+	struct rpc_ring *next_dead; /* the last reference may go where sleeping is forbidden */
+};
+
+/* --- client side ---------------------------------------------------------------------- */
+
+enum rpc_call_state { /* atomic in rpc_call_impl.state, plus RPC_CALL_SLEEPER */
+	RPC_CALL_NEW = 0,
+	RPC_CALL_SUBMITTED = 1,
+	RPC_CALL_FINISHING = 2, /* somebody took it off its slot and writes the result */
+	RPC_CALL_DONE = 3,
+	RPC_CALL_STATE_MASK = 3,
+	RPC_CALL_SLEEPER = 4, /* somebody must be woken */
+};
+
+struct rpc_call_impl {
+	struct rpc_call pub;
+	refcount_t refs;
+	atomic_t state;
+	struct rpc_session *session; /* while submitted; session lock */
+	uint32_t slot;
+	uint64_t submitted_ns;
+	struct waitqueue wq;
+	struct rpc_call_impl *next; /* free list, or a list of calls to end */
+};
+
+enum rpc_cslot_state {
+	RPC_CSLOT_FREE,
+	RPC_CSLOT_BUSY,       /* a call waits for its reply */
+	RPC_CSLOT_QUARANTINE, /* given up, but the reply may still come */
+};
+
+struct rpc_cslot { /* session lock */
+	struct rpc_call_impl *call;
+	uint64_t req_id;
+	uint64_t deadline_ns;
+	uint64_t quarantined_ns;
+	uint8_t state;
+	bool posted; /* on the current connection, or on one not yet taken down */
+	bool again;  /* it has been posted on an earlier connection */
+	bool is_async;
+	uint16_t nr_sge;
+	uint32_t msg_len; /* header and body */
+	uint32_t bulk_len;
+	struct rdma_sge *sge; /* cfg->max_sge of them */
+};
+
+/* --- server side ---------------------------------------------------------------------- */
+
+struct rpc_request {
+	struct rpc_session *session;
+	struct rpc_ring *ring;
+	const struct rpc_handler *handler;
+	void *handler_arg;
+	const uint8_t *body;
+	uint64_t req_id;
+	uint64_t received_ns;
+	uint32_t body_len, bulk_len;
+	uint32_t slot;
+	uint32_t gen; /* connection that carried it last; session lock */
+	uint32_t peer_incarn;
+	uint16_t opcode;
+	bool orphan; /* nobody waits for its reply any more; session lock */
+	bool may_sleep;
+	struct list_head link;    /* worker pool */
+	struct rpc_request *next; /* free list; session lock */
+};
+
+enum rpc_sslot_state {
+	RPC_SSLOT_NONE, /* nothing received, or may be run again */
+	RPC_SSLOT_BUSY, /* a handler has it */
+	RPC_SSLOT_DONE, /* answered; the reply lies in the reply buffer */
+};
+
+struct rpc_sslot { /* session lock */
+	struct rpc_request *req;
+	uint64_t req_id;
+	uint8_t state;
+	bool keep;          /* the reply may be sent again as it is */
+	bool bulk;          /* it had data that only ->writes knows */
+	uint32_t reply_len; /* header and body */
+	uint32_t gen;       /* connection on which the reply may go out */
+	uint32_t nr_writes;
+	struct rpc_write *writes; /* kept only while unsent or not idempotent */
+	void (*sent)(void *arg);
+	void *sent_arg;
+	uint64_t sent_seq; /* the reply's work request, on connection ->gen */
+	uint64_t sent_ns;
+};
+
+/* --- connections ---------------------------------------------------------------------- */
+
+enum rpc_conn_state {
+	RPC_CONN_CONNECTING, /* REQ sent */
+	RPC_CONN_ACCEPTING,  /* REP sent: may receive, not yet send */
+	RPC_CONN_UP,
+	RPC_CONN_BROKEN, /* to be taken down */
+};
+
+struct rpc_conn {
+	struct rpc_session *session; /* const */
+	uint32_t gen;                /* const */
+	uint8_t state;               /* enum rpc_conn_state; session lock */
+	bool is_known;               /* peer_incarn and remote are valid; session lock */
+	struct cm_conn *cm;          /* conn_lock */
+	struct rdma_qp *qp;
+	struct rdma_cq *send_cq;
+	struct rpc_ring *ring;
+	struct rpc_incoming *incoming; /* passive side: the REQ; const */
+	uint32_t target_incarn;        /* active side: whom we mean, 0 = unknown; const */
+	uint32_t peer_incarn;
+	uint32_t *early; /* immediates that came before the peer was known: session lock */
+	uint32_t nr_early;
+	/* the peer's ring */
+	uint64_t remote_addr;
+	uint32_t remote_rkey;
+	/* send queue: session lock */
+	uint32_t sq_size;
+	uint32_t sq_inline;
+	uint32_t sq_sge;
+	uint64_t sq_posted;    /* work requests so far: wr_id of the last */
+	uint64_t sq_signalled; /* the last with a completion asked for */
+	uint64_t sq_completed;
+	uint32_t recv_to_post; /* poll owner */
+	uint64_t opened_ns;
+	/* what the CM said, until conn_work looks: session lock */
+	bool ev_established, ev_ended;
+	uint8_t ev_rej_code; /* enum rpc_rej_code, 0 = none */
+	struct rpc_conn_info ev_info;
+	int ev_info_err;
+	/* scratch for posting: session lock */
+	struct rdma_send_wr wr[RPC_WRITES_MAX + 1];
+	struct rdma_sge wr_sge[RPC_WRITES_MAX + 1];
+	struct rdma_sge req_sge[64];
+};
+
+/* A REQ that came in and that conn_work has not answered yet. */
+struct rpc_incoming {
+	struct cm_conn *cm;
+	struct rpc_conn_info info;
+	bool is_dead; /* atomic */
+};
+
+struct rpc_session {
+	struct rpc_peer *peer; /* const */
+	uint8_t cls;           /* const */
+	struct spinlock lock;  /* RANK_SPIN_RPC */
+	bool is_ready;         /* memory below is there; set once with release */
+	int init_err;
+	struct rpc_conn *conn; /* lock */
+	uint32_t gen;          /* of the newest connection; lock */
+
+	/* client */
+	struct rpc_cslot *cslots;
+	uint64_t c_free;   /* bit per slot; lock */
+	uint64_t c_unsent; /* BUSY but not posted; lock */
+	uint32_t nr_busy, nr_quarantine;
+	uint64_t inflight_bytes;
+	uint64_t ewma_ns; /* of round trips; lock, read without */
+	uint32_t nr_slot_waiters;
+	struct waitqueue slot_wq;
+	uint8_t *req_buf; /* registered: one message of header and body per slot */
+	uint64_t req_buf_phys;
+	uint32_t req_stride;
+
+	/* server */
+	struct rpc_sslot *sslots;
+	uint64_t s_unsent;       /* answered but not posted; lock */
+	uint64_t s_sent_pending; /* ->sent still to be called; lock */
+	struct rpc_request *free_requests;
+	uint8_t *rep_buf;
+	uint64_t rep_buf_phys;
+	uint32_t rep_stride;
+	struct rdma_mr *buf_mr;
+	uint32_t server_incarn; /* of the peer whose requests the slots remember; lock */
+
+	/* connection set-up */
+	struct mutex conn_lock; /* RANK_NET_PEER */
+	struct work conn_work;
+	struct rpc_incoming *incoming; /* lock */
+	bool want_conn;                /* somebody needs one though no call waits; lock */
+	uint32_t nr_attempts;          /* since the last success; conn_lock */
+	uint64_t next_attempt_ns;
+	bool was_up;
+};
+
+enum rpc_peer_state {
+	RPC_PEER_ALIVE,
+	RPC_PEER_DEAD,    /* does not answer; may come back */
+	RPC_PEER_REMOVED, /* no member any more: fenced */
+};
+
+struct rpc_peer {
+	struct list_head link;      /* rpc_peers list; set once */
+	struct rpc_peer *hash_next; /* set once, before the peer is visible */
+	struct spinlock lock;       /* RANK_SPIN_NET: the fields below */
+	struct node_info info;      /* id is const once not 0; incarn 0 = not yet known */
+	uint32_t prev_incarn;       /* replaced or fenced: 0 = none */
+	uint8_t state;              /* enum rpc_peer_state */
+	bool is_stranger;           /* connected by itself; nobody introduced it */
+	bool fenced_us;             /* it told us that our incarnation is over */
+	uint64_t last_rx_ns;        /* poll owner writes, atomic */
+	uint64_t busy_since_ns;     /* when nr_busy last left 0; atomic */
+	uint64_t died_ns;
+	atomic_t ping_pending;
+	atomic_t nr_busy; /* calls outstanding, all classes */
+	int event_status; /* for the watchers; lock */
+	bool has_event;
+	bool told_up; /* the last status told was "connected" or none yet */
+	struct work event_work;
+	struct rpc_session sessions[RPC_NR_CLASSES];
+};
+
+/* --- the one RPC instance of this node ------------------------------------------------- */
+
+struct rpc_net {
+	bool is_started;
+	struct rdma_device *dev;
+	uint8_t port;
+	struct rdma_device_attr attr;
+	struct rdma_pd *pd;
+	struct rdma_cq *cq; /* all receives of all connections */
+	uint32_t cq_room;   /* completions not yet promised to a queue pair; atomic */
+	struct cm_listener *listener;
+	struct workqueue *conn_wq;
+	bool accept_strangers;
+	uint32_t epoch;
+
+	atomic_t poll_owner;
+	atomic_t armed;
+	atomic_t event_pending;
+	struct waitqueue event_wq;
+	uint32_t waiter_activity; /* bumped by every waiter that polls */
+	uint32_t requests_served; /* poll owner */
+	atomic_t nr_working;      /* requests in worker threads */
+	atomic_t nr_async;        /* calls outstanding that nobody waits for */
+	atomic_t nr_outstanding;  /* reasons for the ticking thread to run */
+	atomic_t tick_idle;
+	struct waitqueue tick_wq;
+};
+extern struct rpc_net rpc_net;
+
+/* Callbacks that are collected under a lock and run after it. */
+struct rpc_batch {
+	uint32_t nr;
+	struct {
+		void (*fn)(void *arg);
+		void *arg;
+	} cb[RPC_MAX_SLOTS];
+};
+
+static inline void rpc_batch_add(struct rpc_batch *b, void (*fn)(void *arg), void *arg)
+{
+	b->cb[b->nr].fn = fn;
+	b->cb[b->nr].arg = arg;
+	b->nr++;
+}
+
+static inline void rpc_batch_run(struct rpc_batch *b)
+{
+	for (uint32_t i = 0; i < b->nr; i++)
+		b->cb[i].fn(b->cb[i].arg);
+	b->nr = 0;
+}
+
+/* counters.c */
+COUNTER_DECLARE(rpc_c_req_sent);
+COUNTER_DECLARE(rpc_c_req_received);
+COUNTER_DECLARE(rpc_c_rep_sent);
+COUNTER_DECLARE(rpc_c_rep_received);
+COUNTER_DECLARE(rpc_c_bytes_sent);
+COUNTER_DECLARE(rpc_c_bulk_sent);
+COUNTER_DECLARE(rpc_c_bytes_copied);
+COUNTER_DECLARE(rpc_c_doorbells);
+COUNTER_DECLARE(rpc_c_work_requests);
+COUNTER_DECLARE(rpc_c_merged);
+COUNTER_DECLARE(rpc_c_interrupts);
+COUNTER_DECLARE(rpc_c_arms);
+COUNTER_DECLARE(rpc_c_polls);
+COUNTER_DECLARE(rpc_c_spins_won);
+COUNTER_DECLARE(rpc_c_spins_lost);
+COUNTER_DECLARE(rpc_c_sleeps);
+COUNTER_DECLARE(rpc_c_serve_spins_won);
+COUNTER_DECLARE(rpc_c_serve_spins_lost);
+COUNTER_DECLARE(rpc_c_lazy_sleeps);
+COUNTER_DECLARE(rpc_c_inline);
+COUNTER_DECLARE(rpc_c_dispatched);
+COUNTER_DECLARE(rpc_c_worker_threads);
+COUNTER_DECLARE(rpc_c_resent);
+COUNTER_DECLARE(rpc_c_dup_busy);
+COUNTER_DECLARE(rpc_c_dup_answered);
+COUNTER_DECLARE(rpc_c_dup_rerun);
+COUNTER_DECLARE(rpc_c_dup_old);
+COUNTER_DECLARE(rpc_c_late_replies);
+COUNTER_DECLARE(rpc_c_orphans);
+COUNTER_DECLARE(rpc_c_timeouts);
+COUNTER_DECLARE(rpc_c_cancels);
+COUNTER_DECLARE(rpc_c_quarantined);
+COUNTER_DECLARE(rpc_c_quarantine_resets);
+COUNTER_DECLARE(rpc_c_released);
+COUNTER_DECLARE(rpc_c_no_slot);
+COUNTER_DECLARE(rpc_c_sq_full);
+COUNTER_DECLARE(rpc_c_connects);
+COUNTER_DECLARE(rpc_c_reconnects);
+COUNTER_DECLARE(rpc_c_breaks);
+COUNTER_DECLARE(rpc_c_crossed);
+COUNTER_DECLARE(rpc_c_rejected);
+COUNTER_DECLARE(rpc_c_malformed);
+COUNTER_DECLARE(rpc_c_stale);
+COUNTER_DECLARE(rpc_c_pings);
+COUNTER_DECLARE(rpc_c_peers_dead);
+COUNTER_DECLARE(rpc_c_flush_writes);
+HISTOGRAM_DECLARE(rpc_h_handler);
+extern const struct histogram *const rpc_h_latency[RPC_NR_CLASSES];
+
+/* params.c */
+int rpc_params_check(void) __must_check;
+
+/* mem.c */
+struct rpc_ring *rpc_ring_create(const struct rpc_class_cfg *cfg);
+void rpc_ring_put(struct rpc_ring *ring);
+static inline uint8_t *rpc_ring_slot(const struct rpc_ring *r, bool reply, uint32_t slot)
+{
+	return r->virt + (reply ? (uint64_t)r->nr_slots * r->req_size + (uint64_t)slot * r->rep_size
+				: (uint64_t)slot * r->req_size);
+}
+
+/* peer.c */
+struct rpc_peer *rpc_peer_find(uint32_t node);
+struct rpc_peer *rpc_peer_alloc(const struct node_info *info);
+/* Make a peer whose id has just been learnt visible. -EEXIST when that id is taken. */
+int rpc_peer_publish(struct rpc_peer *peer) __must_check;
+void rpc_peer_dead(struct rpc_peer *peer);
+void rpc_peer_fenced(struct rpc_peer *peer);
+void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info);
+void rpc_peer_connected(struct rpc_peer *peer);
+/* -EHOSTDOWN, -ESTALE, or 0 when calls may go to it (a dead peer is tried again now and then). */
+int rpc_peer_usable(struct rpc_peer *peer) __must_check;
+/* Node id, role, incarnation and address of a REQ: which peer is it? REJ code in *code when NULL. */
+struct rpc_peer *rpc_peer_of_req(const struct rpc_conn_info *info, const struct rdma_addr *from,
+				 uint8_t *code);
+void rpc_peers_for_each(void (*fn)(struct rpc_peer *peer, void *arg), void *arg);
+
+/* session.c */
+void rpc_session_init(struct rpc_session *s, struct rpc_peer *peer, uint8_t cls);
+int rpc_session_prepare(struct rpc_session *s) __must_check;
+/* End every call with @status; slots that the peer may still answer go to quarantine. */
+void rpc_session_fail_calls(struct rpc_session *s, int status);
+/* Forget what the server side remembers: the client is gone or another incarnation. */
+void rpc_session_forget_client(struct rpc_session *s, struct rpc_batch *b) __must_hold(&s->lock);
+void rpc_session_tick(struct rpc_session *s, uint64_t now);
+void rpc_session_wake_slots(struct rpc_session *s);
+void rpc_session_kick(struct rpc_session *s);
+
+/* conn.c */
+void rpc_conn_work(struct work *w);
+int rpc_conn_request_event(struct cm_conn *cm, const struct cm_event *ev, void *arg);
+void rpc_conn_break_locked(struct rpc_conn *conn) __must_hold(&conn->session->lock);
+void rpc_conn_post_recv(struct rpc_conn *conn, uint32_t nr);
+
+/* send.c: all under the session lock */
+/* Post what waits to be posted: requests and replies. */
+void rpc_flush_locked(struct rpc_session *s);
+int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot) __must_check;
+int rpc_post_reply_locked(struct rpc_conn *conn, uint32_t slot, const struct rpc_write *writes,
+			  uint32_t nr_writes) __must_check;
+void rpc_reap_locked(struct rpc_conn *conn, struct rpc_batch *b);
+void rpc_post_flush_write_locked(struct rpc_conn *conn);
+
+/* client.c */
+void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm);
+/* Run done, publish, and release if @release: no lock held. @impl came off its slot. */
+void rpc_call_finish(struct rpc_call_impl *impl, int status, uint32_t reply_len, bool release);
+void rpc_call_release(struct rpc_call_impl *impl);
+/* Take the call off a slot that times out or is cancelled; true: release it at once. */
+bool rpc_cslot_give_up_locked(struct rpc_session *s, uint32_t slot, uint64_t now);
+void rpc_cslot_free_locked(struct rpc_session *s, uint32_t slot);
+static inline uint32_t rpc_call_state(struct rpc_call_impl *impl)
+{
+	return (uint32_t)atomic_read_acquire(&impl->state) & RPC_CALL_STATE_MASK;
+}
+/* SUBMITTED -> FINISHING, by whoever takes the call off its slot; the sleeper bit stays. */
+static inline void rpc_call_set_finishing(struct rpc_call_impl *impl)
+{
+	atomic_inc_return(&impl->state);
+}
+
+/* server.c */
+void rpc_request_received(struct rpc_conn *conn, const struct rpc_imm *imm);
+void rpc_request_run(struct rpc_request *req);
+extern const struct rpc_handler rpc_own_handlers[];
+extern const size_t rpc_nr_own_handlers;
+
+/* worker.c */
+int rpc_workers_init(void) __must_check;
+void rpc_worker_queue(struct rpc_request *req, bool waits);
+
+/* poll.c */
+int rpc_poll_init(void) __must_check;
+/* Pass through ownership of the poll once, draining the queue. */
+void rpc_poll_barrier(void);
+bool rpc_poll_try_once(void);
+/* Process what came before the peer was known. */
+void rpc_poll_early(struct rpc_conn *conn);
+void rpc_arm(void);
+
+/* tick.c */
+int rpc_tick_init(void) __must_check;
+void rpc_tick_kick(void);
+/* One more or one less reason to tick. */
+static inline void rpc_outstanding_inc(void)
+{
+	atomic_inc_return(&rpc_net.nr_outstanding);
+	if (unlikely(atomic_read(&rpc_net.tick_idle)))
+		rpc_tick_kick();
+}
+static inline void rpc_outstanding_dec(void)
+{
+	atomic_dec(&rpc_net.nr_outstanding);
+}

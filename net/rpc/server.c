@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RPC server: requests and their replies.
+ *
+ * Flow:	request_received (polling context) tells new from repeated by the slot's request id,
+ *		takes a request object, and runs the handler inline or hands it to a worker;
+ *		rpc_reply_bulk() writes the reply into the slot's registered buffer and posts it.
+ * At most once: a repetition of a request that is being served only moves its reply to the present
+ *		connection; one that was answered gets the remembered reply; an idempotent handler
+ *		whose reply carried data is run again; anything older is dropped.
+ * Ordering:	a reply goes out only on the connection on which its request came last: the client
+ *		has let go of targets that an older connection could still write.
+ * Failure:	what a peer sends is counted and dropped or answered with an errno, never trusted:
+ *		the ring can change under our hands, so the header is copied before it is checked.
+ */
+#define PR_FMT "rpc: "
+
+#include "rpc_priv.h"
+
+#include <kernel/panic.h>
+#include <kernel/printk.h>
+#include <kernel/time.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+/* --- handlers ------------------------------------------------------------------------- */
+
+struct handler_entry {
+	const struct rpc_handler *handler;
+	void *arg;
+};
+
+/* Two levels, by the halves of the opcode; entries are only ever added. */
+static struct handler_entry *handlers[256];
+static struct mutex handlers_lock = MUTEX_INIT(handlers_lock, "rpc.handlers", RANK_NET);
+
+static const struct handler_entry *handler_find(uint16_t opcode)
+{
+	const struct handler_entry *level =
+		__atomic_load_n(&handlers[opcode >> 8], __ATOMIC_ACQUIRE);
+
+	if (!level)
+		return NULL;
+	level += opcode & 0xff;
+	return __atomic_load_n(&level->handler, __ATOMIC_ACQUIRE) ? level : NULL;
+}
+
+static int handler_add(const struct rpc_handler *h, void *arg)
+{
+	struct handler_entry *level = handlers[h->opcode >> 8];
+
+	if (!level) {
+		level = kcalloc(256, sizeof(*level));
+		if (!level)
+			return -ENOMEM;
+		__atomic_store_n(&handlers[h->opcode >> 8], level, __ATOMIC_RELEASE);
+	}
+	level += h->opcode & 0xff;
+	if (level->handler)
+		return -EEXIST;
+	level->arg = arg;
+	__atomic_store_n(&level->handler, h, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int rpc_handlers_register(const struct rpc_handler *table, size_t nr, void *arg)
+{
+	int err = 0;
+
+	mutex_lock(&handlers_lock);
+	for (size_t i = 0; i < nr && !err; i++)
+		err = handler_add(&table[i], arg);
+	mutex_unlock(&handlers_lock);
+	return err;
+}
+
+/* --- request objects ------------------------------------------------------------------ */
+
+uint32_t rpc_request_peer(const struct rpc_request *req)
+{
+	return req->session->peer->info.id;
+}
+
+bool rpc_request_may_sleep(const struct rpc_request *req)
+{
+	return req->may_sleep;
+}
+
+const void *rpc_request_body(const struct rpc_request *req, uint32_t *len)
+{
+	*len = req->body_len;
+	return req->body;
+}
+
+const void *rpc_request_bulk(const struct rpc_request *req, uint32_t *len)
+{
+	*len = req->bulk_len;
+	return req->body + req->body_len;
+}
+
+static struct rpc_request *request_get_locked(struct rpc_session *s)
+{
+	struct rpc_request *req = s->free_requests;
+
+	if (likely(req)) {
+		s->free_requests = req->next;
+		return req;
+	}
+	return kmalloc(sizeof(*req)); /* only while orphans are still being served */
+}
+
+static void request_free_locked(struct rpc_request *req)
+{
+	struct rpc_session *s = req->session;
+
+	rpc_ring_put(req->ring);
+	req->ring = NULL;
+	req->next = s->free_requests;
+	s->free_requests = req;
+}
+
+/* --- replies -------------------------------------------------------------------------- */
+
+/* Copy the reply into the slot's buffer: a repetition sends it from there. */
+static void reply_write(struct rpc_session *s, const struct rpc_request *req, int status,
+			const void *body, uint32_t body_len)
+{
+	uint8_t *buf = s->rep_buf + (uint64_t)req->slot * s->rep_stride;
+	const struct rpc_hdr hdr = {
+		.cls = s->cls,
+		.opcode = req->opcode,
+		.body_len = body_len,
+		.src_node = node_self()->id,
+		.req_id = req->req_id,
+		.incarn = node_self()->incarn,
+		.dst_incarn = req->peer_incarn,
+		.epoch = READ_ONCE(rpc_net.epoch),
+		.status = status,
+	};
+
+	rpc_hdr_encode(&hdr, (struct rpc_hdr_wire *)buf);
+	if (body_len) {
+		memcpy(buf + RPC_HDR_LEN, body, body_len);
+		counter_add(&rpc_c_bytes_copied, body_len);
+	}
+	s->sslots[req->slot].reply_len = RPC_HDR_LEN + body_len;
+}
+
+/* Remember data WRITEs that cannot go out now, or must be repeatable. */
+static bool keep_writes(struct rpc_sslot *ss, const struct rpc_write *writes, size_t nr)
+{
+	if (!ss->writes)
+		ss->writes = kcalloc(RPC_WRITES_MAX, sizeof(*ss->writes));
+	if (!ss->writes)
+		return false;
+	memcpy(ss->writes, writes, nr * sizeof(*writes));
+	ss->nr_writes = (uint32_t)nr;
+	return true;
+}
+
+/*
+ * The reply is in the buffer; send it, or leave it for later.  True when the sources are in
+ * use and sent() runs later.
+ */
+static bool reply_send_locked(struct rpc_session *s, struct rpc_request *req, bool idempotent,
+			      const struct rpc_write *writes, size_t nr_writes)
+{
+	struct rpc_sslot *ss = &s->sslots[req->slot];
+	struct rpc_conn *conn = s->conn;
+	const bool current = conn && conn->gen == req->gen && conn->state != RPC_CONN_BROKEN;
+
+	ss->bulk = nr_writes != 0;
+	ss->keep = !ss->bulk || !idempotent;
+	ss->gen = req->gen;
+	ss->nr_writes = 0;
+	if (!current && !ss->keep) {
+		ss->state = RPC_SSLOT_NONE; /* a repetition runs it again */
+		return false;
+	}
+	if (nr_writes && (!idempotent || !current || conn->state != RPC_CONN_UP) &&
+	    !keep_writes(ss, writes, nr_writes))
+		goto no_memory;
+	s->s_unsent |= BIT64(req->slot);
+	if (!current || conn->state != RPC_CONN_UP)
+		return nr_writes != 0;
+	if (rpc_post_reply_locked(conn, req->slot, writes, (uint32_t)nr_writes) == 0)
+		return nr_writes != 0;
+	if (nr_writes && !ss->nr_writes && !keep_writes(ss, writes, nr_writes)) {
+		s->s_unsent &= ~BIT64(req->slot);
+		goto no_memory;
+	}
+	return nr_writes != 0;
+
+no_memory:
+	/* Without its data the reply must not look like a good one. */
+	reply_write(s, req, -ENOMEM, NULL, 0);
+	ss->bulk = false;
+	ss->keep = true;
+	s->s_unsent |= BIT64(req->slot);
+	rpc_flush_locked(s);
+	return false;
+}
+
+void rpc_reply_bulk(struct rpc_request *req, int status, const void *body, uint32_t body_len,
+		    const struct rpc_write *writes, size_t nr_writes, void (*sent)(void *arg),
+		    void *arg)
+{
+	struct rpc_session *s = req->session;
+	struct rpc_sslot *ss = &s->sslots[req->slot];
+	const uint64_t now = time_now_ns();
+	bool in_use = false;
+
+	if (WARN_ON(body_len > rpc_class_cfg[s->cls].body_max || nr_writes > RPC_WRITES_MAX ||
+		    status > 0)) {
+		status = -EMSGSIZE;
+		body_len = 0;
+		nr_writes = 0;
+	}
+	spin_lock(&s->lock);
+	if (unlikely(req->orphan)) {
+		counter_inc(&rpc_c_orphans);
+	} else {
+		const bool idempotent =
+			!req->handler || (req->handler->flags & RPC_HANDLER_IDEMPOTENT);
+
+		reply_write(s, req, status, body, body_len);
+		ss->state = RPC_SSLOT_DONE;
+		ss->req = NULL;
+		in_use = reply_send_locked(s, req, idempotent, writes, nr_writes) && sent;
+		if (in_use) {
+			ss->sent = sent;
+			ss->sent_arg = arg;
+			ss->sent_ns = now;
+			s->s_sent_pending |= BIT64(req->slot);
+			rpc_outstanding_inc();
+		}
+		hist_record(&rpc_h_handler, now - req->received_ns);
+	}
+	request_free_locked(req);
+	spin_unlock(&s->lock);
+	if (sent && !in_use)
+		sent(arg);
+}
+
+void rpc_reply(struct rpc_request *req, int status, const void *body, uint32_t body_len)
+{
+	rpc_reply_bulk(req, status, body, body_len, NULL, 0, NULL, NULL);
+}
+
+/* --- requests ------------------------------------------------------------------------- */
+
+void rpc_request_run(struct rpc_request *req)
+{
+	if (req->handler->fn(req, req->handler_arg) == RPC_AGAIN) {
+		/* Only inline runs may say so; answering keeps the slot alive. */
+		WARN_ON(true);
+		rpc_reply(req, -EDEADLK, NULL, 0);
+	}
+}
+
+static void request_dispatch(struct rpc_request *req)
+{
+	const struct handler_entry *e = handler_find(req->opcode);
+
+	if (!e) {
+		req->handler = NULL;
+		rpc_reply(req, -ENOSYS, NULL, 0);
+		return;
+	}
+	req->handler = e->handler;
+	req->handler_arg = e->arg;
+	if (e->handler->flags & RPC_HANDLER_INLINE) {
+		req->may_sleep = false;
+		if (e->handler->fn(req, e->arg) == RPC_DONE) {
+			counter_inc(&rpc_c_inline);
+			return;
+		}
+	}
+	req->may_sleep = true;
+	counter_inc(&rpc_c_dispatched);
+	rpc_worker_queue(req, e->handler->flags & RPC_HANDLER_WAITS);
+}
+
+/* A request whose id the slot has seen. True: run it again as if it were new. */
+static bool repeated_locked(struct rpc_conn *conn, uint32_t slot)
+{
+	struct rpc_session *s = conn->session;
+	struct rpc_sslot *ss = &s->sslots[slot];
+
+	if (ss->state == RPC_SSLOT_NONE)
+		return true;
+	if (ss->state == RPC_SSLOT_BUSY) {
+		counter_inc(&rpc_c_dup_busy);
+		ss->req->gen = conn->gen;
+		return false;
+	}
+	if (ss->gen == conn->gen) {
+		/* Nothing is repeated on one connection; the reply is out or waits to go. */
+		counter_inc(&rpc_c_malformed);
+		return false;
+	}
+	if (!ss->keep) {
+		counter_inc(&rpc_c_dup_rerun);
+		return true;
+	}
+	counter_inc(&rpc_c_dup_answered);
+	if (ss->bulk && !ss->nr_writes) {
+		struct rpc_hdr_wire *hdr = (void *)(s->rep_buf + (uint64_t)slot * s->rep_stride);
+
+		/* Its data were delivered, so the client said; they cannot be had again. */
+		hdr->status = cpu_to_le32((uint32_t)-EIO);
+	}
+	ss->gen = conn->gen;
+	s->s_unsent |= BIT64(slot);
+	rpc_flush_locked(s);
+	return false;
+}
+
+/* Take the slot for a new request; NULL when the message is dropped. */
+static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const struct rpc_imm *imm,
+						const struct rpc_hdr *hdr, const uint8_t *msg)
+{
+	struct rpc_session *s = conn->session;
+	struct rpc_sslot *ss = &s->sslots[imm->slot];
+	struct rpc_request *req;
+
+	req = request_get_locked(s);
+	if (!req)
+		return NULL; /* the client's deadline or its next connection tells it */
+	if (ss->req)
+		ss->req->orphan = true; /* its client has given up */
+	refcount_inc(&conn->ring->refs);
+	req->session = s;
+	req->ring = conn->ring;
+	req->handler = NULL;
+	req->body = msg + RPC_HDR_LEN;
+	req->req_id = hdr->req_id;
+	req->received_ns = READ_ONCE(s->peer->last_rx_ns);
+	req->body_len = hdr->body_len;
+	req->bulk_len = hdr->bulk_len;
+	req->slot = imm->slot;
+	req->gen = conn->gen;
+	req->peer_incarn = conn->peer_incarn;
+	req->opcode = hdr->opcode;
+	req->orphan = false;
+	ss->req = req;
+	ss->req_id = hdr->req_id;
+	ss->state = RPC_SSLOT_BUSY;
+	ss->nr_writes = 0;
+	s->s_unsent &= ~BIT64(imm->slot);
+	return req;
+}
+
+static bool request_is_ours(const struct rpc_conn *conn, const struct rpc_hdr *hdr)
+{
+	return hdr->cls == conn->session->cls && hdr->src_node == conn->session->peer->info.id &&
+	       hdr->incarn == conn->peer_incarn &&
+	       hdr->body_len <= rpc_class_cfg[hdr->cls].body_max;
+}
+
+/* Polling context. */
+void rpc_request_received(struct rpc_conn *conn, const struct rpc_imm *imm)
+{
+	struct rpc_session *s = conn->session;
+	const uint8_t *msg = rpc_ring_slot(conn->ring, false, imm->slot);
+	struct rpc_sslot *ss = &s->sslots[imm->slot];
+	struct rpc_request *req = NULL;
+	struct rpc_hdr_wire w;
+	struct rpc_hdr hdr;
+	void (*sent)(void *arg) = NULL;
+	void *sent_arg = NULL;
+	bool is_stale;
+
+	memcpy(&w, msg, sizeof(w));
+	if (rpc_hdr_decode(&w, imm->len, false, &hdr) || !request_is_ours(conn, &hdr)) {
+		counter_inc(&rpc_c_malformed);
+		return;
+	}
+	counter_inc(&rpc_c_req_received);
+	is_stale = hdr.dst_incarn != node_self()->incarn ||
+		   READ_ONCE(s->peer->state) == RPC_PEER_REMOVED;
+	rpc_net.requests_served++;
+
+	spin_lock(&s->lock);
+	if (s->conn != conn) {
+		spin_unlock(&s->lock);
+		return;
+	}
+	if (hdr.req_id < ss->req_id) {
+		counter_inc(&rpc_c_dup_old);
+	} else if (hdr.req_id > ss->req_id || repeated_locked(conn, imm->slot)) {
+		if (ss->sent) { /* a new request in the slot: the old reply has arrived */
+			sent = ss->sent;
+			sent_arg = ss->sent_arg;
+			ss->sent = NULL;
+			s->s_sent_pending &= ~BIT64(imm->slot);
+			rpc_outstanding_dec();
+		}
+		req = request_begin_locked(conn, imm, &hdr, msg);
+	}
+	spin_unlock(&s->lock);
+
+	if (sent)
+		sent(sent_arg);
+	if (!req)
+		return;
+	if (unlikely(is_stale)) {
+		counter_inc(&rpc_c_stale);
+		rpc_reply(req, -ESTALE, NULL, 0);
+		return;
+	}
+	request_dispatch(req);
+}
+
+/* --- the layer's own requests --------------------------------------------------------- */
+
+static enum rpc_handler_result ping(struct rpc_request *req, void *arg)
+{
+	rpc_reply(req, 0, NULL, 0);
+	return RPC_DONE;
+}
+
+/* Context: inline. Sender alive: yes. Races with: nothing. Safe to run twice: yes. */
+const struct rpc_handler rpc_own_handlers[] = {
+	{ RPC_OP_PING, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "ping", ping },
+};
+const size_t rpc_nr_own_handlers = ARRAY_SIZE(rpc_own_handlers);
