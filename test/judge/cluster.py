@@ -6,7 +6,7 @@
 
 Each guest has one CPU (see docs/tools/hca.md), 512 MiB of shared RAM, an Ethernet link to its
 neighbour for the TCP side of the test programs, a console log in `workdir`, and a command
-channel on its second serial port.
+channel on a virtio serial port.
 """
 import json
 import os
@@ -47,7 +47,8 @@ class Guest:
             "-M", "pc,memory-backend=ram0", "-kernel", str(kernel), "-initrd", str(initrd),
             "-append", f"{APPEND} judge_ip={self.ip} judge_skip={','.join(skip)}",
             "-serial", f"file:{self.console}",
-            "-chardev", f"socket,id=cmd,fd={theirs.fileno()}", "-serial", "chardev:cmd",
+            "-chardev", f"socket,id=cmd,fd={theirs.fileno()}", "-device", "virtio-serial-pci",
+            "-device", "virtserialport,chardev=cmd,name=judge",
             "-qtest", f"unix:{self.qtest},server=on,wait=off", "-qtest-log", "none",
             "-device", f"x-pci-proxy-dev,id=hca,fd={hca_fd}"]
         if net_fd is not None:
@@ -171,12 +172,23 @@ class Cluster:
         """The model's counters."""
         return self.command("stats")
 
-    def pair(self, server, client, timeout=60):
-        """Run a server on guest 0 and its client on guest 1: both (status, output)."""
-        self[0].start(server)
-        # The server says nothing when it listens: ask until its port is there.
-        self[1].start(client)
-        return self[0].finish(timeout), self[1].finish(timeout)
+    def pair(self, command, timeout=60):
+        """Run a test program as server on guest 0 and as client on guest 1.
+
+        Returns ((status, output) of the server, (status, output) of the client).
+        """
+        server, client = self.guests
+        server.run("rm -f /tmp/out /tmp/status", timeout)
+        server.run(f"({command} >/tmp/out 2>&1; echo $? >/tmp/rc; mv /tmp/rc /tmp/status) &", timeout)
+        status, text = server.run(
+            "for i in $(seq 200); do grep -q ':4853 [^ ]* 0A' /proc/net/tcp /proc/net/tcp6 && exit 0;"
+            " [ -e /tmp/status ] && break; usleep 20000; done; cat /tmp/out; exit 1", timeout)
+        if status:
+            raise GuestError(f"{command} does not listen: {text}")
+        result = client.run(f"{command} {server.ip}", timeout)
+        status, text = server.run("for i in $(seq 250); do [ -e /tmp/status ] && break; usleep 20000;"
+                                  " done; cat /tmp/out; exit $(cat /tmp/status)", timeout)
+        return (status, text), result
 
     def stop(self):
         """End everything."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from . import packages
 
 HERE = Path(__file__).resolve().parent
-MODULES = ["virtio_pci", "virtio_net", "mlx4_core", "mlx4_ib", "ib_uverbs", "ib_umad",
+MODULES = ["virtio_pci", "virtio_console", "virtio_net", "mlx4_core", "mlx4_ib", "ib_uverbs", "ib_umad",
            "rdma_ucm", "ib_ipoib"]
 PROGRAMS = ["ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong",
             "ibv_srq_pingpong", "ib_write_lat", "ib_write_bw", "ib_send_lat", "ib_send_bw",
@@ -58,7 +58,7 @@ def _modules(deb):
     """{name: bytes} of every module that could be wanted, and the kernel itself."""
     def wanted(path):
         return path.startswith("boot/vmlinuz") or (path.endswith(".ko") and re.search(
-            r"/(drivers/(infiniband|net/virtio|net/net_fail|net/ethernet/mellanox/mlx4|virtio)"
+            r"/(drivers/(char/virtio|infiniband|net/virtio|net/net_fail|net/ethernet/mellanox/mlx4|virtio)"
             r"|net|lib|crypto|fs/configfs|drivers/ptp|drivers/pps|kernel/lib)", path))
 
     kernel, files = None, {}

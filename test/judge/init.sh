@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: MIT
-# PID 1 of a judge guest: load the modules, then run the commands that come on ttyS1.
+# PID 1 of a judge guest: load the modules, then run the commands that come by virtio port.
 # A command is one line; its output is followed by a line "@@ <exit status>".
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/root LD_LIBRARY_PATH=/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu
@@ -23,8 +23,9 @@ done
 ifconfig lo 127.0.0.1 up
 [ -e /sys/class/net/eth0 ] && ifconfig eth0 "$ip" up
 ulimit -l unlimited
-exec </dev/ttyS1 >/dev/ttyS1 2>&1
-stty raw -echo
+set -- /dev/vport*p1
+exec 3<>"$1"
+exec <&3 >&3 2>&3
 echo "@@ ready"
 while read -r line; do
 	sh -c "$line" </dev/null

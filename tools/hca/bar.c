@@ -33,17 +33,17 @@ static uint64_t bar0_read32(struct hca *h, uint32_t off)
 	if (off >= REG_HCR && off < REG_HCR_END)
 		return hcr_read(h, off);
 	if (off >= REG_ERRBUF && off < REG_ERRBUF + ERRBUF_DWORDS * 4)
-		return htobe32(h->errbuf[(off - REG_ERRBUF) / 4]);
+		return swap_be32(h->errbuf[(off - REG_ERRBUF) / 4]);
 	switch (off) {
 	case REG_OWNER:
 		if (h->owned)
-			return htobe32(1);
+			return swap_be32(1);
 		h->owned = true;
 		return 0;
 	case REG_CLOCK:
-		return htobe32((uint32_t)(time_now_ns() >> 32));
+		return swap_be32((uint32_t)(host_time_ns() >> 32));
 	case REG_CLOCK + 4:
-		return htobe32((uint32_t)time_now_ns());
+		return swap_be32((uint32_t)host_time_ns());
 	default:
 		return 0; /* the semaphore is always free */
 	}
@@ -61,7 +61,7 @@ static void bar0_write32(struct hca *h, uint32_t off, uint32_t val)
 			h->owned = false;
 		break;
 	case REG_RESET:
-		if (be32toh(val) & 1)
+		if (swap_be32(val) & 1)
 			hca_reset(h);
 		break;
 	default:
@@ -93,7 +93,7 @@ uint64_t bar_read(struct hca *h, unsigned bar, uint64_t off, unsigned size)
 static void uar_write(struct hca *h, uint64_t off, uint64_t val, unsigned size)
 {
 	const uint32_t page = (uint32_t)(off >> 12), in = off & 4095;
-	const uint32_t lo = be32toh((uint32_t)val);
+	const uint32_t lo = swap_be32((uint32_t)val);
 
 	if (h->stage != STAGE_READY || page >= h->nr_uars) {
 		h->stats.bad_doorbells++;
@@ -102,7 +102,7 @@ static void uar_write(struct hca *h, uint64_t off, uint64_t val, unsigned size)
 	if (in == UAR_SEND && size == 4) {
 		qp_doorbell(h, lo >> 8);
 	} else if (in == UAR_CQ_ARM && size == 8) {
-		cq_doorbell(h, lo, be32toh((uint32_t)(val >> 32)));
+		cq_doorbell(h, lo, swap_be32((uint32_t)(val >> 32)));
 	} else if (in == UAR_CQ_ARM && size == 4) {
 		h->arm_hi = lo;
 		h->arm_half = true;

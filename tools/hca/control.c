@@ -41,7 +41,7 @@ struct event {
 };
 
 struct scenario {
-	struct timer timer;
+	struct alarm timer;
 	struct loop *loop;
 	struct event *events;
 	size_t nr, next;
@@ -228,7 +228,7 @@ void control_exec(struct loop *l, char *line, int fd, char **reply)
 	char *w[MAX_WORDS + 1] = { NULL }, *save;
 	size_t n = 0;
 
-	l->fabric->now_ns = time_now_ns();
+	l->fabric->now_ns = host_time_ns();
 	for (char *s = strtok_r(line, " \t\r", &save); s && n < MAX_WORDS;
 	     s = strtok_r(NULL, " \t\r", &save))
 		w[n++] = s;
@@ -380,7 +380,7 @@ void control_close(void)
 		unlink(the_listener->path);
 }
 
-static void scenario_fired(struct timer *t)
+static void scenario_fired(struct alarm *t)
 {
 	struct scenario *s = container_of(t, struct scenario, timer);
 	struct event *e = &s->events[s->next++];
@@ -392,7 +392,7 @@ static void scenario_fired(struct timer *t)
 		model_log("scenario: \"%s\" failed: %s", e->line, reply ? reply : "no memory");
 	free(reply);
 	if (s->next < s->nr)
-		timer_set(s->loop->fabric, t, s->start_ns + s->events[s->next].at_ns);
+		alarm_set(s->loop->fabric, t, s->start_ns + s->events[s->next].at_ns);
 }
 
 static bool scenario_line(struct scenario *s, const char *line)
@@ -445,6 +445,6 @@ bool scenario_start(struct loop *l, const char *path)
 	s->timer.fn = scenario_fired;
 	s->start_ns = l->fabric->now_ns;
 	if (s->nr)
-		timer_set(l->fabric, &s->timer, s->start_ns + s->events[0].at_ns);
+		alarm_set(l->fabric, &s->timer, s->start_ns + s->events[0].at_ns);
 	return true;
 }

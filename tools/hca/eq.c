@@ -60,7 +60,7 @@ void eq_event(struct hca *h, enum hca_event type, uint8_t subtype, const uint8_t
 		return;
 	eqe[1] = (uint8_t)type;
 	eqe[3] = subtype;
-	memcpy(eqe + 4, data, MIN(len, 24));
+	memcpy(eqe + 4, data, MIN(len, (size_t)24));
 	eq_post(h, h->event_eq[type], eqe);
 }
 

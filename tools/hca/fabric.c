@@ -27,7 +27,7 @@ struct fabric *fabric_create(void)
 	list_init(&f->groups);
 	f->next_mlid = LID_MCAST_BASE;
 	f->sm_guid = DEFAULT_OUI | 0xfffff0;
-	f->now_ns = time_now_ns();
+	f->now_ns = host_time_ns();
 	inject_init(f);
 	return f;
 }
@@ -146,24 +146,24 @@ bool fabric_busy(const struct fabric *f)
 
 /* ---- timers: a binary heap, earliest first ---- */
 
-static void heap_place(struct timer_heap *t, size_t i, struct timer *x)
+static void heap_place(struct alarm_heap *t, size_t i, struct alarm *x)
 {
 	t->v[i] = x;
 	x->slot = i + 1;
 }
 
-static void heap_up(struct timer_heap *t, size_t i)
+static void heap_up(struct alarm_heap *t, size_t i)
 {
-	struct timer *x = t->v[i];
+	struct alarm *x = t->v[i];
 
 	for (; i && t->v[(i - 1) / 2]->due_ns > x->due_ns; i = (i - 1) / 2)
 		heap_place(t, i, t->v[(i - 1) / 2]);
 	heap_place(t, i, x);
 }
 
-static void heap_down(struct timer_heap *t, size_t i)
+static void heap_down(struct alarm_heap *t, size_t i)
 {
-	struct timer *x = t->v[i];
+	struct alarm *x = t->v[i];
 
 	for (;;) {
 		size_t c = 2 * i + 1;
@@ -180,9 +180,9 @@ static void heap_down(struct timer_heap *t, size_t i)
 	heap_place(t, i, x);
 }
 
-void timer_cancel(struct fabric *f, struct timer *x)
+void alarm_cancel(struct fabric *f, struct alarm *x)
 {
-	struct timer_heap *t = &f->timers;
+	struct alarm_heap *t = &f->timers;
 	size_t i;
 
 	if (!x->slot)
@@ -197,14 +197,14 @@ void timer_cancel(struct fabric *f, struct timer *x)
 	heap_down(t, t->v[i]->slot - 1);
 }
 
-void timer_set(struct fabric *f, struct timer *x, uint64_t due_ns)
+void alarm_set(struct fabric *f, struct alarm *x, uint64_t due_ns)
 {
-	struct timer_heap *t = &f->timers;
+	struct alarm_heap *t = &f->timers;
 
-	timer_cancel(f, x);
+	alarm_cancel(f, x);
 	if (t->len == t->cap) {
 		const size_t cap = t->cap ? t->cap * 2 : 64;
-		struct timer **v = realloc(t->v, cap * sizeof(struct timer *));
+		struct alarm **v = realloc(t->v, cap * sizeof(struct alarm *));
 
 		if (!v) {
 			model_log("out of memory for timers");
@@ -226,23 +226,21 @@ uint64_t fabric_deadline(const struct fabric *f)
 /* Fire what is due; then one turn for each QP that was waiting when we came. */
 void fabric_run(struct fabric *f)
 {
-	struct list turn;
+	struct list_head turn;
 
-	f->now_ns = time_now_ns();
+	f->now_ns = host_time_ns();
 	while (f->timers.len && f->timers.v[0]->due_ns <= f->now_ns) {
-		struct timer *t = f->timers.v[0];
+		struct alarm *t = f->timers.v[0];
 
-		timer_cancel(f, t);
+		alarm_cancel(f, t);
 		t->fn(t);
 	}
 	if (list_empty(&f->runq))
 		return;
-	turn = f->runq;
-	turn.next->prev = &turn;
-	turn.prev->next = &turn;
-	list_init(&f->runq);
+	list_init(&turn);
+	list_splice_tail(&f->runq, &turn);
 	while (!list_empty(&turn)) {
-		struct qp *qp = container_of(turn.next, struct qp, run);
+		struct qp *qp = list_first_entry(&turn, struct qp, run);
 
 		list_del(&qp->run);
 		qp_run(qp);

@@ -26,14 +26,14 @@ struct fabric;
 
 /* ---- time ---- */
 
-struct timer {
+struct alarm {
 	uint64_t due_ns;
 	size_t slot; /* place in the heap + 1; 0 = not set */
-	void (*fn)(struct timer *t);
+	void (*fn)(struct alarm *t);
 };
 
-struct timer_heap {
-	struct timer **v;
+struct alarm_heap {
+	struct alarm **v;
 	size_t len, cap;
 };
 
@@ -217,10 +217,10 @@ struct qp {
 	bool last_wqe;  /* event was sent */
 	bool special;   /* QP0 or QP1 */
 	enum qp_wait wait;
-	struct timer timer;
+	struct alarm timer;
 	uint64_t hold_until_ns; /* UD: give up waiting for a receive WQE */
 	unsigned flush_ms;      /* next look at the receive queue of a QP in error */
-	struct list run;        /* fabric.runq */
+	struct list_head run;   /* fabric.runq */
 	uint64_t *due;          /* delay injection: when each WQE may go; sq size entries */
 	uint16_t due_tail;      /* next WQE without a stamp */
 	uint64_t last_due_ns;
@@ -319,21 +319,21 @@ struct hca {
 /* ---- fabric ---- */
 
 struct mc_group {
-	struct list link;
+	struct list_head link;
 	uint8_t mgid[16];
 	uint16_t mlid;
 	uint8_t rec[52]; /* MCMemberRecord without the join state */
-	struct list members;
+	struct list_head members;
 };
 
 struct inject {
 	bool delay_all;
 	uint64_t delay_all_ns;
-	struct list delays; /* struct delay_rule */
-	struct list holds;  /* struct hold_rule */
+	struct list_head delays; /* struct delay_rule */
+	struct list_head holds;  /* struct hold_rule */
 	uint64_t random_every_ns;
 	uint64_t seed;
-	struct timer random_timer;
+	struct alarm random_timer;
 	uint64_t delays_set, holds_set, breaks, link_changes; /* totals */
 };
 
@@ -342,9 +342,9 @@ struct fabric {
 	struct hca **hcas;
 	unsigned nr_hcas;
 	struct hca **by_lid; /* 0x10000 entries */
-	struct timer_heap timers;
-	struct list runq;
-	struct list groups; /* struct mc_group */
+	struct alarm_heap timers;
+	struct list_head runq;
+	struct list_head groups; /* struct mc_group */
 	uint16_t next_mlid;
 	struct inject inject;
 	uint64_t sm_guid;
@@ -364,8 +364,8 @@ void fabric_run(struct fabric *f);
 bool fabric_busy(const struct fabric *f);
 uint64_t fabric_deadline(const struct fabric *f); /* UINT64_MAX = none */
 void fabric_queue(struct qp *qp);
-void timer_set(struct fabric *f, struct timer *t, uint64_t due_ns);
-void timer_cancel(struct fabric *f, struct timer *t);
+void alarm_set(struct fabric *f, struct alarm *t, uint64_t due_ns);
+void alarm_cancel(struct fabric *f, struct alarm *t);
 struct hca *fabric_route(struct hca *from, uint16_t dlid);
 
 /* log.c */

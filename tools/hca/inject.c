@@ -15,13 +15,13 @@
 #include <stdlib.h>
 
 struct delay_rule {
-	struct list link;
+	struct list_head link;
 	uint16_t a, b; /* b = 0: all connections of a */
 	uint64_t ns;
 };
 
 struct hold_rule {
-	struct list link;
+	struct list_head link;
 	uint16_t a, b;
 };
 
@@ -41,10 +41,9 @@ static uint64_t delay_of(const struct qp *qp)
 {
 	const struct inject *in = &qp->h->fabric->inject;
 	const uint16_t a = qp->h->port.lid, b = qp->path.dlid;
+	const struct delay_rule *r;
 
-	for (struct list *l = in->delays.next; l != &in->delays; l = l->next) {
-		const struct delay_rule *r = container_of(l, struct delay_rule, link);
-
+	list_for_each_entry(r, &in->delays, link) {
 		if (rule_matches(r->a, r->b, a, b))
 			return r->ns;
 	}
@@ -93,10 +92,9 @@ uint64_t inject_due(struct qp *qp, uint16_t index)
 bool inject_held(struct qp *qp)
 {
 	const struct inject *in = &qp->h->fabric->inject;
+	const struct hold_rule *r;
 
-	for (struct list *l = in->holds.next; l != &in->holds; l = l->next) {
-		const struct hold_rule *r = container_of(l, struct hold_rule, link);
-
+	list_for_each_entry(r, &in->holds, link) {
 		if (!rule_matches(r->a, r->b, qp->h->port.lid, qp->path.dlid))
 			continue;
 		qp->h->stats.injected_holds++;
@@ -121,18 +119,17 @@ void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns)
 	r->a = a;
 	r->b = b;
 	r->ns = ns;
-	/* The latest rule for a pair wins: put it in front. */
-	list_add_tail(&r->link, f->inject.delays.next);
+	list_add(&r->link, &f->inject.delays); /* in front: the latest rule for a pair wins */
 }
 
 void inject_delay_off(struct fabric *f)
 {
 	f->inject.delay_all = false;
 	while (!list_empty(&f->inject.delays)) {
-		struct list *l = f->inject.delays.next;
+		struct delay_rule *r = list_first_entry(&f->inject.delays, struct delay_rule, link);
 
-		list_del(l);
-		free(container_of(l, struct delay_rule, link));
+		list_del(&r->link);
+		free(r);
 	}
 }
 
@@ -179,10 +176,10 @@ unsigned inject_release(struct fabric *f)
 	unsigned n = 0;
 
 	while (!list_empty(&f->inject.holds)) {
-		struct list *l = f->inject.holds.next;
+		struct hold_rule *r = list_first_entry(&f->inject.holds, struct hold_rule, link);
 
-		list_del(l);
-		free(container_of(l, struct hold_rule, link));
+		list_del(&r->link);
+		free(r);
 	}
 	for_each_connection(f, release_one, &n);
 	return n;
@@ -260,13 +257,13 @@ static uint64_t next_random(struct inject *in)
 	return in->seed;
 }
 
-static void random_fired(struct timer *t)
+static void random_fired(struct alarm *t)
 {
 	struct inject *in = container_of(t, struct inject, random_timer);
 	struct fabric *f = container_of(in, struct fabric, inject);
 	struct pick p = { .want = UINT32_MAX };
 
-	timer_set(f, t, f->now_ns + in->random_every_ns);
+	alarm_set(f, t, f->now_ns + in->random_every_ns);
 	for_each_connection(f, pick_nth, &p);
 	if (!p.seen)
 		return;
@@ -283,9 +280,9 @@ void inject_random(struct fabric *f, uint64_t every_ns, uint64_t seed)
 	f->inject.random_every_ns = every_ns;
 	f->inject.seed = seed ? seed : 0x9e3779b97f4a7c15ull;
 	if (every_ns)
-		timer_set(f, &f->inject.random_timer, f->now_ns + every_ns);
+		alarm_set(f, &f->inject.random_timer, f->now_ns + every_ns);
 	else
-		timer_cancel(f, &f->inject.random_timer);
+		alarm_cancel(f, &f->inject.random_timer);
 }
 
 bool inject_link(struct fabric *f, uint16_t lid, bool down)
@@ -315,5 +312,5 @@ void inject_free(struct fabric *f)
 {
 	inject_delay_off(f);
 	inject_release(f);
-	timer_cancel(f, &f->inject.random_timer);
+	alarm_cancel(f, &f->inject.random_timer);
 }

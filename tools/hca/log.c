@@ -29,7 +29,7 @@ void log_open(const char *path)
 static __printf(2, 0) void emit(const char *who, const char *fmt, va_list ap)
 {
 	FILE *f = log_file ? log_file : stderr;
-	uint64_t now = time_now_ns();
+	uint64_t now = host_time_ns();
 
 	fprintf(f, "[%6llu.%06llu] %s: ", (unsigned long long)(now / NSEC_PER_SEC),
 		(unsigned long long)(now % NSEC_PER_SEC / 1000), who);
@@ -48,7 +48,7 @@ void model_log(const char *fmt, ...)
 
 void hca_log(struct hca *h, const char *fmt, ...)
 {
-	uint64_t second = time_now_ns() / NSEC_PER_SEC;
+	uint64_t second = host_time_ns() / NSEC_PER_SEC;
 	va_list ap;
 
 	if (second != h->log_second) {

@@ -69,7 +69,7 @@ static struct timespec *timeout(const struct loop *l, bool spinning, struct time
 	if (!fabric_busy(l->fabric) && !spinning) {
 		if (due == UINT64_MAX)
 			return NULL;
-		now = time_now_ns();
+		now = host_time_ns();
 		ns = due > now ? due - now : 0;
 	}
 	ts->tv_sec = (time_t)(ns / NSEC_PER_SEC);
@@ -83,7 +83,7 @@ void loop_run(struct loop *l)
 	uint64_t busy_until = 0;
 
 	while (!l->quit) {
-		const bool spinning = l->spin_ns && time_now_ns() < busy_until;
+		const bool spinning = l->spin_ns && host_time_ns() < busy_until;
 		struct timespec ts;
 		int n = epoll_pwait2(l->epfd, ev, BATCH, timeout(l, spinning, &ts), NULL);
 
@@ -92,7 +92,7 @@ void loop_run(struct loop *l)
 			return;
 		}
 		if (n > 0 && l->spin_ns)
-			busy_until = time_now_ns() + l->spin_ns;
+			busy_until = host_time_ns() + l->spin_ns;
 		for (int i = 0; i < n; i++) {
 			struct watch *w = ev[i].data.ptr;
 

@@ -209,7 +209,7 @@ static uint64_t do_bar(struct vm *vm, const struct mp_bar *b, bool write)
 	}
 	if (!write)
 		return bar_read(vm->h, bar, off, b->size);
-	vm->loop->fabric->now_ns = time_now_ns();
+	vm->loop->fabric->now_ns = host_time_ns();
 	bar_write(vm->h, bar, off, b->val, b->size);
 	return 0;
 }

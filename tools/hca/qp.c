@@ -32,7 +32,7 @@ void qp_free(struct qp *qp)
 		rcq->refs--;
 	if (qp->srq)
 		qp->srq->refs--;
-	timer_cancel(h->fabric, &qp->timer);
+	alarm_cancel(h->fabric, &qp->timer);
 	list_del(&qp->run);
 	free(qp->due);
 	h->qps[qp->qpn] = NULL;
@@ -56,7 +56,7 @@ void qp_event(struct qp *qp, enum hca_event type)
 void qp_wait(struct qp *qp, uint64_t ns)
 {
 	qp->wait = WAIT_TIMER;
-	timer_set(qp->h->fabric, &qp->timer, qp->h->fabric->now_ns + ns);
+	alarm_set(qp->h->fabric, &qp->timer, qp->h->fabric->now_ns + ns);
 }
 
 void qp_complete_send(struct qp *qp, const struct wqe *w, enum cqe_syndrome syn)
@@ -150,7 +150,7 @@ void qp_error(struct qp *qp)
 	qp->wait = WAIT_NONE;
 	qp->progress = 0;
 	qp->flush_ms = 1;
-	timer_cancel(qp->h->fabric, &qp->timer);
+	alarm_cancel(qp->h->fabric, &qp->timer);
 	fabric_queue(qp);
 }
 
@@ -196,7 +196,7 @@ static void qp_flush(struct qp *qp)
 	}
 	if (qp->state != QPS_ERR || !qp->has_rq)
 		return;
-	timer_set(qp->h->fabric, &qp->timer, qp->h->fabric->now_ns + qp->flush_ms * NSEC_PER_MSEC);
+	alarm_set(qp->h->fabric, &qp->timer, qp->h->fabric->now_ns + qp->flush_ms * NSEC_PER_MSEC);
 	qp->flush_ms = MIN(qp->flush_ms * 2, FLUSH_MAX_MS);
 }
 

@@ -207,7 +207,7 @@ static enum hca_status parse_queues(struct qp *qp, const uint8_t *x)
 	return ST_OK;
 }
 
-static void timer_fired(struct timer *t)
+static void timer_fired(struct alarm *t)
 {
 	struct qp *qp = container_of(t, struct qp, timer);
 

@@ -33,7 +33,7 @@ struct qtest {
 	char path[108];
 	bool connected;
 	bool waiting_out;
-	struct timer retry;
+	struct alarm retry;
 	struct message pending[PENDING];
 	unsigned nr_pending;
 	char line[48]; /* what is left of a line that was sent in part */
@@ -138,7 +138,7 @@ static bool adopt(struct qtest *q, int fd)
 	return true;
 }
 
-static void try_connect(struct timer *t)
+static void try_connect(struct alarm *t)
 {
 	struct qtest *q = container_of(t, struct qtest, retry);
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
@@ -149,7 +149,7 @@ static void try_connect(struct timer *t)
 		return;
 	if (fd >= 0)
 		close(fd);
-	timer_set(q->loop->fabric, t, q->loop->fabric->now_ns + RETRY_NS);
+	alarm_set(q->loop->fabric, t, q->loop->fabric->now_ns + RETRY_NS);
 }
 
 static void qtest_release(struct watch *w)
@@ -181,6 +181,6 @@ struct qtest *qtest_open(struct loop *l, struct hca *h, const char *where)
 
 void qtest_close(struct qtest *q)
 {
-	timer_cancel(q->loop->fabric, &q->retry);
+	alarm_cancel(q->loop->fabric, &q->retry);
 	loop_remove(q->loop, &q->w);
 }

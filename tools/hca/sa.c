@@ -47,7 +47,7 @@
 #define PACKET_LIFE 12
 
 struct member {
-	struct list link;
+	struct list_head link;
 	struct hca *h;
 	uint8_t port_gid[16];
 	uint8_t state;
@@ -164,9 +164,9 @@ static uint16_t sa_path(struct fabric *f, struct hca *from, const uint8_t *in, u
 
 static struct mc_group *group_find(struct fabric *f, const uint8_t *mgid)
 {
-	for (struct list *l = f->groups.next; l != &f->groups; l = l->next) {
-		struct mc_group *g = container_of(l, struct mc_group, link);
+	struct mc_group *g;
 
+	list_for_each_entry(g, &f->groups, link) {
 		if (!memcmp(g->mgid, mgid, 16))
 			return g;
 	}
@@ -175,9 +175,9 @@ static struct mc_group *group_find(struct fabric *f, const uint8_t *mgid)
 
 static struct member *member_find(struct mc_group *g, const uint8_t *port_gid)
 {
-	for (struct list *l = g->members.next; l != &g->members; l = l->next) {
-		struct member *m = container_of(l, struct member, link);
+	struct member *m;
 
+	list_for_each_entry(m, &g->members, link) {
 		if (!memcmp(m->port_gid, port_gid, 16))
 			return m;
 	}
@@ -193,7 +193,7 @@ static void member_free(struct member *m)
 static void group_free(struct mc_group *g)
 {
 	while (!list_empty(&g->members))
-		member_free(container_of(g->members.next, struct member, link));
+		member_free(list_first_entry(&g->members, struct member, link));
 	list_del(&g->link);
 	free(g);
 }
@@ -201,10 +201,11 @@ static void group_free(struct mc_group *g)
 static uint16_t free_mlid(struct fabric *f)
 {
 	for (unsigned lid = LID_MCAST_BASE; lid < LID_MCAST_BASE + MAX_GROUPS; lid++) {
+		const struct mc_group *g;
 		bool used = false;
 
-		for (struct list *l = f->groups.next; l != &f->groups; l = l->next)
-			used |= container_of(l, struct mc_group, link)->mlid == lid;
+		list_for_each_entry(g, &f->groups, link)
+			used |= g->mlid == lid;
 		if (!used)
 			return (uint16_t)lid;
 	}
@@ -385,17 +386,11 @@ bool sa_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *
 /* @h left the subnet: so did its memberships. */
 void sa_forget(struct fabric *f, struct hca *h)
 {
-	struct list *l = f->groups.next;
+	struct mc_group *g, *next_group;
+	struct member *m, *next;
 
-	while (l != &f->groups) {
-		struct mc_group *g = container_of(l, struct mc_group, link);
-		struct list *k = g->members.next;
-
-		l = l->next;
-		while (k != &g->members) {
-			struct member *m = container_of(k, struct member, link);
-
-			k = k->next;
+	list_for_each_entry_safe(g, next_group, &f->groups, link) {
+		list_for_each_entry_safe(m, next, &g->members, link) {
 			if (m->h == h)
 				member_free(m);
 		}
@@ -407,5 +402,5 @@ void sa_forget(struct fabric *f, struct hca *h)
 void sa_free(struct fabric *f)
 {
 	while (!list_empty(&f->groups))
-		group_free(container_of(f->groups.next, struct mc_group, link));
+		group_free(list_first_entry(&f->groups, struct mc_group, link));
 }

@@ -30,7 +30,7 @@ enum sq_entry wqe_state(struct qp *qp, uint16_t index)
 
 	if (!p)
 		return SQ_FAULT;
-	word = be32toh(__atomic_load_n((const uint32_t *)(const void *)p, __ATOMIC_ACQUIRE));
+	word = swap_be32(__atomic_load_n((const uint32_t *)(const void *)p, __ATOMIC_ACQUIRE));
 	/* Software stamps stale entries with all ones; bit 31 alone decides. */
 	return (word >> 31) == (((uint32_t)index >> qp->sq_log_size) & 1) ? SQ_READY : SQ_EMPTY;
 }

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""Linux judges the HCA model: a stock Debian kernel's mlx4 driver and RDMA tools run on it."""
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "test"))
+
+from judge import cluster, image, packages  # noqa: E402
+
+OUT = Path(os.environ.get("O", ROOT / "build")).resolve()
+MODEL = OUT / "tools" / "hca" / "tessera-hca"
+BOOT_LIMIT = 120  # seconds; 5 on a quiet machine
+
+long_test = pytest.mark.skipif(not os.environ.get("TEST_LONG"), reason="part of make test-long")
+
+
+@pytest.fixture(scope="module")
+def guests(tmp_path_factory):
+    """Two Linux guests on one model."""
+    if not MODEL.exists():
+        pytest.fail(f"{MODEL} is not built: make tools")
+    try:
+        kernel, initrd = image.build(OUT / "judge" / "packages", OUT / "judge" / "image")
+    except packages.PackageError as err:
+        pytest.fail(f"the judge's packages cannot be had: {err}")
+    work = tmp_path_factory.mktemp("judge")
+    with cluster.Cluster(MODEL, kernel, initrd, work) as c:
+        c.wait_ready(BOOT_LIMIT)
+        yield c
+        assert c.model.poll() is None, "the model ended by itself"
+
+
+def port(guests, lid):
+    """The model's counters of one port."""
+    return next(p for p in guests.stats()["ports"] if p["lid"] == lid)
+
+
+def check_pair(guests, command, timeout=60):
+    """Run a two-sided test; return what server and client printed."""
+    server, client = guests.pair(command, timeout)
+    assert client[0] == 0, f"client: {client[1]}\nserver: {server[1]}"
+    assert server[0] == 0, f"server: {server[1]}"
+    return server[1], client[1]
+
+
+def typical_us(text):
+    """The t_typical column of a perftest latency table."""
+    row = re.search(r"^\s*\d+\s+\d+\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)", text, re.M)
+    return float(row.group(3))
+
+
+def test_port_is_active(guests):
+    for i in range(2):
+        status, text = guests[i].run("ibv_devinfo -v")
+        assert status == 0, text
+        assert re.search(r"state:\s+PORT_ACTIVE", text), text
+        assert re.search(r"vendor_part_id:\s+4099", text), text
+        assert re.search(rf"port_lid:\s+{i + 1}\b", text), text
+        assert re.search(r"active_mtu:\s+4096", text), text
+        assert re.search(r"link_layer:\s+InfiniBand", text), text
+
+
+def test_drivers_load_without_complaint(guests):
+    for guest in guests.guests:
+        _, text = guest.run("dmesg")
+        bad = [line for line in text.splitlines()
+               if re.search(r"mlx4|ib_|infiniband", line)
+               and re.search(r"fail|error|warn|timed out|unable", line, re.I)]
+        assert not bad
+    assert all(p["command_errors"] == 0 for p in guests.stats()["ports"])
+
+
+def test_rc_pingpong_checks_data(guests):
+    before = port(guests, 1)["sends"]
+    check_pair(guests, "ibv_rc_pingpong -c -n 300")
+    assert port(guests, 1)["sends"] - before == 300
+
+
+def test_rc_pingpong_by_events(guests):
+    before = port(guests, 1)["interrupts"]
+    check_pair(guests, "ibv_rc_pingpong -c -e -n 100")
+    assert port(guests, 1)["interrupts"] > before
+
+
+def test_ud_pingpong_checks_data(guests):
+    check_pair(guests, "ibv_ud_pingpong -c -n 50 -s 1024")
+
+
+def test_write_latency(guests):
+    _, text = check_pair(guests, "ib_write_lat -n 500")
+    assert 0 < typical_us(text) < 10000
+    assert port(guests, 1)["writes"] >= 500
+
+
+def test_management_reaches_the_other_port(guests):
+    status, text = guests[0].run("smpquery nodeinfo 2")
+    assert status == 0 and "Channel Adapter" in text, text
+    status, text = guests[0].run("smpquery -D nodeinfo 0,1")
+    assert status == 0 and "Switch" in text, text
+    status, text = guests[0].run("smpquery -D nodeinfo 0,1,2")
+    assert status == 0 and "Channel Adapter" in text, text
+    status, text = guests[0].run("perfquery 2 1")
+    assert status == 0 and "PortXmitData" in text, text
+
+
+def test_link_goes_down_and_comes_back(guests):
+    def wait_state(want):
+        for _ in range(100):
+            text = guests[1].run("ibv_devinfo")[1]
+            if re.search(rf"state:\s+{want}", text):
+                return
+            time.sleep(0.05)
+        pytest.fail(f"port of guest 1 is not {want}: {text}")
+
+    assert guests.command("link 2 down")["ok"]
+    wait_state("PORT_DOWN")
+    assert guests.command("link 2 up")["ok"]
+    wait_state("PORT_ACTIVE")
+    assert guests.stats()["injected"]["link_changes"] == 2
+    check_pair(guests, "ibv_rc_pingpong -c -n 50")
+
+
+def test_broken_connection_is_reported(guests):
+    guests.command("break random every 100 7")
+    try:
+        server, client = guests.pair("ibv_rc_pingpong -n 1000000")
+    finally:
+        guests.command("break random off")
+    assert client[0] != 0 and server[0] != 0
+    both = server[1] + client[1]
+    assert "transport retry counter exceeded" in both or "Work Request Flushed" in both, both
+    assert guests.stats()["injected"]["breaks"] > 0
+
+
+@long_test
+@pytest.mark.parametrize("command", [
+    "ibv_uc_pingpong -n 1000", "ibv_srq_pingpong -c -n 1000", "ibv_rc_pingpong -c -s 1000000 -n 50",
+    "ib_send_lat -n 1000", "ib_send_lat -c UD -n 1000", "ib_send_lat -e -n 500",
+    "ib_read_lat -n 1000", "ib_atomic_lat -n 1000", "ib_atomic_lat -A CMP_AND_SWAP -n 1000",
+    "ib_write_lat -s 4096 -n 1000", "ib_write_bw -s 65536 -n 1000", "ib_write_bw -a -n 200",
+    "ib_read_bw -s 65536 -n 1000", "ib_send_bw -s 4096 -n 1000", "ib_send_bw -q 8 -s 65536 -n 500",
+    "ib_write_bw -b -s 65536 -n 500", "ib_write_bw -s 8388608 -n 50"])
+def test_perftest(guests, command):
+    check_pair(guests, command, timeout=180)
+
+
+@long_test
+def test_unload_and_reload(guests):
+    status, text = guests[1].run(
+        "for m in ib_ipoib rdma_ucm ib_umad mlx4_ib mlx4_core; do rmmod $m || exit 1; done;"
+        "for m in mlx4_core mlx4_ib ib_umad rdma_ucm; do insmod /lib/mods/$m.ko || exit 1; done;"
+        "for i in $(seq 100); do ibv_devinfo | grep -q PORT_ACTIVE && exit 0; usleep 50000; done;"
+        "exit 1", timeout=120)
+    assert status == 0, text
+    check_pair(guests, "ibv_rc_pingpong -c -n 200")
