@@ -84,7 +84,7 @@ gdb: all
 
 run_tests = O=$(O) MAKE="$(MAKE)" $(PYTHON) $(srctree)/scripts/run-tests.py
 
-PHONY += test test-long test-host test-kernel test-boot test-scripts fuzz bench
+PHONY += test test-long test-host test-kernel test-boot test-fs test-scripts fuzz bench
 test: $(venv_stamp)
 	$(Q)$(run_tests) test
 
@@ -103,6 +103,10 @@ test-boot: all
 
 test-scripts: $(venv_stamp)
 	$(Q)cd $(srctree) && $(PYTHON) -m pytest -q -p no:cacheprovider test/scripts
+
+test-fs: tools
+	$(Q)cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider test/fs \
+		$(if $(filter-out *,$(T)),-k '$(T)')
 
 fuzz: $(venv_stamp)
 	$(Q)+$(MAKE) $(jobs) -f $(srctree)/test/fuzz/build.mk srctree=$(srctree) O=$(O)/fuzz \
@@ -126,8 +130,8 @@ format: $(venv_stamp)
 check-layers:
 	$(Q)python3 $(srctree)/scripts/check-layers.py --root $(srctree)
 
-check-headers:
-	$(Q)python3 $(srctree)/scripts/check-headers.py --root $(srctree)
+check-headers: $(venv_stamp)
+	$(Q)$(PYTHON) $(srctree)/scripts/check-headers.py --root $(srctree)
 
 check-docs:
 	$(Q)python3 $(srctree)/scripts/check-docs.py --root $(srctree)

@@ -9,7 +9,9 @@ usage: kconfig.py defconfig FILE             write $KCONFIG_CONFIG from FILE
        kconfig.py generate HEADER CONF [SYMBOL=VALUE...]
                                              autoconf.h and auto.conf, with overrides
 
-A value that Kconfig does not take (unknown symbol, out of range, unmet dependency) is an error.
+A value in a defconfig that Kconfig does not take (unknown symbol, out of range, unmet dependency) is
+an error. A .config may be older than the Kconfig files: what is gone is dropped, what is new gets its
+default.
 """
 
 import os
@@ -19,8 +21,8 @@ import sys
 import kconfiglib
 
 
-def load(path):
-    """The configuration in @path, refusing anything that would be dropped silently."""
+def load(path, strict=False):
+    """The configuration in @path; if strict, refuse anything that would be dropped."""
     kconf = kconfiglib.Kconfig(
         os.path.join(os.environ["srctree"], "Kconfig"), suppress_traceback=True
     )
@@ -28,7 +30,8 @@ def load(path):
     kconf.warn_assign_override = True
     kconf.warn_to_stderr = False
     kconf.load_config(path)
-    check(kconf, path)
+    if strict:
+        check(kconf, path)
     return kconf
 
 
@@ -60,7 +63,7 @@ def main(argv):
             kconfiglib.Kconfig(os.path.join(os.environ["srctree"], "Kconfig"))
         )
     elif command == "defconfig":
-        load(args[0]).write_config(config)
+        load(args[0], strict=True).write_config(config)
         os.utime(config)
     elif command == "olddefconfig":
         load(config).write_config(config)

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Check that documents and code say the same.
+
+  - every BOOT_PARAM of the kernel has a row in docs/boot-params.md ("| `name` | ..."), and every row
+    a parameter;
+  - every lock rank has a row in docs/locking.md, and every row a rank;
+  - every COUNTER, GAUGE and HISTOGRAM has a row in docs/counters.md, once that page exists;
+  - docs/syscalls.md is what scripts/gen-syscalls.py makes of the table;
+  - relative links in Markdown files lead somewhere.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from treefiles import kernel_folder, source_files  # noqa: E402
+
+BOOT_PARAM = re.compile(r'\bBOOT_PARAM(?:_[A-Z]+)*\(\s*"([^"]+)"')
+COUNTER = re.compile(r'\b(?:COUNTER|GAUGE|HISTOGRAM)(?:_GLOBAL)?\(\s*\w+\s*,\s*"([^"]+)"')
+RANK = re.compile(r"^\s*(RANK_[A-Z0-9_]+)\s*=", re.M)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+FENCE = re.compile(r"^```.*?^```", re.M | re.S)
+
+
+def rows(path):
+    """Names in back quotes in the first column of the page's tables."""
+    names = set()
+    for line in path.read_text().splitlines():
+        m = re.match(r"\|\s*((?:`[^`]+`[\s,]*)+)\|", line)
+        if m:
+            names.update(re.findall(r"`([^`=]+)[^`]*`", m.group(1)))
+    return names
+
+
+def declared(root, files, pattern):
+    """name -> file of what the kernel's code declares; tests and comments do not count."""
+    found = {}
+    for f in files:
+        if not kernel_folder(f) or f.suffix != ".c" or f.name.endswith("_test.c"):
+            continue
+        text = COMMENT.sub("", (root / f).read_text(errors="replace"))
+        for name in pattern.findall(text):
+            found.setdefault(name, f)
+    return found
+
+
+def compare(page, names, kind, problems):
+    """Both directions between declarations and the page's rows."""
+    if not page.exists():
+        if names:
+            problems.append(f"{page.name}: the page is missing; {len(names)} {kind}s to describe")
+        return
+    described = rows(page)
+    for name in sorted(set(names) - described):
+        problems.append(f"{names[name]}: {kind} {name} has no row in docs/{page.name}")
+    for name in sorted(described - set(names)):
+        problems.append(f"docs/{page.name}: {kind} {name} is not declared anywhere")
+
+
+def check_ranks(root, problems):
+    header = root / "kernel/include/kernel/lock_rank.h"
+    if header.exists():
+        names = {n: header.relative_to(root) for n in RANK.findall(header.read_text())}
+        names.pop("RANK_SPIN_FIRST", None)  # a boundary, not a lock
+        compare(root / "docs/locking.md", names, "lock rank", problems)
+
+
+def check_syscalls(root, problems):
+    table = root / "monitors/processor/syscall/syscall.tbl"
+    if not table.exists():
+        return
+    done = subprocess.run(
+        [sys.executable, str(root / "scripts/gen-syscalls.py"), "md", "monitors/processor/syscall/syscall.tbl"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    page = root / "docs/syscalls.md"
+    if done.returncode:
+        problems.append(done.stderr.strip())
+    elif not page.exists() or page.read_text() != done.stdout:
+        problems.append(
+            "docs/syscalls.md is out of date: scripts/gen-syscalls.py md "
+            "monitors/processor/syscall/syscall.tbl > docs/syscalls.md"
+        )
+
+
+def check_links(root, files, problems):
+    for f in files:
+        if f.suffix != ".md":
+            continue
+        text = FENCE.sub("", (root / f).read_text(errors="replace"))
+        for target in LINK.findall(text):
+            if re.match(r"[a-z]+:", target) or target.startswith("#"):
+                continue
+            if not (root / f.parent / target.split("#")[0]).exists():
+                problems.append(f"{f}: link to {target} leads nowhere")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", default=".", type=pathlib.Path)
+    root = parser.parse_args().root.resolve()
+
+    files = source_files(root)
+    problems = []
+    params = declared(root, files, BOOT_PARAM)
+    compare(root / "docs/boot-params.md", params, "boot parameter", problems)
+    counters = declared(root, files, COUNTER)
+    if (root / "docs/counters.md").exists():
+        compare(root / "docs/counters.md", counters, "counter", problems)
+    check_ranks(root, problems)
+    check_syscalls(root, problems)
+    check_links(root, files, problems)
+    for p in problems:
+        print(p)
+    print(f"check-docs: {len(params)} boot parameters, {len(counters)} counters, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

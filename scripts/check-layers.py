@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Check that #includes follow the layers, and that shared code does not ask for its role.
+
+Layers, lowest first: lib; arch; kernel, mm; drivers; net, fs; monitors/proto; monitors/ctl;
+monitors/* and managers. The rules:
+
+  - a header includes only its own layer or a lower one; so does a .c file, except that arch/ may
+    call up into kernel/ and mm/;
+  - a monitor never includes another monitor's headers, and managers never a monitor's;
+  - a quoted include stays in its own folder; a public header <x/y.h> exists under some x;
+  - the C library's headers are used only where __TESSERA_HOST__ is defined;
+  - only monitors/<role>/ may test CONFIG_ROLE_*, beside Kconfig and the makefiles on top;
+  - a .c file includes its own header first.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from treefiles import kernel_folder, source_files  # noqa: E402
+
+RANK = {
+    "lib": 0,
+    "arch": 1,
+    "kernel": 2,
+    "mm": 2,
+    "drivers": 3,
+    "net": 4,
+    "fs": 4,
+    "monitors/proto": 5,
+    "monitors/ctl": 6,
+    "monitors": 7,
+    "managers": 7,
+}
+ROLES = {"processor", "memory", "storage"}
+# What a freestanding compiler provides itself.
+FREESTANDING = {"stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "limits.h"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[>"]')
+CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)")
+ROLE_TEST = re.compile(r"\bCONFIG_ROLE_(?:PROCESSOR|MEMORY|STORAGE)\b")
+
+
+def layer_of(path):
+    """The layer that a file or folder belongs to."""
+    parts = path.parts
+    if parts[0] == "monitors" and len(parts) > 1 and parts[1] in ("proto", "ctl"):
+        return "/".join(parts[:2])
+    return parts[0]
+
+
+def role_of(path):
+    """The monitor whose own folder this is in, or None."""
+    parts = path.parts
+    return parts[1] if parts[0] == "monitors" and len(parts) > 1 and parts[1] in ROLES else None
+
+
+def public_prefixes(files):
+    """Which folder each <prefix/...> comes from."""
+    prefixes = {}
+    for f in files:
+        parts = f.parts
+        if kernel_folder(f) and "include" in parts[:-2]:
+            at = parts.index("include")
+            prefixes.setdefault(parts[at + 1], pathlib.Path(*parts[:at]))
+    return prefixes
+
+
+class HostOnly:
+    """Follows #if lines: is the current line compiled for the host only?"""
+
+    def __init__(self):
+        self.stack = []
+
+    def feed(self, line):
+        m = CONDITION.match(line)
+        if not m:
+            return
+        word, rest = m.groups()
+        host = "__TESSERA_HOST__" in rest
+        if word in ("if", "ifdef", "ifndef"):
+            negated = word == "ifndef" or "!" in rest
+            self.stack.append((host, host and not negated))
+        elif word in ("elif", "else") and self.stack:
+            about_host, now = self.stack.pop()
+            self.stack.append((about_host, about_host and not now))
+        elif word == "endif" and self.stack:
+            self.stack.pop()
+
+    def __bool__(self):
+        return any(now for _, now in self.stack)
+
+
+def own_header(path, files):
+    """The header that must come first in this .c file, as it is written there, or None."""
+    if path.name.endswith(("_test.c", "_fuzz.c")):
+        return None
+    beside = path.with_suffix(".h")
+    if beside in files:
+        return f'"{beside.name}"'
+    for folder in path.parents:
+        include = folder / "include" / folder.name / (path.stem + ".h")
+        if include in files:
+            return f"<{folder.name}/{path.stem}.h>"
+    return None
+
+
+def check_include(path, quote, inc, prefixes, host_only):
+    """What is wrong with this include, or None."""
+    layer = layer_of(path)
+    limit = RANK[layer]
+    if layer == "arch" and path.suffix != ".h":
+        limit = max(limit, RANK["kernel"])
+
+    if quote == '"':
+        return "a quoted include stays in its own folder" if "/" in inc else None
+    prefix = inc.split("/")[0]
+    if "/" not in inc or (prefix not in prefixes and prefix != "generated"):
+        if inc in FREESTANDING or host_only:
+            return None
+        return "no such public header; the C library's belong under __TESSERA_HOST__"
+    if prefix == "generated":
+        return None
+    source = prefixes[prefix]
+    if RANK[layer_of(source)] > limit:
+        return f"{layer}/ may not include {source}/"
+    other = role_of(source)
+    if other and other != role_of(path):
+        return f"only monitors/{other}/ may include its headers"
+    return None
+
+
+def check_file(root, path, files, prefixes):
+    problems = []
+    host_only = HostOnly()
+    want_first = own_header(path, files) if path.suffix == ".c" else None
+    for n, line in enumerate((root / path).read_text(errors="replace").splitlines(), 1):
+        host_only.feed(line)
+        m = INCLUDE.match(line)
+        if m:
+            quote, inc = m.groups()
+            why = check_include(path, quote, inc, prefixes, host_only)
+            if why:
+                problems.append(f"{path}:{n}: {inc}: {why}")
+            written = f"<{inc}>" if quote == "<" else f'"{inc}"'
+            if want_first and written != want_first:
+                problems.append(f"{path}:{n}: include its own header, {want_first}, first")
+            want_first = None
+        if ROLE_TEST.search(line) and not role_of(path):
+            problems.append(f"{path}:{n}: shared code may not ask which monitor is being built")
+    return problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", default=".", type=pathlib.Path)
+    root = parser.parse_args().root
+
+    files = [f for f in source_files(root) if kernel_folder(f)]
+    known = set(files)
+    prefixes = public_prefixes(files)
+    problems = []
+    for f in files:
+        if f.suffix in (".c", ".h", ".S"):
+            problems += check_file(root, f, known, prefixes)
+    for p in problems:
+        print(p)
+    print(f"check-layers: {len(files)} files, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

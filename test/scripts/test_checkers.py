@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: MIT
+"""Each checker of scripts/, tried on a small right tree and on deliberate mistakes in it."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+SPDX = "/* SPDX-License-Identifier: MIT */\n"
+
+TREE = {
+    "lib/include/lib/types.h": SPDX + "#pragma once\n\n#include <stdint.h>\n",
+    "lib/types.c": SPDX + "#include <lib/types.h>\n",
+    "arch/x86/include/arch/cpu.h": SPDX + "#pragma once\n\n#include <lib/types.h>\n",
+    "arch/x86/cpu.c": SPDX + "#include <arch/cpu.h>\n\n#include <kernel/lock.h>\n",
+    "kernel/include/kernel/lock.h": SPDX + "#pragma once\n\n#include <arch/cpu.h>\n",
+    "net/include/net/rpc.h": SPDX + "#pragma once\n\n#include <kernel/lock.h>\n",
+    "monitors/proto/include/proto/pm.h": SPDX + "#pragma once\n\n#include <lib/types.h>\n",
+    "monitors/memory/include/memory/owner.h": SPDX + "#pragma once\n\n#include <proto/pm.h>\n",
+    "monitors/memory/owner.c": SPDX + "#include <memory/owner.h>\n\n#include \"vma.h\"\n",
+    "monitors/memory/vma.h": SPDX + "#pragma once\n\n#ifdef CONFIG_ROLE_MEMORY\n#endif\n",
+    "monitors/processor/fault.c": SPDX + "#include <net/rpc.h>\n#include <proto/pm.h>\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name, text in TREE.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    shutil.copy(TOP / ".clang-format", tmp_path)
+    return tmp_path
+
+
+def check(tree, which, *args):
+    """Run a checker on the tree; its status and what it said."""
+    env = dict(os.environ, GIT_CEILING_DIRECTORIES=str(tree.parent))
+    done = subprocess.run(
+        [sys.executable, str(TOP / f"scripts/check-{which}.py"), "--root", str(tree), *args],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def write(tree, name, text, spdx=True):
+    path = tree / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text((SPDX if spdx else "") + text)
+
+
+def refuses(tree, which, said, *args):
+    status, text = check(tree, which, *args)
+    assert status == 1, text
+    assert said in text, text
+
+
+def accepts(tree, which, *args):
+    status, text = check(tree, which, *args)
+    assert status == 0, text
+
+
+# --- layers
+
+
+def test_layers_accept_the_tree(tree):
+    accepts(tree, "layers")
+
+
+@pytest.mark.parametrize(
+    "name, text, said",
+    [
+        ("lib/x.c", "#include <kernel/lock.h>\n", "lib/ may not include kernel/"),
+        ("arch/x86/include/arch/x.h", "#include <kernel/lock.h>\n", "arch/ may not include kernel/"),
+        ("kernel/x.c", "#include <net/rpc.h>\n", "kernel/ may not include net/"),
+        ("net/x.c", "#include <proto/pm.h>\n", "net/ may not include monitors/proto/"),
+        ("monitors/proto/x.c", "#include <memory/owner.h>\n", "may not include monitors/memory/"),
+        ("monitors/processor/x.c", "#include <memory/owner.h>\n", "only monitors/memory/ may include"),
+        ("managers/x.c", "#include <memory/owner.h>\n", "only monitors/memory/ may include"),
+        ("monitors/processor/x.c", '#include "../memory/vma.h"\n', "stays in its own folder"),
+        ("kernel/x.c", "#include <stdio.h>\n", "no such public header"),
+        ("kernel/x.c", "#include <kernel/none.h>\n", None),
+        ("net/x.c", "#if IS_ENABLED(CONFIG_ROLE_MEMORY)\n#endif\n", "which monitor is being built"),
+        ("net/Makefile.c", "int x = CONFIG_ROLE_STORAGE;\n", "which monitor is being built"),
+        ("kernel/lock.c", "#include <lib/types.h>\n#include <kernel/lock.h>\n", "its own header"),
+        ("lib/x.c", "#ifndef __TESSERA_HOST__\n#include <stdio.h>\n#endif\n", "no such public"),
+        ("lib/x.c", "#ifdef __TESSERA_HOST__\n#else\n#include <stdio.h>\n#endif\n", "no such"),
+    ],
+)
+def test_layers_refuse(tree, name, text, said):
+    write(tree, name, text)
+    if said is None:  # a missing header of a known prefix is the compiler's to report
+        accepts(tree, "layers")
+    else:
+        refuses(tree, "layers", said)
+
+
+def test_layers_let_host_code_use_the_c_library(tree):
+    write(tree, "lib/x.c", "#ifdef __TESSERA_HOST__\n#include <stdio.h>\n#endif\n#include <stddef.h>\n")
+    accepts(tree, "layers")
+
+
+# --- headers
+
+
+def test_headers_accept_the_tree(tree):
+    accepts(tree, "headers")
+
+
+def test_headers_refuse_one_that_needs_another(tree):
+    write(tree, "kernel/include/kernel/x.h", "#pragma once\n\nuint32_t f(void);\n")
+    refuses(tree, "headers", "kernel/include/kernel/x.h: does not compile alone")
+
+
+def test_headers_refuse_one_without_pragma(tree):
+    write(tree, "kernel/include/kernel/x.h", "int f(void);\n")
+    refuses(tree, "headers", "no #pragma once")
+
+
+def test_headers_refuse_hosted_ones_in_the_kernel(tree):
+    write(tree, "kernel/include/kernel/x.h", "#pragma once\n\n#include <stdio.h>\n")
+    refuses(tree, "headers", "does not compile alone")
+
+
+# --- format, licence
+
+
+def clang_format():
+    tool = pathlib.Path(sys.executable).parent / "clang-format"
+    if not tool.exists():
+        pytest.skip("clang-format is not installed beside this Python")
+    return ["--tool", str(tool)]
+
+
+def test_format(tree):
+    accepts(tree, "format", *clang_format())
+    write(tree, "lib/x.c", "int f( void ) { return 1; }\n")
+    refuses(tree, "format", "lib/x.c", *clang_format())
+    accepts(tree, "format", *clang_format(), "--fix")
+    assert (tree / "lib/x.c").read_text() == SPDX + "int f(void)\n{\n\treturn 1;\n}\n"
+    accepts(tree, "format", *clang_format())
+
+
+@pytest.mark.parametrize("name", ["lib/x.c", "scripts/x.py", "scripts/tool", "fs/Makefile"])
+def test_spdx(tree, name):
+    accepts(tree, "spdx")
+    write(tree, name, "#!/bin/sh\ntrue\n", spdx=False)
+    refuses(tree, "spdx", f"{name}: no 'SPDX")
+
+
+def test_spdx_comes_early(tree):
+    write(tree, "lib/x.c", "\n\n\n" + SPDX, spdx=False)
+    refuses(tree, "spdx", "lib/x.c")
+
+
+# --- documents
+
+
+@pytest.fixture
+def documented(tree):
+    write(tree, "kernel/param.c", 'BOOT_PARAM("a.b", u32, var, "help");\n'
+          '/* BOOT_PARAM("only.an.example", u32, var, "help"); */\n'
+          'BOOT_PARAM_CB_CRITICAL(\n\t"node", fn, "help");\n')
+    write(tree, "kernel/param_test.c", 'BOOT_PARAM("test.only", u32, var, "help");\n')
+    write(tree, "kernel/include/kernel/lock_rank.h", "#pragma once\nenum lock_rank {\n\tRANK_A = 1,\n};\n")
+    write(tree, "docs/boot-params.md", "| name | type |\n|---|---|\n| `a.b` | u32 |\n| `node=` | id |\n", spdx=False)
+    write(tree, "docs/locking.md", "| rank |\n|---|\n| `RANK_A` |\n", spdx=False)
+    return tree
+
+
+def test_docs_accept_the_tree(documented):
+    accepts(documented, "docs")
+
+
+def test_docs_want_every_parameter(documented):
+    write(documented, "net/x.c", 'BOOT_PARAM("rpc.slots", u32, slots, "help");\n')
+    refuses(documented, "docs", "boot parameter rpc.slots has no row")
+
+
+def test_docs_refuse_rows_of_nothing(documented):
+    with open(documented / "docs/boot-params.md", "a", encoding="utf-8") as page:
+        page.write("| `gone` | u32 |\n")
+    refuses(documented, "docs", "boot parameter gone is not declared")
+
+
+def test_docs_want_every_rank(documented):
+    write(documented, "docs/locking.md", "| rank |\n|---|\n", spdx=False)
+    refuses(documented, "docs", "lock rank RANK_A has no row")
+
+
+def test_docs_want_counters_once_there_is_a_page(documented):
+    write(documented, "net/x.c", 'COUNTER(c, "rpc.sent", "help");\n')
+    accepts(documented, "docs")
+    write(documented, "docs/counters.md", "| name |\n|---|\n", spdx=False)
+    refuses(documented, "docs", "counter rpc.sent has no row")
+
+
+def test_docs_refuse_dead_links(documented):
+    write(documented, "docs/index.md", "[a](boot-params.md#x) [b](https://example.org)\n", spdx=False)
+    accepts(documented, "docs")
+    write(documented, "docs/index.md", "[a](nowhere.md)\n", spdx=False)
+    refuses(documented, "docs", "link to nowhere.md leads nowhere")
+
+
+def test_docs_want_the_syscall_page_in_step(documented):
+    table = TOP / "monitors/processor/syscall/syscall.tbl"
+    generator = TOP / "scripts/gen-syscalls.py"
+    if not table.exists():
+        pytest.skip("no system call table")
+    for source in (table, generator):
+        target = documented / source.relative_to(TOP)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+    refuses(documented, "docs", "docs/syscalls.md is out of date")
+    page = subprocess.run(
+        [sys.executable, "scripts/gen-syscalls.py", "md", "monitors/processor/syscall/syscall.tbl"],
+        cwd=documented, capture_output=True, text=True, check=True,
+    ).stdout
+    (documented / "docs/syscalls.md").write_text(page)
+    accepts(documented, "docs")
