@@ -32,7 +32,6 @@ struct boot_param {
 	const char *help;
 	enum boot_param_type type;
 	bool critical;
-	bool array; /* the callback is called for every occurrence */
 	union {
 		bool *b;
 		uint32_t *u32;

@@ -38,14 +38,15 @@ enum lock_rank {
 
 	RANK_SPIN_FIRST = 100,
 	/* Spinlocks: monitors. */
-	RANK_SPIN_MONITOR = 110, /* short tables of a monitor */
-	RANK_SPIN_TASK = 114,    /* signal queues, per-task state */
-	RANK_EXCACHE_WB = 118,   /* write-back queue */
-	RANK_EXCACHE_SET = 120,  /* ways, tags and mappings of the lines of one excache set */
+	RANK_SPIN_MONITOR = 110,   /* short tables of a monitor */
+	RANK_SPIN_TASK = 114,      /* signal queues, per-task state */
+	RANK_EXCACHE_WB = 118,     /* write-back queue */
+	RANK_EXCACHE_SET = 120,    /* ways, tags and mappings of the lines of one excache set */
 	RANK_EXCACHE_OBJECT = 124, /* lines of one object */
-	RANK_SPIN_ASPACE = 128,  /* page table, vma and vRegion copies of one address space */
-	RANK_EXCACHE_FREE = 130, /* free lines, credits */
-	RANK_SPIN_CACHE = 134,   /* buffer cache hash chain */
+	RANK_SPIN_ASPACE = 128,    /* page table, vma and vRegion copies of one address space */
+	RANK_EXCACHE_FREE = 130,   /* free lines, credits */
+	RANK_SPIN_CACHE = 134,     /* buffer cache hash chain */
+	RANK_MEM_POOL = 138,       /* free frames and accounts of a memory monitor */
 	/* Spinlocks: file systems, network, drivers. */
 	RANK_SPIN_FS = 150,
 	RANK_SPIN_NET = 160,  /* peer tables */
@@ -64,9 +65,10 @@ enum lock_rank {
 	RANK_SLAB = 216,       /* one slab cache */
 	RANK_FRAME_POOL = 220, /* free lists of the frame allocator */
 	RANK_IDA = 224,
-	RANK_TIMER = 228,    /* one CPU's timer tree */
+	RANK_THREADS = 226,  /* list of all threads */
+	RANK_RUNQUEUE = 228, /* one CPU's run queue */
 	RANK_IRQ = 232,      /* vector table */
-	RANK_RUNQUEUE = 240, /* one CPU's run queue */
+	RANK_TIMER = 240,    /* one CPU's timer tree */
 	RANK_RANDOM = 244,
 	RANK_CONSOLE = 250, /* leaf: printk may run under any lock above */
 	RANK_LEAF = 254,    /* guards a few lines that call nothing but device registers */

@@ -16,7 +16,7 @@
 struct thread;
 
 struct mutex {
-	struct thread *owner; /* atomic; NULL when free */
+	uintptr_t owner;      /* atomic: struct thread *, bit 0: there are waiters */
 	struct spinlock lock; /* RANK_SLEEPER */
 	struct list_head waiters __guarded_by(&lock);
 	const char *name;

@@ -21,6 +21,8 @@ DECLARE_PERCPU(uint32_t, need_resched);
 
 /* Reschedule now if asked for and allowed (interrupts on, count zero). */
 void preempt_schedule(void);
+/* The same at the end of an interrupt: called and returns with interrupts off. */
+void preempt_schedule_irq(void);
 
 static inline void preempt_count_add(uint32_t n)
 {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <arch/cpu.h>
+#include <kernel/lock_debug.h>
 #include <kernel/lock_rank.h>
 #include <kernel/preempt.h>
 #include <lib/compiler.h>
@@ -22,15 +23,12 @@ struct spinlock {
 #ifdef CONFIG_DEBUG
 	uint32_t rank;
 	const char *name;
-	void *owner; /* thread, or the CPU's interrupt context */
 #endif
 };
 
 #ifdef CONFIG_DEBUG
 # define SPINLOCK_INIT(lock_name, lock_rank) \
-	 { .locked = 0, .rank = (lock_rank), .name = (lock_name), .owner = NULL }
-void lock_debug_acquire(const void *lock, const char *name, uint32_t rank, bool try_only);
-void lock_debug_release(const void *lock, const char *name);
+	 { .locked = 0, .rank = (lock_rank), .name = (lock_name) }
 #else
 # define SPINLOCK_INIT(lock_name, lock_rank) { .locked = 0 }
 #endif
@@ -41,7 +39,6 @@ static inline void spin_lock_init(struct spinlock *l, const char *name, enum loc
 #ifdef CONFIG_DEBUG
 	l->rank = rank;
 	l->name = name;
-	l->owner = NULL;
 #endif
 }
 

@@ -75,10 +75,8 @@ struct thread {
 	struct list_head run_link; /* run queue lock */
 	uint32_t prio;             /* run queue lock */
 	uint32_t cpu;              /* run queue lock */
-	uint32_t on_cpu;           /* atomic: still running on its stack */
 	bool queued;               /* run queue lock */
 	bool is_idle;              /* const */
-	uint64_t slice_end_ns;     /* owner cpu */
 	uint64_t run_start_ns;     /* owner cpu */
 	uint64_t run_ns;           /* owner cpu: CPU time so far */
 	uint64_t nr_switches;      /* owner cpu */
@@ -86,8 +84,6 @@ struct thread {
 	struct timer sleep_timer;  /* owner thread */
 	vaddr_t stack;             /* const */
 	uint32_t tid;              /* const */
-	uint32_t refs;             /* atomic */
-	struct thread *joiner;     /* all_threads lock */
 	bool exited, detached;     /* all_threads lock */
 	struct list_head all_link; /* all_threads lock */
 	void (*fn)(void *arg);     /* const */

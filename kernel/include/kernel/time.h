@@ -7,9 +7,9 @@
 #include <arch/tsc.h>
 #include <lib/types.h>
 
-#define NSEC_PER_SEC  1000000000ull
-#define NSEC_PER_MSEC 1000000ull
-#define NSEC_PER_USEC 1000ull
+#define NSEC_PER_SEC  1000000000ul
+#define NSEC_PER_MSEC 1000000ul
+#define NSEC_PER_USEC 1000ul
 
 /* Monotonic nanoseconds since boot; any context, any CPU. */
 static inline uint64_t time_now_ns(void)

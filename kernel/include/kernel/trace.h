@@ -9,7 +9,7 @@
 #include <arch/percpu.h>
 #include <lib/types.h>
 
-#define TRACE_ENTRIES 256u /* per CPU, a power of two */
+#define TRACE_ENTRIES ((unsigned int)CONFIG_TRACE_ENTRIES) /* per CPU, a power of two */
 
 struct trace_entry {
 	uint64_t time_ns;

@@ -55,7 +55,8 @@ void wait_begin(struct waitqueue *wq, struct waiter *w);
 void wait_prepare(struct waitqueue *wq, struct waiter *w, unsigned int mode);
 /* Sleep; 0 after a wake-up, -EINTR by flags of @mode, -ETIMEDOUT at @deadline_ns. */
 int wait_sleep(struct waiter *w, unsigned int mode, uint64_t deadline_ns);
-void wait_finish(struct waitqueue *wq, struct waiter *w);
+/* A wake-up that this waiter got but did not use (@err) goes to the next one. */
+void wait_finish(struct waitqueue *wq, struct waiter *w, int err);
 
 /* 0, -EINTR or -ETIMEDOUT; a condition that is true wins over both. */
 #define wait_event_mode(wq, cond, mode, deadline_ns)                            \
@@ -75,7 +76,7 @@ void wait_finish(struct waitqueue *wq, struct waiter *w);
 					break;                                  \
 				_werr = wait_sleep(&_w, (mode), (deadline_ns)); \
 			}                                                       \
-			wait_finish((wq), &_w);                                 \
+			wait_finish((wq), &_w, _werr);                          \
 		}                                                               \
 		_werr;                                                          \
 	})

@@ -37,7 +37,7 @@ void workqueue_destroy(struct workqueue *wq);
 bool work_queue(struct workqueue *wq, struct work *w);
 /* Wait until @w is neither pending nor running. */
 void work_flush(struct work *w);
-/* Wait until everything queued before now has run. */
+/* Wait until nothing is queued or running. */
 void workqueue_flush(struct workqueue *wq);
 /* Take @w off the queue if it has not started; true if it was pending. */
 bool work_cancel(struct work *w);

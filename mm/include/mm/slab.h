@@ -4,8 +4,8 @@
  *
  * kmalloc() serves any size: up to 2 KiB from size classes, above that whole
  * pages from the frame allocator.  All memory is in the direct map and
- * physically contiguous; alignment is the size's power of two up to a page, and
- * at least 16.
+ * physically contiguous.  Alignment: 16 bytes, from 64 bytes on a cache line
+ * (64), from 2 KiB on a page.
  * Context:	anywhere, interrupt handlers included; never sleeps.
  * Failure:	NULL.
  * Debug:	with CONFIG_DEBUG, freed objects are poisoned and every object has a

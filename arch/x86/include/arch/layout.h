@@ -9,7 +9,7 @@
 #ifdef __ASSEMBLER__
 # define LAYOUT_UL(x) x
 #else
-# define LAYOUT_UL(x) x##ULL
+# define LAYOUT_UL(x) x##UL
 #endif
 
 #define USER_BASE       LAYOUT_UL(0x0000000000010000) /* lowest address user code may map */

@@ -13,7 +13,7 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
-#define MAX_CPUS 256 /* also the number of 8-bit APIC ids */
+#define MAX_CPUS 256u /* also the number of 8-bit APIC ids */
 
 #define DEFINE_PERCPU(type, name)  __attribute__((section(".percpu"))) __typeof__(type) name
 #define DECLARE_PERCPU(type, name) extern __attribute__((section(".percpu"))) __typeof__(type) name

@@ -20,6 +20,7 @@ struct tsc_scale {
 	uint32_t mult;
 	uint32_t shift;
 	uint64_t khz;
+	uint64_t per_ns; /* ticks per ns, 32.32 fixed point */
 };
 extern struct tsc_scale tsc_scale;
 

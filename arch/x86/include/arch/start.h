@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What kernel_main() calls in arch, in this order.
+ */
+#pragma once
+
+/* The frame allocator works: later kernel page tables come from it. */
+void paging_frames_ready(void);
+/* ACPI, interrupt controllers, timer, FPU; needs slab and kmap; interrupts still off. */
+void arch_init(void);

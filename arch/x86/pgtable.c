@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * User page tables.
+ *
+ * Layout:	the upper half of the level-4 table is a copy of the kernel's, which
+ *		never changes; the lower half belongs to the user.
+ * Locking:	the caller's for changes.  Entries are read and written whole; the CPU
+ *		sets accessed and dirty bits concurrently, so changes to a live entry are
+ *		atomic read-modify-writes.
+ * TLB:		`active` names the CPUs that have the tables loaded.
+ */
+#include <arch/cpu.h>
+#include <arch/pgtable.h>
+#include <kernel/panic.h>
+#include <kernel/preempt.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/frame.h>
+#include <mm/kmap.h>
+#include <mm/slab.h>
+
+#include "arch_private.h"
+#include "pte.h"
+
+#define CPU_WORDS (MAX_CPUS / 64)
+
+struct pgtable {
+	uint64_t *pml4;             /* const */
+	paddr_t cr3;                /* const */
+	size_t nr_tables;           /* caller's lock */
+	uint64_t active[CPU_WORDS]; /* atomic */
+};
+
+static DEFINE_PERCPU(struct pgtable *, active_pgtable);
+
+static uint64_t *entry_table(uint64_t e)
+{
+	return phys_to_virt(e & PTE_ADDR);
+}
+
+static uint64_t *table_alloc(struct pgtable *pt)
+{
+	struct frame *f = frame_alloc(0, FRAME_ZERO);
+
+	if (!f)
+		return NULL;
+	pt->nr_tables++;
+	return frame_to_virt(f);
+}
+
+static void table_free(struct pgtable *pt, uint64_t *t)
+{
+	pt->nr_tables--;
+	frame_free(virt_to_frame(t), 0);
+}
+
+struct pgtable *pgtable_create(void)
+{
+	struct pgtable *pt = kzalloc(sizeof(*pt));
+
+	if (!pt)
+		return ERR_PTR(-ENOMEM);
+	pt->pml4 = table_alloc(pt);
+	if (!pt->pml4) {
+		kfree(pt);
+		return ERR_PTR(-ENOMEM);
+	}
+	memcpy(pt->pml4 + PT_ENTRIES / 2, kernel_pml4 + PT_ENTRIES / 2, PAGE_SIZE / 2);
+	pt->cr3 = virt_to_phys(pt->pml4);
+	return pt;
+}
+
+static void free_level(struct pgtable *pt, uint64_t *t, unsigned int level, unsigned int nr)
+{
+	for (unsigned int i = 0; level > 1 && i < nr; i++) {
+		if (t[i] & PTE_P)
+			free_level(pt, entry_table(t[i]), level - 1, PT_ENTRIES);
+	}
+	table_free(pt, t);
+}
+
+void pgtable_destroy(struct pgtable *pt)
+{
+	preempt_disable();
+	if (percpu_read(active_pgtable) == pt)
+		pgtable_activate(NULL);
+	preempt_enable();
+	for (unsigned int i = 0; i < CPU_WORDS; i++)
+		BUG_ON(__atomic_load_n(&pt->active[i], __ATOMIC_ACQUIRE));
+	free_level(pt, pt->pml4, 4, PT_ENTRIES / 2);
+	kfree(pt);
+}
+
+size_t pgtable_table_pages(const struct pgtable *pt)
+{
+	return pt->nr_tables;
+}
+
+/* The level-1 entry of @vaddr, or NULL while a table on the way is missing. */
+static uint64_t *find_pte(const struct pgtable *pt, vaddr_t vaddr)
+{
+	uint64_t *t = pt->pml4;
+
+	if (vaddr >= USER_TOP)
+		return NULL;
+	for (unsigned int level = 4; level > 1; level--) {
+		const uint64_t e = READ_ONCE(t[pt_index(vaddr, level)]);
+
+		if (!(e & PTE_P))
+			return NULL;
+		t = entry_table(e);
+	}
+	return &t[pt_index(vaddr, 1)];
+}
+
+static uint64_t *make_pte(struct pgtable *pt, vaddr_t vaddr)
+{
+	uint64_t *t = pt->pml4;
+
+	for (unsigned int level = 4; level > 1; level--) {
+		uint64_t *e = &t[pt_index(vaddr, level)];
+
+		if (!(*e & PTE_P)) {
+			uint64_t *next = table_alloc(pt);
+
+			if (!next)
+				return NULL;
+			/* The zeroed table must be visible before the entry: x86 keeps that order. */
+			WRITE_ONCE(*e, virt_to_phys(next) | PTE_P | PTE_W | PTE_U);
+		}
+		t = entry_table(*e);
+	}
+	return &t[pt_index(vaddr, 1)];
+}
+
+static uint64_t prot_bits(unsigned int prot)
+{
+	if (!(prot & (PGT_READ | PGT_WRITE | PGT_EXEC)))
+		return PTE_NONE;
+	return PTE_P | PTE_U | (prot & PGT_WRITE ? PTE_W : 0) |
+	       (!(prot & PGT_EXEC) && cpu_features.nx ? PTE_NX : 0);
+}
+
+#define PROT_BITS (PTE_P | PTE_U | PTE_W | PTE_NX | PTE_NONE)
+
+static void decode(uint64_t e, struct pgtable_entry *out)
+{
+	*out = (struct pgtable_entry){
+		.paddr = e & PTE_ADDR,
+		.present = e & (PTE_P | PTE_NONE),
+		.accessed = e & PTE_A,
+		.dirty = e & PTE_D,
+	};
+	if (e & PTE_P)
+		out->prot = PGT_READ | (e & PTE_W ? PGT_WRITE : 0) | (e & PTE_NX ? 0 : PGT_EXEC);
+}
+
+int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
+{
+	uint64_t *pte;
+
+	if (vaddr >= USER_TOP || (vaddr & PAGE_MASK_LOW) || (paddr & ~PTE_ADDR))
+		return -EINVAL;
+	pte = make_pte(pt, vaddr);
+	if (!pte)
+		return -ENOMEM;
+	__atomic_store_n(pte, paddr | prot_bits(prot), __ATOMIC_RELEASE);
+	return 0;
+}
+
+void pgtable_unmap(struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *old)
+{
+	uint64_t *pte = find_pte(pt, vaddr);
+	const uint64_t e = pte ? __atomic_exchange_n(pte, 0, __ATOMIC_ACQ_REL) : 0;
+
+	if (old)
+		decode(e, old);
+}
+
+bool pgtable_protect(struct pgtable *pt, vaddr_t vaddr, unsigned int prot)
+{
+	uint64_t *pte = find_pte(pt, vaddr);
+	uint64_t e;
+
+	if (!pte)
+		return false;
+	e = __atomic_load_n(pte, __ATOMIC_RELAXED);
+	do {
+		if (!(e & (PTE_P | PTE_NONE)))
+			return false;
+	} while (!__atomic_compare_exchange_n(pte, &e, (e & ~PROT_BITS) | prot_bits(prot), false,
+					      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+	return true;
+}
+
+bool pgtable_query(const struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *out)
+{
+	const uint64_t *pte = find_pte(pt, vaddr);
+
+	decode(pte ? __atomic_load_n(pte, __ATOMIC_ACQUIRE) : 0, out);
+	return out->present;
+}
+
+static bool test_clear(struct pgtable *pt, vaddr_t vaddr, uint64_t bit)
+{
+	uint64_t *pte = find_pte(pt, vaddr);
+
+	return pte && (__atomic_fetch_and(pte, ~bit, __ATOMIC_ACQ_REL) & bit);
+}
+
+bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr)
+{
+	return test_clear(pt, vaddr, PTE_A);
+}
+
+bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr)
+{
+	return test_clear(pt, vaddr, PTE_D);
+}
+
+struct walk {
+	int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg);
+	void *arg;
+	vaddr_t start, end;
+};
+
+static int walk_level(const uint64_t *t, unsigned int level, vaddr_t base, const struct walk *w)
+{
+	const uint64_t size = pt_level_size(level);
+	const unsigned int first = w->start > base ? (unsigned int)((w->start - base) / size) : 0;
+	int err = 0;
+
+	for (unsigned int i = first; i < PT_ENTRIES && !err; i++) {
+		const vaddr_t v = base + i * size;
+		const uint64_t e = READ_ONCE(t[i]);
+		struct pgtable_entry out;
+
+		if (v >= w->end)
+			break;
+		if (level > 1) {
+			if (e & PTE_P)
+				err = walk_level(entry_table(e), level - 1, v, w);
+			continue;
+		}
+		decode(e, &out);
+		if (out.present && v >= w->start)
+			err = w->fn(v, &out, w->arg);
+	}
+	return err;
+}
+
+int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
+		 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg), void *arg)
+{
+	const struct walk w = { .fn = fn, .arg = arg, .start = start, .end = MIN(end, USER_TOP) };
+
+	return w.start < w.end ? walk_level(pt->pml4, 4, 0, &w) : 0;
+}
+
+static bool table_empty(const uint64_t *t)
+{
+	for (unsigned int i = 0; i < PT_ENTRIES; i++) {
+		if (t[i])
+			return false;
+	}
+	return true;
+}
+
+static void trim_level(struct pgtable *pt, uint64_t *t, unsigned int level, vaddr_t base,
+		       vaddr_t start, vaddr_t end)
+{
+	const uint64_t size = pt_level_size(level);
+	const unsigned int first = start > base ? (unsigned int)((start - base) / size) : 0;
+
+	for (unsigned int i = first; i < PT_ENTRIES && base + i * size < end; i++) {
+		uint64_t *next;
+
+		if (!(t[i] & PTE_P))
+			continue;
+		next = entry_table(t[i]);
+		if (level > 2)
+			trim_level(pt, next, level - 1, base + i * size, start, end);
+		if (!table_empty(next))
+			continue;
+		WRITE_ONCE(t[i], 0);
+		/* The CPU may cache the upper entry: flush before the page is reused. */
+		tlb_flush_all(pt);
+		table_free(pt, next);
+	}
+}
+
+void pgtable_trim(struct pgtable *pt, vaddr_t start, vaddr_t end)
+{
+	if (start < MIN(end, USER_TOP))
+		trim_level(pt, pt->pml4, 4, 0, start, MIN(end, USER_TOP));
+}
+
+static void active_set(struct pgtable *pt, unsigned int cpu, bool on)
+{
+	if (!pt)
+		return;
+	if (on)
+		__atomic_fetch_or(&pt->active[cpu / 64], BIT64(cpu % 64), __ATOMIC_SEQ_CST);
+	else
+		__atomic_fetch_and(&pt->active[cpu / 64], ~BIT64(cpu % 64), __ATOMIC_SEQ_CST);
+}
+
+static void load_cr3(paddr_t cr3)
+{
+	__asm__ volatile("mov %0, %%cr3" ::"r"(cr3) : "memory");
+}
+
+void pgtable_activate(struct pgtable *pt)
+{
+	struct pgtable *old = percpu_read(active_pgtable);
+
+	if (old == pt)
+		return;
+	active_set(pt, cpu_id(), true); /* before loading: a flush must not miss this CPU */
+	percpu_write(active_pgtable, pt);
+	load_cr3(pt ? pt->cr3 : kernel_cr3());
+	active_set(old, cpu_id(), false);
+}
+
+static bool active_elsewhere(const struct pgtable *pt)
+{
+	for (unsigned int i = 0; i < CPU_WORDS; i++) {
+		uint64_t word = __atomic_load_n(&pt->active[i], __ATOMIC_SEQ_CST);
+
+		if (i == cpu_id() / 64)
+			word &= ~BIT64(cpu_id() % 64);
+		if (word)
+			return true;
+	}
+	return false;
+}
+
+void tlb_flush_all(struct pgtable *pt)
+{
+	preempt_disable();
+	BUG_ON(active_elsewhere(pt)); /* the shootdown IPI comes with the second CPU */
+	if (percpu_read(active_pgtable) == pt)
+		load_cr3(pt->cr3);
+	preempt_enable();
+}
+
+void tlb_flush_range(struct pgtable *pt, vaddr_t start, vaddr_t end)
+{
+	if ((end - start) >> PAGE_SHIFT > TLB_BATCH_MAX) {
+		tlb_flush_all(pt);
+		return;
+	}
+	preempt_disable();
+	BUG_ON(active_elsewhere(pt));
+	if (percpu_read(active_pgtable) == pt) {
+		for (vaddr_t v = ALIGN_DOWN(start, PAGE_SIZE); v < end; v += PAGE_SIZE)
+			__asm__ volatile("invlpg (%0)" ::"r"(v) : "memory");
+	}
+	preempt_enable();
+}
+
+void tlb_batch_flush(struct tlb_batch *b)
+{
+	if (b->full) {
+		tlb_flush_all(b->pt);
+	} else if (b->nr) {
+		preempt_disable();
+		BUG_ON(active_elsewhere(b->pt));
+		if (percpu_read(active_pgtable) == b->pt) {
+			for (unsigned int i = 0; i < b->nr; i++)
+				__asm__ volatile("invlpg (%0)" ::"r"(b->pages[i]) : "memory");
+		}
+		preempt_enable();
+	}
+	tlb_batch_init(b, b->pt);
+}

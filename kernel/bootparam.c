@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Boot parameter parsing.
+ *
+ * Flow:	cut the line into words in place, find each in the table, store the
+ *		value.  Strings point into the line, which therefore stays.
+ * Failure:	see bootparam.h; the line comes from outside and is checked whole.
+ */
+#define PR_FMT "bootparam: "
+
+#include <kernel/boot.h>
+#include <kernel/bootparam.h>
+#include <kernel/printk.h>
+#include <kernel/reboot.h>
+#include <lib/errno.h>
+#include <lib/fmt.h>
+#include <lib/string.h>
+
+extern const struct boot_param *const bootparams_start[];
+extern const struct boot_param *const bootparams_end[];
+
+static char parse_buffer[4096];
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n';
+}
+
+/*
+ * Cut the next word off *line: blanks separate, double quotes (removed) protect.
+ * NULL at the end; *closed is false when a quote was not.
+ */
+static char *next_word(char **line, bool *closed)
+{
+	char *in = *line;
+	char *start;
+	char *out;
+	bool quoted = false;
+
+	while (is_blank(*in))
+		in++;
+	if (!*in)
+		return NULL;
+	start = in;
+	out = in;
+	for (; *in && (quoted || !is_blank(*in)); in++) {
+		if (*in == '"')
+			quoted = !quoted;
+		else
+			*out++ = *in;
+	}
+	*line = *in ? in + 1 : in;
+	*out = '\0';
+	*closed = !quoted;
+	return start;
+}
+
+static const struct boot_param *find_param(const char *name, const struct boot_param *const *begin,
+					   const struct boot_param *const *end)
+{
+	for (; begin < end; begin++) {
+		if (strcmp((*begin)->name, name) == 0)
+			return *begin;
+	}
+	return NULL;
+}
+
+static unsigned int number_base(const char *s)
+{
+	return s[0] == '0' && (s[1] == 'x' || s[1] == 'X') ? 0 : 10;
+}
+
+/* @value is NULL when the word had no '='. */
+static int store(const struct boot_param *p, const char *value)
+{
+	if (!value && p->type != BOOT_PARAM_bool)
+		return -EINVAL;
+	switch (p->type) {
+	case BOOT_PARAM_bool:
+		if (!value) {
+			*p->var.b = true;
+			return 0;
+		}
+		return parse_bool(value, p->var.b);
+	case BOOT_PARAM_u32:
+		return kstrtou32(value, number_base(value), p->var.u32);
+	case BOOT_PARAM_u64:
+		return kstrtou64(value, number_base(value), p->var.u64);
+	case BOOT_PARAM_size:
+		return parse_size(value, p->var.u64);
+	case BOOT_PARAM_string:
+		*p->var.str = value;
+		return 0;
+	case BOOT_PARAM_cb:
+		return p->var.cb(value);
+	}
+	return -EINVAL;
+}
+
+unsigned int bootparam_parse(char *line, const struct boot_param *const *begin,
+			     const struct boot_param *const *end, bool *critical)
+{
+	unsigned int refused = 0;
+	bool closed;
+	char *word;
+
+	*critical = false;
+	while ((word = next_word(&line, &closed))) {
+		char *value = strchr(word, '=');
+		const struct boot_param *p;
+
+		if (value)
+			*value++ = '\0';
+		p = find_param(word, begin, end);
+		if (!p) {
+			pr_warn("unknown parameter \"%s\", ignored\n", word);
+			refused++;
+		} else if (!closed || store(p, value)) {
+			pr_err("bad value for %s: \"%s\" (%s)\n", word, value ? value : "",
+			       p->help);
+			refused++;
+			*critical |= p->critical;
+		}
+	}
+	return refused;
+}
+
+const char *boot_cmdline(void)
+{
+	return boot_info.cmdline;
+}
+
+void bootparam_init(void)
+{
+	bool critical;
+
+	strlcpy(parse_buffer, boot_info.cmdline, sizeof(parse_buffer));
+	(void)bootparam_parse(parse_buffer, bootparams_start, bootparams_end, &critical);
+	if (critical) {
+		pr_err("a parameter that must be right is not: the boot ends here\n");
+		machine_poweroff(EXIT_STATUS_BOOT);
+	}
+}

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Called by arch code at this CPU's timer interrupt, interrupts off.
+ */
+#pragma once
+
+void timer_interrupt(void);

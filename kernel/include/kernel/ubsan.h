@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Undefined-behaviour reports so far (UBSan builds).
+ */
+#pragma once
+
+unsigned int ubsan_report_count(void);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Random bytes.
+ *
+ * Generator:	ChaCha20 (RFC 8439) in counter mode under a 256-bit key.  Each request
+ *		first makes a new key from the first half block of the stream, so a
+ *		later look at memory does not reveal earlier output.
+ * Seed:	RDSEED or RDRAND where the CPU has them, the TSC against the PIT's
+ *		jitter, and whatever random_add() is given.
+ * Locking:	random_lock guards the key; output is made outside it.
+ */
+#include <arch/cpu.h>
+#include <arch/tsc.h>
+#include <kernel/initcall.h>
+#include <kernel/printk.h>
+#include <kernel/random.h>
+#include <kernel/spinlock.h>
+#include <lib/string.h>
+
+#define KEY_WORDS 8u
+#define BLOCK     64u
+
+static struct spinlock random_lock = SPINLOCK_INIT("random", RANK_RANDOM);
+static uint32_t key[KEY_WORDS] __guarded_by(&random_lock);
+static bool seeded __guarded_by(&random_lock);
+
+static uint32_t rotl(uint32_t v, unsigned int n)
+{
+	return v << n | v >> (32 - n);
+}
+
+static void quarter(uint32_t *s, unsigned int a, unsigned int b, unsigned int c, unsigned int d)
+{
+	s[a] += s[b];
+	s[d] = rotl(s[d] ^ s[a], 16);
+	s[c] += s[d];
+	s[b] = rotl(s[b] ^ s[c], 12);
+	s[a] += s[b];
+	s[d] = rotl(s[d] ^ s[a], 8);
+	s[c] += s[d];
+	s[b] = rotl(s[b] ^ s[c], 7);
+}
+
+static void chacha_block(const uint32_t *k, uint64_t counter, uint32_t *out)
+{
+	const uint32_t in[16] = {
+		0x61707865,
+		0x3320646e,
+		0x79622d32,
+		0x6b206574,
+		k[0],
+		k[1],
+		k[2],
+		k[3],
+		k[4],
+		k[5],
+		k[6],
+		k[7],
+		(uint32_t)counter,
+		(uint32_t)(counter >> 32),
+		0,
+		0,
+	};
+	uint32_t s[16];
+
+	memcpy(s, in, sizeof(s));
+	for (unsigned int i = 0; i < 10; i++) {
+		quarter(s, 0, 4, 8, 12);
+		quarter(s, 1, 5, 9, 13);
+		quarter(s, 2, 6, 10, 14);
+		quarter(s, 3, 7, 11, 15);
+		quarter(s, 0, 5, 10, 15);
+		quarter(s, 1, 6, 11, 12);
+		quarter(s, 2, 7, 8, 13);
+		quarter(s, 3, 4, 9, 14);
+	}
+	for (unsigned int i = 0; i < 16; i++)
+		out[i] = s[i] + in[i];
+}
+
+static bool hw_random(uint64_t *out)
+{
+	bool ok = false;
+
+	for (unsigned int i = 0; i < 16 && !ok; i++) {
+		if (cpu_features.rdseed)
+			__asm__ volatile("rdseed %0" : "=r"(*out), "=@ccc"(ok));
+		else if (cpu_features.rdrand)
+			__asm__ volatile("rdrand %0" : "=r"(*out), "=@ccc"(ok));
+		else
+			return false;
+	}
+	return ok;
+}
+
+/* Stir words into the key: xor, then one block makes the next key. */
+static void mix_locked(const uint32_t *words, size_t n) __must_hold(&random_lock)
+{
+	uint32_t block[16];
+
+	for (size_t i = 0; i < n; i++) {
+		key[i % KEY_WORDS] ^= words[i];
+		if (i % KEY_WORDS == KEY_WORDS - 1 || i + 1 == n) {
+			chacha_block(key, tsc_read(), block);
+			memcpy(key, block, sizeof(key));
+		}
+	}
+}
+
+static void seed_locked(void) __must_hold(&random_lock)
+{
+	for (unsigned int i = 0; i < KEY_WORDS; i++) {
+		uint64_t v = 0;
+
+		(void)hw_random(&v);
+		v ^= tsc_read();
+		mix_locked((const uint32_t *)&v, 2);
+	}
+	seeded = true;
+}
+
+void random_add(const void *buf, size_t len)
+{
+	const uint8_t *p = buf;
+	unsigned long flags = spin_lock_irqsave(&random_lock);
+
+	while (len) {
+		uint32_t words[KEY_WORDS] = { 0 };
+		const size_t n = MIN(len, sizeof(words));
+
+		memcpy(words, p, n);
+		mix_locked(words, KEY_WORDS);
+		p += n;
+		len -= n;
+	}
+	spin_unlock_irqrestore(&random_lock, flags);
+}
+
+void random_bytes(void *buf, size_t len)
+{
+	uint8_t *out = buf;
+	uint32_t block[16];
+	uint32_t mine[KEY_WORDS];
+	unsigned long flags = spin_lock_irqsave(&random_lock);
+
+	if (!seeded)
+		seed_locked();
+	chacha_block(key, tsc_read(), block);
+	memcpy(key, block, sizeof(key)); /* first half: the next key */
+	memcpy(mine, block + KEY_WORDS, sizeof(mine));
+	spin_unlock_irqrestore(&random_lock, flags);
+	for (uint64_t counter = 0; len; counter++) {
+		const size_t n = MIN(len, (size_t)BLOCK);
+
+		chacha_block(mine, counter, block);
+		memcpy(out, block, n);
+		out += n;
+		len -= n;
+	}
+}
+
+uint64_t random_u64(void)
+{
+	uint64_t v;
+
+	random_bytes(&v, sizeof(v));
+	return v;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stack canary: one random word for the whole kernel, chosen at boot before
+ * the first thread is made.  Only kernel_main(), which never returns, is on the
+ * stack at that moment.
+ */
+#include <kernel/panic.h>
+#include <kernel/random.h>
+#include <kernel/stack_protector.h>
+
+extern uintptr_t __stack_chk_guard;
+void __stack_chk_fail(void);
+
+uintptr_t __stack_chk_guard = 0x5bd1e995c6a4a793ull;
+
+void __noreturn __stack_chk_fail(void)
+{
+	panic("stack overflow in %pS: canary changed", __builtin_return_address(0));
+}
+
+__attribute__((optimize("no-stack-protector"))) void stack_protector_init(void)
+{
+	__stack_chk_guard = random_u64() & ~0xffull; /* a zero byte stops string overruns */
+}

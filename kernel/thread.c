@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Threads: creation, exit, joining, and the table of all of them.
+ *
+ * Locking:	all_lock guards the list and the exited/detached pair.
+ * Exit:	the last switch away from a dead thread (sched.c) calls
+ *		thread_dead(); then either the joiner frees it, or the reaper thread when
+ *		it was detached: a stack cannot be freed by the one who stands on it.
+ * Stacks:	THREAD_STACK_SIZE from vmalloc, a guard page below; a few freed ones are
+ *		kept, because programs create threads in bursts.
+ */
+#include <arch/fpu.h>
+#include <kernel/counter.h>
+#include <kernel/initcall.h>
+#include <kernel/panic.h>
+#include <kernel/sched.h>
+#include <kernel/spinlock.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <kernel/wait.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/kmap.h>
+#include <mm/slab.h>
+
+#include "sched_private.h"
+
+static struct spinlock all_lock = SPINLOCK_INIT("threads", RANK_THREADS);
+static LIST_HEAD(all_threads);
+static size_t nr_threads;
+static uint32_t next_tid = 1;
+
+static struct waitqueue join_wq = WAITQUEUE_INIT(join_wq);
+static struct waitqueue reap_wq = WAITQUEUE_INIT(reap_wq);
+static LIST_HEAD(zombies); /* all_lock; through run_link */
+
+#define STACK_CACHE 8u
+static void *stack_cache[STACK_CACHE]; /* all_lock */
+static unsigned int nr_cached;
+
+static void *stack_alloc(void)
+{
+	const unsigned long flags = spin_lock_irqsave(&all_lock);
+	void *s = nr_cached ? stack_cache[--nr_cached] : NULL;
+
+	spin_unlock_irqrestore(&all_lock, flags);
+	return s ? s : vmalloc(THREAD_STACK_SIZE);
+}
+
+static void stack_free(void *s)
+{
+	const unsigned long flags = spin_lock_irqsave(&all_lock);
+
+	if (nr_cached < STACK_CACHE) {
+		stack_cache[nr_cached++] = s;
+		s = NULL;
+	}
+	spin_unlock_irqrestore(&all_lock, flags);
+	vfree(s);
+}
+
+static void wake_sleeper(void *arg)
+{
+	(void)thread_wake(arg);
+}
+
+void thread_register(struct thread *t)
+{
+	const unsigned long flags = spin_lock_irqsave(&all_lock);
+
+	t->tid = next_tid++;
+	list_add_tail(&t->all_link, &all_threads);
+	nr_threads++;
+	spin_unlock_irqrestore(&all_lock, flags);
+}
+
+void thread_setup(struct thread *t, const char *name, enum thread_prio prio)
+{
+	list_init(&t->run_link);
+	timer_init(&t->sleep_timer, wake_sleeper, t);
+	strlcpy(t->name, name, sizeof(t->name));
+	t->prio = prio;
+}
+
+struct thread *thread_create_stopped(const char *name, void (*fn)(void *arg), void *arg,
+				     enum thread_prio prio)
+{
+	struct thread *t = kzalloc(sizeof(*t));
+	void *stack;
+
+	if (!t)
+		return ERR_PTR(-ENOMEM);
+	stack = stack_alloc();
+	if (!stack) {
+		kfree(t);
+		return ERR_PTR(-ENOMEM);
+	}
+	thread_setup(t, name, prio);
+	t->fn = fn;
+	t->arg = arg;
+	t->stack = (vaddr_t)stack;
+	t->stack_top = t->stack + THREAD_STACK_SIZE;
+	t->kernel_sp = thread_stack_init(t->stack_top);
+	t->state = THREAD_SLEEPING;
+	t->cpu = cpu_id();
+	thread_register(t);
+	return t;
+}
+
+void thread_start(struct thread *t)
+{
+	(void)thread_wake(t);
+}
+
+struct thread *thread_create_prio(const char *name, void (*fn)(void *arg), void *arg,
+				  enum thread_prio prio)
+{
+	struct thread *t = thread_create_stopped(name, fn, arg, prio);
+
+	if (!IS_ERR(t))
+		thread_start(t);
+	return t;
+}
+
+struct thread *thread_create(const char *name, void (*fn)(void *arg), void *arg)
+{
+	return thread_create_prio(name, fn, arg, PRIO_NORMAL);
+}
+
+void thread_exit(void)
+{
+	struct thread *t = thread_current();
+
+	lock_debug_may_sleep("thread_exit");
+	thread_clear_user();
+	(void)timer_cancel(&t->sleep_timer);
+#ifdef CONFIG_DEBUG
+	if (t->nr_held)
+		panic("thread %s exits with %u locks held", t->name, t->nr_held);
+#endif
+	sched_exit();
+}
+
+void thread_dead(struct thread *t)
+{
+	const unsigned long flags = spin_lock_irqsave(&all_lock);
+	const bool detached = t->detached;
+
+	list_del(&t->all_link);
+	nr_threads--;
+	if (detached)
+		list_add_tail(&t->run_link, &zombies);
+	__atomic_store_n(&t->exited, true, __ATOMIC_RELEASE);
+	spin_unlock_irqrestore(&all_lock, flags);
+	/* From here on @t may be freed by its joiner. */
+	wake_all(detached ? &reap_wq : &join_wq);
+}
+
+static void thread_free(struct thread *t)
+{
+	stack_free((void *)t->stack);
+	kfree(t);
+}
+
+void thread_join(struct thread *t)
+{
+	BUG_ON(t == thread_current());
+	wait_event(&join_wq, __atomic_load_n(&t->exited, __ATOMIC_ACQUIRE));
+	thread_free(t);
+}
+
+void thread_detach(struct thread *t)
+{
+	const unsigned long flags = spin_lock_irqsave(&all_lock);
+	const bool exited = t->exited;
+
+	BUG_ON(t->detached);
+	t->detached = true;
+	spin_unlock_irqrestore(&all_lock, flags);
+	if (exited)
+		thread_free(t);
+}
+
+static struct thread *next_zombie(void)
+{
+	const unsigned long flags = spin_lock_irqsave(&all_lock);
+	struct thread *t = list_first_entry_or_null(&zombies, struct thread, run_link);
+
+	if (t)
+		list_del(&t->run_link);
+	spin_unlock_irqrestore(&all_lock, flags);
+	return t;
+}
+
+static void reaper(void *arg)
+{
+	for (;;) {
+		struct thread *t = NULL;
+
+		wait_event(&reap_wq, (t = next_zombie()) != NULL);
+		thread_free(t);
+	}
+}
+
+static int reaper_start(void)
+{
+	struct thread *t = thread_create("reaper", reaper, NULL);
+
+	return IS_ERR(t) ? (int)PTR_ERR(t) : 0;
+}
+INITCALL(core, reaper_start);
+
+void thread_set_name(struct thread *t, const char *name)
+{
+	strlcpy(t->name, name, sizeof(t->name));
+}
+
+void thread_sleep_until(uint64_t deadline_ns)
+{
+	struct waitqueue wq;
+
+	waitqueue_init(&wq);
+	(void)wait_event_timeout(&wq, false, deadline_ns);
+}
+
+void thread_sleep_ns(uint64_t ns)
+{
+	thread_sleep_until(time_after_ns(ns));
+}
+
+void thread_notify(struct thread *t, uint32_t flags)
+{
+	__atomic_fetch_or(&t->flags, flags, __ATOMIC_SEQ_CST);
+	if (!thread_wake(t))
+		sched_kick(t);
+}
+
+void thread_clear_flags(struct thread *t, uint32_t flags)
+{
+	__atomic_fetch_and(&t->flags, ~flags, __ATOMIC_SEQ_CST);
+}
+
+size_t thread_count(void)
+{
+	return READ_ONCE(nr_threads);
+}
+
+static uint64_t gauge_threads(void)
+{
+	return thread_count();
+}
+GAUGE(threads_gauge, "threads", "kernel threads alive, user threads included", gauge_threads);
+
+void thread_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
+{
+	const unsigned long flags = spin_lock_irqsave(&all_lock);
+	struct thread *t;
+
+	list_for_each_entry(t, &all_threads, all_link)
+		fn(t, arg);
+	spin_unlock_irqrestore(&all_lock, flags);
+}
