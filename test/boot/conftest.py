@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures of the boot tests. Tests marked long run only with --long (make test-long)."""
+
+import pytest
+from boot import Pool, build_programs, make_disk, make_texts
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="also the tests marked long")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes minutes; only with --long")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--long"):
+        return
+    kept = [i for i in items if "long" not in i.keywords]
+    config.hook.pytest_deselected(items=[i for i in items if "long" in i.keywords])
+    items[:] = kept
+
+
+@pytest.fixture(scope="session")
+def programs():
+    return build_programs()
+
+
+@pytest.fixture(scope="session")
+def texts():
+    return make_texts()
+
+
+@pytest.fixture(scope="session")
+def disk(programs, texts):
+    return make_disk(programs, texts)
+
+
+@pytest.fixture(scope="session")
+def pool(disk):
+    """Clusters by their options; at the end none may have complained in its log."""
+    pool = Pool(disk)
+    yield pool
+    pool.close()
+    assert not pool.complaints, "\n".join(pool.complaints)
+
+
+TWO_MEMORIES = ("--vregion", "2M", "--memories", "2")
+
+
+@pytest.fixture(params=[(), TWO_MEMORIES], ids=["one-memory", "two-memories"])
+def cluster(request, pool):
+    """Everything runs on both shapes: one memory node, and two with alternating 2 MiB vRegions."""
+    return pool.get(*request.param)
+
+
+@pytest.fixture
+def plain(pool):
+    return pool.get()

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""The fabric misbehaves on command: delays and broken connections change nothing but the time."""
+
+import contextlib
+import time
+
+import pytest
+from boot import on_host
+
+TWO = ("--vregion", "2M", "--memories", "2")
+SMALL_CACHE = ("--excache", "8M")
+
+
+@contextlib.contextmanager
+def injected(cluster, on, off):
+    """A command to the model for the time of a test; gives the model's counters before and after."""
+    seen = {}
+    seen["before"] = cluster.cluster.inject("stats")
+    cluster.cluster.inject(on)
+    try:
+        yield seen
+    finally:
+        cluster.cluster.inject(off)
+        seen["after"] = cluster.cluster.inject("stats")
+
+
+def grown(seen, counter):
+    find = lambda stats: _find(stats, counter)  # noqa: E731
+    return find(seen["after"]) - find(seen["before"])
+
+
+def _find(stats, counter):
+    """The sum of a counter wherever it stands in the model's reply."""
+    if isinstance(stats, dict):
+        return sum(v if k == counter and isinstance(v, int) else _find(v, counter) for k, v in stats.items())
+    return sum(_find(v, counter) for v in stats) if isinstance(stats, list) else 0
+
+
+def run_both(cluster, argv, texts, limit=600.0):
+    got = cluster.run(argv, limit=limit)
+    assert got == on_host(argv, cwd=texts)
+
+
+def workload(cluster, programs, texts, name, megabytes):
+    run_both(cluster, ["/usr/bin/busybox", "sha256sum", name], texts)
+    run_both(cluster, ["/usr/bin/busybox", "sort", name], texts)
+    run_both(cluster, [programs / "glibc-static/heap", "sort", str(megabytes)], texts)
+
+
+@pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+def test_connections_delayed_by_50_ms(pool, programs, texts, shape):
+    cluster = pool.get("--excache", "96M", *shape)
+    with injected(cluster, "delay all 50", "delay off") as seen:
+        workload(cluster, programs, texts, "text.small", 32)
+    assert grown(seen, "delayed") > 0
+
+
+@pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+def test_connections_broken_at_random(pool, programs, texts, shape):
+    cluster = pool.get(*SMALL_CACHE, *shape)
+    with injected(cluster, "break random every 400 7", "break random off") as seen:
+        workload(cluster, programs, texts, "text.small", 32)
+    assert grown(seen, "broken") > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+@pytest.mark.parametrize("on, off, counter, cache", [
+    ("delay all 50", "delay off", "delayed", "192M"),
+    ("break random every 400 11", "break random off", "broken", "8M"),
+], ids=["delay", "break"])  # fmt: skip
+def test_full_size(pool, programs, texts, shape, on, off, counter, cache):
+    cluster = pool.get("--excache", cache, *shape)
+    with injected(cluster, on, off) as seen:
+        workload(cluster, programs, texts, "text.big", 128)
+    assert grown(seen, counter) > 0
+
+
+def test_held_connection_is_waited_for(pool, programs, texts):
+    """A few hundred milliseconds in which nothing passes between processor and memory."""
+    cluster = pool.get(*SMALL_CACHE)
+    cluster.cluster.inject("hold 1 2")
+    program, capture = cluster.start(["/usr/bin/busybox", "md5sum", "text.small"])
+    try:
+        assert not program.wait(time.monotonic() + 1.5)
+    finally:
+        cluster.cluster.inject("release")
+    assert program.wait(time.monotonic() + 120)
+    assert bytes(capture.data[1]) == on_host(["/usr/bin/busybox", "md5sum", "text.small"], cwd=texts).out

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""Clusters of their own: boot order, late and missing nodes, bad parameters, bad disks, the command line."""
+
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+import pytest
+from boot import BUILD, ROOT, WORK, LaunchError, Running, on_host
+
+LATE_S = 5.0
+
+
+def tessera(*args, limit=120, **how):
+    """./tessera run itself, with what is built."""
+    how.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run(
+        [ROOT / "tessera", "run", "--no-build", "--build-dir", BUILD, *map(str, args)],
+        capture_output=True, timeout=limit, **how,
+    )  # fmt: skip
+
+
+def up(name, *args, disk):
+    return Running(tuple(args), disk, f"start-{name}")
+
+
+def refused(name, *args, disk):
+    """The one line with which a cluster does not come up."""
+    running = up(name, *args, disk=disk)
+    with pytest.raises(LaunchError) as err:
+        running.up()
+    assert "\n" not in str(err.value)
+    return str(err.value), running
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_boot_order_does_not_matter(disk, programs, seed):
+    running = up(f"shuffle{seed}", "--memories", "2", "--boot-order", "shuffle", "--seed", str(seed), disk=disk)
+    running.up()
+    try:
+        argv = [programs / "glibc-static/hello", str(seed)]
+        assert running.run(argv) == on_host(argv)
+    finally:
+        running.close()
+
+
+def test_a_memory_node_that_starts_5_s_late(disk, programs):
+    running = up("late", "--memories", "2", "--delay", f"m1={LATE_S}", disk=disk)
+    start = time.monotonic()
+    running.up()
+    try:
+        assert time.monotonic() - start >= LATE_S
+        assert running.run([programs / "musl-static/hello"]).status == 0
+    finally:
+        running.close()
+
+
+def test_a_node_that_never_comes_is_named(disk):
+    line, _ = refused("never", "--memories", "2", "--delay", "m1=1000", "--boot-timeout", "15", disk=disk)
+    assert "not ready" in line and "wait" in line and ("m1" in line or "memory" in line or "node 3" in line)
+
+
+def test_an_unknown_parameter_is_named_and_ignored(disk, programs):
+    running = up("unknown", "--append", "p0:no.such.parameter=7", disk=disk)
+    running.up()
+    try:
+        assert running.run([programs / "musl-static/hello"]).status == 0
+        assert "no.such.parameter" in running.log("p0")
+    finally:
+        running.close()
+
+
+def test_a_malformed_critical_parameter_stops_the_boot(disk):
+    line, running = refused("malformed", "--append", "m0:node=banana", disk=disk)
+    assert "node m0" in line
+    assert "banana" in running.log("m0")
+
+
+def make_bad_disks(disk):
+    """Images that must be refused, by name."""
+    where = WORK / "bad-disks"
+    where.mkdir(parents=True, exist_ok=True)
+    good = pathlib.Path(disk).read_bytes()[: 4 << 20]
+    out = {"zeros": bytes(4 << 20), "short": good[:1500]}
+
+    def patched(at, value):
+        return good[:at] + value + good[at + len(value) :]
+
+    out["magic"] = patched(1024 + 56, b"\0\0")
+    out["unknown-feature"] = patched(1024 + 96, (0x80000000 | 0x2C2).to_bytes(4, "little"))
+    out["needs-recovery"] = patched(1024 + 96, (0x2C2 | 0x4).to_bytes(4, "little"))
+    for name, data in out.items():
+        (where / name).write_bytes(data.ljust(512, b"\0"))
+    return where, list(out)
+
+
+@pytest.mark.parametrize("name", ["zeros", "short", "magic", "unknown-feature", "needs-recovery"])
+def test_bad_disks_are_refused_with_a_clear_line(disk, name):
+    where, _ = make_bad_disks(disk)
+    image = where / name
+    data = image.read_bytes()
+    done = tessera("--disk", image, "--boot-timeout", "30", "/bin/true")
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 125 and len(lines) == 1, lines
+    assert lines[0].startswith("tessera: node s0")
+    assert image.read_bytes() == data  # never written over
+
+
+def test_the_command_line_runs_a_dynamic_program(texts):
+    host_file = "/usr/bin/cksum"
+    if not os.path.exists(host_file):
+        pytest.skip("no cksum")
+    done = tessera("--volume", f"{texts / 'text.small'}:/data/text", "--cwd", "/data", host_file, "text")
+    want = subprocess.run([host_file], stdin=open(texts / "text.small"), capture_output=True).stdout
+    assert done.stdout.split()[:2] == want.split()[:2], done
+    assert done.returncode == 0 and done.stderr == b""
+
+
+def test_the_command_line_writes_statistics(tmp_path):
+    path = tmp_path / "stats.json"
+    done = tessera("--stats", path, "busybox", "echo", "counted")
+    assert done.stdout == b"counted\n" and done.returncode == 0
+    got = json.loads(path.read_text())
+    assert sorted(got["nodes"]) == ["m0", "p0", "s0"]
+    assert all(got["nodes"].values()) and got["hca"]
+
+
+@pytest.mark.parametrize("program, status", [("/bad/text", 126), ("/nonexistent", 127)])
+def test_the_command_line_refuses_in_one_line(disk, program, status):
+    done = tessera("--disk", _copy(disk), program)
+    assert done.returncode == status and done.stderr.count(b"\n") == 1, done.stderr
+
+
+def _copy(disk):
+    target = WORK / "copy.img"
+    subprocess.run(["cp", "--sparse=always", disk, target], check=True)
+    return target
+
+
+def test_a_killed_memory_node_is_one_line(disk):
+    running = up("killed", disk=disk)
+    running.up()
+    try:
+        program, _ = running.start(["/usr/bin/busybox", "cat"])
+        assert program.wait(what="start")
+        running.cluster.kill_node("m0")
+        with pytest.raises(LaunchError, match="node m0 was killed by signal 9"):
+            program.wait(time.monotonic() + 30)
+    finally:
+        running.close()
