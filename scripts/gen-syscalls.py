@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Make the system call table (C) or its documentation (Markdown) from syscall.tbl.
 
-Usage: gen-syscalls.py c|md TABLE > OUTPUT
+Usage: gen-syscalls.py c|h|md TABLE > OUTPUT
 """
 import sys
 
@@ -36,12 +36,17 @@ def parse(path):
     return sorted(entries)
 
 
-def emit_c(entries):
+def emit_h(entries):
     print("/* Made by scripts/gen-syscalls.py from syscall.tbl: do not edit. */")
-    print("#include <processor/syscall.h>\n")
+    print("#pragma once\n\nstruct syscall_args;\n")
     for handler in sorted({e[2] for e in entries}):
         print(f"long sys_{handler}(const struct syscall_args *args);")
-    print("\nconst struct syscall_entry syscall_table[] = {")
+
+
+def emit_c(entries):
+    print("/* Made by scripts/gen-syscalls.py from syscall.tbl: do not edit. */")
+    print("#pragma once\n\n#include <processor/syscall.h>\n")
+    print("const struct syscall_entry syscall_table[] = {")
     for nr, name, handler, args, _, _ in entries:
         print(f'\t[{nr}] = {{ .name = "{name}", .fn = sys_{handler}, .args = "{args}" }},')
     print("};")
@@ -60,11 +65,14 @@ def emit_md(entries):
         print(f"| {nr} | {name} | {state} | {note} |")
 
 
+EMITTERS = {"c": emit_c, "h": emit_h, "md": emit_md}
+
+
 def main():
-    if len(sys.argv) != 3 or sys.argv[1] not in ("c", "md"):
+    if len(sys.argv) != 3 or sys.argv[1] not in EMITTERS:
         sys.exit(__doc__)
     entries = parse(sys.argv[2])
-    emit_c(entries) if sys.argv[1] == "c" else emit_md(entries)
+    EMITTERS[sys.argv[1]](entries)
 
 
 if __name__ == "__main__":

@@ -103,60 +103,26 @@ int mm_map_req_decode(const void *buf, size_t len, struct mm_map_req *out)
 	return 0;
 }
 
-ssize_t mm_range_rep_encode(const struct mm_range_rep *rep, void *buf, size_t cap)
+void mm_range_rep_encode(const struct mm_range_rep *rep, struct mm_range_rep_wire *w)
 {
-	struct mm_range_rep_wire w;
-	uint8_t *pos = buf;
-	size_t len;
-
-	if (rep->nr_vmas > PM_RANGE_MAX_VMAS)
-		return -EMSGSIZE;
-	len = sizeof(w) + rep->nr_vmas * sizeof(struct pm_vma_wire);
-	if (cap < len)
-		return -EMSGSIZE;
-	w.charge = cpu_to_le64(rep->charge);
-	w.pages = cpu_to_le64(rep->pages);
-	pm_grant_encode(&rep->grant, &w.grant);
-	w.nr_vmas = cpu_to_le32(rep->nr_vmas);
-	w.reserved = cpu_to_le32(0);
-	memcpy(pos, &w, sizeof(w));
-	pos += sizeof(w);
-	for (uint32_t i = 0; i < rep->nr_vmas; i++) {
-		struct pm_vma_wire vma;
-
-		pm_vma_encode(&rep->vmas[i], &vma);
-		memcpy(pos, &vma, sizeof(vma));
-		pos += sizeof(vma);
-	}
-	return (ssize_t)len;
+	w->charge = cpu_to_le64(rep->charge);
+	w->pages = cpu_to_le64(rep->pages);
+	pm_grant_encode(&rep->grant, &w->grant);
 }
 
-/* The result is large, so it is decoded in place: after a failure @out holds nothing of use. */
 int mm_range_rep_decode(const void *buf, size_t len, struct mm_range_rep *out)
 {
 	struct mm_range_rep_wire w;
-	const uint8_t *pos = buf;
+	struct mm_range_rep r;
 
-	if (len < sizeof(w))
+	if (len != sizeof(w))
 		return -EMSGSIZE;
-	memcpy(&w, pos, sizeof(w));
-	pos += sizeof(w);
-	out->charge = le64_to_cpu(w.charge);
-	out->pages = le64_to_cpu(w.pages);
-	out->nr_vmas = le32_to_cpu(w.nr_vmas);
-	if (out->nr_vmas > PM_RANGE_MAX_VMAS || le32_to_cpu(w.reserved) ||
-	    pm_grant_decode(&w.grant, &out->grant))
+	memcpy(&w, buf, sizeof(w));
+	r.charge = le64_to_cpu(w.charge);
+	r.pages = le64_to_cpu(w.pages);
+	if (pm_grant_decode(&w.grant, &r.grant))
 		return -EPROTO;
-	if (len != sizeof(w) + out->nr_vmas * sizeof(struct pm_vma_wire))
-		return -EMSGSIZE;
-	for (uint32_t i = 0; i < out->nr_vmas; i++) {
-		struct pm_vma_wire vma;
-
-		memcpy(&vma, pos, sizeof(vma));
-		pos += sizeof(vma);
-		if (pm_vma_decode(&vma, &out->vmas[i]))
-			return -EPROTO;
-	}
+	*out = r;
 	return 0;
 }
 
@@ -372,7 +338,7 @@ ssize_t mm_vregion_take_req_encode(const struct mm_vregion_take_req *req, void *
 	w.stage = cpu_to_le32(req->stage);
 	w.nr_vmas = cpu_to_le32(req->nr_vmas);
 	w.vregion_shift = cpu_to_le32(req->vregion_shift);
-	w.reserved = cpu_to_le32(0);
+	w.home = cpu_to_le32(req->home);
 	memcpy(pos, &w, sizeof(w));
 	pos += sizeof(w);
 	for (uint32_t i = 0; i < req->nr_vmas; i++) {
@@ -388,6 +354,8 @@ ssize_t mm_vregion_take_req_encode(const struct mm_vregion_take_req *req, void *
 static bool take_is_valid(const struct mm_vregion_take_req *r)
 {
 	if (!r->aspace || !r->vregion.owner || !shift_is_valid(r->vregion_shift))
+		return false;
+	if (!r->home || r->home > PROTO_NODE_MAX)
 		return false;
 	if (r->vregion.index > PM_USER_TOP >> r->vregion_shift)
 		return false;
@@ -423,7 +391,8 @@ int mm_vregion_take_req_decode(const void *buf, size_t len, struct mm_vregion_ta
 	out->stage = le32_to_cpu(w.stage);
 	out->nr_vmas = le32_to_cpu(w.nr_vmas);
 	out->vregion_shift = le32_to_cpu(w.vregion_shift);
-	if (pm_vregion_decode(&w.vregion, &out->vregion) || le32_to_cpu(w.reserved) ||
+	out->home = le32_to_cpu(w.home);
+	if (pm_vregion_decode(&w.vregion, &out->vregion) ||
 	    !take_is_valid(out))
 		return -EPROTO;
 	if (len != sizeof(w) + out->nr_vmas * sizeof(struct pm_vma_wire))

@@ -24,7 +24,7 @@ struct mutex {
 };
 
 #define MUTEX_INIT(var, lock_name, lock_rank)             \
-	{ .owner = NULL,                                  \
+	{ .owner = 0,                                     \
 	  .lock = SPINLOCK_INIT(lock_name, RANK_SLEEPER), \
 	  .waiters = { &(var).waiters, &(var).waiters },  \
 	  .name = (lock_name),                            \

@@ -98,21 +98,18 @@
 	  (type *)((uintptr_t)member_ptr_ - offsetof(type, member));  \
 	 })
 
+/* Names of their own, so that one may stand inside another. */
+# define PICK_(a, op, b, va, vb)                \
+	({                                      \
+		__typeof__(a) va = (a);         \
+		__typeof__(b) vb = (b);         \
+		va op vb ? va : vb;             \
+	})
 # ifndef MIN
-#  define MIN(a, b)                    \
-	  ({                           \
-    __typeof__(a) min_a_ = (a);        \
-    __typeof__(b) min_b_ = (b);        \
-    min_a_ < min_b_ ? min_a_ : min_b_; \
-	  })
+#  define MIN(a, b) PICK_(a, <, b, CONCAT(pick_a_, __COUNTER__), CONCAT(pick_b_, __COUNTER__))
 # endif
 # ifndef MAX
-#  define MAX(a, b)                    \
-	  ({                           \
-    __typeof__(a) max_a_ = (a);        \
-    __typeof__(b) max_b_ = (b);        \
-    max_a_ > max_b_ ? max_a_ : max_b_; \
-	  })
+#  define MAX(a, b) PICK_(a, >, b, CONCAT(pick_a_, __COUNTER__), CONCAT(pick_b_, __COUNTER__))
 # endif
 
 # include <stdint.h>

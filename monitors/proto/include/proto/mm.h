@@ -2,7 +2,7 @@
 /*
  * Memory monitor -> memory monitor.
  *
- * Home -> owner (class control): MM_MAP, MM_UNMAP, MM_PROTECT, MM_QUERY, MM_MOVE, MM_DESTROY,
+ * Home -> owner (class control): MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_DESTROY,
  * MM_VREGION_MOVE.  Owner -> owner: MM_PAGES (write-back class), MM_VREGION_TAKE (control).  Any
  * memory node -> the one that holds a file's buffer cache: MM_FILE_READ (control).
  *
@@ -26,13 +26,12 @@ enum mm_opcode {
 	MM_MAP = 0x0300,
 	MM_UNMAP = 0x0301,
 	MM_PROTECT = 0x0302,
-	MM_QUERY = 0x0303, /* body and reply as PM_FILL_VMA */
-	MM_MOVE = 0x0304,
-	MM_PAGES = 0x0305,
-	MM_DESTROY = 0x0306, /* body as PM_DESTROY, no reply body */
-	MM_VREGION_MOVE = 0x0307,
-	MM_VREGION_TAKE = 0x0308,
-	MM_FILE_READ = 0x0309,
+	MM_MOVE = 0x0303,
+	MM_PAGES = 0x0304,
+	MM_DESTROY = 0x0305, /* body as PM_DESTROY, no reply body */
+	MM_VREGION_MOVE = 0x0306,
+	MM_VREGION_TAKE = 0x0307,
+	MM_FILE_READ = 0x0308,
 };
 
 enum mm_phase {
@@ -64,15 +63,13 @@ struct mm_map_req_wire {
 };
 static_assert(sizeof(struct mm_map_req_wire) == 96, "MM_MAP is ABI");
 
-/* Reply of MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_VREGION_MOVE; nr_vmas vmas follow (MM_PROTECT). */
+/* Reply of MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_VREGION_MOVE. */
 struct mm_range_rep_wire {
 	le64_t charge; /* MM_PREPARE: pages charged */
 	le64_t pages;  /* frames freed or moved */
 	struct pm_grant_wire grant;
-	le32_t nr_vmas; /* at most PM_RANGE_MAX_VMAS; the lowest ones */
-	le32_t reserved;
 };
-static_assert(sizeof(struct mm_range_rep_wire) == 32, "MM range reply is ABI");
+static_assert(sizeof(struct mm_range_rep_wire) == 24, "MM range reply is ABI");
 
 /* --- MM_UNMAP, MM_PROTECT: every vRegion of the receiver's in the range --------------------- */
 
@@ -133,7 +130,7 @@ struct mm_vregion_take_req_wire { /* old owner -> new owner */
 	le32_t stage;
 	le32_t nr_vmas;
 	le32_t vregion_shift;
-	le32_t reserved;
+	le32_t home; /* of the space */
 };
 static_assert(sizeof(struct mm_vregion_take_req_wire) == 48, "MM_VREGION_TAKE is ABI");
 
@@ -171,15 +168,13 @@ struct mm_map_req { /* about 8 KiB: not for a kernel stack */
 ssize_t mm_map_req_encode(const struct mm_map_req *req, void *buf, size_t cap) __must_check;
 int mm_map_req_decode(const void *buf, size_t len, struct mm_map_req *out) __must_check;
 
-struct mm_range_rep { /* about 5 KiB: not for a kernel stack */
+struct mm_range_rep {
 	uint64_t charge;
 	uint64_t pages;
 	struct pm_grant grant;
-	uint32_t nr_vmas;
-	struct pm_vma vmas[PM_RANGE_MAX_VMAS];
 };
 
-ssize_t mm_range_rep_encode(const struct mm_range_rep *rep, void *buf, size_t cap) __must_check;
+void mm_range_rep_encode(const struct mm_range_rep *rep, struct mm_range_rep_wire *w);
 int mm_range_rep_decode(const void *buf, size_t len, struct mm_range_rep *out) __must_check;
 
 struct mm_range_req {
@@ -232,6 +227,7 @@ struct mm_vregion_take_req { /* about 5 KiB: not for a kernel stack */
 	uint32_t stage;
 	uint32_t nr_vmas;
 	uint32_t vregion_shift;
+	uint32_t home;
 	struct pm_vma vmas[MM_TAKE_MAX_VMAS];
 };
 

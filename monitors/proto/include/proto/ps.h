@@ -17,14 +17,15 @@ enum ps_opcode {
 	PS_READLINK = 0x0402, /* path -> target */
 	PS_GETDENTS = 0x0403, /* directory + cookie -> entries */
 	PS_STATFS = 0x0404,
-	PS_ACCESS = 0x0405,   /* path + mode -> 0 or errno */
-	PS_CHANGE = 0x0406,   /* every call that would change the file system: -EROFS for now */
+	PS_ACCESS = 0x0405, /* path + mode -> 0 or errno */
+	PS_CHANGE = 0x0406, /* every call that would change the file system: -EROFS for now */
 };
 
 enum ps_lookup_flags {
 	PS_LOOKUP_NOFOLLOW = 1 << 0,  /* do not follow a symbolic link in the last component */
 	PS_LOOKUP_DIRECTORY = 1 << 1, /* -ENOTDIR unless it is one */
-	PS_LOOKUP_REALPATH = 1 << 2,  /* the reply carries the canonical path (for chdir, exec, getcwd) */
+	PS_LOOKUP_REALPATH = 1
+		<< 2, /* the reply carries the canonical path (for chdir, exec, getcwd) */
 	PS_LOOKUP_ALL = 7,
 };
 
@@ -32,7 +33,7 @@ enum ps_lookup_flags {
 struct ps_path_req_wire {
 	struct proto_cred_wire cred;
 	le32_t vnode;
-	le32_t flags;  /* enum ps_lookup_flags */
+	le32_t flags; /* enum ps_lookup_flags */
 	le32_t access; /* bits R 4, W 2, X 1 to be checked on the result; 0 = search permission only */
 	le16_t path_len;
 	le16_t reserved;
@@ -51,7 +52,7 @@ struct ps_file_req_wire { /* PS_GETATTR, PS_STATFS */
 
 struct ps_getdents_req_wire {
 	struct proto_file_wire file;
-	le64_t cookie; /* 0 = from the start; else off of the last entry taken */
+	le64_t cookie;    /* 0 = from the start; else off of the last entry taken */
 	le32_t max_bytes; /* of reply body */
 	le32_t reserved;
 };
@@ -60,7 +61,7 @@ static_assert(sizeof(struct ps_getdents_req_wire) == 32, "PS_GETDENTS is ABI");
 /* Reply: entries one behind the other, each padded with zeroes to 8 bytes; none = end. */
 struct ps_dirent_wire {
 	le64_t ino;
-	le64_t cookie; /* to go on behind this entry */
+	le64_t cookie;  /* to go on behind this entry */
 	le16_t rec_len; /* of this record, padding included */
 	uint8_t type;   /* DT_* */
 	uint8_t name_len;
@@ -73,7 +74,72 @@ struct ps_statfs_rep_wire {
 static_assert(sizeof(struct ps_statfs_rep_wire) == 80, "PS_STATFS reply is ABI");
 
 enum ps_change_kind {
-	PS_CHANGE_CREATE = 1, PS_CHANGE_MKDIR = 2, PS_CHANGE_UNLINK = 3, PS_CHANGE_RMDIR = 4,
-	PS_CHANGE_RENAME = 5, PS_CHANGE_LINK = 6, PS_CHANGE_SYMLINK = 7, PS_CHANGE_SETATTR = 8,
-	PS_CHANGE_TRUNCATE = 9, PS_CHANGE_MKNOD = 10,
+	PS_CHANGE_CREATE = 1,
+	PS_CHANGE_MKDIR = 2,
+	PS_CHANGE_UNLINK = 3,
+	PS_CHANGE_RMDIR = 4,
+	PS_CHANGE_RENAME = 5,
+	PS_CHANGE_LINK = 6,
+	PS_CHANGE_SYMLINK = 7,
+	PS_CHANGE_SETATTR = 8,
+	PS_CHANGE_TRUNCATE = 9,
+	PS_CHANGE_MKNOD = 10,
 };
+
+/* --- host order, encode and decode; rules as in <proto/pm.h> ---------------------------- */
+
+struct ps_path_req {
+	struct proto_cred cred;
+	uint32_t vnode;
+	uint32_t flags;
+	uint32_t access;
+	uint16_t path_len;
+	const char *path; /* not terminated; decoded: points into the message */
+};
+
+ssize_t ps_path_req_encode(const struct ps_path_req *req, void *buf, size_t cap) __must_check;
+/* A path is 1 to PROTO_PATH_MAX - 1 bytes, absolute, without a NUL. */
+int ps_path_req_decode(const void *buf, size_t len, struct ps_path_req *out) __must_check;
+
+struct ps_lookup_rep {
+	struct proto_attr attr;
+	uint16_t path_len; /* 0 unless PS_LOOKUP_REALPATH */
+	const char *path;  /* not terminated; decoded: points into the message */
+};
+
+ssize_t ps_lookup_rep_encode(const struct ps_lookup_rep *rep, void *buf, size_t cap) __must_check;
+int ps_lookup_rep_decode(const void *buf, size_t len, struct ps_lookup_rep *out) __must_check;
+
+void ps_file_req_encode(const struct proto_file *file, struct ps_file_req_wire *w);
+int ps_file_req_decode(const void *buf, size_t len, struct proto_file *out) __must_check;
+
+struct ps_getdents_req {
+	struct proto_file file;
+	uint64_t cookie;
+	uint32_t max_bytes;
+};
+
+void ps_getdents_req_encode(const struct ps_getdents_req *req, struct ps_getdents_req_wire *w);
+int ps_getdents_req_decode(const void *buf, size_t len, struct ps_getdents_req *out) __must_check;
+
+struct ps_dirent {
+	uint64_t ino;
+	uint64_t cookie;
+	uint8_t type;
+	uint8_t name_len;
+	const char *name; /* not terminated; decoded: points into the message */
+};
+
+/* Bytes of the record for a name of @name_len bytes. */
+size_t ps_dirent_size(uint8_t name_len);
+/* Append at *@off; -EMSGSIZE when it does not fit (nothing is written). */
+int ps_dirent_encode(const struct ps_dirent *ent, void *buf, size_t cap, size_t *off) __must_check;
+/* The record at *@off, which moves behind it. -ENOENT at the end; -EPROTO malformed. */
+int ps_dirent_decode(const void *buf, size_t len, size_t *off, struct ps_dirent *out) __must_check;
+
+struct ps_statfs {
+	uint64_t type, bsize, blocks, bfree, bavail, files, ffree, fsid, namelen, flags;
+};
+
+void ps_statfs_encode(const struct ps_statfs *st, struct ps_statfs_rep_wire *w);
+int ps_statfs_decode(const void *buf, size_t len, struct ps_statfs *out) __must_check;

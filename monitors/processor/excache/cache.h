@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ExCache internals, shared by the files of this folder.  See <processor/excache.h> for the rules.
+ */
+#pragma once
+
+#include <kernel/counter.h>
+#include <kernel/spinlock.h>
+#include <kernel/wait.h>
+#include <lib/list.h>
+#include <processor/excache.h>
+
+struct cache_set {
+	struct spinlock lock; /* RANK_EXCACHE_SET */
+	uint32_t nr_resident __guarded_by(&lock);
+	struct list_head resident __guarded_by(&lock); /* FILLING and VALID, oldest first (FIFO) */
+	struct list_head inflight __guarded_by(&lock); /* WRITEBACK */
+	uint64_t gen; /* atomic: grows, under the lock, when a line's state or last pin changes */
+	struct waitqueue changed;
+};
+
+struct excache {
+	struct line *lines;     /* const */
+	struct cache_set *sets; /* const */
+	uint64_t nr_lines;      /* const: nr_sets * nr_ways + nr_spare */
+	uint32_t nr_sets;       /* const */
+	uint32_t nr_ways;       /* const */
+	uint32_t nr_spare;      /* const */
+	paddr_t base;           /* const: frame of lines[0] */
+	uint8_t *data;          /* const: its kernel address */
+	struct rpc_mem *mem;    /* const */
+
+	struct spinlock free_lock; /* RANK_EXCACHE_FREE */
+	struct list_head free __guarded_by(&free_lock);
+	uint64_t nr_free; /* atomic; changed under free_lock */
+	struct waitqueue freed;
+};
+extern struct excache excache;
+
+COUNTER_DECLARE(excache_miss);
+COUNTER_DECLARE(excache_plocal);
+COUNTER_DECLARE(excache_fetch);
+COUNTER_DECLARE(excache_file_fetch);
+COUNTER_DECLARE(excache_prefetched);
+COUNTER_DECLARE(excache_evict_clean);
+COUNTER_DECLARE(excache_evict_dirty);
+COUNTER_DECLARE(excache_ride);
+COUNTER_DECLARE(excache_writeback);
+COUNTER_DECLARE(excache_moved);
+COUNTER_DECLARE(excache_lost);
+
+static inline struct cache_set *set_of_line(const struct line *line)
+{
+	return &excache.sets[READ_ONCE(line->set)];
+}
+
+uint32_t set_index(const struct object *obj, uint64_t pgoff);
+struct line *set_find_locked(struct cache_set *set, const struct object *obj, uint64_t pgoff)
+	__must_hold(&set->lock);
+/* Tell those who wait for a line of this set. */
+void set_changed_locked(struct cache_set *set) __must_hold(&set->lock);
+/* Sleep until the set has changed since @gen, or a line is free when @or_free. */
+void set_wait(struct cache_set *set, uint64_t gen, bool or_free);
+
+/* Free list. */
+struct line *line_free_take(void);
+void line_free_give(struct line *line);
+
+/* Give @line the tag (@obj, @pgoff) and the state FILLING in @set, pinned @pins times. */
+void line_attach_locked(struct cache_set *set, struct line *line, struct object *obj,
+			uint64_t pgoff, uint32_t pins) __must_hold(&set->lock);
+/*
+ * Take the tag away; gives back a credit that the line holds unless it was used up.  The caller frees or
+ * quarantines the line, after it has dropped the lock, and puts the returned object.
+ */
+struct object *line_detach_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
+
+/* evict.c: a line to be filled in @set, and in *victim a dirty one that must be written back. */
+struct line *claim_locked(struct cache_set *set, struct line **victim, struct object **put)
+	__must_hold(&set->lock);
+/* Remove every mapping of @line, flush, and note whether it was written. */
+void line_unmap_all_locked(struct line *line);
+
+/* fill.c */
+int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line *victim);
+int fill_file(struct object *obj, uint64_t pgoff, struct line *line);
+/* The fill of @line, pinned once by us, is over. 0: VALID and still pinned; else it is dropped. */
+void fill_done(struct line *line, int error);
+
+/* writeback.c: @line is WRITEBACK; it becomes FREE when its owner has it. */
+int writeback_init(void);
+void writeback_queue(struct line *line);
+void writeback_finish(struct line *line, bool stored);
+uint64_t writeback_next_seq(void);

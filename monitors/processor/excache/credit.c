@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Frame credits in hand, one count per memory node.
+ *
+ * Invariants:	a credit is in hand, or held by one p-local line, or was used up by a write-back that
+ *		the owner has acknowledged.
+ * Locking:	the table grows under table_lock and is read without; counts are atomic; request_lock
+ *		lets one thread at a time ask a node, so that a crowd of first touches sends one message.
+ * Policy:	ask ahead (on other messages) below LOW, for CHUNK frames at a time.
+ */
+#include <processor/credit.h>
+
+#include <kernel/counter.h>
+#include <kernel/mutex.h>
+#include <kernel/spinlock.h>
+#include <lib/atomic.h>
+#include <lib/errno.h>
+#include <lib/radix.h>
+#include <mm/slab.h>
+#include <net/rpc.h>
+#include <proto/pm.h>
+
+#define CREDIT_LOW   256
+#define CREDIT_CHUNK 1024
+
+COUNTER(credit_requests, "credit.requests", "synchronous requests for frame credits");
+COUNTER(credit_refused, "credit.refused", "requests that a memory node could not grant");
+GAUGE(credit_gauge, "credit.held", "frame credits in hand", credit_held);
+
+static struct spinlock table_lock = SPINLOCK_INIT("credit.table", RANK_EXCACHE_FREE);
+static struct radix_tree table = RADIX_TREE_INIT; /* node id -> struct credit */
+static struct mutex request_lock = MUTEX_INIT(request_lock, "credit.request", RANK_MONITOR);
+
+struct credit { /* lives for ever: node ids are few */
+	atomic64_t frames;
+};
+
+/* NULL: no memory. */
+static struct credit *credit_of(uint32_t node)
+{
+	struct credit *c, *fresh;
+
+	spin_lock(&table_lock);
+	c = radix_lookup(&table, node);
+	spin_unlock(&table_lock);
+	if (c)
+		return c;
+	fresh = kzalloc(sizeof(*fresh));
+	if (!fresh)
+		return NULL;
+	spin_lock(&table_lock);
+	c = radix_lookup(&table, node);
+	if (!c && radix_insert(&table, node, fresh) == 0) {
+		c = fresh;
+		fresh = NULL;
+	}
+	spin_unlock(&table_lock);
+	kfree(fresh);
+	return c;
+}
+
+static bool take(struct credit *c)
+{
+	int64_t old = atomic64_read(&c->frames);
+
+	while (old > 0) {
+		const int64_t seen = atomic64_cmpxchg(&c->frames, old, old - 1);
+
+		if (seen == old)
+			return true;
+		old = seen;
+	}
+	return false;
+}
+
+/* Ask @node now. 0 when it granted something. */
+static int request(uint32_t node)
+{
+	const struct pm_credit_req req = { .want = CREDIT_CHUNK };
+	struct pm_credit_req_wire body;
+	struct pm_grant_wire reply;
+	struct pm_grant grant;
+	int ret;
+
+	counter_inc(&credit_requests);
+	pm_credit_req_encode(&req, &body);
+	ret = rpc_call_sync(node, RPC_CLASS_CONTROL, PM_CREDIT, &body, sizeof(body), &reply,
+			    sizeof(reply), 0);
+	if (ret >= 0)
+		ret = pm_credit_rep_decode(&reply, (size_t)ret, &grant);
+	if (ret == 0 && (grant.node != node || grant.frames == 0))
+		ret = -ENOMEM;
+	if (ret < 0) {
+		counter_inc(&credit_refused);
+		return ret;
+	}
+	credit_add(grant.node, grant.frames);
+	return 0;
+}
+
+int credit_take(uint32_t node)
+{
+	struct credit *c = credit_of(node);
+	int err = 0;
+
+	if (!c)
+		return -ENOMEM;
+	while (!take(c)) {
+		mutex_lock(&request_lock);
+		/* Somebody may have asked while we waited for our turn. */
+		if (atomic64_read(&c->frames) <= 0)
+			err = request(node);
+		mutex_unlock(&request_lock);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+void credit_put(uint32_t node)
+{
+	credit_add(node, 1);
+}
+
+void credit_add(uint32_t node, uint32_t frames)
+{
+	struct credit *c;
+
+	if (node == 0 || frames == 0)
+		return;
+	c = credit_of(node);
+	if (c)
+		atomic64_add(&c->frames, frames);
+}
+
+uint32_t credit_want(uint32_t node)
+{
+	struct credit *c = credit_of(node);
+
+	return c && atomic64_read(&c->frames) < CREDIT_LOW ? CREDIT_CHUNK : 0;
+}
+
+uint64_t credit_held(void)
+{
+	struct credit *c;
+	uint64_t node, sum = 0;
+
+	spin_lock(&table_lock);
+	radix_for_each(c, &table, node)
+		sum += (uint64_t)atomic64_read(&c->frames);
+	spin_unlock(&table_lock);
+	return sum;
+}

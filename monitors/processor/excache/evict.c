@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ExCache: eviction, mappings of lines, and dropping or flushing ranges.
+ *
+ * Policy:	FIFO per set: the oldest line that is neither pinned nor filling goes first.
+ * Ordering:	unmap, flush TLBs, then look at the dirty bit's last value; only then is the line's fate
+ *		decided (clean: frame reused at once; dirty: WRITEBACK until the owner has it).
+ */
+#include "cache.h"
+
+#include <kernel/panic.h>
+#include <mm/slab.h>
+#include <processor/aspace.h>
+
+/* --- mappings ------------------------------------------------------------------------ */
+
+/* Clear the PTE behind @map and flush; notes a write. */
+static void map_clear_locked(struct line *line, struct line_map *map)
+{
+	struct pgtable_entry old;
+
+	spin_lock(&map->as->lock);
+	pgtable_unmap(map->as->pt, map->vaddr, &old);
+	spin_unlock(&map->as->lock);
+	if (!old.present)
+		return;
+	tlb_flush_range(map->as->pt, map->vaddr, map->vaddr + PAGE_SIZE);
+	if (old.dirty)
+		line->flags |= LINE_DIRTY;
+}
+
+static void map_remove_locked(struct line *line, struct line_map *map)
+{
+	line->nr_maps--;
+	if (map == &line->first_map) {
+		map->as = NULL;
+		return;
+	}
+	list_del(&map->link);
+	kfree(map);
+}
+
+void line_unmap_all_locked(struct line *line)
+{
+	struct line_map *map, *tmp;
+
+	if (line->first_map.as) {
+		map_clear_locked(line, &line->first_map);
+		map_remove_locked(line, &line->first_map);
+	}
+	list_for_each_entry_safe(map, tmp, &line->maps, link) {
+		map_clear_locked(line, map);
+		map_remove_locked(line, map);
+	}
+}
+
+static struct line_map *map_find_locked(struct line *line, const struct aspace *as, vaddr_t vaddr)
+{
+	struct line_map *map;
+
+	if (line->first_map.as == as && line->first_map.vaddr == vaddr)
+		return &line->first_map;
+	list_for_each_entry(map, &line->maps, link) {
+		if (map->as == as && map->vaddr == vaddr)
+			return map;
+	}
+	return NULL;
+}
+
+void excache_unmap_pte(struct aspace *as, vaddr_t vaddr, paddr_t paddr)
+{
+	struct line *line = line_of_paddr(paddr);
+	struct cache_set *set = set_of_line(line);
+	struct line_map *map;
+
+	spin_lock(&set->lock);
+	/* Evicted and perhaps reused elsewhere since the caller looked: then the PTE is gone as well. */
+	map = line->set == (uint32_t)(set - excache.sets) ? map_find_locked(line, as, vaddr) : NULL;
+	if (map) {
+		map_clear_locked(line, map);
+		map_remove_locked(line, map);
+	}
+	spin_unlock(&set->lock);
+}
+
+/* The mapping (@as, @vaddr) of @line, new or already there; NULL: no memory. */
+static struct line_map *map_add_locked(struct line *line, struct aspace *as, vaddr_t vaddr)
+{
+	struct line_map *map = map_find_locked(line, as, vaddr);
+
+	if (map)
+		return map;
+	if (!line->first_map.as) {
+		map = &line->first_map;
+	} else {
+		map = kmalloc(sizeof(*map));
+		if (!map)
+			return NULL;
+		list_add_tail(&map->link, &line->maps);
+	}
+	map->as = as;
+	map->vaddr = vaddr;
+	line->nr_maps++;
+	return map;
+}
+
+/* -EEXIST: *old is another frame that is still mapped there. */
+static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
+			   uint64_t seq, struct pgtable_entry *old)
+{
+	const unsigned int pgt = ((prot & PM_PROT_READ) ? PGT_READ : 0) |
+				 ((prot & PM_PROT_WRITE) ? PGT_WRITE | PGT_READ : 0) |
+				 ((prot & PM_PROT_EXEC) ? PGT_EXEC | PGT_READ : 0);
+	const paddr_t paddr = line_paddr(line);
+	struct line_map *map;
+	int err;
+
+	if (pgtable_query(as->pt, vaddr, old) && old->paddr != paddr)
+		return -EEXIST;
+	if (as->map_seq != seq)
+		return -EAGAIN;
+	map = map_add_locked(line, as, vaddr);
+	if (!map)
+		return -ENOMEM;
+	if (old->present) {
+		/* A rights change keeps accessed and dirty; wider rights need no flush elsewhere. */
+		pgtable_protect(as->pt, vaddr, pgt);
+		tlb_flush_range(as->pt, vaddr, vaddr + PAGE_SIZE);
+		return 0;
+	}
+	err = pgtable_map(as->pt, vaddr, paddr, pgt);
+	if (err)
+		map_remove_locked(line, map);
+	return err;
+}
+
+int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
+		    uint64_t seq)
+{
+	struct cache_set *set = set_of_line(line);
+	struct pgtable_entry old;
+	int err;
+
+	if ((prot & PM_PROT_EXEC) && !(READ_ONCE(line->flags) & LINE_EXEC_OK))
+		frame_rewrite_for_exec(line_data(line));
+	do {
+		spin_lock(&set->lock);
+		if (prot & PM_PROT_EXEC)
+			line->flags |= LINE_EXEC_OK;
+		spin_lock(&as->lock);
+		err = map_line_locked(as, vaddr, line, prot, seq, &old);
+		spin_unlock(&as->lock);
+		spin_unlock(&set->lock);
+		if (err == -EEXIST)
+			excache_unmap_pte(as, vaddr, old.paddr);
+	} while (err == -EEXIST);
+	return err;
+}
+
+/* --- eviction ------------------------------------------------------------------------ */
+
+static struct line *oldest_idle_locked(struct cache_set *set)
+{
+	struct line *line;
+
+	list_for_each_entry(line, &set->resident, set_link) {
+		if (line->state == LINE_VALID && line->pins == 0)
+			return line;
+	}
+	return NULL;
+}
+
+static void start_writeback_locked(struct cache_set *set, struct line *line)
+{
+	line->state = LINE_WRITEBACK;
+	line->seq = writeback_next_seq();
+	list_del(&line->set_link);
+	list_add_tail(&line->set_link, &set->inflight);
+	set->nr_resident--;
+	set_changed_locked(set);
+}
+
+struct line *claim_locked(struct cache_set *set, struct line **victim, struct object **put)
+{
+	struct line *line = line_free_take();
+	struct line *old;
+
+	*victim = NULL;
+	if (set->nr_resident < excache.nr_ways)
+		return line;
+	old = oldest_idle_locked(set);
+	if (!old)
+		return line; /* all pinned or filling: let the set grow for a moment */
+	line_unmap_all_locked(old);
+	if (!(old->flags & LINE_DIRTY)) {
+		counter_inc(&excache_evict_clean);
+		*put = line_detach_locked(set, old);
+		if (line)
+			line_free_give(line);
+		return old;
+	}
+	if (!line)
+		return NULL; /* its data must stay until stored, and there is no other frame */
+	counter_inc(&excache_evict_dirty);
+	start_writeback_locked(set, old);
+	*victim = old;
+	return line;
+}
+
+/* --- ranges -------------------------------------------------------------------------- */
+
+#define RANGE_BATCH 64
+
+/* Up to RANGE_BATCH pages of [first, end) that have a line, in no order. */
+static size_t collect(struct object *obj, uint64_t first, uint64_t end, uint64_t *pgoffs)
+{
+	struct line *line;
+	size_t nr = 0;
+
+	spin_lock(&obj->lock);
+	list_for_each_entry(line, &obj->lines, obj_link) {
+		if (line->pgoff - first >= end - first)
+			continue;
+		pgoffs[nr++] = line->pgoff;
+		if (nr == RANGE_BATCH)
+			break;
+	}
+	spin_unlock(&obj->lock);
+	return nr;
+}
+
+/* Drop one line, once nothing uses it; @flush: see that it is stored first. */
+static void drop_one(struct object *obj, uint64_t pgoff, bool flush)
+{
+	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
+	struct line *line, *queue = NULL;
+	struct object *put = NULL;
+	uint64_t gen;
+
+	for (;;) {
+		spin_lock(&set->lock);
+		gen = set->gen;
+		line = set_find_locked(set, obj, pgoff);
+		if (!line)
+			break;
+		if (line->state == LINE_VALID && line->pins == 0) {
+			line_unmap_all_locked(line);
+			if (flush && (line->flags & LINE_DIRTY)) {
+				start_writeback_locked(set, line);
+				queue = line;
+			} else {
+				put = line_detach_locked(set, line);
+			}
+			break;
+		}
+		spin_unlock(&set->lock);
+		set_wait(set, gen, false);
+	}
+	spin_unlock(&set->lock);
+	if (queue)
+		writeback_queue(queue);
+	if (put) {
+		line_free_give(line);
+		object_put(put);
+	}
+}
+
+/* Start the write-back of every dirty line, so that they share messages; drop_one() then waits. */
+static void flush_start(struct object *obj, const uint64_t *pgoffs, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		struct cache_set *set = &excache.sets[set_index(obj, pgoffs[i])];
+		struct line *line;
+
+		spin_lock(&set->lock);
+		line = set_find_locked(set, obj, pgoffs[i]);
+		if (line && line->state == LINE_VALID && line->pins == 0) {
+			line_unmap_all_locked(line);
+			if (line->flags & LINE_DIRTY)
+				start_writeback_locked(set, line);
+			else
+				line = NULL;
+		} else {
+			line = NULL;
+		}
+		spin_unlock(&set->lock);
+		if (line)
+			writeback_queue(line);
+	}
+}
+
+static void drop_range(struct object *obj, uint64_t first, uint64_t end, bool flush)
+{
+	uint64_t pgoffs[RANGE_BATCH];
+	size_t nr;
+
+	object_get(obj);
+	do {
+		nr = collect(obj, first, end, pgoffs);
+		if (flush)
+			flush_start(obj, pgoffs, nr);
+		for (size_t i = 0; i < nr; i++)
+			drop_one(obj, pgoffs[i], flush);
+	} while (nr > 0);
+	object_put(obj);
+}
+
+void excache_drop(struct object *obj, uint64_t first, uint64_t end)
+{
+	drop_range(obj, first, end, false);
+}
+
+int excache_flush(struct object *obj, uint64_t first, uint64_t end)
+{
+	drop_range(obj, first, end, true);
+	return obj->kind == OBJECT_ANON ? READ_ONCE(obj->as->failed) : 0;
+}

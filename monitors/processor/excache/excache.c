@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ExCache: geometry, sets, and finding or making a line.
+ *
+ * Invariants:	a tag is in at most one line; a line is either in one set's lists or on the free list or
+ *		in quarantine or claimed by one thread; nr_resident may pass nr_ways only while every
+ *		resident line of the set is pinned or filling.
+ * Locking:	as in <processor/excache.h>.
+ * Failure:	no frames for the cache at start is fatal for the processor monitor; later on a thread
+ *		waits for a frame, because every frame comes back (write-backs end, pins are short).
+ */
+#define PR_FMT "excache: "
+
+#include "cache.h"
+
+#include <arch/cpu.h>
+#include <kernel/bootparam.h>
+#include <kernel/panic.h>
+#include <kernel/printk.h>
+#include <lib/err.h>
+#include <lib/hash.h>
+#include <lib/string.h>
+#include <mm/frame.h>
+#include <mm/kmap.h>
+#include <mm/slab.h>
+#include <processor/aspace.h>
+#include <processor/credit.h>
+
+struct excache excache;
+
+static uint64_t param_size;
+static uint32_t param_ways = 8;
+static uint32_t param_spare = 128;
+BOOT_PARAM("excache", size, param_size, "bytes of DRAM used as ExCache (default: half of free)");
+BOOT_PARAM("excache.ways", u32, param_ways, "lines in one set, 1 to 64");
+BOOT_PARAM("excache.spare", u32, param_spare, "frames beyond the sets, for write-backs under way");
+
+COUNTER_GLOBAL(excache_miss, "excache.misses", "pages that were not in the cache");
+COUNTER_GLOBAL(excache_plocal, "excache.plocal", "lines made without a message (p-local)");
+COUNTER_GLOBAL(excache_evict_clean, "excache.evict_clean", "clean lines evicted");
+COUNTER_GLOBAL(excache_evict_dirty, "excache.evict_dirty", "dirty lines evicted");
+
+static uint64_t free_lines(void)
+{
+	return __atomic_load_n(&excache.nr_free, __ATOMIC_RELAXED);
+}
+GAUGE(excache_free, "excache.free_lines", "lines that hold nothing", free_lines);
+GAUGE(excache_lines, "excache.lines", "lines in the cache", excache_line_count);
+
+uint64_t excache_line_count(void)
+{
+	return excache.nr_lines;
+}
+
+const struct rpc_mem *excache_mem(void)
+{
+	return excache.mem;
+}
+
+void *line_data(const struct line *line)
+{
+	return excache.data + ((uint64_t)(line - excache.lines) << PAGE_SHIFT);
+}
+
+paddr_t line_paddr(const struct line *line)
+{
+	return excache.base + ((uint64_t)(line - excache.lines) << PAGE_SHIFT);
+}
+
+struct line *line_of_paddr(paddr_t paddr)
+{
+	const uint64_t index = (paddr - excache.base) >> PAGE_SHIFT;
+
+	BUG_ON(paddr < excache.base || index >= excache.nr_lines);
+	return &excache.lines[index];
+}
+
+/* --- sets ---------------------------------------------------------------------------- */
+
+uint32_t set_index(const struct object *obj, uint64_t pgoff)
+{
+	/* Neighbouring pages go to neighbouring sets, so an array fills the cache evenly. */
+	return (uint32_t)((obj->seed + pgoff) % excache.nr_sets);
+}
+
+struct line *set_find_locked(struct cache_set *set, const struct object *obj, uint64_t pgoff)
+{
+	struct line *line;
+
+	list_for_each_entry(line, &set->resident, set_link) {
+		if (line->pgoff == pgoff && line->obj == obj)
+			return line;
+	}
+	list_for_each_entry(line, &set->inflight, set_link) {
+		if (line->pgoff == pgoff && line->obj == obj)
+			return line;
+	}
+	return NULL;
+}
+
+void set_changed_locked(struct cache_set *set)
+{
+	__atomic_store_n(&set->gen, set->gen + 1, __ATOMIC_RELEASE);
+	wake_all(&set->changed);
+	wake_all(&excache.freed);
+}
+
+void set_wait(struct cache_set *set, uint64_t gen, bool or_free)
+{
+	if (or_free)
+		wait_event(&excache.freed,
+			   free_lines() > 0 || __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
+	else
+		wait_event(&set->changed, __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
+}
+
+/* --- the free list ------------------------------------------------------------------- */
+
+struct line *line_free_take(void)
+{
+	struct line *line;
+
+	spin_lock(&excache.free_lock);
+	line = list_first_entry_or_null(&excache.free, struct line, set_link);
+	if (line) {
+		list_del(&line->set_link);
+		__atomic_store_n(&excache.nr_free, excache.nr_free - 1, __ATOMIC_RELAXED);
+	}
+	spin_unlock(&excache.free_lock);
+	return line;
+}
+
+void line_free_give(struct line *line)
+{
+	spin_lock(&excache.free_lock);
+	line->state = LINE_FREE;
+	/* Last in, first out: the frame that was touched last is still in the CPU's caches. */
+	list_add(&line->set_link, &excache.free);
+	__atomic_store_n(&excache.nr_free, excache.nr_free + 1, __ATOMIC_RELAXED);
+	spin_unlock(&excache.free_lock);
+	wake_all(&excache.freed);
+}
+
+/* --- tags ---------------------------------------------------------------------------- */
+
+void line_attach_locked(struct cache_set *set, struct line *line, struct object *obj,
+			uint64_t pgoff, uint32_t pins)
+{
+	object_get(obj);
+	line->obj = obj;
+	line->pgoff = pgoff;
+	line->set = (uint32_t)(set - excache.sets);
+	line->state = LINE_FILLING;
+	line->flags = 0;
+	line->pins = pins;
+	line->credit_node = 0;
+	list_add_tail(&line->set_link, &set->resident);
+	set->nr_resident++;
+	spin_lock(&obj->lock);
+	list_add_tail(&line->obj_link, &obj->lines);
+	obj->nr_lines++;
+	spin_unlock(&obj->lock);
+}
+
+struct object *line_detach_locked(struct cache_set *set, struct line *line)
+{
+	struct object *obj = line->obj;
+
+	ASSERT(line->nr_maps == 0);
+	list_del(&line->set_link);
+	if (line->state != LINE_WRITEBACK)
+		set->nr_resident--;
+	spin_lock(&obj->lock);
+	list_del(&line->obj_link);
+	obj->nr_lines--;
+	spin_unlock(&obj->lock);
+	if (line->flags & LINE_PLOCAL)
+		credit_put(line->credit_node);
+	line->obj = NULL;
+	line->flags = 0;
+	set_changed_locked(set);
+	return obj;
+}
+
+/* --- get and put --------------------------------------------------------------------- */
+
+/* Owner of the frame that a p-local line of @obj will need, with a credit taken from it. */
+static int plocal_credit(struct object *obj, uint64_t pgoff, uint32_t *node)
+{
+	const int err = aspace_owner(obj->as, pgoff << PAGE_SHIFT, node);
+
+	return err ? err : credit_take(*node);
+}
+
+static int fill(struct object *obj, uint64_t pgoff, enum excache_how how, struct line *line,
+		struct line *victim, uint32_t credit_node)
+{
+	counter_inc(&excache_miss);
+	if (how == EXCACHE_FETCH && obj->kind == OBJECT_ANON)
+		return fill_anon(obj, pgoff, line, victim);
+	if (victim)
+		writeback_queue(victim);
+	if (how == EXCACHE_FETCH)
+		return fill_file(obj, pgoff, line);
+	counter_inc(&excache_plocal);
+	line->credit_node = credit_node;
+	line->flags = LINE_PLOCAL | LINE_EXEC_OK;
+	if (how == EXCACHE_ZERO) {
+		clear_page(line_data(line));
+		fill_done(line, 0);
+	}
+	return 0;
+}
+
+/* Find or claim under the set's lock. 1: *out is new and FILLING; 0: it is there; -EAGAIN: wait. */
+static int get_locked(struct cache_set *set, struct object *obj, uint64_t pgoff,
+		      enum excache_how how, struct line **out, struct line **victim,
+		      struct object **put, bool *or_free)
+{
+	struct line *line = set_find_locked(set, obj, pgoff);
+
+	*victim = NULL;
+	*put = NULL;
+	*or_free = false;
+	if (line && line->state == LINE_VALID) {
+		line->pins++;
+		line->flags &= (uint8_t)~LINE_PREFETCH;
+		*out = line;
+		return 0;
+	}
+	if (line)
+		return -EAGAIN;
+	if (how == EXCACHE_FIND)
+		return -ENOENT;
+	*or_free = true;
+	line = claim_locked(set, victim, put);
+	if (!line)
+		return -EAGAIN;
+	line_attach_locked(set, line, obj, pgoff, 1);
+	*out = line;
+	return 1;
+}
+
+int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
+{
+	const bool plocal = how == EXCACHE_ZERO || how == EXCACHE_COPY;
+	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
+	struct line *line, *victim;
+	struct object *put;
+	uint32_t credit_node = 0;
+	bool or_free;
+	uint64_t gen;
+	int err;
+
+	/* Taken first, because it may sleep and a claimed line must not wait for it. */
+	if (plocal) {
+		err = plocal_credit(obj, pgoff, &credit_node);
+		if (err)
+			return err;
+	}
+	for (;;) {
+		spin_lock(&set->lock);
+		gen = set->gen;
+		err = get_locked(set, obj, pgoff, how, &line, &victim, &put, &or_free);
+		spin_unlock(&set->lock);
+		if (put)
+			object_put(put);
+		if (err != -EAGAIN)
+			break;
+		set_wait(set, gen, or_free);
+	}
+	if (plocal && err != 1)
+		credit_put(credit_node);
+	if (err == 1)
+		err = fill(obj, pgoff, how, line, victim, credit_node);
+	if (!err)
+		*out = line;
+	return err;
+}
+
+void fill_done(struct line *line, int error)
+{
+	struct cache_set *set = set_of_line(line);
+	struct object *put = NULL;
+
+	spin_lock(&set->lock);
+	if (error) {
+		put = line_detach_locked(set, line);
+	} else {
+		line->state = LINE_VALID;
+		set_changed_locked(set);
+	}
+	spin_unlock(&set->lock);
+	if (put) {
+		line_free_give(line);
+		object_put(put);
+	}
+}
+
+bool excache_is_valid(const struct line *line)
+{
+	return READ_ONCE(line->state) == LINE_VALID;
+}
+
+void excache_publish(struct line *line)
+{
+	line->flags |= LINE_DIRTY; /* FILLING: only we may touch it */
+	fill_done(line, 0);
+}
+
+void excache_abandon(struct line *line, int error)
+{
+	fill_done(line, error);
+}
+
+void excache_put(struct line *line)
+{
+	struct cache_set *set = set_of_line(line);
+
+	spin_lock(&set->lock);
+	ASSERT(line->pins > 0 && line->state == LINE_VALID);
+	if (--line->pins == 0)
+		set_changed_locked(set);
+	spin_unlock(&set->lock);
+}
+
+void line_mark_dirty(struct line *line)
+{
+	struct cache_set *set = set_of_line(line);
+
+	spin_lock(&set->lock);
+	ASSERT(line->pins > 0);
+	line->flags |= LINE_DIRTY;
+	spin_unlock(&set->lock);
+}
+
+/* --- start --------------------------------------------------------------------------- */
+
+static int choose_geometry(void)
+{
+	uint64_t size = param_size ? param_size : (frames_free_count() << PAGE_SHIFT) / 2;
+	const uint64_t pages = size >> PAGE_SHIFT;
+
+	if (param_ways < 1 || param_ways > 64) {
+		pr_err("excache.ways=%u: must be 1 to 64\n", param_ways);
+		return -EINVAL;
+	}
+	/* Every spare frame carries a write-back; a batch of them must fit. */
+	if (param_spare < 2 * PM_WRITEBACK_MAX_PAGES) {
+		pr_err("excache.spare=%u: must be at least %u\n", param_spare,
+		       2 * PM_WRITEBACK_MAX_PAGES);
+		return -EINVAL;
+	}
+	if (pages / param_ways < 16 || pages / param_ways > UINT32_MAX) {
+		pr_err("excache=%llu: must give at least 16 sets of %u lines\n",
+		       (unsigned long long)size, param_ways);
+		return -EINVAL;
+	}
+	excache.nr_ways = param_ways;
+	excache.nr_sets = (uint32_t)(pages / param_ways);
+	excache.nr_spare = param_spare;
+	excache.nr_lines = (uint64_t)excache.nr_sets * excache.nr_ways + excache.nr_spare;
+	return 0;
+}
+
+static int alloc_tables(void)
+{
+	struct frame *frames = frame_alloc_contig(excache.nr_lines, 512);
+
+	excache.lines = vmalloc(excache.nr_lines * sizeof(struct line));
+	excache.sets = vmalloc((uint64_t)excache.nr_sets * sizeof(struct cache_set));
+	if (!frames || !excache.lines || !excache.sets) {
+		pr_err("excache=%llu: not enough memory, %llu bytes are free\n",
+		       (unsigned long long)excache.nr_lines << PAGE_SHIFT,
+		       (unsigned long long)frames_free_count() << PAGE_SHIFT);
+		return -ENOMEM;
+	}
+	excache.base = frame_to_paddr(frames);
+	excache.data = frame_to_virt(frames);
+	return 0;
+}
+
+int excache_init(void)
+{
+	int err = choose_geometry();
+
+	if (!err)
+		err = alloc_tables();
+	if (err)
+		return err;
+	excache.mem = rpc_mem_register(excache.base, excache.nr_lines << PAGE_SHIFT, true);
+	if (IS_ERR(excache.mem)) {
+		pr_err("cannot register %llu lines\n", (unsigned long long)excache.nr_lines);
+		return PTR_ERR(excache.mem);
+	}
+	spin_lock_init(&excache.free_lock, "excache.free", RANK_EXCACHE_FREE);
+	list_init(&excache.free);
+	waitqueue_init(&excache.freed);
+	for (uint32_t i = 0; i < excache.nr_sets; i++) {
+		struct cache_set *set = &excache.sets[i];
+
+		memset(set, 0, sizeof(*set));
+		spin_lock_init(&set->lock, "excache.set", RANK_EXCACHE_SET);
+		list_init(&set->resident);
+		list_init(&set->inflight);
+		waitqueue_init(&set->changed);
+	}
+	memset(excache.lines, 0, excache.nr_lines * sizeof(struct line));
+	for (uint64_t i = excache.nr_lines; i-- > 0;) {
+		list_init(&excache.lines[i].maps);
+		line_free_give(&excache.lines[i]);
+	}
+	/* The model writes guest memory behind the emulator's back: see docs/design/excache.md. */
+	frame_rewrite_quirk_set(cpu_is_tcg());
+	pr_info("%u sets of %u lines and %u spare, %llu KiB\n", excache.nr_sets, excache.nr_ways,
+		excache.nr_spare, (unsigned long long)excache.nr_lines * 4);
+	return writeback_init();
+}

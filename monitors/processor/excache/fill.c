@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ExCache: fill a line from a memory node.
+ *
+ * Flow:	anonymous page: PM_FETCH to the owner, the reply's data lands in the line itself; a dirty
+ *		victim of the same owner rides on the request.  File pages: PM_FILE_FETCH to the node
+ *		with the file's buffer cache, one page on demand or several ahead.
+ * Ownership:	a fetch is counted: one reference for the waiting thread, one for the RPC layer until
+ *		release().  Only release() decides about the victim and about quarantined frames,
+ *		because until then the fabric may still read the one and write the other.
+ * Failure:	-EREMCHG updates the copy of the vRegion array and asks again; a timeout quarantines the
+ *		frame; the error goes to the faulting thread.
+ */
+#include "cache.h"
+
+#include <kernel/panic.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <mm/slab.h>
+#include <processor/aspace.h>
+#include <processor/credit.h>
+
+COUNTER_GLOBAL(excache_fetch, "excache.fetches", "anonymous pages fetched from their owner");
+COUNTER_GLOBAL(excache_file_fetch, "excache.file_fetches", "requests for file pages");
+COUNTER_GLOBAL(excache_prefetched, "excache.prefetched", "file pages filled ahead");
+COUNTER_GLOBAL(excache_ride, "excache.rides", "dirty victims that rode on a fetch");
+COUNTER_GLOBAL(excache_moved, "excache.moved", "requests redirected to a new owner");
+COUNTER(excache_quarantined, "excache.quarantined", "frames set aside after a timeout");
+HISTOGRAM(excache_fetch_ns, "excache.fetch_ns", "time of one anonymous fetch");
+
+/* Take the tag off a line whose fill failed; the frame is not freed. */
+static void line_untag(struct line *line)
+{
+	struct cache_set *set = set_of_line(line);
+	struct object *put;
+
+	spin_lock(&set->lock);
+	put = line_detach_locked(set, line);
+	line->state = LINE_QUARANTINE;
+	spin_unlock(&set->lock);
+	object_put(put);
+}
+
+/* --- anonymous pages ----------------------------------------------------------------- */
+
+struct fetch {
+	refcount_t refs;
+	struct line *line;
+	struct line *victim; /* rides on this request, or NULL */
+	bool orphaned;       /* free_lock: the waiter gave up, release() frees the frame */
+	bool released;       /* free_lock */
+	struct pm_fetch_req_wire body;
+	struct pm_fetch_rep_wire reply;
+};
+
+static void fetch_put(struct fetch *f)
+{
+	if (refcount_dec_and_test(&f->refs))
+		kfree(f);
+}
+
+/* Decode the reply once more for the victim's fate; the waiter may be gone. */
+static void fetch_settle_victim(struct fetch *f, const struct rpc_call *call)
+{
+	struct pm_fetch_rep rep;
+
+	if (call->status == 0 && pm_fetch_rep_decode(&f->reply, call->reply_len, &rep) == 0 &&
+	    rep.victim_status == 0)
+		writeback_finish(f->victim, true);
+	else
+		writeback_queue(f->victim); /* again, by itself: the sequence number stays */
+}
+
+static void fetch_release(struct rpc_call *call)
+{
+	struct fetch *f = call->arg;
+	bool free_line;
+
+	if (f->victim)
+		fetch_settle_victim(f, call);
+	spin_lock(&excache.free_lock);
+	f->released = true;
+	free_line = f->orphaned;
+	spin_unlock(&excache.free_lock);
+	if (free_line)
+		line_free_give(f->line);
+	fetch_put(f);
+}
+
+/* The fill failed: free the frame now, or when the fabric has let go of it. */
+static void fetch_abandon(struct fetch *f)
+{
+	bool released;
+
+	line_untag(f->line);
+	spin_lock(&excache.free_lock);
+	released = f->released;
+	f->orphaned = !released;
+	spin_unlock(&excache.free_lock);
+	if (released)
+		line_free_give(f->line);
+	else
+		counter_inc(&excache_quarantined);
+}
+
+/* Let the victim ride if the page is its owner's business too; else it goes by itself. */
+static void fetch_add_victim(struct fetch *f, struct pm_fetch_req *req, struct line *victim,
+			     uint32_t owner)
+{
+	uint32_t victim_owner;
+
+	if (victim->obj->kind == OBJECT_ANON &&
+	    aspace_owner_cached(victim->obj->as, victim->pgoff << PAGE_SHIFT, &victim_owner) == 0 &&
+	    victim_owner == owner) {
+		f->victim = victim;
+		req->flags |= PM_FETCH_VICTIM;
+		req->victim_aspace = victim->obj->as->id;
+		req->victim_vaddr = victim->pgoff << PAGE_SHIFT;
+		req->victim_seq = victim->seq;
+		counter_inc(&excache_ride);
+	} else {
+		writeback_queue(victim);
+	}
+}
+
+static struct fetch *fetch_create(struct aspace *as, uint64_t pgoff, struct line *line,
+				  struct line *victim, uint32_t owner)
+{
+	struct fetch *f = kzalloc(sizeof(*f));
+	struct pm_fetch_req req = {
+		.aspace = as->id,
+		.vaddr = pgoff << PAGE_SHIFT,
+		.line = { .addr = line_paddr(line),
+			  .rkey = rpc_mem_rkey(excache.mem),
+			  .len = PAGE_SIZE },
+		.want_credits = credit_want(owner),
+	};
+
+	if (!f)
+		return NULL;
+	refcount_set(&f->refs, 1);
+	f->line = line;
+	if (victim)
+		fetch_add_victim(f, &req, victim, owner);
+	pm_fetch_req_encode(&req, &f->body);
+	return f;
+}
+
+/* Send and wait. Returns the call's status; the RPC layer holds its own reference of @f. */
+static int fetch_call(struct fetch *f, uint32_t owner, uint32_t *reply_len)
+{
+	struct rpc_call *call = rpc_call_alloc();
+	const struct rpc_sge bulk = {
+		.mem = excache.mem,
+		.addr = f->victim ? line_paddr(f->victim) : 0,
+		.len = PAGE_SIZE,
+	};
+	int err;
+
+	if (!call)
+		return -ENOMEM;
+	call->peer = owner;
+	call->cls = RPC_CLASS_DEMAND;
+	call->opcode = PM_FETCH;
+	call->body = &f->body;
+	call->body_len = sizeof(f->body);
+	call->bulk = f->victim ? &bulk : NULL;
+	call->nr_bulk = f->victim ? 1 : 0;
+	call->reply = &f->reply;
+	call->reply_max = sizeof(f->reply);
+	call->release = fetch_release;
+	call->arg = f;
+	refcount_inc(&f->refs);
+	do {
+		err = rpc_call_submit(call);
+	} while (err == -EAGAIN && (err = rpc_slot_wait(owner, RPC_CLASS_DEMAND, 0)) == 0);
+	if (err) {
+		/* Never sent: nothing will release it. */
+		f->released = true;
+		if (f->victim)
+			writeback_queue(f->victim);
+		fetch_put(f);
+	} else {
+		err = rpc_call_wait(call);
+		*reply_len = call->reply_len;
+	}
+	rpc_call_put(call);
+	return err;
+}
+
+/* What the owner answered. 0, -ENODATA (file page), or an error. */
+static int fetch_result(const struct fetch *f, uint32_t reply_len)
+{
+	struct pm_fetch_rep rep;
+	const int err = pm_fetch_rep_decode(&f->reply, reply_len, &rep);
+
+	if (err)
+		return err;
+	credit_add(rep.grant.node, rep.grant.frames);
+	switch (rep.result) {
+	case PM_FETCH_DATA:
+		return 0;
+	case PM_FETCH_FILE:
+		return -ENODATA;
+	default:
+		/* We fetch only what we stored: a page that the owner never saw is lost. */
+		return -EIO;
+	}
+}
+
+int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line *victim)
+{
+	struct aspace *as = obj->as;
+	const uint64_t start = time_now_ns();
+	uint32_t owner, reply_len = 0;
+	struct fetch *f;
+	int err;
+
+	counter_inc(&excache_fetch);
+	for (;;) {
+		err = aspace_owner(as, pgoff << PAGE_SHIFT, &owner);
+		f = err ? NULL : fetch_create(as, pgoff, line, victim, owner);
+		if (!f) {
+			if (victim)
+				writeback_queue(victim);
+			fill_done(line, err ? err : -ENOMEM);
+			return err ? err : -ENOMEM;
+		}
+		victim = NULL; /* release() or the write-back queue has it now */
+		err = fetch_call(f, owner, &reply_len);
+		if (err != -EREMCHG)
+			break;
+		counter_inc(&excache_moved);
+		err = aspace_moved(as, &f->reply, reply_len);
+		fetch_put(f);
+		if (err) {
+			fill_done(line, err);
+			return err;
+		}
+	}
+	if (!err)
+		err = fetch_result(f, reply_len);
+	if (err)
+		fetch_abandon(f);
+	else
+		fill_done(line, 0);
+	fetch_put(f);
+	hist_record(&excache_fetch_ns, time_now_ns() - start);
+	return err;
+}
+
+/* --- file pages ---------------------------------------------------------------------- */
+
+struct file_fetch {
+	uint32_t nr;      /* lines; demand, under free_lock: 0 once released */
+	bool waiter_gone; /* free_lock; demand: release() frees the frame */
+	struct line *lines[PM_FILE_FETCH_MAX];
+	struct pm_file_fetch_rep_wire reply;
+	refcount_t refs;
+	union {
+		struct pm_file_fetch_req_wire hdr;
+		uint8_t body[sizeof(struct pm_file_fetch_req_wire) +
+			     PM_FILE_FETCH_MAX * sizeof(struct proto_mr_ref_wire)];
+	};
+};
+
+static void file_fetch_put(struct file_fetch *ff)
+{
+	if (refcount_dec_and_test(&ff->refs))
+		kfree(ff);
+}
+
+/* How many pages came; 0 after an error. */
+static uint32_t file_fetch_valid(struct file_fetch *ff, const struct rpc_call *call)
+{
+	struct pm_file_fetch_rep rep;
+
+	if (call->status != 0 || pm_file_fetch_rep_decode(&ff->reply, call->reply_len, &rep) != 0)
+		return 0;
+	return MIN(rep.nr_valid, ff->nr);
+}
+
+/* Pages that were filled ahead: nobody has them pinned. */
+static void file_fetch_release(struct rpc_call *call)
+{
+	struct file_fetch *ff = call->arg;
+	const uint32_t valid = file_fetch_valid(ff, call);
+
+	for (uint32_t i = 0; i < ff->nr; i++) {
+		if (i < valid) {
+			counter_inc(&excache_prefetched);
+			fill_done(ff->lines[i], 0);
+		} else {
+			fill_done(ff->lines[i], -EIO);
+		}
+	}
+	file_fetch_put(ff);
+}
+
+static struct rpc_call *file_fetch_call(struct file_fetch *ff, struct object *obj, uint64_t pgoff,
+					enum rpc_class cls)
+{
+	struct pm_file_fetch_req *req = kzalloc(sizeof(*req));
+	struct rpc_call *call = rpc_call_alloc();
+	ssize_t len = -ENOMEM;
+
+	if (req && call) {
+		req->file = obj->file;
+		req->pgoff = pgoff;
+		req->version = obj->version;
+		req->nr_pages = ff->nr;
+		for (uint32_t i = 0; i < ff->nr; i++)
+			req->pages[i] = (struct proto_mr_ref){ .addr = line_paddr(ff->lines[i]),
+							       .rkey = rpc_mem_rkey(excache.mem),
+							       .len = PAGE_SIZE };
+		len = pm_file_fetch_req_encode(req, ff->body, sizeof(ff->body));
+	}
+	kfree(req);
+	if (len < 0) {
+		if (call)
+			rpc_call_put(call);
+		return NULL;
+	}
+	call->peer = object_cache_node(obj);
+	call->cls = cls;
+	call->opcode = PM_FILE_FETCH;
+	call->body = ff->body;
+	call->body_len = (uint32_t)len;
+	call->reply = &ff->reply;
+	call->reply_max = sizeof(ff->reply);
+	call->arg = ff;
+	counter_inc(&excache_file_fetch);
+	return call;
+}
+
+/* The demanded page: the waiter ends the fill, unless it has given up. */
+static void file_demand_release(struct rpc_call *call)
+{
+	struct file_fetch *ff = call->arg;
+	bool free_line;
+
+	spin_lock(&excache.free_lock);
+	free_line = ff->waiter_gone;
+	ff->nr = 0;
+	spin_unlock(&excache.free_lock);
+	if (free_line)
+		line_free_give(ff->lines[0]);
+	file_fetch_put(ff);
+}
+
+static void file_demand_abandon(struct file_fetch *ff)
+{
+	bool released;
+
+	line_untag(ff->lines[0]);
+	spin_lock(&excache.free_lock);
+	released = ff->nr == 0;
+	ff->waiter_gone = !released;
+	spin_unlock(&excache.free_lock);
+	if (released)
+		line_free_give(ff->lines[0]);
+	else
+		counter_inc(&excache_quarantined);
+}
+
+/* Submit @call, waiting for a slot, and wait for its reply. */
+static int file_demand_run(struct file_fetch *ff, struct rpc_call *call)
+{
+	struct pm_file_fetch_rep rep;
+	int err;
+
+	refcount_inc(&ff->refs);
+	do {
+		err = rpc_call_submit(call);
+	} while (err == -EAGAIN && (err = rpc_slot_wait(call->peer, call->cls, 0)) == 0);
+	if (err) {
+		ff->nr = 0; /* never sent: nothing will release it */
+		file_fetch_put(ff);
+		return err;
+	}
+	err = rpc_call_wait(call);
+	if (!err)
+		err = pm_file_fetch_rep_decode(&ff->reply, call->reply_len, &rep);
+	if (!err && rep.nr_valid == 0)
+		err = -EIO; /* behind the end of the file */
+	return err;
+}
+
+int fill_file(struct object *obj, uint64_t pgoff, struct line *line)
+{
+	struct file_fetch *ff = kzalloc(sizeof(*ff));
+	struct rpc_call *call = NULL;
+	int err = -ENOMEM;
+
+	if (ff) {
+		refcount_set(&ff->refs, 1);
+		ff->nr = 1;
+		ff->lines[0] = line;
+		call = file_fetch_call(ff, obj, pgoff, RPC_CLASS_DEMAND);
+	}
+	if (!call) {
+		kfree(ff);
+		fill_done(line, err);
+		return err;
+	}
+	call->release = file_demand_release;
+	err = file_demand_run(ff, call);
+	rpc_call_put(call);
+	if (err)
+		file_demand_abandon(ff);
+	else
+		fill_done(line, 0);
+	file_fetch_put(ff);
+	return err;
+}
+
+/* A FILLING line for (@obj, @pgoff), or NULL when it is there already or no clean frame is at hand. */
+static struct line *prefetch_claim(struct object *obj, uint64_t pgoff)
+{
+	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
+	struct line *line = NULL, *victim = NULL;
+	struct object *put = NULL;
+
+	spin_lock(&set->lock);
+	if (!set_find_locked(set, obj, pgoff)) {
+		line = claim_locked(set, &victim, &put);
+		if (line) {
+			line_attach_locked(set, line, obj, pgoff, 0);
+			line->flags |= LINE_PREFETCH;
+		}
+	}
+	spin_unlock(&set->lock);
+	if (put)
+		object_put(put);
+	if (victim)
+		writeback_queue(victim);
+	return line;
+}
+
+void excache_prefetch(struct object *obj, uint64_t pgoff, unsigned int nr)
+{
+	const uint64_t file_pages = DIV_ROUND_UP(obj->size, PAGE_SIZE);
+	struct file_fetch *ff;
+	struct rpc_call *call;
+
+	if (pgoff >= file_pages)
+		return;
+	nr = (unsigned int)MIN(MIN((uint64_t)nr, file_pages - pgoff), (uint64_t)PM_FILE_FETCH_MAX);
+	ff = kzalloc(sizeof(*ff));
+	if (!ff)
+		return;
+	refcount_set(&ff->refs, 1);
+	/* One message asks for consecutive pages: stop at the first that is there. */
+	while (ff->nr < nr) {
+		struct line *line = prefetch_claim(obj, pgoff + ff->nr);
+
+		if (!line)
+			break;
+		ff->lines[ff->nr++] = line;
+	}
+	call = ff->nr ? file_fetch_call(ff, obj, pgoff, RPC_CLASS_PREFETCH) : NULL;
+	if (call) {
+		call->release = file_fetch_release;
+		if (rpc_call_submit(call) == 0) {
+			rpc_call_put(call);
+			return; /* release() has the reference */
+		}
+		rpc_call_put(call);
+	}
+	for (uint32_t i = 0; i < ff->nr; i++)
+		fill_done(ff->lines[i], -EAGAIN);
+	file_fetch_put(ff);
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ExCache: write dirty lines back to their owners.
+ *
+ * Flow:	an evicted or flushed dirty line is WRITEBACK and on the queue; the write-back thread
+ *		collects up to PM_WRITEBACK_MAX_PAGES lines of one address space and owner into one
+ *		message; when the message is released each line is freed, or queued again if its
+ *		vRegion has moved.
+ * Ordering:	a line's sequence number is drawn when it becomes WRITEBACK and kept over retries, so
+ *		that an owner recognises what it has already stored.  A page is WRITEBACK in at most one
+ *		line at a time, since a new fault on it waits.
+ * Limits:	NR_MSGS messages under way; their memory is allocated at start, so that a full kernel
+ *		heap cannot stop the write-backs that would free it.
+ * Failure:	a page that its owner refuses for good is lost: the address space is marked failed, its
+ *		tasks are killed, and the log says so.
+ */
+#define PR_FMT "excache: "
+
+#include "cache.h"
+
+#include <kernel/panic.h>
+#include <kernel/printk.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <mm/slab.h>
+#include <processor/aspace.h>
+#include <processor/credit.h>
+
+#define NR_MSGS 16
+
+COUNTER_GLOBAL(excache_writeback, "excache.writebacks", "pages written back to their owner");
+COUNTER(excache_writeback_msgs, "excache.writeback_msgs", "messages that carried write-backs");
+COUNTER_GLOBAL(excache_lost, "excache.lost", "dirty pages that no owner would take");
+
+struct wb_msg {
+	struct list_head link; /* idle list: queue lock */
+	struct aspace *as;     /* counted by the lines' object */
+	uint32_t owner;
+	uint32_t nr;
+	struct line *lines[PM_WRITEBACK_MAX_PAGES];
+	struct rpc_sge bulk[PM_WRITEBACK_MAX_PAGES];
+	uint8_t body[sizeof(struct pm_writeback_req_wire) +
+		     PM_WRITEBACK_MAX_PAGES * sizeof(struct pm_writeback_page_wire)];
+	uint8_t reply[PM_WRITEBACK_MAX_PAGES * 4 + sizeof(struct pm_grant_wire)];
+};
+
+static struct {
+	struct spinlock lock;                         /* RANK_EXCACHE_WB */
+	struct list_head pending __guarded_by(&lock); /* line.wb_link */
+	struct list_head idle __guarded_by(&lock);    /* messages */
+	uint32_t nr_pending;                          /* atomic; changed under the lock */
+	uint32_t nr_idle;                             /* atomic; changed under the lock */
+	struct waitqueue wake;
+	uint64_t seq; /* atomic */
+	struct wb_msg msgs[NR_MSGS];
+	struct pm_writeback_req req; /* write-back thread */
+} wb;
+
+uint64_t writeback_next_seq(void)
+{
+	return __atomic_add_fetch(&wb.seq, 1, __ATOMIC_RELAXED);
+}
+
+void writeback_queue(struct line *line)
+{
+	spin_lock(&wb.lock);
+	list_add_tail(&line->wb_link, &wb.pending);
+	__atomic_store_n(&wb.nr_pending, wb.nr_pending + 1, __ATOMIC_RELEASE);
+	spin_unlock(&wb.lock);
+	wake_one(&wb.wake);
+}
+
+void writeback_finish(struct line *line, bool stored)
+{
+	struct cache_set *set = set_of_line(line);
+	struct object *put;
+
+	if (stored) {
+		counter_inc(&excache_writeback);
+		if (aspace_set_stored(line->obj->as, line->pgoff) < 0)
+			aspace_fail(line->obj->as, -ENOMEM, line->pgoff << PAGE_SHIFT);
+	}
+	spin_lock(&set->lock);
+	if (stored)
+		line->flags &= (uint8_t)~LINE_PLOCAL; /* the credit became a frame */
+	put = line_detach_locked(set, line);
+	spin_unlock(&set->lock);
+	line_free_give(line);
+	object_put(put);
+}
+
+/* --- answers ------------------------------------------------------------------------- */
+
+static void page_answered(struct line *line, int status)
+{
+	switch (status) {
+	case 0:
+		writeback_finish(line, true);
+		break;
+	case -EREMCHG:
+		counter_inc(&excache_moved);
+		aspace_forget_owner(line->obj->as, line->pgoff << PAGE_SHIFT);
+		writeback_queue(line);
+		break;
+	case -ESRCH:
+	case -EFAULT:
+		/* The range or the space is gone: nobody wants the page. */
+		writeback_finish(line, false);
+		break;
+	default:
+		counter_inc(&excache_lost);
+		aspace_fail(line->obj->as, status, line->pgoff << PAGE_SHIFT);
+		writeback_finish(line, false);
+		break;
+	}
+}
+
+static void msg_idle(struct wb_msg *msg)
+{
+	spin_lock(&wb.lock);
+	list_add(&msg->link, &wb.idle);
+	__atomic_store_n(&wb.nr_idle, wb.nr_idle + 1, __ATOMIC_RELEASE);
+	spin_unlock(&wb.lock);
+	wake_one(&wb.wake);
+}
+
+static void msg_answered(struct wb_msg *msg, int status, uint32_t reply_len)
+{
+	struct pm_writeback_rep rep = { 0 };
+
+	if (status == 0) {
+		status = pm_writeback_rep_decode(msg->reply, reply_len, &rep);
+		if (status == 0 && rep.nr_pages != msg->nr)
+			status = -EPROTO;
+	}
+	if (status == 0)
+		credit_add(rep.grant.node, rep.grant.frames);
+	for (uint32_t i = 0; i < msg->nr; i++)
+		page_answered(msg->lines[i], status ? status : rep.status[i]);
+	msg_idle(msg);
+}
+
+static void msg_release(struct rpc_call *call)
+{
+	msg_answered(call->arg, call->status, call->reply_len);
+}
+
+/* --- the thread ---------------------------------------------------------------------- */
+
+/* The first pending line and those that can travel with it. Its owner may have to be asked for. */
+static int msg_collect(struct wb_msg *msg)
+{
+	struct line *line, *tmp;
+	uint32_t owner;
+	int err;
+
+	msg->nr = 0;
+	spin_lock(&wb.lock);
+	line = list_first_entry(&wb.pending, struct line, wb_link);
+	spin_unlock(&wb.lock);
+	/* Only this thread takes lines off the queue, so the line stays. */
+	msg->as = line->obj->as;
+	err = aspace_owner(msg->as, line->pgoff << PAGE_SHIFT, &msg->owner);
+
+	spin_lock(&wb.lock);
+	list_for_each_entry_safe(line, tmp, &wb.pending, wb_link) {
+		if (line->obj->as != msg->as)
+			continue;
+		if (msg->nr > 0 &&
+		    (err || aspace_owner_cached(msg->as, line->pgoff << PAGE_SHIFT, &owner) ||
+		     owner != msg->owner))
+			continue;
+		list_del(&line->wb_link);
+		__atomic_store_n(&wb.nr_pending, wb.nr_pending - 1, __ATOMIC_RELAXED);
+		msg->lines[msg->nr++] = line;
+		if (msg->nr == PM_WRITEBACK_MAX_PAGES)
+			break;
+	}
+	spin_unlock(&wb.lock);
+	return err;
+}
+
+static int msg_send(struct wb_msg *msg)
+{
+	struct rpc_call *call = rpc_call_alloc();
+	ssize_t len;
+	int err;
+
+	if (!call)
+		return -ENOMEM;
+	wb.req.aspace = msg->as->id;
+	wb.req.nr_pages = msg->nr;
+	for (uint32_t i = 0; i < msg->nr; i++) {
+		wb.req.pages[i].vaddr = msg->lines[i]->pgoff << PAGE_SHIFT;
+		wb.req.pages[i].seq = msg->lines[i]->seq;
+		msg->bulk[i] = (struct rpc_sge){ .mem = excache.mem,
+						 .addr = line_paddr(msg->lines[i]),
+						 .len = PAGE_SIZE };
+	}
+	len = pm_writeback_req_encode(&wb.req, msg->body, sizeof(msg->body));
+	BUG_ON(len < 0);
+	call->peer = msg->owner;
+	call->cls = RPC_CLASS_WRITEBACK;
+	call->opcode = PM_WRITEBACK;
+	call->body = msg->body;
+	call->body_len = (uint32_t)len;
+	call->bulk = msg->bulk;
+	call->nr_bulk = msg->nr;
+	call->reply = msg->reply;
+	call->reply_max = sizeof(msg->reply);
+	call->release = msg_release;
+	call->arg = msg;
+	do {
+		err = rpc_call_submit(call);
+	} while (err == -EAGAIN && (err = rpc_slot_wait(msg->owner, RPC_CLASS_WRITEBACK, 0)) == 0);
+	rpc_call_put(call);
+	if (!err)
+		counter_inc(&excache_writeback_msgs);
+	return err;
+}
+
+static struct wb_msg *msg_take(void)
+{
+	struct wb_msg *msg;
+
+	spin_lock(&wb.lock);
+	msg = list_first_entry(&wb.idle, struct wb_msg, link);
+	list_del(&msg->link);
+	__atomic_store_n(&wb.nr_idle, wb.nr_idle - 1, __ATOMIC_RELAXED);
+	spin_unlock(&wb.lock);
+	return msg;
+}
+
+static bool work_to_do(void)
+{
+	return __atomic_load_n(&wb.nr_pending, __ATOMIC_ACQUIRE) > 0 &&
+	       __atomic_load_n(&wb.nr_idle, __ATOMIC_ACQUIRE) > 0;
+}
+
+static void writeback_thread(void *arg)
+{
+	for (;;) {
+		struct wb_msg *msg;
+		int err;
+
+		wait_event(&wb.wake, work_to_do());
+		msg = msg_take();
+		err = msg_collect(msg);
+		if (!err)
+			err = msg_send(msg);
+		if (err == -ENOMEM) {
+			/* The heap is full; write-backs under way will free some of it. */
+			for (uint32_t i = 0; i < msg->nr; i++)
+				writeback_queue(msg->lines[i]);
+			msg_idle(msg);
+			thread_sleep_ns(1000000);
+		} else if (err) {
+			msg_answered(msg, err, 0);
+		}
+	}
+}
+
+int writeback_init(void)
+{
+	struct thread *t;
+
+	spin_lock_init(&wb.lock, "excache.writeback", RANK_EXCACHE_WB);
+	list_init(&wb.pending);
+	list_init(&wb.idle);
+	waitqueue_init(&wb.wake);
+	for (size_t i = 0; i < NR_MSGS; i++)
+		msg_idle(&wb.msgs[i]);
+	t = thread_create("excache-wb", writeback_thread, NULL);
+	if (IS_ERR(t))
+		return PTR_ERR(t);
+	thread_detach(t);
+	return 0;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Address spaces on the processor: page table, copies of the vma list and of the vRegion array.
+ *
+ * Both copies are caches of what the home and the owners keep: entries come with replies, are asked
+ * for when missing, and are replaced when an owner says "moved".
+ *
+ * Locking:	aspace.map_lock (RANK_ASPACE, sleeping) serialises calls that change the layout.
+ *		aspace.lock (RANK_SPIN_ASPACE, inside a cache set's lock) guards page table, vmas,
+ *		vRegions, blocked ranges and the stored bitmap; never held across an RPC.
+ * Ordering:	a range that goes away is blocked first, then unmapped and flushed, its lines dropped,
+ *		then the home is told, then it is unblocked (docs/design/memory.md).
+ */
+#pragma once
+
+#include <arch/pgtable.h>
+#include <kernel/mutex.h>
+#include <kernel/spinlock.h>
+#include <kernel/wait.h>
+#include <lib/atomic.h>
+#include <lib/radix.h>
+#include <lib/rbtree.h>
+#include <processor/object.h>
+#include <proto/pm.h>
+
+struct line;
+struct process;
+
+struct vma {
+	struct rb_node node; /* by start */
+	vaddr_t start;
+	vaddr_t end;
+	uint32_t prot;       /* enum pm_prot */
+	uint32_t flags;      /* enum pm_vma_flags */
+	struct object *file; /* PM_VMA_FILE: counted */
+	uint64_t pgoff;      /* file page behind start */
+	uint64_t file_bytes; /* bytes from pgoff that show the file; behind it zeroes */
+};
+
+struct vregion {
+	uint32_t owner;
+	uint64_t version;
+};
+
+struct blocked_range {
+	struct list_head link;
+	vaddr_t start;
+	vaddr_t end;
+};
+
+struct aspace {
+	uint64_t id; /* const */
+	refcount_t refs;
+	uint32_t home;         /* const: memory node */
+	uint64_t vregion_size; /* const after exec */
+	uint32_t uid, gid;     /* const: who looks up PT_INTERP */
+	struct mutex map_lock; /* RANK_ASPACE */
+	struct spinlock lock;  /* RANK_SPIN_ASPACE */
+	struct pgtable *pt __guarded_by(&lock);
+	struct rb_root vmas __guarded_by(&lock);
+	struct radix_tree vregions __guarded_by(&lock); /* index -> struct vregion */
+	struct radix_tree stored __guarded_by(&lock); /* page / 4096 -> bitmap page: owner has it */
+	struct list_head blocked __guarded_by(&lock);
+	uint64_t map_seq __guarded_by(&lock); /* grows with every change of layout or rights */
+	struct waitqueue unblocked;
+	struct object anon;
+	struct process *process __guarded_by(&lock);
+	int failed; /* atomic: negative errno once a page of it was lost; its tasks are killed */
+
+	/* Layout, as PM_EXEC answered it; brk under map_lock. */
+	vaddr_t brk_start;
+	vaddr_t brk;
+	vaddr_t stack_top, stack_bottom;
+	vaddr_t code_start, code_end, data_start, data_end;
+	vaddr_t arg_start, arg_end, env_start, env_end;
+	uint64_t nr_pages_mapped; /* map_lock: bytes / 4096 in vmas, for RLIMIT_AS and statm */
+};
+
+/* ERR_PTR(-ENOMEM). */
+struct aspace *aspace_create(uint64_t id, uint32_t home);
+static inline void aspace_get(struct aspace *as)
+{
+	refcount_inc(&as->refs);
+}
+/* The last one drops all lines and tells the home, which frees everything. May sleep. */
+void aspace_put(struct aspace *as);
+/* The last line of @as is gone: called by object_put() only. */
+void aspace_free(struct aspace *as);
+/* Who is to be killed when a page of @as is lost; NULL: nobody any more. */
+void aspace_set_process(struct aspace *as, struct process *p);
+
+/*
+ * A page of @as is lost or cannot be stored: its tasks are killed and one line goes to the log.
+ * Polling context; idempotent.
+ */
+void aspace_fail(struct aspace *as, int error, vaddr_t addr);
+
+/* --- copies of the home's and owners' data ------------------------------------------- */
+
+/* Copy of the vma at @addr (file object referenced: vma_release()); -ENOENT not in the copy. */
+int aspace_find_vma(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq);
+void vma_release(struct vma *vma);
+/* Replace what the copy says about [v->start, v->end). -ENOMEM. */
+int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file) __must_check;
+void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);
+void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot);
+/* The file object that some vma of the copy already has for @file; referenced, or NULL. */
+struct object *aspace_file_object(struct aspace *as, const struct proto_file *file);
+
+/* Owner of @addr: from the copy, or asked from the home. 0 and *owner, or negative errno. */
+int aspace_owner(struct aspace *as, vaddr_t addr, uint32_t *owner) __must_check;
+/* The same from the copy only; never sleeps. -ENOENT. */
+int aspace_owner_cached(struct aspace *as, vaddr_t addr, uint32_t *owner) __must_check;
+/* An older version than the copy's is ignored. -ENOMEM. */
+int aspace_set_vregion(struct aspace *as, const struct pm_vregion *v) __must_check;
+/* A node answered -EREMCHG with @body (hostile). */
+int aspace_moved(struct aspace *as, const void *body, size_t len) __must_check;
+/* The copy of the entry is stale: ask the home next time. */
+void aspace_forget_owner(struct aspace *as, vaddr_t addr);
+
+/* Has the owner got this page (then it must be fetched)? */
+bool aspace_stored(struct aspace *as, uint64_t vpn);
+/* -ENOMEM only when @set. */
+int aspace_set_stored(struct aspace *as, uint64_t vpn);
+void aspace_clear_stored(struct aspace *as, uint64_t first_vpn, uint64_t end_vpn);
+/* mremap: @nr pages are now at @to_vpn on the owners. -ENOMEM. */
+int aspace_move_stored(struct aspace *as, uint64_t from_vpn, uint64_t nr, uint64_t to_vpn)
+	__must_check;
+
+/* --- page table ---------------------------------------------------------------------- */
+
+/*
+ * Enter the pinned @line at @vaddr with @prot, unless the layout has changed since @seq: -EAGAIN.
+ * -ENOMEM.
+ */
+int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
+		    uint64_t seq) __must_check;
+/* Remove all mappings in the range (lines stay in the cache) and flush. */
+void aspace_unmap_range(struct aspace *as, vaddr_t start, vaddr_t end);
+
+/* Faults in the range wait from here until unblock. */
+void aspace_block(struct aspace *as, struct blocked_range *r, vaddr_t start, vaddr_t end);
+void aspace_unblock(struct aspace *as, struct blocked_range *r);
+/* Sleep while @addr is blocked. -EINTR when the thread is to be killed. */
+int aspace_wait_unblocked(struct aspace *as, vaddr_t addr) __must_check;
+
+/* --- faults -------------------------------------------------------------------------- */
+
+enum fault_access {
+	FAULT_ACC_READ = 1,
+	FAULT_ACC_WRITE = 2,
+	FAULT_ACC_EXEC = 4,
+};
+
+/*
+ * Make @addr accessible.  0: try again; -EFAULT no mapping (SEGV_MAPERR); -EACCES rights
+ * (SEGV_ACCERR); -EIO behind the end of a file (SIGBUS); -ENOMEM (SIGKILL); -EINTR to be killed;
+ * others: a node failed (SIGBUS and a log line).
+ */
+int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access) __must_check;

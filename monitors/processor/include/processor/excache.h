@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ExCache: the processor's DRAM as a set-associative virtual cache of 4 KiB lines.
+ *
+ * Geometry:	nr_sets sets of nr_ways resident lines each; nr_spare lines more, so that a line that
+ *		is being written back keeps its frame (and its data) until the owner has acknowledged
+ *		it, while the frame of its successor already fills.  One struct line per frame, for
+ *		ever; which set a line belongs to follows from its tag.
+ * States:	FREE -> FILLING -> VALID -> (FREE | WRITEBACK -> FREE).  A fill that timed out leaves
+ *		its frame in QUARANTINE until no late reply can land in it.
+ * Flow:	excache_get() finds or fills a line and pins it; aspace_map_line() enters it into a page
+ *		table; excache_put() unpins.  Only an unpinned VALID line is evicted.
+ * Locking:	a set's lock (RANK_EXCACHE_SET) guards the tags, states, pins and mappings of the
+ *		lines in it; inside it: object.lock, aspace.lock, the free list, the write-back
+ *		queue.  No lock is held across an RPC.
+ * Ordering:	a PTE is removed and the TLB flushed before a line's data is sent or its frame reused.
+ * See:		docs/design/excache.md
+ */
+#pragma once
+
+#include <kernel/wait.h>
+#include <lib/compiler.h>
+#include <net/rpc.h>
+#include <processor/object.h>
+
+struct aspace;
+
+enum line_state {
+	LINE_FREE,
+	LINE_FILLING,
+	LINE_VALID,
+	LINE_WRITEBACK,  /* unmapped; data must reach the owner before the frame is reused */
+	LINE_QUARANTINE, /* no tag; the fabric may still write into the frame */
+};
+
+enum line_flags {
+	LINE_DIRTY = 1 << 0,
+	LINE_PLOCAL = 1 << 1, /* the owner does not know this page; a frame credit is held for it */
+	LINE_EXEC_OK = 1 << 2,  /* safe to execute: see frame_rewrite_for_exec() */
+	LINE_PREFETCH = 1 << 3, /* filled ahead, not asked for yet */
+};
+
+/* One place where a line is mapped. */
+struct line_map {
+	struct list_head link;
+	struct aspace *as;
+	vaddr_t vaddr;
+};
+
+struct line {
+	struct object *obj;   /* set lock; NULL when FREE or QUARANTINE */
+	uint64_t pgoff;       /* set lock */
+	uint8_t state;        /* set lock: enum line_state */
+	uint8_t flags;        /* set lock */
+	uint16_t nr_maps;     /* set lock */
+	uint32_t pins;        /* set lock */
+	uint32_t credit_node; /* set lock: who promised the frame of a LINE_PLOCAL line */
+	uint32_t set;         /* which set it is or was in; valid while the line has mappings */
+	struct line_map first_map; /* set lock: used when first_map.as is not NULL */
+	struct list_head maps;     /* set lock: the others */
+	struct list_head set_link; /* set lock; free list lock when FREE */
+	struct list_head obj_link; /* object lock */
+	struct list_head wb_link;  /* write-back queue lock */
+	uint64_t seq;              /* of the write-back under way */
+};
+
+enum excache_how {
+	EXCACHE_FETCH, /* fill from the owner, or from the file's buffer cache */
+	EXCACHE_ZERO,  /* anonymous, never stored: zeroes, no message; takes a frame credit */
+	EXCACHE_COPY, /* anonymous, never stored: the caller writes it all, then excache_publish() */
+	EXCACHE_FIND, /* only if it is there already: else -ENOENT */
+};
+
+/* Once at start: reserves and registers the frames. Geometry by boot parameters excache*. */
+int excache_init(void) __must_check;
+
+/*
+ * The line of (@obj, @pgoff), VALID and pinned.  May sleep.
+ * -ENOMEM no frame credit is left; -EFAULT, -EACCES the owner knows no such page; -ENODATA an
+ * EXCACHE_FETCH of a private file page that was never stored: use the file's page; -EIO behind
+ * the end of a file or a disk error; -EHOSTDOWN, -ETIMEDOUT, -ESTALE the owner cannot be reached.
+ */
+int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
+	__must_check;
+/* Did excache_get(EXCACHE_COPY) find a line that is there already? */
+bool excache_is_valid(const struct line *line);
+/* An EXCACHE_COPY line has its contents: it becomes VALID and dirty, still pinned. */
+void excache_publish(struct line *line);
+/* The contents of an EXCACHE_COPY line cannot be had: it is dropped, with the pin. */
+void excache_abandon(struct line *line, int error);
+void excache_put(struct line *line);
+
+void *line_data(const struct line *line);
+paddr_t line_paddr(const struct line *line);
+/* The line of a frame that a page table entry names. */
+struct line *line_of_paddr(paddr_t paddr);
+/* Written through the kernel's mapping; the caller holds a pin. */
+void line_mark_dirty(struct line *line);
+
+/* Start filling up to @nr file pages from @pgoff, as far as they are not there. Never sleeps long. */
+void excache_prefetch(struct object *obj, uint64_t pgoff, unsigned int nr);
+
+/*
+ * Pages [@first, @end) of @obj go away: mappings are removed and flushed, fills and write-backs under
+ * way are waited for, contents are forgotten.  The caller has blocked new faults on the range.
+ */
+void excache_drop(struct object *obj, uint64_t first, uint64_t end);
+/* The same, but dirty contents reach the owner first. 0, or the first error of a write-back. */
+int excache_flush(struct object *obj, uint64_t first, uint64_t end) __must_check;
+
+/* Remove the mapping of @line at (@as, @vaddr), as the caller saw it in a page table. */
+void excache_unmap_pte(struct aspace *as, vaddr_t vaddr, paddr_t paddr);
+
+uint64_t excache_line_count(void);
+const struct rpc_mem *excache_mem(void);

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Open files and descriptor tables.
+ *
+ * Lifetime:	a struct file is counted: descriptors and running calls hold it.  A struct files is
+ *		counted by the processes that share it.
+ * Locking:	files.lock (RANK_FILES) guards the table; file.lock (RANK_FILE) the offset, across a whole
+ *		read or write, as POSIX wants it.
+ */
+#pragma once
+
+#include <kernel/mutex.h>
+#include <lib/atomic.h>
+#include <lib/compiler.h>
+#include <proto/types.h>
+
+struct file;
+struct object;
+struct uio;
+
+/* Linux's open flags, as programs pass them. */
+#define O_ACCMODE   03u
+#define O_RDONLY    00u
+#define O_WRONLY    01u
+#define O_RDWR      02u
+#define O_CREAT     0100u
+#define O_EXCL      0200u
+#define O_NOCTTY    0400u
+#define O_TRUNC     01000u
+#define O_APPEND    02000u
+#define O_NONBLOCK  04000u
+#define O_DIRECT    040000u
+#define O_LARGEFILE 0100000u
+#define O_DIRECTORY 0200000u
+#define O_NOFOLLOW  0400000u
+#define O_CLOEXEC   02000000u
+#define O_PATH      010000000u
+#define O_TMPFILE   020200000u
+
+#define POLL_IN   0x001u
+#define POLL_OUT  0x004u
+#define POLL_ERR  0x008u
+#define POLL_HUP  0x010u
+#define POLL_NVAL 0x020u
+
+/* What a kind of file can do; NULL: the errno named. Each may sleep. */
+struct file_ops {
+	const char *name;
+	/* At *@pos, which it moves; file.lock is held for files with an offset. -EINVAL */
+	ssize_t (*read)(struct file *f, struct uio *uio, uint64_t *pos);
+	ssize_t (*write)(struct file *f, struct uio *uio, uint64_t *pos); /* -EINVAL */
+	int (*stat)(struct file *f, struct proto_attr *attr);             /* required */
+	long (*ioctl)(struct file *f, uint32_t cmd, uint64_t arg);        /* -ENOTTY */
+	ssize_t (*getdents)(struct file *f, uint64_t buf, uint32_t size); /* -ENOTDIR */
+	unsigned int (*poll)(struct file *f);                             /* always ready */
+	struct waitqueue *(*poll_wait)(struct file *f); /* for poll(); may be NULL */
+	void (*release)(struct file *f);                /* nothing */
+	bool seekable;
+};
+
+struct file {
+	const struct file_ops *ops; /* const */
+	refcount_t refs;
+	uint32_t flags;    /* atomic: O_* but not O_CLOEXEC */
+	struct mutex lock; /* RANK_FILE */
+	uint64_t pos __guarded_by(&lock);
+	char *path; /* const: canonical, or NULL */
+
+	/* Files of a storage node. */
+	struct proto_attr attr; /* const: as it was at open */
+	struct object *object;  /* const: pages of a regular file, or NULL */
+	/* Read-ahead, under lock. */
+	uint64_t ra_next;   /* page that a sequential reader wants next */
+	uint64_t ra_end;    /* page behind the last one asked for ahead */
+	uint32_t ra_window; /* pages */
+
+	/* Streams and devices. */
+	void *private;  /* const */
+	uint32_t minor; /* const */
+};
+
+/* A new file with one reference; ERR_PTR(-ENOMEM). @path is copied, may be NULL. */
+struct file *file_create(const struct file_ops *ops, uint32_t flags, const char *path);
+static inline void file_get(struct file *f)
+{
+	refcount_inc(&f->refs);
+}
+void file_put(struct file *f);
+
+static inline bool file_readable(const struct file *f)
+{
+	return (f->flags & O_ACCMODE) != O_WRONLY && !(f->flags & O_PATH);
+}
+
+static inline bool file_writable(const struct file *f)
+{
+	return (f->flags & O_ACCMODE) != O_RDONLY && !(f->flags & O_PATH);
+}
+
+/* Read at @pos into kernel memory or user memory, whatever @uio says. */
+ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos);
+ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos);
+
+/* --- descriptor tables --------------------------------------------------------------- */
+
+struct files;
+struct files *files_create(void); /* ERR_PTR(-ENOMEM) */
+void files_put(struct files *fs); /* the last one closes everything */
+/* Referenced; NULL: not open. */
+struct file *files_get(struct files *fs, int fd);
+/* Lowest free descriptor >= @from; takes over the reference of @f on success. -EMFILE, -ENOMEM */
+int files_install(struct files *fs, struct file *f, int from, bool cloexec) __must_check;
+/* Put @f at exactly @fd, closing what was there; takes over the reference on success. */
+int files_replace(struct files *fs, struct file *f, int fd, bool cloexec) __must_check;
+int files_close(struct files *fs, int fd); /* -EBADF */
+int files_get_cloexec(struct files *fs, int fd, bool *cloexec) __must_check;
+int files_set_cloexec(struct files *fs, int fd, bool cloexec) __must_check;
+void files_close_range(struct files *fs, unsigned int first, unsigned int last, bool only_cloexec);
+
+/* The calling process's file behind @fd, referenced; ERR_PTR(-EBADF). */
+struct file *fd_get(int fd);
+
+/* --- kinds of files ------------------------------------------------------------------ */
+
+struct ctl_prog;
+extern const struct file_ops regular_ops, dir_ops, path_ops, stream_ops;
+/* Stream @stream (0, 1, 2) of the program's launcher. */
+struct file *stream_open(struct ctl_prog *prog, unsigned int stream, uint32_t flags);
+/* A file under /dev that the kernel itself provides; -ENOENT: not one of them. */
+struct file *dev_open(const char *path, uint32_t flags);
+int dev_stat(const char *path, struct proto_attr *attr) __must_check;
+
+/* --- paths --------------------------------------------------------------------------- */
+
+/*
+ * Make the path that call *at(@dfd, @upath) means absolute, in a new buffer of PROTO_PATH_MAX bytes.
+ * ERR_PTR(-EFAULT, -ENAMETOOLONG, -EBADF, -ENOTDIR, -ENOENT for an empty one unless @empty_ok,
+ * -ENOMEM). An empty path with @empty_ok gives "".
+ */
+char *path_from_user(int dfd, uint64_t upath, bool empty_ok);
+/* Attributes of @path as the calling process sees it: kernel-provided files, then the storage node. */
+int path_lookup(const char *path, uint32_t flags, uint32_t access, struct proto_attr *attr,
+		char *realpath) __must_check;
+/* Open for the calling process; ERR_PTR. */
+struct file *path_open(const char *path, uint32_t flags, uint32_t mode);

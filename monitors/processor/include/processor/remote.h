@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests of the processor monitor to memory and storage nodes, one function each.
+ *
+ * Context:	all sleep for a reply; no lock but aspace.map_lock may be held.
+ * Failure:	the peer's errno, or -EHOSTDOWN, -ETIMEDOUT, -ESTALE; a malformed reply is -EPROTO.
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <processor/aspace.h>
+#include <proto/pm.h>
+#include <proto/ps.h>
+
+/* --- the home of an address space ---------------------------------------------------- */
+
+/* Load @file into @as and take over the layout that the home made. *rep is the caller's to kfree(). */
+int remote_exec(struct aspace *as, const struct proto_file *file, const struct proto_cred *cred,
+		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep) __must_check;
+/* On success *addr is where the mapping is, and the copies are up to date. */
+int remote_mmap(struct aspace *as, const struct pm_mmap_req *req, struct object *file,
+		vaddr_t *addr) __must_check;
+int remote_munmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
+int remote_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot) __must_check;
+int remote_mremap(struct aspace *as, const struct pm_mremap_req *req, vaddr_t *addr) __must_check;
+/* *brk: what holds now, changed or not. */
+int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk) __must_check;
+/* Entries [first, first + count) of the vRegion array into the copy. */
+int remote_vregions(struct aspace *as, uint64_t first, uint32_t count) __must_check;
+/* Tell the home that the space is gone. Failures are logged: the home frees it with our lease. */
+void remote_destroy(struct aspace *as);
+
+/* --- owners -------------------------------------------------------------------------- */
+
+/* The vma at @addr into the copy. -EFAULT: there is none. */
+int remote_fill_vma(struct aspace *as, vaddr_t addr) __must_check;
+
+/* --- storage ------------------------------------------------------------------------- */
+
+/*
+ * Attributes of @path (absolute within the vNode).  @realpath, if not NULL, has PROTO_PATH_MAX bytes
+ * and gets the canonical path.
+ */
+int remote_lookup(const struct proto_cred *cred, const char *path, uint32_t flags, uint32_t access,
+		  struct proto_attr *attr, char *realpath) __must_check;
+int remote_getattr(const struct proto_file *file, struct proto_attr *attr) __must_check;
+/* The target's length (not terminated, cut at @size), or negative errno. */
+ssize_t remote_readlink(const struct proto_cred *cred, const char *path, char *buf, size_t size)
+	__must_check;
+int remote_access(const struct proto_cred *cred, const char *path, uint32_t mode, uint32_t flags)
+	__must_check;
+/* Bytes of struct ps_dirent_wire records in @buf; 0 at the end. */
+ssize_t remote_getdents(const struct proto_file *dir, uint64_t cookie, void *buf, uint32_t size)
+	__must_check;
+int remote_statfs(const struct proto_file *file, struct ps_statfs *st) __must_check;

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Scatter lists of user (or kernel) memory for reads and writes.
+ *
+ * Context:	copying to user memory may fault and sleep; no lock of the cache may be held.
+ * Failure:	a fault part way ends the copy: the caller returns what was moved, or -EFAULT if nothing was.
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+#define UIO_FAST   8
+#define UIO_MAXIOV 1024
+
+struct uio_seg {
+	uint64_t base;
+	uint64_t len;
+};
+
+struct uio {
+	struct uio_seg *segs;
+	uint32_t nr;
+	uint32_t at;   /* current segment */
+	uint64_t off;  /* in it */
+	uint64_t left; /* bytes in all */
+	bool kernel;   /* addresses are the kernel's */
+	struct uio_seg fast[UIO_FAST];
+};
+
+/* One buffer. -EFAULT when it leaves user space. */
+int uio_user(struct uio *u, uint64_t base, uint64_t len) __must_check;
+/* A struct iovec array of the user's: -EINVAL, -EFAULT, -ENOMEM. uio_done() when finished. */
+int uio_iovec(struct uio *u, uint64_t iov, uint64_t nr) __must_check;
+void uio_kernel(struct uio *u, void *base, uint64_t len);
+void uio_done(struct uio *u);
+
+/* Move up to @len bytes; returns how many were moved, which is less only after a fault. */
+size_t uio_put(struct uio *u, const void *src, size_t len);
+size_t uio_fetch(struct uio *u, void *dst, size_t len);
+size_t uio_zero(struct uio *u, size_t len);

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * exec: a new address space from the home memory node, and the initial stack.
+ *
+ * Flow:	the home reads the ELF file and makes the vmas; we write the stack (strings, auxiliary
+ *		vector, pointers) into p-local lines of the new space, and make up the registers.
+ * Stack:	System V ABI for x86-64, section 3.4.1: argc, argv[], NULL, envp[], NULL, auxv[], NULL; the
+ *		stack pointer is 16-byte aligned and points to argc.
+ * Failure:	the errno of execve(2); the new space is dropped.
+ */
+#include <arch/cpu.h>
+#include <arch/trap.h>
+#include <kernel/random.h>
+#include <lib/err.h>
+#include <lib/fmt.h>
+#include <lib/string.h>
+#include <managers/cluster.h>
+#include <mm/slab.h>
+#include <net/node.h>
+#include <processor/aspace.h>
+#include <processor/excache.h>
+#include <processor/process.h>
+#include <processor/remote.h>
+
+enum auxv_type {
+	AT_NULL = 0,
+	AT_PHDR = 3,
+	AT_PHENT = 4,
+	AT_PHNUM = 5,
+	AT_PAGESZ = 6,
+	AT_BASE = 7,
+	AT_FLAGS = 8,
+	AT_ENTRY = 9,
+	AT_UID = 11,
+	AT_EUID = 12,
+	AT_GID = 13,
+	AT_EGID = 14,
+	AT_PLATFORM = 15,
+	AT_HWCAP = 16,
+	AT_CLKTCK = 17,
+	AT_SECURE = 23,
+	AT_RANDOM = 25,
+	AT_HWCAP2 = 26,
+	AT_EXECFN = 31,
+	AT_MINSIGSTKSZ = 51,
+};
+
+#define STACK_MAX_ADDR_SPACE (1ull << 30) /* an unlimited stack gets this much address space */
+#define ARG_MAX_STRING       131072u      /* one string, as Linux */
+
+/* Writes downwards into the new space's stack, through p-local lines. */
+struct stack {
+	struct aspace *as;
+	vaddr_t sp;
+	vaddr_t limit; /* lowest address that arguments may use */
+	struct line *line;
+	vaddr_t page; /* of @line */
+	int err;      /* sticky */
+};
+
+static void stack_release(struct stack *s)
+{
+	if (s->line) {
+		line_mark_dirty(s->line);
+		excache_put(s->line);
+	}
+	s->line = NULL;
+}
+
+/* The kernel address of byte @addr of the stack; NULL after an error. */
+static uint8_t *stack_at(struct stack *s, vaddr_t addr)
+{
+	const vaddr_t page = addr & ~(vaddr_t)(PAGE_SIZE - 1);
+
+	if (s->err)
+		return NULL;
+	if (!s->line || s->page != page) {
+		stack_release(s);
+		s->err = aspace_stored(s->as, page >> PAGE_SHIFT)
+				 ? excache_get(&s->as->anon, page >> PAGE_SHIFT, EXCACHE_FETCH,
+					       &s->line)
+				 : excache_get(&s->as->anon, page >> PAGE_SHIFT, EXCACHE_ZERO,
+					       &s->line);
+		s->page = page;
+		if (s->err) {
+			s->line = NULL;
+			return NULL;
+		}
+	}
+	return (uint8_t *)line_data(s->line) + (addr - page);
+}
+
+static void stack_write(struct stack *s, vaddr_t addr, const void *src, size_t len)
+{
+	const uint8_t *from = src;
+
+	while (len > 0) {
+		const size_t n = MIN(len, (size_t)(PAGE_SIZE - (addr & (PAGE_SIZE - 1))));
+		uint8_t *to = stack_at(s, addr);
+
+		if (!to)
+			return;
+		memcpy(to, from, n);
+		addr += n;
+		from += n;
+		len -= n;
+	}
+}
+
+/* Push bytes; returns their address, or 0 after an error. */
+static vaddr_t stack_push(struct stack *s, const void *src, size_t len)
+{
+	if (s->err)
+		return 0;
+	if (len > s->sp - s->limit) {
+		s->err = -E2BIG;
+		return 0;
+	}
+	s->sp -= len;
+	stack_write(s, s->sp, src, len);
+	return s->err ? 0 : s->sp;
+}
+
+struct words { /* the block of 8-byte words at the end of the stack, written upwards */
+	struct stack *s;
+	vaddr_t at;
+};
+
+static void word(struct words *w, uint64_t val)
+{
+	stack_write(w->s, w->at, &val, sizeof(val));
+	w->at += sizeof(val);
+}
+
+static void aux(struct words *w, enum auxv_type type, uint64_t val)
+{
+	word(w, type);
+	word(w, val);
+}
+
+/* Pointers to @n strings that stand one behind the other from @addr in the user's stack. */
+static void string_pointers(struct words *w, const char *strings, size_t n, vaddr_t addr)
+{
+	for (size_t i = 0; i < n; i++) {
+		const size_t len = strlen(strings) + 1;
+
+		word(w, addr);
+		addr += len;
+		strings += len;
+	}
+	word(w, 0);
+}
+
+static int check_strings(const struct exec_args *args)
+{
+	const char *runs[2] = { args->argv, args->envp };
+	const size_t counts[2] = { args->argc, args->envc };
+
+	for (size_t r = 0; r < 2; r++) {
+		const char *s = runs[r];
+
+		for (size_t i = 0; i < counts[r]; i++) {
+			const size_t len = strlen(s) + 1;
+
+			if (len > ARG_MAX_STRING)
+				return -E2BIG;
+			s += len;
+		}
+	}
+	return 0;
+}
+
+#define NR_AUX 20
+
+static void push_words(struct stack *s, const struct exec_args *args, const struct pm_exec_rep *rep,
+		       const struct proto_cred *cred, vaddr_t argv, vaddr_t envp, vaddr_t execfn,
+		       vaddr_t platform, vaddr_t random)
+{
+	const size_t nr = 1 + args->argc + 1 + args->envc + 1 + 2 * NR_AUX;
+	struct words w = { .s = s };
+
+	s->sp &= ~(vaddr_t)15;
+	if (s->err || nr * 8 + 16 > s->sp - s->limit) {
+		s->err = s->err ? s->err : -E2BIG;
+		return;
+	}
+	s->sp -= nr * 8;
+	s->sp &= ~(vaddr_t)15;
+	w.at = s->sp;
+	word(&w, args->argc);
+	string_pointers(&w, args->argv, args->argc, argv);
+	string_pointers(&w, args->envp, args->envc, envp);
+	aux(&w, AT_HWCAP, cpuid(1, 0).edx);
+	aux(&w, AT_PAGESZ, PAGE_SIZE);
+	aux(&w, AT_CLKTCK, 100);
+	aux(&w, AT_PHDR, rep->phdr);
+	aux(&w, AT_PHENT, rep->phent);
+	aux(&w, AT_PHNUM, rep->phnum);
+	aux(&w, AT_BASE, rep->interp_base);
+	aux(&w, AT_FLAGS, 0);
+	aux(&w, AT_ENTRY, rep->prog_entry);
+	aux(&w, AT_UID, cred->uid);
+	aux(&w, AT_EUID, cred->uid);
+	aux(&w, AT_GID, cred->gid);
+	aux(&w, AT_EGID, cred->gid);
+	aux(&w, AT_SECURE, 0);
+	aux(&w, AT_RANDOM, random);
+	aux(&w, AT_HWCAP2, cpu_features.fsgsbase ? 2 : 0);
+	aux(&w, AT_EXECFN, execfn);
+	aux(&w, AT_PLATFORM, platform);
+	aux(&w, AT_MINSIGSTKSZ, 4096);
+	aux(&w, AT_NULL, 0);
+}
+
+static int build_stack(struct aspace *as, const struct exec_args *args,
+		       const struct pm_exec_rep *rep, const struct proto_cred *cred, vaddr_t *sp)
+{
+	struct stack s = {
+		.as = as,
+		.sp = rep->stack_top - 16, /* a word of zero at the very top, as Linux leaves it */
+		/* Arguments may fill a quarter of the stack (execve(2)). */
+		.limit = rep->stack_top - (rep->stack_top - rep->stack_bottom) / 4,
+	};
+	vaddr_t execfn, envp, argv, platform, random_at;
+	uint8_t random[16];
+
+	random_bytes(random, sizeof(random));
+	execfn = stack_push(&s, args->path, strlen(args->path) + 1);
+	envp = stack_push(&s, args->envp, args->envp_len);
+	argv = stack_push(&s, args->argv, args->argv_len);
+	platform = stack_push(&s, "x86_64", 7);
+	random_at = stack_push(&s, random, sizeof(random));
+	as->arg_start = argv;
+	as->arg_end = argv + args->argv_len;
+	as->env_start = envp;
+	as->env_end = envp + args->envp_len;
+	push_words(&s, args, rep, cred, argv, envp, execfn, platform, random_at);
+	stack_release(&s);
+	*sp = s.sp;
+	return s.err;
+}
+
+static void take_layout(struct aspace *as, const struct pm_exec_rep *rep)
+{
+	as->brk_start = rep->brk_start;
+	as->brk = rep->brk_start;
+	as->stack_top = rep->stack_top;
+	as->stack_bottom = rep->stack_bottom;
+	as->code_start = rep->code_start;
+	as->code_end = rep->code_end;
+	as->data_start = rep->data_start;
+	as->data_end = rep->data_end;
+}
+
+static void set_comm(struct process *p, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	strlcpy(p->comm, slash ? slash + 1 : path, sizeof(p->comm));
+}
+
+static struct aspace *new_space(void)
+{
+	static atomic64_t counter;
+	const uint64_t id =
+		(uint64_t)node_self()->id << 40 | (uint64_t)atomic64_inc_return(&counter);
+	const uint32_t home = cluster_home_for(id);
+
+	return home ? aspace_create(id, home) : ERR_PTR(-EHOSTDOWN);
+}
+
+int exec_load(struct process *p, const struct exec_args *args, const struct proto_attr *attr,
+	      struct aspace **out, struct pt_regs *regs)
+{
+	const uint64_t stack_size = MIN(p->rlimits[RLIM_STACK].cur, STACK_MAX_ADDR_SPACE);
+	struct pm_exec_rep *rep = NULL;
+	struct aspace *as;
+	uint64_t seed;
+	int err = check_strings(args);
+
+	if (err)
+		return err;
+	as = new_space();
+	if (IS_ERR(as))
+		return PTR_ERR(as);
+	random_bytes(&seed, sizeof(seed));
+	err = remote_exec(as, &attr->file, &p->cred, stack_size, seed | 1, &rep);
+	if (err) {
+		aspace_put(as);
+		return err;
+	}
+	take_layout(as, rep);
+	memset(regs, 0, sizeof(*regs));
+	regs->rip = rep->entry;
+	regs->rflags = RFLAGS_IF;
+	regs->cs = SEL_USER_CS;
+	regs->ss = SEL_USER_DS;
+	err = build_stack(as, args, rep, &p->cred, &regs->rsp);
+	kfree(rep);
+	if (err) {
+		aspace_put(as);
+		return err;
+	}
+	set_comm(p, args->path);
+	*out = as;
+	return 0;
+}

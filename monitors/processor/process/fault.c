@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Page faults: from an address to a line in the page table.
+ *
+ * Flow:	blocked? wait -> vma from the copy, or asked from the owner -> rights -> line (anonymous:
+ *		in the cache, or p-local zero, or fetched; private file page: in the cache as a copy, or
+ *		fetched copy, or the file's line read-only, copied on the first write) -> map, unless the
+ *		layout has changed meanwhile: then again from the start.
+ * Context:	the faulting thread, no lock held; sleeps in RPCs.
+ * See:		docs/design/excache.md, "life of a page fault"
+ */
+#include <arch/uaccess.h>
+#include <kernel/counter.h>
+#include <kernel/panic.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/frame.h>
+#include <processor/aspace.h>
+#include <processor/excache.h>
+#include <processor/remote.h>
+
+COUNTER(fault_count, "fault.count", "page faults of user addresses");
+COUNTER(fault_cow, "fault.cow", "private file pages copied on write");
+COUNTER(fault_retry, "fault.retries", "faults that began again because the layout changed");
+
+#define FAULT_AROUND 16 /* file pages asked for ahead of a fault that looks sequential */
+
+/* Bytes of the file that page @vaddr of @v shows: PAGE_SIZE, less at the tail, 0 behind it. */
+static uint64_t file_part(const struct vma *v, vaddr_t vaddr)
+{
+	const uint64_t off = vaddr - v->start;
+
+	if (v->file_bytes <= off)
+		return 0;
+	return MIN(v->file_bytes - off, (uint64_t)PAGE_SIZE);
+}
+
+/* Text is run forwards more often than not: ask for what follows. */
+static void fault_ahead(struct object *file, uint64_t pgoff, const struct vma *v, vaddr_t vaddr)
+{
+	const uint64_t left = (v->end - vaddr) >> PAGE_SHIFT;
+
+	if (left > 1)
+		excache_prefetch(file, pgoff + 1,
+				 (unsigned int)MIN(left - 1, (uint64_t)FAULT_AROUND));
+}
+
+/* The file's own line behind @vaddr, pinned. */
+static int file_line(const struct vma *v, vaddr_t vaddr, struct line **out)
+{
+	const uint64_t pgoff = v->pgoff + ((vaddr - v->start) >> PAGE_SHIFT);
+	int err = excache_get(v->file, pgoff, EXCACHE_FIND, out);
+
+	if (err != -ENOENT)
+		return err;
+	err = excache_get(v->file, pgoff, EXCACHE_FETCH, out);
+	if (!err)
+		fault_ahead(v->file, pgoff, v, vaddr);
+	return err;
+}
+
+/* A private copy of the file's page (or of the zeroes behind the file's part). */
+static int cow_line(struct aspace *as, const struct vma *v, vaddr_t vaddr, struct line **out)
+{
+	const uint64_t part = file_part(v, vaddr);
+	struct line *line, *file;
+	int err;
+
+	err = excache_get(&as->anon, vaddr >> PAGE_SHIFT, part ? EXCACHE_COPY : EXCACHE_ZERO,
+			  &line);
+	if (err || part == 0) {
+		*out = line;
+		return err;
+	}
+	/* Somebody else made it meanwhile? A line that was found is VALID, a claimed one is not. */
+	if (excache_is_valid(line)) {
+		*out = line;
+		return 0;
+	}
+	err = file_line(v, vaddr, &file);
+	if (err) {
+		excache_abandon(line, err);
+		return err;
+	}
+	copy_page(line_data(line), line_data(file));
+	if (part < PAGE_SIZE)
+		memset((uint8_t *)line_data(line) + part, 0, PAGE_SIZE - part);
+	excache_put(file);
+	excache_publish(line);
+	counter_inc(&fault_cow);
+	*out = line;
+	return 0;
+}
+
+/* The line to map at @vaddr and with which rights. */
+static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum fault_access access,
+		   struct line **line, uint32_t *prot)
+{
+	const uint64_t vpn = vaddr >> PAGE_SHIFT;
+	const bool private_file = v->file && !(v->flags & PM_VMA_SHARED);
+	int err;
+
+	*prot = v->prot;
+	if (v->file && (v->flags & PM_VMA_SHARED))
+		return file_line(v, vaddr, line);
+	err = excache_get(&as->anon, vpn, EXCACHE_FIND, line);
+	if (err != -ENOENT)
+		return err;
+	if (aspace_stored(as, vpn))
+		return excache_get(&as->anon, vpn, EXCACHE_FETCH, line);
+	if (!private_file)
+		return excache_get(&as->anon, vpn, EXCACHE_ZERO, line);
+	if ((access & FAULT_ACC_WRITE) || file_part(v, vaddr) < PAGE_SIZE)
+		return cow_line(as, v, vaddr, line);
+	*prot = v->prot & ~(uint32_t)PM_PROT_WRITE;
+	return file_line(v, vaddr, line);
+}
+
+static int check_rights(const struct vma *v, enum fault_access access)
+{
+	/* As on the hardware, what may be written or executed may be read. */
+	if ((access & FAULT_ACC_WRITE) && !(v->prot & PM_PROT_WRITE))
+		return -EACCES;
+	if ((access & FAULT_ACC_EXEC) && !(v->prot & PM_PROT_EXEC))
+		return -EACCES;
+	return v->prot ? 0 : -EACCES;
+}
+
+/* 0 mapped, -EAGAIN begin again, else the error. */
+static int fault_once(struct aspace *as, vaddr_t vaddr, enum fault_access access)
+{
+	struct line *line;
+	struct vma v;
+	uint64_t seq;
+	uint32_t prot;
+	int err;
+
+	err = aspace_wait_unblocked(as, vaddr);
+	if (err)
+		return err;
+	err = aspace_find_vma(as, vaddr, &v, &seq);
+	if (err) {
+		err = remote_fill_vma(as, vaddr);
+		return err ? err : -EAGAIN;
+	}
+	err = check_rights(&v, access);
+	if (!err)
+		err = resolve(as, &v, vaddr, access, &line, &prot);
+	vma_release(&v);
+	if (err)
+		return err;
+	err = aspace_map_line(as, vaddr, line, prot, seq);
+	excache_put(line);
+	return err;
+}
+
+int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
+{
+	const vaddr_t vaddr = addr & ~(vaddr_t)(PAGE_SIZE - 1);
+	int err;
+
+	counter_inc(&fault_count);
+	if (!user_range_ok(addr, 1))
+		return -EFAULT;
+	while ((err = fault_once(as, vaddr, access)) == -EAGAIN) {
+		if (READ_ONCE(as->failed))
+			return -ENOMEM;
+		counter_inc(&fault_retry);
+	}
+	return err;
+}

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mmap, munmap, mprotect, mremap, brk, madvise, msync.
+ *
+ * Flow:	check the arguments as Linux does; ask the home, which assigns addresses and tells the owners;
+ *		bring the copies up to date.  A range that goes away follows the order of
+ *		docs/design/memory.md: block, unmap and flush, drop lines, tell the home, unblock.
+ * Locking:	aspace.map_lock across each call.
+ */
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <processor/aspace.h>
+#include <processor/credit.h>
+#include <processor/excache.h>
+#include <processor/file.h>
+#include <processor/process.h>
+#include <processor/remote.h>
+#include <processor/syscall.h>
+
+#define PROT_READ      1u
+#define PROT_WRITE     2u
+#define PROT_EXEC      4u
+#define PROT_GROWSDOWN 0x01000000u
+#define PROT_GROWSUP   0x02000000u
+
+#define MAP_SHARED          0x01u
+#define MAP_PRIVATE         0x02u
+#define MAP_SHARED_VALIDATE 0x03u
+#define MAP_TYPE            0x0fu
+#define MAP_FIXED           0x10u
+#define MAP_ANONYMOUS       0x20u
+#define MAP_GROWSDOWN       0x100u
+#define MAP_POPULATE        0x8000u
+#define MAP_NORESERVE       0x4000u
+#define MAP_STACK           0x20000u
+#define MAP_HUGETLB         0x40000u
+#define MAP_FIXED_NOREPLACE 0x100000u
+
+#define MREMAP_MAYMOVE 1u
+#define MREMAP_FIXED   2u
+
+#define MADV_NORMAL      0
+#define MADV_WILLNEED    3
+#define MADV_DONTNEED    4
+#define MADV_FREE        8
+#define MADV_DONTFORK    10
+#define MADV_DOFORK      11
+#define MADV_MERGEABLE   12
+#define MADV_UNMERGEABLE 13
+#define MADV_HUGEPAGE    14
+#define MADV_NOHUGEPAGE  15
+#define MADV_DONTDUMP    16
+#define MADV_DODUMP      17
+
+#define MS_ASYNC      1u
+#define MS_INVALIDATE 2u
+#define MS_SYNC       4u
+
+static uint64_t page_up(uint64_t len)
+{
+	return (len + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1);
+}
+
+/* Page aligned, in user space, after rounding the length up: 0, else @err. */
+static int check_range(uint64_t start, uint64_t *len, int err)
+{
+	if ((start & (PAGE_SIZE - 1)) || *len > USER_TOP)
+		return err;
+	*len = page_up(*len);
+	return user_range_ok(start, *len) ? 0 : err;
+}
+
+/* Steps 1 to 4 of "a range goes away": nothing of it is left on this processor. */
+static void range_evacuate(struct aspace *as, struct blocked_range *r, vaddr_t start, uint64_t len)
+{
+	aspace_block(as, r, start, start + len);
+	aspace_unmap_range(as, start, start + len);
+	excache_drop(&as->anon, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT);
+}
+
+static void range_forget(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	aspace_clear_stored(as, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT);
+	aspace_clear_vmas(as, start, start + len);
+}
+
+/* --- mmap ---------------------------------------------------------------------------- */
+
+static int map_flags(uint32_t flags, uint32_t *out)
+{
+	uint32_t f = 0;
+
+	switch (flags & MAP_TYPE) {
+	case MAP_PRIVATE:
+		break;
+	case MAP_SHARED:
+	case MAP_SHARED_VALIDATE:
+		f |= PM_MAP_SHARED;
+		break;
+	default:
+		return -EINVAL;
+	}
+	if (flags & MAP_HUGETLB)
+		return -ENOMEM; /* as a Linux without reserved huge pages */
+	if (flags & MAP_FIXED_NOREPLACE)
+		f |= PM_MAP_FIXED_NOREPLACE;
+	else if (flags & MAP_FIXED)
+		f |= PM_MAP_FIXED;
+	if (flags & (MAP_STACK | MAP_GROWSDOWN))
+		f |= PM_MAP_STACK;
+	if (flags & MAP_NORESERVE)
+		f |= PM_MAP_NORESERVE;
+	*out = f;
+	return 0;
+}
+
+static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
+{
+	if (!file_readable(f))
+		return -EACCES;
+	if (!f->object)
+		return -ENODEV;
+	if ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE))
+		return -EACCES; /* no file is open for writing */
+	return 0;
+}
+
+static long do_mmap(struct aspace *as, const struct pm_mmap_req *req, struct object *object)
+{
+	const bool fixed = req->flags & PM_MAP_FIXED;
+	struct blocked_range r;
+	vaddr_t addr = 0;
+	int err;
+
+	mutex_lock(&as->map_lock);
+	if (fixed)
+		range_evacuate(as, &r, req->addr, req->len);
+	err = remote_mmap(as, req, object, &addr);
+	if (fixed) {
+		/*
+		 * What was there is gone even if the call failed half way; what the home says now is
+		 * asked for again on the next touch.
+		 */
+		aspace_clear_stored(as, req->addr >> PAGE_SHIFT,
+				    (req->addr + req->len) >> PAGE_SHIFT);
+		if (err)
+			aspace_clear_vmas(as, req->addr, req->addr + req->len);
+		aspace_unblock(as, &r);
+	}
+	mutex_unlock(&as->map_lock);
+	return err ? err : (long)addr;
+}
+
+/* mmap(addr, len, prot, flags, fd, offset) */
+long sys_mmap(const struct syscall_args *args)
+{
+	struct pm_mmap_req req = { .addr = args->a[0], .len = args->a[1] };
+	const uint32_t prot = (uint32_t)args->a[2], flags = (uint32_t)args->a[3];
+	struct aspace *as = aspace_current();
+	struct file *f = NULL;
+	long ret;
+
+	if (req.len == 0 || (args->a[5] & (PAGE_SIZE - 1)))
+		return -EINVAL;
+	if (req.len > USER_TOP)
+		return -ENOMEM;
+	req.len = page_up(req.len);
+	ret = map_flags(flags, &req.flags);
+	if (ret)
+		return ret;
+	if (req.flags & (PM_MAP_FIXED | PM_MAP_FIXED_NOREPLACE)) {
+		if (req.addr & (PAGE_SIZE - 1))
+			return -EINVAL;
+		if (!user_range_ok(req.addr, req.len))
+			return -ENOMEM;
+	} else {
+		req.addr &= ~(uint64_t)(PAGE_SIZE - 1);
+		if (!user_range_ok(req.addr, req.len))
+			req.addr = 0; /* a hint only */
+	}
+	if (!(flags & MAP_ANONYMOUS)) {
+		f = fd_get((int)args->a[4]);
+		if (IS_ERR(f))
+			return PTR_ERR(f);
+		ret = check_file(f, prot, flags);
+		if (ret)
+			goto out_put;
+		req.file = f->attr.file;
+		req.pgoff = args->a[5] >> PAGE_SHIFT;
+		ret = -EOVERFLOW;
+		if (req.pgoff + (req.len >> PAGE_SHIFT) < req.pgoff)
+			goto out_put;
+	}
+	req.aspace = as->id;
+	req.prot = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+	req.want_credits = credit_want(as->home);
+	ret = do_mmap(as, &req, f ? f->object : NULL);
+out_put:
+	if (f)
+		file_put(f);
+	return ret;
+}
+
+/* munmap(addr, len) */
+long sys_munmap(const struct syscall_args *args)
+{
+	const uint64_t start = args->a[0];
+	struct aspace *as = aspace_current();
+	uint64_t len = args->a[1];
+	struct blocked_range r;
+	int err;
+
+	if (len == 0 || check_range(start, &len, -EINVAL))
+		return -EINVAL;
+	mutex_lock(&as->map_lock);
+	range_evacuate(as, &r, start, len);
+	err = remote_munmap(as, start, len);
+	range_forget(as, start, len);
+	aspace_unblock(as, &r);
+	mutex_unlock(&as->map_lock);
+	return err;
+}
+
+/* mprotect(addr, len, prot) */
+long sys_mprotect(const struct syscall_args *args)
+{
+	const uint32_t prot = (uint32_t)args->a[2];
+	struct aspace *as = aspace_current();
+	const uint64_t start = args->a[0];
+	uint64_t len = args->a[1];
+	struct blocked_range r;
+	int err;
+
+	if (prot & ~(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_GROWSDOWN | PROT_GROWSUP))
+		return -EINVAL;
+	if (start & (PAGE_SIZE - 1))
+		return -EINVAL;
+	if (len == 0)
+		return 0;
+	if (check_range(start, &len, -ENOMEM))
+		return -ENOMEM;
+	mutex_lock(&as->map_lock);
+	aspace_block(as, &r, start, start + len);
+	err = remote_mprotect(as, start, len, prot & PM_PROT_ALL);
+	/* After a failure half way the home knows best: ask again on the next touch. */
+	if (err)
+		aspace_clear_vmas(as, start, start + len);
+	else
+		aspace_protect_vmas(as, start, start + len, prot & PM_PROT_ALL);
+	/* PTEs are a cache of tags and rights: the next touch makes them anew. */
+	aspace_unmap_range(as, start, start + len);
+	aspace_unblock(as, &r);
+	mutex_unlock(&as->map_lock);
+	return err;
+}
+
+/* brk(addr): the break that holds now, in any case */
+long sys_brk(const struct syscall_args *args)
+{
+	struct aspace *as = aspace_current();
+	const vaddr_t want = args->a[0];
+	const vaddr_t old_end = page_up(READ_ONCE(as->brk)), new_end = page_up(want);
+	struct blocked_range r;
+	vaddr_t brk;
+
+	if (want < as->brk_start || want > USER_TOP)
+		return (long)as->brk;
+	mutex_lock(&as->map_lock);
+	if (new_end == old_end) {
+		as->brk = want;
+	} else {
+		if (new_end < old_end)
+			range_evacuate(as, &r, new_end, old_end - new_end);
+		if (remote_brk(as, want, &brk) == 0) {
+			if (brk == want && new_end < old_end)
+				range_forget(as, new_end, old_end - new_end);
+			as->brk = brk;
+		}
+		if (new_end < old_end)
+			aspace_unblock(as, &r);
+	}
+	brk = as->brk;
+	mutex_unlock(&as->map_lock);
+	return (long)brk;
+}
+
+/* --- mremap -------------------------------------------------------------------------- */
+
+/* Shrinking needs no move: it is a munmap of the tail. */
+static int shrink(struct aspace *as, struct pm_mremap_req *req)
+{
+	const uint64_t cut = req->old_len - req->new_len;
+	const vaddr_t tail = req->old_addr + req->new_len;
+	struct blocked_range r;
+	int err;
+
+	range_evacuate(as, &r, tail, cut);
+	err = remote_munmap(as, tail, cut);
+	range_forget(as, tail, cut);
+	aspace_unblock(as, &r);
+	return err;
+}
+
+/* The pages move on the owners, so every line of the range goes back to them first. */
+static long move(struct aspace *as, struct pm_mremap_req *req)
+{
+	const uint64_t first = req->old_addr >> PAGE_SHIFT;
+	const uint64_t nr = req->old_len >> PAGE_SHIFT;
+	struct blocked_range r, to;
+	vaddr_t addr = 0;
+	int err;
+
+	aspace_block(as, &r, req->old_addr, req->old_addr + req->old_len);
+	if (req->flags & PM_MREMAP_FIXED) {
+		range_evacuate(as, &to, req->new_addr, req->new_len);
+		aspace_clear_stored(as, req->new_addr >> PAGE_SHIFT,
+				    (req->new_addr + req->new_len) >> PAGE_SHIFT);
+	}
+	aspace_unmap_range(as, req->old_addr, req->old_addr + req->old_len);
+	err = excache_flush(&as->anon, first, first + nr);
+	if (!err)
+		err = remote_mremap(as, req, &addr);
+	if (!err && addr != req->old_addr) {
+		err = aspace_move_stored(as, first, MIN(nr, req->new_len >> PAGE_SHIFT),
+					 addr >> PAGE_SHIFT);
+		range_forget(as, req->old_addr, req->old_len);
+		if (err)
+			aspace_fail(as, err, addr);
+	}
+	if (req->flags & PM_MREMAP_FIXED)
+		aspace_unblock(as, &to);
+	aspace_unblock(as, &r);
+	return err ? err : (long)addr;
+}
+
+static long do_mremap(struct aspace *as, struct pm_mremap_req *req, uint32_t flags)
+{
+	vaddr_t addr;
+	int err;
+
+	if (!(flags & MREMAP_FIXED)) {
+		if (req->new_len < req->old_len) {
+			err = shrink(as, req);
+			return err ? err : (long)req->old_addr;
+		}
+		if (req->new_len == req->old_len)
+			return (long)req->old_addr;
+		/* In place if there is room: costs no flush. */
+		err = remote_mremap(as, req, &addr);
+		if (!err)
+			return (long)addr;
+		if (err != -ENOMEM || !(flags & MREMAP_MAYMOVE))
+			return err;
+	}
+	req->flags = PM_MREMAP_MAYMOVE | ((flags & MREMAP_FIXED) ? PM_MREMAP_FIXED : 0);
+	return move(as, req);
+}
+
+/* mremap(old_addr, old_len, new_len, flags, new_addr) */
+long sys_mremap(const struct syscall_args *args)
+{
+	struct aspace *as = aspace_current();
+	struct pm_mremap_req req = {
+		.aspace = as->id,
+		.old_addr = args->a[0],
+		.old_len = args->a[1],
+		.new_len = args->a[2],
+		.want_credits = credit_want(as->home),
+	};
+	const uint32_t flags = (uint32_t)args->a[3];
+	struct vma v;
+	uint64_t seq;
+	long ret;
+
+	if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) || req.new_len == 0 || req.old_len == 0)
+		return -EINVAL;
+	if ((flags & MREMAP_FIXED) && !(flags & MREMAP_MAYMOVE))
+		return -EINVAL;
+	if (check_range(req.old_addr, &req.old_len, -EINVAL) || req.new_len > USER_TOP)
+		return -EINVAL;
+	req.new_len = page_up(req.new_len);
+	if (flags & MREMAP_FIXED) {
+		req.new_addr = args->a[4];
+		if (check_range(req.new_addr, &req.new_len, -EINVAL))
+			return -EINVAL;
+		if (req.new_addr < req.old_addr + req.old_len &&
+		    req.old_addr < req.new_addr + req.new_len)
+			return -EINVAL;
+	}
+	mutex_lock(&as->map_lock);
+	ret = aspace_find_vma(as, req.old_addr, &v, &seq);
+	if (ret == -ENOENT)
+		ret = remote_fill_vma(as, req.old_addr);
+	else if (ret == 0)
+		vma_release(&v);
+	if (!ret)
+		ret = do_mremap(as, &req, flags);
+	mutex_unlock(&as->map_lock);
+	return ret;
+}
+
+/* --- madvise, msync ------------------------------------------------------------------ */
+
+/*
+ * Make the owners forget the pages of one vma's part of a range: the home maps the same again over
+ * it.  0 and *end, where the part ends.
+ */
+static int remap_same(struct aspace *as, vaddr_t at, vaddr_t end, vaddr_t *next)
+{
+	struct pm_mmap_req req = { .aspace = as->id, .addr = at, .flags = PM_MAP_FIXED };
+	struct vma v;
+	uint64_t seq;
+	vaddr_t addr;
+	int err = aspace_find_vma(as, at, &v, &seq);
+
+	if (err)
+		return err;
+	*next = MIN(v.end, end);
+	req.len = *next - at;
+	req.prot = v.prot;
+	if (v.flags & PM_VMA_SHARED)
+		req.flags |= PM_MAP_SHARED;
+	if (v.flags & PM_VMA_STACK)
+		req.flags |= PM_MAP_STACK;
+	if (v.file) {
+		req.file = v.file->file;
+		req.pgoff = v.pgoff + ((at - v.start) >> PAGE_SHIFT);
+	}
+	/* A program's data with a zeroed tail cannot be said again by mmap. */
+	if (v.file && v.file_bytes != UINT64_MAX)
+		err = -EINVAL;
+	else
+		err = remote_mmap(as, &req, v.file, &addr);
+	vma_release(&v);
+	return err;
+}
+
+/* Drop the pages: private anonymous ones read as zero afterwards, file ones as the file. */
+static int discard(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	const vaddr_t end = start + len;
+	struct blocked_range r;
+	int err = 0;
+
+	mutex_lock(&as->map_lock);
+	range_evacuate(as, &r, start, len);
+	for (vaddr_t at = start; !err && at < end;) {
+		vaddr_t next = end;
+
+		err = remap_same(as, at, end, &next);
+		if (!err)
+			aspace_clear_stored(as, at >> PAGE_SHIFT, next >> PAGE_SHIFT);
+		at = next;
+	}
+	aspace_unblock(as, &r);
+	mutex_unlock(&as->map_lock);
+	return err;
+}
+
+/* Is every page of the range mapped? -ENOMEM if not. */
+static int check_mapped(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	for (vaddr_t at = start; at < start + len;) {
+		struct vma v;
+		uint64_t seq;
+		int err = aspace_find_vma(as, at, &v, &seq);
+
+		if (err) {
+			err = remote_fill_vma(as, at);
+			if (err)
+				return err == -EFAULT ? -ENOMEM : err;
+			continue;
+		}
+		at = v.end;
+		vma_release(&v);
+	}
+	return 0;
+}
+
+/* madvise(addr, len, advice) */
+long sys_madvise(const struct syscall_args *args)
+{
+	struct aspace *as = aspace_current();
+	const uint64_t start = args->a[0];
+	uint64_t len = args->a[1];
+	const int advice = (int)args->a[2];
+	int err;
+
+	if (check_range(start, &len, -EINVAL))
+		return -EINVAL;
+	switch (advice) {
+	case MADV_DONTNEED:
+	case MADV_FREE:
+		err = len ? check_mapped(as, start, len) : 0;
+		return err || !len ? err : discard(as, start, len);
+	case MADV_NORMAL ... MADV_WILLNEED:
+	case MADV_DONTFORK ... MADV_DODUMP:
+		return len ? check_mapped(as, start, len) : 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* msync(addr, len, flags): mappings of files are never dirty here */
+long sys_msync(const struct syscall_args *args)
+{
+	const uint32_t flags = (uint32_t)args->a[2];
+	uint64_t len = args->a[1];
+
+	if (flags & ~(MS_ASYNC | MS_INVALIDATE | MS_SYNC))
+		return -EINVAL;
+	if ((flags & MS_ASYNC) && (flags & MS_SYNC))
+		return -EINVAL;
+	if ((args->a[0] & (PAGE_SIZE - 1)) || check_range(args->a[0], &len, -ENOMEM))
+		return (args->a[0] & (PAGE_SIZE - 1)) ? -EINVAL : -ENOMEM;
+	return len ? check_mapped(aspace_current(), args->a[0], len) : 0;
+}

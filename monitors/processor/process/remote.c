@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests to the home and the owners of an address space.
+ *
+ * Flow:	encode, call in the control class, decode the hostile reply, enter what it says about
+ *		vmas, vRegions and credits into the copies.
+ * Failure:	a reply that cannot be entered for lack of memory is not an error: what is missing is
+ *		asked for again when it is needed.
+ */
+#define PR_FMT "remote: "
+
+#include <processor/remote.h>
+
+#include <kernel/counter.h>
+#include <kernel/printk.h>
+#include <lib/err.h>
+#include <mm/slab.h>
+#include <net/rpc.h>
+#include <processor/credit.h>
+
+COUNTER(remote_calls, "process.memory_calls", "requests about address spaces (mmap and its kin)");
+
+/* A reply buffer of the control class, too large for a stack. */
+struct reply {
+	uint8_t body[RPC_BODY_MAX_CTL];
+	union {
+		struct pm_range_rep range;
+		struct pm_exec_rep exec;
+	};
+};
+
+static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
+		size_t max)
+{
+	counter_inc(&remote_calls);
+	return rpc_call_sync(node, RPC_CLASS_CONTROL, opcode, body, (uint32_t)len, reply,
+			     (uint32_t)max, 0);
+}
+
+/* The object behind a file vma: one that we have, or @hint, or made from the file's attributes. */
+static struct object *vma_object(struct aspace *as, const struct pm_vma *v, struct object *hint)
+{
+	struct proto_attr attr;
+	struct object *obj;
+	int err;
+
+	if (hint && hint->file.ino == v->file.ino && hint->file.gen == v->file.gen &&
+	    hint->file.node == v->file.node) {
+		object_get(hint);
+		return hint;
+	}
+	obj = aspace_file_object(as, &v->file);
+	if (obj)
+		return obj;
+	err = remote_getattr(&v->file, &attr);
+	return err ? ERR_PTR(err) : object_file_get(&attr);
+}
+
+static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *hint)
+{
+	struct object *obj = NULL;
+	int err;
+
+	if (v->flags & PM_VMA_FILE) {
+		obj = vma_object(as, v, hint);
+		if (IS_ERR(obj))
+			return PTR_ERR(obj);
+	}
+	err = aspace_set_vma(as, v, obj);
+	if (obj)
+		object_put(obj);
+	return err;
+}
+
+static void enter_vregions(struct aspace *as, const struct pm_vregion *v, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		if (aspace_set_vregion(as, &v[i]) < 0)
+			return; /* asked for again when needed */
+	}
+}
+
+static void enter_grants(const struct pm_grant *g, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		credit_add(g[i].node, g[i].frames);
+}
+
+/*
+ * One call to the home that is answered with a range reply.  [start, start + len) is forgotten first if
+ * @forget, then the vmas of the reply are entered.
+ */
+static int range_call(struct aspace *as, uint16_t opcode, const void *body, size_t body_len,
+		      struct object *hint, vaddr_t *addr)
+{
+	struct reply *r = kmalloc(sizeof(*r));
+	int ret;
+
+	if (!r)
+		return -ENOMEM;
+	ret = call(as->home, opcode, body, body_len, r->body, sizeof(r->body));
+	if (ret >= 0)
+		ret = pm_range_rep_decode(r->body, (size_t)ret, &r->range);
+	if (ret == 0) {
+		if (addr)
+			*addr = r->range.addr;
+		enter_vregions(as, r->range.vregions, r->range.nr_vregions);
+		enter_grants(r->range.grants, r->range.nr_grants);
+		for (size_t i = 0; i < r->range.nr_vmas; i++)
+			(void)enter_vma(as, &r->range.vmas[i], hint);
+	}
+	kfree(r);
+	return ret;
+}
+
+int remote_exec(struct aspace *as, const struct proto_file *file, const struct proto_cred *cred,
+		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep)
+{
+	const struct pm_exec_req req = {
+		.aspace = as->id,
+		.file = *file,
+		.stack_size = stack_size,
+		.random_seed = random_seed,
+		.cred = *cred,
+		.want_credits = 1024,
+	};
+	uint8_t body[sizeof(struct pm_exec_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t)];
+	const ssize_t len = pm_exec_req_encode(&req, body, sizeof(body));
+	struct reply *r = kmalloc(sizeof(*r));
+	int ret;
+
+	*rep = kmalloc(sizeof(**rep));
+	ret = len < 0 ? (int)len : !r || !*rep ? -ENOMEM : 0;
+	if (!ret)
+		ret = call(as->home, PM_EXEC, body, (size_t)len, r->body, sizeof(r->body));
+	if (ret >= 0)
+		ret = pm_exec_rep_decode(r->body, (size_t)ret, *rep);
+	kfree(r);
+	if (ret) {
+		kfree(*rep);
+		*rep = NULL;
+		return ret;
+	}
+	as->vregion_size = (*rep)->vregion_size;
+	enter_vregions(as, (*rep)->vregions, (*rep)->nr_vregions);
+	enter_grants((*rep)->grants, (*rep)->nr_grants);
+	for (size_t i = 0; i < (*rep)->nr_vmas; i++)
+		(void)enter_vma(as, &(*rep)->vmas[i], NULL);
+	return 0;
+}
+
+int remote_mmap(struct aspace *as, const struct pm_mmap_req *req, struct object *file,
+		vaddr_t *addr)
+{
+	struct pm_mmap_req_wire w;
+
+	pm_mmap_req_encode(req, &w);
+	return range_call(as, PM_MMAP, &w, sizeof(w), file, addr);
+}
+
+static int range_simple(struct aspace *as, uint16_t opcode, vaddr_t start, uint64_t len,
+			uint32_t prot)
+{
+	const struct pm_range_req req = {
+		.aspace = as->id, .addr = start, .len = len, .prot = prot
+	};
+	struct pm_range_req_wire w;
+
+	pm_range_req_encode(&req, &w);
+	return range_call(as, opcode, &w, sizeof(w), NULL, NULL);
+}
+
+int remote_munmap(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	return range_simple(as, PM_MUNMAP, start, len, 0);
+}
+
+int remote_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot)
+{
+	return range_simple(as, PM_MPROTECT, start, len, prot);
+}
+
+int remote_mremap(struct aspace *as, const struct pm_mremap_req *req, vaddr_t *addr)
+{
+	struct pm_mremap_req_wire w;
+
+	pm_mremap_req_encode(req, &w);
+	return range_call(as, PM_MREMAP, &w, sizeof(w), NULL, addr);
+}
+
+int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
+{
+	const struct pm_brk_req req = { .aspace = as->id, .brk = want };
+	struct pm_brk_req_wire w;
+
+	pm_brk_req_encode(&req, &w);
+	return range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
+}
+
+int remote_vregions(struct aspace *as, uint64_t first, uint32_t count)
+{
+	const struct pm_vregions_req req = { .aspace = as->id, .first = first, .count = count };
+	struct pm_vregions_req_wire w;
+
+	pm_vregions_req_encode(&req, &w);
+	return range_call(as, PM_VREGIONS, &w, sizeof(w), NULL, NULL);
+}
+
+void remote_destroy(struct aspace *as)
+{
+	struct pm_destroy_req_wire w;
+	int ret;
+
+	pm_destroy_req_encode(as->id, &w);
+	ret = call(as->home, PM_DESTROY, &w, sizeof(w), NULL, 0);
+	if (ret < 0)
+		pr_warn("space %#llx: the home (node %u) did not free it: error %d\n",
+			(unsigned long long)as->id, as->home, ret);
+}
+
+int remote_fill_vma(struct aspace *as, vaddr_t addr)
+{
+	const struct pm_fill_vma_req req = { .aspace = as->id,
+					     .vaddr = addr & ~(vaddr_t)(PAGE_SIZE - 1) };
+	struct pm_fill_vma_req_wire w;
+	uint8_t reply[sizeof(struct pm_vma_wire)];
+	struct pm_vma vma;
+	uint32_t owner;
+	int ret;
+
+	static_assert(sizeof(struct pm_moved_wire) <= sizeof(struct pm_vma_wire), "moved fits");
+	pm_fill_vma_req_encode(&req, &w);
+	for (;;) {
+		ret = aspace_owner(as, addr, &owner);
+		if (ret)
+			return ret;
+		ret = rpc_call_sync(owner, RPC_CLASS_DEMAND, PM_FILL_VMA, &w, sizeof(w), reply,
+				    sizeof(reply), 0);
+		if (ret != -EREMCHG)
+			break;
+		aspace_forget_owner(as, addr);
+	}
+	if (ret >= 0)
+		ret = pm_fill_vma_rep_decode(reply, (size_t)ret, &vma);
+	return ret ? ret : enter_vma(as, &vma, NULL);
+}

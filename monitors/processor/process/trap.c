@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What user code does to the CPU: faults, exceptions, system calls, and the way back.
+ */
+#define PR_FMT "trap: "
+
+#include <processor/trap.h>
+
+#include <arch/trap.h>
+#include <kernel/printk.h>
+#include <lib/errno.h>
+#include <processor/aspace.h>
+#include <processor/process.h>
+#include <processor/signal.h>
+#include <processor/syscall.h>
+
+static enum fault_access access_of(uint32_t flags)
+{
+	if (flags & FAULT_EXEC)
+		return FAULT_ACC_EXEC;
+	return (flags & FAULT_WRITE) ? FAULT_ACC_WRITE : FAULT_ACC_READ;
+}
+
+/* The signal for a fault that cannot be resolved. */
+static struct siginfo_k signal_of(int err, const struct user_fault *fault)
+{
+	struct siginfo_k info = {
+		.addr = fault->addr,
+		.trapno = TRAP_PF,
+		.error = fault->flags,
+		.signo = SIGBUS,
+		.code = BUS_ADRERR,
+	};
+
+	switch (err) {
+	case -EFAULT:
+		info.signo = SIGSEGV;
+		info.code = SEGV_MAPERR;
+		break;
+	case -EACCES:
+		info.signo = SIGSEGV;
+		info.code = SEGV_ACCERR;
+		break;
+	case -ENOMEM:
+	case -EINTR:
+		info.signo = SIGKILL;
+		info.code = SI_KERNEL;
+		break;
+	default:
+		break;
+	}
+	return info;
+}
+
+static int page_fault(const struct user_fault *fault)
+{
+	struct task *t = task_current();
+	struct siginfo_k info;
+	const int err = aspace_fault(t->process->as, fault->addr, access_of(fault->flags));
+
+	if (!err)
+		return 0;
+	if (err != -EFAULT && err != -EACCES && err != -EINTR)
+		pr_warn("pid %u: page %#llx cannot be had: error %d\n", t->process->pid,
+			(unsigned long long)fault->addr, err);
+	/* A kernel copy just answers EFAULT, but a program without memory dies in any case. */
+	if ((fault->flags & FAULT_USER) || err == -ENOMEM) {
+		info = signal_of(err, fault);
+		signal_force(t, &info);
+	}
+	return err;
+}
+
+static void exception(const struct user_exception *ex)
+{
+	const struct siginfo_k info = {
+		.signo = ex->signo,
+		.code = ex->code,
+		.addr = ex->addr,
+		.trapno = ex->trapno,
+		.error = ex->error,
+	};
+
+	signal_force(task_current(), &info);
+}
+
+static const struct user_trap_ops ops = {
+	.page_fault = page_fault,
+	.syscall = syscall_dispatch,
+	.exception = exception,
+	.return_work = signal_return_work,
+};
+
+void trap_init(void)
+{
+	user_trap_ops_register(&ops);
+}

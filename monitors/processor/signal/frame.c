@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Signal frames: push one for a handler, and rt_sigreturn.
+ *
+ * Layout:	(lowest address first) return address, struct ucontext, siginfo; above them the XSAVE image,
+ *		64-byte aligned.  At the handler's entry the stack pointer is 8 below a multiple of 16.
+ * Hostile:	everything that rt_sigreturn reads back may have been changed by the program: flags and
+ *		selectors are sanitised, the FPU image is checked, a bad frame raises SIGSEGV.
+ * See:		System V ABI for x86-64; Linux's ucontext as glibc and musl declare it.
+ */
+#include "frame.h"
+
+#include <arch/fpu.h>
+#include <arch/trap.h>
+#include <arch/uaccess.h>
+#include <kernel/thread.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/process.h>
+#include <processor/syscall.h>
+
+#define UC_FP_XSTATE     1u
+#define UC_SIGCONTEXT_SS 2u
+#define FP_XSTATE_MAGIC1 0x46505853u
+#define FP_XSTATE_MAGIC2 0x46505845u
+#define FP_SW_RESERVED   464 /* offset in the legacy area */
+#define RED_ZONE         128
+
+struct sigcontext_user {
+	uint64_t r8, r9, r10, r11, r12, r13, r14, r15;
+	uint64_t rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags;
+	uint16_t cs, gs, fs, ss;
+	uint64_t err, trapno, oldmask, cr2;
+	uint64_t fpstate; /* user pointer */
+	uint64_t reserved[8];
+};
+static_assert(sizeof(struct sigcontext_user) == 256, "sigcontext is ABI");
+
+struct ucontext_user {
+	uint64_t flags;
+	uint64_t link;
+	uint64_t stack_sp;
+	uint32_t stack_flags;
+	uint32_t pad;
+	uint64_t stack_size;
+	struct sigcontext_user mcontext;
+	uint64_t sigmask;
+};
+static_assert(offsetof(struct ucontext_user, sigmask) == 296, "ucontext is ABI");
+
+struct siginfo_user {
+	int32_t signo, err, code, pad;
+	union {
+		struct {
+			uint32_t pid, uid;
+		} kill;
+		struct {
+			uint64_t addr;
+		} fault;
+		uint8_t bytes[112];
+	};
+};
+static_assert(sizeof(struct siginfo_user) == 128, "siginfo is ABI");
+
+struct frame_user {
+	uint64_t return_address;
+	struct ucontext_user uc;
+	struct siginfo_user info;
+};
+
+struct fp_sw_bytes {
+	uint32_t magic1;
+	uint32_t extended_size;
+	uint64_t xfeatures;
+	uint32_t xstate_size;
+	uint32_t pad[7];
+};
+static_assert(sizeof(struct fp_sw_bytes) == 48, "sw_reserved is ABI");
+
+static bool is_fault(int signo)
+{
+	return signo == SIGSEGV || signo == SIGBUS || signo == SIGILL || signo == SIGFPE ||
+	       signo == SIGTRAP;
+}
+
+static void fill_context(struct sigcontext_user *sc, const struct pt_regs *r,
+			 const struct siginfo_k *info)
+{
+	sc->r8 = r->r8;
+	sc->r9 = r->r9;
+	sc->r10 = r->r10;
+	sc->r11 = r->r11;
+	sc->r12 = r->r12;
+	sc->r13 = r->r13;
+	sc->r14 = r->r14;
+	sc->r15 = r->r15;
+	sc->rdi = r->rdi;
+	sc->rsi = r->rsi;
+	sc->rbp = r->rbp;
+	sc->rbx = r->rbx;
+	sc->rdx = r->rdx;
+	sc->rax = r->rax;
+	sc->rcx = r->rcx;
+	sc->rsp = r->rsp;
+	sc->rip = r->rip;
+	sc->eflags = r->rflags;
+	sc->cs = SEL_USER_CS;
+	sc->ss = SEL_USER_DS;
+	sc->err = info->error;
+	sc->trapno = info->trapno;
+	sc->cr2 = info->trapno == TRAP_PF ? info->addr : 0;
+}
+
+static void restore_context(struct pt_regs *r, const struct sigcontext_user *sc)
+{
+	r->r8 = sc->r8;
+	r->r9 = sc->r9;
+	r->r10 = sc->r10;
+	r->r11 = sc->r11;
+	r->r12 = sc->r12;
+	r->r13 = sc->r13;
+	r->r14 = sc->r14;
+	r->r15 = sc->r15;
+	r->rdi = sc->rdi;
+	r->rsi = sc->rsi;
+	r->rbp = sc->rbp;
+	r->rbx = sc->rbx;
+	r->rdx = sc->rdx;
+	r->rax = sc->rax;
+	r->rcx = sc->rcx;
+	r->rsp = sc->rsp;
+	r->rip = sc->rip;
+	r->rflags = sc->eflags;
+	user_regs_sanitise(r);
+	r->orig_rax = UINT64_MAX; /* not to be restarted */
+}
+
+/* The FPU image with what Linux adds to it, at @at (64-byte aligned). */
+static int push_fpu(uint64_t at, struct fpu_state *fpu)
+{
+	const size_t size = fpu_size();
+	const struct fp_sw_bytes sw = {
+		.magic1 = FP_XSTATE_MAGIC1,
+		.extended_size = (uint32_t)size + 4,
+		.xfeatures = fpu_xfeatures(),
+		.xstate_size = (uint32_t)size,
+	};
+	int err = copy_to_user((void __user *)at, fpu_image(fpu), size);
+
+	if (!err)
+		err = copy_to_user((void __user *)(at + FP_SW_RESERVED), &sw, sizeof(sw));
+	return err ? err : put_user_u32(FP_XSTATE_MAGIC2, (void __user *)(at + size));
+}
+
+int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
+		      const struct sigaction_k *act, uint64_t old_mask)
+{
+	struct fpu_state *fpu = thread_current()->user.fpu;
+	struct frame_user *f = kzalloc(sizeof(*f));
+	uint64_t fp_at, at;
+	int err = -EFAULT;
+
+	if (!f)
+		return -ENOMEM;
+	fp_at = (regs->rsp - RED_ZONE - fpu_size() - 4) & ~63ull;
+	at = ((fp_at - sizeof(*f)) & ~15ull) - 8;
+	if (!(act->flags & SA_RESTORER) || !user_range_ok(at, regs->rsp - at))
+		goto out;
+	f->return_address = act->restorer;
+	f->uc.flags = UC_FP_XSTATE | UC_SIGCONTEXT_SS;
+	f->uc.stack_flags = 2; /* SS_DISABLE: no alternate stack */
+	f->uc.sigmask = old_mask;
+	fill_context(&f->uc.mcontext, regs, info);
+	f->uc.mcontext.fpstate = fp_at;
+	f->info.signo = info->signo;
+	f->info.code = info->code;
+	if (is_fault(info->signo) && info->code > 0) {
+		f->info.fault.addr = info->addr;
+	} else {
+		f->info.kill.pid = info->pid;
+		f->info.kill.uid = info->uid;
+	}
+	err = push_fpu(fp_at, fpu);
+	if (!err)
+		err = copy_to_user((void __user *)at, f, sizeof(*f));
+	if (err)
+		goto out;
+	regs->rsp = at;
+	regs->rip = act->handler;
+	regs->rdi = (uint64_t)info->signo;
+	regs->rsi = at + offsetof(struct frame_user, info);
+	regs->rdx = at + offsetof(struct frame_user, uc);
+	regs->rax = 0;
+	regs->rflags &= ~(uint64_t)0x500; /* DF and TF clear at function entry */
+	regs->orig_rax = UINT64_MAX;
+	user_regs_sanitise(regs);
+out:
+	kfree(f);
+	return err;
+}
+
+static int pop_fpu(uint64_t at, struct fpu_state *fpu)
+{
+	const size_t size = fpu_size();
+	void *image;
+	int err;
+
+	if (!at) {
+		fpu_reset(fpu);
+		return 0;
+	}
+	image = kmalloc(size);
+	if (!image)
+		return -ENOMEM;
+	err = copy_from_user(image, (const void __user *)at, size);
+	if (!err) {
+		/* Linux's own words are not part of the hardware's image. */
+		memset((uint8_t *)image + FP_SW_RESERVED, 0, sizeof(struct fp_sw_bytes));
+		err = fpu_set_image(fpu, image, size);
+	}
+	kfree(image);
+	return err;
+}
+
+/* rt_sigreturn(): back to where the signal came */
+long sys_rt_sigreturn(const struct syscall_args *args)
+{
+	const struct siginfo_k bad = { .signo = SIGSEGV, .code = SI_KERNEL };
+	struct task *t = task_current();
+	struct ucontext_user *uc = kmalloc(sizeof(*uc));
+	struct pt_regs *regs = args->regs;
+	int err = -ENOMEM;
+
+	if (uc)
+		/* The handler's return has popped the first word of the frame. */
+		err = copy_from_user(uc, (const void __user *)regs->rsp, sizeof(*uc));
+	if (!err)
+		err = pop_fpu(uc->mcontext.fpstate, thread_current()->user.fpu);
+	if (err) {
+		kfree(uc);
+		signal_force(t, &bad);
+		return 0;
+	}
+	restore_context(regs, &uc->mcontext);
+	spin_lock(&t->process->sig_lock);
+	t->sigmask = uc->sigmask & ~(SIGMASK(SIGKILL) | SIGMASK(SIGSTOP));
+	spin_unlock(&t->process->sig_lock);
+	thread_notify(t->thread, THREAD_F_SIGNAL); /* look for signals that are no longer blocked */
+	kfree(uc);
+	return (long)regs->rax;
+}
+
+void signal_restart_fixup(struct pt_regs *regs, const struct sigaction_k *act)
+{
+	/* Only a system call that answered -EINTR because of us, and only once. */
+	if (regs->orig_rax == UINT64_MAX || (long)regs->rax != -ERESTARTSYS)
+		return;
+	if (act && !(act->flags & SA_RESTART)) {
+		regs->rax = (uint64_t)-EINTR;
+	} else {
+		regs->rax = regs->orig_rax;
+		regs->rip -= 2; /* length of the SYSCALL instruction */
+	}
+	regs->orig_rax = UINT64_MAX;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Signal frames on the user's stack, as Linux lays them out on x86-64.
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <processor/signal.h>
+
+/* Push a frame and point @regs at the handler. -EFAULT: the stack cannot be written. */
+int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
+		      const struct sigaction_k *act, uint64_t old_mask) __must_check;
+
+/*
+ * A system call that a signal has interrupted: run it again if the handler's action says so (@act NULL:
+ * no handler ran), else let it answer -EINTR.
+ */
+void signal_restart_fixup(struct pt_regs *regs, const struct sigaction_k *act);

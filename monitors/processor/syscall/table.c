@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: MIT */
+/* The system call table, made from syscall.tbl by scripts/gen-syscalls.py. */
+#include <generated/syscall_table.h>

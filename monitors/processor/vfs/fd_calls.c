@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * System calls on descriptors: close, dup, fcntl, ioctl, getdents, fsync and their kin.
+ */
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <processor/file.h>
+#include <processor/process.h>
+#include <processor/syscall.h>
+
+/* close(fd) */
+long sys_close(const struct syscall_args *args)
+{
+	return files_close(process_current()->files, (int)args->a[0]);
+}
+
+/* close_range(first, last, flags) */
+long sys_close_range(const struct syscall_args *args)
+{
+	const unsigned int first = (unsigned int)args->a[0], last = (unsigned int)args->a[1];
+	struct files *fs = process_current()->files;
+	const uint32_t flags = (uint32_t)args->a[2];
+
+	if (first > last || (flags & ~6u)) /* UNSHARE 2: the table is not shared; CLOEXEC 4 */
+		return -EINVAL;
+	if (!(flags & 4u)) {
+		files_close_range(fs, first, last, false);
+		return 0;
+	}
+	for (unsigned int fd = first; fd <= MIN(last, 1u << 20); fd++) {
+		const int err = files_set_cloexec(fs, (int)fd, true);
+
+		if (err && err != -EBADF) /* a gap is no error */
+			return err;
+	}
+	return 0;
+}
+
+/* --- dup ----------------------------------------------------------------------------- */
+
+static long dup_from(int fd, int from, bool cloexec)
+{
+	struct file *f = fd_get(fd);
+	int ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = files_install(process_current()->files, f, from, cloexec);
+	if (ret < 0)
+		file_put(f);
+	return ret;
+}
+
+/* dup(fd) */
+long sys_dup(const struct syscall_args *args)
+{
+	return dup_from((int)args->a[0], 0, false);
+}
+
+static long dup_to(int from, int to, bool cloexec)
+{
+	struct file *f = fd_get(from);
+	int ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = files_replace(process_current()->files, f, to, cloexec);
+	if (ret < 0)
+		file_put(f);
+	return ret;
+}
+
+/* dup2(from, to) */
+long sys_dup2(const struct syscall_args *args)
+{
+	const int from = (int)args->a[0], to = (int)args->a[1];
+	struct file *f;
+
+	if (from != to)
+		return dup_to(from, to, false);
+	f = fd_get(from);
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	file_put(f);
+	return to;
+}
+
+/* dup3(from, to, flags) */
+long sys_dup3(const struct syscall_args *args)
+{
+	const uint32_t flags = (uint32_t)args->a[2];
+
+	if ((flags & ~(uint32_t)O_CLOEXEC) || args->a[0] == args->a[1])
+		return -EINVAL;
+	return dup_to((int)args->a[0], (int)args->a[1], flags & O_CLOEXEC);
+}
+
+/* --- fcntl, ioctl -------------------------------------------------------------------- */
+
+enum fcntl_cmd {
+	F_DUPFD = 0,
+	F_GETFD = 1,
+	F_SETFD = 2,
+	F_GETFL = 3,
+	F_SETFL = 4,
+	F_DUPFD_CLOEXEC = 1030,
+};
+
+#define FD_CLOEXEC 1u
+
+/* fcntl(fd, cmd, arg) */
+long sys_fcntl(const struct syscall_args *args)
+{
+	struct files *fs = process_current()->files;
+	const int fd = (int)args->a[0];
+	const uint64_t arg = args->a[2];
+	struct file *f;
+	bool cloexec;
+	long ret;
+
+	switch (args->a[1]) {
+	case F_GETFD:
+		ret = files_get_cloexec(fs, fd, &cloexec);
+		return ret ? ret : (long)(cloexec ? FD_CLOEXEC : 0);
+	case F_SETFD:
+		return files_set_cloexec(fs, fd, arg & FD_CLOEXEC);
+	default:
+		break;
+	}
+	f = fd_get(fd);
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	switch (args->a[1]) {
+	case F_DUPFD:
+	case F_DUPFD_CLOEXEC:
+		ret = arg >= process_rlimit(RLIM_NOFILE)
+			      ? -EINVAL
+			      : dup_from(fd, (int)arg, args->a[1] == F_DUPFD_CLOEXEC);
+		break;
+	case F_GETFL:
+		ret = (long)(f->flags | (f->object ? O_LARGEFILE : 0));
+		break;
+	case F_SETFL:
+		f->flags = (f->flags & ~(uint32_t)(O_APPEND | O_NONBLOCK)) |
+			   ((uint32_t)arg & (O_APPEND | O_NONBLOCK));
+		ret = 0;
+		break;
+	default:
+		ret = -EINVAL;
+		break;
+	}
+	file_put(f);
+	return ret;
+}
+
+#define FIONCLEX 0x5450u
+#define FIOCLEX  0x5451u
+#define FIONBIO  0x5421u
+
+static long set_nonblock(struct file *f, uint64_t uarg)
+{
+	uint32_t on;
+
+	if (get_user_u32(&on, (const void __user *)uarg))
+		return -EFAULT;
+	f->flags = (f->flags & ~(uint32_t)O_NONBLOCK) | (on ? O_NONBLOCK : 0);
+	return 0;
+}
+
+/* ioctl(fd, cmd, arg) */
+long sys_ioctl(const struct syscall_args *args)
+{
+	const uint32_t cmd = (uint32_t)args->a[1];
+	struct file *f = fd_get((int)args->a[0]);
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (f->flags & O_PATH)
+		ret = -EBADF;
+	else if (cmd == FIOCLEX || cmd == FIONCLEX)
+		ret = files_set_cloexec(process_current()->files, (int)args->a[0], cmd == FIOCLEX);
+	else if (cmd == FIONBIO)
+		ret = set_nonblock(f, args->a[2]);
+	else
+		ret = f->ops->ioctl ? f->ops->ioctl(f, cmd, args->a[2]) : -ENOTTY;
+	file_put(f);
+	return ret;
+}
+
+/* --- directories, and calls that have nothing to write ------------------------------- */
+
+/* getdents64(fd, buf, size) */
+long sys_getdents64(const struct syscall_args *args)
+{
+	struct file *f = fd_get((int)args->a[0]);
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (f->flags & O_PATH)
+		ret = -EBADF;
+	else if (!f->ops->getdents)
+		ret = -ENOTDIR;
+	else if (!user_range_ok(args->a[1], (uint32_t)args->a[2]))
+		ret = -EFAULT;
+	else
+		ret = f->ops->getdents(f, args->a[1], (uint32_t)args->a[2]);
+	file_put(f);
+	return ret;
+}
+
+/* A file that is open read-only has nothing to write back; a stream cannot be synchronised. */
+static long sync_file(int fd)
+{
+	struct file *f = fd_get(fd);
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = (f->flags & O_PATH) ? -EBADF : f->attr.file.node ? 0 : -EINVAL;
+	file_put(f);
+	return ret;
+}
+
+/* fsync(fd) */
+long sys_fsync(const struct syscall_args *args)
+{
+	return sync_file((int)args->a[0]);
+}
+
+/* fdatasync(fd) */
+long sys_fdatasync(const struct syscall_args *args)
+{
+	return sync_file((int)args->a[0]);
+}
+
+/* ftruncate(fd, len) */
+long sys_ftruncate(const struct syscall_args *args)
+{
+	struct file *f = fd_get((int)args->a[0]);
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	file_put(f);
+	return -EINVAL; /* no regular file is open for writing */
+}
+
+#define LOCK_SH 1u
+#define LOCK_EX 2u
+#define LOCK_NB 4u
+#define LOCK_UN 8u
+
+/* flock(fd, op): nobody else can hold a lock while each program is alone */
+long sys_flock(const struct syscall_args *args)
+{
+	const uint32_t op = (uint32_t)args->a[1] & ~LOCK_NB;
+	struct file *f = fd_get((int)args->a[0]);
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	file_put(f);
+	return op == LOCK_SH || op == LOCK_EX || op == LOCK_UN ? 0 : -EINVAL;
+}
+
+/* fadvise64(fd, offset, len, advice): hints only */
+long sys_fadvise64(const struct syscall_args *args)
+{
+	struct file *f = fd_get((int)args->a[0]);
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = f->ops == &stream_ops                         ? -ESPIPE
+	      : (args->a[3] > 5 || (int64_t)args->a[2] < 0) ? -EINVAL
+							    : 0;
+	file_put(f);
+	return ret;
+}
+
+/* socket(family, type, protocol) */
+long sys_socket(const struct syscall_args *args)
+{
+	return -EAFNOSUPPORT;
+}

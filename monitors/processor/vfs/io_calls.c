@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * read, write and their kin, lseek, sendfile.
+ *
+ * Order:	as Linux: the descriptor first (EBADF), then the arguments (EINVAL), then the memory (EFAULT).
+ */
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <mm/slab.h>
+#include <processor/file.h>
+#include <processor/syscall.h>
+#include <processor/uio.h>
+
+ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	if (!file_readable(f))
+		return -EBADF;
+	return f->ops->read ? f->ops->read(f, uio, pos) : -EINVAL;
+}
+
+ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	if (!file_writable(f))
+		return -EBADF;
+	return f->ops->write ? f->ops->write(f, uio, pos) : -EINVAL;
+}
+
+enum io_kind {
+	IO_READ,
+	IO_WRITE,
+};
+
+/* At the file's own offset, which the lock keeps in step; streams have none and must not hold it. */
+static ssize_t io_at_offset(struct file *f, struct uio *uio, enum io_kind kind)
+{
+	uint64_t none = 0;
+	ssize_t ret;
+
+	if (!f->ops->seekable)
+		return kind == IO_READ ? file_read(f, uio, &none) : file_write(f, uio, &none);
+	mutex_lock(&f->lock);
+	ret = kind == IO_READ ? file_read(f, uio, &f->pos) : file_write(f, uio, &f->pos);
+	mutex_unlock(&f->lock);
+	return ret;
+}
+
+static ssize_t io_at(struct file *f, struct uio *uio, enum io_kind kind, int64_t off)
+{
+	uint64_t pos = (uint64_t)off;
+	ssize_t ret;
+
+	if (off < 0)
+		return -EINVAL;
+	if (!f->ops->seekable)
+		return -ESPIPE;
+	/* The lock guards the read-ahead state; the offset stays. */
+	mutex_lock(&f->lock);
+	ret = kind == IO_READ ? file_read(f, uio, &pos) : file_write(f, uio, &pos);
+	mutex_unlock(&f->lock);
+	return ret;
+}
+
+#define AT_OFFSET INT64_MIN
+
+static long io_one(int fd, uint64_t buf, uint64_t len, enum io_kind kind, int64_t off)
+{
+	struct file *f = fd_get(fd);
+	struct uio uio;
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = (kind == IO_READ ? file_readable(f) : file_writable(f)) ? 0 : -EBADF;
+	if (!ret)
+		ret = uio_user(&uio, buf, len);
+	if (!ret)
+		ret = off == AT_OFFSET ? io_at_offset(f, &uio, kind) : io_at(f, &uio, kind, off);
+	file_put(f);
+	return ret;
+}
+
+static long io_vec(int fd, uint64_t iov, uint64_t nr, enum io_kind kind, int64_t off)
+{
+	struct file *f = fd_get(fd);
+	struct uio uio;
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = (kind == IO_READ ? file_readable(f) : file_writable(f)) ? 0 : -EBADF;
+	if (!ret)
+		ret = uio_iovec(&uio, iov, nr);
+	if (!ret) {
+		ret = off == AT_OFFSET ? io_at_offset(f, &uio, kind) : io_at(f, &uio, kind, off);
+		uio_done(&uio);
+	}
+	file_put(f);
+	return ret;
+}
+
+/* read(fd, buf, len) */
+long sys_read(const struct syscall_args *args)
+{
+	return io_one((int)args->a[0], args->a[1], args->a[2], IO_READ, AT_OFFSET);
+}
+
+/* write(fd, buf, len) */
+long sys_write(const struct syscall_args *args)
+{
+	return io_one((int)args->a[0], args->a[1], args->a[2], IO_WRITE, AT_OFFSET);
+}
+
+/* An offset of the user's: its lowest value means something else here, and is as bad as any negative. */
+static int64_t user_offset(uint64_t off)
+{
+	return (int64_t)off < 0 ? -1 : (int64_t)off;
+}
+
+/* pread64(fd, buf, len, offset) */
+long sys_pread64(const struct syscall_args *args)
+{
+	return io_one((int)args->a[0], args->a[1], args->a[2], IO_READ, user_offset(args->a[3]));
+}
+
+/* pwrite64(fd, buf, len, offset) */
+long sys_pwrite64(const struct syscall_args *args)
+{
+	return io_one((int)args->a[0], args->a[1], args->a[2], IO_WRITE, user_offset(args->a[3]));
+}
+
+/* readv(fd, iov, nr) */
+long sys_readv(const struct syscall_args *args)
+{
+	return io_vec((int)args->a[0], args->a[1], args->a[2], IO_READ, AT_OFFSET);
+}
+
+/* writev(fd, iov, nr) */
+long sys_writev(const struct syscall_args *args)
+{
+	return io_vec((int)args->a[0], args->a[1], args->a[2], IO_WRITE, AT_OFFSET);
+}
+
+/* preadv(fd, iov, nr, offset) */
+long sys_preadv(const struct syscall_args *args)
+{
+	return io_vec((int)args->a[0], args->a[1], args->a[2], IO_READ, user_offset(args->a[3]));
+}
+
+/* pwritev(fd, iov, nr, offset) */
+long sys_pwritev(const struct syscall_args *args)
+{
+	return io_vec((int)args->a[0], args->a[1], args->a[2], IO_WRITE, user_offset(args->a[3]));
+}
+
+enum whence {
+	WHENCE_SET,
+	WHENCE_CUR,
+	WHENCE_END,
+	WHENCE_DATA,
+	WHENCE_HOLE,
+};
+
+static int64_t seek_target(const struct file *f, int64_t off, int whence)
+{
+	const int64_t size = (int64_t)f->attr.size;
+	int64_t base;
+
+	switch (whence) {
+	case WHENCE_SET:
+		base = 0;
+		break;
+	case WHENCE_CUR:
+		base = (int64_t)f->pos;
+		break;
+	case WHENCE_END:
+		base = size;
+		break;
+	case WHENCE_DATA: /* the whole file is data, and its end the one hole */
+	case WHENCE_HOLE:
+		if (off < 0 || off >= size)
+			return -ENXIO;
+		return whence == WHENCE_DATA ? off : size;
+	default:
+		return -EINVAL;
+	}
+	if (__builtin_add_overflow(base, off, &off))
+		return -EOVERFLOW;
+	return off < 0 ? -EINVAL : off;
+}
+
+/* lseek(fd, offset, whence) */
+long sys_lseek(const struct syscall_args *args)
+{
+	struct file *f = fd_get((int)args->a[0]);
+	int64_t to;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (f->flags & O_PATH) {
+		to = -EBADF;
+	} else if (!f->ops->seekable) {
+		to = -ESPIPE;
+	} else {
+		mutex_lock(&f->lock);
+		to = seek_target(f, (int64_t)args->a[1], (int)args->a[2]);
+		if (to >= 0)
+			f->pos = (uint64_t)to;
+		mutex_unlock(&f->lock);
+	}
+	file_put(f);
+	return to;
+}
+
+#define SENDFILE_CHUNK 16384
+
+static ssize_t send(struct file *out, struct file *in, uint64_t *pos, uint64_t count, uint8_t *buf)
+{
+	ssize_t done = 0, n = 0;
+
+	while (count > 0) {
+		const uint64_t start = *pos;
+		struct uio uio;
+		ssize_t wrote;
+
+		uio_kernel(&uio, buf, MIN(count, (uint64_t)SENDFILE_CHUNK));
+		n = file_read(in, &uio, pos);
+		if (n <= 0)
+			break;
+		uio_kernel(&uio, buf, (uint64_t)n);
+		wrote = io_at_offset(out, &uio, IO_WRITE);
+		/* What was read but not taken is read again by the next call. */
+		*pos = start + (uint64_t)MAX(wrote, 0);
+		if (wrote > 0) {
+			done += wrote;
+			count -= (uint64_t)wrote;
+		}
+		if (wrote < n) {
+			n = wrote;
+			break;
+		}
+	}
+	return done ? done : n;
+}
+
+/* sendfile(out, in, offset, count) */
+long sys_sendfile(const struct syscall_args *args)
+{
+	struct file *out = fd_get((int)args->a[0]);
+	struct file *in = fd_get((int)args->a[1]);
+	uint8_t *buf = NULL;
+	uint64_t pos = 0;
+	long ret = -EBADF;
+
+	if (IS_ERR(in) || IS_ERR(out) || !file_readable(in) || !file_writable(out))
+		goto out;
+	ret = -EINVAL;
+	if (!in->object)
+		goto out;
+	ret = -EFAULT;
+	if (args->a[2] && get_user_u64(&pos, (const void __user *)args->a[2]))
+		goto out;
+	ret = -EINVAL;
+	if ((int64_t)pos < 0)
+		goto out;
+	ret = -ENOMEM;
+	buf = kmalloc(SENDFILE_CHUNK);
+	if (!buf)
+		goto out;
+	mutex_lock(&in->lock);
+	ret = send(out, in, args->a[2] ? &pos : &in->pos, MIN(args->a[3], (uint64_t)0x7ffff000),
+		   buf);
+	mutex_unlock(&in->lock);
+	if (args->a[2] && put_user_u64(pos, (void __user *)args->a[2]))
+		ret = -EFAULT;
+out:
+	kfree(buf);
+	if (!IS_ERR(in))
+		file_put(in);
+	if (!IS_ERR(out))
+		file_put(out);
+	return ret;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Regular files and directories of storage nodes.
+ *
+ * Flow:	read(2) copies out of the same cache lines that mmap would show, page by page, and asks for what
+ *		a sequential reader will want next; nothing here keeps a copy of its own.
+ * Context:	file.lock is held over read(), so the read-ahead state and the offset need no other lock.
+ * Failure:	-EIO when a page cannot be had; what was read before it is returned first.
+ */
+#include <processor/file.h>
+
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/excache.h>
+#include <processor/remote.h>
+#include <processor/uio.h>
+
+#define RA_MIN 4  /* pages */
+#define RA_MAX 32 /* pages: one message */
+
+/* --- read-ahead ---------------------------------------------------------------------- */
+
+/*
+ * Two windows: the reader is inside one while the next is on its way.  A jump starts small again.
+ */
+static void read_ahead(struct file *f, uint64_t pgoff)
+{
+	if (pgoff != f->ra_next && pgoff + 1 != f->ra_next) {
+		f->ra_window = RA_MIN;
+		f->ra_end = pgoff + 1;
+	} else if (!f->ra_window) {
+		f->ra_window = RA_MIN;
+		f->ra_end = MAX(f->ra_end, pgoff + 1);
+	}
+	f->ra_next = pgoff + 1;
+	f->ra_end = MAX(f->ra_end, pgoff + 1);
+	if (f->ra_end - pgoff > f->ra_window)
+		return;
+	excache_prefetch(f->object, f->ra_end, f->ra_window);
+	f->ra_end += f->ra_window;
+	f->ra_window = MIN(f->ra_window * 2, (uint32_t)RA_MAX);
+}
+
+/* The line of a page; the demand for a missing one goes out before the request for those ahead. */
+static int page_get(struct file *f, uint64_t pgoff, struct line **line)
+{
+	int err = excache_get(f->object, pgoff, EXCACHE_FIND, line);
+
+	if (err == -ENOENT)
+		err = excache_get(f->object, pgoff, EXCACHE_FETCH, line);
+	return err;
+}
+
+/* --- regular files ------------------------------------------------------------------- */
+
+static ssize_t regular_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	const uint64_t size = f->attr.size;
+	ssize_t done = 0;
+
+	while (uio->left && *pos < size) {
+		const uint64_t pgoff = *pos >> PAGE_SHIFT;
+		const size_t off = (size_t)(*pos & (PAGE_SIZE - 1));
+		const size_t n =
+			(size_t)MIN(MIN((uint64_t)(PAGE_SIZE - off), size - *pos), uio->left);
+		struct line *line;
+		size_t moved;
+		int err;
+
+		read_ahead(f, pgoff);
+		err = page_get(f, pgoff, &line);
+		if (err)
+			return done ? done : err;
+		moved = uio_put(uio, (uint8_t *)line_data(line) + off, n);
+		excache_put(line);
+		done += (ssize_t)moved;
+		*pos += moved;
+		if (moved < n)
+			return done ? done : -EFAULT;
+	}
+	return done;
+}
+
+static int storage_stat(struct file *f, struct proto_attr *attr)
+{
+	return remote_getattr(&f->attr.file, attr);
+}
+
+#define FIONREAD 0x541bu
+
+static long regular_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	uint64_t left;
+
+	if (cmd != FIONREAD)
+		return -ENOTTY;
+	mutex_lock(&f->lock);
+	left = f->pos < f->attr.size ? f->attr.size - f->pos : 0;
+	mutex_unlock(&f->lock);
+	return put_user_u32((uint32_t)MIN(left, (uint64_t)INT32_MAX), (void __user *)arg);
+}
+
+const struct file_ops regular_ops = {
+	.name = "regular",
+	.read = regular_read,
+	.stat = storage_stat,
+	.ioctl = regular_ioctl,
+	.seekable = true,
+};
+
+/* O_PATH: a name and nothing more. */
+const struct file_ops path_ops = {
+	.name = "path",
+	.stat = storage_stat,
+};
+
+/* --- directories --------------------------------------------------------------------- */
+
+static ssize_t dir_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	return -EISDIR;
+}
+
+struct dirent64_user {
+	uint64_t ino;
+	uint64_t off;
+	uint16_t reclen;
+	uint8_t type;
+	char name[];
+} __packed;
+static_assert(offsetof(struct dirent64_user, name) == 19, "linux_dirent64 is ABI");
+
+/* Append one entry; -EINVAL when it does not fit any more. */
+static int put_dirent(uint64_t buf, uint32_t size, uint32_t *used, const struct ps_dirent *e)
+{
+	const uint16_t reclen =
+		(uint16_t)ALIGN_UP(offsetof(struct dirent64_user, name) + e->name_len + 1u, 8);
+	uint8_t rec[ALIGN_UP(offsetof(struct dirent64_user, name) + 256, 8)] = { 0 };
+	struct dirent64_user *d = (struct dirent64_user *)rec;
+
+	if (reclen > size - *used)
+		return -EINVAL;
+	d->ino = e->ino;
+	d->off = e->cookie;
+	d->reclen = reclen;
+	d->type = e->type;
+	memcpy(rec + offsetof(struct dirent64_user, name), e->name, e->name_len);
+	if (copy_to_user((void __user *)(buf + *used), rec, reclen))
+		return -EFAULT;
+	*used += reclen;
+	return 0;
+}
+
+#define DIR_CHUNK 4096
+
+static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
+{
+	uint8_t *chunk = kmalloc(DIR_CHUNK);
+	uint32_t used = 0;
+	ssize_t len;
+	int err = 0;
+
+	if (!chunk)
+		return -ENOMEM;
+	mutex_lock(&f->lock);
+	while (!err && (len = remote_getdents(&f->attr.file, f->pos, chunk, DIR_CHUNK)) > 0) {
+		struct ps_dirent e;
+		size_t off = 0;
+
+		while (!err && (err = ps_dirent_decode(chunk, (size_t)len, &off, &e)) == 0) {
+			err = put_dirent(buf, size, &used, &e);
+			if (!err)
+				f->pos = e.cookie;
+		}
+		if (err == -ENOENT)
+			err = 0; /* end of this chunk */
+	}
+	if (!err && len < 0)
+		err = (int)len;
+	mutex_unlock(&f->lock);
+	kfree(chunk);
+	return used ? (ssize_t)used : err;
+}
+
+const struct file_ops dir_ops = {
+	.name = "directory",
+	.read = dir_read,
+	.stat = storage_stat,
+	.getdents = dir_getdents,
+	.seekable = true,
+};

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Standard streams: a program's stdin, stdout and stderr, carried by the control channel.
+ *
+ * Lifetime:	each open file holds a reference of the program and says end of file for its stream when the
+ *		last descriptor of it is closed.
+ * Failure:	a stream that nobody reads raises SIGPIPE and answers -EPIPE.
+ */
+#include <processor/file.h>
+
+#include <ctl/ctl.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <mm/slab.h>
+#include <processor/process.h>
+#include <processor/uio.h>
+
+#define CHUNK 16384
+
+static ssize_t stream_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	const size_t n = (size_t)MIN(uio->left, (uint64_t)CHUNK);
+	uint8_t *buf;
+	ssize_t len;
+
+	if (n == 0)
+		return 0;
+	buf = kmalloc(n);
+	if (!buf)
+		return -ENOMEM;
+	len = ctl_stream_read(f->private, buf, n, f->flags & O_NONBLOCK);
+	if (len > 0 && uio_put(uio, buf, (size_t)len) < (size_t)len)
+		len = -EFAULT;
+	kfree(buf);
+	return len == -EINTR ? -ERESTARTSYS : len;
+}
+
+static ssize_t stream_write(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	const struct siginfo_k sigpipe = { .signo = SIGPIPE, .code = SI_KERNEL };
+	ssize_t done = 0, len = 0;
+	uint8_t *buf;
+
+	if (!uio->left)
+		return 0;
+	buf = kmalloc(MIN(uio->left, (uint64_t)CHUNK));
+	if (!buf)
+		return -ENOMEM;
+	while (uio->left) {
+		const size_t want = (size_t)MIN(uio->left, (uint64_t)CHUNK);
+		const size_t n = uio_fetch(uio, buf, want);
+
+		len = n ? ctl_stream_write(f->private, f->minor, buf, n, f->flags & O_NONBLOCK)
+			: -EFAULT;
+		if (len > 0)
+			done += len;
+		if (len < (ssize_t)n || n < want)
+			break;
+	}
+	kfree(buf);
+	if (done)
+		return done;
+	if (len == -EPIPE)
+		signal_post_task(task_current(), &sigpipe);
+	return len == -EINTR ? -ERESTARTSYS : len;
+}
+
+/* A pipe, as a program that is run from a script sees it. */
+static int stream_stat(struct file *f, struct proto_attr *attr)
+{
+	*attr = (struct proto_attr){ 0 };
+	attr->file.ino = ctl_prog_id(f->private) * 4ull + f->minor;
+	attr->fsid = 13;
+	attr->mode = 0010600;
+	attr->nlink = 1;
+	attr->blksize = 4096;
+	attr->uid = process_current()->cred.uid;
+	attr->gid = process_current()->cred.gid;
+	attr->atime_s = attr->mtime_s = attr->ctime_s = (int64_t)(time_real_ns() / 1000000000u);
+	return 0;
+}
+
+static unsigned int stream_poll(struct file *f)
+{
+	return ctl_stream_poll(f->private, f->minor);
+}
+
+static struct waitqueue *stream_poll_wait(struct file *f)
+{
+	return ctl_stream_waitqueue(f->private, f->minor);
+}
+
+static void stream_release(struct file *f)
+{
+	ctl_stream_close(f->private, f->minor);
+	ctl_prog_put(f->private);
+}
+
+const struct file_ops stream_ops = {
+	.name = "stream",
+	.read = stream_read,
+	.write = stream_write,
+	.stat = stream_stat,
+	.poll = stream_poll,
+	.poll_wait = stream_poll_wait,
+	.release = stream_release,
+};
+
+struct file *stream_open(struct ctl_prog *prog, unsigned int stream, uint32_t flags)
+{
+	struct file *f = file_create(&stream_ops, flags, NULL);
+
+	if (IS_ERR(f))
+		return f;
+	f->private = ctl_prog_get(prog);
+	f->minor = stream;
+	return f;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Scatter lists: checks, and copies between kernel memory and user (or kernel) segments.
+ */
+#include <processor/uio.h>
+
+#include <arch/uaccess.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#define RW_MAX 0x7ffff000ull /* as Linux: one call moves no more */
+
+int uio_user(struct uio *u, uint64_t base, uint64_t len)
+{
+	if (!user_range_ok(base, len))
+		return -EFAULT;
+	u->segs = u->fast;
+	u->fast[0] = (struct uio_seg){ .base = base, .len = MIN(len, RW_MAX) };
+	u->nr = 1;
+	u->at = 0;
+	u->off = 0;
+	u->left = u->fast[0].len;
+	u->kernel = false;
+	return 0;
+}
+
+void uio_kernel(struct uio *u, void *base, uint64_t len)
+{
+	u->segs = u->fast;
+	u->fast[0] = (struct uio_seg){ .base = (uint64_t)base, .len = len };
+	u->nr = 1;
+	u->at = 0;
+	u->off = 0;
+	u->left = len;
+	u->kernel = true;
+}
+
+int uio_iovec(struct uio *u, uint64_t iov, uint64_t nr)
+{
+	int err;
+
+	if (nr > UIO_MAXIOV)
+		return -EINVAL;
+	u->segs = nr <= UIO_FAST ? u->fast : kcalloc(nr, sizeof(struct uio_seg));
+	if (!u->segs)
+		return -ENOMEM;
+	u->nr = (uint32_t)nr;
+	u->at = 0;
+	u->off = 0;
+	u->left = 0;
+	u->kernel = false;
+	err = copy_from_user(u->segs, (const void __user *)iov, nr * sizeof(struct uio_seg));
+	for (uint32_t i = 0; !err && i < u->nr; i++) {
+		struct uio_seg *s = &u->segs[i];
+
+		if ((int64_t)s->len < 0)
+			err = -EINVAL;
+		else if (!user_range_ok(s->base, s->len))
+			err = -EFAULT;
+		s->len = MIN(s->len, RW_MAX - u->left);
+		u->left += s->len;
+	}
+	if (err)
+		uio_done(u);
+	return err;
+}
+
+void uio_done(struct uio *u)
+{
+	if (u->segs != u->fast)
+		kfree(u->segs);
+	u->segs = u->fast;
+}
+
+enum direction {
+	TO_USER,
+	FROM_USER,
+	ZERO_USER,
+};
+
+/* Copy a piece inside one segment; returns the bytes moved. */
+static size_t copy_piece(bool kernel, uint64_t addr, void *buf, size_t len, enum direction dir)
+{
+	void __user *user = (void __user *)addr;
+
+	if (kernel) {
+		if (dir == TO_USER)
+			memcpy((void *)addr, buf, len);
+		else if (dir == FROM_USER)
+			memcpy(buf, (const void *)addr, len);
+		else
+			memset((void *)addr, 0, len);
+		return len;
+	}
+	if (dir == TO_USER)
+		return len - copy_to_user_partial(user, buf, len);
+	if (dir == FROM_USER)
+		return len - copy_from_user_partial(buf, user, len);
+	return clear_user(user, len) ? 0 : len;
+}
+
+static size_t move(struct uio *u, void *buf, size_t len, enum direction dir)
+{
+	size_t moved = 0;
+
+	len = (size_t)MIN((uint64_t)len, u->left);
+	while (moved < len) {
+		const struct uio_seg *s = &u->segs[u->at];
+		const size_t n = (size_t)MIN((uint64_t)(len - moved), s->len - u->off);
+		const size_t did = n ? copy_piece(u->kernel, s->base + u->off,
+						  buf ? (uint8_t *)buf + moved : NULL, n, dir)
+				     : 0;
+
+		moved += did;
+		u->off += did;
+		u->left -= did;
+		if (did < n)
+			break;
+		if (u->off == s->len) {
+			u->at++;
+			u->off = 0;
+		}
+	}
+	return moved;
+}
+
+size_t uio_put(struct uio *u, const void *src, size_t len)
+{
+	return move(u, (void *)(uintptr_t)src, len, TO_USER);
+}
+
+size_t uio_fetch(struct uio *u, void *dst, size_t len)
+{
+	return move(u, dst, len, FROM_USER);
+}
+
+size_t uio_zero(struct uio *u, size_t len)
+{
+	return move(u, NULL, len, ZERO_USER);
+}
