@@ -50,7 +50,7 @@ images: $(roles)
 $(ROLES): $(venv_stamp)
 	$(Q)+$(call build,$@) all
 
-tools:
+tools: $(venv_stamp)
 	$(Q)+$(MAKE) $(jobs) -f $(srctree)/scripts/tools.mk srctree=$(srctree) O=$(O)
 
 # The project's own Python packages, pinned by requirements.txt.
@@ -84,7 +84,10 @@ gdb: all
 
 run_tests = O=$(O) MAKE="$(MAKE)" $(PYTHON) $(srctree)/scripts/run-tests.py
 
-PHONY += test test-long test-host test-kernel test-boot test-fs test-scripts fuzz bench
+pytest = cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider \
+	$(if $(filter-out *,$(T)),-k '$(T)')
+
+PHONY += test test-long test-host test-kernel test-boot test-fs test-launcher test-scripts fuzz bench
 test: $(venv_stamp)
 	$(Q)$(run_tests) test
 
@@ -98,15 +101,16 @@ test-kernel: images tools
 	$(Q)O=$(O) $(PYTHON) $(srctree)/test/boot/run-ktest.py --roles '$(roles)' --filter '$(T)'
 
 test-boot: all
-	$(Q)cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider test/boot \
-		$(if $(filter-out *,$(T)),-k '$(T)')
-
-test-scripts: $(venv_stamp)
-	$(Q)cd $(srctree) && $(PYTHON) -m pytest -q -p no:cacheprovider test/scripts
+	$(Q)$(pytest) $(if $(LONG),--long) test/boot
 
 test-fs: tools
-	$(Q)cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider test/fs \
-		$(if $(filter-out *,$(T)),-k '$(T)')
+	$(Q)$(pytest) test/fs
+
+test-launcher: $(venv_stamp)
+	$(Q)$(pytest) test/launcher
+
+test-scripts: $(venv_stamp)
+	$(Q)$(pytest) test/scripts
 
 fuzz: $(venv_stamp)
 	$(Q)+$(MAKE) $(jobs) -f $(srctree)/test/fuzz/build.mk srctree=$(srctree) O=$(O)/fuzz \
@@ -143,7 +147,9 @@ tidy: compile_commands.json
 	$(Q)$(srctree)/scripts/run-tidy.sh $(O)
 
 PHONY += compile_commands.json
-compile_commands.json: images
+compile_commands.json: $(venv_stamp)
+	$(Q)+for role in $(roles); do $(call build,$$role) commands || exit; done
+	$(Q)+$(MAKE) -f $(srctree)/test/host/build.mk srctree=$(srctree) O=$(O)/host $(O)/host/.commands
 	$(Q)python3 $(srctree)/scripts/gen-compile-commands.py $(addprefix $(O)/,$(roles)) $(O)/host \
 		> $(srctree)/$@.tmp
 	$(Q)mv $(srctree)/$@.tmp $(srctree)/$@

@@ -181,8 +181,9 @@ $(O)/kernel.elf: $(objects) $(O)/kernel.lds $(srctree)/scripts/link-kernel.sh \
 $(O)/.objects: FORCE
 	@printf '%s\n' $(objects) | $(update-file)
 
-PHONY += all
+PHONY += all commands
 all: $(O)/kernel.elf $(O)/.commands
+commands: $(O)/.commands $(headers)
 
 -include $(objects:.o=.d) $(O)/kernel.lds.d
 

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Run the parts of a test suite one after the other, and say how long each took.
+
+usage: run-tests.py SUITE [--parts NAME,...] [--list] [--verbose]
+
+SUITE is test (what gates a change) or long. All parts run, also after one has failed. A part's whole
+output is kept in $O/test-logs/<part>.log, and shown when it fails; times and counts also go to
+$O/test-logs/summary.json. The last line is "N passed, N failed"; the exit status is 0 only when
+nothing failed.
+
+A part counts as many tests as its output says ("N passed, N failed"), or as one.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+TOP = pathlib.Path(__file__).resolve().parents[1]
+COUNTS = re.compile(r"\b(\d+) (passed|failed|error|errors|skipped)\b")
+SHOWN_LINES = 200
+
+
+@dataclasses.dataclass
+class Part:
+    """One step of a suite: a make command line."""
+
+    name: str
+    make: str
+    limit_s: int = 900
+    env: dict = dataclasses.field(default_factory=dict)
+    needs: str = ""  # skip the part, saying so, while this path does not exist
+
+
+TEST = [
+    Part("check", "-k check"),
+    Part("scripts", "test-scripts"),
+    Part("build gcc", "images tools"),
+    Part("build clang", "LLVM=1 O={O}/clang images"),
+    Part("build ubsan", "UBSAN=1 O={O}/ubsan images"),
+    Part("host", "test-host"),
+    Part("launcher", "test-launcher", needs="test/launcher"),
+    Part("file systems", "test-fs", needs="test/fs"),
+    Part("kernel", "test-kernel"),
+    Part("kernel ubsan", "UBSAN=1 O={O}/ubsan test-kernel"),
+    Part("boot", "test-boot", limit_s=1500, needs="test/boot"),
+    Part("fuzz", "fuzz SECONDS=5"),
+]
+LONG = [
+    Part("boot", "test-boot LONG=1", limit_s=4 * 3600, env={"TEST_LONG": "1"}),
+    Part("fuzz", "fuzz SECONDS=600", limit_s=4 * 3600),
+]
+SUITES = {"test": TEST, "long": LONG}
+
+
+def run_part(part, out, log, verbose):
+    """Run it; returns its exit status, or None when it took too long and was ended."""
+    command = [os.environ.get("MAKE", "make"), "-C", str(TOP), *part.make.format(O=out).split()]
+    if not any(word.startswith("O=") for word in command):
+        command.append(f"O={out}")
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "O")}
+    env.update(part.env)
+    with open(log, "wb") as sink:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=env,
+            start_new_session=True,
+        )
+        signal.signal(signal.SIGALRM, lambda *_: os.killpg(process.pid, signal.SIGKILL))
+        signal.alarm(part.limit_s)
+        started = time.monotonic()
+        for line in process.stdout:
+            sink.write(line)
+            if verbose:
+                sys.stdout.buffer.write(line)
+                sys.stdout.flush()
+        status = process.wait()
+        signal.alarm(0)
+    return None if status < 0 and time.monotonic() - started >= part.limit_s else status
+
+
+def counts(text, ok):
+    """(passed, failed, skipped) as the output says; at least one of something."""
+    total = {"passed": 0, "failed": 0, "skipped": 0}
+    for line in text.splitlines():
+        # Closing lines only: pytest's, the host runner's, the kernel runner's, the fuzz runner's.
+        if not re.match(r"(=+ )?(\d+ (passed|failed|error|skipped)|[a-z ]+: \d+ passed)", line):
+            continue
+        for number, what in COUNTS.findall(line):
+            total["failed" if what.startswith("error") else what] += int(number)
+    if ok and total["passed"] == 0:
+        total["passed"] = 1
+    if not ok and total["failed"] == 0:
+        total["failed"] = 1
+    return total
+
+
+def tail(text):
+    lines = text.splitlines()
+    cut = [f"... ({len(lines) - SHOWN_LINES} lines before)"] if len(lines) > SHOWN_LINES else []
+    return "\n".join(cut + lines[-SHOWN_LINES:])
+
+
+def choose(suite, names):
+    wanted = [n.strip() for n in names.split(",")] if names else []
+    known = {p.name for p in suite}
+    unknown = [n for n in wanted if n not in known]
+    if unknown:
+        sys.exit(f"run-tests: no such part: {', '.join(unknown)} (of {', '.join(sorted(known))})")
+    return [p for p in suite if not wanted or p.name in wanted]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument("--parts", default=os.environ.get("PARTS", ""))
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--verbose", action="store_true", default=os.environ.get("V") == "1")
+    args = parser.parse_args()
+
+    parts = choose(SUITES[args.suite], args.parts)
+    if args.list:
+        print("\n".join(f"{p.name}: make {p.make}" for p in parts))
+        return 0
+
+    out = pathlib.Path(os.environ.get("O") or TOP / "build").resolve()
+    logs = out / "test-logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    summary = []
+    begin = time.monotonic()
+    for part in parts:
+        if part.needs and not (TOP / part.needs).exists():
+            print(f"{part.name:14} skipped: there is no {part.needs}", flush=True)
+            continue
+        log = logs / (part.name.replace(" ", "-") + ".log")
+        started = time.monotonic()
+        status = run_part(part, out, log, args.verbose)
+        took = time.monotonic() - started
+        text = log.read_text(errors="replace")
+        if status is None:
+            text += f"\nrun-tests: ended after {part.limit_s} s"
+        total = counts(text, status == 0)
+        summary.append({"part": part.name, "seconds": round(took, 1), "ok": status == 0, **total})
+        skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
+        word = "ok" if status == 0 else "FAILED"
+        print(
+            f"{part.name:14} {took:7.1f} s  {word:6}  {total['passed']} passed, {total['failed']} failed{skipped}",
+            flush=True,
+        )
+        if status != 0 and not args.verbose:
+            print(f"--- {log}\n{tail(text)}\n---", flush=True)
+
+    (logs / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    passed = sum(s["passed"] for s in summary)
+    failed = sum(s["failed"] for s in summary)
+    print(f"{'total':14} {time.monotonic() - begin:7.1f} s")
+    broken = [s["part"] for s in summary if not s["ok"]]
+    if broken:
+        print(f"failed parts: {', '.join(broken)}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Run the in-kernel tests of each role in QEMU and read their TAP from the serial line.
+
+usage: run-ktest.py [--roles 'processor memory storage'] [--filter GLOB] [--limit S]
+
+O names the build directory. Exit status 0 only when every role ran all the cases that it announced,
+none failed, and nothing in the log complains.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "launcher"))
+
+from tessera_launcher import accel, packages  # noqa: E402
+from tessera_launcher.errors import LaunchError  # noqa: E402
+
+BAD_LINE = re.compile(r"panic|UBSAN|KASAN|BUG:", re.IGNORECASE)
+CASE = re.compile(r"^(not ok|ok) (\d+) (\S+)( # SKIP)?")
+PASS_STATUS = 1  # machine_poweroff(0) through isa-debug-exit
+
+
+def boot(role: str, kernel: pathlib.Path, glob: str, limit: float) -> tuple[int | None, str]:
+    """QEMU's exit status (None: it hung) and the serial log."""
+    qemu = packages.require("qemu-system-x86_64")[0]
+    with tempfile.TemporaryDirectory(prefix="tessera-ktest-") as where:
+        log = os.path.join(where, "serial.log")
+        disk = os.path.join(where, "disk.img")
+        with open(disk, "wb") as f:
+            f.truncate(16 << 20)
+        command = [
+            qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+            "-M", "pc", "-accel", "tcg,thread=multi", "-cpu", accel.TCG_CPU, "-smp", "1",
+            "-m", "512M", "-kernel", str(kernel), "-append", f"ktest={glob}",
+            "-serial", f"file:{log}", "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
+            "-drive", f"if=none,id=disk0,format=raw,file={disk}",
+            "-device", "virtio-blk-pci,disable-legacy=on,drive=disk0",
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                                  timeout=limit)  # fmt: skip
+            status = done.returncode
+            text = done.stderr.decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            status, text = None, ""
+        if os.path.exists(log):
+            with open(log, errors="replace") as f:
+                text += f.read()
+        return status, text
+
+
+def judge(role: str, status: int | None, text: str) -> tuple[int, list[str]]:
+    """How many cases passed, and everything that is wrong."""
+    lines = text.splitlines()
+    plan = next((int(line[3:]) for line in lines if re.fullmatch(r"1\.\.\d+", line)), None)
+    cases = [m for m in map(CASE.match, lines) if m]
+    wrong = []
+    for i, m in enumerate(cases):
+        if m[1] == "not ok":
+            # What the case said about itself stands before its line.
+            start = lines.index(m.string)
+            said = [line for line in lines[max(0, start - 6) : start] if line.startswith("#")]
+            wrong.append("\n".join([*said, m.string]))
+        if int(m[2]) != i + 1:
+            wrong.append(f"case {m[2]} where {i + 1} was due")
+    if plan is None:
+        wrong.append("no TAP plan: the kernel did not get to its tests")
+    elif plan == 0:
+        wrong.append("no case matches")
+    elif len(cases) != plan:
+        wrong.append(f"{len(cases)} of {plan} cases ran")
+    wrong += [line for line in lines if BAD_LINE.search(line) and not CASE.match(line)]
+    if status is None:
+        wrong.append("hung")
+    elif status != PASS_STATUS and not wrong:
+        wrong.append(f"QEMU ended with status {status}")
+    if wrong and (plan is None or status is None):
+        wrong += ["the log ends with:", *lines[-15:]]
+    return sum(m[1] == "ok" for m in cases), [f"{role}: {w}" for w in wrong]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--roles", default="processor memory storage")
+    parser.add_argument("--filter", default="*")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds for one role")
+    args = parser.parse_args()
+    build = pathlib.Path(os.environ.get("O") or ROOT / "build").resolve()
+    passed, wrong = 0, []
+    for role in args.roles.split():
+        kernel = build / role / "kernel.elf"
+        if not kernel.exists():
+            wrong.append(f"{role}: {kernel} is missing: run make")
+            continue
+        status, text = boot(role, kernel, args.filter, args.limit)
+        count, found = judge(role, status, text)
+        print(f"{role}: {count} ok" + (f", {len(found)} problems" if found else ""))
+        passed += count
+        wrong += found
+    for line in wrong:
+        print(line)
+    print(f"kernel tests: {passed} passed, {len(wrong)} failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except LaunchError as err:
+        sys.exit(f"run-ktest: {err}")
