@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Fixtures of the boot tests. Tests marked long run only with --long (make test-long)."""
 
+import os
+
 import pytest
 from boot import Pool, build_programs, make_disk, make_texts
 
@@ -14,7 +16,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--long"):
+    if config.getoption("--long") or os.environ.get("TEST_LONG") == "1":
         return
     kept = [i for i in items if "long" not in i.keywords]
     config.hook.pytest_deselected(items=[i for i in items if "long" in i.keywords])
