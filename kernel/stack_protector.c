@@ -7,6 +7,7 @@
 #include <kernel/panic.h>
 #include <kernel/random.h>
 #include <kernel/stack_protector.h>
+#include <kernel/symbols.h>
 
 extern uintptr_t __stack_chk_guard;
 void __stack_chk_fail(void);
@@ -15,7 +16,10 @@ uintptr_t __stack_chk_guard = 0x5bd1e995c6a4a793ull;
 
 void __noreturn __stack_chk_fail(void)
 {
-	panic("stack overflow in %pS: canary changed", __builtin_return_address(0));
+	char name[96];
+
+	symbol_format(name, sizeof(name), (uint64_t)__builtin_return_address(0));
+	panic("stack canary changed in %s", name);
 }
 
 __attribute__((optimize("no-stack-protector"))) void stack_protector_init(void)

@@ -47,6 +47,9 @@ void user_exit_prepare(struct pt_regs *regs);
 void user_enter_asm(const struct pt_regs *regs, struct pt_regs *at) __noreturn;
 void thread_entry_asm(void);
 
+/* traps.c, for tests: replace the hooks, returning the old ones. */
+const struct user_trap_ops *user_trap_ops_swap(const struct user_trap_ops *ops);
+
 /* irq.c: a vector of 32 or more. */
 void irq_dispatch(unsigned int vector);
 

@@ -54,6 +54,14 @@ void user_trap_ops_register(const struct user_trap_ops *ops)
 	trap_ops = ops;
 }
 
+const struct user_trap_ops *user_trap_ops_swap(const struct user_trap_ops *ops)
+{
+	const struct user_trap_ops *old = trap_ops;
+
+	trap_ops = ops;
+	return old;
+}
+
 static uint64_t read_cr2(void)
 {
 	uint64_t v;
@@ -329,6 +337,9 @@ void user_exit_prepare(struct pt_regs *regs)
 		}
 		local_irq_disable();
 	}
+	/* IRETQ to a non-canonical address would fault in ring 0, whoever set it. */
+	if (unlikely(regs->rip >= (1ul << 47)))
+		regs->rip = (1ul << 47) - 1;
 	fpu_restore_for_user(t->user.fpu);
 }
 

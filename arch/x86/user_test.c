@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * User mode, from inside the kernel: tiny programs run under hooks of the test.
+ */
+#include <arch/cpu.h>
+#include <arch/fpu.h>
+#include <arch/layout.h>
+#include <arch/pgtable.h>
+#include <arch/trap.h>
+#include <arch/uaccess.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <lib/string.h>
+#include <mm/frame.h>
+#include <mm/slab.h>
+
+#include "arch_private.h"
+
+#define CODE    0x400000ul
+#define STACK   0x7f0000000000ul
+#define DATA    0x10000000ul
+#define NR_DATA 64u
+
+struct run {
+	struct pgtable *pt;
+	uint64_t reports[8];
+	unsigned int nr_reports;
+	unsigned int nr_faults;
+	uint64_t args[6];
+	struct user_exception ex;
+	uint64_t bad_fault; /* address of a refused fault */
+	uint32_t bad_fault_flags;
+	struct pt_regs start;
+	uint64_t fs_base, gs_base;
+	bool yield_sleeps;
+	unsigned int return_works;
+};
+
+static struct run *current_run(void)
+{
+	return thread_current()->private;
+}
+
+static int map_new(struct pgtable *pt, vaddr_t v, unsigned int prot, const void *from, size_t len)
+{
+	struct frame *f = frame_alloc(0, FRAME_ZERO);
+	int err;
+
+	if (!f)
+		return -ENOMEM;
+	memcpy(frame_to_virt(f), from, len);
+	err = pgtable_map(pt, v, frame_to_paddr(f), prot);
+	if (err)
+		frame_free(f, 0);
+	return err;
+}
+
+static int test_page_fault(const struct user_fault *fault)
+{
+	struct run *r = current_run();
+	const vaddr_t page = ALIGN_DOWN(fault->addr, PAGE_SIZE);
+
+	r->nr_faults++;
+	thread_yield(); /* a real hook sleeps here */
+	if (!(fault->flags & FAULT_PRESENT) && page >= DATA && page < DATA + NR_DATA * PAGE_SIZE)
+		return map_new(r->pt, page, PGT_READ | PGT_WRITE, NULL, 0);
+	r->bad_fault = fault->addr;
+	r->bad_fault_flags = fault->flags;
+	if (fault->flags & FAULT_USER)
+		thread_exit();
+	return -EFAULT;
+}
+
+static void test_syscall(struct pt_regs *regs)
+{
+	struct run *r = current_run();
+
+	switch (regs->orig_rax) {
+	case 1:
+		if (r->nr_reports == 0) {
+			const uint64_t args[6] = { regs->rdi, regs->rsi, regs->rdx,
+						   regs->r10, regs->r8,  regs->r9 };
+
+			memcpy(r->args, args, sizeof(args));
+		}
+		if (r->nr_reports < ARRAY_SIZE(r->reports))
+			r->reports[r->nr_reports++] = regs->rdi;
+		regs->rax = 1234;
+		return;
+	case 2:
+		if (r->yield_sleeps)
+			thread_sleep_ns(100 * NSEC_PER_USEC);
+		else
+			thread_yield();
+		regs->rax = 0;
+		return;
+	default:
+		thread_exit();
+	}
+}
+
+static void test_exception(const struct user_exception *ex)
+{
+	current_run()->ex = *ex;
+	thread_exit();
+}
+
+static void test_return_work(struct pt_regs *regs)
+{
+	struct run *r = current_run();
+
+	r->return_works++;
+	thread_clear_flags(thread_current(), THREAD_F_SIGNAL);
+	if (__atomic_load_n(&thread_current()->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL)
+		thread_exit();
+}
+
+static const struct user_trap_ops test_ops = {
+	.page_fault = test_page_fault,
+	.syscall = test_syscall,
+	.exception = test_exception,
+	.return_work = test_return_work,
+};
+
+static void user_main(void *arg)
+{
+	struct run *r = arg;
+	struct fpu_state *fpu = fpu_alloc();
+
+	if (!fpu)
+		return;
+	thread_set_user(r->pt, fpu);
+	thread_set_fs_base(r->fs_base);
+	thread_set_gs_base(r->gs_base);
+	user_enter(&r->start);
+}
+
+static bool run_setup(struct run *r, const char *prog, const char *end)
+{
+	r->pt = pgtable_create();
+	if (IS_ERR(r->pt))
+		return false;
+	r->start.rip = CODE;
+	r->start.rsp = STACK + PAGE_SIZE - 128;
+	return map_new(r->pt, CODE, PGT_READ | PGT_EXEC, prog, (size_t)(end - prog)) == 0 &&
+	       map_new(r->pt, STACK, PGT_READ | PGT_WRITE, NULL, 0) == 0;
+}
+
+static int free_page(vaddr_t vaddr, const struct pgtable_entry *e, void *arg)
+{
+	frame_free(paddr_to_frame(e->paddr), 0);
+	return 0;
+}
+
+static void run_teardown(struct run *r)
+{
+	(void)pgtable_walk(r->pt, 0, USER_TOP, free_page, NULL);
+	pgtable_destroy(r->pt);
+}
+
+static struct thread *run_start(struct run *r)
+{
+	struct thread *t = thread_create_stopped("user-test", user_main, r, PRIO_USER);
+
+	if (!IS_ERR(t)) {
+		t->private = r;
+		thread_start(t);
+	}
+	return t;
+}
+
+#define RUN(t, r, name)                                                                 \
+	do {                                                                            \
+		extern const char user_prog_##name[], user_prog_##name##_end[];         \
+		const struct user_trap_ops *old = user_trap_ops_swap(&test_ops);        \
+		ASSERT_TRUE(t, run_setup(r, user_prog_##name, user_prog_##name##_end)); \
+		thread_join(run_start(r));                                              \
+		user_trap_ops_swap(old);                                                \
+		run_teardown(r);                                                        \
+	} while (0)
+
+static void syscall_passes_arguments(struct ktest *t)
+{
+	struct run r = { 0 };
+
+	RUN(t, &r, args);
+	ASSERT_EQ(t, r.nr_reports, 3);
+	for (unsigned int i = 0; i < 6; i++)
+		EXPECT_EQ(t, r.args[i], 11u * (i + 1));
+	EXPECT_EQ(t, r.reports[1], 1234);
+	EXPECT_EQ(t, r.reports[2], 77 + 88 + 99);
+}
+
+static void faults_are_served(struct ktest *t)
+{
+	struct run r = { .start.rdi = DATA };
+
+	RUN(t, &r, touch);
+	EXPECT_EQ(t, r.nr_faults, NR_DATA);
+	EXPECT_EQ(t, r.reports[0], DATA + (NR_DATA - 1) * PAGE_SIZE);
+}
+
+static void kernel_memory_is_out_of_reach(struct ktest *t)
+{
+	struct run r = { 0 };
+
+	RUN(t, &r, kread);
+	EXPECT_EQ(t, r.bad_fault, (uint64_t)-4096);
+	EXPECT_TRUE(t, r.bad_fault_flags & FAULT_USER);
+	EXPECT_FALSE(t, r.bad_fault_flags & FAULT_WRITE);
+}
+
+static void exceptions_become_signals(struct ktest *t)
+{
+	struct run ud = { 0 };
+	struct run div = { 0 };
+	struct run bp = { 0 };
+	struct run hlt = { 0 };
+	struct run simd = { 0 };
+
+	RUN(t, &ud, ud);
+	EXPECT_EQ(t, ud.ex.signo, 4);
+	EXPECT_EQ(t, ud.ex.code, 2);
+	EXPECT_EQ(t, ud.ex.addr, CODE);
+	RUN(t, &div, div);
+	EXPECT_EQ(t, div.ex.signo, 8);
+	EXPECT_EQ(t, div.ex.code, 1);
+	RUN(t, &bp, bp);
+	EXPECT_EQ(t, bp.ex.signo, 5);
+	EXPECT_EQ(t, bp.ex.code, 0x80);
+	RUN(t, &hlt, hlt);
+	EXPECT_EQ(t, hlt.ex.signo, 11);
+	EXPECT_EQ(t, hlt.ex.trapno, TRAP_GP);
+	if (cpu_is_tcg())
+		return; /* TCG 7.2 does not raise unmasked SIMD exceptions */
+	RUN(t, &simd, simd);
+	EXPECT_EQ(t, simd.ex.signo, 8);
+	EXPECT_EQ(t, simd.ex.code, 3);
+}
+
+/* Two programs with different register contents, switching at every step. */
+static void fpu_two(struct ktest *t, bool sleeps)
+{
+	extern const char user_prog_fpu[], user_prog_fpu_end[];
+	const struct user_trap_ops *old = user_trap_ops_swap(&test_ops);
+	struct run r[3] = { 0 };
+	struct thread *threads[3];
+
+	for (unsigned int i = 0; i < 3; i++) {
+		r[i].start.rdi = 0x1111111111111ul * (i + 1);
+		r[i].start.rsi = cpu_features.avx2;
+		r[i].start.rdx = 50;
+		r[i].yield_sleeps = sleeps;
+		ASSERT_TRUE(t, run_setup(&r[i], user_prog_fpu, user_prog_fpu_end));
+	}
+	for (unsigned int i = 0; i < 3; i++)
+		threads[i] = run_start(&r[i]);
+	for (unsigned int i = 0; i < 3; i++)
+		thread_join(threads[i]);
+	user_trap_ops_swap(old);
+	for (unsigned int i = 0; i < 3; i++) {
+		EXPECT_EQ(t, r[i].nr_reports, 1);
+		EXPECT_EQ(t, r[i].reports[0], 0);
+		run_teardown(&r[i]);
+	}
+}
+
+static void fpu_survives_switches(struct ktest *t)
+{
+	fpu_two(t, false);
+	fpu_two(t, true);
+}
+
+static void segment_bases_follow_the_thread(struct ktest *t)
+{
+	extern const char user_prog_bases[], user_prog_bases_end[];
+	const struct user_trap_ops *old = user_trap_ops_swap(&test_ops);
+	struct run r[2] = { 0 };
+	struct thread *threads[2];
+
+	for (unsigned int i = 0; i < 2; i++) {
+		const uint64_t words[2] = { 100 + i, 200 + i };
+
+		ASSERT_TRUE(t, run_setup(&r[i], user_prog_bases, user_prog_bases_end));
+		r[i].fs_base = DATA;
+		r[i].gs_base = DATA + 8;
+		ASSERT_EQ(t, map_new(r[i].pt, DATA, PGT_READ, words, sizeof(words)), 0);
+	}
+	for (unsigned int i = 0; i < 2; i++)
+		threads[i] = run_start(&r[i]);
+	for (unsigned int i = 0; i < 2; i++)
+		thread_join(threads[i]);
+	user_trap_ops_swap(old);
+	for (unsigned int i = 0; i < 2; i++) {
+		EXPECT_EQ(t, r[i].reports[0], 100 + i);
+		EXPECT_EQ(t, r[i].reports[1], 200 + i);
+		run_teardown(&r[i]);
+	}
+}
+
+/* A program that never enters the kernel is still preempted, notified and killed. */
+static void spinning_program_is_interrupted(struct ktest *t)
+{
+	extern const char user_prog_spin[], user_prog_spin_end[];
+	const struct user_trap_ops *old = user_trap_ops_swap(&test_ops);
+	struct run r = { .start.rdi = DATA };
+	struct thread *th;
+
+	ASSERT_TRUE(t, run_setup(&r, user_prog_spin, user_prog_spin_end));
+	th = run_start(&r);
+	thread_sleep_ns(5 * NSEC_PER_MSEC);
+	EXPECT_GE(t, thread_cpu_ns(th), NSEC_PER_MSEC);
+	thread_notify(th, THREAD_F_SIGNAL);
+	thread_sleep_ns(5 * NSEC_PER_MSEC);
+	EXPECT_EQ(t, r.return_works, 1);
+	thread_notify(th, THREAD_F_KILL);
+	thread_join(th);
+	EXPECT_EQ(t, r.return_works, 2);
+	user_trap_ops_swap(old);
+	run_teardown(&r);
+}
+
+static void bad_start_registers_are_sanitised(struct ktest *t)
+{
+	struct pt_regs regs = {
+		.cs = SEL_KERNEL_CS,
+		.ss = SEL_KERNEL_DS,
+		.rflags = ~0ul,
+		.rip = 0x8000000000000000ul,
+	};
+
+	user_regs_sanitise(&regs);
+	EXPECT_EQ(t, regs.cs, SEL_USER_CS);
+	EXPECT_EQ(t, regs.ss, SEL_USER_DS);
+	EXPECT_EQ(t, regs.rflags & (RFLAGS_IOPL | RFLAGS_NT), 0);
+	EXPECT_TRUE(t, regs.rflags & RFLAGS_IF);
+	EXPECT_LT(t, regs.rip, 1ul << 47);
+}
+
+/* --- user copies, from a kernel thread that has a user page table */
+
+struct copy_run {
+	struct run run;
+	struct ktest *t;
+};
+
+static void copy_thread(void *arg)
+{
+	struct copy_run *c = arg;
+	struct ktest *t = c->t;
+	uint8_t buf[64];
+	char str[32];
+	uint32_t old;
+	uint64_t v;
+	void *user = (void *)(DATA + PAGE_SIZE - 20);
+
+	thread_set_user(c->run.pt, NULL);
+	memset(buf, 0xa5, sizeof(buf));
+	/* Across two pages that are not there yet. */
+	EXPECT_EQ(t, copy_to_user(user, buf, 41), 0);
+	EXPECT_EQ(t, c->run.nr_faults, 2);
+	memset(buf, 0, sizeof(buf));
+	EXPECT_EQ(t, copy_from_user(buf, user, 41), 0);
+	EXPECT_EQ(t, buf[0], 0xa5);
+	EXPECT_EQ(t, buf[40], 0xa5);
+	EXPECT_EQ(t, buf[41], 0);
+	EXPECT_EQ(t, clear_user(user, 7), 0);
+	EXPECT_EQ(t, copy_from_user(buf, user, 8), 0);
+	EXPECT_EQ(t, buf[6], 0);
+	EXPECT_EQ(t, buf[7], 0xa5);
+	/* Past the last page that the hook serves: all but the tail is copied. */
+	user = (void *)(DATA + NR_DATA * PAGE_SIZE - 24);
+	EXPECT_EQ(t, copy_to_user_partial(user, buf, 64), 40);
+	EXPECT_EQ(t, copy_from_user_partial(buf, user, 27), 3);
+	EXPECT_EQ(t, copy_to_user(user, buf, 64), -EFAULT);
+	EXPECT_EQ(t, clear_user(user, 64), -EFAULT);
+	/* Addresses that no user has. */
+	EXPECT_EQ(t, copy_from_user(buf, (void *)KERNEL_BASE, 8), -EFAULT);
+	EXPECT_EQ(t, copy_to_user((void *)DIRECT_MAP_BASE, buf, 8), -EFAULT);
+	EXPECT_EQ(t, copy_from_user(buf, (void *)(USER_TOP - 4), 8), -EFAULT);
+	EXPECT_EQ(t, copy_from_user(buf, (void *)0x8000000000000000ul, 8), -EFAULT);
+	EXPECT_EQ(t, copy_from_user(buf, (void *)8, SIZE_MAX), -EFAULT);
+	EXPECT_EQ(t, copy_from_user(buf, (void *)USER_TOP, 0), 0);
+	EXPECT_EQ(t, get_user_u64(&v, NULL), -EFAULT);
+	/* Strings. */
+	user = (void *)(DATA + PAGE_SIZE - 3);
+	EXPECT_EQ(t, copy_to_user(user, "hello", 6), 0);
+	EXPECT_EQ(t, strncpy_from_user(str, user, sizeof(str)), 5);
+	EXPECT_STREQ(t, str, "hello");
+	EXPECT_EQ(t, strncpy_from_user(str, user, 5), -ENAMETOOLONG);
+	EXPECT_EQ(t, strnlen_user(user, 5), 5);
+	EXPECT_EQ(t, strnlen_user(user, 4), -ENAMETOOLONG);
+	EXPECT_EQ(t, strncpy_from_user(str, (void *)(USER_TOP - 1), 8), -EFAULT);
+	EXPECT_EQ(t, strncpy_from_user(str, (void *)KERNEL_BASE, 8), -EFAULT);
+	/* Words. */
+	user = (void *)DATA;
+	EXPECT_EQ(t, put_user_u32(7, user), 0);
+	EXPECT_EQ(t, cmpxchg_user_u32(&old, user, 7, 9), 0);
+	EXPECT_EQ(t, old, 7);
+	EXPECT_EQ(t, cmpxchg_user_u32(&old, user, 7, 10), 0);
+	EXPECT_EQ(t, old, 9);
+	EXPECT_EQ(t, cmpxchg_user_u32(&old, (void *)(DATA + 2), 7, 10), -EFAULT);
+	EXPECT_EQ(t, put_user_u64(0x1122334455667788ul, user), 0);
+	EXPECT_EQ(t, get_user_u64(&v, user), 0);
+	EXPECT_EQ(t, v, 0x1122334455667788ul);
+	/* A read-only page refuses. */
+	EXPECT_TRUE(t, pgtable_protect(c->run.pt, DATA, PGT_READ));
+	tlb_flush_range(c->run.pt, DATA, DATA + PAGE_SIZE);
+	EXPECT_EQ(t, put_user_u32(1, user), -EFAULT);
+	EXPECT_TRUE(t, c->run.bad_fault_flags & FAULT_WRITE);
+	EXPECT_FALSE(t, c->run.bad_fault_flags & FAULT_USER);
+	/* With preemption off nothing may sleep: an absent page is an error, not a fault served. */
+	v = c->run.nr_faults;
+	preempt_disable();
+	EXPECT_EQ(t, get_user_u32(&old, (void *)(DATA + 9 * PAGE_SIZE)), -EFAULT);
+	preempt_enable();
+	EXPECT_EQ(t, c->run.nr_faults, v);
+}
+
+static void copies_fault_and_recover(struct ktest *t)
+{
+	const struct user_trap_ops *old = user_trap_ops_swap(&test_ops);
+	struct copy_run c = { .t = t };
+	struct thread *th;
+
+	c.run.pt = pgtable_create();
+	ASSERT_FALSE(t, IS_ERR(c.run.pt));
+	th = thread_create_stopped("copy-test", copy_thread, &c, PRIO_USER);
+	ASSERT_FALSE(t, IS_ERR(th));
+	th->private = &c.run;
+	thread_start(th);
+	thread_join(th);
+	user_trap_ops_swap(old);
+	run_teardown(&c.run);
+}
+
+static const struct ktest_case user_cases[] = {
+	KTEST(syscall_passes_arguments),        KTEST(faults_are_served),
+	KTEST(kernel_memory_is_out_of_reach),   KTEST(exceptions_become_signals),
+	KTEST(fpu_survives_switches),           KTEST(segment_bases_follow_the_thread),
+	KTEST(spinning_program_is_interrupted), KTEST(bad_start_registers_are_sanitised),
+	KTEST(copies_fault_and_recover),        { 0 },
+};
+static const struct ktest_suite user_suite = { .name = "arch.user", .cases = user_cases };
+KTEST_SUITE(user_suite);
