@@ -13,6 +13,7 @@
 #pragma once
 
 #include <lib/compiler.h>
+#include <lib/list.h>
 #include <lib/types.h>
 
 #define CHARDEV_NAME_LEN    32
@@ -43,3 +44,23 @@ bool chardev_wait_connected(struct chardev *cd, uint64_t deadline_ns);
 
 /* Sleep until everything written was taken by the host; false: @deadline_ns passed. */
 bool chardev_drain(struct chardev *cd, uint64_t deadline_ns);
+
+/* --- for drivers --- */
+
+/* The calls above, for one kind of port; @deadline_ns as there. */
+struct chardev_ops {
+	ssize_t (*read)(struct chardev *cd, void *buf, size_t len, uint64_t deadline_ns);
+	int (*write)(struct chardev *cd, const void *buf, size_t len, uint64_t deadline_ns);
+	bool (*is_connected)(const struct chardev *cd);
+	bool (*wait_connected)(struct chardev *cd, uint64_t deadline_ns);
+	bool (*drain)(struct chardev *cd, uint64_t deadline_ns);
+};
+
+struct chardev {
+	const struct chardev_ops *ops; /* const */
+	char name[CHARDEV_NAME_LEN];   /* const once registered */
+	struct list_head link;         /* the registry's */
+};
+
+/* -EEXIST: the name is taken; -EINVAL: it is empty.  Ports are never taken away again. */
+int __must_check chardev_register(struct chardev *cd);
