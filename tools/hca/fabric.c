@@ -27,7 +27,8 @@ struct fabric *fabric_create(void)
 	list_init(&f->groups);
 	f->next_mlid = LID_MCAST_BASE;
 	f->sm_guid = DEFAULT_OUI | 0xfffff0;
-	f->now_ns = host_time_ns();
+	f->clock = host_time_ns;
+	f->now_ns = f->clock();
 	inject_init(f);
 	return f;
 }
@@ -228,7 +229,7 @@ void fabric_run(struct fabric *f)
 {
 	struct list_head turn;
 
-	f->now_ns = host_time_ns();
+	f->now_ns = f->clock();
 	while (f->timers.len && f->timers.v[0]->due_ns <= f->now_ns) {
 		struct alarm *t = f->timers.v[0];
 

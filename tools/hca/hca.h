@@ -338,7 +338,8 @@ struct inject {
 };
 
 struct fabric {
-	uint64_t now_ns; /* refreshed by fabric_run() and by the front ends */
+	uint64_t (*clock)(void); /* monotonic ns; tests have their own */
+	uint64_t now_ns;         /* refreshed by fabric_run() and by the front ends */
 	struct hca **hcas;
 	unsigned nr_hcas;
 	struct hca **by_lid; /* 0x10000 entries */

@@ -23,6 +23,8 @@ void log_open(const char *path)
 		return;
 	}
 	setvbuf(f, NULL, _IOLBF, 0);
+	if (log_file)
+		fclose(log_file);
 	log_file = f;
 }
 

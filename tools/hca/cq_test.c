@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* HCA model: completion queues, arming, overrun, resize. */
+#include <lib/ktest.h>
+
+#include "rig.h"
+
+#define ARM_SOLICITED 1u
+#define ARM_NEXT      2u
+
+static void post_cqe(struct rig_guest *g, bool solicited)
+{
+	const struct completion c = { .qpn = RIG_QPN, .opcode = RCQE_SEND, .solicited = solicited };
+
+	cq_post(g->h, RIG_CQN, &c);
+}
+
+static struct rig_guest *setup(struct rig *r, unsigned log_size)
+{
+	struct rig_guest *g = &r->g[0];
+
+	rig_create(r);
+	rig_init_hca(g);
+	g->cq_log = log_size;
+	if (rig_cq(g, RIG_CQN, log_size, PAGE_CQ))
+		return NULL;
+	return g;
+}
+
+/* Take the completion event that is there; false if there is none. */
+static bool event(struct rig_guest *g)
+{
+	const uint8_t *e = rig_eqe(g);
+
+	return e && e[1] == EV_COMP && get_be32(e + 4) == RIG_CQN;
+}
+
+static void armed_queue_tells_once(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g = setup(&r, 4);
+
+	post_cqe(g, false);
+	EXPECT_FALSE(t, event(g)); /* not armed */
+	EXPECT_TRUE(t, rig_cqe(g) != NULL);
+	rig_arm(g, ARM_NEXT);
+	EXPECT_FALSE(t, event(g));
+	post_cqe(g, false);
+	EXPECT_TRUE(t, event(g));
+	post_cqe(g, false);
+	EXPECT_FALSE(t, event(g)); /* once */
+	EXPECT_EQ(t, g->msi[0], 1u);
+	rig_destroy(&r);
+}
+
+/* Armed while entries wait that no event told of: at once. */
+static void arming_behind_an_entry_fires(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g = setup(&r, 4);
+
+	post_cqe(g, false);
+	rig_arm(g, ARM_NEXT);
+	EXPECT_TRUE(t, event(g));
+	/* The program arms again before it polls: the same entry must not fire twice. */
+	rig_arm(g, ARM_NEXT);
+	EXPECT_FALSE(t, event(g));
+	EXPECT_TRUE(t, rig_cqe(g) != NULL);
+	EXPECT_TRUE(t, rig_cqe(g) == NULL);
+	/* It is armed all the same. */
+	post_cqe(g, false);
+	EXPECT_TRUE(t, event(g));
+	/* A new entry between the event and the arming fires. */
+	post_cqe(g, false);
+	rig_arm(g, ARM_NEXT);
+	EXPECT_TRUE(t, event(g));
+	rig_destroy(&r);
+}
+
+static void solicited_arm_waits_for_solicited(struct ktest *t)
+{
+	const struct completion error = { .qpn = RIG_QPN, .syndrome = SYN_FLUSH };
+	struct rig r;
+	struct rig_guest *g = setup(&r, 4);
+
+	rig_arm(g, ARM_SOLICITED);
+	post_cqe(g, false);
+	EXPECT_FALSE(t, event(g));
+	post_cqe(g, true);
+	EXPECT_TRUE(t, event(g));
+	rig_arm(g, ARM_SOLICITED);
+	EXPECT_FALSE(t, event(g)); /* told of already */
+	cq_post(g->h, RIG_CQN, &error);
+	EXPECT_TRUE(t, event(g)); /* an error counts */
+	rig_destroy(&r);
+}
+
+static void overrun_breaks_the_queue(struct ktest *t)
+{
+	const uint8_t *e;
+	struct rig r;
+	struct rig_guest *g = setup(&r, 2);
+
+	for (unsigned i = 0; i < 4; i++)
+		post_cqe(g, false);
+	EXPECT_TRUE(t, rig_eqe(g) == NULL);
+	post_cqe(g, false);
+	e = rig_eqe(g);
+	ASSERT_TRUE(t, e != NULL);
+	EXPECT_EQ(t, e[1], EV_CQ_ERROR);
+	EXPECT_EQ(t, get_be32(e + 4), RIG_CQN);
+	EXPECT_EQ(t, e[0x0f], 1);
+	for (unsigned i = 0; i < 4; i++)
+		EXPECT_TRUE(t, rig_cqe(g) != NULL);
+	post_cqe(g, false);
+	EXPECT_TRUE(t, rig_cqe(g) == NULL);
+	rig_destroy(&r);
+}
+
+/* The marker takes an index; the new buffer goes on after it. */
+static void resize_goes_on_at_the_next_index(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g = setup(&r, 2);
+	const uint8_t *e;
+	uint8_t *in;
+
+	for (unsigned i = 0; i < 5; i++) {
+		post_cqe(g, false);
+		EXPECT_TRUE(t, rig_cqe(g) != NULL);
+	}
+	in = rig_in(g);
+	in[0x0c] = 3;
+	put_be32(in + 0x1c, (PAGE_CQ + 1) * 8);
+	EXPECT_EQ(t, rig_cmd(g, OP_MODIFY_CQ, 0, RIG_CQN), ST_OK);
+	e = rig_cqe(g);
+	ASSERT_TRUE(t, e != NULL);
+	EXPECT_EQ(t, e[31] & 0x1f, CQE_OP_RESIZE);
+	for (unsigned i = 6; i < 30; i++) {
+		const uint8_t *n = rig_page(g, PAGE_CQ + 1) + (i & 7) * 32;
+
+		EXPECT_NE(t, n[31] >> 7, i >> 3 & 1); /* not ours yet */
+		post_cqe(g, false);
+		EXPECT_EQ(t, n[31] >> 7, i >> 3 & 1);
+		put_be32(g->ram + RIG_DB, i + 1);
+	}
+	rig_destroy(&r);
+}
+
+static void bad_doorbells_are_counted(struct ktest *t)
+{
+	static const struct {
+		uint64_t off, val;
+		unsigned size;
+	} cases[] = {
+		{ RIG_UAR * 4096 + 0x14, ~0ull, 4 },    /* no such QP */
+		{ RIG_UAR * 4096 + 0x14, 0, 8 },        /* wrong width */
+		{ RIG_UAR * 4096 + 0x20, ~0ull, 8 },    /* no such CQ */
+		{ RIG_UAR * 4096 + 0x24, ~0ull, 4 },    /* second half alone */
+		{ RIG_UAR * 4096 + 0x800, 0x80, 4 },    /* no such EQ */
+		{ 2 * 4096 + 0x800, 0xffffff00ull, 4 }, /* consumer beyond the producer */
+		{ 15 * 4096 + 0x30, 0, 4 },
+		{ 16 * 4096 + 0x14, 0, 4 }, /* beyond the UARs of INIT_HCA */
+		{ BAR2_SIZE - 4, 0, 4 },
+	};
+	struct rig r;
+	struct rig_guest *g = setup(&r, 2);
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const uint64_t before = g->h->stats.bad_doorbells;
+
+		bar_write(g->h, 2, cases[i].off, cases[i].val, cases[i].size);
+		EXPECT_EQ(t, g->h->stats.bad_doorbells, before + 1);
+	}
+	rig_destroy(&r);
+}
+
+static const struct ktest_case cq_cases[] = {
+	KTEST(armed_queue_tells_once),
+	KTEST(arming_behind_an_entry_fires),
+	KTEST(solicited_arm_waits_for_solicited),
+	KTEST(overrun_breaks_the_queue),
+	KTEST(resize_goes_on_at_the_next_index),
+	KTEST(bad_doorbells_are_counted),
+	{ 0 },
+};
+static const struct ktest_suite cq_suite = { .name = "hca.cq", .cases = cq_cases };
+KTEST_SUITE(cq_suite);
