@@ -48,6 +48,15 @@ static const struct ctl_ops ctl_ops = {
 	.signal = signal_program,
 };
 
+static void join_status(const char *line)
+{
+	ctl_status("%s", line);
+}
+
+static const struct cluster_ops cluster_ops = {
+	.status = join_status,
+};
+
 static int start_node(void)
 {
 	struct rdma_device *dev = rdma_device_wait(time_now_ns() + DEVICE_WAIT_NS);
@@ -69,13 +78,16 @@ static int start_node(void)
 	}
 	futex_init();
 	trap_init();
-	return cluster_join();
+	err = cluster_join(&cluster_ops);
+	if (err)
+		ctl_error("the cluster did not come together: error %d", err);
+	return err;
 }
 
 static void start_thread(void *arg)
 {
 	struct ctl_ready ready;
-	int err = ctl_start(CTL_ROLE_PROCESSOR, node_self()->id, &ctl_ops);
+	int err = ctl_start(CTL_ROLE_PROCESSOR, log_node_id(), &ctl_ops);
 
 	if (err && err != -ENODEV)
 		pr_err("no control channel: error %d\n", err);

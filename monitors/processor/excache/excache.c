@@ -40,11 +40,11 @@ COUNTER_GLOBAL(excache_plocal, "excache.plocal", "lines made without a message (
 COUNTER_GLOBAL(excache_evict_clean, "excache.evict_clean", "clean lines evicted");
 COUNTER_GLOBAL(excache_evict_dirty, "excache.evict_dirty", "dirty lines evicted");
 
-static uint64_t free_lines(void)
+uint64_t excache_free_count(void)
 {
 	return __atomic_load_n(&excache.nr_free, __ATOMIC_RELAXED);
 }
-GAUGE(excache_free, "excache.free_lines", "lines that hold nothing", free_lines);
+GAUGE(excache_free, "excache.free_lines", "lines that hold nothing", excache_free_count);
 GAUGE(excache_lines, "excache.lines", "lines in the cache", excache_line_count);
 
 uint64_t excache_line_count(void)
@@ -109,7 +109,7 @@ void set_wait(struct cache_set *set, uint64_t gen, bool or_free)
 {
 	if (or_free)
 		wait_event(&excache.freed,
-			   free_lines() > 0 || __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
+			   excache_free_count() > 0 || __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
 	else
 		wait_event(&set->changed, __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
 }

@@ -112,4 +112,5 @@ int excache_flush(struct object *obj, uint64_t first, uint64_t end) __must_check
 void excache_unmap_pte(struct aspace *as, vaddr_t vaddr, paddr_t paddr);
 
 uint64_t excache_line_count(void);
+uint64_t excache_free_count(void);
 const struct rpc_mem *excache_mem(void);

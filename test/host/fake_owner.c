@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A model of memory nodes behind a fake RPC layer.
+ *
+ * Each submitted call is served by a thread of its own after a random delay, as a memory node would: pages are
+ * kept by (space, address) with the sequence number that they came with; data goes straight into the caller's
+ * lines.  A call that "times out" tells the caller so first and writes its data later, before release().
+ */
+#include "fake_owner.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <arch/pgtable.h>
+#include <kernel/wait.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <managers/cluster.h>
+#include <mm/kmap.h>
+#include <net/rpc.h>
+#include <processor/aspace.h>
+#include <processor/process.h>
+#include <processor/remote.h>
+#include <proto/pm.h>
+
+#define MAX_PAGES 8192
+
+struct page {
+	uint64_t aspace, vaddr, seq;
+	uint8_t data[PAGE_SIZE];
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct page *pages[MAX_PAGES];
+	size_t nr_pages;
+	uint32_t owner[64]; /* of vRegions, by index */
+	uint64_t version[64];
+	struct fake_counts counts;
+	unsigned int delay_us, timeout_every, nr_fetches;
+	uint32_t frames;
+	unsigned int under_way;
+} fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+struct fake_call {
+	struct rpc_call call;
+	refcount_t refs;
+	struct completion done;
+	uint8_t body[4096];
+	uint8_t bulk[PM_WRITEBACK_MAX_PAGES * PAGE_SIZE];
+	struct rpc_sge sges[PM_WRITEBACK_MAX_PAGES];
+};
+
+/* --- controls ------------------------------------------------------------------------ */
+
+void fake_reset(void)
+{
+	fake_quiesce();
+	pthread_mutex_lock(&fake.lock);
+	for (size_t i = 0; i < fake.nr_pages; i++)
+		free(fake.pages[i]);
+	fake.nr_pages = 0;
+	for (size_t i = 0; i < 64; i++) {
+		fake.owner[i] = 1 + (uint32_t)i % FAKE_NODES;
+		fake.version[i] = 1;
+	}
+	memset(&fake.counts, 0, sizeof(fake.counts));
+	fake.delay_us = 0;
+	fake.timeout_every = 0;
+	fake.nr_fetches = 0;
+	fake.frames = UINT32_MAX;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_delay_us(unsigned int us)
+{
+	fake.delay_us = us;
+}
+
+void fake_timeout_every(unsigned int n)
+{
+	fake.timeout_every = n;
+}
+
+void fake_frames(uint32_t frames)
+{
+	fake.frames = frames;
+}
+
+void fake_move(uint64_t index, uint32_t node)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.owner[index] = node;
+	fake.version[index]++;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_quiesce(void)
+{
+	while (__atomic_load_n(&fake.under_way, __ATOMIC_ACQUIRE))
+		usleep(100);
+}
+
+void fake_counts(struct fake_counts *out)
+{
+	pthread_mutex_lock(&fake.lock);
+	*out = fake.counts;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+/* --- pages --------------------------------------------------------------------------- */
+
+static struct page *find(uint64_t aspace, uint64_t vaddr)
+{
+	for (size_t i = 0; i < fake.nr_pages; i++) {
+		if (fake.pages[i]->aspace == aspace && fake.pages[i]->vaddr == vaddr)
+			return fake.pages[i];
+	}
+	return NULL;
+}
+
+bool fake_stored(uint64_t aspace, uint64_t vaddr, uint64_t *word)
+{
+	struct page *p;
+
+	pthread_mutex_lock(&fake.lock);
+	p = find(aspace, vaddr);
+	if (p)
+		memcpy(word, p->data, sizeof(*word));
+	pthread_mutex_unlock(&fake.lock);
+	return p != NULL;
+}
+
+static void store(uint64_t aspace, uint64_t vaddr, uint64_t seq, const uint8_t *data)
+{
+	struct page *p = find(aspace, vaddr);
+
+	if (p && seq < p->seq) {
+		fake.counts.stale++;
+		return;
+	}
+	if (!p) {
+		if (fake.nr_pages == MAX_PAGES)
+			abort();
+		p = calloc(1, sizeof(*p));
+		fake.pages[fake.nr_pages++] = p;
+		p->aspace = aspace;
+		p->vaddr = vaddr;
+	}
+	p->seq = seq;
+	memcpy(p->data, data, PAGE_SIZE);
+}
+
+static int moved(uint64_t vaddr, uint32_t node, struct pm_moved_wire *w)
+{
+	const uint64_t index = vaddr / FAKE_VREGION_SIZE;
+	const struct pm_vregion vr = { .index = index,
+				       .owner = fake.owner[index],
+				       .version = fake.version[index] };
+
+	if (vr.owner == node)
+		return 0;
+	fake.counts.moved++;
+	pm_moved_encode(&vr, w);
+	return -EREMCHG;
+}
+
+/* --- serving ------------------------------------------------------------------------- */
+
+static void reply(struct fake_call *fc, int status, const void *body, size_t len)
+{
+	if (fc->call.reply && len <= fc->call.reply_max) {
+		memcpy(fc->call.reply, body, len);
+		fc->call.reply_len = (uint32_t)len;
+	}
+	fc->call.status = status;
+}
+
+static void serve_fetch(struct fake_call *fc)
+{
+	struct pm_fetch_rep rep = { .result = PM_FETCH_DATA, .prot = PM_PROT_ALL };
+	struct pm_fetch_rep_wire w;
+	struct pm_moved_wire mw;
+	struct pm_fetch_req req;
+	struct page *p;
+
+	if (pm_fetch_req_decode(fc->body, fc->call.body_len, &req))
+		abort();
+	fake.counts.fetches++;
+	if (moved(req.vaddr, fc->call.peer, &mw)) {
+		reply(fc, -EREMCHG, &mw, sizeof(mw));
+		return;
+	}
+	if (req.flags & PM_FETCH_VICTIM) {
+		fake.counts.rides++;
+		rep.victim_status = moved(req.victim_vaddr, fc->call.peer, &mw);
+		if (!rep.victim_status)
+			store(req.victim_aspace, req.victim_vaddr, req.victim_seq, fc->bulk);
+	}
+	p = find(req.aspace, req.vaddr);
+	if (p)
+		memcpy(phys_to_virt(req.line.addr), p->data, PAGE_SIZE);
+	else
+		rep.result = PM_FETCH_ZERO;
+	rep.grant = (struct pm_grant){ .node = fc->call.peer, .frames = 0 };
+	pm_fetch_rep_encode(&rep, &w);
+	reply(fc, 0, &w, sizeof(w));
+}
+
+static void serve_writeback(struct fake_call *fc)
+{
+	struct pm_writeback_rep rep = { .grant = { .node = fc->call.peer } };
+	struct pm_writeback_req req;
+	uint8_t body[256];
+	struct pm_moved_wire mw;
+	ssize_t len;
+
+	if (pm_writeback_req_decode(fc->body, fc->call.body_len, &req))
+		abort();
+	fake.counts.writeback_msgs++;
+	rep.nr_pages = req.nr_pages;
+	for (uint32_t i = 0; i < req.nr_pages; i++) {
+		rep.status[i] = moved(req.pages[i].vaddr, fc->call.peer, &mw);
+		if (!rep.status[i]) {
+			fake.counts.writeback_pages++;
+			store(req.aspace, req.pages[i].vaddr, req.pages[i].seq,
+			      fc->bulk + i * PAGE_SIZE);
+		}
+	}
+	len = pm_writeback_rep_encode(&rep, body, sizeof(body));
+	if (len < 0)
+		abort();
+	reply(fc, 0, body, (size_t)len);
+}
+
+static void serve(struct fake_call *fc)
+{
+	switch (fc->call.opcode) {
+	case PM_FETCH:
+		serve_fetch(fc);
+		break;
+	case PM_WRITEBACK:
+		serve_writeback(fc);
+		break;
+	default:
+		abort();
+	}
+}
+
+static bool times_out(const struct fake_call *fc)
+{
+	return fc->call.opcode == PM_FETCH && fake.timeout_every &&
+	       ++fake.nr_fetches % fake.timeout_every == 0;
+}
+
+static void *call_thread(void *arg)
+{
+	struct fake_call *fc = arg;
+	void *late_reply = NULL;
+	bool late;
+
+	if (fake.delay_us)
+		usleep((unsigned int)rand() % fake.delay_us);
+	/* The device reads the bulk when the message goes out, which may be late. */
+	for (uint32_t i = 0; i < fc->call.nr_bulk; i++)
+		memcpy(fc->bulk + i * PAGE_SIZE, phys_to_virt(fc->sges[i].addr), PAGE_SIZE);
+	pthread_mutex_lock(&fake.lock);
+	late = times_out(fc);
+	if (late) {
+		fake.counts.late++;
+		fc->call.status = -ETIMEDOUT;
+		late_reply = fc->call.reply;
+		fc->call.reply = NULL;
+	}
+	pthread_mutex_unlock(&fake.lock);
+	if (late) {
+		complete_all(&fc->done);
+		usleep(2000);
+		fc->call.reply = late_reply;
+	}
+	pthread_mutex_lock(&fake.lock);
+	serve(fc);
+	if (late)
+		fc->call.status = -ETIMEDOUT;
+	pthread_mutex_unlock(&fake.lock);
+	if (!late)
+		complete_all(&fc->done);
+	if (fc->call.release)
+		fc->call.release(&fc->call);
+	rpc_call_put(&fc->call);
+	__atomic_sub_fetch(&fake.under_way, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* --- <net/rpc.h> --------------------------------------------------------------------- */
+
+struct rpc_call *rpc_call_alloc(void)
+{
+	struct fake_call *fc = calloc(1, sizeof(*fc));
+
+	refcount_set(&fc->refs, 1);
+	completion_init(&fc->done);
+	return &fc->call;
+}
+
+void rpc_call_put(struct rpc_call *call)
+{
+	struct fake_call *fc = container_of(call, struct fake_call, call);
+
+	if (refcount_dec_and_test(&fc->refs))
+		free(fc);
+}
+
+int rpc_call_submit(struct rpc_call *call)
+{
+	struct fake_call *fc = container_of(call, struct fake_call, call);
+	pthread_t t;
+
+	memcpy(fc->body, call->body, call->body_len);
+	for (uint32_t i = 0; i < call->nr_bulk; i++)
+		fc->sges[i] = call->bulk[i];
+	refcount_inc(&fc->refs);
+	__atomic_add_fetch(&fake.under_way, 1, __ATOMIC_ACQUIRE);
+	if (pthread_create(&t, NULL, call_thread, fc))
+		abort();
+	pthread_detach(t);
+	return 0;
+}
+
+int rpc_call_wait(struct rpc_call *call)
+{
+	struct fake_call *fc = container_of(call, struct fake_call, call);
+
+	completion_wait(&fc->done);
+	return call->status;
+}
+
+int rpc_slot_wait(uint32_t peer, enum rpc_class cls, uint64_t deadline_ns)
+{
+	return 0;
+}
+
+static int sync_credit(uint32_t node, const void *body, uint32_t len, void *out)
+{
+	struct pm_credit_req req;
+	struct pm_grant grant = { .node = node };
+	struct pm_grant_wire w;
+
+	if (pm_credit_req_decode(body, len, &req))
+		abort();
+	pthread_mutex_lock(&fake.lock);
+	fake.counts.credit_requests++;
+	grant.frames = MIN(req.want, fake.frames);
+	if (fake.frames != UINT32_MAX)
+		fake.frames -= grant.frames;
+	pthread_mutex_unlock(&fake.lock);
+	if (!grant.frames)
+		return -ENOMEM;
+	pm_grant_encode(&grant, &w);
+	memcpy(out, &w, sizeof(w));
+	return sizeof(w);
+}
+
+static int sync_vregions(const void *body, uint32_t len, void *out, uint32_t max)
+{
+	struct pm_range_rep *rep = calloc(1, sizeof(*rep));
+	struct pm_vregions_req req;
+	ssize_t n;
+
+	if (pm_vregions_req_decode(body, len, &req))
+		abort();
+	pthread_mutex_lock(&fake.lock);
+	rep->nr_vregions = 1;
+	rep->vregions[0] = (struct pm_vregion){ .index = req.first,
+						.owner = fake.owner[req.first],
+						.version = fake.version[req.first] };
+	pthread_mutex_unlock(&fake.lock);
+	n = pm_range_rep_encode(rep, out, max);
+	free(rep);
+	return (int)n;
+}
+
+int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
+		  uint32_t body_len, void *out, uint32_t reply_max, uint64_t timeout_ns)
+{
+	switch (opcode) {
+	case PM_CREDIT:
+		return sync_credit(peer, body, body_len, out);
+	case PM_VREGIONS:
+		return sync_vregions(body, body_len, out, reply_max);
+	case PM_FILL_VMA:
+		return -EFAULT;
+	case PM_DESTROY:
+		return 0;
+	default:
+		abort();
+	}
+}
+
+struct rpc_mem {
+	paddr_t start;
+};
+
+struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, bool remote_write)
+{
+	static struct rpc_mem mem;
+
+	mem.start = start;
+	return &mem;
+}
+
+uint32_t rpc_mem_rkey(const struct rpc_mem *mem)
+{
+	return 0x1234;
+}
+
+/* --- what else the cache asks for ---------------------------------------------------- */
+
+uint32_t cluster_file_cache_node(const struct proto_file *file)
+{
+	return 1;
+}
+
+int remote_getattr(const struct proto_file *file, struct proto_attr *attr)
+{
+	return -ESTALE;
+}
+
+unsigned int fake_kills;
+
+void process_kill(struct process *p, int signo)
+{
+	fake_kills++;
+}
+
+void process_get(struct process *p)
+{
+}
+
+void process_put(struct process *p)
+{
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A model of memory nodes behind a fake RPC layer, for host tests of the processor's cache.
+ */
+#pragma once
+
+#include <lib/types.h>
+
+#define FAKE_NODES        3 /* memory nodes 1 to 3; 1 is every home */
+#define FAKE_VREGION_SIZE (2ull << 20)
+
+/* Forget all pages and counts; owners of vRegions alternate over the nodes. */
+void fake_reset(void);
+/* Replies take a random time up to this. */
+void fake_delay_us(unsigned int us);
+/* Of the next calls, every @n-th fetch times out; its data arrives late all the same. 0: none. */
+void fake_timeout_every(unsigned int n);
+/* Give vRegion @index to @node: the old owner answers "moved". */
+void fake_move(uint64_t index, uint32_t node);
+/* Frames that each node will still promise. */
+void fake_frames(uint32_t frames);
+/* Wait until no call is under way. */
+void fake_quiesce(void);
+
+/* What the far side saw. */
+struct fake_counts {
+	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, moved, late;
+	unsigned int stale; /* write-backs that were older than what was stored */
+};
+void fake_counts(struct fake_counts *out);
+/* The first 8 bytes of a stored page; false: not stored. */
+bool fake_stored(uint64_t aspace, uint64_t vaddr, uint64_t *word);

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: MIT
+# ExCache and address spaces over a fake RPC layer whose far side is a model of the owners.
+prog-y            += processor
+processor-folders := monitors/processor/excache monitors/proto
+processor-objs    := monitors/processor/process/aspace.o monitors/processor/process/fault.o \
+	monitors/processor/process/remote.o test/host/excache_test.o test/host/fake_owner.o
