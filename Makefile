@@ -74,7 +74,7 @@ menuconfig: $(venv_stamp)
 
 PHONY += run
 run: all
-	$(Q)O=$(O) $(srctree)/scripts/demo.sh
+	$(Q)O=$(O) $(PYTHON) $(srctree)/scripts/demo.py
 
 PHONY += gdb
 gdb: all

@@ -8,6 +8,7 @@ usage: kconfig.py defconfig FILE             write $KCONFIG_CONFIG from FILE
        kconfig.py menuconfig                 edit $KCONFIG_CONFIG
        kconfig.py generate HEADER CONF [SYMBOL=VALUE...]
                                              autoconf.h and auto.conf, with overrides
+       kconfig.py generate HEADER CONF --all the same with every feature on (for host tests)
 
 A value in a defconfig that Kconfig does not take (unknown symbol, out of range, unmet dependency) is
 an error. A .config may be older than the Kconfig files: what is gone is dropped, what is new gets its
@@ -71,6 +72,12 @@ def main(argv):
         load(config).write_min_config(args[0], header="")
     elif command == "generate":
         kconf = load(config)
+        if args[2:] == ["--all"]:
+            features = (s for s in kconf.unique_defined_syms if not s.choice and s.name != "UBSAN")
+            for sym in features:
+                if sym.orig_type == kconfiglib.BOOL and any(n.prompt for n in sym.nodes):
+                    sym.set_value("y")
+            args = args[:2]
         for override in args[2:]:
             name, _, value = override.partition("=")
             sym = kconf.syms.get(name)

@@ -42,7 +42,7 @@ $(auto_conf): $(srctree)/configs/processor_defconfig $(srctree)/Kconfig $(srctre
 	@mkdir -p $(@D)
 	@export KCONFIG_CONFIG=$(O)/.config srctree=$(srctree); \
 	$(PYTHON) $(srctree)/scripts/kconfig.py defconfig $< && \
-	$(PYTHON) $(srctree)/scripts/kconfig.py generate $(autoconf) $@
+	$(PYTHON) $(srctree)/scripts/kconfig.py generate $(autoconf) $@ --all
 	@touch $@
 $(autoconf): $(auto_conf)
 include $(auto_conf)

@@ -44,7 +44,7 @@ $(auto_conf): $(srctree)/configs/processor_defconfig $(kconfig_files) $(srctree)
 	@mkdir -p $(@D)
 	@export KCONFIG_CONFIG=$(O)/.config srctree=$(srctree); \
 	$(PYTHON) $(srctree)/scripts/kconfig.py defconfig $< && \
-	$(PYTHON) $(srctree)/scripts/kconfig.py generate $(autoconf) $@
+	$(PYTHON) $(srctree)/scripts/kconfig.py generate $(autoconf) $@ --all
 	@touch $@
 $(autoconf): $(auto_conf)
 
