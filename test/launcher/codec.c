@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECODE(name, type)                                                                         \
-	do {                                                                                       \
-		struct ctl_##type v;                                                               \
-		if (ctl_##type##_decode(buf, len, &v))                                             \
-			return -1;                                                                 \
-		ctl_##type##_encode(&v, (void *)out);                                              \
-		return 0;                                                                          \
+#define RECODE(name, type)                             \
+	do {                                           \
+		struct ctl_##type v;                   \
+		if (ctl_##type##_decode(buf, len, &v)) \
+			return -1;                     \
+		ctl_##type##_encode(&v, (void *)out);  \
+		return 0;                              \
 	} while (0)
 
 /* Decode a payload and encode it again; for text and data, copy it. */

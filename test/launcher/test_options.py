@@ -76,7 +76,7 @@ def test_a_node_that_is_not_there_is_named():
 def test_three_nodes_by_default_and_their_parameters():
     out = commands()
     assert list(out) == ["hca", "p0", "m0", "s0"]
-    assert "node=1 rendezvous=lid:3 vregion.size=1G excache.size=64M" in out["p0"]
+    assert "node=1 rendezvous=lid:3 vregion.size=1G excache=64M" in out["p0"]
     assert "node=2 rendezvous=lid:3 vregion.size=1G" in out["m0"]
     assert "node=3 rendezvous=lid:3 cluster=p1,m1,s1" in out["s0"]
     assert "virtio-blk-pci" in out["s0"] and "virtio-blk-pci" not in out["p0"]

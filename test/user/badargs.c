@@ -19,7 +19,7 @@
 #define USER_END     0x00007ffffffff000UL
 #define UNMAPPED     0x10000UL
 
-static char *page;  /* readable and writable, the page after it is not mapped */
+static char *page;   /* readable and writable, the page after it is not mapped */
 static char *rdonly; /* one page that may only be read */
 static const char *self;
 
@@ -30,12 +30,12 @@ static const char *errno_name(int err)
 		const char *name;
 	} names[] = {
 #define NAME(e) { e, #e }
-		NAME(E2BIG),  NAME(EACCES), NAME(EBADF),   NAME(ECHILD),       NAME(EFAULT),
-		NAME(EINTR),  NAME(EINVAL), NAME(EIO),     NAME(EISDIR),       NAME(ELOOP),
-		NAME(EMFILE), NAME(ENOENT), NAME(ENOEXEC), NAME(ENAMETOOLONG), NAME(ENOMEM),
-		NAME(ENOSYS), NAME(ENOTDIR), NAME(ENOTTY), NAME(EOVERFLOW),    NAME(EPERM),
-		NAME(ERANGE), NAME(EROFS),  NAME(ESPIPE),  NAME(ESRCH),	       NAME(ENODEV),
-		NAME(EAGAIN), NAME(EEXIST), NAME(EOPNOTSUPP),
+		NAME(E2BIG),  NAME(EACCES),  NAME(EBADF),      NAME(ECHILD),       NAME(EFAULT),
+		NAME(EINTR),  NAME(EINVAL),  NAME(EIO),        NAME(EISDIR),       NAME(ELOOP),
+		NAME(EMFILE), NAME(ENOENT),  NAME(ENOEXEC),    NAME(ENAMETOOLONG), NAME(ENOMEM),
+		NAME(ENOSYS), NAME(ENOTDIR), NAME(ENOTTY),     NAME(EOVERFLOW),    NAME(EPERM),
+		NAME(ERANGE), NAME(EROFS),   NAME(ESPIPE),     NAME(ESRCH),        NAME(ENODEV),
+		NAME(EAGAIN), NAME(EEXIST),  NAME(EOPNOTSUPP),
 #undef NAME
 	};
 	static char number[16];
@@ -154,11 +154,16 @@ static void memory(void)
 {
 	CALL("mmap no length", SYS_mmap, 0, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CALL("mmap huge", SYS_mmap, 0, -1L, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CALL("mmap wraps", SYS_mmap, 0, 0xfffffffffffff000UL, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CALL("mmap more than user space", SYS_mmap, 0, 1UL << 47, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CALL("mmap fixed unaligned", SYS_mmap, 0x12345, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	CALL("mmap fixed in kernel", SYS_mmap, KERNEL_ADDR, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	CALL("mmap fixed at the end", SYS_mmap, USER_END, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	CALL("mmap wraps", SYS_mmap, 0, 0xfffffffffffff000UL, PROT_READ,
+	     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CALL("mmap more than user space", SYS_mmap, 0, 1UL << 47, PROT_READ,
+	     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CALL("mmap fixed unaligned", SYS_mmap, 0x12345, PAGE, PROT_READ,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	CALL("mmap fixed in kernel", SYS_mmap, KERNEL_ADDR, PAGE, PROT_READ,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	CALL("mmap fixed at the end", SYS_mmap, USER_END, PAGE, PROT_READ,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	CALL("mmap neither shared nor private", SYS_mmap, 0, PAGE, PROT_READ, MAP_ANONYMOUS, -1, 0);
 	CALL("mmap bad fd", SYS_mmap, 0, PAGE, PROT_READ, MAP_PRIVATE, 99, 0);
 	CALL("munmap unaligned", SYS_munmap, 0x12345, PAGE);

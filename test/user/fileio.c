@@ -66,7 +66,9 @@ static void by_readv(void)
 {
 	const int fd = open_it();
 	static char a[1], b[5000], c[4096], d[3];
-	struct iovec iov[] = { { a, sizeof(a) }, { b, sizeof(b) }, { NULL, 0 }, { c, sizeof(c) }, { d, sizeof(d) } };
+	struct iovec iov[] = {
+		{ a, sizeof(a) }, { b, sizeof(b) }, { NULL, 0 }, { c, sizeof(c) }, { d, sizeof(d) }
+	};
 	uint64_t h = HASH_INIT;
 	ssize_t n;
 
@@ -120,7 +122,8 @@ static void into_fresh_memory(void)
 {
 	const int fd = open_it();
 	const size_t len = size < 300 * PAGE ? size : 300 * PAGE;
-	char *p = mmap(NULL, len + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p =
+		mmap(NULL, len + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	size_t done = 0;
 
 	CHECK(p != MAP_FAILED);
@@ -166,7 +169,8 @@ static void attributes(void)
 	CHECK(stat(path, &a) == 0 && fstat(fd, &b) == 0);
 	CHECK(a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_size == b.st_size);
 	CHECK(S_ISREG(a.st_mode) && a.st_nlink == 1 && a.st_blksize > 0);
-	printf("mode %o, size %ld, mtime %ld\n", a.st_mode & 07777, (long)a.st_size, (long)a.st_mtime);
+	printf("mode %o, size %ld, mtime %ld\n", a.st_mode & 07777, (long)a.st_size,
+	       (long)a.st_mtime);
 	close(fd);
 	snprintf(dir, sizeof(dir), "%s", path);
 	slash = strrchr(dir, '/');

@@ -13,7 +13,12 @@
 
 #define AREA_PAGES 600
 
-enum state { NONE, READ_WRITE, READ_ONLY, NO_ACCESS };
+enum state {
+	NONE,
+	READ_WRITE,
+	READ_ONLY,
+	NO_ACCESS
+};
 
 static struct {
 	enum state state;

@@ -25,6 +25,7 @@ int main(int argc, char **argv)
 {
 	const unsigned long kib = arg_number(argc, argv, 1, 6000);
 
-	printf("%lu KiB of stack: %016lx\n", kib, (unsigned long)descend(kib * 1024 / (FRAME + 64), 1));
+	printf("%lu KiB of stack: %016lx\n", kib,
+	       (unsigned long)descend(kib * 1024 / (FRAME + 64), 1));
 	return 0;
 }

@@ -28,10 +28,10 @@ __attribute__((noreturn, format(printf, 1, 2))) static inline void die(const cha
 	exit(1);
 }
 
-#define CHECK(cond)                                                                                \
-	do {                                                                                       \
-		if (!(cond))                                                                       \
-			die("%s:%d: %s (errno %d)", __FILE__, __LINE__, #cond, errno);             \
+#define CHECK(cond)                                                                    \
+	do {                                                                           \
+		if (!(cond))                                                           \
+			die("%s:%d: %s (errno %d)", __FILE__, __LINE__, #cond, errno); \
 	} while (0)
 
 /* Repeatable numbers. */

@@ -103,7 +103,7 @@ def node_list(o: Options) -> list[NodePlan]:
 def _role_params(o: Options, role: str) -> list[str]:
     params = [f"vregion.size={format_size(o.vregion)}"]
     if role == "processor":
-        params.append(f"excache.size={format_size(o.excache)}")
+        params.append(f"excache={format_size(o.excache)}")
         if o.strace:
             params.append("strace")
     return params if role != "storage" else []
@@ -147,7 +147,7 @@ def hca_command(nodes: list[NodePlan], binary: str, control: str) -> Command:
     fds = []
     for node in nodes:
         hca, qtest = f"{node.name}.hca_model", f"{node.name}.qtest_model"
-        argv += ["--vm", f"fd={{{hca}}},qtest=fd{{{qtest}}},lid={node.lid}"]
+        argv += ["--vm", f"fd={{{hca}}},qtest=fd:{{{qtest}}},lid={node.lid},name={node.name}"]
         fds += [hca, qtest]
     return Command("hca", argv, fds)
 
