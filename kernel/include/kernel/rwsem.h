@@ -15,8 +15,8 @@
 struct thread;
 
 struct rwsem {
-	struct spinlock lock; /* RANK_SLEEPER */
-	uint32_t readers __guarded_by(&lock);
+	uint32_t readers __guarded_by(&lock); /* not the lock first: addresses name locks */
+	struct spinlock lock;                 /* RANK_SLEEPER */
 	struct thread *writer __guarded_by(&lock);
 	struct list_head waiters __guarded_by(&lock);
 	const char *name;

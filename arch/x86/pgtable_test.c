@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+#include <arch/cpu.h>
+#include <arch/kpgtable.h>
+#include <arch/layout.h>
+#include <arch/pgtable.h>
+#include <kernel/boot.h>
+#include <kernel/preempt.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <mm/frame.h>
+#include <mm/kmap.h>
+
+#include "arch_private.h"
+
+#define VA 0x123456789000ul
+
+static void map_query_unmap(struct ktest *t)
+{
+	struct pgtable *pt = pgtable_create();
+	struct pgtable_entry e;
+
+	ASSERT_FALSE(t, IS_ERR(pt));
+	EXPECT_FALSE(t, pgtable_query(pt, VA, &e));
+	ASSERT_EQ(t, pgtable_map(pt, VA, 0x5000, PGT_READ | PGT_WRITE), 0);
+	EXPECT_EQ(t, pgtable_table_pages(pt), 4);
+	ASSERT_TRUE(t, pgtable_query(pt, VA, &e));
+	EXPECT_EQ(t, e.paddr, 0x5000);
+	EXPECT_EQ(t, e.prot, PGT_READ | PGT_WRITE);
+	EXPECT_FALSE(t, e.accessed || e.dirty);
+	EXPECT_FALSE(t, pgtable_query(pt, VA + PAGE_SIZE, &e));
+	EXPECT_TRUE(t, pgtable_protect(pt, VA, PGT_READ | PGT_EXEC));
+	EXPECT_TRUE(t, pgtable_query(pt, VA, &e));
+	EXPECT_EQ(t, e.prot, PGT_READ | PGT_EXEC);
+	/* No access at all keeps the frame. */
+	EXPECT_TRUE(t, pgtable_protect(pt, VA, PGT_NONE));
+	EXPECT_TRUE(t, pgtable_query(pt, VA, &e));
+	EXPECT_EQ(t, e.prot, PGT_NONE);
+	EXPECT_EQ(t, e.paddr, 0x5000);
+	pgtable_unmap(pt, VA, &e);
+	EXPECT_TRUE(t, e.present);
+	EXPECT_EQ(t, e.paddr, 0x5000);
+	EXPECT_FALSE(t, pgtable_query(pt, VA, &e));
+	EXPECT_FALSE(t, pgtable_protect(pt, VA, PGT_READ));
+	pgtable_unmap(pt, VA, &e);
+	EXPECT_FALSE(t, e.present);
+	pgtable_trim(pt, 0, USER_TOP);
+	EXPECT_EQ(t, pgtable_table_pages(pt), 1);
+	pgtable_destroy(pt);
+}
+
+static void bad_addresses_are_refused(struct ktest *t)
+{
+	struct pgtable *pt = pgtable_create();
+	struct pgtable_entry e;
+
+	ASSERT_FALSE(t, IS_ERR(pt));
+	EXPECT_EQ(t, pgtable_map(pt, USER_TOP, 0x5000, PGT_READ), -EINVAL);
+	EXPECT_EQ(t, pgtable_map(pt, KERNEL_BASE, 0x5000, PGT_READ), -EINVAL);
+	EXPECT_EQ(t, pgtable_map(pt, VA + 1, 0x5000, PGT_READ), -EINVAL);
+	EXPECT_EQ(t, pgtable_map(pt, VA, 0x5001, PGT_READ), -EINVAL);
+	EXPECT_EQ(t, pgtable_map(pt, VA, 1ul << 60, PGT_READ), -EINVAL);
+	EXPECT_FALSE(t, pgtable_query(pt, KERNEL_BASE + KERNEL_PHYS, &e));
+	EXPECT_FALSE(t, pgtable_protect(pt, DIRECT_MAP_BASE, PGT_WRITE));
+	pgtable_unmap(pt, KERNEL_BASE + KERNEL_PHYS, &e);
+	EXPECT_FALSE(t, e.present);
+	pgtable_destroy(pt);
+}
+
+/* Through the loaded tables, at kernel privilege with SMAP lifted. */
+static void cpu_sets_accessed_and_dirty(struct ktest *t)
+{
+	struct pgtable *pt = pgtable_create();
+	struct frame *f = frame_alloc(0, FRAME_ZERO);
+	volatile uint64_t *p = (volatile uint64_t *)VA;
+	struct pgtable_entry e;
+
+	ASSERT_TRUE(t, !IS_ERR(pt) && f);
+	ASSERT_EQ(t, pgtable_map(pt, VA, frame_to_paddr(f), PGT_READ | PGT_WRITE), 0);
+	preempt_disable();
+	pgtable_activate(pt);
+	if (cpu_features.smap)
+		__asm__ volatile("stac" ::: "cc", "memory");
+	EXPECT_EQ(t, *p, 0);
+	EXPECT_TRUE(t, pgtable_query(pt, VA, &e));
+	EXPECT_TRUE(t, e.accessed);
+	EXPECT_FALSE(t, e.dirty);
+	*p = 5;
+	EXPECT_TRUE(t, pgtable_test_clear_dirty(pt, VA));
+	EXPECT_FALSE(t, pgtable_test_clear_dirty(pt, VA));
+	EXPECT_TRUE(t, pgtable_test_clear_accessed(pt, VA));
+	tlb_flush_range(pt, VA, VA + PAGE_SIZE);
+	*p = 6;
+	if (cpu_features.smap)
+		__asm__ volatile("clac" ::: "cc", "memory");
+	pgtable_unmap(pt, VA, &e);
+	pgtable_activate(NULL);
+	preempt_enable();
+	EXPECT_TRUE(t, e.dirty && e.accessed);
+	EXPECT_EQ(t, *(uint64_t *)frame_to_virt(f), 6);
+	frame_free(f, 0);
+	pgtable_destroy(pt);
+}
+
+struct walk_log {
+	unsigned int nr;
+	vaddr_t at[8];
+	unsigned int stop_at;
+};
+
+static int log_entry(vaddr_t vaddr, const struct pgtable_entry *e, void *arg)
+{
+	struct walk_log *l = arg;
+
+	if (l->nr < ARRAY_SIZE(l->at))
+		l->at[l->nr] = vaddr;
+	return ++l->nr == l->stop_at ? 42 : 0;
+}
+
+static void walk_finds_the_range(struct ktest *t)
+{
+	static const vaddr_t at[] = { 0x1000,     0x2000,       0x200000,
+				      0x40000000, 0x8000000000, USER_TOP - PAGE_SIZE };
+	struct pgtable *pt = pgtable_create();
+	struct walk_log all = { 0 };
+	struct walk_log some = { 0 };
+	struct walk_log first = { .stop_at = 1 };
+
+	ASSERT_FALSE(t, IS_ERR(pt));
+	for (unsigned int i = 0; i < ARRAY_SIZE(at); i++)
+		ASSERT_EQ(t, pgtable_map(pt, at[i], 0x9000, i & 1 ? PGT_NONE : PGT_READ), 0);
+	EXPECT_EQ(t, pgtable_walk(pt, 0, UINT64_MAX, log_entry, &all), 0);
+	ASSERT_EQ(t, all.nr, ARRAY_SIZE(at));
+	for (unsigned int i = 0; i < ARRAY_SIZE(at); i++)
+		EXPECT_EQ(t, all.at[i], at[i]);
+	EXPECT_EQ(t, pgtable_walk(pt, 0x2000, 0x40000000, log_entry, &some), 0);
+	EXPECT_EQ(t, some.nr, 2);
+	EXPECT_EQ(t, some.at[0], 0x2000);
+	EXPECT_EQ(t, some.at[1], 0x200000);
+	EXPECT_EQ(t, pgtable_walk(pt, 0x2001, UINT64_MAX, log_entry, &first), 42);
+	EXPECT_EQ(t, first.at[0], 0x200000);
+	EXPECT_EQ(t, pgtable_walk(pt, 0x3000, 0x3000, log_entry, &some), 0);
+	EXPECT_EQ(t, some.nr, 2);
+	pgtable_destroy(pt);
+}
+
+static void all_table_pages_come_back(struct ktest *t)
+{
+	const uint64_t before = frames_free_count();
+	struct pgtable *pt = pgtable_create();
+
+	ASSERT_FALSE(t, IS_ERR(pt));
+	for (vaddr_t v = 0x10000; v < USER_TOP - 0x40000000; v += USER_TOP / 37 & ~PAGE_MASK_LOW)
+		ASSERT_EQ(t, pgtable_map(pt, v, 0x9000, PGT_READ), 0);
+	pgtable_destroy(pt);
+	EXPECT_GE(t, frames_free_count() + 1, before); /* a slab page may stay */
+}
+
+/* W^X over the whole kernel image, and nothing executable outside its text. */
+static void kernel_image_is_w_xor_x(struct ktest *t)
+{
+	paddr_t paddr;
+	bool write;
+	bool exec;
+
+	for (vaddr_t v = (vaddr_t)image_start; v < (vaddr_t)image_end; v += PAGE_SIZE) {
+		const bool text = v < (vaddr_t)text_end;
+		const bool data = v >= (vaddr_t)data_start;
+
+		ASSERT_TRUE(t, kpt_query(v, &paddr, &write, &exec));
+		ASSERT_EQ(t, exec, text);
+		ASSERT_EQ(t, write, data);
+		ASSERT_EQ(t, paddr, v - KERNEL_BASE);
+		/* The same page in the direct map. */
+		ASSERT_TRUE(t, kpt_query(DIRECT_MAP_BASE + paddr, &paddr, &write, &exec));
+		ASSERT_FALSE(t, exec);
+		ASSERT_EQ(t, write, data);
+	}
+	EXPECT_FALSE(t, kpt_query(0, &paddr, &write, &exec));
+	EXPECT_FALSE(t, kpt_query(KERNEL_PHYS, &paddr, &write, &exec));
+	for (unsigned int i = 0; i < boot_info.nr_mem; i++) {
+		const struct boot_mem *m = &boot_info.mem[i];
+
+		for (paddr_t p = ALIGN_UP(m->base, PAGE_SIZE);
+		     m->type == BOOT_MEM_RAM && p + PAGE_SIZE <= m->base + m->size;
+		     p += 511 * PAGE_SIZE) {
+			ASSERT_TRUE(t, kpt_query(DIRECT_MAP_BASE + p, &paddr, &write, &exec));
+			ASSERT_EQ(t, paddr, p);
+			ASSERT_FALSE(t, exec);
+		}
+	}
+}
+
+static const struct ktest_case pgtable_cases[] = {
+	KTEST(map_query_unmap),
+	KTEST(bad_addresses_are_refused),
+	KTEST(cpu_sets_accessed_and_dirty),
+	KTEST(walk_finds_the_range),
+	KTEST(all_table_pages_come_back),
+	KTEST(kernel_image_is_w_xor_x),
+	{ 0 },
+};
+static const struct ktest_suite pgtable_suite = { .name = "arch.pgtable", .cases = pgtable_cases };
+KTEST_SUITE(pgtable_suite);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+#include <kernel/lock_debug.h>
+#include <kernel/mutex.h>
+#include <kernel/rwsem.h>
+#include <kernel/spinlock.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/ktest.h>
+
+#define NR_THREADS 4u
+#define NR_ROUNDS  300u
+
+struct shared {
+	struct mutex m;
+	struct rwsem s;
+	struct spinlock l;
+	unsigned int inside; /* writers in the critical section */
+	unsigned int readers;
+	unsigned int max_readers;
+	unsigned int errors;
+	unsigned int sum;
+};
+
+static void mutex_worker(void *arg)
+{
+	struct shared *s = arg;
+
+	for (unsigned int i = 0; i < NR_ROUNDS; i++) {
+		mutex_lock(&s->m);
+		s->errors += s->inside++ != 0;
+		s->errors += !mutex_is_mine(&s->m);
+		if (i % 3 == 0)
+			thread_yield();
+		s->sum++;
+		s->inside--;
+		mutex_unlock(&s->m);
+		if (i % 5 == 0)
+			thread_yield();
+	}
+}
+
+static void run_workers(struct ktest *t, void (*fn)(void *arg), struct shared *s)
+{
+	struct thread *threads[NR_THREADS];
+
+	for (unsigned int i = 0; i < NR_THREADS; i++) {
+		threads[i] = thread_create("lock-test", fn, s);
+		ASSERT_FALSE(t, IS_ERR(threads[i]));
+	}
+	for (unsigned int i = 0; i < NR_THREADS; i++)
+		thread_join(threads[i]);
+}
+
+static void mutex_excludes(struct ktest *t)
+{
+	struct shared s = { 0 };
+
+	mutex_init(&s.m, "test", RANK_MONITOR);
+	run_workers(t, mutex_worker, &s);
+	EXPECT_EQ(t, s.errors, 0);
+	EXPECT_EQ(t, s.sum, NR_THREADS * NR_ROUNDS);
+	EXPECT_FALSE(t, mutex_is_locked(&s.m));
+	EXPECT_TRUE(t, mutex_trylock(&s.m));
+	EXPECT_FALSE(t, mutex_trylock(&s.m));
+	mutex_unlock(&s.m);
+}
+
+static void rwsem_worker(void *arg)
+{
+	struct shared *s = arg;
+
+	for (unsigned int i = 0; i < NR_ROUNDS; i++) {
+		if (i % 4 == 0) {
+			rwsem_write_lock(&s->s);
+			s->errors += s->inside++ != 0 || s->readers != 0;
+			thread_yield();
+			s->inside--;
+			if (i % 8 == 0) {
+				s->readers++;
+				rwsem_downgrade(&s->s);
+				thread_yield();
+				s->errors += s->inside != 0;
+				s->readers--;
+				rwsem_read_unlock(&s->s);
+			} else {
+				rwsem_write_unlock(&s->s);
+			}
+		} else {
+			rwsem_read_lock(&s->s);
+			s->readers++;
+			s->max_readers = MAX(s->max_readers, s->readers);
+			thread_yield();
+			s->errors += s->inside != 0;
+			s->readers--;
+			rwsem_read_unlock(&s->s);
+		}
+		s->sum++;
+	}
+}
+
+static void rwsem_excludes_and_shares(struct ktest *t)
+{
+	struct shared s = { 0 };
+
+	rwsem_init(&s.s, "test", RANK_MONITOR);
+	run_workers(t, rwsem_worker, &s);
+	EXPECT_EQ(t, s.errors, 0);
+	EXPECT_EQ(t, s.sum, NR_THREADS * NR_ROUNDS);
+	EXPECT_GT(t, s.max_readers, 1);
+	EXPECT_TRUE(t, rwsem_read_trylock(&s.s));
+	EXPECT_FALSE(t, rwsem_write_trylock(&s.s));
+	rwsem_read_unlock(&s.s);
+	EXPECT_TRUE(t, rwsem_write_trylock(&s.s));
+	EXPECT_FALSE(t, rwsem_read_trylock(&s.s));
+	rwsem_write_unlock(&s.s);
+}
+
+static void spinlock_basics(struct ktest *t)
+{
+	struct spinlock l;
+	unsigned long flags;
+
+	spin_lock_init(&l, "test", RANK_SPIN_MONITOR);
+	EXPECT_TRUE(t, preemptible());
+	spin_lock(&l);
+	EXPECT_FALSE(t, preemptible());
+	EXPECT_FALSE(t, spin_trylock(&l));
+	EXPECT_TRUE(t, spin_is_locked(&l));
+	spin_unlock(&l);
+	EXPECT_TRUE(t, preemptible());
+	flags = spin_lock_irqsave(&l);
+	EXPECT_FALSE(t, local_irqs_enabled());
+	spin_unlock_irqrestore(&l, flags);
+	EXPECT_TRUE(t, local_irqs_enabled());
+	EXPECT_TRUE(t, spin_trylock(&l));
+	spin_unlock(&l);
+}
+
+#ifdef CONFIG_DEBUG
+static void rank_violations_are_seen(struct ktest *t)
+{
+	struct spinlock outer = SPINLOCK_INIT("outer", RANK_SPIN_MONITOR);
+	struct spinlock pair[2];
+	struct spinlock inner = SPINLOCK_INIT("inner", RANK_SPIN_RPC);
+	struct mutex m;
+
+	spin_lock_init(&pair[0], "pair", RANK_EXCACHE_SET);
+	spin_lock_init(&pair[1], "pair", RANK_EXCACHE_SET);
+	mutex_init(&m, "mutex", RANK_ASPACE);
+	lock_debug_expect(true);
+
+	spin_lock(&outer);
+	spin_lock(&inner);
+	EXPECT_EQ(t, lock_debug_violations(), 0);
+	spin_unlock(&inner);
+	spin_unlock(&outer);
+
+	spin_lock(&inner);
+	spin_lock(&outer);
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+	spin_unlock(&outer);
+	spin_unlock(&inner);
+
+	spin_lock(&inner);
+	EXPECT_TRUE(t, spin_trylock(&outer)); /* cannot deadlock, so it is allowed */
+	EXPECT_EQ(t, lock_debug_violations(), 0);
+	spin_unlock(&outer);
+	spin_unlock(&inner);
+
+	spin_lock(&pair[0]);
+	spin_lock(&pair[1]);
+	EXPECT_EQ(t, lock_debug_violations(), 0);
+	spin_unlock(&pair[0]);
+	spin_lock(&pair[0]);
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+	spin_unlock(&pair[0]);
+	spin_unlock(&pair[1]);
+
+	/* A sleeping lock inside a spinlock: wrong order and wrong context. */
+	spin_lock(&outer);
+	mutex_lock(&m);
+	EXPECT_EQ(t, lock_debug_violations(), 2);
+	mutex_unlock(&m);
+	spin_unlock(&outer);
+
+	lock_debug_release(&m, "never taken");
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+	lock_debug_acquire(&m, "again", RANK_ASPACE, false);
+	lock_debug_acquire(&m, "again", RANK_ASPACE, false);
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+	lock_debug_release(&m, "again");
+	lock_debug_release(&m, "again");
+	EXPECT_EQ(t, lock_debug_violations(), 0);
+	lock_debug_expect(false);
+}
+#else
+static void rank_violations_are_seen(struct ktest *t)
+{
+	ktest_skip(t, "CONFIG_DEBUG is off");
+}
+#endif
+
+static const struct ktest_case lock_cases[] = {
+	KTEST(spinlock_basics),
+	KTEST(mutex_excludes),
+	KTEST(rwsem_excludes_and_shares),
+	KTEST(rank_violations_are_seen),
+	{ 0 },
+};
+static const struct ktest_suite lock_suite = { .name = "kernel.lock", .cases = lock_cases };
+KTEST_SUITE(lock_suite);

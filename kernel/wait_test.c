@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <kernel/timer.h>
+#include <kernel/wait.h>
+#include <lib/err.h>
+#include <lib/ktest.h>
+
+#define MS NSEC_PER_MSEC
+
+struct pingpong {
+	struct waitqueue wq;
+	unsigned int turn;
+	unsigned int rounds;
+};
+
+static void ponger(void *arg)
+{
+	struct pingpong *p = arg;
+
+	for (unsigned int i = 0; i < p->rounds; i++) {
+		wait_event(&p->wq, READ_ONCE(p->turn) == 1);
+		WRITE_ONCE(p->turn, 0);
+		wake_all(&p->wq);
+	}
+}
+
+static void wake_ups_are_not_lost(struct ktest *t)
+{
+	struct pingpong p = { .rounds = 500 };
+	struct thread *th;
+
+	waitqueue_init(&p.wq);
+	th = thread_create("pong", ponger, &p);
+	ASSERT_FALSE(t, IS_ERR(th));
+	for (unsigned int i = 0; i < p.rounds; i++) {
+		WRITE_ONCE(p.turn, 1);
+		wake_all(&p.wq);
+		wait_event(&p.wq, READ_ONCE(p.turn) == 0);
+	}
+	thread_join(th);
+	EXPECT_FALSE(t, waitqueue_active(&p.wq));
+}
+
+static void timeouts(struct ktest *t)
+{
+	struct waitqueue wq;
+	uint64_t start = time_now_ns();
+
+	waitqueue_init(&wq);
+	EXPECT_FALSE(t, wait_event_timeout(&wq, false, start + 3 * MS));
+	EXPECT_GE(t, time_now_ns() - start, 3 * MS);
+	EXPECT_LT(t, time_now_ns() - start, 1000 * MS);
+	/* A condition that holds wins over a deadline that has passed. */
+	EXPECT_TRUE(t, wait_event_timeout(&wq, true, 0));
+	EXPECT_FALSE(t, wait_event_timeout(&wq, false, 0));
+	start = time_now_ns();
+	thread_sleep_ns(2 * MS);
+	EXPECT_GE(t, time_now_ns() - start, 2 * MS);
+	EXPECT_FALSE(t, waitqueue_active(&wq));
+}
+
+struct sleeper {
+	struct waitqueue wq;
+	unsigned int mode;
+	int result;
+	bool cond;
+	uint32_t running;
+};
+
+static void sleep_main(void *arg)
+{
+	struct sleeper *s = arg;
+
+	WRITE_ONCE(s->running, 1);
+	s->result = wait_event_mode(&s->wq, READ_ONCE(s->cond), s->mode, WAIT_FOREVER);
+}
+
+static int notified_wait(struct ktest *t, unsigned int mode, uint32_t flags, bool cond)
+{
+	struct sleeper s = { .mode = mode, .result = 99 };
+	struct thread *th;
+
+	waitqueue_init(&s.wq);
+	th = thread_create("sleeper", sleep_main, &s);
+	while (!READ_ONCE(s.running))
+		thread_yield();
+	thread_notify(th, flags);
+	thread_sleep_ns(MS);
+	if (cond) {
+		EXPECT_EQ(t, s.result, 99); /* still waiting */
+		WRITE_ONCE(s.cond, true);
+		wake_all(&s.wq);
+	}
+	thread_join(th);
+	return s.result;
+}
+
+static void kill_and_signal_end_waits(struct ktest *t)
+{
+	EXPECT_EQ(t, notified_wait(t, WAIT_INTERRUPTIBLE, THREAD_F_SIGNAL, false), -EINTR);
+	EXPECT_EQ(t, notified_wait(t, WAIT_INTERRUPTIBLE, THREAD_F_KILL, false), -EINTR);
+	EXPECT_EQ(t, notified_wait(t, WAIT_KILLABLE, THREAD_F_KILL, false), -EINTR);
+	EXPECT_EQ(t, notified_wait(t, WAIT_KILLABLE, THREAD_F_SIGNAL, true), 0);
+	EXPECT_EQ(t, notified_wait(t, WAIT_PLAIN, THREAD_F_KILL, true), 0);
+}
+
+static void wake_one_wakes_one(struct ktest *t)
+{
+	struct sleeper s = { .result = 99 };
+	struct thread *th[3];
+
+	waitqueue_init(&s.wq);
+	for (unsigned int i = 0; i < 3; i++)
+		th[i] = thread_create("sleeper", sleep_main, &s);
+	thread_sleep_ns(MS);
+	EXPECT_EQ(t, list_length(&s.wq.waiters), 3);
+	WRITE_ONCE(s.cond, true);
+	wake_one(&s.wq);
+	thread_sleep_ns(MS);
+	EXPECT_EQ(t, list_length(&s.wq.waiters), 2);
+	wake_all(&s.wq);
+	for (unsigned int i = 0; i < 3; i++)
+		thread_join(th[i]);
+	EXPECT_EQ(t, s.result, 0);
+}
+
+static void complete_from_timer(void *arg)
+{
+	complete(arg);
+}
+
+static void completions(struct ktest *t)
+{
+	struct completion c;
+	struct timer timer;
+
+	completion_init(&c);
+	EXPECT_FALSE(t, completion_wait_until(&c, time_now_ns() + MS));
+	complete(&c);
+	complete(&c);
+	EXPECT_TRUE(t, completion_done(&c));
+	completion_wait(&c);
+	EXPECT_TRUE(t, completion_wait_until(&c, 0));
+	EXPECT_FALSE(t, completion_wait_until(&c, 0));
+	complete_all(&c);
+	completion_wait(&c);
+	completion_wait(&c);
+	/* From interrupt context, many times. */
+	completion_init(&c);
+	timer_init(&timer, complete_from_timer, &c);
+	for (unsigned int i = 0; i < 50; i++) {
+		timer_set(&timer, time_now_ns() + 20 * NSEC_PER_USEC);
+		completion_wait(&c);
+	}
+	(void)timer_cancel(&timer);
+	EXPECT_FALSE(t, completion_done(&c));
+}
+
+static const struct ktest_case wait_cases[] = {
+	KTEST(wake_ups_are_not_lost), KTEST(timeouts),    KTEST(kill_and_signal_end_waits),
+	KTEST(wake_one_wakes_one),    KTEST(completions), { 0 },
+};
+static const struct ktest_suite wait_suite = { .name = "kernel.wait", .cases = wait_cases };
+KTEST_SUITE(wait_suite);
