@@ -77,29 +77,47 @@ static struct timespec *timeout(const struct loop *l, bool spinning, struct time
 	return ts;
 }
 
-void loop_run(struct loop *l)
+/* One batch of events and what follows from it.  False: the loop is broken. */
+static bool loop_turn(struct loop *l, struct timespec *wait, uint64_t *busy_until)
 {
 	struct epoll_event ev[BATCH];
+	const int n = epoll_pwait2(l->epfd, ev, BATCH, wait, NULL);
+
+	if (n < 0 && errno != EINTR) {
+		model_log("epoll: %m");
+		return false;
+	}
+	if (n > 0 && l->spin_ns)
+		*busy_until = host_time_ns() + l->spin_ns;
+	for (int i = 0; i < n; i++) {
+		struct watch *w = ev[i].data.ptr;
+
+		if (!w->dead)
+			w->ready(w, ev[i].events);
+	}
+	fabric_run(l->fabric);
+	bury(l);
+	return true;
+}
+
+void loop_run(struct loop *l)
+{
 	uint64_t busy_until = 0;
 
 	while (!l->quit) {
 		const bool spinning = l->spin_ns && host_time_ns() < busy_until;
 		struct timespec ts;
-		int n = epoll_pwait2(l->epfd, ev, BATCH, timeout(l, spinning, &ts), NULL);
 
-		if (n < 0 && errno != EINTR) {
-			model_log("epoll: %m");
+		if (!loop_turn(l, timeout(l, spinning, &ts), &busy_until))
 			return;
-		}
-		if (n > 0 && l->spin_ns)
-			busy_until = host_time_ns() + l->spin_ns;
-		for (int i = 0; i < n; i++) {
-			struct watch *w = ev[i].data.ptr;
-
-			if (!w->dead)
-				w->ready(w, ev[i].events);
-		}
-		fabric_run(l->fabric);
-		bury(l);
 	}
+}
+
+/* Handle what is there, without waiting. */
+void loop_poll(struct loop *l)
+{
+	struct timespec none = { 0 };
+	uint64_t busy_until = 0;
+
+	(void)loop_turn(l, &none, &busy_until);
 }

@@ -30,6 +30,7 @@ bool loop_add(struct loop *l, struct watch *w, uint32_t events);
 void loop_change(struct loop *l, struct watch *w, uint32_t events);
 void loop_remove(struct loop *l, struct watch *w);
 void loop_run(struct loop *l);
+void loop_poll(struct loop *l);
 
 /* qtest.c: interrupts through QEMU's qtest socket */
 struct qtest;

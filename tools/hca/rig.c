@@ -3,6 +3,7 @@
 #include "rig.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define ICM_QPC    0x000000u
 #define ICM_CMPT   0x020000u
@@ -36,6 +37,18 @@ static void rig_msi(struct hca *h, unsigned vector, uint64_t addr, uint32_t data
 
 static const struct front_ops rig_ops = { .name = "rig", .msi = rig_msi };
 
+#define GUARD (1u << 20)
+
+/* Guest RAM between two areas that cannot be touched: a stray access is seen. */
+static uint8_t *ram_alloc(void)
+{
+	uint8_t *p = mmap(NULL, RIG_RAM + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || mprotect(p + GUARD, RIG_RAM, PROT_READ | PROT_WRITE))
+		abort();
+	return p + GUARD;
+}
+
 void rig_create(struct rig *r)
 {
 	memset(r, 0, sizeof(*r));
@@ -48,10 +61,9 @@ void rig_create(struct rig *r)
 		struct rig_guest *g = &r->g[i];
 
 		g->h = hca_create(r->f, NULL, 0, 0);
-		g->ram = aligned_alloc(4096, RIG_RAM);
-		if (!g->h || !g->ram)
+		g->ram = ram_alloc();
+		if (!g->h)
 			abort();
-		memset(g->ram, 0, RIG_RAM);
 		g->h->front = &rig_ops;
 		g->h->front_priv = g;
 		g->h->mem.nr = 1;
@@ -67,12 +79,12 @@ void rig_destroy(struct rig *r)
 {
 	fabric_destroy(r->f);
 	for (unsigned i = 0; i < 2; i++)
-		free(r->g[i].ram);
+		munmap(r->g[i].ram - GUARD, RIG_RAM + 2 * GUARD);
 }
 
 void rig_settle(struct rig *r)
 {
-	for (unsigned i = 0; i < 10000; i++) {
+	for (unsigned i = 0; i < 100000; i++) {
 		fabric_run(r->f);
 		if (!fabric_busy(r->f))
 			return;

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fuzz the HCA model as a hostile guest would: commands in any order, register and doorbell
+ * accesses, memory that changes, time that passes.
+ *
+ * Property: no access outside the guests' RAM (guard areas, ASan), and the run queue empties.
+ */
+#include "../../tools/hca/rig.h"
+
+struct input {
+	const uint8_t *p;
+	size_t left;
+};
+
+static uint64_t take(struct input *in, size_t n)
+{
+	uint64_t v = 0;
+
+	n = MIN(n, in->left);
+	memcpy(&v, in->p, n);
+	in->p += n;
+	in->left -= n;
+	return v;
+}
+
+static const uint16_t ops[] = {
+	OP_QUERY_FW,   OP_MAP_FA,        OP_UNMAP_FA,        OP_RUN_FW,        OP_MOD_STAT_CFG,
+	OP_MAP_ICM,    OP_UNMAP_ICM,     OP_SET_ICM_SIZE,    OP_INIT_HCA,      OP_CLOSE_HCA,
+	OP_SW2HW_EQ,   OP_HW2SW_EQ,      OP_MAP_EQ,          OP_SW2HW_CQ,      OP_HW2SW_CQ,
+	OP_MODIFY_CQ,  OP_SW2HW_SRQ,     OP_HW2SW_SRQ,       OP_ARM_SRQ,       OP_SW2HW_MPT,
+	OP_HW2SW_MPT,  OP_WRITE_MTT,     OP_READ_MTT,        OP_RST2INIT,      OP_INIT2RTR,
+	OP_RTR2RTS,    OP_RTS2RTS,       OP_RTS2SQD,         OP_SQD2RTS,       OP_2ERR,
+	OP_2RST,       OP_QUERY_QP,      OP_CONF_SPECIAL_QP, OP_INIT_PORT,     OP_CLOSE_PORT,
+	OP_SET_PORT,   OP_MAD_IFC,       OP_READ_MCG,        OP_WRITE_MCG,     OP_MGID_HASH,
+	OP_QUERY_PORT, OP_UNMAP_ICM_AUX, OP_MAP_ICM_AUX,     OP_QUERY_ADAPTER, OP_QUERY_CQ,
+};
+
+/* Some bytes of the mailbox, each with its place. */
+static void mailbox(struct input *in, uint8_t *box)
+{
+	for (uint64_t n = take(in, 1) & 31; n; n--) {
+		const uint64_t off = take(in, 2) & 511;
+
+		box[off] = (uint8_t)take(in, 1);
+	}
+}
+
+static void command(struct input *in, struct rig_guest *g)
+{
+	static const uint32_t numbers[] = { 0,           1,       RIG_EQ,      RIG_QPN,
+					    RIG_QPN + 1, RIG_CQN, RIG_CQN + 1, 0x21 };
+	const uint64_t pick = take(in, 1);
+	uint8_t *box = g->ram + RIG_IN;
+	uint32_t im = numbers[take(in, 1) & 7];
+
+	if (pick & 0x80)
+		im = (uint32_t)take(in, 4);
+	if (pick & 0x40)
+		rig_qp_ctx(g, (enum qp_type)(take(in, 1) & 7), RIG_CQN);
+	else
+		rig_in(g);
+	mailbox(in, box);
+	(void)rig_cmd_imm(g, ops[(pick & 0x3f) % ARRAY_SIZE(ops)], (uint8_t)(take(in, 1) & 15), im,
+			  pick & 0x80 ? take(in, 8) : RIG_IN, NULL);
+}
+
+static void access(struct input *in, struct rig *r, struct rig_guest *g)
+{
+	const unsigned kind = (unsigned)take(in, 1), size = 1u << (kind & 3);
+	const unsigned bar = kind & 4 ? 2 : 0;
+	uint64_t off = take(in, 3), val;
+
+	if (bar == 2)
+		off = (off & 15) << 12 | (off >> 4 & 0xffc);
+	val = take(in, size);
+	if (kind & 8)
+		(void)bar_read(g->h, bar, off, size);
+	else
+		bar_write(g->h, bar, off, val, size);
+	if (kind & 16)
+		pci_cfg_write(g->h, (uint32_t)off & 0x1ff, (uint32_t)val, MIN(size, 4u));
+	if (kind & 32)
+		rig_settle(r);
+}
+
+static void scribble(struct input *in, struct rig_guest *g)
+{
+	static const uint32_t places[] = { RIG_DB,
+					   RIG_ICM,
+					   RIG_ICM + 0x80000,
+					   RIG_ICM + 0x90000,
+					   RIG_BUF,
+					   RIG_BUF + PAGE_QP * 4096,
+					   RIG_BUF + PAGE_CQ * 4096,
+					   0 };
+	uint32_t at = places[take(in, 1) & 7] + (uint32_t)(take(in, 2) & 0x1fff);
+
+	for (uint64_t n = take(in, 1) & 63; n; n--)
+		g->ram[at++ % RIG_RAM] = (uint8_t)take(in, 1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = { data, size };
+	struct rig r;
+
+	rig_create(&r);
+	if (take(&in, 1) & 1)
+		rig_connect(&r, 3, 4);
+	while (in.left) {
+		const uint64_t what = take(&in, 1);
+		struct rig_guest *g = &r.g[what >> 7];
+
+		switch (what & 3) {
+		case 0:
+			command(&in, g);
+			break;
+		case 1:
+			access(&in, &r, g);
+			break;
+		case 2:
+			scribble(&in, g);
+			break;
+		default:
+			rig_ring(g);
+			rig_advance(&r, take(&in, 1) * NSEC_PER_MSEC);
+		}
+	}
+	rig_advance(&r, 10 * NSEC_PER_MSEC);
+	rig_destroy(&r);
+	return 0;
+}
