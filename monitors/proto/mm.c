@@ -392,8 +392,7 @@ int mm_vregion_take_req_decode(const void *buf, size_t len, struct mm_vregion_ta
 	out->nr_vmas = le32_to_cpu(w.nr_vmas);
 	out->vregion_shift = le32_to_cpu(w.vregion_shift);
 	out->home = le32_to_cpu(w.home);
-	if (pm_vregion_decode(&w.vregion, &out->vregion) ||
-	    !take_is_valid(out))
+	if (pm_vregion_decode(&w.vregion, &out->vregion) || !take_is_valid(out))
 		return -EPROTO;
 	if (len != sizeof(w) + out->nr_vmas * sizeof(struct pm_vma_wire))
 		return -EMSGSIZE;

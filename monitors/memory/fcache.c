@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Buffer cache: lookup, reading, read-ahead, reclaim.
+ *
+ * States:	a page enters the cache as READING and becomes VALID (and joins the LRU list), or
+ *		FAILED and leaves it.  The cache holds one reference to each page in it, each read
+ *		one to each of its pages, and so does every user.
+ * Read-ahead:	the window doubles from 16 to 64 pages while a file is read in order; the next run is
+ *		started as soon as the reader is within half a window of what has been read ahead.
+ */
+#include "fcache.h"
+
+#include <kernel/time.h>
+#include <lib/alloc.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/hash.h>
+#include <lib/string.h>
+
+#include "memory.h"
+
+#define RA_MIN        16u /* pages; also what a miss out of order reads */
+#define RA_MAX        64u
+#define RECLAIM_SCAN  64 /* pages in use that are passed over before giving up */
+#define FRAME_WAIT_NS (1000ull * 1000 * 1000)
+
+int fcache_init(struct memory *m)
+{
+	struct fcache *fc = &m->fcache;
+
+	memset(fc, 0, sizeof(*fc));
+	spin_lock_init(&fc->lock, "fcache", RANK_SPIN_CACHE);
+	list_init(&fc->lru);
+	waitqueue_init(&fc->done);
+	fc->nr_buckets = 64;
+	while (fc->nr_buckets < m->pool.total)
+		fc->nr_buckets *= 2;
+	fc->buckets = lib_zalloc(fc->nr_buckets * sizeof(*fc->buckets));
+	return fc->buckets ? 0 : -ENOMEM;
+}
+
+void fcache_destroy(struct memory *m)
+{
+	if (!m->fcache.buckets)
+		return;
+	(void)fcache_drop_all(m);
+	lib_free(m->fcache.buckets);
+	m->fcache.buckets = NULL;
+}
+
+/* --- files ----------------------------------------------------------------------------- */
+
+static int file_cmp(const struct proto_file *a, const struct proto_file *b)
+{
+	if (a->ino != b->ino)
+		return a->ino < b->ino ? -1 : 1;
+	if (a->gen != b->gen)
+		return a->gen < b->gen ? -1 : 1;
+	if (a->node != b->node)
+		return a->node < b->node ? -1 : 1;
+	return 0;
+}
+
+/* Find @file, or put @fresh (may be NULL) there; with a reference for the caller. */
+static struct cfile *file_get_locked(struct fcache *fc, const struct proto_file *file,
+				     struct cfile *fresh) __must_hold(&fc->lock)
+{
+	struct rb_node **link = &fc->files.node;
+	struct rb_node *parent = NULL;
+
+	while (*link) {
+		struct cfile *cf = rb_entry(*link, struct cfile, node);
+		const int cmp = file_cmp(file, &cf->file);
+
+		if (!cmp) {
+			cf->refs++;
+			return cf;
+		}
+		parent = *link;
+		link = cmp < 0 ? &parent->left : &parent->right;
+	}
+	if (!fresh)
+		return NULL;
+	fresh->file = *file;
+	fresh->refs = 1;
+	rb_link_node(&fresh->node, parent, link);
+	rb_insert_color(&fresh->node, &fc->files);
+	fc->nr_files++;
+	return fresh;
+}
+
+/* Drop a reference; true when the caller is to free @cf once it has unlocked. */
+static bool file_put_locked(struct fcache *fc, struct cfile *cf) __must_hold(&fc->lock)
+{
+	if (--cf->refs)
+		return false;
+	rb_erase(&cf->node, &fc->files);
+	fc->nr_files--;
+	return true;
+}
+
+static void file_put(struct memory *m, struct cfile *cf)
+{
+	bool last;
+
+	spin_lock(&m->fcache.lock);
+	last = file_put_locked(&m->fcache, cf);
+	spin_unlock(&m->fcache.lock);
+	if (last)
+		lib_free(cf);
+}
+
+static struct cfile *file_get(struct memory *m, const struct proto_file *file, bool may_sleep)
+{
+	struct cfile *cf, *fresh;
+
+	spin_lock(&m->fcache.lock);
+	cf = file_get_locked(&m->fcache, file, NULL);
+	spin_unlock(&m->fcache.lock);
+	if (cf || !may_sleep)
+		return cf;
+	fresh = lib_zalloc(sizeof(*fresh));
+	if (!fresh)
+		return NULL;
+	spin_lock(&m->fcache.lock);
+	cf = file_get_locked(&m->fcache, file, fresh);
+	spin_unlock(&m->fcache.lock);
+	if (cf != fresh)
+		lib_free(fresh);
+	return cf;
+}
+
+static uint64_t file_pages(const struct cfile *cf)
+{
+	return DIV_ROUND_UP(cf->size, PAGE_SIZE);
+}
+
+/* Is @pgoff known to lie behind the end? */
+static bool behind_end(const struct cfile *cf, uint64_t pgoff)
+{
+	return cf->known && pgoff >= file_pages(cf);
+}
+
+/* --- pages ----------------------------------------------------------------------------- */
+
+static struct hlist_head *bucket(struct fcache *fc, const struct cfile *cf, uint64_t pgoff)
+{
+	return &fc->buckets[hash64_pair((uintptr_t)cf, pgoff) & (fc->nr_buckets - 1)];
+}
+
+static struct mpage *find_locked(struct fcache *fc, struct cfile *cf, uint64_t pgoff)
+	__must_hold(&fc->lock)
+{
+	struct mpage *page;
+
+	hlist_for_each_entry(page, bucket(fc, cf, pgoff), hash)
+		if (page->key == (uintptr_t)cf && page->index == pgoff)
+			return page;
+	return NULL;
+}
+
+static void insert_locked(struct fcache *fc, struct cfile *cf, struct mpage *page, uint64_t pgoff)
+	__must_hold(&fc->lock)
+{
+	page->key = (uintptr_t)cf;
+	page->index = pgoff;
+	page->state = CPAGE_READING;
+	list_init(&page->link);
+	hlist_add_head(&page->hash, bucket(fc, cf, pgoff));
+	cf->refs++;
+}
+
+/*
+ * Take @page out; the cache's reference goes to the caller.  @cf keeps at least the reference of
+ * whoever calls, except in reclaim_locked(), which looks after it.
+ */
+static void remove_locked(struct fcache *fc, struct cfile *cf, struct mpage *page)
+	__must_hold(&fc->lock)
+{
+	hlist_del(&page->hash);
+	list_del(&page->link);
+	cf->refs--;
+}
+
+bool fcache_reclaim(struct memory *m)
+{
+	struct fcache *fc = &m->fcache;
+	struct mpage *page, *next, *victim = NULL;
+	struct cfile *cf = NULL;
+	int scanned = 0;
+
+	spin_lock(&fc->lock);
+	list_for_each_entry_safe(page, next, &fc->lru, link) {
+		if (__atomic_load_n(&page->refs, __ATOMIC_ACQUIRE) == 1) {
+			victim = page;
+			break;
+		}
+		if (++scanned == RECLAIM_SCAN)
+			break;
+		list_move_tail(&page->link, &fc->lru);
+	}
+	if (victim) {
+		cf = (struct cfile *)(uintptr_t)victim->key;
+		cf->refs++;
+		remove_locked(fc, cf, victim);
+		if (!file_put_locked(fc, cf))
+			cf = NULL;
+	}
+	spin_unlock(&fc->lock);
+	if (!victim)
+		return false;
+	STAT_INC(m, file_evicted);
+	mpage_put(&m->pool, victim);
+	lib_free(cf);
+	return true;
+}
+
+uint64_t fcache_drop_all(struct memory *m)
+{
+	uint64_t n = 0;
+
+	while (fcache_reclaim(m))
+		n++;
+	return n;
+}
+
+/* --- reading --------------------------------------------------------------------------- */
+
+/* Does the reply agree with itself?  How many pages there must be follows from the size. */
+static bool reply_is_valid(const struct fcache_read *rd, const struct ms_read_rep *rep)
+{
+	const uint64_t pages = DIV_ROUND_UP(rep->file_size, PAGE_SIZE);
+	const uint64_t left = pages > rd->pgoff ? pages - rd->pgoff : 0;
+	const uint64_t valid = MIN(left, (uint64_t)rd->nr);
+	uint64_t last;
+
+	if (rep->nr_valid != valid)
+		return false;
+	if (!valid)
+		return true;
+	last = rep->file_size - (rd->pgoff + valid - 1) * PAGE_SIZE;
+	return rep->last_bytes == MIN(last, (uint64_t)PAGE_SIZE);
+}
+
+/* Storage has told the file's version: note it; pages of another one are void. */
+static void note_version_locked(struct cfile *cf, const struct ms_read_rep *rep)
+{
+	if (!cf->known || cf->version != rep->version || cf->size != rep->file_size)
+		cf->gen++;
+	cf->known = true;
+	cf->version = rep->version;
+	cf->size = rep->file_size;
+}
+
+void fcache_read_done(struct fcache_read *rd, int status, uint32_t reply_len)
+{
+	struct memory *m = rd->m;
+	struct fcache *fc = &m->fcache;
+	struct mpage *dropped[MS_READ_MAX_PAGES];
+	struct ms_read_rep rep = { 0 };
+	uint32_t nr_dropped = 0;
+
+	if (!status)
+		status = ms_read_rep_decode(&rd->reply, reply_len, &rep);
+	if (!status && !reply_is_valid(rd, &rep))
+		status = -EIO;
+
+	spin_lock(&fc->lock);
+	if (!status)
+		note_version_locked(rd->cf, &rep);
+	for (uint32_t i = 0; i < rd->nr; i++) {
+		struct mpage *page = rd->pages[i];
+
+		if (!status && i < rep.nr_valid) {
+			page->seq = rd->cf->gen;
+			list_add_tail(&page->link, &fc->lru);
+			__atomic_store_n(&page->state, CPAGE_VALID, __ATOMIC_RELEASE);
+			continue;
+		}
+		remove_locked(fc, rd->cf, page);
+		page->seq = (uint64_t)-status;
+		__atomic_store_n(&page->state, CPAGE_FAILED, __ATOMIC_RELEASE);
+		dropped[nr_dropped++] = page;
+	}
+	spin_unlock(&fc->lock);
+	STAT_ADD(m, file_read_pages, rd->nr - nr_dropped);
+	for (uint32_t i = 0; i < nr_dropped; i++)
+		mpage_put(&m->pool, dropped[i]);
+	wake_all(&fc->done);
+}
+
+void fcache_read_release(struct fcache_read *rd)
+{
+	for (uint32_t i = 0; i < rd->nr; i++)
+		mpage_put(&rd->m->pool, rd->pages[i]);
+	file_put(rd->m, rd->cf);
+	lib_free(rd);
+}
+
+/* Frames for up to @nr pages; waits for the first one if it may. */
+static uint32_t read_frames(struct memory *m, struct fcache_read *rd, uint32_t nr, bool may_sleep)
+{
+	uint32_t n = 0;
+
+	for (; n < nr; n++) {
+		rd->pages[n] = pool_alloc_file(&m->pool, true);
+		if (!rd->pages[n] && !n && may_sleep)
+			(void)wait_event_timeout(&m->pool.freed,
+						 (rd->pages[0] = pool_alloc_file(&m->pool, true)) !=
+							 NULL,
+						 time_now_ns() + FRAME_WAIT_NS);
+		if (!rd->pages[n])
+			break;
+	}
+	return n;
+}
+
+/* Put frames into the cache for the run of missing pages from @pgoff; frees the others. */
+static void read_insert(struct memory *m, struct fcache_read *rd, uint64_t pgoff, uint32_t nr)
+{
+	struct fcache *fc = &m->fcache;
+
+	rd->pgoff = pgoff;
+	rd->nr = 0;
+	spin_lock(&fc->lock);
+	while (rd->nr < nr && !behind_end(rd->cf, pgoff + rd->nr) &&
+	       !find_locked(fc, rd->cf, pgoff + rd->nr)) {
+		mpage_get(rd->pages[rd->nr]); /* the read's; the first is the cache's */
+		insert_locked(fc, rd->cf, rd->pages[rd->nr], pgoff + rd->nr);
+		rd->nr++;
+	}
+	rd->cf->refs++;
+	spin_unlock(&fc->lock);
+	for (uint32_t i = rd->nr; i < nr; i++)
+		mpage_put(&m->pool, rd->pages[i]);
+}
+
+static int read_encode(struct memory *m, struct fcache_read *rd)
+{
+	struct ms_read_req req = {
+		.file = rd->cf->file,
+		.pgoff = rd->pgoff,
+		.nr_pages = rd->nr,
+	};
+	ssize_t len;
+
+	for (uint32_t i = 0; i < rd->nr; i++) {
+		req.pages[i].addr = mpage_paddr(&m->pool, rd->pages[i]);
+		req.pages[i].rkey = m->net->rkey(m, rd->pages[i]);
+		req.pages[i].len = PAGE_SIZE;
+	}
+	len = ms_read_req_encode(&req, rd->body, sizeof(rd->body));
+	if (len < 0)
+		return (int)len;
+	rd->body_len = (uint32_t)len;
+	return 0;
+}
+
+/*
+ * Start to read up to @nr pages from @pgoff, as far as they are missing.  0 also when the first of them
+ * is not: whoever put it there reads it.
+ */
+static int read_start(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32_t nr,
+		      bool prefetch, bool may_sleep)
+{
+	struct fcache_read *rd = lib_zalloc(sizeof(*rd));
+	int err;
+
+	if (!rd)
+		return -ENOMEM;
+	rd->m = m;
+	rd->cf = cf;
+	nr = read_frames(m, rd, MIN(nr, (uint32_t)MS_READ_MAX_PAGES), may_sleep);
+	if (!nr) {
+		lib_free(rd);
+		return -ENOMEM;
+	}
+	read_insert(m, rd, pgoff, nr);
+	if (!rd->nr) {
+		fcache_read_release(rd);
+		return 0;
+	}
+	err = read_encode(m, rd);
+	if (!err)
+		err = m->net->read(m, rd, prefetch, may_sleep);
+	if (err) {
+		fcache_read_done(rd, err, 0);
+		fcache_read_release(rd);
+		return err;
+	}
+	STAT_INC(m, file_reads);
+	return 0;
+}
+
+/* --- lookup ---------------------------------------------------------------------------- */
+
+/*
+ * What the asker knows is not what we know: what we have is not used.  Once per version asked for: if
+ * storage does not know it either, the asker is behind the times and gets what there is.
+ */
+static void check_version(struct memory *m, struct cfile *cf, uint64_t version)
+{
+	spin_lock(&m->fcache.lock);
+	if (version && cf->known && cf->version != version && cf->asked != version) {
+		cf->asked = version;
+		cf->known = false;
+		cf->gen++;
+	}
+	spin_unlock(&m->fcache.lock);
+}
+
+enum look {
+	LOOK_HIT,     /* held and valid */
+	LOOK_WAIT,    /* held, being read */
+	LOOK_MISSING, /* not there */
+	LOOK_END,     /* behind the end of the file */
+};
+
+static enum look look_locked(struct memory *m, struct cfile *cf, uint64_t pgoff, struct mpage **out,
+			     struct mpage **stale) __must_hold(&m->fcache.lock)
+{
+	struct fcache *fc = &m->fcache;
+	struct mpage *page;
+
+	if (behind_end(cf, pgoff))
+		return LOOK_END;
+	page = find_locked(fc, cf, pgoff);
+	if (!page)
+		return LOOK_MISSING;
+	if (page->state == CPAGE_VALID && page->seq != cf->gen) {
+		remove_locked(fc, cf, page);
+		*stale = page;
+		return LOOK_MISSING;
+	}
+	mpage_get(page);
+	*out = page;
+	if (page->state == CPAGE_READING)
+		return LOOK_WAIT;
+	list_move_tail(&page->link, &fc->lru);
+	return LOOK_HIT;
+}
+
+static enum look look(struct memory *m, struct cfile *cf, uint64_t pgoff, struct mpage **out)
+{
+	struct mpage *stale = NULL;
+	enum look res;
+
+	spin_lock(&m->fcache.lock);
+	res = look_locked(m, cf, pgoff, out, &stale);
+	spin_unlock(&m->fcache.lock);
+	if (stale)
+		mpage_put(&m->pool, stale);
+	return res;
+}
+
+/* Wait for a page that is being read; 0, or why it failed.  -EAGAIN: it is behind the end. */
+static int wait_read(struct memory *m, struct mpage *page)
+{
+	uint8_t state;
+
+	wait_event(&m->fcache.done,
+		   (state = __atomic_load_n(&page->state, __ATOMIC_ACQUIRE)) != CPAGE_READING);
+	if (state == CPAGE_VALID)
+		return 0;
+	return page->seq ? -(int)page->seq : -EAGAIN;
+}
+
+/*
+ * Hold the page at @pgoff.  1: held; 0: behind the end; negative errno.  @more: pages that are wanted
+ * from here on.
+ */
+static int hold_page(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32_t more,
+		     bool may_sleep, struct mpage **out)
+{
+	bool missed = false;
+	int err;
+
+	for (;;) {
+		const enum look res = look(m, cf, pgoff, out);
+
+		if (res == LOOK_END)
+			return 0;
+		if (res == LOOK_HIT) {
+			if (!missed)
+				STAT_INC(m, file_hits);
+			return 1;
+		}
+		if (res == LOOK_MISSING) {
+			if (!may_sleep)
+				return -EAGAIN;
+			if (!missed)
+				STAT_INC(m, file_misses);
+			missed = true;
+			err = read_start(m, cf, pgoff, MAX(more, RA_MIN), false, true);
+			if (err)
+				return err;
+			continue;
+		}
+		err = may_sleep ? wait_read(m, *out) : -EAGAIN;
+		if (!err) {
+			if (!missed)
+				STAT_INC(m, file_hits);
+			return 1;
+		}
+		mpage_put(&m->pool, *out);
+		if (err != -EAGAIN || !may_sleep)
+			return err;
+	}
+}
+
+/* Note that [pgoff, pgoff + nr) was read, and read ahead of a reader in order. */
+static void read_ahead(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32_t nr)
+{
+	const uint64_t end = pgoff + nr;
+	uint64_t from = 0, to = 0;
+
+	spin_lock(&m->fcache.lock);
+	if (pgoff == cf->ra_next && pgoff) {
+		cf->ra_window = MIN(MAX(2 * cf->ra_window, RA_MIN), RA_MAX);
+	} else if (end != cf->ra_next) {
+		cf->ra_window = 0;
+		cf->ra_end = end;
+	}
+	cf->ra_next = end;
+	if (cf->ra_window && cf->known && cf->ra_end < end + cf->ra_window / 2) {
+		from = MAX(cf->ra_end, end);
+		to = MIN(end + cf->ra_window, file_pages(cf));
+		cf->ra_end = MAX(to, cf->ra_end);
+	}
+	spin_unlock(&m->fcache.lock);
+	while (from < to) {
+		const uint32_t n = (uint32_t)MIN(to - from, (uint64_t)MS_READ_MAX_PAGES);
+
+		if (read_start(m, cf, from, n, true, false))
+			break;
+		from += n;
+	}
+}
+
+int fcache_get(struct memory *m, const struct proto_file *file, uint64_t pgoff, uint32_t nr,
+	       uint64_t version, bool may_sleep, struct mpage **pages,
+	       struct pm_file_fetch_rep *rep)
+{
+	struct cfile *cf = file_get(m, file, may_sleep);
+	uint32_t n = 0;
+	int ret = 1;
+
+	if (!cf)
+		return may_sleep ? -ENOMEM : -EAGAIN;
+	check_version(m, cf, version);
+	while (n < nr && ret > 0) {
+		ret = hold_page(m, cf, pgoff + n, nr - n, may_sleep, &pages[n]);
+		if (ret > 0)
+			n++;
+	}
+	if (ret >= 0) {
+		spin_lock(&m->fcache.lock);
+		rep->file_size = cf->size;
+		spin_unlock(&m->fcache.lock);
+		/* A file that shrank between two of the pages: those behind its end do not count. */
+		while (n && rep->file_size <= (pgoff + n - 1) * PAGE_SIZE)
+			mpage_put(&m->pool, pages[--n]);
+		rep->nr_valid = n;
+		rep->last_bytes = n ? (uint32_t)MIN(rep->file_size - (pgoff + n - 1) * PAGE_SIZE,
+						    (uint64_t)PAGE_SIZE)
+				    : 0;
+		read_ahead(m, cf, pgoff, nr);
+		ret = 0;
+	} else {
+		while (n)
+			mpage_put(&m->pool, pages[--n]);
+	}
+	file_put(m, cf);
+	return ret;
+}
+
+int fcache_copy(struct memory *m, const struct proto_file *file, uint64_t offset, void *buf,
+		uint32_t len)
+{
+	struct pm_file_fetch_rep rep;
+	struct mpage *page;
+	uint32_t done = 0;
+
+	while (done < len) {
+		const uint64_t pos = offset + done;
+		const uint32_t skip = (uint32_t)(pos & PAGE_MASK_LOW);
+		uint32_t n;
+		int err;
+
+		err = fcache_get(m, file, pos >> PAGE_SHIFT, 1, 0, true, &page, &rep);
+		if (err)
+			return err;
+		if (!rep.nr_valid)
+			break;
+		n = rep.last_bytes > skip ? MIN(rep.last_bytes - skip, len - done) : 0;
+		memcpy((uint8_t *)buf + done, (uint8_t *)mpage_virt(&m->pool, page) + skip, n);
+		mpage_put(&m->pool, page);
+		if (!n)
+			break;
+		done += n;
+	}
+	return (int)done;
+}

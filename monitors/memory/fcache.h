@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Buffer cache: pages of files, in frames into which the storage node writes them.
+ *
+ * Key:		(file, page).  A file has a generation here that changes when storage tells of another
+ *		version of its content; pages of an older generation are not used any more.
+ * Reading:	a miss starts one MS_READ for a run of missing pages; whoever else wants one of them
+ *		waits for that read.  Sequential readers are read ahead of.
+ * Memory:	pages fill what programs leave.  The least recently used one that nobody holds gives way
+ *		(fcache_reclaim(), called by the pool).
+ * Locking:	fcache.lock (a spinlock) guards everything here; a page that is held (referenced)
+ *		may be read without it.
+ * Failure:	a failed read fails everybody who waits for it and leaves nothing in the cache.  After a
+ *		time-out the frames stay referenced until the RPC layer releases the call.
+ */
+#pragma once
+
+#include <kernel/spinlock.h>
+#include <kernel/wait.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+#include <lib/rbtree.h>
+#include <lib/types.h>
+#include <proto/mm.h>
+#include <proto/ms.h>
+#include <proto/pm.h>
+
+struct memory;
+struct mpage;
+
+enum cpage_state {
+	CPAGE_READING,
+	CPAGE_VALID,
+	CPAGE_FAILED, /* out of the cache; mpage.seq holds the errno, 0: behind the end of the file */
+};
+
+struct cfile {
+	struct rb_node node; /* in fcache.files */
+	struct proto_file file;
+	uint64_t refs; /* users, pages and reads */
+	bool known;    /* version and size are */
+	uint64_t version;
+	uint64_t size; /* bytes */
+	uint64_t gen;
+	uint64_t asked;     /* the last version asked for that was not ours */
+	uint64_t ra_next;   /* where a sequential reader will go on */
+	uint64_t ra_end;    /* read ahead up to here */
+	uint32_t ra_window; /* pages; 0 = not sequential */
+};
+
+struct fcache {
+	struct spinlock lock; /* RANK_SPIN_CACHE */
+	struct rb_root files __guarded_by(&lock);
+	struct hlist_head *buckets __guarded_by(&lock);
+	uint64_t nr_buckets;
+	struct list_head lru __guarded_by(&lock); /* valid pages, least recently used first */
+	uint64_t nr_files __guarded_by(&lock);
+	struct waitqueue done; /* woken when a read has ended */
+};
+
+/* One MS_READ under way. */
+struct fcache_read {
+	struct memory *m;
+	struct cfile *cf;
+	uint64_t pgoff;
+	uint32_t nr;
+	struct mpage *pages[MS_READ_MAX_PAGES]; /* one reference each */
+	uint8_t body[sizeof(struct ms_read_req_wire) +
+		     MS_READ_MAX_PAGES * sizeof(struct proto_mr_ref_wire)];
+	uint32_t body_len;
+	struct ms_read_rep_wire reply;
+};
+
+int fcache_init(struct memory *m) __must_check;
+void fcache_destroy(struct memory *m);
+
+/*
+ * Hold up to @nr pages of @file from @pgoff.  rep->nr_valid tells how many @pages were filled in, each
+ * with a reference; fewer than asked for at the end of the file.  @version: what the asker knows, 0 = any.
+ * -EAGAIN (only unless @may_sleep): not all of them are there.  -ENOMEM, -ESTALE, -EIO, or what the
+ * call to storage ended with.
+ */
+int fcache_get(struct memory *m, const struct proto_file *file, uint64_t pgoff, uint32_t nr,
+	       uint64_t version, bool may_sleep, struct mpage **pages,
+	       struct pm_file_fetch_rep *rep) __must_check;
+/* Copy bytes; returns how many, fewer at the end of the file.  May sleep. */
+int fcache_copy(struct memory *m, const struct proto_file *file, uint64_t offset, void *buf,
+		uint32_t len) __must_check;
+/* Give up one page; false when every page is in use. */
+bool fcache_reclaim(struct memory *m);
+/* Drop every page that nobody holds; returns how many. */
+uint64_t fcache_drop_all(struct memory *m);
+
+/* From the transport, any context but interrupts: the read has ended with @status, then: its frames are
+ * not written to any more. */
+void fcache_read_done(struct fcache_read *rd, int status, uint32_t reply_len);
+void fcache_read_release(struct fcache_read *rd);

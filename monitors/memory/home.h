@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Home: the address spaces whose calls this node oversees.
+ *
+ * An address space has a range map (what is mapped where), and the vRegion array: for each vRegion
+ * that has ever held a mapping, its owner and a version.  The home chooses addresses and owners,
+ * splits a range over the owners, and makes a call that spans several of them happen on all or
+ * on none (proto/mm.h, phases).
+ *
+ * Locking:	aspace.mutex (RANK_ASPACE) is held for a whole call, waits for owners included; home.lock
+ *		(a spinlock) guards the table.  A space is counted: the table holds one reference.
+ */
+#pragma once
+
+#include <kernel/mutex.h>
+#include <kernel/spinlock.h>
+#include <lib/compiler.h>
+#include <lib/radix.h>
+#include <lib/rbtree.h>
+#include <lib/types.h>
+#include <proto/mm.h>
+#include <proto/pm.h>
+
+#include "vma.h"
+
+struct memory;
+
+struct home_vregion {
+	uint32_t owner;
+	uint32_t secondary;
+	uint64_t version;
+};
+
+struct aspace {
+	struct rb_node node; /* home.lock */
+	uint32_t refs;       /* atomic */
+	uint64_t id;         /* const */
+	uint32_t vnode;      /* const */
+	struct mutex mutex;
+	bool dead __guarded_by(&mutex); /* destroyed: every call answers -ESRCH */
+	struct vma_set map __guarded_by(&mutex);
+	struct radix_tree vregions __guarded_by(&mutex); /* index -> struct home_vregion */
+	struct radix_tree nodes __guarded_by(&mutex);    /* node ids that hold, or held, a part */
+	uint64_t mmap_top __guarded_by(&mutex); /* addresses are assigned downwards from here */
+	uint64_t brk_start __guarded_by(&mutex);
+	uint64_t brk __guarded_by(&mutex); /* byte address */
+	uint64_t brk_max __guarded_by(&mutex);
+};
+
+struct home {
+	struct spinlock lock; /* RANK_SPIN_MONITOR */
+	struct rb_root spaces __guarded_by(&lock);
+	uint64_t nr_spaces __guarded_by(&lock);
+};
+
+#define HOME_MMAP_MIN 0x10000ull /* the lowest address that is ever mapped (vm.mmap_min_addr) */
+
+void home_init(struct memory *m);
+void home_destroy(struct memory *m);
+
+/* --- home.c: spaces ----------------------------------------------------------------------- */
+
+/* Make a space; with a reference and its mutex held.  ERR_PTR: -EEXIST, -ENOMEM. */
+struct aspace *aspace_create(struct memory *m, uint64_t id, uint32_t vnode);
+/* Find a space of @proc and lock it; ERR_PTR(-ESRCH). */
+struct aspace *aspace_lock(struct memory *m, uint64_t id, uint32_t proc);
+/* Unlock and drop the reference. */
+void aspace_unlock(struct aspace *as);
+/* Free everything on every owner.  Idempotent: 0 when there is no such space. */
+int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc);
+/* Those that ran on @proc; the owners have been told by whoever tells us. */
+void home_processor_gone(struct memory *m, uint32_t proc);
+
+/* The owner of vRegion @index, which becomes active if it is not.  0: no memory, or no node. */
+uint32_t aspace_vregion_owner(struct memory *m, struct aspace *as, uint64_t index)
+	__must_hold(&as->mutex);
+/* Note that @node may hold a part of the space, so that it is told when the space ends.  -ENOMEM. */
+int aspace_note_node(struct aspace *as, uint32_t node) __must_hold(&as->mutex) __must_check;
+bool aspace_vregion(const struct memory *m, const struct aspace *as, uint64_t index,
+		    struct pm_vregion *out) __must_hold(&as->mutex);
+/* The active entries of [start, end): fills @out, up to @max. */
+uint16_t aspace_vregions(const struct memory *m, const struct aspace *as, uint64_t start,
+			 uint64_t end, struct pm_vregion *out, uint16_t max)
+	__must_hold(&as->mutex);
+
+/* --- home_span.c: one operation over all owners of a range ------------------------------------ */
+
+struct grants {
+	uint16_t nr;
+	struct pm_grant grants[PM_MAX_GRANTS];
+};
+
+/* Map @v, whose range must be free, on all its owners and in the range map. */
+int span_map(struct memory *m, struct aspace *as, const struct pm_vma *v, uint32_t want_credits,
+	     struct grants *grants) __must_hold(&as->mutex) __must_check;
+int span_unmap(struct memory *m, struct aspace *as, uint64_t start, uint64_t end)
+	__must_hold(&as->mutex);
+int span_protect(struct memory *m, struct aspace *as, uint64_t start, uint64_t end, uint32_t prot)
+	__must_hold(&as->mutex) __must_check;
+/*
+ * Move the pages of [start, end) to @to, where the same is mapped, or back again after a failure: with
+ * buffers that were allocated before the first step.
+ */
+struct move_bufs;
+struct move_bufs *span_move_prepare(void); /* NULL: no memory */
+void span_move_finish(struct move_bufs *bufs);
+int span_move(struct memory *m, struct aspace *as, uint64_t start, uint64_t end, uint64_t to,
+	      struct move_bufs *bufs) __must_hold(&as->mutex);
+
+/* --- home_place.c: addresses ---------------------------------------------------------------- */
+
+/* Room left free behind a large anonymous mapping, so that mremap can grow it where it is. */
+#define PLACE_GROW_MIN  (128ull << 10) /* mappings from this size on get room */
+#define PLACE_GROW_ROOM (64ull << 20)
+
+/*
+ * Find @len free bytes, at @hint if they are free there.  @room: as much again, or PLACE_GROW_ROOM, shall
+ * be free behind them if that can be had.  0: there is no such place.
+ */
+uint64_t place_find(const struct vma_set *map, uint64_t top, uint64_t hint, uint64_t len,
+		    bool room);
+
+/* --- home_call.c: the address space calls ------------------------------------------------------ */
+
+int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
+	      struct pm_range_rep *rep) __must_check;
+int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
+		struct pm_range_rep *rep) __must_check;
+int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *req,
+		  struct pm_range_rep *rep) __must_check;
+int home_mremap(struct memory *m, uint32_t proc, const struct pm_mremap_req *req,
+		struct pm_range_rep *rep) __must_check;
+int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
+	     struct pm_range_rep *rep) __must_check;
+int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req *req,
+		  struct pm_range_rep *rep) __must_check;
+/*
+ * Give vRegion @index of @aspace to node @to.  @aspace 0: the first space that has one; @index
+ * UINT64_MAX: its first active vRegion that @to does not own.
+ */
+int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_t to) __must_check;
+
+/* --- loader.c --------------------------------------------------------------------------------- */
+
+int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,
+	      struct pm_exec_rep *rep) __must_check;

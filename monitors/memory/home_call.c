@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Home: the address space calls of processors, and moving a vRegion to another owner.
+ *
+ * Context:	a thread of its own per request (they wait for owners), the space locked throughout.
+ * Replies:	the vmas of the range as they now are, the vRegion entries, and credits.
+ */
+#include <lib/err.h>
+#include <lib/errno.h>
+
+#include "memory.h"
+
+/* --- replies --------------------------------------------------------------------------- */
+
+static void reply_range(struct memory *m, const struct aspace *as, uint64_t start, uint64_t end,
+			struct pm_range_rep *rep) __must_hold(&as->mutex)
+{
+	const struct vma *vma;
+
+	for (vma = vma_above(&as->map, start);
+	     vma && vma->v.start < end && rep->nr_vmas < PM_RANGE_MAX_VMAS; vma = vma_next(vma))
+		rep->vmas[rep->nr_vmas++] =
+			vma_clip(&vma->v, MAX(vma->v.start, start), MIN(vma->v.end, end));
+	rep->nr_vregions = aspace_vregions(m, as, start, end, rep->vregions, PM_RANGE_MAX_VREGIONS);
+}
+
+static void reply_grants(const struct grants *g, struct pm_range_rep *rep)
+{
+	for (uint16_t i = 0; i < g->nr; i++)
+		rep->grants[rep->nr_grants++] = g->grants[i];
+}
+
+static void reply_init(struct pm_range_rep *rep)
+{
+	rep->addr = 0;
+	rep->nr_vmas = 0;
+	rep->nr_vregions = 0;
+	rep->nr_grants = 0;
+}
+
+/* No more credits than the range has pages. */
+static uint32_t wanted(uint32_t want, uint64_t len)
+{
+	return (uint32_t)MIN((uint64_t)want, len >> PAGE_SHIFT);
+}
+
+/* --- mmap, munmap, mprotect ------------------------------------------------------------ */
+
+static void mmap_vma(struct memory *m, const struct pm_mmap_req *req, uint64_t addr,
+		     struct pm_vma *v)
+{
+	*v = (struct pm_vma){
+		.start = addr,
+		.end = addr + req->len,
+		.prot = req->prot,
+	};
+	if (req->flags & PM_MAP_SHARED)
+		v->flags |= PM_VMA_SHARED;
+	if (req->flags & PM_MAP_NORESERVE)
+		v->flags |= PM_VMA_NORESERVE;
+	if (!req->file.node)
+		return;
+	v->flags |= PM_VMA_FILE;
+	v->file = req->file;
+	v->pgoff = req->pgoff;
+	v->file_bytes = UINT64_MAX;
+	v->cache_node = memory_cache_node(m, &req->file);
+}
+
+/* Decide on the address; with PM_MAP_FIXED, clear what is there. */
+static int mmap_place(struct memory *m, struct aspace *as, const struct pm_mmap_req *req,
+		      uint64_t *addr) __must_hold(&as->mutex)
+{
+	const bool room = !req->file.node && !(req->flags & (PM_MAP_SHARED | PM_MAP_STACK));
+
+	*addr = req->addr;
+	if (req->flags & (PM_MAP_FIXED | PM_MAP_FIXED_NOREPLACE)) {
+		if (req->addr < HOME_MMAP_MIN)
+			return -EPERM;
+		if (req->flags & PM_MAP_FIXED_NOREPLACE)
+			return vma_range_is_free(&as->map, req->addr, req->addr + req->len)
+				       ? 0
+				       : -EEXIST;
+		return span_unmap(m, as, req->addr, req->addr + req->len);
+	}
+	*addr = place_find(&as->map, as->mmap_top, req->addr, req->len, room);
+	return *addr ? 0 : -ENOMEM;
+}
+
+int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
+	      struct pm_range_rep *rep)
+{
+	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	struct grants grants = { 0 };
+	struct pm_vma v;
+	uint64_t addr;
+	int err;
+
+	reply_init(rep);
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	err = mmap_place(m, as, req, &addr);
+	if (!err) {
+		mmap_vma(m, req, addr, &v);
+		err = span_map(m, as, &v, wanted(req->want_credits, req->len), &grants);
+	}
+	if (!err) {
+		rep->addr = addr;
+		reply_range(m, as, addr, addr + req->len, rep);
+		reply_grants(&grants, rep);
+	}
+	aspace_unlock(as);
+	return err;
+}
+
+int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
+		struct pm_range_rep *rep)
+{
+	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	int err;
+
+	reply_init(rep);
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	err = span_unmap(m, as, req->addr, req->addr + req->len);
+	rep->addr = req->addr;
+	aspace_unlock(as);
+	return err;
+}
+
+int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *req,
+		  struct pm_range_rep *rep)
+{
+	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	int err = -ENOMEM;
+
+	reply_init(rep);
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	if (vma_range_is_mapped(&as->map, req->addr, req->addr + req->len))
+		err = span_protect(m, as, req->addr, req->addr + req->len, req->prot);
+	if (!err) {
+		rep->addr = req->addr;
+		reply_range(m, as, req->addr, req->addr + req->len, rep);
+	}
+	aspace_unlock(as);
+	return err;
+}
+
+/* --- mremap ---------------------------------------------------------------------------- */
+
+/* The vma as it will be at @addr with @len bytes, made from the one that begins at @old. */
+static struct pm_vma remapped(const struct pm_vma *old, uint64_t addr, uint64_t len)
+{
+	struct pm_vma v = *old;
+
+	v.start = addr;
+	v.end = addr + len;
+	return v;
+}
+
+static int mremap_grow(struct memory *m, struct aspace *as, const struct pm_mremap_req *req,
+		       const struct pm_vma *old, struct grants *grants) __must_hold(&as->mutex)
+{
+	const uint64_t end = req->old_addr + req->old_len;
+	struct pm_vma whole, tail;
+
+	if (req->new_len > PM_USER_TOP - req->old_addr ||
+	    !vma_range_is_free(&as->map, end, req->old_addr + req->new_len))
+		return -ENOMEM;
+	whole = remapped(old, req->old_addr, req->new_len);
+	tail = vma_clip(&whole, end, whole.end);
+	return span_map(m, as, &tail, wanted(req->want_credits, req->new_len - req->old_len),
+			grants);
+}
+
+/* Decide on the new place and clear it. */
+static int mremap_place(struct memory *m, struct aspace *as, const struct pm_mremap_req *req,
+			const struct pm_vma *old, uint64_t *addr) __must_hold(&as->mutex)
+{
+	const bool room = !(old->flags & (PM_VMA_FILE | PM_VMA_SHARED));
+
+	if (req->flags & PM_MREMAP_FIXED) {
+		*addr = req->new_addr;
+		return *addr < HOME_MMAP_MIN ? -EPERM
+					     : span_unmap(m, as, *addr, *addr + req->new_len);
+	}
+	*addr = place_find(&as->map, as->mmap_top, 0, req->new_len, room);
+	return *addr ? 0 : -ENOMEM;
+}
+
+/* Map the new place, move the pages, unmap the old one.  *@addr: where it is now. */
+static int mremap_move(struct memory *m, struct aspace *as, const struct pm_mremap_req *req,
+		       const struct pm_vma *old, uint64_t *addr, struct grants *grants)
+	__must_hold(&as->mutex)
+{
+	const uint64_t keep = MIN(req->old_len, req->new_len);
+	struct move_bufs *bufs = span_move_prepare();
+	struct pm_vma v;
+	int err = -ENOMEM;
+
+	if (bufs)
+		err = mremap_place(m, as, req, old, addr);
+	if (err)
+		goto out;
+	v = remapped(old, *addr, req->new_len);
+	err = span_map(m, as, &v, wanted(req->want_credits, req->new_len), grants);
+	if (err)
+		goto out;
+	err = span_move(m, as, req->old_addr, req->old_addr + keep, *addr, bufs);
+	if (!err)
+		err = span_unmap(m, as, req->old_addr, req->old_addr + req->old_len);
+	if (err) {
+		/* What has been moved goes back; a page that does not is lost with its owner. */
+		(void)span_move(m, as, *addr, *addr + keep, req->old_addr, bufs);
+		(void)span_unmap(m, as, *addr, *addr + req->new_len);
+	}
+out:
+	span_move_finish(bufs);
+	return err;
+}
+
+static int mremap_locked(struct memory *m, struct aspace *as, const struct pm_mremap_req *req,
+			 uint64_t *addr, struct grants *grants) __must_hold(&as->mutex)
+{
+	const uint64_t old_end = req->old_addr + req->old_len;
+	const struct vma *vma = vma_at(&as->map, req->old_addr);
+	struct pm_vma old;
+	int err;
+
+	if (!vma || vma->v.end < old_end)
+		return -EFAULT;
+	old = vma_clip(&vma->v, req->old_addr, old_end);
+	*addr = req->old_addr;
+	if (req->flags & PM_MREMAP_FIXED) {
+		if (req->new_addr < old_end && req->old_addr < req->new_addr + req->new_len)
+			return -EINVAL;
+		return mremap_move(m, as, req, &old, addr, grants);
+	}
+	if (req->new_len == req->old_len)
+		return 0;
+	if (req->new_len < req->old_len)
+		return span_unmap(m, as, req->old_addr + req->new_len, old_end);
+	err = mremap_grow(m, as, req, &old, grants);
+	if (err == -ENOMEM && (req->flags & PM_MREMAP_MAYMOVE))
+		err = mremap_move(m, as, req, &old, addr, grants);
+	return err;
+}
+
+int home_mremap(struct memory *m, uint32_t proc, const struct pm_mremap_req *req,
+		struct pm_range_rep *rep)
+{
+	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	struct grants grants = { 0 };
+	uint64_t addr = 0;
+	int err;
+
+	reply_init(rep);
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	err = mremap_locked(m, as, req, &addr, &grants);
+	if (!err) {
+		rep->addr = addr;
+		reply_range(m, as, addr, addr + req->new_len, rep);
+		reply_grants(&grants, rep);
+	}
+	aspace_unlock(as);
+	return err;
+}
+
+/* --- brk ------------------------------------------------------------------------------- */
+
+static int brk_grow(struct memory *m, struct aspace *as, uint64_t start, uint64_t end,
+		    uint32_t want, struct grants *grants) __must_hold(&as->mutex)
+{
+	const struct pm_vma v = {
+		.start = start,
+		.end = end,
+		.prot = PM_PROT_READ | PM_PROT_WRITE,
+		.flags = PM_VMA_HEAP,
+	};
+
+	if (!vma_range_is_free(&as->map, start, end))
+		return -ENOMEM;
+	return span_map(m, as, &v, wanted(want, end - start), grants);
+}
+
+int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
+	     struct pm_range_rep *rep)
+{
+	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	struct grants grants = { 0 };
+	uint64_t old_end, end;
+	int err = 0;
+
+	reply_init(rep);
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	if (req->brk >= as->brk_start && req->brk <= as->brk_max) {
+		old_end = ALIGN_UP(as->brk, PAGE_SIZE);
+		end = ALIGN_UP(req->brk, PAGE_SIZE);
+		if (end > old_end)
+			err = brk_grow(m, as, old_end, end, req->want_credits, &grants);
+		else if (end < old_end)
+			err = span_unmap(m, as, end, old_end);
+		if (!err)
+			as->brk = req->brk;
+		if (!err && end > old_end)
+			reply_range(m, as, old_end, end, rep);
+	}
+	/* As Linux's brk: a failure is told by the old value; only lost owners are an error. */
+	if (err == -ENOMEM)
+		err = 0;
+	rep->addr = as->brk;
+	reply_grants(&grants, rep);
+	aspace_unlock(as);
+	return err;
+}
+
+/* --- vRegions -------------------------------------------------------------------------- */
+
+int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req *req,
+		  struct pm_range_rep *rep)
+{
+	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	uint64_t start = PM_USER_TOP, end = 0;
+
+	reply_init(rep);
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	if (req->first <= PM_USER_TOP >> m->vregion_shift) {
+		start = req->first << m->vregion_shift;
+		end = MIN((req->first + req->count) << m->vregion_shift, PM_USER_TOP);
+	}
+	if (start < end)
+		rep->nr_vregions =
+			aspace_vregions(m, as, start, end, rep->vregions, PM_RANGE_MAX_VREGIONS);
+	aspace_unlock(as);
+	return 0;
+}
+
+static int move_locked(struct memory *m, struct aspace *as, uint64_t index, uint32_t to)
+	__must_hold(&as->mutex)
+{
+	struct home_vregion *vr = radix_lookup(&as->vregions, index);
+	struct mm_vregion_move_req_wire w;
+	struct mm_range_rep_wire rw;
+	struct mm_vregion_move_req req;
+	int err;
+
+	if (!vr)
+		return -ENOENT;
+	if (vr->owner == to)
+		return -EALREADY;
+	err = aspace_note_node(as, to);
+	if (err)
+		return err;
+	req.aspace = as->id;
+	req.vregion = (struct pm_vregion){
+		.index = index,
+		.owner = to,
+		.secondary = vr->secondary,
+		.version = vr->version + 1,
+	};
+	mm_vregion_move_req_encode(&req, &w);
+	err = memory_call(m, vr->owner, MM_VREGION_MOVE, &w, sizeof(w), &rw, sizeof(rw));
+	if (err < 0)
+		return err;
+	vr->owner = to;
+	vr->version++;
+	return 0;
+}
+
+/* The first space after @id that has what is to be moved; locked.  NULL at the end. */
+static struct aspace *next_space(struct memory *m, uint64_t id)
+{
+	struct aspace *as, *locked;
+	uint64_t found = 0;
+
+	spin_lock(&m->home.lock);
+	rb_for_each_entry(as, &m->home.spaces, node) {
+		if (as->id > id) {
+			found = as->id;
+			break;
+		}
+	}
+	spin_unlock(&m->home.lock);
+	if (!found)
+		return NULL;
+	locked = aspace_lock(m, found, aspace_processor(found));
+	return IS_ERR(locked) ? next_space(m, found) : locked;
+}
+
+/* The first vRegion of the space that holds a mapping and is not @to's. */
+static uint64_t movable_index(struct memory *m, const struct aspace *as, uint32_t to)
+	__must_hold(&as->mutex)
+{
+	const struct home_vregion *vr;
+	uint64_t index;
+
+	radix_for_each(vr, &as->vregions, index) {
+		const uint64_t start = index << m->vregion_shift;
+
+		if (vr->owner != to &&
+		    !vma_range_is_free(&as->map, start, start + (1ull << m->vregion_shift)))
+			return index;
+	}
+	return UINT64_MAX;
+}
+
+int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_t to)
+{
+	struct aspace *as;
+	uint64_t id = 0;
+	int err = -ENOENT;
+
+	if (aspace) {
+		as = aspace_lock(m, aspace, aspace_processor(aspace));
+		if (IS_ERR(as))
+			return (int)PTR_ERR(as);
+		if (index == UINT64_MAX)
+			index = movable_index(m, as, to);
+		err = move_locked(m, as, index, to);
+		aspace_unlock(as);
+		return err;
+	}
+	while (err == -ENOENT && (as = next_space(m, id))) {
+		id = as->id;
+		err = move_locked(m, as, index == UINT64_MAX ? movable_index(m, as, to) : index,
+				  to);
+		aspace_unlock(as);
+	}
+	return err;
+}

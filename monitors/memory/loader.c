@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Home: PM_EXEC, loading a program into a new address space.
+ *
+ * Flow:	read the program's headers through the buffer cache, look its interpreter up at the storage
+ *		node and read that one's headers; make the space; map stack, program, interpreter.
+ *		Nothing is copied: pages come by demand.
+ * Layout:	low to high: a program that says where (ET_EXEC), or one at PIE_BASE; its brk behind it;
+ *		mappings downwards from below the stack; the stack at the top.  With a random seed each of
+ *		these is shifted, as Linux does and by about as many bits.
+ * Failure:	the space is taken apart again; the answer is what Linux's execve gives: -ENOEXEC, -ELIBBAD
+ *		for an interpreter that is none, what the look-up said if it is not there, -ENOMEM.
+ */
+#include <lib/alloc.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/hash.h>
+#include <lib/string.h>
+#include <proto/ps.h>
+
+#include "elf.h"
+#include "memory.h"
+
+#define PIE_BASE       0x555555554000ull
+#define STACK_MAX      (1ull << 40) /* of address space */
+#define STACK_GUARD    (1ull << 20) /* kept free below the stack */
+#define STACK_RND_BITS 22           /* pages: as Linux, 16 GiB */
+#define MMAP_RND_BITS  28           /* pages: as Linux's default for mmap and PIE */
+#define BRK_RND_BITS   13           /* pages: 32 MiB */
+#define BRK_MAX        (1ull << 45)
+#define MODE_TYPE      0170000u
+#define MODE_REGULAR   0100000u
+
+/* What is being loaded. */
+struct load {
+	struct memory *m;
+	const struct pm_exec_req *req;
+	struct aspace *as;
+	uint64_t rnd; /* state of the random numbers; 0 = none are wanted */
+	struct proto_file interp_file;
+	struct elf_image prog;
+	struct elf_image interp; /* valid if has_interp */
+	bool has_interp;
+	uint64_t prog_bias;
+	uint64_t interp_bias;
+	struct grants grants;
+};
+
+/* A multiple of the page size below 2^@bits pages. */
+static uint64_t random_pages(struct load *ld, unsigned int bits)
+{
+	if (!ld->rnd)
+		return 0;
+	ld->rnd = hash64(ld->rnd + 0x9e3779b97f4a7c15ull);
+	return (ld->rnd >> (64 - bits)) << PAGE_SHIFT;
+}
+
+/* --- reading --------------------------------------------------------------------------- */
+
+struct file_source {
+	struct memory *m;
+	struct proto_file file;
+};
+
+static int source_read(void *arg, uint64_t offset, void *buf, uint32_t len)
+{
+	const struct file_source *fs = arg;
+	const struct mm_file_read_req req = { fs->file, offset, len };
+	const uint32_t node = memory_cache_node(fs->m, &fs->file);
+	struct mm_file_read_req_wire w;
+
+	if (!node)
+		return -EHOSTDOWN;
+	mm_file_read_req_encode(&req, &w);
+	return memory_call(fs->m, node, MM_FILE_READ, &w, sizeof(w), buf, len);
+}
+
+static int read_image(struct load *ld, const struct proto_file *file, struct elf_image *img)
+{
+	struct file_source fs = { ld->m, *file };
+	const struct elf_source src = { source_read, &fs };
+
+	return elf_read(&src, img);
+}
+
+/* Find the file that PT_INTERP names, as the program's user would. */
+static int lookup_interp(struct load *ld, const char *path)
+{
+	const struct ps_path_req req = {
+		.cred = ld->req->cred,
+		.vnode = ld->req->vnode,
+		.access = 1, /* X */
+		.path_len = (uint16_t)strlen(path),
+		.path = path,
+	};
+	const size_t cap = sizeof(struct ps_path_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) +
+			   PROTO_PATH_MAX;
+	uint8_t *buf = lib_alloc(cap);
+	struct ps_lookup_rep rep;
+	ssize_t len;
+	int ret;
+
+	if (!buf)
+		return -ENOMEM;
+	len = ps_path_req_encode(&req, buf, cap);
+	if (len < 0)
+		ret = -ENOENT; /* not absolute, or too long */
+	else
+		ret = memory_call(ld->m, ld->req->file.node, MS_LOOKUP, buf, (uint32_t)len, buf,
+				  (uint32_t)cap);
+	if (ret >= 0)
+		ret = ps_lookup_rep_decode(buf, (size_t)ret, &rep);
+	if (!ret && (rep.attr.mode & MODE_TYPE) != MODE_REGULAR)
+		ret = -EACCES;
+	if (!ret)
+		ld->interp_file = rep.attr.file;
+	lib_free(buf);
+	return ret;
+}
+
+static int read_interp(struct load *ld)
+{
+	int err;
+
+	if (!ld->prog.interp)
+		return 0;
+	err = ld->prog.interp[0] == '/' ? lookup_interp(ld, ld->prog.interp) : -ENOENT;
+	if (err)
+		return err;
+	err = read_image(ld, &ld->interp_file, &ld->interp);
+	if (err == -ENOEXEC)
+		err = -ELIBBAD;
+	ld->has_interp = !err;
+	return err;
+}
+
+/* --- mapping --------------------------------------------------------------------------- */
+
+static int map_segment(struct load *ld, const struct proto_file *file, const struct elf_segment *s,
+		       uint64_t bias, uint32_t want)
+{
+	const uint64_t vaddr = s->vaddr + bias;
+	struct pm_vma v = {
+		.start = ALIGN_DOWN(vaddr, PAGE_SIZE),
+		.end = ALIGN_UP(vaddr + s->memsz, PAGE_SIZE),
+		.prot = s->prot,
+	};
+
+	if (v.start < HOME_MMAP_MIN || v.end > PM_USER_TOP)
+		return -ENOEXEC;
+	if (s->filesz) {
+		v.flags = PM_VMA_FILE;
+		v.file = *file;
+		v.pgoff = ALIGN_DOWN(s->offset, PAGE_SIZE) >> PAGE_SHIFT;
+		v.cache_node = memory_cache_node(ld->m, file);
+		/* A segment that the file fills shows whole pages, so that its lines can be shared. */
+		v.file_bytes =
+			s->memsz > s->filesz ? (vaddr & PAGE_MASK_LOW) + s->filesz : UINT64_MAX;
+	}
+	if (!vma_range_is_free(&ld->as->map, v.start, v.end))
+		return -ENOEXEC;
+	return span_map(ld->m, ld->as, &v, want, &ld->grants);
+}
+
+static int map_image(struct load *ld, const struct proto_file *file, const struct elf_image *img,
+		     uint64_t bias)
+{
+	const uint32_t want = ld->req->want_credits / 4;
+	int err = 0;
+
+	for (uint32_t i = 0; i < img->nr_segments && !err; i++) {
+		const struct elf_segment *s = &img->segments[i];
+
+		err = map_segment(ld, file, s, bias, s->prot & PM_PROT_WRITE ? want : 0);
+	}
+	return err;
+}
+
+/* The stack, and below it the top of the mapping area. */
+static int map_stack(struct load *ld, struct pm_exec_rep *rep)
+{
+	const uint64_t size = MIN(MAX(ld->req->stack_size, 128ull << 10), STACK_MAX);
+	struct pm_vma v = {
+		.prot = PM_PROT_READ | PM_PROT_WRITE,
+		.flags = PM_VMA_STACK,
+	};
+
+	v.end = PM_USER_TOP - PAGE_SIZE - random_pages(ld, STACK_RND_BITS);
+	v.start = v.end - size;
+	if (ld->prog.stack_x)
+		v.prot |= PM_PROT_EXEC;
+	rep->stack_top = v.end;
+	rep->stack_bottom = v.start;
+	rep->flags = ld->prog.stack_x ? PM_EXEC_STACK_X : 0;
+	ld->as->mmap_top =
+		ALIGN_DOWN(v.start - STACK_GUARD - random_pages(ld, MMAP_RND_BITS), PAGE_SIZE);
+	return span_map(ld->m, ld->as, &v, ld->req->want_credits / 4, &ld->grants);
+}
+
+static int map_program(struct load *ld)
+{
+	const struct elf_image *img = &ld->prog;
+
+	if (img->dyn)
+		ld->prog_bias = ALIGN_DOWN(PIE_BASE + random_pages(ld, MMAP_RND_BITS), img->align) -
+				ALIGN_DOWN(img->start, img->align);
+	return map_image(ld, &ld->req->file, img, ld->prog_bias);
+}
+
+static int map_interp(struct load *ld)
+{
+	const struct elf_image *img = &ld->interp;
+	uint64_t addr;
+
+	if (!ld->has_interp)
+		return 0;
+	if (img->dyn) {
+		addr = place_find(&ld->as->map, ld->as->mmap_top, 0,
+				  img->end - img->start + img->align - PAGE_SIZE, false);
+		if (!addr)
+			return -ENOMEM;
+		ld->interp_bias = ALIGN_UP(addr, img->align) - ALIGN_DOWN(img->start, PAGE_SIZE);
+	}
+	return map_image(ld, &ld->interp_file, img, ld->interp_bias);
+}
+
+/* --- the answer ------------------------------------------------------------------------ */
+
+static void note_bounds(const struct load *ld, struct pm_exec_rep *rep)
+{
+	for (uint32_t i = 0; i < ld->prog.nr_segments; i++) {
+		const struct elf_segment *s = &ld->prog.segments[i];
+		const uint64_t start = s->vaddr + ld->prog_bias;
+
+		if ((s->prot & PM_PROT_EXEC) && (!rep->code_start || start < rep->code_start))
+			rep->code_start = start;
+		if (s->prot & PM_PROT_EXEC)
+			rep->code_end = MAX(rep->code_end, start + s->filesz);
+		rep->data_start = MAX(rep->data_start, start);
+		rep->data_end = MAX(rep->data_end, start + s->filesz);
+	}
+}
+
+static void set_brk(struct load *ld, struct pm_exec_rep *rep)
+{
+	struct aspace *as = ld->as;
+
+	as->brk_start = ld->prog.end + ld->prog_bias + random_pages(ld, BRK_RND_BITS);
+	as->brk = as->brk_start;
+	as->brk_max = MIN(as->brk_start + BRK_MAX, PM_USER_TOP);
+	rep->brk_start = as->brk_start;
+}
+
+static void answer(struct load *ld, struct pm_exec_rep *rep)
+{
+	const struct aspace *as = ld->as;
+	const struct vma *vma;
+
+	rep->prog_entry = ld->prog.entry + ld->prog_bias;
+	rep->entry = ld->has_interp ? ld->interp.entry + ld->interp_bias : rep->prog_entry;
+	rep->interp_base =
+		ld->has_interp ? ALIGN_DOWN(ld->interp.start, PAGE_SIZE) + ld->interp_bias : 0;
+	rep->phdr = ld->prog.has_phdr ? ld->prog.phdr + ld->prog_bias : 0;
+	rep->phent = ld->prog.phentsize;
+	rep->phnum = ld->prog.phnum;
+	rep->vregion_size = 1ull << ld->m->vregion_shift;
+	note_bounds(ld, rep);
+	for (vma = vma_above(&as->map, 0); vma && rep->nr_vmas < PM_EXEC_MAX_VMAS;
+	     vma = vma_next(vma))
+		rep->vmas[rep->nr_vmas++] = vma->v;
+	rep->nr_vregions =
+		aspace_vregions(ld->m, as, 0, PM_USER_TOP, rep->vregions, PM_EXEC_MAX_VREGIONS);
+	rep->nr_grants = ld->grants.nr;
+	memcpy(rep->grants, ld->grants.grants, ld->grants.nr * sizeof(rep->grants[0]));
+}
+
+static int load_into(struct load *ld, struct pm_exec_rep *rep)
+{
+	int err;
+
+	err = map_stack(ld, rep);
+	if (!err)
+		err = map_program(ld);
+	if (!err)
+		set_brk(ld, rep);
+	if (!err)
+		err = map_interp(ld);
+	if (err == -ENOEXEC && ld->has_interp && ld->as->brk_start)
+		err = -ELIBBAD;
+	if (err)
+		return err;
+	if (rep->prog_entry > PM_USER_TOP)
+		return -ENOEXEC;
+	answer(ld, rep);
+	return 0;
+}
+
+int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,
+	      struct pm_exec_rep *rep)
+{
+	struct load *ld;
+	int err;
+
+	if (aspace_processor(req->aspace) != proc)
+		return -EINVAL;
+	ld = lib_zalloc(sizeof(*ld));
+	if (!ld)
+		return -ENOMEM;
+	ld->m = m;
+	ld->req = req;
+	ld->rnd = req->random_seed;
+	err = read_image(ld, &req->file, &ld->prog);
+	if (err)
+		goto out_free;
+	err = read_interp(ld);
+	if (err)
+		goto out_images;
+	ld->as = aspace_create(m, req->aspace, req->vnode);
+	if (IS_ERR(ld->as)) {
+		err = (int)PTR_ERR(ld->as);
+		goto out_images;
+	}
+	err = load_into(ld, rep);
+	aspace_unlock(ld->as);
+	if (err)
+		(void)home_destroy_space(m, req->aspace, proc);
+	else
+		STAT_INC(m, execs);
+out_images:
+	elf_free(&ld->prog);
+	if (ld->has_interp)
+		elf_free(&ld->interp);
+out_free:
+	lib_free(ld);
+	return err;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory monitor: making an instance, placement, and the dispatch of its requests.
+ */
+#include "memory.h"
+
+#include <lib/alloc.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+
+int memory_init(struct memory *m, const struct memory_config *cfg)
+{
+	int err;
+
+	memset(m, 0, sizeof(*m));
+	m->node = cfg->node;
+	m->vregion_shift = cfg->vregion_shift;
+	m->net = cfg->net;
+	m->net_arg = cfg->net_arg;
+	spin_lock_init(&m->nodes_lock, "memory_nodes", RANK_SPIN_MONITOR);
+	mutex_init(&m->reserve_lock, "memory_reserve", RANK_MONITOR);
+	m->reserve = lib_alloc(sizeof(*m->reserve));
+	err = m->reserve ? memory_set_nodes(m, &m->node, 1) : -ENOMEM;
+	if (err)
+		goto out_reserve;
+	err = pool_init(&m->pool, cfg->runs, cfg->nr_runs, cfg->file_min);
+	if (err)
+		goto out_nodes;
+	err = owner_init(m);
+	if (err)
+		goto out_pool;
+	home_init(m);
+	err = fcache_init(m);
+	if (err)
+		goto out_owner;
+	return 0;
+
+out_owner:
+	owner_destroy(m);
+out_pool:
+	pool_destroy(&m->pool);
+out_nodes:
+	lib_free(m->nodes);
+out_reserve:
+	lib_free(m->reserve);
+	return err;
+}
+
+void memory_destroy(struct memory *m)
+{
+	home_destroy(m);
+	owner_destroy(m);
+	fcache_destroy(m);
+	pool_destroy(&m->pool);
+	lib_free(m->nodes);
+	lib_free(m->reserve);
+}
+
+int memory_set_nodes(struct memory *m, const uint32_t *nodes, size_t nr)
+{
+	uint32_t *copy = lib_alloc((nr + 1) * sizeof(*copy));
+	uint32_t *old;
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, nodes, nr * sizeof(*copy));
+	spin_lock(&m->nodes_lock);
+	old = m->nodes;
+	m->nodes = copy;
+	m->nr_nodes = nr;
+	spin_unlock(&m->nodes_lock);
+	lib_free(old);
+	return 0;
+}
+
+uint32_t memory_owner_for(struct memory *m, uint64_t index)
+{
+	size_t self = 0;
+	uint32_t node = 0;
+
+	spin_lock(&m->nodes_lock);
+	while (self < m->nr_nodes && m->nodes[self] != m->node)
+		self++;
+	if (m->nr_nodes)
+		node = m->nodes[(self + index) % m->nr_nodes];
+	spin_unlock(&m->nodes_lock);
+	return node;
+}
+
+uint32_t memory_cache_node(struct memory *m, const struct proto_file *file)
+{
+	uint32_t node;
+
+	spin_lock(&m->nodes_lock);
+	node = proto_file_cache_node(file, m->nodes, m->nr_nodes);
+	spin_unlock(&m->nodes_lock);
+	return node;
+}
+
+int memory_call(struct memory *m, uint32_t peer, uint16_t opcode, const void *body,
+		uint32_t body_len, void *reply, uint32_t reply_max)
+{
+	if (peer == m->node)
+		return memory_serve(m, peer, opcode, body, body_len, NULL, 0, reply, reply_max,
+				    NULL);
+	return m->net->call(m, peer, opcode, body, body_len, NULL, 0, reply, reply_max);
+}
+
+static bool matches_processor(const struct owner_space *s, uint32_t node)
+{
+	return aspace_processor(s->aspace) == node;
+}
+
+static bool matches_home(const struct owner_space *s, uint32_t node)
+{
+	return s->home == node;
+}
+
+void memory_processor_gone(struct memory *m, uint32_t proc)
+{
+	home_processor_gone(m, proc);
+	owner_destroy_matching(m, matches_processor, proc);
+	(void)pool_revoke_credits(&m->pool, proc);
+}
+
+void memory_node_gone(struct memory *m, uint32_t node)
+{
+	owner_destroy_matching(m, matches_home, node);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory monitor: one instance and its parts.
+ *
+ * Parts:	pool (frames), owner (vRegions and the page table), home (address spaces), fcache
+ *		(buffer cache), loader (programs).  The parts know nothing of the RPC layer: they
+ *		reach other nodes through struct memory_net, and msg.c hands requests to them.  So
+ *		a host test can run several instances in one process.
+ * Locking:	home: aspace.mutex, held across calls to owners.
+ *		owner: table.lock -> region.lock -> a page table bucket's lock -> pool.lock.
+ *		fcache: fcache.lock -> pool.lock.  No spinlock is held across a call to a node.
+ * See:		docs/design/memory.md
+ */
+#pragma once
+
+#include <kernel/mutex.h>
+#include <kernel/spinlock.h>
+#include <lib/compiler.h>
+#include <lib/rbtree.h>
+#include <lib/types.h>
+#include <proto/mm.h>
+#include <proto/pm.h>
+
+#include "fcache.h"
+#include "home.h"
+#include "owner.h"
+#include "pool.h"
+
+struct memory;
+struct mpage;
+
+/* How an instance reaches other nodes. */
+struct memory_net {
+	/*
+	 * Send a request, with the contents of @bulk behind it, and wait.  Returns the reply's
+	 * length or a negative errno.  Never called for this node itself: see memory_call().
+	 */
+	int (*call)(struct memory *m, uint32_t peer, uint16_t opcode, const void *body,
+		    uint32_t body_len, struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
+		    uint32_t reply_max);
+	/*
+	 * Start an MS_READ.  fcache_read_done() follows, then fcache_read_release(), from any
+	 * context.  On a negative errno neither does.  Does not sleep unless @may_sleep.
+	 */
+	int (*read)(struct memory *m, struct fcache_read *rd, bool prefetch, bool may_sleep);
+	/* The key by which a storage node may write into @page. */
+	uint32_t (*rkey)(struct memory *m, const struct mpage *page);
+};
+
+/* Counted with atomics; shown as gauges by stats.c. */
+struct memory_stats {
+	uint64_t fetches;         /* PM_FETCH answered with 0 */
+	uint64_t fetch_data;      /* ... of these: a page was sent */
+	uint64_t fetch_zero;      /* ... of these: never written */
+	uint64_t fetch_file;      /* ... of these: sent on to the buffer cache */
+	uint64_t fetch_errors;    /* PM_FETCH answered with an error other than "moved" */
+	uint64_t fetch_slow;      /* PM_FETCH that needed a worker */
+	uint64_t victims;         /* write-backs that came with a fetch */
+	uint64_t writebacks;      /* pages written back, victims included */
+	uint64_t writeback_stale; /* ... dropped because a newer one had come */
+	uint64_t bytes_out;       /* page data sent to processors */
+	uint64_t bytes_in;        /* page data received from processors */
+	uint64_t moved_replies;   /* "moved, ask X" */
+	uint64_t vregion_moves;   /* vRegions handed to another owner */
+	uint64_t pages_moved;     /* pages sent to another owner */
+	uint64_t execs;
+	uint64_t maps;
+	uint64_t unmaps;
+	uint64_t enomem;    /* requests refused for want of memory */
+	uint64_t grants;    /* frames promised */
+	uint64_t file_hits; /* file pages found in the buffer cache */
+	uint64_t file_misses;
+	uint64_t file_reads; /* MS_READ sent */
+	uint64_t file_read_pages;
+	uint64_t file_evicted;
+	uint64_t bad_requests; /* malformed */
+};
+
+struct memory_reserve {
+	struct mm_map_req map;
+	struct owner_move_work move;
+};
+
+struct memory {
+	uint32_t node;                             /* const */
+	const struct memory_net *net;              /* const */
+	void *net_arg;                             /* const */
+	uint32_t vregion_shift;                    /* const */
+	struct spinlock nodes_lock;                /* RANK_SPIN_MONITOR */
+	uint32_t *nodes __guarded_by(&nodes_lock); /* memory nodes, ascending */
+	size_t nr_nodes __guarded_by(&nodes_lock);
+	struct pool pool;
+	struct owner owner;
+	struct home home;
+	struct fcache fcache;
+	struct memory_stats stats; /* atomic */
+	/* For what must not fail for want of memory: MM_MAP's second phases, moving pages back. */
+	struct mutex reserve_lock; /* RANK_MONITOR */
+	struct memory_reserve *reserve __guarded_by(&reserve_lock);
+};
+
+/* What an instance is made with. */
+struct memory_config {
+	uint32_t node;
+	uint32_t vregion_shift;
+	const struct memory_net *net;
+	void *net_arg;
+	const struct pool_run *runs;
+	size_t nr_runs;
+	uint64_t file_min; /* frames that programs may not have */
+};
+
+int memory_init(struct memory *m, const struct memory_config *cfg) __must_check;
+void memory_destroy(struct memory *m);
+
+/* The memory nodes of the cluster, in ascending order. */
+int memory_set_nodes(struct memory *m, const uint32_t *nodes, size_t nr) __must_check;
+/* Who is to own a vRegion that becomes active: alternates over the nodes, this one at index 0. */
+uint32_t memory_owner_for(struct memory *m, uint64_t index);
+/* Who holds the buffer cache of @file. */
+uint32_t memory_cache_node(struct memory *m, const struct proto_file *file);
+
+/*
+ * A request to another memory node or to this one, which is then served directly.  Returns the reply's
+ * length or a negative errno.
+ */
+int memory_call(struct memory *m, uint32_t peer, uint16_t opcode, const void *body,
+		uint32_t body_len, void *reply, uint32_t reply_max);
+
+/*
+ * Serve an MM_* message or an address space call (anything that moves no bulk to the caller).
+ * Returns the reply's length or a negative errno; *@error_len (may be NULL) is the length of the body
+ * that goes with the errno.  May wait for other nodes.
+ */
+int memory_serve(struct memory *m, uint32_t peer, uint16_t opcode, const void *body, uint32_t len,
+		 const void *bulk, uint32_t bulk_len, void *reply, uint32_t reply_max,
+		 uint32_t *error_len);
+
+/* The processor is dead and fenced: everything of its programs goes. */
+void memory_processor_gone(struct memory *m, uint32_t proc);
+/* A memory node is dead: the spaces whose home it was cannot go on. */
+void memory_node_gone(struct memory *m, uint32_t node);
+
+/* The processor on which the programs of a space run. */
+static inline uint32_t aspace_processor(uint64_t aspace)
+{
+	return (uint32_t)(aspace >> 40);
+}
+
+#define STAT_ADD(m, field, n) \
+	((void)__atomic_fetch_add(&(m)->stats.field, (uint64_t)(n), __ATOMIC_RELAXED))
+#define STAT_INC(m, field) STAT_ADD(m, field, 1)

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Owner: the vRegions that this node owns, their vmas, and the page table.
+ *
+ * Regions:	found by (space, address) in one tree.  A region is counted: the tree holds one
+ *		reference and every user one more, so it can go away under a handler.
+ * States:	ACTIVE; LEAVING while it is handed to another owner and ARRIVING while it is taken
+ *		over (faults wait); MOVED when only the new owner's name is left ("moved, ask X");
+ *		DEAD once it is out of the tree.
+ * Page table:	one hash over (space, page) for all regions; the frames' descriptors are its
+ *		entries, so it never allocates.  A page is in its region's list as well.
+ * Locking:	owner.lock guards the trees; region.lock a region's state, vmas and pages; a bucket's
+ *		lock its chain.
+ */
+#pragma once
+
+#include <kernel/spinlock.h>
+#include <kernel/wait.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+#include <lib/rbtree.h>
+#include <lib/types.h>
+#include <proto/mm.h>
+#include <proto/pm.h>
+
+#include "vma.h"
+
+struct memory;
+struct mpage;
+
+#define OWNER_BUCKET_LOCKS 64
+
+enum region_state {
+	REGION_ACTIVE,
+	REGION_LEAVING,
+	REGION_ARRIVING,
+	REGION_MOVED,
+	REGION_DEAD,
+};
+
+struct region {
+	struct rb_node node;  /* owner.lock */
+	uint32_t refs;        /* atomic */
+	uint64_t aspace;      /* const */
+	uint64_t index;       /* const */
+	uint64_t start, end;  /* const */
+	struct spinlock lock; /* RANK_SPIN_ASPACE */
+	enum region_state state __guarded_by(&lock);
+	struct pm_vregion entry __guarded_by(&lock); /* MOVED: who has it now */
+	struct vma_set vmas __guarded_by(&lock);
+	struct vma_spare spare __guarded_by(&lock); /* nodes for the next change */
+	struct list_head pages __guarded_by(&lock);
+	uint64_t nr_pages __guarded_by(&lock);
+	struct waitqueue settled; /* woken when it leaves LEAVING or ARRIVING */
+};
+
+/* What this node holds of one address space. */
+struct owner_space {
+	struct rb_node node; /* owner.lock */
+	uint64_t aspace;     /* const */
+	uint32_t home;       /* const */
+	uint64_t prepared;   /* owner.lock: pages charged by MM_PREPARE, not yet applied */
+};
+
+struct owner {
+	struct spinlock lock; /* RANK_SPIN_MONITOR */
+	struct rb_root regions __guarded_by(&lock);
+	struct rb_root spaces __guarded_by(&lock);
+	uint64_t nr_regions __guarded_by(&lock);
+	uint64_t nr_spaces __guarded_by(&lock);
+	struct hlist_head *buckets;                       /* a bucket's lock */
+	uint64_t nr_buckets;                              /* const; a power of two */
+	struct spinlock bucket_locks[OWNER_BUCKET_LOCKS]; /* RANK_SPIN_CACHE */
+};
+
+int owner_init(struct memory *m) __must_check;
+void owner_destroy(struct memory *m);
+
+/* --- owner.c: regions --------------------------------------------------------------------- */
+
+/* The region that holds @vaddr, with a reference, or NULL. */
+struct region *region_get(struct memory *m, uint64_t aspace, uint64_t vaddr);
+/* The first region of @aspace that ends above @vaddr, with a reference, or NULL. */
+struct region *region_get_above(struct memory *m, uint64_t aspace, uint64_t vaddr);
+void region_put(struct region *r);
+/* Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM). */
+struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uint64_t index,
+			   uint32_t shift, enum region_state state);
+/* Take @r out of the tree, free its pages and vmas and give back what they were charged. */
+void region_kill(struct memory *m, struct region *r);
+/* Wait until @r is neither leaving nor arriving.  -ETIMEDOUT. */
+int region_settle(struct region *r) __must_check;
+/* Have the nodes ready that any one change can need, so that the change itself cannot fail. */
+int region_reserve(struct region *r) __must_check;
+/* Free nodes beyond what region_reserve() keeps. */
+void region_trim(struct region *r);
+/* Note, or settle, what MM_PREPARE has charged.  False when the space is gone or @sub too large. */
+bool owner_prepared(struct memory *m, uint64_t aspace, uint64_t add, uint64_t sub) __must_check;
+/* Free the pages of @r in [start, end); returns how many. */
+uint64_t region_drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end);
+
+/* --- page table ----------------------------------------------------------------------------- */
+
+struct mpage *page_lookup_locked(struct memory *m, struct region *r, uint64_t vaddr)
+	__must_hold(&r->lock);
+void page_insert_locked(struct memory *m, struct region *r, struct mpage *page, uint64_t vaddr)
+	__must_hold(&r->lock);
+void page_remove_locked(struct memory *m, struct region *r, struct mpage *page)
+	__must_hold(&r->lock);
+
+/* --- messages: owner_map.c ------------------------------------------------------------------ */
+
+int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
+	      struct mm_range_rep *rep) __must_check;
+int owner_unmap(struct memory *m, const struct mm_range_req *req, struct mm_range_rep *rep)
+	__must_check;
+int owner_protect(struct memory *m, const struct mm_range_req *req, struct mm_range_rep *rep)
+	__must_check;
+/* Idempotent. */
+void owner_destroy_space(struct memory *m, uint64_t aspace);
+/* Every space for which @match says so. */
+void owner_destroy_matching(struct memory *m,
+			    bool (*match)(const struct owner_space *s, uint32_t node),
+			    uint32_t node);
+
+/* --- owner_data.c: fetch and write-back ------------------------------------------------------- */
+
+/*
+ * Serve a fetch.  @victim_data: 4 KiB, when the request has a victim.  On 0 *@page is the page to be
+ * sent with a reference, or NULL when @rep says that none is sent.  -EREMCHG: *@moved is filled in.
+ * -EAGAIN (only unless @may_sleep): nothing has been done, call again where it may sleep.
+ * A request that fails has not stored its victim.
+ */
+int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
+		const void *victim_data, bool may_sleep, struct pm_fetch_rep *rep,
+		struct mpage **page, struct pm_vregion *moved) __must_check;
+/* As above: -EAGAIN before any effect. */
+int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_req *req,
+		    const void *data, bool may_sleep, struct pm_writeback_rep *rep) __must_check;
+int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct pm_vma *out,
+		   struct pm_vregion *moved) __must_check;
+/*
+ * Store a page that has come from @proc (0: from another owner, and then into a region that is
+ * arriving too).  -EFAULT not mapped; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN as above.
+ */
+int owner_store(struct memory *m, uint32_t proc, uint64_t aspace, uint64_t vaddr, uint64_t seq,
+		const void *data, bool may_sleep) __must_check;
+
+/* --- owner_move.c ----------------------------------------------------------------------------- */
+
+/* Pages on their way to one owner; each is pinned. */
+struct page_batch {
+	uint32_t dest;
+	struct mm_pages_req req;
+	struct mpage *pages[MM_PAGES_MAX];
+	struct region *from[MM_PAGES_MAX]; /* mremap: to be taken out of, once sent; else NULL */
+	uint8_t body[sizeof(struct mm_pages_req_wire) +
+		     MM_PAGES_MAX * sizeof(struct pm_writeback_page_wire)];
+};
+
+/* What MM_MOVE needs, allocated in one piece or taken from the reserve. */
+struct owner_move_work {
+	struct mm_move_req req;
+	struct page_batch batch;
+};
+
+int owner_move(struct memory *m, struct owner_move_work *work, struct mm_range_rep *rep)
+	__must_check;
+int owner_pages(struct memory *m, const struct mm_pages_req *req, const void *data) __must_check;
+int owner_vregion_move(struct memory *m, const struct mm_vregion_move_req *req,
+		       struct mm_range_rep *rep) __must_check;
+int owner_vregion_take(struct memory *m, uint32_t peer, const struct mm_vregion_take_req *req)
+	__must_check;
+
+struct owner_counts {
+	uint64_t regions, spaces, vmas, pages;
+};
+void owner_counts(struct memory *m, struct owner_counts *out);

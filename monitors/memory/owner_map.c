@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Owner: MM_MAP, MM_UNMAP, MM_PROTECT.
+ *
+ * Context:	a worker of the owner, or the home's own; may sleep.  The home lets only one such
+ *		call per space through at a time.
+ * Phases:	see proto/mm.h.  What can fail is done by prepare_*(); what cannot, by apply_*();
+ *		MM_ONCE is one after the other.
+ * Locking:	each region's lock for the time of its own change only: a range over several regions
+ *		is not changed at once, which nobody can tell, as the processor has blocked faults on
+ *		it or does not know of it yet.
+ */
+#include <lib/err.h>
+#include <lib/errno.h>
+
+#include "memory.h"
+
+/* The vma's part in the @i-th vRegion of @req. */
+static struct pm_vma map_part(const struct mm_map_req *req, uint32_t i)
+{
+	const uint64_t start = req->vregions[i].index << req->vregion_shift;
+	const uint64_t end = start + (1ull << req->vregion_shift);
+
+	return vma_clip(&req->vma, MAX(req->vma.start, start), MIN(req->vma.end, end));
+}
+
+static uint64_t map_charge(const struct mm_map_req *req)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < req->nr_vregions; i++) {
+		const struct pm_vma v = map_part(req, i);
+
+		sum += vma_charge(&v);
+	}
+	return sum;
+}
+
+/* Make the vRegion and have nodes ready; check that the home is right about it. */
+static int map_prepare_region(struct memory *m, uint32_t home, const struct mm_map_req *req,
+			      uint32_t i)
+{
+	const struct pm_vma v = map_part(req, i);
+	struct region *r;
+	int err;
+
+	r = region_make(m, req->aspace, home, req->vregions[i].index, req->vregion_shift,
+			REGION_ACTIVE);
+	if (IS_ERR(r))
+		return (int)PTR_ERR(r);
+	err = region_reserve(r);
+	spin_lock(&r->lock);
+	if (!err && r->state != REGION_ACTIVE)
+		err = -ESTALE;
+	if (!err && !vma_range_is_free(&r->vmas, v.start, v.end))
+		err = -EEXIST;
+	spin_unlock(&r->lock);
+	region_put(r);
+	return err;
+}
+
+static int map_prepare(struct memory *m, uint32_t home, const struct mm_map_req *req,
+		       uint64_t *charge)
+{
+	int err;
+
+	*charge = map_charge(req);
+	err = pool_commit(&m->pool, *charge);
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < req->nr_vregions && !err; i++)
+		err = map_prepare_region(m, home, req, i);
+	if (!err && !owner_prepared(m, req->aspace, *charge, 0))
+		err = -ESRCH;
+	if (err)
+		pool_uncommit(&m->pool, *charge);
+	return err;
+}
+
+/* Settle what was prepared; -EPROTO when the home's figure is not ours. */
+static int prepared_settle(struct memory *m, uint64_t aspace, uint64_t charge)
+{
+	return owner_prepared(m, aspace, 0, charge) ? 0 : -EPROTO;
+}
+
+static int map_apply_region(struct memory *m, const struct mm_map_req *req, uint32_t i)
+{
+	const struct pm_vma v = map_part(req, i);
+	struct region *r = region_get(m, req->aspace, v.start);
+	int err = 0;
+
+	if (!r)
+		return -ESTALE;
+	spin_lock(&r->lock);
+	if (r->state != REGION_ACTIVE || !vma_range_is_free(&r->vmas, v.start, v.end))
+		err = -ESTALE;
+	else if (r->spare.count < VMA_SPARE_MAX)
+		err = -ENOMEM;
+	if (!err) {
+		r->entry.version = req->vregions[i].version;
+		vma_insert(&r->vmas, &v, &r->spare);
+	}
+	spin_unlock(&r->lock);
+	region_trim(r);
+	region_put(r);
+	return err;
+}
+
+static int map_apply(struct memory *m, const struct mm_map_req *req, uint64_t charge)
+{
+	int err = prepared_settle(m, req->aspace, charge);
+
+	if (err)
+		return err;
+	/* From here on the charge belongs to the vmas; on a failure, what is not inserted is returned. */
+	for (uint32_t i = 0; i < req->nr_vregions; i++) {
+		err = map_apply_region(m, req, i);
+		if (!err)
+			continue;
+		for (; i < req->nr_vregions; i++) {
+			const struct pm_vma v = map_part(req, i);
+
+			pool_uncommit(&m->pool, vma_charge(&v));
+		}
+		return err;
+	}
+	return 0;
+}
+
+int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
+	      struct mm_range_rep *rep)
+{
+	int err = 0;
+
+	if (req->phase == MM_ABORT) {
+		err = prepared_settle(m, req->aspace, req->charge);
+		if (!err)
+			pool_uncommit(&m->pool, req->charge);
+		return err;
+	}
+	rep->charge = req->charge;
+	if (req->phase == MM_PREPARE || req->phase == MM_ONCE)
+		err = map_prepare(m, home, req, &rep->charge);
+	if (!err && (req->phase == MM_APPLY || req->phase == MM_ONCE))
+		err = map_apply(m, req, map_charge(req));
+	if (err == -ENOMEM)
+		STAT_INC(m, enomem);
+	if (err || req->phase == MM_PREPARE)
+		return err;
+	STAT_INC(m, maps);
+	rep->grant.node = m->node;
+	rep->grant.frames = pool_grant(&m->pool, aspace_processor(req->aspace), req->want_credits);
+	return 0;
+}
+
+/* --- ranges ---------------------------------------------------------------------------- */
+
+/*
+ * Call @fn for each active region of [req->addr, +len) until one fails.  MOVED regions are somebody
+ * else's by now.
+ */
+static int for_each_region(struct memory *m, const struct mm_range_req *req,
+			   int (*fn)(struct memory *m, struct region *r, uint64_t start,
+				     uint64_t end, void *arg),
+			   void *arg)
+{
+	const uint64_t end = req->addr + req->len;
+	uint64_t addr = req->addr;
+	struct region *r;
+	int err = 0;
+
+	while (addr < end && !err && (r = region_get_above(m, req->aspace, addr))) {
+		if (r->start >= end) {
+			region_put(r);
+			break;
+		}
+		if (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) == REGION_ACTIVE)
+			err = fn(m, r, MAX(r->start, req->addr), MIN(r->end, end), arg);
+		addr = r->end;
+		region_put(r);
+	}
+	return err;
+}
+
+/* Only where the range begins or ends inside a region can a vma be cut. */
+static int reserve_edges(struct memory *m, struct region *r, uint64_t start, uint64_t end,
+			 void *arg)
+{
+	return start > r->start || end < r->end ? region_reserve(r) : 0;
+}
+
+struct unmap_result {
+	uint64_t charge;
+	uint64_t pages;
+};
+
+static int unmap_region(struct memory *m, struct region *r, uint64_t start, uint64_t end, void *arg)
+{
+	struct unmap_result *res = arg;
+
+	spin_lock(&r->lock);
+	if ((start > r->start || end < r->end) && r->spare.count < VMA_SPARE_MAX) {
+		spin_unlock(&r->lock);
+		return -ENOMEM;
+	}
+	res->charge += vma_range_charge(&r->vmas, start, end);
+	vma_remove(&r->vmas, start, end, &r->spare);
+	spin_unlock(&r->lock);
+	region_trim(r);
+	res->pages += region_drop_pages(m, r, start, end);
+	return 0;
+}
+
+int owner_unmap(struct memory *m, const struct mm_range_req *req, struct mm_range_rep *rep)
+{
+	struct unmap_result res = { 0 };
+	int err = 0;
+
+	if (req->phase == MM_ABORT)
+		return 0;
+	if (req->phase == MM_PREPARE || req->phase == MM_ONCE)
+		err = for_each_region(m, req, reserve_edges, NULL);
+	if (err || req->phase == MM_PREPARE)
+		return err;
+	err = for_each_region(m, req, unmap_region, &res);
+	pool_uncommit(&m->pool, res.charge);
+	rep->pages = res.pages;
+	STAT_INC(m, unmaps);
+	return err;
+}
+
+struct protect_sum {
+	uint32_t prot;
+	uint64_t before;
+	uint64_t after;
+};
+
+static int protect_measure(struct memory *m, struct region *r, uint64_t start, uint64_t end,
+			   void *arg)
+{
+	struct protect_sum *sum = arg;
+
+	spin_lock(&r->lock);
+	sum->before += vma_range_charge(&r->vmas, start, end);
+	sum->after += vma_range_charge_as(&r->vmas, start, end, sum->prot);
+	spin_unlock(&r->lock);
+	return 0;
+}
+
+static int protect_region(struct memory *m, struct region *r, uint64_t start, uint64_t end,
+			  void *arg)
+{
+	const struct protect_sum *sum = arg;
+
+	spin_lock(&r->lock);
+	if ((start > r->start || end < r->end) && r->spare.count < VMA_SPARE_MAX) {
+		spin_unlock(&r->lock);
+		return -ENOMEM;
+	}
+	vma_protect(&r->vmas, start, end, sum->prot, &r->spare);
+	spin_unlock(&r->lock);
+	region_trim(r);
+	return 0;
+}
+
+/* Charge what the range will need on top; how much that is goes to *@charge. */
+static int protect_prepare(struct memory *m, const struct mm_range_req *req,
+			   const struct protect_sum *sum, uint64_t *charge)
+{
+	int err = for_each_region(m, req, reserve_edges, NULL);
+
+	*charge = 0;
+	if (err || sum->after <= sum->before)
+		return err;
+	err = pool_commit(&m->pool, sum->after - sum->before);
+	if (err)
+		return err;
+	if (!owner_prepared(m, req->aspace, sum->after - sum->before, 0)) {
+		pool_uncommit(&m->pool, sum->after - sum->before);
+		return -ESRCH;
+	}
+	*charge = sum->after - sum->before;
+	return 0;
+}
+
+static int protect_apply(struct memory *m, const struct mm_range_req *req, struct protect_sum *sum,
+			 uint64_t charge)
+{
+	int err = prepared_settle(m, req->aspace, charge);
+
+	if (!err)
+		err = for_each_region(m, req, protect_region, sum);
+	if (!err && sum->before > sum->after)
+		pool_uncommit(&m->pool, sum->before - sum->after);
+	return err;
+}
+
+int owner_protect(struct memory *m, const struct mm_range_req *req, struct mm_range_rep *rep)
+{
+	struct protect_sum sum = { .prot = req->prot };
+	uint64_t charge = req->charge;
+	int err;
+
+	if (req->phase == MM_ABORT) {
+		err = prepared_settle(m, req->aspace, charge);
+		if (!err)
+			pool_uncommit(&m->pool, charge);
+		return err;
+	}
+	err = for_each_region(m, req, protect_measure, &sum);
+	if (!err && (req->phase == MM_PREPARE || req->phase == MM_ONCE))
+		err = protect_prepare(m, req, &sum, &charge);
+	if (!err && (req->phase == MM_APPLY || req->phase == MM_ONCE))
+		err = protect_apply(m, req, &sum, charge);
+	rep->charge = charge;
+	if (err == -ENOMEM)
+		STAT_INC(m, enomem);
+	return err;
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The frames of a memory monitor: free lists, accounts, credits.
+ *
+ * Credits:	a processor's account is made at its first contact, one block of ids at a time, so the
+ *		table costs nothing for ids that never appear.
+ */
+#include "pool.h"
+
+#include <kernel/panic.h>
+#include <lib/alloc.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <proto/types.h>
+
+#define CREDIT_BLOCK     256u
+#define CREDIT_BLOCKS    ((PROTO_NODE_MAX + 1) / CREDIT_BLOCK)
+#define ZERO_WAKE_FRAMES 64 /* dirty frames that are worth waking the zeroing thread for */
+
+static int describe_run(struct pool *pool, size_t i)
+{
+	struct pool_run *run = &pool->runs[i];
+
+	run->pages = lib_zalloc(run->nr_pages * sizeof(*run->pages));
+	if (!run->pages)
+		return -ENOMEM;
+	for (uint64_t p = 0; p < run->nr_pages; p++) {
+		run->pages[p].run = (uint16_t)i;
+		list_add_tail(&run->pages[p].link, &pool->dirty);
+	}
+	pool->nr_dirty += run->nr_pages;
+	pool->total += run->nr_pages;
+	return 0;
+}
+
+int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, uint64_t file_min)
+{
+	int err = -ENOMEM;
+
+	memset(pool, 0, sizeof(*pool));
+	spin_lock_init(&pool->lock, "pool", RANK_MEM_POOL);
+	waitqueue_init(&pool->freed);
+	waitqueue_init(&pool->zeroer);
+	list_init(&pool->zero);
+	list_init(&pool->dirty);
+	if (nr_runs > UINT16_MAX)
+		return -EINVAL;
+	pool->runs = lib_zalloc(nr_runs * sizeof(*runs));
+	pool->credits = lib_zalloc(CREDIT_BLOCKS * sizeof(*pool->credits));
+	if (!pool->runs || !pool->credits)
+		goto out_destroy;
+	memcpy(pool->runs, runs, nr_runs * sizeof(*runs));
+	for (; pool->nr_runs < nr_runs; pool->nr_runs++) {
+		err = describe_run(pool, pool->nr_runs);
+		if (err)
+			goto out_destroy;
+	}
+	pool->file_min = MIN(file_min, pool->total / 2);
+	return 0;
+
+out_destroy:
+	pool_destroy(pool);
+	return err;
+}
+
+void pool_destroy(struct pool *pool)
+{
+	for (size_t i = 0; i < pool->nr_runs; i++)
+		lib_free(pool->runs[i].pages);
+	for (size_t i = 0; pool->credits && i < CREDIT_BLOCKS; i++)
+		lib_free(pool->credits[i]);
+	lib_free(pool->credits);
+	lib_free(pool->runs);
+	memset(pool, 0, sizeof(*pool));
+}
+
+static uint64_t page_number(const struct pool_run *run, const struct mpage *page)
+{
+	return (uint64_t)(page - run->pages);
+}
+
+void *mpage_virt(const struct pool *pool, const struct mpage *page)
+{
+	const struct pool_run *run = &pool->runs[page->run];
+
+	return (uint8_t *)run->virt + page_number(run, page) * PAGE_SIZE;
+}
+
+paddr_t mpage_paddr(const struct pool *pool, const struct mpage *page)
+{
+	const struct pool_run *run = &pool->runs[page->run];
+
+	return run->paddr + page_number(run, page) * PAGE_SIZE;
+}
+
+const struct rpc_mem *mpage_mem(const struct pool *pool, const struct mpage *page)
+{
+	return pool->runs[page->run].mem;
+}
+
+static uint64_t anon_limit(const struct pool *pool)
+{
+	return pool->total - pool->file_min;
+}
+
+/* Take any free frame, a zeroed one if there is one. */
+static struct mpage *take_locked(struct pool *pool, enum mpage_kind kind) __must_hold(&pool->lock)
+{
+	struct mpage *page;
+
+	if (!list_empty(&pool->zero)) {
+		page = list_first_entry(&pool->zero, struct mpage, link);
+		pool->nr_zero--;
+	} else if (!list_empty(&pool->dirty)) {
+		page = list_first_entry(&pool->dirty, struct mpage, link);
+		pool->nr_dirty--;
+	} else {
+		return NULL;
+	}
+	list_del(&page->link);
+	page->kind = (uint8_t)kind;
+	page->seq = 0;
+	page->hash.next = NULL;
+	page->hash.link = NULL;
+	__atomic_store_n(&page->refs, 1, __ATOMIC_RELAXED);
+	return page;
+}
+
+/* Take a free frame, or one that a file page gives up. */
+static struct mpage *take_or_reclaim(struct pool *pool, enum mpage_kind kind)
+{
+	struct mpage *page;
+
+	for (;;) {
+		spin_lock(&pool->lock);
+		page = take_locked(pool, kind);
+		spin_unlock(&pool->lock);
+		if (page || !pool->reclaim || !pool->reclaim(pool->reclaim_arg))
+			return page;
+	}
+}
+
+static uint32_t *account_locked(struct pool *pool, uint32_t proc) __must_hold(&pool->lock)
+{
+	uint32_t *block;
+
+	if (proc > PROTO_NODE_MAX)
+		return NULL;
+	block = pool->credits[proc / CREDIT_BLOCK];
+	return block ? &block[proc % CREDIT_BLOCK] : NULL;
+}
+
+struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc)
+{
+	struct mpage *page;
+	uint32_t *credit;
+	bool used_credit = false;
+
+	spin_lock(&pool->lock);
+	credit = proc ? account_locked(pool, proc) : NULL;
+	if (credit && *credit) {
+		(*credit)--;
+		pool->promised--;
+		used_credit = true;
+	} else if (pool->used + pool->promised >= anon_limit(pool)) {
+		spin_unlock(&pool->lock);
+		return NULL;
+	}
+	pool->used++;
+	spin_unlock(&pool->lock);
+
+	page = take_or_reclaim(pool, MPAGE_ANON);
+	if (page)
+		return page;
+	spin_lock(&pool->lock);
+	pool->used--;
+	if (used_credit) {
+		(*credit)++;
+		pool->promised++;
+	}
+	spin_unlock(&pool->lock);
+	return NULL;
+}
+
+struct mpage *pool_alloc_file(struct pool *pool, bool may_reclaim)
+{
+	struct mpage *page;
+
+	spin_lock(&pool->lock);
+	page = take_locked(pool, MPAGE_FILE);
+	spin_unlock(&pool->lock);
+	if (!page && may_reclaim)
+		page = take_or_reclaim(pool, MPAGE_FILE);
+	if (page) {
+		spin_lock(&pool->lock);
+		pool->file++;
+		spin_unlock(&pool->lock);
+	}
+	return page;
+}
+
+void mpage_get(struct mpage *page)
+{
+	__atomic_add_fetch(&page->refs, 1, __ATOMIC_RELAXED);
+}
+
+void mpage_put(struct pool *pool, struct mpage *page)
+{
+	bool wake_zeroer;
+
+	if (__atomic_sub_fetch(&page->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	spin_lock(&pool->lock);
+	if (page->kind == MPAGE_ANON)
+		pool->used--;
+	else
+		pool->file--;
+	page->kind = MPAGE_FREE;
+	list_add_tail(&page->link, &pool->dirty);
+	wake_zeroer = ++pool->nr_dirty == ZERO_WAKE_FRAMES;
+	spin_unlock(&pool->lock);
+	if (waitqueue_active(&pool->freed))
+		wake_all(&pool->freed);
+	if (wake_zeroer)
+		wake_all(&pool->zeroer);
+}
+
+uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget)
+{
+	struct mpage *page;
+	uint64_t n;
+
+	for (n = 0; n < budget; n++) {
+		spin_lock(&pool->lock);
+		if (list_empty(&pool->dirty)) {
+			spin_unlock(&pool->lock);
+			break;
+		}
+		page = list_first_entry(&pool->dirty, struct mpage, link);
+		list_del(&page->link);
+		pool->nr_dirty--;
+		spin_unlock(&pool->lock);
+
+		memset(mpage_virt(pool, page), 0, PAGE_SIZE);
+
+		spin_lock(&pool->lock);
+		list_add_tail(&page->link, &pool->zero);
+		pool->nr_zero++;
+		spin_unlock(&pool->lock);
+	}
+	return n;
+}
+
+/* Make room for the account of @proc. */
+static int account_make(struct pool *pool, uint32_t proc)
+{
+	uint32_t *block = lib_zalloc(CREDIT_BLOCK * sizeof(*block));
+	uint32_t **slot = &pool->credits[proc / CREDIT_BLOCK];
+
+	if (!block)
+		return -ENOMEM;
+	spin_lock(&pool->lock);
+	if (!*slot) {
+		*slot = block;
+		block = NULL;
+	}
+	spin_unlock(&pool->lock);
+	lib_free(block);
+	return 0;
+}
+
+uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want)
+{
+	uint32_t *credit;
+	uint64_t left;
+
+	if (!want || !proc || proc > PROTO_NODE_MAX)
+		return 0;
+	spin_lock(&pool->lock);
+	credit = account_locked(pool, proc);
+	if (!credit) {
+		spin_unlock(&pool->lock);
+		if (account_make(pool, proc))
+			return 0;
+		spin_lock(&pool->lock);
+		credit = account_locked(pool, proc);
+	}
+	left = anon_limit(pool) - MIN(anon_limit(pool), pool->used + pool->promised);
+	want = (uint32_t)MIN((uint64_t)want, left);
+	want = MIN(want, UINT32_MAX - *credit);
+	*credit += want;
+	pool->promised += want;
+	spin_unlock(&pool->lock);
+	return want;
+}
+
+static uint32_t take_credits(struct pool *pool, uint32_t proc, uint32_t nr)
+{
+	uint32_t *credit;
+
+	spin_lock(&pool->lock);
+	credit = account_locked(pool, proc);
+	nr = credit ? MIN(nr, *credit) : 0;
+	if (nr) {
+		*credit -= nr;
+		pool->promised -= nr;
+	}
+	spin_unlock(&pool->lock);
+	return nr;
+}
+
+void pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr)
+{
+	(void)take_credits(pool, proc, nr);
+}
+
+uint32_t pool_revoke_credits(struct pool *pool, uint32_t proc)
+{
+	return take_credits(pool, proc, UINT32_MAX);
+}
+
+uint32_t pool_credits(struct pool *pool, uint32_t proc)
+{
+	const uint32_t *credit;
+	uint32_t nr;
+
+	spin_lock(&pool->lock);
+	credit = account_locked(pool, proc);
+	nr = credit ? *credit : 0;
+	spin_unlock(&pool->lock);
+	return nr;
+}
+
+int pool_commit(struct pool *pool, uint64_t pages)
+{
+	int err = 0;
+
+	spin_lock(&pool->lock);
+	if (pages > anon_limit(pool) - MIN(anon_limit(pool), pool->committed))
+		err = -ENOMEM;
+	else
+		pool->committed += pages;
+	spin_unlock(&pool->lock);
+	return err;
+}
+
+void pool_uncommit(struct pool *pool, uint64_t pages)
+{
+	spin_lock(&pool->lock);
+	BUG_ON(pages > pool->committed);
+	pool->committed -= pages;
+	spin_unlock(&pool->lock);
+}
+
+void pool_stats(struct pool *pool, struct pool_stats *out)
+{
+	spin_lock(&pool->lock);
+	out->total = pool->total;
+	out->zero = pool->nr_zero;
+	out->dirty = pool->nr_dirty;
+	out->used = pool->used;
+	out->file = pool->file;
+	out->promised = pool->promised;
+	out->committed = pool->committed;
+	spin_unlock(&pool->lock);
+}

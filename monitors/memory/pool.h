@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The frames of a memory monitor: who may have one, and which are free.
+ *
+ * Frames come in runs that were set aside and registered at boot.  Each has a struct mpage.  A frame
+ * is free, holds a page of a program (MPAGE_ANON), or holds a page of a file (MPAGE_FILE).
+ *
+ * Accounts:	used + promised never exceeds what programs may have (total - file_min).  Clean
+ *		file pages fill the rest and give way: so a promised frame can always be had.
+ *		committed is the sum of what mappings were charged; it is checked when a mapping is
+ *		made, so that a program hears of a shortage from mmap and not from a fault.
+ * Zeroing:	a freed frame goes to the dirty list; a thread of low priority fills dirty frames
+ *		with zeroes.  Nothing of one program is ever left in a frame of another's, and the
+ *		allocator itself never zeroes: it prefers zeroed frames, and whoever takes a frame
+ *		overwrites all of it unless it asked for a zeroed one.
+ * Context:	any but interrupts; nothing here sleeps except pool_zero_dirty()'s callers.
+ * Locking:	pool.lock (RANK_MEM_POOL), a leaf but for counters.
+ */
+#pragma once
+
+#include <kernel/spinlock.h>
+#include <kernel/wait.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+#include <lib/types.h>
+
+struct rpc_mem;
+struct pool_run;
+
+enum mpage_kind {
+	MPAGE_FREE,
+	MPAGE_ANON,
+	MPAGE_FILE,
+};
+
+struct mpage {
+	struct hlist_node hash; /* page table or file cache: its bucket's lock */
+	struct list_head
+		link;   /* free list: pool.lock; vRegion's pages: its lock; LRU: cache lock */
+	uint64_t key;   /* const while in use: address space, or struct cfile */
+	uint64_t index; /* const while in use: address, or page of the file */
+	uint64_t seq;   /* ANON: last write-back, vRegion's lock; FILE: version, cache lock */
+	uint32_t refs;  /* atomic; 0 = free */
+	uint16_t run;   /* const: index into pool.runs */
+	uint8_t kind;   /* enum mpage_kind; pool.lock */
+	uint8_t state;  /* FILE: enum cpage_state; cache lock */
+};
+
+struct pool_run {
+	void *virt;
+	paddr_t paddr;
+	uint64_t nr_pages;
+	struct rpc_mem *mem; /* NULL in host tests */
+	struct mpage *pages;
+};
+
+struct pool {
+	struct spinlock lock;
+	struct pool_run *runs; /* const after init */
+	size_t nr_runs;        /* const after init */
+	uint64_t total;        /* const after init: frames */
+	uint64_t file_min;     /* const after init: frames that programs may not have */
+	struct list_head zero __guarded_by(&lock);
+	struct list_head dirty __guarded_by(&lock);
+	uint64_t nr_zero __guarded_by(&lock);
+	uint64_t nr_dirty __guarded_by(&lock);
+	uint64_t used __guarded_by(&lock);      /* MPAGE_ANON frames */
+	uint64_t file __guarded_by(&lock);      /* MPAGE_FILE frames */
+	uint64_t promised __guarded_by(&lock);  /* sum of all credits */
+	uint64_t committed __guarded_by(&lock); /* pages charged by mappings */
+	uint32_t **credits __guarded_by(&lock); /* two levels, by processor node id */
+	struct waitqueue freed;                 /* woken when frames become free */
+	struct waitqueue zeroer;                /* woken when there is something to zero */
+	/* Give up one clean file page; false when there is none.  Called without pool.lock. */
+	bool (*reclaim)(void *arg);
+	void *reclaim_arg;
+};
+
+struct pool_stats {
+	uint64_t total, zero, dirty, used, file, promised, committed;
+};
+
+/* @runs is copied; pages are described here.  -ENOMEM. */
+int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, uint64_t file_min)
+	__must_check;
+void pool_destroy(struct pool *pool);
+
+void *mpage_virt(const struct pool *pool, const struct mpage *page);
+paddr_t mpage_paddr(const struct pool *pool, const struct mpage *page);
+const struct rpc_mem *mpage_mem(const struct pool *pool, const struct mpage *page);
+
+/*
+ * A frame for a program's page, with one reference, or NULL.  @proc: the processor whose credit it
+ * uses up if it has one (0: nobody's); without a credit the frame must come from what is not promised.
+ */
+struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc);
+/* A frame for a file's page, or NULL.  @may_reclaim: another file page may be given up for it. */
+struct mpage *pool_alloc_file(struct pool *pool, bool may_reclaim);
+
+void mpage_get(struct mpage *page);
+/* Drop a reference; with the last one the frame is free. */
+void mpage_put(struct pool *pool, struct mpage *page);
+
+/* Fill up to @budget dirty frames with zeroes; returns how many. */
+uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget);
+
+/* Promise up to @want frames to @proc: how many it got. */
+uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want);
+/* @proc gives credits back. */
+void pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr);
+/* @proc is gone: its credits are void.  Returns how many there were. */
+uint32_t pool_revoke_credits(struct pool *pool, uint32_t proc);
+uint32_t pool_credits(struct pool *pool, uint32_t proc);
+
+/* Charge a mapping: -ENOMEM when so much can never be granted. */
+int pool_commit(struct pool *pool, uint64_t pages) __must_check;
+void pool_uncommit(struct pool *pool, uint64_t pages);
+
+void pool_stats(struct pool *pool, struct pool_stats *out);

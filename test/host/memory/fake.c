@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: MIT */
+#include "fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kernel/thread.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/hash.h>
+#include <proto/ps.h>
+
+/* --- transport ------------------------------------------------------------------------- */
+
+struct memory *fake_node(struct fake *f, uint32_t node)
+{
+	if (node < FAKE_MEM_FIRST || node >= FAKE_MEM_FIRST + f->nr_mem)
+		return NULL;
+	return &f->mem[node - FAKE_MEM_FIRST];
+}
+
+static bool inject(struct fake *f, uint16_t opcode)
+{
+	return f->fail_opcode == opcode && f->fail_after-- <= 0;
+}
+
+static int storage_lookup(struct fake *f, const void *body, uint32_t len, void *reply,
+			  uint32_t reply_max)
+{
+	struct ps_lookup_rep rep = { 0 };
+	struct ps_path_req req;
+	int err = ps_path_req_decode(body, len, &req);
+
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < FAKE_MAX_FILES; i++) {
+		const char *path = f->files[i].path;
+
+		if (!path || strlen(path) != req.path_len || memcmp(path, req.path, req.path_len))
+			continue;
+		rep.attr = (struct proto_attr){
+			.file = { i + 1, 1, FAKE_STORAGE },
+			.size = f->files[i].size,
+			.mode = 0100755,
+			.nlink = 1,
+			.blksize = 4096,
+			.version = f->files[i].version,
+		};
+		return (int)ps_lookup_rep_encode(&rep, reply, reply_max);
+	}
+	return -ENOENT;
+}
+
+static int fake_call(struct memory *m, uint32_t peer, uint16_t opcode, const void *body,
+		     uint32_t body_len, struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
+		     uint32_t reply_max)
+{
+	struct fake *f = m->net_arg;
+	struct memory *to = fake_node(f, peer);
+	uint8_t *data = NULL;
+	void *copy;
+	int ret;
+
+	__atomic_fetch_add(&f->nr_calls, 1, __ATOMIC_RELAXED);
+	if (inject(f, opcode))
+		return f->fail_error;
+	if (peer == FAKE_STORAGE && opcode == MS_LOOKUP)
+		return storage_lookup(f, body, body_len, reply, reply_max);
+	if (!to)
+		return -EHOSTDOWN;
+	/* Exact copies, so that a sanitizer sees every byte read beyond the message. */
+	copy = malloc(body_len ? body_len : 1);
+	memcpy(copy, body, body_len);
+	if (nr_bulk) {
+		data = malloc(nr_bulk * PAGE_SIZE);
+		for (uint32_t i = 0; i < nr_bulk; i++)
+			memcpy(data + i * PAGE_SIZE, mpage_virt(&m->pool, bulk[i]), PAGE_SIZE);
+	}
+	ret = memory_serve(to, m->node, opcode, copy, body_len, data,
+			   (uint32_t)(nr_bulk * PAGE_SIZE), reply, reply_max, NULL);
+	free(data);
+	free(copy);
+	return ret;
+}
+
+uint8_t fake_byte(uint64_t ino, uint64_t offset)
+{
+	return (uint8_t)hash64_pair(ino, offset / 8) ^ (uint8_t)offset;
+}
+
+/* Serve an MS_READ as a storage node does: write whole pages, the last one's tail zeroed. */
+static int storage_read(struct fake *f, const void *body, uint32_t len, struct ms_read_rep *rep)
+{
+	struct ms_read_req req;
+	struct fake_file *file;
+	int err = ms_read_req_decode(body, len, &req);
+
+	if (err)
+		return err;
+	if (req.file.ino > FAKE_MAX_FILES)
+		return -ESTALE;
+	file = &f->files[req.file.ino - 1];
+	*rep = (struct ms_read_rep){ .file_size = file->size, .version = file->version };
+	for (uint32_t i = 0; i < req.nr_pages; i++) {
+		const uint64_t pos = (req.pgoff + i) * PAGE_SIZE;
+		uint8_t *dst = (uint8_t *)(uintptr_t)req.pages[i].addr;
+		uint64_t n;
+
+		if (pos >= file->size)
+			break;
+		n = MIN(file->size - pos, (uint64_t)PAGE_SIZE);
+		for (uint64_t b = 0; b < n; b++)
+			dst[b] =
+				file->data ? file->data[pos + b] : fake_byte(req.file.ino, pos + b);
+		memset(dst + n, 0, PAGE_SIZE - n);
+		rep->nr_valid++;
+		rep->last_bytes = (uint32_t)n;
+	}
+	return 0;
+}
+
+static void read_finish(struct fcache_read *rd)
+{
+	struct fake *f = rd->m->net_arg;
+	struct ms_read_rep rep;
+	int err = f->read_error ? f->read_error : storage_read(f, rd->body, rd->body_len, &rep);
+
+	if (!err)
+		ms_read_rep_encode(&rep, &rd->reply);
+	fcache_read_done(rd, err, err ? 0 : sizeof(rd->reply));
+	fcache_read_release(rd);
+}
+
+static void read_thread(void *arg)
+{
+	thread_sleep_ns(200 * 1000);
+	read_finish(arg);
+}
+
+static int fake_read(struct memory *m, struct fcache_read *rd, bool prefetch, bool may_sleep)
+{
+	struct fake *f = m->net_arg;
+	struct thread *t;
+
+	__atomic_fetch_add(&f->nr_reads, 1, __ATOMIC_RELAXED);
+	if (!f->read_async) {
+		read_finish(rd);
+		return 0;
+	}
+	t = thread_create("read", read_thread, rd);
+	if (IS_ERR(t))
+		return -ENOMEM;
+	thread_detach(t);
+	return 0;
+}
+
+static uint32_t fake_rkey(struct memory *m, const struct mpage *page)
+{
+	return 0x1234;
+}
+
+static const struct memory_net fake_net = {
+	.call = fake_call,
+	.read = fake_read,
+	.rkey = fake_rkey,
+};
+
+static bool fake_reclaim(void *arg)
+{
+	return fcache_reclaim(arg);
+}
+
+/* --- cluster --------------------------------------------------------------------------- */
+
+void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift)
+{
+	uint32_t nodes[FAKE_MEM_MAX];
+
+	memset(f, 0, sizeof(*f));
+	f->nr_mem = nr;
+	for (size_t i = 0; i < nr; i++)
+		nodes[i] = FAKE_MEM_FIRST + (uint32_t)i;
+	for (size_t i = 0; i < nr; i++) {
+		struct pool_run runs[2];
+		struct memory_config cfg = {
+			.node = nodes[i],
+			.vregion_shift = shift,
+			.net = &fake_net,
+			.net_arg = f,
+			.runs = runs,
+			.nr_runs = 2,
+			.file_min = frames / 16,
+		};
+
+		f->arena[i] = aligned_alloc(PAGE_SIZE, frames * PAGE_SIZE);
+		runs[0] = (struct pool_run){ .virt = f->arena[i],
+					     .paddr = (uintptr_t)f->arena[i],
+					     .nr_pages = frames / 2 };
+		runs[1] =
+			(struct pool_run){ .virt = (uint8_t *)f->arena[i] + frames / 2 * PAGE_SIZE,
+					   .paddr = (uintptr_t)f->arena[i] + frames / 2 * PAGE_SIZE,
+					   .nr_pages = frames - frames / 2 };
+		if (memory_init(&f->mem[i], &cfg) || memory_set_nodes(&f->mem[i], nodes, nr))
+			abort();
+		f->mem[i].pool.reclaim = fake_reclaim;
+		f->mem[i].pool.reclaim_arg = &f->mem[i];
+	}
+}
+
+bool fake_stop(struct fake *f)
+{
+	bool clean = true;
+
+	for (size_t i = 0; i < f->nr_mem; i++) {
+		struct memory *m = &f->mem[i];
+		struct owner_counts counts;
+		struct pool_stats stats;
+
+		(void)fcache_drop_all(m);
+		owner_counts(m, &counts);
+		pool_stats(&m->pool, &stats);
+		if (counts.regions || counts.spaces || counts.pages || stats.used || stats.file ||
+		    stats.committed || m->home.nr_spaces || m->fcache.nr_files ||
+		    stats.zero + stats.dirty != stats.total) {
+			fprintf(stderr,
+				"node %u keeps %lu regions %lu spaces %lu pages, %lu used %lu file "
+				"%lu committed, %lu of %lu free, %lu homes, %lu files\n",
+				m->node, counts.regions, counts.spaces, counts.pages, stats.used,
+				stats.file, stats.committed, stats.zero + stats.dirty, stats.total,
+				m->home.nr_spaces, m->fcache.nr_files);
+			clean = false;
+		}
+		memory_destroy(m);
+		free(f->arena[i]);
+	}
+	return clean;
+}
+
+/* --- processor ------------------------------------------------------------------------- */
+
+void proc_init(struct fake_proc *p, struct fake *f, uint64_t aspace, uint32_t home)
+{
+	memset(p, 0, sizeof(*p));
+	p->f = f;
+	p->aspace = aspace;
+	p->home = home;
+	p->shift = f->mem[0].vregion_shift;
+}
+
+void proc_done(struct fake_proc *p)
+{
+	free(p->owners);
+}
+
+int proc_space(struct fake_proc *p)
+{
+	struct aspace *as = aspace_create(fake_node(p->f, p->home), p->aspace, 0);
+
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	as->mmap_top = PM_USER_TOP - (1ull << 30);
+	as->brk_start = as->brk = 0x10000000;
+	as->brk_max = as->brk_start + (1ull << 30);
+	aspace_unlock(as);
+	return 0;
+}
+
+static void learn(struct fake_proc *p, const struct pm_vregion *vr)
+{
+	for (size_t i = 0; i < p->nr_owners; i++) {
+		if (p->owners[i].index == vr->index) {
+			p->owners[i].node = vr->owner;
+			return;
+		}
+	}
+	p->owners = realloc(p->owners, (p->nr_owners + 1) * sizeof(*p->owners));
+	p->owners[p->nr_owners++] = (struct fake_owner){ vr->index, vr->owner };
+}
+
+/* An address space call: returns 0 or the errno, with the vRegions learnt. */
+static int range_call(struct fake_proc *p, uint16_t opcode, const void *body, uint32_t len,
+		      uint64_t *addr)
+{
+	struct pm_range_rep *rep = malloc(sizeof(*rep));
+	uint8_t *buf = malloc(16384);
+	int ret;
+
+	ret = memory_serve(fake_node(p->f, p->home), FAKE_PROC, opcode, body, len, NULL, 0, buf,
+			   16384, NULL);
+	if (ret >= 0)
+		ret = pm_range_rep_decode(buf, (size_t)ret, rep);
+	if (!ret) {
+		for (uint16_t i = 0; i < rep->nr_vregions; i++)
+			learn(p, &rep->vregions[i]);
+		if (addr)
+			*addr = rep->addr;
+	}
+	free(buf);
+	free(rep);
+	return ret;
+}
+
+int proc_mmap(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t prot, uint32_t flags,
+	      uint64_t *out)
+{
+	const struct pm_mmap_req req = {
+		.aspace = p->aspace, .addr = addr, .len = len, .prot = prot, .flags = flags
+	};
+	struct pm_mmap_req_wire w;
+
+	pm_mmap_req_encode(&req, &w);
+	return range_call(p, PM_MMAP, &w, sizeof(w), out);
+}
+
+int proc_munmap(struct fake_proc *p, uint64_t addr, uint64_t len)
+{
+	const struct pm_range_req req = { .aspace = p->aspace, .addr = addr, .len = len };
+	struct pm_range_req_wire w;
+
+	pm_range_req_encode(&req, &w);
+	return range_call(p, PM_MUNMAP, &w, sizeof(w), NULL);
+}
+
+int proc_mprotect(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t prot)
+{
+	const struct pm_range_req req = {
+		.aspace = p->aspace, .addr = addr, .len = len, .prot = prot
+	};
+	struct pm_range_req_wire w;
+
+	pm_range_req_encode(&req, &w);
+	return range_call(p, PM_MPROTECT, &w, sizeof(w), NULL);
+}
+
+int proc_mremap(struct fake_proc *p, uint64_t addr, uint64_t old_len, uint64_t new_len,
+		uint32_t flags, uint64_t new_addr, uint64_t *out)
+{
+	const struct pm_mremap_req req = { .aspace = p->aspace,
+					   .old_addr = addr,
+					   .old_len = old_len,
+					   .new_len = new_len,
+					   .new_addr = new_addr,
+					   .flags = flags };
+	struct pm_mremap_req_wire w;
+
+	pm_mremap_req_encode(&req, &w);
+	return range_call(p, PM_MREMAP, &w, sizeof(w), out);
+}
+
+int proc_brk(struct fake_proc *p, uint64_t brk, uint64_t *out)
+{
+	const struct pm_brk_req req = { .aspace = p->aspace, .brk = brk };
+	struct pm_brk_req_wire w;
+
+	pm_brk_req_encode(&req, &w);
+	return range_call(p, PM_BRK, &w, sizeof(w), out);
+}
+
+int proc_destroy(struct fake_proc *p)
+{
+	struct pm_destroy_req_wire w;
+
+	pm_destroy_req_encode(p->aspace, &w);
+	return memory_serve(fake_node(p->f, p->home), FAKE_PROC, PM_DESTROY, &w, sizeof(w), NULL, 0,
+			    NULL, 0, NULL);
+}
+
+int proc_credit(struct fake_proc *p, uint32_t node, uint32_t want, uint32_t give, uint32_t *got)
+{
+	const struct pm_credit_req req = { want, give };
+	struct pm_credit_req_wire w;
+	struct pm_grant_wire gw;
+	struct pm_grant grant;
+	int ret;
+
+	pm_credit_req_encode(&req, &w);
+	ret = memory_serve(fake_node(p->f, node), FAKE_PROC, PM_CREDIT, &w, sizeof(w), NULL, 0, &gw,
+			   sizeof(gw), NULL);
+	if (ret >= 0)
+		ret = pm_credit_rep_decode(&gw, (size_t)ret, &grant);
+	if (!ret)
+		*got = grant.frames;
+	return ret;
+}
+
+static struct memory *owner_of(struct fake_proc *p, uint64_t vaddr)
+{
+	for (size_t i = 0; i < p->nr_owners; i++)
+		if (p->owners[i].index == vaddr >> p->shift)
+			return fake_node(p->f, p->owners[i].node);
+	return fake_node(p->f, p->home);
+}
+
+/* Inline first, as the RPC layer does, and then where it may sleep. */
+static int fetch_at(struct memory *m, const struct pm_fetch_req *req, void *data,
+		    struct pm_fetch_rep *rep, struct pm_vregion *moved)
+{
+	struct mpage *page;
+	int err = owner_fetch(m, FAKE_PROC, req, NULL, false, rep, &page, moved);
+
+	if (err == -EAGAIN)
+		err = owner_fetch(m, FAKE_PROC, req, NULL, true, rep, &page, moved);
+	if (!err && page) {
+		if (data)
+			memcpy(data, mpage_virt(&m->pool, page), PAGE_SIZE);
+		mpage_put(&m->pool, page);
+	}
+	return err;
+}
+
+int proc_fetch(struct fake_proc *p, uint64_t vaddr, bool write, void *data)
+{
+	const struct pm_fetch_req req = {
+		.aspace = p->aspace,
+		.vaddr = vaddr,
+		.flags = write ? PM_FETCH_WRITE : 0,
+	};
+	struct pm_vregion moved;
+	struct pm_fetch_rep rep;
+	int err;
+
+	while ((err = fetch_at(owner_of(p, vaddr), &req, data, &rep, &moved)) == -EREMCHG) {
+		learn(p, &moved);
+		p->redirects++;
+	}
+	return err ? err : (int)rep.result;
+}
+
+/* The processor asks the home when a write-back is told that the page has moved. */
+int proc_refresh(struct fake_proc *p, uint64_t vaddr)
+{
+	const struct pm_vregions_req req = { p->aspace, vaddr >> p->shift, 1 };
+	struct pm_vregions_req_wire w;
+
+	pm_vregions_req_encode(&req, &w);
+	return range_call(p, PM_VREGIONS, &w, sizeof(w), NULL);
+}
+
+int proc_writeback(struct fake_proc *p, uint64_t vaddr, const void *data)
+{
+	const struct pm_writeback_req req = {
+		.aspace = p->aspace,
+		.nr_pages = 1,
+		.pages = { { vaddr, __atomic_add_fetch(&p->seq, 1, __ATOMIC_RELAXED) } },
+	};
+	struct pm_writeback_rep rep;
+	int err;
+
+	for (;;) {
+		struct memory *m = owner_of(p, vaddr);
+
+		err = owner_writeback(m, FAKE_PROC, &req, data, false, &rep);
+		if (err == -EAGAIN)
+			err = owner_writeback(m, FAKE_PROC, &req, data, true, &rep);
+		if (err)
+			return err;
+		if (rep.status[0] != -EREMCHG)
+			return rep.status[0];
+		p->redirects++;
+		err = proc_refresh(p, vaddr);
+		if (err)
+			return err;
+	}
+}
+
+void page_stamp(void *data, uint64_t value)
+{
+	uint64_t *w = data;
+
+	for (size_t i = 0; i < PAGE_SIZE / sizeof(*w); i++)
+		w[i] = value;
+}
+
+uint64_t page_value(const void *data)
+{
+	const uint64_t *w = data;
+
+	for (size_t i = 1; i < PAGE_SIZE / sizeof(*w); i++)
+		if (w[i] != w[0])
+			return UINT64_MAX;
+	return w[0];
+}

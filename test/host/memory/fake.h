@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Several memory monitors in one process, a storage node with made-up files, and a processor that
+ * keeps a copy of the vRegion array as the real one does.
+ */
+#pragma once
+
+#include <lib/prng.h>
+#include <lib/types.h>
+
+#include "../../../monitors/memory/memory.h"
+
+#define FAKE_PROC      1u
+#define FAKE_MEM_FIRST 11u
+#define FAKE_MEM_MAX   3u
+#define FAKE_STORAGE   21u
+#define FAKE_ASPACE(n) (((uint64_t)FAKE_PROC << 40) | (n))
+#define FAKE_MAX_FILES 8u
+
+struct fake_file {
+	uint64_t size;
+	uint64_t version;
+	const uint8_t *data; /* NULL: made up from ino and offset */
+	const char *path;    /* what MS_LOOKUP finds it by; may be NULL */
+};
+
+struct fake {
+	struct memory mem[FAKE_MEM_MAX];
+	size_t nr_mem;
+	void *arena[FAKE_MEM_MAX];
+	struct fake_file files[FAKE_MAX_FILES]; /* ino - 1 */
+	/* faults */
+	uint16_t fail_opcode; /* calls with it fail while fail_after is 0; it counts down */
+	int fail_after;
+	int fail_error;
+	int read_error;    /* MS_READ ends with it */
+	bool read_async;   /* answered by a thread */
+	uint64_t nr_calls; /* atomic */
+	uint64_t nr_reads; /* atomic */
+};
+
+/* @frames of each of @nr nodes; vRegions of 2^@shift bytes. */
+void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift);
+/* Everything must have been given back: returns false, with a line on stderr, if not. */
+bool fake_stop(struct fake *f);
+struct memory *fake_node(struct fake *f, uint32_t node);
+uint8_t fake_byte(uint64_t ino, uint64_t offset);
+
+struct fake_owner {
+	uint64_t index;
+	uint32_t node;
+};
+
+/* A program's view, through a processor with a vRegion cache. */
+struct fake_proc {
+	struct fake *f;
+	uint64_t aspace;
+	uint32_t home;
+	uint32_t shift;
+	struct fake_owner *owners; /* by libc: allocation failures are not for the test itself */
+	size_t nr_owners;
+	uint64_t redirects;
+	uint64_t seq;
+};
+
+void proc_init(struct fake_proc *p, struct fake *f, uint64_t aspace, uint32_t home);
+void proc_done(struct fake_proc *p);
+/* Make the space with nothing in it. */
+int proc_space(struct fake_proc *p);
+int proc_mmap(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t prot, uint32_t flags,
+	      uint64_t *out);
+int proc_munmap(struct fake_proc *p, uint64_t addr, uint64_t len);
+int proc_mprotect(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t prot);
+int proc_mremap(struct fake_proc *p, uint64_t addr, uint64_t old_len, uint64_t new_len,
+		uint32_t flags, uint64_t new_addr, uint64_t *out);
+int proc_brk(struct fake_proc *p, uint64_t brk, uint64_t *out);
+int proc_destroy(struct fake_proc *p);
+int proc_credit(struct fake_proc *p, uint32_t node, uint32_t want, uint32_t give, uint32_t *got);
+/* Result of the fetch (enum pm_fetch_result) or a negative errno; the page is copied to @data. */
+int proc_fetch(struct fake_proc *p, uint64_t vaddr, bool write, void *data);
+int proc_writeback(struct fake_proc *p, uint64_t vaddr, const void *data);
+/* Ask the home who owns the vRegion of @vaddr. */
+int proc_refresh(struct fake_proc *p, uint64_t vaddr);
+/* Fill a page so that it names itself. */
+void page_stamp(void *data, uint64_t value);
+/* The value, or UINT64_MAX when the page is torn. */
+uint64_t page_value(const void *data);

@@ -1,0 +1,764 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Address spaces over several memory monitors: against a reference model, with faults injected, and
+ * with threads.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kernel/thread.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <shim/shim.h>
+
+#include "fake.h"
+
+#define SHIFT_2M 21u
+#define RW       (PM_PROT_READ | PM_PROT_WRITE)
+#define FIXED_AT 0x40000000ull
+#define MB       (1ull << 20)
+
+static uint8_t page[PAGE_SIZE] __aligned(8);
+
+static uint64_t total_used(struct fake *f)
+{
+	struct pool_stats s;
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < f->nr_mem; i++) {
+		pool_stats(&f->mem[i].pool, &s);
+		sum += s.used;
+	}
+	return sum;
+}
+
+/* --- single calls ---------------------------------------------------------------------- */
+
+static void range_over_two_owners(struct ktest *t)
+{
+	struct fake f;
+	struct fake_proc p;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT + 0x1000, 8 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	EXPECT_EQ(t, addr, FIXED_AT + 0x1000);
+	for (uint64_t off = 0; off < 8 * MB; off += MB) {
+		EXPECT_EQ(t, proc_fetch(&p, addr + off, true, page), PM_FETCH_ZERO);
+		page_stamp(page, off + 1);
+		EXPECT_EQ(t, proc_writeback(&p, addr + off, page), 0);
+	}
+	EXPECT_EQ(t, total_used(&f), 8);
+	EXPECT_GT(t, f.mem[0].stats.writebacks, 2);
+	EXPECT_GT(t, f.mem[1].stats.writebacks, 2);
+	for (uint64_t off = 0; off < 8 * MB; off += MB) {
+		EXPECT_EQ(t, proc_fetch(&p, addr + off, false, page), PM_FETCH_DATA);
+		EXPECT_EQ(t, page_value(page), off + 1);
+	}
+	EXPECT_EQ(t, proc_fetch(&p, addr - 0x1000, false, page), -EFAULT);
+	EXPECT_EQ(t, proc_fetch(&p, addr + 8 * MB, false, page), -EFAULT);
+	EXPECT_EQ(t, proc_mprotect(&p, addr, 4 * MB, PM_PROT_READ), 0);
+	EXPECT_EQ(t, proc_fetch(&p, addr + MB, true, page), -EACCES);
+	EXPECT_EQ(t, proc_fetch(&p, addr + 5 * MB, true, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, proc_munmap(&p, addr + MB, 3 * MB), 0);
+	EXPECT_EQ(t, total_used(&f), 5);
+	EXPECT_EQ(t, p.redirects, 0);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	EXPECT_EQ(t, proc_fetch(&p, addr, false, page), -EFAULT);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void moving_an_owner_counts_one_redirect(struct ktest *t)
+{
+	struct fake f;
+	struct fake_proc p;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	for (uint64_t i = 0; i < 100; i++) {
+		page_stamp(page, i + 1);
+		ASSERT_EQ(t, proc_writeback(&p, addr + i * PAGE_SIZE, page), 0);
+	}
+	/* FIXED_AT is an even vRegion: the home's. */
+	ASSERT_EQ(t,
+		  home_move_vregion(&f.mem[0], p.aspace, FIXED_AT >> SHIFT_2M, FAKE_MEM_FIRST + 1),
+		  0);
+	EXPECT_EQ(t, f.mem[0].stats.pages_moved, 100);
+	for (uint64_t i = 0; i < 100; i++) {
+		EXPECT_EQ(t, proc_fetch(&p, addr + i * PAGE_SIZE, true, page), PM_FETCH_DATA);
+		EXPECT_EQ(t, page_value(page), i + 1);
+	}
+	EXPECT_EQ(t, p.redirects, 1);
+	EXPECT_EQ(t, f.mem[0].stats.moved_replies, 1);
+	EXPECT_EQ(t, f.mem[1].stats.moved_replies, 0);
+	EXPECT_EQ(t, total_used(&f), 100);
+	/* And back again. */
+	ASSERT_EQ(t, home_move_vregion(&f.mem[0], 0, UINT64_MAX, FAKE_MEM_FIRST), 0);
+	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, p.redirects, 2);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void failed_move_leaves_the_old_owner(struct ktest *t)
+{
+	static const uint16_t opcodes[] = { MM_VREGION_TAKE, MM_PAGES };
+	struct fake f;
+	struct fake_proc p;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 2 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	page_stamp(page, 7);
+	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		f.fail_opcode = opcodes[i];
+		f.fail_after = 0;
+		f.fail_error = -ETIMEDOUT;
+		EXPECT_EQ(t,
+			  home_move_vregion(&f.mem[0], p.aspace, FIXED_AT >> SHIFT_2M,
+					    FAKE_MEM_FIRST + 1),
+			  -ETIMEDOUT);
+		f.fail_opcode = 0;
+		EXPECT_EQ(t, proc_fetch(&p, addr, true, page), PM_FETCH_DATA);
+		EXPECT_EQ(t, page_value(page), 7);
+	}
+	EXPECT_EQ(t, p.redirects, 0);
+	EXPECT_EQ(t,
+		  home_move_vregion(&f.mem[0], p.aspace, FIXED_AT >> SHIFT_2M, FAKE_MEM_FIRST + 1),
+		  0);
+	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void shortage_is_all_or_nothing(struct ktest *t)
+{
+	struct fake f;
+	struct fake_proc p;
+	struct pool_stats s;
+	uint64_t addr;
+
+	fake_start(&f, 2, 1024, SHIFT_2M); /* 960 frames for programs on each */
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	/* Node 12 is to run out first: give it 512 pages more. */
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT + 2 * MB, 2 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	EXPECT_EQ(t, proc_mmap(&p, FIXED_AT + 8 * MB, 4 * MB, RW, PM_MAP_FIXED, &addr), -ENOMEM);
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.committed, 0);
+	pool_stats(&f.mem[1].pool, &s);
+	EXPECT_EQ(t, s.committed, 512);
+	EXPECT_EQ(t, proc_fetch(&p, FIXED_AT + 8 * MB, false, page), -EFAULT);
+	/* Without write permission, or not reserved, it costs nothing until mprotect asks. */
+	EXPECT_EQ(t, proc_mmap(&p, FIXED_AT + 8 * MB, 4 * MB, PM_PROT_READ, PM_MAP_FIXED, &addr),
+		  0);
+	EXPECT_EQ(t, proc_mprotect(&p, FIXED_AT + 8 * MB, 4 * MB, RW), -ENOMEM);
+	EXPECT_EQ(t, proc_fetch(&p, FIXED_AT + 8 * MB, true, page), -EACCES);
+	EXPECT_EQ(t, proc_mprotect(&p, FIXED_AT + 8 * MB, 2 * MB, RW), 0);
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.committed, 512);
+	/* brk says it by not moving. */
+	EXPECT_EQ(t, proc_brk(&p, 0x10000000 + 64 * MB, &addr), 0);
+	EXPECT_EQ(t, addr, 0x10000000);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void credits_promise_frames(struct ktest *t)
+{
+	struct fake f;
+	struct fake_proc p;
+	struct pool_stats s;
+	uint32_t got;
+	uint64_t addr;
+
+	fake_start(&f, 1, 1024, 30); /* 960 for programs */
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 3 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 100, 0, &got), 0);
+	EXPECT_EQ(t, got, 100);
+	for (uint64_t i = 0; i < 30; i++) {
+		page_stamp(page, i);
+		ASSERT_EQ(t, proc_writeback(&p, addr + i * PAGE_SIZE, page), 0);
+	}
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.used, 30);
+	EXPECT_EQ(t, s.promised, 70);
+	/* A page that has a frame needs no credit. */
+	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.promised, 70);
+	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 5000, 20, &got), 0);
+	EXPECT_EQ(t, got, 960 - 30 - 50);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 1, 0, &got), -ENOMEM);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 10, &got), 0);
+	/* What has not been promised is all there is for others. */
+	memory_processor_gone(&f.mem[0], FAKE_PROC);
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.promised, 0);
+	EXPECT_EQ(t, s.used, 0);
+	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), -EFAULT);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void old_writeback_is_dropped(struct ktest *t)
+{
+	struct pm_writeback_req req = { .aspace = FAKE_ASPACE(1), .nr_pages = 1 };
+	struct pm_writeback_rep rep;
+	struct fake f;
+	struct fake_proc p;
+	uint64_t addr;
+
+	fake_start(&f, 1, 1024, 30);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
+	req.pages[0].vaddr = addr;
+	for (uint64_t i = 0; i < 3; i++) {
+		static const uint64_t seqs[] = { 5, 4, 5 };
+
+		req.pages[0].seq = seqs[i];
+		page_stamp(page, i + 1);
+		ASSERT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC, &req, page, true, &rep), 0);
+		EXPECT_EQ(t, rep.status[0], 0);
+	}
+	EXPECT_EQ(t, proc_fetch(&p, addr, false, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, page_value(page), 1);
+	EXPECT_EQ(t, f.mem[0].stats.writeback_stale, 2);
+	/* Somebody else's processor gets nowhere. */
+	EXPECT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC + 1, &req, page, true, &rep), -ESRCH);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void victim_rides_on_the_fetch(struct ktest *t)
+{
+	struct pm_fetch_req req = { .aspace = FAKE_ASPACE(1),
+				    .flags = PM_FETCH_VICTIM,
+				    .victim_aspace = FAKE_ASPACE(1),
+				    .victim_seq = 9 };
+	struct pm_fetch_rep rep;
+	struct pm_vregion moved;
+	struct mpage *sent;
+	struct fake f;
+	struct fake_proc p;
+	uint64_t addr;
+
+	fake_start(&f, 1, 1024, 30);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
+	page_stamp(page, 1);
+	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	req.vaddr = addr;
+	req.victim_vaddr = addr + PAGE_SIZE;
+	page_stamp(page, 2);
+	ASSERT_EQ(t, owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &moved), 0);
+	EXPECT_EQ(t, rep.victim_status, 0);
+	EXPECT_EQ(t, rep.result, PM_FETCH_DATA);
+	/* The page is being sent: a write-back of it goes into another frame. */
+	page_stamp(page, 3);
+	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	EXPECT_EQ(t, page_value(mpage_virt(&f.mem[0].pool, sent)), 1);
+	EXPECT_EQ(t, total_used(&f), 3);
+	mpage_put(&f.mem[0].pool, sent);
+	EXPECT_EQ(t, total_used(&f), 2);
+	EXPECT_EQ(t, proc_fetch(&p, addr, false, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, page_value(page), 3);
+	EXPECT_EQ(t, proc_fetch(&p, addr + PAGE_SIZE, false, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, page_value(page), 2);
+	/* A fetch that fails has not stored its victim. */
+	req.vaddr = addr + 2 * MB;
+	req.victim_vaddr = addr + 2 * PAGE_SIZE;
+	EXPECT_EQ(t, owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &moved),
+		  -EFAULT);
+	EXPECT_EQ(t, total_used(&f), 2);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* As busybox sort does: a mapping that grows by a little a thousand times. */
+static void growing_mapping_rarely_moves(struct ktest *t)
+{
+	uint64_t addr, other, len = 256 << 10, moves = 0;
+	struct fake f;
+	struct fake_proc p;
+
+	fake_start(&f, 2, 16384, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, 0, len, RW, 0, &addr), 0);
+	page_stamp(page, 42);
+	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	for (int i = 0; i < 1100; i++) {
+		const uint64_t bigger = len + 5 * PAGE_SIZE;
+		uint64_t now;
+		int err;
+
+		if (i % 10 == 0)
+			ASSERT_EQ(t, proc_mmap(&p, 0, 2 * PAGE_SIZE, RW, 0, &other), 0);
+		err = proc_mremap(&p, addr, len, bigger, 0, 0, &now);
+		if (err == -ENOMEM) {
+			moves++;
+			err = proc_mremap(&p, addr, len, bigger, PM_MREMAP_MAYMOVE, 0, &now);
+		}
+		ASSERT_EQ(t, err, 0);
+		addr = now;
+		len = bigger;
+	}
+	EXPECT_EQ(t, moves, 0);
+	EXPECT_EQ(t, proc_fetch(&p, addr, false, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, page_value(page), 42);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* --- reference model ------------------------------------------------------------------- */
+
+#define MODEL_BASE  FIXED_AT
+#define MODEL_PAGES 6144u /* 24 MiB: 12 vRegions of 2 MiB */
+
+struct model {
+	uint8_t prot[MODEL_PAGES];
+	bool mapped[MODEL_PAGES];
+	uint64_t value[MODEL_PAGES]; /* 0: never written */
+	uint64_t next;
+};
+
+struct span_of {
+	uint32_t first, nr;
+};
+
+static struct span_of pick(struct prng *r, uint32_t max)
+{
+	struct span_of s;
+
+	s.nr = 1 + (uint32_t)prng_below(r, max);
+	s.first = (uint32_t)prng_below(r, MODEL_PAGES - s.nr + 1);
+	return s;
+}
+
+static uint64_t va(uint32_t pg)
+{
+	return MODEL_BASE + (uint64_t)pg * PAGE_SIZE;
+}
+
+static bool all(const struct model *m, struct span_of s, bool mapped)
+{
+	for (uint32_t i = 0; i < s.nr; i++)
+		if (m->mapped[s.first + i] != mapped)
+			return false;
+	return true;
+}
+
+static void model_clear(struct model *m, struct span_of s)
+{
+	for (uint32_t i = 0; i < s.nr; i++) {
+		m->mapped[s.first + i] = false;
+		m->value[s.first + i] = 0;
+		m->prot[s.first + i] = 0;
+	}
+}
+
+static void do_mmap(struct ktest *t, struct fake_proc *p, struct model *m, struct prng *r)
+{
+	const struct span_of s = pick(r, 1200);
+	const bool replace = prng_below(r, 2);
+	const uint32_t prot = prng_below(r, 4) ? RW : PM_PROT_READ;
+	uint64_t addr;
+	int err = proc_mmap(p, va(s.first), (uint64_t)s.nr * PAGE_SIZE, prot,
+			    replace ? PM_MAP_FIXED : PM_MAP_FIXED_NOREPLACE, &addr);
+
+	if (!replace && !all(m, s, false)) {
+		EXPECT_EQ(t, err, -EEXIST);
+		return;
+	}
+	ASSERT_EQ(t, err, 0);
+	model_clear(m, s);
+	for (uint32_t i = 0; i < s.nr; i++) {
+		m->mapped[s.first + i] = true;
+		m->prot[s.first + i] = (uint8_t)prot;
+	}
+}
+
+static void do_munmap(struct ktest *t, struct fake_proc *p, struct model *m, struct prng *r)
+{
+	const struct span_of s = pick(r, 800);
+
+	ASSERT_EQ(t, proc_munmap(p, va(s.first), (uint64_t)s.nr * PAGE_SIZE), 0);
+	model_clear(m, s);
+}
+
+static void do_mprotect(struct ktest *t, struct fake_proc *p, struct model *m, struct prng *r)
+{
+	static const uint32_t prots[] = { 0, PM_PROT_READ, RW, RW | PM_PROT_EXEC };
+	const struct span_of s = pick(r, 600);
+	const uint32_t prot = prots[prng_below(r, ARRAY_SIZE(prots))];
+	const int err = proc_mprotect(p, va(s.first), (uint64_t)s.nr * PAGE_SIZE, prot);
+
+	if (!all(m, s, true)) {
+		EXPECT_EQ(t, err, -ENOMEM);
+		return;
+	}
+	ASSERT_EQ(t, err, 0);
+	for (uint32_t i = 0; i < s.nr; i++)
+		m->prot[s.first + i] = (uint8_t)prot;
+}
+
+/* mremap to a fixed place within the window. */
+static void do_mremap(struct ktest *t, struct fake_proc *p, struct model *m, struct prng *r)
+{
+	const struct span_of from = pick(r, 700);
+	struct span_of to = pick(r, 1);
+	uint64_t now;
+	int err;
+
+	to.nr = 1 + (uint32_t)prng_below(r, 900);
+	if (to.first + to.nr > MODEL_PAGES)
+		return;
+	err = proc_mremap(p, va(from.first), (uint64_t)from.nr * PAGE_SIZE,
+			  (uint64_t)to.nr * PAGE_SIZE, PM_MREMAP_MAYMOVE | PM_MREMAP_FIXED,
+			  va(to.first), &now);
+	for (uint32_t i = 1; i < from.nr && err != -EFAULT; i++)
+		if (m->prot[from.first + i] != m->prot[from.first])
+			ASSERT_TRUE(t, err);
+	if (!all(m, from, true))
+		EXPECT_EQ(t, err, -EFAULT);
+	if (err) {
+		EXPECT_TRUE(t, err == -EFAULT || err == -EINVAL);
+		return;
+	}
+	EXPECT_EQ(t, now, va(to.first));
+	model_clear(m, to);
+	for (uint32_t i = 0; i < to.nr; i++) {
+		m->mapped[to.first + i] = true;
+		m->prot[to.first + i] = m->prot[from.first];
+		m->value[to.first + i] = i < from.nr ? m->value[from.first + i] : 0;
+	}
+	model_clear(m, from);
+}
+
+static void do_resize(struct ktest *t, struct fake_proc *p, struct model *m, struct prng *r)
+{
+	const struct span_of s = pick(r, 300);
+	const uint32_t nr = 1 + (uint32_t)prng_below(r, 400);
+	const struct span_of tail = { s.first + s.nr, nr > s.nr ? nr - s.nr : 0 };
+	const struct span_of cut = { s.first + nr, nr < s.nr ? s.nr - nr : 0 };
+	uint64_t now;
+	int err;
+
+	if (tail.first + tail.nr > MODEL_PAGES)
+		return;
+	err = proc_mremap(p, va(s.first), (uint64_t)s.nr * PAGE_SIZE, (uint64_t)nr * PAGE_SIZE, 0,
+			  0, &now);
+	if (!all(m, s, true)) {
+		EXPECT_EQ(t, err, -EFAULT);
+		return;
+	}
+	if (err == -EFAULT) /* more than one vma */
+		return;
+	if (!all(m, tail, false)) {
+		EXPECT_EQ(t, err, -ENOMEM);
+		return;
+	}
+	ASSERT_EQ(t, err, 0);
+	model_clear(m, cut);
+	for (uint32_t i = 0; i < tail.nr; i++) {
+		m->mapped[tail.first + i] = true;
+		m->prot[tail.first + i] = m->prot[s.first];
+	}
+}
+
+static void do_write(struct ktest *t, struct fake_proc *p, struct model *m, struct prng *r)
+{
+	const uint32_t pg = (uint32_t)prng_below(r, MODEL_PAGES);
+
+	page_stamp(page, ++m->next);
+	if (!m->mapped[pg]) {
+		EXPECT_EQ(t, proc_writeback(p, va(pg), page), -EFAULT);
+		return;
+	}
+	ASSERT_EQ(t, proc_writeback(p, va(pg), page), 0);
+	m->value[pg] = m->next;
+}
+
+static void check_page(struct ktest *t, struct fake_proc *p, const struct model *m, uint32_t pg,
+		       bool write)
+{
+	const int got = proc_fetch(p, va(pg), write, page);
+
+	if (!m->mapped[pg]) {
+		EXPECT_EQ(t, got, -EFAULT);
+	} else if (!m->prot[pg] || (write && !(m->prot[pg] & PM_PROT_WRITE))) {
+		EXPECT_EQ(t, got, -EACCES);
+	} else if (!m->value[pg]) {
+		EXPECT_EQ(t, got, PM_FETCH_ZERO);
+	} else {
+		ASSERT_EQ(t, got, PM_FETCH_DATA);
+		EXPECT_EQ(t, page_value(page), m->value[pg]);
+	}
+}
+
+static void do_move(struct ktest *t, struct fake_proc *p, struct prng *r)
+{
+	const uint64_t index = (MODEL_BASE >> SHIFT_2M) + prng_below(r, MODEL_PAGES / 512);
+	const uint32_t to = FAKE_MEM_FIRST + (uint32_t)prng_below(r, p->f->nr_mem);
+	const int err = home_move_vregion(fake_node(p->f, p->home), p->aspace, index, to);
+
+	EXPECT_TRUE(t, err == 0 || err == -ENOENT || err == -EALREADY);
+}
+
+static uint64_t model_written(const struct model *m)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < MODEL_PAGES; i++)
+		n += m->value[i] != 0;
+	return n;
+}
+
+static void model_run(struct ktest *t, uint64_t seed, int ops, size_t nr_mem)
+{
+	struct model *m = calloc(1, sizeof(*m));
+	struct fake_proc p;
+	struct prng r;
+	struct fake f;
+
+	prng_seed(&r, seed);
+	fake_start(&f, nr_mem, 16384, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(3), FAKE_MEM_FIRST + (uint32_t)(seed % nr_mem));
+	EXPECT_EQ(t, proc_space(&p), 0);
+	for (int i = 0; i < ops && !t->nr_failed; i++) {
+		switch (prng_below(&r, 16)) {
+		case 0:
+		case 1:
+			do_mmap(t, &p, m, &r);
+			break;
+		case 2:
+			do_munmap(t, &p, m, &r);
+			break;
+		case 3:
+			do_mprotect(t, &p, m, &r);
+			break;
+		case 4:
+			do_mremap(t, &p, m, &r);
+			break;
+		case 5:
+			do_resize(t, &p, m, &r);
+			break;
+		case 6:
+			do_move(t, &p, &r);
+			break;
+		case 7:
+		case 8:
+		case 9:
+			check_page(t, &p, m, (uint32_t)prng_below(&r, MODEL_PAGES),
+				   prng_below(&r, 2));
+			break;
+		default:
+			do_write(t, &p, m, &r);
+			break;
+		}
+	}
+	for (uint32_t i = 0; i < MODEL_PAGES && !t->nr_failed; i++)
+		check_page(t, &p, m, i, false);
+	EXPECT_EQ(t, total_used(&f), model_written(m));
+	if (t->nr_failed)
+		fprintf(stderr, "seed %lu, %zu memory nodes\n", (unsigned long)seed, nr_mem);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+	free(m);
+}
+
+static void random_ops_match_the_model(struct ktest *t)
+{
+	for (uint64_t seed = 1; seed <= 6 && !t->nr_failed; seed++)
+		model_run(t, seed, 1500, 1 + seed % 3);
+}
+
+/* --- memory that fails ----------------------------------------------------------------- */
+
+/* Whatever allocation fails, the call happens or it does not, and nothing is lost. */
+static void allocation_failures_change_nothing(struct ktest *t)
+{
+	struct fake f;
+	struct fake_proc p;
+	uint64_t addr, now;
+	int err = 0;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	for (long n = 0; n < 60; n++) {
+		struct pool_stats s[2];
+
+		shim_fail_alloc_after(n);
+		err = proc_mmap(&p, FIXED_AT, 6 * MB, RW, PM_MAP_FIXED_NOREPLACE, &addr);
+		shim_fail_alloc_after(-1);
+		if (!err)
+			break;
+		EXPECT_EQ(t, err, -ENOMEM);
+		for (int i = 0; i < 2; i++) {
+			pool_stats(&f.mem[i].pool, &s[i]);
+			EXPECT_EQ(t, s[i].committed, 0);
+		}
+	}
+	ASSERT_EQ(t, err, 0);
+	page_stamp(page, 5);
+	ASSERT_EQ(t, proc_writeback(&p, FIXED_AT + 4 * MB, page), 0);
+	for (long n = 0; n < 60; n++) {
+		shim_fail_alloc_after(n);
+		err = proc_munmap(&p, FIXED_AT + MB, 2 * MB);
+		shim_fail_alloc_after(-1);
+		if (!err)
+			break;
+		EXPECT_EQ(t, err, -ENOMEM);
+		EXPECT_EQ(t, proc_fetch(&p, FIXED_AT + MB, true, page), PM_FETCH_ZERO);
+		EXPECT_EQ(t, proc_fetch(&p, FIXED_AT + 3 * MB - PAGE_SIZE, true, page),
+			  PM_FETCH_ZERO);
+	}
+	ASSERT_EQ(t, err, 0);
+	for (long n = 0; n < 90; n++) {
+		shim_fail_alloc_after(n);
+		err = proc_mremap(&p, FIXED_AT + 3 * MB, 3 * MB, 5 * MB,
+				  PM_MREMAP_MAYMOVE | PM_MREMAP_FIXED, FIXED_AT + 16 * MB, &now);
+		shim_fail_alloc_after(-1);
+		if (!err)
+			break;
+		EXPECT_EQ(t, err, -ENOMEM);
+		EXPECT_EQ(t, proc_fetch(&p, FIXED_AT + 4 * MB, true, page), PM_FETCH_DATA);
+		EXPECT_EQ(t, page_value(page), 5);
+	}
+	ASSERT_EQ(t, err, 0);
+	EXPECT_EQ(t, proc_fetch(&p, FIXED_AT + 17 * MB, true, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* --- threads --------------------------------------------------------------------------- */
+
+#define RACE_PAGES   256u
+#define RACE_THREADS 3u
+
+struct race {
+	struct fake f;
+	struct fake_proc p[RACE_THREADS];
+	uint64_t seq; /* atomic: one processor */
+	bool stop;    /* atomic */
+	uint64_t bad; /* atomic */
+};
+
+struct racer {
+	struct race *race;
+	uint32_t id;
+};
+
+/* Each thread has its own pages and must always read back what it wrote last. */
+static void race_thread(void *arg)
+{
+	const struct racer *me = arg;
+	struct race *race = me->race;
+	struct fake_proc *p = &race->p[me->id];
+	uint8_t *buf = malloc(PAGE_SIZE);
+	uint64_t value[RACE_PAGES] = { 0 };
+	struct prng r;
+
+	prng_seed(&r, me->id + 1);
+	for (uint64_t n = 1; !__atomic_load_n(&race->stop, __ATOMIC_RELAXED); n++) {
+		const uint64_t i = prng_below(&r, RACE_PAGES);
+		const uint64_t at = FIXED_AT + (i * RACE_THREADS + me->id) * PAGE_SIZE;
+		int res;
+
+		if (prng_below(&r, 2)) {
+			page_stamp(buf, n);
+			res = proc_writeback(p, at, buf);
+			value[i] = n;
+			if (res)
+				__atomic_fetch_add(&race->bad, 1, __ATOMIC_RELAXED);
+			continue;
+		}
+		res = proc_fetch(p, at, true, buf);
+		if (res != (value[i] ? PM_FETCH_DATA : PM_FETCH_ZERO) ||
+		    (value[i] && page_value(buf) != value[i]))
+			__atomic_fetch_add(&race->bad, 1, __ATOMIC_RELAXED);
+	}
+	free(buf);
+}
+
+static void faults_race_with_moves(struct ktest *t)
+{
+	struct race *race = calloc(1, sizeof(*race));
+	struct racer racers[RACE_THREADS];
+	struct thread *threads[RACE_THREADS];
+	uint64_t addr;
+
+	fake_start(&race->f, 2, 4096, SHIFT_2M);
+	for (uint32_t i = 0; i < RACE_THREADS; i++)
+		proc_init(&race->p[i], &race->f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&race->p[0]), 0);
+	ASSERT_EQ(t, proc_mmap(&race->p[0], FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	for (uint32_t i = 0; i < RACE_THREADS; i++) {
+		EXPECT_EQ(t, proc_refresh(&race->p[i], FIXED_AT), 0);
+		EXPECT_EQ(t, proc_refresh(&race->p[i], FIXED_AT + 2 * MB), 0);
+		racers[i] = (struct racer){ race, i };
+		threads[i] = thread_create("racer", race_thread, &racers[i]);
+		ASSERT_FALSE(t, IS_ERR(threads[i]));
+	}
+	for (uint32_t i = 0; i < 60; i++) {
+		const uint64_t index = (FIXED_AT >> SHIFT_2M) + i % 2;
+		const uint32_t to = FAKE_MEM_FIRST + (i / 2) % 2;
+		const int err = home_move_vregion(&race->f.mem[0], race->p[0].aspace, index, to);
+
+		EXPECT_TRUE(t, err == 0 || err == -EALREADY);
+		thread_sleep_ns(1000 * 1000);
+	}
+	__atomic_store_n(&race->stop, true, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < RACE_THREADS; i++)
+		thread_join(threads[i]);
+	EXPECT_EQ(t, race->bad, 0);
+	EXPECT_GT(t, race->f.mem[0].stats.vregion_moves, 10);
+	EXPECT_EQ(t, proc_destroy(&race->p[0]), 0);
+	for (uint32_t i = 0; i < RACE_THREADS; i++)
+		proc_done(&race->p[i]);
+	EXPECT_TRUE(t, fake_stop(&race->f));
+	free(race);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(range_over_two_owners),
+	KTEST(moving_an_owner_counts_one_redirect),
+	KTEST(failed_move_leaves_the_old_owner),
+	KTEST(shortage_is_all_or_nothing),
+	KTEST(credits_promise_frames),
+	KTEST(old_writeback_is_dropped),
+	KTEST(victim_rides_on_the_fetch),
+	KTEST(growing_mapping_rarely_moves),
+	KTEST(random_ops_match_the_model),
+	KTEST(allocation_failures_change_nothing),
+	KTEST(faults_race_with_moves),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "memory.spaces", .cases = cases };
+KTEST_SUITE(suite);
