@@ -54,7 +54,6 @@ static struct {
 	uint8_t *rx_buf; /* owner: reader thread, like the rest */
 	size_t rx_len;
 	struct join joins[MAX_JOINS];
-	struct ctl_hello hello;
 } ctl = { .tx = MUTEX_INIT(ctl.tx, "ctl.tx", RANK_CTL) };
 
 COUNTER(ctl_frames_in, "ctl.frames_in", "control frames received");
@@ -429,12 +428,7 @@ static void channel_down(const char *why)
 static void reader_thread(void *arg)
 {
 	const char *why = "the launcher has gone";
-	struct ctl_hello_wire w;
 
-	if (!chardev_wait_connected(ctl.port, time_after_ns(PORT_WAIT_NS)))
-		pr_warn("nobody has opened the control port yet\n");
-	ctl_hello_encode(&ctl.hello, &w);
-	(void)ctl_send(CTL_HELLO, 0, 0, &w, sizeof(w));
 	for (;;) {
 		const ssize_t n = chardev_read(ctl.port, ctl.rx_buf + ctl.rx_len,
 					       RX_SIZE - ctl.rx_len, CHARDEV_NO_DEADLINE);
@@ -448,6 +442,20 @@ static void reader_thread(void *arg)
 	channel_down(why);
 }
 
+static void send_hello(enum ctl_role role, uint32_t node)
+{
+	struct ctl_hello hello = {
+		.role = (uint8_t)role,
+		.node = node,
+		.incarnation = time_real_ns(),
+	};
+	struct ctl_hello_wire w;
+
+	strlcpy(hello.build, build_id(), sizeof(hello.build));
+	ctl_hello_encode(&hello, &w);
+	(void)ctl_send(CTL_HELLO, 0, 0, &w, sizeof(w));
+}
+
 int ctl_start(enum ctl_role role, uint32_t node, const struct ctl_ops *ops)
 {
 	struct chardev *port = chardev_wait(CTL_PORT_NAME, time_after_ns(PORT_WAIT_NS));
@@ -456,17 +464,14 @@ int ctl_start(enum ctl_role role, uint32_t node, const struct ctl_ops *ops)
 	if (!port)
 		return -ENODEV;
 	ctl.ops = ops;
-	ctl.hello = (struct ctl_hello){
-		.role = (uint8_t)role,
-		.node = node,
-		.incarnation = time_real_ns(),
-	};
-	strlcpy(ctl.hello.build, build_id(), sizeof(ctl.hello.build));
 	ctl.tx_buf = vmalloc(RX_SIZE);
 	ctl.rx_buf = vmalloc(RX_SIZE);
 	if (!ctl.tx_buf || !ctl.rx_buf)
 		goto out_free;
+	if (!chardev_wait_connected(port, time_after_ns(PORT_WAIT_NS)))
+		pr_warn("nobody has opened the control port yet\n");
 	ctl.port = port;
+	send_hello(role, node); /* before the caller can send anything */
 	t = thread_create("ctl", reader_thread, NULL);
 	if (IS_ERR(t)) {
 		ctl.port = NULL;
