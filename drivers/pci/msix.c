@@ -63,8 +63,8 @@ int pci_msix_enable(struct pci_device *dev)
 	return (int)nr;
 }
 
-int pci_msix_request(struct pci_device *dev, unsigned int index, unsigned int cpu,
-		     irq_handler_t fn, void *arg, const char *name)
+int pci_msix_request(struct pci_device *dev, unsigned int index, unsigned int cpu, irq_handler_t fn,
+		     void *arg, const char *name)
 {
 	uint64_t addr;
 	int vector;

@@ -295,8 +295,7 @@ void pci_bus_free(struct pci_bus *bus)
 
 /* --- drivers ------------------------------------------------------------------------- */
 
-static const struct pci_id *driver_match(const struct pci_driver *drv,
-					 const struct pci_device *dev)
+static const struct pci_id *driver_match(const struct pci_driver *drv, const struct pci_device *dev)
 {
 	for (const struct pci_id *id = drv->ids; id->vendor; id++) {
 		if (id->vendor == dev->vendor &&

@@ -24,7 +24,7 @@ struct pci_cfg_ops {
 #define PCI_BDF(bus, dev, fn) ((unsigned int)(bus) << 8 | (unsigned int)(dev) << 3 | (fn))
 #define PCI_BDF_BUS(bdf)      ((bdf) >> 8)
 #define PCI_BDF_DEV(bdf)      ((bdf) >> 3 & 0x1f)
-#define PCI_BDF_FN(bdf)       ((bdf)&7)
+#define PCI_BDF_FN(bdf)       ((bdf) & 7)
 
 /* Type 1 (bridge) header. */
 enum pci_bridge_cfg {

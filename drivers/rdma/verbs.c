@@ -30,8 +30,8 @@ COUNTER(cnt_arms, "rdma.cq_arms", "completion queues armed");
 COUNTER(cnt_mmio, "rdma.mmio", "device register accesses on the fast path");
 COUNTER(cnt_cq_events, "rdma.cq_events", "completion events delivered");
 
-#define ACCESS_ALL                                                                       \
-	(RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE | RDMA_ACCESS_REMOTE_READ |  \
+#define ACCESS_ALL                                                                      \
+	(RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE | RDMA_ACCESS_REMOTE_READ | \
 	 RDMA_ACCESS_REMOTE_ATOMIC)
 
 static struct spinlock devices_lock = SPINLOCK_INIT("rdma_devices", RANK_SPIN_RDMA);
@@ -45,7 +45,6 @@ int rdma_device_register(struct rdma_device *dev, const char *prefix)
 {
 	if (!dev->ops)
 		return -EINVAL;
-	atomic_set(&dev->nr_users, 0);
 	spin_lock_init(&dev->handlers_lock, "rdma_handlers", RANK_SPIN_RDMA);
 	list_init(&dev->handlers);
 	dev->running = NULL;
@@ -365,8 +364,8 @@ static bool conn_ok(const struct rdma_qp_conn *conn)
 {
 	return conn->path_mtu >= RDMA_MTU_256 && conn->path_mtu <= RDMA_MTU_4096 &&
 	       conn->ack_timeout <= 31 && conn->retry_cnt <= 7 && conn->rnr_retry <= 7 &&
-	       conn->min_rnr_timer <= 31 && conn->rq_psn <= 0xffffff &&
-	       conn->sq_psn <= 0xffffff && conn->remote_qpn <= 0xffffff && conn->addr.sl <= 15 &&
+	       conn->min_rnr_timer <= 31 && conn->rq_psn <= 0xffffff && conn->sq_psn <= 0xffffff &&
+	       conn->remote_qpn <= 0xffffff && conn->addr.sl <= 15 &&
 	       !(conn->access & ~(uint32_t)ACCESS_ALL);
 }
 

@@ -59,15 +59,15 @@ struct pci_device;
 
 struct pci_driver {
 	const char *name;
-	const struct pci_id *ids; /* ends with { 0, 0 } */
+	const struct pci_id *ids;                                      /* ends with { 0, 0 } */
 	int (*probe)(struct pci_device *dev, const struct pci_id *id); /* 0 = bound */
 	/* Device quiet (no DMA, no interrupts) on return; NULL = cannot be removed. */
 	void (*remove)(struct pci_device *dev);
 };
 
 /* Put @drv into the linker section that the bus walks. */
-#define PCI_DRIVER(drv)                                                                            \
-	static const struct pci_driver *const __pci_driver_##drv                                   \
+#define PCI_DRIVER(drv)                                          \
+	static const struct pci_driver *const __pci_driver_##drv \
 		__attribute__((used, section("pci_drivers"), aligned(8))) = &(drv)
 
 /* "pci 00:04.0", for log lines. */
@@ -114,8 +114,8 @@ void __iomem *pci_bar_map(struct pci_device *dev, unsigned int bar, uint64_t off
  * pci_msix_request() binds entry @index to @fn on @cpu and unmasks it; @fn runs in interrupt context.
  */
 int pci_msix_enable(struct pci_device *dev) __must_check;
-int pci_msix_request(struct pci_device *dev, unsigned int index, unsigned int cpu,
-		     irq_handler_t fn, void *arg, const char *name) __must_check;
+int pci_msix_request(struct pci_device *dev, unsigned int index, unsigned int cpu, irq_handler_t fn,
+		     void *arg, const char *name) __must_check;
 void pci_msix_free(struct pci_device *dev, unsigned int index); /* fn is not running on return */
 void pci_msix_mask(struct pci_device *dev, unsigned int index);
 void pci_msix_unmask(struct pci_device *dev, unsigned int index);

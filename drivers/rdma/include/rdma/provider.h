@@ -108,22 +108,22 @@ struct rdma_cq {
 };
 
 struct rdma_qp {
-	struct rdma_device *dev; /* const */
-	struct rdma_pd *pd;      /* const */
-	struct rdma_cq *send_cq; /* const */
-	struct rdma_cq *recv_cq; /* const */
-	enum rdma_qp_type type;  /* const */
-	uint8_t port;            /* const */
-	uint32_t qkey;           /* const */
-	uint32_t qpn;            /* const; provider */
-	void *context;           /* const */
-	struct mutex lock;       /* RANK_RDMA: serialises modify operations */
+	struct rdma_device *dev;                      /* const */
+	struct rdma_pd *pd;                           /* const */
+	struct rdma_cq *send_cq;                      /* const */
+	struct rdma_cq *recv_cq;                      /* const */
+	enum rdma_qp_type type;                       /* const */
+	uint8_t port;                                 /* const */
+	uint32_t qkey;                                /* const */
+	uint32_t qpn;                                 /* const; provider */
+	void *context;                                /* const */
+	struct mutex lock;                            /* RANK_RDMA: serialises modify operations */
 	enum rdma_qp_state state __guarded_by(&lock); /* fast path peeks with READ_ONCE */
 };
 
 /* --- what the core offers to providers ------------------------------------------------- */
 
-/* @dev->ops is set. @prefix names the device: the core appends a number. */
+/* @dev is zeroed but for ->ops. @prefix names the device: the core appends a number. */
 int rdma_device_register(struct rdma_device *dev, const char *prefix) __must_check;
 /* The device is gone: every user has been told by RDMA_EVENT_DEVICE_FATAL and has let go. */
 void rdma_device_unregister(struct rdma_device *dev);

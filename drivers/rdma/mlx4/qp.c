@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ConnectX-3: queue pairs: creation, state changes, posting.
+ *
+ * Flow:	create sizes both queues, allocates one buffer and the context memory; each state
+ *		change is one command with a fresh context; posting writes entries and rings once.
+ * Locking:	sq.lock and rq.lock (RANK_RDMA_QP) with interrupts off around posting; the core
+ *		serialises state changes.
+ * Failure:	a state change that the device refuses leaves the queue pair as it was.  Destroying
+ *		resets it first: on return nothing of it is under way.
+ */
+#include <arch/barrier.h>
+#include <arch/io.h>
+#include <kernel/thread.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#include "mlx4.h"
+#include "regs.h"
+
+#define GSI_QKEY        0x80010000U
+#define SCHED_QUEUE     0x83
+#define SCHED_QUEUE_QP0 0x3f
+#define ACK_REQ_FREQ    8U
+#define PATH_MIGRATED   3U
+#define UD_LOG_MSG      12 /* a UD message is one packet of up to 4 KiB */
+#define PATH            0x18
+#define CONTEXT_AT      8 /* in the command's mailbox, behind the option mask */
+
+static const enum mlx4_region_id qp_regions[] = {
+	REGION_QPC,
+	REGION_AUXC,
+	REGION_ALTC,
+	REGION_RDMARC,
+};
+
+static struct mlx4_qp *to_qp(struct rdma_qp *qp)
+{
+	return container_of(qp, struct mlx4_qp, rdma);
+}
+
+static bool is_smi(const struct rdma_qp *qp)
+{
+	return (unsigned int)qp->type == MLX4_QPT_SMI;
+}
+
+struct mlx4_qp *mlx4_qp_lookup(struct mlx4_dev *dev, uint32_t qpn)
+{
+	return mlx4_table_get(&dev->qps, qpn);
+}
+
+struct mlx4_qp *mlx4_qp_hold(struct mlx4_dev *dev, uint32_t qpn)
+{
+	struct mlx4_qp *qp;
+
+	spin_lock(&dev->table_lock);
+	qp = mlx4_qp_lookup(dev, qpn);
+	if (qp)
+		atomic_inc(&qp->users);
+	spin_unlock(&dev->table_lock);
+	return qp;
+}
+
+/* --- context ------------------------------------------------------------------------- */
+
+static uint32_t log2_of(uint32_t pow2)
+{
+	return 31U - (uint32_t)__builtin_clz(pow2);
+}
+
+static uint8_t queue_size(uint32_t nr, unsigned int shift)
+{
+	return (uint8_t)(log2_of(nr) << 3 | (shift - 4));
+}
+
+/* What every transition repeats. */
+static void context_common(struct mlx4_dev *dev, const struct mlx4_qp *qp, uint32_t state,
+			   uint8_t *ctx)
+{
+	const uint64_t mtt = mlx4_mtt_addr(&qp->buf.mtt);
+	uint32_t st = QP_ST_RC;
+
+	if (qp->special)
+		st = QP_ST_MLX;
+	else if (qp->rdma.type == RDMA_QPT_UD)
+		st = QP_ST_UD;
+	mlx4_put32(ctx, 0x00, state << 28 | st << 16 | PATH_MIGRATED << 11);
+	mlx4_put32(ctx, 0x04, container_of(qp->rdma.pd, struct mlx4_pd, rdma)->pdn);
+	mlx4_put8(ctx, 0x09, queue_size(qp->rq.nr, qp->rq.shift));
+	mlx4_put8(ctx, 0x0a, queue_size(qp->sq.nr, qp->sq.shift));
+	mlx4_put32(ctx, 0x0c, dev->uar_index);
+	mlx4_put32(ctx, 0x10, qp->qpn);
+	mlx4_put32(ctx, 0x7c, qp->send_cq->cqn);
+	mlx4_put32(ctx, 0x9c, qp->recv_cq->cqn);
+	mlx4_put64(ctx, 0xa0, qp->db.paddr);
+	mlx4_put8(ctx, 0xc8, (uint8_t)(qp->buf.mtt.page_shift - 12));
+	mlx4_put8(ctx, 0xcb, (uint8_t)(mtt >> 32));
+	mlx4_put32(ctx, 0xcc, (uint32_t)mtt);
+}
+
+static void context_port(const struct mlx4_qp *qp, uint8_t sl, uint8_t *ctx)
+{
+	const uint8_t port = (uint8_t)((qp->rdma.port - 1) << 6);
+	uint8_t sched = (uint8_t)(SCHED_QUEUE | port | (sl & 0xf) << 2);
+
+	if (is_smi(&qp->rdma))
+		sched = SCHED_QUEUE_QP0 | port;
+	mlx4_put8(ctx, PATH + 0x20, sched);
+}
+
+static void context_access(uint32_t access, uint8_t *ctx)
+{
+	uint32_t params2 = mlx4_get32(ctx, 0x90);
+
+	if (access & RDMA_ACCESS_REMOTE_READ)
+		params2 |= BIT(15);
+	if (access & RDMA_ACCESS_REMOTE_WRITE)
+		params2 |= BIT(14);
+	if (access & RDMA_ACCESS_REMOTE_ATOMIC)
+		params2 |= BIT(13);
+	mlx4_put32(ctx, 0x90, params2);
+}
+
+static uint32_t depth_log2(uint32_t depth)
+{
+	return depth <= 1 ? 0 : 32U - (uint32_t)__builtin_clz(depth - 1);
+}
+
+/* The way to the peer, and what both ends agreed on. */
+static void context_conn(struct mlx4_dev *dev, const struct mlx4_qp *qp,
+			 const struct rdma_qp_conn *c, uint8_t *ctx)
+{
+	mlx4_put8(ctx, 0x08, (uint8_t)(c->path_mtu << 5 | dev->caps.log_max_msg));
+	mlx4_put32(ctx, 0x14, c->remote_qpn);
+	mlx4_put8(ctx, PATH + 0x05, c->addr.has_grh ? 0x80 : 0);
+	mlx4_put16(ctx, PATH + 0x06, c->addr.dlid);
+	mlx4_put8(ctx, PATH + 0x08, (uint8_t)(c->ack_timeout << 3));
+	if (c->addr.has_grh) {
+		mlx4_put8(ctx, PATH + 0x0b, 0xff);
+		memcpy(ctx + PATH + 0x10, c->addr.dgid.raw, 16);
+	}
+	context_port(qp, c->addr.sl, ctx);
+	mlx4_put32(ctx, 0x70,
+		   ACK_REQ_FREQ << 28 | depth_log2(c->max_rd_atomic) << 21 |
+			   (uint32_t)c->retry_cnt << 16 | (uint32_t)c->rnr_retry << 13);
+	mlx4_put32(ctx, 0x78, c->sq_psn);
+	mlx4_put32(ctx, 0x90, depth_log2(c->max_dest_rd_atomic) << 21);
+	context_access(c->access, ctx);
+	mlx4_put32(ctx, 0x94, (uint32_t)c->min_rnr_timer << 24 | c->rq_psn);
+}
+
+static int qp_change(struct mlx4_dev *dev, struct mlx4_qp *qp, uint16_t op, uint32_t opt,
+		     struct mlx4_mbox *mbox)
+{
+	mlx4_put32(mbox->virt, 0, opt);
+	return mlx4_cmd_in(dev, op, 0, qp->qpn, mbox);
+}
+
+/* --- states -------------------------------------------------------------------------- */
+
+int mlx4_qp_to_init(struct rdma_qp *rdma, uint32_t access)
+{
+	struct mlx4_dev *dev = to_mlx4(rdma->dev);
+	struct mlx4_qp *qp = to_qp(rdma);
+	struct mlx4_mbox mbox;
+	uint8_t *ctx;
+	int err;
+
+	err = mlx4_mbox_get(&mbox);
+	if (err)
+		return err;
+	ctx = (uint8_t *)mbox.virt + CONTEXT_AT;
+	context_common(dev, qp, QP_HW_INIT, ctx);
+	context_port(qp, 0, ctx);
+	context_access(access, ctx);
+	if (rdma->type != RDMA_QPT_RC)
+		mlx4_put32(ctx, 0xa8, qp->special ? GSI_QKEY : rdma->qkey);
+	err = qp_change(dev, qp, CMD_RST2INIT_QP, 0, &mbox);
+	mlx4_mbox_put(&mbox);
+	return err;
+}
+
+int mlx4_qp_to_rtr(struct rdma_qp *rdma, const struct rdma_qp_conn *conn)
+{
+	struct mlx4_dev *dev = to_mlx4(rdma->dev);
+	struct mlx4_qp *qp = to_qp(rdma);
+	struct mlx4_mbox mbox;
+	uint8_t *ctx;
+	int err;
+
+	err = mlx4_mbox_get(&mbox);
+	if (err)
+		return err;
+	ctx = (uint8_t *)mbox.virt + CONTEXT_AT;
+	context_common(dev, qp, QP_HW_RTR, ctx);
+	context_conn(dev, qp, conn, ctx);
+	err = qp_change(dev, qp, CMD_INIT2RTR_QP, QP_OPT_RRE | QP_OPT_RAE | QP_OPT_RWE, &mbox);
+	mlx4_mbox_put(&mbox);
+	return err;
+}
+
+int mlx4_qp_to_rts(struct rdma_qp *rdma, const struct rdma_qp_conn *conn)
+{
+	struct mlx4_dev *dev = to_mlx4(rdma->dev);
+	struct mlx4_qp *qp = to_qp(rdma);
+	struct mlx4_mbox mbox;
+	uint8_t *ctx;
+	int err;
+
+	err = mlx4_mbox_get(&mbox);
+	if (err)
+		return err;
+	ctx = (uint8_t *)mbox.virt + CONTEXT_AT;
+	context_common(dev, qp, QP_HW_RTS, ctx);
+	context_conn(dev, qp, conn, ctx);
+	err = qp_change(dev, qp, CMD_RTR2RTS_QP, 0, &mbox);
+	mlx4_mbox_put(&mbox);
+	return err;
+}
+
+/* UD and special: INIT to RTR (@op INIT2RTR) or RTR to RTS. */
+static int ud_step(struct mlx4_dev *dev, struct mlx4_qp *qp, uint16_t op, uint32_t state)
+{
+	struct mlx4_mbox mbox;
+	uint8_t *ctx;
+	int err;
+
+	err = mlx4_mbox_get(&mbox);
+	if (err)
+		return err;
+	ctx = (uint8_t *)mbox.virt + CONTEXT_AT;
+	context_common(dev, qp, state, ctx);
+	context_port(qp, 0, ctx);
+	mlx4_put8(ctx, 0x08, RDMA_MTU_4096 << 5 | UD_LOG_MSG);
+	mlx4_put32(ctx, 0xa8, qp->special ? GSI_QKEY : qp->rdma.qkey);
+	err = qp_change(dev, qp, op, 0, &mbox);
+	mlx4_mbox_put(&mbox);
+	return err;
+}
+
+int mlx4_qp_to_rts_ud(struct rdma_qp *rdma)
+{
+	struct mlx4_dev *dev = to_mlx4(rdma->dev);
+	struct mlx4_qp *qp = to_qp(rdma);
+	int err;
+
+	err = mlx4_qp_to_init(rdma, 0);
+	if (err)
+		return err;
+	err = ud_step(dev, qp, CMD_INIT2RTR_QP, QP_HW_RTR);
+	if (!err)
+		err = ud_step(dev, qp, CMD_RTR2RTS_QP, QP_HW_RTS);
+	if (err && mlx4_cmd_none(dev, CMD_2RST_QP, 2, qp->qpn) && !mlx4_is_dead(dev))
+		mlx4_fatal(dev, "queue pair could not be reset");
+	return err;
+}
+
+int mlx4_qp_to_err(struct rdma_qp *rdma)
+{
+	struct mlx4_dev *dev = to_mlx4(rdma->dev);
+
+	/* A dead device refuses the peer's accesses well enough. */
+	if (mlx4_is_dead(dev))
+		return 0;
+	return mlx4_cmd_none(dev, CMD_2ERR_QP, 0, to_qp(rdma)->qpn);
+}
+
+/* --- create and destroy -------------------------------------------------------------- */
+
+static enum mlx4_wqe_kind wqe_kind(const struct rdma_qp_init *init)
+{
+	switch ((unsigned int)init->type) {
+	case RDMA_QPT_RC:
+		return WQE_KIND_RC;
+	case RDMA_QPT_UD:
+		return WQE_KIND_UD;
+	default:
+		return WQE_KIND_MLX;
+	}
+}
+
+static int special_take(struct mlx4_dev *dev, const struct rdma_qp_init *init, uint32_t *qpn)
+{
+	const bool smi = (unsigned int)init->type == MLX4_QPT_SMI;
+	struct mlx4_port *port = &dev->ports[init->port - 1];
+	int err = 0;
+
+	spin_lock(&dev->table_lock);
+	if (!smi && port->gsi_in_use)
+		err = -EBUSY;
+	else if (!smi)
+		port->gsi_in_use = true;
+	spin_unlock(&dev->table_lock);
+	*qpn = dev->special_qpn + (smi ? 0 : 2) + (init->port - 1U);
+	return err;
+}
+
+static void number_put(struct mlx4_dev *dev, const struct mlx4_qp *qp, uint8_t port, bool gsi)
+{
+	spin_lock(&dev->table_lock);
+	if (gsi)
+		dev->ports[port - 1].gsi_in_use = false;
+	else if (!qp->special)
+		mlx4_ids_put(&dev->qpns, qp->qpn, 1);
+	spin_unlock(&dev->table_lock);
+}
+
+static int number_get(struct mlx4_dev *dev, struct mlx4_qp *qp, const struct rdma_qp_init *init)
+{
+	int err;
+
+	if (qp->special)
+		return special_take(dev, init, &qp->qpn);
+	spin_lock(&dev->table_lock);
+	err = mlx4_ids_get(&dev->qpns, 1, 1, &qp->qpn);
+	spin_unlock(&dev->table_lock);
+	return err;
+}
+
+static void qp_icm_put(struct mlx4_dev *dev, uint32_t qpn, unsigned int nr_regions, bool cmpt)
+{
+	if (cmpt)
+		mlx4_icm_put(dev, REGION_CMPT, (uint32_t)CMPT_QP << CMPT_TYPE_SH | qpn, 1);
+	while (nr_regions--)
+		mlx4_icm_put(dev, qp_regions[nr_regions], qpn, 1);
+}
+
+static int qp_icm_get(struct mlx4_dev *dev, uint32_t qpn)
+{
+	unsigned int n;
+	int err = 0;
+
+	for (n = 0; n < ARRAY_SIZE(qp_regions) && !err; n++)
+		err = mlx4_icm_get(dev, qp_regions[n], qpn, 1);
+	if (err) {
+		qp_icm_put(dev, qpn, n - 1, false);
+		return err;
+	}
+	err = mlx4_icm_get(dev, REGION_CMPT, (uint32_t)CMPT_QP << CMPT_TYPE_SH | qpn, 1);
+	if (err)
+		qp_icm_put(dev, qpn, ARRAY_SIZE(qp_regions), false);
+	return err;
+}
+
+static int queues_alloc(struct mlx4_dev *dev, struct mlx4_qp *qp, const struct mlx4_wq_sizes *s,
+			const struct rdma_qp_init *init)
+{
+	int err;
+
+	qp->wrid = kcalloc((size_t)s->sq_nr + s->rq_nr, sizeof(*qp->wrid));
+	if (!qp->wrid)
+		return -ENOMEM;
+	err = mlx4_buf_alloc(dev, s->len, &qp->buf);
+	if (err) {
+		kfree(qp->wrid);
+		return err;
+	}
+	qp->sq = (struct mlx4_wq){
+		.base = (uint8_t *)qp->buf.virt + s->sq_off,
+		.wrid = qp->wrid,
+		.nr = s->sq_nr,
+		.shift = s->sq_shift,
+		.max_post = s->sq_max_post,
+		.max_sge = MAX(init->max_send_sge, 1U),
+	};
+	qp->rq = (struct mlx4_wq){
+		.base = (uint8_t *)qp->buf.virt + s->rq_off,
+		.wrid = qp->wrid + s->sq_nr,
+		.nr = s->rq_nr,
+		.shift = s->rq_shift,
+		.max_post = s->rq_nr,
+		.max_sge = 1U << (s->rq_shift - 4),
+	};
+	spin_lock_init(&qp->sq.lock, "mlx4_sq", RANK_RDMA_QP);
+	spin_lock_init(&qp->rq.lock, "mlx4_rq", RANK_RDMA_QP);
+	mlx4_sq_init(&qp->sq);
+	return 0;
+}
+
+static int table_enter(struct mlx4_dev *dev, struct mlx4_qp *qp)
+{
+	int err;
+
+	spin_lock(&dev->table_lock);
+	err = mlx4_table_set(&dev->qps, qp->qpn, qp);
+	spin_unlock(&dev->table_lock);
+	return err;
+}
+
+struct rdma_qp *mlx4_qp_create(struct rdma_pd *pd, const struct rdma_qp_init *init)
+{
+	struct mlx4_dev *dev = to_mlx4(pd->dev);
+	struct mlx4_wq_sizes sizes;
+	struct mlx4_qp *qp;
+	int err;
+
+	err = mlx4_wq_sizes(wqe_kind(init), init, dev->caps.max_sq_desc, dev->caps.max_rq_desc,
+			    dev->caps.log_max_qp_wqes, &sizes);
+	if (err)
+		return ERR_PTR(err);
+	qp = kzalloc(sizeof(*qp));
+	if (!qp)
+		return ERR_PTR(-ENOMEM);
+	qp->special = wqe_kind(init) == WQE_KIND_MLX;
+	qp->send_cq = container_of(init->send_cq, struct mlx4_cq, rdma);
+	qp->recv_cq = container_of(init->recv_cq, struct mlx4_cq, rdma);
+	qp->rdma.dev = &dev->rdma;
+	qp->rdma.pd = pd;
+	qp->rdma.type = init->type;
+	qp->rdma.port = init->port;
+	qp->rdma.qkey = init->qkey;
+
+	err = number_get(dev, qp, init);
+	if (err)
+		goto out_free;
+	err = qp_icm_get(dev, qp->qpn);
+	if (err)
+		goto out_number;
+	err = mlx4_db_alloc(dev, &qp->db);
+	if (err)
+		goto out_icm;
+	err = queues_alloc(dev, qp, &sizes, init);
+	if (err)
+		goto out_db;
+	err = table_enter(dev, qp);
+	if (err)
+		goto out_queues;
+	mlx4_cq_attach(qp);
+	qp->rdma.qpn = qp->special ? !is_smi(&qp->rdma) : qp->qpn;
+	return &qp->rdma;
+
+out_queues:
+	mlx4_buf_free(dev, &qp->buf);
+	kfree(qp->wrid);
+out_db:
+	mlx4_db_free(dev, &qp->db);
+out_icm:
+	qp_icm_put(dev, qp->qpn, ARRAY_SIZE(qp_regions), true);
+out_number:
+	number_put(dev, qp, init->port, init->type == RDMA_QPT_GSI);
+out_free:
+	kfree(qp);
+	return ERR_PTR(err);
+}
+
+void mlx4_qp_destroy(struct rdma_qp *rdma)
+{
+	struct mlx4_dev *dev = to_mlx4(rdma->dev);
+	struct mlx4_qp *qp = to_qp(rdma);
+
+	if (rdma->state != RDMA_QPS_RESET && mlx4_cmd_none(dev, CMD_2RST_QP, 2, qp->qpn) &&
+	    !mlx4_is_dead(dev))
+		mlx4_fatal(dev, "queue pair could not be reset");
+	mlx4_cq_detach(dev, qp);
+	spin_lock(&dev->table_lock);
+	mlx4_table_clear(&dev->qps, qp->qpn);
+	spin_unlock(&dev->table_lock);
+	while (atomic_read_acquire(&qp->users) && thread_current() != dev->event_thread)
+		thread_yield();
+
+	mlx4_buf_free(dev, &qp->buf);
+	kfree(qp->wrid);
+	mlx4_db_free(dev, &qp->db);
+	qp_icm_put(dev, qp->qpn, ARRAY_SIZE(qp_regions), true);
+	number_put(dev, qp, rdma->port, rdma->type == RDMA_QPT_GSI);
+	kfree(qp);
+}
+
+/* --- posting ------------------------------------------------------------------------- */
+
+static bool wq_full(const struct mlx4_wq *wq, uint32_t head)
+{
+	return head - __atomic_load_n(&wq->tail, __ATOMIC_ACQUIRE) >= wq->max_post;
+}
+
+static int wqe_write_special(struct mlx4_dev *dev, struct mlx4_qp *qp, uint32_t index,
+			     const struct rdma_send_wr *wr, uint32_t *ctrl)
+{
+	struct mlx4_port *port = &dev->ports[qp->rdma.port - 1];
+	struct mlx4_mlx_hdr hdr = { .src_qpn = qp->rdma.qpn, .psn = qp->gsi_psn++, .vl = 15 };
+	unsigned long flags;
+
+	flags = spin_lock_irqsave(&port->lock);
+	hdr.pkey = wr->pkey_index < MAX_PKEYS ? port->pkeys[wr->pkey_index] : 0;
+	hdr.sgid = port->attr.gid;
+	if (qp->rdma.qpn)
+		hdr.vl = port->vl_of_sl[wr->dest.sl & 0xf];
+	spin_unlock_irqrestore(&port->lock, flags);
+	if (!hdr.pkey)
+		return -EINVAL;
+	return mlx4_wqe_mlx(&qp->sq, index, wr, &hdr, ctrl);
+}
+
+static int wqe_write(struct mlx4_dev *dev, struct mlx4_qp *qp, uint32_t index,
+		     const struct rdma_send_wr *wr, uint32_t *ctrl)
+{
+	if (likely(qp->rdma.type == RDMA_QPT_RC))
+		return mlx4_wqe_rc(&qp->sq, index, wr, ctrl);
+	if (qp->special)
+		return wqe_write_special(dev, qp, index, wr, ctrl);
+	return mlx4_wqe_ud(&qp->sq, index, wr, container_of(qp->rdma.pd, struct mlx4_pd, rdma)->pdn,
+			   qp->rdma.port, ctrl);
+}
+
+int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
+		   const struct rdma_send_wr **bad)
+{
+	struct mlx4_dev *dev = to_mlx4(rdma->dev);
+	struct mlx4_qp *qp = to_qp(rdma);
+	struct mlx4_wq *sq = &qp->sq;
+	/* So far ahead that the device cannot have prefetched it with valid contents. */
+	const uint32_t spare = sq->nr - sq->max_post;
+	unsigned long flags;
+	uint32_t head, start;
+	int err = 0;
+
+	flags = spin_lock_irqsave(&sq->lock);
+	start = head = sq->head;
+	for (; wr; wr = wr->next, head++) {
+		uint32_t ctrl;
+
+		if (wq_full(sq, head)) {
+			err = -ENOMEM;
+			break;
+		}
+		err = wqe_write(dev, qp, head, wr, &ctrl);
+		if (err)
+			break;
+		sq->wrid[head & (sq->nr - 1)] = wr->wr_id;
+		mlx4_wqe_commit(sq, head, ctrl);
+		mlx4_wqe_stamp(sq, head + spare);
+	}
+	if (head != start) {
+		WRITE_ONCE(sq->head, head);
+		if (likely(!mlx4_is_dead(dev)))
+			doorbell_write32be(dev->uar + UAR_SEND_DOORBELL, qp->qpn << 8);
+	}
+	spin_unlock_irqrestore(&sq->lock, flags);
+
+	if (head != start) {
+		rdma_count_send(head - start, 1);
+		rdma_count_mmio(1);
+		/* Nobody else will tell of these: poll makes up their completions. */
+		if (mlx4_is_dead(dev))
+			rdma_cq_event(&qp->send_cq->rdma);
+	}
+	if (err)
+		*bad = wr;
+	return err;
+}
+
+int mlx4_post_recv(struct rdma_qp *rdma, const struct rdma_recv_wr *wr,
+		   const struct rdma_recv_wr **bad)
+{
+	struct mlx4_qp *qp = to_qp(rdma);
+	struct mlx4_wq *rq = &qp->rq;
+	unsigned long flags;
+	uint32_t head, start;
+	int err = 0;
+
+	flags = spin_lock_irqsave(&rq->lock);
+	start = head = rq->head;
+	for (; wr; wr = wr->next, head++) {
+		if (wq_full(rq, head)) {
+			err = -ENOMEM;
+			break;
+		}
+		err = mlx4_wqe_recv(rq, head, wr);
+		if (err)
+			break;
+		rq->wrid[head & (rq->nr - 1)] = wr->wr_id;
+	}
+	if (head != start) {
+		WRITE_ONCE(rq->head, head);
+		dma_wmb(); /* the entries before the count */
+		WRITE_ONCE(qp->db.rec[0], cpu_to_be32(head & 0xffff));
+	}
+	spin_unlock_irqrestore(&rq->lock, flags);
+
+	if (head != start)
+		rdma_count_recv(head - start);
+	if (err)
+		*bad = wr;
+	return err;
+}
