@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""The test driver, the stack trace decoder and menuconfig."""
+
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pexpect
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def driver():
+    spec = importlib.util.spec_from_file_location("run_tests", TOP / "scripts/run-tests.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["run_tests"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "text, ok, want",
+    [
+        ("42 passed in 3.22s", True, (42, 0, 0)),
+        ("=== 3 failed, 4 passed, 2 skipped in 1s ===", False, (4, 3, 2)),
+        ("1 failed, 1 error in 1s", False, (0, 2, 0)),
+        ("host tests: 65 passed, 0 failed, 1 skipped", True, (65, 0, 1)),
+        ("kernel tests: 119 passed, 0 failed", True, (119, 0, 0)),
+        ("fuzz: 3 passed, 1 failed", False, (3, 1, 0)),
+        ("  CC  x.o", True, (1, 0, 0)),
+        ("x.c:1: error: no", False, (0, 1, 0)),
+        ("a program said: 9 failed", True, (1, 0, 0)),
+        ("5 passed in 1s\nmake: *** Error 2", False, (5, 1, 0)),
+    ],
+)
+def test_counts(driver, text, ok, want):
+    assert tuple(driver.counts(text, ok)[k] for k in ("passed", "failed", "skipped")) == want
+
+
+@pytest.fixture
+def suite(driver, tmp_path, monkeypatch):
+    """Run the driver on a small tree of its own; returns (status, output)."""
+    (tmp_path / "Makefile").write_text(
+        "good:\n\t@echo '7 passed in 1s'\n"
+        "bad:\n\t@echo 'why it failed'; false\n"
+        "slow:\n\t@sleep 30\n"
+        "here:\n\t@echo O is $(O)\n"
+    )
+    monkeypatch.setattr(driver, "TOP", tmp_path)
+    monkeypatch.setenv("O", str(tmp_path / "out"))
+    monkeypatch.setenv("MAKE", "make")
+    monkeypatch.delenv("PARTS", raising=False)
+    monkeypatch.delenv("V", raising=False)
+
+    def run(capsys, parts, *args):
+        monkeypatch.setitem(driver.SUITES, "test", parts)
+        monkeypatch.setattr(sys, "argv", ["run-tests.py", "test", *args])
+        status = driver.main()
+        return status, capsys.readouterr().out
+
+    return run
+
+
+def test_all_parts_run_after_a_failure(driver, suite, capsys):
+    parts = [driver.Part("one", "bad"), driver.Part("two", "good"), driver.Part("three", "x", needs="none")]
+    status, out = suite(capsys, parts)
+    assert status == 1
+    assert re.search(r"^one +[\d.]+ s  FAILED  0 passed, 1 failed$", out, re.M)
+    assert "why it failed" in out
+    assert re.search(r"^two +[\d.]+ s  ok      7 passed, 0 failed$", out, re.M)
+    assert "three          skipped: there is no none" in out
+    assert "failed parts: one" in out
+    assert out.splitlines()[-1] == "7 passed, 1 failed"
+
+
+def test_success(driver, suite, capsys, tmp_path):
+    status, out = suite(capsys, [driver.Part("one", "good"), driver.Part("two", "here")])
+    assert status == 0
+    assert out.splitlines()[-1] == "8 passed, 0 failed"
+    assert f"O is {tmp_path / 'out'}" in (tmp_path / "out/test-logs/two.log").read_text()
+
+
+def test_a_part_that_hangs_is_ended(driver, suite, capsys):
+    status, out = suite(capsys, [driver.Part("stuck", "slow", limit_s=1), driver.Part("two", "good")])
+    assert status == 1
+    assert "run-tests: ended after 1 s" in out
+    assert out.splitlines()[-1] == "7 passed, 1 failed"
+
+
+def test_parts_are_chosen_by_name(driver, suite, capsys):
+    parts = [driver.Part("one", "bad"), driver.Part("two", "good")]
+    assert suite(capsys, parts, "--parts", "two")[0] == 0
+    with pytest.raises(SystemExit):
+        suite(capsys, parts, "--parts", "nope")
+
+
+def test_stack_traces_get_lines(tmp_path):
+    source = tmp_path / "k.c"
+    source.write_text("void inner(void);\n\nvoid outer(void)\n{\n\tinner();\n\tinner();\n}\nvoid inner(void) {}\n")
+    elf = tmp_path / "k.elf"
+    subprocess.run(
+        ["gcc", "-g", "-O0", "-nostdlib", "-static", "-no-pie", "-fno-pic", "-mcmodel=kernel",
+         "-Wl,-Ttext=0xffffffff80200000", "-Wl,-e,outer", "-o", elf, source],
+        check=True,
+    )  # fmt: skip
+    nm = subprocess.run(["nm", elf], capture_output=True, text=True, check=True).stdout
+    outer = int(re.search(r"^(\w+) T outer$", nm, re.M).group(1), 16)
+    code = subprocess.run(["objdump", "-d", elf], capture_output=True, text=True, check=True).stdout
+    after_call = int(re.search(r"call.*inner.*\n\s*(\w+):", code).group(1), 16)
+    assert after_call > outer
+    done = subprocess.run(
+        [sys.executable, str(TOP / "scripts/decode-stacktrace.py"), str(elf)],
+        input=f"panic: at {after_call:#x}\nnothing here\n",
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    first, second = done.stdout.splitlines()
+    assert re.search(r"outer at .*k\.c:5", first)
+    assert second == "nothing here"
+
+
+def test_menuconfig_starts_and_leaves(tmp_path):
+    env = dict(os.environ, TERM="xterm", KCONFIG_CONFIG=str(tmp_path / ".config"), srctree=str(TOP))
+    child = pexpect.spawn(
+        sys.executable, [str(TOP / "scripts/kconfig.py"), "menuconfig"], env=env, timeout=20,
+        dimensions=(30, 100), encoding="utf-8",
+    )  # fmt: skip
+    child.expect("Tessera configuration")
+    child.send("q")
+    child.expect("(?i)save|no changes|quit")
+    child.send("n")
+    child.expect(pexpect.EOF)
