@@ -148,8 +148,10 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 	};
 
 	rpc_hdr_encode(&hdr, (struct rpc_hdr_wire *)buf);
-	memcpy(buf + RPC_HDR_LEN, call->body, call->body_len);
-	counter_add(&rpc_c_bytes_copied, call->body_len);
+	if (call->body_len) {
+		memcpy(buf + RPC_HDR_LEN, call->body, call->body_len);
+		counter_add(&rpc_c_bytes_copied, call->body_len);
+	}
 	for (uint32_t i = 0; i < call->nr_bulk; i++) {
 		cs->sge[i].addr = call->bulk[i].addr;
 		cs->sge[i].len = call->bulk[i].len;
@@ -374,6 +376,8 @@ int rpc_slot_wait(uint32_t peer_id, enum rpc_class cls, uint64_t deadline_ns)
 	s = &peer->sessions[cls];
 	__atomic_add_fetch(&s->nr_slot_waiters, 1, __ATOMIC_SEQ_CST);
 	rpc_outstanding_inc(); /* the tick looks after us if a wake-up is missed */
+	if (!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE))
+		rpc_session_kick(s);
 	rpc_poll_before_sleep();
 	ok = wait_event_timeout(&s->slot_wq,
 				(err = rpc_peer_usable(peer)) != 0 || slot_may_be_free(s),

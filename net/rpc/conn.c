@@ -399,6 +399,8 @@ static int conn_event(struct cm_conn *cm, const struct cm_event *ev, void *arg)
 	    rpc_rej_decode(ev->private_data, ev->private_len, &rej))
 		rej.code = 0;
 
+	pr_debug("node %u %s: CM event %d, reason %u code %u\n", s->peer->info.id,
+		 rpc_class_cfg[s->cls].name, ev->type, ev->rej_reason, rej.code);
 	spin_lock(&s->lock);
 	if (ev->type == CM_EVENT_ESTABLISHED) {
 		conn->ev_established = true;
@@ -440,6 +442,7 @@ int rpc_conn_request_event(struct cm_conn *cm, const struct cm_event *ev, void *
 	if (rpc_conn_decode(ev->private_data, ev->private_len, &info))
 		goto reject;
 	peer = rpc_peer_of_req(&info, &ev->from, &code);
+	pr_debug("node %u %s: REQ, code %u\n", info.node, rpc_class_cfg[info.cls].name, code);
 	if (!peer)
 		goto reject;
 	code = RPC_REJ_NO_MEMORY;

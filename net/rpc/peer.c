@@ -22,9 +22,8 @@
 
 static struct rpc_peer *peer_hash[PEER_HASH]; /* atomic heads */
 static LIST_HEAD(peer_list);                  /* published peers; added to under table_lock */
-static struct mutex table_lock = MUTEX_INIT(table_lock, "rpc.peers", RANK_NET);
-static LIST_HEAD(watchers);
-static struct mutex watch_lock = MUTEX_INIT(watch_lock, "rpc.watchers", RANK_NET);
+static struct mutex table_lock = MUTEX_INIT(table_lock, "rpc.peers", RANK_NET_SETUP);
+static LIST_HEAD(watchers); /* the same */
 
 struct rpc_peer *rpc_peer_find(uint32_t node)
 {
@@ -48,10 +47,10 @@ void rpc_peers_for_each(void (*fn)(struct rpc_peer *peer, void *arg), void *arg)
 
 /* --- events --------------------------------------------------------------------------- */
 
-static void peer_event(struct work *w)
+static void peer_event(struct work *work)
 {
-	struct rpc_peer *peer = container_of(w, struct rpc_peer, event_work);
-	struct rpc_peer_watcher *watcher;
+	struct rpc_peer *peer = container_of(work, struct rpc_peer, event_work);
+	const struct list_head *pos;
 	int status;
 
 	spin_lock(&peer->lock);
@@ -59,10 +58,14 @@ static void peer_event(struct work *w)
 	peer->has_event = false;
 	spin_unlock(&peer->lock);
 
-	mutex_lock(&watch_lock);
-	list_for_each_entry(watcher, &watchers, node)
-		watcher->fn(watcher, peer->info.id, status);
-	mutex_unlock(&watch_lock);
+	/* Without a lock, so that a watcher may take its own: watchers are only ever added. */
+	pos = __atomic_load_n(&watchers.next, __ATOMIC_ACQUIRE);
+	while (pos != &watchers) {
+		struct rpc_peer_watcher *w = list_entry(pos, struct rpc_peer_watcher, node);
+
+		w->fn(w, peer->info.id, status);
+		pos = __atomic_load_n(&pos->next, __ATOMIC_ACQUIRE);
+	}
 }
 
 static void peer_tell_locked(struct rpc_peer *peer, int status)
@@ -74,11 +77,21 @@ static void peer_tell_locked(struct rpc_peer *peer, int status)
 	work_queue(rpc_net.conn_wq, &peer->event_work);
 }
 
+/* Add to the end of a list that is walked without a lock; table_lock is held. */
+static void list_append(struct list_head *node, struct list_head *head)
+{
+	node->next = head;
+	node->prev = head->prev;
+	/* Readers see a complete entry: pairs with their acquire loads. */
+	__atomic_store_n(&head->prev->next, node, __ATOMIC_RELEASE);
+	head->prev = node;
+}
+
 void rpc_peer_watch(struct rpc_peer_watcher *w)
 {
-	mutex_lock(&watch_lock);
-	list_add_tail(&w->node, &watchers);
-	mutex_unlock(&watch_lock);
+	mutex_lock(&table_lock);
+	list_append(&w->node, &watchers);
+	mutex_unlock(&table_lock);
 }
 
 /* --- the table ------------------------------------------------------------------------ */
@@ -104,11 +117,7 @@ static void publish_locked(struct rpc_peer *peer)
 	struct rpc_peer **head = &peer_hash[peer->info.id % PEER_HASH];
 
 	peer->hash_next = *head;
-	peer->link.next = &peer_list;
-	peer->link.prev = peer_list.prev;
-	/* Readers see a complete peer: pairs with the acquire loads above. */
-	__atomic_store_n(&peer_list.prev->next, &peer->link, __ATOMIC_RELEASE);
-	peer_list.prev = &peer->link;
+	list_append(&peer->link, &peer_list);
 	__atomic_store_n(head, peer, __ATOMIC_RELEASE);
 }
 
@@ -275,8 +284,10 @@ static void peer_renew(struct rpc_peer *peer, const struct node_info *info)
 		struct rpc_session *s = &peer->sessions[i];
 
 		spin_lock(&s->lock);
-		if (s->conn && s->conn->is_known && s->conn->peer_incarn != info->incarn)
+		if (s->conn && (s->conn->is_known ? s->conn->peer_incarn
+						  : s->conn->target_incarn) != info->incarn)
 			rpc_conn_break_locked(s->conn);
+		WRITE_ONCE(s->next_attempt_ns, 0);
 		spin_unlock(&s->lock);
 	}
 	fail_all_calls(peer, -ESTALE);

@@ -81,6 +81,11 @@ uint32_t rpc_request_peer(const struct rpc_request *req)
 	return req->session->peer->info.id;
 }
 
+uint32_t rpc_request_reply_max(const struct rpc_request *req)
+{
+	return rpc_class_cfg[req->session->cls].body_max;
+}
+
 bool rpc_request_may_sleep(const struct rpc_request *req)
 {
 	return req->may_sleep;

@@ -165,6 +165,8 @@ int rpc_handlers_register(const struct rpc_handler *table, size_t nr, void *arg)
 
 uint32_t rpc_request_peer(const struct rpc_request *req); /* node id, checked by the connection */
 bool rpc_request_may_sleep(const struct rpc_request *req);
+/* Bytes that the body of the reply may have, which depends on the class of the session. */
+uint32_t rpc_request_reply_max(const struct rpc_request *req);
 /*
  * The body and the bulk lie in ring memory that a hostile peer can still change: copy, then check.
  * Valid until the request is answered.

@@ -115,9 +115,16 @@ void console_write(const char *s, size_t len)
 	fwrite(s, 1, len, stderr);
 }
 
+static uint32_t node_id;
+
+void shim_node_id_set(uint32_t id)
+{
+	node_id = id;
+}
+
 uint32_t log_node_id(void)
 {
-	return 0;
+	return node_id;
 }
 
 /* --- panics --- */

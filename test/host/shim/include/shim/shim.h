@@ -44,6 +44,9 @@ int shim_initcalls_run(void);
 /* Call the handler that irq_alloc() gave this vector to; false when there is none. */
 bool shim_irq_raise(unsigned int vector);
 
+/* What log_node_id() answers (boot parameter node=); 0 to begin with. */
+void shim_node_id_set(uint32_t id);
+
 /* --- panics */
 
 extern _Thread_local jmp_buf *shim_panic_jmp;

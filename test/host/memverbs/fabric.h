@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The frames between the nodes of a simulated cluster and its fabric.
+ *
+ * Carrier:	one stream socket pair per node process; the fabric runs in the test's process.
+ * Rule:	frames of one (source, destination) pair keep their order, whatever delays are set.
+ */
+#pragma once
+
+#include <lib/types.h>
+
+#define FAB_MAX_PAYLOAD (1u << 20)
+#define FAB_MAX_NODES   16
+
+enum fab_type {
+	FAB_WRITE = 1, /* RC: seq, raddr, rkey, flags, imm; payload is the data */
+	FAB_ACK,       /* RC: seq, status of it */
+	FAB_UD,        /* datagram to QP1; payload is what was sent */
+	FAB_CM,        /* connection set-up by memcm.c; seq: the message's kind */
+	FAB_BREAK,     /* from the fabric: queue pair dst_qpn to ERR, 0 = all to node src */
+	FAB_CMD,       /* payload: a command line */
+	FAB_CMD_REPLY, /* seq: its result */
+};
+
+enum fab_flags {
+	FAB_F_IMM = 1,
+};
+
+struct fab_hdr {
+	uint32_t len; /* payload bytes */
+	uint16_t type;
+	uint16_t src; /* node ids, which are the LIDs, too */
+	uint16_t dst;
+	uint16_t flags;
+	uint32_t src_qpn;
+	uint32_t dst_qpn;
+	uint32_t rkey;
+	uint32_t imm;
+	uint32_t status; /* enum rdma_wc_status */
+	uint64_t raddr;
+	uint64_t seq;
+};
+
+/* memverbs.c */
+void memverbs_frame_send(struct fab_hdr *hdr, const void *data);
+/* memcm.c: the device thread hands over a FAB_CM frame; weak when the real CM is linked. */
+void memcm_arrived(const struct fab_hdr *hdr, const void *data);

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A cluster on one host: each node is a process with the kernel shim and the in-memory RDMA
+ * provider; the test's own process is the fabric between them.
+ *
+ * Flow:	sim_run() forks one process per node, which runs fn(t) on the shim, and forwards frames
+ *		until all have ended.  EXPECT and ASSERT work in fn: a failure there fails the case.
+ * Commands:	sim_cmd() from any node:
+ *		  delay <min_us> <max_us>   every frame takes that long
+ *		  loss <percent>            of datagrams (connection set-up); dup <percent> likewise
+ *		  break <a> <b>             break all queue pairs between two nodes
+ *		  breaks <per_10000>        break the queue pair of that share of RC frames, half
+ *		                            of them after the frame was delivered
+ *		  hold <a> <b>              keep frames from a to b back; release <a> <b> lets them go
+ *		  kill <n>, spawn <n>       end a node's process at once; start it anew
+ *		  barrier <k> <n>           wait until n nodes have come to barrier k
+ *		  count <what>              broken, delayed, lost, duplicated, frames
+ * Seeds:	every random choice comes from TESSERA_SEED (1), so a failing run can be repeated.
+ */
+#pragma once
+
+#include <lib/ktest.h>
+#include <lib/types.h>
+
+struct sim_node {
+	uint32_t id; /* node id and LID, 1 and up */
+	void (*fn)(struct ktest *t);
+	bool is_late; /* started by "spawn" only */
+};
+
+/* Run the cluster. Seconds until all must have ended: then they are killed and the case fails. */
+void sim_run(struct ktest *t, const struct sim_node *nodes, size_t nr_nodes, unsigned int limit_s);
+
+/* --- in a node ------------------------------------------------------------------------- */
+
+/* Which start of this node is it: 0 the first, then 1, 2, … */
+unsigned int sim_incarnation(void);
+uint32_t sim_node_id(void);
+/* The result of the command, or a negative errno. */
+long sim_cmd(const char *fmt, ...) __printf(1, 2);
+/* Numbers that all nodes share. */
+#define SIM_NR_SHARED 64
+extern volatile uint64_t *sim_shared;
+static inline uint64_t sim_add(unsigned int i, uint64_t n)
+{
+	return __atomic_add_fetch(&sim_shared[i], n, __ATOMIC_SEQ_CST);
+}
+static inline uint64_t sim_get(unsigned int i)
+{
+	return __atomic_load_n(&sim_shared[i], __ATOMIC_SEQ_CST);
+}
+
+/* --- between the parts ------------------------------------------------------------------ */
+
+/* memverbs.c: register the device and start its thread. */
+void memverbs_start(int fd, uint32_t node);
+/* Also for its own frames: the fabric's answer to sim_cmd(). */
+long memverbs_cmd(const char *line);
