@@ -44,6 +44,10 @@ struct ext4_fs {
 	uint32_t free_inodes;
 	uint8_t uuid[16];
 
+	/* While mounting: where the reason for a refusal goes. */
+	char *why;
+	size_t why_size;
+
 	struct spinlock inode_lock; /* RANK_SPIN_FS */
 	struct list_head *inode_table __guarded_by(&inode_lock);
 	struct list_head inode_lru __guarded_by(&inode_lock); /* unused, oldest first */
@@ -121,12 +125,14 @@ static inline bool ext4_blocks_ok(const struct ext4_fs *fs, uint64_t block, uint
 /* Log what is wrong on the disk (the first few times) and return -EUCLEAN. */
 int ext4_corrupt(struct ext4_fs *fs, const char *fmt, ...) __printf(2, 3);
 
+/* Log why this cannot be mounted, keep it for the caller of mount, and return @err. */
+int ext4_refuse(struct ext4_fs *fs, int err, const char *fmt, ...) __printf(3, 4);
+
 /* super.c: pure check of a superblock; fills the const fields of @fs. */
-int __must_check ext4_super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb,
-				   const char *name);
+int __must_check ext4_super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb);
 
 /* feature.c: -EOPNOTSUPP after naming the features in the log. */
-int __must_check ext4_features_check(const struct ext4_super_disk *sb, const char *name);
+int __must_check ext4_features_check(struct ext4_fs *fs, const struct ext4_super_disk *sb);
 /* The name of incompat bit number @bit, or NULL. */
 const char *ext4_incompat_name(unsigned int bit);
 

@@ -5,9 +5,6 @@
  * An unknown "incompat" feature makes the disk unreadable for us.  Unknown "ro_compat" and
  * "compat" features are harmless to a reader by their definition.
  */
-#define PR_FMT "ext4: "
-
-#include <kernel/printk.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 
@@ -34,7 +31,7 @@ const char *ext4_incompat_name(unsigned int bit)
 	return bit < ARRAY_SIZE(incompat_names) ? incompat_names[bit] : NULL;
 }
 
-static int refuse_unknown(uint32_t unknown, const char *name)
+static int refuse_unknown(struct ext4_fs *fs, uint32_t unknown)
 {
 	char list[256];
 	size_t n = 0;
@@ -51,42 +48,31 @@ static int refuse_unknown(uint32_t unknown, const char *name)
 		else
 			n += scnprintf(list + n, sizeof(list) - n, "%sFEATURE_I%u", sep, bit);
 	}
-	pr_err("%s: refused: unknown feature%s %s\n", name, unknown & (unknown - 1) ? "s" : "",
-	       list);
-	return -EOPNOTSUPP;
+	return ext4_refuse(fs, -EOPNOTSUPP, "unknown feature%s %s",
+			   unknown & (unknown - 1) ? "s" : "", list);
 }
 
-int ext4_features_check(const struct ext4_super_disk *sb, const char *name)
+int ext4_features_check(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 {
 	const uint32_t incompat = le32_to_cpu(sb->incompat);
 	const uint32_t ro_compat = le32_to_cpu(sb->ro_compat);
 	const uint32_t state = le16_to_cpu(sb->state);
 	const uint32_t unknown = incompat & ~(INCOMPAT_KNOWN | EXT4_INCOMPAT_RECOVER);
 
-	if (le32_to_cpu(sb->rev_level) == 0 && (incompat || ro_compat)) {
-		pr_err("%s: refused: revision 0 with feature flags; run e2fsck\n", name);
-		return -EUCLEAN;
-	}
+	if (le32_to_cpu(sb->rev_level) == 0 && (incompat || ro_compat))
+		return ext4_refuse(fs, -EUCLEAN, "revision 0 with feature flags; run e2fsck");
 	if (unknown)
-		return refuse_unknown(unknown, name);
-	if (incompat & EXT4_INCOMPAT_RECOVER) {
-		pr_err("%s: refused: the journal has to be replayed first (needs_recovery); "
-		       "run e2fsck\n",
-		       name);
-		return -EOPNOTSUPP;
-	}
-	if (state & EXT4_STATE_ERROR) {
-		pr_err("%s: refused: marked as having errors; run e2fsck\n", name);
-		return -EOPNOTSUPP;
-	}
-	if (!(state & EXT4_STATE_VALID)) {
-		pr_err("%s: refused: was not unmounted cleanly; run e2fsck\n", name);
-		return -EOPNOTSUPP;
-	}
+		return refuse_unknown(fs, unknown);
+	if (incompat & EXT4_INCOMPAT_RECOVER)
+		return ext4_refuse(fs, -EOPNOTSUPP,
+				   "needs_recovery: the journal has to be replayed; run e2fsck");
+	if (state & EXT4_STATE_ERROR)
+		return ext4_refuse(fs, -EOPNOTSUPP, "marked as having errors; run e2fsck");
+	if (!(state & EXT4_STATE_VALID))
+		return ext4_refuse(fs, -EOPNOTSUPP, "was not unmounted cleanly; run e2fsck");
 	if (le32_to_cpu(sb->last_orphan) || (state & EXT4_STATE_ORPHAN) ||
-	    (ro_compat & EXT4_RO_COMPAT_ORPHAN_PRESENT)) {
-		pr_err("%s: refused: has orphaned inodes to be cleaned up; run e2fsck\n", name);
-		return -EOPNOTSUPP;
-	}
+	    (ro_compat & EXT4_RO_COMPAT_ORPHAN_PRESENT))
+		return ext4_refuse(fs, -EOPNOTSUPP,
+				   "has orphaned inodes to be cleaned up; run e2fsck");
 	return 0;
 }

@@ -26,6 +26,26 @@
 #define MAX_LOGGED_CORRUPTIONS 20
 #define HEAD_LEN               4096u
 
+/* Keep the first reason: what follows from it says less. */
+static void keep_reason(struct ext4_fs *fs, const char *text)
+{
+	if (fs->why && fs->why_size && !fs->why[0])
+		strlcpy(fs->why, text, fs->why_size);
+}
+
+int ext4_refuse(struct ext4_fs *fs, int err, const char *fmt, ...)
+{
+	char text[300];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vscnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	keep_reason(fs, text);
+	pr_err("%s: refused: %s\n", fs->bd->name, text);
+	return err;
+}
+
 int ext4_corrupt(struct ext4_fs *fs, const char *fmt, ...)
 {
 	const uint64_t n = (uint64_t)atomic64_add_return(&fs->corruptions, 1);
@@ -37,25 +57,26 @@ int ext4_corrupt(struct ext4_fs *fs, const char *fmt, ...)
 	va_start(ap, fmt);
 	vscnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	keep_reason(fs, text);
 	pr_err("%s: corrupt: %s%s\n", fs->bd->name, text,
 	       n == MAX_LOGGED_CORRUPTIONS ? " (further ones are only counted)" : "");
 	return -EUCLEAN;
 }
 
-static int bad_super(const char *name, const char *what, uint64_t value)
+static int bad_super(struct ext4_fs *fs, const char *what, uint64_t value)
 {
-	pr_err("%s: corrupt superblock: %s (%llu)\n", name, what, (unsigned long long)value);
-	return -EUCLEAN;
+	return ext4_refuse(fs, -EUCLEAN, "corrupt superblock: %s (%llu)", what,
+			   (unsigned long long)value);
 }
 
-static int decode_sizes(struct ext4_fs *fs, const struct ext4_super_disk *sb, const char *name)
+static int decode_sizes(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 {
 	const uint32_t log_block = le32_to_cpu(sb->log_block_size);
 	const uint32_t log_cluster = le32_to_cpu(sb->log_cluster_size);
 	const bool dynamic = le32_to_cpu(sb->rev_level) > 0;
 
 	if (log_block > EXT4_MAX_LOG_BLOCK - EXT4_MIN_LOG_BLOCK)
-		return bad_super(name, "block size", log_block);
+		return bad_super(fs, "block size", log_block);
 	fs->block_bits = log_block + EXT4_MIN_LOG_BLOCK;
 	fs->block_size = 1u << fs->block_bits;
 	fs->super_block = EXT4_SUPER_OFFSET >> fs->block_bits;
@@ -63,7 +84,7 @@ static int decode_sizes(struct ext4_fs *fs, const struct ext4_super_disk *sb, co
 	fs->cluster_ratio = 1;
 	if (fs->ro_compat & EXT4_RO_COMPAT_BIGALLOC) {
 		if (log_cluster < log_block || log_cluster - log_block > 19)
-			return bad_super(name, "cluster size", log_cluster);
+			return bad_super(fs, "cluster size", log_cluster);
 		fs->cluster_ratio = 1u << (log_cluster - log_block);
 	}
 
@@ -71,16 +92,16 @@ static int decode_sizes(struct ext4_fs *fs, const struct ext4_super_disk *sb, co
 	fs->first_ino = dynamic ? le32_to_cpu(sb->first_ino) : 11;
 	if (fs->inode_size < EXT4_GOOD_INODE_SIZE || fs->inode_size > fs->block_size ||
 	    !IS_POWER_OF_2(fs->inode_size))
-		return bad_super(name, "inode size", fs->inode_size);
+		return bad_super(fs, "inode size", fs->inode_size);
 	if (fs->first_ino < 11)
-		return bad_super(name, "first inode", fs->first_ino);
+		return bad_super(fs, "first inode", fs->first_ino);
 
 	fs->desc_size = EXT4_GROUP_DESC_MIN;
 	if (fs->incompat & EXT4_INCOMPAT_64BIT) {
 		fs->desc_size = le16_to_cpu(sb->desc_size);
 		if (fs->desc_size < sizeof(struct ext4_group_disk) || fs->desc_size > 1024 ||
 		    !IS_POWER_OF_2(fs->desc_size))
-			return bad_super(name, "group descriptor size", fs->desc_size);
+			return bad_super(fs, "group descriptor size", fs->desc_size);
 	}
 	return 0;
 }
@@ -94,7 +115,7 @@ static uint64_t lo_hi(const struct ext4_fs *fs, le32_t lo, le32_t hi)
 	return v;
 }
 
-static int decode_groups(struct ext4_fs *fs, const struct ext4_super_disk *sb, const char *name)
+static int decode_groups(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 {
 	const uint32_t bits_per_block = fs->block_size * 8;
 	uint64_t nr_groups, descs_per_block;
@@ -108,30 +129,30 @@ static int decode_groups(struct ext4_fs *fs, const struct ext4_super_disk *sb, c
 
 	if (!fs->blocks_per_group || fs->blocks_per_group % fs->cluster_ratio ||
 	    fs->blocks_per_group / fs->cluster_ratio > bits_per_block)
-		return bad_super(name, "blocks per group", fs->blocks_per_group);
+		return bad_super(fs, "blocks per group", fs->blocks_per_group);
 	if (fs->cluster_ratio > 1 &&
 	    le32_to_cpu(sb->clusters_per_group) != fs->blocks_per_group / fs->cluster_ratio)
-		return bad_super(name, "clusters per group", le32_to_cpu(sb->clusters_per_group));
+		return bad_super(fs, "clusters per group", le32_to_cpu(sb->clusters_per_group));
 	if (!fs->inodes_per_group || fs->inodes_per_group > bits_per_block ||
 	    fs->inodes_per_group < fs->block_size / fs->inode_size)
-		return bad_super(name, "inodes per group", fs->inodes_per_group);
+		return bad_super(fs, "inodes per group", fs->inodes_per_group);
 	if (fs->first_data_block != (fs->block_size == 1024 && fs->cluster_ratio == 1 ? 1 : 0))
-		return bad_super(name, "first data block", fs->first_data_block);
+		return bad_super(fs, "first data block", fs->first_data_block);
 	if (fs->nr_blocks <= fs->first_data_block + 1 || fs->nr_blocks > UINT64_MAX >> 17)
-		return bad_super(name, "number of blocks", fs->nr_blocks);
+		return bad_super(fs, "number of blocks", fs->nr_blocks);
 
 	nr_groups = DIV_ROUND_UP(fs->nr_blocks - fs->first_data_block, fs->blocks_per_group);
 	if (nr_groups > UINT32_MAX || nr_groups * fs->inodes_per_group != fs->nr_inodes)
-		return bad_super(name, "number of inodes", fs->nr_inodes);
+		return bad_super(fs, "number of inodes", fs->nr_inodes);
 	fs->nr_groups = (uint32_t)nr_groups;
 	if (fs->nr_inodes < fs->first_ino)
-		return bad_super(name, "number of inodes", fs->nr_inodes);
+		return bad_super(fs, "number of inodes", fs->nr_inodes);
 
 	if (fs->incompat & EXT4_INCOMPAT_META_BG) {
 		descs_per_block = fs->block_size / fs->desc_size;
 		fs->first_meta_bg = le32_to_cpu(sb->first_meta_bg);
 		if (fs->first_meta_bg > DIV_ROUND_UP(nr_groups, descs_per_block))
-			return bad_super(name, "first meta block group", fs->first_meta_bg);
+			return bad_super(fs, "first meta block group", fs->first_meta_bg);
 	}
 	return 0;
 }
@@ -159,36 +180,34 @@ static void decode_rest(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 	fs->free_inodes = MIN(le32_to_cpu(sb->free_inodes), fs->nr_inodes);
 }
 
-int ext4_super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb, const char *name)
+int ext4_super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 {
 	const uint32_t csum = crc32c(~0u, sb, offsetof(struct ext4_super_disk, checksum));
 	int err;
 
-	if (le16_to_cpu(sb->magic) != EXT4_SUPER_MAGIC) {
-		pr_err("%s: not an ext2, ext3 or ext4 file system\n", name);
-		return -EINVAL;
-	}
+	if (le16_to_cpu(sb->magic) != EXT4_SUPER_MAGIC)
+		return ext4_refuse(fs, -EINVAL, "not an ext2, ext3 or ext4 file system");
 	if (le32_to_cpu(sb->rev_level) > 1)
-		return bad_super(name, "revision", le32_to_cpu(sb->rev_level));
+		return bad_super(fs, "revision", le32_to_cpu(sb->rev_level));
 
 	/* The checksum first: nothing else can be believed without. */
 	if (le32_to_cpu(sb->ro_compat) & EXT4_RO_COMPAT_METADATA_CSUM) {
 		if (sb->checksum_type != EXT4_CHECKSUM_CRC32C)
-			return bad_super(name, "checksum type", sb->checksum_type);
+			return bad_super(fs, "checksum type", sb->checksum_type);
 		if (le32_to_cpu(sb->checksum) != csum)
-			return bad_super(name, "checksum", le32_to_cpu(sb->checksum));
+			return bad_super(fs, "checksum", le32_to_cpu(sb->checksum));
 		fs->has_csum = true;
 	}
-	err = ext4_features_check(sb, name);
+	err = ext4_features_check(fs, sb);
 	if (err)
 		return err;
 
 	fs->compat = le32_to_cpu(sb->compat);
 	fs->incompat = le32_to_cpu(sb->incompat);
 	fs->ro_compat = le32_to_cpu(sb->ro_compat);
-	err = decode_sizes(fs, sb, name);
+	err = decode_sizes(fs, sb);
 	if (!err)
-		err = decode_groups(fs, sb, name);
+		err = decode_groups(fs, sb);
 	if (!err)
 		decode_rest(fs, sb);
 	return err;
@@ -217,9 +236,8 @@ static int check_mmp(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 	    (fs->has_csum && le32_to_cpu(mmp->checksum) != csum)) {
 		err = ext4_corrupt(fs, "mmp block: bad magic or checksum");
 	} else if (seq != EXT4_MMP_SEQ_CLEAN) {
-		pr_err("%s: refused: in use by another node, or left so by a crash (mmp %#x)\n",
-		       fs->bd->name, seq);
-		err = -EOPNOTSUPP;
+		err = ext4_refuse(fs, -EOPNOTSUPP,
+				  "in use by another node, or left so by a crash (mmp %#x)", seq);
 	}
 	bcache_put(buf);
 	return err;
@@ -263,16 +281,14 @@ static int check_device(struct ext4_fs *fs)
 	const struct blkdev *bd = fs->bd;
 	const uint64_t have = bd->nr_sectors >> (fs->block_bits - BLK_SECTOR_SHIFT);
 
-	if (bd->block_size > MIN(fs->block_size, 4096u)) {
-		pr_err("%s: refused: blocks of %u bytes on a device with sectors of %u\n", bd->name,
-		       fs->block_size, bd->block_size);
-		return -EOPNOTSUPP;
-	}
-	if (fs->nr_blocks > have) {
-		pr_err("%s: the disk is cut short: %llu of %llu blocks are there\n", bd->name,
-		       (unsigned long long)have, (unsigned long long)fs->nr_blocks);
-		return -EUCLEAN;
-	}
+	if (bd->block_size > MIN(fs->block_size, 4096u))
+		return ext4_refuse(fs, -EOPNOTSUPP,
+				   "blocks of %u bytes on a device with sectors of %u",
+				   fs->block_size, bd->block_size);
+	if (fs->nr_blocks > have)
+		return ext4_refuse(fs, -EUCLEAN,
+				   "the disk is cut short: %llu of %llu blocks are there",
+				   (unsigned long long)have, (unsigned long long)fs->nr_blocks);
 	return 0;
 }
 
@@ -282,7 +298,7 @@ static int mount_with(struct ext4_fs *fs, const struct ext4_options *opt, const 
 	uint64_t cache = opt && opt->cache_bytes ? opt->cache_bytes : DEFAULT_CACHE_BYTES;
 	int err;
 
-	err = ext4_super_decode(fs, sb, fs->bd->name);
+	err = ext4_super_decode(fs, sb);
 	if (!err)
 		err = check_device(fs);
 	if (!err)
@@ -308,14 +324,19 @@ int ext4_mount(struct blkdev *bd, const struct ext4_options *opt, struct ext4_fs
 	uint8_t *head;
 	int err;
 
-	if (bd->nr_sectors < head_len >> BLK_SECTOR_SHIFT) {
-		pr_err("%s: too small for a file system\n", bd->name);
-		return -EINVAL;
-	}
 	fs = kzalloc(sizeof(*fs));
 	if (!fs)
 		return -ENOMEM;
 	fs->bd = bd;
+	fs->why = opt ? opt->why : NULL;
+	fs->why_size = opt ? opt->why_size : 0;
+	if (fs->why && fs->why_size)
+		fs->why[0] = '\0';
+	if (bd->nr_sectors < head_len >> BLK_SECTOR_SHIFT) {
+		err = ext4_refuse(fs, -EINVAL, "too small for a file system");
+		kfree(fs);
+		return err;
+	}
 	head = kmalloc(head_len);
 	if (!head) {
 		kfree(fs);
@@ -323,7 +344,7 @@ int ext4_mount(struct blkdev *bd, const struct ext4_options *opt, struct ext4_fs
 	}
 	err = blk_read(bd, 0, head, head_len);
 	if (err)
-		pr_err("%s: reading the superblock failed (%d)\n", bd->name, err);
+		err = ext4_refuse(fs, err, "reading the superblock failed (%d)", err);
 	else
 		err = mount_with(fs, opt, head);
 	kfree(head);
@@ -331,6 +352,7 @@ int ext4_mount(struct blkdev *bd, const struct ext4_options *opt, struct ext4_fs
 		ext4_unmount(fs);
 		return err;
 	}
+	fs->why = NULL; /* the caller's buffer may go away */
 	*out = fs;
 	return 0;
 }

@@ -29,6 +29,8 @@ struct bcache_buf;
 struct ext4_options {
 	uint64_t cache_bytes; /* metadata blocks; 0: the default, 8 MiB */
 	uint32_t max_inodes;  /* unused inodes kept; 0: the default, 4096 */
+	char *why;            /* where to put the reason when mounting fails, or NULL */
+	size_t why_size;
 };
 
 /*

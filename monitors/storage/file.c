@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: services that take a handle: PS_GETATTR, PS_GETDENTS, PS_STATFS, PS_CHANGE, and
+ * the contents for MS_READ.
+ */
+#include <kernel/counter.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#include "storage.h"
+
+COUNTER(storage_reads, "storage.reads", "requests for pages of files");
+COUNTER(storage_read_bytes, "storage.read_bytes", "bytes of files that were asked for and exist");
+
+#define ST_RDONLY 0x0001u /* statfs flags, as Linux has them */
+#define ST_VALID  0x0020u
+
+ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct proto_attr_wire w;
+	struct proto_attr attr;
+	struct proto_file file;
+	struct ext4_inode *in;
+	int err;
+
+	err = ps_file_req_decode(body, len, &file);
+	if (err)
+		return err;
+	if (cap < sizeof(w))
+		return -EMSGSIZE;
+	in = storage_file_get(st, &file);
+	if (IS_ERR(in))
+		return PTR_ERR(in);
+	storage_attr(st, in, &attr);
+	ext4_inode_put(in);
+	proto_attr_encode(&attr, &w);
+	memcpy(reply, &w, sizeof(w));
+	return sizeof(w);
+}
+
+/* The reply of a PS_GETDENTS that is being filled. */
+struct listing {
+	uint8_t *buf;
+	size_t cap;
+	size_t len;
+	bool full;
+};
+
+static int add_entry(void *arg, const struct ext4_dirent *de)
+{
+	struct listing *l = arg;
+	const struct ps_dirent ent = {
+		.ino = de->ino,
+		.cookie = de->next_cookie,
+		.type = de->dtype,
+		.name_len = de->name_len,
+		.name = de->name,
+	};
+
+	if (ps_dirent_encode(&ent, l->buf, l->cap, &l->len)) {
+		l->full = true;
+		return 1;
+	}
+	return 0;
+}
+
+ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct listing l = { .buf = reply };
+	struct ps_getdents_req req;
+	struct ext4_inode *dir;
+	uint64_t cookie;
+	int err;
+
+	err = ps_getdents_req_decode(body, len, &req);
+	if (err)
+		return err;
+	dir = storage_file_get(st, &req.file);
+	if (IS_ERR(dir))
+		return PTR_ERR(dir);
+	l.cap = MIN(cap, (size_t)req.max_bytes);
+	cookie = req.cookie;
+	err = ext4_readdir(dir, &cookie, add_entry, &l);
+	ext4_inode_put(dir);
+	/* Entries before a damaged block are worth having; the next call will tell of it. */
+	if (err && !l.len)
+		return err;
+	/* Nothing would mean the end. */
+	if (l.full && !l.len)
+		return -EINVAL;
+	return (ssize_t)l.len;
+}
+
+ssize_t storage_statfs(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct ps_statfs_rep_wire w;
+	struct proto_file file;
+	struct fs_statfs s;
+	struct ps_statfs out;
+	int err;
+
+	err = ps_file_req_decode(body, len, &file);
+	if (err)
+		return err;
+	if (!st->fs)
+		return -ENODEV;
+	if (cap < sizeof(w))
+		return -EMSGSIZE;
+	ext4_statfs(st->fs, &s);
+	out = (struct ps_statfs){
+		.type = s.magic,
+		.bsize = s.bsize,
+		.blocks = s.blocks,
+		.bfree = s.bfree,
+		.bavail = s.bavail,
+		.files = s.files,
+		.ffree = s.ffree,
+		.fsid = s.fsid,
+		.namelen = s.name_max,
+		.flags = ST_RDONLY | ST_VALID,
+	};
+	ps_statfs_encode(&out, &w);
+	memcpy(reply, &w, sizeof(w));
+	return sizeof(w);
+}
+
+/* Whatever would change the file system. */
+ssize_t storage_change(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	(void)st;
+	(void)body;
+	(void)len;
+	(void)reply;
+	(void)cap;
+	return -EROFS;
+}
+
+/* How many of @nr pages from @pgoff on have contents. */
+static uint32_t pages_within(uint64_t size, uint64_t pgoff, uint32_t nr)
+{
+	const uint64_t end = DIV_ROUND_UP(size, PAGE_SIZE);
+
+	if (pgoff >= end)
+		return 0;
+	return (uint32_t)MIN((uint64_t)nr, end - pgoff);
+}
+
+int storage_read(struct storage *st, const struct ms_read_req *req, void *const *pages,
+		 struct ms_read_rep *rep)
+{
+	struct proto_attr attr;
+	struct ext4_inode *in;
+	uint64_t bytes;
+	int err;
+
+	in = storage_file_get(st, &req->file);
+	if (IS_ERR(in))
+		return (int)PTR_ERR(in);
+	storage_attr(st, in, &attr);
+	memset(rep, 0, sizeof(*rep));
+	rep->file_size = attr.size;
+	rep->version = attr.version;
+	rep->nr_valid = pages_within(attr.size, req->pgoff, req->nr_pages);
+	/* Also when there is nothing to read: it says whether this is a file. */
+	err = ext4_read_pages(in, req->pgoff, pages, rep->nr_valid);
+	ext4_inode_put(in);
+	if (err)
+		return err;
+	counter_inc(&storage_reads);
+	if (rep->nr_valid) {
+		bytes = MIN(attr.size - (req->pgoff << PAGE_SHIFT),
+			    (uint64_t)rep->nr_valid << PAGE_SHIFT);
+		rep->last_bytes = (uint32_t)(bytes - ((uint64_t)(rep->nr_valid - 1) << PAGE_SHIFT));
+		counter_add(&storage_read_bytes, bytes);
+	}
+	return 0;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: start.
+ *
+ * Flow:	control channel (so that every failure below can be told) -> disk and file system ->
+ *		RDMA device -> RPC, buffers, handlers -> join the cluster (and host its managers, if
+ *		this is the node that does) -> READY.
+ * Context:	one start thread, which ends when the node is ready.
+ * Failure:	one line to the launcher and the log; the node stays up, so that its log can be read,
+ *		but serves nothing.
+ */
+#define PR_FMT "storage: "
+
+#include <ctl/ctl.h>
+#include <drivers/blkdev.h>
+#include <kernel/bootparam.h>
+#include <kernel/counter.h>
+#include <kernel/initcall.h>
+#include <kernel/printk.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <managers/cluster.h>
+#include <net/node.h>
+#include <rdma/verbs.h>
+
+#include "storage.h"
+
+#define DEVICE_WAIT_NS (30 * NSEC_PER_SEC)
+#define DEFAULT_DISK   "vda"
+#define NO_DISK        "none"
+
+static const char *disk_name;
+static uint64_t cache_bytes = 8u << 20;
+static uint64_t index_bytes = 4u << 20;
+static uint64_t buffer_bytes = 8u << 20;
+static uint32_t disk_wait_s = 10;
+BOOT_PARAM("disk", string, disk_name, "device with the file system; \"none\": serve no files");
+BOOT_PARAM("storage.cache", size, cache_bytes, "memory for blocks of metadata");
+BOOT_PARAM("storage.index", size, index_bytes, "memory for the path index");
+BOOT_PARAM("storage.buffers", size, buffer_bytes, "memory for reads in progress");
+BOOT_PARAM("storage.disk_wait", u32, disk_wait_s, "seconds to wait for the device of disk=");
+
+static struct storage storage;
+
+static uint64_t fs_stat(size_t offset)
+{
+	struct ext4_stats s;
+	uint64_t value;
+
+	if (!storage.fs)
+		return 0;
+	ext4_stats(storage.fs, &s);
+	memcpy(&value, (const uint8_t *)&s + offset, sizeof(value));
+	return value;
+}
+
+#define FS_GAUGE(var, field, help)                                  \
+	static uint64_t read_##var(void)                            \
+	{                                                           \
+		return fs_stat(offsetof(struct ext4_stats, field)); \
+	}                                                           \
+	GAUGE(var, "storage." #var, help, read_##var)
+
+FS_GAUGE(disk_reads, data_reads, "requests to the disk for contents of files");
+FS_GAUGE(disk_bytes, data_bytes, "bytes of those requests");
+FS_GAUGE(cache_hits, cache_hits, "blocks of metadata found in memory");
+FS_GAUGE(cache_misses, cache_misses, "blocks of metadata read from the disk");
+FS_GAUGE(inode_hits, inode_hits, "inodes found in memory");
+FS_GAUGE(inode_misses, inode_misses, "inodes decoded from the disk");
+FS_GAUGE(corruptions, corruptions, "times that something on the disk was wrong");
+
+static uint64_t index_stat(size_t offset)
+{
+	struct pathindex_stats s;
+	uint64_t value;
+
+	if (!storage.index)
+		return 0;
+	pathindex_stats(storage.index, &s);
+	memcpy(&value, (const uint8_t *)&s + offset, sizeof(value));
+	return value;
+}
+
+#define INDEX_GAUGE(var, field, help)                                       \
+	static uint64_t read_##var(void)                                    \
+	{                                                                   \
+		return index_stat(offsetof(struct pathindex_stats, field)); \
+	}                                                                   \
+	GAUGE(var, "storage." #var, help, read_##var)
+
+INDEX_GAUGE(pathindex_hits, hits, "steps of path resolution answered by the index");
+INDEX_GAUGE(pathindex_misses, misses, "steps that asked the file system");
+INDEX_GAUGE(pathindex_entries, nr_entries, "paths in the index");
+
+static const struct ctl_ops ctl_ops = { 0 }; /* this role runs no programs */
+
+static void join_status(const char *line)
+{
+	ctl_status("%s", line);
+}
+
+static const struct cluster_ops cluster_ops = {
+	.status = join_status,
+};
+
+/* The disk that was asked for, NULL if none is wanted; ERR_PTR if it is missing. */
+static struct blkdev *find_disk(void)
+{
+	struct blkdev *bd;
+
+	if (disk_name && !strcmp(disk_name, NO_DISK))
+		return NULL;
+	if (!disk_name) {
+		bd = blkdev_get(DEFAULT_DISK);
+		if (!bd)
+			ctl_status("no disk: this node serves no files");
+		return bd;
+	}
+	bd = blkdev_wait(disk_name, time_after_ns(disk_wait_s * NSEC_PER_SEC));
+	if (bd)
+		return bd;
+	ctl_error("disk=%s: no such device came up within %u s", disk_name, disk_wait_s);
+	return ERR_PTR(-ENODEV);
+}
+
+static int start_files(void)
+{
+	char why[200];
+	const struct storage_options opt = {
+		.cache_bytes = cache_bytes,
+		.index_bytes = index_bytes,
+		.why = why,
+		.why_size = sizeof(why),
+	};
+	struct blkdev *bd = find_disk();
+	int err;
+
+	if (IS_ERR(bd))
+		return (int)PTR_ERR(bd);
+	why[0] = '\0';
+	err = storage_init(&storage, node_self()->id, bd, &opt);
+	if (err)
+		ctl_error("%s cannot be mounted: %s", bd ? bd->name : "storage",
+			  why[0]           ? why
+			  : err == -ENOMEM ? "out of memory"
+					   : "I/O error");
+	else if (bd)
+		pr_info("%s is mounted, read only\n", bd->name);
+	return err;
+}
+
+static int start_node(void)
+{
+	struct rdma_device *dev = rdma_device_wait(time_after_ns(DEVICE_WAIT_NS));
+	int err;
+
+	if (!dev) {
+		ctl_error("no RDMA device came up within %llu s",
+			  (unsigned long long)(DEVICE_WAIT_NS / NSEC_PER_SEC));
+		return -ENODEV;
+	}
+	err = rpc_start(dev, NODE_ROLE_STORAGE);
+	if (err) {
+		ctl_error("RPC cannot start: error %d", err);
+		return err;
+	}
+	err = start_files();
+	if (err)
+		return err;
+	err = bufpool_init(buffer_bytes);
+	if (!err)
+		err = storage_serve(&storage);
+	if (err) {
+		ctl_error("the file service cannot start: error %d", err);
+		return err;
+	}
+	err = cluster_join(&cluster_ops);
+	if (err)
+		ctl_error("the cluster did not come together: error %d", err);
+	return err;
+}
+
+static void start_thread(void *arg)
+{
+	struct ctl_ready ready;
+	int err = ctl_start(CTL_ROLE_STORAGE, log_node_id(), &ctl_ops);
+
+	(void)arg;
+	if (err && err != -ENODEV)
+		pr_err("no control channel: error %d\n", err);
+	if (start_node())
+		return;
+	ready = (struct ctl_ready){
+		.epoch = cluster_epoch(),
+		.nr_processors = (uint16_t)cluster_nodes(NODE_ROLE_PROCESSOR, NULL, 0),
+		.nr_memories = (uint16_t)cluster_nodes(NODE_ROLE_MEMORY, NULL, 0),
+		.nr_storages = (uint16_t)cluster_nodes(NODE_ROLE_STORAGE, NULL, 0),
+	};
+	ctl_ready(&ready);
+	pr_info("ready\n");
+}
+
+static int storage_start(void)
+{
+	struct thread *t = thread_create("storage-start", start_thread, NULL);
+
+	if (IS_ERR(t))
+		return (int)PTR_ERR(t);
+	thread_detach(t);
+	return 0;
+}
+INITCALL(monitor, storage_start);

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: requests and replies.
+ *
+ * Context:	handlers run in RPC's threads for handlers that may wait, one per request, so that
+ *		a slow disk read holds up nobody else.
+ * Retry:	all services are idempotent.
+ * Failure:	whatever does not decode, or has an unknown handle or path, is answered by an errno.
+ */
+#include <kernel/counter.h>
+#include <kernel/time.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <net/rpc.h>
+
+#include "storage.h"
+
+COUNTER(storage_errors, "storage.errors", "requests that were answered with an error");
+COUNTER(storage_pages_sent, "storage.pages_sent", "pages of files written to memory nodes");
+HISTOGRAM(storage_read_ns, "storage.read_ns", "MS_READ, from its arrival to its reply");
+
+/* A private copy of the request's body, which its sender could still change; NULL: no memory. */
+static void *copy_body(struct rpc_request *req, uint32_t *len)
+{
+	const void *body = rpc_request_body(req, len);
+	void *copy = kmalloc(MAX(*len, 1u));
+
+	if (copy)
+		memcpy(copy, body, *len);
+	return copy;
+}
+
+static void answer(struct rpc_request *req, ssize_t ret, const void *reply)
+{
+	if (ret < 0 && ret != -ENOENT)
+		counter_inc(&storage_errors);
+	if (ret < 0)
+		rpc_reply(req, (int)ret, NULL, 0);
+	else
+		rpc_reply(req, 0, reply, (uint32_t)ret);
+}
+
+static enum rpc_handler_result run(struct rpc_request *req, struct storage *st,
+				   storage_service service)
+{
+	const uint32_t cap = rpc_request_reply_max(req);
+	void *body, *reply;
+	ssize_t ret = -ENOMEM;
+	uint32_t len;
+
+	body = copy_body(req, &len);
+	reply = kmalloc(cap);
+	if (body && reply)
+		ret = service(st, body, len, reply, cap);
+	answer(req, ret, reply);
+	kfree(reply);
+	kfree(body);
+	return RPC_DONE;
+}
+
+#define SERVICE(name)                                                                    \
+	static enum rpc_handler_result handle_##name(struct rpc_request *req, void *arg) \
+	{                                                                                \
+		return run(req, arg, storage_##name);                                    \
+	}
+
+SERVICE(lookup)
+SERVICE(getattr)
+SERVICE(readlink)
+SERVICE(getdents)
+SERVICE(statfs)
+SERVICE(access)
+SERVICE(change)
+
+static void buf_sent(void *arg)
+{
+	bufpool_put(arg);
+}
+
+/* Send the pages that were read, then the reply that completes them, on one doorbell. */
+static void reply_pages(struct rpc_request *req, const struct ms_read_rep *rep,
+			struct storage_buf *buf)
+{
+	struct ms_read_rep_wire w;
+
+	for (uint32_t i = 0; i < rep->nr_valid; i++)
+		buf->writes[i] = (struct rpc_write){
+			.src = { .mem = bufpool_mem(),
+				 .addr = buf->paddr + ((uint64_t)i << PAGE_SHIFT),
+				 .len = PAGE_SIZE },
+			.remote_addr = buf->read.pages[i].addr,
+			.rkey = buf->read.pages[i].rkey,
+		};
+	ms_read_rep_encode(rep, &w);
+	counter_add(&storage_pages_sent, rep->nr_valid);
+	rpc_reply_bulk(req, 0, &w, sizeof(w), buf->writes, rep->nr_valid, buf_sent, buf);
+}
+
+static enum rpc_handler_result handle_read(struct rpc_request *req, void *arg)
+{
+	const uint64_t start = time_now_ns();
+	struct storage_buf *buf = bufpool_get();
+	struct storage *st = arg;
+	struct ms_read_rep rep;
+	const void *body;
+	uint32_t len;
+	int err;
+
+	/* Decoding copies each field once, and nothing is looked at again in the ring. */
+	body = rpc_request_body(req, &len);
+	err = ms_read_req_decode(body, len, &buf->read);
+	if (!err)
+		err = storage_read(st, &buf->read, buf->pages, &rep);
+	if (err) {
+		bufpool_put(buf);
+		answer(req, err, NULL);
+		return RPC_DONE;
+	}
+	reply_pages(req, &rep, buf);
+	hist_record(&storage_read_ns, time_now_ns() - start);
+	return RPC_DONE;
+}
+
+#define FLAGS (RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_WAITS)
+
+static const struct rpc_handler handlers[] = {
+	{ PS_LOOKUP, FLAGS, "ps.lookup", handle_lookup },
+	{ PS_GETATTR, FLAGS, "ps.getattr", handle_getattr },
+	{ PS_READLINK, FLAGS, "ps.readlink", handle_readlink },
+	{ PS_GETDENTS, FLAGS, "ps.getdents", handle_getdents },
+	{ PS_STATFS, FLAGS, "ps.statfs", handle_statfs },
+	{ PS_ACCESS, FLAGS, "ps.access", handle_access },
+	{ PS_CHANGE, FLAGS, "ps.change", handle_change },
+	{ MS_READ, FLAGS, "ms.read", handle_read },
+	{ MS_LOOKUP, FLAGS, "ms.lookup", handle_lookup },
+};
+
+int storage_serve(struct storage *st)
+{
+	return rpc_handlers_register(handlers, ARRAY_SIZE(handlers), st);
+}

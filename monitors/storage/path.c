@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: services that take a path: PS_LOOKUP (and MS_LOOKUP), PS_READLINK, PS_ACCESS.
+ *
+ * Flow:	decode -> resolve by the index, checking search permission on the way -> check what the
+ *		caller wants with the file -> its inode.
+ * Failure:	an entry of the index that leads to an inode of another generation is forgotten, and
+ *		the path is walked afresh once.
+ */
+#include <kernel/counter.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#include "storage.h"
+
+COUNTER(storage_lookups, "storage.lookups", "paths resolved");
+
+/* What is being asked, and what was found. */
+struct query {
+	struct ps_path_req req;
+	struct path_result res;
+	struct ext4_inode *in; /* held on success */
+};
+
+static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
+{
+	const struct fs_cred cred = {
+		.uid = q->req.cred.uid,
+		.gid = q->req.cred.gid,
+		.nr_groups = q->req.cred.nr_groups,
+		.groups = q->req.cred.groups,
+	};
+	struct path_request pr = {
+		.vnode = q->req.vnode,
+		.flags = extra_flags,
+		.root_ino = storage_vnode_root(st, q->req.vnode),
+		.path = q->req.path,
+		.len = q->req.path_len,
+		.cred = &cred,
+	};
+	int err;
+
+	if (q->req.flags & PS_LOOKUP_NOFOLLOW)
+		pr.flags |= PATH_NOFOLLOW;
+	if (q->req.flags & PS_LOOKUP_DIRECTORY)
+		pr.flags |= PATH_DIRECTORY;
+	err = pathindex_resolve(st->index, &ext4_path_ops, st->fs, &pr, &q->res);
+	if (err)
+		return err;
+	q->in = ext4_inode_get(st->fs, q->res.node.ino, q->res.node.gen);
+	return IS_ERR(q->in) ? (int)PTR_ERR(q->in) : 0;
+}
+
+/* May the caller have the file in the ways of req.access? */
+static int check_access(const struct query *q)
+{
+	const struct fs_cred cred = {
+		.uid = q->req.cred.uid,
+		.gid = q->req.cred.gid,
+		.nr_groups = q->req.cred.nr_groups,
+		.groups = q->req.cred.groups,
+	};
+	const uint32_t type = ext4_inode_mode(q->in) & FS_S_IFMT;
+	struct fs_stat s;
+
+	/* As Linux: first what the file system cannot do, for things that are in it. */
+	if ((q->req.access & FS_MAY_WRITE) &&
+	    (type == FS_S_IFREG || type == FS_S_IFDIR || type == FS_S_IFLNK))
+		return -EROFS;
+	ext4_inode_stat(q->in, &s);
+	return fs_access(&cred, s.mode, s.uid, s.gid, q->req.access);
+}
+
+/* Decode and find; q->in is held on success. */
+static int find(struct storage *st, const void *body, size_t len, struct query *q)
+{
+	int err;
+
+	err = ps_path_req_decode(body, len, &q->req);
+	if (err)
+		return err;
+	if (!st->fs)
+		return -ENODEV;
+	counter_inc(&storage_lookups);
+	err = resolve(st, q, 0);
+	if (err == -ESTALE) {
+		pathindex_forget(st->index, q->req.vnode, q->res.canon, q->res.canon_len);
+		err = resolve(st, q, PATH_NO_INDEX);
+	}
+	if (err)
+		return err;
+	err = check_access(q);
+	if (err)
+		ext4_inode_put(q->in);
+	return err;
+}
+
+ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct query *q = kmalloc(sizeof(*q)); /* too big for a stack */
+	struct ps_lookup_rep rep = { 0 };
+	ssize_t ret;
+
+	if (!q)
+		return -ENOMEM;
+	ret = find(st, body, len, q);
+	if (!ret) {
+		storage_attr(st, q->in, &rep.attr);
+		if (q->req.flags & PS_LOOKUP_REALPATH) {
+			rep.path = q->res.canon;
+			rep.path_len = (uint16_t)q->res.canon_len;
+		}
+		ret = ps_lookup_rep_encode(&rep, reply, cap);
+		ext4_inode_put(q->in);
+	}
+	kfree(q);
+	return ret;
+}
+
+static int read_target(struct ext4_inode *in, char *reply, size_t cap, size_t *len)
+{
+	char *target;
+	int err;
+
+	if (cap >= FS_PATH_MAX)
+		return ext4_readlink(in, reply, len);
+	target = kmalloc(FS_PATH_MAX);
+	if (!target)
+		return -ENOMEM;
+	err = ext4_readlink(in, target, len);
+	if (!err && *len > cap)
+		err = -EMSGSIZE;
+	if (!err)
+		memcpy(reply, target, *len);
+	kfree(target);
+	return err;
+}
+
+ssize_t storage_readlink(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct query *q = kmalloc(sizeof(*q));
+	size_t target_len = 0;
+	ssize_t ret;
+
+	if (!q)
+		return -ENOMEM;
+	ret = find(st, body, len, q);
+	if (!ret) {
+		ret = read_target(q->in, reply, cap, &target_len);
+		if (!ret)
+			ret = (ssize_t)target_len;
+		ext4_inode_put(q->in);
+	}
+	kfree(q);
+	return ret;
+}
+
+ssize_t storage_access(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct query *q = kmalloc(sizeof(*q));
+	ssize_t ret;
+
+	(void)reply;
+	(void)cap;
+	if (!q)
+		return -ENOMEM;
+	ret = find(st, body, len, q);
+	if (!ret)
+		ext4_inode_put(q->in);
+	kfree(q);
+	return ret;
+}

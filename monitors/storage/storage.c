@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: an instance, and what handles and attributes mean.
+ *
+ * Context:	threads; all may sleep for the disk.
+ */
+#include "storage.h"
+
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+
+int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
+		 const struct storage_options *opt)
+{
+	const struct ext4_options fs_opt = {
+		.cache_bytes = opt->cache_bytes,
+		.why = opt->why,
+		.why_size = opt->why_size,
+	};
+	struct fs_statfs fs_stat;
+	int err;
+
+	memset(st, 0, sizeof(*st));
+	st->node = node;
+	st->index = pathindex_create(opt->index_bytes);
+	if (IS_ERR(st->index))
+		return (int)PTR_ERR(st->index);
+	if (!bd)
+		return 0;
+	err = ext4_mount(bd, &fs_opt, &st->fs);
+	if (err) {
+		pathindex_destroy(st->index);
+		return err;
+	}
+	ext4_statfs(st->fs, &fs_stat);
+	st->fsid = fs_stat.fsid;
+	return 0;
+}
+
+void storage_destroy(struct storage *st)
+{
+	pathindex_destroy(st->index);
+	if (st->fs)
+		ext4_unmount(st->fs);
+}
+
+/*
+ * Every vNode sees the whole disk: mount points of their own come with the vNodes themselves.
+ * Whatever this answers, pathindex_resolve() lets no path out of it.
+ */
+uint64_t storage_vnode_root(const struct storage *st, uint32_t vnode)
+{
+	(void)st;
+	(void)vnode;
+	return EXT4_ROOT_INO;
+}
+
+struct ext4_inode *storage_file_get(struct storage *st, const struct proto_file *file)
+{
+	if (!st->fs)
+		return ERR_PTR(-ENODEV);
+	if (file->node != st->node)
+		return ERR_PTR(-ESTALE);
+	return ext4_inode_get(st->fs, file->ino, file->gen);
+}
+
+/* Linux's new_encode_dev(). */
+static uint32_t encode_dev(uint32_t major, uint32_t minor)
+{
+	return (minor & 0xff) | major << 8 | (minor & ~0xffu) << 12;
+}
+
+void storage_attr(const struct storage *st, const struct ext4_inode *in, struct proto_attr *out)
+{
+	struct fs_stat s;
+
+	ext4_inode_stat(in, &s);
+	*out = (struct proto_attr){
+		.file = { .ino = s.ino, .gen = s.gen, .node = st->node },
+		.size = s.size,
+		.blocks = s.blocks,
+		.atime_s = s.atime.sec,
+		.mtime_s = s.mtime.sec,
+		.ctime_s = s.ctime.sec,
+		.btime_s = s.crtime.sec,
+		.atime_ns = s.atime.nsec,
+		.mtime_ns = s.mtime.nsec,
+		.ctime_ns = s.ctime.nsec,
+		.btime_ns = s.crtime.nsec,
+		.mode = s.mode,
+		.nlink = s.nlink,
+		.uid = s.uid,
+		.gid = s.gid,
+		.rdev = encode_dev(s.rdev_major, s.rdev_minor),
+		.blksize = s.blksize,
+		/* Every change of the contents moves the change time. */
+		.version = (uint64_t)s.ctime.sec << 30 | s.ctime.nsec,
+		.fsid = st->fsid,
+	};
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: one instance, and its services as functions from bytes to bytes.
+ *
+ * Every request carries all that is needed to do it, so an instance keeps nothing about who asks;
+ * running a request twice does no harm.
+ */
+#pragma once
+
+#include <fs/access.h>
+#include <fs/ext4.h>
+#include <fs/pathindex.h>
+#include <lib/compiler.h>
+#include <lib/types.h>
+#include <net/rpc.h>
+#include <proto/ms.h>
+#include <proto/ps.h>
+
+struct blkdev;
+
+struct storage {
+	struct ext4_fs *fs;      /* const; NULL: no disk */
+	struct pathindex *index; /* const */
+	uint64_t fsid;           /* const */
+	uint32_t node;           /* const: our id, in every handle */
+};
+
+struct storage_options {
+	uint64_t cache_bytes; /* metadata blocks */
+	uint64_t index_bytes; /* path index */
+	char *why;            /* where to put the reason when mounting fails */
+	size_t why_size;
+};
+
+/* @bd: the disk, or NULL for a node without files.  Errors as ext4_mount(). */
+int __must_check storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
+			      const struct storage_options *opt);
+void storage_destroy(struct storage *st);
+
+/*
+ * A service: decode @body, act, and write at most @cap bytes to @reply.  Returns the reply's length
+ * or the errno for the status.  The body is private memory.  May sleep.
+ */
+typedef ssize_t (*storage_service)(struct storage *st, const void *body, size_t len, void *reply,
+				   size_t cap);
+ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_readlink(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_access(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_statfs(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_change(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+
+/*
+ * Read what @req asks for into @pages (one per page, DMA-able) and fill the reply.  Pages behind the
+ * end of the file are not touched.
+ */
+int __must_check storage_read(struct storage *st, const struct ms_read_req *req, void *const *pages,
+			      struct ms_read_rep *rep);
+
+/* The inode behind a handle.  ERR_PTR: -ESTALE for one that is not ours, -ENODEV without a disk. */
+struct ext4_inode *storage_file_get(struct storage *st, const struct proto_file *file);
+void storage_attr(const struct storage *st, const struct ext4_inode *in, struct proto_attr *out);
+/* The inode that is the root of a vNode's mount point. */
+uint64_t storage_vnode_root(const struct storage *st, uint32_t vnode);
+
+/* msg.c: register the handlers; the buffers have to be there. */
+int __must_check storage_serve(struct storage *st);
+
+/* bufpool.c: registered memory that disk reads go to, and from which data is sent. */
+struct storage_buf {
+	struct storage_buf *next; /* free list */
+	paddr_t paddr;
+	void *pages[MS_READ_MAX_PAGES]; /* const */
+	/* Of the request that has the buffer; too big for a stack. */
+	struct ms_read_req read;
+	struct rpc_write writes[MS_READ_MAX_PAGES];
+};
+int __must_check bufpool_init(uint64_t bytes);
+/* Sleeps until one is free. */
+struct storage_buf *bufpool_get(void);
+/* Any context. */
+void bufpool_put(struct storage_buf *buf);
+const struct rpc_mem *bufpool_mem(void);
