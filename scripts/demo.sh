@@ -9,12 +9,17 @@ build=${O:-$root/build}
 text=$build/demo/text
 mkdir -p "$build/demo"
 
-# Real text: C headers and Python's library, in sorted order, about 20 MB.
+# Real text: C headers, Python's and Perl's libraries, in sorted order, about 20 MB.
 if [ ! -s "$text" ]; then
-	mapfile -t trees < <(ls -d /usr/include /usr/lib/python3* 2> /dev/null)
-	find "${trees[@]}" -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.py' -o -path '*/c++/*' \) \
+	mapfile -t trees < <(ls -d /usr/include /usr/lib/python3* /usr/share/perl 2> /dev/null)
+	find "${trees[@]}" -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.py' -o -path '*/c++/*' \
+		-o -name '*.pm' -o -name '*.pod' -o -name '*.pl' \) \
 		-print0 | LC_ALL=C sort -z | xargs -0 cat | head -c 20M > "$text.tmp" || true
 	mv "$text.tmp" "$text"
+fi
+if [ "$(stat -c %s "$text")" -lt 20000000 ]; then
+	echo "demo: this host has only $(stat -c %s "$text") bytes of such text" >&2
+	exit 1
 fi
 busybox=$(command -v busybox) || {
 	"$root/scripts/install-deps.sh" run

@@ -45,9 +45,10 @@ def build_programs() -> pathlib.Path:
 
 
 def _text_sources() -> list[str]:
-    """Real files of the host, in sorted order: C headers and Python's library."""
+    """Real files of the host, in sorted order: C headers, Python's and Perl's libraries."""
     out = []
     for top, kinds in (("/usr/include", ("",)), ("/usr/lib/python3*", (".py",)),
+                       ("/usr/share/perl", (".pm", ".pl", ".pod")),
                        (f"{sys.base_prefix}/lib/python3*", (".py",))):  # fmt: skip
         for base in sorted(glob.glob(top)):
             for where, _, names in os.walk(base):

@@ -151,6 +151,25 @@ def test_perftest(guests, command):
 
 
 @long_test
+def test_connection_manager_and_ipoib(guests):
+    """rdma_cm needs IPoIB (multicast), the SA's path records and CM messages on QP1."""
+    for i in range(2):
+        status, text = guests[i].run(f"ifconfig ib0 10.10.0.{i + 1} netmask 255.255.255.0 up")
+        assert status == 0, text
+    status, text = guests[1].run(
+        "for i in $(seq 20); do ping -c 1 -W 1 10.10.0.1 && exit 0; done; exit 1")
+    assert status == 0, text
+    guests[0].run("(rping -s -a 10.10.0.1 -C 500 -V -S 60000 >/tmp/rping 2>&1;"
+                  " echo $? >/tmp/rping.status) &")
+    time.sleep(1)
+    status, text = guests[1].run("rping -c -a 10.10.0.1 -C 500 -V -S 60000", timeout=120)
+    server = guests[0].run("cat /tmp/rping /tmp/rping.status")[1]
+    assert status == 0, text + server
+    status, text = guests[1].run("sminfo")
+    assert status == 0 and "SMINFO_MASTER" in text, text
+
+
+@long_test
 def test_unload_and_reload(guests):
     status, text = guests[1].run(
         "for m in ib_ipoib rdma_ucm ib_umad mlx4_ib mlx4_core; do rmmod $m || exit 1; done;"

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""make bench: what things cost, each beside its baseline in the same run.
+
+usage: run.py [--repeat N] [--output FILE] [--only NAME,...]
+
+O names the build directory. Prints a table and writes it, with the raw numbers, to
+docs/results/first-light.md. Times are medians of several repetitions on a machine that does other
+things too: trust the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "test" / "boot"), str(ROOT / "test")]
+
+import boot  # noqa: E402
+from judge import image as judge_image  # noqa: E402
+from judge import packages as judge_packages  # noqa: E402
+
+BOOT_GOAL, RPC_GOAL, MISS_GOAL = 0.25, 1.5, 1.15
+LINUX_LIMIT_S = 60
+
+
+class Row:
+    """One measurement, its baseline, and what the ratio should be."""
+
+    def __init__(self, name, unit, value, baseline, what, goal=None, raw=None):
+        self.name, self.unit, self.value, self.baseline = name, unit, value, baseline
+        self.what, self.goal, self.raw = what, goal, raw or {}
+
+    def ratio(self):
+        return self.value / self.baseline if self.baseline else None
+
+    def cells(self):
+        show = lambda v: "-" if v is None else f"{v:,.1f} {self.unit}"  # noqa: E731
+        ratio = self.ratio()
+        return [
+            self.name, show(self.value), show(self.baseline), self.what,
+            "-" if ratio is None else f"{ratio:.2f}",
+            "-" if self.goal is None else f"at most {self.goal}"
+            + ("" if ratio is None or ratio <= self.goal else " (missed)"),
+        ]  # fmt: skip
+
+
+def figures(text: bytes) -> list[float]:
+    return [float(line) for line in text.split()]
+
+
+def percentile(values: list[float], p: float) -> float:
+    values = sorted(values)
+    return values[min(len(values) - 1, int(len(values) * p))]
+
+
+def bench_rpc(cluster: boot.Running, repeat: int) -> list[Row]:
+    """Both measured inside p0's kernel, to the same memory node."""
+    rows = []
+    for size in (64, 4096):
+        rpc, bare = [], []
+        for _ in range(repeat):
+            for what, out in (("rpc", rpc), ("write", bare)):
+                reply = json.loads(cluster.cluster.debug("p0", f"bench {what} m0 {size} 2000"))
+                out.append(reply["p50_ns"] / 1000)
+        rows.append(Row(f"RPC round trip, {size} B", "µs", statistics.median(rpc),
+                        statistics.median(bare), "bare WRITE and WRITE back", RPC_GOAL,
+                        {"rpc": rpc, "write": bare}))  # fmt: skip
+    return rows
+
+
+def bench_miss(cluster: boot.Running, programs, rpc_4k: float | None, repeat: int) -> list[Row]:
+    latency = programs / "glibc-static" / "latency"
+    p50, p99 = [], []
+    for _ in range(repeat):
+        got = figures(cluster.run([latency, "miss", "6000"]).checked())
+        p50.append(percentile(got, 0.5) / 1000)
+        p99.append(percentile(got, 0.99) / 1000)
+    return [
+        Row("miss, p50", "µs", statistics.median(p50), rpc_4k, "RPC round trip, 4096 B", MISS_GOAL,
+            {"p50": p50}),
+        Row("miss, p99", "µs", statistics.median(p99), None, "", None, {"p99": p99}),
+    ]  # fmt: skip
+
+
+def bench_null(cluster: boot.Running, programs, repeat: int) -> list[Row]:
+    latency = programs / "glibc-static" / "latency"
+    ours, native = [], []
+    for _ in range(repeat):
+        ours += figures(cluster.run([latency, "null", "50"]).checked())
+        native += figures(boot.on_host([latency, "null", "50"]).checked())
+    return [Row("null system call (getppid)", "ns", statistics.median(ours),
+                statistics.median(native), "the same program natively, without emulation")]  # fmt: skip
+
+
+def bench_launch(programs, repeat: int) -> list[Row]:
+    nothing = programs / "glibc-static" / "nothing"
+    ours, native = [], []
+    for _ in range(repeat):
+        start = time.monotonic()
+        subprocess.run([ROOT / "tessera", "run", "--no-build", "--build-dir", boot.BUILD, nothing],
+                       check=True, stdin=subprocess.DEVNULL)  # fmt: skip
+        ours.append((time.monotonic() - start) * 1000)
+        start = time.monotonic()
+        subprocess.run([nothing], check=True)
+        native.append((time.monotonic() - start) * 1000)
+    return [Row("launch to exit of a do-nothing program", "ms", statistics.median(ours),
+                statistics.median(native), "the same program natively", None,
+                {"ours": ours, "native": native})]  # fmt: skip
+
+
+def linux_boot_ms(kernel, initrd) -> float:
+    """From QEMU's start until /init has written its line."""
+    command = [
+        "qemu-system-x86_64", "-nodefaults", "-no-reboot", "-display", "none", "-accel", "tcg",
+        "-cpu", "max,-erms,-fsrm", "-m", "256M", "-M", "pc", "-kernel", kernel, "-initrd", initrd,
+        "-append", "console=ttyS0 quiet panic=-1", "-serial", "stdio",
+    ]  # fmt: skip
+    start = time.monotonic()
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        for line in child.stdout:
+            if b"init reached" in line:
+                return (time.monotonic() - start) * 1000
+            if time.monotonic() - start > LINUX_LIMIT_S:
+                break
+    finally:
+        child.kill()
+        child.wait()
+    raise RuntimeError("the Linux guest did not reach /init")
+
+
+def bench_boot(disk, programs, repeat: int) -> list[Row]:
+    work = boot.BUILD / "bench"
+    work.mkdir(parents=True, exist_ok=True)
+    kernel, _ = judge_image.build(boot.BUILD / "judge" / "packages", boot.BUILD / "judge" / "image")
+    init = work / "init"
+    subprocess.run(["gcc", "-O2", "-static", "-o", init, ROOT / "test/bench/linux_init.c"], check=True)
+    initrd = work / "initrd"
+    initrd.write_bytes(judge_image.cpio({"init": init.read_bytes(), "dev": None}))
+    ours, linux = [], []
+    for i in range(repeat):
+        running = boot.Running((), disk, f"bench-boot{i}")
+        running.up()
+        try:
+            program, _ = running.start([str(programs / "glibc-static" / "nothing")])
+            program.wait(what="start")
+            ours.append((time.monotonic() - running.cluster.started_at) * 1000)
+            program.wait(time.monotonic() + 60)
+        finally:
+            running.close()
+        linux.append(linux_boot_ms(kernel, initrd))
+    return [Row("three monitors up to the program's start", "ms", statistics.median(ours),
+                statistics.median(linux), "a Linux guest's boot to /init", BOOT_GOAL,
+                {"ours": ours, "linux": linux})]  # fmt: skip
+
+
+def commit() -> str:
+    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def cpu_model() -> str:
+    with open("/proc/cpuinfo") as f:
+        found = re.search(r"model name\s*:\s*(.*)", f.read())
+    return found[1] if found else platform.processor()
+
+
+def table(rows: list[Row]) -> list[str]:
+    head = ["what", "Tessera", "baseline", "which baseline", "ratio", "goal"]
+    out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return out + ["| " + " | ".join(row.cells()) + " |" for row in rows]
+
+
+def page(rows: list[Row], missing: list[str], load: float) -> str:
+    out = [
+        "# First light: measurements", "",
+        "Written by `make bench`; each row's baseline was taken in the same run.", "",
+        f"- machine: {cpu_model()}, {os.cpu_count()} CPUs, load average {load:.1f} at the start",
+        f"- {platform.platform()}; QEMU under TCG, one CPU a node",
+        f"- commit: {commit()}", "", *table(rows), "",
+    ]  # fmt: skip
+    if missing:
+        out += ["Not measured:", "", *[f"- {line}" for line in missing], ""]
+    out += ["## Raw numbers", ""]
+    for row in rows:
+        for name, values in row.raw.items():
+            shown = ", ".join(f"{v:.1f}" for v in values)
+            out.append(f"- {row.name}, {name} ({row.unit}): {shown}")
+    return "\n".join(out) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--output", default=str(ROOT / "docs" / "results" / "first-light.md"))
+    parser.add_argument("--only", default="", help="rpc, miss, null, launch, boot")
+    args = parser.parse_args()
+    wanted = args.only.split(",") if args.only else ["rpc", "miss", "null", "launch", "boot"]
+    load = os.getloadavg()[0]
+    programs = boot.build_programs()
+    disk = boot.make_disk(programs, boot.make_texts())
+    rows: list[Row] = []
+    missing: list[str] = []
+
+    def measure(name, call):
+        if name not in wanted:
+            return
+        try:
+            rows.extend(call())
+        except (OSError, RuntimeError, AssertionError, judge_packages.PackageError, boot.LaunchError) as err:
+            missing.append(f"{name}: {err}")
+
+    running = boot.Running(("--excache", "8M"), disk, "bench")
+    running.up()
+    try:
+        measure("rpc", lambda: bench_rpc(running, args.repeat))
+        rpc_4k = next((r.value for r in rows if "4096" in r.name), None)
+        measure("miss", lambda: bench_miss(running, programs, rpc_4k, args.repeat))
+        measure("null", lambda: bench_null(running, programs, args.repeat))
+    finally:
+        running.close()
+    measure("launch", lambda: bench_launch(programs, args.repeat))
+    measure("boot", lambda: bench_boot(disk, programs, args.repeat))
+    print("\n".join(table(rows)))
+    for line in missing:
+        print(f"not measured: {line}")
+    pathlib.Path(args.output).write_text(page(rows, missing, load))
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
