@@ -74,7 +74,7 @@ menuconfig: $(venv_stamp)
 
 PHONY += run
 run: all
-	$(Q)O=$(O) $(PYTHON) $(srctree)/scripts/demo.py
+	$(Q)O=$(O) $(srctree)/scripts/demo.sh
 
 PHONY += gdb
 gdb: all
@@ -135,7 +135,8 @@ check-layers:
 	$(Q)python3 $(srctree)/scripts/check-layers.py --root $(srctree)
 
 check-headers: $(venv_stamp)
-	$(Q)$(PYTHON) $(srctree)/scripts/check-headers.py --root $(srctree)
+	$(Q)+for role in $(ROLES); do $(call build,$$role) generated || exit; done
+	$(Q)$(PYTHON) $(srctree)/scripts/check-headers.py --root $(srctree) --build $(O)
 
 check-docs:
 	$(Q)python3 $(srctree)/scripts/check-docs.py --root $(srctree)

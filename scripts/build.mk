@@ -128,8 +128,7 @@ $(eval headers += $(addprefix $(O)/,$(generated-y)))
 $(foreach d,$(sort $(filter %/,$(found))),$(call descend,$(1)/$(d:/=)))
 endef
 
-top_folders := lib arch/x86 kernel mm drivers net fs monitors/proto monitors/ctl monitors/$(ROLE)
-top_folders += $(if $(CONFIG_MANAGERS),managers)
+top_folders := lib arch/x86 kernel mm drivers net fs monitors/proto monitors/ctl managers monitors/$(ROLE)
 $(foreach d,$(top_folders),$(if $(wildcard $(srctree)/$(d)/Makefile),$(strip $(call descend,$(d)))))
 
 duplicates := $(filter-out 1,$(foreach o,$(sort $(objects)),$(words $(filter $(o),$(objects)))))
@@ -181,9 +180,10 @@ $(O)/kernel.elf: $(objects) $(O)/kernel.lds $(srctree)/scripts/link-kernel.sh \
 $(O)/.objects: FORCE
 	@printf '%s\n' $(objects) | $(update-file)
 
-PHONY += all commands
+PHONY += all commands generated
 all: $(O)/kernel.elf $(O)/.commands
-commands: $(O)/.commands $(headers)
+generated: $(autoconf) $(headers)
+commands: $(O)/.commands generated
 
 -include $(objects:.o=.d) $(O)/kernel.lds.d
 

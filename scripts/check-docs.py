@@ -7,7 +7,7 @@
   - every lock rank has a row in docs/locking.md, and every row a rank;
   - every COUNTER, GAUGE and HISTOGRAM has a row in docs/counters.md, once that page exists;
   - docs/syscalls.md is what scripts/gen-syscalls.py makes of the table;
-  - relative links in Markdown files lead somewhere.
+  - relative links in Markdown files lead somewhere, and docs/index.md links every page of docs/.
 """
 
 import argparse
@@ -103,6 +103,17 @@ def check_links(root, files, problems):
                 problems.append(f"{f}: link to {target} leads nowhere")
 
 
+def check_index(root, files, problems):
+    index = root / "docs/index.md"
+    if not index.exists():
+        return
+    linked = {(index.parent / t.split("#")[0]).resolve() for t in LINK.findall(index.read_text())}
+    for f in files:
+        if f.parts[0] == "docs" and f.suffix == ".md" and (root / f) != index:
+            if (root / f).resolve() not in linked:
+                problems.append(f"docs/index.md: no link to {f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default=".", type=pathlib.Path)
@@ -118,6 +129,7 @@ def main():
     check_ranks(root, problems)
     check_syscalls(root, problems)
     check_links(root, files, problems)
+    check_index(root, files, problems)
     for p in problems:
         print(p)
     print(f"check-docs: {len(params)} boot parameters, {len(counters)} counters, {len(problems)} problems")

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Check that every header compiles alone, and only once.
 
-Kernel headers are compiled freestanding, with the layers' include folders and every option of
-Kconfig at its default; headers of the shim, the tools and the tests as host code.
+Kernel headers are compiled freestanding, with the layers' include folders and the configuration and
+generated headers of --build DIR (DIR/<role>/include), or else Kconfig's defaults; headers of the shim,
+the tools and the tests as host code.
 """
 
 import argparse
@@ -87,6 +88,7 @@ def check(cc, builtin, root, path, folders, autoconf):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default=".", type=pathlib.Path)
+    parser.add_argument("--build", type=pathlib.Path)
     parser.add_argument("--cc", default=os.environ.get("HOSTCC") or "gcc")
     args = parser.parse_args()
     root = args.root.resolve()
@@ -98,7 +100,10 @@ def main():
         [args.cc, "-print-file-name=include"], check=True, capture_output=True, text=True
     ).stdout.strip()
     with tempfile.TemporaryDirectory() as tmp:
-        autoconf = defaults(root, sys.executable, pathlib.Path(tmp))
+        if args.build:
+            autoconf = {r: args.build.resolve() / r / "include/generated/autoconf.h" for r in ROLES}
+        else:
+            autoconf = defaults(root, sys.executable, pathlib.Path(tmp))
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             reports = pool.map(
                 lambda h: check(args.cc, builtin, root, h, folders, autoconf), headers

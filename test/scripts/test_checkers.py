@@ -203,10 +203,16 @@ def test_docs_want_counters_once_there_is_a_page(documented):
 
 
 def test_docs_refuse_dead_links(documented):
-    write(documented, "docs/index.md", "[a](boot-params.md#x) [b](https://example.org)\n", spdx=False)
+    right = "[a](boot-params.md#x) [b](https://example.org) [c](locking.md)\n"
+    write(documented, "docs/index.md", right, spdx=False)
     accepts(documented, "docs")
     write(documented, "docs/index.md", "[a](nowhere.md)\n", spdx=False)
     refuses(documented, "docs", "link to nowhere.md leads nowhere")
+
+
+def test_docs_want_every_page_in_the_index(documented):
+    write(documented, "docs/index.md", "[a](boot-params.md)\n", spdx=False)
+    refuses(documented, "docs", "no link to docs/locking.md")
 
 
 def test_docs_want_the_syscall_page_in_step(documented):
