@@ -8,8 +8,9 @@
  */
 #define PR_FMT "bootparam: "
 
-#include <kernel/boot.h>
 #include <kernel/bootparam.h>
+
+#include <kernel/boot.h>
 #include <kernel/printk.h>
 #include <kernel/reboot.h>
 #include <lib/errno.h>

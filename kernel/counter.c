@@ -2,8 +2,9 @@
 /*
  * Reading counters, gauges and histograms; the JSON dump.
  */
-#include <arch/cpu.h>
 #include <kernel/counter.h>
+
+#include <arch/cpu.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>

@@ -6,8 +6,9 @@
  * Slow path:	a waiter queues under m->lock and sets bit 0 of owner; unlock then hands
  *		the mutex to the first waiter, so nobody overtakes the queue.
  */
-#include <kernel/lock_debug.h>
 #include <kernel/mutex.h>
+
+#include <kernel/lock_debug.h>
 #include <kernel/panic.h>
 #include <kernel/thread.h>
 

@@ -7,13 +7,14 @@
  * Locking:	none is waited for: panic_started makes spinlocks and printk stand aside.
  * Failure:	a panic inside a panic prints one line and stops.
  */
+#include <kernel/panic.h>
+
 #include <arch/cpu.h>
 #include <arch/kpgtable.h>
 #include <arch/layout.h>
 #include <arch/trap.h>
 #include <kernel/bootparam.h>
 #include <kernel/lock_debug.h>
-#include <kernel/panic.h>
 #include <kernel/panic_state.h>
 #include <kernel/printk.h>
 #include <kernel/reboot.h>

@@ -8,11 +8,12 @@
  * Limits:	a line is cut at LINE_MAX bytes; the ring keeps the newest
  *		CONFIG_LOG_RING_KB.
  */
+#include <kernel/printk.h>
+
 #include <arch/serial.h>
 #include <kernel/bootparam.h>
 #include <kernel/panic_state.h>
 #include <kernel/preempt.h>
-#include <kernel/printk.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
 #include <lib/errno.h>

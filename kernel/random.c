@@ -9,11 +9,12 @@
  *		jitter, and whatever random_add() is given.
  * Locking:	random_lock guards the key; output is made outside it.
  */
+#include <kernel/random.h>
+
 #include <arch/cpu.h>
 #include <arch/tsc.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
-#include <kernel/random.h>
 #include <kernel/spinlock.h>
 #include <lib/string.h>
 

@@ -4,9 +4,10 @@
  * arrival, all under s->lock.  Unlock grants the lock to the front of the queue:
  * one writer, or all readers up to the next writer.
  */
+#include <kernel/rwsem.h>
+
 #include <kernel/lock_debug.h>
 #include <kernel/panic.h>
-#include <kernel/rwsem.h>
 #include <kernel/thread.h>
 
 struct rwsem_waiter {

@@ -12,13 +12,14 @@
  * Ticks:	none.  A slice timer runs only while another thread of the same class
  *		waits.
  */
+#include <kernel/sched.h>
+
 #include <arch/clockevent.h>
 #include <arch/cpu.h>
 #include <kernel/counter.h>
 #include <kernel/lock_debug.h>
 #include <kernel/panic.h>
 #include <kernel/percpu.h>
-#include <kernel/sched.h>
 #include <kernel/time.h>
 
 #include "sched_private.h"

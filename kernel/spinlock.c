@@ -3,9 +3,10 @@
  * Spinlock slow path: wait by reading, so that the cache line stays shared
  * until it is free.  During a panic nobody waits: the holder may be stopped.
  */
+#include <kernel/spinlock.h>
+
 #include <arch/cpu.h>
 #include <kernel/panic_state.h>
-#include <kernel/spinlock.h>
 
 void spin_lock_slow(struct spinlock *l)
 {

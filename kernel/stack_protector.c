@@ -4,9 +4,10 @@
  * the first thread is made.  Only kernel_main(), which never returns, is on the
  * stack at that moment.
  */
+#include <kernel/stack_protector.h>
+
 #include <kernel/panic.h>
 #include <kernel/random.h>
-#include <kernel/stack_protector.h>
 #include <kernel/symbols.h>
 
 extern uintptr_t __stack_chk_guard;
@@ -22,7 +23,7 @@ void __noreturn __stack_chk_fail(void)
 	panic("stack canary changed in %s", name);
 }
 
-__attribute__((optimize("no-stack-protector"))) void stack_protector_init(void)
+__attribute__((no_stack_protector)) void stack_protector_init(void)
 {
 	__stack_chk_guard = random_u64() & ~0xffull; /* a zero byte stops string overruns */
 }

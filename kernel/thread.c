@@ -9,13 +9,14 @@
  * Stacks:	THREAD_STACK_SIZE from vmalloc, a guard page below; a few freed ones are
  *		kept, because programs create threads in bursts.
  */
+#include <kernel/thread.h>
+
 #include <arch/fpu.h>
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/panic.h>
 #include <kernel/sched.h>
 #include <kernel/spinlock.h>
-#include <kernel/thread.h>
 #include <kernel/time.h>
 #include <kernel/wait.h>
 #include <lib/err.h>

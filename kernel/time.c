@@ -2,10 +2,11 @@
 /*
  * Real time: the CMOS clock at boot plus monotonic time.
  */
+#include <kernel/time.h>
+
 #include <arch/rtc.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
-#include <kernel/time.h>
 
 static uint64_t boot_real_ns; /* atomic */
 

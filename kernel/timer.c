@@ -8,6 +8,8 @@
  *		without it; base->running names the one that runs.
  * Idle:	no pending timer and no time slice means no interrupt at all.
  */
+#include <kernel/timer.h>
+
 #include <arch/clockevent.h>
 #include <arch/cpu.h>
 #include <kernel/panic.h>
@@ -15,7 +17,6 @@
 #include <kernel/sched.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
-#include <kernel/timer.h>
 #include <kernel/timer_irq.h>
 
 struct timer_base {

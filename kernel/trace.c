@@ -6,12 +6,13 @@
  *		that comes in between claims the next slot.  Readers run in a panic or
  *		accept a torn newest entry.
  */
+#include <kernel/trace.h>
+
 #include <arch/cpu.h>
 #include <kernel/percpu.h>
 #include <kernel/preempt.h>
 #include <kernel/printk.h>
 #include <kernel/time.h>
-#include <kernel/trace.h>
 
 static_assert(IS_POWER_OF_2(TRACE_ENTRIES), "trace ring size");
 

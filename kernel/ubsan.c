@@ -6,9 +6,10 @@
  *		Tests fail on the word "UBSAN" in the log.
  * ABI:		the structures and names are the compiler's (gcc and clang agree).
  */
+#include <kernel/ubsan.h>
+
 #include <kernel/panic.h>
 #include <kernel/printk.h>
-#include <kernel/ubsan.h>
 
 struct location {
 	const char *file;

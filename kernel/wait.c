@@ -4,10 +4,11 @@
  *
  * Locking:	wq->lock guards the list and each waiter's woken flag.
  */
+#include <kernel/wait.h>
+
 #include <kernel/lock_debug.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
-#include <kernel/wait.h>
 
 void waitqueue_init(struct waitqueue *wq)
 {

@@ -10,13 +10,14 @@
  * Lifetime:	a handler may free its own struct work, so after the call only its
  *		address is compared, never read.
  */
+#include <kernel/work.h>
+
 #include <kernel/lock_debug.h>
 #include <kernel/panic.h>
 #include <kernel/spinlock.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <kernel/wait.h>
-#include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>

@@ -13,6 +13,8 @@
  */
 #define PR_FMT "frame: "
 
+#include <mm/frame.h>
+
 #include <kernel/boot.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
@@ -20,7 +22,6 @@
 #include <kernel/spinlock.h>
 #include <lib/string.h>
 #include <mm/early.h>
-#include <mm/frame.h>
 #include <mm/kmap.h>
 
 #define CHUNK_PAGES  (1ull << FRAME_LAZY_ORDER)

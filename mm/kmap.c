@@ -10,6 +10,8 @@
  */
 #define PR_FMT "kmap: "
 
+#include <mm/kmap.h>
+
 #include <arch/kpgtable.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
@@ -18,7 +20,6 @@
 #include <lib/rbtree.h>
 #include <lib/string.h>
 #include <mm/frame.h>
-#include <mm/kmap.h>
 #include <mm/slab.h>
 
 enum area_kind {

@@ -14,6 +14,8 @@
  */
 #define PR_FMT "slab: "
 
+#include <mm/slab.h>
+
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
@@ -21,7 +23,6 @@
 #include <lib/alloc.h>
 #include <lib/string.h>
 #include <mm/frame.h>
-#include <mm/slab.h>
 
 #define TAG_SLAB  0x51abu
 #define TAG_LARGE 0x1a46u

@@ -9,6 +9,8 @@
  */
 #define PR_FMT "apic: "
 
+#include "apic.h"
+
 #include <arch/clockevent.h>
 #include <arch/cpu.h>
 #include <arch/io.h>
@@ -18,7 +20,6 @@
 #include <kernel/time.h>
 #include <mm/kmap.h>
 
-#include "apic.h"
 #include "arch_private.h"
 
 #define REG_ID        0x020u

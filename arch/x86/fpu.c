@@ -51,11 +51,11 @@ static void image_save(struct fpu_state *f)
 	const uint32_t hi = (uint32_t)(xfeatures >> 32);
 
 	if (cpu_features.xsaveopt)
-		__asm__ volatile("xsaveopt64 %0" : "+m"(f->image) : "a"(lo), "d"(hi) : "memory");
+		__asm__ volatile("xsaveopt64 (%0)" ::"r"(f->image), "a"(lo), "d"(hi) : "memory");
 	else if (cpu_features.xsave)
-		__asm__ volatile("xsave64 %0" : "+m"(f->image) : "a"(lo), "d"(hi) : "memory");
+		__asm__ volatile("xsave64 (%0)" ::"r"(f->image), "a"(lo), "d"(hi) : "memory");
 	else
-		__asm__ volatile("fxsave64 %0" : "+m"(f->image)::"memory");
+		__asm__ volatile("fxsave64 (%0)" ::"r"(f->image) : "memory");
 }
 
 static void image_restore(struct fpu_state *f)
@@ -64,9 +64,9 @@ static void image_restore(struct fpu_state *f)
 	const uint32_t hi = (uint32_t)(xfeatures >> 32);
 
 	if (cpu_features.xsave)
-		__asm__ volatile("xrstor64 %0" ::"m"(f->image), "a"(lo), "d"(hi) : "memory");
+		__asm__ volatile("xrstor64 (%0)" ::"r"(f->image), "a"(lo), "d"(hi) : "memory");
 	else
-		__asm__ volatile("fxrstor64 %0" ::"m"(f->image) : "memory");
+		__asm__ volatile("fxrstor64 (%0)" ::"r"(f->image) : "memory");
 }
 
 /* Bring the image up to date if the registers of this CPU hold it; preemption off. */

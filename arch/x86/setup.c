@@ -26,8 +26,7 @@ void __noreturn arch_start(uint32_t protocol, uint32_t info);
 
 extern char boot_stack[];
 
-void __noreturn __attribute__((optimize("no-stack-protector"))) arch_start(uint32_t protocol,
-									   uint32_t info)
+void __noreturn __attribute__((no_stack_protector)) arch_start(uint32_t protocol, uint32_t info)
 {
 	percpu_write(percpu_offset, 0);
 	tsc_scale.base = tsc_read();

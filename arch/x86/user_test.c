@@ -51,7 +51,8 @@ static int map_new(struct pgtable *pt, vaddr_t v, unsigned int prot, const void 
 
 	if (!f)
 		return -ENOMEM;
-	memcpy(frame_to_virt(f), from, len);
+	if (len)
+		memcpy(frame_to_virt(f), from, len);
 	err = pgtable_map(pt, v, frame_to_paddr(f), prot);
 	if (err)
 		frame_free(f, 0);
