@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Membership and placement as every node sees them.
+ *
+ * Flow:	cluster_join(): reach the host at the rendezvous address, JOIN, apply the view that it answers and
+ *		those that it sends later, until the cluster is complete; then a thread sends heartbeats.
+ *		Applying a view adds and removes RPC peers.
+ * Locking:	apply_lock (RANK_MANAGER) serialises views; ids_lock (RANK_SPIN_MONITOR) guards the id lists that
+ *		the look-ups read.
+ * Failure:	a heartbeat that is refused (ESTALE) means that we were fenced: one line, and nothing more is
+ *		sent; other failures are tried again.
+ */
+#define PR_FMT "cluster: "
+
+#include <managers/cluster.h>
+
+#include <kernel/mutex.h>
+#include <kernel/printk.h>
+#include <kernel/spinlock.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <kernel/wait.h>
+#include <lib/err.h>
+#include <lib/fmt.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <net/rpc.h>
+#include <rdma/sa.h>
+
+#include "host.h"
+#include "params.h"
+#include "placement.h"
+#include "view.h"
+
+#define CALL_NS 10000000000ull /* of one JOIN or heartbeat */
+#define PACE_NS 50000000ull    /* between attempts to reach the host */
+
+static struct {
+	const struct cluster_ops *ops; /* const after join */
+	uint32_t host;                 /* const after join: node id of the host */
+	struct mutex apply_lock;       /* RANK_MANAGER */
+	struct cluster_view view __guarded_by(&apply_lock);
+	struct spinlock ids_lock; /* RANK_SPIN_MONITOR */
+	uint32_t ids[CLUSTER_NR_ROLES][CLUSTER_MAX_MEMBERS] __guarded_by(&ids_lock);
+	size_t nr_ids[CLUSTER_NR_ROLES] __guarded_by(&ids_lock);
+	bool complete;  /* atomic */
+	uint32_t epoch; /* atomic */
+	struct waitqueue changed;
+} cluster = {
+	.apply_lock = MUTEX_INIT(cluster.apply_lock, "cluster.view", RANK_MANAGER + 1),
+	.ids_lock = SPINLOCK_INIT("cluster.ids", RANK_SPIN_MONITOR),
+	.changed = WAITQUEUE_INIT(cluster.changed),
+};
+
+static void status(const char *line)
+{
+	pr_info("%s\n", line);
+	if (cluster.ops && cluster.ops->status)
+		cluster.ops->status(line);
+}
+
+/* --- views --------------------------------------------------------------------------- */
+
+static struct node_info info_of(const struct cluster_member *m)
+{
+	struct node_info info = { .id = m->id,
+				  .role = (enum node_role)m->role,
+				  .incarn = m->incarn,
+				  .addr = { .dlid = m->lid, .has_grh = m->has_grh } };
+
+	memcpy(info.addr.dgid.raw, m->gid, sizeof(m->gid));
+	return info;
+}
+
+static void publish_ids(const struct cluster_view *v)
+{
+	spin_lock(&cluster.ids_lock);
+	memset(cluster.nr_ids, 0, sizeof(cluster.nr_ids));
+	for (size_t i = 0; i < v->nr_members; i++) {
+		const size_t role = v->members[i].role - 1u;
+
+		cluster.ids[role][cluster.nr_ids[role]++] = v->members[i].id;
+	}
+	spin_unlock(&cluster.ids_lock);
+}
+
+/* Members of @a that are not in @b in the same incarnation. */
+static void for_each_missing(const struct cluster_view *a, const struct cluster_view *b,
+			     void (*fn)(const struct cluster_member *m))
+{
+	for (size_t i = 0; i < a->nr_members; i++) {
+		const struct cluster_member *m = &a->members[i];
+		bool found;
+		const size_t at = view_find(b, m->id, &found);
+
+		if (m->id != node_self()->id && (!found || b->members[at].incarn != m->incarn))
+			fn(m);
+	}
+}
+
+static void member_gone(const struct cluster_member *m)
+{
+	const struct node_info info = info_of(m);
+
+	pr_info("node %u (%s) is gone\n", m->id, node_role_name(info.role));
+	rpc_peer_remove(m->id);
+	if (cluster.ops->gone)
+		cluster.ops->gone(&info);
+}
+
+static void member_came(const struct cluster_member *m)
+{
+	const struct node_info info = info_of(m);
+	const int err = rpc_peer_add(&info);
+
+	if (err)
+		pr_err("node %u cannot be a peer: error %d\n", m->id, err);
+	pr_info("node %u (%s) is here\n", m->id, node_role_name(info.role));
+	if (cluster.ops->joined)
+		cluster.ops->joined(&info);
+}
+
+void cluster_apply(const struct cluster_view *v)
+{
+	mutex_lock(&cluster.apply_lock);
+	if (v->epoch > cluster.view.epoch) {
+		for_each_missing(&cluster.view, v, member_gone);
+		for_each_missing(v, &cluster.view, member_came);
+		cluster.view = *v;
+		publish_ids(v);
+		rpc_epoch_set(v->epoch);
+		__atomic_store_n(&cluster.epoch, v->epoch, __ATOMIC_RELEASE);
+		if (v->flags & CLUSTER_COMPLETE)
+			__atomic_store_n(&cluster.complete, true, __ATOMIC_RELEASE);
+	}
+	mutex_unlock(&cluster.apply_lock);
+	wake_all(&cluster.changed);
+}
+
+/* A hostile message with a view; one without members says that nothing has changed. */
+static int apply_message(const void *body, size_t len)
+{
+	struct cluster_view *v = kmalloc(sizeof(*v));
+	int err;
+
+	if (!v)
+		return -ENOMEM;
+	err = cluster_view_decode(body, len, v);
+	if (!err && v->nr_members > 0)
+		cluster_apply(v);
+	kfree(v);
+	return err;
+}
+
+static enum rpc_handler_result handle_view(struct rpc_request *req, void *arg)
+{
+	uint32_t len;
+	const void *body = rpc_request_body(req, &len);
+	void *copy = kmalloc(MAX(len, 1u));
+	int err = -ENOMEM;
+
+	if (rpc_request_peer(req) != cluster.host) {
+		err = -EPERM;
+	} else if (copy) {
+		memcpy(copy, body, len);
+		err = apply_message(copy, len);
+	}
+	kfree(copy);
+	rpc_reply(req, err, NULL, 0);
+	return RPC_DONE;
+}
+
+static const struct rpc_handler handlers[] = {
+	/* Worker thread; only from the host; races with our own JOIN and heartbeat; twice: ignored by epoch. */
+	{ CLUSTER_VIEW, RPC_HANDLER_IDEMPOTENT, "cluster-view", handle_view },
+};
+
+/* --- joining ------------------------------------------------------------------------- */
+
+static void self_member(struct cluster_member *m)
+{
+	const struct node_info *self = node_self();
+
+	*m = (struct cluster_member){ .id = self->id,
+				      .incarn = self->incarn,
+				      .lid = self->addr.dlid,
+				      .role = (uint8_t)self->role,
+				      .has_grh = self->addr.has_grh };
+	memcpy(m->gid, self->addr.dgid.raw, sizeof(m->gid));
+}
+
+/* Call the host and apply the view in its answer. */
+static int call_host(uint16_t opcode, const void *body, uint32_t len)
+{
+	uint8_t *reply = kmalloc(RPC_BODY_MAX_CTL);
+	int ret;
+
+	if (!reply)
+		return -ENOMEM;
+	ret = rpc_call_sync(cluster.host, RPC_CLASS_CONTROL, opcode, body, len, reply,
+			    RPC_BODY_MAX_CTL, CALL_NS);
+	if (ret >= 0)
+		ret = apply_message(reply, (size_t)ret);
+	kfree(reply);
+	return ret;
+}
+
+/* Where the rendezvous node is: its LID as given, or asked from the subnet administrator. */
+static int rendezvous_addr(struct rdma_device *dev, struct rdma_addr *addr, uint64_t deadline)
+{
+	if (cluster_params.by_gid)
+		return sa_path_query(dev, 1, &cluster_params.gid, addr, deadline);
+	*addr = (struct rdma_addr){ .dlid = cluster_params.lid };
+	return 0;
+}
+
+static void describe_rendezvous(char *buf, size_t size)
+{
+	if (cluster_params.by_gid)
+		scnprintf(buf, size, "waiting for the managers' node (by GID)");
+	else
+		scnprintf(buf, size, "waiting for the managers' node at lid %u",
+			  cluster_params.lid);
+}
+
+/* Connect to the host, until @deadline. */
+static int reach_host(struct rdma_device *dev, uint64_t deadline)
+{
+	struct rdma_addr addr;
+	bool told = false;
+	char line[96];
+	int err;
+
+	for (;;) {
+		err = rendezvous_addr(dev, &addr, deadline);
+		if (!err)
+			err = rpc_peer_add_rendezvous(&addr, &cluster.host);
+		if (!err || time_now_ns() >= deadline)
+			return err;
+		if (!told) {
+			describe_rendezvous(line, sizeof(line));
+			status(line);
+			told = true;
+		}
+		thread_sleep_until(time_now_ns() + PACE_NS);
+	}
+}
+
+static int join_host(uint64_t deadline)
+{
+	struct cluster_member_wire w;
+	struct cluster_member self;
+	int err;
+
+	self_member(&self);
+	cluster_member_encode(&self, &w);
+	do {
+		err = call_host(CLUSTER_JOIN, &w, sizeof(w));
+		if (!err || err == -EPROTO)
+			return err;
+		thread_sleep_until(time_now_ns() + PACE_NS);
+	} while (time_now_ns() < deadline);
+	return err;
+}
+
+static void missing_line(char *line, size_t size)
+{
+	mutex_lock(&cluster.apply_lock);
+	view_describe_missing(&cluster.view, line, size);
+	mutex_unlock(&cluster.apply_lock);
+}
+
+static int wait_complete(uint64_t deadline)
+{
+	char line[160], last[160] = "";
+
+	while (!__atomic_load_n(&cluster.complete, __ATOMIC_ACQUIRE)) {
+		const uint32_t epoch = cluster_epoch();
+
+		missing_line(line, sizeof(line));
+		if (strcmp(line, last) != 0)
+			status(line);
+		strlcpy(last, line, sizeof(last));
+		if (!wait_event_timeout(&cluster.changed,
+					__atomic_load_n(&cluster.complete, __ATOMIC_ACQUIRE) ||
+						cluster_epoch() != epoch,
+					deadline)) {
+			scnprintf(line, sizeof(line), "gave up after %u ms: %s",
+				  cluster_params.wait_ms, last);
+			status(line);
+			return -ETIMEDOUT;
+		}
+	}
+	return 0;
+}
+
+static void beat_thread(void *arg)
+{
+	struct cluster_beat_wire w;
+	int err;
+
+	for (;;) {
+		thread_sleep_until(time_now_ns() + cluster_params.beat_ms * 1000000ull);
+		cluster_beat_encode(cluster_epoch(), node_self()->incarn, &w);
+		err = call_host(CLUSTER_BEAT, &w, sizeof(w));
+		if (err == -ESTALE) {
+			status("this node was fenced: its lease had ended");
+			return;
+		}
+		if (err)
+			pr_warn("heartbeat failed: error %d\n", err);
+	}
+}
+
+static int join_as_member(struct rdma_device *dev, uint64_t deadline)
+{
+	struct thread *t;
+	char line[128];
+	int err;
+
+	if (!cluster_params.has_rendezvous) {
+		status("boot parameter rendezvous= is missing, and cluster= is not given either");
+		return -EINVAL;
+	}
+	err = reach_host(dev, deadline);
+	if (!err)
+		err = join_host(deadline);
+	if (err) {
+		scnprintf(line, sizeof(line), "cannot reach the managers' node: error %d", err);
+		status(line);
+		return err == -EHOSTDOWN ? -ETIMEDOUT : err;
+	}
+	t = thread_create("cluster-beat", beat_thread, NULL);
+	if (IS_ERR(t))
+		return PTR_ERR(t);
+	thread_detach(t);
+	return 0;
+}
+
+int cluster_join(const struct cluster_ops *ops)
+{
+	const uint64_t deadline = time_now_ns() + cluster_params.wait_ms * 1000000ull;
+	struct rdma_device *dev = rdma_device_wait(deadline);
+	struct cluster_member self;
+	int err;
+
+	cluster.ops = ops;
+	if (!dev)
+		return -ENODEV;
+	if (cluster_params.is_host) {
+		cluster.host = node_self()->id;
+		self_member(&self);
+		err = cluster_host_start(&self);
+		if (err)
+			status("boot parameter cluster= on an image without the managers");
+	} else {
+		err = rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL);
+		if (!err)
+			err = join_as_member(dev, deadline);
+	}
+	return err ? err : wait_complete(deadline);
+}
+
+/* --- look-ups ------------------------------------------------------------------------ */
+
+uint32_t cluster_epoch(void)
+{
+	return __atomic_load_n(&cluster.epoch, __ATOMIC_ACQUIRE);
+}
+
+size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max)
+{
+	const size_t r = (size_t)role - 1;
+	size_t nr;
+
+	spin_lock(&cluster.ids_lock);
+	nr = cluster.nr_ids[r];
+	memcpy(ids, cluster.ids[r], MIN(nr, max) * sizeof(*ids));
+	spin_unlock(&cluster.ids_lock);
+	return nr;
+}
+
+#define MEMORIES (NODE_ROLE_MEMORY - 1)
+#define STORAGES (NODE_ROLE_STORAGE - 1)
+
+uint32_t cluster_home_for(uint64_t aspace)
+{
+	uint32_t node = 0;
+
+	spin_lock(&cluster.ids_lock);
+	if (cluster.nr_ids[MEMORIES])
+		node = place_home(aspace, cluster.ids[MEMORIES], cluster.nr_ids[MEMORIES]);
+	spin_unlock(&cluster.ids_lock);
+	return node;
+}
+
+uint32_t cluster_owner_for(uint64_t aspace, uint64_t index, uint32_t home)
+{
+	uint32_t node = 0;
+
+	spin_lock(&cluster.ids_lock);
+	if (cluster.nr_ids[MEMORIES])
+		node = place_vregion(index, home, cluster.ids[MEMORIES], cluster.nr_ids[MEMORIES]);
+	spin_unlock(&cluster.ids_lock);
+	return node;
+}
+
+uint32_t cluster_file_cache_node(const struct proto_file *file)
+{
+	uint32_t node = 0;
+
+	spin_lock(&cluster.ids_lock);
+	if (cluster.nr_ids[MEMORIES])
+		node = proto_file_cache_node(file, cluster.ids[MEMORIES], cluster.nr_ids[MEMORIES]);
+	spin_unlock(&cluster.ids_lock);
+	return node;
+}
+
+uint32_t cluster_storage_for(const char *path)
+{
+	uint32_t node = 0;
+
+	/* GSM's placement of files comes with several storage nodes; the first one has them all. */
+	spin_lock(&cluster.ids_lock);
+	if (cluster.nr_ids[STORAGES])
+		node = cluster.ids[STORAGES][0];
+	spin_unlock(&cluster.ids_lock);
+	return node;
+}

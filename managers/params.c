@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Boot parameters of membership. */
+#include "params.h"
+
+#include <kernel/bootparam.h>
+#include <lib/errno.h>
+#include <lib/fmt.h>
+#include <lib/string.h>
+
+#include "view.h"
+
+struct cluster_params cluster_params = {
+	.wait_ms = 60000,
+	.beat_ms = 2000,
+	.lease_ms = 15000,
+};
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+static int parse_gid(const char *text, struct rdma_gid *gid)
+{
+	size_t nr = 0;
+
+	for (; *text; text++) {
+		const int d = hex_digit(*text);
+
+		if (*text == ':' && nr % 4 == 0 && nr > 0)
+			continue;
+		if (d < 0 || nr == 32)
+			return -EINVAL;
+		gid->raw[nr / 2] = (uint8_t)(nr % 2 ? gid->raw[nr / 2] | d : d << 4);
+		nr++;
+	}
+	return nr == 32 ? 0 : -EINVAL;
+}
+
+int cluster_parse_rendezvous(const char *text, struct cluster_params *out)
+{
+	struct rdma_gid gid;
+	uint32_t lid;
+
+	if (strncmp(text, "lid:", 4) == 0) {
+		/* 0 and 0xc000 upwards (multicast) name no port. */
+		if (kstrtou32(text + 4, 0, &lid) || lid == 0 || lid >= 0xc000)
+			return -EINVAL;
+		out->lid = (uint16_t)lid;
+		out->by_gid = false;
+	} else if (strncmp(text, "gid:", 4) == 0) {
+		if (parse_gid(text + 4, &gid))
+			return -EINVAL;
+		out->gid = gid;
+		out->by_gid = true;
+	} else {
+		return -EINVAL;
+	}
+	out->has_rendezvous = true;
+	return 0;
+}
+
+static int set_rendezvous(const char *value)
+{
+	return cluster_parse_rendezvous(value, &cluster_params);
+}
+
+static int set_cluster(const char *value)
+{
+	const int err = view_parse_wanted(value, cluster_params.wanted);
+
+	cluster_params.is_host = err == 0;
+	return err;
+}
+
+BOOT_PARAM_CB_CRITICAL("rendezvous", set_rendezvous, "where the managers are: lid:N or gid:HEX");
+BOOT_PARAM_CB_CRITICAL("cluster", set_cluster,
+		       "host the managers; the cluster is complete with these nodes: p1,m2,s1");
+BOOT_PARAM("cluster.wait_ms", u32, cluster_params.wait_ms, "give up joining after this time");
+BOOT_PARAM("cluster.beat_ms", u32, cluster_params.beat_ms, "time between heartbeats to the host");
+BOOT_PARAM("cluster.lease_ms", u32, cluster_params.lease_ms,
+	   "a node that was silent for this long is fenced");

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* Membership messages: round trips and tables of rejections. */
+#include <proto/cluster.h>
+
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <lib/string.h>
+
+static const struct cluster_member member = {
+	.id = 3, .incarn = 0x1234, .gid = { 0xfe, 0x80, 1 }, .lid = 4, .role = 2
+};
+
+static void member_round_trip(struct ktest *t)
+{
+	struct cluster_member_wire w;
+	struct cluster_member out;
+
+	cluster_member_encode(&member, &w);
+	ASSERT_EQ(t, cluster_member_decode(&w, sizeof(w), &out), 0);
+	EXPECT_EQ(t, out.id, 3u);
+	EXPECT_EQ(t, out.incarn, 0x1234u);
+	EXPECT_EQ(t, out.lid, 4u);
+	EXPECT_EQ(t, out.role, 2u);
+	EXPECT_MEMEQ(t, out.gid, member.gid, 16);
+}
+
+static void member_rejects(struct ktest *t)
+{
+	static const struct {
+		size_t offset;
+		uint8_t value;
+		size_t len;
+		int want;
+	} cases[] = {
+		{ 0, 3, 31, -EMSGSIZE }, { 0, 3, 33, -EMSGSIZE }, { 0, 0, 32, -EPROTO }, /* id 0 */
+		{ 2, 1, 32, -EPROTO },  /* id above 0xffff */
+		{ 26, 0, 32, -EPROTO }, /* role 0 */
+		{ 26, 4, 32, -EPROTO }, /* no such role */
+		{ 27, 2, 32, -EPROTO }, /* not a truth value */
+		{ 28, 1, 32, -EPROTO }, /* reserved */
+	};
+	uint8_t buf[40];
+	struct cluster_member out;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		memset(buf, 0, sizeof(buf));
+		cluster_member_encode(&member, (struct cluster_member_wire *)(void *)buf);
+		buf[cases[i].offset] = cases[i].value;
+		EXPECT_EQ(t, cluster_member_decode(buf, cases[i].len, &out), cases[i].want);
+	}
+}
+
+static struct cluster_view view, got; /* large */
+
+static void view_round_trip(struct ktest *t)
+{
+	uint8_t buf[128];
+	ssize_t len;
+
+	view = (struct cluster_view){
+		.epoch = 9, .flags = CLUSTER_COMPLETE, .nr_members = 2, .wanted = { 1, 2, 1 }
+	};
+	view.members[0] = member;
+	view.members[1] = member;
+	view.members[1].id = 7;
+	len = cluster_view_encode(&view, buf, sizeof(buf));
+	ASSERT_EQ(t, len, (ssize_t)(16 + 2 * 32));
+	ASSERT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), 0);
+	EXPECT_EQ(t, got.epoch, 9u);
+	EXPECT_EQ(t, got.wanted[1], 2u);
+	EXPECT_EQ(t, got.members[1].id, 7u);
+	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len - 1, &got), -EMSGSIZE);
+	EXPECT_EQ(t, cluster_view_decode(buf, 15, &got), -EMSGSIZE);
+	buf[4] = 2; /* unknown flag */
+	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), -EPROTO);
+	buf[4] = 1;
+	buf[48] = 3; /* ids do not ascend */
+	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), -EPROTO);
+	EXPECT_EQ(t, cluster_view_encode(&view, buf, 79), -EMSGSIZE);
+}
+
+static void beat_round_trip(struct ktest *t)
+{
+	struct cluster_beat_wire w;
+	uint32_t epoch, incarn;
+
+	cluster_beat_encode(5, 6, &w);
+	ASSERT_EQ(t, cluster_beat_decode(&w, sizeof(w), &epoch, &incarn), 0);
+	EXPECT_EQ(t, epoch, 5u);
+	EXPECT_EQ(t, incarn, 6u);
+	EXPECT_EQ(t, cluster_beat_decode(&w, 7, &epoch, &incarn), -EMSGSIZE);
+	cluster_beat_encode(5, 0, &w);
+	EXPECT_EQ(t, cluster_beat_decode(&w, sizeof(w), &epoch, &incarn), -EPROTO);
+}
+
+static const struct ktest_case cluster_cases[] = {
+	KTEST(member_round_trip),
+	KTEST(member_rejects),
+	KTEST(view_round_trip),
+	KTEST(beat_round_trip),
+	{ 0 },
+};
+static const struct ktest_suite cluster_suite = { .name = "proto.cluster", .cases = cluster_cases };
+KTEST_SUITE(cluster_suite);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Membership: every node <-> the node that hosts the managers.
+ *
+ *	CLUSTER_JOIN  node -> host   who I am; answered with the view
+ *	CLUSTER_BEAT  node -> host   renews the lease; answered with the view if the node's is old
+ *	CLUSTER_VIEW  host -> node   the view has changed
+ *
+ * All are idempotent: a view carries the epoch, and an older one than the node has is ignored.
+ *
+ * See:	docs/protocol/cluster.md
+ */
+#pragma once
+
+#include <proto/types.h>
+
+enum cluster_opcode {
+	CLUSTER_JOIN = 0x0100,
+	CLUSTER_BEAT = 0x0101,
+	CLUSTER_VIEW = 0x0102,
+};
+
+#define CLUSTER_MAX_MEMBERS 500 /* what one message of the control class can carry */
+#define CLUSTER_NR_ROLES    3   /* processor, memory, storage: enum node_role minus 1 */
+
+struct cluster_member_wire {
+	le32_t id;
+	le32_t incarn;
+	uint8_t gid[16];
+	le16_t lid;
+	uint8_t role; /* enum node_role */
+	uint8_t has_grh;
+	le32_t reserved;
+};
+static_assert(sizeof(struct cluster_member_wire) == 32, "cluster_member is ABI");
+
+struct cluster_member {
+	uint32_t id;
+	uint32_t incarn;
+	uint8_t gid[16];
+	uint16_t lid;
+	uint8_t role;
+	bool has_grh;
+};
+
+/* Body of CLUSTER_JOIN: one member.  Body of CLUSTER_BEAT: */
+struct cluster_beat_wire {
+	le32_t epoch; /* of the view that the node has */
+	le32_t incarn;
+};
+static_assert(sizeof(struct cluster_beat_wire) == 8, "CLUSTER_BEAT is ABI");
+
+enum cluster_view_flags {
+	CLUSTER_COMPLETE = 1 << 0, /* as many nodes as were wanted have been here */
+	CLUSTER_VIEW_ALL = 1,
+};
+
+/* Header, then the members, ascending by id; nr_members 0: the epoch has not changed. */
+struct cluster_view_wire {
+	le32_t epoch;
+	le32_t flags;
+	le16_t nr_members;
+	le16_t wanted[CLUSTER_NR_ROLES];
+};
+static_assert(sizeof(struct cluster_view_wire) == 16, "cluster_view is ABI");
+
+struct cluster_view { /* about 18 KiB: not for a kernel stack */
+	uint32_t epoch;
+	uint32_t flags;
+	uint16_t nr_members;
+	uint16_t wanted[CLUSTER_NR_ROLES];
+	struct cluster_member members[CLUSTER_MAX_MEMBERS];
+};
+
+void cluster_member_encode(const struct cluster_member *m, struct cluster_member_wire *w);
+int cluster_member_decode(const void *buf, size_t len, struct cluster_member *out) __must_check;
+void cluster_beat_encode(uint32_t epoch, uint32_t incarn, struct cluster_beat_wire *w);
+int cluster_beat_decode(const void *buf, size_t len, uint32_t *epoch, uint32_t *incarn)
+	__must_check;
+ssize_t cluster_view_encode(const struct cluster_view *v, void *buf, size_t cap) __must_check;
+int cluster_view_decode(const void *buf, size_t len, struct cluster_view *out) __must_check;
