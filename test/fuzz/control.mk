@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+control_fuzz-objs := monitors/proto/control.o
