@@ -27,7 +27,8 @@ for program; do
 	fi
 	# A good run shows its closing lines, a bad one everything.
 	if [ $status -eq 0 ]; then
-		grep -E '^\[(==========|  PASSED  |  SKIPPED )\].*(run\.|test\(s\)\.)' "$log"
+		basename "$program"
+		grep -E '^\[(==========|  PASSED  |  SKIPPED )\].*(run\.|[0-9] test\(s\)\.)' "$log"
 	else
 		cat "$log"
 		broken+=("$(basename "$program")")
