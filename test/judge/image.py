@@ -105,6 +105,9 @@ def _libraries(tree, extra):
                 raise packages.PackageError(f"library {lib} is in no package of the judge")
             tree[path] = body
             todo.append(body)
+    # glibc loads it by name when a thread ends.
+    gcc = next(Path(d, "libgcc_s.so.1") for d in HOST_LIBRARIES if Path(d, "libgcc_s.so.1").exists())
+    tree["lib/x86_64-linux-gnu/libgcc_s.so.1"] = gcc.read_bytes()
     tree["lib64/ld-linux-x86-64.so.2"] = Path("/lib64/ld-linux-x86-64.so.2").read_bytes()
 
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -345,20 +346,25 @@ static void listener_release(struct watch *w)
 	free(container_of(w, struct listener, w));
 }
 
+/* The socket appears under its name when it listens, so whoever sees it can connect. */
 bool control_listen(struct loop *l, const char *path)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 	struct listener *ls = calloc(1, sizeof(*ls));
 	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (!ls || fd < 0 || strlen(path) >= sizeof(sun.sun_path)) {
+	if (!ls || fd < 0)
+		goto out;
+	if (strlen(path) + sizeof(".new") > sizeof(sun.sun_path)) {
 		errno = ENAMETOOLONG;
 		goto out;
 	}
-	strcpy(sun.sun_path, path);
 	strcpy(ls->path, path);
-	unlink(path);
-	if (bind(fd, (struct sockaddr *)&sun, sizeof(sun)) || listen(fd, 8))
+	snprintf(sun.sun_path, sizeof(sun.sun_path), "%s.new", path);
+	unlink(sun.sun_path);
+	(void)umask(077); /* the socket is its owner's */
+	if (bind(fd, (struct sockaddr *)&sun, sizeof(sun)) || listen(fd, 8) ||
+	    rename(sun.sun_path, path))
 		goto out;
 	ls->loop = l;
 	ls->w = (struct watch){ .fd = fd, .ready = listener_ready, .release = listener_release };

@@ -592,7 +592,7 @@ void path_parse(struct path *p, const uint8_t *raw);
 /* rc.c */
 enum run_result {
 	RUN_NEXT,  /* the head WQE is done */
-	RUN_MORE,  /* the head WQE needs another turn */
+	RUN_MORE,  /* another turn is needed, for the head WQE or the next */
 	RUN_WAIT,  /* the QP waits for a timer or an event */
 	RUN_ERROR, /* the QP left RTS */
 };

@@ -123,7 +123,7 @@ enum hca_opcode {
 #define LOG_RSVD_EQ    3u
 #define LOG_MAX_MPT    19u
 #define LOG_MAX_WQES   14u
-#define LOG_MAX_CQE    22u
+#define LOG_MAX_CQE    16u
 #define LOG_MAX_PD     15u
 #define LOG_MAX_MCG    13u
 #define LOG_QP_PER_MCG 8u

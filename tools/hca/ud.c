@@ -26,6 +26,11 @@
 #define MLX_SLR      BIT(16)
 #define METHOD_REPLY 0x80u
 
+static bool is_multicast(uint16_t dlid)
+{
+	return dlid >= LID_MCAST_BASE && dlid != LID_PERMISSIVE;
+}
+
 static bool takes_datagrams(const struct qp *qp)
 {
 	if (qp->type != QPT_UD && qp->type != QPT_MLX)
@@ -222,7 +227,7 @@ enum ud_result ud_deliver(struct hca *from, const struct packet *p, bool may_wai
 	}
 	if (deliver_gmp(from, p))
 		return UD_DONE;
-	if (p->dlid >= LID_MCAST_BASE && p->dlid != LID_PERMISSIVE) {
+	if (is_multicast(p->dlid)) {
 		deliver_multicast(from, p);
 		return UD_DONE;
 	}
@@ -335,5 +340,6 @@ enum run_result ud_run_head(struct qp *qp, struct wqe *w)
 	qp->h->stats.tx_bytes += p.len;
 	qp_complete_send(qp, w, SYN_OK);
 	qp_send_done(qp);
-	return RUN_NEXT;
+	/* A multicast packet may mean hundreds of receives: one a turn. */
+	return is_multicast(p.dlid) ? RUN_MORE : RUN_NEXT;
 }

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""The HCA model as a process: its front end, control socket, and how it ends. No VM is booted."""
+import array
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = Path(os.environ.get("O", ROOT / "build")).resolve() / "tools" / "hca" / "tessera-hca"
+RET, CFG_WRITE, CFG_READ, BAR_WRITE, BAR_READ, RESET = 1, 2, 3, 4, 5, 7
+BAR0, BAR2 = 0xE0000000, 0xE1000000
+
+
+class FakeQemu:
+    """QEMU's end of the multi-process protocol."""
+
+    def __init__(self):
+        self.sock, self.theirs = socket.socketpair()
+        self.sock.settimeout(10)
+
+    def send(self, cmd, body=b"", size=None):
+        self.sock.sendall(struct.pack("<iIQ", cmd, 0, len(body) if size is None else size) + body)
+
+    def reply(self):
+        data = b""
+        while len(data) < 24:
+            got = self.sock.recv(24 - len(data))
+            if not got:
+                raise ConnectionError("the model hung up")
+            data += got
+        cmd, _, size, value = struct.unpack("<iIQQ", data)
+        assert (cmd, size) == (RET, 8)
+        return value
+
+    def cfg_read(self, addr, length=4):
+        self.send(CFG_READ, struct.pack("<IIi", addr, 0, length))
+        return self.reply()
+
+    def cfg_write(self, addr, val, length=4):
+        self.send(CFG_WRITE, struct.pack("<IIi", addr, val, length))
+        return self.reply()
+
+    def bar(self, write, addr, val=0, size=4):
+        self.send(BAR_WRITE if write else BAR_READ, struct.pack("<QQIB3x", addr, val, size, 1))
+        return self.reply()
+
+    def enable(self):
+        """Give the BARs their addresses."""
+        self.send(RESET)
+        self.reply()
+        self.cfg_write(0x10, BAR0)
+        self.cfg_write(0x18, BAR2)
+        self.cfg_write(0x04, 6, 2)
+
+
+class Model:
+    """A running model with some fake QEMUs."""
+
+    def __init__(self, tmp_path, vms=2, args=()):
+        self.control, self.log = tmp_path / "control", tmp_path / "log"
+        self.qemus = [FakeQemu() for _ in range(vms)]
+        command = [str(MODEL), "--control", str(self.control), "--log", str(self.log), *args]
+        for q in self.qemus:
+            command += ["--vm", f"fd={q.theirs.fileno()}"]
+        self.process = subprocess.Popen(command, pass_fds=[q.theirs.fileno() for q in self.qemus])
+        for q in self.qemus:
+            q.theirs.close()
+        deadline = time.monotonic() + 10
+        while not self.control.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def command(self, line, fd=None):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(10)
+            s.connect(str(self.control))
+            ancillary = [] if fd is None else [
+                (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
+            s.sendmsg([line.encode() + b"\n"], ancillary)
+            with s.makefile() as f:
+                return json.loads(f.readline())
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def model(tmp_path):
+    m = Model(tmp_path)
+    yield m
+    m.stop()
+
+
+def test_config_space_and_registers(model):
+    q = model.qemus[0]
+    assert q.cfg_read(0) == 0x100315B3
+    q.cfg_write(0x14, 0xFFFFFFFF)
+    assert q.cfg_read(0x14) == 0
+    q.enable()
+    assert q.bar(False, BAR0 + 0x8069C) == 0
+    assert q.bar(False, BAR0 + 0x8069C) != 0
+    q.bar(True, BAR2 + 0x14, 0xFFFFFFFF)
+    assert model.command("stats")["ports"][0]["bad_doorbells"] == 1
+    assert q.bar(False, 0x1234) == 0xFFFFFFFFFFFFFFFF
+
+
+@pytest.mark.parametrize("garbage", [
+    struct.pack("<iIQ", CFG_READ, 0, 1 << 40), struct.pack("<iIQ", 99, 0, 0),
+    struct.pack("<iIQ", CFG_READ, 0, 4) + b"abcd", struct.pack("<iIQIIi", CFG_READ, 0, 12, 0, 0, -1),
+    b"\xff" * 500])
+def test_garbage_ends_that_vm_only(model, garbage):
+    first, second = model.qemus
+    first.sock.sendall(garbage)
+    with pytest.raises(ConnectionError):
+        first.reply()
+    assert second.cfg_read(0) == 0x100315B3
+    assert "malformed" in model.log.read_text()
+    assert model.process.poll() is None
+
+
+def test_vm_that_leaves_makes_room(model):
+    model.qemus[0].sock.close()
+    assert model.qemus[1].cfg_read(0) == 0x100315B3
+    new = FakeQemu()
+    assert model.command("attach lid=2", new.theirs.fileno())["error"]
+    new = FakeQemu()
+    assert model.command("attach lid=1,name=again", new.theirs.fileno()) == {"ok": True}
+    new.theirs.close()
+    assert new.cfg_read(0) == 0x100315B3
+    assert [p["name"] for p in model.command("stats")["ports"]] == ["again", "vm1"]
+    assert "descriptor" in model.command("attach lid=9")["error"]
+
+
+@pytest.mark.parametrize("line", [
+    "", "nonsense", "delay", "delay all", "delay all x", "delay 0 5", "delay 1-99999 5",
+    "delay 1 99999999999999999999", "hold 1", "hold 1 b", "break 1", "break random", "link 1",
+    "break random every 0", "break random every 5 x", "link 1 sideways", "link 77 up", "a b c " * 50])
+def test_bad_commands_are_refused(model, line):
+    answer = model.command(line)
+    assert answer["ok"] is False and answer["error"]
+    assert model.command("stats")["ok"] is True
+
+
+def test_good_commands_are_accepted(model):
+    for line in ["delay all 50", "delay 1 5", "delay 1-2 0", "delay off", "hold 1 2", "release",
+                 "break 1 2", "break random every 100 7", "break random off", "link 1 down",
+                 "link 1 up"]:
+        assert model.command(line)["ok"] is True, line
+    injected = model.command("stats")["injected"]
+    assert injected["holds"] == 1 and injected["link_changes"] == 2 and injected["breaks"] == 0
+
+
+def test_overlong_command_ends_the_client(model):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(10)
+        s.connect(str(model.control))
+        s.sendall(b"x" * 4096)
+        try:
+            assert s.recv(1) == b""
+        except ConnectionResetError:
+            pass
+    assert model.command("stats")["ok"] is True
+
+
+def test_ends_with_its_last_vm(model):
+    for q in model.qemus:
+        q.sock.close()
+    assert model.process.wait(10) == 0
+    assert not model.control.exists()
+
+
+def test_quit(model):
+    assert model.command("quit")["ok"] is True
+    assert model.process.wait(10) == 0
+    assert not model.control.exists()
+
+
+def test_many_ports(tmp_path):
+    m = Model(tmp_path, vms=100)
+    try:
+        for q in m.qemus:
+            assert q.cfg_read(0) == 0x100315B3
+        assert [p["lid"] for p in m.command("stats")["ports"]] == list(range(1, 101))
+    finally:
+        m.stop()
+
+
+def test_dies_with_its_parent(tmp_path):
+    script = (f"import subprocess, sys, time, socket\n"
+              f"a, b = socket.socketpair()\n"
+              f"p = subprocess.Popen([{str(MODEL)!r}, '--stay', '--vm', f'fd={{b.fileno()}}'], "
+              f"pass_fds=[b.fileno()])\n"
+              f"a.sendall(__import__('struct').pack('<iIQIIi', 3, 0, 12, 0, 0, 4)); a.recv(24)\n"
+              f"print(p.pid, flush=True)\n"
+              f"time.sleep(60)\n")
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    for _ in range(200):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+            return
+        time.sleep(0.02)
+    pytest.fail("the model outlives its parent")
+
+
+def test_idle_model_uses_no_cpu(model):
+    def ticks():
+        stat = Path(f"/proc/{model.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(stat[11]) + int(stat[12])
+
+    model.qemus[0].cfg_read(0)
+    before = ticks()
+    time.sleep(2)
+    assert (ticks() - before) / os.sysconf("SC_CLK_TCK") / 2 < 0.01
+
+
+def test_scenario_file(tmp_path):
+    scenario = tmp_path / "scenario"
+    scenario.write_text("# first the link\n0 link 1 down\n20 link 1 up\n30 nonsense\n")
+    m = Model(tmp_path, args=["--scenario", str(scenario)])
+    try:
+        deadline = time.monotonic() + 10
+        while "nonsense" not in (m.log.read_text() if m.log.exists() else ""):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert m.command("stats")["injected"]["link_changes"] == 2
+    finally:
+        m.stop()
+
+
+@pytest.mark.parametrize("args", [
+    [], ["--vm", "fd=x"], ["--vm", "lid=1"], ["--vm", "fd=0,lid=65535"], ["--vm", "fd=0,what=1"],
+    ["--vm", "fd=987"], ["--control"], ["--nonsense"], ["extra"], ["--stay", "--control", "/" * 300],
+    ["--stay", "--scenario", "/nonexistent"]])
+def test_bad_command_lines(args):
+    done = subprocess.run([str(MODEL), *args], capture_output=True, text=True, timeout=10,
+                          stdin=subprocess.DEVNULL, check=False)
+    assert done.returncode == 2
+    assert done.stderr
