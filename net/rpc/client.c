@@ -147,7 +147,7 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 		.incarn = node_self()->incarn,
 	};
 
-	rpc_hdr_encode(&hdr, (struct rpc_hdr_wire *)buf);
+	rpc_hdr_encode(&hdr, (void *)buf);
 	if (call->body_len) {
 		memcpy(buf + RPC_HDR_LEN, call->body, call->body_len);
 		counter_add(&rpc_c_bytes_copied, call->body_len);

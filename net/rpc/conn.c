@@ -209,7 +209,7 @@ static void server_slots_settle_locked(struct rpc_session *s, uint32_t gen, stru
 	}
 }
 
-static void slots_settle(struct rpc_session *s, uint32_t gen)
+static __noinline void slots_settle(struct rpc_session *s, uint32_t gen)
 {
 	struct rpc_batch b = { .nr = 0 };
 	struct rpc_call_impl *released;

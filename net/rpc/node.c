@@ -126,6 +126,9 @@ int rpc_start(struct rdma_device *dev, enum node_role role)
 		cm_listen(dev, rpc_net.port, RPC_SERVICE_ID, rpc_conn_request_event, NULL);
 	if (IS_ERR(rpc_net.listener))
 		return (int)PTR_ERR(rpc_net.listener);
+	err = rpc_bench_listen();
+	if (err)
+		return err;
 	pr_info("node %u (%s) on %s port %u lid %u\n", self.id, node_role_name(role),
 		rdma_device_name(dev), rpc_net.port, self.addr.dlid);
 	return 0;

@@ -504,3 +504,13 @@ static inline void rpc_outstanding_dec(void)
 {
 	atomic_dec(&rpc_net.nr_outstanding);
 }
+
+/* bench.c */
+#ifdef CONFIG_RPC_BENCH
+int rpc_bench_listen(void) __must_check;
+#else
+static inline int rpc_bench_listen(void)
+{
+	return 0;
+}
+#endif

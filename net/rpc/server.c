@@ -143,7 +143,7 @@ static void reply_write(struct rpc_session *s, const struct rpc_request *req, in
 		.status = status,
 	};
 
-	rpc_hdr_encode(&hdr, (struct rpc_hdr_wire *)buf);
+	rpc_hdr_encode(&hdr, (void *)buf);
 	if (body_len) {
 		memcpy(buf + RPC_HDR_LEN, body, body_len);
 		counter_add(&rpc_c_bytes_copied, body_len);

@@ -157,7 +157,7 @@ static void conn_round_trip(struct ktest *t)
 	uint8_t buf[92] = { 0 };
 	struct rpc_conn_info out;
 
-	rpc_conn_encode(&good_conn, (struct rpc_conn_wire *)buf);
+	rpc_conn_encode(&good_conn, (void *)buf);
 	ASSERT_EQ(t, rpc_conn_decode(buf, sizeof(buf), &out), 0);
 	EXPECT_EQ(t, out.cls, good_conn.cls);
 	EXPECT_EQ(t, out.role, good_conn.role);

@@ -37,11 +37,13 @@ struct cm_conn {
 	struct rdma_qp *qp;
 	struct cm_params params;
 	uint32_t remote_qpn;
+	uint64_t service_id; /* active side */
 	bool accepted, ended;
 	time_t give_up; /* active side: no answer by then, 0 = answered; event_lock */
 };
 
 struct cm_listener {
+	struct list_head link;
 	struct rdma_device *dev;
 	uint64_t service_id;
 	cm_event_fn fn;
@@ -59,7 +61,7 @@ static pthread_mutex_t event_lock; /* recursive */
 static pthread_cond_t cm_cond = PTHREAD_COND_INITIALIZER;
 static LIST_HEAD(conns);
 static LIST_HEAD(msgs);
-static struct cm_listener *listener;
+static LIST_HEAD(listeners); /* event_lock */
 static uint32_t next_id = 1;
 
 static void *cm_main(void *arg);
@@ -102,6 +104,7 @@ static void msg_send(const struct cm_conn *c, enum kind kind, const void *data, 
 			     .src_qpn = c->id,
 			     .dst_qpn = c->remote_id,
 			     .rkey = c->qp ? rdma_qp_num(c->qp) : 0,
+			     .raddr = c->service_id,
 			     .imm = reason };
 
 	memverbs_frame_send(&h, data);
@@ -177,19 +180,32 @@ static void event_run(struct cm_conn *c, enum cm_event_type type, const struct m
 		cm_conn_destroy(c);
 }
 
+static struct cm_listener *listener_find(uint64_t service_id)
+{
+	struct cm_listener *l;
+
+	list_for_each_entry(l, &listeners, link) {
+		if (l->service_id == service_id)
+			return l;
+	}
+	return NULL;
+}
+
 static void msg_run(const struct msg *m)
 {
 	const struct fab_hdr *h = &m->hdr;
+	struct cm_listener *l;
 	struct cm_conn *c;
 
 	if (h->seq == CM_REQ) {
-		if (!listener) {
+		l = listener_find(h->raddr);
+		if (!l) {
 			const struct cm_conn none = { .peer = h->src, .remote_id = h->src_qpn };
 
 			msg_send(&none, CM_REJ, NULL, 0, CM_REJ_INVALID_SERVICE_ID);
 			return;
 		}
-		c = conn_new(listener->dev, h->src, listener->fn, listener->arg);
+		c = conn_new(l->dev, h->src, l->fn, l->arg);
 		c->remote_id = h->src_qpn;
 		c->remote_qpn = h->rkey;
 		event_run(c, CM_EVENT_REQUEST, m);
@@ -279,7 +295,7 @@ struct cm_listener *cm_listen(struct rdma_device *dev, uint8_t port, uint64_t se
 	(void)port;
 	*l = (struct cm_listener){ .dev = dev, .service_id = service_id, .fn = fn, .arg = arg };
 	pthread_mutex_lock(&event_lock);
-	listener = l;
+	list_add_tail(&l->link, &listeners);
 	pthread_mutex_unlock(&event_lock);
 	cm_thread_start();
 	return l;
@@ -288,7 +304,7 @@ struct cm_listener *cm_listen(struct rdma_device *dev, uint8_t port, uint64_t se
 void cm_listener_destroy(struct cm_listener *l)
 {
 	pthread_mutex_lock(&event_lock);
-	listener = NULL;
+	list_del(&l->link);
 	pthread_mutex_unlock(&event_lock);
 	free(l);
 }
@@ -299,12 +315,13 @@ struct cm_conn *cm_connect(struct rdma_device *dev, uint8_t port, const struct r
 {
 	struct cm_conn *c;
 
-	(void)port, (void)service_id;
+	(void)port;
 	if (params->private_len > CM_REQ_PRIVATE_LEN)
 		return ERR_PTR(-EINVAL);
 	cm_thread_start();
 	c = conn_new(dev, to->dlid, fn, arg);
 	c->give_up = now_s() + 2;
+	c->service_id = service_id;
 	c->params = *params;
 	c->qp = params->qp;
 	msg_send(c, CM_REQ, params->private_data, params->private_len, 0);
