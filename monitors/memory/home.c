@@ -137,7 +137,7 @@ uint32_t aspace_vregion_owner(struct memory *m, struct aspace *as, uint64_t inde
 	vr = lib_zalloc(sizeof(*vr));
 	if (!vr)
 		return 0;
-	vr->owner = memory_owner_for(m, index);
+	vr->owner = memory_owner_for(m, as->id, index);
 	vr->version = 1;
 	if (!vr->owner || aspace_note_node(as, vr->owner) ||
 	    radix_insert(&as->vregions, index, vr)) {

@@ -73,11 +73,13 @@ int memory_set_nodes(struct memory *m, const uint32_t *nodes, size_t nr)
 	return 0;
 }
 
-uint32_t memory_owner_for(struct memory *m, uint64_t index)
+uint32_t memory_owner_for(struct memory *m, uint64_t aspace, uint64_t index)
 {
 	size_t self = 0;
 	uint32_t node = 0;
 
+	if (m->net->owner_for)
+		return m->net->owner_for(m, aspace, index);
 	spin_lock(&m->nodes_lock);
 	while (self < m->nr_nodes && m->nodes[self] != m->node)
 		self++;
@@ -91,6 +93,8 @@ uint32_t memory_cache_node(struct memory *m, const struct proto_file *file)
 {
 	uint32_t node;
 
+	if (m->net->cache_node)
+		return m->net->cache_node(m, file);
 	spin_lock(&m->nodes_lock);
 	node = proto_file_cache_node(file, m->nodes, m->nr_nodes);
 	spin_unlock(&m->nodes_lock);

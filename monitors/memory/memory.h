@@ -45,6 +45,9 @@ struct memory_net {
 	int (*read)(struct memory *m, struct fcache_read *rd, bool prefetch, bool may_sleep);
 	/* The key by which a storage node may write into @page. */
 	uint32_t (*rkey)(struct memory *m, const struct mpage *page);
+	/* Placement; NULL: by the list of memory nodes. */
+	uint32_t (*owner_for)(struct memory *m, uint64_t aspace, uint64_t index);
+	uint32_t (*cache_node)(struct memory *m, const struct proto_file *file);
 };
 
 /* Counted with atomics; shown as gauges by stats.c. */
@@ -66,9 +69,10 @@ struct memory_stats {
 	uint64_t execs;
 	uint64_t maps;
 	uint64_t unmaps;
-	uint64_t enomem;    /* requests refused for want of memory */
-	uint64_t grants;    /* frames promised */
-	uint64_t file_hits; /* file pages found in the buffer cache */
+	uint64_t enomem;       /* requests refused for want of memory */
+	uint64_t grants;       /* frames promised */
+	uint64_t file_fetches; /* PM_FILE_FETCH answered with 0 */
+	uint64_t file_hits;    /* file pages found in the buffer cache */
 	uint64_t file_misses;
 	uint64_t file_reads; /* MS_READ sent */
 	uint64_t file_read_pages;
@@ -116,7 +120,7 @@ void memory_destroy(struct memory *m);
 /* The memory nodes of the cluster, in ascending order. */
 int memory_set_nodes(struct memory *m, const uint32_t *nodes, size_t nr) __must_check;
 /* Who is to own a vRegion that becomes active: alternates over the nodes, this one at index 0. */
-uint32_t memory_owner_for(struct memory *m, uint64_t index);
+uint32_t memory_owner_for(struct memory *m, uint64_t aspace, uint64_t index);
 /* Who holds the buffer cache of @file. */
 uint32_t memory_cache_node(struct memory *m, const struct proto_file *file);
 

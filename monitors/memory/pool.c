@@ -13,9 +13,8 @@
 #include <lib/string.h>
 #include <proto/types.h>
 
-#define CREDIT_BLOCK     256u
-#define CREDIT_BLOCKS    ((PROTO_NODE_MAX + 1) / CREDIT_BLOCK)
-#define ZERO_WAKE_FRAMES 64 /* dirty frames that are worth waking the zeroing thread for */
+#define CREDIT_BLOCK  256u
+#define CREDIT_BLOCKS ((PROTO_NODE_MAX + 1) / CREDIT_BLOCK)
 
 static int describe_run(struct pool *pool, size_t i)
 {
@@ -130,11 +129,15 @@ static struct mpage *take_locked(struct pool *pool, enum mpage_kind kind) __must
 static struct mpage *take_or_reclaim(struct pool *pool, enum mpage_kind kind)
 {
 	struct mpage *page;
+	bool low;
 
 	for (;;) {
 		spin_lock(&pool->lock);
 		page = take_locked(pool, kind);
+		low = pool->nr_zero == pool->zero_ahead / 2;
 		spin_unlock(&pool->lock);
+		if (low && waitqueue_active(&pool->zeroer))
+			wake_all(&pool->zeroer);
 		if (page || !pool->reclaim || !pool->reclaim(pool->reclaim_arg))
 			return page;
 	}
@@ -206,8 +209,6 @@ void mpage_get(struct mpage *page)
 
 void mpage_put(struct pool *pool, struct mpage *page)
 {
-	bool wake_zeroer;
-
 	if (__atomic_sub_fetch(&page->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	spin_lock(&pool->lock);
@@ -217,12 +218,20 @@ void mpage_put(struct pool *pool, struct mpage *page)
 		pool->file--;
 	page->kind = MPAGE_FREE;
 	list_add_tail(&page->link, &pool->dirty);
-	wake_zeroer = ++pool->nr_dirty == ZERO_WAKE_FRAMES;
+	pool->nr_dirty++;
 	spin_unlock(&pool->lock);
 	if (waitqueue_active(&pool->freed))
 		wake_all(&pool->freed);
-	if (wake_zeroer)
-		wake_all(&pool->zeroer);
+}
+
+bool pool_wants_zeroing(struct pool *pool)
+{
+	bool wants;
+
+	spin_lock(&pool->lock);
+	wants = pool->nr_zero < pool->zero_ahead && pool->nr_dirty;
+	spin_unlock(&pool->lock);
+	return wants;
 }
 
 uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget)

@@ -9,10 +9,10 @@
  *		file pages fill the rest and give way: so a promised frame can always be had.
  *		committed is the sum of what mappings were charged; it is checked when a mapping is
  *		made, so that a program hears of a shortage from mmap and not from a fault.
- * Zeroing:	a freed frame goes to the dirty list; a thread of low priority fills dirty frames
- *		with zeroes.  Nothing of one program is ever left in a frame of another's, and the
- *		allocator itself never zeroes: it prefers zeroed frames, and whoever takes a frame
- *		overwrites all of it unless it asked for a zeroed one.
+ * Zeroing:	a freed frame goes to the dirty list; a thread of low priority keeps some frames
+ *		zeroed ahead.  The allocator itself never zeroes: it prefers zeroed frames, and whoever
+ *		takes one overwrites all of it before anybody can see it, so that nothing of one program
+ *		is ever seen by another.
  * Context:	any but interrupts; nothing here sleeps except pool_zero_dirty()'s callers.
  * Locking:	pool.lock (RANK_MEM_POOL), a leaf but for counters.
  */
@@ -60,6 +60,7 @@ struct pool {
 	size_t nr_runs;        /* const after init */
 	uint64_t total;        /* const after init: frames */
 	uint64_t file_min;     /* const after init: frames that programs may not have */
+	uint64_t zero_ahead;   /* const: zeroed frames that the zeroing thread keeps ready */
 	struct list_head zero __guarded_by(&lock);
 	struct list_head dirty __guarded_by(&lock);
 	uint64_t nr_zero __guarded_by(&lock);
@@ -101,6 +102,8 @@ void mpage_get(struct mpage *page);
 /* Drop a reference; with the last one the frame is free. */
 void mpage_put(struct pool *pool, struct mpage *page);
 
+/* Are there fewer zeroed frames than are to be kept ready? */
+bool pool_wants_zeroing(struct pool *pool);
 /* Fill up to @budget dirty frames with zeroes; returns how many. */
 uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget);
 

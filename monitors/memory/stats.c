@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a memory node counts, as gauges: the numbers live in the instance, so that host tests with several
+ * instances can tell them apart.
+ */
+#include <kernel/counter.h>
+
+#include "memory.h"
+#include "service.h"
+
+#define STAT_GAUGE(field, gname, ghelp)                                            \
+	static uint64_t read_##field(void)                                         \
+	{                                                                          \
+		const struct memory *m = memory_self();                            \
+                                                                                   \
+		return m ? __atomic_load_n(&m->stats.field, __ATOMIC_RELAXED) : 0; \
+	}                                                                          \
+	GAUGE(gauge_##field, gname, ghelp, read_##field)
+
+#define POOL_GAUGE(field, gname, ghelp)               \
+	static uint64_t read_pool_##field(void)       \
+	{                                             \
+		struct memory *m = memory_self();     \
+		struct pool_stats stats = { 0 };      \
+                                                      \
+		if (m)                                \
+			pool_stats(&m->pool, &stats); \
+		return stats.field;                   \
+	}                                             \
+	GAUGE(gauge_pool_##field, gname, ghelp, read_pool_##field)
+
+#define OWNER_GAUGE(field, gname, ghelp)            \
+	static uint64_t read_owner_##field(void)    \
+	{                                           \
+		struct memory *m = memory_self();   \
+		struct owner_counts counts = { 0 }; \
+                                                    \
+		if (m)                              \
+			owner_counts(m, &counts);   \
+		return counts.field;                \
+	}                                           \
+	GAUGE(gauge_owner_##field, gname, ghelp, read_owner_##field)
+
+POOL_GAUGE(total, "memory.frames_total", "frames for pages of programs and files");
+POOL_GAUGE(used, "memory.frames_used", "frames that hold pages of programs");
+POOL_GAUGE(file, "memory.frames_file", "frames that hold pages of files");
+POOL_GAUGE(zero, "memory.frames_zeroed", "free frames that are zeroed");
+POOL_GAUGE(dirty, "memory.frames_dirty", "free frames that are not");
+POOL_GAUGE(promised, "memory.frames_promised", "frames promised to processors");
+POOL_GAUGE(committed, "memory.committed", "pages that mappings are charged for");
+OWNER_GAUGE(regions, "memory.vregions", "vRegions owned here, moved ones included");
+OWNER_GAUGE(spaces, "memory.spaces", "address spaces that have a part here");
+OWNER_GAUGE(vmas, "memory.vmas", "vmas kept here");
+OWNER_GAUGE(pages, "memory.pages", "pages in the page table");
+STAT_GAUGE(fetches, "memory.fetch", "fetches answered");
+STAT_GAUGE(fetch_data, "memory.fetch_data", "... with a page");
+STAT_GAUGE(fetch_zero, "memory.fetch_zero", "... with \"never written\"");
+STAT_GAUGE(fetch_file, "memory.fetch_file", "... with \"ask the buffer cache\"");
+STAT_GAUGE(fetch_errors, "memory.fetch_errors", "fetches refused");
+STAT_GAUGE(fetch_slow, "memory.fetch_slow", "fetches that went to a thread");
+STAT_GAUGE(bytes_out, "memory.fetch_bytes", "page data sent to processors");
+STAT_GAUGE(victims, "memory.victims", "write-backs that came with a fetch");
+STAT_GAUGE(writebacks, "memory.writeback", "pages written back");
+STAT_GAUGE(writeback_stale, "memory.writeback_stale", "... dropped: a newer one had come");
+STAT_GAUGE(bytes_in, "memory.writeback_bytes", "page data taken from processors");
+STAT_GAUGE(moved_replies, "memory.moved_replies", "requests answered with \"moved, ask X\"");
+STAT_GAUGE(vregion_moves, "memory.vregions_moved", "vRegions handed to another owner");
+STAT_GAUGE(pages_moved, "memory.pages_moved", "pages sent to another owner");
+STAT_GAUGE(execs, "memory.exec", "programs loaded");
+STAT_GAUGE(maps, "memory.map", "ranges mapped");
+STAT_GAUGE(unmaps, "memory.unmap", "ranges unmapped");
+STAT_GAUGE(enomem, "memory.enomem", "requests refused for want of memory");
+STAT_GAUGE(grants, "memory.grants", "frames promised on request");
+STAT_GAUGE(bad_requests, "memory.bad_requests", "malformed requests");
+STAT_GAUGE(file_fetches, "bufcache.fetch", "requests for file pages answered");
+STAT_GAUGE(file_hits, "bufcache.hit", "file pages found in the buffer cache");
+STAT_GAUGE(file_misses, "bufcache.miss", "file pages that had to be read");
+STAT_GAUGE(file_reads, "bufcache.read", "read requests sent to storage");
+STAT_GAUGE(file_read_pages, "bufcache.read_pages", "pages read from storage");
+STAT_GAUGE(file_evicted, "bufcache.evict", "file pages given up");
+
+static uint64_t read_homes(void)
+{
+	const struct memory *m = memory_self();
+
+	return m ? __atomic_load_n(&m->home.nr_spaces, __ATOMIC_RELAXED) : 0;
+}
+GAUGE(gauge_homes, "memory.aspaces", "address spaces whose home is here", read_homes);
