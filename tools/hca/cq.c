@@ -218,6 +218,8 @@ enum hca_status cmd_hw2sw_cq(struct hca *h, struct cmd *c)
 		return c->im >= 1u << h->log_cq ? ST_BAD_INDEX : ST_BAD_RES_STATE;
 	if (cq->refs)
 		return ST_BUSY;
+	if (c->mod == 0)
+		memcpy(c->out, cq->ctx, sizeof(cq->ctx));
 	cq_free(h, c->im);
 	return ST_OK;
 }

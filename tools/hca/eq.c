@@ -147,6 +147,8 @@ enum hca_status cmd_hw2sw_eq(struct hca *h, struct cmd *c)
 		return c->im >= 1u << h->log_eq ? ST_BAD_INDEX : ST_BAD_RES_STATE;
 	if (eq->refs)
 		return ST_BUSY;
+	if (c->mod == 0)
+		memcpy(c->out, eq->ctx, sizeof(eq->ctx));
 	eq_free(h, c->im);
 	return ST_OK;
 }

@@ -25,7 +25,6 @@ struct fabric *fabric_create(void)
 	}
 	list_init(&f->runq);
 	list_init(&f->groups);
-	f->next_mlid = LID_MCAST_BASE;
 	f->sm_guid = DEFAULT_OUI | 0xfffff0;
 	f->clock = host_time_ns;
 	f->now_ns = f->clock();

@@ -168,10 +168,7 @@ enum qp_wait {
 struct path {
 	uint16_t dlid;
 	uint8_t sl;
-	uint8_t path_bits;
 	bool grh;
-	uint8_t sgid_index, hop_limit;
-	uint32_t tclass_flow;
 	uint8_t dgid[16];
 	uint8_t pkey_index;
 	uint8_t ack_timeout;
@@ -346,7 +343,6 @@ struct fabric {
 	struct alarm_heap timers;
 	struct list_head runq;
 	struct list_head groups; /* struct mc_group */
-	uint16_t next_mlid;
 	struct inject inject;
 	uint64_t sm_guid;
 };
@@ -587,7 +583,6 @@ enum hca_status cmd_qp_2err(struct hca *h, struct cmd *c);
 enum hca_status cmd_qp_2rst(struct hca *h, struct cmd *c);
 enum hca_status cmd_query_qp(struct hca *h, struct cmd *c);
 enum hca_status cmd_conf_special_qp(struct hca *h, struct cmd *c);
-void path_parse(struct path *p, const uint8_t *raw);
 
 /* rc.c */
 enum run_result {
@@ -632,6 +627,7 @@ void port_init(struct hca *h, uint16_t lid, uint64_t guid);
 void port_update(struct hca *h);
 uint16_t port_lid(const struct hca *h);
 void port_gid(const struct hca *h, unsigned index, uint8_t gid[16]);
+bool port_has_gid(const struct hca *h, const uint8_t gid[16]);
 enum hca_status cmd_init_port(struct hca *h, struct cmd *c);
 enum hca_status cmd_close_port(struct hca *h, struct cmd *c);
 enum hca_status cmd_set_port(struct hca *h, struct cmd *c);
@@ -648,7 +644,6 @@ bool sa_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *
 void sa_forget(struct fabric *f, struct hca *h);
 void sa_free(struct fabric *f);
 void mad_reply(const uint8_t *in, uint8_t *out, uint16_t status);
-void sma_port_info(struct hca *h, uint8_t *data);
 
 /* inject.c */
 void inject_init(struct fabric *f);

@@ -67,10 +67,7 @@ void inject_stamp(struct qp *qp)
 		qp->due = calloc(size, sizeof(*qp->due));
 		if (!qp->due)
 			return; /* undelayed, then */
-		qp->due_tail = qp->sq_head;
 	}
-	if ((int16_t)(qp->due_tail - qp->sq_head) < 0)
-		qp->due_tail = qp->sq_head;
 	while ((uint16_t)(qp->due_tail - qp->sq_head) < size &&
 	       wqe_state(qp, qp->due_tail) == SQ_READY) {
 		qp->last_due_ns = MAX(qp->last_due_ns, now + delay);

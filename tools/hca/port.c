@@ -47,6 +47,18 @@ void port_gid(const struct hca *h, unsigned index, uint8_t gid[16])
 	put_be64(gid + 8, guid);
 }
 
+bool port_has_gid(const struct hca *h, const uint8_t gid[16])
+{
+	uint8_t own[16];
+
+	for (unsigned i = 0; i < NR_GIDS; i++) {
+		port_gid(h, i, own);
+		if (get_be64(own + 8) && !memcmp(own, gid, sizeof(own)))
+			return true;
+	}
+	return false;
+}
+
 static void event_port_info(struct hca *h)
 {
 	uint8_t d[24] = { 0 };

@@ -92,6 +92,8 @@ void qp_complete_recv(struct qp *qp, const struct completion *c)
 /* The head WQE is finished, for better or worse. */
 void qp_send_done(struct qp *qp)
 {
+	if (qp->due_tail == qp->sq_head)
+		qp->due_tail++; /* never falls behind, or its distance would wrap */
 	qp->sq_head++;
 	qp->progress = 0;
 	qp->tries = 0;

@@ -69,16 +69,12 @@ static const struct transition transitions[] = {
 	{ OP_SQD2RTS, FROM(SQD), QPS_RTS, OPT_ACCESS | OPT_QKEY | OPT_RNR_TIMER | OPT_PATH },
 };
 
-void path_parse(struct path *p, const uint8_t *raw)
+static void path_parse(struct path *p, const uint8_t *raw)
 {
 	p->pkey_index = raw[3] & 0x7f;
 	p->grh = raw[5] & 0x80;
-	p->path_bits = raw[5] & 0x7f;
 	p->dlid = get_be16(raw + 6);
 	p->ack_timeout = raw[8] >> 3;
-	p->sgid_index = raw[9];
-	p->hop_limit = raw[0x0b];
-	p->tclass_flow = get_be32(raw + 0x0c) & 0x0fffffff;
 	memcpy(p->dgid, raw + 0x10, 16);
 	p->sl = (raw[0x20] >> 2) & 0xf;
 }

@@ -42,6 +42,8 @@ struct qp *rc_peer(struct qp *qp)
 
 	if (!peer || peer->type != qp->type || !rc_accepts(peer) || peer->special)
 		return NULL;
+	if (qp->path.grh && !port_has_gid(h, qp->path.dgid))
+		return NULL;
 	if (peer->remote_qpn != qp->qpn || peer->path.dlid != port_lid(qp->h))
 		return NULL;
 	if (qp->type == QPT_RC && peer->recv_psn != qp->send_psn)

@@ -333,6 +333,53 @@ static void delay_keeps_order_and_time(struct ktest *t)
 	rig_destroy(&r);
 }
 
+/* Messages without a delay in between, more than an index counts, do not confuse the stamps. */
+static void delay_works_again_after_many_messages(struct ktest *t)
+{
+	struct rig_wr wr = write_wr;
+	struct rig r;
+
+	rig_create(&r);
+	rig_connect(&r, 3, 4);
+	wr.len = 8;
+	wr.unsignaled = true;
+	inject_set_delay(r.f, 0, 0, MS);
+	rig_post(&r.g[0], &wr);
+	rig_ring(&r.g[0]);
+	rig_advance(&r, 2 * MS);
+	inject_delay_off(r.f);
+	inject_set_delay(r.f, 0, 0, 0);
+	for (unsigned i = 0; i < 40000; i++) {
+		rig_post(&r.g[0], &wr);
+		rig_ring(&r.g[0]);
+	}
+	EXPECT_EQ(t, r.g[0].h->stats.writes, 40001u);
+	inject_set_delay(r.f, 0, 0, 50 * MS);
+	rig_post(&r.g[0], &write_wr);
+	rig_ring(&r.g[0]);
+	rig_advance(&r, 49 * MS);
+	expect_no_cqe(t, &r.g[0]);
+	rig_advance(&r, 2 * MS);
+	expect_cqe(t, &r.g[0], true, 0, 40001 & 0xffff);
+	rig_destroy(&r);
+}
+
+static void wrong_gid_is_not_answered(struct ktest *t)
+{
+	struct qp *qp;
+	struct rig r;
+
+	rig_create(&r);
+	rig_connect(&r, 3, 4);
+	qp = qp_find(r.g[0].h, RIG_QPN);
+	qp->path.grh = true;
+	port_gid(r.g[1].h, 0, qp->path.dgid);
+	EXPECT_TRUE(t, rc_peer(qp) != NULL);
+	qp->path.dgid[15]++;
+	EXPECT_TRUE(t, rc_peer(qp) == NULL);
+	rig_destroy(&r);
+}
+
 static void hold_rests_until_release(struct ktest *t)
 {
 	struct rig r;
@@ -443,6 +490,8 @@ static const struct ktest_case rc_cases[] = {
 	KTEST(late_receive_ends_the_rnr_wait),
 	KTEST(receives_are_flushed),
 	KTEST(delay_keeps_order_and_time),
+	KTEST(delay_works_again_after_many_messages),
+	KTEST(wrong_gid_is_not_answered),
 	KTEST(hold_rests_until_release),
 	KTEST(break_fails_both_sides),
 	KTEST(link_down_silences_the_port),

@@ -22,7 +22,7 @@ void mad_reply(const uint8_t *in, uint8_t *out, uint16_t status)
 }
 
 /* PortInfo of @h as its own agent tells it. */
-void sma_port_info(struct hca *h, uint8_t *d)
+static void port_info(struct hca *h, uint8_t *d)
 {
 	const struct port *p = &h->port;
 	const bool up = p->state == PORT_ACTIVE;
@@ -89,7 +89,7 @@ static bool sma_get(struct hca *h, uint16_t attr, uint32_t mod, uint8_t *d)
 		guid_info(h, mod, d);
 		return true;
 	case ATTR_PORT_INFO:
-		sma_port_info(h, d);
+		port_info(h, d);
 		return true;
 	case ATTR_PKEY_TABLE:
 		pkey_table(h, mod & 0xffff, d);

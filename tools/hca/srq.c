@@ -89,6 +89,8 @@ enum hca_status cmd_hw2sw_srq(struct hca *h, struct cmd *c)
 		return c->im >= 1u << h->log_srq ? ST_BAD_INDEX : ST_BAD_RES_STATE;
 	if (s->refs)
 		return ST_BUSY;
+	if (c->mod == 0)
+		memcpy(c->out, s->ctx, sizeof(s->ctx));
 	srq_free(h, c->im);
 	return ST_OK;
 }
