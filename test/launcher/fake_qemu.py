@@ -71,7 +71,7 @@ class Fake:
         if frame.type is Type.SHUTDOWN:
             os._exit(1)
         if frame.type is Type.STATS_REQ:
-            self.send(Frame(Type.STATS, payload=b'{"counters":{"excache.miss":3,"blk.reads":5}}'))
+            self.send(Frame(Type.STATS, payload=b'{"counters":{"excache.misses":3,"virtio-blk.requests":5}}'))
         elif frame.type is Type.DEBUG:
             self.send(Frame(Type.DEBUG_REPLY, frame.prog, 0, frames.encode_errno(38, "")))
         elif frame.type is Type.RUN:

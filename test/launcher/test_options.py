@@ -76,7 +76,7 @@ def test_a_node_that_is_not_there_is_named():
 def test_three_nodes_by_default_and_their_parameters():
     out = commands()
     assert list(out) == ["hca", "p0", "m0", "s0"]
-    assert "node=1 rendezvous=lid:3 vregion.size=1G excache=64M" in out["p0"]
+    assert "node=1 rendezvous=lid:3 excache=64M" in out["p0"]
     assert "node=2 rendezvous=lid:3 vregion.size=1G" in out["m0"]
     assert "node=3 rendezvous=lid:3 cluster=p1,m1,s1" in out["s0"]
     assert "virtio-blk-pci" in out["s0"] and "virtio-blk-pci" not in out["p0"]
@@ -132,7 +132,7 @@ def test_probe_is_a_loadable_elf(tmp_path):
 
 
 def test_account_is_readable():
-    stats = {"p0": {"counters": {"excache": {"miss": 1234567}}}, "m0": None, "s0": {"blk.read_bytes": 3 << 20}}
+    stats = {"p0": {"counters": {"excache": {"misses": 1234567}}}, "m0": None, "s0": {"virtio-blk.bytes": 3 << 20}}
     text = account.describe([("p0", "processor"), ("m0", "memory"), ("s0", "storage")], stats)
     assert "1,234,567  ExCache misses" in text
     assert "gave no counters" in text and "3.0 MiB  read from disk" in text

@@ -225,7 +225,7 @@ def test_stats_and_injected_commands(launcher, tmp_path):
     assert done.returncode == 0
     got = json.loads(path.read_text())
     assert sorted(got["nodes"]) == ["m0", "p0", "s0"]
-    assert got["nodes"]["p0"]["counters"]["excache.miss"] == 3
+    assert got["nodes"]["p0"]["counters"]["excache.misses"] == 3
     assert got["hca"]["said"][:2] == ["delay all 50", "break random"]
     assert "no such command" in failing(launcher, "--inject", "bad one", "/bin/true")
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work on a heap that is larger than the processor's cache: heap sort|hash|touch MEGABYTES [SEED]
+ * Work on a heap that is larger than the processor's cache: heap sort|hash|touch|steps MEGABYTES [SEED]
  *
  * sort:	fill with random numbers, sort, check the order and that no number was lost.
  * hash:	write every page, then read it all twice, forwards and in strides.
  * touch:	write one word of every page once, and read them back.
+ * steps:	fill, read all once, print the heap's address; then one pass of reading for every byte of
+ *		stdin, so that a test can look at counters in between.
  */
 #include "user.h"
 
@@ -119,6 +121,29 @@ static void run_touch(uint64_t *v, size_t n)
 	printf("touched %zu pages\n", n / step);
 }
 
+static uint64_t read_pass(const uint64_t *v, size_t n)
+{
+	uint64_t h = HASH_INIT;
+
+	for (size_t i = 0; i < n; i += PAGE / sizeof(*v))
+		h = hash_word(h, v[i]);
+	return h;
+}
+
+static void run_steps(uint64_t *v, size_t n, uint64_t seed)
+{
+	const char *say = "ready";
+	char go;
+
+	for (size_t i = 0; i < n; i++)
+		v[i] = next_random(&seed);
+	do {
+		printf("%s %p %016lx\n", say, (void *)v, (unsigned long)read_pass(v, n));
+		fflush(stdout);
+		say = "pass";
+	} while (read(0, &go, 1) == 1);
+}
+
 int main(int argc, char **argv)
 {
 	const size_t bytes = arg_number(argc, argv, 2, 32) * MB;
@@ -134,8 +159,10 @@ int main(int argc, char **argv)
 		run_hash(v, bytes / sizeof(*v), seed);
 	else if (!strcmp(what, "touch"))
 		run_touch(v, bytes / sizeof(*v));
+	else if (!strcmp(what, "steps"))
+		run_steps(v, bytes / sizeof(*v), seed);
 	else
-		die("usage: heap sort|hash|touch MEGABYTES [SEED]");
+		die("usage: heap sort|hash|touch|steps MEGABYTES [SEED]");
 	free(v);
 	return 0;
 }

@@ -34,27 +34,26 @@ def size(value: float) -> str:
 # (counter, how to show it, what to say), by role; a counter that a node does not have is left out.
 LINES = {
     "processor": [
-        ("syscall.total", count, "system calls"),
-        ("excache.miss", count, "ExCache misses"),
-        ("excache.hit", count, "ExCache hits on a fault"),
-        ("excache.plocal", count, "p-local lines (first touch, no message)"),
-        ("excache.fill_bytes", size, "fetched into lines"),
-        ("excache.writeback", count, "dirty lines written back"),
-        ("excache.evict", count, "lines evicted"),
+        ("syscall.count", count, "system calls"),
+        ("excache.misses", count, "ExCache misses"),
+        ("excache.plocal", count, "p-local lines: first touch, no message"),
+        ("excache.fetches", count, "lines fetched from their owners"),
+        ("excache.prefetched", count, "file pages filled ahead"),
+        ("excache.writebacks", count, "dirty lines written back"),
+        ("rpc.requests", count, "requests sent"),
     ],
     "memory": [
-        ("memory.fetch", count, "lines served"),
-        ("memory.fetch_bytes", size, "sent to processors"),
+        ("memory.fetch", count, "fetches answered"),
         ("memory.writeback", count, "write-backs taken"),
-        ("bufcache.miss", count, "pages asked of storage"),
-        ("bufcache.hit", count, "pages found in the buffer cache"),
+        ("bufcache.hit", count, "file pages found in the buffer cache"),
+        ("bufcache.miss", count, "file pages asked of storage"),
+        ("rpc.bulk_bytes", size, "of pages sent"),
     ],
     "storage": [
-        ("storage.lookup", count, "paths looked up"),
-        ("storage.read", count, "read requests"),
-        ("storage.read_bytes", size, "sent to memory nodes"),
-        ("blk.reads", count, "disk reads"),
-        ("blk.read_bytes", size, "read from disk"),
+        ("storage.lookups", count, "paths resolved"),
+        ("storage.pages_sent", count, "file pages sent to memory nodes"),
+        ("virtio-blk.requests", count, "disk reads"),
+        ("virtio-blk.bytes", size, "read from disk"),
     ],
 }
 

@@ -101,12 +101,11 @@ def node_list(o: Options) -> list[NodePlan]:
 
 
 def _role_params(o: Options, role: str) -> list[str]:
-    params = [f"vregion.size={format_size(o.vregion)}"]
+    if role == "memory":
+        return [f"vregion.size={format_size(o.vregion)}"]
     if role == "processor":
-        params.append(f"excache={format_size(o.excache)}")
-        if o.strace:
-            params.append("strace")
-    return params if role != "storage" else []
+        return [f"excache={format_size(o.excache)}"] + (["strace"] if o.strace else [])
+    return []
 
 
 def qemu_command(node: NodePlan, qemu: str, accel: str, log: str,
