@@ -18,6 +18,8 @@
  */
 #define PR_FMT "virtio-blk: "
 
+#include "virtio_blk.h"
+
 #include <drivers/blkdev.h>
 #include <drivers/pci.h>
 #include <drivers/virtio.h>
@@ -35,8 +37,6 @@
 #include <lib/string.h>
 #include <mm/kmap.h>
 #include <mm/slab.h>
-
-#include "virtio_blk.h"
 
 #define QUEUE_SIZE      128u
 #define WATCH_PERIOD_NS NSEC_PER_SEC

@@ -15,6 +15,8 @@
  */
 #define PR_FMT "virtio-console: "
 
+#include "virtio_console.h"
+
 #include <drivers/pci.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
@@ -22,8 +24,6 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-
-#include "virtio_console.h"
 
 static void control_used(struct virtq *vq, void *arg)
 {

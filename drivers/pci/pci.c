@@ -9,6 +9,8 @@
  * Failure:	a device without room for its BARs is listed, and its driver sees pci_bar_map()
  *		fail; a failed probe is logged and the next device is tried.
  */
+#include <drivers/pci.h>
+
 #include <kernel/initcall.h>
 #include <lib/err.h>
 #include <lib/fmt.h>

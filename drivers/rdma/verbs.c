@@ -9,6 +9,8 @@
  * Failure:	a wrong argument is -EINVAL; destroying an object that is still in use is our own
  *		bug and stops at BUG_ON, because the device would go on using freed memory.
  */
+#include <rdma/verbs.h>
+
 #include <rdma/provider.h>
 
 #include <kernel/counter.h>

@@ -14,6 +14,8 @@
  */
 #define PR_FMT "ctl: "
 
+#include <ctl/ctl.h>
+
 #include "channel.h"
 
 #include <drivers/console.h>

@@ -14,6 +14,8 @@
  */
 #define PR_FMT "memory: "
 
+#include "service.h"
+
 #include <ctl/ctl.h>
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
@@ -31,7 +33,6 @@
 #include <rdma/verbs.h>
 
 #include "memory.h"
-#include "service.h"
 
 #define DEVICE_WAIT_NS 30000000000ull
 #define RUN_PAGES      16384ull /* of one registered run: 64 MiB */

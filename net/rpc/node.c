@@ -8,6 +8,8 @@
  */
 #define PR_FMT "rpc: "
 
+#include <net/node.h>
+
 #include "rpc_priv.h"
 
 #include <kernel/printk.h>

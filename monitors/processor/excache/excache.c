@@ -11,6 +11,8 @@
  */
 #define PR_FMT "excache: "
 
+#include <processor/excache.h>
+
 #include "cache.h"
 
 #include <arch/cpu.h>
