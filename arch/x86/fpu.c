@@ -72,7 +72,7 @@ static void image_restore(struct fpu_state *f)
 /* Bring the image up to date if the registers of this CPU hold it; preemption off. */
 static void sync_image(struct fpu_state *f)
 {
-	if (percpu_read(fpu_owner) == f)
+	if (percpu_read(fpu_owner) == f && f->cpu == cpu_id())
 		image_save(f);
 }
 
@@ -187,7 +187,7 @@ void fpu_restore_for_user(struct fpu_state *f)
 
 	if (likely(owner == f && f->cpu == cpu_id()))
 		return;
-	if (owner && cpu_online_count() == 1)
+	if (owner && owner->cpu == cpu_id() && cpu_online_count() == 1)
 		image_save(owner);
 	image_restore(f);
 	f->cpu = cpu_id();

@@ -137,7 +137,10 @@ bool thread_wake(struct thread *t);
 
 /* Make the current thread a user thread: NULL leaves that part as it is. */
 void thread_set_user(struct pgtable *pt, struct fpu_state *fpu);
-/* Stop being one: back to the kernel's tables (exit, before pgtable_destroy()). */
+/*
+ * Stop being one: back to the kernel's tables (exit, before pgtable_destroy() and
+ * fpu_free(), which are the owner's to call).  thread_exit() does it too.
+ */
 void thread_clear_user(void);
 void thread_set_fs_base(uint64_t base);
 void thread_set_gs_base(uint64_t base);

@@ -60,7 +60,7 @@ static inline bool regs_from_user(const struct pt_regs *regs)
 #define FAULT_EXEC    0x10u
 
 struct user_fault {
-	vaddr_t addr;
+	vaddr_t addr;   /* whatever user code computed: kernel addresses too */
 	uint32_t flags; /* FAULT_* */
 	struct pt_regs *regs;
 };
