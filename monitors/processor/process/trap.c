@@ -86,7 +86,7 @@ static void exception(const struct user_exception *ex)
 
 static const struct user_trap_ops ops = {
 	.page_fault = page_fault,
-	.syscall = syscall_dispatch,
+	.syscall = syscall_enter,
 	.exception = exception,
 	.return_work = signal_return_work,
 };

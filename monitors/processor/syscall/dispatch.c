@@ -31,7 +31,7 @@ static void name_once(uint64_t nr)
 		pr_info("call %llu is not there (ENOSYS)\n", (unsigned long long)nr);
 }
 
-void syscall_dispatch(struct pt_regs *regs)
+void syscall_enter(struct pt_regs *regs)
 {
 	const struct syscall_args args = {
 		.a = { regs->rdi, regs->rsi, regs->rdx, regs->r10, regs->r8, regs->r9 },

@@ -27,4 +27,4 @@ struct syscall_entry {
 extern const struct syscall_entry syscall_table[];
 extern const unsigned int syscall_table_len;
 
-void syscall_dispatch(struct pt_regs *regs);
+void syscall_enter(struct pt_regs *regs);
