@@ -5,8 +5,8 @@
  * States:	a page enters the cache as READING and becomes VALID (and joins the LRU list), or
  *		FAILED and leaves it.  The cache holds one reference to each page in it, each read
  *		one to each of its pages, and so does every user.
- * Read-ahead:	the window doubles from 16 to 64 pages while a file is read in order; the next run is
- *		started as soon as the reader is within half a window of what has been read ahead.
+ * Read-ahead:	the window doubles from 16 to 64 pages while a file is read in order; half a window is
+ *		read as soon as less than that lies ahead of the reader.
  */
 #include "fcache.h"
 
@@ -358,10 +358,11 @@ static int read_encode(struct memory *m, struct fcache_read *rd)
 
 /*
  * Start to read up to @nr pages from @pgoff, as far as they are missing.  0 also when the first of them
- * is not: whoever put it there reads it.
+ * is not: whoever put it there reads it.  *@first (may be NULL): the first page, held, if we read it;
+ * the read may have ended by then, and failed.
  */
 static int read_start(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32_t nr,
-		      bool prefetch, bool may_sleep)
+		      bool prefetch, bool may_sleep, struct mpage **first)
 {
 	struct fcache_read *rd = lib_zalloc(sizeof(*rd));
 	int err;
@@ -380,16 +381,19 @@ static int read_start(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32
 		fcache_read_release(rd);
 		return 0;
 	}
+	if (first) {
+		*first = rd->pages[0];
+		mpage_get(*first);
+	}
+	STAT_INC(m, file_reads);
 	err = read_encode(m, rd);
 	if (!err)
 		err = m->net->read(m, rd, prefetch, may_sleep);
 	if (err) {
 		fcache_read_done(rd, err, 0);
 		fcache_read_release(rd);
-		return err;
 	}
-	STAT_INC(m, file_reads);
-	return 0;
+	return first ? 0 : err;
 }
 
 /* --- lookup ---------------------------------------------------------------------------- */
@@ -465,6 +469,17 @@ static int wait_read(struct memory *m, struct mpage *page)
 	return page->seq ? -(int)page->seq : -EAGAIN;
 }
 
+/* The page that @out holds: wait until it is there.  1, or what fcache_get() is to do about it. */
+static int hold_reading(struct memory *m, struct mpage **out)
+{
+	const int err = wait_read(m, *out);
+
+	if (!err)
+		return 1;
+	mpage_put(&m->pool, *out);
+	return err;
+}
+
 /*
  * Hold the page at @pgoff.  1: held; 0: behind the end; negative errno.  @more: pages that are wanted
  * from here on.
@@ -473,39 +488,33 @@ static int hold_page(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32_
 		     bool may_sleep, struct mpage **out)
 {
 	bool missed = false;
-	int err;
+	enum look res;
+	int ret;
 
-	for (;;) {
-		const enum look res = look(m, cf, pgoff, out);
-
+	do {
+		res = look(m, cf, pgoff, out);
 		if (res == LOOK_END)
 			return 0;
-		if (res == LOOK_HIT) {
-			if (!missed)
-				STAT_INC(m, file_hits);
-			return 1;
-		}
+		ret = 1;
+		if (res == LOOK_WAIT && !may_sleep)
+			mpage_put(&m->pool, *out);
+		if (res != LOOK_HIT && !may_sleep)
+			return -EAGAIN;
 		if (res == LOOK_MISSING) {
-			if (!may_sleep)
-				return -EAGAIN;
 			if (!missed)
 				STAT_INC(m, file_misses);
 			missed = true;
-			err = read_start(m, cf, pgoff, MAX(more, RA_MIN), false, true);
-			if (err)
-				return err;
-			continue;
+			*out = NULL;
+			ret = read_start(m, cf, pgoff, MAX(more, RA_MIN), false, true, out);
+			if (!ret)
+				ret = *out ? hold_reading(m, out) : -EAGAIN;
+		} else if (res == LOOK_WAIT) {
+			ret = hold_reading(m, out);
 		}
-		err = may_sleep ? wait_read(m, *out) : -EAGAIN;
-		if (!err) {
-			if (!missed)
-				STAT_INC(m, file_hits);
-			return 1;
-		}
-		mpage_put(&m->pool, *out);
-		if (err != -EAGAIN || !may_sleep)
-			return err;
-	}
+	} while (ret == -EAGAIN); /* behind the end, as we know now, or somebody else reads it */
+	if (ret > 0 && !missed)
+		STAT_INC(m, file_hits);
+	return ret;
 }
 
 /* Note that [pgoff, pgoff + nr) was read, and read ahead of a reader in order. */
@@ -524,14 +533,14 @@ static void read_ahead(struct memory *m, struct cfile *cf, uint64_t pgoff, uint3
 	cf->ra_next = end;
 	if (cf->ra_window && cf->known && cf->ra_end < end + cf->ra_window / 2) {
 		from = MAX(cf->ra_end, end);
-		to = MIN(end + cf->ra_window, file_pages(cf));
+		to = MIN(from + cf->ra_window / 2, file_pages(cf));
 		cf->ra_end = MAX(to, cf->ra_end);
 	}
 	spin_unlock(&m->fcache.lock);
 	while (from < to) {
 		const uint32_t n = (uint32_t)MIN(to - from, (uint64_t)MS_READ_MAX_PAGES);
 
-		if (read_start(m, cf, from, n, true, false))
+		if (read_start(m, cf, from, n, true, false, NULL))
 			break;
 		from += n;
 	}

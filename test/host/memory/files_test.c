@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Buffer cache and program loader, over made-up files.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <kernel/thread.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <proto/ps.h>
+
+#include "fake.h"
+
+#define MB (1ull << 20)
+
+static const struct proto_file file1 = { 1, 1, FAKE_STORAGE };
+static uint8_t buf[64 << 10];
+
+/* --- buffer cache ---------------------------------------------------------------------- */
+
+static bool holds(const uint8_t *data, uint64_t offset, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (data[i] != fake_byte(1, offset + i))
+			return false;
+	return true;
+}
+
+static void reads_in_order_are_few(struct ktest *t)
+{
+	struct fake f;
+	uint64_t off = 0;
+	int n;
+
+	fake_start(&f, 1, 4096, 30);
+	f.files[0] = (struct fake_file){ .size = 2 * MB + 123, .version = 1 };
+	while ((n = fcache_copy(&f.mem[0], &file1, off, buf, 10000)) > 0) {
+		EXPECT_TRUE(t, holds(buf, off, (size_t)n));
+		off += (uint64_t)n;
+	}
+	EXPECT_EQ(t, n, 0);
+	EXPECT_EQ(t, off, 2 * MB + 123);
+	EXPECT_EQ(t, f.mem[0].stats.file_read_pages, 513);
+	EXPECT_LE(t, f.nr_reads, 24);
+	EXPECT_EQ(t, fcache_copy(&f.mem[0], &file1, 9 * MB, buf, 1), 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void last_page_is_zero_behind_the_end(struct ktest *t)
+{
+	struct pm_file_fetch_rep rep;
+	struct mpage *pages[4];
+	struct fake f;
+
+	fake_start(&f, 1, 1024, 30);
+	f.files[0] = (struct fake_file){ .size = 2 * PAGE_SIZE + 5, .version = 1 };
+	/* Nothing is there yet: in polling context that is for a thread to fetch. */
+	EXPECT_EQ(t, fcache_get(&f.mem[0], &file1, 1, 4, 0, false, pages, &rep), -EAGAIN);
+	ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 1, 4, 0, true, pages, &rep), 0);
+	EXPECT_EQ(t, rep.nr_valid, 2);
+	EXPECT_EQ(t, rep.last_bytes, 5);
+	EXPECT_EQ(t, rep.file_size, 2 * PAGE_SIZE + 5);
+	EXPECT_EQ(t, ((uint8_t *)mpage_virt(&f.mem[0].pool, pages[1]))[5], 0);
+	for (uint32_t i = 0; i < rep.nr_valid; i++)
+		mpage_put(&f.mem[0].pool, pages[i]);
+	ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 3, 4, 0, false, pages, &rep), 0);
+	EXPECT_EQ(t, rep.nr_valid, 0);
+	EXPECT_EQ(t, rep.last_bytes, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+struct reader {
+	struct fake *f;
+	int ret;
+};
+
+static void reader_thread(void *arg)
+{
+	struct reader *r = arg;
+	struct pm_file_fetch_rep rep;
+	struct mpage *pages[8];
+
+	r->ret = fcache_get(&r->f->mem[0], &file1, 0, 8, 0, true, pages, &rep);
+	if (r->ret)
+		return;
+	for (uint32_t i = 0; i < rep.nr_valid; i++) {
+		if (!holds(mpage_virt(&r->f->mem[0].pool, pages[i]), i * PAGE_SIZE, PAGE_SIZE))
+			r->ret = -EILSEQ;
+		mpage_put(&r->f->mem[0].pool, pages[i]);
+	}
+}
+
+static void misses_at_once(struct ktest *t, int error)
+{
+	struct reader readers[6];
+	struct thread *threads[ARRAY_SIZE(readers)];
+	struct fake f;
+
+	fake_start(&f, 1, 1024, 30);
+	f.files[0] = (struct fake_file){ .size = 32 * PAGE_SIZE, .version = 1 };
+	f.read_async = true;
+	f.read_error = error;
+	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
+		readers[i] = (struct reader){ &f, 1 };
+		threads[i] = thread_create("reader", reader_thread, &readers[i]);
+		ASSERT_FALSE(t, IS_ERR(threads[i]));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
+		thread_join(threads[i]);
+		EXPECT_EQ(t, readers[i].ret, error);
+	}
+	thread_sleep_ns(20 * 1000 * 1000); /* read-ahead that is still under way */
+	if (!error)
+		EXPECT_LE(t, f.nr_reads, 2); /* the pages wanted, and what is read ahead */
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void misses_at_once_share_a_read(struct ktest *t)
+{
+	misses_at_once(t, 0);
+}
+
+static void failed_read_fails_all_who_wait(struct ktest *t)
+{
+	misses_at_once(t, -EIO);
+}
+
+static void failed_read_is_tried_again(struct ktest *t)
+{
+	struct fake f;
+
+	fake_start(&f, 1, 1024, 30);
+	f.files[0] = (struct fake_file){ .size = MB, .version = 1 };
+	f.read_error = -ESTALE;
+	EXPECT_EQ(t, fcache_copy(&f.mem[0], &file1, 0, buf, 10), -ESTALE);
+	f.read_error = 0;
+	EXPECT_EQ(t, fcache_copy(&f.mem[0], &file1, 0, buf, 10), 10);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void newer_version_is_read_again(struct ktest *t)
+{
+	static uint8_t old_data[PAGE_SIZE], new_data[PAGE_SIZE];
+	struct pm_file_fetch_rep rep;
+	struct mpage *page;
+	struct fake f;
+
+	memset(old_data, 'o', sizeof(old_data));
+	memset(new_data, 'n', sizeof(new_data));
+	fake_start(&f, 1, 1024, 30);
+	f.files[0] = (struct fake_file){ .size = PAGE_SIZE, .version = 7, .data = old_data };
+	ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 0, 1, 7, true, &page, &rep), 0);
+	mpage_put(&f.mem[0].pool, page);
+	f.files[0].version = 8;
+	f.files[0].data = new_data;
+	f.files[0].size = 100;
+	/* Nobody has told us yet. */
+	ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 0, 1, 7, true, &page, &rep), 0);
+	EXPECT_EQ(t, *(uint8_t *)mpage_virt(&f.mem[0].pool, page), 'o');
+	mpage_put(&f.mem[0].pool, page);
+	ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 0, 1, 8, true, &page, &rep), 0);
+	EXPECT_EQ(t, *(uint8_t *)mpage_virt(&f.mem[0].pool, page), 'n');
+	EXPECT_EQ(t, rep.last_bytes, 100);
+	mpage_put(&f.mem[0].pool, page);
+	EXPECT_EQ(t, f.nr_reads, 2);
+	/* Somebody with a version that nobody has costs one read, not one each time. */
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 0, 1, 6, true, &page, &rep), 0);
+		mpage_put(&f.mem[0].pool, page);
+	}
+	EXPECT_EQ(t, f.nr_reads, 3);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Programs come first: file pages give way to them down to a minimum, and never the other way. */
+static void file_pages_give_way(struct ktest *t)
+{
+	struct pool_stats s;
+	struct fake_proc p;
+	struct fake f;
+	uint64_t addr;
+
+	fake_start(&f, 1, 512, 30); /* 480 for programs */
+	f.files[0] = (struct fake_file){ .size = 4 * MB, .version = 1 };
+	for (uint64_t off = 0; off < 4 * MB; off += sizeof(buf))
+		ASSERT_EQ(t, fcache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)), sizeof(buf));
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.file, 512);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t,
+		  proc_mmap(&p, 0x40000000, 480 * PAGE_SIZE, PM_PROT_READ | PM_PROT_WRITE,
+			    PM_MAP_FIXED, &addr),
+		  0);
+	for (uint64_t i = 0; i < 480; i++)
+		ASSERT_EQ(t, proc_writeback(&p, addr + i * PAGE_SIZE, buf), 0);
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.used, 480);
+	EXPECT_EQ(t, s.file, 32);
+	for (uint64_t off = 0; off < MB; off += sizeof(buf)) {
+		ASSERT_EQ(t, fcache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)), sizeof(buf));
+		EXPECT_TRUE(t, holds(buf, off, sizeof(buf)));
+	}
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* --- programs -------------------------------------------------------------------------- */
+
+static void put(uint8_t *image, size_t off, uint64_t value, size_t size)
+{
+	memcpy(image + off, &value, size);
+}
+
+struct seg {
+	uint32_t type, flags;
+	uint64_t offset, vaddr, filesz, memsz;
+};
+
+/* An ELF file with these program headers. */
+static void make_elf(uint8_t *image, uint16_t type, uint64_t entry, const struct seg *segs, int nr)
+{
+	memcpy(image,
+	       "\x7f"
+	       "ELF\2\1\1",
+	       7);
+	put(image, 16, type, 2);
+	put(image, 18, 62, 2);
+	put(image, 20, 1, 4);
+	put(image, 24, entry, 8);
+	put(image, 32, 64, 8);
+	put(image, 52, 64, 2);
+	put(image, 54, 56, 2);
+	put(image, 56, (uint64_t)nr, 2);
+	for (int i = 0; i < nr; i++) {
+		const size_t at = 64 + 56 * (size_t)i;
+
+		put(image, at, segs[i].type, 4);
+		put(image, at + 4, segs[i].flags, 4);
+		put(image, at + 8, segs[i].offset, 8);
+		put(image, at + 16, segs[i].vaddr, 8);
+		put(image, at + 32, segs[i].filesz, 8);
+		put(image, at + 40, segs[i].memsz, 8);
+		put(image, at + 48, 0x1000, 8);
+	}
+}
+
+#define PT_LOAD      1
+#define PT_INTERP    3
+#define PT_GNU_STACK 0x6474e551u
+
+static const struct seg prog_segs[] = {
+	{ PT_INTERP, 4, 0x200, 0, 8, 8 },
+	{ PT_LOAD, 5, 0, 0, 0x1800, 0x1800 },
+	{ PT_LOAD, 6, 0x1800, 0x2800, 0x900, 0x5000 },
+	{ PT_GNU_STACK, 6, 0, 0, 0, 0 },
+};
+static const struct seg interp_segs[] = { { PT_LOAD, 5, 0, 0, 0x3000, 0x3000 } };
+
+struct prog_files {
+	uint8_t prog[0x4000];
+	uint8_t interp[0x3000];
+};
+
+static void prog_start(struct fake *f, struct prog_files *pf)
+{
+	memset(pf, 0, sizeof(*pf));
+	make_elf(pf->prog, 3, 0x1010, prog_segs, ARRAY_SIZE(prog_segs));
+	memcpy(pf->prog + 0x200, "/lib/ld", 8);
+	make_elf(pf->interp, 3, 0x40, interp_segs, 1);
+	fake_start(f, 2, 4096, 21);
+	f->files[0] = (struct fake_file){ .size = 0x2100, .version = 1, .data = pf->prog };
+	f->files[1] = (struct fake_file){
+		.size = 0x3000, .version = 1, .data = pf->interp, .path = "/lib/ld"
+	};
+}
+
+static int exec(struct fake *f, uint64_t seed, struct pm_exec_rep *rep)
+{
+	const struct pm_exec_req req = {
+		.aspace = FAKE_ASPACE(9),
+		.file = file1,
+		.stack_size = 8 * MB,
+		.random_seed = seed,
+		.want_credits = 64,
+	};
+	uint8_t body[256], reply[16384];
+	const ssize_t len = pm_exec_req_encode(&req, body, sizeof(body));
+	int ret = memory_serve(&f->mem[0], FAKE_PROC, PM_EXEC, body, (uint32_t)len, NULL, 0, reply,
+			       sizeof(reply), NULL);
+
+	return ret < 0 ? ret : pm_exec_rep_decode(reply, (size_t)ret, rep);
+}
+
+static const struct pm_vma *vma_holding(const struct pm_exec_rep *rep, uint64_t addr)
+{
+	for (uint16_t i = 0; i < rep->nr_vmas; i++)
+		if (rep->vmas[i].start <= addr && addr < rep->vmas[i].end)
+			return &rep->vmas[i];
+	return NULL;
+}
+
+static void program_with_interpreter(struct ktest *t)
+{
+	struct pm_exec_rep *rep = malloc(sizeof(*rep));
+	struct prog_files *pf = malloc(sizeof(*pf));
+	const uint64_t base = 0x555555554000;
+	const struct pm_vma *v;
+	struct fake_proc p;
+	struct fake f;
+
+	prog_start(&f, pf);
+	ASSERT_EQ(t, exec(&f, 0, rep), 0);
+	EXPECT_EQ(t, rep->prog_entry, base + 0x1010);
+	EXPECT_EQ(t, rep->entry, rep->interp_base + 0x40);
+	EXPECT_EQ(t, rep->phdr, base + 64);
+	EXPECT_EQ(t, rep->phnum, 4);
+	EXPECT_EQ(t, rep->phent, 56);
+	EXPECT_EQ(t, rep->brk_start, base + 0x8000);
+	EXPECT_EQ(t, rep->vregion_size, 2 * MB);
+	EXPECT_EQ(t, rep->stack_top - rep->stack_bottom, 8 * MB);
+	EXPECT_EQ(t, rep->flags, 0);
+	EXPECT_EQ(t, rep->nr_vmas, 4);
+	EXPECT_GT(t, rep->nr_grants, 0);
+	EXPECT_EQ(t, exec(&f, 0, rep), -EEXIST);
+	ASSERT_EQ(t, exec(&f, 0, rep), -EEXIST);
+
+	proc_init(&p, &f, FAKE_ASPACE(9), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_destroy(&p), 0);
+	ASSERT_EQ(t, exec(&f, 0, rep), 0);
+	v = vma_holding(rep, base);
+	ASSERT_TRUE(t, v);
+	EXPECT_EQ(t, v->prot, PM_PROT_READ | PM_PROT_EXEC);
+	EXPECT_EQ(t, v->file_bytes, UINT64_MAX);
+	v = vma_holding(rep, base + 0x2800);
+	ASSERT_TRUE(t, v);
+	EXPECT_EQ(t, v->start, base + 0x2000);
+	EXPECT_EQ(t, v->end, base + 0x8000);
+	EXPECT_EQ(t, v->pgoff, 1);
+	EXPECT_EQ(t, v->file_bytes, 0x1100);
+	/* Pages: of the file as far as it goes, then zero; nothing outside. */
+	EXPECT_EQ(t, proc_refresh(&p, base), 0);
+	EXPECT_EQ(t, proc_fetch(&p, base, false, NULL), PM_FETCH_FILE);
+	EXPECT_EQ(t, proc_fetch(&p, base, true, NULL), -EACCES);
+	EXPECT_EQ(t, proc_fetch(&p, base + 0x3000, true, NULL), PM_FETCH_FILE);
+	EXPECT_EQ(t, proc_fetch(&p, base + 0x4000, true, NULL), PM_FETCH_ZERO);
+	EXPECT_EQ(t, proc_fetch(&p, base + 0x8000, true, NULL), -EFAULT);
+	ASSERT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+	free(rep);
+	free(pf);
+}
+
+static void layout_is_random_with_a_seed(struct ktest *t)
+{
+	struct pm_exec_rep *a = malloc(sizeof(*a)), *b = malloc(sizeof(*b));
+	struct prog_files *pf = malloc(sizeof(*pf));
+	struct fake_proc p;
+	struct fake f;
+
+	prog_start(&f, pf);
+	proc_init(&p, &f, FAKE_ASPACE(9), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, exec(&f, 1, a), 0);
+	ASSERT_EQ(t, proc_destroy(&p), 0);
+	ASSERT_EQ(t, exec(&f, 2, b), 0);
+	ASSERT_EQ(t, proc_destroy(&p), 0);
+	EXPECT_NE(t, a->prog_entry, b->prog_entry);
+	EXPECT_NE(t, a->stack_top, b->stack_top);
+	EXPECT_NE(t, a->interp_base, b->interp_base);
+	EXPECT_NE(t, a->brk_start - a->prog_entry, b->brk_start - b->prog_entry);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+	free(a);
+	free(b);
+	free(pf);
+}
+
+static void bad_programs_get_an_errno(struct ktest *t)
+{
+	struct pm_exec_rep *rep = malloc(sizeof(*rep));
+	struct prog_files *pf = malloc(sizeof(*pf));
+	struct fake f;
+
+	prog_start(&f, pf);
+	f.files[1].path = "/lib/other";
+	EXPECT_EQ(t, exec(&f, 0, rep), -ENOENT);
+	f.files[1].path = "/lib/ld";
+	pf->interp[0] = 'x';
+	fcache_drop_all(&f.mem[0]);
+	fcache_drop_all(&f.mem[1]);
+	EXPECT_EQ(t, exec(&f, 0, rep), -ELIBBAD);
+	pf->prog[18] = 3; /* a 32-bit machine */
+	fcache_drop_all(&f.mem[0]);
+	fcache_drop_all(&f.mem[1]);
+	EXPECT_EQ(t, exec(&f, 0, rep), -ENOEXEC);
+	f.read_error = -EIO;
+	fcache_drop_all(&f.mem[0]);
+	fcache_drop_all(&f.mem[1]);
+	EXPECT_EQ(t, exec(&f, 0, rep), -EIO);
+	EXPECT_TRUE(t, fake_stop(&f));
+	free(rep);
+	free(pf);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(reads_in_order_are_few),
+	KTEST(last_page_is_zero_behind_the_end),
+	KTEST(misses_at_once_share_a_read),
+	KTEST(failed_read_fails_all_who_wait),
+	KTEST(failed_read_is_tried_again),
+	KTEST(newer_version_is_read_again),
+	KTEST(file_pages_give_way),
+	KTEST(program_with_interpreter),
+	KTEST(layout_is_random_with_a_seed),
+	KTEST(bad_programs_get_an_errno),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "memory.files", .cases = cases };
+KTEST_SUITE(suite);
