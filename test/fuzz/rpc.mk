@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+rpc_fuzz-folders := net/rpc
+rpc_fuzz-max-len := 4096

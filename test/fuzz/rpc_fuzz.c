@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fuzz RPC: the decoders, and the receive path of a session as a hostile peer sees it.
+ *
+ * Input:	a list of commands: put bytes into the ring, deliver an immediate, submit a call, give
+ *		one up.  A stub device takes what is posted and delivers what the input says.
+ * Property:	every call is done exactly once and released exactly once, every request that reached
+ *		a handler is answered once, slots come back, and what decodes encodes back.
+ */
+#include <stdlib.h>
+
+#include <kernel/thread.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <net/rpc.h>
+#include <shim/shim.h>
+
+#include "../../net/rpc/rpc_priv.h"
+
+#define CHECK(cond)              \
+	do {                     \
+		if (!(cond))     \
+			abort(); \
+	} while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* --- the stub device -------------------------------------------------------------------- */
+
+static uint8_t stub_object[16][64];
+static uint32_t pending_imm;
+static bool has_pending;
+static struct rpc_conn *the_conn;
+extern volatile uint32_t byte_seen;
+volatile uint32_t byte_seen; /* reading is what matters: the sanitizer looks at it */
+
+struct rdma_mr *rdma_mr_create(struct rdma_pd *pd, uint64_t iova,
+			       const struct rdma_phys_range *ranges, size_t nr_ranges,
+			       uint32_t access)
+{
+	return (void *)stub_object[0];
+}
+
+void rdma_mr_destroy(struct rdma_mr *mr)
+{
+}
+
+uint32_t rdma_mr_lkey(const struct rdma_mr *mr)
+{
+	return 1;
+}
+
+uint32_t rdma_mr_rkey(const struct rdma_mr *mr)
+{
+	return 1;
+}
+
+struct rdma_cq *rdma_cq_create(struct rdma_device *dev, uint32_t nr_cqe, uint32_t vector,
+			       void (*event)(struct rdma_cq *cq, void *arg), void *arg)
+{
+	return (void *)stub_object[1];
+}
+
+void rdma_cq_destroy(struct rdma_cq *cq)
+{
+}
+
+struct rdma_qp *rdma_qp_create(struct rdma_pd *pd, const struct rdma_qp_init *init)
+{
+	return (void *)stub_object[2];
+}
+
+void rdma_qp_destroy(struct rdma_qp *qp)
+{
+}
+
+void *rdma_qp_context(const struct rdma_qp *qp)
+{
+	return the_conn;
+}
+
+uint32_t rdma_qp_num(const struct rdma_qp *qp)
+{
+	return 2;
+}
+
+int rdma_qp_to_init(struct rdma_qp *qp, uint32_t access)
+{
+	return 0;
+}
+
+int rdma_qp_to_err(struct rdma_qp *qp)
+{
+	return 0;
+}
+
+/* Look at every byte that a device would send. */
+int rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr,
+		   const struct rdma_send_wr **bad)
+{
+	for (; wr; wr = wr->next) {
+		for (uint32_t i = 0; (wr->flags & RDMA_SEND_INLINE) && i < wr->nr_sge; i++) {
+			const uint8_t *p = (const uint8_t *)(uintptr_t)wr->sge[i].addr;
+
+			for (uint32_t k = 0; k < wr->sge[i].len; k++)
+				byte_seen += p[k];
+		}
+		if (wr->flags & RDMA_SEND_SIGNALED)
+			the_conn->sq_completed = wr->wr_id;
+	}
+	return 0;
+}
+
+int rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr,
+		   const struct rdma_recv_wr **bad)
+{
+	return 0;
+}
+
+int rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, int max)
+{
+	if (!has_pending || cq != rpc_net.cq)
+		return 0;
+	has_pending = false;
+	*wc = (struct rdma_wc){ .qp = the_conn->qp,
+				.opcode = RDMA_WC_RECV_WRITE_IMM,
+				.flags = RDMA_WC_WITH_IMM,
+				.imm = pending_imm };
+	return 1;
+}
+
+void rdma_arm_cq(struct rdma_cq *cq, bool solicited_only)
+{
+}
+
+struct rdma_pd *rdma_pd_create(struct rdma_device *dev)
+{
+	return (void *)stub_object[3];
+}
+
+void rdma_pd_destroy(struct rdma_pd *pd)
+{
+}
+
+void rdma_device_attr(const struct rdma_device *dev, struct rdma_device_attr *attr)
+{
+}
+
+int rdma_port_attr(struct rdma_device *dev, uint8_t port, struct rdma_port_attr *attr)
+{
+	return -ENODEV;
+}
+
+const char *rdma_device_name(const struct rdma_device *dev)
+{
+	return "stub";
+}
+
+struct cm_listener *cm_listen(struct rdma_device *dev, uint8_t port, uint64_t service_id,
+			      cm_event_fn fn, void *arg)
+{
+	return ERR_PTR(-ENODEV);
+}
+
+struct cm_conn *cm_connect(struct rdma_device *dev, uint8_t port, const struct rdma_addr *to,
+			   uint64_t service_id, const struct cm_params *params, cm_event_fn fn,
+			   void *arg)
+{
+	return ERR_PTR(-ENODEV);
+}
+
+int cm_accept(struct cm_conn *conn, const struct cm_params *params)
+{
+	return -ENODEV;
+}
+
+int cm_reject(struct cm_conn *conn, uint16_t reason, const void *private_data, size_t len)
+{
+	return 0;
+}
+
+void cm_disconnect(struct cm_conn *conn)
+{
+}
+
+void cm_conn_set_arg(struct cm_conn *conn, cm_event_fn fn, void *arg)
+{
+}
+
+void cm_conn_destroy(struct cm_conn *conn)
+{
+}
+
+/* --- the session --------------------------------------------------------------------------- */
+
+#define PEER     9u
+#define INCARN   0x1234u
+#define MAX_CALL 64
+
+static struct rpc_session *session;
+static uint32_t nr_done, nr_released, nr_submitted;
+static struct rpc_call *calls[MAX_CALL];
+
+static enum rpc_handler_result echo(struct rpc_request *req, void *arg)
+{
+	uint32_t len, bulk_len;
+	const uint8_t *body = rpc_request_body(req, &len);
+	const uint8_t *bulk = rpc_request_bulk(req, &bulk_len);
+
+	for (uint32_t i = 0; i < bulk_len; i++)
+		byte_seen += bulk[i];
+	rpc_reply(req, 0, body, len);
+	return RPC_DONE;
+}
+
+static const struct rpc_handler handlers[] = {
+	{ 0x0f10, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "echo", echo },
+	{ 0x0f11, RPC_HANDLER_INLINE, "echo_once", echo },
+};
+
+static void setup(void)
+{
+	const struct node_info info = { .id = PEER, .role = NODE_ROLE_MEMORY, .incarn = INCARN };
+	struct rpc_peer *peer;
+
+	CHECK(rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL) == 0);
+	rpc_net.cq = (void *)stub_object[4];
+	rpc_net.is_started = true;
+	peer = rpc_peer_alloc(&info);
+	CHECK(peer && rpc_peer_publish(peer) == 0);
+	session = &peer->sessions[RPC_CLASS_DEMAND];
+	CHECK(rpc_session_prepare(session) == 0);
+	the_conn = calloc(1, sizeof(*the_conn));
+	the_conn->session = session;
+	the_conn->gen = 1;
+	the_conn->state = RPC_CONN_UP;
+	the_conn->is_known = true;
+	the_conn->peer_incarn = INCARN;
+	the_conn->ring = rpc_ring_create(&rpc_class_cfg[RPC_CLASS_DEMAND]);
+	the_conn->qp = (void *)stub_object[2];
+	the_conn->send_cq = (void *)stub_object[1];
+	the_conn->sq_size = 256;
+	the_conn->sq_inline = 128;
+	the_conn->sq_sge = 5;
+	session->conn = the_conn;
+	session->gen = 1;
+}
+
+static void done(struct rpc_call *call)
+{
+	nr_done++;
+	CHECK(call->status <= 0 && call->reply_len <= call->reply_max);
+}
+
+static void release(struct rpc_call *call)
+{
+	nr_released++;
+}
+
+static void submit(uint8_t len)
+{
+	static uint8_t reply[64];
+	static const uint8_t body[256];
+	struct rpc_call *call;
+
+	if (nr_submitted >= MAX_CALL)
+		return;
+	call = rpc_call_alloc();
+	call->peer = PEER;
+	call->cls = RPC_CLASS_DEMAND;
+	call->opcode = 0x0f10;
+	call->body = body;
+	call->body_len = len;
+	call->reply = reply;
+	call->reply_max = sizeof(reply);
+	call->done = done;
+	call->release = release;
+	if (rpc_call_submit(call) == 0)
+		calls[nr_submitted++] = call;
+	else
+		rpc_call_put(call);
+}
+
+/* As after the tear-down of the connection: nothing can arrive any more. */
+static void settle(void)
+{
+	rpc_session_fail_calls(session, -EHOSTDOWN);
+	CHECK(nr_done == nr_submitted);
+	for (uint32_t i = 0; i < rpc_class_cfg[RPC_CLASS_DEMAND].nr_slots; i++) {
+		struct rpc_call_impl *impl = session->cslots[i].call;
+
+		CHECK(session->cslots[i].state != RPC_CSLOT_BUSY);
+		if (session->cslots[i].state != RPC_CSLOT_QUARANTINE)
+			continue;
+		spin_lock(&session->lock);
+		rpc_cslot_free_locked(session, i);
+		spin_unlock(&session->lock);
+		rpc_call_release(impl);
+	}
+	CHECK(nr_released == nr_submitted && session->inflight_bytes == 0);
+	CHECK(session->nr_busy == 0 && session->nr_quarantine == 0);
+	for (uint32_t i = 0; i < nr_submitted; i++)
+		rpc_call_put(calls[i]);
+	for (uint32_t i = 0; i < rpc_class_cfg[RPC_CLASS_DEMAND].nr_slots; i++) {
+		CHECK(session->sslots[i].state != RPC_SSLOT_BUSY); /* all were answered */
+		session->sslots[i].req_id = 0;
+		session->sslots[i].state = RPC_SSLOT_NONE;
+	}
+	nr_done = nr_released = nr_submitted = 0;
+	the_conn->recv_to_post = 0;
+}
+
+/* --- input ----------------------------------------------------------------------------------- */
+
+static void decoders(const uint8_t *data, size_t size)
+{
+	struct rpc_hdr_wire w, again;
+	struct rpc_conn_wire cw;
+	struct rpc_rej_wire rw;
+	struct rpc_conn_info info;
+	struct rpc_hdr hdr;
+	struct rpc_rej rej;
+
+	if (size >= sizeof(w)) {
+		memcpy(&w, data, sizeof(w));
+		if (rpc_hdr_decode(&w, (uint32_t)size, data[0] & 0x80, &hdr) == 0) {
+			rpc_hdr_encode(&hdr, &again);
+			w.reserved = cpu_to_le32(0);
+			CHECK(memcmp(&w, &again, sizeof(w)) == 0);
+		}
+	}
+	if (rpc_conn_decode(data, size, &info) == 0) {
+		rpc_conn_encode(&info, &cw);
+		memset(&cw.reserved, 0, sizeof(cw.reserved));
+		CHECK(memcmp(&cw, data, 30) == 0); /* up to the reserved field */
+	}
+	if (rpc_rej_decode(data, size, &rej) == 0) {
+		rpc_rej_encode(&rej, &rw);
+		CHECK(memcmp(&rw, data, 6) == 0);
+	}
+}
+
+/* A header that passes the cheap checks, with the input's opcode, id, lengths and status. */
+static void plausible(const uint8_t *p, uint32_t *len, bool reply, uint8_t *out)
+{
+	const struct rpc_hdr hdr = { .cls = RPC_CLASS_DEMAND,
+				     .opcode = (uint16_t)(0x0f10 + (p[0] & 3)),
+				     .body_len = p[1],
+				     .bulk_len = reply ? 0 : (uint32_t)p[2] * 16,
+				     .src_node = PEER,
+				     .req_id = p[3],
+				     .incarn = INCARN,
+				     .dst_incarn = node_self()->incarn,
+				     .status = reply ? -(int32_t)(p[4] & 7) : 0 };
+
+	rpc_hdr_encode(&hdr, (void *)out);
+	*len = RPC_HDR_LEN + hdr.body_len + hdr.bulk_len;
+}
+
+static void deliver(uint32_t imm)
+{
+	pending_imm = imm;
+	has_pending = true;
+	rpc_poll_try_once();
+}
+
+/* One command of 8 bytes; true: it was followed by raw bytes for the ring. */
+static size_t command(const uint8_t *p, const uint8_t *raw, size_t raw_len)
+{
+	const bool reply = p[0] & 0x80;
+	const uint32_t slot = p[5] & 31;
+	uint8_t *ring = rpc_ring_slot(the_conn->ring, reply, slot);
+	struct rpc_imm imm = { .reply = reply, .slot = slot };
+	size_t n;
+
+	switch (p[0] & 7) {
+	case 0:
+	case 1:
+		plausible(p + 1, &imm.len, reply, ring);
+		deliver(rpc_imm_encode(&imm));
+		return 0;
+	case 2: /* raw header */
+		n = MIN(raw_len, (size_t)RPC_HDR_LEN);
+		memcpy(ring, raw, n);
+		deliver((uint32_t)p[1] | (uint32_t)p[2] << 8 | (uint32_t)p[3] << 16 |
+			(uint32_t)p[4] << 24);
+		return n;
+	case 3:
+	case 4:
+		submit(p[1]);
+		return 0;
+	case 5:
+		if (nr_submitted)
+			rpc_call_cancel(calls[p[1] % nr_submitted]);
+		return 0;
+	case 6:
+		spin_lock(&session->lock);
+		the_conn->state = RPC_CONN_ACCEPTING; /* cannot send for a while */
+		spin_unlock(&session->lock);
+		return 0;
+	default:
+		spin_lock(&session->lock);
+		the_conn->state = RPC_CONN_UP;
+		rpc_flush_locked(session);
+		spin_unlock(&session->lock);
+		return 0;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (!session)
+		setup();
+	decoders(data, size);
+	while (size >= 8) {
+		const size_t used = 8 + command(data, data + 8, size - 8);
+
+		data += used;
+		size -= used;
+	}
+	the_conn->state = RPC_CONN_UP;
+	spin_lock(&session->lock);
+	rpc_flush_locked(session);
+	spin_unlock(&session->lock);
+	settle();
+	return 0;
+}
