@@ -95,7 +95,14 @@ INDEX_GAUGE(pathindex_hits, hits, "steps of path resolution answered by the inde
 INDEX_GAUGE(pathindex_misses, misses, "steps that asked the file system");
 INDEX_GAUGE(pathindex_entries, nr_entries, "paths in the index");
 
-static const struct ctl_ops ctl_ops = { 0 }; /* this role runs no programs */
+static bool serving; /* atomic: buffers and file system are there */
+
+static int debug_command(const char *cmd, char *reply, size_t cap)
+{
+	return READ_ONCE(serving) ? storage_debug(&storage, cmd, reply, cap) : -EAGAIN;
+}
+
+static const struct ctl_ops ctl_ops = { .debug = debug_command }; /* runs no programs */
 
 static void join_status(const char *line)
 {
@@ -141,7 +148,7 @@ static int start_files(void)
 	if (IS_ERR(bd))
 		return (int)PTR_ERR(bd);
 	why[0] = '\0';
-	err = storage_init(&storage, node_self()->id, bd, &opt);
+	err = storage_init(&storage, log_node_id(), bd, &opt);
 	if (err)
 		ctl_error("%s cannot be mounted: %s", bd ? bd->name : "storage",
 			  why[0]           ? why
@@ -154,9 +161,13 @@ static int start_files(void)
 
 static int start_node(void)
 {
-	struct rdma_device *dev = rdma_device_wait(time_after_ns(DEVICE_WAIT_NS));
+	struct rdma_device *dev;
 	int err;
 
+	err = start_files();
+	if (err)
+		return err;
+	dev = rdma_device_wait(time_after_ns(DEVICE_WAIT_NS));
 	if (!dev) {
 		ctl_error("no RDMA device came up within %llu s",
 			  (unsigned long long)(DEVICE_WAIT_NS / NSEC_PER_SEC));
@@ -167,9 +178,6 @@ static int start_node(void)
 		ctl_error("RPC cannot start: error %d", err);
 		return err;
 	}
-	err = start_files();
-	if (err)
-		return err;
 	err = bufpool_init(buffer_bytes);
 	if (!err)
 		err = storage_serve(&storage);
@@ -177,6 +185,7 @@ static int start_node(void)
 		ctl_error("the file service cannot start: error %d", err);
 		return err;
 	}
+	WRITE_ONCE(serving, true);
 	err = cluster_join(&cluster_ops);
 	if (err)
 		ctl_error("the cluster did not come together: error %d", err);

@@ -67,6 +67,9 @@ uint64_t storage_vnode_root(const struct storage *st, uint32_t vnode);
 /* msg.c: register the handlers; the buffers have to be there. */
 int __must_check storage_serve(struct storage *st);
 
+/* debug.c: a test command of the control channel; -ENOSYS: unknown. */
+int storage_debug(struct storage *st, const char *cmd, char *reply, size_t cap);
+
 /* bufpool.c: registered memory that disk reads go to, and from which data is sent. */
 struct storage_buf {
 	struct storage_buf *next; /* free list */

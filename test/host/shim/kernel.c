@@ -25,7 +25,7 @@
 #include <lib/string.h>
 #include <shim/shim.h>
 
-/* --- log: kept for shim_log_contains(), and printed from level TESSERA_LOG (0-3, default 0) on --- */
+/* --- log: kept for shim_log_contains(), and printed up to level TESSERA_LOG (0-3, default 0; "off") --- */
 
 #define LOG_KEEP (256 * 1024)
 
@@ -38,6 +38,8 @@ static int log_limit(void)
 	const char *s = getenv("TESSERA_LOG");
 	uint32_t v;
 
+	if (s && !strcmp(s, "off"))
+		return -1;
 	return s && kstrtou32(s, 10, &v) == 0 ? (int)v : LOG_ERR;
 }
 
