@@ -28,7 +28,9 @@ enum lock_rank {
 	RANK_FS_CACHE = 68,  /* block cache */
 	RANK_NET = 72,       /* connection tables, set-up and tear-down */
 	RANK_NET_PEER = 76,  /* one peer or session */
-	RANK_NET_SETUP = 80, /* connection manager */
+	RANK_NET_SETUP = 80, /* connection set-up of the RPC layer */
+	RANK_CM = 81,        /* connection manager: one port's connections */
+	RANK_MAD = 82,       /* ports open for management datagrams */
 	RANK_CTL = 82,       /* control channel: whole frames on the wire */
 	/* Sleeping locks: drivers and below. */
 	RANK_RDMA = 84,   /* verbs objects: create, destroy */
