@@ -16,6 +16,7 @@ static void check_numbers(const char *s)
 	uint64_t v;
 	uint64_t again;
 	int64_t i;
+	int64_t j;
 	bool b;
 
 	if (kstrtou64(s, 0, &v) == 0) {
@@ -25,7 +26,7 @@ static void check_numbers(const char *s)
 	}
 	if (kstrtos64(s, 10, &i) == 0) {
 		scnprintf(text, sizeof(text), "%ld", (long)i);
-		if (kstrtos64(text, 10, &i) != 0)
+		if (kstrtos64(text, 10, &j) != 0 || i != j)
 			abort();
 	}
 	(void)(parse_size(s, &v) == 0 && parse_bool(s, &b) == 0);
