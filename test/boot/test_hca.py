@@ -113,8 +113,8 @@ def test_config_space_and_registers(model):
 
 @pytest.mark.parametrize("garbage", [
     struct.pack("<iIQ", CFG_READ, 0, 1 << 40), struct.pack("<iIQ", 99, 0, 0),
-    struct.pack("<iIQ", CFG_READ, 0, 4) + b"abcd", struct.pack("<iIQIIi", CFG_READ, 0, 12, 0, 0, -1),
-    b"\xff" * 500])
+    struct.pack("<iIQ", CFG_READ, 0, 4) + b"abcd",
+    struct.pack("<iIQIIi", CFG_READ, 0, 12, 0, 0, -1), b"\xff" * 500])
 def test_garbage_ends_that_vm_only(model, garbage):
     first, second = model.qemus
     first.sock.sendall(garbage)
@@ -141,7 +141,8 @@ def test_vm_that_leaves_makes_room(model):
 @pytest.mark.parametrize("line", [
     "", "nonsense", "delay", "delay all", "delay all x", "delay 0 5", "delay 1-99999 5",
     "delay 1 99999999999999999999", "hold 1", "hold 1 b", "break 1", "break random", "link 1",
-    "break random every 0", "break random every 5 x", "link 1 sideways", "link 77 up", "a b c " * 50])
+    "break random every 0", "break random every 5 x", "link 1 sideways", "link 77 up",
+    "a b c " * 50])
 def test_bad_commands_are_refused(model, line):
     answer = model.command(line)
     assert answer["ok"] is False and answer["error"]
@@ -242,8 +243,8 @@ def test_scenario_file(tmp_path):
 
 @pytest.mark.parametrize("args", [
     [], ["--vm", "fd=x"], ["--vm", "lid=1"], ["--vm", "fd=0,lid=65535"], ["--vm", "fd=0,what=1"],
-    ["--vm", "fd=987"], ["--control"], ["--nonsense"], ["extra"], ["--stay", "--control", "/" * 300],
-    ["--stay", "--scenario", "/nonexistent"]])
+    ["--vm", "fd=987"], ["--control"], ["--nonsense"], ["extra"],
+    ["--stay", "--control", "/" * 300], ["--stay", "--scenario", "/nonexistent"]])
 def test_bad_command_lines(args):
     done = subprocess.run([str(MODEL), *args], capture_output=True, text=True, timeout=10,
                           stdin=subprocess.DEVNULL, check=False)

@@ -179,15 +179,18 @@ class Cluster:
         """
         server, client = self.guests
         server.run("rm -f /tmp/out /tmp/status", timeout)
-        server.run(f"({command} >/tmp/out 2>&1; echo $? >/tmp/rc; mv /tmp/rc /tmp/status) &", timeout)
+        server.run(f"({command} >/tmp/out 2>&1; echo $? >/tmp/rc; mv /tmp/rc /tmp/status) &",
+                   timeout)
         status, text = server.run(
-            "for i in $(seq 200); do grep -q ':4853 [^ ]* 0A' /proc/net/tcp /proc/net/tcp6 && exit 0;"
+            "for i in $(seq 200); do"
+            " grep -q ':4853 [^ ]* 0A' /proc/net/tcp /proc/net/tcp6 && exit 0;"
             " [ -e /tmp/status ] && break; usleep 20000; done; cat /tmp/out; exit 1", timeout)
         if status:
             raise GuestError(f"{command} does not listen: {text}")
         result = client.run(f"{command} {server.ip}", timeout)
-        status, text = server.run("for i in $(seq 250); do [ -e /tmp/status ] && break; usleep 20000;"
-                                  " done; cat /tmp/out; exit $(cat /tmp/status)", timeout)
+        status, text = server.run(
+            "for i in $(seq 250); do [ -e /tmp/status ] && break; usleep 20000; done;"
+            " cat /tmp/out; exit $(cat /tmp/status)", timeout)
         return (status, text), result
 
     def stop(self):

@@ -8,8 +8,8 @@ from pathlib import Path
 from . import packages
 
 HERE = Path(__file__).resolve().parent
-MODULES = ["virtio_pci", "virtio_console", "virtio_net", "mlx4_core", "mlx4_ib", "ib_uverbs", "ib_umad",
-           "rdma_ucm", "ib_ipoib"]
+MODULES = ["virtio_pci", "virtio_console", "virtio_net", "mlx4_core", "mlx4_ib", "ib_uverbs",
+           "ib_umad", "rdma_ucm", "ib_ipoib"]
 PROGRAMS = ["ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong",
             "ibv_srq_pingpong", "ib_write_lat", "ib_write_bw", "ib_send_lat", "ib_send_bw",
             "ib_read_lat", "ib_read_bw", "ib_atomic_lat", "ib_atomic_bw", "smpquery",
@@ -58,8 +58,8 @@ def _modules(deb):
     """{name: bytes} of every module that could be wanted, and the kernel itself."""
     def wanted(path):
         return path.startswith("boot/vmlinuz") or (path.endswith(".ko") and re.search(
-            r"/(drivers/(char/virtio|infiniband|net/virtio|net/net_fail|net/ethernet/mellanox/mlx4|virtio)"
-            r"|net|lib|crypto|fs/configfs|drivers/ptp|drivers/pps|kernel/lib)", path))
+            r"/(drivers/(char/virtio|infiniband|net/virtio|net/net_fail"
+            r"|net/ethernet/mellanox/mlx4|virtio)|net|lib|crypto|fs/configfs|drivers/ptp|drivers/pps|kernel/lib)", path))
 
     kernel, files = None, {}
     for path, _, body in packages.members(deb, wanted):
@@ -106,8 +106,9 @@ def _libraries(tree, extra):
             tree[path] = body
             todo.append(body)
     # glibc loads it by name when a thread ends.
-    gcc = next(Path(d, "libgcc_s.so.1") for d in HOST_LIBRARIES if Path(d, "libgcc_s.so.1").exists())
-    tree["lib/x86_64-linux-gnu/libgcc_s.so.1"] = gcc.read_bytes()
+    gcc = "libgcc_s.so.1"
+    tree["lib/x86_64-linux-gnu/" + gcc] = next(
+        Path(d, gcc).read_bytes() for d in HOST_LIBRARIES if Path(d, gcc).exists())
     tree["lib64/ld-linux-x86-64.so.2"] = Path("/lib64/ld-linux-x86-64.so.2").read_bytes()
 
 
