@@ -30,6 +30,9 @@ void syscall_init_cpu(void);
 
 /* bootinfo.c */
 void boot_info_parse(uint32_t protocol, paddr_t info);
+struct boot_info;
+/* NULL, or why the boot cannot go on; @bi starts zeroed.  For tests. */
+const char *boot_info_read(uint32_t protocol, paddr_t info, struct boot_info *bi);
 
 /* early.c: page-granular memory before the frame allocator. */
 void early_alloc_init(void);

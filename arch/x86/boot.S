@@ -51,9 +51,7 @@ mb2_header_end:
 
 	.section .head.text, "ax"
 	.code32
-	.globl boot_entry_phys
-	.set boot_entry_phys, PHYS(boot_entry_pvh)
-
+	.globl boot_entry_mb2
 boot_entry_mb2:
 	cmpl $0x36d76289, %eax
 	jne boot_dead

@@ -17,8 +17,6 @@
 #include "arch_private.h"
 
 struct boot_info boot_info;
-static char cmdline_copy[4096];
-static uint8_t rsdp_copy[36] __aligned(16);
 
 #define BOOT_MAP_LIMIT 0x100000000ull /* what the boot page tables reach */
 
@@ -57,12 +55,6 @@ struct mb2_tag {
 #define MB2_TAG_ACPI_OLD 14u
 #define MB2_TAG_ACPI_NEW 15u
 
-static void __noreturn boot_stop(const char *why)
-{
-	pr_err("boot: %s\n", why);
-	machine_poweroff(EXIT_STATUS_BOOT);
-}
-
 static const void *boot_ptr(paddr_t paddr, uint64_t len)
 {
 	if (paddr == 0 || paddr >= BOOT_MAP_LIMIT || len > BOOT_MAP_LIMIT - paddr)
@@ -71,9 +63,8 @@ static const void *boot_ptr(paddr_t paddr, uint64_t len)
 }
 
 /* Insert sorted by base; an entry that cannot be stored is dropped with a line. */
-static void mem_add(uint64_t base, uint64_t size, uint32_t type)
+static void mem_add(struct boot_info *bi, uint64_t base, uint64_t size, uint32_t type)
 {
-	struct boot_info *bi = &boot_info;
 	unsigned int i;
 
 	if (size == 0 || base > UINT64_MAX - size)
@@ -90,67 +81,73 @@ static void mem_add(uint64_t base, uint64_t size, uint32_t type)
 	bi->nr_mem++;
 }
 
-/* RAM that overlaps a later or reserved entry is cut short: never hand out a byte twice. */
-static void mem_resolve_overlaps(void)
+/* Cut @ram down to what lies outside @other. */
+static void mem_cut(struct boot_mem *ram, const struct boot_mem *other)
 {
-	struct boot_info *bi = &boot_info;
+	const uint64_t end = ram->base + ram->size;
+	const uint64_t other_end = other->base + other->size;
 
-	for (unsigned int i = 0; i + 1 < bi->nr_mem; i++) {
-		struct boot_mem *a = &bi->mem[i];
-		struct boot_mem *b = &bi->mem[i + 1];
-		const uint64_t a_end = a->base + a->size;
-		const uint64_t b_end = b->base + b->size;
+	if (other->base >= end || other_end <= ram->base || ram->size == 0 || other->size == 0)
+		return;
+	pr_warn("boot: memory map entries overlap at %#lx\n", MAX(ram->base, other->base));
+	if (other->base > ram->base) {
+		ram->size = other->base - ram->base; /* what may follow behind it is given up */
+	} else {
+		ram->base = MIN(other_end, end);
+		ram->size = end - ram->base;
+	}
+}
 
-		if (a_end <= b->base)
+/* Never hand out a byte twice, nor one that some other entry calls reserved. */
+static void mem_resolve_overlaps(struct boot_info *bi)
+{
+	for (unsigned int i = 0; i < bi->nr_mem; i++) {
+		if (bi->mem[i].type != BOOT_MEM_RAM)
 			continue;
-		pr_warn("boot: memory map entries overlap at %#lx\n", b->base);
-		if (a->type == BOOT_MEM_RAM) {
-			a->size = b->base - a->base;
-		} else if (a_end >= b_end) {
-			b->size = 0;
-			b->base = a_end;
-		} else {
-			b->size = b_end - a_end;
-			b->base = a_end;
+		for (unsigned int k = 0; k < bi->nr_mem; k++) {
+			if (k != i && (k < i || bi->mem[k].type != BOOT_MEM_RAM))
+				mem_cut(&bi->mem[i], &bi->mem[k]);
 		}
 	}
 }
 
-static void set_cmdline(const char *s, size_t max)
+static const char *set_cmdline(struct boot_info *bi, const char *s, size_t max)
 {
-	const size_t len = strnlen(s, max);
+	const size_t len = strnlen(s, MIN(max, sizeof(bi->cmdline)));
 
-	if (len >= sizeof(cmdline_copy))
-		boot_stop("command line longer than 4095 bytes");
-	memcpy(cmdline_copy, s, len);
-	cmdline_copy[len] = '\0';
+	if (len == sizeof(bi->cmdline))
+		return "command line longer than 4095 bytes";
+	memcpy(bi->cmdline, s, len);
+	bi->cmdline[len] = '\0';
+	return NULL;
 }
 
-static void parse_pvh(paddr_t info)
+static const char *parse_pvh(struct boot_info *bi, paddr_t info)
 {
 	const struct pvh_start_info *si = boot_ptr(info, sizeof(*si));
 	const struct pvh_memmap_entry *map;
 	const char *cmd;
 
+	bi->protocol = "PVH";
 	if (!si || si->magic != PVH_MAGIC)
-		boot_stop("PVH start info not found");
+		return "PVH start info not found";
 	if (si->version < 1 || si->memmap_entries == 0)
-		boot_stop("PVH start info carries no memory map");
+		return "PVH start info carries no memory map";
 	map = boot_ptr(si->memmap_paddr, (uint64_t)si->memmap_entries * sizeof(*map));
 	if (!map)
-		boot_stop("PVH memory map is out of reach");
+		return "PVH memory map is out of reach";
 	for (uint32_t i = 0; i < si->memmap_entries; i++)
-		mem_add(map[i].addr, map[i].size, map[i].type);
-	if (si->cmdline_paddr) {
-		cmd = boot_ptr(si->cmdline_paddr, 1);
-		if (!cmd)
-			boot_stop("PVH command line is out of reach");
-		set_cmdline(cmd, BOOT_MAP_LIMIT - si->cmdline_paddr);
-	}
-	boot_info.rsdp = si->rsdp_paddr;
+		mem_add(bi, map[i].addr, map[i].size, map[i].type);
+	bi->rsdp = si->rsdp_paddr;
+	if (!si->cmdline_paddr)
+		return NULL;
+	cmd = boot_ptr(si->cmdline_paddr, 1);
+	if (!cmd)
+		return "PVH command line is out of reach";
+	return set_cmdline(bi, cmd, BOOT_MAP_LIMIT - si->cmdline_paddr);
 }
 
-static void parse_mb2_mmap(const uint8_t *tag, uint32_t size)
+static void parse_mb2_mmap(struct boot_info *bi, const uint8_t *tag, uint32_t size)
 {
 	struct {
 		uint32_t entry_size, entry_version;
@@ -166,60 +163,87 @@ static void parse_mb2_mmap(const uint8_t *tag, uint32_t size)
 		struct pvh_memmap_entry e; /* the same layout */
 
 		memcpy(&e, tag + off, sizeof(e));
-		mem_add(e.addr, e.size, e.type);
+		mem_add(bi, e.addr, e.size, e.type);
 	}
 }
 
 /* Multiboot2 hands over a copy of the RSDP in memory that is ours to reuse: keep our own. */
-static void set_rsdp(const uint8_t *rsdp, size_t len)
+static void set_rsdp(struct boot_info *bi, const uint8_t *rsdp, size_t len)
 {
-	memset(rsdp_copy, 0, sizeof(rsdp_copy));
-	memcpy(rsdp_copy, rsdp, MIN(len, sizeof(rsdp_copy)));
-	boot_info.rsdp = virt_to_phys(rsdp_copy);
+	memset(bi->rsdp_copy, 0, sizeof(bi->rsdp_copy));
+	memcpy(bi->rsdp_copy, rsdp, MIN(len, sizeof(bi->rsdp_copy)));
+	bi->rsdp = virt_to_phys(bi->rsdp_copy);
 }
 
-static void parse_mb2(paddr_t info)
+static const char *parse_mb2_tag(struct boot_info *bi, const uint8_t *p, const struct mb2_tag *tag)
+{
+	const uint8_t *body = p + sizeof(*tag);
+	const size_t len = tag->size - sizeof(*tag);
+
+	switch (tag->type) {
+	case MB2_TAG_CMDLINE:
+		return set_cmdline(bi, (const char *)body, len);
+	case MB2_TAG_MMAP:
+		parse_mb2_mmap(bi, p, tag->size);
+		return NULL;
+	case MB2_TAG_ACPI_OLD:
+		if (!bi->rsdp)
+			set_rsdp(bi, body, len);
+		return NULL;
+	case MB2_TAG_ACPI_NEW:
+		set_rsdp(bi, body, len);
+		return NULL;
+	default:
+		return NULL;
+	}
+}
+
+static const char *parse_mb2(struct boot_info *bi, paddr_t info)
 {
 	const uint32_t *total = boot_ptr(info, 8);
-	const uint8_t *base;
+	const uint8_t *base = (const uint8_t *)total;
 	uint64_t off = 8;
 
+	bi->protocol = "Multiboot2";
 	if (!total || *total < 16 || !boot_ptr(info, *total))
-		boot_stop("Multiboot2 information is out of reach");
-	base = (const uint8_t *)total;
+		return "Multiboot2 information is out of reach";
 	while (off + sizeof(struct mb2_tag) <= *total) {
 		struct mb2_tag tag;
+		const char *why;
 
 		memcpy(&tag, base + off, sizeof(tag));
-		if (tag.type == MB2_TAG_END || tag.size < sizeof(tag) || tag.size > *total - off)
+		if (tag.type == MB2_TAG_END)
 			break;
-		if (tag.type == MB2_TAG_CMDLINE)
-			set_cmdline((const char *)base + off + 8, tag.size - 8);
-		else if (tag.type == MB2_TAG_MMAP)
-			parse_mb2_mmap(base + off, tag.size);
-		else if (tag.type == MB2_TAG_ACPI_NEW ||
-			 (tag.type == MB2_TAG_ACPI_OLD && !boot_info.rsdp))
-			set_rsdp(base + off + 8, tag.size - 8);
+		if (tag.size < sizeof(tag) || tag.size > *total - off)
+			return "Multiboot2 tag reaches past the end";
+		why = parse_mb2_tag(bi, base + off, &tag);
+		if (why)
+			return why;
 		off += ALIGN_UP((uint64_t)tag.size, 8);
 	}
+	return NULL;
+}
+
+const char *boot_info_read(uint32_t protocol, paddr_t info, struct boot_info *bi)
+{
+	const char *why = protocol == 0 ? parse_pvh(bi, info) : parse_mb2(bi, info);
+
+	if (why)
+		return why;
+	mem_resolve_overlaps(bi);
+	for (unsigned int i = 0; i < bi->nr_mem; i++) {
+		if (bi->mem[i].type == BOOT_MEM_RAM && bi->mem[i].size >= PAGE_SIZE)
+			return NULL;
+	}
+	return "memory map has no RAM";
 }
 
 void boot_info_parse(uint32_t protocol, paddr_t info)
 {
-	struct boot_info *bi = &boot_info;
-	bool ram = false;
+	const char *why = boot_info_read(protocol, info, &boot_info);
 
-	bi->cmdline = cmdline_copy;
-	if (protocol == 0) {
-		bi->protocol = "PVH";
-		parse_pvh(info);
-	} else {
-		bi->protocol = "Multiboot2";
-		parse_mb2(info);
+	if (why) {
+		pr_err("boot: %s\n", why);
+		machine_poweroff(EXIT_STATUS_BOOT);
 	}
-	mem_resolve_overlaps();
-	for (unsigned int i = 0; i < bi->nr_mem; i++)
-		ram |= bi->mem[i].type == BOOT_MEM_RAM && bi->mem[i].size >= PAGE_SIZE;
-	if (!ram)
-		boot_stop("memory map has no RAM");
 }

@@ -11,7 +11,7 @@
 
 OUTPUT_FORMAT(elf64-x86-64)
 OUTPUT_ARCH(i386:x86-64)
-ENTRY(boot_entry_phys)
+ENTRY(boot_entry_mb2) /* GRUB wants it inside a segment; PVH loaders use the note */
 
 PHDRS
 {

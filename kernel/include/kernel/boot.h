@@ -21,8 +21,9 @@ struct boot_mem {
 
 struct boot_info {
 	const char *protocol; /* "PVH" or "Multiboot2" */
-	const char *cmdline;
-	paddr_t rsdp; /* 0: none given */
+	char cmdline[4096];
+	paddr_t rsdp;          /* 0: none given */
+	uint8_t rsdp_copy[36]; /* Multiboot2: rsdp points here */
 	unsigned int nr_mem;
 	struct boot_mem mem[BOOT_MEM_MAX]; /* sorted, not overlapping */
 };
