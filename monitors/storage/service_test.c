@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/* The services of the storage monitor, from request bytes to reply bytes. */
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#include "storage.h"
+#include "toy_image.h"
+
+#define NODE 5u
+#define CAP  8192u
+
+struct rig {
+	struct storage st;
+	struct blkdev *bd;
+	uint8_t body[CAP];
+	uint8_t reply[CAP];
+	uint8_t pages[3][PAGE_SIZE] __aligned(16);
+};
+
+static struct rig *rig_new(struct ktest *t, bool disk)
+{
+	const struct storage_options opt = { .cache_bytes = 65536, .index_bytes = 65536 };
+	struct rig *r = kzalloc(sizeof(*r));
+	int err;
+
+	EXPECT_TRUE(t, r);
+	if (!r)
+		return NULL;
+	r->bd = disk ? toy_image_open() : NULL;
+	err = storage_init(&r->st, NODE, r->bd, &opt);
+	EXPECT_EQ(t, err, 0);
+	if (!err)
+		return r;
+	kfree(r);
+	return NULL;
+}
+
+static void rig_free(struct rig *r)
+{
+	storage_destroy(&r->st);
+	if (r->bd)
+		toy_image_close(r->bd);
+	kfree(r);
+}
+
+/* Ask @service for @path as user @uid. */
+static ssize_t ask_path(struct rig *r, storage_service service, const char *path, uint32_t flags,
+			uint32_t access, uint32_t uid)
+{
+	const struct ps_path_req req = {
+		.cred = { .uid = uid, .gid = uid },
+		.flags = flags,
+		.access = access,
+		.path_len = (uint16_t)strlen(path),
+		.path = path,
+	};
+	const ssize_t len = ps_path_req_encode(&req, r->body, CAP);
+
+	if (len < 0)
+		return len;
+	return service(&r->st, r->body, (size_t)len, r->reply, CAP);
+}
+
+static ssize_t ask_file(struct rig *r, storage_service service, uint64_t ino, uint32_t gen,
+			uint32_t node)
+{
+	const struct proto_file file = { .ino = ino, .gen = gen, .node = node };
+	struct ps_file_req_wire w;
+
+	ps_file_req_encode(&file, &w);
+	return service(&r->st, &w, sizeof(w), r->reply, CAP);
+}
+
+static void lookup(struct ktest *t)
+{
+	struct rig *r = rig_new(t, true);
+	struct ps_lookup_rep rep;
+	ssize_t len;
+
+	ASSERT_TRUE(t, r);
+	len = ask_path(r, storage_lookup, "/link", PS_LOOKUP_REALPATH, FS_MAY_READ, 1000);
+	ASSERT_TRUE(t, len > 0);
+	ASSERT_EQ(t, ps_lookup_rep_decode(r->reply, (size_t)len, &rep), 0);
+	EXPECT_EQ(t, rep.attr.file.ino, (uint64_t)TOY_INO_TEXT);
+	EXPECT_EQ(t, rep.attr.file.gen, TOY_GEN);
+	EXPECT_EQ(t, rep.attr.file.node, NODE);
+	EXPECT_EQ(t, rep.attr.size, (uint64_t)TOY_TEXT_LEN);
+	EXPECT_EQ(t, rep.attr.mode, 0100644u);
+	EXPECT_EQ(t, rep.attr.uid, 7u);
+	EXPECT_EQ(t, rep.attr.gid, 8u);
+	EXPECT_EQ(t, rep.attr.blocks, 10ull);
+	EXPECT_EQ(t, rep.attr.mtime_s, 200ll);
+	EXPECT_EQ(t, rep.path_len, 9);
+	EXPECT_MEMEQ(t, rep.path, "/etc/text", 9);
+
+	len = ask_path(r, storage_lookup, "/null", 0, 0, 0);
+	ASSERT_TRUE(t, len > 0);
+	ASSERT_EQ(t, ps_lookup_rep_decode(r->reply, (size_t)len, &rep), 0);
+	EXPECT_EQ(t, rep.attr.rdev, 0x103u);
+	EXPECT_EQ(t, rep.path_len, 0);
+	rig_free(r);
+}
+
+static void what_lookup_refuses(struct ktest *t)
+{
+	static const struct {
+		const char *path;
+		uint32_t flags, access, uid;
+		ssize_t want;
+	} cases[] = {
+		{ "/none", 0, 0, 0, -ENOENT },
+		{ "/etc/text/x", 0, 0, 0, -ENOTDIR },
+		{ "/etc/text", PS_LOOKUP_DIRECTORY, 0, 0, -ENOTDIR },
+		{ "/private/key", 0, 0, 1000, -EACCES },
+		{ "/private", 0, FS_MAY_READ, 1000, -EACCES },
+		{ "/etc/text", 0, FS_MAY_EXEC, 0, -EACCES },
+		{ "/etc/text", 0, FS_MAY_WRITE, 0, -EROFS },
+		{ "/etc/text", 0, FS_MAY_WRITE, 1000, -EROFS }, /* before permission, as Linux */
+		{ "/etc", 0, FS_MAY_WRITE, 0, -EROFS },
+		{ "/link", PS_LOOKUP_NOFOLLOW, 0, 0, 0 },
+		{ "/null", 0, FS_MAY_WRITE, 1000, 0 }, /* a device is not on the disk */
+		{ "/private/key", 0, 0, 0, 0 },
+	};
+	struct rig *r = rig_new(t, true);
+
+	ASSERT_TRUE(t, r);
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+			const ssize_t ret = ask_path(r, storage_access, cases[i].path,
+						     cases[i].flags, cases[i].access, cases[i].uid);
+
+			EXPECT_EQ(t, ret, cases[i].want);
+		}
+	}
+	rig_free(r);
+}
+
+static void read_link(struct ktest *t)
+{
+	struct rig *r = rig_new(t, true);
+
+	ASSERT_TRUE(t, r);
+	EXPECT_EQ(t, ask_path(r, storage_readlink, "/link", PS_LOOKUP_NOFOLLOW, 0, 0), 8);
+	EXPECT_MEMEQ(t, r->reply, "etc/text", 8);
+	EXPECT_EQ(t, ask_path(r, storage_readlink, "/etc", PS_LOOKUP_NOFOLLOW, 0, 0), -EINVAL);
+	rig_free(r);
+}
+
+static void handles(struct ktest *t)
+{
+	struct rig *r = rig_new(t, true);
+	struct proto_attr attr;
+	struct ps_statfs s;
+	ssize_t len;
+
+	ASSERT_TRUE(t, r);
+	len = ask_file(r, storage_getattr, TOY_INO_TEXT, TOY_GEN, NODE);
+	ASSERT_TRUE(t, len > 0);
+	ASSERT_EQ(t, proto_attr_decode(r->reply, (size_t)len, &attr), 0);
+	EXPECT_EQ(t, attr.size, (uint64_t)TOY_TEXT_LEN);
+	EXPECT_EQ(t, ask_file(r, storage_getattr, TOY_INO_TEXT, TOY_GEN + 1, NODE), -ESTALE);
+	EXPECT_EQ(t, ask_file(r, storage_getattr, TOY_INO_TEXT, TOY_GEN, NODE + 1), -ESTALE);
+	EXPECT_EQ(t, ask_file(r, storage_getattr, 30, TOY_GEN, NODE), -ESTALE); /* free */
+	EXPECT_EQ(t, ask_file(r, storage_getattr, 8, 0, NODE), -ESTALE);        /* the journal's */
+	EXPECT_EQ(t, ask_file(r, storage_getattr, UINT64_MAX, 0, NODE), -ESTALE);
+
+	len = ask_file(r, storage_statfs, 2, TOY_GEN, NODE);
+	ASSERT_TRUE(t, len > 0);
+	ASSERT_EQ(t, ps_statfs_decode(r->reply, (size_t)len, &s), 0);
+	EXPECT_EQ(t, s.type, 0xef53ull);
+	EXPECT_EQ(t, s.bsize, 1024ull);
+	EXPECT_EQ(t, s.blocks, 64ull);
+	EXPECT_EQ(t, s.bfree, 40ull);
+	EXPECT_EQ(t, s.ffree, 15ull);
+	rig_free(r);
+}
+
+static ssize_t ask_dents(struct rig *r, uint64_t cookie, uint32_t max_bytes)
+{
+	const struct ps_getdents_req req = {
+		.file = { .ino = 2, .gen = TOY_GEN, .node = NODE },
+		.cookie = cookie,
+		.max_bytes = max_bytes,
+	};
+	struct ps_getdents_req_wire w;
+
+	ps_getdents_req_encode(&req, &w);
+	return storage_getdents(&r->st, &w, sizeof(w), r->reply, CAP);
+}
+
+static void getdents_in_pieces(struct ktest *t)
+{
+	static const char *const names[] = { ".", "..", "etc", "link", "private", "null" };
+	static const uint32_t sizes[] = { 32, 70, 4096 };
+
+	for (size_t s = 0; s < ARRAY_SIZE(sizes); s++) {
+		struct rig *r = rig_new(t, true);
+		struct ps_dirent ent;
+		uint64_t cookie = 0;
+		size_t nr = 0, off;
+		ssize_t len;
+
+		ASSERT_TRUE(t, r);
+		while ((len = ask_dents(r, cookie, sizes[s])) > 0) {
+			EXPECT_LE(t, (uint32_t)len, sizes[s]);
+			off = 0;
+			while (!ps_dirent_decode(r->reply, (size_t)len, &off, &ent)) {
+				ASSERT_TRUE(t, nr < ARRAY_SIZE(names));
+				EXPECT_EQ(t, ent.name_len, strlen(names[nr]));
+				EXPECT_MEMEQ(t, ent.name, names[nr], ent.name_len);
+				cookie = ent.cookie;
+				nr++;
+			}
+		}
+		EXPECT_EQ(t, len, 0);
+		EXPECT_EQ(t, nr, ARRAY_SIZE(names));
+		/* Room for no entry at all must not look like the end. */
+		EXPECT_EQ(t, ask_dents(r, 0, 10), -EINVAL);
+		rig_free(r);
+	}
+}
+
+static int ask_read(struct rig *r, uint64_t ino, uint64_t pgoff, uint32_t nr,
+		    struct ms_read_rep *rep)
+{
+	void *pages[] = { r->pages[0], r->pages[1], r->pages[2] };
+	const struct ms_read_req req = {
+		.file = { .ino = ino, .gen = TOY_GEN, .node = NODE },
+		.pgoff = pgoff,
+		.nr_pages = nr,
+	};
+
+	memset(r->pages, 0xee, sizeof(r->pages));
+	return storage_read(&r->st, &req, pages, rep);
+}
+
+static void read_pages(struct ktest *t)
+{
+	struct rig *r = rig_new(t, true);
+	const uint8_t *bytes;
+	struct ms_read_rep rep;
+
+	ASSERT_TRUE(t, r);
+	bytes = r->pages[0];
+	ASSERT_EQ(t, ask_read(r, TOY_INO_TEXT, 0, 3, &rep), 0);
+	EXPECT_EQ(t, rep.nr_valid, 2u);
+	EXPECT_EQ(t, rep.last_bytes, TOY_TEXT_LEN - 4096u);
+	EXPECT_EQ(t, rep.file_size, (uint64_t)TOY_TEXT_LEN);
+	for (uint32_t i = 0; i < 2 * PAGE_SIZE; i++)
+		ASSERT_EQ(t, bytes[i], i < TOY_TEXT_LEN ? i % 251 : 0);
+	EXPECT_EQ(t, r->pages[2][0], 0xee); /* not touched */
+
+	ASSERT_EQ(t, ask_read(r, TOY_INO_TEXT, 1, 1, &rep), 0);
+	EXPECT_EQ(t, rep.nr_valid, 1u);
+	EXPECT_EQ(t, bytes[0], 4096 % 251);
+	ASSERT_EQ(t, ask_read(r, TOY_INO_TEXT, 2, 3, &rep), 0);
+	EXPECT_EQ(t, rep.nr_valid, 0u);
+	EXPECT_EQ(t, rep.last_bytes, 0u);
+	EXPECT_EQ(t, ask_read(r, TOY_INO_ETC, 0, 1, &rep), -EISDIR);
+	EXPECT_EQ(t, ask_read(r, TOY_INO_LINK, 0, 1, &rep), -EINVAL);
+	EXPECT_EQ(t, ask_read(r, 31, 0, 1, &rep), -ESTALE);
+	rig_free(r);
+}
+
+static void malformed_requests(struct ktest *t)
+{
+	static const storage_service services[] = {
+		storage_lookup,  storage_readlink, storage_access,
+		storage_getattr, storage_getdents, storage_statfs,
+	};
+	struct rig *r = rig_new(t, true);
+
+	ASSERT_TRUE(t, r);
+	memset(r->body, 0xff, CAP);
+	for (size_t s = 0; s < ARRAY_SIZE(services); s++) {
+		for (size_t len = 0; len < 64; len++)
+			EXPECT_TRUE(t, services[s](&r->st, r->body, len, r->reply, CAP) < 0);
+	}
+	EXPECT_EQ(t, storage_change(&r->st, r->body, 1, r->reply, CAP), -EROFS);
+	rig_free(r);
+}
+
+static void without_a_disk(struct ktest *t)
+{
+	struct rig *r = rig_new(t, false);
+	struct ms_read_rep rep;
+
+	ASSERT_TRUE(t, r);
+	EXPECT_EQ(t, ask_path(r, storage_lookup, "/etc", 0, 0, 0), -ENODEV);
+	EXPECT_EQ(t, ask_file(r, storage_getattr, 2, TOY_GEN, NODE), -ENODEV);
+	EXPECT_EQ(t, ask_file(r, storage_statfs, 2, TOY_GEN, NODE), -ENODEV);
+	EXPECT_EQ(t, ask_read(r, 12, 0, 1, &rep), -ENODEV);
+	rig_free(r);
+}
+
+static const struct ktest_case service_cases[] = {
+	KTEST(lookup),
+	KTEST(what_lookup_refuses),
+	KTEST(read_link),
+	KTEST(handles),
+	KTEST(getdents_in_pieces),
+	KTEST(read_pages),
+	KTEST(malformed_requests),
+	KTEST(without_a_disk),
+	{ 0 },
+};
+static const struct ktest_suite service_suite = {
+	.name = "storage.service",
+	.cases = service_cases,
+};
+KTEST_SUITE(service_suite);
