@@ -6,8 +6,10 @@
  * Failure:	a UART that stays busy longer than a bounded number of polls is taken
  *		for dead and the rest of that write is dropped.
  */
-#include <arch/io.h>
 #include <arch/serial.h>
+
+#include <arch/cpu.h>
+#include <arch/io.h>
 
 #define COM1         0x3f8
 #define UART_DATA    (COM1 + 0)
@@ -67,7 +69,8 @@ void serial_write(const char *s, size_t len)
 				return;
 			room = UART_FIFO;
 		}
-		if (s[i] == '\n') {
+		/* A real terminal wants it; a virtual machine's log file does not. */
+		if (s[i] == '\n' && !cpu_is_virtual()) {
 			outb(UART_DATA, '\r');
 			room--;
 		}
