@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sets of vmas: cutting, joining, charges; and where new mappings are put.
+ */
+#include "vma.h"
+
+#include <lib/ktest.h>
+
+#include "home.h"
+
+#define RW  (PM_PROT_READ | PM_PROT_WRITE)
+#define PG  PAGE_SIZE
+#define TOP 0x7000000000ull
+
+static struct pm_vma anon(uint64_t start, uint64_t end, uint32_t prot)
+{
+	return (struct pm_vma){ .start = start, .end = end, .prot = prot };
+}
+
+static struct pm_vma of_file(uint64_t start, uint64_t end, uint64_t pgoff, uint64_t bytes)
+{
+	return (struct pm_vma){ .start = start,
+				.end = end,
+				.pgoff = pgoff,
+				.file_bytes = bytes,
+				.file = { 5, 1, 3 },
+				.prot = RW,
+				.flags = PM_VMA_FILE,
+				.cache_node = 2 };
+}
+
+static void insert(struct ktest *t, struct vma_set *set, struct pm_vma v)
+{
+	struct vma_spare spare = { 0 };
+
+	ASSERT_EQ(t, vma_spare_fill(&spare, VMA_SPARE_MAX), 0);
+	vma_insert(set, &v, &spare);
+	vma_spare_free(&spare);
+	EXPECT_TRUE(t, vma_set_check(set));
+}
+
+static void remove_range(struct ktest *t, struct vma_set *set, uint64_t start, uint64_t end)
+{
+	struct vma_spare spare = { 0 };
+
+	ASSERT_EQ(t, vma_spare_fill(&spare, VMA_SPARE_MAX), 0);
+	vma_remove(set, start, end, &spare);
+	vma_spare_free(&spare);
+	EXPECT_TRUE(t, vma_set_check(set));
+}
+
+static void protect(struct ktest *t, struct vma_set *set, uint64_t start, uint64_t end,
+		    uint32_t prot)
+{
+	struct vma_spare spare = { 0 };
+
+	ASSERT_EQ(t, vma_spare_fill(&spare, VMA_SPARE_MAX), 0);
+	vma_protect(set, start, end, prot, &spare);
+	vma_spare_free(&spare);
+	EXPECT_TRUE(t, vma_set_check(set));
+}
+
+static void clear(struct vma_set *set)
+{
+	struct vma_spare spare = { 0 };
+
+	vma_set_clear(set, &spare);
+	vma_spare_free(&spare);
+}
+
+static void neighbours_join_and_part(struct ktest *t)
+{
+	struct vma_set set;
+
+	vma_set_init(&set);
+	insert(t, &set, anon(2 * PG, 4 * PG, RW));
+	insert(t, &set, anon(6 * PG, 8 * PG, RW));
+	EXPECT_EQ(t, set.count, 2);
+	EXPECT_FALSE(t, vma_range_is_mapped(&set, 2 * PG, 8 * PG));
+	insert(t, &set, anon(4 * PG, 6 * PG, RW));
+	EXPECT_EQ(t, set.count, 1);
+	EXPECT_TRUE(t, vma_range_is_mapped(&set, 2 * PG, 8 * PG));
+	protect(t, &set, 3 * PG, 5 * PG, PM_PROT_READ);
+	EXPECT_EQ(t, set.count, 3);
+	EXPECT_TRUE(t, vma_range_is_mapped(&set, 2 * PG, 8 * PG));
+	EXPECT_EQ(t, vma_at(&set, 3 * PG)->v.end, 5 * PG);
+	protect(t, &set, 3 * PG, 5 * PG, RW);
+	EXPECT_EQ(t, set.count, 1);
+	remove_range(t, &set, 3 * PG, 4 * PG);
+	EXPECT_EQ(t, set.count, 2);
+	EXPECT_TRUE(t, vma_range_is_free(&set, 3 * PG, 4 * PG));
+	EXPECT_FALSE(t, vma_range_is_free(&set, 3 * PG, 5 * PG));
+	EXPECT_EQ(t, vma_at(&set, 3 * PG), NULL);
+	EXPECT_EQ(t, vma_above(&set, 3 * PG)->v.start, 4 * PG);
+	clear(&set);
+	EXPECT_EQ(t, set.count, 0);
+}
+
+static void file_offsets_follow_cuts(struct ktest *t)
+{
+	struct vma_set set;
+	const struct vma *v;
+
+	vma_set_init(&set);
+	insert(t, &set, of_file(0x10 * PG, 0x20 * PG, 100, 5 * PG + 7));
+	remove_range(t, &set, 0x12 * PG, 0x13 * PG);
+	v = vma_at(&set, 0x13 * PG);
+	ASSERT_TRUE(t, v);
+	EXPECT_EQ(t, v->v.pgoff, 103);
+	EXPECT_EQ(t, v->v.file_bytes, 2 * PG + 7);
+	remove_range(t, &set, 0x16 * PG, 0x17 * PG);
+	EXPECT_EQ(t, vma_at(&set, 0x17 * PG)->v.file_bytes, 0);
+	EXPECT_EQ(t, set.count, 3);
+	/* The pieces that were taken out fit in again; anything else does not join. */
+	insert(t, &set, of_file(0x12 * PG, 0x13 * PG, 102, 3 * PG + 7));
+	EXPECT_EQ(t, set.count, 2);
+	insert(t, &set, of_file(0x16 * PG, 0x17 * PG, 107, 0));
+	EXPECT_EQ(t, set.count, 3);
+	clear(&set);
+}
+
+static void charges(struct ktest *t)
+{
+	struct pm_vma v = anon(0, 16 * PG, RW);
+	struct vma_set set;
+
+	EXPECT_EQ(t, vma_charge(&v), 16);
+	v.prot = PM_PROT_READ;
+	EXPECT_EQ(t, vma_charge(&v), 0);
+	v.flags = PM_VMA_SHARED;
+	EXPECT_EQ(t, vma_charge(&v), 16);
+	v.flags = PM_VMA_NORESERVE;
+	v.prot = RW;
+	EXPECT_EQ(t, vma_charge(&v), 0);
+	v = of_file(0, 16 * PG, 0, UINT64_MAX);
+	EXPECT_EQ(t, vma_charge(&v), 16);
+	v.flags |= PM_VMA_SHARED;
+	EXPECT_EQ(t, vma_charge(&v), 0);
+
+	vma_set_init(&set);
+	insert(t, &set, anon(PG, 5 * PG, RW));
+	insert(t, &set, anon(5 * PG, 9 * PG, PM_PROT_READ));
+	EXPECT_EQ(t, vma_range_charge(&set, 3 * PG, 8 * PG), 2);
+	EXPECT_EQ(t, vma_range_charge_as(&set, 3 * PG, 8 * PG, RW), 5);
+	clear(&set);
+}
+
+static void places(struct ktest *t)
+{
+	struct vma_set set;
+	uint64_t a;
+
+	vma_set_init(&set);
+	EXPECT_EQ(t, place_find(&set, TOP, 0, PG, false), TOP - PG);
+	insert(t, &set, anon(TOP - 4 * PG, TOP, RW));
+	insert(t, &set, anon(TOP - 16 * PG, TOP - 6 * PG, RW));
+	EXPECT_EQ(t, place_find(&set, TOP, 0, 2 * PG, false), TOP - 6 * PG);
+	EXPECT_EQ(t, place_find(&set, TOP, 0, 3 * PG, false), TOP - 19 * PG);
+	/* A hint is taken if it is free. */
+	EXPECT_EQ(t, place_find(&set, TOP, 0x5000000, PG, false), 0x5000000);
+	EXPECT_EQ(t, place_find(&set, TOP, TOP - 2 * PG, PG, false), TOP - 5 * PG);
+	EXPECT_EQ(t, place_find(&set, TOP, PG, PG, false), TOP - 5 * PG);
+	/* Room behind a large mapping. */
+	a = place_find(&set, TOP, 0, 1 << 20, true);
+	EXPECT_EQ(t, a, TOP - 16 * PG - (1 << 20) - PLACE_GROW_ROOM);
+	EXPECT_EQ(t, place_find(&set, TOP, 0, PG, true), TOP - 5 * PG);
+	/* Only the first page is free, then nothing. */
+	insert(t, &set, anon(HOME_MMAP_MIN + PG, TOP - 16 * PG, PM_PROT_EXEC));
+	EXPECT_EQ(t, place_find(&set, TOP - 16 * PG, 0, PG, true), HOME_MMAP_MIN);
+	insert(t, &set, anon(TOP, PM_USER_TOP, PM_PROT_EXEC));
+	EXPECT_EQ(t, place_find(&set, TOP, 0, 3 * PG, true), 0);
+	clear(&set);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(neighbours_join_and_part),
+	KTEST(file_offsets_follow_cuts),
+	KTEST(charges),
+	KTEST(places),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "memory.vma", .cases = cases };
+KTEST_SUITE(suite);

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages of memory monitors: every one there and back, and tables of what decoders refuse.
+ */
+#include "recode_test.h"
+
+#include <lib/ktest.h>
+
+static uint8_t buf[RECODE_MAX + 8];
+static uint8_t again[RECODE_MAX];
+
+static const struct proto_file file = { 77, 3, 21 };
+static const struct pm_vma file_vma = {
+	.start = 0x400000,
+	.end = 0x403000,
+	.pgoff = 2,
+	.file_bytes = 0x1234,
+	.file = { 77, 3, 21 },
+	.prot = PM_PROT_READ | PM_PROT_WRITE,
+	.flags = PM_VMA_FILE,
+	.cache_node = 12,
+};
+static const struct pm_vma anon_vma = {
+	.start = 0x7ffffffde000,
+	.end = PM_USER_TOP,
+	.prot = PM_PROT_READ,
+	.flags = PM_VMA_STACK,
+};
+static const struct pm_vregion vregion = { .index = 5, .owner = 11, .version = 9 };
+static const struct pm_grant grant = { 11, 64 };
+
+/* --- samples: each makes a message in buf and answers its length ----------------------- */
+
+#define FIXED_SAMPLE(msg, ...)                           \
+	static ssize_t sample_##msg(void)                \
+	{                                                \
+		static const struct msg v = __VA_ARGS__; \
+		struct msg##_wire w;                     \
+                                                         \
+		msg##_encode(&v, &w);                    \
+		memcpy(buf, &w, sizeof(w));              \
+		return sizeof(w);                        \
+	}
+#define VARIABLE_SAMPLE(msg, ...)                         \
+	static ssize_t sample_##msg(void)                 \
+	{                                                 \
+		static const struct msg v = __VA_ARGS__;  \
+                                                          \
+		return msg##_encode(&v, buf, RECODE_MAX); \
+	}
+
+VARIABLE_SAMPLE(pm_exec_req, { .aspace = 1,
+			       .file = { 77, 3, 21 },
+			       .stack_size = 0x800000,
+			       .random_seed = 5,
+			       .vnode = 2,
+			       .want_credits = 100,
+			       .cred = { 1000, 100, 2, { 4, 27 } } })
+FIXED_SAMPLE(pm_mmap_req, { .aspace = 1,
+			    .addr = 0x10000,
+			    .len = 0x3000,
+			    .pgoff = 7,
+			    .file = { 77, 3, 21 },
+			    .prot = PM_PROT_READ,
+			    .flags = PM_MAP_FIXED | PM_MAP_SHARED,
+			    .want_credits = 4 })
+FIXED_SAMPLE(pm_range_req, { .aspace = 1, .addr = 0x10000, .len = 0x3000, .prot = PM_PROT_ALL })
+FIXED_SAMPLE(pm_mremap_req, { .aspace = 1,
+			      .old_addr = 0x10000,
+			      .old_len = 0x3000,
+			      .new_len = 0x5000,
+			      .new_addr = 0x90000,
+			      .flags = PM_MREMAP_MAYMOVE | PM_MREMAP_FIXED })
+FIXED_SAMPLE(pm_brk_req, { .aspace = 1, .brk = 0x12345, .want_credits = 1 })
+FIXED_SAMPLE(pm_vregions_req, { .aspace = 1, .first = 3, .count = PM_RANGE_MAX_VREGIONS })
+FIXED_SAMPLE(pm_fetch_req, { .aspace = 1,
+			     .vaddr = 0x10000,
+			     .line = { 0x123456000, 0xabcd, 4096 },
+			     .flags = PM_FETCH_WRITE | PM_FETCH_VICTIM,
+			     .want_credits = 3,
+			     .victim_aspace = 2,
+			     .victim_vaddr = 0x20000,
+			     .victim_seq = 8 })
+FIXED_SAMPLE(pm_fetch_rep, { .result = PM_FETCH_FILE,
+			     .prot = PM_PROT_READ,
+			     .grant = { 11, 5 },
+			     .victim_status = -EREMCHG })
+FIXED_SAMPLE(pm_fill_vma_req, { .aspace = 1, .vaddr = 0x10000 })
+VARIABLE_SAMPLE(pm_writeback_req,
+		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 1 }, { 0x11000, 2 } } })
+VARIABLE_SAMPLE(pm_writeback_rep, { .nr_pages = 2, .status = { 0, -ENOMEM }, .grant = { 11, 7 } })
+FIXED_SAMPLE(pm_credit_req, { .want = 5, .give = 6 })
+VARIABLE_SAMPLE(pm_file_fetch_req, { .file = { 77, 3, 21 },
+				     .pgoff = 4,
+				     .version = 8,
+				     .nr_pages = 2,
+				     .pages = { { 0x123456000, 1, 4096 }, { 0x1000, 2, 4096 } } })
+FIXED_SAMPLE(pm_file_fetch_rep, { .nr_valid = 2, .last_bytes = 4096, .file_size = 8192 })
+VARIABLE_SAMPLE(mm_map_req, { .aspace = 1,
+			      .vma = { .start = 0x10000, .end = 0x600000, .prot = PM_PROT_READ },
+			      .charge = 4,
+			      .phase = MM_APPLY,
+			      .want_credits = 2,
+			      .nr_vregions = 2,
+			      .vregion_shift = 21,
+			      .vregions = { { 0, 1 }, { 2, 7 } } })
+FIXED_SAMPLE(mm_range_rep, { .charge = 1, .pages = 2, .grant = { 11, 3 } })
+FIXED_SAMPLE(mm_range_req, { .aspace = 1,
+			     .addr = 0x10000,
+			     .len = 0x1000,
+			     .charge = 4,
+			     .prot = PM_PROT_READ,
+			     .phase = MM_ABORT })
+VARIABLE_SAMPLE(mm_move_req, { .aspace = 1,
+			       .old_addr = 0x10000,
+			       .new_addr = 0x3ff000,
+			       .len = 0x2000,
+			       .nr_vregions = 2,
+			       .vregion_shift = 21,
+			       .vregions = { { 1, 11, 0, 1 }, { 2, 12, 0, 1 } } })
+VARIABLE_SAMPLE(mm_pages_req,
+		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 0 }, { 0x11000, 2 } } })
+FIXED_SAMPLE(mm_vregion_move_req, { .aspace = 1, .vregion = { 5, 11, 0, 9 } })
+VARIABLE_SAMPLE(mm_vregion_take_req,
+		{ .aspace = 1,
+		  .vregion = { 5, 11, 0, 9 },
+		  .stage = MM_TAKE_VMAS,
+		  .nr_vmas = 1,
+		  .vregion_shift = 21,
+		  .home = 12,
+		  .vmas = { { .start = 0xa00000, .end = 0xa01000, .prot = PM_PROT_READ } } })
+FIXED_SAMPLE(mm_file_read_req, { .file = { 77, 3, 21 }, .offset = 64, .len = MM_FILE_READ_MAX })
+VARIABLE_SAMPLE(ms_read_req, { .file = { 77, 3, 21 },
+			       .pgoff = 4,
+			       .nr_pages = 1,
+			       .pages = { { 0x1000, 2, 4096 } } })
+FIXED_SAMPLE(ms_read_rep, { .nr_valid = 1, .last_bytes = 1, .file_size = 4097, .version = 3 })
+FIXED_SAMPLE(proto_attr, { .file = { 77, 3, 21 },
+			   .size = 10,
+			   .blocks = 8,
+			   .mtime_s = -5,
+			   .mtime_ns = 999999999,
+			   .mode = 0100755,
+			   .nlink = 1,
+			   .uid = 1,
+			   .blksize = 4096,
+			   .version = 2,
+			   .fsid = 4 })
+
+static ssize_t sample_pm_exec_rep(void)
+{
+	static struct pm_exec_rep rep;
+
+	rep.entry = 0x401000;
+	rep.brk_start = 0x500000;
+	rep.stack_top = PM_USER_TOP;
+	rep.stack_bottom = PM_USER_TOP - 0x800000;
+	rep.vregion_size = 1 << 30;
+	rep.flags = PM_EXEC_STACK_X;
+	rep.nr_vmas = 2;
+	rep.nr_vregions = 1;
+	rep.nr_grants = 1;
+	rep.vmas[0] = file_vma;
+	rep.vmas[1] = anon_vma;
+	rep.vregions[0] = vregion;
+	rep.grants[0] = grant;
+	return pm_exec_rep_encode(&rep, buf, RECODE_MAX);
+}
+
+static ssize_t sample_pm_range_rep(void)
+{
+	static struct pm_range_rep rep;
+
+	rep.addr = 0x400000;
+	rep.nr_vmas = PM_RANGE_MAX_VMAS;
+	rep.nr_vregions = PM_RANGE_MAX_VREGIONS;
+	rep.nr_grants = PM_MAX_GRANTS;
+	for (int i = 0; i < PM_RANGE_MAX_VMAS; i++)
+		rep.vmas[i] = file_vma;
+	for (int i = 0; i < PM_RANGE_MAX_VREGIONS; i++)
+		rep.vregions[i] = vregion;
+	for (int i = 0; i < PM_MAX_GRANTS; i++)
+		rep.grants[i] = grant;
+	return pm_range_rep_encode(&rep, buf, RECODE_MAX);
+}
+
+static ssize_t sample_pm_moved(void)
+{
+	struct pm_moved_wire w;
+
+	pm_moved_encode(&vregion, &w);
+	memcpy(buf, &w, sizeof(w));
+	return sizeof(w);
+}
+
+static ssize_t sample_pm_destroy_req(void)
+{
+	struct pm_destroy_req_wire w;
+
+	pm_destroy_req_encode(1, &w);
+	memcpy(buf, &w, sizeof(w));
+	return sizeof(w);
+}
+
+static ssize_t sample_pm_fill_vma_rep(void)
+{
+	struct pm_vma_wire w;
+
+	pm_vma_encode(&file_vma, &w);
+	memcpy(buf, &w, sizeof(w));
+	return sizeof(w);
+}
+
+static ssize_t sample_pm_credit_rep(void)
+{
+	struct pm_grant_wire w;
+
+	pm_grant_encode(&grant, &w);
+	memcpy(buf, &w, sizeof(w));
+	return sizeof(w);
+}
+
+/* In the order of recoders[]. */
+static ssize_t (*const samples[])(void) = {
+	sample_pm_exec_req,         sample_pm_exec_rep,         sample_pm_mmap_req,
+	sample_pm_range_req,        sample_pm_mremap_req,       sample_pm_brk_req,
+	sample_pm_range_rep,        sample_pm_vregions_req,     sample_pm_fetch_req,
+	sample_pm_fetch_rep,        sample_pm_fill_vma_req,     sample_pm_writeback_req,
+	sample_pm_writeback_rep,    sample_pm_credit_req,       sample_pm_file_fetch_req,
+	sample_pm_file_fetch_rep,   sample_mm_map_req,          sample_mm_range_rep,
+	sample_mm_range_req,        sample_mm_move_req,         sample_mm_pages_req,
+	sample_mm_vregion_move_req, sample_mm_vregion_take_req, sample_mm_file_read_req,
+	sample_ms_read_req,         sample_ms_read_rep,         sample_pm_moved,
+	sample_pm_destroy_req,      sample_pm_fill_vma_rep,     sample_pm_credit_rep,
+	sample_proto_attr,
+};
+static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
+
+static void every_message_there_and_back(struct ktest *t)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
+		const ssize_t len = samples[i]();
+
+		ASSERT_TRUE(t, len > 0);
+		EXPECT_EQ(t, recoders[i].fn(buf, (size_t)len, again), len);
+		EXPECT_MEMEQ(t, again, buf, (size_t)len);
+		EXPECT_EQ(t, recoders[i].fn(buf, (size_t)len - 1, again), -EMSGSIZE);
+		EXPECT_EQ(t, recoders[i].fn(buf, (size_t)len + 1, again), -EMSGSIZE);
+		EXPECT_EQ(t, recoders[i].fn(buf, 0, again), -EMSGSIZE);
+	}
+}
+
+/* A field of a good message is changed: what does the decoder say? */
+static const struct rejection {
+	const char *message;
+	uint16_t offset;
+	uint8_t size;
+	uint64_t value;
+} rejections[] = {
+	{ "pm_exec_req", 0, 8, 0 },                   /* no space */
+	{ "pm_exec_req", 20, 4, 0x10000 },            /* no such node */
+	{ "pm_exec_req", 8, 8, 0 },                   /* a node, but no inode */
+	{ "pm_exec_req", 24, 8, 0 },                  /* no stack */
+	{ "pm_exec_req", 24, 8, 0x800001 },           /* not whole pages */
+	{ "pm_exec_req", 48, 4, 33 },                 /* groups */
+	{ "pm_exec_req", 52, 4, 1 },                  /* cred flags */
+	{ "pm_exec_rep", 0, 8, PM_USER_TOP + 1 },     /* entry */
+	{ "pm_exec_rep", 24, 8, 1 },                  /* interpreter not aligned */
+	{ "pm_exec_rep", 32, 8, 1 },                  /* brk not aligned */
+	{ "pm_exec_rep", 40, 8, 0 },                  /* stack upside down */
+	{ "pm_exec_rep", 56, 8, 3ull << 21 },         /* no power of two */
+	{ "pm_exec_rep", 56, 8, 1 << 20 },            /* too small */
+	{ "pm_exec_rep", 100, 4, 2 },                 /* flags */
+	{ "pm_exec_rep", 104, 2, 65 },                /* too many vmas */
+	{ "pm_exec_rep", 110, 2, 1 },                 /* reserved */
+	{ "pm_mmap_req", 8, 8, 0x10001 },             /* not aligned */
+	{ "pm_mmap_req", 8, 8, PM_USER_TOP },         /* fixed beyond the end */
+	{ "pm_mmap_req", 16, 8, 0 },                  /* empty */
+	{ "pm_mmap_req", 16, 8, 0xfffffffffffff000 }, /* overflow */
+	{ "pm_mmap_req", 24, 8, UINT64_MAX >> 12 },   /* page offset overflows */
+	{ "pm_mmap_req", 48, 4, 8 },                  /* protection */
+	{ "pm_mmap_req", 52, 4, 32 },                 /* flags */
+	{ "pm_mmap_req", 60, 4, 1 },                  /* reserved */
+	{ "pm_range_req", 8, 8, PM_USER_TOP },
+	{ "pm_range_req", 16, 8, 0 },
+	{ "pm_range_req", 24, 4, 8 },
+	{ "pm_range_req", 28, 4, 1 },
+	{ "pm_mremap_req", 16, 8, 0 },
+	{ "pm_mremap_req", 24, 8, 1 },
+	{ "pm_mremap_req", 32, 8, PM_USER_TOP },
+	{ "pm_mremap_req", 40, 4, PM_MREMAP_FIXED },   /* fixed without may-move */
+	{ "pm_mremap_req", 40, 4, PM_MREMAP_MAYMOVE }, /* address without fixed */
+	{ "pm_mremap_req", 40, 4, 4 },
+	{ "pm_brk_req", 0, 8, 0 },
+	{ "pm_brk_req", 20, 4, 1 },
+	{ "pm_range_rep", 0, 8, PM_USER_TOP + 1 },
+	{ "pm_range_rep", 8, 2, 65 },
+	{ "pm_range_rep", 10, 2, 257 },
+	{ "pm_range_rep", 12, 2, 65 },
+	{ "pm_range_rep", 14, 2, 1 },
+	{ "pm_range_rep", 16, 8, 0x403000 }, /* an empty vma */
+	{ "pm_vregions_req", 8, 8, 1ull << 27 },
+	{ "pm_vregions_req", 16, 4, 0 },
+	{ "pm_vregions_req", 16, 4, 257 },
+	{ "pm_fetch_req", 0, 8, 0 },
+	{ "pm_fetch_req", 8, 8, 0x10001 },
+	{ "pm_fetch_req", 8, 8, PM_USER_TOP },
+	{ "pm_fetch_req", 16, 8, 8 },    /* line not aligned */
+	{ "pm_fetch_req", 28, 4, 8192 }, /* line of two pages */
+	{ "pm_fetch_req", 32, 4, 4 },    /* flags */
+	{ "pm_fetch_req", 32, 4, 0 },    /* victim fields without a victim */
+	{ "pm_fetch_req", 40, 8, 0 },    /* victim of no space */
+	{ "pm_fetch_req", 48, 8, 1 },    /* victim not aligned */
+	{ "pm_fetch_req", 56, 8, 0 },    /* victim without a number */
+	{ "pm_fetch_rep", 0, 4, 3 },
+	{ "pm_fetch_rep", 4, 4, 8 },
+	{ "pm_fetch_rep", 8, 4, 0 },           /* frames from nobody */
+	{ "pm_fetch_rep", 16, 4, 5 },          /* a positive status */
+	{ "pm_fetch_rep", 16, 4, 0xfffff000 }, /* no errno */
+	{ "pm_fetch_rep", 20, 4, 1 },
+	{ "pm_fill_vma_req", 8, 8, 1 },
+	{ "pm_fill_vma_rep", 8, 8, PM_USER_TOP + 4096 },
+	{ "pm_fill_vma_rep", 16, 8, UINT64_MAX >> 12 },
+	{ "pm_fill_vma_rep", 48, 4, 8 },
+	{ "pm_fill_vma_rep", 52, 4, 32 },
+	{ "pm_fill_vma_rep", 52, 4, 0 }, /* a file without the flag */
+	{ "pm_fill_vma_rep", 56, 4, 0 }, /* a file without a cache node */
+	{ "pm_fill_vma_rep", 60, 4, 1 },
+	{ "pm_writeback_req", 8, 4, 0 },
+	{ "pm_writeback_req", 8, 4, 17 },
+	{ "pm_writeback_req", 16, 8, 1 },
+	{ "pm_writeback_req", 40, 8, 0 },
+	{ "pm_writeback_rep", 4, 4, 1 },
+	{ "pm_credit_rep", 0, 4, 0x10000 },
+	{ "pm_file_fetch_req", 12, 4, 0 },
+	{ "pm_file_fetch_req", 16, 8, UINT64_MAX >> 12 },
+	{ "pm_file_fetch_req", 32, 4, 0 },
+	{ "pm_file_fetch_req", 32, 4, 33 },
+	{ "pm_file_fetch_req", 36, 4, 1 },
+	{ "pm_file_fetch_req", 52, 4, 1 },
+	{ "pm_file_fetch_rep", 0, 4, 33 },
+	{ "pm_file_fetch_rep", 0, 4, 0 }, /* bytes of no page */
+	{ "pm_file_fetch_rep", 4, 4, 0 },
+	{ "pm_file_fetch_rep", 4, 4, 4097 },
+	{ "pm_file_fetch_rep", 8, 8, 1ull << 63 },
+	{ "pm_moved", 0, 8, 1ull << 40 },
+	{ "pm_moved", 8, 4, 0x10000 },
+	{ "pm_destroy_req", 0, 8, 0 },
+	{ "mm_map_req", 0, 8, 0 },
+	{ "mm_map_req", 80, 4, 4 }, /* phase */
+	{ "mm_map_req", 88, 4, 0 }, /* no vRegion */
+	{ "mm_map_req", 88, 4, 513 },
+	{ "mm_map_req", 92, 4, 20 }, /* too small vRegions */
+	{ "mm_map_req", 92, 4, 47 },
+	{ "mm_map_req", 96, 8, 2 },  /* not ascending */
+	{ "mm_map_req", 112, 8, 3 }, /* outside the vma */
+	{ "mm_range_rep", 16, 4, 0 },
+	{ "mm_range_req", 16, 8, 0 },
+	{ "mm_range_req", 36, 4, 4 },
+	{ "mm_move_req", 24, 8, 0x1000 }, /* fewer vRegions than named */
+	{ "mm_move_req", 36, 4, 64 },
+	{ "mm_move_req", 40, 8, 0 }, /* not the range's */
+	{ "mm_move_req", 48, 4, 0 }, /* no owner */
+	{ "mm_pages_req", 8, 4, 33 },
+	{ "mm_pages_req", 16, 8, 1 },
+	{ "mm_vregion_move_req", 16, 4, 0 },
+	{ "mm_vregion_take_req", 32, 4, 0 },
+	{ "mm_vregion_take_req", 32, 4, 5 },
+	{ "mm_vregion_take_req", 32, 4, MM_TAKE_DONE }, /* with vmas */
+	{ "mm_vregion_take_req", 44, 4, 0 },            /* no home */
+	{ "mm_vregion_take_req", 48, 8, 0x9ff000 },     /* outside the vRegion */
+	{ "mm_file_read_req", 16, 8, 1ull << 63 },
+	{ "mm_file_read_req", 24, 4, 0 },
+	{ "mm_file_read_req", 24, 4, MM_FILE_READ_MAX + 1 },
+	{ "ms_read_req", 24, 4, 33 },
+	{ "ms_read_req", 28, 4, 1 },
+	{ "ms_read_rep", 0, 4, 33 },
+	{ "ms_read_rep", 4, 4, 0 },
+	{ "proto_attr", 12, 4, 0 },
+	{ "proto_attr", 16, 8, 1ull << 63 },
+	{ "proto_attr", 68, 4, 1000000000 },
+	{ "proto_attr", 80, 4, 0755 }, /* no type */
+	{ "proto_attr", 100, 4, 0 },
+};
+
+static size_t find(const char *name)
+{
+	size_t i = 0;
+
+	while (i < ARRAY_SIZE(recoders) && strcmp(recoders[i].name, name))
+		i++;
+	return i;
+}
+
+static void changed_fields_are_rejected(struct ktest *t)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(rejections); i++) {
+		const struct rejection *r = &rejections[i];
+		const size_t m = find(r->message);
+		ssize_t len, got;
+
+		ASSERT_TRUE(t, m < ARRAY_SIZE(recoders));
+		len = samples[m]();
+		ASSERT_TRUE(t, r->offset + r->size <= len);
+		for (uint8_t b = 0; b < r->size; b++)
+			buf[r->offset + b] = (uint8_t)(r->value >> 8 * b);
+		got = recoders[m].fn(buf, (size_t)len, again);
+		if (got != -EPROTO)
+			ktest_fail(t, __FILE__, __LINE__, "%s with %#llx at %u: %lld", r->message,
+				   (unsigned long long)r->value, r->offset, (long long)got);
+	}
+}
+
+static void encoders_keep_limits(struct ktest *t)
+{
+	static struct pm_range_rep rep;
+	struct pm_writeback_req wb = { .aspace = 1, .nr_pages = PM_WRITEBACK_MAX_PAGES + 1 };
+	struct pm_exec_req exec = { .aspace = 1, .cred = { .nr_groups = PROTO_MAX_GROUPS + 1 } };
+
+	rep.nr_vmas = PM_RANGE_MAX_VMAS + 1;
+	EXPECT_EQ(t, pm_range_rep_encode(&rep, buf, RECODE_MAX), -EMSGSIZE);
+	rep.nr_vmas = 1;
+	EXPECT_EQ(t, pm_range_rep_encode(&rep, buf, sizeof(struct pm_range_rep_wire)), -EMSGSIZE);
+	EXPECT_EQ(t, pm_writeback_req_encode(&wb, buf, RECODE_MAX), -EMSGSIZE);
+	EXPECT_EQ(t, pm_exec_req_encode(&exec, buf, RECODE_MAX), -EMSGSIZE);
+}
+
+static void fetch_has_documented_bytes(struct ktest *t)
+{
+	static const uint8_t want[64] = {
+		[0] = 1,     [9] = 0x00,  [10] = 0x01, [17] = 0x60, [18] = 0x45,
+		[19] = 0x23, [20] = 0x01, [24] = 0xcd, [25] = 0xab, [29] = 0x10,
+		[32] = 3,    [36] = 3,    [40] = 2,    [50] = 0x02, [56] = 8,
+	};
+
+	ASSERT_EQ(t, sample_pm_fetch_req(), 64);
+	EXPECT_MEMEQ(t, buf, want, sizeof(want));
+}
+
+static void cache_node_is_the_same_everywhere(struct ktest *t)
+{
+	static const uint32_t nodes[] = { 2, 5, 9 };
+	bool seen[3] = { false };
+
+	EXPECT_EQ(t, proto_file_cache_node(&file, nodes, 0), 0);
+	for (uint64_t ino = 1; ino < 60; ino++) {
+		const struct proto_file f = { ino, 1, 21 };
+		const uint32_t node = proto_file_cache_node(&f, nodes, 3);
+
+		EXPECT_EQ(t, node, proto_file_cache_node(&f, nodes, 3));
+		for (int i = 0; i < 3; i++)
+			seen[i] |= node == nodes[i];
+	}
+	EXPECT_TRUE(t, seen[0] && seen[1] && seen[2]);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(every_message_there_and_back),
+	KTEST(changed_fields_are_rejected),
+	KTEST(encoders_keep_limits),
+	KTEST(fetch_has_documented_bytes),
+	KTEST(cache_node_is_the_same_everywhere),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "proto.memory", .cases = cases };
+KTEST_SUITE(suite);

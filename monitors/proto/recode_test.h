@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For tests and fuzzers: every message of memory monitors as a function that decodes it and encodes it
+ * again.  What decodes must give the same bytes back.
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <lib/types.h>
+#include <proto/mm.h>
+#include <proto/ms.h>
+#include <proto/pm.h>
+
+#define RECODE_MAX 16384 /* bytes of the longest message */
+
+/* Decode @len bytes, encode into @out: its length, or what the decoder answered. */
+typedef ssize_t (*recode_fn)(const void *buf, size_t len, uint8_t *out);
+
+/* Results are static: some are too large for a kernel stack. */
+#define RECODE_VARIABLE(msg)                                                   \
+	static ssize_t recode_##msg(const void *buf, size_t len, uint8_t *out) \
+	{                                                                      \
+		static struct msg decoded;                                     \
+		const int err = msg##_decode(buf, len, &decoded);              \
+                                                                               \
+		return err ? err : msg##_encode(&decoded, out, RECODE_MAX);    \
+	}
+
+#define RECODE_FIXED_AS(msg, type, decode, encode, wire)                       \
+	static ssize_t recode_##msg(const void *buf, size_t len, uint8_t *out) \
+	{                                                                      \
+		static type decoded;                                           \
+		const int err = decode(buf, len, &decoded);                    \
+		wire w;                                                        \
+                                                                               \
+		if (err)                                                       \
+			return err;                                            \
+		encode(&decoded, &w);                                          \
+		memcpy(out, &w, sizeof(w));                                    \
+		return sizeof(w);                                              \
+	}
+
+#define RECODE_FIXED(msg) \
+	RECODE_FIXED_AS(msg, struct msg, msg##_decode, msg##_encode, struct msg##_wire)
+
+static inline void destroy_encode(const uint64_t *aspace, struct pm_destroy_req_wire *w)
+{
+	pm_destroy_req_encode(*aspace, w);
+}
+
+RECODE_VARIABLE(pm_exec_req)
+RECODE_VARIABLE(pm_exec_rep)
+RECODE_FIXED(pm_mmap_req)
+RECODE_FIXED(pm_range_req)
+RECODE_FIXED(pm_mremap_req)
+RECODE_FIXED(pm_brk_req)
+RECODE_VARIABLE(pm_range_rep)
+RECODE_FIXED(pm_vregions_req)
+RECODE_FIXED(pm_fetch_req)
+RECODE_FIXED(pm_fetch_rep)
+RECODE_FIXED(pm_fill_vma_req)
+RECODE_VARIABLE(pm_writeback_req)
+RECODE_VARIABLE(pm_writeback_rep)
+RECODE_FIXED(pm_credit_req)
+RECODE_VARIABLE(pm_file_fetch_req)
+RECODE_FIXED(pm_file_fetch_rep)
+RECODE_VARIABLE(mm_map_req)
+RECODE_FIXED(mm_range_rep)
+RECODE_FIXED(mm_range_req)
+RECODE_VARIABLE(mm_move_req)
+RECODE_VARIABLE(mm_pages_req)
+RECODE_FIXED(mm_vregion_move_req)
+RECODE_VARIABLE(mm_vregion_take_req)
+RECODE_FIXED(mm_file_read_req)
+RECODE_VARIABLE(ms_read_req)
+RECODE_FIXED(ms_read_rep)
+RECODE_FIXED_AS(pm_moved, struct pm_vregion, pm_moved_decode, pm_moved_encode, struct pm_moved_wire)
+RECODE_FIXED_AS(pm_destroy_req, uint64_t, pm_destroy_req_decode, destroy_encode,
+		struct pm_destroy_req_wire)
+RECODE_FIXED_AS(pm_fill_vma_rep, struct pm_vma, pm_fill_vma_rep_decode, pm_vma_encode,
+		struct pm_vma_wire)
+RECODE_FIXED_AS(pm_credit_rep, struct pm_grant, pm_credit_rep_decode, pm_grant_encode,
+		struct pm_grant_wire)
+RECODE_FIXED_AS(proto_attr, struct proto_attr, proto_attr_decode, proto_attr_encode,
+		struct proto_attr_wire)
+
+static const struct {
+	const char *name;
+	recode_fn fn;
+} recoders[] = {
+	{ "pm_exec_req", recode_pm_exec_req },
+	{ "pm_exec_rep", recode_pm_exec_rep },
+	{ "pm_mmap_req", recode_pm_mmap_req },
+	{ "pm_range_req", recode_pm_range_req },
+	{ "pm_mremap_req", recode_pm_mremap_req },
+	{ "pm_brk_req", recode_pm_brk_req },
+	{ "pm_range_rep", recode_pm_range_rep },
+	{ "pm_vregions_req", recode_pm_vregions_req },
+	{ "pm_fetch_req", recode_pm_fetch_req },
+	{ "pm_fetch_rep", recode_pm_fetch_rep },
+	{ "pm_fill_vma_req", recode_pm_fill_vma_req },
+	{ "pm_writeback_req", recode_pm_writeback_req },
+	{ "pm_writeback_rep", recode_pm_writeback_rep },
+	{ "pm_credit_req", recode_pm_credit_req },
+	{ "pm_file_fetch_req", recode_pm_file_fetch_req },
+	{ "pm_file_fetch_rep", recode_pm_file_fetch_rep },
+	{ "mm_map_req", recode_mm_map_req },
+	{ "mm_range_rep", recode_mm_range_rep },
+	{ "mm_range_req", recode_mm_range_req },
+	{ "mm_move_req", recode_mm_move_req },
+	{ "mm_pages_req", recode_mm_pages_req },
+	{ "mm_vregion_move_req", recode_mm_vregion_move_req },
+	{ "mm_vregion_take_req", recode_mm_vregion_take_req },
+	{ "mm_file_read_req", recode_mm_file_read_req },
+	{ "ms_read_req", recode_ms_read_req },
+	{ "ms_read_rep", recode_ms_read_rep },
+	{ "pm_moved", recode_pm_moved },
+	{ "pm_destroy_req", recode_pm_destroy_req },
+	{ "pm_fill_vma_rep", recode_pm_fill_vma_rep },
+	{ "pm_credit_rep", recode_pm_credit_rep },
+	{ "proto_attr", recode_proto_attr },
+};
