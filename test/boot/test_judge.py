@@ -126,6 +126,40 @@ def test_link_goes_down_and_comes_back(guests):
     check_pair(guests, "ibv_rc_pingpong -c -n 50")
 
 
+def test_delayed_messages_arrive_late_and_whole(guests):
+    """Ten round trips, each way 20 ms."""
+    def seconds():
+        _, text = check_pair(guests, "ibv_rc_pingpong -c -n 10")
+        return float(re.search(r"10 iters in ([\d.]+) seconds", text).group(1))
+
+    before = guests.stats()["injected"]["delayed"]
+    assert guests.command("delay 1-2 20")["ok"]
+    try:
+        assert seconds() >= 0.36
+    finally:
+        guests.command("delay off")
+    assert guests.stats()["injected"]["delayed"] - before == 20
+
+
+def test_cut_link_ends_in_retry_exceeded(guests):
+    guests[0].run("ibv_rc_pingpong -n 100000000 >/tmp/out 2>&1 &")
+    guests[0].run("until grep -q ':4853 [^ ]* 0A' /proc/net/tcp /proc/net/tcp6; do :; done")
+    guests[1].start(f"ibv_rc_pingpong -n 100000000 {guests[0].ip} 2>&1")
+    try:
+        before = port(guests, 1)["sends"]
+        for _ in range(500):
+            if port(guests, 1)["sends"] > before + 100:
+                break
+            time.sleep(0.02)
+        guests.command("link 1 down")
+        status, text = guests[1].finish()
+    finally:
+        guests.command("link 1 up")
+        guests[0].run("killall ibv_rc_pingpong; true")
+    assert status != 0 and "transport retry counter exceeded" in text, text
+    assert port(guests, 2)["retries"] > 0
+
+
 def test_broken_connection_is_reported(guests):
     guests.command("break random every 100 7")
     try:
@@ -178,3 +212,17 @@ def test_unload_and_reload(guests):
         "exit 1", timeout=120)
     assert status == 0, text
     check_pair(guests, "ibv_rc_pingpong -c -n 200")
+
+
+def test_death_of_one_guest_leaves_the_other(guests):
+    """Last of all: guest 1 is gone afterwards."""
+    guests[1].stop()
+    for _ in range(200):
+        if port(guests, 2)["state"] == "DOWN":
+            break
+        time.sleep(0.02)
+    assert port(guests, 2)["state"] == "DOWN"
+    status, text = guests[0].run("ibv_devinfo")
+    assert status == 0 and "PORT_ACTIVE" in text, text
+    status, text = guests[0].run("smpquery -t 200 nodeinfo 2")
+    assert status != 0, text
