@@ -77,6 +77,7 @@ struct vblk {
 	struct list_head busy __guarded_by(&lock);
 	struct list_head waiting __guarded_by(&lock); /* requests without a slot */
 	bool dead __guarded_by(&lock);
+	bool stuck __guarded_by(&lock); /* being given up: its answers do not count */
 	bool watching __guarded_by(&lock);
 	struct timer watchdog;
 	struct work give_up;
@@ -248,14 +249,14 @@ static void vblk_used(struct virtq *vq, void *arg)
 	LIST_HEAD(over);
 
 	flags = spin_lock_irqsave(&b->lock);
-	while (!b->dead && (s = virtq_get(vq, &len)) != NULL) {
+	while (!b->dead && !b->stuck && (s = virtq_get(vq, &len)) != NULL) {
 		if (IS_ERR(s)) {
 			bury_locked(b, -EIO, &over);
 			break;
 		}
 		used_locked(b, s, len, &over);
 	}
-	if (!b->dead)
+	if (!b->dead && !b->stuck)
 		start_locked(b, &over);
 	spin_unlock_irqrestore(&b->lock, flags);
 	complete_list(&over);
@@ -268,6 +269,9 @@ static void vblk_give_up(struct work *w)
 	unsigned long flags;
 	LIST_HEAD(over);
 
+	flags = spin_lock_irqsave(&b->lock);
+	b->stuck = true;
+	spin_unlock_irqrestore(&b->lock, flags);
 	virtio_fence(b->vd, "does not answer");
 	flags = spin_lock_irqsave(&b->lock);
 	if (!b->dead)
