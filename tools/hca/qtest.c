@@ -2,8 +2,9 @@
 /*
  * HCA model: message-signalled interrupts through QEMU's qtest socket.
  *
- * Flow:	"writel ADDRESS DATA" stores to the APIC's window; QEMU answers
- *		"OK", which is read and thrown away.
+ * Flow:	"writel ADDRESS DATA" stores to the APIC's window.  QEMU answers
+ *		"OK", which is read only before the next message, so that an
+ *		answer does not wake the model.
  * Failure:	while the socket is not there yet, the connection is tried again
  *		every RETRY_NS and interrupts wait.  When QEMU does not read,
  *		up to PENDING messages wait; an equal one is not added twice.
@@ -41,6 +42,19 @@ struct qtest {
 	unsigned lost;
 };
 
+/* Read QEMU's answers.  False: it has closed the socket. */
+static bool drain(struct qtest *q)
+{
+	char buf[512];
+	ssize_t n;
+
+	while ((n = recv(q->w.fd, buf, sizeof(buf), MSG_DONTWAIT)) > 0) {
+		if (memmem(buf, (size_t)n, "FAIL", 4) || memmem(buf, (size_t)n, "ERR", 3))
+			hca_log(q->h, "QEMU refused an interrupt");
+	}
+	return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
 static bool send_line(struct qtest *q)
 {
 	const ssize_t n = send(q->w.fd, q->line, q->line_len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -64,7 +78,7 @@ static void want_out(struct qtest *q, bool on)
 	if (q->waiting_out == on)
 		return;
 	q->waiting_out = on;
-	loop_change(q->loop, &q->w, EPOLLIN | (on ? EPOLLOUT : 0u));
+	loop_change(q->loop, &q->w, on ? EPOLLOUT : 0u);
 }
 
 static void flush(struct qtest *q)
@@ -88,6 +102,8 @@ void qtest_writel(struct qtest *q, uint64_t addr, uint32_t val)
 {
 	const struct message m = { addr, val };
 
+	if (q->connected)
+		(void)drain(q); /* an end is seen by epoll */
 	if (q->connected && q->nr_pending == 0 && q->line_len == 0) {
 		if (!send_message(q, &m))
 			want_out(q, true);
@@ -108,20 +124,10 @@ void qtest_writel(struct qtest *q, uint64_t addr, uint32_t val)
 static void qtest_ready(struct watch *w, uint32_t events)
 {
 	struct qtest *q = container_of(w, struct qtest, w);
-	char buf[512];
-	ssize_t n;
 
 	if (events & EPOLLOUT)
 		flush(q);
-	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-		return;
-	n = recv(w->fd, buf, sizeof(buf), MSG_DONTWAIT);
-	if (n > 0) {
-		if (memmem(buf, (size_t)n, "FAIL", 4) || memmem(buf, (size_t)n, "ERR", 3))
-			hca_log(q->h, "QEMU refused an interrupt");
-		return;
-	}
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (!(events & (EPOLLHUP | EPOLLERR)) || drain(q))
 		return;
 	/* QEMU is leaving; the device's own socket tells the rest. */
 	q->connected = false;
@@ -132,7 +138,7 @@ static bool adopt(struct qtest *q, int fd)
 {
 	q->w.fd = fd;
 	q->connected = true;
-	if (!loop_add(q->loop, &q->w, EPOLLIN))
+	if (!loop_add(q->loop, &q->w, 0)) /* an end is reported all the same */
 		return false;
 	flush(q);
 	return true;
