@@ -278,7 +278,8 @@ static int wait_complete(uint64_t deadline)
 		const uint32_t epoch = cluster_epoch();
 
 		missing_line(line, sizeof(line));
-		if (strcmp(line, last) != 0)
+		/* The host's first view, its own, is on its way at epoch 0. */
+		if (epoch && strcmp(line, last) != 0)
 			status(line);
 		strlcpy(last, line, sizeof(last));
 		if (!wait_event_timeout(&cluster.changed,

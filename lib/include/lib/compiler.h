@@ -99,12 +99,12 @@
 	 })
 
 /* Names of their own, so that one may stand inside another. */
-# define PICK_(a, op, b, va, vb)                \
-	({                                      \
-		__typeof__(a) va = (a);         \
-		__typeof__(b) vb = (b);         \
-		va op vb ? va : vb;             \
-	})
+# define PICK_(a, op, b, va, vb)  \
+	 ({                       \
+	  __typeof__(a) va = (a); \
+	  __typeof__(b) vb = (b); \
+	  va op vb ? va : vb;     \
+	 })
 # ifndef MIN
 #  define MIN(a, b) PICK_(a, <, b, CONCAT(pick_a_, __COUNTER__), CONCAT(pick_b_, __COUNTER__))
 # endif

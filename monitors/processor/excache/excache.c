@@ -111,7 +111,8 @@ void set_wait(struct cache_set *set, uint64_t gen, bool or_free)
 {
 	if (or_free)
 		wait_event(&excache.freed,
-			   excache_free_count() > 0 || __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
+			   excache_free_count() > 0 ||
+				   __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
 	else
 		wait_event(&set->changed, __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
 }

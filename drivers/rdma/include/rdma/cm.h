@@ -66,7 +66,7 @@ struct cm_params {
 	uint32_t access;    /* what the peer may do through @qp: enum rdma_access */
 	uint8_t retry_cnt;
 	uint8_t rnr_retry;
-	uint8_t ack_timeout;   /* 4.096 us * 2^n */
+	uint8_t ack_timeout; /* 4.096 us * 2^n */
 	uint8_t max_rd_atomic;
 	const void *private_data;
 	size_t private_len;

@@ -58,8 +58,8 @@ enum rdma_mtu { /* the wire's code points */
 struct rdma_port_attr {
 	enum rdma_port_state state;
 	enum rdma_mtu active_mtu;
-	uint16_t lid;    /* host order; 0 on RoCE */
-	uint16_t sm_lid; /* host order; 0 on RoCE */
+	uint16_t lid;        /* host order; 0 on RoCE */
+	uint16_t sm_lid;     /* host order; 0 on RoCE */
 	struct rdma_gid gid; /* GID index 0 */
 	uint32_t pkey_table_len;
 };
@@ -68,7 +68,7 @@ struct rdma_device_attr {
 	uint32_t max_qp;
 	uint32_t max_cq;
 	uint32_t max_mr;
-	uint32_t max_qp_wr;  /* work requests in one queue */
+	uint32_t max_qp_wr; /* work requests in one queue */
 	uint32_t max_cqe;
 	uint32_t max_sge;    /* in one work request, send or receive */
 	uint32_t max_inline; /* bytes that a send may carry in its WQE */
