@@ -290,6 +290,11 @@ void thread_set_prio(struct thread *t, enum thread_prio prio)
 	unlock_rq(rq, flags);
 }
 
+bool thread_waits_above(enum thread_prio prio)
+{
+	return percpu_read(runqueue.bitmap) >> (prio + 1) != 0;
+}
+
 uint64_t thread_cpu_ns(const struct thread *t)
 {
 	unsigned long flags;

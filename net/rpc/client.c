@@ -13,7 +13,6 @@
 
 #include <kernel/percpu.h>
 #include <kernel/preempt.h>
-#include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -211,6 +210,7 @@ int rpc_call_submit(struct rpc_call *call)
 	struct rpc_session *s;
 	struct rpc_conn *conn;
 	uint32_t bulk_len, slot;
+	uint64_t now;
 	bool kick = false;
 	int err;
 
@@ -228,11 +228,12 @@ int rpc_call_submit(struct rpc_call *call)
 		return -EAGAIN;
 	}
 	refcount_inc(&impl->refs); /* dropped by release */
-	slot = slot_fill_locked(s, impl, bulk_len, time_now_ns());
+	now = time_now_ns();
+	slot = slot_fill_locked(s, impl, bulk_len, now);
 	conn = s->conn;
 	if (likely(conn && conn->state == RPC_CONN_UP)) {
 		/* When it cannot be posted now, the flush does it later. */
-		err = rpc_post_request_locked(conn, slot);
+		err = rpc_post_request_locked(conn, slot, now);
 		(void)err;
 	} else {
 		kick = !conn;
@@ -266,7 +267,8 @@ static bool call_is_done(struct rpc_call_impl *impl)
 /* Poll by ourselves for a bounded time. True when the call is done. */
 static bool wait_spin(struct rpc_call_impl *impl)
 {
-	const uint64_t until = time_now_ns() + spin_time_ns(impl->session);
+	/* Counted from the submit, which as a rule was just now. */
+	const uint64_t until = impl->submitted_ns + spin_time_ns(impl->session);
 
 	rpc_net.waiter_activity++; /* a hint: lost updates do no harm */
 	do {
@@ -278,8 +280,6 @@ static bool wait_spin(struct rpc_call_impl *impl)
 			if (!rpc_poll_try_once())
 				cpu_relax();
 		}
-		if (percpu_read(need_resched))
-			thread_yield();
 	} while (time_now_ns() < until);
 	counter_inc(&rpc_c_spins_lost);
 	return call_is_done(impl);
@@ -394,6 +394,9 @@ static int submit_wait(struct rpc_call *call)
 	int err;
 
 	while ((err = rpc_call_submit(call)) == -EAGAIN) {
+		if (!call->deadline_ns)
+			call->deadline_ns = time_after_ns(
+				(uint64_t)rpc_class_cfg[call->cls].timeout_ms * NSEC_PER_MSEC);
 		err = rpc_slot_wait(call->peer, call->cls, call->deadline_ns);
 		if (err)
 			return err;
@@ -413,8 +416,6 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 		rpc_call_put(call);
 		return -EINVAL;
 	}
-	if (!timeout_ns)
-		timeout_ns = (uint64_t)rpc_class_cfg[cls].timeout_ms * NSEC_PER_MSEC;
 	call->peer = peer;
 	call->cls = cls;
 	call->opcode = opcode;
@@ -422,7 +423,8 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 	call->body_len = body_len;
 	call->reply = reply;
 	call->reply_max = reply_max;
-	call->deadline_ns = time_after_ns(timeout_ns);
+	if (timeout_ns)
+		call->deadline_ns = time_after_ns(timeout_ns);
 	err = submit_wait(call);
 	if (!err)
 		err = rpc_call_wait(call);
@@ -491,7 +493,7 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 {
 	struct rpc_session *s = conn->session;
 	const uint8_t *msg = rpc_ring_slot(conn->ring, true, imm->slot);
-	const uint64_t now = time_now_ns();
+	const uint64_t now = READ_ONCE(s->peer->last_rx_ns); /* when this batch was taken */
 	struct rpc_call_impl *impl;
 	struct rpc_hdr_wire w;
 	struct rpc_cslot *cs;

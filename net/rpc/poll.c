@@ -18,7 +18,6 @@
 
 #include "rpc_priv.h"
 
-#include <kernel/percpu.h>
 #include <kernel/preempt.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
@@ -219,7 +218,8 @@ static int poll_some(void)
 
 static void note_gap(uint64_t gap)
 {
-	const uint64_t cap = 8 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
+	/* Bounded, so that one long pause does not outweigh many short gaps. */
+	const uint64_t cap = 2 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
 
 	gap = MIN(gap, cap);
 	request_gap_ns = request_gap_ns - request_gap_ns / 8 + gap / 8;
@@ -234,17 +234,12 @@ static bool serve_spin(uint64_t since)
 
 	if (!limit || atomic_read(&rpc_net.nr_working))
 		return false;
-	/* Any other thread that becomes runnable asks for this CPU at once. */
-	preempt_disable();
-	thread_set_prio(thread_current(), PRIO_LOW);
-	while (!found && !percpu_read(need_resched) && time_now_ns() - since < limit) {
+	while (!found && !thread_waits_above(PRIO_LOW) && time_now_ns() - since < limit) {
 		for (int i = 0; i < 8 && !found; i++) {
 			found = rpc_poll_try_once();
 			cpu_relax();
 		}
 	}
-	thread_set_prio(thread_current(), PRIO_HIGH);
-	preempt_enable();
 	counter_inc(found ? &rpc_c_serve_spins_won : &rpc_c_serve_spins_lost);
 	return found;
 }
@@ -312,7 +307,7 @@ int rpc_poll_init(void)
 	if (IS_ERR(rpc_net.cq))
 		return (int)PTR_ERR(rpc_net.cq);
 	rpc_net.cq_room = nr_cqe;
-	request_gap_ns = 8 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
+	request_gap_ns = 2 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
 	t = thread_create_prio("rpc-net", net_main, NULL, PRIO_HIGH);
 	if (IS_ERR(t)) {
 		rdma_cq_destroy(rpc_net.cq);

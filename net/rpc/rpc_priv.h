@@ -447,7 +447,7 @@ void rpc_conn_post_recv(struct rpc_conn *conn, uint32_t nr);
 /* send.c: all under the session lock */
 /* Post what waits to be posted: requests and replies. */
 void rpc_flush_locked(struct rpc_session *s);
-int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot) __must_check;
+int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now) __must_check;
 int rpc_post_reply_locked(struct rpc_conn *conn, uint32_t slot, const struct rpc_write *writes,
 			  uint32_t nr_writes) __must_check;
 void rpc_reap_locked(struct rpc_conn *conn, struct rpc_batch *b);

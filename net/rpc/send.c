@@ -99,7 +99,7 @@ static uint64_t remote_slot(const struct rpc_conn *conn, bool reply, uint32_t sl
  * Post the message of a BUSY client slot. Its bulk rides in the same work request as far as
  * scatter entries last; what is left goes ahead in WRITEs of its own.
  */
-int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot)
+int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 {
 	struct rpc_session *s = conn->session;
 	struct rpc_cslot *cs = &s->cslots[slot];
@@ -108,7 +108,6 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot)
 	const uint32_t fit = MIN((uint32_t)cs->nr_sge, per_wr - 1);
 	const uint32_t nr_extra = DIV_ROUND_UP(cs->nr_sge - fit, per_wr);
 	const struct rpc_imm imm = { .slot = slot, .len = cs->msg_len + cs->bulk_len };
-	const uint64_t now = time_now_ns();
 	uint64_t off = remote_slot(conn, false, slot);
 	struct rdma_sge *sge = conn->req_sge;
 	uint32_t done = fit;
@@ -282,7 +281,7 @@ void rpc_flush_locked(struct rpc_session *s)
 			return;
 	}
 	for (m = s->c_unsent; m && conn->state == RPC_CONN_UP; m &= m - 1) {
-		if (rpc_post_request_locked(conn, (uint32_t)__builtin_ctzll(m)))
+		if (rpc_post_request_locked(conn, (uint32_t)__builtin_ctzll(m), time_now_ns()))
 			return;
 	}
 }

@@ -120,6 +120,8 @@ void thread_join(struct thread *t);
 void thread_detach(struct thread *t);
 
 void thread_set_prio(struct thread *t, enum thread_prio prio);
+/* Does a thread of a higher class than @prio wait for this CPU? For those who poll. */
+bool thread_waits_above(enum thread_prio prio);
 void thread_set_name(struct thread *t, const char *name);
 void thread_yield(void);
 /* Until the absolute monotonic time. */

@@ -13,9 +13,6 @@
 extern _Thread_local unsigned int shim_preempt_depth;
 extern _Thread_local bool shim_in_interrupt;
 
-/* The host's scheduler preempts by itself: nobody needs to be asked. */
-enum { need_resched = 0 };
-
 static inline void preempt_disable(void)
 {
 	shim_preempt_depth++;

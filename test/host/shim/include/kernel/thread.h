@@ -73,6 +73,12 @@ void thread_join(struct thread *t);
 void thread_detach(struct thread *t);
 
 void thread_set_prio(struct thread *t, enum thread_prio prio);
+/* The host has CPUs enough. */
+static inline bool thread_waits_above(enum thread_prio prio)
+{
+	(void)prio;
+	return false;
+}
 void thread_set_name(struct thread *t, const char *name);
 void thread_yield(void);
 void thread_sleep_until(uint64_t deadline_ns);
