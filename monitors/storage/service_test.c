@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The services of the storage monitor, from request bytes to reply bytes. */
+#include <kernel/thread.h>
+#include <lib/atomic.h>
+#include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
@@ -295,6 +298,70 @@ static void without_a_disk(struct ktest *t)
 	rig_free(r);
 }
 
+/* Several workers on one instance whose caches hold next to nothing. */
+#define NR_WORKERS 6u
+#define NR_ROUNDS  150u
+
+struct crowd {
+	struct storage st;
+	atomic_t errors;
+};
+
+struct worker {
+	struct crowd *crowd;
+	struct thread *thread;
+	struct rig r; /* its buffers only */
+};
+
+static void work_hard(void *arg)
+{
+	struct worker *w = arg;
+	void *pages[] = { w->r.pages[0], w->r.pages[1] };
+	const struct ms_read_req req = {
+		.file = { .ino = TOY_INO_TEXT, .gen = TOY_GEN, .node = NODE },
+		.nr_pages = 2,
+	};
+	struct ms_read_rep rep;
+
+	w->r.st = w->crowd->st;
+	for (unsigned int i = 0; i < NR_ROUNDS; i++) {
+		bool ok = ask_path(&w->r, storage_lookup, "/link", 0, 0, 0) > 0;
+
+		ok &= ask_path(&w->r, storage_access, "/private/key", 0, 0, 9) == -EACCES;
+		ok &= ask_file(&w->r, storage_getattr, TOY_INO_ETC, TOY_GEN, NODE) > 0;
+		ok &= ask_dents(&w->r, 0, 4096) > 0;
+		ok &= !storage_read(&w->crowd->st, &req, pages, &rep) &&
+		      w->r.pages[1][5] == 4101 % 251;
+		if (i % 16 == 0)
+			pathindex_invalidate(w->crowd->st.index);
+		if (!ok)
+			atomic_inc(&w->crowd->errors);
+	}
+}
+
+static void many_threads(struct ktest *t)
+{
+	const struct storage_options opt = { .cache_bytes = 1, .index_bytes = 200 };
+	struct crowd *crowd = kzalloc(sizeof(*crowd));
+	struct worker *workers = kcalloc(NR_WORKERS, sizeof(*workers));
+	struct blkdev *bd = toy_image_open();
+
+	ASSERT_TRUE(t, crowd && workers && bd);
+	ASSERT_EQ(t, storage_init(&crowd->st, NODE, bd, &opt), 0);
+	for (unsigned int i = 0; i < NR_WORKERS; i++) {
+		workers[i].crowd = crowd;
+		workers[i].thread = thread_create("storage-test", work_hard, &workers[i]);
+		ASSERT_FALSE(t, IS_ERR(workers[i].thread));
+	}
+	for (unsigned int i = 0; i < NR_WORKERS; i++)
+		thread_join(workers[i].thread);
+	EXPECT_EQ(t, atomic_read(&crowd->errors), 0);
+	storage_destroy(&crowd->st); /* finds every buffer and inode given back */
+	toy_image_close(bd);
+	kfree(workers);
+	kfree(crowd);
+}
+
 static const struct ktest_case service_cases[] = {
 	KTEST(lookup),
 	KTEST(what_lookup_refuses),
@@ -304,6 +371,7 @@ static const struct ktest_case service_cases[] = {
 	KTEST(read_pages),
 	KTEST(malformed_requests),
 	KTEST(without_a_disk),
+	KTEST(many_threads),
 	{ 0 },
 };
 static const struct ktest_suite service_suite = {
