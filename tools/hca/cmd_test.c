@@ -74,6 +74,24 @@ static void arguments_are_checked(struct ktest *t)
 	rig_destroy(&r);
 }
 
+static void only_a_bus_master_reaches_memory(struct ktest *t)
+{
+	struct rig_guest *g;
+	struct rig r;
+
+	rig_create(&r);
+	g = &r.g[0];
+	rig_init_hca(g);
+	pci_cfg_write(g->h, 0x04, 2, 2);
+	EXPECT_EQ(t, rig_cq(g, RIG_CQN, 3, PAGE_CQ), ST_BAD_PARAM);
+	msix_raise(g->h, 2);
+	EXPECT_EQ(t, g->msi[2], 0u);
+	pci_cfg_write(g->h, 0x04, 6, 2);
+	EXPECT_EQ(t, g->msi[2], 1u);
+	EXPECT_EQ(t, rig_cq(g, RIG_CQN, 3, PAGE_CQ), ST_OK);
+	rig_destroy(&r);
+}
+
 static void init_hca_refuses_sizes(struct ktest *t)
 {
 	static const struct {
@@ -252,11 +270,17 @@ static void masked_interrupt_is_kept(struct ktest *t)
 }
 
 static const struct ktest_case cmd_cases[] = {
-	KTEST(stages_are_enforced),      KTEST(arguments_are_checked),
-	KTEST(init_hca_refuses_sizes),   KTEST(command_completes_by_event),
-	KTEST(ownership_and_reset),      KTEST(region_checks),
-	KTEST(region_pages_are_checked), KTEST(config_space),
-	KTEST(masked_interrupt_is_kept), { 0 },
+	KTEST(stages_are_enforced),
+	KTEST(arguments_are_checked),
+	KTEST(only_a_bus_master_reaches_memory),
+	KTEST(init_hca_refuses_sizes),
+	KTEST(command_completes_by_event),
+	KTEST(ownership_and_reset),
+	KTEST(region_checks),
+	KTEST(region_pages_are_checked),
+	KTEST(config_space),
+	KTEST(masked_interrupt_is_kept),
+	{ 0 },
 };
 static const struct ktest_suite cmd_suite = { .name = "hca.cmd", .cases = cmd_cases };
 KTEST_SUITE(cmd_suite);

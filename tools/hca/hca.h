@@ -382,6 +382,7 @@ void pci_init(struct hca *h);
 uint32_t pci_cfg_read(struct hca *h, uint32_t off, unsigned len);
 void pci_cfg_write(struct hca *h, uint32_t off, uint32_t val, unsigned len);
 void pci_device_reset(struct hca *h);
+bool pci_is_master(const struct hca *h);
 bool pci_bar_locate(struct hca *h, uint64_t addr, unsigned *bar, uint64_t *off);
 void msix_raise(struct hca *h, unsigned vector);
 uint64_t msix_read(struct hca *h, uint32_t off, unsigned size);

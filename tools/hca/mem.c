@@ -4,7 +4,8 @@
  *
  * Every access names a guest-physical range and is translated at that moment:
  * the regions change while firmware moves RAM about, so no host pointer may be
- * kept across messages of the front end.
+ * kept across messages of the front end.  As on any bus, a device that is not a
+ * bus master reaches nothing.
  */
 #include "hca.h"
 
@@ -13,6 +14,8 @@ void *mem_span(struct hca *h, uint64_t gpa, uint64_t *len)
 {
 	struct guest_mem *m = &h->mem;
 
+	if (!pci_is_master(h))
+		return NULL;
 	for (unsigned i = 0; i < m->nr; i++) {
 		unsigned k = (m->last + i) % m->nr;
 		struct mem_region *r = &m->r[k];

@@ -8,6 +8,7 @@
 #include "hca.h"
 
 #define CFG_COMMAND     0x04
+#define CFG_MASTER      0x04
 #define CFG_STATUS      0x06
 #define CFG_BAR0        0x10
 #define CFG_SUBSYS      0x2c
@@ -53,6 +54,11 @@ void pci_device_reset(struct hca *h)
 	pci_init(h);
 }
 
+bool pci_is_master(const struct hca *h)
+{
+	return h->cfg[CFG_COMMAND] & CFG_MASTER;
+}
+
 uint32_t pci_cfg_read(struct hca *h, uint32_t off, unsigned len)
 {
 	uint32_t v = 0;
@@ -72,7 +78,7 @@ static bool msix_open(const struct hca *h, unsigned vector)
 {
 	const uint16_t ctrl = msix_ctrl(h);
 
-	return (ctrl & MSIX_ENABLE) && !(ctrl & MSIX_FUNC_MASK) &&
+	return pci_is_master(h) && (ctrl & MSIX_ENABLE) && !(ctrl & MSIX_FUNC_MASK) &&
 	       !(h->msix[vector].ctrl & MSIX_ENTRY_MASK);
 }
 

@@ -68,6 +68,7 @@ void rig_create(struct rig *r)
 		g->h->front_priv = g;
 		g->h->mem.nr = 1;
 		g->h->mem.r[0] = (struct mem_region){ .len = RIG_RAM, .host = g->ram };
+		pci_cfg_write(g->h, 0x04, 6, 2);      /* memory, bus master */
 		pci_cfg_write(g->h, 0x9e, 0x8000, 2); /* MSI-X on */
 		for (unsigned v = 0; v < NR_MSIX; v++)
 			bar_write(g->h, 0, MSIX_TABLE + v * 16 + 12, 0, 4);
