@@ -64,6 +64,7 @@ def test_first_touch_sends_nothing(plain, programs):
 def test_everything_is_freed_at_exit(cluster, programs):
     argv = [programs / "glibc-static/heap", "touch", "24"]
     cluster.run(argv)
+    cluster.run([programs / "glibc-static/crash", "null"])  # by now every connection is made
     before = cluster.stats()
     for _ in range(5):
         cluster.run(argv)
