@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-# RPC between simulated nodes: test/host/memverbs is the RDMA provider and the fabric.
-memverbs-objs := $(addprefix test/host/memverbs/,memverbs.o memcm.o sim.o) drivers/rdma/verbs.o
+# RPC between simulated nodes: test/host/memverbs is the RDMA provider and the fabric; the connection
+# manager above it is the real one.
+memverbs-objs := $(addprefix test/host/memverbs/,memverbs.o sim.o) \
+	$(addprefix drivers/rdma/,verbs.o cm.o cm_msg.o cm_port.o cm_proto.o mad.o)
 
 prog-y      += rpc
 rpc-folders := net/rpc

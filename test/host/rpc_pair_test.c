@@ -375,6 +375,8 @@ static void once_server(struct ktest *t)
 	node_start(t, NODE_ROLE_MEMORY);
 	sim_cmd("delay 0 1500");
 	sim_cmd("breaks 200");
+	sim_cmd("loss 10"); /* of what sets connections up */
+	sim_cmd("dup 10");
 	peer_add(t, 2);
 	peer_add(t, 3);
 	sim_cmd("barrier 0 3");

@@ -16,7 +16,6 @@ enum fab_type {
 	FAB_WRITE = 1, /* RC: seq, raddr, rkey, flags, imm; payload is the data */
 	FAB_ACK,       /* RC: seq, status of it */
 	FAB_UD,        /* datagram to QP1; payload is what was sent */
-	FAB_CM,        /* connection set-up by memcm.c; seq: the message's kind */
 	FAB_BREAK,     /* from the fabric: queue pair dst_qpn to ERR, 0 = all to node src */
 	FAB_CMD,       /* payload: a command line */
 	FAB_CMD_REPLY, /* seq: its result */
@@ -40,8 +39,3 @@ struct fab_hdr {
 	uint64_t raddr;
 	uint64_t seq;
 };
-
-/* memverbs.c */
-void memverbs_frame_send(struct fab_hdr *hdr, const void *data);
-/* memcm.c: the device thread hands over a FAB_CM frame; weak when the real CM is linked. */
-void memcm_arrived(const struct fab_hdr *hdr, const void *data);

@@ -101,7 +101,7 @@ static void write_all(const void *buf, size_t len)
 	}
 }
 
-void memverbs_frame_send(struct fab_hdr *hdr, const void *data)
+static void frame_send(struct fab_hdr *hdr, const void *data)
 {
 	hdr->src = (uint16_t)self;
 	pthread_mutex_lock(&tx_lock);
@@ -206,7 +206,7 @@ static void ack_send(const struct fab_hdr *h, enum rdma_wc_status status)
 			     .status = status,
 			     .seq = h->seq };
 
-	memverbs_frame_send(&a, NULL);
+	frame_send(&a, NULL);
 }
 
 static struct mem_mr *mr_find(uint32_t key)
@@ -386,10 +386,6 @@ static void frame_arrived(const struct fab_hdr *h, const uint8_t *data)
 	case FAB_BREAK:
 		break_arrived(h);
 		break;
-	case FAB_CM:
-		pthread_mutex_unlock(&dev_lock);
-		memcm_arrived(h, data);
-		return;
 	case FAB_CMD_REPLY:
 		cmd_result = (long)h->seq;
 		cmd_done = true;
@@ -421,7 +417,7 @@ long memverbs_cmd(const char *line)
 	pthread_mutex_lock(&one);
 	pthread_mutex_lock(&dev_lock);
 	cmd_done = false;
-	memverbs_frame_send(&h, line);
+	frame_send(&h, line);
 	while (!cmd_done)
 		pthread_cond_wait(&cmd_cond, &dev_lock);
 	result = cmd_result;
@@ -686,7 +682,7 @@ static int send_one(struct mem_qp *qp, const struct rdma_send_wr *wr)
 	if (wr->opcode == RDMA_WR_WRITE_WITH_IMM)
 		h.flags |= FAB_F_IMM;
 	h.seq = s->seq;
-	memverbs_frame_send(&h, buf);
+	frame_send(&h, buf);
 	if (ud)
 		send_complete(qp, s, RDMA_WC_SUCCESS);
 	return 0;

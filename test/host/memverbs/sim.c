@@ -282,13 +282,6 @@ static void frame_due(const struct frame_queued *f)
 		deliver(&a, NULL);
 		return;
 	}
-	if (h->type == FAB_CM && (!c || !c->pid)) { /* seq 0: unreachable */
-		const struct fab_hdr u = {
-			.type = FAB_CM, .src = h->dst, .dst = h->src, .dst_qpn = h->src_qpn
-		};
-		deliver(&u, NULL);
-		return;
-	}
 	if (rc && fab.breaks && prng_below(&fab.rnd, 10000) < fab.breaks) {
 		if (prng_below(&fab.rnd, 2))
 			deliver(h, f->data);
