@@ -722,11 +722,26 @@ static void case_ping(struct st_conn *c, uint32_t len)
 	kfree(ns);
 }
 
+/* The server may still be booting: it is asked until it listens. */
+static struct st_conn *client_connect_patiently(struct rdma_device *dev, const struct rdma_addr *to)
+{
+	const uint64_t deadline = time_now_ns() + LIMIT_NS;
+
+	for (;;) {
+		struct st_conn *c = client_connect(dev, to, SERVICE);
+
+		if (IS_ERR(c) || atomic_read(&c->up) || time_now_ns() > deadline)
+			return c;
+		conn_free(c);
+		thread_sleep_ns(100 * NSEC_PER_MSEC);
+	}
+}
+
 /* Run @fn on a connection of its own. */
 static void with_conn(struct rdma_device *dev, const struct rdma_addr *to,
 		      void (*fn)(struct st_conn *c))
 {
-	struct st_conn *c = client_connect(dev, to, SERVICE);
+	struct st_conn *c = client_connect_patiently(dev, to);
 
 	if (IS_ERR(c) || !atomic_read(&c->up)) {
 		report("connect", false);

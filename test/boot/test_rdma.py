@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: MIT
+"""The mlx4 driver and the connection manager on the HCA model: two VMs test each other.
+
+The kernel's own self-test (drivers/rdma/selftest.c) does the work; its cases are cases here.
+"""
+
+import ctypes
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from boot import BROKEN, BUILD, WORK, packages
+
+from tessera_launcher import accel
+
+LIMIT_S = 90.0
+PASS_STATUS = 1  # machine_poweroff(0) through isa-debug-exit
+CASES = [
+    "sa_own_gid", "sa_unknown_gid", "no_listener", "connect", "send", "write", "write_imm", "read",
+    "atomics", "chain_one_doorbell", "wrap", "event", "ping_pong_64", "ping_pong_4096", "bad_rkey",
+    "flush_after_error", "out_of_bounds", "bad_lkey", "quit",
+]  # fmt: skip
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class Pair:
+    """VMs on one HCA model; VM i has LID i + 1."""
+
+    def __init__(self, name, *appends):
+        self.dir = WORK / f"rdma-{name}"
+        self.dir.mkdir(parents=True, exist_ok=True)
+        for old in self.dir.iterdir():
+            old.unlink()
+        self.control = self.dir / "control"
+        sockets = [socket.socketpair() for _ in appends]
+        args = [BUILD / "tools/hca/tessera-hca", "--control", self.control, "--log", self.dir / "hca.log"]
+        for i, (ours, _) in enumerate(sockets):
+            args += ["--vm", f"fd={ours.fileno()},qtest={self.dir}/qtest{i}"]
+        self.model = subprocess.Popen(
+            list(map(str, args)), pass_fds=[ours.fileno() for ours, _ in sockets], preexec_fn=die_with_parent
+        )
+        self.vms = [self.boot(i, s[1], words) for i, (s, words) in enumerate(zip(sockets, appends))]
+        for pair in sockets:
+            for s in pair:
+                s.close()
+
+    def boot(self, i, device, words):
+        qemu = packages.require("qemu-system-x86_64")[0]
+        command = [
+            qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+            "-accel", "tcg", "-cpu", accel.TCG_CPU, "-smp", "1", "-m", "256M",
+            "-object", "memory-backend-memfd,id=ram0,size=256M,share=on",
+            "-M", "pc,memory-backend=ram0",
+            "-qtest", f"unix:{self.dir}/qtest{i},server=on,wait=off", "-qtest-log", "none",
+            "-device", f"x-pci-proxy-dev,id=hca,fd={device.fileno()}",
+            "-serial", f"file:{self.log_path(i)}",
+            "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
+            "-kernel", str(BUILD / "memory/kernel.elf"), "-append", f"node={i + 1} {words}",
+        ]  # fmt: skip
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, pass_fds=[device.fileno()], preexec_fn=die_with_parent
+        )
+
+    def log_path(self, i):
+        return self.dir / f"serial{i}.log"
+
+    def log(self, i):
+        path = self.log_path(i)
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def wait(self, limit=LIMIT_S):
+        """Exit statuses; None for a VM that did not end in time."""
+        end = time.monotonic() + limit
+        statuses = []
+        for vm in self.vms:
+            try:
+                statuses.append(vm.wait(max(0.1, end - time.monotonic())))
+            except subprocess.TimeoutExpired:
+                statuses.append(None)
+        return statuses
+
+    def wait_log(self, i, pattern, count=1, limit=LIMIT_S):
+        end = time.monotonic() + limit
+        while len(re.findall(pattern, self.log(i))) < count:
+            assert time.monotonic() < end, f"no {pattern!r} in:\n{self.log(i)}"
+            time.sleep(0.02)
+
+    def ask(self, command):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(10)
+            s.connect(str(self.control))
+            s.sendall(command.encode() + b"\n")
+            with s.makefile() as lines:
+                answer = json.loads(lines.readline())
+        assert answer["ok"], answer
+        return answer
+
+    def close(self):
+        for process in [*self.vms, self.model]:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def selftest():
+    pair = Pair("pair", "rdma.selftest=serve", "rdma.selftest=lid:1")
+    try:
+        yield pair.wait(), pair.log(0), pair.log(1)
+    finally:
+        pair.close()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_vms(selftest, case):
+    _, server, client = selftest
+    assert re.search(rf"^ok \d+ rdma\.selftest\.{case}$", client, re.MULTILINE), client + server
+
+
+def test_two_vms_end_well(selftest):
+    statuses, server, client = selftest
+    assert statuses == [PASS_STATUS, PASS_STATUS], client + server
+    assert not BROKEN.search(server + client)
+
+
+def test_port_is_active_soon(selftest):
+    """From the driver's probe to an ACTIVE port: goal 100 ms, on a machine that others load as well."""
+    _, server, client = selftest
+    took = [int(ms) for ms in re.findall(r"mlx4_0 is up after (\d+) ms", server + client)]
+    assert len(took) == 2 and min(took) < 100, took
+
+
+def test_port_goes_down_and_comes_back():
+    pair = Pair("link", "rdma.selftest=serve")
+    try:
+        pair.wait_log(0, "PORT_ACTIVE")
+        pair.ask("link 1 down")
+        pair.wait_log(0, "port 1: down")
+        pair.ask("link 1 up")
+        pair.wait_log(0, "PORT_ACTIVE", count=2)
+        assert not BROKEN.search(pair.log(0))
+    finally:
+        pair.close()
+
+
+def test_model_dies_under_the_driver():
+    """The device goes away: one clear line, and the kernel goes on."""
+    pair = Pair("gone", "rdma.selftest=serve")
+    try:
+        pair.wait_log(0, "PORT_ACTIVE")
+        os.kill(pair.model.pid, signal.SIGKILL)
+        time.sleep(3)
+        text = pair.log(0)
+        assert not BROKEN.search(text), text
+    finally:
+        pair.close()
