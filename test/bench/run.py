@@ -31,6 +31,7 @@ from judge import packages as judge_packages  # noqa: E402
 
 BOOT_GOAL, RPC_GOAL, MISS_GOAL = 0.25, 1.5, 1.15
 LINUX_LIMIT_S = 60
+RPC_LIMIT_S = 120
 
 
 class Row:
@@ -63,18 +64,36 @@ def percentile(values: list[float], p: float) -> float:
     return values[min(len(values) - 1, int(len(values) * p))]
 
 
-def bench_rpc(cluster: boot.Running, repeat: int) -> list[Row]:
-    """Both measured inside p0's kernel, to the same memory node."""
+def rpc_samples(disk, number: int) -> dict[str, dict[str, int]]:
+    """One boot whose p0 measures against m0 (node 2): p50, p90, p99 in ns of each kind."""
+    running = boot.Running(("--append", "p0:bench.rpc=2,2000"), disk, f"bench-rpc{number}")
+    running.up()
+    try:
+        deadline = time.monotonic() + RPC_LIMIT_S
+        while time.monotonic() < deadline:
+            found = re.search(r'\{"bench":"rpc".*\}', running.log("p0"))
+            if found:
+                rows = json.loads(found[0])["ns"]
+                bad = {k: v for k, v in rows.items() if "error" in v}
+                if bad:
+                    raise RuntimeError(f"bench.rpc: {bad}")
+                return rows
+            time.sleep(0.2)
+    finally:
+        running.close()
+    raise RuntimeError(f"no result from bench.rpc in {RPC_LIMIT_S} s")
+
+
+def bench_rpc(disk, repeat: int) -> list[Row]:
+    """Measured inside p0's kernel; the bare ping-pong runs between the same two nodes."""
+    samples = [rpc_samples(disk, i) for i in range(repeat)]
     rows = []
-    for size in (64, 4096):
-        rpc, bare = [], []
-        for _ in range(repeat):
-            for what, out in (("rpc", rpc), ("write", bare)):
-                reply = json.loads(cluster.cluster.debug("p0", f"bench {what} m0 {size} 2000"))
-                out.append(reply["p50_ns"] / 1000)
-        rows.append(Row(f"RPC round trip, {size} B", "µs", statistics.median(rpc),
+    for size, key in (("64 B", "64"), ("4096 B", "4k")):
+        rpc = [s[f"rpc_{key}"]["p50"] / 1000 for s in samples]
+        bare = [s[f"bare_{key}"]["p50"] / 1000 for s in samples]
+        rows.append(Row(f"RPC round trip, {size}", "µs", statistics.median(rpc),
                         statistics.median(bare), "bare WRITE and WRITE back", RPC_GOAL,
-                        {"rpc": rpc, "write": bare}))  # fmt: skip
+                        {"rpc": rpc, "bare": bare}))  # fmt: skip
     return rows
 
 
@@ -220,10 +239,10 @@ def main() -> int:
         except (OSError, RuntimeError, AssertionError, judge_packages.PackageError, boot.LaunchError) as err:
             missing.append(f"{name}: {err}")
 
+    measure("rpc", lambda: bench_rpc(disk, args.repeat))
     running = boot.Running(("--excache", "8M"), disk, "bench")
     running.up()
     try:
-        measure("rpc", lambda: bench_rpc(running, args.repeat))
         rpc_4k = next((r.value for r in rows if "4096" in r.name), None)
         measure("miss", lambda: bench_miss(running, programs, rpc_4k, args.repeat))
         measure("null", lambda: bench_null(running, programs, args.repeat))

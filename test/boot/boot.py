@@ -171,7 +171,8 @@ class Running:
     def __init__(self, args: tuple[str, ...], disk: pathlib.Path | None, name: str):
         self.args = args
         self.name = name
-        self.options: Options = parse_run([*args, "--log-dir", str(WORK / "log" / name), "-"])
+        log_dir = WORK / "log" / f"{time.strftime('%H%M%S')}-{name}"
+        self.options: Options = parse_run([*args, "--log-dir", str(log_dir), "-"])
         self.options.build = False
         self.options.build_dir = str(BUILD)
         side = host.Host(self.options)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Heaps larger than the cache, two owners, moving owners, exhaustion; results and counters."""
 
+import os
 import time
 
 import pytest
@@ -29,10 +30,13 @@ def check_evictions(before, after, megabytes):
     assert delta(before, after, "p0", "excache.plocal") >= pages
 
 
-@pytest.mark.parametrize("what", ["sort", "hash"])
-@pytest.mark.parametrize("megabytes", [32, pytest.param(128, marks=pytest.mark.long)])
+@pytest.mark.parametrize("what, megabytes", [
+    ("sort", 32), ("hash", 32), ("hash", 128), pytest.param("sort", 128, marks=pytest.mark.long),
+])  # fmt: skip
 @pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
 def test_heap_larger_than_the_cache(pool, programs, what, megabytes, shape):
+    if shape and megabytes == 128 and not os.environ.get("TEST_LONG"):
+        pytest.skip("full size with two memories: make test-long")
     cluster = pool.get(*SMALL_CACHE, *shape)
     before, after = heap(cluster, programs, what, megabytes)
     check_evictions(before, after, megabytes)
@@ -41,13 +45,8 @@ def test_heap_larger_than_the_cache(pool, programs, what, megabytes, shape):
             assert delta(before, after, node, "memory.fetch") > 0
 
 
-def test_heap_of_128_mb(pool, programs):
-    before, after = heap(pool.get(*SMALL_CACHE), programs, "hash", 128)
-    check_evictions(before, after, 128)
-
-
 def test_first_touch_sends_nothing(plain, programs):
-    """p-local lines: 8,000 fresh pages, and no fetch beyond what starting the program costs."""
+    """p-local lines: 8,000 more fresh pages, and hardly a request more than for 256."""
     argv = [programs / "glibc-static/heap", "touch", "1"]
     plain.run(argv)  # its text is cached now
     before = plain.stats()
@@ -55,24 +54,31 @@ def test_first_touch_sends_nothing(plain, programs):
     small = plain.stats()
     plain.run([programs / "glibc-static/heap", "touch", "33"])
     large = plain.stats()
-    extra_touches = delta(small, large, "p0", "excache.plocal") - delta(before, small, "p0", "excache.plocal")
-    extra_misses = delta(small, large, "p0", "excache.misses") - delta(before, small, "p0", "excache.misses")
-    assert extra_touches >= 32 * MB // PAGE
-    assert extra_misses <= 16
+
+    def extra(counter):
+        return delta(small, large, "p0", counter) - delta(before, small, "p0", counter)
+
+    touches = extra("excache.plocal")
+    assert touches >= 32 * MB // PAGE
+    assert extra("excache.fetches") == 0
+    # Frame credits come in chunks, and the nodes have a few words to say meanwhile.
+    assert extra("rpc.requests") <= touches / 100
 
 
 def test_everything_is_freed_at_exit(cluster, programs):
+    """Frames of programs and address spaces are back to where they were; file pages may stay."""
     argv = [programs / "glibc-static/heap", "touch", "24"]
     cluster.run(argv)
-    cluster.run([programs / "glibc-static/crash", "null"])  # by now every connection is made
     before = cluster.stats()
-    for _ in range(5):
+    for _ in range(3):
         cluster.run(argv)
     cluster.run([programs / "glibc-static/crash", "null"])
     after = cluster.stats()
-    for node in after:
-        lost = before[node]["frame.free"] - after[node]["frame.free"]
-        assert lost < 200, f"{node} lost {lost} frames"
+    for node in [n for n in after if n[0] == "m"]:
+        for counter in ("memory.frames_used", "memory.spaces", "memory.vmas", "memory.committed"):
+            assert delta(before, after, node, counter) == 0, f"{node} {counter}"
+    assert delta(before, after, "p0", "process.processes") == 0
+    assert before["p0"]["frame.free"] - after["p0"]["frame.free"] < 64
 
 
 def test_memory_runs_out_with_enomem(pool, programs):
@@ -133,8 +139,10 @@ def test_a_clean_miss_is_one_request_and_one_reply(pool, programs, shape):
     for node in nodes:
         # Bodies of requests and small replies are copied; the page itself never is.
         assert delta(before, after, node, "rpc.copied_bytes") <= 256 * (fetches + slack)
+    pages = fetches + delta(before, after, "p0", "excache.writebacks")
+    pages += sum(delta(before, after, n, "bufcache.fetch") for n in nodes if n[0] == "m")
     sent = sum(delta(before, after, n, "rpc.bulk_bytes") for n in nodes)
-    assert fetches * PAGE <= sent <= (fetches + slack) * PAGE
+    assert fetches * PAGE <= sent <= (pages + slack) * PAGE
 
 
 def move_vregion(cluster, index):

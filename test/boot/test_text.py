@@ -43,6 +43,9 @@ def test_applet_over_20_mb_with_two_memories(pool, texts, applet):
     check(pool.get("--vregion", "2M", "--memories", "2"), texts, applet, "text.big", 600)
 
 
-@pytest.mark.parametrize("applet", ["sha256sum", "sort"])
-def test_applet_over_a_small_cache(pool, texts, applet):
-    check(pool.get("--excache", "8M"), texts, applet, "text.big", 600)
+@pytest.mark.parametrize("applet, name", [
+    ("sha256sum", "text.big"), ("sort", "text.small"),
+    pytest.param("sort", "text.big", marks=pytest.mark.long),
+])  # fmt: skip
+def test_applet_over_a_small_cache(pool, texts, applet, name):
+    check(pool.get("--excache", "4M"), texts, applet, name, 600)

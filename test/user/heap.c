@@ -103,7 +103,7 @@ static void run_hash(uint64_t *v, size_t n, uint64_t seed)
 	for (size_t i = 0; i < n; i++)
 		h = hash_word(h, v[i]);
 	printf("forwards: %016lx\n", (unsigned long)h);
-	for (size_t first = 0; first < stride; first += 64)
+	for (size_t first = 0; first < stride; first += 1024)
 		for (size_t i = first; i < n; i += stride)
 			h = hash_word(h, v[i]);
 	printf("in strides: %016lx\n", (unsigned long)h);
