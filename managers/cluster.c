@@ -103,7 +103,7 @@ static void member_gone(const struct cluster_member *m)
 	const struct node_info info = info_of(m);
 
 	pr_info("node %u (%s) is gone\n", m->id, node_role_name(info.role));
-	rpc_peer_remove(m->id);
+	rpc_peer_fence(m->id, m->incarn); /* a new incarnation may be connected already */
 	if (cluster.ops->gone)
 		cluster.ops->gone(&info);
 }

@@ -318,17 +318,17 @@ int rpc_peer_add(const struct node_info *info)
 	return 0;
 }
 
-void rpc_peer_remove(uint32_t node)
+static void peer_remove(struct rpc_peer *peer, bool any, uint32_t incarn)
 {
-	struct rpc_peer *peer = rpc_peer_find(node);
-	bool gone;
+	bool gone = false;
 
-	if (!peer)
-		return;
 	spin_lock(&peer->lock);
-	gone = peer->state != RPC_PEER_REMOVED;
-	peer->state = RPC_PEER_REMOVED;
-	peer->prev_incarn = peer->info.incarn;
+	if (any || peer->info.incarn == incarn) {
+		gone = peer->state != RPC_PEER_REMOVED;
+		peer->state = RPC_PEER_REMOVED;
+		incarn = peer->info.incarn;
+	}
+	peer->prev_incarn = incarn;
 	if (gone) {
 		peer->told_up = false;
 		peer_tell_locked(peer, -EHOSTDOWN);
@@ -338,6 +338,22 @@ void rpc_peer_remove(uint32_t node)
 		return;
 	reset_conns(peer);
 	fail_all_calls(peer, -EHOSTDOWN);
+}
+
+void rpc_peer_remove(uint32_t node)
+{
+	struct rpc_peer *peer = rpc_peer_find(node);
+
+	if (peer)
+		peer_remove(peer, true, 0);
+}
+
+void rpc_peer_fence(uint32_t node, uint32_t incarn)
+{
+	struct rpc_peer *peer = rpc_peer_find(node);
+
+	if (peer)
+		peer_remove(peer, false, incarn);
 }
 
 bool rpc_peer_info(uint32_t node, struct node_info *info)

@@ -32,8 +32,10 @@ const char *node_role_name(enum node_role role);
 
 /* Add or renew a peer. A changed incarnation ends all calls to the old one with -ESTALE. */
 int rpc_peer_add(const struct node_info *info) __must_check;
-/* Calls to it end with -EHOSTDOWN; its connections are reset. */
+/* Calls to it end with -EHOSTDOWN; its connections are reset; its requests are answered -ESTALE. */
 void rpc_peer_remove(uint32_t node);
+/* The same for one incarnation: when another one lives there already, that one stays. */
+void rpc_peer_fence(uint32_t node, uint32_t incarn);
 /* A peer that nobody has introduced yet but whose address is known (the rendezvous node). */
 int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node) __must_check;
 

@@ -12,3 +12,7 @@
 #undef CONFIG_ROLE_STORAGE
 #undef CONFIG_ROLE_NAME
 #define CONFIG_ROLE_NAME "host"
+
+/* Both sides of membership are tested. */
+#undef CONFIG_MANAGERS
+#define CONFIG_MANAGERS 1

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Membership between simulated nodes: they come in any order, late, twice, or not at all; they die,
+ * restart and are fenced.
+ *
+ * Nodes:	1 is the storage node that hosts the managers, 2 and 3 are memory nodes, 4 is a processor.
+ */
+#include <unistd.h>
+
+#include <kernel/counter.h>
+#include <kernel/time.h>
+#include <lib/byteorder.h>
+#include <lib/errno.h>
+#include <lib/fmt.h>
+#include <lib/ktest.h>
+#include <managers/cluster.h>
+#include <net/rpc.h>
+#include <proto/cluster.h>
+#include <rdma/verbs.h>
+#include <shim/shim.h>
+
+#include "memverbs/sim.h"
+
+#define HOST      1u
+#define MEMORY_A  2u
+#define MEMORY_B  3u
+#define PROCESSOR 4u
+
+static char status_text[4096];
+static uint32_t nr_joined, nr_gone, last_gone;
+
+static void note_status(const char *line)
+{
+	const size_t len = strlen(status_text);
+
+	scnprintf(status_text + len, sizeof(status_text) - len, "%s\n", line);
+}
+
+static void note_joined(const struct node_info *node)
+{
+	(void)node;
+	__atomic_add_fetch(&nr_joined, 1, __ATOMIC_SEQ_CST);
+}
+
+static void note_gone(const struct node_info *node)
+{
+	last_gone = node->id;
+	__atomic_add_fetch(&nr_gone, 1, __ATOMIC_SEQ_CST);
+}
+
+static const struct cluster_ops ops = { .status = note_status,
+					.joined = note_joined,
+					.gone = note_gone };
+
+static enum node_role role_of(uint32_t id)
+{
+	return id == HOST        ? NODE_ROLE_STORAGE
+	       : id == PROCESSOR ? NODE_ROLE_PROCESSOR
+				 : NODE_ROLE_MEMORY;
+}
+
+static int join(struct ktest *t)
+{
+	struct rdma_device *dev = rdma_device_wait(time_now_ns() + NSEC_PER_SEC);
+
+	if (sim_node_id() == HOST)
+		EXPECT_EQ(t, shim_bootparam_set("cluster", "p1,m2,s1"), 0);
+	else
+		EXPECT_EQ(t, shim_bootparam_set("rendezvous", "lid:1"), 0);
+	shim_bootparam_set("cluster.beat_ms", "100");
+	EXPECT_EQ(t, rpc_start(dev, role_of(sim_node_id())), 0);
+	return cluster_join(&ops);
+}
+
+static bool wait_for(const uint32_t *n, uint32_t at_least)
+{
+	for (int i = 0; i < 8000 && __atomic_load_n(n, __ATOMIC_SEQ_CST) < at_least; i++)
+		usleep(1000);
+	return __atomic_load_n(n, __ATOMIC_SEQ_CST) >= at_least;
+}
+
+static void expect_everybody(struct ktest *t)
+{
+	uint32_t ids[4] = { 0 };
+
+	EXPECT_EQ(t, cluster_nodes(NODE_ROLE_MEMORY, ids, 4), 2);
+	EXPECT_EQ(t, ids[0], MEMORY_A);
+	EXPECT_EQ(t, ids[1], MEMORY_B);
+	EXPECT_EQ(t, cluster_nodes(NODE_ROLE_PROCESSOR, ids, 4), 1);
+	EXPECT_EQ(t, ids[0], PROCESSOR);
+	EXPECT_EQ(t, cluster_nodes(NODE_ROLE_STORAGE, ids, 4), 1);
+	EXPECT_EQ(t, ids[0], HOST);
+	EXPECT_GE(t, cluster_epoch(), 4);
+	EXPECT_EQ(t, cluster_epoch(), rpc_epoch());
+}
+
+static int ping(uint32_t node, enum rpc_class cls)
+{
+	return rpc_call_sync(node, cls, 0x0001, NULL, 0, NULL, 0, 5 * NSEC_PER_SEC);
+}
+
+/* --- any order ------------------------------------------------------------------------------ */
+
+static void in_any_order(struct ktest *t)
+{
+	/* The host comes last, and the others not together. */
+	static const uint32_t delay_ms[] = { 0, 700, 300, 0, 100 };
+	uint64_t malformed = 0;
+
+	usleep(delay_ms[sim_node_id()] * 1000);
+	ASSERT_EQ(t, join(t), 0);
+	expect_everybody(t);
+	for (uint32_t id = 1; id <= 4; id++) {
+		if (id != sim_node_id())
+			EXPECT_EQ(t, ping(id, RPC_CLASS_DEMAND), 0);
+	}
+	EXPECT_TRUE(t, counter_find("rpc.malformed", &malformed) && malformed == 0);
+	sim_cmd("barrier 1 4");
+}
+
+static void any_order(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = in_any_order },
+						 { .id = MEMORY_A, .fn = in_any_order },
+						 { .id = MEMORY_B, .fn = in_any_order },
+						 { .id = PROCESSOR, .fn = in_any_order } };
+
+	sim_run(t, nodes, 4, 30);
+}
+
+/* --- one is late, or never comes --------------------------------------------------------------- */
+
+static void one_is_late(struct ktest *t)
+{
+	if (sim_node_id() == MEMORY_B)
+		sleep(5);
+	ASSERT_EQ(t, join(t), 0);
+	expect_everybody(t);
+	if (sim_node_id() == HOST)
+		EXPECT_TRUE(t, strstr(status_text, "memory nodes (1 of 2 are here)") != NULL);
+	sim_cmd("barrier 1 4");
+}
+
+static void late_memory(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = one_is_late },
+						 { .id = MEMORY_A, .fn = one_is_late },
+						 { .id = MEMORY_B, .fn = one_is_late },
+						 { .id = PROCESSOR, .fn = one_is_late } };
+
+	sim_run(t, nodes, 4, 30);
+}
+
+static void give_up(struct ktest *t)
+{
+	shim_bootparam_set("cluster.wait_ms", "1200");
+	EXPECT_EQ(t, join(t), -ETIMEDOUT);
+	EXPECT_TRUE(t, strstr(status_text, "gave up after 1200 ms: waiting for") != NULL);
+	EXPECT_TRUE(t, strstr(status_text, "memory nodes (1 of 2 are here)") != NULL);
+	sim_cmd("barrier 1 2");
+}
+
+static void never_complete(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = give_up },
+						 { .id = MEMORY_A, .fn = give_up } };
+
+	sim_run(t, nodes, 2, 30);
+}
+
+static void alone(struct ktest *t)
+{
+	shim_bootparam_set("cluster.wait_ms", "800");
+	shim_bootparam_set("rpc.dead_ms", "500");
+	shim_bootparam_set("rpc.keepalive_ms", "100");
+	EXPECT_EQ(t, join(t), -ETIMEDOUT);
+	EXPECT_TRUE(t, strstr(status_text, "managers' node at lid 1") != NULL);
+}
+
+static void no_host(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = MEMORY_A, .fn = alone } };
+
+	sim_run(t, nodes, 1, 30);
+}
+
+/* --- death, restart, fencing --------------------------------------------------------------------- */
+
+static void lease_node(struct ktest *t)
+{
+	shim_bootparam_set("cluster.lease_ms", "1000");
+	shim_bootparam_set("rpc.dead_ms", "3000");
+	shim_bootparam_set("rpc.keepalive_ms", "500");
+	ASSERT_EQ(t, join(t), 0);
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == MEMORY_A)
+		EXPECT_EQ(t, sim_cmd("kill %u", PROCESSOR), 0);
+	EXPECT_TRUE(t, wait_for(&nr_gone, 1));
+	EXPECT_EQ(t, last_gone, PROCESSOR);
+	EXPECT_EQ(t, cluster_nodes(NODE_ROLE_PROCESSOR, (uint32_t[1]){ 0 }, 1), 0);
+	EXPECT_EQ(t, ping(PROCESSOR, RPC_CLASS_CONTROL), -EHOSTDOWN);
+	EXPECT_EQ(t, ping(sim_node_id() == HOST ? MEMORY_A : HOST, RPC_CLASS_CONTROL), 0);
+	sim_cmd("barrier 2 3");
+}
+
+static void lease_ends(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = lease_node },
+						 { .id = MEMORY_A, .fn = lease_node },
+						 { .id = MEMORY_B, .fn = lease_node },
+						 { .id = PROCESSOR, .fn = lease_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
+static void restart_node(struct ktest *t)
+{
+	const bool again = sim_incarnation() == 1;
+
+	ASSERT_EQ(t, join(t), 0);
+	if (again) {
+		expect_everybody(t);
+		for (uint32_t id = 1; id <= 4; id++) {
+			if (id != MEMORY_B)
+				EXPECT_EQ(t, ping(id, RPC_CLASS_DEMAND), 0);
+		}
+		sim_cmd("barrier 2 4");
+		return;
+	}
+	if (sim_node_id() != MEMORY_B)
+		EXPECT_EQ(t, ping(MEMORY_B, RPC_CLASS_DEMAND), 0);
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == MEMORY_B) {
+		sleep(30); /* killed meanwhile */
+		return;
+	}
+	if (sim_node_id() == PROCESSOR) {
+		EXPECT_EQ(t, sim_cmd("kill %u", MEMORY_B), 0);
+		EXPECT_EQ(t, sim_cmd("spawn %u", MEMORY_B), 0);
+	}
+	/* The old one is gone, the new one is here, all in one view. */
+	EXPECT_TRUE(t, wait_for(&nr_gone, 1));
+	EXPECT_TRUE(t, wait_for(&nr_joined, 4));
+	EXPECT_EQ(t, last_gone, MEMORY_B);
+	EXPECT_EQ(t, ping(MEMORY_B, RPC_CLASS_DEMAND), 0);
+	expect_everybody(t);
+	sim_cmd("barrier 2 4");
+}
+
+static void restarted_node(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = restart_node },
+						 { .id = MEMORY_A, .fn = restart_node },
+						 { .id = MEMORY_B, .fn = restart_node },
+						 { .id = PROCESSOR, .fn = restart_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
+/* A node that was cut off for longer than its lease has been fenced, and hears of it. */
+static void fenced_node(struct ktest *t)
+{
+	shim_bootparam_set("cluster.lease_ms", "800");
+	ASSERT_EQ(t, join(t), 0);
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == PROCESSOR) {
+		sim_cmd("hold %u %u", PROCESSOR, HOST);
+		sim_cmd("barrier 2 4");
+		sim_cmd("release %u %u", PROCESSOR, HOST);
+		for (int i = 0; i < 8000 && !strstr(status_text, "was fenced"); i++)
+			usleep(1000);
+		EXPECT_TRUE(t, strstr(status_text, "was fenced") != NULL);
+		EXPECT_EQ(t, ping(HOST, RPC_CLASS_CONTROL), -ESTALE);
+		EXPECT_EQ(t, ping(MEMORY_A, RPC_CLASS_CONTROL), -ESTALE);
+	} else {
+		EXPECT_TRUE(t, wait_for(&nr_gone, 1));
+		sim_cmd("barrier 2 4");
+	}
+	sim_cmd("barrier 3 4");
+}
+
+static void cut_off_too_long(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = fenced_node },
+						 { .id = MEMORY_A, .fn = fenced_node },
+						 { .id = MEMORY_B, .fn = fenced_node },
+						 { .id = PROCESSOR, .fn = fenced_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
+/* --- malformed messages ---------------------------------------------------------------------------- */
+
+static int send(uint32_t node, uint16_t opcode, const void *body, uint32_t len)
+{
+	static uint8_t reply[RPC_BODY_MAX_CTL];
+
+	return rpc_call_sync(node, RPC_CLASS_CONTROL, opcode, body, len, reply, sizeof(reply), 0);
+}
+
+static void nonsense_to_host(struct ktest *t)
+{
+	const struct node_info *self = node_self();
+	struct cluster_member m = { .id = self->id, .incarn = self->incarn, .lid = 4, .role = 1 };
+	struct cluster_member_wire w;
+	uint8_t beat[8];
+	uint32_t epoch;
+
+	memset(&w, 0xff, sizeof(w));
+	EXPECT_EQ(t, send(HOST, CLUSTER_JOIN, &w, sizeof(w)), -EPROTO);
+	EXPECT_EQ(t, send(HOST, CLUSTER_JOIN, &w, sizeof(w) - 1), -EMSGSIZE);
+	EXPECT_EQ(t, send(HOST, CLUSTER_JOIN, NULL, 0), -EMSGSIZE);
+	m.id = MEMORY_A; /* in another's name */
+	cluster_member_encode(&m, &w);
+	EXPECT_EQ(t, send(HOST, CLUSTER_JOIN, &w, sizeof(w)), -EPROTO);
+	m.id = self->id;
+	m.incarn++;
+	cluster_member_encode(&m, &w);
+	EXPECT_EQ(t, send(HOST, CLUSTER_JOIN, &w, sizeof(w)), -EPROTO);
+	cluster_beat_encode(0, self->incarn + 1, (void *)beat);
+	EXPECT_EQ(t, send(HOST, CLUSTER_BEAT, beat, 8), -ESTALE);
+	EXPECT_EQ(t, send(HOST, CLUSTER_BEAT, beat, 7), -EMSGSIZE);
+	/* Twice is once: no new epoch. */
+	m.incarn = self->incarn;
+	cluster_member_encode(&m, &w);
+	epoch = cluster_epoch();
+	EXPECT_GT(t, send(HOST, CLUSTER_JOIN, &w, sizeof(w)), 0);
+	EXPECT_GT(t, send(HOST, CLUSTER_JOIN, &w, sizeof(w)), 0);
+	EXPECT_EQ(t, cluster_epoch(), epoch);
+}
+
+static void nonsense_node(struct ktest *t)
+{
+	struct cluster_view_wire v = { .epoch = cpu_to_le32(1000) };
+
+	ASSERT_EQ(t, join(t), 0);
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == PROCESSOR) {
+		nonsense_to_host(t);
+		/* Views are the host's to send. */
+		EXPECT_EQ(t, send(MEMORY_A, CLUSTER_VIEW, &v, sizeof(v)), -EPERM);
+		EXPECT_EQ(t, send(HOST, CLUSTER_VIEW, &v, sizeof(v)), -ENOSYS);
+	}
+	sim_cmd("barrier 2 4");
+	expect_everybody(t);
+	EXPECT_LT(t, cluster_epoch(), 1000);
+	EXPECT_EQ(t, nr_gone, 0);
+	sim_cmd("barrier 3 4");
+}
+
+static void nonsense(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = nonsense_node },
+						 { .id = MEMORY_A, .fn = nonsense_node },
+						 { .id = MEMORY_B, .fn = nonsense_node },
+						 { .id = PROCESSOR, .fn = nonsense_node } };
+
+	sim_run(t, nodes, 4, 30);
+}
+
+/* --- over a bad network ------------------------------------------------------------------------------ */
+
+static void bad_network_node(struct ktest *t)
+{
+	if (sim_node_id() == HOST) {
+		sim_cmd("loss 20");
+		sim_cmd("dup 20");
+		sim_cmd("delay 0 20000");
+		sim_cmd("breaks 300");
+	}
+	ASSERT_EQ(t, join(t), 0);
+	expect_everybody(t);
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == HOST) {
+		EXPECT_GT(t, sim_cmd("count lost"), 0);
+		sim_cmd("loss 0");
+		sim_cmd("breaks 0");
+	}
+	sim_cmd("barrier 2 4");
+}
+
+static void bad_network(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = bad_network_node },
+						 { .id = MEMORY_A, .fn = bad_network_node },
+						 { .id = MEMORY_B, .fn = bad_network_node },
+						 { .id = PROCESSOR, .fn = bad_network_node } };
+
+	sim_run(t, nodes, 4, 50);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(any_order),        KTEST(late_memory),
+	KTEST(never_complete),   KTEST(no_host),
+	KTEST(lease_ends),       KTEST(restarted_node),
+	KTEST(cut_off_too_long), KTEST(nonsense),
+	KTEST(bad_network),      { 0 },
+};
+static const struct ktest_suite cluster_suite = { .name = "cluster.nodes", .cases = cases };
+KTEST_SUITE(cluster_suite);
