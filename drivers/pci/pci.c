@@ -11,6 +11,7 @@
  */
 #include <drivers/pci.h>
 
+#include <kernel/bootparam.h>
 #include <kernel/initcall.h>
 #include <lib/err.h>
 #include <lib/fmt.h>
@@ -29,6 +30,9 @@
  */
 #define PCI_WINDOW_START 0xe0000000ULL
 #define PCI_WINDOW_END   0xfec00000ULL
+
+static uint32_t nr_reprobe;
+BOOT_PARAM("pci.reprobe", u32, nr_reprobe, "for tests: remove and probe all drivers so many times");
 
 static struct pci_bus root_bus = {
 	.cfg = &pci_port_cfg_ops,
@@ -326,6 +330,21 @@ static void device_probe(struct pci_device *dev)
 	}
 }
 
+/* Unbind and bind every driver that can be removed: what it holds afterwards must not grow. */
+static void devices_reprobe(void)
+{
+	struct pci_device *dev;
+
+	list_for_each_entry(dev, &root_bus.devices, node) {
+		if (!dev->driver || !dev->driver->remove)
+			continue;
+		dev->driver->remove(dev);
+		dev->driver = NULL;
+		pr_info("%s: removed, %zu bytes of heap in use\n", dev->name, slab_bytes_in_use());
+		device_probe(dev);
+	}
+}
+
 static int pci_init(void)
 {
 	struct pci_device *dev;
@@ -341,6 +360,8 @@ static int pci_init(void)
 			dev->class);
 	list_for_each_entry(dev, &root_bus.devices, node)
 		device_probe(dev);
+	for (uint32_t n = 0; n < nr_reprobe; n++)
+		devices_reprobe();
 	return 0;
 }
 INITCALL(driver, pci_init);

@@ -151,6 +151,19 @@ def test_port_goes_down_and_comes_back():
         pair.close()
 
 
+def test_driver_goes_and_comes_back():
+    """Removed and probed again five times: everything is given back each time, and the port comes up."""
+    pair = Pair("reprobe", "rdma.selftest=serve pci.reprobe=5")
+    try:
+        pair.wait_log(0, "PORT_ACTIVE", count=6)
+        text = pair.log(0)
+        heap = re.findall(r"removed, (\d+) bytes of heap in use", text)
+        assert len(heap) == 5 and len(set(heap)) == 1, text
+        assert not BROKEN.search(text), text
+    finally:
+        pair.close()
+
+
 def test_model_dies_under_the_driver():
     """The device goes away: one clear line, and the kernel goes on."""
     pair = Pair("gone", "rdma.selftest=serve")

@@ -221,10 +221,10 @@ int mlx4_eqs_create(struct mlx4_dev *dev)
 
 void mlx4_eqs_destroy(struct mlx4_dev *dev)
 {
+	/* From here on polled: what would tell us of a command's end is going away. */
+	mlx4_cmd_events_off(dev);
 	if (dev->async_eq.live && async_events_map(dev, false) && !mlx4_is_dead(dev))
 		pr_warn("%s: events could not be switched off\n", dev->name);
-	/* Event queues go in polled mode: what would tell us is going away. */
-	mlx4_cmd_events_off(dev);
 	for (unsigned int n = 0; dev->comp_eqs && n < dev->nr_comp_eqs; n++)
 		eq_destroy(&dev->comp_eqs[n]);
 	eq_destroy(&dev->async_eq);

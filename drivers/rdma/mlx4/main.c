@@ -273,6 +273,7 @@ int mlx4_hca_up(struct mlx4_dev *dev)
 		err = mlx4_eqs_test(dev);
 	if (!err)
 		err = mlx4_cmd_none(dev, CMD_CONF_SPECIAL_QP, 0, dev->special_qpn);
+	dev->special_up = !err;
 	if (!err)
 		err = mlx4_event_thread_start(dev);
 	if (!err)
@@ -293,8 +294,12 @@ static void mem_return(struct mlx4_dev *dev, bool *mapped, uint16_t op, struct m
 
 void mlx4_hca_down(struct mlx4_dev *dev)
 {
-	mlx4_ports_close(dev);
+	/* The thread serves QP0: it ends before that goes. */
 	mlx4_event_thread_stop(dev);
+	mlx4_ports_close(dev);
+	if (dev->special_up && mlx4_cmd_none(dev, CMD_CONF_SPECIAL_QP, 0, 0) && !mlx4_is_dead(dev))
+		pr_warn("%s: special queue pairs stay\n", dev->name);
+	dev->special_up = false;
 	mlx4_eqs_destroy(dev);
 	if (dev->hca_up && mlx4_cmd_none(dev, CMD_CLOSE_HCA, 0, 0) && !mlx4_is_dead(dev))
 		mlx4_fatal(dev, "HCA does not close");
@@ -465,6 +470,7 @@ static void mlx4_remove(struct pci_device *pci)
 
 	/* Our own objects first: the core insists that nobody uses the device any more. */
 	WRITE_ONCE(dev->registered, false);
+	mlx4_event_thread_stop(dev);
 	mlx4_ports_close(dev);
 	rdma_device_unregister(&dev->rdma);
 	mlx4_hca_down(dev);

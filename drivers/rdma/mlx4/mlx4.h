@@ -409,7 +409,7 @@ struct mlx4_dev {
 	struct mlx4_profile prof;
 	struct mlx4_cmd cmd;
 	struct mlx4_mem fw_mem, aux_mem;
-	bool fw_mapped, aux_mapped, hca_up;
+	bool fw_mapped, aux_mapped, hca_up, special_up;
 
 	struct mutex icm_lock; /* RANK_RDMA */
 	struct mlx4_icm icm[NR_REGIONS];
