@@ -154,7 +154,7 @@ static const struct rpc_conn_info good_conn = {
 
 static void conn_round_trip(struct ktest *t)
 {
-	uint8_t buf[92] = { 0 };
+	uint8_t buf[92] __aligned(8) = { 0 };
 	struct rpc_conn_info out;
 
 	rpc_conn_encode(&good_conn, (void *)buf);
