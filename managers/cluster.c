@@ -376,7 +376,8 @@ size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max)
 
 	spin_lock(&cluster.ids_lock);
 	nr = cluster.nr_ids[r];
-	memcpy(ids, cluster.ids[r], MIN(nr, max) * sizeof(*ids));
+	if (nr && max) /* to count, nobody gives a place to copy to */
+		memcpy(ids, cluster.ids[r], MIN(nr, max) * sizeof(*ids));
 	spin_unlock(&cluster.ids_lock);
 	return nr;
 }

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from boot import BUILD, ROOT, WORK
+from boot import BROKEN, BUILD, ROOT, WORK
 
 sys.path.insert(0, str(ROOT / "test" / "fs"))
 
@@ -68,11 +68,14 @@ class StorageNode:
             *self.disk,
         ]  # fmt: skip
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, kind, *_) -> None:
         self._ctl.close()
         for process in (self._vm, self._model):
             process.kill()
             process.wait()
+        if kind is None:
+            broken = [line for line in self.log_text().splitlines() if BROKEN.search(line)]
+            assert not broken, broken
 
     def _frames(self, deadline: float):
         while True:
