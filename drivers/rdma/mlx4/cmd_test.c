@@ -53,9 +53,9 @@ static void fake_write(struct mlx4_dev *dev, uint32_t off, uint32_t val)
 		const uint16_t token = (uint16_t)(f->hcr[5] >> 16);
 
 		f->hcr[6] &= ~HCR_GO;
-		/* One of an earlier command first: it must not be taken for ours. */
-		mlx4_cmd_event(dev, (uint16_t)(token - 16), STATUS_BAD_PARAM, 1);
 		mlx4_cmd_event(dev, token, f->status, 0x1122334455ULL);
+		/* A late one of an earlier command: it must not be taken for ours. */
+		mlx4_cmd_event(dev, (uint16_t)(token - 16), STATUS_BAD_PARAM, 1);
 		return;
 	}
 	f->hcr[6] |= (uint32_t)f->status << HCR_STATUS_SH;
