@@ -14,7 +14,7 @@
 
 #include "memory.h"
 
-#define SPAN_MAX_VREGIONS (1u << 20) /* of one call; a program that wants more gets -ENOMEM */
+#define SPAN_MAX_VREGIONS (1u << 16) /* of one call; a program that wants more gets -ENOMEM */
 
 struct part {
 	uint32_t owner;

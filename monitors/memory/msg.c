@@ -262,7 +262,7 @@ static int msg_mm_vregion_move(const struct msg *msg)
 	if (!err && req.vregion.index > PM_USER_TOP >> msg->m->vregion_shift)
 		err = -EPROTO;
 	if (!err)
-		err = owner_vregion_move(msg->m, &req, &rep);
+		err = owner_vregion_move(msg->m, msg->peer, &req, &rep);
 	return reply_mm(msg, err, &rep);
 }
 

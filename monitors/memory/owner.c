@@ -317,32 +317,38 @@ void page_remove_locked(struct memory *m, struct region *r, struct mpage *page)
 	r->nr_pages--;
 }
 
-/* Unlink up to DROP_BATCH pages of [start, end) found by walking the region's list. */
-static size_t unlink_batch(struct memory *m, struct region *r, uint64_t start, uint64_t end,
-			   struct mpage **out)
+/*
+ * Unlink up to DROP_BATCH pages of [start, end), looking at *@scan pages of the region's list.  Those
+ * that stay go to its end, so that each is looked at once however often the lock is dropped.
+ */
+static size_t unlink_by_list(struct memory *m, struct region *r, uint64_t start, uint64_t end,
+			     uint64_t *scan, struct mpage **out)
 {
-	struct mpage *page, *next;
 	size_t n = 0;
 
-	list_for_each_entry_safe(page, next, &r->pages, link) {
-		if (page->index < start || page->index >= end)
+	while (*scan && n < DROP_BATCH && !list_empty(&r->pages)) {
+		struct mpage *page = list_first_entry(&r->pages, struct mpage, link);
+
+		(*scan)--;
+		if (page->index < start || page->index >= end) {
+			list_move_tail(&page->link, &r->pages);
 			continue;
+		}
 		page_remove_locked(m, r, page);
 		out[n++] = page;
-		if (n == DROP_BATCH)
-			break;
 	}
 	return n;
 }
 
-/* The same for DROP_BATCH addresses from @start, by looking each up. */
-static size_t unlink_by_address(struct memory *m, struct region *r, uint64_t start, uint64_t end,
+/* The same for DROP_BATCH addresses from *@start, by looking each up. */
+static size_t unlink_by_address(struct memory *m, struct region *r, uint64_t *start, uint64_t end,
 				struct mpage **out)
 {
+	const uint64_t stop = MIN(end, *start + DROP_BATCH * PAGE_SIZE);
 	size_t n = 0;
 
-	for (uint64_t va = start; va < end; va += PAGE_SIZE) {
-		struct mpage *page = page_lookup_locked(m, r, va);
+	for (; *start < stop; *start += PAGE_SIZE) {
+		struct mpage *page = page_lookup_locked(m, r, *start);
 
 		if (!page)
 			continue;
@@ -352,38 +358,33 @@ static size_t unlink_by_address(struct memory *m, struct region *r, uint64_t sta
 	return n;
 }
 
-/*
- * Walk whichever is shorter, the addresses or the region's pages.  A walk of the list restarts after
- * each batch, but everything it skipped is what stays, so it is used only if all of it goes.
- */
+/* Walk whichever is shorter, the addresses or the region's pages. */
 uint64_t region_drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end)
 {
-	const bool all = start <= r->start && end >= r->end;
 	struct mpage *batch[DROP_BATCH];
-	uint64_t freed = 0;
-	size_t n;
+	uint64_t freed = 0, scan;
+	bool by_list;
 
 	start = MAX(start, r->start);
 	end = MIN(end, r->end);
-	for (;;) {
-		const uint64_t step = MIN(end, start + DROP_BATCH * PAGE_SIZE);
+	spin_lock(&r->lock);
+	scan = r->nr_pages;
+	spin_unlock(&r->lock);
+	by_list = scan <= (end - start) >> PAGE_SHIFT;
+	while (by_list ? scan > 0 : start < end) {
+		size_t n;
 
 		spin_lock(&r->lock);
-		if (!r->nr_pages)
-			n = 0, start = end;
-		else if (all)
-			n = unlink_batch(m, r, start, end, batch);
-		else
-			n = unlink_by_address(m, r, start, step, batch);
+		if (list_empty(&r->pages))
+			scan = 0;
+		n = by_list ? unlink_by_list(m, r, start, end, &scan, batch)
+			    : unlink_by_address(m, r, &start, end, batch);
 		spin_unlock(&r->lock);
 		for (size_t i = 0; i < n; i++)
 			mpage_put(&m->pool, batch[i]);
 		freed += n;
-		if (!all)
-			start = step;
-		if (all ? !n : start >= end)
-			return freed;
 	}
+	return freed;
 }
 
 void region_kill(struct memory *m, struct region *r)
@@ -415,6 +416,17 @@ void region_kill(struct memory *m, struct region *r)
 }
 
 /* --- whole spaces ---------------------------------------------------------------------- */
+
+void region_kill_if_empty(struct memory *m, struct region *r)
+{
+	bool empty;
+
+	spin_lock(&r->lock);
+	empty = r->state == REGION_ACTIVE && !r->vmas.count;
+	spin_unlock(&r->lock);
+	if (empty)
+		region_kill(m, r);
+}
 
 static void kill_regions(struct memory *m, uint64_t aspace)
 {

@@ -88,6 +88,11 @@ struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uin
 			   uint32_t shift, enum region_state state);
 /* Take @r out of the tree, free its pages and vmas and give back what they were charged. */
 void region_kill(struct memory *m, struct region *r);
+/*
+ * The same if nothing is mapped in it.  Only for the home's calls, of which there is one at a time: the
+ * home's array still names us, and the next MM_MAP makes the region again.
+ */
+void region_kill_if_empty(struct memory *m, struct region *r);
 /* Wait until @r is neither leaving nor arriving.  -ETIMEDOUT. */
 int region_settle(struct region *r) __must_check;
 /* Have the nodes ready that any one change can need, so that the change itself cannot fail. */
@@ -167,7 +172,7 @@ struct owner_move_work {
 int owner_move(struct memory *m, struct owner_move_work *work, struct mm_range_rep *rep)
 	__must_check;
 int owner_pages(struct memory *m, const struct mm_pages_req *req, const void *data) __must_check;
-int owner_vregion_move(struct memory *m, const struct mm_vregion_move_req *req,
+int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_move_req *req,
 		       struct mm_range_rep *rep) __must_check;
 int owner_vregion_take(struct memory *m, uint32_t peer, const struct mm_vregion_take_req *req)
 	__must_check;

@@ -59,6 +59,20 @@ static int map_prepare_region(struct memory *m, uint32_t home, const struct mm_m
 	return err;
 }
 
+/* Regions that were made for a mapping that is not to be. */
+static void map_unprepare(struct memory *m, const struct mm_map_req *req)
+{
+	for (uint32_t i = 0; i < req->nr_vregions; i++) {
+		struct region *r =
+			region_get(m, req->aspace, req->vregions[i].index << req->vregion_shift);
+
+		if (!r)
+			continue;
+		region_kill_if_empty(m, r);
+		region_put(r);
+	}
+}
+
 static int map_prepare(struct memory *m, uint32_t home, const struct mm_map_req *req,
 		       uint64_t *charge)
 {
@@ -72,8 +86,10 @@ static int map_prepare(struct memory *m, uint32_t home, const struct mm_map_req 
 		err = map_prepare_region(m, home, req, i);
 	if (!err && !owner_prepared(m, req->aspace, *charge, 0))
 		err = -ESRCH;
-	if (err)
+	if (err) {
+		map_unprepare(m, req);
 		pool_uncommit(&m->pool, *charge);
+	}
 	return err;
 }
 
@@ -134,9 +150,11 @@ int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
 
 	if (req->phase == MM_ABORT) {
 		err = prepared_settle(m, req->aspace, req->charge);
-		if (!err)
-			pool_uncommit(&m->pool, req->charge);
-		return err;
+		if (err)
+			return err;
+		map_unprepare(m, req);
+		pool_uncommit(&m->pool, req->charge);
+		return 0;
 	}
 	rep->charge = req->charge;
 	if (req->phase == MM_PREPARE || req->phase == MM_ONCE)
@@ -208,6 +226,7 @@ static int unmap_region(struct memory *m, struct region *r, uint64_t start, uint
 	spin_unlock(&r->lock);
 	region_trim(r);
 	res->pages += region_drop_pages(m, r, start, end);
+	region_kill_if_empty(m, r);
 	return 0;
 }
 

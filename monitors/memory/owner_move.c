@@ -325,15 +325,17 @@ static int leave(struct memory *m, struct region *r, const struct mm_vregion_mov
 	return err;
 }
 
-int owner_vregion_move(struct memory *m, const struct mm_vregion_move_req *req,
+int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_move_req *req,
 		       struct mm_range_rep *rep)
 {
-	struct region *r = region_get(m, req->aspace, req->vregion.index << m->vregion_shift);
+	/* One in which nothing is mapped may be gone here; the new owner must learn of it all the same. */
+	struct region *r = region_make(m, req->aspace, home, req->vregion.index, m->vregion_shift,
+				       REGION_ACTIVE);
 	struct mm_vregion_take_req *take;
 	int err = 0;
 
-	if (!r)
-		return -ESRCH;
+	if (IS_ERR(r))
+		return (int)PTR_ERR(r);
 	take = lib_zalloc(sizeof(*take));
 	if (!take) {
 		region_put(r);

@@ -622,6 +622,7 @@ static void allocation_failures_change_nothing(struct ktest *t)
 		for (int i = 0; i < 2; i++) {
 			pool_stats(&f.mem[i].pool, &s[i]);
 			EXPECT_EQ(t, s[i].committed, 0);
+			EXPECT_EQ(t, f.mem[i].owner.nr_regions, 0);
 		}
 	}
 	ASSERT_EQ(t, err, 0);
