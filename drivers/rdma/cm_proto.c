@@ -35,10 +35,11 @@ COUNTER(cnt_stale, "cm.stale", "connections ended because the peer started anew"
 COUNTER(cnt_up, "cm.established", "connections established");
 COUNTER(cnt_unreachable, "cm.unreachable", "connection attempts without an answer");
 
-#define FIRST_INTERVAL_NS (200 * NSEC_PER_MSEC)
+/* Short at first: nodes that boot together miss each other by some ten milliseconds. */
+#define FIRST_INTERVAL_NS (25 * NSEC_PER_MSEC)
 #define MAX_INTERVAL_NS   (2 * NSEC_PER_SEC)
-#define MAX_TRIES         8U
-#define DREQ_TRIES        4U
+#define MAX_TRIES         11U /* 11.2 s in all */
+#define DREQ_TRIES        6U
 #define TIMEWAIT_NS       (2 * NSEC_PER_SEC)
 #define MRA_TIMEOUT       19 /* 4.096 us * 2^19 = 2.1 s */
 #define MRA_MAX_NS        (30 * NSEC_PER_SEC)

@@ -70,7 +70,8 @@ int mlx4_profile_make(const struct mlx4_caps *caps, const struct mlx4_wish *wish
 	p.log_mtts = MAX(wish->log_mtts, (uint8_t)(caps->log_reserved_mtts + 1));
 	p.log_rdmarc = (uint8_t)MIN((unsigned int)caps->log_max_rd_responder,
 				    (unsigned int)LOG_RDMARC_PER_QP);
-	p.log_mcgs = (uint8_t)MIN((unsigned int)caps->log_max_mcgs, (unsigned int)LOG_MCGS);
+	p.log_mcgs =
+		(uint8_t)MAX(MIN((unsigned int)caps->log_max_mcgs, (unsigned int)LOG_MCGS), 1U);
 	p.log_mcg_len = LOG_MCG_LEN;
 	p.log_uars = (uint8_t)(63 - __builtin_clzll(nr_uars));
 	if (p.log_mtts > 28 || p.log_eqs <= caps->log_reserved_eqs)
