@@ -12,6 +12,7 @@
 #include <processor/aspace.h>
 #include <processor/credit.h>
 #include <processor/excache.h>
+#include <processor/object.h>
 #include <shim/pgtable.h>
 #include <shim/shim.h>
 
@@ -282,6 +283,7 @@ struct worker {
 	struct aspace *as;
 	unsigned int id;
 	unsigned int nr_bad;
+	uint64_t round;
 };
 
 static void *work(void *arg)
@@ -327,6 +329,331 @@ static void threads_see_their_own_data(struct ktest *t)
 	space_destroy(t, as);
 }
 
+/* --- frames -------------------------------------------------------------------------- */
+
+/* One set takes every spare frame; the others must still be able to turn their lines over. */
+static void a_set_that_has_grown_starves_nobody(struct ktest *t)
+{
+	struct line *lines[LINES / 8 * 8];
+	const uint64_t nr_sets = 16, ways = 8, spare = 32;
+	struct aspace *as;
+	uint64_t v;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as = space_create(16 * 64);
+	for (uint64_t i = 0; i < ways + spare; i++)
+		ASSERT_EQ(t,
+			  excache_get(&as->anon, (BASE >> PAGE_SHIFT) + i * nr_sets, EXCACHE_ZERO,
+				      &lines[i]),
+			  0);
+	for (uint64_t i = 0; i < nr_sets * ways; i++) {
+		v = i + 1;
+		if (i % nr_sets)
+			ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+	}
+	EXPECT_EQ(t, excache_free_count(), 0u);
+	for (uint64_t i = 0; i < ways + spare; i++)
+		excache_put(lines[i]);
+	for (uint64_t i = 0; i < nr_sets * 64; i++) {
+		v = i + 5;
+		if (i % nr_sets)
+			ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+	}
+	for (uint64_t i = 0; i < nr_sets * 64; i++) {
+		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+		EXPECT_EQ(t, v, i % nr_sets ? i + 5 : 0);
+	}
+	/* The set that had grown is as small as the others again. */
+	EXPECT_GT(t, excache_free_count(), 0u);
+	space_destroy(t, as);
+}
+
+static void write_back_without_answer_is_sent_again(struct ktest *t)
+{
+	struct fake_counts c;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_kills = 0;
+	fake_writeback_timeout_every(3);
+	sweep(t, 400, 2, &c);
+	EXPECT_GT(t, c.late, 0u);
+	EXPECT_EQ(t, fake_kills, 0u);
+}
+
+static void refused_page_kills_its_program(struct ktest *t)
+{
+	struct fake_counts c;
+	struct aspace *as;
+	uint64_t v = 1;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_kills = 0;
+	as = space_create(300);
+	aspace_set_process(as, (struct process *)&v);
+	fake_refuse(BASE + 10 * PAGE_SIZE, -EIO);
+	for (uint64_t i = 0; i < 300; i++)
+		(void)access_word(as, i, &v, true);
+	EXPECT_EQ(t, excache_flush(&as->anon, 0, UINT64_MAX), -EIO);
+	EXPECT_EQ(t, fake_kills, 1u);
+	fake_counts(&c);
+	EXPECT_GT(t, c.refused, 0u);
+	aspace_set_process(as, NULL);
+	fake_refuse(0, 0);
+	space_destroy(t, as);
+}
+
+/* A victim that is refused while it rides goes by itself, and then is lost like any other. */
+static void refused_rider_is_settled(struct ktest *t)
+{
+	struct fake_counts c;
+	struct aspace *as;
+	uint64_t v;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as = space_create(500);
+	for (uint64_t i = 0; i < 250; i++) {
+		v = i;
+		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+	}
+	ASSERT_EQ(t, excache_flush(&as->anon, 0, UINT64_MAX), 0);
+	for (uint64_t i = 250; i < 500; i++) {
+		v = i;
+		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+	}
+	fake_refuse(BASE + 250 * PAGE_SIZE, -EFAULT);
+	for (uint64_t i = 0; i < 250; i++) {
+		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+		EXPECT_EQ(t, v, i);
+	}
+	fake_counts(&c);
+	EXPECT_GT(t, c.rides, 0u);
+	EXPECT_GT(t, c.refused, 0u);
+	fake_refuse(0, 0);
+	space_destroy(t, as);
+}
+
+static void exhausted_credits_answer_enomem(struct ktest *t)
+{
+	struct aspace *as;
+	uint64_t held, v = 1;
+	unsigned int n = 0;
+	int err = 0;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as = space_create(6000);
+	fake_frames(0);
+	held = credit_held();
+	while (!err && n < 6000)
+		err = access_word(as, n++, &v, true);
+	EXPECT_EQ(t, err, -ENOMEM);
+	EXPECT_LE(t, n - 1, held);
+	fake_frames(UINT32_MAX);
+	space_destroy(t, as);
+}
+
+/* --- files --------------------------------------------------------------------------- */
+
+#define FILE_BASE  0x6000000ull
+#define FILE_PAGES 20
+
+static struct object *map_file(struct ktest *t, struct aspace *as, uint64_t pages, uint64_t bytes)
+{
+	static uint64_t next_ino = 100;
+	const struct proto_attr attr = { .file = { .ino = next_ino++, .node = 9 },
+					 .version = 1,
+					 .size = FILE_PAGES * PAGE_SIZE };
+	const struct pm_vma v = { .start = FILE_BASE,
+				  .end = FILE_BASE + pages * PAGE_SIZE,
+				  .prot = PM_PROT_READ | PM_PROT_WRITE,
+				  .flags = PM_VMA_FILE,
+				  .file = attr.file,
+				  .file_bytes = bytes };
+	struct object *obj = object_file_get(&attr);
+
+	if (IS_ERR(obj))
+		abort();
+	EXPECT_EQ(t, aspace_set_vma(as, &v, obj), 0);
+	return obj;
+}
+
+static int file_word(struct aspace *as, uint64_t off, uint64_t *val, bool write)
+{
+	const vaddr_t page = FILE_BASE + (off & ~(PAGE_SIZE - 1ull));
+
+	for (;;) {
+		struct pgtable_entry e;
+		int err;
+
+		spin_lock(&as->lock);
+		if (pgtable_query(as->pt, page, &e) && shim_pgtable_touch(as->pt, page, write)) {
+			uint64_t *word = (uint64_t *)((uint8_t *)phys_to_virt(e.paddr) +
+						      (off & (PAGE_SIZE - 1)));
+
+			if (write)
+				*word = *val;
+			else
+				*val = *word;
+			spin_unlock(&as->lock);
+			return 0;
+		}
+		spin_unlock(&as->lock);
+		err = aspace_fault(as, page, write ? FAULT_ACC_WRITE : FAULT_ACC_READ);
+		if (err)
+			return err;
+	}
+}
+
+static void private_file_page_is_copied_on_write(struct ktest *t)
+{
+	struct fake_counts c;
+	struct object *obj;
+	struct aspace *as;
+	struct line *line;
+	uint64_t v;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_file(FILE_PAGES, UINT64_MAX);
+	as = space_create(1);
+	/* The mapping shows two pages and a half; behind them it is zero. */
+	obj = map_file(t, as, 4, 2 * PAGE_SIZE + 2048);
+	ASSERT_EQ(t, file_word(as, PAGE_SIZE + 8, &v, false), 0);
+	EXPECT_EQ(t, v, PAGE_SIZE + 8);
+	v = 77;
+	ASSERT_EQ(t, file_word(as, PAGE_SIZE + 8, &v, true), 0);
+	ASSERT_EQ(t, file_word(as, PAGE_SIZE + 16, &v, false), 0);
+	EXPECT_EQ(t, v, PAGE_SIZE + 16);
+	ASSERT_EQ(t, file_word(as, PAGE_SIZE + 8, &v, false), 0);
+	EXPECT_EQ(t, v, 77u);
+	ASSERT_EQ(t, file_word(as, 2 * PAGE_SIZE + 2040, &v, false), 0);
+	EXPECT_EQ(t, v, 2 * PAGE_SIZE + 2040);
+	ASSERT_EQ(t, file_word(as, 2 * PAGE_SIZE + 2048, &v, false), 0);
+	EXPECT_EQ(t, v, 0u);
+	ASSERT_EQ(t, file_word(as, 3 * PAGE_SIZE, &v, false), 0);
+	EXPECT_EQ(t, v, 0u);
+	/* The file itself is as it was. */
+	ASSERT_EQ(t, excache_get(obj, 1, EXCACHE_FETCH, &line), 0);
+	EXPECT_EQ(t, ((uint64_t *)line_data(line))[1], PAGE_SIZE + 8);
+	excache_put(line);
+	/* The copy survives its eviction. */
+	ASSERT_EQ(t, excache_flush(&as->anon, 0, UINT64_MAX), 0);
+	ASSERT_EQ(t, file_word(as, PAGE_SIZE + 8, &v, false), 0);
+	EXPECT_EQ(t, v, 77u);
+	fake_quiesce();
+	fake_counts(&c);
+	EXPECT_LE(t, c.file_fetches, 4u);
+	excache_drop(obj, 0, UINT64_MAX);
+	object_put(obj);
+	space_destroy(t, as);
+}
+
+static void file_errors_reach_the_fault(struct ktest *t)
+{
+	struct object *obj;
+	struct aspace *as;
+	uint64_t v = 1;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_file(FILE_PAGES, 5);
+	as = space_create(1);
+	obj = map_file(t, as, FILE_PAGES + 2, UINT64_MAX);
+	EXPECT_EQ(t, file_word(as, 4 * PAGE_SIZE, &v, false), 0);
+	EXPECT_EQ(t, file_word(as, 5 * PAGE_SIZE, &v, false), -EIO);
+	EXPECT_EQ(t, file_word(as, 5 * PAGE_SIZE, &v, true), -EIO);
+	EXPECT_EQ(t, file_word(as, 6 * PAGE_SIZE, &v, false), 0);
+	EXPECT_EQ(t, v, 6 * PAGE_SIZE);
+	EXPECT_EQ(t, file_word(as, FILE_PAGES * PAGE_SIZE, &v, false), -EIO);
+	excache_drop(obj, 0, UINT64_MAX);
+	object_put(obj);
+	space_destroy(t, as);
+}
+
+/* A shared mapping of a file can never make the file's line dirty, whatever the vma claims. */
+static void shared_file_line_is_never_writable(struct ktest *t)
+{
+	struct object *obj;
+	struct aspace *as;
+	struct pm_vma v = { .start = FILE_BASE,
+			    .end = FILE_BASE + PAGE_SIZE,
+			    .prot = PM_PROT_READ | PM_PROT_WRITE,
+			    .flags = PM_VMA_FILE | PM_VMA_SHARED,
+			    .file_bytes = UINT64_MAX };
+	uint64_t word = 1;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_file(FILE_PAGES, UINT64_MAX);
+	as = space_create(1);
+	obj = map_file(t, as, 1, UINT64_MAX);
+	v.file = obj->file;
+	ASSERT_EQ(t, aspace_set_vma(as, &v, obj), 0);
+	EXPECT_EQ(t, file_word(as, 8, &word, false), 0);
+	EXPECT_EQ(t, word, 8u);
+	EXPECT_EQ(t, file_word(as, 8, &word, true), -EACCES);
+	fake_quiesce();
+	excache_drop(obj, 0, UINT64_MAX);
+	object_put(obj);
+	space_destroy(t, as);
+}
+
+/* --- ranges that go away under faults ------------------------------------------------ */
+
+static void *touch_all(void *arg)
+{
+	struct worker *w = arg;
+	unsigned int seed = w->id + 3;
+
+	while (!__atomic_load_n(&w->nr_bad, __ATOMIC_RELAXED)) {
+		uint64_t v = __atomic_load_n(&w->round, __ATOMIC_ACQUIRE);
+
+		(void)access_word(w->as, (uint64_t)rand_r(&seed) % 200, &v, true);
+	}
+	return NULL;
+}
+
+/* What was written before a drop is never seen after it. */
+static void drop_leaves_nothing_behind(struct ktest *t)
+{
+	static struct worker w[3];
+	pthread_t threads[3];
+	struct blocked_range r;
+	struct aspace *as;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_delay_us(100);
+	as = space_create(200);
+	for (unsigned int i = 0; i < 3; i++) {
+		w[i] = (struct worker){ .as = as, .id = i, .round = 1 };
+		ASSERT_EQ(t, pthread_create(&threads[i], NULL, touch_all, &w[i]), 0);
+	}
+	for (uint64_t round = 2; round < 60; round++) {
+		struct pgtable_entry e;
+		struct line *line;
+
+		aspace_block(as, &r, BASE, BASE + 200 * PAGE_SIZE);
+		aspace_unmap_range(as, BASE, BASE + 200 * PAGE_SIZE);
+		excache_drop(&as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 200);
+		aspace_clear_stored(as, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 200);
+		/* Nothing of it is left, and nothing comes back until it is unblocked. */
+		for (uint64_t i = 0; i < 200; i++) {
+			const uint64_t vpn = (BASE >> PAGE_SHIFT) + i;
+
+			EXPECT_EQ(t, excache_get(&as->anon, vpn, EXCACHE_FIND, &line), -ENOENT);
+			spin_lock(&as->lock);
+			EXPECT_FALSE(t, pgtable_query(as->pt, vpn << PAGE_SHIFT, &e));
+			spin_unlock(&as->lock);
+		}
+		for (unsigned int i = 0; i < 3; i++)
+			__atomic_store_n(&w[i].round, round, __ATOMIC_RELEASE);
+		aspace_unblock(as, &r);
+		if (t->nr_failed)
+			break;
+	}
+	for (unsigned int i = 0; i < 3; i++)
+		__atomic_store_n(&w[i].nr_bad, 1, __ATOMIC_RELAXED);
+	for (unsigned int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	space_destroy(t, as);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(first_touch_sends_nothing),
 	KTEST(evicted_pages_come_back),
@@ -337,6 +664,15 @@ static const struct ktest_case cases[] = {
 	KTEST(credits_are_given_back),
 	KTEST(rights_are_checked),
 	KTEST(threads_see_their_own_data),
+	KTEST(a_set_that_has_grown_starves_nobody),
+	KTEST(write_back_without_answer_is_sent_again),
+	KTEST(refused_page_kills_its_program),
+	KTEST(refused_rider_is_settled),
+	KTEST(exhausted_credits_answer_enomem),
+	KTEST(private_file_page_is_copied_on_write),
+	KTEST(file_errors_reach_the_fault),
+	KTEST(shared_file_line_is_never_writable),
+	KTEST(drop_leaves_nothing_behind),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.excache", .cases = cases };

@@ -38,7 +38,10 @@ static struct {
 	uint32_t owner[64]; /* of vRegions, by index */
 	uint64_t version[64];
 	struct fake_counts counts;
-	unsigned int delay_us, timeout_every, nr_fetches;
+	unsigned int delay_us, timeout_every, nr_fetches, wb_timeout_every, nr_writebacks;
+	uint64_t refuse_from;
+	int refuse_status;
+	uint64_t file_pages, file_bad;
 	uint32_t frames;
 	unsigned int under_way;
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -69,6 +72,10 @@ void fake_reset(void)
 	fake.delay_us = 0;
 	fake.timeout_every = 0;
 	fake.nr_fetches = 0;
+	fake.wb_timeout_every = 0;
+	fake.nr_writebacks = 0;
+	fake.refuse_status = 0;
+	fake.file_pages = 0;
 	fake.frames = UINT32_MAX;
 	pthread_mutex_unlock(&fake.lock);
 }
@@ -81,6 +88,25 @@ void fake_delay_us(unsigned int us)
 void fake_timeout_every(unsigned int n)
 {
 	fake.timeout_every = n;
+}
+
+void fake_writeback_timeout_every(unsigned int n)
+{
+	fake.wb_timeout_every = n;
+}
+
+void fake_refuse(uint64_t vaddr, int status)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.refuse_from = vaddr;
+	fake.refuse_status = status;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_file(uint64_t pages, uint64_t bad)
+{
+	fake.file_pages = pages;
+	fake.file_bad = bad;
 }
 
 void fake_frames(uint32_t frames)
@@ -166,11 +192,20 @@ static int moved(uint64_t vaddr, uint32_t node, struct pm_moved_wire *w)
 	return -EREMCHG;
 }
 
+/* May the page be stored? 0, or what the owner says instead. */
+static int refused(uint64_t vaddr)
+{
+	if (!fake.refuse_status || vaddr < fake.refuse_from)
+		return 0;
+	fake.counts.refused++;
+	return fake.refuse_status;
+}
+
 /* --- serving ------------------------------------------------------------------------- */
 
 static void reply(struct fake_call *fc, int status, const void *body, size_t len)
 {
-	if (fc->call.reply && len <= fc->call.reply_max) {
+	if (len && fc->call.reply && len <= fc->call.reply_max) {
 		memcpy(fc->call.reply, body, len);
 		fc->call.reply_len = (uint32_t)len;
 	}
@@ -195,6 +230,8 @@ static void serve_fetch(struct fake_call *fc)
 	if (req.flags & PM_FETCH_VICTIM) {
 		fake.counts.rides++;
 		rep.victim_status = moved(req.victim_vaddr, fc->call.peer, &mw);
+		if (!rep.victim_status)
+			rep.victim_status = refused(req.victim_vaddr);
 		if (!rep.victim_status)
 			store(req.victim_aspace, req.victim_vaddr, req.victim_seq, fc->bulk);
 	}
@@ -222,6 +259,8 @@ static void serve_writeback(struct fake_call *fc)
 	rep.nr_pages = req.nr_pages;
 	for (uint32_t i = 0; i < req.nr_pages; i++) {
 		rep.status[i] = moved(req.pages[i].vaddr, fc->call.peer, &mw);
+		if (!rep.status[i])
+			rep.status[i] = refused(req.pages[i].vaddr);
 		if (!rep.status[i]) {
 			fake.counts.writeback_pages++;
 			store(req.aspace, req.pages[i].vaddr, req.pages[i].seq,
@@ -234,6 +273,34 @@ static void serve_writeback(struct fake_call *fc)
 	reply(fc, 0, body, (size_t)len);
 }
 
+static void serve_file(struct fake_call *fc)
+{
+	struct pm_file_fetch_rep rep = { 0 };
+	struct pm_file_fetch_rep_wire w;
+	struct pm_file_fetch_req *req = calloc(1, sizeof(*req));
+
+	if (pm_file_fetch_req_decode(fc->body, fc->call.body_len, req))
+		abort();
+	fake.counts.file_fetches++;
+	while (rep.nr_valid < req->nr_pages && req->pgoff + rep.nr_valid < fake.file_pages &&
+	       req->pgoff + rep.nr_valid != fake.file_bad) {
+		uint64_t *page = phys_to_virt(req->pages[rep.nr_valid].addr);
+
+		for (uint64_t i = 0; i < PAGE_SIZE / 8; i++)
+			page[i] = (req->pgoff + rep.nr_valid) * PAGE_SIZE + i * 8;
+		rep.nr_valid++;
+	}
+	if (rep.nr_valid == 0 && req->pgoff == fake.file_bad) {
+		reply(fc, -EIO, NULL, 0);
+	} else {
+		rep.last_bytes = rep.nr_valid ? PAGE_SIZE : 0;
+		rep.file_size = fake.file_pages * PAGE_SIZE;
+		pm_file_fetch_rep_encode(&rep, &w);
+		reply(fc, 0, &w, sizeof(w));
+	}
+	free(req);
+}
+
 static void serve(struct fake_call *fc)
 {
 	switch (fc->call.opcode) {
@@ -243,6 +310,9 @@ static void serve(struct fake_call *fc)
 	case PM_WRITEBACK:
 		serve_writeback(fc);
 		break;
+	case PM_FILE_FETCH:
+		serve_file(fc);
+		break;
 	default:
 		abort();
 	}
@@ -250,6 +320,8 @@ static void serve(struct fake_call *fc)
 
 static bool times_out(const struct fake_call *fc)
 {
+	if (fc->call.opcode == PM_WRITEBACK)
+		return fake.wb_timeout_every && ++fake.nr_writebacks % fake.wb_timeout_every == 0;
 	return fc->call.opcode == PM_FETCH && fake.timeout_every &&
 	       ++fake.nr_fetches % fake.timeout_every == 0;
 }
@@ -334,6 +406,13 @@ int rpc_call_wait(struct rpc_call *call)
 
 	completion_wait(&fc->done);
 	return call->status;
+}
+
+int rpc_call_wait_killable(struct rpc_call *call)
+{
+	struct fake_call *fc = container_of(call, struct fake_call, call);
+
+	return completion_wait_killable(&fc->done) ? -EINTR : call->status;
 }
 
 int rpc_slot_wait(uint32_t peer, enum rpc_class cls, uint64_t deadline_ns)

@@ -15,6 +15,12 @@ void fake_reset(void);
 void fake_delay_us(unsigned int us);
 /* Of the next calls, every @n-th fetch times out; its data arrives late all the same. 0: none. */
 void fake_timeout_every(unsigned int n);
+/* The same for write-backs: what they carried is stored late, after the caller was told. */
+void fake_writeback_timeout_every(unsigned int n);
+/* Pages at and above @vaddr are refused with @status (0: none are), riding or not. */
+void fake_refuse(uint64_t vaddr, int status);
+/* Files have @pages pages, of which each word is its offset; page @bad cannot be read. */
+void fake_file(uint64_t pages, uint64_t bad);
 /* Give vRegion @index to @node: the old owner answers "moved". */
 void fake_move(uint64_t index, uint32_t node);
 /* Frames that each node will still promise. */
@@ -25,6 +31,7 @@ void fake_quiesce(void);
 /* What the far side saw. */
 struct fake_counts {
 	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, moved, late;
+	unsigned int file_fetches, refused;
 	unsigned int stale; /* write-backs that were older than what was stored */
 };
 void fake_counts(struct fake_counts *out);

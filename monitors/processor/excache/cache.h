@@ -59,25 +59,42 @@ struct line *set_find_locked(struct cache_set *set, const struct object *obj, ui
 	__must_hold(&set->lock);
 /* Tell those who wait for a line of this set. */
 void set_changed_locked(struct cache_set *set) __must_hold(&set->lock);
-/* Sleep until the set has changed since @gen, or a line is free when @or_free. */
-void set_wait(struct cache_set *set, uint64_t gen, bool or_free);
+/* Sleep until the set has changed since @gen. */
+void set_wait(struct cache_set *set, uint64_t gen);
 
 /* Free list. */
 struct line *line_free_take(void);
 void line_free_give(struct line *line);
 
-/* Give @line the tag (@obj, @pgoff) and the state FILLING in @set, pinned @pins times. */
-void line_attach_locked(struct cache_set *set, struct line *line, struct object *obj,
-			uint64_t pgoff, uint32_t pins) __must_hold(&set->lock);
+#define SEQ_ANY UINT64_MAX /* no fault: the caller knows that the layout stays */
+
+struct tag { /* for a new line */
+	struct object *obj;
+	uint64_t pgoff;
+	uint64_t seq; /* of the layout, or SEQ_ANY: see excache_get_at() */
+	bool fresh;   /* EXCACHE_ZERO, EXCACHE_COPY */
+};
+
+/* Give @line the tag and the state FILLING in @set, pinned @pins times. False: begin again. */
+bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
+			uint32_t pins) __must_hold(&set->lock);
 /*
  * Take the tag away; gives back a credit that the line holds unless it was used up.  The caller frees or
  * quarantines the line, after it has dropped the lock, and puts the returned object.
  */
 struct object *line_detach_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
 
-/* evict.c: a line to be filled in @set, and in *victim a dirty one that must be written back. */
-struct line *claim_locked(struct cache_set *set, struct line **victim, struct object **put)
-	__must_hold(&set->lock);
+struct claim {                   /* evict.c: what came of looking for a frame */
+	struct line *line;       /* to be filled; NULL: there is none at the moment */
+	struct line *victims[2]; /* dirty lines that must be written back, or NULL */
+	struct object *puts[2];  /* references to give back, or NULL */
+	uint32_t nr_victims, nr_puts;
+};
+
+/* A frame for @set; one that is not in @demand neither makes the set grow nor starts a write-back for it. */
+void claim_locked(struct cache_set *set, struct claim *c, bool demand) __must_hold(&set->lock);
+/* No lock held: queue the victims but the first @nr_kept, put the objects. */
+void claim_finish(struct claim *c, uint32_t nr_kept);
 /* Remove every mapping of @line, flush, and note whether it was written. */
 void line_unmap_all_locked(struct line *line);
 

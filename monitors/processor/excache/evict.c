@@ -19,13 +19,16 @@ static void map_clear_locked(struct line *line, struct line_map *map)
 {
 	struct pgtable_entry old;
 
+	/*
+	 * Flushed before the lock is dropped: an owner of the space that finds no PTE any more may free
+	 * the page table.
+	 */
 	spin_lock(&map->as->lock);
 	pgtable_unmap(map->as->pt, map->vaddr, &old);
+	if (old.present)
+		tlb_flush_range(map->as->pt, map->vaddr, map->vaddr + PAGE_SIZE);
 	spin_unlock(&map->as->lock);
-	if (!old.present)
-		return;
-	tlb_flush_range(map->as->pt, map->vaddr, map->vaddr + PAGE_SIZE);
-	if (old.dirty)
+	if (old.present && old.dirty)
 		line->flags |= LINE_DIRTY;
 }
 
@@ -180,31 +183,65 @@ static void start_writeback_locked(struct cache_set *set, struct line *line)
 	set_changed_locked(set);
 }
 
-struct line *claim_locked(struct cache_set *set, struct line **victim, struct object **put)
+/*
+ * Evict the oldest idle line: *frame is its frame if it was clean, NULL if it is in WRITEBACK now.
+ * False: every line is pinned or filling.
+ */
+static bool evict_locked(struct cache_set *set, struct claim *c, struct line **frame)
 {
-	struct line *line = line_free_take();
-	struct line *old;
+	struct line *old = oldest_idle_locked(set);
 
-	*victim = NULL;
-	if (set->nr_resident < excache.nr_ways)
-		return line;
-	old = oldest_idle_locked(set);
+	*frame = NULL;
 	if (!old)
-		return line; /* all pinned or filling: let the set grow for a moment */
+		return false;
 	line_unmap_all_locked(old);
-	if (!(old->flags & LINE_DIRTY)) {
+	if (old->flags & LINE_DIRTY) {
+		counter_inc(&excache_evict_dirty);
+		start_writeback_locked(set, old);
+		c->victims[c->nr_victims++] = old;
+	} else {
 		counter_inc(&excache_evict_clean);
-		*put = line_detach_locked(set, old);
-		if (line)
-			line_free_give(line);
-		return old;
+		c->puts[c->nr_puts++] = line_detach_locked(set, old);
+		*frame = old;
 	}
-	if (!line)
-		return NULL; /* its data must stay until stored, and there is no other frame */
-	counter_inc(&excache_evict_dirty);
-	start_writeback_locked(set, old);
-	*victim = old;
-	return line;
+	return true;
+}
+
+/*
+ * Progress:	a thread without a frame starts a write-back of its own set, unless one is under way, and
+ *		waits; so frames come back even when other sets have taken all the spare ones.  A set that
+ *		has grown, because its lines were pinned, shrinks with later claims.
+ */
+void claim_locked(struct cache_set *set, struct claim *c, bool demand)
+{
+	struct line *frame;
+
+	*c = (struct claim){ .line = line_free_take() };
+	if (c->line && set->nr_resident < excache.nr_ways)
+		return;
+	if (!c->line && (!demand || !list_empty(&set->inflight)))
+		return;
+	if (!evict_locked(set, c, &frame)) {
+		if (c->line && !demand) {
+			line_free_give(c->line);
+			c->line = NULL;
+		}
+		return; /* all pinned or filling: let the set grow for a moment */
+	}
+	if (frame && c->line)
+		line_free_give(frame);
+	else if (frame)
+		c->line = frame;
+	if (set->nr_resident >= excache.nr_ways && evict_locked(set, c, &frame) && frame)
+		line_free_give(frame);
+}
+
+void claim_finish(struct claim *c, uint32_t nr_kept)
+{
+	for (uint32_t i = nr_kept; i < c->nr_victims; i++)
+		writeback_queue(c->victims[i]);
+	for (uint32_t i = 0; i < c->nr_puts; i++)
+		object_put(c->puts[i]);
 }
 
 /* --- ranges -------------------------------------------------------------------------- */
@@ -254,7 +291,7 @@ static void drop_one(struct object *obj, uint64_t pgoff, bool flush)
 			break;
 		}
 		spin_unlock(&set->lock);
-		set_wait(set, gen, false);
+		set_wait(set, gen);
 	}
 	spin_unlock(&set->lock);
 	if (queue)
@@ -295,6 +332,17 @@ static void drop_range(struct object *obj, uint64_t first, uint64_t end, bool fl
 	size_t nr;
 
 	object_get(obj);
+	/* A short range is looked up page by page, a long one by what there is. */
+	if (end - first <= RANGE_BATCH) {
+		for (nr = 0; nr < end - first; nr++)
+			pgoffs[nr] = first + nr;
+		if (flush)
+			flush_start(obj, pgoffs, nr);
+		for (size_t i = 0; i < nr; i++)
+			drop_one(obj, pgoffs[i], flush);
+		object_put(obj);
+		return;
+	}
 	do {
 		nr = collect(obj, first, end, pgoffs);
 		if (flush)

@@ -107,14 +107,21 @@ void set_changed_locked(struct cache_set *set)
 	wake_all(&excache.freed);
 }
 
-void set_wait(struct cache_set *set, uint64_t gen, bool or_free)
+void set_wait(struct cache_set *set, uint64_t gen)
+{
+	wait_event(&set->changed, __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
+}
+
+/* For a thread that wants a line: also until a frame is free when @or_free. -EINTR: to be killed. */
+static int set_wait_line(struct cache_set *set, uint64_t gen, bool or_free)
 {
 	if (or_free)
-		wait_event(&excache.freed,
-			   excache_free_count() > 0 ||
+		return wait_event_killable(&excache.freed,
+					   excache_free_count() > 0 ||
+						   __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) !=
+							   gen);
+	return wait_event_killable(&set->changed,
 				   __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
-	else
-		wait_event(&set->changed, __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
 }
 
 /* --- the free list ------------------------------------------------------------------- */
@@ -146,12 +153,26 @@ void line_free_give(struct line *line)
 
 /* --- tags ---------------------------------------------------------------------------- */
 
-void line_attach_locked(struct cache_set *set, struct line *line, struct object *obj,
-			uint64_t pgoff, uint32_t pins)
+bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
+			uint32_t pins)
 {
+	struct object *obj = tag->obj;
+
+	/*
+	 * Whoever makes a range go away changes the layout's sequence number first and then looks
+	 * through obj->lines: with both under obj->lock either we see the one or it sees the other.
+	 */
+	spin_lock(&obj->lock);
+	if (tag->seq != SEQ_ANY && !aspace_may_fill(obj->as, tag->pgoff, tag->seq, tag->fresh)) {
+		spin_unlock(&obj->lock);
+		return false;
+	}
+	list_add_tail(&line->obj_link, &obj->lines);
+	obj->nr_lines++;
+	line->pgoff = tag->pgoff; /* read under obj->lock by those who walk the list */
+	spin_unlock(&obj->lock);
 	object_get(obj);
 	line->obj = obj;
-	line->pgoff = pgoff;
 	line->set = (uint32_t)(set - excache.sets);
 	line->state = LINE_FILLING;
 	line->flags = 0;
@@ -159,10 +180,7 @@ void line_attach_locked(struct cache_set *set, struct line *line, struct object 
 	line->credit_node = 0;
 	list_add_tail(&line->set_link, &set->resident);
 	set->nr_resident++;
-	spin_lock(&obj->lock);
-	list_add_tail(&line->obj_link, &obj->lines);
-	obj->nr_lines++;
-	spin_unlock(&obj->lock);
+	return true;
 }
 
 struct object *line_detach_locked(struct cache_set *set, struct line *line)
@@ -215,70 +233,99 @@ static int fill(struct object *obj, uint64_t pgoff, enum excache_how how, struct
 	return 0;
 }
 
-/* Find or claim under the set's lock. 1: *out is new and FILLING; 0: it is there; -EAGAIN: wait. */
-static int get_locked(struct cache_set *set, struct object *obj, uint64_t pgoff,
-		      enum excache_how how, struct line **out, struct line **victim,
-		      struct object **put, bool *or_free)
-{
-	struct line *line = set_find_locked(set, obj, pgoff);
+enum get_result {
+	GET_FOUND, /* the line is there, and now pinned */
+	GET_NEW,   /* claimed: FILLING, pinned */
+	GET_NONE,  /* EXCACHE_FIND only */
+	GET_WAIT,  /* for a change of the set */
+	GET_WAIT_FRAME,
+	GET_AGAIN, /* the layout has changed: see excache_get_at() */
+};
 
-	*victim = NULL;
-	*put = NULL;
-	*or_free = false;
+/* Find or claim under the set's lock; what the claim left over is in *c. */
+static enum get_result get_locked(struct cache_set *set, const struct tag *tag,
+				  enum excache_how how, struct line **out, struct claim *c)
+{
+	struct line *line = set_find_locked(set, tag->obj, tag->pgoff);
+
+	*c = (struct claim){ 0 };
 	if (line && line->state == LINE_VALID) {
 		line->pins++;
 		line->flags &= (uint8_t)~LINE_PREFETCH;
 		*out = line;
-		return 0;
+		return GET_FOUND;
 	}
 	if (line)
-		return -EAGAIN;
+		return GET_WAIT;
 	if (how == EXCACHE_FIND)
-		return -ENOENT;
-	*or_free = true;
-	line = claim_locked(set, victim, put);
-	if (!line)
-		return -EAGAIN;
-	line_attach_locked(set, line, obj, pgoff, 1);
-	*out = line;
-	return 1;
+		return GET_NONE;
+	claim_locked(set, c, true);
+	if (!c->line)
+		return GET_WAIT_FRAME;
+	if (!line_attach_locked(set, c->line, tag, 1)) {
+		line_free_give(c->line);
+		return GET_AGAIN;
+	}
+	*out = c->line;
+	return GET_NEW;
 }
 
-int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
+/* Until the line is found or claimed, or there is a reason to give up: negative errno. */
+static int get_or_wait(const struct tag *tag, enum excache_how how, struct line **line,
+		       struct line **victim)
 {
-	const bool plocal = how == EXCACHE_ZERO || how == EXCACHE_COPY;
-	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
-	struct line *line, *victim;
-	struct object *put;
-	uint32_t credit_node = 0;
-	bool or_free;
+	struct cache_set *set = &excache.sets[set_index(tag->obj, tag->pgoff)];
+	enum get_result got;
+	struct claim c;
 	uint64_t gen;
 	int err;
 
+	for (;;) {
+		spin_lock(&set->lock);
+		gen = set->gen;
+		got = get_locked(set, tag, how, line, &c);
+		spin_unlock(&set->lock);
+		claim_finish(&c, got == GET_NEW ? 1 : 0);
+		*victim = got == GET_NEW ? c.victims[0] : NULL;
+		if (got == GET_FOUND || got == GET_NEW)
+			return (int)got;
+		if (got == GET_NONE || got == GET_AGAIN)
+			return got == GET_NONE ? -ENOENT : -EAGAIN;
+		err = set_wait_line(set, gen, got == GET_WAIT_FRAME);
+		if (err)
+			return err;
+	}
+}
+
+int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, uint64_t seq,
+		   struct line **out)
+{
+	const struct tag tag = { .obj = obj,
+				 .pgoff = pgoff,
+				 .seq = seq,
+				 .fresh = how == EXCACHE_ZERO || how == EXCACHE_COPY };
+	struct line *line, *victim;
+	uint32_t credit_node = 0;
+	int got, err;
+
 	/* Taken first, because it may sleep and a claimed line must not wait for it. */
-	if (plocal) {
+	if (tag.fresh) {
 		err = plocal_credit(obj, pgoff, &credit_node);
 		if (err)
 			return err;
 	}
-	for (;;) {
-		spin_lock(&set->lock);
-		gen = set->gen;
-		err = get_locked(set, obj, pgoff, how, &line, &victim, &put, &or_free);
-		spin_unlock(&set->lock);
-		if (put)
-			object_put(put);
-		if (err != -EAGAIN)
-			break;
-		set_wait(set, gen, or_free);
-	}
-	if (plocal && err != 1)
+	got = get_or_wait(&tag, how, &line, &victim);
+	if (tag.fresh && got != GET_NEW)
 		credit_put(credit_node);
-	if (err == 1)
-		err = fill(obj, pgoff, how, line, victim, credit_node);
+	err = got == GET_NEW ? fill(obj, pgoff, how, line, victim, credit_node) : got;
 	if (!err)
 		*out = line;
 	return err;
+}
+
+int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
+{
+	return excache_get_at(obj, pgoff, how, SEQ_ANY, out);
 }
 
 void fill_done(struct line *line, int error)

@@ -28,6 +28,9 @@ COUNTER_GLOBAL(excache_moved, "excache.moved", "requests redirected to a new own
 COUNTER(excache_quarantined, "excache.quarantined", "frames set aside after a timeout");
 HISTOGRAM(excache_fetch_ns, "excache.fetch_ns", "time of one anonymous fetch");
 
+#define SLOT_WAIT_NS 30000000000ull /* as long as a demand call may take */
+#define MOVED_MAX    16             /* redirects of one fetch: more means that owners disagree */
+
 /* Take the tag off a line whose fill failed; the frame is not freed. */
 static void line_untag(struct line *line)
 {
@@ -146,6 +149,26 @@ static struct fetch *fetch_create(struct aspace *as, uint64_t pgoff, struct line
 	return f;
 }
 
+/* Nothing will release it. */
+static void fetch_never_sent(struct fetch *f)
+{
+	f->released = true;
+	if (f->victim)
+		writeback_queue(f->victim);
+}
+
+/* Submit, waiting for a slot as long as a call may take; the thread may be killed meanwhile. */
+static int submit_wait(struct rpc_call *call)
+{
+	const uint64_t deadline = time_now_ns() + SLOT_WAIT_NS;
+	int err;
+
+	do {
+		err = rpc_call_submit(call);
+	} while (err == -EAGAIN && (err = rpc_slot_wait(call->peer, call->cls, deadline)) == 0);
+	return err;
+}
+
 /* Send and wait. Returns the call's status; the RPC layer holds its own reference of @f. */
 static int fetch_call(struct fetch *f, uint32_t owner, uint32_t *reply_len)
 {
@@ -157,8 +180,10 @@ static int fetch_call(struct fetch *f, uint32_t owner, uint32_t *reply_len)
 	};
 	int err;
 
-	if (!call)
+	if (!call) {
+		fetch_never_sent(f);
 		return -ENOMEM;
+	}
 	call->peer = owner;
 	call->cls = RPC_CLASS_DEMAND;
 	call->opcode = PM_FETCH;
@@ -171,17 +196,12 @@ static int fetch_call(struct fetch *f, uint32_t owner, uint32_t *reply_len)
 	call->release = fetch_release;
 	call->arg = f;
 	refcount_inc(&f->refs);
-	do {
-		err = rpc_call_submit(call);
-	} while (err == -EAGAIN && (err = rpc_slot_wait(owner, RPC_CLASS_DEMAND, 0)) == 0);
+	err = submit_wait(call);
 	if (err) {
-		/* Never sent: nothing will release it. */
-		f->released = true;
-		if (f->victim)
-			writeback_queue(f->victim);
+		fetch_never_sent(f);
 		fetch_put(f);
 	} else {
-		err = rpc_call_wait(call);
+		err = rpc_call_wait_killable(call);
 		*reply_len = call->reply_len;
 	}
 	rpc_call_put(call);
@@ -217,7 +237,7 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 	int err;
 
 	counter_inc(&excache_fetch);
-	for (;;) {
+	for (unsigned int tries = 0;; tries++) {
 		err = aspace_owner(as, pgoff << PAGE_SHIFT, &owner);
 		f = err ? NULL : fetch_create(as, pgoff, line, victim, owner);
 		if (!f) {
@@ -233,6 +253,11 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 		counter_inc(&excache_moved);
 		err = aspace_moved(as, &f->reply, reply_len);
 		fetch_put(f);
+		if (!err && tries == MOVED_MAX)
+			err = -ELOOP;
+		/* Told twice: perhaps the one who says so is behind. The home knows. */
+		if (tries > 0)
+			aspace_forget_owner(as, pgoff << PAGE_SHIFT);
 		if (err) {
 			fill_done(line, err);
 			return err;
@@ -370,15 +395,13 @@ static int file_demand_run(struct file_fetch *ff, struct rpc_call *call)
 	int err;
 
 	refcount_inc(&ff->refs);
-	do {
-		err = rpc_call_submit(call);
-	} while (err == -EAGAIN && (err = rpc_slot_wait(call->peer, call->cls, 0)) == 0);
+	err = submit_wait(call);
 	if (err) {
 		ff->nr = 0; /* never sent: nothing will release it */
 		file_fetch_put(ff);
 		return err;
 	}
-	err = rpc_call_wait(call);
+	err = rpc_call_wait_killable(call);
 	if (!err)
 		err = pm_file_fetch_rep_decode(&ff->reply, call->reply_len, &rep);
 	if (!err && rep.nr_valid == 0)
@@ -414,27 +437,22 @@ int fill_file(struct object *obj, uint64_t pgoff, struct line *line)
 	return err;
 }
 
-/* A FILLING line for (@obj, @pgoff), or NULL when it is there already or no clean frame is at hand. */
+/* A FILLING line for (@obj, @pgoff), or NULL when it is there already or no frame is at hand. */
 static struct line *prefetch_claim(struct object *obj, uint64_t pgoff)
 {
 	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
-	struct line *line = NULL, *victim = NULL;
-	struct object *put = NULL;
+	const struct tag tag = { .obj = obj, .pgoff = pgoff, .seq = SEQ_ANY };
+	struct claim c = { 0 };
 
 	spin_lock(&set->lock);
 	if (!set_find_locked(set, obj, pgoff)) {
-		line = claim_locked(set, &victim, &put);
-		if (line) {
-			line_attach_locked(set, line, obj, pgoff, 0);
-			line->flags |= LINE_PREFETCH;
-		}
+		claim_locked(set, &c, false);
+		if (c.line && line_attach_locked(set, c.line, &tag, 0))
+			c.line->flags |= LINE_PREFETCH;
 	}
 	spin_unlock(&set->lock);
-	if (put)
-		object_put(put);
-	if (victim)
-		writeback_queue(victim);
-	return line;
+	claim_finish(&c, 0);
+	return c.line;
 }
 
 void excache_prefetch(struct object *obj, uint64_t pgoff, unsigned int nr)

@@ -11,7 +11,8 @@
  *		line at a time, since a new fault on it waits.
  * Limits:	NR_MSGS messages under way; their memory is allocated at start, so that a full kernel
  *		heap cannot stop the write-backs that would free it.
- * Failure:	a page that its owner refuses for good is lost: the address space is marked failed, its
+ * Failure:	a page whose answer does not come in time is sent again, with the same number, for as
+ *		long as its owner is a member; a page that its owner refuses for good is lost: the address space is marked failed, its
  *		tasks are killed, and the log says so.
  */
 #define PR_FMT "excache: "
@@ -31,6 +32,8 @@
 
 COUNTER_GLOBAL(excache_writeback, "excache.writebacks", "pages written back to their owner");
 COUNTER(excache_writeback_msgs, "excache.writeback_msgs", "messages that carried write-backs");
+COUNTER(excache_writeback_retry, "excache.writeback_retries",
+	"pages sent again because the answer did not come");
 COUNTER_GLOBAL(excache_lost, "excache.lost", "dirty pages that no owner would take");
 
 struct wb_msg {
@@ -101,6 +104,12 @@ static void page_answered(struct line *line, int status)
 	case -EREMCHG:
 		counter_inc(&excache_moved);
 		aspace_forget_owner(line->obj->as, line->pgoff << PAGE_SHIFT);
+		writeback_queue(line);
+		break;
+	case -ETIMEDOUT:
+	case -EAGAIN:
+		/* Perhaps it was stored, perhaps not: the sequence number makes sending it again safe. */
+		counter_inc(&excache_writeback_retry);
 		writeback_queue(line);
 		break;
 	case -ESRCH:

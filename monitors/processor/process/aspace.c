@@ -133,20 +133,46 @@ static struct vma *vma_first_behind_locked(struct aspace *as, vaddr_t addr)
 	return best;
 }
 
+static bool blocked_locked(const struct aspace *as, vaddr_t addr)
+{
+	const struct blocked_range *r;
+
+	list_for_each_entry(r, &as->blocked, link) {
+		if (addr >= r->start && addr < r->end)
+			return true;
+	}
+	return false;
+}
+
+static int find_vma_locked(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq)
+{
+	struct vma *v = vma_first_behind_locked(as, addr);
+
+	*seq = as->map_seq;
+	if (!v || v->start > addr)
+		return -ENOENT;
+	*out = *v;
+	if (out->file)
+		object_get(out->file);
+	return 0;
+}
+
 int aspace_find_vma(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq)
 {
-	struct vma *v;
-	int err = -ENOENT;
+	int err;
 
 	spin_lock(&as->lock);
-	*seq = as->map_seq;
-	v = vma_first_behind_locked(as, addr);
-	if (v && v->start <= addr) {
-		*out = *v;
-		if (out->file)
-			object_get(out->file);
-		err = 0;
-	}
+	err = find_vma_locked(as, addr, out, seq);
+	spin_unlock(&as->lock);
+	return err;
+}
+
+int aspace_find_vma_unblocked(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq)
+{
+	int err;
+
+	spin_lock(&as->lock);
+	err = blocked_locked(as, addr) ? -EAGAIN : find_vma_locked(as, addr, out, seq);
 	spin_unlock(&as->lock);
 	return err;
 }
@@ -414,16 +440,31 @@ int aspace_owner(struct aspace *as, vaddr_t addr, uint32_t *owner)
 
 /* --- stored bitmap ------------------------------------------------------------------- */
 
+static bool stored_locked(const struct aspace *as, uint64_t vpn)
+{
+	const uint64_t *page = radix_lookup(&as->stored, vpn >> STORED_SHIFT);
+
+	return page && (page[STORED_WORD(vpn)] & STORED_BIT(vpn));
+}
+
 bool aspace_stored(struct aspace *as, uint64_t vpn)
 {
-	const uint64_t *page;
 	bool stored;
 
 	spin_lock(&as->lock);
-	page = radix_lookup(&as->stored, vpn >> STORED_SHIFT);
-	stored = page && (page[STORED_WORD(vpn)] & STORED_BIT(vpn));
+	stored = stored_locked(as, vpn);
 	spin_unlock(&as->lock);
 	return stored;
+}
+
+bool aspace_may_fill(struct aspace *as, uint64_t vpn, uint64_t seq, bool fresh)
+{
+	bool ok;
+
+	spin_lock(&as->lock);
+	ok = as->map_seq == seq && !(fresh && stored_locked(as, vpn));
+	spin_unlock(&as->lock);
+	return ok;
 }
 
 int aspace_set_stored(struct aspace *as, uint64_t vpn)
@@ -562,14 +603,10 @@ void aspace_unblock(struct aspace *as, struct blocked_range *r)
 
 static bool is_blocked(struct aspace *as, vaddr_t addr)
 {
-	struct blocked_range *r;
-	bool blocked = false;
+	bool blocked;
 
-	if (list_empty(&as->blocked)) /* nearly always; a miss is caught by map_seq */
-		return false;
 	spin_lock(&as->lock);
-	list_for_each_entry(r, &as->blocked, link)
-		blocked |= addr >= r->start && addr < r->end;
+	blocked = blocked_locked(as, addr);
 	spin_unlock(&as->lock);
 	return blocked;
 }

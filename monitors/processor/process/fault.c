@@ -60,14 +60,15 @@ static int file_line(const struct vma *v, vaddr_t vaddr, struct line **out)
 }
 
 /* A private copy of the file's page (or of the zeroes behind the file's part). */
-static int cow_line(struct aspace *as, const struct vma *v, vaddr_t vaddr, struct line **out)
+static int cow_line(struct aspace *as, const struct vma *v, vaddr_t vaddr, uint64_t seq,
+		    struct line **out)
 {
 	const uint64_t part = file_part(v, vaddr);
 	struct line *line, *file;
 	int err;
 
-	err = excache_get(&as->anon, vaddr >> PAGE_SHIFT, part ? EXCACHE_COPY : EXCACHE_ZERO,
-			  &line);
+	err = excache_get_at(&as->anon, vaddr >> PAGE_SHIFT, part ? EXCACHE_COPY : EXCACHE_ZERO,
+			     seq, &line);
 	if (err || part == 0) {
 		*out = line;
 		return err;
@@ -94,24 +95,26 @@ static int cow_line(struct aspace *as, const struct vma *v, vaddr_t vaddr, struc
 
 /* The line to map at @vaddr and with which rights. */
 static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum fault_access access,
-		   struct line **line, uint32_t *prot)
+		   uint64_t seq, struct line **line, uint32_t *prot)
 {
 	const uint64_t vpn = vaddr >> PAGE_SHIFT;
 	const bool private_file = v->file && !(v->flags & PM_VMA_SHARED);
 	int err;
 
 	*prot = v->prot;
-	if (v->file && (v->flags & PM_VMA_SHARED))
+	if (v->file && (v->flags & PM_VMA_SHARED)) {
+		*prot &= ~(uint32_t)PM_PROT_WRITE; /* a file's line is never dirty */
 		return file_line(v, vaddr, line);
+	}
 	err = excache_get(&as->anon, vpn, EXCACHE_FIND, line);
 	if (err != -ENOENT)
 		return err;
 	if (aspace_stored(as, vpn))
-		return excache_get(&as->anon, vpn, EXCACHE_FETCH, line);
+		return excache_get_at(&as->anon, vpn, EXCACHE_FETCH, seq, line);
 	if (!private_file)
-		return excache_get(&as->anon, vpn, EXCACHE_ZERO, line);
+		return excache_get_at(&as->anon, vpn, EXCACHE_ZERO, seq, line);
 	if ((access & FAULT_ACC_WRITE) || file_part(v, vaddr) < PAGE_SIZE)
-		return cow_line(as, v, vaddr, line);
+		return cow_line(as, v, vaddr, seq, line);
 	*prot = v->prot & ~(uint32_t)PM_PROT_WRITE;
 	return file_line(v, vaddr, line);
 }
@@ -119,7 +122,8 @@ static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum f
 static int check_rights(const struct vma *v, enum fault_access access)
 {
 	/* As on the hardware, what may be written or executed may be read. */
-	if ((access & FAULT_ACC_WRITE) && !(v->prot & PM_PROT_WRITE))
+	if ((access & FAULT_ACC_WRITE) &&
+	    (!(v->prot & PM_PROT_WRITE) || (v->file && (v->flags & PM_VMA_SHARED))))
 		return -EACCES;
 	if ((access & FAULT_ACC_EXEC) && !(v->prot & PM_PROT_EXEC))
 		return -EACCES;
@@ -138,14 +142,16 @@ static int fault_once(struct aspace *as, vaddr_t vaddr, enum fault_access access
 	err = aspace_wait_unblocked(as, vaddr);
 	if (err)
 		return err;
-	err = aspace_find_vma(as, vaddr, &v, &seq);
+	err = aspace_find_vma_unblocked(as, vaddr, &v, &seq);
+	if (err == -EAGAIN)
+		return err;
 	if (err) {
 		err = remote_fill_vma(as, vaddr);
 		return err ? err : -EAGAIN;
 	}
 	err = check_rights(&v, access);
 	if (!err)
-		err = resolve(as, &v, vaddr, access, &line, &prot);
+		err = resolve(as, &v, vaddr, access, seq, &line, &prot);
 	vma_release(&v);
 	if (err)
 		return err;

@@ -18,6 +18,8 @@
 #include <net/rpc.h>
 #include <processor/credit.h>
 
+#define MOVED_MAX 16 /* redirects of one request */
+
 COUNTER(remote_calls, "process.memory_calls", "requests about address spaces (mmap and its kin)");
 
 /* A reply buffer of the control class, too large for a stack. */
@@ -230,7 +232,7 @@ int remote_fill_vma(struct aspace *as, vaddr_t addr)
 
 	static_assert(sizeof(struct pm_moved_wire) <= sizeof(struct pm_vma_wire), "moved fits");
 	pm_fill_vma_req_encode(&req, &w);
-	for (;;) {
+	for (unsigned int tries = 0;; tries++) {
 		ret = aspace_owner(as, addr, &owner);
 		if (ret)
 			return ret;
@@ -238,9 +240,13 @@ int remote_fill_vma(struct aspace *as, vaddr_t addr)
 				    sizeof(reply), 0);
 		if (ret != -EREMCHG)
 			break;
+		if (tries == MOVED_MAX)
+			return -ELOOP; /* the home and the owners disagree */
 		aspace_forget_owner(as, addr);
 	}
 	if (ret >= 0)
 		ret = pm_fill_vma_rep_decode(reply, (size_t)ret, &vma);
+	if (!ret && (addr < vma.start || addr >= vma.end))
+		ret = -EPROTO; /* taken as it is, it would be asked for again and again */
 	return ret ? ret : enter_vma(as, &vma, NULL);
 }

@@ -99,6 +99,8 @@ void aspace_fail(struct aspace *as, int error, vaddr_t addr);
 
 /* Copy of the vma at @addr (file object referenced: vma_release()); -ENOENT not in the copy. */
 int aspace_find_vma(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq);
+/* The same for a fault, which must not begin in a blocked range: -EAGAIN, wait first. */
+int aspace_find_vma_unblocked(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq);
 void vma_release(struct vma *vma);
 /* Replace what the copy says about [v->start, v->end). -ENOMEM. */
 int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file) __must_check;
@@ -120,7 +122,12 @@ void aspace_forget_owner(struct aspace *as, vaddr_t addr);
 
 /* Has the owner got this page (then it must be fetched)? */
 bool aspace_stored(struct aspace *as, uint64_t vpn);
-/* -ENOMEM only when @set. */
+/*
+ * May a line be made for @vpn by a fault that read the layout at @seq?  Not after a change of the layout,
+ * and not a @fresh one when the page has been stored meanwhile.
+ */
+bool aspace_may_fill(struct aspace *as, uint64_t vpn, uint64_t seq, bool fresh);
+/* -ENOMEM. */
 int aspace_set_stored(struct aspace *as, uint64_t vpn);
 void aspace_clear_stored(struct aspace *as, uint64_t first_vpn, uint64_t end_vpn);
 /* mremap: @nr pages are now at @to_vpn on the owners. -ENOMEM. */

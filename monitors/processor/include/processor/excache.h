@@ -78,10 +78,18 @@ int excache_init(void) __must_check;
  * The line of (@obj, @pgoff), VALID and pinned.  May sleep.
  * -ENOMEM no frame credit is left; -EFAULT, -EACCES the owner knows no such page; -ENODATA an
  * EXCACHE_FETCH of a private file page that was never stored: use the file's page; -EIO behind
- * the end of a file or a disk error; -EHOSTDOWN, -ETIMEDOUT, -ESTALE the owner cannot be reached.
+ * the end of a file or a disk error; -EHOSTDOWN, -ETIMEDOUT, -ESTALE the owner cannot be reached;
+ * -EINTR the calling thread is to be killed.
  */
 int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
 	__must_check;
+/*
+ * The same for a fault that read the layout of the space of anonymous @obj at @seq: a new line is only
+ * made while the layout is the same and, for EXCACHE_ZERO and EXCACHE_COPY, the page was not stored
+ * meanwhile.  Else -EAGAIN: begin again.
+ */
+int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, uint64_t seq,
+		   struct line **out) __must_check;
 /* Did excache_get(EXCACHE_COPY) find a line that is there already? */
 bool excache_is_valid(const struct line *line);
 /* An EXCACHE_COPY line has its contents: it becomes VALID and dirty, still pinned. */
