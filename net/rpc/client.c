@@ -267,14 +267,18 @@ static bool call_is_done(struct rpc_call_impl *impl)
 /* Poll by ourselves for a bounded time. True when the call is done. */
 static bool wait_spin(struct rpc_call_impl *impl)
 {
+	struct rpc_session *s = impl->session;
 	/* Counted from the submit, which as a rule was just now. */
-	const uint64_t until = impl->submitted_ns + spin_time_ns(impl->session);
+	const uint64_t until = impl->submitted_ns + spin_time_ns(s);
 
+	if (!rpc_spin_pays(&s->gauge))
+		return false;
 	rpc_net.waiter_activity++; /* a hint: lost updates do no harm */
 	do {
 		for (int i = 0; i < 16; i++) {
 			if (call_is_done(impl)) {
 				counter_inc(&rpc_c_spins_won);
+				rpc_spin_note(&s->gauge, true);
 				return true;
 			}
 			if (!rpc_poll_try_once())
@@ -282,6 +286,7 @@ static bool wait_spin(struct rpc_call_impl *impl)
 		}
 	} while (time_now_ns() < until);
 	counter_inc(&rpc_c_spins_lost);
+	rpc_spin_note(&s->gauge, false);
 	return call_is_done(impl);
 }
 

@@ -26,7 +26,9 @@
 
 #define POLL_BUDGET 256 /* completions before other threads get a turn */
 
-static uint64_t request_gap_ns; /* average time between requests; net thread */
+static uint64_t event_ns; /* when the last event was raised; atomic */
+static struct rpc_spin_gauge serve_gauge = { .score = RPC_SPIN_SCORE_MAX }; /* net thread */
+static uint64_t request_gap_ns; /* average time from a reply to the next request; net thread */
 
 /* --- completions ---------------------------------------------------------------------- */
 
@@ -195,6 +197,7 @@ void rpc_poll_early(struct rpc_conn *conn)
 static void cq_event(struct rdma_cq *cq, void *arg)
 {
 	counter_inc(&rpc_c_interrupts);
+	WRITE_ONCE(event_ns, time_now_ns());
 	atomic_set(&rpc_net.armed, 0);
 	atomic_set_release(&rpc_net.event_pending, 1);
 	wake_one(&rpc_net.event_wq);
@@ -216,12 +219,16 @@ static int poll_some(void)
 	}
 }
 
-static void note_gap(uint64_t gap)
+/*
+ * A request arrived at @now, the one before was served at @served.  The time counts as the client sees
+ * it, without our own waking up: else a server that sleeps would never find out that spinning pays.
+ */
+static void note_gap(uint64_t now, uint64_t served)
 {
 	/* Bounded, so that one long pause does not outweigh many short gaps. */
 	const uint64_t cap = 2 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
+	const uint64_t gap = now > served ? MIN(now - served, cap) : 0;
 
-	gap = MIN(gap, cap);
 	request_gap_ns = request_gap_ns - request_gap_ns / 8 + gap / 8;
 }
 
@@ -230,16 +237,21 @@ static bool serve_spin(uint64_t since)
 {
 	const uint64_t cap = rpc_tune.serve_spin_us * NSEC_PER_USEC;
 	const uint64_t limit = request_gap_ns < cap ? MIN(2 * request_gap_ns + cap / 8, cap) : 0;
+	uint64_t now = since;
 	bool found = false;
 
-	if (!limit || atomic_read(&rpc_net.nr_working))
+	if (!limit || atomic_read(&rpc_net.nr_working) || !rpc_spin_pays(&serve_gauge))
 		return false;
-	while (!found && !thread_waits_above(PRIO_LOW) && time_now_ns() - since < limit) {
+	while (!found && !thread_waits_above(PRIO_LOW) && now - since < limit) {
 		for (int i = 0; i < 8 && !found; i++) {
 			found = rpc_poll_try_once();
 			cpu_relax();
 		}
+		now = time_now_ns();
 	}
+	if (found)
+		note_gap(now, since);
+	rpc_spin_note(&serve_gauge, found);
 	counter_inc(found ? &rpc_c_serve_spins_won : &rpc_c_serve_spins_lost);
 	return found;
 }
@@ -262,33 +274,35 @@ static bool event_taken(void)
 static void net_main(void *arg)
 {
 	uint32_t seen_activity = 0, seen_served = 0;
-	uint64_t last_served = time_now_ns();
+	uint64_t served_ns = 0;
+	bool woken = false; /* by an event, since the last look */
 
 	for (;;) {
 		const int n = poll_some();
-		const bool served = rpc_net.requests_served != seen_served;
-		const uint64_t now = time_now_ns();
 
 		if (n >= POLL_BUDGET) {
 			thread_yield();
 			continue;
 		}
-		if (served) {
+		if (rpc_net.requests_served != seen_served) {
 			seen_served = rpc_net.requests_served;
-			note_gap(now - last_served);
-			last_served = now;
-			if (serve_spin(now))
+			if (woken)
+				note_gap(READ_ONCE(event_ns), served_ns);
+			woken = false;
+			served_ns = time_now_ns();
+			if (serve_spin(served_ns))
 				continue;
 		} else if (may_be_lazy(&seen_activity)) {
 			counter_inc(&rpc_c_lazy_sleeps);
-			(void)wait_event_timeout(&rpc_net.event_wq, event_taken(),
-						 now + rpc_tune.lazy_us * NSEC_PER_USEC);
+			woken = wait_event_timeout(&rpc_net.event_wq, event_taken(),
+						   time_after_ns(rpc_tune.lazy_us * NSEC_PER_USEC));
 			continue;
 		}
 		rpc_arm();
 		if (poll_some())
 			continue;
 		wait_event(&rpc_net.event_wq, event_taken());
+		woken = true;
 	}
 }
 

@@ -72,6 +72,39 @@ struct rpc_tune {
 };
 extern struct rpc_tune rpc_tune;
 
+/*
+ * Does spinning pay?  On a loaded host it does not: it takes the core that the peer needs.  When less
+ * than about 40 % of the spins are won, only every eighth wait spins, to find out when that changes.
+ */
+struct rpc_spin_gauge { /* hints: races do no harm */
+	uint8_t score;  /* high = spins are won */
+	uint8_t skipped;
+};
+
+#define RPC_SPIN_SCORE_MAX  255
+#define RPC_SPIN_SCORE_GOOD 64
+#define RPC_SPIN_SKIP       7
+
+static inline bool rpc_spin_pays(struct rpc_spin_gauge *g)
+{
+	if (g->score >= RPC_SPIN_SCORE_GOOD)
+		return true;
+	if (g->skipped++ < RPC_SPIN_SKIP)
+		return false;
+	g->skipped = 0;
+	return true;
+}
+
+static inline void rpc_spin_note(struct rpc_spin_gauge *g, bool won)
+{
+	const uint8_t score = g->score;
+
+	if (won)
+		g->score = (uint8_t)(score + (RPC_SPIN_SCORE_MAX - score + 7) / 8);
+	else
+		g->score = (uint8_t)(score - (score + 3) / 4);
+}
+
 struct rpc_mem {
 	struct rdma_mr *mr;
 	uint32_t lkey, rkey; /* const */
@@ -243,6 +276,7 @@ struct rpc_session {
 	uint32_t nr_busy, nr_quarantine;
 	uint64_t inflight_bytes;
 	uint64_t ewma_ns; /* of round trips; lock, read without */
+	struct rpc_spin_gauge gauge;
 	uint32_t nr_slot_waiters;
 	struct waitqueue slot_wq;
 	uint8_t *req_buf; /* registered: one message of header and body per slot */

@@ -24,6 +24,7 @@ void rpc_session_init(struct rpc_session *s, struct rpc_peer *peer, uint8_t cls)
 {
 	s->peer = peer;
 	s->cls = cls;
+	s->gauge.score = RPC_SPIN_SCORE_MAX;
 	spin_lock_init(&s->lock, "rpc.session", RANK_SPIN_RPC);
 	waitqueue_init(&s->slot_wq);
 	mutex_init(&s->conn_lock, "rpc.conn", RANK_NET_PEER);

@@ -9,4 +9,4 @@ cluster-folders := net/rpc
 cluster-objs    = $(addprefix managers/,cluster.o host.o params.o placement.o view.o) \
 	monitors/proto/cluster.o monitors/proto/types.o drivers/rdma/sa.o drivers/rdma/sa_msg.o \
 	$(memverbs-objs) test/host/cluster_test.o
-cluster-exclude := net/rpc/wire_test.o
+cluster-exclude := net/rpc/spin_test.o net/rpc/wire_test.o

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* RPC: the score that decides whether spinning pays. */
+#include <lib/ktest.h>
+#include <lib/prng.h>
+
+#include "rpc_priv.h"
+
+/* Feed @rounds spins of which @percent are won; returns how many waits spun. */
+static unsigned int feed(struct rpc_spin_gauge *g, unsigned int rounds, unsigned int percent)
+{
+	unsigned int nr_spun = 0;
+	struct prng rnd;
+
+	prng_seed(&rnd, percent + 1);
+	for (unsigned int i = 0; i < rounds; i++) {
+		if (!rpc_spin_pays(g))
+			continue;
+		nr_spun++;
+		rpc_spin_note(g, prng_below(&rnd, 100) < percent);
+	}
+	return nr_spun;
+}
+
+static void spins_that_win_go_on(struct ktest *t)
+{
+	struct rpc_spin_gauge g = { .score = RPC_SPIN_SCORE_MAX };
+
+	EXPECT_EQ(t, feed(&g, 1000, 100), 1000);
+	EXPECT_EQ(t, g.score, RPC_SPIN_SCORE_MAX);
+	EXPECT_GT(t, feed(&g, 1000, 80), 950);
+}
+
+static void spins_that_lose_end(struct ktest *t)
+{
+	struct rpc_spin_gauge g = { .score = RPC_SPIN_SCORE_MAX };
+	const unsigned int nr = feed(&g, 1000, 0);
+
+	/* A few until the score is down, then one in eight. */
+	EXPECT_GE(t, nr, 1000 / 8);
+	EXPECT_LE(t, nr, 1000 / 8 + 10);
+	EXPECT_EQ(t, g.score, 0);
+}
+
+static void spins_come_back(struct ktest *t)
+{
+	struct rpc_spin_gauge g = { .score = 0 };
+
+	/* Three probes, eight waits apart, are enough. */
+	EXPECT_LE(t, feed(&g, 24, 100), 3);
+	EXPECT_GE(t, g.score, RPC_SPIN_SCORE_GOOD);
+	EXPECT_EQ(t, feed(&g, 100, 100), 100);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(spins_that_win_go_on), KTEST(spins_that_lose_end), KTEST(spins_come_back), { 0 }
+};
+static const struct ktest_suite rpc_spin_suite = { .name = "rpc.spin", .cases = cases };
+KTEST_SUITE(rpc_spin_suite);
