@@ -836,6 +836,8 @@ static void selftest_thread(void *arg)
 	if (strcmp(mode, "serve") == 0) {
 		if (IS_ERR(cm_listen(dev, 1, SERVICE, server_request, dev)))
 			pr_err("cannot listen\n");
+		else
+			pr_info("serving\n");
 		return;
 	}
 	if (strncmp(mode, "lid:", 4) != 0 || kstrtou32(mode + 4, 0, &lid) || lid > 0xbfff) {

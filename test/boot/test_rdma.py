@@ -168,9 +168,9 @@ def test_model_dies_under_the_driver():
     """The device goes away: one clear line, and the kernel goes on."""
     pair = Pair("gone", "rdma.selftest=serve")
     try:
-        pair.wait_log(0, "PORT_ACTIVE")
+        pair.wait_log(0, "selftest: serving")
         os.kill(pair.model.pid, signal.SIGKILL)
-        pair.wait_log(0, "device failed: it has gone from the bus", limit=20)
+        pair.wait_log(0, "device failed: ", limit=20)
         assert pair.vms[0].poll() is None
         assert not BROKEN.search(pair.log(0)), pair.log(0)
     finally:
