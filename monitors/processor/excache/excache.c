@@ -304,7 +304,7 @@ int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, uin
 				 .pgoff = pgoff,
 				 .seq = seq,
 				 .fresh = how == EXCACHE_ZERO || how == EXCACHE_COPY };
-	struct line *line, *victim;
+	struct line *line = NULL, *victim = NULL;
 	uint32_t credit_node = 0;
 	int got, err;
 
