@@ -142,6 +142,10 @@ def test_vm_that_leaves_makes_room(model):
     "", "nonsense", "delay", "delay all", "delay all x", "delay 0 5", "delay 1-99999 5",
     "delay 1 99999999999999999999", "hold 1", "hold 1 b", "break 1", "break random", "link 1",
     "break random every 0", "break random every 5 x", "link 1 sideways", "link 77 up",
+    "delay all 5 everything", "kill", "kill 77", "kill 1 2", "catas", "catas 77", "catas 1 0",
+    "fail 1", "fail 1 4", "fail 1 4 0", "fail 1 0x1000 3", "fail 1 4 256", "fail 1 4 3 0",
+    "fail 77 4 3", "bandwidth", "bandwidth 1", "bandwidth 1 63", "bandwidth 1 64 3",
+    "bandwidth 77 64", "bandwidth 1 x",
     "a b c " * 50])
 def test_bad_commands_are_refused(model, line):
     answer = model.command(line)
@@ -152,10 +156,35 @@ def test_bad_commands_are_refused(model, line):
 def test_good_commands_are_accepted(model):
     for line in ["delay all 50", "delay 1 5", "delay 1-2 0", "delay off", "hold 1 2", "release",
                  "break 1 2", "break random every 100 7", "break random off", "link 1 down",
-                 "link 1 up"]:
+                 "link 1 up", "delay all 1 mad", "delay 1-2 1 write", "kill 1", "revive 1",
+                 "fail 1 0x4 3 2", "fail 1 any hang", "fail off", "bandwidth all 1000",
+                 "bandwidth 1 2000 128", "bandwidth all off"]:
         assert model.command(line)["ok"] is True, line
     injected = model.command("stats")["injected"]
     assert injected["holds"] == 1 and injected["link_changes"] == 2 and injected["breaks"] == 0
+
+
+def test_command_faults_and_catastrophe(model):
+    q = model.qemus[0]
+    q.enable()
+
+    def command(op):
+        q.bar(True, BAR0 + 0x80698, int.from_bytes(struct.pack(">I", 1 << 23 | op), "little"))
+        return struct.pack("<I", q.bar(False, BAR0 + 0x80698))
+
+    assert command(0x31)[0] == 4  # NOP before the firmware runs: bad system state
+    assert model.command("fail 1 0x31 0x40")["ok"]
+    assert command(0x31)[0] == 0x40
+    assert command(0x31)[0] == 4
+    assert model.command("catas 1 0xdead")["ok"]
+    assert q.bar(False, BAR0 + 0x60000) == 0xADDE0000
+    assert command(0x31) == b"\0\x80\0\x31"  # GO stays
+    stats = model.command("stats")
+    assert (stats["injected"]["command_faults"], stats["injected"]["catastrophes"]) == (1, 1)
+    assert stats["ports"][1]["injected_catastrophes"] == 0
+    q.bar(True, BAR0 + 0xF0010, 0x01000000)
+    assert q.bar(False, BAR0 + 0x60000) == 0
+    assert command(0x31)[0] == 4
 
 
 def test_overlong_command_ends_the_client(model):

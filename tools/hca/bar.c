@@ -24,7 +24,7 @@ static uint32_t hcr_read(const struct hca *h, uint32_t off)
 static void hcr_write(struct hca *h, uint32_t off, uint32_t val)
 {
 	memcpy(h->hcr + (off - REG_HCR), &val, sizeof(val));
-	if (off == REG_HCR + 0x18 && get_be32(h->hcr + 0x18) & HCR_GO)
+	if (off == REG_HCR + 0x18 && get_be32(h->hcr + 0x18) & HCR_GO && !h->hcr_stuck && !h->dead)
 		cmd_run_hcr(h);
 }
 
@@ -95,6 +95,8 @@ static void uar_write(struct hca *h, uint64_t off, uint64_t val, unsigned size)
 	const uint32_t page = (uint32_t)(off >> 12), in = off & 4095;
 	const uint32_t lo = swap_be32((uint32_t)val);
 
+	if (h->dead)
+		return;
 	if (h->stage != STAGE_READY || page >= h->nr_uars) {
 		h->stats.bad_doorbells++;
 		return;

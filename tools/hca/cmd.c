@@ -149,9 +149,15 @@ void cmd_run_hcr(struct hca *h)
 		.out_param = get_be64(h->hcr + 0x0c),
 	};
 	const uint16_t token = get_be16(h->hcr + 0x14);
-	enum hca_status st = cmd_run(h, &c);
+	const unsigned fault = fault_command_next(h, c.op);
+	enum hca_status st;
 
 	h->stats.commands++;
+	if (fault == FAULT_HANG) {
+		h->hcr_stuck = true; /* GO stays */
+		return;
+	}
+	st = fault ? (enum hca_status)fault : cmd_run(h, &c);
 	if (st) {
 		h->stats.command_errors++;
 		hca_log(h, "command %03x.%x im %08x: status %02x", c.op, c.mod, c.im, st);

@@ -122,8 +122,22 @@ static char *do_stats(struct loop *l, char **w, int fd)
 	return s;
 }
 
+static bool class_arg(const char *s, unsigned *classes)
+{
+	static const char *const names[NR_CLASSES] = { "send", "write", "read", "atomic", "mad" };
+
+	for (unsigned i = 0; i < NR_CLASSES; i++) {
+		if (strcmp(s, names[i]))
+			continue;
+		*classes = BIT(i);
+		return true;
+	}
+	return false;
+}
+
 static char *do_delay(struct loop *l, char **w, int fd)
 {
+	unsigned classes = CLS_RC;
 	uint16_t a = 0, b = 0;
 	uint64_t ms;
 
@@ -133,9 +147,9 @@ static char *do_delay(struct loop *l, char **w, int fd)
 		return ok();
 	}
 	if (!w[1] || (strcmp(w[1], "all") && !lid_pair(w[1], &a, &b)) ||
-	    !number(w[2], 3600000, &ms))
-		return bad("delay all|LID[-LID] MS, or delay off");
-	inject_set_delay(l->fabric, a, b, ms * NSEC_PER_MSEC);
+	    !number(w[2], 3600000, &ms) || (w[3] && !class_arg(w[3], &classes)))
+		return bad("delay all|LID[-LID] MS [send|write|read|atomic|mad], or delay off");
+	inject_set_delay(l->fabric, a, b, ms * NSEC_PER_MSEC, classes);
 	return ok();
 }
 
@@ -189,6 +203,65 @@ static char *do_link(struct loop *l, char **w, int fd)
 	return inject_link(l->fabric, lid, !strcmp(w[2], "down")) ? ok() : bad("no such LID");
 }
 
+/* kill LID, revive LID: the port goes silent, and nobody is told. */
+static char *do_kill(struct loop *l, char **w, int fd)
+{
+	const bool dead = !strcmp(w[0], "kill");
+	uint16_t lid;
+
+	(void)fd;
+	if (!lid_arg(w[1], &lid) || w[2])
+		return bad(dead ? "kill LID" : "revive LID");
+	return fault_kill(l->fabric, lid, dead) ? ok() : bad("no such LID");
+}
+
+static char *do_catas(struct loop *l, char **w, int fd)
+{
+	uint64_t code = 1;
+	uint16_t lid;
+
+	(void)fd;
+	if (!lid_arg(w[1], &lid) || (w[2] && (!number(w[2], UINT32_MAX, &code) || code == 0)))
+		return bad("catas LID [CODE]");
+	return fault_catastrophe(l->fabric, lid, (uint32_t)code) ? ok() : bad("no such LID");
+}
+
+static char *do_fail(struct loop *l, char **w, int fd)
+{
+	uint64_t op = FAULT_OP_ANY, status = FAULT_HANG, times = 1;
+	uint16_t lid;
+
+	(void)fd;
+	if (w[1] && !strcmp(w[1], "off")) {
+		fault_commands_off(l->fabric);
+		return ok();
+	}
+	if (!lid_arg(w[1], &lid) || !w[2] || (strcmp(w[2], "any") && !number(w[2], 0xfff, &op)) ||
+	    !w[3] || (strcmp(w[3], "hang") && (!number(w[3], 0xff, &status) || status == 0)) ||
+	    (w[4] && (!number(w[4], UINT32_MAX, &times) || times == 0)))
+		return bad("fail LID OPCODE|any STATUS|hang [N], or fail off");
+	return fault_command(l->fabric, lid, (uint16_t)op, (unsigned)status, times)
+		       ? ok()
+		       : bad("no such LID");
+}
+
+static char *do_bandwidth(struct loop *l, char **w, int fd)
+{
+	uint64_t kib, burst = 64;
+	uint16_t lid = 0;
+
+	(void)fd;
+	if (!w[1] || (strcmp(w[1], "all") && !lid_arg(w[1], &lid)) || !w[2])
+		return bad("bandwidth all|LID KIB_PER_S [BURST_KIB], or bandwidth all|LID off");
+	if (!strcmp(w[2], "off"))
+		kib = 0;
+	else if (!number(w[2], 1u << 30, &kib) || kib < 64 ||
+		 (w[3] && (!number(w[3], 1u << 20, &burst) || burst < BURST_MIN / 1024)))
+		return bad("bandwidth: at least 64 KiB/s, and a burst of 4 KiB to 1 GiB");
+	return fault_bandwidth(l->fabric, lid, kib * 1024, burst * 1024) ? ok()
+									 : bad("no such LID");
+}
+
 /* attach OPTIONS, with the device's socket as a descriptor by SCM_RIGHTS. */
 static char *do_attach(struct loop *l, char **w, int fd)
 {
@@ -218,9 +291,11 @@ static const struct {
 	const char *name;
 	verb_fn fn;
 } verbs[] = {
-	{ "attach", do_attach },   { "break", do_break }, { "delay", do_delay },
-	{ "hold", do_hold },       { "link", do_link },   { "quit", do_quit },
-	{ "release", do_release }, { "stats", do_stats },
+	{ "attach", do_attach }, { "bandwidth", do_bandwidth }, { "break", do_break },
+	{ "catas", do_catas },   { "delay", do_delay },         { "fail", do_fail },
+	{ "hold", do_hold },     { "kill", do_kill },           { "link", do_link },
+	{ "quit", do_quit },     { "release", do_release },     { "revive", do_kill },
+	{ "stats", do_stats },
 };
 
 /* Run one command; *reply is allocated, and NULL only without memory. */

@@ -95,7 +95,7 @@ void cq_post(struct hca *h, uint32_t cqn, const struct completion *c)
 	struct cq *cq = cq_find(h, cqn);
 	uint8_t e[CQE_SIZE], *slot;
 
-	if (!cq || cq->failed)
+	if (!cq || cq->failed || h->dead)
 		return;
 	if (!cq_has_room(h, cq)) {
 		cq_fail(h, cq, CQ_SYN_OVERRUN);

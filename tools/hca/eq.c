@@ -28,7 +28,7 @@ void eq_post(struct hca *h, uint32_t eqn, const uint8_t eqe[32])
 	struct eq *eq = eq_find(h, eqn);
 	uint8_t *slot, owner;
 
-	if (!eq)
+	if (!eq || h->dead)
 		return;
 	if (eq->producer - eq->consumer >= 1u << eq->log_size) {
 		h->stats.eq_overruns++;

@@ -110,6 +110,8 @@ void hca_reset(struct hca *h)
 	h->arm_half = false;
 	h->msix_pending = 0;
 	memset(h->hcr, 0, sizeof(h->hcr));
+	h->hcr_stuck = false;
+	h->dead = false;
 	memset(h->errbuf, 0, sizeof(h->errbuf));
 }
 
@@ -130,6 +132,10 @@ struct hca *fabric_route(struct hca *from, uint16_t dlid)
 
 	if (!to || from->port.state != PORT_ACTIVE || to->port.state != PORT_ACTIVE)
 		return NULL;
+	if ((from->port.killed || to->port.killed) && from != to) {
+		from->stats.killed_drops++;
+		return NULL;
+	}
 	return to;
 }
 

@@ -66,41 +66,45 @@ struct icm {
 
 /* ---- statistics: one name per counter, shown by the control socket ---- */
 
-#define HCA_STATS(X)       \
-	X(tx_packets)      \
-	X(tx_bytes)        \
-	X(rx_packets)      \
-	X(rx_bytes)        \
-	X(sends)           \
-	X(writes)          \
-	X(writes_imm)      \
-	X(reads)           \
-	X(atomics)         \
-	X(datagrams)       \
-	X(mads)            \
-	X(doorbells)       \
-	X(cq_arms)         \
-	X(mmio)            \
-	X(commands)        \
-	X(command_errors)  \
-	X(cqes)            \
-	X(cqe_errors)      \
-	X(eqes)            \
-	X(interrupts)      \
-	X(rnr_naks)        \
-	X(retries)         \
-	X(ud_drops)        \
-	X(qkey_violations) \
-	X(pkey_violations) \
-	X(access_errors)   \
-	X(cq_overruns)     \
-	X(eq_overruns)     \
-	X(bad_doorbells)   \
-	X(bad_accesses)    \
-	X(injected_delays) \
-	X(injected_holds)  \
-	X(injected_breaks) \
-	X(injected_link_downs)
+#define HCA_STATS(X)               \
+	X(tx_packets)              \
+	X(tx_bytes)                \
+	X(rx_packets)              \
+	X(rx_bytes)                \
+	X(sends)                   \
+	X(writes)                  \
+	X(writes_imm)              \
+	X(reads)                   \
+	X(atomics)                 \
+	X(datagrams)               \
+	X(mads)                    \
+	X(doorbells)               \
+	X(cq_arms)                 \
+	X(mmio)                    \
+	X(commands)                \
+	X(command_errors)          \
+	X(cqes)                    \
+	X(cqe_errors)              \
+	X(eqes)                    \
+	X(interrupts)              \
+	X(rnr_naks)                \
+	X(retries)                 \
+	X(ud_drops)                \
+	X(qkey_violations)         \
+	X(pkey_violations)         \
+	X(access_errors)           \
+	X(cq_overruns)             \
+	X(eq_overruns)             \
+	X(bad_doorbells)           \
+	X(bad_accesses)            \
+	X(injected_delays)         \
+	X(injected_holds)          \
+	X(injected_breaks)         \
+	X(injected_link_downs)     \
+	X(injected_command_faults) \
+	X(injected_catastrophes)   \
+	X(injected_throttles)      \
+	X(killed_drops)
 
 struct hca_stats {
 #define X(name) uint64_t name;
@@ -235,11 +239,20 @@ enum port_state {
 	PORT_ACTIVE = 4,
 };
 
+/* Fault injection: memory-copy bandwidth of a port, as a token bucket. */
+struct bucket {
+	uint64_t bytes_per_s; /* 0 = no bound */
+	uint64_t burst;       /* depth, bytes */
+	int64_t level;        /* below 0: in debt */
+	uint64_t filled_ns;   /* when level was right */
+};
+
 struct port {
 	uint64_t guid;
 	uint16_t lid;   /* the number that the subnet manager gives, from the command line */
 	bool inited;    /* the driver said INIT_PORT */
 	bool link_down; /* fault injection */
+	bool killed;    /* fault injection: nothing comes in or goes out, and nobody is told */
 	enum port_state state;
 	uint32_t cap_mask;
 	uint8_t mtu_cap, vl_cap;
@@ -248,6 +261,7 @@ struct port {
 	uint16_t pkeys[NR_PKEYS];
 	char node_desc[64];
 	uint64_t m_key;
+	struct bucket bucket;
 };
 
 enum hca_stage {
@@ -284,6 +298,8 @@ struct hca {
 	uint32_t msix_pending;
 	/* registers */
 	uint8_t hcr[28];
+	bool hcr_stuck; /* fault injection: a command that never ends; until the reset */
+	bool dead;      /* catastrophic error; until the reset */
 	bool owned;
 	uint32_t errbuf[ERRBUF_DWORDS];
 	uint32_t arm_hi; /* first half of a CQ doorbell that came as two stores */
@@ -323,15 +339,25 @@ struct mc_group {
 	struct list_head members;
 };
 
+/* Classes of traffic, as a mask. */
+#define CLS_SEND   BIT(0)
+#define CLS_WRITE  BIT(1)
+#define CLS_READ   BIT(2)
+#define CLS_ATOMIC BIT(3)
+#define CLS_MAD    BIT(4) /* what QP0 and QP1 send */
+#define CLS_RC     (CLS_SEND | CLS_WRITE | CLS_READ | CLS_ATOMIC)
+#define NR_CLASSES 5u
+
 struct inject {
-	bool delay_all;
-	uint64_t delay_all_ns;
+	uint64_t delay_all_ns[NR_CLASSES];
+	uint8_t delay_all;       /* classes that have one */
 	struct list_head delays; /* struct delay_rule */
 	struct list_head holds;  /* struct hold_rule */
 	uint64_t random_every_ns;
 	uint64_t seed;
 	struct alarm random_timer;
-	uint64_t delays_set, holds_set, breaks, link_changes; /* totals */
+	struct list_head cmd_faults;                                 /* struct cmd_fault */
+	uint64_t delays_set, holds_set, breaks, link_changes, kills; /* totals */
 };
 
 struct fabric {
@@ -531,6 +557,7 @@ enum sq_entry {
 	SQ_FAULT, /* the buffer cannot be reached */
 };
 enum sq_entry wqe_state(struct qp *qp, uint16_t index);
+uint8_t wqe_opcode(struct qp *qp, uint16_t index);
 enum cqe_syndrome wqe_fetch(struct qp *qp, uint16_t index, struct wqe *w);
 bool wqe_parse(enum qp_type type, const uint8_t *raw, size_t len, struct wqe *w);
 bool wqe_parse_recv(const uint8_t *raw, size_t len, struct wqe *w);
@@ -653,13 +680,26 @@ bool inject_stamping(const struct fabric *f);
 void inject_stamp(struct qp *qp);
 uint64_t inject_due(struct qp *qp, uint16_t index);
 bool inject_held(struct qp *qp);
-void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns);
+void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns, unsigned classes);
 void inject_delay_off(struct fabric *f);
 void inject_hold(struct fabric *f, uint16_t a, uint16_t b);
 unsigned inject_release(struct fabric *f);
 unsigned inject_break(struct fabric *f, uint16_t a, uint16_t b);
 void inject_random(struct fabric *f, uint64_t every_ns, uint64_t seed);
 bool inject_link(struct fabric *f, uint16_t lid, bool down);
+
+/* fault.c */
+#define FAULT_OP_ANY 0xffffu /* every opcode */
+#define FAULT_HANG   0x100u  /* a "status": the command never ends */
+#define BURST_MIN    4096u
+bool fault_kill(struct fabric *f, uint16_t lid, bool dead);
+bool fault_catastrophe(struct fabric *f, uint16_t lid, uint32_t code);
+bool fault_command(struct fabric *f, uint16_t lid, uint16_t op, unsigned status, uint64_t times);
+unsigned fault_command_next(struct hca *h, uint16_t op);
+void fault_commands_off(struct fabric *f);
+bool fault_bandwidth(struct fabric *f, uint16_t lid, uint64_t bytes_per_s, uint64_t burst);
+uint64_t bucket_grant(struct hca *a, struct hca *b, uint64_t want, uint64_t *wait_ns);
+void bucket_charge(struct hca *a, struct hca *b, uint64_t bytes);
 
 /* stats.c */
 size_t stats_json(struct fabric *f, char *buf, size_t len);

@@ -2,9 +2,9 @@
 /*
  * HCA model: fault injection on connections.
  *
- * Delay:	a WQE is stamped when its doorbell comes (due = now + delay, and
- *		never before its predecessor) and executed when it is due; the
- *		acknowledgement is not delayed.
+ * Delay:	a WQE is stamped when its doorbell comes (due = now + the delay
+ *		of its class of traffic, and never before its predecessor) and
+ *		executed when it is due; the acknowledgement is not delayed.
  * Hold:	WQEs between two LIDs rest until the release.
  * Break:	both QPs of a connection enter the error state: the head WQE
  *		completes with "retries exceeded", everything else is flushed.
@@ -17,6 +17,7 @@
 struct delay_rule {
 	struct list_head link;
 	uint16_t a, b; /* b = 0: all connections of a */
+	uint8_t classes;
 	uint64_t ns;
 };
 
@@ -37,17 +38,38 @@ static bool connected(const struct qp *qp)
 	return qp->type == QPT_RC || qp->type == QPT_UC;
 }
 
-static uint64_t delay_of(const struct qp *qp)
+static unsigned class_of(struct qp *qp, uint16_t index)
+{
+	if (qp->type == QPT_MLX)
+		return CLS_MAD;
+	switch (wqe_opcode(qp, index)) {
+	case WQE_WRITE:
+	case WQE_WRITE_IMM:
+		return CLS_WRITE;
+	case WQE_READ:
+		return CLS_READ;
+	case WQE_CAS:
+	case WQE_FAA:
+	case WQE_MASKED_CAS:
+	case WQE_MASKED_FAA:
+		return CLS_ATOMIC;
+	default:
+		return CLS_SEND;
+	}
+}
+
+/* A special QP has no peer: only rules for all, or for its own port, concern it. */
+static uint64_t delay_of(const struct qp *qp, unsigned cls)
 {
 	const struct inject *in = &qp->h->fabric->inject;
-	const uint16_t a = qp->h->port.lid, b = qp->path.dlid;
+	const uint16_t a = qp->h->port.lid, b = connected(qp) ? qp->path.dlid : 0;
 	const struct delay_rule *r;
 
 	list_for_each_entry(r, &in->delays, link) {
-		if (rule_matches(r->a, r->b, a, b))
+		if (r->classes & cls && rule_matches(r->a, r->b, a, b))
 			return r->ns;
 	}
-	return in->delay_all ? in->delay_all_ns : 0;
+	return in->delay_all & cls ? in->delay_all_ns[__builtin_ctz(cls)] : 0;
 }
 
 bool inject_stamping(const struct fabric *f)
@@ -58,10 +80,10 @@ bool inject_stamping(const struct fabric *f)
 /* Give every WQE that the driver has handed over its time. */
 void inject_stamp(struct qp *qp)
 {
-	const uint64_t now = qp->h->fabric->now_ns, delay = delay_of(qp);
+	const uint64_t now = qp->h->fabric->now_ns;
 	const uint16_t size = (uint16_t)(1u << qp->sq_log_size);
 
-	if (!connected(qp) || qp->state != QPS_RTS)
+	if ((!connected(qp) && qp->type != QPT_MLX) || qp->state != QPS_RTS)
 		return;
 	if (!qp->due) {
 		qp->due = calloc(size, sizeof(*qp->due));
@@ -70,6 +92,8 @@ void inject_stamp(struct qp *qp)
 	}
 	while ((uint16_t)(qp->due_tail - qp->sq_head) < size &&
 	       wqe_state(qp, qp->due_tail) == SQ_READY) {
+		const uint64_t delay = delay_of(qp, class_of(qp, qp->due_tail));
+
 		qp->last_due_ns = MAX(qp->last_due_ns, now + delay);
 		qp->due[qp->due_tail & (size - 1)] = qp->last_due_ns;
 		qp->due_tail++;
@@ -100,14 +124,19 @@ bool inject_held(struct qp *qp)
 	return false;
 }
 
-void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns)
+/* @a 0: everybody.  @classes is a mask of CLS_*. */
+void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns, unsigned classes)
 {
+	struct inject *in = &f->inject;
 	struct delay_rule *r;
 
 	f->inject.delays_set++;
 	if (a == 0) {
-		f->inject.delay_all = ns != 0;
-		f->inject.delay_all_ns = ns;
+		for (unsigned i = 0; i < NR_CLASSES; i++) {
+			if (classes & BIT(i))
+				in->delay_all_ns[i] = ns;
+		}
+		in->delay_all = (uint8_t)(ns ? in->delay_all | classes : in->delay_all & ~classes);
 		return;
 	}
 	r = calloc(1, sizeof(*r));
@@ -116,12 +145,13 @@ void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns)
 	r->a = a;
 	r->b = b;
 	r->ns = ns;
+	r->classes = (uint8_t)classes;
 	list_add(&r->link, &f->inject.delays); /* in front: the latest rule for a pair wins */
 }
 
 void inject_delay_off(struct fabric *f)
 {
-	f->inject.delay_all = false;
+	f->inject.delay_all = 0;
 	while (!list_empty(&f->inject.delays)) {
 		struct delay_rule *r = list_first_entry(&f->inject.delays, struct delay_rule, link);
 
@@ -302,6 +332,7 @@ void inject_init(struct fabric *f)
 {
 	list_init(&f->inject.delays);
 	list_init(&f->inject.holds);
+	list_init(&f->inject.cmd_faults);
 	f->inject.random_timer.fn = random_fired;
 }
 
@@ -309,5 +340,6 @@ void inject_free(struct fabric *f)
 {
 	inject_delay_off(f);
 	inject_release(f);
+	fault_commands_off(f);
 	alarm_cancel(f, &f->inject.random_timer);
 }

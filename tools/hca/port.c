@@ -83,7 +83,7 @@ static void event_port_state(struct hca *h, uint8_t subtype)
 void port_update(struct hca *h)
 {
 	struct port *p = &h->port;
-	const bool up = p->inited && !p->link_down;
+	const bool up = p->inited && !p->link_down && !h->dead;
 	const enum port_state state = up ? PORT_ACTIVE : PORT_DOWN;
 
 	if (state == p->state)

@@ -244,12 +244,11 @@ static bool qp_may_send(const struct qp *qp)
 /* Fault injection may keep the head WQE back.  True: it does. */
 static bool qp_kept_back(struct qp *qp)
 {
+	const bool connected = qp->type == QPT_RC || qp->type == QPT_UC;
 	const struct fabric *f = qp->h->fabric;
 	uint64_t due;
 
-	if (qp->type != QPT_RC && qp->type != QPT_UC)
-		return false;
-	if (inject_held(qp)) {
+	if (connected && inject_held(qp)) {
 		qp->wait = WAIT_HELD;
 		return true;
 	}
@@ -264,6 +263,8 @@ void qp_run(struct qp *qp)
 {
 	uint64_t bytes = RUN_BYTES;
 
+	if (qp->h->dead)
+		return;
 	if (qp->state == QPS_ERR || qp->state == QPS_SQER) {
 		qp_flush(qp);
 		return;

@@ -168,6 +168,7 @@ static enum copy_fault move(struct qp *qp, struct stream *dst, struct stream *sr
 	fault = stream_copy(dst, src, n);
 	if (fault)
 		return fault;
+	bucket_charge(src->h, dst->h, n);
 	*bytes -= n;
 	qp->progress += n;
 	*done = qp->progress == len;
@@ -347,6 +348,7 @@ static bool writes_local(uint8_t opcode)
 enum run_result rc_run_head(struct qp *qp, struct wqe *w, uint64_t *bytes)
 {
 	const uint32_t need = writes_local(w->opcode) ? MPT_LOCAL_WRITE : MPT_LOCAL_READ;
+	uint64_t slice, granted, wait_ns;
 	struct qp *peer;
 
 	if (stream_check(qp->h, qp->pd, need, w->sge, w->nr_sge, w->len))
@@ -356,6 +358,14 @@ enum run_result rc_run_head(struct qp *qp, struct wqe *w, uint64_t *bytes)
 	peer = rc_peer(qp);
 	if (!peer)
 		return lost(qp, w);
+	slice = MIN(*bytes, w->len - qp->progress);
+	granted = bucket_grant(qp->h, peer->h, slice, &wait_ns);
+	if (wait_ns) {
+		qp_wait(qp, wait_ns);
+		return RUN_WAIT;
+	}
+	if (granted < slice)
+		*bytes = granted;
 	switch (w->opcode) {
 	case WQE_SEND:
 	case WQE_SEND_IMM:

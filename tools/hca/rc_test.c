@@ -313,7 +313,7 @@ static void delay_keeps_order_and_time(struct ktest *t)
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
-	inject_set_delay(r.f, 0, 0, 50 * MS);
+	inject_set_delay(r.f, 0, 0, 50 * MS, CLS_RC);
 	rig_post(&r.g[0], &write_wr);
 	rig_ring(&r.g[0]);
 	rig_advance(&r, 30 * MS);
@@ -343,18 +343,18 @@ static void delay_works_again_after_many_messages(struct ktest *t)
 	rig_connect(&r, 3, 4);
 	wr.len = 8;
 	wr.unsignaled = true;
-	inject_set_delay(r.f, 0, 0, MS);
+	inject_set_delay(r.f, 0, 0, MS, CLS_RC);
 	rig_post(&r.g[0], &wr);
 	rig_ring(&r.g[0]);
 	rig_advance(&r, 2 * MS);
 	inject_delay_off(r.f);
-	inject_set_delay(r.f, 0, 0, 0);
+	inject_set_delay(r.f, 0, 0, 0, CLS_RC);
 	for (unsigned i = 0; i < 40000; i++) {
 		rig_post(&r.g[0], &wr);
 		rig_ring(&r.g[0]);
 	}
 	EXPECT_EQ(t, r.g[0].h->stats.writes, 40001u);
-	inject_set_delay(r.f, 0, 0, 50 * MS);
+	inject_set_delay(r.f, 0, 0, 50 * MS, CLS_RC);
 	rig_post(&r.g[0], &write_wr);
 	rig_ring(&r.g[0]);
 	rig_advance(&r, 49 * MS);

@@ -47,7 +47,7 @@ size_t stats_json(struct fabric *f, char *buf, size_t len)
 {
 	struct out o = { .buf = buf, .len = len };
 	const struct inject *in = &f->inject;
-	uint64_t delayed = 0;
+	uint64_t delayed = 0, faults = 0, dead = 0;
 	bool first = true;
 
 	put(&o, "{\"ok\":true,\"ports\":[");
@@ -56,12 +56,16 @@ size_t stats_json(struct fabric *f, char *buf, size_t len)
 			continue;
 		put_port(&o, f->hcas[i], first);
 		delayed += f->hcas[i]->stats.injected_delays;
+		faults += f->hcas[i]->stats.injected_command_faults;
+		dead += f->hcas[i]->stats.injected_catastrophes;
 		first = false;
 	}
 	put(&o,
 	    "],\"injected\":{\"delayed\":%llu,\"breaks\":%llu,\"holds\":%llu,"
-	    "\"link_changes\":%llu}}",
+	    "\"link_changes\":%llu,\"kills\":%llu,\"command_faults\":%llu,"
+	    "\"catastrophes\":%llu}}",
 	    (unsigned long long)delayed, (unsigned long long)in->breaks,
-	    (unsigned long long)in->holds_set, (unsigned long long)in->link_changes);
+	    (unsigned long long)in->holds_set, (unsigned long long)in->link_changes,
+	    (unsigned long long)in->kills, (unsigned long long)faults, (unsigned long long)dead);
 	return o.used;
 }

@@ -104,6 +104,7 @@ bool ud_receive(struct qp *qp, const struct packet *p)
 		c.syndrome = SYN_LOCAL_PROT;
 	qp->h->stats.rx_packets++;
 	qp->h->stats.rx_bytes += p->len;
+	bucket_charge(qp->h, qp->h, p->len);
 	qp_complete_recv(qp, &c);
 	if (c.syndrome)
 		qp_error(qp);
@@ -209,7 +210,7 @@ static void deliver_multicast(struct hca *from, const struct packet *p)
 	for (unsigned i = 0; i < f->nr_hcas; i++) {
 		struct hca *h = f->hcas[i];
 
-		if (h && h->port.state == PORT_ACTIVE)
+		if (h && h->port.state == PORT_ACTIVE && !h->port.killed)
 			mcg_for_each(h, p->grh + 24, mcast_member, &arg);
 	}
 }
@@ -219,6 +220,10 @@ enum ud_result ud_deliver(struct hca *from, const struct packet *p, bool may_wai
 	struct hca *to;
 	struct qp *qp;
 
+	if (from->port.killed) {
+		from->stats.killed_drops++;
+		return UD_DONE;
+	}
 	if (from->port.link_down || !from->port.inited || deliver_smp(from, p))
 		return UD_DONE;
 	if (from->port.state != PORT_ACTIVE) {
@@ -312,11 +317,17 @@ enum run_result ud_run_head(struct qp *qp, struct wqe *w)
 	uint8_t buf[MAX_PACKET];
 	struct packet p = { .data = buf, .len = (uint32_t)w->len };
 	struct fabric *f = qp->h->fabric;
+	uint64_t wait_ns;
 	struct stream s;
 
 	if (w->len > sizeof(buf)) {
 		qp_send_error(qp, SYN_LOCAL_LENGTH);
 		return RUN_ERROR;
+	}
+	(void)bucket_grant(qp->h, qp->h, w->len, &wait_ns);
+	if (wait_ns) {
+		qp_wait(qp, wait_ns);
+		return RUN_WAIT;
 	}
 	stream_init(&s, qp->h, qp->pd, MPT_LOCAL_READ, w->sge, w->nr_sge);
 	if (!stream_get(&s, buf, w->len)) {
@@ -338,6 +349,7 @@ enum run_result ud_run_head(struct qp *qp, struct wqe *w)
 	qp->h->stats.datagrams++;
 	qp->h->stats.tx_packets++;
 	qp->h->stats.tx_bytes += p.len;
+	bucket_charge(qp->h, qp->h, p.len);
 	qp_complete_send(qp, w, SYN_OK);
 	qp_send_done(qp);
 	/* A multicast packet may mean hundreds of receives: one a turn. */

@@ -35,6 +35,14 @@ enum sq_entry wqe_state(struct qp *qp, uint16_t index)
 	return (word >> 31) == (((uint32_t)index >> qp->sq_log_size) & 1) ? SQ_READY : SQ_EMPTY;
 }
 
+/* The opcode of entry @index, which is ready; what will be executed is read again later. */
+uint8_t wqe_opcode(struct qp *qp, uint16_t index)
+{
+	const uint8_t *p = sq_slot(qp, index, CTRL_SIZE);
+
+	return p ? p[3] & 31 : WQE_NOP;
+}
+
 static bool add_sge(struct wqe *w, const struct sge *s)
 {
 	if (w->nr_sge == MAX_SGE)

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/* HCA model: injected faults of boards and ports, and delays by class of traffic. */
+#include <lib/ktest.h>
+
+#include "rig.h"
+
+#define MS  NSEC_PER_MSEC
+#define KIB 1024u
+
+static struct rig_wr wr_of(uint8_t opcode, uint32_t len)
+{
+	return (struct rig_wr){ .opcode = opcode,
+				.raddr = RIG_VA + 0x20000,
+				.rkey = RIG_KEY,
+				.laddr = RIG_VA,
+				.len = len,
+				.lkey = RIG_KEY };
+}
+
+static void post(struct rig_guest *g, uint8_t opcode, uint32_t len)
+{
+	const struct rig_wr wr = wr_of(opcode, len);
+
+	rig_post(g, &wr);
+	rig_ring(g);
+}
+
+static unsigned completions(struct rig_guest *g)
+{
+	unsigned n = 0;
+
+	while (rig_cqe(g))
+		n++;
+	return n;
+}
+
+static void delays_are_by_class(struct ktest *t)
+{
+	static const struct {
+		unsigned cls;
+		uint8_t opcode;
+		uint32_t len;
+	} kinds[] = { { CLS_SEND, WQE_SEND, 8 },
+		      { CLS_WRITE, WQE_WRITE, 8 },
+		      { CLS_READ, WQE_READ, 8 },
+		      { CLS_ATOMIC, WQE_FAA, 8 } };
+
+	for (size_t slow = 0; slow < ARRAY_SIZE(kinds); slow++) {
+		for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
+			struct rig r;
+
+			rig_create(&r);
+			rig_connect(&r, 3, 4);
+			inject_set_delay(r.f, 0, 0, 20 * MS, kinds[slow].cls);
+			rig_post_recv(&r.g[1], RIG_VA, 64, RIG_KEY);
+			post(&r.g[0], kinds[k].opcode, kinds[k].len);
+			EXPECT_EQ(t, completions(&r.g[0]), k == slow ? 0u : 1u);
+			rig_advance(&r, 19 * MS);
+			EXPECT_EQ(t, completions(&r.g[0]), 0u);
+			rig_advance(&r, 2 * MS);
+			EXPECT_EQ(t, completions(&r.g[0]), k == slow ? 1u : 0u);
+			EXPECT_EQ(t, r.g[0].h->stats.injected_delays, k == slow ? 1u : 0u);
+			rig_destroy(&r);
+		}
+	}
+}
+
+/* What comes behind a slow WQE is slow as well: a queue keeps its order. */
+static void delayed_class_keeps_the_order(struct ktest *t)
+{
+	struct rig r;
+
+	rig_create(&r);
+	rig_connect(&r, 3, 4);
+	inject_set_delay(r.f, 1, 2, 20 * MS, CLS_READ);
+	post(&r.g[0], WQE_READ, 64);
+	post(&r.g[0], WQE_WRITE, 64);
+	EXPECT_EQ(t, completions(&r.g[0]), 0u);
+	rig_advance(&r, 21 * MS);
+	EXPECT_EQ(t, completions(&r.g[0]), 2u);
+	post(&r.g[0], WQE_WRITE, 64);
+	EXPECT_EQ(t, completions(&r.g[0]), 1u);
+	rig_destroy(&r);
+}
+
+/* QP0, at RIG_QPN, ready to send. */
+static void special_qp(struct ktest *t, struct rig_guest *g)
+{
+	rig_init_hca(g);
+	g->cq_log = 4;
+	g->sq_log = 3;
+	EXPECT_EQ(t, rig_cq(g, RIG_CQN, 4, PAGE_CQ), ST_OK);
+	EXPECT_EQ(t, rig_mr(g, RIG_KEY_INDEX, MPT_LOCAL_READ | MPT_LOCAL_WRITE, RIG_PD), ST_OK);
+	EXPECT_EQ(t, rig_cmd(g, OP_CONF_SPECIAL_QP, 0, RIG_QPN), ST_OK);
+	rig_qp_ctx(g, QPT_MLX, RIG_CQN);
+	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, RIG_QPN), ST_OK);
+	for (unsigned i = 0; i < 8; i++)
+		put_be32(rig_page(g, PAGE_QP) + i * 64, 1u << 31);
+	rig_qp_ctx(g, QPT_MLX, RIG_CQN);
+	EXPECT_EQ(t, rig_cmd(g, OP_INIT2RTR, 0, RIG_QPN), ST_OK);
+	rig_qp_ctx(g, QPT_MLX, RIG_CQN);
+	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, RIG_QPN), ST_OK);
+}
+
+static void mads_have_a_delay_of_their_own(struct ktest *t)
+{
+	const uint32_t len = 8 + 12 + 8 + MAD_SIZE; /* LRH, BTH, DETH */
+	struct rig_guest *g;
+	struct rig r;
+
+	rig_create(&r);
+	g = &r.g[0];
+	special_qp(t, g);
+	rig_page(g, PAGE_MR)[1] = 2; /* no GRH */
+	put_be16(rig_page(g, PAGE_MR) + 2, SM_LID);
+	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_RC);
+	post(g, WQE_SEND, len);
+	EXPECT_EQ(t, completions(g), 1u);
+	inject_set_delay(r.f, 1, 0, 20 * MS, CLS_MAD);
+	post(g, WQE_SEND, len);
+	EXPECT_EQ(t, completions(g), 0u);
+	rig_advance(&r, 21 * MS);
+	EXPECT_EQ(t, completions(g), 1u);
+	inject_set_delay(r.f, 1, 0, 0, CLS_MAD);
+	post(g, WQE_SEND, len);
+	EXPECT_EQ(t, completions(g), 1u);
+	rig_destroy(&r);
+}
+
+static void bandwidth_is_bounded(struct ktest *t)
+{
+	struct rig r;
+	unsigned done;
+
+	rig_create(&r);
+	rig_connect(&r, 5, 6);
+	/* 1 MiB/s, 16 KiB at once: 31 writes of 16 KiB take 30/64 s */
+	EXPECT_TRUE(t, fault_bandwidth(r.f, 1, 1024 * KIB, 16 * KIB));
+	for (unsigned i = 0; i < 31; i++)
+		post(&r.g[0], WQE_WRITE, 16 * KIB);
+	done = completions(&r.g[0]);
+	EXPECT_EQ(t, done, 1u);
+	rig_advance(&r, 234 * MS);
+	done += completions(&r.g[0]);
+	EXPECT_EQ(t, done, 15u);
+	rig_advance(&r, 233 * MS);
+	done += completions(&r.g[0]);
+	EXPECT_EQ(t, done, 30u);
+	rig_advance(&r, 4 * MS);
+	done += completions(&r.g[0]);
+	EXPECT_EQ(t, done, 31u);
+	EXPECT_TRUE(t, r.g[0].h->stats.injected_throttles >= 30);
+	rig_destroy(&r);
+}
+
+/* The target's bucket binds the requester too, in slices of the burst; data stay right. */
+static void bandwidth_of_the_target_binds(struct ktest *t)
+{
+	struct rig r;
+
+	rig_create(&r);
+	rig_connect(&r, 3, 4);
+	for (unsigned i = 0; i < 64 * KIB; i++)
+		rig_page(&r.g[0], PAGE_MR)[i] = (uint8_t)(i * 13 + (i >> 9));
+	EXPECT_TRUE(t, fault_bandwidth(r.f, 2, 1024 * KIB, 4 * KIB));
+	post(&r.g[0], WQE_WRITE, 64 * KIB);
+	rig_settle(&r);
+	rig_advance(&r, 58 * MS);
+	EXPECT_EQ(t, completions(&r.g[0]), 0u);
+	rig_advance(&r, 2 * MS);
+	EXPECT_EQ(t, completions(&r.g[0]), 1u);
+	EXPECT_MEMEQ(t, rig_page(&r.g[0], PAGE_MR), rig_page(&r.g[1], PAGE_MR) + 0x20000, 64 * KIB);
+	EXPECT_TRUE(t, fault_bandwidth(r.f, 0, 0, 4 * KIB));
+	post(&r.g[0], WQE_WRITE, 64 * KIB);
+	rig_settle(&r);
+	EXPECT_EQ(t, completions(&r.g[0]), 1u);
+	rig_destroy(&r);
+}
+
+static void killed_port_is_silent(struct ktest *t)
+{
+	struct rig r;
+	const uint8_t *e;
+
+	rig_create(&r);
+	rig_connect(&r, 3, 4);
+	EXPECT_FALSE(t, fault_kill(r.f, 77, true));
+	EXPECT_TRUE(t, fault_kill(r.f, 2, true));
+	post(&r.g[0], WQE_WRITE, 64);
+	EXPECT_EQ(t, completions(&r.g[0]), 0u);
+	EXPECT_TRUE(t, rig_eqe(&r.g[0]) == NULL && rig_eqe(&r.g[1]) == NULL); /* nobody is told */
+	EXPECT_EQ(t, r.g[1].h->port.state, PORT_ACTIVE);
+	rig_advance(&r, 100 * MS);
+	e = rig_cqe(&r.g[0]);
+	ASSERT_TRUE(t, e != NULL);
+	EXPECT_EQ(t, e[0x1b], SYN_RETRY_EXC);
+	EXPECT_EQ(t, r.f->inject.kills, 1u);
+	EXPECT_TRUE(t, r.g[0].h->stats.killed_drops >= 3); /* with two retries */
+	rig_destroy(&r);
+}
+
+static void revived_port_carries_the_retry(struct ktest *t)
+{
+	struct rig r;
+
+	rig_create(&r);
+	rig_connect(&r, 3, 4);
+	fault_kill(r.f, 1, true);
+	post(&r.g[0], WQE_WRITE, 64);
+	EXPECT_EQ(t, completions(&r.g[0]), 0u);
+	fault_kill(r.f, 1, false);
+	rig_advance(&r, 10 * MS);
+	EXPECT_EQ(t, completions(&r.g[0]), 1u);
+	rig_destroy(&r);
+}
+
+static void commands_fail_as_often_as_told(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g;
+
+	rig_create(&r);
+	g = &r.g[0];
+	rig_init_hca(g);
+	rig_in(g);
+	EXPECT_TRUE(t, fault_command(r.f, 1, OP_QUERY_FW, ST_BAD_SIZE, 2));
+	EXPECT_FALSE(t, fault_command(r.f, 9, OP_QUERY_FW, ST_BAD_SIZE, 2));
+	EXPECT_EQ(t, rig_cmd(g, OP_NOP, 0, 0), ST_OK);
+	memset(g->ram + RIG_OUT, 0xee, MAILBOX);
+	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_FW, 0, 0), ST_BAD_SIZE);
+	EXPECT_EQ(t, rig_out(g)[0], 0xee); /* it did not run */
+	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_FW, 0, 0), ST_BAD_SIZE);
+	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_FW, 0, 0), ST_OK);
+	EXPECT_EQ(t, g->h->stats.injected_command_faults, 2u);
+	fault_command(r.f, 1, FAULT_OP_ANY, ST_BUSY, 5);
+	EXPECT_EQ(t, rig_cmd(g, OP_NOP, 0, 0), ST_BUSY);
+	fault_commands_off(r.f);
+	EXPECT_EQ(t, rig_cmd(g, OP_NOP, 0, 0), ST_OK);
+	rig_init_hca(&r.g[1]); /* the neighbour was not meant */
+	rig_destroy(&r);
+}
+
+static void go(struct rig_guest *g, uint16_t op)
+{
+	bar_write(g->h, 0, REG_HCR + 0x18, swap_be32(HCR_GO | op), 4);
+}
+
+static uint32_t hcr_word(struct rig_guest *g)
+{
+	return swap_be32((uint32_t)bar_read(g->h, 0, REG_HCR + 0x18, 4));
+}
+
+static void hung_command_ends_with_the_reset(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g;
+
+	rig_create(&r);
+	g = &r.g[0];
+	rig_init_hca(g);
+	fault_command(r.f, 1, OP_NOP, FAULT_HANG, 1);
+	go(g, OP_NOP);
+	EXPECT_TRUE(t, hcr_word(g) & HCR_GO);
+	go(g, OP_NOP);
+	EXPECT_TRUE(t, hcr_word(g) & HCR_GO); /* whatever comes behind it */
+	bar_write(g->h, 0, REG_RESET, swap_be32(1), 4);
+	EXPECT_FALSE(t, hcr_word(g) & HCR_GO);
+	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_FW, 0, 0), ST_OK);
+	rig_destroy(&r);
+}
+
+static void catastrophe_stops_the_board(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g;
+	const uint8_t *e;
+
+	rig_create(&r);
+	rig_connect(&r, 3, 4);
+	g = &r.g[0];
+	EXPECT_EQ(t, bar_read(g->h, 0, REG_ERRBUF, 4), 0u);
+	EXPECT_TRUE(t, fault_catastrophe(r.f, 1, 0x1234));
+	EXPECT_EQ(t, swap_be32((uint32_t)bar_read(g->h, 0, REG_ERRBUF, 4)), 0x1234u);
+	e = rig_eqe(g);
+	ASSERT_TRUE(t, e != NULL);
+	EXPECT_EQ(t, e[1], EV_LOCAL_CATAS);
+	EXPECT_EQ(t, g->msi[0], 1u);
+	EXPECT_TRUE(t, rig_eqe(g) == NULL); /* its last word */
+	post(g, WQE_WRITE, 64);
+	go(g, OP_NOP);
+	EXPECT_TRUE(t, hcr_word(g) & HCR_GO);
+	rig_advance(&r, 200 * MS);
+	EXPECT_EQ(t, completions(g), 0u);
+	post(&r.g[1], WQE_WRITE, 64); /* the peer finds nobody */
+	rig_advance(&r, 200 * MS);
+	e = rig_cqe(&r.g[1]);
+	ASSERT_TRUE(t, e != NULL);
+	EXPECT_EQ(t, e[0x1b], SYN_RETRY_EXC);
+	rig_destroy(&r);
+}
+
+static void board_recovers_from_catastrophe_by_reset(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g;
+
+	rig_create(&r);
+	g = &r.g[0];
+	rig_init_hca(g);
+	fault_catastrophe(r.f, 1, 1);
+	EXPECT_EQ(t, g->h->port.state, PORT_DOWN);
+	bar_write(g->h, 0, REG_RESET, swap_be32(1), 4);
+	EXPECT_EQ(t, bar_read(g->h, 0, REG_ERRBUF, 4), 0u);
+	g->eq_ci = 0;
+	rig_init_hca(g);
+	EXPECT_EQ(t, g->h->port.state, PORT_ACTIVE);
+	EXPECT_EQ(t, g->h->stats.injected_catastrophes, 1u);
+	rig_destroy(&r);
+}
+
+static const struct ktest_case fault_cases[] = {
+	KTEST(delays_are_by_class),
+	KTEST(delayed_class_keeps_the_order),
+	KTEST(mads_have_a_delay_of_their_own),
+	KTEST(bandwidth_is_bounded),
+	KTEST(bandwidth_of_the_target_binds),
+	KTEST(killed_port_is_silent),
+	KTEST(revived_port_carries_the_retry),
+	KTEST(commands_fail_as_often_as_told),
+	KTEST(hung_command_ends_with_the_reset),
+	KTEST(catastrophe_stops_the_board),
+	KTEST(board_recovers_from_catastrophe_by_reset),
+	{ 0 },
+};
+static const struct ktest_suite fault_suite = { .name = "hca.fault", .cases = fault_cases };
+KTEST_SUITE(fault_suite);
