@@ -21,7 +21,6 @@
 #include <processor/excache.h>
 #include <processor/futex.h>
 #include <processor/process.h>
-#include <processor/signal.h>
 #include <processor/trap.h>
 #include <rdma/verbs.h>
 
@@ -34,13 +33,7 @@ static void run_program(struct ctl_prog *prog, const struct ctl_run *run)
 
 static void signal_program(struct ctl_prog *prog, uint32_t signo)
 {
-	const struct siginfo_k info = { .signo = (int)signo, .code = SI_USER };
-	struct process *p = process_of_prog(prog);
-
-	if (!p)
-		return; /* not started yet, or gone */
-	signal_post(p, &info);
-	process_put(p);
+	process_signal_prog(prog, (int)signo);
 }
 
 static const struct ctl_ops ctl_ops = {

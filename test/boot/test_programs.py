@@ -58,6 +58,13 @@ def test_bad_arguments_answer_as_linux_does(cluster, programs, kind):
     assert got.status == 0
 
 
+def test_signals_and_waiting_as_on_linux(cluster, programs):
+    argv = [programs / "glibc-static" / "signals"]
+    got, want = cluster.run(argv), on_host(argv)
+    assert got.out.decode() == want.out.decode()
+    assert got.status == want.status == 0, got.err
+
+
 @pytest.mark.parametrize("kind", ["glibc-static", "musl-static"])
 def test_clocks_randomness_and_identity(plain, programs, kind):
     argv = [programs / kind / "facts"]

@@ -2,9 +2,8 @@
 /*
  * poll, ppoll, pselect6.
  *
- * A kind of file without poll() is always ready.  To wait, the thread looks at every file's state whenever one
- * of their wait queues may have been woken; files here are streams, whose three queues belong to one program,
- * so it waits on the first one that is not ready and bounds each wait (WAIT_SLICE_NS) for the others.
+ * A kind of file without poll() is always ready.  To wait, the thread stands on the wait queues of all files at
+ * once: first it is on all of them, then it looks at every file, then it sleeps until one of them is woken.
  */
 #include <arch/uaccess.h>
 #include <kernel/time.h>
@@ -15,8 +14,6 @@
 #include <processor/file.h>
 #include <processor/process.h>
 #include <processor/syscall.h>
-
-#define WAIT_SLICE_NS 10000000u
 
 struct pollfd_user {
 	int32_t fd;
@@ -29,69 +26,95 @@ static unsigned int ready(struct file *f)
 	return f->ops->poll ? f->ops->poll(f) : POLL_IN | POLL_OUT;
 }
 
-/* Look at all; returns how many have events. *@first gets one to wait on, referenced, or NULL. */
-static int look(struct pollfd_user *fds, size_t nr, struct file **first)
+/* One file to wait for. */
+struct poll_entry {
+	struct file *file;    /* counted; NULL: none, or not open */
+	struct waitqueue *wq; /* NULL: its state does not change */
+	struct waiter waiter;
+};
+
+/* The files behind all descriptors, so that they stay while we are on their queues. */
+static void entries_get(struct poll_entry *e, const struct pollfd_user *fds, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		struct file *f = fds[i].fd >= 0 ? fd_get(fds[i].fd) : NULL;
+
+		e[i].file = IS_ERR(f) ? NULL : f;
+		e[i].wq = e[i].file && f->ops->poll_wait ? f->ops->poll_wait(f) : NULL;
+		if (e[i].wq)
+			wait_begin(e[i].wq, &e[i].waiter);
+	}
+}
+
+static void entries_put(struct poll_entry *e, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		if (e[i].file)
+			file_put(e[i].file);
+	}
+}
+
+/* Look at all; returns how many have events. Does not sleep. */
+static int look(const struct poll_entry *e, struct pollfd_user *fds, size_t nr)
 {
 	int hits = 0;
 
-	*first = NULL;
 	for (size_t i = 0; i < nr; i++) {
-		struct file *f;
-
 		fds[i].revents = 0;
 		if (fds[i].fd < 0)
 			continue;
-		f = fd_get(fds[i].fd);
-		if (IS_ERR(f)) {
+		if (!e[i].file)
 			fds[i].revents = POLL_NVAL;
-			hits++;
-			continue;
-		}
-		fds[i].revents = (uint16_t)(ready(f) & (fds[i].events | POLL_ERR | POLL_HUP));
-		if (fds[i].revents)
-			hits++;
-		if (!*first && f->ops->poll_wait)
-			*first = f;
 		else
-			file_put(f);
+			fds[i].revents = (uint16_t)(ready(e[i].file) &
+						    (fds[i].events | POLL_ERR | POLL_HUP));
+		hits += fds[i].revents != 0;
 	}
 	return hits;
 }
 
-static int wait_some(struct file *f, uint64_t deadline)
+/* Hits, 0 when the deadline came, -EINTR. */
+static int wait_for_any(struct poll_entry *e, struct pollfd_user *fds, size_t nr, uint64_t deadline)
 {
-	struct waitqueue none;
-	const uint64_t slice = time_now_ns() + WAIT_SLICE_NS;
-	const unsigned int before = f ? ready(f) : 0;
-	int err;
+	struct waitqueue none; /* so that there is one to sleep on */
+	struct waiter w;
+	int hits, err = 0;
 
-	if (!f) {
-		waitqueue_init(&none);
-		err = wait_event_interruptible_timeout(&none, false, deadline);
-	} else {
-		err = wait_event_interruptible_timeout(f->ops->poll_wait(f), ready(f) != before,
-						       MIN(deadline, slice));
+	waitqueue_init(&none);
+	wait_begin(&none, &w);
+	for (;;) {
+		wait_prepare(&none, &w, WAIT_INTERRUPTIBLE);
+		for (size_t i = 0; i < nr; i++) {
+			if (e[i].wq)
+				wait_prepare(e[i].wq, &e[i].waiter, WAIT_INTERRUPTIBLE);
+		}
+		hits = look(e, fds, nr);
+		if (hits || err)
+			break;
+		err = wait_sleep(&w, WAIT_INTERRUPTIBLE, deadline);
 	}
-	return err == -ETIMEDOUT ? 0 : err;
+	for (size_t i = 0; i < nr; i++) {
+		if (e[i].wq)
+			wait_finish(e[i].wq, &e[i].waiter, 0);
+	}
+	wait_finish(&none, &w, 0);
+	return hits ? hits : err == -ETIMEDOUT ? 0 : err;
 }
 
 static long do_poll(struct pollfd_user *fds, size_t nr, uint64_t deadline)
 {
-	struct file *first;
-	int hits, err = 0;
+	struct poll_entry *e = kcalloc(MAX(nr, (size_t)1), sizeof(*e));
+	long ret;
 
-	for (;;) {
-		hits = look(fds, nr, &first);
-		if (!hits && time_now_ns() < deadline)
-			err = wait_some(first, deadline);
-		else
-			err = -ETIMEDOUT;
-		if (first)
-			file_put(first);
-		if (err)
-			break;
-	}
-	return hits ? hits : err == -ETIMEDOUT ? 0 : err;
+	if (!e)
+		return -ENOMEM;
+	entries_get(e, fds, nr);
+	ret = look(e, fds, nr);
+	if (!ret)
+		ret = wait_for_any(e, fds, nr, deadline);
+	entries_put(e, nr);
+	kfree(e);
+	return ret;
 }
 
 static long poll_user(uint64_t ufds, uint64_t nr, uint64_t deadline)
@@ -139,38 +162,46 @@ static int deadline_of(uint64_t uts, uint64_t *deadline)
 	return 0;
 }
 
-/* Run @fn's wait with another signal mask; the mask comes back before return. */
-static uint64_t swap_mask(uint64_t mask)
+/* A signal mask for the wait only, as ppoll and pselect pass it. 0: none, or it holds now. */
+static int mask_begin(uint64_t umask, uint64_t size)
 {
-	struct task *t = task_current();
-	uint64_t old;
+	uint64_t mask;
 
-	spin_lock(&t->process->sig_lock);
-	old = t->sigmask;
-	t->sigmask = mask & ~(SIGMASK(SIGKILL) | SIGMASK(SIGSTOP));
-	spin_unlock(&t->process->sig_lock);
-	thread_notify(t->thread, THREAD_F_WORK);
-	return old;
+	if (!umask)
+		return 0;
+	if (size != 8)
+		return -EINVAL;
+	if (get_user_u64(&mask, (const void __user *)umask))
+		return -EFAULT;
+	signal_mask_begin(mask);
+	return 0;
+}
+
+/* Linux's calls say how much of the time was left; who passes read-only memory does not hear it. */
+static void put_left(uint64_t uts, uint64_t deadline)
+{
+	const uint64_t now = time_now_ns();
+	const uint64_t left = deadline > now ? deadline - now : 0;
+	const uint64_t ts[2] = { left / 1000000000u, left % 1000000000u };
+
+	if (uts && deadline != WAIT_FOREVER && copy_to_user((void __user *)uts, ts, sizeof(ts)))
+		return; /* as above */
 }
 
 /* ppoll(fds, nr, timeout, sigmask, sigsetsize) */
 long sys_ppoll(const struct syscall_args *args)
 {
-	uint64_t deadline, mask, old = 0;
+	uint64_t deadline;
 	long ret = deadline_of(args->a[2], &deadline);
 
+	if (!ret)
+		ret = mask_begin(args->a[3], args->a[4]);
 	if (ret)
 		return ret;
-	if (args->a[3]) {
-		if (args->a[4] != 8)
-			return -EINVAL;
-		if (get_user_u64(&mask, (const void __user *)args->a[3]))
-			return -EFAULT;
-		old = swap_mask(mask);
-	}
 	ret = poll_user(args->a[0], (uint32_t)args->a[1], deadline);
 	if (args->a[3])
-		(void)swap_mask(old);
+		ret = signal_mask_end(ret);
+	put_left(args->a[2], deadline);
 	return ret;
 }
 
@@ -255,24 +286,23 @@ static long do_select(const uint64_t usets[3], size_t nr, uint64_t deadline)
 long sys_pselect6(const struct syscall_args *args)
 {
 	const uint64_t usets[3] = { args->a[1], args->a[2], args->a[3] };
-	uint64_t deadline, sig[2] = { 0, 0 }, mask, old = 0;
+	uint64_t deadline, sig[2] = { 0, 0 };
+	const int nr = (int)args->a[0];
 	long ret = deadline_of(args->a[4], &deadline);
 
 	if (ret)
 		return ret;
-	if ((int)args->a[0] < 0 || args->a[0] > process_rlimit(RLIM_NOFILE))
+	if (nr < 0)
 		return -EINVAL;
 	if (args->a[5] && copy_from_user(sig, (const void __user *)args->a[5], sizeof(sig)))
 		return -EFAULT;
-	if (sig[0]) {
-		if (sig[1] != 8)
-			return -EINVAL;
-		if (get_user_u64(&mask, (const void __user *)sig[0]))
-			return -EFAULT;
-		old = swap_mask(mask);
-	}
-	ret = do_select(usets, (size_t)args->a[0], deadline);
+	ret = mask_begin(sig[0], sig[1]);
+	if (ret)
+		return ret;
+	/* As on Linux, bits of descriptors that cannot be open are not looked at. */
+	ret = do_select(usets, (size_t)MIN((uint64_t)nr, process_rlimit(RLIM_NOFILE)), deadline);
 	if (sig[0])
-		(void)swap_mask(old);
+		ret = signal_mask_end(ret);
+	put_left(args->a[4], deadline);
 	return ret;
 }

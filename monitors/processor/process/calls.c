@@ -355,7 +355,8 @@ long sys_getrandom(const struct syscall_args *args)
 	uint8_t buf[256];
 	uint64_t done = 0;
 
-	if (args->a[2] & ~7ull)
+	/* RANDOM 2 and INSECURE 4 exclude each other. */
+	if (((uint32_t)args->a[2] & ~7u) || (args->a[2] & 6) == 6)
 		return -EINVAL;
 	while (done < len) {
 		const size_t n = (size_t)MIN(len - done, (uint64_t)sizeof(buf));

@@ -117,6 +117,8 @@ static int map_flags(uint32_t flags, uint32_t *out)
 
 static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 {
+	if (f->flags & O_PATH)
+		return -EBADF;
 	if (!file_readable(f))
 		return -EACCES;
 	if (!f->object)
@@ -222,6 +224,30 @@ long sys_munmap(const struct syscall_args *args)
 	return err;
 }
 
+/* Files are open read-only, so a shared mapping of one cannot become writable: -EACCES. */
+static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
+{
+	for (vaddr_t at = start; at < end;) {
+		struct vma v;
+		uint64_t seq;
+		bool refused;
+		int err = aspace_find_vma(as, at, &v, &seq);
+
+		if (err) {
+			err = remote_fill_vma(as, at);
+			if (err)
+				return err == -EFAULT ? -ENOMEM : err;
+			continue;
+		}
+		refused = v.file && (v.flags & PM_VMA_SHARED);
+		at = v.end;
+		vma_release(&v);
+		if (refused)
+			return -EACCES;
+	}
+	return 0;
+}
+
 /* mprotect(addr, len, prot) */
 long sys_mprotect(const struct syscall_args *args)
 {
@@ -241,6 +267,11 @@ long sys_mprotect(const struct syscall_args *args)
 	if (check_range(start, &len, -ENOMEM))
 		return -ENOMEM;
 	mutex_lock(&as->map_lock);
+	err = (prot & PROT_WRITE) ? check_writable(as, start, start + len) : 0;
+	if (err) {
+		mutex_unlock(&as->map_lock);
+		return err;
+	}
 	aspace_block(as, &r, start, start + len);
 	err = remote_mprotect(as, start, len, prot & PM_PROT_ALL);
 	/* After a failure half way the home knows best: ask again on the next touch. */
@@ -260,14 +291,15 @@ long sys_brk(const struct syscall_args *args)
 {
 	struct aspace *as = aspace_current();
 	const vaddr_t want = args->a[0];
-	const vaddr_t old_end = page_up(READ_ONCE(as->brk)), new_end = page_up(want);
+	const vaddr_t new_end = page_up(want);
 	struct blocked_range r;
-	vaddr_t brk;
+	vaddr_t brk, old_end;
 
-	if (want < as->brk_start || want > USER_TOP)
-		return (long)as->brk;
 	mutex_lock(&as->map_lock);
-	if (new_end == old_end) {
+	old_end = page_up(as->brk);
+	if (want < as->brk_start || want > USER_TOP) {
+		/* refused: the answer is the break that holds */
+	} else if (new_end == old_end) {
 		as->brk = want;
 	} else {
 		if (new_end < old_end)

@@ -74,19 +74,38 @@ struct process *process_find(uint32_t pid)
 	return p;
 }
 
-struct process *process_of_prog(const struct ctl_prog *prog)
+/*
+ * Signals that the launcher sent before the process was in the table wait in the program's private word,
+ * a set as in SIGMASK(), under table_lock.
+ */
+static void take_early_signals_locked(struct process *p)
 {
+	const uint64_t set = (uint64_t)(uintptr_t)ctl_prog_private(p->prog);
+
+	for (int signo = 1; signo < NR_SIGNALS; signo++) {
+		if (set & SIGMASK(signo))
+			process_kill(p, signo);
+	}
+}
+
+void process_signal_prog(struct ctl_prog *prog, int signo)
+{
+	const struct siginfo_k info = { .signo = signo, .code = SI_USER };
 	struct process *p, *found = NULL;
 
+	if (signo < 1 || signo >= NR_SIGNALS)
+		return;
 	mutex_lock(&table_lock);
 	list_for_each_entry(p, &table, link) {
 		if (p->prog == prog)
 			found = p;
 	}
 	if (found)
-		process_get(found);
+		signal_post(found, &info);
+	else
+		ctl_prog_set_private(prog,
+				     (void *)((uintptr_t)ctl_prog_private(prog) | SIGMASK(signo)));
 	mutex_unlock(&table_lock);
-	return found;
 }
 
 static void table_add(struct process *p)
@@ -101,6 +120,7 @@ static void table_add(struct process *p)
 	p->sid = p->pid;
 	list_add_tail(&p->link, &table);
 	nr_processes++;
+	take_early_signals_locked(p);
 	mutex_unlock(&table_lock);
 }
 
@@ -224,6 +244,7 @@ static struct start *task_create(struct process *p)
 	if (t && start) {
 		t->process = p;
 		t->tid = p->pid;
+		t->altstack.flags = SS_DISABLE;
 		start->task = t;
 		t->thread = thread_create_stopped(p->comm, task_main, start, PRIO_USER);
 		if (!IS_ERR(t->thread)) {
@@ -232,6 +253,8 @@ static struct start *task_create(struct process *p)
 			list_add_tail(&t->link, &p->tasks);
 			p->nr_tasks = 1;
 			spin_unlock(&p->sig_lock);
+			/* Whatever was posted while there was no task is looked at on the way out. */
+			thread_notify(t->thread, THREAD_F_SIGNAL);
 			process_get(p);
 			return start;
 		}
@@ -310,6 +333,8 @@ void process_run(struct ctl_prog *prog, const struct ctl_run *run)
 	}
 	counter_inc(&process_started);
 	aspace_set_process(p->as, p);
+	if (READ_ONCE(p->as->failed))
+		process_kill(p, SIGKILL); /* a page was lost before anybody could be told */
 	thread_detach(start->task->thread);
 	thread_start(start->task->thread);
 }

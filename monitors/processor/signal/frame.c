@@ -153,23 +153,45 @@ static int push_fpu(uint64_t at, struct fpu_state *fpu)
 	return err ? err : put_user_u32(FP_XSTATE_MAGIC2, (void __user *)(at + size));
 }
 
+/*
+ * Where the frame grows down from: the alternate stack's top for a handler that wants it and is not on it yet.
+ * 0: the frame would run out of the alternate stack that the program is on.
+ */
+static uint64_t frame_top(const struct pt_regs *regs, const struct sigaction_k *act,
+			  const struct sigaltstack_k *ss, uint64_t need)
+{
+	const bool armed = !(ss->flags & SS_DISABLE) && ss->size;
+	const bool on = armed && regs->rsp > ss->sp && regs->rsp - ss->sp <= ss->size;
+	const uint64_t sp = regs->rsp - RED_ZONE;
+
+	if ((act->flags & SA_ONSTACK) && armed && (!on || (ss->flags & SS_AUTODISARM)))
+		return need <= ss->size ? ss->sp + ss->size : 0;
+	if (on && (sp < ss->sp || sp - ss->sp < need))
+		return 0;
+	return sp;
+}
+
 int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
 		      const struct sigaction_k *act, uint64_t old_mask)
 {
 	struct fpu_state *fpu = thread_current()->user.fpu;
+	struct sigaltstack_k *ss = &task_current()->altstack;
 	struct frame_user *f = kzalloc(sizeof(*f));
+	const uint64_t top = frame_top(regs, act, ss, sizeof(*f) + fpu_size() + 4 + 63 + 23);
 	uint64_t fp_at, at;
 	int err = -EFAULT;
 
 	if (!f)
 		return -ENOMEM;
-	fp_at = (regs->rsp - RED_ZONE - fpu_size() - 4) & ~63ull;
+	fp_at = (top - fpu_size() - 4) & ~63ull;
 	at = ((fp_at - sizeof(*f)) & ~15ull) - 8;
-	if (!(act->flags & SA_RESTORER) || !user_range_ok(at, regs->rsp - at))
+	if (!(act->flags & SA_RESTORER) || !top || at > top || !user_range_ok(at, top - at))
 		goto out;
 	f->return_address = act->restorer;
 	f->uc.flags = UC_FP_XSTATE | UC_SIGCONTEXT_SS;
-	f->uc.stack_flags = 2; /* SS_DISABLE: no alternate stack */
+	f->uc.stack_sp = ss->sp;
+	f->uc.stack_flags = ss->flags;
+	f->uc.stack_size = ss->size;
 	f->uc.sigmask = old_mask;
 	fill_context(&f->uc.mcontext, regs, info);
 	f->uc.mcontext.fpstate = fp_at;
@@ -195,6 +217,8 @@ int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
 	regs->rflags &= ~(uint64_t)0x500; /* DF and TF clear at function entry */
 	regs->orig_rax = UINT64_MAX;
 	user_regs_sanitise(regs);
+	if (ss->flags & SS_AUTODISARM)
+		*ss = (struct sigaltstack_k){ .flags = SS_DISABLE };
 out:
 	kfree(f);
 	return err;
@@ -223,6 +247,19 @@ static int pop_fpu(uint64_t at, struct fpu_state *fpu)
 	return err;
 }
 
+/* The alternate stack of when the signal came; nonsense is not taken over. */
+static void restore_altstack(struct task *t, const struct ucontext_user *uc)
+{
+	const uint32_t flags = uc->stack_flags & ~SS_ONSTACK;
+
+	if (flags & SS_DISABLE)
+		t->altstack = (struct sigaltstack_k){ .flags = SS_DISABLE };
+	else if (!(flags & ~SS_AUTODISARM) && uc->stack_size >= 2048)
+		t->altstack = (struct sigaltstack_k){ .sp = uc->stack_sp,
+						      .flags = flags,
+						      .size = uc->stack_size };
+}
+
 /* rt_sigreturn(): back to where the signal came */
 long sys_rt_sigreturn(const struct syscall_args *args)
 {
@@ -243,6 +280,7 @@ long sys_rt_sigreturn(const struct syscall_args *args)
 		return 0;
 	}
 	restore_context(regs, &uc->mcontext);
+	restore_altstack(t, uc);
 	spin_lock(&t->process->sig_lock);
 	t->sigmask = uc->sigmask & ~(SIGMASK(SIGKILL) | SIGMASK(SIGSTOP));
 	spin_unlock(&t->process->sig_lock);

@@ -56,10 +56,13 @@ static enum default_action default_action(int signo)
 	}
 }
 
-static bool ignored_locked(const struct process *p, int signo)
+/* A blocked signal waits even if it would be ignored: the disposition may change before it is unblocked. */
+static bool ignored_locked(const struct process *p, int signo, uint64_t blocked)
 {
 	const uint64_t handler = p->actions[signo].handler;
 
+	if (blocked & SIGMASK(signo))
+		return false;
 	if (handler == SIG_IGN)
 		return signo != SIGKILL && signo != SIGSTOP;
 	return handler == SIG_DFL &&
@@ -83,9 +86,13 @@ static void notify(struct task *t, int signo)
 void signal_post(struct process *p, const struct siginfo_k *info)
 {
 	struct task *t;
+	uint64_t blocked = UINT64_MAX;
 
 	spin_lock(&p->sig_lock);
-	if (!ignored_locked(p, info->signo)) {
+	list_for_each_entry(t, &p->tasks, link)
+		blocked &=
+			t->sigmask; /* by all of them; no task yet: looked at when there is one */
+	if (!ignored_locked(p, info->signo, blocked)) {
 		queue(&p->shared_pending, info);
 		list_for_each_entry(t, &p->tasks, link) {
 			if (info->signo == SIGKILL || !(t->sigmask & SIGMASK(info->signo)))
@@ -100,7 +107,7 @@ void signal_post_task(struct task *t, const struct siginfo_k *info)
 	struct process *p = t->process;
 
 	spin_lock(&p->sig_lock);
-	if (!ignored_locked(p, info->signo)) {
+	if (!ignored_locked(p, info->signo, t->sigmask)) {
 		queue(&t->pending, info);
 		if (info->signo == SIGKILL || !(t->sigmask & SIGMASK(info->signo)))
 			notify(t, info->signo);
@@ -119,6 +126,8 @@ void signal_force(struct task *t, const struct siginfo_k *info)
 		act->handler = SIG_DFL;
 		t->sigmask &= ~SIGMASK(info->signo);
 	}
+	t->pending.set &=
+		~SIGMASK(info->signo); /* what is said about the fault counts, not an older one */
 	queue(&t->pending, info);
 	notify(t, info->signo);
 	spin_unlock(&p->sig_lock);
@@ -142,7 +151,21 @@ bool signal_pending(void)
 	return pending;
 }
 
-/* Take the lowest deliverable signal: SIGKILL first, then faults of this task by number. */
+/* SIGKILL first, then what the task's own instruction caused, then by number, its own first. */
+static int choose_locked(const struct task *t, uint64_t set)
+{
+	const uint64_t faults = SIGMASK(SIGSEGV) | SIGMASK(SIGBUS) | SIGMASK(SIGILL) |
+				SIGMASK(SIGTRAP) | SIGMASK(SIGFPE) | SIGMASK(SIGSYS);
+
+	if (set & SIGMASK(SIGKILL))
+		return SIGKILL;
+	if (set & t->pending.set & faults)
+		set &= t->pending.set & faults;
+	else if (set & t->pending.set)
+		set &= t->pending.set;
+	return __builtin_ctzll(set) + 1;
+}
+
 static bool dequeue_locked(struct task *t, struct siginfo_k *info, struct sigaction_k *act)
 {
 	const uint64_t set = deliverable_locked(t);
@@ -151,7 +174,7 @@ static bool dequeue_locked(struct task *t, struct siginfo_k *info, struct sigact
 
 	if (!set)
 		return false;
-	signo = (set & SIGMASK(SIGKILL)) ? SIGKILL : __builtin_ctzll(set) + 1;
+	signo = choose_locked(t, set);
 	q = (t->pending.set & SIGMASK(signo)) ? &t->pending : &t->process->shared_pending;
 	q->set &= ~SIGMASK(signo);
 	*info = q->info[signo];
@@ -181,9 +204,11 @@ static void run_handler(struct task *t, struct pt_regs *regs, const struct sigin
 			const struct sigaction_k *act)
 {
 	const struct siginfo_k segv = { .signo = SIGSEGV, .code = SI_KERNEL };
-	const uint64_t old = t->sigmask;
+	uint64_t old;
 
 	spin_lock(&t->process->sig_lock);
+	old = t->has_saved_mask ? t->saved_mask : t->sigmask;
+	t->has_saved_mask = false;
 	t->sigmask |= act->mask;
 	if (!(act->flags & SA_NODEFER))
 		t->sigmask |= SIGMASK(info->signo);
@@ -195,6 +220,46 @@ static void run_handler(struct task *t, struct pt_regs *regs, const struct sigin
 		spin_unlock(&t->process->sig_lock);
 		act_default(t->process, &segv);
 	}
+}
+
+/* The mask of before a call that had one of its own, if no handler's frame has taken it. */
+static bool mask_restore(struct task *t)
+{
+	bool restored;
+
+	spin_lock(&t->process->sig_lock);
+	restored = t->has_saved_mask;
+	if (restored)
+		t->sigmask = t->saved_mask;
+	t->has_saved_mask = false;
+	spin_unlock(&t->process->sig_lock);
+	return restored;
+}
+
+void signal_mask_begin(uint64_t mask)
+{
+	struct task *t = task_current();
+	bool pending;
+
+	spin_lock(&t->process->sig_lock);
+	t->saved_mask = t->sigmask;
+	t->has_saved_mask = true;
+	t->sigmask = mask & ~(SIGMASK(SIGKILL) | SIGMASK(SIGSTOP));
+	pending = deliverable_locked(t) != 0;
+	spin_unlock(&t->process->sig_lock);
+	if (pending)
+		thread_notify(t->thread, THREAD_F_SIGNAL); /* ends the wait before it begins */
+}
+
+long signal_mask_end(long ret)
+{
+	struct task *t = task_current();
+
+	if (ret == -EINTR && signal_pending())
+		return ret; /* delivered under this mask, on the way to user mode */
+	if (mask_restore(t) && signal_pending())
+		thread_notify(t->thread, THREAD_F_SIGNAL);
+	return ret;
 }
 
 void signal_return_work(struct pt_regs *regs)
@@ -213,8 +278,10 @@ void signal_return_work(struct pt_regs *regs)
 		spin_unlock(&p->sig_lock);
 		if (exiting)
 			task_exit(p->wait_status);
-		if (!got)
+		if (!got && !mask_restore(t))
 			break;
+		if (!got)
+			continue; /* the old mask may let another one through */
 		if (act.handler == SIG_DFL || info.signo == SIGKILL) {
 			act_default(p, &info);
 		} else if (act.handler != SIG_IGN) {

@@ -30,6 +30,10 @@ static size_t format_string(char *buf, size_t size, uint64_t addr)
 	if (len == -EFAULT)
 		return scnprintf(buf, size, "%#llx", (unsigned long long)addr);
 	str[STRING_MAX] = '\0';
+	for (char *c = str; *c; c++) {
+		if (*c < ' ' || *c == 0x7f || *c == '"')
+			*c = '?'; /* a string must not look like lines of the log */
+	}
 	return scnprintf(buf, size, "\"%s\"%s", str, len < 0 ? "..." : "");
 }
 

@@ -116,6 +116,7 @@ int files_close(struct files *fs, int fd); /* -EBADF */
 int files_get_cloexec(struct files *fs, int fd, bool *cloexec) __must_check;
 int files_set_cloexec(struct files *fs, int fd, bool cloexec) __must_check;
 void files_close_range(struct files *fs, unsigned int first, unsigned int last, bool only_cloexec);
+void files_cloexec_range(struct files *fs, unsigned int first, unsigned int last);
 
 /* The calling process's file behind @fd, referenced; ERR_PTR(-EBADF). */
 struct file *fd_get(int fd);

@@ -81,15 +81,18 @@ struct process {
 };
 
 struct task {
-	struct thread *thread;    /* const */
-	struct process *process;  /* const; counted */
-	uint32_t tid;             /* const */
-	struct list_head link;    /* process.sig_lock */
-	uint64_t sigmask;         /* process.sig_lock */
-	struct sigqueue pending;  /* process.sig_lock */
-	uint64_t clear_child_tid; /* own */
-	uint64_t robust_list;     /* own */
-	uint64_t robust_list_len; /* own */
+	struct thread *thread;   /* const */
+	struct process *process; /* const; counted */
+	uint32_t tid;            /* const */
+	struct list_head link;   /* process.sig_lock */
+	uint64_t sigmask;        /* process.sig_lock */
+	uint64_t saved_mask; /* process.sig_lock: comes back after a call with a mask of its own */
+	bool has_saved_mask; /* process.sig_lock */
+	struct sigaltstack_k altstack; /* own */
+	struct sigqueue pending;       /* process.sig_lock */
+	uint64_t clear_child_tid;      /* own */
+	uint64_t robust_list;          /* own */
+	uint64_t robust_list_len;      /* own */
 };
 
 /* The task of the running thread; user threads only. */
@@ -115,8 +118,8 @@ void process_get(struct process *p);
 void process_put(struct process *p);
 /* By pid; referenced; NULL if there is none. */
 struct process *process_find(uint32_t pid);
-/* The process that runs for @prog; referenced; NULL: not started or gone. */
-struct process *process_of_prog(const struct ctl_prog *prog);
+/* The launcher's SIGNAL for @prog; one that is still being started gets it when it is. */
+void process_signal_prog(struct ctl_prog *prog, int signo);
 
 /* End every task of the calling process with @wait_status; returns for the caller to end too. */
 void process_exit_group(struct process *p, uint32_t wait_status);

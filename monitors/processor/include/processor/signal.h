@@ -70,6 +70,18 @@ struct sigaction_k {
 #define SA_NODEFER   0x40000000ull
 #define SA_RESETHAND 0x80000000ull
 
+/* stack_t as sigaltstack passes it. */
+struct sigaltstack_k {
+	uint64_t sp;
+	uint32_t flags; /* SS_* */
+	uint32_t pad;
+	uint64_t size;
+};
+
+#define SS_ONSTACK    1u
+#define SS_DISABLE    2u
+#define SS_AUTODISARM 0x80000000u
+
 /* What is said about one pending signal: the parts of siginfo_t. */
 struct siginfo_k {
 	int signo;
@@ -102,5 +114,11 @@ void signal_force(struct task *t, const struct siginfo_k *info);
 void signal_return_work(struct pt_regs *regs);
 /* Is something deliverable pending for the calling task? */
 bool signal_pending(void);
+/*
+ * Calls that wait with a signal mask of their own (ppoll, pselect, sigsuspend): the mask holds from begin on.
+ * After a wait that a signal has interrupted (@ret -EINTR) it stays until that signal is delivered.
+ */
+void signal_mask_begin(uint64_t mask);
+long signal_mask_end(long ret);
 /* exec: handlers go back to the default. */
 void signal_reset_handlers(struct process *p);
