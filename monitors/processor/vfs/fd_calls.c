@@ -27,12 +27,7 @@ long sys_close_range(const struct syscall_args *args)
 		files_close_range(fs, first, last, false);
 		return 0;
 	}
-	for (unsigned int fd = first; fd <= MIN(last, 1u << 20); fd++) {
-		const int err = files_set_cloexec(fs, (int)fd, true);
-
-		if (err && err != -EBADF) /* a gap is no error */
-			return err;
-	}
+	files_cloexec_range(fs, first, last);
 	return 0;
 }
 
@@ -90,7 +85,7 @@ long sys_dup3(const struct syscall_args *args)
 {
 	const uint32_t flags = (uint32_t)args->a[2];
 
-	if ((flags & ~(uint32_t)O_CLOEXEC) || args->a[0] == args->a[1])
+	if ((flags & ~(uint32_t)O_CLOEXEC) || (int)args->a[0] == (int)args->a[1])
 		return -EINVAL;
 	return dup_to((int)args->a[0], (int)args->a[1], flags & O_CLOEXEC);
 }
@@ -113,12 +108,13 @@ long sys_fcntl(const struct syscall_args *args)
 {
 	struct files *fs = process_current()->files;
 	const int fd = (int)args->a[0];
+	const uint32_t cmd = (uint32_t)args->a[1];
 	const uint64_t arg = args->a[2];
 	struct file *f;
 	bool cloexec;
 	long ret;
 
-	switch (args->a[1]) {
+	switch (cmd) {
 	case F_GETFD:
 		ret = files_get_cloexec(fs, fd, &cloexec);
 		return ret ? ret : (long)(cloexec ? FD_CLOEXEC : 0);
@@ -130,17 +126,20 @@ long sys_fcntl(const struct syscall_args *args)
 	f = fd_get(fd);
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	switch (args->a[1]) {
+	switch (cmd) {
 	case F_DUPFD:
 	case F_DUPFD_CLOEXEC:
 		ret = arg >= process_rlimit(RLIM_NOFILE)
 			      ? -EINVAL
-			      : dup_from(fd, (int)arg, args->a[1] == F_DUPFD_CLOEXEC);
+			      : dup_from(fd, (int)arg, cmd == F_DUPFD_CLOEXEC);
 		break;
 	case F_GETFL:
 		ret = (long)(f->flags | (f->object ? O_LARGEFILE : 0));
 		break;
 	case F_SETFL:
+		ret = -EBADF;
+		if (f->flags & O_PATH)
+			break;
 		f->flags = (f->flags & ~(uint32_t)(O_APPEND | O_NONBLOCK)) |
 			   ((uint32_t)arg & (O_APPEND | O_NONBLOCK));
 		ret = 0;
@@ -240,10 +239,13 @@ long sys_ftruncate(const struct syscall_args *args)
 {
 	struct file *f = fd_get((int)args->a[0]);
 
+	bool path;
+
 	if (IS_ERR(f))
 		return PTR_ERR(f);
+	path = f->flags & O_PATH;
 	file_put(f);
-	return -EINVAL; /* no regular file is open for writing */
+	return path ? -EBADF : -EINVAL; /* no regular file is open for writing */
 }
 
 #define LOCK_SH 1u

@@ -246,3 +246,13 @@ void files_close_range(struct files *fs, unsigned int first, unsigned int last, 
 			file_put(f);
 	}
 }
+
+void files_cloexec_range(struct files *fs, unsigned int first, unsigned int last)
+{
+	mutex_lock(&fs->lock);
+	for (unsigned int fd = first; fd < fs->nr_slots && fd <= last; fd++) {
+		if (fs->slots[fd])
+			fs->cloexec[fd] = true;
+	}
+	mutex_unlock(&fs->lock);
+}

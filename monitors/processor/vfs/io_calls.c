@@ -49,10 +49,6 @@ static ssize_t io_at(struct file *f, struct uio *uio, enum io_kind kind, int64_t
 	uint64_t pos = (uint64_t)off;
 	ssize_t ret;
 
-	if (off < 0)
-		return -EINVAL;
-	if (!f->ops->seekable)
-		return -ESPIPE;
 	/* The lock guards the read-ahead state; the offset stays. */
 	mutex_lock(&f->lock);
 	ret = kind == IO_READ ? file_read(f, uio, &pos) : file_write(f, uio, &pos);
@@ -62,6 +58,16 @@ static ssize_t io_at(struct file *f, struct uio *uio, enum io_kind kind, int64_t
 
 #define AT_OFFSET INT64_MIN
 
+/* What can be said before the memory is looked at. */
+static int io_check(const struct file *f, enum io_kind kind, int64_t off)
+{
+	if (off != AT_OFFSET && off < 0)
+		return -EINVAL;
+	if (off != AT_OFFSET && !f->ops->seekable)
+		return (f->flags & O_PATH) ? -EBADF : -ESPIPE;
+	return (kind == IO_READ ? file_readable(f) : file_writable(f)) ? 0 : -EBADF;
+}
+
 static long io_one(int fd, uint64_t buf, uint64_t len, enum io_kind kind, int64_t off)
 {
 	struct file *f = fd_get(fd);
@@ -70,7 +76,7 @@ static long io_one(int fd, uint64_t buf, uint64_t len, enum io_kind kind, int64_
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = (kind == IO_READ ? file_readable(f) : file_writable(f)) ? 0 : -EBADF;
+	ret = io_check(f, kind, off);
 	if (!ret)
 		ret = uio_user(&uio, buf, len);
 	if (!ret)
@@ -87,7 +93,7 @@ static long io_vec(int fd, uint64_t iov, uint64_t nr, enum io_kind kind, int64_t
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = (kind == IO_READ ? file_readable(f) : file_writable(f)) ? 0 : -EBADF;
+	ret = io_check(f, kind, off);
 	if (!ret)
 		ret = uio_iovec(&uio, iov, nr);
 	if (!ret) {
@@ -198,6 +204,8 @@ long sys_lseek(const struct syscall_args *args)
 		return PTR_ERR(f);
 	if (f->flags & O_PATH) {
 		to = -EBADF;
+	} else if ((uint32_t)args->a[2] > WHENCE_HOLE) {
+		to = -EINVAL;
 	} else if (!f->ops->seekable) {
 		to = -ESPIPE;
 	} else {
@@ -213,6 +221,7 @@ long sys_lseek(const struct syscall_args *args)
 
 #define SENDFILE_CHUNK 16384
 
+/* One lock at a time: @in's for what it reads, @out's for what is written. */
 static ssize_t send(struct file *out, struct file *in, uint64_t *pos, uint64_t count, uint8_t *buf)
 {
 	ssize_t done = 0, n = 0;
@@ -223,7 +232,9 @@ static ssize_t send(struct file *out, struct file *in, uint64_t *pos, uint64_t c
 		ssize_t wrote;
 
 		uio_kernel(&uio, buf, MIN(count, (uint64_t)SENDFILE_CHUNK));
+		mutex_lock(&in->lock);
 		n = file_read(in, &uio, pos);
+		mutex_unlock(&in->lock);
 		if (n <= 0)
 			break;
 		uio_kernel(&uio, buf, (uint64_t)n);
@@ -266,12 +277,19 @@ long sys_sendfile(const struct syscall_args *args)
 	buf = kmalloc(SENDFILE_CHUNK);
 	if (!buf)
 		goto out;
-	mutex_lock(&in->lock);
-	ret = send(out, in, args->a[2] ? &pos : &in->pos, MIN(args->a[3], (uint64_t)0x7ffff000),
-		   buf);
-	mutex_unlock(&in->lock);
-	if (args->a[2] && put_user_u64(pos, (void __user *)args->a[2]))
+	if (!args->a[2]) {
+		mutex_lock(&in->lock);
+		pos = in->pos;
+		mutex_unlock(&in->lock);
+	}
+	ret = send(out, in, &pos, MIN(args->a[3], (uint64_t)0x7ffff000), buf);
+	if (!args->a[2]) {
+		mutex_lock(&in->lock);
+		in->pos = pos;
+		mutex_unlock(&in->lock);
+	} else if (put_user_u64(pos, (void __user *)args->a[2])) {
 		ret = -EFAULT;
+	}
 out:
 	kfree(buf);
 	if (!IS_ERR(in))

@@ -119,6 +119,8 @@ static int check_open_writes(uint32_t flags, bool exists, uint32_t mode)
 		return -EEXIST;
 	if (!exists)
 		return -EROFS;
+	if ((mode & S_IFMT) == S_IFLNK)
+		return -ELOOP; /* O_NOFOLLOW */
 	if ((mode & S_IFMT) == S_IFDIR && ((flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT)))
 		return -EISDIR;
 	if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC))
@@ -198,6 +200,8 @@ struct file *path_open(const char *path, uint32_t flags, uint32_t mode)
 	struct file *f;
 	int err;
 
+	if (dev_stat(path, &attr) == 0 && (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
+		return ERR_PTR(-EEXIST);
 	f = dev_open(path, flags);
 	if (PTR_ERR(f) != -ENOENT)
 		return f;

@@ -121,6 +121,18 @@ static long put_stat(uint64_t ubuf, const struct proto_attr *a)
 	return copy_to_user((void __user *)ubuf, &st, sizeof(st));
 }
 
+/* A copy of the working directory's path, which another task may change meanwhile; NULL: no memory. */
+static char *cwd_dup(void)
+{
+	struct process *p = process_current();
+	char *cwd;
+
+	mutex_lock(&p->lock);
+	cwd = kstrdup(p->cwd);
+	mutex_unlock(&p->lock);
+	return cwd;
+}
+
 /* Attributes of what (@dfd, @upath, AT_* @flags) names. */
 static int stat_at(int dfd, uint64_t upath, uint32_t flags, struct proto_attr *attr)
 {
@@ -135,7 +147,10 @@ static int stat_at(int dfd, uint64_t upath, uint32_t flags, struct proto_attr *a
 		err = path_lookup(path, (flags & AT_SYMLINK_NOFOLLOW) ? PS_LOOKUP_NOFOLLOW : 0, 0,
 				  attr, NULL);
 	} else if (dfd == AT_FDCWD) {
-		err = path_lookup(process_current()->cwd, 0, 0, attr, NULL);
+		char *cwd = cwd_dup();
+
+		err = cwd ? path_lookup(cwd, 0, 0, attr, NULL) : -ENOMEM;
+		kfree(cwd);
 	} else {
 		f = fd_get(dfd);
 		err = IS_ERR(f) ? PTR_ERR(f) : f->ops->stat(f, attr);
@@ -356,6 +371,7 @@ long sys_chdir(const struct syscall_args *args)
 long sys_fchdir(const struct syscall_args *args)
 {
 	struct file *f = fd_get((int)args->a[0]);
+	struct proto_attr attr;
 	char *path = NULL;
 	int err = 0;
 
@@ -369,6 +385,10 @@ long sys_fchdir(const struct syscall_args *args)
 		strlcpy(path, f->path, PROTO_PATH_MAX);
 	file_put(f);
 	if (!err)
+		err = path_lookup(path, PS_LOOKUP_DIRECTORY, 1, &attr, NULL); /* may we enter it? */
+	if (err)
+		kfree(path);
+	else
 		set_cwd(path);
 	return err;
 }
@@ -376,14 +396,10 @@ long sys_fchdir(const struct syscall_args *args)
 /* getcwd(buf, size): the length with its NUL */
 long sys_getcwd(const struct syscall_args *args)
 {
-	struct process *p = process_current();
-	char *cwd;
+	char *cwd = cwd_dup();
 	size_t len;
 	long ret;
 
-	mutex_lock(&p->lock);
-	cwd = kstrdup(p->cwd);
-	mutex_unlock(&p->lock);
 	if (!cwd)
 		return -ENOMEM;
 	len = strlen(cwd) + 1;

@@ -43,7 +43,7 @@ static void read_ahead(struct file *f, uint64_t pgoff)
 	f->ra_window = MIN(f->ra_window * 2, (uint32_t)RA_MAX);
 }
 
-/* The line of a page; the demand for a missing one goes out before the request for those ahead. */
+/* The line of a page. The request for those ahead is out already, in a class of its own. */
 static int page_get(struct file *f, uint64_t pgoff, struct line **line)
 {
 	int err = excache_get(f->object, pgoff, EXCACHE_FIND, line);

@@ -29,8 +29,11 @@ static ssize_t stream_read(struct file *f, struct uio *uio, uint64_t *pos)
 	if (!buf)
 		return -ENOMEM;
 	len = ctl_stream_read(f->private, buf, n, f->flags & O_NONBLOCK);
-	if (len > 0 && uio_put(uio, buf, (size_t)len) < (size_t)len)
-		len = -EFAULT;
+	if (len > 0) {
+		const size_t moved = uio_put(uio, buf, (size_t)len);
+
+		len = moved ? (ssize_t)moved : -EFAULT; /* what was taken from the stream is gone */
+	}
 	kfree(buf);
 	return len == -EINTR ? -ERESTARTSYS : len;
 }
