@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from hca_guest import FAA, KEY, READ, SEND_IMM, VA, WRITE, Guest
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = Path(os.environ.get("O", ROOT / "build")).resolve() / "tools" / "hca" / "tessera-hca"
-RET, CFG_WRITE, CFG_READ, BAR_WRITE, BAR_READ, RESET = 1, 2, 3, 4, 5, 7
+SYSMEM, RET, CFG_WRITE, CFG_READ, BAR_WRITE, BAR_READ, RESET = 0, 1, 2, 3, 4, 5, 7
 BAR0, BAR2 = 0xE0000000, 0xE1000000
 
 
@@ -58,6 +59,16 @@ class FakeQemu:
         self.cfg_write(0x10, BAR0)
         self.cfg_write(0x18, BAR2)
         self.cfg_write(0x04, 6, 2)
+
+    def guest(self):
+        """A guest with memory behind this socket."""
+        self.enable()
+        bars = {0: BAR0, 2: BAR2}
+        g = Guest(lambda bar, off, val, size: self.bar(True, bars[bar] + off, val, size),
+                  lambda bar, off, size: self.bar(False, bars[bar] + off, 0, size))
+        body = struct.pack("<24Q", *[0] * 8, os.fstat(g.fd).st_size, *[0] * 15)
+        socket.send_fds(self.sock, [struct.pack("<iIQ", SYSMEM, 0, len(body)) + body], [g.fd])
+        return g
 
 
 class Model:
@@ -187,6 +198,82 @@ def test_command_faults_and_catastrophe(model):
     assert command(0x31)[0] == 4
 
 
+def crossed(tmp_path, options=""):
+    """A model whose first guest has talked to itself, stopped; its capture and its counters."""
+    m = Model(tmp_path, args=["--pcap", f"{tmp_path}/capture{options}"])
+    try:
+        g = m.qemus[0].guest()
+        g.init_hca()
+        g.connect(lid=1)
+        g.fill(0, bytes(i * 7 & 255 for i in range(2501)))
+        g.post_recv(100, 0x30000)
+        g.post(WRITE, 2501)
+        g.post(SEND_IMM, 3, imm=0x11223344)
+        g.post(READ, 1600, offset=0x8000, remote=0)
+        g.post(FAA, 8, offset=0x9000, remote=0x28000, add=5)
+        g.post(WRITE, 8, remote=64 * 4096)
+        g.post(WRITE, 8)
+        assert [g.completion() for _ in range(8)] == [0, 0, 0, 0, 0, 0x13, 5, None]
+        assert g.memory(0x20000, 2501) == g.memory(0, 2501)
+        stats = m.command("stats")
+        m.command("quit")
+        assert m.process.wait(10) == 0
+        return tmp_path / "capture", stats
+    finally:
+        m.stop()
+
+
+def test_capture_is_dissected(tmp_path):
+    roce = pytest.importorskip("scapy.contrib.roce")
+    from scapy.utils import rdpcap  # pylint: disable=import-outside-toplevel
+    path, stats = crossed(tmp_path)
+    packets = rdpcap(str(path))
+    assert stats["capture"] == {"packets": len(packets), "lost": 0}
+    assert [p[roce.BTH].opcode for p in packets] == [
+        6, 7, 8, 0x11,  # a write of three packets, and its acknowledgement
+        5, 0x11, 0x0C, 0x0D, 0x0F,  # a send, a read of two packets
+        0x14, 0x12, 0x11]  # an atomic; the write out of bounds leaves its NAK
+    assert [p[roce.BTH].psn - 0x100 for p in packets] == [0, 1, 2, 2, 3, 3, 4, 4, 5, 6, 6, 7]
+    payload = b""
+    for p in packets:
+        frame = bytes(p)
+        assert p["IP"].src == p["IP"].dst == "10.0.0.1" and p["UDP"].dport == 4791
+        assert p["IP"].len == len(frame) - 14 and p["UDP"].len == len(frame) - 34
+        again = p.copy()
+        again[roce.BTH].icrc = None
+        again["IP"].chksum = None
+        assert bytes(again) == frame, p.summary()
+        if p[roce.BTH].opcode in (6, 7, 8):
+            body = bytes(p[roce.BTH].payload)[16 if p[roce.BTH].opcode == 6 else 0:]
+            payload += body[:len(body) - p[roce.BTH].padcount]
+    assert payload == bytes(i * 7 & 255 for i in range(2501))
+    assert bytes(packets[0][roce.BTH].payload)[:16] == struct.pack(">QII", VA + 0x20000, KEY, 2501)
+    assert bytes(packets[4][roce.BTH].payload)[:4] == b"\x11\x22\x33\x44"
+    assert packets[-1][roce.AETH].syndrome == 0x62
+    assert packets[3][roce.AETH].msn == 1
+
+
+def test_capture_is_bounded(tmp_path):
+    path, stats = crossed(tmp_path, ",max=1")
+    assert stats["capture"]["lost"] == 0
+    m = Model(tmp_path, args=["--pcap", f"{path},max=1"])
+    try:
+        g = m.qemus[0].guest()
+        g.init_hca()
+        g.connect(lid=1)
+        for _ in range(20):
+            g.post(WRITE, 0x10000)
+        assert [g.completion() for _ in range(20)] == [0] * 20
+        stats = m.command("stats")
+        assert stats["capture"]["lost"] > 200
+        assert "full" in m.log.read_text()
+        m.command("quit")
+        m.process.wait(10)
+        assert (1 << 20) - 8192 < path.stat().st_size <= 1 << 20
+    finally:
+        m.stop()
+
+
 def test_overlong_command_ends_the_client(model):
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(10)
@@ -273,6 +360,7 @@ def test_scenario_file(tmp_path):
 @pytest.mark.parametrize("args", [
     [], ["--vm", "fd=x"], ["--vm", "lid=1"], ["--vm", "fd=0,lid=65535"], ["--vm", "fd=0,what=1"],
     ["--vm", "fd=987"], ["--control"], ["--nonsense"], ["extra"],
+    ["--stay", "--pcap", "/nonexistent/x"], ["--stay", "--pcap", "/dev/null,max=0"],
     ["--stay", "--control", "/" * 300], ["--stay", "--scenario", "/nonexistent"]])
 def test_bad_command_lines(args):
     done = subprocess.run([str(MODEL), *args], capture_output=True, text=True, timeout=10,

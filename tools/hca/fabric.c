@@ -38,6 +38,7 @@ void fabric_destroy(struct fabric *f)
 		if (f->hcas[i])
 			hca_destroy(f->hcas[i]);
 	}
+	pcap_close(f);
 	inject_free(f);
 	sa_free(f);
 	free(f->timers.v);

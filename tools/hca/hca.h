@@ -203,7 +203,8 @@ struct qp {
 	uint64_t rq_db_gpa;
 	struct srq *srq;
 	uint32_t recv_psn;
-	bool rx_held; /* a receive WQE is taken for a message in progress */
+	uint32_t recv_msn; /* messages taken, as an AETH tells */
+	bool rx_held;      /* a receive WQE is taken for a message in progress */
 	uint32_t rx_index;
 	/* remote */
 	uint32_t remote_qpn;
@@ -370,6 +371,7 @@ struct fabric {
 	struct list_head runq;
 	struct list_head groups; /* struct mc_group */
 	struct inject inject;
+	struct pcap *pcap; /* NULL: nothing is captured */
 	uint64_t sm_guid;
 };
 
@@ -542,6 +544,7 @@ struct wqe {
 	uint64_t raddr;
 	uint32_t rkey;
 	uint64_t swap_add, compare, swap_mask, compare_mask;
+	uint64_t old; /* of an atomic that was executed */
 	uint8_t av[32];
 	uint32_t dqpn, qkey;
 	uint32_t mlx_flags;
@@ -700,6 +703,18 @@ void fault_commands_off(struct fabric *f);
 bool fault_bandwidth(struct fabric *f, uint16_t lid, uint64_t bytes_per_s, uint64_t burst);
 uint64_t bucket_grant(struct hca *a, struct hca *b, uint64_t want, uint64_t *wait_ns);
 void bucket_charge(struct hca *a, struct hca *b, uint64_t bytes);
+
+/* pcap.c */
+#define NAK_INV_REQ 0x61u
+#define NAK_ACCESS  0x62u
+#define NAK_REM_OP  0x63u
+#define NAK_RNR     0x20u
+bool pcap_open(struct fabric *f, const char *path, uint64_t max_bytes);
+void pcap_close(struct fabric *f);
+void pcap_message(struct qp *qp, struct qp *peer, const struct wqe *w, uint64_t packets);
+void pcap_nak(struct qp *qp, struct qp *peer, uint8_t syndrome);
+void pcap_datagram(struct fabric *fabric, const struct packet *p);
+void pcap_counts(const struct fabric *f, uint64_t *packets, uint64_t *lost);
 
 /* stats.c */
 size_t stats_json(struct fabric *f, char *buf, size_t len);

@@ -20,10 +20,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define PCAP_DEFAULT_MIB 64u
+#define PCAP_MAX_MIB     (1u << 20)
+
 static const char usage[] =
 	"usage: tessera-hca --vm fd=N,qtest=PATH|fd:N[,lid=L][,guid=G][,name=S] [--vm ...]\n"
 	"                   [--control PATH] [--scenario FILE] [--log FILE] [--spin US]\n"
-	"                   [--stay] [--no-die-with-parent]\n";
+	"                   [--pcap FILE[,max=MIB]] [--stay] [--no-die-with-parent]\n";
 
 struct signals {
 	struct watch w;
@@ -86,6 +89,7 @@ enum {
 	OPT_CONTROL,
 	OPT_SCENARIO,
 	OPT_LOG,
+	OPT_PCAP,
 	OPT_SPIN,
 	OPT_STAY,
 	OPT_ORPHAN,
@@ -97,6 +101,7 @@ static const struct option options[] = {
 	{ "control", required_argument, NULL, OPT_CONTROL },
 	{ "scenario", required_argument, NULL, OPT_SCENARIO },
 	{ "log", required_argument, NULL, OPT_LOG },
+	{ "pcap", required_argument, NULL, OPT_PCAP },
 	{ "spin", required_argument, NULL, OPT_SPIN },
 	{ "stay", no_argument, NULL, OPT_STAY },
 	{ "no-die-with-parent", no_argument, NULL, OPT_ORPHAN },
@@ -117,6 +122,26 @@ static bool add_vm(struct loop *l, const char *arg)
 		fprintf(stderr, "tessera-hca: --vm %s: %s\n", arg, why);
 	free(copy);
 	return good;
+}
+
+/* FILE[,max=MIB] */
+static bool start_capture(struct fabric *f, char *arg)
+{
+	char *max = strstr(arg, ",max="), *end;
+	unsigned long long mib = PCAP_DEFAULT_MIB;
+
+	if (max) {
+		mib = strtoull(max + 5, &end, 10);
+		if (*end || end == max + 5 || mib == 0 || mib > PCAP_MAX_MIB) {
+			fprintf(stderr, "tessera-hca: --pcap: max= is 1 to %u MiB\n", PCAP_MAX_MIB);
+			return false;
+		}
+		*max = '\0';
+	}
+	if (pcap_open(f, arg, mib << 20))
+		return true;
+	fprintf(stderr, "tessera-hca: --pcap %s: %m\n", arg);
+	return false;
 }
 
 static bool parse_options(struct loop *l, int argc, char **argv, bool *orphan)
@@ -141,6 +166,10 @@ static bool parse_options(struct loop *l, int argc, char **argv, bool *orphan)
 			break;
 		case OPT_LOG:
 			log_open(optarg);
+			break;
+		case OPT_PCAP:
+			if (!start_capture(l->fabric, optarg))
+				return false;
 			break;
 		case OPT_SPIN:
 			l->spin_ns = strtoull(optarg, NULL, 10) * NSEC_PER_USEC;

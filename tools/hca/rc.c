@@ -93,6 +93,7 @@ static enum run_result rnr(struct qp *qp, const struct wqe *w, struct qp *peer)
 	if (qp->type == QPT_UC)
 		return finish(qp, w);
 	peer->h->stats.rnr_naks++;
+	pcap_nak(qp, peer, NAK_RNR | peer->min_rnr);
 	if (qp->rnr_retry != RNR_INFINITE) {
 		if (qp->rnr_tries >= qp->rnr_retry)
 			return fail(qp, SYN_RNR_EXC);
@@ -108,6 +109,7 @@ static enum run_result refused(struct qp *qp, const struct wqe *w, struct qp *pe
 {
 	if (qp->type == QPT_UC)
 		return finish(qp, w);
+	pcap_nak(qp, peer, syn == SYN_REM_ACCESS ? NAK_ACCESS : NAK_INV_REQ);
 	if (syn == SYN_REM_ACCESS) {
 		peer->h->stats.access_errors++;
 		qp_event(peer, EV_WQ_ACCESS);
@@ -128,17 +130,21 @@ static enum run_result recv_fault(struct qp *qp, const struct wqe *w, struct qp 
 	qp_error(peer);
 	if (qp->type == QPT_UC)
 		return finish(qp, w);
+	pcap_nak(qp, peer, to_sender == SYN_REM_OP ? NAK_REM_OP : NAK_INV_REQ);
 	return fail(qp, to_sender);
 }
 
-/* Count a message of @len payload bytes and move both sequence numbers. */
-static void account(struct qp *qp, struct qp *peer, uint64_t len, bool from_peer)
+/* Count a message and move both sequence numbers. */
+static void account(struct qp *qp, struct qp *peer, const struct wqe *w, bool from_peer)
 {
+	const uint64_t len = w->len;
 	const uint64_t mtu = 128ull << qp->mtu;
 	const uint64_t packets = len ? (len + mtu - 1) / mtu : 1;
 	struct hca_stats *tx = from_peer ? &peer->h->stats : &qp->h->stats;
 	struct hca_stats *rx = from_peer ? &qp->h->stats : &peer->h->stats;
 
+	peer->recv_msn++;
+	pcap_message(qp, peer, w, packets);
 	tx->tx_packets += packets;
 	tx->tx_bytes += len;
 	rx->rx_packets += packets;
@@ -224,7 +230,7 @@ static enum run_result rc_send(struct qp *qp, struct wqe *w, struct qp *peer, ui
 	if (!done)
 		return RUN_MORE;
 	qp->h->stats.sends++;
-	account(qp, peer, w->len, false);
+	account(qp, peer, w, false);
 	recv_done(qp, peer, w, w->opcode == WQE_SEND_IMM ? RCQE_SEND_IMM : RCQE_SEND);
 	return finish(qp, w);
 }
@@ -258,7 +264,7 @@ static enum run_result rc_write(struct qp *qp, struct wqe *w, struct qp *peer, u
 		qp->h->stats.writes_imm++;
 	else
 		qp->h->stats.writes++;
-	account(qp, peer, w->len, false);
+	account(qp, peer, w, false);
 	if (imm)
 		recv_done(qp, peer, w, RCQE_WRITE_IMM);
 	return finish(qp, w);
@@ -287,7 +293,7 @@ static enum run_result rc_read(struct qp *qp, struct wqe *w, struct qp *peer, ui
 	if (!done)
 		return RUN_MORE;
 	qp->h->stats.reads++;
-	account(qp, peer, w->len, true);
+	account(qp, peer, w, true);
 	return finish(qp, w);
 }
 
@@ -331,11 +337,12 @@ static enum run_result rc_atomic(struct qp *qp, struct wqe *w, struct qp *peer)
 	if (!word || n < 8 || (uintptr_t)word & 7)
 		return refused(qp, w, peer, SYN_REM_ACCESS);
 	old = atomic_apply(word, w);
+	w->old = old;
 	stream_init(&dst, qp->h, qp->pd, MPT_LOCAL_WRITE, w->sge, w->nr_sge);
 	if (!stream_put(&dst, (const uint8_t *)&old, sizeof(old)))
 		return fail(qp, SYN_LOCAL_PROT);
 	qp->h->stats.atomics++;
-	account(qp, peer, 8, true);
+	account(qp, peer, w, true);
 	return finish(qp, w);
 }
 

@@ -47,7 +47,7 @@ size_t stats_json(struct fabric *f, char *buf, size_t len)
 {
 	struct out o = { .buf = buf, .len = len };
 	const struct inject *in = &f->inject;
-	uint64_t delayed = 0, faults = 0, dead = 0;
+	uint64_t delayed = 0, faults = 0, dead = 0, packets, lost;
 	bool first = true;
 
 	put(&o, "{\"ok\":true,\"ports\":[");
@@ -60,12 +60,14 @@ size_t stats_json(struct fabric *f, char *buf, size_t len)
 		dead += f->hcas[i]->stats.injected_catastrophes;
 		first = false;
 	}
+	pcap_counts(f, &packets, &lost);
 	put(&o,
 	    "],\"injected\":{\"delayed\":%llu,\"breaks\":%llu,\"holds\":%llu,"
 	    "\"link_changes\":%llu,\"kills\":%llu,\"command_faults\":%llu,"
-	    "\"catastrophes\":%llu}}",
+	    "\"catastrophes\":%llu},\"capture\":{\"packets\":%llu,\"lost\":%llu}}",
 	    (unsigned long long)delayed, (unsigned long long)in->breaks,
 	    (unsigned long long)in->holds_set, (unsigned long long)in->link_changes,
-	    (unsigned long long)in->kills, (unsigned long long)faults, (unsigned long long)dead);
+	    (unsigned long long)in->kills, (unsigned long long)faults, (unsigned long long)dead,
+	    (unsigned long long)packets, (unsigned long long)lost);
 	return o.used;
 }

@@ -135,6 +135,7 @@ static void send_reply(struct hca *to, const struct packet *req, const uint8_t *
 	};
 	struct qp *qp = wire_qp(to, p.dst_qpn);
 
+	pcap_datagram(to->fabric, &p);
 	if (!qp || !ud_receive(qp, &p))
 		to->stats.ud_drops++;
 }
@@ -346,6 +347,7 @@ enum run_result ud_run_head(struct qp *qp, struct wqe *w)
 		qp_wait(qp, UD_LOOK_NS);
 		return RUN_WAIT;
 	}
+	pcap_datagram(f, &p);
 	qp->h->stats.datagrams++;
 	qp->h->stats.tx_packets++;
 	qp->h->stats.tx_bytes += p.len;

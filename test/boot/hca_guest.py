@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""Just enough of a driver, in Python, to bring the HCA model up over a front end without a VM."""
+import mmap
+import os
+import struct
+
+RAM = 16 << 20
+IN, OUT, DB, ICM, BUF = 0x1000, 0x2000, 0x3000, 0x100000, 0x400000
+EQN, CQN, QPN, PD, UAR = 8, 128, 64, 7, 8
+KEY_INDEX, VA, MR_PAGE = 0x30000021, 0x7F0000000000, 256
+KEY = (KEY_INDEX << 8 | KEY_INDEX >> 24) & 0xFFFFFFFF
+HCR, NOP, WRITE, WRITE_IMM, SEND, SEND_IMM, READ, FAA = 0x80680, 0, 8, 9, 10, 11, 16, 18
+EQ_PAGE, CQ_PAGE, QP_PAGE = 0, 16, 64
+
+
+class Guest:
+    """A guest's memory and its driver; write(bar, offset, value, size) and read() reach the HCA."""
+
+    def __init__(self, write, read):
+        self.write, self.read = write, read
+        self.fd = os.memfd_create("ram")
+        os.ftruncate(self.fd, RAM)
+        self.ram = mmap.mmap(self.fd, RAM)
+        self.posted = self.received = self.polled = 0
+
+    def put(self, addr, fmt, *values):
+        struct.pack_into(">" + fmt, self.ram, addr, *values)
+
+    def command(self, op, modifier=0, im=0, fields=(), in_param=IN):
+        """Run a command; fields are (offset in the mailbox, format, value). Gives the status."""
+        self.ram[IN:IN + 4096] = bytes(4096)
+        for offset, fmt, value in fields:
+            self.put(IN + offset, fmt, value)
+        words = (in_param >> 32, in_param & 0xFFFFFFFF, im, 0, OUT, 0xFFFF << 16,
+                 1 << 23 | modifier << 12 | op)
+        for i, word in enumerate(words):
+            self.write(0, HCR + i * 4, int.from_bytes(struct.pack(">I", word), "little"), 4)
+        return self.read(0, HCR + 0x18, 4) & 0xFF
+
+    def must(self, op, modifier=0, im=0, fields=(), in_param=IN):
+        assert self.command(op, modifier, im, fields, in_param) == 0, hex(op)
+
+    def init_hca(self):
+        """Firmware, ICM, INIT_HCA, an event queue for everything, the port."""
+        self.must(0xFFF, 0, 1, [(8, "Q", 0x300000 | 8)])
+        self.must(0xFF6)
+        self.must(0xFFD, in_param=11 << 16)
+        self.must(0xFFC, 0, 1, [(8, "Q", 0x200000 | 6)])
+        self.must(0xFFA, 0, 11, [f for i in range(11) for f in (
+            (i * 16, "Q", i << 16), (i * 16 + 8, "Q", ICM + (i << 16) | 4))])
+        for i in range(2048):
+            self.put(ICM + 0x90000 + i * 8, "Q", BUF + (i << 12) | 1)
+        self.must(0x007, 0, 0, [
+            (0, "B", 2), (0x30, "Q", 9), (0x48, "Q", 0x070000 | 7), (0x50, "Q", 0x060000 | 8),
+            (0x60, "Q", 0x040000), (0x70, "Q", 0x050000), (0x80, "Q", 0x078000 | 5),
+            (0x90, "Q", 0x030000), (0xC0, "Q", 0x0A0000), (0xD3, "B", 8), (0xD7, "B", 3),
+            (0xDB, "B", 4), (0xF0, "Q", 0x080000), (0xFB, "B", 8), (0x100, "Q", 0x090000),
+            (0x108, "Q", 0x020000), (0x12A, "B", 4)])
+        self.must(0x013, 0, EQN, [(0, "I", 9 << 8), (0x0C, "B", 7), (0x1C, "I", EQ_PAGE * 8)])
+        self.must(0x012, 0, EQN, in_param=(1 << 64) - 1)
+        self.must(0x009, 0, 1)
+
+    def connect(self, lid):
+        """A region, a CQ and an RC QP that is connected to itself."""
+        self.must(0x00D, 0, KEY_INDEX & 0xFF, [
+            (0, "I", 0xF << 28 | 0x7D00), (8, "I", KEY_INDEX), (0x0C, "I", PD), (0x10, "Q", VA),
+            (0x18, "Q", 64 * 4096), (0x2C, "Q", MR_PAGE * 8), (0x38, "I", 12)])
+        self.must(0x016, 0, CQN, [(0x0C, "I", 6 << 24 | UAR), (0x17, "B", EQN),
+                                  (0x1C, "I", CQ_PAGE * 8), (0x38, "Q", DB)])
+        context = [(8 + 4, "I", PD), (8 + 9, "B", 4 << 3 | 1), (8 + 0x0A, "B", 5 << 3 | 2),
+                   (8 + 0x7C, "I", CQN), (8 + 0x9C, "I", CQN), (8 + 0xA0, "Q", DB + 0x800),
+                   (8 + 0x90, "I", 7 << 13), (8 + 0xCC, "I", QP_PAGE * 8)]
+        self.must(0x019, 0, QPN, context)
+        for i in range(32):
+            self.put(BUF + QP_PAGE * 4096 + i * 64, "I", 1 << 31)
+        self.must(0x01A, 0, QPN, context + [
+            (8 + 8, "B", 3 << 5 | 30), (8 + 0x14, "I", QPN), (8 + 0x1E, "H", lid),
+            (8 + 0x94, "I", 1 << 24 | 0x100)])
+        self.must(0x01B, 0, QPN, context + [(8 + 0x20, "B", 8 << 3), (8 + 0x70, "I", 0x22000),
+                                            (8 + 0x78, "I", 0x100)])
+
+    def post(self, opcode, length, imm=0, offset=0, remote=0x20000, add=0):
+        """Post a signalled work request (of the first 32) and ring the doorbell."""
+        wqe = bytearray(struct.pack(">I4xII", opcode, 0xC, imm))
+        if opcode not in (SEND, SEND_IMM):
+            wqe += struct.pack(">QI4x", VA + remote, KEY)
+        if opcode == FAA:
+            wqe += struct.pack(">QQ", add, 0)
+        wqe += struct.pack(">IIQ", length, KEY, VA + offset)
+        wqe[7] = len(wqe) // 16
+        at = BUF + QP_PAGE * 4096 + self.posted * 64
+        self.ram[at + 4:at + len(wqe)] = bytes(wqe[4:])
+        self.ram[at:at + 4] = bytes(wqe[:4])
+        self.posted += 1
+        self.write(2, UAR * 4096 + 0x14, int.from_bytes(struct.pack(">I", QPN << 8), "little"), 4)
+
+    def post_recv(self, length, offset):
+        at = BUF + QP_PAGE * 4096 + 32 * 64 + self.received * 32
+        self.put(at, "IIQII", length, KEY, VA + offset, 0, 0x100)
+        self.received += 1
+        self.put(DB + 0x800, "I", self.received)
+
+    def completion(self):
+        """The syndrome of the next completion (of the first 64), or None; 0 is success."""
+        entry = self.ram[BUF + CQ_PAGE * 4096 + self.polled * 32:][:32]
+        if entry[31] >> 7:
+            return None
+        self.polled += 1
+        return entry[0x1B] if entry[31] & 0x1F == 0x1E else 0
+
+    def memory(self, offset, length):
+        return self.ram[BUF + MR_PAGE * 4096 + offset:][:length]
+
+    def fill(self, offset, data):
+        at = BUF + MR_PAGE * 4096 + offset
+        self.ram[at:at + len(data)] = data
