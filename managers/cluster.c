@@ -32,8 +32,9 @@
 #include "placement.h"
 #include "view.h"
 
-#define CALL_NS 10000000000ull /* of one JOIN or heartbeat */
-#define PACE_NS 50000000ull    /* between attempts to reach the host */
+#define CALL_NS      10000000000ull /* of one JOIN or heartbeat */
+#define PACE_NS      50000000ull    /* between attempts to reach the host */
+#define JOIN_BEAT_NS 100000000ull   /* between heartbeats while the cluster is incomplete */
 
 static struct {
 	const struct cluster_ops *ops; /* const after join */
@@ -295,13 +296,21 @@ static int wait_complete(uint64_t deadline)
 	return 0;
 }
 
+/* Often while nodes are missing: the host's message about a new one may not have reached us. */
+static uint64_t beat_interval_ns(void)
+{
+	const uint64_t ns = cluster_params.beat_ms * 1000000ull;
+
+	return __atomic_load_n(&cluster.complete, __ATOMIC_ACQUIRE) ? ns : MIN(ns, JOIN_BEAT_NS);
+}
+
 static void beat_thread(void *arg)
 {
 	struct cluster_beat_wire w;
 	int err;
 
 	for (;;) {
-		thread_sleep_until(time_now_ns() + cluster_params.beat_ms * 1000000ull);
+		thread_sleep_until(time_now_ns() + beat_interval_ns());
 		cluster_beat_encode(cluster_epoch(), node_self()->incarn, &w);
 		err = call_host(CLUSTER_BEAT, &w, sizeof(w));
 		if (err == -ESTALE) {
