@@ -60,6 +60,25 @@ static void timeouts(struct ktest *t)
 	EXPECT_FALSE(t, waitqueue_active(&wq));
 }
 
+/* A deadline that is computed in the call must not move with each wake-up. */
+static unsigned int nr_computed;
+
+static uint64_t computed_deadline(void)
+{
+	nr_computed++;
+	return time_now_ns() + 2 * MS;
+}
+
+static void deadline_is_evaluated_once(struct ktest *t)
+{
+	struct waitqueue wq;
+
+	waitqueue_init(&wq);
+	nr_computed = 0;
+	EXPECT_FALSE(t, wait_event_timeout(&wq, false, computed_deadline()));
+	EXPECT_EQ(t, nr_computed, 1);
+}
+
 struct sleeper {
 	struct waitqueue wq;
 	unsigned int mode;
@@ -158,8 +177,13 @@ static void completions(struct ktest *t)
 }
 
 static const struct ktest_case wait_cases[] = {
-	KTEST(wake_ups_are_not_lost), KTEST(timeouts),    KTEST(kill_and_signal_end_waits),
-	KTEST(wake_one_wakes_one),    KTEST(completions), { 0 },
+	KTEST(wake_ups_are_not_lost),
+	KTEST(timeouts),
+	KTEST(deadline_is_evaluated_once),
+	KTEST(kill_and_signal_end_waits),
+	KTEST(wake_one_wakes_one),
+	KTEST(completions),
+	{ 0 },
 };
 static const struct ktest_suite wait_suite = { .name = "kernel.wait", .cases = wait_cases };
 KTEST_SUITE(wait_suite);

@@ -712,10 +712,11 @@ int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node)
 	spin_unlock(&s->lock);
 	__atomic_add_fetch(&s->nr_slot_waiters, 1, __ATOMIC_SEQ_CST);
 	while (time_now_ns() < deadline) {
+		const uint64_t step = time_after_ns(20 * NSEC_PER_MSEC);
+
 		rpc_session_kick(s);
 		/* Woken by every step of conn_work; the timeout paces repeated attempts. */
-		if (wait_event_timeout(&s->slot_wq, READ_ONCE(rendezvous->info.id) != 0,
-				       time_now_ns() + 20 * NSEC_PER_MSEC)) {
+		if (wait_event_timeout(&s->slot_wq, READ_ONCE(rendezvous->info.id) != 0, step)) {
 			*node = rendezvous->info.id;
 			err = rpc_peer_find(*node) ? 0 : -EAGAIN;
 			break;

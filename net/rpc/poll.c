@@ -293,9 +293,10 @@ static void net_main(void *arg)
 			if (serve_spin(served_ns))
 				continue;
 		} else if (may_be_lazy(&seen_activity)) {
+			const uint64_t lazy_end = time_after_ns(rpc_tune.lazy_us * NSEC_PER_USEC);
+
 			counter_inc(&rpc_c_lazy_sleeps);
-			woken = wait_event_timeout(&rpc_net.event_wq, event_taken(),
-						   time_after_ns(rpc_tune.lazy_us * NSEC_PER_USEC));
+			woken = wait_event_timeout(&rpc_net.event_wq, event_taken(), lazy_end);
 			continue;
 		}
 		rpc_arm();

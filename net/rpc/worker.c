@@ -101,6 +101,7 @@ static void worker_main(void *arg)
 	struct pool *p = arg;
 
 	for (;;) {
+		const uint64_t idle_end = time_after_ns(WORKER_IDLE_NS);
 		struct rpc_request *req = worker_take(p);
 
 		if (req) {
@@ -111,8 +112,7 @@ static void worker_main(void *arg)
 			spin_unlock(&p->lock);
 			continue;
 		}
-		if (!wait_event_timeout(&p->wq, READ_ONCE(p->nr_queued) != 0,
-					time_now_ns() + WORKER_IDLE_NS) &&
+		if (!wait_event_timeout(&p->wq, READ_ONCE(p->nr_queued) != 0, idle_end) &&
 		    worker_retire(p))
 			return;
 	}

@@ -754,6 +754,36 @@ static void crossing_connects(struct ktest *t)
 	sim_run(t, nodes, 2, 40);
 }
 
+/* --- a caller that rests is a server like any other --------------------------------------------- */
+
+static void rested_node(struct ktest *t)
+{
+	node_join(t, 2);
+	if (sim_node_id() == 2) {
+		for (int i = 0; i < 50; i++)
+			EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 64), 0);
+		sim_cmd("barrier 2 2");
+	} else {
+		sim_cmd("barrier 2 2");
+		for (int i = 0; i < 5; i++) {
+			const uint64_t start = time_now_ns();
+
+			/* Its net thread had put re-arming off: that must end by itself. */
+			EXPECT_EQ(t, echo(2, RPC_CLASS_DEMAND, 64), 0);
+			EXPECT_LT(t, time_now_ns() - start, 400 * NSEC_PER_MSEC);
+		}
+	}
+	sim_cmd("barrier 1 2");
+}
+
+static void serves_after_calls(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = rested_node },
+						 { .id = 2, .fn = rested_node } };
+
+	sim_run(t, nodes, 2, 30);
+}
+
 /* --- multicast -------------------------------------------------------------------------------- */
 
 static void multicast_client(struct ktest *t)
@@ -1001,23 +1031,12 @@ static void rendezvous_late(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(plain_calls),
-	KTEST(at_most_once),
-	KTEST(data_over_breaks),
-	KTEST(sent_when_idle),
-	KTEST(late_reply),
-	KTEST(quarantine_reset),
-	KTEST(held_frames),
-	KTEST(credits_and_classes),
-	KTEST(nested_waits),
-	KTEST(crossing_connects),
-	KTEST(multicast),
-	KTEST(slow_network),
-	KTEST(death_and_restart),
-	KTEST(slow_is_not_dead),
-	KTEST(fencing),
-	KTEST(rendezvous_late),
-	{ 0 },
+	KTEST(plain_calls),       KTEST(at_most_once),        KTEST(data_over_breaks),
+	KTEST(sent_when_idle),    KTEST(late_reply),          KTEST(quarantine_reset),
+	KTEST(held_frames),       KTEST(credits_and_classes), KTEST(nested_waits),
+	KTEST(crossing_connects), KTEST(multicast),           KTEST(serves_after_calls),
+	KTEST(slow_network),      KTEST(death_and_restart),   KTEST(slow_is_not_dead),
+	KTEST(fencing),           KTEST(rendezvous_late),     { 0 },
 };
 static const struct ktest_suite rpc_pair_suite = { .name = "rpc.pair", .cases = cases };
 KTEST_SUITE(rpc_pair_suite);

@@ -58,27 +58,31 @@ int wait_sleep(struct waiter *w, unsigned int mode, uint64_t deadline_ns);
 /* A wake-up that this waiter got but did not use (@err) goes to the next one. */
 void wait_finish(struct waitqueue *wq, struct waiter *w, int err);
 
-/* 0, -EINTR or -ETIMEDOUT; a condition that is true wins over both. */
-#define wait_event_mode(wq, cond, mode, deadline_ns)                            \
-	({                                                                      \
-		struct waiter _w;                                               \
-		int _werr = 0;                                                  \
-                                                                                \
-		if (!(cond)) {                                                  \
-			wait_begin((wq), &_w);                                  \
-			for (;;) {                                              \
-				wait_prepare((wq), &_w, (mode));                \
-				if (cond) {                                     \
-					_werr = 0;                              \
-					break;                                  \
-				}                                               \
-				if (_werr)                                      \
-					break;                                  \
-				_werr = wait_sleep(&_w, (mode), (deadline_ns)); \
-			}                                                       \
-			wait_finish((wq), &_w, _werr);                          \
-		}                                                               \
-		_werr;                                                          \
+/*
+ * 0, -EINTR or -ETIMEDOUT; a condition that is true wins over both.  The deadline is evaluated once,
+ * the condition each time round.
+ */
+#define wait_event_mode(wq, cond, mode, deadline_ns)                         \
+	({                                                                   \
+		const uint64_t _wdeadline = (deadline_ns);                   \
+		struct waiter _w;                                            \
+		int _werr = 0;                                               \
+                                                                             \
+		if (!(cond)) {                                               \
+			wait_begin((wq), &_w);                               \
+			for (;;) {                                           \
+				wait_prepare((wq), &_w, (mode));             \
+				if (cond) {                                  \
+					_werr = 0;                           \
+					break;                               \
+				}                                            \
+				if (_werr)                                   \
+					break;                               \
+				_werr = wait_sleep(&_w, (mode), _wdeadline); \
+			}                                                    \
+			wait_finish((wq), &_w, _werr);                       \
+		}                                                            \
+		_werr;                                                       \
 	})
 
 #define wait_event(wq, cond) ((void)wait_event_mode(wq, cond, WAIT_PLAIN, WAIT_FOREVER))
