@@ -3,4 +3,6 @@
 prog-y            += processor
 processor-folders := monitors/processor/excache monitors/proto
 processor-objs    := monitors/processor/process/aspace.o monitors/processor/process/fault.o \
-	monitors/processor/process/remote.o test/host/excache_test.o test/host/fake_owner.o
+	monitors/processor/process/remote.o monitors/processor/vfs/uio.o \
+	test/host/aspace_test.o test/host/excache_test.o test/host/fake_owner.o \
+	test/host/uio_test.o

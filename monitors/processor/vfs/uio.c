@@ -79,6 +79,22 @@ enum direction {
 	ZERO_USER,
 };
 
+/* Page by page, so that a fault costs no more than what it hit. */
+static size_t zero_user(uint64_t addr, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		const uint64_t at = addr + done;
+		const size_t n = MIN(len - done, (size_t)(PAGE_SIZE - (at & (PAGE_SIZE - 1))));
+
+		if (clear_user((void __user *)at, n))
+			break;
+		done += n;
+	}
+	return done;
+}
+
 /* Copy a piece inside one segment; returns the bytes moved. */
 static size_t copy_piece(bool kernel, uint64_t addr, void *buf, size_t len, enum direction dir)
 {
@@ -97,7 +113,7 @@ static size_t copy_piece(bool kernel, uint64_t addr, void *buf, size_t len, enum
 		return len - copy_to_user_partial(user, buf, len);
 	if (dir == FROM_USER)
 		return len - copy_from_user_partial(buf, user, len);
-	return clear_user(user, len) ? 0 : len;
+	return zero_user(addr, len);
 }
 
 static size_t move(struct uio *u, void *buf, size_t len, enum direction dir)

@@ -218,38 +218,61 @@ void tlb_batch_flush(struct tlb_batch *b)
 
 /* --- user memory: the test's own --- */
 
-int copy_from_user(void *dst, const void __user *src, size_t len)
+static uint64_t bad_start, bad_end;
+
+void shim_user_bad(const void *start, size_t len)
 {
-	if (!user_range_ok((uintptr_t)src, len) || (len && (uintptr_t)src < USER_BASE))
-		return -EFAULT;
-	memcpy(dst, src, len);
-	return 0;
+	bad_start = (uint64_t)(uintptr_t)start;
+	bad_end = bad_start + len;
 }
 
-int copy_to_user(void __user *dst, const void *src, size_t len)
+/* Bytes from @addr on that can be accessed. */
+static size_t user_part(const void *addr, size_t len)
 {
-	if (!user_range_ok((uintptr_t)dst, len) || (len && (uintptr_t)dst < USER_BASE))
-		return -EFAULT;
-	memcpy(dst, src, len);
-	return 0;
-}
+	const uint64_t a = (uint64_t)(uintptr_t)addr;
 
-int clear_user(void __user *dst, size_t len)
-{
-	if (!user_range_ok((uintptr_t)dst, len) || (len && (uintptr_t)dst < USER_BASE))
-		return -EFAULT;
-	memset(dst, 0, len);
-	return 0;
+	if (!user_range_ok(a, len) || (len && a < USER_BASE))
+		return 0;
+	if (a >= bad_end || a + len <= bad_start)
+		return len;
+	return a < bad_start ? (size_t)(bad_start - a) : 0;
 }
 
 size_t copy_from_user_partial(void *dst, const void __user *src, size_t len)
 {
-	return copy_from_user(dst, src, len) ? len : 0;
+	const size_t n = user_part(src, len);
+
+	if (n)
+		memcpy(dst, src, n);
+	return len - n;
 }
 
 size_t copy_to_user_partial(void __user *dst, const void *src, size_t len)
 {
-	return copy_to_user(dst, src, len) ? len : 0;
+	const size_t n = user_part(dst, len);
+
+	if (n)
+		memcpy(dst, src, n);
+	return len - n;
+}
+
+int copy_from_user(void *dst, const void __user *src, size_t len)
+{
+	return copy_from_user_partial(dst, src, len) ? -EFAULT : 0;
+}
+
+int copy_to_user(void __user *dst, const void *src, size_t len)
+{
+	return copy_to_user_partial(dst, src, len) ? -EFAULT : 0;
+}
+
+int clear_user(void __user *dst, size_t len)
+{
+	const size_t n = user_part(dst, len);
+
+	if (n)
+		memset(dst, 0, n);
+	return n < len ? -EFAULT : 0;
 }
 
 ssize_t strnlen_user(const char __user *src, size_t max)

@@ -13,3 +13,6 @@ bool shim_pgtable_touch(struct pgtable *pt, vaddr_t vaddr, bool write);
 
 /* Flushes of any kind so far. */
 extern unsigned int shim_nr_tlb_flushes;
+
+/* User accesses of the range fault from now on; length 0: none do. */
+void shim_user_bad(const void *start, size_t len);
