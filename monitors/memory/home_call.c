@@ -128,20 +128,26 @@ int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 	return err;
 }
 
+/* As Linux: what stands before a hole is changed, then the hole is an error. */
 int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 		  struct pm_range_rep *rep)
 {
 	struct aspace *as = aspace_lock(m, req->aspace, proc);
-	int err = -ENOMEM;
+	const uint64_t end = req->addr + req->len;
+	uint64_t until;
+	int err = 0;
 
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
-	if (vma_range_is_mapped(&as->map, req->addr, req->addr + req->len))
-		err = span_protect(m, as, req->addr, req->addr + req->len, req->prot);
+	until = vma_mapped_until(&as->map, req->addr, end);
+	if (until > req->addr)
+		err = span_protect(m, as, req->addr, until, req->prot);
+	if (!err && until < end)
+		err = -ENOMEM;
 	if (!err) {
 		rep->addr = req->addr;
-		reply_range(m, as, req->addr, req->addr + req->len, rep);
+		reply_range(m, as, req->addr, end, rep);
 	}
 	aspace_unlock(as);
 	return err;

@@ -150,18 +150,16 @@ bool vma_range_is_free(const struct vma_set *set, uint64_t start, uint64_t end)
 	return !vma || vma->v.start >= end;
 }
 
-bool vma_range_is_mapped(const struct vma_set *set, uint64_t start, uint64_t end)
+uint64_t vma_mapped_until(const struct vma_set *set, uint64_t start, uint64_t end)
 {
 	const struct vma *vma = vma_at(set, start);
+	uint64_t until = start;
 
-	while (vma && vma->v.end < end) {
-		const struct vma *next = vma_next(vma);
-
-		if (!next || next->v.start != vma->v.end)
-			return false;
-		vma = next;
+	while (vma && until < end && vma->v.start <= until) {
+		until = vma->v.end;
+		vma = vma_next(vma);
 	}
-	return vma != NULL;
+	return MIN(until, end);
 }
 
 static void link_vma(struct vma_set *set, struct vma *vma)

@@ -54,7 +54,8 @@ struct pm_vma vma_clip(const struct pm_vma *v, uint64_t start, uint64_t end);
 bool vma_joins(const struct pm_vma *low, const struct pm_vma *high);
 
 bool vma_range_is_free(const struct vma_set *set, uint64_t start, uint64_t end);
-bool vma_range_is_mapped(const struct vma_set *set, uint64_t start, uint64_t end);
+/* How far [start, end) is mapped without a hole: @start when it is not, @end when all of it is. */
+uint64_t vma_mapped_until(const struct vma_set *set, uint64_t start, uint64_t end);
 
 /* Insert @v, whose range is free; joins neighbours that match.  Needs one spare. */
 void vma_insert(struct vma_set *set, const struct pm_vma *v, struct vma_spare *spare);
