@@ -249,14 +249,14 @@ int rpc_call_submit(struct rpc_call *call)
 static uint64_t spin_time_ns(const struct rpc_session *s)
 {
 	const uint64_t cap = rpc_tune.spin_us * NSEC_PER_USEC;
-	const uint64_t avg = READ_ONCE(s->ewma_ns);
+	const uint64_t usual = READ_ONCE(s->usual_ns);
 
-	if (avg == 0)
+	if (usual == 0)
 		return cap;
 	/* Calls that take long are not worth more than a short try. */
-	if (avg > 4 * cap)
+	if (usual > 4 * cap)
 		return cap / 8;
-	return MIN(2 * avg, cap);
+	return MIN(2 * usual, cap);
 }
 
 static bool call_is_done(struct rpc_call_impl *impl)
@@ -478,7 +478,7 @@ static int copy_reply(struct rpc_call *call, const uint8_t *msg, const struct rp
 static void note_latency(struct rpc_session *s, uint64_t ns)
 {
 	hist_record(rpc_h_latency[s->cls], ns);
-	s->ewma_ns = s->ewma_ns ? s->ewma_ns - s->ewma_ns / 8 + ns / 8 : ns;
+	s->usual_ns = rpc_low_average(s->usual_ns, ns);
 }
 
 /* A late reply: its call ended long ago, now its target is free. */

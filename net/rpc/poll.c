@@ -28,7 +28,7 @@
 
 static uint64_t event_ns; /* when the last event was raised; atomic */
 static struct rpc_spin_gauge serve_gauge = { .score = RPC_SPIN_SCORE_MAX }; /* net thread */
-static uint64_t request_gap_ns; /* average time from a reply to the next request; net thread */
+static uint64_t request_gap_ns; /* usual time from a reply to the next request; net thread */
 
 /* --- completions ---------------------------------------------------------------------- */
 
@@ -225,11 +225,8 @@ static int poll_some(void)
  */
 static void note_gap(uint64_t now, uint64_t served)
 {
-	/* Bounded, so that one long pause does not outweigh many short gaps. */
-	const uint64_t cap = 2 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
-	const uint64_t gap = now > served ? MIN(now - served, cap) : 0;
-
-	request_gap_ns = request_gap_ns - request_gap_ns / 8 + gap / 8;
+	if (now > served)
+		request_gap_ns = rpc_low_average(request_gap_ns, now - served);
 }
 
 /* Spin for the next request while this CPU has nothing better to do. True: there is one. */

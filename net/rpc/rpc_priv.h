@@ -105,6 +105,19 @@ static inline void rpc_spin_note(struct rpc_spin_gauge *g, bool won)
 		g->score = (uint8_t)(score - (score + 3) / 4);
 }
 
+/*
+ * Follow a time from below: quickly down, slowly up.  What comes out is what it takes when nothing is
+ * in the way, which is what spinning should be measured by.
+ */
+static inline uint64_t rpc_low_average(uint64_t avg, uint64_t sample)
+{
+	if (avg == 0)
+		return sample;
+	if (sample < avg)
+		return avg - (avg - sample) / 4;
+	return avg + MIN(sample - avg, avg) / 32;
+}
+
 struct rpc_mem {
 	struct rdma_mr *mr;
 	uint32_t lkey, rkey; /* const */
@@ -275,7 +288,7 @@ struct rpc_session {
 	uint64_t c_unsent; /* BUSY but not posted; lock */
 	uint32_t nr_busy, nr_quarantine;
 	uint64_t inflight_bytes;
-	uint64_t ewma_ns; /* of round trips; lock, read without */
+	uint64_t usual_ns; /* an unhindered round trip; lock, read without */
 	struct rpc_spin_gauge gauge;
 	uint32_t nr_slot_waiters;
 	struct waitqueue slot_wq;

@@ -51,8 +51,30 @@ static void spins_come_back(struct ktest *t)
 	EXPECT_EQ(t, feed(&g, 100, 100), 100);
 }
 
-static const struct ktest_case cases[] = {
-	KTEST(spins_that_win_go_on), KTEST(spins_that_lose_end), KTEST(spins_come_back), { 0 }
-};
+static void low_average_follows_the_fast_ones(struct ktest *t)
+{
+	uint64_t avg = 0;
+
+	avg = rpc_low_average(avg, 50000);
+	EXPECT_EQ(t, avg, 50000);
+	/* Nine in ten take 50 us, the others are stalled: the stalls hardly show. */
+	for (int i = 0; i < 1000; i++)
+		avg = rpc_low_average(avg, i % 10 ? 50000 : 5000000);
+	EXPECT_GE(t, avg, 50000);
+	EXPECT_LT(t, avg, 53000);
+	/* When all take longer it follows, and comes back faster. */
+	for (int i = 0; i < 200; i++)
+		avg = rpc_low_average(avg, 200000);
+	EXPECT_GT(t, avg, 180000);
+	for (int i = 0; i < 20; i++)
+		avg = rpc_low_average(avg, 50000);
+	EXPECT_LT(t, avg, 51000);
+}
+
+static const struct ktest_case cases[] = { KTEST(spins_that_win_go_on),
+					   KTEST(spins_that_lose_end),
+					   KTEST(spins_come_back),
+					   KTEST(low_average_follows_the_fast_ones),
+					   { 0 } };
 static const struct ktest_suite rpc_spin_suite = { .name = "rpc.spin", .cases = cases };
 KTEST_SUITE(rpc_spin_suite);
