@@ -7,6 +7,9 @@
  *		fires at once; an entry that an event has told of does not fire
  *		again, although the program may not have polled it (a program
  *		arms first and polls then).
+ * Moderation:	with a period, an event waits until max_count entries are
+ *		untold or the period since the first of them is over.  A count of
+ *		0 means the period alone, 1 (or no period) no moderation.
  * Ordering:	an entry's body is stored before its owner byte (release).
  * Failure:	an entry that does not fit breaks the queue: event CQ_ERROR, and
  *		nothing more is written to it.
@@ -47,10 +50,39 @@ static void cq_fire(struct hca *h, struct cq *cq)
 
 	cq->armed = false;
 	cq->armed_solicited = false;
+	alarm_cancel(h->fabric, &cq->moderation);
 	cq->notified = cq->producer;
 	eqe[1] = EV_COMP;
 	put_be32(eqe + 4, cq->cqn);
 	eq_post(h, cq->eqn, eqe);
+}
+
+static void moderation_over(struct alarm *t)
+{
+	struct cq *cq = container_of(t, struct cq, moderation);
+
+	if (cq->armed || cq->armed_solicited)
+		cq_fire(cq->h, cq);
+}
+
+/* An event is due: now, or when moderation lets it. */
+static void cq_tell(struct hca *h, struct cq *cq)
+{
+	const bool enough = cq->max_count && cq->producer - cq->notified >= cq->max_count;
+
+	if (cq->period_us == 0 || enough) {
+		cq_fire(h, cq);
+		return;
+	}
+	if (!cq->moderation.slot)
+		alarm_set(h->fabric, &cq->moderation,
+			  h->fabric->now_ns + cq->period_us * NSEC_PER_USEC);
+}
+
+static void cq_moderate(struct cq *cq, const uint8_t *x)
+{
+	cq->period_us = get_be16(x + 0x10);
+	cq->max_count = get_be16(x + 0x12);
 }
 
 static uint8_t *cq_slot(struct hca *h, struct cq *cq)
@@ -116,7 +148,7 @@ void cq_post(struct hca *h, uint32_t cqn, const struct completion *c)
 	if (c->solicited || c->syndrome)
 		cq->solicited = cq->producer;
 	if (cq->armed || (cq->armed_solicited && cq->solicited == cq->producer))
-		cq_fire(h, cq);
+		cq_tell(h, cq);
 }
 
 /* UAR doorbell: @dw0 = sequence, command and number; @dw1 = consumer index. */
@@ -142,7 +174,7 @@ void cq_doorbell(struct hca *h, uint32_t dw0, uint32_t dw1)
 		       (int32_t)(cq->solicited - (cq->producer - behind)) > 0;
 	}
 	if (behind && news)
-		cq_fire(h, cq);
+		cq_tell(h, cq);
 }
 
 void cq_free(struct hca *h, uint32_t cqn)
@@ -151,6 +183,7 @@ void cq_free(struct hca *h, uint32_t cqn)
 
 	if (h->eqs[cq->eqn])
 		h->eqs[cq->eqn]->refs--;
+	alarm_cancel(h->fabric, &cq->moderation);
 	free(cq);
 	h->cqs[cqn] = NULL;
 }
@@ -195,6 +228,9 @@ enum hca_status cmd_sw2hw_cq(struct hca *h, struct cmd *c)
 	if (!cq)
 		return ST_INTERNAL_ERR;
 	memcpy(cq->ctx, x, sizeof(cq->ctx));
+	cq->h = h;
+	cq->moderation.fn = moderation_over;
+	cq_moderate(cq, x);
 	cq->cqn = c->im;
 	cq->eqn = x[0x17];
 	cq->log_size = x[0x0c] & 31;
@@ -285,6 +321,9 @@ enum hca_status cmd_modify_cq(struct hca *h, struct cmd *c)
 		return cq_resize(h, cq, c->in);
 	if (c->mod != 1)
 		return ST_BAD_OP;
-	memcpy(cq->ctx + 0x10, c->in + 0x10, 4); /* moderation: kept, every event is sent */
+	memcpy(cq->ctx + 0x10, c->in + 0x10, 4);
+	cq_moderate(cq, c->in);
+	if (cq->moderation.slot)
+		cq_tell(h, cq); /* the timer that runs keeps its time */
 	return ST_OK;
 }

@@ -174,12 +174,80 @@ static void bad_doorbells_are_counted(struct ktest *t)
 	rig_destroy(&r);
 }
 
+/* MODIFY_CQ: an event after @count entries or @us. */
+static enum hca_status moderate(struct rig_guest *g, unsigned us, unsigned count)
+{
+	uint8_t *in = rig_in(g);
+
+	put_be16(in + 0x10, (uint16_t)us);
+	put_be16(in + 0x12, (uint16_t)count);
+	return rig_cmd(g, OP_MODIFY_CQ, 1, RIG_CQN);
+}
+
+static void moderation_waits_for_the_count(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g = setup(&r, 4);
+
+	EXPECT_EQ(t, moderate(g, 1000, 3), ST_OK);
+	rig_arm(g, ARM_NEXT);
+	post_cqe(g, false);
+	post_cqe(g, false);
+	EXPECT_FALSE(t, event(g));
+	post_cqe(g, false);
+	EXPECT_TRUE(t, event(g));
+	rig_advance(&r, 2 * NSEC_PER_MSEC);
+	EXPECT_FALSE(t, event(g)); /* the timer went with it */
+	rig_destroy(&r);
+}
+
+static void moderation_waits_no_longer_than_its_period(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g = setup(&r, 4);
+
+	EXPECT_EQ(t, moderate(g, 1000, 3), ST_OK);
+	rig_arm(g, ARM_NEXT);
+	post_cqe(g, false);
+	rig_advance(&r, 999 * NSEC_PER_USEC);
+	post_cqe(g, false); /* the period is that of the first */
+	EXPECT_FALSE(t, event(g));
+	rig_advance(&r, 2 * NSEC_PER_USEC);
+	EXPECT_TRUE(t, event(g));
+	EXPECT_FALSE(t, event(g));
+	rig_arm(g, ARM_NEXT); /* nothing new */
+	rig_advance(&r, 5 * NSEC_PER_MSEC);
+	EXPECT_FALSE(t, event(g));
+	post_cqe(g, false);
+	EXPECT_EQ(t, moderate(g, 0, 3), ST_OK); /* off: at once */
+	EXPECT_TRUE(t, event(g));
+	rig_destroy(&r);
+}
+
+/* A queue that goes away takes its timer along. */
+static void moderated_queue_can_be_destroyed(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g = setup(&r, 4);
+
+	EXPECT_EQ(t, moderate(g, 1000, 0), ST_OK);
+	rig_arm(g, ARM_NEXT);
+	post_cqe(g, false);
+	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_CQ, 1, RIG_CQN), ST_OK);
+	rig_advance(&r, 5 * NSEC_PER_MSEC);
+	EXPECT_FALSE(t, event(g));
+	rig_destroy(&r);
+}
+
 static const struct ktest_case cq_cases[] = {
 	KTEST(armed_queue_tells_once),
 	KTEST(arming_behind_an_entry_fires),
 	KTEST(solicited_arm_waits_for_solicited),
 	KTEST(overrun_breaks_the_queue),
 	KTEST(resize_goes_on_at_the_next_index),
+	KTEST(moderation_waits_for_the_count),
+	KTEST(moderation_waits_no_longer_than_its_period),
+	KTEST(moderated_queue_can_be_destroyed),
 	KTEST(bad_doorbells_are_counted),
 	{ 0 },
 };

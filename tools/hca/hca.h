@@ -133,6 +133,7 @@ struct eq {
 };
 
 struct cq {
+	struct hca *h;
 	uint32_t cqn;
 	struct mtt_buf buf;
 	uint8_t log_size;
@@ -145,6 +146,8 @@ struct cq {
 	uint32_t solicited; /* producer after the last solicited completion */
 	uint32_t armed_ci;
 	uint64_t db_gpa;
+	uint16_t period_us, max_count; /* moderation */
+	struct alarm moderation;
 	unsigned refs; /* QPs that complete here */
 	uint8_t ctx[64];
 };
