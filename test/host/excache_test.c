@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <mm/kmap.h>
@@ -451,6 +452,38 @@ static void exhausted_credits_answer_enomem(struct ktest *t)
 	space_destroy(t, as);
 }
 
+/* Who is killed does not wait for its page; the frame is set aside until the page has come. */
+static void a_kill_ends_the_wait_for_a_fetch(struct ktest *t)
+{
+	unsigned int nr_killed = 0;
+	struct aspace *as;
+	uint64_t v;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as = space_create(20);
+	for (uint64_t i = 0; i < 20; i++) {
+		v = i + 3;
+		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+	}
+	ASSERT_EQ(t, excache_flush(&as->anon, 0, UINT64_MAX), 0);
+	fake_delay_us(20000);
+	thread_notify(thread_current(), THREAD_F_KILL);
+	for (uint64_t i = 0; i < 20; i++) {
+		const int err = access_word(as, i, &v, false);
+
+		EXPECT_TRUE(t, err == 0 || err == -EINTR);
+		nr_killed += err == -EINTR;
+	}
+	thread_clear_flags(thread_current(), THREAD_F_KILL);
+	EXPECT_GT(t, nr_killed, 0u);
+	fake_delay_us(0);
+	for (uint64_t i = 0; i < 20; i++) {
+		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+		EXPECT_EQ(t, v, i + 3);
+	}
+	space_destroy(t, as);
+}
+
 /* --- files --------------------------------------------------------------------------- */
 
 #define FILE_BASE  0x6000000ull
@@ -669,6 +702,7 @@ static const struct ktest_case cases[] = {
 	KTEST(refused_page_kills_its_program),
 	KTEST(refused_rider_is_settled),
 	KTEST(exhausted_credits_answer_enomem),
+	KTEST(a_kill_ends_the_wait_for_a_fetch),
 	KTEST(private_file_page_is_copied_on_write),
 	KTEST(file_errors_reach_the_fault),
 	KTEST(shared_file_line_is_never_writable),

@@ -236,7 +236,9 @@ static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
 		if (err) {
 			err = remote_fill_vma(as, at);
 			if (err)
-				return err == -EFAULT ? -ENOMEM : err;
+				return err == -EFAULT
+					       ? 0
+					       : err; /* a hole: the home knows what it means */
 			continue;
 		}
 		refused = v.file && (v.flags & PM_VMA_SHARED);

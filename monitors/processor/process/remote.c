@@ -133,10 +133,14 @@ int remote_exec(struct aspace *as, const struct proto_file *file, const struct p
 
 	*rep = kmalloc(sizeof(**rep));
 	ret = len < 0 ? (int)len : !r || !*rep ? -ENOMEM : 0;
-	if (!ret)
+	if (!ret) {
 		ret = call(as->home, PM_EXEC, body, (size_t)len, r->body, sizeof(r->body));
-	if (ret >= 0)
-		ret = pm_exec_rep_decode(r->body, (size_t)ret, *rep);
+		if (ret >= 0)
+			ret = pm_exec_rep_decode(r->body, (size_t)ret, *rep);
+		/* No answer that makes sense: the home may have made the space all the same. */
+		if (ret == -ETIMEDOUT || ret == -EPROTO || ret == -EMSGSIZE)
+			remote_destroy(as);
+	}
 	kfree(r);
 	if (ret) {
 		kfree(*rep);
