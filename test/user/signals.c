@@ -212,6 +212,11 @@ static void files(const char *self)
 	printf("sendfile: %zd %ld %ld\n", n, (long)off, (long)lseek(fd, 0, SEEK_CUR));
 	n = sendfile(null, fd, NULL, 5000);
 	printf("sendfile at the offset: %zd %ld\n", n, (long)lseek(fd, 0, SEEK_CUR));
+	printf("faccessat2 of a descriptor: %ld", syscall(SYS_faccessat2, fd, "", R_OK, 0x1000));
+	printf(" %ld", syscall(SYS_faccessat2, fd, "", 8, 0x1000));
+	printf(" %d\n", errno == EINVAL);
+	printf("no link: %zd", readlink("/dev/null", (char *)&n, sizeof(n)));
+	printf(" %d\n", errno == EINVAL);
 	p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
 	CHECK(p != MAP_FAILED);
 	printf("shared made writable: %d", mprotect(p, PAGE, PROT_READ | PROT_WRITE));

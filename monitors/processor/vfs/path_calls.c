@@ -242,6 +242,30 @@ long sys_statx(const struct syscall_args *args)
 
 /* --- access, readlink ---------------------------------------------------------------- */
 
+/* AT_EMPTY_PATH: the file behind a descriptor; what has no path (a stream) is the caller's own. */
+static int access_fd(const struct proto_cred *cred, int dfd, uint32_t mode)
+{
+	struct file *f;
+	char *cwd;
+	int err;
+
+	if (dfd == AT_FDCWD) {
+		cwd = cwd_dup();
+		err = cwd ? remote_access(cred, cwd, mode, 0) : -ENOMEM;
+		kfree(cwd);
+		return err;
+	}
+	f = fd_get(dfd);
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (!f->path || !f->attr.file.node)
+		err = (mode & 1) ? -EACCES : 0;
+	else
+		err = remote_access(cred, f->path, mode, PS_LOOKUP_NOFOLLOW);
+	file_put(f);
+	return err;
+}
+
 static long do_access(int dfd, uint64_t upath, uint32_t mode, uint32_t flags)
 {
 	struct proto_cred cred;
@@ -251,11 +275,13 @@ static long do_access(int dfd, uint64_t upath, uint32_t mode, uint32_t flags)
 
 	if ((mode & ~7u) || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)))
 		return -EINVAL;
-	path = path_from_user(dfd, upath, false);
+	path = path_from_user(dfd, upath, flags & AT_EMPTY_PATH);
 	if (IS_ERR(path))
 		return PTR_ERR(path);
 	process_cred(&cred);
-	if (dev_stat(path, &attr) == 0)
+	if (!path[0])
+		err = access_fd(&cred, dfd, mode);
+	else if (dev_stat(path, &attr) == 0)
 		err = (mode & 1) ? -EACCES : 0;
 	else
 		err = remote_access(&cred, path, mode,
@@ -285,8 +311,11 @@ long sys_faccessat2(const struct syscall_args *args)
 static ssize_t link_target(const char *path, char *buf)
 {
 	struct process *p = process_current();
+	struct proto_attr attr;
 	struct proto_cred cred;
 
+	if (dev_stat(path, &attr) == 0)
+		return -EINVAL; /* no link */
 	if (strcmp(path, "/proc/self/exe") == 0) {
 		mutex_lock(&p->lock);
 		strlcpy(buf, p->exe_path, PROTO_PATH_MAX);
