@@ -42,7 +42,6 @@
 	GAUGE(gauge_owner_##field, gname, ghelp, read_owner_##field)
 
 POOL_GAUGE(total, "memory.frames_total", "frames for pages of programs and files");
-POOL_GAUGE(used, "memory.frames_used", "frames that hold pages of programs");
 POOL_GAUGE(file, "memory.frames_file", "frames that hold pages of files");
 POOL_GAUGE(zero, "memory.frames_zeroed", "free frames that are zeroed");
 POOL_GAUGE(dirty, "memory.frames_dirty", "free frames that are not");
@@ -51,7 +50,7 @@ POOL_GAUGE(committed, "memory.committed", "pages that mappings are charged for")
 OWNER_GAUGE(regions, "memory.vregions", "vRegions owned here, moved ones included");
 OWNER_GAUGE(spaces, "memory.spaces", "address spaces that have a part here");
 OWNER_GAUGE(vmas, "memory.vmas", "vmas kept here");
-OWNER_GAUGE(pages, "memory.pages", "pages in the page table");
+OWNER_GAUGE(pages, "memory.frames_used", "frames that hold pages of programs");
 STAT_GAUGE(fetches, "memory.fetch", "fetches answered");
 STAT_GAUGE(fetch_data, "memory.fetch_data", "... with a page");
 STAT_GAUGE(fetch_zero, "memory.fetch_zero", "... with \"never written\"");
@@ -78,6 +77,20 @@ STAT_GAUGE(file_misses, "bufcache.miss", "file pages that had to be read");
 STAT_GAUGE(file_reads, "bufcache.read", "read requests sent to storage");
 STAT_GAUGE(file_read_pages, "bufcache.read_pages", "pages read from storage");
 STAT_GAUGE(file_evicted, "bufcache.evict", "file pages given up");
+
+/* A page that has been freed keeps its frame until the device has told that it is sent. */
+static uint64_t read_pinned(void)
+{
+	const uint64_t pages = read_owner_pages();
+	struct memory *m = memory_self();
+	struct pool_stats stats = { 0 };
+
+	if (m)
+		pool_stats(&m->pool, &stats);
+	return stats.used > pages ? stats.used - pages : 0;
+}
+GAUGE(gauge_pinned, "memory.frames_pinned", "frames of freed pages that are still being sent",
+      read_pinned);
 
 static uint64_t read_homes(void)
 {
