@@ -567,37 +567,67 @@ static void late_reply(struct ktest *t)
 	sim_run(t, nodes, 2, 30);
 }
 
-/* The reply takes too long: the connection is reset, and the reply never reaches the memory. */
-static void reset_client(struct ktest *t)
+/*
+ * The reply takes too long: the connection is reset, and the reply never reaches the memory; neither
+ * when its slot is used again, nor when it stays empty.
+ */
+static void reset_client(struct ktest *t, bool reuse)
 {
-	struct target tg;
-	struct rpc_call *call;
-	uint32_t released;
+	struct target tg, other;
+	struct rpc_call *call, *keeper;
+	uint32_t released, keeper_released;
 
 	shim_bootparam_set("rpc.quarantine_ms", "300");
 	node_join(t, 2);
 	target_init(t, &tg);
+	target_init(t, &other);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
 	call = slow_submit(t, &tg, 1500, 100, &released);
+	/* This one outlives the reset, and is why a new connection is made. */
+	keeper = slow_submit(t, &other, 2200, 10000, &keeper_released);
 	EXPECT_EQ(t, rpc_call_wait(call), -ETIMEDOUT);
 	rpc_call_put(call);
 	EXPECT_TRUE(t, wait_flag(&released, 1000));
 	EXPECT_EQ(t, counter("rpc.quarantine_resets"), 1);
 	memset(frame_to_virt(tg.frame), 0x5a, PAGE_SIZE); /* reused */
-	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);    /* the slot is used again */
+	if (reuse)
+		EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
 	while (!sim_get(SH_EXECUTED))
 		usleep(1000);
 	usleep(200000);
 	EXPECT_TRUE(t, page_is(&tg, 0x5a));
 	EXPECT_EQ(t, sim_get(SH_SENT), 1); /* the server has let go of its sources */
+	EXPECT_EQ(t, rpc_call_wait(keeper), 0);
+	EXPECT_TRUE(t, target_is_good(&other));
+	EXPECT_EQ(t, sim_get(SH_EXECUTED), 2); /* the keeper once, though it was sent twice */
+	EXPECT_EQ(t, counter("rpc.retries"), 1);
 	EXPECT_EQ(t, counter("rpc.malformed"), 0);
+	rpc_call_put(keeper);
 	sim_cmd("barrier 1 2");
+}
+
+static void reset_reuse_client(struct ktest *t)
+{
+	reset_client(t, true);
+}
+
+static void reset_empty_client(struct ktest *t)
+{
+	reset_client(t, false);
+}
+
+static void quarantine_reset_empty(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
+						 { .id = 2, .fn = reset_empty_client } };
+
+	sim_run(t, nodes, 2, 30);
 }
 
 static void quarantine_reset(struct ktest *t)
 {
 	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = reset_client } };
+						 { .id = 2, .fn = reset_reuse_client } };
 
 	sim_run(t, nodes, 2, 30);
 }
@@ -1031,12 +1061,25 @@ static void rendezvous_late(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(plain_calls),       KTEST(at_most_once),        KTEST(data_over_breaks),
-	KTEST(sent_when_idle),    KTEST(late_reply),          KTEST(quarantine_reset),
-	KTEST(held_frames),       KTEST(credits_and_classes), KTEST(nested_waits),
-	KTEST(crossing_connects), KTEST(multicast),           KTEST(serves_after_calls),
-	KTEST(slow_network),      KTEST(death_and_restart),   KTEST(slow_is_not_dead),
-	KTEST(fencing),           KTEST(rendezvous_late),     { 0 },
+	KTEST(plain_calls),
+	KTEST(at_most_once),
+	KTEST(data_over_breaks),
+	KTEST(sent_when_idle),
+	KTEST(late_reply),
+	KTEST(quarantine_reset),
+	KTEST(quarantine_reset_empty),
+	KTEST(held_frames),
+	KTEST(credits_and_classes),
+	KTEST(nested_waits),
+	KTEST(crossing_connects),
+	KTEST(multicast),
+	KTEST(serves_after_calls),
+	KTEST(slow_network),
+	KTEST(death_and_restart),
+	KTEST(slow_is_not_dead),
+	KTEST(fencing),
+	KTEST(rendezvous_late),
+	{ 0 },
 };
 static const struct ktest_suite rpc_pair_suite = { .name = "rpc.pair", .cases = cases };
 KTEST_SUITE(rpc_pair_suite);
