@@ -206,7 +206,7 @@ static void brk_cases(void)
 	CHECK(set_break(p + MB) == p + MB);
 	expect(p, MB, 3);
 	CHECK(!readable(p + MB) && set_break(p + 3 * MB) == p + 3 * MB);
-	CHECK(*(uint64_t *)(p + 2 * MB) == 0); /* given back, so zero again */
+	CHECK(*(uint64_t *)(p + 2 * MB) == 0);         /* given back, so zero again */
 	CHECK(set_break(p - 1024 * MB) == p + 3 * MB); /* below its start: refused */
 	CHECK(set_break(start) == start);
 	puts("brk: ok");
