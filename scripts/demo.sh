@@ -42,7 +42,7 @@ run() { # applet...
 	if [ "$(wc -l < "$build/demo/out")" -le 4 ]; then
 		cat "$build/demo/out"
 	else
-		sed -n '1,2p' "$build/demo/out" | cut -c 1-70
+		grep -m 2 . "$build/demo/out" | cut -c 1-70
 		printf '... %s lines\n' "$(wc -l < "$build/demo/out")"
 	fi
 	if (cd "$build/demo" && env -i "$busybox" "$@") | cmp -s - "$build/demo/out"; then
