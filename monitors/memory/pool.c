@@ -125,22 +125,30 @@ static struct mpage *take_locked(struct pool *pool, enum mpage_kind kind) __must
 	return page;
 }
 
-/* Take a free frame, or one that a file page gives up. */
-static struct mpage *take_or_reclaim(struct pool *pool, enum mpage_kind kind)
+/* Take any free frame; the zeroing thread hears of it when few are left. */
+static struct mpage *take(struct pool *pool, enum mpage_kind kind)
 {
 	struct mpage *page;
 	bool low;
 
-	for (;;) {
-		spin_lock(&pool->lock);
-		page = take_locked(pool, kind);
-		low = pool->nr_zero == pool->zero_ahead / 2;
-		spin_unlock(&pool->lock);
-		if (low && waitqueue_active(&pool->zeroer))
-			wake_all(&pool->zeroer);
-		if (page || !pool->reclaim || !pool->reclaim(pool->reclaim_arg))
-			return page;
-	}
+	spin_lock(&pool->lock);
+	page = take_locked(pool, kind);
+	low = pool->nr_zero < pool->zero_ahead / 2;
+	spin_unlock(&pool->lock);
+	if (low && waitqueue_active(&pool->zeroer))
+		wake_all(&pool->zeroer);
+	return page;
+}
+
+/* Take a free frame, or one that a file page gives up. */
+static struct mpage *take_or_reclaim(struct pool *pool, enum mpage_kind kind)
+{
+	struct mpage *page;
+
+	do
+		page = take(pool, kind);
+	while (!page && pool->reclaim && pool->reclaim(pool->reclaim_arg));
+	return page;
 }
 
 static uint32_t *account_locked(struct pool *pool, uint32_t proc) __must_hold(&pool->lock)
@@ -187,13 +195,9 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc)
 
 struct mpage *pool_alloc_file(struct pool *pool, bool may_reclaim)
 {
-	struct mpage *page;
+	struct mpage *page =
+		may_reclaim ? take_or_reclaim(pool, MPAGE_FILE) : take(pool, MPAGE_FILE);
 
-	spin_lock(&pool->lock);
-	page = take_locked(pool, MPAGE_FILE);
-	spin_unlock(&pool->lock);
-	if (!page && may_reclaim)
-		page = take_or_reclaim(pool, MPAGE_FILE);
 	if (page) {
 		spin_lock(&pool->lock);
 		pool->file++;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
@@ -208,6 +209,53 @@ static void file_pages_give_way(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+static void zero_loop(void *arg)
+{
+	struct pool *pool = arg;
+
+	while (pool->zero_ahead) {
+		(void)wait_event_timeout(&pool->zeroer, pool_wants_zeroing(pool),
+					 time_now_ns() + 10 * 1000 * 1000);
+		if (pool_wants_zeroing(pool))
+			(void)pool_zero_dirty(pool, 8);
+	}
+}
+
+/* However frames are taken, the thread keeps zeroed ones ready, and they are zero. */
+static void frames_are_zeroed_ahead(struct ktest *t)
+{
+	struct thread *thread;
+	struct pool_stats s;
+	struct fake f;
+
+	fake_start(&f, 1, 1024, 30);
+	memset(f.arena[0], 0xee, 1024 * PAGE_SIZE);
+	f.files[0] = (struct fake_file){ .size = 2 * MB, .version = 1 };
+	f.mem[0].pool.zero_ahead = 64;
+	thread = thread_create("zero", zero_loop, &f.mem[0].pool);
+	ASSERT_FALSE(t, IS_ERR(thread));
+	for (uint64_t off = 0; off < 2 * MB; off += sizeof(buf))
+		ASSERT_EQ(t, fcache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)), sizeof(buf));
+	for (int i = 0; i < 1000; i++) {
+		pool_stats(&f.mem[0].pool, &s);
+		if (s.zero >= 64)
+			break;
+		thread_sleep_ns(1000 * 1000);
+	}
+	EXPECT_GE(t, s.zero, 64);
+	WRITE_ONCE(f.mem[0].pool.zero_ahead, 0);
+	thread_join(thread);
+	for (int i = 0; i < 64; i++) {
+		struct mpage *page = pool_alloc_anon(&f.mem[0].pool, 0);
+
+		ASSERT_TRUE(t, page);
+		memset(buf, 0, PAGE_SIZE);
+		EXPECT_MEMEQ(t, mpage_virt(&f.mem[0].pool, page), buf, PAGE_SIZE);
+		mpage_put(&f.mem[0].pool, page);
+	}
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 /* --- programs -------------------------------------------------------------------------- */
 
 static void put(uint8_t *image, size_t off, uint64_t value, size_t size)
@@ -407,17 +455,12 @@ static void bad_programs_get_an_errno(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(reads_in_order_are_few),
-	KTEST(last_page_is_zero_behind_the_end),
-	KTEST(misses_at_once_share_a_read),
-	KTEST(failed_read_fails_all_who_wait),
-	KTEST(failed_read_is_tried_again),
-	KTEST(newer_version_is_read_again),
-	KTEST(file_pages_give_way),
-	KTEST(program_with_interpreter),
-	KTEST(layout_is_random_with_a_seed),
-	KTEST(bad_programs_get_an_errno),
-	{ 0 },
+	KTEST(reads_in_order_are_few),      KTEST(last_page_is_zero_behind_the_end),
+	KTEST(misses_at_once_share_a_read), KTEST(failed_read_fails_all_who_wait),
+	KTEST(failed_read_is_tried_again),  KTEST(newer_version_is_read_again),
+	KTEST(file_pages_give_way),         KTEST(frames_are_zeroed_ahead),
+	KTEST(program_with_interpreter),    KTEST(layout_is_random_with_a_seed),
+	KTEST(bad_programs_get_an_errno),   { 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.files", .cases = cases };
 KTEST_SUITE(suite);
