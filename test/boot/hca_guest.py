@@ -2,6 +2,7 @@
 """Just enough of a driver, in Python, to bring the HCA model up over a front end without a VM."""
 import mmap
 import os
+import socket
 import struct
 
 RAM = 16 << 20
@@ -114,3 +115,77 @@ class Guest:
     def fill(self, offset, data):
         at = BUF + MR_PAGE * 4096 + offset
         self.ram[at:at + len(data)] = data
+
+
+VERSION, DMA_MAP, DMA_UNMAP, GET_INFO, GET_REGION, GET_IRQ, SET_IRQS = 1, 2, 3, 4, 5, 7, 8
+REGION_READ, REGION_WRITE, DEVICE_RESET, CONFIG, MSIX = 9, 10, 13, 7, 2
+CAPABILITIES = (b'{"capabilities":{"max_msg_fds":8,"max_data_xfer_size":1048576,'
+                b'"migration":{"pgsize":4096}}}\0')
+
+
+class VfioClient:
+    """The client's end of vfio-user, as QEMU 10.1 speaks it."""
+
+    def __init__(self, path, negotiate=True):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(10)
+        self.sock.connect(str(path))
+        self.id = 0
+        if negotiate:
+            error, body = self.request(VERSION, struct.pack("<HH", 0, 1) + CAPABILITIES)
+            assert error == 0 and struct.unpack_from("<HH", body) == (0, 1)
+            self.capabilities = body[4:]
+
+    def send(self, command, body=b"", fds=(), flags=0, size=None):
+        self.id = self.id + 1 & 0xFFFF
+        size = 16 + len(body) if size is None else size
+        message = struct.pack("<HHIII", self.id, command, size, flags, 0) + body
+        socket.send_fds(self.sock, [message], list(fds))
+
+    def receive(self, length):
+        data = b""
+        while len(data) < length:
+            got = self.sock.recv(length - len(data))
+            if not got:
+                raise ConnectionError("the model hung up")
+            data += got
+        return data
+
+    def reply(self, command):
+        """The errno and the body of the answer to the request just sent."""
+        number, answered, size, flags, error = struct.unpack("<HHIII", self.receive(16))
+        assert (number, answered, flags & 0xF) == (self.id, command, 1)
+        body = self.receive(size - 16)
+        assert bool(flags & 0x20) == bool(error) and not (error and body)
+        return error, body
+
+    def request(self, command, body=b"", fds=()):
+        self.send(command, body, fds)
+        return self.reply(command)
+
+    def read(self, region, offset, size):
+        error, body = self.request(REGION_READ, struct.pack("<QII", offset, region, size))
+        assert error == 0 and body[:16] == struct.pack("<QII", offset, region, size)
+        return int.from_bytes(body[16:], "little")
+
+    def write(self, region, offset, value, size):
+        body = struct.pack("<QII", offset, region, size) + value.to_bytes(size, "little")
+        assert self.request(REGION_WRITE, body)[0] == 0
+
+    def dma_map(self, address, size, fds=(), offset=0, flags=3):
+        return self.request(DMA_MAP, struct.pack("<IIQQQ", 32, flags, offset, address, size),
+                            fds)[0]
+
+    def dma_unmap(self, address, size, flags=0):
+        return self.request(DMA_UNMAP, struct.pack("<IIQQ", 24, flags, address, size))[0]
+
+    def set_irqs(self, flags, start, count, fds=(), index=MSIX, data=b""):
+        body = struct.pack("<IIIII", 20 + len(data), flags, index, start, count) + data
+        return self.request(SET_IRQS, body, fds)[0]
+
+    def guest(self):
+        """A guest with memory behind this client, its device a bus master."""
+        g = Guest(self.write, self.read)
+        assert self.dma_map(0, RAM, [g.fd]) == 0
+        self.write(CONFIG, 4, 6, 2)
+        return g

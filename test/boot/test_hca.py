@@ -3,6 +3,7 @@
 import array
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -11,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from hca_guest import FAA, KEY, READ, SEND_IMM, VA, WRITE, Guest
+import hca_guest as vfio
+from hca_guest import FAA, KEY, READ, SEND_IMM, VA, WRITE, Guest, VfioClient
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = Path(os.environ.get("O", ROOT / "build")).resolve() / "tools" / "hca" / "tessera-hca"
@@ -77,6 +79,7 @@ class Model:
     def __init__(self, tmp_path, vms=2, args=()):
         self.control, self.log = tmp_path / "control", tmp_path / "log"
         self.qemus = [FakeQemu() for _ in range(vms)]
+        self.vfio = tmp_path / "vfio"
         command = [str(MODEL), "--control", str(self.control), "--log", str(self.log), *args]
         for q in self.qemus:
             command += ["--vm", f"fd={q.theirs.fileno()}"]
@@ -360,6 +363,8 @@ def test_scenario_file(tmp_path):
 @pytest.mark.parametrize("args", [
     [], ["--vm", "fd=x"], ["--vm", "lid=1"], ["--vm", "fd=0,lid=65535"], ["--vm", "fd=0,what=1"],
     ["--vm", "fd=987"], ["--control"], ["--nonsense"], ["extra"],
+    ["--vfio-user", "/nonexistent/x"], ["--stay", "--vfio-user", "/" * 300],
+    ["--vfio-user", "/tmp/x,fd=3"], ["--vfio-user", "/tmp/x,lid=70000"],
     ["--stay", "--pcap", "/nonexistent/x"], ["--stay", "--pcap", "/dev/null,max=0"],
     ["--stay", "--control", "/" * 300], ["--stay", "--scenario", "/nonexistent"]])
 def test_bad_command_lines(args):
@@ -367,3 +372,181 @@ def test_bad_command_lines(args):
                           stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 2
     assert done.stderr
+
+
+@pytest.fixture
+def vfio_model(tmp_path):
+    m = Model(tmp_path, vms=1, args=["--vfio-user", f"{tmp_path}/vfio,lid=9,name=v"])
+    yield m
+    m.stop()
+
+
+def test_vfio_describes_the_device(vfio_model):
+    c = VfioClient(vfio_model.vfio)
+    caps = json.loads(c.capabilities.rstrip(b"\0"))["capabilities"]
+    assert caps == {"max_msg_fds": 32, "max_data_xfer_size": 4096}  # of what was proposed
+    assert c.request(vfio.GET_INFO, struct.pack("<IIII", 16, 0, 0, 0)) == (
+        0, struct.pack("<IIII", 16, 3, 9, 5))
+    sizes = {}
+    for i in range(9):
+        error, body = c.request(vfio.GET_REGION, struct.pack("<IIIIQQ", 32, 0, i, 0, 0, 0))
+        argsz, flags, index, _, sizes[i], offset = struct.unpack("<IIIIQQ", body)
+        assert (error, argsz, index, offset) == (0, 32, i, 0) and flags == (3 if sizes[i] else 0)
+    assert {i: n for i, n in sizes.items() if n} == {0: 1 << 20, 2: 8 << 20, 7: 256}
+    for i, count in ((0, 0), (2, 32), (4, 0)):
+        assert c.request(vfio.GET_IRQ, struct.pack("<IIII", 16, 0, i, 0)) == (
+            0, struct.pack("<IIII", 16, 9 if count else 0, i, count))
+    assert c.read(vfio.CONFIG, 0, 4) == 0x100315B3
+    assert c.request(vfio.REGION_READ, struct.pack("<QII", 0, vfio.CONFIG, 256))[0] == 0
+    for offset in range(0x10, 0x20, 4):
+        c.write(vfio.CONFIG, offset, 0xFFFFFFFF, 4)
+    assert [c.read(vfio.CONFIG, o, 4) for o in range(0x10, 0x20, 4)] == [
+        0xFFF00004, 0xFFFFFFFF, 0xFF80000C, 0xFFFFFFFF]
+
+
+def test_vfio_brings_the_device_up(vfio_model):
+    c = VfioClient(vfio_model.vfio)
+    g = c.guest()
+    irq = os.eventfd(0, os.EFD_NONBLOCK)
+    assert c.set_irqs(4 | 32, 0, 1, [irq]) == 0
+    g.must(0x004)
+    assert struct.unpack_from(">HHHH", g.ram, vfio.OUT) == (256, 2, 5000, 42)
+    g.init_hca()
+    assert os.eventfd_read(irq) >= 1  # the port's events, by MSI-X 0
+    g.connect(lid=9)
+    g.fill(0, b"across" * 100)
+    g.post(WRITE, 600)
+    assert g.completion() == 0 and g.memory(0x20000, 600) == b"across" * 100
+    port = vfio_model.command("stats")["ports"][0]
+    assert (port["name"], port["lid"], port["state"], port["writes"]) == ("v", 9, "ACTIVE", 1)
+    assert c.dma_unmap(0, vfio.RAM) == 0
+    assert g.command(0x004) != 0  # no mailbox without memory
+    assert c.dma_map(0, vfio.RAM, [g.fd]) == 0
+    assert g.command(0x004) == 0
+    assert c.request(vfio.DEVICE_RESET) == (0, b"")
+    assert c.read(vfio.CONFIG, 4, 2) == 0
+    assert vfio_model.command("stats")["ports"][0]["state"] == "DOWN"
+
+
+def test_vfio_interrupts(vfio_model):
+    c = VfioClient(vfio_model.vfio)
+    a, b = (os.eventfd(0, os.EFD_NONBLOCK) for _ in range(2))
+
+    def taken(fd):
+        try:
+            return os.eventfd_read(fd)
+        except BlockingIOError:
+            return 0
+
+    assert c.set_irqs(4 | 32, 3, 2, [a, b]) == 0
+    assert c.set_irqs(1 | 32, 3, 2) == 0
+    assert (taken(a), taken(b)) == (1, 1)
+    assert c.set_irqs(2 | 32, 3, 2, data=b"\0\1") == 0
+    assert (taken(a), taken(b)) == (0, 1)
+    assert c.set_irqs(4 | 32, 4, 1) == 0  # without a descriptor: taken back
+    assert c.set_irqs(1 | 32, 3, 2) == 0
+    assert (taken(a), taken(b)) == (1, 0)
+    assert c.set_irqs(1 | 32, 0, 0) == 0  # all off
+    assert c.set_irqs(1 | 32, 3, 2) == 0
+    assert taken(a) == 0
+    os.eventfd_write(b, (1 << 64) - 2)  # full: the model does not wait for room
+    assert c.set_irqs(4 | 32, 0, 1, [b]) == 0 and c.set_irqs(1 | 32, 0, 1) == 0
+    assert c.read(vfio.CONFIG, 0, 2) == 0x15B3
+
+
+def test_vfio_refuses_and_goes_on(vfio_model, tmp_path):
+    c = VfioClient(vfio_model.vfio)
+    g = Guest(c.write, c.read)
+    small, pipe = os.open(tmp_path / "small", os.O_RDWR | os.O_CREAT), os.pipe()
+    irq = os.eventfd(0)
+    size = 1 << 20
+    assert c.dma_map(0, size, [g.fd]) == 0
+    assert c.dma_map(size - 4096, 8192, [g.fd]) == 17  # EEXIST
+    bad = [c.dma_map(size, 0, [g.fd]), c.dma_map(size, 4095, [g.fd]),
+           c.dma_map(size + 1, 4096, [g.fd]), c.dma_map(size, 4096, [g.fd], offset=vfio.RAM),
+           c.dma_map(size, 4096, [g.fd], offset=1), c.dma_map(size, 4096, [small]),
+           c.dma_map(size, 4096, [g.fd, g.fd]), c.dma_map((1 << 64) - 4096, 8192, [g.fd]),
+           c.dma_unmap(0, size, 1), c.set_irqs(4 | 32, 0, 1, [pipe[1]]),
+           c.set_irqs(4 | 32, 0, 2, [irq]), c.set_irqs(4 | 32, 32, 1, [irq]),
+           c.set_irqs(1 | 32, 1, 0xFFFFFFFF), c.set_irqs(2 | 32, 0, 8, data=b"1"),
+           c.set_irqs(1 | 8, 0, 1), c.set_irqs(1 | 32, 0, 1, index=0),
+           c.set_irqs(1 | 32, 0, 0, index=5)]
+    bad += [c.request(vfio.REGION_READ, struct.pack("<QII", *a))[0] for a in (
+        (0, 0, 3), (0, 0, 0), (1 << 20, 0, 4), ((1 << 20) - 4, 0, 8), (0, 1, 4), (0, 9, 4),
+        (0, 7, 257), (0xFFFFFFFFFFFFFFFC, 7, 8), (0, 0, 0xFFFFFFFF), (0, 2, 4096))]
+    bad += [c.request(vfio.REGION_WRITE, struct.pack("<QII", 0, 0, 4) + b"123")[0],
+            c.request(vfio.GET_REGION, struct.pack("<IIIIQQ", 32, 0, 9, 0, 0, 0))[0],
+            c.request(vfio.GET_REGION, b"short")[0], c.request(vfio.GET_INFO)[0],
+            c.request(vfio.GET_IRQ, struct.pack("<IIII", 16, 0, 5, 0))[0],
+            c.request(vfio.DMA_MAP, b"x")[0], c.request(vfio.DMA_UNMAP, b"")[0]]
+    assert bad == [22] * len(bad)
+    assert c.dma_unmap(0, 4096) == 2
+    assert [c.request(n)[0] for n in (6, 14, 15, 16, 99)] == [95] * 5
+    assert c.dma_map(size, 4096) == 0 and c.dma_map(size, 4096) == 17  # known, out of reach
+    assert c.dma_map(size + 4096, 4096, [g.fd], flags=1) == 0  # likewise: it is read-only
+    assert c.dma_unmap(size, 4096) == 0
+    for i in range(200):
+        error = c.dma_map((1 << 32) + i * 4096, 4096, [g.fd])
+        if error:
+            break
+    assert (i, error) == (31, 28)  # ENOSPC
+    assert c.dma_unmap(0, 0, 2) == 0 and c.dma_map(0, size, [g.fd]) == 0
+    c.send(vfio.REGION_WRITE, struct.pack("<QIIH", 4, vfio.CONFIG, 2, 6), flags=0x10)
+    assert c.read(vfio.CONFIG, 4, 2) == 6  # no answer was sent to the posted write
+    fds = len(os.listdir(f"/proc/{vfio_model.process.pid}/fd"))
+    c.request(99, b"", [irq] * 30)
+    assert len(os.listdir(f"/proc/{vfio_model.process.pid}/fd")) == fds
+
+
+@pytest.mark.parametrize("negotiate,command,body,size,flags", [
+    (True, 9, b"", 15, 0), (True, 9, b"", 0, 0), (True, 9, b"", 1 << 31, 0),
+    (True, 9, b"", 16, 1), (True, 1, struct.pack("<HH", 0, 1), None, 0),
+    (False, 9, b"", None, 0), (False, 1, struct.pack("<HH", 1, 0), None, 0),
+    (False, 1, struct.pack("<HH", 0, 1) + b"no end", None, 0), (False, 1, b"", None, 0)])
+def test_vfio_garbage_ends_that_client_only(vfio_model, negotiate, command, body, size, flags):
+    c = VfioClient(vfio_model.vfio, negotiate)
+    c.send(command, body, size=size, flags=flags)
+    with pytest.raises(ConnectionError):
+        c.reply(command)
+    assert vfio_model.qemus[0].cfg_read(0) == 0x100315B3
+    assert VfioClient(vfio_model.vfio).read(vfio.CONFIG, 0, 4) == 0x100315B3
+
+
+def test_vfio_one_client_at_a_time(vfio_model):
+    first = VfioClient(vfio_model.vfio)
+    g = first.guest()
+    g.init_hca()
+    with pytest.raises(ConnectionError):
+        VfioClient(vfio_model.vfio)
+    assert first.read(vfio.CONFIG, 0, 2) == 0x15B3
+    vfio_model.qemus[0].sock.close()
+    first.sock.close()
+    assert vfio_model.process.wait(10) == 0  # the last client has left
+    assert not vfio_model.vfio.exists()
+
+
+def test_vfio_and_mpqemu_share_a_subnet(vfio_model):
+    """A message from a guest behind one front end to a guest behind the other."""
+    a, b = VfioClient(vfio_model.vfio).guest(), vfio_model.qemus[0].guest()
+    for g, peer in ((a, 2), (b, 9)):
+        g.init_hca()
+        g.connect(lid=peer)
+    b.fill(0, b"from the other side")
+    b.post(WRITE, 19)
+    assert b.completion() == 0 and a.memory(0x20000, 19) == b"from the other side"
+
+
+def test_vfio_with_a_real_qemu(vfio_model):
+    qemu = shutil.which("qemu-system-x86_64")
+    devices = qemu and subprocess.run([qemu, "-device", "help"], capture_output=True, text=True,
+                                      check=False).stdout
+    if not devices or '"vfio-user-pci"' not in devices:
+        pytest.skip("no QEMU with vfio-user-pci (10.1 or later) on this machine")
+    address = json.dumps({"driver": "vfio-user-pci",
+                          "socket": {"type": "unix", "path": str(vfio_model.vfio)}})
+    with subprocess.Popen(
+            [qemu, "-M", "q35,memory-backend=ram0", "-m", "64", "-display", "none", "-nodefaults",
+             "-object", "memory-backend-memfd,id=ram0,size=64M,share=on", "-device", address,
+             "-monitor", "stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as q:
+        out = q.communicate("info pci\nquit\n", timeout=60)[0]
+    assert "15b3:1003" in out

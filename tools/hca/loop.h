@@ -49,6 +49,14 @@ struct vm_options {
 bool vm_options_parse(char *text, struct vm_options *o, const char **why);
 bool vm_attach(struct loop *l, const struct vm_options *o, const char **why);
 
+/* vfio.c */
+struct vfio_dev;
+struct vfio_dev *vfio_create(struct loop *l, const struct vm_options *o, const char **why);
+bool vfio_listen(struct vfio_dev *d, const char *path);
+bool vfio_serve(struct vfio_dev *d, int fd);
+void vfio_destroy(struct vfio_dev *d);
+void vfio_close_all(void);
+
 /* control.c */
 bool control_listen(struct loop *l, const char *path);
 bool scenario_start(struct loop *l, const char *path);

@@ -25,6 +25,7 @@
 
 static const char usage[] =
 	"usage: tessera-hca --vm fd=N,qtest=PATH|fd:N[,lid=L][,guid=G][,name=S] [--vm ...]\n"
+	"                   [--vfio-user PATH[,lid=L][,guid=G][,name=S] ...]\n"
 	"                   [--control PATH] [--scenario FILE] [--log FILE] [--spin US]\n"
 	"                   [--pcap FILE[,max=MIB]] [--stay] [--no-die-with-parent]\n";
 
@@ -86,6 +87,7 @@ static bool die_with_parent(pid_t parent)
 
 enum {
 	OPT_VM = 256,
+	OPT_VFIO,
 	OPT_CONTROL,
 	OPT_SCENARIO,
 	OPT_LOG,
@@ -98,6 +100,7 @@ enum {
 
 static const struct option options[] = {
 	{ "vm", required_argument, NULL, OPT_VM },
+	{ "vfio-user", required_argument, NULL, OPT_VFIO },
 	{ "control", required_argument, NULL, OPT_CONTROL },
 	{ "scenario", required_argument, NULL, OPT_SCENARIO },
 	{ "log", required_argument, NULL, OPT_LOG },
@@ -122,6 +125,34 @@ static bool add_vm(struct loop *l, const char *arg)
 		fprintf(stderr, "tessera-hca: --vm %s: %s\n", arg, why);
 	free(copy);
 	return good;
+}
+
+/* PATH[,lid=L][,guid=G][,name=S] */
+static bool add_vfio(struct loop *l, char *path)
+{
+	char *opts = strchr(path, ',');
+	const char *why = path;
+	struct vm_options o = { .fd = -1 };
+	struct vfio_dev *d;
+	bool fd = false;
+
+	if (opts) {
+		*opts++ = '\0';
+		fd = !strncmp(opts, "fd", 2) || strstr(opts, ",fd");
+		(void)vm_options_parse(opts, &o, &why); /* all but the descriptor */
+		if (strcmp(why, "fd") || fd || o.qtest[0]) {
+			fprintf(stderr, "tessera-hca: --vfio-user %s: bad option %s\n", path, why);
+			return false;
+		}
+	}
+	d = vfio_create(l, &o, &why);
+	if (d && vfio_listen(d, path))
+		return true;
+	if (d)
+		fprintf(stderr, "tessera-hca: --vfio-user %s: %m\n", path);
+	else
+		fprintf(stderr, "tessera-hca: --vfio-user %s: %s\n", path, why);
+	return false;
 }
 
 /* FILE[,max=MIB] */
@@ -152,6 +183,10 @@ static bool parse_options(struct loop *l, int argc, char **argv, bool *orphan)
 		switch (opt) {
 		case OPT_VM:
 			if (!add_vm(l, optarg))
+				return false;
+			break;
+		case OPT_VFIO:
+			if (!add_vfio(l, optarg))
 				return false;
 			break;
 		case OPT_CONTROL:
@@ -206,12 +241,14 @@ int main(int argc, char **argv)
 	}
 	if (!parse_options(&l, argc, argv, &orphan)) {
 		control_close();
+		vfio_close_all();
 		return 2;
 	}
 	drop_privileges();
 	if (orphan || die_with_parent(parent))
 		loop_run(&l);
 	control_close();
+	vfio_close_all();
 	fabric_destroy(f);
 	return 0;
 }

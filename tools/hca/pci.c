@@ -85,7 +85,7 @@ static bool msix_open(const struct hca *h, unsigned vector)
 static void msix_flush(struct hca *h)
 {
 	for (unsigned i = 0; h->msix_pending && i < NR_MSIX; i++) {
-		if (!(h->msix_pending & BIT(i)) || !msix_open(h, i))
+		if (!(h->msix_pending & BIT(i)) || h->front->keeps_msix || !msix_open(h, i))
 			continue;
 		h->msix_pending &= ~BIT(i);
 		msix_raise(h, i);
@@ -165,7 +165,7 @@ void msix_raise(struct hca *h, unsigned vector)
 {
 	if (vector >= NR_MSIX)
 		return;
-	if (!msix_open(h, vector)) {
+	if (h->front->keeps_msix ? !pci_is_master(h) : !msix_open(h, vector)) {
 		h->msix_pending |= BIT(vector);
 		return;
 	}
