@@ -2,6 +2,7 @@
 """The HCA model as a process: its front end, control socket, and how it ends. No VM is booted."""
 import array
 import json
+import mmap
 import os
 import shutil
 import socket
@@ -534,6 +535,19 @@ def test_vfio_and_mpqemu_share_a_subnet(vfio_model):
     b.fill(0, b"from the other side")
     b.post(WRITE, 19)
     assert b.completion() == 0 and a.memory(0x20000, 19) == b"from the other side"
+
+
+def test_memory_that_shrinks(vfio_model):
+    """The VM's process shortens the file that it shares: its own loss."""
+    for g in (VfioClient(vfio_model.vfio).guest(), vfio_model.qemus[0].guest()):
+        g.must(0x004)
+        os.ftruncate(g.fd, vfio.OUT)
+        g.ram.close()
+        shortened = mmap.mmap(g.fd, vfio.OUT)
+        g.ram = shortened
+        assert g.command(0x004) == 0  # the answer went nowhere
+    assert vfio_model.process.poll() is None
+    assert vfio_model.command("stats")["ok"]
 
 
 def test_vfio_with_a_real_qemu(vfio_model):

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -60,6 +61,50 @@ static bool watch_signals(struct loop *l, struct signals *s)
 			       .ready = signal_ready,
 			       .release = signal_release };
 	return s->w.fd >= 0 && loop_add(l, &s->w, EPOLLIN);
+}
+
+static struct fabric *guarded;
+
+/* Is @addr in the memory of some guest? */
+static bool is_guest_memory(const uint8_t *addr)
+{
+	for (unsigned i = 0; i < guarded->nr_hcas; i++) {
+		const struct guest_mem *m = guarded->hcas[i] ? &guarded->hcas[i]->mem : NULL;
+
+		for (unsigned k = 0; m && k < m->nr; k++) {
+			const uint8_t *map = m->r[k].map;
+
+			if (map && addr >= map && addr < map + m->r[k].map_len)
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * A page whose file was shortened by the VM that shared it: put a page of zeroes in
+ * its place, which nobody else sees, and go on.  Anything else ends the process.
+ */
+static void bus_error(int sig, siginfo_t *info, void *context)
+{
+	void *page = (void *)((uintptr_t)info->si_addr & ~(uintptr_t)4095);
+
+	(void)context;
+	if (info->si_code == BUS_ADRERR && is_guest_memory(info->si_addr) &&
+	    mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		 0) == page)
+		return;
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+static void guard_guest_memory(struct fabric *f)
+{
+	struct sigaction sa = { .sa_sigaction = bus_error, .sa_flags = SA_SIGINFO };
+
+	guarded = f;
+	sigemptyset(&sa.sa_mask);
+	sigaction(SIGBUS, &sa, NULL);
 }
 
 static void drop_privileges(void)
@@ -244,6 +289,7 @@ int main(int argc, char **argv)
 		vfio_close_all();
 		return 2;
 	}
+	guard_guest_memory(f);
 	drop_privileges();
 	if (orphan || die_with_parent(parent))
 		loop_run(&l);
