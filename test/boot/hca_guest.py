@@ -61,13 +61,16 @@ class Guest:
         self.must(0x012, 0, EQN, in_param=(1 << 64) - 1)
         self.must(0x009, 0, 1)
 
-    def connect(self, lid):
-        """A region, a CQ and an RC QP that is connected to itself."""
+    def region_and_cq(self):
         self.must(0x00D, 0, KEY_INDEX & 0xFF, [
             (0, "I", 0xF << 28 | 0x7D00), (8, "I", KEY_INDEX), (0x0C, "I", PD), (0x10, "Q", VA),
             (0x18, "Q", 64 * 4096), (0x2C, "Q", MR_PAGE * 8), (0x38, "I", 12)])
         self.must(0x016, 0, CQN, [(0x0C, "I", 6 << 24 | UAR), (0x17, "B", EQN),
                                   (0x1C, "I", CQ_PAGE * 8), (0x38, "Q", DB)])
+
+    def connect(self, lid):
+        """A region, a CQ and an RC QP that is connected to itself."""
+        self.region_and_cq()
         context = [(8 + 4, "I", PD), (8 + 9, "B", 4 << 3 | 1), (8 + 0x0A, "B", 5 << 3 | 2),
                    (8 + 0x7C, "I", CQN), (8 + 0x9C, "I", CQN), (8 + 0xA0, "Q", DB + 0x800),
                    (8 + 0x90, "I", 7 << 13), (8 + 0xCC, "I", QP_PAGE * 8)]
@@ -79,6 +82,19 @@ class Guest:
             (8 + 0x94, "I", 1 << 24 | 0x100)])
         self.must(0x01B, 0, QPN, context + [(8 + 0x20, "B", 8 << 3), (8 + 0x70, "I", 0x22000),
                                             (8 + 0x78, "I", 0x100)])
+
+    def special_qp(self):
+        """QP0, in the place of the RC QP."""
+        self.region_and_cq()
+        self.must(0x023, 0, QPN)
+        context = [(8, "I", 7 << 16), (8 + 4, "I", PD), (8 + 9, "B", 4 << 3 | 1),
+                   (8 + 0x0A, "B", 5 << 3 | 2), (8 + 0x7C, "I", CQN), (8 + 0x9C, "I", CQN),
+                   (8 + 0xA0, "Q", DB + 0x800), (8 + 0xCC, "I", QP_PAGE * 8)]
+        self.must(0x019, 0, QPN, context)
+        for i in range(32):
+            self.put(BUF + QP_PAGE * 4096 + i * 64, "I", 1 << 31)
+        self.must(0x01A, 0, QPN, context)
+        self.must(0x01B, 0, QPN, context)
 
     def post(self, opcode, length, imm=0, offset=0, remote=0x20000, add=0):
         """Post a signalled work request (of the first 32) and ring the doorbell."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import hca_guest as vfio
-from hca_guest import FAA, KEY, READ, SEND_IMM, VA, WRITE, Guest, VfioClient
+from hca_guest import FAA, KEY, READ, SEND, SEND_IMM, VA, WRITE, Guest, VfioClient
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = Path(os.environ.get("O", ROOT / "build")).resolve() / "tools" / "hca" / "tessera-hca"
@@ -255,6 +255,36 @@ def test_capture_is_dissected(tmp_path):
     assert bytes(packets[4][roce.BTH].payload)[:4] == b"\x11\x22\x33\x44"
     assert packets[-1][roce.AETH].syndrome == 0x62
     assert packets[3][roce.AETH].msn == 1
+
+
+def test_capture_of_management(tmp_path):
+    """A subnet manager's datagram and its answer."""
+    roce = pytest.importorskip("scapy.contrib.roce")
+    from scapy.utils import rdpcap  # pylint: disable=import-outside-toplevel
+    m = Model(tmp_path, args=["--pcap", f"{tmp_path}/capture"])
+    try:
+        g = m.qemus[0].guest()
+        g.init_hca()
+        g.special_qp()
+        mad = bytes([1, 1, 1, 1]) + bytes(4) + b"transact" + b"\0\x11" + bytes(238)
+        lrh, bth, deth = struct.pack(">BBHHH", 0, 2, 0xBFFF, 0, 0), bytes(12), bytes(8)
+        g.fill(0, lrh + bth + deth + mad)
+        g.post_recv(300, 0x30000)
+        g.post(SEND, 28 + 256)
+        assert {g.completion(), g.completion()} == {0}
+        m.command("quit")
+        assert m.process.wait(10) == 0
+    finally:
+        m.stop()
+    packets = rdpcap(str(tmp_path / "capture"))
+    assert sorted((p["IP"].src, p["IP"].dst) for p in packets) == [
+        ("10.0.0.1", "10.0.191.255"), ("10.0.191.255", "10.0.0.1")]
+    for p in packets:
+        again = p.copy()
+        again[roce.BTH].icrc = None
+        assert bytes(again) == bytes(p) and p[roce.BTH].opcode == 0x64
+        body = bytes(p[roce.BTH].payload)  # DETH, MAD
+        assert len(body) == 264 and body[8:11] == b"\1\1\1" and body[16:24] == b"transact"
 
 
 def test_capture_is_bounded(tmp_path):
