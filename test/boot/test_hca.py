@@ -81,7 +81,8 @@ class Model:
         self.control, self.log = tmp_path / "control", tmp_path / "log"
         self.qemus = [FakeQemu() for _ in range(vms)]
         self.vfio = tmp_path / "vfio"
-        command = [str(MODEL), "--control", str(self.control), "--log", str(self.log), *args]
+        # options work from left to right: when the control socket is there, all before it is
+        command = [str(MODEL), "--log", str(self.log), *args, "--control", str(self.control)]
         for q in self.qemus:
             command += ["--vm", f"fd={q.theirs.fileno()}"]
         self.process = subprocess.Popen(command, pass_fds=[q.theirs.fileno() for q in self.qemus])
