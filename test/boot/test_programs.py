@@ -44,7 +44,7 @@ def test_the_cluster_goes_on_after_a_crash(plain, programs):
 
 @pytest.mark.parametrize("kind", ["glibc-static", "musl-static", "glibc-dyn"])
 def test_mappings_against_a_model(cluster, programs, kind):
-    argv = [programs / kind / "mapping", "3000", "99"]
+    argv = [programs / kind / "mapping", "1000", "99"]
     assert cluster.run(argv) == on_host(argv)
 
 

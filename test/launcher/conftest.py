@@ -18,6 +18,8 @@ class Launcher:
 
     def __init__(self, tmp: pathlib.Path):
         self.build = tmp / "build"
+        self.run_dir = tmp / "run"
+        self.run_dir.mkdir()
         for role in ("processor", "memory", "storage"):
             (self.build / role).mkdir(parents=True)
             (self.build / role / "kernel.elf").touch()
@@ -39,16 +41,11 @@ class Launcher:
 
 
 @pytest.fixture
-def launcher(tmp_path):
-    return Launcher(tmp_path)
-
-
-def run_dirs() -> set[str]:
-    """Temporary directories of runs that exist now."""
-    out = set()
-    for base in ("/dev/shm", "/tmp"):
-        out |= {f"{base}/{n}" for n in os.listdir(base) if n.startswith("tessera-")}
-    return out
+def launcher(tmp_path, monkeypatch):
+    launcher = Launcher(tmp_path)
+    # Other runs on this machine have theirs elsewhere.
+    monkeypatch.setenv("TESSERA_RUN_DIR", str(launcher.run_dir))
+    return launcher
 
 
 def fakes_of(build: pathlib.Path) -> list[int]:

@@ -10,14 +10,13 @@ import threading
 import time
 
 import pytest
-from conftest import fakes_of, run_dirs
+from conftest import fakes_of
 
 
 @pytest.fixture(autouse=True)
 def nothing_left(launcher):
-    before = run_dirs()
     yield
-    assert run_dirs() <= before
+    assert wait_for(lambda: not list(launcher.run_dir.iterdir()))
     assert fakes_of(launcher.build) == []
 
 

@@ -58,6 +58,9 @@ class Host:
         return accel.choose(self.o.accel, packages.find(self.qemu) or self.qemu, cache)
 
     def _run_base(self) -> str:
+        """Where the run's directory goes: memory if there is enough, else the disk."""
+        if os.environ.get("TESSERA_RUN_DIR"):
+            return os.environ["TESSERA_RUN_DIR"]
         need = 64 << 20
         for source in (self.o.rootfs, *(h for h, _ in self.o.volumes)):
             if source:
