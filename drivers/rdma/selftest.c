@@ -80,12 +80,12 @@ static void report(const char *name, bool ok)
 	console_write(line, n);
 }
 
-static void case_send(struct st_conn *c)
+static __noinline void case_send(struct st_conn *c)
 {
 	report("send", st_ask(c, ST_ECHO, 0, 0) == 1);
 }
 
-static void case_write(struct st_conn *c)
+static __noinline void case_write(struct st_conn *c)
 {
 	const struct rdma_sge sge[2] = { st_sge_at(c, ST_DATA_AT, 1000),
 					 st_sge_at(c, ST_DATA_AT + 1000, 64000) };
@@ -101,7 +101,7 @@ static void case_write(struct st_conn *c)
 	report("write", st_do_wr(c, &wr) == RDMA_WC_SUCCESS && st_ask(c, ST_CHECK, 3, 65000) == 1);
 }
 
-static void case_write_imm(struct st_conn *c)
+static __noinline void case_write_imm(struct st_conn *c)
 {
 	const struct rdma_sge sge = st_sge_at(c, ST_DATA_AT, 4096);
 	struct rdma_send_wr wr = {
@@ -123,7 +123,7 @@ static void case_write_imm(struct st_conn *c)
 	report("write_imm", ok && st_ask(c, ST_CHECK, 9, 4096) == 1);
 }
 
-static void case_read(struct st_conn *c)
+static __noinline void case_read(struct st_conn *c)
 {
 	const struct rdma_sge sge = st_sge_at(c, ST_DATA_AT, 50000);
 	struct rdma_send_wr wr = {
@@ -160,7 +160,7 @@ static uint64_t atomic_op(struct st_conn *c, enum rdma_wr_opcode op, uint64_t cm
 	return old;
 }
 
-static void case_atomics(struct st_conn *c)
+static __noinline void case_atomics(struct st_conn *c)
 {
 	const uint64_t zero = 0;
 	const struct rdma_sge sge = { .addr = (uintptr_t)&zero, .len = 8 };
@@ -181,7 +181,7 @@ static void case_atomics(struct st_conn *c)
 	report("atomics", ok && atomic_op(c, RDMA_WR_ATOMIC_FETCH_ADD, 0, 0) == 100);
 }
 
-static void case_chain(struct st_conn *c)
+static __noinline void case_chain(struct st_conn *c)
 {
 	struct rdma_sge sge[CHAIN];
 	struct rdma_send_wr wr[CHAIN];
@@ -209,7 +209,7 @@ static void case_chain(struct st_conn *c)
 }
 
 /* More requests than the queue is long, so that it wraps with every alignment. */
-static void case_wrap(struct st_conn *c)
+static __noinline void case_wrap(struct st_conn *c)
 {
 	bool ok = true;
 
@@ -218,7 +218,7 @@ static void case_wrap(struct st_conn *c)
 	report("wrap", ok);
 }
 
-static void case_event(struct st_conn *c)
+static __noinline void case_event(struct st_conn *c)
 {
 	struct rdma_wc wc;
 	bool ok;
@@ -295,7 +295,7 @@ static bool ping_once(struct st_conn *c, struct rdma_send_wr *wr, uint32_t n, ui
 	return !wr->flags || st_wait_send(c) == RDMA_WC_SUCCESS;
 }
 
-static void case_ping(struct st_conn *c, uint32_t len)
+static __noinline void case_ping(struct st_conn *c, uint32_t len)
 {
 	const struct rdma_sge sge = st_sge_at(c, ST_PING_AT, len);
 	struct rdma_send_wr wr = {
@@ -360,6 +360,7 @@ static void with_conn(struct rdma_device *dev, const struct rdma_addr *to,
 		st_conn_free(c);
 }
 
+/* The cases are kept out of line: their buffers together would not fit one stack frame. */
 static void good_cases(struct st_conn *c)
 {
 	report("connect", true);
