@@ -183,8 +183,8 @@ static __noinline void case_atomics(struct st_conn *c)
 
 static __noinline void case_chain(struct st_conn *c)
 {
-	struct rdma_sge sge[CHAIN];
-	struct rdma_send_wr wr[CHAIN];
+	static struct rdma_sge sge[CHAIN]; /* one self-test at a time; too large for a stack */
+	static struct rdma_send_wr wr[CHAIN];
 	uint64_t before = 0, after = 0;
 	bool ok;
 
