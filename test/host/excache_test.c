@@ -259,6 +259,26 @@ static void credits_are_given_back(struct ktest *t)
 	EXPECT_EQ(t, credit_held(), before + 1);
 }
 
+static void excess_credits_go_back(struct ktest *t)
+{
+	struct fake_counts before, after;
+	struct aspace *as;
+	uint64_t held;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as = space_create(1);
+	space_destroy(t, as); /* whatever earlier cases have left is trimmed */
+	held = credit_held();
+	fake_counts(&before);
+	as = space_create(1);
+	credit_add(1, 10000);
+	space_destroy(t, as);
+	fake_counts(&after);
+	EXPECT_EQ(t, held + 10000, credit_held() + (after.given - before.given));
+	EXPECT_LE(t, credit_held(), 2048u * FAKE_NODES);
+	EXPECT_GT(t, after.given - before.given, 7000u);
+}
+
 static void rights_are_checked(struct ktest *t)
 {
 	struct aspace *as;
@@ -695,6 +715,7 @@ static const struct ktest_case cases[] = {
 	KTEST(late_data_never_lands_in_a_reused_line),
 	KTEST(dropped_range_reads_zero),
 	KTEST(credits_are_given_back),
+	KTEST(excess_credits_go_back),
 	KTEST(rights_are_checked),
 	KTEST(threads_see_their_own_data),
 	KTEST(a_set_that_has_grown_starves_nobody),

@@ -32,6 +32,7 @@ void fake_quiesce(void);
 struct fake_counts {
 	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, moved, late;
 	unsigned int file_fetches, refused;
+	unsigned int given; /* frame credits that came back */
 	unsigned int stale; /* write-backs that were older than what was stored */
 };
 void fake_counts(struct fake_counts *out);

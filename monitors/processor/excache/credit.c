@@ -6,7 +6,8 @@
  *		the owner has acknowledged.
  * Locking:	the table grows under table_lock and is read without; counts are atomic; request_lock
  *		lets one thread at a time ask a node, so that a crowd of first touches sends one message.
- * Policy:	ask ahead (on other messages) below LOW, for CHUNK frames at a time.
+ * Policy:	ask ahead (on other messages) below LOW, for CHUNK frames at a time; when an address space
+ *		ends, what a node promised beyond KEEP goes back to it, for others to use.
  */
 #include <processor/credit.h>
 
@@ -22,6 +23,7 @@
 
 #define CREDIT_LOW   256
 #define CREDIT_CHUNK 1024
+#define CREDIT_KEEP  2048
 
 COUNTER(credit_requests, "credit.requests", "synchronous requests for frame credits");
 COUNTER(credit_refused, "credit.refused", "requests that a memory node could not grant");
@@ -131,6 +133,56 @@ void credit_add(uint32_t node, uint32_t frames)
 	c = credit_of(node);
 	if (c)
 		atomic64_add(&c->frames, frames);
+}
+
+/* Take what @c has beyond CREDIT_KEEP; 0: nothing. */
+static uint32_t take_excess(struct credit *c)
+{
+	int64_t old = atomic64_read(&c->frames);
+
+	while (old > CREDIT_KEEP) {
+		const int64_t seen = atomic64_cmpxchg(&c->frames, old, CREDIT_KEEP);
+
+		if (seen == old)
+			return (uint32_t)MIN(old - CREDIT_KEEP, (int64_t)UINT32_MAX);
+		old = seen;
+	}
+	return 0;
+}
+
+static void give_back(uint32_t node, uint32_t frames)
+{
+	const struct pm_credit_req req = { .give = frames };
+	struct pm_credit_req_wire body;
+	struct pm_grant_wire reply;
+	int ret;
+
+	pm_credit_req_encode(&req, &body);
+	ret = rpc_call_sync(node, RPC_CLASS_CONTROL, PM_CREDIT, &body, sizeof(body), &reply,
+			    sizeof(reply), 0);
+	/* -ENOMEM says that nothing was granted, which is what we asked for. */
+	if (ret < 0 && ret != -ENOMEM)
+		credit_add(node, frames);
+}
+
+void credit_trim(void)
+{
+	struct credit *c;
+	uint64_t node = 0;
+
+	for (;;) {
+		uint32_t excess;
+
+		spin_lock(&table_lock);
+		c = radix_next(&table, &node);
+		spin_unlock(&table_lock);
+		if (!c)
+			return;
+		excess = take_excess(c);
+		if (excess)
+			give_back((uint32_t)node, excess);
+		node++;
+	}
 }
 
 uint32_t credit_want(uint32_t node)

@@ -15,6 +15,7 @@
 #include <lib/err.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
+#include <processor/credit.h>
 #include <processor/excache.h>
 #include <processor/process.h>
 #include <processor/remote.h>
@@ -75,6 +76,7 @@ void aspace_put(struct aspace *as)
 	aspace_clear_vmas(as, 0, USER_TOP);
 	if (as->vregion_size)
 		remote_destroy(as);
+	credit_trim();
 	pgtable_destroy(as->pt);
 	destroy_tables(as);
 	object_put(&as->anon);

@@ -124,7 +124,7 @@ int remote_exec(struct aspace *as, const struct proto_file *file, const struct p
 		.stack_size = stack_size,
 		.random_seed = random_seed,
 		.cred = *cred,
-		.want_credits = 1024,
+		.want_credits = credit_want(as->home),
 	};
 	uint8_t body[sizeof(struct pm_exec_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t)];
 	const ssize_t len = pm_exec_req_encode(&req, body, sizeof(body));

@@ -19,5 +19,7 @@ void credit_put(uint32_t node);
 void credit_add(uint32_t node, uint32_t frames);
 /* How many frames the next request to @node should ask for, 0 = enough in hand. */
 uint32_t credit_want(uint32_t node);
+/* Give back what is more than a running program needs in hand. Sleeps. */
+void credit_trim(void);
 /* Credits in hand from all nodes, for leak tests. */
 uint64_t credit_held(void);
