@@ -8,6 +8,7 @@ boot parameter fake=: panic, silent, garbage, error, eof, late-exit-data.
 """
 
 import os
+import queue
 import re
 import signal
 import socket
@@ -37,6 +38,7 @@ class Fake:
         self.credit: dict[tuple[int, int], int] = {}
         self.gone: set[tuple[int, int]] = set()
         self.progs: dict[int, subprocess.Popen] = {}
+        self.inputs: dict[int, queue.SimpleQueue] = {}  # payloads for stdin; None: its end
 
     def send(self, frame: Frame) -> None:
         with self.lock:
@@ -82,16 +84,10 @@ class Fake:
                 self.credit[key] = self.credit.get(key, 0) + frames.decode_credit(frame.payload)
                 self.cond.notify_all()
         elif frame.type is Type.DATA:
-            proc = self.progs[frame.prog]
-            try:
-                os.write(proc.stdin.fileno(), frame.payload)
-                more = frames.encode_credit(len(frame.payload))
-                self.send(Frame(Type.CREDIT, frame.prog, 0, more))
-            except OSError:
-                self.send(Frame(Type.EOF, frame.prog, 0))
+            self.inputs[frame.prog].put(frame.payload)
         elif frame.type is Type.EOF:
             if frame.stream == 0:
-                self.progs[frame.prog].stdin.close()
+                self.inputs[frame.prog].put(None)
             else:
                 with self.cond:
                     self.gone.add((frame.prog, frame.stream))
@@ -112,9 +108,21 @@ class Fake:
             self.send(Frame(Type.REFUSED, prog, 0, frames.encode_errno(err.errno)))
             return
         self.progs[prog] = proc
+        self.inputs[prog] = queue.SimpleQueue()
+        threading.Thread(target=self.feed, args=(prog, proc), daemon=True).start()
         self.send(Frame(Type.STARTED, prog, 0, frames.encode_started(frames.Started(42, 1))))
         self.send(Frame(Type.CREDIT, prog, 0, frames.encode_credit(65536)))
         threading.Thread(target=self.pump, args=(prog, proc), daemon=True).start()
+
+    def feed(self, prog: int, proc: subprocess.Popen) -> None:
+        """Write stdin on a thread of its own: a program that does not read must not stop the frames."""
+        while (data := self.inputs[prog].get()) is not None:
+            try:
+                proc.stdin.write(data)
+                self.send(Frame(Type.CREDIT, prog, 0, frames.encode_credit(len(data))))
+            except OSError:
+                self.send(Frame(Type.EOF, prog, 0))
+        proc.stdin.close()
 
     def pump(self, prog: int, proc: subprocess.Popen) -> None:
         pumps = [
