@@ -205,7 +205,7 @@ def page(rows: list[Row], missing: list[str], load: float) -> str:
         "# First light: measurements", "",
         "Written by `make bench`; each row's baseline was taken in the same run.", "",
         f"- machine: {cpu_model()}, {os.cpu_count()} CPUs, load average {load:.1f} at the start",
-        f"- {platform.platform()}; QEMU under TCG, one CPU a node",
+        f"- {platform.system()} {'.'.join(platform.release().split('.')[:2])}; QEMU under TCG, one CPU a node",
         f"- commit: {commit()}", "", *table(rows), "",
     ]  # fmt: skip
     if missing:
