@@ -26,13 +26,7 @@ ssize_t ms_read_req_encode(const struct ms_read_req *req, void *buf, size_t cap)
 	w.reserved = cpu_to_le32(0);
 	memcpy(pos, &w, sizeof(w));
 	pos += sizeof(w);
-	for (uint32_t i = 0; i < req->nr_pages; i++) {
-		struct proto_mr_ref_wire ref;
-
-		proto_mr_ref_encode(&req->pages[i], &ref);
-		memcpy(pos, &ref, sizeof(ref));
-		pos += sizeof(ref);
-	}
+	proto_mr_refs_encode(req->pages, req->nr_pages, pos);
 	return (ssize_t)len;
 }
 
@@ -55,14 +49,8 @@ int ms_read_req_decode(const void *buf, size_t len, struct ms_read_req *out)
 		return -EPROTO;
 	if (len != sizeof(w) + r.nr_pages * sizeof(struct proto_mr_ref_wire))
 		return -EMSGSIZE;
-	for (uint32_t i = 0; i < r.nr_pages; i++) {
-		struct proto_mr_ref_wire ref;
-
-		memcpy(&ref, pos, sizeof(ref));
-		pos += sizeof(ref);
-		if (proto_mr_ref_decode(&ref, &r.pages[i]))
-			return -EPROTO;
-	}
+	if (proto_mr_refs_decode(pos, r.nr_pages, r.pages))
+		return -EPROTO;
 	*out = r;
 	return 0;
 }

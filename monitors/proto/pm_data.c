@@ -267,13 +267,7 @@ ssize_t pm_file_fetch_req_encode(const struct pm_file_fetch_req *req, void *buf,
 	w.reserved = cpu_to_le32(0);
 	memcpy(pos, &w, sizeof(w));
 	pos += sizeof(w);
-	for (uint32_t i = 0; i < req->nr_pages; i++) {
-		struct proto_mr_ref_wire ref;
-
-		proto_mr_ref_encode(&req->pages[i], &ref);
-		memcpy(pos, &ref, sizeof(ref));
-		pos += sizeof(ref);
-	}
+	proto_mr_refs_encode(req->pages, req->nr_pages, pos);
 	return (ssize_t)len;
 }
 
@@ -297,14 +291,8 @@ int pm_file_fetch_req_decode(const void *buf, size_t len, struct pm_file_fetch_r
 		return -EPROTO;
 	if (len != sizeof(w) + r.nr_pages * sizeof(struct proto_mr_ref_wire))
 		return -EMSGSIZE;
-	for (uint32_t i = 0; i < r.nr_pages; i++) {
-		struct proto_mr_ref_wire ref;
-
-		memcpy(&ref, pos, sizeof(ref));
-		pos += sizeof(ref);
-		if (proto_mr_ref_decode(&ref, &r.pages[i]))
-			return -EPROTO;
-	}
+	if (proto_mr_refs_decode(pos, r.nr_pages, r.pages))
+		return -EPROTO;
 	*out = r;
 	return 0;
 }

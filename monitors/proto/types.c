@@ -51,6 +51,32 @@ int proto_mr_ref_decode(const struct proto_mr_ref_wire *w, struct proto_mr_ref *
 	return 0;
 }
 
+void proto_mr_refs_encode(const struct proto_mr_ref *refs, uint32_t nr, void *buf)
+{
+	uint8_t *pos = buf;
+
+	for (uint32_t i = 0; i < nr; i++, pos += sizeof(struct proto_mr_ref_wire)) {
+		struct proto_mr_ref_wire w;
+
+		proto_mr_ref_encode(&refs[i], &w);
+		memcpy(pos, &w, sizeof(w));
+	}
+}
+
+int proto_mr_refs_decode(const void *buf, uint32_t nr, struct proto_mr_ref *out)
+{
+	const uint8_t *pos = buf;
+
+	for (uint32_t i = 0; i < nr; i++, pos += sizeof(struct proto_mr_ref_wire)) {
+		struct proto_mr_ref_wire w;
+
+		memcpy(&w, pos, sizeof(w));
+		if (proto_mr_ref_decode(&w, &out[i]))
+			return -EPROTO;
+	}
+	return 0;
+}
+
 void proto_file_encode(const struct proto_file *file, struct proto_file_wire *w)
 {
 	w->ino = cpu_to_le64(file->ino);
