@@ -29,7 +29,7 @@ endif
 roles := $(or $(ROLE),$(ROLES))
 
 # Variables of the user's that the inner makes read (from the command line they travel anyway).
-export V CROSS_COMPILE LLVM WERROR UBSAN KTEST
+export V CROSS_COMPILE LLVM WERROR UBSAN KTEST DEBUG
 # Shell variables of the same name must not leak in as SECONDS does in bash.
 unexport SECONDS
 
@@ -116,8 +116,10 @@ fuzz: $(venv_stamp)
 	$(Q)+$(MAKE) $(jobs) -f $(srctree)/test/fuzz/build.mk srctree=$(srctree) O=$(O)/fuzz \
 		T='$(T)' FUZZ_SECONDS=$(SECONDS) run
 
-bench: all
-	$(Q)O=$(O) $(PYTHON) $(srctree)/test/bench/run.py
+# What a user would run: without the run-time checks of our own rules.
+bench: $(venv_stamp)
+	$(Q)+$(MAKE) O=$(O)/release DEBUG=n KTEST=n all
+	$(Q)O=$(O)/release $(PYTHON) $(srctree)/test/bench/run.py
 
 # --- checks
 

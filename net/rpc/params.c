@@ -36,8 +36,8 @@ struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES] = {
 };
 
 struct rpc_tune rpc_tune = {
-	.spin_us = 300,
-	.serve_spin_us = 200,
+	.spin_us = 600,
+	.serve_spin_us = 600,
 	.lazy_us = 500,
 	.dead_ms = 10000,
 	.keepalive_ms = 2000,

@@ -74,7 +74,7 @@ extern struct rpc_tune rpc_tune;
 
 /*
  * Does spinning pay?  On a loaded host it does not: it takes the core that the peer needs.  When less
- * than about 40 % of the spins are won, only every eighth wait spins, to find out when that changes.
+ * than about one in eight spins is won, only every eighth wait spins, to find out when that changes.
  */
 struct rpc_spin_gauge { /* hints: races do no harm */
 	uint8_t score;  /* high = spins are won */
@@ -82,7 +82,7 @@ struct rpc_spin_gauge { /* hints: races do no harm */
 };
 
 #define RPC_SPIN_SCORE_MAX  255
-#define RPC_SPIN_SCORE_GOOD 64
+#define RPC_SPIN_SCORE_GOOD 16
 #define RPC_SPIN_SKIP       7
 
 static inline bool rpc_spin_pays(struct rpc_spin_gauge *g)
