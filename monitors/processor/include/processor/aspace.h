@@ -90,6 +90,18 @@ void aspace_free(struct aspace *as);
 void aspace_set_process(struct aspace *as, struct process *p);
 
 /*
+ * fork: a new space with what @parent has now.  Private pages are shared copy-on-write: no page is copied,
+ * written back or fetched; shared mappings show the same memory.  The layout (brk, stack, arguments) is copied,
+ * the process is the caller's to set.  Other threads of the parent may fault, write and call mmap on other CPUs
+ * meanwhile: their faults wait, their stores land before the fork or wait.  Sleeps.
+ *
+ * 0 and *child with one reference.  On failure *child is NULL and the parent is as it was: -ENOMEM (here, or at a
+ * memory node: the child's mappings are charged), -EHOSTDOWN, -ETIMEDOUT, -EINTR the calling thread is to be killed.
+ * Either space may be put first.
+ */
+int aspace_fork(struct aspace *parent, struct aspace **child) __must_check;
+
+/*
  * A page of @as is lost or cannot be stored: its tasks are killed and one line goes to the log.
  * Polling context; idempotent.
  */
