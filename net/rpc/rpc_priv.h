@@ -102,7 +102,7 @@ static inline void rpc_spin_note(struct rpc_spin_gauge *g, bool won)
 	if (won)
 		g->score = (uint8_t)(score + (RPC_SPIN_SCORE_MAX - score + 7) / 8);
 	else
-		g->score = (uint8_t)(score - (score + 3) / 4);
+		g->score = (uint8_t)(score - (score + 7) / 8);
 }
 
 /*
