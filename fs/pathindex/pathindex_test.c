@@ -267,6 +267,85 @@ static void tells_where_a_missing_file_would_be(struct ktest *t)
 	teardown(pi);
 }
 
+static void ends_where_somebody_else_goes_on(struct ktest *t)
+{
+	/* The second has no directory of its own in the tree. */
+	static const char stops[] = "/etc\0/usr/shm\0/usr/lib";
+	static const struct {
+		const char *path;
+		size_t canon_len;
+		int err;
+		const char *canon; /* where it ended */
+		const char *rest;  /* NULL: it went through */
+	} cases[] = {
+		{ "/etc", 0, 0, "/etc", "" },
+		{ "/etc/passwd", 0, 0, "/etc", "/passwd" },
+		{ "/etc/../usr", 0, 0, "/etc", "/../usr" },
+		{ "//usr/./shm//x/", 0, 0, "/usr/shm", "//x/" },
+		{ "/lib/libc", 0, 0, "/usr/lib", "//libc" }, /* by a link */
+		{ "/lib", 0, 0, "/usr/lib", "" },
+		{ "/up/passwd", 0, 0, "/etc", "//passwd" },
+		{ "/usr/lib/libc", 8, 0, "/usr/lib/libc", NULL }, /* from behind a stop */
+		{ "/usr/lib/libc", 4, 0, "/usr/lib", "/libc" },
+		{ "/usr", 0, 0, "/usr", NULL },
+		{ "/usr/none", 0, -ENOENT, NULL, NULL },
+		{ "/usr/shmx", 0, -ENOENT, NULL, NULL },
+	};
+	struct pathindex *pi = setup(t, 1 << 16);
+
+	/* What others have found is in the index, and must not hide a stop. */
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		(void)!resolve_as(pi, cases[i].path, 0, 2, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct fs_cred cred = { 0 };
+		const struct path_request req = {
+			.vnode = 2,
+			.root_ino = 2,
+			.path = cases[i].path,
+			.len = strlen(cases[i].path),
+			.stops = stops,
+			.stops_len = sizeof(stops),
+			.canon_len = cases[i].canon_len,
+			.cred = &cred,
+		};
+
+		EXPECT_EQ(t, pathindex_resolve(pi, &toy_ops, NULL, &req, res), cases[i].err);
+		if (cases[i].err)
+			continue;
+		EXPECT_STREQ(t, res->canon, cases[i].canon);
+		EXPECT_EQ(t, res->canon_len, strlen(cases[i].canon));
+		ASSERT_EQ(t, res->stopped, cases[i].rest != NULL);
+		if (!cases[i].rest)
+			continue;
+		EXPECT_EQ(t, res->rest_len, strlen(cases[i].rest));
+		EXPECT_MEMEQ(t, res->rest, cases[i].rest, res->rest_len);
+	}
+	teardown(pi);
+}
+
+static void dot_dot_may_lead_to_a_stop(struct ktest *t)
+{
+	static const char stops[] = "/usr";
+	const struct fs_cred cred = { 0 };
+	const struct path_request req = {
+		.vnode = 2,
+		.root_ino = 2,
+		.path = "/usr/lib/../x",
+		.len = 13,
+		.stops = stops,
+		.stops_len = sizeof(stops),
+		.canon_len = 8,
+		.cred = &cred,
+	};
+	struct pathindex *pi = setup(t, 1 << 16);
+
+	EXPECT_EQ(t, pathindex_resolve(pi, &toy_ops, NULL, &req, res), 0);
+	EXPECT_TRUE(t, res->stopped);
+	EXPECT_STREQ(t, res->canon, "/usr");
+	EXPECT_EQ(t, res->rest_len, 2u);
+	teardown(pi);
+}
+
 static void names_and_paths_have_limits(struct ktest *t)
 {
 	struct pathindex *pi = setup(t, 1 << 16);
@@ -310,6 +389,8 @@ static const struct ktest_case pathindex_cases[] = {
 	KTEST(nobody_leaves_the_mount_point),
 	KTEST(search_permission_is_checked_on_every_step),
 	KTEST(tells_where_a_missing_file_would_be),
+	KTEST(ends_where_somebody_else_goes_on),
+	KTEST(dot_dot_may_lead_to_a_stop),
 	KTEST(names_and_paths_have_limits),
 	KTEST(memory_is_bounded),
 	{ 0 },

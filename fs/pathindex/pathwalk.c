@@ -8,6 +8,8 @@
  * Context:	threads; may sleep.
  * Limits:	40 links, components of 255 bytes, canonical paths below 4096 bytes; each step
  *		takes a component away or follows a link, so every walk ends.
+ * Stops:	a path at which the caller goes on by itself ends the walk however it is reached: by a
+ *		name before that is looked for, or by "..".
  * Escape:	".." cuts the canonical path, which never gets shorter than the vNode's root;
  *		what the disk says of ".." is not used.
  */
@@ -43,6 +45,56 @@ static bool is_dir(const struct path_node *n)
 static bool is_link(const struct path_node *n)
 {
 	return (n->mode & FS_S_IFMT) == FS_S_IFLNK;
+}
+
+#define WALK_STOPPED 1 /* beside 0 and negative errnos */
+
+/* Is the canonical path of @len bytes one of the stops? */
+static bool is_stop(const struct walk *w, const char *canon, size_t len)
+{
+	const char *s = w->req->stops, *const end = s + w->req->stops_len;
+
+	/* The part that was canonical already has been looked at by the caller. */
+	if (!w->owned && (size_t)(w->rest - w->req->path) <= w->req->canon_len)
+		return false;
+	while (s < end) {
+		const size_t n = strlen(s);
+
+		if (n == len && !memcmp(s, canon, n))
+			return true;
+		s += n + 1;
+	}
+	return false;
+}
+
+/* Does @path lead through or to a stop, as it stands? */
+static bool crosses_stop(const struct path_request *req)
+{
+	const char *s = req->stops, *const end = s + req->stops_len;
+
+	while (s < end) {
+		const size_t n = strlen(s);
+
+		if (n > req->canon_len && n <= req->len && !memcmp(s, req->path, n) &&
+		    (n == req->len || req->path[n] == '/'))
+			return true;
+		s += n + 1;
+	}
+	return false;
+}
+
+static int stop_here(struct walk *w, size_t canon_len)
+{
+	struct path_result *res = w->res;
+
+	if (w->rest_len >= FS_PATH_MAX)
+		return -ENAMETOOLONG;
+	memcpy(res->rest, w->rest, w->rest_len);
+	res->rest_len = w->rest_len;
+	res->stopped = true;
+	res->canon[canon_len] = '\0';
+	res->canon_len = canon_len;
+	return WALK_STOPPED;
 }
 
 static bool find(struct walk *w, size_t canon_len, struct path_node *out)
@@ -97,6 +149,8 @@ static int go_up(struct walk *w)
 
 	while (target && w->res->canon[--target] != '/')
 		;
+	if (target && is_stop(w, w->res->canon, target))
+		return stop_here(w, target);
 	if (find(w, target, &w->cur) && is_dir(&w->cur)) {
 		w->canon_len = target;
 		return 0;
@@ -206,6 +260,8 @@ static int walk_name(struct walk *w, const char *name, size_t len)
 	if (err)
 		return err;
 	canon_len = w->canon_len + 1 + len;
+	if (is_stop(w, w->res->canon, canon_len))
+		return stop_here(w, canon_len);
 	if (last) {
 		w->must_be_dir = w->rest_len != 0;
 		w->res->parent = w->cur;
@@ -270,6 +326,8 @@ static int try_whole(struct walk *w)
 	/* Search permission has to be checked on each directory above, so for root only. */
 	if (!w->use_index || (req->cred && req->cred->uid != 0) || req->len < 2)
 		return -EAGAIN;
+	if (crosses_stop(req))
+		return -EAGAIN;
 	memcpy(w->res->canon, req->path, req->len);
 	if (!find(w, req->len, &w->cur))
 		return -EAGAIN;
@@ -297,14 +355,18 @@ static int resolve_once(struct pathindex *pi, const struct path_ops *ops, void *
 	int err;
 
 	res->parent_exists = false;
+	res->stopped = false;
+	res->rest_len = 0;
+	res->nr_links = 0;
 	err = try_whole(&w);
 	if (err != -EAGAIN)
 		return err;
 	err = walk_all(&w);
+	res->nr_links = w.nr_links;
 	if (!err)
 		err = finish(&w);
 	kfree(w.owned);
-	return err;
+	return err == WALK_STOPPED ? 0 : err;
 }
 
 int pathindex_resolve(struct pathindex *pi, const struct path_ops *ops, void *fs,

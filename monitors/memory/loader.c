@@ -93,8 +93,8 @@ static int lookup_interp(struct load *ld, const char *path)
 		.path_len = (uint16_t)strlen(path),
 		.path = path,
 	};
-	const size_t cap = sizeof(struct ps_path_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) +
-			   PROTO_PATH_MAX;
+	const size_t cap = MAX(sizeof(struct ps_path_req_wire), sizeof(struct ps_lookup_rep_wire)) +
+			   PROTO_MAX_GROUPS * sizeof(le32_t) + PROTO_PATH_MAX;
 	uint8_t *buf = lib_alloc(cap);
 	struct ps_lookup_rep rep;
 	ssize_t len;

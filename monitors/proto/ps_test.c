@@ -13,6 +13,9 @@ static const struct ps_path_req sample = {
 	.access = 5,
 	.path_len = 9,
 	.path = "/bin/true",
+	.canon_len = 4,
+	.stops_len = 14,
+	.stops = "/tmp\0/dev/shm",
 };
 
 static void path_round_trip(struct ktest *t)
@@ -21,7 +24,7 @@ static void path_round_trip(struct ktest *t)
 	struct ps_path_req out;
 	const ssize_t len = ps_path_req_encode(&sample, buf, sizeof(buf));
 
-	ASSERT_EQ(t, len, (ssize_t)(sizeof(struct ps_path_req_wire) + 8 + 9));
+	ASSERT_EQ(t, len, (ssize_t)(sizeof(struct ps_path_req_wire) + 8 + 9 + 14));
 	ASSERT_EQ(t, ps_path_req_decode(buf, (size_t)len, &out), 0);
 	EXPECT_EQ(t, out.cred.uid, 1000u);
 	EXPECT_EQ(t, out.cred.groups[1], 27u);
@@ -29,6 +32,8 @@ static void path_round_trip(struct ktest *t)
 	EXPECT_EQ(t, out.flags, sample.flags);
 	EXPECT_EQ(t, out.access, 5u);
 	EXPECT_MEMEQ(t, out.path, "/bin/true", 9);
+	EXPECT_EQ(t, out.canon_len, 4);
+	EXPECT_MEMEQ(t, out.stops, "/tmp\0/dev/shm", 14);
 }
 
 static void path_rejects(struct ktest *t)
@@ -43,10 +48,14 @@ static void path_rejects(struct ktest *t)
 		{ 0, 0xe8, 1, -EMSGSIZE },  /* long */
 		{ 20, 0x08, 0, -EPROTO },   /* unknown flag */
 		{ 24, 0x08, 0, -EPROTO },   /* unknown access bit */
-		{ 30, 1, 0, -EPROTO },      /* reserved */
+		{ 34, 1, 0, -EPROTO },      /* reserved */
+		{ 30, 10, 0, -EPROTO },     /* canonical part longer than the path */
 		{ 8, 33, 0, -EPROTO },      /* too many groups */
-		{ 40, 'x', 0, -EPROTO },    /* relative path */
-		{ 44, 0, 0, -EPROTO },      /* NUL inside */
+		{ 44, 'x', 0, -EPROTO },    /* relative path */
+		{ 48, 0, 0, -EPROTO },      /* NUL inside */
+		{ 53, 'x', 0, -EPROTO },    /* relative stop */
+		{ 54, 0, 0, -EPROTO },      /* the root as a stop */
+		{ 66, 'x', 0, -EPROTO },    /* stop without its NUL */
 	};
 	uint8_t buf[128];
 	struct ps_path_req out;
@@ -83,13 +92,41 @@ static void lookup_round_trip(struct ktest *t)
 	rep.attr.nlink = 1;
 	rep.attr.blksize = 4096;
 	len = ps_lookup_rep_encode(&rep, buf, sizeof(buf));
-	ASSERT_EQ(t, len, (ssize_t)(sizeof(struct proto_attr_wire) + 2 + 4));
+	ASSERT_EQ(t, len, (ssize_t)(sizeof(struct ps_lookup_rep_wire) + 4));
 	ASSERT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), 0);
 	EXPECT_EQ(t, out.attr.size, 4097u);
 	EXPECT_EQ(t, out.attr.mtime_s, -5);
 	EXPECT_MEMEQ(t, out.path, "/a/b", 4);
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len - 1, &out), -EMSGSIZE);
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, 10, &out), -EMSGSIZE);
+}
+
+static void lookup_that_stopped(struct ktest *t)
+{
+	const struct ps_lookup_rep rep = { .path_len = 4,
+					   .path = "/tmp",
+					   .rest_len = 2,
+					   .rest = "/x",
+					   .nr_links = 3,
+					   .stopped = true };
+	struct ps_lookup_rep out;
+	uint8_t buf[256];
+	const ssize_t len = ps_lookup_rep_encode(&rep, buf, sizeof(buf));
+
+	ASSERT_EQ(t, len, (ssize_t)(sizeof(struct ps_lookup_rep_wire) + 6));
+	ASSERT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), 0);
+	EXPECT_TRUE(t, out.stopped);
+	EXPECT_EQ(t, out.nr_links, 3);
+	EXPECT_MEMEQ(t, out.path, "/tmp", 4);
+	EXPECT_EQ(t, out.rest_len, 2);
+	EXPECT_MEMEQ(t, out.rest, "/x", 2);
+	buf[126] = 0; /* a rest, but not stopped */
+	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
+	buf[126] = 2;
+	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
+	buf[126] = 1;
+	buf[133] = 0; /* NUL in the rest */
+	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
 }
 
 static void dirents_round_trip(struct ktest *t)
@@ -118,8 +155,13 @@ static void dirents_round_trip(struct ktest *t)
 }
 
 static const struct ktest_case ps_cases[] = {
-	KTEST(path_round_trip),   KTEST(path_rejects),       KTEST(path_encode_limits),
-	KTEST(lookup_round_trip), KTEST(dirents_round_trip), { 0 },
+	KTEST(path_round_trip),
+	KTEST(path_rejects),
+	KTEST(path_encode_limits),
+	KTEST(lookup_round_trip),
+	KTEST(lookup_that_stopped),
+	KTEST(dirents_round_trip),
+	{ 0 },
 };
 static const struct ktest_suite ps_suite = { .name = "proto.ps", .cases = ps_cases };
 KTEST_SUITE(ps_suite);

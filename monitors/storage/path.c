@@ -21,7 +21,7 @@ COUNTER(storage_lookups, "storage.lookups", "paths resolved");
 struct query {
 	struct ps_path_req req;
 	struct path_result res;
-	struct ext4_inode *in; /* held on success */
+	struct ext4_inode *in; /* held on success; NULL at a stop */
 };
 
 static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
@@ -38,6 +38,9 @@ static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
 		.root_ino = storage_vnode_root(st, q->req.vnode),
 		.path = q->req.path,
 		.len = q->req.path_len,
+		.stops = q->req.stops,
+		.stops_len = q->req.stops_len,
+		.canon_len = q->req.canon_len,
 		.cred = &cred,
 	};
 	int err;
@@ -47,7 +50,8 @@ static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
 	if (q->req.flags & PS_LOOKUP_DIRECTORY)
 		pr.flags |= PATH_DIRECTORY;
 	err = pathindex_resolve(st->index, &ext4_path_ops, st->fs, &pr, &q->res);
-	if (err)
+	q->in = NULL;
+	if (err || q->res.stopped)
 		return err;
 	q->in = ext4_inode_get(st->fs, q->res.node.ino, q->res.node.gen);
 	return IS_ERR(q->in) ? (int)PTR_ERR(q->in) : 0;
@@ -89,7 +93,7 @@ static int find(struct storage *st, const void *body, size_t len, struct query *
 		pathindex_forget(st->index, q->req.vnode, q->res.canon, q->res.canon_len);
 		err = resolve(st, q, PATH_NO_INDEX);
 	}
-	if (err)
+	if (err || !q->in)
 		return err;
 	err = check_access(q);
 	if (err)
@@ -107,13 +111,20 @@ ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *r
 		return -ENOMEM;
 	ret = find(st, body, len, q);
 	if (!ret) {
-		storage_attr(st, q->in, &rep.attr);
-		if (q->req.flags & PS_LOOKUP_REALPATH) {
+		rep.stopped = q->res.stopped;
+		rep.nr_links = (uint16_t)q->res.nr_links;
+		if (q->in) {
+			storage_attr(st, q->in, &rep.attr);
+			ext4_inode_put(q->in);
+		} else {
+			rep.rest = q->res.rest;
+			rep.rest_len = (uint16_t)q->res.rest_len;
+		}
+		if (rep.stopped || (q->req.flags & PS_LOOKUP_REALPATH)) {
 			rep.path = q->res.canon;
 			rep.path_len = (uint16_t)q->res.canon_len;
 		}
 		ret = ps_lookup_rep_encode(&rep, reply, cap);
-		ext4_inode_put(q->in);
 	}
 	kfree(q);
 	return ret;
@@ -147,6 +158,8 @@ ssize_t storage_readlink(struct storage *st, const void *body, size_t len, void 
 	if (!q)
 		return -ENOMEM;
 	ret = find(st, body, len, q);
+	if (!ret && !q->in)
+		ret = -EXDEV;
 	if (!ret) {
 		ret = read_target(q->in, reply, cap, &target_len);
 		if (!ret)
@@ -167,7 +180,9 @@ ssize_t storage_access(struct storage *st, const void *body, size_t len, void *r
 	if (!q)
 		return -ENOMEM;
 	ret = find(st, body, len, q);
-	if (!ret)
+	if (!ret && !q->in)
+		ret = -EXDEV;
+	else if (!ret)
 		ext4_inode_put(q->in);
 	kfree(q);
 	return ret;

@@ -57,6 +57,13 @@ struct path_request {
 	uint64_t root_ino; /* the vNode's "/", which no path leaves */
 	const char *path;  /* absolute; need not be terminated */
 	size_t len;
+	/*
+	 * Canonical paths, each with its NUL, at which the walk ends because somebody else goes on from
+	 * there; none is looked for in the first @canon_len bytes of the path, which are canonical.
+	 */
+	const char *stops;
+	size_t stops_len;
+	size_t canon_len;
 	const struct fs_cred *cred; /* NULL: search permission is not checked */
 };
 
@@ -65,6 +72,11 @@ struct path_result {
 	/* Set on -ENOENT when only the last component is missing: where it would be made. */
 	bool parent_exists;
 	struct path_node parent;
+	unsigned int nr_links; /* followed */
+	/* The walk came to a stop, which canon names; @node is not set. */
+	bool stopped;
+	size_t rest_len;
+	char rest[FS_PATH_MAX]; /* what is left to walk from there, not terminated */
 	size_t canon_len;
 	char canon[FS_PATH_MAX]; /* the canonical path, terminated; valid on success */
 };

@@ -29,19 +29,36 @@ enum ps_lookup_flags {
 	PS_LOOKUP_ALL = 7,
 };
 
-/* PS_LOOKUP, PS_READLINK, PS_ACCESS: header, nr_groups le32, path_len bytes of path. */
+/*
+ * PS_LOOKUP, PS_READLINK, PS_ACCESS: header, nr_groups le32, path_len bytes of path, stops_len bytes of
+ * stops: canonical paths, each with its NUL, where the processor has mounted something of its own.  A walk
+ * that comes to one of them ends there, whether by a name, a link or "..".  The first canon_len bytes of the
+ * path are canonical, and no stop is looked for in them.
+ */
 struct ps_path_req_wire {
 	struct proto_cred_wire cred;
 	le32_t vnode;
 	le32_t flags; /* enum ps_lookup_flags */
 	le32_t access; /* bits R 4, W 2, X 1 to be checked on the result; 0 = search permission only */
 	le16_t path_len;
+	le16_t canon_len;
+	le16_t stops_len;
 	le16_t reserved;
 };
-static_assert(sizeof(struct ps_path_req_wire) == 32, "ps_path_req is ABI");
+static_assert(sizeof(struct ps_path_req_wire) == 36, "ps_path_req is ABI");
+#define PS_STOPS_MAX 1024 /* bytes */
+
+/* Reply of PS_LOOKUP, then path_len bytes of path and rest_len bytes of what is still to be walked. */
+struct ps_lookup_rep_wire {
+	struct proto_attr_wire attr; /* all 0 at a stop */
+	le16_t path_len;             /* the canonical path if asked for, or the stop */
+	le16_t rest_len;             /* at a stop only, and 0 if nothing is left */
+	le16_t nr_links;             /* links followed */
+	le16_t stopped;              /* 0 or 1 */
+};
+static_assert(sizeof(struct ps_lookup_rep_wire) == 128, "PS_LOOKUP reply is ABI");
 /*
- * Reply of PS_LOOKUP: struct proto_attr_wire, then le16 length and the canonical path if asked for.
- * Reply of PS_READLINK: the target's bytes.  Reply of PS_ACCESS: nothing.
+ * Reply of PS_READLINK: the target's bytes.  Reply of PS_ACCESS: nothing.  Both answer EXDEV at a stop.
  * Errors: those of path resolution in Linux: ENOENT ENOTDIR EACCES ELOOP ENAMETOOLONG EINVAL EIO EUCLEAN.
  */
 
@@ -94,7 +111,10 @@ struct ps_path_req {
 	uint32_t flags;
 	uint32_t access;
 	uint16_t path_len;
-	const char *path; /* not terminated; decoded: points into the message */
+	uint16_t canon_len;
+	uint16_t stops_len;
+	const char *path;  /* not terminated; decoded: points into the message */
+	const char *stops; /* stops_len bytes; decoded: points into the message */
 };
 
 ssize_t ps_path_req_encode(const struct ps_path_req *req, void *buf, size_t cap) __must_check;
@@ -103,8 +123,12 @@ int ps_path_req_decode(const void *buf, size_t len, struct ps_path_req *out) __m
 
 struct ps_lookup_rep {
 	struct proto_attr attr;
-	uint16_t path_len; /* 0 unless PS_LOOKUP_REALPATH */
-	const char *path;  /* not terminated; decoded: points into the message */
+	uint16_t path_len; /* 0 unless PS_LOOKUP_REALPATH or stopped */
+	uint16_t rest_len;
+	uint16_t nr_links;
+	bool stopped;
+	const char *path; /* not terminated; decoded: points into the message */
+	const char *rest; /* the same */
 };
 
 ssize_t ps_lookup_rep_encode(const struct ps_lookup_rep *rep, void *buf, size_t cap) __must_check;
