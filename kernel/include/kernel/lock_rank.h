@@ -18,6 +18,7 @@ enum lock_rank {
 	RANK_PROCESS = 24,       /* one process's Linux state */
 	RANK_FILES = 28,         /* one descriptor table */
 	RANK_FILE = 32,          /* one open file: offset */
+	RANK_PIPE = 36,          /* one pipe's ring; held over copies to and from user memory */
 	RANK_ASPACE_TABLE = 40,  /* id -> address space map */
 	RANK_ASPACE = 44,        /* vmas and page table of one address space */
 	RANK_OBJECT = 48,        /* one page object / buffer-cache file */

@@ -5,6 +5,7 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <processor/file.h>
+#include <processor/pipe.h>
 #include <processor/process.h>
 #include <processor/syscall.h>
 
@@ -29,6 +30,49 @@ long sys_close_range(const struct syscall_args *args)
 	}
 	files_cloexec_range(fs, first, last);
 	return 0;
+}
+
+/* --- pipes --------------------------------------------------------------------------- */
+
+static long make_pipe(uint64_t ufds, uint32_t flags)
+{
+	struct files *fs = process_current()->files;
+	const bool cloexec = flags & O_CLOEXEC;
+	struct file *ends[2];
+	int fds[2] = { -1, -1 };
+	int err = 0;
+
+	if (flags & ~(uint32_t)(O_CLOEXEC | O_NONBLOCK | O_DIRECT))
+		return -EINVAL;
+	err = pipe_open(flags, ends);
+	if (err)
+		return err;
+	for (int i = 0; i < 2; i++) {
+		fds[i] = err ? err : files_install(fs, ends[i], 0, cloexec);
+		if (fds[i] < 0) {
+			err = fds[i];
+			file_put(ends[i]);
+		}
+	}
+	if (!err)
+		err = copy_to_user((void __user *)ufds, fds, sizeof(fds));
+	for (int i = 0; err && i < 2; i++) {
+		if (fds[i] >= 0)
+			(void)files_close(fs, fds[i]);
+	}
+	return err;
+}
+
+/* pipe(fds) */
+long sys_pipe(const struct syscall_args *args)
+{
+	return make_pipe(args->a[0], 0);
+}
+
+/* pipe2(fds, flags) */
+long sys_pipe2(const struct syscall_args *args)
+{
+	return make_pipe(args->a[0], (uint32_t)args->a[1]);
 }
 
 /* --- dup ----------------------------------------------------------------------------- */
@@ -99,6 +143,8 @@ enum fcntl_cmd {
 	F_GETFL = 3,
 	F_SETFL = 4,
 	F_DUPFD_CLOEXEC = 1030,
+	F_SETPIPE_SZ = 1031,
+	F_GETPIPE_SZ = 1032,
 };
 
 #define FD_CLOEXEC 1u
@@ -143,6 +189,12 @@ long sys_fcntl(const struct syscall_args *args)
 		f->flags = (f->flags & ~(uint32_t)(O_APPEND | O_NONBLOCK)) |
 			   ((uint32_t)arg & (O_APPEND | O_NONBLOCK));
 		ret = 0;
+		break;
+	case F_SETPIPE_SZ:
+		ret = pipe_of(f) ? pipe_set_size(pipe_of(f), (uint32_t)arg) : -EBADF;
+		break;
+	case F_GETPIPE_SZ:
+		ret = pipe_of(f) ? pipe_size(pipe_of(f)) : -EBADF;
 		break;
 	default:
 		ret = -EINVAL;

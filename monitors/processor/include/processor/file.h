@@ -37,11 +37,19 @@ struct uio;
 #define O_PATH      010000000u
 #define O_TMPFILE   020200000u
 
-#define POLL_IN   0x001u
-#define POLL_OUT  0x004u
-#define POLL_ERR  0x008u
-#define POLL_HUP  0x010u
-#define POLL_NVAL 0x020u
+#define POLL_IN     0x001u
+#define POLL_PRI    0x002u
+#define POLL_OUT    0x004u
+#define POLL_ERR    0x008u
+#define POLL_HUP    0x010u
+#define POLL_NVAL   0x020u
+#define POLL_RDNORM 0x040u
+#define POLL_RDBAND 0x080u
+#define POLL_WRNORM 0x100u
+#define POLL_WRBAND 0x200u
+#define POLL_RDHUP  0x2000u
+
+#define FIONREAD 0x541bu
 
 /* What a kind of file can do; NULL: the errno named. Each may sleep. */
 struct file_ops {
@@ -52,9 +60,13 @@ struct file_ops {
 	int (*stat)(struct file *f, struct proto_attr *attr);             /* required */
 	long (*ioctl)(struct file *f, uint32_t cmd, uint64_t arg);        /* -ENOTTY */
 	ssize_t (*getdents)(struct file *f, uint64_t buf, uint32_t size); /* -ENOTDIR */
-	unsigned int (*poll)(struct file *f);                             /* always ready */
-	struct waitqueue *(*poll_wait)(struct file *f); /* for poll(); may be NULL */
-	void (*release)(struct file *f);                /* nothing */
+	/* POLL_*; must not sleep. Always ready */
+	unsigned int (*poll)(struct file *f);
+	/* Where a change of poll()'s answer is announced; may be NULL. */
+	struct waitqueue *(*poll_wait)(struct file *f);
+	/* The same for POLL_OUT where that is another queue; NULL: it is not. */
+	struct waitqueue *(*poll_wait_out)(struct file *f);
+	void (*release)(struct file *f); /* nothing */
 	bool seekable;
 };
 
@@ -97,6 +109,11 @@ static inline bool file_writable(const struct file *f)
 	return (f->flags & O_ACCMODE) != O_RDONLY && !(f->flags & O_PATH);
 }
 
+static inline bool file_nonblock(const struct file *f)
+{
+	return READ_ONCE(f->flags) & O_NONBLOCK;
+}
+
 /* Read at @pos into kernel memory or user memory, whatever @uio says. */
 ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos);
 ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos);
@@ -127,6 +144,10 @@ struct ctl_prog;
 extern const struct file_ops regular_ops, dir_ops, path_ops, stream_ops;
 /* Stream @stream (0, 1, 2) of the program's launcher. */
 struct file *stream_open(struct ctl_prog *prog, unsigned int stream, uint32_t flags);
+/* Both ends of a new pipe, read end first; @flags: O_NONBLOCK, O_DIRECT. -ENFILE, -ENOMEM. */
+int pipe_open(uint32_t flags, struct file *ends[2]) __must_check;
+/* For fifo_open() in pipe.h; stat() answers f->attr. */
+extern const struct file_ops fifo_ops;
 /* A file under /dev that the kernel itself provides; -ENOENT: not one of them. */
 struct file *dev_open(const char *path, uint32_t flags);
 int dev_stat(const char *path, struct proto_attr *attr) __must_check;

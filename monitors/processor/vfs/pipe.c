@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pipes and FIFOs.
+ *
+ * Ring:	slots of one page each, head and tail count for ever, slot = count % nr_slots. A write fills the
+ *		rest of the last page if all of what does not fill a page of its own fits there, else it takes
+ *		new slots; so a write of at most PIPE_BUF (one page) lies in one slot and is atomic. Pages come
+ *		when they are written; two are kept for the next write.
+ * Locking:	pipe.lock (RANK_PIPE) is held over the copies, which may fault and sleep. head, tail, nr_slots,
+ *		readers and writers change under it and are read without it by poll and by wait conditions.
+ * Waking:	one reader when the ring stops being empty, one writer when it stops being full; who leaves
+ *		something behind wakes the next one; all of a side when the other side has gone. Nothing is
+ *		touched when nobody waits.
+ * Failure:	as Linux: what was moved before a fault or a signal is returned.
+ * Limits:	splice, tee and vmsplice are not there.
+ */
+#include <processor/pipe.h>
+
+#include <arch/uaccess.h>
+#include <kernel/mutex.h>
+#include <kernel/time.h>
+#include <kernel/wait.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/frame.h>
+#include <mm/slab.h>
+#include <processor/file.h>
+#include <processor/process.h>
+#include <processor/uio.h>
+
+#include "pipe_limit.h"
+
+#define MAX_SPARES 2u
+
+struct pipe_slot {
+	uint8_t *page;
+	uint32_t off;
+	uint32_t len;
+	bool packet; /* O_DIRECT: one read takes at most this, and all of it */
+};
+
+struct pipe {
+	struct mutex lock; /* RANK_PIPE */
+	refcount_t refs;
+	struct pipe_slot *slots __guarded_by(&lock);
+	uint32_t nr_slots;           /* lock; power of two; 0: a FIFO that is not open */
+	uint32_t head, tail;         /* lock */
+	uint32_t readers, writers;   /* lock: open ends */
+	uint32_t r_opened, w_opened; /* lock: ends ever opened, for those who wait for one */
+	uint8_t *spares[MAX_SPARES] __guarded_by(&lock);
+	unsigned int nr_spares __guarded_by(&lock);
+	struct waitqueue rd_wait;                   /* readers: data, or no writer */
+	struct waitqueue wr_wait;                   /* writers: room, or no reader */
+	struct pipe_user *user __guarded_by(&lock); /* who is charged for nr_slots */
+	uint64_t ino;                               /* const */
+	uint32_t uid, gid;                          /* const */
+	int64_t born_s;                             /* const */
+};
+
+static uint64_t last_ino; /* atomic */
+
+static bool is_empty(const struct pipe *p)
+{
+	return __atomic_load_n(&p->head, __ATOMIC_ACQUIRE) ==
+	       __atomic_load_n(&p->tail, __ATOMIC_ACQUIRE);
+}
+
+static bool is_full(const struct pipe *p)
+{
+	return __atomic_load_n(&p->head, __ATOMIC_ACQUIRE) -
+		       __atomic_load_n(&p->tail, __ATOMIC_ACQUIRE) >=
+	       __atomic_load_n(&p->nr_slots, __ATOMIC_ACQUIRE);
+}
+
+static bool may_read(const struct pipe *p)
+{
+	return !is_empty(p) || !__atomic_load_n(&p->writers, __ATOMIC_ACQUIRE);
+}
+
+static bool may_write(const struct pipe *p)
+{
+	return !is_full(p) || !__atomic_load_n(&p->readers, __ATOMIC_ACQUIRE);
+}
+
+static struct pipe_slot *slot(const struct pipe *p, uint32_t count)
+{
+	return &p->slots[count & (p->nr_slots - 1)];
+}
+
+static void wake(struct waitqueue *wq)
+{
+	if (waitqueue_active(wq))
+		wake_one(wq);
+}
+
+/* --- pages --------------------------------------------------------------------------- */
+
+static uint8_t *page_get(struct pipe *p)
+{
+	struct frame *f;
+
+	if (p->nr_spares)
+		return p->spares[--p->nr_spares];
+	f = frame_alloc(0, 0);
+	return f ? frame_to_virt(f) : NULL;
+}
+
+static void page_put(struct pipe *p, uint8_t *page)
+{
+	if (p->nr_spares < MAX_SPARES)
+		p->spares[p->nr_spares++] = page;
+	else
+		frame_free(virt_to_frame(page), 0);
+}
+
+static void drop_contents(struct pipe *p)
+{
+	for (uint32_t i = p->tail; i != p->head; i++)
+		page_put(p, slot(p, i)->page);
+	while (p->nr_spares)
+		frame_free(virt_to_frame(p->spares[--p->nr_spares]), 0);
+	p->head = 0;
+	p->tail = 0;
+}
+
+/* --- life ---------------------------------------------------------------------------- */
+
+struct pipe *pipe_create(void)
+{
+	struct pipe *p = kzalloc(sizeof(*p));
+
+	if (!p)
+		return ERR_PTR(-ENOMEM);
+	refcount_set(&p->refs, 1);
+	mutex_init(&p->lock, "pipe", RANK_PIPE);
+	waitqueue_init(&p->rd_wait);
+	waitqueue_init(&p->wr_wait);
+	p->ino = __atomic_add_fetch(&last_ino, 1, __ATOMIC_RELAXED);
+	p->born_s = (int64_t)(time_real_ns() / 1000000000u);
+	return p;
+}
+
+/* The ring, for the first that opens an end. -ENFILE, -ENOMEM. */
+static int ring_create(struct pipe *p, uint32_t uid)
+{
+	struct pipe_user *user;
+	uint32_t nr;
+
+	if (p->nr_slots)
+		return 0;
+	user = pipe_user_get(uid);
+	if (!user)
+		return -ENOMEM;
+	nr = pipe_charge_new(user, PIPE_DEF_SLOTS);
+	p->slots = nr ? kcalloc(nr, sizeof(*p->slots)) : NULL;
+	if (!p->slots) {
+		pipe_uncharge(user, nr);
+		pipe_user_put(user);
+		return nr ? -ENOMEM : -ENFILE;
+	}
+	p->user = user;
+	__atomic_store_n(&p->nr_slots, nr, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static void ring_destroy(struct pipe *p)
+{
+	if (!p->nr_slots)
+		return;
+	drop_contents(p);
+	kfree(p->slots);
+	p->slots = NULL;
+	pipe_uncharge(p->user, p->nr_slots);
+	pipe_user_put(p->user);
+	p->user = NULL;
+	__atomic_store_n(&p->nr_slots, 0, __ATOMIC_RELEASE);
+}
+
+void pipe_put(struct pipe *p)
+{
+	if (!refcount_dec_and_test(&p->refs))
+		return;
+	ring_destroy(p);
+	kfree(p);
+}
+
+/* --- reading ------------------------------------------------------------------------- */
+
+/*
+ * From the oldest slot. What does not arrive whole stays in the pipe: -EFAULT. *@stop when the read ends here
+ * whatever room is left.
+ */
+static ssize_t take(struct pipe *p, struct uio *uio, bool *stop)
+{
+	struct pipe_slot *s = slot(p, p->tail);
+	const uint32_t n = (uint32_t)MIN((uint64_t)s->len, uio->left);
+
+	if (uio_put(uio, s->page + s->off, n) < n)
+		return -EFAULT;
+	s->off += n;
+	s->len -= n;
+	if (s->packet) {
+		s->len = 0;
+		*stop = true;
+	}
+	if (!s->len) {
+		page_put(p, s->page);
+		s->page = NULL;
+		__atomic_store_n(&p->tail, p->tail + 1, __ATOMIC_RELEASE);
+	}
+	return (ssize_t)n;
+}
+
+/* All that is there, up to what is wanted. */
+static ssize_t take_all(struct pipe *p, struct uio *uio)
+{
+	bool stop = false;
+	ssize_t done = 0;
+
+	while (uio->left && !stop && p->head != p->tail) {
+		const ssize_t n = take(p, uio, &stop);
+
+		if (n < 0)
+			return done ? done : n;
+		done += n;
+	}
+	return done;
+}
+
+static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	struct pipe *p = f->private;
+	bool was_full, room, more;
+	ssize_t ret;
+
+	if (!uio->left)
+		return 0;
+	mutex_lock(&p->lock);
+	for (;;) {
+		was_full = is_full(p);
+		ret = take_all(p, uio);
+		if (ret || !p->writers)
+			break;
+		if (file_nonblock(f)) {
+			ret = -EAGAIN;
+			break;
+		}
+		mutex_unlock(&p->lock);
+		if (wait_event_interruptible(&p->rd_wait, may_read(p)))
+			return -ERESTARTSYS;
+		mutex_lock(&p->lock);
+	}
+	room = was_full && !is_full(p);
+	more = p->head != p->tail;
+	mutex_unlock(&p->lock);
+	if (room)
+		wake(&p->wr_wait);
+	if (more)
+		wake(&p->rd_wait);
+	return ret;
+}
+
+/* --- writing ------------------------------------------------------------------------- */
+
+/* What does not fill a page goes behind what was written last, if it all fits. */
+static ssize_t merge(struct pipe *p, struct uio *uio)
+{
+	const uint32_t n = (uint32_t)(uio->left & (PAGE_SIZE - 1));
+	struct pipe_slot *s;
+
+	if (!n || p->head == p->tail)
+		return 0;
+	s = slot(p, p->head - 1);
+	if (s->packet || s->off + s->len + n > PAGE_SIZE)
+		return 0;
+	if (uio_fetch(uio, s->page + s->off + s->len, n) < n)
+		return -EFAULT;
+	s->len += n;
+	return (ssize_t)n;
+}
+
+/* A new slot; as Linux, nothing of one that a fault cut short. */
+static ssize_t append(struct pipe *p, struct uio *uio, bool packet)
+{
+	const uint32_t n = (uint32_t)MIN(uio->left, (uint64_t)PAGE_SIZE);
+	uint8_t *page = page_get(p);
+
+	if (!page)
+		return -ENOMEM;
+	if (uio_fetch(uio, page, n) < n) {
+		page_put(p, page);
+		return -EFAULT;
+	}
+	*slot(p, p->head) = (struct pipe_slot){ .page = page, .len = n, .packet = packet };
+	__atomic_store_n(&p->head, p->head + 1, __ATOMIC_RELEASE);
+	return (ssize_t)n;
+}
+
+static void raise_sigpipe(void)
+{
+	const struct siginfo_k info = { .signo = SIGPIPE,
+					.code = SI_USER,
+					.pid = process_current()->pid };
+
+	signal_post_task(task_current(), &info);
+}
+
+/*
+ * As much as there is room for now. 0 when all is written or the ring is full; the errno that ends the call;
+ * *@done grows.
+ */
+static int put_all(struct pipe *p, struct uio *uio, bool packet, ssize_t *done)
+{
+	while (uio->left) {
+		ssize_t n;
+
+		if (!p->readers)
+			return -EPIPE;
+		if (is_full(p))
+			return 0;
+		n = append(p, uio, packet);
+		if (n < 0)
+			return (int)n;
+		*done += n;
+	}
+	return 0;
+}
+
+static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	struct pipe *p = f->private;
+	const bool packet = f->flags & O_DIRECT;
+	bool was_empty, room;
+	ssize_t done = 0, n;
+	int err;
+
+	if (!uio->left)
+		return 0;
+	mutex_lock(&p->lock);
+	was_empty = p->head == p->tail;
+	n = p->readers ? merge(p, uio) : 0;
+	if (n > 0)
+		done = n;
+	err = n < 0 ? (int)n : 0;
+	while (!err) {
+		err = put_all(p, uio, packet, &done);
+		if (err || !uio->left)
+			break;
+		if (file_nonblock(f)) {
+			err = -EAGAIN;
+			break;
+		}
+		mutex_unlock(&p->lock);
+		if (was_empty)
+			wake(&p->rd_wait);
+		err = wait_event_interruptible(&p->wr_wait, may_write(p));
+		mutex_lock(&p->lock);
+		was_empty = p->head == p->tail;
+		if (err)
+			err = -ERESTARTSYS;
+	}
+	room = !is_full(p);
+	was_empty = was_empty && p->head != p->tail;
+	mutex_unlock(&p->lock);
+	if (was_empty)
+		wake(&p->rd_wait);
+	if (room)
+		wake(&p->wr_wait);
+	if (err == -EPIPE)
+		raise_sigpipe();
+	return done ? done : err;
+}
+
+/* --- the rest of a file -------------------------------------------------------------- */
+
+/* An end hangs up when the writers that it has seen are gone; a FIFO's that had none yet does not. */
+static unsigned int pipe_poll(struct file *f)
+{
+	const struct pipe *p = f->private;
+	unsigned int events = 0;
+
+	if (file_readable(f)) {
+		if (!is_empty(p))
+			events |= POLL_IN | POLL_RDNORM;
+		if (!READ_ONCE(p->writers) && f->minor != READ_ONCE(p->w_opened))
+			events |= POLL_HUP;
+	}
+	if (file_writable(f)) {
+		if (!is_full(p))
+			events |= POLL_OUT | POLL_WRNORM;
+		if (!READ_ONCE(p->readers))
+			events |= POLL_ERR;
+	}
+	return events;
+}
+
+static struct waitqueue *pipe_poll_wait(struct file *f)
+{
+	struct pipe *p = f->private;
+
+	return file_readable(f) ? &p->rd_wait : &p->wr_wait;
+}
+
+static struct waitqueue *pipe_poll_wait_out(struct file *f)
+{
+	struct pipe *p = f->private;
+
+	return file_writable(f) ? &p->wr_wait : &p->rd_wait;
+}
+
+static long pipe_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	struct pipe *p = f->private;
+	uint64_t bytes = 0;
+
+	if (cmd != FIONREAD)
+		return -ENOTTY;
+	mutex_lock(&p->lock);
+	for (uint32_t i = p->tail; i != p->head; i++)
+		bytes += slot(p, i)->len;
+	mutex_unlock(&p->lock);
+	return put_user_u32((uint32_t)bytes, (void __user *)arg);
+}
+
+static int pipe_stat(struct file *f, struct proto_attr *attr)
+{
+	const struct pipe *p = f->private;
+
+	*attr = (struct proto_attr){ 0 };
+	attr->file.ino = p->ino;
+	attr->fsid = 14;
+	attr->mode = 0010600;
+	attr->nlink = 1;
+	attr->blksize = PAGE_SIZE;
+	attr->uid = p->uid;
+	attr->gid = p->gid;
+	attr->atime_s = attr->mtime_s = attr->ctime_s = p->born_s;
+	return 0;
+}
+
+static int fifo_stat(struct file *f, struct proto_attr *attr)
+{
+	*attr = f->attr;
+	return 0;
+}
+
+static void close_end(struct pipe *p, const struct file *f)
+{
+	bool gone;
+
+	mutex_lock(&p->lock);
+	__atomic_store_n(&p->readers, p->readers - file_readable(f), __ATOMIC_RELEASE);
+	__atomic_store_n(&p->writers, p->writers - file_writable(f), __ATOMIC_RELEASE);
+	gone = !p->readers || !p->writers;
+	if (!p->readers && !p->writers)
+		ring_destroy(p);
+	mutex_unlock(&p->lock);
+	if (gone) {
+		wake_all(&p->rd_wait);
+		wake_all(&p->wr_wait);
+	}
+}
+
+static void pipe_release(struct file *f)
+{
+	struct pipe *p = f->private;
+
+	if (!p)
+		return; /* a FIFO whose open failed */
+	close_end(p, f);
+	pipe_put(p);
+}
+
+#define PIPE_FILE_OPS                                                                   \
+	.read = pipe_read, .write = pipe_write, .ioctl = pipe_ioctl, .poll = pipe_poll, \
+	.poll_wait = pipe_poll_wait, .poll_wait_out = pipe_poll_wait_out, .release = pipe_release
+
+static const struct file_ops pipe_ops = {
+	.name = "pipe",
+	.stat = pipe_stat,
+	PIPE_FILE_OPS,
+};
+
+const struct file_ops fifo_ops = {
+	.name = "fifo",
+	.stat = fifo_stat,
+	PIPE_FILE_OPS,
+};
+
+struct pipe *pipe_of(const struct file *f)
+{
+	return f->ops->read == pipe_read ? f->private : NULL;
+}
+
+/* --- opening ------------------------------------------------------------------------- */
+
+static void open_end_locked(struct pipe *p, const struct file *f)
+{
+	if (file_readable(f)) {
+		__atomic_store_n(&p->readers, p->readers + 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&p->r_opened, p->r_opened + 1, __ATOMIC_RELEASE);
+	}
+	if (file_writable(f)) {
+		__atomic_store_n(&p->writers, p->writers + 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&p->w_opened, p->w_opened + 1, __ATOMIC_RELEASE);
+	}
+}
+
+static struct file *end_create(struct pipe *p, uint32_t flags)
+{
+	struct file *f = file_create(&pipe_ops, flags, NULL);
+
+	if (IS_ERR(f))
+		return f;
+	refcount_inc(&p->refs);
+	f->private = p;
+	mutex_lock(&p->lock);
+	open_end_locked(p, f);
+	mutex_unlock(&p->lock);
+	return f;
+}
+
+int pipe_open(uint32_t flags, struct file *ends[2])
+{
+	const struct process *me = process_current();
+	struct pipe *p = pipe_create();
+	int err;
+
+	if (IS_ERR(p))
+		return PTR_ERR(p);
+	p->uid = me->cred.uid;
+	p->gid = me->cred.gid;
+	err = ring_create(p, p->uid);
+	if (err)
+		goto out;
+	ends[0] = end_create(p, O_RDONLY | (flags & O_NONBLOCK));
+	if (IS_ERR(ends[0])) {
+		err = PTR_ERR(ends[0]);
+		goto out;
+	}
+	ends[1] = end_create(p, O_WRONLY | (flags & (O_NONBLOCK | O_DIRECT)));
+	if (IS_ERR(ends[1])) {
+		err = PTR_ERR(ends[1]);
+		file_put(ends[0]);
+	}
+out:
+	pipe_put(p); /* the ends have their own */
+	return err;
+}
+
+/* Sleep until the other side has been opened since @seen was read, even if it has gone again. */
+static int wait_for_partner(struct waitqueue *wq, const uint32_t *opened, uint32_t seen,
+			    const uint32_t *open_now)
+{
+	return wait_event_interruptible(wq, __atomic_load_n(opened, __ATOMIC_ACQUIRE) != seen ||
+						    __atomic_load_n(open_now, __ATOMIC_ACQUIRE))
+		       ? -ERESTARTSYS
+		       : 0;
+}
+
+int fifo_open(struct file *f, struct pipe *p)
+{
+	const uint32_t acc = f->flags & O_ACCMODE;
+	uint32_t r_seen, w_seen;
+	int err;
+
+	mutex_lock(&p->lock);
+	if (acc == O_WRONLY && file_nonblock(f) && !p->readers)
+		err = -ENXIO;
+	else
+		err = ring_create(p, process_current()->cred.uid);
+	if (err) {
+		mutex_unlock(&p->lock);
+		return err;
+	}
+	r_seen = p->r_opened;
+	w_seen = p->w_opened;
+	/* A reader that does not wait must not see "hung up" before there was a writer. */
+	f->minor = acc == O_RDONLY && !p->writers ? w_seen : w_seen - 1;
+	f->private = p;
+	refcount_inc(&p->refs);
+	open_end_locked(p, f);
+	mutex_unlock(&p->lock);
+	wake_all(&p->rd_wait);
+	wake_all(&p->wr_wait);
+	if (acc == O_RDONLY && !file_nonblock(f))
+		err = wait_for_partner(&p->rd_wait, &p->w_opened, w_seen, &p->writers);
+	else if (acc == O_WRONLY)
+		err = wait_for_partner(&p->wr_wait, &p->r_opened, r_seen, &p->readers);
+	if (err) {
+		pipe_release(f);
+		f->private = NULL;
+	}
+	return err;
+}
+
+/* --- size ---------------------------------------------------------------------------- */
+
+long pipe_size(const struct pipe *p)
+{
+	return (long)READ_ONCE(p->nr_slots) << PAGE_SHIFT;
+}
+
+static int resize_locked(struct pipe *p, uint32_t nr)
+{
+	const uint32_t used = p->head - p->tail, old = p->nr_slots;
+	struct pipe_slot *slots;
+	int err;
+
+	if (nr < used)
+		return -EBUSY;
+	slots = kcalloc(nr, sizeof(*slots));
+	if (!slots)
+		return -ENOMEM;
+	err = pipe_recharge(p->user, old, nr);
+	if (err) {
+		kfree(slots);
+		return err;
+	}
+	for (uint32_t i = p->tail; i != p->head; i++)
+		slots[i & (nr - 1)] = *slot(p, i);
+	kfree(p->slots);
+	p->slots = slots;
+	__atomic_store_n(&p->nr_slots, nr, __ATOMIC_RELEASE);
+	return 0;
+}
+
+long pipe_set_size(struct pipe *p, uint64_t bytes)
+{
+	uint32_t nr = 1;
+	bool room;
+	int err;
+
+	if (bytes > 1u << 31)
+		return -EINVAL;
+	while (((uint64_t)nr << PAGE_SHIFT) < bytes)
+		nr *= 2;
+	mutex_lock(&p->lock);
+	if (nr > p->nr_slots && ((uint64_t)nr << PAGE_SHIFT) > PIPE_MAX_SIZE &&
+	    process_current()->cred.uid != 0)
+		err = -EPERM;
+	else
+		err = resize_locked(p, nr);
+	room = !is_full(p);
+	mutex_unlock(&p->lock);
+	if (room)
+		wake_all(&p->wr_wait);
+	return err ? err : (long)nr << PAGE_SHIFT;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Limits of pipes: their pages are memory of the kernel.
+ *
+ * Node:	all rings together have at most an eighth of the node's frames as slots.
+ * User:	as Linux's pipe-user-pages-soft: with more than 16384 slots, new pipes of a user other than root
+ *		get two slots, and none can be made larger.
+ * Locking:	lock (RANK_SPIN_MONITOR) guards the list of users; counts are atomic.
+ */
+#include "pipe_limit.h"
+
+#include <kernel/counter.h>
+#include <kernel/spinlock.h>
+#include <lib/atomic.h>
+#include <lib/errno.h>
+#include <lib/list.h>
+#include <mm/frame.h>
+#include <mm/slab.h>
+#include <processor/pipe.h>
+
+#define USER_SOFT  16384
+#define FEW_SLOTS  2u
+#define NODE_SHARE 8u /* of the frames */
+
+struct pipe_user {
+	struct list_head link;
+	uint32_t uid;  /* const */
+	uint32_t refs; /* lock */
+	atomic64_t slots;
+};
+
+static struct spinlock lock = SPINLOCK_INIT("pipe.users", RANK_SPIN_MONITOR);
+static LIST_HEAD(users); /* lock: those who have a pipe */
+static atomic64_t total;
+
+uint64_t pipe_slots_charged(void)
+{
+	return (uint64_t)atomic64_read(&total);
+}
+GAUGE(pipe_slots_gauge, "pipe.slots", "pages that the pipes may fill", pipe_slots_charged);
+
+static struct pipe_user *find_locked(uint32_t uid)
+{
+	struct pipe_user *u;
+
+	list_for_each_entry(u, &users, link) {
+		if (u->uid == uid)
+			return u;
+	}
+	return NULL;
+}
+
+struct pipe_user *pipe_user_get(uint32_t uid)
+{
+	struct pipe_user *new = kzalloc(sizeof(*new)), *u;
+
+	spin_lock(&lock);
+	u = find_locked(uid);
+	if (!u && new) {
+		new->uid = uid;
+		list_add(&new->link, &users);
+		u = new;
+		new = NULL;
+	}
+	if (u)
+		u->refs++;
+	spin_unlock(&lock);
+	kfree(new);
+	return u;
+}
+
+void pipe_user_put(struct pipe_user *u)
+{
+	bool last;
+
+	spin_lock(&lock);
+	last = --u->refs == 0;
+	if (last)
+		list_del(&u->link);
+	spin_unlock(&lock);
+	if (last)
+		kfree(u);
+}
+
+static bool charge_node(uint32_t nr)
+{
+	if (atomic64_add_return(&total, nr) <= (int64_t)(frames_total_count() / NODE_SHARE))
+		return true;
+	atomic64_sub(&total, nr);
+	return false;
+}
+
+uint32_t pipe_charge_new(struct pipe_user *u, uint32_t want)
+{
+	if (u->uid != 0 && atomic64_read(&u->slots) + want > USER_SOFT)
+		want = FEW_SLOTS;
+	if (!charge_node(want))
+		return 0;
+	atomic64_add(&u->slots, want);
+	return want;
+}
+
+int pipe_recharge(struct pipe_user *u, uint32_t old, uint32_t new)
+{
+	if (new <= old) {
+		pipe_uncharge(u, old - new);
+		return 0;
+	}
+	if (u->uid != 0 && atomic64_read(&u->slots) + (new - old) > USER_SOFT)
+		return -EPERM;
+	if (!charge_node(new - old))
+		return -ENOMEM;
+	atomic64_add(&u->slots, new - old);
+	return 0;
+}
+
+void pipe_uncharge(struct pipe_user *u, uint32_t nr)
+{
+	atomic64_sub(&total, nr);
+	atomic64_sub(&u->slots, nr);
+}
