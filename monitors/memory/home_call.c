@@ -58,6 +58,11 @@ static void mmap_vma(struct memory *m, const struct pm_mmap_req *req, uint64_t a
 		v->flags |= PM_VMA_SHARED;
 	if (req->flags & PM_MAP_NORESERVE)
 		v->flags |= PM_VMA_NORESERVE;
+	if (req->object) {
+		v->flags |= PM_VMA_OBJECT;
+		v->object = req->object;
+		v->pgoff = req->pgoff;
+	}
 	if (!req->file.node)
 		return;
 	v->flags |= PM_VMA_FILE;
@@ -71,7 +76,8 @@ static void mmap_vma(struct memory *m, const struct pm_mmap_req *req, uint64_t a
 static int mmap_place(struct memory *m, struct aspace *as, const struct pm_mmap_req *req,
 		      uint64_t *addr) __must_hold(&as->mutex)
 {
-	const bool room = !req->file.node && !(req->flags & (PM_MAP_SHARED | PM_MAP_STACK));
+	const bool room =
+		!req->file.node && !req->object && !(req->flags & (PM_MAP_SHARED | PM_MAP_STACK));
 
 	*addr = req->addr;
 	if (req->flags & (PM_MAP_FIXED | PM_MAP_FIXED_NOREPLACE)) {
@@ -99,7 +105,10 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
-	err = mmap_place(m, as, req, &addr);
+	if (req->object && aspace_processor(req->object) != proc)
+		err = -ESRCH;
+	else
+		err = mmap_place(m, as, req, &addr);
 	if (!err) {
 		mmap_vma(m, req, addr, &v);
 		err = span_map(m, as, &v, wanted(req->want_credits, req->len), &grants);
@@ -184,7 +193,7 @@ static int mremap_grow(struct memory *m, struct aspace *as, const struct pm_mrem
 static int mremap_place(struct memory *m, struct aspace *as, const struct pm_mremap_req *req,
 			const struct pm_vma *old, uint64_t *addr) __must_hold(&as->mutex)
 {
-	const bool room = !(old->flags & (PM_VMA_FILE | PM_VMA_SHARED));
+	const bool room = !(old->flags & (PM_VMA_FILE | PM_VMA_OBJECT | PM_VMA_SHARED));
 
 	if (req->flags & PM_MREMAP_FIXED) {
 		*addr = req->new_addr;

@@ -73,7 +73,7 @@ static int store_check_locked(const struct region *r, uint64_t vaddr) __must_hol
 
 	if (!vma)
 		return -EFAULT;
-	if ((vma->v.flags & PM_VMA_FILE) && (vma->v.flags & PM_VMA_SHARED))
+	if ((vma->v.flags & (PM_VMA_FILE | PM_VMA_OBJECT)) && (vma->v.flags & PM_VMA_SHARED))
 		return -EROFS;
 	return 0;
 }
@@ -205,6 +205,8 @@ int owner_pages(struct memory *m, const struct mm_pages_req *req, const void *da
 /* What lies behind a page that has never been written? */
 static enum pm_fetch_result unwritten(const struct pm_vma *v, uint64_t vaddr)
 {
+	if (v->flags & PM_VMA_OBJECT)
+		return PM_FETCH_FILE;
 	if ((v->flags & PM_VMA_FILE) && vaddr - v->start < v->file_bytes)
 		return PM_FETCH_FILE;
 	return PM_FETCH_ZERO;

@@ -119,10 +119,10 @@ struct pm_vma vma_clip(const struct pm_vma *v, uint64_t start, uint64_t end)
 
 	out.start = start;
 	out.end = end;
-	if (!(v->flags & PM_VMA_FILE))
+	if (!(v->flags & (PM_VMA_FILE | PM_VMA_OBJECT)))
 		return out;
 	out.pgoff += skip >> PAGE_SHIFT;
-	if (v->file_bytes != UINT64_MAX)
+	if ((v->flags & PM_VMA_FILE) && v->file_bytes != UINT64_MAX)
 		out.file_bytes = v->file_bytes > skip ? v->file_bytes - skip : 0;
 	return out;
 }
@@ -134,9 +134,9 @@ bool vma_joins(const struct pm_vma *low, const struct pm_vma *high)
 
 	if (low->end != high->start || low->prot != high->prot || low->flags != high->flags)
 		return false;
-	if (!(low->flags & PM_VMA_FILE))
+	if (!(low->flags & (PM_VMA_FILE | PM_VMA_OBJECT)))
 		return true;
-	if (!proto_file_equal(&low->file, &high->file))
+	if (!proto_file_equal(&low->file, &high->file) || low->object != high->object)
 		return false;
 	joined.end = high->end;
 	tail = vma_clip(&joined, high->start, high->end);
@@ -252,7 +252,7 @@ void vma_protect(struct vma_set *set, uint64_t start, uint64_t end, uint32_t pro
 
 static uint64_t charge_as(const struct pm_vma *v, uint32_t prot)
 {
-	const bool file = v->flags & PM_VMA_FILE;
+	const bool file = v->flags & (PM_VMA_FILE | PM_VMA_OBJECT);
 
 	if (v->flags & (PM_VMA_NORESERVE | PM_VMA_STACK))
 		return 0;

@@ -407,6 +407,38 @@ int mm_vregion_take_req_decode(const void *buf, size_t len, struct mm_vregion_ta
 	return 0;
 }
 
+/* --- MM_FORK ----------------------------------------------------------------------------- */
+
+void mm_fork_req_encode(const struct mm_fork_req *req, struct mm_fork_req_wire *w)
+{
+	w->aspace = cpu_to_le64(req->aspace);
+	w->parent = cpu_to_le64(req->parent);
+	w->child = cpu_to_le64(req->child);
+	w->want_credits = cpu_to_le32(req->want_credits);
+	w->phase = cpu_to_le32(req->phase);
+}
+
+int mm_fork_req_decode(const void *buf, size_t len, struct mm_fork_req *out)
+{
+	struct mm_fork_req_wire w;
+	struct mm_fork_req r;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	r.aspace = le64_to_cpu(w.aspace);
+	r.parent = le64_to_cpu(w.parent);
+	r.child = le64_to_cpu(w.child);
+	r.want_credits = le32_to_cpu(w.want_credits);
+	r.phase = le32_to_cpu(w.phase);
+	if (!r.aspace || !r.parent || !r.child || r.phase > MM_ABORT)
+		return -EPROTO;
+	if (r.aspace == r.parent || r.aspace == r.child || r.parent == r.child)
+		return -EPROTO;
+	*out = r;
+	return 0;
+}
+
 /* --- MM_FILE_READ ---------------------------------------------------------------------- */
 
 void mm_file_read_req_encode(const struct mm_file_read_req *req, struct mm_file_read_req_wire *w)

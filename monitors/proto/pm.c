@@ -2,7 +2,7 @@
 /*
  * Processor <-> memory messages to the home of an address space: encode and decode.
  *
- * The demand, write-back and file messages are in pm_data.c.
+ * The demand, write-back and file messages are in pm_data.c, fork and its kin in pm_fork.c.
  *
  * See:	docs/protocol/pm.md
  */
@@ -54,7 +54,8 @@ void pm_vma_encode(const struct pm_vma *vma, struct pm_vma_wire *w)
 	w->start = cpu_to_le64(vma->start);
 	w->end = cpu_to_le64(vma->end);
 	w->pgoff = cpu_to_le64(vma->pgoff);
-	w->file_bytes = cpu_to_le64(vma->file_bytes);
+	w->file_bytes_or_object =
+		cpu_to_le64(vma->flags & PM_VMA_OBJECT ? vma->object : vma->file_bytes);
 	proto_file_encode(&vma->file, &w->file);
 	w->prot = cpu_to_le32(vma->prot);
 	w->flags = cpu_to_le32(vma->flags);
@@ -62,11 +63,22 @@ void pm_vma_encode(const struct pm_vma *vma, struct pm_vma_wire *w)
 	w->reserved = cpu_to_le32(0);
 }
 
-/* The fields that only a file mapping has. */
+/* Pages [pgoff, pgoff + nr) of an object's space. */
+static bool object_pages_are_valid(uint64_t pgoff, uint64_t nr)
+{
+	return pgoff <= (PM_USER_TOP >> PAGE_SHIFT) - nr;
+}
+
+/* The fields that only a mapping of a file or of an object has. */
 static bool vma_file_is_valid(const struct pm_vma *vma)
 {
+	if (!(vma->flags & PM_VMA_FILE) && (vma->file.node || vma->cache_node))
+		return false;
+	if (vma->flags & PM_VMA_OBJECT)
+		return !(vma->flags & PM_VMA_FILE) && vma->object &&
+		       object_pages_are_valid(vma->pgoff, (vma->end - vma->start) >> PAGE_SHIFT);
 	if (!(vma->flags & PM_VMA_FILE))
-		return !vma->file.node && !vma->pgoff && !vma->file_bytes && !vma->cache_node;
+		return !vma->pgoff && !vma->file_bytes;
 	if (!vma->file.node || !vma->cache_node || vma->cache_node > PROTO_NODE_MAX)
 		return false;
 	return vma->pgoff <= (UINT64_MAX >> PAGE_SHIFT) - ((vma->end - vma->start) >> PAGE_SHIFT);
@@ -79,9 +91,14 @@ int pm_vma_decode(const struct pm_vma_wire *w, struct pm_vma *out)
 	vma.start = le64_to_cpu(w->start);
 	vma.end = le64_to_cpu(w->end);
 	vma.pgoff = le64_to_cpu(w->pgoff);
-	vma.file_bytes = le64_to_cpu(w->file_bytes);
+	vma.file_bytes = le64_to_cpu(w->file_bytes_or_object);
+	vma.object = 0;
 	vma.prot = le32_to_cpu(w->prot);
 	vma.flags = le32_to_cpu(w->flags);
+	if (vma.flags & PM_VMA_OBJECT) {
+		vma.object = vma.file_bytes;
+		vma.file_bytes = 0;
+	}
 	vma.cache_node = le32_to_cpu(w->cache_node);
 	if (proto_file_decode(&w->file, &vma.file) || le32_to_cpu(w->reserved))
 		return -EPROTO;
@@ -364,6 +381,7 @@ void pm_mmap_req_encode(const struct pm_mmap_req *req, struct pm_mmap_req_wire *
 	w->len = cpu_to_le64(req->len);
 	w->pgoff = cpu_to_le64(req->pgoff);
 	proto_file_encode(&req->file, &w->file);
+	w->object = cpu_to_le64(req->object);
 	w->prot = cpu_to_le32(req->prot);
 	w->flags = cpu_to_le32(req->flags);
 	w->want_credits = cpu_to_le32(req->want_credits);
@@ -380,6 +398,8 @@ static bool mmap_req_is_valid(const struct pm_mmap_req *r)
 		return false;
 	if ((r->prot & ~(uint32_t)PM_PROT_ALL) || (r->flags & ~(uint32_t)PM_MAP_ALL))
 		return false;
+	if (r->object)
+		return !r->file.node && object_pages_are_valid(r->pgoff, r->len >> PAGE_SHIFT);
 	if (!r->file.node)
 		return !r->pgoff;
 	return r->pgoff <= (UINT64_MAX >> PAGE_SHIFT) - (r->len >> PAGE_SHIFT);
@@ -397,6 +417,7 @@ int pm_mmap_req_decode(const void *buf, size_t len, struct pm_mmap_req *out)
 	r.addr = le64_to_cpu(w.addr);
 	r.len = le64_to_cpu(w.len);
 	r.pgoff = le64_to_cpu(w.pgoff);
+	r.object = le64_to_cpu(w.object);
 	r.prot = le32_to_cpu(w.prot);
 	r.flags = le32_to_cpu(w.flags);
 	r.want_credits = le32_to_cpu(w.want_credits);
@@ -553,6 +574,8 @@ void pm_vregions_req_encode(const struct pm_vregions_req *req, struct pm_vregion
 	w->aspace = cpu_to_le64(req->aspace);
 	w->first = cpu_to_le64(req->first);
 	w->count = cpu_to_le32(req->count);
+	w->flags = cpu_to_le32(req->flags);
+	w->want_credits = cpu_to_le32(req->want_credits);
 	w->reserved = cpu_to_le32(0);
 }
 
@@ -567,6 +590,12 @@ int pm_vregions_req_decode(const void *buf, size_t len, struct pm_vregions_req *
 	r.aspace = le64_to_cpu(w.aspace);
 	r.first = le64_to_cpu(w.first);
 	r.count = le32_to_cpu(w.count);
+	r.flags = le32_to_cpu(w.flags);
+	r.want_credits = le32_to_cpu(w.want_credits);
+	if (r.flags & ~(uint32_t)PM_VREGIONS_ALL)
+		return -EPROTO;
+	if (!(r.flags & PM_VREGIONS_ACTIVATE) && r.want_credits)
+		return -EPROTO;
 	if (!r.aspace || !r.count || r.count > PM_RANGE_MAX_VREGIONS || le32_to_cpu(w.reserved))
 		return -EPROTO;
 	if (r.first > PM_USER_TOP / PM_VREGION_MIN)

@@ -21,7 +21,7 @@ static const struct pm_vma file_vma = {
 	.cache_node = 12,
 };
 static const struct pm_vma anon_vma = {
-	.start = 0x7ffffffde000,
+	.start = PM_USER_TOP - 0x21000,
 	.end = PM_USER_TOP,
 	.prot = PM_PROT_READ,
 	.flags = PM_VMA_STACK,
@@ -72,7 +72,22 @@ FIXED_SAMPLE(pm_mremap_req, { .aspace = 1,
 			      .new_addr = 0x90000,
 			      .flags = PM_MREMAP_MAYMOVE | PM_MREMAP_FIXED })
 FIXED_SAMPLE(pm_brk_req, { .aspace = 1, .brk = 0x12345, .want_credits = 1 })
-FIXED_SAMPLE(pm_vregions_req, { .aspace = 1, .first = 3, .count = PM_RANGE_MAX_VREGIONS })
+FIXED_SAMPLE(pm_vregions_req, { .aspace = 1,
+				.first = 3,
+				.count = PM_RANGE_MAX_VREGIONS,
+				.flags = PM_VREGIONS_ACTIVATE,
+				.want_credits = 6 })
+FIXED_SAMPLE(pm_fork_req, { .aspace = 1, .parent = 2, .child = 3, .want_credits = 4 })
+VARIABLE_SAMPLE(pm_discard_req, { .aspace = 1,
+				  .nr_ranges = 2,
+				  .ranges = { { 0x1000, 0x2000 }, { 0x3000, 0x1000 } } })
+VARIABLE_SAMPLE(pm_merge_req, { .from = 1,
+				.into = 2,
+				.nr_ranges = 2,
+				.ranges = { { 0, 0x2000 }, { PM_USER_TOP - 0x1000, 0x1000 } } })
+FIXED_SAMPLE(
+	pm_space_req,
+	{ .aspace = 1, .len = 0x3000, .flags = PM_SPACE_RESERVE, .vnode = 2, .want_credits = 3 })
 FIXED_SAMPLE(pm_fetch_req, { .aspace = 1,
 			     .vaddr = 0x10000,
 			     .line = { 0x123456000, 0xabcd, 4096 },
@@ -129,6 +144,8 @@ VARIABLE_SAMPLE(mm_vregion_take_req,
 		  .vregion_shift = 21,
 		  .home = 12,
 		  .vmas = { { .start = 0xa00000, .end = 0xa01000, .prot = PM_PROT_READ } } })
+FIXED_SAMPLE(mm_fork_req,
+	     { .aspace = 1, .parent = 2, .child = 3, .want_credits = 4, .phase = MM_ABORT })
 FIXED_SAMPLE(mm_file_read_req, { .file = { 77, 3, 21 }, .offset = 64, .len = MM_FILE_READ_MAX })
 VARIABLE_SAMPLE(ms_read_req, { .file = { 77, 3, 21 },
 			       .pgoff = 4,
@@ -232,7 +249,8 @@ static ssize_t (*const samples[])(void) = {
 	sample_mm_vregion_move_req, sample_mm_vregion_take_req, sample_mm_file_read_req,
 	sample_ms_read_req,         sample_ms_read_rep,         sample_pm_moved,
 	sample_pm_destroy_req,      sample_pm_fill_vma_rep,     sample_pm_credit_rep,
-	sample_proto_attr,
+	sample_proto_attr,          sample_pm_fork_req,         sample_pm_discard_req,
+	sample_pm_merge_req,        sample_pm_space_req,        sample_mm_fork_req,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -278,9 +296,10 @@ static const struct rejection {
 	{ "pm_mmap_req", 16, 8, 0 },                  /* empty */
 	{ "pm_mmap_req", 16, 8, 0xfffffffffffff000 }, /* overflow */
 	{ "pm_mmap_req", 24, 8, UINT64_MAX >> 12 },   /* page offset overflows */
-	{ "pm_mmap_req", 48, 4, 8 },                  /* protection */
-	{ "pm_mmap_req", 52, 4, 32 },                 /* flags */
-	{ "pm_mmap_req", 60, 4, 1 },                  /* reserved */
+	{ "pm_mmap_req", 48, 8, 5 },                  /* a file and an object */
+	{ "pm_mmap_req", 56, 4, 8 },                  /* protection */
+	{ "pm_mmap_req", 60, 4, 32 },                 /* flags */
+	{ "pm_mmap_req", 68, 4, 1 },                  /* reserved */
 	{ "pm_range_req", 8, 8, PM_USER_TOP },
 	{ "pm_range_req", 16, 8, 0 },
 	{ "pm_range_req", 24, 4, 8 },
@@ -302,6 +321,37 @@ static const struct rejection {
 	{ "pm_vregions_req", 8, 8, 1ull << 27 },
 	{ "pm_vregions_req", 16, 4, 0 },
 	{ "pm_vregions_req", 16, 4, 257 },
+	{ "pm_vregions_req", 20, 4, 3 }, /* flags */
+	{ "pm_vregions_req", 20, 4, 0 }, /* credits without activation */
+	{ "pm_vregions_req", 28, 4, 1 },
+	{ "pm_fork_req", 0, 8, 0 },
+	{ "pm_fork_req", 8, 8, 0 },
+	{ "pm_fork_req", 16, 8, 0 },
+	{ "pm_fork_req", 8, 8, 1 },  /* the parent is the space itself */
+	{ "pm_fork_req", 16, 8, 1 }, /* and so is the child */
+	{ "pm_fork_req", 16, 8, 2 }, /* parent and child are one */
+	{ "pm_fork_req", 28, 4, 1 },
+	{ "pm_discard_req", 0, 8, 0 },
+	{ "pm_discard_req", 8, 4, 0 },
+	{ "pm_discard_req", 8, 4, 257 },
+	{ "pm_discard_req", 12, 4, 1 },
+	{ "pm_discard_req", 16, 8, 0x1001 },             /* not aligned */
+	{ "pm_discard_req", 24, 8, 0 },                  /* empty */
+	{ "pm_discard_req", 24, 8, 0x3000 },             /* into the next one */
+	{ "pm_discard_req", 32, 8, PM_USER_TOP },        /* beyond the end */
+	{ "pm_discard_req", 40, 8, 0xfffffffffffff000 }, /* overflow */
+	{ "pm_merge_req", 0, 8, 0 },
+	{ "pm_merge_req", 8, 8, 0 },
+	{ "pm_merge_req", 8, 8, 1 }, /* into itself */
+	{ "pm_merge_req", 16, 4, 257 },
+	{ "pm_merge_req", 20, 4, 1 },
+	{ "pm_merge_req", 32, 8, 1 },
+	{ "pm_merge_req", 48, 8, 0x2000 },
+	{ "pm_space_req", 0, 8, 0 },
+	{ "pm_space_req", 8, 8, 1 },
+	{ "pm_space_req", 8, 8, PM_USER_TOP + 0x1000 },
+	{ "pm_space_req", 16, 4, 2 },
+	{ "pm_space_req", 28, 4, 1 },
 	{ "pm_fetch_req", 0, 8, 0 },
 	{ "pm_fetch_req", 8, 8, 0x10001 },
 	{ "pm_fetch_req", 8, 8, PM_USER_TOP },
@@ -322,9 +372,11 @@ static const struct rejection {
 	{ "pm_fill_vma_rep", 8, 8, PM_USER_TOP + 4096 },
 	{ "pm_fill_vma_rep", 16, 8, UINT64_MAX >> 12 },
 	{ "pm_fill_vma_rep", 48, 4, 8 },
-	{ "pm_fill_vma_rep", 52, 4, 32 },
-	{ "pm_fill_vma_rep", 52, 4, 0 }, /* a file without the flag */
-	{ "pm_fill_vma_rep", 56, 4, 0 }, /* a file without a cache node */
+	{ "pm_fill_vma_rep", 52, 4, 64 },
+	{ "pm_fill_vma_rep", 52, 4, PM_VMA_FILE | PM_VMA_OBJECT },
+	{ "pm_fill_vma_rep", 52, 4, PM_VMA_OBJECT }, /* an object with a file */
+	{ "pm_fill_vma_rep", 52, 4, 0 },             /* a file without the flag */
+	{ "pm_fill_vma_rep", 56, 4, 0 },             /* a file without a cache node */
 	{ "pm_fill_vma_rep", 60, 4, 1 },
 	{ "pm_writeback_req", 8, 4, 0 },
 	{ "pm_writeback_req", 8, 4, 17 },
@@ -369,6 +421,10 @@ static const struct rejection {
 	{ "mm_vregion_take_req", 32, 4, MM_TAKE_DONE }, /* with vmas */
 	{ "mm_vregion_take_req", 44, 4, 0 },            /* no home */
 	{ "mm_vregion_take_req", 48, 8, 0x9ff000 },     /* outside the vRegion */
+	{ "mm_fork_req", 0, 8, 0 },
+	{ "mm_fork_req", 0, 8, 3 },
+	{ "mm_fork_req", 8, 8, 3 },
+	{ "mm_fork_req", 28, 4, 4 },
 	{ "mm_file_read_req", 16, 8, 1ull << 63 },
 	{ "mm_file_read_req", 24, 4, 0 },
 	{ "mm_file_read_req", 24, 4, MM_FILE_READ_MAX + 1 },
@@ -416,13 +472,60 @@ static void encoders_keep_limits(struct ktest *t)
 	static struct pm_range_rep rep;
 	struct pm_writeback_req wb = { .aspace = 1, .nr_pages = PM_WRITEBACK_MAX_PAGES + 1 };
 	struct pm_exec_req exec = { .aspace = 1, .cred = { .nr_groups = PROTO_MAX_GROUPS + 1 } };
+	static struct pm_discard_req discard = { .aspace = 1,
+						 .nr_ranges = PM_DISCARD_MAX_RANGES + 1 };
+	static struct pm_merge_req merge = { .from = 1,
+					     .into = 2,
+					     .nr_ranges = PM_DISCARD_MAX_RANGES + 1 };
 
+	EXPECT_EQ(t, pm_discard_req_encode(&discard, buf, RECODE_MAX), -EMSGSIZE);
+	EXPECT_EQ(t, pm_merge_req_encode(&merge, buf, RECODE_MAX), -EMSGSIZE);
 	rep.nr_vmas = PM_RANGE_MAX_VMAS + 1;
 	EXPECT_EQ(t, pm_range_rep_encode(&rep, buf, RECODE_MAX), -EMSGSIZE);
 	rep.nr_vmas = 1;
 	EXPECT_EQ(t, pm_range_rep_encode(&rep, buf, sizeof(struct pm_range_rep_wire)), -EMSGSIZE);
 	EXPECT_EQ(t, pm_writeback_req_encode(&wb, buf, RECODE_MAX), -EMSGSIZE);
 	EXPECT_EQ(t, pm_exec_req_encode(&exec, buf, RECODE_MAX), -EMSGSIZE);
+}
+
+/* What the id of an object and its pages may be, in requests and in vmas. */
+static void mappings_of_objects(struct ktest *t)
+{
+	struct pm_mmap_req req = { .aspace = 1,
+				   .len = 0x3000,
+				   .pgoff = (PM_USER_TOP >> PAGE_SHIFT) - 3,
+				   .object = 77,
+				   .flags = PM_MAP_SHARED };
+	struct pm_vma vma = { .start = 0x400000,
+			      .end = 0x403000,
+			      .pgoff = (PM_USER_TOP >> PAGE_SHIFT) - 3,
+			      .object = 77,
+			      .flags = PM_VMA_SHARED | PM_VMA_OBJECT };
+	struct pm_mmap_req_wire rw;
+	struct pm_mmap_req got_req;
+	struct pm_vma_wire vw;
+	struct pm_vma got;
+
+	pm_mmap_req_encode(&req, &rw);
+	ASSERT_EQ(t, pm_mmap_req_decode(&rw, sizeof(rw), &got_req), 0);
+	EXPECT_EQ(t, got_req.object, 77);
+	EXPECT_EQ(t, got_req.pgoff, req.pgoff);
+	req.pgoff++;
+	pm_mmap_req_encode(&req, &rw);
+	EXPECT_EQ(t, pm_mmap_req_decode(&rw, sizeof(rw), &got_req), -EPROTO);
+
+	pm_vma_encode(&vma, &vw);
+	ASSERT_EQ(t, pm_vma_decode(&vw, &got), 0);
+	EXPECT_EQ(t, got.object, 77);
+	EXPECT_EQ(t, got.file_bytes, 0);
+	EXPECT_EQ(t, got.pgoff, vma.pgoff);
+	vma.pgoff++;
+	pm_vma_encode(&vma, &vw);
+	EXPECT_EQ(t, pm_vma_decode(&vw, &got), -EPROTO);
+	vma.pgoff = 0;
+	vma.object = 0;
+	pm_vma_encode(&vma, &vw);
+	EXPECT_EQ(t, pm_vma_decode(&vw, &got), -EPROTO);
 }
 
 static void fetch_has_documented_bytes(struct ktest *t)
@@ -458,6 +561,7 @@ static const struct ktest_case cases[] = {
 	KTEST(every_message_there_and_back),
 	KTEST(changed_fields_are_rejected),
 	KTEST(encoders_keep_limits),
+	KTEST(mappings_of_objects),
 	KTEST(fetch_has_documented_bytes),
 	KTEST(cache_node_is_the_same_everywhere),
 	{ 0 },

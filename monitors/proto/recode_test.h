@@ -58,6 +58,10 @@ RECODE_FIXED(pm_mremap_req)
 RECODE_FIXED(pm_brk_req)
 RECODE_VARIABLE(pm_range_rep)
 RECODE_FIXED(pm_vregions_req)
+RECODE_FIXED(pm_fork_req)
+RECODE_VARIABLE(pm_discard_req)
+RECODE_VARIABLE(pm_merge_req)
+RECODE_FIXED(pm_space_req)
 RECODE_FIXED(pm_fetch_req)
 RECODE_FIXED(pm_fetch_rep)
 RECODE_FIXED(pm_fill_vma_req)
@@ -73,6 +77,7 @@ RECODE_VARIABLE(mm_move_req)
 RECODE_VARIABLE(mm_pages_req)
 RECODE_FIXED(mm_vregion_move_req)
 RECODE_VARIABLE(mm_vregion_take_req)
+RECODE_FIXED(mm_fork_req)
 RECODE_FIXED(mm_file_read_req)
 RECODE_VARIABLE(ms_read_req)
 RECODE_FIXED(ms_read_rep)
@@ -121,4 +126,9 @@ static const struct {
 	{ "pm_fill_vma_rep", recode_pm_fill_vma_rep },
 	{ "pm_credit_rep", recode_pm_credit_rep },
 	{ "proto_attr", recode_proto_attr },
+	{ "pm_fork_req", recode_pm_fork_req },
+	{ "pm_discard_req", recode_pm_discard_req },
+	{ "pm_merge_req", recode_pm_merge_req },
+	{ "pm_space_req", recode_pm_space_req },
+	{ "mm_fork_req", recode_mm_fork_req },
 };

@@ -430,7 +430,9 @@ int proc_fetch(struct fake_proc *p, uint64_t vaddr, bool write, void *data)
 /* The processor asks the home when a write-back is told that the page has moved. */
 int proc_refresh(struct fake_proc *p, uint64_t vaddr)
 {
-	const struct pm_vregions_req req = { p->aspace, vaddr >> p->shift, 1 };
+	const struct pm_vregions_req req = { .aspace = p->aspace,
+					     .first = vaddr >> p->shift,
+					     .count = 1 };
 	struct pm_vregions_req_wire w;
 
 	pm_vregions_req_encode(&req, &w);

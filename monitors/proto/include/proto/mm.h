@@ -2,8 +2,8 @@
 /*
  * Memory monitor -> memory monitor.
  *
- * Home -> owner (class control): MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_DESTROY,
- * MM_VREGION_MOVE.  Owner -> owner: MM_PAGES (write-back class), MM_VREGION_TAKE (control).  Any
+ * Home -> owner (class control): MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_DESTROY, MM_FORK,
+ * MM_MERGE, MM_DISCARD, MM_VREGION_MOVE.  Owner -> owner: MM_PAGES (write-back class), MM_VREGION_TAKE (control).  Any
  * memory node -> the one that holds a file's buffer cache: MM_FILE_READ (control).
  *
  * Phases:	a call whose range lies on one owner is sent once (MM_ONCE) and happens or does not.
@@ -32,6 +32,9 @@ enum mm_opcode {
 	MM_VREGION_MOVE = 0x0306,
 	MM_VREGION_TAKE = 0x0307,
 	MM_FILE_READ = 0x0308,
+	MM_FORK = 0x0309,
+	MM_MERGE = 0x030a,   /* body as PM_MERGE */
+	MM_DISCARD = 0x030b, /* body as PM_DISCARD */
 };
 
 enum mm_phase {
@@ -63,10 +66,10 @@ struct mm_map_req_wire {
 };
 static_assert(sizeof(struct mm_map_req_wire) == 96, "MM_MAP is ABI");
 
-/* Reply of MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_VREGION_MOVE. */
+/* Reply of MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_VREGION_MOVE, MM_FORK, MM_MERGE, MM_DISCARD. */
 struct mm_range_rep_wire {
 	le64_t charge; /* MM_PREPARE: pages charged */
-	le64_t pages;  /* frames freed or moved */
+	le64_t pages;  /* pages freed, moved or renamed */
 	struct pm_grant_wire grant;
 };
 static_assert(sizeof(struct mm_range_rep_wire) == 24, "MM range reply is ABI");
@@ -133,6 +136,21 @@ struct mm_vregion_take_req_wire { /* old owner -> new owner */
 	le32_t home; /* of the space */
 };
 static_assert(sizeof(struct mm_vregion_take_req_wire) == 48, "MM_VREGION_TAKE is ABI");
+
+/* --- MM_FORK: every vRegion of the receiver's of a space ---------------------------------------- */
+
+/*
+ * MM_PREPARE makes the child, which is charged; MM_APPLY gives the space's vmas to the parent;
+ * MM_ABORT undoes either, as long as the processor does not know of the new spaces.
+ */
+struct mm_fork_req_wire {
+	le64_t aspace;
+	le64_t parent;
+	le64_t child;
+	le32_t want_credits; /* frames for the processor of the space */
+	le32_t phase;
+};
+static_assert(sizeof(struct mm_fork_req_wire) == 32, "MM_FORK is ABI");
 
 /* --- MM_FILE_READ: a few bytes of a file, for the program loader ------------------------------ */
 
@@ -235,6 +253,17 @@ ssize_t mm_vregion_take_req_encode(const struct mm_vregion_take_req *req, void *
 	__must_check;
 int mm_vregion_take_req_decode(const void *buf, size_t len, struct mm_vregion_take_req *out)
 	__must_check;
+
+struct mm_fork_req {
+	uint64_t aspace;
+	uint64_t parent;
+	uint64_t child;
+	uint32_t want_credits;
+	uint32_t phase;
+};
+
+void mm_fork_req_encode(const struct mm_fork_req *req, struct mm_fork_req_wire *w);
+int mm_fork_req_decode(const void *buf, size_t len, struct mm_fork_req *out) __must_check;
 
 struct mm_file_read_req {
 	struct proto_file file;

@@ -3,8 +3,13 @@
  * Processor -> memory monitor.
  *
  * To the home node of an address space (class control): PM_EXEC, PM_MMAP, PM_MUNMAP, PM_MPROTECT,
- * PM_MREMAP, PM_BRK, PM_VREGIONS, PM_DESTROY.  The home validates, assigns addresses, tells the owners
- * (proto/mm.h), and replies with the vRegion entries that the range touches.
+ * PM_MREMAP, PM_BRK, PM_VREGIONS, PM_DESTROY, PM_FORK, PM_MERGE, PM_DISCARD, PM_SPACE.  The home
+ * validates, assigns addresses, tells the owners (proto/mm.h), and replies with the vRegion entries
+ * that the range touches.
+ *
+ * Kinds of spaces:	one with mappings (PM_EXEC, PM_FORK's parent and child); a frozen one, whose
+ *		mappings PM_FORK has given away and which keeps its pages; a page-only one (PM_SPACE),
+ *		the memory of a shared object, addressed by the object's pages from 0.
  *
  * To the owner of a vRegion: PM_FETCH and PM_FILL_VMA (demand), PM_WRITEBACK (write-back class),
  * PM_CREDIT (control).  To the node that holds a file's buffer cache: PM_FILE_FETCH (demand or
@@ -33,10 +38,18 @@ enum pm_opcode {
 	PM_WRITEBACK = 0x020a,
 	PM_CREDIT = 0x020b,
 	PM_FILE_FETCH = 0x020c,
+	PM_FORK = 0x020d,
+	PM_MERGE = 0x020e,
+	PM_DISCARD = 0x020f,
+	PM_SPACE = 0x0210,
 };
 
-#define PM_USER_TOP    0x7ffffffff000ull /* exclusive end of a program's addresses */
-#define PM_VREGION_MIN (2ull << 20)      /* bytes; a vRegion's size is a power of two */
+/*
+ * Exclusive end of what is mapped for programs; the last 4 GiB of user addresses are the processor's own, which
+ * maps the vDSO there without asking anybody.
+ */
+#define PM_USER_TOP    0x7ffeffff0000ull
+#define PM_VREGION_MIN (2ull << 20) /* bytes; a vRegion's size is a power of two */
 #define PM_VREGION_MAX (1ull << 46)
 
 /* --- vRegions and vmas, parts of several replies ------------------------------------- */
@@ -62,18 +75,20 @@ enum pm_vma_flags {
 	PM_VMA_HEAP = 1 << 2,  /* brk */
 	PM_VMA_FILE = 1 << 3,  /* file and pgoff are valid */
 	PM_VMA_NORESERVE = 1 << 4,
-	PM_VMA_ALL = 31,
+	PM_VMA_OBJECT = 1 << 5, /* pages of a page-only space: object and pgoff are valid */
+	PM_VMA_ALL = 63,
 };
 
 struct pm_vma_wire {
 	le64_t start; /* page aligned */
 	le64_t end;   /* exclusive */
-	le64_t pgoff; /* file page behind start */
+	le64_t pgoff; /* page of the file or object behind start */
 	/*
-	 * PM_VMA_FILE only: bytes of the file that the mapping shows, counted from pgoff * 4096.
+	 * PM_VMA_FILE: bytes of the file that the mapping shows, counted from pgoff * 4096.
 	 * ~0 = the whole file.  Behind it (a program's bss) pages are zero-filled.
+	 * PM_VMA_OBJECT: the id of the object's space.
 	 */
-	le64_t file_bytes;
+	le64_t file_bytes_or_object;
 	struct proto_file_wire file;
 	le32_t prot;       /* enum pm_prot */
 	le32_t flags;      /* enum pm_vma_flags */
@@ -157,13 +172,14 @@ struct pm_mmap_req_wire {
 	le64_t addr; /* hint, or fixed */
 	le64_t len;  /* bytes, page aligned, not 0 */
 	le64_t pgoff;
-	struct proto_file_wire file; /* node 0 = anonymous */
+	struct proto_file_wire file; /* node 0 = no file */
+	le64_t object;               /* a page-only space; 0 = none.  Neither = anonymous */
 	le32_t prot;
 	le32_t flags; /* enum pm_map_flags */
 	le32_t want_credits;
 	le32_t reserved;
 };
-static_assert(sizeof(struct pm_mmap_req_wire) == 64, "PM_MMAP is ABI");
+static_assert(sizeof(struct pm_mmap_req_wire) == 72, "PM_MMAP is ABI");
 
 struct pm_range_req_wire { /* PM_MUNMAP, PM_MPROTECT (prot) */
 	le64_t aspace;
@@ -220,19 +236,86 @@ struct pm_range_rep_wire {
 };
 static_assert(sizeof(struct pm_range_rep_wire) == 16, "PM range reply is ABI");
 
+enum pm_vregions_flags {
+	PM_VREGIONS_ACTIVATE = 1 << 0, /* page-only spaces: all of them become active */
+	PM_VREGIONS_ALL = 1,
+};
+
 struct pm_vregions_req_wire {
 	le64_t aspace;
 	le64_t first; /* index of the first entry wanted */
 	le32_t count;
+	le32_t flags;        /* enum pm_vregions_flags */
+	le32_t want_credits; /* PM_VREGIONS_ACTIVATE */
 	le32_t reserved;
 };
-static_assert(sizeof(struct pm_vregions_req_wire) == 24, "PM_VREGIONS is ABI");
-/* Reply: pm_range_rep_wire with only nr_vregions set, and that many entries. */
+static_assert(sizeof(struct pm_vregions_req_wire) == 32, "PM_VREGIONS is ABI");
+/* Reply: pm_range_rep_wire with addr = the size of a vRegion in bytes, entries and grants. */
 
 struct pm_destroy_req_wire {
 	le64_t aspace;
 };
 /* Frees everything on all owners before it is answered. Idempotent: unknown space = 0. */
+
+/* --- fork, and spaces without mappings: docs/design/fork.md -------------------------------- */
+
+/*
+ * @aspace is frozen: its mappings, brk and the rest become @parent's, and @child gets a copy.  All
+ * owners do it or none.  Reply: struct pm_range_rep_wire with addr = the size of a vRegion, the
+ * entries of all three (the first PM_RANGE_MAX_VREGIONS; the rest by PM_VREGIONS), and grants.
+ */
+struct pm_fork_req_wire {
+	le64_t aspace;
+	le64_t parent; /* new ids of the same processor */
+	le64_t child;
+	le32_t want_credits;
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_fork_req_wire) == 32, "PM_FORK is ABI");
+
+#define PM_DISCARD_MAX_RANGES 256
+
+struct pm_page_range_wire { /* whole pages, not empty; in a list: ascending, without overlap */
+	le64_t addr;
+	le64_t len;
+};
+static_assert(sizeof(struct pm_page_range_wire) == 16, "pm_page_range is ABI");
+
+/* Header, then nr_ranges ranges: their pages are dropped.  No reply body. */
+struct pm_discard_req_wire {
+	le64_t aspace;
+	le32_t nr_ranges; /* 1 to PM_DISCARD_MAX_RANGES */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_discard_req_wire) == 16, "PM_DISCARD is ABI");
+
+/*
+ * Header, then nr_ranges ranges of @from whose pages are dropped first.  The rest become pages of
+ * @into unless that has the page; then @from is gone.  No reply body.
+ */
+struct pm_merge_req_wire {
+	le64_t from;      /* a frozen space */
+	le64_t into;      /* one with mappings, or a frozen one */
+	le32_t nr_ranges; /* 0 to PM_DISCARD_MAX_RANGES */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_merge_req_wire) == 24, "PM_MERGE is ABI");
+
+enum pm_space_flags {
+	PM_SPACE_RESERVE = 1 << 0, /* charge @len bytes; the space cannot become larger */
+	PM_SPACE_ALL = 1,
+};
+
+/* Make a page-only space.  Reply: as PM_VREGIONS_ACTIVATE for the vRegions of [0, len). */
+struct pm_space_req_wire {
+	le64_t aspace; /* new */
+	le64_t len;    /* bytes, page aligned: active at once; 0 = nothing yet */
+	le32_t flags;  /* enum pm_space_flags */
+	le32_t vnode;
+	le32_t want_credits;
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_space_req_wire) == 32, "PM_SPACE is ABI");
 
 /* --- owner: demand path -------------------------------------------------------------- */
 
@@ -258,7 +341,7 @@ enum pm_fetch_result {
 	PM_FETCH_DATA = 0, /* the page has been written into the line */
 	PM_FETCH_ZERO =
 		1, /* anonymous and never written: fill it with zeroes; a frame credit is used */
-	/* the page of a private file mapping that was never written: fetch it as a file page */
+	/* the page of a private mapping of a file or object that was never written: it is theirs */
 	PM_FETCH_FILE = 2,
 };
 
@@ -349,7 +432,8 @@ struct pm_vma {
 	uint64_t start;
 	uint64_t end;
 	uint64_t pgoff;
-	uint64_t file_bytes;
+	uint64_t file_bytes; /* PM_VMA_FILE, else 0 */
+	uint64_t object;     /* PM_VMA_OBJECT, else 0 */
 	struct proto_file file;
 	uint32_t prot;
 	uint32_t flags;
@@ -415,6 +499,7 @@ struct pm_mmap_req {
 	uint64_t len;
 	uint64_t pgoff;
 	struct proto_file file;
+	uint64_t object; /* 0 = none */
 	uint32_t prot;
 	uint32_t flags;
 	uint32_t want_credits;
@@ -472,6 +557,8 @@ struct pm_vregions_req {
 	uint64_t aspace;
 	uint64_t first;
 	uint32_t count; /* 1 to PM_RANGE_MAX_VREGIONS */
+	uint32_t flags;
+	uint32_t want_credits; /* 0 without PM_VREGIONS_ACTIVATE */
 };
 
 void pm_vregions_req_encode(const struct pm_vregions_req *req, struct pm_vregions_req_wire *w);
@@ -479,6 +566,51 @@ int pm_vregions_req_decode(const void *buf, size_t len, struct pm_vregions_req *
 
 void pm_destroy_req_encode(uint64_t aspace, struct pm_destroy_req_wire *w);
 int pm_destroy_req_decode(const void *buf, size_t len, uint64_t *aspace) __must_check;
+
+struct pm_fork_req {
+	uint64_t aspace;
+	uint64_t parent;
+	uint64_t child;
+	uint32_t want_credits;
+};
+
+void pm_fork_req_encode(const struct pm_fork_req *req, struct pm_fork_req_wire *w);
+int pm_fork_req_decode(const void *buf, size_t len, struct pm_fork_req *out) __must_check;
+
+struct pm_page_range {
+	uint64_t addr;
+	uint64_t len;
+};
+
+struct pm_discard_req { /* about 4 KiB: not for a kernel stack */
+	uint64_t aspace;
+	uint32_t nr_ranges;
+	struct pm_page_range ranges[PM_DISCARD_MAX_RANGES];
+};
+
+ssize_t pm_discard_req_encode(const struct pm_discard_req *req, void *buf, size_t cap) __must_check;
+int pm_discard_req_decode(const void *buf, size_t len, struct pm_discard_req *out) __must_check;
+
+struct pm_merge_req { /* about 4 KiB: not for a kernel stack */
+	uint64_t from;
+	uint64_t into;
+	uint32_t nr_ranges;
+	struct pm_page_range ranges[PM_DISCARD_MAX_RANGES];
+};
+
+ssize_t pm_merge_req_encode(const struct pm_merge_req *req, void *buf, size_t cap) __must_check;
+int pm_merge_req_decode(const void *buf, size_t len, struct pm_merge_req *out) __must_check;
+
+struct pm_space_req {
+	uint64_t aspace;
+	uint64_t len;
+	uint32_t flags;
+	uint32_t vnode;
+	uint32_t want_credits;
+};
+
+void pm_space_req_encode(const struct pm_space_req *req, struct pm_space_req_wire *w);
+int pm_space_req_decode(const void *buf, size_t len, struct pm_space_req *out) __must_check;
 
 struct pm_fetch_req {
 	uint64_t aspace;
