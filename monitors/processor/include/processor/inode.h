@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files of the file systems that the processor serves itself: tmpfs, /dev, /proc, /sys.
+ *
+ * A file of the root belongs to a storage node and has no struct inode; everything else that a path leads to has
+ * one.  Path walking (vfs/walk.c), permissions, and the system calls are the same for all; a file system
+ * only fills in struct inode_ops.
+ *
+ * Lifetime:	counted.  Whoever walks a path, keeps a file open, or has it as working directory holds a
+ *		reference; release() is called with the last one gone.
+ * Checks:	the caller has checked permissions, types and names (1 to 255 bytes, no slash, not "." or ".."); what
+ *		depends on the contents of a directory the file system checks under its own lock.
+ * Context:	each operation may sleep.
+ */
+#pragma once
+
+#include <fs/stat.h>
+#include <lib/atomic.h>
+#include <lib/compiler.h>
+#include <proto/ps.h>
+#include <proto/types.h>
+
+struct dir_sink;
+struct file;
+struct inode;
+struct path;
+
+struct fs_type {             /* one file system, mounted at one place of each vNode */
+	const char *name;    /* as /proc/mounts says */
+	const char *at;      /* canonical path */
+	const char *options; /* for /proc/mounts, behind rw or ro */
+	uint64_t magic;      /* statfs */
+	int create_error;    /* of making a file where inode_ops.create is NULL: -EROFS if 0 */
+	bool read_only;
+	bool noexec; /* programs on it cannot be executed: EACCES */
+	/*
+	 * What the root has in the directory that is mounted over stays visible (read-only, at the same
+	 * paths), as the launcher packs programs and volumes under whatever path they have on its side.
+	 */
+	bool show_root;
+	/* The root directory, referenced; asked for once per vNode. */
+	int (*root)(const struct fs_type *type, struct inode **out);
+	/* May be NULL: then nothing is limited. Fills what it knows; type, bsize, namelen are set. */
+	void (*statfs)(struct inode *inode, struct ps_statfs *st);
+};
+
+/*
+ * From an INITCALL(monitor, ...), before any program starts.  Mount points are in the root or directly below the
+ * root directory of another one (/dev/shm), which is registered first.  -ENOSPC, -ENOMEM.
+ */
+int fs_register(const struct fs_type *type) __must_check;
+
+struct new_inode {
+	const char *name;
+	size_t len;
+	uint32_t mode; /* type and permission bits, umask applied */
+	uint32_t uid, gid;
+	uint32_t rdev;
+	const char *target; /* of a symbolic link */
+	size_t target_len;
+};
+
+enum attr_valid {
+	ATTR_MODE = 1 << 0, /* permission bits only */
+	ATTR_UID = 1 << 1,
+	ATTR_GID = 1 << 2,
+	ATTR_SIZE = 1 << 3,
+	ATTR_ATIME = 1 << 4,
+	ATTR_MTIME = 1 << 5,
+};
+
+struct attr_change {
+	uint32_t valid; /* enum attr_valid; ctime changes with any of them */
+	uint32_t mode, uid, gid;
+	uint64_t size;
+	struct fs_time atime, mtime;
+};
+
+struct rename_args {
+	struct inode *from_dir;
+	const char *from;
+	size_t from_len;
+	struct inode *to_dir;
+	const char *to;
+	size_t to_len;
+	uint32_t flags; /* RENAME_NOREPLACE 1, RENAME_EXCHANGE 2 */
+	/* May @victim be removed from @dir? Sticky directories; called under the file system's lock. */
+	int (*may_remove)(const struct proto_attr *dir, const struct proto_attr *victim, void *arg);
+	void *arg;
+};
+
+struct inode_ops {
+	const char *name;
+	/* st_mode, ino, size ...; file.node stays 0, fsid and blksize are filled in by the caller. */
+	int (*getattr)(struct inode *inode, struct proto_attr *attr); /* required */
+	void (*release)(struct inode *inode);                         /* required */
+	/* Make @f, which has its inode and flags, usable: set f->ops, f->private, f->object. Not directories. */
+	int (*open)(struct inode *inode, struct file *f); /* -ENXIO */
+	int (*setattr)(struct inode *inode,
+		       const struct attr_change *ch); /* fs_type.create_error */
+
+	/* Symbolic links. The target's length, cut at @size and not terminated. */
+	ssize_t (*readlink)(struct inode *link, char *buf, size_t size); /* -EINVAL */
+	/*
+	 * Links that lead to a file and not to a name (/proc/self/fd/1, /proc/self/exe): @to is filled in as by
+	 * path_walk().  NULL, or -EINVAL: the target's text is walked.
+	 */
+	int (*jump)(struct inode *link, struct path *to);
+
+	/* Directories. -ENOENT; *out is referenced. */
+	int (*lookup)(struct inode *dir, const char *name, size_t len, struct inode **out);
+	/* Where ".." leads, referenced; never asked of a file system's root. */
+	int (*parent)(struct inode *dir, struct inode **out);
+	/* dir_emit() entries from *@pos on, which starts at 0; "." and ".." are the caller's and take 0 and 1. */
+	int (*readdir)(struct inode *dir, uint64_t *pos, struct dir_sink *sink);
+	/* -EEXIST, -ENOSPC; -ENOENT in a removed directory. *out may be NULL, else it is referenced. */
+	int (*create)(struct inode *dir, const struct new_inode *how, struct inode **out);
+	/* A file without a name (O_TMPFILE). */
+	int (*tmpfile)(struct inode *dir, const struct new_inode *how,
+		       struct inode **out); /* -EOPNOTSUPP */
+	int (*link)(struct inode *dir, const char *name, size_t len,
+		    struct inode *inode); /* -EPERM */
+	/* unlink (@rmdir false) or rmdir; -ENOENT, -EISDIR, -ENOTDIR, -ENOTEMPTY. */
+	int (*remove)(struct inode *dir, const char *name, size_t len, bool rmdir);
+	int (*rename)(const struct rename_args *args);
+};
+
+struct inode {
+	const struct inode_ops *ops; /* const */
+	const struct fs_type *type;  /* const */
+	refcount_t refs;
+	uint32_t mode; /* const: type bits only */
+};
+
+static inline void inode_init(struct inode *inode, const struct fs_type *type,
+			      const struct inode_ops *ops, uint32_t mode)
+{
+	inode->ops = ops;
+	inode->type = type;
+	inode->mode = mode & FS_S_IFMT;
+	refcount_set(&inode->refs, 1);
+}
+
+static inline void inode_get(struct inode *inode)
+{
+	refcount_inc(&inode->refs);
+}
+
+static inline void inode_put(struct inode *inode)
+{
+	if (inode && refcount_dec_and_test(&inode->refs))
+		inode->ops->release(inode);
+}
+
+static inline bool inode_is_dir(const struct inode *inode)
+{
+	return inode->mode == FS_S_IFDIR;
+}
+
+/* getattr, with what is the same for every file system filled in. */
+int inode_getattr(struct inode *inode, struct proto_attr *attr) __must_check;
+
+/*
+ * One entry for readdir; @cookie is where to go on behind it.  False: the buffer is full, this entry was not
+ * taken.  @type is enum fs_dtype.
+ */
+bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
+	      uint64_t cookie);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Paths: where a walk comes to, working directories, mounts.
+ *
+ * Flow:	what lies in the root goes to the storage node as text, as far as the next mount point; what lies on a
+ *		file system of the processor's own is walked here, name by name.  A link that leads from one into the
+ *		other is followed by whoever has it, and the other goes on.
+ * Limits:	40 links, components of 255 bytes, paths below 4096 bytes.
+ */
+#pragma once
+
+#include <kernel/mutex.h>
+#include <lib/atomic.h>
+#include <processor/inode.h>
+
+struct mounts;
+
+/* A place in the tree: a file of a storage node, or an inode. */
+struct path {
+	struct inode *inode;    /* referenced; NULL: a file of the root */
+	char *text;             /* canonical, own, never NULL but in an empty struct path */
+	struct proto_attr attr; /* as it was when the walk came here */
+};
+
+void path_put(struct path *p);
+int path_copy(struct path *to, const struct path *from) __must_check; /* -ENOMEM */
+
+enum walk_flags {
+	WALK_NOFOLLOW = 1 << 0,  /* a link in the last component is the result itself */
+	WALK_DIRECTORY = 1 << 1, /* -ENOTDIR unless it is one */
+	WALK_EMPTY = 1 << 2,     /* AT_EMPTY_PATH: an empty path is the base itself */
+	/*
+	 * A last component that is missing in a directory that has an inode is no error: the result has no
+	 * attributes, but parent and name.
+	 */
+	WALK_CREATE = 1 << 3,
+};
+
+struct walk_result {
+	struct path at;
+	/* WALK_CREATE, and path_walk_parent(): the directory, and the name in it. */
+	struct path parent;
+	char *name;       /* own */
+	bool slash;       /* slashes follow the name */
+	bool mount_point; /* something is mounted on that name */
+};
+void walk_result_put(struct walk_result *res);
+
+/* Who walks, and from where. */
+struct walk_base {
+	const struct proto_cred *cred;
+	struct mounts *mounts;
+	const struct path *dir; /* of relative paths; NULL: there are none */
+};
+
+/*
+ * Walk @text from @base, and check that the file may be used as @access (bits R 4, W 2, X 1) says.
+ * @res is the caller's to walk_result_put() on success.
+ */
+int path_walk(const struct walk_base *base, const char *text, uint32_t flags, uint32_t access,
+	      struct walk_result *res) __must_check;
+/*
+ * Walk up to the last component, which is res->name; res->at is empty.  -EEXIST, -EBUSY ... are the caller's to
+ * tell: a name of "." or ".." or "/" is handed out as it is.
+ */
+int path_walk_parent(const struct walk_base *base, const char *text, struct walk_result *res)
+	__must_check;
+/* The entry res->name of res->parent into res->at, not followed. -ENOENT. */
+int path_walk_last(const struct walk_base *base, struct walk_result *res) __must_check;
+
+/* May @cred use a file like this as @access says? */
+int attr_access(const struct proto_cred *cred, const struct proto_attr *attr, uint32_t access)
+	__must_check;
+
+/* --- mounts -------------------------------------------------------------------------- */
+
+/*
+ * The mounts of vNode 0, complete: what the root shows through is looked up with the first call.  They last as long
+ * as the monitor does.  ERR_PTR: the storage node cannot be asked.
+ */
+struct mounts *mounts_get(void);
+
+struct mount_info { /* one line of /proc/mounts */
+	const char *source;
+	const char *at;
+	const char *type;
+	const char *options; /* with rw or ro in front */
+	uint64_t dev;        /* st_dev */
+	uint64_t root_dev;   /* st_dev of what it is mounted on */
+};
+/* The @i-th, the root first; false: there are no more. @info->options points into @buf. */
+bool mounts_info(struct mounts *m, size_t i, struct mount_info *info, char *buf, size_t size);
+
+/* --- what tasks share by CLONE_FS ---------------------------------------------------- */
+
+/*
+ * Working directory, umask and mounts.
+ *
+ * Locking:	lock (RANK_FILES) guards cwd and umask.
+ */
+struct fs_state {
+	refcount_t refs;
+	struct mounts *mounts; /* const */
+	struct mutex lock;
+	struct path cwd __guarded_by(&lock);
+	uint32_t umask __guarded_by(&lock);
+};
+
+/* At "/"; ERR_PTR. */
+struct fs_state *fs_state_create(uint32_t umask);
+/* fork without CLONE_FS; ERR_PTR(-ENOMEM). */
+struct fs_state *fs_state_copy(struct fs_state *fs);
+static inline void fs_state_get(struct fs_state *fs)
+{
+	refcount_inc(&fs->refs);
+}
+void fs_state_put(struct fs_state *fs);
+/* A directory that @cred may search; -ENOENT, -ENOTDIR, -EACCES ... */
+int fs_state_chdir(struct fs_state *fs, const struct proto_cred *cred, const char *text)
+	__must_check;
+/* A copy of the working directory. -ENOMEM */
+int fs_state_cwd(struct fs_state *fs, struct path *out) __must_check;
+uint32_t fs_state_umask(struct fs_state *fs);
+
+/*
+ * The path of a directory or file as it is now, into PROTO_PATH_MAX bytes: -ENOENT when it has been removed, in which
+ * case @buf has the last path that it had.
+ */
+int path_text(const struct path *p, char *buf) __must_check;
