@@ -43,6 +43,7 @@ enum lock_rank {
 	/* Spinlocks: monitors. */
 	RANK_SPIN_MONITOR = 110,   /* short tables of a monitor */
 	RANK_SPIN_TASK = 114,      /* signal queues, per-task state */
+	RANK_SPIN_SIGHAND = 116,   /* signal dispositions; counts of queued signals */
 	RANK_EXCACHE_WB = 118,     /* write-back queue */
 	RANK_EXCACHE_SET = 120,    /* ways, tags and mappings of the lines of one excache set */
 	RANK_EXCACHE_OBJECT = 124, /* lines of one object */

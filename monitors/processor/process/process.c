@@ -74,6 +74,18 @@ struct process *process_find(uint32_t pid)
 	return p;
 }
 
+void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg)
+{
+	struct process *p;
+
+	mutex_lock(&table_lock);
+	list_for_each_entry(p, &table, link) {
+		if (!fn(p, arg))
+			break;
+	}
+	mutex_unlock(&table_lock);
+}
+
 /*
  * Signals that the launcher sent before the process was in the table wait in the program's private word,
  * a set as in SIGMASK(), under table_lock.
@@ -101,7 +113,7 @@ void process_signal_prog(struct ctl_prog *prog, int signo)
 			found = p;
 	}
 	if (found)
-		signal_post(found, &info);
+		(void)signal_post(found, &info);
 	else
 		ctl_prog_set_private(prog,
 				     (void *)((uintptr_t)ctl_prog_private(prog) | SIGMASK(signo)));
@@ -143,6 +155,7 @@ void process_put(struct process *p)
 {
 	if (!refcount_dec_and_test(&p->refs))
 		return;
+	signal_process_free(p);
 	kfree(p->cwd);
 	kfree(p->exe_path);
 	kfree(p);
@@ -155,6 +168,7 @@ static void set_rlimits(struct process *p)
 	p->rlimits[RLIM_NOFILE] = (struct rlimit){ NOFILE_SOFT, NOFILE_HARD };
 	p->rlimits[RLIM_STACK].cur = STACK_SOFT;
 	p->rlimits[RLIM_CORE].cur = 0;
+	p->rlimits[RLIM_SIGPENDING] = (struct rlimit){ signal_queue_limit(), signal_queue_limit() };
 	p->rlimits[RLIM_NICE] = (struct rlimit){ 0, 0 };
 	p->rlimits[RLIM_RTPRIO] = (struct rlimit){ 0, 0 };
 }
@@ -175,6 +189,10 @@ static struct process *process_create(struct ctl_prog *prog, const struct ctl_ru
 	p->umask = run->umask & 0777;
 	p->start_ns = time_now_ns();
 	set_rlimits(p);
+	if (signal_process_init(p)) {
+		kfree(p);
+		return ERR_PTR(-ENOMEM);
+	}
 	p->cwd = kmalloc(PROTO_PATH_MAX);
 	p->exe_path = kmalloc(PROTO_PATH_MAX);
 	p->files = files_create();
@@ -244,7 +262,7 @@ static struct start *task_create(struct process *p)
 	if (t && start) {
 		t->process = p;
 		t->tid = p->pid;
-		t->altstack.flags = SS_DISABLE;
+		signal_task_init(t, NULL, false);
 		start->task = t;
 		t->thread = thread_create_stopped(p->comm, task_main, start, PRIO_USER);
 		if (!IS_ERR(t->thread)) {
@@ -252,6 +270,7 @@ static struct start *task_create(struct process *p)
 			spin_lock(&p->sig_lock);
 			list_add_tail(&t->link, &p->tasks);
 			p->nr_tasks = 1;
+			signal_task_added_locked(t);
 			spin_unlock(&p->sig_lock);
 			/* Whatever was posted while there was no task is looked at on the way out. */
 			thread_notify(t->thread, THREAD_F_SIGNAL);
@@ -360,6 +379,7 @@ static void process_finish(struct process *p)
 {
 	const uint32_t status = p->wait_status;
 
+	signal_process_exit(p);
 	table_remove(p);
 	release_resources(p);
 	ctl_prog_exit(p->prog, status);
@@ -388,6 +408,7 @@ void task_exit(uint32_t wait_status)
 		p->wait_status = wait_status;
 	}
 	spin_unlock(&p->sig_lock);
+	signal_task_exit(t);
 	thread_clear_user();
 	fpu_free(fpu);
 	thread_current()->private = NULL;
@@ -402,7 +423,17 @@ void process_kill(struct process *p, int signo)
 {
 	const struct siginfo_k info = { .signo = signo, .code = SI_KERNEL };
 
-	signal_post(p, &info);
+	(void)signal_post(p, &info);
+}
+
+/* The parent of every process is the launcher, which does not wait for stopped ones. */
+void process_report_child(struct process *p, int code, int status)
+{
+}
+
+bool process_group_orphaned(struct process *p)
+{
+	return true;
 }
 
 void process_cred(struct proto_cred *cred)

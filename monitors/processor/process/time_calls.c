@@ -8,8 +8,9 @@
 #include <lib/errno.h>
 #include <processor/process.h>
 #include <processor/syscall.h>
+#include <processor/timespec.h>
 
-#define NS_PER_S 1000000000ull
+#define NS_PER_S NSEC_PER_SEC
 
 enum clock {
 	CLOCK_REALTIME = 0,
@@ -46,20 +47,13 @@ static int clock_read(int clock, uint64_t *ns)
 	}
 }
 
-static int put_timespec(uint64_t ns, uint64_t uts)
-{
-	const uint64_t ts[2] = { ns / NS_PER_S, ns % NS_PER_S };
-
-	return copy_to_user((void __user *)uts, ts, sizeof(ts));
-}
-
 /* clock_gettime(clock, ts) */
 long sys_clock_gettime(const struct syscall_args *args)
 {
 	uint64_t ns;
 	const int err = clock_read((int)args->a[0], &ns);
 
-	return err ? err : put_timespec(ns, args->a[1]);
+	return err ? err : user_timespec_put(args->a[1], ns);
 }
 
 /* clock_getres(clock, ts) */
@@ -70,7 +64,7 @@ long sys_clock_getres(const struct syscall_args *args)
 
 	if (err || !args->a[1])
 		return err;
-	return put_timespec(1, args->a[1]);
+	return user_timespec_put(args->a[1], 1);
 }
 
 /* gettimeofday(tv, tz) */
@@ -99,42 +93,41 @@ long sys_time(const struct syscall_args *args)
 
 /* --- sleeping ------------------------------------------------------------------------ */
 
-static int get_timespec(uint64_t uts, uint64_t *ns)
-{
-	uint64_t ts[2];
-
-	if (copy_from_user(ts, (const void __user *)uts, sizeof(ts)))
-		return -EFAULT;
-	if ((int64_t)ts[0] < 0 || ts[1] >= NS_PER_S)
-		return -EINVAL;
-	/* Nobody waits for longer than the clock lasts. */
-	*ns = ts[0] > UINT64_MAX / NS_PER_S / 4 ? UINT64_MAX / 4 : ts[0] * NS_PER_S + ts[1];
-	return 0;
-}
-
-static long sleep_until(uint64_t deadline, uint64_t urem)
+/* Until the absolute monotonic time; 0 or -EINTR. */
+static int sleep_until(uint64_t deadline)
 {
 	struct waitqueue none;
-	uint64_t now;
-	int err;
 
 	waitqueue_init(&none);
-	err = wait_event_interruptible_timeout(&none, false, deadline);
-	if (err != -EINTR)
+	return wait_event_interruptible_timeout(&none, false, deadline) == -EINTR ? -EINTR : 0;
+}
+
+enum {
+	SLEEP_DEADLINE,
+	SLEEP_REMAINING, /* where the program wants to know what is left; 0: it does not */
+};
+
+/* A relative sleep, from its start and again after each signal that runs no handler. */
+static long sleep_relative(const uint64_t args[RESTART_ARGS])
+{
+	const uint64_t urem = args[SLEEP_REMAINING];
+
+	if (!sleep_until(args[SLEEP_DEADLINE]))
 		return 0;
-	now = time_now_ns();
-	if (urem && put_timespec(deadline > now ? deadline - now : 0, urem))
+	if (urem && user_timespec_put(urem, time_left_ns(args[SLEEP_DEADLINE])))
 		return -EFAULT;
-	return -EINTR;
+	return signal_restart_later(sleep_relative, args);
 }
 
 /* nanosleep(req, rem) */
 long sys_nanosleep(const struct syscall_args *args)
 {
-	uint64_t ns;
-	const int err = get_timespec(args->a[0], &ns);
+	uint64_t sleep[RESTART_ARGS] = { [SLEEP_REMAINING] = args->a[1] };
+	const int err = user_timeout_get(args->a[0], &sleep[SLEEP_DEADLINE]);
 
-	return err ? err : sleep_until(time_now_ns() + ns, args->a[1]);
+	if (!args->a[0])
+		return -EFAULT;
+	return err ? err : sleep_relative(sleep);
 }
 
 #define TIMER_ABSTIME 1u
@@ -143,6 +136,7 @@ long sys_nanosleep(const struct syscall_args *args)
 long sys_clock_nanosleep(const struct syscall_args *args)
 {
 	const int clock = (int)args->a[0];
+	uint64_t sleep[RESTART_ARGS] = { [SLEEP_REMAINING] = args->a[3] };
 	uint64_t ns, now;
 	int err;
 
@@ -150,10 +144,39 @@ long sys_clock_nanosleep(const struct syscall_args *args)
 		return -EINVAL;
 	if (clock == CLOCK_PROCESS_CPUTIME_ID)
 		return -EOPNOTSUPP;
-	err = get_timespec(args->a[2], &ns);
+	err = user_timespec_get(args->a[2], &ns);
 	if (err)
 		return err;
-	if (!(args->a[1] & TIMER_ABSTIME))
-		return sleep_until(time_now_ns() + ns, args->a[3]);
-	return ns > now ? sleep_until(time_now_ns() + (ns - now), 0) : 0;
+	if (!(args->a[1] & TIMER_ABSTIME)) {
+		sleep[SLEEP_DEADLINE] = time_after_ns(ns);
+		return sleep_relative(sleep);
+	}
+	if (ns <= now)
+		return 0;
+	return sleep_until(time_now_ns() + (ns - now)) ? -ERESTARTNOHAND : 0;
+}
+
+/* --- setting clocks ---------------------------------------------------------------------- */
+
+/* The clocks of a node are the cluster's to set: no program has the right, as without CAP_SYS_TIME on Linux. */
+
+/* clock_settime(clock, ts) */
+long sys_clock_settime(const struct syscall_args *args)
+{
+	uint64_t ns;
+	int err;
+
+	if ((int)args->a[0] != CLOCK_REALTIME)
+		return -EINVAL;
+	err = user_timespec_get(args->a[1], &ns);
+	return err ? err : -EPERM;
+}
+
+/* settimeofday(tv, tz) */
+long sys_settimeofday(const struct syscall_args *args)
+{
+	uint64_t ns;
+	const int err = args->a[0] ? user_timeval_get(args->a[0], &ns) : 0;
+
+	return err ? err : -EPERM;
 }

@@ -26,8 +26,6 @@ static struct siginfo_k signal_of(int err, const struct user_fault *fault)
 {
 	struct siginfo_k info = {
 		.addr = fault->addr,
-		.trapno = TRAP_PF,
-		.error = fault->flags,
 		.signo = SIGBUS,
 		.code = BUS_ADRERR,
 	};
@@ -52,6 +50,13 @@ static struct siginfo_k signal_of(int err, const struct user_fault *fault)
 	return info;
 }
 
+/* What the signal's frame says about the trap. */
+static void note_trap(struct task *t, uint32_t trapno, uint64_t error)
+{
+	t->sig.trapno = trapno;
+	t->sig.error = error;
+}
+
 static int page_fault(const struct user_fault *fault)
 {
 	struct task *t = task_current();
@@ -66,6 +71,11 @@ static int page_fault(const struct user_fault *fault)
 	/* A kernel copy just answers EFAULT, but a program without memory dies in any case. */
 	if ((fault->flags & FAULT_USER) || err == -ENOMEM) {
 		info = signal_of(err, fault);
+		/* As Linux, whether the kernel has something there is nobody's business. */
+		note_trap(t, TRAP_PF,
+			  fault->flags | FAULT_USER |
+				  (fault->addr >= USER_TOP ? FAULT_PRESENT : 0));
+		t->sig.cr2 = fault->addr;
 		signal_force(t, &info);
 	}
 	return err;
@@ -77,10 +87,9 @@ static void exception(const struct user_exception *ex)
 		.signo = ex->signo,
 		.code = ex->code,
 		.addr = ex->addr,
-		.trapno = ex->trapno,
-		.error = ex->error,
 	};
 
+	note_trap(task_current(), ex->trapno, ex->error);
 	signal_force(task_current(), &info);
 }
 

@@ -1,35 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls on signals: rt_sigaction, rt_sigprocmask, rt_sigpending, rt_sigsuspend, sigaltstack, kill,
- * tkill, tgkill.
+ * System calls on signals: rt_sigaction, rt_sigprocmask, rt_sigpending, rt_sigsuspend, rt_sigtimedwait, pause,
+ * sigaltstack, restart_syscall.
  */
 #include <arch/trap.h>
 #include <arch/uaccess.h>
 #include <kernel/wait.h>
+#include <kernel/time.h>
 #include <lib/errno.h>
 #include <processor/process.h>
 #include <processor/signal.h>
 #include <processor/syscall.h>
+#include <processor/timespec.h>
+
+#include "private.h"
 
 #define SIGSET_SIZE 8
-#define UNBLOCKABLE (SIGMASK(SIGKILL) | SIGMASK(SIGSTOP))
-
-/* POSIX: setting a signal to be ignored discards what is pending of it. */
-static void forget_pending_locked(struct process *p, int signo)
-{
-	struct task *t;
-
-	p->shared_pending.set &= ~SIGMASK(signo);
-	list_for_each_entry(t, &p->tasks, link)
-		t->pending.set &= ~SIGMASK(signo);
-}
+/* The flags that a program gets back; others it can see that they are not there. */
+#define SA_KNOWN                                                                         \
+	(SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_EXPOSE_TAGBITS | SA_RESTORER |     \
+	 SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND)
 
 /* rt_sigaction(signo, act, oldact, sigsetsize) */
 long sys_rt_sigaction(const struct syscall_args *args)
 {
 	struct process *p = process_current();
 	const int signo = (int)args->a[0];
-	struct sigaction_k act, old;
+	struct sigaction_k act = { 0 }, old;
+	struct sighand *sh;
 
 	if (args->a[3] != SIGSET_SIZE)
 		return -EINVAL;
@@ -39,53 +37,56 @@ long sys_rt_sigaction(const struct syscall_args *args)
 		return -EINVAL;
 	if (args->a[1] && (signo == SIGKILL || signo == SIGSTOP))
 		return -EINVAL;
+	act.mask &= ~SIGMASK_UNBLOCKABLE;
+	act.flags &= SA_KNOWN;
 	spin_lock(&p->sig_lock);
-	old = p->actions[signo];
-	if (args->a[1]) {
-		act.mask &= ~UNBLOCKABLE;
-		p->actions[signo] = act;
-		if (act.handler == SIG_IGN)
-			forget_pending_locked(p, signo);
-	}
+	sh = p->sig.sighand;
+	spin_lock(&sh->lock);
+	old = sh->actions[signo];
+	if (args->a[1])
+		sh->actions[signo] = act;
+	spin_unlock(&sh->lock);
+	/* POSIX: setting a signal to be ignored discards what is pending of it. */
+	if (args->a[1] && signal_ignored_by(&act, signo))
+		signal_drop_locked(p, SIGMASK(signo));
 	spin_unlock(&p->sig_lock);
 	if (args->a[2])
 		return copy_to_user((void __user *)args->a[2], &old, sizeof(old));
 	return 0;
 }
 
+enum mask_how {
+	SIG_BLOCK = 0,
+	SIG_UNBLOCK = 1,
+	SIG_SETMASK = 2,
+};
+
 /* rt_sigprocmask(how, set, oldset, sigsetsize) */
 long sys_rt_sigprocmask(const struct syscall_args *args)
 {
-	struct task *t = task_current();
-	uint64_t set = 0, old;
+	const uint64_t old = task_current()->sig.mask; /* only the task itself changes it */
+	uint64_t set;
 
 	if (args->a[3] != SIGSET_SIZE)
 		return -EINVAL;
-	if (args->a[1] && get_user_u64(&set, (const void __user *)args->a[1]))
-		return -EFAULT;
-	if (args->a[1] && args->a[0] > 2)
-		return -EINVAL;
-	set &= ~UNBLOCKABLE;
-	spin_lock(&t->process->sig_lock);
-	old = t->sigmask;
 	if (args->a[1]) {
-		switch (args->a[0]) {
-		case 0:
-			t->sigmask |= set;
+		if (get_user_u64(&set, (const void __user *)args->a[1]))
+			return -EFAULT;
+		switch ((int)args->a[0]) {
+		case SIG_BLOCK:
+			signal_set_mask(old | set);
 			break;
-		case 1:
-			t->sigmask &= ~set;
+		case SIG_UNBLOCK:
+			signal_set_mask(old & ~set);
+			break;
+		case SIG_SETMASK:
+			signal_set_mask(set);
 			break;
 		default:
-			t->sigmask = set;
-			break;
+			return -EINVAL;
 		}
 	}
-	spin_unlock(&t->process->sig_lock);
-	thread_notify(t->thread, THREAD_F_WORK); /* something may have become deliverable */
-	if (args->a[2])
-		return put_user_u64(old, (void __user *)args->a[2]);
-	return 0;
+	return args->a[2] ? put_user_u64(old, (void __user *)args->a[2]) : 0;
 }
 
 /* rt_sigpending(set, sigsetsize) */
@@ -97,28 +98,115 @@ long sys_rt_sigpending(const struct syscall_args *args)
 	if (args->a[1] > SIGSET_SIZE)
 		return -EINVAL;
 	spin_lock(&t->process->sig_lock);
-	set = (t->pending.set | t->process->shared_pending.set) & t->sigmask;
+	set = (t->sig.pending.set | t->process->sig.pending.set) & t->sig.mask;
 	spin_unlock(&t->process->sig_lock);
 	return copy_to_user((void __user *)args->a[0], &set, args->a[1]) ? -EFAULT : 0;
+}
+
+/* --- waiting for signals ----------------------------------------------------------------- */
+
+/* Sleep until a handler is to run (or whatever else a restart finds out about). */
+static long wait_for_signal(void)
+{
+	struct waitqueue none;
+
+	waitqueue_init(&none);
+	(void)wait_event_interruptible(&none, false);
+	return -ERESTARTNOHAND;
 }
 
 /* rt_sigsuspend(mask, sigsetsize) */
 long sys_rt_sigsuspend(const struct syscall_args *args)
 {
-	struct waitqueue none;
 	uint64_t mask;
 
 	if (args->a[1] != SIGSET_SIZE)
 		return -EINVAL;
 	if (get_user_u64(&mask, (const void __user *)args->a[0]))
 		return -EFAULT;
-	waitqueue_init(&none);
 	signal_mask_begin(mask);
-	do {
-		(void)wait_event_interruptible(&none, signal_pending());
-	} while (!signal_pending());
-	return signal_mask_end(-EINTR);
+	return signal_mask_end(wait_for_signal());
 }
+
+/* pause() */
+long sys_pause(const struct syscall_args *args)
+{
+	return wait_for_signal();
+}
+
+/*
+ * The signals in @set are let through while the task waits, but are taken here, not delivered. Returns the signal,
+ * or 0 when the wait ended otherwise (@err -EINTR or -ETIMEDOUT).
+ */
+static int wait_and_take(struct task *t, uint64_t set, uint64_t deadline, struct siginfo_k *info,
+			 int *err)
+{
+	struct process *p = t->process;
+	struct waitqueue none;
+	int signo;
+
+	waitqueue_init(&none);
+	spin_lock(&p->sig_lock);
+	signo = signal_take_locked(t, set, info);
+	while (!signo && *err == 0) {
+		const uint64_t mask = t->sig.mask;
+
+		t->sig.wait_set = set & mask;
+		t->sig.mask = mask & ~set;
+		spin_unlock(&p->sig_lock);
+		*err = wait_event_interruptible_timeout(&none, false, deadline);
+		spin_lock(&p->sig_lock);
+		t->sig.mask = mask;
+		t->sig.wait_set = 0;
+		signo = signal_take_locked(t, set, info);
+		if (signo || *err != -EINTR || p->exiting || p->sig.stop_signo ||
+		    signal_deliverable_locked(t))
+			break;
+		/* Another task was faster. */
+		thread_clear_flags(t->thread, THREAD_F_SIGNAL);
+		*err = 0;
+	}
+	/* What came for us while we let it through may be for another task now. */
+	signal_retarget_locked(t, t->sig.mask & set);
+	spin_unlock(&p->sig_lock);
+	return signo;
+}
+
+/* rt_sigtimedwait(set, info, timeout, sigsetsize) */
+long sys_rt_sigtimedwait(const struct syscall_args *args)
+{
+	uint64_t deadline = WAIT_FOREVER, set, ns;
+	struct siginfo_k info;
+	int err, signo;
+
+	if (args->a[3] != SIGSET_SIZE)
+		return -EINVAL;
+	if (get_user_u64(&set, (const void __user *)args->a[0]))
+		return -EFAULT;
+	if (args->a[2]) {
+		err = user_timespec_get(args->a[2], &ns);
+		if (err)
+			return err;
+		deadline = time_after_ns(ns);
+	}
+	err = 0;
+	signo = wait_and_take(task_current(), set & ~SIGMASK_UNBLOCKABLE, deadline, &info, &err);
+	if (!signo)
+		return err == -ETIMEDOUT ? -EAGAIN : -EINTR;
+	if (args->a[1] && siginfo_to_user(args->a[1], &info))
+		return -EFAULT;
+	return signo;
+}
+
+/* restart_syscall(): what a call that had slept for a part of its time goes on with */
+long sys_restart_syscall(const struct syscall_args *args)
+{
+	struct restart_block *rb = &task_current()->sig.restart;
+
+	return rb->fn ? rb->fn(rb->args) : -EINTR;
+}
+
+/* --- alternate stacks --------------------------------------------------------------------- */
 
 #define MINSIGSTKSZ 2048u
 
@@ -132,8 +220,8 @@ static bool on_altstack(const struct sigaltstack_k *ss, uint64_t sp)
 long sys_sigaltstack(const struct syscall_args *args)
 {
 	struct task *t = task_current();
-	const bool on = on_altstack(&t->altstack, args->regs->rsp);
-	struct sigaltstack_k old = t->altstack, new;
+	const bool on = on_altstack(&t->sig.altstack, args->regs->rsp);
+	struct sigaltstack_k old = t->sig.altstack, new;
 	uint32_t mode;
 
 	old.flags |= on ? SS_ONSTACK : 0;
@@ -151,89 +239,9 @@ long sys_sigaltstack(const struct syscall_args *args)
 			return -ENOMEM;
 		new.flags &= ~SS_ONSTACK;
 		new.pad = 0;
-		t->altstack = new;
+		t->sig.altstack = new;
 	}
 	if (args->a[1])
 		return copy_to_user((void __user *)args->a[1], &old, sizeof(old));
 	return 0;
-}
-
-static struct siginfo_k sender_info(int signo, int code)
-{
-	struct process *p = process_current();
-
-	return (struct siginfo_k){
-		.signo = signo, .code = code, .pid = p->pid, .uid = p->cred.uid
-	};
-}
-
-static long kill_process(uint32_t pid, int signo)
-{
-	const struct siginfo_k info = sender_info(signo, SI_USER);
-	struct process *me = process_current();
-	struct process *p = process_find(pid);
-	long ret = 0;
-
-	if (!p)
-		return -ESRCH;
-	if (me->cred.uid != 0 && me->cred.uid != p->cred.uid)
-		ret = -EPERM;
-	else if (signo)
-		signal_post(p, &info);
-	process_put(p);
-	return ret;
-}
-
-/* kill(pid, signo) */
-long sys_kill(const struct syscall_args *args)
-{
-	const int pid = (int)args->a[0], signo = (int)args->a[1];
-	struct process *me = process_current();
-
-	if (signo < 0 || signo >= NR_SIGNALS)
-		return -EINVAL;
-	if (pid > 0)
-		return kill_process((uint32_t)pid, signo);
-	/* Each process is a group of its own until there is fork. */
-	if (pid == 0 || pid == -(int)me->pgid)
-		return kill_process(me->pid, signo);
-	return pid == -1 ? 0 : -ESRCH;
-}
-
-static long kill_task(int tgid, int tid, int signo)
-{
-	const struct siginfo_k info = sender_info(signo, SI_TKILL);
-	struct process *me = process_current();
-	struct task *t, *target = NULL;
-
-	if (tid <= 0 || signo < 0 || signo >= NR_SIGNALS)
-		return -EINVAL;
-	if (tgid >= 0 && (uint32_t)tgid != me->pid)
-		return -ESRCH;
-	spin_lock(&me->sig_lock);
-	list_for_each_entry(t, &me->tasks, link) {
-		if (t->tid == (uint32_t)tid)
-			target = t;
-	}
-	spin_unlock(&me->sig_lock);
-	if (!target)
-		return -ESRCH;
-	/* A task of the calling process with one task is the caller itself, so it stays. */
-	if (signo)
-		signal_post_task(target, &info);
-	return 0;
-}
-
-/* tkill(tid, signo) */
-long sys_tkill(const struct syscall_args *args)
-{
-	return kill_task(-1, (int)args->a[0], (int)args->a[1]);
-}
-
-/* tgkill(tgid, tid, signo) */
-long sys_tgkill(const struct syscall_args *args)
-{
-	if ((int)args->a[0] <= 0)
-		return -EINVAL;
-	return kill_task((int)args->a[0], (int)args->a[1], (int)args->a[2]);
 }

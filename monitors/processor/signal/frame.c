@@ -20,11 +20,14 @@
 #include <processor/process.h>
 #include <processor/syscall.h>
 
+#include "private.h"
+
 #define UC_FP_XSTATE     1u
 #define UC_SIGCONTEXT_SS 2u
 #define FP_XSTATE_MAGIC1 0x46505853u
 #define FP_XSTATE_MAGIC2 0x46505845u
 #define FP_SW_RESERVED   464 /* offset in the legacy area */
+#define FXSAVE_SIZE      512
 #define RED_ZONE         128
 
 struct sigcontext_user {
@@ -49,19 +52,19 @@ struct ucontext_user {
 };
 static_assert(offsetof(struct ucontext_user, sigmask) == 296, "ucontext is ABI");
 
+/* siginfo_t: the kernel's part and zeroes. */
 struct siginfo_user {
-	int32_t signo, err, code, pad;
-	union {
-		struct {
-			uint32_t pid, uid;
-		} kill;
-		struct {
-			uint64_t addr;
-		} fault;
-		uint8_t bytes[112];
-	};
+	struct siginfo_k info;
+	uint8_t zero[80];
 };
 static_assert(sizeof(struct siginfo_user) == 128, "siginfo is ABI");
+
+int siginfo_to_user(uint64_t uinfo, const struct siginfo_k *info)
+{
+	const struct siginfo_user user = { .info = *info };
+
+	return copy_to_user((void __user *)uinfo, &user, sizeof(user));
+}
 
 struct frame_user {
 	uint64_t return_address;
@@ -78,14 +81,8 @@ struct fp_sw_bytes {
 };
 static_assert(sizeof(struct fp_sw_bytes) == 48, "sw_reserved is ABI");
 
-static bool is_fault(int signo)
-{
-	return signo == SIGSEGV || signo == SIGBUS || signo == SIGILL || signo == SIGFPE ||
-	       signo == SIGTRAP;
-}
-
 static void fill_context(struct sigcontext_user *sc, const struct pt_regs *r,
-			 const struct siginfo_k *info)
+			 const struct signal_task *st, uint64_t old_mask)
 {
 	sc->r8 = r->r8;
 	sc->r9 = r->r9;
@@ -107,9 +104,10 @@ static void fill_context(struct sigcontext_user *sc, const struct pt_regs *r,
 	sc->eflags = r->rflags;
 	sc->cs = SEL_USER_CS;
 	sc->ss = SEL_USER_DS;
-	sc->err = info->error;
-	sc->trapno = info->trapno;
-	sc->cr2 = info->trapno == TRAP_PF ? info->addr : 0;
+	sc->err = st->error;
+	sc->trapno = st->trapno;
+	sc->oldmask = old_mask;
+	sc->cr2 = st->cr2;
 }
 
 static void restore_context(struct pt_regs *r, const struct sigcontext_user *sc)
@@ -175,7 +173,8 @@ int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
 		      const struct sigaction_k *act, uint64_t old_mask)
 {
 	struct fpu_state *fpu = thread_current()->user.fpu;
-	struct sigaltstack_k *ss = &task_current()->altstack;
+	struct signal_task *st = &task_current()->sig;
+	struct sigaltstack_k *ss = &st->altstack;
 	struct frame_user *f = kzalloc(sizeof(*f));
 	const uint64_t top = frame_top(regs, act, ss, sizeof(*f) + fpu_size() + 4 + 63 + 23);
 	uint64_t fp_at, at;
@@ -193,16 +192,9 @@ int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
 	f->uc.stack_flags = ss->flags;
 	f->uc.stack_size = ss->size;
 	f->uc.sigmask = old_mask;
-	fill_context(&f->uc.mcontext, regs, info);
+	fill_context(&f->uc.mcontext, regs, st, old_mask);
 	f->uc.mcontext.fpstate = fp_at;
-	f->info.signo = info->signo;
-	f->info.code = info->code;
-	if (is_fault(info->signo) && info->code > 0) {
-		f->info.fault.addr = info->addr;
-	} else {
-		f->info.kill.pid = info->pid;
-		f->info.kill.uid = info->uid;
-	}
+	f->info.info = *info;
 	err = push_fpu(fp_at, fpu);
 	if (!err)
 		err = copy_to_user((void __user *)at, f, sizeof(*f));
@@ -224,23 +216,40 @@ out:
 	return err;
 }
 
+/* Is there a whole XSAVE image, as push_fpu() leaves it, or only the 512 bytes of FXSAVE? */
+static bool has_xstate(uint64_t at, const struct fp_sw_bytes *sw)
+{
+	uint32_t magic2;
+
+	return sw->magic1 == FP_XSTATE_MAGIC1 && sw->xstate_size == fpu_size() &&
+	       sw->extended_size == fpu_size() + 4 && !(sw->xfeatures & ~fpu_xfeatures()) &&
+	       !get_user_u32(&magic2, (const void __user *)(at + fpu_size())) &&
+	       magic2 == FP_XSTATE_MAGIC2;
+}
+
 static int pop_fpu(uint64_t at, struct fpu_state *fpu)
 {
-	const size_t size = fpu_size();
-	void *image;
+	struct fp_sw_bytes sw;
+	uint8_t *image;
+	size_t size;
 	int err;
 
 	if (!at) {
 		fpu_reset(fpu);
 		return 0;
 	}
+	if (at & 63)
+		return -EFAULT;
+	if (copy_from_user(&sw, (const void __user *)(at + FP_SW_RESERVED), sizeof(sw)))
+		return -EFAULT;
+	size = has_xstate(at, &sw) ? fpu_size() : FXSAVE_SIZE;
 	image = kmalloc(size);
 	if (!image)
 		return -ENOMEM;
 	err = copy_from_user(image, (const void __user *)at, size);
 	if (!err) {
 		/* Linux's own words are not part of the hardware's image. */
-		memset((uint8_t *)image + FP_SW_RESERVED, 0, sizeof(struct fp_sw_bytes));
+		memset(image + FP_SW_RESERVED, 0, sizeof(sw));
 		err = fpu_set_image(fpu, image, size);
 	}
 	kfree(image);
@@ -253,9 +262,9 @@ static void restore_altstack(struct task *t, const struct ucontext_user *uc)
 	const uint32_t flags = uc->stack_flags & ~SS_ONSTACK;
 
 	if (flags & SS_DISABLE)
-		t->altstack = (struct sigaltstack_k){ .flags = SS_DISABLE };
+		t->sig.altstack = (struct sigaltstack_k){ .flags = SS_DISABLE };
 	else if (!(flags & ~SS_AUTODISARM) && uc->stack_size >= 2048)
-		t->altstack = (struct sigaltstack_k){ .sp = uc->stack_sp,
+		t->sig.altstack = (struct sigaltstack_k){ .sp = uc->stack_sp,
 						      .flags = flags,
 						      .size = uc->stack_size };
 }
@@ -269,6 +278,7 @@ long sys_rt_sigreturn(const struct syscall_args *args)
 	struct pt_regs *regs = args->regs;
 	int err = -ENOMEM;
 
+	t->sig.restart.fn = NULL; /* a call that waits to go on does not outlive the handler */
 	if (uc)
 		/* The handler's return has popped the first word of the frame. */
 		err = copy_from_user(uc, (const void __user *)regs->rsp, sizeof(*uc));
@@ -281,24 +291,7 @@ long sys_rt_sigreturn(const struct syscall_args *args)
 	}
 	restore_context(regs, &uc->mcontext);
 	restore_altstack(t, uc);
-	spin_lock(&t->process->sig_lock);
-	t->sigmask = uc->sigmask & ~(SIGMASK(SIGKILL) | SIGMASK(SIGSTOP));
-	spin_unlock(&t->process->sig_lock);
-	thread_notify(t->thread, THREAD_F_SIGNAL); /* look for signals that are no longer blocked */
+	signal_set_mask(uc->sigmask);
 	kfree(uc);
 	return (long)regs->rax;
-}
-
-void signal_restart_fixup(struct pt_regs *regs, const struct sigaction_k *act)
-{
-	/* Only a system call that answered -EINTR because of us, and only once. */
-	if (regs->orig_rax == UINT64_MAX || (long)regs->rax != -ERESTARTSYS)
-		return;
-	if (act && !(act->flags & SA_RESTART)) {
-		regs->rax = (uint64_t)-EINTR;
-	} else {
-		regs->rax = regs->orig_rax;
-		regs->rip -= 2; /* length of the SYSCALL instruction */
-	}
-	regs->orig_rax = UINT64_MAX;
 }

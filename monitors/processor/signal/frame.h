@@ -10,9 +10,3 @@
 /* Push a frame and point @regs at the handler. -EFAULT: the stack cannot be written. */
 int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
 		      const struct sigaction_k *act, uint64_t old_mask) __must_check;
-
-/*
- * A system call that a signal has interrupted: run it again if the handler's action says so (@act NULL:
- * no handler ran), else let it answer -EINTR.
- */
-void signal_restart_fixup(struct pt_regs *regs, const struct sigaction_k *act);

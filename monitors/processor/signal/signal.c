@@ -1,33 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals: posting, dispositions, default actions.
+ * Signals: posting, and the choice of the task that takes one.
  *
- * Flow:	a signal is queued on a task or a process and the tasks that may take it are notified; on the
- *		way to user mode signal_return_work() takes one after the other: handler (frame.c),
- *		default action, or nothing.
+ * Flow:	a signal is queued on a task or a process and one task that may take it is notified; on its way to
+ *		user mode that one takes it (deliver.c). Stop signals and SIGCONT cancel each other when they
+ *		are posted, whether or not they are blocked; a signal that ends the process ends it at once.
  * Locking:	process.sig_lock, a spinlock, so that faults and lost pages can post from any context.
- * Limits:	one pending instance per signal number, real-time ones included; stop signals have no effect
- *		yet (no job control): both are named in docs/syscalls.md.
  */
 #define PR_FMT "signal: "
 
-#include <processor/signal.h>
-
 #include <arch/trap.h>
-#include <kernel/printk.h>
 #include <lib/errno.h>
 #include <processor/process.h>
 
-#include "frame.h"
+#include "private.h"
+#include "queue.h"
 
-enum default_action {
-	ACT_TERM,
-	ACT_CORE,
-	ACT_IGNORE,
-	ACT_STOP,
-};
-
-static enum default_action default_action(int signo)
+enum default_action signal_default_action(int signo)
 {
 	switch (signo) {
 	case SIGCHLD:
@@ -56,248 +45,353 @@ static enum default_action default_action(int signo)
 	}
 }
 
-/* A blocked signal waits even if it would be ignored: the disposition may change before it is unblocked. */
-static bool ignored_locked(const struct process *p, int signo, uint64_t blocked)
+struct sigaction_k sighand_action(struct sighand *sh, int signo)
 {
-	const uint64_t handler = p->actions[signo].handler;
+	struct sigaction_k act;
 
-	if (blocked & SIGMASK(signo))
+	spin_lock(&sh->lock);
+	act = sh->actions[signo];
+	spin_unlock(&sh->lock);
+	return act;
+}
+
+bool signal_ignored_by(const struct sigaction_k *act, int signo)
+{
+	if (signo == SIGKILL || signo == SIGSTOP)
 		return false;
-	if (handler == SIG_IGN)
-		return signo != SIGKILL && signo != SIGSTOP;
-	return handler == SIG_DFL &&
-	       (default_action(signo) == ACT_IGNORE || default_action(signo) == ACT_STOP);
+	return act->handler == SIG_IGN ||
+	       (act->handler == SIG_DFL && signal_default_action(signo) == ACT_IGNORE);
 }
 
-static void queue(struct sigqueue *q, const struct siginfo_k *info)
+/* A blocked signal waits even if it would be ignored: the disposition may change before it is unblocked. */
+static bool ignored_locked(struct process *p, const struct task *t, int signo)
 {
-	if (q->set & SIGMASK(info->signo))
-		return;
-	q->set |= SIGMASK(info->signo);
-	q->info[info->signo] = *info;
+	const struct sigaction_k act = sighand_action(p->sig.sighand, signo);
+
+	if (!t || ((t->sig.mask | t->sig.wait_set) & SIGMASK(signo)))
+		return false;
+	return signal_ignored_by(&act, signo);
 }
 
-static void notify(struct task *t, int signo)
+uint64_t signal_deliverable_locked(const struct task *t)
 {
-	thread_notify(t->thread,
-		      signo == SIGKILL ? THREAD_F_SIGNAL | THREAD_F_KILL : THREAD_F_SIGNAL);
-}
+	const uint64_t pending = t->sig.pending.set | t->process->sig.pending.set;
 
-void signal_post(struct process *p, const struct siginfo_k *info)
-{
-	struct task *t;
-	uint64_t blocked = UINT64_MAX;
-
-	spin_lock(&p->sig_lock);
-	list_for_each_entry(t, &p->tasks, link)
-		blocked &=
-			t->sigmask; /* by all of them; no task yet: looked at when there is one */
-	if (!ignored_locked(p, info->signo, blocked)) {
-		queue(&p->shared_pending, info);
-		list_for_each_entry(t, &p->tasks, link) {
-			if (info->signo == SIGKILL || !(t->sigmask & SIGMASK(info->signo)))
-				notify(t, info->signo);
-		}
-	}
-	spin_unlock(&p->sig_lock);
-}
-
-void signal_post_task(struct task *t, const struct siginfo_k *info)
-{
-	struct process *p = t->process;
-
-	spin_lock(&p->sig_lock);
-	if (!ignored_locked(p, info->signo, t->sigmask)) {
-		queue(&t->pending, info);
-		if (info->signo == SIGKILL || !(t->sigmask & SIGMASK(info->signo)))
-			notify(t, info->signo);
-	}
-	spin_unlock(&p->sig_lock);
-}
-
-void signal_force(struct task *t, const struct siginfo_k *info)
-{
-	struct process *p = t->process;
-	struct sigaction_k *act = &p->actions[info->signo];
-
-	spin_lock(&p->sig_lock);
-	/* A fault that is blocked or ignored would repeat for ever: it kills instead. */
-	if (act->handler == SIG_IGN || (t->sigmask & SIGMASK(info->signo))) {
-		act->handler = SIG_DFL;
-		t->sigmask &= ~SIGMASK(info->signo);
-	}
-	t->pending.set &=
-		~SIGMASK(info->signo); /* what is said about the fault counts, not an older one */
-	queue(&t->pending, info);
-	notify(t, info->signo);
-	spin_unlock(&p->sig_lock);
-}
-
-static uint64_t deliverable_locked(const struct task *t)
-{
-	const uint64_t pending = t->pending.set | t->process->shared_pending.set;
-
-	return pending & ~(t->sigmask & ~(SIGMASK(SIGKILL) | SIGMASK(SIGSTOP)));
+	return pending & ~(t->sig.mask & ~SIGMASK_UNBLOCKABLE);
 }
 
 bool signal_pending(void)
 {
-	struct task *t = task_current();
+	const struct task *t = task_current();
 	bool pending;
 
 	spin_lock(&t->process->sig_lock);
-	pending = t->process->exiting || deliverable_locked(t) != 0;
+	pending = t->process->exiting || signal_deliverable_locked(t) != 0 ||
+		  t->process->sig.stop_signo;
 	spin_unlock(&t->process->sig_lock);
 	return pending;
 }
 
-/* SIGKILL first, then what the task's own instruction caused, then by number, its own first. */
-static int choose_locked(const struct task *t, uint64_t set)
+void signal_drop_locked(struct process *p, uint64_t set)
 {
-	const uint64_t faults = SIGMASK(SIGSEGV) | SIGMASK(SIGBUS) | SIGMASK(SIGILL) |
-				SIGMASK(SIGTRAP) | SIGMASK(SIGFPE) | SIGMASK(SIGSYS);
+	struct task *t;
 
-	if (set & SIGMASK(SIGKILL))
-		return SIGKILL;
-	if (set & t->pending.set & faults)
-		set &= t->pending.set & faults;
-	else if (set & t->pending.set)
-		set &= t->pending.set;
-	return __builtin_ctzll(set) + 1;
+	sigqueue_drop(&p->sig.pending, set);
+	list_for_each_entry(t, &p->tasks, link)
+		sigqueue_drop(&t->sig.pending, set);
 }
 
-static bool dequeue_locked(struct task *t, struct siginfo_k *info, struct sigaction_k *act)
+void signal_charge_of(const struct process *p, struct sig_charge *charge)
 {
-	const uint64_t set = deliverable_locked(t);
-	struct sigqueue *q;
-	int signo;
-
-	if (!set)
-		return false;
-	signo = choose_locked(t, set);
-	q = (t->pending.set & SIGMASK(signo)) ? &t->pending : &t->process->shared_pending;
-	q->set &= ~SIGMASK(signo);
-	*info = q->info[signo];
-	*act = t->process->actions[signo];
-	if (act->handler > SIG_IGN && (act->flags & SA_RESETHAND))
-		t->process->actions[signo].handler = SIG_DFL;
-	return true;
+	charge->uid = READ_ONCE(p->cred.uid);
+	charge->limit = READ_ONCE(p->rlimits[RLIM_SIGPENDING].cur);
 }
 
-static void act_default(struct process *p, const struct siginfo_k *info)
-{
-	const enum default_action act = default_action(info->signo);
-	uint32_t status = (uint32_t)info->signo;
+/* --- stop and continue ---------------------------------------------------------------- */
 
-	if (act == ACT_IGNORE || act == ACT_STOP)
-		return;
-	if (act == ACT_CORE)
-		pr_info("pid %u (%s): signal %d at %#llx, ip %#llx, sp %#llx\n", p->pid, p->comm,
-			info->signo, (unsigned long long)info->addr,
-			(unsigned long long)user_regs_current()->rip,
-			(unsigned long long)user_regs_current()->rsp);
-	process_exit_group(p, status);
-	task_exit(status);
+static void continue_locked(struct process *p)
+{
+	struct task *t;
+
+	p->sig.cont_seq++;
+	if (p->sig.stop_signo) {
+		p->sig.tell_parent = p->sig.stop_done ? CLD_CONTINUED : CLD_STOPPED;
+		p->sig.cont_report = true;
+		p->sig.stop_report = 0;
+	}
+	p->sig.stop_signo = 0;
+	p->sig.stop_done = false;
+	p->sig.nr_stopped = 0;
+	list_for_each_entry(t, &p->tasks, link) {
+		t->sig.stopped = false;
+		if (p->sig.tell_parent)
+			thread_notify(t->thread, THREAD_F_WORK);
+	}
+	wake_all(&p->sig.go_on);
 }
 
-static void run_handler(struct task *t, struct pt_regs *regs, const struct siginfo_k *info,
-			const struct sigaction_k *act)
+/* Stop signals and SIGCONT take back what of the other kind is pending. */
+static void cancel_opposite_locked(struct process *p, int signo)
 {
-	const struct siginfo_k segv = { .signo = SIGSEGV, .code = SI_KERNEL };
-	uint64_t old;
-
-	spin_lock(&t->process->sig_lock);
-	old = t->has_saved_mask ? t->saved_mask : t->sigmask;
-	t->has_saved_mask = false;
-	t->sigmask |= act->mask;
-	if (!(act->flags & SA_NODEFER))
-		t->sigmask |= SIGMASK(info->signo);
-	spin_unlock(&t->process->sig_lock);
-	if (signal_frame_push(regs, info, act, old) < 0) {
-		/* No stack for a frame: not even a handler of SIGSEGV can run. */
-		spin_lock(&t->process->sig_lock);
-		t->process->actions[SIGSEGV].handler = SIG_DFL;
-		spin_unlock(&t->process->sig_lock);
-		act_default(t->process, &segv);
+	if (SIGMASK(signo) & SIGMASK_STOP) {
+		signal_drop_locked(p, SIGMASK(SIGCONT));
+	} else if (signo == SIGCONT) {
+		signal_drop_locked(p, SIGMASK_STOP);
+		continue_locked(p);
 	}
 }
 
-/* The mask of before a call that had one of its own, if no handler's frame has taken it. */
-static bool mask_restore(struct task *t)
+/* --- posting -------------------------------------------------------------------------- */
+
+static void end_locked(struct process *p, int signo)
 {
-	bool restored;
+	struct task *t;
+
+	p->exiting = true;
+	p->wait_status = (uint32_t)signo;
+	list_for_each_entry(t, &p->tasks, link)
+		thread_notify(t->thread, THREAD_F_SIGNAL | THREAD_F_KILL);
+}
+
+/* A stopped task looks when it goes on. */
+static bool wants(const struct task *t, int signo)
+{
+	return !t->sig.stopped &&
+	       (!(t->sig.mask & SIGMASK(signo)) || (SIGMASK(signo) & SIGMASK_UNBLOCKABLE));
+}
+
+/* The first task that does not block it; the others sleep on. */
+static struct task *choose_locked(struct process *p, int signo)
+{
+	struct task *t;
+
+	list_for_each_entry(t, &p->tasks, link) {
+		if (wants(t, signo))
+			return t;
+	}
+	return NULL;
+}
+
+/* @t will take @signo. One that ends the process does so now, whatever @t is waiting for. */
+static void notify_locked(struct process *p, struct task *t, int signo)
+{
+	const struct sigaction_k act = sighand_action(p->sig.sighand, signo);
+
+	wake_all(&p->sig.posted);
+	if (!t)
+		return;
+	if (act.handler == SIG_DFL && signal_default_action(signo) == ACT_TERM &&
+	    !(t->sig.wait_set & SIGMASK(signo)))
+		end_locked(p, signo);
+	else
+		thread_notify(t->thread, THREAD_F_SIGNAL);
+}
+
+/* For task @t, or for the process. */
+static int post_locked(struct process *p, struct task *t, const struct siginfo_k *info)
+{
+	const int signo = info->signo;
+	struct task *first = list_first_entry_or_null(&p->tasks, struct task, link);
+	struct sig_charge charge;
+	int err;
+
+	if (p->exiting)
+		return 0;
+	if (signo == SIGKILL) {
+		end_locked(p, signo);
+		return 0;
+	}
+	cancel_opposite_locked(p, signo);
+	if (ignored_locked(p, t ? t : first, signo))
+		return 0;
+	signal_charge_of(p, &charge);
+	err = sigqueue_add(t ? &t->sig.pending : &p->sig.pending, info, &charge);
+	if (err)
+		return err;
+	if (!t)
+		t = choose_locked(p, signo);
+	else if (!wants(t, signo))
+		t = NULL;
+	notify_locked(p, t, signo);
+	return 0;
+}
+
+int signal_post(struct process *p, const struct siginfo_k *info)
+{
+	int err;
+
+	spin_lock(&p->sig_lock);
+	err = post_locked(p, NULL, info);
+	spin_unlock(&p->sig_lock);
+	return err;
+}
+
+int signal_post_task(struct task *t, const struct siginfo_k *info)
+{
+	int err;
 
 	spin_lock(&t->process->sig_lock);
-	restored = t->has_saved_mask;
-	if (restored)
-		t->sigmask = t->saved_mask;
-	t->has_saved_mask = false;
+	err = post_locked(t->process, t, info);
 	spin_unlock(&t->process->sig_lock);
-	return restored;
+	return err;
+}
+
+static struct task *find_locked(struct process *p, uint32_t tid)
+{
+	struct task *t;
+
+	list_for_each_entry(t, &p->tasks, link) {
+		if (t->tid == tid)
+			return t;
+	}
+	return NULL;
+}
+
+int signal_post_tid(struct process *p, uint32_t tid, const struct siginfo_k *info)
+{
+	struct task *t;
+	int err = -ESRCH;
+
+	spin_lock(&p->sig_lock);
+	t = find_locked(p, tid);
+	if (t)
+		err = info ? post_locked(p, t, info) : 0;
+	spin_unlock(&p->sig_lock);
+	return err;
+}
+
+void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *e)
+{
+	struct task *t = tid ? find_locked(p, tid)
+			     : list_first_entry_or_null(&p->tasks, struct task, link);
+	const int signo = e->info.signo;
+
+	if (p->exiting || !t)
+		return;
+	if (signo == SIGKILL) {
+		end_locked(p, signo);
+		return;
+	}
+	cancel_opposite_locked(p, signo);
+	if (ignored_locked(p, t, signo)) {
+		ptimer_dropped_locked(e->timer);
+		return;
+	}
+	sigqueue_add_timer(tid ? &t->sig.pending : &p->sig.pending, e);
+	if (!tid)
+		t = choose_locked(p, signo);
+	else if (!wants(t, signo))
+		t = NULL;
+	notify_locked(p, t, signo);
+}
+
+/*
+ * A fault that is blocked or ignored would repeat for ever: it takes the default action instead, as a handler
+ * whose frame cannot be written does.
+ */
+void signal_force(struct task *t, const struct siginfo_k *info)
+{
+	struct process *p = t->process;
+	struct sighand *sh = p->sig.sighand;
+	const uint64_t bit = SIGMASK(info->signo);
+	const struct sig_charge free = { .uid = READ_ONCE(p->cred.uid), .limit = UINT64_MAX };
+
+	spin_lock(&p->sig_lock);
+	if (p->exiting || info->signo == SIGKILL) {
+		if (!p->exiting)
+			end_locked(p, SIGKILL);
+		spin_unlock(&p->sig_lock);
+		return;
+	}
+	spin_lock(&sh->lock);
+	if (sh->actions[info->signo].handler == SIG_IGN || (t->sig.mask & bit))
+		sh->actions[info->signo].handler = SIG_DFL;
+	spin_unlock(&sh->lock);
+	t->sig.mask &= ~bit;
+	/* What is said about the fault counts, not an older one. */
+	sigqueue_drop(&t->sig.pending, bit);
+	(void)sigqueue_add(&t->sig.pending, info, &free); /* without an entry it has the number at least */
+	thread_notify(t->thread, THREAD_F_SIGNAL);
+	spin_unlock(&p->sig_lock);
+}
+
+bool signal_post_child(struct process *parent, const struct siginfo_k *info)
+{
+	const struct sigaction_k act = sighand_action(parent->sig.sighand, SIGCHLD);
+	const bool ended = info->code != CLD_STOPPED && info->code != CLD_CONTINUED &&
+			   info->code != CLD_TRAPPED;
+
+	/* With SA_NOCLDWAIT the signal is sent all the same, with SIG_IGN it is not. */
+	if (act.handler != SIG_IGN && (ended || !(act.flags & SA_NOCLDSTOP)))
+		(void)signal_post(parent, info);
+	return ended && (act.handler == SIG_IGN || (act.flags & SA_NOCLDWAIT));
+}
+
+/* --- masks ---------------------------------------------------------------------------- */
+
+void signal_retarget_locked(struct task *t, uint64_t set)
+{
+	struct process *p = t->process;
+	struct task *other;
+
+	set &= p->sig.pending.set;
+	list_for_each_entry(other, &p->tasks, link) {
+		if (!set)
+			return;
+		if (other == t || !(set & ~other->sig.mask))
+			continue;
+		set &= other->sig.mask;
+		thread_notify(other->thread, THREAD_F_SIGNAL);
+	}
+}
+
+void signal_set_mask_locked(struct task *t, uint64_t mask)
+{
+	const uint64_t blocked = mask & ~t->sig.mask;
+
+	t->sig.mask = mask & ~SIGMASK_UNBLOCKABLE;
+	if (blocked)
+		signal_retarget_locked(t, blocked);
+	if (signal_deliverable_locked(t))
+		thread_notify(t->thread, THREAD_F_SIGNAL);
+}
+
+void signal_set_mask(uint64_t mask)
+{
+	struct task *t = task_current();
+
+	spin_lock(&t->process->sig_lock);
+	signal_set_mask_locked(t, mask);
+	spin_unlock(&t->process->sig_lock);
 }
 
 void signal_mask_begin(uint64_t mask)
 {
 	struct task *t = task_current();
-	bool pending;
 
 	spin_lock(&t->process->sig_lock);
-	t->saved_mask = t->sigmask;
-	t->has_saved_mask = true;
-	t->sigmask = mask & ~(SIGMASK(SIGKILL) | SIGMASK(SIGSTOP));
-	pending = deliverable_locked(t) != 0;
+	t->sig.saved_mask = t->sig.mask;
+	t->sig.has_saved_mask = true;
+	signal_set_mask_locked(t, mask); /* what is pending ends the wait before it begins */
 	spin_unlock(&t->process->sig_lock);
-	if (pending)
-		thread_notify(t->thread, THREAD_F_SIGNAL); /* ends the wait before it begins */
+}
+
+static bool interrupted(long ret)
+{
+	return ret == -EINTR || (ret <= -ERESTARTSYS && ret >= -ERESTART_RESTARTBLOCK);
 }
 
 long signal_mask_end(long ret)
 {
 	struct task *t = task_current();
 
-	if (ret == -EINTR && signal_pending())
+	if (interrupted(ret) && signal_pending())
 		return ret; /* delivered under this mask, on the way to user mode */
-	if (mask_restore(t) && signal_pending())
-		thread_notify(t->thread, THREAD_F_SIGNAL);
+	spin_lock(&t->process->sig_lock);
+	if (t->sig.has_saved_mask) {
+		t->sig.has_saved_mask = false;
+		signal_set_mask_locked(t, t->sig.saved_mask);
+	}
+	spin_unlock(&t->process->sig_lock);
 	return ret;
-}
-
-void signal_return_work(struct pt_regs *regs)
-{
-	struct task *t = task_current();
-	struct process *p = t->process;
-	struct siginfo_k info;
-	struct sigaction_k act;
-	bool got, exiting;
-
-	for (;;) {
-		spin_lock(&p->sig_lock);
-		thread_clear_flags(t->thread, THREAD_F_SIGNAL | THREAD_F_WORK);
-		exiting = p->exiting;
-		got = !exiting && dequeue_locked(t, &info, &act);
-		spin_unlock(&p->sig_lock);
-		if (exiting)
-			task_exit(p->wait_status);
-		if (!got && !mask_restore(t))
-			break;
-		if (!got)
-			continue; /* the old mask may let another one through */
-		if (act.handler == SIG_DFL || info.signo == SIGKILL) {
-			act_default(p, &info);
-		} else if (act.handler != SIG_IGN) {
-			signal_restart_fixup(regs, &act);
-			run_handler(t, regs, &info, &act);
-		}
-	}
-	signal_restart_fixup(regs, NULL);
-}
-
-void signal_reset_handlers(struct process *p)
-{
-	spin_lock(&p->sig_lock);
-	for (int i = 1; i < NR_SIGNALS; i++) {
-		if (p->actions[i].handler > SIG_IGN)
-			p->actions[i] = (struct sigaction_k){ 0 };
-	}
-	spin_unlock(&p->sig_lock);
 }

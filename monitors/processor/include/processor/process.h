@@ -71,9 +71,8 @@ struct process {
 	char comm[COMM_LEN] __guarded_by(&lock);
 	uint64_t start_ns; /* const */
 
-	struct spinlock sig_lock; /* RANK_SPIN_TASK */
-	struct sigaction_k actions[NR_SIGNALS] __guarded_by(&sig_lock);
-	struct sigqueue shared_pending __guarded_by(&sig_lock);
+	struct spinlock sig_lock;  /* RANK_SPIN_TASK */
+	struct signal_process sig; /* as it says itself */
 	struct list_head tasks __guarded_by(&sig_lock);
 	uint32_t nr_tasks __guarded_by(&sig_lock);
 	bool exiting __guarded_by(&sig_lock);
@@ -81,18 +80,14 @@ struct process {
 };
 
 struct task {
-	struct thread *thread;   /* const */
-	struct process *process; /* const; counted */
-	uint32_t tid;            /* const */
-	struct list_head link;   /* process.sig_lock */
-	uint64_t sigmask;        /* process.sig_lock */
-	uint64_t saved_mask; /* process.sig_lock: comes back after a call with a mask of its own */
-	bool has_saved_mask; /* process.sig_lock */
-	struct sigaltstack_k altstack; /* own */
-	struct sigqueue pending;       /* process.sig_lock */
-	uint64_t clear_child_tid;      /* own */
-	uint64_t robust_list;          /* own */
-	uint64_t robust_list_len;      /* own */
+	struct thread *thread;    /* const */
+	struct process *process;  /* const; counted */
+	uint32_t tid;             /* const */
+	struct list_head link;    /* process.sig_lock */
+	struct signal_task sig;   /* as it says itself */
+	uint64_t clear_child_tid; /* own */
+	uint64_t robust_list;     /* own */
+	uint64_t robust_list_len; /* own */
 };
 
 /* The task of the running thread; user threads only. */
@@ -118,6 +113,8 @@ void process_get(struct process *p);
 void process_put(struct process *p);
 /* By pid; referenced; NULL if there is none. */
 struct process *process_find(uint32_t pid);
+/* Call @fn for every process, with the table locked, until it answers false. */
+void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg);
 /* The launcher's SIGNAL for @prog; one that is still being started gets it when it is. */
 void process_signal_prog(struct ctl_prog *prog, int signo);
 

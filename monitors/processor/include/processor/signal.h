@@ -1,19 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals: numbers, sets, pending queues, dispositions.
+ * Signals: numbers, pending queues, dispositions, stop and continue, and the restart of system calls.
  *
- * Locking:	everything of a process is guarded by process.sig_lock.
+ * Locking:	process.sig_lock guards what is said to be its; sighand.lock (inside it) the dispositions,
+ *		because CLONE_SIGHAND shares them between processes. Signals may be posted in any context but
+ *		interrupts: timers post from a work queue.
+ * Restart:	a wait that a signal ends answers -EINTR (kernel/wait.h). A blocking system call must not
+ *		hand that on as it is, it answers what signal(7) says for it:
+ *		-ERESTARTSYS	again if no handler ran or its action has SA_RESTART: read, write, open, wait4,
+ *				waitid, ioctl, futex without a timeout, flock, F_SETLKW
+ *		-ERESTARTNOHAND	again only if no handler ran: select, pselect6, ppoll, pause, rt_sigsuspend,
+ *				clock_nanosleep(TIMER_ABSTIME)
+ *		signal_restart_later()	as -ERESTARTNOHAND, but goes on with what is left of a relative
+ *				timeout: nanosleep, poll, futex with a timeout
+ *		-ERESTARTNOINTR	again always: calls that a signal must not be able to see at all (clone)
+ *		-EINTR		never again: rt_sigtimedwait, epoll_wait, semop, io_getevents
+ *		On the way to user mode that becomes -EINTR or the call runs again. It also runs again when
+ *		another thread took the signal, or the process was stopped and continued.
  */
 #pragma once
 
+#include <kernel/spinlock.h>
+#include <kernel/wait.h>
+#include <lib/atomic.h>
 #include <lib/compiler.h>
+#include <lib/list.h>
 #include <lib/types.h>
 
 struct process;
+struct process_timers;
 struct pt_regs;
 struct task;
 
 #define NR_SIGNALS 65 /* 1 to 64 */
+#define SIGRTMIN   32 /* from here on signals are queued, lower ones are pending once */
 
 enum {
 	SIGHUP = 1,
@@ -52,7 +72,8 @@ enum {
 #define SIG_DFL 0ull
 #define SIG_IGN 1ull
 
-#define SIGMASK(signo) (1ull << ((signo) - 1))
+#define SIGMASK(signo)      (1ull << ((signo) - 1))
+#define SIGMASK_UNBLOCKABLE (SIGMASK(SIGKILL) | SIGMASK(SIGSTOP))
 
 /* struct sigaction as rt_sigaction passes it. */
 struct sigaction_k {
@@ -62,13 +83,15 @@ struct sigaction_k {
 	uint64_t mask;
 };
 
-#define SA_NOCLDSTOP 0x00000001ull
-#define SA_SIGINFO   0x00000004ull
-#define SA_RESTORER  0x04000000ull
-#define SA_ONSTACK   0x08000000ull
-#define SA_RESTART   0x10000000ull
-#define SA_NODEFER   0x40000000ull
-#define SA_RESETHAND 0x80000000ull
+#define SA_NOCLDSTOP      0x00000001ull
+#define SA_NOCLDWAIT      0x00000002ull
+#define SA_SIGINFO        0x00000004ull
+#define SA_EXPOSE_TAGBITS 0x00000800ull
+#define SA_RESTORER       0x04000000ull
+#define SA_ONSTACK        0x08000000ull
+#define SA_RESTART        0x10000000ull
+#define SA_NODEFER        0x40000000ull
+#define SA_RESETHAND      0x80000000ull
 
 /* stack_t as sigaltstack passes it. */
 struct sigaltstack_k {
@@ -82,43 +105,178 @@ struct sigaltstack_k {
 #define SS_DISABLE    2u
 #define SS_AUTODISARM 0x80000000u
 
-/* What is said about one pending signal: the parts of siginfo_t. */
+/* siginfo_t: its first 48 bytes as Linux lays them out; the other 80 are zero. */
 struct siginfo_k {
-	int signo;
-	int code;
-	uint64_t addr;     /* faults */
-	uint32_t pid, uid; /* kill */
-	uint32_t trapno;
-	uint64_t error;
+	int32_t signo;
+	int32_t err;
+	int32_t code;
+	uint32_t pad;
+	union {
+		struct {
+			union {
+				uint32_t pid; /* kill, sigqueue, SIGCHLD: in the receiver's eyes */
+				int32_t timer_id; /* SI_TIMER */
+			};
+			union {
+				uint32_t uid;
+				int32_t overrun; /* SI_TIMER */
+			};
+			union {
+				uint64_t value; /* sigqueue, SI_TIMER */
+				int32_t status; /* SIGCHLD: exit code or signal */
+			};
+			int64_t utime, stime; /* SIGCHLD: clock ticks */
+		};
+		uint64_t addr; /* faults */
+		uint64_t words[4];
+	};
 };
+static_assert(sizeof(struct siginfo_k) == 48, "siginfo is ABI");
+static_assert(offsetof(struct siginfo_k, value) == 24, "siginfo is ABI");
 
-#define SI_USER     0
-#define SI_KERNEL   0x80
-#define SI_TKILL    (-6)
-#define SEGV_MAPERR 1
-#define SEGV_ACCERR 2
-#define BUS_ADRERR  2
+#define SI_USER       0
+#define SI_KERNEL     0x80
+#define SI_QUEUE      (-1)
+#define SI_TIMER      (-2)
+#define SI_TKILL      (-6)
+#define SEGV_MAPERR   1
+#define SEGV_ACCERR   2
+#define BUS_ADRERR    2
+#define CLD_EXITED    1
+#define CLD_KILLED    2
+#define CLD_DUMPED    3
+#define CLD_TRAPPED   4
+#define CLD_STOPPED   5
+#define CLD_CONTINUED 6
 
-/* Standard signals: one pending instance each, with its siginfo. */
+/* Signals that are pending for a task or a process. */
 struct sigqueue {
-	uint64_t set;
-	struct siginfo_k info[NR_SIGNALS];
+	uint64_t set; /* one bit a pending signal */
+	struct list_head
+		entries; /* what is said about them, oldest first; may lack some for want of memory */
 };
 
-/* Post to one task (fault, tkill) or to the process (kill). Any context. */
-void signal_post_task(struct task *t, const struct siginfo_k *info);
-void signal_post(struct process *p, const struct siginfo_k *info);
+/* Dispositions. */
+struct sighand {
+	refcount_t refs;
+	struct spinlock lock; /* RANK_SPIN_SIGHAND */
+	struct sigaction_k actions[NR_SIGNALS] __guarded_by(&lock);
+};
+
+#define RESTART_ARGS 5
+
+/* How a call goes on that answered signal_restart_later(). */
+struct restart_block {
+	long (*fn)(const uint64_t args[RESTART_ARGS]);
+	uint64_t args[RESTART_ARGS];
+};
+
+/* The part of a task; fields without a word belong to process.sig_lock. */
+struct signal_task {
+	uint64_t mask;
+	uint64_t saved_mask; /* comes back after a call with a mask of its own */
+	bool has_saved_mask;
+	uint64_t wait_set; /* rt_sigtimedwait: taken out of the mask while it waits */
+	struct sigqueue pending;
+	bool stopped;
+	struct sigaltstack_k altstack; /* own */
+	struct restart_block restart;  /* own */
+	uint32_t trapno;               /* own: of the last fault that raised a signal */
+	uint64_t error, cr2;           /* own: likewise */
+};
+
+/* The part of a process; fields without a word belong to process.sig_lock. */
+struct signal_process {
+	struct sighand *sighand; /* counted; changes in exec, with one task left */
+	struct sigqueue pending; /* for whichever task takes it first */
+	int stop_signo;          /* not 0: tasks stop on their way to user mode */
+	uint32_t nr_stopped;     /* tasks that have */
+	uint32_t
+		cont_seq; /* counts SIGCONT: one that came after a stop signal was taken cancels it */
+	bool stop_done;   /* all have stopped */
+	int stop_report;         /* stop signal that wait(WUNTRACED) has not seen yet */
+	bool cont_report;        /* wait(WCONTINUED) has not seen yet that it goes on */
+	int tell_parent;         /* CLD_* that a task tells the parent on its way to user mode */
+	struct waitqueue go_on;  /* stopped tasks */
+	struct waitqueue posted; /* signalfd: something was queued */
+	struct process_timers *timers; /* process.lock: NULL until there is one */
+	uint64_t dead_cpu_ns;          /* CPU time of tasks that are gone */
+};
+
+/* --- posting -------------------------------------------------------------------------- */
+
+/*
+ * To one task (tkill) or to the process (kill). 0; -EAGAIN: a real-time signal whose siginfo would be lost, because
+ * RLIMIT_SIGPENDING is reached. Not from interrupts.
+ */
+int signal_post_task(struct task *t, const struct siginfo_k *info);
+int signal_post(struct process *p, const struct siginfo_k *info);
+/* To the task with @tid of @p. -ESRCH: there is none; @info NULL: only look. */
+int signal_post_tid(struct process *p, uint32_t tid, const struct siginfo_k *info);
 /* A fault of the running instruction: cannot be blocked or ignored. */
 void signal_force(struct task *t, const struct siginfo_k *info);
-/* On the way to user mode: deliver what is pending; may not return. */
+/*
+ * SIGCHLD about a child that has ended, stopped or continued (@info->code). True: the parent wants no zombies
+ * (SIG_IGN or SA_NOCLDWAIT).
+ */
+bool signal_post_child(struct process *parent, const struct siginfo_k *info);
+
+/* What RLIMIT_SIGPENDING is for a new program: queued signals of one user. */
+uint64_t signal_queue_limit(void);
+
+/* --- on the way to user mode ------------------------------------------------------------ */
+
+/* Deliver what is pending; stop; end; may not return. */
 void signal_return_work(struct pt_regs *regs);
-/* Is something deliverable pending for the calling task? */
+/* Is something deliverable pending for the calling task, or is it to end? */
 bool signal_pending(void);
 /*
  * Calls that wait with a signal mask of their own (ppoll, pselect, sigsuspend): the mask holds from begin on.
- * After a wait that a signal has interrupted (@ret -EINTR) it stays until that signal is delivered.
+ * After a wait that a signal has interrupted (@ret -EINTR or one of -ERESTART*) it stays until that signal is
+ * delivered.
  */
 void signal_mask_begin(uint64_t mask);
 long signal_mask_end(long ret);
-/* exec: handlers go back to the default. */
+/* Change the mask of the calling task as rt_sigprocmask does. */
+void signal_set_mask(uint64_t mask);
+/* See Restart above: @fn runs when the call goes on. */
+long signal_restart_later(long (*fn)(const uint64_t args[RESTART_ARGS]),
+			  const uint64_t args[RESTART_ARGS]);
+
+/* --- life of tasks and processes ---------------------------------------------------------- */
+
+/* A process without a parent: default dispositions. -ENOMEM */
+int signal_process_init(struct process *p) __must_check;
+/* clone() without CLONE_THREAD: dispositions of @parent, copied or shared; nothing is pending. -ENOMEM */
+int signal_process_fork(struct process *p, struct process *parent, bool share) __must_check;
+/* CLONE_CLEAR_SIGHAND and exec: handlers go back to the default; what is ignored stays so. */
 void signal_reset_handlers(struct process *p);
+/* exec, with one task left: unshare, reset the handlers, no alternate stack, no POSIX timers. -ENOMEM */
+int signal_exec(struct task *t) __must_check;
+/* A task that is not yet on process.tasks. @from: whose mask it gets, or NULL; a thread gets no altstack. */
+void signal_task_init(struct task *t, const struct task *from, bool keep_altstack);
+/*
+ * A new task is on process.tasks (sig_lock held), before it is started: a stop that is under way stops it too.
+ */
+void signal_task_added_locked(struct task *t);
+/*
+ * The task is off process.tasks and nr_tasks is counted down: drop what is pending for it, let others take what
+ * it was to take, finish a stop that waited for it.
+ */
+void signal_task_exit(struct task *t);
+/* The last task is gone: timers stop. */
+void signal_process_exit(struct process *p);
+/* The process structure goes. */
+void signal_process_free(struct process *p);
+
+/* --- stop, continue, and the parent -------------------------------------------------------- */
+
+/*
+ * For wait(): has @p stopped (WUNTRACED: the signal) or gone on (WCONTINUED) since that was last seen? @keep: WNOWAIT.
+ */
+int signal_take_stopped(struct process *p, bool keep);
+bool signal_take_continued(struct process *p, bool keep);
+/* Provided by process/: tell the parent that @p has stopped or continued (@code CLD_*, @status the signal). */
+void process_report_child(struct process *p, int code, int status);
+/* Provided by process/: is nobody there who could continue @p's group? Such groups ignore SIGTSTP, TTIN, TTOU. */
+bool process_group_orphaned(struct process *p);

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Signals on the way to user mode: handlers, default actions, stopping, and the restart of system calls.
+ *
+ * Flow:	signal_return_work() runs while the task has flags set: it ends, or stops until SIGCONT, or takes
+ *		one signal after the other; each handler gets a frame, so the last one taken runs first.
+ * Stop:	the task that takes a stop signal sets process.sig.stop_signo; every task stops when it comes
+ *		by; the last one tells the parent. SIGCONT clears it when it is posted.
+ */
+#define PR_FMT "signal: "
+
+#include <arch/trap.h>
+#include <kernel/printk.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <processor/process.h>
+
+#include "frame.h"
+#include "private.h"
+#include "queue.h"
+
+#define SYSCALL_LEN         2 /* bytes of the SYSCALL instruction */
+#define NR_RESTART_SYSCALL  219
+#define NOT_A_SYSCALL       UINT64_MAX
+
+/* --- restart -------------------------------------------------------------------------- */
+
+static void run_again(struct pt_regs *regs, uint64_t nr)
+{
+	regs->rax = nr;
+	regs->rip -= SYSCALL_LEN;
+}
+
+/*
+ * A system call that a signal has interrupted: see the table in signal.h. @act NULL: no handler runs. Only once,
+ * before the first frame: what the handler's frame says is what the handler returns to.
+ */
+static void restart_fixup(struct pt_regs *regs, const struct sigaction_k *act)
+{
+	const uint64_t nr = regs->orig_rax;
+
+	if (nr == NOT_A_SYSCALL)
+		return;
+	switch ((long)regs->rax) {
+	case -ERESTARTNOINTR:
+		run_again(regs, nr);
+		break;
+	case -ERESTARTSYS:
+		if (!act || (act->flags & SA_RESTART))
+			run_again(regs, nr);
+		else
+			regs->rax = (uint64_t)-EINTR;
+		break;
+	case -ERESTARTNOHAND:
+	case -ERESTART_RESTARTBLOCK:
+		if (act)
+			regs->rax = (uint64_t)-EINTR;
+		else if ((long)regs->rax == -ERESTARTNOHAND)
+			run_again(regs, nr);
+		else
+			run_again(regs, NR_RESTART_SYSCALL);
+		break;
+	default:
+		break;
+	}
+	regs->orig_rax = NOT_A_SYSCALL;
+}
+
+long signal_restart_later(long (*fn)(const uint64_t args[RESTART_ARGS]),
+			  const uint64_t args[RESTART_ARGS])
+{
+	struct restart_block *rb = &task_current()->sig.restart;
+
+	rb->fn = fn;
+	memcpy(rb->args, args, sizeof(rb->args));
+	return -ERESTART_RESTARTBLOCK;
+}
+
+/* --- taking --------------------------------------------------------------------------- */
+
+int signal_take_locked(struct task *t, uint64_t set, struct siginfo_k *info)
+{
+	struct sigqueue *q = &t->sig.pending;
+	int signo = sigqueue_first(q, set);
+	struct ptimer *timer;
+
+	if (!signo) {
+		q = &t->process->sig.pending;
+		signo = sigqueue_first(q, set);
+	}
+	if (!signo)
+		return 0;
+	timer = sigqueue_take(q, signo, info);
+	if (timer)
+		ptimer_taken_locked(timer, info);
+	return signo;
+}
+
+static bool take_for_delivery_locked(struct task *t, struct siginfo_k *info,
+				     struct sigaction_k *act)
+{
+	struct sighand *sh = t->process->sig.sighand;
+	const int signo = signal_take_locked(t, signal_deliverable_locked(t), info);
+
+	if (!signo)
+		return false;
+	spin_lock(&sh->lock);
+	*act = sh->actions[signo];
+	if (act->handler > SIG_IGN && (act->flags & SA_RESETHAND))
+		sh->actions[signo].handler = SIG_DFL;
+	spin_unlock(&sh->lock);
+	return true;
+}
+
+/* --- stop ----------------------------------------------------------------------------- */
+
+bool signal_stop_complete_locked(struct process *p)
+{
+	if (!p->sig.stop_signo || p->sig.stop_done || p->exiting || !p->nr_tasks ||
+	    p->sig.nr_stopped < p->nr_tasks)
+		return false;
+	p->sig.stop_done = true;
+	p->sig.stop_report = p->sig.stop_signo;
+	return true;
+}
+
+static void begin_stop(struct process *p, int signo, uint32_t cont_seq)
+{
+	struct task *t;
+
+	/* Nobody could continue it: SIGSTOP is the only one that stops such a group. */
+	if (signo != SIGSTOP && process_group_orphaned(p))
+		return;
+	spin_lock(&p->sig_lock);
+	if (p->sig.cont_seq == cont_seq && !p->exiting && !p->sig.stop_signo) {
+		p->sig.stop_signo = signo;
+		p->sig.stop_done = false;
+		p->sig.nr_stopped = 0;
+		p->sig.cont_report = false;
+		list_for_each_entry(t, &p->tasks, link)
+			thread_notify(t->thread, THREAD_F_SIGNAL);
+	}
+	spin_unlock(&p->sig_lock);
+}
+
+/* The calling task stops until SIGCONT or the end. */
+static void stop_here(struct process *p, struct task *t)
+{
+	int report = 0;
+
+	spin_lock(&p->sig_lock);
+	if (p->sig.stop_signo && !t->sig.stopped && !p->exiting) {
+		t->sig.stopped = true;
+		p->sig.nr_stopped++;
+		if (signal_stop_complete_locked(p))
+			report = p->sig.stop_signo;
+	}
+	spin_unlock(&p->sig_lock);
+	if (report)
+		process_report_child(p, CLD_STOPPED, report);
+	/* It ends with the stop, or with the process (-EINTR): the caller looks which. */
+	(void)wait_event_killable(&p->sig.go_on, !READ_ONCE(t->sig.stopped));
+}
+
+int signal_take_stopped(struct process *p, bool keep)
+{
+	int signo;
+
+	spin_lock(&p->sig_lock);
+	signo = p->sig.stop_report;
+	if (!keep)
+		p->sig.stop_report = 0;
+	spin_unlock(&p->sig_lock);
+	return signo;
+}
+
+bool signal_take_continued(struct process *p, bool keep)
+{
+	bool continued;
+
+	spin_lock(&p->sig_lock);
+	continued = p->sig.cont_report;
+	if (!keep)
+		p->sig.cont_report = false;
+	spin_unlock(&p->sig_lock);
+	return continued;
+}
+
+/* --- actions -------------------------------------------------------------------------- */
+
+static void act_default(struct process *p, const struct siginfo_k *info, uint32_t cont_seq)
+{
+	const uint32_t status = (uint32_t)info->signo;
+
+	switch (signal_default_action(info->signo)) {
+	case ACT_IGNORE:
+		return;
+	case ACT_STOP:
+		begin_stop(p, info->signo, cont_seq);
+		return;
+	case ACT_CORE:
+		pr_info("pid %u (%s): signal %d at %#llx, ip %#llx, sp %#llx\n", p->pid, p->comm,
+			info->signo, (unsigned long long)info->addr,
+			(unsigned long long)user_regs_current()->rip,
+			(unsigned long long)user_regs_current()->rsp);
+		break;
+	case ACT_TERM:
+		break;
+	}
+	process_exit_group(p, status);
+	task_exit(status);
+}
+
+/* No stack for a frame: SIGSEGV instead, which may have a handler on a stack of its own, but not for itself. */
+static void no_frame(struct task *t, int signo)
+{
+	const struct siginfo_k segv = { .signo = SIGSEGV, .code = SI_KERNEL };
+
+	if (signo == SIGSEGV)
+		act_default(t->process, &segv, 0);
+	signal_force(t, &segv);
+}
+
+static void run_handler(struct task *t, struct pt_regs *regs, const struct siginfo_k *info,
+			const struct sigaction_k *act)
+{
+	/* The mask is the task's own to change; what others may look at changes under the lock. */
+	const uint64_t old = t->sig.has_saved_mask ? t->sig.saved_mask : t->sig.mask;
+
+	if (signal_frame_push(regs, info, act, old)) {
+		no_frame(t, info->signo);
+		return;
+	}
+	spin_lock(&t->process->sig_lock);
+	t->sig.has_saved_mask = false;
+	signal_set_mask_locked(t, t->sig.mask | act->mask |
+					  (act->flags & SA_NODEFER ? 0 : SIGMASK(info->signo)));
+	spin_unlock(&t->process->sig_lock);
+}
+
+/* The mask of before a call that had one of its own, if no handler's frame has taken it. */
+static bool mask_restore(struct task *t)
+{
+	bool restored;
+
+	spin_lock(&t->process->sig_lock);
+	restored = t->sig.has_saved_mask;
+	t->sig.has_saved_mask = false;
+	if (restored)
+		signal_set_mask_locked(t, t->sig.saved_mask);
+	spin_unlock(&t->process->sig_lock);
+	return restored;
+}
+
+enum next {
+	NEXT_NOTHING,
+	NEXT_SIGNAL,
+	NEXT_STOP,
+	NEXT_REPORT,
+	NEXT_END,
+};
+
+struct step {
+	struct siginfo_k info;
+	struct sigaction_k act;
+	uint32_t cont_seq;
+	int report;
+};
+
+static enum next next_step(struct process *p, struct task *t, struct step *s)
+{
+	enum next next = NEXT_NOTHING;
+
+	spin_lock(&p->sig_lock);
+	thread_clear_flags(t->thread, THREAD_F_SIGNAL | THREAD_F_WORK);
+	if (p->exiting) {
+		next = NEXT_END;
+	} else if (p->sig.tell_parent) {
+		next = NEXT_REPORT;
+		s->report = p->sig.tell_parent;
+		p->sig.tell_parent = 0;
+	} else if (p->sig.stop_signo) {
+		next = NEXT_STOP;
+	} else if (take_for_delivery_locked(t, &s->info, &s->act)) {
+		next = NEXT_SIGNAL;
+		s->cont_seq = p->sig.cont_seq;
+	}
+	spin_unlock(&p->sig_lock);
+	return next;
+}
+
+static void deliver(struct process *p, struct task *t, struct pt_regs *regs, const struct step *s)
+{
+	if (s->act.handler == SIG_DFL) {
+		act_default(p, &s->info, s->cont_seq);
+	} else if (s->act.handler != SIG_IGN) {
+		restart_fixup(regs, &s->act);
+		run_handler(t, regs, &s->info, &s->act);
+	}
+}
+
+void signal_return_work(struct pt_regs *regs)
+{
+	struct task *t = task_current();
+	struct process *p = t->process;
+	struct step s = { 0 };
+
+	for (;;) {
+		switch (next_step(p, t, &s)) {
+		case NEXT_END:
+			task_exit(p->wait_status);
+		case NEXT_REPORT:
+			process_report_child(p, s.report, s.report == CLD_CONTINUED ? SIGCONT : 0);
+			break;
+		case NEXT_STOP:
+			stop_here(p, t);
+			break;
+		case NEXT_SIGNAL:
+			deliver(p, t, regs, &s);
+			break;
+		case NEXT_NOTHING:
+			if (mask_restore(t))
+				break; /* the old mask may let another one through */
+			restart_fixup(regs, NULL);
+			return;
+		}
+	}
+}
