@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 """make bench: what things cost, each beside its baseline in the same run.
 
-usage: run.py [--repeat N] [--output FILE] [--only NAME,...]
+usage: run.py [--repeat N] [--output DIR] [--only NAME,...]
 
-O names the build directory. Prints a table and writes it, with the raw numbers, to
-docs/results/first-light.md. Times are medians of several repetitions on a machine that does other
-things too: trust the ratios.
+O names the build directory. Prints tables and writes them, with the raw numbers, to docs/results/:
+first-light.md and operations.md. Times are medians of several repetitions on a machine that does
+other things too: trust the ratios.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "test" / "boot"), str(ROOT / "test")]
 
 import boot  # noqa: E402
+import operations  # noqa: E402
 from judge import image as judge_image  # noqa: E402
 from judge import packages as judge_packages  # noqa: E402
 
@@ -200,9 +201,9 @@ def table(rows: list[Row]) -> list[str]:
     return out + ["| " + " | ".join(row.cells()) + " |" for row in rows]
 
 
-def page(rows: list[Row], missing: list[str], load: float) -> str:
+def page(title: str, rows: list[Row], missing: list[str], load: float) -> str:
     out = [
-        "# First light: measurements", "",
+        f"# {title}: measurements", "",
         "Written by `make bench`; each row's baseline was taken in the same run.", "",
         f"- machine: {cpu_model()}, {os.cpu_count()} CPUs, load average {load:.1f} at the start",
         f"- {platform.system()} {'.'.join(platform.release().split('.')[:2])}; QEMU under TCG, one CPU a node",
@@ -210,51 +211,75 @@ def page(rows: list[Row], missing: list[str], load: float) -> str:
     ]  # fmt: skip
     if missing:
         out += ["Not measured:", "", *[f"- {line}" for line in missing], ""]
-    out += ["## Raw numbers", ""]
+    if any(row.raw for row in rows):
+        out += ["## Raw numbers", ""]
     for row in rows:
         for name, values in row.raw.items():
             shown = ", ".join(f"{v:.1f}" for v in values)
             out.append(f"- {row.name}, {name} ({row.unit}): {shown}")
-    return "\n".join(out) + "\n"
+    return "\n".join(out).rstrip() + "\n"
+
+
+class Bench:
+    """Runs the wanted measurements and keeps what could not be measured."""
+
+    def __init__(self, wanted: list[str]):
+        self.wanted = wanted
+        self.rows: list[Row] = []
+        self.missing: list[str] = []
+
+    def measure(self, name: str, call) -> None:
+        if name not in self.wanted:
+            return
+        try:
+            self.rows.extend(call())
+        except (OSError, RuntimeError, AssertionError, subprocess.SubprocessError, KeyError,
+                judge_packages.PackageError, boot.LaunchError) as err:  # fmt: skip
+            self.missing.append(f"{name}: {err}")
+
+
+def first_light(bench: Bench, disk, programs, repeat: int) -> None:
+    bench.measure("rpc", lambda: bench_rpc(disk, repeat))
+    if {"miss", "null"} & set(bench.wanted):
+        running = boot.Running(("--excache", "8M"), disk, "bench")
+        running.up()
+        try:
+            rpc_4k = next((r.value for r in bench.rows if "4096" in r.name), None)
+            bench.measure("miss", lambda: bench_miss(running, programs, rpc_4k, repeat))
+            bench.measure("null", lambda: bench_null(running, programs, repeat))
+        finally:
+            running.close()
+    bench.measure("launch", lambda: bench_launch(programs, repeat))
+    bench.measure("boot", lambda: bench_boot(disk, programs, repeat))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--output", default=str(ROOT / "docs" / "results" / "first-light.md"))
-    parser.add_argument("--only", default="", help="rpc, miss, null, launch, boot")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "results")
+    parser.add_argument("--only", default="", help="rpc, miss, null, launch, boot, operations")
     args = parser.parse_args()
-    wanted = args.only.split(",") if args.only else ["rpc", "miss", "null", "launch", "boot"]
+    every = ["rpc", "miss", "null", "launch", "boot", "operations"]
+    wanted = args.only.split(",") if args.only else every
     load = os.getloadavg()[0]
     programs = boot.build_programs()
     disk = boot.make_disk(programs, boot.make_texts())
-    rows: list[Row] = []
-    missing: list[str] = []
-
-    def measure(name, call):
-        if name not in wanted:
-            return
-        try:
-            rows.extend(call())
-        except (OSError, RuntimeError, AssertionError, judge_packages.PackageError, boot.LaunchError) as err:
-            missing.append(f"{name}: {err}")
-
-    measure("rpc", lambda: bench_rpc(disk, args.repeat))
-    running = boot.Running(("--excache", "8M"), disk, "bench")
-    running.up()
-    try:
-        rpc_4k = next((r.value for r in rows if "4096" in r.name), None)
-        measure("miss", lambda: bench_miss(running, programs, rpc_4k, args.repeat))
-        measure("null", lambda: bench_null(running, programs, args.repeat))
-    finally:
-        running.close()
-    measure("launch", lambda: bench_launch(programs, args.repeat))
-    measure("boot", lambda: bench_boot(disk, programs, args.repeat))
-    print("\n".join(table(rows)))
-    for line in missing:
-        print(f"not measured: {line}")
-    pathlib.Path(args.output).write_text(page(rows, missing, load))
-    return 1 if missing else 0
+    status = 0
+    for name, title, run in (
+        ("first-light", "First light", first_light),
+        ("operations", "Processes and threads", lambda b, d, p, n: b.measure(
+            "operations", lambda: operations.measure(d, p, n, Row))),
+    ):  # fmt: skip
+        bench = Bench(wanted)
+        run(bench, disk, programs, args.repeat)
+        if not bench.rows and not bench.missing:
+            continue
+        print("\n".join(table(bench.rows)))
+        for line in bench.missing:
+            print(f"not measured: {line}")
+            status = 1
+        (args.output / f"{name}.md").write_text(page(title, bench.rows, bench.missing, load))
+    return status
 
 
 if __name__ == "__main__":

@@ -107,8 +107,12 @@ def bad_programs(good: bytes) -> dict[str, bytes]:
     }
 
 
-def make_disk(programs: pathlib.Path, texts: pathlib.Path) -> pathlib.Path:
-    """One image with everything that the tests run and read; made again when that changes."""
+def make_disk(programs: pathlib.Path, texts: pathlib.Path, extra: dict[str, str] | None = None,
+              name: str = "root") -> pathlib.Path:  # fmt: skip
+    """
+    One image with everything that the tests run and read, and @extra folders of the host as {source:
+    place}; made again when that changes.
+    """
     bad = WORK / "bad"
     bad.mkdir(parents=True, exist_ok=True)
     good = (programs / "glibc-static" / "hello").read_bytes()
@@ -126,16 +130,18 @@ def make_disk(programs: pathlib.Path, texts: pathlib.Path) -> pathlib.Path:
         tree.add_program(str(path))
     tree.add_volume(str(texts), "/data")
     tree.add_volume(str(bad), "/bad")
+    for source, place in (extra or {}).items():
+        tree.add_volume(source, place)
     tree.links["/data/link"] = "text.small"
     tree.links["/data/loop"] = "loop"
     key = hashlib.sha256()
     for guest, source in sorted(tree.files.items()):
         st = os.stat(source)
         key.update(f"{guest} {source} {st.st_size} {st.st_mtime_ns} {st.st_mode}\n".encode())
-    disk, stamp = WORK / "root.img", WORK / "root.stamp"
+    disk, stamp = WORK / f"{name}.img", WORK / f"{name}.stamp"
     if disk.exists() and stamp.exists() and stamp.read_text() == key.hexdigest():
         return disk
-    stage = WORK / "stage"
+    stage = WORK / f"{name}.stage"
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir()
     tree.stage(str(stage))

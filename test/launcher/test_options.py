@@ -61,6 +61,8 @@ def test_program_and_its_own_options_are_left_alone():
     (["--timeout", "soon", "p"], "not a number"),
     (["--delay", "m0=-1", "p"], "out of range"),
     (["--gdb", "nobody", "p"], "neither a role"),
+    (["--icount", "nobody", "p"], "neither a role"),
+    (["--icount", "p0", "--accel", "kvm", "p"], "needs --accel tcg"),
 ])  # fmt: skip
 def test_refusals_are_one_line(argv, text):
     with pytest.raises(UsageError, match=text) as err:
@@ -99,6 +101,12 @@ def test_parameters_and_sizes_go_to_the_selected_nodes():
     assert " y z=a:b" in out["m0"] and " y" not in out["p0"].split("-append")[1].split("-chardev")[0]
     assert "-m 1024M" in out["m1"] and "-m 256M" in out["m0"]
     assert "z=a:b" in out["s0"]
+
+
+def test_icount_is_for_the_selected_node():
+    out = commands("--icount", "processor")
+    assert "tcg,thread=single" in out["p0"] and "-icount shift=0" in out["p0"]
+    assert "tcg,thread=multi" in out["m0"] and "-icount" not in out["m0"]
 
 
 def test_shuffle_is_repeatable_and_shuffles():

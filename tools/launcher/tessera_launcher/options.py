@@ -71,6 +71,7 @@ class Options:
     boot_order: str = "together"
     seed: int | None = None
     delay: dict[str, float] = field(default_factory=dict)
+    icount: str | None = None
 
 
 def _pair(text: str, what: str) -> tuple[str, str]:
@@ -153,6 +154,8 @@ def make_parser() -> argparse.ArgumentParser:
     g.add_argument("--seed", metavar="N", help="of --boot-order shuffle")
     g.add_argument("--delay", metavar="ROLE=S", action="append", default=[],
                    help="start a node S seconds late")  # fmt: skip
+    g.add_argument("--icount", metavar="ROLE",
+                   help="a node's clock counts its instructions, one a nanosecond (TCG only)")  # fmt: skip
     g.add_argument("--boot-timeout", metavar="S", default="60", help="for the cluster (60)")
     return p
 
@@ -267,6 +270,11 @@ def _host_options(o: Options, ns: argparse.Namespace) -> None:
     if ns.gdb:
         o.gdb = _check_selector(ns.gdb, "--gdb")
         o.boot_timeout = max(o.boot_timeout, 86400.0)
+    if ns.icount:
+        o.icount = _check_selector(ns.icount, "--icount")
+        if ns.accel == "kvm":
+            raise UsageError("--icount needs --accel tcg")
+        o.accel = "tcg"
     for text in ns.delay:
         role, value = _pair(text, "--delay")
         o.delay[_check_selector(role, "--delay")] = _number(value, "--delay", float)

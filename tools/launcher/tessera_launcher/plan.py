@@ -47,6 +47,7 @@ class NodePlan:
     params: list[str]
     delay: float = 0.0
     gdb_port: int | None = None
+    icount: bool = False
     kernel: str = ""
 
 
@@ -81,7 +82,8 @@ def node_list(o: Options) -> list[NodePlan]:
     counts = dict(zip(ROLES, (o.processors, o.memories, o.storages), strict=True))
     named = [(role, f"{role[0]}{i}") for role in ROLES for i in range(counts[role])]
     first_storage = next(i for i, (role, _) in enumerate(named) if role == "storage")
-    for table in (o.cpus, o.memory, o.delay, dict(o.append), {o.gdb: 1} if o.gdb else {}):
+    for table in (o.cpus, o.memory, o.delay, dict(o.append), {o.gdb: 1} if o.gdb else {},
+                  {o.icount: 1} if o.icount else {}):  # fmt: skip
         for selector in table:
             if not any(role_matches(selector, role, name) for role, name in named):
                 raise UsageError(f"there is no node {selector} in this cluster")
@@ -96,6 +98,7 @@ def node_list(o: Options) -> list[NodePlan]:
                         _ram(o, role, name), params, _selected(o.delay, role, name, 0.0))  # fmt: skip
         if o.gdb and role_matches(o.gdb, role, name):
             node.gdb_port = GDB_PORT + os.getuid() % 1000 * 8 + i
+        node.icount = bool(o.icount) and role_matches(o.icount, role, name)
         nodes.append(node)
     return nodes
 
@@ -108,6 +111,12 @@ def _role_params(o: Options, role: str) -> list[str]:
     return []
 
 
+def _accel(node: NodePlan, accel: str) -> str:
+    if accel != "tcg":
+        return accel
+    return "tcg,thread=single" if node.icount else "tcg,thread=multi"
+
+
 def qemu_command(node: NodePlan, qemu: str, accel: str, log: str,
                  disk: str | None = None) -> Command:  # fmt: skip
     """The virtual machine of one node."""
@@ -116,7 +125,7 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str,
         qemu, "-name", f"tessera-{n}", "-nodefaults", "-no-user-config", "-no-reboot",
         "-display", "none", "-sandbox", SANDBOX,
         "-M", "pc,memory-backend=ram0",
-        "-accel", "tcg,thread=multi" if accel == "tcg" else "kvm",
+        "-accel", _accel(node, accel),
         "-cpu", accel_mod.cpu_model(accel), "-smp", str(node.cpus),
         "-m", f"{node.ram >> 20}M",
         "-object", f"memory-backend-memfd,id=ram0,size={node.ram >> 20}M,share=on",
@@ -136,6 +145,8 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str,
             "-drive", f"if=none,id=disk0,format=raw,cache=writeback,file={disk}",
             "-device", "virtio-blk-pci,disable-legacy=on,drive=disk0",
         ]  # fmt: skip
+    if node.icount:
+        argv += ["-icount", "shift=0"]
     if node.gdb_port:
         argv += ["-gdb", f"tcp:127.0.0.1:{node.gdb_port}", "-S"]
     return Command(n, argv, fds, node.delay)
