@@ -39,26 +39,24 @@ static long make_pipe(uint64_t ufds, uint32_t flags)
 	struct files *fs = process_current()->files;
 	const bool cloexec = flags & O_CLOEXEC;
 	struct file *ends[2];
-	int fds[2] = { -1, -1 };
-	int err = 0;
+	int fds[2];
+	int err;
 
 	if (flags & ~(uint32_t)(O_CLOEXEC | O_NONBLOCK | O_DIRECT))
 		return -EINVAL;
 	err = pipe_open(flags, ends);
 	if (err)
 		return err;
+	fds[0] = files_reserve(fs, 0, cloexec);
+	fds[1] = fds[0] < 0 ? fds[0] : files_reserve(fs, 0, cloexec);
+	err = fds[1] < 0 ? fds[1] : copy_to_user((void __user *)ufds, fds, sizeof(fds));
 	for (int i = 0; i < 2; i++) {
-		fds[i] = err ? err : files_install(fs, ends[i], 0, cloexec);
-		if (fds[i] < 0) {
-			err = fds[i];
+		if (!err)
+			files_fill(fs, fds[i], ends[i]);
+		else
 			file_put(ends[i]);
-		}
-	}
-	if (!err)
-		err = copy_to_user((void __user *)ufds, fds, sizeof(fds));
-	for (int i = 0; err && i < 2; i++) {
-		if (fds[i] >= 0)
-			(void)files_close(fs, fds[i]);
+		if (err && fds[i] >= 0)
+			files_unreserve(fs, fds[i]);
 	}
 	return err;
 }
@@ -186,8 +184,8 @@ long sys_fcntl(const struct syscall_args *args)
 		ret = -EBADF;
 		if (f->flags & O_PATH)
 			break;
-		f->flags = (f->flags & ~(uint32_t)(O_APPEND | O_NONBLOCK)) |
-			   ((uint32_t)arg & (O_APPEND | O_NONBLOCK));
+		file_change_flags(f, O_APPEND | O_NONBLOCK | O_DIRECT,
+				  (uint32_t)arg & (O_APPEND | O_NONBLOCK | O_DIRECT));
 		ret = 0;
 		break;
 	case F_SETPIPE_SZ:
@@ -214,7 +212,7 @@ static long set_nonblock(struct file *f, uint64_t uarg)
 
 	if (get_user_u32(&on, (const void __user *)uarg))
 		return -EFAULT;
-	f->flags = (f->flags & ~(uint32_t)O_NONBLOCK) | (on ? O_NONBLOCK : 0);
+	file_change_flags(f, O_NONBLOCK, on ? O_NONBLOCK : 0);
 	return 0;
 }
 

@@ -1,64 +1,46 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptor tables and file lifetime.
+ * Descriptor tables.
  *
- * Invariants:	slots below nr_slots exist; a non-NULL slot holds one reference; the table grows by doubling
- *		up to RLIMIT_NOFILE.
- * Locking:	files.lock (RANK_FILES); files are put outside of it, because release() may sleep.
+ * Form:	a directory of chunks of 64 descriptors; both grow as they are needed, up to RLIMIT_NOFILE, and never
+ *		shrink. The first chunk is part of the table.
+ * Invariants:	a slot that is not NULL holds one reference and its bit in used is set; a used bit without a file
+ *		is reserved by a call that is about to put one there. No chunk before first_free has a free bit.
+ * Locking:	files.lock (RANK_SPIN_MONITOR). Memory is got and files are put outside of it.
  */
 #include <processor/file.h>
 
+#include <kernel/spinlock.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/excache.h>
 #include <processor/process.h>
 
-#define FIRST_SLOTS 64
+#define CHUNK_FDS   64u
+#define FIRST_LIMIT 64u /* descriptors of a process that has no task yet */
+
+struct fd_chunk {
+	uint64_t used;
+	uint64_t cloexec;
+	struct file *slots[CHUNK_FDS];
+};
 
 struct files {
 	refcount_t refs;
-	struct mutex lock; /* RANK_FILES */
-	unsigned int nr_slots __guarded_by(&lock);
-	struct file **slots __guarded_by(&lock);
-	bool *cloexec __guarded_by(&lock);
+	struct spinlock lock;                      /* RANK_SPIN_MONITOR */
+	struct fd_chunk **dir __guarded_by(&lock); /* nr_chunks; NULL: no descriptor there yet */
+	uint32_t nr_chunks __guarded_by(&lock);
+	uint32_t first_free __guarded_by(&lock); /* chunk */
+	struct fd_chunk *first_dir[1];
+	struct fd_chunk first;
 };
 
-/* --- files --------------------------------------------------------------------------- */
-
-struct file *file_create(const struct file_ops *ops, uint32_t flags, const char *path)
+static uint64_t bit_of(unsigned int fd)
 {
-	struct file *f = kzalloc(sizeof(*f));
-
-	if (!f)
-		return ERR_PTR(-ENOMEM);
-	if (path) {
-		f->path = kstrdup(path);
-		if (!f->path) {
-			kfree(f);
-			return ERR_PTR(-ENOMEM);
-		}
-	}
-	f->ops = ops;
-	f->flags = flags & ~(uint32_t)(O_CLOEXEC | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC);
-	refcount_set(&f->refs, 1);
-	mutex_init(&f->lock, "file", RANK_FILE);
-	return f;
+	return 1ull << (fd % CHUNK_FDS);
 }
 
-void file_put(struct file *f)
-{
-	if (!refcount_dec_and_test(&f->refs))
-		return;
-	if (f->ops->release)
-		f->ops->release(f);
-	if (f->object)
-		object_put(f->object);
-	kfree(f->path);
-	kfree(f);
-}
-
-/* --- tables -------------------------------------------------------------------------- */
+/* --- life ---------------------------------------------------------------------------- */
 
 struct files *files_create(void)
 {
@@ -67,37 +49,156 @@ struct files *files_create(void)
 	if (!fs)
 		return ERR_PTR(-ENOMEM);
 	refcount_set(&fs->refs, 1);
-	mutex_init(&fs->lock, "files", RANK_FILES);
+	spin_lock_init(&fs->lock, "files", RANK_SPIN_MONITOR);
+	fs->first_dir[0] = &fs->first;
+	fs->dir = fs->first_dir;
+	fs->nr_chunks = 1;
 	return fs;
+}
+
+void files_get_table(struct files *fs)
+{
+	refcount_inc(&fs->refs);
+}
+
+bool files_shared(const struct files *fs)
+{
+	return refcount_read(&fs->refs) > 1;
+}
+
+static void free_table(struct files *fs)
+{
+	for (uint32_t i = 1; i < fs->nr_chunks; i++)
+		kfree(fs->dir[i]);
+	if (fs->dir != fs->first_dir)
+		kfree(fs->dir);
+	kfree(fs);
 }
 
 void files_put(struct files *fs)
 {
 	if (!refcount_dec_and_test(&fs->refs))
 		return;
-	for (unsigned int i = 0; i < fs->nr_slots; i++) {
-		if (fs->slots[i])
-			file_put(fs->slots[i]);
-	}
-	kfree(fs->slots);
-	kfree(fs->cloexec);
-	kfree(fs);
+	files_close_range(fs, 0, UINT32_MAX, false);
+	free_table(fs);
 }
+
+/* --- growing ------------------------------------------------------------------------- */
+
+static struct fd_chunk *chunk_locked(const struct files *fs, unsigned int fd)
+{
+	return fd / CHUNK_FDS < fs->nr_chunks ? fs->dir[fd / CHUNK_FDS] : NULL;
+}
+
+/* Make the directory reach chunk @c. */
+static int grow_dir(struct files *fs, uint32_t c)
+{
+	const uint32_t nr = MAX(2 * c, 8u);
+	struct fd_chunk **dir = kcalloc(nr, sizeof(struct fd_chunk *)), **old;
+
+	if (!dir)
+		return -ENOMEM;
+	spin_lock(&fs->lock);
+	old = fs->dir;
+	if (c >= fs->nr_chunks) {
+		memcpy(dir, old, fs->nr_chunks * sizeof(struct fd_chunk *));
+		fs->dir = dir;
+		fs->nr_chunks = nr;
+		dir = old;
+	}
+	spin_unlock(&fs->lock);
+	if (dir != fs->first_dir)
+		kfree(dir);
+	return 0;
+}
+
+/* Make room for @fd. -ENOMEM. */
+static int grow(struct files *fs, unsigned int fd)
+{
+	const uint32_t c = fd / CHUNK_FDS;
+	struct fd_chunk *chunk;
+
+	if (c >= READ_ONCE(fs->nr_chunks) && grow_dir(fs, c) < 0)
+		return -ENOMEM;
+	chunk = kzalloc(sizeof(*chunk));
+	if (!chunk)
+		return -ENOMEM;
+	spin_lock(&fs->lock);
+	if (!fs->dir[c]) {
+		fs->dir[c] = chunk;
+		chunk = NULL;
+	}
+	spin_unlock(&fs->lock);
+	kfree(chunk);
+	return 0;
+}
+
+/* Room in @to for what @from has now; true when its lock is held and nothing has been added since. */
+static bool reserve_like_locked(struct files *to, struct files *from, int *err)
+{
+	unsigned int missing = 0;
+
+	spin_lock(&from->lock);
+	for (uint32_t c = 0; c < from->nr_chunks && !missing; c++) {
+		if (from->dir[c] && !chunk_locked(to, c * CHUNK_FDS))
+			missing = c * CHUNK_FDS;
+	}
+	if (!missing)
+		return true;
+	spin_unlock(&from->lock);
+	*err = grow(to, missing);
+	return false;
+}
+
+struct files *files_copy(struct files *from)
+{
+	struct files *to = files_create();
+	int err = 0;
+
+	if (IS_ERR(to))
+		return to;
+	while (!reserve_like_locked(to, from, &err)) {
+		if (err) {
+			free_table(to);
+			return ERR_PTR(err);
+		}
+	}
+	for (uint32_t c = 0; c < from->nr_chunks; c++) {
+		const struct fd_chunk *src = from->dir[c];
+
+		for (uint64_t left = src ? src->used : 0; left; left &= left - 1) {
+			const unsigned int i = (unsigned int)__builtin_ctzll(left);
+
+			if (!src->slots[i])
+				continue; /* only reserved */
+			file_get(src->slots[i]);
+			to->dir[c]->slots[i] = src->slots[i];
+			to->dir[c]->used |= 1ull << i;
+			to->dir[c]->cloexec |= src->cloexec & 1ull << i;
+		}
+	}
+	spin_unlock(&from->lock);
+	return to;
+}
+
+/* --- looking up ---------------------------------------------------------------------- */
 
 static struct file *slot_locked(const struct files *fs, int fd)
 {
-	return fd >= 0 && (unsigned int)fd < fs->nr_slots ? fs->slots[fd] : NULL;
+	const struct fd_chunk *chunk = fd >= 0 ? chunk_locked(fs, (unsigned int)fd) : NULL;
+
+	return chunk ? chunk->slots[(unsigned int)fd % CHUNK_FDS] : NULL;
 }
 
 struct file *files_get(struct files *fs, int fd)
 {
 	struct file *f;
 
-	mutex_lock(&fs->lock);
+	spin_lock(&fs->lock);
 	f = slot_locked(fs, fd);
 	if (f)
 		file_get(f);
-	mutex_unlock(&fs->lock);
+	spin_unlock(&fs->lock);
 	return f;
 }
 
@@ -108,151 +209,242 @@ struct file *fd_get(int fd)
 	return f ? f : ERR_PTR(-EBADF);
 }
 
-/* Make room for descriptor @fd. */
-static int grow_locked(struct files *fs, unsigned int fd)
+int files_next(struct files *fs, int from)
 {
-	unsigned int nr = fs->nr_slots ? fs->nr_slots : FIRST_SLOTS;
-	struct file **slots;
-	bool *cloexec;
+	unsigned int fd = (unsigned int)MAX(from, 0);
+	int found = -ENOENT;
 
-	if (fd < fs->nr_slots)
-		return 0;
-	while (nr <= fd)
-		nr *= 2;
-	slots = kcalloc(nr, sizeof(*slots));
-	cloexec = kcalloc(nr, sizeof(*cloexec));
-	if (!slots || !cloexec) {
-		kfree(slots);
-		kfree(cloexec);
-		return -ENOMEM;
+	spin_lock(&fs->lock);
+	while (found < 0 && fd / CHUNK_FDS < fs->nr_chunks) {
+		const struct fd_chunk *chunk = fs->dir[fd / CHUNK_FDS];
+
+		if (!chunk || !(chunk->used >> (fd % CHUNK_FDS)))
+			fd = (fd / CHUNK_FDS + 1) * CHUNK_FDS;
+		else if (chunk->slots[fd % CHUNK_FDS])
+			found = (int)fd;
+		else
+			fd++;
 	}
-	if (fs->nr_slots) {
-		memcpy(slots, fs->slots, fs->nr_slots * sizeof(*slots));
-		memcpy(cloexec, fs->cloexec, fs->nr_slots * sizeof(*cloexec));
-	}
-	kfree(fs->slots);
-	kfree(fs->cloexec);
-	fs->slots = slots;
-	fs->cloexec = cloexec;
-	fs->nr_slots = nr;
-	return 0;
+	spin_unlock(&fs->lock);
+	return found;
 }
+
+/* --- reserving and filling ----------------------------------------------------------- */
 
 /* The limit of the calling process; the kernel's own set-up of a new one has none to ask yet. */
 static uint64_t fd_limit(void)
 {
 	return thread_current()->private ? MIN(process_rlimit(RLIM_NOFILE), (uint64_t)INT32_MAX)
-					 : FIRST_SLOTS;
+					 : FIRST_LIMIT;
+}
+
+/* Lowest one that is free, in a chunk that may not exist yet. */
+static unsigned int free_locked(struct files *fs, unsigned int from)
+{
+	const uint32_t first = from / CHUNK_FDS;
+	uint32_t c = MAX(first, fs->first_free);
+
+	for (; c < fs->nr_chunks && fs->dir[c]; c++) {
+		const uint64_t low = c == first ? bit_of(from) - 1 : 0;
+		const uint64_t free = ~fs->dir[c]->used & ~low;
+
+		if (free)
+			return c * CHUNK_FDS + (unsigned int)__builtin_ctzll(free);
+		if (c == fs->first_free && !~fs->dir[c]->used)
+			fs->first_free = c + 1;
+	}
+	return MAX(c * CHUNK_FDS, from);
+}
+
+int files_reserve(struct files *fs, int from, bool cloexec)
+{
+	const uint64_t limit = fd_limit();
+	int err = 0;
+
+	while (!err) {
+		struct fd_chunk *chunk;
+		unsigned int fd;
+
+		spin_lock(&fs->lock);
+		fd = free_locked(fs, (unsigned int)from);
+		chunk = fd < limit ? chunk_locked(fs, fd) : NULL;
+		if (chunk) {
+			chunk->used |= bit_of(fd);
+			chunk->cloexec &= ~bit_of(fd);
+			chunk->cloexec |= cloexec ? bit_of(fd) : 0;
+		}
+		spin_unlock(&fs->lock);
+		if (chunk)
+			return (int)fd;
+		err = fd < limit ? grow(fs, fd) : -EMFILE;
+	}
+	return err;
+}
+
+void files_fill(struct files *fs, int fd, struct file *f)
+{
+	spin_lock(&fs->lock);
+	chunk_locked(fs, (unsigned int)fd)->slots[(unsigned int)fd % CHUNK_FDS] = f;
+	spin_unlock(&fs->lock);
+}
+
+static void clear_locked(struct files *fs, unsigned int fd)
+{
+	struct fd_chunk *chunk = chunk_locked(fs, fd);
+
+	chunk->slots[fd % CHUNK_FDS] = NULL;
+	chunk->used &= ~bit_of(fd);
+	chunk->cloexec &= ~bit_of(fd);
+	fs->first_free = MIN(fs->first_free, fd / CHUNK_FDS);
+}
+
+void files_unreserve(struct files *fs, int fd)
+{
+	spin_lock(&fs->lock);
+	clear_locked(fs, (unsigned int)fd);
+	spin_unlock(&fs->lock);
 }
 
 int files_install(struct files *fs, struct file *f, int from, bool cloexec)
 {
-	const uint64_t limit = fd_limit();
-	unsigned int fd;
-	int err = 0;
+	const int fd = files_reserve(fs, from, cloexec);
 
-	mutex_lock(&fs->lock);
-	for (fd = (unsigned int)from; fd < fs->nr_slots && fs->slots[fd]; fd++)
-		;
-	if (fd >= limit)
-		err = -EMFILE;
-	else
-		err = grow_locked(fs, fd);
-	if (!err) {
-		fs->slots[fd] = f;
-		fs->cloexec[fd] = cloexec;
-	}
-	mutex_unlock(&fs->lock);
-	return err ? err : (int)fd;
+	if (fd >= 0)
+		files_fill(fs, fd, f);
+	return fd;
 }
 
 int files_replace(struct files *fs, struct file *f, int fd, bool cloexec)
 {
-	struct file *old = NULL;
+	const unsigned int n = (unsigned int)fd;
+	struct fd_chunk *chunk;
+	struct file *old;
 	int err;
 
-	if (fd < 0 || (uint64_t)fd >= fd_limit())
+	if (fd < 0 || n >= fd_limit())
 		return -EBADF;
-	mutex_lock(&fs->lock);
-	err = grow_locked(fs, (unsigned int)fd);
-	if (!err) {
-		old = fs->slots[fd];
-		fs->slots[fd] = f;
-		fs->cloexec[fd] = cloexec;
+	spin_lock(&fs->lock);
+	while (!(chunk = chunk_locked(fs, n))) {
+		spin_unlock(&fs->lock);
+		err = grow(fs, n);
+		if (err)
+			return err;
+		spin_lock(&fs->lock);
 	}
-	mutex_unlock(&fs->lock);
+	old = chunk->slots[n % CHUNK_FDS];
+	if (!old && (chunk->used & bit_of(n))) {
+		spin_unlock(&fs->lock);
+		return -EBUSY; /* another thread's open is about to put a file there */
+	}
+	chunk->slots[n % CHUNK_FDS] = f;
+	chunk->used |= bit_of(n);
+	chunk->cloexec &= ~bit_of(n);
+	chunk->cloexec |= cloexec ? bit_of(n) : 0;
+	spin_unlock(&fs->lock);
 	if (old)
-		file_put(old);
-	return err ? err : fd;
+		file_close(fs, old);
+	return fd;
+}
+
+/* --- closing ------------------------------------------------------------------------- */
+
+void file_close(struct files *fs, struct file *f)
+{
+	file_put(f);
 }
 
 int files_close(struct files *fs, int fd)
 {
 	struct file *f;
 
-	mutex_lock(&fs->lock);
+	spin_lock(&fs->lock);
 	f = slot_locked(fs, fd);
 	if (f)
-		fs->slots[fd] = NULL;
-	mutex_unlock(&fs->lock);
+		clear_locked(fs, (unsigned int)fd);
+	spin_unlock(&fs->lock);
 	if (!f)
 		return -EBADF;
-	file_put(f);
+	file_close(fs, f);
 	return 0;
 }
 
-int files_get_cloexec(struct files *fs, int fd, bool *cloexec)
+/* The next descriptor from *@fd to @last that is open (and close-on-exec), taken out; NULL: there is none. */
+static struct file *take_next(struct files *fs, unsigned int *fd, unsigned int last,
+			      bool only_cloexec)
 {
-	int err = 0;
+	struct file *f = NULL;
 
-	mutex_lock(&fs->lock);
-	if (slot_locked(fs, fd))
-		*cloexec = fs->cloexec[fd];
-	else
-		err = -EBADF;
-	mutex_unlock(&fs->lock);
-	return err;
-}
+	spin_lock(&fs->lock);
+	while (!f && *fd <= last && *fd / CHUNK_FDS < fs->nr_chunks) {
+		const struct fd_chunk *chunk = fs->dir[*fd / CHUNK_FDS];
+		const uint64_t set = !chunk ? 0 : only_cloexec ? chunk->cloexec : chunk->used;
 
-int files_set_cloexec(struct files *fs, int fd, bool cloexec)
-{
-	int err = 0;
-
-	mutex_lock(&fs->lock);
-	if (slot_locked(fs, fd))
-		fs->cloexec[fd] = cloexec;
-	else
-		err = -EBADF;
-	mutex_unlock(&fs->lock);
-	return err;
+		if (!(set >> (*fd % CHUNK_FDS))) {
+			*fd = (*fd / CHUNK_FDS + 1) * CHUNK_FDS;
+			continue;
+		}
+		if (set & bit_of(*fd))
+			f = chunk->slots[*fd % CHUNK_FDS];
+		if (f)
+			clear_locked(fs, *fd);
+		(*fd)++;
+	}
+	spin_unlock(&fs->lock);
+	return f;
 }
 
 void files_close_range(struct files *fs, unsigned int first, unsigned int last, bool only_cloexec)
 {
-	for (unsigned int fd = first; fd <= last; fd++) {
-		struct file *f = NULL;
+	struct file *f;
 
-		mutex_lock(&fs->lock);
-		if (fd >= fs->nr_slots) {
-			mutex_unlock(&fs->lock);
-			return;
-		}
-		if (!only_cloexec || fs->cloexec[fd]) {
-			f = fs->slots[fd];
-			fs->slots[fd] = NULL;
-		}
-		mutex_unlock(&fs->lock);
-		if (f)
-			file_put(f);
+	while ((f = take_next(fs, &first, last, only_cloexec)))
+		file_close(fs, f);
+}
+
+/* --- close-on-exec ------------------------------------------------------------------- */
+
+int files_get_cloexec(struct files *fs, int fd, bool *cloexec)
+{
+	int err = -EBADF;
+
+	spin_lock(&fs->lock);
+	if (slot_locked(fs, fd)) {
+		*cloexec = chunk_locked(fs, (unsigned int)fd)->cloexec & bit_of((unsigned int)fd);
+		err = 0;
 	}
+	spin_unlock(&fs->lock);
+	return err;
+}
+
+static void set_cloexec_locked(struct files *fs, unsigned int fd, bool cloexec)
+{
+	struct fd_chunk *chunk = chunk_locked(fs, fd);
+
+	if (cloexec)
+		chunk->cloexec |= bit_of(fd);
+	else
+		chunk->cloexec &= ~bit_of(fd);
+}
+
+int files_set_cloexec(struct files *fs, int fd, bool cloexec)
+{
+	int err = -EBADF;
+
+	spin_lock(&fs->lock);
+	if (slot_locked(fs, fd)) {
+		set_cloexec_locked(fs, (unsigned int)fd, cloexec);
+		err = 0;
+	}
+	spin_unlock(&fs->lock);
+	return err;
 }
 
 void files_cloexec_range(struct files *fs, unsigned int first, unsigned int last)
 {
-	mutex_lock(&fs->lock);
-	for (unsigned int fd = first; fd < fs->nr_slots && fd <= last; fd++) {
-		if (fs->slots[fd])
-			fs->cloexec[fd] = true;
+	spin_lock(&fs->lock);
+	for (unsigned int fd = first; fd <= last && fd / CHUNK_FDS < fs->nr_chunks; fd++) {
+		if (slot_locked(fs, (int)fd))
+			set_cloexec_locked(fs, fd, true);
 	}
-	mutex_unlock(&fs->lock);
+	spin_unlock(&fs->lock);
 }

@@ -4,7 +4,7 @@
  *
  * Lifetime:	a struct file is counted: descriptors and running calls hold it.  A struct files is
  *		counted by the processes that share it.
- * Locking:	files.lock (RANK_FILES) guards the table; file.lock (RANK_FILE) the offset, across a whole
+ * Locking:	a table has a spinlock of its own; file.lock (RANK_FILE) guards the offset, across a whole
  *		read or write, as POSIX wants it.
  */
 #pragma once
@@ -91,13 +91,18 @@ struct file {
 	uint32_t minor; /* const */
 };
 
-/* A new file with one reference; ERR_PTR(-ENOMEM). @path is copied, may be NULL. */
+/* A new file with one reference; ERR_PTR(-ENOMEM, -ENFILE). @path is copied, may be NULL. */
 struct file *file_create(const struct file_ops *ops, uint32_t flags, const char *path);
 static inline void file_get(struct file *f)
 {
 	refcount_inc(&f->refs);
 }
 void file_put(struct file *f);
+/* Bits of f->flags that change after open. */
+void file_change_flags(struct file *f, uint32_t clear, uint32_t set);
+/* Open files of the node, and how many there may be. */
+uint64_t file_count(void);
+uint64_t file_max(void);
 
 static inline bool file_readable(const struct file *f)
 {
@@ -121,15 +126,26 @@ ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos);
 /* --- descriptor tables --------------------------------------------------------------- */
 
 struct files;
-struct files *files_create(void); /* ERR_PTR(-ENOMEM) */
-void files_put(struct files *fs); /* the last one closes everything */
+struct files *files_create(void);             /* ERR_PTR(-ENOMEM) */
+void files_get_table(struct files *fs);       /* CLONE_FILES */
+struct files *files_copy(struct files *from); /* fork: the same open files; ERR_PTR(-ENOMEM) */
+bool files_shared(const struct files *fs);    /* has another process this table too? */
+void files_put(struct files *fs);             /* the last one closes everything */
 /* Referenced; NULL: not open. */
 struct file *files_get(struct files *fs, int fd);
 /* Lowest free descriptor >= @from; takes over the reference of @f on success. -EMFILE, -ENOMEM */
 int files_install(struct files *fs, struct file *f, int from, bool cloexec) __must_check;
-/* Put @f at exactly @fd, closing what was there; takes over the reference on success. */
+/* The same in two steps, so that nobody sees the descriptor before all is well: then fill or unreserve. */
+int files_reserve(struct files *fs, int from, bool cloexec) __must_check;
+void files_fill(struct files *fs, int fd, struct file *f);
+void files_unreserve(struct files *fs, int fd);
+/* Put @f at exactly @fd, closing what was there; takes over the reference on success. -EBADF, -EBUSY, -ENOMEM */
 int files_replace(struct files *fs, struct file *f, int fd, bool cloexec) __must_check;
 int files_close(struct files *fs, int fd); /* -EBADF */
+/* A descriptor of @fs no longer holds @f: what POSIX says of locks, then file_put(). */
+void file_close(struct files *fs, struct file *f);
+/* Lowest open descriptor >= @from, for /proc; -ENOENT. */
+int files_next(struct files *fs, int from) __must_check;
 int files_get_cloexec(struct files *fs, int fd, bool *cloexec) __must_check;
 int files_set_cloexec(struct files *fs, int fd, bool cloexec) __must_check;
 void files_close_range(struct files *fs, unsigned int first, unsigned int last, bool only_cloexec);

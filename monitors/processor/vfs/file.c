@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Open files: making, counting, putting.
+ *
+ * Limits:	files are memory of the kernel: the node has at most one for every 10 KiB of it, as Linux's default
+ *		fs.file-max; beyond that open(2) and its kin answer -ENFILE, for root too.
+ */
+#include <processor/file.h>
+
+#include <kernel/counter.h>
+#include <lib/err.h>
+#include <mm/frame.h>
+#include <mm/slab.h>
+#include <processor/excache.h>
+
+#define MIN_FILES 1024
+
+static atomic64_t nr_files;
+
+static uint64_t gauge_files(void)
+{
+	return (uint64_t)atomic64_read(&nr_files);
+}
+GAUGE(files_gauge, "file.open", "open files", gauge_files);
+
+uint64_t file_max(void)
+{
+	return MAX(frames_total_count() * (PAGE_SIZE / 1024) / 10, (uint64_t)MIN_FILES);
+}
+
+uint64_t file_count(void)
+{
+	return gauge_files();
+}
+
+static struct file *alloc_file(const char *path)
+{
+	struct file *f = kzalloc(sizeof(*f));
+
+	if (!f || !path)
+		return f;
+	f->path = kstrdup(path);
+	if (f->path)
+		return f;
+	kfree(f);
+	return NULL;
+}
+
+struct file *file_create(const struct file_ops *ops, uint32_t flags, const char *path)
+{
+	struct file *f;
+
+	if ((uint64_t)atomic64_add_return(&nr_files, 1) > file_max()) {
+		atomic64_sub(&nr_files, 1);
+		return ERR_PTR(-ENFILE);
+	}
+	f = alloc_file(path);
+	if (!f) {
+		atomic64_sub(&nr_files, 1);
+		return ERR_PTR(-ENOMEM);
+	}
+	f->ops = ops;
+	f->flags = flags & ~(uint32_t)(O_CLOEXEC | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC);
+	refcount_set(&f->refs, 1);
+	mutex_init(&f->lock, "file", RANK_FILE);
+	return f;
+}
+
+void file_put(struct file *f)
+{
+	if (!refcount_dec_and_test(&f->refs))
+		return;
+	if (f->ops->release)
+		f->ops->release(f);
+	if (f->object)
+		object_put(f->object);
+	kfree(f->path);
+	kfree(f);
+	atomic64_sub(&nr_files, 1);
+}
+
+void file_change_flags(struct file *f, uint32_t clear, uint32_t set)
+{
+	uint32_t old = __atomic_load_n(&f->flags, __ATOMIC_RELAXED);
+
+	while (!__atomic_compare_exchange_n(&f->flags, &old, (old & ~clear) | set, true,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
