@@ -9,6 +9,7 @@
 #include <kernel/printk.h>
 
 static uint64_t boot_real_ns; /* atomic */
+static void (*stepped)(void); /* atomic; NULL: nobody wants to know */
 
 uint64_t time_boot_real_ns(void)
 {
@@ -22,7 +23,16 @@ uint64_t time_real_ns(void)
 
 void time_set_real_ns(uint64_t real_ns)
 {
+	void (*const fn)(void) = __atomic_load_n(&stepped, __ATOMIC_ACQUIRE);
+
 	__atomic_store_n(&boot_real_ns, real_ns - time_now_ns(), __ATOMIC_RELAXED);
+	if (fn)
+		fn();
+}
+
+void time_on_step(void (*fn)(void))
+{
+	__atomic_store_n(&stepped, fn, __ATOMIC_RELEASE);
 }
 
 static int time_init(void)

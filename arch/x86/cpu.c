@@ -2,7 +2,7 @@
 /*
  * Processor identification and the control register bits that follow from it.
  *
- * Flow:	cpu_detect() once on the boot CPU; cpu_init_control() on every CPU.
+ * Flow:	cpu_detect() once on the boot CPU; cpu_init_control() on every CPU, once it knows its number.
  */
 #include <arch/cpu.h>
 #include <kernel/printk.h>
@@ -114,6 +114,8 @@ void cpu_init_control(void)
 	cr4 |= f->smap ? CR4_SMAP : 0;
 	__asm__ volatile("mov %0, %%cr4" ::"r"(cr4) : "memory");
 	wrmsr(MSR_EFER, rdmsr(MSR_EFER) | EFER_SCE | (f->nx ? EFER_NXE : 0));
+	if (f->rdtscp)
+		wrmsr(MSR_TSC_AUX, cpu_id()); /* what RDTSCP tells programs */
 }
 
 bool cpu_is_tcg(void)

@@ -22,6 +22,7 @@
 #include <processor/aspace.h>
 #include <processor/process.h>
 #include <processor/remote.h>
+#include <processor/vdso.h>
 #include <proto/pm.h>
 
 #define MAX_PAGES 8192
@@ -508,6 +509,11 @@ int remote_getattr(const struct proto_file *file, struct proto_attr *attr)
 }
 
 unsigned int fake_kills;
+
+int vdso_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
+{
+	return -EFAULT;
+}
 
 void process_kill(struct process *p, int signo)
 {

@@ -71,9 +71,9 @@ void aspace_put(struct aspace *as)
 {
 	if (!refcount_dec_and_test(&as->refs))
 		return;
-	aspace_unmap_range(as, 0, USER_TOP);
+	aspace_unmap_range(as, 0, PM_USER_TOP);
 	excache_drop(&as->anon, 0, UINT64_MAX);
-	aspace_clear_vmas(as, 0, USER_TOP);
+	aspace_clear_vmas(as, 0, PM_USER_TOP);
 	if (as->vregion_size)
 		remote_destroy(as);
 	credit_trim();

@@ -21,6 +21,7 @@
 #include <processor/excache.h>
 #include <processor/process.h>
 #include <processor/remote.h>
+#include <processor/vdso.h>
 
 enum auxv_type {
 	AT_NULL = 0,
@@ -42,6 +43,7 @@ enum auxv_type {
 	AT_RANDOM = 25,
 	AT_HWCAP2 = 26,
 	AT_EXECFN = 31,
+	AT_SYSINFO_EHDR = 33,
 	AT_MINSIGSTKSZ = 51,
 };
 
@@ -170,7 +172,7 @@ static int check_strings(const struct exec_args *args)
 	return 0;
 }
 
-#define NR_AUX 20
+#define NR_AUX 21
 
 static void push_words(struct stack *s, const struct exec_args *args, const struct pm_exec_rep *rep,
 		       const struct proto_cred *cred, vaddr_t argv, vaddr_t envp, vaddr_t execfn,
@@ -190,6 +192,8 @@ static void push_words(struct stack *s, const struct exec_args *args, const stru
 	word(&w, args->argc);
 	string_pointers(&w, args->argv, args->argc, argv);
 	string_pointers(&w, args->envp, args->envc, envp);
+	/* 0 means that there is none, to every C library. */
+	aux(&w, AT_SYSINFO_EHDR, s->as->vdso);
 	aux(&w, AT_HWCAP, cpuid(1, 0).edx);
 	aux(&w, AT_PAGESZ, PAGE_SIZE);
 	aux(&w, AT_CLKTCK, 100);
@@ -290,6 +294,7 @@ int exec_load(struct process *p, const struct exec_args *args, const struct prot
 		return err;
 	}
 	take_layout(as, rep);
+	as->vdso = vdso_place();
 	memset(regs, 0, sizeof(*regs));
 	regs->rip = rep->entry;
 	regs->rflags = RFLAGS_IF;

@@ -18,6 +18,7 @@
 #include <processor/aspace.h>
 #include <processor/excache.h>
 #include <processor/remote.h>
+#include <processor/vdso.h>
 
 COUNTER(fault_count, "fault.count", "page faults of user addresses");
 COUNTER(fault_cow, "fault.cow", "private file pages copied on write");
@@ -168,6 +169,8 @@ int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 	counter_inc(&fault_count);
 	if (!user_range_ok(addr, 1))
 		return -EFAULT;
+	if (addr >= PM_USER_TOP)
+		return vdso_fault(as, vaddr, access);
 	while ((err = fault_once(as, vaddr, access)) == -EAGAIN) {
 		if (READ_ONCE(as->failed))
 			return -ENOMEM;

@@ -62,13 +62,19 @@ static uint64_t page_up(uint64_t len)
 	return (len + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1);
 }
 
-/* Page aligned, in user space, after rounding the length up: 0, else @err. */
+/* Where mappings of the program may be: what lies above is the kernel's, see <processor/vdso.h>. */
+static bool map_range_ok(uint64_t start, uint64_t len)
+{
+	return start <= PM_USER_TOP && len <= PM_USER_TOP - start;
+}
+
+/* Page aligned, where mappings may be, after rounding the length up: 0, else @err. */
 static int check_range(uint64_t start, uint64_t *len, int err)
 {
-	if ((start & (PAGE_SIZE - 1)) || *len > USER_TOP)
+	if ((start & (PAGE_SIZE - 1)) || *len > PM_USER_TOP)
 		return err;
 	*len = page_up(*len);
-	return user_range_ok(start, *len) ? 0 : err;
+	return map_range_ok(start, *len) ? 0 : err;
 }
 
 /* Steps 1 to 4 of "a range goes away": nothing of it is left on this processor. */
@@ -165,7 +171,7 @@ long sys_mmap(const struct syscall_args *args)
 
 	if (req.len == 0 || (args->a[5] & (PAGE_SIZE - 1)))
 		return -EINVAL;
-	if (req.len > USER_TOP)
+	if (req.len > PM_USER_TOP)
 		return -ENOMEM;
 	req.len = page_up(req.len);
 	ret = map_flags(flags, &req.flags);
@@ -174,11 +180,11 @@ long sys_mmap(const struct syscall_args *args)
 	if (req.flags & (PM_MAP_FIXED | PM_MAP_FIXED_NOREPLACE)) {
 		if (req.addr & (PAGE_SIZE - 1))
 			return -EINVAL;
-		if (!user_range_ok(req.addr, req.len))
+		if (!map_range_ok(req.addr, req.len))
 			return -ENOMEM;
 	} else {
 		req.addr &= ~(uint64_t)(PAGE_SIZE - 1);
-		if (!user_range_ok(req.addr, req.len))
+		if (!map_range_ok(req.addr, req.len))
 			req.addr = 0; /* a hint only */
 	}
 	if (!(flags & MAP_ANONYMOUS)) {
@@ -299,7 +305,7 @@ long sys_brk(const struct syscall_args *args)
 
 	mutex_lock(&as->map_lock);
 	old_end = page_up(as->brk);
-	if (want < as->brk_start || want > USER_TOP) {
+	if (want < as->brk_start || want > PM_USER_TOP) {
 		/* refused: the answer is the break that holds */
 	} else if (new_end == old_end) {
 		as->brk = want;
@@ -411,7 +417,7 @@ long sys_mremap(const struct syscall_args *args)
 		return -EINVAL;
 	if ((flags & MREMAP_FIXED) && !(flags & MREMAP_MAYMOVE))
 		return -EINVAL;
-	if (check_range(req.old_addr, &req.old_len, -EINVAL) || req.new_len > USER_TOP)
+	if (check_range(req.old_addr, &req.old_len, -EINVAL) || req.new_len > PM_USER_TOP)
 		return -EINVAL;
 	req.new_len = page_up(req.new_len);
 	if (flags & MREMAP_FIXED) {

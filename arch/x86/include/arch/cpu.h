@@ -29,6 +29,7 @@
 #define MSR_FS_BASE        0xc0000100u
 #define MSR_GS_BASE        0xc0000101u
 #define MSR_KERNEL_GS_BASE 0xc0000102u
+#define MSR_TSC_AUX        0xc0000103u
 
 /* Features found on the boot CPU; constant after cpu_detect(). */
 struct cpu_features {

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The vDSO: kernel-owned pages of code and data in every program, so that it reads the clocks itself.
+ *
+ * Where:	at a random place in [PM_USER_TOP, USER_TOP), which the home of a space never hands out and
+ *		which calls that change mappings refuse: these pages are in no vma list, and
+ *		never in the ExCache.  What is mapped there is nobody's line: walks over a page table that
+ *		look for lines end at PM_USER_TOP.
+ * Life:	the place is aspace.vdso, chosen at exec, the same in a forked child; page table entries are
+ *		made by the first fault.  The frames are never freed.
+ */
+#pragma once
+
+#include <processor/aspace.h>
+
+/* A place for a new space: the address of the ELF header; 0: programs get no vDSO. */
+vaddr_t vdso_place(void);
+/* A fault at or above PM_USER_TOP: 0 mapped, -EFAULT, -EACCES, -ENOMEM. */
+int vdso_fault(struct aspace *as, vaddr_t addr, enum fault_access access) __must_check;
+
+/* The parts as /proc/<pid>/maps names them: [0] data, [1] code. false: @as has none. */
+struct vdso_part {
+	vaddr_t start, end;
+	const char *name;
+	bool exec;
+};
+bool vdso_parts(const struct aspace *as, struct vdso_part parts[2]);
