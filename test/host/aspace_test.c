@@ -23,7 +23,7 @@ static struct aspace *space(void)
 	as = aspace_create(next_id++, 1);
 	if (IS_ERR(as))
 		abort();
-	as->vregion_size = FAKE_VREGION_SIZE;
+	as->anon->vregion_size = FAKE_VREGION_SIZE;
 	return as;
 }
 
@@ -39,7 +39,7 @@ static const char *picture(struct aspace *as, uint64_t nr)
 {
 	static char text[32];
 	struct vma v;
-	uint64_t seq;
+	struct layout_seq seq;
 
 	for (uint64_t i = 0; i < nr; i++) {
 		text[i] = '-';
@@ -88,7 +88,7 @@ static void file_parts_follow_a_split(struct ktest *t)
 				  .pgoff = 10,
 				  .file_bytes = 5 * PAGE_SIZE + 100 };
 	struct vma out;
-	uint64_t seq;
+	struct layout_seq seq;
 
 	ASSERT_FALSE(t, IS_ERR(obj));
 	EXPECT_EQ(t, aspace_set_vma(as, &v, obj), 0);
@@ -119,22 +119,29 @@ static void faults_begin_outside_of_blocked_ranges(struct ktest *t)
 {
 	struct aspace *as = space();
 	struct blocked_range r;
-	uint64_t seq, now;
+	struct layout_seq seq, now;
 	struct vma v;
 
 	set(t, as, 0, 4, 3);
-	ASSERT_EQ(t, aspace_find_vma_unblocked(as, P(1), &v, &seq), 0);
-	EXPECT_TRUE(t, aspace_may_fill(as, 1, seq, true));
+	ASSERT_EQ(t, aspace_fault_begin(as, P(1), &v, &seq), 0);
+	EXPECT_TRUE(t, aspace_may_fill(as, seq.map, false));
+	EXPECT_EQ(t, as->seq.cow, seq.cow);
+	EXPECT_TRUE(t, aspace_may_fill(as, seq.map, true));
+	EXPECT_EQ(t, as->seq.cow, seq.cow + 1);
 	aspace_block(as, &r, P(1), P(2));
-	EXPECT_FALSE(t, aspace_may_fill(as, 1, seq, true));
-	EXPECT_EQ(t, aspace_find_vma_unblocked(as, P(1), &v, &now), -EAGAIN);
-	EXPECT_EQ(t, aspace_find_vma_unblocked(as, P(0), &v, &now), 0);
-	EXPECT_EQ(t, aspace_find_vma_unblocked(as, P(2), &v, &now), 0);
+	EXPECT_FALSE(t, aspace_may_fill(as, seq.map, true));
+	aspace_fault_end(as);
+	EXPECT_EQ(t, aspace_fault_begin(as, P(1), &v, &now), -EAGAIN);
+	EXPECT_EQ(t, aspace_fault_begin(as, P(0), &v, &now), 0);
+	aspace_fault_end(as);
+	EXPECT_EQ(t, aspace_fault_begin(as, P(2), &v, &now), 0);
+	aspace_fault_end(as);
 	/* Whoever changes the layout may look at it. */
 	EXPECT_EQ(t, aspace_find_vma(as, P(1), &v, &now), 0);
 	aspace_unblock(as, &r);
-	EXPECT_FALSE(t, aspace_may_fill(as, 1, now, false));
-	EXPECT_EQ(t, aspace_find_vma_unblocked(as, P(1), &v, &now), 0);
+	EXPECT_FALSE(t, aspace_may_fill(as, now.map, false));
+	EXPECT_EQ(t, aspace_fault_begin(as, P(1), &v, &now), 0);
+	aspace_fault_end(as);
 	aspace_put(as);
 }
 
@@ -142,24 +149,23 @@ static void stored_pages_are_kept_and_moved(struct ktest *t)
 {
 	static const uint64_t pages[] = { 0, 63, 64, 32767, 32768, 100000 };
 	struct aspace *as = space();
+	struct object *obj = as->anon;
 
 	for (size_t i = 0; i < ARRAY_SIZE(pages); i++)
-		EXPECT_EQ(t, aspace_set_stored(as, pages[i]), 0);
+		EXPECT_EQ(t, object_set_stored(obj, pages[i]), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(pages); i++) {
-		EXPECT_TRUE(t, aspace_stored(as, pages[i]));
-		EXPECT_FALSE(t, aspace_stored(as, pages[i] + 2));
-		EXPECT_FALSE(t, aspace_may_fill(as, pages[i], as->map_seq, true));
-		EXPECT_TRUE(t, aspace_may_fill(as, pages[i], as->map_seq, false));
+		EXPECT_TRUE(t, object_stored(obj, pages[i]));
+		EXPECT_FALSE(t, object_stored(obj, pages[i] + 2));
 	}
-	aspace_clear_stored(as, 64, 32768);
-	EXPECT_TRUE(t, aspace_stored(as, 63));
-	EXPECT_FALSE(t, aspace_stored(as, 64));
-	EXPECT_FALSE(t, aspace_stored(as, 32767));
-	EXPECT_TRUE(t, aspace_stored(as, 32768));
-	EXPECT_EQ(t, aspace_move_stored(as, 32768, 70000, 1000000), 0);
-	EXPECT_FALSE(t, aspace_stored(as, 32768));
-	EXPECT_TRUE(t, aspace_stored(as, 1000000));
-	EXPECT_TRUE(t, aspace_stored(as, 1000000 + 100000 - 32768));
+	object_clear_stored(obj, 64, 32768);
+	EXPECT_TRUE(t, object_stored(obj, 63));
+	EXPECT_FALSE(t, object_stored(obj, 64));
+	EXPECT_FALSE(t, object_stored(obj, 32767));
+	EXPECT_TRUE(t, object_stored(obj, 32768));
+	EXPECT_EQ(t, object_move_stored(obj, 32768, 70000, 1000000), 0);
+	EXPECT_FALSE(t, object_stored(obj, 32768));
+	EXPECT_TRUE(t, object_stored(obj, 1000000));
+	EXPECT_TRUE(t, object_stored(obj, 1000000 + 100000 - 32768));
 	aspace_put(as);
 }
 
@@ -168,19 +174,21 @@ static void older_owners_do_not_win(struct ktest *t)
 	const struct pm_vregion first = { .index = 2, .owner = 2, .version = 5 };
 	const struct pm_vregion old = { .index = 2, .owner = 3, .version = 4 };
 	const struct pm_vregion next = { .index = 2, .owner = 3, .version = 6 };
+	const uint64_t page = P(0) >> PAGE_SHIFT;
 	struct aspace *as = space();
+	struct object *obj = as->anon;
 	uint32_t owner = 0;
 
-	EXPECT_EQ(t, aspace_owner_cached(as, P(0), &owner), -ENOENT);
-	EXPECT_EQ(t, aspace_set_vregion(as, &first), 0);
-	EXPECT_EQ(t, aspace_set_vregion(as, &old), 0);
-	EXPECT_EQ(t, aspace_owner_cached(as, P(0), &owner), 0);
+	EXPECT_EQ(t, object_owner_cached(obj, page, &owner), -ENOENT);
+	EXPECT_EQ(t, object_set_vregion(obj, &first), 0);
+	EXPECT_EQ(t, object_set_vregion(obj, &old), 0);
+	EXPECT_EQ(t, object_owner_cached(obj, page, &owner), 0);
 	EXPECT_EQ(t, owner, 2u);
-	EXPECT_EQ(t, aspace_set_vregion(as, &next), 0);
-	EXPECT_EQ(t, aspace_owner_cached(as, P(0), &owner), 0);
+	EXPECT_EQ(t, object_set_vregion(obj, &next), 0);
+	EXPECT_EQ(t, object_owner_cached(obj, page, &owner), 0);
 	EXPECT_EQ(t, owner, 3u);
-	aspace_forget_owner(as, P(0));
-	EXPECT_EQ(t, aspace_owner_cached(as, P(0), &owner), -ENOENT);
+	object_forget_owner(obj, page);
+	EXPECT_EQ(t, object_owner_cached(obj, page, &owner), -ENOENT);
 	aspace_put(as);
 }
 

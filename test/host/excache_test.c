@@ -49,7 +49,7 @@ static struct aspace *space_create(uint64_t pages)
 
 	if (IS_ERR(as))
 		abort();
-	as->vregion_size = FAKE_VREGION_SIZE;
+	as->anon->vregion_size = FAKE_VREGION_SIZE;
 	if (aspace_set_vma(as, &v, NULL))
 		abort();
 	return as;
@@ -169,8 +169,8 @@ static void moved_owner_is_asked_once(struct ktest *t)
 		v = i + 7;
 		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
 	}
-	ASSERT_EQ(t, excache_flush(&as->anon, 0, UINT64_MAX), 0);
-	EXPECT_TRUE(t, fake_stored(as->id, BASE, &word));
+	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
+	EXPECT_TRUE(t, fake_stored(aspace_id(as), BASE, &word));
 	EXPECT_EQ(t, word, 7u);
 	fake_move(BASE / FAKE_VREGION_SIZE, 2);
 	for (uint64_t i = 0; i < 16; i++) {
@@ -233,8 +233,8 @@ static void dropped_range_reads_zero(struct ktest *t)
 	}
 	aspace_block(as, &r, BASE, BASE + 20 * PAGE_SIZE);
 	aspace_unmap_range(as, BASE, BASE + 20 * PAGE_SIZE);
-	excache_drop(&as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 20);
-	aspace_clear_stored(as, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 20);
+	excache_drop(as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 20);
+	object_clear_stored(as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 20);
 	aspace_unblock(as, &r);
 	for (uint64_t i = 0; i < 40; i++) {
 		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
@@ -364,7 +364,7 @@ static void a_set_that_has_grown_starves_nobody(struct ktest *t)
 	as = space_create(16 * 64);
 	for (uint64_t i = 0; i < ways + spare; i++)
 		ASSERT_EQ(t,
-			  excache_get(&as->anon, (BASE >> PAGE_SHIFT) + i * nr_sets, EXCACHE_ZERO,
+			  excache_get(as->anon, (BASE >> PAGE_SHIFT) + i * nr_sets, EXCACHE_ZERO,
 				      &lines[i]),
 			  0);
 	for (uint64_t i = 0; i < nr_sets * ways; i++) {
@@ -414,7 +414,7 @@ static void refused_page_kills_its_program(struct ktest *t)
 	fake_refuse(BASE + 10 * PAGE_SIZE, -EIO);
 	for (uint64_t i = 0; i < 300; i++)
 		(void)access_word(as, i, &v, true);
-	EXPECT_EQ(t, excache_flush(&as->anon, 0, UINT64_MAX), -EIO);
+	EXPECT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), -EIO);
 	EXPECT_EQ(t, fake_kills, 1u);
 	fake_counts(&c);
 	EXPECT_GT(t, c.refused, 0u);
@@ -436,7 +436,7 @@ static void refused_rider_is_settled(struct ktest *t)
 		v = i;
 		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
 	}
-	ASSERT_EQ(t, excache_flush(&as->anon, 0, UINT64_MAX), 0);
+	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
 	for (uint64_t i = 250; i < 500; i++) {
 		v = i;
 		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
@@ -485,7 +485,7 @@ static void a_kill_ends_the_wait_for_a_fetch(struct ktest *t)
 		v = i + 3;
 		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
 	}
-	ASSERT_EQ(t, excache_flush(&as->anon, 0, UINT64_MAX), 0);
+	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
 	fake_delay_us(20000);
 	thread_notify(thread_current(), THREAD_F_KILL);
 	for (uint64_t i = 0; i < 20; i++) {
@@ -588,7 +588,7 @@ static void private_file_page_is_copied_on_write(struct ktest *t)
 	EXPECT_EQ(t, ((uint64_t *)line_data(line))[1], PAGE_SIZE + 8);
 	excache_put(line);
 	/* The copy survives its eviction. */
-	ASSERT_EQ(t, excache_flush(&as->anon, 0, UINT64_MAX), 0);
+	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
 	ASSERT_EQ(t, file_word(as, PAGE_SIZE + 8, &v, false), 0);
 	EXPECT_EQ(t, v, 77u);
 	fake_quiesce();
@@ -683,13 +683,13 @@ static void drop_leaves_nothing_behind(struct ktest *t)
 
 		aspace_block(as, &r, BASE, BASE + 200 * PAGE_SIZE);
 		aspace_unmap_range(as, BASE, BASE + 200 * PAGE_SIZE);
-		excache_drop(&as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 200);
-		aspace_clear_stored(as, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 200);
+		excache_drop(as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 200);
+		object_clear_stored(as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 200);
 		/* Nothing of it is left, and nothing comes back until it is unblocked. */
 		for (uint64_t i = 0; i < 200; i++) {
 			const uint64_t vpn = (BASE >> PAGE_SHIFT) + i;
 
-			EXPECT_EQ(t, excache_get(&as->anon, vpn, EXCACHE_FIND, &line), -ENOENT);
+			EXPECT_EQ(t, excache_get(as->anon, vpn, EXCACHE_FIND, &line), -ENOENT);
 			spin_lock(&as->lock);
 			EXPECT_FALSE(t, pgtable_query(as->pt, vpn << PAGE_SHIFT, &e));
 			spin_unlock(&as->lock);

@@ -8,6 +8,7 @@
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
 #include <lib/list.h>
+#include <processor/aspace.h>
 #include <processor/excache.h>
 
 struct cache_set {
@@ -66,28 +67,33 @@ void set_wait(struct cache_set *set, uint64_t gen);
 struct line *line_free_take(void);
 void line_free_give(struct line *line);
 
-#define SEQ_ANY UINT64_MAX /* no fault: the caller knows that the layout stays */
-
 struct tag { /* for a new line */
 	struct object *obj;
 	uint64_t pgoff;
-	uint64_t seq; /* of the layout, or SEQ_ANY: see excache_get_at() */
-	bool fresh;   /* EXCACHE_ZERO, EXCACHE_COPY */
+	struct aspace *as; /* whose layout it is that @seq was read from; NULL with SEQ_ANY */
+	uint64_t seq;      /* of the layout, or SEQ_ANY: see excache_get_at() */
+	bool fresh;        /* EXCACHE_ZERO, EXCACHE_COPY */
+	bool copy;         /* EXCACHE_COPY */
 };
+
+/* object.c, space.c */
+void object_init(struct object *obj, enum object_kind kind, uint64_t seed);
+/* The last reference of an anonymous or shared object is gone. */
+void space_end(struct object *obj);
 
 /* Give @line the tag and the state FILLING in @set, pinned @pins times. False: begin again. */
 bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
 			uint32_t pins) __must_hold(&set->lock);
 /*
  * Take the tag away; gives back a credit that the line holds unless it was used up.  The caller frees or
- * quarantines the line, after it has dropped the lock, and puts the returned object.
+ * quarantines the line, after it has dropped the lock, and puts the returned object, if it is one.
  */
 struct object *line_detach_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
 
 struct claim {                   /* evict.c: what came of looking for a frame */
 	struct line *line;       /* to be filled; NULL: there is none at the moment */
 	struct line *victims[2]; /* dirty lines that must be written back, or NULL */
-	struct object *puts[2];  /* references to give back, or NULL */
+	struct object *puts[2];  /* references to give back */
 	uint32_t nr_victims, nr_puts;
 };
 

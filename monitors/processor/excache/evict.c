@@ -109,7 +109,7 @@ static struct line_map *map_add_locked(struct line *line, struct aspace *as, vad
 
 /* -EEXIST: *old is another frame that is still mapped there. */
 static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
-			   uint64_t seq, struct pgtable_entry *old)
+			   const struct layout_seq *seq, struct pgtable_entry *old)
 {
 	const unsigned int pgt = ((prot & PM_PROT_READ) ? PGT_READ : 0) |
 				 ((prot & PM_PROT_WRITE) ? PGT_WRITE | PGT_READ : 0) |
@@ -118,10 +118,11 @@ static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, 
 	struct line_map *map;
 	int err;
 
+	old->present = false;
+	if (as->seq.map != seq->map || (seq->cow != COW_ANY && as->seq.cow != seq->cow))
+		return -EAGAIN;
 	if (pgtable_query(as->pt, vaddr, old) && old->paddr != paddr)
 		return -EEXIST;
-	if (as->map_seq != seq)
-		return -EAGAIN;
 	map = map_add_locked(line, as, vaddr);
 	if (!map)
 		return -ENOMEM;
@@ -138,7 +139,7 @@ static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, 
 }
 
 int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
-		    uint64_t seq)
+		    const struct layout_seq *seq)
 {
 	struct cache_set *set = set_of_line(line);
 	struct pgtable_entry old;
@@ -190,6 +191,7 @@ static void start_writeback_locked(struct cache_set *set, struct line *line)
 static bool evict_locked(struct cache_set *set, struct claim *c, struct line **frame)
 {
 	struct line *old = oldest_idle_locked(set);
+	struct object *put;
 
 	*frame = NULL;
 	if (!old)
@@ -201,7 +203,9 @@ static bool evict_locked(struct cache_set *set, struct claim *c, struct line **f
 		c->victims[c->nr_victims++] = old;
 	} else {
 		counter_inc(&excache_evict_clean);
-		c->puts[c->nr_puts++] = line_detach_locked(set, old);
+		put = line_detach_locked(set, old);
+		if (put)
+			c->puts[c->nr_puts++] = put;
 		*frame = old;
 	}
 	return true;
@@ -270,7 +274,7 @@ static size_t collect(struct object *obj, uint64_t first, uint64_t end, uint64_t
 static void drop_one(struct object *obj, uint64_t pgoff, bool flush)
 {
 	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
-	struct line *line, *queue = NULL;
+	struct line *line, *queue = NULL, *gone = NULL;
 	struct object *put = NULL;
 	uint64_t gen;
 
@@ -287,6 +291,7 @@ static void drop_one(struct object *obj, uint64_t pgoff, bool flush)
 				queue = line;
 			} else {
 				put = line_detach_locked(set, line);
+				gone = line;
 			}
 			break;
 		}
@@ -296,10 +301,10 @@ static void drop_one(struct object *obj, uint64_t pgoff, bool flush)
 	spin_unlock(&set->lock);
 	if (queue)
 		writeback_queue(queue);
-	if (put) {
-		line_free_give(line);
+	if (gone)
+		line_free_give(gone);
+	if (put)
 		object_put(put);
-	}
 }
 
 /* Start the write-back of every dirty line, so that they share messages; drop_one() then waits. */
@@ -331,7 +336,8 @@ static void drop_range(struct object *obj, uint64_t first, uint64_t end, bool fl
 	uint64_t pgoffs[RANGE_BATCH];
 	size_t nr;
 
-	object_get(obj);
+	if (first >= end)
+		return;
 	/* A short range is looked up page by page, a long one by what there is. */
 	if (end - first <= RANGE_BATCH) {
 		for (nr = 0; nr < end - first; nr++)
@@ -340,7 +346,6 @@ static void drop_range(struct object *obj, uint64_t first, uint64_t end, bool fl
 			flush_start(obj, pgoffs, nr);
 		for (size_t i = 0; i < nr; i++)
 			drop_one(obj, pgoffs[i], flush);
-		object_put(obj);
 		return;
 	}
 	do {
@@ -350,7 +355,6 @@ static void drop_range(struct object *obj, uint64_t first, uint64_t end, bool fl
 		for (size_t i = 0; i < nr; i++)
 			drop_one(obj, pgoffs[i], flush);
 	} while (nr > 0);
-	object_put(obj);
 }
 
 void excache_drop(struct object *obj, uint64_t first, uint64_t end)
@@ -361,5 +365,5 @@ void excache_drop(struct object *obj, uint64_t first, uint64_t end)
 int excache_flush(struct object *obj, uint64_t first, uint64_t end)
 {
 	drop_range(obj, first, end, true);
-	return obj->kind == OBJECT_ANON ? READ_ONCE(obj->as->failed) : 0;
+	return obj->kind == OBJECT_FILE ? 0 : READ_ONCE(obj->failed);
 }

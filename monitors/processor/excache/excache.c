@@ -153,6 +153,15 @@ void line_free_give(struct line *line)
 
 /* --- tags ---------------------------------------------------------------------------- */
 
+/* obj->lock is held. */
+static bool may_attach_locked(struct object *obj, const struct tag *tag)
+{
+	if (tag->seq == SEQ_ANY)
+		return true;
+	return !(tag->fresh && page_bits_test(&obj->stored, tag->pgoff)) &&
+	       aspace_may_fill(tag->as, tag->seq, tag->copy);
+}
+
 bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
 			uint32_t pins)
 {
@@ -163,7 +172,7 @@ bool line_attach_locked(struct cache_set *set, struct line *line, const struct t
 	 * through obj->lines: with both under obj->lock either we see the one or it sees the other.
 	 */
 	spin_lock(&obj->lock);
-	if (tag->seq != SEQ_ANY && !aspace_may_fill(obj->as, tag->pgoff, tag->seq, tag->fresh)) {
+	if (!may_attach_locked(obj, tag)) {
 		spin_unlock(&obj->lock);
 		return false;
 	}
@@ -171,7 +180,8 @@ bool line_attach_locked(struct cache_set *set, struct line *line, const struct t
 	obj->nr_lines++;
 	line->pgoff = tag->pgoff; /* read under obj->lock by those who walk the list */
 	spin_unlock(&obj->lock);
-	object_get(obj);
+	if (obj->kind == OBJECT_FILE)
+		object_get(obj); /* the others' last reference drops their lines */
 	line->obj = obj;
 	line->set = (uint32_t)(set - excache.sets);
 	line->state = LINE_FILLING;
@@ -186,6 +196,7 @@ bool line_attach_locked(struct cache_set *set, struct line *line, const struct t
 struct object *line_detach_locked(struct cache_set *set, struct line *line)
 {
 	struct object *obj = line->obj;
+	const bool file = obj->kind == OBJECT_FILE;
 
 	ASSERT(line->nr_maps == 0);
 	list_del(&line->set_link);
@@ -200,7 +211,8 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 	line->obj = NULL;
 	line->flags = 0;
 	set_changed_locked(set);
-	return obj;
+	/* Any other object may be gone as soon as the lock is dropped. */
+	return file ? obj : NULL;
 }
 
 /* --- get and put --------------------------------------------------------------------- */
@@ -208,7 +220,7 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 /* Owner of the frame that a p-local line of @obj will need, with a credit taken from it. */
 static int plocal_credit(struct object *obj, uint64_t pgoff, uint32_t *node)
 {
-	const int err = aspace_owner(obj->as, pgoff << PAGE_SHIFT, node);
+	const int err = object_owner(obj, pgoff, node);
 
 	return err ? err : credit_take(*node);
 }
@@ -217,7 +229,7 @@ static int fill(struct object *obj, uint64_t pgoff, enum excache_how how, struct
 		struct line *victim, uint32_t credit_node)
 {
 	counter_inc(&excache_miss);
-	if (how == EXCACHE_FETCH && obj->kind == OBJECT_ANON)
+	if (how == EXCACHE_FETCH && obj->kind != OBJECT_FILE)
 		return fill_anon(obj, pgoff, line, victim);
 	if (victim)
 		writeback_queue(victim);
@@ -297,13 +309,15 @@ static int get_or_wait(const struct tag *tag, enum excache_how how, struct line 
 	}
 }
 
-int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, uint64_t seq,
-		   struct line **out)
+int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, struct aspace *as,
+		   uint64_t seq, struct line **out)
 {
 	const struct tag tag = { .obj = obj,
 				 .pgoff = pgoff,
+				 .as = as,
 				 .seq = seq,
-				 .fresh = how == EXCACHE_ZERO || how == EXCACHE_COPY };
+				 .fresh = how == EXCACHE_ZERO || how == EXCACHE_COPY,
+				 .copy = how == EXCACHE_COPY };
 	struct line *line = NULL, *victim = NULL;
 	uint32_t credit_node = 0;
 	int got, err;
@@ -325,7 +339,7 @@ int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, uin
 
 int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
 {
-	return excache_get_at(obj, pgoff, how, SEQ_ANY, out);
+	return excache_get_at(obj, pgoff, how, NULL, SEQ_ANY, out);
 }
 
 void fill_done(struct line *line, int error)
@@ -341,10 +355,10 @@ void fill_done(struct line *line, int error)
 		set_changed_locked(set);
 	}
 	spin_unlock(&set->lock);
-	if (put) {
+	if (error)
 		line_free_give(line);
+	if (put)
 		object_put(put);
-	}
 }
 
 bool excache_is_valid(const struct line *line)

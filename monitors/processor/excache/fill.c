@@ -17,7 +17,6 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/aspace.h>
 #include <processor/credit.h>
 
 COUNTER_GLOBAL(excache_fetch, "excache.fetches", "anonymous pages fetched from their owner");
@@ -41,7 +40,8 @@ static void line_untag(struct line *line)
 	put = line_detach_locked(set, line);
 	line->state = LINE_QUARANTINE;
 	spin_unlock(&set->lock);
-	object_put(put);
+	if (put)
+		object_put(put);
 }
 
 /* --- anonymous pages ----------------------------------------------------------------- */
@@ -112,12 +112,11 @@ static void fetch_add_victim(struct fetch *f, struct pm_fetch_req *req, struct l
 {
 	uint32_t victim_owner;
 
-	if (victim->obj->kind == OBJECT_ANON &&
-	    aspace_owner_cached(victim->obj->as, victim->pgoff << PAGE_SHIFT, &victim_owner) == 0 &&
+	if (object_owner_cached(victim->obj, victim->pgoff, &victim_owner) == 0 &&
 	    victim_owner == owner) {
 		f->victim = victim;
 		req->flags |= PM_FETCH_VICTIM;
-		req->victim_aspace = victim->obj->as->id;
+		req->victim_aspace = victim->obj->id;
 		req->victim_vaddr = victim->pgoff << PAGE_SHIFT;
 		req->victim_seq = victim->seq;
 		counter_inc(&excache_ride);
@@ -126,12 +125,12 @@ static void fetch_add_victim(struct fetch *f, struct pm_fetch_req *req, struct l
 	}
 }
 
-static struct fetch *fetch_create(struct aspace *as, uint64_t pgoff, struct line *line,
+static struct fetch *fetch_create(struct object *obj, uint64_t pgoff, struct line *line,
 				  struct line *victim, uint32_t owner)
 {
 	struct fetch *f = kzalloc(sizeof(*f));
 	struct pm_fetch_req req = {
-		.aspace = as->id,
+		.aspace = obj->id,
 		.vaddr = pgoff << PAGE_SHIFT,
 		.line = { .addr = line_paddr(line),
 			  .rkey = rpc_mem_rkey(excache.mem),
@@ -230,7 +229,6 @@ static int fetch_result(const struct fetch *f, uint32_t reply_len)
 
 int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line *victim)
 {
-	struct aspace *as = obj->as;
 	const uint64_t start = time_now_ns();
 	uint32_t owner, reply_len = 0;
 	struct fetch *f;
@@ -238,8 +236,8 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 
 	counter_inc(&excache_fetch);
 	for (unsigned int tries = 0;; tries++) {
-		err = aspace_owner(as, pgoff << PAGE_SHIFT, &owner);
-		f = err ? NULL : fetch_create(as, pgoff, line, victim, owner);
+		err = object_owner(obj, pgoff, &owner);
+		f = err ? NULL : fetch_create(obj, pgoff, line, victim, owner);
 		if (!f) {
 			if (victim)
 				writeback_queue(victim);
@@ -251,13 +249,13 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 		if (err != -EREMCHG)
 			break;
 		counter_inc(&excache_moved);
-		err = aspace_moved(as, &f->reply, reply_len);
+		err = object_moved(obj, &f->reply, reply_len);
 		fetch_put(f);
 		if (!err && tries == MOVED_MAX)
 			err = -ELOOP;
 		/* Told twice: perhaps the one who says so is behind. The home knows. */
 		if (tries > 0)
-			aspace_forget_owner(as, pgoff << PAGE_SHIFT);
+			object_forget_owner(obj, pgoff);
 		if (err) {
 			fill_done(line, err);
 			return err;

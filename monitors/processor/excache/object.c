@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Objects: the table of file objects, and object lifetime.
+ * Objects: the table of file objects, and the lifetime of all objects.
  *
  * Invariants:	at most one object per (file, version) is in the table; an object leaves it with its
  *		last reference, which a line may hold.
@@ -13,8 +13,9 @@
 #include <lib/hash.h>
 #include <managers/cluster.h>
 #include <mm/slab.h>
-#include <processor/aspace.h>
 #include <processor/excache.h>
+
+#include "cache.h"
 
 #define TABLE_BUCKETS 1024 /* chains grow; the count of open files is in the hundreds */
 
@@ -44,20 +45,13 @@ static bool same_file(const struct proto_file *a, const struct proto_file *b)
 	return a->ino == b->ino && a->gen == b->gen && a->node == b->node;
 }
 
-static void object_init(struct object *obj, enum object_kind kind, uint64_t seed)
+void object_init(struct object *obj, enum object_kind kind, uint64_t seed)
 {
 	obj->kind = kind;
 	refcount_set(&obj->refs, 1);
 	obj->seed = seed;
 	spin_lock_init(&obj->lock, "object", RANK_EXCACHE_OBJECT);
 	list_init(&obj->lines);
-	obj->nr_lines = 0;
-}
-
-void object_init_anon(struct object *obj, struct aspace *as)
-{
-	object_init(obj, OBJECT_ANON, hash64((uint64_t)(uintptr_t)as) >> 1);
-	obj->as = as;
 }
 
 /* The object of exactly this version, referenced, or NULL. */
@@ -120,8 +114,8 @@ void object_put(struct object *obj)
 {
 	if (!refcount_dec_and_test(&obj->refs))
 		return;
-	if (obj->kind == OBJECT_ANON) {
-		aspace_free(obj->as);
+	if (obj->kind != OBJECT_FILE) {
+		space_end(obj);
 		return;
 	}
 	spin_lock(&table_lock);

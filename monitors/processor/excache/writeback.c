@@ -25,7 +25,6 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/aspace.h>
 #include <processor/credit.h>
 
 #define NR_MSGS 16
@@ -38,7 +37,7 @@ COUNTER_GLOBAL(excache_lost, "excache.lost", "dirty pages that no owner would ta
 
 struct wb_msg {
 	struct list_head link; /* idle list: queue lock */
-	struct aspace *as;     /* counted by the lines' object */
+	struct object *obj;    /* outlives its lines */
 	uint32_t owner;
 	uint32_t nr;
 	struct line *lines[PM_WRITEBACK_MAX_PAGES];
@@ -81,8 +80,8 @@ void writeback_finish(struct line *line, bool stored)
 
 	if (stored) {
 		counter_inc(&excache_writeback);
-		if (aspace_set_stored(line->obj->as, line->pgoff) < 0)
-			aspace_fail(line->obj->as, -ENOMEM, line->pgoff << PAGE_SHIFT);
+		if (object_set_stored(line->obj, line->pgoff) < 0)
+			object_fail(line->obj, -ENOMEM, line->pgoff);
 	}
 	spin_lock(&set->lock);
 	if (stored)
@@ -90,7 +89,8 @@ void writeback_finish(struct line *line, bool stored)
 	put = line_detach_locked(set, line);
 	spin_unlock(&set->lock);
 	line_free_give(line);
-	object_put(put);
+	if (put)
+		object_put(put);
 }
 
 /* --- answers ------------------------------------------------------------------------- */
@@ -103,7 +103,7 @@ static void page_answered(struct line *line, int status)
 		break;
 	case -EREMCHG:
 		counter_inc(&excache_moved);
-		aspace_forget_owner(line->obj->as, line->pgoff << PAGE_SHIFT);
+		object_forget_owner(line->obj, line->pgoff);
 		writeback_queue(line);
 		break;
 	case -ETIMEDOUT:
@@ -119,7 +119,7 @@ static void page_answered(struct line *line, int status)
 		break;
 	default:
 		counter_inc(&excache_lost);
-		aspace_fail(line->obj->as, status, line->pgoff << PAGE_SHIFT);
+		object_fail(line->obj, status, line->pgoff);
 		writeback_finish(line, false);
 		break;
 	}
@@ -169,16 +169,15 @@ static int msg_collect(struct wb_msg *msg)
 	line = list_first_entry(&wb.pending, struct line, wb_link);
 	spin_unlock(&wb.lock);
 	/* Only this thread takes lines off the queue, so the line stays. */
-	msg->as = line->obj->as;
-	err = aspace_owner(msg->as, line->pgoff << PAGE_SHIFT, &msg->owner);
+	msg->obj = line->obj;
+	err = object_owner(msg->obj, line->pgoff, &msg->owner);
 
 	spin_lock(&wb.lock);
 	list_for_each_entry_safe(line, tmp, &wb.pending, wb_link) {
-		if (line->obj->as != msg->as)
+		if (line->obj != msg->obj)
 			continue;
-		if (msg->nr > 0 &&
-		    (err || aspace_owner_cached(msg->as, line->pgoff << PAGE_SHIFT, &owner) ||
-		     owner != msg->owner))
+		if (msg->nr > 0 && (err || object_owner_cached(msg->obj, line->pgoff, &owner) ||
+				    owner != msg->owner))
 			continue;
 		list_del(&line->wb_link);
 		__atomic_store_n(&wb.nr_pending, wb.nr_pending - 1, __ATOMIC_RELAXED);
@@ -198,7 +197,7 @@ static int msg_send(struct wb_msg *msg)
 
 	if (!call)
 		return -ENOMEM;
-	wb.req.aspace = msg->as->id;
+	wb.req.aspace = msg->obj->id;
 	wb.req.nr_pages = msg->nr;
 	for (uint32_t i = 0; i < msg->nr; i++) {
 		wb.req.pages[i].vaddr = msg->lines[i]->pgoff << PAGE_SHIFT;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Address spaces: life, copies of the vma list, the vRegion array and the stored bitmap.
+ * Address spaces: life, the copy of the vma list, blocked ranges.
  *
  * Invariants:	vmas of the copy do not overlap; each PM_VMA_FILE one holds a reference of its object;
- *		map_seq grows before the effect of a layout change can be seen in the page table.
+ *		seq.map grows before the effect of a layout change can be seen in the page table.
  * Locking:	aspace.lock for all of it; memory is allocated before it is taken where that may fail.
+ *		spaces_lock: who can see an object that has lost a page.
  */
 #define PR_FMT "aspace: "
 
@@ -13,77 +14,62 @@
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <lib/err.h>
-#include <mm/frame.h>
+#include <lib/hash.h>
 #include <mm/slab.h>
 #include <processor/credit.h>
 #include <processor/excache.h>
 #include <processor/process.h>
-#include <processor/remote.h>
-
-#define STORED_SHIFT     15 /* pages in one bitmap page */
-#define STORED_WORD(vpn) (((vpn) & ((1u << STORED_SHIFT) - 1)) / 64)
-#define STORED_BIT(vpn)  (1ULL << ((vpn) % 64))
 
 /* --- life ---------------------------------------------------------------------------- */
+
+static struct spinlock spaces_lock = SPINLOCK_INIT("aspace.list", RANK_SPIN_MONITOR);
+static LIST_HEAD(spaces); /* spaces_lock */
 
 struct aspace *aspace_create(uint64_t id, uint32_t home)
 {
 	struct aspace *as = kzalloc(sizeof(*as));
+	int err;
 
 	if (!as)
 		return ERR_PTR(-ENOMEM);
 	as->pt = pgtable_create();
-	if (IS_ERR(as->pt)) {
-		const int err = PTR_ERR(as->pt);
-
-		kfree(as);
-		return ERR_PTR(err);
-	}
-	as->id = id;
-	as->home = home;
+	err = IS_ERR(as->pt) ? PTR_ERR(as->pt) : 0;
+	if (err)
+		goto out_free;
+	as->anon = object_anon_create(id, home, 0, hash64(id) >> 1);
+	err = IS_ERR(as->anon) ? PTR_ERR(as->anon) : 0;
+	if (err)
+		goto out_destroy_pt;
 	refcount_set(&as->refs, 1);
 	mutex_init(&as->map_lock, "aspace.map", RANK_ASPACE);
 	spin_lock_init(&as->lock, "aspace", RANK_SPIN_ASPACE);
 	as->vmas = RB_ROOT;
-	radix_init(&as->vregions);
-	radix_init(&as->stored);
 	list_init(&as->blocked);
 	waitqueue_init(&as->unblocked);
-	object_init_anon(&as->anon, as);
+	waitqueue_init(&as->quiet);
+	spin_lock(&spaces_lock);
+	list_add_tail(&as->link, &spaces);
+	spin_unlock(&spaces_lock);
 	return as;
-}
-
-static void destroy_tables(struct aspace *as)
-{
-	struct vregion *vr;
-	void *page;
-	uint64_t index;
-
-	radix_for_each(vr, &as->vregions, index)
-		kfree(vr);
-	radix_destroy(&as->vregions);
-	radix_for_each(page, &as->stored, index)
-		frame_free(virt_to_frame(page), 0);
-	radix_destroy(&as->stored);
+out_destroy_pt:
+	pgtable_destroy(as->pt);
+out_free:
+	kfree(as);
+	return ERR_PTR(err);
 }
 
 void aspace_put(struct aspace *as)
 {
 	if (!refcount_dec_and_test(&as->refs))
 		return;
+	spin_lock(&spaces_lock);
+	list_del(&as->link);
+	spin_unlock(&spaces_lock);
 	aspace_unmap_range(as, 0, PM_USER_TOP);
-	excache_drop(&as->anon, 0, UINT64_MAX);
 	aspace_clear_vmas(as, 0, PM_USER_TOP);
-	if (as->vregion_size)
-		remote_destroy(as);
+	object_put(as->anon);
 	credit_trim();
 	pgtable_destroy(as->pt);
-	destroy_tables(as);
-	object_put(&as->anon);
-}
-
-void aspace_free(struct aspace *as)
-{
 	kfree(as);
 }
 
@@ -94,25 +80,51 @@ void aspace_set_process(struct aspace *as, struct process *p)
 	spin_unlock(&as->lock);
 }
 
-void aspace_fail(struct aspace *as, int error, vaddr_t addr)
+static bool can_see(const struct aspace *as, const struct object *obj)
+{
+	return as->anon == obj;
+}
+
+/* One more space that can see @obj and has not failed yet: its process, referenced; false: no more. */
+static bool fail_next(struct object *obj, int error, struct process **p)
+{
+	struct aspace *as;
+	bool found = false;
+
+	*p = NULL;
+	spin_lock(&spaces_lock);
+	list_for_each_entry(as, &spaces, link) {
+		found = !READ_ONCE(as->failed) && can_see(as, obj);
+		if (!found)
+			continue;
+		WRITE_ONCE(as->failed, error);
+		spin_lock(&as->lock);
+		*p = as->process;
+		if (*p)
+			process_get(*p);
+		spin_unlock(&as->lock);
+		break;
+	}
+	spin_unlock(&spaces_lock);
+	return found;
+}
+
+void object_fail(struct object *obj, int error, uint64_t pgoff)
 {
 	struct process *p;
 	int expected = 0;
 
-	if (!__atomic_compare_exchange_n(&as->failed, &expected, error, false, __ATOMIC_SEQ_CST,
+	if (!__atomic_compare_exchange_n(&obj->failed, &expected, error, false, __ATOMIC_SEQ_CST,
 					 __ATOMIC_RELAXED))
 		return;
 	pr_err("space %#llx: page %#llx is lost (error %d): its program is killed\n",
-	       (unsigned long long)as->id, (unsigned long long)addr, error);
-	spin_lock(&as->lock);
-	p = as->process;
-	if (p)
-		process_get(p);
-	spin_unlock(&as->lock);
-	if (!p)
-		return;
-	process_kill(p, SIGKILL);
-	process_put(p);
+	       (unsigned long long)obj->id, (unsigned long long)(pgoff << PAGE_SHIFT), error);
+	while (fail_next(obj, error, &p)) {
+		if (!p)
+			continue;
+		process_kill(p, SIGKILL);
+		process_put(p);
+	}
 }
 
 /* --- vmas ---------------------------------------------------------------------------- */
@@ -146,11 +158,11 @@ static bool blocked_locked(const struct aspace *as, vaddr_t addr)
 	return false;
 }
 
-static int find_vma_locked(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq)
+static int find_vma_locked(struct aspace *as, vaddr_t addr, struct vma *out, struct layout_seq *seq)
 {
 	struct vma *v = vma_first_behind_locked(as, addr);
 
-	*seq = as->map_seq;
+	*seq = as->seq;
 	if (!v || v->start > addr)
 		return -ENOENT;
 	*out = *v;
@@ -159,7 +171,7 @@ static int find_vma_locked(struct aspace *as, vaddr_t addr, struct vma *out, uin
 	return 0;
 }
 
-int aspace_find_vma(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq)
+int aspace_find_vma(struct aspace *as, vaddr_t addr, struct vma *out, struct layout_seq *seq)
 {
 	int err;
 
@@ -169,14 +181,24 @@ int aspace_find_vma(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *
 	return err;
 }
 
-int aspace_find_vma_unblocked(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq)
+int aspace_fault_begin(struct aspace *as, vaddr_t addr, struct vma *out, struct layout_seq *seq)
 {
-	int err;
+	int err = -EAGAIN;
 
 	spin_lock(&as->lock);
-	err = blocked_locked(as, addr) ? -EAGAIN : find_vma_locked(as, addr, out, seq);
+	if (!blocked_locked(as, addr)) {
+		atomic_inc(&as->nr_faults);
+		err = find_vma_locked(as, addr, out, seq);
+	}
 	spin_unlock(&as->lock);
 	return err;
+}
+
+void aspace_fault_end(struct aspace *as)
+{
+	/* Who waits says so before it looks at the count: either it sees our zero or we see it. */
+	if (atomic_dec_and_test(&as->nr_faults) && atomic_read_acquire(&as->quiescing))
+		wake_all(&as->quiet);
 }
 
 void vma_release(struct vma *vma)
@@ -265,10 +287,11 @@ static void spares_free(struct vma *spare[2])
 	kfree(spare[1]);
 }
 
-int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file)
+int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
 {
 	struct vma *fresh = kmalloc(sizeof(*fresh));
 	struct vma *spare[2], *gone = NULL;
+	int err = 0;
 
 	if (!spares_get(spare) || !fresh) {
 		spares_free(spare);
@@ -285,15 +308,26 @@ int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *fil
 	if (file)
 		object_get(file);
 	spin_lock(&as->lock);
-	split_locked(as, v->start, &spare[0]);
-	split_locked(as, v->end, &spare[1]);
-	remove_locked(as, v->start, v->end, &gone);
-	rb_insert(&fresh->node, &as->vmas, vma_cmp);
-	as->map_seq++;
+	if (seq == SEQ_ANY || seq == as->seq.map) {
+		split_locked(as, v->start, &spare[0]);
+		split_locked(as, v->end, &spare[1]);
+		remove_locked(as, v->start, v->end, &gone);
+		rb_insert(&fresh->node, &as->vmas, vma_cmp);
+		as->seq.map++;
+	} else {
+		fresh->node.left = NULL;
+		gone = fresh;
+		err = -EAGAIN;
+	}
 	spin_unlock(&as->lock);
 	free_gone(gone);
 	spares_free(spare);
-	return 0;
+	return err;
+}
+
+int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file)
+{
+	return aspace_set_vma_at(as, v, file, SEQ_ANY);
 }
 
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end)
@@ -310,7 +344,7 @@ void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end)
 		if (v)
 			start = MIN(start, v->start);
 		remove_locked(as, start, end, &gone);
-		as->map_seq++;
+		as->seq.map++;
 		spin_unlock(&as->lock);
 		free_gone(gone);
 		return;
@@ -319,7 +353,7 @@ void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end)
 	split_locked(as, start, &spare[0]);
 	split_locked(as, end, &spare[1]);
 	remove_locked(as, start, end, &gone);
-	as->map_seq++;
+	as->seq.map++;
 	spin_unlock(&as->lock);
 	free_gone(gone);
 	spares_free(spare);
@@ -342,7 +376,7 @@ void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t
 		v->prot = prot;
 		v = rb_entry_or_null(rb_next(&v->node), struct vma, node);
 	}
-	as->map_seq++;
+	as->seq.map++;
 	spin_unlock(&as->lock);
 	spares_free(spare);
 }
@@ -365,189 +399,19 @@ struct object *aspace_file_object(struct aspace *as, const struct proto_file *fi
 	return obj;
 }
 
-/* --- vRegions ------------------------------------------------------------------------ */
+/* --- page table and blocking --------------------------------------------------------- */
 
-int aspace_owner_cached(struct aspace *as, vaddr_t addr, uint32_t *owner)
-{
-	const struct vregion *vr;
-	int err = -ENOENT;
-
-	if (!as->vregion_size)
-		return -ENOENT;
-	spin_lock(&as->lock);
-	vr = radix_lookup(&as->vregions, addr / as->vregion_size);
-	if (vr && vr->owner) {
-		*owner = vr->owner;
-		err = 0;
-	}
-	spin_unlock(&as->lock);
-	return err;
-}
-
-int aspace_set_vregion(struct aspace *as, const struct pm_vregion *v)
-{
-	struct vregion *fresh = kmalloc(sizeof(*fresh));
-	struct vregion *vr;
-	int err = 0;
-
-	spin_lock(&as->lock);
-	vr = radix_lookup(&as->vregions, v->index);
-	if (!vr) {
-		err = fresh ? radix_insert(&as->vregions, v->index, fresh) : -ENOMEM;
-		if (!err) {
-			*fresh = (struct vregion){ .owner = v->owner, .version = v->version };
-			fresh = NULL;
-		}
-	} else if (v->version >= vr->version) {
-		vr->owner = v->owner;
-		vr->version = v->version;
-	}
-	spin_unlock(&as->lock);
-	kfree(fresh);
-	return err;
-}
-
-int aspace_moved(struct aspace *as, const void *body, size_t len)
-{
-	struct pm_vregion v;
-	const int err = pm_moved_decode(body, len, &v);
-
-	return err ? err : aspace_set_vregion(as, &v);
-}
-
-void aspace_forget_owner(struct aspace *as, vaddr_t addr)
-{
-	struct vregion *vr;
-
-	spin_lock(&as->lock);
-	vr = radix_lookup(&as->vregions, addr / as->vregion_size);
-	if (vr)
-		vr->owner = 0;
-	spin_unlock(&as->lock);
-}
-
-int aspace_owner(struct aspace *as, vaddr_t addr, uint32_t *owner)
-{
-	int err = aspace_owner_cached(as, addr, owner);
-
-	if (err == -ENOENT) {
-		err = remote_vregions(as, addr / as->vregion_size, 1);
-		if (!err)
-			err = aspace_owner_cached(as, addr, owner);
-		if (err == -ENOENT)
-			err = -EFAULT; /* the home says that nobody owns it */
-	}
-	return err;
-}
-
-/* --- stored bitmap ------------------------------------------------------------------- */
-
-static bool stored_locked(const struct aspace *as, uint64_t vpn)
-{
-	const uint64_t *page = radix_lookup(&as->stored, vpn >> STORED_SHIFT);
-
-	return page && (page[STORED_WORD(vpn)] & STORED_BIT(vpn));
-}
-
-bool aspace_stored(struct aspace *as, uint64_t vpn)
-{
-	bool stored;
-
-	spin_lock(&as->lock);
-	stored = stored_locked(as, vpn);
-	spin_unlock(&as->lock);
-	return stored;
-}
-
-bool aspace_may_fill(struct aspace *as, uint64_t vpn, uint64_t seq, bool fresh)
+bool aspace_may_fill(struct aspace *as, uint64_t seq, bool copy)
 {
 	bool ok;
 
 	spin_lock(&as->lock);
-	ok = as->map_seq == seq && !(fresh && stored_locked(as, vpn));
+	ok = as->seq.map == seq;
+	if (ok && copy)
+		as->seq.cow++;
 	spin_unlock(&as->lock);
 	return ok;
 }
-
-int aspace_set_stored(struct aspace *as, uint64_t vpn)
-{
-	uint64_t *page;
-	int err = 0;
-
-	spin_lock(&as->lock);
-	page = radix_lookup(&as->stored, vpn >> STORED_SHIFT);
-	if (!page) {
-		struct frame *f = frame_alloc(0, FRAME_ZERO | FRAME_NOWAIT);
-
-		err = f ? radix_insert(&as->stored, vpn >> STORED_SHIFT, frame_to_virt(f))
-			: -ENOMEM;
-		if (!err)
-			page = frame_to_virt(f);
-		else if (f)
-			frame_free(f, 0);
-	}
-	if (page)
-		page[STORED_WORD(vpn)] |= STORED_BIT(vpn);
-	spin_unlock(&as->lock);
-	return err;
-}
-
-/* The first stored page of [vpn, end), or end. Skips what has no bitmap. */
-static uint64_t next_stored_locked(struct aspace *as, uint64_t vpn, uint64_t end, uint64_t **word)
-{
-	while (vpn < end) {
-		uint64_t index = vpn >> STORED_SHIFT;
-		uint64_t *page = radix_next(&as->stored, &index);
-
-		if (!page)
-			return end;
-		vpn = MAX(vpn, index << STORED_SHIFT);
-		for (; vpn < end && vpn >> STORED_SHIFT == index; vpn++) {
-			*word = &page[STORED_WORD(vpn)];
-			if (!**word)
-				vpn |= 63;
-			else if (**word & STORED_BIT(vpn))
-				return vpn;
-		}
-	}
-	return end;
-}
-
-void aspace_clear_stored(struct aspace *as, uint64_t first_vpn, uint64_t end_vpn)
-{
-	uint64_t *word;
-	uint64_t vpn;
-
-	spin_lock(&as->lock);
-	vpn = next_stored_locked(as, first_vpn, end_vpn, &word);
-	while (vpn < end_vpn) {
-		*word &= ~STORED_BIT(vpn);
-		vpn = next_stored_locked(as, vpn + 1, end_vpn, &word);
-	}
-	spin_unlock(&as->lock);
-}
-
-int aspace_move_stored(struct aspace *as, uint64_t from_vpn, uint64_t nr, uint64_t to_vpn)
-{
-	const uint64_t end = from_vpn + nr;
-	uint64_t *word;
-	uint64_t vpn = from_vpn;
-	int err = 0;
-
-	while (!err) {
-		spin_lock(&as->lock);
-		vpn = next_stored_locked(as, vpn, end, &word);
-		if (vpn < end)
-			*word &= ~STORED_BIT(vpn);
-		spin_unlock(&as->lock);
-		if (vpn >= end)
-			break;
-		err = aspace_set_stored(as, vpn - from_vpn + to_vpn);
-	}
-	return err;
-}
-
-/* --- page table and blocking --------------------------------------------------------- */
 
 #define UNMAP_BATCH 64
 
@@ -590,7 +454,7 @@ void aspace_block(struct aspace *as, struct blocked_range *r, vaddr_t start, vad
 	r->end = end;
 	spin_lock(&as->lock);
 	list_add(&r->link, &as->blocked);
-	as->map_seq++;
+	as->seq.map++;
 	spin_unlock(&as->lock);
 }
 
@@ -598,7 +462,7 @@ void aspace_unblock(struct aspace *as, struct blocked_range *r)
 {
 	spin_lock(&as->lock);
 	list_del(&r->link);
-	as->map_seq++;
+	as->seq.map++;
 	spin_unlock(&as->lock);
 	wake_all(&as->unblocked);
 }

@@ -78,10 +78,10 @@ static uint8_t *stack_at(struct stack *s, vaddr_t addr)
 		return NULL;
 	if (!s->line || s->page != page) {
 		stack_release(s);
-		s->err = aspace_stored(s->as, page >> PAGE_SHIFT)
-				 ? excache_get(&s->as->anon, page >> PAGE_SHIFT, EXCACHE_FETCH,
+		s->err = object_stored(s->as->anon, page >> PAGE_SHIFT)
+				 ? excache_get(s->as->anon, page >> PAGE_SHIFT, EXCACHE_FETCH,
 					       &s->line)
-				 : excache_get(&s->as->anon, page >> PAGE_SHIFT, EXCACHE_ZERO,
+				 : excache_get(s->as->anon, page >> PAGE_SHIFT, EXCACHE_ZERO,
 					       &s->line);
 		s->page = page;
 		if (s->err) {

@@ -68,7 +68,7 @@ static int cow_line(struct aspace *as, const struct vma *v, vaddr_t vaddr, uint6
 	struct line *line, *file;
 	int err;
 
-	err = excache_get_at(&as->anon, vaddr >> PAGE_SHIFT, part ? EXCACHE_COPY : EXCACHE_ZERO,
+	err = excache_get_at(as->anon, vaddr >> PAGE_SHIFT, part ? EXCACHE_COPY : EXCACHE_ZERO, as,
 			     seq, &line);
 	if (err || part == 0) {
 		*out = line;
@@ -94,30 +94,37 @@ static int cow_line(struct aspace *as, const struct vma *v, vaddr_t vaddr, uint6
 	return 0;
 }
 
+struct resolved {          /* what is to be mapped */
+	struct line *line; /* pinned */
+	uint32_t prot;
+	bool newest; /* no private copy can replace it: see COW_ANY */
+};
+
 /* The line to map at @vaddr and with which rights. */
 static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum fault_access access,
-		   uint64_t seq, struct line **line, uint32_t *prot)
+		   uint64_t seq, struct resolved *r)
 {
 	const uint64_t vpn = vaddr >> PAGE_SHIFT;
 	const bool private_file = v->file && !(v->flags & PM_VMA_SHARED);
 	int err;
 
-	*prot = v->prot;
+	*r = (struct resolved){ .prot = v->prot, .newest = true };
 	if (v->file && (v->flags & PM_VMA_SHARED)) {
-		*prot &= ~(uint32_t)PM_PROT_WRITE; /* a file's line is never dirty */
-		return file_line(v, vaddr, line);
+		r->prot &= ~(uint32_t)PM_PROT_WRITE; /* a file's line is never dirty */
+		return file_line(v, vaddr, &r->line);
 	}
-	err = excache_get(&as->anon, vpn, EXCACHE_FIND, line);
+	err = excache_get(as->anon, vpn, EXCACHE_FIND, &r->line);
 	if (err != -ENOENT)
 		return err;
-	if (aspace_stored(as, vpn))
-		return excache_get_at(&as->anon, vpn, EXCACHE_FETCH, seq, line);
+	if (object_stored(as->anon, vpn))
+		return excache_get_at(as->anon, vpn, EXCACHE_FETCH, as, seq, &r->line);
 	if (!private_file)
-		return excache_get_at(&as->anon, vpn, EXCACHE_ZERO, seq, line);
+		return excache_get_at(as->anon, vpn, EXCACHE_ZERO, as, seq, &r->line);
 	if ((access & FAULT_ACC_WRITE) || file_part(v, vaddr) < PAGE_SIZE)
-		return cow_line(as, v, vaddr, seq, line);
-	*prot = v->prot & ~(uint32_t)PM_PROT_WRITE;
-	return file_line(v, vaddr, line);
+		return cow_line(as, v, vaddr, seq, &r->line);
+	r->prot &= ~(uint32_t)PM_PROT_WRITE;
+	r->newest = false;
+	return file_line(v, vaddr, &r->line);
 }
 
 static int check_rights(const struct vma *v, enum fault_access access)
@@ -131,33 +138,45 @@ static int check_rights(const struct vma *v, enum fault_access access)
 	return v->prot ? 0 : -EACCES;
 }
 
+/* The fault is under way, and @v the vma. */
+static int fault_in_vma(struct aspace *as, const struct vma *v, vaddr_t vaddr,
+			enum fault_access access, struct layout_seq *seq)
+{
+	struct resolved r;
+	int err = check_rights(v, access);
+
+	if (!err)
+		err = resolve(as, v, vaddr, access, seq->map, &r);
+	if (err)
+		return err;
+	if (r.newest)
+		seq->cow = COW_ANY;
+	err = aspace_map_line(as, vaddr, r.line, r.prot, seq);
+	excache_put(r.line);
+	return err;
+}
+
 /* 0 mapped, -EAGAIN begin again, else the error. */
 static int fault_once(struct aspace *as, vaddr_t vaddr, enum fault_access access)
 {
-	struct line *line;
+	struct layout_seq seq;
 	struct vma v;
-	uint64_t seq;
-	uint32_t prot;
 	int err;
 
 	err = aspace_wait_unblocked(as, vaddr);
 	if (err)
 		return err;
-	err = aspace_find_vma_unblocked(as, vaddr, &v, &seq);
+	err = aspace_fault_begin(as, vaddr, &v, &seq);
 	if (err == -EAGAIN)
 		return err;
 	if (err) {
-		err = remote_fill_vma(as, vaddr);
-		return err ? err : -EAGAIN;
+		err = remote_fill_vma(as, vaddr, seq.map);
+		err = err ? err : -EAGAIN;
+	} else {
+		err = fault_in_vma(as, &v, vaddr, access, &seq);
+		vma_release(&v);
 	}
-	err = check_rights(&v, access);
-	if (!err)
-		err = resolve(as, &v, vaddr, access, seq, &line, &prot);
-	vma_release(&v);
-	if (err)
-		return err;
-	err = aspace_map_line(as, vaddr, line, prot, seq);
-	excache_put(line);
+	aspace_fault_end(as);
 	return err;
 }
 

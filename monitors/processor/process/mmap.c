@@ -82,12 +82,12 @@ static void range_evacuate(struct aspace *as, struct blocked_range *r, vaddr_t s
 {
 	aspace_block(as, r, start, start + len);
 	aspace_unmap_range(as, start, start + len);
-	excache_drop(&as->anon, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT);
+	excache_drop(as->anon, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT);
 }
 
 static void range_forget(struct aspace *as, vaddr_t start, uint64_t len)
 {
-	aspace_clear_stored(as, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT);
+	object_clear_stored(as->anon, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT);
 	aspace_clear_vmas(as, start, start + len);
 }
 
@@ -134,7 +134,7 @@ static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 	return 0;
 }
 
-static long do_mmap(struct aspace *as, const struct pm_mmap_req *req, struct object *object)
+static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *object)
 {
 	const bool fixed = req->flags & PM_MAP_FIXED;
 	struct blocked_range r;
@@ -142,6 +142,8 @@ static long do_mmap(struct aspace *as, const struct pm_mmap_req *req, struct obj
 	int err;
 
 	mutex_lock(&as->map_lock);
+	req->aspace = aspace_id(as);
+	req->want_credits = credit_want(aspace_home(as));
 	if (fixed)
 		range_evacuate(as, &r, req->addr, req->len);
 	err = remote_mmap(as, req, object, &addr);
@@ -150,7 +152,7 @@ static long do_mmap(struct aspace *as, const struct pm_mmap_req *req, struct obj
 		 * What was there is gone even if the call failed half way; what the home says now is
 		 * asked for again on the next touch.
 		 */
-		aspace_clear_stored(as, req->addr >> PAGE_SHIFT,
+		object_clear_stored(as->anon, req->addr >> PAGE_SHIFT,
 				    (req->addr + req->len) >> PAGE_SHIFT);
 		if (err)
 			aspace_clear_vmas(as, req->addr, req->addr + req->len);
@@ -200,9 +202,7 @@ long sys_mmap(const struct syscall_args *args)
 		if (req.pgoff + (req.len >> PAGE_SHIFT) < req.pgoff)
 			goto out_put;
 	}
-	req.aspace = as->id;
 	req.prot = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
-	req.want_credits = credit_want(as->home);
 	ret = do_mmap(as, &req, f ? f->object : NULL);
 out_put:
 	if (f)
@@ -235,12 +235,12 @@ static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
 {
 	for (vaddr_t at = start; at < end;) {
 		struct vma v;
-		uint64_t seq;
+		struct layout_seq seq;
 		bool refused;
 		int err = aspace_find_vma(as, at, &v, &seq);
 
 		if (err) {
-			err = remote_fill_vma(as, at);
+			err = remote_fill_vma(as, at, SEQ_ANY);
 			if (err)
 				return err == -EFAULT
 					       ? 0
@@ -354,19 +354,19 @@ static long move(struct aspace *as, struct pm_mremap_req *req)
 	aspace_block(as, &r, req->old_addr, req->old_addr + req->old_len);
 	if (req->flags & PM_MREMAP_FIXED) {
 		range_evacuate(as, &to, req->new_addr, req->new_len);
-		aspace_clear_stored(as, req->new_addr >> PAGE_SHIFT,
+		object_clear_stored(as->anon, req->new_addr >> PAGE_SHIFT,
 				    (req->new_addr + req->new_len) >> PAGE_SHIFT);
 	}
 	aspace_unmap_range(as, req->old_addr, req->old_addr + req->old_len);
-	err = excache_flush(&as->anon, first, first + nr);
+	err = excache_flush(as->anon, first, first + nr);
 	if (!err)
 		err = remote_mremap(as, req, &addr);
 	if (!err && addr != req->old_addr) {
-		err = aspace_move_stored(as, first, MIN(nr, req->new_len >> PAGE_SHIFT),
+		err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
 					 addr >> PAGE_SHIFT);
 		range_forget(as, req->old_addr, req->old_len);
 		if (err)
-			aspace_fail(as, err, addr);
+			object_fail(as->anon, err, addr >> PAGE_SHIFT);
 	}
 	if (req->flags & PM_MREMAP_FIXED)
 		aspace_unblock(as, &to);
@@ -402,15 +402,13 @@ long sys_mremap(const struct syscall_args *args)
 {
 	struct aspace *as = aspace_current();
 	struct pm_mremap_req req = {
-		.aspace = as->id,
 		.old_addr = args->a[0],
 		.old_len = args->a[1],
 		.new_len = args->a[2],
-		.want_credits = credit_want(as->home),
 	};
 	const uint32_t flags = (uint32_t)args->a[3];
 	struct vma v;
-	uint64_t seq;
+	struct layout_seq seq;
 	long ret;
 
 	if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) || req.new_len == 0 || req.old_len == 0)
@@ -429,9 +427,11 @@ long sys_mremap(const struct syscall_args *args)
 			return -EINVAL;
 	}
 	mutex_lock(&as->map_lock);
+	req.aspace = aspace_id(as);
+	req.want_credits = credit_want(aspace_home(as));
 	ret = aspace_find_vma(as, req.old_addr, &v, &seq);
 	if (ret == -ENOENT)
-		ret = remote_fill_vma(as, req.old_addr);
+		ret = remote_fill_vma(as, req.old_addr, SEQ_ANY);
 	else if (ret == 0)
 		vma_release(&v);
 	if (!ret)
@@ -448,9 +448,9 @@ long sys_mremap(const struct syscall_args *args)
  */
 static int remap_same(struct aspace *as, vaddr_t at, vaddr_t end, vaddr_t *next)
 {
-	struct pm_mmap_req req = { .aspace = as->id, .addr = at, .flags = PM_MAP_FIXED };
+	struct pm_mmap_req req = { .aspace = aspace_id(as), .addr = at, .flags = PM_MAP_FIXED };
 	struct vma v;
-	uint64_t seq;
+	struct layout_seq seq;
 	vaddr_t addr;
 	int err = aspace_find_vma(as, at, &v, &seq);
 
@@ -483,18 +483,16 @@ static int discard(struct aspace *as, vaddr_t start, uint64_t len)
 	struct blocked_range r;
 	int err = 0;
 
-	mutex_lock(&as->map_lock);
 	range_evacuate(as, &r, start, len);
 	for (vaddr_t at = start; !err && at < end;) {
 		vaddr_t next = end;
 
 		err = remap_same(as, at, end, &next);
 		if (!err)
-			aspace_clear_stored(as, at >> PAGE_SHIFT, next >> PAGE_SHIFT);
+			object_clear_stored(as->anon, at >> PAGE_SHIFT, next >> PAGE_SHIFT);
 		at = next;
 	}
 	aspace_unblock(as, &r);
-	mutex_unlock(&as->map_lock);
 	return err;
 }
 
@@ -503,11 +501,11 @@ static int check_mapped(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	for (vaddr_t at = start; at < start + len;) {
 		struct vma v;
-		uint64_t seq;
+		struct layout_seq seq;
 		int err = aspace_find_vma(as, at, &v, &seq);
 
 		if (err) {
-			err = remote_fill_vma(as, at);
+			err = remote_fill_vma(as, at, SEQ_ANY);
 			if (err)
 				return err == -EFAULT ? -ENOMEM : err;
 			continue;
@@ -525,28 +523,38 @@ long sys_madvise(const struct syscall_args *args)
 	const uint64_t start = args->a[0];
 	uint64_t len = args->a[1];
 	const int advice = (int)args->a[2];
-	int err;
+	bool drop = false;
+	int err = 0;
 
 	if (check_range(start, &len, -EINVAL))
 		return -EINVAL;
 	switch (advice) {
 	case MADV_DONTNEED:
 	case MADV_FREE:
-		err = len ? check_mapped(as, start, len) : 0;
-		return err || !len ? err : discard(as, start, len);
+		drop = true;
+		break;
 	case MADV_NORMAL ... MADV_WILLNEED:
 	case MADV_DONTFORK ... MADV_DODUMP:
-		return len ? check_mapped(as, start, len) : 0;
+		break;
 	default:
 		return -EINVAL;
 	}
+	mutex_lock(&as->map_lock);
+	if (len)
+		err = check_mapped(as, start, len);
+	if (len && !err && drop)
+		err = discard(as, start, len);
+	mutex_unlock(&as->map_lock);
+	return err;
 }
 
 /* msync(addr, len, flags): mappings of files are never dirty here */
 long sys_msync(const struct syscall_args *args)
 {
 	const uint32_t flags = (uint32_t)args->a[2];
+	struct aspace *as = aspace_current();
 	uint64_t len = args->a[1];
+	int err = 0;
 
 	if (flags & ~(MS_ASYNC | MS_INVALIDATE | MS_SYNC))
 		return -EINVAL;
@@ -554,5 +562,9 @@ long sys_msync(const struct syscall_args *args)
 		return -EINVAL;
 	if ((args->a[0] & (PAGE_SIZE - 1)) || check_range(args->a[0], &len, -ENOMEM))
 		return (args->a[0] & (PAGE_SIZE - 1)) ? -EINVAL : -ENOMEM;
-	return len ? check_mapped(aspace_current(), args->a[0], len) : 0;
+	mutex_lock(&as->map_lock);
+	if (len)
+		err = check_mapped(as, args->a[0], len);
+	mutex_unlock(&as->map_lock);
+	return err;
 }

@@ -58,7 +58,7 @@ static struct object *vma_object(struct aspace *as, const struct pm_vma *v, stru
 	return err ? ERR_PTR(err) : object_file_get(&attr);
 }
 
-static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *hint)
+static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *hint, uint64_t seq)
 {
 	struct object *obj = NULL;
 	int err;
@@ -68,16 +68,16 @@ static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *h
 		if (IS_ERR(obj))
 			return PTR_ERR(obj);
 	}
-	err = aspace_set_vma(as, v, obj);
+	err = aspace_set_vma_at(as, v, obj, seq);
 	if (obj)
 		object_put(obj);
 	return err;
 }
 
-static void enter_vregions(struct aspace *as, const struct pm_vregion *v, size_t nr)
+static void enter_vregions(struct object *obj, const struct pm_vregion *v, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++) {
-		if (aspace_set_vregion(as, &v[i]) < 0)
+		if (object_set_vregion(obj, &v[i]) < 0)
 			return; /* asked for again when needed */
 	}
 }
@@ -89,42 +89,57 @@ static void enter_grants(const struct pm_grant *g, size_t nr)
 }
 
 /*
- * One call to the home that is answered with a range reply.  [start, start + len) is forgotten first if
- * @forget, then the vmas of the reply are entered.
+ * One call to the home of @obj that is answered with a range reply, which is kmalloc()ed.  What it says about
+ * vRegions and credits is entered.
  */
-static int range_call(struct aspace *as, uint16_t opcode, const void *body, size_t body_len,
-		      struct object *hint, vaddr_t *addr)
+static int range_reply(struct object *obj, uint16_t opcode, const void *body, size_t body_len,
+		       struct reply **out)
 {
 	struct reply *r = kmalloc(sizeof(*r));
 	int ret;
 
 	if (!r)
 		return -ENOMEM;
-	ret = call(as->home, opcode, body, body_len, r->body, sizeof(r->body));
+	ret = call(obj->home, opcode, body, body_len, r->body, sizeof(r->body));
 	if (ret >= 0)
 		ret = pm_range_rep_decode(r->body, (size_t)ret, &r->range);
-	if (ret == 0) {
-		if (addr)
-			*addr = r->range.addr;
-		enter_vregions(as, r->range.vregions, r->range.nr_vregions);
-		enter_grants(r->range.grants, r->range.nr_grants);
-		for (size_t i = 0; i < r->range.nr_vmas; i++)
-			(void)enter_vma(as, &r->range.vmas[i], hint);
+	if (ret) {
+		kfree(r);
+		return ret;
 	}
+	enter_vregions(obj, r->range.vregions, r->range.nr_vregions);
+	enter_grants(r->range.grants, r->range.nr_grants);
+	*out = r;
+	return 0;
+}
+
+/* The same for a call that changes the layout of @as: the vmas of the reply are entered. */
+static int range_call(struct aspace *as, uint16_t opcode, const void *body, size_t body_len,
+		      struct object *hint, vaddr_t *addr)
+{
+	struct reply *r;
+	const int err = range_reply(as->anon, opcode, body, body_len, &r);
+
+	if (err)
+		return err;
+	if (addr)
+		*addr = r->range.addr;
+	for (size_t i = 0; i < r->range.nr_vmas; i++)
+		(void)enter_vma(as, &r->range.vmas[i], hint, SEQ_ANY);
 	kfree(r);
-	return ret;
+	return 0;
 }
 
 int remote_exec(struct aspace *as, const struct proto_file *file, const struct proto_cred *cred,
 		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep)
 {
 	const struct pm_exec_req req = {
-		.aspace = as->id,
+		.aspace = aspace_id(as),
 		.file = *file,
 		.stack_size = stack_size,
 		.random_seed = random_seed,
 		.cred = *cred,
-		.want_credits = credit_want(as->home),
+		.want_credits = credit_want(aspace_home(as)),
 	};
 	uint8_t body[sizeof(struct pm_exec_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t)];
 	const ssize_t len = pm_exec_req_encode(&req, body, sizeof(body));
@@ -134,12 +149,12 @@ int remote_exec(struct aspace *as, const struct proto_file *file, const struct p
 	*rep = kmalloc(sizeof(**rep));
 	ret = len < 0 ? (int)len : !r || !*rep ? -ENOMEM : 0;
 	if (!ret) {
-		ret = call(as->home, PM_EXEC, body, (size_t)len, r->body, sizeof(r->body));
+		ret = call(aspace_home(as), PM_EXEC, body, (size_t)len, r->body, sizeof(r->body));
 		if (ret >= 0)
 			ret = pm_exec_rep_decode(r->body, (size_t)ret, *rep);
 		/* No answer that makes sense: the home may have made the space all the same. */
 		if (ret == -ETIMEDOUT || ret == -EPROTO || ret == -EMSGSIZE)
-			remote_destroy(as);
+			remote_destroy(as->anon);
 	}
 	kfree(r);
 	if (ret) {
@@ -147,11 +162,11 @@ int remote_exec(struct aspace *as, const struct proto_file *file, const struct p
 		*rep = NULL;
 		return ret;
 	}
-	as->vregion_size = (*rep)->vregion_size;
-	enter_vregions(as, (*rep)->vregions, (*rep)->nr_vregions);
+	as->anon->vregion_size = (*rep)->vregion_size;
+	enter_vregions(as->anon, (*rep)->vregions, (*rep)->nr_vregions);
 	enter_grants((*rep)->grants, (*rep)->nr_grants);
 	for (size_t i = 0; i < (*rep)->nr_vmas; i++)
-		(void)enter_vma(as, &(*rep)->vmas[i], NULL);
+		(void)enter_vma(as, &(*rep)->vmas[i], NULL, SEQ_ANY);
 	return 0;
 }
 
@@ -168,7 +183,7 @@ static int range_simple(struct aspace *as, uint16_t opcode, vaddr_t start, uint6
 			uint32_t prot)
 {
 	const struct pm_range_req req = {
-		.aspace = as->id, .addr = start, .len = len, .prot = prot
+		.aspace = aspace_id(as), .addr = start, .len = len, .prot = prot
 	};
 	struct pm_range_req_wire w;
 
@@ -196,37 +211,42 @@ int remote_mremap(struct aspace *as, const struct pm_mremap_req *req, vaddr_t *a
 
 int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
 {
-	const struct pm_brk_req req = { .aspace = as->id, .brk = want };
+	const struct pm_brk_req req = { .aspace = aspace_id(as), .brk = want };
 	struct pm_brk_req_wire w;
 
 	pm_brk_req_encode(&req, &w);
 	return range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
 }
 
-int remote_vregions(struct aspace *as, uint64_t first, uint32_t count)
+int remote_vregions(struct object *obj, uint64_t first, uint32_t count)
 {
-	const struct pm_vregions_req req = { .aspace = as->id, .first = first, .count = count };
+	const struct pm_vregions_req req = { .aspace = obj->id, .first = first, .count = count };
 	struct pm_vregions_req_wire w;
+	struct reply *r;
+	int err;
 
 	pm_vregions_req_encode(&req, &w);
-	return range_call(as, PM_VREGIONS, &w, sizeof(w), NULL, NULL);
+	err = range_reply(obj, PM_VREGIONS, &w, sizeof(w), &r);
+	if (!err)
+		kfree(r);
+	return err;
 }
 
-void remote_destroy(struct aspace *as)
+void remote_destroy(struct object *obj)
 {
 	struct pm_destroy_req_wire w;
 	int ret;
 
-	pm_destroy_req_encode(as->id, &w);
-	ret = call(as->home, PM_DESTROY, &w, sizeof(w), NULL, 0);
+	pm_destroy_req_encode(obj->id, &w);
+	ret = call(obj->home, PM_DESTROY, &w, sizeof(w), NULL, 0);
 	if (ret < 0)
 		pr_warn("space %#llx: the home (node %u) did not free it: error %d\n",
-			(unsigned long long)as->id, as->home, ret);
+			(unsigned long long)obj->id, obj->home, ret);
 }
 
-int remote_fill_vma(struct aspace *as, vaddr_t addr)
+int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq)
 {
-	const struct pm_fill_vma_req req = { .aspace = as->id,
+	const struct pm_fill_vma_req req = { .aspace = aspace_id(as),
 					     .vaddr = addr & ~(vaddr_t)(PAGE_SIZE - 1) };
 	struct pm_fill_vma_req_wire w;
 	uint8_t reply[sizeof(struct pm_vma_wire)];
@@ -237,7 +257,7 @@ int remote_fill_vma(struct aspace *as, vaddr_t addr)
 	static_assert(sizeof(struct pm_moved_wire) <= sizeof(struct pm_vma_wire), "moved fits");
 	pm_fill_vma_req_encode(&req, &w);
 	for (unsigned int tries = 0;; tries++) {
-		ret = aspace_owner(as, addr, &owner);
+		ret = object_owner(as->anon, addr >> PAGE_SHIFT, &owner);
 		if (ret)
 			return ret;
 		ret = rpc_call_sync(owner, RPC_CLASS_DEMAND, PM_FILL_VMA, &w, sizeof(w), reply,
@@ -246,11 +266,11 @@ int remote_fill_vma(struct aspace *as, vaddr_t addr)
 			break;
 		if (tries == MOVED_MAX)
 			return -ELOOP; /* the home and the owners disagree */
-		aspace_forget_owner(as, addr);
+		object_forget_owner(as->anon, addr >> PAGE_SHIFT);
 	}
 	if (ret >= 0)
 		ret = pm_fill_vma_rep_decode(reply, (size_t)ret, &vma);
 	if (!ret && (addr < vma.start || addr >= vma.end))
 		ret = -EPROTO; /* taken as it is, it would be asked for again and again */
-	return ret ? ret : enter_vma(as, &vma, NULL);
+	return ret ? ret : enter_vma(as, &vma, NULL, seq);
 }

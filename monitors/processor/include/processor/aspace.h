@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Address spaces on the processor: page table, copies of the vma list and of the vRegion array.
+ * Address spaces on the processor: page table, copy of the vma list, and the object with the private pages.
  *
- * Both copies are caches of what the home and the owners keep: entries come with replies, are asked
- * for when missing, and are replaced when an owner says "moved".
+ * The copy is a cache of what the home and the owners keep: entries come with replies and are asked
+ * for when missing.
  *
  * Locking:	aspace.map_lock (RANK_ASPACE, sleeping) serialises calls that change the layout.
- *		aspace.lock (RANK_SPIN_ASPACE, inside a cache set's lock) guards page table, vmas,
- *		vRegions, blocked ranges and the stored bitmap; never held across an RPC.
+ *		aspace.lock (RANK_SPIN_ASPACE, inside a cache set's lock) guards page table, vmas and
+ *		blocked ranges; never held across an RPC.
  * Ordering:	a range that goes away is blocked first, then unmapped and flushed, its lines dropped,
  *		then the home is told, then it is unblocked (docs/design/memory.md).
  */
@@ -37,33 +37,34 @@ struct vma {
 	uint64_t file_bytes; /* bytes from pgoff that show the file; behind it zeroes */
 };
 
-struct vregion {
-	uint32_t owner;
-	uint64_t version;
-};
-
 struct blocked_range {
 	struct list_head link;
 	vaddr_t start;
 	vaddr_t end;
 };
 
+struct layout_seq {
+	uint64_t map; /* grows with every change of layout or rights */
+	uint64_t
+		cow; /* grows with every private copy of a page that was mapped read-only, perhaps */
+};
+#define SEQ_ANY UINT64_MAX /* the caller knows that the layout stays */
+#define COW_ANY UINT64_MAX /* the line is the newest that there can be: copies do not matter */
+
 struct aspace {
-	uint64_t id; /* const */
 	refcount_t refs;
-	uint32_t home;         /* const: memory node */
-	uint64_t vregion_size; /* const after exec */
-	uint32_t uid, gid;     /* const: who looks up PT_INTERP */
+	struct list_head link; /* list of all spaces */
 	struct mutex map_lock; /* RANK_ASPACE */
 	struct spinlock lock;  /* RANK_SPIN_ASPACE */
 	struct pgtable *pt __guarded_by(&lock);
 	struct rb_root vmas __guarded_by(&lock);
-	struct radix_tree vregions __guarded_by(&lock); /* index -> struct vregion */
-	struct radix_tree stored __guarded_by(&lock); /* page / 4096 -> bitmap page: owner has it */
 	struct list_head blocked __guarded_by(&lock);
-	uint64_t map_seq __guarded_by(&lock); /* grows with every change of layout or rights */
+	struct layout_seq seq __guarded_by(&lock);
 	struct waitqueue unblocked;
-	struct object anon;
+	atomic_t nr_faults; /* under way; rises under the lock only */
+	atomic_t quiescing; /* somebody waits until there are none */
+	struct waitqueue quiet;
+	struct object *anon; /* private pages: the top of a chain; map_lock, or inside a fault */
 	struct process *process __guarded_by(&lock);
 	int failed; /* atomic: negative errno once a page of it was lost; its tasks are killed */
 
@@ -85,8 +86,15 @@ static inline void aspace_get(struct aspace *as)
 }
 /* The last one drops all lines and tells the home, which frees everything. May sleep. */
 void aspace_put(struct aspace *as);
-/* The last line of @as is gone: called by object_put() only. */
-void aspace_free(struct aspace *as);
+/* The space's name at its home, which changes with fork: under map_lock or inside a fault. */
+static inline uint64_t aspace_id(const struct aspace *as)
+{
+	return as->anon->id;
+}
+static inline uint32_t aspace_home(const struct aspace *as)
+{
+	return as->anon->home;
+}
 /* Who is to be killed when a page of @as is lost; NULL: nobody any more. */
 void aspace_set_process(struct aspace *as, struct process *p);
 
@@ -102,59 +110,41 @@ void aspace_set_process(struct aspace *as, struct process *p);
  */
 int aspace_fork(struct aspace *parent, struct aspace **child) __must_check;
 
-/*
- * A page of @as is lost or cannot be stored: its tasks are killed and one line goes to the log.
- * Polling context; idempotent.
- */
-void aspace_fail(struct aspace *as, int error, vaddr_t addr);
-
 /* --- copies of the home's and owners' data ------------------------------------------- */
 
 /* Copy of the vma at @addr (file object referenced: vma_release()); -ENOENT not in the copy. */
-int aspace_find_vma(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq);
-/* The same for a fault, which must not begin in a blocked range: -EAGAIN, wait first. */
-int aspace_find_vma_unblocked(struct aspace *as, vaddr_t addr, struct vma *out, uint64_t *seq);
+int aspace_find_vma(struct aspace *as, vaddr_t addr, struct vma *out, struct layout_seq *seq);
+/*
+ * The same for a fault, which must not begin in a blocked range: -EAGAIN, wait first.  Else, whatever is answered,
+ * the fault is under way until aspace_fault_end(): so long as->anon and the chain behind it stay as they are.
+ */
+int aspace_fault_begin(struct aspace *as, vaddr_t addr, struct vma *out, struct layout_seq *seq);
+void aspace_fault_end(struct aspace *as);
 void vma_release(struct vma *vma);
 /* Replace what the copy says about [v->start, v->end). -ENOMEM. */
 int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file) __must_check;
+/* The same with an answer to a question that was asked when the layout was at @seq; -EAGAIN: it is out of date. */
+int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
+	__must_check;
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot);
 /* The file object that some vma of the copy already has for @file; referenced, or NULL. */
 struct object *aspace_file_object(struct aspace *as, const struct proto_file *file);
 
-/* Owner of @addr: from the copy, or asked from the home. 0 and *owner, or negative errno. */
-int aspace_owner(struct aspace *as, vaddr_t addr, uint32_t *owner) __must_check;
-/* The same from the copy only; never sleeps. -ENOENT. */
-int aspace_owner_cached(struct aspace *as, vaddr_t addr, uint32_t *owner) __must_check;
-/* An older version than the copy's is ignored. -ENOMEM. */
-int aspace_set_vregion(struct aspace *as, const struct pm_vregion *v) __must_check;
-/* A node answered -EREMCHG with @body (hostile). */
-int aspace_moved(struct aspace *as, const void *body, size_t len) __must_check;
-/* The copy of the entry is stale: ask the home next time. */
-void aspace_forget_owner(struct aspace *as, vaddr_t addr);
-
-/* Has the owner got this page (then it must be fetched)? */
-bool aspace_stored(struct aspace *as, uint64_t vpn);
 /*
- * May a line be made for @vpn by a fault that read the layout at @seq?  Not after a change of the layout,
- * and not a @fresh one when the page has been stored meanwhile.
+ * May a line be made by a fault that read the layout at @seq?  Not after a change of the layout.  @copy: of a page
+ * that may be mapped read-only; faults that are about to map it so begin again.
  */
-bool aspace_may_fill(struct aspace *as, uint64_t vpn, uint64_t seq, bool fresh);
-/* -ENOMEM. */
-int aspace_set_stored(struct aspace *as, uint64_t vpn);
-void aspace_clear_stored(struct aspace *as, uint64_t first_vpn, uint64_t end_vpn);
-/* mremap: @nr pages are now at @to_vpn on the owners. -ENOMEM. */
-int aspace_move_stored(struct aspace *as, uint64_t from_vpn, uint64_t nr, uint64_t to_vpn)
-	__must_check;
+bool aspace_may_fill(struct aspace *as, uint64_t seq, bool copy);
 
 /* --- page table ---------------------------------------------------------------------- */
 
 /*
- * Enter the pinned @line at @vaddr with @prot, unless the layout has changed since @seq: -EAGAIN.
- * -ENOMEM.
+ * Enter the pinned @line at @vaddr with @prot, unless the layout has changed since @seq, or, if seq->cow is not
+ * COW_ANY, a page was copied: -EAGAIN.  -ENOMEM.
  */
 int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
-		    uint64_t seq) __must_check;
+		    const struct layout_seq *seq) __must_check;
 /* Remove all mappings in the range (lines stay in the cache) and flush. */
 void aspace_unmap_range(struct aspace *as, vaddr_t start, vaddr_t end);
 

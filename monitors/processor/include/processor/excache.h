@@ -84,12 +84,11 @@ int excache_init(void) __must_check;
 int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
 	__must_check;
 /*
- * The same for a fault that read the layout of the space of anonymous @obj at @seq: a new line is only
- * made while the layout is the same and, for EXCACHE_ZERO and EXCACHE_COPY, the page was not stored
- * meanwhile.  Else -EAGAIN: begin again.
+ * The same for a fault that read the layout of @as at @seq: a new line is only made while the layout is the same
+ * and, for EXCACHE_ZERO and EXCACHE_COPY, the page was not stored meanwhile.  Else -EAGAIN: begin again.
  */
-int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, uint64_t seq,
-		   struct line **out) __must_check;
+int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, struct aspace *as,
+		   uint64_t seq, struct line **out) __must_check;
 /* Did excache_get(EXCACHE_COPY) find a line that is there already? */
 bool excache_is_valid(const struct line *line);
 /* An EXCACHE_COPY line has its contents: it becomes VALID and dirty, still pinned. */

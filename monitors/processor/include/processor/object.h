@@ -2,26 +2,38 @@
 /*
  * Objects: what a cached page belongs to.  A line's tag is (object, page).
  *
- * Kinds:	an anonymous object is the private memory of one address space, page = virtual page
- *		number; a file object is one version of one file, page = file page number, shared by
- *		everyone who reads or maps the file.
- * Lifetime:	counted.  Each line holds a reference to its object.  File objects stay in the table
- *		while they are referenced or have lines, so that a program that runs again finds its text.
+ * Kinds:	an anonymous object is private memory, page = virtual page number; the spaces of processes
+ *		are chains of them (docs/design/fork.md).  A shared object is memory that several spaces map
+ *		or that is a file of tmpfs, page = file page number.  Both are spaces to the memory nodes,
+ *		which keep what was written back.  A file object is one version of one file of a storage
+ *		node, shared by everyone who reads or maps it.
+ * Lifetime:	counted.  The last reference of an anonymous or shared object drops its lines and tells the
+ *		home, so it sleeps; lines hold none of those.  Each line of a file object holds one: file
+ *		objects stay in the table while they are referenced or have lines, so that a program that
+ *		runs again finds its text.
  * Locking:	object table: RANK_SPIN_MONITOR; object.lock (RANK_EXCACHE_OBJECT) guards the list of
- *		lines and is taken inside a set's lock.
+ *		lines and what is known about the memory nodes, and is taken inside a set's lock.
  */
 #pragma once
 
 #include <kernel/spinlock.h>
 #include <lib/atomic.h>
 #include <lib/list.h>
+#include <processor/page_bits.h>
+#include <proto/pm.h>
 #include <proto/types.h>
 
-struct aspace;
+struct line;
 
 enum object_kind {
 	OBJECT_ANON,
+	OBJECT_SHARED,
 	OBJECT_FILE,
+};
+
+struct vregion {
+	uint32_t owner;
+	uint64_t version;
 };
 
 struct object {
@@ -32,8 +44,13 @@ struct object {
 	struct list_head lines __guarded_by(&lock);
 	size_t nr_lines __guarded_by(&lock);
 
-	/* OBJECT_ANON */
-	struct aspace *as; /* const; outlives the object's lines */
+	/* OBJECT_ANON, OBJECT_SHARED: the space at the memory nodes */
+	uint64_t id;           /* const */
+	uint32_t home;         /* const: memory node */
+	uint64_t vregion_size; /* const after exec; 0: the home does not know the space yet */
+	struct radix_tree vregions __guarded_by(&lock); /* index -> struct vregion */
+	struct page_bits stored __guarded_by(&lock);    /* the owner has the page */
+	int failed; /* atomic: negative errno once a page was lost */
 
 	/* OBJECT_FILE */
 	struct proto_file file; /* const */
@@ -43,9 +60,6 @@ struct object {
 	uint32_t last_window;        /* hint */
 	struct list_head table_link; /* table lock */
 };
-
-/* Initialise an anonymous object embedded in @as; the creator holds the one reference. */
-void object_init_anon(struct object *obj, struct aspace *as);
 
 /*
  * The object of @attr's file at @attr's version, found or made; takes a reference.  Lines of
@@ -58,6 +72,7 @@ static inline void object_get(struct object *obj)
 	refcount_inc(&obj->refs);
 }
 
+/* May sleep if it is the last one of an anonymous or shared object. */
 void object_put(struct object *obj);
 
 /* The memory node that holds the buffer cache of this file object; 0 when there is none. */
@@ -65,3 +80,64 @@ uint32_t object_cache_node(const struct object *obj);
 
 /* File objects in the table, for leak tests. */
 size_t object_count(void);
+
+/* --- shared objects: anonymous shared memory, files of tmpfs, memfd --------------------- */
+
+/*
+ * A shared object of @size bytes, all holes, with one reference.  @reserve: the memory nodes promise all of it and
+ * the size is fixed (MAP_SHARED | MAP_ANONYMOUS); else a page takes a frame when it is written.  Sleeps.
+ * ERR_PTR: -ENOMEM, -EHOSTDOWN, -ETIMEDOUT.
+ */
+struct object *object_shared_create(uint64_t size, bool reserve);
+/* Bytes.  Faults of mappings behind the last page get -EIO (SIGBUS). */
+uint64_t object_shared_size(struct object *obj);
+/*
+ * Truncate or extend.  What lies behind a smaller size is gone, in mappings too, and reads as zero when the object
+ * grows again, the rest of the last page included.  The caller lets one change of the size or object_shared_punch()
+ * run at a time.  Sleeps.  -EINVAL reserved; -ENOMEM, -EHOSTDOWN, -ETIMEDOUT, -EINTR: the size is as before.
+ */
+int object_shared_set_size(struct object *obj, uint64_t size) __must_check;
+/* Pages [first, end) become holes, in mappings too. */
+int object_shared_punch(struct object *obj, uint64_t first, uint64_t end) __must_check;
+/*
+ * The line of page @pgoff, pinned: read or write line_data(), line_mark_dirty() after a write, excache_put().
+ * The size does not matter: who writes behind it extends it afterwards.  Without @write a hole is -ENOENT: it reads
+ * as zeroes and stays a hole.  With @write it becomes a page of zeroes: -ENOMEM no memory node promises a
+ * frame (tmpfs: ENOSPC).  Others as excache_get(); -EIO the page was lost.
+ */
+int object_shared_get(struct object *obj, uint64_t pgoff, bool write, struct line **out)
+	__must_check;
+/* Pages that are no holes. */
+uint64_t object_shared_pages(struct object *obj);
+
+/* --- anonymous and shared objects: where their pages are ------------------------------- */
+
+/* An object with one reference and no page; @vregion_size 0: not known yet.  ERR_PTR(-ENOMEM). */
+struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_size, uint64_t seed);
+/* Anonymous and shared objects alive, for leak tests. */
+size_t object_space_count(void);
+
+/* Node that owns page @pgoff: from the copy of the vRegion array, or asked from the home. */
+int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner) __must_check;
+/* The same from the copy only; never sleeps. -ENOENT. */
+int object_owner_cached(struct object *obj, uint64_t pgoff, uint32_t *owner) __must_check;
+/* An older version than the copy's is ignored. -ENOMEM. */
+int object_set_vregion(struct object *obj, const struct pm_vregion *v) __must_check;
+/* A node answered -EREMCHG with @body (hostile). */
+int object_moved(struct object *obj, const void *body, size_t len) __must_check;
+/* The copy of the entry is stale: ask the home next time. */
+void object_forget_owner(struct object *obj, uint64_t pgoff);
+
+/* Has the owner got this page (then it must be fetched)? */
+bool object_stored(struct object *obj, uint64_t pgoff);
+/* Never sleeps. -ENOMEM. */
+int object_set_stored(struct object *obj, uint64_t pgoff) __must_check;
+void object_clear_stored(struct object *obj, uint64_t first, uint64_t end);
+/* mremap: @nr pages are now at @to on the owners. -ENOMEM. */
+int object_move_stored(struct object *obj, uint64_t from, uint64_t nr, uint64_t to) __must_check;
+
+/*
+ * A page of @obj is lost or cannot be stored: the tasks of every space that can see it are killed and one
+ * line goes to the log.  Polling context; idempotent.
+ */
+void object_fail(struct object *obj, int error, uint64_t pgoff);

@@ -26,14 +26,17 @@ int remote_mremap(struct aspace *as, const struct pm_mremap_req *req, vaddr_t *a
 /* *brk: what holds now, changed or not. */
 int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk) __must_check;
 /* Entries [first, first + count) of the vRegion array into the copy. */
-int remote_vregions(struct aspace *as, uint64_t first, uint32_t count) __must_check;
+int remote_vregions(struct object *obj, uint64_t first, uint32_t count) __must_check;
 /* Tell the home that the space is gone. Failures are logged: the home frees it with our lease. */
-void remote_destroy(struct aspace *as);
+void remote_destroy(struct object *obj);
 
 /* --- owners -------------------------------------------------------------------------- */
 
-/* The vma at @addr into the copy. -EFAULT: there is none. */
-int remote_fill_vma(struct aspace *as, vaddr_t addr) __must_check;
+/*
+ * The vma at @addr into the copy, if the layout is still at @seq (SEQ_ANY: the caller has map_lock): else -EAGAIN.
+ * -EFAULT: there is none.
+ */
+int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq) __must_check;
 
 /* --- storage ------------------------------------------------------------------------- */
 
