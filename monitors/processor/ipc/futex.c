@@ -1,166 +1,363 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * futex: WAIT, WAIT_BITSET, WAKE, WAKE_BITSET.
+ * Futexes: waiters by key, waking, requeueing.
  *
- * Key:		(address space, address): right for private futexes, and for shared ones as long as only one
- *		process maps a page writable.
- * Locking:	a bucket's lock (RANK_SPIN_TASK) guards its waiters; the word is compared after the waiter is on
- *		the list, so that a wake between the two is not lost.
+ * Locking:	a bucket's lock (RANK_SPIN_TASK) guards its waiters; two are taken in rising address order. The word
+ *		is compared with the lock held, so that no wake-up comes between the look and the queue.
+ * Faults:	with a spinlock held a user access does not fault pages in, it answers -EFAULT; then the lock is
+ *		dropped, the page is touched, and all begins again.
+ * Lifetime:	a waiter is on its thread's stack. It takes the lock of its bucket before it goes, so a waker that
+ *		holds that lock may use it until it has said woken.
+ * Limits:	no priority inheritance (docs/syscalls.md).
  */
 #include <processor/futex.h>
 
 #include <arch/uaccess.h>
-#include <kernel/spinlock.h>
-#include <kernel/time.h>
-#include <kernel/wait.h>
+#include <kernel/random.h>
+#include <kernel/thread.h>
 #include <lib/errno.h>
-#include <lib/hash.h>
-#include <lib/list.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
+#include <lib/siphash.h>
 
-#define BUCKETS 256
+#include "futex_private.h"
 
-enum futex_op {
-	FUTEX_WAIT = 0,
-	FUTEX_WAKE = 1,
-	FUTEX_WAIT_BITSET = 9,
-	FUTEX_WAKE_BITSET = 10,
-	FUTEX_CMD_MASK = 127,
-	FUTEX_CLOCK_REALTIME = 256,
+#define BUCKETS  1024u
+#define OP_TRIES 128 /* of a word that others keep changing, before others may run */
+
+struct futex_bucket {
+	struct spinlock lock; /* RANK_SPIN_TASK */
+	struct list_head waiters __guarded_by(&lock);
 };
 
-#define BITSET_ANY 0xffffffffu
-
-struct futex_waiter { /* on the waiting thread's stack */
-	struct list_head link;
-	struct aspace *as;
-	uint64_t addr;
-	uint32_t bitset;
-	bool woken; /* atomic; set under the bucket's lock, then not touched by the waker again */
-	struct waitqueue wq;
-};
-
-static struct bucket {
-	struct spinlock lock;
-	struct list_head waiters;
-} buckets[BUCKETS];
+static struct futex_bucket buckets[BUCKETS];
+static struct siphash_key hash_key; /* const after futex_init() */
 
 void futex_init(void)
 {
+	random_bytes(&hash_key, sizeof(hash_key));
 	for (size_t i = 0; i < BUCKETS; i++) {
 		spin_lock_init(&buckets[i].lock, "futex", RANK_SPIN_TASK);
 		list_init(&buckets[i].waiters);
 	}
 }
 
-static struct bucket *bucket_of(const struct aspace *as, uint64_t addr)
+static struct futex_bucket *bucket_of(const struct futex_key *key)
 {
-	return &buckets[hash64_pair((uint64_t)(uintptr_t)as, addr) % BUCKETS];
+	const uint64_t words[2] = { (uint64_t)(uintptr_t)key->owner, key->where };
+
+	return &buckets[siphash24(&hash_key, words, sizeof(words)) % BUCKETS];
 }
 
-static unsigned int wake(struct aspace *as, uint64_t addr, unsigned int nr, uint32_t bitset)
+static void lock_two(struct futex_bucket *a, struct futex_bucket *b)
 {
-	struct bucket *b = bucket_of(as, addr);
+	spin_lock(&MIN(a, b)->lock);
+	if (a != b)
+		spin_lock(&MAX(a, b)->lock);
+}
+
+static void unlock_two(struct futex_bucket *a, struct futex_bucket *b)
+{
+	if (a != b)
+		spin_unlock(&MAX(a, b)->lock);
+	spin_unlock(&MIN(a, b)->lock);
+}
+
+static bool killed(void)
+{
+	return __atomic_load_n(&thread_current()->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL;
+}
+
+/* Have the page there, readable, or writable too; then the access is tried again. */
+static int fault_in(uint64_t addr, bool write)
+{
+	void __user *word = (void __user *)addr;
+	uint32_t now;
+
+	if (killed())
+		return -EINTR;
+	if (get_user_u32(&now, word))
+		return -EFAULT;
+	return write ? cmpxchg_user_u32(&now, word, now, now) : 0;
+}
+
+/* --- waiting ------------------------------------------------------------------------- */
+
+void futex_waiter_init(struct futex_waiter *w, const struct futex_word *word, uint32_t bitset,
+		       struct waitqueue *wq)
+{
+	*w = (struct futex_waiter){ .key = word->key, .bitset = bitset, .wq = wq };
+	list_init(&w->link);
+	w->bucket = bucket_of(&w->key);
+}
+
+int futex_queue(struct futex_waiter *w, uint64_t addr, uint32_t val)
+{
+	struct futex_bucket *b = w->bucket;
+	uint32_t now;
+	int err;
+
+	for (;;) {
+		spin_lock(&b->lock);
+		err = get_user_u32(&now, (const void __user *)addr);
+		if (!err && now == val)
+			list_add_tail(&w->link, &b->waiters);
+		spin_unlock(&b->lock);
+		if (!err)
+			return now == val ? 0 : -EAGAIN;
+		err = fault_in(addr, false);
+		if (err)
+			return err;
+	}
+}
+
+/* The bucket that it is in now, locked. */
+static struct futex_bucket *lock_bucket_of(struct futex_waiter *w)
+{
+	for (;;) {
+		struct futex_bucket *b = __atomic_load_n(&w->bucket, __ATOMIC_ACQUIRE);
+
+		spin_lock(&b->lock);
+		if (__atomic_load_n(&w->bucket, __ATOMIC_RELAXED) == b)
+			return b;
+		spin_unlock(&b->lock);
+	}
+}
+
+bool futex_unqueue(struct futex_waiter *w)
+{
+	struct futex_bucket *b = lock_bucket_of(w);
+
+	list_del(&w->link);
+	spin_unlock(&b->lock);
+	return w->woken;
+}
+
+int futex_wait(const struct futex_word *word, uint32_t val, uint32_t bitset, uint64_t deadline)
+{
+	struct futex_waiter w;
+	struct waitqueue wq;
+	int err;
+
+	waitqueue_init(&wq);
+	futex_waiter_init(&w, word, bitset, &wq);
+	err = futex_queue(&w, word->addr, val);
+	if (err)
+		return err;
+	err = wait_event_interruptible_timeout(&wq, futex_woken(&w), deadline);
+	return futex_unqueue(&w) ? 0 : err;
+}
+
+/* --- waking -------------------------------------------------------------------------- */
+
+static void wake_locked(struct futex_waiter *w)
+{
+	struct waitqueue *wq = w->wq;
+
+	list_del(&w->link);
+	__atomic_store_n(&w->woken, true, __ATOMIC_RELEASE);
+	wake_all(wq); /* the waiter takes the bucket's lock before it leaves */
+}
+
+static int wake_key_locked(struct futex_bucket *b, const struct futex_key *key, int nr,
+			   uint32_t bitset)
+{
 	struct futex_waiter *w, *tmp;
-	unsigned int woken = 0;
+	int woken = 0;
+
+	list_for_each_entry_safe(w, tmp, &b->waiters, link) {
+		if (!futex_key_equal(&w->key, key) || !(w->bitset & bitset))
+			continue;
+		wake_locked(w);
+		if (++woken >= nr)
+			break;
+	}
+	return woken;
+}
+
+int futex_wake(const struct futex_key *key, int nr, uint32_t bitset)
+{
+	struct futex_bucket *b = bucket_of(key);
+	int woken;
 
 	spin_lock(&b->lock);
-	list_for_each_entry_safe(w, tmp, &b->waiters, link) {
-		if (woken == nr)
-			break;
-		if (w->as != as || w->addr != addr || !(w->bitset & bitset))
-			continue;
-		list_del(&w->link);
-		list_init(&w->link);
-		__atomic_store_n(&w->woken, true, __ATOMIC_RELEASE);
-		wake_all(&w->wq); /* the waiter takes the bucket's lock before it leaves */
-		woken++;
-	}
+	woken = wake_key_locked(b, key, nr, bitset);
 	spin_unlock(&b->lock);
 	return woken;
 }
 
-unsigned int futex_wake_addr(struct aspace *as, uint64_t addr, unsigned int nr)
+static int requeue_locked(struct futex_bucket *b1, struct futex_bucket *b2,
+			  const struct futex_key *from, const struct futex_key *to, int nr_wake,
+			  int nr_move)
 {
-	return wake(as, addr, nr, BITSET_ANY);
-}
+	struct futex_waiter *w, *tmp;
+	LIST_HEAD(moved);
+	int count = 0;
 
-static long wait(struct aspace *as, uint64_t addr, uint32_t val, uint32_t bitset, uint64_t deadline)
-{
-	struct bucket *b = bucket_of(as, addr);
-	struct futex_waiter w = { .as = as, .addr = addr, .bitset = bitset };
-	uint32_t now;
-	int err;
-
-	waitqueue_init(&w.wq);
-	spin_lock(&b->lock);
-	list_add_tail(&w.link, &b->waiters);
-	spin_unlock(&b->lock);
-	err = get_user_u32(&now, (const void __user *)addr);
-	if (!err && now != val)
-		err = -EAGAIN;
-	if (!err)
-		err = wait_event_interruptible_timeout(
-			&w.wq, __atomic_load_n(&w.woken, __ATOMIC_ACQUIRE), deadline);
-	spin_lock(&b->lock);
-	list_del(&w.link);
-	spin_unlock(&b->lock);
-	if (w.woken)
-		return 0;
-	return err == -EINTR ? (deadline == WAIT_FOREVER ? -ERESTARTSYS : -EINTR) : err;
-}
-
-/* Absolute monotonic deadline from a user's timespec; WAIT_FOREVER for none. */
-static int get_deadline(uint64_t uts, uint32_t op, uint64_t *deadline)
-{
-	const bool relative = (op & FUTEX_CMD_MASK) == FUTEX_WAIT;
-	uint64_t ts[2], ns;
-
-	*deadline = WAIT_FOREVER;
-	if (!uts)
-		return 0;
-	if (copy_from_user(ts, (const void __user *)uts, sizeof(ts)))
-		return -EFAULT;
-	if ((int64_t)ts[0] < 0 || ts[1] >= 1000000000u)
-		return -EINVAL;
-	if (ts[0] > UINT64_MAX / 1000000000u / 2)
-		return 0;
-	ns = ts[0] * 1000000000u + ts[1];
-	if (relative)
-		ns += time_now_ns();
-	else if (op & FUTEX_CLOCK_REALTIME)
-		ns = ns > time_real_ns() ? ns - time_real_ns() + time_now_ns() : time_now_ns();
-	*deadline = ns;
-	return 0;
-}
-
-/* futex(uaddr, op, val, timeout, uaddr2, val3) */
-long sys_futex(const struct syscall_args *args)
-{
-	const uint32_t op = (uint32_t)args->a[1];
-	const uint64_t addr = args->a[0];
-	struct aspace *as = aspace_current();
-	uint32_t bitset = BITSET_ANY;
-	uint64_t deadline;
-	int err;
-
-	if ((op & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET ||
-	    (op & FUTEX_CMD_MASK) == FUTEX_WAKE_BITSET)
-		bitset = (uint32_t)args->a[5];
-	if ((addr & 3) || bitset == 0)
-		return -EINVAL;
-	if (!user_range_ok(addr, 4))
-		return -EFAULT;
-	switch (op & FUTEX_CMD_MASK) {
-	case FUTEX_WAKE:
-	case FUTEX_WAKE_BITSET:
-		return (long)wake(as, addr, (unsigned int)MAX((int)args->a[2], 1), bitset);
-	case FUTEX_WAIT:
-	case FUTEX_WAIT_BITSET:
-		err = get_deadline(args->a[3], op, &deadline);
-		return err ? err : wait(as, addr, (uint32_t)args->a[2], bitset, deadline);
-	default:
-		return -ENOSYS;
+	list_for_each_entry_safe(w, tmp, &b1->waiters, link) {
+		if (count - nr_wake >= nr_move)
+			break;
+		if (!futex_key_equal(&w->key, from))
+			continue;
+		/* A waiter counts its own word's object only: for another one it is woken, and looks for itself. */
+		if (++count <= nr_wake || w->key.object != to->object) {
+			wake_locked(w);
+			continue;
+		}
+		list_move_tail(&w->link, &moved);
+		w->key = *to;
+		__atomic_store_n(&w->bucket, b2, __ATOMIC_RELEASE);
 	}
+	list_splice_tail(&moved, &b2->waiters);
+	return count;
+}
+
+int futex_requeue(const struct futex_word *from, const struct futex_word *to, int nr_wake,
+		  int nr_move, const uint32_t *expect)
+{
+	struct futex_bucket *b1 = bucket_of(&from->key), *b2 = bucket_of(&to->key);
+	int ret;
+
+	for (;;) {
+		uint32_t now;
+		int err = 0;
+
+		lock_two(b1, b2);
+		if (expect)
+			err = get_user_u32(&now, (const void __user *)from->addr);
+		if (err)
+			ret = err;
+		else if (expect && now != *expect)
+			ret = -EAGAIN;
+		else
+			ret = requeue_locked(b1, b2, &from->key, &to->key, nr_wake, nr_move);
+		unlock_two(b1, b2);
+		if (!err)
+			return ret;
+		err = fault_in(from->addr, false);
+		if (err)
+			return err;
+	}
+}
+
+/* --- FUTEX_WAKE_OP ------------------------------------------------------------------- */
+
+enum {
+	OP_SET,
+	OP_ADD,
+	OP_OR,
+	OP_ANDN,
+	OP_XOR,
+	OP_NR
+};
+enum {
+	CMP_EQ,
+	CMP_NE,
+	CMP_LT,
+	CMP_LE,
+	CMP_GT,
+	CMP_GE,
+	CMP_NR
+};
+
+struct wake_op {
+	uint32_t op, cmp;
+	int32_t oparg, cmparg;
+};
+
+static int32_t sign_extend12(uint32_t v)
+{
+	return (int32_t)(v << 20) >> 20;
+}
+
+static int decode_op(uint32_t v, struct wake_op *out)
+{
+	*out = (struct wake_op){
+		.op = v >> 28 & 7,
+		.cmp = v >> 24 & 15,
+		.oparg = sign_extend12(v >> 12 & 0xfff),
+		.cmparg = sign_extend12(v & 0xfff),
+	};
+	if (v >> 31) /* the argument is a bit number */
+		out->oparg = (int32_t)(1u << (out->oparg & 31));
+	return out->op < OP_NR && out->cmp < CMP_NR ? 0 : -ENOSYS;
+}
+
+static uint32_t apply_op(const struct wake_op *op, uint32_t old)
+{
+	const uint32_t arg = (uint32_t)op->oparg;
+
+	switch (op->op) {
+	case OP_SET:
+		return arg;
+	case OP_ADD:
+		return old + arg;
+	case OP_OR:
+		return old | arg;
+	case OP_ANDN:
+		return old & ~arg;
+	default:
+		return old ^ arg;
+	}
+}
+
+static bool compare_op(const struct wake_op *op, int32_t old)
+{
+	switch (op->cmp) {
+	case CMP_EQ:
+		return old == op->cmparg;
+	case CMP_NE:
+		return old != op->cmparg;
+	case CMP_LT:
+		return old < op->cmparg;
+	case CMP_LE:
+		return old <= op->cmparg;
+	case CMP_GT:
+		return old > op->cmparg;
+	default:
+		return old >= op->cmparg;
+	}
+}
+
+/* With the locks held. -EFAULT; -EAGAIN others change the word all the time. */
+static int change_word(uint64_t addr, const struct wake_op *op, uint32_t *old)
+{
+	void __user *word = (void __user *)addr;
+	uint32_t want;
+
+	if (get_user_u32(&want, word))
+		return -EFAULT;
+	for (int i = 0; i < OP_TRIES; i++) {
+		if (cmpxchg_user_u32(old, word, want, apply_op(op, want)))
+			return -EFAULT;
+		if (*old == want)
+			return 0;
+		want = *old;
+	}
+	return -EAGAIN;
+}
+
+int futex_wake_op(const struct futex_word *one, const struct futex_word *two, int nr_one,
+		  int nr_two, uint32_t op)
+{
+	struct futex_bucket *b1 = bucket_of(&one->key), *b2 = bucket_of(&two->key);
+	struct wake_op dec;
+	int woken = 0, err = decode_op(op, &dec);
+
+	while (!err) {
+		uint32_t old;
+
+		lock_two(b1, b2);
+		err = change_word(two->addr, &dec, &old);
+		if (!err) {
+			woken = wake_key_locked(b1, &one->key, nr_one, FUTEX_BITSET_ANY);
+			if (compare_op(&dec, (int32_t)old))
+				woken += wake_key_locked(b2, &two->key, nr_two, FUTEX_BITSET_ANY);
+		}
+		unlock_two(b1, b2);
+		if (!err)
+			return woken;
+		if (err == -EAGAIN)
+			thread_yield();
+		err = fault_in(two->addr, true);
+	}
+	return err;
 }

@@ -108,18 +108,6 @@ long sys_set_tid_address(const struct syscall_args *args)
 	return t->tid;
 }
 
-/* set_robust_list(head, len): looked at when a task of several ends, which comes with threads */
-long sys_set_robust_list(const struct syscall_args *args)
-{
-	struct task *t = task_current();
-
-	if (args->a[1] != 24)
-		return -EINVAL;
-	t->robust_list = args->a[0];
-	t->robust_list_len = args->a[1];
-	return 0;
-}
-
 /* --- the end ------------------------------------------------------------------------- */
 
 /* exit(code) */

@@ -399,6 +399,7 @@ void task_exit(uint32_t wait_status)
 	struct fpu_state *fpu = thread_current()->user.fpu;
 	bool last;
 
+	futex_task_exit(t);
 	clear_child_tid(t);
 	spin_lock(&p->sig_lock);
 	list_del(&t->link);

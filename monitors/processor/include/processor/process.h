@@ -86,8 +86,7 @@ struct task {
 	struct list_head link;    /* process.sig_lock */
 	struct signal_task sig;   /* as it says itself */
 	uint64_t clear_child_tid; /* own */
-	uint64_t robust_list;     /* own */
-	uint64_t robust_list_len; /* own */
+	uint64_t robust_list;     /* own; user address of its head, or 0 */
 };
 
 /* The task of the running thread; user threads only. */

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * System calls on futexes, and robust lists.
+ *
+ * Order:	arguments are checked as Linux does: timeout, operation, bit set, address.
+ * Restart:	a wait that a signal ended begins again: without a timeout by -ERESTARTSYS, with one for what is
+ *		left of it.
+ */
+#include <arch/uaccess.h>
+#include <kernel/thread.h>
+#include <lib/errno.h>
+#include <mm/slab.h>
+#include <processor/futex.h>
+#include <processor/process.h>
+#include <processor/syscall.h>
+#include <processor/timespec.h>
+
+#include "futex_private.h"
+
+enum futex_op {
+	FUTEX_WAIT = 0,
+	FUTEX_WAKE = 1,
+	FUTEX_REQUEUE = 3,
+	FUTEX_CMP_REQUEUE = 4,
+	FUTEX_WAKE_OP = 5,
+	FUTEX_WAIT_BITSET = 9,
+	FUTEX_WAKE_BITSET = 10,
+	FUTEX_PRIVATE_FLAG = 128,
+	FUTEX_CLOCK_REALTIME = 256,
+};
+
+/* --- futex() ------------------------------------------------------------------------- */
+
+enum wait_arg { /* of a wait that goes on after a signal */
+	WAIT_ADDR,
+	WAIT_VAL,
+	WAIT_BITSET,
+	WAIT_DEADLINE,
+	WAIT_SHARED,
+};
+static_assert(WAIT_SHARED < RESTART_ARGS, "a wait must fit a restart block");
+
+static long wait(const uint64_t args[RESTART_ARGS])
+{
+	const uint64_t deadline = args[WAIT_DEADLINE];
+	struct futex_word word;
+	int err = futex_word_get(aspace_current(), args[WAIT_ADDR], args[WAIT_SHARED], &word);
+
+	if (err)
+		return err;
+	err = futex_wait(&word, (uint32_t)args[WAIT_VAL], (uint32_t)args[WAIT_BITSET], deadline);
+	futex_word_put(&word);
+	if (err != -EINTR)
+		return err;
+	return deadline == WAIT_FOREVER ? -ERESTARTSYS : signal_restart_later(wait, args);
+}
+
+/* The monotonic time at which @ns of the clock have come. */
+static uint64_t deadline_of_real(uint64_t ns)
+{
+	const uint64_t real = time_real_ns();
+
+	return time_after_ns(ns > real ? ns - real : 0);
+}
+
+/* Absolute monotonic deadline from a user's timespec; WAIT_FOREVER for none. */
+static int get_deadline(uint64_t uts, bool relative, bool real, uint64_t *deadline)
+{
+	uint64_t ns;
+	int err;
+
+	if (relative || !uts)
+		return user_timeout_get(uts, deadline);
+	err = user_timespec_get(uts, &ns);
+	if (!err)
+		*deadline = real ? deadline_of_real(ns) : ns;
+	return err;
+}
+
+static long sys_wait(const struct syscall_args *args, bool shared, uint32_t bitset)
+{
+	const uint32_t op = (uint32_t)args->a[1];
+	uint64_t wait_args[RESTART_ARGS] = {
+		[WAIT_ADDR] = args->a[0],
+		[WAIT_VAL] = (uint32_t)args->a[2],
+		[WAIT_BITSET] = bitset,
+		[WAIT_SHARED] = shared,
+	};
+	const bool relative = (op & ~(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME)) == FUTEX_WAIT;
+	const int err = get_deadline(args->a[3], relative, op & FUTEX_CLOCK_REALTIME,
+				     &wait_args[WAIT_DEADLINE]);
+
+	if (err)
+		return err;
+	if ((relative && (op & FUTEX_CLOCK_REALTIME)))
+		return -ENOSYS;
+	return bitset ? wait(wait_args) : -EINVAL;
+}
+
+static long sys_wake(const struct syscall_args *args, bool shared, uint32_t bitset)
+{
+	struct futex_word word;
+	int ret;
+
+	if (!bitset)
+		return -EINVAL;
+	ret = futex_word_get(aspace_current(), args->a[0], shared, &word);
+	if (ret)
+		return ret;
+	ret = futex_wake(&word.key, (int)args->a[2], bitset);
+	futex_word_put(&word);
+	return ret;
+}
+
+/* The operations on two words. */
+static long sys_two(const struct syscall_args *args, uint32_t cmd, bool shared)
+{
+	struct aspace *as = aspace_current();
+	const int nr = (int)args->a[2], nr2 = (int)args->a[3];
+	const uint32_t val3 = (uint32_t)args->a[5];
+	struct futex_word one, two;
+	int ret;
+
+	if (cmd != FUTEX_WAKE_OP && (nr < 0 || nr2 < 0))
+		return -EINVAL;
+	ret = futex_word_get(as, args->a[0], shared, &one);
+	if (ret)
+		return ret;
+	ret = futex_word_get(as, args->a[4], shared, &two);
+	if (!ret) {
+		ret = cmd == FUTEX_WAKE_OP ? futex_wake_op(&one, &two, nr, nr2, val3)
+					   : futex_requeue(&one, &two, nr, nr2,
+							   cmd == FUTEX_CMP_REQUEUE ? &val3 : NULL);
+		futex_word_put(&two);
+	}
+	futex_word_put(&one);
+	return ret;
+}
+
+/* futex(uaddr, op, val, timeout or val2, uaddr2, val3) */
+long sys_futex(const struct syscall_args *args)
+{
+	const uint32_t op = (uint32_t)args->a[1];
+	const uint32_t cmd = op & ~(uint32_t)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+	const bool shared = !(op & FUTEX_PRIVATE_FLAG);
+
+	if (cmd == FUTEX_WAIT || cmd == FUTEX_WAIT_BITSET)
+		return sys_wait(args, shared,
+				cmd == FUTEX_WAIT ? FUTEX_BITSET_ANY : (uint32_t)args->a[5]);
+	if (op & FUTEX_CLOCK_REALTIME)
+		return -ENOSYS;
+	switch (cmd) {
+	case FUTEX_WAKE:
+		return sys_wake(args, shared, FUTEX_BITSET_ANY);
+	case FUTEX_WAKE_BITSET:
+		return sys_wake(args, shared, (uint32_t)args->a[5]);
+	case FUTEX_REQUEUE:
+	case FUTEX_CMP_REQUEUE:
+	case FUTEX_WAKE_OP:
+		return sys_two(args, cmd, shared);
+	default:
+		return -ENOSYS;
+	}
+}
+
+/* --- futex_waitv() ------------------------------------------------------------------- */
+
+#define WAITV_MAX       128u
+#define FUTEX2_SIZE_U32 0x02u
+#define FUTEX2_PRIVATE  0x80u
+
+struct waitv_user {
+	uint64_t val;
+	uint64_t uaddr;
+	uint32_t flags;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct waitv_user) == 24, "struct futex_waitv is ABI");
+
+struct waitv_entry {
+	struct futex_word word;
+	struct futex_waiter waiter;
+	uint32_t val;
+};
+
+static int waitv_decode(const struct waitv_user *u, struct waitv_entry *e)
+{
+	if ((u->flags & ~FUTEX2_PRIVATE) != FUTEX2_SIZE_U32 || u->reserved || u->val > UINT32_MAX)
+		return -EINVAL;
+	e->val = (uint32_t)u->val;
+	return futex_word_get(aspace_current(), u->uaddr, !(u->flags & FUTEX2_PRIVATE), &e->word);
+}
+
+static int waitv_woken(const struct waitv_entry *e, uint32_t nr)
+{
+	for (uint32_t i = 0; i < nr; i++) {
+		if (futex_woken(&e[i].waiter))
+			return (int)i;
+	}
+	return -1;
+}
+
+static long waitv(struct waitv_entry *e, uint32_t nr, uint64_t deadline)
+{
+	struct waitqueue wq;
+	uint32_t queued = 0;
+	int err = 0, first = -1;
+
+	waitqueue_init(&wq);
+	while (!err && queued < nr) {
+		futex_waiter_init(&e[queued].waiter, &e[queued].word, FUTEX_BITSET_ANY, &wq);
+		err = futex_queue(&e[queued].waiter, e[queued].word.addr, e[queued].val);
+		queued += !err;
+	}
+	if (!err)
+		err = wait_event_interruptible_timeout(&wq, waitv_woken(e, nr) >= 0, deadline);
+	for (uint32_t i = 0; i < queued; i++) {
+		if (futex_unqueue(&e[i].waiter) && first < 0)
+			first = (int)i;
+	}
+	if (first >= 0)
+		return first;
+	return err == -EINTR ? -ERESTARTSYS : err;
+}
+
+/* futex_waitv(waiters, nr, flags, timeout, clockid) */
+long sys_futex_waitv(const struct syscall_args *args)
+{
+	const uint32_t nr = (uint32_t)args->a[1];
+	const int clock = (int)args->a[4];
+	struct waitv_entry *e;
+	uint64_t deadline = WAIT_FOREVER;
+	uint32_t words = 0;
+	long ret;
+
+	if (args->a[2] || nr == 0 || nr > WAITV_MAX || !args->a[0])
+		return -EINVAL;
+	if (args->a[3] && clock != 0 && clock != 1) /* CLOCK_REALTIME, CLOCK_MONOTONIC */
+		return -EINVAL;
+	ret = get_deadline(args->a[3], false, clock == 0, &deadline);
+	if (ret)
+		return ret;
+	e = kcalloc(nr, sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	while (!ret && words < nr) {
+		struct waitv_user u;
+
+		ret = copy_from_user(&u, (const void __user *)(args->a[0] + words * sizeof(u)),
+				     sizeof(u));
+		if (!ret)
+			ret = waitv_decode(&u, &e[words]);
+		words += !ret;
+	}
+	if (!ret)
+		ret = waitv(e, nr, deadline);
+	while (words)
+		futex_word_put(&e[--words].word);
+	kfree(e);
+	return ret;
+}
+
+/* --- robust lists -------------------------------------------------------------------- */
+
+#define ROBUST_LIMIT     2048
+#define ROBUST_HEAD_SIZE 24
+#define FUTEX_WAITERS    0x80000000u
+#define FUTEX_OWNER_DIED 0x40000000u
+#define FUTEX_TID_MASK   0x3fffffffu
+
+/* set_robust_list(head, len) */
+long sys_set_robust_list(const struct syscall_args *args)
+{
+	struct task *t = task_current();
+
+	if (args->a[1] != ROBUST_HEAD_SIZE)
+		return -EINVAL;
+	t->robust_list = args->a[0];
+	return 0;
+}
+
+/* get_robust_list(tid, head, len): of the calling process */
+long sys_get_robust_list(const struct syscall_args *args)
+{
+	struct task *me = task_current(), *t;
+	const uint32_t tid = (uint32_t)args->a[0];
+	uint64_t head = 0;
+	bool found = false;
+
+	spin_lock(&me->process->sig_lock);
+	list_for_each_entry(t, &me->process->tasks, link) {
+		if (t->tid == (tid ? tid : me->tid)) {
+			head = t->robust_list;
+			found = true;
+		}
+	}
+	spin_unlock(&me->process->sig_lock);
+	if (!found)
+		return -ESRCH;
+	if (put_user_u64(ROBUST_HEAD_SIZE, (void __user *)args->a[2]) ||
+	    put_user_u64(head, (void __user *)args->a[1]))
+		return -EFAULT;
+	return 0;
+}
+
+unsigned int futex_wake_addr(struct aspace *as, uint64_t addr, unsigned int nr)
+{
+	struct futex_word word;
+	unsigned int woken;
+
+	if (futex_word_get(as, addr, true, &word))
+		return 0;
+	woken = (unsigned int)futex_wake(&word.key, (int)nr, FUTEX_BITSET_ANY);
+	futex_word_put(&word);
+	return woken;
+}
+
+/* The word of a mutex that task @tid may have held when it died. */
+static int let_go(struct aspace *as, uint32_t tid, uint64_t addr, bool pi, bool pending)
+{
+	void __user *word = (void __user *)addr;
+	uint32_t old, want;
+
+	if ((addr & 3) || get_user_u32(&want, word))
+		return -EFAULT;
+	/* It let go itself, but died before it could wake anybody. */
+	if (pending && !pi && !want) {
+		futex_wake_addr(as, addr, 1);
+		return 0;
+	}
+	for (;;) {
+		if ((want & FUTEX_TID_MASK) != tid)
+			return 0;
+		if (cmpxchg_user_u32(&old, word, want, (want & FUTEX_WAITERS) | FUTEX_OWNER_DIED))
+			return -EFAULT;
+		if (old == want)
+			break;
+		want = old;
+	}
+	if (!pi && (want & FUTEX_WAITERS))
+		futex_wake_addr(as, addr, 1);
+	return 0;
+}
+
+/* Everything here is the program's own, so nothing of it is believed: a list may be endless, or lead nowhere. */
+static void walk_robust_list(struct task *t, uint64_t head)
+{
+	struct aspace *as = t->process->as;
+	uint64_t
+		words[3]; /* first entry, offset of the word in each, entry that is being changed */
+	uint64_t entry, next, pending;
+
+	if (copy_from_user(words, (const void __user *)head, sizeof(words)))
+		return;
+	entry = words[0];
+	pending = words[2] & ~1ull;
+	for (int i = 0; i < ROBUST_LIMIT && (entry & ~1ull) != head; i++) {
+		const uint64_t at = entry & ~1ull;
+		/* Read before the mutex is let go: its next owner may unlink it. */
+		const int err = get_user_u64(&next, (const void __user *)at);
+
+		if (at != pending && let_go(as, t->tid, at + words[1], entry & 1, false))
+			return;
+		if (err)
+			return;
+		entry = next;
+	}
+	if (pending)
+		(void)let_go(as, t->tid, pending + words[1], words[2] & 1, true);
+}
+
+void futex_task_exit(struct task *t)
+{
+	const uint64_t head = t->robust_list;
+
+	if (!head)
+		return;
+	t->robust_list = 0;
+	/* Pages may have to be fetched, which a thread that is to die would not wait for. */
+	thread_clear_flags(t->thread, THREAD_F_KILL | THREAD_F_SIGNAL);
+	walk_robust_list(t, head);
+}

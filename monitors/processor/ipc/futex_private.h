@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Futexes, inside: keys, waiters, and the operations on them. No user pointer is trusted: a word is read and changed
+ * only by the uaccess calls.
+ */
+#pragma once
+
+#include <kernel/spinlock.h>
+#include <kernel/wait.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+
+struct aspace;
+struct futex_bucket;
+struct object;
+
+#define FUTEX_BITSET_ANY 0xffffffffu
+
+/* What a word is known by: (space, address), or (object, offset) in a shared mapping. */
+struct futex_key {
+	const void *owner;
+	uint64_t where;
+	struct object *object; /* counted; NULL in a private key */
+};
+
+/* A word and its key. */
+struct futex_word {
+	uint64_t addr;
+	struct futex_key key;
+};
+
+/*
+ * The key of the word at @addr: with @shared, that of a shared mapping if there is one. -EINVAL not aligned,
+ * -EFAULT nothing there. futex_word_put() when done.
+ */
+int futex_word_get(struct aspace *as, uint64_t addr, bool shared, struct futex_word *w)
+	__must_check;
+void futex_word_put(struct futex_word *w);
+
+static inline bool futex_key_equal(const struct futex_key *a, const struct futex_key *b)
+{
+	return a->owner == b->owner && a->where == b->where;
+}
+
+struct futex_waiter {          /* the waiting thread's */
+	struct list_head link; /* bucket's lock */
+	struct futex_key key;  /* bucket's lock: requeued; the object's count is the word's */
+	uint32_t bitset;       /* const */
+	bool woken; /* atomic; set under the bucket's lock, then not touched by the waker again */
+	struct futex_bucket *bucket; /* atomic; changes under the locks of both */
+	struct waitqueue *wq;        /* const: where the thread sleeps */
+};
+
+void futex_waiter_init(struct futex_waiter *w, const struct futex_word *word, uint32_t bitset,
+		       struct waitqueue *wq);
+/* Wait for a wake-up from now on, if the word is @val. -EAGAIN, -EFAULT, -EINTR to be killed. */
+int futex_queue(struct futex_waiter *w, uint64_t addr, uint32_t val) __must_check;
+/* No more; true when a wake-up has come. */
+bool futex_unqueue(struct futex_waiter *w);
+static inline bool futex_woken(const struct futex_waiter *w)
+{
+	return __atomic_load_n(&w->woken, __ATOMIC_ACQUIRE);
+}
+
+/* 0 woken, -EAGAIN, -EFAULT, -ETIMEDOUT, -EINTR. */
+int futex_wait(const struct futex_word *word, uint32_t val, uint32_t bitset, uint64_t deadline)
+	__must_check;
+/* How many: at least one is tried. */
+int futex_wake(const struct futex_key *key, int nr, uint32_t bitset);
+/*
+ * Wake @nr_wake waiters of @from, move up to @nr_move others to @to. @expect: if the word still is that, else -EAGAIN.
+ * How many were woken or moved; -EFAULT, -EINTR to be killed.
+ */
+int futex_requeue(const struct futex_word *from, const struct futex_word *to, int nr_wake,
+		  int nr_move, const uint32_t *expect);
+/* FUTEX_WAKE_OP; @op is its val3. -ENOSYS no such operation, -EFAULT, -EINTR to be killed. */
+int futex_wake_op(const struct futex_word *one, const struct futex_word *two, int nr_one,
+		  int nr_two, uint32_t op);
