@@ -78,6 +78,27 @@ static long kill_many(uint32_t pgid, const struct siginfo_k *info)
 	return m.denied ? -EPERM : -ESRCH;
 }
 
+struct to_group {
+	uint32_t pgid;
+	const struct siginfo_k *info;
+};
+
+static bool post_to_member(struct process *p, void *arg)
+{
+	const struct to_group *g = arg;
+
+	if (READ_ONCE(p->pgid) == g->pgid)
+		(void)signal_post(p, g->info);
+	return true;
+}
+
+void signal_post_group(uint32_t pgid, const struct siginfo_k *info)
+{
+	struct to_group g = { .pgid = pgid, .info = info };
+
+	process_for_each(post_to_member, &g);
+}
+
 /* kill(pid, signo) */
 long sys_kill(const struct syscall_args *args)
 {

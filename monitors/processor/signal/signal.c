@@ -73,6 +73,14 @@ static bool ignored_locked(struct process *p, const struct task *t, int signo)
 	return signal_ignored_by(&act, signo);
 }
 
+bool signal_is_held(int signo)
+{
+	struct task *t = task_current();
+	const struct sigaction_k act = sighand_action(t->process->sig.sighand, signo);
+
+	return (t->sig.mask & SIGMASK(signo)) || signal_ignored_by(&act, signo);
+}
+
 uint64_t signal_deliverable_locked(const struct task *t)
 {
 	const uint64_t pending = t->sig.pending.set | t->process->sig.pending.set;

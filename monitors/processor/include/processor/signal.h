@@ -213,6 +213,10 @@ int signal_post_task(struct task *t, const struct siginfo_k *info);
 int signal_post(struct process *p, const struct siginfo_k *info);
 /* To the task with @tid of @p. -ESRCH: there is none; @info NULL: only look. */
 int signal_post_tid(struct process *p, uint32_t tid, const struct siginfo_k *info);
+/* To every process of group @pgid; sleeps. */
+void signal_post_group(uint32_t pgid, const struct siginfo_k *info);
+/* Does the calling task block or ignore @signo? */
+bool signal_is_held(int signo);
 /* A fault of the running instruction: cannot be blocked or ignored. */
 void signal_force(struct task *t, const struct siginfo_k *info);
 /*

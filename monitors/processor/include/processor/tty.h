@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Terminals: a program's console (-t), its line discipline, sessions and job control.
+ *
+ * Sessions:	a terminal knows the session whose controlling terminal it is, and the process group in the
+ *		foreground. A process has the controlling terminal of its session, so a fork inherits it and
+ *		setsid() leaves it without a field in the process.
+ * Lifetime:	counted: open files, and the two threads that carry bytes to and from the launcher, which end with
+ *		the program.
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+struct ctl_prog;
+struct ctl_run;
+struct ctl_winsize;
+struct file;
+struct process;
+struct tty;
+
+/*
+ * The terminal of @prog: streams 0 and 1.  ERR_PTR(-ENOMEM); else referenced by its threads, and for the caller, who
+ * gives that reference back with tty_put().
+ */
+struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run);
+void tty_put(struct tty *tty);
+/* An open file of @tty; ERR_PTR(-ENOMEM, -ENFILE). */
+struct file *tty_open(struct tty *tty, uint32_t flags);
+/* Make it the controlling terminal of the new session of @leader, whose group is in the foreground. */
+void tty_set_controlling(struct tty *tty, const struct process *leader);
+/* The launcher's terminal has a new size: SIGWINCH for the foreground. */
+void tty_resize_prog(struct ctl_prog *prog, const struct ctl_winsize *ws);
+
+/* The controlling terminal of the calling process, referenced; NULL: it has none. */
+struct tty *tty_current(void);
+/* Terminal /dev/pts/@index, referenced; NULL: there is none. */
+struct tty *tty_by_index(uint32_t index);
+/* The lowest index >= @from of a terminal that is there; -ENOENT. For listing /dev/pts. */
+int tty_next_index(int from) __must_check;
+/* Device number and foreground group of the controlling terminal of session @sid, as /proc/<pid>/stat says: 0, -1: none. */
+void tty_of_session(uint32_t sid, uint32_t *dev, int *foreground);
+/* The leader of session @sid ends: the foreground gets SIGHUP and SIGCONT, the terminal is free again. */
+void tty_session_ended(uint32_t sid);

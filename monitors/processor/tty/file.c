@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Terminals: open files.
+ *
+ * Reading:	in canonical mode one line at most; else as termios(3) says of VMIN and VTIME.
+ * Closing:	the last file waits until the launcher has all output, so that a program's exit status comes behind its
+ *		last byte. An output that ^S has stopped goes on then.
+ */
+#include <arch/uaccess.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/fmt.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/file.h>
+#include <processor/process.h>
+#include <processor/signal.h>
+#include <processor/uio.h>
+
+#include "tty.h"
+
+#define CHUNK      4096u
+#define DECISECOND (NSEC_PER_SEC / 10)
+
+enum tty_ioctl {
+	TCGETS = 0x5401,
+	TCSETS = 0x5402,
+	TCSETSW = 0x5403,
+	TCSETSF = 0x5404,
+	TCSBRK = 0x5409,
+	TCXONC = 0x540a,
+	TCFLSH = 0x540b,
+	TIOCOUTQ = 0x5411,
+	TIOCGWINSZ = 0x5413,
+	TIOCSWINSZ = 0x5414,
+	TCSBRKP = 0x5425,
+};
+
+/* --- reading ------------------------------------------------------------------------- */
+
+struct reading {
+	struct tty *tty;
+	uint32_t want; /* bytes asked for */
+};
+
+/* Bytes that end a read which is not canonical. */
+static uint32_t least_locked(const struct tty *tty, uint32_t want)
+{
+	return MIN((uint32_t)tty->ld.t.cc[VMIN], want);
+}
+
+static bool read_ready(struct reading *r)
+{
+	struct tty *tty = r->tty;
+	bool ok;
+
+	spin_lock(&tty->lock);
+	ok = tty->hung_up || ldisc_readable(&tty->ld, least_locked(tty, r->want));
+	spin_unlock(&tty->lock);
+	return ok;
+}
+
+static bool read_any(struct tty *tty)
+{
+	bool ok;
+
+	spin_lock(&tty->lock);
+	ok = tty->hung_up || ldisc_readable(&tty->ld, 1);
+	spin_unlock(&tty->lock);
+	return ok;
+}
+
+static bool read_more(struct tty *tty, uint32_t than)
+{
+	bool ok;
+
+	spin_lock(&tty->lock);
+	ok = tty->hung_up || ldisc_available(&tty->ld) > than;
+	spin_unlock(&tty->lock);
+	return ok;
+}
+
+/* VMIN > 0 and VTIME > 0: until the bytes are there or none came for so long. 0 or -ERESTARTSYS. */
+static int wait_between_bytes(struct reading *r, uint64_t gap_ns)
+{
+	struct tty *tty = r->tty;
+
+	if (wait_event_interruptible(&tty->changed, read_any(tty)))
+		return -ERESTARTSYS;
+	while (!read_ready(r)) {
+		const uint32_t have = READ_ONCE(tty->ld.head) - READ_ONCE(tty->ld.tail);
+		const int err = wait_event_interruptible_timeout(
+			&tty->changed, read_more(tty, have), time_after_ns(gap_ns));
+
+		if (err)
+			return err == -EINTR ? -ERESTARTSYS : 0;
+	}
+	return 0;
+}
+
+/* Until a read may return, with something or without. 0, -ERESTARTSYS. */
+static int read_wait(struct reading *r)
+{
+	struct tty *tty = r->tty;
+	uint32_t least;
+	uint64_t gap;
+	bool canon;
+	int err;
+
+	spin_lock(&tty->lock);
+	canon = tty->ld.t.lflag & ICANON;
+	least = least_locked(tty, r->want);
+	gap = tty->ld.t.cc[VTIME] * DECISECOND;
+	spin_unlock(&tty->lock);
+	if (!canon && least == 0) {
+		err = gap ? wait_event_interruptible_timeout(&tty->changed, read_any(tty),
+							     time_after_ns(gap))
+			  : 0;
+		return err == -EINTR ? -ERESTARTSYS : 0;
+	}
+	if (!canon && gap)
+		return wait_between_bytes(r, gap);
+	return wait_event_interruptible(&tty->changed, read_ready(r)) ? -ERESTARTSYS : 0;
+}
+
+/* What is there now; *@again: nothing, and the caller may wait for it. */
+static ssize_t read_now(struct tty *tty, uint8_t *buf, uint32_t n, bool *again)
+{
+	bool eof, hung_up, raw;
+	uint32_t got;
+
+	spin_lock(&tty->lock);
+	got = ldisc_read(&tty->ld, buf, n, &eof);
+	hung_up = tty->hung_up;
+	raw = !(tty->ld.t.lflag & ICANON);
+	spin_unlock(&tty->lock);
+	*again = !got && !eof && !hung_up;
+	if (*again && raw)
+		*again = READ_ONCE(tty->ld.t.cc[VMIN]) > 0;
+	return (ssize_t)got;
+}
+
+static ssize_t tty_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	struct tty *tty = f->private;
+	struct reading r = { .tty = tty, .want = (uint32_t)MIN(uio->left, (uint64_t)CHUNK) };
+	bool again = true;
+	uint8_t *buf;
+	ssize_t ret;
+
+	if (!uio->left)
+		return 0;
+	buf = kmalloc(r.want);
+	if (!buf)
+		return -ENOMEM;
+	do {
+		ret = tty_job_check(tty, SIGTTIN);
+		if (!ret && file_nonblock(f) && !read_any(tty))
+			ret = -EAGAIN;
+		if (!ret && !file_nonblock(f))
+			ret = read_wait(&r);
+		if (!ret)
+			ret = read_now(tty, buf, r.want, &again);
+	} while (!ret && again);
+	wake_all(&tty->in);
+	if (ret > 0) {
+		const size_t moved = uio_put(uio, buf, (size_t)ret);
+
+		ret = moved ? (ssize_t)moved : -EFAULT;
+	}
+	kfree(buf);
+	return ret;
+}
+
+/* --- writing ------------------------------------------------------------------------- */
+
+static bool write_ready(struct tty *tty)
+{
+	bool ok;
+
+	spin_lock(&tty->lock);
+	ok = tty->hung_up || ldisc_writable(&tty->ld);
+	spin_unlock(&tty->lock);
+	return ok;
+}
+
+/* All @n bytes of @buf, as room comes. Bytes taken, or what ended it before the first. */
+static ssize_t write_chunk(struct file *f, const uint8_t *buf, uint32_t n)
+{
+	struct tty *tty = f->private;
+	uint32_t done = 0;
+
+	for (;;) {
+		bool hung_up;
+
+		spin_lock(&tty->lock);
+		hung_up = tty->hung_up;
+		done += hung_up ? 0 : ldisc_write(&tty->ld, buf + done, n - done);
+		spin_unlock(&tty->lock);
+		wake_all(&tty->out);
+		if (hung_up)
+			return done ? (ssize_t)done : -EIO;
+		if (done == n)
+			return (ssize_t)done;
+		if (file_nonblock(f))
+			return done ? (ssize_t)done : -EAGAIN;
+		if (wait_event_interruptible(&tty->changed, write_ready(tty)))
+			return done ? (ssize_t)done : -ERESTARTSYS;
+	}
+}
+
+static ssize_t tty_write(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	struct tty *tty = f->private;
+	ssize_t done = 0, ret = 0;
+	uint8_t *buf;
+
+	if (READ_ONCE(tty->ld.t.lflag) & TOSTOP) {
+		ret = tty_job_check(tty, SIGTTOU);
+		if (ret)
+			return ret;
+	}
+	buf = kmalloc(MIN(MAX(uio->left, (uint64_t)1), (uint64_t)CHUNK));
+	if (!buf)
+		return -ENOMEM;
+	while (uio->left) {
+		const uint32_t want = (uint32_t)MIN(uio->left, (uint64_t)CHUNK);
+		const uint32_t n = (uint32_t)uio_fetch(uio, buf, want);
+
+		ret = n ? write_chunk(f, buf, n) : -EFAULT;
+		if (ret > 0)
+			done += ret;
+		if (ret < (ssize_t)n || n < want)
+			break;
+	}
+	kfree(buf);
+	return done ? done : ret;
+}
+
+/* --- settings ------------------------------------------------------------------------ */
+
+static long set_termios(struct tty *tty, uint32_t cmd, uint64_t arg)
+{
+	struct termios_k t;
+	unsigned int events;
+	int err = tty_job_check(tty, SIGTTOU);
+
+	if (err)
+		return err;
+	if (copy_from_user(&t, (const void __user *)arg, sizeof(t)))
+		return -EFAULT;
+	if (cmd != TCSETS && tty_drain(tty, WAIT_INTERRUPTIBLE))
+		return -ERESTARTSYS;
+	spin_lock(&tty->lock);
+	if (cmd == TCSETSF)
+		ldisc_flush_input(&tty->ld);
+	events = ldisc_set_termios(&tty->ld, &t);
+	spin_unlock(&tty->lock);
+	/* A reader may be waiting by the old rules. */
+	tty_events(tty, events | LDISC_READABLE);
+	wake_all(&tty->in);
+	return 0;
+}
+
+static long get_termios(struct tty *tty, uint64_t arg)
+{
+	struct termios_k t;
+
+	spin_lock(&tty->lock);
+	t = tty->ld.t;
+	spin_unlock(&tty->lock);
+	return copy_to_user((void __user *)arg, &t, sizeof(t)) ? -EFAULT : 0;
+}
+
+static long set_winsize(struct tty *tty, uint64_t arg)
+{
+	struct ctl_winsize ws;
+	bool changed;
+
+	if (copy_from_user(&ws, (const void __user *)arg, sizeof(ws)))
+		return -EFAULT;
+	spin_lock(&tty->lock);
+	changed = memcmp(&tty->size, &ws, sizeof(ws)) != 0;
+	tty->size = ws;
+	spin_unlock(&tty->lock);
+	if (changed)
+		tty_events(tty, LDISC_WINCH);
+	return 0;
+}
+
+static long get_winsize(struct tty *tty, uint64_t arg)
+{
+	struct ctl_winsize ws;
+
+	spin_lock(&tty->lock);
+	ws = tty->size;
+	spin_unlock(&tty->lock);
+	return copy_to_user((void __user *)arg, &ws, sizeof(ws)) ? -EFAULT : 0;
+}
+
+/* tcflow(3): 0 stops output, 1 lets it go on; 2 and 3 are for whoever types. */
+static long flow(struct tty *tty, uint64_t how)
+{
+	if (how > 3)
+		return -EINVAL;
+	if (how <= 1) {
+		spin_lock(&tty->lock);
+		ldisc_set_stopped(&tty->ld, how == 0);
+		spin_unlock(&tty->lock);
+		tty_events(tty, LDISC_FLOW);
+	}
+	return 0;
+}
+
+static long flush(struct tty *tty, uint64_t which)
+{
+	const int err = tty_job_check(tty, SIGTTOU);
+
+	if (err)
+		return err;
+	if (which > 2)
+		return -EINVAL;
+	spin_lock(&tty->lock);
+	if (which != 1)
+		ldisc_flush_input(&tty->ld);
+	if (which != 0)
+		ldisc_flush_output(&tty->ld);
+	spin_unlock(&tty->lock);
+	tty_events(tty, LDISC_FLUSHED);
+	wake_all(&tty->in);
+	return 0;
+}
+
+static long put_count(uint64_t arg, uint32_t n)
+{
+	return put_user_u32(n, (void __user *)arg) ? -EFAULT : 0;
+}
+
+static long tty_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	struct tty *tty = f->private;
+	uint32_t n;
+
+	switch (cmd) {
+	case TCGETS:
+		return get_termios(tty, arg);
+	case TCSETS:
+	case TCSETSW:
+	case TCSETSF:
+		return set_termios(tty, cmd, arg);
+	case TIOCGWINSZ:
+		return get_winsize(tty, arg);
+	case TIOCSWINSZ:
+		return set_winsize(tty, arg);
+	case FIONREAD:
+		spin_lock(&tty->lock);
+		n = ldisc_available(&tty->ld);
+		spin_unlock(&tty->lock);
+		return put_count(arg, n);
+	case TIOCOUTQ:
+		spin_lock(&tty->lock);
+		n = ldisc_output_len(&tty->ld);
+		spin_unlock(&tty->lock);
+		return put_count(arg, n);
+	case TCSBRK:
+	case TCSBRKP:
+		/* There is no line to break: with or without one, what was written goes out first. */
+		return tty_drain(tty, WAIT_INTERRUPTIBLE) ? -ERESTARTSYS : 0;
+	case TCXONC:
+		return flow(tty, arg);
+	case TCFLSH:
+		return flush(tty, arg);
+	default:
+		return tty_job_ioctl(tty, cmd, arg);
+	}
+}
+
+/* --- the rest of a file -------------------------------------------------------------- */
+
+static int tty_stat(struct file *f, struct proto_attr *attr)
+{
+	struct tty *tty = f->private;
+
+	tty_attr(tty, attr);
+	return 0;
+}
+
+static unsigned int tty_poll(struct file *f)
+{
+	struct tty *tty = f->private;
+	unsigned int events = 0;
+
+	spin_lock(&tty->lock);
+	if (tty->hung_up)
+		events |= POLL_HUP | POLL_IN | POLL_RDNORM;
+	if (ldisc_readable(&tty->ld, tty->ld.t.cc[VTIME] ? 1 : tty->ld.t.cc[VMIN]))
+		events |= POLL_IN | POLL_RDNORM;
+	if (ldisc_writable(&tty->ld))
+		events |= POLL_OUT | POLL_WRNORM;
+	spin_unlock(&tty->lock);
+	return events;
+}
+
+static struct waitqueue *tty_poll_wait(struct file *f)
+{
+	struct tty *tty = f->private;
+
+	return &tty->changed;
+}
+
+static void tty_release(struct file *f)
+{
+	struct tty *tty = f->private;
+	bool last;
+
+	spin_lock(&tty->lock);
+	last = --tty->nr_files == 0;
+	if (last)
+		ldisc_set_stopped(&tty->ld, false);
+	spin_unlock(&tty->lock);
+	if (last) {
+		wake_all(&tty->out);
+		(void)tty_drain(tty, WAIT_PLAIN);
+	}
+	tty_put(tty);
+}
+
+static const struct file_ops tty_ops = {
+	.name = "tty",
+	.read = tty_read,
+	.write = tty_write,
+	.stat = tty_stat,
+	.ioctl = tty_ioctl,
+	.poll = tty_poll,
+	.poll_wait = tty_poll_wait,
+	.release = tty_release,
+};
+
+void tty_use(struct tty *tty, struct file *f)
+{
+	f->ops = &tty_ops;
+	f->private = tty;
+	refcount_inc(&tty->refs);
+	spin_lock(&tty->lock);
+	tty->nr_files++;
+	spin_unlock(&tty->lock);
+}
+
+struct file *tty_open(struct tty *tty, uint32_t flags)
+{
+	char path[24];
+	struct file *f;
+
+	snprintf(path, sizeof(path), "/dev/pts/%u", tty->index);
+	f = file_create(&tty_ops, flags, path);
+	if (!IS_ERR(f))
+		tty_use(tty, f);
+	return f;
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Terminals: the table, and the threads of a console. Open files are in file.c, job control is in job.c.
+ *
+ * Flow:	launcher -> stream 0 -> input thread -> ldisc_input() -> readers; signals to the foreground;
+ *		writers and echo -> ldisc's output ring -> output thread -> stream 1 -> launcher.  So a
+ *		terminal that is slow, or stopped by ^S, does not keep ^C from being seen.
+ * Locking:	table_lock, then tty.lock; signals are posted with neither held.
+ * Failure:	when the launcher is gone the terminal is hung up: SIGHUP and SIGCONT for the session, end of file for
+ *		readers, EIO for writers.
+ * Limits:	no break conditions, no baud rates: what tcsetattr says about them is kept and returned.
+ */
+#include "tty.h"
+
+#include <kernel/counter.h>
+#include <kernel/mutex.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/ida.h>
+#include <mm/slab.h>
+#include <processor/process.h>
+#include <processor/signal.h>
+
+#define THROTTLE  128u /* room that input keeps free while somebody could read */
+#define TTY_MAJOR 136u /* as /dev/pts/N */
+#define MAX_TTYS  4096u
+
+static struct mutex table_lock = MUTEX_INIT(table_lock, "tty.table", RANK_MONITOR);
+static LIST_HEAD(table);    /* table_lock */
+static DEFINE_IDA(indices); /* table_lock */
+static uint64_t nr_ttys;    /* table_lock */
+
+static uint64_t gauge_ttys(void)
+{
+	return __atomic_load_n(&nr_ttys, __ATOMIC_RELAXED);
+}
+GAUGE(tty_gauge, "tty.terminals", "terminals in use", gauge_ttys);
+
+/* --- table --------------------------------------------------------------------------- */
+
+void tty_put(struct tty *tty)
+{
+	if (!refcount_dec_and_test(&tty->refs))
+		return;
+	mutex_lock(&table_lock);
+	ida_free(&indices, (int)tty->index);
+	mutex_unlock(&table_lock);
+	ctl_prog_put(tty->prog);
+	kfree(tty);
+}
+
+/* The terminal for which @match says so, referenced. */
+static struct tty *table_find(bool (*match)(const struct tty *tty, uint64_t key), uint64_t key)
+{
+	struct tty *tty, *found = NULL;
+
+	mutex_lock(&table_lock);
+	list_for_each_entry(tty, &table, link) {
+		if (match(tty, key)) {
+			refcount_inc(&tty->refs);
+			found = tty;
+			break;
+		}
+	}
+	mutex_unlock(&table_lock);
+	return found;
+}
+
+static bool match_index(const struct tty *tty, uint64_t key)
+{
+	return tty->index == key;
+}
+
+static bool match_session(const struct tty *tty, uint64_t key)
+{
+	return READ_ONCE(tty->session) == key;
+}
+
+static bool match_prog(const struct tty *tty, uint64_t key)
+{
+	return (uint64_t)(uintptr_t)tty->prog == key;
+}
+
+struct tty *tty_by_index(uint32_t index)
+{
+	return table_find(match_index, index);
+}
+
+struct tty *tty_current(void)
+{
+	return table_find(match_session, READ_ONCE(process_current()->sid));
+}
+
+int tty_next_index(int from)
+{
+	struct tty *tty;
+	int best = -ENOENT;
+
+	mutex_lock(&table_lock);
+	list_for_each_entry(tty, &table, link) {
+		if ((int)tty->index >= from && (best < 0 || (int)tty->index < best))
+			best = (int)tty->index;
+	}
+	mutex_unlock(&table_lock);
+	return best;
+}
+
+uint32_t tty_dev(const struct tty *tty)
+{
+	/* The old encoding, which is what st_rdev and /proc show while the minor has 8 bits. */
+	return TTY_MAJOR << 8 | (tty->index & 0xff) | (tty->index & ~0xffu) << 12;
+}
+
+void tty_attr(struct tty *tty, struct proto_attr *attr)
+{
+	*attr = (struct proto_attr){ 0 };
+	attr->file.ino = tty->index + 3ull; /* as devpts numbers them */
+	attr->mode = 0020620;
+	attr->nlink = 1;
+	attr->blksize = 1024;
+	attr->rdev = tty_dev(tty);
+	attr->uid = tty->uid;
+	attr->gid = tty->gid;
+	attr->atime_s = attr->mtime_s = attr->ctime_s = tty->born_s;
+}
+
+void tty_of_session(uint32_t sid, uint32_t *dev, int *foreground)
+{
+	struct tty *tty = sid ? table_find(match_session, sid) : NULL;
+
+	*dev = tty ? tty_dev(tty) : 0;
+	*foreground = tty ? (int)READ_ONCE(tty->pgrp) : -1;
+	if (tty)
+		tty_put(tty);
+}
+
+void tty_set_controlling(struct tty *tty, const struct process *leader)
+{
+	spin_lock(&tty->lock);
+	tty->session = leader->sid;
+	tty->pgrp = leader->pgid;
+	spin_unlock(&tty->lock);
+}
+
+/* --- events -------------------------------------------------------------------------- */
+
+static void signal_foreground(struct tty *tty, int signo)
+{
+	const struct siginfo_k info = { .signo = signo, .code = SI_KERNEL };
+	const uint32_t pgrp = READ_ONCE(tty->pgrp);
+
+	if (pgrp)
+		signal_post_group(pgrp, &info);
+}
+
+void tty_events(struct tty *tty, unsigned int events)
+{
+	if (events & (LDISC_READABLE | LDISC_FLOW | LDISC_FLUSHED))
+		wake_all(&tty->changed);
+	if (events & (LDISC_OUTPUT | LDISC_FLOW))
+		wake_all(&tty->out);
+	if (events & LDISC_INTR)
+		signal_foreground(tty, SIGINT);
+	if (events & LDISC_QUIT)
+		signal_foreground(tty, SIGQUIT);
+	if (events & LDISC_SUSP)
+		signal_foreground(tty, SIGTSTP);
+	if (events & LDISC_WINCH)
+		signal_foreground(tty, SIGWINCH);
+}
+
+void tty_session_ended(uint32_t sid)
+{
+	struct tty *tty = table_find(match_session, sid);
+
+	if (!tty)
+		return;
+	signal_foreground(tty, SIGHUP);
+	signal_foreground(tty, SIGCONT);
+	spin_lock(&tty->lock);
+	tty->session = 0;
+	tty->pgrp = 0;
+	spin_unlock(&tty->lock);
+	tty_put(tty);
+}
+
+static void hang_up(struct tty *tty)
+{
+	bool first;
+
+	spin_lock(&tty->lock);
+	first = !tty->hung_up;
+	tty->hung_up = true;
+	ldisc_set_stopped(&tty->ld, false);
+	spin_unlock(&tty->lock);
+	wake_all(&tty->changed);
+	wake_all(&tty->out);
+	wake_all(&tty->in);
+	if (!first)
+		return;
+	signal_foreground(tty, SIGHUP);
+	signal_foreground(tty, SIGCONT);
+}
+
+void tty_resize_prog(struct ctl_prog *prog, const struct ctl_winsize *ws)
+{
+	struct tty *tty = table_find(match_prog, (uint64_t)(uintptr_t)prog);
+
+	if (!tty)
+		return;
+	spin_lock(&tty->lock);
+	tty->size = *ws;
+	spin_unlock(&tty->lock);
+	tty_events(tty, LDISC_WINCH);
+	tty_put(tty);
+}
+
+/* --- the threads of a console ---------------------------------------------------------- */
+
+/* As Linux throttles: with little room left, as long as a reader could make some. */
+static bool input_may_go_on(struct tty *tty)
+{
+	bool ok;
+
+	spin_lock(&tty->lock);
+	ok = tty->hung_up || ldisc_input_room(&tty->ld) > THROTTLE || !ldisc_readable(&tty->ld, 1);
+	spin_unlock(&tty->lock);
+	return ok;
+}
+
+static void input_main(void *arg)
+{
+	struct tty *tty = arg;
+	uint8_t buf[64];
+	ssize_t n;
+
+	while (!READ_ONCE(tty->hung_up) &&
+	       (n = ctl_stream_read(tty->prog, buf, sizeof(buf), false)) > 0) {
+		wait_event(&tty->in, input_may_go_on(tty));
+		for (ssize_t i = 0; i < n; i++) {
+			unsigned int events;
+
+			spin_lock(&tty->lock);
+			events = ldisc_input(&tty->ld, buf[i]);
+			spin_unlock(&tty->lock);
+			tty_events(tty, events);
+		}
+	}
+	hang_up(tty);
+	tty_put(tty);
+}
+
+static bool output_to_do(struct tty *tty)
+{
+	bool ready;
+
+	spin_lock(&tty->lock);
+	ready = tty->hung_up || (ldisc_output_len(&tty->ld) && !ldisc_stopped(&tty->ld));
+	spin_unlock(&tty->lock);
+	return ready;
+}
+
+/* Bytes for the launcher; 0: the terminal is hung up. */
+static uint32_t output_take(struct tty *tty, uint8_t *buf, uint32_t size)
+{
+	uint32_t n;
+
+	for (;;) {
+		wait_event(&tty->out, output_to_do(tty));
+		spin_lock(&tty->lock);
+		n = tty->hung_up ? 0 : ldisc_take_output(&tty->ld, buf, size);
+		tty->out_busy = n > 0;
+		if (n || tty->hung_up)
+			break;
+		spin_unlock(&tty->lock);
+	}
+	spin_unlock(&tty->lock);
+	return n;
+}
+
+static void output_main(void *arg)
+{
+	struct tty *tty = arg;
+	uint8_t buf[512];
+	uint32_t n;
+
+	while ((n = output_take(tty, buf, sizeof(buf))) > 0) {
+		const ssize_t sent = ctl_stream_write(tty->prog, 1, buf, n, false);
+
+		spin_lock(&tty->lock);
+		tty->out_busy = false;
+		spin_unlock(&tty->lock);
+		wake_all(&tty->changed);
+		if (sent < (ssize_t)n)
+			hang_up(tty);
+	}
+	wake_all(&tty->changed);
+	mutex_lock(&table_lock);
+	list_del(&tty->link);
+	nr_ttys--;
+	mutex_unlock(&table_lock);
+	tty_put(tty);
+}
+
+static bool is_drained(struct tty *tty)
+{
+	bool done;
+
+	spin_lock(&tty->lock);
+	done = tty->hung_up || (!ldisc_output_len(&tty->ld) && !tty->out_busy);
+	spin_unlock(&tty->lock);
+	return done;
+}
+
+int tty_drain(struct tty *tty, unsigned int mode)
+{
+	return wait_event_mode(&tty->changed, is_drained(tty), mode, WAIT_FOREVER);
+}
+
+static struct tty *tty_alloc(struct ctl_prog *prog)
+{
+	struct tty *tty = kzalloc(sizeof(*tty));
+	int index;
+
+	if (!tty)
+		return NULL;
+	mutex_lock(&table_lock);
+	index = ida_alloc_range(&indices, 0, MAX_TTYS - 1);
+	mutex_unlock(&table_lock);
+	if (index < 0) {
+		kfree(tty);
+		return NULL;
+	}
+	tty->index = (uint32_t)index;
+	tty->prog = ctl_prog_get(prog);
+	refcount_set(&tty->refs, 1);
+	spin_lock_init(&tty->lock, "tty", RANK_SPIN_MONITOR);
+	ldisc_init(&tty->ld);
+	waitqueue_init(&tty->changed);
+	waitqueue_init(&tty->out);
+	waitqueue_init(&tty->in);
+	return tty;
+}
+
+struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run)
+{
+	struct tty *tty = tty_alloc(prog);
+	struct thread *in, *out;
+
+	if (!tty)
+		return ERR_PTR(-ENOMEM);
+	tty->size = (struct ctl_winsize){ .rows = run->rows, .cols = run->cols };
+	tty->uid = run->uid;
+	tty->gid = run->gid;
+	tty->born_s = (int64_t)(time_real_ns() / NSEC_PER_SEC);
+	in = thread_create_stopped("tty-in", input_main, tty, PRIO_NORMAL);
+	if (IS_ERR(in)) {
+		tty_put(tty);
+		return ERR_PTR(-ENOMEM);
+	}
+	out = thread_create_stopped("tty-out", output_main, tty, PRIO_NORMAL);
+	if (IS_ERR(out)) {
+		/* The other one ends at once, with the reference: nobody types on a terminal that is hung up. */
+		tty->hung_up = true;
+		thread_detach(in);
+		thread_start(in);
+		return ERR_PTR(-ENOMEM);
+	}
+	refcount_set(&tty->refs, 3); /* the threads' and the caller's */
+	mutex_lock(&table_lock);
+	list_add_tail(&tty->link, &table);
+	nr_ttys++;
+	mutex_unlock(&table_lock);
+	thread_detach(in);
+	thread_detach(out);
+	thread_start(in);
+	thread_start(out);
+	return tty;
+}
