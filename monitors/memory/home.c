@@ -36,28 +36,49 @@ static struct aspace *find_locked(struct home *h, uint64_t id) __must_hold(&h->l
 	return NULL;
 }
 
-static bool link_space(struct home *h, struct aspace *as)
+static void link_locked(struct home *h, struct aspace *as) __must_hold(&h->lock)
 {
 	struct rb_node **link = &h->spaces.node;
 	struct rb_node *parent = NULL;
 
-	spin_lock(&h->lock);
 	while (*link) {
 		parent = *link;
-		if (to_aspace(parent)->id == as->id) {
-			spin_unlock(&h->lock);
-			return false;
-		}
 		link = as->id < to_aspace(parent)->id ? &parent->left : &parent->right;
 	}
 	rb_link_node(&as->node, parent, link);
 	rb_insert_color(&as->node, &h->spaces);
+	__atomic_add_fetch(&as->refs, 1, __ATOMIC_RELAXED);
 	h->nr_spaces++;
-	spin_unlock(&h->lock);
-	return true;
 }
 
-static void aspace_free(struct aspace *as)
+static bool aspace_link(struct memory *m, struct aspace *as)
+{
+	bool linked = false;
+
+	spin_lock(&m->home.lock);
+	if (!find_locked(&m->home, as->id)) {
+		link_locked(&m->home, as);
+		linked = true;
+	}
+	spin_unlock(&m->home.lock);
+	return linked;
+}
+
+bool aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b)
+{
+	bool linked = false;
+
+	spin_lock(&m->home.lock);
+	if (!find_locked(&m->home, a->id) && !find_locked(&m->home, b->id)) {
+		link_locked(&m->home, a);
+		link_locked(&m->home, b);
+		linked = true;
+	}
+	spin_unlock(&m->home.lock);
+	return linked;
+}
+
+void aspace_free(struct aspace *as)
 {
 	struct vma_spare dead = { 0 };
 	struct home_vregion *vr;
@@ -72,19 +93,20 @@ static void aspace_free(struct aspace *as)
 	lib_free(as);
 }
 
-static void aspace_put(struct aspace *as)
+void aspace_put(struct aspace *as)
 {
 	if (!__atomic_sub_fetch(&as->refs, 1, __ATOMIC_ACQ_REL))
 		aspace_free(as);
 }
 
-struct aspace *aspace_create(struct memory *m, uint64_t id, uint32_t vnode)
+struct aspace *aspace_alloc(uint64_t id, uint32_t vnode, enum aspace_kind kind)
 {
 	struct aspace *as = lib_zalloc(sizeof(*as));
 
 	if (!as)
-		return ERR_PTR(-ENOMEM);
-	as->refs = 2; /* the table's and the caller's */
+		return NULL;
+	as->refs = 1;
+	as->kind = kind;
 	as->id = id;
 	as->vnode = vnode;
 	mutex_init(&as->mutex, "aspace", RANK_ASPACE);
@@ -92,32 +114,94 @@ struct aspace *aspace_create(struct memory *m, uint64_t id, uint32_t vnode)
 	radix_init(&as->vregions);
 	radix_init(&as->nodes);
 	as->mmap_top = PM_USER_TOP;
+	return as;
+}
+
+struct aspace *aspace_create(struct memory *m, uint64_t id, uint32_t vnode, enum aspace_kind kind)
+{
+	struct aspace *as = aspace_alloc(id, vnode, kind);
+
+	if (!as)
+		return ERR_PTR(-ENOMEM);
 	mutex_lock(&as->mutex);
-	if (link_space(&m->home, as))
+	if (aspace_link(m, as))
 		return as;
-	mutex_unlock(&as->mutex);
-	aspace_free(as);
+	aspace_unlock(as);
 	return ERR_PTR(-EEXIST);
 }
 
-struct aspace *aspace_lock(struct memory *m, uint64_t id, uint32_t proc)
+bool aspace_exists(struct memory *m, uint64_t id)
 {
-	struct aspace *as;
+	bool found;
+
+	spin_lock(&m->home.lock);
+	found = find_locked(&m->home, id) != NULL;
+	spin_unlock(&m->home.lock);
+	return found;
+}
+
+/* With a reference, or NULL. */
+static struct aspace *aspace_get(struct memory *m, uint64_t id, uint32_t proc)
+{
+	struct aspace *as = NULL;
 
 	if (aspace_processor(id) != proc)
-		return ERR_PTR(-ESRCH);
+		return NULL;
 	spin_lock(&m->home.lock);
 	as = find_locked(&m->home, id);
 	if (as)
 		__atomic_add_fetch(&as->refs, 1, __ATOMIC_RELAXED);
 	spin_unlock(&m->home.lock);
+	return as;
+}
+
+/* May a call for one of @kinds go on with @as? */
+static int aspace_check(const struct aspace *as, unsigned int kinds) __must_hold(&as->mutex)
+{
+	if (as->dead)
+		return -ESRCH;
+	return as->kind & kinds ? 0 : -EINVAL;
+}
+
+struct aspace *aspace_lock(struct memory *m, uint64_t id, uint32_t proc, unsigned int kinds)
+{
+	struct aspace *as = aspace_get(m, id, proc);
+	int err;
+
 	if (!as)
 		return ERR_PTR(-ESRCH);
 	mutex_lock(&as->mutex);
-	if (!as->dead)
+	err = aspace_check(as, kinds);
+	if (!err)
 		return as;
 	aspace_unlock(as);
-	return ERR_PTR(-ESRCH);
+	return ERR_PTR(err);
+}
+
+int aspace_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int a_kinds,
+		    uint64_t b_id, unsigned int b_kinds, struct aspace **a, struct aspace **b)
+{
+	int err = -ESRCH;
+
+	*a = aspace_get(m, a_id, proc);
+	*b = aspace_get(m, b_id, proc);
+	if (!*a || !*b)
+		goto out_put;
+	mutex_lock(*a < *b ? &(*a)->mutex : &(*b)->mutex);
+	mutex_lock(*a < *b ? &(*b)->mutex : &(*a)->mutex);
+	err = aspace_check(*a, a_kinds);
+	if (!err)
+		err = aspace_check(*b, b_kinds);
+	if (!err)
+		return 0;
+	mutex_unlock(&(*a)->mutex);
+	mutex_unlock(&(*b)->mutex);
+out_put:
+	if (*a)
+		aspace_put(*a);
+	if (*b)
+		aspace_put(*b);
+	return err;
 }
 
 void aspace_unlock(struct aspace *as)
@@ -182,6 +266,27 @@ uint16_t aspace_vregions(const struct memory *m, const struct aspace *as, uint64
 	return n;
 }
 
+int aspace_copy_vregions(struct aspace *to, const struct aspace *from)
+{
+	const struct home_vregion *vr;
+	uint64_t index;
+
+	radix_for_each(vr, &from->vregions, index) {
+		struct home_vregion *copy = lib_alloc(sizeof(*copy));
+
+		if (!copy)
+			return -ENOMEM;
+		*copy = *vr;
+		if (radix_insert(&to->vregions, index, copy)) {
+			lib_free(copy);
+			return -ENOMEM;
+		}
+		if (aspace_note_node(to, vr->owner))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 /* --- the end of a space ---------------------------------------------------------------- */
 
 /* Tell every node that has ever held a part.  The first error is returned, but all are told. */
@@ -202,7 +307,7 @@ static int destroy_at_nodes(struct memory *m, struct aspace *as)
 	return err;
 }
 
-static void unlink_space(struct memory *m, struct aspace *as)
+void aspace_unlink(struct memory *m, struct aspace *as)
 {
 	spin_lock(&m->home.lock);
 	rb_erase(&as->node, &m->home.spaces);
@@ -217,14 +322,14 @@ static void unlink_space(struct memory *m, struct aspace *as)
  */
 int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc)
 {
-	struct aspace *as = aspace_lock(m, id, proc);
+	struct aspace *as = aspace_lock(m, id, proc, ASPACE_ANY);
 	int err;
 
 	if (IS_ERR(as))
 		return 0;
 	as->dead = true;
 	err = destroy_at_nodes(m, as);
-	unlink_space(m, as);
+	aspace_unlink(m, as);
 	aspace_unlock(as);
 	return err;
 }
@@ -248,12 +353,12 @@ void home_processor_gone(struct memory *m, uint32_t proc)
 	uint64_t id;
 
 	while (first_of(m, proc, false, &id)) {
-		struct aspace *as = aspace_lock(m, id, proc);
+		struct aspace *as = aspace_lock(m, id, proc, ASPACE_ANY);
 
 		if (IS_ERR(as))
 			continue; /* being destroyed by somebody else, who will unlink it */
 		as->dead = true;
-		unlink_space(m, as);
+		aspace_unlink(m, as);
 		aspace_unlock(as);
 	}
 }

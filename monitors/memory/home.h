@@ -7,6 +7,10 @@
  * splits a range over the owners, and makes a call that spans several of them happen on all or
  * on none (proto/mm.h, phases).
  *
+ * Kinds:	a space with mappings; one that a fork has frozen, which keeps its pages; one of pages
+ *		only, for a shared object.  The range map of the latter two holds what
+ *		vma_pages_only() makes, so that owners and moves treat all of them alike.
+ *
  * Locking:	aspace.mutex (RANK_ASPACE) is held for a whole call, waits for owners included; home.lock
  *		(a spinlock) guards the table.  A space is counted: the table holds one reference.
  */
@@ -31,6 +35,13 @@ struct home_vregion {
 	uint64_t version;
 };
 
+enum aspace_kind {
+	ASPACE_MAPPED = 1 << 0,
+	ASPACE_FROZEN = 1 << 1,
+	ASPACE_PAGES = 1 << 2,
+	ASPACE_ANY = 7,
+};
+
 struct aspace {
 	struct rb_node node; /* home.lock */
 	uint32_t refs;       /* atomic */
@@ -38,6 +49,11 @@ struct aspace {
 	uint32_t vnode;      /* const */
 	struct mutex mutex;
 	bool dead __guarded_by(&mutex); /* destroyed: every call answers -ESRCH */
+	enum aspace_kind kind __guarded_by(&mutex);
+	bool fixed_size __guarded_by(&mutex);      /* ASPACE_PAGES: all of it is charged */
+	uint64_t fork_parent __guarded_by(&mutex); /* ASPACE_FROZEN: who has its mappings */
+	uint64_t fork_child __guarded_by(&mutex);
+	uint64_t merged __guarded_by(&mutex); /* the last space that was merged into it; 0 = none */
 	struct vma_set map __guarded_by(&mutex);
 	struct radix_tree vregions __guarded_by(&mutex); /* index -> struct home_vregion */
 	struct radix_tree nodes __guarded_by(&mutex);    /* node ids that hold, or held, a part */
@@ -61,9 +77,21 @@ void home_destroy(struct memory *m);
 /* --- home.c: spaces ----------------------------------------------------------------------- */
 
 /* Make a space; with a reference and its mutex held.  ERR_PTR: -EEXIST, -ENOMEM. */
-struct aspace *aspace_create(struct memory *m, uint64_t id, uint32_t vnode);
-/* Find a space of @proc and lock it; ERR_PTR(-ESRCH). */
-struct aspace *aspace_lock(struct memory *m, uint64_t id, uint32_t proc);
+struct aspace *aspace_create(struct memory *m, uint64_t id, uint32_t vnode, enum aspace_kind kind);
+/* One that is in no table yet, unlocked, to be linked or freed.  NULL: no memory. */
+struct aspace *aspace_alloc(uint64_t id, uint32_t vnode, enum aspace_kind kind);
+void aspace_free(struct aspace *as);
+/* Enter both into the table, which takes a reference of each.  False: an id is taken. */
+bool aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b);
+void aspace_unlink(struct memory *m, struct aspace *as);
+bool aspace_exists(struct memory *m, uint64_t id);
+void aspace_put(struct aspace *as);
+/* Find a space of @proc and lock it; ERR_PTR(-ESRCH), ERR_PTR(-EINVAL): none of @kinds. */
+struct aspace *aspace_lock(struct memory *m, uint64_t id, uint32_t proc, unsigned int kinds);
+/* The same for two spaces, in the order that the lock rules ask for.  0 or a negative errno. */
+int aspace_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int a_kinds,
+		    uint64_t b_id, unsigned int b_kinds, struct aspace **a, struct aspace **b)
+	__must_check;
 /* Unlock and drop the reference. */
 void aspace_unlock(struct aspace *as);
 /* Free everything on every owner.  Idempotent: 0 when there is no such space. */
@@ -82,6 +110,10 @@ bool aspace_vregion(const struct memory *m, const struct aspace *as, uint64_t in
 uint16_t aspace_vregions(const struct memory *m, const struct aspace *as, uint64_t start,
 			 uint64_t end, struct pm_vregion *out, uint16_t max)
 	__must_hold(&as->mutex);
+
+/* Make @to's array, which is empty, and its nodes those of @from.  -ENOMEM. */
+int aspace_copy_vregions(struct aspace *to, const struct aspace *from) __must_hold(&from->mutex)
+	__must_check;
 
 /* --- home_span.c: one operation over all owners of a range ------------------------------------ */
 
@@ -106,6 +138,10 @@ struct move_bufs *span_move_prepare(void); /* NULL: no memory */
 void span_move_finish(struct move_bufs *bufs);
 int span_move(struct memory *m, struct aspace *as, uint64_t start, uint64_t end, uint64_t to,
 	      struct move_bufs *bufs) __must_hold(&as->mutex);
+
+/* Credits that each of @nr_parts parts shall ask for. */
+uint32_t span_share(uint32_t want, size_t nr_parts);
+void grants_add(struct grants *grants, const struct pm_grant *g);
 
 /* --- home_place.c: addresses ---------------------------------------------------------------- */
 
@@ -132,13 +168,35 @@ int home_mremap(struct memory *m, uint32_t proc, const struct pm_mremap_req *req
 		struct pm_range_rep *rep) __must_check;
 int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 	     struct pm_range_rep *rep) __must_check;
-int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req *req,
-		  struct pm_range_rep *rep) __must_check;
+/* The parts of replies; @rep is empty at first. */
+void reply_init(struct pm_range_rep *rep);
+void reply_vregions(struct memory *m, const struct aspace *as, uint64_t start, uint64_t end,
+		    struct pm_range_rep *rep) __must_hold(&as->mutex);
+void reply_grants(const struct grants *g, struct pm_range_rep *rep);
+/* No more credits than the range has pages. */
+uint32_t home_wanted(uint32_t want, uint64_t len);
+/* Give vRegion @index to @to; the space is locked. */
+int home_move_locked(struct memory *m, struct aspace *as, uint64_t index, uint32_t to)
+	__must_hold(&as->mutex) __must_check;
 /*
  * Give vRegion @index of @aspace to node @to.  @aspace 0: the first space that has one; @index
  * UINT64_MAX: its first active vRegion that @to does not own.
  */
 int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_t to) __must_check;
+
+/* --- home_fork.c: fork, and spaces without mappings -------------------------------------------- */
+
+int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
+	      struct pm_range_rep *rep) __must_check;
+/* @body: the request as it came, which goes on to the owners. */
+int home_merge(struct memory *m, uint32_t proc, const struct pm_merge_req *req, const void *body,
+	       uint32_t len) __must_check;
+int home_discard(struct memory *m, uint32_t proc, const struct pm_discard_req *req,
+		 const void *body, uint32_t len) __must_check;
+int home_space(struct memory *m, uint32_t proc, const struct pm_space_req *req,
+	       struct pm_range_rep *rep) __must_check;
+int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req *req,
+		  struct pm_range_rep *rep) __must_check;
 
 /* --- loader.c --------------------------------------------------------------------------------- */
 

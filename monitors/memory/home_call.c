@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Home: the address space calls of processors, and moving a vRegion to another owner.
+ * Home: the calls of processors on a space with mappings, and moving a vRegion to another owner.
  *
  * Context:	a thread of its own per request (they wait for owners), the space locked throughout.
  * Replies:	the vmas of the range as they now are, the vRegion entries, and credits.
@@ -21,16 +21,22 @@ static void reply_range(struct memory *m, const struct aspace *as, uint64_t star
 	     vma && vma->v.start < end && rep->nr_vmas < PM_RANGE_MAX_VMAS; vma = vma_next(vma))
 		rep->vmas[rep->nr_vmas++] =
 			vma_clip(&vma->v, MAX(vma->v.start, start), MIN(vma->v.end, end));
+	reply_vregions(m, as, start, end, rep);
+}
+
+void reply_vregions(struct memory *m, const struct aspace *as, uint64_t start, uint64_t end,
+		    struct pm_range_rep *rep)
+{
 	rep->nr_vregions = aspace_vregions(m, as, start, end, rep->vregions, PM_RANGE_MAX_VREGIONS);
 }
 
-static void reply_grants(const struct grants *g, struct pm_range_rep *rep)
+void reply_grants(const struct grants *g, struct pm_range_rep *rep)
 {
 	for (uint16_t i = 0; i < g->nr; i++)
 		rep->grants[rep->nr_grants++] = g->grants[i];
 }
 
-static void reply_init(struct pm_range_rep *rep)
+void reply_init(struct pm_range_rep *rep)
 {
 	rep->addr = 0;
 	rep->nr_vmas = 0;
@@ -38,8 +44,7 @@ static void reply_init(struct pm_range_rep *rep)
 	rep->nr_grants = 0;
 }
 
-/* No more credits than the range has pages. */
-static uint32_t wanted(uint32_t want, uint64_t len)
+uint32_t home_wanted(uint32_t want, uint64_t len)
 {
 	return (uint32_t)MIN((uint64_t)want, len >> PAGE_SHIFT);
 }
@@ -96,7 +101,7 @@ static int mmap_place(struct memory *m, struct aspace *as, const struct pm_mmap_
 int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	      struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED);
 	struct grants grants = { 0 };
 	struct pm_vma v;
 	uint64_t addr;
@@ -111,7 +116,7 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 		err = mmap_place(m, as, req, &addr);
 	if (!err) {
 		mmap_vma(m, req, addr, &v);
-		err = span_map(m, as, &v, wanted(req->want_credits, req->len), &grants);
+		err = span_map(m, as, &v, home_wanted(req->want_credits, req->len), &grants);
 	}
 	if (!err) {
 		rep->addr = addr;
@@ -125,7 +130,7 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 		struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED);
 	int err;
 
 	reply_init(rep);
@@ -141,7 +146,7 @@ int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 		  struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED);
 	const uint64_t end = req->addr + req->len;
 	uint64_t until;
 	int err = 0;
@@ -185,7 +190,7 @@ static int mremap_grow(struct memory *m, struct aspace *as, const struct pm_mrem
 		return -ENOMEM;
 	whole = remapped(old, req->old_addr, req->new_len);
 	tail = vma_clip(&whole, end, whole.end);
-	return span_map(m, as, &tail, wanted(req->want_credits, req->new_len - req->old_len),
+	return span_map(m, as, &tail, home_wanted(req->want_credits, req->new_len - req->old_len),
 			grants);
 }
 
@@ -219,7 +224,7 @@ static int mremap_move(struct memory *m, struct aspace *as, const struct pm_mrem
 	if (err)
 		goto out;
 	v = remapped(old, *addr, req->new_len);
-	err = span_map(m, as, &v, wanted(req->want_credits, req->new_len), grants);
+	err = span_map(m, as, &v, home_wanted(req->want_credits, req->new_len), grants);
 	if (err)
 		goto out;
 	err = span_move(m, as, req->old_addr, req->old_addr + keep, *addr, bufs);
@@ -265,7 +270,7 @@ static int mremap_locked(struct memory *m, struct aspace *as, const struct pm_mr
 int home_mremap(struct memory *m, uint32_t proc, const struct pm_mremap_req *req,
 		struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED);
 	struct grants grants = { 0 };
 	uint64_t addr = 0;
 	int err;
@@ -297,13 +302,13 @@ static int brk_grow(struct memory *m, struct aspace *as, uint64_t start, uint64_
 
 	if (!vma_range_is_free(&as->map, start, end))
 		return -ENOMEM;
-	return span_map(m, as, &v, wanted(want, end - start), grants);
+	return span_map(m, as, &v, home_wanted(want, end - start), grants);
 }
 
 int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 	     struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc);
+	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED);
 	struct grants grants = { 0 };
 	uint64_t old_end, end;
 	int err = 0;
@@ -334,28 +339,7 @@ int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 
 /* --- vRegions -------------------------------------------------------------------------- */
 
-int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req *req,
-		  struct pm_range_rep *rep)
-{
-	struct aspace *as = aspace_lock(m, req->aspace, proc);
-	uint64_t start = PM_USER_TOP, end = 0;
-
-	reply_init(rep);
-	if (IS_ERR(as))
-		return (int)PTR_ERR(as);
-	if (req->first <= PM_USER_TOP >> m->vregion_shift) {
-		start = req->first << m->vregion_shift;
-		end = MIN((req->first + req->count) << m->vregion_shift, PM_USER_TOP);
-	}
-	if (start < end)
-		rep->nr_vregions =
-			aspace_vregions(m, as, start, end, rep->vregions, PM_RANGE_MAX_VREGIONS);
-	aspace_unlock(as);
-	return 0;
-}
-
-static int move_locked(struct memory *m, struct aspace *as, uint64_t index, uint32_t to)
-	__must_hold(&as->mutex)
+int home_move_locked(struct memory *m, struct aspace *as, uint64_t index, uint32_t to)
 {
 	struct home_vregion *vr = radix_lookup(&as->vregions, index);
 	struct mm_vregion_move_req_wire w;
@@ -402,7 +386,7 @@ static struct aspace *next_space(struct memory *m, uint64_t id)
 	spin_unlock(&m->home.lock);
 	if (!found)
 		return NULL;
-	locked = aspace_lock(m, found, aspace_processor(found));
+	locked = aspace_lock(m, found, aspace_processor(found), ASPACE_ANY);
 	return IS_ERR(locked) ? next_space(m, found) : locked;
 }
 
@@ -430,19 +414,19 @@ int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_
 	int err = -ENOENT;
 
 	if (aspace) {
-		as = aspace_lock(m, aspace, aspace_processor(aspace));
+		as = aspace_lock(m, aspace, aspace_processor(aspace), ASPACE_ANY);
 		if (IS_ERR(as))
 			return (int)PTR_ERR(as);
 		if (index == UINT64_MAX)
 			index = movable_index(m, as, to);
-		err = move_locked(m, as, index, to);
+		err = home_move_locked(m, as, index, to);
 		aspace_unlock(as);
 		return err;
 	}
 	while (err == -ENOENT && (as = next_space(m, id))) {
 		id = as->id;
-		err = move_locked(m, as, index == UINT64_MAX ? movable_index(m, as, to) : index,
-				  to);
+		err = home_move_locked(m, as,
+				       index == UINT64_MAX ? movable_index(m, as, to) : index, to);
 		aspace_unlock(as);
 	}
 	return err;

@@ -189,7 +189,7 @@ struct map_args {
 		     MM_MAP_MAX_VREGIONS * sizeof(struct mm_map_vregion_wire)];
 };
 
-static void note_grant(struct grants *grants, const struct pm_grant *g)
+void grants_add(struct grants *grants, const struct pm_grant *g)
 {
 	if (!grants || !g->frames)
 		return;
@@ -226,7 +226,7 @@ static int map_part(struct memory *m, struct aspace *as, struct part *part, uint
 	err = memory_call(m, part->owner, MM_MAP, a->body, (uint32_t)len, &w, sizeof(w));
 	err = part_reply(part, phase, &w, err, &rep);
 	if (!err)
-		note_grant(a->grants, &rep.grant);
+		grants_add(a->grants, &rep.grant);
 	return err;
 }
 
@@ -272,8 +272,7 @@ static int range_run(struct memory *m, struct aspace *as, struct range_args *a)
 
 /* --- operations ------------------------------------------------------------------------ */
 
-/* Credits that each of @nr_parts parts shall ask for. */
-static uint32_t share(uint32_t want, size_t nr_parts)
+uint32_t span_share(uint32_t want, size_t nr_parts)
 {
 	return nr_parts ? (uint32_t)DIV_ROUND_UP(want, nr_parts) : 0;
 }
@@ -293,7 +292,7 @@ int span_map(struct memory *m, struct aspace *as, const struct pm_vma *v, uint32
 		goto out;
 	a->v = v;
 	a->grants = grants;
-	a->want_credits = share(want_credits, s.nr_parts);
+	a->want_credits = span_share(want_credits, s.nr_parts);
 	err = span_run(m, as, &s, map_part, a);
 	if (!err) {
 		vma_insert(&as->map, v, &spare);

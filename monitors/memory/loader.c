@@ -315,7 +315,7 @@ int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,
 	err = read_interp(ld);
 	if (err)
 		goto out_images;
-	ld->as = aspace_create(m, req->aspace, req->vnode);
+	ld->as = aspace_create(m, req->aspace, req->vnode, ASPACE_MAPPED);
 	if (IS_ERR(ld->as)) {
 		err = (int)PTR_ERR(ld->as);
 		goto out_images;

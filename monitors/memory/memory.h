@@ -69,10 +69,14 @@ struct memory_stats {
 	uint64_t execs;
 	uint64_t maps;
 	uint64_t unmaps;
-	uint64_t enomem;       /* requests refused for want of memory */
-	uint64_t grants;       /* frames promised */
-	uint64_t file_fetches; /* PM_FILE_FETCH answered with 0 */
-	uint64_t file_hits;    /* file pages found in the buffer cache */
+	uint64_t forks;
+	uint64_t merges;
+	uint64_t pages_renamed;   /* by merges: they are another space's now */
+	uint64_t pages_discarded; /* nobody could see them any more */
+	uint64_t enomem;          /* requests refused for want of memory */
+	uint64_t grants;          /* frames promised */
+	uint64_t file_fetches;    /* PM_FILE_FETCH answered with 0 */
+	uint64_t file_hits;       /* file pages found in the buffer cache */
 	uint64_t file_misses;
 	uint64_t file_reads; /* MS_READ sent */
 	uint64_t file_read_pages;
@@ -83,6 +87,8 @@ struct memory_stats {
 struct memory_reserve {
 	struct mm_map_req map;
 	struct owner_move_work move;
+	struct pm_merge_req merge;
+	struct pm_discard_req discard;
 };
 
 struct memory {
@@ -98,7 +104,10 @@ struct memory {
 	struct home home;
 	struct fcache fcache;
 	struct memory_stats stats; /* atomic */
-	/* For what must not fail for want of memory: MM_MAP's second phases, moving pages back. */
+	/*
+	 * For what must not fail for want of memory: MM_MAP's second phases, moving pages back, merges
+	 * and discards.
+	 */
 	struct mutex reserve_lock; /* RANK_MONITOR */
 	struct memory_reserve *reserve __guarded_by(&reserve_lock);
 };

@@ -66,6 +66,8 @@ DEFINE_RANGE_CALL(munmap, pm_range_req, pm_range_req_decode)
 DEFINE_RANGE_CALL(mprotect, pm_range_req, pm_range_req_decode)
 DEFINE_RANGE_CALL(mremap, pm_mremap_req, pm_mremap_req_decode)
 DEFINE_RANGE_CALL(brk, pm_brk_req, pm_brk_req_decode)
+DEFINE_RANGE_CALL(fork, pm_fork_req, pm_fork_req_decode)
+DEFINE_RANGE_CALL(space, pm_space_req, pm_space_req_decode)
 DEFINE_RANGE_CALL(vregions, pm_vregions_req, pm_vregions_req_decode)
 
 static int msg_exec(const struct msg *msg)
@@ -92,6 +94,32 @@ static int msg_pm_destroy(const struct msg *msg)
 	const int err = pm_destroy_req_decode(msg->body, msg->len, &aspace);
 
 	return err ? err : home_destroy_space(msg->m, aspace, msg->peer);
+}
+
+static int msg_merge(const struct msg *msg)
+{
+	struct pm_merge_req *req = lib_alloc(sizeof(*req));
+	int err = -ENOMEM;
+
+	if (req)
+		err = pm_merge_req_decode(msg->body, msg->len, req);
+	if (!err)
+		err = home_merge(msg->m, msg->peer, req, msg->body, msg->len);
+	lib_free(req);
+	return err;
+}
+
+static int msg_discard(const struct msg *msg)
+{
+	struct pm_discard_req *req = lib_alloc(sizeof(*req));
+	int err = -ENOMEM;
+
+	if (req)
+		err = pm_discard_req_decode(msg->body, msg->len, req);
+	if (!err)
+		err = home_discard(msg->m, msg->peer, req, msg->body, msg->len);
+	lib_free(req);
+	return err;
 }
 
 static int msg_credit(const struct msg *msg)
@@ -253,6 +281,66 @@ static int msg_mm_destroy(const struct msg *msg)
 	return err;
 }
 
+static int msg_mm_fork(const struct msg *msg)
+{
+	struct mm_range_rep rep = { 0 };
+	struct mm_fork_req req;
+	int err = mm_fork_req_decode(msg->body, msg->len, &req);
+
+	if (!err)
+		err = owner_fork(msg->m, msg->peer, &req, &rep);
+	return reply_mm(msg, err, &rep);
+}
+
+static int mm_merge_in(const struct msg *msg, struct pm_merge_req *req, struct mm_range_rep *rep)
+{
+	const int err = pm_merge_req_decode(msg->body, msg->len, req);
+
+	return err ? err : owner_merge(msg->m, req, rep);
+}
+
+static int msg_mm_merge(const struct msg *msg)
+{
+	struct pm_merge_req *req = lib_alloc(sizeof(*req));
+	struct mm_range_rep rep = { 0 };
+	int err;
+
+	if (req) {
+		err = mm_merge_in(msg, req, &rep);
+	} else {
+		mutex_lock(&msg->m->reserve_lock);
+		err = mm_merge_in(msg, &msg->m->reserve->merge, &rep);
+		mutex_unlock(&msg->m->reserve_lock);
+	}
+	lib_free(req);
+	return reply_mm(msg, err, &rep);
+}
+
+static int mm_discard_in(const struct msg *msg, struct pm_discard_req *req,
+			 struct mm_range_rep *rep)
+{
+	const int err = pm_discard_req_decode(msg->body, msg->len, req);
+
+	return err ? err : owner_discard(msg->m, req, rep);
+}
+
+static int msg_mm_discard(const struct msg *msg)
+{
+	struct pm_discard_req *req = lib_alloc(sizeof(*req));
+	struct mm_range_rep rep = { 0 };
+	int err;
+
+	if (req) {
+		err = mm_discard_in(msg, req, &rep);
+	} else {
+		mutex_lock(&msg->m->reserve_lock);
+		err = mm_discard_in(msg, &msg->m->reserve->discard, &rep);
+		mutex_unlock(&msg->m->reserve_lock);
+	}
+	lib_free(req);
+	return reply_mm(msg, err, &rep);
+}
+
 static int msg_mm_vregion_move(const struct msg *msg)
 {
 	struct mm_range_rep rep = { 0 };
@@ -309,12 +397,19 @@ static const struct {
 	{ PM_VREGIONS, false, msg_vregions },
 	{ PM_DESTROY, false, msg_pm_destroy },
 	{ PM_CREDIT, false, msg_credit },
+	{ PM_FORK, false, msg_fork },
+	{ PM_MERGE, false, msg_merge },
+	{ PM_DISCARD, false, msg_discard },
+	{ PM_SPACE, false, msg_space },
 	{ MM_MAP, true, msg_mm_map },
 	{ MM_UNMAP, true, msg_mm_unmap },
 	{ MM_PROTECT, true, msg_mm_protect },
 	{ MM_MOVE, true, msg_mm_move },
 	{ MM_PAGES, true, msg_mm_pages },
 	{ MM_DESTROY, true, msg_mm_destroy },
+	{ MM_FORK, true, msg_mm_fork },
+	{ MM_MERGE, true, msg_mm_merge },
+	{ MM_DISCARD, true, msg_mm_discard },
 	{ MM_VREGION_MOVE, true, msg_mm_vregion_move },
 	{ MM_VREGION_TAKE, true, msg_mm_vregion_take },
 	{ MM_FILE_READ, true, msg_mm_file_read },

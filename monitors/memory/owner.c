@@ -106,6 +106,22 @@ void region_put(struct region *r)
 	lib_free(r);
 }
 
+void regions_lock(struct region *a, struct region *b)
+{
+	struct region *first = a < b ? a : b;
+
+	spin_lock(&first->lock);
+	spin_lock(first == a ? &b->lock : &a->lock);
+}
+
+void regions_unlock(struct region *a, struct region *b)
+{
+	struct region *first = a < b ? a : b;
+
+	spin_unlock(first == a ? &b->lock : &a->lock);
+	spin_unlock(&first->lock);
+}
+
 static void region_link_locked(struct owner *o, struct region *r) __must_hold(&o->lock)
 {
 	struct rb_node **link = &o->regions.node;
@@ -155,7 +171,7 @@ static void space_link_locked(struct owner *o, struct owner_space *s) __must_hol
 	o->nr_spaces++;
 }
 
-static struct region *region_alloc(uint64_t aspace, uint64_t index, uint32_t shift)
+static struct region *region_alloc(struct owner *o, uint64_t aspace, uint64_t index, uint32_t shift)
 {
 	struct region *r = lib_zalloc(sizeof(*r));
 
@@ -166,6 +182,8 @@ static struct region *region_alloc(uint64_t aspace, uint64_t index, uint32_t shi
 	r->index = index;
 	r->start = index << shift;
 	r->end = MIN((index + 1) << shift, PM_USER_TOP);
+	r->key = __atomic_add_fetch(&o->next_key, 1, __ATOMIC_RELAXED);
+	r->holes = true;
 	spin_lock_init(&r->lock, "region", RANK_SPIN_ASPACE);
 	vma_set_init(&r->vmas);
 	list_init(&r->pages);
@@ -182,7 +200,7 @@ struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uin
 
 	if (r)
 		return r;
-	r = region_alloc(aspace, index, shift);
+	r = region_alloc(o, aspace, index, shift);
 	s = lib_zalloc(sizeof(*s));
 	if (!r || !s) {
 		lib_free(r);
@@ -261,7 +279,7 @@ int region_settle(struct region *r)
 
 	if (!wait_event_timeout(&r->settled,
 				(state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE),
-				 state != REGION_LEAVING && state != REGION_ARRIVING),
+				 !region_is_settling(state)),
 				deadline))
 		return -ETIMEDOUT;
 	return 0;
@@ -269,21 +287,21 @@ int region_settle(struct region *r)
 
 /* --- page table ------------------------------------------------------------------------ */
 
-static uint64_t bucket_of(const struct owner *o, uint64_t aspace, uint64_t vaddr)
+static uint64_t bucket_of(const struct owner *o, uint64_t key, uint64_t vaddr)
 {
-	return hash64_pair(aspace, vaddr >> PAGE_SHIFT) & (o->nr_buckets - 1);
+	return hash64_pair(key, vaddr >> PAGE_SHIFT) & (o->nr_buckets - 1);
 }
 
 struct mpage *page_lookup_locked(struct memory *m, struct region *r, uint64_t vaddr)
 {
 	struct owner *o = &m->owner;
-	const uint64_t b = bucket_of(o, r->aspace, vaddr);
+	const uint64_t b = bucket_of(o, r->key, vaddr);
 	struct spinlock *lock = &o->bucket_locks[b % OWNER_BUCKET_LOCKS];
 	struct mpage *page;
 
 	spin_lock(lock);
 	hlist_for_each_entry(page, &o->buckets[b], hash)
-		if (page->key == r->aspace && page->index == vaddr)
+		if (page->key == r->key && page->index == vaddr)
 			break;
 	spin_unlock(lock);
 	return page;
@@ -292,10 +310,10 @@ struct mpage *page_lookup_locked(struct memory *m, struct region *r, uint64_t va
 void page_insert_locked(struct memory *m, struct region *r, struct mpage *page, uint64_t vaddr)
 {
 	struct owner *o = &m->owner;
-	const uint64_t b = bucket_of(o, r->aspace, vaddr);
+	const uint64_t b = bucket_of(o, r->key, vaddr);
 	struct spinlock *lock = &o->bucket_locks[b % OWNER_BUCKET_LOCKS];
 
-	page->key = r->aspace;
+	page->key = r->key;
 	page->index = vaddr;
 	spin_lock(lock);
 	hlist_add_head(&page->hash, &o->buckets[b]);
@@ -491,6 +509,28 @@ bool owner_prepared(struct memory *m, uint64_t aspace, uint64_t add, uint64_t su
 		s->prepared = s->prepared + add - sub;
 	spin_unlock(&o->lock);
 	return ok;
+}
+
+bool owner_has_space(struct memory *m, uint64_t aspace)
+{
+	bool has;
+
+	spin_lock(&m->owner.lock);
+	has = space_find_locked(&m->owner, aspace) != NULL;
+	spin_unlock(&m->owner.lock);
+	return has;
+}
+
+uint32_t owner_space_home(struct memory *m, uint64_t aspace)
+{
+	const struct owner_space *s;
+	uint32_t home;
+
+	spin_lock(&m->owner.lock);
+	s = space_find_locked(&m->owner, aspace);
+	home = s ? s->home : m->node;
+	spin_unlock(&m->owner.lock);
+	return home;
 }
 
 void owner_counts(struct memory *m, struct owner_counts *out)

@@ -5,12 +5,15 @@
  * Regions:	found by (space, address) in one tree.  A region is counted: the tree holds one
  *		reference and every user one more, so it can go away under a handler.
  * States:	ACTIVE; LEAVING while it is handed to another owner and ARRIVING while it is taken
- *		over (faults wait); MOVED when only the new owner's name is left ("moved, ask X");
- *		DEAD once it is out of the tree.
- * Page table:	one hash over (space, page) for all regions; the frames' descriptors are its
- *		entries, so it never allocates.  A page is in its region's list as well.
+ *		over, MERGING while pages go from one to another (faults wait); MOVED when only the
+ *		new owner's name is left ("moved, ask X"); DEAD once it is out of the tree.
+ * Pages only:	a region of a frozen or page-only space has one vma for all of it, so nothing here
+ *		asks what kind of space it belongs to.
+ * Page table:	one hash over (key of the region, page) for all regions; the frames' descriptors are
+ *		its entries, so it never allocates.  A page is in its region's list as well.  Two
+ *		regions can change keys and lists: then all pages of one are the other's.
  * Locking:	owner.lock guards the trees; region.lock a region's state, vmas and pages; a bucket's
- *		lock its chain.
+ *		lock its chain.  Two regions are locked by regions_lock() only.
  */
 #pragma once
 
@@ -34,6 +37,7 @@ enum region_state {
 	REGION_ACTIVE,
 	REGION_LEAVING,
 	REGION_ARRIVING,
+	REGION_MERGING,
 	REGION_MOVED,
 	REGION_DEAD,
 };
@@ -49,10 +53,22 @@ struct region {
 	struct pm_vregion entry __guarded_by(&lock); /* MOVED: who has it now */
 	struct vma_set vmas __guarded_by(&lock);
 	struct vma_spare spare __guarded_by(&lock); /* nodes for the next change */
+	/*
+	 * Since the space was made by fork, something that was mapped then has been unmapped: a page
+	 * of the frozen space behind it may lie where nothing is mapped here.
+	 */
+	bool holes __guarded_by(&lock);
+	uint64_t key
+		__guarded_by(&lock); /* of its pages in the page table; no other region has it */
 	struct list_head pages __guarded_by(&lock);
 	uint64_t nr_pages __guarded_by(&lock);
-	struct waitqueue settled; /* woken when it leaves LEAVING or ARRIVING */
+	struct waitqueue settled; /* woken when it leaves LEAVING, ARRIVING or MERGING */
 };
+
+static inline bool region_is_settling(enum region_state state)
+{
+	return state == REGION_LEAVING || state == REGION_ARRIVING || state == REGION_MERGING;
+}
 
 /* What this node holds of one address space. */
 struct owner_space {
@@ -67,6 +83,7 @@ struct owner {
 	struct rb_root regions __guarded_by(&lock);
 	struct rb_root spaces __guarded_by(&lock);
 	uint64_t nr_regions __guarded_by(&lock);
+	uint64_t next_key; /* atomic */
 	uint64_t nr_spaces __guarded_by(&lock);
 	struct hlist_head *buckets;                       /* a bucket's lock */
 	uint64_t nr_buckets;                              /* const; a power of two */
@@ -83,6 +100,9 @@ struct region *region_get(struct memory *m, uint64_t aspace, uint64_t vaddr);
 /* The first region of @aspace that ends above @vaddr, with a reference, or NULL. */
 struct region *region_get_above(struct memory *m, uint64_t aspace, uint64_t vaddr);
 void region_put(struct region *r);
+/* Lock two regions, in the order that the lock rules ask for. */
+void regions_lock(struct region *a, struct region *b);
+void regions_unlock(struct region *a, struct region *b);
 /* Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM). */
 struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uint64_t index,
 			   uint32_t shift, enum region_state state);
@@ -93,7 +113,7 @@ void region_kill(struct memory *m, struct region *r);
  * home's array still names us, and the next MM_MAP makes the region again.
  */
 void region_kill_if_empty(struct memory *m, struct region *r);
-/* Wait until @r is neither leaving nor arriving.  -ETIMEDOUT. */
+/* Wait until @r does not settle any more.  -ETIMEDOUT. */
 int region_settle(struct region *r) __must_check;
 /* Have the nodes ready that any one change can need, so that the change itself cannot fail. */
 int region_reserve(struct region *r) __must_check;
@@ -113,6 +133,11 @@ void page_insert_locked(struct memory *m, struct region *r, struct mpage *page, 
 void page_remove_locked(struct memory *m, struct region *r, struct mpage *page)
 	__must_hold(&r->lock);
 
+/* Is there anything of @aspace here? */
+bool owner_has_space(struct memory *m, uint64_t aspace);
+/* The home of a space that has a part here; this node if it has none. */
+uint32_t owner_space_home(struct memory *m, uint64_t aspace);
+
 /* --- messages: owner_map.c ------------------------------------------------------------------ */
 
 int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
@@ -127,6 +152,16 @@ void owner_destroy_space(struct memory *m, uint64_t aspace);
 void owner_destroy_matching(struct memory *m,
 			    bool (*match)(const struct owner_space *s, uint32_t node),
 			    uint32_t node);
+
+/* --- messages: owner_fork.c ------------------------------------------------------------------ */
+
+int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
+	       struct mm_range_rep *rep) __must_check;
+/* Both allocate nothing and may be repeated; they answer how many pages they have renamed, dropped. */
+int owner_merge(struct memory *m, const struct pm_merge_req *req, struct mm_range_rep *rep)
+	__must_check;
+int owner_discard(struct memory *m, const struct pm_discard_req *req, struct mm_range_rep *rep)
+	__must_check;
 
 /* --- owner_data.c: fetch and write-back ------------------------------------------------------- */
 

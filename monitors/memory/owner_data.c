@@ -19,11 +19,6 @@
 
 #define FRAME_WAIT_NS (1000ull * 1000 * 1000) /* for frames that are pinned just now */
 
-static bool is_settling(enum region_state state)
-{
-	return state == REGION_LEAVING || state == REGION_ARRIVING;
-}
-
 /*
  * Find the region of @vaddr in a state to be used.  0; -ESRCH no such space here; -EFAULT nothing
  * mapped there; -EREMCHG with *@moved; -EAGAIN it settles and we may not sleep.
@@ -45,7 +40,7 @@ static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool m
 			err = -EREMCHG;
 		} else if (r->state == REGION_DEAD) {
 			err = -EFAULT;
-		} else if (is_settling(r->state)) {
+		} else if (region_is_settling(r->state)) {
 			err = -EAGAIN;
 		}
 		spin_unlock(&r->lock);

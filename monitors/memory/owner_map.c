@@ -223,6 +223,7 @@ static int unmap_region(struct memory *m, struct region *r, uint64_t start, uint
 	}
 	res->charge += vma_range_charge(&r->vmas, start, end);
 	vma_remove(&r->vmas, start, end, &r->spare);
+	r->holes = true;
 	spin_unlock(&r->lock);
 	region_trim(r);
 	res->pages += region_drop_pages(m, r, start, end);

@@ -10,7 +10,8 @@
  *		are only read, so they may be sent to the new owner as well.  After MM_TAKE_DONE the old
  *		owner keeps nothing but the new owner's name and the waiting requests get "moved".
  * Failure:	until MM_TAKE_DONE has been answered the old owner has everything and takes up service
- *		again.  If that answer is lost, the home asks again later with the same version.
+ *		again.  What the new owner has by then it drops when it hears so, or when the same
+ *		version of the vRegion is begun again: nobody else has been told of it.
  */
 #include <lib/alloc.h>
 #include <lib/err.h>
@@ -227,8 +228,10 @@ static struct mpage **pin_pages(struct region *r, uint64_t *nr)
 	*nr = r->nr_pages;
 	spin_unlock(&r->lock);
 	pages = lib_alloc((*nr + 1) * sizeof(*pages));
-	if (!pages)
+	if (!pages) {
+		*nr = 0;
 		return NULL;
+	}
 	spin_lock(&r->lock);
 	list_for_each_entry(page, &r->pages, link) {
 		if (n == *nr)
@@ -290,19 +293,6 @@ static void leave_done(struct memory *m, struct region *r, const struct pm_vregi
 	wake_all(&r->settled);
 }
 
-static uint32_t space_home(struct memory *m, uint64_t aspace)
-{
-	struct owner_space *s;
-	uint32_t home = m->node;
-
-	spin_lock(&m->owner.lock);
-	rb_for_each_entry(s, &m->owner.spaces, node)
-		if (s->aspace == aspace)
-			home = s->home;
-	spin_unlock(&m->owner.lock);
-	return home;
-}
-
 static int leave(struct memory *m, struct region *r, const struct mm_vregion_move_req *req,
 		 struct mm_vregion_take_req *take)
 {
@@ -310,12 +300,11 @@ static int leave(struct memory *m, struct region *r, const struct mm_vregion_mov
 
 	take->aspace = req->aspace;
 	take->vregion = req->vregion;
-	take->home = space_home(m, req->aspace);
+	take->home = owner_space_home(m, req->aspace);
 	take->vregion_shift = m->vregion_shift;
 	err = take_stage(m, take, MM_TAKE_BEGIN);
-	if (err)
-		return err;
-	err = send_vmas(m, r, take);
+	if (!err)
+		err = send_vmas(m, r, take);
 	if (!err)
 		err = send_pages(m, r, req->vregion.owner);
 	if (!err)
@@ -365,20 +354,58 @@ int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_
 
 /* --- a vRegion arrives ----------------------------------------------------------------- */
 
+/*
+ * Does @r hold what has come of this very move?  Perhaps all of it: then the answer to MM_TAKE_DONE was
+ * lost, and the old owner serves.
+ */
+static bool take_is_same_locked(const struct region *r, const struct pm_vregion *entry)
+	__must_hold(&r->lock)
+{
+	return r->state == REGION_ARRIVING ||
+	       (r->state == REGION_ACTIVE && r->entry.owner == entry->owner &&
+		r->entry.version == entry->version);
+}
+
+/* Give up what has come of a move, and be in @state; @entry: who has the vRegion. */
+static bool take_drop(struct memory *m, struct region *r, const struct pm_vregion *move,
+		      enum region_state state, const struct pm_vregion *entry)
+{
+	struct vma_spare dead = { 0 };
+	uint64_t charge = 0;
+	bool drop;
+
+	spin_lock(&r->lock);
+	drop = take_is_same_locked(r, move);
+	if (drop) {
+		charge = vma_range_charge(&r->vmas, r->start, r->end);
+		vma_set_clear(&r->vmas, &dead);
+		r->entry = *entry;
+		__atomic_store_n(&r->state, state, __ATOMIC_RELEASE);
+	}
+	spin_unlock(&r->lock);
+	if (drop)
+		region_drop_pages(m, r, r->start, r->end);
+	pool_uncommit(&m->pool, charge);
+	vma_spare_free(&dead);
+	return drop;
+}
+
 static int take_begin(struct memory *m, const struct mm_vregion_take_req *req)
 {
 	struct region *r = region_make(m, req->aspace, req->home, req->vregion.index,
 				       req->vregion_shift, REGION_ARRIVING);
+	bool moved;
 	int err = 0;
 
 	if (IS_ERR(r))
 		return (int)PTR_ERR(r);
 	spin_lock(&r->lock);
-	if (r->state == REGION_MOVED)
+	moved = r->state == REGION_MOVED;
+	if (moved)
 		__atomic_store_n(&r->state, REGION_ARRIVING, __ATOMIC_RELEASE);
-	else if (r->state != REGION_ARRIVING)
-		err = -EEXIST;
 	spin_unlock(&r->lock);
+	if (!moved && !take_drop(m, r, &req->vregion, REGION_ARRIVING, &req->vregion))
+		err = -EEXIST;
 	region_put(r);
 	return err;
 }
@@ -402,25 +429,12 @@ static int take_vma(struct memory *m, struct region *r, const struct pm_vma *v)
 }
 
 /* It is not to be: drop what has come, and point to the node that still has it. */
-static void take_abort(struct memory *m, struct region *r, uint32_t peer)
+static void take_abort(struct memory *m, struct region *r, uint32_t peer,
+		       const struct mm_vregion_take_req *req)
 {
-	struct vma_spare dead = { 0 };
-	uint64_t charge = 0;
-	bool drop = false;
+	const struct pm_vregion entry = { .index = r->index, .owner = peer };
 
-	spin_lock(&r->lock);
-	if (r->state == REGION_ARRIVING) {
-		charge = vma_range_charge(&r->vmas, r->start, r->end);
-		vma_set_clear(&r->vmas, &dead);
-		r->entry = (struct pm_vregion){ .index = r->index, .owner = peer };
-		__atomic_store_n(&r->state, REGION_MOVED, __ATOMIC_RELEASE);
-		drop = true;
-	}
-	spin_unlock(&r->lock);
-	if (drop)
-		region_drop_pages(m, r, r->start, r->end);
-	pool_uncommit(&m->pool, charge);
-	vma_spare_free(&dead);
+	(void)take_drop(m, r, &req->vregion, REGION_MOVED, &entry);
 	wake_all(&r->settled);
 }
 
@@ -431,6 +445,7 @@ static int take_done(struct region *r, const struct mm_vregion_take_req *req)
 	spin_lock(&r->lock);
 	if (r->state == REGION_ARRIVING) {
 		r->entry = req->vregion;
+		r->holes = true; /* not known here */
 		__atomic_store_n(&r->state, REGION_ACTIVE, __ATOMIC_RELEASE);
 	} else {
 		err = -ESTALE;
@@ -453,7 +468,7 @@ int owner_vregion_take(struct memory *m, uint32_t peer, const struct mm_vregion_
 	if (!r)
 		return -ESTALE;
 	if (req->stage == MM_TAKE_ABORT)
-		take_abort(m, r, peer);
+		take_abort(m, r, peer, req);
 	else if (req->stage == MM_TAKE_DONE)
 		err = take_done(r, req);
 	for (uint32_t i = 0; i < req->nr_vmas && !err; i++)

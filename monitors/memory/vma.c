@@ -200,6 +200,28 @@ void vma_insert(struct vma_set *set, const struct pm_vma *v, struct vma_spare *s
 		join_above(set, prev, spare);
 }
 
+void vma_set_clone(struct vma_set *to, const struct vma_set *from, struct vma_spare *spare)
+{
+	const struct vma *vma;
+
+	for (vma = entry(rb_first(&from->root)); vma; vma = vma_next(vma)) {
+		struct vma *copy = spare_take(spare);
+
+		copy->v = vma->v;
+		link_vma(to, copy);
+	}
+}
+
+struct pm_vma vma_pages_only(uint64_t start, uint64_t end)
+{
+	return (struct pm_vma){
+		.start = start,
+		.end = end,
+		.prot = PM_PROT_READ | PM_PROT_WRITE,
+		.flags = PM_VMA_SHARED | PM_VMA_NORESERVE,
+	};
+}
+
 void vma_split(struct vma_set *set, uint64_t addr, struct vma_spare *spare)
 {
 	struct vma *low = vma_at(set, addr);

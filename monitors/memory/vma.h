@@ -54,6 +54,14 @@ struct pm_vma vma_clip(const struct pm_vma *v, uint64_t start, uint64_t end);
 bool vma_joins(const struct pm_vma *low, const struct pm_vma *high);
 
 bool vma_range_is_free(const struct vma_set *set, uint64_t start, uint64_t end);
+/* Make @to, which is empty, a copy of @from.  Needs from->count spares. */
+void vma_set_clone(struct vma_set *to, const struct vma_set *from, struct vma_spare *spare);
+/*
+ * The area that stands for mappings where there are none, in frozen and page-only spaces: every page of
+ * [start, end) may be written back and fetched, and nothing is charged.
+ */
+struct pm_vma vma_pages_only(uint64_t start, uint64_t end);
+
 /* How far [start, end) is mapped without a hole: @start when it is not, @end when all of it is. */
 uint64_t vma_mapped_until(const struct vma_set *set, uint64_t start, uint64_t end);
 

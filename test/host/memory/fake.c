@@ -22,7 +22,11 @@ struct memory *fake_node(struct fake *f, uint32_t node)
 
 static bool inject(struct fake *f, uint16_t opcode)
 {
-	return f->fail_opcode == opcode && f->fail_after-- <= 0;
+	if (f->fail_opcode != opcode || f->fail_after-- > 0)
+		return false;
+	if (f->fail_once)
+		f->fail_opcode = 0;
+	return true;
 }
 
 static int storage_lookup(struct fake *f, const void *body, uint32_t len, void *reply,
@@ -59,11 +63,13 @@ static int fake_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 	struct fake *f = m->net_arg;
 	struct memory *to = fake_node(f, peer);
 	uint8_t *data = NULL;
+	bool fails;
 	void *copy;
 	int ret;
 
 	__atomic_fetch_add(&f->nr_calls, 1, __ATOMIC_RELAXED);
-	if (inject(f, opcode))
+	fails = inject(f, opcode);
+	if (fails && !f->fail_late)
 		return f->fail_error;
 	if (peer == FAKE_STORAGE && opcode == MS_LOOKUP)
 		return storage_lookup(f, body, body_len, reply, reply_max);
@@ -81,7 +87,7 @@ static int fake_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 			   (uint32_t)(nr_bulk * PAGE_SIZE), reply, reply_max, NULL);
 	free(data);
 	free(copy);
-	return ret;
+	return fails ? f->fail_error : ret;
 }
 
 uint8_t fake_byte(uint64_t ino, uint64_t offset)
@@ -255,7 +261,7 @@ void proc_done(struct fake_proc *p)
 
 int proc_space(struct fake_proc *p)
 {
-	struct aspace *as = aspace_create(fake_node(p->f, p->home), p->aspace, 0);
+	struct aspace *as = aspace_create(fake_node(p->f, p->home), p->aspace, 0, ASPACE_MAPPED);
 
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
@@ -279,8 +285,8 @@ static void learn(struct fake_proc *p, const struct pm_vregion *vr)
 }
 
 /* An address space call: returns 0 or the errno, with the vRegions learnt. */
-static int range_call(struct fake_proc *p, uint16_t opcode, const void *body, uint32_t len,
-		      uint64_t *addr)
+static int range_call_grants(struct fake_proc *p, uint16_t opcode, const void *body, uint32_t len,
+			     uint64_t *addr, uint32_t *frames)
 {
 	struct pm_range_rep *rep = malloc(sizeof(*rep));
 	uint8_t *buf = malloc(16384);
@@ -295,10 +301,18 @@ static int range_call(struct fake_proc *p, uint16_t opcode, const void *body, ui
 			learn(p, &rep->vregions[i]);
 		if (addr)
 			*addr = rep->addr;
+		for (uint16_t i = 0; i < rep->nr_grants && frames; i++)
+			*frames += rep->grants[i].frames;
 	}
 	free(buf);
 	free(rep);
 	return ret;
+}
+
+static int range_call(struct fake_proc *p, uint16_t opcode, const void *body, uint32_t len,
+		      uint64_t *addr)
+{
+	return range_call_grants(p, opcode, body, len, addr, NULL);
 }
 
 int proc_mmap(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t prot, uint32_t flags,
@@ -366,6 +380,110 @@ int proc_destroy(struct fake_proc *p)
 			    NULL, 0, NULL);
 }
 
+int proc_mmap_object(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t prot,
+		     uint32_t flags, uint64_t object, uint64_t pgoff, uint64_t *out)
+{
+	const struct pm_mmap_req req = { .aspace = p->aspace,
+					 .addr = addr,
+					 .len = len,
+					 .pgoff = pgoff,
+					 .object = object,
+					 .prot = prot,
+					 .flags = flags };
+	struct pm_mmap_req_wire w;
+
+	pm_mmap_req_encode(&req, &w);
+	return range_call(p, PM_MMAP, &w, sizeof(w), out);
+}
+
+static void learn_all(struct fake_proc *p, const struct fake_proc *from)
+{
+	for (size_t i = 0; i < from->nr_owners; i++)
+		learn(p, &(struct pm_vregion){ .index = from->owners[i].index,
+					       .owner = from->owners[i].node });
+}
+
+int proc_fork(struct fake_proc *p, struct fake_proc *parent, struct fake_proc *child)
+{
+	const struct pm_fork_req req = { .aspace = p->aspace,
+					 .parent = parent->aspace,
+					 .child = child->aspace };
+	struct pm_fork_req_wire w;
+	int err;
+
+	pm_fork_req_encode(&req, &w);
+	err = range_call(p, PM_FORK, &w, sizeof(w), NULL);
+	if (!err) {
+		learn_all(parent, p);
+		learn_all(child, p);
+	}
+	return err;
+}
+
+/* A request without a reply body, in an exact copy. */
+static int plain_call(struct fake_proc *p, uint16_t opcode, const void *body, ssize_t len)
+{
+	void *copy = malloc((size_t)len);
+	int ret;
+
+	memcpy(copy, body, (size_t)len);
+	ret = memory_serve(fake_node(p->f, p->home), FAKE_PROC, opcode, copy, (uint32_t)len, NULL,
+			   0, NULL, 0, NULL);
+	free(copy);
+	return ret;
+}
+
+int proc_merge(struct fake_proc *from, struct fake_proc *into, const struct pm_page_range *ranges,
+	       uint32_t nr)
+{
+	static struct pm_merge_req req;
+	static uint8_t body[8192];
+
+	req.from = from->aspace;
+	req.into = into->aspace;
+	req.nr_ranges = nr;
+	if (nr)
+		memcpy(req.ranges, ranges, nr * sizeof(*ranges));
+	return plain_call(from, PM_MERGE, body, pm_merge_req_encode(&req, body, sizeof(body)));
+}
+
+int proc_discard(struct fake_proc *p, const struct pm_page_range *ranges, uint32_t nr)
+{
+	static struct pm_discard_req req;
+	static uint8_t body[8192];
+
+	req.aspace = p->aspace;
+	req.nr_ranges = nr;
+	memcpy(req.ranges, ranges, nr * sizeof(*ranges));
+	return plain_call(p, PM_DISCARD, body, pm_discard_req_encode(&req, body, sizeof(body)));
+}
+
+int proc_object(struct fake_proc *p, uint64_t len, uint32_t flags)
+{
+	const struct pm_space_req req = { .aspace = p->aspace, .len = len, .flags = flags };
+	struct pm_space_req_wire w;
+	uint64_t size = 0;
+	int err;
+
+	pm_space_req_encode(&req, &w);
+	err = range_call(p, PM_SPACE, &w, sizeof(w), &size);
+	return !err && size != 1ull << p->shift ? -EPROTO : err;
+}
+
+int proc_activate(struct fake_proc *p, uint64_t first, uint32_t count, uint32_t want, uint32_t *got)
+{
+	const struct pm_vregions_req req = { .aspace = p->aspace,
+					     .first = first,
+					     .count = count,
+					     .flags = PM_VREGIONS_ACTIVATE,
+					     .want_credits = want };
+	struct pm_vregions_req_wire w;
+
+	*got = 0;
+	pm_vregions_req_encode(&req, &w);
+	return range_call_grants(p, PM_VREGIONS, &w, sizeof(w), NULL, got);
+}
+
 int proc_credit(struct fake_proc *p, uint32_t node, uint32_t want, uint32_t give, uint32_t *got)
 {
 	const struct pm_credit_req req = { want, give };
@@ -390,6 +508,19 @@ static struct memory *owner_of(struct fake_proc *p, uint64_t vaddr)
 		if (p->owners[i].index == vaddr >> p->shift)
 			return fake_node(p->f, p->owners[i].node);
 	return fake_node(p->f, p->home);
+}
+
+int proc_fill_vma(struct fake_proc *p, uint64_t vaddr, struct pm_vma *out)
+{
+	const struct pm_fill_vma_req req = { p->aspace, vaddr };
+	struct pm_fill_vma_req_wire w;
+	struct pm_vma_wire vw;
+	int ret;
+
+	pm_fill_vma_req_encode(&req, &w);
+	ret = memory_serve(owner_of(p, vaddr), FAKE_PROC, PM_FILL_VMA, &w, sizeof(w), NULL, 0, &vw,
+			   sizeof(vw), NULL);
+	return ret < 0 ? ret : pm_fill_vma_rep_decode(&vw, (size_t)ret, out);
 }
 
 /* Inline first, as the RPC layer does, and then where it may sleep. */
@@ -444,7 +575,7 @@ int proc_writeback(struct fake_proc *p, uint64_t vaddr, const void *data)
 	const struct pm_writeback_req req = {
 		.aspace = p->aspace,
 		.nr_pages = 1,
-		.pages = { { vaddr, __atomic_add_fetch(&p->seq, 1, __ATOMIC_RELAXED) } },
+		.pages = { { vaddr, __atomic_add_fetch(&p->f->seq, 1, __ATOMIC_RELAXED) } },
 	};
 	struct pm_writeback_rep rep;
 	int err;

@@ -33,8 +33,11 @@ struct fake {
 	uint16_t fail_opcode; /* calls with it fail while fail_after is 0; it counts down */
 	int fail_after;
 	int fail_error;
+	bool fail_once;    /* only the first of them */
+	bool fail_late;    /* the call is served, its answer is lost */
 	int read_error;    /* MS_READ ends with it */
 	bool read_async;   /* answered by a thread */
+	uint64_t seq;      /* atomic: the processor's write-backs */
 	uint64_t nr_calls; /* atomic */
 	uint64_t nr_reads; /* atomic */
 };
@@ -60,7 +63,6 @@ struct fake_proc {
 	struct fake_owner *owners; /* by libc: allocation failures are not for the test itself */
 	size_t nr_owners;
 	uint64_t redirects;
-	uint64_t seq;
 };
 
 void proc_init(struct fake_proc *p, struct fake *f, uint64_t aspace, uint32_t home);
@@ -75,10 +77,23 @@ int proc_mremap(struct fake_proc *p, uint64_t addr, uint64_t old_len, uint64_t n
 		uint32_t flags, uint64_t new_addr, uint64_t *out);
 int proc_brk(struct fake_proc *p, uint64_t brk, uint64_t *out);
 int proc_destroy(struct fake_proc *p);
+/* As proc_mmap(), of page @pgoff on of the object @object. */
+int proc_mmap_object(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t prot,
+		     uint32_t flags, uint64_t object, uint64_t pgoff, uint64_t *out);
+/* @parent and @child are initialised with new ids; on success they know what @p knows. */
+int proc_fork(struct fake_proc *p, struct fake_proc *parent, struct fake_proc *child);
+int proc_merge(struct fake_proc *from, struct fake_proc *into, const struct pm_page_range *ranges,
+	       uint32_t nr);
+int proc_discard(struct fake_proc *p, const struct pm_page_range *ranges, uint32_t nr);
+/* Make @p a page-only space. */
+int proc_object(struct fake_proc *p, uint64_t len, uint32_t flags);
+int proc_activate(struct fake_proc *p, uint64_t first, uint32_t count, uint32_t want,
+		  uint32_t *got);
 int proc_credit(struct fake_proc *p, uint32_t node, uint32_t want, uint32_t give, uint32_t *got);
 /* Result of the fetch (enum pm_fetch_result) or a negative errno; the page is copied to @data. */
 int proc_fetch(struct fake_proc *p, uint64_t vaddr, bool write, void *data);
 int proc_writeback(struct fake_proc *p, uint64_t vaddr, const void *data);
+int proc_fill_vma(struct fake_proc *p, uint64_t vaddr, struct pm_vma *out);
 /* Ask the home who owns the vRegion of @vaddr. */
 int proc_refresh(struct fake_proc *p, uint64_t vaddr);
 /* Fill a page so that it names itself. */

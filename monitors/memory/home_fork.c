@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Home: fork, and the spaces without mappings: frozen ones and those of shared objects.
+ *
+ * Fork:	the space is frozen and two new ones take its place.  Both are made, with everything
+ *		that can fail, before the owners hear of it; they are entered into the table when all
+ *		owners have agreed.
+ * Repeats:	the RPC layer executes these calls at most once; a processor that had no answer may ask
+ *		again with the same ids and hears what it would have heard.
+ * Locking:	the space's mutex; a merge holds two.
+ * Failure:	a fork that fails has changed nothing, unless an owner was lost halfway: then what can
+ *		be reached is put back.  A merge that fails can be repeated: an owner forgets the frozen
+ *		space when it is done.
+ */
+#include <lib/alloc.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+
+#include "memory.h"
+
+/* --- fork -------------------------------------------------------------------------------- */
+
+/* What a fork makes before it asks the owners. */
+struct fork_new {
+	struct aspace *parent;
+	struct aspace *child;
+	struct vma_spare spare; /* for the map of the space itself */
+	struct grants grants;
+};
+
+static void fork_copy_fields(struct aspace *to, const struct aspace *from) __must_hold(&from->mutex)
+{
+	to->mmap_top = from->mmap_top;
+	to->brk_start = from->brk_start;
+	to->brk = from->brk;
+	to->brk_max = from->brk_max;
+}
+
+static struct aspace *fork_alloc(struct aspace *as, uint64_t id) __must_hold(&as->mutex)
+{
+	struct aspace *made = aspace_alloc(id, as->vnode, ASPACE_MAPPED);
+
+	if (!made)
+		return NULL;
+	fork_copy_fields(made, as);
+	if (!aspace_copy_vregions(made, as))
+		return made;
+	aspace_put(made);
+	return NULL;
+}
+
+static int fork_make(struct memory *m, struct aspace *as, const struct pm_fork_req *req,
+		     struct fork_new *f) __must_hold(&as->mutex)
+{
+	struct vma_spare copies = { 0 };
+	int err;
+
+	if (aspace_exists(m, req->parent) || aspace_exists(m, req->child))
+		return -EEXIST;
+	f->parent = fork_alloc(as, req->parent);
+	f->child = fork_alloc(as, req->child);
+	if (!f->parent || !f->child)
+		return -ENOMEM;
+	err = vma_spare_fill(&f->spare, 1);
+	if (!err)
+		err = vma_spare_fill(&copies, as->map.count);
+	if (!err)
+		vma_set_clone(&f->child->map, &as->map, &copies);
+	vma_spare_free(&copies);
+	return err;
+}
+
+static int fork_call(struct memory *m, uint32_t node, const struct mm_fork_req *req,
+		     struct grants *grants)
+{
+	struct mm_fork_req_wire w;
+	struct mm_range_rep_wire rw;
+	struct mm_range_rep rep;
+	int ret;
+
+	mm_fork_req_encode(req, &w);
+	ret = memory_call(m, node, MM_FORK, &w, sizeof(w), &rw, sizeof(rw));
+	if (ret >= 0)
+		ret = mm_range_rep_decode(&rw, (size_t)ret, &rep);
+	if (!ret)
+		grants_add(grants, &rep.grant);
+	return ret;
+}
+
+/* One phase at every node of @nodes, until one fails: *@failed is that one. */
+static int fork_phase(struct memory *m, const struct radix_tree *nodes, struct mm_fork_req *req,
+		      uint32_t phase, struct grants *grants, uint64_t *failed)
+{
+	const void *held;
+	uint64_t node;
+
+	req->phase = phase;
+	radix_for_each(held, nodes, node) {
+		const int err = fork_call(m, (uint32_t)node, req, grants);
+
+		if (err) {
+			*failed = node;
+			return err;
+		}
+	}
+	return 0;
+}
+
+/* At every node below @end: put back what has been done. */
+static void fork_abort(struct memory *m, const struct radix_tree *nodes, struct mm_fork_req *req,
+		       uint64_t end)
+{
+	const void *held;
+	uint64_t node;
+
+	req->phase = MM_ABORT;
+	radix_for_each(held, nodes, node) {
+		if (node >= end)
+			break;
+		(void)fork_call(m, (uint32_t)node, req, NULL);
+	}
+}
+
+/* All owners or none. */
+static int fork_at_owners(struct memory *m, const struct radix_tree *nodes, struct mm_fork_req *req,
+			  struct grants *grants)
+{
+	uint64_t failed;
+	int err;
+
+	err = fork_phase(m, nodes, req, nodes->count <= 1 ? MM_ONCE : MM_PREPARE, grants, &failed);
+	if (!err && nodes->count <= 1)
+		return 0;
+	if (err) {
+		/* One that did not answer may have done it. */
+		fork_abort(m, nodes, req, err == -ETIMEDOUT ? failed + 1 : failed);
+		return err;
+	}
+	err = fork_phase(m, nodes, req, MM_APPLY, grants, &failed);
+	if (err)
+		fork_abort(m, nodes, req, UINT64_MAX);
+	return err;
+}
+
+/*
+ * The owners have done it: so do we.  False, with nothing changed: an id has come into use.  Once they are
+ * in the table, the two may be used.
+ */
+static bool fork_commit(struct memory *m, struct aspace *as, struct fork_new *f)
+	__must_hold(&as->mutex)
+{
+	const struct pm_vma all = vma_pages_only(0, PM_USER_TOP);
+
+	f->parent->map = as->map;
+	if (!aspace_link_two(m, f->parent, f->child)) {
+		vma_set_init(&f->parent->map);
+		return false;
+	}
+	vma_set_init(&as->map);
+	vma_insert(&as->map, &all, &f->spare);
+	as->kind = ASPACE_FROZEN;
+	as->fork_parent = f->parent->id;
+	as->fork_child = f->child->id;
+	return true;
+}
+
+static int fork_locked(struct memory *m, struct aspace *as, const struct pm_fork_req *req,
+		       struct fork_new *f) __must_hold(&as->mutex)
+{
+	struct mm_fork_req mm = {
+		.aspace = req->aspace,
+		.parent = req->parent,
+		.child = req->child,
+	};
+	int err = fork_make(m, as, req, f);
+
+	if (err)
+		return err;
+	mm.want_credits = span_share(req->want_credits, f->parent->nodes.count);
+	err = fork_at_owners(m, &f->parent->nodes, &mm, &f->grants);
+	if (err)
+		return err;
+	if (fork_commit(m, as, f))
+		return 0;
+	fork_abort(m, &f->parent->nodes, &mm, UINT64_MAX);
+	return -EEXIST;
+}
+
+static bool is_repeated(const struct aspace *as, const struct pm_fork_req *req)
+	__must_hold(&as->mutex)
+{
+	return as->kind == ASPACE_FROZEN && as->fork_parent == req->parent &&
+	       as->fork_child == req->child;
+}
+
+int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
+	      struct pm_range_rep *rep)
+{
+	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED | ASPACE_FROZEN);
+	struct fork_new f = { 0 };
+	int err = 0;
+
+	reply_init(rep);
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	if (aspace_processor(req->parent) != proc || aspace_processor(req->child) != proc)
+		err = -ESRCH;
+	else if (as->kind == ASPACE_MAPPED)
+		err = fork_locked(m, as, req, &f);
+	else if (!is_repeated(as, req))
+		err = -EINVAL;
+	if (!err) {
+		rep->addr = 1ull << m->vregion_shift;
+		reply_vregions(m, as, 0, PM_USER_TOP, rep);
+		reply_grants(&f.grants, rep);
+		STAT_INC(m, forks);
+	}
+	if (f.parent)
+		aspace_put(f.parent);
+	if (f.child)
+		aspace_put(f.child);
+	vma_spare_free(&f.spare);
+	aspace_unlock(as);
+	return err;
+}
+
+/* --- merge and discard -------------------------------------------------------------------- */
+
+/* Bring the vRegions of @from to where @into has them. */
+static int merge_gather(struct memory *m, struct aspace *from, const struct aspace *into)
+	__must_hold(&from->mutex) __must_hold(&into->mutex)
+{
+	const struct home_vregion *vr, *there;
+	uint64_t index;
+	int err = 0;
+
+	radix_for_each(vr, &from->vregions, index) {
+		there = radix_lookup(&into->vregions, index);
+		if (!err && there && there->owner != vr->owner)
+			err = home_move_locked(m, from, index, there->owner);
+	}
+	return err;
+}
+
+/* Does @node own a vRegion of one of the ranges? */
+static bool has_range(const struct memory *m, const struct aspace *as, uint64_t node,
+		      const struct pm_discard_req *req) __must_hold(&as->mutex)
+{
+	for (uint32_t i = 0; i < req->nr_ranges; i++) {
+		const uint64_t last =
+			(req->ranges[i].addr + req->ranges[i].len - 1) >> m->vregion_shift;
+		uint64_t index = req->ranges[i].addr >> m->vregion_shift;
+		const struct home_vregion *vr;
+
+		for (; (vr = radix_next(&as->vregions, &index)) && index <= last; index++)
+			if (vr->owner == node)
+				return true;
+	}
+	return false;
+}
+
+/*
+ * Tell every node that has, or had, a part of @as; with @req, those that it concerns.  All are told; the
+ * first error is returned.  What is lost with a node that is down was lost before.
+ */
+static int tell_nodes(struct memory *m, const struct aspace *as, uint16_t opcode, const void *body,
+		      uint32_t len, const struct pm_discard_req *req) __must_hold(&as->mutex)
+{
+	struct mm_range_rep_wire w;
+	const void *held;
+	uint64_t node;
+	int err = 0;
+
+	radix_for_each(held, &as->nodes, node) {
+		int ret;
+
+		if (req && !has_range(m, as, node, req))
+			continue;
+		ret = memory_call(m, (uint32_t)node, opcode, body, len, &w, sizeof(w));
+		if (ret < 0 && ret != -EHOSTDOWN && !err)
+			err = ret;
+	}
+	return err;
+}
+
+/* Has it been done already, and the answer been lost? */
+static bool is_merged(struct memory *m, uint32_t proc, const struct pm_merge_req *req)
+{
+	struct aspace *into = aspace_lock(m, req->into, proc, ASPACE_ANY);
+	bool merged;
+
+	if (IS_ERR(into))
+		return false;
+	merged = into->merged == req->from;
+	aspace_unlock(into);
+	return merged;
+}
+
+int home_merge(struct memory *m, uint32_t proc, const struct pm_merge_req *req, const void *body,
+	       uint32_t len)
+{
+	struct aspace *from, *into;
+	int err = aspace_lock_two(m, proc, req->from, ASPACE_FROZEN, req->into,
+				  ASPACE_MAPPED | ASPACE_FROZEN, &from, &into);
+
+	if (err == -ESRCH && is_merged(m, proc, req))
+		return 0;
+	if (err)
+		return err;
+	err = merge_gather(m, from, into);
+	if (!err)
+		err = tell_nodes(m, from, MM_MERGE, body, len, NULL);
+	if (!err) {
+		from->dead = true;
+		into->merged = from->id;
+		aspace_unlink(m, from);
+		STAT_INC(m, merges);
+	}
+	aspace_unlock(from);
+	aspace_unlock(into);
+	return err;
+}
+
+int home_discard(struct memory *m, uint32_t proc, const struct pm_discard_req *req,
+		 const void *body, uint32_t len)
+{
+	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_ANY);
+	int err;
+
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	err = tell_nodes(m, as, MM_DISCARD, body, len, req);
+	aspace_unlock(as);
+	return err;
+}
+
+/* --- page-only spaces ---------------------------------------------------------------------- */
+
+/* Make the vRegions of [start, end) active, those that are not.  @start and @end are vRegions' ends. */
+static int activate(struct memory *m, struct aspace *as, uint64_t start, uint64_t end,
+		    uint32_t want_credits, struct grants *grants) __must_hold(&as->mutex)
+{
+	uint32_t want = home_wanted(want_credits, end - start);
+	int err = 0;
+
+	while (start < end && !err) {
+		const struct vma *next = vma_above(&as->map, start);
+		const uint64_t gap = next ? MIN(MAX(next->v.start, start), end) : end;
+		const struct pm_vma v = vma_pages_only(start, gap);
+
+		if (gap == start) {
+			start = next->v.end;
+			continue;
+		}
+		err = span_map(m, as, &v, want, grants); /* may join @next with what is new */
+		want = 0;
+		start = gap;
+	}
+	return err;
+}
+
+int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req *req,
+		  struct pm_range_rep *rep)
+{
+	const bool active = req->flags & PM_VREGIONS_ACTIVATE;
+	struct aspace *as = aspace_lock(m, req->aspace, proc, active ? ASPACE_PAGES : ASPACE_ANY);
+	uint64_t start = PM_USER_TOP, end = 0;
+	struct grants grants = { 0 };
+	int err = 0;
+
+	reply_init(rep);
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	if (req->first <= PM_USER_TOP >> m->vregion_shift) {
+		start = req->first << m->vregion_shift;
+		end = MIN((req->first + req->count) << m->vregion_shift, PM_USER_TOP);
+	}
+	if (active && (as->fixed_size || start >= end))
+		err = -EINVAL;
+	if (active && !err)
+		err = activate(m, as, start, end, req->want_credits, &grants);
+	if (!err) {
+		rep->addr = 1ull << m->vregion_shift;
+		if (start < end)
+			reply_vregions(m, as, start, end, rep);
+		reply_grants(&grants, rep);
+	}
+	aspace_unlock(as);
+	return err;
+}
+
+static int space_fill(struct memory *m, struct aspace *as, const struct pm_space_req *req,
+		      struct grants *grants) __must_hold(&as->mutex)
+{
+	const uint64_t end = MIN(ALIGN_UP(req->len, 1ull << m->vregion_shift), PM_USER_TOP);
+	struct pm_vma v = vma_pages_only(0, req->len);
+
+	as->fixed_size = req->flags & PM_SPACE_RESERVE;
+	if (!req->len)
+		return 0;
+	if (!as->fixed_size)
+		return activate(m, as, 0, end, req->want_credits, grants);
+	v.flags &= ~(uint32_t)PM_VMA_NORESERVE;
+	return span_map(m, as, &v, home_wanted(req->want_credits, req->len), grants);
+}
+
+int home_space(struct memory *m, uint32_t proc, const struct pm_space_req *req,
+	       struct pm_range_rep *rep)
+{
+	struct grants grants = { 0 };
+	struct aspace *as;
+	int err;
+
+	reply_init(rep);
+	if (aspace_processor(req->aspace) != proc)
+		return -ESRCH;
+	as = aspace_create(m, req->aspace, req->vnode, ASPACE_PAGES);
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	err = space_fill(m, as, req, &grants);
+	if (!err) {
+		rep->addr = 1ull << m->vregion_shift;
+		if (req->len)
+			reply_vregions(m, as, 0, req->len, rep);
+		reply_grants(&grants, rep);
+	}
+	aspace_unlock(as);
+	if (err)
+		(void)home_destroy_space(m, req->aspace, proc);
+	return err;
+}
