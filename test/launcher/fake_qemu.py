@@ -3,17 +3,20 @@
 """Stands in for QEMU in the launcher's tests: one node that speaks the control protocol.
 
 It reads the role and node id from -append and the channel from -chardev, and answers RUN by running
-the same path on the host, with pipes for its streams. What goes wrong on request is chosen by the
+the same path on the host, with pipes for its streams, or a terminal. What goes wrong on request is chosen by the
 boot parameter fake=: panic, silent, garbage, error, eof, late-exit-data.
 """
 
+import fcntl
 import os
+import pty
 import queue
 import re
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 
@@ -23,6 +26,10 @@ from tessera_launcher import frames  # noqa: E402
 from tessera_launcher.frames import Frame, Type  # noqa: E402
 
 ROLE = {"p": 1, "m": 2, "s": 3}
+
+
+def _environment(run: frames.Run) -> dict[bytes, bytes]:
+    return dict(e.split(b"=", 1) for e in run.env)
 
 
 class Fake:
@@ -38,6 +45,7 @@ class Fake:
         self.credit: dict[tuple[int, int], int] = {}
         self.gone: set[tuple[int, int]] = set()
         self.progs: dict[int, subprocess.Popen] = {}
+        self.terminals: dict[int, int] = {}
         self.inputs: dict[int, queue.SimpleQueue] = {}  # payloads for stdin; None: its end
 
     def send(self, frame: Frame) -> None:
@@ -92,18 +100,16 @@ class Fake:
                 with self.cond:
                     self.gone.add((frame.prog, frame.stream))
                     self.cond.notify_all()
+        elif frame.type is Type.WINSIZE:
+            termios.tcsetwinsize(self.terminals[frame.prog], frames.decode_winsize(frame.payload)[:2])
         elif frame.type is Type.SIGNAL:
             proc = self.progs.get(frame.prog)
             if proc and proc.poll() is None:
                 proc.send_signal(frames.decode_signal(frame.payload))
 
     def start(self, prog: int, run: frames.Run) -> None:
-        env = dict(e.split(b"=", 1) for e in run.env)
         try:
-            proc = subprocess.Popen(
-                run.argv, executable=run.path, cwd=run.cwd, env=env, bufsize=0,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
+            proc = self.start_on_terminal(prog, run) if run.tty else self.start_on_pipes(run)
         except OSError as err:
             self.send(Frame(Type.REFUSED, prog, 0, frames.encode_errno(err.errno)))
             return
@@ -113,6 +119,28 @@ class Fake:
         self.send(Frame(Type.STARTED, prog, 0, frames.encode_started(frames.Started(42, 1))))
         self.send(Frame(Type.CREDIT, prog, 0, frames.encode_credit(65536)))
         threading.Thread(target=self.pump, args=(prog, proc), daemon=True).start()
+
+    def start_on_pipes(self, run: frames.Run) -> subprocess.Popen:
+        return subprocess.Popen(
+            run.argv, executable=run.path, cwd=run.cwd, env=_environment(run), bufsize=0,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def start_on_terminal(self, prog: int, run: frames.Run) -> subprocess.Popen:
+        """The host's own line discipline stands in for ours."""
+        master, terminal = pty.openpty()
+        termios.tcsetwinsize(master, (run.rows, run.cols))
+        self.terminals[prog] = master
+        proc = subprocess.Popen(
+            run.argv, executable=run.path, cwd=run.cwd, env=_environment(run), start_new_session=True,
+            stdin=terminal, stdout=terminal, stderr=terminal,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(terminal)
+        proc.stdin = open(master, "wb", buffering=0)
+        proc.stdout = open(os.dup(master), "rb", buffering=0)
+        proc.stderr = open("/dev/null", "rb", buffering=0)
+        return proc
 
     def feed(self, prog: int, proc: subprocess.Popen) -> None:
         """Write stdin on a thread of its own: a program that does not read must not stop the frames."""
@@ -150,7 +178,10 @@ class Fake:
             if key in self.gone:
                 pipe.close()
                 return
-            data = os.read(pipe.fileno(), room)
+            try:
+                data = os.read(pipe.fileno(), room)
+            except OSError:
+                data = b""  # a terminal whose last user has gone
             if not data:
                 return
             with self.cond:

@@ -43,7 +43,6 @@ def test_program_and_its_own_options_are_left_alone():
     (["--storages", "2", "p"], "still to come"),
     (["--cpus", "processor=2", "p"], "still to come"),
     (["--fabric", "roce", "p"], "still to come"),
-    (["-t", "p"], "still to come"),
     (["--memory", "gpu=1G", "p"], "neither a role"),
     (["--memory", "memory", "p"], "ROLE=VALUE"),
     (["--memory", "memory=1K", "p"], "whole number of MiB"),

@@ -108,6 +108,11 @@ class Program:
         """As signal(), from a signal handler: takes no lock."""
         self._channel.send_later(Frame(Type.SIGNAL, self.id, 0, frames.encode_signal(signo)))
 
+    def resize_later(self, rows: int, cols: int, xpixel: int = 0, ypixel: int = 0) -> None:
+        """The terminal has another size. From a signal handler: takes no lock."""
+        payload = frames.encode_winsize(rows, cols, xpixel, ypixel)
+        self._channel.send_later(Frame(Type.WINSIZE, self.id, 0, payload))
+
     @property
     def over(self) -> bool:
         return bool(self.exit or self.refused or self.failure)

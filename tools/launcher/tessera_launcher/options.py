@@ -72,6 +72,7 @@ class Options:
     seed: int | None = None
     delay: dict[str, float] = field(default_factory=dict)
     icount: str | None = None
+    tty: bool = False
 
 
 def _pair(text: str, what: str) -> tuple[str, str]:
@@ -164,8 +165,6 @@ def parse_run(argv: list[str]) -> Options:
     """The options of one run; UsageError with one line when they make no sense."""
     own, command = _split(argv)
     ns = make_parser().parse_args(own)
-    if ns.tty:
-        raise UsageError("-t (a terminal for the program) is still to come")
     if not command:
         raise UsageError("which program? ./tessera run [options] [--] PROGRAM [ARG...]")
     o = Options(program=command[0], args=command[1:])
@@ -254,7 +253,7 @@ def _program_options(o: Options, ns: argparse.Namespace) -> None:
             raise UsageError(f"--env wants K=V, not {text!r}")
     if not ns.cwd.startswith("/"):
         raise UsageError(f"--cwd: {ns.cwd} is not an absolute path")
-    o.env, o.cwd, o.strace = ns.env, ns.cwd, ns.strace
+    o.env, o.cwd, o.strace, o.tty = ns.env, ns.cwd, ns.strace, ns.tty
     if ns.timeout is not None:
         o.timeout = _number(ns.timeout, "--timeout", float)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -16,6 +17,7 @@ from .cluster import Cluster, Program
 from .errors import LaunchError, ProgramRefused
 from .options import Options, warn
 from .streams import InputPump, OutputPump
+from .terminal import Terminal
 
 EXIT_FAILED = 125
 EXIT_TIMEOUT = 124
@@ -72,13 +74,16 @@ def environment(settings: list[str]) -> list[str]:
     return [f"{k}={v}" for k, v in out.items()]
 
 
-def request(o: Options, path: str) -> frames.Run:
+def request(o: Options, path: str, terminal: Terminal | None) -> frames.Run:
     """The RUN of this command line: the program keeps the user's ids and umask."""
     umask = os.umask(0)
     os.umask(umask)
-    return frames.Run(
-        path, [o.program, *o.args], environment(o.env), o.cwd, os.getuid(), os.getgid(), umask & 0o777
-    )
+    settings, rows, cols = o.env, 0, 0
+    if terminal:
+        rows, cols, _, _ = terminal.size
+        settings = [f"TERM={os.environ.get('TERM', 'dumb')}", *settings]
+    return frames.Run(path, [o.program, *o.args], environment(settings), o.cwd, os.getuid(), os.getgid(),
+                      umask & 0o777, terminal is not None, rows, cols)  # fmt: skip
 
 
 def exit_status(wait_status: int) -> int:
@@ -89,6 +94,7 @@ def exit_status(wait_status: int) -> int:
 
 def execute(o: Options) -> int:
     """Run, and return the exit status of ./tessera."""
+    terminal = Terminal() if o.tty and not o.dry_run else None
     side = host.Host(o)
     path = side.guest_path()
     laid_out = side.plan()
@@ -103,7 +109,7 @@ def execute(o: Options) -> int:
     failed = True
     try:
         with cluster:
-            status = _run_in(cluster, o, path, signals, deadline)
+            status = _run_in(cluster, o, path, signals, deadline, terminal)
             Signals.ignore()
         failed = False
         return status
@@ -124,8 +130,8 @@ def execute(o: Options) -> int:
             _remove_logs(laid_out.log_dir)
 
 
-def _run_in(cluster: Cluster, o: Options, path: str, signals: Signals,
-            deadline: float | None) -> int:  # fmt: skip
+def _run_in(cluster: Cluster, o: Options, path: str, signals: Signals, deadline: float | None,
+            terminal: Terminal | None) -> int:  # fmt: skip
     for node in cluster.plan.nodes:
         if node.gdb_port:
             warn(f"{node.name} waits for: gdb {node.kernel} "
@@ -135,23 +141,30 @@ def _run_in(cluster: Cluster, o: Options, path: str, signals: Signals,
     cluster.wait_ready()
     for command in o.inject:
         cluster.inject(command)
-    pumps = {1: OutputPump(1, 1), 2: OutputPump(2, 2)}
-    program = cluster.start_program(request(o, path), lambda s, data: pumps[s].put(data))
-    signals.program = program
-    for pump in pumps.values():
-        pump.start(program)
-    InputPump(0).start(program)
-    try:
-        ended = program.wait(deadline)
-    except Exception:
-        _finish(pumps)
-        raise
-    _finish(pumps)
+    with terminal or contextlib.nullcontext():
+        program, ended = _run_program(cluster, request(o, path, terminal), signals, deadline, terminal)
     if not ended:
         raise Timeout(f"{o.program} was still running after {o.timeout:g} s")
     if o.stats or o.account:
         _report(cluster, o)
     return exit_status(program.exit.status)
+
+
+def _run_program(cluster: Cluster, what: frames.Run, signals: Signals, deadline: float | None,
+                 terminal: Terminal | None) -> tuple[Program, bool]:  # fmt: skip
+    """Until its end (True) or the deadline (False), its streams joined to ours."""
+    pumps = {s: OutputPump(s, s) for s in ((1,) if terminal else (1, 2))}
+    program = cluster.start_program(what, lambda s, data: pumps[s].put(data))
+    signals.program = program
+    for pump in pumps.values():
+        pump.start(program)
+    InputPump(0).start(program)
+    if terminal:
+        terminal.attach(program)
+    try:
+        return program, program.wait(deadline)
+    finally:
+        _finish(pumps)
 
 
 def _finish(pumps: dict[int, OutputPump]) -> None:
