@@ -174,8 +174,8 @@ def test_failures_are_one_line_that_names_the_logs(launcher, fault, text):
 
 
 def test_a_node_that_never_comes_up_is_named(launcher):
-    line = failing(launcher, "--boot-timeout", "1", "--append", "p0:fake=unready", "/bin/true")
-    assert "not ready after 1 s (p0: waiting for nobody)" in line
+    line = failing(launcher, "--boot-timeout", "8", "--append", "p0:fake=unready", "/bin/true")
+    assert "not ready after 8 s (p0: waiting for nobody)" in line
 
 
 def test_a_late_node_is_waited_for(launcher):
