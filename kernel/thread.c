@@ -114,6 +114,22 @@ void thread_start(struct thread *t)
 	(void)thread_wake(t);
 }
 
+static void thread_free(struct thread *t)
+{
+	stack_free((void *)t->stack);
+	kfree(t);
+}
+
+void thread_discard(struct thread *t)
+{
+	const unsigned long flags = spin_lock_irqsave(&all_lock);
+
+	list_del(&t->all_link);
+	nr_threads--;
+	spin_unlock_irqrestore(&all_lock, flags);
+	thread_free(t);
+}
+
 struct thread *thread_create_prio(const char *name, void (*fn)(void *arg), void *arg,
 				  enum thread_prio prio)
 {
@@ -156,12 +172,6 @@ void thread_dead(struct thread *t)
 	spin_unlock_irqrestore(&all_lock, flags);
 	/* From here on @t may be freed by its joiner. */
 	wake_all(detached ? &reap_wq : &join_wq);
-}
-
-static void thread_free(struct thread *t)
-{
-	stack_free((void *)t->stack);
-	kfree(t);
 }
 
 void thread_join(struct thread *t)

@@ -69,6 +69,7 @@ static int start_node(void)
 		ctl_error("ExCache cannot start: error %d", err);
 		return err;
 	}
+	process_init();
 	futex_init();
 	trap_init();
 	err = cluster_join(&cluster_ops);

@@ -410,7 +410,6 @@ static void refused_page_kills_its_program(struct ktest *t)
 	ASSERT_TRUE(t, cache_start(t));
 	fake_kills = 0;
 	as = space_create(300);
-	aspace_set_process(as, (struct process *)&v);
 	fake_refuse(BASE + 10 * PAGE_SIZE, -EIO);
 	for (uint64_t i = 0; i < 300; i++)
 		(void)access_word(as, i, &v, true);
@@ -418,7 +417,6 @@ static void refused_page_kills_its_program(struct ktest *t)
 	EXPECT_EQ(t, fake_kills, 1u);
 	fake_counts(&c);
 	EXPECT_GT(t, c.refused, 0u);
-	aspace_set_process(as, NULL);
 	fake_refuse(0, 0);
 	space_destroy(t, as);
 }

@@ -515,15 +515,7 @@ int vdso_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 	return -EFAULT;
 }
 
-void process_kill(struct process *p, int signo)
+void process_kill_failed(void)
 {
 	fake_kills++;
-}
-
-void process_get(struct process *p)
-{
-}
-
-void process_put(struct process *p)
-{
 }

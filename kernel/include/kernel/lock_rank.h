@@ -16,6 +16,7 @@ enum lock_rank {
 	RANK_MANAGER = 10,       /* tables of a global manager */
 	RANK_PROCESS_TABLE = 20, /* pid -> process, process tree */
 	RANK_PROCESS = 24,       /* one process's Linux state */
+	RANK_PROCESS_FS = 26,    /* working directory and umask that tasks share */
 	RANK_FILES = 28,         /* one descriptor table */
 	RANK_FILE = 32,          /* one open file: offset */
 	RANK_PIPE = 36,          /* one pipe's ring; held over copies to and from user memory */
@@ -42,6 +43,7 @@ enum lock_rank {
 	RANK_SPIN_FIRST = 100,
 	/* Spinlocks: monitors. */
 	RANK_SPIN_MONITOR = 110,   /* short tables of a monitor */
+	RANK_SPIN_TREE = 112,      /* pid table, process tree, groups, sessions of a vNode */
 	RANK_SPIN_TASK = 114,      /* signal queues, per-task state */
 	RANK_SPIN_SIGHAND = 116,   /* signal dispositions; counts of queued signals */
 	RANK_EXCACHE_WB = 118,     /* write-back queue */

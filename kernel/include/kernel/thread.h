@@ -113,6 +113,8 @@ struct thread *thread_create_prio(const char *name, void (*fn)(void *arg), void 
 struct thread *thread_create_stopped(const char *name, void (*fn)(void *arg), void *arg,
 				     enum thread_prio prio);
 void thread_start(struct thread *t);
+/* The creator has changed its mind: @t, never started, is freed. */
+void thread_discard(struct thread *t);
 void thread_exit(void) __attribute__((noreturn));
 /* Wait until @t has exited and free it. */
 void thread_join(struct thread *t);

@@ -73,45 +73,14 @@ void aspace_put(struct aspace *as)
 	kfree(as);
 }
 
-void aspace_set_process(struct aspace *as, struct process *p)
-{
-	spin_lock(&as->lock);
-	as->process = p;
-	spin_unlock(&as->lock);
-}
-
 static bool can_see(const struct aspace *as, const struct object *obj)
 {
 	return as->anon == obj;
 }
 
-/* One more space that can see @obj and has not failed yet: its process, referenced; false: no more. */
-static bool fail_next(struct object *obj, int error, struct process **p)
-{
-	struct aspace *as;
-	bool found = false;
-
-	*p = NULL;
-	spin_lock(&spaces_lock);
-	list_for_each_entry(as, &spaces, link) {
-		found = !READ_ONCE(as->failed) && can_see(as, obj);
-		if (!found)
-			continue;
-		WRITE_ONCE(as->failed, error);
-		spin_lock(&as->lock);
-		*p = as->process;
-		if (*p)
-			process_get(*p);
-		spin_unlock(&as->lock);
-		break;
-	}
-	spin_unlock(&spaces_lock);
-	return found;
-}
-
 void object_fail(struct object *obj, int error, uint64_t pgoff)
 {
-	struct process *p;
+	struct aspace *as;
 	int expected = 0;
 
 	if (!__atomic_compare_exchange_n(&obj->failed, &expected, error, false, __ATOMIC_SEQ_CST,
@@ -119,12 +88,13 @@ void object_fail(struct object *obj, int error, uint64_t pgoff)
 		return;
 	pr_err("space %#llx: page %#llx is lost (error %d): its program is killed\n",
 	       (unsigned long long)obj->id, (unsigned long long)(pgoff << PAGE_SHIFT), error);
-	while (fail_next(obj, error, &p)) {
-		if (!p)
-			continue;
-		process_kill(p, SIGKILL);
-		process_put(p);
+	spin_lock(&spaces_lock);
+	list_for_each_entry(as, &spaces, link) {
+		if (!READ_ONCE(as->failed) && can_see(as, obj))
+			WRITE_ONCE(as->failed, error);
 	}
+	spin_unlock(&spaces_lock);
+	process_kill_failed();
 }
 
 /* --- vmas ---------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls on the process itself: identity, exit, limits, prctl, arch_prctl, and facts about the system.
+ * System calls on the process itself: identity, exit, prctl, arch_prctl, and facts about the system.
  */
 #include <arch/cpu.h>
 #include <arch/fpu.h>
@@ -32,71 +32,7 @@ long sys_gettid(const struct syscall_args *args)
 /* getppid() */
 long sys_getppid(const struct syscall_args *args)
 {
-	return process_current()->ppid;
-}
-
-static long id_of(uint64_t pid, uint32_t id)
-{
-	const struct process *p = process_current();
-
-	return pid == 0 || pid == p->pid ? (long)id : -ESRCH;
-}
-
-/* getpgrp() */
-long sys_getpgrp(const struct syscall_args *args)
-{
-	return process_current()->pgid;
-}
-
-/* getpgid(pid) */
-long sys_getpgid(const struct syscall_args *args)
-{
-	return id_of((uint32_t)args->a[0], process_current()->pgid);
-}
-
-/* getsid(pid) */
-long sys_getsid(const struct syscall_args *args)
-{
-	return id_of((uint32_t)args->a[0], process_current()->sid);
-}
-
-/* getuid() */
-long sys_getuid(const struct syscall_args *args)
-{
-	return process_current()->cred.uid;
-}
-
-/* geteuid() */
-long sys_geteuid(const struct syscall_args *args)
-{
-	return process_current()->cred.uid;
-}
-
-/* getgid() */
-long sys_getgid(const struct syscall_args *args)
-{
-	return process_current()->cred.gid;
-}
-
-/* getegid() */
-long sys_getegid(const struct syscall_args *args)
-{
-	return process_current()->cred.gid;
-}
-
-/* getgroups(size, list) */
-long sys_getgroups(const struct syscall_args *args)
-{
-	struct proto_cred cred;
-	const int size = (int)args->a[0];
-
-	process_cred(&cred);
-	if (size < 0 || (size && (uint32_t)size < cred.nr_groups))
-		return -EINVAL;
-	if (size && copy_to_user((void __user *)args->a[1], cred.groups,
-				 cred.nr_groups * sizeof(cred.groups[0])))
-		return -EFAULT;
-	return cred.nr_groups;
+	return process_ppid(process_current());
 }
 
 /* set_tid_address(ptr) */
@@ -199,97 +135,6 @@ long sys_prctl(const struct syscall_args *args)
 	}
 }
 
-/* --- limits, usage ------------------------------------------------------------------- */
-
-static int rlimit_set(struct process *p, enum rlimit_kind kind, const struct rlimit *new)
-{
-	if (new->cur > new->max)
-		return -EINVAL;
-	if (new->max > p->rlimits[kind].max && p->cred.uid != 0)
-		return -EPERM;
-	if (kind == RLIM_NOFILE && new->max > 1048576)
-		return -EPERM;
-	p->rlimits[kind] = *new;
-	return 0;
-}
-
-static long rlimit_call(uint64_t kind, uint64_t unew, uint64_t uold)
-{
-	struct process *p = process_current();
-	struct rlimit new, old;
-	int err = 0;
-
-	if (kind >= RLIM_NR)
-		return -EINVAL;
-	if (unew && copy_from_user(&new, (const void __user *)unew, sizeof(new)))
-		return -EFAULT;
-	mutex_lock(&p->lock);
-	old = p->rlimits[kind];
-	if (unew)
-		err = rlimit_set(p, (enum rlimit_kind)kind, &new);
-	mutex_unlock(&p->lock);
-	if (!err && uold)
-		err = copy_to_user((void __user *)uold, &old, sizeof(old));
-	return err;
-}
-
-/* getrlimit(kind, lim) */
-long sys_getrlimit(const struct syscall_args *args)
-{
-	if (!args->a[1])
-		return -EFAULT;
-	return rlimit_call((uint32_t)args->a[0], 0, args->a[1]);
-}
-
-/* setrlimit(kind, lim) */
-long sys_setrlimit(const struct syscall_args *args)
-{
-	if (!args->a[1])
-		return -EFAULT;
-	return rlimit_call((uint32_t)args->a[0], args->a[1], 0);
-}
-
-/* prlimit64(pid, kind, new, old) */
-long sys_prlimit64(const struct syscall_args *args)
-{
-	if (args->a[0] && (uint32_t)args->a[0] != process_current()->pid)
-		return -ESRCH;
-	return rlimit_call((uint32_t)args->a[1], args->a[2], args->a[3]);
-}
-
-struct rusage_user {
-	int64_t utime[2], stime[2];
-	int64_t rest[14];
-};
-static_assert(sizeof(struct rusage_user) == 144, "struct rusage is ABI");
-
-/* getrusage(who, usage) */
-long sys_getrusage(const struct syscall_args *args)
-{
-	const int who = (int)args->a[0];
-	struct rusage_user ru = { 0 };
-	uint64_t ns;
-
-	if (who < -1 || who > 1)
-		return -EINVAL;
-	if (who != -1) { /* children: none yet */
-		ns = thread_cpu_ns(thread_current());
-		ru.utime[0] = (int64_t)(ns / 1000000000u);
-		ru.utime[1] = (int64_t)(ns % 1000000000u / 1000);
-	}
-	return copy_to_user((void __user *)args->a[1], &ru, sizeof(ru));
-}
-
-/* times(buf): clock ticks of 10 ms since boot */
-long sys_times(const struct syscall_args *args)
-{
-	const int64_t tms[4] = { (int64_t)(thread_cpu_ns(thread_current()) / 10000000u), 0, 0, 0 };
-
-	if (args->a[0] && copy_to_user((void __user *)args->a[0], tms, sizeof(tms)))
-		return -EFAULT;
-	return (long)(time_now_ns() / 10000000u);
-}
-
 /* --- the system ---------------------------------------------------------------------- */
 
 struct utsname_user {
@@ -357,29 +202,4 @@ long sys_getrandom(const struct syscall_args *args)
 			break;
 	}
 	return (long)done;
-}
-
-/* sched_yield() */
-long sys_sched_yield(const struct syscall_args *args)
-{
-	thread_yield();
-	return 0;
-}
-
-/* sched_getaffinity(pid, len, mask): bytes written */
-long sys_sched_getaffinity(const struct syscall_args *args)
-{
-	const unsigned int cpus = cpu_online_count();
-	uint64_t mask[16] = { 0 };
-	const uint64_t len = MIN(args->a[1], (uint64_t)sizeof(mask));
-
-	if (args->a[0] && (uint32_t)args->a[0] != task_current()->tid)
-		return -ESRCH;
-	if (args->a[1] * 8 < cpus || (args->a[1] & 7))
-		return -EINVAL;
-	for (unsigned int i = 0; i < cpus && i < 1024; i++)
-		mask[i / 64] |= 1ull << (i % 64);
-	if (copy_to_user((void __user *)args->a[2], mask, len))
-		return -EFAULT;
-	return (long)MIN(len, (uint64_t)ALIGN_UP(DIV_ROUND_UP(cpus, 8u), 8u));
 }

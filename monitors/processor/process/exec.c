@@ -23,6 +23,8 @@
 #include <processor/remote.h>
 #include <processor/vdso.h>
 
+#include "process_priv.h"
+
 enum auxv_type {
 	AT_NULL = 0,
 	AT_PHDR = 3,
@@ -47,8 +49,10 @@ enum auxv_type {
 	AT_MINSIGSTKSZ = 51,
 };
 
-#define STACK_MAX_ADDR_SPACE (1ull << 30) /* an unlimited stack gets this much address space */
-#define ARG_MAX_STRING       131072u      /* one string, as Linux */
+#define STACK_MAX_ADDR_SPACE (1ull << 30)   /* an unlimited stack gets this much address space */
+#define STACK_MIN            (256ull << 10) /* whatever RLIMIT_STACK says: arguments have to fit */
+#define ARG_MAX_BYTES        (6ull << 20)   /* as Linux: three quarters of 8 MiB */
+#define ARG_MIN_BYTES        (128ull << 10)
 
 /* Writes downwards into the new space's stack, through p-local lines. */
 struct stack {
@@ -164,7 +168,7 @@ static int check_strings(const struct exec_args *args)
 		for (size_t i = 0; i < counts[r]; i++) {
 			const size_t len = strlen(s) + 1;
 
-			if (len > ARG_MAX_STRING)
+			if (len > EXEC_STRING_MAX)
 				return -E2BIG;
 			s += len;
 		}
@@ -175,7 +179,7 @@ static int check_strings(const struct exec_args *args)
 #define NR_AUX 21
 
 static void push_words(struct stack *s, const struct exec_args *args, const struct pm_exec_rep *rep,
-		       const struct proto_cred *cred, vaddr_t argv, vaddr_t envp, vaddr_t execfn,
+		       const struct cred *cred, vaddr_t argv, vaddr_t envp, vaddr_t execfn,
 		       vaddr_t platform, vaddr_t random)
 {
 	const size_t nr = 1 + args->argc + 1 + args->envc + 1 + 2 * NR_AUX;
@@ -204,9 +208,9 @@ static void push_words(struct stack *s, const struct exec_args *args, const stru
 	aux(&w, AT_FLAGS, 0);
 	aux(&w, AT_ENTRY, rep->prog_entry);
 	aux(&w, AT_UID, cred->uid);
-	aux(&w, AT_EUID, cred->uid);
+	aux(&w, AT_EUID, cred->euid);
 	aux(&w, AT_GID, cred->gid);
-	aux(&w, AT_EGID, cred->gid);
+	aux(&w, AT_EGID, cred->egid);
 	aux(&w, AT_SECURE, 0);
 	aux(&w, AT_RANDOM, random);
 	aux(&w, AT_HWCAP2, cpu_features.fsgsbase ? 2 : 0);
@@ -217,13 +221,13 @@ static void push_words(struct stack *s, const struct exec_args *args, const stru
 }
 
 static int build_stack(struct aspace *as, const struct exec_args *args,
-		       const struct pm_exec_rep *rep, const struct proto_cred *cred, vaddr_t *sp)
+		       const struct pm_exec_rep *rep, const struct cred *cred, uint64_t arg_limit,
+		       vaddr_t *sp)
 {
 	struct stack s = {
 		.as = as,
 		.sp = rep->stack_top - 16, /* a word of zero at the very top, as Linux leaves it */
-		/* Arguments may fill a quarter of the stack (execve(2)). */
-		.limit = rep->stack_top - (rep->stack_top - rep->stack_bottom) / 4,
+		.limit = rep->stack_top - MIN(arg_limit, rep->stack_top - rep->stack_bottom),
 	};
 	vaddr_t execfn, envp, argv, platform, random_at;
 	uint8_t random[16];
@@ -256,13 +260,6 @@ static void take_layout(struct aspace *as, const struct pm_exec_rep *rep)
 	as->data_end = rep->data_end;
 }
 
-static void set_comm(struct process *p, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	strlcpy(p->comm, slash ? slash + 1 : path, sizeof(p->comm));
-}
-
 static struct aspace *new_space(void)
 {
 	static atomic64_t counter;
@@ -273,22 +270,30 @@ static struct aspace *new_space(void)
 	return home ? aspace_create(id, home) : ERR_PTR(-EHOSTDOWN);
 }
 
-int exec_load(struct process *p, const struct exec_args *args, const struct proto_attr *attr,
-	      struct aspace **out, struct pt_regs *regs)
+/* What arguments may take, by Linux's rules for the same limit. */
+uint64_t exec_arg_limit(uint64_t stack_limit)
 {
-	const uint64_t stack_size = MIN(p->rlimits[RLIM_STACK].cur, STACK_MAX_ADDR_SPACE);
+	return MAX(MIN(stack_limit / 4, ARG_MAX_BYTES), ARG_MIN_BYTES);
+}
+
+int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_args *args,
+	      const struct proto_attr *attr, struct aspace **out, struct pt_regs *regs)
+{
+	const uint64_t stack_size = MAX(MIN(stack_limit, STACK_MAX_ADDR_SPACE), STACK_MIN);
 	struct pm_exec_rep *rep = NULL;
+	struct proto_cred pc;
 	struct aspace *as;
 	uint64_t seed;
 	int err = check_strings(args);
 
 	if (err)
 		return err;
+	cred_to_proto(cred, &pc);
 	as = new_space();
 	if (IS_ERR(as))
 		return PTR_ERR(as);
 	random_bytes(&seed, sizeof(seed));
-	err = remote_exec(as, &attr->file, &p->cred, stack_size, seed | 1, &rep);
+	err = remote_exec(as, &attr->file, &pc, stack_size, seed | 1, &rep);
 	if (err) {
 		aspace_put(as);
 		return err;
@@ -300,13 +305,12 @@ int exec_load(struct process *p, const struct exec_args *args, const struct prot
 	regs->rflags = RFLAGS_IF;
 	regs->cs = SEL_USER_CS;
 	regs->ss = SEL_USER_DS;
-	err = build_stack(as, args, rep, &p->cred, &regs->rsp);
+	err = build_stack(as, args, rep, cred, exec_arg_limit(stack_limit), &regs->rsp);
 	kfree(rep);
 	if (err) {
 		aspace_put(as);
 		return err;
 	}
-	set_comm(p, args->path);
 	*out = as;
 	return 0;
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processes: the table, start of a program for the launcher, end of tasks and processes.
+ * Processes: their structures, and the start of a program for the launcher.
  *
- * Flow:	RUN -> process_run(): look the program up, make process and task, start its kernel thread ->
- *		task_main(): exec_load(), user_enter() -> ... -> task_exit(): the last task gives back
- *		files and memory, then reports the wait status, then the process goes.
- * Locking:	table_lock, process.lock, process.sig_lock, in that order.
+ * Flow:	RUN -> process_run(): look the program up, load it, make process and task, start its kernel
+ *		thread. Everything else that begins comes from fork.c, and ends in exit.c.
  * Failure:	a program that cannot be started is refused with its errno and one line.
  */
 #define PR_FMT "process: "
@@ -13,22 +11,18 @@
 #include <processor/process.h>
 
 #include <arch/fpu.h>
-#include <arch/uaccess.h>
 #include <ctl/ctl.h>
 #include <kernel/counter.h>
-#include <kernel/panic.h>
 #include <kernel/printk.h>
-#include <kernel/random.h>
 #include <kernel/time.h>
 #include <lib/err.h>
-#include <lib/ida.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <net/node.h>
 #include <processor/aspace.h>
 #include <processor/file.h>
-#include <processor/futex.h>
 #include <processor/remote.h>
+
+#include "process_priv.h"
 
 #define NOFILE_SOFT 1024
 #define NOFILE_HARD 1048576
@@ -36,63 +30,133 @@
 
 COUNTER(process_started, "process.started", "programs started");
 
-static struct mutex table_lock = MUTEX_INIT(table_lock, "process.table", RANK_PROCESS_TABLE);
-static LIST_HEAD(table);      /* table_lock */
-static uint64_t nr_processes; /* table_lock */
-static uint32_t next_pid = 1; /* table_lock: pids are not reused before they wrap */
+/* --- structures ----------------------------------------------------------------------- */
 
-static uint64_t gauge_processes(void)
+struct fs_info *fs_info_create(void)
 {
-	return __atomic_load_n(&nr_processes, __ATOMIC_RELAXED);
+	struct fs_info *fs = kzalloc(sizeof(*fs));
+
+	if (!fs)
+		return NULL;
+	refcount_set(&fs->refs, 1);
+	mutex_init(&fs->lock, "process.fs", RANK_PROCESS_FS);
+	return fs;
 }
-GAUGE(process_gauge, "process.processes", "processes alive", gauge_processes);
 
-#define PID_MAX 4194304u
-
-/* --- table --------------------------------------------------------------------------- */
-
-static struct process *find_locked(uint32_t pid)
+struct fs_info *fs_info_copy(struct fs_info *from)
 {
-	struct process *p;
+	struct fs_info *fs = fs_info_create();
+	bool ok;
 
-	list_for_each_entry(p, &table, link) {
-		if (p->pid == pid)
-			return p;
-	}
+	if (!fs)
+		return NULL;
+	mutex_lock(&from->lock);
+	fs->umask = from->umask;
+	fs->cwd = kstrdup(from->cwd);
+	fs->root = from->root ? kstrdup(from->root) : NULL;
+	ok = fs->cwd && (fs->root || !from->root);
+	mutex_unlock(&from->lock);
+	if (ok)
+		return fs;
+	fs_info_put(fs);
 	return NULL;
 }
 
-struct process *process_find(uint32_t pid)
+struct fs_info *fs_info_get(struct fs_info *fs)
 {
-	struct process *p;
+	refcount_inc(&fs->refs);
+	return fs;
+}
 
-	mutex_lock(&table_lock);
-	p = find_locked(pid);
-	if (p)
-		process_get(p);
-	mutex_unlock(&table_lock);
+void fs_info_put(struct fs_info *fs)
+{
+	if (!refcount_dec_and_test(&fs->refs))
+		return;
+	kfree(fs->cwd);
+	kfree(fs->root);
+	kfree(fs);
+}
+
+static struct program *program_create(struct ctl_prog *prog)
+{
+	struct program *program = kzalloc(sizeof(*program));
+
+	if (!program)
+		return NULL;
+	refcount_set(&program->refs, 1);
+	program->prog = prog;
+	waitqueue_init(&program->gone);
+	return program;
+}
+
+void program_put(struct program *program)
+{
+	if (refcount_dec_and_test(&program->refs))
+		kfree(program);
+}
+
+struct process *process_alloc(struct vnode *v, struct program *program)
+{
+	struct process *p = kzalloc(sizeof(*p));
+
+	if (!p)
+		return NULL;
+	refcount_set(&p->refs, 1);
+	p->vnode = v;
+	p->program = program;
+	refcount_inc(&program->refs);
+	p->start_ns = time_now_ns();
+	list_init(&p->children);
+	list_init(&p->tasks);
+	waitqueue_init(&p->child_event);
+	waitqueue_init(&p->exec_event);
+	mutex_init(&p->lock, "process", RANK_PROCESS);
+	spin_lock_init(&p->sig_lock, "process.signal", RANK_SPIN_TASK);
 	return p;
 }
 
-void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg)
+void process_put(struct process *p)
 {
-	struct process *p;
-
-	mutex_lock(&table_lock);
-	list_for_each_entry(p, &table, link) {
-		if (!fn(p, arg))
-			break;
-	}
-	mutex_unlock(&table_lock);
+	if (!refcount_dec_and_test(&p->refs))
+		return;
+	if (p->cred)
+		cred_put(p->cred);
+	if (p->sig.sighand)
+		signal_process_free(p);
+	program_put(p->program);
+	kfree(p->exe_path);
+	kfree(p);
 }
 
-/*
- * Signals that the launcher sent before the process was in the table wait in the program's private word,
- * a set as in SIGMASK(), under table_lock.
- */
-static void take_early_signals_locked(struct process *p)
+struct task *task_alloc(struct process *p)
 {
-	const uint64_t set = (uint64_t)(uintptr_t)ctl_prog_private(p->prog);
+	struct task *t = kzalloc(sizeof(*t));
+
+	if (!t)
+		return NULL;
+	refcount_set(&t->refs, 1);
+	t->process = p;
+	process_get(p);
+	return t;
+}
+
+void task_put(struct task *t)
+{
+	if (!refcount_dec_and_test(&t->refs))
+		return;
+	process_put(t->process);
+	kfree(t);
+}
+
+/* --- signals of the launcher ---------------------------------------------------------- */
+
+/*
+ * Those that came before the process was in the table wait in the program's private word, a set as in
+ * SIGMASK(), under vnode.lock.
+ */
+static void take_early_signals_locked(struct process *p, struct ctl_prog *prog)
+{
+	const uint64_t set = (uint64_t)(uintptr_t)ctl_prog_private(prog);
 
 	for (int signo = 1; signo < NR_SIGNALS; signo++) {
 		if (set & SIGMASK(signo))
@@ -103,13 +167,14 @@ static void take_early_signals_locked(struct process *p)
 void process_signal_prog(struct ctl_prog *prog, int signo)
 {
 	const struct siginfo_k info = { .signo = signo, .code = SI_USER };
+	struct vnode *v = &root_vnode;
 	struct process *p, *found = NULL;
 
 	if (signo < 1 || signo >= NR_SIGNALS)
 		return;
-	mutex_lock(&table_lock);
-	list_for_each_entry(p, &table, link) {
-		if (p->prog == prog)
+	spin_lock(&v->lock);
+	list_for_each_entry(p, &v->processes, all_link) {
+		if (p->program->prog == prog && p->pid == p->program->leader)
 			found = p;
 	}
 	if (found)
@@ -117,49 +182,10 @@ void process_signal_prog(struct ctl_prog *prog, int signo)
 	else
 		ctl_prog_set_private(prog,
 				     (void *)((uintptr_t)ctl_prog_private(prog) | SIGMASK(signo)));
-	mutex_unlock(&table_lock);
+	spin_unlock(&v->lock);
 }
 
-static void table_add(struct process *p)
-{
-	mutex_lock(&table_lock);
-	do {
-		p->pid = next_pid++;
-		if (next_pid >= PID_MAX)
-			next_pid = 2;
-	} while (find_locked(p->pid));
-	p->pgid = p->pid;
-	p->sid = p->pid;
-	list_add_tail(&p->link, &table);
-	nr_processes++;
-	take_early_signals_locked(p);
-	mutex_unlock(&table_lock);
-}
-
-static void table_remove(struct process *p)
-{
-	mutex_lock(&table_lock);
-	list_del(&p->link);
-	nr_processes--;
-	mutex_unlock(&table_lock);
-}
-
-/* --- life ---------------------------------------------------------------------------- */
-
-void process_get(struct process *p)
-{
-	refcount_inc(&p->refs);
-}
-
-void process_put(struct process *p)
-{
-	if (!refcount_dec_and_test(&p->refs))
-		return;
-	signal_process_free(p);
-	kfree(p->cwd);
-	kfree(p->exe_path);
-	kfree(p);
-}
+/* --- start of a program --------------------------------------------------------------- */
 
 static void set_rlimits(struct process *p)
 {
@@ -169,53 +195,65 @@ static void set_rlimits(struct process *p)
 	p->rlimits[RLIM_STACK].cur = STACK_SOFT;
 	p->rlimits[RLIM_CORE].cur = 0;
 	p->rlimits[RLIM_SIGPENDING] = (struct rlimit){ signal_queue_limit(), signal_queue_limit() };
+	p->rlimits[RLIM_NPROC] = (struct rlimit){ fork_max_tasks() / 2, fork_max_tasks() / 2 };
 	p->rlimits[RLIM_NICE] = (struct rlimit){ 0, 0 };
 	p->rlimits[RLIM_RTPRIO] = (struct rlimit){ 0, 0 };
 }
 
-static struct process *process_create(struct ctl_prog *prog, const struct ctl_run *run)
+/* The task of a new program, with everything that a task has of its own. */
+static struct task *first_task(struct process *p, const struct ctl_run *run)
 {
-	struct process *p = kzalloc(sizeof(*p));
+	struct task *t = task_alloc(p);
 
-	if (!p)
-		return ERR_PTR(-ENOMEM);
-	refcount_set(&p->refs, 1);
-	mutex_init(&p->lock, "process", RANK_PROCESS);
-	spin_lock_init(&p->sig_lock, "process.signal", RANK_SPIN_TASK);
-	list_init(&p->tasks);
-	p->prog = prog;
-	p->cred.uid = run->uid;
-	p->cred.gid = run->gid;
-	p->umask = run->umask & 0777;
-	p->start_ns = time_now_ns();
-	set_rlimits(p);
-	if (signal_process_init(p)) {
-		kfree(p);
-		return ERR_PTR(-ENOMEM);
-	}
-	p->cwd = kmalloc(PROTO_PATH_MAX);
+	if (!t)
+		return NULL;
+	if (signal_process_init(p))
+		return t;
+	signal_task_init(t, NULL, false);
+	t->cred = cred_create(run->uid, run->gid);
+	t->fs = fs_info_create();
+	t->files = files_create();
+	if (IS_ERR(t->files))
+		t->files = NULL;
 	p->exe_path = kmalloc(PROTO_PATH_MAX);
-	p->files = files_create();
-	if (!p->cwd || !p->exe_path || IS_ERR(p->files)) {
-		if (!IS_ERR(p->files))
-			files_put(p->files);
-		process_put(p);
-		return ERR_PTR(-ENOMEM);
-	}
-	return p;
+	if (t->fs)
+		t->fs->cwd = kmalloc(PROTO_PATH_MAX);
+	if (!t->cred || !t->fs || !t->fs->cwd || !t->files || !p->exe_path)
+		return t; /* for the caller to see and to discard */
+	t->fs->umask = run->umask & 0777;
+	p->cred = cred_get(t->cred);
+	p->uid = t->cred->uid;
+	return t;
 }
 
-static int open_streams(struct process *p)
+static bool task_complete(const struct task *t)
+{
+	return t->process->cred != NULL;
+}
+
+/* What an unstarted task has. */
+static void task_drop(struct task *t)
+{
+	if (t->cred)
+		cred_put(t->cred);
+	if (t->fs)
+		fs_info_put(t->fs);
+	if (t->files)
+		files_put(t->files);
+	task_put(t);
+}
+
+static int open_streams(struct task *t)
 {
 	static const uint32_t modes[3] = { O_RDONLY, O_WRONLY, O_WRONLY };
 
 	for (unsigned int i = 0; i < 3; i++) {
-		struct file *f = stream_open(p->prog, i, modes[i]);
+		struct file *f = stream_open(t->process->program->prog, i, modes[i]);
 		int fd;
 
 		if (IS_ERR(f))
 			return PTR_ERR(f);
-		fd = files_install(p->files, f, (int)i, false);
+		fd = files_install(t->files, f, (int)i, false);
 		if (fd < 0) {
 			file_put(f);
 			return fd;
@@ -234,59 +272,20 @@ static size_t strings_len(const char *s, size_t n)
 	return (size_t)(at - s);
 }
 
-struct start { /* what the new task's thread begins with */
-	struct task *task;
-	struct pt_regs regs;
-};
-
-static void task_main(void *arg)
+static void set_comm(struct task *t, const char *path)
 {
-	struct start *start = arg;
-	const struct pt_regs regs = start->regs;
-	struct task *t = start->task;
+	const char *slash = strrchr(path, '/');
+
+	strlcpy(t->comm, slash ? slash + 1 : path, sizeof(t->comm));
+	strlcpy(t->process->comm, t->comm, sizeof(t->comm));
+}
+
+/* Look the program up and load it: everything but the thread. */
+static int load(struct task *t, const struct ctl_run *run, struct pt_regs *regs)
+{
 	struct process *p = t->process;
-
-	kfree(start);
-	thread_set_user(p->as->pt, fpu_alloc());
-	if (!thread_current()->user.fpu)
-		task_exit(SIGKILL);
-	ctl_prog_started(p->prog, p->pid);
-	user_enter(&regs);
-}
-
-static struct start *task_create(struct process *p)
-{
-	struct task *t = kzalloc(sizeof(*t));
-	struct start *start = kzalloc(sizeof(*start));
-
-	if (t && start) {
-		t->process = p;
-		t->tid = p->pid;
-		signal_task_init(t, NULL, false);
-		start->task = t;
-		t->thread = thread_create_stopped(p->comm, task_main, start, PRIO_USER);
-		if (!IS_ERR(t->thread)) {
-			t->thread->private = t;
-			spin_lock(&p->sig_lock);
-			list_add_tail(&t->link, &p->tasks);
-			p->nr_tasks = 1;
-			signal_task_added_locked(t);
-			spin_unlock(&p->sig_lock);
-			/* Whatever was posted while there was no task is looked at on the way out. */
-			thread_notify(t->thread, THREAD_F_SIGNAL);
-			process_get(p);
-			return start;
-		}
-	}
-	kfree(t);
-	kfree(start);
-	return NULL;
-}
-
-/* Everything up to the point where only the thread is to be started. */
-static int prepare(struct process *p, const struct ctl_run *run, struct start **start)
-{
 	struct exec_args args = {
+		.path = p->exe_path,
 		.argc = run->argc,
 		.envc = run->envc,
 		.argv = run->argv,
@@ -295,155 +294,128 @@ static int prepare(struct process *p, const struct ctl_run *run, struct start **
 		.envp_len = strings_len(run->envp, run->envc),
 	};
 	struct proto_attr attr;
-	struct pt_regs regs;
+	struct proto_cred cred;
 	int err;
 
-	err = remote_lookup(&p->cred, run->cwd, PS_LOOKUP_DIRECTORY, 1, &attr, p->cwd);
+	cred_to_proto(t->cred, &cred);
+	err = remote_lookup(&cred, run->cwd, PS_LOOKUP_DIRECTORY, 1, &attr, t->fs->cwd);
 	if (!err)
-		err = remote_lookup(&p->cred, run->path, 0, 1, &attr, p->exe_path);
+		err = remote_lookup(&cred, run->path, 0, 1, &attr, p->exe_path);
 	if (!err && (attr.mode & 0170000) != 0100000)
 		err = -EACCES;
 	if (!err)
-		err = open_streams(p);
+		err = open_streams(t);
 	if (err)
 		return err;
-	args.path = p->exe_path;
-	err = exec_load(p, &args, &attr, &p->as, &regs);
-	if (err)
+	set_comm(t, run->path);
+	return exec_load(t->cred, p->rlimits[RLIM_STACK].cur, &args, &attr, &p->as, regs);
+}
+
+/* Into the table: from here on the process can be found and signalled. */
+static int publish(struct task *t, struct ctl_prog *prog)
+{
+	struct process *p = t->process;
+	struct vnode *v = p->vnode;
+	struct pid *pid = pid_alloc(v, 0);
+	int err;
+
+	if (IS_ERR(pid))
+		return PTR_ERR(pid);
+	spin_lock(&v->lock);
+	err = user_charge_locked(v, t->cred->uid);
+	if (err) {
+		pid_release_locked(v, pid);
+		spin_unlock(&v->lock);
 		return err;
-	*start = task_create(p);
-	if (!*start)
-		return -ENOMEM;
-	(*start)->regs = regs;
+	}
+	t->user = t->cred->uid;
+	p->pid = t->tid = pid->nr;
+	p->program->leader = pid->nr;
+	p->program->nr_members = 1;
+	p->pid_entry = t->pid_entry = pid;
+	pid->process = p;
+	pid->task = t;
+	p->session_leader = true;
+	p->execed = true;
+	process_set_group_locked(p, pid);
+	process_set_session_locked(p, pid);
+	list_add_tail(&p->all_link, &v->processes);
+	v->nr_processes++;
+	v->nr_tasks++;
+	process_get(p); /* the table's */
+	spin_lock(&p->sig_lock);
+	list_add_tail(&t->link, &p->tasks);
+	p->nr_tasks = 1;
+	signal_task_added_locked(t);
+	spin_unlock(&p->sig_lock);
+	take_early_signals_locked(p, prog);
+	spin_unlock(&v->lock);
 	return 0;
 }
 
-static void release_resources(struct process *p)
+static int start_program(struct task *t, struct ctl_prog *prog, const struct ctl_run *run)
 {
-	if (p->files)
-		files_put(p->files);
-	p->files = NULL;
-	if (p->as) {
-		aspace_set_process(p->as, NULL);
-		aspace_put(p->as);
+	struct process *p = t->process;
+	struct task_start *start = NULL;
+	struct fpu_state *fpu = NULL;
+	struct pt_regs regs;
+	int err = task_complete(t) ? load(t, run, &regs) : -ENOMEM;
+
+	if (!err) {
+		fpu = fpu_alloc();
+		start = fpu ? task_prepare(t, &regs, fpu) : NULL;
+		err = start ? publish(t, prog) : -ENOMEM;
 	}
-	p->as = NULL;
+	if (err) {
+		if (start)
+			task_discard(start);
+		else
+			fpu_free(fpu);
+		if (p->as)
+			aspace_put(p->as);
+		p->as = NULL;
+		return err;
+	}
+	if (READ_ONCE(p->as->failed))
+		process_kill(p, SIGKILL); /* a page was lost before anybody could be told */
+	counter_inc(&process_started);
+	task_start(start, true);
+	return 0;
 }
 
 void process_run(struct ctl_prog *prog, const struct ctl_run *run)
 {
-	struct process *p = process_create(prog, run);
-	struct start *start = NULL;
-	int err = IS_ERR(p) ? PTR_ERR(p) : 0;
+	struct program *program = program_create(prog);
+	struct process *p = program ? process_alloc(&root_vnode, program) : NULL;
+	struct task *t = NULL;
+	int err = -ENOMEM;
 
-	if (err) {
-		ctl_prog_refuse(prog, err, run->path);
-		return;
+	if (p) {
+		set_rlimits(p);
+		t = first_task(p, run);
 	}
-	table_add(p);
-	err = prepare(p, run, &start);
+	if (t)
+		err = start_program(t, prog, run);
 	if (err) {
 		pr_info("%s: cannot be started: error %d\n", run->path, err);
-		release_resources(p);
-		table_remove(p);
-		process_put(p);
+		if (t)
+			task_drop(t);
 		ctl_prog_refuse(prog, err, run->path);
-		return;
 	}
-	counter_inc(&process_started);
-	aspace_set_process(p->as, p);
-	if (READ_ONCE(p->as->failed))
-		process_kill(p, SIGKILL); /* a page was lost before anybody could be told */
-	thread_detach(start->task->thread);
-	thread_start(start->task->thread);
+	/* What has been started has references of its own by now. */
+	if (p)
+		process_put(p);
+	if (program)
+		program_put(program);
 }
 
-/* --- the end ------------------------------------------------------------------------- */
-
-void process_exit_group(struct process *p, uint32_t wait_status)
-{
-	struct task *t;
-
-	spin_lock(&p->sig_lock);
-	if (!p->exiting) {
-		p->exiting = true;
-		p->wait_status = wait_status;
-	}
-	list_for_each_entry(t, &p->tasks, link)
-		thread_notify(t->thread, THREAD_F_KILL);
-	spin_unlock(&p->sig_lock);
-}
-
-/* The last task is gone: free what the process had, then say how it ended. */
-static void process_finish(struct process *p)
-{
-	const uint32_t status = p->wait_status;
-
-	signal_process_exit(p);
-	table_remove(p);
-	release_resources(p);
-	ctl_prog_exit(p->prog, status);
-	process_put(p); /* the table's reference */
-}
-
-static void clear_child_tid(struct task *t)
-{
-	if (t->clear_child_tid && put_user_u32(0, (void __user *)t->clear_child_tid) == 0)
-		futex_wake_addr(t->process->as, t->clear_child_tid, 1);
-}
-
-void task_exit(uint32_t wait_status)
-{
-	struct task *t = task_current();
-	struct process *p = t->process;
-	struct fpu_state *fpu = thread_current()->user.fpu;
-	bool last;
-
-	futex_task_exit(t);
-	clear_child_tid(t);
-	spin_lock(&p->sig_lock);
-	list_del(&t->link);
-	last = --p->nr_tasks == 0;
-	if (last && !p->exiting) {
-		p->exiting = true;
-		p->wait_status = wait_status;
-	}
-	spin_unlock(&p->sig_lock);
-	signal_task_exit(t);
-	thread_clear_user();
-	fpu_free(fpu);
-	thread_current()->private = NULL;
-	if (last)
-		process_finish(p);
-	process_put(p);
-	kfree(t);
-	thread_exit();
-}
+/* --- state of the calling process ------------------------------------------------------ */
 
 void process_kill(struct process *p, int signo)
 {
 	const struct siginfo_k info = { .signo = signo, .code = SI_KERNEL };
 
 	(void)signal_post(p, &info);
-}
-
-/* The parent of every process is the launcher, which does not wait for stopped ones. */
-void process_report_child(struct process *p, int code, int status)
-{
-}
-
-bool process_group_orphaned(struct process *p)
-{
-	return true;
-}
-
-void process_cred(struct proto_cred *cred)
-{
-	struct process *p = process_current();
-
-	mutex_lock(&p->lock);
-	*cred = p->cred;
-	mutex_unlock(&p->lock);
 }
 
 uint64_t process_rlimit(enum rlimit_kind kind)

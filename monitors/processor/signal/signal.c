@@ -111,7 +111,7 @@ void signal_drop_locked(struct process *p, uint64_t set)
 
 void signal_charge_of(const struct process *p, struct sig_charge *charge)
 {
-	charge->uid = READ_ONCE(p->cred.uid);
+	charge->uid = READ_ONCE(p->uid);
 	charge->limit = READ_ONCE(p->rlimits[RLIM_SIGPENDING].cur);
 }
 
@@ -302,7 +302,7 @@ void signal_force(struct task *t, const struct siginfo_k *info)
 	struct process *p = t->process;
 	struct sighand *sh = p->sig.sighand;
 	const uint64_t bit = SIGMASK(info->signo);
-	const struct sig_charge free = { .uid = READ_ONCE(p->cred.uid), .limit = UINT64_MAX };
+	const struct sig_charge free = { .uid = READ_ONCE(p->uid), .limit = UINT64_MAX };
 
 	spin_lock(&p->sig_lock);
 	if (p->exiting || info->signo == SIGKILL) {

@@ -12,14 +12,14 @@
 /* close(fd) */
 long sys_close(const struct syscall_args *args)
 {
-	return files_close(process_current()->files, (int)args->a[0]);
+	return files_close(files_current(), (int)args->a[0]);
 }
 
 /* close_range(first, last, flags) */
 long sys_close_range(const struct syscall_args *args)
 {
 	const unsigned int first = (unsigned int)args->a[0], last = (unsigned int)args->a[1];
-	struct files *fs = process_current()->files;
+	struct files *fs = files_current();
 	const uint32_t flags = (uint32_t)args->a[2];
 
 	if (first > last || (flags & ~6u)) /* UNSHARE 2: the table is not shared; CLOEXEC 4 */
@@ -36,7 +36,7 @@ long sys_close_range(const struct syscall_args *args)
 
 static long make_pipe(uint64_t ufds, uint32_t flags)
 {
-	struct files *fs = process_current()->files;
+	struct files *fs = files_current();
 	const bool cloexec = flags & O_CLOEXEC;
 	struct file *ends[2];
 	int fds[2];
@@ -82,7 +82,7 @@ static long dup_from(int fd, int from, bool cloexec)
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = files_install(process_current()->files, f, from, cloexec);
+	ret = files_install(files_current(), f, from, cloexec);
 	if (ret < 0)
 		file_put(f);
 	return ret;
@@ -101,7 +101,7 @@ static long dup_to(int from, int to, bool cloexec)
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = files_replace(process_current()->files, f, to, cloexec);
+	ret = files_replace(files_current(), f, to, cloexec);
 	if (ret < 0)
 		file_put(f);
 	return ret;
@@ -150,7 +150,7 @@ enum fcntl_cmd {
 /* fcntl(fd, cmd, arg) */
 long sys_fcntl(const struct syscall_args *args)
 {
-	struct files *fs = process_current()->files;
+	struct files *fs = files_current();
 	const int fd = (int)args->a[0];
 	const uint32_t cmd = (uint32_t)args->a[1];
 	const uint64_t arg = args->a[2];
@@ -228,7 +228,7 @@ long sys_ioctl(const struct syscall_args *args)
 	if (f->flags & O_PATH)
 		ret = -EBADF;
 	else if (cmd == FIOCLEX || cmd == FIONCLEX)
-		ret = files_set_cloexec(process_current()->files, (int)args->a[0], cmd == FIOCLEX);
+		ret = files_set_cloexec(files_current(), (int)args->a[0], cmd == FIOCLEX);
 	else if (cmd == FIONBIO)
 		ret = set_nonblock(f, args->a[2]);
 	else

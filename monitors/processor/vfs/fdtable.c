@@ -204,7 +204,7 @@ struct file *files_get(struct files *fs, int fd)
 
 struct file *fd_get(int fd)
 {
-	struct file *f = files_get(process_current()->files, fd);
+	struct file *f = files_get(files_current(), fd);
 
 	return f ? f : ERR_PTR(-EBADF);
 }

@@ -27,14 +27,14 @@
 /* The directory that relative paths begin at, copied into @buf. */
 static int base_dir(int dfd, char *buf)
 {
-	struct process *p = process_current();
+	struct fs_info *fs = fs_current();
 	struct file *f;
 	int err = 0;
 
 	if (dfd == AT_FDCWD) {
-		mutex_lock(&p->lock);
-		strlcpy(buf, p->cwd, PROTO_PATH_MAX);
-		mutex_unlock(&p->lock);
+		mutex_lock(&fs->lock);
+		strlcpy(buf, fs->cwd, PROTO_PATH_MAX);
+		mutex_unlock(&fs->lock);
 		return 0;
 	}
 	f = fd_get(dfd);

@@ -35,7 +35,7 @@ static long do_open(int dfd, uint64_t upath, uint32_t flags, uint32_t mode)
 	kfree(path);
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	fd = files_install(process_current()->files, f, 0, flags & O_CLOEXEC);
+	fd = files_install(files_current(), f, 0, flags & O_CLOEXEC);
 	if (fd < 0)
 		file_put(f);
 	return fd;
@@ -124,12 +124,12 @@ static long put_stat(uint64_t ubuf, const struct proto_attr *a)
 /* A copy of the working directory's path, which another task may change meanwhile; NULL: no memory. */
 static char *cwd_dup(void)
 {
-	struct process *p = process_current();
+	struct fs_info *fs = fs_current();
 	char *cwd;
 
-	mutex_lock(&p->lock);
-	cwd = kstrdup(p->cwd);
-	mutex_unlock(&p->lock);
+	mutex_lock(&fs->lock);
+	cwd = kstrdup(fs->cwd);
+	mutex_unlock(&fs->lock);
 	return cwd;
 }
 
@@ -365,13 +365,13 @@ long sys_readlinkat(const struct syscall_args *args)
 /* Takes over @cwd. */
 static void set_cwd(char *cwd)
 {
-	struct process *p = process_current();
+	struct fs_info *fs = fs_current();
 	char *old;
 
-	mutex_lock(&p->lock);
-	old = p->cwd;
-	p->cwd = cwd;
-	mutex_unlock(&p->lock);
+	mutex_lock(&fs->lock);
+	old = fs->cwd;
+	fs->cwd = cwd;
+	mutex_unlock(&fs->lock);
 	kfree(old);
 }
 
@@ -443,13 +443,13 @@ long sys_getcwd(const struct syscall_args *args)
 /* umask(mask) */
 long sys_umask(const struct syscall_args *args)
 {
-	struct process *p = process_current();
+	struct fs_info *fs = fs_current();
 	uint32_t old;
 
-	mutex_lock(&p->lock);
-	old = p->umask;
-	p->umask = (uint32_t)args->a[0] & 0777;
-	mutex_unlock(&p->lock);
+	mutex_lock(&fs->lock);
+	old = fs->umask;
+	fs->umask = (uint32_t)args->a[0] & 0777;
+	mutex_unlock(&fs->lock);
 	return old;
 }
 

@@ -522,14 +522,13 @@ static struct file *end_create(struct pipe *p, uint32_t flags)
 
 int pipe_open(uint32_t flags, struct file *ends[2])
 {
-	const struct process *me = process_current();
 	struct pipe *p = pipe_create();
 	int err;
 
 	if (IS_ERR(p))
 		return PTR_ERR(p);
-	p->uid = me->cred.uid;
-	p->gid = me->cred.gid;
+	p->uid = cred_current()->fsuid;
+	p->gid = cred_current()->fsgid;
 	err = ring_create(p, p->uid);
 	if (err)
 		goto out;
@@ -568,7 +567,7 @@ int fifo_open(struct file *f, struct pipe *p)
 	if (acc == O_WRONLY && file_nonblock(f) && !p->readers)
 		err = -ENXIO;
 	else
-		err = ring_create(p, process_current()->cred.uid);
+		err = ring_create(p, cred_current()->fsuid);
 	if (err) {
 		mutex_unlock(&p->lock);
 		return err;
@@ -637,7 +636,7 @@ long pipe_set_size(struct pipe *p, uint64_t bytes)
 		nr *= 2;
 	mutex_lock(&p->lock);
 	if (nr > p->nr_slots && ((uint64_t)nr << PAGE_SHIFT) > PIPE_MAX_SIZE &&
-	    process_current()->cred.uid != 0)
+	    !capable(CAP_SYS_RESOURCE))
 		err = -EPERM;
 	else
 		err = resize_locked(p, nr);

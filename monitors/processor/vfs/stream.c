@@ -77,8 +77,8 @@ static int stream_stat(struct file *f, struct proto_attr *attr)
 	attr->mode = 0010600;
 	attr->nlink = 1;
 	attr->blksize = 4096;
-	attr->uid = process_current()->cred.uid;
-	attr->gid = process_current()->cred.gid;
+	attr->uid = cred_current()->fsuid;
+	attr->gid = cred_current()->fsgid;
 	attr->atime_s = attr->mtime_s = attr->ctime_s = (int64_t)(time_real_ns() / 1000000000u);
 	return 0;
 }

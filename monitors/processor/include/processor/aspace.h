@@ -65,7 +65,6 @@ struct aspace {
 	atomic_t quiescing; /* somebody waits until there are none */
 	struct waitqueue quiet;
 	struct object *anon; /* private pages: the top of a chain; map_lock, or inside a fault */
-	struct process *process __guarded_by(&lock);
 	int failed; /* atomic: negative errno once a page of it was lost; its tasks are killed */
 
 	/* Layout, as PM_EXEC answered it; brk under map_lock. */
@@ -95,13 +94,11 @@ static inline uint32_t aspace_home(const struct aspace *as)
 {
 	return as->anon->home;
 }
-/* Who is to be killed when a page of @as is lost; NULL: nobody any more. */
-void aspace_set_process(struct aspace *as, struct process *p);
 
 /*
  * fork: a new space with what @parent has now.  Private pages are shared copy-on-write: no page is copied,
  * written back or fetched; shared mappings show the same memory.  The layout (brk, stack, arguments) is copied,
- * the process is the caller's to set.  Other threads of the parent may fault, write and call mmap on other CPUs
+ * Other threads of the parent may fault, write and call mmap on other CPUs
  * meanwhile: their faults wait, their stores land before the fork or wait.  Sleeps.
  *
  * 0 and *child with one reference.  On failure *child is NULL and the parent is as it was: -ENOMEM (here, or at a

@@ -2,12 +2,18 @@
 /*
  * Processes and tasks: what Linux keeps per process and per thread.
  *
- * Life:	process_run() (the launcher's RUN) makes a process with one task; the task's kernel thread
- *		loads the program and enters user mode; process_exit_group() or a fatal signal ends all
- *		its tasks; the last one frees what the process had and reports the wait status.
- * Locking:	process_table (RANK_PROCESS_TABLE); process.lock (RANK_PROCESS) guards the Linux state that
- *		several tasks share; process.sig_lock (RANK_SPIN_TASK) guards signals and the exit status and
- *		may be taken in polling context.
+ * Life:	process_run() (the launcher's RUN) makes a process with one task; clone() makes more of both.
+ *		A task has a kernel thread of its own. process_exit_group() or a fatal signal ends all tasks of
+ *		a process; the last one gives back what the process had, hands its children to pid 1 and makes
+ *		it a zombie, until its parent has waited for it.
+ * Pid 1:	has no process: it stands for the kernel, is the parent of launched programs and of orphans,
+ *		and reaps at once.
+ * Programs:	what a launched program has forked belongs to it, sessions of their own or not. When its first
+ *		process ends, the others are killed, and the launcher hears of the end when all are gone.
+ * Locking:	vnode.lock (RANK_SPIN_TREE) guards the pid table and the tree; process.lock (RANK_PROCESS) the
+ *		Linux state that several tasks share; process.sig_lock (RANK_SPIN_TASK), inside the tree's lock,
+ *		signals, the list of tasks and how it ends. What a task shares with tasks of its own choice
+ *		(descriptors, working directory, handlers) has locks of its own.
  */
 #pragma once
 
@@ -15,8 +21,11 @@
 #include <kernel/mutex.h>
 #include <kernel/spinlock.h>
 #include <kernel/thread.h>
+#include <kernel/wait.h>
 #include <lib/atomic.h>
 #include <lib/list.h>
+#include <lib/radix.h>
+#include <processor/cred.h>
 #include <processor/signal.h>
 #include <proto/types.h>
 
@@ -24,6 +33,10 @@ struct aspace;
 struct ctl_prog;
 struct ctl_run;
 struct files;
+struct proto_attr;
+
+#define INIT_PID 1u
+#define PID_MAX  4194304u /* numbers are below it */
 
 enum rlimit_kind { /* Linux's numbers */
 	RLIM_CPU,
@@ -53,40 +66,130 @@ struct rlimit {
 
 #define COMM_LEN 16
 
+/* A number that names a task, a process, a process group or a session; while any of them is there. */
+struct pid {
+	uint32_t nr;              /* const */
+	struct task *task;        /* vnode.lock; not counted */
+	struct process *process;  /* vnode.lock; not counted: the process may be a zombie */
+	struct list_head group;   /* vnode.lock: process.group_link */
+	struct list_head session; /* vnode.lock: process.session_link */
+};
+
+/* One container's view: its pids, its processes. */
+struct vnode {
+	uint32_t id;                                /* const */
+	struct spinlock lock;                       /* RANK_SPIN_TREE */
+	struct radix_tree pids __guarded_by(&lock); /* nr -> struct pid */
+	uint32_t last_pid __guarded_by(&lock); /* numbers are not used again before they wrap */
+	struct list_head processes __guarded_by(&lock); /* process.all_link: alive and zombies */
+	struct radix_tree users __guarded_by(&lock);    /* uid -> tasks, for RLIMIT_NPROC */
+	uint64_t nr_processes __guarded_by(&lock);
+	uint64_t nr_tasks __guarded_by(&lock);
+	uint64_t nr_zombies __guarded_by(&lock);
+};
+
+/* Every node serves one vNode so far. */
+extern struct vnode root_vnode;
+
+/* A launched program: the processes that come from one RUN. */
+struct program {
+	refcount_t refs;
+	struct ctl_prog *prog; /* const; counted until the end is reported */
+	uint32_t leader;       /* const: pid of the first process */
+	uint32_t nr_members;   /* vnode.lock: processes that still have resources */
+	struct waitqueue gone; /* nr_members has become smaller */
+};
+
+/* Working directory, root and umask: shared by CLONE_FS. */
+struct fs_info {
+	refcount_t refs;
+	struct mutex lock;              /* RANK_PROCESS_FS */
+	char *cwd __guarded_by(&lock);  /* canonical, absolute; PROTO_PATH_MAX bytes at most */
+	char *root __guarded_by(&lock); /* the same; NULL: the vNode's */
+	uint32_t umask __guarded_by(&lock);
+};
+
+/* What tasks have used; sums are kept of those that are gone. */
+struct usage {
+	uint64_t utime_ns, stime_ns;
+	uint64_t faults;
+	uint64_t switches;
+	uint64_t max_rss; /* KiB */
+};
+
+enum process_state {
+	PROCESS_ALIVE,
+	PROCESS_ZOMBIE, /* without resources; waits for its parent's wait */
+	PROCESS_REAPED,
+};
+
 struct process {
 	refcount_t refs;
-	uint32_t pid;          /* const */
-	uint32_t ppid;         /* const: 0, the launcher's side */
-	uint32_t pgid, sid;    /* lock */
-	struct list_head link; /* process table */
-	struct aspace *as;     /* owner: replaced by exec with one task left */
-	struct files *files;   /* const; counted */
-	struct ctl_prog *prog; /* const; counted */
-	struct mutex lock;     /* RANK_PROCESS */
-	struct proto_cred cred __guarded_by(&lock);
-	struct rlimit rlimits[RLIM_NR] __guarded_by(&lock);
-	char *cwd __guarded_by(&lock);      /* canonical, absolute */
-	char *exe_path __guarded_by(&lock); /* canonical, for /proc/self/exe */
-	uint32_t umask __guarded_by(&lock);
-	char comm[COMM_LEN] __guarded_by(&lock);
-	uint64_t start_ns; /* const */
+	uint32_t pid;            /* const */
+	struct vnode *vnode;     /* const */
+	struct program *program; /* const; counted */
+	uint64_t start_ns;       /* const */
 
-	struct spinlock sig_lock;  /* RANK_SPIN_TASK */
+	/* The tree: guarded by vnode.lock; own tasks may read pgid and sid without it. */
+	struct process *parent; /* NULL: pid 1 */
+	uint32_t parent_tid;    /* the parent's task that made it, for __WNOTHREAD */
+	struct list_head children;
+	struct list_head sibling; /* of the parent's children; pid 1 keeps no list */
+	struct list_head all_link;
+	struct pid *pid_entry;
+	struct pid *group, *session;
+	struct list_head group_link, session_link;
+	uint32_t pgid, sid;
+	uint8_t state;                /* enum process_state */
+	bool session_leader;          /* setsid() made it one, or it was launched */
+	bool execed;                  /* since it was forked: setpgid() answers EACCES */
+	bool child_subreaper;         /* prctl(PR_SET_CHILD_SUBREAPER) */
+	int exit_signal;              /* what the parent gets at its end; 0 none */
+	int pdeath_signal;            /* what it gets at its parent's end; 0 none */
+	struct usage usage_dead;      /* of tasks that are gone */
+	struct usage usage_children;  /* of children that were waited for */
+	struct waitqueue child_event; /* something that wait() reports has happened */
+
+	struct aspace *as; /* own tasks; changes in exec with one task left. Others: vnode.lock */
+	struct mutex lock; /* RANK_PROCESS */
+	struct rlimit rlimits[RLIM_NR] __guarded_by(&lock);
+	char *exe_path __guarded_by(&lock);      /* canonical, for /proc/self/exe */
+	char comm[COMM_LEN] __guarded_by(&lock); /* of the first task */
+	int nice __guarded_by(&lock);
+
+	struct spinlock sig_lock; /* RANK_SPIN_TASK */
+	const struct cred *
+		cred __guarded_by(&sig_lock); /* of the first task, for others to look at */
+	uint32_t uid;              /* atomic: its real uid, for what is counted by user */
 	struct signal_process sig; /* as it says itself */
 	struct list_head tasks __guarded_by(&sig_lock);
 	uint32_t nr_tasks __guarded_by(&sig_lock);
 	bool exiting __guarded_by(&sig_lock);
+	struct task *
+		exec_task __guarded_by(&sig_lock);    /* exec ends the others and waits for that */
+	struct waitqueue exec_event;                  /* a task is gone */
 	uint32_t wait_status __guarded_by(&sig_lock); /* Linux's encoding */
 };
 
 struct task {
-	struct thread *thread;    /* const */
-	struct process *process;  /* const; counted */
-	uint32_t tid;             /* const */
-	struct list_head link;    /* process.sig_lock */
-	struct signal_task sig;   /* as it says itself */
-	uint64_t clear_child_tid; /* own */
-	uint64_t robust_list;     /* own; user address of its head, or 0 */
+	refcount_t refs;
+	struct thread *thread;   /* const; others: sig_lock, while the task is on process.tasks */
+	struct process *process; /* const; counted */
+	uint32_t tid;            /* vnode.lock; own task: any time. exec gives it the process's */
+	struct pid *pid_entry;   /* vnode.lock */
+	struct list_head link;   /* process.sig_lock */
+	const struct cred *cred; /* own */
+	struct fs_info *fs;      /* own; others: process.sig_lock */
+	struct files *files;     /* own; others: process.sig_lock */
+	char comm[COMM_LEN];     /* process.lock */
+	uint32_t user;           /* vnode.lock: the uid that it is counted for */
+	bool nproc_exceeded;     /* own: setuid() went over RLIMIT_NPROC; exec answers EAGAIN */
+	struct completion *vfork_done; /* vnode.lock: a parent waits for it until exec or exit */
+	struct signal_task sig;        /* as it says itself */
+	uint64_t clear_child_tid;      /* own */
+	uint64_t set_child_tid; /* own: written before user mode is entered for the first time */
+	uint64_t robust_list;   /* own; user address of its head, or 0 */
+	uint64_t faults;        /* own */
 };
 
 /* The task of the running thread; user threads only. */
@@ -105,38 +208,91 @@ static inline struct aspace *aspace_current(void)
 	return process_current()->as;
 }
 
-int process_init(void) __must_check;
+static inline struct files *files_current(void)
+{
+	return task_current()->files;
+}
+
+static inline struct fs_info *fs_current(void)
+{
+	return task_current()->fs;
+}
+
+static inline const struct cred *cred_current(void)
+{
+	return task_current()->cred;
+}
+
+/* --- programs of the launcher ---------------------------------------------------------- */
+
+/* Once, when the cache has its memory: how many tasks the rest can hold. */
+void process_init(void);
 /* The launcher's RUN: consumes @prog. Called on a thread of its own. */
 void process_run(struct ctl_prog *prog, const struct ctl_run *run);
-void process_get(struct process *p);
-void process_put(struct process *p);
-/* By pid; referenced; NULL if there is none. */
-struct process *process_find(uint32_t pid);
-/* Call @fn for every process, with the table locked, until it answers false. */
-void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg);
 /* The launcher's SIGNAL for @prog; one that is still being started gets it when it is. */
 void process_signal_prog(struct ctl_prog *prog, int signo);
 
-/* End every task of the calling process with @wait_status; returns for the caller to end too. */
+/* --- looking up ------------------------------------------------------------------------- */
+
+static inline void process_get(struct process *p)
+{
+	refcount_inc(&p->refs);
+}
+void process_put(struct process *p);
+static inline void task_get(struct task *t)
+{
+	refcount_inc(&t->refs);
+}
+void task_put(struct task *t);
+/* By pid, zombies too; referenced; NULL if there is none. */
+struct process *process_find(uint32_t pid);
+/* Call @fn for every living process, with the tree locked, until it answers false. */
+void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg);
+/* By tid; referenced; NULL if there is none. Its process is @task->process. */
+struct task *task_find(uint32_t tid);
+/* The process with the smallest pid >= *@pid, referenced, and its pid; NULL at the end. For /proc. */
+struct process *process_next(uint32_t *pid);
+/* The task of @p with the smallest tid >= *@tid, referenced. For /proc/<pid>/task. */
+struct task *process_next_task(struct process *p, uint32_t *tid);
+/* The parent's pid; INIT_PID for orphans and launched programs. */
+uint32_t process_ppid(struct process *p);
+/* Any living task's table of descriptors and file system state, referenced; NULL: a zombie. For /proc. */
+struct files *process_files(struct process *p);
+struct fs_info *process_fs(struct process *p);
+/* The address space, referenced; NULL: a zombie. */
+struct aspace *process_aspace(struct process *p);
+
+/* --- the end ---------------------------------------------------------------------------- */
+
+/* End every task of @p with @wait_status; a caller that belongs to it ends on its way to user mode. */
 void process_exit_group(struct process *p, uint32_t wait_status);
 /* The calling task ends; with the last one the process does. */
 void task_exit(uint32_t wait_status) __attribute__((noreturn));
-
-/* Post signal @signo to the process as a whole. Any context. */
+/* Post signal @signo to the process as a whole. Not from interrupts. */
 void process_kill(struct process *p, int signo);
+/* Kill those whose address space has failed. Not from interrupts. */
+void process_kill_failed(void);
 
-/* Snapshot of the credentials of the calling process. */
+/* --- signals to several ------------------------------------------------------------------ */
+
+/*
+ * kill(2): @pid as there (a process, 0, -1, -group); @info->signo 0 only looks. -ESRCH, -EPERM, and what
+ * signal_post() answers.
+ */
+int process_kill_call(int pid, const struct siginfo_k *info);
+/* May the calling task send @signo to @p? */
+bool process_may_signal(struct process *p, int signo);
+/* To every process of a group, without asking for permission (terminals). -ESRCH: there is no such group. */
+int process_signal_group(struct vnode *v, uint32_t pgid, const struct siginfo_k *info);
+/* Is nobody there who could continue @p's group? */
+bool process_group_orphaned(struct process *p);
+/* Tell the parent that @p has stopped or continued (@code CLD_*, @status the signal). */
+void process_report_child(struct process *p, int code, int status);
+
+/* --- state of the calling process --------------------------------------------------------- */
+
+/* Credentials for requests to other nodes. */
 void process_cred(struct proto_cred *cred);
 uint64_t process_rlimit(enum rlimit_kind kind);
-
-/* exec.c: load @path into a new space and set up its stack. On success the new registers. */
-struct exec_args {
-	const char *path; /* canonical */
-	size_t argc, envc;
-	const char *argv; /* argc strings, each with its NUL, one behind the other */
-	size_t argv_len;  /* bytes */
-	const char *envp;
-	size_t envp_len;
-};
-int exec_load(struct process *p, const struct exec_args *args, const struct proto_attr *attr,
-	      struct aspace **as, struct pt_regs *regs) __must_check;
+/* CPU time of all tasks of @p, those that are gone included. */
+uint64_t process_cpu_ns(struct process *p);

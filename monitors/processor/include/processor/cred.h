@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Credentials: who a task is.
+ *
+ * Lifetime:	counted and never changed: a call that changes something makes a new set for its task.
+ * Limits:	capabilities are kept and checked as Linux does here; storage and memory nodes only see ids, and
+ *		uid 0 may do everything there.
+ */
+#pragma once
+
+#include <lib/atomic.h>
+#include <lib/compiler.h>
+#include <proto/types.h>
+
+struct task;
+
+enum capability { /* Linux's numbers, those that are looked at */
+	CAP_CHOWN = 0,
+	CAP_KILL = 5,
+	CAP_SETGID = 6,
+	CAP_SETUID = 7,
+	CAP_SETPCAP = 8,
+	CAP_SYS_CHROOT = 18,
+	CAP_SYS_ADMIN = 21,
+	CAP_SYS_NICE = 23,
+	CAP_SYS_RESOURCE = 24,
+	CAP_LAST = 40,
+};
+#define CAP_BIT(cap) (1ull << (cap))
+#define CAP_ALL      ((1ull << (CAP_LAST + 1)) - 1)
+
+struct cred {
+	refcount_t refs;
+	uint32_t uid, euid, suid, fsuid;
+	uint32_t gid, egid, sgid, fsgid;
+	uint64_t permitted, effective, inheritable, bounding, ambient; /* CAP_BIT() */
+	uint32_t securebits;
+	uint32_t nr_groups;
+	uint32_t groups[PROTO_MAX_GROUPS]; /* supplementary */
+};
+
+/* For a launched program; NULL: no memory. */
+struct cred *cred_create(uint32_t uid, uint32_t gid);
+/* A copy to be changed, with one reference; NULL: no memory. */
+struct cred *cred_copy(const struct cred *from);
+const struct cred *cred_get(const struct cred *c);
+void cred_put(const struct cred *c);
+/* What other nodes are told. */
+void cred_to_proto(const struct cred *c, struct proto_cred *out);
+/* Has the calling task this capability? */
+bool capable(enum capability cap);
+/* Is @c in group @gid? */
+bool cred_in_group(const struct cred *c, uint32_t gid);
+/* What exec makes of @c: capabilities of root, saved ids. NULL: no memory. */
+struct cred *cred_exec(const struct cred *c);

@@ -1,0 +1,614 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * New tasks: clone, clone3, fork, vfork, and the first steps of a task.
+ *
+ * Flow:	check the flags as Linux does, make or share each part, make the kernel thread, and only then
+ *		take a place in the tree, with the tree locked: from there on nothing fails. A signal that is
+ *		pending by then is served first (-ERESTARTNOINTR), so that one sent to a group reaches either
+ *		the parent before it forks, or parent and child.
+ * Limits:	RLIMIT_NPROC for a user; for everybody, a number of tasks that the kernel's memory can hold,
+ *		and a reserve of memory that clone() leaves alone: both answer EAGAIN.
+ *		No namespaces, no pidfds, no cgroups: their flags answer EINVAL.
+ */
+#include "process_priv.h"
+
+#include <arch/fpu.h>
+#include <arch/uaccess.h>
+#include <ctl/ctl.h>
+#include <kernel/counter.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/frame.h>
+#include <mm/slab.h>
+#include <processor/aspace.h>
+#include <processor/file.h>
+#include <processor/syscall.h>
+
+COUNTER(fork_forks, "process.forks", "processes made by fork and its kin");
+COUNTER(fork_vforks, "process.vforks", "of these, in the parent's address space");
+COUNTER(fork_threads, "process.threads", "threads made");
+COUNTER(fork_refused, "process.fork_refused", "forks and threads refused by a limit");
+
+#define CSIGNAL              0x000000ffull
+#define CLONE_NEWTIME        0x00000080ull
+#define CLONE_VM             0x00000100ull
+#define CLONE_FS             0x00000200ull
+#define CLONE_FILES          0x00000400ull
+#define CLONE_SIGHAND        0x00000800ull
+#define CLONE_PIDFD          0x00001000ull
+#define CLONE_PTRACE         0x00002000ull
+#define CLONE_VFORK          0x00004000ull
+#define CLONE_PARENT         0x00008000ull
+#define CLONE_THREAD         0x00010000ull
+#define CLONE_NEWNS          0x00020000ull
+#define CLONE_SYSVSEM        0x00040000ull
+#define CLONE_SETTLS         0x00080000ull
+#define CLONE_PARENT_SETTID  0x00100000ull
+#define CLONE_CHILD_CLEARTID 0x00200000ull
+#define CLONE_DETACHED       0x00400000ull
+#define CLONE_UNTRACED       0x00800000ull
+#define CLONE_CHILD_SETTID   0x01000000ull
+#define CLONE_NEW_ANY        0x7e020000ull /* namespaces: NEWNS, CGROUP, UTS, IPC, USER, PID, NET */
+#define CLONE_IO             0x80000000ull
+#define CLONE_CLEAR_SIGHAND  0x100000000ull
+#define CLONE_INTO_CGROUP    0x200000000ull
+
+#define CLONE3_ALL (0xffffffffull | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP)
+
+struct clone_spec {
+	uint64_t flags; /* without the signal */
+	int exit_signal;
+	uint64_t stack; /* 0: the parent's */
+	uint64_t parent_tid, child_tid, tls;
+	uint32_t set_tid; /* 0: any */
+};
+
+/* --- limits ---------------------------------------------------------------------------- */
+
+/*
+ * A process takes about this much of the kernel's memory: stack, page tables, structures. Whatever it is in truth,
+ * the reserve below is what keeps the monitor alive.
+ */
+#define BYTES_PER_TASK (64u << 10)
+#define MIN_TASKS      64u
+
+static uint64_t max_tasks;
+static size_t reserve_frames;
+
+void process_init(void)
+{
+	const uint64_t free_bytes = frames_free_count() << PAGE_SHIFT;
+
+	max_tasks = MAX(MIN(free_bytes / BYTES_PER_TASK, (uint64_t)PID_MAX / 2), MIN_TASKS);
+	reserve_frames = frames_free_count() / 8;
+}
+
+uint64_t fork_max_tasks(void)
+{
+	return max_tasks;
+}
+
+static bool memory_is_short(void)
+{
+	return frames_free_count() < reserve_frames;
+}
+
+/* -EAGAIN when the calling task's user or the vNode has its fill. */
+static int check_limits_locked(struct vnode *v, const struct cred *c, uint64_t nproc)
+{
+	const uint64_t free_of_it = CAP_BIT(CAP_SYS_RESOURCE) | CAP_BIT(CAP_SYS_ADMIN);
+
+	if (v->nr_tasks >= max_tasks)
+		return -EAGAIN;
+	if (c->uid != 0 && !(c->effective & free_of_it) && user_tasks_locked(v, c->uid) >= nproc)
+		return -EAGAIN;
+	return 0;
+}
+
+/* --- the first steps of a task ------------------------------------------------------------ */
+
+struct task_start {
+	struct task *task;
+	struct fpu_state *fpu;
+	uint64_t fs_base, gs_base;
+	bool announce; /* tell the launcher */
+	struct pt_regs regs;
+};
+
+static void task_main(void *arg)
+{
+	struct task_start *start = arg;
+	const struct task_start s = *start;
+	struct task *t = s.task;
+
+	kfree(start);
+	thread_set_user(t->process->as->pt, s.fpu);
+	thread_set_fs_base(s.fs_base);
+	thread_set_gs_base(s.gs_base);
+	if (s.announce)
+		ctl_prog_started(t->process->program->prog, t->process->pid);
+	/* Linux does not tell either when this fails. */
+	if (t->set_child_tid && put_user_u32(t->tid, (void __user *)t->set_child_tid))
+		t->set_child_tid = 0;
+	user_enter(&s.regs);
+}
+
+struct task_start *task_prepare(struct task *t, const struct pt_regs *regs, struct fpu_state *fpu)
+{
+	struct task_start *start = kmalloc(sizeof(*start));
+
+	if (!start)
+		return NULL;
+	*start = (struct task_start){ .task = t, .fpu = fpu, .regs = *regs };
+	t->thread = thread_create_stopped(t->comm, task_main, start, PRIO_USER);
+	if (IS_ERR(t->thread)) {
+		t->thread = NULL;
+		kfree(start);
+		return NULL;
+	}
+	t->thread->private = t;
+	return start;
+}
+
+void task_discard(struct task_start *start)
+{
+	struct thread *thread = start->task->thread;
+
+	start->task->thread = NULL;
+	fpu_free(start->fpu);
+	kfree(start);
+	thread_discard(thread);
+}
+
+void task_start(struct task_start *start, bool announce)
+{
+	struct thread *thread = start->task->thread;
+
+	start->announce = announce;
+	thread_detach(thread);
+	thread_start(thread);
+}
+
+/* --- parts --------------------------------------------------------------------------------- */
+
+static int share_task_parts(struct task *t, struct task *from, uint64_t flags)
+{
+	struct files *files = from->files;
+
+	t->cred = cred_get(from->cred);
+	memcpy(t->comm, from->comm, sizeof(t->comm));
+	t->fs = (flags & CLONE_FS) ? fs_info_get(from->fs) : fs_info_copy(from->fs);
+	if (!t->fs)
+		return -ENOMEM;
+	if (flags & CLONE_FILES)
+		files_get_table(files);
+	else
+		files = files_copy(files);
+	if (IS_ERR(files))
+		return PTR_ERR(files);
+	t->files = files;
+	return 0;
+}
+
+static int share_space(struct process *p, struct process *from, uint64_t flags)
+{
+	if (flags & CLONE_VM) {
+		aspace_get(from->as);
+		p->as = from->as;
+		return 0;
+	}
+	return aspace_fork(from->as, &p->as);
+}
+
+/* The process of a child: limits, names, handlers, memory. ERR_PTR. */
+static struct process *copy_process(struct process *from, uint64_t flags)
+{
+	struct process *p = process_alloc(from->vnode, from->program);
+	int err = -ENOMEM;
+
+	if (!p)
+		return ERR_PTR(-ENOMEM);
+	mutex_lock(&from->lock);
+	memcpy(p->rlimits, from->rlimits, sizeof(p->rlimits));
+	memcpy(p->comm, from->comm, sizeof(p->comm));
+	p->nice = from->nice;
+	p->exe_path = kstrdup(from->exe_path);
+	mutex_unlock(&from->lock);
+	if (p->exe_path)
+		err = signal_process_fork(p, from, flags & CLONE_SIGHAND);
+	if (!err && (flags & CLONE_CLEAR_SIGHAND))
+		signal_reset_handlers(p);
+	if (!err)
+		err = share_space(p, from, flags);
+	if (!err)
+		return p;
+	process_put(p);
+	return ERR_PTR(err);
+}
+
+void task_release_parts(struct task *t)
+{
+	struct process *p = t->process;
+	const struct cred *cred = t->cred;
+	struct files *files = t->files;
+	struct fs_info *fs = t->fs;
+
+	spin_lock(&p->sig_lock);
+	t->files = NULL;
+	t->fs = NULL;
+	spin_unlock(&p->sig_lock);
+	if (files)
+		files_put(files);
+	if (fs)
+		fs_info_put(fs);
+	if (cred)
+		cred_put(cred);
+	t->cred = NULL;
+}
+
+/* --- into the tree --------------------------------------------------------------------------- */
+
+static void link_process_locked(struct process *p, struct task *t, struct task *from,
+				uint64_t flags)
+{
+	struct process *maker = from->process;
+	struct process *parent = (flags & CLONE_PARENT) ? maker->parent : maker;
+	struct vnode *v = p->vnode;
+
+	p->pid = t->tid;
+	p->pid_entry = t->pid_entry;
+	p->pid_entry->process = p;
+	p->parent = parent;
+	p->parent_tid = (flags & CLONE_PARENT) ? maker->parent_tid : from->tid;
+	if (parent)
+		list_add_tail(&p->sibling, &parent->children);
+	process_set_group_locked(p, maker->group);
+	process_set_session_locked(p, maker->session);
+	p->cred = cred_get(t->cred);
+	p->uid = t->cred->uid;
+	list_add_tail(&p->all_link, &v->processes);
+	v->nr_processes++;
+	p->program->nr_members++;
+	process_get(p); /* the table's */
+}
+
+/* With the tree locked: 0, and @t is everywhere that it belongs, or an errno and nothing has changed. */
+static int publish_locked(struct task *t, struct task *from, struct pid *pid, uint64_t nproc,
+			  const struct clone_spec *spec)
+{
+	struct process *p = t->process;
+	struct vnode *v = p->vnode;
+	int err;
+
+	if (signal_pending())
+		return -ERESTARTNOINTR;
+	err = check_limits_locked(v, t->cred, nproc);
+	if (!err)
+		err = user_charge_locked(v, t->cred->uid);
+	if (err)
+		return err;
+	t->user = t->cred->uid;
+	t->tid = pid->nr;
+	t->pid_entry = pid;
+	pid->task = t;
+	v->nr_tasks++;
+	if (!(spec->flags & CLONE_THREAD)) {
+		p->exit_signal = (spec->flags & CLONE_PARENT) ? from->process->exit_signal
+							      : spec->exit_signal;
+		link_process_locked(p, t, from, spec->flags);
+	}
+	spin_lock(&p->sig_lock);
+	list_add_tail(&t->link, &p->tasks);
+	p->nr_tasks++;
+	signal_task_added_locked(t);
+	spin_unlock(&p->sig_lock);
+	return 0;
+}
+
+static int publish(struct task *t, struct task *from, const struct clone_spec *spec)
+{
+	struct vnode *v = t->process->vnode;
+	const uint64_t nproc = process_rlimit(RLIM_NPROC);
+	struct pid *pid = pid_alloc(v, spec->set_tid);
+	int err;
+
+	if (IS_ERR(pid))
+		return PTR_ERR(pid);
+	spin_lock(&v->lock);
+	err = publish_locked(t, from, pid, nproc, spec);
+	if (err)
+		pid_release_locked(v, pid);
+	spin_unlock(&v->lock);
+	return err;
+}
+
+/* --- vfork ----------------------------------------------------------------------------------- */
+
+void vfork_release(struct task *t)
+{
+	struct vnode *v = t->process->vnode;
+
+	spin_lock(&v->lock);
+	if (t->vfork_done)
+		complete_all(t->vfork_done);
+	t->vfork_done = NULL;
+	spin_unlock(&v->lock);
+}
+
+/* Until @child has given the address space up, or the caller is killed. */
+static void vfork_wait(struct task *child, struct completion *done)
+{
+	struct vnode *v = child->process->vnode;
+
+	if (!completion_wait_killable(done))
+		return;
+	spin_lock(&v->lock);
+	child->vfork_done = NULL; /* @done is on our stack */
+	spin_unlock(&v->lock);
+}
+
+/* --- clone ----------------------------------------------------------------------------------- */
+
+/* Linux's order of checks does not matter: all of them answer EINVAL. */
+static int check_flags(const struct clone_spec *spec)
+{
+	const uint64_t f = spec->flags;
+
+	if ((f & CLONE_NEW_ANY) || (f & (CLONE_NEWTIME | CLONE_PIDFD | CLONE_INTO_CGROUP)))
+		return -EINVAL; /* none of these here */
+	if ((f & CLONE_THREAD) && !(f & CLONE_SIGHAND))
+		return -EINVAL;
+	if ((f & CLONE_SIGHAND) && !(f & CLONE_VM))
+		return -EINVAL;
+	if ((f & CLONE_SIGHAND) && (f & CLONE_CLEAR_SIGHAND))
+		return -EINVAL;
+	return 0;
+}
+
+static struct task_start *prepare_thread(struct task *t, const struct clone_spec *spec,
+					 const struct pt_regs *regs)
+{
+	struct fpu_state *fpu = fpu_alloc();
+	struct pt_regs r = *regs;
+	struct task_start *start;
+
+	if (!fpu)
+		return NULL;
+	fpu_copy(fpu, thread_current()->user.fpu);
+	r.rax = 0;
+	r.orig_rax = UINT64_MAX; /* nothing to restart */
+	if (spec->stack)
+		r.rsp = spec->stack;
+	start = task_prepare(t, &r, fpu);
+	if (!start) {
+		fpu_free(fpu);
+		return NULL;
+	}
+	start->fs_base = (spec->flags & CLONE_SETTLS) ? spec->tls : thread_fs_base();
+	start->gs_base = thread_gs_base();
+	return start;
+}
+
+/* Everything but the place in the tree. ERR_PTR. */
+static struct task_start *build(const struct clone_spec *spec, const struct pt_regs *regs)
+{
+	struct task *me = task_current();
+	const bool thread = spec->flags & CLONE_THREAD;
+	struct process *p = thread ? me->process : copy_process(me->process, spec->flags);
+	struct task_start *start = NULL;
+	struct task *t;
+	int err = -ENOMEM;
+
+	if (IS_ERR(p))
+		return ERR_PTR(PTR_ERR(p));
+	t = task_alloc(p);
+	if (t) {
+		signal_task_init(t, me, !(spec->flags & CLONE_VM) || (spec->flags & CLONE_VFORK));
+		err = share_task_parts(t, me, spec->flags);
+		if (!err) {
+			start = prepare_thread(t, spec, regs);
+			err = start ? 0 : -ENOMEM;
+		}
+		if (err) {
+			task_release_parts(t);
+			task_put(t);
+		}
+	}
+	if (err && !thread)
+		process_abandon(p);
+	else if (!thread)
+		process_put(p); /* the task has a reference of its own */
+	return err ? ERR_PTR(err) : start;
+}
+
+static void unbuild(struct task_start *start)
+{
+	struct task *t = start->task;
+	struct process *p = t->process;
+	const bool thread = p == process_current();
+
+	task_discard(start);
+	task_release_parts(t);
+	if (!thread) {
+		process_get(p);
+		process_abandon(p);
+	}
+	task_put(t);
+}
+
+static void count(uint64_t flags)
+{
+	if (flags & CLONE_THREAD)
+		counter_inc(&fork_threads);
+	else
+		counter_inc(&fork_forks);
+	if ((flags & (CLONE_THREAD | CLONE_VM)) == CLONE_VM)
+		counter_inc(&fork_vforks);
+}
+
+static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
+{
+	struct completion done = COMPLETION_INIT(done);
+	struct task_start *start;
+	struct task *t;
+	uint32_t tid;
+	int err = check_flags(spec);
+
+	if (err)
+		return err;
+	if ((spec->flags & CLONE_SETTLS) && !user_range_ok(spec->tls, 1))
+		return -EPERM;
+	if (signal_pending())
+		return -ERESTARTNOINTR;
+	if (memory_is_short()) {
+		counter_inc(&fork_refused);
+		return -EAGAIN;
+	}
+	start = build(spec, regs);
+	if (IS_ERR(start))
+		return PTR_ERR(start);
+	t = start->task;
+	t->clear_child_tid = (spec->flags & CLONE_CHILD_CLEARTID) ? spec->child_tid : 0;
+	t->set_child_tid = (spec->flags & CLONE_CHILD_SETTID) ? spec->child_tid : 0;
+	t->vfork_done = (spec->flags & CLONE_VFORK) ? &done : NULL;
+	err = publish(t, task_current(), spec);
+	if (err) {
+		if (err == -EAGAIN)
+			counter_inc(&fork_refused);
+		unbuild(start);
+		return err;
+	}
+	tid = t->tid;
+	count(spec->flags);
+	/* As Linux: that it cannot be written is nobody's failure. */
+	if ((spec->flags & CLONE_PARENT_SETTID) &&
+	    put_user_u32(tid, (void __user *)spec->parent_tid))
+		err = 0;
+	task_get(t);
+	task_start(start, false);
+	if (spec->flags & CLONE_VFORK)
+		vfork_wait(t, &done);
+	task_put(t);
+	return tid;
+}
+
+/* clone(flags, stack, parent_tid, child_tid, tls) */
+long sys_clone(const struct syscall_args *args)
+{
+	const struct clone_spec spec = {
+		/* As Linux, what is above 32 bits is not looked at. */
+		.flags = (uint32_t)args->a[0] & ~CSIGNAL,
+		.exit_signal = (int)(args->a[0] & CSIGNAL),
+		.stack = args->a[1],
+		.parent_tid = args->a[2],
+		.child_tid = args->a[3],
+		.tls = args->a[4],
+	};
+
+	return do_clone(&spec, args->regs);
+}
+
+/* fork() */
+long sys_fork(const struct syscall_args *args)
+{
+	const struct clone_spec spec = { .exit_signal = SIGCHLD };
+
+	return do_clone(&spec, args->regs);
+}
+
+/* vfork() */
+long sys_vfork(const struct syscall_args *args)
+{
+	const struct clone_spec spec = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD };
+
+	return do_clone(&spec, args->regs);
+}
+
+/* --- clone3 ---------------------------------------------------------------------------------- */
+
+struct clone_args_user {
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+	uint64_t set_tid, set_tid_size; /* since version 2 */
+	uint64_t cgroup;                /* since version 3 */
+};
+#define CLONE_ARGS_SIZE_VER0 64u
+#define CLONE_ARGS_SIZE_MAX  4096u
+
+/* Copy what the caller knows of the structure; what we do not know of it must be zero. */
+static int get_clone_args(struct clone_args_user *a, uint64_t uargs, uint64_t size)
+{
+	uint8_t rest[64];
+
+	if (size < CLONE_ARGS_SIZE_VER0)
+		return -EINVAL;
+	if (size > CLONE_ARGS_SIZE_MAX)
+		return -E2BIG;
+	memset(a, 0, sizeof(*a));
+	if (copy_from_user(a, (const void __user *)uargs, MIN(size, (uint64_t)sizeof(*a))))
+		return -EFAULT;
+	for (uint64_t at = sizeof(*a); at < size; at += sizeof(rest)) {
+		const size_t n = (size_t)MIN(size - at, (uint64_t)sizeof(rest));
+
+		if (copy_from_user(rest, (const void __user *)(uargs + at), n))
+			return -EFAULT;
+		for (size_t i = 0; i < n; i++) {
+			if (rest[i])
+				return -E2BIG;
+		}
+	}
+	return 0;
+}
+
+static int get_set_tid(const struct clone_args_user *a, uint32_t *tid)
+{
+	*tid = 0;
+	if (a->set_tid_size > 32 || !a->set_tid != !a->set_tid_size)
+		return -EINVAL;
+	if (!a->set_tid_size)
+		return 0;
+	if (a->set_tid_size > 1)
+		return -EINVAL; /* one level of pids */
+	if (get_user_u32(tid, (const void __user *)a->set_tid))
+		return -EFAULT;
+	if (*tid <= INIT_PID || *tid >= PID_MAX)
+		return -EINVAL;
+	return capable(CAP_SYS_ADMIN) ? 0 : -EPERM;
+}
+
+static int check_clone_args(const struct clone_args_user *a)
+{
+	if (a->exit_signal & ~CSIGNAL || a->exit_signal >= NR_SIGNALS)
+		return -EINVAL;
+	if ((a->flags & ~CLONE3_ALL) || (a->flags & (CLONE_DETACHED | (CSIGNAL & ~CLONE_NEWTIME))))
+		return -EINVAL;
+	if ((a->flags & (CLONE_THREAD | CLONE_PARENT)) && a->exit_signal)
+		return -EINVAL;
+	if (!a->stack != !a->stack_size)
+		return -EINVAL;
+	if (a->stack && !user_range_ok(a->stack, a->stack_size))
+		return -EINVAL;
+	return 0;
+}
+
+/* clone3(args, size) */
+long sys_clone3(const struct syscall_args *args)
+{
+	struct clone_args_user a;
+	struct clone_spec spec;
+	int err = get_clone_args(&a, args->a[0], args->a[1]);
+
+	if (!err)
+		err = check_clone_args(&a);
+	if (err)
+		return err;
+	spec = (struct clone_spec){
+		.flags = a.flags,
+		.exit_signal = (int)a.exit_signal,
+		.stack = a.stack ? a.stack + a.stack_size : 0,
+		.parent_tid = a.parent_tid,
+		.child_tid = a.child_tid,
+		.tls = a.tls,
+	};
+	err = get_set_tid(&a, &spec.set_tid);
+	return err ? err : do_clone(&spec, args->regs);
+}

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Credentials, and the calls that read and change them.
+ *
+ * Flow:	a call copies its task's set, changes the copy by Linux's rules, and installs it. Nobody else
+ *		changes a task's set, so the task itself reads it without a lock.
+ * Locking:	process.sig_lock for the copy that others look at (kill, prlimit).
+ * Limits:	a task belongs to at most PROTO_MAX_GROUPS supplementary groups; there are no user
+ *		namespaces and no set-user-id programs.
+ */
+#include <processor/cred.h>
+
+#include <arch/uaccess.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/syscall.h>
+
+#include "process_priv.h"
+
+/* --- sets ------------------------------------------------------------------------------ */
+
+struct cred *cred_create(uint32_t uid, uint32_t gid)
+{
+	struct cred *c = kzalloc(sizeof(*c));
+
+	if (!c)
+		return NULL;
+	refcount_set(&c->refs, 1);
+	c->uid = c->euid = c->suid = c->fsuid = uid;
+	c->gid = c->egid = c->sgid = c->fsgid = gid;
+	c->bounding = CAP_ALL;
+	if (uid == 0)
+		c->permitted = c->effective = CAP_ALL;
+	return c;
+}
+
+struct cred *cred_copy(const struct cred *from)
+{
+	struct cred *c = kmalloc(sizeof(*c));
+
+	if (!c)
+		return NULL;
+	*c = *from;
+	refcount_set(&c->refs, 1);
+	return c;
+}
+
+/* The count is the only part that ever changes. */
+static refcount_t *refs_of(const struct cred *c)
+{
+	return (refcount_t *)(uintptr_t)&c->refs;
+}
+
+const struct cred *cred_get(const struct cred *c)
+{
+	refcount_inc(refs_of(c));
+	return c;
+}
+
+void cred_put(const struct cred *c)
+{
+	if (refcount_dec_and_test(refs_of(c)))
+		kfree((void *)(uintptr_t)c);
+}
+
+void cred_to_proto(const struct cred *c, struct proto_cred *out)
+{
+	out->uid = c->fsuid;
+	out->gid = c->fsgid;
+	out->nr_groups = c->nr_groups;
+	memcpy(out->groups, c->groups, c->nr_groups * sizeof(c->groups[0]));
+}
+
+void process_cred(struct proto_cred *cred)
+{
+	cred_to_proto(cred_current(), cred);
+}
+
+bool capable(enum capability cap)
+{
+	return cred_current()->effective & CAP_BIT(cap);
+}
+
+bool cred_in_group(const struct cred *c, uint32_t gid)
+{
+	if (gid == c->fsgid)
+		return true;
+	for (uint32_t i = 0; i < c->nr_groups; i++) {
+		if (c->groups[i] == gid)
+			return true;
+	}
+	return false;
+}
+
+#define SECBIT_NOROOT          0x01u
+#define SECBIT_NO_SETUID_FIXUP 0x04u
+#define SECBIT_KEEP_CAPS       0x10u
+#define SECBITS_ALL            0xffu
+
+struct cred *cred_exec(const struct cred *c)
+{
+	struct cred *n = cred_copy(c);
+
+	if (!n)
+		return NULL;
+	n->suid = n->fsuid = n->euid;
+	n->sgid = n->fsgid = n->egid;
+	n->securebits &= ~SECBIT_KEEP_CAPS;
+	/* capabilities(7), "Transformation of capabilities during execve()", for files without capabilities. */
+	if (!(n->securebits & SECBIT_NOROOT) && (n->uid == 0 || n->euid == 0)) {
+		n->permitted = n->inheritable | n->bounding;
+		n->effective = n->euid == 0 ? n->permitted : n->ambient;
+	} else {
+		n->permitted = n->ambient;
+		n->effective = n->ambient;
+	}
+	return n;
+}
+
+/* --- changing --------------------------------------------------------------------------- */
+
+/*
+ * The calling task's new set; takes over the reference. Its tasks are counted for another user if its real one has
+ * changed: going over that user's RLIMIT_NPROC shows at the next exec, as on Linux.
+ */
+static int install(struct cred *n)
+{
+	struct task *t = task_current();
+	struct process *p = t->process;
+	struct vnode *v = p->vnode;
+	const struct cred *old = t->cred, *shown = NULL;
+	const uint64_t nproc = process_rlimit(RLIM_NPROC);
+	int err = 0;
+
+	spin_lock(&v->lock);
+	if (n->uid != t->user) {
+		err = user_charge_locked(v, n->uid);
+		if (!err) {
+			user_uncharge_locked(v, t->user);
+			t->user = n->uid;
+			t->nproc_exceeded = n->uid && user_tasks_locked(v, n->uid) > nproc;
+		}
+	}
+	if (!err) {
+		t->cred = n;
+		if (t->tid == p->pid) {
+			spin_lock(&p->sig_lock);
+			shown = p->cred;
+			p->cred = cred_get(n);
+			spin_unlock(&p->sig_lock);
+			WRITE_ONCE(p->uid, n->uid);
+		}
+	}
+	spin_unlock(&v->lock);
+	cred_put(err ? n : old);
+	if (shown)
+		cred_put(shown);
+	return err ? -EAGAIN : 0;
+}
+
+/* What a change of user ids does to capabilities: capabilities(7), "Effect of user ID changes". */
+static void fix_caps(struct cred *n, const struct cred *old)
+{
+	const bool was_root = old->uid == 0 || old->euid == 0 || old->suid == 0;
+	const bool is_root = n->uid == 0 || n->euid == 0 || n->suid == 0;
+
+	if (n->securebits & SECBIT_NO_SETUID_FIXUP)
+		return;
+	if (was_root && !is_root) {
+		if (!(n->securebits & SECBIT_KEEP_CAPS))
+			n->permitted = n->effective = 0;
+		n->ambient = 0;
+	}
+	if (old->euid == 0 && n->euid != 0)
+		n->effective = 0;
+	else if (old->euid != 0 && n->euid == 0)
+		n->effective = n->permitted;
+}
+
+/* CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, MKNOD, LINUX_IMMUTABLE, MAC_OVERRIDE: they go with fsuid. */
+#define FS_CAPS 0x10800021full
+
+#define KEEP UINT32_MAX /* -1: as it is */
+
+static bool one_of_uids(const struct cred *c, uint32_t uid, bool with_saved)
+{
+	return uid == c->uid || uid == c->euid || (with_saved && uid == c->suid);
+}
+
+static bool one_of_gids(const struct cred *c, uint32_t gid, bool with_saved)
+{
+	return gid == c->gid || gid == c->egid || (with_saved && gid == c->sgid);
+}
+
+static long finish_uids(struct cred *n)
+{
+	n->fsuid = n->euid;
+	fix_caps(n, cred_current());
+	return install(n);
+}
+
+static long finish_gids(struct cred *n)
+{
+	n->fsgid = n->egid;
+	return install(n);
+}
+
+/* setuid(uid) */
+long sys_setuid(const struct syscall_args *args)
+{
+	const uint32_t uid = (uint32_t)args->a[0];
+	const struct cred *c = cred_current();
+	struct cred *n;
+
+	if (uid == KEEP)
+		return -EINVAL;
+	if (!capable(CAP_SETUID) && uid != c->uid && uid != c->suid)
+		return -EPERM;
+	n = cred_copy(c);
+	if (!n)
+		return -ENOMEM;
+	if (capable(CAP_SETUID))
+		n->uid = n->suid = uid;
+	n->euid = uid;
+	return finish_uids(n);
+}
+
+/* setgid(gid) */
+long sys_setgid(const struct syscall_args *args)
+{
+	const uint32_t gid = (uint32_t)args->a[0];
+	const struct cred *c = cred_current();
+	struct cred *n;
+
+	if (gid == KEEP)
+		return -EINVAL;
+	if (!capable(CAP_SETGID) && gid != c->gid && gid != c->sgid)
+		return -EPERM;
+	n = cred_copy(c);
+	if (!n)
+		return -ENOMEM;
+	if (capable(CAP_SETGID))
+		n->gid = n->sgid = gid;
+	n->egid = gid;
+	return finish_gids(n);
+}
+
+/* setreuid(uid, euid) */
+long sys_setreuid(const struct syscall_args *args)
+{
+	const uint32_t uid = (uint32_t)args->a[0], euid = (uint32_t)args->a[1];
+	const struct cred *c = cred_current();
+	struct cred *n;
+
+	if (!capable(CAP_SETUID) && ((uid != KEEP && !one_of_uids(c, uid, false)) ||
+				     (euid != KEEP && !one_of_uids(c, euid, true))))
+		return -EPERM;
+	n = cred_copy(c);
+	if (!n)
+		return -ENOMEM;
+	if (uid != KEEP)
+		n->uid = uid;
+	if (euid != KEEP)
+		n->euid = euid;
+	if (uid != KEEP || (euid != KEEP && euid != c->uid))
+		n->suid = n->euid;
+	return finish_uids(n);
+}
+
+/* setregid(gid, egid) */
+long sys_setregid(const struct syscall_args *args)
+{
+	const uint32_t gid = (uint32_t)args->a[0], egid = (uint32_t)args->a[1];
+	const struct cred *c = cred_current();
+	struct cred *n;
+
+	if (!capable(CAP_SETGID) && ((gid != KEEP && !one_of_gids(c, gid, false)) ||
+				     (egid != KEEP && !one_of_gids(c, egid, true))))
+		return -EPERM;
+	n = cred_copy(c);
+	if (!n)
+		return -ENOMEM;
+	if (gid != KEEP)
+		n->gid = gid;
+	if (egid != KEEP)
+		n->egid = egid;
+	if (gid != KEEP || (egid != KEEP && egid != c->gid))
+		n->sgid = n->egid;
+	return finish_gids(n);
+}
+
+/* setresuid(uid, euid, suid) */
+long sys_setresuid(const struct syscall_args *args)
+{
+	const struct cred *c = cred_current();
+	uint32_t id[3];
+	struct cred *n;
+
+	for (size_t i = 0; i < 3; i++) {
+		id[i] = (uint32_t)args->a[i];
+		if (id[i] != KEEP && !one_of_uids(c, id[i], true) && !capable(CAP_SETUID))
+			return -EPERM;
+	}
+	n = cred_copy(c);
+	if (!n)
+		return -ENOMEM;
+	n->uid = id[0] == KEEP ? c->uid : id[0];
+	n->euid = id[1] == KEEP ? c->euid : id[1];
+	n->suid = id[2] == KEEP ? c->suid : id[2];
+	return finish_uids(n);
+}
+
+/* setresgid(gid, egid, sgid) */
+long sys_setresgid(const struct syscall_args *args)
+{
+	const struct cred *c = cred_current();
+	uint32_t id[3];
+	struct cred *n;
+
+	for (size_t i = 0; i < 3; i++) {
+		id[i] = (uint32_t)args->a[i];
+		if (id[i] != KEEP && !one_of_gids(c, id[i], true) && !capable(CAP_SETGID))
+			return -EPERM;
+	}
+	n = cred_copy(c);
+	if (!n)
+		return -ENOMEM;
+	n->gid = id[0] == KEEP ? c->gid : id[0];
+	n->egid = id[1] == KEEP ? c->egid : id[1];
+	n->sgid = id[2] == KEEP ? c->sgid : id[2];
+	return finish_gids(n);
+}
+
+/* setfsuid(uid): the one of before, whether it worked or not */
+long sys_setfsuid(const struct syscall_args *args)
+{
+	const uint32_t uid = (uint32_t)args->a[0];
+	const struct cred *c = cred_current();
+	const uint32_t old = c->fsuid;
+	struct cred *n;
+
+	if (uid == KEEP || (!one_of_uids(c, uid, true) && uid != old && !capable(CAP_SETUID)))
+		return old;
+	n = cred_copy(c);
+	if (!n)
+		return old;
+	n->fsuid = uid;
+	if (old == 0 && uid != 0)
+		n->effective &= ~FS_CAPS;
+	else if (old != 0 && uid == 0)
+		n->effective |= n->permitted & FS_CAPS;
+	(void)install(n);
+	return old;
+}
+
+/* setfsgid(gid): the one of before, whether it worked or not */
+long sys_setfsgid(const struct syscall_args *args)
+{
+	const uint32_t gid = (uint32_t)args->a[0];
+	const struct cred *c = cred_current();
+	const uint32_t old = c->fsgid;
+	struct cred *n;
+
+	if (gid == KEEP || (!one_of_gids(c, gid, true) && gid != old && !capable(CAP_SETGID)))
+		return old;
+	n = cred_copy(c);
+	if (!n)
+		return old;
+	n->fsgid = gid;
+	(void)install(n);
+	return old;
+}
+
+/* setgroups(size, list) */
+long sys_setgroups(const struct syscall_args *args)
+{
+	const uint32_t size = (uint32_t)args->a[0];
+	struct cred *n;
+
+	if (!capable(CAP_SETGID))
+		return -EPERM;
+	if (size > PROTO_MAX_GROUPS)
+		return -EINVAL;
+	n = cred_copy(cred_current());
+	if (!n)
+		return -ENOMEM;
+	n->nr_groups = size;
+	if (size && copy_from_user(n->groups, (const void __user *)args->a[1],
+				   size * sizeof(n->groups[0]))) {
+		cred_put(n);
+		return -EFAULT;
+	}
+	return install(n);
+}
+
+/* --- reading ------------------------------------------------------------------------------ */
+
+/* getuid() */
+long sys_getuid(const struct syscall_args *args)
+{
+	return cred_current()->uid;
+}
+
+/* geteuid() */
+long sys_geteuid(const struct syscall_args *args)
+{
+	return cred_current()->euid;
+}
+
+/* getgid() */
+long sys_getgid(const struct syscall_args *args)
+{
+	return cred_current()->gid;
+}
+
+/* getegid() */
+long sys_getegid(const struct syscall_args *args)
+{
+	return cred_current()->egid;
+}
+
+static long put_three(const struct syscall_args *args, uint32_t a, uint32_t b, uint32_t c)
+{
+	if (put_user_u32(a, (void __user *)args->a[0]) ||
+	    put_user_u32(b, (void __user *)args->a[1]) ||
+	    put_user_u32(c, (void __user *)args->a[2]))
+		return -EFAULT;
+	return 0;
+}
+
+/* getresuid(uid, euid, suid) */
+long sys_getresuid(const struct syscall_args *args)
+{
+	const struct cred *c = cred_current();
+
+	return put_three(args, c->uid, c->euid, c->suid);
+}
+
+/* getresgid(gid, egid, sgid) */
+long sys_getresgid(const struct syscall_args *args)
+{
+	const struct cred *c = cred_current();
+
+	return put_three(args, c->gid, c->egid, c->sgid);
+}
+
+/* getgroups(size, list) */
+long sys_getgroups(const struct syscall_args *args)
+{
+	const struct cred *c = cred_current();
+	const int size = (int)args->a[0];
+
+	if (size < 0 || (size && (uint32_t)size < c->nr_groups))
+		return -EINVAL;
+	if (size &&
+	    copy_to_user((void __user *)args->a[1], c->groups, c->nr_groups * sizeof(c->groups[0])))
+		return -EFAULT;
+	return c->nr_groups;
+}
+
+/* --- capabilities --------------------------------------------------------------------------- */
+
+#define CAP_VERSION_1 0x19980330u
+#define CAP_VERSION_2 0x20071026u
+#define CAP_VERSION_3 0x20080522u
+
+struct cap_header {
+	uint32_t version;
+	int32_t pid;
+};
+
+struct cap_data {
+	uint32_t effective, permitted, inheritable;
+};
+
+/* How many struct cap_data the version has; an unknown one is answered with the right one. */
+static int cap_version(uint64_t uheader, struct cap_header *h, unsigned int *nr)
+{
+	if (copy_from_user(h, (const void __user *)uheader, sizeof(*h)))
+		return -EFAULT;
+	switch (h->version) {
+	case CAP_VERSION_1:
+		*nr = 1;
+		return 0;
+	case CAP_VERSION_2:
+	case CAP_VERSION_3:
+		*nr = 2;
+		return 0;
+	default:
+		return put_user_u32(CAP_VERSION_3, (void __user *)uheader) ? -EFAULT : -EINVAL;
+	}
+}
+
+/* capget(header, data) */
+long sys_capget(const struct syscall_args *args)
+{
+	struct cap_data d[2] = { 0 };
+	const struct cred *c;
+	struct cap_header h;
+	unsigned int nr;
+	struct process *p;
+	int err = cap_version(args->a[0], &h, &nr);
+
+	/* Without @data it is a question for the version. */
+	if (err)
+		return err == -EINVAL && !args->a[1] ? 0 : err;
+	if (h.pid < 0)
+		return -EINVAL;
+	p = h.pid ? process_find((uint32_t)h.pid) : NULL;
+	if (h.pid && !p && (uint32_t)h.pid != task_current()->tid)
+		return -ESRCH;
+	c = cred_current();
+	if (p) {
+		spin_lock(&p->sig_lock);
+		c = cred_get(p->cred);
+		spin_unlock(&p->sig_lock);
+	}
+	for (unsigned int i = 0; i < nr; i++) {
+		d[i].effective = (uint32_t)(c->effective >> (32 * i));
+		d[i].permitted = (uint32_t)(c->permitted >> (32 * i));
+		d[i].inheritable = (uint32_t)(c->inheritable >> (32 * i));
+	}
+	if (p) {
+		cred_put(c);
+		process_put(p);
+	}
+	if (args->a[1] && copy_to_user((void __user *)args->a[1], d, nr * sizeof(d[0])))
+		return -EFAULT;
+	return 0;
+}
+
+static bool subset(uint64_t a, uint64_t of)
+{
+	return (a & ~of) == 0;
+}
+
+/* capset(header, data) */
+long sys_capset(const struct syscall_args *args)
+{
+	const struct cred *c = cred_current();
+	struct cap_data d[2] = { 0 };
+	uint64_t eff = 0, perm = 0, inh = 0;
+	struct cap_header h;
+	unsigned int nr;
+	struct cred *n;
+	int err = cap_version(args->a[0], &h, &nr);
+
+	if (err)
+		return err;
+	if (h.pid && (uint32_t)h.pid != task_current()->tid)
+		return -EPERM;
+	if (copy_from_user(d, (const void __user *)args->a[1], nr * sizeof(d[0])))
+		return -EFAULT;
+	for (unsigned int i = 0; i < nr; i++) {
+		eff |= (uint64_t)d[i].effective << (32 * i);
+		perm |= (uint64_t)d[i].permitted << (32 * i);
+		inh |= (uint64_t)d[i].inheritable << (32 * i);
+	}
+	eff &= CAP_ALL;
+	perm &= CAP_ALL;
+	inh &= CAP_ALL;
+	if ((!capable(CAP_SETPCAP) && !subset(inh, c->inheritable | c->permitted)) ||
+	    !subset(inh, c->inheritable | c->bounding) || !subset(perm, c->permitted) ||
+	    !subset(eff, perm))
+		return -EPERM;
+	n = cred_copy(c);
+	if (!n)
+		return -ENOMEM;
+	n->effective = eff;
+	n->permitted = perm;
+	n->inheritable = inh;
+	n->ambient &= perm & inh;
+	return install(n);
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The end: of tasks, of processes, of programs.
+ *
+ * Flow:	task_exit(): what the task shares is put, and it leaves its process; the last one goes on: the
+ *		address space is given back, children go to a subreaper or to pid 1, the parent is told, and the
+ *		process is a zombie until it is waited for, or gone at once if nobody wants to.
+ *		The first process of a program also kills all others of it, waits until they are gone, and only
+ *		then tells the launcher.
+ * Locking:	vnode.lock around everything that the tree shows, so that wait() sees a child either alive or
+ *		ended. Nothing is freed under it that may sleep.
+ */
+#include "process_priv.h"
+
+#include <arch/fpu.h>
+#include <arch/uaccess.h>
+#include <ctl/ctl.h>
+#include <kernel/counter.h>
+#include <mm/slab.h>
+#include <processor/aspace.h>
+#include <processor/file.h>
+#include <processor/futex.h>
+#include <processor/tty.h>
+
+COUNTER(exit_exits, "process.exits", "processes that have ended");
+
+/* --- accounting -------------------------------------------------------------------------- */
+
+void usage_add(struct usage *to, const struct usage *from)
+{
+	to->utime_ns += from->utime_ns;
+	to->stime_ns += from->stime_ns;
+	to->faults += from->faults;
+	to->switches += from->switches;
+	to->max_rss = MAX(to->max_rss, from->max_rss);
+}
+
+/* There is no telling user from system time apart: all of it counts as the user's. */
+void usage_of_task(const struct task *t, struct usage *u)
+{
+	*u = (struct usage){
+		.utime_ns = thread_cpu_ns(t->thread),
+		.faults = t->faults,
+		.switches = t->thread->nr_switches,
+	};
+}
+
+void usage_of_locked(struct process *p, struct usage *u)
+{
+	const struct task *t;
+	struct usage one;
+
+	*u = p->usage_dead;
+	spin_lock(&p->sig_lock);
+	list_for_each_entry(t, &p->tasks, link) {
+		usage_of_task(t, &one);
+		usage_add(u, &one);
+	}
+	spin_unlock(&p->sig_lock);
+}
+
+void usage_of(struct process *p, struct usage *u)
+{
+	spin_lock(&p->vnode->lock);
+	usage_of_locked(p, u);
+	spin_unlock(&p->vnode->lock);
+}
+
+uint64_t process_cpu_ns(struct process *p)
+{
+	struct usage u;
+
+	usage_of(p, &u);
+	return u.utime_ns + u.stime_ns;
+}
+
+/* --- telling the parent -------------------------------------------------------------------- */
+
+void process_wake_parent_locked(struct process *p)
+{
+	if (p->parent)
+		wake_all(&p->parent->child_event);
+}
+
+static struct siginfo_k child_info(const struct process *p, int signo, int code, int status)
+{
+	const struct usage *u = &p->usage_dead;
+
+	return (struct siginfo_k){
+		.signo = signo,
+		.code = code,
+		.pid = p->pid,
+		.uid = p->cred->uid,
+		.status = status,
+		.utime = (int64_t)(u->utime_ns / 10000000u),
+		.stime = (int64_t)(u->stime_ns / 10000000u),
+	};
+}
+
+static struct siginfo_k end_info(const struct process *p)
+{
+	const uint32_t status = p->wait_status;
+
+	if (status & 0x7f)
+		return child_info(p, p->exit_signal, (status & 0x80) ? CLD_DUMPED : CLD_KILLED,
+				  (int)(status & 0x7f));
+	return child_info(p, p->exit_signal, CLD_EXITED, (int)(status >> 8 & 0xff));
+}
+
+/* The end of zombie @p. True: nobody will wait for it. */
+static bool notify_end_locked(struct process *p)
+{
+	struct siginfo_k info = end_info(p);
+	bool unwanted = false;
+
+	if (!p->parent)
+		return true; /* pid 1 */
+	if (p->exit_signal == SIGCHLD)
+		unwanted = signal_post_child(p->parent, &info);
+	else if (p->exit_signal > 0 && p->exit_signal < NR_SIGNALS)
+		(void)signal_post(p->parent, &info);
+	process_wake_parent_locked(p);
+	return unwanted;
+}
+
+void process_report_child(struct process *p, int code, int status)
+{
+	struct siginfo_k info;
+
+	spin_lock(&p->vnode->lock);
+	if (p->parent) {
+		info = child_info(p, SIGCHLD, code, status);
+		(void)signal_post_child(p->parent, &info);
+		process_wake_parent_locked(p);
+	}
+	spin_unlock(&p->vnode->lock);
+}
+
+/* --- leaving the tree ------------------------------------------------------------------------ */
+
+void process_reap_locked(struct process *p)
+{
+	struct vnode *v = p->vnode;
+	struct pid *pid = p->pid_entry;
+
+	p->state = PROCESS_REAPED;
+	v->nr_zombies--;
+	v->nr_processes--;
+	if (p->parent)
+		list_del(&p->sibling);
+	p->parent = NULL;
+	list_del(&p->all_link);
+	process_set_group_locked(p, NULL);
+	process_set_session_locked(p, NULL);
+	pid->process = NULL;
+	p->pid_entry = NULL;
+	pid_release_locked(v, pid);
+}
+
+/* Who gets the children of @p: the nearest ancestor that wants them, or pid 1. */
+static struct process *reaper_of_locked(const struct process *p)
+{
+	for (struct process *r = p->parent; r; r = r->parent) {
+		if (r->child_subreaper && r->state == PROCESS_ALIVE)
+			return r;
+	}
+	return NULL;
+}
+
+/* Children of @p go to another parent; those that are to be freed go onto @gone through all_link. */
+static void reparent_locked(struct process *p, struct list_head *gone)
+{
+	struct process *reaper = reaper_of_locked(p);
+	struct process *c, *tmp;
+
+	list_for_each_entry_safe(c, tmp, &p->children, sibling) {
+		list_del(&c->sibling);
+		c->parent = reaper;
+		c->parent_tid = reaper ? reaper->pid : INIT_PID;
+		c->exit_signal = SIGCHLD;
+		if (reaper)
+			list_add_tail(&c->sibling, &reaper->children);
+		if (c->state == PROCESS_ZOMBIE && notify_end_locked(c)) {
+			process_reap_locked(c);
+			list_add_tail(&c->all_link, gone);
+			continue;
+		}
+		if (c->pdeath_signal)
+			process_kill(c, c->pdeath_signal);
+		group_check_orphaned_locked(c, p);
+	}
+}
+
+static void put_all(struct list_head *gone)
+{
+	struct process *p, *tmp;
+
+	list_for_each_entry_safe(p, tmp, gone, all_link) {
+		list_del(&p->all_link);
+		process_put(p);
+	}
+}
+
+/* From a living process to a zombie, or to nothing. */
+static void leave_tree(struct process *p)
+{
+	struct vnode *v = p->vnode;
+	LIST_HEAD(gone);
+
+	spin_lock(&v->lock);
+	reparent_locked(p, &gone);
+	group_check_orphaned_locked(p, NULL);
+	p->state = PROCESS_ZOMBIE;
+	v->nr_zombies++;
+	if (notify_end_locked(p)) {
+		process_reap_locked(p);
+		list_add_tail(&p->all_link, &gone);
+	}
+	spin_unlock(&v->lock);
+	put_all(&gone);
+}
+
+/* --- programs ---------------------------------------------------------------------------------- */
+
+static bool alone_locked(struct program *program)
+{
+	return READ_ONCE(program->nr_members) == 1;
+}
+
+static void kill_program(struct process *leader)
+{
+	struct program *program = leader->program;
+	struct vnode *v = leader->vnode;
+	struct process *p;
+
+	/* A fork that is under way either is in the table or sees the signal before it gets there. */
+	spin_lock(&v->lock);
+	list_for_each_entry(p, &v->processes, all_link) {
+		if (p->program == program && p != leader && p->state == PROCESS_ALIVE)
+			process_kill(p, SIGKILL);
+	}
+	spin_unlock(&v->lock);
+	wait_event(&program->gone, alone_locked(program));
+}
+
+static void program_leave(struct process *p)
+{
+	struct program *program = p->program;
+
+	spin_lock(&p->vnode->lock);
+	program->nr_members--;
+	wake_all(&program->gone);
+	spin_unlock(&p->vnode->lock);
+}
+
+/* --- the end of a process ---------------------------------------------------------------------- */
+
+static void give_back_space(struct process *p)
+{
+	struct aspace *as;
+
+	spin_lock(&p->vnode->lock);
+	as = p->as;
+	p->as = NULL;
+	spin_unlock(&p->vnode->lock);
+	if (as)
+		aspace_put(as);
+}
+
+/* The controlling terminal of its session is free again. */
+static void end_session(const struct process *p)
+{
+	if (p->session_leader)
+		tty_session_ended(p->pid);
+}
+
+/* The last task is gone: free what the process had, then say how it ended. */
+static void process_finish(struct process *p)
+{
+	const bool leader = p->pid == p->program->leader;
+	struct ctl_prog *prog = p->program->prog;
+	const uint32_t status = p->wait_status;
+
+	counter_inc(&exit_exits);
+	signal_process_exit(p);
+	give_back_space(p);
+	end_session(p);
+	if (leader)
+		kill_program(p);
+	leave_tree(p);
+	program_leave(p);
+	if (leader)
+		ctl_prog_exit(prog, status);
+}
+
+/* @p was never in the table, and its task is gone. */
+void process_abandon(struct process *p)
+{
+	if (p->as)
+		aspace_put(p->as);
+	p->as = NULL;
+	process_put(p);
+}
+
+void process_exit_group(struct process *p, uint32_t wait_status)
+{
+	struct task *t;
+
+	spin_lock(&p->sig_lock);
+	if (!p->exiting) {
+		p->exiting = true;
+		p->wait_status = wait_status;
+	}
+	list_for_each_entry(t, &p->tasks, link)
+		thread_notify(t->thread, THREAD_F_KILL);
+	spin_unlock(&p->sig_lock);
+}
+
+/* --- the end of a task --------------------------------------------------------------------------- */
+
+/* Off the process and out of the table; true for the last one. */
+static bool leave_process(struct task *t, uint32_t wait_status)
+{
+	struct process *p = t->process;
+	struct vnode *v = p->vnode;
+	struct process *c;
+	struct usage u;
+	bool last;
+
+	usage_of_task(t, &u);
+	spin_lock(&v->lock);
+	usage_add(&p->usage_dead, &u);
+	list_for_each_entry(c, &p->children, sibling) {
+		if (c->parent_tid == t->tid)
+			c->parent_tid = p->pid;
+	}
+	spin_lock(&p->sig_lock);
+	list_del(&t->link);
+	last = --p->nr_tasks == 0;
+	/* How the first task ends is how the process ends, unless all are made to. */
+	if (!p->exiting && t->tid == p->pid)
+		p->wait_status = wait_status;
+	if (last)
+		p->exiting = true;
+	spin_unlock(&p->sig_lock);
+	t->pid_entry->task = NULL;
+	pid_release_locked(v, t->pid_entry);
+	t->pid_entry = NULL;
+	user_uncharge_locked(v, t->user);
+	v->nr_tasks--;
+	wake_all(&p->exec_event);
+	spin_unlock(&v->lock);
+	return last;
+}
+
+/* Somebody may be waiting for the task's end at the word (pthread_join), if anybody else can see it. */
+static void clear_child_tid(struct task *t)
+{
+	struct process *p = t->process;
+	struct aspace *as = p->as;
+	const bool seen = READ_ONCE(p->nr_tasks) > 1 || refcount_read(&as->refs) > 1;
+	const uint64_t addr = t->clear_child_tid;
+
+	t->clear_child_tid = 0;
+	if (addr && seen && !put_user_u32(0, (void __user *)addr))
+		(void)futex_wake_addr(as, addr, 1);
+}
+
+void task_release_mm(struct task *t)
+{
+	futex_task_exit(t);
+	clear_child_tid(t);
+	vfork_release(t);
+}
+
+void task_exit(uint32_t wait_status)
+{
+	struct task *t = task_current();
+	struct process *p = t->process;
+	struct fpu_state *fpu = thread_current()->user.fpu;
+	bool last;
+
+	task_release_mm(t);
+	task_release_parts(t);
+	last = leave_process(t, wait_status);
+	signal_task_exit(t);
+	thread_clear_user();
+	fpu_free(fpu);
+	thread_current()->private = NULL;
+	if (last)
+		process_finish(p);
+	task_put(t);
+	thread_exit();
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Limits, use of resources, priorities: getrlimit, setrlimit, prlimit64, getrusage, times, getpriority,
+ * setpriority and sched_*.
+ *
+ * Limits:	user and system time are not told apart: all is user time. The scheduler knows one class for
+ *		programs, so nice values and policies are kept and told, and change nothing.
+ */
+#include "process_priv.h"
+
+#include <arch/cpu.h>
+#include <arch/uaccess.h>
+#include <kernel/time.h>
+#include <lib/errno.h>
+#include <processor/syscall.h>
+
+#define NS_PER_TICK 10000000u /* times() counts in 10 ms */
+#define NOFILE_MOST 1048576u
+
+/* --- rlimits ----------------------------------------------------------------------------- */
+
+static int rlimit_set_locked(struct process *p, enum rlimit_kind kind, const struct rlimit *new)
+{
+	if (new->cur > new->max)
+		return -EINVAL;
+	if (kind == RLIM_NOFILE && new->max > NOFILE_MOST)
+		return -EPERM;
+	if (new->max > p->rlimits[kind].max && !capable(CAP_SYS_RESOURCE))
+		return -EPERM;
+	p->rlimits[kind] = *new;
+	return 0;
+}
+
+static long rlimit_call(struct process *p, uint32_t kind, uint64_t unew, uint64_t uold)
+{
+	struct rlimit new, old;
+	int err = 0;
+
+	if (kind >= RLIM_NR)
+		return -EINVAL;
+	if (unew && copy_from_user(&new, (const void __user *)unew, sizeof(new)))
+		return -EFAULT;
+	mutex_lock(&p->lock);
+	old = p->rlimits[kind];
+	if (unew)
+		err = rlimit_set_locked(p, (enum rlimit_kind)kind, &new);
+	mutex_unlock(&p->lock);
+	if (!err && uold && copy_to_user((void __user *)uold, &old, sizeof(old)))
+		err = -EFAULT;
+	return err;
+}
+
+/* getrlimit(kind, lim) */
+long sys_getrlimit(const struct syscall_args *args)
+{
+	if (!args->a[1])
+		return -EFAULT;
+	return rlimit_call(process_current(), (uint32_t)args->a[0], 0, args->a[1]);
+}
+
+/* setrlimit(kind, lim) */
+long sys_setrlimit(const struct syscall_args *args)
+{
+	if (!args->a[1])
+		return -EFAULT;
+	return rlimit_call(process_current(), (uint32_t)args->a[0], args->a[1], 0);
+}
+
+/* Only for the same user in every respect, or with CAP_SYS_RESOURCE. */
+static bool may_limit(struct process *p)
+{
+	const struct cred *c = cred_current();
+	bool may;
+
+	if (p == process_current() || capable(CAP_SYS_RESOURCE))
+		return true;
+	spin_lock(&p->sig_lock);
+	may = c->uid == p->cred->euid && c->uid == p->cred->suid && c->uid == p->cred->uid &&
+	      c->gid == p->cred->egid && c->gid == p->cred->sgid && c->gid == p->cred->gid;
+	spin_unlock(&p->sig_lock);
+	return may;
+}
+
+/* The process of task or process @id, 0 the caller's; referenced; NULL: none. */
+static struct process *process_of(uint32_t id)
+{
+	struct process *p = id ? process_find(id) : process_current();
+	struct task *t = p ? NULL : task_find(id);
+
+	if (t)
+		p = t->process;
+	if (p && (t || !id))
+		process_get(p);
+	if (t)
+		task_put(t);
+	return p;
+}
+
+/* prlimit64(pid, kind, new, old) */
+long sys_prlimit64(const struct syscall_args *args)
+{
+	struct process *p = process_of((uint32_t)args->a[0]);
+	long ret = -EPERM;
+
+	if (!p)
+		return -ESRCH;
+	if (may_limit(p))
+		ret = rlimit_call(p, (uint32_t)args->a[1], args->a[2], args->a[3]);
+	process_put(p);
+	return ret;
+}
+
+/* --- use ---------------------------------------------------------------------------------- */
+
+static void put_time(int64_t tv[2], uint64_t ns)
+{
+	tv[0] = (int64_t)(ns / 1000000000u);
+	tv[1] = (int64_t)(ns % 1000000000u / 1000);
+}
+
+void rusage_fill(struct rusage_user *ru, const struct usage *u)
+{
+	*ru = (struct rusage_user){
+		.maxrss = (int64_t)u->max_rss,
+		.minflt = (int64_t)u->faults,
+		.nvcsw = (int64_t)u->switches,
+	};
+	put_time(ru->utime, u->utime_ns);
+	put_time(ru->stime, u->stime_ns);
+}
+
+static void children_usage(struct process *p, struct usage *u)
+{
+	spin_lock(&p->vnode->lock);
+	*u = p->usage_children;
+	spin_unlock(&p->vnode->lock);
+}
+
+#define RUSAGE_CHILDREN (-1)
+#define RUSAGE_SELF     0
+#define RUSAGE_THREAD   1
+
+/* getrusage(who, usage) */
+long sys_getrusage(const struct syscall_args *args)
+{
+	struct rusage_user ru;
+	struct usage u;
+
+	switch ((int)args->a[0]) {
+	case RUSAGE_CHILDREN:
+		children_usage(process_current(), &u);
+		break;
+	case RUSAGE_SELF:
+		usage_of(process_current(), &u);
+		break;
+	case RUSAGE_THREAD:
+		usage_of_task(task_current(), &u);
+		break;
+	default:
+		return -EINVAL;
+	}
+	rusage_fill(&ru, &u);
+	return copy_to_user((void __user *)args->a[1], &ru, sizeof(ru)) ? -EFAULT : 0;
+}
+
+/* times(buf): clock ticks of 10 ms since boot */
+long sys_times(const struct syscall_args *args)
+{
+	struct usage own, children;
+	int64_t tms[4];
+
+	usage_of(process_current(), &own);
+	children_usage(process_current(), &children);
+	tms[0] = (int64_t)(own.utime_ns / NS_PER_TICK);
+	tms[1] = (int64_t)(own.stime_ns / NS_PER_TICK);
+	tms[2] = (int64_t)(children.utime_ns / NS_PER_TICK);
+	tms[3] = (int64_t)(children.stime_ns / NS_PER_TICK);
+	if (args->a[0] && copy_to_user((void __user *)args->a[0], tms, sizeof(tms)))
+		return -EFAULT;
+	return (long)(time_now_ns() / NS_PER_TICK);
+}
+
+/* --- nice --------------------------------------------------------------------------------- */
+
+enum prio_which {
+	PRIO_OF_PROCESS,
+	PRIO_OF_GROUP,
+	PRIO_OF_USER,
+};
+
+#define NICE_MIN (-20)
+#define NICE_MAX 19
+
+struct nice_call {
+	enum prio_which which;
+	uint32_t id;
+	bool set;
+	int nice; /* to set, or the best found */
+	int ret;  /* -ESRCH until somebody is found */
+};
+
+static bool nice_concerns(const struct nice_call *n, const struct process *p)
+{
+	switch (n->which) {
+	case PRIO_OF_PROCESS:
+		return p->pid == n->id;
+	case PRIO_OF_GROUP:
+		return p->pgid == n->id;
+	default:
+		return READ_ONCE(p->uid) == n->id;
+	}
+}
+
+static int nice_set(struct process *p, int nice)
+{
+	const struct cred *c = cred_current();
+
+	if (c->euid != p->cred->uid && c->euid != p->cred->euid && !capable(CAP_SYS_NICE))
+		return -EPERM;
+	/* RLIMIT_NICE counts from 20 downwards. */
+	if (nice < p->nice && (uint64_t)(20 - nice) > READ_ONCE(p->rlimits[RLIM_NICE].cur) &&
+	    !capable(CAP_SYS_NICE))
+		return -EACCES;
+	WRITE_ONCE(p->nice, nice);
+	return 0;
+}
+
+static bool nice_one(struct process *p, void *arg)
+{
+	struct nice_call *n = arg;
+	int err = 0;
+
+	if (!nice_concerns(n, p))
+		return true;
+	if (n->set)
+		err = nice_set(p, n->nice);
+	else if (n->ret == -ESRCH || p->nice < n->nice)
+		n->nice = p->nice;
+	if (err || n->ret == -ESRCH)
+		n->ret = err;
+	return true;
+}
+
+static int nice_run(struct nice_call *n, uint32_t id)
+{
+	struct process *me = process_current();
+
+	n->ret = -ESRCH;
+	n->id = id;
+	if (!id && n->which == PRIO_OF_PROCESS)
+		n->id = me->pid;
+	else if (!id && n->which == PRIO_OF_GROUP)
+		n->id = me->pgid;
+	else if (!id)
+		n->id = cred_current()->uid;
+	process_for_each(nice_one, n);
+	return n->ret;
+}
+
+/* getpriority(which, who): 20 - nice, so that it is never negative */
+long sys_getpriority(const struct syscall_args *args)
+{
+	struct nice_call n = { .which = (enum prio_which)args->a[0] };
+	int err;
+
+	if ((uint32_t)args->a[0] > PRIO_OF_USER)
+		return -EINVAL;
+	err = nice_run(&n, (uint32_t)args->a[1]);
+	return err ? err : 20 - n.nice;
+}
+
+/* setpriority(which, who, nice) */
+long sys_setpriority(const struct syscall_args *args)
+{
+	struct nice_call n = { .which = (enum prio_which)args->a[0], .set = true };
+
+	if ((uint32_t)args->a[0] > PRIO_OF_USER)
+		return -EINVAL;
+	n.nice = MAX(MIN((int)args->a[2], NICE_MAX), NICE_MIN);
+	return nice_run(&n, (uint32_t)args->a[1]);
+}
+
+/* --- sched_* -------------------------------------------------------------------------------- */
+
+enum sched_policy {
+	SCHED_OTHER = 0,
+	SCHED_FIFO = 1,
+	SCHED_RR = 2,
+	SCHED_BATCH = 3,
+	SCHED_IDLE = 5,
+};
+
+/* -ESRCH unless @id, 0 being the caller, is a task. */
+static int task_exists(int id)
+{
+	struct task *t;
+
+	if (id < 0)
+		return -EINVAL;
+	if (!id)
+		return 0;
+	t = task_find((uint32_t)id);
+	if (!t)
+		return -ESRCH;
+	task_put(t);
+	return 0;
+}
+
+/* sched_yield() */
+long sys_sched_yield(const struct syscall_args *args)
+{
+	thread_yield();
+	return 0;
+}
+
+/* sched_getscheduler(pid) */
+long sys_sched_getscheduler(const struct syscall_args *args)
+{
+	const int err = task_exists((int)args->a[0]);
+
+	return err ? err : SCHED_OTHER;
+}
+
+/* sched_getparam(pid, param) */
+long sys_sched_getparam(const struct syscall_args *args)
+{
+	const int err = args->a[1] ? task_exists((int)args->a[0]) : -EINVAL;
+
+	return err ? err : put_user_u32(0, (void __user *)args->a[1]);
+}
+
+/* Only what already holds can be set: there are no other classes for programs. */
+static long set_policy(int id, int policy, uint64_t uparam)
+{
+	uint32_t prio;
+	int err;
+
+	if (!uparam || policy < 0)
+		return -EINVAL;
+	if (get_user_u32(&prio, (const void __user *)uparam))
+		return -EFAULT;
+	err = task_exists(id);
+	if (err)
+		return err;
+	switch (policy) {
+	case SCHED_OTHER:
+		return prio ? -EINVAL : 0;
+	case SCHED_BATCH:
+	case SCHED_IDLE:
+		return -EINVAL;
+	case SCHED_FIFO:
+	case SCHED_RR:
+		return prio < 1 || prio > 99 ? -EINVAL : -EPERM;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* sched_setscheduler(pid, policy, param) */
+long sys_sched_setscheduler(const struct syscall_args *args)
+{
+	return set_policy((int)args->a[0], (int)args->a[1], args->a[2]);
+}
+
+/* sched_setparam(pid, param) */
+long sys_sched_setparam(const struct syscall_args *args)
+{
+	return set_policy((int)args->a[0], SCHED_OTHER, args->a[1]);
+}
+
+static long prio_limit(int policy, long real_time)
+{
+	switch (policy) {
+	case SCHED_FIFO:
+	case SCHED_RR:
+		return real_time;
+	case SCHED_OTHER:
+	case SCHED_BATCH:
+	case SCHED_IDLE:
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* sched_get_priority_max(policy) */
+long sys_sched_get_priority_max(const struct syscall_args *args)
+{
+	return prio_limit((int)args->a[0], 99);
+}
+
+/* sched_get_priority_min(policy) */
+long sys_sched_get_priority_min(const struct syscall_args *args)
+{
+	return prio_limit((int)args->a[0], 1);
+}
+
+/* sched_getaffinity(pid, len, mask): bytes written */
+long sys_sched_getaffinity(const struct syscall_args *args)
+{
+	const unsigned int cpus = cpu_online_count();
+	const uint64_t len = (uint32_t)args->a[1];
+	uint64_t mask[16] = { 0 };
+	const uint64_t bytes = MIN(len, (uint64_t)ALIGN_UP(DIV_ROUND_UP(cpus, 8u), 8u));
+	int err;
+
+	if (len * 8 < cpus || (len & 7))
+		return -EINVAL;
+	err = task_exists((int)args->a[0]);
+	if (err)
+		return -ESRCH;
+	for (unsigned int i = 0; i < cpus && i < 1024; i++)
+		mask[i / 64] |= 1ull << (i % 64);
+	if (copy_to_user((void __user *)args->a[2], mask, bytes))
+		return -EFAULT;
+	return (long)bytes;
+}

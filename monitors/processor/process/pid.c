@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Numbers: the pid table of a vNode, and everything that looks processes and tasks up by number.
+ *
+ * Invariants:	a number is in the table as long as a task, a process (zombies too), a process group or a
+ *		session is named by it, and is not given out again meanwhile.
+ * Locking:	vnode.lock for all of it; memory for tree nodes is taken without sleeping.
+ */
+#include "process_priv.h"
+
+#include <kernel/counter.h>
+#include <lib/err.h>
+#include <mm/slab.h>
+#include <processor/aspace.h>
+#include <processor/file.h>
+
+#define PID_AFTER_WRAP 300u /* low numbers stay with those who were there first, as on Linux */
+
+struct user {
+	uint64_t nr_tasks;
+};
+
+struct vnode root_vnode = {
+	.id = 1,
+	.lock = SPINLOCK_INIT("vnode", RANK_SPIN_TREE),
+	.pids = RADIX_TREE_INIT,
+	.last_pid = INIT_PID,
+	.processes = LIST_HEAD_INIT(root_vnode.processes),
+	.users = RADIX_TREE_INIT,
+};
+
+static uint64_t gauge_processes(void)
+{
+	return __atomic_load_n(&root_vnode.nr_processes, __ATOMIC_RELAXED);
+}
+GAUGE(process_gauge, "process.processes", "processes, zombies included", gauge_processes);
+
+static uint64_t gauge_tasks(void)
+{
+	return __atomic_load_n(&root_vnode.nr_tasks, __ATOMIC_RELAXED);
+}
+GAUGE(task_gauge, "process.tasks", "tasks of processes", gauge_tasks);
+
+static uint64_t gauge_zombies(void)
+{
+	return __atomic_load_n(&root_vnode.nr_zombies, __ATOMIC_RELAXED);
+}
+GAUGE(zombie_gauge, "process.zombies", "processes that have ended and were not waited for",
+      gauge_zombies);
+
+static uint64_t gauge_pids(void)
+{
+	return __atomic_load_n(&root_vnode.pids.count, __ATOMIC_RELAXED);
+}
+GAUGE(pid_gauge, "process.pids", "numbers in use by tasks, processes, groups and sessions",
+      gauge_pids);
+
+/* --- numbers -------------------------------------------------------------------------- */
+
+struct pid *pid_find_locked(struct vnode *v, uint32_t nr)
+{
+	return radix_lookup(&v->pids, nr);
+}
+
+static int insert_locked(struct vnode *v, struct pid *pid, uint32_t wanted)
+{
+	uint32_t nr = wanted ? wanted : v->last_pid;
+	int err = -EEXIST;
+
+	/* There are far fewer tasks than numbers. */
+	for (uint32_t tries = 0; err == -EEXIST && tries < PID_MAX; tries++) {
+		if (!wanted && ++nr >= PID_MAX)
+			nr = PID_AFTER_WRAP;
+		pid->nr = nr;
+		err = radix_insert(&v->pids, nr, pid);
+		if (wanted)
+			return err;
+	}
+	if (!err)
+		v->last_pid = nr;
+	return err == -EEXIST ? -EAGAIN : err;
+}
+
+struct pid *pid_alloc(struct vnode *v, uint32_t wanted)
+{
+	struct pid *pid = kzalloc(sizeof(*pid));
+	int err;
+
+	if (!pid)
+		return ERR_PTR(-ENOMEM);
+	list_init(&pid->group);
+	list_init(&pid->session);
+	spin_lock(&v->lock);
+	err = insert_locked(v, pid, wanted);
+	spin_unlock(&v->lock);
+	if (!err)
+		return pid;
+	kfree(pid);
+	return ERR_PTR(err);
+}
+
+void pid_release_locked(struct vnode *v, struct pid *pid)
+{
+	if (pid->task || pid->process || !list_empty(&pid->group) || !list_empty(&pid->session))
+		return;
+	(void)radix_remove(&v->pids, pid->nr);
+	kfree(pid);
+}
+
+void process_set_group_locked(struct process *p, struct pid *group)
+{
+	struct pid *old = p->group;
+
+	p->group = group;
+	__atomic_store_n(&p->pgid, group ? group->nr : 0, __ATOMIC_RELAXED);
+	if (old)
+		list_del(&p->group_link);
+	if (group)
+		list_add_tail(&p->group_link, &group->group);
+	if (old)
+		pid_release_locked(p->vnode, old);
+}
+
+void process_set_session_locked(struct process *p, struct pid *session)
+{
+	struct pid *old = p->session;
+
+	p->session = session;
+	__atomic_store_n(&p->sid, session ? session->nr : 0, __ATOMIC_RELAXED);
+	if (old)
+		list_del(&p->session_link);
+	if (session)
+		list_add_tail(&p->session_link, &session->session);
+	if (old)
+		pid_release_locked(p->vnode, old);
+}
+
+/* --- tasks of a user ------------------------------------------------------------------ */
+
+int user_charge_locked(struct vnode *v, uint32_t uid)
+{
+	struct user *u = radix_lookup(&v->users, uid);
+	int err;
+
+	if (!u) {
+		u = kzalloc(sizeof(*u));
+		err = u ? radix_insert(&v->users, uid, u) : -ENOMEM;
+		if (err) {
+			kfree(u);
+			return err;
+		}
+	}
+	u->nr_tasks++;
+	return 0;
+}
+
+void user_uncharge_locked(struct vnode *v, uint32_t uid)
+{
+	struct user *u = radix_lookup(&v->users, uid);
+
+	if (u && --u->nr_tasks == 0) {
+		(void)radix_remove(&v->users, uid);
+		kfree(u);
+	}
+}
+
+uint64_t user_tasks_locked(const struct vnode *v, uint32_t uid)
+{
+	const struct user *u = radix_lookup(&v->users, uid);
+
+	return u ? u->nr_tasks : 0;
+}
+
+/* --- looking up ----------------------------------------------------------------------- */
+
+struct process *process_find_locked(struct vnode *v, uint32_t pid)
+{
+	const struct pid *entry = pid_find_locked(v, pid);
+
+	return entry ? entry->process : NULL;
+}
+
+struct process *process_find(uint32_t pid)
+{
+	struct process *p;
+
+	spin_lock(&root_vnode.lock);
+	p = process_find_locked(&root_vnode, pid);
+	if (p)
+		process_get(p);
+	spin_unlock(&root_vnode.lock);
+	return p;
+}
+
+void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg)
+{
+	struct vnode *v = &root_vnode;
+	struct process *p;
+
+	spin_lock(&v->lock);
+	list_for_each_entry(p, &v->processes, all_link) {
+		if (p->state == PROCESS_ALIVE && !fn(p, arg))
+			break;
+	}
+	spin_unlock(&v->lock);
+}
+
+struct task *task_find(uint32_t tid)
+{
+	const struct pid *entry;
+	struct task *t = NULL;
+
+	spin_lock(&root_vnode.lock);
+	entry = pid_find_locked(&root_vnode, tid);
+	if (entry && entry->task) {
+		t = entry->task;
+		task_get(t);
+	}
+	spin_unlock(&root_vnode.lock);
+	return t;
+}
+
+struct process *process_next(uint32_t *pid)
+{
+	struct process *found = NULL;
+	struct pid *entry;
+	uint64_t nr = *pid;
+
+	spin_lock(&root_vnode.lock);
+	while ((entry = radix_next(&root_vnode.pids, &nr)) != NULL && !entry->process)
+		nr++;
+	if (entry) {
+		found = entry->process;
+		process_get(found);
+		*pid = entry->nr;
+	}
+	spin_unlock(&root_vnode.lock);
+	return found;
+}
+
+struct task *process_next_task(struct process *p, uint32_t *tid)
+{
+	struct task *t, *best = NULL;
+
+	spin_lock(&p->vnode->lock);
+	spin_lock(&p->sig_lock);
+	list_for_each_entry(t, &p->tasks, link) {
+		if (t->tid >= *tid && (!best || t->tid < best->tid))
+			best = t;
+	}
+	if (best) {
+		task_get(best);
+		*tid = best->tid;
+	}
+	spin_unlock(&p->sig_lock);
+	spin_unlock(&p->vnode->lock);
+	return best;
+}
+
+uint32_t process_ppid(struct process *p)
+{
+	uint32_t ppid;
+
+	spin_lock(&p->vnode->lock);
+	ppid = p->parent ? p->parent->pid : INIT_PID;
+	spin_unlock(&p->vnode->lock);
+	return ppid;
+}
+
+struct files *process_files(struct process *p)
+{
+	struct files *files = NULL;
+	struct task *t;
+
+	spin_lock(&p->sig_lock);
+	list_for_each_entry(t, &p->tasks, link) {
+		if (t->files) {
+			files = t->files;
+			files_get_table(files);
+			break;
+		}
+	}
+	spin_unlock(&p->sig_lock);
+	return files;
+}
+
+struct fs_info *process_fs(struct process *p)
+{
+	struct fs_info *fs = NULL;
+	struct task *t;
+
+	spin_lock(&p->sig_lock);
+	list_for_each_entry(t, &p->tasks, link) {
+		if (t->fs) {
+			fs = fs_info_get(t->fs);
+			break;
+		}
+	}
+	spin_unlock(&p->sig_lock);
+	return fs;
+}
+
+struct aspace *process_aspace(struct process *p)
+{
+	struct aspace *as;
+
+	spin_lock(&p->vnode->lock);
+	as = p->as;
+	if (as)
+		aspace_get(as);
+	spin_unlock(&p->vnode->lock);
+	return as;
+}
+
+void process_kill_failed(void)
+{
+	struct vnode *v = &root_vnode;
+	struct process *p;
+
+	spin_lock(&v->lock);
+	list_for_each_entry(p, &v->processes, all_link) {
+		if (p->as && READ_ONCE(p->as->failed))
+			process_kill(p, SIGKILL);
+	}
+	spin_unlock(&v->lock);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of process management share among themselves.
+ */
+#pragma once
+
+#include <processor/process.h>
+
+struct exec_args;
+
+/* --- pid.c: numbers and the tree. "_locked": vnode.lock is held ------------------------- */
+
+/* A fresh number, or @wanted if that is not 0. ERR_PTR(-EAGAIN, -EEXIST, -ENOMEM). */
+struct pid *pid_alloc(struct vnode *v, uint32_t wanted);
+struct pid *pid_find_locked(struct vnode *v, uint32_t nr);
+/* Forget the number if nothing is named by it any more. */
+void pid_release_locked(struct vnode *v, struct pid *pid);
+struct process *process_find_locked(struct vnode *v, uint32_t pid);
+/* Count a task for @uid. -ENOMEM. */
+int user_charge_locked(struct vnode *v, uint32_t uid) __must_check;
+void user_uncharge_locked(struct vnode *v, uint32_t uid);
+uint64_t user_tasks_locked(const struct vnode *v, uint32_t uid);
+void process_set_group_locked(struct process *p, struct pid *group);
+void process_set_session_locked(struct process *p, struct pid *session);
+
+/* --- process.c: structures ---------------------------------------------------------------- */
+
+/* A process without tasks, in no list; what it shares with its maker is the caller's to add. NULL: no memory. */
+struct process *process_alloc(struct vnode *v, struct program *program);
+/* A task of @p in no list, with one reference. NULL: no memory. */
+struct task *task_alloc(struct process *p);
+void program_put(struct program *program);
+struct fs_info *fs_info_create(void); /* NULL: no memory */
+struct fs_info *fs_info_copy(struct fs_info *from);
+struct fs_info *fs_info_get(struct fs_info *fs);
+void fs_info_put(struct fs_info *fs);
+
+/* --- fork.c: a task begins ------------------------------------------------------------------ */
+
+struct task_start; /* what a new task's thread begins with */
+
+/* The stopped kernel thread of @t, which starts with @regs and takes over @fpu. NULL: no memory. */
+struct task_start *task_prepare(struct task *t, const struct pt_regs *regs, struct fpu_state *fpu);
+/* It will never run. */
+void task_discard(struct task_start *start);
+void task_start(struct task_start *start, bool announce);
+/* The address space is given up by exec or exit: the parent of a vfork goes on. */
+void vfork_release(struct task *t);
+uint64_t fork_max_tasks(void);
+
+/* What an unstarted or ending task has in common with others: put it. */
+void task_release_parts(struct task *t);
+
+/* --- exit.c ---------------------------------------------------------------------------------- */
+
+/* @p was never in the table, and its task is gone: consumes the reference. */
+void process_abandon(struct process *p);
+/* The task stops using its address space: robust futexes, the word of CLONE_CHILD_CLEARTID, vfork. */
+void task_release_mm(struct task *t);
+/* A zombie that nobody waits for any more leaves the table; its reference is the caller's to put, unlocked. */
+void process_reap_locked(struct process *p);
+void process_wake_parent_locked(struct process *p);
+void usage_of(struct process *p, struct usage *u);
+void usage_of_locked(struct process *p, struct usage *u);
+void usage_of_task(const struct task *t, struct usage *u);
+void usage_add(struct usage *to, const struct usage *from);
+
+/* --- group.c --------------------------------------------------------------------------------- */
+
+/*
+ * @p's group may have lost its last connection outside (POSIX's orphaned process group): stopped members get SIGHUP
+ * and SIGCONT.  @parent NULL: @p itself ends; else @p is given away by @parent, which ends.
+ */
+void group_check_orphaned_locked(struct process *p, const struct process *parent);
+
+/* --- limits.c -------------------------------------------------------------------------------- */
+
+struct rusage_user {
+	int64_t utime[2], stime[2]; /* seconds, microseconds */
+	int64_t maxrss;             /* KiB */
+	int64_t ixrss, idrss, isrss;
+	int64_t minflt, majflt, nswap, inblock, oublock, msgsnd, msgrcv, nsignals, nvcsw, nivcsw;
+};
+static_assert(sizeof(struct rusage_user) == 144, "struct rusage is ABI");
+
+void rusage_fill(struct rusage_user *ru, const struct usage *u);
+
+/* --- exec.c: load a program into a new space ------------------------------------------------- */
+
+struct exec_args {
+	const char *path; /* AT_EXECFN, as the program was named */
+	size_t argc, envc;
+	const char *argv; /* argc strings, each with its NUL, one behind the other */
+	size_t argv_len;  /* bytes */
+	const char *envp;
+	size_t envp_len;
+};
+
+#define EXEC_STRING_MAX 131072u /* one argument with its NUL, as Linux */
+/* Bytes that arguments and environment, and the pointers to them, may take. */
+uint64_t exec_arg_limit(uint64_t stack_limit);
+/* On success *@as is the space, and @regs how its program begins. */
+int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_args *args,
+	      const struct proto_attr *attr, struct aspace **as, struct pt_regs *regs) __must_check;

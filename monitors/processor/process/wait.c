@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wait4, waitid: what has happened to children.
+ *
+ * Flow:	look at the caller's children with the tree locked; the first one with something to report ends
+ *		the call; else sleep until something happens to any of them.
+ * Locking:	vnode.lock; signal_take_*() inside it.
+ */
+#include "process_priv.h"
+
+#include <arch/uaccess.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <processor/syscall.h>
+
+#define WNOHANG    0x00000001u
+#define WUNTRACED  0x00000002u /* also WSTOPPED */
+#define WEXITED    0x00000004u
+#define WCONTINUED 0x00000008u
+#define WNOWAIT    0x01000000u
+#define WNOTHREAD  0x20000000u
+#define WALL       0x40000000u
+#define WCLONE     0x80000000u
+
+enum wait_which { /* waitid's */
+	P_ALL = 0,
+	P_PID = 1,
+	P_PGID = 2,
+	P_PIDFD = 3,
+};
+
+struct wait {
+	enum wait_which which;
+	uint32_t id;
+	uint32_t options;
+	/* What was found. */
+	struct process *reaped; /* the table's reference, for the caller to put */
+	uint32_t pid, uid;
+	int code;             /* CLD_* */
+	int status;           /* si_status */
+	uint32_t wait_status; /* wait4's */
+	struct usage usage;
+};
+
+static bool concerns(const struct wait *w, const struct process *c)
+{
+	if (w->which == P_PID && c->pid != w->id)
+		return false;
+	if (w->which == P_PGID && c->pgid != w->id)
+		return false;
+	if ((w->options & WNOTHREAD) && c->parent_tid != task_current()->tid)
+		return false;
+	/* Those that do not end with SIGCHLD are "clone children". */
+	return (w->options & WALL) || (c->exit_signal != SIGCHLD) == !!(w->options & WCLONE);
+}
+
+static void report(struct wait *w, struct process *c, int code, int status, uint32_t wait_status)
+{
+	w->pid = c->pid;
+	w->uid = c->cred->uid;
+	w->code = code;
+	w->status = status;
+	w->wait_status = wait_status;
+	usage_of_locked(c, &w->usage);
+	usage_add(&w->usage, &c->usage_children);
+}
+
+static bool take_zombie_locked(struct wait *w, struct process *c)
+{
+	const uint32_t st = c->wait_status;
+	struct process *me = process_current();
+
+	if (c->state != PROCESS_ZOMBIE || !(w->options & WEXITED))
+		return false;
+	if (st & 0x7f)
+		report(w, c, (st & 0x80) ? CLD_DUMPED : CLD_KILLED, (int)(st & 0x7f), st);
+	else
+		report(w, c, CLD_EXITED, (int)(st >> 8 & 0xff), st);
+	if (w->options & WNOWAIT)
+		return true;
+	usage_add(&me->usage_children, &w->usage);
+	process_reap_locked(c);
+	w->reaped = c;
+	return true;
+}
+
+static bool take_stop_locked(struct wait *w, struct process *c)
+{
+	const bool keep = w->options & WNOWAIT;
+	int signo;
+
+	if (c->state != PROCESS_ALIVE)
+		return false;
+	signo = (w->options & WUNTRACED) ? signal_take_stopped(c, keep) : 0;
+	if (signo) {
+		report(w, c, CLD_STOPPED, signo, (uint32_t)signo << 8 | 0x7f);
+		return true;
+	}
+	if ((w->options & WCONTINUED) && signal_take_continued(c, keep)) {
+		report(w, c, CLD_CONTINUED, SIGCONT, 0xffff);
+		return true;
+	}
+	return false;
+}
+
+/* 1 something was found, 0 not yet, -ECHILD there is nobody to wait for. */
+static int look(struct wait *w)
+{
+	struct process *me = process_current();
+	struct process *c, *tmp;
+	int ret = -ECHILD;
+
+	spin_lock(&me->vnode->lock);
+	list_for_each_entry_safe(c, tmp, &me->children, sibling) {
+		if (!concerns(w, c))
+			continue;
+		ret = take_zombie_locked(w, c) || take_stop_locked(w, c);
+		if (ret)
+			break;
+	}
+	spin_unlock(&me->vnode->lock);
+	return ret;
+}
+
+/* 0 nothing (WNOHANG), 1 @w says what, or -ECHILD, -ERESTARTSYS. */
+static int do_wait(struct wait *w)
+{
+	struct process *me = process_current();
+	int ret = 0;
+	int err = 0;
+
+	if (w->options & WNOHANG)
+		ret = look(w);
+	else
+		err = wait_event_interruptible(&me->child_event, (ret = look(w)) != 0);
+	if (w->reaped)
+		process_put(w->reaped);
+	if (ret)
+		return ret;
+	return err == -EINTR ? -ERESTARTSYS : err;
+}
+
+static int put_usage(uint64_t uusage, const struct usage *u)
+{
+	struct rusage_user ru;
+
+	rusage_fill(&ru, u);
+	return copy_to_user((void __user *)uusage, &ru, sizeof(ru));
+}
+
+/* wait4(pid, status, options, rusage) */
+long sys_wait4(const struct syscall_args *args)
+{
+	const int pid = (int)args->a[0];
+	struct wait w = { .options = (uint32_t)args->a[2] };
+	int ret;
+
+	if (w.options & ~(WNOHANG | WUNTRACED | WCONTINUED | WNOTHREAD | WCLONE | WALL))
+		return -EINVAL;
+	if (pid == INT32_MIN)
+		return -ESRCH;
+	w.options |= WEXITED;
+	if (pid > 0) {
+		w.which = P_PID;
+		w.id = (uint32_t)pid;
+	} else if (pid != -1) {
+		w.which = P_PGID;
+		w.id = pid ? (uint32_t)-pid : process_current()->pgid;
+	}
+	ret = do_wait(&w);
+	if (ret <= 0)
+		return ret;
+	if (args->a[1] && put_user_u32(w.wait_status, (void __user *)args->a[1]))
+		return -EFAULT;
+	if (args->a[3] && put_usage(args->a[3], &w.usage))
+		return -EFAULT;
+	return w.pid;
+}
+
+static int waitid_target(struct wait *w, int which, int id)
+{
+	w->which = (enum wait_which)which;
+	w->id = (uint32_t)id;
+	switch (which) {
+	case P_ALL:
+		return 0;
+	case P_PID:
+		return id > 0 ? 0 : -EINVAL;
+	case P_PGID:
+		if (id == 0)
+			w->id = process_current()->pgid;
+		return id >= 0 ? 0 : -EINVAL;
+	case P_PIDFD:
+		return id >= 0 ? -EBADF : -EINVAL; /* there are no such descriptors */
+	default:
+		return -EINVAL;
+	}
+}
+
+/* Only these fields are written, as on Linux. */
+static int put_info(uint64_t uinfo, const struct wait *w, bool found)
+{
+	const struct {
+		int32_t signo, err, code;
+	} head = { found ? SIGCHLD : 0, 0, found ? w->code : 0 };
+	const struct {
+		uint32_t pid, uid;
+		int32_t status;
+	} body = { found ? w->pid : 0, found ? w->uid : 0, found ? w->status : 0 };
+
+	if (copy_to_user((void __user *)uinfo, &head, sizeof(head)) ||
+	    copy_to_user((void __user *)(uinfo + offsetof(struct siginfo_k, pid)), &body,
+			 sizeof(body)))
+		return -EFAULT;
+	return 0;
+}
+
+/* waitid(which, id, info, options, rusage) */
+long sys_waitid(const struct syscall_args *args)
+{
+	struct wait w = { .options = (uint32_t)args->a[3] };
+	int ret;
+
+	if (w.options &
+	    ~(WNOHANG | WNOWAIT | WEXITED | WUNTRACED | WCONTINUED | WNOTHREAD | WCLONE | WALL))
+		return -EINVAL;
+	if (!(w.options & (WEXITED | WUNTRACED | WCONTINUED)))
+		return -EINVAL;
+	ret = waitid_target(&w, (int)args->a[0], (int)args->a[1]);
+	if (!ret)
+		ret = do_wait(&w);
+	if (ret < 0)
+		return ret;
+	if (ret && args->a[4] && put_usage(args->a[4], &w.usage))
+		return -EFAULT;
+	if (args->a[2] && put_info(args->a[2], &w, ret))
+		return -EFAULT;
+	return 0;
+}
