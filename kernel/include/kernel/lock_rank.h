@@ -14,6 +14,7 @@
 enum lock_rank {
 	/* Sleeping locks: monitors and managers. */
 	RANK_MANAGER = 10,       /* tables of a global manager */
+	RANK_PSEUDO_FILE = 16,   /* an open file of /proc or /sys, while its text is made */
 	RANK_PROCESS_TABLE = 20, /* pid -> process, process tree */
 	RANK_PROCESS = 24,       /* one process's Linux state */
 	RANK_PROCESS_FS = 26,    /* working directory and umask that tasks share */

@@ -91,6 +91,7 @@ struct object *object_file_get(const struct proto_attr *attr)
 		fresh->file = attr->file;
 		fresh->version = attr->version;
 		fresh->size = attr->size;
+		fresh->dev = (uint32_t)(attr->fsid & 0xffff);
 	}
 	spin_lock(&table_lock);
 	obj = find_locked(attr);
@@ -122,7 +123,20 @@ void object_put(struct object *obj)
 	list_del(&obj->table_link);
 	nr_objects--;
 	spin_unlock(&table_lock);
+	kfree(obj->path);
 	kfree(obj);
+}
+
+void object_set_path(struct object *obj, const char *path)
+{
+	char *expected = NULL, *copy;
+
+	if (__atomic_load_n(&obj->path, __ATOMIC_RELAXED))
+		return;
+	copy = kstrdup(path);
+	if (!__atomic_compare_exchange_n(&obj->path, &expected, copy, false, __ATOMIC_RELEASE,
+					 __ATOMIC_RELAXED))
+		kfree(copy);
 }
 
 uint32_t object_cache_node(const struct object *obj)

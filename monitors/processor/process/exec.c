@@ -196,6 +196,7 @@ static void push_words(struct stack *s, const struct exec_args *args, const stru
 	word(&w, args->argc);
 	string_pointers(&w, args->argv, args->argc, argv);
 	string_pointers(&w, args->envp, args->envc, envp);
+	s->as->auxv_start = w.at;
 	/* 0 means that there is none, to every C library. */
 	aux(&w, AT_SYSINFO_EHDR, s->as->vdso);
 	aux(&w, AT_HWCAP, cpuid(1, 0).edx);
@@ -218,6 +219,7 @@ static void push_words(struct stack *s, const struct exec_args *args, const stru
 	aux(&w, AT_PLATFORM, platform);
 	aux(&w, AT_MINSIGSTKSZ, 4096);
 	aux(&w, AT_NULL, 0);
+	s->as->auxv_end = w.at;
 }
 
 static int build_stack(struct aspace *as, const struct exec_args *args,

@@ -56,6 +56,8 @@ struct object {
 	struct proto_file file; /* const */
 	uint64_t version;       /* const */
 	uint64_t size;          /* const: bytes, of this version */
+	uint32_t dev;           /* const: st_dev */
+	char *path; /* atomic: where it was found first, for /proc/<pid>/maps; NULL: not known */
 	uint64_t last_fetch; /* hint for read-ahead by faults: page behind the last one asked for */
 	uint32_t last_window;        /* hint */
 	struct list_head table_link; /* table lock */
@@ -66,6 +68,8 @@ struct object {
  * older versions are dropped.  ERR_PTR(-ENOMEM).
  */
 struct object *object_file_get(const struct proto_attr *attr);
+/* It was found at @path (canonical); the first one stays. Only for people to read: without memory, none. */
+void object_set_path(struct object *obj, const char *path);
 
 static inline void object_get(struct object *obj)
 {
