@@ -18,6 +18,7 @@
 
 #include <ctl/ctl.h>
 #include <kernel/bootparam.h>
+#include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
@@ -350,6 +351,24 @@ static enum rpc_handler_result handle_file_fetch(struct rpc_request *req, void *
 	return err == -EAGAIN ? RPC_AGAIN : reply_error(req, err);
 }
 
+/* --- how long calls take, waits for owners and storage included ---------------------------- */
+
+HISTOGRAM(memory_exec_ns, "memory.exec_ns", "PM_EXEC, from its arrival to its reply");
+HISTOGRAM(memory_fork_ns, "memory.fork_ns", "PM_FORK, from its arrival to its reply");
+HISTOGRAM(memory_merge_ns, "memory.merge_ns", "PM_MERGE, from its arrival to its reply");
+
+static void note_time(uint16_t opcode, uint64_t start)
+{
+	const uint64_t ns = time_now_ns() - start;
+
+	if (opcode == PM_EXEC)
+		hist_record(&memory_exec_ns, ns);
+	else if (opcode == PM_FORK)
+		hist_record(&memory_fork_ns, ns);
+	else if (opcode == PM_MERGE)
+		hist_record(&memory_merge_ns, ns);
+}
+
 /* --- the other handlers ---------------------------------------------------------------- */
 
 static enum rpc_handler_result serve(struct rpc_request *req, uint16_t opcode)
@@ -359,6 +378,7 @@ static enum rpc_handler_result serve(struct rpc_request *req, uint16_t opcode)
 	const void *bulk = rpc_request_bulk(req, &bulk_len);
 	void *reply = kmalloc(RPC_BODY_MAX_CTL);
 	void *body = kmalloc(len ? len : 1);
+	const uint64_t start = time_now_ns();
 	int ret = -ENOMEM;
 
 	error_len = 0;
@@ -371,6 +391,7 @@ static enum rpc_handler_result serve(struct rpc_request *req, uint16_t opcode)
 		rpc_reply(req, 0, reply, (uint32_t)ret);
 	else
 		rpc_reply(req, ret, reply, error_len);
+	note_time(opcode, start);
 	kfree(body);
 	kfree(reply);
 	return RPC_DONE;

@@ -4,3 +4,7 @@ proto_fuzz-objs := monitors/proto/mm.o monitors/proto/ms.o monitors/proto/pm.o \
 proto_fuzz-max-len := 16384
 elf_fuzz-objs := monitors/memory/elf.o
 elf_fuzz-max-len := 8192
+memory_fuzz-folders := monitors/memory monitors/proto
+memory_fuzz-objs := test/host/memory/fake.o
+memory_fuzz-exclude := monitors/memory/service.o monitors/memory/stats.o
+memory_fuzz-max-len := 2048

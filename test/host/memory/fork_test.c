@@ -339,6 +339,24 @@ static void merge_brings_vregions_together(struct ktest *t)
 	family_end(t);
 }
 
+/* A vRegion goes to another node, loses a mapping there and comes back. */
+static void merge_drops_what_was_unmapped_elsewhere(struct ktest *t)
+{
+	const uint64_t index = FIXED_AT >> SHIFT_2M;
+
+	family_start(t, 2);
+	ASSERT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
+	ASSERT_EQ(t, home_move_vregion(&fam.f.mem[0], fam.parent.aspace, index, FAKE_MEM_FIRST + 1),
+		  0);
+	ASSERT_EQ(t, proc_munmap(&fam.parent, FIXED_AT, PAGE_SIZE), 0);
+	ASSERT_EQ(t, home_move_vregion(&fam.f.mem[0], fam.parent.aspace, index, FAKE_MEM_FIRST), 0);
+	ASSERT_EQ(t, proc_destroy(&fam.child), 0);
+	ASSERT_EQ(t, proc_merge(&fam.a, &fam.parent, NULL, 0), 0);
+	EXPECT_EQ(t, used(&fam.f), 7);
+	EXPECT_EQ(t, get(&fam.parent, FIXED_AT + MB), 2);
+	family_end(t);
+}
+
 /* A merge needs no memory but where a vRegion has to be moved first. */
 static void merge_without_allocations(struct ktest *t)
 {
@@ -630,6 +648,7 @@ static const struct ktest_case cases[] = {
 	KTEST(merge_gives_pages_to_the_one_in_front),
 	KTEST(merge_of_many_pages),
 	KTEST(merge_brings_vregions_together),
+	KTEST(merge_drops_what_was_unmapped_elsewhere),
 	KTEST(merge_without_allocations),
 	KTEST(merge_can_be_repeated),
 	KTEST(merge_into_a_frozen_space),
