@@ -82,17 +82,6 @@ bool capable(enum capability cap)
 	return cred_current()->effective & CAP_BIT(cap);
 }
 
-bool cred_in_group(const struct cred *c, uint32_t gid)
-{
-	if (gid == c->fsgid)
-		return true;
-	for (uint32_t i = 0; i < c->nr_groups; i++) {
-		if (c->groups[i] == gid)
-			return true;
-	}
-	return false;
-}
-
 #define SECBIT_NOROOT          0x01u
 #define SECBIT_NO_SETUID_FIXUP 0x04u
 #define SECBIT_KEEP_CAPS       0x10u

@@ -49,7 +49,5 @@ void cred_put(const struct cred *c);
 void cred_to_proto(const struct cred *c, struct proto_cred *out);
 /* Has the calling task this capability? */
 bool capable(enum capability cap);
-/* Is @c in group @gid? */
-bool cred_in_group(const struct cred *c, uint32_t gid);
 /* What exec makes of @c: capabilities of root, saved ids. NULL: no memory. */
 struct cred *cred_exec(const struct cred *c);
