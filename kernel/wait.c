@@ -2,7 +2,7 @@
 /*
  * Wait queues and completions; the pattern is in wait.h.
  *
- * Locking:	wq->lock guards the list and each waiter's woken flag.
+ * Locking:	wq->lock guards the lists and each waiter's woken flag, and is held over notify().
  */
 #include <kernel/wait.h>
 
@@ -14,6 +14,7 @@ void waitqueue_init(struct waitqueue *wq)
 {
 	spin_lock_init(&wq->lock, "waitqueue", RANK_WAITQUEUE);
 	list_init(&wq->waiters);
+	list_init(&wq->watchers);
 }
 
 static bool wake_first_locked(struct waitqueue *wq) __must_hold(&wq->lock)
@@ -28,10 +29,40 @@ static bool wake_first_locked(struct waitqueue *wq) __must_hold(&wq->lock)
 	return true;
 }
 
+static void notify_watchers_locked(struct waitqueue *wq) __must_hold(&wq->lock)
+{
+	struct watcher *w, *tmp;
+	bool taken = false;
+
+	list_for_each_entry_safe(w, tmp, &wq->watchers, link) {
+		if (w->exclusive && taken)
+			continue;
+		if (w->notify(w) && w->exclusive)
+			taken = true;
+	}
+}
+
+void watch_begin(struct waitqueue *wq, struct watcher *w)
+{
+	const unsigned long flags = spin_lock_irqsave(&wq->lock);
+
+	list_add_tail(&w->link, &wq->watchers);
+	spin_unlock_irqrestore(&wq->lock, flags);
+}
+
+void watch_end(struct waitqueue *wq, struct watcher *w)
+{
+	const unsigned long flags = spin_lock_irqsave(&wq->lock);
+
+	list_del(&w->link);
+	spin_unlock_irqrestore(&wq->lock, flags);
+}
+
 void wake_one(struct waitqueue *wq)
 {
 	const unsigned long flags = spin_lock_irqsave(&wq->lock);
 
+	notify_watchers_locked(wq);
 	(void)wake_first_locked(wq);
 	spin_unlock_irqrestore(&wq->lock, flags);
 }
@@ -40,6 +71,7 @@ void wake_all(struct waitqueue *wq)
 {
 	const unsigned long flags = spin_lock_irqsave(&wq->lock);
 
+	notify_watchers_locked(wq);
 	while (wake_first_locked(wq))
 		;
 	spin_unlock_irqrestore(&wq->lock, flags);
@@ -48,7 +80,13 @@ void wake_all(struct waitqueue *wq)
 bool waitqueue_active(struct waitqueue *wq)
 {
 	smp_mb(); /* the caller's stores before this look; pairs with wait_prepare() */
-	return !list_empty(&wq->waiters);
+	return !list_empty(&wq->waiters) || !list_empty(&wq->watchers);
+}
+
+bool waitqueue_watched(struct waitqueue *wq)
+{
+	smp_mb(); /* as above; pairs with the lock of watch_begin() */
+	return !list_empty(&wq->watchers);
 }
 
 void wait_begin(struct waitqueue *wq, struct waiter *w)

@@ -144,6 +144,56 @@ static void wake_one_wakes_one(struct ktest *t)
 	EXPECT_EQ(t, s.result, 0);
 }
 
+struct watch {
+	struct watcher w;
+	unsigned int told;
+	bool useless;
+};
+
+static bool count_watch(struct watcher *w)
+{
+	struct watch *watch = container_of(w, struct watch, w);
+
+	watch->told++;
+	return !watch->useless;
+}
+
+static void watchers_are_told_and_take_nothing(struct ktest *t)
+{
+	struct sleeper s = { 0 };
+	struct watch plain = { .w.notify = count_watch }, first = plain, second = plain;
+	struct thread *th;
+
+	waitqueue_init(&s.wq);
+	EXPECT_FALSE(t, waitqueue_active(&s.wq));
+	first.w.exclusive = second.w.exclusive = true;
+	first.useless = true;
+	watch_begin(&s.wq, &plain.w);
+	watch_begin(&s.wq, &first.w);
+	watch_begin(&s.wq, &second.w);
+	EXPECT_TRUE(t, waitqueue_active(&s.wq));
+	EXPECT_TRUE(t, waitqueue_watched(&s.wq));
+	th = thread_create("sleeper", sleep_main, &s);
+	thread_sleep_ns(MS);
+	WRITE_ONCE(s.cond, true);
+	wake_one(&s.wq);
+	thread_join(th);
+	EXPECT_EQ(t, plain.told, 1);
+	EXPECT_EQ(t, first.told, 1);
+	EXPECT_EQ(t, second.told, 1); /* the first could not make use of it */
+	first.useless = false;
+	wake_all(&s.wq);
+	EXPECT_EQ(t, first.told, 2);
+	EXPECT_EQ(t, second.told, 1);
+	watch_end(&s.wq, &first.w);
+	watch_end(&s.wq, &plain.w);
+	wake_one(&s.wq);
+	EXPECT_EQ(t, plain.told, 2);
+	EXPECT_EQ(t, second.told, 2);
+	watch_end(&s.wq, &second.w);
+	EXPECT_FALSE(t, waitqueue_watched(&s.wq));
+}
+
 static void complete_from_timer(void *arg)
 {
 	complete(arg);
@@ -182,6 +232,7 @@ static const struct ktest_case wait_cases[] = {
 	KTEST(deadline_is_evaluated_once),
 	KTEST(kill_and_signal_end_waits),
 	KTEST(wake_one_wakes_one),
+	KTEST(watchers_are_told_and_take_nothing),
 	KTEST(completions),
 	{ 0 },
 };

@@ -31,12 +31,14 @@ struct thread;
 struct waitqueue {
 	struct spinlock lock; /* RANK_WAITQUEUE */
 	struct list_head waiters __guarded_by(&lock);
+	struct list_head watchers __guarded_by(&lock);
 };
 
 #define WAITQUEUE_INIT(var)                                         \
 	{                                                           \
 		.lock = SPINLOCK_INIT("waitqueue", RANK_WAITQUEUE), \
-		.waiters = { &(var).waiters, &(var).waiters }       \
+		.waiters = { &(var).waiters, &(var).waiters },      \
+		.watchers = { &(var).watchers, &(var).watchers }    \
 	}
 
 struct waiter { /* on the waiting thread's stack */
@@ -44,6 +46,26 @@ struct waiter { /* on the waiting thread's stack */
 	struct thread *thread;
 	bool woken;
 };
+
+/*
+ * Somebody who is told of every wake-up and takes none away from the waiters: poll and its kin.  It stays on the queue
+ * until watch_end().
+ */
+struct watcher {
+	struct list_head link;
+	/*
+	 * Called by wake_one() and wake_all() with the queue's lock held, perhaps in an interrupt handler: may wake
+	 * threads and take locks of higher rank. False: it could not make use of it.
+	 */
+	bool (*notify)(struct watcher *w);
+	bool exclusive; /* of these only the first that can make use of it is told */
+};
+
+void watch_begin(struct waitqueue *wq, struct watcher *w);
+/* On return notify() is neither running nor called again. */
+void watch_end(struct waitqueue *wq, struct watcher *w);
+/* Is there a watcher? A hint without the lock, as waitqueue_active(). */
+bool waitqueue_watched(struct waitqueue *wq);
 
 void waitqueue_init(struct waitqueue *wq);
 void wake_one(struct waitqueue *wq);

@@ -1,19 +1,56 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * poll, ppoll, pselect6.
+ * poll, ppoll, select, pselect6.
  *
- * A kind of file without poll() is always ready.  To wait, the thread stands on the wait queues of all files at
- * once: first it is on all of them, then it looks at every file, then it sleeps until one of them is woken.
+ * Flow:	look at every file; if none has what is wanted, watch them all, look again, and sleep until one of them
+ *		says that something has changed. A kind of file without poll() is always ready.
+ * Cost:	a look at every file for each wake-up that matters; memory only for files that are waited for.
+ * Restart:	poll goes on for what is left of its timeout; the others begin again with what they have written
+ *		back, unless a handler ran.
  */
+#include <processor/poll.h>
+
 #include <arch/uaccess.h>
-#include <kernel/time.h>
-#include <kernel/wait.h>
+#include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/file.h>
 #include <processor/process.h>
 #include <processor/syscall.h>
+#include <processor/timespec.h>
+
+/* --- watching files ------------------------------------------------------------------ */
+
+void file_watch_begin(struct file_watch *fw, struct file *f, unsigned int events, bool exclusive,
+		      bool (*notify_in)(struct watcher *w), bool (*notify_out)(struct watcher *w))
+{
+	struct waitqueue *in = f->ops->poll_wait ? f->ops->poll_wait(f) : NULL;
+	struct waitqueue *out = f->ops->poll_wait_out ? f->ops->poll_wait_out(f) : NULL;
+	const bool want_out = events & POLL_EVENTS_OUT;
+
+	if (out == in || (!want_out && (events & POLL_EVENTS_IN)))
+		out = NULL;
+	if (out && want_out && !(events & POLL_EVENTS_IN))
+		in = NULL;
+	fw->in_wq = in;
+	fw->out_wq = out;
+	fw->in = (struct watcher){ .notify = notify_in, .exclusive = exclusive };
+	fw->out = (struct watcher){ .notify = notify_out, .exclusive = exclusive };
+	if (in)
+		watch_begin(in, &fw->in);
+	if (out)
+		watch_begin(out, &fw->out);
+}
+
+void file_watch_end(struct file_watch *fw)
+{
+	if (fw->in_wq)
+		watch_end(fw->in_wq, &fw->in);
+	if (fw->out_wq)
+		watch_end(fw->out_wq, &fw->out);
+}
+
+/* --- waiting for any of several ------------------------------------------------------ */
 
 struct pollfd_user {
 	int32_t fd;
@@ -21,101 +58,147 @@ struct pollfd_user {
 	uint16_t revents;
 };
 
-static unsigned int ready(struct file *f)
-{
-	return f->ops->poll ? f->ops->poll(f) : POLL_IN | POLL_OUT;
-}
-
-/* One file to wait for. */
-struct poll_entry {
-	struct file *file;    /* counted; NULL: none, or not open */
-	struct waitqueue *wq; /* NULL: its state does not change */
-	struct waiter waiter;
+struct sleeper {               /* who is told */
+	struct thread *thread; /* const */
+	bool told;             /* atomic */
 };
 
-/* The files behind all descriptors, so that they stay while we are on their queues. */
-static void entries_get(struct poll_entry *e, const struct pollfd_user *fds, size_t nr)
-{
-	for (size_t i = 0; i < nr; i++) {
-		struct file *f = fds[i].fd >= 0 ? fd_get(fds[i].fd) : NULL;
+struct poll_entry {
+	struct file_watch watch;
+	struct file *file; /* counted */
+	struct sleeper *sleeper;
+};
 
-		e[i].file = IS_ERR(f) ? NULL : f;
-		e[i].wq = e[i].file && f->ops->poll_wait ? f->ops->poll_wait(f) : NULL;
-		if (e[i].wq)
-			wait_begin(e[i].wq, &e[i].waiter);
-	}
+#define CHUNK_ENTRIES 32u
+
+struct poll_chunk {
+	struct poll_chunk *next;
+	size_t nr;
+	struct poll_entry entries[CHUNK_ENTRIES];
+};
+
+static bool tell(struct sleeper *s)
+{
+	__atomic_store_n(&s->told, true, __ATOMIC_RELEASE);
+	(void)thread_wake(s->thread);
+	return true;
 }
 
-static void entries_put(struct poll_entry *e, size_t nr)
+static bool notify_in(struct watcher *w)
 {
-	for (size_t i = 0; i < nr; i++) {
-		if (e[i].file)
-			file_put(e[i].file);
-	}
+	return tell(container_of(w, struct poll_entry, watch.in)->sleeper);
 }
 
-/* Look at all; returns how many have events. Does not sleep. */
-static int look(const struct poll_entry *e, struct pollfd_user *fds, size_t nr)
+static bool notify_out(struct watcher *w)
+{
+	return tell(container_of(w, struct poll_entry, watch.out)->sleeper);
+}
+
+/* Look at all; returns how many have something to say. @always: events that nobody needs to ask for. */
+static int look(struct pollfd_user *fds, size_t nr, unsigned int always)
 {
 	int hits = 0;
 
 	for (size_t i = 0; i < nr; i++) {
+		struct file *f;
+
 		fds[i].revents = 0;
 		if (fds[i].fd < 0)
 			continue;
-		if (!e[i].file)
+		f = fd_get(fds[i].fd);
+		if (IS_ERR(f)) {
 			fds[i].revents = POLL_NVAL;
-		else
-			fds[i].revents = (uint16_t)(ready(e[i].file) &
-						    (fds[i].events | POLL_ERR | POLL_HUP));
+		} else {
+			fds[i].revents = (uint16_t)(file_poll(f) & (fds[i].events | always));
+			file_put(f);
+		}
 		hits += fds[i].revents != 0;
 	}
 	return hits;
 }
 
-/* Hits, 0 when the deadline came, -EINTR. */
-static int wait_for_any(struct poll_entry *e, struct pollfd_user *fds, size_t nr, uint64_t deadline)
+static void unwatch(struct poll_chunk *c)
 {
-	struct waitqueue none; /* so that there is one to sleep on */
-	struct waiter w;
-	int hits, err = 0;
+	while (c) {
+		struct poll_chunk *next = c->next;
 
-	waitqueue_init(&none);
-	wait_begin(&none, &w);
-	for (;;) {
-		wait_prepare(&none, &w, WAIT_INTERRUPTIBLE);
-		for (size_t i = 0; i < nr; i++) {
-			if (e[i].wq)
-				wait_prepare(e[i].wq, &e[i].waiter, WAIT_INTERRUPTIBLE);
+		for (size_t i = 0; i < c->nr; i++)
+			file_watch_end(&c->entries[i].watch);
+		for (size_t i = 0; i < c->nr; i++)
+			file_put(c->entries[i].file);
+		kfree(c);
+		c = next;
+	}
+}
+
+/* Be told of every file that can say something some day. The caller unwatches what is there after -ENOMEM too. */
+static int watch(struct poll_chunk **chunks, struct sleeper *s, const struct pollfd_user *fds,
+		 size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		struct file *f = fds[i].fd >= 0 ? fd_get(fds[i].fd) : ERR_PTR(-EBADF);
+		struct poll_chunk *c = *chunks;
+		struct poll_entry *e;
+
+		if (IS_ERR(f))
+			continue;
+		if (!f->ops->poll_wait) {
+			file_put(f);
+			continue;
 		}
-		hits = look(e, fds, nr);
+		if (!c || c->nr == CHUNK_ENTRIES) {
+			c = kmalloc(sizeof(*c));
+			if (!c) {
+				file_put(f);
+				return -ENOMEM;
+			}
+			c->nr = 0;
+			c->next = *chunks;
+			*chunks = c;
+		}
+		e = &c->entries[c->nr++];
+		e->file = f;
+		e->sleeper = s;
+		file_watch_begin(&e->watch, f, fds[i].events, false, notify_in, notify_out);
+	}
+	return 0;
+}
+
+/* Until somebody tells, or a signal or the deadline comes. */
+static int sleep(struct sleeper *s, uint64_t deadline)
+{
+	struct waiter w = { .thread = s->thread };
+	int err = 0;
+
+	thread_prepare_sleep();
+	if (!__atomic_load_n(&s->told, __ATOMIC_ACQUIRE))
+		err = wait_sleep(&w, WAIT_INTERRUPTIBLE, deadline);
+	thread_cancel_sleep();
+	return err;
+}
+
+/* Hits, 0 when the deadline came, -EINTR, -ENOMEM. */
+static int do_poll(struct pollfd_user *fds, size_t nr, unsigned int always, uint64_t deadline)
+{
+	struct sleeper s = { .thread = thread_current() };
+	struct poll_chunk *chunks = NULL;
+	int hits = look(fds, nr, always), err;
+
+	if (hits || deadline == 0)
+		return hits;
+	err = watch(&chunks, &s, fds, nr);
+	while (err != -ENOMEM) {
+		__atomic_store_n(&s.told, false, __ATOMIC_SEQ_CST);
+		hits = look(fds, nr, always);
 		if (hits || err)
 			break;
-		err = wait_sleep(&w, WAIT_INTERRUPTIBLE, deadline);
+		err = sleep(&s, deadline);
 	}
-	for (size_t i = 0; i < nr; i++) {
-		if (e[i].wq)
-			wait_finish(e[i].wq, &e[i].waiter, 0);
-	}
-	wait_finish(&none, &w, 0);
+	unwatch(chunks);
 	return hits ? hits : err == -ETIMEDOUT ? 0 : err;
 }
 
-static long do_poll(struct pollfd_user *fds, size_t nr, uint64_t deadline)
-{
-	struct poll_entry *e = kcalloc(MAX(nr, (size_t)1), sizeof(*e));
-	long ret;
-
-	if (!e)
-		return -ENOMEM;
-	entries_get(e, fds, nr);
-	ret = look(e, fds, nr);
-	if (!ret)
-		ret = wait_for_any(e, fds, nr, deadline);
-	entries_put(e, nr);
-	kfree(e);
-	return ret;
-}
+/* --- poll ---------------------------------------------------------------------------- */
 
 static long poll_user(uint64_t ufds, uint64_t nr, uint64_t deadline)
 {
@@ -130,36 +213,60 @@ static long poll_user(uint64_t ufds, uint64_t nr, uint64_t deadline)
 		return -ENOMEM;
 	ret = copy_from_user(fds, (const void __user *)ufds, bytes);
 	if (!ret)
-		ret = do_poll(fds, nr, deadline);
+		ret = do_poll(fds, nr, POLL_ERR | POLL_HUP, deadline);
 	if (ret >= 0 && copy_to_user((void __user *)ufds, fds, bytes))
 		ret = -EFAULT;
 	kfree(fds);
 	return ret;
 }
 
+enum poll_arg { /* of a poll that goes on after a signal */
+	POLL_FDS,
+	POLL_NR,
+	POLL_DEADLINE,
+};
+
+static long poll_again(const uint64_t args[RESTART_ARGS])
+{
+	const long ret = poll_user(args[POLL_FDS], args[POLL_NR], args[POLL_DEADLINE]);
+
+	return ret == -EINTR ? signal_restart_later(poll_again, args) : ret;
+}
+
+/* 0: look once. */
+static uint64_t deadline_after(uint64_t ns)
+{
+	return ns ? time_after_ns(ns) : 0;
+}
+
 /* poll(fds, nr, timeout_ms) */
 long sys_poll(const struct syscall_args *args)
 {
 	const int ms = (int)args->a[2];
+	const uint64_t again[RESTART_ARGS] = {
+		[POLL_FDS] = args->a[0],
+		[POLL_NR] = (uint32_t)args->a[1],
+		[POLL_DEADLINE] = ms < 0 ? WAIT_FOREVER : deadline_after((uint64_t)ms * 1000000u),
+	};
 
-	return poll_user(args->a[0], (uint32_t)args->a[1],
-			 ms < 0 ? WAIT_FOREVER : time_now_ns() + (uint64_t)ms * 1000000u);
+	return poll_again(again);
 }
 
-static int deadline_of(uint64_t uts, uint64_t *deadline)
+/* --- timeouts and masks -------------------------------------------------------------- */
+
+/* A relative timeout as a deadline, which is 0 for "look once". */
+static int get_deadline(uint64_t uts, uint64_t *deadline)
 {
-	uint64_t ts[2];
+	uint64_t ns;
+	int err;
 
 	*deadline = WAIT_FOREVER;
 	if (!uts)
 		return 0;
-	if (copy_from_user(ts, (const void __user *)uts, sizeof(ts)))
-		return -EFAULT;
-	if ((int64_t)ts[0] < 0 || ts[1] >= 1000000000u)
-		return -EINVAL;
-	if (ts[0] < UINT64_MAX / 1000000000u / 2)
-		*deadline = time_now_ns() + ts[0] * 1000000000u + ts[1];
-	return 0;
+	err = user_timespec_get(uts, &ns);
+	if (!err)
+		*deadline = deadline_after(ns);
+	return err;
 }
 
 /* A signal mask for the wait only, as ppoll and pselect pass it. 0: none, or it holds now. */
@@ -177,66 +284,88 @@ static int mask_begin(uint64_t umask, uint64_t size)
 	return 0;
 }
 
-/* Linux's calls say how much of the time was left; who passes read-only memory does not hear it. */
-static void put_left(uint64_t uts, uint64_t deadline)
+/*
+ * What is left of the time is written back, so that the call may begin again with that.  Into memory that cannot be
+ * written it is not, as on Linux, and then it does not begin again.
+ */
+static long finish(long ret, uint64_t utime, uint64_t deadline, bool timeval)
 {
-	const uint64_t now = time_now_ns();
-	const uint64_t left = deadline > now ? deadline - now : 0;
-	const uint64_t ts[2] = { left / 1000000000u, left % 1000000000u };
+	int err = 0;
 
-	if (uts && deadline != WAIT_FOREVER && copy_to_user((void __user *)uts, ts, sizeof(ts)))
-		return; /* as above */
+	if (utime && deadline != WAIT_FOREVER)
+		err = timeval ? user_timeval_put(utime, time_left_ns(deadline))
+			      : user_timespec_put(utime, time_left_ns(deadline));
+	if (ret != -EINTR)
+		return ret;
+	return err ? -EINTR : -ERESTARTNOHAND;
 }
 
 /* ppoll(fds, nr, timeout, sigmask, sigsetsize) */
 long sys_ppoll(const struct syscall_args *args)
 {
 	uint64_t deadline;
-	long ret = deadline_of(args->a[2], &deadline);
+	long ret = get_deadline(args->a[2], &deadline);
 
 	if (!ret)
 		ret = mask_begin(args->a[3], args->a[4]);
 	if (ret)
 		return ret;
 	ret = poll_user(args->a[0], (uint32_t)args->a[1], deadline);
-	if (args->a[3])
-		ret = signal_mask_end(ret);
-	put_left(args->a[2], deadline);
-	return ret;
+	ret = finish(ret, args->a[2], deadline, false);
+	return args->a[3] ? signal_mask_end(ret) : ret;
 }
+
+/* --- select -------------------------------------------------------------------------- */
 
 #define SET_WORDS(nr) (((nr) + 63) / 64)
 
+static const uint16_t select_events[3] = {
+	POLL_IN | POLL_RDNORM | POLL_RDBAND | POLL_HUP | POLL_ERR,
+	POLL_OUT | POLL_WRNORM | POLL_WRBAND | POLL_ERR,
+	POLL_PRI,
+};
+
 static int get_set(uint64_t uset, uint64_t *words, size_t nr)
 {
-	memset(words, 0, SET_WORDS(nr) * 8);
-	return uset ? copy_from_user(words, (const void __user *)uset, SET_WORDS(nr) * 8) : 0;
+	const size_t nr_words = SET_WORDS(nr);
+
+	memset(words, 0, nr_words * 8);
+	if (uset && copy_from_user(words, (const void __user *)uset, nr_words * 8))
+		return -EFAULT;
+	if (nr % 64)
+		words[nr_words - 1] &= (1ull << (nr % 64)) - 1;
+	return 0;
+}
+
+/* Bits of all three sets. */
+static size_t count_fds(uint64_t *const sets[3], size_t nr)
+{
+	size_t n = 0;
+
+	for (size_t w = 0; w < SET_WORDS(nr); w++)
+		n += (size_t)__builtin_popcountll(sets[0][w] | sets[1][w] | sets[2][w]);
+	return n;
 }
 
 /* Translate three sets into poll entries; returns how many. */
 static size_t sets_to_fds(struct pollfd_user *fds, uint64_t *const sets[3], size_t nr)
 {
-	static const uint16_t events[3] = { POLL_IN | POLL_HUP, POLL_OUT | POLL_ERR, 0 };
 	size_t n = 0;
 
 	for (size_t fd = 0; fd < nr; fd++) {
+		const uint64_t bit = 1ull << (fd % 64);
 		uint16_t want = 0;
-		bool any = false;
 
-		for (size_t s = 0; s < 3; s++) {
-			if (sets[s][fd / 64] & (1ull << (fd % 64))) {
-				want |= events[s];
-				any = true;
-			}
-		}
-		if (any)
+		for (size_t s = 0; s < 3; s++)
+			want |= (sets[s][fd / 64] & bit) ? select_events[s] : 0;
+		if (want)
 			fds[n++] = (struct pollfd_user){ .fd = (int)fd, .events = want };
 	}
 	return n;
 }
 
 /* The answer as sets; returns the number of bits, or -EBADF. */
-static long fds_to_sets(const struct pollfd_user *fds, size_t n, uint64_t *const sets[3], size_t nr)
+static long fds_to_sets(const struct pollfd_user *fds, size_t n, uint64_t *const sets[3])
 {
 	long bits = 0;
 
@@ -246,12 +375,11 @@ static long fds_to_sets(const struct pollfd_user *fds, size_t n, uint64_t *const
 
 		if (fds[i].revents & POLL_NVAL)
 			return -EBADF;
-		if (!(fds[i].revents & (POLL_IN | POLL_HUP | POLL_ERR)))
-			sets[0][word] &= ~bit;
-		if (!(fds[i].revents & (POLL_OUT | POLL_ERR)))
-			sets[1][word] &= ~bit;
-		sets[2][word] &= ~bit;
-		bits += !!(sets[0][word] & bit) + !!(sets[1][word] & bit);
+		for (size_t s = 0; s < 3; s++) {
+			if (!(fds[i].revents & select_events[s]))
+				sets[s][word] &= ~bit;
+			bits += !!(sets[s][word] & bit);
+		}
 	}
 	return bits;
 }
@@ -260,19 +388,23 @@ static long do_select(const uint64_t usets[3], size_t nr, uint64_t deadline)
 {
 	const size_t words = MAX(SET_WORDS(nr), (size_t)1);
 	uint64_t *mem = kcalloc(3, words * 8);
-	struct pollfd_user *fds = kcalloc(MAX(nr, (size_t)1), sizeof(*fds));
 	uint64_t *const sets[3] = { mem, mem + words, mem + 2 * words };
-	long ret = mem && fds ? 0 : -ENOMEM;
+	struct pollfd_user *fds = NULL;
+	long ret = mem ? 0 : -ENOMEM;
 	size_t n = 0;
 
 	for (size_t s = 0; !ret && s < 3; s++)
 		ret = get_set(usets[s], sets[s], nr);
 	if (!ret) {
+		fds = kmalloc(MAX(count_fds(sets, nr), (size_t)1) * sizeof(*fds));
+		ret = fds ? 0 : -ENOMEM;
+	}
+	if (!ret) {
 		n = sets_to_fds(fds, sets, nr);
-		ret = do_poll(fds, n, deadline);
+		ret = do_poll(fds, n, 0, deadline);
 	}
 	if (ret >= 0)
-		ret = fds_to_sets(fds, n, sets, nr);
+		ret = fds_to_sets(fds, n, sets);
 	for (size_t s = 0; ret >= 0 && s < 3; s++) {
 		if (usets[s] && copy_to_user((void __user *)usets[s], sets[s], SET_WORDS(nr) * 8))
 			ret = -EFAULT;
@@ -282,27 +414,61 @@ static long do_select(const uint64_t usets[3], size_t nr, uint64_t deadline)
 	return ret;
 }
 
+static long select_sets(const uint64_t usets[3], int nr, uint64_t deadline)
+{
+	if (nr < 0)
+		return -EINVAL;
+	/* As on Linux, bits of descriptors that cannot be open are not looked at. */
+	return do_select(usets, (size_t)MIN((uint64_t)nr, process_rlimit(RLIM_NOFILE)), deadline);
+}
+
+/* A struct timeval; as Linux, microseconds may be a million and more here. */
+static int get_select_deadline(uint64_t utv, uint64_t *deadline)
+{
+	uint64_t tv[2], ns;
+
+	*deadline = WAIT_FOREVER;
+	if (!utv)
+		return 0;
+	if (copy_from_user(tv, (const void __user *)utv, sizeof(tv)))
+		return -EFAULT;
+	if ((int64_t)tv[0] < 0 || (int64_t)tv[1] < 0)
+		return -EINVAL;
+	if (tv[0] + tv[1] / 1000000u >= TIMESPEC_MAX_NS / 1000000000u)
+		ns = TIMESPEC_MAX_NS;
+	else
+		ns = tv[0] * 1000000000u + tv[1] * 1000u;
+	*deadline = deadline_after(ns);
+	return 0;
+}
+
+/* select(nr, readfds, writefds, exceptfds, timeout) */
+long sys_select(const struct syscall_args *args)
+{
+	const uint64_t usets[3] = { args->a[1], args->a[2], args->a[3] };
+	uint64_t deadline;
+	const int err = get_select_deadline(args->a[4], &deadline);
+
+	if (err)
+		return err;
+	return finish(select_sets(usets, (int)args->a[0], deadline), args->a[4], deadline, true);
+}
+
 /* pselect6(nr, readfds, writefds, exceptfds, timeout, {sigmask, size}) */
 long sys_pselect6(const struct syscall_args *args)
 {
 	const uint64_t usets[3] = { args->a[1], args->a[2], args->a[3] };
 	uint64_t deadline, sig[2] = { 0, 0 };
-	const int nr = (int)args->a[0];
-	long ret = deadline_of(args->a[4], &deadline);
+	long ret;
 
-	if (ret)
-		return ret;
-	if (nr < 0)
-		return -EINVAL;
 	if (args->a[5] && copy_from_user(sig, (const void __user *)args->a[5], sizeof(sig)))
 		return -EFAULT;
-	ret = mask_begin(sig[0], sig[1]);
+	ret = get_deadline(args->a[4], &deadline);
+	if (!ret)
+		ret = mask_begin(sig[0], sig[1]);
 	if (ret)
 		return ret;
-	/* As on Linux, bits of descriptors that cannot be open are not looked at. */
-	ret = do_select(usets, (size_t)MIN((uint64_t)nr, process_rlimit(RLIM_NOFILE)), deadline);
-	if (sig[0])
-		ret = signal_mask_end(ret);
-	put_left(args->a[4], deadline);
-	return ret;
+	ret = select_sets(usets, (int)args->a[0], deadline);
+	ret = finish(ret, args->a[4], deadline, false);
+	return sig[0] ? signal_mask_end(ret) : ret;
 }

@@ -79,6 +79,13 @@ void file_put(struct file *f)
 	atomic64_sub(&nr_files, 1);
 }
 
+int anon_stat(struct file *f, struct proto_attr *attr)
+{
+	*attr = (struct proto_attr){ .mode = 0600, .nlink = 1, .blksize = PAGE_SIZE, .fsid = 15 };
+	attr->file.ino = 1;
+	return 0;
+}
+
 void file_change_flags(struct file *f, uint32_t clear, uint32_t set)
 {
 	uint32_t old = __atomic_load_n(&f->flags, __ATOMIC_RELAXED);

@@ -362,7 +362,7 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 	room = !is_full(p);
 	was_empty = was_empty && p->head != p->tail;
 	mutex_unlock(&p->lock);
-	if (was_empty)
+	if (was_empty || (done && waitqueue_watched(&p->rd_wait))) /* edges, for epoll */
 		wake(&p->rd_wait);
 	if (room)
 		wake(&p->wr_wait);

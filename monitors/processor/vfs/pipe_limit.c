@@ -2,9 +2,9 @@
 /*
  * Limits of pipes: their pages are memory of the kernel.
  *
- * Node:	all rings together have at most an eighth of the node's frames as slots.
- * User:	as Linux's pipe-user-pages-soft: with more than 16384 slots, new pipes of a user other than root
- *		get two slots, and none can be made larger.
+ * Node:	all rings together have at most a quarter of the node's frames as slots (ENFILE); from an eighth on,
+ *		new pipes get two slots and none can be made larger.
+ * User:	the same from 16384 slots on for users other than root, as Linux's pipe-user-pages-soft.
  * Locking:	lock (RANK_SPIN_MONITOR) guards the list of users; counts are atomic.
  */
 #include "pipe_limit.h"
@@ -18,9 +18,10 @@
 #include <mm/slab.h>
 #include <processor/pipe.h>
 
-#define USER_SOFT  16384
-#define FEW_SLOTS  2u
-#define NODE_SHARE 8u /* of the frames */
+#define USER_SOFT 16384
+#define FEW_SLOTS 2u
+#define NODE_SOFT 8u /* a share of the frames */
+#define NODE_HARD 4u
 
 struct pipe_user {
 	struct list_head link;
@@ -82,20 +83,26 @@ void pipe_user_put(struct pipe_user *u)
 		kfree(u);
 }
 
-static bool charge_node(uint32_t nr)
+static bool charge_node(uint32_t nr, uint32_t share)
 {
-	if (atomic64_add_return(&total, nr) <= (int64_t)(frames_total_count() / NODE_SHARE))
+	if (atomic64_add_return(&total, nr) <= (int64_t)(frames_total_count() / share))
 		return true;
 	atomic64_sub(&total, nr);
 	return false;
 }
 
+static bool user_has_room(struct pipe_user *u, uint32_t nr)
+{
+	return u->uid == 0 || atomic64_read(&u->slots) + nr <= USER_SOFT;
+}
+
 uint32_t pipe_charge_new(struct pipe_user *u, uint32_t want)
 {
-	if (u->uid != 0 && atomic64_read(&u->slots) + want > USER_SOFT)
+	if (!user_has_room(u, want) || !charge_node(want, NODE_SOFT)) {
 		want = FEW_SLOTS;
-	if (!charge_node(want))
-		return 0;
+		if (!charge_node(want, NODE_HARD))
+			return 0;
+	}
 	atomic64_add(&u->slots, want);
 	return want;
 }
@@ -106,9 +113,9 @@ int pipe_recharge(struct pipe_user *u, uint32_t old, uint32_t new)
 		pipe_uncharge(u, old - new);
 		return 0;
 	}
-	if (u->uid != 0 && atomic64_read(&u->slots) + (new - old) > USER_SOFT)
+	if (!user_has_room(u, new - old))
 		return -EPERM;
-	if (!charge_node(new - old))
+	if (!charge_node(new - old, NODE_SOFT))
 		return -ENOMEM;
 	atomic64_add(&u->slots, new - old);
 	return 0;

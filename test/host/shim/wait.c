@@ -17,6 +17,7 @@ void waitqueue_init(struct waitqueue *wq)
 {
 	spin_lock_init(&wq->lock, "waitqueue", RANK_WAITQUEUE);
 	list_init(&wq->waiters);
+	list_init(&wq->watchers);
 }
 
 /* Take the first waiter off and wake it; the queue's lock is held. */
@@ -33,10 +34,40 @@ static bool wake_first_locked(struct waitqueue *wq)
 	return true;
 }
 
+static void notify_watchers_locked(struct waitqueue *wq) __must_hold(&wq->lock)
+{
+	struct watcher *w, *tmp;
+	bool taken = false;
+
+	list_for_each_entry_safe(w, tmp, &wq->watchers, link) {
+		if (w->exclusive && taken)
+			continue;
+		if (w->notify(w) && w->exclusive)
+			taken = true;
+	}
+}
+
+void watch_begin(struct waitqueue *wq, struct watcher *w)
+{
+	const unsigned long flags = spin_lock_irqsave(&wq->lock);
+
+	list_add_tail(&w->link, &wq->watchers);
+	spin_unlock_irqrestore(&wq->lock, flags);
+}
+
+void watch_end(struct waitqueue *wq, struct watcher *w)
+{
+	const unsigned long flags = spin_lock_irqsave(&wq->lock);
+
+	list_del(&w->link);
+	spin_unlock_irqrestore(&wq->lock, flags);
+}
+
 void wake_one(struct waitqueue *wq)
 {
 	const unsigned long flags = spin_lock_irqsave(&wq->lock);
 
+	notify_watchers_locked(wq);
 	(void)wake_first_locked(wq);
 	spin_unlock_irqrestore(&wq->lock, flags);
 }
@@ -45,6 +76,7 @@ void wake_all(struct waitqueue *wq)
 {
 	const unsigned long flags = spin_lock_irqsave(&wq->lock);
 
+	notify_watchers_locked(wq);
 	while (wake_first_locked(wq)) {
 	}
 	spin_unlock_irqrestore(&wq->lock, flags);
@@ -53,10 +85,19 @@ void wake_all(struct waitqueue *wq)
 bool waitqueue_active(struct waitqueue *wq)
 {
 	const unsigned long flags = spin_lock_irqsave(&wq->lock);
-	const bool active = !list_empty(&wq->waiters);
+	const bool active = !list_empty(&wq->waiters) || !list_empty(&wq->watchers);
 
 	spin_unlock_irqrestore(&wq->lock, flags);
 	return active;
+}
+
+bool waitqueue_watched(struct waitqueue *wq)
+{
+	const unsigned long flags = spin_lock_irqsave(&wq->lock);
+	const bool watched = !list_empty(&wq->watchers);
+
+	spin_unlock_irqrestore(&wq->lock, flags);
+	return watched;
 }
 
 void wait_begin(struct waitqueue *wq, struct waiter *w)

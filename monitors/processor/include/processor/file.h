@@ -60,7 +60,7 @@ struct file_ops {
 	int (*stat)(struct file *f, struct proto_attr *attr);             /* required */
 	long (*ioctl)(struct file *f, uint32_t cmd, uint64_t arg);        /* -ENOTTY */
 	ssize_t (*getdents)(struct file *f, uint64_t buf, uint32_t size); /* -ENOTDIR */
-	/* POLL_*; must not sleep. Always ready */
+	/* POLL_*; may take a lock, must not wait. Always ready */
 	unsigned int (*poll)(struct file *f);
 	/* Where a change of poll()'s answer is announced; may be NULL. */
 	struct waitqueue *(*poll_wait)(struct file *f);
@@ -98,6 +98,8 @@ static inline void file_get(struct file *f)
 	refcount_inc(&f->refs);
 }
 void file_put(struct file *f);
+/* stat() of kinds of files that have no inode (eventfd and its kin): Linux has one for all of them. */
+int anon_stat(struct file *f, struct proto_attr *attr);
 /* Bits of f->flags that change after open. */
 void file_change_flags(struct file *f, uint32_t clear, uint32_t set);
 /* Open files of the node, and how many there may be. */
