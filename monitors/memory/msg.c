@@ -143,6 +143,26 @@ static int msg_credit(const struct msg *msg)
 	return reply_put(msg, &w, sizeof(w));
 }
 
+static int msg_meminfo(const struct msg *msg)
+{
+	struct pm_meminfo_rep rep;
+	struct pm_meminfo_rep_wire w;
+	struct pool_stats s;
+
+	if (msg->len)
+		return -EMSGSIZE;
+	pool_stats(&msg->m->pool, &s);
+	rep = (struct pm_meminfo_rep){
+		.total = s.total,
+		.free = s.zero + s.dirty,
+		.file = s.file,
+		.promised = s.promised,
+		.committed = s.committed,
+	};
+	pm_meminfo_rep_encode(&rep, &w);
+	return reply_put(msg, &w, sizeof(w));
+}
+
 /* "Moved" has a body as well. */
 static int reply_moved(const struct msg *msg, const struct pm_vregion *moved, uint32_t *len)
 {
@@ -401,6 +421,7 @@ static const struct {
 	{ PM_MERGE, false, msg_merge },
 	{ PM_DISCARD, false, msg_discard },
 	{ PM_SPACE, false, msg_space },
+	{ PM_MEMINFO, false, msg_meminfo },
 	{ MM_MAP, true, msg_mm_map },
 	{ MM_UNMAP, true, msg_mm_unmap },
 	{ MM_PROTECT, true, msg_mm_protect },

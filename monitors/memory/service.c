@@ -417,6 +417,7 @@ DEFINE_HANDLER(PM_DISCARD)
 DEFINE_HANDLER(PM_SPACE)
 DEFINE_HANDLER(PM_FILL_VMA)
 DEFINE_HANDLER(PM_CREDIT)
+DEFINE_HANDLER(PM_MEMINFO)
 DEFINE_HANDLER(MM_MAP)
 DEFINE_HANDLER(MM_UNMAP)
 DEFINE_HANDLER(MM_PROTECT)
@@ -459,6 +460,7 @@ static const struct rpc_handler handlers[] = {
 	HANDLER(PM_FILL_VMA, WAITS | IDEMPOTENT),
 	{ PM_WRITEBACK, INLINE | WAITS | IDEMPOTENT, "PM_WRITEBACK", handle_writeback },
 	HANDLER(PM_CREDIT, 0), /* twice would promise twice */
+	HANDLER(PM_MEMINFO, IDEMPOTENT),
 	/* From processors, to the node of a file's buffer cache.  Waits for storage. */
 	{ PM_FILE_FETCH, INLINE | WAITS | IDEMPOTENT, "PM_FILE_FETCH", handle_file_fetch },
 	/* From the home.  They wait for nobody, but MM_MOVE and MM_VREGION_MOVE for another owner. */

@@ -247,6 +247,39 @@ int pm_credit_rep_decode(const void *buf, size_t len, struct pm_grant *out)
 	return pm_grant_decode(&w, out);
 }
 
+/* --- PM_MEMINFO ------------------------------------------------------------------------ */
+
+#define MEMINFO_MAX (1ull << 44) /* frames: more than physical addresses allow */
+
+void pm_meminfo_rep_encode(const struct pm_meminfo_rep *rep, struct pm_meminfo_rep_wire *w)
+{
+	w->total = cpu_to_le64(rep->total);
+	w->free = cpu_to_le64(rep->free);
+	w->file = cpu_to_le64(rep->file);
+	w->promised = cpu_to_le64(rep->promised);
+	w->committed = cpu_to_le64(rep->committed);
+}
+
+int pm_meminfo_rep_decode(const void *buf, size_t len, struct pm_meminfo_rep *out)
+{
+	struct pm_meminfo_rep_wire w;
+	struct pm_meminfo_rep r;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	r.total = le64_to_cpu(w.total);
+	r.free = le64_to_cpu(w.free);
+	r.file = le64_to_cpu(w.file);
+	r.promised = le64_to_cpu(w.promised);
+	r.committed = le64_to_cpu(w.committed);
+	if (r.total > MEMINFO_MAX || r.free > r.total || r.file > r.total - r.free ||
+	    r.promised > r.total || r.committed > MEMINFO_MAX)
+		return -EPROTO;
+	*out = r;
+	return 0;
+}
+
 /* --- PM_FILE_FETCH --------------------------------------------------------------------- */
 
 ssize_t pm_file_fetch_req_encode(const struct pm_file_fetch_req *req, void *buf, size_t cap)

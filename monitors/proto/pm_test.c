@@ -105,6 +105,8 @@ VARIABLE_SAMPLE(pm_writeback_req,
 		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 1 }, { 0x11000, 2 } } })
 VARIABLE_SAMPLE(pm_writeback_rep, { .nr_pages = 2, .status = { 0, -ENOMEM }, .grant = { 11, 7 } })
 FIXED_SAMPLE(pm_credit_req, { .want = 5, .give = 6 })
+FIXED_SAMPLE(pm_meminfo_rep,
+	     { .total = 100, .free = 60, .file = 40, .promised = 7, .committed = 200 })
 VARIABLE_SAMPLE(pm_file_fetch_req, { .file = { 77, 3, 21 },
 				     .pgoff = 4,
 				     .version = 8,
@@ -251,6 +253,7 @@ static ssize_t (*const samples[])(void) = {
 	sample_pm_destroy_req,      sample_pm_fill_vma_rep,     sample_pm_credit_rep,
 	sample_proto_attr,          sample_pm_fork_req,         sample_pm_discard_req,
 	sample_pm_merge_req,        sample_pm_space_req,        sample_mm_fork_req,
+	sample_pm_meminfo_rep,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -384,6 +387,13 @@ static const struct rejection {
 	{ "pm_writeback_req", 40, 8, 0 },
 	{ "pm_writeback_rep", 4, 4, 1 },
 	{ "pm_credit_rep", 0, 4, 0x10000 },
+	{ "pm_meminfo_rep", 0, 8, 99 }, /* free and file are more */
+	{ "pm_meminfo_rep", 0, 8, UINT64_MAX },
+	{ "pm_meminfo_rep", 8, 8, 101 },
+	{ "pm_meminfo_rep", 8, 8, UINT64_MAX - 10 },
+	{ "pm_meminfo_rep", 16, 8, 41 },
+	{ "pm_meminfo_rep", 24, 8, 101 },
+	{ "pm_meminfo_rep", 32, 8, (1ull << 44) + 1 },
 	{ "pm_file_fetch_req", 12, 4, 0 },
 	{ "pm_file_fetch_req", 16, 8, UINT64_MAX >> 12 },
 	{ "pm_file_fetch_req", 32, 4, 0 },

@@ -68,6 +68,7 @@ RECODE_FIXED(pm_fill_vma_req)
 RECODE_VARIABLE(pm_writeback_req)
 RECODE_VARIABLE(pm_writeback_rep)
 RECODE_FIXED(pm_credit_req)
+RECODE_FIXED(pm_meminfo_rep)
 RECODE_VARIABLE(pm_file_fetch_req)
 RECODE_FIXED(pm_file_fetch_rep)
 RECODE_VARIABLE(mm_map_req)
@@ -131,4 +132,5 @@ static const struct {
 	{ "pm_merge_req", recode_pm_merge_req },
 	{ "pm_space_req", recode_pm_space_req },
 	{ "mm_fork_req", recode_mm_fork_req },
+	{ "pm_meminfo_rep", recode_pm_meminfo_rep },
 };

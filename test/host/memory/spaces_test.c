@@ -183,6 +183,8 @@ static void credits_promise_frames(struct ktest *t)
 {
 	struct fake f;
 	struct fake_proc p;
+	struct pm_meminfo_rep_wire w;
+	struct pm_meminfo_rep info;
 	struct pool_stats s;
 	uint32_t got;
 	uint64_t addr;
@@ -200,6 +202,19 @@ static void credits_promise_frames(struct ktest *t)
 	pool_stats(&f.mem[0].pool, &s);
 	EXPECT_EQ(t, s.used, 30);
 	EXPECT_EQ(t, s.promised, 70);
+	ASSERT_EQ(t,
+		  memory_serve(&f.mem[0], FAKE_PROC, PM_MEMINFO, NULL, 0, NULL, 0, &w, sizeof(w),
+			       NULL),
+		  (int)sizeof(w));
+	ASSERT_EQ(t, pm_meminfo_rep_decode(&w, sizeof(w), &info), 0);
+	EXPECT_EQ(t, info.total, 1024);
+	EXPECT_EQ(t, info.free, 1024 - 30);
+	EXPECT_EQ(t, info.promised, 70);
+	EXPECT_EQ(t, info.committed, 3 * MB / PAGE_SIZE);
+	EXPECT_EQ(
+		t,
+		memory_serve(&f.mem[0], FAKE_PROC, PM_MEMINFO, &w, 1, NULL, 0, &w, sizeof(w), NULL),
+		-EMSGSIZE);
 	/* A page that has a frame needs no credit. */
 	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
 	pool_stats(&f.mem[0].pool, &s);

@@ -12,7 +12,7 @@
  *		the memory of a shared object, addressed by the object's pages from 0.
  *
  * To the owner of a vRegion: PM_FETCH and PM_FILL_VMA (demand), PM_WRITEBACK (write-back class),
- * PM_CREDIT (control).  To the node that holds a file's buffer cache: PM_FILE_FETCH (demand or
+ * PM_CREDIT (control).  To any memory node: PM_MEMINFO (control).  To the node that holds a file's buffer cache: PM_FILE_FETCH (demand or
  * prefetch).
  *
  * A node that is asked about a vRegion it does not own answers -EREMCHG with struct
@@ -42,6 +42,7 @@ enum pm_opcode {
 	PM_MERGE = 0x020e,
 	PM_DISCARD = 0x020f,
 	PM_SPACE = 0x0210,
+	PM_MEMINFO = 0x0211,
 };
 
 /*
@@ -390,6 +391,17 @@ struct pm_credit_req_wire {
 };
 /* Reply: struct pm_grant_wire; -ENOMEM when none is left. */
 
+/* --- any memory node: PM_MEMINFO, without a body ------------------------------------- */
+
+struct pm_meminfo_rep_wire { /* frames of 4 KiB */
+	le64_t total;        /* for pages of programs and files */
+	le64_t free;         /* hold nothing; some may be promised */
+	le64_t file;         /* hold clean pages of files, and give way */
+	le64_t promised;     /* to processors, by grants */
+	le64_t committed;    /* that mappings are charged for */
+};
+static_assert(sizeof(struct pm_meminfo_rep_wire) == 40, "PM_MEMINFO is ABI");
+
 /* --- file pages ---------------------------------------------------------------------- */
 
 #define PM_FILE_FETCH_MAX 32
@@ -678,6 +690,14 @@ struct pm_credit_req {
 void pm_credit_req_encode(const struct pm_credit_req *req, struct pm_credit_req_wire *w);
 int pm_credit_req_decode(const void *buf, size_t len, struct pm_credit_req *out) __must_check;
 int pm_credit_rep_decode(const void *buf, size_t len, struct pm_grant *out) __must_check;
+
+struct pm_meminfo_rep {
+	uint64_t total, free, file, promised, committed;
+};
+
+void pm_meminfo_rep_encode(const struct pm_meminfo_rep *rep, struct pm_meminfo_rep_wire *w);
+/* -EPROTO: the parts are more than the whole. */
+int pm_meminfo_rep_decode(const void *buf, size_t len, struct pm_meminfo_rep *out) __must_check;
 
 struct pm_file_fetch_req {
 	struct proto_file file;
