@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: MIT
 prog-y += fs
-fs-folders := fs/bcache fs/ext4 fs/pathindex
+fs-folders := fs/access fs/bcache fs/ext4 fs/pathindex
 fs-objs := drivers/block/blkdev.o

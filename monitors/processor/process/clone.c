@@ -174,12 +174,17 @@ void task_start(struct task_start *start, bool announce)
 static int share_task_parts(struct task *t, struct task *from, uint64_t flags)
 {
 	struct files *files = from->files;
+	struct fs_state *fs = from->fs;
 
 	t->cred = cred_get(from->cred);
 	memcpy(t->comm, from->comm, sizeof(t->comm));
-	t->fs = (flags & CLONE_FS) ? fs_info_get(from->fs) : fs_info_copy(from->fs);
-	if (!t->fs)
-		return -ENOMEM;
+	if (flags & CLONE_FS)
+		fs_state_get(fs);
+	else
+		fs = fs_state_copy(fs);
+	if (IS_ERR(fs))
+		return PTR_ERR(fs);
+	t->fs = fs;
 	if (flags & CLONE_FILES)
 		files_get_table(files);
 	else
@@ -231,7 +236,7 @@ void task_release_parts(struct task *t)
 	struct process *p = t->process;
 	const struct cred *cred = t->cred;
 	struct files *files = t->files;
-	struct fs_info *fs = t->fs;
+	struct fs_state *fs = t->fs;
 
 	spin_lock(&p->sig_lock);
 	t->files = NULL;
@@ -240,7 +245,7 @@ void task_release_parts(struct task *t)
 	if (files)
 		files_put(files);
 	if (fs)
-		fs_info_put(fs);
+		fs_state_put(fs);
 	if (cred)
 		cred_put(cred);
 	t->cred = NULL;

@@ -284,15 +284,16 @@ struct files *process_files(struct process *p)
 	return files;
 }
 
-struct fs_info *process_fs(struct process *p)
+struct fs_state *process_fs(struct process *p)
 {
-	struct fs_info *fs = NULL;
+	struct fs_state *fs = NULL;
 	struct task *t;
 
 	spin_lock(&p->sig_lock);
 	list_for_each_entry(t, &p->tasks, link) {
 		if (t->fs) {
-			fs = fs_info_get(t->fs);
+			fs = t->fs;
+			fs_state_get(fs);
 			break;
 		}
 	}

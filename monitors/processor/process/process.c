@@ -12,6 +12,7 @@
 
 #include <arch/fpu.h>
 #include <ctl/ctl.h>
+#include <fs/access.h>
 #include <kernel/counter.h>
 #include <kernel/printk.h>
 #include <kernel/time.h>
@@ -21,6 +22,7 @@
 #include <processor/aspace.h>
 #include <processor/file.h>
 #include <processor/remote.h>
+#include <processor/tty.h>
 
 #include "process_priv.h"
 
@@ -31,51 +33,6 @@
 COUNTER(process_started, "process.started", "programs started");
 
 /* --- structures ----------------------------------------------------------------------- */
-
-struct fs_info *fs_info_create(void)
-{
-	struct fs_info *fs = kzalloc(sizeof(*fs));
-
-	if (!fs)
-		return NULL;
-	refcount_set(&fs->refs, 1);
-	mutex_init(&fs->lock, "process.fs", RANK_PROCESS_FS);
-	return fs;
-}
-
-struct fs_info *fs_info_copy(struct fs_info *from)
-{
-	struct fs_info *fs = fs_info_create();
-	bool ok;
-
-	if (!fs)
-		return NULL;
-	mutex_lock(&from->lock);
-	fs->umask = from->umask;
-	fs->cwd = kstrdup(from->cwd);
-	fs->root = from->root ? kstrdup(from->root) : NULL;
-	ok = fs->cwd && (fs->root || !from->root);
-	mutex_unlock(&from->lock);
-	if (ok)
-		return fs;
-	fs_info_put(fs);
-	return NULL;
-}
-
-struct fs_info *fs_info_get(struct fs_info *fs)
-{
-	refcount_inc(&fs->refs);
-	return fs;
-}
-
-void fs_info_put(struct fs_info *fs)
-{
-	if (!refcount_dec_and_test(&fs->refs))
-		return;
-	kfree(fs->cwd);
-	kfree(fs->root);
-	kfree(fs);
-}
 
 static struct program *program_create(struct ctl_prog *prog)
 {
@@ -211,16 +168,15 @@ static struct task *first_task(struct process *p, const struct ctl_run *run)
 		return t;
 	signal_task_init(t, NULL, false);
 	t->cred = cred_create(run->uid, run->gid);
-	t->fs = fs_info_create();
+	t->fs = fs_state_create(run->umask);
+	if (IS_ERR(t->fs))
+		t->fs = NULL;
 	t->files = files_create();
 	if (IS_ERR(t->files))
 		t->files = NULL;
 	p->exe_path = kmalloc(PROTO_PATH_MAX);
-	if (t->fs)
-		t->fs->cwd = kmalloc(PROTO_PATH_MAX);
-	if (!t->cred || !t->fs || !t->fs->cwd || !t->files || !p->exe_path)
+	if (!t->cred || !t->fs || !t->files || !p->exe_path)
 		return t; /* for the caller to see and to discard */
-	t->fs->umask = run->umask & 0777;
 	p->cred = cred_get(t->cred);
 	p->uid = t->cred->uid;
 	return t;
@@ -237,29 +193,51 @@ static void task_drop(struct task *t)
 	if (t->cred)
 		cred_put(t->cred);
 	if (t->fs)
-		fs_info_put(t->fs);
+		fs_state_put(t->fs);
 	if (t->files)
 		files_put(t->files);
 	task_put(t);
 }
 
+static int install(struct task *t, struct file *f, int at)
+{
+	int fd;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	fd = files_install(t->files, f, at, false);
+	if (fd < 0)
+		file_put(f);
+	return MIN(fd, 0);
+}
+
 static int open_streams(struct task *t)
 {
 	static const uint32_t modes[3] = { O_RDONLY, O_WRONLY, O_WRONLY };
+	int err = 0;
 
-	for (unsigned int i = 0; i < 3; i++) {
-		struct file *f = stream_open(t->process->program->prog, i, modes[i]);
-		int fd;
+	for (unsigned int i = 0; i < 3 && !err; i++)
+		err = install(t, stream_open(t->process->program->prog, i, modes[i]), (int)i);
+	return err;
+}
 
-		if (IS_ERR(f))
-			return PTR_ERR(f);
-		fd = files_install(t->files, f, (int)i, false);
-		if (fd < 0) {
-			file_put(f);
-			return fd;
-		}
+/* -t: one open file of a terminal is all three. */
+static int open_terminal(struct task *t, const struct ctl_run *run)
+{
+	struct tty *tty = tty_console_create(t->process->program->prog, run);
+	struct file *f;
+	int err;
+
+	if (IS_ERR(tty))
+		return PTR_ERR(tty);
+	f = tty_open(tty, O_RDWR);
+	tty_put(tty);
+	err = install(t, f, 0);
+	for (int fd = 1; fd < 3 && !err; fd++) {
+		file_get(f);
+		err = install(t, f, fd);
 	}
-	return 0;
+	return err;
 }
 
 /* Size in bytes of @n strings, one behind the other. */
@@ -280,6 +258,21 @@ static void set_comm(struct task *t, const char *path)
 	strlcpy(t->process->comm, t->comm, sizeof(t->comm));
 }
 
+/* The file to execute; its canonical path becomes the process's exe_path. */
+static int find_program(struct task *t, const struct proto_cred *cred, const char *path,
+			struct proto_attr *attr)
+{
+	struct walk_result res;
+	const int err = fs_state_walk(t->fs, cred, path, 0, FS_MAY_EXEC, &res);
+
+	if (err)
+		return err;
+	*attr = res.at.attr;
+	strlcpy(t->process->exe_path, res.at.text, PROTO_PATH_MAX);
+	walk_result_put(&res);
+	return 0;
+}
+
 /* Look the program up and load it: everything but the thread. */
 static int load(struct task *t, const struct ctl_run *run, struct pt_regs *regs)
 {
@@ -298,13 +291,13 @@ static int load(struct task *t, const struct ctl_run *run, struct pt_regs *regs)
 	int err;
 
 	cred_to_proto(t->cred, &cred);
-	err = remote_lookup(&cred, run->cwd, PS_LOOKUP_DIRECTORY, 1, &attr, t->fs->cwd);
+	err = fs_state_chdir(t->fs, &cred, run->cwd);
 	if (!err)
-		err = remote_lookup(&cred, run->path, 0, 1, &attr, p->exe_path);
+		err = find_program(t, &cred, run->path, &attr);
 	if (!err && (attr.mode & 0170000) != 0100000)
 		err = -EACCES;
 	if (!err)
-		err = open_streams(t);
+		err = run->flags & CTL_RUN_TTY ? open_terminal(t, run) : open_streams(t);
 	if (err)
 		return err;
 	set_comm(t, run->path);
@@ -376,6 +369,8 @@ static int start_program(struct task *t, struct ctl_prog *prog, const struct ctl
 		p->as = NULL;
 		return err;
 	}
+	if (run->flags & CTL_RUN_TTY)
+		tty_begin_session(prog, p);
 	if (READ_ONCE(p->as->failed))
 		process_kill(p, SIGKILL); /* a page was lost before anybody could be told */
 	counter_inc(&process_started);

@@ -30,10 +30,6 @@ struct process *process_alloc(struct vnode *v, struct program *program);
 /* A task of @p in no list, with one reference. NULL: no memory. */
 struct task *task_alloc(struct process *p);
 void program_put(struct program *program);
-struct fs_info *fs_info_create(void); /* NULL: no memory */
-struct fs_info *fs_info_copy(struct fs_info *from);
-struct fs_info *fs_info_get(struct fs_info *fs);
-void fs_info_put(struct fs_info *fs);
 
 /* --- fork.c: a task begins ------------------------------------------------------------------ */
 

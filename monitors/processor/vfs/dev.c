@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Devices that the kernel itself provides: /dev/null, zero, full, random, urandom.
+ * /dev: null, zero, full, random, urandom, and links to the descriptors.
  *
- * They are there whatever the file system holds under /dev; everything else of /dev comes from it.
+ * Lifetime:	the inodes are static; their first reference is never given back.
  */
 #include <processor/file.h>
 
+#include <kernel/initcall.h>
 #include <kernel/random.h>
 #include <kernel/time.h>
-#include <lib/err.h>
+#include <lib/errno.h>
 #include <lib/string.h>
+#include <processor/inode.h>
 #include <processor/uio.h>
 
 enum dev_minor {
@@ -20,22 +22,25 @@ enum dev_minor {
 	DEV_URANDOM = 9,
 };
 
-static const struct {
-	const char *path;
-	uint32_t minor;
-} devs[] = {
-	{ "/dev/null", DEV_NULL },     { "/dev/zero", DEV_ZERO },       { "/dev/full", DEV_FULL },
-	{ "/dev/random", DEV_RANDOM }, { "/dev/urandom", DEV_URANDOM },
+struct dev {
+	struct inode inode;
+	const char *name;
+	uint32_t minor;     /* of a device */
+	const char *target; /* of a link */
 };
 
-static int dev_find(const char *path)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(devs); i++) {
-		if (strcmp(path, devs[i].path) == 0)
-			return (int)devs[i].minor;
-	}
-	return -ENOENT;
-}
+static struct dev devs[] = {
+	{ .name = "null", .minor = DEV_NULL },
+	{ .name = "zero", .minor = DEV_ZERO },
+	{ .name = "full", .minor = DEV_FULL },
+	{ .name = "random", .minor = DEV_RANDOM },
+	{ .name = "urandom", .minor = DEV_URANDOM },
+	{ .name = "fd", .target = "/proc/self/fd" },
+	{ .name = "stdin", .target = "/proc/self/fd/0" },
+	{ .name = "stdout", .target = "/proc/self/fd/1" },
+	{ .name = "stderr", .target = "/proc/self/fd/2" },
+};
+static struct inode dev_root;
 
 static ssize_t random_read(struct uio *uio)
 {
@@ -78,25 +83,25 @@ static ssize_t dev_write(struct file *f, struct uio *uio, uint64_t *pos)
 	return f->minor == DEV_FULL ? -ENOSPC : (ssize_t)uio->left;
 }
 
-static void fill_attr(uint32_t minor, struct proto_attr *attr)
+static int dev_getattr(struct inode *inode, struct proto_attr *attr)
 {
-	*attr = (struct proto_attr){ 0 };
-	attr->file.ino = minor;
-	attr->fsid = 5;
-	attr->mode = 0020666;
-	attr->nlink = 1;
-	attr->blksize = 4096;
-	attr->rdev = 1u << 8 | minor;
+	const struct dev *d = inode == &dev_root ? NULL : container_of(inode, struct dev, inode);
+
+	attr->file.ino = d ? (uint64_t)(d - devs) + 2 : 1;
+	attr->nlink = d ? 1 : 2;
+	attr->mode = !d ? FS_S_IFDIR | 0755 : d->target ? FS_S_IFLNK | 0777 : FS_S_IFCHR | 0666;
+	attr->size = d && d->target ? strlen(d->target) : 0;
+	attr->rdev = d && !d->target ? 1u << 8 | d->minor : 0;
 	attr->atime_s = attr->mtime_s = attr->ctime_s = (int64_t)(time_real_ns() / 1000000000u);
+	return 0;
 }
 
 static int dev_file_stat(struct file *f, struct proto_attr *attr)
 {
-	fill_attr(f->minor, attr);
-	return 0;
+	return inode_getattr(f->inode, attr);
 }
 
-static const struct file_ops dev_ops = {
+static const struct file_ops dev_file_ops = {
 	.name = "dev",
 	.read = dev_read,
 	.write = dev_write,
@@ -104,29 +109,94 @@ static const struct file_ops dev_ops = {
 	.seekable = true,
 };
 
-int dev_stat(const char *path, struct proto_attr *attr)
+static int dev_open(struct inode *inode, struct file *f)
 {
-	const int minor = dev_find(path);
-
-	if (minor < 0)
-		return minor;
-	fill_attr((uint32_t)minor, attr);
+	f->minor = container_of(inode, struct dev, inode)->minor;
+	f->ops = &dev_file_ops;
 	return 0;
 }
 
-struct file *dev_open(const char *path, uint32_t flags)
+/* What is written goes nowhere, so there is nothing to truncate. */
+static int dev_setattr(struct inode *inode, const struct attr_change *ch)
 {
-	const int minor = dev_find(path);
-	struct file *f;
-
-	if (minor < 0)
-		return ERR_PTR(minor);
-	if (flags & O_DIRECTORY)
-		return ERR_PTR(-ENOTDIR);
-	f = file_create(&dev_ops, flags, path);
-	if (!IS_ERR(f)) {
-		f->minor = (uint32_t)minor;
-		fill_attr(f->minor, &f->attr);
-	}
-	return f;
+	return ch->valid == ATTR_SIZE ? 0 : -EROFS;
 }
+
+static ssize_t dev_readlink(struct inode *inode, char *buf, size_t size)
+{
+	const char *target = container_of(inode, struct dev, inode)->target;
+	const size_t len = MIN(strlen(target), size);
+
+	memcpy(buf, target, len);
+	return (ssize_t)len;
+}
+
+static int dev_lookup(struct inode *dir, const char *name, size_t len, struct inode **out)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(devs); i++) {
+		if (strlen(devs[i].name) == len && !memcmp(devs[i].name, name, len)) {
+			*out = &devs[i].inode;
+			inode_get(*out);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+static int dev_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
+{
+	for (uint64_t i = *pos - 2; i < ARRAY_SIZE(devs); i++) {
+		if (!dir_emit(sink, devs[i].name, strlen(devs[i].name), i + 2,
+			      fs_dtype_of_mode(devs[i].inode.mode), i + 3))
+			break;
+	}
+	return 0;
+}
+
+static void dev_release(struct inode *inode)
+{
+	/* never: see the top */
+}
+
+static const struct inode_ops dev_dir_ops = {
+	.name = "dev",
+	.getattr = dev_getattr,
+	.release = dev_release,
+	.lookup = dev_lookup,
+	.readdir = dev_readdir,
+};
+
+static const struct inode_ops dev_ops = {
+	.name = "dev",
+	.getattr = dev_getattr,
+	.release = dev_release,
+	.open = dev_open,
+	.setattr = dev_setattr,
+	.readlink = dev_readlink,
+};
+
+static int dev_fs_root(const struct fs_type *type, struct inode **out)
+{
+	*out = &dev_root;
+	inode_get(*out);
+	return 0;
+}
+
+static struct fs_type dev_fs = {
+	.name = "devtmpfs",
+	.at = "/dev",
+	.options = "nosuid,mode=755",
+	.magic = 0x01021994, /* as tmpfs */
+	.noexec = true,
+	.root = dev_fs_root,
+};
+
+static int dev_init(void)
+{
+	inode_init(&dev_root, &dev_fs, &dev_dir_ops, FS_S_IFDIR);
+	for (size_t i = 0; i < ARRAY_SIZE(devs); i++)
+		inode_init(&devs[i].inode, &dev_fs, &dev_ops,
+			   devs[i].target ? FS_S_IFLNK : FS_S_IFCHR);
+	return fs_register(&dev_fs);
+}
+INITCALL(monitor, dev_init);

@@ -267,7 +267,7 @@ static long sync_file(int fd)
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = (f->flags & O_PATH) ? -EBADF : f->attr.file.node ? 0 : -EINVAL;
+	ret = (f->flags & O_PATH) ? -EBADF : f->attr.file.node || f->inode ? 0 : -EINVAL;
 	file_put(f);
 	return ret;
 }
@@ -282,20 +282,6 @@ long sys_fsync(const struct syscall_args *args)
 long sys_fdatasync(const struct syscall_args *args)
 {
 	return sync_file((int)args->a[0]);
-}
-
-/* ftruncate(fd, len) */
-long sys_ftruncate(const struct syscall_args *args)
-{
-	struct file *f = fd_get((int)args->a[0]);
-
-	bool path;
-
-	if (IS_ERR(f))
-		return PTR_ERR(f);
-	path = f->flags & O_PATH;
-	file_put(f);
-	return path ? -EBADF : -EINVAL; /* no regular file is open for writing */
 }
 
 #define LOCK_SH 1u

@@ -12,6 +12,7 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <processor/excache.h>
+#include <processor/inode.h>
 
 #define MIN_FILES 1024
 
@@ -74,6 +75,7 @@ void file_put(struct file *f)
 		f->ops->release(f);
 	if (f->object)
 		object_put(f->object);
+	inode_put(f->inode);
 	kfree(f->path);
 	kfree(f);
 	atomic64_sub(&nr_files, 1);

@@ -210,7 +210,8 @@ long sys_lseek(const struct syscall_args *args)
 		to = -ESPIPE;
 	} else {
 		mutex_lock(&f->lock);
-		to = seek_target(f, (int64_t)args->a[1], (int)args->a[2]);
+		to = f->ops->seek ? f->ops->seek(f, (int64_t)args->a[1], (int)args->a[2])
+				  : seek_target(f, (int64_t)args->a[1], (int)args->a[2]);
 		if (to >= 0)
 			f->pos = (uint64_t)to;
 		mutex_unlock(&f->lock);

@@ -1,226 +1,348 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Paths: from a user's string to an absolute path, look-up, and open.
+ * Opening files by path, and look-ups for the rest of the monitor.
  *
- * A path stays text until it reaches the storage node, which resolves "..", "." and symbolic links; what is
- * done here is joining it with the working directory or a directory descriptor, and the few names that the
- * kernel itself provides (/dev/null and its kin, /proc/self/exe).
+ * Order of checks: as Linux: the walk, O_EXCL, kinds (ELOOP, EISDIR, ENOTDIR), permission, then what the file
+ * system does.
  */
-#include <processor/file.h>
+#include <processor/path.h>
 
 #include <arch/uaccess.h>
+#include <fs/access.h>
 #include <lib/err.h>
-#include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/file.h>
 #include <processor/object.h>
 #include <processor/process.h>
 #include <processor/remote.h>
 
-#define AT_FDCWD (-100)
+#include "at.h"
 
-#define S_IFMT  0170000u
-#define S_IFDIR 0040000u
-#define S_IFREG 0100000u
-#define S_IFLNK 0120000u
+#define OPEN_TRIES 16 /* of making a file that others make and remove meanwhile */
 
-/* The directory that relative paths begin at, copied into @buf. */
-static int base_dir(int dfd, char *buf)
-{
-	struct fs_info *fs = fs_current();
-	struct file *f;
-	int err = 0;
-
-	if (dfd == AT_FDCWD) {
-		mutex_lock(&fs->lock);
-		strlcpy(buf, fs->cwd, PROTO_PATH_MAX);
-		mutex_unlock(&fs->lock);
-		return 0;
-	}
-	f = fd_get(dfd);
-	if (IS_ERR(f))
-		return PTR_ERR(f);
-	if ((f->attr.mode & S_IFMT) != S_IFDIR || !f->path)
-		err = -ENOTDIR;
-	else
-		strlcpy(buf, f->path, PROTO_PATH_MAX);
-	file_put(f);
-	return err;
-}
-
-static int join(int dfd, const char *rel, size_t rel_len, char *out)
-{
-	size_t len;
-	int err = base_dir(dfd, out);
-
-	if (err)
-		return err;
-	len = strlen(out);
-	if (len + 1 + rel_len >= PROTO_PATH_MAX)
-		return -ENAMETOOLONG;
-	if (len == 0 || out[len - 1] != '/')
-		out[len++] = '/';
-	memcpy(out + len, rel, rel_len + 1);
-	return 0;
-}
+/* --- for the rest of the monitor ----------------------------------------------------- */
 
 char *path_from_user(int dfd, uint64_t upath, bool empty_ok)
 {
-	char *rel = kmalloc(PROTO_PATH_MAX);
-	char *out = kmalloc(PROTO_PATH_MAX);
-	ssize_t len = -ENOMEM;
+	struct at_path at;
+	char *out, *text;
+	size_t len;
+	int err = at_get(&at, dfd, upath, empty_ok);
 
-	if (rel && out)
-		len = strncpy_from_user(rel, (const char __user *)upath, PROTO_PATH_MAX);
-	if (len < 0)
-		goto fail;
-	if (rel[0] == '/') {
-		kfree(out);
-		return rel;
+	if (err)
+		return ERR_PTR(err);
+	if (at.text[0] == '/' || !at.text[0]) {
+		text = at.text;
+		at.text = NULL;
+		at_put(&at);
+		return text;
 	}
-	if (len == 0) {
-		len = -ENOENT;
-		if (!empty_ok)
-			goto fail;
-		kfree(out);
-		return rel;
+	out = kmalloc(PROTO_PATH_MAX);
+	err = out ? path_text(&at.dir, out) : -ENOMEM;
+	if (!err) {
+		len = strlen(out);
+		if (len + 1 + strlen(at.text) >= PROTO_PATH_MAX) {
+			err = -ENAMETOOLONG;
+		} else {
+			out[len] = '/';
+			strlcpy(out + len + 1, at.text, PROTO_PATH_MAX - len - 1);
+		}
 	}
-	len = join(dfd, rel, (size_t)len, out);
-	if (len < 0)
-		goto fail;
-	kfree(rel);
-	return out;
-fail:
-	kfree(rel);
+	at_put(&at);
+	if (!err)
+		return out;
 	kfree(out);
-	return ERR_PTR((int)len);
+	return ERR_PTR(err);
 }
 
 int path_lookup(const char *path, uint32_t flags, uint32_t access, struct proto_attr *attr,
 		char *realpath)
 {
+	const uint32_t walk = ((flags & PS_LOOKUP_NOFOLLOW) ? WALK_NOFOLLOW : 0) |
+			      ((flags & PS_LOOKUP_DIRECTORY) ? WALK_DIRECTORY : 0);
 	struct proto_cred cred;
+	struct walk_result res;
+	int err;
 
-	if (dev_stat(path, attr) == 0) {
-		if (flags & PS_LOOKUP_DIRECTORY)
-			return -ENOTDIR;
-		if (realpath)
-			strlcpy(realpath, path, PROTO_PATH_MAX);
-		return (access & 1) ? -EACCES : 0;
-	}
 	process_cred(&cred);
-	return remote_lookup(&cred, path, flags, access, attr, realpath);
-}
-
-/* Errors of an open that would have to change the file system, which is read-only. */
-static int check_open_writes(uint32_t flags, bool exists, uint32_t mode)
-{
-	if (exists && (flags & O_CREAT) && (flags & O_EXCL))
-		return -EEXIST;
-	if (!exists)
-		return -EROFS;
-	if ((mode & S_IFMT) == S_IFLNK)
-		return -ELOOP; /* O_NOFOLLOW */
-	if ((mode & S_IFMT) == S_IFDIR && ((flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT)))
-		return -EISDIR;
-	if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC))
-		return -EROFS;
+	err = fs_state_walk(fs_current(), &cred, path, walk, access, &res);
+	if (err)
+		return err;
+	*attr = res.at.attr;
+	if (realpath)
+		strlcpy(realpath, res.at.text, PROTO_PATH_MAX);
+	walk_result_put(&res);
 	return 0;
 }
 
-/* Does the directory of @path exist? Then creating in it answers EROFS, else what the look-up says. */
-static int check_parent(const char *path)
-{
-	char *dir = kstrdup(path);
-	struct proto_attr attr;
-	char *slash;
-	int err;
+/* --- files of the root --------------------------------------------------------------- */
 
-	if (!dir)
-		return -ENOMEM;
-	slash = strrchr(dir, '/');
-	slash[slash == dir ? 1 : 0] = '\0';
-	err = path_lookup(dir, PS_LOOKUP_DIRECTORY, 1, &attr, NULL);
-	kfree(dir);
-	return err ? err : -EROFS;
-}
-
-static struct file *open_found(const struct proto_attr *attr, const char *realpath, uint32_t flags)
+static struct file *open_remote(const struct path *at, uint32_t flags)
 {
-	const uint32_t type = attr->mode & S_IFMT;
+	const uint32_t type = at->attr.mode & FS_S_IFMT;
 	struct object *object = NULL;
 	struct file *f;
 
-	if (!(flags & O_PATH) && type == S_IFLNK)
-		return ERR_PTR(-ELOOP); /* O_NOFOLLOW */
-	if (!(flags & O_PATH) && type != S_IFREG && type != S_IFDIR)
+	if (!(flags & O_PATH) && type != FS_S_IFREG && type != FS_S_IFDIR)
 		return ERR_PTR(-ENXIO); /* a device or pipe that nobody serves */
-	if (!(flags & O_PATH) && type == S_IFREG) {
-		object = object_file_get(attr);
+	if (!(flags & O_PATH) && type == FS_S_IFREG) {
+		object = object_file_get(&at->attr);
 		if (IS_ERR(object))
 			return ERR_PTR(PTR_ERR(object));
 	}
-	f = file_create((flags & O_PATH)  ? &path_ops
-			: type == S_IFDIR ? &dir_ops
-					  : &regular_ops,
-			flags, realpath);
+	f = file_create((flags & O_PATH)     ? &path_ops
+			: type == FS_S_IFDIR ? &dir_ops
+					     : &regular_ops,
+			flags, at->text);
 	if (IS_ERR(f)) {
 		if (object)
 			object_put(object);
 		return f;
 	}
-	f->attr = *attr;
+	f->attr = at->attr;
 	f->object = object;
 	return f;
 }
 
-/* What /proc/self/exe stands for, or NULL when @path is something else. */
-static char *proc_self_exe(const char *path)
-{
-	struct process *p = process_current();
-	char *exe;
+/* --- files of ours ------------------------------------------------------------------- */
 
-	if (strcmp(path, "/proc/self/exe") != 0)
-		return NULL;
-	mutex_lock(&p->lock);
-	exe = kstrdup(p->exe_path);
-	mutex_unlock(&p->lock);
-	return exe;
+/* An open file of @inode, whose reference stays the caller's. */
+static struct file *open_inode(struct inode *inode, const char *text, const struct proto_attr *attr,
+			       uint32_t flags)
+{
+	const bool plain = (flags & O_PATH) || inode_is_dir(inode);
+	struct file *f = file_create(plain && !(flags & O_PATH) ? &local_dir_ops : &local_path_ops,
+				     flags, text);
+	int err = 0;
+
+	if (IS_ERR(f))
+		return f;
+	f->inode = inode;
+	inode_get(inode);
+	f->attr = *attr;
+	if (!plain)
+		err = inode->ops->open ? inode->ops->open(inode, f) : -ENXIO;
+	if (!err)
+		return f;
+	f->ops = &local_path_ops; /* nothing to release but the inode */
+	file_put(f);
+	return ERR_PTR(err);
 }
 
-struct file *path_open(const char *path, uint32_t flags, uint32_t mode)
+static int truncate_opened(struct inode *inode)
+{
+	const struct attr_change ch = { .valid = ATTR_SIZE };
+
+	if (inode->mode != FS_S_IFREG)
+		return 0;
+	return inode->ops->setattr ? inode->ops->setattr(inode, &ch) : 0;
+}
+
+/* What is wrong with opening a file that is there; access has been checked already. */
+static int check_existing(const struct path *at, uint32_t flags)
+{
+	const uint32_t type = at->attr.mode & FS_S_IFMT;
+	const bool write = (flags & O_ACCMODE) != O_RDONLY;
+
+	if ((flags & O_CREAT) && (flags & O_EXCL))
+		return -EEXIST;
+	if (flags & O_PATH)
+		return 0;
+	if (type == FS_S_IFLNK)
+		return -ELOOP; /* O_NOFOLLOW */
+	if (type == FS_S_IFDIR && (write || (flags & (O_CREAT | O_TRUNC))))
+		return -EISDIR;
+	if (!at->inode && (write || (flags & O_TRUNC)))
+		return -EROFS;
+	return 0;
+}
+
+static int check_noatime(const struct proto_cred *cred, const struct proto_attr *attr,
+			 uint32_t flags)
+{
+	return (flags & O_NOATIME) && cred->uid && cred->uid != attr->uid ? -EPERM : 0;
+}
+
+static struct file *open_existing(const struct proto_cred *cred, const struct path *at,
+				  uint32_t flags)
 {
 	const uint32_t acc = flags & O_ACCMODE;
-	const uint32_t access =
-		(flags & O_PATH) ? 0 : (acc != O_WRONLY ? 4u : 0) | (acc != O_RDONLY ? 2u : 0);
-	uint32_t lookup = ((flags & O_NOFOLLOW) ? PS_LOOKUP_NOFOLLOW : 0) |
-			  ((flags & O_DIRECTORY) ? PS_LOOKUP_DIRECTORY : 0);
+	const uint32_t want = (acc != O_WRONLY ? FS_MAY_READ : 0) |
+			      (acc != O_RDONLY || (flags & O_TRUNC) ? FS_MAY_WRITE : 0);
+	struct file *f;
+	int err = check_existing(at, flags);
+
+	if (!err && !(flags & O_PATH))
+		err = attr_access(cred, &at->attr, want);
+	if (!err && !(flags & O_PATH))
+		err = check_noatime(cred, &at->attr, flags);
+	if (err)
+		return ERR_PTR(err);
+	if (!at->inode)
+		return open_remote(at, flags);
+	if ((want & FS_MAY_WRITE) && !(flags & O_PATH) && at->inode->type->read_only &&
+	    at->inode->mode == FS_S_IFREG)
+		return ERR_PTR(-EROFS);
+	f = open_inode(at->inode, at->text, &at->attr, flags);
+	if (!IS_ERR(f) && (flags & O_TRUNC) && !(flags & O_PATH)) {
+		err = truncate_opened(at->inode);
+		if (err) {
+			file_put(f);
+			return ERR_PTR(err);
+		}
+	}
+	return f;
+}
+
+/* The canonical path of an entry. */
+static char *entry_text(const struct path *dir, const char *name)
+{
+	const size_t dir_len = strcmp(dir->text, "/") ? strlen(dir->text) : 0, len = strlen(name);
+	char *text = kmalloc(dir_len + 1 + len + 1);
+
+	if (!text)
+		return NULL;
+	memcpy(text, dir->text, dir_len);
+	text[dir_len] = '/';
+	memcpy(text + dir_len + 1, name, len + 1);
+	return text;
+}
+
+/* Open what was just made: whatever its mode says, the maker may use it as he asked. */
+static struct file *open_new(struct inode *inode, const struct path *dir, const char *name,
+			     uint32_t flags)
+{
+	char *text = entry_text(dir, name);
 	struct proto_attr attr;
-	char *realpath, *exe;
+	struct file *f;
+	int err = text ? inode_getattr(inode, &attr) : -ENOMEM;
+
+	f = err ? ERR_PTR(err) : open_inode(inode, text, &attr, flags);
+	kfree(text);
+	return f;
+}
+
+static struct file *create_and_open(const struct proto_cred *cred, const struct walk_result *res,
+				    uint32_t flags, uint32_t mode)
+{
+	struct new_inode how = { .name = res->name, .len = strlen(res->name) };
+	struct inode *dir = res->parent.inode, *inode;
 	struct file *f;
 	int err;
 
-	if (dev_stat(path, &attr) == 0 && (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
-		return ERR_PTR(-EEXIST);
-	f = dev_open(path, flags);
-	if (PTR_ERR(f) != -ENOENT)
-		return f;
-	if ((flags & O_TMPFILE & ~O_DIRECTORY) || acc == O_ACCMODE)
-		return ERR_PTR(acc == O_ACCMODE ? -EINVAL : -EROFS);
-	realpath = kmalloc(PROTO_PATH_MAX);
-	if (!realpath)
-		return ERR_PTR(-ENOMEM);
-	exe = proc_self_exe(path);
+	if (res->slash)
+		return ERR_PTR(-EISDIR);
+	if (!dir->ops->create)
+		return ERR_PTR(create_error(dir));
+	err = may_create(cred, &res->parent.attr);
+	if (err)
+		return ERR_PTR(err);
+	new_owner(&how, cred, &res->parent.attr, FS_S_IFREG | (mode & 07777));
+	err = dir->ops->create(dir, &how, &inode);
+	if (err)
+		return ERR_PTR(err);
+	f = open_new(inode, &res->parent, res->name, flags);
+	inode_put(inode);
+	return f;
+}
+
+/* O_TMPFILE: @path is the directory. */
+static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint32_t mode)
+{
+	struct new_inode how = { .name = "#", .len = 1 };
+	struct walk_result res;
+	struct inode *inode;
+	struct file *f;
+	int err;
+
+	if ((flags & O_ACCMODE) == O_RDONLY)
+		return ERR_PTR(-EINVAL);
+	err = path_walk(&at->base, at->text, WALK_DIRECTORY, FS_MAY_WRITE | FS_MAY_EXEC, &res);
+	if (err)
+		return ERR_PTR(err);
+	if (!res.at.inode || !res.at.inode->ops->tmpfile) {
+		err = res.at.inode ? -EOPNOTSUPP : -EROFS;
+	} else {
+		new_owner(&how, &at->cred, &res.at.attr, FS_S_IFREG | (mode & 07777));
+		err = res.at.inode->ops->tmpfile(res.at.inode, &how, &inode);
+	}
+	if (err) {
+		f = ERR_PTR(err);
+	} else {
+		f = open_new(inode, &res.at, how.name, flags & ~O_TMPFILE);
+		inode_put(inode);
+	}
+	walk_result_put(&res);
+	return f;
+}
+
+/* Does the directory exist in which the root would have to make @text? Then EROFS. */
+static int missing_in_root(const struct at_path *at)
+{
+	struct walk_result res;
+	int err;
+
+	if (at->text[0] && at->text[strlen(at->text) - 1] == '/')
+		return -EISDIR;
+	err = path_walk_parent(&at->base, at->text, &res);
+	if (err)
+		return err;
+	walk_result_put(&res);
+	return -EROFS;
+}
+
+static struct file *open_once(const struct at_path *at, uint32_t flags, uint32_t mode)
+{
+	const bool excl = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
+	struct walk_result res;
+	uint32_t walk = 0;
+	struct file *f;
+	int err;
+
 	/* With O_EXCL the last component is not followed: a link there is something that exists. */
-	if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
-		lookup |= PS_LOOKUP_NOFOLLOW;
-	err = path_lookup(exe ? exe : path, lookup, access & 4, &attr, realpath);
-	kfree(exe);
+	if ((flags & O_NOFOLLOW) || excl)
+		walk |= WALK_NOFOLLOW;
+	if (flags & O_DIRECTORY)
+		walk |= WALK_DIRECTORY;
+	if (flags & O_CREAT)
+		walk |= WALK_CREATE;
+	err = path_walk(&at->base, at->text, walk, 0, &res);
 	if (err == -ENOENT && (flags & O_CREAT))
-		err = check_parent(path);
-	else if (!err && !(flags & O_PATH))
-		err = check_open_writes(flags, true, attr.mode);
-	f = err ? ERR_PTR(err) : open_found(&attr, realpath, flags);
-	kfree(realpath);
+		err = missing_in_root(at);
+	if (err)
+		return ERR_PTR(err);
+	if (res.at.text && (flags & O_CREAT) && at->text[strlen(at->text) - 1] == '/')
+		f = ERR_PTR(-EISDIR);
+	else if (res.at.text)
+		f = open_existing(&at->cred, &res.at, flags);
+	else
+		f = create_and_open(&at->cred, &res, flags, mode);
+	walk_result_put(&res);
+	return f;
+}
+
+struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode)
+{
+	struct at_path at;
+	struct file *f;
+	int err, tries = 0;
+
+	if (flags & O_PATH)
+		flags &= O_DIRECTORY | O_NOFOLLOW | O_PATH | O_CLOEXEC;
+	else if ((flags & O_ACCMODE) == O_ACCMODE ||
+		 (flags & (O_DIRECTORY | O_CREAT)) == (O_DIRECTORY | O_CREAT))
+		return ERR_PTR(-EINVAL);
+	if ((flags & O_TMPFILE & ~O_DIRECTORY) && !(flags & O_DIRECTORY))
+		return ERR_PTR(-EINVAL);
+	err = at_get(&at, dfd, upath, false);
+	if (err)
+		return ERR_PTR(err);
+	do {
+		f = (flags & O_TMPFILE & ~O_DIRECTORY) ? open_tmpfile(&at, flags, mode)
+						       : open_once(&at, flags, mode);
+		/* Somebody else made it between the look and the making. */
+	} while (PTR_ERR(f) == -EEXIST && !(flags & O_EXCL) && ++tries < OPEN_TRIES);
+	at_put(&at);
 	return f;
 }

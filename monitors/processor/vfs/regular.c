@@ -14,8 +14,11 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/excache.h>
+#include <processor/process.h>
 #include <processor/remote.h>
 #include <processor/uio.h>
+
+#include "dirent.h"
 
 #define RA_MIN 4  /* pages */
 #define RA_MAX 32 /* pages: one message */
@@ -123,65 +126,54 @@ static ssize_t dir_read(struct file *f, struct uio *uio, uint64_t *pos)
 	return -EISDIR;
 }
 
-struct dirent64_user {
-	uint64_t ino;
-	uint64_t off;
-	uint16_t reclen;
-	uint8_t type;
-	char name[];
-} __packed;
-static_assert(offsetof(struct dirent64_user, name) == 19, "linux_dirent64 is ABI");
-
-/* Append one entry; -EINVAL when it does not fit any more. */
-static int put_dirent(uint64_t buf, uint32_t size, uint32_t *used, const struct ps_dirent *e)
-{
-	const uint16_t reclen =
-		(uint16_t)ALIGN_UP(offsetof(struct dirent64_user, name) + e->name_len + 1u, 8);
-	uint8_t rec[ALIGN_UP(offsetof(struct dirent64_user, name) + 256, 8)] = { 0 };
-	struct dirent64_user *d = (struct dirent64_user *)rec;
-
-	if (reclen > size - *used)
-		return -EINVAL;
-	d->ino = e->ino;
-	d->off = e->cookie;
-	d->reclen = reclen;
-	d->type = e->type;
-	memcpy(rec + offsetof(struct dirent64_user, name), e->name, e->name_len);
-	if (copy_to_user((void __user *)(buf + *used), rec, reclen))
-		return -EFAULT;
-	*used += reclen;
-	return 0;
-}
-
 #define DIR_CHUNK 4096
 
-static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
+/* Entries of the storage node from sink->pos on, until there is no room or there are no more. */
+static int emit_remote(struct file *f, struct dir_sink *sink, uint8_t *chunk)
 {
-	uint8_t *chunk = kmalloc(DIR_CHUNK);
-	uint32_t used = 0;
-	ssize_t len;
+	ssize_t len = 1;
 	int err = 0;
 
-	if (!chunk)
-		return -ENOMEM;
-	mutex_lock(&f->lock);
-	while (!err && (len = remote_getdents(&f->attr.file, f->pos, chunk, DIR_CHUNK)) > 0) {
+	while (!err && !sink->full &&
+	       (len = remote_getdents(&f->attr.file, sink->pos, chunk, DIR_CHUNK)) > 0) {
 		struct ps_dirent e;
 		size_t off = 0;
 
-		while (!err && (err = ps_dirent_decode(chunk, (size_t)len, &off, &e)) == 0) {
-			err = put_dirent(buf, size, &used, &e);
-			if (!err)
-				f->pos = e.cookie;
-		}
+		while (!sink->full && (err = ps_dirent_decode(chunk, (size_t)len, &off, &e)) == 0)
+			(void)dir_emit(sink, e.name, e.name_len, e.ino, e.type, e.cookie);
 		if (err == -ENOENT)
 			err = 0; /* end of this chunk */
 	}
 	if (!err && len < 0)
 		err = (int)len;
+	if (!err && len == 0)
+		sink->pos = DIR_MOUNTS;
+	return err;
+}
+
+static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
+{
+	struct dir_sink sink = {
+		.mounts = fs_current()->mounts,
+		.text = f->path,
+		.buf = buf,
+		.size = size,
+	};
+	uint8_t *chunk = kmalloc(DIR_CHUNK);
+	int err = 0;
+
+	if (!chunk)
+		return -ENOMEM;
+	mutex_lock(&f->lock);
+	sink.pos = f->pos;
+	if (sink.pos < DIR_MOUNTS)
+		err = emit_remote(f, &sink, chunk);
+	if (!err && sink.pos >= DIR_MOUNTS)
+		dir_emit_mounts(&sink, sink.pos);
+	f->pos = sink.pos;
 	mutex_unlock(&f->lock);
 	kfree(chunk);
-	return used ? (ssize_t)used : err;
+	return err && !sink.used ? err : dir_result(&sink);
 }
 
 const struct file_ops dir_ops = {

@@ -26,21 +26,24 @@ static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, vo
 
 struct path_call { /* too large for a stack */
 	uint8_t body[sizeof(struct ps_path_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) +
-		     PROTO_PATH_MAX];
-	uint8_t reply[sizeof(struct proto_attr_wire) + sizeof(le16_t) + PROTO_PATH_MAX];
+		     PROTO_PATH_MAX + PS_STOPS_MAX];
+	uint8_t reply[sizeof(struct ps_lookup_rep_wire) + 2 * PROTO_PATH_MAX];
 };
 
 /* The reply's length, or negative errno; *pc is the caller's to kfree() in any case. */
-static int path_call(uint16_t opcode, const struct proto_cred *cred, const char *path,
-		     uint32_t flags, uint32_t access, struct path_call **pc)
+static int path_call(uint16_t opcode, const struct proto_cred *cred, const struct remote_walk *how,
+		     struct path_call **pc)
 {
-	const size_t path_len = strlen(path);
+	const size_t path_len = strlen(how->path);
 	struct ps_path_req req = {
 		.cred = *cred,
-		.flags = flags,
-		.access = access,
+		.flags = how->flags,
+		.access = how->access,
 		.path_len = (uint16_t)path_len,
-		.path = path,
+		.path = how->path,
+		.canon_len = (uint16_t)how->canon_len,
+		.stops = how->stops,
+		.stops_len = (uint16_t)how->stops_len,
 	};
 	ssize_t len;
 
@@ -53,33 +56,45 @@ static int path_call(uint16_t opcode, const struct proto_cred *cred, const char 
 	len = ps_path_req_encode(&req, (*pc)->body, sizeof((*pc)->body));
 	if (len < 0)
 		return (int)len;
-	return call(cluster_storage_for(path), opcode, (*pc)->body, (size_t)len, (*pc)->reply,
+	return call(cluster_storage_for(how->path), opcode, (*pc)->body, (size_t)len, (*pc)->reply,
 		    sizeof((*pc)->reply));
+}
+
+int remote_walk(const struct proto_cred *cred, const struct remote_walk *how,
+		struct ps_lookup_rep *rep, void **buf)
+{
+	struct path_call *pc;
+	int ret = path_call(PS_LOOKUP, cred, how, &pc);
+
+	*buf = pc;
+	if (ret >= 0)
+		ret = ps_lookup_rep_decode(pc->reply, (size_t)ret, rep);
+	if (ret == 0 && (how->flags & PS_LOOKUP_REALPATH) && !rep->path_len)
+		ret = -EPROTO;
+	return ret;
 }
 
 int remote_lookup(const struct proto_cred *cred, const char *path, uint32_t flags, uint32_t access,
 		  struct proto_attr *attr, char *realpath)
 {
+	const struct remote_walk how = {
+		.path = path,
+		.flags = flags | (realpath ? PS_LOOKUP_REALPATH : 0),
+		.access = access,
+	};
 	struct ps_lookup_rep rep;
-	struct path_call *pc;
-	int ret;
+	void *buf;
+	int ret = remote_walk(cred, &how, &rep, &buf);
 
-	if (realpath)
-		flags |= PS_LOOKUP_REALPATH;
-	ret = path_call(PS_LOOKUP, cred, path, flags, access, &pc);
-	if (ret >= 0)
-		ret = ps_lookup_rep_decode(pc->reply, (size_t)ret, &rep);
+	if (ret == 0 && rep.stopped)
+		ret = -EPROTO;
 	if (ret == 0 && realpath) {
-		if (rep.path_len) {
-			memcpy(realpath, rep.path, rep.path_len);
-			realpath[rep.path_len] = '\0';
-		} else {
-			ret = -EPROTO;
-		}
+		memcpy(realpath, rep.path, rep.path_len);
+		realpath[rep.path_len] = '\0';
 	}
 	if (ret == 0)
 		*attr = rep.attr;
-	kfree(pc);
+	kfree(buf);
 	return ret;
 }
 
@@ -96,8 +111,9 @@ int remote_getattr(const struct proto_file *file, struct proto_attr *attr)
 
 ssize_t remote_readlink(const struct proto_cred *cred, const char *path, char *buf, size_t size)
 {
+	const struct remote_walk how = { .path = path, .flags = PS_LOOKUP_NOFOLLOW };
 	struct path_call *pc;
-	ssize_t ret = path_call(PS_READLINK, cred, path, PS_LOOKUP_NOFOLLOW, 0, &pc);
+	ssize_t ret = path_call(PS_READLINK, cred, &how, &pc);
 
 	if (ret >= 0) {
 		ret = (ssize_t)MIN((size_t)ret, size);
@@ -105,15 +121,6 @@ ssize_t remote_readlink(const struct proto_cred *cred, const char *path, char *b
 	}
 	kfree(pc);
 	return ret;
-}
-
-int remote_access(const struct proto_cred *cred, const char *path, uint32_t mode, uint32_t flags)
-{
-	struct path_call *pc;
-	const int ret = path_call(PS_ACCESS, cred, path, flags, mode, &pc);
-
-	kfree(pc);
-	return MIN(ret, 0);
 }
 
 ssize_t remote_getdents(const struct proto_file *dir, uint64_t cookie, void *buf, uint32_t size)

@@ -15,6 +15,7 @@
 #include <proto/types.h>
 
 struct file;
+struct inode;
 struct object;
 struct uio;
 
@@ -33,6 +34,7 @@ struct uio;
 #define O_LARGEFILE 0100000u
 #define O_DIRECTORY 0200000u
 #define O_NOFOLLOW  0400000u
+#define O_NOATIME   01000000u
 #define O_CLOEXEC   02000000u
 #define O_PATH      010000000u
 #define O_TMPFILE   020200000u
@@ -67,6 +69,10 @@ struct file_ops {
 	/* The same for POLL_OUT where that is another queue; NULL: it is not. */
 	struct waitqueue *(*poll_wait_out)(struct file *f);
 	void (*release)(struct file *f); /* nothing */
+	/* lseek(), under file.lock: the new offset, which the caller keeps; NULL: by attr.size. */
+	int64_t (*seek)(struct file *f, int64_t off, int whence);
+	/* fallocate() with flags @mode, @off and @len not negative. -EOPNOTSUPP */
+	int (*fallocate)(struct file *f, int mode, uint64_t off, uint64_t len);
 	bool seekable;
 };
 
@@ -76,7 +82,8 @@ struct file {
 	uint32_t flags;    /* atomic: O_* but not O_CLOEXEC */
 	struct mutex lock; /* RANK_FILE */
 	uint64_t pos __guarded_by(&lock);
-	char *path; /* const: canonical, or NULL */
+	char *path;          /* const: canonical, as it was at open, or NULL */
+	struct inode *inode; /* const: counted; files of the processor's own file systems */
 
 	/* Files of a storage node. */
 	struct proto_attr attr; /* const: as it was at open */
@@ -160,16 +167,13 @@ struct file *fd_get(int fd);
 
 struct ctl_prog;
 extern const struct file_ops regular_ops, dir_ops, path_ops, stream_ops;
+extern const struct file_ops local_dir_ops, local_path_ops; /* of inodes */
 /* Stream @stream (0, 1, 2) of the program's launcher. */
 struct file *stream_open(struct ctl_prog *prog, unsigned int stream, uint32_t flags);
 /* Both ends of a new pipe, read end first; @flags: O_NONBLOCK, O_DIRECT. -ENFILE, -ENOMEM. */
 int pipe_open(uint32_t flags, struct file *ends[2]) __must_check;
 /* For fifo_open() in pipe.h; stat() answers f->attr. */
 extern const struct file_ops fifo_ops;
-/* A file under /dev that the kernel itself provides; -ENOENT: not one of them. */
-struct file *dev_open(const char *path, uint32_t flags);
-int dev_stat(const char *path, struct proto_attr *attr) __must_check;
-
 /* --- paths --------------------------------------------------------------------------- */
 
 /*
@@ -178,8 +182,13 @@ int dev_stat(const char *path, struct proto_attr *attr) __must_check;
  * -ENOMEM). An empty path with @empty_ok gives "".
  */
 char *path_from_user(int dfd, uint64_t upath, bool empty_ok);
-/* Attributes of @path as the calling process sees it: kernel-provided files, then the storage node. */
+/*
+ * Attributes of @path as the calling process sees it; @flags as in PS_LOOKUP, @access is checked.  attr->file.node is
+ * 0 for a file that no storage node has.  See <processor/path.h> for more.
+ */
 int path_lookup(const char *path, uint32_t flags, uint32_t access, struct proto_attr *attr,
 		char *realpath) __must_check;
-/* Open for the calling process; ERR_PTR. */
-struct file *path_open(const char *path, uint32_t flags, uint32_t mode);
+/* openat(2) for the calling process, up to the descriptor; ERR_PTR. */
+struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode);
+/* May the calling process make a file this large? SIGXFSZ and -EFBIG. */
+int file_size_allowed(uint64_t size) __must_check;

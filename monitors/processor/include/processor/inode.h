@@ -40,6 +40,7 @@ struct fs_type {             /* one file system, mounted at one place of each vN
 	bool show_root;
 	/* The root directory, referenced; asked for once per vNode. */
 	int (*root)(const struct fs_type *type, struct inode **out);
+	uint32_t dev; /* st_dev, set by fs_register() */
 	/* May be NULL: then nothing is limited. Fills what it knows; type, bsize, namelen are set. */
 	void (*statfs)(struct inode *inode, struct ps_statfs *st);
 };
@@ -48,7 +49,7 @@ struct fs_type {             /* one file system, mounted at one place of each vN
  * From an INITCALL(monitor, ...), before any program starts.  Mount points are in the root or directly below the
  * root directory of another one (/dev/shm), which is registered first.  -ENOSPC, -ENOMEM.
  */
-int fs_register(const struct fs_type *type) __must_check;
+int fs_register(struct fs_type *type) __must_check;
 
 struct new_inode {
 	const char *name;
@@ -80,15 +81,15 @@ struct rename_args {
 	struct inode *from_dir;
 	const char *from;
 	size_t from_len;
+	struct inode *source; /* what the caller has found and checked there */
 	struct inode *to_dir;
 	const char *to;
 	size_t to_len;
-	uint32_t flags; /* RENAME_NOREPLACE 1, RENAME_EXCHANGE 2 */
-	/* May @victim be removed from @dir? Sticky directories; called under the file system's lock. */
-	int (*may_remove)(const struct proto_attr *dir, const struct proto_attr *victim, void *arg);
-	void *arg;
+	struct inode *target; /* the same; NULL: nothing */
+	bool exchange;        /* RENAME_EXCHANGE; else @target is replaced */
 };
 
+/* What a file system can do; NULL: fs_type.create_error, or the errno named. */
 struct inode_ops {
 	const char *name;
 	/* st_mode, ino, size ...; file.node stays 0, fsid and blksize are filled in by the caller. */
@@ -120,9 +121,18 @@ struct inode_ops {
 		       struct inode **out); /* -EOPNOTSUPP */
 	int (*link)(struct inode *dir, const char *name, size_t len,
 		    struct inode *inode); /* -EPERM */
-	/* unlink (@rmdir false) or rmdir; -ENOENT, -EISDIR, -ENOTDIR, -ENOTEMPTY. */
-	int (*remove)(struct inode *dir, const char *name, size_t len, bool rmdir);
+	/*
+	 * unlink, or rmdir when @victim is a directory.  -EAGAIN when the name is not @victim's any more: the caller
+	 * has checked permissions on that one and looks again.  -ENOTEMPTY.
+	 */
+	int (*remove)(struct inode *dir, const char *name, size_t len, struct inode *victim);
+	/* -EAGAIN as above; -EINVAL into itself, -ENOTEMPTY, -ENOENT in a removed directory. */
 	int (*rename)(const struct rename_args *args);
+	/*
+	 * The path below the file system's root ("" for that itself, else "/a/b") as it is now: -ENOENT when it has
+	 * been removed, -EINVAL when one file has several.  NULL: as it was when it was walked.
+	 */
+	int (*text)(struct inode *inode, char *buf, size_t size);
 };
 
 struct inode {

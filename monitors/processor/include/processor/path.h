@@ -96,7 +96,7 @@ bool mounts_info(struct mounts *m, size_t i, struct mount_info *info, char *buf,
 /*
  * Working directory, umask and mounts.
  *
- * Locking:	lock (RANK_FILES) guards cwd and umask.
+ * Locking:	lock (RANK_PROCESS_FS) guards cwd and umask.
  */
 struct fs_state {
 	refcount_t refs;
@@ -121,6 +121,12 @@ int fs_state_chdir(struct fs_state *fs, const struct proto_cred *cred, const cha
 /* A copy of the working directory. -ENOMEM */
 int fs_state_cwd(struct fs_state *fs, struct path *out) __must_check;
 uint32_t fs_state_umask(struct fs_state *fs);
+uint32_t fs_state_set_umask(struct fs_state *fs, uint32_t umask); /* the old one */
+/* Takes over @to, which is empty afterwards. */
+void fs_state_set_cwd(struct fs_state *fs, struct path *to);
+/* path_walk() from the working directory. */
+int fs_state_walk(struct fs_state *fs, const struct proto_cred *cred, const char *text,
+		  uint32_t flags, uint32_t access, struct walk_result *res) __must_check;
 
 /*
  * The path of a directory or file as it is now, into PROTO_PATH_MAX bytes: -ENOENT when it has been removed, in which

@@ -26,6 +26,7 @@
 #include <lib/list.h>
 #include <lib/radix.h>
 #include <processor/cred.h>
+#include <processor/path.h>
 #include <processor/signal.h>
 #include <proto/types.h>
 
@@ -100,15 +101,6 @@ struct program {
 	struct waitqueue gone; /* nr_members has become smaller */
 };
 
-/* Working directory, root and umask: shared by CLONE_FS. */
-struct fs_info {
-	refcount_t refs;
-	struct mutex lock;              /* RANK_PROCESS_FS */
-	char *cwd __guarded_by(&lock);  /* canonical, absolute; PROTO_PATH_MAX bytes at most */
-	char *root __guarded_by(&lock); /* the same; NULL: the vNode's */
-	uint32_t umask __guarded_by(&lock);
-};
-
 /* What tasks have used; sums are kept of those that are gone. */
 struct usage {
 	uint64_t utime_ns, stime_ns;
@@ -179,7 +171,7 @@ struct task {
 	struct pid *pid_entry;   /* vnode.lock */
 	struct list_head link;   /* process.sig_lock */
 	const struct cred *cred; /* own */
-	struct fs_info *fs;      /* own; others: process.sig_lock */
+	struct fs_state *fs;     /* own; others: process.sig_lock */
 	struct files *files;     /* own; others: process.sig_lock */
 	char comm[COMM_LEN];     /* process.lock */
 	uint32_t user;           /* vnode.lock: the uid that it is counted for */
@@ -213,7 +205,7 @@ static inline struct files *files_current(void)
 	return task_current()->files;
 }
 
-static inline struct fs_info *fs_current(void)
+static inline struct fs_state *fs_current(void)
 {
 	return task_current()->fs;
 }
@@ -258,7 +250,7 @@ struct task *process_next_task(struct process *p, uint32_t *tid);
 uint32_t process_ppid(struct process *p);
 /* Any living task's table of descriptors and file system state, referenced; NULL: a zombie. For /proc. */
 struct files *process_files(struct process *p);
-struct fs_info *process_fs(struct process *p);
+struct fs_state *process_fs(struct process *p);
 /* The address space, referenced; NULL: a zombie. */
 struct aspace *process_aspace(struct process *p);
 

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Paths as system calls get them: a string and a directory descriptor.
+ */
+#include "at.h"
+
+#include <arch/uaccess.h>
+#include <fs/access.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/file.h>
+#include <processor/process.h>
+
+/* The place of @f; -ENOENT when it has none (pipes, streams). */
+static int place_of(const struct file *f, struct path *out)
+{
+	*out = (struct path){ .text = f->path ? kstrdup(f->path) : NULL, .attr = f->attr };
+	if (!f->path)
+		return -ENOENT;
+	if (!out->text)
+		return -ENOMEM;
+	out->inode = f->inode;
+	if (out->inode)
+		inode_get(out->inode);
+	return 0;
+}
+
+int at_file(int fd, struct path *out)
+{
+	struct file *f = fd_get(fd);
+	int err;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	err = place_of(f, out);
+	file_put(f);
+	return err;
+}
+
+/* Where relative paths begin. */
+static int base_dir(struct at_path *at, int dfd)
+{
+	int err;
+
+	if (at->text[0] == '/')
+		return 0;
+	if (dfd == AT_FDCWD)
+		err = fs_state_cwd(fs_current(), &at->dir);
+	else
+		err = at_file(dfd, &at->dir);
+	if (err == -ENOENT && at->text[0])
+		err = -ENOTDIR;
+	if (!err)
+		at->base.dir = &at->dir;
+	return err;
+}
+
+static int begin(struct at_path *at, int dfd)
+{
+	int err;
+
+	process_cred(&at->cred);
+	at->dir = (struct path){ 0 };
+	at->base = (struct walk_base){ .cred = &at->cred, .mounts = fs_current()->mounts };
+	err = base_dir(at, dfd);
+	if (err)
+		at_put(at);
+	return err;
+}
+
+int at_get(struct at_path *at, int dfd, uint64_t upath, bool empty_ok)
+{
+	ssize_t len;
+
+	at->dir = (struct path){ 0 };
+	at->text = kmalloc(PROTO_PATH_MAX);
+	if (!at->text)
+		return -ENOMEM;
+	len = strncpy_from_user(at->text, (const char __user *)upath, PROTO_PATH_MAX);
+	if (len == 0 && !empty_ok)
+		len = -ENOENT;
+	if (len < 0) {
+		at_put(at);
+		return (int)len;
+	}
+	return begin(at, dfd);
+}
+
+int at_get_kernel(struct at_path *at, int dfd, const char *text)
+{
+	at->dir = (struct path){ 0 };
+	at->text = kstrdup(text);
+	return at->text ? begin(at, dfd) : -ENOMEM;
+}
+
+void at_put(struct at_path *at)
+{
+	kfree(at->text);
+	at->text = NULL;
+	path_put(&at->dir);
+}
+
+int at_walk(int dfd, uint64_t upath, uint32_t flags, uint32_t access, struct walk_result *res)
+{
+	struct at_path at;
+	int err = at_get(&at, dfd, upath, flags & WALK_EMPTY);
+
+	if (err)
+		return err;
+	err = path_walk(&at.base, at.text, flags, access, res);
+	at_put(&at);
+	return err;
+}
+
+/* --- permissions --------------------------------------------------------------------- */
+
+bool at_in_group(const struct proto_cred *cred, uint32_t gid)
+{
+	for (uint32_t i = 0; i < cred->nr_groups; i++) {
+		if (cred->groups[i] == gid)
+			return true;
+	}
+	return cred->gid == gid;
+}
+
+int may_create(const struct proto_cred *cred, const struct proto_attr *dir)
+{
+	return attr_access(cred, dir, FS_MAY_WRITE | FS_MAY_EXEC);
+}
+
+int may_remove(const struct proto_cred *cred, const struct proto_attr *dir,
+	       const struct proto_attr *victim)
+{
+	const int err = attr_access(cred, dir, FS_MAY_WRITE | FS_MAY_EXEC);
+
+	if (err)
+		return err;
+	if ((dir->mode & 01000) && cred->uid && cred->uid != victim->uid && cred->uid != dir->uid)
+		return -EPERM;
+	return 0;
+}
+
+int create_error(const struct inode *dir)
+{
+	return dir->type->create_error ? dir->type->create_error : -EROFS;
+}
+
+void new_owner(struct new_inode *how, const struct proto_cred *cred, const struct proto_attr *dir,
+	       uint32_t mode)
+{
+	const uint32_t type = mode & FS_S_IFMT;
+
+	how->mode = mode;
+	if (type != FS_S_IFLNK)
+		how->mode &= ~fs_state_umask(fs_current());
+	how->uid = cred->uid;
+	how->gid = cred->gid;
+	if (!(dir->mode & 02000))
+		return;
+	how->gid = dir->gid;
+	if (type == FS_S_IFDIR)
+		how->mode |= 02000;
+	else if ((mode & 02010) == 02010 && cred->uid && !at_in_group(cred, dir->gid))
+		how->mode &= ~02000u;
+}

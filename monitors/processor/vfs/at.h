@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* What system calls with paths have in common. */
+#pragma once
+
+#include <lib/compiler.h>
+#include <processor/path.h>
+
+#define AT_FDCWD            (-100)
+#define AT_SYMLINK_NOFOLLOW 0x100u
+#define AT_EACCESS          0x200u
+#define AT_REMOVEDIR        0x200u
+#define AT_SYMLINK_FOLLOW   0x400u
+#define AT_NO_AUTOMOUNT     0x800u
+#define AT_EMPTY_PATH       0x1000u
+#define AT_STATX_SYNC_TYPE  0x6000u
+
+/* A path argument of the calling process: text, where it begins, and who asks. */
+struct at_path {
+	char *text;
+	struct proto_cred cred;
+	struct path dir;
+	struct walk_base base;
+};
+
+/*
+ * Take over the user's string and the directory that it is relative to.  -EFAULT, -ENAMETOOLONG, -EBADF, -ENOTDIR,
+ * -ENOMEM.  With @empty_ok an empty string means the file behind @dfd itself, of whatever kind.
+ */
+int at_get(struct at_path *at, int dfd, uint64_t upath, bool empty_ok) __must_check;
+/* The same for a string of the kernel's. */
+int at_get_kernel(struct at_path *at, int dfd, const char *text) __must_check;
+void at_put(struct at_path *at);
+
+/* at_get() and path_walk() in one. */
+int at_walk(int dfd, uint64_t upath, uint32_t flags, uint32_t access, struct walk_result *res)
+	__must_check;
+/* The place of an open file; -EBADF, -ENOENT for one that has no path. */
+int at_file(int fd, struct path *out) __must_check;
+
+/* May @cred remove @victim from directory @dir, or put something in its place? -EACCES, -EPERM. */
+int may_remove(const struct proto_cred *cred, const struct proto_attr *dir,
+	       const struct proto_attr *victim) __must_check;
+/* May @cred make something in directory @dir? -EACCES. */
+int may_create(const struct proto_cred *cred, const struct proto_attr *dir) __must_check;
+bool at_in_group(const struct proto_cred *cred, uint32_t gid);
+/* The error of making something where the file system cannot. */
+int create_error(const struct inode *dir);
+/* Mode and owner of a new file in @dir: umask, set-group-id directories. */
+void new_owner(struct new_inode *how, const struct proto_cred *cred, const struct proto_attr *dir,
+	       uint32_t mode);

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * System calls that make, remove and rename files.
+ *
+ * Order of checks: as Linux.  The root is read-only: what exists answers EEXIST, what should and does not ENOENT, the
+ * rest EROFS.
+ * Races:	permissions are checked on what a name stands for; the file system says -EAGAIN when it stands for
+ *		something else by then, and the call looks again.
+ */
+#include <fs/access.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/file.h>
+#include <processor/process.h>
+#include <processor/syscall.h>
+
+#include "at.h"
+
+/* The last component of a path that is no name of an entry. */
+static bool is_special(const char *name)
+{
+	return !name[0] || !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+/* --- making -------------------------------------------------------------------------- */
+
+/* Is there something of that name already? 0: no. */
+static int check_absent(const struct walk_base *base, struct walk_result *res, bool dir)
+{
+	int err;
+
+	if (is_special(res->name) || res->mount_point)
+		return -EEXIST;
+	err = path_walk_last(base, res);
+	if (!err)
+		return -EEXIST;
+	if (err != -ENOENT)
+		return err;
+	return res->slash && !dir ? -ENOENT : 0;
+}
+
+static int create_in(const struct at_path *at, struct walk_result *res, struct new_inode *how,
+		     uint32_t mode)
+{
+	struct inode *dir = res->parent.inode;
+	int err = check_absent(&at->base, res, (mode & FS_S_IFMT) == FS_S_IFDIR);
+
+	if (err)
+		return err;
+	if (!dir)
+		return -EROFS;
+	if (!dir->ops->create)
+		return create_error(dir);
+	err = may_create(&at->cred, &res->parent.attr);
+	if (err)
+		return err;
+	how->name = res->name;
+	how->len = strlen(res->name);
+	new_owner(how, &at->cred, &res->parent.attr, mode);
+	return dir->ops->create(dir, how, NULL);
+}
+
+/* Make a file of @mode, which has its type; @how may have a target or a device number. */
+static int create_at(int dfd, uint64_t upath, struct new_inode *how, uint32_t mode)
+{
+	struct walk_result res;
+	struct at_path at;
+	int err = at_get(&at, dfd, upath, false);
+
+	if (err)
+		return err;
+	err = path_walk_parent(&at.base, at.text, &res);
+	if (!err) {
+		err = create_in(&at, &res, how, mode);
+		walk_result_put(&res);
+	}
+	at_put(&at);
+	return err;
+}
+
+static long do_mkdir(int dfd, uint64_t upath, uint32_t mode)
+{
+	struct new_inode how = { 0 };
+
+	return create_at(dfd, upath, &how, FS_S_IFDIR | (mode & 01777));
+}
+
+/* mkdir(path, mode) */
+long sys_mkdir(const struct syscall_args *args)
+{
+	return do_mkdir(AT_FDCWD, args->a[0], (uint32_t)args->a[1]);
+}
+
+/* mkdirat(dfd, path, mode) */
+long sys_mkdirat(const struct syscall_args *args)
+{
+	return do_mkdir((int)args->a[0], args->a[1], (uint32_t)args->a[2]);
+}
+
+/* Devices cannot be made: there is nothing behind their numbers. */
+static long do_mknod(int dfd, uint64_t upath, uint32_t mode)
+{
+	struct new_inode how = { 0 };
+
+	switch (mode & FS_S_IFMT) {
+	case 0:
+		mode |= FS_S_IFREG;
+		break;
+	case FS_S_IFREG:
+	case FS_S_IFIFO:
+	case FS_S_IFSOCK:
+		break;
+	case FS_S_IFCHR:
+	case FS_S_IFBLK:
+	case FS_S_IFDIR:
+		return -EPERM;
+	default:
+		return -EINVAL;
+	}
+	return create_at(dfd, upath, &how, mode & (FS_S_IFMT | 07777));
+}
+
+/* mknod(path, mode, dev) */
+long sys_mknod(const struct syscall_args *args)
+{
+	return do_mknod(AT_FDCWD, args->a[0], (uint32_t)args->a[1]);
+}
+
+/* mknodat(dfd, path, mode, dev) */
+long sys_mknodat(const struct syscall_args *args)
+{
+	return do_mknod((int)args->a[0], args->a[1], (uint32_t)args->a[2]);
+}
+
+static long do_symlink(uint64_t utarget, int dfd, uint64_t upath)
+{
+	struct new_inode how = { 0 };
+	struct at_path target;
+	int err = at_get(&target, AT_FDCWD, utarget, false);
+
+	if (err)
+		return err;
+	how.target = target.text;
+	how.target_len = strlen(target.text);
+	err = create_at(dfd, upath, &how, FS_S_IFLNK | 0777);
+	at_put(&target);
+	return err;
+}
+
+/* symlink(target, path) */
+long sys_symlink(const struct syscall_args *args)
+{
+	return do_symlink(args->a[0], AT_FDCWD, args->a[1]);
+}
+
+/* symlinkat(target, dfd, path) */
+long sys_symlinkat(const struct syscall_args *args)
+{
+	return do_symlink(args->a[0], (int)args->a[1], args->a[2]);
+}
+
+/* --- link ---------------------------------------------------------------------------- */
+
+static int link_in(const struct at_path *to, struct walk_result *res, const struct path *old)
+{
+	struct inode *dir = res->parent.inode;
+	int err = check_absent(&to->base, res, false);
+
+	if (err)
+		return err;
+	if ((old->inode ? old->inode->type : NULL) != (dir ? dir->type : NULL))
+		return -EXDEV;
+	if (!dir)
+		return -EROFS;
+	err = may_create(&to->cred, &res->parent.attr);
+	if (err)
+		return err;
+	if (!dir->ops->link || inode_is_dir(old->inode))
+		return -EPERM;
+	return dir->ops->link(dir, res->name, strlen(res->name), old->inode);
+}
+
+static long do_link(int olddfd, uint64_t uold, int newdfd, uint64_t unew, uint32_t flags)
+{
+	struct walk_result old, new;
+	struct at_path to;
+	uint32_t walk = (flags & AT_SYMLINK_FOLLOW) ? 0 : WALK_NOFOLLOW;
+	int err;
+
+	if (flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH))
+		return -EINVAL;
+	err = at_get(&to, newdfd, unew, false);
+	if (err)
+		return err;
+	if (flags & AT_EMPTY_PATH) {
+		/* Only who may read everything: a descriptor that was passed on must not become a name. */
+		if (to.cred.uid == 0)
+			walk |= WALK_EMPTY;
+	}
+	err = at_walk(olddfd, uold, walk, 0, &old);
+	if (err)
+		goto out;
+	err = path_walk_parent(&to.base, to.text, &new);
+	if (!err) {
+		err = link_in(&to, &new, &old.at);
+		walk_result_put(&new);
+	}
+	walk_result_put(&old);
+out:
+	at_put(&to);
+	return err;
+}
+
+/* link(old, new) */
+long sys_link(const struct syscall_args *args)
+{
+	return do_link(AT_FDCWD, args->a[0], AT_FDCWD, args->a[1], 0);
+}
+
+/* linkat(olddfd, old, newdfd, new, flags) */
+long sys_linkat(const struct syscall_args *args)
+{
+	return do_link((int)args->a[0], args->a[1], (int)args->a[2], args->a[3],
+		       (uint32_t)args->a[4]);
+}
+
+/* --- removing ------------------------------------------------------------------------ */
+
+static int check_name_removable(const char *name, bool rmdir)
+{
+	if (!is_special(name))
+		return 0;
+	if (!rmdir)
+		return -EISDIR;
+	return !name[0] ? -EBUSY : !strcmp(name, ".") ? -EINVAL : -ENOTEMPTY;
+}
+
+/* Once: -EAGAIN when the name was somebody else's by the time it was to be removed. */
+static int remove_once(const struct at_path *at, struct walk_result *res, bool rmdir)
+{
+	struct inode *dir = res->parent.inode;
+	bool is_dir;
+	int err = check_name_removable(res->name, rmdir);
+
+	if (!err)
+		err = path_walk_last(&at->base, res);
+	if (err)
+		return err;
+	is_dir = (res->at.attr.mode & FS_S_IFMT) == FS_S_IFDIR;
+	if (!rmdir && res->slash)
+		return is_dir ? -EISDIR : -ENOTDIR;
+	if (!dir)
+		return res->mount_point ? -EBUSY : -EROFS;
+	if (!dir->ops->remove)
+		return dir->type->read_only ? -EROFS : -EPERM;
+	err = may_remove(&at->cred, &res->parent.attr, &res->at.attr);
+	if (err)
+		return err;
+	if (rmdir != is_dir)
+		return rmdir ? -ENOTDIR : -EISDIR;
+	if (res->mount_point)
+		return -EBUSY;
+	return dir->ops->remove(dir, res->name, strlen(res->name), res->at.inode);
+}
+
+static long do_remove(int dfd, uint64_t upath, bool rmdir)
+{
+	struct walk_result res;
+	struct at_path at;
+	int err = at_get(&at, dfd, upath, false);
+
+	if (err)
+		return err;
+	do {
+		err = path_walk_parent(&at.base, at.text, &res);
+		if (err)
+			break;
+		err = remove_once(&at, &res, rmdir);
+		walk_result_put(&res);
+	} while (err == -EAGAIN);
+	at_put(&at);
+	return err;
+}
+
+/* unlink(path) */
+long sys_unlink(const struct syscall_args *args)
+{
+	return do_remove(AT_FDCWD, args->a[0], false);
+}
+
+/* rmdir(path) */
+long sys_rmdir(const struct syscall_args *args)
+{
+	return do_remove(AT_FDCWD, args->a[0], true);
+}
+
+/* unlinkat(dfd, path, flags) */
+long sys_unlinkat(const struct syscall_args *args)
+{
+	const uint32_t flags = (uint32_t)args->a[2];
+
+	if (flags & ~AT_REMOVEDIR)
+		return -EINVAL;
+	return do_remove((int)args->a[0], args->a[1], flags & AT_REMOVEDIR);
+}
+
+/* --- renaming ------------------------------------------------------------------------ */
+
+#define RENAME_NOREPLACE 1u
+#define RENAME_EXCHANGE  2u
+
+struct rename_walk {
+	struct at_path from, to;
+	struct walk_result old, new;
+	uint32_t flags;
+};
+
+static bool result_is_dir(const struct walk_result *res)
+{
+	return (res->at.attr.mode & FS_S_IFMT) == FS_S_IFDIR;
+}
+
+/* May what is at @res go from its directory? A directory that moves elsewhere has its ".." written. */
+static int check_moves(const struct proto_cred *cred, const struct walk_result *res, bool elsewhere)
+{
+	const int err = may_remove(cred, &res->parent.attr, &res->at.attr);
+
+	if (err || !elsewhere || !result_is_dir(res))
+		return err;
+	return attr_access(cred, &res->at.attr, FS_MAY_WRITE);
+}
+
+/* Both names are looked up; res->new.at is empty if there is nothing. */
+static int check_rename(const struct rename_walk *r)
+{
+	const bool elsewhere = r->old.parent.inode != r->new.parent.inode;
+	const bool exchange = r->flags & RENAME_EXCHANGE, exists = r->new.at.text;
+	int err = check_moves(&r->from.cred, &r->old, elsewhere);
+
+	if (!err)
+		err = exists ? check_moves(&r->to.cred, &r->new, exchange && elsewhere)
+			     : may_create(&r->to.cred, &r->new.parent.attr);
+	if (err)
+		return err;
+	if (exists && !exchange && result_is_dir(&r->old) != result_is_dir(&r->new))
+		return result_is_dir(&r->old) ? -ENOTDIR : -EISDIR;
+	return r->old.mount_point || r->new.mount_point ? -EBUSY : 0;
+}
+
+/* The entries behind both names. */
+static int look_up_both(struct rename_walk *r)
+{
+	int err = path_walk_last(&r->from.base, &r->old);
+
+	if (err)
+		return err;
+	err = path_walk_last(&r->to.base, &r->new);
+	if (err && (err != -ENOENT || (r->flags & RENAME_EXCHANGE)))
+		return err;
+	if (!err && (r->flags & RENAME_NOREPLACE))
+		return -EEXIST;
+	if (!result_is_dir(&r->old) &&
+	    (r->old.slash || (r->new.slash && !(r->flags & RENAME_EXCHANGE))))
+		return -ENOTDIR;
+	if ((r->flags & RENAME_EXCHANGE) && !result_is_dir(&r->new) && r->new.slash)
+		return -ENOTDIR;
+	return 0;
+}
+
+static int rename_found(struct rename_walk *r)
+{
+	struct inode *from = r->old.parent.inode, *to = r->new.parent.inode;
+	struct rename_args args = { 0 };
+	int err;
+
+	if ((from ? from->type : NULL) != (to ? to->type : NULL))
+		return -EXDEV;
+	if (is_special(r->old.name))
+		return -EBUSY;
+	if (is_special(r->new.name))
+		return (r->flags & RENAME_NOREPLACE) ? -EEXIST : -EBUSY;
+	err = look_up_both(r);
+	if (err)
+		return err;
+	if (!from)
+		return r->old.mount_point || r->new.mount_point ? -EBUSY : -EROFS;
+	/* Two names of one file: nothing to do, whatever the permissions. */
+	if (r->old.at.inode == r->new.at.inode && r->old.at.inode)
+		return 0;
+	err = check_rename(r);
+	if (err)
+		return err;
+	if (!from->ops->rename)
+		return from->type->read_only ? -EROFS : -EPERM;
+	args = (struct rename_args){
+		.from_dir = from,
+		.from = r->old.name,
+		.from_len = strlen(r->old.name),
+		.source = r->old.at.inode,
+		.to_dir = to,
+		.to = r->new.name,
+		.to_len = strlen(r->new.name),
+		.target = r->new.at.inode,
+		.exchange = r->flags & RENAME_EXCHANGE,
+	};
+	return from->ops->rename(&args);
+}
+
+static int rename_once(struct rename_walk *r)
+{
+	int err = path_walk_parent(&r->from.base, r->from.text, &r->old);
+
+	if (err)
+		return err;
+	err = path_walk_parent(&r->to.base, r->to.text, &r->new);
+	if (!err) {
+		err = rename_found(r);
+		walk_result_put(&r->new);
+	}
+	walk_result_put(&r->old);
+	return err;
+}
+
+static long do_rename(int olddfd, uint64_t uold, int newdfd, uint64_t unew, uint32_t flags)
+{
+	struct rename_walk *r;
+	int err;
+
+	if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) ||
+	    flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
+		return -EINVAL;
+	r = kmalloc(sizeof(*r)); /* too large for a stack */
+	if (!r)
+		return -ENOMEM;
+	r->flags = flags;
+	err = at_get(&r->from, olddfd, uold, false);
+	if (err)
+		goto out;
+	err = at_get(&r->to, newdfd, unew, false);
+	if (!err) {
+		while ((err = rename_once(r)) == -EAGAIN)
+			;
+		at_put(&r->to);
+	}
+	at_put(&r->from);
+out:
+	kfree(r);
+	return err;
+}
+
+/* rename(old, new) */
+long sys_rename(const struct syscall_args *args)
+{
+	return do_rename(AT_FDCWD, args->a[0], AT_FDCWD, args->a[1], 0);
+}
+
+/* renameat(olddfd, old, newdfd, new) */
+long sys_renameat(const struct syscall_args *args)
+{
+	return do_rename((int)args->a[0], args->a[1], (int)args->a[2], args->a[3], 0);
+}
+
+/* renameat2(olddfd, old, newdfd, new, flags) */
+long sys_renameat2(const struct syscall_args *args)
+{
+	return do_rename((int)args->a[0], args->a[1], (int)args->a[2], args->a[3],
+			 (uint32_t)args->a[4]);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Working directory and umask of a process.
+ */
+#include <fs/access.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/path.h>
+
+static struct fs_state *alloc_state(uint32_t umask, struct mounts *mounts)
+{
+	struct fs_state *fs = kzalloc(sizeof(*fs));
+
+	if (!fs)
+		return NULL;
+	refcount_set(&fs->refs, 1);
+	mutex_init(&fs->lock, "fs_state", RANK_PROCESS_FS);
+	fs->mounts = mounts;
+	fs->umask = umask & 0777;
+	return fs;
+}
+
+struct fs_state *fs_state_create(uint32_t umask)
+{
+	struct mounts *mounts = mounts_get();
+	struct fs_state *fs;
+
+	if (IS_ERR(mounts))
+		return ERR_PTR(PTR_ERR(mounts));
+	fs = alloc_state(umask, mounts);
+	if (!fs)
+		return ERR_PTR(-ENOMEM);
+	fs->cwd.attr.mode = FS_S_IFDIR;
+	fs->cwd.text = kstrdup("/");
+	if (fs->cwd.text)
+		return fs;
+	kfree(fs);
+	return ERR_PTR(-ENOMEM);
+}
+
+struct fs_state *fs_state_copy(struct fs_state *from)
+{
+	struct fs_state *fs = alloc_state(fs_state_umask(from), from->mounts);
+
+	if (!fs)
+		return ERR_PTR(-ENOMEM);
+	if (!fs_state_cwd(from, &fs->cwd))
+		return fs;
+	kfree(fs);
+	return ERR_PTR(-ENOMEM);
+}
+
+void fs_state_put(struct fs_state *fs)
+{
+	if (!refcount_dec_and_test(&fs->refs))
+		return;
+	path_put(&fs->cwd);
+	kfree(fs);
+}
+
+int fs_state_cwd(struct fs_state *fs, struct path *out)
+{
+	int err;
+
+	*out = (struct path){ 0 };
+	mutex_lock(&fs->lock);
+	err = path_copy(out, &fs->cwd);
+	mutex_unlock(&fs->lock);
+	return err;
+}
+
+uint32_t fs_state_umask(struct fs_state *fs)
+{
+	return READ_ONCE(fs->umask);
+}
+
+uint32_t fs_state_set_umask(struct fs_state *fs, uint32_t umask)
+{
+	uint32_t old;
+
+	mutex_lock(&fs->lock);
+	old = fs->umask;
+	WRITE_ONCE(fs->umask, umask & 0777);
+	mutex_unlock(&fs->lock);
+	return old;
+}
+
+void fs_state_set_cwd(struct fs_state *fs, struct path *to)
+{
+	struct path old;
+
+	mutex_lock(&fs->lock);
+	old = fs->cwd;
+	fs->cwd = *to;
+	mutex_unlock(&fs->lock);
+	*to = (struct path){ 0 };
+	path_put(&old);
+}
+
+int fs_state_walk(struct fs_state *fs, const struct proto_cred *cred, const char *text,
+		  uint32_t flags, uint32_t access, struct walk_result *res)
+{
+	struct walk_base base = { .cred = cred, .mounts = fs->mounts };
+	struct path cwd;
+	int err = fs_state_cwd(fs, &cwd);
+
+	if (err)
+		return err;
+	base.dir = &cwd;
+	err = path_walk(&base, text, flags, access, res);
+	path_put(&cwd);
+	return err;
+}
+
+int fs_state_chdir(struct fs_state *fs, const struct proto_cred *cred, const char *text)
+{
+	struct walk_result res;
+	int err = fs_state_walk(fs, cred, text, WALK_DIRECTORY, FS_MAY_EXEC, &res);
+
+	if (err)
+		return err;
+	fs_state_set_cwd(fs, &res.at);
+	walk_result_put(&res);
+	return 0;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Open files of file systems that the processor serves itself: directories, and names (O_PATH).
+ *
+ * Entries:	position 0 is ".", 1 is "..", then come those of the file system at positions that it chooses, then at
+ *		DIR_MOUNTS the mount points, which hide entries of the same name.
+ */
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <processor/file.h>
+#include <processor/process.h>
+
+#include "dirent.h"
+#include "mount.h"
+
+struct dirent64_user {
+	uint64_t ino;
+	uint64_t off;
+	uint16_t reclen;
+	uint8_t type;
+	char name[];
+} __packed;
+static_assert(offsetof(struct dirent64_user, name) == 19, "linux_dirent64 is ABI");
+
+#define NAME_AT offsetof(struct dirent64_user, name)
+
+static bool put(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
+		uint64_t cookie)
+{
+	const uint16_t reclen = (uint16_t)ALIGN_UP(NAME_AT + len + 1u, 8);
+	uint8_t rec[ALIGN_UP(NAME_AT + FS_NAME_MAX + 1, 8)] = { 0 };
+	struct dirent64_user *d = (struct dirent64_user *)rec;
+
+	if (reclen > sink->size - sink->used) {
+		sink->full = true;
+		return false;
+	}
+	d->ino = ino;
+	d->off = cookie;
+	d->reclen = reclen;
+	d->type = type;
+	memcpy(rec + NAME_AT, name, len);
+	if (copy_to_user((void __user *)(sink->buf + sink->used), rec, reclen)) {
+		sink->err = -EFAULT;
+		sink->full = true;
+		return false;
+	}
+	sink->used += reclen;
+	sink->pos = cookie;
+	return true;
+}
+
+static bool is_hidden(const struct dir_sink *sink, const char *name, size_t len)
+{
+	const struct mount *mt;
+
+	if (sink->dir)
+		return mount_in_dir(sink->mounts, sink->dir, name, len);
+	for (size_t i = 0; (mt = mount_nth(sink->mounts, i)); i++) {
+		if (mount_is_child(mt, NULL, sink->text) && strlen(mt->name) == len &&
+		    !memcmp(mt->name, name, len))
+			return true;
+	}
+	return false;
+}
+
+bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
+	      uint64_t cookie)
+{
+	if (sink->full)
+		return false;
+	if (is_hidden(sink, name, len)) {
+		sink->pos = cookie;
+		return true;
+	}
+	return put(sink, name, len, ino, type, cookie);
+}
+
+void dir_emit_mounts(struct dir_sink *sink, uint64_t pos)
+{
+	const struct mount *mt;
+	uint64_t i = pos - DIR_MOUNTS;
+
+	for (; !sink->full && (mt = mount_nth(sink->mounts, i)); i++) {
+		if (mount_is_child(mt, sink->dir, sink->text) &&
+		    !put(sink, mt->name, strlen(mt->name), i + 1, mt->dtype, DIR_MOUNTS + i + 1))
+			return;
+	}
+	if (!sink->full)
+		sink->pos = DIR_MOUNTS + i;
+}
+
+ssize_t dir_result(const struct dir_sink *sink)
+{
+	if (sink->used)
+		return (ssize_t)sink->used;
+	return sink->err ? sink->err : sink->full ? -EINVAL : 0;
+}
+
+/* The number of the directory that ".." leads to. */
+static uint64_t parent_ino(struct inode *dir, uint64_t own)
+{
+	struct inode *parent;
+	struct proto_attr attr;
+
+	if (!dir->ops->parent || dir->ops->parent(dir, &parent))
+		return own;
+	if (inode_getattr(parent, &attr))
+		attr.file.ino = own;
+	inode_put(parent);
+	return attr.file.ino;
+}
+
+static int emit_all(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
+{
+	struct proto_attr attr;
+	int err = inode_getattr(dir, &attr);
+
+	if (!err && attr.nlink == 0)
+		err = -ENOENT; /* removed */
+	if (err)
+		return err;
+	if (*pos == 0 && put(sink, ".", 1, attr.file.ino, FS_DT_DIR, 1))
+		*pos = 1;
+	if (*pos == 1 && put(sink, "..", 2, parent_ino(dir, attr.file.ino), FS_DT_DIR, 2))
+		*pos = 2;
+	if (*pos >= 2 && *pos < DIR_MOUNTS) {
+		err = dir->ops->readdir(dir, pos, sink);
+		if (!err && !sink->full)
+			*pos = sink->pos = DIR_MOUNTS;
+	}
+	if (!err && *pos >= DIR_MOUNTS)
+		dir_emit_mounts(sink, *pos);
+	return err;
+}
+
+static ssize_t local_getdents(struct file *f, uint64_t buf, uint32_t size)
+{
+	struct dir_sink sink = {
+		.mounts = fs_current()->mounts,
+		.dir = f->inode,
+		.buf = buf,
+		.size = size,
+	};
+	uint64_t pos;
+	int err;
+
+	mutex_lock(&f->lock);
+	pos = sink.pos = f->pos;
+	err = emit_all(f->inode, &pos, &sink);
+	f->pos = sink.pos;
+	mutex_unlock(&f->lock);
+	return err ? err : dir_result(&sink);
+}
+
+static int local_stat(struct file *f, struct proto_attr *attr)
+{
+	return inode_getattr(f->inode, attr);
+}
+
+static ssize_t local_dir_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	return -EISDIR;
+}
+
+const struct file_ops local_dir_ops = {
+	.name = "directory",
+	.read = local_dir_read,
+	.stat = local_stat,
+	.getdents = local_getdents,
+	.seekable = true,
+};
+
+/* O_PATH: a name and nothing more. */
+const struct file_ops local_path_ops = {
+	.name = "path",
+	.stat = local_stat,
+};

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stat and its kin, statfs.
+ */
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <processor/file.h>
+#include <processor/process.h>
+#include <processor/remote.h>
+#include <processor/syscall.h>
+
+#include "at.h"
+
+struct stat_user {
+	uint64_t dev, ino, nlink;
+	uint32_t mode, uid, gid, pad;
+	uint64_t rdev;
+	int64_t size, blksize, blocks;
+	uint64_t atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns;
+	int64_t unused[3];
+};
+static_assert(sizeof(struct stat_user) == 144, "struct stat is ABI");
+
+struct statx_time {
+	int64_t sec;
+	uint32_t nsec;
+	int32_t pad;
+};
+
+struct statx_user {
+	uint32_t mask, blksize;
+	uint64_t attributes;
+	uint32_t nlink, uid, gid;
+	uint16_t mode, pad;
+	uint64_t ino, size, blocks, attributes_mask;
+	struct statx_time atime, btime, ctime, mtime;
+	uint32_t rdev_major, rdev_minor, dev_major, dev_minor;
+	uint64_t spare[14];
+};
+static_assert(sizeof(struct statx_user) == 256, "struct statx is ABI");
+
+#define STATX_BASIC_STATS 0x7ffu
+#define STATX_BTIME       0x800u
+
+static uint64_t dev_of(const struct proto_attr *a)
+{
+	return a->fsid & 0xffff;
+}
+
+static long put_stat(uint64_t ubuf, const struct proto_attr *a)
+{
+	const struct stat_user st = {
+		.dev = dev_of(a),
+		.ino = a->file.ino,
+		.nlink = a->nlink,
+		.mode = a->mode,
+		.uid = a->uid,
+		.gid = a->gid,
+		.rdev = a->rdev,
+		.size = (int64_t)a->size,
+		.blksize = a->blksize,
+		.blocks = (int64_t)a->blocks,
+		.atime = (uint64_t)a->atime_s,
+		.atime_ns = a->atime_ns,
+		.mtime = (uint64_t)a->mtime_s,
+		.mtime_ns = a->mtime_ns,
+		.ctime = (uint64_t)a->ctime_s,
+		.ctime_ns = a->ctime_ns,
+	};
+
+	return copy_to_user((void __user *)ubuf, &st, sizeof(st));
+}
+
+/* Attributes of what (@dfd, @upath, AT_* @flags) names. */
+static int stat_at(int dfd, uint64_t upath, uint32_t flags, struct proto_attr *attr)
+{
+	struct walk_result res;
+	struct at_path at;
+	struct file *f;
+	int err = at_get(&at, dfd, upath, flags & AT_EMPTY_PATH);
+
+	if (err == -ENOENT && (flags & AT_EMPTY_PATH) && dfd != AT_FDCWD)
+		goto by_file; /* a pipe, or another file without a path */
+	if (err)
+		return err;
+	if (!at.text[0] && dfd != AT_FDCWD) {
+		at_put(&at);
+		goto by_file;
+	}
+	err = path_walk(&at.base, at.text,
+			WALK_EMPTY | ((flags & AT_SYMLINK_NOFOLLOW) ? WALK_NOFOLLOW : 0), 0, &res);
+	at_put(&at);
+	if (!err) {
+		*attr = res.at.attr;
+		walk_result_put(&res);
+	}
+	return err;
+by_file:
+	f = fd_get(dfd);
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	err = f->ops->stat(f, attr);
+	file_put(f);
+	return err;
+}
+
+static long do_stat(int dfd, uint64_t upath, uint32_t flags, uint64_t ubuf)
+{
+	struct proto_attr attr;
+	const int err = stat_at(dfd, upath, flags, &attr);
+
+	return err ? err : put_stat(ubuf, &attr);
+}
+
+/* stat(path, buf) */
+long sys_stat(const struct syscall_args *args)
+{
+	return do_stat(AT_FDCWD, args->a[0], 0, args->a[1]);
+}
+
+/* lstat(path, buf) */
+long sys_lstat(const struct syscall_args *args)
+{
+	return do_stat(AT_FDCWD, args->a[0], AT_SYMLINK_NOFOLLOW, args->a[1]);
+}
+
+/* newfstatat(dfd, path, buf, flags) */
+long sys_newfstatat(const struct syscall_args *args)
+{
+	const uint32_t flags = (uint32_t)args->a[3];
+
+	if (flags & ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH))
+		return -EINVAL;
+	return do_stat((int)args->a[0], args->a[1], flags, args->a[2]);
+}
+
+/* fstat(fd, buf) */
+long sys_fstat(const struct syscall_args *args)
+{
+	struct file *f = fd_get((int)args->a[0]);
+	struct proto_attr attr;
+	int err;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	err = f->ops->stat(f, &attr);
+	file_put(f);
+	return err ? err : put_stat(args->a[1], &attr);
+}
+
+/* statx(dfd, path, flags, mask, buf) */
+long sys_statx(const struct syscall_args *args)
+{
+	const uint32_t flags = (uint32_t)args->a[2];
+	struct statx_user sx = { 0 };
+	struct proto_attr a;
+	int err;
+
+	if ((flags &
+	     ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE)) ||
+	    (flags & AT_STATX_SYNC_TYPE) == AT_STATX_SYNC_TYPE || ((uint32_t)args->a[3] >> 31))
+		return -EINVAL;
+	err = stat_at((int)args->a[0], args->a[1], flags, &a);
+	if (err)
+		return err;
+	sx.mask = STATX_BASIC_STATS | (a.btime_s ? STATX_BTIME : 0);
+	sx.blksize = a.blksize;
+	sx.nlink = a.nlink;
+	sx.uid = a.uid;
+	sx.gid = a.gid;
+	sx.mode = (uint16_t)a.mode;
+	sx.ino = a.file.ino;
+	sx.size = a.size;
+	sx.blocks = a.blocks;
+	sx.atime = (struct statx_time){ .sec = a.atime_s, .nsec = a.atime_ns };
+	sx.btime = (struct statx_time){ .sec = a.btime_s, .nsec = a.btime_ns };
+	sx.ctime = (struct statx_time){ .sec = a.ctime_s, .nsec = a.ctime_ns };
+	sx.mtime = (struct statx_time){ .sec = a.mtime_s, .nsec = a.mtime_ns };
+	sx.rdev_major = (a.rdev >> 8) & 0xfff;
+	sx.rdev_minor = (a.rdev & 0xff) | ((a.rdev >> 12) & 0xfff00);
+	sx.dev_major = (uint32_t)(dev_of(&a) >> 8);
+	sx.dev_minor = (uint32_t)(dev_of(&a) & 0xff);
+	return copy_to_user((void __user *)args->a[4], &sx, sizeof(sx));
+}
+
+/* --- statfs -------------------------------------------------------------------------- */
+
+struct statfs_user {
+	int64_t type, bsize;
+	uint64_t blocks, bfree, bavail, files, ffree;
+	int32_t fsid[2];
+	int64_t namelen, frsize, flags, spare[4];
+};
+static_assert(sizeof(struct statfs_user) == 120, "struct statfs is ABI");
+
+#define ST_RDONLY 0x0001u
+#define ST_NOEXEC 0x0008u
+#define ST_VALID  0x0020u
+
+static int statfs_of(struct inode *inode, const struct proto_attr *attr, struct ps_statfs *st)
+{
+	const struct fs_type *type;
+
+	if (!inode)
+		return attr->file.node ? remote_statfs(&attr->file, st) : -ENOSYS;
+	type = inode->type;
+	*st = (struct ps_statfs){
+		.type = type->magic,
+		.bsize = PAGE_SIZE,
+		.namelen = FS_NAME_MAX,
+		.fsid = type->dev,
+		.flags = (type->read_only ? ST_RDONLY : 0) | (type->noexec ? ST_NOEXEC : 0),
+	};
+	if (type->statfs)
+		type->statfs(inode, st);
+	return 0;
+}
+
+static long put_statfs(struct inode *inode, const struct proto_attr *attr, uint64_t ubuf)
+{
+	struct ps_statfs st;
+	struct statfs_user u = { 0 };
+	const int err = statfs_of(inode, attr, &st);
+
+	if (err)
+		return err;
+	u.type = (int64_t)st.type;
+	u.bsize = (int64_t)st.bsize;
+	u.frsize = (int64_t)st.bsize;
+	u.blocks = st.blocks;
+	u.bfree = st.bfree;
+	u.bavail = st.bavail;
+	u.files = st.files;
+	u.ffree = st.ffree;
+	u.fsid[0] = (int32_t)st.fsid;
+	u.fsid[1] = (int32_t)(st.fsid >> 32);
+	u.namelen = (int64_t)st.namelen;
+	u.flags = (int64_t)(st.flags | ST_VALID);
+	return copy_to_user((void __user *)ubuf, &u, sizeof(u));
+}
+
+/* statfs(path, buf) */
+long sys_statfs(const struct syscall_args *args)
+{
+	struct walk_result res;
+	long ret = at_walk(AT_FDCWD, args->a[0], 0, 0, &res);
+
+	if (ret)
+		return ret;
+	ret = put_statfs(res.at.inode, &res.at.attr, args->a[1]);
+	walk_result_put(&res);
+	return ret;
+}
+
+/* fstatfs(fd, buf) */
+long sys_fstatfs(const struct syscall_args *args)
+{
+	struct file *f = fd_get((int)args->a[0]);
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = put_statfs(f->inode, &f->attr, args->a[1]);
+	file_put(f);
+	return ret;
+}
+
+/* getxattr(path, name, buf, size): files here have no extended attributes */
+long sys_getxattr(const struct syscall_args *args)
+{
+	struct proto_attr attr;
+	const int err = stat_at(AT_FDCWD, args->a[0], 0, &attr);
+
+	return err ? err : -EOPNOTSUPP;
+}

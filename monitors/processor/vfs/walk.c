@@ -1,0 +1,620 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Path walking, across mounts.
+ *
+ * Flow:	in the root, all that is left of the path goes to the storage node at once, with the mount points to
+ *		stop at; on a file system of our own, name by name: search permission, mount point, look-up, link.
+ * State:	the directory that the walk is in is an inode, or NULL and then the canonical path is all there is.
+ *		Elsewhere that path is kept too, for getcwd and /proc; nothing is looked up by it.
+ * Limits:	40 links on the whole way; each step takes a component away or follows a link, so every walk ends.
+ */
+#include <fs/access.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/file.h>
+#include <processor/remote.h>
+
+#include "mount.h"
+
+#define MAX_LINKS 40u
+
+struct walk {
+	const struct walk_base *base;
+	uint32_t flags, access;
+	struct inode *cur; /* referenced; NULL: in the root */
+	char *canon;       /* of cur; PROTO_PATH_MAX bytes */
+	char *owned;       /* what @rest points into, if not into the caller's text */
+	const char *rest;
+	unsigned int nr_links;
+	bool must_be_dir;
+	struct walk_result *res;
+};
+
+/* --- places -------------------------------------------------------------------------- */
+
+void path_put(struct path *p)
+{
+	inode_put(p->inode);
+	kfree(p->text);
+	p->inode = NULL;
+	p->text = NULL;
+}
+
+int path_copy(struct path *to, const struct path *from)
+{
+	to->text = kstrdup(from->text);
+	if (!to->text)
+		return -ENOMEM;
+	to->attr = from->attr;
+	to->inode = from->inode;
+	if (to->inode)
+		inode_get(to->inode);
+	return 0;
+}
+
+void walk_result_put(struct walk_result *res)
+{
+	path_put(&res->at);
+	path_put(&res->parent);
+	kfree(res->name);
+	res->name = NULL;
+}
+
+int inode_getattr(struct inode *inode, struct proto_attr *attr)
+{
+	int err;
+
+	*attr = (struct proto_attr){ .blksize = PAGE_SIZE };
+	err = inode->ops->getattr(inode, attr);
+	if (!err && !attr->fsid)
+		attr->fsid = inode->type->dev;
+	return err;
+}
+
+int attr_access(const struct proto_cred *cred, const struct proto_attr *attr, uint32_t access)
+{
+	const struct fs_cred fc = {
+		.uid = cred->uid,
+		.gid = cred->gid,
+		.nr_groups = cred->nr_groups,
+		.groups = cred->groups,
+	};
+
+	return fs_access(&fc, attr->mode, attr->uid, attr->gid, access);
+}
+
+int path_text(const struct path *p, char *buf)
+{
+	const struct fs_type *type = p->inode ? p->inode->type : NULL;
+	size_t at;
+	int err;
+
+	if (!p->inode || !p->inode->ops->text) {
+		strlcpy(buf, p->text, PROTO_PATH_MAX);
+		return 0;
+	}
+	at = strlcpy(buf, type->at, PROTO_PATH_MAX);
+	err = p->inode->ops->text(p->inode, buf + at, PROTO_PATH_MAX - at);
+	if (err)
+		strlcpy(buf, p->text, PROTO_PATH_MAX);
+	return err == -EINVAL ? 0 : err;
+}
+
+/* --- pieces of a walk ---------------------------------------------------------------- */
+
+/* Take the next component off the rest; 0 at the end. */
+static size_t next_name(struct walk *w, const char **name)
+{
+	size_t len;
+
+	while (*w->rest == '/')
+		w->rest++;
+	*name = w->rest;
+	len = (size_t)(strchrnul(w->rest, '/') - w->rest);
+	w->rest += len;
+	return len;
+}
+
+static bool only_slashes(const char *s)
+{
+	while (*s == '/')
+		s++;
+	return *s == '\0';
+}
+
+static bool is_dot(const char *name, size_t len)
+{
+	return len == 1 && name[0] == '.';
+}
+
+static bool is_dot_dot(const char *name, size_t len)
+{
+	return len == 2 && name[0] == '.' && name[1] == '.';
+}
+
+/* The canonical path with one more name. */
+static int canon_push(struct walk *w, const char *name, size_t len)
+{
+	size_t at = strlen(w->canon);
+
+	if (at == 1)
+		at = 0; /* "/" */
+	if (at + 1 + len >= PROTO_PATH_MAX)
+		return -ENAMETOOLONG;
+	w->canon[at] = '/';
+	memcpy(w->canon + at + 1, name, len);
+	w->canon[at + 1 + len] = '\0';
+	return 0;
+}
+
+static void canon_pop(struct walk *w)
+{
+	char *slash = strrchr(w->canon, '/');
+
+	slash[slash == w->canon ? 1 : 0] = '\0';
+}
+
+/* Go to @inode, whose reference is taken over; NULL: the root. */
+static void go_to(struct walk *w, struct inode *inode)
+{
+	inode_put(w->cur);
+	w->cur = inode;
+}
+
+static void enter_mount(struct walk *w, const struct mount *mt)
+{
+	if (mt->root)
+		inode_get(mt->root);
+	go_to(w, mt->root);
+}
+
+/* What is left becomes @head, a slash, and what was left. */
+static int put_in_front(struct walk *w, const char *head, size_t len)
+{
+	const size_t rest_len = strlen(w->rest);
+	char *joined;
+
+	if (len + 1 + rest_len >= 2 * PROTO_PATH_MAX)
+		return -ENAMETOOLONG;
+	joined = kmalloc(len + 1 + rest_len + 1);
+	if (!joined)
+		return -ENOMEM;
+	memcpy(joined, head, len);
+	/* Without a slash behind the link, its target need not be a directory. */
+	if (rest_len)
+		joined[len++] = '/';
+	memcpy(joined + len, w->rest, rest_len + 1);
+	kfree(w->owned);
+	w->owned = joined;
+	w->rest = joined;
+	return 0;
+}
+
+/* --- in the root --------------------------------------------------------------------- */
+
+/* At "/", names that need no question: dots, and mount points. */
+static void skip_to_mount(struct walk *w)
+{
+	char at[FS_NAME_MAX + 2];
+
+	while (!w->cur && !strcmp(w->canon, "/")) {
+		const char *start = w->rest, *name;
+		const size_t len = next_name(w, &name);
+		const bool dots = is_dot(name, len) || is_dot_dot(name, len);
+		const struct mount *mt = NULL;
+
+		if (len && len <= FS_NAME_MAX && !dots) {
+			at[0] = '/';
+			memcpy(at + 1, name, len);
+			mt = mount_at_text(w->base->mounts, at, len + 1);
+		}
+		if (mt) {
+			strlcpy(w->canon, mt->at, PROTO_PATH_MAX);
+			enter_mount(w, mt);
+		} else if (!dots) {
+			w->rest = start;
+			return;
+		}
+		w->must_be_dir = true; /* "/" is one, and so is what is mounted in it */
+	}
+}
+
+/* The whole way in the root is walked: @rep says to what. */
+static int finish_root(struct walk *w, const struct ps_lookup_rep *rep)
+{
+	struct path *at = &w->res->at;
+
+	at->text = kmalloc(rep->path_len + 1u);
+	if (!at->text)
+		return -ENOMEM;
+	memcpy(at->text, rep->path, rep->path_len);
+	at->text[rep->path_len] = '\0';
+	at->attr = rep->attr;
+	return 0;
+}
+
+/* The storage node came to one of our mount points. */
+static int cross(struct walk *w, const struct ps_lookup_rep *rep)
+{
+	const struct mount *mt = mount_at_text(w->base->mounts, rep->path, rep->path_len);
+	char *rest;
+
+	w->nr_links += rep->nr_links;
+	if (w->nr_links > MAX_LINKS)
+		return -ELOOP;
+	if (!mt)
+		return -EPROTO;
+	rest = kmalloc(rep->rest_len + 1u);
+	if (!rest)
+		return -ENOMEM;
+	memcpy(rest, rep->rest, rep->rest_len);
+	rest[rep->rest_len] = '\0';
+	kfree(w->owned);
+	w->owned = rest;
+	w->rest = rest;
+	strlcpy(w->canon, mt->at, PROTO_PATH_MAX);
+	enter_mount(w, mt);
+	return 0;
+}
+
+/* All that is left, as far as the next mount point. @done: nothing is left. */
+static int walk_root(struct walk *w, bool *done)
+{
+	struct remote_walk how = { .access = w->access, .flags = PS_LOOKUP_REALPATH };
+	const size_t canon_len = strlen(w->canon), rest_len = strlen(w->rest);
+	struct ps_lookup_rep rep;
+	void *buf = NULL;
+	char *text;
+	int err;
+
+	if (canon_len + 1 + rest_len >= PROTO_PATH_MAX)
+		return -ENAMETOOLONG;
+	text = kmalloc(canon_len + 1 + rest_len + 1);
+	if (!text)
+		return -ENOMEM;
+	memcpy(text, w->canon, canon_len);
+	text[canon_len] = '/';
+	memcpy(text + canon_len + 1, w->rest, rest_len + 1);
+	if (!rest_len && !w->must_be_dir)
+		text[canon_len] = '\0';
+	how.path = text;
+	how.canon_len = canon_len;
+	how.stops = mount_stops(w->base->mounts, &how.stops_len);
+	if (w->flags & WALK_NOFOLLOW)
+		how.flags |= PS_LOOKUP_NOFOLLOW;
+	if (w->flags & WALK_DIRECTORY)
+		how.flags |= PS_LOOKUP_DIRECTORY;
+	err = remote_walk(w->base->cred, &how, &rep, &buf);
+	kfree(text);
+	*done = !err && !rep.stopped;
+	if (!err)
+		err = rep.stopped ? cross(w, &rep) : finish_root(w, &rep);
+	kfree(buf);
+	return err;
+}
+
+/* --- on a file system of our own ----------------------------------------------------- */
+
+static int go_up(struct walk *w)
+{
+	const struct mount *mt = mount_of_root(w->base->mounts, w->cur);
+	struct inode *parent;
+	int err;
+
+	if (mt) {
+		if (mt->parent)
+			inode_get(mt->parent);
+		go_to(w, mt->parent);
+		canon_pop(w);
+		return 0;
+	}
+	err = w->cur->ops->parent ? w->cur->ops->parent(w->cur, &parent) : -ENOENT;
+	if (err)
+		return err;
+	go_to(w, parent);
+	canon_pop(w);
+	return 0;
+}
+
+/* A link that names no path but a file. -EINVAL: it is not that kind. */
+static int jump(struct walk *w, struct inode *link)
+{
+	struct path to = { 0 };
+	int err;
+
+	if (!link->ops->jump)
+		return -EINVAL;
+	err = link->ops->jump(link, &to);
+	if (err)
+		return err;
+	strlcpy(w->canon, to.text, PROTO_PATH_MAX);
+	go_to(w, to.inode);
+	to.inode = NULL;
+	path_put(&to);
+	return 0;
+}
+
+static int follow(struct walk *w, struct inode *link)
+{
+	char *target;
+	ssize_t len;
+	int err;
+
+	if (++w->nr_links > MAX_LINKS)
+		return -ELOOP;
+	err = jump(w, link);
+	if (err != -EINVAL)
+		return err;
+	if (!link->ops->readlink)
+		return -EINVAL;
+	target = kmalloc(PROTO_PATH_MAX);
+	if (!target)
+		return -ENOMEM;
+	len = link->ops->readlink(link, target, PROTO_PATH_MAX);
+	if (len == 0)
+		len = -ENOENT;
+	err = len < 0 ? (int)len : put_in_front(w, target, (size_t)len);
+	if (!err && target[0] == '/') {
+		go_to(w, NULL);
+		strlcpy(w->canon, "/", PROTO_PATH_MAX);
+	}
+	kfree(target);
+	return err;
+}
+
+/* The last name is not there, and the caller wants to make it. */
+static int finish_missing(struct walk *w, const char *name, size_t len)
+{
+	struct walk_result *res = w->res;
+
+	res->name = kmalloc(len + 1);
+	res->parent.text = kstrdup(w->canon);
+	if (!res->name || !res->parent.text)
+		return -ENOMEM; /* the caller puts the result */
+	memcpy(res->name, name, len);
+	res->name[len] = '\0';
+	res->slash = *w->rest == '/';
+	inode_get(w->cur);
+	res->parent.inode = w->cur;
+	return inode_getattr(w->cur, &res->parent.attr);
+}
+
+/* One name in directory w->cur. @done: nothing is left. */
+static int walk_name(struct walk *w, const char *name, size_t len, bool *done)
+{
+	const bool last = only_slashes(w->rest), slash = *w->rest == '/';
+	const struct mount *mt = mount_in_dir(w->base->mounts, w->cur, name, len);
+	struct inode *next = NULL;
+	int err;
+
+	w->must_be_dir = slash;
+	if (mt) {
+		strlcpy(w->canon, mt->at, PROTO_PATH_MAX);
+		enter_mount(w, mt);
+		return 0;
+	}
+	err = w->cur->ops->lookup(w->cur, name, len, &next);
+	if (err == -ENOENT && last && (w->flags & WALK_CREATE)) {
+		*done = true;
+		return finish_missing(w, name, len);
+	}
+	if (err)
+		return err;
+	if (next->mode == FS_S_IFLNK && (!last || slash || !(w->flags & WALK_NOFOLLOW))) {
+		err = follow(w, next);
+		inode_put(next);
+		return err;
+	}
+	err = canon_push(w, name, len);
+	if (err)
+		inode_put(next);
+	else
+		go_to(w, next);
+	return err;
+}
+
+static int check_result(const struct walk *w, const struct proto_attr *attr)
+{
+	const struct fs_type *type = w->cur->type;
+
+	if (((w->flags & WALK_DIRECTORY) || w->must_be_dir) && !inode_is_dir(w->cur))
+		return -ENOTDIR;
+	if ((w->access & FS_MAY_WRITE) && type->read_only &&
+	    (w->cur->mode == FS_S_IFREG || w->cur->mode == FS_S_IFDIR ||
+	     w->cur->mode == FS_S_IFLNK))
+		return -EROFS;
+	if ((w->access & FS_MAY_EXEC) && type->noexec && w->cur->mode == FS_S_IFREG)
+		return -EACCES;
+	return w->access ? attr_access(w->base->cred, attr, w->access) : 0;
+}
+
+static int finish_here(struct walk *w)
+{
+	struct path *at = &w->res->at;
+	int err = inode_getattr(w->cur, &at->attr);
+
+	if (!err)
+		err = check_result(w, &at->attr);
+	if (err)
+		return err;
+	at->text = kstrdup(w->canon);
+	if (!at->text)
+		return -ENOMEM;
+	at->inode = w->cur;
+	w->cur = NULL;
+	return 0;
+}
+
+/* One component, or the end. */
+static int walk_here(struct walk *w, bool *done)
+{
+	struct proto_attr attr;
+	const char *name;
+	const size_t len = next_name(w, &name);
+	int err;
+
+	if (!len) {
+		*done = true;
+		return finish_here(w);
+	}
+	if (!inode_is_dir(w->cur))
+		return -ENOTDIR;
+	err = inode_getattr(w->cur, &attr);
+	if (!err)
+		err = attr_access(w->base->cred, &attr, FS_MAY_EXEC);
+	if (err)
+		return err;
+	if (len > FS_NAME_MAX)
+		return -ENAMETOOLONG;
+	w->must_be_dir = true;
+	if (is_dot(name, len))
+		return 0;
+	return is_dot_dot(name, len) ? go_up(w) : walk_name(w, name, len, done);
+}
+
+/* --- whole walks --------------------------------------------------------------------- */
+
+/* Where the walk of @text begins. */
+static int begin(struct walk *w, const char *text)
+{
+	const struct path *dir = w->base->dir;
+	int err;
+
+	strlcpy(w->canon, "/", PROTO_PATH_MAX);
+	if (text[0] == '/')
+		return 0;
+	if (!dir)
+		return -ENOENT;
+	if (text[0] && (dir->attr.mode & FS_S_IFMT) != FS_S_IFDIR)
+		return -ENOTDIR;
+	err = path_text(dir, w->canon);
+	if (dir->inode) {
+		inode_get(dir->inode);
+		w->cur = dir->inode;
+		err = 0; /* one that has been removed still can be stood in */
+	}
+	return err;
+}
+
+int path_walk(const struct walk_base *base, const char *text, uint32_t flags, uint32_t access,
+	      struct walk_result *res)
+{
+	struct walk w = {
+		.base = base,
+		.flags = flags,
+		.access = access,
+		.rest = text,
+		.res = res,
+	};
+	bool done = false;
+	int err;
+
+	*res = (struct walk_result){ 0 };
+	if (!text[0]) {
+		if (!(flags & WALK_EMPTY))
+			return -ENOENT;
+		w.flags |= WALK_NOFOLLOW;
+	}
+	w.canon = kmalloc(PROTO_PATH_MAX);
+	err = w.canon ? begin(&w, text) : -ENOMEM;
+	while (!err && !done) {
+		if (!w.cur)
+			skip_to_mount(&w);
+		err = w.cur ? walk_here(&w, &done) : walk_root(&w, &done);
+	}
+	inode_put(w.cur);
+	kfree(w.owned);
+	kfree(w.canon);
+	if (err)
+		walk_result_put(res);
+	return err;
+}
+
+/* The last component of @text, and how long what is in front of it is. */
+static size_t split(const char *text, const char **name, size_t *len)
+{
+	size_t end = strlen(text);
+
+	while (end && text[end - 1] == '/')
+		end--;
+	*len = end;
+	while (end && text[end - 1] != '/')
+		end--;
+	*len -= end;
+	*name = text + end;
+	return end;
+}
+
+static bool has_mount(const struct walk_base *base, const struct walk_result *res, size_t len)
+{
+	const struct path *dir = &res->parent;
+	char *full;
+	size_t at;
+	bool found;
+
+	if (dir->inode)
+		return mount_in_dir(base->mounts, dir->inode, res->name, len);
+	full = kmalloc(PROTO_PATH_MAX);
+	if (!full)
+		return true; /* the one that changes nothing */
+	at = strcmp(dir->text, "/") ? strlcpy(full, dir->text, PROTO_PATH_MAX) : 0;
+	full[at] = '/';
+	strlcpy(full + at + 1, res->name, PROTO_PATH_MAX - at - 1);
+	found = mount_at_text(base->mounts, full, strlen(full));
+	kfree(full);
+	return found;
+}
+
+int path_walk_parent(const struct walk_base *base, const char *text, struct walk_result *res)
+{
+	const char *name;
+	size_t len;
+	const size_t dir_len = split(text, &name, &len);
+	char *dir;
+	int err;
+
+	*res = (struct walk_result){ 0 };
+	if (!text[0])
+		return -ENOENT;
+	dir = kmalloc(dir_len + 2);
+	if (!dir)
+		return -ENOMEM;
+	memcpy(dir, text, dir_len);
+	dir[dir_len] = '\0';
+	if (!dir_len)
+		strlcpy(dir, text[0] == '/' ? "/" : ".", 2);
+	err = path_walk(base, dir, WALK_DIRECTORY, FS_MAY_EXEC, res);
+	kfree(dir);
+	if (err)
+		return err;
+	res->parent = res->at;
+	res->at = (struct path){ 0 };
+	res->name = kmalloc(len + 1);
+	if (!res->name || len > FS_NAME_MAX) {
+		err = res->name ? -ENAMETOOLONG : -ENOMEM;
+		walk_result_put(res);
+		return err;
+	}
+	memcpy(res->name, name, len);
+	res->name[len] = '\0';
+	res->slash = name[len] == '/';
+	res->mount_point = has_mount(base, res, len);
+	return 0;
+}
+
+int path_walk_last(const struct walk_base *base, struct walk_result *res)
+{
+	struct walk_base from = *base;
+	struct walk_result found;
+	int err;
+
+	from.dir = &res->parent;
+	err = path_walk(&from, res->name[0] ? res->name : "/", WALK_NOFOLLOW, 0, &found);
+	if (err)
+		return err;
+	res->at = found.at;
+	found.at = (struct path){ 0 };
+	walk_result_put(&found);
+	return 0;
+}
