@@ -153,7 +153,7 @@ static long make_eventfd(uint32_t count, uint32_t flags)
 		return PTR_ERR(f);
 	}
 	f->private = e;
-	fd = files_install(process_current()->files, f, 0, flags & O_CLOEXEC);
+	fd = files_install(task_current()->files, f, 0, flags & O_CLOEXEC);
 	if (fd < 0)
 		file_put(f);
 	return fd;
