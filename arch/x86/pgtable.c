@@ -258,6 +258,34 @@ int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
 	return w.start < w.end ? walk_level(pt->pml4, 4, 0, &w) : 0;
 }
 
+static size_t write_protect_level(uint64_t *t, unsigned int level, vaddr_t base, vaddr_t start,
+				  vaddr_t end)
+{
+	const uint64_t size = pt_level_size(level);
+	const unsigned int first = start > base ? (unsigned int)((start - base) / size) : 0;
+	size_t nr = 0;
+
+	for (unsigned int i = first; i < PT_ENTRIES && base + i * size < end; i++) {
+		const uint64_t e = READ_ONCE(t[i]);
+
+		if (!(e & PTE_P))
+			continue;
+		if (level > 1)
+			nr += write_protect_level(entry_table(e), level - 1, base + i * size, start,
+						  end);
+		else if (e & PTE_W)
+			/* One instruction, so that a dirty bit which a CPU sets meanwhile is not lost. */
+			nr += (__atomic_fetch_and(&t[i], ~PTE_W, __ATOMIC_ACQ_REL) & PTE_W) != 0;
+	}
+	return nr;
+}
+
+size_t pgtable_write_protect(struct pgtable *pt, vaddr_t start, vaddr_t end)
+{
+	end = MIN(end, USER_TOP);
+	return start < end ? write_protect_level(pt->pml4, 4, 0, start, end) : 0;
+}
+
 static bool table_empty(const uint64_t *t)
 {
 	for (unsigned int i = 0; i < PT_ENTRIES; i++) {

@@ -49,6 +49,39 @@ static void map_query_unmap(struct ktest *t)
 	pgtable_destroy(pt);
 }
 
+static void write_protection_keeps_the_rest(struct ktest *t)
+{
+	struct pgtable *pt = pgtable_create();
+	static const struct {
+		vaddr_t vaddr;
+		unsigned int prot, want;
+	} pages[] = {
+		{ VA - PAGE_SIZE, PGT_READ | PGT_WRITE,
+		  PGT_READ | PGT_WRITE }, /* below the range */
+		{ VA, PGT_READ | PGT_WRITE, PGT_READ },
+		{ VA + PAGE_SIZE, PGT_READ | PGT_WRITE | PGT_EXEC, PGT_READ | PGT_EXEC },
+		{ VA + 2 * PAGE_SIZE, PGT_READ, PGT_READ },
+		{ VA + 3 * PAGE_SIZE, PGT_NONE, PGT_NONE },
+		{ VA + (1ul << 30), PGT_READ | PGT_WRITE, PGT_READ },
+		{ VA + (1ul << 31), PGT_READ | PGT_WRITE, PGT_READ | PGT_WRITE }, /* the end */
+	};
+	struct pgtable_entry e;
+
+	ASSERT_FALSE(t, IS_ERR(pt));
+	for (size_t i = 0; i < ARRAY_SIZE(pages); i++)
+		ASSERT_EQ(t, pgtable_map(pt, pages[i].vaddr, 0x5000 + i * PAGE_SIZE, pages[i].prot),
+			  0);
+	EXPECT_EQ(t, pgtable_write_protect(pt, VA, VA + (1ul << 31)), 3u);
+	EXPECT_EQ(t, pgtable_write_protect(pt, VA, VA + (1ul << 31)), 0u);
+	for (size_t i = 0; i < ARRAY_SIZE(pages); i++) {
+		EXPECT_TRUE(t, pgtable_query(pt, pages[i].vaddr, &e));
+		EXPECT_EQ(t, e.prot, pages[i].want);
+		EXPECT_EQ(t, e.paddr, 0x5000 + i * PAGE_SIZE);
+		pgtable_unmap(pt, pages[i].vaddr, NULL);
+	}
+	pgtable_destroy(pt);
+}
+
 static void bad_addresses_are_refused(struct ktest *t)
 {
 	struct pgtable *pt = pgtable_create();
@@ -192,13 +225,10 @@ static void kernel_image_is_w_xor_x(struct ktest *t)
 }
 
 static const struct ktest_case pgtable_cases[] = {
-	KTEST(map_query_unmap),
-	KTEST(bad_addresses_are_refused),
-	KTEST(cpu_sets_accessed_and_dirty),
-	KTEST(walk_finds_the_range),
-	KTEST(all_table_pages_come_back),
-	KTEST(kernel_image_is_w_xor_x),
-	{ 0 },
+	KTEST(map_query_unmap),           KTEST(write_protection_keeps_the_rest),
+	KTEST(bad_addresses_are_refused), KTEST(cpu_sets_accessed_and_dirty),
+	KTEST(walk_finds_the_range),      KTEST(all_table_pages_come_back),
+	KTEST(kernel_image_is_w_xor_x),   { 0 },
 };
 static const struct ktest_suite pgtable_suite = { .name = "arch.pgtable", .cases = pgtable_cases };
 KTEST_SUITE(pgtable_suite);

@@ -18,6 +18,7 @@
 #include <lib/string.h>
 #include <managers/cluster.h>
 #include <mm/kmap.h>
+#include <net/node.h>
 #include <net/rpc.h>
 #include <processor/aspace.h>
 #include <processor/process.h>
@@ -45,6 +46,8 @@ static struct {
 	uint64_t file_pages, file_bad;
 	uint32_t frames;
 	unsigned int under_way;
+	uint16_t fail_opcode;
+	int fail_status;
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct fake_call {
@@ -78,6 +81,7 @@ void fake_reset(void)
 	fake.refuse_status = 0;
 	fake.file_pages = 0;
 	fake.frames = UINT32_MAX;
+	fake.fail_opcode = 0;
 	pthread_mutex_unlock(&fake.lock);
 }
 
@@ -113,6 +117,24 @@ void fake_file(uint64_t pages, uint64_t bad)
 void fake_frames(uint32_t frames)
 {
 	fake.frames = frames;
+}
+
+void fake_fail(uint16_t opcode, int status)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.fail_opcode = opcode;
+	fake.fail_status = status;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+size_t fake_pages(void)
+{
+	size_t nr;
+
+	pthread_mutex_lock(&fake.lock);
+	nr = fake.nr_pages;
+	pthread_mutex_unlock(&fake.lock);
+	return nr;
 }
 
 void fake_move(uint64_t index, uint32_t node)
@@ -462,6 +484,117 @@ static int sync_vregions(const void *body, uint32_t len, void *out, uint32_t max
 	return (int)n;
 }
 
+static void drop_pages(uint64_t aspace, uint64_t addr, uint64_t len)
+{
+	for (size_t i = 0; i < fake.nr_pages;) {
+		struct page *p = fake.pages[i];
+
+		if (p->aspace != aspace || p->vaddr - addr >= len) {
+			i++;
+			continue;
+		}
+		fake.pages[i] = fake.pages[--fake.nr_pages];
+		free(p);
+	}
+}
+
+/* The next of the calls that change a space fails, if the test wants it. */
+static int injected(uint16_t opcode)
+{
+	const int err = fake.fail_opcode == opcode ? fake.fail_status : 0;
+
+	if (err)
+		fake.fail_opcode = 0;
+	return err;
+}
+
+static int sync_destroy(const void *body, uint32_t len)
+{
+	uint64_t id;
+
+	if (pm_destroy_req_decode(body, len, &id))
+		abort();
+	pthread_mutex_lock(&fake.lock);
+	drop_pages(id, 0, UINT64_MAX);
+	fake.counts.destroys++;
+	pthread_mutex_unlock(&fake.lock);
+	return 0;
+}
+
+static int sync_fork(const void *body, uint32_t len, void *out, uint32_t max)
+{
+	struct pm_range_rep *rep = calloc(1, sizeof(*rep));
+	struct pm_fork_req req;
+	ssize_t n;
+
+	if (pm_fork_req_decode(body, len, &req))
+		abort();
+	pthread_mutex_lock(&fake.lock);
+	n = injected(PM_FORK);
+	fake.counts.forks += n == 0;
+	for (uint64_t i = 0; i < 64; i++)
+		rep->vregions[rep->nr_vregions++] = (struct pm_vregion){
+			.index = i,
+			.owner = fake.owner[i],
+			.version = fake.version[i],
+		};
+	pthread_mutex_unlock(&fake.lock);
+	rep->addr = FAKE_VREGION_SIZE;
+	if (!n)
+		n = pm_range_rep_encode(rep, out, max);
+	free(rep);
+	return (int)n;
+}
+
+static int sync_merge(const void *body, uint32_t len)
+{
+	struct pm_merge_req *req = calloc(1, sizeof(*req));
+	int err;
+
+	if (pm_merge_req_decode(body, len, req))
+		abort();
+	pthread_mutex_lock(&fake.lock);
+	err = injected(PM_MERGE);
+	if (!err) {
+		fake.counts.merges++;
+		for (uint32_t i = 0; i < req->nr_ranges; i++)
+			drop_pages(req->from, req->ranges[i].addr, req->ranges[i].len);
+		for (size_t i = 0; i < fake.nr_pages;) {
+			struct page *p = fake.pages[i];
+
+			if (p->aspace != req->from) {
+				i++;
+			} else if (find(req->into, p->vaddr)) {
+				fake.pages[i] = fake.pages[--fake.nr_pages];
+				free(p);
+			} else {
+				p->aspace = req->into;
+				i++;
+			}
+		}
+	}
+	pthread_mutex_unlock(&fake.lock);
+	free(req);
+	return err;
+}
+
+static int sync_discard(const void *body, uint32_t len)
+{
+	struct pm_discard_req *req = calloc(1, sizeof(*req));
+	int err;
+
+	if (pm_discard_req_decode(body, len, req))
+		abort();
+	pthread_mutex_lock(&fake.lock);
+	err = injected(PM_DISCARD);
+	for (uint32_t i = 0; !err && i < req->nr_ranges; i++)
+		drop_pages(req->aspace, req->ranges[i].addr, req->ranges[i].len);
+	fake.counts.discards += !err;
+	pthread_mutex_unlock(&fake.lock);
+	free(req);
+	return err;
+}
+
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *out, uint32_t reply_max, uint64_t timeout_ns)
 {
@@ -473,7 +606,13 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 	case PM_FILL_VMA:
 		return -EFAULT;
 	case PM_DESTROY:
-		return 0;
+		return sync_destroy(body, body_len);
+	case PM_FORK:
+		return sync_fork(body, body_len, out, reply_max);
+	case PM_MERGE:
+		return sync_merge(body, body_len);
+	case PM_DISCARD:
+		return sync_discard(body, body_len);
 	default:
 		abort();
 	}
@@ -494,6 +633,13 @@ struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, bool remote_write)
 uint32_t rpc_mem_rkey(const struct rpc_mem *mem)
 {
 	return 0x1234;
+}
+
+const struct node_info *node_self(void)
+{
+	static const struct node_info self = { .id = 77, .role = NODE_ROLE_PROCESSOR };
+
+	return &self;
 }
 
 /* --- what else the cache asks for ---------------------------------------------------- */

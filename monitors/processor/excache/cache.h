@@ -34,7 +34,10 @@ struct excache {
 	struct spinlock free_lock; /* RANK_EXCACHE_FREE */
 	struct list_head free __guarded_by(&free_lock);
 	uint64_t nr_free; /* atomic; changed under free_lock */
+	uint64_t
+		nr_releases; /* atomic: objects whose lines may be evicted again, excache_release() */
 	struct waitqueue freed;
+	struct waitqueue settled; /* an object that is held has no write-back any more */
 };
 extern struct excache excache;
 

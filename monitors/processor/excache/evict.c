@@ -163,17 +163,44 @@ int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_
 
 /* --- eviction ------------------------------------------------------------------------ */
 
+/* May lines of @obj be written back?  If so one is counted. */
+static bool writeback_begin(struct object *obj)
+{
+	bool ok;
+
+	spin_lock(&obj->lock);
+	ok = !obj->held;
+	if (ok)
+		obj->nr_writebacks++;
+	spin_unlock(&obj->lock);
+	return ok;
+}
+
+/* The line was clean after all. */
+static void writeback_cancel(struct object *obj)
+{
+	bool settled;
+
+	spin_lock(&obj->lock);
+	settled = --obj->nr_writebacks == 0 && obj->held;
+	spin_unlock(&obj->lock);
+	if (settled)
+		wake_all(&excache.settled);
+}
+
+/* The oldest line that can go now; a write-back of it is counted. */
 static struct line *oldest_idle_locked(struct cache_set *set)
 {
 	struct line *line;
 
 	list_for_each_entry(line, &set->resident, set_link) {
-		if (line->state == LINE_VALID && line->pins == 0)
+		if (line->state == LINE_VALID && line->pins == 0 && writeback_begin(line->obj))
 			return line;
 	}
 	return NULL;
 }
 
+/* writeback_begin() was true. */
 static void start_writeback_locked(struct cache_set *set, struct line *line)
 {
 	line->state = LINE_WRITEBACK;
@@ -203,6 +230,7 @@ static bool evict_locked(struct cache_set *set, struct claim *c, struct line **f
 		c->victims[c->nr_victims++] = old;
 	} else {
 		counter_inc(&excache_evict_clean);
+		writeback_cancel(old->obj);
 		put = line_detach_locked(set, old);
 		if (put)
 			c->puts[c->nr_puts++] = put;
@@ -287,6 +315,9 @@ static void drop_one(struct object *obj, uint64_t pgoff, bool flush)
 		if (line->state == LINE_VALID && line->pins == 0) {
 			line_unmap_all_locked(line);
 			if (flush && (line->flags & LINE_DIRTY)) {
+				const bool may = writeback_begin(obj);
+
+				BUG_ON(!may); /* who flushes holds off merges */
 				start_writeback_locked(set, line);
 				queue = line;
 			} else {
@@ -318,7 +349,7 @@ static void flush_start(struct object *obj, const uint64_t *pgoffs, size_t nr)
 		line = set_find_locked(set, obj, pgoffs[i]);
 		if (line && line->state == LINE_VALID && line->pins == 0) {
 			line_unmap_all_locked(line);
-			if (line->flags & LINE_DIRTY)
+			if ((line->flags & LINE_DIRTY) && writeback_begin(obj))
 				start_writeback_locked(set, line);
 			else
 				line = NULL;

@@ -113,13 +113,15 @@ void set_wait(struct cache_set *set, uint64_t gen)
 }
 
 /* For a thread that wants a line: also until a frame is free when @or_free. -EINTR: to be killed. */
-static int set_wait_line(struct cache_set *set, uint64_t gen, bool or_free)
+static int set_wait_line(struct cache_set *set, uint64_t gen, uint64_t releases, bool or_free)
 {
 	if (or_free)
-		return wait_event_killable(&excache.freed,
-					   excache_free_count() > 0 ||
-						   __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) !=
-							   gen);
+		return wait_event_killable(
+			&excache.freed,
+			excache_free_count() > 0 ||
+				__atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen ||
+				__atomic_load_n(&excache.nr_releases, __ATOMIC_ACQUIRE) !=
+					releases);
 	return wait_event_killable(&set->changed,
 				   __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
 }
@@ -197,6 +199,7 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 {
 	struct object *obj = line->obj;
 	const bool file = obj->kind == OBJECT_FILE;
+	bool settled = false;
 
 	ASSERT(line->nr_maps == 0);
 	list_del(&line->set_link);
@@ -205,7 +208,11 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 	spin_lock(&obj->lock);
 	list_del(&line->obj_link);
 	obj->nr_lines--;
+	if (line->state == LINE_WRITEBACK)
+		settled = --obj->nr_writebacks == 0 && obj->held;
 	spin_unlock(&obj->lock);
+	if (settled)
+		wake_all(&excache.settled);
 	if (line->flags & LINE_PLOCAL)
 		credit_put(line->credit_node);
 	line->obj = NULL;
@@ -289,10 +296,11 @@ static int get_or_wait(const struct tag *tag, enum excache_how how, struct line 
 	struct cache_set *set = &excache.sets[set_index(tag->obj, tag->pgoff)];
 	enum get_result got;
 	struct claim c;
-	uint64_t gen;
+	uint64_t gen, releases;
 	int err;
 
 	for (;;) {
+		releases = __atomic_load_n(&excache.nr_releases, __ATOMIC_ACQUIRE);
 		spin_lock(&set->lock);
 		gen = set->gen;
 		got = get_locked(set, tag, how, line, &c);
@@ -303,7 +311,7 @@ static int get_or_wait(const struct tag *tag, enum excache_how how, struct line 
 			return (int)got;
 		if (got == GET_NONE || got == GET_AGAIN)
 			return got == GET_NONE ? -ENOENT : -EAGAIN;
-		err = set_wait_line(set, gen, got == GET_WAIT_FRAME);
+		err = set_wait_line(set, gen, releases, got == GET_WAIT_FRAME);
 		if (err)
 			return err;
 	}
@@ -460,6 +468,7 @@ int excache_init(void)
 	spin_lock_init(&excache.free_lock, "excache.free", RANK_EXCACHE_FREE);
 	list_init(&excache.free);
 	waitqueue_init(&excache.freed);
+	waitqueue_init(&excache.settled);
 	for (uint32_t i = 0; i < excache.nr_sets; i++) {
 		struct cache_set *set = &excache.sets[i];
 

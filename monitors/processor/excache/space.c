@@ -7,10 +7,12 @@
  * Locking:	object.lock for both; never held across an RPC.
  */
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <mm/slab.h>
-#include <processor/aspace.h>
+#include <net/node.h>
+#include <processor/anon.h>
 #include <processor/excache.h>
 #include <processor/object.h>
 #include <processor/remote.h>
@@ -41,6 +43,8 @@ static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t 
 	obj->vregion_size = vregion_size;
 	radix_init(&obj->vregions);
 	page_bits_init(&obj->stored);
+	page_bits_init(&obj->hidden);
+	list_init(&obj->fronts);
 	__atomic_add_fetch(&nr_spaces, 1, __ATOMIC_RELAXED);
 	return obj;
 }
@@ -48,6 +52,13 @@ static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t 
 struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_size, uint64_t seed)
 {
 	return space_create(OBJECT_ANON, id, home, vregion_size, seed);
+}
+
+uint64_t object_new_id(void)
+{
+	static atomic64_t counter;
+
+	return (uint64_t)node_self()->id << 40 | (uint64_t)atomic64_inc_return(&counter);
 }
 
 static void space_free(struct object *obj)
@@ -59,16 +70,36 @@ static void space_free(struct object *obj)
 		kfree(vr);
 	radix_destroy(&obj->vregions);
 	page_bits_destroy(&obj->stored);
+	page_bits_destroy(&obj->hidden);
 	kfree(obj);
 	__atomic_sub_fetch(&nr_spaces, 1, __ATOMIC_RELAXED);
 }
 
+void object_free_merged(struct object *obj)
+{
+	ASSERT(obj->nr_lines == 0);
+	space_free(obj);
+}
+
 void space_end(struct object *obj)
 {
-	excache_drop(obj, 0, UINT64_MAX);
-	if (obj->vregion_size)
-		remote_destroy(obj);
-	space_free(obj);
+	/* With it may go the last front of the object behind it, and so on. */
+	while (obj) {
+		struct aspace *merge = NULL;
+		struct object *gone = NULL;
+
+		if (obj->backing)
+			gone = anon_unchain(obj, &merge);
+		excache_drop(obj, 0, UINT64_MAX);
+		if (obj->vregion_size)
+			remote_destroy(obj);
+		space_free(obj);
+		if (merge) {
+			aspace_merge(merge);
+			aspace_put(merge);
+		}
+		obj = gone;
+	}
 }
 
 /* --- vRegions ------------------------------------------------------------------------ */
@@ -161,6 +192,16 @@ bool object_stored(struct object *obj, uint64_t pgoff)
 	stored = page_bits_test(&obj->stored, pgoff);
 	spin_unlock(&obj->lock);
 	return stored;
+}
+
+bool object_stores_any(struct object *obj, uint64_t first, uint64_t end)
+{
+	bool any;
+
+	spin_lock(&obj->lock);
+	any = page_bits_next(&obj->stored, first, end) < end;
+	spin_unlock(&obj->lock);
+	return any;
 }
 
 int object_set_stored(struct object *obj, uint64_t pgoff)

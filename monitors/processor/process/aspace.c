@@ -5,7 +5,6 @@
  * Invariants:	vmas of the copy do not overlap; each PM_VMA_FILE one holds a reference of its object;
  *		seq.map grows before the effect of a layout change can be seen in the page table.
  * Locking:	aspace.lock for all of it; memory is allocated before it is taken where that may fail.
- *		spaces_lock: who can see an object that has lost a page.
  */
 #define PR_FMT "aspace: "
 
@@ -16,30 +15,32 @@
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <mm/slab.h>
+#include <processor/anon.h>
 #include <processor/credit.h>
 #include <processor/excache.h>
 #include <processor/process.h>
 
 /* --- life ---------------------------------------------------------------------------- */
 
-static struct spinlock spaces_lock = SPINLOCK_INIT("aspace.list", RANK_SPIN_MONITOR);
-static LIST_HEAD(spaces); /* spaces_lock */
-
 struct aspace *aspace_create(uint64_t id, uint32_t home)
 {
+	struct object *anon = object_anon_create(id, home, 0, hash64(id) >> 1);
+
+	return IS_ERR(anon) ? (struct aspace *)anon : aspace_create_for(anon);
+}
+
+struct aspace *aspace_create_for(struct object *anon)
+{
 	struct aspace *as = kzalloc(sizeof(*as));
-	int err;
+	int err = -ENOMEM;
 
 	if (!as)
-		return ERR_PTR(-ENOMEM);
+		goto out_put;
 	as->pt = pgtable_create();
 	err = IS_ERR(as->pt) ? PTR_ERR(as->pt) : 0;
 	if (err)
 		goto out_free;
-	as->anon = object_anon_create(id, home, 0, hash64(id) >> 1);
-	err = IS_ERR(as->anon) ? PTR_ERR(as->anon) : 0;
-	if (err)
-		goto out_destroy_pt;
+	as->anon = anon;
 	refcount_set(&as->refs, 1);
 	mutex_init(&as->map_lock, "aspace.map", RANK_ASPACE);
 	spin_lock_init(&as->lock, "aspace", RANK_SPIN_ASPACE);
@@ -47,14 +48,12 @@ struct aspace *aspace_create(uint64_t id, uint32_t home)
 	list_init(&as->blocked);
 	waitqueue_init(&as->unblocked);
 	waitqueue_init(&as->quiet);
-	spin_lock(&spaces_lock);
-	list_add_tail(&as->link, &spaces);
-	spin_unlock(&spaces_lock);
+	anon_add_space(as);
 	return as;
-out_destroy_pt:
-	pgtable_destroy(as->pt);
 out_free:
 	kfree(as);
+out_put:
+	object_put(anon);
 	return ERR_PTR(err);
 }
 
@@ -62,39 +61,13 @@ void aspace_put(struct aspace *as)
 {
 	if (!refcount_dec_and_test(&as->refs))
 		return;
-	spin_lock(&spaces_lock);
-	list_del(&as->link);
-	spin_unlock(&spaces_lock);
+	anon_remove_space(as);
 	aspace_unmap_range(as, 0, PM_USER_TOP);
 	aspace_clear_vmas(as, 0, PM_USER_TOP);
 	object_put(as->anon);
 	credit_trim();
 	pgtable_destroy(as->pt);
 	kfree(as);
-}
-
-static bool can_see(const struct aspace *as, const struct object *obj)
-{
-	return as->anon == obj;
-}
-
-void object_fail(struct object *obj, int error, uint64_t pgoff)
-{
-	struct aspace *as;
-	int expected = 0;
-
-	if (!__atomic_compare_exchange_n(&obj->failed, &expected, error, false, __ATOMIC_SEQ_CST,
-					 __ATOMIC_RELAXED))
-		return;
-	pr_err("space %#llx: page %#llx is lost (error %d): its program is killed\n",
-	       (unsigned long long)obj->id, (unsigned long long)(pgoff << PAGE_SHIFT), error);
-	spin_lock(&spaces_lock);
-	list_for_each_entry(as, &spaces, link) {
-		if (!READ_ONCE(as->failed) && can_see(as, obj))
-			WRITE_ONCE(as->failed, error);
-	}
-	spin_unlock(&spaces_lock);
-	process_kill_failed();
 }
 
 /* --- vmas ---------------------------------------------------------------------------- */
@@ -300,6 +273,43 @@ int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *fil
 	return aspace_set_vma_at(as, v, file, SEQ_ANY);
 }
 
+/* A copy of the first vma that ends behind @addr; false: there is none. */
+static bool next_vma(struct aspace *as, vaddr_t addr, struct vma *out)
+{
+	struct vma *v;
+
+	spin_lock(&as->lock);
+	v = vma_first_behind_locked(as, addr);
+	if (v) {
+		*out = *v;
+		if (out->file)
+			object_get(out->file);
+	}
+	spin_unlock(&as->lock);
+	return v != NULL;
+}
+
+int aspace_copy_vmas(struct aspace *from, struct aspace *to)
+{
+	vaddr_t addr = 0;
+	struct vma v;
+
+	while (next_vma(from, addr, &v)) {
+		struct vma *copy = kmalloc(sizeof(*copy));
+
+		if (!copy) {
+			vma_release(&v);
+			return -ENOMEM;
+		}
+		*copy = v;
+		addr = v.end;
+		spin_lock(&to->lock);
+		rb_insert(&copy->node, &to->vmas, vma_cmp);
+		spin_unlock(&to->lock);
+	}
+	return 0;
+}
+
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end)
 {
 	struct vma *spare[2], *gone = NULL;
@@ -418,6 +428,14 @@ void aspace_unmap_range(struct aspace *as, vaddr_t start, vaddr_t end)
 	} while (b.nr == UNMAP_BATCH);
 }
 
+void aspace_write_protect(struct aspace *as, vaddr_t start, vaddr_t end)
+{
+	spin_lock(&as->lock);
+	if (pgtable_write_protect(as->pt, start, end) > 0)
+		tlb_flush_all(as->pt);
+	spin_unlock(&as->lock);
+}
+
 void aspace_block(struct aspace *as, struct blocked_range *r, vaddr_t start, vaddr_t end)
 {
 	r->start = start;
@@ -435,6 +453,31 @@ void aspace_unblock(struct aspace *as, struct blocked_range *r)
 	as->seq.map++;
 	spin_unlock(&as->lock);
 	wake_all(&as->unblocked);
+}
+
+int aspace_quiesce(struct aspace *as, bool killable)
+{
+	int err;
+
+	atomic_or(&as->quiescing, 1);
+	err = wait_event_mode(&as->quiet, atomic_read_acquire(&as->nr_faults) == 0,
+			      killable ? WAIT_KILLABLE : WAIT_PLAIN, WAIT_FOREVER);
+	atomic_set(&as->quiescing, 0);
+	return err;
+}
+
+void aspace_merge(struct aspace *as)
+{
+	struct blocked_range all;
+
+	mutex_lock(&as->map_lock);
+	if (anon_can_merge(as)) {
+		aspace_block(as, &all, 0, PM_USER_TOP);
+		(void)aspace_quiesce(as, false);
+		anon_merge(as); /* tried again before the next fork */
+		aspace_unblock(as, &all);
+	}
+	mutex_unlock(&as->map_lock);
 }
 
 static bool is_blocked(struct aspace *as, vaddr_t addr)

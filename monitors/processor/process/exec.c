@@ -264,9 +264,7 @@ static void take_layout(struct aspace *as, const struct pm_exec_rep *rep)
 
 static struct aspace *new_space(void)
 {
-	static atomic64_t counter;
-	const uint64_t id =
-		(uint64_t)node_self()->id << 40 | (uint64_t)atomic64_inc_return(&counter);
+	const uint64_t id = object_new_id();
 	const uint32_t home = cluster_home_for(id);
 
 	return home ? aspace_create(id, home) : ERR_PTR(-EHOSTDOWN);

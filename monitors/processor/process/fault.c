@@ -15,6 +15,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/frame.h>
+#include <processor/anon.h>
 #include <processor/aspace.h>
 #include <processor/excache.h>
 #include <processor/remote.h>
@@ -100,12 +101,29 @@ struct resolved {          /* what is to be mapped */
 	bool newest; /* no private copy can replace it: see COW_ANY */
 };
 
+/* Private page @vpn is behind the top of the chain, in the pinned line r->line. */
+static int resolve_behind(struct aspace *as, uint64_t vpn, enum fault_access access, uint64_t seq,
+			  struct resolved *r)
+{
+	struct line *src = r->line;
+	int err;
+
+	if (!(access & FAULT_ACC_WRITE)) {
+		r->prot &= ~(uint32_t)PM_PROT_WRITE;
+		r->newest = false;
+		return 0;
+	}
+	err = anon_copy(as, vpn, seq, src, &r->line);
+	excache_put(src);
+	return err;
+}
+
 /* The line to map at @vaddr and with which rights. */
 static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum fault_access access,
 		   uint64_t seq, struct resolved *r)
 {
 	const uint64_t vpn = vaddr >> PAGE_SHIFT;
-	const bool private_file = v->file && !(v->flags & PM_VMA_SHARED);
+	struct object *from;
 	int err;
 
 	*r = (struct resolved){ .prot = v->prot, .newest = true };
@@ -113,12 +131,12 @@ static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum f
 		r->prot &= ~(uint32_t)PM_PROT_WRITE; /* a file's line is never dirty */
 		return file_line(v, vaddr, &r->line);
 	}
-	err = excache_get(as->anon, vpn, EXCACHE_FIND, &r->line);
+	err = anon_find(as, vpn, seq, &from, &r->line);
+	if (!err && from != as->anon)
+		return resolve_behind(as, vpn, access, seq, r);
 	if (err != -ENOENT)
 		return err;
-	if (object_stored(as->anon, vpn))
-		return excache_get_at(as->anon, vpn, EXCACHE_FETCH, as, seq, &r->line);
-	if (!private_file)
+	if (!v->file)
 		return excache_get_at(as->anon, vpn, EXCACHE_ZERO, as, seq, &r->line);
 	if ((access & FAULT_ACC_WRITE) || file_part(v, vaddr) < PAGE_SIZE)
 		return cow_line(as, v, vaddr, seq, &r->line);

@@ -1,14 +1,110 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork of an address space.
+ * fork of an address space: the order of the steps.
  *
- * Limits:	not there yet: -ENOSYS (docs/design/fork.md has the order of the steps).
+ * Flow:	block faults of the whole parent and wait for those under way -> merge what only the parent
+ *		sees -> copy the vma list -> write-protect and shoot down -> PM_FORK -> parent and child get new
+ *		tops in front of the old one -> unblock.
+ * Locking:	the parent's map_lock across all of it; the child is nobody else's yet.
+ * Failure:	up to PM_FORK nothing has changed but rights in the page table, which faults restore.
+ * See:		docs/design/fork.md
  */
-#include <lib/errno.h>
+#include <kernel/counter.h>
+#include <lib/err.h>
+#include <processor/anon.h>
 #include <processor/aspace.h>
+#include <processor/remote.h>
+
+COUNTER(fork_count, "fork.spaces", "address spaces forked");
+COUNTER(fork_failed, "fork.failed", "forks of address spaces that failed");
+
+/* A new top for the chain that @old is the top of. */
+static struct object *new_top(const struct object *old)
+{
+	return object_anon_create(object_new_id(), old->home, 0, old->seed);
+}
+
+static void copy_layout(const struct aspace *from, struct aspace *to)
+{
+	to->brk_start = from->brk_start;
+	to->brk = from->brk;
+	to->stack_top = from->stack_top;
+	to->stack_bottom = from->stack_bottom;
+	to->code_start = from->code_start;
+	to->code_end = from->code_end;
+	to->data_start = from->data_start;
+	to->data_end = from->data_end;
+	to->arg_start = from->arg_start;
+	to->arg_end = from->arg_end;
+	to->env_start = from->env_start;
+	to->env_end = from->env_end;
+	to->auxv_start = from->auxv_start;
+	to->auxv_end = from->auxv_end;
+	to->vdso = from->vdso;
+	to->nr_pages_mapped = from->nr_pages_mapped;
+}
+
+/* A space with the vmas of @parent and an object of its own that is not in the chain yet. */
+static struct aspace *make_child(struct aspace *parent)
+{
+	struct object *top = new_top(parent->anon);
+	struct aspace *child = IS_ERR(top) ? (struct aspace *)top : aspace_create_for(top);
+	int err;
+
+	if (IS_ERR(child))
+		return child;
+	copy_layout(parent, child);
+	err = aspace_copy_vmas(parent, child);
+	if (err) {
+		aspace_put(child);
+		return ERR_PTR(err);
+	}
+	return child;
+}
+
+/* Nothing of the parent can fault or change. */
+static int fork_blocked(struct aspace *parent, struct aspace **out)
+{
+	struct object *front;
+	struct aspace *child;
+	int err;
+
+	if (READ_ONCE(parent->failed))
+		return -ENOMEM;
+	anon_merge(parent); /* else the chain is longer, for now */
+	front = new_top(parent->anon);
+	if (IS_ERR(front))
+		return PTR_ERR(front);
+	child = make_child(parent);
+	if (IS_ERR(child)) {
+		object_put(front);
+		return PTR_ERR(child);
+	}
+	aspace_write_protect(parent, 0, PM_USER_TOP);
+	err = remote_fork(parent->anon, front, child->anon);
+	if (err) {
+		aspace_put(child);
+		object_put(front);
+		return err;
+	}
+	anon_push(parent, front, child);
+	*out = child;
+	return 0;
+}
 
 int aspace_fork(struct aspace *parent, struct aspace **child)
 {
+	struct blocked_range all;
+	int err;
+
 	*child = NULL;
-	return -ENOSYS;
+	mutex_lock(&parent->map_lock);
+	aspace_block(parent, &all, 0, PM_USER_TOP);
+	err = aspace_quiesce(parent, true);
+	if (!err)
+		err = fork_blocked(parent, child);
+	aspace_unblock(parent, &all);
+	mutex_unlock(&parent->map_lock);
+	counter_inc(err ? &fork_failed : &fork_count);
+	return err;
 }

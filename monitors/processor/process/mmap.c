@@ -10,6 +10,7 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
+#include <processor/anon.h>
 #include <processor/aspace.h>
 #include <processor/credit.h>
 #include <processor/excache.h>
@@ -77,17 +78,38 @@ static int check_range(uint64_t start, uint64_t *len, int err)
 	return map_range_ok(start, *len) ? 0 : err;
 }
 
-/* Steps 1 to 4 of "a range goes away": nothing of it is left on this processor. */
-static void range_evacuate(struct aspace *as, struct blocked_range *r, vaddr_t start, uint64_t len)
+/*
+ * Steps 1 to 4 of "a range goes away": nothing of it is left on this processor.  -ENOMEM: nothing has happened, and
+ * it is not blocked.
+ */
+static int range_evacuate(struct aspace *as, struct blocked_range *r, vaddr_t start, uint64_t len)
 {
+	const uint64_t first = start >> PAGE_SHIFT, end = (start + len) >> PAGE_SHIFT;
+	int err;
+
 	aspace_block(as, r, start, start + len);
+	err = anon_hide_reserve(as, first, end);
+	if (err) {
+		aspace_unblock(as, r);
+		return err;
+	}
 	aspace_unmap_range(as, start, start + len);
-	excache_drop(as->anon, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT);
+	excache_drop(as->anon, first, end);
+	return 0;
+}
+
+/* No page of the range is left, not in objects behind the top either. */
+static void pages_forget(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	const uint64_t first = start >> PAGE_SHIFT, end = (start + len) >> PAGE_SHIFT;
+
+	object_clear_stored(as->anon, first, end);
+	anon_hide(as, first, end);
 }
 
 static void range_forget(struct aspace *as, vaddr_t start, uint64_t len)
 {
-	object_clear_stored(as->anon, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT);
+	pages_forget(as, start, len);
 	aspace_clear_vmas(as, start, start + len);
 }
 
@@ -139,21 +161,24 @@ static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *o
 	const bool fixed = req->flags & PM_MAP_FIXED;
 	struct blocked_range r;
 	vaddr_t addr = 0;
-	int err;
+	int err = 0;
 
 	mutex_lock(&as->map_lock);
 	req->aspace = aspace_id(as);
 	req->want_credits = credit_want(aspace_home(as));
 	if (fixed)
-		range_evacuate(as, &r, req->addr, req->len);
+		err = range_evacuate(as, &r, req->addr, req->len);
+	if (err) {
+		mutex_unlock(&as->map_lock);
+		return err;
+	}
 	err = remote_mmap(as, req, object, &addr);
 	if (fixed) {
 		/*
 		 * What was there is gone even if the call failed half way; what the home says now is
 		 * asked for again on the next touch.
 		 */
-		object_clear_stored(as->anon, req->addr >> PAGE_SHIFT,
-				    (req->addr + req->len) >> PAGE_SHIFT);
+		pages_forget(as, req->addr, req->len);
 		if (err)
 			aspace_clear_vmas(as, req->addr, req->addr + req->len);
 		aspace_unblock(as, &r);
@@ -210,22 +235,31 @@ out_put:
 	return ret;
 }
 
+static int unmap(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	struct blocked_range r;
+	int err = range_evacuate(as, &r, start, len);
+
+	if (err)
+		return err;
+	err = remote_munmap(as, start, len);
+	range_forget(as, start, len);
+	aspace_unblock(as, &r);
+	return err;
+}
+
 /* munmap(addr, len) */
 long sys_munmap(const struct syscall_args *args)
 {
 	const uint64_t start = args->a[0];
 	struct aspace *as = aspace_current();
 	uint64_t len = args->a[1];
-	struct blocked_range r;
 	int err;
 
 	if (len == 0 || check_range(start, &len, -EINVAL))
 		return -EINVAL;
 	mutex_lock(&as->map_lock);
-	range_evacuate(as, &r, start, len);
-	err = remote_munmap(as, start, len);
-	range_forget(as, start, len);
-	aspace_unblock(as, &r);
+	err = unmap(as, start, len);
 	mutex_unlock(&as->map_lock);
 	return err;
 }
@@ -310,14 +344,15 @@ long sys_brk(const struct syscall_args *args)
 	} else if (new_end == old_end) {
 		as->brk = want;
 	} else {
-		if (new_end < old_end)
-			range_evacuate(as, &r, new_end, old_end - new_end);
-		if (remote_brk(as, want, &brk) == 0) {
-			if (brk == want && new_end < old_end)
+		const bool shrinks = new_end < old_end;
+		int err = shrinks ? range_evacuate(as, &r, new_end, old_end - new_end) : 0;
+
+		if (!err && remote_brk(as, want, &brk) == 0) {
+			if (brk == want && shrinks)
 				range_forget(as, new_end, old_end - new_end);
 			as->brk = brk;
 		}
-		if (new_end < old_end)
+		if (shrinks && !err)
 			aspace_unblock(as, &r);
 	}
 	brk = as->brk;
@@ -327,49 +362,51 @@ long sys_brk(const struct syscall_args *args)
 
 /* --- mremap -------------------------------------------------------------------------- */
 
-/* Shrinking needs no move: it is a munmap of the tail. */
-static int shrink(struct aspace *as, struct pm_mremap_req *req)
-{
-	const uint64_t cut = req->old_len - req->new_len;
-	const vaddr_t tail = req->old_addr + req->new_len;
-	struct blocked_range r;
-	int err;
-
-	range_evacuate(as, &r, tail, cut);
-	err = remote_munmap(as, tail, cut);
-	range_forget(as, tail, cut);
-	aspace_unblock(as, &r);
-	return err;
-}
-
-/* The pages move on the owners, so every line of the range goes back to them first. */
-static long move(struct aspace *as, struct pm_mremap_req *req)
+/*
+ * The pages move on the owners, so every line of the range goes back to them first, and those in objects behind the
+ * top are copied into it.
+ */
+static int move_blocked(struct aspace *as, struct pm_mremap_req *req, vaddr_t *addr)
 {
 	const uint64_t first = req->old_addr >> PAGE_SHIFT;
 	const uint64_t nr = req->old_len >> PAGE_SHIFT;
+	int err = anon_hide_reserve(as, first, first + nr);
+
+	if (err)
+		return err;
+	aspace_unmap_range(as, req->old_addr, req->old_addr + req->old_len);
+	err = anon_pull(as, first, first + nr);
+	if (!err)
+		err = excache_flush(as->anon, first, first + nr);
+	if (!err)
+		err = remote_mremap(as, req, addr);
+	if (err || *addr == req->old_addr)
+		return err;
+	err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
+				 *addr >> PAGE_SHIFT);
+	range_forget(as, req->old_addr, req->old_len);
+	if (err)
+		object_fail(as->anon, err, *addr >> PAGE_SHIFT);
+	return err;
+}
+
+static long move(struct aspace *as, struct pm_mremap_req *req)
+{
 	struct blocked_range r, to;
 	vaddr_t addr = 0;
-	int err;
+	int err = 0;
 
 	aspace_block(as, &r, req->old_addr, req->old_addr + req->old_len);
 	if (req->flags & PM_MREMAP_FIXED) {
-		range_evacuate(as, &to, req->new_addr, req->new_len);
-		object_clear_stored(as->anon, req->new_addr >> PAGE_SHIFT,
-				    (req->new_addr + req->new_len) >> PAGE_SHIFT);
+		err = range_evacuate(as, &to, req->new_addr, req->new_len);
+		if (!err)
+			pages_forget(as, req->new_addr, req->new_len);
 	}
-	aspace_unmap_range(as, req->old_addr, req->old_addr + req->old_len);
-	err = excache_flush(as->anon, first, first + nr);
-	if (!err)
-		err = remote_mremap(as, req, &addr);
-	if (!err && addr != req->old_addr) {
-		err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
-					 addr >> PAGE_SHIFT);
-		range_forget(as, req->old_addr, req->old_len);
-		if (err)
-			object_fail(as->anon, err, addr >> PAGE_SHIFT);
+	if (!err) {
+		err = move_blocked(as, req, &addr);
+		if (req->flags & PM_MREMAP_FIXED)
+			aspace_unblock(as, &to);
 	}
-	if (req->flags & PM_MREMAP_FIXED)
-		aspace_unblock(as, &to);
 	aspace_unblock(as, &r);
 	return err ? err : (long)addr;
 }
@@ -381,7 +418,8 @@ static long do_mremap(struct aspace *as, struct pm_mremap_req *req, uint32_t fla
 
 	if (!(flags & MREMAP_FIXED)) {
 		if (req->new_len < req->old_len) {
-			err = shrink(as, req);
+			/* Shrinking needs no move: it is a munmap of the tail. */
+			err = unmap(as, req->old_addr + req->new_len, req->old_len - req->new_len);
 			return err ? err : (long)req->old_addr;
 		}
 		if (req->new_len == req->old_len)
@@ -442,56 +480,19 @@ long sys_mremap(const struct syscall_args *args)
 
 /* --- madvise, msync ------------------------------------------------------------------ */
 
-/*
- * Make the owners forget the pages of one vma's part of a range: the home maps the same again over
- * it.  0 and *end, where the part ends.
- */
-static int remap_same(struct aspace *as, vaddr_t at, vaddr_t end, vaddr_t *next)
-{
-	struct pm_mmap_req req = { .aspace = aspace_id(as), .addr = at, .flags = PM_MAP_FIXED };
-	struct vma v;
-	struct layout_seq seq;
-	vaddr_t addr;
-	int err = aspace_find_vma(as, at, &v, &seq);
-
-	if (err)
-		return err;
-	*next = MIN(v.end, end);
-	req.len = *next - at;
-	req.prot = v.prot;
-	if (v.flags & PM_VMA_SHARED)
-		req.flags |= PM_MAP_SHARED;
-	if (v.flags & PM_VMA_STACK)
-		req.flags |= PM_MAP_STACK;
-	if (v.file) {
-		req.file = v.file->file;
-		req.pgoff = v.pgoff + ((at - v.start) >> PAGE_SHIFT);
-	}
-	/* A program's data with a zeroed tail cannot be said again by mmap. */
-	if (v.file && v.file_bytes != UINT64_MAX)
-		err = -EINVAL;
-	else
-		err = remote_mmap(as, &req, v.file, &addr);
-	vma_release(&v);
-	return err;
-}
-
 /* Drop the pages: private anonymous ones read as zero afterwards, file ones as the file. */
 static int discard(struct aspace *as, vaddr_t start, uint64_t len)
 {
-	const vaddr_t end = start + len;
+	const struct pm_page_range range = { .addr = start, .len = len };
 	struct blocked_range r;
-	int err = 0;
+	int err = range_evacuate(as, &r, start, len);
 
-	range_evacuate(as, &r, start, len);
-	for (vaddr_t at = start; !err && at < end;) {
-		vaddr_t next = end;
-
-		err = remap_same(as, at, end, &next);
-		if (!err)
-			object_clear_stored(as->anon, at >> PAGE_SHIFT, next >> PAGE_SHIFT);
-		at = next;
-	}
+	if (err)
+		return err;
+	if (object_stores_any(as->anon, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT))
+		err = remote_discard(as->anon, &range, 1);
+	if (!err)
+		pages_forget(as, start, len);
 	aspace_unblock(as, &r);
 	return err;
 }

@@ -14,6 +14,7 @@
 #include <kernel/counter.h>
 #include <kernel/printk.h>
 #include <lib/err.h>
+#include <lib/string.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
 #include <processor/credit.h>
@@ -242,6 +243,83 @@ void remote_destroy(struct object *obj)
 	if (ret < 0)
 		pr_warn("space %#llx: the home (node %u) did not free it: error %d\n",
 			(unsigned long long)obj->id, obj->home, ret);
+}
+
+#define SAY_AGAIN 3 /* times that a call without an answer is repeated, if a repetition can tell */
+
+/* A call without a reply body. */
+static int plain_call(struct object *obj, uint16_t opcode, const void *body, size_t len)
+{
+	const int ret = call(obj->home, opcode, body, len, NULL, 0);
+
+	return ret > 0 ? -EPROTO : ret;
+}
+
+int remote_fork(struct object *from, struct object *parent, struct object *child)
+{
+	const struct pm_fork_req req = {
+		.aspace = from->id,
+		.parent = parent->id,
+		.child = child->id,
+		.want_credits = credit_want(from->home),
+	};
+	struct pm_fork_req_wire w;
+	struct reply *r;
+	int err = -ETIMEDOUT;
+
+	pm_fork_req_encode(&req, &w);
+	/* With the same names it is the same fork: said again until we know. */
+	for (unsigned int tries = 0; err == -ETIMEDOUT && tries < SAY_AGAIN; tries++)
+		err = range_reply(from, PM_FORK, &w, sizeof(w), &r);
+	if (err)
+		return err;
+	parent->vregion_size = child->vregion_size = from->vregion_size;
+	enter_vregions(parent, r->range.vregions, r->range.nr_vregions);
+	enter_vregions(child, r->range.vregions, r->range.nr_vregions);
+	kfree(r);
+	return 0;
+}
+
+int remote_merge(struct object *from, const struct pm_merge_req *req)
+{
+	const size_t cap = sizeof(struct pm_merge_req_wire) +
+			   PM_DISCARD_MAX_RANGES * sizeof(struct pm_page_range_wire);
+	void *body = kmalloc(cap);
+	ssize_t len = body ? pm_merge_req_encode(req, body, cap) : -ENOMEM;
+	int err = -ETIMEDOUT;
+	unsigned int tries;
+
+	if (len < 0) {
+		kfree(body);
+		return (int)len;
+	}
+	for (tries = 0; err == -ETIMEDOUT && tries < SAY_AGAIN; tries++)
+		err = plain_call(from, PM_MERGE, body, (size_t)len);
+	kfree(body);
+	/* It was done, but the answer did not come. */
+	return err == -ESRCH && tries > 1 ? 0 : err;
+}
+
+int remote_discard(struct object *obj, const struct pm_page_range *ranges, uint32_t nr)
+{
+	const size_t cap = sizeof(struct pm_discard_req_wire) +
+			   PM_DISCARD_MAX_RANGES * sizeof(struct pm_page_range_wire);
+	struct pm_discard_req *req = kmalloc(sizeof(*req));
+	void *body = kmalloc(cap);
+	int ret = -ENOMEM;
+
+	if (req && body) {
+		ssize_t len;
+
+		req->aspace = obj->id;
+		req->nr_ranges = nr;
+		memcpy(req->ranges, ranges, nr * sizeof(*ranges));
+		len = pm_discard_req_encode(req, body, cap);
+		ret = len < 0 ? (int)len : plain_call(obj, PM_DISCARD, body, (size_t)len);
+	}
+	kfree(body);
+	kfree(req);
+	return ret;
 }
 
 int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq)

@@ -172,6 +172,22 @@ int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
 	return ret;
 }
 
+size_t pgtable_write_protect(struct pgtable *pt, vaddr_t start, vaddr_t end)
+{
+	uint64_t index = start >> PAGE_SHIFT;
+	struct pgtable_entry *e;
+	size_t nr = 0;
+
+	pthread_mutex_lock(&pt->lock);
+	while ((e = radix_next(&pt->entries, &index)) && index << PAGE_SHIFT < end) {
+		nr += (e->prot & PGT_WRITE) != 0;
+		e->prot &= ~PGT_WRITE;
+		index++;
+	}
+	pthread_mutex_unlock(&pt->lock);
+	return nr;
+}
+
 void pgtable_trim(struct pgtable *pt, vaddr_t start, vaddr_t end)
 {
 	(void)pt;

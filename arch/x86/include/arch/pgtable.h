@@ -41,6 +41,8 @@ int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int p
 void pgtable_unmap(struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *old);
 /* Change rights; keeps accessed and dirty.  Returns false when nothing is mapped there. */
 bool pgtable_protect(struct pgtable *pt, vaddr_t vaddr, unsigned int prot);
+/* Take the right to write from every page of the range; keeps accessed and dirty.  How many had it. */
+size_t pgtable_write_protect(struct pgtable *pt, vaddr_t start, vaddr_t end);
 /* Returns false (and present = false) when nothing is mapped. */
 bool pgtable_query(const struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *out);
 /* Clear the accessed / dirty bits, returning what they were; the caller flushes when it matters. */

@@ -80,6 +80,8 @@ struct aspace {
 
 /* ERR_PTR(-ENOMEM). */
 struct aspace *aspace_create(uint64_t id, uint32_t home);
+/* The same with private pages that are there already; takes over the reference, also on failure. */
+struct aspace *aspace_create_for(struct object *anon);
 static inline void aspace_get(struct aspace *as)
 {
 	refcount_inc(&as->refs);
@@ -108,6 +110,9 @@ static inline uint32_t aspace_home(const struct aspace *as)
  */
 int aspace_fork(struct aspace *parent, struct aspace **child) __must_check;
 
+/* Objects that only @as can see any more become one with its top, if that can be had. Sleeps. */
+void aspace_merge(struct aspace *as);
+
 /* --- copies of the home's and owners' data ------------------------------------------- */
 
 /* Copy of the vma at @addr (file object referenced: vma_release()); -ENOENT not in the copy. */
@@ -124,6 +129,8 @@ int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *fil
 /* The same with an answer to a question that was asked when the layout was at @seq; -EAGAIN: it is out of date. */
 int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
 	__must_check;
+/* Into @to, which has none. @from does not change meanwhile. -ENOMEM: some of them. */
+int aspace_copy_vmas(struct aspace *from, struct aspace *to) __must_check;
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot);
 /* The file object that some vma of the copy already has for @file; referenced, or NULL. */
@@ -143,12 +150,19 @@ bool aspace_may_fill(struct aspace *as, uint64_t seq, bool copy);
  */
 int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
 		    const struct layout_seq *seq) __must_check;
+/* No page of the range can be written any more on any CPU; the next write of each is a fault. */
+void aspace_write_protect(struct aspace *as, vaddr_t start, vaddr_t end);
 /* Remove all mappings in the range (lines stay in the cache) and flush. */
 void aspace_unmap_range(struct aspace *as, vaddr_t start, vaddr_t end);
 
 /* Faults in the range wait from here until unblock. */
 void aspace_block(struct aspace *as, struct blocked_range *r, vaddr_t start, vaddr_t end);
 void aspace_unblock(struct aspace *as, struct blocked_range *r);
+/*
+ * With everything blocked: wait until no fault is under way.  One caller at a time (map_lock).  -EINTR if @killable and
+ * the thread is to be killed.
+ */
+int aspace_quiesce(struct aspace *as, bool killable);
 /* Sleep while @addr is blocked. -EINTR when the thread is to be killed. */
 int aspace_wait_unblocked(struct aspace *as, vaddr_t addr) __must_check;
 

@@ -115,6 +115,18 @@ void excache_drop(struct object *obj, uint64_t first, uint64_t end);
 /* The same, but dirty contents reach the owner first. 0, or the first error of a write-back. */
 int excache_flush(struct object *obj, uint64_t first, uint64_t end) __must_check;
 
+/*
+ * Merging two objects of one chain (process/anon.c): no line of a held object is written back, and when
+ * excache_hold() returns no write-back is under way.  Sleeps.
+ */
+void excache_hold(struct object *obj);
+void excache_release(struct object *obj);
+/*
+ * Lines of @from become @to's, whose own lines of these pages are dropped.  Both are held, no fault of either is
+ * under way, and the owners' pages of @to are what to->stored says.
+ */
+void excache_retag(struct object *from, struct object *to);
+
 /* Remove the mapping of @line at (@as, @vaddr), as the caller saw it in a page table. */
 void excache_unmap_pte(struct aspace *as, vaddr_t vaddr, paddr_t paddr);
 

@@ -45,12 +45,22 @@ struct object {
 	size_t nr_lines __guarded_by(&lock);
 
 	/* OBJECT_ANON, OBJECT_SHARED: the space at the memory nodes */
-	uint64_t id;           /* const */
+	uint64_t id;           /* changes with a merge: no write-back is under way then */
 	uint32_t home;         /* const: memory node */
 	uint64_t vregion_size; /* const after exec; 0: the home does not know the space yet */
 	struct radix_tree vregions __guarded_by(&lock); /* index -> struct vregion */
 	struct page_bits stored __guarded_by(&lock);    /* the owner has the page */
-	int failed; /* atomic: negative errno once a page was lost */
+	int failed;                               /* atomic: negative errno once a page was lost */
+	size_t nr_writebacks __guarded_by(&lock); /* lines that are being written back */
+	bool held __guarded_by(&lock); /* no line is to be written back: it is being merged */
+
+	/* OBJECT_ANON: its place in a chain */
+	struct object *backing; /* counted; changes as <processor/anon.h> says */
+	struct page_bits
+		hidden; /* of those behind; of a top: aspace.lock, of a frozen one: const */
+	struct list_head fronts;     /* chain lock: objects that have this one as backing */
+	struct list_head front_link; /* chain lock */
+	struct aspace *as;           /* chain lock: the space whose top this is, or NULL */
 
 	/* OBJECT_FILE */
 	struct proto_file file; /* const */
@@ -121,6 +131,12 @@ struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_s
 /* Anonymous and shared objects alive, for leak tests. */
 size_t object_space_count(void);
 
+/* A merge has left nothing of @obj here nor at its home. */
+void object_free_merged(struct object *obj);
+
+/* A name that no other space has had. */
+uint64_t object_new_id(void);
+
 /* Node that owns page @pgoff: from the copy of the vRegion array, or asked from the home. */
 int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner) __must_check;
 /* The same from the copy only; never sleeps. -ENOENT. */
@@ -134,6 +150,7 @@ void object_forget_owner(struct object *obj, uint64_t pgoff);
 
 /* Has the owner got this page (then it must be fetched)? */
 bool object_stored(struct object *obj, uint64_t pgoff);
+bool object_stores_any(struct object *obj, uint64_t first, uint64_t end);
 /* Never sleeps. -ENOMEM. */
 int object_set_stored(struct object *obj, uint64_t pgoff) __must_check;
 void object_clear_stored(struct object *obj, uint64_t first, uint64_t end);

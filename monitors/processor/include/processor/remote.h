@@ -30,6 +30,20 @@ int remote_vregions(struct object *obj, uint64_t first, uint32_t count) __must_c
 /* Tell the home that the space is gone. Failures are logged: the home frees it with our lease. */
 void remote_destroy(struct object *obj);
 
+/*
+ * @from is frozen; @parent and @child, both new, get its mappings and copies of its vRegion entries.  An error has
+ * changed nothing.
+ */
+int remote_fork(struct object *from, struct object *parent, struct object *child) __must_check;
+/*
+ * @req->from, which is @from's, becomes part of @req->into.  After an error it is to be said again: some owners may have
+ * done their part.
+ */
+int remote_merge(struct object *from, const struct pm_merge_req *req) __must_check;
+/* The owners drop these pages, of which no line is left. */
+int remote_discard(struct object *obj, const struct pm_page_range *ranges, uint32_t nr)
+	__must_check;
+
 /* --- owners -------------------------------------------------------------------------- */
 
 /*

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Chains of anonymous objects: the private pages of address spaces.
+ *
+ * Invariants:	aspace.anon is the top of a chain, the only object of it that gets new pages; a top is in
+ *		front of at most one other, and no other has it as backing.  An object behind is frozen:
+ *		it has two fronts or more, or one until that is merged with it.
+ * Locking:	the chain of a space changes only with its map_lock, its whole range blocked and no fault
+ *		under way: so who has map_lock, or is inside a fault, walks it freely.  The chain lock
+ *		(RANK_SPIN_MONITOR) guards who is in front of whom, for those who have neither.
+ * See:		docs/design/fork.md
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <processor/aspace.h>
+#include <processor/object.h>
+
+struct line;
+
+/* --- life: aspace.c and the objects' end ----------------------------------------------- */
+
+void anon_add_space(struct aspace *as);
+/* From here on nobody finds @as through its objects. */
+void anon_remove_space(struct aspace *as);
+/*
+ * @obj, whose last reference is gone, leaves the object behind it.  That one is returned if it is gone with it; if it
+ * has one front left, and that is a top, *merge is its space, with a reference: aspace_merge() it.
+ */
+struct object *anon_unchain(struct object *obj, struct aspace **merge);
+
+/* --- inside a fault, or with map_lock and the range blocked ------------------------------ */
+
+/*
+ * The line of private page @vpn, pinned, and the object of the chain that has it; @seq as for excache_get_at().
+ * -ENOENT: no object has it.
+ */
+int anon_find(struct aspace *as, uint64_t vpn, uint64_t seq, struct object **from,
+	      struct line **line) __must_check;
+/*
+ * A line of the top with the contents of @src, pinned and dirty, or the one that somebody else has made meanwhile.
+ * -ENOMEM: no frame is promised; others as excache_get_at().
+ */
+int anon_copy(struct aspace *as, uint64_t vpn, uint64_t seq, const struct line *src,
+	      struct line **out) __must_check;
+
+/* --- with map_lock and the range blocked ------------------------------------------------- */
+
+/* Make room for anon_hide() of the same range. -ENOMEM. */
+int anon_hide_reserve(struct aspace *as, uint64_t first, uint64_t end) __must_check;
+/* Pages [first, end) of the objects behind the top are not @as's any more. */
+void anon_hide(struct aspace *as, uint64_t first, uint64_t end);
+/* Copy every page of the range that an object behind the top has into the top. */
+int anon_pull(struct aspace *as, uint64_t first, uint64_t end) __must_check;
+
+/* --- with map_lock, everything blocked, no fault under way -------------------------------- */
+
+/* The top of @parent is frozen; @front and the top of @child, both new, have it as backing. */
+void anon_push(struct aspace *parent, struct object *front, struct aspace *child);
+/* Merge frozen objects that only @as sees with its top, as many as there are. An error leaves a longer chain. */
+int anon_merge(struct aspace *as);
+bool anon_can_merge(struct aspace *as);

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Chains of anonymous objects: finding pages, hiding them, growing and merging chains, and who can see an
+ * object that has lost a page.
+ *
+ * Merging:	of a top and the frozen object behind it the frozen one stays, because it has more lines as a
+ *		rule: it gets the top's lines, name at the home and place in the space.  Lines of both are held
+ *		(not written back) meanwhile, so that pages and credits are accounted for exactly.
+ * Locking:	see <processor/anon.h>; `hidden` of a top is guarded by its space's lock.
+ * Failure:	a merge that cannot be had leaves the chain longer; the next fork or exit tries again.
+ */
+#define PR_FMT "space: "
+
+#include <processor/anon.h>
+
+#include <kernel/counter.h>
+#include <kernel/panic.h>
+#include <kernel/printk.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/frame.h>
+#include <mm/slab.h>
+#include <processor/excache.h>
+#include <processor/process.h>
+#include <processor/remote.h>
+
+COUNTER(anon_cow, "fork.cow_copies", "pages copied from an object that a fork has frozen");
+COUNTER(anon_walks, "fork.chain_walks", "steps of faults beyond the top of a chain");
+COUNTER(anon_merges, "fork.merges", "frozen objects merged with the top in front of them");
+
+static struct spinlock chain_lock = SPINLOCK_INIT("anon.chain", RANK_SPIN_MONITOR);
+static LIST_HEAD(spaces); /* chain_lock */
+
+/* --- life ---------------------------------------------------------------------------- */
+
+void anon_add_space(struct aspace *as)
+{
+	spin_lock(&chain_lock);
+	list_add_tail(&as->link, &spaces);
+	as->anon->as = as;
+	spin_unlock(&chain_lock);
+}
+
+void anon_remove_space(struct aspace *as)
+{
+	spin_lock(&chain_lock);
+	list_del(&as->link);
+	as->anon->as = NULL;
+	spin_unlock(&chain_lock);
+}
+
+/* The space whose top is the only front of @obj, referenced, or NULL. */
+static struct aspace *only_viewer_locked(struct object *obj)
+{
+	struct object *front = list_first_entry_or_null(&obj->fronts, struct object, front_link);
+
+	if (!front || front->front_link.next != &obj->fronts || !front->as)
+		return NULL;
+	return refcount_inc_not_zero(&front->as->refs) ? front->as : NULL;
+}
+
+struct object *anon_unchain(struct object *obj, struct aspace **merge)
+{
+	struct object *backing;
+	bool last;
+
+	spin_lock(&chain_lock);
+	backing = obj->backing;
+	obj->backing = NULL;
+	list_del(&obj->front_link);
+	last = refcount_dec_and_test(&backing->refs);
+	*merge = last ? NULL : only_viewer_locked(backing);
+	spin_unlock(&chain_lock);
+	return last ? backing : NULL;
+}
+
+static bool can_see_locked(const struct aspace *as, const struct object *obj)
+{
+	for (const struct object *o = as->anon; o; o = o->backing) {
+		if (o == obj)
+			return true;
+	}
+	return false;
+}
+
+void object_fail(struct object *obj, int error, uint64_t pgoff)
+{
+	struct aspace *as;
+	int expected = 0;
+
+	if (!__atomic_compare_exchange_n(&obj->failed, &expected, error, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_RELAXED))
+		return;
+	pr_err("%#llx: page %#llx is lost (error %d): its programs are killed\n",
+	       (unsigned long long)obj->id, (unsigned long long)(pgoff << PAGE_SHIFT), error);
+	spin_lock(&chain_lock);
+	list_for_each_entry(as, &spaces, link) {
+		if (!READ_ONCE(as->failed) && can_see_locked(as, obj))
+			WRITE_ONCE(as->failed, error);
+	}
+	spin_unlock(&chain_lock);
+	process_kill_failed();
+}
+
+/* --- finding pages ------------------------------------------------------------------- */
+
+static bool hides(struct aspace *as, const struct object *obj, uint64_t vpn)
+{
+	bool hidden;
+
+	if (obj != as->anon)
+		return page_bits_test(&obj->hidden, vpn); /* frozen: does not change */
+	spin_lock(&as->lock);
+	hidden = page_bits_test(&obj->hidden, vpn);
+	spin_unlock(&as->lock);
+	return hidden;
+}
+
+int anon_find(struct aspace *as, uint64_t vpn, uint64_t seq, struct object **from,
+	      struct line **line)
+{
+	for (struct object *obj = as->anon; obj; obj = obj->backing) {
+		int err = excache_get(obj, vpn, EXCACHE_FIND, line);
+
+		*from = obj;
+		if (err != -ENOENT)
+			return err;
+		if (object_stored(obj, vpn)) {
+			err = excache_get_at(obj, vpn, EXCACHE_FETCH, as, seq, line);
+			return err == -ENOENT ? -EIO : err;
+		}
+		if (!obj->backing || hides(as, obj, vpn))
+			break;
+		counter_inc(&anon_walks);
+	}
+	return -ENOENT;
+}
+
+int anon_copy(struct aspace *as, uint64_t vpn, uint64_t seq, const struct line *src,
+	      struct line **out)
+{
+	const int err = excache_get_at(as->anon, vpn, EXCACHE_COPY, as, seq, out);
+
+	if (err || excache_is_valid(*out))
+		return err;
+	copy_page(line_data(*out), line_data(src));
+	excache_publish(*out);
+	counter_inc(&anon_cow);
+	return 0;
+}
+
+/* --- hiding -------------------------------------------------------------------------- */
+
+/* Call @fn for each page of [first, end) that @obj, which is frozen, has. Pages may come twice. */
+static int for_each_page(struct object *obj, uint64_t first, uint64_t end,
+			 int (*fn)(struct aspace *as, uint64_t vpn), struct aspace *as)
+{
+	struct line *line;
+	uint64_t page;
+	int err = 0;
+
+	spin_lock(&obj->lock);
+	/* A line that is not there any more is stored by now: so lines first, under one lock. */
+	list_for_each_entry(line, &obj->lines, obj_link) {
+		if (line->pgoff - first < end - first)
+			err = fn(as, line->pgoff);
+		if (err)
+			break;
+	}
+	for (page = page_bits_next(&obj->stored, first, end); page < end && !err;
+	     page = page_bits_next(&obj->stored, page + 1, end))
+		err = fn(as, page);
+	spin_unlock(&obj->lock);
+	return err;
+}
+
+static int reserve_one(struct aspace *as, uint64_t vpn)
+{
+	int err;
+
+	spin_lock(&as->lock);
+	err = page_bits_reserve(&as->anon->hidden, vpn);
+	spin_unlock(&as->lock);
+	return err;
+}
+
+static int hide_one(struct aspace *as, uint64_t vpn)
+{
+	int err;
+
+	spin_lock(&as->lock);
+	err = page_bits_set(&as->anon->hidden, vpn);
+	spin_unlock(&as->lock);
+	BUG_ON(err); /* there is room: anon_hide_reserve() */
+	return 0;
+}
+
+int anon_hide_reserve(struct aspace *as, uint64_t first, uint64_t end)
+{
+	int err = 0;
+
+	for (struct object *obj = as->anon->backing; obj && !err; obj = obj->backing)
+		err = for_each_page(obj, first, end, reserve_one, as);
+	return err;
+}
+
+void anon_hide(struct aspace *as, uint64_t first, uint64_t end)
+{
+	for (struct object *obj = as->anon->backing; obj; obj = obj->backing)
+		(void)for_each_page(obj, first, end, hide_one, as);
+}
+
+/* --- pulling pages into the top -------------------------------------------------------- */
+
+static int pull_one(struct aspace *as, uint64_t vpn)
+{
+	struct object *from;
+	struct line *src, *copy;
+	int err = anon_find(as, vpn, SEQ_ANY, &from, &src);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	if (from != as->anon) {
+		err = anon_copy(as, vpn, SEQ_ANY, src, &copy);
+		if (!err)
+			excache_put(copy);
+	}
+	excache_put(src);
+	return err;
+}
+
+/* The first page of [vpn, end) that @obj has, or end. */
+static uint64_t next_page(struct object *obj, uint64_t vpn, uint64_t end)
+{
+	struct line *line;
+
+	spin_lock(&obj->lock);
+	list_for_each_entry(line, &obj->lines, obj_link) {
+		if (line->pgoff - vpn < end - vpn)
+			end = line->pgoff;
+	}
+	end = page_bits_next(&obj->stored, vpn, end);
+	spin_unlock(&obj->lock);
+	return end;
+}
+
+int anon_pull(struct aspace *as, uint64_t first, uint64_t end)
+{
+	int err = 0;
+
+	for (struct object *obj = as->anon->backing; obj && !err; obj = obj->backing) {
+		for (uint64_t vpn = next_page(obj, first, end); vpn < end && !err;
+		     vpn = next_page(obj, vpn + 1, end))
+			err = pull_one(as, vpn);
+	}
+	return err;
+}
+
+/* --- growing and merging --------------------------------------------------------------- */
+
+void anon_push(struct aspace *parent, struct object *front, struct aspace *child)
+{
+	struct object *frozen = parent->anon;
+
+	spin_lock(&chain_lock);
+	object_get(frozen); /* the parent's reference and this one are the fronts' now */
+	front->backing = frozen;
+	child->anon->backing = frozen;
+	list_add_tail(&front->front_link, &frozen->fronts);
+	list_add_tail(&child->anon->front_link, &frozen->fronts);
+	frozen->as = NULL;
+	front->as = parent;
+	parent->anon = front;
+	spin_unlock(&chain_lock);
+}
+
+bool anon_can_merge(struct aspace *as)
+{
+	struct object *backing = as->anon->backing;
+	bool can;
+
+	if (!backing)
+		return false;
+	spin_lock(&chain_lock);
+	can = backing->fronts.next == &as->anon->front_link &&
+	      as->anon->front_link.next == &backing->fronts;
+	spin_unlock(&chain_lock);
+	return can;
+}
+
+/* Stored pages of @back that its only front hides are dropped by their owners. */
+static int merge_remote(struct object *top, struct object *back)
+{
+	struct pm_merge_req *req = kzalloc(sizeof(*req));
+	uint64_t page = 0;
+	int err = 0;
+
+	if (!req)
+		return -ENOMEM;
+	for (; !err && (page = page_bits_next(&top->hidden, page, UINT64_MAX)) != UINT64_MAX;
+	     page++) {
+		struct pm_page_range *last = &req->ranges[req->nr_ranges - 1];
+
+		if (!object_stored(back, page))
+			continue;
+		if (req->nr_ranges > 0 && last->addr + last->len == page << PAGE_SHIFT) {
+			last->len += PAGE_SIZE;
+			continue;
+		}
+		if (req->nr_ranges == PM_DISCARD_MAX_RANGES) {
+			err = remote_discard(back, req->ranges, req->nr_ranges);
+			if (!err)
+				object_clear_stored(back, req->ranges[0].addr >> PAGE_SHIFT, page);
+			req->nr_ranges = 0;
+		}
+		req->ranges[req->nr_ranges++] = (struct pm_page_range){
+			.addr = page << PAGE_SHIFT,
+			.len = PAGE_SIZE,
+		};
+	}
+	req->from = back->id;
+	req->into = top->id;
+	if (!err)
+		err = remote_merge(back, req);
+	kfree(req);
+	return err;
+}
+
+/* Bits and lines, when the owners have done their part: cannot fail. */
+static void merge_local(struct object *top, struct object *back)
+{
+	uint64_t page;
+
+	page = page_bits_next(&top->hidden, 0, UINT64_MAX);
+	for (; page != UINT64_MAX; page = page_bits_next(&top->hidden, page + 1, UINT64_MAX)) {
+		object_clear_stored(back, page, page + 1);
+		excache_drop(back, page, page + 1);
+	}
+	page = page_bits_next(&top->stored, 0, UINT64_MAX);
+	for (; page != UINT64_MAX; page = page_bits_next(&top->stored, page + 1, UINT64_MAX))
+		excache_drop(back, page, page + 1);
+	excache_retag(top, back);
+	spin_lock(&back->lock);
+	page_bits_merge(&back->stored, &top->stored);
+	spin_unlock(&back->lock);
+	if (back->backing) {
+		page_bits_merge(&back->hidden, &top->hidden);
+	} else {
+		page_bits_destroy(&back->hidden);
+		page_bits_init(&back->hidden);
+	}
+}
+
+/* @back takes the place of @top, its front, in @as. */
+static void replace_top(struct aspace *as, struct object *top, struct object *back)
+{
+	const struct radix_tree vregions = back->vregions;
+
+	spin_lock(&chain_lock);
+	spin_lock(&back->lock);
+	back->id = top->id;
+	back->vregions = top->vregions;
+	spin_unlock(&back->lock);
+	top->vregions = vregions;
+	if (!back->failed)
+		back->failed = top->failed;
+	list_del(&top->front_link);
+	top->backing = NULL;
+	back->as = as;
+	as->anon = back; /* the front's reference is the space's now */
+	spin_unlock(&chain_lock);
+}
+
+static int merge_one(struct aspace *as)
+{
+	struct object *top = as->anon, *back = top->backing;
+	int err;
+
+	excache_hold(top);
+	excache_hold(back);
+	/* Nothing writes to any of these while faults are blocked and write-backs held. */
+	spin_lock(&back->lock);
+	err = page_bits_reserve_all(&back->stored, &top->stored);
+	spin_unlock(&back->lock);
+	if (!err && back->backing)
+		err = page_bits_reserve_all(&back->hidden, &top->hidden);
+	if (!err)
+		err = merge_remote(top, back);
+	if (!err) {
+		merge_local(top, back);
+		replace_top(as, top, back);
+		counter_inc(&anon_merges);
+	}
+	excache_release(back);
+	excache_release(top);
+	if (!err)
+		object_free_merged(top);
+	return err;
+}
+
+int anon_merge(struct aspace *as)
+{
+	int err = 0;
+
+	while (!err && anon_can_merge(as))
+		err = merge_one(as);
+	return err;
+}

@@ -1,0 +1,650 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fork of address spaces on the host: chains of objects over a small cache, so that pages are evicted and come
+ * back; ranges that go away on one side; merging, with every line, credit and stored page accounted for; threads
+ * that write while one of them forks; and a random walk against a model.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <kernel/thread.h>
+#include <lib/err.h>
+#include <lib/ktest.h>
+#include <lib/string.h>
+#include <mm/kmap.h>
+#include <processor/anon.h>
+#include <processor/aspace.h>
+#include <processor/credit.h>
+#include <processor/excache.h>
+#include <processor/object.h>
+#include <processor/remote.h>
+#include <shim/pgtable.h>
+#include <shim/shim.h>
+
+#include "fake_owner.h"
+
+#define BASE     0x400000ull
+#define BASE_VPN (BASE >> PAGE_SHIFT)
+
+extern unsigned int fake_kills;
+
+static size_t spaces_before;
+
+static bool cache_start(struct ktest *t)
+{
+	if (!excache_line_count()) {
+		EXPECT_EQ(t, shim_bootparam_set("excache", "512K"), 0);
+		EXPECT_EQ(t, shim_bootparam_set("excache.ways", "8"), 0);
+		EXPECT_EQ(t, shim_bootparam_set("excache.spare", "32"), 0);
+		EXPECT_EQ(t, excache_init(), 0);
+	}
+	fake_reset();
+	fake_kills = 0;
+	spaces_before = object_space_count();
+	return t->nr_failed == 0;
+}
+
+static struct aspace *space_create(uint64_t pages)
+{
+	const struct pm_vma v = { .start = BASE,
+				  .end = BASE + pages * PAGE_SIZE,
+				  .prot = PM_PROT_READ | PM_PROT_WRITE };
+	struct aspace *as = aspace_create(object_new_id(), 1);
+
+	if (IS_ERR(as))
+		abort();
+	as->anon->vregion_size = FAKE_VREGION_SIZE;
+	if (aspace_set_vma(as, &v, NULL))
+		abort();
+	return as;
+}
+
+/* As a program's access: through the page table, faulting until it works. */
+static int touch(struct aspace *as, uint64_t page, uint64_t *val, bool write)
+{
+	const vaddr_t va = BASE + page * PAGE_SIZE;
+
+	for (;;) {
+		struct pgtable_entry e;
+		bool ok;
+		int err;
+
+		spin_lock(&as->lock);
+		ok = pgtable_query(as->pt, va, &e) && shim_pgtable_touch(as->pt, va, write);
+		if (ok) {
+			uint64_t *word = (uint64_t *)phys_to_virt(e.paddr) + page % 512;
+
+			if (write)
+				*word = *val;
+			else
+				*val = *word;
+		}
+		spin_unlock(&as->lock);
+		if (ok)
+			return 0;
+		err = aspace_fault(as, va, write ? FAULT_ACC_WRITE : FAULT_ACC_READ);
+		if (err)
+			return err;
+	}
+}
+
+static uint64_t get(struct ktest *t, struct aspace *as, uint64_t page)
+{
+	uint64_t v = ~0ull;
+
+	EXPECT_EQ(t, touch(as, page, &v, false), 0);
+	return v;
+}
+
+static void put(struct ktest *t, struct aspace *as, uint64_t page, uint64_t v)
+{
+	EXPECT_EQ(t, touch(as, page, &v, true), 0);
+}
+
+static struct aspace *fork_of(struct ktest *t, struct aspace *parent)
+{
+	struct aspace *child = NULL;
+
+	EXPECT_EQ(t, aspace_fork(parent, &child), 0);
+	return child;
+}
+
+static unsigned int chain_length(const struct aspace *as)
+{
+	unsigned int n = 0;
+
+	for (const struct object *o = as->anon; o; o = o->backing)
+		n++;
+	return n;
+}
+
+/* munmap and mmap of the same again, as the calls do it. */
+static void renew(struct ktest *t, struct aspace *as, uint64_t first, uint64_t nr)
+{
+	const uint64_t start = BASE_VPN + first, end = start + nr;
+	const struct pm_page_range range = { .addr = start << PAGE_SHIFT, .len = nr << PAGE_SHIFT };
+	struct blocked_range r;
+
+	mutex_lock(&as->map_lock);
+	aspace_block(as, &r, start << PAGE_SHIFT, end << PAGE_SHIFT);
+	EXPECT_EQ(t, anon_hide_reserve(as, start, end), 0);
+	aspace_unmap_range(as, start << PAGE_SHIFT, end << PAGE_SHIFT);
+	excache_drop(as->anon, start, end);
+	EXPECT_EQ(t, remote_discard(as->anon, &range, 1), 0);
+	object_clear_stored(as->anon, start, end);
+	anon_hide(as, start, end);
+	aspace_unblock(as, &r);
+	mutex_unlock(&as->map_lock);
+}
+
+/* Nothing is left of any space. */
+static void all_gone(struct ktest *t)
+{
+	fake_quiesce();
+	EXPECT_EQ(t, object_space_count(), spaces_before);
+	EXPECT_EQ(t, excache_free_count(), excache_line_count());
+	EXPECT_EQ(t, fake_pages(), 0u);
+	EXPECT_EQ(t, fake_kills, 0u);
+}
+
+/* --- one fork ------------------------------------------------------------------------ */
+
+static void both_sides_see_what_was_there(struct ktest *t)
+{
+	struct aspace *p, *c;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(32);
+	for (uint64_t i = 0; i < 16; i++)
+		put(t, p, i, 100 + i);
+	c = fork_of(t, p);
+	ASSERT_TRUE(t, c != NULL);
+	for (uint64_t i = 0; i < 16; i++) {
+		put(t, p, i, 200 + i);
+		EXPECT_EQ(t, get(t, c, i), 100 + i);
+		put(t, c, i, 300 + i);
+		EXPECT_EQ(t, get(t, p, i), 200 + i);
+		EXPECT_EQ(t, get(t, c, i), 300 + i);
+	}
+	for (uint64_t i = 16; i < 32; i++) {
+		put(t, c, i, i);
+		EXPECT_EQ(t, get(t, p, i), 0u);
+	}
+	aspace_put(p);
+	for (uint64_t i = 0; i < 16; i++)
+		EXPECT_EQ(t, get(t, c, i), 300 + i);
+	aspace_put(c);
+	all_gone(t);
+}
+
+/* Nothing is fetched, written back or asked for but the fork itself, and copies need no message. */
+static void a_fork_is_one_message(struct ktest *t)
+{
+	struct fake_counts before, after;
+	struct aspace *p, *c;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(40);
+	for (uint64_t i = 0; i < 40; i++)
+		put(t, p, i, i + 1);
+	fake_counts(&before);
+	c = fork_of(t, p);
+	for (uint64_t i = 0; i < 40; i++)
+		EXPECT_EQ(t, get(t, c, i), i + 1);
+	for (uint64_t i = 0; i < 20; i++)
+		put(t, i & 1 ? c : p, i, i);
+	fake_counts(&after);
+	EXPECT_EQ(t, after.forks, before.forks + 1);
+	EXPECT_EQ(t, after.fetches, before.fetches);
+	EXPECT_EQ(t, after.writeback_msgs, before.writeback_msgs);
+	EXPECT_EQ(t, after.credit_requests, before.credit_requests);
+	aspace_put(c);
+	aspace_put(p);
+	all_gone(t);
+}
+
+static void pages_are_found_after_eviction(struct ktest *t)
+{
+	enum {
+		PAGES = 500
+	}; /* several times the cache */
+	struct aspace *p, *c;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(PAGES);
+	for (uint64_t i = 0; i < PAGES; i++)
+		put(t, p, i, 7000 + i);
+	c = fork_of(t, p);
+	for (uint64_t i = 0; i < PAGES; i++)
+		EXPECT_EQ(t, get(t, c, i), 7000 + i);
+	for (uint64_t i = 0; i < PAGES; i += 2)
+		put(t, p, i, i);
+	for (uint64_t i = 0; i < PAGES; i += 3)
+		put(t, c, i, 9000 + i);
+	for (uint64_t i = 0; i < PAGES; i++) {
+		EXPECT_EQ(t, get(t, p, i), i % 2 ? 7000 + i : i);
+		EXPECT_EQ(t, get(t, c, i), i % 3 ? 7000 + i : 9000 + i);
+	}
+	aspace_put(c);
+	EXPECT_EQ(t, chain_length(p), 1u);
+	for (uint64_t i = 0; i < PAGES; i++)
+		EXPECT_EQ(t, get(t, p, i), i % 2 ? 7000 + i : i);
+	aspace_put(p);
+	all_gone(t);
+}
+
+static void a_range_that_went_away_stays_away(struct ktest *t)
+{
+	struct aspace *p, *c;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(300);
+	for (uint64_t i = 0; i < 300; i++)
+		put(t, p, i, 1 + i);
+	c = fork_of(t, p);
+	renew(t, p, 10, 20);
+	renew(t, c, 0, 12);
+	for (uint64_t i = 0; i < 40; i++) {
+		EXPECT_EQ(t, get(t, p, i), i >= 10 && i < 30 ? 0 : 1 + i);
+		EXPECT_EQ(t, get(t, c, i), i < 12 ? 0 : 1 + i);
+	}
+	put(t, p, 15, 4711);
+	/* After the merge as well, in the cache and at the owners. */
+	aspace_put(c);
+	EXPECT_EQ(t, chain_length(p), 1u);
+	for (unsigned int round = 0; round < 2; round++) {
+		for (uint64_t i = 0; i < 300; i++)
+			EXPECT_EQ(t, get(t, p, i), i == 15 ? 4711 : i >= 10 && i < 30 ? 0 : 1 + i);
+	}
+	aspace_put(p);
+	all_gone(t);
+}
+
+/* mremap moves pages of frozen objects by copying them into the top first. */
+static void pull_makes_pages_ones_own(struct ktest *t)
+{
+	struct blocked_range r;
+	struct aspace *p, *c;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(200);
+	for (uint64_t i = 0; i < 200; i += 2)
+		put(t, p, i, 50 + i);
+	c = fork_of(t, p);
+	mutex_lock(&p->map_lock);
+	aspace_block(p, &r, BASE, BASE + 200 * PAGE_SIZE);
+	aspace_unmap_range(p, BASE, BASE + 200 * PAGE_SIZE);
+	EXPECT_EQ(t, anon_pull(p, BASE_VPN, BASE_VPN + 200), 0);
+	EXPECT_EQ(t, excache_flush(p->anon, BASE_VPN, BASE_VPN + 200), 0);
+	for (uint64_t i = 0; i < 200; i++) {
+		uint64_t word;
+
+		EXPECT_EQ(t, fake_stored(aspace_id(p), BASE + i * PAGE_SIZE, &word), i % 2 == 0);
+		EXPECT_EQ(t, object_stored(p->anon, BASE_VPN + i), i % 2 == 0);
+	}
+	aspace_unblock(p, &r);
+	mutex_unlock(&p->map_lock);
+	for (uint64_t i = 0; i < 200; i++)
+		EXPECT_EQ(t, get(t, c, i), i % 2 ? 0 : 50 + i);
+	aspace_put(p);
+	aspace_put(c);
+	all_gone(t);
+}
+
+static void refused_fork_leaves_the_parent(struct ktest *t)
+{
+	struct aspace *p, *c;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(8);
+	put(t, p, 3, 33);
+	fake_fail(PM_FORK, -ENOMEM);
+	EXPECT_EQ(t, aspace_fork(p, &c), -ENOMEM);
+	EXPECT_TRUE(t, c == NULL);
+	EXPECT_EQ(t, chain_length(p), 1u);
+	EXPECT_EQ(t, get(t, p, 3), 33u);
+	put(t, p, 3, 34);
+	/* An answer that did not come is asked for again. */
+	fake_fail(PM_FORK, -ETIMEDOUT);
+	ASSERT_EQ(t, aspace_fork(p, &c), 0);
+	EXPECT_EQ(t, get(t, c, 3), 34u);
+	put(t, p, 3, 35);
+	EXPECT_EQ(t, get(t, c, 3), 34u);
+	aspace_put(p);
+	aspace_put(c);
+	all_gone(t);
+}
+
+static void failing_allocations_leave_the_parent(struct ktest *t)
+{
+	struct aspace *p, *c = NULL;
+	int err = -ENOMEM;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(100);
+	for (uint64_t i = 0; i < 100; i++)
+		put(t, p, i, i + 9);
+	for (unsigned int n = 0; err; n++) {
+		shim_fail_alloc_after((long)n);
+		err = aspace_fork(p, &c);
+		shim_fail_alloc_after(-1);
+		EXPECT_TRUE(t, err == 0 || err == -ENOMEM);
+		if (n > 200)
+			break;
+		if (err) {
+			EXPECT_TRUE(t, c == NULL);
+			for (uint64_t i = 0; i < 100; i += 17)
+				put(t, p, i, i + 9);
+		}
+	}
+	ASSERT_EQ(t, err, 0);
+	for (uint64_t i = 0; i < 100; i++)
+		EXPECT_EQ(t, get(t, c, i), i + 9);
+	aspace_put(c);
+	for (uint64_t i = 0; i < 100; i++)
+		EXPECT_EQ(t, get(t, p, i), i + 9);
+	aspace_put(p);
+	all_gone(t);
+}
+
+/* --- chains -------------------------------------------------------------------------- */
+
+static void deep_chains_shrink_again(struct ktest *t)
+{
+	enum {
+		DEPTH = 6
+	};
+	struct aspace *as[DEPTH + 1];
+
+	ASSERT_TRUE(t, cache_start(t));
+	as[0] = space_create(64);
+	for (uint64_t i = 0; i < 64; i++)
+		put(t, as[0], i, i);
+	for (unsigned int d = 0; d < DEPTH; d++) {
+		as[d + 1] = fork_of(t, as[d]);
+		for (uint64_t i = d; i < 64; i += 7)
+			put(t, as[d + 1], i, (d + 1) * 1000 + i);
+	}
+	EXPECT_EQ(t, chain_length(as[DEPTH]), (unsigned int)DEPTH + 1);
+	/* From the root: what is in the middle becomes one with the last when its turn comes. */
+	for (unsigned int d = 0; d < DEPTH; d++)
+		aspace_put(as[d]);
+	EXPECT_EQ(t, chain_length(as[DEPTH]), 1u);
+	for (uint64_t i = 0; i < 64; i++) {
+		uint64_t want = i;
+
+		for (unsigned int d = 0; d < DEPTH; d++) {
+			if (i >= d && (i - d) % 7 == 0)
+				want = (d + 1) * 1000 + i;
+		}
+		EXPECT_EQ(t, get(t, as[DEPTH], i), want);
+	}
+	aspace_put(as[DEPTH]);
+	all_gone(t);
+}
+
+/* A shell that forks all day: lines, credits, objects and stored pages stay where they were. */
+static void many_forks_leave_nothing_behind(struct ktest *t)
+{
+	struct fake_counts counts;
+	size_t objects, pages = 0;
+	uint64_t free_lines = 0, credits = 0;
+	struct aspace *p;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(90);
+	for (uint64_t i = 0; i < 90; i++)
+		put(t, p, i, i);
+	objects = object_space_count();
+	for (unsigned int n = 0; n < 2000; n++) {
+		struct aspace *c = fork_of(t, p);
+
+		ASSERT_TRUE(t, c != NULL);
+		EXPECT_LE(t, chain_length(c), 2u);
+		put(t, p, n % 90, n);
+		put(t, c, (n + 1) % 90, n);
+		put(t, c, (n + 2) % 90, n);
+		aspace_put(c);
+		EXPECT_EQ(t, chain_length(p), 1u);
+		if (n == 200) {
+			ASSERT_EQ(t, excache_flush(p->anon, 0, UINT64_MAX), 0);
+			for (uint64_t i = 0; i < 90; i++)
+				(void)get(t, p, i);
+			free_lines = excache_free_count();
+			credits = credit_held();
+			pages = fake_pages();
+		}
+	}
+	EXPECT_EQ(t, object_space_count(), objects);
+	EXPECT_EQ(t, excache_free_count(), free_lines);
+	EXPECT_EQ(t, credit_held(), credits);
+	EXPECT_EQ(t, fake_pages(), pages);
+	fake_counts(&counts);
+	EXPECT_EQ(t, counts.forks, 2000u);
+	EXPECT_EQ(t, counts.merges, 2000u);
+	aspace_put(p);
+	all_gone(t);
+}
+
+/* A merge that the home refuses is made up for before the next fork. */
+static void refused_merge_is_tried_again(struct ktest *t)
+{
+	struct aspace *p, *c;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(150);
+	for (uint64_t i = 0; i < 150; i++)
+		put(t, p, i, i + 2);
+	c = fork_of(t, p);
+	for (uint64_t i = 0; i < 150; i += 5)
+		put(t, p, i, i + 3);
+	fake_fail(PM_MERGE, -EHOSTDOWN);
+	aspace_put(c);
+	EXPECT_EQ(t, chain_length(p), 2u);
+	for (uint64_t i = 0; i < 150; i++)
+		EXPECT_EQ(t, get(t, p, i), i % 5 ? i + 2 : i + 3);
+	c = fork_of(t, p);
+	EXPECT_EQ(t, chain_length(p), 2u);
+	for (uint64_t i = 0; i < 150; i++)
+		EXPECT_EQ(t, get(t, c, i), i % 5 ? i + 2 : i + 3);
+	aspace_put(p);
+	aspace_put(c);
+	all_gone(t);
+}
+
+/* A page that an object behind has lost kills everybody who can see it. */
+static void a_lost_page_kills_all_who_see_it(struct ktest *t)
+{
+	struct aspace *p, *c, *other;
+	uint64_t v = 1;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(400);
+	other = space_create(10);
+	for (uint64_t i = 0; i < 60; i++)
+		put(t, p, i, i);
+	c = fork_of(t, p);
+	fake_refuse(BASE, -EIO);
+	for (uint64_t i = 60; i < 400; i++)
+		(void)touch(c, i, &v, true);
+	fake_quiesce();
+	EXPECT_TRUE(t, p->failed != 0);
+	EXPECT_TRUE(t, c->failed != 0);
+	EXPECT_EQ(t, other->failed, 0);
+	EXPECT_GT(t, fake_kills, 0u);
+	fake_refuse(0, 0);
+	aspace_put(p);
+	aspace_put(c);
+	aspace_put(other);
+	fake_kills = 0;
+	all_gone(t);
+}
+
+/* --- threads ------------------------------------------------------------------------- */
+
+#define NR_WRITERS 4
+#define EACH       60
+
+struct writer {
+	struct aspace *as;
+	unsigned int id, nr_bad;
+	uint64_t stop;
+	uint64_t done[EACH]; /* the last value that was written, and is there to stay */
+};
+
+static void *write_all_the_time(void *arg)
+{
+	struct writer *w = arg;
+	unsigned int seed = w->id + 1;
+
+	for (uint64_t n = 1; !__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE); n++) {
+		const uint64_t i = (uint64_t)rand_r(&seed) % EACH;
+		uint64_t v;
+
+		w->nr_bad += touch(w->as, i * NR_WRITERS + w->id, &v, false) != 0;
+		w->nr_bad += v != w->done[i];
+		v = n;
+		w->nr_bad += touch(w->as, i * NR_WRITERS + w->id, &v, true) != 0;
+		__atomic_store_n(&w->done[i], n, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/*
+ * Writers go on while one thread forks: a child has, of each page, a value between what was written when the fork began
+ * and when it ended, and keeps it.
+ */
+static void threads_write_while_one_forks(struct ktest *t)
+{
+	static struct writer w[NR_WRITERS];
+	pthread_t threads[NR_WRITERS];
+	struct aspace *p;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_delay_us(100);
+	p = space_create(NR_WRITERS * EACH);
+	for (unsigned int i = 0; i < NR_WRITERS; i++) {
+		w[i] = (struct writer){ .as = p, .id = i };
+		ASSERT_EQ(t, pthread_create(&threads[i], NULL, write_all_the_time, &w[i]), 0);
+	}
+	for (unsigned int n = 0; n < 60 && !t->nr_failed; n++) {
+		uint64_t before[NR_WRITERS * EACH], seen[NR_WRITERS * EACH];
+		struct aspace *c;
+
+		for (uint64_t i = 0; i < NR_WRITERS * EACH; i++)
+			before[i] = __atomic_load_n(&w[i % NR_WRITERS].done[i / NR_WRITERS],
+						    __ATOMIC_ACQUIRE);
+		c = fork_of(t, p);
+		ASSERT_TRUE(t, c != NULL);
+		for (uint64_t i = 0; i < NR_WRITERS * EACH; i++) {
+			seen[i] = get(t, c, i);
+			EXPECT_LE(t, before[i], seen[i]);
+		}
+		for (uint64_t i = 0; i < NR_WRITERS * EACH; i++)
+			EXPECT_EQ(t, get(t, c, i), seen[i]);
+		aspace_put(c);
+	}
+	for (unsigned int i = 0; i < NR_WRITERS; i++) {
+		__atomic_store_n(&w[i].stop, 1, __ATOMIC_RELEASE);
+		pthread_join(threads[i], NULL);
+		EXPECT_EQ(t, w[i].nr_bad, 0u);
+	}
+	aspace_put(p);
+	all_gone(t);
+}
+
+/* --- a random walk against a model --------------------------------------------------- */
+
+#define MODEL_SPACES 8
+#define MODEL_PAGES  220
+
+struct model {
+	struct aspace *as;
+	uint64_t val[MODEL_PAGES];
+};
+
+static void model_step(struct ktest *t, struct model *m, unsigned int *seed, uint64_t n)
+{
+	struct model *s = &m[(unsigned int)rand_r(seed) % MODEL_SPACES];
+	struct model *to = &m[(unsigned int)rand_r(seed) % MODEL_SPACES];
+	const uint64_t page = (uint64_t)rand_r(seed) % MODEL_PAGES;
+	const unsigned int what = (unsigned int)rand_r(seed) % 100;
+
+	if (!s->as)
+		return;
+	if (what < 45) {
+		put(t, s->as, page, n);
+		s->val[page] = n;
+	} else if (what < 90) {
+		EXPECT_EQ(t, get(t, s->as, page), s->val[page]);
+	} else if (what < 93) {
+		const uint64_t nr = MIN((uint64_t)rand_r(seed) % 40 + 1, MODEL_PAGES - page);
+
+		renew(t, s->as, page, nr);
+		memset(&s->val[page], 0, nr * sizeof(uint64_t));
+	} else if (what < 97 && !to->as) {
+		to->as = fork_of(t, s->as);
+		memcpy(to->val, s->val, sizeof(s->val));
+	} else if (to->as && to != s) {
+		aspace_put(to->as);
+		to->as = NULL;
+	}
+}
+
+static void walk(struct ktest *t, unsigned int seed, uint64_t steps)
+{
+	static struct model m[MODEL_SPACES];
+
+	memset(m, 0, sizeof(m));
+	m[0].as = space_create(MODEL_PAGES);
+	for (uint64_t n = 1; n <= steps && !t->nr_failed; n++)
+		model_step(t, m, &seed, n);
+	for (unsigned int i = 0; i < MODEL_SPACES; i++) {
+		if (!m[i].as)
+			continue;
+		for (uint64_t page = 0; page < MODEL_PAGES && !t->nr_failed; page++)
+			EXPECT_EQ(t, get(t, m[i].as, page), m[i].val[page]);
+		aspace_put(m[i].as);
+	}
+	all_gone(t);
+}
+
+static void random_walk_agrees_with_the_model(struct ktest *t)
+{
+	ASSERT_TRUE(t, cache_start(t));
+	for (unsigned int seed = 1; seed <= 6 && !t->nr_failed; seed++)
+		walk(t, seed, 8000);
+}
+
+/* The same with write-backs whose answers get lost and vRegions that move. */
+static void random_walk_with_trouble(struct ktest *t)
+{
+	ASSERT_TRUE(t, cache_start(t));
+	fake_delay_us(50);
+	fake_writeback_timeout_every(7);
+	for (unsigned int seed = 10; seed <= 12 && !t->nr_failed; seed++) {
+		walk(t, seed, 2000);
+		fake_move(BASE / FAKE_VREGION_SIZE, 1 + seed % FAKE_NODES);
+	}
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(both_sides_see_what_was_there),
+	KTEST(a_fork_is_one_message),
+	KTEST(pages_are_found_after_eviction),
+	KTEST(a_range_that_went_away_stays_away),
+	KTEST(pull_makes_pages_ones_own),
+	KTEST(refused_fork_leaves_the_parent),
+	KTEST(failing_allocations_leave_the_parent),
+	KTEST(deep_chains_shrink_again),
+	KTEST(many_forks_leave_nothing_behind),
+	KTEST(refused_merge_is_tried_again),
+	KTEST(a_lost_page_kills_all_who_see_it),
+	KTEST(threads_write_while_one_forks),
+	KTEST(random_walk_agrees_with_the_model),
+	KTEST(random_walk_with_trouble),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "processor.fork", .cases = cases };
+KTEST_SUITE(suite);
