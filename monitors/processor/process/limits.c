@@ -28,7 +28,7 @@ static int rlimit_set_locked(struct process *p, enum rlimit_kind kind, const str
 	if (new->max > p->rlimits[kind].max && !capable(CAP_SYS_RESOURCE))
 		return -EPERM;
 	p->rlimits[kind] = *new;
-	return 0;
+	return kind == RLIM_CPU ? signal_cpu_limit_locked(p, new->cur) : 0;
 }
 
 static long rlimit_call(struct process *p, uint32_t kind, uint64_t unew, uint64_t uold)

@@ -6,52 +6,26 @@
 #include <kernel/time.h>
 #include <kernel/wait.h>
 #include <lib/errno.h>
+#include <processor/clock.h>
 #include <processor/process.h>
 #include <processor/syscall.h>
 #include <processor/timespec.h>
 
 #define NS_PER_S NSEC_PER_SEC
 
-enum clock {
-	CLOCK_REALTIME = 0,
-	CLOCK_MONOTONIC = 1,
-	CLOCK_PROCESS_CPUTIME_ID = 2,
-	CLOCK_THREAD_CPUTIME_ID = 3,
-	CLOCK_MONOTONIC_RAW = 4,
-	CLOCK_REALTIME_COARSE = 5,
-	CLOCK_MONOTONIC_COARSE = 6,
-	CLOCK_BOOTTIME = 7,
-	CLOCK_TAI = 11,
-};
-
-static int clock_read(int clock, uint64_t *ns)
+static int read_clock(int clock, uint64_t *ns)
 {
-	switch (clock) {
-	case CLOCK_REALTIME:
-	case CLOCK_REALTIME_COARSE:
-	case CLOCK_TAI:
-		*ns = time_real_ns();
-		return 0;
-	case CLOCK_MONOTONIC:
-	case CLOCK_MONOTONIC_RAW:
-	case CLOCK_MONOTONIC_COARSE:
-	case CLOCK_BOOTTIME:
-		*ns = time_now_ns();
-		return 0;
-	case CLOCK_PROCESS_CPUTIME_ID:
-	case CLOCK_THREAD_CPUTIME_ID:
-		*ns = thread_cpu_ns(thread_current());
-		return 0;
-	default:
-		return -EINVAL;
-	}
+	struct clock_id id;
+	const int err = clock_decode(clock, &id);
+
+	return err ? err : clock_read(&id, ns);
 }
 
 /* clock_gettime(clock, ts) */
 long sys_clock_gettime(const struct syscall_args *args)
 {
 	uint64_t ns;
-	const int err = clock_read((int)args->a[0], &ns);
+	const int err = read_clock((int)args->a[0], &ns);
 
 	return err ? err : user_timespec_put(args->a[1], ns);
 }
@@ -59,12 +33,10 @@ long sys_clock_gettime(const struct syscall_args *args)
 /* clock_getres(clock, ts) */
 long sys_clock_getres(const struct syscall_args *args)
 {
-	uint64_t ns;
-	const int err = clock_read((int)args->a[0], &ns);
+	struct clock_id id;
+	const int err = clock_decode((int)args->a[0], &id);
 
-	if (err || !args->a[1])
-		return err;
-	return user_timespec_put(args->a[1], 1);
+	return err || !args->a[1] ? err : user_timespec_put(args->a[1], 1);
 }
 
 /* gettimeofday(tv, tz) */
@@ -140,9 +112,10 @@ long sys_clock_nanosleep(const struct syscall_args *args)
 	uint64_t ns, now;
 	int err;
 
-	if (clock == CLOCK_THREAD_CPUTIME_ID || clock_read(clock, &now))
+	if (clock == CLOCK_THREAD_CPUTIME_ID || read_clock(clock, &now))
 		return -EINVAL;
-	if (clock == CLOCK_PROCESS_CPUTIME_ID)
+	if (clock < 0 || clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_MONOTONIC_RAW ||
+	    clock == CLOCK_REALTIME_COARSE || clock == CLOCK_MONOTONIC_COARSE)
 		return -EOPNOTSUPP;
 	err = user_timespec_get(args->a[2], &ns);
 	if (err)

@@ -5,8 +5,8 @@
  */
 #include <arch/trap.h>
 #include <arch/uaccess.h>
-#include <kernel/wait.h>
 #include <kernel/time.h>
+#include <kernel/wait.h>
 #include <lib/errno.h>
 #include <processor/process.h>
 #include <processor/signal.h>
@@ -17,9 +17,9 @@
 
 #define SIGSET_SIZE 8
 /* The flags that a program gets back; others it can see that they are not there. */
-#define SA_KNOWN                                                                         \
-	(SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_EXPOSE_TAGBITS | SA_RESTORER |     \
-	 SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND)
+#define SA_KNOWN                                                                                   \
+	(SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_EXPOSE_TAGBITS | SA_RESTORER | SA_ONSTACK | \
+	 SA_RESTART | SA_NODEFER | SA_RESETHAND)
 
 /* rt_sigaction(signo, act, oldact, sigsetsize) */
 long sys_rt_sigaction(const struct syscall_args *args)

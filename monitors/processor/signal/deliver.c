@@ -19,9 +19,9 @@
 #include "private.h"
 #include "queue.h"
 
-#define SYSCALL_LEN         2 /* bytes of the SYSCALL instruction */
-#define NR_RESTART_SYSCALL  219
-#define NOT_A_SYSCALL       UINT64_MAX
+#define SYSCALL_LEN        2 /* bytes of the SYSCALL instruction */
+#define NR_RESTART_SYSCALL 219
+#define NOT_A_SYSCALL      UINT64_MAX
 
 /* --- restart -------------------------------------------------------------------------- */
 

@@ -265,8 +265,13 @@ static void restore_altstack(struct task *t, const struct ucontext_user *uc)
 		t->sig.altstack = (struct sigaltstack_k){ .flags = SS_DISABLE };
 	else if (!(flags & ~SS_AUTODISARM) && uc->stack_size >= 2048)
 		t->sig.altstack = (struct sigaltstack_k){ .sp = uc->stack_sp,
-						      .flags = flags,
-						      .size = uc->stack_size };
+							  .flags = flags,
+							  .size = uc->stack_size };
+}
+
+static bool is_canonical(uint64_t addr)
+{
+	return (uint64_t)((int64_t)(addr << 16) >> 16) == addr;
 }
 
 /* rt_sigreturn(): back to where the signal came */
@@ -290,6 +295,11 @@ long sys_rt_sigreturn(const struct syscall_args *args)
 		return 0;
 	}
 	restore_context(regs, &uc->mcontext);
+	if (!is_canonical(uc->mcontext.rip)) { /* what the jump there would have raised */
+		t->sig.trapno = TRAP_GP;
+		t->sig.error = 0;
+		signal_force(t, &bad);
+	}
 	restore_altstack(t, uc);
 	signal_set_mask(uc->sigmask);
 	kfree(uc);

@@ -65,12 +65,20 @@ int signal_process_init(struct process *p)
 int signal_process_fork(struct process *p, struct process *parent, bool share)
 {
 	struct sighand *sh = parent->sig.sighand;
+	int err;
 
 	if (share)
 		refcount_inc(&sh->refs);
 	else
 		sh = sighand_copy(sh);
-	return process_init_with(p, sh);
+	err = process_init_with(p, sh);
+	if (err)
+		return err;
+	/* The limit is inherited, the time used is not. */
+	mutex_lock(&p->lock);
+	err = signal_cpu_limit_locked(p, p->rlimits[RLIM_CPU].cur);
+	mutex_unlock(&p->lock);
+	return err;
 }
 
 void signal_reset_handlers(struct process *p)
@@ -158,6 +166,6 @@ void signal_process_exit(struct process *p)
 
 void signal_process_free(struct process *p)
 {
-	sigqueue_drop(&p->sig.pending, UINT64_MAX); /* of one that never ran */
+	signal_process_exit(p); /* of one that never ran */
 	sighand_put(p->sig.sighand);
 }

@@ -17,8 +17,7 @@ enum default_action {
 
 enum default_action signal_default_action(int signo);
 
-#define SIGMASK_STOP \
-	(SIGMASK(SIGSTOP) | SIGMASK(SIGTSTP) | SIGMASK(SIGTTIN) | SIGMASK(SIGTTOU))
+#define SIGMASK_STOP (SIGMASK(SIGSTOP) | SIGMASK(SIGTSTP) | SIGMASK(SIGTTIN) | SIGMASK(SIGTTOU))
 
 /* The 128 bytes of siginfo_t. */
 int siginfo_to_user(uint64_t uinfo, const struct siginfo_k *info) __must_check;
@@ -29,6 +28,8 @@ struct sigaction_k sighand_action(struct sighand *sh, int signo);
 bool signal_ignored_by(const struct sigaction_k *act, int signo);
 /* Drop the signals in @set that are pending for the process or any of its tasks. */
 void signal_drop_locked(struct process *p, uint64_t set);
+/* signal_post() with sig_lock held. */
+int signal_post_locked(struct process *p, const struct siginfo_k *info);
 /* What may be delivered to @t now. */
 uint64_t signal_deliverable_locked(const struct task *t);
 /*

@@ -13,8 +13,8 @@
 #include <lib/errno.h>
 #include <mm/slab.h>
 
-#define SYNCHRONOUS                                                                     \
-	(SIGMASK(SIGSEGV) | SIGMASK(SIGBUS) | SIGMASK(SIGILL) | SIGMASK(SIGTRAP) |       \
+#define SYNCHRONOUS                                                                \
+	(SIGMASK(SIGSEGV) | SIGMASK(SIGBUS) | SIGMASK(SIGILL) | SIGMASK(SIGTRAP) | \
 	 SIGMASK(SIGFPE) | SIGMASK(SIGSYS))
 
 /* --- accounts ------------------------------------------------------------------------- */
@@ -160,7 +160,6 @@ void sigqueue_add_timer(struct sigqueue *q, struct sigentry *e)
 	list_add_tail(&e->link, &q->entries);
 	q->set |= SIGMASK(e->info.signo);
 }
-
 
 void sigqueue_drop(struct sigqueue *q, uint64_t set)
 {

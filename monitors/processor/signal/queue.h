@@ -16,8 +16,8 @@ struct sigentry {
 	struct list_head link;
 	struct siginfo_k info;
 	struct sig_account *account; /* charged for it */
-	struct ptimer *timer;        /* the timer that the entry is part of; NULL: freed when taken */
-	struct sigqueue *queue;      /* where the timer's entry is queued */
+	struct ptimer *timer;   /* the timer that the entry is part of; NULL: freed when taken */
+	struct sigqueue *queue; /* where the timer's entry is queued */
 };
 
 /* Whom to charge for an entry, and up to how many. */

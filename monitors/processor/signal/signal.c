@@ -9,6 +9,8 @@
  */
 #define PR_FMT "signal: "
 
+#include <processor/signal.h>
+
 #include <arch/trap.h>
 #include <lib/errno.h>
 #include <processor/process.h>
@@ -224,6 +226,11 @@ static int post_locked(struct process *p, struct task *t, const struct siginfo_k
 	return 0;
 }
 
+int signal_post_locked(struct process *p, const struct siginfo_k *info)
+{
+	return post_locked(p, NULL, info);
+}
+
 int signal_post(struct process *p, const struct siginfo_k *info)
 {
 	int err;
@@ -270,8 +277,8 @@ int signal_post_tid(struct process *p, uint32_t tid, const struct siginfo_k *inf
 
 void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *e)
 {
-	struct task *t = tid ? find_locked(p, tid)
-			     : list_first_entry_or_null(&p->tasks, struct task, link);
+	struct task *t =
+		tid ? find_locked(p, tid) : list_first_entry_or_null(&p->tasks, struct task, link);
 	const int signo = e->info.signo;
 
 	if (p->exiting || !t)
@@ -318,7 +325,8 @@ void signal_force(struct task *t, const struct siginfo_k *info)
 	t->sig.mask &= ~bit;
 	/* What is said about the fault counts, not an older one. */
 	sigqueue_drop(&t->sig.pending, bit);
-	(void)sigqueue_add(&t->sig.pending, info, &free); /* without an entry it has the number at least */
+	(void)sigqueue_add(&t->sig.pending, info,
+			   &free); /* without an entry it has the number at least */
 	thread_notify(t->thread, THREAD_F_SIGNAL);
 	spin_unlock(&p->sig_lock);
 }

@@ -200,6 +200,7 @@ struct signal_process {
 	struct waitqueue go_on;  /* stopped tasks */
 	struct waitqueue posted; /* signalfd: something was queued */
 	struct process_timers *timers; /* process.lock: NULL until there is one */
+	bool timers_over;              /* process.lock: it has ended, there will be none */
 	uint64_t dead_cpu_ns;          /* CPU time of tasks that are gone */
 };
 
@@ -225,6 +226,8 @@ void signal_force(struct task *t, const struct siginfo_k *info);
  */
 bool signal_post_child(struct process *parent, const struct siginfo_k *info);
 
+/* RLIMIT_CPU of @p is @seconds now: SIGXCPU then. process.lock held. -ENOMEM */
+int signal_cpu_limit_locked(struct process *p, uint64_t seconds) __must_check;
 /* What RLIMIT_SIGPENDING is for a new program: queued signals of one user. */
 uint64_t signal_queue_limit(void);
 
@@ -251,7 +254,10 @@ long signal_restart_later(long (*fn)(const uint64_t args[RESTART_ARGS]),
 
 /* A process without a parent: default dispositions. -ENOMEM */
 int signal_process_init(struct process *p) __must_check;
-/* clone() without CLONE_THREAD: dispositions of @parent, copied or shared; nothing is pending. -ENOMEM */
+/*
+ * clone() without CLONE_THREAD: dispositions of @parent, copied or shared; nothing is pending, no timer runs. The
+ * rlimits are there already. -ENOMEM
+ */
 int signal_process_fork(struct process *p, struct process *parent, bool share) __must_check;
 /* CLONE_CLEAR_SIGHAND and exec: handlers go back to the default; what is ignored stays so. */
 void signal_reset_handlers(struct process *p);

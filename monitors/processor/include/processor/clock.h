@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The clocks that programs name, those of processes and threads among them.
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+struct process;
+
+enum clock {
+	CLOCK_REALTIME = 0,
+	CLOCK_MONOTONIC = 1,
+	CLOCK_PROCESS_CPUTIME_ID = 2,
+	CLOCK_THREAD_CPUTIME_ID = 3,
+	CLOCK_MONOTONIC_RAW = 4,
+	CLOCK_REALTIME_COARSE = 5,
+	CLOCK_MONOTONIC_COARSE = 6,
+	CLOCK_BOOTTIME = 7,
+	CLOCK_TAI = 11,
+};
+
+/* What a clock id means. */
+struct clock_id {
+	enum clock_kind {
+		CLOCK_KIND_REAL,
+		CLOCK_KIND_MONO,
+		CLOCK_KIND_PROCESS, /* CPU time of process @id */
+		CLOCK_KIND_THREAD,  /* CPU time of thread @id of the calling process */
+	} kind;
+	uint32_t id;
+};
+
+/* -EINVAL: there is no such clock, process or thread. */
+int clock_decode(int clock, struct clock_id *out) __must_check;
+int clock_read(const struct clock_id *clock, uint64_t *ns) __must_check;
+/* CPU time of all threads that @p has and had. sig_lock held. */
+uint64_t process_cpu_ns_locked(struct process *p);
+/* CPU time of thread @tid of @p; false: there is none. sig_lock held. */
+bool task_cpu_ns_locked(struct process *p, uint32_t tid, uint64_t *ns);

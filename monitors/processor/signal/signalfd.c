@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * signalfd: pending signals that are read.
+ *
+ * Whose:	as on Linux, the signals of the task that reads or polls, not of the one that made the descriptor.
+ * Waiting:	process.sig.posted is woken whenever a signal is queued in the process.
+ */
+#include <arch/uaccess.h>
+#include <kernel/wait.h>
+#include <lib/err.h>
+#include <processor/file.h>
+#include <processor/process.h>
+#include <processor/syscall.h>
+#include <processor/uio.h>
+
+#include "private.h"
+
+#define SFD_CLOEXEC  O_CLOEXEC
+#define SFD_NONBLOCK O_NONBLOCK
+
+struct signalfd_siginfo {
+	uint32_t signo;
+	int32_t err;
+	int32_t code;
+	uint32_t pid, uid;
+	int32_t fd;
+	uint32_t tid, band, overrun, trapno;
+	int32_t status;
+	int32_t int_value;
+	uint64_t ptr;
+	uint64_t utime, stime;
+	uint64_t addr;
+	uint16_t addr_lsb, pad2;
+	int32_t syscall;
+	uint64_t call_addr;
+	uint32_t arch;
+	uint8_t pad[28];
+};
+static_assert(sizeof(struct signalfd_siginfo) == 128, "struct signalfd_siginfo is ABI");
+
+/* The set is the file's private word: atomic. */
+static uint64_t set_of(struct file *f)
+{
+	return __atomic_load_n((uint64_t *)&f->private, __ATOMIC_RELAXED);
+}
+
+static bool is_fault(int signo)
+{
+	return signo == SIGSEGV || signo == SIGBUS || signo == SIGILL || signo == SIGFPE ||
+	       signo == SIGTRAP;
+}
+
+static void describe(const struct siginfo_k *info, struct signalfd_siginfo *out)
+{
+	*out = (struct signalfd_siginfo){
+		.signo = (uint32_t)info->signo,
+		.err = info->err,
+		.code = info->code,
+	};
+	if (info->code == SI_TIMER) {
+		out->tid = (uint32_t)info->timer_id;
+		out->overrun = (uint32_t)info->overrun;
+		out->ptr = info->value;
+		out->int_value = (int32_t)info->value;
+		return;
+	}
+	if (info->code > SI_USER && info->code < SI_KERNEL && is_fault(info->signo)) {
+		out->addr = info->addr;
+		return;
+	}
+	out->pid = info->pid;
+	out->uid = info->uid;
+	if (info->signo == SIGCHLD && info->code > SI_USER) {
+		out->status = info->status;
+		out->utime = (uint64_t)info->utime;
+		out->stime = (uint64_t)info->stime;
+	} else if (info->code < SI_USER && info->code != SI_TKILL) {
+		out->ptr = info->value;
+		out->int_value = (int32_t)info->value;
+	}
+}
+
+static bool take(struct file *f, struct siginfo_k *info)
+{
+	struct task *t = task_current();
+	bool taken;
+
+	spin_lock(&t->process->sig_lock);
+	taken = signal_take_locked(t, set_of(f), info) != 0;
+	spin_unlock(&t->process->sig_lock);
+	return taken;
+}
+
+static bool has_some(struct file *f)
+{
+	struct task *t = task_current();
+	bool some;
+
+	spin_lock(&t->process->sig_lock);
+	some = ((t->sig.pending.set | t->process->sig.pending.set) & set_of(f)) != 0;
+	spin_unlock(&t->process->sig_lock);
+	return some;
+}
+
+static ssize_t signalfd_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	struct waitqueue *wq = &process_current()->sig.posted;
+	struct signalfd_siginfo out;
+	struct siginfo_k info;
+	ssize_t done = 0;
+
+	if (uio->left < sizeof(out))
+		return -EINVAL;
+	while (uio->left >= sizeof(out)) {
+		if (!take(f, &info)) {
+			if (done)
+				break;
+			if (file_nonblock(f))
+				return -EAGAIN;
+			if (wait_event_interruptible(wq, has_some(f)))
+				return -ERESTARTSYS;
+			continue;
+		}
+		describe(&info, &out);
+		if (uio_put(uio, &out, sizeof(out)) != sizeof(out))
+			return done ? done : -EFAULT;
+		done += (ssize_t)sizeof(out);
+	}
+	return done;
+}
+
+static int signalfd_stat(struct file *f, struct proto_attr *attr)
+{
+	*attr = (struct proto_attr){ .mode = 0600, .nlink = 1 };
+	return 0;
+}
+
+static unsigned int signalfd_poll(struct file *f)
+{
+	return has_some(f) ? POLL_IN | POLL_RDNORM : 0;
+}
+
+static struct waitqueue *signalfd_poll_wait(struct file *f)
+{
+	return &process_current()->sig.posted;
+}
+
+static const struct file_ops signalfd_ops = {
+	.name = "signalfd",
+	.read = signalfd_read,
+	.stat = signalfd_stat,
+	.poll = signalfd_poll,
+	.poll_wait = signalfd_poll_wait,
+};
+
+static void set_signals(struct file *f, uint64_t set)
+{
+	__atomic_store_n((uint64_t *)&f->private, set & ~SIGMASK_UNBLOCKABLE, __ATOMIC_RELAXED);
+}
+
+static long change(int fd, uint64_t set)
+{
+	struct file *f = fd_get(fd);
+	long ret = fd;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (f->ops == &signalfd_ops) {
+		set_signals(f, set);
+		wake_all(&process_current()
+				  ->sig.posted); /* what was waited for is another set now */
+	} else {
+		ret = -EINVAL;
+	}
+	file_put(f);
+	return ret;
+}
+
+static long signalfd(int fd, uint64_t uset, uint64_t size, uint32_t flags)
+{
+	struct file *f;
+	uint64_t set;
+
+	if (flags & ~(SFD_CLOEXEC | SFD_NONBLOCK))
+		return -EINVAL;
+	if (size != sizeof(set))
+		return -EINVAL;
+	if (get_user_u64(&set, (const void __user *)uset))
+		return -EFAULT;
+	if (fd != -1)
+		return change(fd, set);
+	f = file_create(&signalfd_ops, O_RDWR | (flags & SFD_NONBLOCK), NULL);
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	set_signals(f, set);
+	fd = files_install(files_current(), f, 0, flags & SFD_CLOEXEC);
+	if (fd < 0)
+		file_put(f);
+	return fd;
+}
+
+/* signalfd(fd, set, size) */
+long sys_signalfd(const struct syscall_args *args)
+{
+	return signalfd((int)args->a[0], args->a[1], args->a[2], 0);
+}
+
+/* signalfd4(fd, set, size, flags) */
+long sys_signalfd4(const struct syscall_args *args)
+{
+	return signalfd((int)args->a[0], args->a[1], args->a[2], (uint32_t)args->a[3]);
+}
