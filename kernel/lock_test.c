@@ -15,9 +15,8 @@ struct shared {
 	struct mutex m;
 	struct rwsem s;
 	struct spinlock l;
-	unsigned int inside; /* writers in the critical section */
-	unsigned int readers;
-	unsigned int max_readers;
+	unsigned int inside;  /* writers in the critical section */
+	unsigned int readers; /* atomic */
 	unsigned int errors;
 	unsigned int sum;
 };
@@ -66,6 +65,29 @@ static void mutex_excludes(struct ktest *t)
 	mutex_unlock(&s.m);
 }
 
+static unsigned int readers_inside(const struct shared *s)
+{
+	return __atomic_load_n(&s->readers, __ATOMIC_SEQ_CST);
+}
+
+/* Counted already; not any more on return. */
+static void read_inside(struct shared *s)
+{
+	thread_yield();
+	if (READ_ONCE(s->inside) != 0)
+		__atomic_add_fetch(&s->errors, 1, __ATOMIC_SEQ_CST);
+	__atomic_sub_fetch(&s->readers, 1, __ATOMIC_SEQ_CST);
+}
+
+static void read_once(void *arg)
+{
+	struct shared *s = arg;
+
+	rwsem_read_lock(&s->s);
+	s->sum = 1;
+	rwsem_read_unlock(&s->s);
+}
+
 static void rwsem_worker(void *arg)
 {
 	struct shared *s = arg;
@@ -73,29 +95,24 @@ static void rwsem_worker(void *arg)
 	for (unsigned int i = 0; i < NR_ROUNDS; i++) {
 		if (i % 4 == 0) {
 			rwsem_write_lock(&s->s);
-			s->errors += s->inside++ != 0 || s->readers != 0;
+			s->errors += s->inside++ != 0 || readers_inside(s) != 0;
 			thread_yield();
 			s->inside--;
 			if (i % 8 == 0) {
-				s->readers++;
+				__atomic_add_fetch(&s->readers, 1, __ATOMIC_SEQ_CST);
 				rwsem_downgrade(&s->s);
-				thread_yield();
-				s->errors += s->inside != 0;
-				s->readers--;
+				read_inside(s);
 				rwsem_read_unlock(&s->s);
 			} else {
 				rwsem_write_unlock(&s->s);
 			}
 		} else {
 			rwsem_read_lock(&s->s);
-			s->readers++;
-			s->max_readers = MAX(s->max_readers, s->readers);
-			thread_yield();
-			s->errors += s->inside != 0;
-			s->readers--;
+			__atomic_add_fetch(&s->readers, 1, __ATOMIC_SEQ_CST);
+			read_inside(s);
 			rwsem_read_unlock(&s->s);
 		}
-		s->sum++;
+		__atomic_add_fetch(&s->sum, 1, __ATOMIC_SEQ_CST);
 	}
 }
 
@@ -104,10 +121,14 @@ static void rwsem_excludes_and_shares(struct ktest *t)
 	struct shared s = { 0 };
 
 	rwsem_init(&s.s, "test", RANK_MONITOR);
+	rwsem_read_lock(&s.s);
+	run_workers(t, read_once, &s); /* would not come back if readers excluded each other */
+	rwsem_read_unlock(&s.s);
+	EXPECT_EQ(t, s.sum, 1);
+	s.sum = 0;
 	run_workers(t, rwsem_worker, &s);
 	EXPECT_EQ(t, s.errors, 0);
 	EXPECT_EQ(t, s.sum, NR_THREADS * NR_ROUNDS);
-	EXPECT_GT(t, s.max_readers, 1);
 	EXPECT_TRUE(t, rwsem_read_trylock(&s.s));
 	EXPECT_FALSE(t, rwsem_write_trylock(&s.s));
 	rwsem_read_unlock(&s.s);

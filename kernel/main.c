@@ -57,10 +57,12 @@ void kernel_main(void)
 	paging_frames_ready();
 	slab_init();
 	kmap_init();
+	timer_init_cpu();
 	sched_init();
 	arch_init();
 	initcalls_run_early();
 	timer_start_cpu();
+	smp_init();
 	pr_info("%lu MiB of memory, %lu MiB free\n", frames_total_count() >> 8,
 		frames_free_count() >> 8);
 	t = thread_create("init", init_thread, NULL);

@@ -4,12 +4,15 @@
  *
  * Output:	docs/debugging.md.  Registers (when a trap brought us here), backtrace,
  *		locks held, the last trace entries, build id.
- * Locking:	none is waited for: panic_started makes spinlocks and printk stand aside.
+ * CPUs:		the first to panic stops the others and prints for all; one that panics
+ *		while another does is stopped like the rest.
+ * Locking:	none is waited for: panic_owner makes spinlocks and printk stand aside.
  * Failure:	a panic inside a panic prints one line and stops.
  */
 #include <kernel/panic.h>
 
 #include <arch/cpu.h>
+#include <arch/ipi.h>
 #include <arch/kpgtable.h>
 #include <arch/layout.h>
 #include <arch/trap.h>
@@ -28,7 +31,7 @@
 #define BACKTRACE_MAX 32u
 #define TRACE_SHOWN   24u
 
-bool panic_started;
+uint32_t panic_owner;
 
 static enum panic_action {
 	PANIC_HALT,
@@ -63,7 +66,7 @@ static bool frame_ok(uint64_t rbp, uint64_t last)
 	       kpt_query(rbp, &paddr, &w, &x) && kpt_query(rbp + 15, &paddr, &w, &x);
 }
 
-static void backtrace_from(uint64_t rip, uint64_t rbp)
+void backtrace_print_from(uint64_t rip, uint64_t rbp)
 {
 	uint64_t last = 0;
 	char name[96];
@@ -87,7 +90,7 @@ static void backtrace_from(uint64_t rip, uint64_t rbp)
 
 void backtrace_print(void)
 {
-	backtrace_from(0, (uint64_t)__builtin_frame_address(0));
+	backtrace_print_from(0, (uint64_t)__builtin_frame_address(0));
 }
 
 static void print_regs(const struct pt_regs *r)
@@ -121,24 +124,30 @@ static void __noreturn panic_stop(void)
 static void __noreturn vpanic(struct pt_regs *regs, const char *fmt, va_list ap)
 {
 	const struct thread *t = thread_current();
+	uint32_t nobody = 0;
 	char msg[256];
 
 	local_irq_disable();
-	if (__atomic_exchange_n(&panic_started, true, __ATOMIC_SEQ_CST)) {
+	if (!__atomic_compare_exchange_n(&panic_owner, &nobody, cpu_id() + 1, false,
+					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+		if (!panic_is_mine())
+			machine_halt(); /* the NMI of the one that was first still arrives */
 		printk(LOG_ERR, "panic inside a panic\n");
 		panic_stop();
 	}
+	smp_stop_others();
 	vsnprintf(msg, sizeof(msg), fmt, ap);
 	printk(LOG_ERR, "PANIC: %s\n", msg);
 	printk(LOG_ERR, "cpu %u, thread %s (%u), preempt count %#x, build %s\n", cpu_id(),
 	       t ? t->name : "none", t ? t->tid : 0, percpu_read(preempt_count), build_id());
 	if (regs) {
 		print_regs(regs);
-		backtrace_from(regs->rip, regs->rbp);
+		backtrace_print_from(regs->rip, regs->rbp);
 	} else {
 		backtrace_print();
 	}
 	lock_debug_print_held();
+	smp_stopped_print();
 	trace_dump(TRACE_SHOWN);
 	printk(LOG_ERR, "end of panic\n");
 	panic_stop();

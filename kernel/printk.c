@@ -83,7 +83,7 @@ static void emit(const char *s, size_t len, bool keep)
 	unsigned long flags;
 
 	/* An NMI may have interrupted the lock's holder on this very CPU. */
-	if (panic_in_progress() || percpu_read(preempt_count) >= PREEMPT_NMI) {
+	if ((panic_in_progress() && panic_is_mine()) || percpu_read(preempt_count) >= PREEMPT_NMI) {
 		serial_write(s, len);
 		return;
 	}

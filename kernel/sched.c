@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Scheduler: a run queue per CPU, strict priority between classes, round robin
- * with time slices inside one.
+ * with time slices inside one.  Which CPU a thread gets: sched_smp.c.
  *
- * Locking:	rq->lock guards the queue and state, cpu, queued and prio of its
+ * Locking:	rq->lock guards the queue and state, cpu, queued, prio and allowed of its
  *		threads.  It is held across the switch: taken by the thread that leaves,
  *		dropped by the one that arrives (so lock checking does not follow it).
+ *		Whoever holds it therefore finds every thread but rq->curr off the CPU, its
+ *		registers saved: it can be given to another.
+ * Raw:		run queue locks are taken with interrupts off and held for a few lines that
+ *		wait for nothing, so their waiters need not serve IPIs meanwhile.
  * Sleep:	a thread sets its state to SLEEPING, tests its condition, then calls
  *		schedule().  A wake-up in between makes it RUNNABLE again, so none is
  *		lost.  A preempted thread stays queued whatever its state says.
@@ -29,40 +33,17 @@
 COUNTER(count_switches, "sched.switches", "context switches");
 COUNTER(count_idle_ns, "sched.idle_ns", "nanoseconds that CPUs spent halted");
 
-struct runqueue {
-	uint32_t lock; /* raw spinlock, RANK_RUNQUEUE */
-	uint32_t nr_queued;
-	uint32_t bitmap; /* classes with a thread queued */
-	struct thread *curr;
-	struct thread *idle;
-	struct thread *prev; /* handed over by the switch */
-	struct list_head queues[NR_PRIOS];
-};
-
 DEFINE_PERCPU(uint32_t, preempt_count);
 DEFINE_PERCPU(uint32_t, need_resched);
 DEFINE_PERCPU(struct thread *, current_thread);
-static DEFINE_PERCPU(struct runqueue, runqueue);
+DEFINE_PERCPU(struct runqueue, runqueue);
 static struct thread boot_idle;
 extern char boot_stack[];
 
 void thread_entry(void);
 
-static void rq_lock(struct runqueue *rq)
-{
-	while (__atomic_exchange_n(&rq->lock, 1, __ATOMIC_ACQUIRE)) {
-		while (__atomic_load_n(&rq->lock, __ATOMIC_RELAXED))
-			cpu_relax();
-	}
-}
-
-static void rq_unlock(struct runqueue *rq)
-{
-	__atomic_store_n(&rq->lock, 0, __ATOMIC_RELEASE);
-}
-
 /* Lock the queue that governs @t; interrupts off on return. */
-static struct runqueue *lock_rq_of(const struct thread *t, unsigned long *flags)
+struct runqueue *lock_rq_of(const struct thread *t, unsigned long *flags)
 {
 	*flags = local_irq_save();
 	for (;;) {
@@ -76,7 +57,7 @@ static struct runqueue *lock_rq_of(const struct thread *t, unsigned long *flags)
 	}
 }
 
-static void unlock_rq(struct runqueue *rq, unsigned long flags)
+void unlock_rq(struct runqueue *rq, unsigned long flags)
 {
 	rq_unlock(rq);
 	local_irq_restore(flags);
@@ -84,7 +65,7 @@ static void unlock_rq(struct runqueue *rq, unsigned long flags)
 		preempt_schedule();
 }
 
-static void resched_cpu(unsigned int cpu)
+void resched_cpu(unsigned int cpu)
 {
 	if (cpu == cpu_id())
 		percpu_write(need_resched, 1);
@@ -92,36 +73,39 @@ static void resched_cpu(unsigned int cpu)
 		ipi_resched(cpu);
 }
 
-static void enqueue(struct runqueue *rq, struct thread *t, bool at_head)
+void rq_enqueue(struct runqueue *rq, struct thread *t)
 {
-	if (at_head)
-		list_add(&t->run_link, &rq->queues[t->prio]);
-	else
-		list_add_tail(&t->run_link, &rq->queues[t->prio]);
+	list_add_tail(&t->run_link, &rq->queues[t->prio]);
 	rq->bitmap |= BIT(t->prio);
-	rq->nr_queued++;
-	t->queued = true;
+	WRITE_ONCE(rq->nr_queued, rq->nr_queued + 1);
+	t->queued = THREAD_QUEUED;
 }
 
-static void dequeue(struct runqueue *rq, struct thread *t)
+void rq_dequeue(struct runqueue *rq, struct thread *t)
 {
 	list_del(&t->run_link);
 	if (list_empty(&rq->queues[t->prio]))
 		rq->bitmap &= ~BIT(t->prio);
-	rq->nr_queued--;
-	t->queued = false;
+	WRITE_ONCE(rq->nr_queued, rq->nr_queued - 1);
+	t->queued = THREAD_UNQUEUED;
+}
+
+static unsigned int best_queued(const struct runqueue *rq)
+{
+	return rq->bitmap ? 31u - (unsigned int)__builtin_clz(rq->bitmap) : PRIO_IDLE;
 }
 
 static struct thread *pick(struct runqueue *rq)
 {
-	struct thread *t = rq->idle;
+	const unsigned int prio = best_queued(rq);
+	struct thread *t = cpu_online_count() > 1 ? rq_steal(rq, prio) : NULL;
 
-	if (rq->bitmap) {
-		const unsigned int prio = 31u - (unsigned int)__builtin_clz(rq->bitmap);
-
-		t = list_first_entry(&rq->queues[prio], struct thread, run_link);
-		dequeue(rq, t);
-	}
+	if (t)
+		return t;
+	if (!rq->bitmap)
+		return rq->idle;
+	t = list_first_entry(&rq->queues[prio], struct thread, run_link);
+	rq_dequeue(rq, t);
 	return t;
 }
 
@@ -133,15 +117,28 @@ static void update_slice(struct runqueue *rq, const struct thread *running, uint
 	timer_slice_set(shared ? now + SLICE_NS : UINT64_MAX);
 }
 
-/* @t became runnable on @rq: does that change what runs there? */
-static void check_preempt(struct runqueue *rq, const struct thread *t)
+static bool waits_alone(const struct thread *t)
+{
+	return t->run_link.next == t->run_link.prev;
+}
+
+void rq_check_preempt(struct runqueue *rq, const struct thread *t)
 {
 	const struct thread *curr = rq->curr;
 
-	if (curr->is_idle || t->prio > curr->prio)
-		resched_cpu(t->cpu);
-	else if (t->prio == curr->prio && t->cpu == cpu_id() && rq->nr_queued == 1)
-		timer_slice_set(time_now_ns() + SLICE_NS);
+	if (curr->is_idle || t->prio > curr->prio) {
+		resched_cpu(rq->cpu);
+		return;
+	}
+	/* The first of its class to wait starts the slices. */
+	if (t->prio == curr->prio && waits_alone(t)) {
+		if (rq->cpu == cpu_id())
+			timer_slice_set(time_now_ns() + SLICE_NS);
+		else
+			ipi_resched(rq->cpu);
+	}
+	if (cpu_online_count() > 1)
+		rq_offer(rq);
 }
 
 /* Runs on the stack of the thread that arrived, interrupts off, queue locked by its predecessor. */
@@ -150,9 +147,13 @@ static void finish_switch(void)
 	struct runqueue *rq = this_cpu_ptr(&runqueue);
 	struct thread *prev = rq->prev;
 	const bool dead = prev->state == THREAD_DEAD;
+	const bool moves = rq->prev_moves;
 
 	rq->prev = NULL;
+	rq->prev_moves = false;
 	rq_unlock(rq);
+	if (moves)
+		rq_place_moving(prev);
 	if (dead)
 		thread_dead(prev);
 }
@@ -167,7 +168,10 @@ static void switch_threads(struct runqueue *rq, struct thread *prev, struct thre
 		counter_add(&count_idle_ns, now - prev->run_start_ns);
 	next->run_start_ns = now;
 	next->nr_switches++;
+	if (prev->is_idle)
+		sched_idle_leave();
 	rq->curr = next;
+	WRITE_ONCE(rq->curr_prio, next->prio);
 	rq->prev = prev;
 	percpu_write(current_thread, next);
 	thread_switch_arch(prev, next);
@@ -185,10 +189,18 @@ static void schedule_locked(bool preempted)
 
 	rq_lock(rq);
 	percpu_write(need_resched, 0);
-	if (!prev->is_idle && (preempted || prev->state == THREAD_RUNNABLE))
-		enqueue(rq, prev, false);
+	if (!prev->is_idle && (preempted || prev->state == THREAD_RUNNABLE)) {
+		if (likely(may_run_on(prev, rq->cpu))) {
+			rq_enqueue(rq, prev);
+		} else {
+			prev->queued = THREAD_MOVING;
+			rq->prev_moves = true;
+		}
+	}
 	next = pick(rq);
 	update_slice(rq, next, time_now_ns());
+	if (rq->bitmap && cpu_online_count() > 1)
+		rq_offer(rq);
 	if (next == prev)
 		rq_unlock(rq);
 	else
@@ -253,10 +265,8 @@ bool thread_wake(struct thread *t)
 	if (t->state == THREAD_SLEEPING) {
 		woken = true;
 		t->state = THREAD_RUNNABLE;
-		if (rq->curr != t && !t->queued) {
-			enqueue(rq, t, false);
-			check_preempt(rq, t);
-		}
+		if (rq->curr != t && t->queued == THREAD_UNQUEUED)
+			rq = rq_place_woken(rq, t);
 	}
 	unlock_rq(rq, flags);
 	return woken;
@@ -277,15 +287,17 @@ void thread_set_prio(struct thread *t, enum thread_prio prio)
 	unsigned long flags;
 	struct runqueue *rq = lock_rq_of(t, &flags);
 
-	if (t->queued) {
-		dequeue(rq, t);
+	if (t->queued == THREAD_QUEUED) {
+		rq_dequeue(rq, t);
 		t->prio = prio;
-		enqueue(rq, t, false);
-		check_preempt(rq, t);
+		rq_enqueue(rq, t);
+		rq_check_preempt(rq, t);
 	} else {
 		t->prio = prio;
-		if (rq->curr == t)
+		if (rq->curr == t) {
+			WRITE_ONCE(rq->curr_prio, prio);
 			resched_cpu(t->cpu);
+		}
 	}
 	unlock_rq(rq, flags);
 }
@@ -298,12 +310,12 @@ bool thread_waits_above(enum thread_prio prio)
 uint64_t thread_cpu_ns(const struct thread *t)
 {
 	unsigned long flags;
-	const struct runqueue *rq = lock_rq_of(t, &flags);
+	struct runqueue *rq = lock_rq_of(t, &flags);
 	uint64_t ns = t->run_ns;
 
 	if (rq->curr == t)
 		ns += time_now_ns() - t->run_start_ns;
-	unlock_rq(per_cpu_ptr(&runqueue, t->cpu), flags);
+	unlock_rq(rq, flags);
 	return ns;
 }
 
@@ -328,30 +340,66 @@ void thread_entry(void)
 	thread_exit();
 }
 
-void sched_init(void)
+/* --- interrupts ---------------------------------------------------------------------- */
+
+void sched_interrupt(void)
 {
 	struct runqueue *rq = this_cpu_ptr(&runqueue);
-	struct thread *t = &boot_idle;
+	const struct thread *curr;
+
+	if (!rq->idle)
+		return;
+	rq_lock(rq);
+	curr = rq->curr;
+	if (!may_run_on(curr, rq->cpu) ||
+	    (rq->bitmap && (curr->is_idle || best_queued(rq) > curr->prio)))
+		percpu_write(need_resched, 1);
+	else if (rq->bitmap && best_queued(rq) == curr->prio && !timer_slice_active())
+		timer_slice_set(time_now_ns() + SLICE_NS);
+	rq_unlock(rq);
+}
+
+/* --- idle ------------------------------------------------------------------------------ */
+
+/* The running context becomes @t, the idle thread of this CPU. */
+static void init_cpu(struct thread *t)
+{
+	struct runqueue *rq = this_cpu_ptr(&runqueue);
 
 	for (unsigned int i = 0; i < NR_PRIOS; i++)
 		list_init(&rq->queues[i]);
-	thread_setup(t, "idle", PRIO_IDLE);
+	rq->cpu = cpu_id();
 	t->is_idle = true;
 	t->cpu = cpu_id();
-	t->stack = (vaddr_t)boot_stack;
-	t->stack_top = t->stack + THREAD_STACK_SIZE;
 	t->run_start_ns = time_now_ns();
-	rq->idle = t;
 	rq->curr = t;
 	percpu_write(current_thread, t);
 	thread_switch_arch(t, t);
+	rq->idle = t;
+}
+
+void sched_init(void)
+{
+	struct thread *t = &boot_idle;
+
+	thread_setup(t, "idle0", PRIO_IDLE);
+	t->stack = (vaddr_t)boot_stack;
+	t->stack_top = t->stack + THREAD_STACK_SIZE;
+	init_cpu(t);
+}
+
+void sched_start_cpu(struct thread *idle)
+{
+	init_cpu(idle);
+	timer_start_cpu();
+	sched_idle();
 }
 
 void sched_idle(void)
 {
 	for (;;) {
 		local_irq_disable();
-		if (percpu_read(need_resched)) {
+		if (percpu_read(need_resched) || sched_idle_enter()) {
 			local_irq_enable();
 			schedule();
 		} else {

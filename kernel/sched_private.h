@@ -1,11 +1,75 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Between thread.c and sched.c.
+ * Between thread.c, sched.c (one CPU's queue) and sched_smp.c (several).
  */
 #pragma once
 
+#include <arch/cpu.h>
+#include <kernel/percpu.h>
 #include <kernel/thread.h>
 
+struct runqueue {
+	uint32_t lock; /* raw spinlock, RANK_RUNQUEUE */
+	uint32_t cpu;  /* const */
+	uint32_t nr_queued;
+	uint32_t bitmap;    /* classes with a thread queued */
+	uint32_t curr_prio; /* of curr; others read it without the lock */
+	struct thread *curr;
+	struct thread *idle; /* NULL: this CPU does not schedule yet */
+	struct thread *prev; /* handed over by the switch */
+	bool prev_moves;     /* prev may not stay on this CPU */
+	struct list_head queues[NR_PRIOS];
+};
+
+DECLARE_PERCPU(struct runqueue, runqueue);
+
+static inline void rq_lock(struct runqueue *rq)
+{
+	while (__atomic_exchange_n(&rq->lock, 1, __ATOMIC_ACQUIRE)) {
+		while (__atomic_load_n(&rq->lock, __ATOMIC_RELAXED))
+			cpu_relax();
+	}
+}
+
+static inline bool rq_trylock(struct runqueue *rq)
+{
+	return __atomic_load_n(&rq->lock, __ATOMIC_RELAXED) == 0 &&
+	       __atomic_exchange_n(&rq->lock, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static inline void rq_unlock(struct runqueue *rq)
+{
+	__atomic_store_n(&rq->lock, 0, __ATOMIC_RELEASE);
+}
+
+static inline bool may_run_on(const struct thread *t, unsigned int cpu)
+{
+	return cpu_mask_test(&t->allowed, cpu);
+}
+
+/* sched.c; queue locked, interrupts off. */
+void rq_enqueue(struct runqueue *rq, struct thread *t);
+void rq_dequeue(struct runqueue *rq, struct thread *t);
+/* @t became runnable on @rq: does that change what runs there? */
+void rq_check_preempt(struct runqueue *rq, const struct thread *t);
+struct runqueue *lock_rq_of(const struct thread *t, unsigned long *flags);
+void unlock_rq(struct runqueue *rq, unsigned long flags);
+void resched_cpu(unsigned int cpu);
+
+/* sched_smp.c; interrupts off. */
+/* Queue a woken thread where it runs soonest; @rq is its own; returns the queue now locked. */
+struct runqueue *rq_place_woken(struct runqueue *rq, struct thread *t);
+/* Queue @t, which is in the state THREAD_MOVING, on a CPU that it may run on; no lock held. */
+void rq_place_moving(struct thread *t);
+/* Another CPU's waiting thread of a class above @prio, now off its queue and ours; @rq locked. */
+struct thread *rq_steal(struct runqueue *rq, unsigned int prio);
+/* Threads have to wait on @rq: wake an idle CPU that could take the first.  Queue locked. */
+void rq_offer(const struct runqueue *rq);
+/* This CPU has nothing to run and is about to halt: true when it found something after all. */
+bool sched_idle_enter(void);
+void sched_idle_leave(void);
+
+/* thread.c */
 void thread_setup(struct thread *t, const char *name, enum thread_prio prio);
 void thread_register(struct thread *t);
 /* The switch away from @t is complete: nobody uses its stack any more. */

@@ -82,6 +82,7 @@ void thread_setup(struct thread *t, const char *name, enum thread_prio prio)
 	timer_init(&t->sleep_timer, wake_sleeper, t);
 	strlcpy(t->name, name, sizeof(t->name));
 	t->prio = prio;
+	cpu_mask_fill(&t->allowed);
 }
 
 struct thread *thread_create_stopped(const char *name, void (*fn)(void *arg), void *arg,
@@ -191,6 +192,28 @@ void thread_detach(struct thread *t)
 	spin_unlock_irqrestore(&all_lock, flags);
 	if (exited)
 		thread_free(t);
+}
+
+struct thread *sched_create_idle(void)
+{
+	struct thread *t = kzalloc(sizeof(*t));
+	void *stack = vmalloc(THREAD_STACK_SIZE);
+
+	if (!t || !stack) {
+		kfree(t);
+		vfree(stack);
+		return NULL;
+	}
+	thread_setup(t, "idle", PRIO_IDLE);
+	t->stack = (vaddr_t)stack;
+	t->stack_top = t->stack + THREAD_STACK_SIZE;
+	return t;
+}
+
+void sched_free_idle(struct thread *idle)
+{
+	vfree((void *)idle->stack);
+	kfree(idle);
 }
 
 static struct thread *next_zombie(void)

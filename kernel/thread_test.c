@@ -89,23 +89,42 @@ static void loops_are_preempted(struct ktest *t)
 	thread_join(tb);
 }
 
+/* A thread that may run on this CPU only. */
+static struct thread *create_here(const char *name, unsigned int *sum, enum thread_prio prio)
+{
+	struct thread *th = thread_create_stopped(name, add_one, sum, prio);
+	struct cpu_mask here;
+
+	if (!IS_ERR(th)) {
+		cpu_mask_only(&here, cpu_id());
+		if (thread_set_affinity(th, &here))
+			return ERR_PTR(-EINVAL);
+		thread_start(th);
+	}
+	return th;
+}
+
 static void higher_class_runs_first(struct ktest *t)
 {
 	unsigned int sum = 0;
+	struct cpu_mask all;
 	struct thread *th;
 
+	thread_pin(0);
 	preempt_disable();
-	th = thread_create_prio("high", add_one, &sum, PRIO_HIGH);
+	th = create_here("high", &sum, PRIO_HIGH);
 	EXPECT_EQ(t, sum, 0);
 	preempt_enable(); /* the switch happens here */
 	EXPECT_EQ(t, sum, 1);
 	thread_join(th);
-	th = thread_create_prio("low", add_one, &sum, PRIO_LOW);
+	th = create_here("low", &sum, PRIO_LOW);
 	thread_yield();
 	EXPECT_EQ(t, sum, 1);
 	thread_set_prio(th, PRIO_HIGH);
 	EXPECT_EQ(t, sum, 2);
 	thread_join(th);
+	cpu_mask_fill(&all);
+	EXPECT_EQ(t, thread_set_affinity(thread_current(), &all), 0);
 }
 
 static void canary_main(void *arg)

@@ -5,7 +5,9 @@
  * Flow:	timer_set() inserts and, when the earliest deadline changed, programs the
  *		hardware; the interrupt runs what has expired and programs the next.
  * Locking:	base->lock guards its tree and the fields of timers in it.  Callbacks run
- *		without it; base->running names the one that runs.
+ *		without it; base->running names the one that runs.  timer->cpu names the
+ *		base; it changes under the old base's lock, and while a timer goes from one to
+ *		the other it belongs to none (MOVING_CPU).
  * Idle:	no pending timer and no time slice means no interrupt at all.
  */
 #include <kernel/timer.h>
@@ -23,17 +25,16 @@ struct timer_base {
 	struct spinlock lock; /* RANK_TIMER */
 	struct rb_root tree __guarded_by(&lock);
 	struct rb_node *first __guarded_by(&lock);
-	struct timer *running; /* atomic: callback in progress */
+	struct timer *running; /* atomic: callback in progress; set with the lock held */
 	uint64_t slice_end_ns; /* owner cpu, interrupts off; UINT64_MAX: none */
 	bool ready;            /* owner cpu: clock events work */
 };
 
-static DEFINE_PERCPU(struct timer_base, timer_base) = {
-	.lock = SPINLOCK_INIT("timer", RANK_TIMER),
-	.slice_end_ns = UINT64_MAX,
-};
+static DEFINE_PERCPU(struct timer_base, timer_base);
 
-#define NO_CPU UINT32_MAX
+/* timer->cpu: */
+#define NO_CPU     UINT32_MAX       /* never set */
+#define MOVING_CPU (UINT32_MAX - 1) /* between two bases, for a moment with interrupts off */
 
 void timer_init(struct timer *t, void (*fn)(void *arg), void *arg)
 {
@@ -83,68 +84,111 @@ static void remove_locked(struct timer_base *b, struct timer *t) __must_hold(&b-
 	t->pending = false;
 }
 
-/* Lock the base that @t belongs to; NULL if it was never set. */
+/* Lock the base that @t belongs to, interrupts off; NULL if it was never set. */
 static struct timer_base *lock_base(const struct timer *t, unsigned long *flags)
 {
 	for (;;) {
-		const uint32_t cpu = READ_ONCE(t->cpu);
+		const uint32_t cpu = __atomic_load_n(&t->cpu, __ATOMIC_ACQUIRE);
 		struct timer_base *b;
 
 		if (cpu == NO_CPU)
 			return NULL;
+		if (cpu == MOVING_CPU) {
+			cpu_relax();
+			continue;
+		}
 		b = per_cpu_ptr(&timer_base, cpu);
 		*flags = spin_lock_irqsave(&b->lock);
-		if (t->cpu == cpu)
+		if (__atomic_load_n(&t->cpu, __ATOMIC_RELAXED) == cpu)
 			return b;
 		spin_unlock_irqrestore(&b->lock, *flags);
 	}
 }
 
-bool timer_cancel_async(struct timer *t)
+/* Disarm; *running says whether the callback is under way. */
+static bool cancel(struct timer *t, bool *running)
 {
 	unsigned long flags;
 	struct timer_base *b = lock_base(t, &flags);
 	bool was;
 
+	*running = false;
 	if (!b)
 		return false;
 	was = t->pending;
 	if (was)
 		remove_locked(b, t);
+	*running = __atomic_load_n(&b->running, __ATOMIC_ACQUIRE) == t;
 	spin_unlock_irqrestore(&b->lock, flags);
 	return was;
 }
 
+bool timer_cancel_async(struct timer *t)
+{
+	bool running;
+
+	return cancel(t, &running);
+}
+
+/* A callback that runs meanwhile may set its timer again: look until it does not run. */
 bool timer_cancel(struct timer *t)
 {
-	const bool was = timer_cancel_async(t);
-	const uint32_t cpu = READ_ONCE(t->cpu);
+	bool was = false;
+	bool running;
 
-	if (cpu != NO_CPU) {
-		const struct timer_base *b = per_cpu_ptr(&timer_base, cpu);
-
-		while (__atomic_load_n(&b->running, __ATOMIC_ACQUIRE) == t)
-			cpu_relax();
+	for (;;) {
+		was |= cancel(t, &running);
+		if (!running)
+			return was;
+		cpu_relax();
 	}
-	return was;
+}
+
+/*
+ * Lock the base on which to set @t: this CPU's, unless its callback is under way on
+ * another, which then goes on to serve it: so timer_cancel() has one place to look at.
+ */
+static struct timer_base *lock_base_to_set(struct timer *t, unsigned long *flags)
+{
+	struct timer_base *b;
+	uint32_t none = NO_CPU;
+
+	for (;;) {
+		b = lock_base(t, flags);
+		if (b)
+			break;
+		/* The first time: nobody else can have it in a tree. */
+		*flags = local_irq_save();
+		if (__atomic_compare_exchange_n(&t->cpu, &none, MOVING_CPU, false, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
+			goto take;
+		local_irq_restore(*flags);
+		none = NO_CPU;
+	}
+	if (t->pending)
+		remove_locked(b, t);
+	if (b == this_cpu_ptr(&timer_base) || __atomic_load_n(&b->running, __ATOMIC_ACQUIRE) == t)
+		return b;
+	__atomic_store_n(&t->cpu, MOVING_CPU, __ATOMIC_RELAXED);
+	spin_unlock(&b->lock);
+take:
+	b = this_cpu_ptr(&timer_base);
+	spin_lock(&b->lock);
+	__atomic_store_n(&t->cpu, cpu_id(), __ATOMIC_RELEASE);
+	return b;
 }
 
 void timer_set(struct timer *t, uint64_t deadline_ns)
 {
 	unsigned long flags;
-	struct timer_base *b;
+	struct timer_base *b = lock_base_to_set(t, &flags);
 
-	(void)timer_cancel_async(t);
-	flags = local_irq_save();
-	b = this_cpu_ptr(&timer_base);
-	spin_lock(&b->lock);
 	t->deadline_ns = deadline_ns;
-	WRITE_ONCE(t->cpu, cpu_id());
 	insert_locked(b, t);
-	if (b->first == &t->node)
+	/* Another CPU's hardware is programmed at the end of the interrupt that runs there. */
+	if (b->first == &t->node && b == this_cpu_ptr(&timer_base))
 		program(b);
-	spin_unlock(&b->lock);
-	local_irq_restore(flags);
+	spin_unlock_irqrestore(&b->lock, flags);
 }
 
 bool timer_pending(const struct timer *t)
@@ -165,6 +209,11 @@ void timer_slice_set(uint64_t end_ns)
 	spin_lock(&b->lock);
 	program(b);
 	spin_unlock(&b->lock);
+}
+
+bool timer_slice_active(void)
+{
+	return this_cpu_ptr(&timer_base)->slice_end_ns != UINT64_MAX;
 }
 
 static struct timer *take_expired(struct timer_base *b, uint64_t now)
@@ -198,11 +247,19 @@ void timer_interrupt(void)
 	}
 	if (b->slice_end_ns <= now) {
 		b->slice_end_ns = UINT64_MAX;
-		percpu_write(need_resched, 1);
+		sched_slice_end();
 	}
 	spin_lock(&b->lock);
 	program(b);
 	spin_unlock(&b->lock);
+}
+
+void timer_init_cpu(void)
+{
+	struct timer_base *b = this_cpu_ptr(&timer_base);
+
+	spin_lock_init(&b->lock, "timer", RANK_TIMER);
+	b->slice_end_ns = UINT64_MAX;
 }
 
 void timer_start_cpu(void)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <arch/cpu.h>
 #include <kernel/preempt.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
@@ -30,12 +31,16 @@ static void on_fire(void *arg)
 	f->in_irq = in_interrupt();
 }
 
+/* Order means something among the timers of one CPU. */
 static void fire_in_order_and_not_early(struct ktest *t)
 {
 	static struct fired f[NR];
 	const uint64_t start = time_now_ns();
+	struct cpu_mask all;
 	struct prng rng;
 
+	thread_affinity(thread_current(), &all);
+	thread_pin(cpu_online_count() - 1);
 	prng_seed(&rng, 3);
 	next_order = 0;
 	for (unsigned int i = 0; i < NR; i++) {
@@ -54,6 +59,7 @@ static void fire_in_order_and_not_early(struct ktest *t)
 				EXPECT_LT(t, f[k].order, f[i].order);
 		}
 	}
+	EXPECT_EQ(t, thread_set_affinity(thread_current(), &all), 0);
 }
 
 static void cancel_and_move(struct ktest *t)

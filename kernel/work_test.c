@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <kernel/spinlock.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <kernel/timer.h>
@@ -10,6 +11,8 @@
 
 #define MS NSEC_PER_MSEC
 
+/* Items may run on several CPUs at once. */
+static struct spinlock counts = SPINLOCK_INIT("work-test", RANK_SPIN_MONITOR);
 static unsigned int ran;
 static unsigned int inside;
 static unsigned int max_inside;
@@ -25,13 +28,17 @@ static void run_item(struct work *w)
 {
 	const struct item *i = container_of(w, struct item, work);
 
+	spin_lock(&counts);
 	inside++;
 	max_inside = MAX(max_inside, inside);
 	out_of_order += i->nr < last_seen;
 	last_seen = i->nr;
+	spin_unlock(&counts);
 	thread_sleep_ns(MS);
+	spin_lock(&counts);
 	inside--;
 	ran++;
+	spin_unlock(&counts);
 }
 
 static void run_all(struct ktest *t, unsigned int threads)
@@ -101,7 +108,9 @@ static void blocked_worker_does_not_stop_the_queue(struct ktest *t)
 static void free_self(struct work *w)
 {
 	kfree(container_of(w, struct item, work));
+	spin_lock(&counts);
 	ran++;
+	spin_unlock(&counts);
 }
 
 static void handler_may_free_its_item(struct ktest *t)

@@ -20,6 +20,8 @@ extern char data_start[];
 void cpu_detect(void);
 void cpu_init_control(void);
 void cpu_set_possible(unsigned int nr);
+void cpu_set_online(unsigned int cpu); /* one after the other */
+void cpu_init_number(void);
 
 /* gdt.c: descriptor tables and the task state segment of one CPU. */
 void gdt_init_cpu(void);
@@ -53,10 +55,13 @@ void thread_entry_asm(void);
 /* traps.c, for tests: replace the hooks, returning the old ones. */
 const struct user_trap_ops *user_trap_ops_swap(const struct user_trap_ops *ops);
 
+/* mmio.c: whether device accesses take turns; before the other CPUs run threads. */
+void mmio_lock_choose(unsigned int nr_cpus);
+
 /* irq.c: a vector of 32 or more. */
 void irq_dispatch(unsigned int vector);
 
-/* apic.c */
+/* apic.c; the machine's local APIC */
 void apic_init(void);
 void apic_init_cpu(void);
 void apic_eoi(void);

@@ -155,6 +155,8 @@ boot_gdt_ptr:
 
 	.section .bss.page_aligned, "aw", @nobits
 	.balign 4096
+	/* These three serve the other CPUs' start once more: smp.c. */
+	.globl boot_pml4, boot_pdpt_low, boot_pd
 boot_pml4:
 	.skip 4096
 boot_pdpt_low:

@@ -54,6 +54,7 @@ static void detect_leaf7(struct cpu_features *f)
 	const struct cpuid_regs r = cpuid(7, 0);
 
 	f->fsgsbase = r.ebx & BIT(0);
+	f->tsc_adjust = r.ebx & BIT(1);
 	f->avx2 = f->avx && (r.ebx & BIT(5));
 	f->smep = r.ebx & BIT(7);
 	f->erms = r.ebx & BIT(9);
@@ -118,6 +119,13 @@ void cpu_init_control(void)
 		wrmsr(MSR_TSC_AUX, cpu_id()); /* what RDTSCP tells programs */
 }
 
+/* User code reads the number of its CPU by RDTSCP. */
+void cpu_init_number(void)
+{
+	if (cpu_features.rdtscp)
+		wrmsr(MSR_TSC_AUX, cpu_id());
+}
+
 bool cpu_is_tcg(void)
 {
 	return strcmp(cpu_features.hypervisor, "TCGTCGTCGTCG") == 0;
@@ -136,6 +144,11 @@ unsigned int cpu_online_count(void)
 unsigned int cpu_possible_count(void)
 {
 	return nr_possible;
+}
+
+void cpu_set_online(unsigned int cpu)
+{
+	__atomic_store_n(&nr_online, cpu + 1, __ATOMIC_RELEASE);
 }
 
 void cpu_set_possible(unsigned int nr)

@@ -246,10 +246,10 @@ trap_stubs:
 	.set i, i + 1
 	.endr
 
-	.section .percpu, "aw"
+	.section .bss.percpu, "aw", @nobits
 	.balign 8
 syscall_scratch:
-	.quad 0
+	.skip 8
 
 	.text
 	/*

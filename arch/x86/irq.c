@@ -15,12 +15,14 @@
 #include <kernel/preempt.h>
 #include <kernel/printk.h>
 #include <kernel/random.h>
+#include <kernel/sched.h>
 #include <kernel/spinlock.h>
 #include <kernel/timer_irq.h>
 #include <lib/errno.h>
 
 #include "apic.h"
 #include "arch_private.h"
+#include "smp.h"
 
 COUNTER(count_irqs, "irq.device", "device interrupts taken");
 COUNTER(count_spurious, "irq.spurious", "interrupts without a handler");
@@ -117,7 +119,11 @@ void irq_dispatch(unsigned int vector)
 		return;
 	case VECTOR_RESCHED:
 		apic_eoi();
-		percpu_write(need_resched, 1);
+		sched_interrupt();
+		return;
+	case VECTOR_CALL:
+		apic_eoi();
+		ipi_interrupt();
 		return;
 	default:
 		break;

@@ -92,15 +92,15 @@ SECTIONS
 	.data : AT(ADDR(.data) - KERNEL_BASE) {
 		data_start = .;
 		*(.data .data.*)
-		. = ALIGN(64);
-		percpu_start = .;
-		KEEP(*(.percpu))
-		. = ALIGN(64);
-		percpu_end = .;
 	} :data
 	.bss : AT(ADDR(.bss) - KERNEL_BASE) {
 		. = ALIGN(4096);
 		*(.bss.page_aligned)
+		. = ALIGN(64);
+		percpu_start = .;
+		KEEP(*(.bss.percpu))
+		. = ALIGN(64);
+		percpu_end = .;
 		*(.bss .bss.* COMMON)
 		. = ALIGN(4096);
 	} :data

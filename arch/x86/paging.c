@@ -238,10 +238,3 @@ paddr_t kpt_lookup(vaddr_t vaddr)
 
 	return kpt_query(vaddr, &paddr, &w, &x) ? paddr : NO_PADDR;
 }
-
-void kpt_flush(vaddr_t start, vaddr_t end)
-{
-	BUG_ON(cpu_online_count() != 1); /* a shootdown comes with the second CPU */
-	for (vaddr_t v = start; v < end; v += PAGE_SIZE)
-		__asm__ volatile("invlpg (%0)" ::"r"(v) : "memory");
-}

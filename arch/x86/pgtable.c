@@ -7,12 +7,10 @@
  * Locking:	the caller's for changes.  Entries are read and written whole; the CPU
  *		sets accessed and dirty bits concurrently, so changes to a live entry are
  *		atomic read-modify-writes.
- * TLB:		`active` names the CPUs that have the tables loaded.
+ * TLB:		tlb.c.
  */
 #include <arch/cpu.h>
 #include <arch/pgtable.h>
-#include <kernel/panic.h>
-#include <kernel/preempt.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -21,18 +19,8 @@
 #include <mm/slab.h>
 
 #include "arch_private.h"
+#include "pgtable_private.h"
 #include "pte.h"
-
-#define CPU_WORDS (MAX_CPUS / 64)
-
-struct pgtable {
-	uint64_t *pml4;             /* const */
-	paddr_t cr3;                /* const */
-	size_t nr_tables;           /* caller's lock */
-	uint64_t active[CPU_WORDS]; /* atomic */
-};
-
-static DEFINE_PERCPU(struct pgtable *, active_pgtable);
 
 static uint64_t *entry_table(uint64_t e)
 {
@@ -82,12 +70,7 @@ static void free_level(struct pgtable *pt, uint64_t *t, unsigned int level, unsi
 
 void pgtable_destroy(struct pgtable *pt)
 {
-	preempt_disable();
-	if (percpu_read(active_pgtable) == pt)
-		pgtable_activate(NULL);
-	preempt_enable();
-	for (unsigned int i = 0; i < CPU_WORDS; i++)
-		BUG_ON(__atomic_load_n(&pt->active[i], __ATOMIC_ACQUIRE));
+	pgtable_drop(pt);
 	free_level(pt, pt->pml4, 4, PT_ENTRIES / 2);
 	kfree(pt);
 }
@@ -322,84 +305,4 @@ void pgtable_trim(struct pgtable *pt, vaddr_t start, vaddr_t end)
 {
 	if (start < MIN(end, USER_TOP))
 		trim_level(pt, pt->pml4, 4, 0, start, MIN(end, USER_TOP));
-}
-
-static void active_set(struct pgtable *pt, unsigned int cpu, bool on)
-{
-	if (!pt)
-		return;
-	if (on)
-		__atomic_fetch_or(&pt->active[cpu / 64], BIT64(cpu % 64), __ATOMIC_SEQ_CST);
-	else
-		__atomic_fetch_and(&pt->active[cpu / 64], ~BIT64(cpu % 64), __ATOMIC_SEQ_CST);
-}
-
-static void load_cr3(paddr_t cr3)
-{
-	__asm__ volatile("mov %0, %%cr3" ::"r"(cr3) : "memory");
-}
-
-void pgtable_activate(struct pgtable *pt)
-{
-	struct pgtable *old = percpu_read(active_pgtable);
-
-	if (old == pt)
-		return;
-	active_set(pt, cpu_id(), true); /* before loading: a flush must not miss this CPU */
-	percpu_write(active_pgtable, pt);
-	load_cr3(pt ? pt->cr3 : kernel_cr3());
-	active_set(old, cpu_id(), false);
-}
-
-static bool active_elsewhere(const struct pgtable *pt)
-{
-	for (unsigned int i = 0; i < CPU_WORDS; i++) {
-		uint64_t word = __atomic_load_n(&pt->active[i], __ATOMIC_SEQ_CST);
-
-		if (i == cpu_id() / 64)
-			word &= ~BIT64(cpu_id() % 64);
-		if (word)
-			return true;
-	}
-	return false;
-}
-
-void tlb_flush_all(struct pgtable *pt)
-{
-	preempt_disable();
-	BUG_ON(active_elsewhere(pt)); /* the shootdown IPI comes with the second CPU */
-	if (percpu_read(active_pgtable) == pt)
-		load_cr3(pt->cr3);
-	preempt_enable();
-}
-
-void tlb_flush_range(struct pgtable *pt, vaddr_t start, vaddr_t end)
-{
-	if ((end - start) >> PAGE_SHIFT > TLB_BATCH_MAX) {
-		tlb_flush_all(pt);
-		return;
-	}
-	preempt_disable();
-	BUG_ON(active_elsewhere(pt));
-	if (percpu_read(active_pgtable) == pt) {
-		for (vaddr_t v = ALIGN_DOWN(start, PAGE_SIZE); v < end; v += PAGE_SIZE)
-			__asm__ volatile("invlpg (%0)" ::"r"(v) : "memory");
-	}
-	preempt_enable();
-}
-
-void tlb_batch_flush(struct tlb_batch *b)
-{
-	if (b->full) {
-		tlb_flush_all(b->pt);
-	} else if (b->nr) {
-		preempt_disable();
-		BUG_ON(active_elsewhere(b->pt));
-		if (percpu_read(active_pgtable) == b->pt) {
-			for (unsigned int i = 0; i < b->nr; i++)
-				__asm__ volatile("invlpg (%0)" ::"r"(b->pages[i]) : "memory");
-		}
-		preempt_enable();
-	}
-	tlb_batch_init(b, b->pt);
 }

@@ -55,4 +55,5 @@ void arch_init(void)
 	apic_init();
 	fpu_init_cpu();
 	syscall_init_cpu();
+	cpu_init_number();
 }

@@ -16,6 +16,7 @@
 #include <arch/trap.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
+#include <kernel/panic_state.h>
 #include <kernel/preempt.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
@@ -24,6 +25,7 @@
 
 #include "arch_private.h"
 #include "extable.h"
+#include "smp.h"
 
 COUNTER(count_user_faults, "trap.user_faults", "page faults taken in user mode");
 COUNTER(count_uaccess_faults, "trap.uaccess_faults", "page faults taken by user copies");
@@ -273,6 +275,8 @@ static void __noreturn fatal_trap(struct pt_regs *regs)
 
 static void exception_dispatch(struct pt_regs *regs)
 {
+	if (regs->vector == TRAP_NMI && panic_in_progress() && !panic_is_mine())
+		smp_stop_this_cpu(regs);
 	if (regs->vector == TRAP_NMI || regs->vector == TRAP_DF || regs->vector == TRAP_MC)
 		fatal_trap(regs);
 	if (regs->vector == TRAP_PF) {

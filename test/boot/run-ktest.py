@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Run the in-kernel tests of each role in QEMU and read their TAP from the serial line.
 
-usage: run-ktest.py [--roles 'processor memory storage'] [--filter GLOB] [--limit S]
+usage: run-ktest.py [--roles 'processor memory storage'] [--filter GLOB] [--cpus N] [--limit S]
 
 O names the build directory. Exit status 0 only when every role ran all the cases that it announced,
 none failed, and nothing in the log complains.
@@ -27,7 +27,7 @@ CASE = re.compile(r"^(not ok|ok) (\d+) (\S+)( # SKIP)?")
 PASS_STATUS = 1  # machine_poweroff(0) through isa-debug-exit
 
 
-def boot(role: str, kernel: pathlib.Path, glob: str, limit: float) -> tuple[int | None, str]:
+def boot(kernel: pathlib.Path, glob: str, cpus: int, limit: float) -> tuple[int | None, str]:
     """QEMU's exit status (None: it hung) and the serial log."""
     qemu = packages.require("qemu-system-x86_64")[0]
     with tempfile.TemporaryDirectory(prefix="tessera-ktest-") as where:
@@ -37,7 +37,8 @@ def boot(role: str, kernel: pathlib.Path, glob: str, limit: float) -> tuple[int 
             f.truncate(16 << 20)
         command = [
             qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-            "-M", "pc", "-accel", "tcg,thread=multi", "-cpu", accel.TCG_CPU, "-smp", "1",
+            "-M", "pc", "-accel", "tcg,thread=multi", "-cpu", accel.TCG_CPU,
+            "-smp", str(cpus),
             "-m", "512M", "-kernel", str(kernel), "-append", f"ktest={glob}",
             "-serial", f"file:{log}", "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
             "-drive", f"if=none,id=disk0,format=raw,file={disk}",
@@ -56,7 +57,7 @@ def boot(role: str, kernel: pathlib.Path, glob: str, limit: float) -> tuple[int 
         return status, text
 
 
-def judge(role: str, status: int | None, text: str) -> tuple[int, list[str]]:
+def judge(role: str, cpus: int, status: int | None, text: str) -> tuple[int, list[str]]:
     """How many cases passed, and everything that is wrong."""
     lines = text.splitlines()
     plan = next((int(line[3:]) for line in lines if re.fullmatch(r"1\.\.\d+", line)), None)
@@ -77,6 +78,8 @@ def judge(role: str, status: int | None, text: str) -> tuple[int, list[str]]:
     elif len(cases) != plan:
         wrong.append(f"{len(cases)} of {plan} cases ran")
     wrong += [line for line in lines if BAD_LINE.search(line) and not CASE.match(line)]
+    if cpus > 1 and not re.search(rf"smp: {cpus} CPUs after ", text):
+        wrong.append(f"not all of {cpus} CPUs came up")
     if status is None:
         wrong.append("hung")
     elif status != PASS_STATUS and not wrong:
@@ -90,6 +93,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--roles", default="processor memory storage")
     parser.add_argument("--filter", default="*")
+    parser.add_argument("--cpus", type=int, default=1)
     parser.add_argument("--limit", type=float, default=240.0, help="seconds for one role")
     args = parser.parse_args()
     build = pathlib.Path(os.environ.get("O") or ROOT / "build").resolve()
@@ -99,8 +103,8 @@ def main() -> int:
         if not kernel.exists():
             wrong.append(f"{role}: {kernel} is missing: run make")
             continue
-        status, text = boot(role, kernel, args.filter, args.limit)
-        count, found = judge(role, status, text)
+        status, text = boot(kernel, args.filter, args.cpus, args.limit)
+        count, found = judge(role, args.cpus, status, text)
         print(f"{role}: {count} ok" + (f", {len(found)} problems" if found else ""))
         passed += count
         wrong += found

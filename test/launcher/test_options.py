@@ -41,7 +41,7 @@ def test_program_and_its_own_options_are_left_alone():
     (["--memories", "x", "p"], "not a number"),
     (["--processors", "2", "p"], "still to come"),
     (["--storages", "2", "p"], "still to come"),
-    (["--cpus", "processor=2", "p"], "still to come"),
+    (["--cpus", "processor=0", "p"], "from 1 to"),
     (["--fabric", "roce", "p"], "still to come"),
     (["--memory", "gpu=1G", "p"], "neither a role"),
     (["--memory", "memory", "p"], "ROLE=VALUE"),

@@ -18,6 +18,8 @@ void warn_at(const char *file, int line, const char *cond) __attribute__((cold))
 void bug_at(const char *file, int line, const char *cond) __attribute__((noreturn, cold));
 /* Log a symbolised backtrace of the caller. */
 void backtrace_print(void);
+/* The same of a stopped CPU: where it was, and its frame pointer. */
+void backtrace_print_from(uint64_t rip, uint64_t rbp);
 
 /* Going on would corrupt data. */
 #define BUG_ON(cond)                                       \

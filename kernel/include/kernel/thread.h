@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include <arch/cpumask.h>
 #include <arch/percpu.h>
 #include <kernel/preempt.h>
 #include <kernel/spinlock.h>
@@ -36,6 +37,13 @@ enum thread_state {
 	THREAD_RUNNABLE, /* on a run queue or running */
 	THREAD_SLEEPING, /* until thread_wake() */
 	THREAD_DEAD,     /* left the CPU for good */
+};
+
+/* thread->queued */
+enum thread_queued {
+	THREAD_UNQUEUED,
+	THREAD_QUEUED,
+	THREAD_MOVING, /* on its way from one CPU's queue to another's */
 };
 
 #define THREAD_NAME_LEN   24
@@ -75,8 +83,9 @@ struct thread {
 	struct list_head run_link; /* run queue lock */
 	uint32_t prio;             /* run queue lock */
 	uint32_t cpu;              /* run queue lock */
-	bool queued;               /* run queue lock */
+	uint8_t queued;            /* enum thread_queued; run queue lock */
 	bool is_idle;              /* const */
+	struct cpu_mask allowed;   /* run queue lock: CPUs it may run on */
 	uint64_t run_start_ns;     /* owner cpu */
 	uint64_t run_ns;           /* owner cpu: CPU time so far */
 	uint64_t nr_switches;      /* owner cpu */
@@ -122,6 +131,17 @@ void thread_join(struct thread *t);
 void thread_detach(struct thread *t);
 
 void thread_set_prio(struct thread *t, enum thread_prio prio);
+/*
+ * Let @t run on the CPUs of @mask only (threads start with all); -EINVAL when none of
+ * them is online.  The current thread has moved on return (if it may be preempted); one
+ * that runs on another CPU moves as soon as that CPU takes the interrupt.
+ */
+int thread_set_affinity(struct thread *t, const struct cpu_mask *mask);
+void thread_affinity(const struct thread *t, struct cpu_mask *mask);
+/* Keep the current thread on @cpu, which is online. */
+void thread_pin(unsigned int cpu);
+/* Where @t runs, or ran last. */
+unsigned int thread_cpu(const struct thread *t);
 /* Does a thread of a higher class than @prio wait for this CPU? For those who poll. */
 bool thread_waits_above(enum thread_prio prio);
 void thread_set_name(struct thread *t, const char *name);

@@ -19,7 +19,7 @@ struct timer {
 	uint64_t deadline_ns;
 	void (*fn)(void *arg);
 	void *arg;
-	uint32_t cpu;
+	uint32_t cpu; /* atomic; changed with the timer lock of the old one held */
 	bool pending;
 };
 

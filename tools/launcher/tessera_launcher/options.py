@@ -16,6 +16,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 MIN_VREGION, MAX_VREGION = 2 << 20, 1 << 30
 MIN_EXCACHE = 1 << 20
 MIN_RAM = 64 << 20
+MAX_CPUS = 255  # of QEMU 7.2's pc machine
 MAX_NODES = 64
 
 
@@ -208,9 +209,10 @@ def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
     o.fabric = ns.fabric
     for text in ns.cpus:
         role, value = _pair(text, "--cpus")
-        o.cpus[_check_selector(role, "--cpus")] = _number(value, "--cpus")
-    if any(n != 1 for n in o.cpus.values()):
-        raise UsageError("--cpus other than 1 is still to come")
+        count = _number(value, "--cpus")
+        if not 1 <= count <= MAX_CPUS:
+            raise UsageError(f"--cpus must be from 1 to {MAX_CPUS}")
+        o.cpus[_check_selector(role, "--cpus")] = count
     for text in ns.memory:
         role, value = _pair(text, "--memory")
         size = parse_size(value)

@@ -19,6 +19,7 @@
 #define RFLAGS_ID   0x00200000u
 
 #define MSR_APIC_BASE      0x0000001bu
+#define MSR_TSC_ADJUST     0x0000003bu
 #define MSR_TSC_DEADLINE   0x000006e0u
 #define MSR_X2APIC         0x00000800u
 #define MSR_EFER           0xc0000080u
@@ -30,6 +31,7 @@
 #define MSR_GS_BASE        0xc0000101u
 #define MSR_KERNEL_GS_BASE 0xc0000102u
 #define MSR_TSC_AUX        0xc0000103u
+#define MSR_TSC_AUX        0xc0000103u
 
 /* Features found on the boot CPU; constant after cpu_detect(). */
 struct cpu_features {
@@ -38,7 +40,7 @@ struct cpu_features {
 	char hypervisor[13]; /* empty string on bare hardware */
 	bool nx, smep, smap, umip, pge, pdpe1gb, fsgsbase, pcid;
 	bool xsave, xsaveopt, avx, avx2;
-	bool x2apic, tsc_deadline, tsc_invariant, rdtscp;
+	bool x2apic, tsc_deadline, tsc_adjust, tsc_invariant, rdtscp;
 	bool rdrand, rdseed, erms;
 	uint8_t phys_bits;
 };

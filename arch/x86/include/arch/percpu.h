@@ -4,6 +4,7 @@
  * section .percpu to that CPU's copy (0 for the boot CPU, which uses the
  * linked copy), so %gs:symbol is this CPU's variable.
  *
+ * Start:	all zero, on every CPU; the section has no place for other values.
  * Context:	the one-instruction forms (percpu_read and so on) are safe against
  *		preemption and interrupts.  A pointer from this_cpu_ptr() is only good
  *		while preemption is off.
@@ -15,8 +16,9 @@
 
 #define MAX_CPUS 256u /* also the number of 8-bit APIC ids */
 
-#define DEFINE_PERCPU(type, name)  __attribute__((section(".percpu"))) __typeof__(type) name
-#define DECLARE_PERCPU(type, name) extern __attribute__((section(".percpu"))) __typeof__(type) name
+#define DEFINE_PERCPU(type, name) __attribute__((section(".bss.percpu"))) __typeof__(type) name
+#define DECLARE_PERCPU(type, name) \
+	extern __attribute__((section(".bss.percpu"))) __typeof__(type) name
 
 extern char percpu_start[], percpu_end[];
 extern uint64_t percpu_offsets[MAX_CPUS];

@@ -8,3 +8,5 @@
 void paging_frames_ready(void);
 /* ACPI, interrupt controllers, timer, FPU; needs slab and kmap; interrupts still off. */
 void arch_init(void);
+/* Start the other CPUs; the scheduler and timers of this one work. */
+void smp_init(void);

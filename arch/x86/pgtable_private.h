@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Between pgtable.c, which knows the entries, and tlb.c, which knows the CPUs.
+ */
+#pragma once
+
+#include <arch/cpumask.h>
+#include <lib/types.h>
+
+struct pgtable {
+	uint64_t *pml4;         /* const */
+	paddr_t cr3;            /* const */
+	size_t nr_tables;       /* caller's lock */
+	struct cpu_mask active; /* atomic: CPUs that have it loaded */
+};
+
+/* No CPU has @pt loaded any more; none may be running a thread of it. */
+void pgtable_drop(struct pgtable *pt);
