@@ -113,7 +113,7 @@ struct cred *cred_exec(const struct cred *c)
  * The calling task's new set; takes over the reference. Its tasks are counted for another user if its real one has
  * changed: going over that user's RLIMIT_NPROC shows at the next exec, as on Linux.
  */
-static int install(struct cred *n)
+int cred_install(struct cred *n)
 {
 	struct task *t = task_current();
 	struct process *p = t->process;
@@ -186,13 +186,13 @@ static long finish_uids(struct cred *n)
 {
 	n->fsuid = n->euid;
 	fix_caps(n, cred_current());
-	return install(n);
+	return cred_install(n);
 }
 
 static long finish_gids(struct cred *n)
 {
 	n->fsgid = n->egid;
-	return install(n);
+	return cred_install(n);
 }
 
 /* setuid(uid) */
@@ -339,7 +339,8 @@ long sys_setfsuid(const struct syscall_args *args)
 		n->effective &= ~FS_CAPS;
 	else if (old != 0 && uid == 0)
 		n->effective |= n->permitted & FS_CAPS;
-	(void)install(n);
+	if (cred_install(n))
+		return old; /* nobody is told whether it has worked */
 	return old;
 }
 
@@ -357,7 +358,8 @@ long sys_setfsgid(const struct syscall_args *args)
 	if (!n)
 		return old;
 	n->fsgid = gid;
-	(void)install(n);
+	if (cred_install(n))
+		return old; /* nobody is told whether it has worked */
 	return old;
 }
 
@@ -380,7 +382,7 @@ long sys_setgroups(const struct syscall_args *args)
 		cred_put(n);
 		return -EFAULT;
 	}
-	return install(n);
+	return cred_install(n);
 }
 
 /* --- reading ------------------------------------------------------------------------------ */
@@ -560,5 +562,5 @@ long sys_capset(const struct syscall_args *args)
 	n->permitted = perm;
 	n->inheritable = inh;
 	n->ambient &= perm & inh;
-	return install(n);
+	return cred_install(n);
 }

@@ -381,11 +381,12 @@ void task_exit(uint32_t wait_status)
 	bool last;
 
 	task_release_mm(t);
+	/* Off the page table before anybody could think that it is not used any more. */
+	thread_clear_user();
+	fpu_free(fpu);
 	task_release_parts(t);
 	last = leave_process(t, wait_status);
 	signal_task_exit(t);
-	thread_clear_user();
-	fpu_free(fpu);
 	thread_current()->private = NULL;
 	if (last)
 		process_finish(p);

@@ -174,8 +174,7 @@ static struct task *first_task(struct process *p, const struct ctl_run *run)
 	t->files = files_create();
 	if (IS_ERR(t->files))
 		t->files = NULL;
-	p->exe_path = kmalloc(PROTO_PATH_MAX);
-	if (!t->cred || !t->fs || !t->files || !p->exe_path)
+	if (!t->cred || !t->fs || !t->files)
 		return t; /* for the caller to see and to discard */
 	p->cred = cred_get(t->cred);
 	p->uid = t->cred->uid;
@@ -240,68 +239,56 @@ static int open_terminal(struct task *t, const struct ctl_run *run)
 	return err;
 }
 
-/* Size in bytes of @n strings, one behind the other. */
-static size_t strings_len(const char *s, size_t n)
+static int copy_strings(struct exec_strings *to, const char *s, size_t n)
 {
-	const char *at = s;
+	int err = 0;
 
-	while (n-- > 0)
-		at = ctl_string_next(at);
-	return (size_t)(at - s);
+	while (!err && n-- > 0) {
+		err = exec_strings_add(to, s);
+		s = ctl_string_next(s);
+	}
+	return err;
 }
 
-static void set_comm(struct task *t, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	strlcpy(t->comm, slash ? slash + 1 : path, sizeof(t->comm));
-	strlcpy(t->process->comm, t->comm, sizeof(t->comm));
-}
-
-/* The file to execute; its canonical path becomes the process's exe_path. */
-static int find_program(struct task *t, const struct proto_cred *cred, const char *path,
-			struct proto_attr *attr)
-{
-	struct walk_result res;
-	const int err = fs_state_walk(t->fs, cred, path, 0, FS_MAY_EXEC, &res);
-
-	if (err)
-		return err;
-	*attr = res.at.attr;
-	strlcpy(t->process->exe_path, res.at.text, PROTO_PATH_MAX);
-	walk_result_put(&res);
-	return 0;
-}
-
-/* Look the program up and load it: everything but the thread. */
-static int load(struct task *t, const struct ctl_run *run, struct pt_regs *regs)
+/* What the launcher asks for, found and loaded: everything but the thread. */
+static int load_image(struct exec_image *img, struct task *t, const struct ctl_run *run)
 {
 	struct process *p = t->process;
-	struct exec_args args = {
-		.path = p->exe_path,
-		.argc = run->argc,
-		.envc = run->envc,
-		.argv = run->argv,
-		.envp = run->envp,
-		.argv_len = strings_len(run->argv, run->argc),
-		.envp_len = strings_len(run->envp, run->envc),
-	};
-	struct proto_attr attr;
 	struct proto_cred cred;
 	int err;
 
-	cred_to_proto(t->cred, &cred);
-	err = fs_state_chdir(t->fs, &cred, run->cwd);
+	img->cred = cred_get(t->cred);
+	img->stack_limit = p->rlimits[RLIM_STACK].cur;
+	img->path = kstrdup(run->path);
+	err = img->path ? copy_strings(&img->argv, run->argv, run->argc) : -ENOMEM;
 	if (!err)
-		err = find_program(t, &cred, run->path, &attr);
-	if (!err && (attr.mode & 0170000) != 0100000)
-		err = -EACCES;
+		err = copy_strings(&img->envp, run->envp, run->envc);
+	cred_to_proto(t->cred, &cred);
+	if (!err)
+		err = fs_state_chdir(t->fs, &cred, run->cwd);
 	if (!err)
 		err = run->flags & CTL_RUN_TTY ? open_terminal(t, run) : open_streams(t);
-	if (err)
-		return err;
-	set_comm(t, run->path);
-	return exec_load(t->cred, p->rlimits[RLIM_STACK].cur, &args, &attr, &p->as, regs);
+	return err ? err : exec_image_load(img, t->fs);
+}
+
+static int load(struct task *t, const struct ctl_run *run, struct pt_regs *regs)
+{
+	struct exec_image *img = kzalloc(sizeof(*img));
+	struct process *p = t->process;
+	int err = img ? load_image(img, t, run) : -ENOMEM;
+
+	if (!err) {
+		task_set_comm(t, img->execfn);
+		p->exe_path = img->exe_path;
+		p->as = img->as;
+		*regs = img->regs;
+		img->exe_path = NULL;
+		img->as = NULL;
+	}
+	if (img)
+		exec_image_free(img);
+	kfree(img);
+	return err;
 }
 
 /* Into the table: from here on the process can be found and signalled. */

@@ -92,6 +92,41 @@ struct exec_args {
 	size_t envp_len;
 };
 
+/* --- execve.c: a program with its arguments, on the way into a space -------------------------- */
+
+struct exec_strings { /* one behind the other, each with its NUL */
+	char *buf;
+	size_t len, size; /* bytes used, and there */
+	size_t nr;
+};
+
+struct exec_image {
+	const struct cred *cred; /* what the new program gets */
+	uint64_t stack_limit;
+	bool nofollow;
+	char *path; /* as it was named; a script's interpreter when it is its turn */
+	struct exec_strings argv, envp;
+	/* Found and made: */
+	char *execfn;        /* as it was named at first */
+	char *exe_path;      /* canonical, of what is really loaded */
+	struct files *files; /* the caller's descriptors, if it has to unshare them */
+	struct aspace *as;
+	struct pt_regs regs;
+};
+
+/* Find, follow scripts, load. The image is to be freed whether it works or not. */
+int exec_image_load(struct exec_image *img, struct fs_state *fs) __must_check;
+void exec_image_free(struct exec_image *img);
+int exec_strings_add(struct exec_strings *s, const char *str) __must_check;
+void exec_strings_free(struct exec_strings *s);
+int exec_script_parse(char *line, char **interp, char **arg) __must_check;
+void task_set_comm(struct task *t, const char *path);
+
+/* --- cred.c ------------------------------------------------------------------------------------- */
+
+/* The calling task's new set; takes over the reference. -EAGAIN. */
+int cred_install(struct cred *n) __must_check;
+
 #define EXEC_STRING_MAX 131072u /* one argument with its NUL, as Linux */
 /* Bytes that arguments and environment, and the pointers to them, may take. */
 uint64_t exec_arg_limit(uint64_t stack_limit);

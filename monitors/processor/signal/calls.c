@@ -159,7 +159,7 @@ static int wait_and_take(struct task *t, uint64_t set, uint64_t deadline, struct
 		t->sig.mask = mask;
 		t->sig.wait_set = 0;
 		signo = signal_take_locked(t, set, info);
-		if (signo || *err != -EINTR || p->exiting || p->sig.stop_signo ||
+		if (signo || *err != -EINTR || task_ending_locked(t) || p->sig.stop_signo ||
 		    signal_deliverable_locked(t))
 			break;
 		/* Another task was faster. */

@@ -149,7 +149,7 @@ static void stop_here(struct process *p, struct task *t)
 	int report = 0;
 
 	spin_lock(&p->sig_lock);
-	if (p->sig.stop_signo && !t->sig.stopped && !p->exiting) {
+	if (p->sig.stop_signo && !t->sig.stopped && !task_ending_locked(t)) {
 		t->sig.stopped = true;
 		p->sig.nr_stopped++;
 		if (signal_stop_complete_locked(p))
@@ -273,7 +273,7 @@ static enum next next_step(struct process *p, struct task *t, struct step *s)
 
 	spin_lock(&p->sig_lock);
 	thread_clear_flags(t->thread, THREAD_F_SIGNAL | THREAD_F_WORK);
-	if (p->exiting) {
+	if (task_ending_locked(t)) {
 		next = NEXT_END;
 	} else if (p->sig.tell_parent) {
 		next = NEXT_REPORT;

@@ -96,7 +96,7 @@ bool signal_pending(void)
 	bool pending;
 
 	spin_lock(&t->process->sig_lock);
-	pending = t->process->exiting || signal_deliverable_locked(t) != 0 ||
+	pending = task_ending_locked(t) || signal_deliverable_locked(t) != 0 ||
 		  t->process->sig.stop_signo;
 	spin_unlock(&t->process->sig_lock);
 	return pending;

@@ -195,6 +195,12 @@ static struct file *open_existing(const struct proto_cred *cred, const struct pa
 	return f;
 }
 
+struct file *path_open_exec(const struct path *at)
+{
+	return at->inode ? open_inode(at->inode, at->text, &at->attr, O_RDONLY)
+			 : open_remote(at, O_RDONLY);
+}
+
 /* The canonical path of an entry. */
 static char *entry_text(const struct path *dir, const char *name)
 {

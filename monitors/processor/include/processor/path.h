@@ -68,6 +68,9 @@ int path_walk_parent(const struct walk_base *base, const char *text, struct walk
 /* The entry res->name of res->parent into res->at, not followed. -ENOENT. */
 int path_walk_last(const struct walk_base *base, struct walk_result *res) __must_check;
 
+/* Open a regular file to be executed: for reading, whether it may be read or not. ERR_PTR. */
+struct file *path_open_exec(const struct path *at);
+
 /* May @cred use a file like this as @access says? */
 int attr_access(const struct proto_cred *cred, const struct proto_attr *attr, uint32_t access)
 	__must_check;

@@ -215,6 +215,14 @@ static inline const struct cred *cred_current(void)
 	return task_current()->cred;
 }
 
+/* Is @t to end, whatever it does? process.sig_lock is held. */
+static inline bool task_ending_locked(const struct task *t)
+{
+	const struct process *p = t->process;
+
+	return p->exiting || (p->exec_task && p->exec_task != t);
+}
+
 /* --- programs of the launcher ---------------------------------------------------------- */
 
 /* Once, when the cache has its memory: how many tasks the rest can hold. */

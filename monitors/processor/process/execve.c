@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * execve, execveat: another program in the calling process.
+ *
+ * Flow:	copy the strings; find and load the program into a space of its own, by way of its interpreter if
+ *		it is a script; make everything else that may fail. Then end the other threads of the process and
+ *		wait for that: from here on there is no way back, and what fails kills. The caller becomes the
+ *		first task, its process gets the new space.
+ * Failure:	before that the caller goes on with the errno of execve(2), as if nothing had been.
+ * Limits:	set-user-id bits and file capabilities are ignored, as with PR_SET_NO_NEW_PRIVS. A file that is
+ *		open for writing can be executed: no ETXTBSY.
+ */
+#include <arch/fpu.h>
+#include <arch/uaccess.h>
+#include <fs/access.h>
+#include <kernel/counter.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/kmap.h>
+#include <mm/slab.h>
+#include <processor/aspace.h>
+#include <processor/file.h>
+#include <processor/path.h>
+#include <processor/syscall.h>
+#include <processor/uio.h>
+
+#include "process_priv.h"
+
+COUNTER(exec_execs, "process.execs", "programs begun by exec");
+
+#define FIRST_ROOM  4096u
+#define KMALLOC_MAX 65536u /* larger buffers come from the vmalloc area */
+
+/* --- strings ------------------------------------------------------------------------------- */
+
+static char *room_alloc(size_t size)
+{
+	return size > KMALLOC_MAX ? vmalloc(size) : kmalloc(size);
+}
+
+static void room_free(char *buf, size_t size)
+{
+	if (size > KMALLOC_MAX)
+		vfree(buf);
+	else
+		kfree(buf);
+}
+
+void exec_strings_free(struct exec_strings *s)
+{
+	room_free(s->buf, s->size);
+	*s = (struct exec_strings){ 0 };
+}
+
+/* Room for @len bytes more. */
+static int strings_reserve(struct exec_strings *s, size_t len)
+{
+	size_t size = s->size ? s->size : FIRST_ROOM;
+	char *buf;
+
+	if (len <= s->size - s->len)
+		return 0;
+	while (size - s->len < len)
+		size *= 2;
+	buf = room_alloc(size);
+	if (!buf)
+		return -ENOMEM;
+	if (s->len)
+		memcpy(buf, s->buf, s->len);
+	room_free(s->buf, s->size);
+	s->buf = buf;
+	s->size = size;
+	return 0;
+}
+
+int exec_strings_add(struct exec_strings *s, const char *str)
+{
+	const size_t len = strlen(str) + 1;
+	const int err = strings_reserve(s, len);
+
+	if (err)
+		return err;
+	memcpy(s->buf + s->len, str, len);
+	s->len += len;
+	s->nr++;
+	return 0;
+}
+
+/* One string of the caller's, with at most @budget bytes. */
+static int add_user(struct exec_strings *s, uint64_t ustr, uint64_t budget)
+{
+	const size_t most = (size_t)MIN(budget, (uint64_t)EXEC_STRING_MAX);
+	size_t room = 128;
+
+	for (;;) {
+		ssize_t len;
+		int err;
+
+		room = MIN(room, most);
+		err = room ? strings_reserve(s, room) : -E2BIG;
+		if (err)
+			return err;
+		room = MIN(s->size - s->len, most);
+		len = strncpy_from_user(s->buf + s->len, (const char __user *)ustr, room);
+		if (len >= 0) {
+			s->len += (size_t)len + 1;
+			s->nr++;
+			return 0;
+		}
+		if (len != -ENAMETOOLONG)
+			return (int)len;
+		if (room == most)
+			return -E2BIG;
+		room *= 2;
+	}
+}
+
+/* The array of pointers at @uarray; each costs its own 8 bytes of *@budget too. */
+static int add_user_array(struct exec_strings *s, uint64_t uarray, uint64_t *budget)
+{
+	uint64_t ustr;
+
+	if (!uarray)
+		return 0;
+	for (uint64_t at = uarray;; at += sizeof(ustr)) {
+		const size_t before = s->len;
+		int err;
+
+		if (get_user_u64(&ustr, (const void __user *)at))
+			return -EFAULT;
+		if (!ustr)
+			return 0;
+		if (*budget < sizeof(ustr))
+			return -E2BIG;
+		*budget -= sizeof(ustr);
+		err = add_user(s, ustr, *budget);
+		if (err)
+			return err;
+		*budget -= s->len - before;
+		if (s->nr % 1024 == 0 && signal_pending())
+			return -ERESTARTNOINTR;
+	}
+}
+
+/* --- scripts -------------------------------------------------------------------------------- */
+
+#define SCRIPT_LINE  256u
+#define SCRIPT_DEPTH 5u
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+static char *skip_blanks(char *s)
+{
+	while (is_blank(*s))
+		s++;
+	return s;
+}
+
+static char *skip_word(char *s)
+{
+	while (*s && !is_blank(*s))
+		s++;
+	return s;
+}
+
+/*
+ * Take "#! interpreter argument" apart, in place; @line has SCRIPT_LINE bytes and a NUL.  A line that is cut off must
+ * at least name the whole interpreter.  -ENOEXEC.
+ */
+int exec_script_parse(char *line, char **interp, char **arg)
+{
+	char *end = strchr(line, '\n');
+	char *name, *after;
+
+	if (line[0] != '#' || line[1] != '!')
+		return -ENOEXEC;
+	name = skip_blanks(line + 2);
+	if (!end) {
+		end = line + strlen(line);
+		if (end == line + SCRIPT_LINE && skip_word(name) == end)
+			return -ENOEXEC;
+	}
+	while (end > line + 2 && is_blank(end[-1]))
+		end--;
+	*end = '\0';
+	if (name >= end)
+		return -ENOEXEC;
+	after = skip_word(name);
+	*interp = name;
+	*arg = NULL;
+	if (*after) {
+		*after = '\0';
+		*arg = skip_blanks(after + 1);
+	}
+	return 0;
+}
+
+/* argv becomes: interpreter, its argument, the script, and what was behind argv[0]. */
+static int rewrite_argv(struct exec_image *img, const char *interp, const char *arg)
+{
+	struct exec_strings old = img->argv, new = { 0 };
+	const size_t first = old.nr ? strlen(old.buf) + 1 : 0;
+	int err = exec_strings_add(&new, interp);
+
+	if (!err && arg)
+		err = exec_strings_add(&new, arg);
+	if (!err)
+		err = exec_strings_add(&new, img->path);
+	if (!err)
+		err = strings_reserve(&new, old.len - first);
+	if (err) {
+		exec_strings_free(&new);
+		return err;
+	}
+	memcpy(new.buf + new.len, old.buf + first, old.len - first);
+	new.len += old.len - first;
+	new.nr += old.nr ? old.nr - 1 : 0;
+	exec_strings_free(&img->argv);
+	img->argv = new;
+	return 0;
+}
+
+/* The first bytes of a file that may be executed, whether it may be read or not. */
+static int read_head(const struct path *at, char *buf, size_t size)
+{
+	struct file *f = path_open_exec(at);
+	struct uio uio;
+	uint64_t pos = 0;
+	ssize_t len;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	uio_kernel(&uio, buf, size);
+	len = file_read(f, &uio, &pos);
+	file_put(f);
+	return len < 0 ? (int)len : 0;
+}
+
+/* @text is a script: the interpreter's path instead, and argv to go with it. */
+static int enter_script(struct exec_image *img, const struct path *at, char *text)
+{
+	char line[SCRIPT_LINE + 1] = { 0 };
+	char *interp, *arg;
+	int err = read_head(at, line, SCRIPT_LINE);
+
+	if (!err)
+		err = exec_script_parse(line, &interp, &arg);
+	if (!err)
+		err = rewrite_argv(img, interp, arg);
+	if (err)
+		return err;
+	strlcpy(text, interp, PROTO_PATH_MAX);
+	kfree(img->path);
+	img->path = kstrdup(interp);
+	return img->path ? 0 : -ENOMEM;
+}
+
+/* --- loading --------------------------------------------------------------------------------- */
+
+/* The file to execute, for the caller to walk_result_put(). */
+static int find(const struct exec_image *img, struct fs_state *fs, const char *text,
+		struct walk_result *res)
+{
+	struct proto_cred cred;
+	int err;
+
+	cred_to_proto(img->cred, &cred);
+	err = fs_state_walk(fs, &cred, text, img->nofollow ? WALK_NOFOLLOW : 0, FS_MAY_EXEC, res);
+	if (err)
+		return err;
+	if ((res->at.attr.mode & FS_S_IFMT) == FS_S_IFLNK)
+		err = -ELOOP;
+	else if ((res->at.attr.mode & FS_S_IFMT) != FS_S_IFREG)
+		err = -EACCES;
+	if (err)
+		walk_result_put(res);
+	return err;
+}
+
+/* Only what lies on a storage node can be loaded by the memory nodes. */
+static int load_once(struct exec_image *img, const struct path *at)
+{
+	const struct exec_args args = {
+		.path = img->execfn,
+		.argc = img->argv.nr,
+		.argv = img->argv.buf,
+		.argv_len = img->argv.len,
+		.envc = img->envp.nr,
+		.envp = img->envp.buf,
+		.envp_len = img->envp.len,
+	};
+
+	if (at->inode)
+		return -ENOEXEC;
+	return exec_load(img->cred, img->stack_limit, &args, &at->attr, &img->as, &img->regs);
+}
+
+int exec_image_load(struct exec_image *img, struct fs_state *fs)
+{
+	char *text = kmalloc(PROTO_PATH_MAX);
+	struct walk_result res;
+	int err = -ENOMEM;
+
+	img->execfn = kstrdup(img->path);
+	img->exe_path = kmalloc(PROTO_PATH_MAX);
+	/* A program without argv[0] gets an empty one, as on Linux. */
+	if (text && img->execfn && img->exe_path)
+		err = img->argv.nr ? 0 : exec_strings_add(&img->argv, "");
+	if (!err)
+		strlcpy(text, img->path, PROTO_PATH_MAX);
+	for (unsigned int depth = 0; !err; depth++) {
+		err = find(img, fs, text, &res);
+		if (err)
+			break;
+		err = load_once(img, &res.at);
+		if (!err)
+			strlcpy(img->exe_path, res.at.text, PROTO_PATH_MAX);
+		else if (err == -ENOEXEC)
+			err = depth < SCRIPT_DEPTH ? enter_script(img, &res.at, text) : -ELOOP;
+		walk_result_put(&res);
+		if (img->as)
+			break;
+	}
+	kfree(text);
+	return err;
+}
+
+void exec_image_free(struct exec_image *img)
+{
+	exec_strings_free(&img->argv);
+	exec_strings_free(&img->envp);
+	kfree(img->path);
+	kfree(img->execfn);
+	kfree(img->exe_path);
+	if (img->cred)
+		cred_put(img->cred);
+	if (img->files)
+		files_put(img->files);
+	if (img->as)
+		aspace_put(img->as);
+}
+
+void task_set_comm(struct task *t, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct process *p = t->process;
+
+	mutex_lock(&p->lock);
+	strlcpy(t->comm, slash ? slash + 1 : path, sizeof(t->comm));
+	strlcpy(p->comm, t->comm, sizeof(p->comm));
+	mutex_unlock(&p->lock);
+}
+
+/* --- the point of no return ------------------------------------------------------------------- */
+
+/* End the other threads, and wait for that. -EINTR: the caller is ended itself, by a signal or another exec. */
+static int end_other_tasks(struct task *t)
+{
+	struct process *p = t->process;
+	struct task *other;
+	int err = 0;
+
+	spin_lock(&p->sig_lock);
+	if (task_ending_locked(t))
+		err = -EINTR;
+	else
+		p->exec_task = t;
+	list_for_each_entry(other, &p->tasks, link) {
+		if (!err && other != t)
+			thread_notify(other->thread, THREAD_F_KILL);
+	}
+	spin_unlock(&p->sig_lock);
+	if (err)
+		return err;
+	err = wait_event_killable(&p->exec_event, READ_ONCE(p->nr_tasks) == 1);
+	spin_lock(&p->sig_lock);
+	p->exec_task = NULL;
+	spin_unlock(&p->sig_lock);
+	return err;
+}
+
+/* The caller is the only task: it takes the process's number if it was not the first one, and the new space. */
+static struct aspace *take_over(struct task *t, struct exec_image *img)
+{
+	struct process *p = t->process;
+	struct vnode *v = p->vnode;
+	struct aspace *old = p->as;
+
+	spin_lock(&v->lock);
+	if (t->tid != p->pid) {
+		t->pid_entry->task = NULL;
+		pid_release_locked(v, t->pid_entry);
+		t->pid_entry = p->pid_entry;
+		t->pid_entry->task = t;
+		t->tid = p->pid;
+	}
+	p->as = img->as;
+	p->execed = true;
+	p->exit_signal = SIGCHLD;
+	img->as = NULL;
+	spin_unlock(&v->lock);
+	thread_set_user(p->as->pt, NULL);
+	return old;
+}
+
+static void install_files(struct task *t, struct exec_image *img)
+{
+	struct files *old = t->files;
+
+	if (img->files) {
+		spin_lock(&t->process->sig_lock);
+		t->files = img->files;
+		spin_unlock(&t->process->sig_lock);
+		img->files = NULL;
+		files_put(old);
+	}
+	files_close_range(t->files, 0, UINT32_MAX, true);
+}
+
+static void install_names(struct task *t, struct exec_image *img)
+{
+	struct process *p = t->process;
+	char *old;
+
+	task_set_comm(t, img->execfn);
+	mutex_lock(&p->lock);
+	old = p->exe_path;
+	p->exe_path = img->exe_path;
+	mutex_unlock(&p->lock);
+	img->exe_path = old; /* freed with the image */
+	thread_set_name(t->thread, t->comm);
+}
+
+static int commit(struct task *t, struct exec_image *img)
+{
+	struct process *p = t->process;
+	const struct cred *cred = img->cred;
+	struct aspace *old;
+	int err;
+
+	task_release_mm(t);
+	old = take_over(t, img);
+	aspace_put(old);
+	install_files(t, img);
+	install_names(t, img);
+	img->cred = NULL;
+	err = cred_install((struct cred *)(uintptr_t)cred);
+	if (!err)
+		err = signal_exec(t);
+	t->robust_list = 0;
+	fpu_reset(thread_current()->user.fpu);
+	thread_set_fs_base(0);
+	thread_set_gs_base(0);
+	if (!err && READ_ONCE(p->as->failed))
+		err = -EIO;
+	return err;
+}
+
+static void start_over(struct pt_regs *regs, const struct pt_regs *fresh)
+{
+	const uint64_t vector = regs->vector;
+
+	*regs = *fresh;
+	regs->vector = vector;
+	regs->orig_rax = UINT64_MAX; /* nothing to restart */
+}
+
+static int exec_now(struct exec_image *img, struct pt_regs *regs)
+{
+	struct task *t = task_current();
+	int err = exec_image_load(img, t->fs);
+
+	if (err)
+		return err;
+	if (files_shared(t->files)) {
+		struct files *own = files_copy(t->files);
+
+		if (IS_ERR(own))
+			return PTR_ERR(own);
+		img->files = own;
+	}
+	err = end_other_tasks(t);
+	if (err)
+		return err;
+	if (commit(t, img))
+		process_kill(t->process, SIGKILL);
+	start_over(regs, &img->regs);
+	counter_inc(&exec_execs);
+	return 0;
+}
+
+/* --- the calls ---------------------------------------------------------------------------------- */
+
+#define AT_FDCWD            (-100)
+#define AT_SYMLINK_NOFOLLOW 0x100u
+#define AT_EMPTY_PATH       0x1000u
+
+/* setuid() went over the user's RLIMIT_NPROC: it shows here, unless others have ended meanwhile. */
+static int check_nproc(struct task *t)
+{
+	const uint64_t limit = process_rlimit(RLIM_NPROC);
+	struct vnode *v = t->process->vnode;
+
+	if (!t->nproc_exceeded)
+		return 0;
+	spin_lock(&v->lock);
+	t->nproc_exceeded = user_tasks_locked(v, t->user) > limit;
+	spin_unlock(&v->lock);
+	return t->nproc_exceeded ? -EAGAIN : 0;
+}
+
+/* The name of the program, as it was given. */
+static char *name_from_user(int dfd, uint64_t upath, uint32_t flags)
+{
+	char *name = kmalloc(PROTO_PATH_MAX);
+	ssize_t len = -ENOMEM;
+
+	if (name)
+		len = strncpy_from_user(name, (const char __user *)upath, PROTO_PATH_MAX);
+	if (!len && !(flags & AT_EMPTY_PATH))
+		len = -ENOENT;
+	if (len > 0 && name[0] != '/' && dfd != AT_FDCWD) {
+		kfree(name);
+		return path_from_user(dfd, upath, false);
+	}
+	if (!len) {
+		struct file *f = fd_get(dfd);
+
+		len = IS_ERR(f) ? PTR_ERR(f) : f->path ? 0 : -EACCES;
+		if (!len)
+			strlcpy(name, f->path, PROTO_PATH_MAX);
+		if (!IS_ERR(f))
+			file_put(f);
+	}
+	if (len >= 0)
+		return name;
+	kfree(name);
+	return ERR_PTR((int)len);
+}
+
+static long do_exec(int dfd, uint64_t upath, uint64_t uargv, uint64_t uenvp, uint32_t flags,
+		    struct pt_regs *regs)
+{
+	struct task *t = task_current();
+	struct exec_image *img;
+	uint64_t budget;
+	long err = check_nproc(t);
+
+	if (err)
+		return err;
+	img = kzalloc(sizeof(*img));
+	if (!img)
+		return -ENOMEM;
+	img->stack_limit = process_rlimit(RLIM_STACK);
+	budget = exec_arg_limit(img->stack_limit);
+	img->cred = cred_exec(t->cred);
+	img->path = img->cred ? name_from_user(dfd, upath, flags) : ERR_PTR(-ENOMEM);
+	if (IS_ERR(img->path)) {
+		err = PTR_ERR(img->path);
+		img->path = NULL;
+	}
+	if (!err)
+		err = add_user_array(&img->argv, uargv, &budget);
+	if (!err)
+		err = add_user_array(&img->envp, uenvp, &budget);
+	img->nofollow = flags & AT_SYMLINK_NOFOLLOW;
+	if (!err)
+		err = exec_now(img, regs);
+	exec_image_free(img);
+	kfree(img);
+	return err;
+}
+
+/* execve(path, argv, envp) */
+long sys_execve(const struct syscall_args *args)
+{
+	return do_exec(AT_FDCWD, args->a[0], args->a[1], args->a[2], 0, args->regs);
+}
+
+/* execveat(dfd, path, argv, envp, flags) */
+long sys_execveat(const struct syscall_args *args)
+{
+	const uint32_t flags = (uint32_t)args->a[4];
+
+	if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
+		return -EINVAL;
+	return do_exec((int)args->a[0], args->a[1], args->a[2], args->a[3], flags, args->regs);
+}
