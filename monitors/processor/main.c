@@ -22,6 +22,7 @@
 #include <processor/futex.h>
 #include <processor/process.h>
 #include <processor/trap.h>
+#include <processor/tty.h>
 #include <rdma/verbs.h>
 
 #define DEVICE_WAIT_NS 30000000000ull
@@ -39,6 +40,7 @@ static void signal_program(struct ctl_prog *prog, uint32_t signo)
 static const struct ctl_ops ctl_ops = {
 	.run = run_program,
 	.signal = signal_program,
+	.winsize = tty_resize_prog,
 };
 
 static void join_status(const char *line)

@@ -21,6 +21,7 @@
 #include <mm/slab.h>
 #include <processor/process.h>
 #include <processor/signal.h>
+#include <proto/types.h>
 
 #define THROTTLE  128u /* room that input keeps free while somebody could read */
 #define TTY_MAJOR 136u /* as /dev/pts/N */
@@ -87,6 +88,11 @@ struct tty *tty_by_index(uint32_t index)
 	return table_find(match_index, index);
 }
 
+uint32_t tty_index(const struct tty *tty)
+{
+	return tty->index;
+}
+
 struct tty *tty_current(void)
 {
 	return table_find(match_session, READ_ONCE(process_current()->sid));
@@ -106,13 +112,13 @@ int tty_next_index(int from)
 	return best;
 }
 
-uint32_t tty_dev(const struct tty *tty)
+static uint32_t tty_dev(const struct tty *tty)
 {
 	/* The old encoding, which is what st_rdev and /proc show while the minor has 8 bits. */
 	return TTY_MAJOR << 8 | (tty->index & 0xff) | (tty->index & ~0xffu) << 12;
 }
 
-void tty_attr(struct tty *tty, struct proto_attr *attr)
+void tty_attr(const struct tty *tty, struct proto_attr *attr)
 {
 	*attr = (struct proto_attr){ 0 };
 	attr->file.ino = tty->index + 3ull; /* as devpts numbers them */
@@ -135,12 +141,17 @@ void tty_of_session(uint32_t sid, uint32_t *dev, int *foreground)
 		tty_put(tty);
 }
 
-void tty_set_controlling(struct tty *tty, const struct process *leader)
+void tty_begin_session(struct ctl_prog *prog, const struct process *leader)
 {
+	struct tty *tty = table_find(match_prog, (uint64_t)(uintptr_t)prog);
+
+	if (!tty)
+		return;
 	spin_lock(&tty->lock);
 	tty->session = leader->sid;
 	tty->pgrp = leader->pgid;
 	spin_unlock(&tty->lock);
+	tty_put(tty);
 }
 
 /* --- events -------------------------------------------------------------------------- */

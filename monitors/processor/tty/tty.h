@@ -8,7 +8,6 @@
 #include <lib/atomic.h>
 #include <lib/list.h>
 #include <processor/tty.h>
-#include <proto/types.h>
 
 #include "ldisc.h"
 
@@ -36,13 +35,6 @@ struct tty {
 void tty_events(struct tty *tty, unsigned int events);
 /* Wait until the launcher has everything that was written. @mode of wait_event_mode(). */
 int tty_drain(struct tty *tty, unsigned int mode);
-
-/* st_rdev, and what stat() says. */
-uint32_t tty_dev(const struct tty *tty);
-void tty_attr(struct tty *tty, struct proto_attr *attr);
-
-/* file.c: make @f, which is being opened, an open file of @tty. */
-void tty_use(struct tty *tty, struct file *f);
 
 /* job.c */
 /*

@@ -18,6 +18,7 @@ struct ctl_run;
 struct ctl_winsize;
 struct file;
 struct process;
+struct proto_attr;
 struct tty;
 
 /*
@@ -28,8 +29,13 @@ struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run)
 void tty_put(struct tty *tty);
 /* An open file of @tty; ERR_PTR(-ENOMEM, -ENFILE). */
 struct file *tty_open(struct tty *tty, uint32_t flags);
-/* Make it the controlling terminal of the new session of @leader, whose group is in the foreground. */
-void tty_set_controlling(struct tty *tty, const struct process *leader);
+/* Make @f, which is being opened, an open file of @tty. */
+void tty_use(struct tty *tty, struct file *f);
+uint32_t tty_index(const struct tty *tty);
+/* What stat() says. */
+void tty_attr(const struct tty *tty, struct proto_attr *attr);
+/* The terminal of @prog controls the new session of @leader, whose group is in the foreground. */
+void tty_begin_session(struct ctl_prog *prog, const struct process *leader);
 /* The launcher's terminal has a new size: SIGWINCH for the foreground. */
 void tty_resize_prog(struct ctl_prog *prog, const struct ctl_winsize *ws);
 

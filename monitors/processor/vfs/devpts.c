@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * /dev/pts: the terminals that are there, by number.
+ *
+ * Lifetime:	an inode is made by each look-up and holds a reference of its terminal; there is nothing else to keep.
+ * Limits:	no /dev/ptmx: terminals are those of programs run with -t.
+ */
+#include <fs/stat.h>
+#include <kernel/initcall.h>
+#include <lib/err.h>
+#include <lib/fmt.h>
+#include <mm/slab.h>
+#include <processor/file.h>
+#include <processor/inode.h>
+#include <processor/tty.h>
+
+#define FIRST_COOKIE 2u /* behind "." and ".." */
+#define MAX_DIGITS   9u
+
+struct pts_inode {
+	struct inode inode;
+	struct tty *tty; /* const; counted */
+};
+
+static struct fs_type pts_fs;
+static struct inode pts_root;
+
+static struct tty *tty_of(const struct inode *inode)
+{
+	return container_of(inode, struct pts_inode, inode)->tty;
+}
+
+static int pts_getattr(struct inode *inode, struct proto_attr *attr)
+{
+	tty_attr(tty_of(inode), attr);
+	return 0;
+}
+
+static void pts_release(struct inode *inode)
+{
+	tty_put(tty_of(inode));
+	kfree(container_of(inode, struct pts_inode, inode));
+}
+
+static int pts_open(struct inode *inode, struct file *f)
+{
+	tty_use(tty_of(inode), f);
+	return 0;
+}
+
+static const struct inode_ops pts_ops = {
+	.name = "devpts",
+	.getattr = pts_getattr,
+	.release = pts_release,
+	.open = pts_open,
+};
+
+/* A number as it is printed: no sign, no leading zero. */
+static bool parse_index(const char *name, size_t len, uint32_t *index)
+{
+	uint32_t n = 0;
+
+	if (!len || len > MAX_DIGITS || (name[0] == '0' && len > 1))
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		if (name[i] < '0' || name[i] > '9')
+			return false;
+		n = n * 10 + (uint32_t)(name[i] - '0');
+	}
+	*index = n;
+	return true;
+}
+
+static int root_lookup(struct inode *dir, const char *name, size_t len, struct inode **out)
+{
+	struct pts_inode *pts;
+	uint32_t index;
+	struct tty *tty;
+
+	if (!parse_index(name, len, &index))
+		return -ENOENT;
+	tty = tty_by_index(index);
+	if (!tty)
+		return -ENOENT;
+	pts = kmalloc(sizeof(*pts));
+	if (!pts) {
+		tty_put(tty);
+		return -ENOMEM;
+	}
+	inode_init(&pts->inode, &pts_fs, &pts_ops, FS_S_IFCHR);
+	pts->tty = tty;
+	*out = &pts->inode;
+	return 0;
+}
+
+static int root_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
+{
+	int index = (int)(*pos - FIRST_COOKIE);
+
+	for (;;) {
+		char name[MAX_DIGITS + 2];
+		int len;
+
+		index = tty_next_index(index);
+		if (index < 0)
+			return 0;
+		len = snprintf(name, sizeof(name), "%d", index);
+		if (!dir_emit(sink, name, (size_t)len, (uint64_t)index + 3, FS_DT_CHR,
+			      (uint64_t)index + 1 + FIRST_COOKIE))
+			return 0;
+		index++;
+	}
+}
+
+static int root_getattr(struct inode *inode, struct proto_attr *attr)
+{
+	*attr = (struct proto_attr){ 0 };
+	attr->file.ino = 1;
+	attr->mode = FS_S_IFDIR | 0755;
+	attr->nlink = 2;
+	return 0;
+}
+
+static void root_release(struct inode *inode)
+{
+	/* static: its first reference is never given back */
+}
+
+static const struct inode_ops root_ops = {
+	.name = "devpts",
+	.getattr = root_getattr,
+	.release = root_release,
+	.lookup = root_lookup,
+	.readdir = root_readdir,
+};
+
+static int pts_fs_root(const struct fs_type *type, struct inode **out)
+{
+	*out = &pts_root;
+	inode_get(*out);
+	return 0;
+}
+
+static struct fs_type pts_fs = {
+	.name = "devpts",
+	.at = "/dev/pts",
+	.options = "nosuid,noexec,gid=5,mode=620,ptmxmode=000",
+	.magic = 0x1cd1, /* DEVPTS_SUPER_MAGIC */
+	.noexec = true,
+	.root = pts_fs_root,
+};
+
+static int pts_init(void)
+{
+	inode_init(&pts_root, &pts_fs, &root_ops, FS_S_IFDIR);
+	return fs_register(&pts_fs);
+}
+INITCALL(monitor, pts_init); /* behind dev.c's, by the order in the Makefile */
