@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Terminals: the table, and the threads of a console. Open files are in file.c, job control is in job.c.
+ * Terminals: the table, and the threads of a console. Open files are in open.c, job control is in job.c.
  *
  * Flow:	launcher -> stream 0 -> input thread -> ldisc_input() -> readers; signals to the foreground;
  *		writers and echo -> ldisc's output ring -> output thread -> stream 1 -> launcher.  So a
