@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * /dev: null, zero, full, random, urandom, and links to the descriptors.
+ * /dev: null, zero, full, random, urandom, tty, and links to the descriptors.
  *
  * Lifetime:	the inodes are static; their first reference is never given back.
  */
@@ -12,29 +12,32 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <processor/inode.h>
+#include <processor/tty.h>
 #include <processor/uio.h>
 
-enum dev_minor {
-	DEV_NULL = 3,
-	DEV_ZERO = 5,
-	DEV_FULL = 7,
-	DEV_RANDOM = 8,
-	DEV_URANDOM = 9,
+enum dev_number { /* major << 8 | minor */
+	DEV_NULL = 0x103,
+	DEV_ZERO = 0x105,
+	DEV_FULL = 0x107,
+	DEV_RANDOM = 0x108,
+	DEV_URANDOM = 0x109,
+	DEV_TTY = 0x500, /* whatever controls the caller's session */
 };
 
 struct dev {
 	struct inode inode;
 	const char *name;
-	uint32_t minor;     /* of a device */
+	uint32_t number;    /* of a device: enum dev_number */
 	const char *target; /* of a link */
 };
 
 static struct dev devs[] = {
-	{ .name = "null", .minor = DEV_NULL },
-	{ .name = "zero", .minor = DEV_ZERO },
-	{ .name = "full", .minor = DEV_FULL },
-	{ .name = "random", .minor = DEV_RANDOM },
-	{ .name = "urandom", .minor = DEV_URANDOM },
+	{ .name = "null", .number = DEV_NULL },
+	{ .name = "zero", .number = DEV_ZERO },
+	{ .name = "full", .number = DEV_FULL },
+	{ .name = "random", .number = DEV_RANDOM },
+	{ .name = "urandom", .number = DEV_URANDOM },
+	{ .name = "tty", .number = DEV_TTY },
 	{ .name = "fd", .target = "/proc/self/fd" },
 	{ .name = "stdin", .target = "/proc/self/fd/0" },
 	{ .name = "stdout", .target = "/proc/self/fd/1" },
@@ -91,7 +94,7 @@ static int dev_getattr(struct inode *inode, struct proto_attr *attr)
 	attr->nlink = d ? 1 : 2;
 	attr->mode = !d ? FS_S_IFDIR | 0755 : d->target ? FS_S_IFLNK | 0777 : FS_S_IFCHR | 0666;
 	attr->size = d && d->target ? strlen(d->target) : 0;
-	attr->rdev = d && !d->target ? 1u << 8 | d->minor : 0;
+	attr->rdev = d && !d->target ? d->number : 0;
 	attr->atime_s = attr->mtime_s = attr->ctime_s = (int64_t)(time_real_ns() / 1000000000u);
 	return 0;
 }
@@ -109,9 +112,22 @@ static const struct file_ops dev_file_ops = {
 	.seekable = true,
 };
 
+static int tty_open_current(struct file *f)
+{
+	struct tty *tty = tty_current();
+
+	if (!tty)
+		return -ENXIO;
+	tty_use(tty, f);
+	tty_put(tty);
+	return 0;
+}
+
 static int dev_open(struct inode *inode, struct file *f)
 {
-	f->minor = container_of(inode, struct dev, inode)->minor;
+	f->minor = container_of(inode, struct dev, inode)->number;
+	if (f->minor == DEV_TTY)
+		return tty_open_current(f);
 	f->ops = &dev_file_ops;
 	return 0;
 }
