@@ -117,6 +117,8 @@ int aspace_copy_vregions(struct aspace *to, const struct aspace *from) __must_ho
 
 /* --- home_span.c: one operation over all owners of a range ------------------------------------ */
 
+#define SPAN_MAX_VREGIONS (1u << 16) /* of one call; a program that wants more gets -ENOMEM */
+
 struct grants {
 	uint16_t nr;
 	struct pm_grant grants[PM_MAX_GRANTS];
@@ -142,6 +144,12 @@ int span_move(struct memory *m, struct aspace *as, uint64_t start, uint64_t end,
 /* Credits that each of @nr_parts parts shall ask for. */
 uint32_t span_share(uint32_t want, size_t nr_parts);
 void grants_add(struct grants *grants, const struct pm_grant *g);
+
+/* --- home_load.c: all mappings of a new space -------------------------------------------------- */
+
+/* Map all that the range map holds on its owners.  After an error the space is to be destroyed. */
+int span_load(struct memory *m, struct aspace *as, uint32_t want_credits, struct grants *grants)
+	__must_hold(&as->mutex) __must_check;
 
 /* --- home_place.c: addresses ---------------------------------------------------------------- */
 

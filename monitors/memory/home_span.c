@@ -14,8 +14,6 @@
 
 #include "memory.h"
 
-#define SPAN_MAX_VREGIONS (1u << 16) /* of one call; a program that wants more gets -ENOMEM */
-
 struct part {
 	uint32_t owner;
 	uint64_t charge;

@@ -3,8 +3,8 @@
  * Home: PM_EXEC, loading a program into a new address space.
  *
  * Flow:	read the program's headers through the buffer cache, look its interpreter up at the storage
- *		node and read that one's headers; make the space; map stack, program, interpreter.
- *		Nothing is copied: pages come by demand.
+ *		node and read that one's headers; make the space; lay out stack, program, interpreter;
+ *		tell the owners, in one message each.  Nothing is copied: pages come by demand.
  * Layout:	low to high: a program that says where (ET_EXEC), or one at PIE_BASE; its brk behind it;
  *		mappings downwards from below the stack; the stack at the top.  With a random seed each of
  *		these is shifted, as Linux does and by about as many bits.
@@ -44,6 +44,9 @@ struct load {
 	uint64_t prog_bias;
 	uint64_t interp_bias;
 	struct grants grants;
+	const struct proto_file *reading; /* whose first bytes are in @head */
+	uint32_t head_len;                /* fewer than there is room for: all of the file */
+	uint8_t head[ELF_READ_MAX];
 };
 
 /* A multiple of the page size below 2^@bits pages. */
@@ -57,29 +60,44 @@ static uint64_t random_pages(struct load *ld, unsigned int bits)
 
 /* --- reading --------------------------------------------------------------------------- */
 
-struct file_source {
-	struct memory *m;
-	struct proto_file file;
-};
-
-static int source_read(void *arg, uint64_t offset, void *buf, uint32_t len)
+static int file_read(struct memory *m, const struct proto_file *file, uint64_t offset, void *buf,
+		     uint32_t len)
 {
-	const struct file_source *fs = arg;
-	const struct mm_file_read_req req = { fs->file, offset, len };
-	const uint32_t node = memory_cache_node(fs->m, &fs->file);
+	const struct mm_file_read_req req = { *file, offset, len };
+	const uint32_t node = memory_cache_node(m, file);
 	struct mm_file_read_req_wire w;
 
 	if (!node)
 		return -EHOSTDOWN;
 	mm_file_read_req_encode(&req, &w);
-	return memory_call(fs->m, node, MM_FILE_READ, &w, sizeof(w), buf, len);
+	return memory_call(m, node, MM_FILE_READ, &w, sizeof(w), buf, len);
+}
+
+/* Almost every program has its headers and PT_INTERP in the first page: that is read once. */
+static int source_read(void *arg, uint64_t offset, void *buf, uint32_t len)
+{
+	const struct load *ld = arg;
+	uint32_t n = 0;
+
+	if (offset + len > ld->head_len && ld->head_len == sizeof(ld->head))
+		return file_read(ld->m, ld->reading, offset, buf, len);
+	if (offset < ld->head_len)
+		n = MIN(len, ld->head_len - (uint32_t)offset);
+	memcpy(buf, ld->head + offset, n);
+	return (int)n;
 }
 
 static int read_image(struct load *ld, const struct proto_file *file, struct elf_image *img)
 {
-	struct file_source fs = { ld->m, *file };
-	const struct elf_source src = { source_read, &fs };
+	const struct elf_source src = { source_read, ld };
+	const int n = file_read(ld->m, file, 0, ld->head, sizeof(ld->head));
 
+	if (n < 0)
+		return n;
+	if ((size_t)n > sizeof(ld->head))
+		return -EPROTO;
+	ld->reading = file;
+	ld->head_len = (uint32_t)n;
 	return elf_read(&src, img);
 }
 
@@ -136,8 +154,20 @@ static int read_interp(struct load *ld)
 
 /* --- mapping --------------------------------------------------------------------------- */
 
+/* In the range map only: the owners hear of it when all is laid out. */
+static int lay_out(struct load *ld, const struct pm_vma *v)
+{
+	struct vma_spare spare = { 0 };
+	const int err = vma_spare_fill(&spare, 1);
+
+	if (!err)
+		vma_insert(&ld->as->map, v, &spare);
+	vma_spare_free(&spare);
+	return err;
+}
+
 static int map_segment(struct load *ld, const struct proto_file *file, const struct elf_segment *s,
-		       uint64_t bias, uint32_t want)
+		       uint64_t bias)
 {
 	const uint64_t vaddr = s->vaddr + bias;
 	struct pm_vma v = {
@@ -159,20 +189,16 @@ static int map_segment(struct load *ld, const struct proto_file *file, const str
 	}
 	if (!vma_range_is_free(&ld->as->map, v.start, v.end))
 		return -ENOEXEC;
-	return span_map(ld->m, ld->as, &v, want, &ld->grants);
+	return lay_out(ld, &v);
 }
 
 static int map_image(struct load *ld, const struct proto_file *file, const struct elf_image *img,
 		     uint64_t bias)
 {
-	const uint32_t want = ld->req->want_credits / 4;
 	int err = 0;
 
-	for (uint32_t i = 0; i < img->nr_segments && !err; i++) {
-		const struct elf_segment *s = &img->segments[i];
-
-		err = map_segment(ld, file, s, bias, s->prot & PM_PROT_WRITE ? want : 0);
-	}
+	for (uint32_t i = 0; i < img->nr_segments && !err; i++)
+		err = map_segment(ld, file, &img->segments[i], bias);
 	return err;
 }
 
@@ -194,7 +220,7 @@ static int map_stack(struct load *ld, struct pm_exec_rep *rep)
 	rep->flags = ld->prog.stack_x ? PM_EXEC_STACK_X : 0;
 	ld->as->mmap_top =
 		ALIGN_DOWN(v.start - STACK_GUARD - random_pages(ld, MMAP_RND_BITS), PAGE_SIZE);
-	return span_map(ld->m, ld->as, &v, ld->req->want_credits / 4, &ld->grants);
+	return lay_out(ld, &v);
 }
 
 static int map_program(struct load *ld)
@@ -289,10 +315,12 @@ static int load_into(struct load *ld, struct pm_exec_rep *rep)
 		err = -ELIBBAD;
 	if (err)
 		return err;
-	if (rep->prog_entry > PM_USER_TOP)
+	if (ld->prog.entry + ld->prog_bias > PM_USER_TOP)
 		return -ENOEXEC;
-	answer(ld, rep);
-	return 0;
+	err = span_load(ld->m, ld->as, ld->req->want_credits, &ld->grants);
+	if (!err)
+		answer(ld, rep);
+	return err;
 }
 
 int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,

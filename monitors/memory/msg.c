@@ -233,6 +233,22 @@ static int msg_mm_map(const struct msg *msg)
 	return reply_mm(msg, err, &rep);
 }
 
+static int msg_mm_load(const struct msg *msg)
+{
+	struct mm_load_req *req = lib_alloc(sizeof(*req));
+	struct mm_range_rep rep = { 0 };
+	int err = -ENOMEM;
+
+	if (req)
+		err = mm_load_req_decode(msg->body, msg->len, req);
+	if (!err && req->vregion_shift != msg->m->vregion_shift)
+		err = -EINVAL;
+	if (!err)
+		err = owner_load(msg->m, msg->peer, req, &rep);
+	lib_free(req);
+	return reply_mm(msg, err, &rep);
+}
+
 static int msg_mm_unmap(const struct msg *msg)
 {
 	struct mm_range_rep rep = { 0 };
@@ -423,6 +439,7 @@ static const struct {
 	{ PM_SPACE, false, msg_space },
 	{ PM_MEMINFO, false, msg_meminfo },
 	{ MM_MAP, true, msg_mm_map },
+	{ MM_LOAD, true, msg_mm_load },
 	{ MM_UNMAP, true, msg_mm_unmap },
 	{ MM_PROTECT, true, msg_mm_protect },
 	{ MM_MOVE, true, msg_mm_move },

@@ -142,6 +142,9 @@ uint32_t owner_space_home(struct memory *m, uint64_t aspace);
 
 int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
 	      struct mm_range_rep *rep) __must_check;
+/* All vmas of a new space; after an error nothing of it is here. */
+int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
+	       struct mm_range_rep *rep) __must_check;
 int owner_unmap(struct memory *m, const struct mm_range_req *req, struct mm_range_rep *rep)
 	__must_check;
 int owner_protect(struct memory *m, const struct mm_range_req *req, struct mm_range_rep *rep)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Owner: MM_MAP, MM_UNMAP, MM_PROTECT.
+ * Owner: MM_MAP, MM_LOAD, MM_UNMAP, MM_PROTECT.
  *
  * Context:	a worker of the owner, or the home's own; may sleep.  The home lets only one such
  *		call per space through at a time.
@@ -166,6 +166,63 @@ int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
 	if (err || req->phase == MM_PREPARE)
 		return err;
 	STAT_INC(m, maps);
+	rep->grant.node = m->node;
+	rep->grant.frames = pool_grant(&m->pool, aspace_processor(req->aspace), req->want_credits);
+	return 0;
+}
+
+/* --- load ---------------------------------------------------------------------------------- */
+
+/* Charge the vmas' parts in @r and insert them. */
+static int load_vmas(struct memory *m, struct region *r, const struct mm_load_req *req,
+		     uint64_t version)
+{
+	struct vma_spare spare = { 0 };
+	int err = vma_spare_fill(&spare, req->nr_vmas);
+
+	spin_lock(&r->lock);
+	if (!err && r->state != REGION_ACTIVE)
+		err = -ESTALE;
+	for (uint32_t i = 0; i < req->nr_vmas && !err; i++) {
+		const struct pm_vma *v = &req->vmas[i];
+		struct pm_vma part;
+
+		if (v->end <= r->start || v->start >= r->end)
+			continue;
+		part = vma_clip(v, MAX(v->start, r->start), MIN(v->end, r->end));
+		if (!vma_range_is_free(&r->vmas, part.start, part.end))
+			err = -EEXIST;
+		else
+			err = pool_commit(&m->pool, vma_charge(&part));
+		if (!err)
+			vma_insert(&r->vmas, &part, &spare);
+	}
+	r->entry.version = version;
+	spin_unlock(&r->lock);
+	vma_spare_free(&spare);
+	return err;
+}
+
+int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
+	       struct mm_range_rep *rep)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < req->nr_vregions && !err; i++) {
+		struct region *r = region_make(m, req->aspace, home, req->vregions[i].index,
+					       req->vregion_shift, REGION_ACTIVE);
+
+		err = IS_ERR(r) ? (int)PTR_ERR(r) : load_vmas(m, r, req, req->vregions[i].version);
+		if (!IS_ERR(r))
+			region_put(r);
+	}
+	if (err == -ENOMEM)
+		STAT_INC(m, enomem);
+	if (err) {
+		owner_destroy_space(m, req->aspace);
+		return err;
+	}
+	STAT_ADD(m, maps, req->nr_vmas);
 	rep->grant.node = m->node;
 	rep->grant.frames = pool_grant(&m->pool, aspace_processor(req->aspace), req->want_credits);
 	return 0;

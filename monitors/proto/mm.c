@@ -439,6 +439,96 @@ int mm_fork_req_decode(const void *buf, size_t len, struct mm_fork_req *out)
 	return 0;
 }
 
+/* --- MM_LOAD ----------------------------------------------------------------------------- */
+
+static size_t load_req_size(const struct mm_load_req *req)
+{
+	return sizeof(struct mm_load_req_wire) + req->nr_vmas * sizeof(struct pm_vma_wire) +
+	       req->nr_vregions * sizeof(struct mm_map_vregion_wire);
+}
+
+ssize_t mm_load_req_encode(const struct mm_load_req *req, void *buf, size_t cap)
+{
+	struct mm_load_req_wire w;
+	uint8_t *pos = buf;
+
+	if (req->nr_vmas > MM_LOAD_MAX_VMAS || req->nr_vregions > MM_MAP_MAX_VREGIONS ||
+	    cap < load_req_size(req))
+		return -EMSGSIZE;
+	w.aspace = cpu_to_le64(req->aspace);
+	w.want_credits = cpu_to_le32(req->want_credits);
+	w.vregion_shift = cpu_to_le32(req->vregion_shift);
+	w.nr_vmas = cpu_to_le32(req->nr_vmas);
+	w.nr_vregions = cpu_to_le32(req->nr_vregions);
+	memcpy(pos, &w, sizeof(w));
+	pos += sizeof(w);
+	for (uint32_t i = 0; i < req->nr_vmas; i++) {
+		struct pm_vma_wire vma;
+
+		pm_vma_encode(&req->vmas[i], &vma);
+		memcpy(pos, &vma, sizeof(vma));
+		pos += sizeof(vma);
+	}
+	for (uint32_t i = 0; i < req->nr_vregions; i++) {
+		struct mm_map_vregion_wire vr;
+
+		vr.index = cpu_to_le64(req->vregions[i].index);
+		vr.version = cpu_to_le64(req->vregions[i].version);
+		memcpy(pos, &vr, sizeof(vr));
+		pos += sizeof(vr);
+	}
+	return (ssize_t)load_req_size(req);
+}
+
+/* Both lists, each ascending; the caller has checked that they are there. */
+static int load_lists_decode(const uint8_t *pos, struct mm_load_req *out)
+{
+	for (uint32_t i = 0; i < out->nr_vmas; i++) {
+		struct pm_vma_wire vma;
+
+		memcpy(&vma, pos, sizeof(vma));
+		pos += sizeof(vma);
+		if (pm_vma_decode(&vma, &out->vmas[i]) ||
+		    (i && out->vmas[i].start < out->vmas[i - 1].end))
+			return -EPROTO;
+	}
+	for (uint32_t i = 0; i < out->nr_vregions; i++) {
+		struct mm_map_vregion_wire vr;
+
+		memcpy(&vr, pos, sizeof(vr));
+		pos += sizeof(vr);
+		out->vregions[i].index = le64_to_cpu(vr.index);
+		out->vregions[i].version = le64_to_cpu(vr.version);
+		if (out->vregions[i].index > PM_USER_TOP >> out->vregion_shift ||
+		    (i && out->vregions[i].index <= out->vregions[i - 1].index))
+			return -EPROTO;
+	}
+	return 0;
+}
+
+/* The result is large, so it is decoded in place: after a failure @out holds nothing of use. */
+int mm_load_req_decode(const void *buf, size_t len, struct mm_load_req *out)
+{
+	struct mm_load_req_wire w;
+
+	if (len < sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	out->aspace = le64_to_cpu(w.aspace);
+	out->want_credits = le32_to_cpu(w.want_credits);
+	out->vregion_shift = le32_to_cpu(w.vregion_shift);
+	out->nr_vmas = le32_to_cpu(w.nr_vmas);
+	out->nr_vregions = le32_to_cpu(w.nr_vregions);
+	if (!out->aspace || !shift_is_valid(out->vregion_shift))
+		return -EPROTO;
+	if (!out->nr_vmas || out->nr_vmas > MM_LOAD_MAX_VMAS || !out->nr_vregions ||
+	    out->nr_vregions > MM_MAP_MAX_VREGIONS)
+		return -EPROTO;
+	if (len != load_req_size(out))
+		return -EMSGSIZE;
+	return load_lists_decode((const uint8_t *)buf + sizeof(w), out);
+}
+
 /* --- MM_FILE_READ ---------------------------------------------------------------------- */
 
 void mm_file_read_req_encode(const struct mm_file_read_req *req, struct mm_file_read_req_wire *w)

@@ -148,6 +148,15 @@ VARIABLE_SAMPLE(mm_vregion_take_req,
 		  .vmas = { { .start = 0xa00000, .end = 0xa01000, .prot = PM_PROT_READ } } })
 FIXED_SAMPLE(mm_fork_req,
 	     { .aspace = 1, .parent = 2, .child = 3, .want_credits = 4, .phase = MM_ABORT })
+VARIABLE_SAMPLE(mm_load_req,
+		{ .aspace = 1,
+		  .want_credits = 5,
+		  .vregion_shift = 21,
+		  .nr_vmas = 2,
+		  .nr_vregions = 2,
+		  .vmas = { { .start = 0x10000, .end = 0x20000, .prot = PM_PROT_READ },
+			    { .start = 0x20000, .end = 0x600000, .prot = PM_PROT_WRITE } },
+		  .vregions = { { 0, 1 }, { 2, 7 } } })
 FIXED_SAMPLE(mm_file_read_req, { .file = { 77, 3, 21 }, .offset = 64, .len = MM_FILE_READ_MAX })
 VARIABLE_SAMPLE(ms_read_req, { .file = { 77, 3, 21 },
 			       .pgoff = 4,
@@ -253,7 +262,7 @@ static ssize_t (*const samples[])(void) = {
 	sample_pm_destroy_req,      sample_pm_fill_vma_rep,     sample_pm_credit_rep,
 	sample_proto_attr,          sample_pm_fork_req,         sample_pm_discard_req,
 	sample_pm_merge_req,        sample_pm_space_req,        sample_mm_fork_req,
-	sample_pm_meminfo_rep,
+	sample_pm_meminfo_rep,      sample_mm_load_req,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -435,6 +444,15 @@ static const struct rejection {
 	{ "mm_fork_req", 0, 8, 3 },
 	{ "mm_fork_req", 8, 8, 3 },
 	{ "mm_fork_req", 28, 4, 4 },
+	{ "mm_load_req", 0, 8, 0 },
+	{ "mm_load_req", 12, 4, 20 },
+	{ "mm_load_req", 16, 4, 0 },
+	{ "mm_load_req", 16, 4, 65 },
+	{ "mm_load_req", 20, 4, 0 },
+	{ "mm_load_req", 20, 4, 513 },
+	{ "mm_load_req", 88, 8, 0x1f000 },     /* a vma that begins in the one before */
+	{ "mm_load_req", 152, 8, 3 },          /* vRegions not ascending */
+	{ "mm_load_req", 168, 8, 1ull << 40 }, /* beyond user space */
 	{ "mm_file_read_req", 16, 8, 1ull << 63 },
 	{ "mm_file_read_req", 24, 4, 0 },
 	{ "mm_file_read_req", 24, 4, MM_FILE_READ_MAX + 1 },

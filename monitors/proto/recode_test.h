@@ -79,6 +79,7 @@ RECODE_VARIABLE(mm_pages_req)
 RECODE_FIXED(mm_vregion_move_req)
 RECODE_VARIABLE(mm_vregion_take_req)
 RECODE_FIXED(mm_fork_req)
+RECODE_VARIABLE(mm_load_req)
 RECODE_FIXED(mm_file_read_req)
 RECODE_VARIABLE(ms_read_req)
 RECODE_FIXED(ms_read_rep)
@@ -133,4 +134,5 @@ static const struct {
 	{ "pm_space_req", recode_pm_space_req },
 	{ "mm_fork_req", recode_mm_fork_req },
 	{ "pm_meminfo_rep", recode_pm_meminfo_rep },
+	{ "mm_load_req", recode_mm_load_req },
 };

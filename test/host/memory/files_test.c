@@ -11,6 +11,7 @@
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <proto/ps.h>
+#include <shim/shim.h>
 
 #include "fake.h"
 
@@ -326,12 +327,12 @@ static void prog_start(struct fake *f, struct prog_files *pf)
 	};
 }
 
-static int exec(struct fake *f, uint64_t seed, struct pm_exec_rep *rep)
+static int exec_stack(struct fake *f, uint64_t seed, uint64_t stack, struct pm_exec_rep *rep)
 {
 	const struct pm_exec_req req = {
 		.aspace = FAKE_ASPACE(9),
 		.file = file1,
-		.stack_size = 8 * MB,
+		.stack_size = stack,
 		.random_seed = seed,
 		.want_credits = 64,
 	};
@@ -341,6 +342,11 @@ static int exec(struct fake *f, uint64_t seed, struct pm_exec_rep *rep)
 			       sizeof(reply), NULL);
 
 	return ret < 0 ? ret : pm_exec_rep_decode(reply, (size_t)ret, rep);
+}
+
+static int exec(struct fake *f, uint64_t seed, struct pm_exec_rep *rep)
+{
+	return exec_stack(f, seed, 8 * MB, rep);
 }
 
 static const struct pm_vma *vma_holding(const struct pm_exec_rep *rep, uint64_t addr)
@@ -403,6 +409,119 @@ static void program_with_interpreter(struct ktest *t)
 	free(pf);
 }
 
+/* The second exec of a program reads nothing, and asks each node once. */
+static void program_that_runs_again(struct ktest *t)
+{
+	struct pm_exec_rep *rep = malloc(sizeof(*rep));
+	struct prog_files *pf = malloc(sizeof(*pf));
+	uint64_t reads, calls;
+	struct fake_proc p;
+	struct fake f;
+
+	prog_start(&f, pf);
+	proc_init(&p, &f, FAKE_ASPACE(9), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, exec(&f, 1, rep), 0);
+	ASSERT_EQ(t, proc_destroy(&p), 0);
+	reads = f.nr_reads;
+	calls = f.nr_calls;
+	ASSERT_EQ(t, exec(&f, 2, rep), 0);
+	EXPECT_EQ(t, f.nr_reads, reads);
+	/* The look-up of the interpreter, at most two pages with headers, the other owner. */
+	EXPECT_LE(t, f.nr_calls - calls, 4);
+	ASSERT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+	free(rep);
+	free(pf);
+}
+
+#define MANY 150
+
+/* More segments and vRegions than a message holds, more headers than the first page. */
+static void program_with_many_segments(struct ktest *t)
+{
+	struct pm_exec_rep *rep = malloc(sizeof(*rep));
+	struct prog_files *pf = malloc(sizeof(*pf));
+	struct seg *segs = calloc(MANY, sizeof(*segs));
+	const uint64_t base = 0x10000000;
+	struct fake_proc p;
+	struct fake f;
+
+	prog_start(&f, pf);
+	for (uint32_t i = 0; i < MANY; i++)
+		segs[i] = (struct seg){ 1,     i % 2 ? 6 : 4,  0, base + i * 3 * MB,
+					0x800, 2 * MB + 0x1000 };
+	make_elf(pf->prog, 2, base, segs, MANY);
+	f.files[0].size = sizeof(pf->prog);
+	for (size_t i = 0; i < 2; i++)
+		f.mem[i].pool.total *= 100; /* enough for what is charged */
+	ASSERT_EQ(t, exec_stack(&f, 0, 2048 * MB, rep), 0);
+	EXPECT_EQ(t, rep->nr_vmas, PM_EXEC_MAX_VMAS);
+	EXPECT_EQ(t, f.mem[0].pool.committed + f.mem[1].pool.committed, MANY / 2 * 513);
+	for (size_t i = 0; i < 2; i++)
+		f.mem[i].pool.total /= 100;
+	proc_init(&p, &f, FAKE_ASPACE(9), FAKE_MEM_FIRST);
+	for (uint32_t i = 0; i < MANY; i++) {
+		const uint64_t at = base + i * 3 * MB;
+
+		ASSERT_EQ(t, proc_refresh(&p, at), 0);
+		ASSERT_EQ(t, proc_refresh(&p, at + 2 * MB), 0);
+		EXPECT_EQ(t, proc_fetch(&p, at, false, NULL), PM_FETCH_FILE);
+		EXPECT_EQ(t, proc_fetch(&p, at + 2 * MB, i % 2, NULL), PM_FETCH_ZERO);
+		EXPECT_EQ(t, proc_fetch(&p, at + 2 * MB, true, NULL),
+			  i % 2 ? PM_FETCH_ZERO : -EACCES);
+		EXPECT_EQ(t, proc_fetch(&p, at + 2 * MB + 0x1000, false, NULL), -EFAULT);
+	}
+	for (uint64_t at = rep->stack_bottom; at < rep->stack_top; at += MB) {
+		ASSERT_EQ(t, proc_refresh(&p, at), 0);
+		EXPECT_EQ(t, proc_fetch(&p, at, true, NULL), PM_FETCH_ZERO);
+	}
+	ASSERT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+	free(segs);
+	free(rep);
+	free(pf);
+}
+
+/* Whatever allocation or message fails, nothing is left. */
+static void exec_that_fails_leaves_nothing(struct ktest *t)
+{
+	struct pm_exec_rep *rep = malloc(sizeof(*rep));
+	struct prog_files *pf = malloc(sizeof(*pf));
+	struct fake_proc p;
+	struct fake f;
+	int err = -ENOMEM;
+
+	prog_start(&f, pf);
+	proc_init(&p, &f, FAKE_ASPACE(9), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, exec(&f, 0, rep), 0);
+	ASSERT_EQ(t, proc_destroy(&p), 0);
+	f.fail_opcode = MM_LOAD;
+	f.fail_error = -ETIMEDOUT;
+	f.fail_late = true;
+	EXPECT_EQ(t, exec(&f, 0, rep), -ETIMEDOUT);
+	f.fail_opcode = 0;
+	for (long n = 0; n < 200 && err; n++) {
+		for (size_t i = 0; i < 2; i++) {
+			EXPECT_EQ(t, f.mem[i].owner.nr_spaces, 0);
+			EXPECT_EQ(t, f.mem[i].home.nr_spaces, 0);
+			EXPECT_EQ(t, f.mem[i].pool.committed, 0);
+		}
+		shim_fail_alloc_after(n);
+		err = exec(&f, 0, rep);
+		shim_fail_alloc_after(-1);
+		if (err)
+			ASSERT_EQ(t, err, -ENOMEM);
+	}
+	ASSERT_EQ(t, err, 0);
+	ASSERT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+	free(rep);
+	free(pf);
+}
+
 static void layout_is_random_with_a_seed(struct ktest *t)
 {
 	struct pm_exec_rep *a = malloc(sizeof(*a)), *b = malloc(sizeof(*b));
@@ -455,12 +574,21 @@ static void bad_programs_get_an_errno(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(reads_in_order_are_few),      KTEST(last_page_is_zero_behind_the_end),
-	KTEST(misses_at_once_share_a_read), KTEST(failed_read_fails_all_who_wait),
-	KTEST(failed_read_is_tried_again),  KTEST(newer_version_is_read_again),
-	KTEST(file_pages_give_way),         KTEST(frames_are_zeroed_ahead),
-	KTEST(program_with_interpreter),    KTEST(layout_is_random_with_a_seed),
-	KTEST(bad_programs_get_an_errno),   { 0 },
+	KTEST(reads_in_order_are_few),
+	KTEST(last_page_is_zero_behind_the_end),
+	KTEST(misses_at_once_share_a_read),
+	KTEST(failed_read_fails_all_who_wait),
+	KTEST(failed_read_is_tried_again),
+	KTEST(newer_version_is_read_again),
+	KTEST(file_pages_give_way),
+	KTEST(frames_are_zeroed_ahead),
+	KTEST(program_with_interpreter),
+	KTEST(layout_is_random_with_a_seed),
+	KTEST(bad_programs_get_an_errno),
+	KTEST(program_that_runs_again),
+	KTEST(program_with_many_segments),
+	KTEST(exec_that_fails_leaves_nothing),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.files", .cases = cases };
 KTEST_SUITE(suite);

@@ -2,8 +2,8 @@
 /*
  * Memory monitor -> memory monitor.
  *
- * Home -> owner (class control): MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_DESTROY, MM_FORK,
- * MM_MERGE, MM_DISCARD, MM_VREGION_MOVE.  Owner -> owner: MM_PAGES (write-back class), MM_VREGION_TAKE (control).  Any
+ * Home -> owner (class control): MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_DESTROY, MM_LOAD,
+ * MM_FORK, MM_MERGE, MM_DISCARD, MM_VREGION_MOVE.  Owner -> owner: MM_PAGES (write-back class), MM_VREGION_TAKE (control).  Any
  * memory node -> the one that holds a file's buffer cache: MM_FILE_READ (control).
  *
  * Phases:	a call whose range lies on one owner is sent once (MM_ONCE) and happens or does not.
@@ -35,6 +35,7 @@ enum mm_opcode {
 	MM_FORK = 0x0309,
 	MM_MERGE = 0x030a,   /* body as PM_MERGE */
 	MM_DISCARD = 0x030b, /* body as PM_DISCARD */
+	MM_LOAD = 0x030c,
 };
 
 enum mm_phase {
@@ -66,7 +67,8 @@ struct mm_map_req_wire {
 };
 static_assert(sizeof(struct mm_map_req_wire) == 96, "MM_MAP is ABI");
 
-/* Reply of MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_VREGION_MOVE, MM_FORK, MM_MERGE, MM_DISCARD. */
+/* Reply of MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_VREGION_MOVE, MM_FORK, MM_MERGE, MM_DISCARD,
+ * MM_LOAD. */
 struct mm_range_rep_wire {
 	le64_t charge; /* MM_PREPARE: pages charged */
 	le64_t pages;  /* pages freed, moved or renamed */
@@ -151,6 +153,23 @@ struct mm_fork_req_wire {
 	le32_t phase;
 };
 static_assert(sizeof(struct mm_fork_req_wire) == 32, "MM_FORK is ABI");
+
+/* --- MM_LOAD: the vmas of a new space, in the vRegions that the receiver owns ------------------- */
+
+#define MM_LOAD_MAX_VMAS 64
+
+/*
+ * Header, then nr_vmas vmas, then nr_vregions struct mm_map_vregion_wire, both ascending.  The receiver
+ * clips the vmas to each vRegion.  After an error it has nothing of the space.
+ */
+struct mm_load_req_wire {
+	le64_t aspace;
+	le32_t want_credits;
+	le32_t vregion_shift;
+	le32_t nr_vmas;     /* 1 to MM_LOAD_MAX_VMAS */
+	le32_t nr_vregions; /* 1 to MM_MAP_MAX_VREGIONS */
+};
+static_assert(sizeof(struct mm_load_req_wire) == 24, "MM_LOAD is ABI");
 
 /* --- MM_FILE_READ: a few bytes of a file, for the program loader ------------------------------ */
 
@@ -264,6 +283,23 @@ struct mm_fork_req {
 
 void mm_fork_req_encode(const struct mm_fork_req *req, struct mm_fork_req_wire *w);
 int mm_fork_req_decode(const void *buf, size_t len, struct mm_fork_req *out) __must_check;
+
+struct mm_load_req { /* about 14 KiB: not for a kernel stack */
+	uint64_t aspace;
+	uint32_t want_credits;
+	uint32_t vregion_shift;
+	uint32_t nr_vmas;
+	uint32_t nr_vregions;
+	struct pm_vma vmas[MM_LOAD_MAX_VMAS];
+	struct mm_map_vregion vregions[MM_MAP_MAX_VREGIONS];
+};
+
+#define MM_LOAD_MAX_BYTES                                                                  \
+	(sizeof(struct mm_load_req_wire) + MM_LOAD_MAX_VMAS * sizeof(struct pm_vma_wire) + \
+	 MM_MAP_MAX_VREGIONS * sizeof(struct mm_map_vregion_wire))
+
+ssize_t mm_load_req_encode(const struct mm_load_req *req, void *buf, size_t cap) __must_check;
+int mm_load_req_decode(const void *buf, size_t len, struct mm_load_req *out) __must_check;
 
 struct mm_file_read_req {
 	struct proto_file file;
