@@ -546,6 +546,25 @@ static int sync_fork(const void *body, uint32_t len, void *out, uint32_t max)
 	return (int)n;
 }
 
+static int sync_space(const void *body, uint32_t len, void *out, uint32_t max)
+{
+	struct pm_range_rep *rep = calloc(1, sizeof(*rep));
+	struct pm_space_req req;
+	ssize_t n;
+
+	if (pm_space_req_decode(body, len, &req))
+		abort();
+	pthread_mutex_lock(&fake.lock);
+	n = injected(PM_SPACE);
+	fake.counts.spaces += n == 0;
+	pthread_mutex_unlock(&fake.lock);
+	rep->addr = FAKE_VREGION_SIZE;
+	if (!n)
+		n = pm_range_rep_encode(rep, out, max);
+	free(rep);
+	return (int)n;
+}
+
 static int sync_merge(const void *body, uint32_t len)
 {
 	struct pm_merge_req *req = calloc(1, sizeof(*req));
@@ -609,6 +628,8 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 		return sync_destroy(body, body_len);
 	case PM_FORK:
 		return sync_fork(body, body_len, out, reply_max);
+	case PM_SPACE:
+		return sync_space(body, body_len, out, reply_max);
 	case PM_MERGE:
 		return sync_merge(body, body_len);
 	case PM_DISCARD:
@@ -643,6 +664,11 @@ const struct node_info *node_self(void)
 }
 
 /* --- what else the cache asks for ---------------------------------------------------- */
+
+uint32_t cluster_home_for(uint64_t aspace)
+{
+	return 1;
+}
 
 uint32_t cluster_file_cache_node(const struct proto_file *file)
 {

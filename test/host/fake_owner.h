@@ -23,7 +23,7 @@ void fake_refuse(uint64_t vaddr, int status);
 void fake_file(uint64_t pages, uint64_t bad);
 /* Give vRegion @index to @node: the old owner answers "moved". */
 void fake_move(uint64_t index, uint32_t node);
-/* The next request @opcode (PM_FORK, PM_MERGE, PM_DISCARD) is answered with @status and changes nothing. */
+/* The next request @opcode (PM_FORK, PM_MERGE, PM_DISCARD, PM_SPACE) is answered with @status and changes nothing. */
 void fake_fail(uint16_t opcode, int status);
 /* Pages stored, of all spaces. */
 size_t fake_pages(void);
@@ -36,7 +36,7 @@ void fake_quiesce(void);
 struct fake_counts {
 	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, moved, late;
 	unsigned int file_fetches, refused;
-	unsigned int forks, merges, discards, destroys;
+	unsigned int forks, merges, discards, destroys, spaces;
 	unsigned int given; /* frame credits that came back */
 	unsigned int stale; /* write-backs that were older than what was stored */
 };

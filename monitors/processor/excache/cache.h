@@ -73,7 +73,7 @@ void line_free_give(struct line *line);
 struct tag { /* for a new line */
 	struct object *obj;
 	uint64_t pgoff;
-	struct aspace *as; /* whose layout it is that @seq was read from; NULL with SEQ_ANY */
+	struct aspace *as; /* whose layout it is that @seq was read from; NULL: object.seq */
 	uint64_t seq;      /* of the layout, or SEQ_ANY: see excache_get_at() */
 	bool fresh;        /* EXCACHE_ZERO, EXCACHE_COPY */
 	bool copy;         /* EXCACHE_COPY */
@@ -81,8 +81,14 @@ struct tag { /* for a new line */
 
 /* object.c, space.c */
 void object_init(struct object *obj, enum object_kind kind, uint64_t seed);
+struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
+			    uint64_t vregion_size, uint64_t seed);
 /* The last reference of an anonymous or shared object is gone. */
 void space_end(struct object *obj);
+
+/* shared.c: the home is to know @obj; @obj is not found by its name any more. */
+int shared_introduce(struct object *obj);
+void shared_forget(struct object *obj);
 
 /* Give @line the tag and the state FILLING in @set, pinned @pins times. False: begin again. */
 bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,

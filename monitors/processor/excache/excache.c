@@ -160,8 +160,9 @@ static bool may_attach_locked(struct object *obj, const struct tag *tag)
 {
 	if (tag->seq == SEQ_ANY)
 		return true;
-	return !(tag->fresh && page_bits_test(&obj->stored, tag->pgoff)) &&
-	       aspace_may_fill(tag->as, tag->seq, tag->copy);
+	if (tag->fresh && page_bits_test(&obj->stored, tag->pgoff))
+		return false;
+	return tag->as ? aspace_may_fill(tag->as, tag->seq, tag->copy) : obj->seq == tag->seq;
 }
 
 bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
@@ -180,6 +181,8 @@ bool line_attach_locked(struct cache_set *set, struct line *line, const struct t
 	}
 	list_add_tail(&line->obj_link, &obj->lines);
 	obj->nr_lines++;
+	if (tag->fresh && obj->kind == OBJECT_SHARED)
+		obj->nr_pages++;
 	line->pgoff = tag->pgoff; /* read under obj->lock by those who walk the list */
 	spin_unlock(&obj->lock);
 	if (obj->kind == OBJECT_FILE)
@@ -208,6 +211,8 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 	spin_lock(&obj->lock);
 	list_del(&line->obj_link);
 	obj->nr_lines--;
+	if ((line->flags & LINE_PLOCAL) && obj->kind == OBJECT_SHARED)
+		obj->nr_pages--; /* nobody has it any more */
 	if (line->state == LINE_WRITEBACK)
 		settled = --obj->nr_writebacks == 0 && obj->held;
 	spin_unlock(&obj->lock);

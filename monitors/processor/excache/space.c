@@ -30,8 +30,8 @@ GAUGE(object_space_gauge, "excache.space_objects", "anonymous and shared objects
 
 /* --- life ---------------------------------------------------------------------------- */
 
-static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
-				   uint64_t vregion_size, uint64_t seed)
+struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
+			    uint64_t vregion_size, uint64_t seed)
 {
 	struct object *obj = kzalloc(sizeof(*obj));
 
@@ -90,6 +90,8 @@ void space_end(struct object *obj)
 
 		if (obj->backing)
 			gone = anon_unchain(obj, &merge);
+		if (obj->kind == OBJECT_SHARED)
+			shared_forget(obj);
 		excache_drop(obj, 0, UINT64_MAX);
 		if (obj->vregion_size)
 			remote_destroy(obj);
@@ -172,6 +174,11 @@ int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner)
 {
 	int err = object_owner_cached(obj, pgoff, owner);
 
+	if (err == -ENOENT && obj->kind == OBJECT_SHARED && !READ_ONCE(obj->vregion_size)) {
+		err = shared_introduce(obj);
+		if (!err)
+			err = -ENOENT;
+	}
 	if (err == -ENOENT) {
 		err = remote_vregions(obj, vregion_of(obj, pgoff), 1);
 		if (!err)
@@ -216,8 +223,12 @@ int object_set_stored(struct object *obj, uint64_t pgoff)
 
 void object_clear_stored(struct object *obj, uint64_t first, uint64_t end)
 {
+	uint64_t nr;
+
 	spin_lock(&obj->lock);
-	(void)page_bits_clear_range(&obj->stored, first, end);
+	nr = page_bits_clear_range(&obj->stored, first, end);
+	if (obj->kind == OBJECT_SHARED)
+		obj->nr_pages -= nr;
 	spin_unlock(&obj->lock);
 }
 

@@ -74,8 +74,22 @@ struct object *anon_unchain(struct object *obj, struct aspace **merge)
 	return last ? backing : NULL;
 }
 
-static bool can_see_locked(const struct aspace *as, const struct object *obj)
+static bool maps(struct aspace *as, const struct object *obj)
 {
+	const struct vma *v;
+	bool found = false;
+
+	spin_lock(&as->lock);
+	rb_for_each_entry(v, &as->vmas, node)
+		found |= v->file == obj;
+	spin_unlock(&as->lock);
+	return found;
+}
+
+static bool can_see_locked(struct aspace *as, const struct object *obj)
+{
+	if (obj->kind == OBJECT_SHARED)
+		return maps(as, obj);
 	for (const struct object *o = as->anon; o; o = o->backing) {
 		if (o == obj)
 			return true;

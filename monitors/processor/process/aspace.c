@@ -63,8 +63,8 @@ void aspace_put(struct aspace *as)
 		return;
 	anon_remove_space(as);
 	aspace_unmap_range(as, 0, PM_USER_TOP);
-	aspace_clear_vmas(as, 0, PM_USER_TOP);
 	object_put(as->anon);
+	aspace_clear_vmas(as, 0, PM_USER_TOP); /* shared objects go after what maps them */
 	credit_trim();
 	pgtable_destroy(as->pt);
 	kfree(as);
@@ -247,7 +247,8 @@ int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *
 			       .flags = v->flags,
 			       .file = file,
 			       .pgoff = v->pgoff,
-			       .file_bytes = v->file_bytes };
+			       .file_bytes =
+				       (v->flags & PM_VMA_OBJECT) ? UINT64_MAX : v->file_bytes };
 	if (file)
 		object_get(file);
 	spin_lock(&as->lock);
@@ -368,8 +369,8 @@ struct object *aspace_file_object(struct aspace *as, const struct proto_file *fi
 
 	spin_lock(&as->lock);
 	rb_for_each_entry(v, &as->vmas, node) {
-		if (v->file && v->file->file.ino == file->ino && v->file->file.gen == file->gen &&
-		    v->file->file.node == file->node) {
+		if (v->file && v->file->kind == OBJECT_FILE && v->file->file.ino == file->ino &&
+		    v->file->file.gen == file->gen && v->file->file.node == file->node) {
 			obj = v->file;
 			object_get(obj);
 			break;

@@ -47,11 +47,15 @@ static void fault_ahead(struct object *file, uint64_t pgoff, const struct vma *v
 				 (unsigned int)MIN(left - 1, (uint64_t)FAULT_AROUND));
 }
 
-/* The file's own line behind @vaddr, pinned. */
+/* The file's or shared object's own line behind @vaddr, pinned. */
 static int file_line(const struct vma *v, vaddr_t vaddr, struct line **out)
 {
 	const uint64_t pgoff = v->pgoff + ((vaddr - v->start) >> PAGE_SHIFT);
-	int err = excache_get(v->file, pgoff, EXCACHE_FIND, out);
+	int err;
+
+	if (v->file->kind == OBJECT_SHARED)
+		return object_shared_fault(v->file, pgoff, out);
+	err = excache_get(v->file, pgoff, EXCACHE_FIND, out);
 
 	if (err != -ENOENT)
 		return err;
@@ -128,7 +132,8 @@ static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum f
 
 	*r = (struct resolved){ .prot = v->prot, .newest = true };
 	if (v->file && (v->flags & PM_VMA_SHARED)) {
-		r->prot &= ~(uint32_t)PM_PROT_WRITE; /* a file's line is never dirty */
+		if (v->file->kind == OBJECT_FILE)
+			r->prot &= ~(uint32_t)PM_PROT_WRITE; /* a file's line is never dirty */
 		return file_line(v, vaddr, &r->line);
 	}
 	err = anon_find(as, vpn, seq, &from, &r->line);
@@ -149,7 +154,8 @@ static int check_rights(const struct vma *v, enum fault_access access)
 {
 	/* As on the hardware, what may be written or executed may be read. */
 	if ((access & FAULT_ACC_WRITE) &&
-	    (!(v->prot & PM_PROT_WRITE) || (v->file && (v->flags & PM_VMA_SHARED))))
+	    (!(v->prot & PM_PROT_WRITE) ||
+	     (v->file && v->file->kind == OBJECT_FILE && (v->flags & PM_VMA_SHARED))))
 		return -EACCES;
 	if ((access & FAULT_ACC_EXEC) && !(v->prot & PM_PROT_EXEC))
 		return -EACCES;

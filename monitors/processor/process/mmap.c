@@ -151,9 +151,48 @@ static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 		return -EACCES;
 	if (!f->object)
 		return -ENODEV;
-	if ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE))
-		return -EACCES; /* no file is open for writing */
+	/* No file of a storage node is written. */
+	if ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE) &&
+	    (f->object->kind == OBJECT_FILE || !file_writable(f)))
+		return -EACCES;
 	return 0;
+}
+
+/* What the mapping shows, with a reference, into @req and *object: a file, memory of its own, or nothing. */
+static int map_object(struct pm_mmap_req *req, const struct syscall_args *args,
+		      struct object **object)
+{
+	const uint32_t prot = (uint32_t)args->a[2], flags = (uint32_t)args->a[3];
+	struct file *f;
+	int err;
+
+	*object = NULL;
+	if (flags & MAP_ANONYMOUS) {
+		if (!(req->flags & PM_MAP_SHARED))
+			return 0;
+		*object = object_shared_create(req->len, !(req->flags & PM_MAP_NORESERVE));
+		if (IS_ERR(*object))
+			return PTR_ERR(*object);
+		req->object = (*object)->id;
+		return 0;
+	}
+	f = fd_get((int)args->a[4]);
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	err = check_file(f, prot, flags);
+	req->pgoff = args->a[5] >> PAGE_SHIFT;
+	if (!err && req->pgoff + (req->len >> PAGE_SHIFT) < req->pgoff)
+		err = -EOVERFLOW;
+	if (!err) {
+		*object = f->object;
+		object_get(*object);
+		if (f->object->kind == OBJECT_SHARED)
+			req->object = f->object->id;
+		else
+			req->file = f->attr.file;
+	}
+	file_put(f);
+	return err;
 }
 
 static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *object)
@@ -192,8 +231,7 @@ long sys_mmap(const struct syscall_args *args)
 {
 	struct pm_mmap_req req = { .addr = args->a[0], .len = args->a[1] };
 	const uint32_t prot = (uint32_t)args->a[2], flags = (uint32_t)args->a[3];
-	struct aspace *as = aspace_current();
-	struct file *f = NULL;
+	struct object *object;
 	long ret;
 
 	if (req.len == 0 || (args->a[5] & (PAGE_SIZE - 1)))
@@ -214,24 +252,13 @@ long sys_mmap(const struct syscall_args *args)
 		if (!map_range_ok(req.addr, req.len))
 			req.addr = 0; /* a hint only */
 	}
-	if (!(flags & MAP_ANONYMOUS)) {
-		f = fd_get((int)args->a[4]);
-		if (IS_ERR(f))
-			return PTR_ERR(f);
-		ret = check_file(f, prot, flags);
-		if (ret)
-			goto out_put;
-		req.file = f->attr.file;
-		req.pgoff = args->a[5] >> PAGE_SHIFT;
-		ret = -EOVERFLOW;
-		if (req.pgoff + (req.len >> PAGE_SHIFT) < req.pgoff)
-			goto out_put;
-	}
 	req.prot = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
-	ret = do_mmap(as, &req, f ? f->object : NULL);
-out_put:
-	if (f)
-		file_put(f);
+	ret = map_object(&req, args, &object);
+	if (ret)
+		return ret;
+	ret = do_mmap(aspace_current(), &req, object);
+	if (object)
+		object_put(object); /* the mapping has one of its own */
 	return ret;
 }
 
@@ -281,7 +308,7 @@ static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
 					       : err; /* a hole: the home knows what it means */
 			continue;
 		}
-		refused = v.file && (v.flags & PM_VMA_SHARED);
+		refused = v.file && v.file->kind == OBJECT_FILE && (v.flags & PM_VMA_SHARED);
 		at = v.end;
 		vma_release(&v);
 		if (refused)
@@ -549,7 +576,7 @@ long sys_madvise(const struct syscall_args *args)
 	return err;
 }
 
-/* msync(addr, len, flags): mappings of files are never dirty here */
+/* msync(addr, len, flags): mappings of files are never dirty here, and memory has no store behind it */
 long sys_msync(const struct syscall_args *args)
 {
 	const uint32_t flags = (uint32_t)args->a[2];

@@ -47,8 +47,8 @@ static struct object *vma_object(struct aspace *as, const struct pm_vma *v, stru
 	struct object *obj;
 	int err;
 
-	if (hint && hint->file.ino == v->file.ino && hint->file.gen == v->file.gen &&
-	    hint->file.node == v->file.node) {
+	if (hint && hint->kind == OBJECT_FILE && hint->file.ino == v->file.ino &&
+	    hint->file.gen == v->file.gen && hint->file.node == v->file.node) {
 		object_get(hint);
 		return hint;
 	}
@@ -59,12 +59,25 @@ static struct object *vma_object(struct aspace *as, const struct pm_vma *v, stru
 	return err ? ERR_PTR(err) : object_file_get(&attr);
 }
 
+/* The shared object of a vma, which is alive as long as the mapping; NULL: a confused home. */
+static struct object *shared_object(const struct pm_vma *v, struct object *hint)
+{
+	if (!hint || hint->kind != OBJECT_SHARED || hint->id != v->object)
+		return object_shared_find(v->object);
+	object_get(hint);
+	return hint;
+}
+
 static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *hint, uint64_t seq)
 {
 	struct object *obj = NULL;
 	int err;
 
-	if (v->flags & PM_VMA_FILE) {
+	if (v->flags & PM_VMA_OBJECT) {
+		obj = shared_object(v, hint);
+		if (!obj)
+			return -ESTALE;
+	} else if (v->flags & PM_VMA_FILE) {
 		obj = vma_object(as, v, hint);
 		if (IS_ERR(obj))
 			return PTR_ERR(obj);
@@ -221,11 +234,16 @@ int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
 
 int remote_vregions(struct object *obj, uint64_t first, uint32_t count)
 {
-	const struct pm_vregions_req req = { .aspace = obj->id, .first = first, .count = count };
+	struct pm_vregions_req req = { .aspace = obj->id, .first = first, .count = count };
 	struct pm_vregions_req_wire w;
 	struct reply *r;
 	int err;
 
+	/* Nobody maps a shared object's vRegion before a page of it is needed. */
+	if (obj->kind == OBJECT_SHARED) {
+		req.flags = PM_VREGIONS_ACTIVATE;
+		req.want_credits = credit_want(obj->home);
+	}
 	pm_vregions_req_encode(&req, &w);
 	err = range_reply(obj, PM_VREGIONS, &w, sizeof(w), &r);
 	if (!err)
@@ -277,6 +295,37 @@ int remote_fork(struct object *from, struct object *parent, struct object *child
 	enter_vregions(parent, r->range.vregions, r->range.nr_vregions);
 	enter_vregions(child, r->range.vregions, r->range.nr_vregions);
 	kfree(r);
+	return 0;
+}
+
+int remote_space(struct object *obj, uint64_t len)
+{
+	const struct pm_space_req req = {
+		.aspace = obj->id,
+		.len = len,
+		.flags = obj->reserved ? PM_SPACE_RESERVE : 0,
+		.want_credits = credit_want(obj->home),
+	};
+	struct pm_space_req_wire w;
+	struct reply *r;
+	uint64_t size;
+	int err;
+
+	pm_space_req_encode(&req, &w);
+	err = range_reply(obj, PM_SPACE, &w, sizeof(w), &r);
+	if (err) {
+		/* No answer that makes sense: the home may have made it all the same. */
+		if (err == -ETIMEDOUT || err == -EPROTO || err == -EMSGSIZE)
+			remote_destroy(obj);
+		return err;
+	}
+	size = r->range.addr;
+	kfree(r);
+	if (size < PM_VREGION_MIN || size > PM_VREGION_MAX || (size & (size - 1))) {
+		remote_destroy(obj);
+		return -EPROTO;
+	}
+	WRITE_ONCE(obj->vregion_size, size);
 	return 0;
 }
 

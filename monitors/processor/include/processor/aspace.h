@@ -32,7 +32,7 @@ struct vma {
 	vaddr_t end;
 	uint32_t prot;       /* enum pm_prot */
 	uint32_t flags;      /* enum pm_vma_flags */
-	struct object *file; /* PM_VMA_FILE: counted */
+	struct object *file; /* PM_VMA_FILE, PM_VMA_OBJECT: counted */
 	uint64_t pgoff;      /* file page behind start */
 	uint64_t file_bytes; /* bytes from pgoff that show the file; behind it zeroes */
 };

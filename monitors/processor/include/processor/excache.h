@@ -84,7 +84,7 @@ int excache_init(void) __must_check;
 int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
 	__must_check;
 /*
- * The same for a fault that read the layout of @as at @seq: a new line is only made while the layout is the same
+ * The same for a fault that read the layout of @as (NULL: what there is of the shared object) at @seq: a new line is only made while the layout is the same
  * and, for EXCACHE_ZERO and EXCACHE_COPY, the page was not stored meanwhile.  Else -EAGAIN: begin again.
  */
 int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, struct aspace *as,

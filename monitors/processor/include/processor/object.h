@@ -62,15 +62,21 @@ struct object {
 	struct list_head front_link; /* chain lock */
 	struct aspace *as;           /* chain lock: the space whose top this is, or NULL */
 
+	/* OBJECT_SHARED */
+	bool reserved;                                       /* const */
+	uint64_t seq __guarded_by(&lock);                    /* grows when pages go away */
+	uint64_t going_first, going_end __guarded_by(&lock); /* pages that are going away */
+	uint64_t nr_pages __guarded_by(&lock);               /* that are no holes */
+
 	/* OBJECT_FILE */
 	struct proto_file file; /* const */
 	uint64_t version;       /* const */
-	uint64_t size;          /* const: bytes, of this version */
+	uint64_t size;          /* bytes; file: const, of this version; shared: lock */
 	uint32_t dev;           /* const: st_dev */
 	char *path; /* atomic: where it was found first, for /proc/<pid>/maps; NULL: not known */
 	uint64_t last_fetch; /* hint for read-ahead by faults: page behind the last one asked for */
 	uint32_t last_window;        /* hint */
-	struct list_head table_link; /* table lock */
+	struct list_head table_link; /* table lock, of files or of shared objects */
 };
 
 /*
@@ -108,19 +114,24 @@ uint64_t object_shared_size(struct object *obj);
 /*
  * Truncate or extend.  What lies behind a smaller size is gone, in mappings too, and reads as zero when the object
  * grows again, the rest of the last page included.  The caller lets one change of the size or object_shared_punch()
- * run at a time.  Sleeps.  -EINVAL reserved; -ENOMEM, -EHOSTDOWN, -ETIMEDOUT, -EINTR: the size is as before.
+ * run at a time.  Sleeps.  -EINVAL reserved; -EFBIG; -ENOMEM, -EHOSTDOWN, -ETIMEDOUT, -EINTR, -EIO: the size is as
+ * before.
  */
 int object_shared_set_size(struct object *obj, uint64_t size) __must_check;
-/* Pages [first, end) become holes, in mappings too. */
+/* Pages [first, end) become holes, in mappings too. An error of a memory node: it may keep them until the end. */
 int object_shared_punch(struct object *obj, uint64_t first, uint64_t end) __must_check;
 /*
  * The line of page @pgoff, pinned: read or write line_data(), line_mark_dirty() after a write, excache_put().
  * The size does not matter: who writes behind it extends it afterwards.  Without @write a hole is -ENOENT: it reads
  * as zeroes and stays a hole.  With @write it becomes a page of zeroes: -ENOMEM no memory node promises a
- * frame (tmpfs: ENOSPC).  Others as excache_get(); -EIO the page was lost.
+ * frame (tmpfs: ENOSPC).  -EFBIG; others as excache_get(); -EIO a page of the object was lost.
  */
 int object_shared_get(struct object *obj, uint64_t pgoff, bool write, struct line **out)
 	__must_check;
+/* The same for a fault: a hole becomes a page; -EIO also behind the last page. */
+int object_shared_fault(struct object *obj, uint64_t pgoff, struct line **out) __must_check;
+/* By its name; referenced; NULL: there is none. */
+struct object *object_shared_find(uint64_t id);
 /* Pages that are no holes. */
 uint64_t object_shared_pages(struct object *obj);
 

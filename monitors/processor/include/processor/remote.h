@@ -44,6 +44,9 @@ int remote_merge(struct object *from, const struct pm_merge_req *req) __must_che
 int remote_discard(struct object *obj, const struct pm_page_range *ranges, uint32_t nr)
 	__must_check;
 
+/* Introduce a shared object: @len bytes, active at once; charged if it is reserved. */
+int remote_space(struct object *obj, uint64_t len) __must_check;
+
 /* --- owners -------------------------------------------------------------------------- */
 
 /*
