@@ -5,7 +5,7 @@ import pytest
 from boot import on_host
 
 # Programs of test/user that print the same on both.
-SAME = ["fds", "futexes", "pipes", "polls"]
+SAME = ["epolls", "fds", "futexes", "pipes", "polls"]
 
 
 @pytest.mark.parametrize("name", SAME)

@@ -65,9 +65,10 @@ enum lock_rank {
 	RANK_SPIN_DRIVER = 180,
 	RANK_SPIN_QUEUE = 184, /* one device queue */
 	/* Spinlocks: kernel and mm. */
-	RANK_WORK = 200,       /* one work queue */
-	RANK_SLEEPER = 204,    /* inside a mutex, rwsem or completion */
-	RANK_WAITQUEUE = 208,  /* one wait queue */
+	RANK_WORK = 200,      /* one work queue */
+	RANK_SLEEPER = 204,   /* inside a mutex, rwsem or completion */
+	RANK_WAITQUEUE = 208, /* one wait queue */
+	RANK_EPOLL = 210, /* one epoll instance; inside the wait queue of a file that it watches */
 	RANK_VMALLOC = 212,    /* kernel address ranges and tables */
 	RANK_SLAB = 216,       /* one slab cache */
 	RANK_FRAME_POOL = 220, /* free lists of the frame allocator */

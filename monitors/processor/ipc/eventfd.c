@@ -3,7 +3,7 @@
  * eventfd: a counter that is a file.
  *
  * Locking:	lock (RANK_SPIN_TASK) guards the count.
- * Waking:	a write wakes one reader, a read one writer; who could leave more behind wakes the next.
+ * Waking:	a write wakes one reader, a read one writer; who was woken and leaves something wakes the next.
  */
 #include <arch/uaccess.h>
 #include <kernel/spinlock.h>
@@ -59,17 +59,19 @@ static void wake(struct waitqueue *wq)
 static ssize_t eventfd_read(struct file *f, struct uio *uio, uint64_t *pos)
 {
 	struct eventfd *e = f->private;
+	bool slept;
 	uint64_t got;
 
 	if (uio->left < sizeof(got))
 		return -EINVAL;
 	got = try_take(e);
-	if (!got && file_nonblock(f))
+	slept = !got;
+	if (slept && file_nonblock(f))
 		return -EAGAIN;
-	if (!got && wait_event_interruptible(&e->rd_wait, (got = try_take(e)) != 0))
+	if (slept && wait_event_interruptible(&e->rd_wait, (got = try_take(e)) != 0))
 		return -ERESTARTSYS;
 	wake(&e->wr_wait);
-	if (READ_ONCE(e->count))
+	if (slept && READ_ONCE(e->count))
 		wake(&e->rd_wait);
 	return uio_put(uio, &got, sizeof(got)) == sizeof(got) ? (ssize_t)sizeof(got) : -EFAULT;
 }
@@ -77,6 +79,7 @@ static ssize_t eventfd_read(struct file *f, struct uio *uio, uint64_t *pos)
 static ssize_t eventfd_write(struct file *f, struct uio *uio, uint64_t *pos)
 {
 	struct eventfd *e = f->private;
+	bool slept;
 	uint64_t n;
 
 	if (uio->left < sizeof(n))
@@ -85,14 +88,13 @@ static ssize_t eventfd_write(struct file *f, struct uio *uio, uint64_t *pos)
 		return -EFAULT;
 	if (n == UINT64_MAX)
 		return -EINVAL;
-	if (!try_add(e, n)) {
-		if (file_nonblock(f))
-			return -EAGAIN;
-		if (wait_event_interruptible(&e->wr_wait, try_add(e, n)))
-			return -ERESTARTSYS;
-	}
+	slept = !try_add(e, n);
+	if (slept && file_nonblock(f))
+		return -EAGAIN;
+	if (slept && wait_event_interruptible(&e->wr_wait, try_add(e, n)))
+		return -ERESTARTSYS;
 	wake(&e->rd_wait);
-	if (READ_ONCE(e->count) < COUNT_MAX)
+	if (slept && READ_ONCE(e->count) < COUNT_MAX)
 		wake(&e->wr_wait);
 	return sizeof(n);
 }

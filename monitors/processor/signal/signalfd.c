@@ -151,6 +151,7 @@ static const struct file_ops signalfd_ops = {
 	.stat = signalfd_stat,
 	.poll = signalfd_poll,
 	.poll_wait = signalfd_poll_wait,
+	.poll_by_process = true,
 };
 
 static void set_signals(struct file *f, uint64_t set)

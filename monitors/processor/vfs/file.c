@@ -71,6 +71,8 @@ void file_put(struct file *f)
 {
 	if (!refcount_dec_and_test(&f->refs))
 		return;
+	if (!hlist_empty(&f->epitems))
+		epoll_file_gone(f);
 	if (f->ops->release)
 		f->ops->release(f);
 	if (f->object)

@@ -8,8 +8,8 @@
  *		when they are written; two are kept for the next write.
  * Locking:	pipe.lock (RANK_PIPE) is held over the copies, which may fault and sleep. head, tail, nr_slots,
  *		readers and writers change under it and are read without it by poll and by wait conditions.
- * Waking:	one reader when the ring stops being empty, one writer when it stops being full; who leaves
- *		something behind wakes the next one; all of a side when the other side has gone. Nothing is
+ * Waking:	one reader when the ring stops being empty, one writer when it stops being full; who was woken and
+ *		leaves something behind wakes the next one; all of a side when the other side has gone. Nothing is
  *		touched when nobody waits.
  * Failure:	as Linux: what was moved before a fault or a signal is returned.
  * Limits:	splice, tee and vmsplice are not there.
@@ -230,7 +230,7 @@ static ssize_t take_all(struct pipe *p, struct uio *uio)
 static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
 {
 	struct pipe *p = f->private;
-	bool was_full, room, more;
+	bool was_full, room, more, slept = false;
 	ssize_t ret;
 
 	if (!uio->left)
@@ -248,10 +248,11 @@ static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
 		mutex_unlock(&p->lock);
 		if (wait_event_interruptible(&p->rd_wait, may_read(p)))
 			return -ERESTARTSYS;
+		slept = true;
 		mutex_lock(&p->lock);
 	}
 	room = was_full && !is_full(p);
-	more = p->head != p->tail;
+	more = slept && p->head != p->tail;
 	mutex_unlock(&p->lock);
 	if (room)
 		wake(&p->wr_wait);
@@ -330,7 +331,7 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 {
 	struct pipe *p = f->private;
 	const bool packet = f->flags & O_DIRECT;
-	bool was_empty, room;
+	bool was_empty, room, slept = false;
 	ssize_t done = 0, n;
 	int err;
 
@@ -354,12 +355,13 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 		if (was_empty)
 			wake(&p->rd_wait);
 		err = wait_event_interruptible(&p->wr_wait, may_write(p));
+		slept = true;
 		mutex_lock(&p->lock);
 		was_empty = p->head == p->tail;
 		if (err)
 			err = -ERESTARTSYS;
 	}
-	room = !is_full(p);
+	room = slept && !is_full(p);
 	was_empty = was_empty && p->head != p->tail;
 	mutex_unlock(&p->lock);
 	if (was_empty || (done && waitqueue_watched(&p->rd_wait))) /* edges, for epoll */

@@ -12,6 +12,7 @@
 #include <kernel/mutex.h>
 #include <lib/atomic.h>
 #include <lib/compiler.h>
+#include <lib/list.h>
 #include <proto/types.h>
 
 struct file;
@@ -69,6 +70,7 @@ struct file_ops {
 	/* The same for POLL_OUT where that is another queue; NULL: it is not. */
 	struct waitqueue *(*poll_wait_out)(struct file *f);
 	void (*release)(struct file *f); /* nothing */
+	bool poll_by_process;            /* the queue to wait at belongs to the calling process */
 	/* lseek(), under file.lock: the new offset, which the caller keeps; NULL: by attr.size. */
 	int64_t (*seek)(struct file *f, int64_t off, int whence);
 	/* fallocate() with flags @mode, @off and @len not negative. -EOPNOTSUPP */
@@ -92,6 +94,8 @@ struct file {
 	uint64_t ra_next;   /* page that a sequential reader wants next */
 	uint64_t ra_end;    /* page behind the last one asked for ahead */
 	uint32_t ra_window; /* pages */
+
+	struct hlist_head epitems; /* epoll.c's lock: of epoll instances that watch it */
 
 	/* Streams and devices. */
 	void *private;  /* const */
@@ -131,6 +135,9 @@ static inline bool file_nonblock(const struct file *f)
 /* Read at @pos into kernel memory or user memory, whatever @uio says. */
 ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos);
 ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos);
+
+/* @f is about to go: no epoll instance watches it any more. */
+void epoll_file_gone(struct file *f);
 
 /* --- descriptor tables --------------------------------------------------------------- */
 
