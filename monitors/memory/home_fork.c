@@ -87,28 +87,17 @@ static int fork_call(struct memory *m, uint32_t node, const struct mm_fork_req *
 	return ret;
 }
 
-/* One phase at every node of @nodes, until one fails: *@failed is that one. */
-static int fork_phase(struct memory *m, const struct radix_tree *nodes, struct mm_fork_req *req,
-		      uint32_t phase, struct grants *grants, uint64_t *failed)
+static uint32_t granted_by(const struct grants *grants, uint64_t node)
 {
-	const void *held;
-	uint64_t node;
-
-	req->phase = phase;
-	radix_for_each(held, nodes, node) {
-		const int err = fork_call(m, (uint32_t)node, req, grants);
-
-		if (err) {
-			*failed = node;
-			return err;
-		}
-	}
+	for (uint16_t i = 0; i < grants->nr; i++)
+		if (grants->grants[i].node == node)
+			return grants->grants[i].frames;
 	return 0;
 }
 
-/* At every node below @end: put back what has been done. */
+/* At every node below @end: put back what has been done, and the credits, of which nobody will hear. */
 static void fork_abort(struct memory *m, const struct radix_tree *nodes, struct mm_fork_req *req,
-		       uint64_t end)
+		       const struct grants *grants, uint64_t end)
 {
 	const void *held;
 	uint64_t node;
@@ -117,29 +106,29 @@ static void fork_abort(struct memory *m, const struct radix_tree *nodes, struct 
 	radix_for_each(held, nodes, node) {
 		if (node >= end)
 			break;
+		req->want_credits = granted_by(grants, node);
 		(void)fork_call(m, (uint32_t)node, req, NULL);
 	}
 }
 
-/* All owners or none. */
+/* All owners or none, one message each. */
 static int fork_at_owners(struct memory *m, const struct radix_tree *nodes, struct mm_fork_req *req,
 			  struct grants *grants)
 {
-	uint64_t failed;
-	int err;
+	const void *held;
+	uint64_t node;
 
-	err = fork_phase(m, nodes, req, nodes->count <= 1 ? MM_ONCE : MM_PREPARE, grants, &failed);
-	if (!err && nodes->count <= 1)
-		return 0;
-	if (err) {
+	req->phase = MM_ONCE;
+	radix_for_each(held, nodes, node) {
+		const int err = fork_call(m, (uint32_t)node, req, grants);
+
+		if (!err)
+			continue;
 		/* One that did not answer may have done it. */
-		fork_abort(m, nodes, req, err == -ETIMEDOUT ? failed + 1 : failed);
+		fork_abort(m, nodes, req, grants, err == -ETIMEDOUT ? node + 1 : node);
 		return err;
 	}
-	err = fork_phase(m, nodes, req, MM_APPLY, grants, &failed);
-	if (err)
-		fork_abort(m, nodes, req, UINT64_MAX);
-	return err;
+	return 0;
 }
 
 /*
@@ -182,7 +171,7 @@ static int fork_locked(struct memory *m, struct aspace *as, const struct pm_fork
 		return err;
 	if (fork_commit(m, as, f))
 		return 0;
-	fork_abort(m, &f->parent->nodes, &mm, UINT64_MAX);
+	fork_abort(m, &f->parent->nodes, &mm, &f->grants, UINT64_MAX);
 	return -EEXIST;
 }
 

@@ -192,19 +192,19 @@ int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 	       struct mm_range_rep *rep)
 {
 	struct fork_call call = { .req = req, .home = home };
-	int err = 0;
+	int err;
 
 	if (req->phase == MM_ABORT) {
 		fork_abort(m, &call);
+		pool_return_credits(&m->pool, aspace_processor(req->aspace), req->want_credits);
 		return 0;
 	}
-	if (req->phase == MM_PREPARE || req->phase == MM_ONCE)
-		err = fork_prepare(m, &call);
+	err = fork_prepare(m, &call);
 	if (err == -ENOMEM)
 		STAT_INC(m, enomem);
-	rep->charge = call.charge;
-	if (err || req->phase == MM_PREPARE)
+	if (err)
 		return err;
+	rep->charge = call.charge;
 	err = for_each_region(m, req->aspace, fork_apply_region, &call);
 	if (err) {
 		fork_abort(m, &call);

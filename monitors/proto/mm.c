@@ -431,7 +431,7 @@ int mm_fork_req_decode(const void *buf, size_t len, struct mm_fork_req *out)
 	r.child = le64_to_cpu(w.child);
 	r.want_credits = le32_to_cpu(w.want_credits);
 	r.phase = le32_to_cpu(w.phase);
-	if (!r.aspace || !r.parent || !r.child || r.phase > MM_ABORT)
+	if (!r.aspace || !r.parent || !r.child || (r.phase != MM_ONCE && r.phase != MM_ABORT))
 		return -EPROTO;
 	if (r.aspace == r.parent || r.aspace == r.child || r.parent == r.child)
 		return -EPROTO;

@@ -444,6 +444,7 @@ static const struct rejection {
 	{ "mm_fork_req", 0, 8, 3 },
 	{ "mm_fork_req", 8, 8, 3 },
 	{ "mm_fork_req", 28, 4, 4 },
+	{ "mm_fork_req", 28, 4, MM_PREPARE },
 	{ "mm_load_req", 0, 8, 0 },
 	{ "mm_load_req", 12, 4, 20 },
 	{ "mm_load_req", 16, 4, 0 },

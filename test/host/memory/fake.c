@@ -405,14 +405,24 @@ static void learn_all(struct fake_proc *p, const struct fake_proc *from)
 
 int proc_fork(struct fake_proc *p, struct fake_proc *parent, struct fake_proc *child)
 {
+	uint32_t got;
+
+	return proc_fork_credits(p, parent, child, 0, &got);
+}
+
+int proc_fork_credits(struct fake_proc *p, struct fake_proc *parent, struct fake_proc *child,
+		      uint32_t want, uint32_t *got)
+{
 	const struct pm_fork_req req = { .aspace = p->aspace,
 					 .parent = parent->aspace,
-					 .child = child->aspace };
+					 .child = child->aspace,
+					 .want_credits = want };
 	struct pm_fork_req_wire w;
 	int err;
 
+	*got = 0;
 	pm_fork_req_encode(&req, &w);
-	err = range_call(p, PM_FORK, &w, sizeof(w), NULL);
+	err = range_call_grants(p, PM_FORK, &w, sizeof(w), NULL, got);
 	if (!err) {
 		learn_all(parent, p);
 		learn_all(child, p);

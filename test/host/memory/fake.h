@@ -82,6 +82,9 @@ int proc_mmap_object(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t 
 		     uint32_t flags, uint64_t object, uint64_t pgoff, uint64_t *out);
 /* @parent and @child are initialised with new ids; on success they know what @p knows. */
 int proc_fork(struct fake_proc *p, struct fake_proc *parent, struct fake_proc *child);
+/* The same, asking for @want credits: *@got. */
+int proc_fork_credits(struct fake_proc *p, struct fake_proc *parent, struct fake_proc *child,
+		      uint32_t want, uint32_t *got);
 int proc_merge(struct fake_proc *from, struct fake_proc *into, const struct pm_page_range *ranges,
 	       uint32_t nr);
 int proc_discard(struct fake_proc *p, const struct pm_page_range *ranges, uint32_t nr);

@@ -184,9 +184,9 @@ static void fork_needs_memory_for_the_child(struct ktest *t)
 static void fork_on_all_owners_or_none(struct ktest *t)
 {
 	family_start(t, 3);
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < 4; i++) {
 		fam.f.fail_opcode = MM_FORK;
-		fam.f.fail_after = i / 2; /* to the other two: PREPARE, PREPARE, APPLY, APPLY */
+		fam.f.fail_after = i / 2; /* to the other two */
 		fam.f.fail_late = i % 2;
 		fam.f.fail_once = true;
 		fam.f.fail_error = -ETIMEDOUT;
@@ -207,6 +207,30 @@ static void fork_on_all_owners_or_none(struct ktest *t)
 				    PM_MAP_FIXED, &(uint64_t){ 0 }),
 			  0);
 	}
+	family_end(t);
+}
+
+/* Nobody hears of credits that came before the fork failed. */
+static void failed_fork_promises_nothing(struct ktest *t)
+{
+	struct pool_stats s;
+	uint32_t got;
+
+	family_start(t, 3);
+	fam.f.fail_opcode = MM_FORK;
+	fam.f.fail_after = 1; /* node 13 */
+	fam.f.fail_once = true;
+	fam.f.fail_error = -ENOMEM;
+	EXPECT_EQ(t, proc_fork_credits(&fam.a, &fam.parent, &fam.child, 30, &got), -ENOMEM);
+	sums(&fam.f, &s);
+	EXPECT_EQ(t, s.promised, 0);
+	EXPECT_EQ(t, proc_fork_credits(&fam.a, &fam.parent, &fam.child, 30, &got), 0);
+	EXPECT_EQ(t, got, 30);
+	sums(&fam.f, &s);
+	EXPECT_EQ(t, s.promised, 30);
+	/* Said again, without grants. */
+	EXPECT_EQ(t, proc_fork_credits(&fam.a, &fam.parent, &fam.child, 30, &got), 0);
+	EXPECT_EQ(t, got, 0);
 	family_end(t);
 }
 
@@ -233,20 +257,25 @@ static void fork_without_allocations(struct ktest *t)
 	family_end(t);
 }
 
-/* One message to the home, one to each other owner. */
+/* One message to the home, one to each other owner; so with the end and the merge. */
 static void fork_sends_one_message_per_owner(struct ktest *t)
 {
 	uint64_t calls;
 
-	family_start(t, 1);
+	family_start(t, 3);
 	calls = fam.f.nr_calls;
 	ASSERT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
+	EXPECT_EQ(t, fam.f.nr_calls, calls + 2);
 	ASSERT_EQ(t, proc_destroy(&fam.child), 0);
+	EXPECT_EQ(t, fam.f.nr_calls, calls + 4);
 	ASSERT_EQ(t, proc_merge(&fam.a, &fam.parent, NULL, 0), 0);
-	EXPECT_EQ(t, fam.f.nr_calls, calls);
+	EXPECT_EQ(t, fam.f.nr_calls, calls + 6);
 	EXPECT_EQ(t, fam.f.mem[0].stats.forks, 1);
 	EXPECT_EQ(t, fam.f.mem[0].stats.merges, 1);
-	EXPECT_EQ(t, fam.f.mem[0].stats.pages_renamed, 8);
+	EXPECT_EQ(t,
+		  fam.f.mem[0].stats.pages_renamed + fam.f.mem[1].stats.pages_renamed +
+			  fam.f.mem[2].stats.pages_renamed,
+		  8);
 	family_end(t);
 }
 
@@ -643,6 +672,7 @@ static const struct ktest_case cases[] = {
 	KTEST(fork_again_answers_again),
 	KTEST(fork_needs_memory_for_the_child),
 	KTEST(fork_on_all_owners_or_none),
+	KTEST(failed_fork_promises_nothing),
 	KTEST(fork_without_allocations),
 	KTEST(fork_sends_one_message_per_owner),
 	KTEST(merge_gives_pages_to_the_one_in_front),

@@ -142,15 +142,16 @@ static_assert(sizeof(struct mm_vregion_take_req_wire) == 48, "MM_VREGION_TAKE is
 /* --- MM_FORK: every vRegion of the receiver's of a space ---------------------------------------- */
 
 /*
- * MM_PREPARE makes the child, which is charged; MM_APPLY gives the space's vmas to the parent;
- * MM_ABORT undoes either, as long as the processor does not know of the new spaces.
+ * MM_ONCE makes the child, which is charged, and gives the space's vmas to the parent; MM_ABORT undoes
+ * it, as long as the processor does not know of the new spaces.  There are no other phases: what one
+ * owner has done is undone when another cannot.
  */
 struct mm_fork_req_wire {
 	le64_t aspace;
 	le64_t parent;
 	le64_t child;
-	le32_t want_credits; /* frames for the processor of the space */
-	le32_t phase;
+	le32_t want_credits; /* frames for the processor of the space; MM_ABORT: it gives back */
+	le32_t phase;        /* MM_ONCE or MM_ABORT */
 };
 static_assert(sizeof(struct mm_fork_req_wire) == 32, "MM_FORK is ABI");
 
