@@ -26,7 +26,7 @@ after-musl-pie := $(musl-dir)crtn.o
 # hello in every kind; the others as static glibc, those that look at the C library's own habits as musl.
 names := $(basename $(notdir $(wildcard $(src)/*.c)))
 programs := $(foreach k,$(kinds),$(k)/hello) $(addprefix glibc-static/,$(names)) \
-	$(addprefix musl-static/,heap mapping fileio badargs facts vdso) glibc-dyn/mapping glibc-dyn/fileio \
+	$(addprefix musl-static/,heap mapping fileio badargs facts ends pthreads vdso) glibc-dyn/mapping glibc-dyn/fileio \
 	glibc-dyn/vdso musl-dyn/vdso glibc-static/code-b
 
 .SUFFIXES:
