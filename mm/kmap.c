@@ -22,6 +22,8 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 
+#define UNMAP_BATCH 32u /* pages for one invalidation */
+
 enum area_kind {
 	AREA_VMALLOC,
 	AREA_MAP
@@ -145,20 +147,28 @@ static vaddr_t area_base(const struct area *a)
 	return a->start + PAGE_SIZE;
 }
 
-/* Unmap what is mapped of @a; vmalloc's own frames go back. */
+/*
+ * Unmap what is mapped of @a below @end; vmalloc's own frames go back, each batch after
+ * one invalidation on all CPUs: no CPU may still reach a frame that is handed out again.
+ */
 static void area_unmap(const struct area *a, vaddr_t end)
 {
-	for (vaddr_t v = area_base(a); v < end; v += PAGE_SIZE) {
-		const paddr_t paddr = kpt_unmap(v);
+	paddr_t frames[UNMAP_BATCH];
 
-		if (a->kind != AREA_VMALLOC || paddr == ~(paddr_t)0)
-			continue;
-		/* The frame may be handed out again at once: no CPU may still reach it. */
-		kpt_flush(v, v + PAGE_SIZE);
-		frame_free(paddr_to_frame(paddr), 0);
+	for (vaddr_t start = area_base(a); start < end; start += UNMAP_BATCH * PAGE_SIZE) {
+		const vaddr_t stop = MIN(end, start + UNMAP_BATCH * PAGE_SIZE);
+		unsigned int nr = 0;
+
+		for (vaddr_t v = start; v < stop; v += PAGE_SIZE) {
+			const paddr_t paddr = kpt_unmap(v);
+
+			if (a->kind == AREA_VMALLOC && paddr != ~(paddr_t)0)
+				frames[nr++] = paddr;
+		}
+		kpt_flush(start, stop);
+		while (nr)
+			frame_free(paddr_to_frame(frames[--nr]), 0);
 	}
-	if (a->kind != AREA_VMALLOC)
-		kpt_flush(area_base(a), end);
 }
 
 void *vmalloc(size_t len)

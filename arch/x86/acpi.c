@@ -39,6 +39,8 @@ struct acpi_info acpi_info;
 #define MADT_LAPIC_ADDR 5u
 #define MADT_X2APIC     9u
 #define LAPIC_ENABLED   0x1u
+#define LAPIC_ALL       0xffu       /* the ids that address all CPUs */
+#define X2APIC_ALL      0xffffffffu /* are no CPU's */
 
 static uint8_t sum_bytes(const uint8_t *p, size_t len)
 {
@@ -86,10 +88,15 @@ static uint8_t *table_read(paddr_t paddr, size_t *len)
 	return t;
 }
 
+/* Not usable now, though it might be plugged in later: not ours.  Named twice: once. */
 static void madt_add_cpu(struct acpi_info *out, uint32_t apic_id, uint32_t flags)
 {
 	if (!(flags & LAPIC_ENABLED))
 		return;
+	for (unsigned int i = 0; i < MIN(out->nr_cpus, MAX_CPUS); i++) {
+		if (out->apic_ids[i] == apic_id)
+			return;
+	}
 	if (out->nr_cpus < MAX_CPUS)
 		out->apic_ids[out->nr_cpus] = apic_id;
 	out->nr_cpus++;
@@ -97,9 +104,9 @@ static void madt_add_cpu(struct acpi_info *out, uint32_t apic_id, uint32_t flags
 
 static void madt_entry(const uint8_t *e, unsigned int len, struct acpi_info *out)
 {
-	if (e[0] == MADT_LAPIC && len >= 8) {
+	if (e[0] == MADT_LAPIC && len >= 8 && e[3] != LAPIC_ALL) {
 		madt_add_cpu(out, e[3], get_unaligned_le32(e + 4));
-	} else if (e[0] == MADT_X2APIC && len >= 16) {
+	} else if (e[0] == MADT_X2APIC && len >= 16 && get_unaligned_le32(e + 4) != X2APIC_ALL) {
 		madt_add_cpu(out, get_unaligned_le32(e + 4), get_unaligned_le32(e + 8));
 	} else if (e[0] == MADT_IOAPIC && len >= 12 && !out->ioapic) {
 		out->ioapic = get_unaligned_le32(e + 4);

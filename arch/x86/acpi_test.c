@@ -80,6 +80,63 @@ static void short_entries_are_skipped(struct ktest *t)
 	}
 }
 
+static uint8_t many[44 + 300 * 16];
+
+static size_t put_cpu(size_t at, bool x2apic, uint32_t id, uint8_t flags)
+{
+	memset(many + at, 0, 16);
+	many[at] = x2apic ? 9 : 0;
+	many[at + 1] = x2apic ? 16 : 8;
+	if (x2apic) {
+		put_unaligned_le32(id, many + at + 4);
+		many[at + 8] = flags;
+	} else {
+		many[at + 3] = (uint8_t)id;
+		many[at + 4] = flags;
+	}
+	return at + many[at + 1];
+}
+
+/* Enabled ones count, each once; those that may be plugged in later and broadcast ids do not. */
+static void hostile_cpu_lists(struct ktest *t)
+{
+	size_t at = 44;
+
+	memset(many, 0, sizeof(many));
+	memcpy(many, "APIC", 4);
+	at = put_cpu(at, false, 3, 1);
+	at = put_cpu(at, false, 3, 1);
+	at = put_cpu(at, true, 3, 1);
+	at = put_cpu(at, false, 4, 2);    /* online-capable only */
+	at = put_cpu(at, false, 5, 3);    /* enabled counts */
+	at = put_cpu(at, false, 6, 0xfc); /* reserved bits */
+	at = put_cpu(at, false, 0xff, 1);
+	at = put_cpu(at, true, 0xffffffff, 1);
+	at = put_cpu(at, true, 0xfffffffe, 1);
+	memset(&info, 0, sizeof(info));
+	ASSERT_EQ(t, acpi_parse_madt(many, at, &info), 0);
+	EXPECT_EQ(t, info.nr_cpus, 3);
+	EXPECT_EQ(t, info.apic_ids[0], 3);
+	EXPECT_EQ(t, info.apic_ids[1], 5);
+	EXPECT_EQ(t, info.apic_ids[2], 0xfffffffe);
+}
+
+/* More than we have room for: counted, not stored. */
+static void too_many_cpus(struct ktest *t)
+{
+	size_t at = 44;
+
+	memset(many, 0, sizeof(many));
+	memcpy(many, "APIC", 4);
+	for (uint32_t i = 0; i < 300; i++)
+		at = put_cpu(at, true, 1000 + i, 1);
+	memset(&info, 0, sizeof(info));
+	ASSERT_EQ(t, acpi_parse_madt(many, at, &info), 0);
+	EXPECT_EQ(t, info.nr_cpus, 300);
+	EXPECT_EQ(t, info.apic_ids[MAX_CPUS - 1], 1000 + MAX_CPUS - 1);
+	EXPECT_EQ(t, info.isa[0].gsi, 0); /* what lies behind the array */
+}
+
 static void s5_value(struct ktest *t)
 {
 	uint8_t dsdt[64];
@@ -102,6 +159,8 @@ static const struct ktest_case acpi_cases[] = {
 	KTEST(madt_is_read),
 	KTEST(bad_madt_is_refused),
 	KTEST(short_entries_are_skipped),
+	KTEST(hostile_cpu_lists),
+	KTEST(too_many_cpus),
 	KTEST(s5_value),
 	{ 0 },
 };

@@ -22,6 +22,8 @@
 #include "pgtable_private.h"
 #include "pte.h"
 
+#define TRIM_BATCH 16u /* table pages freed after one flush */
+
 static uint64_t *entry_table(uint64_t e)
 {
 	return phys_to_virt(e & PTE_ADDR);
@@ -278,31 +280,49 @@ static bool table_empty(const uint64_t *t)
 	return true;
 }
 
-static void trim_level(struct pgtable *pt, uint64_t *t, unsigned int level, vaddr_t base,
-		       vaddr_t start, vaddr_t end)
+/* Tables that are out of the tree, but that CPUs may still have in their walk caches. */
+struct trim {
+	struct pgtable *pt;
+	vaddr_t start, end;
+	unsigned int nr;
+	uint64_t *tables[TRIM_BATCH];
+};
+
+static void trim_flush(struct trim *tr)
+{
+	if (tr->nr)
+		tlb_flush_all(tr->pt);
+	while (tr->nr)
+		table_free(tr->pt, tr->tables[--tr->nr]);
+}
+
+static void trim_level(struct trim *tr, uint64_t *t, unsigned int level, vaddr_t base)
 {
 	const uint64_t size = pt_level_size(level);
-	const unsigned int first = start > base ? (unsigned int)((start - base) / size) : 0;
+	const unsigned int first = tr->start > base ? (unsigned int)((tr->start - base) / size) : 0;
 
-	for (unsigned int i = first; i < PT_ENTRIES && base + i * size < end; i++) {
+	for (unsigned int i = first; i < PT_ENTRIES && base + i * size < tr->end; i++) {
 		uint64_t *next;
 
 		if (!(t[i] & PTE_P))
 			continue;
 		next = entry_table(t[i]);
 		if (level > 2)
-			trim_level(pt, next, level - 1, base + i * size, start, end);
+			trim_level(tr, next, level - 1, base + i * size);
 		if (!table_empty(next))
 			continue;
 		WRITE_ONCE(t[i], 0);
-		/* The CPU may cache the upper entry: flush before the page is reused. */
-		tlb_flush_all(pt);
-		table_free(pt, next);
+		if (tr->nr == TRIM_BATCH)
+			trim_flush(tr);
+		tr->tables[tr->nr++] = next;
 	}
 }
 
 void pgtable_trim(struct pgtable *pt, vaddr_t start, vaddr_t end)
 {
-	if (start < MIN(end, USER_TOP))
-		trim_level(pt, pt->pml4, 4, 0, start, MIN(end, USER_TOP));
+	struct trim tr = { .pt = pt, .start = start, .end = MIN(end, USER_TOP) };
+
+	if (tr.start < tr.end)
+		trim_level(&tr, pt->pml4, 4, 0);
+	trim_flush(&tr);
 }

@@ -3,9 +3,11 @@
  * RPC receive side: who looks at the completion queue, and when it sleeps.
  *
  * Owner:	one poller at a time, by a try-lock; whoever has it processes what there is, for
- *		everybody.  It runs with preemption off, so an owner is never switched out.
+ *		everybody.  It runs with preemption off, so an owner is never switched out, and
+ *		one on another CPU is gone after a batch.
  * Waiters:	a caller polls by itself for a bounded time (client.c), then arms the queue, polls
- *		once more and sleeps on its call.
+ *		once more and sleeps on its call.  That last poll waits for its turn: an owner on
+ *		another CPU may have looked at the queue before it was armed.
  * Net thread:	wakes by the completion interrupt, polls with a budget, and then
  *		 - after serving requests, with an otherwise idle CPU: spins as long as the next
  *		   request usually takes to come, at most rpc.serve_spin_us;
@@ -18,6 +20,7 @@
 
 #include "rpc_priv.h"
 
+#include <arch/cpu.h>
 #include <kernel/preempt.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
@@ -110,10 +113,15 @@ static void poll_disown(void)
 	preempt_enable();
 }
 
+/* The owner is on another CPU: as a rule it is done before somebody else has had a turn here. */
 static void poll_own_wait(void)
 {
-	while (!poll_own())
-		thread_yield();
+	for (unsigned int i = 1; !poll_own(); i++) {
+		if (i % 64 == 0)
+			thread_yield();
+		else
+			cpu_relax();
+	}
 }
 
 /* Polling context: the caller owns the poll. */
@@ -152,7 +160,11 @@ bool rpc_poll(void)
 
 void rpc_arm(void)
 {
-	preempt_disable(); /* others rely on what we have said we do */
+	/*
+	 * Others rely on what we have said we do: one that finds it armed polls and sleeps, and the
+	 * poll that follows every arming finds what came before the register was written.
+	 */
+	preempt_disable();
 	if (!atomic_xchg(&rpc_net.armed, 1)) {
 		counter_inc(&rpc_c_arms);
 		rdma_arm_cq(rpc_net.cq, false);
@@ -162,10 +174,14 @@ void rpc_arm(void)
 
 void rpc_poll_before_sleep(void)
 {
+	int n;
+
 	rpc_arm();
-	/* When somebody else is polling, the event tells the net thread of what he missed. */
-	while (rpc_poll_try_once())
-		;
+	do {
+		poll_own_wait();
+		n = poll_batch();
+		poll_disown();
+	} while (n > 0);
 }
 
 /* Drain the queue, and be sure that nobody still holds a completion taken before. */
