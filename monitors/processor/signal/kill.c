@@ -21,6 +21,13 @@ static struct siginfo_k sender_info(int signo, int code)
 	};
 }
 
+void signal_raise_sigpipe(void)
+{
+	const struct siginfo_k info = sender_info(SIGPIPE, SI_USER);
+
+	(void)signal_post_task(task_current(), &info);
+}
+
 void signal_post_group(uint32_t pgid, const struct siginfo_k *info)
 {
 	(void)process_signal_group(&root_vnode, pgid, info);

@@ -297,15 +297,6 @@ static ssize_t append(struct pipe *p, struct uio *uio, bool packet)
 	return (ssize_t)n;
 }
 
-static void raise_sigpipe(void)
-{
-	const struct siginfo_k info = { .signo = SIGPIPE,
-					.code = SI_USER,
-					.pid = process_current()->pid };
-
-	signal_post_task(task_current(), &info);
-}
-
 /*
  * As much as there is room for now. 0 when all is written or the ring is full; the errno that ends the call;
  * *@done grows.
@@ -369,7 +360,7 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 	if (room)
 		wake(&p->wr_wait);
 	if (err == -EPIPE)
-		raise_sigpipe();
+		signal_raise_sigpipe();
 	return done ? done : err;
 }
 

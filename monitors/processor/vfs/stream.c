@@ -40,7 +40,6 @@ static ssize_t stream_read(struct file *f, struct uio *uio, uint64_t *pos)
 
 static ssize_t stream_write(struct file *f, struct uio *uio, uint64_t *pos)
 {
-	const struct siginfo_k sigpipe = { .signo = SIGPIPE, .code = SI_KERNEL };
 	ssize_t done = 0, len = 0;
 	uint8_t *buf;
 
@@ -61,10 +60,10 @@ static ssize_t stream_write(struct file *f, struct uio *uio, uint64_t *pos)
 			break;
 	}
 	kfree(buf);
+	if (len == -EPIPE)
+		signal_raise_sigpipe();
 	if (done)
 		return done;
-	if (len == -EPIPE)
-		signal_post_task(task_current(), &sigpipe);
 	return len == -EINTR ? -ERESTARTSYS : len;
 }
 

@@ -221,6 +221,11 @@ bool signal_is_held(int signo);
 /* A fault of the running instruction: cannot be blocked or ignored. */
 void signal_force(struct task *t, const struct siginfo_k *info);
 /*
+ * SIGPIPE for the calling task, as a write to a pipe, stream or socket that nobody reads raises it, whatever part of it
+ * was written before. send() with MSG_NOSIGNAL answers EPIPE without it.
+ */
+void signal_raise_sigpipe(void);
+/*
  * SIGCHLD about a child that has ended, stopped or continued (@info->code). True: the parent wants no zombies
  * (SIG_IGN or SA_NOCLDWAIT).
  */
