@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls on descriptors: close, dup, fcntl, ioctl, getdents, fsync and their kin.
+ * System calls on descriptors: close, pipe, dup, getdents, fsync and their kin.
  */
 #include <arch/uaccess.h>
 #include <lib/err.h>
@@ -15,20 +15,45 @@ long sys_close(const struct syscall_args *args)
 	return files_close(files_current(), (int)args->a[0]);
 }
 
+#define CLOSE_RANGE_UNSHARE 2u
+#define CLOSE_RANGE_CLOEXEC 4u
+
+/* The calling task gets a table of its own, if it shares one. */
+static int unshare_files(void)
+{
+	struct process *p = process_current();
+	struct task *t = task_current();
+	struct files *old = t->files, *new;
+
+	if (!files_shared(old))
+		return 0;
+	new = files_copy(old);
+	if (IS_ERR(new))
+		return PTR_ERR(new);
+	spin_lock(&p->sig_lock);
+	t->files = new;
+	spin_unlock(&p->sig_lock);
+	files_put(old);
+	return 0;
+}
+
 /* close_range(first, last, flags) */
 long sys_close_range(const struct syscall_args *args)
 {
 	const unsigned int first = (unsigned int)args->a[0], last = (unsigned int)args->a[1];
-	struct files *fs = files_current();
 	const uint32_t flags = (uint32_t)args->a[2];
+	int err = 0;
 
-	if (first > last || (flags & ~6u)) /* UNSHARE 2: the table is not shared; CLOEXEC 4 */
+	if (first > last || (flags & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)))
 		return -EINVAL;
-	if (!(flags & 4u)) {
-		files_close_range(fs, first, last, false);
-		return 0;
-	}
-	files_cloexec_range(fs, first, last);
+	if (flags & CLOSE_RANGE_UNSHARE)
+		err = unshare_files();
+	if (err)
+		return err;
+	if (flags & CLOSE_RANGE_CLOEXEC)
+		files_cloexec_range(files_current(), first, last);
+	else
+		files_close_range(files_current(), first, last, false);
 	return 0;
 }
 
@@ -132,111 +157,6 @@ long sys_dup3(const struct syscall_args *args)
 	return dup_to((int)args->a[0], (int)args->a[1], flags & O_CLOEXEC);
 }
 
-/* --- fcntl, ioctl -------------------------------------------------------------------- */
-
-enum fcntl_cmd {
-	F_DUPFD = 0,
-	F_GETFD = 1,
-	F_SETFD = 2,
-	F_GETFL = 3,
-	F_SETFL = 4,
-	F_DUPFD_CLOEXEC = 1030,
-	F_SETPIPE_SZ = 1031,
-	F_GETPIPE_SZ = 1032,
-};
-
-#define FD_CLOEXEC 1u
-
-/* fcntl(fd, cmd, arg) */
-long sys_fcntl(const struct syscall_args *args)
-{
-	struct files *fs = files_current();
-	const int fd = (int)args->a[0];
-	const uint32_t cmd = (uint32_t)args->a[1];
-	const uint64_t arg = args->a[2];
-	struct file *f;
-	bool cloexec;
-	long ret;
-
-	switch (cmd) {
-	case F_GETFD:
-		ret = files_get_cloexec(fs, fd, &cloexec);
-		return ret ? ret : (long)(cloexec ? FD_CLOEXEC : 0);
-	case F_SETFD:
-		return files_set_cloexec(fs, fd, arg & FD_CLOEXEC);
-	default:
-		break;
-	}
-	f = fd_get(fd);
-	if (IS_ERR(f))
-		return PTR_ERR(f);
-	switch (cmd) {
-	case F_DUPFD:
-	case F_DUPFD_CLOEXEC:
-		ret = arg >= process_rlimit(RLIM_NOFILE)
-			      ? -EINVAL
-			      : dup_from(fd, (int)arg, cmd == F_DUPFD_CLOEXEC);
-		break;
-	case F_GETFL:
-		ret = (long)(f->flags | (f->object ? O_LARGEFILE : 0));
-		break;
-	case F_SETFL:
-		ret = -EBADF;
-		if (f->flags & O_PATH)
-			break;
-		file_change_flags(f, O_APPEND | O_NONBLOCK | O_DIRECT,
-				  (uint32_t)arg & (O_APPEND | O_NONBLOCK | O_DIRECT));
-		ret = 0;
-		break;
-	case F_SETPIPE_SZ:
-		ret = pipe_of(f) ? pipe_set_size(pipe_of(f), (uint32_t)arg) : -EBADF;
-		break;
-	case F_GETPIPE_SZ:
-		ret = pipe_of(f) ? pipe_size(pipe_of(f)) : -EBADF;
-		break;
-	default:
-		ret = -EINVAL;
-		break;
-	}
-	file_put(f);
-	return ret;
-}
-
-#define FIONCLEX 0x5450u
-#define FIOCLEX  0x5451u
-#define FIONBIO  0x5421u
-
-static long set_nonblock(struct file *f, uint64_t uarg)
-{
-	uint32_t on;
-
-	if (get_user_u32(&on, (const void __user *)uarg))
-		return -EFAULT;
-	file_change_flags(f, O_NONBLOCK, on ? O_NONBLOCK : 0);
-	return 0;
-}
-
-/* ioctl(fd, cmd, arg) */
-long sys_ioctl(const struct syscall_args *args)
-{
-	const uint32_t cmd = (uint32_t)args->a[1];
-	struct file *f = fd_get((int)args->a[0]);
-	long ret;
-
-	if (IS_ERR(f))
-		return PTR_ERR(f);
-	if (f->flags & O_PATH)
-		ret = -EBADF;
-	else if (cmd == FIOCLEX || cmd == FIONCLEX)
-		ret = files_set_cloexec(files_current(), (int)args->a[0], cmd == FIOCLEX);
-	else if (cmd == FIONBIO)
-		ret = set_nonblock(f, args->a[2]);
-	else
-		ret = f->ops->ioctl ? f->ops->ioctl(f, cmd, args->a[2]) : -ENOTTY;
-	file_put(f);
-	return ret;
-}
-
 /* --- directories, and calls that have nothing to write ------------------------------- */
 
 /* getdents64(fd, buf, size) */
@@ -282,23 +202,6 @@ long sys_fsync(const struct syscall_args *args)
 long sys_fdatasync(const struct syscall_args *args)
 {
 	return sync_file((int)args->a[0]);
-}
-
-#define LOCK_SH 1u
-#define LOCK_EX 2u
-#define LOCK_NB 4u
-#define LOCK_UN 8u
-
-/* flock(fd, op): nobody else can hold a lock while each program is alone */
-long sys_flock(const struct syscall_args *args)
-{
-	const uint32_t op = (uint32_t)args->a[1] & ~LOCK_NB;
-	struct file *f = fd_get((int)args->a[0]);
-
-	if (IS_ERR(f))
-		return PTR_ERR(f);
-	file_put(f);
-	return op == LOCK_SH || op == LOCK_EX || op == LOCK_UN ? 0 : -EINVAL;
 }
 
 /* fadvise64(fd, offset, len, advice): hints only */

@@ -16,6 +16,8 @@
 #include <mm/slab.h>
 #include <processor/process.h>
 
+#include "filelock.h"
+
 #define CHUNK_FDS   64u
 #define FIRST_LIMIT 64u /* descriptors of a process that has no task yet */
 
@@ -350,6 +352,9 @@ int files_replace(struct files *fs, struct file *f, int fd, bool cloexec)
 
 void file_close(struct files *fs, struct file *f)
 {
+	/* POSIX: closing any descriptor of a file gives up all that the process has locked in it. */
+	if (filelock_any_posix())
+		filelock_drop(f, fs);
 	file_put(f);
 }
 

@@ -14,6 +14,8 @@
 #include <processor/excache.h>
 #include <processor/inode.h>
 
+#include "filelock.h"
+
 #define MIN_FILES 1024
 
 static atomic64_t nr_files;
@@ -73,6 +75,8 @@ void file_put(struct file *f)
 		return;
 	if (!hlist_empty(&f->epitems))
 		epoll_file_gone(f);
+	if (f->has_locks)
+		filelock_drop(f, f);
 	if (f->ops->release)
 		f->ops->release(f);
 	if (f->object)

@@ -95,6 +95,8 @@ struct file {
 	uint64_t ra_end;    /* page behind the last one asked for ahead */
 	uint32_t ra_window; /* pages */
 
+	bool has_locks;            /* OFD or flock, now or before; filelock.c's lock */
+	int32_t owner;             /* atomic: F_SETOWN */
 	struct hlist_head epitems; /* epoll.c's lock: of epoll instances that watch it */
 
 	/* Streams and devices. */

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fcntl, and the ioctls that every file has.
+ *
+ * Limits:	O_ASYNC cannot be set: F_SETFL leaves it out, FIOASYNC answers ENOTTY. F_SETOWN is kept and told, but
+ *		nobody sends SIGIO. No leases, no directory notification.
+ */
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <processor/file.h>
+#include <processor/pipe.h>
+#include <processor/process.h>
+#include <processor/syscall.h>
+
+#include "filelock.h"
+
+enum fcntl_cmd {
+	F_DUPFD = 0,
+	F_GETFD = 1,
+	F_SETFD = 2,
+	F_GETFL = 3,
+	F_SETFL = 4,
+	F_SETOWN = 8,
+	F_GETOWN = 9,
+	F_DUPFD_CLOEXEC = 1030,
+	F_SETPIPE_SZ = 1031,
+	F_GETPIPE_SZ = 1032,
+};
+
+#define FD_CLOEXEC 1u
+#define SETFL_MASK (O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME)
+
+static long dup_from(struct file *f, uint64_t from, bool cloexec)
+{
+	int fd;
+
+	if (from >= process_rlimit(RLIM_NOFILE))
+		return -EINVAL;
+	file_get(f);
+	fd = files_install(files_current(), f, (int)from, cloexec);
+	if (fd < 0)
+		file_put(f);
+	return fd;
+}
+
+static long set_flags(struct file *f, uint32_t flags)
+{
+	/* Packets for pipes; regular files are read through the cache in any case. */
+	if ((flags & O_DIRECT) && !(f->flags & O_DIRECT) && !pipe_of(f) && !f->object)
+		return -EINVAL;
+	file_change_flags(f, SETFL_MASK, flags & SETFL_MASK);
+	return 0;
+}
+
+static long set_owner(struct file *f, int owner)
+{
+	struct process *p;
+
+	if (owner > 0) {
+		p = process_find((uint32_t)owner);
+		if (!p)
+			return -ESRCH;
+		process_put(p);
+	}
+	if (owner == INT32_MIN)
+		return -EINVAL;
+	WRITE_ONCE(f->owner, owner);
+	return 0;
+}
+
+static long on_file(struct file *f, int fd, uint32_t cmd, uint64_t arg)
+{
+	switch (cmd) {
+	case F_DUPFD:
+	case F_DUPFD_CLOEXEC:
+		return dup_from(f, (uint32_t)arg, cmd == F_DUPFD_CLOEXEC);
+	case F_GETFL:
+		return (long)(READ_ONCE(f->flags) | (f->object ? O_LARGEFILE : 0));
+	default:
+		break;
+	}
+	if (f->flags & O_PATH)
+		return -EBADF;
+	switch (cmd) {
+	case F_SETFL:
+		return set_flags(f, (uint32_t)arg);
+	case F_SETOWN:
+		return set_owner(f, (int)arg);
+	case F_GETOWN:
+		return READ_ONCE(f->owner);
+	case F_SETPIPE_SZ:
+		return pipe_of(f) ? pipe_set_size(pipe_of(f), (uint32_t)arg) : -EBADF;
+	case F_GETPIPE_SZ:
+		return pipe_of(f) ? pipe_size(pipe_of(f)) : -EBADF;
+	default:
+		return fcntl_lock(f, fd, cmd, arg);
+	}
+}
+
+/* fcntl(fd, cmd, arg) */
+long sys_fcntl(const struct syscall_args *args)
+{
+	const int fd = (int)args->a[0];
+	const uint32_t cmd = (uint32_t)args->a[1];
+	struct file *f;
+	bool cloexec;
+	long ret;
+
+	if (cmd == F_GETFD) {
+		ret = files_get_cloexec(files_current(), fd, &cloexec);
+		return ret ? ret : (long)(cloexec ? FD_CLOEXEC : 0);
+	}
+	if (cmd == F_SETFD)
+		return files_set_cloexec(files_current(), fd, args->a[2] & FD_CLOEXEC);
+	f = fd_get(fd);
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = on_file(f, fd, cmd, args->a[2]);
+	file_put(f);
+	return ret;
+}
+
+#define FIONBIO  0x5421u
+#define FIONCLEX 0x5450u
+#define FIOCLEX  0x5451u
+#define FIOASYNC 0x5452u
+
+static long switch_flag(struct file *f, uint32_t cmd, uint64_t uarg)
+{
+	uint32_t on;
+
+	if (get_user_u32(&on, (const void __user *)uarg))
+		return -EFAULT;
+	if (cmd == FIOASYNC)
+		return on ? -ENOTTY : 0;
+	file_change_flags(f, O_NONBLOCK, on ? O_NONBLOCK : 0);
+	return 0;
+}
+
+/* ioctl(fd, cmd, arg) */
+long sys_ioctl(const struct syscall_args *args)
+{
+	const uint32_t cmd = (uint32_t)args->a[1];
+	struct file *f = fd_get((int)args->a[0]);
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (f->flags & O_PATH)
+		ret = -EBADF;
+	else if (cmd == FIOCLEX || cmd == FIONCLEX)
+		ret = files_set_cloexec(files_current(), (int)args->a[0], cmd == FIOCLEX);
+	else if (cmd == FIONBIO || cmd == FIOASYNC)
+		ret = switch_flag(f, cmd, args->a[2]);
+	else
+		ret = f->ops->ioctl ? f->ops->ioctl(f, cmd, args->a[2]) : -ENOTTY;
+	file_put(f);
+	return ret;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Advisory locks of files: records (POSIX and OFD) and whole files (flock).
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+struct file;
+struct syscall_args;
+
+enum lock_type { /* Linux's numbers for fcntl */
+	LOCK_READ = 0,
+	LOCK_WRITE = 1,
+	LOCK_NONE = 2,
+};
+
+enum lock_kind {
+	LOCK_POSIX, /* owner: a descriptor table */
+	LOCK_OFD,   /* owner: an open file; conflicts with LOCK_POSIX */
+	LOCK_FLOCK, /* owner: an open file; a world of its own */
+};
+
+struct lock_req {
+	enum lock_kind kind;
+	enum lock_type type;
+	const void *owner;
+	uint32_t pid;       /* who is said to hold it */
+	int64_t start, end; /* the last byte too; INT64_MAX: to the end */
+};
+
+/*
+ * Lock, change or unlock (LOCK_NONE) for req->owner. Another's lock in the way: -EAGAIN, or with @wait it sleeps:
+ * -EINTR, -EDEADLK. -ENOLCK: the node has too many.
+ */
+int filelock_set(struct file *f, const struct lock_req *req, bool wait) __must_check;
+/* What is in the way of @req; false: nothing. */
+bool filelock_test(const struct file *f, const struct lock_req *req, struct lock_req *found);
+/* Everything that @owner has locked in @f's file. */
+void filelock_drop(const struct file *f, const void *owner);
+/* Are there POSIX locks at all? A hint for those who close. */
+bool filelock_any_posix(void);
+/* Locks of the node, for leak tests. */
+uint64_t filelock_count(void);
+
+/* fcntl's F_GETLK and its kin (lock_calls.c); -EINVAL: @cmd is another one. */
+long fcntl_lock(struct file *f, int fd, uint32_t cmd, uint64_t ulock);
