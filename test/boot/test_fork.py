@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""Copy-on-write: trees of processes over memory larger than the cache, while vRegions change their owner."""
+
+import time
+
+import pytest
+from boot import delta, on_host, total
+
+SMALL_CACHE = ("--excache", "8M")
+TWO = ("--vregion", "2M", "--memories", "2")
+FREED = ("memory.frames_used", "memory.spaces", "memory.vmas", "memory.committed", "memory.aspaces")
+
+
+def tree(programs, seed):
+    return [str(programs / "glibc-static/cowtree"), "12", "1200", str(seed)]
+
+
+def check_freed(before, after):
+    """Of all those spaces nothing is left, and each fork was followed by a merge or an end of both."""
+    for node in [n for n in after if n[0] == "m"]:
+        for counter in FREED:
+            assert delta(before, after, node, counter) == 0, f"{node} {counter}"
+    assert total(after, "memory.fork") - total(before, "memory.fork") > 10
+    assert total(after, "memory.pages_renamed") > total(before, "memory.pages_renamed")
+
+
+@pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+def test_tree_larger_than_the_cache(pool, programs, shape):
+    cluster = pool.get(*SMALL_CACHE, *shape)
+    cluster.run([programs / "glibc-static/hello"])
+    before = cluster.stats()
+    assert cluster.run(tree(programs, 1), limit=600) == on_host(tree(programs, 1))
+    after = cluster.stats()
+    check_freed(before, after)
+    assert delta(before, after, "p0", "excache.writebacks") > 1000
+
+
+def test_vregions_move_under_a_tree(pool, programs):
+    cluster = pool.get(*SMALL_CACHE, *TWO)
+    cluster.run([programs / "glibc-static/hello"])
+    before = cluster.stats()
+    program, capture = cluster.start(tree(programs, 2))
+    deadline = time.monotonic() + 600
+    to = 2
+    while not program.over and time.monotonic() < deadline:
+        for home in ("m0", "m1"):
+            try:
+                cluster.cluster.debug(home, f"move_vregion any any {to}")
+            except OSError:
+                pass  # nothing to move there at this moment
+        to = 5 - to
+    assert program.wait(deadline)
+    want = on_host(tree(programs, 2))
+    assert (bytes(capture.data[1]), bytes(capture.data[2])) == (want.out, want.err)
+    after = cluster.stats()
+    check_freed(before, after)
+    assert total(after, "memory.vregions_moved") - total(before, "memory.vregions_moved") > 5
