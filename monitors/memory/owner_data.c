@@ -75,7 +75,7 @@ static int store_check_locked(const struct region *r, uint64_t vaddr) __must_hol
 
 /*
  * Try to store with *@fresh (may be NULL) as the frame to use if a new one is needed; it is taken when
- * it was.  -ENOBUFS: a new frame is needed and there is none.
+ * was.  -ENOBUFS: a new frame is needed and there is none; -EBUSY: the same, in the place of one that is being sent.
  */
 static int store_locked(struct memory *m, struct region *r, uint64_t vaddr, uint64_t seq,
 			const void *data, struct mpage **fresh, struct mpage **replaced)
@@ -93,7 +93,7 @@ static int store_locked(struct memory *m, struct region *r, uint64_t vaddr, uint
 		return 0;
 	}
 	if (!*fresh)
-		return -ENOBUFS;
+		return page ? -EBUSY : -ENOBUFS;
 	if (page) {
 		page_remove_locked(m, r, page);
 		*replaced = page;
@@ -117,6 +117,17 @@ static struct mpage *frame_for(struct memory *m, uint32_t proc, bool may_sleep)
 	return page;
 }
 
+/*
+ * A frame in the place of one that the page has already: the processor counts no credit as used, so none is taken
+ * unless there is no other way.
+ */
+static struct mpage *frame_instead(struct memory *m, uint32_t proc, bool may_sleep)
+{
+	struct mpage *page = frame_for(m, 0, may_sleep);
+
+	return page || !may_sleep ? page : pool_alloc_anon(&m->pool, proc);
+}
+
 /* As owner_store(), into a region in @want state. */
 static int store_in(struct memory *m, struct region *r, enum region_state want, uint32_t proc,
 		    uint64_t vaddr, uint64_t seq, const void *data, bool may_sleep)
@@ -130,9 +141,10 @@ static int store_in(struct memory *m, struct region *r, enum region_state want, 
 		if (!err)
 			err = store_locked(m, r, vaddr, seq, data, &fresh, &replaced);
 		spin_unlock(&r->lock);
-		if (err != -ENOBUFS)
+		if (err != -ENOBUFS && err != -EBUSY)
 			break;
-		fresh = frame_for(m, proc, may_sleep);
+		fresh = err == -EBUSY ? frame_instead(m, proc, may_sleep)
+				      : frame_for(m, proc, may_sleep);
 		if (!fresh) {
 			err = may_sleep ? -ENOMEM : -EAGAIN;
 			break;

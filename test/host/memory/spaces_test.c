@@ -272,6 +272,8 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 				    .victim_seq = 9 };
 	struct pm_fetch_rep rep;
 	struct pm_vregion moved;
+	struct pool_stats s;
+	uint32_t got;
 	struct mpage *sent;
 	struct fake f;
 	struct fake_proc p;
@@ -289,9 +291,12 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 	ASSERT_EQ(t, owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &moved), 0);
 	EXPECT_EQ(t, rep.victim_status, 0);
 	EXPECT_EQ(t, rep.result, PM_FETCH_DATA);
-	/* The page is being sent: a write-back of it goes into another frame. */
+	/* The page is being sent: a write-back of it goes into another frame, and uses no credit up. */
+	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 10, 0, &got), 0);
 	page_stamp(page, 3);
 	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.promised, 10);
 	EXPECT_EQ(t, page_value(mpage_virt(&f.mem[0].pool, sent)), 1);
 	EXPECT_EQ(t, total_used(&f), 3);
 	mpage_put(&f.mem[0].pool, sent);
