@@ -107,6 +107,31 @@ def bad_programs(good: bytes) -> dict[str, bytes]:
     }
 
 
+def exec_files(programs: pathlib.Path) -> pathlib.Path:
+    """What execs.c executes: scripts, good and bad, and itself as their interpreter."""
+    out = WORK / "exec"
+    out.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "not-executable": "#!./interp\n", "empty": "", "bang": "#!", "bang-blank": "#!  \t \n",
+        "text": "echo hello\n", "script": "#!./interp\nrest\n",
+        "script-arg": "#!./interp one argument\n",
+        "script-blanks": "#! \t ./interp \t one  argument \t \nrest\n",
+        "script-no-newline": "#!./interp -x", "script-long-arg": "#!./interp " + "a" * 300 + "\n",
+        "script-long-name": "#!./" + "i" * 300 + "\n", "script-no-interp": "#!./nobody\n",
+        "script-bad-interp": "#!./not-executable\n", "script-is-its-own": "#!./script-is-its-own\n",
+        "script-to-text": "#!./text\n", "nest1": "#!./interp 1\n",
+    }  # fmt: skip
+    texts |= {f"nest{i}": f"#!./nest{i - 1} {i}\n" for i in range(2, 7)}
+    for name, text in texts.items():
+        if not (out / name).exists() or (out / name).read_text() != text:
+            (out / name).write_text(text)
+        (out / name).chmod(0o644 if name == "not-executable" else 0o755)
+    shutil.copy2(programs / "glibc-static/execs", out / "interp")
+    if not (out / "link").is_symlink():
+        (out / "link").symlink_to("interp")
+    return out
+
+
 def make_disk(programs: pathlib.Path, texts: pathlib.Path, extra: dict[str, str] | None = None,
               name: str = "root") -> pathlib.Path:  # fmt: skip
     """
@@ -130,6 +155,7 @@ def make_disk(programs: pathlib.Path, texts: pathlib.Path, extra: dict[str, str]
         tree.add_program(str(path))
     tree.add_volume(str(texts), "/data")
     tree.add_volume(str(bad), "/bad")
+    tree.add_volume(str(exec_files(programs)), "/exec")
     for source, place in (extra or {}).items():
         tree.add_volume(source, place)
     tree.links["/data/link"] = "text.small"
@@ -313,5 +339,5 @@ def on_host(argv: list[str], *, stdin: bytes = b"", cwd: pathlib.Path | None = N
 
 __all__ = [
     "BUILD", "LaunchError", "MB", "Pool", "ProgramRefused", "ROOT", "Result", "Running", "WORK",
-    "build_programs", "delta", "make_disk", "make_texts", "on_host", "total",
+    "build_programs", "delta", "exec_files", "make_disk", "make_texts", "on_host", "total",
 ]  # fmt: skip

@@ -26,8 +26,8 @@ after-musl-pie := $(musl-dir)crtn.o
 # hello in every kind; the others as static glibc, those that look at the C library's own habits as musl.
 names := $(basename $(notdir $(wildcard $(src)/*.c)))
 programs := $(foreach k,$(kinds),$(k)/hello) $(addprefix glibc-static/,$(names)) \
-	$(addprefix musl-static/,heap mapping fileio badargs facts ends pthreads vdso) glibc-dyn/mapping glibc-dyn/fileio \
-	glibc-dyn/vdso musl-dyn/vdso glibc-static/code-b
+	$(addprefix musl-static/,heap mapping fileio badargs facts ends pthreads vdso threads waits) glibc-dyn/mapping glibc-dyn/fileio \
+	glibc-dyn/vdso glibc-dyn/threads musl-dyn/vdso glibc-static/code-b
 
 .SUFFIXES:
 .DELETE_ON_ERROR:

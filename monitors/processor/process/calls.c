@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls on the process itself: identity, exit, prctl, arch_prctl, and facts about the system.
+ * System calls on the process itself: identity, exit, arch_prctl, and facts about the system.
  */
 #include <arch/cpu.h>
 #include <arch/fpu.h>
@@ -61,7 +61,7 @@ long sys_exit_group(const struct syscall_args *args)
 	task_exit(status);
 }
 
-/* --- arch_prctl, prctl --------------------------------------------------------------- */
+/* --- arch_prctl ---------------------------------------------------------------------- */
 
 #define ARCH_SET_GS 0x1001
 #define ARCH_SET_FS 0x1002
@@ -87,49 +87,6 @@ long sys_arch_prctl(const struct syscall_args *args)
 		return put_user_u64(thread_fs_base(), (void __user *)addr);
 	case ARCH_GET_GS:
 		return put_user_u64(thread_gs_base(), (void __user *)addr);
-	default:
-		return -EINVAL;
-	}
-}
-
-#define PR_GET_DUMPABLE 3
-#define PR_SET_DUMPABLE 4
-#define PR_SET_NAME     15
-#define PR_GET_NAME     16
-
-static long set_name(uint64_t uname)
-{
-	struct process *p = process_current();
-	char name[COMM_LEN];
-	const ssize_t len = strncpy_from_user(name, (const char __user *)uname, sizeof(name));
-
-	if (len == -EFAULT)
-		return -EFAULT;
-	name[COMM_LEN - 1] = '\0';
-	mutex_lock(&p->lock);
-	strlcpy(p->comm, name, sizeof(p->comm));
-	mutex_unlock(&p->lock);
-	return 0;
-}
-
-/* prctl(option, a2, a3, a4, a5) */
-long sys_prctl(const struct syscall_args *args)
-{
-	struct process *p = process_current();
-	char name[COMM_LEN];
-
-	switch (args->a[0]) {
-	case PR_SET_NAME:
-		return set_name(args->a[1]);
-	case PR_GET_NAME:
-		mutex_lock(&p->lock);
-		memcpy(name, p->comm, sizeof(name));
-		mutex_unlock(&p->lock);
-		return copy_to_user((void __user *)args->a[1], name, sizeof(name));
-	case PR_GET_DUMPABLE:
-		return 1;
-	case PR_SET_DUMPABLE:
-		return args->a[1] == 1 ? 0 : -EINVAL;
 	default:
 		return -EINVAL;
 	}

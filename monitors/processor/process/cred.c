@@ -82,11 +82,6 @@ bool capable(enum capability cap)
 	return cred_current()->effective & CAP_BIT(cap);
 }
 
-#define SECBIT_NOROOT          0x01u
-#define SECBIT_NO_SETUID_FIXUP 0x04u
-#define SECBIT_KEEP_CAPS       0x10u
-#define SECBITS_ALL            0xffu
-
 struct cred *cred_exec(const struct cred *c)
 {
 	struct cred *n = cred_copy(c);

@@ -144,7 +144,7 @@ static int add_user_array(struct exec_strings *s, uint64_t uarray, uint64_t *bud
 
 /* --- scripts -------------------------------------------------------------------------------- */
 
-#define SCRIPT_LINE  256u
+#define SCRIPT_LINE  255u /* as Linux: 256 with a NUL */
 #define SCRIPT_DEPTH 5u
 
 static bool is_blank(char c)
@@ -168,7 +168,7 @@ static char *skip_word(char *s)
 
 /*
  * Take "#! interpreter argument" apart, in place; @line has SCRIPT_LINE bytes and a NUL.  A line that is cut off must
- * at least name the whole interpreter.  -ENOEXEC.
+ * at least name the whole interpreter.  -ENOEXEC, -EACCES.
  */
 int exec_script_parse(char *line, char **interp, char **arg)
 {
@@ -182,6 +182,8 @@ int exec_script_parse(char *line, char **interp, char **arg)
 		end = line + strlen(line);
 		if (end == line + SCRIPT_LINE && skip_word(name) == end)
 			return -ENOEXEC;
+		if (!*name)
+			return -EACCES; /* as Linux, which takes no name for the working directory */
 	}
 	while (end > line + 2 && is_blank(end[-1]))
 		end--;

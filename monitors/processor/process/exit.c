@@ -337,11 +337,11 @@ static bool leave_process(struct task *t, uint32_t wait_status)
 	spin_lock(&p->sig_lock);
 	list_del(&t->link);
 	last = --p->nr_tasks == 0;
-	/* How the first task ends is how the process ends, unless all are made to. */
-	if (!p->exiting && t->tid == p->pid)
-		p->wait_status = wait_status;
-	if (last)
+	/* How the last task ends is how the process ends, unless all are made to. */
+	if (last && !p->exiting) {
 		p->exiting = true;
+		p->wait_status = wait_status;
+	}
 	spin_unlock(&p->sig_lock);
 	t->pid_entry->task = NULL;
 	pid_release_locked(v, t->pid_entry);

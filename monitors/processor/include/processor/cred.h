@@ -29,12 +29,20 @@ enum capability { /* Linux's numbers, those that are looked at */
 #define CAP_BIT(cap) (1ull << (cap))
 #define CAP_ALL      ((1ull << (CAP_LAST + 1)) - 1)
 
+/* Linux's secure bits; the one above each is its lock. */
+#define SECBIT_NOROOT          0x01u
+#define SECBIT_NO_SETUID_FIXUP 0x04u
+#define SECBIT_KEEP_CAPS       0x10u
+#define SECBITS_LOCKS          0xaau
+#define SECBITS_ALL            0xffu
+
 struct cred {
 	refcount_t refs;
 	uint32_t uid, euid, suid, fsuid;
 	uint32_t gid, egid, sgid, fsgid;
 	uint64_t permitted, effective, inheritable, bounding, ambient; /* CAP_BIT() */
-	uint32_t securebits;
+	uint32_t securebits;                                           /* SECBIT_* */
+	bool no_new_privs; /* kept and told; exec gives no privileges anyway */
 	uint32_t nr_groups;
 	uint32_t groups[PROTO_MAX_GROUPS]; /* supplementary */
 };

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""Processes and threads as Linux has them: the same program prints the same text on the host."""
+
+import random
+import time
+
+import pytest
+from boot import delta, exec_files, on_host
+
+GAUGES = ("process.processes", "process.tasks", "process.zombies", "process.pids")
+SHELL = "/usr/bin/busybox"
+
+
+def same(cluster, argv, host_argv=None):
+    got, want = cluster.run(argv), on_host(host_argv or argv)
+    assert got.out.decode() == want.out.decode()
+    assert got.status == want.status == 0, got.err
+
+
+@pytest.mark.parametrize("name", [
+    "glibc-static/waits", "musl-static/waits", "glibc-static/groups", "glibc-static/clones",
+])  # fmt: skip
+def test_the_same_as_on_linux(cluster, programs, name):
+    same(cluster, [programs / name])
+
+
+@pytest.mark.parametrize("kind", ["glibc-static", "musl-static", "glibc-dyn"])
+@pytest.mark.parametrize("mode", [["mutex"], ["many", "200"], ["churn", "300"], ["exits"], ["fork"]],
+                         ids=lambda m: m[0])  # fmt: skip
+def test_threads(plain, programs, kind, mode):
+    same(plain, [programs / kind / "threads", *mode])
+
+
+# exec.
+
+
+def test_exec(cluster, programs):
+    program = programs / "glibc-static/execs"
+    same(cluster, [program, "run", "/exec"], [program, "run", exec_files(programs)])
+
+
+def test_a_script_as_a_program(plain):
+    """The launcher's RUN follows #! as well."""
+    got = plain.run(["/exec/script-arg", "more"], cwd="/exec")
+    assert got.out == b"  argc 4: [./interp] [one argument] [/exec/script-arg] [more]\n"
+    assert got.status == 42
+
+
+# Nothing is left.
+
+
+def settled(cluster, before):
+    """The gauges of processes are back; what is left over otherwise by node and counter."""
+    after = cluster.stats()
+    for gauge in GAUGES:
+        assert delta(before, after, "p0", gauge) == 0, gauge
+    for node in [n for n in after if n[0] == "m"]:
+        for counter in ("memory.frames_used", "memory.spaces", "memory.vmas", "memory.committed"):
+            assert delta(before, after, node, counter) == 0, f"{node} {counter}"
+    assert before["p0"]["frame.free"] - after["p0"]["frame.free"] < 64
+    assert delta(before, after, "p0", "threads") <= 2
+
+
+LOOP = "i=0; while [ $i -lt {n} ]; do {what}; i=$((i+1)); done; echo $i"
+
+
+@pytest.mark.parametrize("what, n", [
+    ("/usr/bin/busybox true", 200), ("(:)", 200),
+    pytest.param("/usr/bin/busybox true", 2000, marks=pytest.mark.long),
+])  # fmt: skip
+def test_fork_and_exec_leave_nothing(cluster, what, n):
+    argv = [SHELL, "sh", "-c", LOOP.format(n=30, what=what)]
+    cluster.run(argv)
+    before = cluster.stats()
+    argv[3] = LOOP.format(n=n, what=what)
+    assert cluster.run(argv, limit=900.0).checked() == b"%d\n" % n
+    settled(cluster, before)
+
+
+def test_a_program_takes_all_of_it_along(plain):
+    """What a program has left behind ends with its first process, before the launcher hears of the end."""
+    argv = [SHELL, "sh", "-c", "for i in 1 2 3 4 5; do {what} & done; exit 3"]
+    what = ["(trap '' HUP TERM INT; while :; do :; done)", "/usr/bin/busybox setsid /usr/bin/busybox sleep 1000",
+            "(/usr/bin/busybox sleep 1000 & wait)"]  # fmt: skip
+    for w in what:
+        this = [*argv[:3], argv[3].replace("{what}", w)]
+        assert plain.run(this).status == 3  # caches of the kernel have grown by now
+        before = plain.stats()
+        assert plain.run(this).status == 3
+        settled(plain, before)
+
+
+def test_killed_at_any_moment(plain, programs, request):
+    """SIGKILL for a program in the middle of forks, execs, threads and ends; nothing is left."""
+    rounds = 200 if request.config.getoption("--long") else 12
+    dice = random.Random(7)
+    scripts = [
+        [SHELL, "sh", "-c", LOOP.format(n=100000, what="/usr/bin/busybox true | /usr/bin/busybox cat")],
+        [SHELL, "sh", "-c", LOOP.format(n=100000, what="(:) & (:)")],
+        [str(programs / "glibc-static/threads"), "churn", "1000000"],
+        [str(programs / "glibc-static/bomb"), "user", "30"],
+    ]
+    for i in range(-2 * len(scripts), rounds):
+        if i == 0:  # caches of the kernel have grown by now
+            before = plain.stats()
+        program, _ = plain.start(scripts[i % len(scripts)])
+        assert program.wait(time.monotonic() + 60, what="start") or program.over
+        time.sleep(dice.uniform(0, 0.6))
+        program.signal(9)
+        assert program.wait(time.monotonic() + 120), f"round {i}: not gone"
+        assert program.exit.status in (9, 0)
+    settled(plain, before)
+
+
+# Bombs.
+
+
+def test_a_fork_bomb_of_a_user(plain, programs):
+    argv = [programs / "glibc-static/bomb", "user", "40"]
+    got = plain.run(argv)
+    assert got.out == b"39 children, then Resource temporarily unavailable\n" * 3
+    assert got.status == 0, got.err
+
+
+@pytest.mark.long
+def test_a_fork_bomb_of_root(plain, programs):
+    """There is an end to it before there is an end of the kernel's memory."""
+    plain.run([programs / "glibc-static/bomb", "all"], limit=900.0)
+    before = plain.stats()
+    got = plain.run([programs / "glibc-static/bomb", "all"], limit=900.0)
+    assert got.out == b"many children, then Resource temporarily unavailable\n" * 3
+    assert got.status == 0, got.err
+    settled(plain, before)
