@@ -20,6 +20,7 @@ enum lock_rank {
 	RANK_PROCESS_FS = 26,    /* working directory and umask that tasks share */
 	RANK_FILES = 28,         /* one descriptor table */
 	RANK_FILE = 32,          /* one open file: offset */
+	RANK_FILE_DATA = 34,     /* contents of one tmpfs file; held over copies from user memory */
 	RANK_PIPE = 36,          /* one pipe's ring; held over copies to and from user memory */
 	RANK_ASPACE_TABLE = 40,  /* id -> address space map */
 	RANK_ASPACE = 44,        /* vmas and page table of one address space */

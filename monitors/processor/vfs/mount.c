@@ -39,22 +39,24 @@ struct registration {
 };
 
 static struct mutex setup_lock = MUTEX_INIT(setup_lock, "mounts", RANK_MONITOR);
-static struct registration *types, **types_end = &types; /* setup_lock */
-static uint32_t next_dev = FIRST_DEV;                    /* setup_lock */
-static struct mounts *mounts;                            /* set once under setup_lock */
+static struct registration
+	*types; /* setup_lock; shorter paths first, so what is mounted on comes first */
+static uint32_t next_dev = FIRST_DEV; /* setup_lock */
+static struct mounts *mounts;         /* set once under setup_lock */
 
 int fs_register(struct fs_type *type)
 {
-	struct registration *r = kmalloc(sizeof(*r));
+	struct registration *r = kmalloc(sizeof(*r)), **at = &types;
 
 	if (!r)
 		return -ENOMEM;
 	r->type = type;
-	r->next = NULL;
 	mutex_lock(&setup_lock);
 	type->dev = next_dev++;
-	*types_end = r;
-	types_end = &r->next;
+	while (*at && strlen((*at)->type->at) <= strlen(type->at))
+		at = &(*at)->next;
+	r->next = *at;
+	*at = r;
 	mutex_unlock(&setup_lock);
 	return 0;
 }

@@ -265,12 +265,3 @@ long sys_fstatfs(const struct syscall_args *args)
 	file_put(f);
 	return ret;
 }
-
-/* getxattr(path, name, buf, size): files here have no extended attributes */
-long sys_getxattr(const struct syscall_args *args)
-{
-	struct proto_attr attr;
-	const int err = stat_at(AT_FDCWD, args->a[0], 0, &attr);
-
-	return err ? err : -EOPNOTSUPP;
-}

@@ -47,7 +47,7 @@ struct fs_type {             /* one file system, mounted at one place of each vN
 
 /*
  * From an INITCALL(monitor, ...), before any program starts.  Mount points are in the root or directly below the
- * root directory of another one (/dev/shm), which is registered first.  -ENOSPC, -ENOMEM.
+ * root directory of another one (/dev/shm).  -ENOMEM.
  */
 int fs_register(struct fs_type *type) __must_check;
 

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tmpfs: inodes and attributes.
+ */
+#include <processor/inode.h>
+
+#include "tmpfs.h"
+
+#include <kernel/counter.h>
+#include <kernel/random.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/pipe.h>
+
+#define ENTRY_SIZE    20  /* what st_size of a directory grows by, as Linux's tmpfs */
+#define INLINE_LINK   128 /* targets below this cost no page of the size limit */
+#define DAY_S         86400
+#define FIRST_BUCKETS 64
+
+static uint64_t nr_inodes; /* atomic */
+
+uint64_t tmpfs_inode_count(void)
+{
+	return __atomic_load_n(&nr_inodes, __ATOMIC_RELAXED);
+}
+GAUGE(tmpfs_inodes, "tmpfs.inodes", "inodes of all tmpfs, the roots included", tmpfs_inode_count);
+
+/* --- limits -------------------------------------------------------------------------- */
+
+int tmpfs_charge(struct tmpfs *fs, uint64_t n)
+{
+	if (__atomic_add_fetch(&fs->pages, n, __ATOMIC_RELAXED) <= fs->max_pages)
+		return 0;
+	tmpfs_uncharge(fs, n);
+	return -ENOSPC;
+}
+
+void tmpfs_uncharge(struct tmpfs *fs, uint64_t n)
+{
+	__atomic_sub_fetch(&fs->pages, n, __ATOMIC_RELAXED);
+}
+
+static uint64_t link_pages(size_t len)
+{
+	return len >= INLINE_LINK ? 1 : 0;
+}
+
+/* --- life ---------------------------------------------------------------------------- */
+
+static struct fs_time now(void)
+{
+	const uint64_t ns = time_real_ns();
+
+	return (struct fs_time){ .sec = (int64_t)(ns / 1000000000u),
+				 .nsec = (uint32_t)(ns % 1000000000u) };
+}
+
+static const struct inode_ops *ops_of(uint32_t mode)
+{
+	switch (mode & FS_S_IFMT) {
+	case FS_S_IFDIR:
+		return &tmpfs_dir_ops;
+	case FS_S_IFREG:
+		return &tmpfs_file_ops;
+	case FS_S_IFLNK:
+		return &tmpfs_link_ops;
+	default:
+		return &tmpfs_special_ops;
+	}
+}
+
+/* What a kind of file has beside the rest. */
+static int init_kind(struct tmpfs_inode *ti, const struct new_inode *how)
+{
+	int err;
+
+	if (ti->inode.mode == FS_S_IFIFO) {
+		ti->pipe = pipe_create();
+		if (IS_ERR(ti->pipe)) {
+			err = PTR_ERR(ti->pipe);
+			ti->pipe = NULL;
+			return err;
+		}
+	}
+	if (ti->inode.mode != FS_S_IFLNK)
+		return 0;
+	err = tmpfs_charge(ti->fs, link_pages(how->target_len));
+	if (err)
+		return err;
+	ti->target_len = how->target_len;
+	ti->target = kmalloc(how->target_len + 1);
+	if (!ti->target)
+		return -ENOMEM;
+	memcpy(ti->target, how->target, how->target_len);
+	ti->target[how->target_len] = '\0';
+	return 0;
+}
+
+static int take_number(struct tmpfs *fs, uint64_t *ino)
+{
+	int err = 0;
+
+	mutex_lock(&fs->lock);
+	if (fs->inodes >= fs->max_inodes) {
+		err = -ENOSPC;
+	} else {
+		fs->inodes++;
+		*ino = fs->next_ino++;
+	}
+	mutex_unlock(&fs->lock);
+	return err;
+}
+
+static void give_number(struct tmpfs *fs)
+{
+	mutex_lock(&fs->lock);
+	fs->inodes--;
+	mutex_unlock(&fs->lock);
+}
+
+/* Everything but the parent's reference. */
+static void free_inode(struct tmpfs_inode *ti)
+{
+	tmpfs_release_data(ti);
+	if (ti->pipe)
+		pipe_put(ti->pipe);
+	if (ti->inode.mode == FS_S_IFLNK)
+		tmpfs_uncharge(ti->fs, link_pages(ti->target_len));
+	kfree(ti->target);
+	give_number(ti->fs);
+	__atomic_sub_fetch(&nr_inodes, 1, __ATOMIC_RELAXED);
+	kfree(ti);
+}
+
+int tmpfs_new_inode(struct tmpfs *fs, const struct new_inode *how, struct tmpfs_inode **out)
+{
+	struct tmpfs_inode *ti = kzalloc(sizeof(*ti));
+	int err;
+
+	if (!ti)
+		return -ENOMEM;
+	err = take_number(fs, &ti->ino);
+	if (err) {
+		kfree(ti);
+		return err;
+	}
+	__atomic_add_fetch(&nr_inodes, 1, __ATOMIC_RELAXED);
+	inode_init(&ti->inode, &fs->type, ops_of(how->mode), how->mode);
+	ti->fs = fs;
+	spin_lock_init(&ti->attr_lock, "tmpfs.attr", RANK_SPIN_FS);
+	mutex_init(&ti->data_lock, "tmpfs.data", RANK_FILE_DATA);
+	ti->mode = how->mode;
+	ti->uid = how->uid;
+	ti->gid = how->gid;
+	ti->atime = ti->mtime = ti->ctime = ti->btime = now();
+	ti->entries = RB_ROOT;
+	ti->next_pos = 2; /* behind "." and ".." */
+	err = init_kind(ti, how);
+	if (err) {
+		free_inode(ti);
+		return err;
+	}
+	*out = ti;
+	return 0;
+}
+
+/* A chain of removed directories may be as long as a program likes, so this is a loop. */
+void tmpfs_release(struct inode *inode)
+{
+	struct tmpfs_inode *ti = tmpfs_inode(inode);
+
+	while (ti) {
+		struct tmpfs_inode *parent = ti->parent;
+
+		free_inode(ti);
+		ti = parent && refcount_dec_and_test(&parent->inode.refs) ? parent : NULL;
+	}
+}
+
+int tmpfs_setup(struct tmpfs *fs)
+{
+	fs->table = kcalloc(FIRST_BUCKETS, sizeof(*fs->table));
+	if (!fs->table)
+		return -ENOMEM;
+	fs->buckets = FIRST_BUCKETS;
+	fs->entries = 0;
+	fs->inodes = 0;
+	fs->pages = 0;
+	fs->next_ino = 1;
+	random_bytes(&fs->key, sizeof(fs->key));
+	mutex_init(&fs->lock, "tmpfs", RANK_FS);
+	fs->type.root = tmpfs_root;
+	return 0;
+}
+
+void tmpfs_destroy(struct tmpfs *fs)
+{
+	kfree(fs->table);
+	fs->table = NULL;
+}
+
+int tmpfs_root(const struct fs_type *type, struct inode **out)
+{
+	const struct new_inode how = { .mode = FS_S_IFDIR | 01777 };
+	struct tmpfs_inode *ti;
+	const int err = tmpfs_new_inode(tmpfs_of(type), &how, &ti);
+
+	if (err)
+		return err;
+	ti->nlink = 2;
+	*out = &ti->inode;
+	return 0;
+}
+
+/* --- attributes ---------------------------------------------------------------------- */
+
+static bool before(struct fs_time a, struct fs_time b)
+{
+	return a.sec < b.sec || (a.sec == b.sec && a.nsec <= b.nsec);
+}
+
+/* atime as with relatime: when the file has changed since it was read, and once a day. */
+static bool atime_is_due(const struct tmpfs_inode *ti, struct fs_time t)
+{
+	return before(ti->atime, ti->mtime) || before(ti->atime, ti->ctime) ||
+	       t.sec - ti->atime.sec >= DAY_S;
+}
+
+void tmpfs_touch(struct tmpfs_inode *ti, uint32_t what)
+{
+	const struct fs_time t = now();
+
+	spin_lock(&ti->attr_lock);
+	if ((what & TOUCH_ATIME) && atime_is_due(ti, t))
+		ti->atime = t;
+	if (what & TOUCH_MTIME)
+		ti->mtime = t;
+	if (what & TOUCH_CTIME)
+		ti->ctime = t;
+	spin_unlock(&ti->attr_lock);
+}
+
+int tmpfs_getattr(struct inode *inode, struct proto_attr *attr)
+{
+	struct tmpfs_inode *ti = tmpfs_inode(inode);
+
+	attr->file.ino = ti->ino;
+	attr->nlink = READ_ONCE(ti->nlink);
+	spin_lock(&ti->attr_lock);
+	attr->mode = ti->mode;
+	attr->uid = ti->uid;
+	attr->gid = ti->gid;
+	attr->atime_s = ti->atime.sec;
+	attr->atime_ns = ti->atime.nsec;
+	attr->mtime_s = ti->mtime.sec;
+	attr->mtime_ns = ti->mtime.nsec;
+	attr->ctime_s = ti->ctime.sec;
+	attr->ctime_ns = ti->ctime.nsec;
+	attr->btime_s = ti->btime.sec;
+	attr->btime_ns = ti->btime.nsec;
+	spin_unlock(&ti->attr_lock);
+	switch (inode->mode) {
+	case FS_S_IFREG:
+		attr->size = READ_ONCE(ti->size);
+		attr->blocks = tmpfs_data_pages(ti) * (PAGE_SIZE / 512);
+		break;
+	case FS_S_IFDIR:
+		attr->size = (2 + READ_ONCE(ti->nr_entries)) * ENTRY_SIZE;
+		break;
+	case FS_S_IFLNK:
+		attr->size = ti->target_len;
+		attr->blocks = link_pages(ti->target_len) * (PAGE_SIZE / 512);
+		break;
+	default:
+		break;
+	}
+	return 0;
+}
+
+int tmpfs_setattr(struct inode *inode, const struct attr_change *ch)
+{
+	struct tmpfs_inode *ti = tmpfs_inode(inode);
+	const struct fs_time t = now();
+	int err;
+
+	if (ch->valid & ATTR_SIZE) {
+		if (inode->mode != FS_S_IFREG)
+			return -EINVAL;
+		err = tmpfs_resize(ti, ch->size);
+		if (err)
+			return err;
+	}
+	spin_lock(&ti->attr_lock);
+	if (ch->valid & ATTR_MODE)
+		ti->mode = inode->mode | (ch->mode & 07777);
+	if (ch->valid & ATTR_UID)
+		ti->uid = ch->uid;
+	if (ch->valid & ATTR_GID)
+		ti->gid = ch->gid;
+	if (ch->valid & ATTR_ATIME)
+		ti->atime = ch->atime;
+	if (ch->valid & ATTR_MTIME)
+		ti->mtime = ch->mtime;
+	else if (ch->valid & ATTR_SIZE)
+		ti->mtime = t;
+	ti->ctime = t;
+	spin_unlock(&ti->attr_lock);
+	return 0;
+}
+
+/* --- links, FIFOs, sockets ----------------------------------------------------------- */
+
+static ssize_t link_read(struct inode *inode, char *buf, size_t size)
+{
+	struct tmpfs_inode *ti = tmpfs_inode(inode);
+	const size_t len = MIN(ti->target_len, size);
+
+	memcpy(buf, ti->target, len);
+	tmpfs_touch(ti, TOUCH_ATIME);
+	return (ssize_t)len;
+}
+
+const struct inode_ops tmpfs_link_ops = {
+	.name = "tmpfs-link",
+	.getattr = tmpfs_getattr,
+	.setattr = tmpfs_setattr,
+	.release = tmpfs_release,
+	.readlink = link_read,
+};
+
+const struct inode_ops tmpfs_special_ops = {
+	.name = "tmpfs-special",
+	.getattr = tmpfs_getattr,
+	.setattr = tmpfs_setattr,
+	.release = tmpfs_release,
+	.open = tmpfs_open,
+};

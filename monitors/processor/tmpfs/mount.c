@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tmpfs: the ones that are there from the start, and memfd_create.
+ *
+ * /tmp, /run and /var/tmp cover what the root has there, because it cannot be written, but show it (show_root).
+ * Each has the limits tmpfs.size and tmpfs.inodes for itself, as each mount of Linux's tmpfs has.
+ */
+#define PR_FMT "tmpfs: "
+
+#include "tmpfs.h"
+
+#include <arch/uaccess.h>
+#include <kernel/bootparam.h>
+#include <kernel/initcall.h>
+#include <kernel/printk.h>
+#include <lib/err.h>
+#include <lib/fmt.h>
+#include <lib/string.h>
+#include <mm/frame.h>
+#include <mm/slab.h>
+#include <processor/file.h>
+#include <processor/process.h>
+#include <processor/syscall.h>
+
+#define TMPFS_MAGIC 0x01021994
+
+static uint64_t param_size;
+static uint32_t param_inodes;
+BOOT_PARAM("tmpfs.size", size, param_size,
+	   "bytes in the files of one tmpfs, 0: as memory nodes have");
+BOOT_PARAM("tmpfs.inodes", u32, param_inodes, "files of one tmpfs, 0: by the processor's memory");
+
+static void statfs(struct inode *inode, struct ps_statfs *st);
+
+#define TMPFS(where, show)                           \
+	{                                            \
+		.type = { .name = "tmpfs",           \
+			  .at = (where),             \
+			  .options = "nosuid,nodev", \
+			  .magic = TMPFS_MAGIC,      \
+			  .noexec = true,            \
+			  .show_root = (show),       \
+			  .statfs = statfs }         \
+	}
+
+static struct tmpfs mounted[] = {
+	TMPFS("/tmp", true),
+	TMPFS("/run", true),
+	TMPFS("/var/tmp", true),
+	TMPFS("/dev/shm", false),
+};
+
+/* Files without a name are nowhere in the tree. */
+static struct tmpfs memfd_fs = TMPFS("/memfd:", false);
+
+static void statfs(struct inode *inode, struct ps_statfs *st)
+{
+	struct tmpfs *fs = tmpfs_of(inode->type);
+	const uint64_t pages = __atomic_load_n(&fs->pages, __ATOMIC_RELAXED);
+
+	/* Without a limit of its own it says nothing, as Linux's with size=0. */
+	if (fs->max_pages != UINT64_MAX) {
+		st->blocks = fs->max_pages;
+		st->bfree = fs->max_pages - MIN(pages, fs->max_pages);
+		st->bavail = st->bfree;
+	}
+	mutex_lock(&fs->lock);
+	st->files = fs->max_inodes;
+	st->ffree = fs->max_inodes - MIN(fs->inodes, fs->max_inodes);
+	mutex_unlock(&fs->lock);
+}
+
+static void set_limits(struct tmpfs *fs)
+{
+	fs->max_pages = param_size ? MAX(param_size >> PAGE_SHIFT, (uint64_t)1) : UINT64_MAX;
+	/* An inode and its entry take about 1 KiB: a quarter of the memory at most, over all of them. */
+	fs->max_inodes = param_inodes ? param_inodes : frames_total_count() / 4;
+}
+
+static int tmpfs_init(void)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < ARRAY_SIZE(mounted); i++) {
+		set_limits(&mounted[i]);
+		err = tmpfs_setup(&mounted[i]);
+		if (!err)
+			err = fs_register(&mounted[i].type);
+	}
+	set_limits(&memfd_fs);
+	return err ? err : tmpfs_setup(&memfd_fs);
+}
+INITCALL(monitor, tmpfs_init);
+
+/* --- memfd --------------------------------------------------------------------------- */
+
+#define MFD_CLOEXEC       1u
+#define MFD_ALLOW_SEALING 2u
+#define MFD_NOEXEC_SEAL   8u
+#define MFD_EXEC          16u
+#define MFD_NAME_MAX      249 /* without "memfd:" */
+
+static struct file *memfd_open(const char *name, uint32_t flags)
+{
+	const struct new_inode how = { .mode = FS_S_IFREG | 0777,
+				       .uid = cred_current()->fsuid,
+				       .gid = cred_current()->fsgid };
+	char text[sizeof("/memfd: (deleted)") + MFD_NAME_MAX];
+	struct tmpfs_inode *ti;
+	struct file *f;
+	int err;
+
+	err = tmpfs_new_inode(&memfd_fs, &how, &ti);
+	if (err)
+		return ERR_PTR(err);
+	snprintf(text, sizeof(text), "/memfd:%s (deleted)", name);
+	f = file_create(&local_path_ops, O_RDWR | O_LARGEFILE, text);
+	if (IS_ERR(f)) {
+		inode_put(&ti->inode);
+		return f;
+	}
+	f->inode = &ti->inode;
+	err = inode_getattr(f->inode, &f->attr);
+	if (!err)
+		err = tmpfs_open(f->inode, f);
+	if (!err)
+		return f;
+	file_put(f);
+	return ERR_PTR(err);
+}
+
+/* memfd_create(name, flags): without seals */
+long sys_memfd_create(const struct syscall_args *args)
+{
+	const uint32_t flags = (uint32_t)args->a[1];
+	char name[MFD_NAME_MAX + 2];
+	struct file *f;
+	ssize_t len;
+	int fd;
+
+	if (flags & ~(MFD_CLOEXEC | MFD_EXEC))
+		return -EINVAL;
+	len = strncpy_from_user(name, (const char __user *)args->a[0], sizeof(name));
+	if (len == -ENAMETOOLONG || len > MFD_NAME_MAX)
+		return -EINVAL;
+	if (len < 0)
+		return len;
+	fd = files_reserve(files_current(), 0, flags & MFD_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	f = memfd_open(name, flags);
+	if (IS_ERR(f)) {
+		files_unreserve(files_current(), fd);
+		return PTR_ERR(f);
+	}
+	files_fill(files_current(), fd, f);
+	return fd;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tmpfs: files in memory, between the files of this folder.
+ *
+ * Inodes and directory entries are in the processor's memory, contents in shared objects, whose pages are on the
+ * memory nodes and in the cache.
+ *
+ * Locking:	fs->lock (RANK_FS) guards entries, link counts, parents and the numbers of the file system.
+ *		inode->data_lock (RANK_FILE_DATA) serialises what changes contents and size; reading takes none.
+ *		inode->attr_lock (RANK_SPIN_FS) guards mode, owner and times.
+ * Lifetime:	an entry holds a reference of its inode, a directory one of its parent (also once it has been removed,
+ *		for ".."), an open file one of its inode.
+ * Limits:	nr_inodes counts inodes and entries; size counts pages of contents, and a page for a link target that
+ *		is long. ENOSPC.
+ */
+#pragma once
+
+#include <kernel/mutex.h>
+#include <kernel/spinlock.h>
+#include <lib/list.h>
+#include <lib/rbtree.h>
+#include <lib/siphash.h>
+#include <processor/inode.h>
+
+struct object;
+struct pipe;
+struct tmpfs_inode;
+
+struct tmpfs_entry {
+	struct hlist_node hash;
+	struct rb_node order; /* of dir->entries */
+	uint64_t pos;         /* in the directory, for ever: what getdents goes on from */
+	struct tmpfs_inode *dir;
+	struct tmpfs_inode *child;
+	size_t len;
+	char name[];
+};
+
+struct tmpfs {
+	struct fs_type type;
+	uint64_t max_pages;  /* const: UINT64_MAX no limit of its own */
+	uint64_t max_inodes; /* const */
+	uint64_t pages;      /* atomic */
+	struct mutex lock;
+	uint64_t inodes __guarded_by(&lock);
+	uint64_t next_ino __guarded_by(&lock);
+	struct hlist_head *table __guarded_by(&lock); /* all entries, by directory and name */
+	size_t buckets __guarded_by(&lock);           /* a power of two */
+	size_t entries __guarded_by(&lock);
+	struct siphash_key key; /* const, random: programs choose names */
+};
+
+struct tmpfs_inode {
+	struct inode inode;
+	struct tmpfs *fs;
+	uint64_t ino; /* const */
+	struct spinlock attr_lock;
+	uint32_t mode __guarded_by(&attr_lock);
+	uint32_t uid __guarded_by(&attr_lock), gid __guarded_by(&attr_lock);
+	struct fs_time atime __guarded_by(&attr_lock), mtime __guarded_by(&attr_lock);
+	struct fs_time ctime __guarded_by(&attr_lock), btime;
+	uint32_t nlink; /* fs->lock; read without it */
+	bool linkable;  /* const: O_TMPFILE, which may get its first name later */
+
+	/* Regular files. */
+	struct mutex data_lock;
+	uint64_t size;         /* data_lock; read without it */
+	struct object *object; /* set once under data_lock; NULL: all holes */
+	uint64_t counted;      /* data_lock: pages that fs->pages has for it */
+
+	/* Directories: fs->lock. */
+	struct tmpfs_inode *parent; /* NULL: the root */
+	struct tmpfs_entry *self;   /* the entry that leads here; NULL: root, or removed */
+	struct rb_root entries;     /* by pos */
+	uint64_t next_pos;
+	uint64_t nr_entries;
+
+	char *target; /* const: links */
+	size_t target_len;
+	struct pipe *pipe; /* const: FIFOs */
+};
+
+static inline struct tmpfs_inode *tmpfs_inode(struct inode *inode)
+{
+	return container_of(inode, struct tmpfs_inode, inode);
+}
+
+static inline struct tmpfs *tmpfs_of(const struct fs_type *type)
+{
+	return container_of(type, struct tmpfs, type);
+}
+
+/* Make @fs usable, with type.name, type.at and the limits set; its root is made by type.root(). -ENOMEM. */
+int tmpfs_setup(struct tmpfs *fs) __must_check;
+/* Give back what tmpfs_setup() took; nothing of it is in use any more. */
+void tmpfs_destroy(struct tmpfs *fs);
+int tmpfs_root(const struct fs_type *type, struct inode **out);
+/* A file without a name and without an entry. */
+int tmpfs_new_inode(struct tmpfs *fs, const struct new_inode *how, struct tmpfs_inode **out)
+	__must_check;
+
+extern const struct inode_ops tmpfs_dir_ops, tmpfs_file_ops, tmpfs_link_ops, tmpfs_special_ops;
+
+enum tmpfs_touch {
+	TOUCH_ATIME = 1,
+	TOUCH_MTIME = 2,
+	TOUCH_CTIME = 4,
+};
+void tmpfs_touch(struct tmpfs_inode *ti, uint32_t what);
+int tmpfs_getattr(struct inode *inode, struct proto_attr *attr);
+int tmpfs_setattr(struct inode *inode, const struct attr_change *ch);
+/* The last reference of an inode is gone. */
+void tmpfs_release(struct inode *inode);
+
+/* Take @n more pages of the size limit, or give them back. -ENOSPC. */
+int tmpfs_charge(struct tmpfs *fs, uint64_t n) __must_check;
+void tmpfs_uncharge(struct tmpfs *fs, uint64_t n);
+
+/* data.c */
+int tmpfs_open(struct inode *inode, struct file *f);
+int tmpfs_resize(struct tmpfs_inode *ti, uint64_t size) __must_check;
+void tmpfs_release_data(struct tmpfs_inode *ti);
+uint64_t tmpfs_data_pages(struct tmpfs_inode *ti);
+
+/* Inodes of all file systems of this kind, for leak tests. */
+uint64_t tmpfs_inode_count(void);

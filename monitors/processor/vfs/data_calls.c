@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * System calls on the contents of whole files: fallocate, copy_file_range, sync and its kin, readahead.
+ */
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <mm/slab.h>
+#include <processor/file.h>
+#include <processor/process.h>
+#include <processor/syscall.h>
+#include <processor/uio.h>
+
+#include "at.h"
+
+#define FALLOC_ALL        0x7fu /* every flag that Linux knows */
+#define FALLOC_KEEP_SIZE  1u
+#define FALLOC_PUNCH_HOLE 2u
+
+static int check_fallocate(const struct file *f, uint32_t mode, int64_t off, int64_t len)
+{
+	const uint32_t type = f->attr.mode & FS_S_IFMT;
+
+	if (f->flags & O_PATH)
+		return -EBADF;
+	if (off < 0 || len <= 0)
+		return -EINVAL;
+	if ((mode & ~FALLOC_ALL) ||
+	    (mode & (FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE)) == FALLOC_PUNCH_HOLE)
+		return -EOPNOTSUPP;
+	if (!file_writable(f))
+		return -EBADF;
+	if (type == FS_S_IFIFO)
+		return -ESPIPE;
+	if (type == FS_S_IFDIR)
+		return -EISDIR;
+	if (type != FS_S_IFREG)
+		return -ENODEV;
+	if (off > INT64_MAX - len)
+		return -EFBIG;
+	return f->ops->fallocate ? 0 : -EOPNOTSUPP;
+}
+
+/* fallocate(fd, mode, offset, len) */
+long sys_fallocate(const struct syscall_args *args)
+{
+	const uint32_t mode = (uint32_t)args->a[1];
+	struct file *f = fd_get((int)args->a[0]);
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = check_fallocate(f, mode, (int64_t)args->a[2], (int64_t)args->a[3]);
+	if (!ret)
+		ret = f->ops->fallocate(f, (int)mode, args->a[2], args->a[3]);
+	file_put(f);
+	return ret;
+}
+
+/* --- copy_file_range ----------------------------------------------------------------- */
+
+#define CHUNK 16384u
+
+struct copy_end {
+	struct file *f;
+	uint64_t uoff; /* user address of the offset; 0: the file's own */
+	uint64_t pos;
+};
+
+static int end_begin(struct copy_end *e, int fd, uint64_t uoff)
+{
+	e->uoff = uoff;
+	e->f = fd_get(fd);
+	if (IS_ERR(e->f))
+		return PTR_ERR(e->f);
+	if (!uoff) {
+		mutex_lock(&e->f->lock);
+		e->pos = e->f->pos;
+		mutex_unlock(&e->f->lock);
+		return 0;
+	}
+	if (get_user_u64(&e->pos, (const void __user *)uoff))
+		return -EFAULT;
+	return (int64_t)e->pos < 0 ? -EINVAL : 0;
+}
+
+static int end_done(const struct copy_end *e)
+{
+	if (e->uoff)
+		return put_user_u64(e->pos, (void __user *)e->uoff);
+	mutex_lock(&e->f->lock);
+	e->f->pos = e->pos;
+	mutex_unlock(&e->f->lock);
+	return 0;
+}
+
+static int check_copy(const struct copy_end *in, const struct copy_end *out, uint64_t len)
+{
+	const uint32_t in_type = in->f->attr.mode & FS_S_IFMT,
+		       out_type = out->f->attr.mode & FS_S_IFMT;
+
+	if (in_type == FS_S_IFDIR || out_type == FS_S_IFDIR)
+		return -EISDIR;
+	if (in_type != FS_S_IFREG || out_type != FS_S_IFREG)
+		return -EINVAL;
+	if (!file_readable(in->f) || !file_writable(out->f) || (out->f->flags & O_APPEND))
+		return -EBADF;
+	/* As Linux: within one file system; programs copy by themselves otherwise. */
+	if (!in->f->inode || !out->f->inode || in->f->inode->type != out->f->inode->type)
+		return -EXDEV;
+	if (in->pos + len < in->pos || out->pos + len < out->pos)
+		return -EOVERFLOW;
+	if (in->f->inode == out->f->inode && in->pos < out->pos + len && out->pos < in->pos + len)
+		return -EINVAL;
+	return 0;
+}
+
+/* One lock at a time. */
+static ssize_t copy_chunk(struct copy_end *in, struct copy_end *out, uint8_t *buf, uint64_t len)
+{
+	uint64_t from = in->pos;
+	struct uio uio;
+	ssize_t n;
+
+	uio_kernel(&uio, buf, MIN(len, (uint64_t)CHUNK));
+	mutex_lock(&in->f->lock);
+	n = file_read(in->f, &uio, &from);
+	mutex_unlock(&in->f->lock);
+	if (n <= 0)
+		return n;
+	uio_kernel(&uio, buf, (uint64_t)n);
+	mutex_lock(&out->f->lock);
+	n = file_write(out->f, &uio, &out->pos);
+	mutex_unlock(&out->f->lock);
+	if (n > 0)
+		in->pos += (uint64_t)n;
+	return n;
+}
+
+static ssize_t copy_all(struct copy_end *in, struct copy_end *out, uint64_t len)
+{
+	uint8_t *buf = kmalloc(CHUNK);
+	ssize_t done = 0, n = 0;
+
+	if (!buf)
+		return -ENOMEM;
+	while (len && !signal_pending()) {
+		n = copy_chunk(in, out, buf, len);
+		if (n <= 0)
+			break;
+		done += n;
+		len -= (uint64_t)n;
+	}
+	kfree(buf);
+	return done ? done : n;
+}
+
+/* copy_file_range(in, off_in, out, off_out, len, flags) */
+long sys_copy_file_range(const struct syscall_args *args)
+{
+	struct copy_end in, out = { .f = ERR_PTR(-EBADF) };
+	const uint64_t len = MIN(args->a[4], (uint64_t)0x7ffff000);
+	long ret = end_begin(&in, (int)args->a[0], args->a[1]);
+
+	if (!ret)
+		ret = end_begin(&out, (int)args->a[2], args->a[3]);
+	if (!ret && args->a[5])
+		ret = -EINVAL;
+	if (!ret)
+		ret = check_copy(&in, &out, len);
+	if (!ret)
+		ret = copy_all(&in, &out, len);
+	if (ret > 0 && (end_done(&in) || end_done(&out)))
+		ret = -EFAULT;
+	if (!IS_ERR(in.f))
+		file_put(in.f);
+	if (!IS_ERR(out.f))
+		file_put(out.f);
+	return ret;
+}
+
+/* --- sync ---------------------------------------------------------------------------- */
+
+/* sync(): what is written is at the memory nodes, or will be when it is evicted; the root is read-only */
+long sys_sync(const struct syscall_args *args)
+{
+	return 0;
+}
+
+static long open_file_only(int fd)
+{
+	struct file *f = fd_get(fd);
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = (f->flags & O_PATH) ? -EBADF : 0;
+	file_put(f);
+	return ret;
+}
+
+/* syncfs(fd) */
+long sys_syncfs(const struct syscall_args *args)
+{
+	return open_file_only((int)args->a[0]);
+}
+
+#define SYNC_RANGE_ALL 7u
+
+/* sync_file_range(fd, offset, len, flags) */
+long sys_sync_file_range(const struct syscall_args *args)
+{
+	struct file *f = fd_get((int)args->a[0]);
+	long ret = 0;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (f->flags & O_PATH)
+		ret = -EBADF;
+	else if (((uint32_t)args->a[3] & ~SYNC_RANGE_ALL) || (int64_t)args->a[1] < 0 ||
+		 (int64_t)args->a[2] < 0 || (int64_t)(args->a[1] + args->a[2]) < 0)
+		ret = -EINVAL;
+	else if ((f->attr.mode & FS_S_IFMT) != FS_S_IFREG &&
+		 (f->attr.mode & FS_S_IFMT) != FS_S_IFDIR)
+		ret = -ESPIPE;
+	file_put(f);
+	return ret;
+}
+
+/* readahead(fd, offset, count): a hint */
+long sys_readahead(const struct syscall_args *args)
+{
+	struct file *f = fd_get((int)args->a[0]);
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	ret = !file_readable(f) ? -EBADF : (f->attr.mode & FS_S_IFMT) != FS_S_IFREG ? -EINVAL : 0;
+	file_put(f);
+	return ret;
+}
