@@ -59,12 +59,18 @@ static struct hlist_head buckets[BUCKETS]; /* lock */
 static LIST_HEAD(waiters);                 /* lock: of POSIX locks */
 static uint64_t look_number;               /* lock */
 static uint64_t nr_locks, nr_posix;        /* atomic; change under lock */
+static uint64_t nr_waiting;                /* atomic; changes under lock */
 
 uint64_t filelock_count(void)
 {
 	return __atomic_load_n(&nr_locks, __ATOMIC_RELAXED);
 }
 GAUGE(filelock_gauge, "file.locks", "advisory locks", filelock_count);
+
+uint64_t filelock_waiting(void)
+{
+	return __atomic_load_n(&nr_waiting, __ATOMIC_RELAXED);
+}
 
 bool filelock_any_posix(void)
 {
@@ -325,11 +331,13 @@ static int wait_for(struct lock_file *lf, const struct lock_req *req)
 	list_add_tail(&w.link, &lf->waiters);
 	if (req->kind == LOCK_POSIX)
 		list_add_tail(&w.all_link, &waiters);
+	__atomic_add_fetch(&nr_waiting, 1, __ATOMIC_RELAXED);
 	mutex_unlock(&lock);
 	err = wait_event_interruptible(&w.wq, __atomic_load_n(&w.retry, __ATOMIC_ACQUIRE));
 	mutex_lock(&lock);
 	list_del(&w.link);
 	list_del(&w.all_link);
+	__atomic_sub_fetch(&nr_waiting, 1, __ATOMIC_RELAXED);
 	return err;
 }
 

@@ -41,8 +41,9 @@ bool filelock_test(const struct file *f, const struct lock_req *req, struct lock
 void filelock_drop(const struct file *f, const void *owner);
 /* Are there POSIX locks at all? A hint for those who close. */
 bool filelock_any_posix(void);
-/* Locks of the node, for leak tests. */
+/* Locks of the node, and those who wait for one. */
 uint64_t filelock_count(void);
+uint64_t filelock_waiting(void);
 
 /* fcntl's F_GETLK and its kin (lock_calls.c); -EINVAL: @cmd is another one. */
 long fcntl_lock(struct file *f, int fd, uint32_t cmd, uint64_t ulock);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A task for each thread, files that are only counted.
+ */
+#include "ipc_fake.h"
+
+#include <lib/err.h>
+#include <mm/slab.h>
+#include <processor/cred.h>
+#include <processor/process.h>
+#include <processor/signal.h>
+
+unsigned int fake_sigpipes;
+
+void fake_task(uint32_t uid)
+{
+	static _Thread_local struct process p = { .pid = 1 };
+	static _Thread_local struct cred cred;
+	static _Thread_local struct task t;
+
+	cred.fsuid = uid;
+	t.process = &p;
+	t.cred = &cred;
+	thread_current()->private = &t;
+}
+
+bool capable(enum capability cap)
+{
+	return cred_current()->fsuid == 0;
+}
+
+void signal_raise_sigpipe(void)
+{
+	__atomic_add_fetch(&fake_sigpipes, 1, __ATOMIC_RELAXED);
+}
+
+struct file *file_create(const struct file_ops *ops, uint32_t flags, const char *path)
+{
+	struct file *f = kzalloc(sizeof(*f));
+
+	if (!f)
+		return ERR_PTR(-ENOMEM);
+	f->ops = ops;
+	f->flags = flags;
+	refcount_set(&f->refs, 1);
+	return f;
+}
+
+void file_put(struct file *f)
+{
+	if (!refcount_dec_and_test(&f->refs))
+		return;
+	if (f->ops->release)
+		f->ops->release(f);
+	kfree(f);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What pipes and locks need around them: tasks with credentials, and files without descriptors.
+ */
+#pragma once
+
+#include <processor/file.h>
+
+/* Let the calling thread be a task of user @uid. */
+void fake_task(uint32_t uid);
+extern unsigned int fake_sigpipes; /* atomic */
