@@ -160,6 +160,12 @@ def make_disk(programs: pathlib.Path, texts: pathlib.Path, extra: dict[str, str]
         tree.add_volume(source, place)
     tree.links["/data/link"] = "text.small"
     tree.links["/data/loop"] = "loop"
+    # From the root into what the processor mounts there, and a file that it has under such a place itself.
+    tree.links["/data/to-tmp"] = "/tmp/made"
+    tree.links["/data/to-null"] = "../dev/null"
+    tree.links["/data/to-dots"] = "/tmp/../data/text.small"
+    tree.links["/data/loop1"] = "/tmp/loop2"
+    tree.files["/tmp/shown/text"] = str(texts / "text.small")
     key = hashlib.sha256()
     for guest, source in sorted(tree.files.items()):
         st = os.stat(source)

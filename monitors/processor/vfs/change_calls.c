@@ -250,8 +250,10 @@ static int remove_once(const struct at_path *at, struct walk_result *res, bool r
 	is_dir = (res->at.attr.mode & FS_S_IFMT) == FS_S_IFDIR;
 	if (!rmdir && res->slash)
 		return is_dir ? -EISDIR : -ENOTDIR;
+	if (res->mount_point && is_dir == rmdir)
+		return -EBUSY;
 	if (!dir)
-		return res->mount_point ? -EBUSY : -EROFS;
+		return -EROFS;
 	if (!dir->ops->remove)
 		return dir->type->read_only ? -EROFS : -EPERM;
 	err = may_remove(&at->cred, &res->parent.attr, &res->at.attr);
@@ -259,8 +261,6 @@ static int remove_once(const struct at_path *at, struct walk_result *res, bool r
 		return err;
 	if (rmdir != is_dir)
 		return rmdir ? -ENOTDIR : -EISDIR;
-	if (res->mount_point)
-		return -EBUSY;
 	return dir->ops->remove(dir, res->name, strlen(res->name), res->at.inode);
 }
 
