@@ -39,6 +39,11 @@ def test_same_with_musl(plain, programs, name):
     assert got.status == want.status == 0, got.err
 
 
+def test_locks_in_shared_memory(cluster, programs):
+    argv = [programs / "glibc-static/pthreads", "processes", "500"]
+    assert cluster.run(argv) == on_host(argv)
+
+
 def test_pipelines(cluster, texts):
     shell = ["/usr/bin/busybox", "sh", "-c"]
     got = cluster.run([*shell, PIPELINES.replace("T", "/data/text.small")])

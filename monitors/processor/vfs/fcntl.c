@@ -22,6 +22,8 @@ enum fcntl_cmd {
 	F_SETFL = 4,
 	F_SETOWN = 8,
 	F_GETOWN = 9,
+	F_SETOWN_EX = 15,
+	F_GETOWN_EX = 16,
 	F_DUPFD_CLOEXEC = 1030,
 	F_SETPIPE_SZ = 1031,
 	F_GETPIPE_SZ = 1032,
@@ -52,20 +54,79 @@ static long set_flags(struct file *f, uint32_t flags)
 	return 0;
 }
 
-static long set_owner(struct file *f, int owner)
+enum owner_type { /* F_OWNER_* */
+	OWNER_TID,
+	OWNER_PID,
+	OWNER_PGRP,
+};
+
+struct owner_user {
+	int32_t type;
+	int32_t pid;
+};
+
+static long set_owner(struct file *f, int type, int pid)
 {
 	struct process *p;
 
-	if (owner > 0) {
-		p = process_find((uint32_t)owner);
+	if (type < OWNER_TID || type > OWNER_PGRP)
+		return -EINVAL;
+	if (type == OWNER_PID && pid) {
+		p = process_find((uint32_t)pid);
 		if (!p)
 			return -ESRCH;
 		process_put(p);
 	}
+	__atomic_store_n(&f->owner, (uint64_t)type << 32 | (uint32_t)pid, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static long set_owner_user(struct file *f, uint64_t uowner)
+{
+	struct owner_user u;
+
+	if (copy_from_user(&u, (const void __user *)uowner, sizeof(u)))
+		return -EFAULT;
+	return set_owner(f, u.type, u.pid);
+}
+
+static struct owner_user owner_of(const struct file *f)
+{
+	const uint64_t owner = __atomic_load_n(&f->owner, __ATOMIC_RELAXED);
+
+	return (struct owner_user){ (int32_t)(owner >> 32), (int32_t)owner };
+}
+
+/* The owner in one number: a group is negative. */
+static long set_owner_number(struct file *f, int owner)
+{
 	if (owner == INT32_MIN)
 		return -EINVAL;
-	WRITE_ONCE(f->owner, owner);
-	return 0;
+	return owner < 0 ? set_owner(f, OWNER_PGRP, -owner) : set_owner(f, OWNER_PID, owner);
+}
+
+static long owner_number(const struct file *f)
+{
+	const struct owner_user u = owner_of(f);
+
+	return u.type == OWNER_PGRP ? -(long)u.pid : u.pid;
+}
+
+static long owner_commands(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	struct owner_user u;
+
+	switch (cmd) {
+	case F_SETOWN:
+		return set_owner_number(f, (int)arg);
+	case F_GETOWN:
+		return owner_number(f);
+	case F_SETOWN_EX:
+		return set_owner_user(f, arg);
+	default:
+		u = owner_of(f);
+		return copy_to_user((void __user *)arg, &u, sizeof(u));
+	}
 }
 
 static long on_file(struct file *f, int fd, uint32_t cmd, uint64_t arg)
@@ -85,9 +146,10 @@ static long on_file(struct file *f, int fd, uint32_t cmd, uint64_t arg)
 	case F_SETFL:
 		return set_flags(f, (uint32_t)arg);
 	case F_SETOWN:
-		return set_owner(f, (int)arg);
 	case F_GETOWN:
-		return READ_ONCE(f->owner);
+	case F_SETOWN_EX:
+	case F_GETOWN_EX:
+		return owner_commands(f, cmd, arg);
 	case F_SETPIPE_SZ:
 		return pipe_of(f) ? pipe_set_size(pipe_of(f), (uint32_t)arg) : -EBADF;
 	case F_GETPIPE_SZ:

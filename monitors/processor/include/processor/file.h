@@ -96,7 +96,7 @@ struct file {
 	uint32_t ra_window; /* pages */
 
 	bool has_locks;            /* OFD or flock, now or before; filelock.c's lock */
-	int32_t owner;             /* atomic: F_SETOWN */
+	uint64_t owner;            /* atomic: F_SETOWN; type << 32 | number */
 	struct hlist_head epitems; /* epoll.c's lock: of epoll instances that watch it */
 
 	/* Streams and devices. */
