@@ -6,6 +6,7 @@
     a parameter;
   - every lock rank has a row in docs/locking.md, and every row a rank;
   - every COUNTER, GAUGE and HISTOGRAM has a row in docs/counters.md, once that page exists;
+  - every name in the tables of /proc and /sys has a row in docs/design/procfs.md, and every row a name;
   - docs/syscalls.md is what scripts/gen-syscalls.py makes of the table;
   - relative links in Markdown files lead somewhere, and docs/index.md links every page of docs/.
 """
@@ -22,6 +23,7 @@ from treefiles import kernel_folder, source_files  # noqa: E402
 BOOT_PARAM = re.compile(r'\bBOOT_PARAM(?:_[A-Z]+)*\(\s*"([^"]+)"')
 COUNTER = re.compile(r'\b(?:COUNTER|GAUGE|HISTOGRAM)(?:_GLOBAL)?\(\s*\w+\s*,\s*"([^"]+)"')
 RANK = re.compile(r"^\s*(RANK_[A-Z0-9_]+)\s*=", re.M)
+PSEUDO = re.compile(r'(?:\b[A-Z]+_(?:DIR|FILE|LINK|WRITABLE)\(|\.name = )"([^"]+)"(?=.*(?:show|link|nodes|FS_S_IF|proc_|&tasks))')
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
@@ -68,6 +70,22 @@ def check_ranks(root, problems):
         names = {n: header.relative_to(root) for n in RANK.findall(header.read_text())}
         names.pop("RANK_SPIN_FIRST", None)  # a boundary, not a lock
         compare(root / "docs/locking.md", names, "lock rank", problems)
+
+
+def check_pseudo_files(root, problems):
+    """Names of monitors/processor/procfs/*.c against the last components of the paths in the page."""
+    names = {}
+    for f in sorted((root / "monitors/processor/procfs").glob("*.c")):
+        for name in PSEUDO.findall(f.read_text()):
+            names.setdefault(name, f.relative_to(root))
+    page = root / "docs/design/procfs.md"
+    if not names or not page.exists():
+        return
+    described = {path.rsplit("/", 1)[1] for path in rows(page) if "/" in path}
+    for name in sorted(set(names) - described):
+        problems.append(f"{names[name]}: file {name} has no row in docs/design/{page.name}")
+    for name in sorted(described - set(names)):
+        problems.append(f"docs/design/{page.name}: file {name} is in no table")
 
 
 def check_syscalls(root, problems):
@@ -128,6 +146,7 @@ def main():
         compare(root / "docs/counters.md", counters, "counter", problems)
     check_ranks(root, problems)
     check_syscalls(root, problems)
+    check_pseudo_files(root, problems)
     check_links(root, files, problems)
     check_index(root, files, problems)
     for p in problems:

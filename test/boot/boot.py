@@ -28,6 +28,9 @@ WORK = BUILD / "test" / "boot"
 MB = 1 << 20
 SMALL_TEXT, BIG_TEXT = 2 * MB, 22 * MB
 RUN_LIMIT_S = 180.0
+# Programs of the host that read /proc and /sys; a test is left out where one is missing.
+HOST_TOOLS = ("df", "free", "lscpu", "mount", "nproc", "ps", "top", "uptime")
+TERMINFO = "/lib/terminfo/d/dumb"  # of top
 BROKEN = re.compile(r"panic|BUG:|UBSAN|KASAN|lock order|Call trace", re.IGNORECASE)
 
 
@@ -151,6 +154,10 @@ def make_disk(programs: pathlib.Path, texts: pathlib.Path, extra: dict[str, str]
     plain.chmod(0o644)
     tree = image.Tree()
     tree.add_program(packages.require("busybox")[0])
+    for path in filter(None, map(shutil.which, HOST_TOOLS)):
+        tree.add_program(path)
+    if os.path.exists(TERMINFO):
+        tree.files[TERMINFO] = TERMINFO
     for path in sorted(programs.glob("*/*")):
         tree.add_program(str(path))
     tree.add_volume(str(texts), "/data")

@@ -71,6 +71,7 @@ static void space_free(struct object *obj)
 	radix_destroy(&obj->vregions);
 	page_bits_destroy(&obj->stored);
 	page_bits_destroy(&obj->hidden);
+	kfree(obj->path);
 	kfree(obj);
 	__atomic_sub_fetch(&nr_spaces, 1, __ATOMIC_RELAXED);
 }

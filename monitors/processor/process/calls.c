@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls on the process itself: identity, exit, arch_prctl, and facts about the system.
+ * System calls on the process itself: identity, exit, arch_prctl, random numbers.
  */
 #include <arch/cpu.h>
 #include <arch/fpu.h>
@@ -92,51 +92,7 @@ long sys_arch_prctl(const struct syscall_args *args)
 	}
 }
 
-/* --- the system ---------------------------------------------------------------------- */
-
-struct utsname_user {
-	char sysname[65], nodename[65], release[65], version[65], machine[65], domainname[65];
-};
-
-/* uname(buf): the release is the Linux interface that is provided, as programs check it */
-long sys_uname(const struct syscall_args *args)
-{
-	static const struct utsname_user name = {
-		.sysname = "Linux",
-		.nodename = "tessera",
-		.release = "6.1.0-tessera",
-		.version = "Tessera",
-		.machine = "x86_64",
-		.domainname = "(none)",
-	};
-
-	return copy_to_user((void __user *)args->a[0], &name, sizeof(name));
-}
-
-struct sysinfo_user {
-	int64_t uptime;
-	uint64_t loads[3], totalram, freeram, sharedram, bufferram, totalswap, freeswap;
-	uint16_t procs, pad;
-	uint32_t pad2;
-	uint64_t totalhigh, freehigh;
-	uint32_t mem_unit;
-	uint32_t pad3;
-};
-static_assert(sizeof(struct sysinfo_user) == 112, "struct sysinfo is ABI");
-
-/* sysinfo(info): memory is the cache that this processor has */
-long sys_sysinfo(const struct syscall_args *args)
-{
-	struct sysinfo_user si = {
-		.uptime = (int64_t)(time_now_ns() / 1000000000u),
-		.totalram = (frames_total_count()) << PAGE_SHIFT,
-		.freeram = frames_free_count() << PAGE_SHIFT,
-		.procs = 1,
-		.mem_unit = 1,
-	};
-
-	return copy_to_user((void __user *)args->a[0], &si, sizeof(si));
-}
+/* --- randomness ---------------------------------------------------------------------- */
 
 /* getrandom(buf, len, flags) */
 long sys_getrandom(const struct syscall_args *args)

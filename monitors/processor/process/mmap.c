@@ -186,6 +186,8 @@ static int map_object(struct pm_mmap_req *req, const struct syscall_args *args,
 	if (!err) {
 		*object = f->object;
 		object_get(*object);
+		if (f->path)
+			object_set_path(f->object, f->path);
 		if (f->object->kind == OBJECT_SHARED)
 			req->object = f->object->id;
 		else

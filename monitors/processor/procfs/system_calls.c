@@ -5,8 +5,60 @@
 #include <arch/cpu.h>
 #include <arch/uaccess.h>
 #include <kernel/preempt.h>
+#include <kernel/time.h>
 #include <lib/errno.h>
 #include <processor/syscall.h>
+
+#include "system.h"
+
+struct utsname_user {
+	char sysname[65], nodename[65], release[65], version[65], machine[65], domainname[65];
+};
+
+/* uname(buf): the release is the Linux interface that is provided, as programs check it */
+long sys_uname(const struct syscall_args *args)
+{
+	static const struct utsname_user name = {
+		.sysname = SYSTEM_NAME,
+		.nodename = SYSTEM_HOSTNAME,
+		.release = SYSTEM_RELEASE,
+		.version = SYSTEM_VERSION,
+		.machine = SYSTEM_MACHINE,
+		.domainname = SYSTEM_DOMAIN,
+	};
+
+	return copy_to_user((void __user *)args->a[0], &name, sizeof(name));
+}
+
+struct sysinfo_user {
+	int64_t uptime;
+	uint64_t loads[3], totalram, freeram, sharedram, bufferram, totalswap, freeswap;
+	uint16_t procs, pad;
+	uint32_t pad2;
+	uint64_t totalhigh, freehigh;
+	uint32_t mem_unit;
+	uint32_t pad3;
+};
+static_assert(sizeof(struct sysinfo_user) == 112, "struct sysinfo is ABI");
+
+/* sysinfo(info): memory is that of the memory nodes, see docs/design/procfs.md */
+long sys_sysinfo(const struct syscall_args *args)
+{
+	struct sysinfo_user si = { .mem_unit = 1 };
+	struct system_memory m;
+	uint32_t loads[3], running, total;
+
+	system_memory(&m);
+	system_loadavg(loads);
+	system_threads(&running, &total);
+	si.uptime = (int64_t)(time_now_ns() / NSEC_PER_SEC);
+	for (int i = 0; i < 3; i++)
+		si.loads[i] = (uint64_t)loads[i] << (16 - LOADAVG_SHIFT);
+	si.totalram = m.total;
+	si.freeram = m.free;
+	si.procs = (uint16_t)MIN(total, (uint32_t)UINT16_MAX);
+	return copy_to_user((void __user *)args->a[0], &si, sizeof(si));
+}
 
 /* getcpu(cpu, node, unused): there is one NUMA node */
 long sys_getcpu(const struct syscall_args *args)

@@ -21,6 +21,7 @@ enum capability { /* Linux's numbers, those that are looked at */
 	CAP_SETUID = 7,
 	CAP_SETPCAP = 8,
 	CAP_SYS_CHROOT = 18,
+	CAP_SYS_PTRACE = 19,
 	CAP_SYS_ADMIN = 21,
 	CAP_SYS_NICE = 23,
 	CAP_SYS_RESOURCE = 24,

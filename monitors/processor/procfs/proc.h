@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* Files of /proc/<pid>, between the files of this folder. */
+#pragma once
+
+#include <processor/aspace.h>
+#include <processor/process.h>
+
+#include "pseudo.h"
+
+/* What a subject means now, referenced. -ESRCH: it is gone. @task is NULL when it names the process as a whole. */
+struct proc_ref {
+	struct process *process;
+	struct task *task;
+};
+int proc_get(const struct pseudo_subject *s, struct proc_ref *ref) __must_check;
+void proc_put(struct proc_ref *ref);
+/* Its address space, referenced; NULL: a zombie has none. -ESRCH */
+int proc_aspace(const struct pseudo_subject *s, struct aspace **as) __must_check;
+
+/* Copy memory of another space; returns how much could be had from @addr on. Sleeps. */
+size_t proc_read_memory(struct aspace *as, vaddr_t addr, void *buf, size_t len);
+/* [@start, @end) of it into @t, as far as it can be had. */
+void proc_put_memory(struct text *t, struct aspace *as, vaddr_t start, vaddr_t end);
+
+/* The mappings, lowest first: a copy of the one at or behind *@addr, which moves behind it. -ENOENT: no more. */
+int proc_next_vma(struct aspace *as, vaddr_t *addr, struct vma *out) __must_check;
+/* Pages that are mapped in the page table, and of those the ones that were changed. */
+struct proc_rss {
+	uint64_t pages, dirty, accessed;
+};
+void proc_count_mapped(struct aspace *as, vaddr_t start, vaddr_t end, struct proc_rss *out);
+/* Give the file of @v a name, if it is the program or its interpreter. */
+void proc_name_object(const struct pseudo_subject *s, struct aspace *as, const struct vma *v);
+struct proc_sizes { /* pages */
+	uint64_t total, rss, shared, text, data, stack, lib;
+};
+void proc_sizes(struct aspace *as, struct proc_sizes *out);
+
+SHOW(show_pid_maps);
+SHOW(show_pid_smaps);
+SHOW(show_pid_smaps_rollup);
+SHOW(show_pid_stat);
+SHOW(show_pid_statm);
+SHOW(show_pid_status);
+SHOW(show_pid_mountinfo);
+SHOW(show_pid_mounts);
+SHOW(show_pid_fdinfo);
+
+extern const struct pseudo_dynamic proc_fds, proc_fdinfos;

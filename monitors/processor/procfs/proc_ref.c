@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From the subject of a file to the process that it means, who may look into it, and its memory.
+ *
+ * A pid may be used again while a file about its former owner is open: the time of the start tells them apart.
+ */
+#include "proc.h"
+
+#include <arch/layout.h>
+#include <kernel/time.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/kmap.h>
+#include <processor/cred.h>
+
+int proc_get(const struct pseudo_subject *s, struct proc_ref *ref)
+{
+	*ref = (struct proc_ref){ .process = process_find(s->pid) };
+	if (!ref->process)
+		return -ESRCH;
+	if (ref->process->start_ns == s->start_ns) {
+		if (!s->tid)
+			return 0;
+		ref->task = task_find(s->tid);
+		if (ref->task && ref->task->process == ref->process)
+			return 0;
+	}
+	proc_put(ref);
+	return -ESRCH;
+}
+
+void proc_put(struct proc_ref *ref)
+{
+	if (ref->task)
+		task_put(ref->task);
+	if (ref->process)
+		process_put(ref->process);
+	*ref = (struct proc_ref){ 0 };
+}
+
+int proc_aspace(const struct pseudo_subject *s, struct aspace **as)
+{
+	struct proc_ref ref;
+	const int err = proc_get(s, &ref);
+
+	*as = NULL;
+	if (err)
+		return err;
+	*as = process_aspace(ref.process);
+	proc_put(&ref);
+	return 0;
+}
+
+/* --- who ----------------------------------------------------------------------------- */
+
+static const struct cred *cred_of(struct process *p)
+{
+	const struct cred *c;
+
+	spin_lock(&p->sig_lock);
+	c = p->cred ? cred_get(p->cred) : NULL;
+	spin_unlock(&p->sig_lock);
+	return c;
+}
+
+int pseudo_owner(const struct pseudo_subject *s, struct pseudo_owner *out)
+{
+	const struct cred *c;
+	struct proc_ref ref;
+	int err;
+
+	*out = (struct pseudo_owner){ .time_s = (int64_t)(time_boot_real_ns() / NSEC_PER_SEC) };
+	if (!s->pid)
+		return 0;
+	err = proc_get(s, &ref);
+	if (err)
+		return err;
+	c = cred_of(ref.process);
+	if (c) {
+		out->uid = c->euid;
+		out->gid = c->egid;
+		cred_put(c);
+	}
+	out->time_s = (int64_t)((time_boot_real_ns() + ref.process->start_ns) / NSEC_PER_SEC);
+	proc_put(&ref);
+	return 0;
+}
+
+/* As ptrace_may_access(PTRACE_MODE_READ) of Linux: the same ids all over, or the right to trace everybody. */
+int pseudo_may_trace(const struct pseudo_subject *s)
+{
+	const struct cred *me = cred_current(), *it;
+	struct proc_ref ref;
+	int err;
+
+	if (!s->pid)
+		return 0;
+	err = proc_get(s, &ref);
+	if (err)
+		return err;
+	it = cred_of(ref.process);
+	if (ref.process != process_current() && it &&
+	    !(me->fsuid == it->euid && me->fsuid == it->suid && me->fsuid == it->uid &&
+	      me->fsgid == it->egid && me->fsgid == it->sgid && me->fsgid == it->gid) &&
+	    !capable(CAP_SYS_PTRACE))
+		err = -EACCES;
+	if (it)
+		cred_put(it);
+	proc_put(&ref);
+	return err;
+}
+
+/* --- its memory ---------------------------------------------------------------------- */
+
+/*
+ * What is mapped at @addr, up to the end of the page.  While the lock is held the page table entry cannot go, so
+ * its frame stays.
+ */
+static bool copy_mapped(struct aspace *as, vaddr_t addr, void *buf, size_t len)
+{
+	struct pgtable_entry e;
+	bool ok;
+
+	spin_lock(&as->lock);
+	ok = pgtable_query(as->pt, addr, &e) && (e.prot & PGT_READ);
+	if (ok)
+		memcpy(buf, (const uint8_t *)phys_to_virt(e.paddr) + (addr & (PAGE_SIZE - 1)), len);
+	spin_unlock(&as->lock);
+	return ok;
+}
+
+size_t proc_read_memory(struct aspace *as, vaddr_t addr, void *buf, size_t len)
+{
+	uint8_t *to = buf;
+	size_t done = 0;
+
+	while (done < len) {
+		const vaddr_t at = addr + done;
+		const size_t n = MIN(len - done, (size_t)(PAGE_SIZE - (at & (PAGE_SIZE - 1))));
+
+		while (!copy_mapped(as, at, to + done, n)) {
+			if (aspace_fault(as, at, FAULT_ACC_READ))
+				return done;
+		}
+		done += n;
+	}
+	return done;
+}
+
+void proc_put_memory(struct text *t, struct aspace *as, vaddr_t start, vaddr_t end)
+{
+	uint8_t buf[512];
+
+	while (start < end && !t->err) {
+		const size_t want = (size_t)MIN(end - start, (vaddr_t)sizeof(buf));
+		const size_t got = proc_read_memory(as, start, buf, want);
+
+		text_bytes(t, buf, got);
+		if (got < want)
+			return;
+		start += got;
+	}
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * /proc/<pid>/stat and status: one process, or one thread, in numbers and in words.
+ *
+ * Fields that mean nothing here are 0 as on Linux: device of the terminal's driver, kernel stack, wait channel, page
+ * faults that went to a disk.
+ */
+#include <kernel/time.h>
+#include <lib/bitmap.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <processor/cred.h>
+#include <processor/file.h>
+
+#include "proc.h"
+#include "system.h"
+
+/* What both files tell, read in one go. */
+struct facts {
+	uint32_t pid, tgid, ppid, pgid, sid;
+	char state;
+	char comm[COMM_LEN];
+	uint32_t nr_threads;
+	int nice, exit_signal;
+	uint32_t cpu;
+	uint64_t user_ns, system_ns, child_user_ns, child_system_ns, start_ns;
+	uint64_t faults, child_faults, switches;
+	uint64_t pending, shared_pending, blocked, ignored, caught;
+	uint32_t nr_queued;
+	uint32_t exit_code;
+	const struct cred *cred; /* counted; NULL: a zombie that has none any more */
+};
+
+static char state_of_thread(const struct task *t)
+{
+	if (t->sig.stopped)
+		return 'T';
+	return READ_ONCE(t->thread->state) == THREAD_RUNNABLE ? 'R' : 'S';
+}
+
+static void read_actions(struct sighand *h, struct facts *f)
+{
+	spin_lock(&h->lock);
+	for (int signo = 1; signo < NR_SIGNALS; signo++) {
+		if (h->actions[signo].handler == SIG_IGN)
+			f->ignored |= SIGMASK(signo);
+		else if (h->actions[signo].handler != SIG_DFL)
+			f->caught |= SIGMASK(signo);
+	}
+	spin_unlock(&h->lock);
+}
+
+/* One task, with sig_lock held. */
+static void add_task_locked(const struct task *t, struct facts *f)
+{
+	f->user_ns += thread_cpu_ns(t->thread);
+	f->switches += READ_ONCE(t->thread->nr_switches);
+	f->faults += READ_ONCE(t->faults);
+}
+
+static void describe_task_locked(const struct task *t, struct facts *f)
+{
+	f->state = state_of_thread(t);
+	f->cpu = READ_ONCE(t->thread->cpu);
+	f->pending = t->sig.pending.set;
+	f->blocked = t->sig.mask;
+}
+
+static void read_signals(const struct proc_ref *ref, struct facts *f)
+{
+	struct process *p = ref->process;
+	struct task *t, *first = NULL;
+
+	spin_lock(&p->sig_lock);
+	f->nr_threads = p->nr_tasks;
+	f->exit_code = p->wait_status;
+	f->shared_pending = p->sig.pending.set;
+	f->cred = p->cred ? cred_get(p->cred) : NULL;
+	list_for_each_entry(t, &p->tasks, link) {
+		if (!first || t->tid == p->pid)
+			first = t;
+		if (!ref->task)
+			add_task_locked(t, f);
+		if (t == ref->task)
+			add_task_locked(t, f);
+	}
+	if (ref->task)
+		first = list_empty(&ref->task->link) ? NULL : ref->task;
+	if (first)
+		describe_task_locked(first, f);
+	if (p->sig.sighand && first)
+		read_actions(p->sig.sighand, f);
+	spin_unlock(&p->sig_lock);
+}
+
+static int read_facts(const struct pseudo_subject *s, struct facts *f)
+{
+	struct process *p;
+	struct proc_ref ref;
+	const int err = proc_get(s, &ref);
+
+	*f = (struct facts){ .state = 'Z' };
+	if (err)
+		return err;
+	p = ref.process;
+	f->tgid = p->pid;
+	f->pid = s->tid ? s->tid : p->pid;
+	f->ppid = process_ppid(p);
+	f->start_ns = p->start_ns;
+	mutex_lock(&p->lock);
+	strlcpy(f->comm, ref.task ? ref.task->comm : p->comm, sizeof(f->comm));
+	f->nice = p->nice;
+	mutex_unlock(&p->lock);
+	spin_lock(&p->vnode->lock);
+	f->pgid = p->pgid;
+	f->sid = p->sid;
+	f->exit_signal = p->exit_signal;
+	if (!ref.task) {
+		f->user_ns = p->usage_dead.utime_ns;
+		f->system_ns = p->usage_dead.stime_ns;
+		f->faults = p->usage_dead.faults;
+		f->switches = p->usage_dead.switches;
+	}
+	f->child_user_ns = p->usage_children.utime_ns;
+	f->child_system_ns = p->usage_children.stime_ns;
+	f->child_faults = p->usage_children.faults;
+	spin_unlock(&p->vnode->lock);
+	read_signals(&ref, f);
+	if (!f->nr_threads)
+		f->nr_threads = 1; /* a zombie counts as one, as on Linux */
+	proc_put(&ref);
+	return 0;
+}
+
+static void facts_done(struct facts *f)
+{
+	if (f->cred)
+		cred_put(f->cred);
+}
+
+static unsigned long long ticks(uint64_t ns)
+{
+	return ns / NS_PER_TICK;
+}
+
+static uint64_t rss_limit(const struct pseudo_subject *s)
+{
+	struct proc_ref ref;
+	uint64_t cur;
+
+	if (proc_get(s, &ref))
+		return RLIM_UNLIMITED;
+	mutex_lock(&ref.process->lock);
+	cur = ref.process->rlimits[RLIM_RSS].cur;
+	mutex_unlock(&ref.process->lock);
+	proc_put(&ref);
+	return cur;
+}
+
+/* From here on each word is a field of proc(5), in its order. */
+static void put_stat(struct text *t, const struct pseudo_subject *s, const struct facts *f,
+		     struct aspace *as)
+{
+	struct proc_sizes z = { 0 };
+
+	if (as)
+		proc_sizes(as, &z);
+	text_printf(t, "%u (%s) %c %u %u %u 0 -1 4194304 ", f->pid, f->comm, f->state, f->ppid,
+		    f->pgid, f->sid);
+	text_printf(t, "%llu %llu 0 0 ", (unsigned long long)f->faults,
+		    (unsigned long long)f->child_faults);
+	text_printf(t, "%llu %llu %llu %llu ", ticks(f->user_ns), ticks(f->system_ns),
+		    ticks(f->child_user_ns), ticks(f->child_system_ns));
+	text_printf(t, "%d %d %u 0 %llu ", 20 + f->nice, f->nice, f->nr_threads,
+		    ticks(f->start_ns));
+	text_printf(t, "%llu %llu %llu ", (unsigned long long)z.total << PAGE_SHIFT,
+		    (unsigned long long)z.rss, (unsigned long long)rss_limit(s));
+	text_printf(t, "%llu %llu %llu 0 0 ", as ? (unsigned long long)as->code_start : 0,
+		    as ? (unsigned long long)as->code_end : 0,
+		    as ? (unsigned long long)as->stack_top : 0);
+	text_printf(t, "%llu %llu %llu %llu 0 0 0 ", (unsigned long long)(f->pending & 0x7fffffff),
+		    (unsigned long long)(f->blocked & 0x7fffffff),
+		    (unsigned long long)(f->ignored & 0x7fffffff),
+		    (unsigned long long)(f->caught & 0x7fffffff));
+	text_printf(t, "%d %u 0 0 0 0 0 ", f->exit_signal, f->cpu);
+	if (as)
+		text_printf(t, "%llu %llu %llu %llu %llu %llu %llu ",
+			    (unsigned long long)as->data_start, (unsigned long long)as->data_end,
+			    (unsigned long long)as->brk_start, (unsigned long long)as->arg_start,
+			    (unsigned long long)as->arg_end, (unsigned long long)as->env_start,
+			    (unsigned long long)as->env_end);
+	else
+		text_puts(t, "0 0 0 0 0 0 0 ");
+	text_printf(t, "%u\n", f->exit_code);
+}
+
+SHOW(show_pid_stat)
+{
+	struct aspace *as;
+	struct facts f;
+	int err = read_facts(s, &f);
+
+	if (err)
+		return err;
+	err = proc_aspace(s, &as);
+	if (!err) {
+		put_stat(t, s, &f, as);
+		if (as)
+			aspace_put(as);
+	}
+	facts_done(&f);
+	return err;
+}
+
+/* --- status -------------------------------------------------------------------------- */
+
+static const char *state_name(char state)
+{
+	switch (state) {
+	case 'R':
+		return "R (running)";
+	case 'S':
+		return "S (sleeping)";
+	case 'T':
+		return "T (stopped)";
+	default:
+		return "Z (zombie)";
+	}
+}
+
+static void put_ids(struct text *t, const struct cred *c)
+{
+	text_printf(t, "Uid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\n", c->uid, c->euid, c->suid,
+		    c->fsuid, c->gid, c->egid, c->sgid, c->fsgid);
+}
+
+static void put_kib(struct text *t, const char *name, uint64_t pages)
+{
+	text_printf(t, "%s:\t%8llu kB\n", name, (unsigned long long)pages * (PAGE_SIZE >> 10));
+}
+
+static void put_memory(struct text *t, struct aspace *as)
+{
+	struct proc_sizes z;
+
+	proc_sizes(as, &z);
+	put_kib(t, "VmPeak", z.total);
+	put_kib(t, "VmSize", z.total);
+	text_puts(t, "VmLck:\t       0 kB\nVmPin:\t       0 kB\n");
+	put_kib(t, "VmHWM", z.rss);
+	put_kib(t, "VmRSS", z.rss);
+	put_kib(t, "RssAnon", z.rss - MIN(z.rss, z.shared));
+	put_kib(t, "RssFile", z.shared);
+	text_puts(t, "RssShmem:\t       0 kB\n");
+	put_kib(t, "VmData", z.data);
+	put_kib(t, "VmStk", z.stack);
+	put_kib(t, "VmExe", z.text);
+	put_kib(t, "VmLib", z.lib);
+	put_kib(t, "VmPTE", pgtable_table_pages(as->pt));
+	text_puts(t, "VmSwap:\t       0 kB\nHugetlbPages:\t       0 kB\n");
+}
+
+static void put_signals(struct text *t, const struct facts *f)
+{
+	text_printf(t, "SigPnd:\t%016llx\nShdPnd:\t%016llx\nSigBlk:\t%016llx\n",
+		    (unsigned long long)f->pending, (unsigned long long)f->shared_pending,
+		    (unsigned long long)f->blocked);
+	text_printf(t, "SigIgn:\t%016llx\nSigCgt:\t%016llx\n", (unsigned long long)f->ignored,
+		    (unsigned long long)f->caught);
+}
+
+static void put_caps(struct text *t, const struct cred *c)
+{
+	text_printf(t, "CapInh:\t%016llx\nCapPrm:\t%016llx\nCapEff:\t%016llx\n",
+		    (unsigned long long)c->inheritable, (unsigned long long)c->permitted,
+		    (unsigned long long)c->effective);
+	text_printf(t, "CapBnd:\t%016llx\nCapAmb:\t%016llx\n", (unsigned long long)c->bounding,
+		    (unsigned long long)c->ambient);
+}
+
+static void put_name(struct text *t, const char *comm)
+{
+	text_puts(t, "Name:\t");
+	for (; *comm; comm++) {
+		if (*comm == '\n')
+			text_puts(t, "\\n");
+		else if (*comm == '\\')
+			text_puts(t, "\\\\");
+		else
+			text_putc(t, *comm);
+	}
+	text_putc(t, '\n');
+}
+
+/* One past the highest open descriptor, as far as the table has ever grown. */
+static int highest_fd(const struct pseudo_subject *s, uint32_t *mask)
+{
+	struct files *files;
+	struct proc_ref ref;
+	struct fs_state *fs;
+	int fd, high = 0;
+
+	*mask = 022;
+	if (proc_get(s, &ref))
+		return 0;
+	files = process_files(ref.process);
+	for (fd = 0; files && (fd = files_next(files, fd)) >= 0; fd++)
+		high = fd + 1;
+	if (files)
+		files_put(files);
+	fs = process_fs(ref.process);
+	if (fs) {
+		*mask = fs_state_umask(fs);
+		fs_state_put(fs);
+	}
+	proc_put(&ref);
+	return high;
+}
+
+static void put_status(struct text *t, const struct pseudo_subject *s, const struct facts *f,
+		       struct aspace *as)
+{
+	static const struct cred nobody = { .uid = 0 };
+	const struct cred *c = f->cred ? f->cred : &nobody;
+	const unsigned int cpus = cpu_online_count();
+	uint32_t mask;
+	const int fds = highest_fd(s, &mask);
+
+	put_name(t, f->comm);
+	text_printf(t, "Umask:\t%04o\nState:\t%s\nTgid:\t%u\nNgid:\t0\nPid:\t%u\nPPid:\t%u\n", mask,
+		    state_name(f->state), f->tgid, f->pid, f->ppid);
+	text_puts(t, "TracerPid:\t0\n");
+	put_ids(t, c);
+	text_printf(t, "FDSize:\t%d\nGroups:\t", MAX((fds + 63) & ~63, 64));
+	for (uint32_t i = 0; i < c->nr_groups; i++)
+		text_printf(t, "%u ", c->groups[i]);
+	text_printf(t, "\nNStgid:\t%u\nNSpid:\t%u\nNSpgid:\t%u\nNSsid:\t%u\n", f->tgid, f->pid,
+		    f->pgid, f->sid);
+	if (as)
+		put_memory(t, as);
+	text_printf(t, "CoreDumping:\t0\nTHP_enabled:\t0\nThreads:\t%u\nSigQ:\t0/0\n",
+		    f->nr_threads);
+	put_signals(t, f);
+	put_caps(t, c);
+	text_puts(t, "NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n"
+		     "Cpus_allowed:\t");
+	text_cpu_mask(t, 0, cpus, cpu_possible_count());
+	text_puts(t, "\nCpus_allowed_list:\t");
+	text_cpu_list(t, cpus);
+	text_puts(t, "\nMems_allowed:\t1\nMems_allowed_list:\t0\n");
+	text_printf(t, "voluntary_ctxt_switches:\t%llu\nnonvoluntary_ctxt_switches:\t0\n",
+		    (unsigned long long)f->switches);
+}
+
+SHOW(show_pid_status)
+{
+	struct aspace *as;
+	struct facts f;
+	int err = read_facts(s, &f);
+
+	if (err)
+		return err;
+	err = proc_aspace(s, &as);
+	if (!err) {
+		put_status(t, s, &f, as);
+		if (as)
+			aspace_put(as);
+	}
+	facts_done(&f);
+	return err;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * /proc/sys: limits and settings. Nothing can be set; what is told is what holds.
+ */
+#include <kernel/initcall.h>
+#include <kernel/random.h>
+#include <lib/string.h>
+#include <processor/file.h>
+#include <processor/process.h>
+
+#include "system.h"
+#include "system_files.h"
+
+#define CONSTANT(fn, string)               \
+	static SHOW(fn)                    \
+	{                                  \
+		text_puts(t, string "\n"); \
+		return 0;                  \
+	}
+
+CONSTANT(show_osrelease, SYSTEM_RELEASE)
+CONSTANT(show_ostype, SYSTEM_NAME)
+CONSTANT(show_hostname, SYSTEM_HOSTNAME)
+CONSTANT(show_domainname, SYSTEM_DOMAIN)
+CONSTANT(show_kversion, SYSTEM_VERSION)
+CONSTANT(show_ngroups_max, STRINGIFY(PROTO_MAX_GROUPS))
+CONSTANT(show_cap_last_cap, "40")
+CONSTANT(show_core_pattern, "core")
+CONSTANT(show_overcommit,
+	 "0") /* mappings are promised, but for MAP_NORESERVE: docs/design/memory.md */
+CONSTANT(show_overcommit_ratio, "100")
+CONSTANT(show_max_map_count, "2147483647")
+CONSTANT(show_zero, "0")
+CONSTANT(show_two, "2")
+CONSTANT(show_mmap_min_addr, "65536")
+CONSTANT(show_entropy, "256")
+CONSTANT(show_nr_open, "1048576")
+CONSTANT(show_somaxconn, "4096")
+CONSTANT(show_pipe_max, "1048576")
+
+static SHOW(show_pid_max)
+{
+	text_printf(t, "%u\n", PID_MAX);
+	return 0;
+}
+
+static SHOW(show_file_max)
+{
+	text_printf(t, "%llu\n", (unsigned long long)file_max());
+	return 0;
+}
+
+static SHOW(show_file_nr)
+{
+	text_printf(t, "%llu\t0\t%llu\n", (unsigned long long)file_count(),
+		    (unsigned long long)file_max());
+	return 0;
+}
+
+static void put_uuid(struct text *t, uint8_t b[16])
+{
+	b[6] = (uint8_t)((b[6] & 0x0f) | 0x40); /* version 4: random */
+	b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+	for (int i = 0; i < 16; i++)
+		text_printf(t, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
+	text_putc(t, '\n');
+}
+
+static SHOW(show_uuid)
+{
+	uint8_t b[16];
+
+	random_bytes(b, sizeof(b));
+	put_uuid(t, b);
+	return 0;
+}
+
+static uint8_t boot_id[16]; /* const after init */
+
+static int boot_id_init(void)
+{
+	random_bytes(boot_id, sizeof(boot_id));
+	return 0;
+}
+INITCALL(fs, boot_id_init);
+
+static SHOW(show_boot_id)
+{
+	uint8_t b[16];
+
+	memcpy(b, boot_id, sizeof(b));
+	put_uuid(t, b);
+	return 0;
+}
+
+static const struct pseudo_node random_nodes[] = {
+	PSEUDO_FILE("boot_id", 0444, show_boot_id),
+	PSEUDO_FILE("entropy_avail", 0444, show_entropy),
+	PSEUDO_FILE("poolsize", 0444, show_entropy),
+	PSEUDO_FILE("uuid", 0444, show_uuid),
+	{ 0 },
+};
+
+static const struct pseudo_node kernel_nodes[] = {
+	PSEUDO_FILE("cap_last_cap", 0444, show_cap_last_cap),
+	PSEUDO_FILE("core_pattern", 0444, show_core_pattern),
+	PSEUDO_FILE("core_uses_pid", 0444, show_zero),
+	PSEUDO_FILE("domainname", 0444, show_domainname),
+	PSEUDO_FILE("hostname", 0444, show_hostname),
+	PSEUDO_FILE("ngroups_max", 0444, show_ngroups_max),
+	PSEUDO_FILE("osrelease", 0444, show_osrelease),
+	PSEUDO_FILE("ostype", 0444, show_ostype),
+	PSEUDO_FILE("pid_max", 0444, show_pid_max),
+	PSEUDO_DIR("random", random_nodes),
+	PSEUDO_FILE("randomize_va_space", 0444, show_two),
+	PSEUDO_FILE("version", 0444, show_kversion),
+	{ 0 },
+};
+
+static const struct pseudo_node vm_nodes[] = {
+	PSEUDO_FILE("max_map_count", 0444, show_max_map_count),
+	PSEUDO_FILE("mmap_min_addr", 0444, show_mmap_min_addr),
+	PSEUDO_FILE("overcommit_memory", 0444, show_overcommit),
+	PSEUDO_FILE("overcommit_ratio", 0444, show_overcommit_ratio),
+	PSEUDO_FILE("swappiness", 0444, show_zero),
+	{ 0 },
+};
+
+static const struct pseudo_node fs_nodes[] = {
+	PSEUDO_FILE("file-max", 0444, show_file_max),
+	PSEUDO_FILE("file-nr", 0444, show_file_nr),
+	PSEUDO_FILE("nr_open", 0444, show_nr_open),
+	PSEUDO_FILE("pipe-max-size", 0444, show_pipe_max),
+	PSEUDO_FILE("protected_hardlinks", 0444, show_zero),
+	PSEUDO_FILE("protected_symlinks", 0444, show_zero),
+	{ 0 },
+};
+
+static const struct pseudo_node core_nodes[] = {
+	PSEUDO_FILE("somaxconn", 0444, show_somaxconn),
+	{ 0 },
+};
+
+static const struct pseudo_node net_nodes[] = {
+	PSEUDO_DIR("core", core_nodes),
+	{ 0 },
+};
+
+const struct pseudo_node proc_sys_nodes[] = {
+	PSEUDO_DIR("fs", fs_nodes),
+	PSEUDO_DIR("kernel", kernel_nodes),
+	PSEUDO_DIR("net", net_nodes),
+	PSEUDO_DIR("vm", vm_nodes),
+	{ 0 },
+};

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files whose contents are made when they are read: the tree that /proc, /sys and /dev are built from.
+ *
+ * Tables:	a struct pseudo_node describes one name; directories list their nodes in constant tables, and may
+ *		have names that come and go (processes, descriptors, CPUs) by struct pseudo_dynamic.
+ * Subject:	what a file is about: inherited from the directory, completed by a dynamic name.  It holds no
+ *		reference: who is gone is found out when the file is used, which then answers ESRCH.
+ * Reading:	the text is made by a read at offset 0 and kept with the open file, so that what
+ *		is read in parts fits together.
+ * Context:	show() and its kin run in the calling thread, with no lock but the open file's (RANK_PSEUDO_FILE, outside
+ *		of every other).
+ */
+#pragma once
+
+#include <processor/inode.h>
+
+#include "text.h"
+
+struct file;
+struct path;
+
+struct pseudo_subject {
+	uint32_t pid;      /* 0: not about a process */
+	uint32_t tid;      /* 0: about the process as a whole */
+	uint64_t start_ns; /* of the process: a pid may be used again */
+	uint32_t nr;       /* descriptor, CPU, cache index ... */
+};
+
+struct pseudo_node;
+
+#define PSEUDO_NAME_MAX 16 /* of dynamic names: numbers, and letters with numbers */
+
+struct pseudo_dynamic {
+	const struct pseudo_node *node; /* what all of them are; its name is not used */
+	/* Complete @s, a copy of the directory's, for @name. -ENOENT, -ESRCH */
+	int (*find)(struct pseudo_subject *s, const char *name);
+	/*
+	 * The first one at or behind *@nr (0 at the start) into @name, and where the one behind it is looked for
+	 * into *@nr, larger than before. -ENOENT: no more; -ESRCH
+	 */
+	int (*next)(const struct pseudo_subject *s, uint64_t *nr, char name[PSEUDO_NAME_MAX]);
+};
+
+struct pseudo_node {
+	const char *name;
+	uint32_t mode; /* type and permissions */
+	bool traced;   /* only for whom could trace the process: its owner and root; else EACCES */
+	/* Regular files; NULL: -EINVAL. */
+	int (*show)(struct text *t, const struct pseudo_subject *s);
+	/* Takes all of @buf, NUL-terminated, or an error. */
+	int (*store)(const struct pseudo_subject *s, const char *buf, size_t len);
+	/* Links: the target. */
+	int (*link)(struct text *t, const struct pseudo_subject *s);
+	int (*jump)(const struct pseudo_subject *s, struct path *to); /* see inode_ops */
+	/* Directories. */
+	const struct pseudo_node *children; /* ends with a NULL name */
+	const struct pseudo_dynamic *dynamic;
+	/* Does a static child exist for this subject? NULL: always. */
+	bool (*exists)(const struct pseudo_subject *s);
+	/* Devices: open, and the number. */
+	int (*open)(struct inode *inode, struct file *f);
+	uint32_t rdev;
+};
+
+#define SHOW(name) int name(struct text *t, const struct pseudo_subject *s)
+
+#define PSEUDO_DIR(n, kids)      { .name = (n), .mode = FS_S_IFDIR | 0555, .children = (kids) }
+#define PSEUDO_FILE(n, perm, fn) { .name = (n), .mode = FS_S_IFREG | (perm), .show = (fn) }
+#define PSEUDO_LINK(n, fn)       { .name = (n), .mode = FS_S_IFLNK | 0777, .link = (fn) }
+#define PSEUDO_WRITABLE(n, perm, fn, w) \
+	{ .name = (n), .mode = FS_S_IFREG | (perm), .show = (fn), .store = (w) }
+
+/* For fs_type.root: a file system with @node as its root directory. */
+int pseudo_root(const struct fs_type *type, const struct pseudo_node *node, struct inode **out)
+	__must_check;
+
+/* Who owns what is about @s, for attributes. May be NULL in struct fs_type's place: root owns all. */
+struct pseudo_owner {
+	uint32_t uid, gid;
+	int64_t time_s; /* what atime, mtime and ctime say */
+};
+/* proc/facts.c: -ESRCH when the process is gone. */
+int pseudo_owner(const struct pseudo_subject *s, struct pseudo_owner *out) __must_check;
+/* May the calling process look into that process? -EACCES, -ESRCH. */
+int pseudo_may_trace(const struct pseudo_subject *s) __must_check;

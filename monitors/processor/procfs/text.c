@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Growing text.
+ */
+#include "text.h"
+
+#include <lib/errno.h>
+#include <lib/fmt.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#define FIRST_SIZE 512u
+
+static bool reserve(struct text *t, size_t more)
+{
+	size_t size = MAX(t->size, (size_t)FIRST_SIZE);
+	char *buf;
+
+	if (t->err)
+		return false;
+	if (more <= t->size - t->len)
+		return true;
+	while (size - t->len < more)
+		size *= 2;
+	buf = krealloc(t->buf, size);
+	if (!buf) {
+		t->err = -ENOMEM;
+		return false;
+	}
+	t->buf = buf;
+	t->size = size;
+	return true;
+}
+
+void text_bytes(struct text *t, const void *bytes, size_t len)
+{
+	if (!reserve(t, len))
+		return;
+	memcpy(t->buf + t->len, bytes, len);
+	t->len += len;
+}
+
+void text_puts(struct text *t, const char *s)
+{
+	text_bytes(t, s, strlen(s));
+}
+
+void text_putc(struct text *t, char c)
+{
+	text_bytes(t, &c, 1);
+}
+
+void text_printf(struct text *t, const char *fmt, ...)
+{
+	va_list ap;
+	int len;
+
+	if (!reserve(t, 128))
+		return;
+	va_start(ap, fmt);
+	len = vsnprintf(t->buf + t->len, t->size - t->len, fmt, ap);
+	va_end(ap);
+	if ((size_t)len >= t->size - t->len) { /* with its NUL it did not fit */
+		if (!reserve(t, (size_t)len + 1))
+			return;
+		va_start(ap, fmt);
+		len = vsnprintf(t->buf + t->len, t->size - t->len, fmt, ap);
+		va_end(ap);
+	}
+	t->len += (size_t)len;
+}
+
+void text_escaped(struct text *t, const char *s, const char *more)
+{
+	for (; *s; s++) {
+		if (strchr(" \t\n\\", *s) || strchr(more, *s))
+			text_printf(t, "\\%03o", (unsigned char)*s);
+		else
+			text_putc(t, *s);
+	}
+}
+
+void text_pad(struct text *t, size_t line, size_t column)
+{
+	while (!t->err && t->len - line < column)
+		text_putc(t, ' ');
+}
+
+void text_cpu_list(struct text *t, unsigned int nr)
+{
+	if (nr == 1)
+		text_puts(t, "0");
+	else
+		text_printf(t, "0-%u", nr - 1);
+}
+
+void text_cpu_mask(struct text *t, unsigned int first, unsigned int end, unsigned int possible)
+{
+	const unsigned int cpus = MAX(end, possible);
+
+	for (unsigned int w = (cpus + 31) / 32; w-- > 0;) {
+		uint32_t mask = 0;
+
+		for (unsigned int cpu = MAX(first, 32 * w); cpu < MIN(end, 32 * (w + 1)); cpu++)
+			mask |= 1u << (cpu % 32);
+		/* As Linux: the topmost word has the digits that the CPUs need, the others eight. */
+		text_printf(t, "%0*x%s", 32 * (w + 1) >= cpus ? (int)((cpus - 32 * w + 3) / 4) : 8,
+			    mask, w ? "," : "");
+	}
+}
+
+void text_free(struct text *t)
+{
+	kfree(t->buf);
+	*t = (struct text){ 0 };
+}
