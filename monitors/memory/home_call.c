@@ -67,6 +67,7 @@ static void mmap_vma(struct memory *m, const struct pm_mmap_req *req, uint64_t a
 		v->flags |= PM_VMA_OBJECT;
 		v->object = req->object;
 		v->pgoff = req->pgoff;
+		v->file_bytes = UINT64_MAX;
 	}
 	if (!req->file.node)
 		return;

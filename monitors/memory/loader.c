@@ -44,7 +44,7 @@ struct load {
 	uint64_t prog_bias;
 	uint64_t interp_bias;
 	struct grants grants;
-	const struct proto_file *reading; /* whose first bytes are in @head */
+	const struct proto_file *reading; /* whose first bytes are in @head; NULL: of an object */
 	uint32_t head_len;                /* fewer than there is room for: all of the file */
 	uint8_t head[ELF_READ_MAX];
 };
@@ -79,7 +79,7 @@ static int source_read(void *arg, uint64_t offset, void *buf, uint32_t len)
 	const struct load *ld = arg;
 	uint32_t n = 0;
 
-	if (offset + len > ld->head_len && ld->head_len == sizeof(ld->head))
+	if (ld->reading && offset + len > ld->head_len && ld->head_len == sizeof(ld->head))
 		return file_read(ld->m, ld->reading, offset, buf, len);
 	if (offset < ld->head_len)
 		n = MIN(len, ld->head_len - (uint32_t)offset);
@@ -101,6 +101,19 @@ static int read_image(struct load *ld, const struct proto_file *file, struct elf
 	return elf_read(&src, img);
 }
 
+/* The program itself: a file, or an object whose beginning has come with the request. */
+static int read_program(struct load *ld)
+{
+	const struct elf_source src = { source_read, ld };
+
+	static_assert(PM_EXEC_HEAD_MAX <= sizeof(ld->head), "there is room for the beginning");
+	if (!ld->req->object)
+		return read_image(ld, &ld->req->file, &ld->prog);
+	memcpy(ld->head, ld->req->head, ld->req->head_len);
+	ld->head_len = ld->req->head_len;
+	return elf_read(&src, &ld->prog);
+}
+
 /* Find the file that PT_INTERP names, as the program's user would. */
 static int lookup_interp(struct load *ld, const char *path)
 {
@@ -113,6 +126,7 @@ static int lookup_interp(struct load *ld, const char *path)
 	};
 	const size_t cap = MAX(sizeof(struct ps_path_req_wire), sizeof(struct ps_lookup_rep_wire)) +
 			   PROTO_MAX_GROUPS * sizeof(le32_t) + PROTO_PATH_MAX;
+	const uint32_t storage = ld->req->object ? ld->req->storage : ld->req->file.node;
 	uint8_t *buf = lib_alloc(cap);
 	struct ps_lookup_rep rep;
 	ssize_t len;
@@ -121,10 +135,10 @@ static int lookup_interp(struct load *ld, const char *path)
 	if (!buf)
 		return -ENOMEM;
 	len = ps_path_req_encode(&req, buf, cap);
-	if (len < 0)
-		ret = -ENOENT; /* not absolute, or too long */
+	if (len < 0 || !storage)
+		ret = -ENOENT; /* not absolute, or too long, or nowhere to look */
 	else
-		ret = memory_call(ld->m, ld->req->file.node, MS_LOOKUP, buf, (uint32_t)len, buf,
+		ret = memory_call(ld->m, storage, MS_LOOKUP, buf, (uint32_t)len, buf,
 				  (uint32_t)cap);
 	if (ret >= 0)
 		ret = ps_lookup_rep_decode(buf, (size_t)ret, &rep);
@@ -166,6 +180,7 @@ static int lay_out(struct load *ld, const struct pm_vma *v)
 	return err;
 }
 
+/* @file: NULL for the object that the request names. */
 static int map_segment(struct load *ld, const struct proto_file *file, const struct elf_segment *s,
 		       uint64_t bias)
 {
@@ -179,10 +194,13 @@ static int map_segment(struct load *ld, const struct proto_file *file, const str
 	if (v.start < HOME_MMAP_MIN || v.end > PM_USER_TOP)
 		return -ENOEXEC;
 	if (s->filesz) {
-		v.flags = PM_VMA_FILE;
-		v.file = *file;
+		v.flags = file ? PM_VMA_FILE : PM_VMA_OBJECT;
+		if (file)
+			v.file = *file;
+		else
+			v.object = ld->req->object;
 		v.pgoff = ALIGN_DOWN(s->offset, PAGE_SIZE) >> PAGE_SHIFT;
-		v.cache_node = memory_cache_node(ld->m, file);
+		v.cache_node = file ? memory_cache_node(ld->m, file) : 0;
 		/* A segment that the file fills shows whole pages, so that its lines can be shared. */
 		v.file_bytes =
 			s->memsz > s->filesz ? (vaddr & PAGE_MASK_LOW) + s->filesz : UINT64_MAX;
@@ -230,7 +248,7 @@ static int map_program(struct load *ld)
 	if (img->dyn)
 		ld->prog_bias = ALIGN_DOWN(PIE_BASE + random_pages(ld, MMAP_RND_BITS), img->align) -
 				ALIGN_DOWN(img->start, img->align);
-	return map_image(ld, &ld->req->file, img, ld->prog_bias);
+	return map_image(ld, ld->req->object ? NULL : &ld->req->file, img, ld->prog_bias);
 }
 
 static int map_interp(struct load *ld)
@@ -331,13 +349,15 @@ int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,
 
 	if (aspace_processor(req->aspace) != proc)
 		return -EINVAL;
+	if (req->object && aspace_processor(req->object) != proc)
+		return -ESRCH;
 	ld = lib_zalloc(sizeof(*ld));
 	if (!ld)
 		return -ENOMEM;
 	ld->m = m;
 	ld->req = req;
 	ld->rnd = req->random_seed;
-	err = read_image(ld, &req->file, &ld->prog);
+	err = read_program(ld);
 	if (err)
 		goto out_free;
 	err = read_interp(ld);

@@ -212,9 +212,7 @@ int owner_pages(struct memory *m, const struct mm_pages_req *req, const void *da
 /* What lies behind a page that has never been written? */
 static enum pm_fetch_result unwritten(const struct pm_vma *v, uint64_t vaddr)
 {
-	if (v->flags & PM_VMA_OBJECT)
-		return PM_FETCH_FILE;
-	if ((v->flags & PM_VMA_FILE) && vaddr - v->start < v->file_bytes)
+	if ((v->flags & (PM_VMA_FILE | PM_VMA_OBJECT)) && vaddr - v->start < v->file_bytes)
 		return PM_FETCH_FILE;
 	return PM_FETCH_ZERO;
 }

@@ -122,7 +122,7 @@ struct pm_vma vma_clip(const struct pm_vma *v, uint64_t start, uint64_t end)
 	if (!(v->flags & (PM_VMA_FILE | PM_VMA_OBJECT)))
 		return out;
 	out.pgoff += skip >> PAGE_SHIFT;
-	if ((v->flags & PM_VMA_FILE) && v->file_bytes != UINT64_MAX)
+	if (v->file_bytes != UINT64_MAX)
 		out.file_bytes = v->file_bytes > skip ? v->file_bytes - skip : 0;
 	return out;
 }

@@ -54,9 +54,10 @@ void pm_vma_encode(const struct pm_vma *vma, struct pm_vma_wire *w)
 	w->start = cpu_to_le64(vma->start);
 	w->end = cpu_to_le64(vma->end);
 	w->pgoff = cpu_to_le64(vma->pgoff);
-	w->file_bytes_or_object =
-		cpu_to_le64(vma->flags & PM_VMA_OBJECT ? vma->object : vma->file_bytes);
+	w->file_bytes = cpu_to_le64(vma->file_bytes);
 	proto_file_encode(&vma->file, &w->file);
+	if (vma->flags & PM_VMA_OBJECT)
+		w->file.ino = cpu_to_le64(vma->object);
 	w->prot = cpu_to_le32(vma->prot);
 	w->flags = cpu_to_le32(vma->flags);
 	w->cache_node = cpu_to_le32(vma->cache_node);
@@ -84,6 +85,17 @@ static bool vma_file_is_valid(const struct pm_vma *vma)
 	return vma->pgoff <= (UINT64_MAX >> PAGE_SHIFT) - ((vma->end - vma->start) >> PAGE_SHIFT);
 }
 
+/* Which file or object; neither is what is left of an anonymous mapping. */
+static int vma_file_decode(const struct pm_vma_wire *w, struct pm_vma *vma)
+{
+	vma->object = 0;
+	if (!(vma->flags & PM_VMA_OBJECT))
+		return proto_file_decode(&w->file, &vma->file);
+	vma->object = le64_to_cpu(w->file.ino);
+	vma->file = (struct proto_file){ 0 };
+	return le32_to_cpu(w->file.gen) || le32_to_cpu(w->file.node) ? -EPROTO : 0;
+}
+
 int pm_vma_decode(const struct pm_vma_wire *w, struct pm_vma *out)
 {
 	struct pm_vma vma;
@@ -91,16 +103,11 @@ int pm_vma_decode(const struct pm_vma_wire *w, struct pm_vma *out)
 	vma.start = le64_to_cpu(w->start);
 	vma.end = le64_to_cpu(w->end);
 	vma.pgoff = le64_to_cpu(w->pgoff);
-	vma.file_bytes = le64_to_cpu(w->file_bytes_or_object);
-	vma.object = 0;
+	vma.file_bytes = le64_to_cpu(w->file_bytes);
 	vma.prot = le32_to_cpu(w->prot);
 	vma.flags = le32_to_cpu(w->flags);
-	if (vma.flags & PM_VMA_OBJECT) {
-		vma.object = vma.file_bytes;
-		vma.file_bytes = 0;
-	}
 	vma.cache_node = le32_to_cpu(w->cache_node);
-	if (proto_file_decode(&w->file, &vma.file) || le32_to_cpu(w->reserved))
+	if (vma_file_decode(w, &vma) || le32_to_cpu(w->reserved))
 		return -EPROTO;
 	if (vma.end <= vma.start || !range_is_valid(vma.start, vma.end - vma.start))
 		return -EPROTO;
@@ -225,10 +232,10 @@ ssize_t pm_exec_req_encode(const struct pm_exec_req *req, void *buf, size_t cap)
 	le32_t groups[PROTO_MAX_GROUPS];
 	size_t groups_len;
 
-	if (req->cred.nr_groups > PROTO_MAX_GROUPS)
+	if (req->cred.nr_groups > PROTO_MAX_GROUPS || req->head_len > PM_EXEC_HEAD_MAX)
 		return -EMSGSIZE;
 	groups_len = req->cred.nr_groups * sizeof(le32_t);
-	if (cap < sizeof(w) + groups_len)
+	if (cap < sizeof(w) + groups_len + req->head_len)
 		return -EMSGSIZE;
 	w.aspace = cpu_to_le64(req->aspace);
 	proto_file_encode(&req->file, &w.file);
@@ -237,9 +244,22 @@ ssize_t pm_exec_req_encode(const struct pm_exec_req *req, void *buf, size_t cap)
 	proto_cred_encode(&req->cred, &w.cred, groups);
 	w.vnode = cpu_to_le32(req->vnode);
 	w.want_credits = cpu_to_le32(req->want_credits);
+	w.object = cpu_to_le64(req->object);
+	w.storage = cpu_to_le32(req->storage);
+	w.head_len = cpu_to_le32(req->head_len);
 	memcpy(buf, &w, sizeof(w));
 	memcpy((uint8_t *)buf + sizeof(w), groups, groups_len);
-	return (ssize_t)(sizeof(w) + groups_len);
+	if (req->head_len)
+		memcpy((uint8_t *)buf + sizeof(w) + groups_len, req->head, req->head_len);
+	return (ssize_t)(sizeof(w) + groups_len + req->head_len);
+}
+
+/* A file, or an object with its beginning. */
+static bool exec_program_is_valid(const struct pm_exec_req *r)
+{
+	if (r->file.node)
+		return !r->object && !r->storage && !r->head_len;
+	return r->object && r->storage <= PROTO_NODE_MAX && r->head_len;
 }
 
 int pm_exec_req_decode(const void *buf, size_t len, struct pm_exec_req *out)
@@ -255,7 +275,13 @@ int pm_exec_req_decode(const void *buf, size_t len, struct pm_exec_req *out)
 				&r.cred);
 	if (err)
 		return err;
-	if (len != sizeof(w) + r.cred.nr_groups * sizeof(le32_t))
+	r.head = (const uint8_t *)buf + sizeof(w) + r.cred.nr_groups * sizeof(le32_t);
+	r.object = le64_to_cpu(w.object);
+	r.storage = le32_to_cpu(w.storage);
+	r.head_len = le32_to_cpu(w.head_len);
+	if (r.head_len > PM_EXEC_HEAD_MAX)
+		return -EPROTO;
+	if (len != sizeof(w) + r.cred.nr_groups * sizeof(le32_t) + r.head_len)
 		return -EMSGSIZE;
 
 	r.aspace = le64_to_cpu(w.aspace);
@@ -263,7 +289,7 @@ int pm_exec_req_decode(const void *buf, size_t len, struct pm_exec_req *out)
 	r.random_seed = le64_to_cpu(w.random_seed);
 	r.vnode = le32_to_cpu(w.vnode);
 	r.want_credits = le32_to_cpu(w.want_credits);
-	if (proto_file_decode(&w.file, &r.file) || !r.file.node || !r.aspace)
+	if (proto_file_decode(&w.file, &r.file) || !exec_program_is_valid(&r) || !r.aspace)
 		return -EPROTO;
 	if (!range_is_valid(0, r.stack_size))
 		return -EPROTO;

@@ -290,6 +290,9 @@ static const struct rejection {
 	{ "pm_exec_req", 0, 8, 0 },                   /* no space */
 	{ "pm_exec_req", 20, 4, 0x10000 },            /* no such node */
 	{ "pm_exec_req", 8, 8, 0 },                   /* a node, but no inode */
+	{ "pm_exec_req", 64, 8, 7 },                  /* a file and an object */
+	{ "pm_exec_req", 72, 4, 1 },                  /* a storage node without an object */
+	{ "pm_exec_req", 76, 4, 4097 },               /* too long a beginning */
 	{ "pm_exec_req", 24, 8, 0 },                  /* no stack */
 	{ "pm_exec_req", 24, 8, 0x800001 },           /* not whole pages */
 	{ "pm_exec_req", 48, 4, 33 },                 /* groups */
@@ -386,7 +389,7 @@ static const struct rejection {
 	{ "pm_fill_vma_rep", 48, 4, 8 },
 	{ "pm_fill_vma_rep", 52, 4, 64 },
 	{ "pm_fill_vma_rep", 52, 4, PM_VMA_FILE | PM_VMA_OBJECT },
-	{ "pm_fill_vma_rep", 52, 4, PM_VMA_OBJECT }, /* an object with a file */
+	{ "pm_fill_vma_rep", 52, 4, PM_VMA_OBJECT }, /* an object with a file's node */
 	{ "pm_fill_vma_rep", 52, 4, 0 },             /* a file without the flag */
 	{ "pm_fill_vma_rep", 56, 4, 0 },             /* a file without a cache node */
 	{ "pm_fill_vma_rep", 60, 4, 1 },
@@ -528,6 +531,7 @@ static void mappings_of_objects(struct ktest *t)
 	struct pm_vma vma = { .start = 0x400000,
 			      .end = 0x403000,
 			      .pgoff = (PM_USER_TOP >> PAGE_SHIFT) - 3,
+			      .file_bytes = 5,
 			      .object = 77,
 			      .flags = PM_VMA_SHARED | PM_VMA_OBJECT };
 	struct pm_mmap_req_wire rw;
@@ -546,7 +550,7 @@ static void mappings_of_objects(struct ktest *t)
 	pm_vma_encode(&vma, &vw);
 	ASSERT_EQ(t, pm_vma_decode(&vw, &got), 0);
 	EXPECT_EQ(t, got.object, 77);
-	EXPECT_EQ(t, got.file_bytes, 0);
+	EXPECT_EQ(t, got.file_bytes, 5);
 	EXPECT_EQ(t, got.pgoff, vma.pgoff);
 	vma.pgoff++;
 	pm_vma_encode(&vma, &vw);
@@ -555,6 +559,43 @@ static void mappings_of_objects(struct ktest *t)
 	vma.object = 0;
 	pm_vma_encode(&vma, &vw);
 	EXPECT_EQ(t, pm_vma_decode(&vw, &got), -EPROTO);
+	vma.object = 77;
+	pm_vma_encode(&vma, &vw);
+	EXPECT_EQ(t, pm_vma_decode(&vw, &got), 0);
+	vw.file.gen = cpu_to_le32(1);
+	EXPECT_EQ(t, pm_vma_decode(&vw, &got), -EPROTO);
+}
+
+/* A program in an object comes with its beginning. */
+static void exec_of_an_object(struct ktest *t)
+{
+	struct pm_exec_req req = { .aspace = 1,
+				   .stack_size = 0x800000,
+				   .cred = { 1000, 100, 1, { 4 } },
+				   .object = 9,
+				   .storage = 21,
+				   .head_len = 5,
+				   .head = (const uint8_t *)"\177ELF\2" };
+	struct pm_exec_req got;
+	ssize_t len = pm_exec_req_encode(&req, buf, sizeof(buf));
+
+	ASSERT_EQ(t, len, 80 + 4 + 5);
+	ASSERT_EQ(t, pm_exec_req_decode(buf, (size_t)len, &got), 0);
+	EXPECT_EQ(t, got.object, 9);
+	EXPECT_EQ(t, got.storage, 21);
+	EXPECT_EQ(t, got.head_len, 5);
+	EXPECT_MEMEQ(t, got.head, req.head, 5);
+	EXPECT_EQ(t, recode_pm_exec_req(buf, (size_t)len, again), len);
+	EXPECT_MEMEQ(t, again, buf, (size_t)len);
+	EXPECT_EQ(t, pm_exec_req_decode(buf, (size_t)len - 1, &got), -EMSGSIZE);
+	buf[72] = 0xff; /* no such node */
+	buf[74] = 0xff;
+	EXPECT_EQ(t, pm_exec_req_decode(buf, (size_t)len, &got), -EPROTO);
+	req.head_len = 0;
+	len = pm_exec_req_encode(&req, buf, sizeof(buf));
+	EXPECT_EQ(t, pm_exec_req_decode(buf, (size_t)len, &got), -EPROTO);
+	req.head_len = PM_EXEC_HEAD_MAX + 1;
+	EXPECT_EQ(t, pm_exec_req_encode(&req, buf, sizeof(buf)), -EMSGSIZE);
 }
 
 static void fetch_has_documented_bytes(struct ktest *t)
@@ -591,6 +632,7 @@ static const struct ktest_case cases[] = {
 	KTEST(changed_fields_are_rejected),
 	KTEST(encoders_keep_limits),
 	KTEST(mappings_of_objects),
+	KTEST(exec_of_an_object),
 	KTEST(fetch_has_documented_bytes),
 	KTEST(cache_node_is_the_same_everywhere),
 	{ 0 },

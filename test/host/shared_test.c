@@ -46,6 +46,7 @@ static struct aspace *space_create(struct object *obj, uint64_t pages)
 	struct pm_vma v = { .start = SHARED_BASE,
 			    .end = SHARED_BASE + pages * PAGE_SIZE,
 			    .prot = PM_PROT_READ | PM_PROT_WRITE,
+			    .file_bytes = UINT64_MAX,
 			    .flags = PM_VMA_SHARED | PM_VMA_OBJECT,
 			    .object = obj->id };
 	struct aspace *as = aspace_create(object_new_id(), 1);

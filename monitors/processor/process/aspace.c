@@ -247,8 +247,7 @@ int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *
 			       .flags = v->flags,
 			       .file = file,
 			       .pgoff = v->pgoff,
-			       .file_bytes =
-				       (v->flags & PM_VMA_OBJECT) ? UINT64_MAX : v->file_bytes };
+			       .file_bytes = v->file_bytes };
 	if (file)
 		object_get(file);
 	spin_lock(&as->lock);

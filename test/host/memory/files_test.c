@@ -409,6 +409,75 @@ static void program_with_interpreter(struct ktest *t)
 	free(pf);
 }
 
+/* Of a shared object, whose pages only the processor has. */
+static void program_in_an_object(struct ktest *t)
+{
+	struct pm_exec_req req = {
+		.aspace = FAKE_ASPACE(9),
+		.stack_size = 8 * MB,
+		.object = FAKE_ASPACE(5),
+		.storage = FAKE_STORAGE,
+		.head_len = 0x1000,
+	};
+	static uint8_t body[8192], reply[16384];
+	struct pm_exec_rep *rep = malloc(sizeof(*rep));
+	struct prog_files *pf = malloc(sizeof(*pf));
+	const uint64_t base = 0x555555554000;
+	const struct pm_vma *v;
+	struct fake_proc p;
+	struct fake f;
+	ssize_t len;
+	int ret;
+
+	prog_start(&f, pf);
+	req.head = pf->prog;
+	len = pm_exec_req_encode(&req, body, sizeof(body));
+	ret = memory_serve(&f.mem[0], FAKE_PROC, PM_EXEC, body, (uint32_t)len, NULL, 0, reply,
+			   sizeof(reply), NULL);
+	ASSERT_TRUE(t, ret > 0);
+	ASSERT_EQ(t, pm_exec_rep_decode(reply, (size_t)ret, rep), 0);
+	EXPECT_EQ(t, rep->entry, rep->interp_base + 0x40);
+	v = vma_holding(rep, base);
+	ASSERT_TRUE(t, v);
+	EXPECT_EQ(t, v->flags, PM_VMA_OBJECT);
+	EXPECT_EQ(t, v->object, FAKE_ASPACE(5));
+	EXPECT_EQ(t, v->file_bytes, UINT64_MAX);
+	v = vma_holding(rep, base + 0x2800);
+	ASSERT_TRUE(t, v);
+	EXPECT_EQ(t, v->pgoff, 1);
+	EXPECT_EQ(t, v->file_bytes, 0x1100);
+	EXPECT_EQ(t, vma_holding(rep, rep->interp_base)->flags, PM_VMA_FILE);
+	proc_init(&p, &f, FAKE_ASPACE(9), FAKE_MEM_FIRST);
+	EXPECT_EQ(t, proc_refresh(&p, base), 0);
+	EXPECT_EQ(t, proc_fetch(&p, base + 0x3000, true, NULL), PM_FETCH_FILE);
+	EXPECT_EQ(t, proc_fetch(&p, base + 0x4000, true, NULL), PM_FETCH_ZERO);
+	ASSERT_EQ(t, proc_destroy(&p), 0);
+
+	/* Nowhere to look its interpreter up; headers cut off; somebody else's object. */
+	req.storage = 0;
+	len = pm_exec_req_encode(&req, body, sizeof(body));
+	EXPECT_EQ(t,
+		  memory_serve(&f.mem[0], FAKE_PROC, PM_EXEC, body, (uint32_t)len, NULL, 0, reply,
+			       sizeof(reply), NULL),
+		  -ENOENT);
+	req.head_len = 64 + 4 * 56 - 1;
+	len = pm_exec_req_encode(&req, body, sizeof(body));
+	EXPECT_EQ(t,
+		  memory_serve(&f.mem[0], FAKE_PROC, PM_EXEC, body, (uint32_t)len, NULL, 0, reply,
+			       sizeof(reply), NULL),
+		  -ENOEXEC);
+	req.object = (uint64_t)(FAKE_PROC + 1) << 40 | 5;
+	len = pm_exec_req_encode(&req, body, sizeof(body));
+	EXPECT_EQ(t,
+		  memory_serve(&f.mem[0], FAKE_PROC, PM_EXEC, body, (uint32_t)len, NULL, 0, reply,
+			       sizeof(reply), NULL),
+		  -ESRCH);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+	free(rep);
+	free(pf);
+}
+
 /* The second exec of a program reads nothing, and asks each node once. */
 static void program_that_runs_again(struct ktest *t)
 {
@@ -586,6 +655,7 @@ static const struct ktest_case cases[] = {
 	KTEST(layout_is_random_with_a_seed),
 	KTEST(bad_programs_get_an_errno),
 	KTEST(program_that_runs_again),
+	KTEST(program_in_an_object),
 	KTEST(program_with_many_segments),
 	KTEST(exec_that_fails_leaves_nothing),
 	{ 0 },

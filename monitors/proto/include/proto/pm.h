@@ -85,14 +85,13 @@ struct pm_vma_wire {
 	le64_t end;   /* exclusive */
 	le64_t pgoff; /* page of the file or object behind start */
 	/*
-	 * PM_VMA_FILE: bytes of the file that the mapping shows, counted from pgoff * 4096.
-	 * ~0 = the whole file.  Behind it (a program's bss) pages are zero-filled.
-	 * PM_VMA_OBJECT: the id of the object's space.
+	 * PM_VMA_FILE, PM_VMA_OBJECT: bytes of it that the mapping shows, counted from pgoff * 4096.
+	 * ~0 = the whole of it.  Behind it (a program's bss) pages are zero-filled.
 	 */
-	le64_t file_bytes_or_object;
-	struct proto_file_wire file;
-	le32_t prot;       /* enum pm_prot */
-	le32_t flags;      /* enum pm_vma_flags */
+	le64_t file_bytes;
+	struct proto_file_wire file; /* PM_VMA_OBJECT: ino is the id of the object's space */
+	le32_t prot;                 /* enum pm_prot */
+	le32_t flags;                /* enum pm_vma_flags */
 	le32_t cache_node; /* PM_VMA_FILE: memory node that holds the file's buffer cache */
 	le32_t reserved;
 };
@@ -119,16 +118,27 @@ static_assert(sizeof(struct pm_grant_wire) == 8, "pm_grant is ABI");
 #define PM_EXEC_MAX_VREGIONS 64
 #define PM_MAX_GRANTS        64 /* of any reply: one per memory node that the call reached */
 
+#define PM_EXEC_HEAD_MAX 4096
+
+/* Header, groups, the first head_len bytes of the program. */
 struct pm_exec_req_wire {
 	le64_t aspace;               /* new, cluster-unique: (processor node id << 40) | counter */
 	struct proto_file_wire file; /* the program; the processor has looked it up and checked x */
 	le64_t stack_size;  /* bytes of address space for the stack (RLIMIT_STACK, capped) */
 	le64_t random_seed; /* for address randomisation; 0 = none */
-	struct proto_cred_wire cred; /* for PT_INTERP; groups follow, then nothing */
+	struct proto_cred_wire cred; /* for PT_INTERP; groups follow */
 	le32_t vnode;
 	le32_t want_credits; /* frames */
+	/*
+	 * A program in a shared object, instead of in a file: the object's space, where PT_INTERP is
+	 * looked up (0: nowhere), and how much of its beginning comes along.  Headers beyond that are not
+	 * seen: -ENOEXEC.
+	 */
+	le64_t object;
+	le32_t storage;
+	le32_t head_len; /* 1 to PM_EXEC_HEAD_MAX; 0 for a file */
 };
-static_assert(sizeof(struct pm_exec_req_wire) == 64, "PM_EXEC is ABI");
+static_assert(sizeof(struct pm_exec_req_wire) == 80, "PM_EXEC is ABI");
 
 enum pm_exec_flags {
 	PM_EXEC_STACK_X = 1 << 0, /* the program wants an executable stack */
@@ -444,7 +454,7 @@ struct pm_vma {
 	uint64_t start;
 	uint64_t end;
 	uint64_t pgoff;
-	uint64_t file_bytes; /* PM_VMA_FILE, else 0 */
+	uint64_t file_bytes; /* PM_VMA_FILE, PM_VMA_OBJECT, else 0 */
 	uint64_t object;     /* PM_VMA_OBJECT, else 0 */
 	struct proto_file file;
 	uint32_t prot;
@@ -476,6 +486,10 @@ struct pm_exec_req {
 	struct proto_cred cred;
 	uint32_t vnode;
 	uint32_t want_credits;
+	uint64_t object; /* 0: the program is a file, and so are the next three */
+	uint32_t storage;
+	uint32_t head_len;
+	const uint8_t *head; /* decoded: points into the message */
 };
 
 ssize_t pm_exec_req_encode(const struct pm_exec_req *req, void *buf, size_t cap) __must_check;
