@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: MIT
+# Directories and inodes of tmpfs, without contents.
+prog-y     += tmpfs
+tmpfs-objs := monitors/processor/tmpfs/dir.o monitors/processor/tmpfs/inode.o test/host/tmpfs_test.o

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tmpfs: entries, links, renames and positions, with every allocation failing once; then random changes, the whole
+ * tree being checked after each.
+ */
+#include <lib/err.h>
+#include <lib/fmt.h>
+#include <lib/ktest.h>
+#include <lib/prng.h>
+#include <lib/string.h>
+#include <processor/pipe.h>
+#include <shim/shim.h>
+
+#include "../../monitors/processor/tmpfs/tmpfs.h"
+
+/* --- what is not linked -------------------------------------------------------------- */
+
+struct dir_sink {
+	char names[64][16];
+	uint64_t pos[64];
+	size_t nr, room;
+};
+
+bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
+	      uint64_t cookie)
+{
+	if (sink->nr == sink->room)
+		return false;
+	memcpy(sink->names[sink->nr], name, MIN(len, sizeof(sink->names[0]) - 1));
+	sink->names[sink->nr][MIN(len, sizeof(sink->names[0]) - 1)] = '\0';
+	sink->pos[sink->nr++] = cookie;
+	return true;
+}
+
+struct pipe *pipe_create(void)
+{
+	return ERR_PTR(-ENOMEM);
+}
+
+void pipe_put(struct pipe *p)
+{
+}
+
+int tmpfs_open(struct inode *inode, struct file *f)
+{
+	return -ENXIO;
+}
+
+int tmpfs_resize(struct tmpfs_inode *ti, uint64_t size)
+{
+	ti->size = size;
+	return 0;
+}
+
+void tmpfs_release_data(struct tmpfs_inode *ti)
+{
+}
+
+uint64_t tmpfs_data_pages(struct tmpfs_inode *ti)
+{
+	return 0;
+}
+
+const struct inode_ops tmpfs_file_ops = {
+	.name = "tmpfs-file",
+	.getattr = tmpfs_getattr,
+	.setattr = tmpfs_setattr,
+	.release = tmpfs_release,
+};
+
+/* --- the file system under test ------------------------------------------------------ */
+
+static struct tmpfs fs;
+static struct inode *root;
+static size_t live_before;
+
+static void setup(struct ktest *t, uint64_t inodes)
+{
+	live_before = shim_allocs_live();
+	fs = (struct tmpfs){ .max_pages = UINT64_MAX, .max_inodes = inodes };
+	fs.type.at = "/t";
+	ASSERT_EQ(t, tmpfs_setup(&fs), 0);
+	ASSERT_EQ(t, tmpfs_root(&fs.type, &root), 0);
+}
+
+static void teardown(struct ktest *t)
+{
+	EXPECT_EQ(t, fs.entries, 0u);
+	EXPECT_EQ(t, fs.inodes, 1u);
+	inode_put(root);
+	EXPECT_EQ(t, fs.inodes, 0u);
+	EXPECT_EQ(t, fs.pages, 0u);
+	tmpfs_destroy(&fs);
+	EXPECT_EQ(t, shim_allocs_live(), live_before);
+}
+
+/* Referenced; NULL: there is none. */
+static struct inode *at(struct inode *dir, const char *name)
+{
+	struct inode *out;
+
+	return dir->ops->lookup(dir, name, strlen(name), &out) ? NULL : out;
+}
+
+/* The same without the reference, for looks at something that stays. */
+static struct inode *peek(struct inode *dir, const char *name)
+{
+	struct inode *out = at(dir, name);
+
+	inode_put(out);
+	return out;
+}
+
+static int make(struct inode *dir, const char *name, uint32_t mode)
+{
+	const struct new_inode how = { .name = name, .len = strlen(name), .mode = mode };
+
+	return dir->ops->create(dir, &how, NULL);
+}
+
+static int drop(struct inode *dir, const char *name)
+{
+	struct inode *victim = at(dir, name);
+	int err;
+
+	if (!victim)
+		return -ENOENT;
+	err = dir->ops->remove(dir, name, strlen(name), victim);
+	inode_put(victim);
+	return err;
+}
+
+static int add_link(struct inode *dir, const char *name, struct inode *target)
+{
+	return dir->ops->link(dir, name, strlen(name), target);
+}
+
+/* As the system call: look both up, check kinds, and say what was found. */
+static int move(struct inode *from_dir, const char *from, struct inode *to_dir, const char *to,
+		bool exchange)
+{
+	struct rename_args a = {
+		.from_dir = from_dir,
+		.from = from,
+		.from_len = strlen(from),
+		.source = at(from_dir, from),
+		.to_dir = to_dir,
+		.to = to,
+		.to_len = strlen(to),
+		.target = at(to_dir, to),
+		.exchange = exchange,
+	};
+	int err = 0;
+
+	if (!a.source || (exchange && !a.target))
+		err = -ENOENT;
+	else if (!exchange && a.target && inode_is_dir(a.source) != inode_is_dir(a.target))
+		err = inode_is_dir(a.source) ? -ENOTDIR : -EISDIR;
+	else if (a.source != a.target)
+		err = from_dir->ops->rename(&a);
+	inode_put(a.source);
+	inode_put(a.target);
+	return err;
+}
+
+/* --- checking the whole tree --------------------------------------------------------- */
+
+struct totals {
+	size_t entries, depth;
+};
+
+static void check_dir(struct ktest *t, struct tmpfs_inode *dir, struct totals *sum)
+{
+	struct tmpfs_entry *e;
+	uint64_t last = 1, n = 0;
+	uint32_t subdirs = 0;
+
+	ASSERT_TRUE(t, ++sum->depth < 1000u);
+	EXPECT_TRUE(t, rb_check(&dir->entries));
+	rb_for_each_entry(e, &dir->entries, order) {
+		EXPECT_TRUE(t, e->dir == dir);
+		EXPECT_GT(t, e->pos, last);
+		EXPECT_LT(t, e->pos, dir->next_pos);
+		last = e->pos;
+		n++;
+		EXPECT_FALSE(t, hlist_unhashed(&e->hash));
+		EXPECT_GT(t, e->child->nlink, 0u);
+		if (!inode_is_dir(&e->child->inode))
+			continue;
+		subdirs++;
+		EXPECT_TRUE(t, e->child->self == e);
+		EXPECT_TRUE(t, e->child->parent == dir);
+		check_dir(t, e->child, sum);
+	}
+	EXPECT_EQ(t, dir->nr_entries, n);
+	EXPECT_EQ(t, dir->nlink, 2 + subdirs);
+	sum->entries += n;
+}
+
+static void check_all(struct ktest *t)
+{
+	struct totals sum = { 0 };
+	size_t hashed = 0;
+
+	check_dir(t, tmpfs_inode(root), &sum);
+	for (size_t i = 0; i < fs.buckets; i++) {
+		struct tmpfs_entry *e;
+
+		hlist_for_each_entry(e, &fs.table[i], hash)
+			hashed++;
+	}
+	EXPECT_EQ(t, fs.entries, sum.entries);
+	EXPECT_EQ(t, hashed, sum.entries);
+}
+
+/* Each entry pays once, the inode for its first one; nobody holds what has no entry. */
+static void check_numbers(struct ktest *t)
+{
+	check_all(t);
+	EXPECT_EQ(t, fs.inodes, 1 + fs.entries);
+}
+
+/* --- cases --------------------------------------------------------------------------- */
+
+static void entries_come_and_go(struct ktest *t)
+{
+	struct inode *d;
+
+	setup(t, 100);
+	EXPECT_EQ(t, make(root, "d", FS_S_IFDIR | 0755), 0);
+	EXPECT_EQ(t, make(root, "d", FS_S_IFDIR | 0755), -EEXIST);
+	d = at(root, "d");
+	ASSERT_TRUE(t, d);
+	EXPECT_EQ(t, make(d, "f", FS_S_IFREG | 0644), 0);
+	EXPECT_EQ(t, drop(root, "d"), -ENOTEMPTY);
+	EXPECT_EQ(t, add_link(root, "g", peek(d, "f")), 0);
+	EXPECT_EQ(t, tmpfs_inode(peek(d, "f"))->nlink, 2u);
+	check_all(t);
+	EXPECT_EQ(t, drop(d, "f"), 0);
+	EXPECT_EQ(t, drop(d, "f"), -ENOENT);
+	EXPECT_EQ(t, drop(root, "d"), 0);
+	/* A removed directory can be stood in, and nothing made in it. */
+	EXPECT_EQ(t, make(d, "x", FS_S_IFREG), -ENOENT);
+	EXPECT_EQ(t, move(root, "g", d, "x", false), -ENOENT);
+	inode_put(d);
+	check_all(t);
+	EXPECT_EQ(t, drop(root, "g"), 0);
+	teardown(t);
+}
+
+static void a_name_that_changed_is_looked_up_again(struct ktest *t)
+{
+	struct inode *old;
+
+	setup(t, 100);
+	EXPECT_EQ(t, make(root, "a", FS_S_IFREG), 0);
+	old = at(root, "a");
+	EXPECT_EQ(t, drop(root, "a"), 0);
+	EXPECT_EQ(t, root->ops->remove(root, "a", 1, old), -EAGAIN);
+	EXPECT_EQ(t, make(root, "a", FS_S_IFREG), 0);
+	EXPECT_EQ(t, root->ops->remove(root, "a", 1, old), -EAGAIN);
+	/* Unlinked for good: no new name. */
+	EXPECT_EQ(t, add_link(root, "b", old), -ENOENT);
+	inode_put(old);
+	EXPECT_EQ(t, drop(root, "a"), 0);
+	teardown(t);
+}
+
+static void renames_follow_the_rules(struct ktest *t)
+{
+	struct inode *d, *e;
+	char text[64];
+
+	setup(t, 100);
+	EXPECT_EQ(t, make(root, "d", FS_S_IFDIR), 0);
+	d = at(root, "d");
+	EXPECT_EQ(t, make(d, "e", FS_S_IFDIR), 0);
+	e = at(d, "e");
+	EXPECT_EQ(t, move(root, "d", e, "x", false), -EINVAL);
+	EXPECT_EQ(t, move(root, "d", d, "x", false), -EINVAL);
+	EXPECT_EQ(t, move(d, "e", root, "d", false), -ENOTEMPTY);
+	EXPECT_EQ(t, move(root, "d", d, "e", true), -EINVAL);
+	EXPECT_EQ(t, move(d, "e", root, "d", true), -EINVAL);
+	EXPECT_EQ(t, e->ops->text(e, text, sizeof(text)), 0);
+	EXPECT_STREQ(t, text, "/d/e");
+	EXPECT_EQ(t, move(d, "e", root, "e", false), 0);
+	EXPECT_EQ(t, e->ops->text(e, text, sizeof(text)), 0);
+	EXPECT_STREQ(t, text, "/e");
+	check_all(t);
+	EXPECT_EQ(t, move(root, "d", root, "e", true), 0);
+	EXPECT_TRUE(t, peek(root, "e") == d && peek(root, "d") == e);
+	check_all(t);
+	EXPECT_EQ(t, move(root, "d", root, "e", false), 0);
+	EXPECT_EQ(t, tmpfs_inode(d)->nlink, 0u);
+	EXPECT_EQ(t, d->ops->text(d, text, sizeof(text)), -ENOENT);
+	inode_put(d);
+	inode_put(e);
+	check_numbers(t);
+	EXPECT_EQ(t, drop(root, "e"), 0);
+	teardown(t);
+}
+
+static void limits_hold(struct ktest *t)
+{
+	const struct new_inode tmp = { .name = "#", .len = 1, .mode = FS_S_IFREG };
+	struct inode *ti;
+	char target[200];
+
+	setup(t, 4);
+	EXPECT_EQ(t, make(root, "a", FS_S_IFREG), 0);
+	EXPECT_EQ(t, root->ops->tmpfile(root, &tmp, &ti), 0);
+	EXPECT_EQ(t, add_link(root, "b", ti), 0); /* its first name */
+	EXPECT_EQ(t, add_link(root, "c", ti), 0);
+	EXPECT_EQ(t, add_link(root, "d", ti), -ENOSPC);
+	EXPECT_EQ(t, make(root, "d", FS_S_IFREG), -ENOSPC);
+	inode_put(ti);
+	check_numbers(t);
+	EXPECT_EQ(t, drop(root, "b"), 0);
+	EXPECT_EQ(t, drop(root, "c"), 0);
+	EXPECT_EQ(t, fs.inodes, 2u);
+	/* A long link takes a page. */
+	fs.max_pages = 0;
+	memset(target, 'x', sizeof(target));
+	{
+		struct new_inode link = { .name = "l",
+					  .len = 1,
+					  .mode = FS_S_IFLNK | 0777,
+					  .target = target,
+					  .target_len = sizeof(target) };
+
+		EXPECT_EQ(t, root->ops->create(root, &link, NULL), -ENOSPC);
+		link.target_len = 5;
+		EXPECT_EQ(t, root->ops->create(root, &link, NULL), 0);
+	}
+	EXPECT_EQ(t, drop(root, "l"), 0);
+	EXPECT_EQ(t, drop(root, "a"), 0);
+	teardown(t);
+}
+
+static void positions_stay(struct ktest *t)
+{
+	struct dir_sink sink = { .room = 5 };
+	char name[16];
+	uint64_t pos = 2;
+	size_t total = 0;
+
+	setup(t, 100);
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		EXPECT_EQ(t, make(root, name, FS_S_IFREG), 0);
+	}
+	/* Five at a time, each removed once it has been read, and one more made: never seen twice. */
+	for (;;) {
+		sink.nr = 0;
+		EXPECT_EQ(t, root->ops->readdir(root, &pos, &sink), 0);
+		if (!sink.nr)
+			break;
+		pos = sink.pos[sink.nr - 1];
+		for (size_t i = 0; i < sink.nr; i++)
+			EXPECT_EQ(t, drop(root, sink.names[i]), 0);
+		total += sink.nr;
+	}
+	EXPECT_EQ(t, total, 20u);
+	teardown(t);
+}
+
+/* As deep as a program likes, all held by the innermost alone. */
+static void removed_directories_go_without_recursion(struct ktest *t)
+{
+	struct inode *dir = root, *deepest, *next;
+
+	setup(t, 100000);
+	dir = root;
+	inode_get(dir);
+	for (int i = 0; i < 50000; i++) {
+		ASSERT_EQ(t, make(dir, "d", FS_S_IFDIR), 0);
+		next = at(dir, "d");
+		inode_put(dir);
+		dir = next;
+	}
+	deepest = dir;
+	inode_get(deepest);
+	while (dir != root) {
+		ASSERT_EQ(t, dir->ops->parent(dir, &next), 0);
+		ASSERT_EQ(t, drop(next, "d"), 0);
+		inode_put(dir);
+		dir = next;
+	}
+	inode_put(dir);
+	EXPECT_EQ(t, fs.inodes, 50001u);
+	inode_put(deepest);
+	teardown(t);
+}
+
+/* One random change; -ENOMEM: nothing may have happened. */
+static int change(struct prng *r, struct inode **dirs)
+{
+	static const char *const names[] = { "a", "b", "c", "d", "e" };
+	struct inode *d1 = dirs[prng_below(r, 4)], *d2 = dirs[prng_below(r, 4)], *target;
+	const char *n1 = names[prng_below(r, 5)], *n2 = names[prng_below(r, 5)];
+	int err;
+
+	switch (prng_below(r, 8)) {
+	case 0:
+		return make(d1, n1, FS_S_IFDIR | 0755);
+	case 1:
+		return make(d1, n1, FS_S_IFREG | 0644);
+	case 2:
+		target = at(d2, n2);
+		err = target && !inode_is_dir(target) ? add_link(d1, n1, target) : 0;
+		inode_put(target);
+		return err;
+	case 3:
+		return drop(d1, n1);
+	case 4:
+		return move(d1, n1, d2, n2, true);
+	default:
+		return move(d1, n1, d2, n2, false);
+	}
+}
+
+/* Four directories to work in: the root, and whatever is below it at some names. */
+static void pick_dirs(struct prng *r, struct inode **dirs)
+{
+	static const char *const names[] = { "a", "b", "c", "d", "e" };
+
+	for (size_t i = 0; i < 4; i++) {
+		struct inode *dir = root, *next;
+
+		inode_get(dir);
+		for (uint64_t depth = prng_below(r, 4); depth > 0; depth--) {
+			next = at(dir, names[prng_below(r, 5)]);
+			if (!next || !inode_is_dir(next)) {
+				inode_put(next);
+				break;
+			}
+			inode_put(dir);
+			dir = next;
+		}
+		dirs[i] = dir;
+	}
+}
+
+static void empty(struct ktest *t, struct inode *dir)
+{
+	struct tmpfs_entry *e;
+
+	while ((e = rb_entry_or_null(rb_first(&tmpfs_inode(dir)->entries), struct tmpfs_entry,
+				     order))) {
+		char name[16] = { 0 };
+
+		memcpy(name, e->name, e->len);
+		if (inode_is_dir(&e->child->inode))
+			empty(t, &e->child->inode);
+		ASSERT_EQ(t, drop(dir, name), 0);
+	}
+}
+
+static void random_changes_keep_the_tree_whole(struct ktest *t)
+{
+	struct inode *dirs[4];
+	struct prng r;
+
+	prng_seed(&r, 4711);
+	setup(t, 1000);
+	for (int step = 0; step < 3000; step++) {
+		struct prng same;
+		long budget = 0;
+		int err;
+
+		pick_dirs(&r, dirs);
+		/* The same change, until no allocation of it fails. */
+		do {
+			same = r;
+			shim_fail_alloc_after(budget++);
+			err = change(&same, dirs);
+			shim_fail_alloc_after(-1);
+			check_all(t);
+		} while (err == -ENOMEM && budget < 20);
+		EXPECT_NE(t, err, -ENOMEM);
+		EXPECT_NE(t, err, -EAGAIN);
+		r = same;
+		for (size_t i = 0; i < 4; i++)
+			inode_put(dirs[i]);
+		check_numbers(t);
+	}
+	empty(t, root);
+	teardown(t);
+}
+
+static const struct ktest_case tmpfs_cases[] = {
+	KTEST(entries_come_and_go),
+	KTEST(a_name_that_changed_is_looked_up_again),
+	KTEST(renames_follow_the_rules),
+	KTEST(limits_hold),
+	KTEST(positions_stay),
+	KTEST(removed_directories_go_without_recursion),
+	KTEST(random_changes_keep_the_tree_whole),
+	{ 0 },
+};
+static const struct ktest_suite tmpfs_suite = { .name = "tmpfs.dir", .cases = tmpfs_cases };
+KTEST_SUITE(tmpfs_suite);
