@@ -75,7 +75,7 @@ static int store_check_locked(const struct region *r, uint64_t vaddr) __must_hol
 
 /*
  * Try to store with *@fresh (may be NULL) as the frame to use if a new one is needed; it is taken when
- * was.  -ENOBUFS: a new frame is needed and there is none; -EBUSY: the same, in the place of one that is being sent.
+ * it was.  -ENOBUFS: a new frame is needed and there is none; -EBUSY: the same, in the place of one that is being sent.
  */
 static int store_locked(struct memory *m, struct region *r, uint64_t vaddr, uint64_t seq,
 			const void *data, struct mpage **fresh, struct mpage **replaced)

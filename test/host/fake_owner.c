@@ -45,6 +45,7 @@ static struct {
 	int refuse_status;
 	uint64_t file_pages, file_bad;
 	uint32_t frames;
+	int64_t promised; /* credits that the processor should have in hand */
 	unsigned int under_way;
 	uint16_t fail_opcode;
 	int fail_status;
@@ -127,6 +128,16 @@ void fake_fail(uint16_t opcode, int status)
 	pthread_mutex_unlock(&fake.lock);
 }
 
+int64_t fake_promised(void)
+{
+	int64_t nr;
+
+	pthread_mutex_lock(&fake.lock);
+	nr = fake.promised;
+	pthread_mutex_unlock(&fake.lock);
+	return nr;
+}
+
 size_t fake_pages(void)
 {
 	size_t nr;
@@ -194,6 +205,7 @@ static void store(uint64_t aspace, uint64_t vaddr, uint64_t seq, const uint8_t *
 			abort();
 		p = calloc(1, sizeof(*p));
 		fake.pages[fake.nr_pages++] = p;
+		fake.promised--;
 		p->aspace = aspace;
 		p->vaddr = vaddr;
 	}
@@ -457,6 +469,7 @@ static int sync_credit(uint32_t node, const void *body, uint32_t len, void *out)
 	grant.frames = MIN(req.want, fake.frames);
 	if (fake.frames != UINT32_MAX)
 		fake.frames -= grant.frames;
+	fake.promised += (int64_t)grant.frames - req.give;
 	pthread_mutex_unlock(&fake.lock);
 	if (req.want && !grant.frames)
 		return -ENOMEM;

@@ -25,6 +25,8 @@ void fake_file(uint64_t pages, uint64_t bad);
 void fake_move(uint64_t index, uint32_t node);
 /* The next request @opcode (PM_FORK, PM_MERGE, PM_DISCARD, PM_SPACE) is answered with @status and changes nothing. */
 void fake_fail(uint16_t opcode, int status);
+/* Frame credits that are granted and neither used nor given back, by what the nodes know. */
+int64_t fake_promised(void);
 /* Pages stored, of all spaces. */
 size_t fake_pages(void);
 /* Frames that each node will still promise. */

@@ -30,6 +30,7 @@
 extern unsigned int fake_kills;
 
 static size_t spaces_before;
+static int64_t credits_before; /* what other tests have made up */
 
 static bool cache_start(struct ktest *t)
 {
@@ -42,6 +43,7 @@ static bool cache_start(struct ktest *t)
 	fake_reset();
 	fake_kills = 0;
 	spaces_before = object_space_count();
+	credits_before = (int64_t)credit_held() - fake_promised();
 	return t->nr_failed == 0;
 }
 
@@ -145,6 +147,7 @@ static void all_gone(struct ktest *t)
 	EXPECT_EQ(t, object_space_count(), spaces_before);
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 	EXPECT_EQ(t, fake_pages(), 0u);
+	EXPECT_EQ(t, (int64_t)credit_held() - fake_promised(), credits_before);
 	EXPECT_EQ(t, fake_kills, 0u);
 }
 
@@ -554,6 +557,155 @@ static void threads_write_while_one_forks(struct ktest *t)
 	all_gone(t);
 }
 
+#define RACE_PAGES 300 /* more than fit: reads of the frozen object wait for their owner */
+
+struct reader {
+	struct aspace *as;
+	uint64_t at; /* the page that the writer is about to write */
+	uint64_t stop;
+	unsigned int nr_bad;
+};
+
+static void *read_behind(void *arg)
+{
+	struct reader *r = arg;
+
+	while (!__atomic_load_n(&r->stop, __ATOMIC_ACQUIRE)) {
+		uint64_t v;
+
+		if (touch(r->as, __atomic_load_n(&r->at, __ATOMIC_ACQUIRE), &v, false))
+			r->nr_bad++;
+	}
+	return NULL;
+}
+
+/* A read that has found the older page does not put it in the place of the private copy. */
+static void a_read_never_undoes_a_copy(struct ktest *t)
+{
+	static struct reader r[2];
+	pthread_t threads[2];
+	struct aspace *p, *c;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_delay_us(200);
+	p = space_create(RACE_PAGES);
+	for (uint64_t i = 0; i < RACE_PAGES; i++)
+		put(t, p, i, 1);
+	for (uint64_t round = 2; round < 6; round++) {
+		c = fork_of(t, p);
+		for (unsigned int i = 0; i < 2; i++) {
+			r[i] = (struct reader){ .as = p };
+			ASSERT_EQ(t, pthread_create(&threads[i], NULL, read_behind, &r[i]), 0);
+		}
+		for (uint64_t i = 0; i < RACE_PAGES; i++) {
+			for (unsigned int k = 0; k < 2; k++)
+				__atomic_store_n(&r[k].at, i, __ATOMIC_RELEASE);
+			put(t, p, i, round);
+			for (unsigned int n = 0; n < 4; n++)
+				EXPECT_EQ(t, get(t, p, i), round);
+		}
+		for (unsigned int i = 0; i < 2; i++) {
+			__atomic_store_n(&r[i].stop, 1, __ATOMIC_RELEASE);
+			pthread_join(threads[i], NULL);
+			EXPECT_EQ(t, r[i].nr_bad, 0u);
+		}
+		aspace_put(c);
+	}
+	aspace_put(p);
+	all_gone(t);
+}
+
+/* The same, step by step: what a fault is about to map has been copied meanwhile. */
+static void an_overtaken_read_begins_again(struct ktest *t)
+{
+	const vaddr_t va = BASE + 3 * PAGE_SIZE;
+	struct object *from;
+	struct layout_seq seq;
+	struct aspace *p, *c;
+	struct line *line;
+	struct vma v;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(8);
+	put(t, p, 3, 1);
+	c = fork_of(t, p);
+	ASSERT_EQ(t, aspace_fault_begin(p, va, &v, &seq), 0);
+	ASSERT_EQ(t, anon_find(p, BASE_VPN + 3, seq.map, &from, &line), 0);
+	EXPECT_TRUE(t, from == p->anon->backing);
+	put(t, p, 3, 2);
+	EXPECT_EQ(t, aspace_map_line(p, va, line, PM_PROT_READ, &seq), -EAGAIN);
+	excache_put(line);
+	aspace_fault_end(p);
+	EXPECT_EQ(t, get(t, p, 3), 2u);
+	aspace_put(p);
+	aspace_put(c);
+	all_gone(t);
+}
+
+static void *fork_it(void *arg)
+{
+	struct aspace *child;
+	struct aspace **p = arg;
+
+	if (aspace_fork(p[0], &child) == 0)
+		__atomic_store_n(&p[1], child, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void a_fork_waits_for_faults_under_way(struct ktest *t)
+{
+	struct aspace *as[2] = { NULL, NULL };
+	struct layout_seq seq;
+	struct object *top;
+	pthread_t thread;
+	struct vma v;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as[0] = space_create(8);
+	put(t, as[0], 1, 1);
+	top = as[0]->anon;
+	ASSERT_EQ(t, aspace_fault_begin(as[0], BASE, &v, &seq), 0);
+	ASSERT_EQ(t, pthread_create(&thread, NULL, fork_it, as), 0);
+	while (aspace_may_fill(as[0], seq.map, false))
+		usleep(1000); /* until the fork has blocked the space */
+	usleep(20000);
+	EXPECT_TRUE(t, __atomic_load_n(&as[1], __ATOMIC_ACQUIRE) == NULL);
+	EXPECT_TRUE(t, as[0]->anon == top);
+	aspace_fault_end(as[0]);
+	pthread_join(thread, NULL);
+	ASSERT_TRUE(t, as[1] != NULL);
+	EXPECT_EQ(t, get(t, as[1], 1), 1u);
+	aspace_put(as[0]);
+	aspace_put(as[1]);
+	all_gone(t);
+}
+
+static void held_lines_are_not_written_back(struct ktest *t)
+{
+	struct aspace *p, *other;
+	struct line *line;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(40);
+	other = space_create(600);
+	for (uint64_t i = 0; i < 40; i++)
+		put(t, p, i, i);
+	excache_hold(p->anon);
+	for (uint64_t i = 0; i < 600; i++)
+		put(t, other, i, i);
+	for (uint64_t i = 0; i < 40; i++) {
+		ASSERT_EQ(t, excache_get(p->anon, BASE_VPN + i, EXCACHE_FIND, &line), 0);
+		excache_put(line);
+	}
+	excache_release(p->anon);
+	for (uint64_t i = 0; i < 600; i++)
+		put(t, other, i, i);
+	EXPECT_TRUE(t, object_stored(p->anon, BASE_VPN));
+	aspace_put(p);
+	aspace_put(other);
+	all_gone(t);
+}
+
 /* --- a random walk against a model --------------------------------------------------- */
 
 #define MODEL_SPACES 8
@@ -642,6 +794,10 @@ static const struct ktest_case cases[] = {
 	KTEST(refused_merge_is_tried_again),
 	KTEST(a_lost_page_kills_all_who_see_it),
 	KTEST(threads_write_while_one_forks),
+	KTEST(a_read_never_undoes_a_copy),
+	KTEST(an_overtaken_read_begins_again),
+	KTEST(a_fork_waits_for_faults_under_way),
+	KTEST(held_lines_are_not_written_back),
 	KTEST(random_walk_agrees_with_the_model),
 	KTEST(random_walk_with_trouble),
 	{ 0 },

@@ -25,6 +25,7 @@
 extern unsigned int fake_kills;
 
 static size_t spaces_before;
+static int64_t credits_before; /* what other tests have made up */
 
 static bool cache_start(struct ktest *t)
 {
@@ -37,6 +38,7 @@ static bool cache_start(struct ktest *t)
 	fake_reset();
 	fake_kills = 0;
 	spaces_before = object_space_count();
+	credits_before = (int64_t)credit_held() - fake_promised();
 	return t->nr_failed == 0;
 }
 
@@ -138,6 +140,7 @@ static void all_gone(struct ktest *t)
 	EXPECT_EQ(t, object_space_count(), spaces_before);
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 	EXPECT_EQ(t, fake_pages(), 0u);
+	EXPECT_EQ(t, (int64_t)credit_held() - fake_promised(), credits_before);
 	EXPECT_EQ(t, fake_kills, 0u);
 }
 
@@ -179,7 +182,7 @@ static void holes_stay_holes(struct ktest *t)
 	struct fake_counts counts;
 	struct object *obj;
 	struct line *line;
-	uint64_t held;
+	uint64_t held, seq;
 
 	ASSERT_TRUE(t, cache_start(t));
 	obj = object_shared_create(0, false);
@@ -200,7 +203,10 @@ static void holes_stay_holes(struct ktest *t)
 	EXPECT_EQ(t, object_shared_pages(obj), 2u);
 	EXPECT_EQ(t, read_word(t, obj, 5), 2u);
 	EXPECT_EQ(t, read_word(t, obj, 700), 1u);
+	seq = obj->seq;
 	EXPECT_EQ(t, object_shared_punch(obj, 0, 6), 0);
+	/* A fault that began before makes nothing. */
+	EXPECT_EQ(t, excache_get_at(obj, 5, EXCACHE_ZERO, NULL, seq, &line), -EAGAIN);
 	EXPECT_EQ(t, read_word(t, obj, 5), 0u);
 	EXPECT_EQ(t, object_shared_pages(obj), 1u);
 	EXPECT_EQ(t, fake_pages(), 1u);

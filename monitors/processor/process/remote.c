@@ -22,6 +22,7 @@
 #define MOVED_MAX 16 /* redirects of one request */
 
 COUNTER(remote_calls, "process.memory_calls", "requests about address spaces (mmap and its kin)");
+COUNTER(fork_messages, "fork.messages", "requests for forks, merges and discarded pages");
 
 /* A reply buffer of the control class, too large for a stack. */
 struct reply {
@@ -270,6 +271,7 @@ static int plain_call(struct object *obj, uint16_t opcode, const void *body, siz
 {
 	const int ret = call(obj->home, opcode, body, len, NULL, 0);
 
+	counter_inc(&fork_messages);
 	return ret > 0 ? -EPROTO : ret;
 }
 
@@ -287,8 +289,10 @@ int remote_fork(struct object *from, struct object *parent, struct object *child
 
 	pm_fork_req_encode(&req, &w);
 	/* With the same names it is the same fork: said again until we know. */
-	for (unsigned int tries = 0; err == -ETIMEDOUT && tries < SAY_AGAIN; tries++)
+	for (unsigned int tries = 0; err == -ETIMEDOUT && tries < SAY_AGAIN; tries++) {
+		counter_inc(&fork_messages);
 		err = range_reply(from, PM_FORK, &w, sizeof(w), &r);
+	}
 	if (err)
 		return err;
 	parent->vregion_size = child->vregion_size = from->vregion_size;

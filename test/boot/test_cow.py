@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""Memory over forks: copy-on-write beside eviction, shared memory, and nothing left at the end."""
+
+import os
+
+import pytest
+from boot import delta, on_host, total
+
+SMALL_CACHE = ("--excache", "2M")
+TWO = ("--vregion", "2M", "--memories", "2")
+SHAPES = pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+
+# What must be as before when all programs have ended.
+GAUGES = [
+    "excache.space_objects", "memory.spaces", "memory.vregions", "memory.vmas", "memory.frames_used",
+    "memory.committed",
+]  # fmt: skip
+
+
+def forks(cluster, programs, *args, limit=900.0):
+    """Run it, compare with the host; the counters before and after."""
+    argv = [programs / "glibc-static/forks", *args]
+    before = cluster.stats()
+    got, want = cluster.run(argv, limit=limit), on_host(argv)
+    after = cluster.stats()
+    assert (got.out, got.status) == (want.out, want.status), got.err
+    for gauge in GAUGES:
+        assert total(after, gauge) == total(before, gauge), gauge
+    # Every credit that a memory node has promised is in hand: none is lost, none is counted twice.
+    assert total(after, "memory.frames_promised") == total(after, "credit.held")
+    return before, after
+
+
+@SHAPES
+def test_a_tree_of_forks(pool, programs, shape):
+    """50 processes, depth 4, dirty and p-local pages at each fork, more than the cache holds."""
+    before, after = forks(pool.get(*SMALL_CACHE, *shape), programs, "tree")
+    assert delta(before, after, "p0", "fork.spaces") == 49
+    assert delta(before, after, "p0", "fork.failed") == 0
+    assert delta(before, after, "p0", "fork.cow_copies") > 49 * 100
+    assert delta(before, after, "p0", "excache.writebacks") > 1000
+
+
+def test_writers_during_forks(pool, programs):
+    before, after = forks(pool.get(*SMALL_CACHE), programs, "threads")
+    assert delta(before, after, "p0", "fork.spaces") == 40
+
+
+@SHAPES
+def test_shared_memory(pool, programs, shape):
+    forks(pool.get(*SMALL_CACHE, *shape), programs, "shared")
+
+
+def test_many_forks(pool, programs):
+    """One after the other: messages are bounded, and each frozen object is merged again."""
+    n = 2000 if os.environ.get("TEST_LONG") else 200
+    before, after = forks(pool.get(), programs, "many", str(n))
+    assert delta(before, after, "p0", "fork.spaces") == n
+    assert delta(before, after, "p0", "fork.merges") == n
+    # PM_FORK, PM_MERGE, PM_DESTROY; the rest is the program's own start, reported by other nodes, or credits.
+    assert delta(before, after, "p0", "process.memory_calls") <= 3 * n + 40
