@@ -19,6 +19,11 @@ def test_clocks_agree_with_the_system_calls(plain, programs, kind):
     assert plain.run(argv) == on_host(argv)
 
 
+def test_clocks_and_cpus_on_four_cpus(four, programs):
+    argv = [programs / "glibc-static/vdso"]
+    assert four.run(argv) == on_host(argv)
+
+
 @pytest.mark.parametrize("kind", VDSO_KINDS)
 def test_a_million_clock_readings_make_no_system_call(plain, programs, kind):
     before = plain.stats()

@@ -7,6 +7,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 
 static const clockid_t clocks[] = {
@@ -101,6 +103,55 @@ static void monotonic(void)
 	puts("a million readings never went back");
 }
 
+/* A thread may move between two calls, so only most answers must agree. */
+static void *cpus(void *arg)
+{
+	int same = 0, asked = 0;
+
+	for (int i = 0; i < 2000; i++) {
+		unsigned int before, after;
+		int cpu;
+
+		CHECK(syscall(SYS_getcpu, &before, NULL, NULL) == 0);
+		cpu = sched_getcpu();
+		CHECK(syscall(SYS_getcpu, &after, NULL, NULL) == 0);
+		CHECK(cpu >= 0);
+		if (before == after) {
+			asked++;
+			same += (unsigned int)cpu == before;
+		}
+	}
+	CHECK(asked > 100 && same >= asked - 5);
+	return arg;
+}
+
+static void getcpu_on_all(void)
+{
+	pthread_t thread[4];
+
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_create(&thread[i], NULL, cpus, NULL) == 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(thread[i], NULL);
+	puts("getcpu agrees with the system call");
+}
+
+/* A child has the same pages at the same place. */
+static void in_a_child(void)
+{
+	const int64_t now = by_library(CLOCK_MONOTONIC);
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		CHECK(!memcmp((void *)getauxval(AT_SYSINFO_EHDR), ELFMAG, SELFMAG));
+		CHECK(by_library(CLOCK_MONOTONIC) >= now);
+		_exit(0);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	puts("a child reads the clock, too");
+}
+
 static sigjmp_buf back;
 
 static void on_segv(int signo)
@@ -161,6 +212,8 @@ int main(int argc, char **argv)
 	agree();
 	others();
 	monotonic();
+	getcpu_on_all();
+	in_a_child();
 	pages();
 	if (argc > 1 && !strcmp(argv[1], "attack"))
 		attack();
