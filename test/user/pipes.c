@@ -274,7 +274,7 @@ static void sizes(void)
 	drain(fds[0], 1234);
 	result("smaller", fcntl(fds[0], F_SETPIPE_SZ, 4096));
 	fill("one page", fds, 3);
-	result("not a pipe", fcntl(0, F_GETPIPE_SZ) < 0 && errno == EBADF ? 0 : 1);
+	result("not a pipe", fcntl(open("/dev/null", O_RDONLY), F_GETPIPE_SZ));
 	close(fds[0]);
 	close(fds[1]);
 }
