@@ -26,7 +26,7 @@ struct facts {
 	uint64_t user_ns, system_ns, child_user_ns, child_system_ns, start_ns;
 	uint64_t faults, child_faults, switches;
 	uint64_t pending, shared_pending, blocked, ignored, caught;
-	uint32_t nr_queued;
+	uint64_t queued, queue_limit; /* signals of its user */
 	uint32_t exit_code;
 	const struct cred *cred; /* counted; NULL: a zombie that has none any more */
 };
@@ -75,6 +75,7 @@ static void read_signals(const struct proc_ref *ref, struct facts *f)
 	f->nr_threads = p->nr_tasks;
 	f->exit_code = p->wait_status;
 	f->shared_pending = p->sig.pending.set;
+	signal_queue_use(p, &f->queued, &f->queue_limit);
 	f->cred = p->cred ? cred_get(p->cred) : NULL;
 	list_for_each_entry(t, &p->tasks, link) {
 		if (!first || t->tid == p->pid)
@@ -338,8 +339,9 @@ static void put_status(struct text *t, const struct pseudo_subject *s, const str
 		    f->pgid, f->sid);
 	if (as)
 		put_memory(t, as);
-	text_printf(t, "CoreDumping:\t0\nTHP_enabled:\t0\nThreads:\t%u\nSigQ:\t0/0\n",
-		    f->nr_threads);
+	text_printf(t, "CoreDumping:\t0\nTHP_enabled:\t0\nThreads:\t%u\nSigQ:\t%llu/%llu\n",
+		    f->nr_threads, (unsigned long long)f->queued,
+		    (unsigned long long)f->queue_limit);
 	put_signals(t, f);
 	put_caps(t, c);
 	text_puts(t, "NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n"

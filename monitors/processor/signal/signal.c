@@ -117,6 +117,15 @@ void signal_charge_of(const struct process *p, struct sig_charge *charge)
 	charge->limit = READ_ONCE(p->rlimits[RLIM_SIGPENDING].cur);
 }
 
+void signal_queue_use(const struct process *p, uint64_t *queued, uint64_t *limit)
+{
+	struct sig_charge charge;
+
+	signal_charge_of(p, &charge);
+	*queued = sig_account_count(charge.uid);
+	*limit = charge.limit;
+}
+
 /* --- stop and continue ---------------------------------------------------------------- */
 
 static void continue_locked(struct process *p)

@@ -233,6 +233,8 @@ bool signal_post_child(struct process *parent, const struct siginfo_k *info);
 
 /* RLIMIT_CPU of @p is @seconds now: SIGXCPU then. process.lock held. -ENOMEM */
 int signal_cpu_limit_locked(struct process *p, uint64_t seconds) __must_check;
+/* How many signals are queued for the user of @p, and how many may be. For /proc. */
+void signal_queue_use(const struct process *p, uint64_t *queued, uint64_t *limit);
 /* What RLIMIT_SIGPENDING is for a new program: queued signals of one user. */
 uint64_t signal_queue_limit(void);
 
