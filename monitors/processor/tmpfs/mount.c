@@ -38,7 +38,6 @@ static void statfs(struct inode *inode, struct ps_statfs *st);
 			  .at = (where),             \
 			  .options = "nosuid,nodev", \
 			  .magic = TMPFS_MAGIC,      \
-			  .noexec = true,            \
 			  .show_root = (show),       \
 			  .statfs = statfs }         \
 	}
@@ -105,7 +104,7 @@ static struct file *memfd_open(const char *name, uint32_t flags)
 	const struct new_inode how = { .mode = FS_S_IFREG | 0777,
 				       .uid = cred_current()->fsuid,
 				       .gid = cred_current()->fsgid };
-	char text[sizeof("/memfd: (deleted)") + MFD_NAME_MAX];
+	char text[sizeof("/memfd:") + MFD_NAME_MAX];
 	struct tmpfs_inode *ti;
 	struct file *f;
 	int err;
@@ -113,7 +112,7 @@ static struct file *memfd_open(const char *name, uint32_t flags)
 	err = tmpfs_new_inode(&memfd_fs, &how, &ti);
 	if (err)
 		return ERR_PTR(err);
-	snprintf(text, sizeof(text), "/memfd:%s (deleted)", name);
+	snprintf(text, sizeof(text), "/memfd:%s", name);
 	f = file_create(&local_path_ops, O_RDWR | O_LARGEFILE, text);
 	if (IS_ERR(f)) {
 		inode_put(&ti->inode);

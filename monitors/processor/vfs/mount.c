@@ -172,6 +172,23 @@ static int add(struct mounts *m, const struct fs_type *type, struct inode *root,
 	return 0;
 }
 
+/* Is there a directory in the root of the first @len bytes of @path, and not by a link? */
+static int root_has_dir(const char *path, size_t len)
+{
+	const struct proto_cred kernel = { 0 };
+	char *dir = kstrdup(path);
+	struct proto_attr attr;
+	int err;
+
+	if (!dir)
+		return -ENOMEM;
+	dir[len] = '\0';
+	err = remote_lookup(&kernel, dir, PS_LOOKUP_DIRECTORY | PS_LOOKUP_NOFOLLOW, 0, &attr, NULL);
+	kfree(dir);
+	return err;
+}
+
+/* What has no directory to be mounted in is left out. */
 static int mount_type(struct mounts *m, const struct fs_type *type)
 {
 	const char *name = strrchr(type->at, '/') + 1;
@@ -183,6 +200,11 @@ static int mount_type(struct mounts *m, const struct fs_type *type)
 	for (size_t i = 0; i < m->nr; i++) {
 		if (strlen(m->all[i]->at) == dir_len && !memcmp(m->all[i]->at, type->at, dir_len))
 			parent = m->all[i]->root;
+	}
+	if (!parent && dir_len) {
+		err = root_has_dir(type->at, dir_len);
+		if (err)
+			return err == -ENOENT || err == -ENOTDIR ? 0 : err;
 	}
 	if (!parent) {
 		if (len > sizeof(m->stops) - m->stops_len)

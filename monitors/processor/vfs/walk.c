@@ -87,12 +87,13 @@ int attr_access(const struct proto_cred *cred, const struct proto_attr *attr, ui
 int path_text(const struct path *p, char *buf)
 {
 	const struct fs_type *type = p->inode ? p->inode->type : NULL;
+	struct proto_attr attr;
 	size_t at;
 	int err;
 
 	if (!p->inode || !p->inode->ops->text) {
 		strlcpy(buf, p->text, PROTO_PATH_MAX);
-		return 0;
+		return p->inode && !inode_getattr(p->inode, &attr) && !attr.nlink ? -ENOENT : 0;
 	}
 	at = strlcpy(buf, type->at, PROTO_PATH_MAX);
 	err = p->inode->ops->text(p->inode, buf + at, PROTO_PATH_MAX - at);
