@@ -98,7 +98,8 @@ test-host: $(venv_stamp)
 	$(Q)+$(MAKE) $(jobs) -f $(srctree)/test/host/build.mk srctree=$(srctree) O=$(O)/host T='$(T)' run
 
 test-kernel: images tools
-	$(Q)O=$(O) $(PYTHON) $(srctree)/test/boot/run-ktest.py --roles '$(roles)' --filter '$(T)'
+	$(Q)O=$(O) $(PYTHON) $(srctree)/test/boot/run-ktest.py --roles '$(roles)' --filter '$(T)' \
+		$(if $(CPUS),--cpus $(CPUS))
 
 test-boot: all
 	$(Q)$(pytest) $(if $(LONG),--long) test/boot

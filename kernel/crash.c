@@ -3,6 +3,7 @@
  * Deliberate crashes, to test what a panic prints and that the traps behind
  * it work: boot parameter crash=<kind>.  Runs after the init calls.
  */
+#include <arch/cpu.h>
 #include <arch/layout.h>
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
@@ -11,12 +12,14 @@
 #include <kernel/spinlock.h>
 #include <kernel/thread.h>
 #include <kernel/trace.h>
+#include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 
 static const char *crash_kind;
-BOOT_PARAM("crash", string, crash_kind,
-	   "for tests of panics: null, user, stack, text, data, bug, sleep, lock, heap or free");
+BOOT_PARAM(
+	"crash", string, crash_kind,
+	"for tests of panics: null, user, stack, text, data, bug, sleep, lock, heap, free or cpus");
 
 static void crash_null(void)
 {
@@ -98,6 +101,34 @@ static void crash_free(void)
 	kfree(p);
 }
 
+static unsigned int nr_deaf; /* atomic */
+
+static __noinline void deaf_loop(void *arg)
+{
+	local_irq_disable();
+	__atomic_add_fetch(&nr_deaf, 1, __ATOMIC_SEQ_CST);
+	for (;;)
+		cpu_relax();
+}
+
+/* Every other CPU in a loop with interrupts off: the panic must reach it all the same. */
+static void crash_cpus(void)
+{
+	thread_pin(0);
+	for (unsigned int cpu = 1; cpu < cpu_online_count(); cpu++) {
+		struct thread *t = thread_create_stopped("deaf", deaf_loop, NULL, PRIO_HIGH);
+		struct cpu_mask mask;
+
+		cpu_mask_only(&mask, cpu);
+		if (IS_ERR(t) || thread_set_affinity(t, &mask))
+			return;
+		thread_start(t);
+	}
+	while (__atomic_load_n(&nr_deaf, __ATOMIC_SEQ_CST) + 1 < cpu_online_count())
+		cpu_relax();
+	panic("with %u other CPUs at work", cpu_online_count() - 1);
+}
+
 static const struct {
 	const char *kind;
 	void (*fn)(void);
@@ -105,7 +136,7 @@ static const struct {
 	{ "null", crash_null },   { "user", crash_user }, { "stack", crash_stack },
 	{ "text", crash_text },   { "data", crash_data }, { "bug", crash_bug },
 	{ "sleep", crash_sleep }, { "lock", crash_lock }, { "heap", crash_heap },
-	{ "free", crash_free },
+	{ "free", crash_free },   { "cpus", crash_cpus },
 };
 
 static int crash_run(void)

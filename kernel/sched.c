@@ -388,11 +388,10 @@ void sched_init(void)
 	init_cpu(t);
 }
 
-void sched_start_cpu(struct thread *idle)
+void sched_init_cpu(struct thread *idle)
 {
 	init_cpu(idle);
 	timer_start_cpu();
-	sched_idle();
 }
 
 void sched_idle(void)

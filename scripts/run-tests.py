@@ -49,11 +49,13 @@ TEST = [
     Part("launcher", "test-launcher", needs="test/launcher"),
     Part("file systems", "test-fs", needs="test/fs"),
     Part("kernel", "test-kernel"),
-    Part("kernel ubsan", "UBSAN=1 O={O}/ubsan test-kernel"),
+    Part("kernel ubsan", "UBSAN=1 O={O}/ubsan test-kernel CPUS=4"),
+    Part("boot ubsan", "UBSAN=1 O={O}/ubsan test-boot T=short_set_on_4_cpus", needs="test/boot"),
     Part("boot", "test-boot", limit_s=1500, needs="test/boot"),
     Part("fuzz", "fuzz SECONDS=5"),
 ]
 LONG = [
+    *[Part(f"kernel {n} cpus", f"test-kernel CPUS={n}") for n in (2, 4, 16)],
     Part("boot", "test-boot LONG=1", limit_s=4 * 3600, env={"TEST_LONG": "1"}),
     Part("fuzz", "fuzz SECONDS=600", limit_s=4 * 3600),
 ]

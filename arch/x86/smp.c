@@ -114,10 +114,12 @@ void ap_main(unsigned int slot)
 	while (local_irq_disable(), state_of(s) == AP_ARRIVED)
 		cpu_wait_irq();
 	cpu_init_number();
+	sched_init_cpu(s->idle);
 	tsc_sync_other_side();
+	/* Others may give it threads from here on, however long it takes to the next line. */
 	if (!state_change(s, AP_GO, AP_ONLINE))
 		machine_halt();
-	sched_start_cpu(s->idle);
+	sched_idle();
 }
 
 /* --- what a CPU needs before it starts -------------------------------------------------- */

@@ -15,8 +15,11 @@ void sched_idle(void) __attribute__((noreturn));
 /* The idle thread of another CPU, before that starts: NULL when out of memory. */
 struct thread *sched_create_idle(void);
 void sched_free_idle(struct thread *idle);
-/* On that CPU: run threads from now on, with the running context as @idle. */
-void sched_start_cpu(struct thread *idle) __attribute__((noreturn));
+/*
+ * On that CPU: the running context becomes @idle.  From then on threads may be queued
+ * there; they run once it is in sched_idle().
+ */
+void sched_init_cpu(struct thread *idle);
 
 /* Another CPU wants this one to look at its queue again; interrupt context. */
 void sched_interrupt(void);
