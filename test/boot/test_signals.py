@@ -13,6 +13,7 @@ PROGRAMS = [
     "sigrestart",  # EINTR, SA_RESTART, stop and continue in every blocking call
     "sigstop",  # default actions, WUNTRACED and WCONTINUED, SIGCHLD, orphaned groups
     "sigthread",  # which thread takes what; ends and stops of all
+    "sigstorm",  # an alarm every other millisecond, and nothing lost or changed
 ]
 
 
