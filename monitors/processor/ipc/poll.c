@@ -203,12 +203,13 @@ static int do_poll(struct pollfd_user *fds, size_t nr, unsigned int always, uint
 static long poll_user(uint64_t ufds, uint64_t nr, uint64_t deadline)
 {
 	const size_t bytes = nr * sizeof(struct pollfd_user);
-	struct pollfd_user *fds;
+	struct pollfd_user few[8], *fds = few;
 	long ret;
 
 	if (nr > process_rlimit(RLIM_NOFILE))
 		return -EINVAL;
-	fds = kmalloc(MAX(bytes, (size_t)1));
+	if (nr > ARRAY_SIZE(few))
+		fds = kmalloc(bytes);
 	if (!fds)
 		return -ENOMEM;
 	ret = copy_from_user(fds, (const void __user *)ufds, bytes);
@@ -216,7 +217,8 @@ static long poll_user(uint64_t ufds, uint64_t nr, uint64_t deadline)
 		ret = do_poll(fds, nr, POLL_ERR | POLL_HUP, deadline);
 	if (ret >= 0 && copy_to_user((void __user *)ufds, fds, bytes))
 		ret = -EFAULT;
-	kfree(fds);
+	if (fds != few)
+		kfree(fds);
 	return ret;
 }
 

@@ -6,7 +6,8 @@
  *		shrink. The first chunk is part of the table.
  * Invariants:	a slot that is not NULL holds one reference and its bit in used is set; a used bit without a file
  *		is reserved by a call that is about to put one there. No chunk before first_free has a free bit.
- * Locking:	files.lock (RANK_SPIN_MONITOR). Memory is got and files are put outside of it.
+ * Locking:	files.lock (RANK_SPIN_MONITOR). Memory is got and files are put outside of it. Only tasks that have the
+ *		table change it, so the one task of a table that is not shared reads it without the lock.
  */
 #include <processor/file.h>
 
@@ -208,6 +209,17 @@ struct file *fd_get(int fd)
 {
 	struct file *f = files_get(files_current(), fd);
 
+	return f ? f : ERR_PTR(-EBADF);
+}
+
+struct file *fd_borrow(int fd, bool *counted)
+{
+	struct files *fs = files_current();
+	struct file *f;
+
+	/* Pairs with the release of whoever shared it: what that one has done to the table is seen. */
+	*counted = __atomic_load_n(&fs->refs.v, __ATOMIC_ACQUIRE) > 1;
+	f = *counted ? files_get(fs, fd) : slot_locked(fs, fd);
 	return f ? f : ERR_PTR(-EBADF);
 }
 

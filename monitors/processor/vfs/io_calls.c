@@ -70,7 +70,8 @@ static int io_check(const struct file *f, enum io_kind kind, int64_t off)
 
 static long io_one(int fd, uint64_t buf, uint64_t len, enum io_kind kind, int64_t off)
 {
-	struct file *f = fd_get(fd);
+	bool counted;
+	struct file *f = fd_borrow(fd, &counted);
 	struct uio uio;
 	long ret;
 
@@ -81,13 +82,14 @@ static long io_one(int fd, uint64_t buf, uint64_t len, enum io_kind kind, int64_
 		ret = uio_user(&uio, buf, len);
 	if (!ret)
 		ret = off == AT_OFFSET ? io_at_offset(f, &uio, kind) : io_at(f, &uio, kind, off);
-	file_put(f);
+	fd_return(f, counted);
 	return ret;
 }
 
 static long io_vec(int fd, uint64_t iov, uint64_t nr, enum io_kind kind, int64_t off)
 {
-	struct file *f = fd_get(fd);
+	bool counted;
+	struct file *f = fd_borrow(fd, &counted);
 	struct uio uio;
 	long ret;
 
@@ -100,7 +102,7 @@ static long io_vec(int fd, uint64_t iov, uint64_t nr, enum io_kind kind, int64_t
 		ret = off == AT_OFFSET ? io_at_offset(f, &uio, kind) : io_at(f, &uio, kind, off);
 		uio_done(&uio);
 	}
-	file_put(f);
+	fd_return(f, counted);
 	return ret;
 }
 

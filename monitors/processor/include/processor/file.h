@@ -169,8 +169,18 @@ int files_set_cloexec(struct files *fs, int fd, bool cloexec) __must_check;
 void files_close_range(struct files *fs, unsigned int first, unsigned int last, bool only_cloexec);
 void files_cloexec_range(struct files *fs, unsigned int first, unsigned int last);
 
-/* The calling process's file behind @fd, referenced; ERR_PTR(-EBADF). */
+/* The calling task's file behind @fd, referenced; ERR_PTR(-EBADF). */
 struct file *fd_get(int fd);
+/*
+ * The same for the length of one call: if nobody else has the table, nobody can close the descriptor meanwhile, so the
+ * file need not be counted. fd_return() when done.
+ */
+struct file *fd_borrow(int fd, bool *counted);
+static inline void fd_return(struct file *f, bool counted)
+{
+	if (counted)
+		file_put(f);
+}
 
 /* --- kinds of files ------------------------------------------------------------------ */
 
