@@ -9,6 +9,7 @@ from boot import delta, exec_files, on_host
 
 GAUGES = ("process.processes", "process.tasks", "process.zombies", "process.pids")
 SHELL = "/usr/bin/busybox"
+FOUR_CPUS = ("--cpus", "processor=4")
 
 
 def same(cluster, argv, host_argv=None):
@@ -90,8 +91,10 @@ def test_a_program_takes_all_of_it_along(plain):
         settled(plain, before)
 
 
-def test_killed_at_any_moment(plain, programs, request):
+@pytest.mark.parametrize("shape", [(), FOUR_CPUS], ids=["one-cpu", "four-cpus"])
+def test_killed_at_any_moment(pool, programs, request, shape):
     """SIGKILL for a program in the middle of forks, execs, threads and ends; nothing is left."""
+    plain = pool.get(*shape)
     rounds = 200 if request.config.getoption("--long") else 12
     dice = random.Random(7)
     scripts = [
@@ -131,3 +134,28 @@ def test_a_fork_bomb_of_root(plain, programs):
     assert got.out == b"many children, then Resource temporarily unavailable\n" * 3
     assert got.status == 0, got.err
     settled(plain, before)
+
+
+# Several CPUs.
+
+
+@pytest.mark.parametrize("argv", [
+    ["waits"], ["groups"], ["clones"], ["threads", "mutex"], ["threads", "many", "100"],
+    ["threads", "churn", "300"], ["threads", "exits"], ["threads", "fork"], ["bomb", "user", "40"],
+], ids=" ".join)  # fmt: skip
+def test_on_four_cpus(pool, programs, argv):
+    same(pool.get(*FOUR_CPUS), [programs / "glibc-static" / argv[0], *argv[1:]])
+
+
+def test_exec_on_four_cpus(pool, programs):
+    program = programs / "glibc-static/execs"
+    same(pool.get(*FOUR_CPUS), [program, "run", "/exec"], [program, "run", exec_files(programs)])
+
+
+def test_forks_on_four_cpus_leave_nothing(pool):
+    cluster = pool.get(*FOUR_CPUS)
+    argv = [SHELL, "sh", "-c", LOOP.format(n=100, what="/usr/bin/busybox true | /usr/bin/busybox cat & (:)") + "; wait"]
+    cluster.run(argv)
+    before = cluster.stats()
+    assert cluster.run(argv).checked() == b"100\n"
+    settled(cluster, before)

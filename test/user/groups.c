@@ -180,19 +180,20 @@ static void become_1234(void)
 
 static void addressees(void)
 {
-	pid_t a = sitter(NULL), b;
+	pid_t a = sitter(NULL), b, roots;
 
+	fflush(stdout);
 	show("kill 0 looks", kill(a, 0));
 	show("kill nobody", kill(999999, 0));
 	show("kill with a bad signal", kill(a, 65));
 	show("kill INT_MIN", kill((pid_t)0x80000000, 0));
 	printf("killed by USR1: %d\n", (kill(a, SIGUSR1), waitpid(a, &(int){ 0 }, 0) == a));
+	roots = sitter(NULL);
 	a = fork();
 	if (!a) {
-		a = sitter(NULL);
 		become_1234();
-		show("another user's", kill(a, SIGTERM));
-		show("the same session's with SIGCONT", kill(a, SIGCONT));
+		show("another user's", kill(roots, SIGTERM));
+		show("the same session's with SIGCONT", kill(roots, SIGCONT));
 		show("pid 1", kill(1, SIGTERM));
 		b = sitter(NULL);
 		show("one's own", kill(b, SIGTERM));
@@ -201,6 +202,7 @@ static void addressees(void)
 		_exit(0);
 	}
 	CHECK(waitpid(a, NULL, 0) == a);
+	end(roots);
 	a = sitter(NULL);
 	show("a zombie takes signals",
 	     (kill(a, SIGKILL), waitid(P_PID, (id_t)a, NULL, WEXITED | WNOWAIT), kill(a, SIGTERM)));
