@@ -2,8 +2,7 @@
 /*
  * /proc/<pid>/stat and status: one process, or one thread, in numbers and in words.
  *
- * Fields that mean nothing here are 0 as on Linux: device of the terminal's driver, kernel stack, wait channel, page
- * faults that went to a disk.
+ * Fields that mean nothing here are 0 as on Linux: kernel stack, wait channel, page faults that went to a disk.
  */
 #include <kernel/time.h>
 #include <lib/bitmap.h>
@@ -11,6 +10,7 @@
 #include <lib/string.h>
 #include <processor/cred.h>
 #include <processor/file.h>
+#include <processor/tty.h>
 
 #include "proc.h"
 #include "system.h"
@@ -163,11 +163,14 @@ static void put_stat(struct text *t, const struct pseudo_subject *s, const struc
 		     struct aspace *as)
 {
 	struct proc_sizes z = { 0 };
+	uint32_t tty;
+	int foreground;
 
 	if (as)
 		proc_sizes(as, &z);
-	text_printf(t, "%u (%s) %c %u %u %u 0 -1 4194304 ", f->pid, f->comm, f->state, f->ppid,
-		    f->pgid, f->sid);
+	tty_of_session(f->sid, &tty, &foreground);
+	text_printf(t, "%u (%s) %c %u %u %u %u %d 4194304 ", f->pid, f->comm, f->state, f->ppid,
+		    f->pgid, f->sid, tty, foreground);
 	text_printf(t, "%llu %llu 0 0 ", (unsigned long long)f->faults,
 		    (unsigned long long)f->child_faults);
 	text_printf(t, "%llu %llu %llu %llu ", ticks(f->user_ns), ticks(f->system_ns),
