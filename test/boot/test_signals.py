@@ -41,3 +41,8 @@ def test_a_blocked_program_ends_at_once(plain, programs, signo):
     assert program.wait(time.monotonic() + 30)
     assert program.exit.status == signo
     assert plain.run(["/usr/bin/busybox", "true"]).status == 0
+
+
+def test_nothing_is_left(plain):
+    node = plain.stats()["p0"]
+    assert node["signal.queued"] == 0 and node["signal.timers"] == 0

@@ -9,6 +9,7 @@
  */
 #include "queue.h"
 
+#include <kernel/counter.h>
 #include <kernel/spinlock.h>
 #include <lib/errno.h>
 #include <mm/slab.h>
@@ -32,6 +33,14 @@ static struct {
 	bool ready;
 	struct list_head buckets[ACCOUNT_BUCKETS];
 } accounts = { .lock = SPINLOCK_INIT("signal.accounts", RANK_SPIN_SIGHAND) };
+
+static uint64_t nr_entries; /* atomic */
+
+static uint64_t gauge_entries(void)
+{
+	return __atomic_load_n(&nr_entries, __ATOMIC_RELAXED);
+}
+GAUGE(entries_gauge, "signal.queued", "signals queued, and entries of timers", gauge_entries);
 
 static struct list_head *bucket_locked(uint32_t uid)
 {
@@ -111,8 +120,10 @@ struct sigentry *sigentry_alloc(const struct sig_charge *charge, bool over_limit
 		return NULL;
 	list_init(&e->link);
 	e->account = charge_one(charge, over_limit);
-	if (e->account)
+	if (e->account) {
+		__atomic_add_fetch(&nr_entries, 1, __ATOMIC_RELAXED);
 		return e;
+	}
 	kfree(e);
 	return NULL;
 }
@@ -120,6 +131,7 @@ struct sigentry *sigentry_alloc(const struct sig_charge *charge, bool over_limit
 void sigentry_free(struct sigentry *e)
 {
 	uncharge(e->account);
+	__atomic_sub_fetch(&nr_entries, 1, __ATOMIC_RELAXED);
 	kfree(e);
 }
 

@@ -5,11 +5,13 @@
  * CPU time:	nobody is told when a process has used so much of it. A timer on such a clock looks again when the
  *		process could be there at the earliest; while it uses none the looks become rare. So it is
  *		late by some milliseconds, after a long sleep of the process by up to IDLE_MAX_NS.
+ * Many:	the more timers there are, the rarer each of them works without its program doing something.
  */
 #define PR_FMT "timers: "
 
 #include "timers.h"
 
+#include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/time.h>
 #include <lib/err.h>
@@ -20,6 +22,22 @@
 #define LOOK_MIN_NS (1 * NSEC_PER_MSEC)  /* between two looks at a CPU clock */
 #define IDLE_MAX_NS (64 * NSEC_PER_MSEC) /* between two that find it unchanged */
 #define DROP_MIN_NS (4 * NSEC_PER_MSEC)  /* between two expirations that nobody takes */
+
+#define PACE_TIMERS 16u /* so many keep the times above, twice as many are half as fast */
+
+static uint32_t nr_timers; /* atomic */
+
+static uint64_t gauge_timers(void)
+{
+	return __atomic_load_n(&nr_timers, __ATOMIC_RELAXED);
+}
+GAUGE(timers_gauge, "signal.timers", "timers of programs that raise signals", gauge_timers);
+
+/* What a timer does by itself costs the node little, however many a program makes. */
+static uint64_t paced(uint64_t ns)
+{
+	return ns * (1 + __atomic_load_n(&nr_timers, __ATOMIC_RELAXED) / PACE_TIMERS);
+}
 
 /* Expirations take spinlocks only, so one thread serves all, in order. */
 static struct workqueue *queue;
@@ -57,7 +75,7 @@ static uint64_t look_again_ns(struct ptimer *t, uint64_t now)
 	else
 		t->idle_delay = 0;
 	t->last_cpu = now;
-	return MAX(MAX(left / MAX(tasks, 1u), LOOK_MIN_NS), t->idle_delay);
+	return MAX(MAX(left / MAX(tasks, 1u), paced(LOOK_MIN_NS)), t->idle_delay);
 }
 
 /* Have the hardware come back for the deadline. */
@@ -89,8 +107,8 @@ void ptimer_dropped_locked(struct ptimer *t)
 		return;
 	}
 	(void)forward(t, now);
-	if (t->deadline < now + DROP_MIN_NS)
-		(void)forward(t, now + DROP_MIN_NS);
+	if (t->deadline < now + paced(DROP_MIN_NS))
+		(void)forward(t, now + paced(DROP_MIN_NS));
 	start_locked(t, now);
 }
 
@@ -178,6 +196,7 @@ struct ptimer *ptimer_create(const struct ptimer *proto)
 	work_init(&t->work, look);
 	if (t->entry)
 		t->entry->timer = t;
+	__atomic_add_fetch(&nr_timers, 1, __ATOMIC_RELAXED);
 	return t;
 }
 
@@ -203,6 +222,7 @@ void ptimer_destroy(struct ptimer *t)
 		work_flush(&t->work);
 	if (t->entry)
 		sigentry_free(t->entry);
+	__atomic_sub_fetch(&nr_timers, 1, __ATOMIC_RELAXED);
 	kfree(t);
 }
 
