@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 import pytest
-from boot import delta, on_host
+from boot import Result, delta, on_host
 
 PROGRAMS = r"""
 b=/usr/bin/busybox
@@ -178,6 +178,20 @@ def test_real_programs(cluster, programs):
     assert got.err.decode() == want.stderr.decode()
     cluster.run(["/usr/bin/busybox", "sh", "-c", "rm -rf /dev/shm/*"])
     assert delta(before, cluster.stats(), "p0", "tmpfs.inodes") == 0
+
+
+@pytest.mark.parametrize("geometry", [(), ("--excache", "1M", "--memories", "2", "--vregion", "2M")],
+                         ids=["plain", "small-cache"])  # fmt: skip
+def test_processes_at_once(pool, programs, geometry):
+    """Six processes on four CPUs change the same names and the same file."""
+    cluster = pool.get("--cpus", "processor=4", *geometry)
+    cluster.run([programs / "musl-static/hello"])
+    before = cluster.stats()
+    got = cluster.run([programs / "glibc-static/tmprace", "/dev/shm", "6", "2000"])
+    assert got == Result(0, b"consistent\n", b"")
+    after = cluster.stats()
+    for counter in ("tmpfs.inodes", "excache.space_objects", "file.open"):
+        assert delta(before, after, "p0", counter) == 0, counter
 
 
 def test_limits(pool, programs):

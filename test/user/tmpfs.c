@@ -200,6 +200,11 @@ static void reading(void)
 	T(readv(fd, w, 2));
 	printf("%.4s %.4s\n", buf, buf + 100);
 	T(read(fd, buf, 10));
+	T(preadv2(fd, w, 1, 1, 0));
+	printf("%.4s\n", buf);
+	T(preadv2(fd, w, 1, -1, 0));
+	T(pwritev2(fd, v, 1, 2, 2));
+	T(pwritev2(fd, v, 1, 2, 0x8000));
 	T(pread(fd, buf, 10, 6));
 	T(pread(fd, buf, 10, 8));
 	T(pread(fd, buf, 10, -1));

@@ -23,6 +23,7 @@
 #include <net/rpc.h>
 #include <processor/excache.h>
 #include <processor/process.h>
+#include <processor/system_memory.h>
 #include <proto/pm.h>
 
 uint64_t system_counter(const char *name)
@@ -69,6 +70,14 @@ void system_memory(struct system_memory *m)
 	for (size_t i = 0; nodes && i < nr; i++)
 		add_node(nodes[i], m);
 	kfree(nodes);
+}
+
+uint64_t system_memory_total(void)
+{
+	struct system_memory m;
+
+	system_memory(&m);
+	return m.total;
 }
 
 /* --- threads and load ---------------------------------------------------------------- */

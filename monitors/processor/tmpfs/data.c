@@ -12,6 +12,7 @@
  */
 #include "tmpfs.h"
 
+#include <arch/uaccess.h>
 #include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -413,11 +414,25 @@ static int data_stat(struct file *f, struct proto_attr *attr)
 	return inode_getattr(f->inode, attr);
 }
 
+static long data_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	const uint64_t size = READ_ONCE(tmpfs_inode(f->inode)->size);
+	uint64_t left;
+
+	if (cmd != FIONREAD)
+		return -ENOTTY;
+	mutex_lock(&f->lock);
+	left = f->pos < size ? size - f->pos : 0;
+	mutex_unlock(&f->lock);
+	return put_user_u32((uint32_t)MIN(left, (uint64_t)INT32_MAX), (void __user *)arg);
+}
+
 static const struct file_ops tmpfs_data_ops = {
 	.name = "tmpfs",
 	.read = data_read,
 	.write = data_write,
 	.stat = data_stat,
+	.ioctl = data_ioctl,
 	.seek = data_seek,
 	.fallocate = data_fallocate,
 	.seekable = true,

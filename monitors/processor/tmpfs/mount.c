@@ -21,13 +21,14 @@
 #include <processor/file.h>
 #include <processor/process.h>
 #include <processor/syscall.h>
+#include <processor/system_memory.h>
 
 #define TMPFS_MAGIC 0x01021994
 
 static uint64_t param_size;
 static uint32_t param_inodes;
 BOOT_PARAM("tmpfs.size", size, param_size,
-	   "bytes in the files of one tmpfs, 0: as memory nodes have");
+	   "bytes in the files of one tmpfs, 0: half of what memory nodes have");
 BOOT_PARAM("tmpfs.inodes", u32, param_inodes, "files of one tmpfs, 0: by the processor's memory");
 
 static void statfs(struct inode *inode, struct ps_statfs *st);
@@ -71,9 +72,25 @@ static void statfs(struct inode *inode, struct ps_statfs *st)
 
 static void set_limits(struct tmpfs *fs)
 {
-	fs->max_pages = param_size ? MAX(param_size >> PAGE_SHIFT, (uint64_t)1) : UINT64_MAX;
+	fs->max_pages = UINT64_MAX;
 	/* An inode and its entry take about 1 KiB: a quarter of the memory at most, over all of them. */
 	fs->max_inodes = param_inodes ? param_inodes : frames_total_count() / 4;
+}
+
+/* What memory there is can be asked when the first program starts. */
+static int mounted_root(const struct fs_type *type, struct inode **out)
+{
+	struct tmpfs *fs = tmpfs_of(type);
+
+	if (param_size) {
+		fs->max_pages = MAX(param_size >> PAGE_SHIFT, (uint64_t)1);
+	} else {
+		const uint64_t total = system_memory_total();
+
+		if (total)
+			fs->max_pages = (total / 2) >> PAGE_SHIFT;
+	}
+	return tmpfs_root(type, out);
 }
 
 static int tmpfs_init(void)
@@ -83,6 +100,7 @@ static int tmpfs_init(void)
 	for (size_t i = 0; !err && i < ARRAY_SIZE(mounted); i++) {
 		set_limits(&mounted[i]);
 		err = tmpfs_setup(&mounted[i]);
+		mounted[i].type.root = mounted_root;
 		if (!err)
 			err = fs_register(&mounted[i].type);
 	}

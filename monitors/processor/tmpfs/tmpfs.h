@@ -38,7 +38,7 @@ struct tmpfs_entry {
 
 struct tmpfs {
 	struct fs_type type;
-	uint64_t max_pages;  /* const: UINT64_MAX no limit of its own */
+	uint64_t max_pages;  /* const once it is mounted: UINT64_MAX no limit of its own */
 	uint64_t max_inodes; /* const */
 	uint64_t pages;      /* atomic */
 	struct mutex lock;

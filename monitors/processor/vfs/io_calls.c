@@ -160,6 +160,31 @@ long sys_pwritev(const struct syscall_args *args)
 	return io_vec((int)args->a[0], args->a[1], args->a[2], IO_WRITE, user_offset(args->a[3]));
 }
 
+#define RWF_HARMLESS 7u /* HIPRI, DSYNC, SYNC: nothing here would do more for them */
+
+/* An offset of -1 means the file's own. */
+static long io_vec2(const struct syscall_args *args, enum io_kind kind)
+{
+	const int64_t off = (int64_t)args->a[3];
+
+	if ((uint32_t)args->a[5] & ~RWF_HARMLESS)
+		return -EOPNOTSUPP;
+	return io_vec((int)args->a[0], args->a[1], args->a[2], kind,
+		      off == -1 ? AT_OFFSET : user_offset(args->a[3]));
+}
+
+/* preadv2(fd, iov, nr, offset, offset's upper half, flags) */
+long sys_preadv2(const struct syscall_args *args)
+{
+	return io_vec2(args, IO_READ);
+}
+
+/* pwritev2(fd, iov, nr, offset, offset's upper half, flags) */
+long sys_pwritev2(const struct syscall_args *args)
+{
+	return io_vec2(args, IO_WRITE);
+}
+
 enum whence {
 	WHENCE_SET,
 	WHENCE_CUR,
