@@ -46,3 +46,10 @@ def test_a_blocked_program_ends_at_once(plain, programs, signo):
 def test_nothing_is_left(plain):
     node = plain.stats()["p0"]
     assert node["signal.queued"] == 0 and node["signal.timers"] == 0
+
+
+def test_strace_tells_of_signals(pool):
+    cluster = pool.get("--strace")
+    script = "trap 'exit 3' USR1; kill -USR1 $$; exit 4"
+    assert cluster.run(["/usr/bin/busybox", "sh", "-c", script]).status == 3
+    assert "--- signal 10, code 0: handler ---" in cluster.log("p0")

@@ -14,6 +14,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <processor/process.h>
+#include <processor/strace.h>
 
 #include "frame.h"
 #include "private.h"
@@ -291,6 +292,11 @@ static enum next next_step(struct process *p, struct task *t, struct step *s)
 
 static void deliver(struct process *p, struct task *t, struct pt_regs *regs, const struct step *s)
 {
+	if (unlikely(strace_on))
+		strace_signal(s->info.signo, s->info.code,
+			      s->act.handler == SIG_DFL   ? "default action"
+			      : s->act.handler == SIG_IGN ? "ignored"
+							  : "handler");
 	if (s->act.handler == SIG_DFL) {
 		act_default(p, &s->info, s->cont_seq);
 	} else if (s->act.handler != SIG_IGN) {

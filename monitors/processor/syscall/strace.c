@@ -88,9 +88,17 @@ void strace_exit(const struct syscall_entry *entry, const struct syscall_args *a
 	char line[LINE_MAX];
 
 	format_call(line, sizeof(line), entry, args);
-	if (ret < 0 && ret > -4096)
+	if (ret <= -ERESTARTSYS && ret >= -ERESTART_RESTARTBLOCK)
+		pr_info("%s = ? (interrupted by a signal) <%llu us>\n", line,
+			(unsigned long long)ns / 1000);
+	else if (ret < 0 && ret > -4096)
 		pr_info("%s = -1 (errno %ld) <%llu us>\n", line, -ret,
 			(unsigned long long)ns / 1000);
 	else
 		pr_info("%s = %#lx <%llu us>\n", line, ret, (unsigned long long)ns / 1000);
+}
+
+void strace_signal(int signo, int code, const char *what)
+{
+	pr_info("%u --- signal %d, code %d: %s ---\n", task_current()->tid, signo, code, what);
 }

@@ -13,3 +13,5 @@ extern bool strace_on; /* const after boot */
 void strace_enter(const struct syscall_entry *entry, const struct syscall_args *args);
 void strace_exit(const struct syscall_entry *entry, const struct syscall_args *args, long ret,
 		 uint64_t ns);
+/* The calling task takes a signal, and what comes of it. */
+void strace_signal(int signo, int code, const char *what);
