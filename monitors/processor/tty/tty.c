@@ -32,6 +32,13 @@ static LIST_HEAD(table);    /* table_lock */
 static DEFINE_IDA(indices); /* table_lock */
 static uint64_t nr_ttys;    /* table_lock */
 
+static uint32_t fs_dev; /* st_dev of /dev/pts; set once before any program starts */
+
+void tty_set_fs(uint32_t dev)
+{
+	fs_dev = dev;
+}
+
 static uint64_t gauge_ttys(void)
 {
 	return __atomic_load_n(&nr_ttys, __ATOMIC_RELAXED);
@@ -125,6 +132,7 @@ void tty_attr(const struct tty *tty, struct proto_attr *attr)
 	attr->mode = 0020620;
 	attr->nlink = 1;
 	attr->blksize = 1024;
+	attr->fsid = fs_dev;
 	attr->rdev = tty_dev(tty);
 	attr->uid = tty->uid;
 	attr->gid = tty->gid;

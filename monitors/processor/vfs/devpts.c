@@ -152,7 +152,11 @@ static struct fs_type pts_fs = {
 
 static int pts_init(void)
 {
+	int err;
+
 	inode_init(&pts_root, &pts_fs, &root_ops, FS_S_IFDIR);
-	return fs_register(&pts_fs);
+	err = fs_register(&pts_fs);
+	tty_set_fs(pts_fs.dev);
+	return err;
 }
 INITCALL(monitor, pts_init); /* behind dev.c's, by the order in the Makefile */

@@ -32,7 +32,8 @@ struct file *tty_open(struct tty *tty, uint32_t flags);
 /* Make @f, which is being opened, an open file of @tty. */
 void tty_use(struct tty *tty, struct file *f);
 uint32_t tty_index(const struct tty *tty);
-/* What stat() says. */
+/* What stat() says; @dev of tty_set_fs() is the file system that shows the terminals. */
+void tty_set_fs(uint32_t dev);
 void tty_attr(const struct tty *tty, struct proto_attr *attr);
 /* The terminal of @prog controls the new session of @leader, whose group is in the foreground. */
 void tty_begin_session(struct ctl_prog *prog, const struct process *leader);
