@@ -174,3 +174,16 @@ def test_moving_an_owner_costs_one_redirect(pool, programs):
     assert total(after, "memory.vregions_moved") - total(before, "memory.vregions_moved") == 1
     assert delta(before, after, "p0", "excache.moved") == 1
     assert total(after, "memory.moved_replies") - total(before, "memory.moved_replies") == 1
+
+
+def test_programs_that_lie_in_tmpfs(cluster, programs):
+    """Their pages are lines of the processor that no owner has yet: text, data, bss, and a fork of it."""
+    program = programs / "glibc-static/cowtree"
+    script = f"""busybox cp {program} /tmp/tree && /tmp/tree 4 300 1 && busybox cp /usr/bin/busybox /tmp/busybox &&
+printf '#!/tmp/busybox sh\necho $0 is run by what lies beside it\n' > /tmp/script && /tmp/busybox chmod 755 /tmp/script &&
+/tmp/script; echo $?; /tmp/busybox head -c 100 /tmp/busybox > /tmp/cut; /tmp/busybox chmod 755 /tmp/cut
+/tmp/cut 2> /tmp/err; echo $?; busybox rm /tmp/tree /tmp/busybox /tmp/script /tmp/cut /tmp/err"""
+    want = on_host([str(program), "4", "300", "1"]).out + b"/tmp/script is run by what lies beside it\n0\n"
+    got = cluster.run(["/usr/bin/busybox", "sh", "-c", script])
+    assert got.out.startswith(want)
+    assert got.out[len(want) :].strip() not in (b"", b"0")

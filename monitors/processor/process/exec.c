@@ -277,7 +277,7 @@ uint64_t exec_arg_limit(uint64_t stack_limit)
 }
 
 int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_args *args,
-	      const struct proto_attr *attr, struct aspace **out, struct pt_regs *regs)
+	      const struct exec_program *prog, struct aspace **out, struct pt_regs *regs)
 {
 	const uint64_t stack_size = MAX(MIN(stack_limit, STACK_MAX_ADDR_SPACE), STACK_MIN);
 	struct pm_exec_rep *rep = NULL;
@@ -293,7 +293,7 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	if (IS_ERR(as))
 		return PTR_ERR(as);
 	random_bytes(&seed, sizeof(seed));
-	err = remote_exec(as, &attr->file, &pc, stack_size, seed | 1, &rep);
+	err = remote_exec(as, prog, &pc, stack_size, seed | 1, &rep);
 	if (err) {
 		aspace_put(as);
 		return err;

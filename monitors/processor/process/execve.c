@@ -16,11 +16,14 @@
 #include <kernel/counter.h>
 #include <lib/err.h>
 #include <lib/string.h>
+#include <managers/cluster.h>
 #include <mm/kmap.h>
 #include <mm/slab.h>
 #include <processor/aspace.h>
 #include <processor/file.h>
+#include <processor/object.h>
 #include <processor/path.h>
+#include <processor/remote.h>
 #include <processor/syscall.h>
 #include <processor/uio.h>
 
@@ -282,7 +285,42 @@ static int find(const struct exec_image *img, struct fs_state *fs, const char *t
 	return err;
 }
 
-/* Only what lies on a storage node can be loaded by the memory nodes. */
+/*
+ * A program of a file system of our own lies in a shared object, whose newest pages are here: the home is told how it
+ * begins.
+ */
+static int load_object(struct exec_image *img, const struct path *at, const struct exec_args *args)
+{
+	uint8_t *head = kmalloc(PM_EXEC_HEAD_MAX);
+	struct file *f = path_open_exec(at);
+	struct exec_program prog = { .head = head };
+	struct uio uio;
+	uint64_t pos = 0;
+	ssize_t len = -ENOMEM;
+
+	if (IS_ERR(f)) {
+		kfree(head);
+		return PTR_ERR(f);
+	}
+	if (head) {
+		uio_kernel(&uio, head, PM_EXEC_HEAD_MAX);
+		len = file_read(f, &uio, &pos);
+	}
+	/* What is no ELF file is not worth a message: it may be a script. */
+	if (len >= 0 && (len < 4 || memcmp(head, "\177ELF", 4) || !f->object ||
+			 f->object->kind != OBJECT_SHARED))
+		len = -ENOEXEC;
+	if (len > 0) {
+		prog.object = f->object;
+		prog.storage = cluster_storage_for("/");
+		prog.head_len = (uint32_t)len;
+		len = exec_load(img->cred, img->stack_limit, args, &prog, &img->as, &img->regs);
+	}
+	file_put(f);
+	kfree(head);
+	return (int)len;
+}
+
 static int load_once(struct exec_image *img, const struct path *at)
 {
 	const struct exec_args args = {
@@ -295,9 +333,11 @@ static int load_once(struct exec_image *img, const struct path *at)
 		.envp_len = img->envp.len,
 	};
 
+	const struct exec_program prog = { .file = at->attr.file };
+
 	if (at->inode)
-		return -ENOEXEC;
-	return exec_load(img->cred, img->stack_limit, &args, &at->attr, &img->as, &img->regs);
+		return load_object(img, at, &args);
+	return exec_load(img->cred, img->stack_limit, &args, &prog, &img->as, &img->regs);
 }
 
 int exec_image_load(struct exec_image *img, struct fs_state *fs)

@@ -6,6 +6,7 @@
 
 #include <processor/process.h>
 
+struct exec_program;
 struct exec_args;
 
 /* --- pid.c: numbers and the tree. "_locked": vnode.lock is held ------------------------- */
@@ -132,4 +133,5 @@ int cred_install(struct cred *n) __must_check;
 uint64_t exec_arg_limit(uint64_t stack_limit);
 /* On success *@as is the space, and @regs how its program begins. */
 int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_args *args,
-	      const struct proto_attr *attr, struct aspace **as, struct pt_regs *regs) __must_check;
+	      const struct exec_program *prog, struct aspace **as, struct pt_regs *regs)
+	__must_check;

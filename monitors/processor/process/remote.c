@@ -145,19 +145,25 @@ static int range_call(struct aspace *as, uint16_t opcode, const void *body, size
 	return 0;
 }
 
-int remote_exec(struct aspace *as, const struct proto_file *file, const struct proto_cred *cred,
+int remote_exec(struct aspace *as, const struct exec_program *prog, const struct proto_cred *cred,
 		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep)
 {
 	const struct pm_exec_req req = {
 		.aspace = aspace_id(as),
-		.file = *file,
+		.file = prog->file,
 		.stack_size = stack_size,
 		.random_seed = random_seed,
 		.cred = *cred,
 		.want_credits = credit_want(aspace_home(as)),
+		.object = prog->object ? prog->object->id : 0,
+		.storage = prog->storage,
+		.head_len = prog->head_len,
+		.head = prog->head,
 	};
-	uint8_t body[sizeof(struct pm_exec_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t)];
-	const ssize_t len = pm_exec_req_encode(&req, body, sizeof(body));
+	const size_t cap = sizeof(struct pm_exec_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) +
+			   PM_EXEC_HEAD_MAX;
+	void *body = kmalloc(cap);
+	const ssize_t len = body ? pm_exec_req_encode(&req, body, cap) : -ENOMEM;
 	struct reply *r = kmalloc(sizeof(*r));
 	int ret;
 
@@ -172,6 +178,7 @@ int remote_exec(struct aspace *as, const struct proto_file *file, const struct p
 			remote_destroy(as->anon);
 	}
 	kfree(r);
+	kfree(body);
 	if (ret) {
 		kfree(*rep);
 		*rep = NULL;

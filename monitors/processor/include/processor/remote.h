@@ -14,8 +14,17 @@
 
 /* --- the home of an address space ---------------------------------------------------- */
 
-/* Load @file into @as and take over the layout that the home made. *rep is the caller's to kfree(). */
-int remote_exec(struct aspace *as, const struct proto_file *file, const struct proto_cred *cred,
+/* A program: a file, or a shared object and how it begins. */
+struct exec_program {
+	struct proto_file file; /* node 0: the object */
+	const struct object *object;
+	uint32_t storage;    /* node that its interpreter is looked up at; 0 for a file */
+	const uint8_t *head; /* up to PM_EXEC_HEAD_MAX bytes */
+	uint32_t head_len;
+};
+
+/* Load @prog into @as and take over the layout that the home made. *rep is the caller's to kfree(). */
+int remote_exec(struct aspace *as, const struct exec_program *prog, const struct proto_cred *cred,
 		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep) __must_check;
 /* On success *addr is where the mapping is, and the copies are up to date. */
 int remote_mmap(struct aspace *as, const struct pm_mmap_req *req, struct object *file,
