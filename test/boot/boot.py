@@ -136,10 +136,10 @@ def exec_files(programs: pathlib.Path) -> pathlib.Path:
 
 
 def make_disk(programs: pathlib.Path, texts: pathlib.Path, extra: dict[str, str] | None = None,
-              name: str = "root") -> pathlib.Path:  # fmt: skip
+              name: str = "root", host_programs: tuple[str, ...] = ()) -> pathlib.Path:  # fmt: skip
     """
-    One image with everything that the tests run and read, and @extra folders of the host as {source:
-    place}; made again when that changes.
+    One image with everything that the tests run and read, @extra files of the host as {source: place},
+    and programs of the host at their own paths; made again when that changes.
     """
     bad = WORK / "bad"
     bad.mkdir(parents=True, exist_ok=True)
@@ -163,6 +163,8 @@ def make_disk(programs: pathlib.Path, texts: pathlib.Path, extra: dict[str, str]
     tree.add_volume(str(texts), "/data")
     tree.add_volume(str(bad), "/bad")
     tree.add_volume(str(exec_files(programs)), "/exec")
+    for path in host_programs:
+        tree.add_program(path)
     for source, place in (extra or {}).items():
         tree.add_volume(source, place)
     tree.links["/data/link"] = "text.small"

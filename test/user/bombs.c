@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Takes what a node's kernel has to give until it refuses, gives it back, and does it again:
+ * bombs pipes | processes | threads | files.
+ *
+ * Prints how it was refused, never how much there was: that depends on the machine.
+ */
+#include "user.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#define ROUNDS 3
+#define MOST   200000
+
+static int taken[MOST];
+
+static void say(const char *what, int nr, int err)
+{
+	const bool documented = err == EMFILE || err == ENFILE || err == EAGAIN || err == ENOMEM;
+
+	printf("%s: %s after %s\n", what, documented ? "refused" : strerror(err),
+	       nr >= 10 ? "many" : "few");
+	fflush(stdout);
+}
+
+/* Pipes, each filled: their pages are the kernel's. */
+static void pipes(void)
+{
+	static char page[65536];
+	int nr = 0, err;
+
+	while (nr + 2 <= MOST && pipe2(&taken[nr], O_NONBLOCK) == 0) {
+		(void)!write(taken[nr + 1], page, sizeof(page));
+		nr += 2;
+	}
+	err = errno;
+	for (int i = 0; i < nr; i++)
+		close(taken[i]);
+	say("pipes", nr, err);
+}
+
+static void files(void)
+{
+	int nr = 0, err;
+
+	while (nr < MOST && (taken[nr] = open("/proc/self/status", O_RDONLY)) >= 0)
+		nr++;
+	err = errno;
+	for (int i = 0; i < nr; i++)
+		close(taken[i]);
+	say("files", nr, err);
+}
+
+static void processes(void)
+{
+	int nr = 0, err;
+	pid_t pid;
+
+	while (nr < MOST && (pid = fork()) >= 0) {
+		if (pid == 0) {
+			pause();
+			_exit(0);
+		}
+		taken[nr++] = pid;
+	}
+	err = errno;
+	for (int i = 0; i < nr; i++)
+		CHECK(kill(taken[i], SIGKILL) == 0);
+	for (int i = 0; i < nr; i++)
+		CHECK(waitpid(taken[i], NULL, 0) == taken[i]);
+	say("processes", nr, err);
+}
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void *wait_at_gate(void *arg)
+{
+	pthread_mutex_lock(&gate);
+	pthread_mutex_unlock(&gate);
+	return arg;
+}
+
+static void threads(void)
+{
+	static pthread_t all[MOST];
+	pthread_attr_t attr;
+	int nr = 0, err = 0;
+
+	CHECK(pthread_attr_init(&attr) == 0 && pthread_attr_setstacksize(&attr, 65536) == 0);
+	pthread_mutex_lock(&gate);
+	while (nr < MOST && (err = pthread_create(&all[nr], &attr, wait_at_gate, NULL)) == 0)
+		nr++;
+	pthread_mutex_unlock(&gate);
+	for (int i = 0; i < nr; i++)
+		CHECK(pthread_join(all[i], NULL) == 0);
+	say("threads", nr, err);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} bombs[] = {
+		{ "pipes", pipes },
+		{ "files", files },
+		{ "processes", processes },
+		{ "threads", threads },
+	};
+	struct rlimit many = { MOST, MOST };
+
+	if (argc > 2 && strcmp(argv[2], "unlimited") == 0)
+		CHECK(setrlimit(RLIMIT_NOFILE, &many) == 0);
+	for (int round = 0; round < ROUNDS; round++) {
+		for (size_t i = 0; i < sizeof(bombs) / sizeof(bombs[0]); i++) {
+			if (argc > 1 && strcmp(argv[1], bombs[i].name) == 0)
+				bombs[i].run();
+		}
+	}
+	return 0;
+}
