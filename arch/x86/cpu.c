@@ -16,7 +16,7 @@ uint64_t percpu_offsets[MAX_CPUS];
 DEFINE_PERCPU(uint64_t, percpu_offset);
 DEFINE_PERCPU(uint32_t, percpu_cpu_id);
 
-static unsigned int nr_online = 1;
+unsigned int cpu_nr_online = 1;
 static unsigned int nr_possible = 1;
 static bool rewrite_quirk;
 
@@ -136,11 +136,6 @@ bool cpu_is_virtual(void)
 	return cpu_features.hypervisor[0] != '\0';
 }
 
-unsigned int cpu_online_count(void)
-{
-	return __atomic_load_n(&nr_online, __ATOMIC_ACQUIRE);
-}
-
 unsigned int cpu_possible_count(void)
 {
 	return nr_possible;
@@ -148,7 +143,7 @@ unsigned int cpu_possible_count(void)
 
 void cpu_set_online(unsigned int cpu)
 {
-	__atomic_store_n(&nr_online, cpu + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&cpu_nr_online, cpu + 1, __ATOMIC_RELEASE);
 }
 
 void cpu_set_possible(unsigned int nr)

@@ -187,7 +187,8 @@ void fpu_restore_for_user(struct fpu_state *f)
 
 	if (likely(owner == f && f->cpu == cpu_id()))
 		return;
-	if (owner && owner->cpu == cpu_id() && cpu_online_count() == 1)
+	/* With several CPUs it was saved when it left, and may be freed by now. */
+	if (cpu_online_count() == 1 && owner && owner->cpu == cpu_id())
 		image_save(owner);
 	image_restore(f);
 	f->cpu = cpu_id();

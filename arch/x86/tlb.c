@@ -131,7 +131,7 @@ static void flush(struct pgtable *pt, const vaddr_t *pages, unsigned int nr)
 
 	preempt_disable();
 	counter_inc(&count_flushes);
-	if (likely(!others(pt, &targets))) {
+	if (cpu_online_count() == 1 || likely(!others(pt, &targets))) {
 		flush_local(&f);
 	} else {
 		count_remote(&targets);

@@ -59,13 +59,20 @@ static int map_new(struct pgtable *pt, vaddr_t v, unsigned int prot, const void 
 	return err;
 }
 
+/* Give way, and go on at the next CPU: registers and segment bases must come along. */
+static void move_on(void)
+{
+	thread_pin((thread_cpu(thread_current()) + 1) % cpu_online_count());
+	thread_yield();
+}
+
 static int test_page_fault(const struct user_fault *fault)
 {
 	struct run *r = current_run();
 	const vaddr_t page = ALIGN_DOWN(fault->addr, PAGE_SIZE);
 
 	r->nr_faults++;
-	thread_yield(); /* a real hook sleeps here */
+	move_on(); /* a real hook sleeps here */
 	if (!(fault->flags & FAULT_PRESENT) && page >= DATA && page < DATA + NR_DATA * PAGE_SIZE)
 		return map_new(r->pt, page, PGT_READ | PGT_WRITE, NULL, 0);
 	r->bad_fault = fault->addr;
@@ -94,8 +101,7 @@ static void test_syscall(struct pt_regs *regs)
 	case 2:
 		if (r->yield_sleeps)
 			thread_sleep_ns(100 * NSEC_PER_USEC);
-		else
-			thread_yield();
+		move_on();
 		regs->rax = 0;
 		return;
 	default:

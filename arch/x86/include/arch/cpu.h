@@ -126,8 +126,13 @@ static inline void cpu_wait_irq(void)
 bool cpu_is_tcg(void);
 bool cpu_is_virtual(void);
 
+extern unsigned int cpu_nr_online; /* atomic; does not change once threads run */
+
 /* Number of CPUs that run, and the highest number that the tables named. */
-unsigned int cpu_online_count(void);
+static inline unsigned int cpu_online_count(void)
+{
+	return __atomic_load_n(&cpu_nr_online, __ATOMIC_ACQUIRE);
+}
 unsigned int cpu_possible_count(void);
 
 #define for_each_cpu(cpu) for (unsigned int cpu = 0; cpu < cpu_online_count(); cpu++)
