@@ -303,6 +303,9 @@ static void renames_follow_the_rules(struct ktest *t)
 static void limits_hold(struct ktest *t)
 {
 	const struct new_inode tmp = { .name = "#", .len = 1, .mode = FS_S_IFREG };
+	const struct new_inode never = {
+		.name = "#", .len = 1, .mode = FS_S_IFREG, .nameless = true
+	};
 	struct inode *ti;
 	char target[200];
 
@@ -318,6 +321,9 @@ static void limits_hold(struct ktest *t)
 	EXPECT_EQ(t, drop(root, "b"), 0);
 	EXPECT_EQ(t, drop(root, "c"), 0);
 	EXPECT_EQ(t, fs.inodes, 2u);
+	EXPECT_EQ(t, root->ops->tmpfile(root, &never, &ti), 0);
+	EXPECT_EQ(t, add_link(root, "b", ti), -ENOENT);
+	inode_put(ti);
 	/* A long link takes a page. */
 	fs.max_pages = 0;
 	memset(target, 'x', sizeof(target));

@@ -341,8 +341,14 @@ static void links(void)
 	T(fd = open(".", O_TMPFILE | O_RDWR, 0640));
 	T(write(fd, "tmp", 3));
 	sprintf(target, "/proc/self/fd/%d", fd);
-	(void)linkat(AT_FDCWD, target, AT_FDCWD, "named", AT_SYMLINK_FOLLOW);
-	unlink("named");
+	T(linkat(AT_FDCWD, target, AT_FDCWD, "named", AT_SYMLINK_FOLLOW));
+	get("named");
+	show("named");
+	T(unlink("named"));
+	T(linkat(fd, "", AT_FDCWD, "again", AT_EMPTY_PATH));
+	T(close(fd));
+	T(fd = open(".", O_TMPFILE | O_EXCL | O_RDWR, 0640));
+	T(linkat(fd, "", AT_FDCWD, "never", AT_EMPTY_PATH));
 	T(close(fd));
 	T(open(".", O_TMPFILE | O_RDONLY, 0640));
 	T(open("none", O_TMPFILE | O_RDWR, 0640));

@@ -273,8 +273,12 @@ static int charge_link_locked(struct tmpfs_inode *ti)
 {
 	struct tmpfs *fs = ti->fs;
 
-	if (!ti->nlink)
-		return ti->linkable ? 0 : -ENOENT; /* unlinked for good */
+	if (!ti->nlink) {
+		if (!ti->linkable)
+			return -ENOENT; /* unlinked for good */
+		ti->linkable = false;
+		return 0;
+	}
 	if (fs->inodes >= fs->max_inodes)
 		return -ENOSPC;
 	fs->inodes++;
@@ -333,7 +337,7 @@ static int dir_tmpfile(struct inode *inode, const struct new_inode *how, struct 
 
 	if (err)
 		return err;
-	ti->linkable = true;
+	ti->linkable = !how->nameless;
 	*out = &ti->inode;
 	return 0;
 }

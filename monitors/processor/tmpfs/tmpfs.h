@@ -60,7 +60,7 @@ struct tmpfs_inode {
 	struct fs_time atime __guarded_by(&attr_lock), mtime __guarded_by(&attr_lock);
 	struct fs_time ctime __guarded_by(&attr_lock), btime;
 	uint32_t nlink; /* fs->lock; read without it */
-	bool linkable;  /* const: O_TMPFILE, which may get its first name later */
+	bool linkable;  /* fs->lock: O_TMPFILE, which may get its first name later */
 
 	/* Regular files. */
 	struct mutex data_lock;

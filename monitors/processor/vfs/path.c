@@ -256,7 +256,7 @@ static struct file *create_and_open(const struct proto_cred *cred, const struct 
 /* O_TMPFILE: @path is the directory. */
 static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint32_t mode)
 {
-	struct new_inode how = { .name = "#", .len = 1 };
+	struct new_inode how = { .name = "#", .len = 1, .nameless = flags & O_EXCL };
 	struct walk_result res;
 	struct inode *inode;
 	struct file *f;

@@ -57,6 +57,7 @@ struct new_inode {
 	uint32_t mode; /* type and permission bits, umask applied */
 	uint32_t uid, gid;
 	uint32_t rdev;
+	bool nameless;      /* tmpfile(): it never gets a name (O_EXCL) */
 	const char *target; /* of a symbolic link */
 	size_t target_len;
 };
