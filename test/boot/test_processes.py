@@ -20,6 +20,7 @@ def same(cluster, argv, host_argv=None):
 
 @pytest.mark.parametrize("name", [
     "glibc-static/waits", "musl-static/waits", "glibc-static/groups", "glibc-static/clones",
+    "glibc-static/pidfds",
 ])  # fmt: skip
 def test_the_same_as_on_linux(cluster, programs, name):
     same(cluster, [programs / name])
@@ -140,7 +141,7 @@ def test_a_fork_bomb_of_root(plain, programs):
 
 
 @pytest.mark.parametrize("argv", [
-    ["waits"], ["groups"], ["clones"], ["threads", "mutex"], ["threads", "many", "100"],
+    ["waits"], ["groups"], ["clones"], ["pidfds"], ["threads", "mutex"], ["threads", "many", "100"],
     ["threads", "churn", "300"], ["threads", "exits"], ["threads", "fork"], ["bomb", "user", "40"],
 ], ids=" ".join)  # fmt: skip
 def test_on_four_cpus(pool, programs, argv):

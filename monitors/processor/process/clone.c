@@ -8,7 +8,7 @@
  *		the parent before it forks, or parent and child.
  * Limits:	RLIMIT_NPROC for a user; for everybody, a number of tasks that the kernel's memory can hold,
  *		and a reserve of memory that clone() leaves alone: both answer EAGAIN.
- *		No namespaces, no pidfds, no cgroups: their flags answer EINVAL.
+ *		No namespaces, no cgroups: their flags answer EINVAL.
  */
 #include "process_priv.h"
 
@@ -60,6 +60,7 @@ struct clone_spec {
 	int exit_signal;
 	uint64_t stack; /* 0: the parent's */
 	uint64_t parent_tid, child_tid, tls;
+	uint64_t pidfd;   /* CLONE_PIDFD: where its number goes */
 	uint32_t set_tid; /* 0: any */
 };
 
@@ -327,6 +328,24 @@ static int publish(struct task *t, struct task *from, const struct clone_spec *s
 	return err;
 }
 
+static int publish_with_pidfd(struct task *t, const struct clone_spec *spec)
+{
+	struct pidfd_slot slot;
+	int err;
+
+	if (!(spec->flags & CLONE_PIDFD))
+		return publish(t, task_current(), spec);
+	err = pidfd_reserve(&slot, t->process, spec->pidfd);
+	if (err)
+		return err;
+	err = publish(t, task_current(), spec);
+	if (err)
+		pidfd_cancel(&slot);
+	else
+		pidfd_fill(&slot);
+	return err;
+}
+
 /* --- vfork ----------------------------------------------------------------------------------- */
 
 void vfork_release(struct task *t)
@@ -359,8 +378,10 @@ static int check_flags(const struct clone_spec *spec)
 {
 	const uint64_t f = spec->flags;
 
-	if ((f & CLONE_NEW_ANY) || (f & (CLONE_NEWTIME | CLONE_PIDFD | CLONE_INTO_CGROUP)))
+	if (f & (CLONE_NEW_ANY | CLONE_NEWTIME | CLONE_INTO_CGROUP))
 		return -EINVAL; /* none of these here */
+	if ((f & CLONE_PIDFD) && (f & (CLONE_THREAD | CLONE_DETACHED)))
+		return -EINVAL;
 	if ((f & CLONE_THREAD) && !(f & CLONE_SIGHAND))
 		return -EINVAL;
 	if ((f & CLONE_SIGHAND) && !(f & CLONE_VM))
@@ -476,7 +497,7 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 	t->clear_child_tid = (spec->flags & CLONE_CHILD_CLEARTID) ? spec->child_tid : 0;
 	t->set_child_tid = (spec->flags & CLONE_CHILD_SETTID) ? spec->child_tid : 0;
 	t->vfork_done = (spec->flags & CLONE_VFORK) ? &done : NULL;
-	err = publish(t, task_current(), spec);
+	err = publish_with_pidfd(t, spec);
 	if (err) {
 		if (err == -EAGAIN)
 			counter_inc(&fork_refused);
@@ -508,8 +529,12 @@ long sys_clone(const struct syscall_args *args)
 		.parent_tid = args->a[2],
 		.child_tid = args->a[3],
 		.tls = args->a[4],
+		.pidfd = args->a[2],
 	};
 
+	/* The two would be written to the same place. */
+	if ((spec.flags & CLONE_PIDFD) && (spec.flags & CLONE_PARENT_SETTID))
+		return -EINVAL;
 	return do_clone(&spec, args->regs);
 }
 
@@ -613,6 +638,7 @@ long sys_clone3(const struct syscall_args *args)
 		.parent_tid = a.parent_tid,
 		.child_tid = a.child_tid,
 		.tls = a.tls,
+		.pidfd = a.pidfd,
 	};
 	err = get_set_tid(&a, &spec.set_tid);
 	return err ? err : do_clone(&spec, args->regs);

@@ -143,7 +143,8 @@ void process_reap_locked(struct process *p)
 	struct vnode *v = p->vnode;
 	struct pid *pid = p->pid_entry;
 
-	p->state = PROCESS_REAPED;
+	WRITE_ONCE(p->state, PROCESS_REAPED);
+	wake_all(&p->ended);
 	v->nr_zombies--;
 	v->nr_processes--;
 	if (p->parent)
@@ -210,7 +211,8 @@ static void leave_tree(struct process *p)
 	spin_lock(&v->lock);
 	reparent_locked(p, &gone);
 	group_check_orphaned_locked(p, NULL);
-	p->state = PROCESS_ZOMBIE;
+	WRITE_ONCE(p->state, PROCESS_ZOMBIE);
+	wake_all(&p->ended);
 	v->nr_zombies++;
 	if (notify_end_locked(p)) {
 		process_reap_locked(p);

@@ -126,6 +126,17 @@ static int kill_locked(struct process *p, const struct siginfo_k *info)
 	return info->signo && p->state == PROCESS_ALIVE ? signal_post(p, info) : 0;
 }
 
+int process_signal(struct process *p, const struct siginfo_k *info)
+{
+	int err = -ESRCH;
+
+	spin_lock(&p->vnode->lock);
+	if (p->state != PROCESS_REAPED)
+		err = kill_locked(p, info);
+	spin_unlock(&p->vnode->lock);
+	return err;
+}
+
 /* 0 if any of them got it, else what the last one answered. */
 static int kill_group_locked(struct vnode *v, uint32_t pgid, const struct siginfo_k *info)
 {

@@ -65,6 +65,7 @@ struct process *process_alloc(struct vnode *v, struct program *program)
 	p->start_ns = time_now_ns();
 	list_init(&p->children);
 	list_init(&p->tasks);
+	waitqueue_init(&p->ended);
 	waitqueue_init(&p->child_event);
 	waitqueue_init(&p->exec_event);
 	mutex_init(&p->lock, "process", RANK_PROCESS);

@@ -48,6 +48,20 @@ uint64_t fork_max_tasks(void);
 /* What an unstarted or ending task has in common with others: put it. */
 void task_release_parts(struct task *t);
 
+/* --- pidfd.c --------------------------------------------------------------------------------- */
+
+struct pidfd_slot { /* a descriptor that clone() gives out when everything else has worked */
+	struct file *f;
+	int fd;
+};
+
+/* A descriptor for @p, its number at @ufd of the caller's. -EMFILE, -EFAULT, -ENOMEM. */
+int pidfd_reserve(struct pidfd_slot *slot, struct process *p, uint64_t ufd) __must_check;
+void pidfd_cancel(struct pidfd_slot *slot);
+void pidfd_fill(struct pidfd_slot *slot);
+/* The process behind descriptor @fd, referenced; NULL: there is none. */
+struct process *pidfd_process(int fd, bool *nonblock);
+
 /* --- exit.c ---------------------------------------------------------------------------------- */
 
 /* @p was never in the table, and its task is gone: consumes the reference. */
@@ -69,6 +83,9 @@ void usage_add(struct usage *to, const struct usage *from);
  * and SIGCONT.  @parent NULL: @p itself ends; else @p is given away by @parent, which ends.
  */
 void group_check_orphaned_locked(struct process *p, const struct process *parent);
+
+/* Send to @p as kill() does, or look with signo 0: -EPERM, -ESRCH when it has been reaped. */
+int process_signal(struct process *p, const struct siginfo_k *info);
 
 /* --- limits.c -------------------------------------------------------------------------------- */
 

@@ -33,6 +33,8 @@ struct wait {
 	enum wait_which which;
 	uint32_t id;
 	uint32_t options;
+	struct process *pidfd; /* P_PIDFD: counted */
+	bool nonblock;         /* P_PIDFD: the descriptor says so */
 	/* What was found. */
 	struct process *reaped; /* the table's reference, for the caller to put */
 	uint32_t pid, uid;
@@ -45,6 +47,8 @@ struct wait {
 static bool concerns(const struct wait *w, const struct process *c)
 {
 	if (w->which == P_PID && c->pid != w->id)
+		return false;
+	if (w->which == P_PIDFD && c != w->pidfd)
 		return false;
 	if (w->which == P_PGID && c->pgid != w->id)
 		return false;
@@ -129,7 +133,7 @@ static int do_wait(struct wait *w)
 	int ret = 0;
 	int err = 0;
 
-	if (w->options & WNOHANG)
+	if ((w->options & WNOHANG) || w->nonblock)
 		ret = look(w);
 	else
 		err = wait_event_interruptible(&me->child_event, (ret = look(w)) != 0);
@@ -191,7 +195,10 @@ static int waitid_target(struct wait *w, int which, int id)
 			w->id = process_current()->pgid;
 		return id >= 0 ? 0 : -EINVAL;
 	case P_PIDFD:
-		return id >= 0 ? -EBADF : -EINVAL; /* there are no such descriptors */
+		if (id < 0)
+			return -EINVAL;
+		w->pidfd = pidfd_process(id, &w->nonblock);
+		return w->pidfd ? 0 : -EBADF;
 	default:
 		return -EINVAL;
 	}
@@ -229,6 +236,10 @@ long sys_waitid(const struct syscall_args *args)
 	ret = waitid_target(&w, (int)args->a[0], (int)args->a[1]);
 	if (!ret)
 		ret = do_wait(&w);
+	if (!ret && w.nonblock && !(w.options & WNOHANG))
+		ret = -EAGAIN;
+	if (w.pidfd)
+		process_put(w.pidfd);
 	if (ret < 0)
 		return ret;
 	if (ret && args->a[4] && put_usage(args->a[4], &w.usage))

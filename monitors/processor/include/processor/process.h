@@ -140,6 +140,7 @@ struct process {
 	int pdeath_signal;            /* what it gets at its parent's end; 0 none */
 	struct usage usage_dead;      /* of tasks that are gone */
 	struct usage usage_children;  /* of children that were waited for */
+	struct waitqueue ended;       /* it has become a zombie, or gone: pidfds */
 	struct waitqueue child_event; /* something that wait() reports has happened */
 
 	struct aspace *as; /* own tasks; changes in exec with one task left. Others: vnode.lock */

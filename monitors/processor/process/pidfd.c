@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Descriptors of processes: pidfd_open, pidfd_send_signal, CLONE_PIDFD, and what waitid(P_PIDFD) looks at.
+ *
+ * Lifetime:	an open file holds a reference of the process, zombie or gone, so it never means another one that
+ *		got the number later.
+ * Limits:	no descriptors of threads, no pidfd_getfd.
+ */
+#include "process_priv.h"
+
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <processor/file.h>
+#include <processor/syscall.h>
+
+static unsigned int pidfd_poll(struct file *f)
+{
+	const struct process *p = f->private;
+
+	switch (READ_ONCE(p->state)) {
+	case PROCESS_ALIVE:
+		return 0;
+	case PROCESS_ZOMBIE:
+		return POLL_IN | POLL_RDNORM;
+	default:
+		return POLL_IN | POLL_RDNORM | POLL_HUP;
+	}
+}
+
+static struct waitqueue *pidfd_poll_wait(struct file *f)
+{
+	struct process *p = f->private;
+
+	return &p->ended;
+}
+
+static void pidfd_release(struct file *f)
+{
+	process_put(f->private);
+}
+
+static const struct file_ops pidfd_ops = {
+	.name = "[pidfd]",
+	.stat = anon_stat,
+	.poll = pidfd_poll,
+	.poll_wait = pidfd_poll_wait,
+	.release = pidfd_release,
+};
+
+static struct file *pidfd_file(struct process *p, uint32_t flags)
+{
+	struct file *f = file_create(&pidfd_ops, O_RDWR | flags, NULL);
+
+	if (IS_ERR(f))
+		return f;
+	process_get(p);
+	f->private = p;
+	return f;
+}
+
+struct process *pidfd_process(int fd, bool *nonblock)
+{
+	struct file *f = fd_get(fd);
+	struct process *p = NULL;
+
+	if (IS_ERR(f))
+		return NULL;
+	if (f->ops == &pidfd_ops) {
+		p = f->private;
+		process_get(p);
+		*nonblock = file_nonblock(f);
+	}
+	file_put(f);
+	return p;
+}
+
+/* --- CLONE_PIDFD ----------------------------------------------------------------------------- */
+
+int pidfd_reserve(struct pidfd_slot *slot, struct process *p, uint64_t ufd)
+{
+	int err = 0;
+
+	slot->f = pidfd_file(p, 0);
+	if (IS_ERR(slot->f))
+		return PTR_ERR(slot->f);
+	slot->fd = files_reserve(files_current(), 0, true);
+	if (slot->fd < 0)
+		err = slot->fd;
+	else if (put_user_u32((uint32_t)slot->fd, (void __user *)ufd))
+		err = -EFAULT;
+	if (!err)
+		return 0;
+	pidfd_cancel(slot);
+	return err;
+}
+
+void pidfd_cancel(struct pidfd_slot *slot)
+{
+	if (slot->fd >= 0)
+		files_unreserve(files_current(), slot->fd);
+	file_put(slot->f);
+}
+
+void pidfd_fill(struct pidfd_slot *slot)
+{
+	files_fill(files_current(), slot->fd, slot->f);
+}
+
+/* --- the calls --------------------------------------------------------------------------------- */
+
+/* pidfd_open(pid, flags) */
+long sys_pidfd_open(const struct syscall_args *args)
+{
+	const uint32_t flags = (uint32_t)args->a[1];
+	struct process *p;
+	struct task *t;
+	struct file *f;
+	int fd;
+
+	if ((flags & ~O_NONBLOCK) || (int)args->a[0] <= 0)
+		return -EINVAL;
+	p = process_find((uint32_t)args->a[0]);
+	if (!p) {
+		t = task_find((uint32_t)args->a[0]);
+		if (t)
+			task_put(t);
+		return t ? -EINVAL : -ESRCH; /* a thread that is not the first */
+	}
+	f = pidfd_file(p, flags);
+	process_put(p);
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	fd = files_install(files_current(), f, 0, true);
+	if (fd < 0)
+		file_put(f);
+	return fd;
+}
+
+/* A siginfo of the caller's own may not look as if the kernel had made it, but to itself. */
+static int get_info(struct siginfo_k *info, uint64_t uinfo, int signo, const struct process *p)
+{
+	*info = (struct siginfo_k){ .signo = signo,
+				    .code = SI_USER,
+				    .pid = process_current()->pid,
+				    .uid = cred_current()->uid };
+	if (!uinfo)
+		return 0;
+	if (copy_from_user(info, (const void __user *)uinfo, sizeof(*info)))
+		return -EFAULT;
+	if (info->signo != signo)
+		return -EINVAL;
+	info->pad = 0;
+	if (p != process_current() && (info->code >= 0 || info->code == SI_TKILL))
+		return -EPERM;
+	return 0;
+}
+
+/* pidfd_send_signal(fd, signo, info, flags) */
+long sys_pidfd_send_signal(const struct syscall_args *args)
+{
+	const int signo = (int)args->a[1];
+	struct siginfo_k info;
+	struct process *p;
+	bool nonblock;
+	int err;
+
+	if (args->a[3])
+		return -EINVAL;
+	p = pidfd_process((int)args->a[0], &nonblock);
+	if (!p)
+		return -EBADF;
+	err = signo < 0 || signo >= NR_SIGNALS ? -EINVAL : get_info(&info, args->a[2], signo, p);
+	if (!err)
+		err = process_signal(p, &info);
+	process_put(p);
+	return err;
+}
