@@ -51,6 +51,13 @@ def test_shared_memory(pool, programs, shape):
     forks(pool.get(*SMALL_CACHE, *shape), programs, "shared")
 
 
+def test_mappings_of_files_in_memory(cluster, programs):
+    argv = [programs / "glibc-static/shmaps"]
+    got, want = cluster.run(argv), on_host(argv)
+    assert got.out.decode() == want.out.decode()
+    assert got.status == want.status == 0, got.err
+
+
 def test_many_forks(pool, programs):
     """One after the other: messages are bounded, and each frozen object is merged again."""
     n = 2000 if os.environ.get("TEST_LONG") else 200

@@ -280,6 +280,42 @@ static void private_mappings_copy(struct ktest *t)
 	all_gone(t);
 }
 
+/* What the home does not know survives a new copy of the vma, a split, and a fork. */
+static void read_only_mappings_stay_so(struct ktest *t)
+{
+	struct object *obj, *other;
+	struct aspace *as, *c;
+	struct layout_seq seq;
+	struct pm_vma v = { .start = SHARED_BASE,
+			    .end = SHARED_BASE + 10 * PAGE_SIZE,
+			    .prot = PM_PROT_READ,
+			    .flags = PM_VMA_SHARED | PM_VMA_OBJECT };
+	struct vma out;
+
+	ASSERT_TRUE(t, cache_start(t));
+	obj = object_shared_create(10 * PAGE_SIZE, false);
+	other = object_shared_create(10 * PAGE_SIZE, false);
+	as = space_create(obj, 10);
+	v.object = obj->id;
+	aspace_set_read_only(as, SHARED_BASE, SHARED_BASE + 10 * PAGE_SIZE);
+	aspace_protect_vmas(as, SHARED_BASE, SHARED_BASE + 4 * PAGE_SIZE, 0);
+	ASSERT_EQ(t, aspace_set_vma(as, &v, obj), 0);
+	ASSERT_EQ(t, aspace_fork(as, &c), 0);
+	ASSERT_EQ(t, aspace_find_vma(c, SHARED_BASE + 5 * PAGE_SIZE, &out, &seq), 0);
+	EXPECT_TRUE(t, out.flags & VMA_READ_ONLY);
+	vma_release(&out);
+	v.object = other->id;
+	ASSERT_EQ(t, aspace_set_vma(as, &v, other), 0);
+	ASSERT_EQ(t, aspace_find_vma(as, SHARED_BASE, &out, &seq), 0);
+	EXPECT_FALSE(t, out.flags & VMA_READ_ONLY);
+	vma_release(&out);
+	aspace_put(as);
+	aspace_put(c);
+	object_put(obj);
+	object_put(other);
+	all_gone(t);
+}
+
 static void refused_creation_leaves_nothing(struct ktest *t)
 {
 	struct object *obj;
@@ -358,13 +394,10 @@ static void punching_under_writers(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(all_spaces_see_one_memory),
-	KTEST(holes_stay_holes),
-	KTEST(truncation_reaches_mappings),
-	KTEST(private_mappings_copy),
-	KTEST(refused_creation_leaves_nothing),
-	KTEST(punching_under_writers),
-	{ 0 },
+	KTEST(all_spaces_see_one_memory),   KTEST(holes_stay_holes),
+	KTEST(truncation_reaches_mappings), KTEST(private_mappings_copy),
+	KTEST(read_only_mappings_stay_so),  KTEST(refused_creation_leaves_nothing),
+	KTEST(punching_under_writers),      { 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.shared", .cases = cases };
 KTEST_SUITE(suite);

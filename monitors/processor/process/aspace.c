@@ -230,6 +230,15 @@ static void spares_free(struct vma *spare[2])
 	kfree(spare[1]);
 }
 
+/* What the home does not know of a mapping stays when the copy of its vma is renewed. */
+static void inherit_locked(struct aspace *as, struct vma *fresh)
+{
+	const struct vma *old = vma_first_behind_locked(as, fresh->start);
+
+	if (old && old->start < fresh->end && fresh->file && old->file == fresh->file)
+		fresh->flags |= old->flags & VMA_READ_ONLY;
+}
+
 int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
 {
 	struct vma *fresh = kmalloc(sizeof(*fresh));
@@ -252,6 +261,7 @@ int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *
 		object_get(file);
 	spin_lock(&as->lock);
 	if (seq == SEQ_ANY || seq == as->seq.map) {
+		inherit_locked(as, fresh);
 		split_locked(as, v->start, &spare[0]);
 		split_locked(as, v->end, &spare[1]);
 		remove_locked(as, v->start, v->end, &gone);
@@ -337,6 +347,19 @@ void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end)
 	spin_unlock(&as->lock);
 	free_gone(gone);
 	spares_free(spare);
+}
+
+void aspace_set_read_only(struct aspace *as, vaddr_t start, vaddr_t end)
+{
+	struct vma *v;
+
+	spin_lock(&as->lock);
+	v = vma_first_behind_locked(as, start);
+	while (v && v->start < end) {
+		v->flags |= VMA_READ_ONLY;
+		v = rb_entry_or_null(rb_next(&v->node), struct vma, node);
+	}
+	spin_unlock(&as->lock);
 }
 
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot)

@@ -158,15 +158,19 @@ static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 	return 0;
 }
 
-/* What the mapping shows, with a reference, into @req and *object: a file, memory of its own, or nothing. */
+/*
+ * What the mapping shows, with a reference, into @req and *object: a file, memory of its own, or nothing.
+ * *read_only: see VMA_READ_ONLY.
+ */
 static int map_object(struct pm_mmap_req *req, const struct syscall_args *args,
-		      struct object **object)
+		      struct object **object, bool *read_only)
 {
 	const uint32_t prot = (uint32_t)args->a[2], flags = (uint32_t)args->a[3];
 	struct file *f;
 	int err;
 
 	*object = NULL;
+	*read_only = false;
 	if (flags & MAP_ANONYMOUS) {
 		if (!(req->flags & PM_MAP_SHARED))
 			return 0;
@@ -184,6 +188,7 @@ static int map_object(struct pm_mmap_req *req, const struct syscall_args *args,
 	if (!err && req->pgoff + (req->len >> PAGE_SHIFT) < req->pgoff)
 		err = -EOVERFLOW;
 	if (!err) {
+		*read_only = (req->flags & PM_MAP_SHARED) && !file_writable(f);
 		*object = f->object;
 		object_get(*object);
 		if (f->path)
@@ -197,7 +202,8 @@ static int map_object(struct pm_mmap_req *req, const struct syscall_args *args,
 	return err;
 }
 
-static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *object)
+static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *object,
+		    bool read_only)
 {
 	const bool fixed = req->flags & PM_MAP_FIXED;
 	struct blocked_range r;
@@ -213,7 +219,11 @@ static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *o
 		mutex_unlock(&as->map_lock);
 		return err;
 	}
+	if (fixed)
+		aspace_clear_vmas(as, req->addr, req->addr + req->len);
 	err = remote_mmap(as, req, object, &addr);
+	if (!err && read_only)
+		aspace_set_read_only(as, addr, addr + req->len);
 	if (fixed) {
 		/*
 		 * What was there is gone even if the call failed half way; what the home says now is
@@ -234,6 +244,7 @@ long sys_mmap(const struct syscall_args *args)
 	struct pm_mmap_req req = { .addr = args->a[0], .len = args->a[1] };
 	const uint32_t prot = (uint32_t)args->a[2], flags = (uint32_t)args->a[3];
 	struct object *object;
+	bool read_only;
 	long ret;
 
 	if (req.len == 0 || (args->a[5] & (PAGE_SIZE - 1)))
@@ -255,10 +266,10 @@ long sys_mmap(const struct syscall_args *args)
 			req.addr = 0; /* a hint only */
 	}
 	req.prot = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
-	ret = map_object(&req, args, &object);
+	ret = map_object(&req, args, &object, &read_only);
 	if (ret)
 		return ret;
-	ret = do_mmap(aspace_current(), &req, object);
+	ret = do_mmap(aspace_current(), &req, object, read_only);
 	if (object)
 		object_put(object); /* the mapping has one of its own */
 	return ret;
@@ -293,7 +304,7 @@ long sys_munmap(const struct syscall_args *args)
 	return err;
 }
 
-/* Files are open read-only, so a shared mapping of one cannot become writable: -EACCES. */
+/* A shared mapping of a file that is not open for writing cannot become writable: -EACCES. */
 static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
 {
 	for (vaddr_t at = start; at < end;) {
@@ -310,7 +321,8 @@ static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
 					       : err; /* a hole: the home knows what it means */
 			continue;
 		}
-		refused = v.file && v.file->kind == OBJECT_FILE && (v.flags & PM_VMA_SHARED);
+		refused = v.file && (v.flags & PM_VMA_SHARED) &&
+			  (v.file->kind == OBJECT_FILE || (v.flags & VMA_READ_ONLY));
 		at = v.end;
 		vma_release(&v);
 		if (refused)
@@ -391,6 +403,19 @@ long sys_brk(const struct syscall_args *args)
 
 /* --- mremap -------------------------------------------------------------------------- */
 
+static bool is_read_only(struct aspace *as, vaddr_t addr)
+{
+	struct layout_seq seq;
+	struct vma v;
+	bool ro = false;
+
+	if (aspace_find_vma(as, addr, &v, &seq) == 0) {
+		ro = v.flags & VMA_READ_ONLY;
+		vma_release(&v);
+	}
+	return ro;
+}
+
 /*
  * The pages move on the owners, so every line of the range goes back to them first, and those in objects behind the
  * top are copied into it.
@@ -399,10 +424,12 @@ static int move_blocked(struct aspace *as, struct pm_mremap_req *req, vaddr_t *a
 {
 	const uint64_t first = req->old_addr >> PAGE_SHIFT;
 	const uint64_t nr = req->old_len >> PAGE_SHIFT;
+	bool read_only;
 	int err = anon_hide_reserve(as, first, first + nr);
 
 	if (err)
 		return err;
+	read_only = is_read_only(as, req->old_addr);
 	aspace_unmap_range(as, req->old_addr, req->old_addr + req->old_len);
 	err = anon_pull(as, first, first + nr);
 	if (!err)
@@ -411,6 +438,8 @@ static int move_blocked(struct aspace *as, struct pm_mremap_req *req, vaddr_t *a
 		err = remote_mremap(as, req, addr);
 	if (err || *addr == req->old_addr)
 		return err;
+	if (read_only)
+		aspace_set_read_only(as, *addr, *addr + req->new_len);
 	err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
 				 *addr >> PAGE_SHIFT);
 	range_forget(as, req->old_addr, req->old_len);

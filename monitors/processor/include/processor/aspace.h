@@ -26,6 +26,12 @@
 struct line;
 struct process;
 
+/*
+ * Besides enum pm_vma_flags, known here only: the file is not open for writing, so the shared mapping cannot become
+ * writable.  A new copy of a vma of the same object keeps it.
+ */
+#define VMA_READ_ONLY (1u << 31)
+
 struct vma {
 	struct rb_node node; /* by start */
 	vaddr_t start;
@@ -132,6 +138,8 @@ int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *
 /* Into @to, which has none. @from does not change meanwhile. -ENOMEM: some of them. */
 int aspace_copy_vmas(struct aspace *from, struct aspace *to) __must_check;
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);
+/* VMA_READ_ONLY for the vmas in [start, end). */
+void aspace_set_read_only(struct aspace *as, vaddr_t start, vaddr_t end);
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot);
 /* The file object that some vma of the copy already has for @file; referenced, or NULL. */
 struct object *aspace_file_object(struct aspace *as, const struct proto_file *file);
