@@ -36,7 +36,7 @@ SCRIPTS = {
     "sed": "sed -n 's/include/INCLUDE/gp' $1 | sha256sum; cp $1 $2/e; sed -i 's/the/THE/' $2/e; sha256sum < $2/e",
     "loops": "i=0; while [ $i -lt 200 ]; do i=$((i + 1)); expr $i + 1 > /dev/null; done; echo $i",
 }  # fmt: skip
-CALLED = ("/bin/echo", "/bin/true", "/bin/false", "/usr/bin/printenv")  # by busybox's own tests
+CALLED = ("/bin/echo", "/bin/true", "/bin/false", "/usr/bin/printenv", "/usr/bin/printf")  # by busybox's own tests
 SMALL_ENOUGH = "text.small"
 WITH_BIG_TEXT = ("word-frequency", "gzip-gunzip-cmp", "tar", "awk")
 
@@ -93,8 +93,10 @@ def wanted(suite):
     return shell_suite.results(done.checked(), str(suite), work)
 
 
-@pytest.mark.parametrize("args", [(), ("--vregion", "2M", "--memories", "2")],
-                         ids=["one-memory", "two-memories"])  # fmt: skip
+@pytest.mark.parametrize("args", [
+    pytest.param((), id="one-memory"),
+    pytest.param(("--vregion", "2M", "--memories", "2"), id="two-memories", marks=pytest.mark.long),
+])  # fmt: skip
 def test_busybox_own_tests(suite_pool, wanted, args):
     """Each test of the suite has the status and the output that it has on the host."""
     done = suite_pool.get(*args).run(["/usr/bin/busybox", "sh", "/suite/driver.sh", "/suite", "/tmp/suite"], limit=900)
