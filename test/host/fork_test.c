@@ -459,7 +459,7 @@ static void refused_merge_is_tried_again(struct ktest *t)
 /* A page that an object behind has lost kills everybody who can see it. */
 static void a_lost_page_kills_all_who_see_it(struct ktest *t)
 {
-	struct aspace *p, *c, *other;
+	struct aspace *p, *c, *other, *child;
 	uint64_t v = 1;
 
 	ASSERT_TRUE(t, cache_start(t));
@@ -476,6 +476,9 @@ static void a_lost_page_kills_all_who_see_it(struct ktest *t)
 	EXPECT_TRUE(t, c->failed != 0);
 	EXPECT_EQ(t, other->failed, 0);
 	EXPECT_GT(t, fake_kills, 0u);
+	/* Who is not dead yet gets nowhere, and has no children. */
+	EXPECT_EQ(t, aspace_fault(c, BASE, FAULT_ACC_READ), -ENOMEM);
+	EXPECT_EQ(t, aspace_fork(p, &child), -ENOMEM);
 	fake_refuse(0, 0);
 	aspace_put(p);
 	aspace_put(c);

@@ -285,6 +285,8 @@ void anon_push(struct aspace *parent, struct object *front, struct aspace *child
 	frozen->as = NULL;
 	front->as = parent;
 	parent->anon = front;
+	if (frozen->failed)
+		child->failed = frozen->failed; /* lost while nobody knew of the child */
 	spin_unlock(&chain_lock);
 }
 

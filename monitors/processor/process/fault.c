@@ -214,10 +214,13 @@ int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 		return -EFAULT;
 	if (addr >= PM_USER_TOP)
 		return vdso_fault(as, vaddr, access);
-	while ((err = fault_once(as, vaddr, access)) == -EAGAIN) {
+	for (;;) {
+		/* A page that was lost would read as one that never was. */
 		if (READ_ONCE(as->failed))
 			return -ENOMEM;
+		err = fault_once(as, vaddr, access);
+		if (err != -EAGAIN)
+			return err;
 		counter_inc(&fault_retry);
 	}
-	return err;
 }
