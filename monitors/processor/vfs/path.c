@@ -314,7 +314,7 @@ static struct file *open_once(const struct at_path *at, uint32_t flags, uint32_t
 	if (flags & O_CREAT)
 		walk |= WALK_CREATE;
 	err = path_walk(&at->base, at->text, walk, 0, &res);
-	if (err == -ENOENT && (flags & O_CREAT))
+	if (err == -ENOENT && (flags & O_CREAT) && res.in_root)
 		err = missing_in_root(at);
 	if (err)
 		return ERR_PTR(err);

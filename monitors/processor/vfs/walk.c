@@ -524,6 +524,7 @@ int path_walk(const struct walk_base *base, const char *text, uint32_t flags, ui
 			skip_to_mount(&w);
 		err = w.cur ? walk_here(&w, &done) : walk_root(&w, &done);
 	}
+	res->in_root = !w.cur;
 	inode_put(w.cur);
 	kfree(w.owned);
 	kfree(w.canon);

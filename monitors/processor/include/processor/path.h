@@ -43,6 +43,7 @@ struct walk_result {
 	char *name;       /* own */
 	bool slash;       /* slashes follow the name */
 	bool mount_point; /* something is mounted on that name */
+	bool in_root;     /* set on failure too: the walk ended in the root */
 };
 void walk_result_put(struct walk_result *res);
 
