@@ -4,7 +4,7 @@
  *
  *	tree		50 processes to a depth of 4; all write on both sides of each fork, unmap, move and give away
  *			pages; prints a hash of the memory of each
- *	threads		8 threads write while one of them forks, 40 times
+ *	threads N	8 threads write while one of them forks, N times
  *	shared		counters in anonymous shared memory, counted up by all of a family
  *	many N		N times fork and exit, one after the other
  */
@@ -198,7 +198,7 @@ static void settled(const uint64_t *before)
 	}
 }
 
-static void threads(void)
+static void threads(unsigned long forks)
 {
 	static uint64_t before[WRITERS * EACH];
 	pthread_t t[WRITERS];
@@ -206,7 +206,7 @@ static void threads(void)
 	area = map(WRITERS * EACH * PAGE, MAP_PRIVATE);
 	for (uintptr_t i = 0; i < WRITERS; i++)
 		CHECK(pthread_create(&t[i], NULL, writer, (void *)i) == 0);
-	for (unsigned int n = 0; n < 40; n++) {
+	for (unsigned long n = 0; n < forks; n++) {
 		int status;
 		pid_t pid;
 
@@ -224,7 +224,7 @@ static void threads(void)
 	stop = 1;
 	for (unsigned int i = 0; i < WRITERS; i++)
 		CHECK(pthread_join(t[i], NULL) == 0);
-	puts("40 forks under 8 writers");
+	printf("%lu forks under 8 writers\n", forks);
 }
 
 /* --- shared, many -------------------------------------------------------------------- */
@@ -284,12 +284,12 @@ int main(int argc, char **argv)
 	if (strcmp(what, "tree") == 0)
 		tree();
 	else if (strcmp(what, "threads") == 0)
-		threads();
+		threads(arg_number(argc, argv, 2, 8));
 	else if (strcmp(what, "shared") == 0)
 		shared();
 	else if (strcmp(what, "many") == 0)
 		many(arg_number(argc, argv, 2, 100));
 	else
-		die("tree, threads, shared, or many N");
+		die("tree, threads N, shared, or many N");
 	return 0;
 }
