@@ -96,6 +96,10 @@ def test_short_set_on_4_cpus(pool, programs, texts):
     argv = [programs / "glibc-static/mapping", "1000", "7"]
     assert cluster.run(argv) == on_host(argv)
     assert cluster.run([programs / "glibc-static/crash", "null"]).status == 128 + 11
+    for threads in (["threads", "mutex"], ["threads", "many", "200"], ["threads", "exits"], ["pthreads"],
+                    ["futexes"]):  # fmt: skip
+        argv = [programs / "glibc-static" / threads[0], *threads[1:]]
+        assert cluster.run(argv) == on_host(argv)
     for applet in (["sha256sum"], ["sort"], ["wc"]):
         argv = ["/usr/bin/busybox", *applet, "text.small"]
         assert cluster.run(argv) == on_host(argv, cwd=texts)
