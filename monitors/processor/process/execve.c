@@ -420,6 +420,8 @@ static int end_other_tasks(struct task *t)
 	err = wait_event_killable(&p->exec_event, READ_ONCE(p->nr_tasks) == 1);
 	spin_lock(&p->sig_lock);
 	p->exec_task = NULL;
+	if (p->exiting)
+		err = -EINTR; /* killed while the last of them left */
 	spin_unlock(&p->sig_lock);
 	return err;
 }

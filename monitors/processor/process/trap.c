@@ -40,7 +40,6 @@ static struct siginfo_k signal_of(int err, const struct user_fault *fault)
 		info.code = SEGV_ACCERR;
 		break;
 	case -ENOMEM:
-	case -EINTR:
 		info.signo = SIGKILL;
 		info.code = SI_KERNEL;
 		break;
@@ -65,11 +64,18 @@ static int page_fault(const struct user_fault *fault)
 
 	if (!err)
 		return 0;
+	/* Somebody else was killed who was fetching the same line: again. */
+	if (err == -EINTR &&
+	    !(__atomic_load_n(&t->thread->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL))
+		return 0;
 	if (err != -EFAULT && err != -EACCES && err != -EINTR)
 		pr_warn("pid %u: page %#llx cannot be had: error %d\n", t->process->pid,
 			(unsigned long long)fault->addr, err);
-	/* A kernel copy just answers EFAULT, but a program without memory dies in any case. */
-	if ((fault->flags & FAULT_USER) || err == -ENOMEM) {
+	/*
+	 * A kernel copy just answers EFAULT, but a program without memory dies in any case.  A task whose wait was
+	 * ended (-EINTR) is to end itself: its process may go on, by exec in another thread.
+	 */
+	if (err != -EINTR && ((fault->flags & FAULT_USER) || err == -ENOMEM)) {
 		info = signal_of(err, fault);
 		/* As Linux, whether the kernel has something there is nobody's business. */
 		note_trap(t, TRAP_PF,
