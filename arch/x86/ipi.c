@@ -13,6 +13,7 @@
  *		therefore be held across a TLB call even when others wait for it with
  *		interrupts off.  Ordinary calls run in the interrupt only, so their caller
  *		must hold nothing.
+ * Waiting:	a caller with interrupts on halts after a short spin, and the last target wakes it.
  * Ordering:	a box bit is set before `sent` is tested; the target clears `sent` before
  *		it takes the bits.  So a bit set too late to be taken finds `sent` clear.
  * Stop:	by NMI, because a CPU may be anywhere when another panics.
@@ -39,6 +40,7 @@
 COUNTER(count_ipis, "ipi.sent", "interrupts sent to other CPUs for calls");
 COUNTER(count_calls, "ipi.calls", "function calls made to other CPUs, once per target");
 COUNTER(count_tlb_ipis, "tlb.ipis", "interrupts sent for TLB invalidation");
+COUNTER(count_halts, "ipi.halts", "callers that halted until their call was done");
 COUNTER(count_polled, "tlb.polled", "TLB calls served while waiting for something else");
 
 enum call_kind {
@@ -50,8 +52,16 @@ enum call_kind {
 struct call {
 	void (*fn)(void *arg);
 	void *arg;
-	uint32_t remaining; /* atomic: targets that have not run it */
+	uint32_t remaining; /* atomic: targets that have not run it, and CALL_SLEEPER */
 };
+
+/* The caller has halted: whoever is the last to run the call interrupts it. */
+#define CALL_SLEEPER (1u << 31)
+/*
+ * A caller spins so long, then halts.  A target that answers is back by then; one that does not is a virtual CPU
+ * which the host has put aside, perhaps for the very core on which we spin.
+ */
+#define SPIN_NS      (30 * NSEC_PER_USEC)
 
 struct call_box {
 	struct cpu_mask from[NR_CALL_KINDS]; /* atomic: callers */
@@ -86,7 +96,8 @@ static unsigned int serve(enum call_kind kind)
 
 			c->fn(c->arg);
 			/* The caller may reuse *c from here on. */
-			__atomic_sub_fetch(&c->remaining, 1, __ATOMIC_RELEASE);
+			if (__atomic_sub_fetch(&c->remaining, 1, __ATOMIC_ACQ_REL) == CALL_SLEEPER)
+				apic_send(cpu, VECTOR_RESCHED);
 			served++;
 		}
 	}
@@ -140,13 +151,35 @@ static unsigned int post(enum call_kind kind, const struct cpu_mask *targets, vo
 	return nr;
 }
 
+/* Halt until the last target has run @c. Interrupts on, preemption off. */
+static void halt_until_done(struct call *c)
+{
+	__atomic_fetch_or(&c->remaining, CALL_SLEEPER, __ATOMIC_ACQ_REL);
+	for (;;) {
+		local_irq_disable();
+		if (__atomic_load_n(&c->remaining, __ATOMIC_ACQUIRE) == CALL_SLEEPER)
+			break;
+		/* What comes between the test and the halt is pending and ends the halt. */
+		cpu_wait_irq();
+	}
+	local_irq_enable();
+	__atomic_store_n(&c->remaining, 0, __ATOMIC_RELAXED);
+	counter_inc(&count_halts);
+}
+
 static void wait_done(enum call_kind kind)
 {
-	const struct call *c = &(*this_cpu_ptr(&calls))[kind];
+	struct call *c = &(*this_cpu_ptr(&calls))[kind];
+	const bool may_halt = local_irqs_enabled();
+	const uint64_t start = time_now_ns();
 
 	while (__atomic_load_n(&c->remaining, __ATOMIC_ACQUIRE)) {
 		ipi_poll();
 		cpu_relax();
+		if (may_halt && time_now_ns() - start > SPIN_NS) {
+			halt_until_done(c);
+			return;
+		}
 	}
 }
 
