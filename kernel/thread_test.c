@@ -138,7 +138,7 @@ static void canary_main(void *arg)
 		if (READ_ONCE(deep[i]) != 1)
 			return;
 	}
-	*(unsigned int *)arg += 1;
+	__atomic_add_fetch((unsigned int *)arg, 1, __ATOMIC_RELAXED);
 }
 
 static void stacks_are_separate(struct ktest *t)
