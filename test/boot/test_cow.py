@@ -8,7 +8,9 @@ from boot import delta, on_host, total
 
 SMALL_CACHE = ("--excache", "2M")
 TWO = ("--vregion", "2M", "--memories", "2")
-SHAPES = pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+SHAPES = pytest.mark.parametrize("shape", [
+    pytest.param((), id="one-memory"), pytest.param(TWO, id="two-memories", marks=pytest.mark.long),
+])  # fmt: skip
 
 # What must be as before when all programs have ended.
 GAUGES = [

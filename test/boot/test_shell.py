@@ -52,15 +52,22 @@ def check(cluster, texts, name, text, limit=300.0):
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_script(cluster, texts, name):
-    check(cluster, texts, name, SMALL_ENOUGH)
+@pytest.mark.parametrize("args", [
+    pytest.param((), id="one-memory"),
+    pytest.param(("--vregion", "2M", "--memories", "2"), id="two-memories", marks=pytest.mark.long),
+])  # fmt: skip
+def test_script(pool, texts, args, name):
+    check(pool.get(*args), texts, name, SMALL_ENOUGH)
 
 
-@pytest.mark.parametrize("name", WITH_BIG_TEXT)
+@pytest.mark.parametrize("name", [
+    "word-frequency", *(pytest.param(n, marks=pytest.mark.long) for n in WITH_BIG_TEXT if n != "word-frequency"),
+])  # fmt: skip
 def test_script_over_20_mb(plain, texts, name):
     check(plain, texts, name, "text.big", 600)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ("word-frequency", "tar"))
 def test_script_over_a_small_cache(pool, texts, name):
     check(pool.get("--excache", "4M"), texts, name, SMALL_ENOUGH, 600)
