@@ -22,8 +22,10 @@ PREFIX = "busybox-1.35.0/shell/ash_test/"
 DOWNLOAD_LIMIT_S = 120
 MARK = "=#="
 
-# Results that differ from one run to the next on one and the same Linux.
-UNSTEADY = {"ash-misc/exitcode_trap2.tests", "ash-misc/exitcode_trap6.tests"}
+# Left out: what they print, or whether they end, differs from one run to the next on one and the same Linux.
+UNSTEADY = (
+    "ash-misc/exitcode_trap2.tests", "ash-misc/exitcode_trap6.tests", "ash-signals/continue_and_trap1.tests",
+)  # fmt: skip
 
 DRIVER = """\
 # usage: driver.sh SUITE WORK: run every test of SUITE in WORK, a copy of it.
@@ -32,12 +34,13 @@ cd "$2" || exit 1
 export PATH="$1:$PATH" THIS_SH="$1/ash"
 export CONFIG_FEATURE_FANCY_ECHO=y CONFIG_UNICODE_SUPPORT=y CONFIG_LAST_SUPPORTED_WCHAR=767
 for t in */*.tests; do
-	d=${t%%/*}
+	case " %(unsteady)s " in *" $t "*) continue ;; esac
+	d=${t%%%%/*}
 	echo "%(mark)s $t"
-	(cd "$d" && timeout -s KILL 300 "$THIS_SH" "./${t#*/}" </dev/null 2>&1)
+	(cd "$d" && timeout -s KILL 120 "$THIS_SH" "./${t#*/}" </dev/null 2>&1)
 	echo "%(mark)s status $?"
 done
-""" % {"mark": MARK}
+""" % {"mark": MARK, "unsteady": " ".join(UNSTEADY)}
 
 
 def _mirror() -> str:
