@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -343,11 +344,18 @@ class Pool:
             self._drop(self._up.popitem()[1])
 
 
+def _default_signals() -> None:
+    """As Tessera starts programs, even if we run under nohup or in the background of a script."""
+    for signo in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
+        signal.signal(signo, signal.SIG_DFL)
+
+
 def on_host(argv: list[str], *, stdin: bytes = b"", cwd: pathlib.Path | None = None,
             env: list[str] = ()) -> Result:  # fmt: skip
     """The same program on the host, with the environment that the guest's has."""
     settings = dict(e.split("=", 1) for e in run.environment(list(env)))
-    done = subprocess.run([str(a) for a in argv], input=stdin, capture_output=True, cwd=cwd, env=settings)
+    done = subprocess.run([str(a) for a in argv], input=stdin, capture_output=True, cwd=cwd, env=settings,
+                          preexec_fn=_default_signals)  # fmt: skip
     code = done.returncode
     return Result(code if code >= 0 else 128 - code, done.stdout, done.stderr)
 
