@@ -26,13 +26,15 @@ MARK = "=#="
 UNSTEADY = ("ash-misc/exitcode_trap2.tests", "ash-misc/exitcode_trap6.tests")
 
 DRIVER = """\
-# usage: driver.sh SUITE WORK: run every test of SUITE in WORK, a copy of it.
+# usage: driver.sh SUITE WORK [all]: run the tests of SUITE in WORK, a copy of it; without "all" not those that sleep.
+all=$3
 cp -r "$1" "$2" || exit 1
 cd "$2" || exit 1
 export PATH="$1:$PATH" THIS_SH="$1/ash"
 export CONFIG_FEATURE_FANCY_ECHO=y CONFIG_UNICODE_SUPPORT=y CONFIG_LAST_SUPPORTED_WCHAR=767
 for t in */*.tests; do
 	case " %(unsteady)s " in *" $t "*) continue ;; esac
+	[ "$all" ] || ! grep -q sleep "$t" || continue
 	d=${t%%%%/*}
 	echo "%(mark)s $t"
 	(cd "$d" && timeout -s KILL 120 "$THIS_SH" "./${t#*/}" </dev/null 2>&1)
