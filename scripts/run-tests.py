@@ -52,7 +52,7 @@ TEST = [
     Part("kernel ubsan", "UBSAN=1 O={O}/ubsan test-kernel CPUS=4"),
     Part("boot ubsan", "UBSAN=1 O={O}/ubsan test-boot T=short_set_on_4_cpus", needs="test/boot"),
     Part("boot", "test-boot", limit_s=1500, needs="test/boot"),
-    Part("fuzz", "fuzz SECONDS=5"),
+    Part("fuzz", "fuzz SECONDS=3"),
 ]
 LONG = [
     *[Part(f"kernel {n} cpus", f"test-kernel CPUS={n}") for n in (2, 4, 16)],

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Several CPUs: what is brought up and what is left out, a panic of all, programs as on one CPU."""
 
+import os
 import re
 import struct
 import subprocess
@@ -88,6 +89,8 @@ def test_a_panic_stops_all_cpus_and_shows_what_they_did():
 # Programs: the same on four CPUs as on the host.
 
 
+@pytest.mark.skipif("ubsan" not in BUILD.name and not os.environ.get("TEST_LONG"),
+                    reason="make test runs it on the UBSan build")  # fmt: skip
 def test_short_set_on_4_cpus(pool, programs, texts):
     cluster = pool.get(*FOUR)
     for kind in KINDS:
