@@ -25,11 +25,6 @@ static bool is_control(uint8_t c)
 	return c < 0x20 || c == 0x7f;
 }
 
-static bool is_continuation(const struct ldisc *ld, uint8_t c)
-{
-	return (ld->t.iflag & IUTF8) && (c & 0xc0) == 0x80;
-}
-
 static void put_newline(struct ldisc *ld)
 {
 	if (ld->t.oflag & ONLCR)

@@ -4,6 +4,12 @@
 
 #include "ldisc.h"
 
+/* A byte that belongs to the character before it. */
+static inline bool is_continuation(const struct ldisc *ld, uint8_t c)
+{
+	return (ld->t.iflag & IUTF8) && (c & 0xc0) == 0x80;
+}
+
 /* One byte through output processing, as a program would have written it; lost when there is no room. */
 void echo_raw(struct ldisc *ld, uint8_t c);
 /* A typed byte: control characters as ^X with ECHOCTL. */

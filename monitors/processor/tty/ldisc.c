@@ -120,11 +120,6 @@ static void append(struct ldisc *ld, uint8_t c, bool delimiter)
 	ld->in[ld->head++ % LDISC_IN_SIZE] = c;
 }
 
-static bool is_continuation(const struct ldisc *ld, uint8_t c)
-{
-	return (ld->t.iflag & IUTF8) && (c & 0xc0) == 0x80;
-}
-
 /* Where the last character of the line begins, all of its bytes; false: there is no whole one. */
 static bool last_char(const struct ldisc *ld, uint32_t *at, uint8_t *c)
 {
