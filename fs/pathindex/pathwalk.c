@@ -52,17 +52,15 @@ static bool is_link(const struct path_node *n)
 /* Is the canonical path of @len bytes one of the stops? */
 static bool is_stop(const struct walk *w, const char *canon, size_t len)
 {
-	const char *s = w->req->stops, *const end = s + w->req->stops_len;
+	const char *const stops = w->req->stops; /* NULL if there are none */
 
 	/* The part that was canonical already has been looked at by the caller. */
 	if (!w->owned && (size_t)(w->rest - w->req->path) <= w->req->canon_len)
 		return false;
-	while (s < end) {
-		const size_t n = strlen(s);
-
-		if (n == len && !memcmp(s, canon, n))
+	for (size_t n, at = 0; at < w->req->stops_len; at += n + 1) {
+		n = strlen(stops + at);
+		if (n == len && !memcmp(stops + at, canon, n))
 			return true;
-		s += n + 1;
 	}
 	return false;
 }
@@ -70,15 +68,13 @@ static bool is_stop(const struct walk *w, const char *canon, size_t len)
 /* Does @path lead through or to a stop, as it stands? */
 static bool crosses_stop(const struct path_request *req)
 {
-	const char *s = req->stops, *const end = s + req->stops_len;
+	for (size_t n, at = 0; at < req->stops_len; at += n + 1) {
+		const char *const s = req->stops + at;
 
-	while (s < end) {
-		const size_t n = strlen(s);
-
+		n = strlen(s);
 		if (n > req->canon_len && n <= req->len && !memcmp(s, req->path, n) &&
 		    (n == req->len || req->path[n] == '/'))
 			return true;
-		s += n + 1;
 	}
 	return false;
 }

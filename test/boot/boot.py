@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import glob
 import hashlib
@@ -344,10 +345,20 @@ class Pool:
             self._drop(self._up.popitem()[1])
 
 
+SYS_RT_SIGACTION, SYS_RT_SIGPROCMASK = 13, 14
+SIGSET_BYTES = 8
+
+
 def _default_signals() -> None:
-    """As Tessera starts programs, even if we run under nohup or in the background of a script."""
-    for signo in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
-        signal.signal(signo, signal.SIG_DFL)
+    """As Tessera starts programs, whatever started us: under nohup, in the background of a script, in a container.
+
+    By the system call, as signals 32 and 33 can be inherited ignored and the C library lets nobody touch them.
+    """
+    libc = ctypes.CDLL(None)
+    default = ctypes.create_string_buffer(32)  # struct sigaction of the kernel: SIG_DFL, no flags, no mask
+    for signo in range(1, 65):
+        libc.syscall(SYS_RT_SIGACTION, signo, default, None, SIGSET_BYTES)
+    libc.syscall(SYS_RT_SIGPROCMASK, signal.SIG_SETMASK, default, None, SIGSET_BYTES)
 
 
 def on_host(argv: list[str], *, stdin: bytes = b"", cwd: pathlib.Path | None = None,

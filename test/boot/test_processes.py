@@ -14,8 +14,8 @@ FOUR_CPUS = ("--cpus", "processor=4")
 
 def same(cluster, argv, host_argv=None):
     got, want = cluster.run(argv), on_host(host_argv or argv)
+    assert (got.status, got.err) == (want.status, want.err) and want.status == 0
     assert got.out.decode() == want.out.decode()
-    assert got.status == want.status == 0, got.err
 
 
 @pytest.mark.parametrize("name", [

@@ -71,7 +71,8 @@ def test_interrupt_stops_output_without_end(shell):
     shell.send("yes\r")
     shell.expect("y\r\ny\r\ny\r\n")
     shell.send("\x03")
-    shell.expect(r"\^C\r\n(.*\r\n)?" + PROMPT)
+    shell.expect(r"\^C")  # and perhaps what was on its way
+    shell.expect(r"\r\n" + PROMPT)
     assert answer(shell, "echo $?").strip() == "130"
 
 

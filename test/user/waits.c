@@ -317,10 +317,10 @@ static void vforks(void)
 		_exit(11);
 	SHOW("clone without a signal", waitpid(-1, &st, 0));
 	SHOW("__WCLONE", waitpid(-1, &st, __WCLONE));
+	signal(SIGUSR2, SIG_IGN); /* what its end sends */
 	child = (pid_t)syscall(SYS_clone, SIGUSR2, 0, 0, 0, 0);
 	if (!child)
 		_exit(12);
-	signal(SIGUSR2, SIG_IGN);
 	SHOW("__WALL", waitpid(-1, &st, __WALL));
 	signal(SIGUSR2, SIG_DFL);
 }
