@@ -18,6 +18,7 @@
 #include <shim/shim.h>
 
 #include "fake_owner.h"
+#include "user_word.h"
 
 #define BASE  0x400000ull /* vRegion 2 of 2 MiB */
 #define LINES 128         /* 16 sets of 8 */
@@ -55,37 +56,6 @@ static struct aspace *space_create(uint64_t pages)
 	return as;
 }
 
-/* As a program's access: through the page table, faulting until it works. Returns the fault's error. */
-static int access_word(struct aspace *as, uint64_t page, uint64_t *val, bool write)
-{
-	const vaddr_t va = BASE + page * PAGE_SIZE + 8 * (page % 512);
-
-	for (;;) {
-		struct pgtable_entry e;
-		bool ok;
-		int err;
-
-		spin_lock(&as->lock);
-		ok = pgtable_query(as->pt, va & ~(PAGE_SIZE - 1ull), &e) &&
-		     shim_pgtable_touch(as->pt, va & ~(PAGE_SIZE - 1ull), write);
-		if (ok) {
-			uint64_t *word = (uint64_t *)((uint8_t *)phys_to_virt(e.paddr) +
-						      (va & (PAGE_SIZE - 1)));
-
-			if (write)
-				*word = *val;
-			else
-				*val = *word;
-		}
-		spin_unlock(&as->lock);
-		if (ok)
-			return 0;
-		err = aspace_fault(as, va, write ? FAULT_ACC_WRITE : FAULT_ACC_READ);
-		if (err)
-			return err;
-	}
-}
-
 static void space_destroy(struct ktest *t, struct aspace *as)
 {
 	aspace_put(as);
@@ -103,7 +73,7 @@ static void first_touch_sends_nothing(struct ktest *t)
 	as = space_create(64);
 	for (uint64_t i = 0; i < 64; i++) {
 		v = ~0ull;
-		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
 		EXPECT_EQ(t, v, 0u);
 	}
 	fake_counts(&c);
@@ -122,10 +92,10 @@ static void sweep(struct ktest *t, uint64_t pages, unsigned int rounds, struct f
 	for (unsigned int r = 1; r <= rounds; r++) {
 		for (uint64_t i = 0; i < pages; i++) {
 			v = i * 1000 + r;
-			ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+			ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 		}
 		for (uint64_t i = 0; i < pages; i++) {
-			ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+			ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
 			EXPECT_EQ(t, v, i * 1000 + r);
 		}
 	}
@@ -167,14 +137,14 @@ static void moved_owner_is_asked_once(struct ktest *t)
 	as = space_create(16);
 	for (uint64_t i = 0; i < 16; i++) {
 		v = i + 7;
-		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	}
 	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
 	EXPECT_TRUE(t, fake_stored(aspace_id(as), BASE, &word));
 	EXPECT_EQ(t, word, 7u);
 	fake_move(BASE / FAKE_VREGION_SIZE, 2);
 	for (uint64_t i = 0; i < 16; i++) {
-		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
 		EXPECT_EQ(t, v, i + 7);
 	}
 	fake_counts(&c);
@@ -193,11 +163,11 @@ static void late_data_never_lands_in_a_reused_line(struct ktest *t)
 	as = space_create(300);
 	for (uint64_t i = 0; i < 300; i++) {
 		v = i ^ 0x5555;
-		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	}
 	fake_timeout_every(5);
 	for (uint64_t i = 0; i < 300; i++) {
-		int err = access_word(as, i, &v, false);
+		int err = user_word(as, BASE, i, &v, false);
 
 		if (err) {
 			EXPECT_EQ(t, err, -ETIMEDOUT);
@@ -210,7 +180,7 @@ static void late_data_never_lands_in_a_reused_line(struct ktest *t)
 	fake_quiesce();
 	/* Backwards: the pages that are still in the cache, which late data might have hit, come first. */
 	for (uint64_t i = 300; i-- > 0;) {
-		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
 		EXPECT_EQ(t, v, i ^ 0x5555);
 	}
 	fake_counts(&c);
@@ -229,7 +199,7 @@ static void dropped_range_reads_zero(struct ktest *t)
 	as = space_create(40);
 	for (uint64_t i = 0; i < 40; i++) {
 		v = i + 1;
-		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	}
 	aspace_block(as, &r, BASE, BASE + 20 * PAGE_SIZE);
 	aspace_unmap_range(as, BASE, BASE + 20 * PAGE_SIZE);
@@ -237,7 +207,7 @@ static void dropped_range_reads_zero(struct ktest *t)
 	object_clear_stored(as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 20);
 	aspace_unblock(as, &r);
 	for (uint64_t i = 0; i < 40; i++) {
-		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
 		EXPECT_EQ(t, v, i < 20 ? 0 : i + 1);
 	}
 	space_destroy(t, as);
@@ -250,10 +220,10 @@ static void credits_are_given_back(struct ktest *t)
 
 	ASSERT_TRUE(t, cache_start(t));
 	as = space_create(32);
-	ASSERT_EQ(t, access_word(as, 0, &v, true), 0);
+	ASSERT_EQ(t, user_word(as, BASE, 0, &v, true), 0);
 	before = credit_held();
 	for (uint64_t i = 1; i < 32; i++)
-		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	EXPECT_EQ(t, credit_held(), before - 31);
 	space_destroy(t, as);
 	EXPECT_EQ(t, credit_held(), before + 1);
@@ -290,8 +260,8 @@ static void rights_are_checked(struct ktest *t)
 	EXPECT_EQ(t, aspace_fault(as, BASE, FAULT_ACC_EXEC), -EACCES);
 	EXPECT_EQ(t, aspace_fault(as, 0xffff888000000000ull, FAULT_ACC_READ), -EFAULT);
 	aspace_protect_vmas(as, BASE, BASE + PAGE_SIZE, PM_PROT_READ);
-	EXPECT_EQ(t, access_word(as, 0, &v, true), -EACCES);
-	EXPECT_EQ(t, access_word(as, 1, &v, true), 0);
+	EXPECT_EQ(t, user_word(as, BASE, 0, &v, true), -EACCES);
+	EXPECT_EQ(t, user_word(as, BASE, 1, &v, true), 0);
 	space_destroy(t, as);
 }
 
@@ -320,10 +290,10 @@ static void *work(void *arg)
 
 		if (rand_r(&seed) & 1) {
 			v = (uint64_t)n << 8 | w->id;
-			w->nr_bad += access_word(w->as, page, &v, true) != 0;
+			w->nr_bad += user_word(w->as, BASE, page, &v, true) != 0;
 			expect[i] = v;
 		} else {
-			w->nr_bad += access_word(w->as, page, &v, false) != 0 || v != expect[i];
+			w->nr_bad += user_word(w->as, BASE, page, &v, false) != 0 || v != expect[i];
 		}
 	}
 	return NULL;
@@ -370,7 +340,7 @@ static void a_set_that_has_grown_starves_nobody(struct ktest *t)
 	for (uint64_t i = 0; i < nr_sets * ways; i++) {
 		v = i + 1;
 		if (i % nr_sets)
-			ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+			ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	}
 	EXPECT_EQ(t, excache_free_count(), 0u);
 	for (uint64_t i = 0; i < ways + spare; i++)
@@ -378,10 +348,10 @@ static void a_set_that_has_grown_starves_nobody(struct ktest *t)
 	for (uint64_t i = 0; i < nr_sets * 64; i++) {
 		v = i + 5;
 		if (i % nr_sets)
-			ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+			ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	}
 	for (uint64_t i = 0; i < nr_sets * 64; i++) {
-		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
 		EXPECT_EQ(t, v, i % nr_sets ? i + 5 : 0);
 	}
 	/* The set that had grown is as small as the others again. */
@@ -412,7 +382,7 @@ static void refused_page_kills_its_program(struct ktest *t)
 	as = space_create(300);
 	fake_refuse(BASE + 10 * PAGE_SIZE, -EIO);
 	for (uint64_t i = 0; i < 300; i++)
-		(void)access_word(as, i, &v, true);
+		(void)user_word(as, BASE, i, &v, true);
 	EXPECT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), -EIO);
 	EXPECT_EQ(t, fake_kills, 1u);
 	fake_counts(&c);
@@ -432,16 +402,16 @@ static void refused_rider_is_settled(struct ktest *t)
 	as = space_create(500);
 	for (uint64_t i = 0; i < 250; i++) {
 		v = i;
-		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	}
 	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
 	for (uint64_t i = 250; i < 500; i++) {
 		v = i;
-		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	}
 	fake_refuse(BASE + 250 * PAGE_SIZE, -EFAULT);
 	for (uint64_t i = 0; i < 250; i++) {
-		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
 		EXPECT_EQ(t, v, i);
 	}
 	fake_counts(&c);
@@ -463,7 +433,7 @@ static void exhausted_credits_answer_enomem(struct ktest *t)
 	fake_frames(0);
 	held = credit_held();
 	while (!err && n < 6000)
-		err = access_word(as, n++, &v, true);
+		err = user_word(as, BASE, n++, &v, true);
 	EXPECT_EQ(t, err, -ENOMEM);
 	EXPECT_LE(t, n - 1, held);
 	fake_frames(UINT32_MAX);
@@ -481,13 +451,13 @@ static void a_kill_ends_the_wait_for_a_fetch(struct ktest *t)
 	as = space_create(20);
 	for (uint64_t i = 0; i < 20; i++) {
 		v = i + 3;
-		ASSERT_EQ(t, access_word(as, i, &v, true), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	}
 	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
 	fake_delay_us(20000);
 	thread_notify(thread_current(), THREAD_F_KILL);
 	for (uint64_t i = 0; i < 20; i++) {
-		const int err = access_word(as, i, &v, false);
+		const int err = user_word(as, BASE, i, &v, false);
 
 		EXPECT_TRUE(t, err == 0 || err == -EINTR);
 		nr_killed += err == -EINTR;
@@ -496,7 +466,7 @@ static void a_kill_ends_the_wait_for_a_fetch(struct ktest *t)
 	EXPECT_GT(t, nr_killed, 0u);
 	fake_delay_us(0);
 	for (uint64_t i = 0; i < 20; i++) {
-		ASSERT_EQ(t, access_word(as, i, &v, false), 0);
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
 		EXPECT_EQ(t, v, i + 3);
 	}
 	space_destroy(t, as);
@@ -655,7 +625,7 @@ static void *touch_all(void *arg)
 	while (!__atomic_load_n(&w->nr_bad, __ATOMIC_RELAXED)) {
 		uint64_t v = __atomic_load_n(&w->round, __ATOMIC_ACQUIRE);
 
-		(void)access_word(w->as, (uint64_t)rand_r(&seed) % 200, &v, true);
+		(void)user_word(w->as, BASE, (uint64_t)rand_r(&seed) % 200, &v, true);
 	}
 	return NULL;
 }

@@ -12,17 +12,16 @@
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
-#include <mm/kmap.h>
 #include <processor/anon.h>
 #include <processor/aspace.h>
 #include <processor/credit.h>
 #include <processor/excache.h>
 #include <processor/object.h>
 #include <processor/remote.h>
-#include <shim/pgtable.h>
 #include <shim/shim.h>
 
 #include "fake_owner.h"
+#include "user_word.h"
 
 #define BASE     0x400000ull
 #define BASE_VPN (BASE >> PAGE_SHIFT)
@@ -62,46 +61,17 @@ static struct aspace *space_create(uint64_t pages)
 	return as;
 }
 
-/* As a program's access: through the page table, faulting until it works. */
-static int touch(struct aspace *as, uint64_t page, uint64_t *val, bool write)
-{
-	const vaddr_t va = BASE + page * PAGE_SIZE;
-
-	for (;;) {
-		struct pgtable_entry e;
-		bool ok;
-		int err;
-
-		spin_lock(&as->lock);
-		ok = pgtable_query(as->pt, va, &e) && shim_pgtable_touch(as->pt, va, write);
-		if (ok) {
-			uint64_t *word = (uint64_t *)phys_to_virt(e.paddr) + page % 512;
-
-			if (write)
-				*word = *val;
-			else
-				*val = *word;
-		}
-		spin_unlock(&as->lock);
-		if (ok)
-			return 0;
-		err = aspace_fault(as, va, write ? FAULT_ACC_WRITE : FAULT_ACC_READ);
-		if (err)
-			return err;
-	}
-}
-
 static uint64_t get(struct ktest *t, struct aspace *as, uint64_t page)
 {
 	uint64_t v = ~0ull;
 
-	EXPECT_EQ(t, touch(as, page, &v, false), 0);
+	EXPECT_EQ(t, user_word(as, BASE, page, &v, false), 0);
 	return v;
 }
 
 static void put(struct ktest *t, struct aspace *as, uint64_t page, uint64_t v)
 {
-	EXPECT_EQ(t, touch(as, page, &v, true), 0);
+	EXPECT_EQ(t, user_word(as, BASE, page, &v, true), 0);
 }
 
 static struct aspace *fork_of(struct ktest *t, struct aspace *parent)
@@ -470,7 +440,7 @@ static void a_lost_page_kills_all_who_see_it(struct ktest *t)
 	c = fork_of(t, p);
 	fake_refuse(BASE, -EIO);
 	for (uint64_t i = 60; i < 400; i++)
-		(void)touch(c, i, &v, true);
+		(void)user_word(c, BASE, i, &v, true);
 	fake_quiesce();
 	EXPECT_TRUE(t, p->failed != 0);
 	EXPECT_TRUE(t, c->failed != 0);
@@ -508,10 +478,10 @@ static void *write_all_the_time(void *arg)
 		const uint64_t i = (uint64_t)rand_r(&seed) % EACH;
 		uint64_t v;
 
-		w->nr_bad += touch(w->as, i * NR_WRITERS + w->id, &v, false) != 0;
+		w->nr_bad += user_word(w->as, BASE, i * NR_WRITERS + w->id, &v, false) != 0;
 		w->nr_bad += v != w->done[i];
 		v = n;
-		w->nr_bad += touch(w->as, i * NR_WRITERS + w->id, &v, true) != 0;
+		w->nr_bad += user_word(w->as, BASE, i * NR_WRITERS + w->id, &v, true) != 0;
 		__atomic_store_n(&w->done[i], n, __ATOMIC_RELEASE);
 	}
 	return NULL;
@@ -576,7 +546,7 @@ static void *read_behind(void *arg)
 	while (!__atomic_load_n(&r->stop, __ATOMIC_ACQUIRE)) {
 		uint64_t v;
 
-		if (touch(r->as, __atomic_load_n(&r->at, __ATOMIC_ACQUIRE), &v, false))
+		if (user_word(r->as, BASE, __atomic_load_n(&r->at, __ATOMIC_ACQUIRE), &v, false))
 			r->nr_bad++;
 	}
 	return NULL;

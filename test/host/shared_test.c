@@ -9,15 +9,14 @@
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
-#include <mm/kmap.h>
 #include <processor/aspace.h>
 #include <processor/credit.h>
 #include <processor/excache.h>
 #include <processor/object.h>
-#include <shim/pgtable.h>
 #include <shim/shim.h>
 
 #include "fake_owner.h"
+#include "user_word.h"
 
 #define SHARED_BASE 0x800000ull
 #define PRIV_BASE   0x1800000ull
@@ -66,45 +65,17 @@ static struct aspace *space_create(struct object *obj, uint64_t pages)
 	return as;
 }
 
-static int touch(struct aspace *as, vaddr_t base, uint64_t page, uint64_t *val, bool write)
-{
-	const vaddr_t va = base + page * PAGE_SIZE;
-
-	for (;;) {
-		struct pgtable_entry e;
-		bool ok;
-		int err;
-
-		spin_lock(&as->lock);
-		ok = pgtable_query(as->pt, va, &e) && shim_pgtable_touch(as->pt, va, write);
-		if (ok) {
-			uint64_t *word = (uint64_t *)phys_to_virt(e.paddr) + page % 512;
-
-			if (write)
-				*word = *val;
-			else
-				*val = *word;
-		}
-		spin_unlock(&as->lock);
-		if (ok)
-			return 0;
-		err = aspace_fault(as, va, write ? FAULT_ACC_WRITE : FAULT_ACC_READ);
-		if (err)
-			return err;
-	}
-}
-
 static uint64_t get(struct ktest *t, struct aspace *as, vaddr_t base, uint64_t page)
 {
 	uint64_t v = ~0ull;
 
-	EXPECT_EQ(t, touch(as, base, page, &v, false), 0);
+	EXPECT_EQ(t, user_word(as, base, page, &v, false), 0);
 	return v;
 }
 
 static void put(struct ktest *t, struct aspace *as, vaddr_t base, uint64_t page, uint64_t v)
 {
-	EXPECT_EQ(t, touch(as, base, page, &v, true), 0);
+	EXPECT_EQ(t, user_word(as, base, page, &v, true), 0);
 }
 
 /* As write(2) and read(2) of a file would. */
@@ -233,9 +204,9 @@ static void truncation_reaches_mappings(struct ktest *t)
 	ASSERT_EQ(t, object_shared_set_size(obj, 10 * PAGE_SIZE + 80), 0);
 	EXPECT_EQ(t, object_shared_size(obj), 10 * PAGE_SIZE + 80);
 	EXPECT_EQ(t, object_shared_pages(obj), 11u);
-	EXPECT_EQ(t, touch(as, SHARED_BASE, 11, &v, false), -EIO);
-	EXPECT_EQ(t, touch(as, SHARED_BASE, 299, &v, true), -EIO);
-	EXPECT_EQ(t, touch(as, PRIV_BASE, 11, &v, false), -EIO);
+	EXPECT_EQ(t, user_word(as, SHARED_BASE, 11, &v, false), -EIO);
+	EXPECT_EQ(t, user_word(as, SHARED_BASE, 299, &v, true), -EIO);
+	EXPECT_EQ(t, user_word(as, PRIV_BASE, 11, &v, false), -EIO);
 	EXPECT_EQ(t, get(t, as, SHARED_BASE, 9), 10u);
 	EXPECT_EQ(t, get(t, as, SHARED_BASE, 10), 0u); /* word 10 lies at byte 80 */
 	ASSERT_EQ(t, object_shared_set_size(obj, PAGES * PAGE_SIZE), 0);
@@ -354,9 +325,9 @@ static void *keep_writing(void *arg)
 		uint64_t v = page + 1;
 
 		/* A word is what somebody wrote, or zero after a punch. */
-		if (touch(w->as, SHARED_BASE, page, &v, true))
+		if (user_word(w->as, SHARED_BASE, page, &v, true))
 			w->nr_bad++;
-		if (touch(w->as, SHARED_BASE, page, &v, false) || (v != 0 && v != page + 1))
+		if (user_word(w->as, SHARED_BASE, page, &v, false) || (v != 0 && v != page + 1))
 			w->nr_bad++;
 	}
 	return NULL;
