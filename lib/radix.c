@@ -17,9 +17,10 @@
 #define RADIX_MAX_HEIGHT DIV_ROUND_UP(64, RADIX_BITS)
 
 struct radix_node {
-	unsigned int nr_used;
+	uint64_t used; /* bit per slot that is not NULL: a search jumps over the others */
 	void *slots[RADIX_SLOTS]; /* nodes, or at level 1 entries */
 };
+static_assert(RADIX_SLOTS == 64, "a node's bitmap is one word");
 
 void radix_init(struct radix_tree *tree)
 {
@@ -30,6 +31,18 @@ void radix_init(struct radix_tree *tree)
 static unsigned int slot_of(uint64_t index, unsigned int level)
 {
 	return (unsigned int)(index >> (RADIX_BITS * (level - 1))) % RADIX_SLOTS;
+}
+
+static void slot_set(struct radix_node *node, unsigned int slot, void *what)
+{
+	node->slots[slot] = what;
+	node->used |= 1ull << slot;
+}
+
+static void slot_clear(struct radix_node *node, unsigned int slot)
+{
+	node->slots[slot] = NULL;
+	node->used &= ~(1ull << slot);
 }
 
 /* Does a tree of this height reach @index? */
@@ -44,10 +57,8 @@ static bool covers(unsigned int height, uint64_t index)
 static void free_nodes(struct radix_node *node, unsigned int level)
 {
 	if (level > 1) {
-		for (unsigned int i = 0; i < RADIX_SLOTS; i++) {
-			if (node->slots[i])
-				free_nodes(node->slots[i], level - 1);
-		}
+		for (uint64_t used = node->used; used; used &= used - 1)
+			free_nodes(node->slots[__builtin_ctzll(used)], level - 1);
 	}
 	lib_free(node);
 }
@@ -94,14 +105,14 @@ void *radix_replace(struct radix_tree *tree, uint64_t index, void *entry)
 /* Drop roots that lead only to slot 0, and an empty one. */
 static void shrink(struct radix_tree *tree)
 {
-	while (tree->height > 1 && tree->root->nr_used == 1 && tree->root->slots[0]) {
+	while (tree->height > 1 && tree->root->used == 1) {
 		struct radix_node *old = tree->root;
 
 		tree->root = old->slots[0];
 		tree->height--;
 		lib_free(old);
 	}
-	if (tree->root && tree->root->nr_used == 0) {
+	if (tree->root && !tree->root->used) {
 		lib_free(tree->root);
 		tree->root = NULL;
 		tree->height = 0;
@@ -115,10 +126,8 @@ static int grow_to_cover(struct radix_tree *tree, uint64_t index)
 
 		if (!node)
 			return -ENOMEM;
-		if (tree->root) {
-			node->slots[0] = tree->root;
-			node->nr_used = 1;
-		}
+		if (tree->root)
+			slot_set(node, 0, tree->root);
 		tree->root = node;
 		tree->height++;
 	}
@@ -132,12 +141,11 @@ static int grow_to_cover(struct radix_tree *tree, uint64_t index)
 static void prune(struct radix_tree *tree, struct radix_node **path, unsigned int lowest,
 		  uint64_t index)
 {
-	for (unsigned int level = lowest; level < tree->height && !path[level]->nr_used; level++) {
+	for (unsigned int level = lowest; level < tree->height && !path[level]->used; level++) {
 		struct radix_node *parent = path[level + 1];
 
 		lib_free(path[level]);
-		parent->slots[slot_of(index, level + 1)] = NULL;
-		parent->nr_used--;
+		slot_clear(parent, slot_of(index, level + 1));
 	}
 	shrink(tree);
 }
@@ -147,7 +155,6 @@ int radix_insert(struct radix_tree *tree, uint64_t index, void *entry)
 	struct radix_node *path[RADIX_MAX_HEIGHT + 1];
 	struct radix_node *node;
 	unsigned int level;
-	void **slot;
 	int err;
 
 	err = grow_to_cover(tree, index);
@@ -159,24 +166,23 @@ int radix_insert(struct radix_tree *tree, uint64_t index, void *entry)
 	node = tree->root;
 	path[tree->height] = node;
 	for (level = tree->height; level > 1; level--) {
-		slot = &node->slots[slot_of(index, level)];
-		if (!*slot) {
-			*slot = lib_zalloc(sizeof(*node));
-			if (!*slot) {
+		struct radix_node *next = node->slots[slot_of(index, level)];
+
+		if (!next) {
+			next = lib_zalloc(sizeof(*next));
+			if (!next) {
 				prune(tree, path, level, index);
 				return -ENOMEM;
 			}
-			node->nr_used++;
+			slot_set(node, slot_of(index, level), next);
 		}
-		node = *slot;
+		node = next;
 		path[level - 1] = node;
 	}
 
-	slot = &node->slots[slot_of(index, 1)];
-	if (*slot)
+	if (node->slots[slot_of(index, 1)])
 		return -EEXIST; /* the path was complete before, nothing to undo */
-	*slot = entry;
-	node->nr_used++;
+	slot_set(node, slot_of(index, 1), entry);
 	tree->count++;
 	return 0;
 }
@@ -199,8 +205,7 @@ void *radix_remove(struct radix_tree *tree, uint64_t index)
 	entry = node->slots[slot_of(index, 1)];
 	if (!entry)
 		return NULL;
-	node->slots[slot_of(index, 1)] = NULL;
-	node->nr_used--;
+	slot_clear(node, slot_of(index, 1));
 	tree->count--;
 	prune(tree, path, 1, index);
 	return entry;
@@ -208,8 +213,8 @@ void *radix_remove(struct radix_tree *tree, uint64_t index)
 
 /*
  * One step down or along: from *index, look for the first used slot. Returns false when
- * *index had to jump past an empty subtree (*index is then the next place to look at, or has
- * wrapped to 0).
+ * *index had to jump to the next used slot of a node, or past the node (*index is then the next
+ * place to look at, or has wrapped to 0).
  */
 static bool descend(const struct radix_tree *tree, uint64_t *index, void **entry)
 {
@@ -217,10 +222,15 @@ static bool descend(const struct radix_tree *tree, uint64_t *index, void **entry
 
 	for (unsigned int level = tree->height;; level--) {
 		const unsigned int shift = RADIX_BITS * (level - 1);
-		void *next = node->slots[slot_of(*index, level)];
+		const unsigned int slot = slot_of(*index, level);
+		const uint64_t behind = node->used >> slot;
+		void *next = node->slots[slot];
 
 		if (!next) {
-			*index = ((*index >> shift) + 1) << shift;
+			const unsigned int skip =
+				behind ? (unsigned int)__builtin_ctzll(behind) : RADIX_SLOTS - slot;
+
+			*index = ((*index >> shift) + skip) << shift;
 			return false;
 		}
 		if (level == 1) {

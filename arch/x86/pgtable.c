@@ -4,6 +4,8 @@
  *
  * Layout:	the upper half of the level-4 table is a copy of the kernel's, which
  *		never changes; the lower half belongs to the user.
+ * Occupancy:	a table's frame has a bit for each group of 8 entries that may be in use (private): walks
+ *		look at those only.  A bit is set before its entry and stays until the table is freed.
  * Locking:	the caller's for changes.  Entries are read and written whole; the CPU
  *		sets accessed and dirty bits concurrently, so changes to a live entry are
  *		atomic read-modify-writes.
@@ -23,11 +25,35 @@
 #include "pte.h"
 
 #define TRIM_BATCH 16u /* table pages freed after one flush */
+#define GROUP      (PT_ENTRIES / 64)
 
 static uint64_t *entry_table(uint64_t e)
 {
 	return phys_to_virt(e & PTE_ADDR);
 }
+
+static uint64_t *groups_of(const uint64_t *t)
+{
+	return &virt_to_frame(t)->private;
+}
+
+static void note_used(uint64_t *t, unsigned int i)
+{
+	*groups_of(t) |= BIT64(i / GROUP);
+}
+
+/* The first entry of @t from @i on that may be in use; PT_ENTRIES: there is none. */
+static unsigned int next_used(const uint64_t *t, unsigned int i)
+{
+	const uint64_t groups = i < PT_ENTRIES ? *groups_of(t) >> (i / GROUP) : 0;
+
+	if (!groups)
+		return PT_ENTRIES;
+	return groups & 1 ? i : (i / GROUP + (unsigned int)__builtin_ctzll(groups)) * GROUP;
+}
+
+#define for_each_used(i, t, first) \
+	for (i = next_used(t, first); i < PT_ENTRIES; i = next_used(t, i + 1))
 
 static uint64_t *table_alloc(struct pgtable *pt)
 {
@@ -61,11 +87,15 @@ struct pgtable *pgtable_create(void)
 	return pt;
 }
 
-static void free_level(struct pgtable *pt, uint64_t *t, unsigned int level, unsigned int nr)
+static void free_level(struct pgtable *pt, uint64_t *t, unsigned int level)
 {
-	for (unsigned int i = 0; level > 1 && i < nr; i++) {
-		if (t[i] & PTE_P)
-			free_level(pt, entry_table(t[i]), level - 1, PT_ENTRIES);
+	unsigned int i;
+
+	if (level > 1) {
+		for_each_used(i, t, 0) {
+			if (t[i] & PTE_P)
+				free_level(pt, entry_table(t[i]), level - 1);
+		}
 	}
 	table_free(pt, t);
 }
@@ -73,7 +103,7 @@ static void free_level(struct pgtable *pt, uint64_t *t, unsigned int level, unsi
 void pgtable_destroy(struct pgtable *pt)
 {
 	pgtable_drop(pt);
-	free_level(pt, pt->pml4, 4, PT_ENTRIES / 2);
+	free_level(pt, pt->pml4, 4); /* the kernel's half is noted nowhere */
 	kfree(pt);
 }
 
@@ -111,11 +141,13 @@ static uint64_t *make_pte(struct pgtable *pt, vaddr_t vaddr)
 
 			if (!next)
 				return NULL;
+			note_used(t, pt_index(vaddr, level));
 			/* The zeroed table must be visible before the entry: x86 keeps that order. */
 			WRITE_ONCE(*e, virt_to_phys(next) | PTE_P | PTE_W | PTE_U);
 		}
 		t = entry_table(*e);
 	}
+	note_used(t, pt_index(vaddr, 1));
 	return &t[pt_index(vaddr, 1)];
 }
 
@@ -214,22 +246,24 @@ static int walk_level(const uint64_t *t, unsigned int level, vaddr_t base, const
 {
 	const uint64_t size = pt_level_size(level);
 	const unsigned int first = w->start > base ? (unsigned int)((w->start - base) / size) : 0;
+	unsigned int i;
 	int err = 0;
 
-	for (unsigned int i = first; i < PT_ENTRIES && !err; i++) {
+	for_each_used(i, t, first) {
 		const vaddr_t v = base + i * size;
 		const uint64_t e = READ_ONCE(t[i]);
 		struct pgtable_entry out;
 
-		if (v >= w->end)
+		if (v >= w->end || err)
 			break;
+		if (!(e & (PTE_P | PTE_NONE)))
+			continue;
 		if (level > 1) {
-			if (e & PTE_P)
-				err = walk_level(entry_table(e), level - 1, v, w);
+			err = walk_level(entry_table(e), level - 1, v, w);
 			continue;
 		}
 		decode(e, &out);
-		if (out.present && v >= w->start)
+		if (v >= w->start)
 			err = w->fn(v, &out, w->arg);
 	}
 	return err;
@@ -248,11 +282,14 @@ static size_t write_protect_level(uint64_t *t, unsigned int level, vaddr_t base,
 {
 	const uint64_t size = pt_level_size(level);
 	const unsigned int first = start > base ? (unsigned int)((start - base) / size) : 0;
+	unsigned int i;
 	size_t nr = 0;
 
-	for (unsigned int i = first; i < PT_ENTRIES && base + i * size < end; i++) {
+	for_each_used(i, t, first) {
 		const uint64_t e = READ_ONCE(t[i]);
 
+		if (base + i * size >= end)
+			break;
 		if (!(e & PTE_P))
 			continue;
 		if (level > 1)
@@ -273,7 +310,9 @@ size_t pgtable_write_protect(struct pgtable *pt, vaddr_t start, vaddr_t end)
 
 static bool table_empty(const uint64_t *t)
 {
-	for (unsigned int i = 0; i < PT_ENTRIES; i++) {
+	unsigned int i;
+
+	for_each_used(i, t, 0) {
 		if (t[i])
 			return false;
 	}
@@ -300,10 +339,13 @@ static void trim_level(struct trim *tr, uint64_t *t, unsigned int level, vaddr_t
 {
 	const uint64_t size = pt_level_size(level);
 	const unsigned int first = tr->start > base ? (unsigned int)((tr->start - base) / size) : 0;
+	unsigned int i;
 
-	for (unsigned int i = first; i < PT_ENTRIES && base + i * size < tr->end; i++) {
+	for_each_used(i, t, first) {
 		uint64_t *next;
 
+		if (base + i * size >= tr->end)
+			break;
 		if (!(t[i] & PTE_P))
 			continue;
 		next = entry_table(t[i]);

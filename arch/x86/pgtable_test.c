@@ -13,7 +13,8 @@
 
 #include "arch_private.h"
 
-#define VA 0x123456789000ul
+#define VA    0x123456789000ul
+#define TABLE 0x123456600000ul /* where a level-1 table begins */
 
 static void map_query_unmap(struct ktest *t)
 {
@@ -137,7 +138,7 @@ static void cpu_sets_accessed_and_dirty(struct ktest *t)
 
 struct walk_log {
 	unsigned int nr;
-	vaddr_t at[8];
+	vaddr_t at[16];
 	unsigned int stop_at;
 };
 
@@ -174,6 +175,37 @@ static void walk_finds_the_range(struct ktest *t)
 	EXPECT_EQ(t, first.at[0], 0x200000);
 	EXPECT_EQ(t, pgtable_walk(pt, 0x3000, 0x3000, log_entry, &some), 0);
 	EXPECT_EQ(t, some.nr, 2);
+	pgtable_destroy(pt);
+}
+
+/* Walks look at groups of entries that were used: pages at the edges of groups, used again after unmapping. */
+static void edges_of_groups_are_walked(struct ktest *t)
+{
+	static const unsigned int index[] = { 0, 7, 8, 63, 64, 448, 503, 504, 511 };
+	struct pgtable *pt = pgtable_create();
+	struct walk_log all = { 0 };
+
+	ASSERT_FALSE(t, IS_ERR(pt));
+	for (unsigned int round = 0; round < 2; round++) {
+		all.nr = 0;
+		for (unsigned int i = 0; i < ARRAY_SIZE(index); i++)
+			ASSERT_EQ(t,
+				  pgtable_map(pt, TABLE + index[i] * PAGE_SIZE, 0x9000,
+					      PGT_READ | PGT_WRITE),
+				  0);
+		EXPECT_EQ(t, pgtable_walk(pt, 0, USER_TOP, log_entry, &all), 0);
+		ASSERT_EQ(t, all.nr, ARRAY_SIZE(index));
+		for (unsigned int i = 0; i < ARRAY_SIZE(index); i++)
+			EXPECT_EQ(t, all.at[i], TABLE + index[i] * PAGE_SIZE);
+		EXPECT_EQ(t, pgtable_write_protect(pt, 0, USER_TOP), ARRAY_SIZE(index));
+		for (unsigned int i = 0; i < ARRAY_SIZE(index); i++) {
+			pgtable_trim(pt, 0, USER_TOP);
+			EXPECT_EQ(t, pgtable_table_pages(pt), 4u);
+			pgtable_unmap(pt, TABLE + index[i] * PAGE_SIZE, NULL);
+		}
+	}
+	pgtable_trim(pt, 0, USER_TOP);
+	EXPECT_EQ(t, pgtable_table_pages(pt), 1u);
 	pgtable_destroy(pt);
 }
 
@@ -225,10 +257,15 @@ static void kernel_image_is_w_xor_x(struct ktest *t)
 }
 
 static const struct ktest_case pgtable_cases[] = {
-	KTEST(map_query_unmap),           KTEST(write_protection_keeps_the_rest),
-	KTEST(bad_addresses_are_refused), KTEST(cpu_sets_accessed_and_dirty),
-	KTEST(walk_finds_the_range),      KTEST(all_table_pages_come_back),
-	KTEST(kernel_image_is_w_xor_x),   { 0 },
+	KTEST(map_query_unmap),
+	KTEST(write_protection_keeps_the_rest),
+	KTEST(bad_addresses_are_refused),
+	KTEST(cpu_sets_accessed_and_dirty),
+	KTEST(walk_finds_the_range),
+	KTEST(all_table_pages_come_back),
+	KTEST(edges_of_groups_are_walked),
+	KTEST(kernel_image_is_w_xor_x),
+	{ 0 },
 };
 static const struct ktest_suite pgtable_suite = { .name = "arch.pgtable", .cases = pgtable_cases };
 KTEST_SUITE(pgtable_suite);
