@@ -39,7 +39,7 @@ struct cm_req {
 	uint64_t service_id;
 	uint64_t ca_guid;
 	uint32_t qpn;
-	uint32_t psn;
+	uint32_t psn; /* Starting PSN: the first that the sender of this message expects */
 	uint8_t responder_resources; /* READs and atomics that the sender can take */
 	uint8_t initiator_depth;     /* and those that it will start */
 	uint8_t remote_cm_timeout, local_cm_timeout; /* 4.096 us * 2^n */
@@ -56,7 +56,7 @@ struct cm_req {
 struct cm_rep {
 	uint64_t ca_guid;
 	uint32_t qpn;
-	uint32_t psn;
+	uint32_t psn; /* as in a REQ */
 	uint8_t responder_resources, initiator_depth;
 	uint8_t ack_delay;
 	uint8_t rnr_retry;

@@ -45,7 +45,7 @@ struct cm_conn {
 	uint64_t tid;
 	struct rdma_addr addr; /* const: the peer */
 	uint32_t remote_qpn;
-	uint32_t psn; /* our first */
+	uint32_t psn; /* the first that we expect */
 	cm_event_fn fn;
 	void *arg;
 	struct rdma_qp *qp; /* NULL until known */

@@ -176,8 +176,9 @@ int cm_qp_connect(struct cm_conn *conn)
 	const struct rdma_qp_conn qc = {
 		.addr = conn->addr,
 		.remote_qpn = conn->remote_qpn,
-		.rq_psn = conn->active ? conn->req.psn : req->psn,
-		.sq_psn = conn->psn,
+		/* A message's Starting PSN is where whoever gets it begins to send. */
+		.rq_psn = conn->psn,
+		.sq_psn = req->psn,
 		.path_mtu = (enum rdma_mtu)conn->path_mtu,
 		.ack_timeout = MAX(conn->ack_timeout, conn->active ? (uint8_t)0 : req->ack_timeout),
 		.retry_cnt = conn->retry_cnt,

@@ -353,11 +353,25 @@ static void passive_free(void)
 
 /* --- cases --------------------------------------------------------------------------- */
 
+/* Starting PSN of the REQ and of the REP that were sent last. */
+static uint32_t req_psn, rep_psn;
+
+static void note_psn(uint8_t *mad)
+{
+	const uint8_t *d = mad + 24;
+
+	if (mad[17] == 0x10)
+		req_psn = (uint32_t)d[44] << 16 | (uint32_t)d[45] << 8 | d[46];
+	else if (mad[17] == 0x13)
+		rep_psn = (uint32_t)d[20] << 16 | (uint32_t)d[21] << 8 | d[22];
+}
+
 static void connect_and_disconnect(struct ktest *t)
 {
 	struct end a, *p;
 
 	net_start(0, 0, 0, 1);
+	filter = note_psn;
 	ASSERT_FALSE(t, IS_ERR(listener(1)));
 	connect_end(&a, 2, 1, SERVICE, "hello");
 	ASSERT_FALSE(t, IS_ERR(a.cm));
@@ -372,6 +386,9 @@ static void connect_and_disconnect(struct ktest *t)
 	EXPECT_EQ(t, p->seen.remote_qpn, a.qp.qpn);
 	EXPECT_EQ(t, a.seen.rq_psn, p->seen.sq_psn);
 	EXPECT_EQ(t, p->seen.rq_psn, a.seen.sq_psn);
+	/* Who gets a message begins to send with its Starting PSN: so Linux and the specification have it. */
+	EXPECT_EQ(t, p->seen.sq_psn, req_psn);
+	EXPECT_EQ(t, a.seen.sq_psn, rep_psn);
 	EXPECT_EQ(t, a.seen.addr.dlid, 1);
 	EXPECT_EQ(t, p->seen.addr.dlid, 2);
 	EXPECT_EQ(t, p->seen.access, (uint32_t)RDMA_ACCESS_REMOTE_WRITE);
