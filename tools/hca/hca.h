@@ -265,6 +265,8 @@ struct port {
 	uint16_t pkeys[NR_PKEYS];
 	char node_desc[64];
 	uint64_t m_key;
+	struct alarm sweep; /* the subnet manager looks at the port again */
+	unsigned sweeps;
 	struct bucket bucket;
 };
 

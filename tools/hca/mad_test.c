@@ -194,9 +194,46 @@ static void work_requests_are_parsed(struct ktest *t)
 	}
 }
 
+/* A driver that was not listening when its port came up hears of it later. */
+static void sweeps_ask_to_register_again(struct ktest *t)
+{
+	static const unsigned after_ms[] = { 1000, 4000, 16000 };
+	const uint8_t *e;
+	struct rig r;
+
+	rig_create(&r);
+	rig_init_hca(&r.g[0]);
+	for (size_t i = 0; i < ARRAY_SIZE(after_ms); i++) {
+		rig_advance(&r, (after_ms[i] - 1) * NSEC_PER_MSEC);
+		EXPECT_TRUE(t, !rig_eqe(&r.g[0]));
+		rig_advance(&r, NSEC_PER_MSEC);
+		e = rig_eqe(&r.g[0]);
+		ASSERT_TRUE(t, e);
+		EXPECT_EQ(t, e[1], EV_PORT_MNG_CHG);
+		EXPECT_EQ(t, e[3], EV_SUB_PORT_INFO);
+		EXPECT_EQ(t, get_be32(e + 0x0c), BIT(3)); /* register again, nothing else */
+	}
+	rig_advance(&r, 100000 * NSEC_PER_MSEC);
+	EXPECT_TRUE(t, !rig_eqe(&r.g[0]));
+	EXPECT_TRUE(t, inject_link(r.f, 1, true) && inject_link(r.f, 1, false));
+	while (rig_eqe(&r.g[0]))
+		;
+	EXPECT_TRUE(t, inject_link(r.f, 1, true));
+	while (rig_eqe(&r.g[0]))
+		;
+	rig_advance(&r, 2000 * NSEC_PER_MSEC); /* the port is down: nobody sweeps */
+	EXPECT_TRUE(t, !rig_eqe(&r.g[0]));
+	rig_destroy(&r);
+}
+
 static const struct ktest_case mad_cases[] = {
-	KTEST(agents_answer),        KTEST(directed_routes),          KTEST(path_records),
-	KTEST(multicast_membership), KTEST(work_requests_are_parsed), { 0 },
+	KTEST(agents_answer),
+	KTEST(directed_routes),
+	KTEST(path_records),
+	KTEST(multicast_membership),
+	KTEST(sweeps_ask_to_register_again),
+	KTEST(work_requests_are_parsed),
+	{ 0 },
 };
 static const struct ktest_suite mad_suite = { .name = "hca.mad", .cases = mad_cases };
 KTEST_SUITE(mad_suite);

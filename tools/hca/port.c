@@ -6,6 +6,11 @@
  * fault injection; the subnet manager then makes it ACTIVE at once and tells
  * its LID.  Every change raises the events that a board with the "port
  * management change" capability raises.
+ *
+ * A driver that has been loaded a moment ago may not listen to events yet: Linux
+ * loses those that come while mlx4_ib registers itself, and then believes for
+ * ever that the port is down.  On a board links take seconds to train; here the
+ * subnet manager asks every port to register again at its next sweeps.
  */
 #include "hca.h"
 
@@ -16,8 +21,12 @@
 #define CHG_SM_LID       BIT(0)
 #define CHG_LID          BIT(2)
 #define CHG_REREGISTER   BIT(3)
+#define SWEEP_FIRST_MS   1000u /* after the port became ACTIVE; each later one four times as long */
+#define NR_SWEEPS        3u
 #define SET_PORT_MTU     BIT(22)
 #define SET_PORT_VL      BIT(21)
+
+static void sweep_fired(struct alarm *t);
 
 void port_init(struct hca *h, uint16_t lid, uint64_t guid)
 {
@@ -29,6 +38,7 @@ void port_init(struct hca *h, uint16_t lid, uint64_t guid)
 	p->cap_mask = CAP_MASK_DEFAULT;
 	p->mtu_cap = IB_MTU_4096;
 	p->vl_cap = 4;
+	p->sweep.fn = sweep_fired;
 	p->pkeys[0] = PKEY_DEFAULT;
 	snprintf(p->node_desc, sizeof(p->node_desc), "Tessera HCA model: %s", h->name);
 }
@@ -59,14 +69,14 @@ bool port_has_gid(const struct hca *h, const uint8_t gid[16])
 	return false;
 }
 
-static void event_port_info(struct hca *h)
+static void event_port_info(struct hca *h, uint32_t changed)
 {
 	uint8_t d[24] = { 0 };
 
 	d[3] = PORT_NUM;
 	put_be16(d + 4, h->port.sm_lid);
 	put_be16(d + 6, port_lid(h));
-	put_be32(d + 8, CHG_SM_LID | CHG_LID | CHG_REREGISTER);
+	put_be32(d + 8, changed);
 	put_be64(d + 16, GID_PREFIX);
 	eq_event(h, EV_PORT_MNG_CHG, EV_SUB_PORT_INFO, d, sizeof(d));
 }
@@ -77,6 +87,23 @@ static void event_port_state(struct hca *h, uint8_t subtype)
 
 	put_be32(d + 8, PORT_NUM << 28);
 	eq_event(h, EV_PORT_CHANGE, subtype, d, sizeof(d));
+}
+
+static void sweep_arm(struct hca *h)
+{
+	struct fabric *f = h->fabric;
+	const uint64_t ms = (uint64_t)SWEEP_FIRST_MS << 2 * h->port.sweeps;
+
+	alarm_set(f, &h->port.sweep, f->now_ns + ms * NSEC_PER_MSEC);
+}
+
+static void sweep_fired(struct alarm *t)
+{
+	struct hca *h = container_of(t, struct hca, port.sweep);
+
+	event_port_info(h, CHG_REREGISTER);
+	if (++h->port.sweeps < NR_SWEEPS)
+		sweep_arm(h);
 }
 
 /* Recompute the port's state after anything that it depends on has changed. */
@@ -91,9 +118,12 @@ void port_update(struct hca *h)
 	p->state = state;
 	p->sm_lid = up ? SM_LID : 0;
 	if (up) {
-		event_port_info(h);
+		event_port_info(h, CHG_SM_LID | CHG_LID | CHG_REREGISTER);
 		event_port_state(h, EV_SUB_PORT_ACTIVE);
+		p->sweeps = 0;
+		sweep_arm(h);
 	} else {
+		alarm_cancel(h->fabric, &p->sweep);
 		sa_forget(h->fabric, h);
 		event_port_state(h, EV_SUB_PORT_DOWN);
 	}
