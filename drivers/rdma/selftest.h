@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RDMA self-test: what the server and connections (selftest_conn.c) and the client's cases
- * (selftest.c) share.
+ * RDMA self-test: what the server and connections (selftest_conn.c), the work that the server does to
+ * its client (selftest_peer.c) and the client's cases (selftest.c) share.  test/judge/peer.c repeats the
+ * numbers and the two wire structures.
  */
 #pragma once
 
@@ -18,6 +19,8 @@
 #define ST_DATA_LEN 65536U
 #define ST_PING_AT  (ST_DATA_AT + ST_DATA_LEN)
 #define ST_PONG_AT  (ST_PING_AT + 4096)
+#define ST_QKEY     0x11111111U
+#define ST_GRH_LEN  40U /* in front of every datagram received */
 #define ST_LIMIT_NS (20 * NSEC_PER_SEC)
 
 enum st_op {
@@ -27,6 +30,12 @@ enum st_op {
 	ST_PING = 4,  /* answer @arg pings of @len bytes */
 	ST_QUIT = 5,
 	ST_RESULT = 6,
+	ST_PUT = 7,   /* WRITE @len bytes of the pattern @arg into my data area */
+	ST_GET = 8,   /* READ @len bytes there: are they the pattern @arg? */
+	ST_ADD = 9,   /* FETCH_ADD of @arg on the first eight bytes there; answers the old value */
+	ST_SWAP = 10, /* CAS there: if it is @arg, make it @result; answers the old value */
+	ST_DATAGRAMS =
+		11, /* answers a UD queue pair's number, then 1 after @arg datagrams were sent back */
 };
 
 struct st_cmd {
@@ -75,4 +84,9 @@ void st_conn_free(struct st_conn *c);
 struct cm_params st_params_of(const struct st_conn *c, const struct st_hello *hello);
 struct st_hello st_hello_of(const struct st_conn *c);
 void st_hello_take(struct st_conn *c, const struct cm_event *ev);
+uint32_t st_peer_put(struct st_conn *c, uint32_t seed, uint32_t len);
+uint32_t st_peer_get(struct st_conn *c, uint32_t seed, uint32_t len);
+uint32_t st_peer_atomic(struct st_conn *c, enum rdma_wr_opcode op, uint32_t compare_add,
+			uint32_t swap);
+uint32_t st_peer_datagrams(struct st_conn *c, uint32_t nr);
 int st_server_request(struct cm_conn *cm, const struct cm_event *ev, void *arg);

@@ -245,37 +245,50 @@ static uint32_t serve_pings(struct st_conn *c, uint32_t nr, uint32_t len)
 	return 1;
 }
 
+/* Do what a command says; what to answer. */
+static uint32_t serve_cmd(struct st_conn *c, const struct st_cmd *cmd)
+{
+	const uint32_t arg = le32_to_cpu(cmd->arg);
+	const uint32_t len = MIN(le32_to_cpu(cmd->len), ST_DATA_LEN);
+
+	switch (le32_to_cpu(cmd->op)) {
+	case ST_CHECK:
+		return st_pattern_ok(c->buf + ST_DATA_AT, len, arg);
+	case ST_FILL:
+		st_pattern_fill(c->buf + ST_DATA_AT, len, arg);
+		return 1;
+	case ST_PING:
+		memset(c->buf + ST_PING_AT, 0, 8192);
+		(void)st_send_cmd(c, ST_RESULT, 0, 0, 1);
+		return serve_pings(c, arg, MIN(len, 4096U));
+	case ST_PUT:
+		return st_peer_put(c, arg, len);
+	case ST_GET:
+		return st_peer_get(c, arg, len);
+	case ST_ADD:
+		return st_peer_atomic(c, RDMA_WR_ATOMIC_FETCH_ADD, arg, 0);
+	case ST_SWAP:
+		return st_peer_atomic(c, RDMA_WR_ATOMIC_CAS, arg, le32_to_cpu(cmd->result));
+	case ST_DATAGRAMS:
+		return st_peer_datagrams(c, arg);
+	case ST_QUIT:
+		(void)st_send_cmd(c, ST_RESULT, 0, 0, 1);
+		thread_sleep_ns(100 * NSEC_PER_MSEC);
+		machine_poweroff(EXIT_STATUS_OK);
+	default:
+		return 1;
+	}
+}
+
 static void serve(struct st_conn *c)
 {
 	struct st_cmd cmd;
 	struct rdma_wc wc;
 
 	while (!atomic_read(&c->over) && st_recv_msg(c, &cmd, sizeof(cmd), &wc) == 0) {
-		const uint32_t arg = le32_to_cpu(cmd.arg);
-		const uint32_t len = MIN(le32_to_cpu(cmd.len), ST_DATA_LEN);
-		uint32_t result = 1;
+		/* A WRITE with immediate leaves an old command in the slot. */
+		const uint32_t result = wc.flags & RDMA_WC_WITH_IMM ? wc.imm : serve_cmd(c, &cmd);
 
-		switch (le32_to_cpu(cmd.op)) {
-		case ST_CHECK:
-			result = st_pattern_ok(c->buf + ST_DATA_AT, len, arg);
-			break;
-		case ST_FILL:
-			st_pattern_fill(c->buf + ST_DATA_AT, len, arg);
-			break;
-		case ST_PING:
-			memset(c->buf + ST_PING_AT, 0, 8192);
-			(void)st_send_cmd(c, ST_RESULT, 0, 0, 1);
-			result = serve_pings(c, arg, len);
-			break;
-		case ST_QUIT:
-			(void)st_send_cmd(c, ST_RESULT, 0, 0, 1);
-			thread_sleep_ns(100 * NSEC_PER_MSEC);
-			machine_poweroff(EXIT_STATUS_OK);
-		default:
-			break;
-		}
-		if (wc.flags & RDMA_WC_WITH_IMM)
-			result = wc.imm;
 		if (st_send_cmd(c, ST_RESULT, 0, 0, result) != RDMA_WC_SUCCESS)
 			break;
 	}

@@ -10,6 +10,7 @@ channel on a virtio serial port.
 """
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -115,6 +116,49 @@ class Guest:
         self.process.wait()
 
 
+class Node:
+    """A Tessera kernel on the model of a cluster, attached as a VM of its own."""
+
+    def __init__(self, cluster, kernel, workdir, lid, params):
+        self.lid, self.serial = lid, Path(workdir) / f"node{lid}.serial"
+        qtest = Path(workdir) / f"node{lid}.qtest"
+        ours, qemus = socket.socketpair()
+        answer = cluster.command(f"attach lid={lid},name=tessera,qtest={qtest}", ours.fileno())
+        ours.close()
+        if not answer["ok"]:
+            raise GuestError(f"attach: {answer}")
+        command = [
+            os.environ.get("QEMU", "qemu-system-x86_64"), "-nodefaults", "-no-reboot",
+            "-display", "none", "-accel", os.environ.get("JUDGE_ACCEL", "tcg"),
+            "-cpu", "max,-erms,-fsrm", "-m", "256",
+            "-object", "memory-backend-memfd,id=ram0,size=256M,share=on",
+            "-M", "pc,memory-backend=ram0", "-kernel", str(kernel), "-append", params,
+            "-serial", f"file:{self.serial}", "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
+            "-qtest", f"unix:{qtest},server=on,wait=off", "-qtest-log", "none",
+            "-device", f"x-pci-proxy-dev,id=hca,fd={qemus.fileno()}"]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                        pass_fds=[qemus.fileno()], preexec_fn=_die_with_parent)
+        qemus.close()
+
+    def log(self):
+        """What it has printed on its serial line."""
+        return self.serial.read_text(errors="replace") if self.serial.exists() else ""
+
+    def wait_log(self, pattern, timeout=60):
+        """Wait until it has printed that."""
+        deadline = time.monotonic() + timeout
+        while not re.search(pattern, self.log()):
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise GuestError(f"no {pattern!r} in {self.serial}:\n{self.log()[-1500:]}")
+            time.sleep(0.05)
+
+    def stop(self):
+        """End QEMU."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
 class Cluster:
     """Some guests and the model between them."""
 
@@ -160,11 +204,11 @@ class Cluster:
         for guest in self.guests:
             guest.wait_ready(timeout)
 
-    def command(self, line):
-        """Send one command to the model's control socket; return its answer."""
+    def command(self, line, fd=None):
+        """Send one command, perhaps with a descriptor, to the model's control socket; its answer."""
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(self.control))
-            s.sendall(line.encode() + b"\n")
+            socket.send_fds(s, [line.encode() + b"\n"], [] if fd is None else [fd])
             with s.makefile() as f:
                 return json.loads(f.readline())
 

@@ -3,6 +3,8 @@
 import hashlib
 import re
 import struct
+import subprocess
+import tempfile
 from pathlib import Path
 
 from . import packages
@@ -138,10 +140,34 @@ def _userland(debs):
     return tree
 
 
+def _compile_peer(debs, tree):
+    """peer.c against the headers of the packages and the libraries that are already in `tree`."""
+    with tempfile.TemporaryDirectory(prefix="judge-") as work:
+        for name in packages.HEADERS:
+            for path, _, body in packages.members(debs[name], lambda p: p.endswith(".h")):
+                if body is not None:
+                    to = Path(work, path)
+                    to.parent.mkdir(parents=True, exist_ok=True)
+                    to.write_bytes(body)
+        libraries = []
+        for path, body in tree.items():
+            if re.search(r"/(libibverbs|librdmacm)\.so\.1$", path):
+                libraries.append(Path(work, Path(path).name))
+                libraries[-1].write_bytes(body)
+        done = subprocess.run(
+            ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", f"{work}/peer",
+             f"-I{work}/usr/include", HERE / "peer.c", *libraries,
+             "-Wl,--unresolved-symbols=ignore-in-shared-libs"],
+            capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise packages.PackageError(f"peer.c: {done.stderr}")
+        return Path(work, "peer").read_bytes()
+
+
 def build(cache, out):
     """Make `out`/vmlinuz and `out`/initramfs.cpio unless they are there and up to date."""
     debs = packages.fetch(cache)
-    sources = [HERE / "init.sh", Path(__file__), HERE / "packages.py"]
+    sources = [HERE / "init.sh", HERE / "peer.c", Path(__file__), HERE / "packages.py"]
     stamp = hashlib.sha256()
     for source in sources:
         stamp.update(source.read_bytes())
@@ -153,6 +179,7 @@ def build(cache, out):
     out.mkdir(parents=True, exist_ok=True)
     kernel, files = _modules(next(d for n, d in debs.items() if n.startswith("linux-image")))
     tree = _userland(debs)
+    tree["bin/peer"] = _compile_peer(debs, tree)
     order = []
     for module in MODULES:
         if module in files:

@@ -14,6 +14,7 @@ from pathlib import Path
 PACKAGES = ["busybox-static", "ibverbs-providers", "ibverbs-utils", "infiniband-diags",
             "libibmad5", "libibnetdisc5", "libibumad3", "libibverbs1", "libnl-3-200",
             "libnl-route-3-200", "libpci3", "librdmacm1", "perftest", "rdmacm-utils"]
+HEADERS = ["libibverbs-dev", "librdmacm-dev"]  # for peer.c
 
 
 class PackageError(RuntimeError):
@@ -59,7 +60,7 @@ def fetch(cache):
             raise PackageError("apt knows no package linux-image-amd64")
         kernel = kernels[-1]
     debs, updated = {}, False
-    for name in [kernel] + PACKAGES:
+    for name in [kernel] + PACKAGES + HEADERS:
         if not cached(name, cache):
             done = _download(name, cache)
             if done.returncode and not updated:
