@@ -20,24 +20,36 @@ class Launcher:
         self.build = tmp / "build"
         self.run_dir = tmp / "run"
         self.run_dir.mkdir()
+        self.env: dict[str, str] | None = None  # ours
         for role in ("processor", "memory", "storage"):
             (self.build / role).mkdir(parents=True)
             (self.build / role / "kernel.elf").touch()
-        self.base = [
-            str(ROOT / "tessera"), "run", "--no-build", "--build-dir", str(self.build),
-            "--accel", "tcg", "--qemu", str(HERE / "fake_qemu.py"),
-            "--hca", str(HERE / "fake_hca.py"),
+        self.options = [
+            "--no-build", "--build-dir", str(self.build), "--accel", "tcg",
+            "--qemu", str(HERE / "fake_qemu.py"), "--hca", str(HERE / "fake_hca.py"),
         ]  # fmt: skip
+        self.base = [str(ROOT / "tessera"), "run", *self.options]
 
     def command(self, *args: str) -> list[str]:
         return [*self.base, *map(str, args)]
 
     def run(self, *args: str, **how) -> subprocess.CompletedProcess:
+        return self.finish(self.command(*args), **how)
+
+    def call(self, command: str, *args: str, **how) -> subprocess.CompletedProcess:
+        """./tessera up, exec, ps, down."""
+        return self.finish(self.words(command, *args), **how)
+
+    def words(self, command: str, *args: str) -> list[str]:
+        options = self.options if command == "up" else []
+        return [str(ROOT / "tessera"), command, *options, *map(str, args)]
+
+    def finish(self, argv: list[str], **how) -> subprocess.CompletedProcess:
         how.setdefault("stdin", None if "input" in how else subprocess.DEVNULL)
         if how["stdin"] is None:
             del how["stdin"]
         how.setdefault("timeout", 60)
-        return subprocess.run(self.command(*args), capture_output=True, **how)
+        return subprocess.run(argv, capture_output=True, env=self.env, **how)
 
 
 @pytest.fixture
@@ -45,6 +57,7 @@ def launcher(tmp_path, monkeypatch):
     launcher = Launcher(tmp_path)
     # Other runs on this machine have theirs elsewhere.
     monkeypatch.setenv("TESSERA_RUN_DIR", str(launcher.run_dir))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     return launcher
 
 

@@ -7,7 +7,8 @@ import pytest
 from conftest import ROOT
 from tessera_launcher import accel, account, plan
 from tessera_launcher.errors import UsageError
-from tessera_launcher.options import Options, format_size, parse_run, parse_size
+from tessera_launcher.options import (Options, format_size, parse_exec, parse_run, parse_size,
+                                      parse_up)  # fmt: skip
 
 
 def make(o: Options) -> plan.Plan:
@@ -39,7 +40,8 @@ def test_program_and_its_own_options_are_left_alone():
     (["--exc", "8M", "p"], "unrecognized"),
     (["--memories", "0", "p"], "from 1 to"),
     (["--memories", "x", "p"], "not a number"),
-    (["--processors", "2", "p"], "still to come"),
+    (["--processors", "2", "p", ":::"], "program is missing"),
+    (["--processors", "2", "-t", "p", ":::", "q"], "for one program"),
     (["--storages", "2", "p"], "still to come"),
     (["--cpus", "processor=0", "p"], "from 1 to"),
     (["--fabric", "roce", "p"], "still to come"),
@@ -67,6 +69,44 @@ def test_refusals_are_one_line(argv, text):
     with pytest.raises(UsageError, match=text) as err:
         parse_run(argv)
     assert "\n" not in str(err.value)
+
+
+@pytest.mark.parametrize("parse, argv, text", [
+    (parse_up, ["--name", "a/b"], "--name"),
+    (parse_up, ["--name", ".hidden"], "--name"),
+    (parse_up, ["--rootfs", "/usr", "sh"], "packed from the host"),
+    (parse_up, ["--timeout", "1", "sh"], "unrecognized"),
+    (parse_exec, [], "which program"),
+    (parse_exec, ["--processor", "first", "sh"], "not a number"),
+    (parse_exec, ["--memories", "2", "sh"], "unrecognized"),
+])  # fmt: skip
+def test_refusals_of_up_and_exec(parse, argv, text):
+    with pytest.raises(UsageError, match=text):
+        parse(argv)
+
+
+def test_several_programs_take_turns():
+    o = parse_run(["--processors", "2", "a", "1", ":::", "b", ":::", "c", "--", "3"])
+    assert o.commands == [["a", "1"], ["b"], ["c", "--", "3"]]
+    o = parse_run(["a", ":::", "b"])
+    assert o.commands == [["a", ":::", "b"]]  # with one processor, every word is the program's
+
+
+def test_up_and_exec_have_options_of_their_own():
+    o = parse_up(["--processors", "2", "--volume", "/etc:/e", "sh", "sort"])
+    assert (o.name, o.processors, o.pack) == ("default", 2, ["sh", "sort"])
+    o = parse_exec(["--name", "x", "--processor", "p1", "--cwd", "/tmp", "sort", "-r"])
+    assert (o.name, o.processor, o.program, o.args) == ("x", 1, "sort", ["-r"])
+
+
+def test_processors_have_process_ids_apart():
+    out = commands("--processors", "4")
+    ranges = [out[f"p{i}"].split("pids=")[1].split()[0].strip("'") for i in range(4)]
+    ranges = [tuple(map(int, r.split("-"))) for r in ranges]
+    assert ranges[0][0] == 2 and ranges[3][1] == 4194303
+    assert all(a[1] + 1 == b[0] for a, b in zip(ranges, ranges[1:]))
+    assert "cluster=p4,m1,s1" in out["s0"]
+    assert "pids=" not in commands()["p0"]
 
 
 def test_a_node_that_is_not_there_is_named():

@@ -184,9 +184,9 @@ def test_a_late_node_is_waited_for(launcher):
 
 def test_timeout(launcher):
     start = time.monotonic()
-    done = launcher.run("--timeout", "2", *sh("echo partial; sleep 1000"))
+    done = launcher.run("--timeout", "6", *sh("echo partial; sleep 1000"))
     assert done.returncode == 124 and done.stdout == b"partial\n"
-    assert b"still running after 2 s" in done.stderr and time.monotonic() - start < 20
+    assert b"still running after 6 s" in done.stderr and time.monotonic() - start < 30
 
 
 @pytest.mark.parametrize("program, status", [("/nonexistent/x", 127), ("no-such-command", 127), ("/tmp", 126)])
@@ -246,11 +246,3 @@ def test_two_runs_at_once(launcher):
     for t in threads:
         t.join()
     assert sorted(results) == [b"0\n", b"1\n", b"2\n"]
-
-
-@pytest.mark.parametrize("command", ["up", "exec", "ps", "down"])
-def test_commands_still_to_come_say_so(command):
-    from conftest import ROOT
-
-    done = subprocess.run([ROOT / "tessera", command], capture_output=True, text=True)
-    assert done.returncode == 125 and "still to come" in done.stderr

@@ -8,13 +8,47 @@
  */
 #include "process_priv.h"
 
+#include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <lib/err.h>
+#include <lib/fmt.h>
+#include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/aspace.h>
 #include <processor/file.h>
 
 #define PID_AFTER_WRAP 300u /* low numbers stay with those who were there first, as on Linux */
+#define PID_MIN_RANGE  32768u
+
+/*
+ * The numbers that this node gives out: a vNode spans processors, and its numbers are unique because each
+ * processor has its own range of them.  Const after boot.
+ */
+static uint32_t pid_low = INIT_PID + 1;
+static uint32_t pid_high = PID_MAX - 1;
+
+static int set_pids(const char *text)
+{
+	const char *dash = strchr(text, '-');
+	char low_text[16];
+	uint32_t low, high;
+
+	if (!dash || (size_t)(dash - text) >= sizeof(low_text))
+		return -EINVAL;
+	memcpy(low_text, text, (size_t)(dash - text));
+	low_text[dash - text] = '\0';
+	if (kstrtou32(low_text, 10, &low) || kstrtou32(dash + 1, 10, &high))
+		return -EINVAL;
+	if (low <= INIT_PID || high >= PID_MAX || high < low || high - low < PID_MIN_RANGE - 1)
+		return -EINVAL;
+	pid_low = low;
+	pid_high = high;
+	root_vnode.last_pid = low - 1;
+	return 0;
+}
+BOOT_PARAM_CB_CRITICAL(
+	"pids", set_pids,
+	"process ids that this node gives out: LOW-HIGH; those of two processors are apart");
 
 struct user {
 	uint64_t nr_tasks;
@@ -67,10 +101,12 @@ static int insert_locked(struct vnode *v, struct pid *pid, uint32_t wanted)
 	uint32_t nr = wanted ? wanted : v->last_pid;
 	int err = -EEXIST;
 
+	if (wanted && (wanted < pid_low || wanted > pid_high))
+		return -EINVAL; /* another processor's */
 	/* There are far fewer tasks than numbers. */
 	for (uint32_t tries = 0; err == -EEXIST && tries < PID_MAX; tries++) {
-		if (!wanted && ++nr >= PID_MAX)
-			nr = PID_AFTER_WRAP;
+		if (!wanted && ++nr > pid_high)
+			nr = MAX(pid_low, PID_AFTER_WRAP);
 		pid->nr = nr;
 		err = radix_insert(&v->pids, nr, pid);
 		if (wanted)

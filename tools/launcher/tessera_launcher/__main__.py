@@ -1,22 +1,85 @@
 # SPDX-License-Identifier: MIT
 """./tessera COMMAND."""
 
+import argparse
 import sys
+from collections.abc import Callable
 
 from .errors import LaunchError, UsageError
-from .options import help_text, parse_run, warn
+from .options import help_text, parse_exec, parse_run, parse_up, warn
 
 USAGE = """\
-usage: ./tessera run [options] [--] PROGRAM [ARG...]
+usage: ./tessera COMMAND [options] ...
 
 commands:
   run     run a program on a cluster of its own
-  up, exec, ps, down
-          keep a cluster and run programs in it: still to come
+  up      start a cluster and leave it
+  exec    run a program in a cluster that is up
+  ps      show the clusters that are up, their nodes and programs
+  down    end a cluster that is up
 
-./tessera run --help lists the options; docs/launcher.md explains them.
+./tessera COMMAND --help lists the options; docs/launcher.md explains them.
 """
-STILL_TO_COME = ("up", "exec", "ps", "down")
+
+
+def _run(argv: list[str]) -> int:
+    options = parse_run(argv)
+    from .run import execute
+
+    return execute(options)
+
+
+def _up(argv: list[str]) -> int:
+    options = parse_up(argv)
+    from . import client
+
+    return client.up(options)
+
+
+def _exec(argv: list[str]) -> int:
+    options = parse_exec(argv)
+    from . import client
+
+    return client.execute(options)
+
+
+def _simple_parser(command: str) -> argparse.ArgumentParser:
+    what = "Show" if command == "ps" else "End"
+    p = argparse.ArgumentParser(prog=f"./tessera {command}", allow_abbrev=False, exit_on_error=False,
+                                description=f"{what} a cluster that is up.")  # fmt: skip
+    p.add_argument("--name", metavar="NAME", help="of the cluster")
+    if command == "down":
+        p.add_argument("--all", action="store_true", help="all clusters of this user")
+    return p
+
+
+def _simple(command: str, argv: list[str]) -> argparse.Namespace:
+    try:
+        ns, rest = _simple_parser(command).parse_known_args(argv)
+    except argparse.ArgumentError as err:
+        raise UsageError(str(err)) from None
+    if rest:
+        raise UsageError(f"{command}: {rest[0]!r} is not an option (see ./tessera {command} --help)")
+    return ns
+
+
+def _ps(argv: list[str]) -> int:
+    ns = _simple("ps", argv)
+    from . import client
+
+    return client.show(ns.name)
+
+
+def _down(argv: list[str]) -> int:
+    ns = _simple("down", argv)
+    from . import client
+
+    return client.down(ns.name, ns.all)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "run": _run, "up": _up, "exec": _exec, "ps": _ps, "down": _down,
+}  # fmt: skip
 
 
 def main(argv: list[str]) -> int:
@@ -24,20 +87,17 @@ def main(argv: list[str]) -> int:
         print(USAGE, end="")
         return 0 if argv else 125
     command, rest = argv[0], argv[1:]
-    if command in STILL_TO_COME:
-        warn(f"{command} is still to come; ./tessera run works")
-        return 125
-    if command != "run":
+    if command not in COMMANDS:
         warn(f"unknown command {command!r}; try ./tessera --help")
         return 125
     if rest and rest[0] in ("-h", "--help"):
-        print(help_text(), end="")
+        if command in ("ps", "down"):
+            print(_simple_parser(command).format_help(), end="")
+        else:
+            print(help_text(command), end="")
         return 0
     try:
-        options = parse_run(rest)
-        from .run import execute
-
-        return execute(options)
+        return COMMANDS[command](rest)
     except UsageError as err:
         warn(str(err))
         return 125

@@ -4,7 +4,8 @@
 Threads: one I/O thread owns every socket; callers block on events in their own threads. Whatever the
 I/O thread hands out (stream data, events) goes through thread-safe objects; callers reach it by
 Channel.send(), which only appends and wakes it.
-Failure: the first reason is kept; every waiter then raises it as a LaunchError of one line.
+Failure: the first reason is kept; every waiter then raises it as a LaunchError of one line. A processor
+node that is lost once the cluster is ready takes only its own programs along, if there is another one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ WINDOW = 256 << 10  # what the launcher grants on stdout and stderr
 RUN_DIR_PREFIX = "tessera-"
 
 
+def encode_run(run: frames.Run) -> bytes:
+    payload = frames.encode_run(run)
+    if len(payload) > frames.MAX_RUN:
+        raise LaunchError("arguments and environment are longer than 2 MiB")
+    return payload
+
+
 class Program:
     """One run on a processor node: its input, its events; output goes to the @sink."""
 
@@ -55,6 +63,11 @@ class Program:
         self.failure: str | None = None
 
     # For the caller.
+
+    def open(self) -> None:
+        """RUN has been sent: take output."""
+        for stream in (1, 2):
+            self.grant(stream, WINDOW)
 
     def write_stdin(self, data: bytes) -> bool:
         """Send input as credit allows; False once the program does not read any more."""
@@ -169,6 +182,19 @@ class Program:
             self._cond.notify_all()
 
 
+class Relay:
+    """What else takes a program's frames: whoever holds its streams is somewhere else (keeper.py)."""
+
+    id: int
+    over: bool
+
+    def handle(self, frame: Frame) -> None:
+        raise NotImplementedError
+
+    def fail(self, why: str) -> None:
+        raise NotImplementedError
+
+
 class Channel:
     """The control channel of one node."""
 
@@ -219,20 +245,25 @@ class Cluster:
     """Starts a plan and keeps it; use as a context manager."""
 
     def __init__(self, plan: Plan, prepare: Callable[[Cluster], None] | None = None,
-                 boot_timeout: float = 60.0, keep_logs: bool = True):  # fmt: skip
+                 boot_timeout: float = 60.0, keep_logs: bool = True, remove: tuple[str, ...] = (),
+                 on_change: Callable[[], None] | None = None):  # fmt: skip
         self.plan = plan
         self.boot_timeout = boot_timeout
         self.failure: str | None = None
+        self.lost: dict[str, str] = {}  # processor nodes that have gone, and why
         self.started_at = 0.0
         self.ready_at = 0.0
         self.pids: dict[str, int] = {}
         self.ended: dict[str, int] = {}
         self._prepare = prepare
+        self._remove = remove  # more directories that go with the cluster
+        self._on_change = on_change  # something has failed: any thread
         self._keep_logs = keep_logs
         self._cond = threading.Condition()
+        self._launching = threading.Lock()
         self._closing = False
         self._next_prog = 1
-        self._programs: dict[tuple[str, int], Program] = {}
+        self._programs: dict[tuple[str, int], Program | Relay] = {}
         self._past: set[tuple[str, int]] = set()
         self._replies: dict[int, tuple[int, str]] = {}
         self._stats: dict[str, str] = {}
@@ -263,6 +294,10 @@ class Cluster:
             self._keep_logs = True
             with contextlib.suppress(LaunchError):
                 self._order(op="keep", path=self.plan.log_dir)
+
+    @property
+    def logs_kept(self) -> bool:
+        return self._keep_logs
 
     def start(self) -> None:
         """Start the supervisor, prepare the disk, then start every process."""
@@ -296,7 +331,7 @@ class Cluster:
 
     def _start_supervisor(self, theirs: dict[str, socket.socket]) -> None:
         program = os.path.join(os.path.dirname(__file__), "supervisor.py")
-        remove = [self.plan.run_dir] + ([] if self._keep_logs else [self.plan.log_dir])
+        remove = [self.plan.run_dir, *self._remove] + ([] if self._keep_logs else [self.plan.log_dir])
         self._supervisor = subprocess.Popen(
             [sys.executable, "-I", "-S", program, *remove],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -358,7 +393,8 @@ class Cluster:
         self._wake_r.close()
         self._wake_w.close()
         # Only if the supervisor was killed does anything still stand.
-        shutil.rmtree(self.plan.run_dir, ignore_errors=True)
+        for path in (self.plan.run_dir, *self._remove):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _shut_down(self) -> None:
         for channel in self._channels.values():
@@ -378,6 +414,32 @@ class Cluster:
             self._cond.notify_all()
         for program in programs:
             program.fail(self.failure or why)
+        self._changed()
+
+    def _node_failed(self, node: NodePlan, why: str) -> None:
+        """A node is of no use any more: its programs fail, or everything does."""
+        with self._cond:
+            others = [n for n in self.plan.nodes
+                      if n.role == "processor" and n.name not in (node.name, *self.lost)]  # fmt: skip
+            alone = node.role != "processor" or not others or not self.ready_at
+            if node.name in self.lost or self._closing:
+                return
+            if not alone:
+                self.lost[node.name] = why
+            keys = [] if alone else [key for key in self._programs if key[0] == node.name]
+            programs = [self._programs.pop(key) for key in keys]
+            self._past.update(keys)
+            self._cond.notify_all()
+        if alone:
+            self.fail(why)
+            return
+        for program in programs:
+            program.fail(why)
+        self._changed()
+
+    def _changed(self) -> None:
+        if self._on_change:
+            self._on_change()
 
     def _wait(self, done: Callable[[], bool], timeout: float) -> bool:
         with self._cond:
@@ -399,21 +461,27 @@ class Cluster:
 
     def start_program(self, run: frames.Run, sink: Callable[[int, bytes], None],
                       node: str = "p0") -> Program:  # fmt: skip
-        channel = self._channels[node]
-        program = Program(channel, self._take_id(), sink)
-        payload = frames.encode_run(run)
-        if len(payload) > frames.MAX_RUN:
-            raise LaunchError("arguments and environment are longer than 2 MiB")
-        with self._cond:
-            if self.failure:
-                raise LaunchError(self.failure)
-            self._programs[node, program.id] = program
-        channel.send(Frame(Type.RUN, program.id, 0, payload))
-        for stream in (1, 2):
-            program.grant(stream, WINDOW)
+        program = Program(self._channels[node], 0, sink)
+        self.launch(node, program, encode_run(run))
+        program.open()
         return program
 
-    def _take_id(self) -> int:
+    def launch(self, node: str, program: Program | Relay, payload: bytes) -> None:
+        """Send RUN. From here on @program has a number, gets its frames, and hears when the node is lost."""
+        channel = self._channels[node]
+        with self._launching:  # a node wants the numbers to rise
+            program.id = self.take_id()
+            with self._cond:
+                why = self.failure or self.lost.get(node)
+                if why:
+                    raise LaunchError(why)
+                self._programs[node, program.id] = program
+            channel.send(Frame(Type.RUN, program.id, 0, payload))
+
+    def channel(self, node: str) -> Channel:
+        return self._channels[node]
+
+    def take_id(self) -> int:
         with self._cond:
             self._next_prog += 1
             return self._next_prog - 1
@@ -422,10 +490,10 @@ class Cluster:
         """The counters of every node, by name; nodes that do not answer are None."""
         with self._cond:
             self._stats.clear()
-        names = [n for n, c in self._channels.items() if c.open and c.hello]
+        names = [n for n, c in self._channels.items() if c.open and c.hello and n not in self.lost]
         for name in names:
             self._channels[name].send(Frame(Type.STATS_REQ))
-        self._wait(lambda: set(names) <= set(self._stats), STATS_S)
+        self._wait(lambda: set(names) <= set(self._stats) | set(self.lost), STATS_S)
         out: dict[str, dict] = {}
         for name in self._channels:
             try:
@@ -436,7 +504,7 @@ class Cluster:
 
     def debug(self, node: str, command: str, timeout: float = 60.0) -> str:
         """A test command to a node; its answer. OSError with the node's errno if it refuses."""
-        number = self._take_id()
+        number = self.take_id()
         self._channels[node].send(Frame(Type.DEBUG, number, 0, command.encode()))
         if not self._wait(lambda: number in self._replies, timeout):
             raise LaunchError(f"{node}: no answer to {command!r} in {timeout:g} s")
@@ -536,7 +604,12 @@ class Cluster:
             self.ended[name] = event["status"]
             self._cond.notify_all()
         if not self._closing:
-            self.fail(self._why_ended(name, event["status"]))
+            why = self._why_ended(name, event["status"])
+            node = next((n for n in self.plan.nodes if n.name == name), None)
+            if node:
+                self._node_failed(node, why)
+            else:
+                self.fail(why)
 
     def _why_ended(self, name: str, status: int) -> str:
         code = os.waitstatus_to_exitcode(status)
@@ -562,7 +635,7 @@ class Cluster:
                 raise frames.ProtocolError("the channel ended inside a frame")
         except frames.ProtocolError as err:
             data = b""
-            self.fail(f"node {name} broke the control protocol: {err}")
+            self._give_up(channel.node, f"node {name} broke the control protocol: {err}")
         if not data:
             # The machine has gone, or will: the supervisor tells why.
             channel.open = False
@@ -599,7 +672,12 @@ class Cluster:
         elif frame.type is Type.STATUS:
             channel.status = frames.decode_line(frame.payload)
         elif frame.type is Type.ERROR:
-            self.fail(f"node {node.name}: {frames.decode_line(frame.payload)}")
+            self._give_up(node, f"node {node.name}: {frames.decode_line(frame.payload)}")
+
+    def _give_up(self, node: NodePlan, why: str) -> None:
+        self._node_failed(node, why)
+        if node.name in self.lost:
+            self.kill_node(node.name)  # it may go on with its programs otherwise
 
     def _program_frame(self, channel: Channel, frame: Frame) -> None:
         key = (channel.node.name, frame.prog)

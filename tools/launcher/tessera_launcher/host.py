@@ -126,7 +126,8 @@ class Host:
         return tree
 
     def host_programs(self) -> list[str]:
-        return [find_program(self.o.program)]
+        names = self.o.pack or [command[0] for command in self.o.commands]
+        return list(dict.fromkeys(map(find_program, names)))
 
     def _library_path(self) -> list[str]:
         for setting in self.o.env:
@@ -135,11 +136,11 @@ class Host:
                 return [p for p in value.split(":") if p]
         return []
 
-    def guest_path(self) -> str:
-        """Where the program is in the cluster's root file system."""
+    def guest_path(self, program: str) -> str:
+        """Where a program is in the cluster's root file system."""
         if self.o.disk or self.o.rootfs:
-            return "/" + self.o.program.lstrip("/")
-        return find_program(self.o.program)
+            return "/" + program.lstrip("/")
+        return find_program(program)
 
 
 class ProgramError(LaunchError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The options of `./tessera run`, checked; docs/launcher.md describes them."""
+"""The options of `./tessera run`, `up` and `exec`, checked; docs/launcher.md describes them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ MIN_EXCACHE = 1 << 20
 MIN_RAM = 64 << 20
 MAX_CPUS = 255  # of QEMU 7.2's pc machine
 MAX_NODES = 64
+DEFAULT_NAME = "default"
 
 
 def parse_size(text: str) -> int:
@@ -41,6 +42,10 @@ class Options:
 
     program: str = ""
     args: list[str] = field(default_factory=list)
+    more: list[list[str]] = field(default_factory=list)  # run: the programs behind the first
+    pack: list[str] = field(default_factory=list)  # up: programs of the host to pack
+    name: str | None = None  # up, exec
+    processor: int | None = None  # exec
     processors: int = 1
     memories: int = 1
     storages: int = 1
@@ -75,6 +80,11 @@ class Options:
     icount: str | None = None
     tty: bool = False
 
+    @property
+    def commands(self) -> list[list[str]]:
+        """What to run, in order."""
+        return [[self.program, *self.args], *self.more]
+
 
 def _pair(text: str, what: str) -> tuple[str, str]:
     key, sep, value = text.partition("=")
@@ -106,16 +116,46 @@ def _number(text: str, what: str, kind=int):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str):
-        raise UsageError(f"{message} (see ./tessera run --help)")
+        raise UsageError(f"{message} (see ./{self.prog} --help)")
 
 
-def make_parser() -> argparse.ArgumentParser:
+SEPARATOR = ":::"
+_ABOUT = {
+    "run": ("[options] [--] PROGRAM [ARG...] [::: PROGRAM [ARG...]]...",
+            "Run a Linux program on a cluster of processor, memory and storage nodes. With --processors "
+            "above 1, ::: separates several programs, which take turns over the processors."),
+    "up": ("[options] [--] [PROGRAM...]",
+           "Start a cluster and leave it. PROGRAMs of the host (without --rootfs and --disk; the usual "
+           "utilities if none is named) are packed with their libraries, for ./tessera exec."),
+    "exec": ("[options] [--] PROGRAM [ARG...]",
+             "Run a program in a cluster that is up. Its streams, signals and exit status are as those "
+             "of ./tessera run."),
+}  # fmt: skip
+
+
+def make_parser(command: str = "run") -> argparse.ArgumentParser:
+    usage, about = _ABOUT[command]
     p = _Parser(
-        prog="tessera run",
-        usage="./tessera run [options] [--] PROGRAM [ARG...]",
-        description="Run a Linux program on a cluster of processor, memory and storage nodes.",
+        prog=f"tessera {command}",
+        usage=f"./tessera {command} {usage}",
+        description=about,
         allow_abbrev=False,
     )
+    if command != "run":
+        help_text = "of the cluster (default)" if command == "up" else "of the cluster (the one that is up)"
+        p.add_argument("--name", metavar="NAME", help=help_text)
+    if command == "exec":
+        p.add_argument("--processor", metavar="I", help="the processor node (the cluster chooses)")
+    if command != "exec":
+        _add_cluster(p)
+    _add_program(p, command)
+    if command != "exec":
+        _add_host(p, command)
+        _add_tests(p)
+    return p
+
+
+def _add_cluster(p: argparse.ArgumentParser) -> None:
     g = p.add_argument_group("the cluster")
     g.add_argument("--processors", metavar="N", default="1", help="processor nodes (1)")
     g.add_argument("--memories", metavar="N", default="1", help="memory nodes (1)")
@@ -127,16 +167,26 @@ def make_parser() -> argparse.ArgumentParser:
     g.add_argument("--fabric", choices=("auto", "hca", "roce"), default="auto")
     g.add_argument("--append", metavar="[ROLE:]PARAMS", action="append", default=[],
                    help="more boot parameters (docs/boot-params.md)")  # fmt: skip
-    g = p.add_argument_group("the program")
-    g.add_argument("--rootfs", metavar="DIR", help="PROGRAM is a path inside a copy of DIR")
-    g.add_argument("--disk", metavar="IMAGE", help="PROGRAM is a path inside IMAGE, used in place")
-    g.add_argument("--volume", metavar="HOST:GUEST", action="append", default=[],
-                   help="add host files to the root file system")  # fmt: skip
+    g.add_argument("--strace", action="store_true", help="trace system calls")
+
+
+def _add_program(p: argparse.ArgumentParser, command: str) -> None:
+    g = p.add_argument_group("the file system" if command == "up" else "the program")
+    if command != "exec":
+        g.add_argument("--rootfs", metavar="DIR", help="PROGRAM is a path inside a copy of DIR")
+        g.add_argument("--disk", metavar="IMAGE", help="PROGRAM is a path inside IMAGE, used in place")
+        g.add_argument("--volume", metavar="HOST:GUEST", action="append", default=[],
+                       help="add host files to the root file system")  # fmt: skip
+    if command == "up":
+        return
     g.add_argument("--env", metavar="K=V", action="append", default=[])
     g.add_argument("--cwd", metavar="DIR", default="/", help="working directory (/)")
     g.add_argument("-t", dest="tty", action="store_true", help="give the program a terminal")
-    g.add_argument("--strace", action="store_true", help="trace system calls")
-    g.add_argument("--timeout", metavar="S", help="kill everything after S seconds (status 124)")
+    what = "the program" if command == "exec" else "everything"
+    g.add_argument("--timeout", metavar="S", help=f"kill {what} after S seconds (status 124)")
+
+
+def _add_host(p: argparse.ArgumentParser, command: str) -> None:
     g = p.add_argument_group("the host")
     g.add_argument("--accel", choices=("auto", "tcg", "kvm"), default="auto")
     g.add_argument("--qemu", metavar="PATH", help="the QEMU to use")
@@ -144,11 +194,15 @@ def make_parser() -> argparse.ArgumentParser:
     g.add_argument("--build-dir", metavar="DIR", help="where make puts its output (build)")
     g.add_argument("--no-build", dest="build", action="store_false", help="use what is built")
     g.add_argument("--log-dir", metavar="DIR", help="keep kernel logs here")
-    g.add_argument("--stats", metavar="FILE", help="write every node's counters as JSON at exit")
-    g.add_argument("--account", action="store_true",
-                   help="print what each node did, on stderr, at exit")  # fmt: skip
+    if command == "run":
+        g.add_argument("--stats", metavar="FILE", help="write every node's counters as JSON at exit")
+        g.add_argument("--account", action="store_true",
+                       help="print what each node did, on stderr, at exit")  # fmt: skip
     g.add_argument("--gdb", metavar="ROLE", help="stop a node at its first instruction for gdb")
     g.add_argument("--dry-run", action="store_true", help="print the command lines and stop")
+
+
+def _add_tests(p: argparse.ArgumentParser) -> None:
     g = p.add_argument_group("for tests")
     g.add_argument("--inject", metavar="CMD", action="append", default=[],
                    help="give the HCA model a command before the program starts")  # fmt: skip
@@ -159,26 +213,79 @@ def make_parser() -> argparse.ArgumentParser:
     g.add_argument("--icount", metavar="ROLE",
                    help="a node's clock counts its instructions, one a nanosecond (TCG only)")  # fmt: skip
     g.add_argument("--boot-timeout", metavar="S", default="60", help="for the cluster (60)")
-    return p
 
 
 def parse_run(argv: list[str]) -> Options:
     """The options of one run; UsageError with one line when they make no sense."""
-    own, command = _split(argv)
-    ns = make_parser().parse_args(own)
-    if not command:
-        raise UsageError("which program? ./tessera run [options] [--] PROGRAM [ARG...]")
-    o = Options(program=command[0], args=command[1:])
+    ns, command = _parse("run", argv)
+    o = Options()
     _cluster_options(o, ns)
+    commands = _programs(command) if o.processors > 1 else [command]
+    o.program, o.args, o.more = commands[0][0], commands[0][1:], commands[1:]
+    _files_options(o, ns)
     _program_options(o, ns)
+    if o.more and o.tty:
+        raise UsageError("-t is for one program, and there are several")
+    _host_options(o, ns)
+    o.stats, o.account = ns.stats, ns.account
+    return o
+
+
+def parse_up(argv: list[str]) -> Options:
+    """The options of a cluster that stays."""
+    ns, pack = _parse("up", argv)
+    o = Options(pack=pack, name=_check_name(ns.name or DEFAULT_NAME))
+    _cluster_options(o, ns)
+    _files_options(o, ns)
+    if pack and (o.rootfs or o.disk):
+        raise UsageError("PROGRAM is packed from the host: not with --rootfs or --disk, which have their own")
     _host_options(o, ns)
     return o
 
 
-def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+def parse_exec(argv: list[str]) -> Options:
+    """The options of a program in a cluster that is up."""
+    ns, command = _parse("exec", argv)
+    o = Options(program=command[0], args=command[1:])
+    o.name = _check_name(ns.name) if ns.name else None
+    if ns.processor is not None:
+        o.processor = _number(ns.processor.removeprefix("p"), "--processor")
+    _program_options(o, ns)
+    return o
+
+
+def _parse(command: str, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    parser = make_parser(command)
+    own, rest = _split(parser, argv)
+    ns = parser.parse_args(own)
+    if not rest and command != "up":
+        raise UsageError(f"which program? {parser.usage}")
+    return ns, rest
+
+
+def _programs(words: list[str]) -> list[list[str]]:
+    """Programs and their arguments, cut at each separator."""
+    out: list[list[str]] = [[]]
+    for word in words:
+        if word == SEPARATOR:
+            out.append([])
+        else:
+            out[-1].append(word)
+    if not all(out):
+        raise UsageError(f"a program is missing beside {SEPARATOR}")
+    return out
+
+
+def _check_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", name):
+        raise UsageError(f"--name: {name!r} is not 1 to 40 letters, digits and _.-")
+    return name
+
+
+def _split(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[list[str], list[str]]:
     """Own options end at the first word that is neither an option nor its value, or at --."""
     valued = {
-        s for a in make_parser()._actions if a.option_strings and a.nargs is None
+        s for a in parser._actions if a.option_strings and a.nargs is None
         for s in a.option_strings
     }  # fmt: skip
     i = 0
@@ -200,8 +307,6 @@ def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
                         ("storages", o.storages)):  # fmt: skip
         if not 1 <= value <= MAX_NODES:
             raise UsageError(f"--{what} must be from 1 to {MAX_NODES}")
-    if o.processors > 1:
-        raise UsageError("--processors above 1 is still to come")
     if o.storages > 1:
         raise UsageError("--storages above 1 is still to come")
     if ns.fabric == "roce":
@@ -222,6 +327,7 @@ def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
     o.excache = parse_size(ns.excache)
     if o.excache < MIN_EXCACHE:
         raise UsageError(f"--excache: {ns.excache} is less than {format_size(MIN_EXCACHE)}")
+    o.strace = ns.strace
     o.vregion = parse_size(ns.vregion)
     if not MIN_VREGION <= o.vregion <= MAX_VREGION or o.vregion & (o.vregion - 1):
         raise UsageError(f"--vregion: {ns.vregion} is not a power of two from 2M to 1G")
@@ -233,7 +339,7 @@ def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
             o.append.append(("all", text))
 
 
-def _program_options(o: Options, ns: argparse.Namespace) -> None:
+def _files_options(o: Options, ns: argparse.Namespace) -> None:
     if ns.rootfs and ns.disk:
         raise UsageError("--rootfs and --disk exclude each other")
     if ns.disk and ns.volume:
@@ -250,12 +356,15 @@ def _program_options(o: Options, ns: argparse.Namespace) -> None:
         if not os.path.exists(host):
             raise UsageError(f"--volume: {host} does not exist")
         o.volumes.append((host, guest))
+
+
+def _program_options(o: Options, ns: argparse.Namespace) -> None:
     for text in ns.env:
         if text.find("=") < 1:
             raise UsageError(f"--env wants K=V, not {text!r}")
     if not ns.cwd.startswith("/"):
         raise UsageError(f"--cwd: {ns.cwd} is not an absolute path")
-    o.env, o.cwd, o.strace, o.tty = ns.env, ns.cwd, ns.strace, ns.tty
+    o.env, o.cwd, o.tty = ns.env, ns.cwd, ns.tty
     if ns.timeout is not None:
         o.timeout = _number(ns.timeout, "--timeout", float)
 
@@ -263,7 +372,7 @@ def _program_options(o: Options, ns: argparse.Namespace) -> None:
 def _host_options(o: Options, ns: argparse.Namespace) -> None:
     o.accel, o.qemu, o.hca = ns.accel, ns.qemu, ns.hca
     o.build_dir, o.build, o.log_dir = ns.build_dir, ns.build, ns.log_dir
-    o.stats, o.account, o.dry_run = ns.stats, ns.account, ns.dry_run
+    o.dry_run = ns.dry_run
     o.inject, o.boot_order = ns.inject, ns.boot_order
     o.boot_timeout = _number(ns.boot_timeout, "--boot-timeout", float)
     if ns.seed is not None:
@@ -281,11 +390,11 @@ def _host_options(o: Options, ns: argparse.Namespace) -> None:
         o.delay[_check_selector(role, "--delay")] = _number(value, "--delay", float)
 
 
-def help_text() -> str:
+def help_text(command: str = "run") -> str:
     columns = os.environ.get("COLUMNS")
     os.environ.setdefault("COLUMNS", "100")
     try:
-        return make_parser().format_help()
+        return make_parser(command).format_help()
     finally:
         if columns is None:
             os.environ.pop("COLUMNS", None)

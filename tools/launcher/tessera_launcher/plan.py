@@ -21,6 +21,8 @@ SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=de
 DEFAULT_RAM = {"memory": 512 << 20, "storage": 256 << 20}
 PROCESSOR_RAM = 192 << 20  # beside the excache
 GDB_PORT = 12340
+PID_MAX = 4194304  # of Linux: numbers are below it
+FIRST_PID = 2  # 1 is init, which every processor has
 
 
 @dataclass
@@ -93,6 +95,8 @@ def node_list(o: Options) -> list[NodePlan]:
         if i == first_storage:
             params.append(f"cluster=p{o.processors},m{o.memories},s{o.storages}")
         params += _role_params(o, role)
+        if role == "processor" and o.processors > 1:
+            params.append(pid_range(i, o.processors))
         params += [p for selector, p in o.append if role_matches(selector, role, name)]
         node = NodePlan(name, role, i + 1, i + 1, _selected(o.cpus, role, name, 1),
                         _ram(o, role, name), params, _selected(o.delay, role, name, 0.0))  # fmt: skip
@@ -109,6 +113,12 @@ def _role_params(o: Options, role: str) -> list[str]:
     if role == "processor":
         return [f"excache={format_size(o.excache)}"] + (["strace"] if o.strace else [])
     return []
+
+
+def pid_range(index: int, count: int) -> str:
+    """Process ids are unique in the whole vNode: each processor has its own part of them."""
+    part = PID_MAX // count
+    return f"pids={max(FIRST_PID, index * part)}-{(index + 1) * part - 1}"
 
 
 def _accel(node: NodePlan, accel: str) -> str:

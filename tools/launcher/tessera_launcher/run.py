@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`./tessera run`: one program on a cluster of its own."""
+"""`./tessera run`: programs on a cluster of their own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from . import account, frames, host
 from .cluster import Cluster, Program
 from .errors import LaunchError, ProgramRefused
-from .options import Options, warn
-from .streams import InputPump, OutputPump
+from .options import SEPARATOR, Options, warn
+from .streams import InputPump, LinePump, OutputPump
 from .terminal import Terminal
 
 EXIT_FAILED = 125
@@ -42,27 +43,67 @@ class Timeout(LaunchError):
 
 
 class Signals:
-    """Passes signals on to the program; before it runs, or the second time, they end the launcher."""
+    """Passes signals on to the programs; before they run, or the second time, they end the launcher."""
 
     def __init__(self) -> None:
-        self.program: Program | None = None
+        self.programs: list[Program] = []
         self.seen = 0
         for signo in PASSED_ON:
             signal.signal(signo, self._handle)
 
     def _handle(self, signo: int, _frame: object) -> None:
-        program = self.program
+        running = [p for p in self.programs if not p.over]
         if signo in FORCING:
             self.seen += 1
-        if program is None or program.over or self.seen > 1:
+        if not running or self.seen > 1:
             raise Interrupted(signo)
         # Not from here: the handler may have interrupted a holder of the channel's lock.
-        program.signal_later(signo)
+        for program in running:
+            program.signal_later(signo)
 
     @staticmethod
     def ignore() -> None:
         for signo in PASSED_ON:
             signal.signal(signo, signal.SIG_IGN)
+
+
+class Job:
+    """A program with its streams: ours, or, with a label, lines among those of others and no input."""
+
+    def __init__(self, name: str, terminal: Terminal | None = None, label: str | None = None):
+        self.name = name
+        self.program: Program | None = None
+        self._terminal = terminal
+        self._input = label is None
+        streams = (1,) if terminal else (1, 2)
+        self._pumps = {
+            s: OutputPump(s, s) if label is None else LinePump(s, s, label.encode()) for s in streams
+        }
+
+    def start(self, starter: Callable[[frames.Run, Callable], Program], what: frames.Run,
+              signals: Signals) -> None:  # fmt: skip
+        self.program = starter(what, lambda s, data: self._pumps[s].put(data))
+        signals.programs.append(self.program)
+        for pump in self._pumps.values():
+            pump.start(self.program)
+        if self._input:
+            InputPump(0).start(self.program)
+        else:
+            self.program.close_stdin()
+        if self._terminal:
+            self._terminal.attach(self.program)
+
+    def wait(self, deadline: float | None) -> bool:
+        """Until its end (True) or the deadline (False); its output has been written then."""
+        try:
+            return self.program.wait(deadline)
+        finally:
+            for pump in self._pumps.values():
+                pump.finish()
+
+    @property
+    def status(self) -> int:
+        return exit_status(self.program.exit.status)
 
 
 def environment(settings: list[str]) -> list[str]:
@@ -74,7 +115,7 @@ def environment(settings: list[str]) -> list[str]:
     return [f"{k}={v}" for k, v in out.items()]
 
 
-def request(o: Options, path: str, terminal: Terminal | None) -> frames.Run:
+def request(o: Options, path: str, argv: list[str], terminal: Terminal | None) -> frames.Run:
     """The RUN of this command line: the program keeps the user's ids and umask."""
     umask = os.umask(0)
     os.umask(umask)
@@ -82,7 +123,7 @@ def request(o: Options, path: str, terminal: Terminal | None) -> frames.Run:
     if terminal:
         rows, cols, _, _ = terminal.size
         settings = [f"TERM={os.environ.get('TERM', 'dumb')}", *settings]
-    return frames.Run(path, [o.program, *o.args], environment(settings), o.cwd, os.getuid(), os.getgid(),
+    return frames.Run(path, argv, environment(settings), o.cwd, os.getuid(), os.getgid(),
                       umask & 0o777, terminal is not None, rows, cols)  # fmt: skip
 
 
@@ -96,7 +137,7 @@ def execute(o: Options) -> int:
     """Run, and return the exit status of ./tessera."""
     terminal = Terminal() if o.tty and not o.dry_run else None
     side = host.Host(o)
-    path = side.guest_path()
+    paths = [side.guest_path(command[0]) for command in o.commands]
     laid_out = side.plan()
     if o.dry_run:
         for command in laid_out.commands:
@@ -109,7 +150,7 @@ def execute(o: Options) -> int:
     failed = True
     try:
         with cluster:
-            status = _run_in(cluster, o, path, signals, deadline, terminal)
+            status = _run_in(cluster, o, paths, signals, deadline, terminal)
             Signals.ignore()
         failed = False
         return status
@@ -120,56 +161,81 @@ def execute(o: Options) -> int:
     except ProgramRefused as err:
         failed = False
         Signals.ignore()
-        return _refused(o, err)
+        return refused(o.program, err)
     except Interrupted as err:
         failed = False
         Signals.ignore()
         return 128 + err.signo
     finally:
-        if not failed and not side.keep_logs:
-            _remove_logs(laid_out.log_dir)
+        if not failed and not cluster.logs_kept:
+            remove_logs(laid_out.log_dir)
 
 
-def _run_in(cluster: Cluster, o: Options, path: str, signals: Signals, deadline: float | None,
+def _run_in(cluster: Cluster, o: Options, paths: list[str], signals: Signals, deadline: float | None,
             terminal: Terminal | None) -> int:  # fmt: skip
-    for node in cluster.plan.nodes:
-        if node.gdb_port:
-            warn(f"{node.name} waits for: gdb {node.kernel} "
-                 f"-ex 'target remote 127.0.0.1:{node.gdb_port}'")  # fmt: skip
+    announce_gdb(cluster)
     if deadline:
         cluster.boot_timeout = min(cluster.boot_timeout, deadline - time.monotonic())
     cluster.wait_ready()
     for command in o.inject:
         cluster.inject(command)
     with terminal or contextlib.nullcontext():
-        program, ended = _run_program(cluster, request(o, path, terminal), signals, deadline, terminal)
-    if not ended:
-        raise Timeout(f"{o.program} was still running after {o.timeout:g} s")
+        what = [request(o, p, c, terminal) for p, c in zip(paths, o.commands, strict=True)]
+        if o.more:
+            status = _run_several(cluster, what, signals, deadline, o)
+        else:
+            status = run_job(cluster.start_program, what[0], signals, deadline, terminal, o)
     if o.stats or o.account:
         _report(cluster, o)
-    return exit_status(program.exit.status)
+    return status
 
 
-def _run_program(cluster: Cluster, what: frames.Run, signals: Signals, deadline: float | None,
-                 terminal: Terminal | None) -> tuple[Program, bool]:  # fmt: skip
-    """Until its end (True) or the deadline (False), its streams joined to ours."""
-    pumps = {s: OutputPump(s, s) for s in ((1,) if terminal else (1, 2))}
-    program = cluster.start_program(what, lambda s, data: pumps[s].put(data))
-    signals.program = program
-    for pump in pumps.values():
-        pump.start(program)
-    InputPump(0).start(program)
-    if terminal:
-        terminal.attach(program)
-    try:
-        return program, program.wait(deadline)
-    finally:
-        _finish(pumps)
+def announce_gdb(cluster: Cluster) -> None:
+    for node in cluster.plan.nodes:
+        if node.gdb_port:
+            warn(f"{node.name} waits for: gdb {node.kernel} "
+                 f"-ex 'target remote 127.0.0.1:{node.gdb_port}'")  # fmt: skip
 
 
-def _finish(pumps: dict[int, OutputPump]) -> None:
-    for pump in pumps.values():
-        pump.finish()
+def run_job(starter: Callable[[frames.Run, Callable], Program], what: frames.Run, signals: Signals,
+            deadline: float | None, terminal: Terminal | None, o: Options) -> int:  # fmt: skip
+    """One program with our own streams, to its end; its exit status."""
+    job = Job(o.program, terminal)
+    job.start(starter, what, signals)
+    if not job.wait(deadline):
+        raise _too_late(job.name, o)
+    return job.status
+
+
+def _too_late(name: str, o: Options) -> Timeout:
+    return Timeout(f"{name} was still running after {o.timeout:g} s")
+
+
+def _run_several(cluster: Cluster, what: list[frames.Run], signals: Signals,
+                 deadline: float | None, o: Options) -> int:  # fmt: skip
+    """Programs that take turns over the processors; the first status, in their order, that is not 0."""
+    nodes = [n.name for n in cluster.plan.nodes if n.role == "processor"]
+    jobs: list[Job] = []
+    statuses: list[int] = []
+    for i, run in enumerate(what):
+        node = nodes[i % len(nodes)]
+        job = Job(f"program {i + 1} ({run.argv[0]})", label=f"{i + 1}| ")
+        job.start(lambda r, sink, node=node: cluster.start_program(r, sink, node), run, signals)
+        jobs.append(job)
+    for job in jobs:
+        try:
+            if not job.wait(deadline):
+                raise _too_late(job.name, o)
+            statuses.append(job.status)
+        except ProgramRefused as err:
+            statuses.append(refused(job.name, err))
+        except LaunchError as err:
+            if cluster.failure or isinstance(err, Timeout):
+                raise
+            cluster.keep_logs()
+            warn(f"{job.name}: {err}; logs: {cluster.plan.log_dir}")
+            statuses.append(EXIT_FAILED)
+    return next((s for s in statuses if s), 0)
 
 
 def _report(cluster: Cluster, o: Options) -> None:
@@ -179,7 +245,7 @@ def _report(cluster: Cluster, o: Options) -> None:
               file=sys.stderr)  # fmt: skip
     if o.stats:
         what = {
-            "command": shlex.join([o.program, *o.args]),
+            "command": f" {SEPARATOR} ".join(map(shlex.join, o.commands)),
             "boot_s": round(cluster.ready_at - cluster.started_at, 4),
             "run_s": round(time.monotonic() - cluster.ready_at, 4),
             "nodes": nodes,
@@ -200,9 +266,9 @@ def _model_stats(cluster: Cluster) -> dict | None:
         return None
 
 
-def _refused(o: Options, err: ProgramRefused) -> int:
+def refused(name: str, err: ProgramRefused) -> int:
     reason = os.strerror(err.errno)
-    warn(f"{o.program}: {reason}" + (f" ({err})" if str(err) else ""))
+    warn(f"{name}: {reason}" + (f" ({err})" if str(err) else ""))
     if err.errno in (errno.ENOENT, errno.ENOTDIR):
         return EXIT_NOT_FOUND
     if err.errno in (errno.EIO, errno.ENOSYS, errno.EHOSTDOWN, errno.ETIMEDOUT):
@@ -210,7 +276,7 @@ def _refused(o: Options, err: ProgramRefused) -> int:
     return EXIT_CANNOT_RUN
 
 
-def _remove_logs(log_dir: str) -> None:
+def remove_logs(log_dir: str) -> None:
     import shutil
 
     shutil.rmtree(log_dir, ignore_errors=True)

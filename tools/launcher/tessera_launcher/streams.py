@@ -8,6 +8,7 @@ input is read only when the program has asked for some.
 
 from __future__ import annotations
 
+import collections
 import os
 import queue
 import threading
@@ -41,11 +42,45 @@ class OutputPump:
     def _run(self) -> None:
         broken = False
         while (data := self._queue.get()) is not None:
-            if not broken and not _write_all(self.fd, data):
+            if not broken and not self._write(data):
                 broken = True
                 self.program.drop_output(self.stream)
             if not broken:
                 self.program.grant(self.stream, len(data))
+        if not broken:
+            self._end()
+
+    def _write(self, data: bytes) -> bool:
+        return _write_all(self.fd, data)
+
+    def _end(self) -> None:
+        """Nothing more comes."""
+
+
+class LinePump(OutputPump):
+    """Shares its descriptor with other programs: whole lines, each behind a label."""
+
+    LONGEST = 65536  # a longer line is cut: it must not fill our memory
+    _locks: collections.defaultdict[int, threading.Lock] = collections.defaultdict(threading.Lock)
+
+    def __init__(self, stream: int, fd: int, label: bytes):
+        super().__init__(stream, fd)
+        self._label = label
+        self._rest = b""
+
+    def _write(self, data: bytes) -> bool:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > self.LONGEST:
+            lines, self._rest = [*lines, self._rest], b""
+        return self._write_lines(lines)
+
+    def _end(self) -> None:
+        if self._rest:
+            self._write_lines([self._rest])
+
+    def _write_lines(self, lines: list[bytes]) -> bool:
+        with self._locks[self.fd]:
+            return _write_all(self.fd, b"".join(self._label + line + b"\n" for line in lines))
 
 
 def _write_all(fd: int, data: bytes) -> bool:

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: MIT
+"""`./tessera up`, `exec`, `ps` and `down`: a cluster that stays, seen from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from . import frames, host, keeper, registry
+from .cluster import Channel, Program, encode_run
+from .errors import LaunchError, ProgramRefused
+from .frames import Frame, Type
+from .options import Options, warn
+from .run import (EXIT_FAILED, EXIT_TIMEOUT, Interrupted, Signals, Timeout, refused, request,
+                  run_job)  # fmt: skip
+from .terminal import Terminal
+
+DOWN_S = 60.0
+# What ./tessera up packs when nothing is named: those of them that the host has.
+UTILITIES = (
+    "awk basename bash busybox cat chmod cksum cmp comm cp cut date dd df diff dirname du echo env expand expr "
+    "factor false find fold free grep gunzip gzip head hostname id join kill ln ls md5sum mkdir mkfifo mktemp mv "
+    "nl nproc numfmt od paste pathchk pr printenv printf ps pwd readlink realpath rm rmdir sed seq sh sha1sum "
+    "sha256sum sha512sum shuf sleep sort split stat stty sum sync tac tail tar tee test timeout top touch tr true "
+    "truncate tsort tty uname unexpand uniq uptime wc whoami xargs yes"
+).split()
+
+
+# ./tessera up
+
+
+def up(o: Options) -> int:
+    if not (o.pack or o.rootfs or o.disk):
+        o.pack = [name for name in UTILITIES if shutil.which(name)]
+    if o.dry_run:
+        for command in host.Host(o).plan().commands:
+            print(command.text())
+        return 0
+    host.sweep()
+    ours, theirs = os.pipe()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ours)
+        keeper.child(o, theirs)
+    os.close(theirs)
+    report = _wait_for_report(pid, ours)
+    if report is None:
+        # What went wrong has been said by the keeper.
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(_describe_up(o, report))
+    return 0
+
+
+def _wait_for_report(pid: int, fd: int) -> dict | None:
+    """What the keeper says once the cluster is up; None: it ended. Signals end both."""
+
+    def pass_on(signo: int, _frame: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signo)
+
+    for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signo, pass_on)
+    with open(fd, "rb") as f:
+        data = f.read()
+    return json.loads(data) if data else None
+
+
+def _describe_up(o: Options, report: dict) -> str:
+    name = f" --name {o.name}" if len(registry.clusters()) > 1 else ""
+    nodes = ", ".join(f"{n} {role if n == 1 else many}" for n, role, many in (
+        (o.processors, "processor", "processors"), (o.memories, "memory", "memories"),
+        (o.storages, "storage", "storages")))  # fmt: skip
+    return (f"cluster {o.name} is up: {nodes}; logs: {report['logs']}\n"
+            f"run programs with ./tessera exec{name} PROGRAM, end it with ./tessera down{name}")  # fmt: skip
+
+
+# ./tessera exec
+
+
+class Session:
+    """The connection of one program; stands where a Cluster does for `run`."""
+
+    def __init__(self, sock: socket.socket):
+        self._sock = sock
+        self._wake_r, self._wake_w = socket.socketpair()
+        self._wake_w.setblocking(False)
+        self._channel = Channel(None, sock, self._wake)
+        self._program: Program | None = None
+
+    def start_program(self, run: frames.Run, sink: Callable[[int, bytes], None]) -> Program:
+        self._program = Program(self._channel, keeper.PROG, sink)
+        self._channel.send(Frame(Type.RUN, keeper.PROG, 0, encode_run(run)))
+        self._program.open()
+        self._sock.setblocking(False)
+        threading.Thread(target=self._loop, daemon=True).start()
+        return self._program
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wake_w.send(b"x")
+
+    def _loop(self) -> None:
+        sel = selectors.DefaultSelector()
+        sel.register(self._wake_r, selectors.EVENT_READ)
+        sel.register(self._sock, selectors.EVENT_READ)
+        try:
+            while True:
+                out = selectors.EVENT_WRITE if self._channel.wants_write() else 0
+                sel.modify(self._sock, selectors.EVENT_READ | out)
+                for key, events in sel.select():
+                    if key.fileobj is self._wake_r:
+                        self._wake_r.recv(4096)
+                        continue
+                    if events & selectors.EVENT_WRITE:
+                        self._channel.flush()
+                    if events & selectors.EVENT_READ and not self._read():
+                        return
+        except Exception as err:  # a bug here must not leave the program's waiter hanging
+            self._program.fail(f"launcher: {type(err).__name__}: {err}")
+        finally:
+            sel.close()
+
+    def _read(self) -> bool:
+        try:
+            data = self._sock.recv(1 << 18)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            data = b""
+        try:
+            for frame in self._channel.decoder.feed(data):
+                self._program.handle(frame)
+        except frames.ProtocolError as err:
+            self._program.fail(f"the cluster broke the control protocol: {err}")
+            return False
+        if not data:
+            self._program.fail("the cluster has gone")
+        return bool(data)
+
+
+def execute(o: Options) -> int:
+    terminal = Terminal() if o.tty else None
+    entry = registry.find(o.name)
+    with entry.connect() as sock:
+        reply = _ask(entry, sock, op="exec", processor=o.processor)
+        path = _guest_path(o.program, reply["packed"])
+        signals = Signals()
+        deadline = time.monotonic() + o.timeout if o.timeout else None
+        try:
+            with terminal or contextlib.nullcontext():
+                what = request(o, path, [o.program, *o.args], terminal)
+                return run_job(Session(sock).start_program, what, signals, deadline, terminal, o)
+        except ProgramRefused as err:
+            if err.errno == errno.ENOENT:
+                what = f"{err or path}; cluster {entry.name} has the files that ./tessera up was given"
+                err = ProgramRefused(err.errno, what)
+            return refused(o.program, err)
+        except LaunchError as err:
+            warn(f"{err}; logs: {reply['logs']}")
+            return EXIT_TIMEOUT if isinstance(err, Timeout) else EXIT_FAILED
+        except Interrupted as err:
+            return 128 + err.signo
+        finally:
+            Signals.ignore()
+
+
+def _guest_path(program: str, packed: bool) -> str:
+    """Where the program is in the cluster: by the rules of `run`."""
+    if not packed:
+        return "/" + program.lstrip("/")
+    if "/" in program:
+        return os.path.abspath(program)
+    return host.find_program(program)
+
+
+def _ask(entry: registry.Entry, sock: socket.socket, **what: object) -> dict:
+    try:
+        keeper.write_line(sock, **what)
+        reply = keeper.read_line(sock)
+    except (OSError, ValueError, LaunchError):
+        raise LaunchError(f"cluster {entry.name} is going down") from None
+    if reply.get("error"):
+        raise LaunchError(reply["error"])
+    return reply
+
+
+# ./tessera ps, ./tessera down
+
+
+def show(name: str | None) -> int:
+    entries = [registry.find(name)] if name else registry.clusters()
+    if not entries:
+        print("no cluster is up")
+    for entry in entries:
+        with entry.connect() as sock:
+            print(describe(_ask(entry, sock, op="ps")))
+    return 0
+
+
+def describe(state: dict) -> str:
+    """What `ps` prints of a cluster."""
+    out = [f"cluster {state['name']}, up for {_time(time.time() - state['started'])}; logs: {state['logs']}"]
+    for node in state["nodes"]:
+        size = f"{node['cpus']} CPU{'s' if node['cpus'] > 1 else ''}, {node['ram'] >> 20} MiB"
+        out.append(f"  {node['name']:<4} {node['role']:<9}  {size:<18} {node['state']}")
+    rows = sorted(state["programs"], key=lambda p: (p["node"], p["pid"]))
+    if rows:
+        out.append("  NODE      PID      TIME  PROGRAM")
+    for p in rows:
+        out.append(f"  {p['node']:<4} {p['pid']:>8}  {_time(p['seconds']):>8}  {' '.join(p['argv'])}")
+    return "\n".join(out)
+
+
+def _time(seconds: float) -> str:
+    whole = int(max(seconds, 0))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def down(name: str | None, everything: bool = False) -> int:
+    entries = registry.clusters() if everything else [registry.find(name)]
+    for entry in entries:
+        with entry.connect() as sock:
+            _ask(entry, sock, op="down")
+            sock.settimeout(DOWN_S)
+            try:
+                sock.recv(1)  # the connection ends with the keeper
+            except TimeoutError:
+                raise LaunchError(f"cluster {entry.name} is still there after {DOWN_S:g} s") from None
+            except OSError:
+                pass
+    return 0
