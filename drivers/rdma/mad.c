@@ -6,8 +6,11 @@
  *		takes what arrives and calls the agent of its class; classes that no agent wants go to
  *		the provider's own agents (process_mad).  The last agent closes the port.
  * Context:	receive functions run in the port's thread.
+ * Recovery:	a device that failed and came back has lost the queue pair: the port's thread makes a
+ *		new one.  Meanwhile sends are -ENETDOWN.
  * Locking:	ports_lock (RANK_MAD) around opening and closing; port->lock (spinning) around
- *		the agents and the send slots.  No lock is held while an agent runs.
+ *		the agents, the send slots, and posting on the queue pair.  No lock is held while an
+ *		agent runs.
  * Failure:	a MAD of the wrong size or version is counted and dropped.  Send buffers come back by
  *		completions; a sender that finds none looks for completions, then waits a bounded time.
  */
@@ -22,6 +25,7 @@
 #include <lib/atomic.h>
 #include <lib/bitmap.h>
 #include <lib/err.h>
+#include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/kmap.h>
 #include <mm/slab.h>
@@ -68,12 +72,14 @@ struct mad_port {
 	struct rdma_pd *pd;
 	struct rdma_mr *mr;
 	struct rdma_cq *recv_cq, *send_cq;
-	struct rdma_qp *qp;
+	struct rdma_qp *qp; /* NULL while there is none; the thread changes it, under lock */
 	uint8_t *buf;
 	paddr_t paddr;
 	struct thread *thread;
 	struct waitqueue wq;
 	atomic_t event, stop;
+	atomic_t renew; /* the device has come back: the queue pair is lost */
+	struct rdma_event_handler handler;
 
 	struct spinlock lock; /* RANK_SPIN_NET */
 	struct mad_agent *agents[NR_CLASSES] __guarded_by(&lock);
@@ -87,7 +93,7 @@ static LIST_HEAD(ports); /* ports_lock */
 
 /* --- buffers ------------------------------------------------------------------------- */
 
-static int recv_post(struct mad_port *port, uint32_t slot)
+static int recv_post(struct mad_port *port, struct rdma_qp *qp, uint32_t slot)
 {
 	const struct rdma_sge sge = {
 		.addr = port->paddr + slot * SLOT_LEN,
@@ -97,7 +103,7 @@ static int recv_post(struct mad_port *port, uint32_t slot)
 	const struct rdma_recv_wr wr = { .wr_id = slot, .sge = &sge, .nr_sge = 1 };
 	const struct rdma_recv_wr *bad;
 
-	return rdma_post_recv(port->qp, &wr, &bad);
+	return rdma_post_recv(qp, &wr, &bad);
 }
 
 static void send_reclaim(struct mad_port *port)
@@ -166,15 +172,14 @@ static int port_send(struct mad_port *port, const struct rdma_addr *to, const vo
 	wr.wr_id = (uint64_t)slot;
 	sge.addr = port->paddr + (NR_RECV + (uint32_t)slot) * SLOT_LEN;
 	memcpy(port->buf + (NR_RECV + (uint32_t)slot) * SLOT_LEN, mad, MAD_LEN);
-	err = rdma_post_send(port->qp, &wr, &bad);
-	if (err) {
-		spin_lock(&port->lock);
+	spin_lock(&port->lock);
+	err = port->qp ? rdma_post_send(port->qp, &wr, &bad) : -ENETDOWN;
+	if (err)
 		bitmap_clear(port->send_busy, (size_t)slot);
-		spin_unlock(&port->lock);
-		return err;
-	}
-	counter_inc(&cnt_sent);
-	return 0;
+	spin_unlock(&port->lock);
+	if (!err)
+		counter_inc(&cnt_sent);
+	return err;
 }
 
 int mad_send(struct mad_agent *agent, const struct rdma_addr *to, const void *mad)
@@ -257,11 +262,77 @@ static int port_poll(struct mad_port *port)
 		if (wc[i].status != RDMA_WC_SUCCESS)
 			continue;
 		mad_received(port, &wc[i]);
-		if (recv_post(port, (uint32_t)wc[i].wr_id))
+		if (recv_post(port, wc[i].qp, (uint32_t)wc[i].wr_id))
 			pr_warn("%s port %u: receive buffer lost\n", rdma_device_name(port->dev),
 				port->num);
 	}
 	return n;
+}
+
+static struct rdma_qp *port_qp_create(struct mad_port *port)
+{
+	const struct rdma_qp_init init = {
+		.type = RDMA_QPT_GSI,
+		.send_cq = port->send_cq,
+		.recv_cq = port->recv_cq,
+		.max_send_wr = NR_SEND,
+		.max_recv_wr = NR_RECV,
+		.max_send_sge = 1,
+		.max_recv_sge = 1,
+		.port = port->num,
+		.qkey = QP1_QKEY,
+	};
+	struct rdma_qp *qp = rdma_qp_create(port->pd, &init);
+	int err;
+
+	if (IS_ERR(qp))
+		return qp;
+	err = rdma_qp_to_rts_ud(qp);
+	for (uint32_t n = 0; n < NR_RECV && !err; n++)
+		err = recv_post(port, qp, n);
+	if (!err)
+		return qp;
+	rdma_qp_destroy(qp);
+	return ERR_PTR(err);
+}
+
+static void port_qp_set(struct mad_port *port, struct rdma_qp *qp)
+{
+	spin_lock(&port->lock);
+	port->qp = qp;
+	spin_unlock(&port->lock);
+}
+
+/* The port's thread: take what was flushed, and a new queue pair for the one that is lost. */
+static void port_renew(struct mad_port *port)
+{
+	struct rdma_qp *old = port->qp;
+	struct rdma_qp *qp;
+
+	port_qp_set(port, NULL);
+	send_reclaim(port);
+	while (port_poll(port))
+		;
+	if (old)
+		rdma_qp_destroy(old);
+	qp = port_qp_create(port);
+	if (IS_ERR(qp)) {
+		/* It has failed again, and will tell when it is back. */
+		pr_warn("%s port %u: no queue pair: error %d\n", rdma_device_name(port->dev),
+			port->num, (int)PTR_ERR(qp));
+		return;
+	}
+	port_qp_set(port, qp);
+}
+
+static void device_event(struct rdma_event_handler *h, const struct rdma_event *ev)
+{
+	struct mad_port *port = container_of(h, struct mad_port, handler);
+
+	if (ev->type != RDMA_EVENT_DEVICE_UP)
+		return;
+	atomic_set(&port->renew, 1);
+	wake_all(&port->wq);
 }
 
 static void port_thread(void *arg)
@@ -269,12 +340,15 @@ static void port_thread(void *arg)
 	struct mad_port *port = arg;
 
 	while (!atomic_read(&port->stop)) {
+		if (atomic_xchg(&port->renew, 0))
+			port_renew(port);
 		if (port_poll(port))
 			continue;
 		rdma_arm_cq(port->recv_cq, false);
 		if (port_poll(port))
 			continue;
-		wait_event(&port->wq, atomic_read(&port->event) || atomic_read(&port->stop));
+		wait_event(&port->wq, atomic_read(&port->event) || atomic_read(&port->renew) ||
+					      atomic_read(&port->stop));
 		atomic_set(&port->event, 0);
 	}
 }
@@ -288,32 +362,6 @@ static void recv_event(struct rdma_cq *cq, void *arg)
 }
 
 /* --- ports --------------------------------------------------------------------------- */
-
-static int port_qp_create(struct mad_port *port)
-{
-	const struct rdma_qp_init init = {
-		.type = RDMA_QPT_GSI,
-		.send_cq = port->send_cq,
-		.recv_cq = port->recv_cq,
-		.max_send_wr = NR_SEND,
-		.max_recv_wr = NR_RECV,
-		.max_send_sge = 1,
-		.max_recv_sge = 1,
-		.port = port->num,
-		.qkey = QP1_QKEY,
-	};
-	int err = 0;
-
-	port->qp = rdma_qp_create(port->pd, &init);
-	if (IS_ERR(port->qp))
-		return (int)PTR_ERR(port->qp);
-	err = rdma_qp_to_rts_ud(port->qp);
-	for (uint32_t n = 0; n < NR_RECV && !err; n++)
-		err = recv_post(port, n);
-	if (err)
-		rdma_qp_destroy(port->qp);
-	return err;
-}
 
 static int port_objects_create(struct mad_port *port)
 {
@@ -335,7 +383,8 @@ static int port_objects_create(struct mad_port *port)
 	err = PTR_ERR_OR_ZERO(port->send_cq);
 	if (err)
 		goto out_recv_cq;
-	err = port_qp_create(port);
+	port->qp = port_qp_create(port);
+	err = PTR_ERR_OR_ZERO(port->qp);
 	if (!err)
 		return 0;
 
@@ -351,7 +400,8 @@ out_pd:
 
 static void port_objects_destroy(struct mad_port *port)
 {
-	rdma_qp_destroy(port->qp);
+	if (port->qp)
+		rdma_qp_destroy(port->qp);
 	rdma_cq_destroy(port->send_cq);
 	rdma_cq_destroy(port->recv_cq);
 	rdma_mr_destroy(port->mr);
@@ -380,6 +430,8 @@ static struct mad_port *port_open(struct rdma_device *dev, uint8_t num)
 	err = PTR_ERR_OR_ZERO(port->thread);
 	if (err)
 		goto out_objects;
+	port->handler.fn = device_event;
+	rdma_event_register(dev, &port->handler);
 	list_add_tail(&port->node, &ports);
 	return port;
 
@@ -395,6 +447,7 @@ out_free:
 static void port_close(struct mad_port *port)
 {
 	list_del(&port->node);
+	rdma_event_unregister(port->dev, &port->handler);
 	atomic_set(&port->stop, 1);
 	wake_all(&port->wq);
 	thread_join(port->thread);

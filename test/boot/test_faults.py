@@ -2,10 +2,11 @@
 """The fabric misbehaves on command: delays and broken connections change nothing but the time."""
 
 import contextlib
+import re
 import time
 
 import pytest
-from boot import on_host
+from boot import on_host, run
 
 TWO = ("--vregion", "2M", "--memories", "2")
 SMALL_CACHE = ("--excache", "8M")
@@ -74,6 +75,31 @@ def test_full_size(pool, programs, texts, shape, on, off, counter, cache):
     with injected(cluster, on, off) as seen:
         workload(cluster, programs, texts, "text.big", 128)
     assert grown(seen, counter) > 0
+
+
+def recovered(cluster, node, times, limit=60.0):
+    end = time.monotonic() + limit
+    while len(re.findall("recovered, up again", cluster.log(node))) < times:
+        assert time.monotonic() < end, cluster.log(node)
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("lid, name", [(1, "p0"), (2, "m0")], ids=["processor", "memory"])
+def test_catastrophe_of_an_hca(pool, programs, texts, lid, name):
+    """Every connection of a node is gone, and its HCA is reset: the program sees nothing of it."""
+    cluster = pool.get(*SMALL_CACHE)
+    seen = cluster.cluster.inject("stats")
+    argv = [str(programs / "glibc-static/heap"), "sort", "32"]
+    program, capture = cluster.start(argv)
+    for n in (1, 2):
+        assert not program.wait(time.monotonic() + 1.0), "it ended before the fault"
+        cluster.cluster.inject(f"catas {lid}")
+        recovered(cluster, name, n)
+    assert program.wait(time.monotonic() + 300)
+    want = on_host(argv)
+    assert (run.exit_status(program.exit.status), bytes(capture.data[1])) == (want.status, want.out)
+    seen = {"before": seen, "after": cluster.cluster.inject("stats")}
+    assert grown(seen, "catastrophes") == 2
 
 
 def test_held_connection_is_waited_for(pool, programs, texts):

@@ -32,9 +32,9 @@ def die_with_parent():
 
 
 class Pair:
-    """VMs on one HCA model; VM i has LID i + 1."""
+    """VMs on one HCA model; VM i has LID i + 1. Those from @now on wait for start()."""
 
-    def __init__(self, name, *appends):
+    def __init__(self, name, *appends, now=None):
         self.dir = WORK / f"rdma-{name}"
         self.dir.mkdir(parents=True, exist_ok=True)
         for old in self.dir.iterdir():
@@ -47,10 +47,17 @@ class Pair:
         self.model = subprocess.Popen(
             list(map(str, args)), pass_fds=[ours.fileno() for ours, _ in sockets], preexec_fn=die_with_parent
         )
-        self.vms = [self.boot(i, s[1], words) for i, (s, words) in enumerate(zip(sockets, appends))]
-        for pair in sockets:
-            for s in pair:
-                s.close()
+        self.waiting = [(i, s[1], words) for i, (s, words) in enumerate(zip(sockets, appends))]
+        self.vms = []
+        for ours, _ in sockets:
+            ours.close()
+        self.start(len(appends) if now is None else now)
+
+    def start(self, count=1):
+        for _ in range(count):
+            i, device, words = self.waiting.pop(0)
+            self.vms.append(self.boot(i, device, words))
+            device.close()
 
     def boot(self, i, device, words):
         qemu = packages.require("qemu-system-x86_64")[0]
@@ -104,6 +111,8 @@ class Pair:
         return answer
 
     def close(self):
+        for _, device, _ in self.waiting:
+            device.close()
         for process in [*self.vms, self.model]:
             if process.poll() is None:
                 process.kill()
@@ -164,6 +173,45 @@ def test_driver_goes_and_comes_back():
         pair.close()
 
 
+def test_device_recovers():
+    """Catastrophes and a command that never ends: a reset each time, and then all verbs work again."""
+    pair = Pair("recover", "rdma.selftest=serve mlx4.cmd_timeout=500", "rdma.selftest=lid:1", now=1)
+    try:
+        pair.wait_log(0, "selftest: serving")
+        for n in (1, 2):
+            pair.ask("catas 1")
+            pair.wait_log(0, "recovered, up again", count=n)
+            pair.wait_log(0, "PORT_ACTIVE", count=1 + n)
+        pair.ask("fail 1 any hang")
+        pair.ask("link 1 down")  # the driver looks at its port
+        pair.wait_log(0, "command 0x24: no answer")
+        pair.ask("link 1 up")
+        pair.wait_log(0, "recovered, up again", count=3)
+        pair.wait_log(0, "PORT_ACTIVE", count=4)
+        pair.start()
+        statuses = pair.wait()
+        log = pair.log(0) + pair.log(1)
+        assert statuses == [PASS_STATUS, PASS_STATUS], log
+        assert re.findall(r"^ok \d+ rdma\.selftest\.(\w+)$", log, re.MULTILINE) == CASES, log
+        assert len(re.findall("device failed: ", log)) == 3 and not BROKEN.search(log), log
+    finally:
+        pair.close()
+
+
+def test_device_that_fails_all_the_time_is_given_up():
+    pair = Pair("hopeless", "rdma.selftest=serve")
+    try:
+        pair.wait_log(0, "selftest: serving")
+        pair.ask("fail 1 7 1 100")  # INIT_HCA: internal error
+        pair.ask("catas 1")
+        pair.wait_log(0, "given up: it cannot be brought up again")
+        assert len(re.findall("command 0x7, .*internal error", pair.log(0))) == 5, pair.log(0)
+        assert pair.vms[0].poll() is None
+        assert not BROKEN.search(pair.log(0)), pair.log(0)
+    finally:
+        pair.close()
+
+
 def test_model_dies_under_the_driver():
     """The device goes away: one clear line, and the kernel goes on."""
     pair = Pair("gone", "rdma.selftest=serve")
@@ -171,6 +219,8 @@ def test_model_dies_under_the_driver():
         pair.wait_log(0, "selftest: serving")
         os.kill(pair.model.pid, signal.SIGKILL)
         pair.wait_log(0, "device failed: ", limit=20)
+        pair.wait_log(0, "it has gone from the bus")
+        pair.wait_log(0, "given up: ")
         assert pair.vms[0].poll() is None
         assert not BROKEN.search(pair.log(0)), pair.log(0)
     finally:

@@ -13,6 +13,7 @@
  */
 #include <arch/cpu.h>
 #include <arch/io.h>
+#include <kernel/bootparam.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
@@ -26,12 +27,14 @@
 #define PR_FMT "mlx4: "
 #include <kernel/printk.h>
 
-#define CMD_TIMEOUT_NS (10 * NSEC_PER_SEC)
-#define GO_TIMEOUT_NS  (10 * NSEC_PER_SEC)
-#define SPIN_NS        (50 * NSEC_PER_USEC)
-#define SLEEP_NS       (200 * NSEC_PER_USEC)
-#define POLL_TOKEN     0xffff
-#define MAX_SLOTS      16U
+#define SPIN_NS    (50 * NSEC_PER_USEC)
+#define SLEEP_NS   (200 * NSEC_PER_USEC)
+#define POLL_TOKEN 0xffff
+#define MAX_SLOTS  16U
+
+static uint32_t cmd_timeout_ms = 10000;
+BOOT_PARAM("mlx4.cmd_timeout", u32, cmd_timeout_ms,
+	   "milliseconds after which a command without an answer means that the device failed");
 
 static const struct {
 	uint8_t status;
@@ -58,6 +61,11 @@ static const struct {
 	{ STATUS_BAD_SIZE, -ENOMEM, "bad size" },
 	{ STATUS_MULTI_FUNC_REQ, -EACCES, "not the primary function" },
 };
+
+static uint64_t cmd_timeout_ns(void)
+{
+	return cmd_timeout_ms * NSEC_PER_MSEC;
+}
 
 int mlx4_status_errno(uint8_t status)
 {
@@ -100,7 +108,7 @@ static int hcr_wait(struct mlx4_dev *dev, uint64_t timeout_ns, uint32_t *word)
 		const uint32_t w = dev->regs->read(dev, MLX4_HCR + HCR_STATUS);
 		uint64_t waited;
 
-		if (mlx4_is_dead(dev) || w == ~0U)
+		if (mlx4_is_off(dev) || w == ~0U)
 			return -EIO;
 		/* The toggle of the last command stays; only ours-to-be means "not yet seen". */
 		if (!(w & HCR_GO) && !!(w & HCR_TOGGLE) != dev->cmd.toggle) {
@@ -124,7 +132,7 @@ static int hcr_post(struct mlx4_dev *dev, const struct mlx4_cmd_args *a, uint16_
 	int err;
 
 	if (!cmd->idle) {
-		err = hcr_wait(dev, GO_TIMEOUT_NS, &word);
+		err = hcr_wait(dev, cmd_timeout_ns(), &word);
 		if (err)
 			return err;
 	}
@@ -152,7 +160,7 @@ static int cmd_poll(struct mlx4_dev *dev, const struct mlx4_cmd_args *a, uint8_t
 	mutex_lock(&cmd->hcr_lock);
 	err = hcr_post(dev, a, POLL_TOKEN, false);
 	if (!err)
-		err = hcr_wait(dev, CMD_TIMEOUT_NS, &word);
+		err = hcr_wait(dev, cmd_timeout_ns(), &word);
 	if (!err) {
 		cmd->idle = true;
 		*status = (uint8_t)(word >> HCR_STATUS_SH);
@@ -226,9 +234,12 @@ static int cmd_wait(struct mlx4_dev *dev, const struct mlx4_cmd_args *a, uint8_t
 	mutex_lock(&cmd->hcr_lock);
 	err = hcr_post(dev, a, slot->token, true);
 	mutex_unlock(&cmd->hcr_lock);
-	if (!err && !completion_wait_until(&slot->done, time_now_ns() + CMD_TIMEOUT_NS))
+	/* Either this sees that the device is off, or mlx4_cmd_abort() sees our slot. */
+	if (!err && mlx4_is_off(dev))
+		err = -EIO;
+	if (!err && !completion_wait_until(&slot->done, time_now_ns() + cmd_timeout_ns()))
 		err = -ETIMEDOUT;
-	if (!err && mlx4_is_dead(dev))
+	if (!err && mlx4_is_off(dev))
 		err = -EIO;
 	if (!err) {
 		*status = slot->status;
@@ -247,6 +258,17 @@ void mlx4_cmd_abort(struct mlx4_dev *dev)
 		complete_all(&cmd->slots[n].done);
 }
 
+void mlx4_cmd_restart(struct mlx4_dev *dev)
+{
+	struct mlx4_cmd *cmd = &dev->cmd;
+
+	mutex_lock(&cmd->hcr_lock);
+	cmd->toggle = 1;
+	cmd->idle = false;
+	WRITE_ONCE(cmd->events, false);
+	mutex_unlock(&cmd->hcr_lock);
+}
+
 /* --- what the driver calls ----------------------------------------------------------- */
 
 int mlx4_cmd(struct mlx4_dev *dev, const struct mlx4_cmd_args *a)
@@ -254,14 +276,14 @@ int mlx4_cmd(struct mlx4_dev *dev, const struct mlx4_cmd_args *a)
 	uint8_t status = 0;
 	int err;
 
-	if (mlx4_is_dead(dev))
+	if (mlx4_is_off(dev))
 		return -EIO;
 	if (dev->cmd.events)
 		err = cmd_wait(dev, a, &status);
 	else
 		err = cmd_poll(dev, a, &status);
 	if (err) {
-		if (!mlx4_is_dead(dev)) {
+		if (!mlx4_is_off(dev)) {
 			pr_err("%s: command %#x: no answer\n", dev->name, a->op);
 			mlx4_fatal(dev, "command interface does not answer");
 		}

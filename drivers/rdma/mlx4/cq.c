@@ -21,6 +21,7 @@
 #include "mlx4.h"
 #include "regs.h"
 
+COUNTER(cnt_stale_event, "mlx4.stale_events", "completion events of a queue that is gone");
 COUNTER(cnt_stale_cqe, "mlx4.stale_cqes", "completions of a queue pair that is gone");
 
 static uint8_t *cqe_at(const struct mlx4_cq *cq, uint32_t ci)
@@ -107,6 +108,16 @@ static void cq_number_put(struct mlx4_dev *dev, struct mlx4_cq *cq)
 	spin_unlock(&dev->table_lock);
 }
 
+/* Empty, as the device will find it. */
+static void cq_clear(struct mlx4_cq *cq)
+{
+	cq->ci = 0;
+	WRITE_ONCE(cq->arm_sn, 1);
+	memset(cq->db.rec, 0, 2 * sizeof(*cq->db.rec));
+	for (uint32_t n = 0; n < cq->nr; n++)
+		cqe_at(cq, n)[0x1f] = CQE_OWNER;
+}
+
 struct rdma_cq *mlx4_cq_create(struct rdma_device *rdma, uint32_t nr_cqe, uint32_t vector)
 {
 	struct mlx4_dev *dev = to_mlx4(rdma);
@@ -124,7 +135,6 @@ struct rdma_cq *mlx4_cq_create(struct rdma_device *rdma, uint32_t nr_cqe, uint32
 	spin_lock_init(&cq->lock, "mlx4_cq", RANK_RDMA_CQ);
 	list_init(&cq->send_qps);
 	list_init(&cq->recv_qps);
-	cq->arm_sn = 1;
 	cq->eq = eq;
 	/* One entry stays free, so that full and empty differ. */
 	cq->nr = nr_cqe < 32 ? 32 : 1U << (32 - __builtin_clz(nr_cqe));
@@ -141,8 +151,7 @@ struct rdma_cq *mlx4_cq_create(struct rdma_device *rdma, uint32_t nr_cqe, uint32
 	err = mlx4_buf_alloc(dev, (uint64_t)cq->nr * CQE_LEN, &cq->buf);
 	if (err)
 		goto out_db;
-	for (uint32_t n = 0; n < cq->nr; n++)
-		cqe_at(cq, n)[0x1f] = CQE_OWNER;
+	cq_clear(cq);
 	err = cq_to_hw(dev, cq);
 	if (err)
 		goto out_buf;
@@ -203,27 +212,66 @@ void mlx4_cq_event(struct mlx4_dev *dev, uint32_t cqn)
 {
 	struct mlx4_cq *cq = mlx4_table_get(&dev->cqs, cqn);
 
-	if (!cq)
+	if (!cq) {
+		/* As a rule destroyed a moment ago, so nothing to make noise about. */
+		counter_inc(&cnt_stale_event);
 		return;
+	}
 	WRITE_ONCE(cq->arm_sn, cq->arm_sn + 1);
 	rdma_cq_event(&cq->rdma);
 }
 
-void mlx4_cqs_wake(struct mlx4_dev *dev)
+/* The next queue with a number of at least *@cqn, held; or NULL. */
+static struct mlx4_cq *cq_next(struct mlx4_dev *dev, uint32_t *cqn)
 {
-	for (uint32_t n = 0; n < dev->cqs.nr; n++) {
+	for (uint32_t n = *cqn; n < dev->cqs.nr; n++) {
 		struct mlx4_cq *cq;
 
-		if (n % TABLE_LEAF == 0 && !dev->cqs.leaves[n / TABLE_LEAF]) {
-			n += TABLE_LEAF - 1;
+		if (!dev->cqs.leaves[n / TABLE_LEAF]) {
+			n |= TABLE_LEAF - 1;
 			continue;
 		}
 		cq = mlx4_cq_hold(dev, n);
 		if (cq) {
-			rdma_cq_event(&cq->rdma);
-			atomic_dec(&cq->users);
+			*cqn = n;
+			return cq;
 		}
 	}
+	return NULL;
+}
+
+void mlx4_cqs_wake(struct mlx4_dev *dev)
+{
+	struct mlx4_cq *cq;
+
+	for (uint32_t n = 0; (cq = cq_next(dev, &n)) != NULL; n++) {
+		rdma_cq_event(&cq->rdma);
+		atomic_dec(&cq->users);
+	}
+}
+
+/* What the device had put there and nobody had taken is made up again, as flushed. */
+static int cq_restore(struct mlx4_dev *dev, struct mlx4_cq *cq)
+{
+	unsigned long flags;
+
+	flags = spin_lock_irqsave(&cq->lock);
+	cq_clear(cq);
+	WRITE_ONCE(cq->has_lost, !list_empty(&cq->send_qps) || !list_empty(&cq->recv_qps));
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return cq_to_hw(dev, cq);
+}
+
+int mlx4_cqs_restore(struct mlx4_dev *dev)
+{
+	struct mlx4_cq *cq;
+	int err = 0;
+
+	for (uint32_t n = 0; !err && (cq = cq_next(dev, &n)) != NULL; n++) {
+		err = cq_restore(dev, cq);
+		atomic_dec(&cq->users);
+	}
+	return err;
 }
 
 /* --- polling ------------------------------------------------------------------------- */
@@ -278,25 +326,32 @@ static bool poll_one(struct mlx4_dev *dev, struct mlx4_cq *cq, struct rdma_wc *w
 	return true;
 }
 
-/* The device is dead: flush completions for what was outstanding. */
-static int poll_dead(struct mlx4_cq *cq, struct rdma_wc *wc, int max)
+/* Flush completions for what was outstanding on queue pairs that the device does not know any more. */
+static int poll_lost(struct mlx4_dev *dev, struct mlx4_cq *cq, struct rdma_wc *wc, int max)
 {
 	struct mlx4_qp *qp;
 	int n = 0;
 
 	list_for_each_entry(qp, &cq->send_qps, send_node) {
-		while (n < max && qp->sq.tail != READ_ONCE(qp->sq.head)) {
+		while (n < max && qp->sq.tail != READ_ONCE(qp->sq.head) &&
+		       mlx4_qp_is_lost(dev, qp)) {
 			wc[n] = (struct rdma_wc){ .qp = &qp->rdma, .status = RDMA_WC_FATAL_ERR };
 			wc_take_send(qp, (uint16_t)qp->sq.tail, &wc[n++]);
 		}
 	}
 	list_for_each_entry(qp, &cq->recv_qps, recv_node) {
-		while (n < max && qp->rq.tail != READ_ONCE(qp->rq.head)) {
+		while (n < max && qp->rq.tail != READ_ONCE(qp->rq.head) &&
+		       mlx4_qp_is_lost(dev, qp)) {
 			wc[n] = (struct rdma_wc){ .qp = &qp->rdma, .status = RDMA_WC_FATAL_ERR };
 			wc_take_recv(qp, &wc[n++]);
 		}
 	}
 	return n;
+}
+
+static bool cq_may_have_lost(const struct mlx4_dev *dev, const struct mlx4_cq *cq)
+{
+	return mlx4_is_dead(dev) || unlikely(READ_ONCE(cq->has_lost));
 }
 
 int mlx4_poll_cq(struct rdma_cq *rdma, struct rdma_wc *wc, int max)
@@ -309,7 +364,7 @@ int mlx4_poll_cq(struct rdma_cq *rdma, struct rdma_wc *wc, int max)
 	int n = 0;
 
 	/* A cheap look first: pollers find nothing most of the time. */
-	if (!cqe_ready(cq, READ_ONCE(cq->ci)) && !mlx4_is_dead(dev))
+	if (!cqe_ready(cq, READ_ONCE(cq->ci)) && !cq_may_have_lost(dev, cq))
 		return 0;
 
 	flags = spin_lock_irqsave(&cq->lock);
@@ -322,12 +377,34 @@ int mlx4_poll_cq(struct rdma_cq *rdma, struct rdma_wc *wc, int max)
 	}
 	if (cq->ci != start)
 		cq_set_ci(cq);
-	if (mlx4_is_dead(dev) && n < max)
-		n += poll_dead(cq, wc + n, max - n);
+	if (cq_may_have_lost(dev, cq) && n < max) {
+		const int lost = poll_lost(dev, cq, wc + n, max - n);
+
+		errors += (uint32_t)lost;
+		n += lost;
+	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 	if (n)
 		rdma_count_cqe((uint32_t)n, errors);
 	return n;
+}
+
+/* Is there anything that poll_lost() would make up? */
+static bool cq_has_flushed(struct mlx4_dev *dev, struct mlx4_cq *cq)
+{
+	unsigned long flags;
+	struct mlx4_qp *qp;
+	bool found = false;
+
+	flags = spin_lock_irqsave(&cq->lock);
+	list_for_each_entry(qp, &cq->send_qps, send_node)
+		found = found ||
+			(qp->sq.tail != READ_ONCE(qp->sq.head) && mlx4_qp_is_lost(dev, qp));
+	list_for_each_entry(qp, &cq->recv_qps, recv_node)
+		found = found ||
+			(qp->rq.tail != READ_ONCE(qp->rq.head) && mlx4_qp_is_lost(dev, qp));
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return found;
 }
 
 void mlx4_arm_cq(struct rdma_cq *rdma, bool solicited_only)
@@ -338,9 +415,12 @@ void mlx4_arm_cq(struct rdma_cq *rdma, bool solicited_only)
 	const uint32_t head = (READ_ONCE(cq->arm_sn) & 3) << 28 | cmd << 24;
 	const uint32_t ci = READ_ONCE(cq->ci) & 0xffffff;
 
-	if (mlx4_is_dead(dev)) {
-		rdma_cq_event(rdma);
-		return;
+	/* The device tells nothing of these.  When it is back, every queue gets an event to arm again. */
+	if (cq_may_have_lost(dev, cq)) {
+		if (cq_has_flushed(dev, cq))
+			rdma_cq_event(rdma);
+		if (mlx4_is_dead(dev))
+			return;
 	}
 	WRITE_ONCE(cq->db.rec[1], cpu_to_be32(head | ci));
 	/* The record before the register: doorbell_write64be() orders it. */
@@ -390,6 +470,18 @@ static void cq_clean_locked(struct mlx4_cq *cq, uint32_t qpn)
 	}
 }
 
+static bool any_lost_locked(const struct mlx4_dev *dev, const struct mlx4_cq *cq)
+{
+	const struct mlx4_qp *qp;
+	bool lost = false;
+
+	list_for_each_entry(qp, &cq->send_qps, send_node)
+		lost = lost || mlx4_qp_is_lost(dev, qp);
+	list_for_each_entry(qp, &cq->recv_qps, recv_node)
+		lost = lost || mlx4_qp_is_lost(dev, qp);
+	return lost;
+}
+
 void mlx4_cq_detach(struct mlx4_dev *dev, struct mlx4_qp *qp)
 {
 	struct mlx4_cq *cqs[] = { qp->send_cq, qp->recv_cq };
@@ -399,6 +491,8 @@ void mlx4_cq_detach(struct mlx4_dev *dev, struct mlx4_qp *qp)
 
 		list_del(n ? &qp->recv_node : &qp->send_node);
 		cq_clean_locked(cqs[n], qp->qpn);
+		if (cqs[n]->has_lost)
+			WRITE_ONCE(cqs[n]->has_lost, any_lost_locked(dev, cqs[n]));
 		spin_unlock_irqrestore(&cqs[n]->lock, flags);
 	}
 }

@@ -87,7 +87,7 @@ static void eq_interrupt(unsigned int vector, void *arg)
 		if (++taken % (eq->nr / 2) == 0)
 			eq_doorbell(eq, false);
 	}
-	if (!mlx4_is_dead(eq->dev))
+	if (!mlx4_is_off(eq->dev))
 		eq_doorbell(eq, true);
 	atomic_set_release(&eq->running, 0);
 }
@@ -141,16 +141,36 @@ static void eq_destroy(struct mlx4_eq *eq)
 	eq->dev = NULL;
 }
 
+/* Give an empty queue to the device, and its interrupt to a CPU. */
+static int eq_start(struct mlx4_eq *eq)
+{
+	const unsigned int cpu = eq->vector ? (eq->vector - 1) % cpu_online_count() : 0;
+	int err;
+
+	eq->ci = 0;
+	/* Until the device has filled it, every entry is the device's. */
+	for (uint32_t n = 0; n < eq->nr; n++)
+		((uint8_t *)eq->buf.virt)[(size_t)n * EQE_LEN + 0x1f] = 0x80;
+	err = eq_to_hw(eq);
+	if (err)
+		return err;
+	eq->live = true;
+	err = pci_msix_request(eq->dev->pci, eq->vector, cpu, eq_interrupt, eq, eq->name);
+	if (err)
+		return err;
+	eq->irq = true;
+	eq_doorbell(eq, true);
+	return 0;
+}
+
 static int eq_create(struct mlx4_dev *dev, struct mlx4_eq *eq, uint32_t eqn, uint32_t nr,
 		     unsigned int vector)
 {
-	const unsigned int cpu = vector ? (vector - 1) % cpu_online_count() : 0;
 	int err;
 
 	eq->dev = dev;
 	eq->eqn = eqn;
 	eq->nr = nr;
-	eq->ci = 0;
 	eq->vector = vector;
 	atomic_set(&eq->running, 0);
 	atomic_set(&eq->nr_cqs, 0);
@@ -162,19 +182,7 @@ static int eq_create(struct mlx4_dev *dev, struct mlx4_eq *eq, uint32_t eqn, uin
 	err = mlx4_buf_alloc(dev, (uint64_t)nr * EQE_LEN, &eq->buf);
 	if (err)
 		return err;
-	/* Until the device has filled it, every entry is the device's. */
-	for (uint32_t n = 0; n < nr; n++)
-		((uint8_t *)eq->buf.virt)[(size_t)n * EQE_LEN + 0x1f] = 0x80;
-	err = eq_to_hw(eq);
-	if (err)
-		return err;
-	eq->live = true;
-	err = pci_msix_request(dev->pci, vector, cpu, eq_interrupt, eq, eq->name);
-	if (err)
-		return err;
-	eq->irq = true;
-	eq_doorbell(eq, true);
-	return 0;
+	return eq_start(eq);
 }
 
 static int async_events_map(struct mlx4_dev *dev, bool on)
@@ -232,6 +240,37 @@ void mlx4_eqs_destroy(struct mlx4_dev *dev)
 	dev->comp_eqs = NULL;
 	dev->nr_comp_eqs = 0;
 	pci_msix_disable(dev->pci);
+}
+
+static void eq_suspend(struct mlx4_eq *eq)
+{
+	if (eq->irq)
+		pci_msix_free(eq->dev->pci, eq->vector);
+	eq->irq = false;
+	eq->live = false;
+}
+
+void mlx4_eqs_suspend(struct mlx4_dev *dev)
+{
+	for (unsigned int n = 0; n < dev->nr_comp_eqs; n++)
+		eq_suspend(&dev->comp_eqs[n]);
+	eq_suspend(&dev->async_eq);
+	pci_msix_disable(dev->pci);
+}
+
+int mlx4_eqs_resume(struct mlx4_dev *dev)
+{
+	const int vectors = pci_msix_enable(dev->pci);
+	int err;
+
+	if (vectors <= (int)dev->nr_comp_eqs) {
+		pr_err("%s: no MSI-X interrupts any more: error %d\n", dev->name, vectors);
+		return vectors < 0 ? vectors : -ENOSPC;
+	}
+	err = eq_start(&dev->async_eq);
+	for (unsigned int n = 0; n < dev->nr_comp_eqs && !err; n++)
+		err = eq_start(&dev->comp_eqs[n]);
+	return err ? err : async_events_map(dev, true);
 }
 
 int mlx4_eqs_test(struct mlx4_dev *dev)

@@ -159,7 +159,7 @@ static int map_reserved(struct mlx4_dev *dev)
 
 int mlx4_icm_init(struct mlx4_dev *dev)
 {
-	mutex_init(&dev->icm_lock, "mlx4_icm", RANK_RDMA);
+	mutex_init(&dev->icm_lock, "mlx4_icm", RANK_RDMA_ICM);
 	dev->icm_up = true;
 	for (unsigned int id = 0; id < NR_REGIONS; id++) {
 		struct mlx4_icm *icm = &dev->icm[id];
@@ -172,6 +172,38 @@ int mlx4_icm_init(struct mlx4_dev *dev)
 			return -ENOMEM;
 	}
 	return map_reserved(dev);
+}
+
+static int chunk_restore(struct mlx4_dev *dev, enum mlx4_region_id id, uint32_t n)
+{
+	const struct mlx4_icm *icm = &dev->icm[id];
+	const struct mlx4_icm_chunk *c = icm->chunks[n];
+
+	/*
+	 * Translation entries are ours to write and stay; everything else is the device's notes of
+	 * objects that it does not have any more.
+	 */
+	for (uint32_t p = 0; id != REGION_MTT && p < c->mem.nr_pieces; p++)
+		memset(c->mem.pieces[p].virt, 0, MLX4_PAGE_LEN << c->mem.pieces[p].order);
+	return mlx4_mem_map(dev, CMD_MAP_ICM, &c->mem,
+			    icm->region->base + (uint64_t)n * icm->chunk_len);
+}
+
+int mlx4_icm_restore(struct mlx4_dev *dev)
+{
+	int err = 0;
+
+	mutex_lock(&dev->icm_lock);
+	for (unsigned int id = 0; id < NR_REGIONS; id++) {
+		const struct mlx4_icm *icm = &dev->icm[id];
+
+		for (uint32_t n = 0; n < icm->nr_chunks && !err; n++) {
+			if (icm->chunks[n])
+				err = chunk_restore(dev, (enum mlx4_region_id)id, n);
+		}
+	}
+	mutex_unlock(&dev->icm_lock);
+	return err;
 }
 
 void mlx4_icm_destroy(struct mlx4_dev *dev)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ConnectX-3: probe, bring-up, tear-down, and the table of verbs.
+ * ConnectX-3: probe, bring-up, tear-down, and the restart after a reset.
  *
  * Flow:	reset, QUERY_FW, firmware memory, RUN_FW, QUERY_DEV_CAP, QUERY_PORT, context memory,
  *		INIT_HCA, event queues, interrupt test, ports, registration with the verbs core.
- * Context:	boot thread.
+ * Restart:	the same commands with the memory that is there already; a device that then describes
+ *		itself differently is refused, because everything was laid out after its first answer.
+ * Context:	boot thread; the device's thread for the restart.
  * Failure:	each step undoes itself; what was up before is taken down by mlx4_hca_down(), which
  *		looks at what there is.
  */
@@ -22,8 +24,6 @@
 
 #define PR_FMT "mlx4: "
 #include <kernel/printk.h>
-
-#define MAX_INLINE 512
 
 static uint32_t wish_qps = 14, wish_cqs = 12, wish_mrs = 14, wish_mtts = 18;
 BOOT_PARAM("mlx4.log_qps", u32, wish_qps, "log2 of the number of queue pairs");
@@ -81,6 +81,9 @@ static int fw_start(struct mlx4_dev *dev)
 	pr_info("%s: firmware %u.%u.%u\n", dev->name, dev->fw.major, dev->fw.minor,
 		dev->fw.subminor);
 
+	if (dev->fw_mapped) /* before the reset: the device has forgotten it */
+		mlx4_mem_free(&dev->fw_mem);
+	dev->fw_mapped = false;
 	err = mlx4_mem_alloc(&dev->fw_mem, (uint64_t)dev->fw.nr_pages * MLX4_PAGE_LEN);
 	if (err)
 		return err;
@@ -104,6 +107,22 @@ static void mod_stat_cfg(struct mlx4_dev *dev)
 	mlx4_mbox_put(&mbox);
 }
 
+static int ports_query(struct mlx4_dev *dev)
+{
+	struct mlx4_mbox mbox;
+
+	for (unsigned int n = 0; n < dev->caps.nr_ports; n++) {
+		struct mlx4_port *port = &dev->ports[n];
+		int err = query(dev, CMD_QUERY_PORT, n + 1, &mbox);
+
+		if (err)
+			return err;
+		mlx4_port_caps_parse(mbox.virt, &port->caps);
+		mlx4_mbox_put(&mbox);
+	}
+	return 0;
+}
+
 static int caps_query(struct mlx4_dev *dev)
 {
 	struct mlx4_mbox mbox;
@@ -114,6 +133,7 @@ static int caps_query(struct mlx4_dev *dev)
 	if (err)
 		return err;
 	err = mlx4_caps_parse(mbox.virt, &dev->caps, &why);
+	memcpy(dev->caps_raw, mbox.virt, sizeof(dev->caps_raw));
 	mlx4_mbox_put(&mbox);
 	if (err) {
 		pr_err("%s: device capabilities: bad %s\n", dev->name, why);
@@ -126,13 +146,26 @@ static int caps_query(struct mlx4_dev *dev)
 		port->num = (uint8_t)(n + 1);
 		spin_lock_init(&port->lock, "mlx4_port", RANK_SPIN_DRIVER);
 		port->attr.state = RDMA_PORT_DOWN;
-		err = query(dev, CMD_QUERY_PORT, port->num, &mbox);
-		if (err)
-			return err;
-		mlx4_port_caps_parse(mbox.virt, &port->caps);
-		mlx4_mbox_put(&mbox);
 	}
-	return 0;
+	return ports_query(dev);
+}
+
+static int caps_compare(struct mlx4_dev *dev)
+{
+	struct mlx4_mbox mbox;
+	bool same;
+	int err;
+
+	err = query(dev, CMD_QUERY_DEV_CAP, 0, &mbox);
+	if (err)
+		return err;
+	same = memcmp(dev->caps_raw, mbox.virt, sizeof(dev->caps_raw)) == 0;
+	mlx4_mbox_put(&mbox);
+	if (!same) {
+		pr_err("%s: device capabilities: not those of before the reset\n", dev->name);
+		return -EPROTO;
+	}
+	return ports_query(dev);
 }
 
 static uint8_t log2_up(uint32_t v)
@@ -189,7 +222,7 @@ static int tables_init(struct mlx4_dev *dev)
 	return err;
 }
 
-static int icm_lend(struct mlx4_dev *dev)
+static int icm_aux_lend(struct mlx4_dev *dev)
 {
 	uint64_t aux_pages = 0;
 	const struct mlx4_cmd_args args = { .op = CMD_SET_ICM_SIZE,
@@ -204,14 +237,14 @@ static int icm_lend(struct mlx4_dev *dev)
 		pr_err("%s: firmware asks for too much auxiliary memory\n", dev->name);
 		return -EPROTO;
 	}
+	if (dev->aux_mapped)
+		mlx4_mem_free(&dev->aux_mem);
+	dev->aux_mapped = false;
 	err = mlx4_mem_alloc(&dev->aux_mem, aux_pages * MLX4_PAGE_LEN);
 	if (err)
 		return err;
 	dev->aux_mapped = true;
-	err = mlx4_mem_map(dev, CMD_MAP_ICM_AUX, &dev->aux_mem, 0);
-	if (err)
-		return err;
-	return mlx4_icm_init(dev);
+	return mlx4_mem_map(dev, CMD_MAP_ICM_AUX, &dev->aux_mem, 0);
 }
 
 static int hca_init(struct mlx4_dev *dev)
@@ -262,7 +295,9 @@ int mlx4_hca_up(struct mlx4_dev *dev)
 	if (!err)
 		err = tables_init(dev);
 	if (!err)
-		err = icm_lend(dev);
+		err = icm_aux_lend(dev);
+	if (!err)
+		err = mlx4_icm_init(dev);
 	if (!err)
 		err = hca_init(dev);
 	if (!err)
@@ -278,6 +313,31 @@ int mlx4_hca_up(struct mlx4_dev *dev)
 		err = mlx4_event_thread_start(dev);
 	if (!err)
 		err = mlx4_ports_open(dev);
+	return err;
+}
+
+int mlx4_hca_restore(struct mlx4_dev *dev)
+{
+	int err;
+
+	err = fw_start(dev);
+	if (err)
+		return err;
+	mod_stat_cfg(dev);
+	err = caps_compare(dev);
+	if (!err)
+		err = icm_aux_lend(dev);
+	if (!err)
+		err = mlx4_icm_restore(dev);
+	if (!err)
+		err = hca_init(dev);
+	if (!err)
+		err = mlx4_eqs_resume(dev);
+	if (!err)
+		err = mlx4_eqs_test(dev);
+	if (!err)
+		err = mlx4_cmd_none(dev, CMD_CONF_SPECIAL_QP, 0, dev->special_qpn);
+	dev->special_up = !err;
 	return err;
 }
 
@@ -316,91 +376,10 @@ void mlx4_hca_down(struct mlx4_dev *dev)
 	mlx4_ids_destroy(&dev->mpts);
 	mlx4_ids_destroy(&dev->pdns);
 	mlx4_buddy_destroy(&dev->mtts);
-	if (dev->err_buf)
-		mmio_unmap(dev->err_buf);
-	dev->err_buf = NULL;
 	if (dev->uars)
 		mmio_unmap(dev->uars);
 	dev->uars = NULL;
 }
-
-/* --- verbs that have no file of their own --------------------------------------------- */
-
-static void mlx4_device_attr(const struct rdma_device *rdma, struct rdma_device_attr *attr)
-{
-	const struct mlx4_dev *dev = container_of(rdma, struct mlx4_dev, rdma);
-	const struct mlx4_caps *c = &dev->caps;
-	const uint32_t log_wqes = MIN(c->log_max_qp_wqes, (uint8_t)15);
-	/* What fits beside the headers of the longest kind of request. */
-	const uint32_t sge_room = (MIN(c->max_sq_desc, (uint16_t)1024) - 112U) / WQE_DATA_LEN;
-
-	*attr = (struct rdma_device_attr){
-		.max_qp = dev->qpns.nr - dev->qpns.first,
-		.max_cq = dev->cqns.nr - dev->cqns.first,
-		.max_mr = dev->mpts.nr - dev->mpts.first,
-		.max_qp_wr = (1U << log_wqes) - (SQ_HEADROOM_BYTES / WQE_LINE + 1),
-		.max_cqe = (1U << MIN(c->log_max_cqes, (uint8_t)22)) - 1,
-		.max_sge = MIN(MIN((uint32_t)c->max_sq_sg, (uint32_t)c->max_rq_sg),
-			       MIN(sge_room, (uint32_t)c->max_rq_desc / WQE_DATA_LEN)),
-		.max_inline = MIN((uint32_t)MAX_INLINE, c->max_sq_desc / 2U),
-		.max_rd_atomic = 1U << MIN(MIN(c->log_max_rd_requester, c->log_max_rd_responder),
-					   dev->prof.log_rdmarc),
-		.nr_ports = c->nr_ports,
-		.nr_comp_vectors = dev->nr_comp_eqs,
-	};
-}
-
-static struct rdma_pd *mlx4_pd_create(struct rdma_device *rdma)
-{
-	struct mlx4_dev *dev = to_mlx4(rdma);
-	struct mlx4_pd *pd = kzalloc(sizeof(*pd));
-	int err;
-
-	if (!pd)
-		return ERR_PTR(-ENOMEM);
-	spin_lock(&dev->table_lock);
-	err = mlx4_ids_get(&dev->pdns, 1, 1, &pd->pdn);
-	spin_unlock(&dev->table_lock);
-	if (err) {
-		kfree(pd);
-		return ERR_PTR(err);
-	}
-	return &pd->rdma;
-}
-
-static void mlx4_pd_destroy(struct rdma_pd *rdma)
-{
-	struct mlx4_dev *dev = to_mlx4(rdma->dev);
-	struct mlx4_pd *pd = container_of(rdma, struct mlx4_pd, rdma);
-
-	spin_lock(&dev->table_lock);
-	mlx4_ids_put(&dev->pdns, pd->pdn, 1);
-	spin_unlock(&dev->table_lock);
-	kfree(pd);
-}
-
-const struct rdma_device_ops mlx4_rdma_ops = {
-	.device_attr = mlx4_device_attr,
-	.port_attr = mlx4_port_attr,
-	.pd_create = mlx4_pd_create,
-	.pd_destroy = mlx4_pd_destroy,
-	.mr_create = mlx4_mr_create,
-	.mr_destroy = mlx4_mr_destroy,
-	.cq_create = mlx4_cq_create,
-	.cq_destroy = mlx4_cq_destroy,
-	.qp_create = mlx4_qp_create,
-	.qp_destroy = mlx4_qp_destroy,
-	.qp_to_init = mlx4_qp_to_init,
-	.qp_to_rtr = mlx4_qp_to_rtr,
-	.qp_to_rts = mlx4_qp_to_rts,
-	.qp_to_rts_ud = mlx4_qp_to_rts_ud,
-	.qp_to_err = mlx4_qp_to_err,
-	.post_send = mlx4_post_send,
-	.post_recv = mlx4_post_recv,
-	.poll_cq = mlx4_poll_cq,
-	.arm_cq = mlx4_arm_cq,
-	.process_mad = mlx4_process_mad,
-};
 
 /* --- probe --------------------------------------------------------------------------- */
 
@@ -429,6 +408,8 @@ static int mlx4_probe(struct pci_device *pci, const struct pci_id *id)
 	dev->regs = &bar0_ops;
 	spin_lock_init(&dev->table_lock, "mlx4_table", RANK_SPIN_RDMA);
 	list_init(&dev->db_pages);
+	list_init(&dev->mrs);
+	rwsem_init(&dev->life, "mlx4_life", RANK_RDMA_DEVICE);
 	waitqueue_init(&dev->event_wq);
 	err = mlx4_cmd_init(dev);
 	if (err)
@@ -451,8 +432,9 @@ static int mlx4_probe(struct pci_device *pci, const struct pci_id *id)
 	err = rdma_device_register(&dev->rdma, "mlx4");
 	if (err)
 		goto out_down;
-	WRITE_ONCE(dev->registered, true);
 	pci_set_drvdata(pci, dev);
+	WRITE_ONCE(dev->registered, true);
+	wake_all(&dev->event_wq); /* it may have failed meanwhile */
 	pr_info("%s: %s is up after %lu ms\n", dev->name, rdma_device_name(&dev->rdma),
 		(unsigned long)((time_now_ns() - start) / NSEC_PER_MSEC));
 	return 0;

@@ -2,8 +2,9 @@
 /*
  * ConnectX-3 driver: the device and its parts.
  *
- * Locking:	sleeping: icm_lock (RANK_RDMA) around mapping of context memory, then cmd.hcr_lock
- *		(RANK_DRIVER) around the command register.  Spinning: table_lock (RANK_SPIN_RDMA)
+ * Locking:	sleeping: life (RANK_RDMA_DEVICE), read around each verb that makes, changes or ends an
+ *		object, written by recovery; icm_lock (RANK_RDMA_ICM) around mapping of context
+ *		memory; cmd.hcr_lock (RANK_DRIVER) around the command register.  Spinning: table_lock (RANK_SPIN_RDMA)
  *		around id bitmaps and translation space; a work queue's lock (RANK_RDMA_QP) around
  *		posting; a completion queue's lock (RANK_RDMA_CQ) around polling.  Interrupt handlers
  *		take none of these.
@@ -15,6 +16,7 @@
 
 #include <drivers/pci.h>
 #include <kernel/mutex.h>
+#include <kernel/rwsem.h>
 #include <kernel/spinlock.h>
 #include <kernel/timer.h>
 #include <kernel/wait.h>
@@ -97,6 +99,8 @@ struct mlx4_icm {
 
 int mlx4_icm_init(struct mlx4_dev *dev) __must_check;
 void mlx4_icm_destroy(struct mlx4_dev *dev);
+/* After a reset: lend every chunk that objects hold again. */
+int mlx4_icm_restore(struct mlx4_dev *dev) __must_check;
 /* Make entries @first .. @first + @nr - 1 of a region present. */
 int mlx4_icm_get(struct mlx4_dev *dev, enum mlx4_region_id id, uint32_t first, uint32_t nr)
 	__must_check;
@@ -161,6 +165,8 @@ void mlx4_cmd_events_off(struct mlx4_dev *dev);
 void mlx4_cmd_event(struct mlx4_dev *dev, uint16_t token, uint8_t status, uint64_t out);
 /* Let everybody who waits go: the device is dead. */
 void mlx4_cmd_abort(struct mlx4_dev *dev);
+/* The device was reset: polled again, with the first toggle. Nobody else is in mlx4_cmd(). */
+void mlx4_cmd_restart(struct mlx4_dev *dev);
 int mlx4_mbox_get(struct mlx4_mbox *mbox) __must_check; /* zeroed */
 void mlx4_mbox_put(struct mlx4_mbox *mbox);
 int mlx4_status_errno(uint8_t status);
@@ -175,10 +181,22 @@ struct mlx4_mtt {
 	bool present;
 };
 
+struct mlx4_mpt_fields {
+	uint32_t key_index; /* MPT index with the variant above it */
+	uint32_t pd;
+	uint32_t access;
+	uint64_t iova, len;
+	uint64_t mtt_addr;
+	uint32_t nr_mtt;
+	unsigned int page_shift;
+};
+
 struct mlx4_mr {
 	struct rdma_mr rdma;
-	uint32_t index; /* of the MPT entry */
+	struct list_head node; /* dev->mrs, table_lock */
+	uint32_t index;        /* of the MPT entry */
 	struct mlx4_mtt mtt;
+	struct mlx4_mpt_fields mpt; /* what the device was told; const */
 };
 
 /* Largest page size with which @ranges, laid out from @iova, can be translated. */
@@ -191,20 +209,13 @@ void mlx4_mtt_destroy(struct mlx4_dev *dev, struct mlx4_mtt *mtt);
 uint64_t mlx4_mtt_addr(const struct mlx4_mtt *mtt); /* byte offset from the MTT base */
 uint32_t mlx4_key_from_index(uint32_t index);
 uint32_t mlx4_index_from_key(uint32_t key);
-struct mlx4_mpt_fields {
-	uint32_t key_index; /* MPT index with the variant above it */
-	uint32_t pd;
-	uint32_t access;
-	uint64_t iova, len;
-	uint64_t mtt_addr;
-	uint32_t nr_mtt;
-	unsigned int page_shift;
-};
 void mlx4_mpt_fill(const struct mlx4_mpt_fields *f, void *mpt);
 struct rdma_mr *mlx4_mr_create(struct rdma_pd *pd, uint64_t iova,
 			       const struct rdma_phys_range *ranges, size_t nr_ranges, uint64_t len,
 			       uint32_t access);
 void mlx4_mr_destroy(struct rdma_mr *mr);
+/* After a reset: give every region to the device again, with the key that it has. */
+int mlx4_mrs_restore(struct mlx4_dev *dev) __must_check;
 
 /* --- buffers and doorbell records (buf.c) ------------------------------------------------ */
 
@@ -259,6 +270,9 @@ struct mlx4_eq {
 
 int mlx4_eqs_create(struct mlx4_dev *dev) __must_check;
 void mlx4_eqs_destroy(struct mlx4_dev *dev);
+/* Before a reset: no interrupt comes any more; after it: the same queues again. */
+void mlx4_eqs_suspend(struct mlx4_dev *dev);
+int mlx4_eqs_resume(struct mlx4_dev *dev) __must_check;
 /* NOP whose completion must come as an interrupt. */
 int mlx4_eqs_test(struct mlx4_dev *dev) __must_check;
 /* Wait until no handler that started before is running. */
@@ -288,6 +302,7 @@ struct mlx4_cq {
 	struct list_head send_qps __guarded_by(&lock); /* mlx4_qp.send_node */
 	struct list_head recv_qps __guarded_by(&lock); /* mlx4_qp.recv_node */
 	uint32_t arm_sn; /* changed by the interrupt handler, read by arm */
+	bool has_lost;   /* of its queue pairs, some were lost in a reset; lock, peeked at */
 	atomic_t users;  /* event handlers at work */
 };
 
@@ -302,8 +317,10 @@ struct mlx4_qp;
 /* Enter @qp in its completion queues' lists; take it out, and its completions with it. */
 void mlx4_cq_attach(struct mlx4_qp *qp);
 void mlx4_cq_detach(struct mlx4_dev *dev, struct mlx4_qp *qp);
-/* The device is dead: tell everybody who may be waiting for completions. */
+/* The device died, or is back: tell everybody who may be waiting for completions. */
 void mlx4_cqs_wake(struct mlx4_dev *dev);
+/* After a reset: every queue empty, and the device's again. */
+int mlx4_cqs_restore(struct mlx4_dev *dev) __must_check;
 
 /* --- queue pairs (qp.c) ------------------------------------------------------------------ */
 
@@ -311,7 +328,8 @@ void mlx4_cqs_wake(struct mlx4_dev *dev);
 
 struct mlx4_qp {
 	struct rdma_qp rdma;
-	uint32_t qpn; /* the device's number */
+	uint32_t qpn;  /* the device's number */
+	uint32_t born; /* dev->nr_lives when it was made; const */
 	bool special;
 	struct mlx4_cq *send_cq, *recv_cq;
 	struct mlx4_wq sq, rq;
@@ -371,9 +389,10 @@ void mlx4_smi_poll(struct mlx4_dev *dev, struct mlx4_port *port);
 
 /* --- the device (main.c, fatal.c) -------------------------------------------------------- */
 
-#define ASYNC_RING   1024 /* a power of two */
-#define TABLE_LEAF   512
-#define MAX_COMP_EQS 64
+#define ASYNC_RING    1024 /* a power of two */
+#define TABLE_LEAF    512
+#define MAX_COMP_EQS  64
+#define MLX4_CAPS_LEN 256
 
 /* Sparse array of objects by number; leaves are made on demand and live as long as the device. */
 struct mlx4_table {
@@ -386,6 +405,12 @@ void mlx4_table_destroy(struct mlx4_table *t);
 int mlx4_table_set(struct mlx4_table *t, uint32_t index, void *obj) __must_check;
 void mlx4_table_clear(struct mlx4_table *t, uint32_t index);
 void *mlx4_table_get(const struct mlx4_table *t, uint32_t index);
+
+enum mlx4_state {
+	MLX4_UP,
+	MLX4_DEAD,       /* nothing may touch the device */
+	MLX4_RECOVERING, /* only the recovering thread may */
+};
 
 struct mlx4_pd {
 	struct rdma_pd rdma;
@@ -411,7 +436,7 @@ struct mlx4_dev {
 	struct mlx4_mem fw_mem, aux_mem;
 	bool fw_mapped, aux_mapped, hca_up, special_up;
 
-	struct mutex icm_lock; /* RANK_RDMA */
+	struct mutex icm_lock; /* RANK_RDMA_ICM */
 	struct mlx4_icm icm[NR_REGIONS];
 	bool icm_up;
 
@@ -439,8 +464,18 @@ struct mlx4_dev {
 	struct thread *event_thread;
 	atomic_t smi_work;
 	atomic_t stop;
-	atomic_t dead;  /* nothing may touch the device any more */
+	atomic_t state; /* enum mlx4_state */
 	bool dead_told; /* the event thread's */
+
+	/* Recovery. */
+	struct rwsem life;        /* RANK_RDMA_DEVICE */
+	struct thread *recoverer; /* holds life and runs verbs of its own */
+	uint32_t nr_lives;        /* resets so far; life */
+	unsigned int nr_failures; /* in a row; the event thread's, as the next two */
+	uint64_t up_since_ns;
+	bool given_up;
+	uint8_t caps_raw[MLX4_CAPS_LEN]; /* what it said of itself when it was probed */
+	struct list_head mrs __guarded_by(&table_lock);
 	struct timer catas_timer;
 	void __iomem *err_buf;
 };
@@ -450,20 +485,46 @@ static inline struct mlx4_dev *to_mlx4(const struct rdma_device *dev)
 	return container_of(dev, struct mlx4_dev, rdma);
 }
 
+/* No user's request reaches the device. */
 static inline bool mlx4_is_dead(const struct mlx4_dev *dev)
 {
-	return unlikely(atomic_read(&dev->dead));
+	return unlikely(atomic_read(&dev->state) != MLX4_UP);
+}
+
+/* Not even the driver's own. */
+static inline bool mlx4_is_off(const struct mlx4_dev *dev)
+{
+	return unlikely(atomic_read(&dev->state) == MLX4_DEAD);
+}
+
+/* The device does not know this queue pair any more: it is to be flushed and destroyed. */
+static inline bool mlx4_qp_is_lost(const struct mlx4_dev *dev, const struct mlx4_qp *qp)
+{
+	return mlx4_is_dead(dev) || unlikely(qp->born != READ_ONCE(dev->nr_lives));
 }
 
 /* The device broke its contract or failed: fence it off. Any context; returns at once. */
 void mlx4_fatal(struct mlx4_dev *dev, const char *why);
 /* An asynchronous event for the thread; interrupt context. */
 void mlx4_async_push(struct mlx4_dev *dev, const struct mlx4_async *ev);
+/* One that makes no sense: counted, and told of now and then. Any context. */
+void mlx4_odd_event(struct mlx4_dev *dev, uint8_t type, uint8_t subtype, uint32_t num);
 int mlx4_event_thread_start(struct mlx4_dev *dev) __must_check;
 void mlx4_event_thread_stop(struct mlx4_dev *dev);
 int mlx4_reset(struct mlx4_dev *dev) __must_check;
+void mlx4_catas_watch(struct mlx4_dev *dev, bool on);
+/*
+ * The device is dead and everybody knows: reset it and bring it up again, with all objects but
+ * queue pairs, which stay lost.  The device's thread.
+ */
+void mlx4_recover(struct mlx4_dev *dev);
+/* Around each verb that needs commands: waits while the device recovers. */
+void mlx4_enter(struct mlx4_dev *dev);
+void mlx4_leave(struct mlx4_dev *dev);
 /* Bring-up and tear-down of everything below the verbs; down is safe after a partial up. */
 int mlx4_hca_up(struct mlx4_dev *dev) __must_check;
 void mlx4_hca_down(struct mlx4_dev *dev);
+/* After a reset: firmware, context memory, event queues, special queue pairs. */
+int mlx4_hca_restore(struct mlx4_dev *dev) __must_check;
 
 extern const struct rdma_device_ops mlx4_rdma_ops;

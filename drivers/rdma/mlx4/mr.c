@@ -189,8 +189,7 @@ static void mpt_index_put(struct mlx4_dev *dev, uint32_t index)
 	spin_unlock(&dev->table_lock);
 }
 
-static int mpt_to_hw(struct mlx4_dev *dev, const struct mlx4_mr *mr,
-		     const struct mlx4_mpt_fields *f)
+static int mpt_to_hw(struct mlx4_dev *dev, const struct mlx4_mr *mr)
 {
 	struct mlx4_mbox mbox;
 	int err;
@@ -198,7 +197,7 @@ static int mpt_to_hw(struct mlx4_dev *dev, const struct mlx4_mr *mr,
 	err = mlx4_mbox_get(&mbox);
 	if (err)
 		return err;
-	mlx4_mpt_fill(f, mbox.virt);
+	mlx4_mpt_fill(&mr->mpt, mbox.virt);
 	err = mlx4_cmd_in(dev, CMD_SW2HW_MPT, 0, mr->index, &mbox);
 	mlx4_mbox_put(&mbox);
 	return err;
@@ -210,12 +209,14 @@ struct rdma_mr *mlx4_mr_create(struct rdma_pd *pd, uint64_t iova,
 {
 	struct mlx4_dev *dev = to_mlx4(pd->dev);
 	struct mlx4_mr *mr = kzalloc(sizeof(*mr));
-	struct mlx4_mpt_fields f = { .access = access, .iova = iova, .len = len };
+	struct mlx4_mpt_fields *f;
 	int err;
 
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
-	err = mpt_index_get(dev, &mr->index, &f.key_index);
+	f = &mr->mpt;
+	*f = (struct mlx4_mpt_fields){ .access = access, .iova = iova, .len = len };
+	err = mpt_index_get(dev, &mr->index, &f->key_index);
 	if (err)
 		goto out_free;
 	err = mlx4_icm_get(dev, REGION_DMPT, mr->index, 1);
@@ -225,15 +226,18 @@ struct rdma_mr *mlx4_mr_create(struct rdma_pd *pd, uint64_t iova,
 	if (err)
 		goto out_icm;
 
-	f.pd = container_of(pd, struct mlx4_pd, rdma)->pdn;
-	f.mtt_addr = mlx4_mtt_addr(&mr->mtt);
-	f.nr_mtt = 1U << mr->mtt.order;
-	f.page_shift = mr->mtt.page_shift;
-	err = mpt_to_hw(dev, mr, &f);
+	f->pd = container_of(pd, struct mlx4_pd, rdma)->pdn;
+	f->mtt_addr = mlx4_mtt_addr(&mr->mtt);
+	f->nr_mtt = 1U << mr->mtt.order;
+	f->page_shift = mr->mtt.page_shift;
+	err = mpt_to_hw(dev, mr);
 	if (err)
 		goto out_mtt;
-	mr->rdma.lkey = mlx4_key_from_index(f.key_index);
+	mr->rdma.lkey = mlx4_key_from_index(f->key_index);
 	mr->rdma.rkey = mr->rdma.lkey;
+	spin_lock(&dev->table_lock);
+	list_add_tail(&mr->node, &dev->mrs);
+	spin_unlock(&dev->table_lock);
 	return &mr->rdma;
 
 out_mtt:
@@ -254,8 +258,25 @@ void mlx4_mr_destroy(struct rdma_mr *rdma)
 
 	if (mlx4_cmd_none(dev, CMD_HW2SW_MPT, 1, mr->index) && !mlx4_is_dead(dev))
 		mlx4_fatal(dev, "memory region could not be taken back");
+	spin_lock(&dev->table_lock);
+	list_del(&mr->node);
+	spin_unlock(&dev->table_lock);
 	mlx4_mtt_destroy(dev, &mr->mtt);
 	mlx4_icm_put(dev, REGION_DMPT, mr->index, 1);
 	mpt_index_put(dev, mr->index);
 	kfree(mr);
+}
+
+/* Nobody makes or destroys regions meanwhile: dev->life is held for writing. */
+int mlx4_mrs_restore(struct mlx4_dev *dev)
+{
+	const struct mlx4_mr *mr;
+	int err = 0;
+
+	list_for_each_entry(mr, &dev->mrs, node) {
+		err = mpt_to_hw(dev, mr);
+		if (err)
+			break;
+	}
+	return err;
 }

@@ -151,7 +151,8 @@ static void dispatch(struct mlx4_dev *dev, const struct mlx4_port *port, enum rd
 {
 	const struct rdma_event ev = { .type = type, .dev = &dev->rdma, .port = port->num };
 
-	if (READ_ONCE(dev->registered))
+	/* While the device recovers, recovery tells when all is done. */
+	if (READ_ONCE(dev->registered) && !mlx4_is_dead(dev))
 		rdma_event_dispatch(&ev);
 }
 
@@ -276,6 +277,15 @@ int mlx4_ports_open(struct mlx4_dev *dev)
 	return nr_open ? 0 : err;
 }
 
+static void port_forget(struct mlx4_port *port)
+{
+	unsigned long flags;
+
+	flags = spin_lock_irqsave(&port->lock);
+	port->attr.state = RDMA_PORT_DOWN;
+	spin_unlock_irqrestore(&port->lock, flags);
+}
+
 void mlx4_ports_close(struct mlx4_dev *dev)
 {
 	for (unsigned int n = 0; n < dev->caps.nr_ports; n++) {
@@ -285,6 +295,7 @@ void mlx4_ports_close(struct mlx4_dev *dev)
 		    !mlx4_is_dead(dev))
 			pr_warn("%s: port %u does not close\n", dev->name, port->num);
 		port->open = false;
+		port_forget(port);
 		mlx4_smi_destroy(dev, port);
 	}
 }

@@ -153,6 +153,8 @@ static void context_conn(struct mlx4_dev *dev, const struct mlx4_qp *qp,
 static int qp_change(struct mlx4_dev *dev, struct mlx4_qp *qp, uint16_t op, uint32_t opt,
 		     struct mlx4_mbox *mbox)
 {
+	if (qp->born != dev->nr_lives)
+		return -EIO; /* the device does not know it any more */
 	mlx4_put32(mbox->virt, 0, opt);
 	return mlx4_cmd_in(dev, op, 0, qp->qpn, mbox);
 }
@@ -251,7 +253,7 @@ int mlx4_qp_to_rts_ud(struct rdma_qp *rdma)
 	err = ud_step(dev, qp, CMD_INIT2RTR_QP, QP_HW_RTR);
 	if (!err)
 		err = ud_step(dev, qp, CMD_RTR2RTS_QP, QP_HW_RTS);
-	if (err && mlx4_cmd_none(dev, CMD_2RST_QP, 2, qp->qpn) && !mlx4_is_dead(dev))
+	if (err && mlx4_cmd_none(dev, CMD_2RST_QP, 2, qp->qpn) && !mlx4_qp_is_lost(dev, qp))
 		mlx4_fatal(dev, "queue pair could not be reset");
 	return err;
 }
@@ -260,8 +262,8 @@ int mlx4_qp_to_err(struct rdma_qp *rdma)
 {
 	struct mlx4_dev *dev = to_mlx4(rdma->dev);
 
-	/* A dead device refuses the peer's accesses well enough. */
-	if (mlx4_is_dead(dev))
+	/* A device that does not know it refuses the peer's accesses well enough. */
+	if (mlx4_qp_is_lost(dev, to_qp(rdma)))
 		return 0;
 	return mlx4_cmd_none(dev, CMD_2ERR_QP, 0, to_qp(rdma)->qpn);
 }
@@ -410,6 +412,7 @@ struct rdma_qp *mlx4_qp_create(struct rdma_pd *pd, const struct rdma_qp_init *in
 	qp->rdma.type = init->type;
 	qp->rdma.port = init->port;
 	qp->rdma.qkey = init->qkey;
+	qp->born = dev->nr_lives;
 
 	err = number_get(dev, qp, init);
 	if (err)
@@ -449,8 +452,8 @@ void mlx4_qp_destroy(struct rdma_qp *rdma)
 	struct mlx4_dev *dev = to_mlx4(rdma->dev);
 	struct mlx4_qp *qp = to_qp(rdma);
 
-	if (rdma->state != RDMA_QPS_RESET && mlx4_cmd_none(dev, CMD_2RST_QP, 2, qp->qpn) &&
-	    !mlx4_is_dead(dev))
+	if (rdma->state != RDMA_QPS_RESET && !mlx4_qp_is_lost(dev, qp) &&
+	    mlx4_cmd_none(dev, CMD_2RST_QP, 2, qp->qpn) && !mlx4_is_dead(dev))
 		mlx4_fatal(dev, "queue pair could not be reset");
 	mlx4_cq_detach(dev, qp);
 	spin_lock(&dev->table_lock);
@@ -513,6 +516,7 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 	const uint32_t spare = sq->nr - sq->max_post;
 	unsigned long flags;
 	uint32_t head, start;
+	bool lost = false;
 	int err = 0;
 
 	flags = spin_lock_irqsave(&sq->lock);
@@ -533,16 +537,17 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 	}
 	if (head != start) {
 		WRITE_ONCE(sq->head, head);
-		if (likely(!mlx4_is_dead(dev)))
+		lost = mlx4_qp_is_lost(dev, qp);
+		if (likely(!lost))
 			doorbell_write32be(dev->uar + UAR_SEND_DOORBELL, qp->qpn << 8);
 	}
 	spin_unlock_irqrestore(&sq->lock, flags);
 
 	if (head != start) {
-		rdma_count_send(head - start, 1);
-		rdma_count_mmio(1);
+		rdma_count_send(head - start, !lost);
+		rdma_count_mmio(!lost);
 		/* Nobody else will tell of these: poll makes up their completions. */
-		if (mlx4_is_dead(dev))
+		if (unlikely(lost))
 			rdma_cq_event(&qp->send_cq->rdma);
 	}
 	if (err)
@@ -578,8 +583,11 @@ int mlx4_post_recv(struct rdma_qp *rdma, const struct rdma_recv_wr *wr,
 	}
 	spin_unlock_irqrestore(&rq->lock, flags);
 
-	if (head != start)
+	if (head != start) {
 		rdma_count_recv(head - start);
+		if (mlx4_qp_is_lost(to_mlx4(rdma->dev), qp))
+			rdma_cq_event(&qp->recv_cq->rdma);
+	}
 	if (err)
 		*bad = wr;
 	return err;

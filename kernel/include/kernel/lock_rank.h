@@ -37,9 +37,11 @@ enum lock_rank {
 	RANK_MAD = 82,       /* ports open for management datagrams */
 	RANK_CTL = 82,       /* control channel: whole frames on the wire */
 	/* Sleeping locks: drivers and below. */
-	RANK_RDMA = 84,   /* verbs objects: create, destroy */
-	RANK_DRIVER = 88, /* one device: slow path, command queue */
-	RANK_PCI = 92,    /* device list, configuration */
+	RANK_RDMA = 84,        /* verbs objects: create, destroy */
+	RANK_RDMA_DEVICE = 85, /* an RDMA device, against its recovery */
+	RANK_RDMA_ICM = 86,    /* an RDMA device's context memory */
+	RANK_DRIVER = 88,      /* one device: slow path, command queue */
+	RANK_PCI = 92,         /* device list, configuration */
 	RANK_KERNEL_SLEEP = 96,
 
 	RANK_SPIN_FIRST = 100,

@@ -241,7 +241,12 @@ enum rdma_event_type {
 	RDMA_EVENT_LID_CHANGE,
 	RDMA_EVENT_QP_FATAL,
 	RDMA_EVENT_CQ_ERR,
-	RDMA_EVENT_DEVICE_FATAL,
+	RDMA_EVENT_DEVICE_FATAL, /* everything outstanding is flushed; nothing goes out any more */
+	/*
+	 * The device is back: regions, with their keys, and completion queues are as they were, the
+	 * latter empty.  Queue pairs from before are lost for good: destroy them and make new ones.
+	 */
+	RDMA_EVENT_DEVICE_UP,
 };
 
 struct rdma_event {
