@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RPC benchmark: round trips of RPC, and of bare RDMA WRITEs between the same two nodes.
+ * RPC benchmark: round trips of RPC, by connection and by datagram, and of bare RDMA WRITEs between the
+ * same two nodes.
  *
  * Use:		bench.rpc=<node>,<n> on one node; <node> must be a peer.  One JSON line goes to the log.
  * Bare:	a queue pair of its own (CM service BENCH_SERVICE_ID).  The client WRITEs 64 bytes
@@ -29,6 +30,7 @@
 #define BENCH_LIMIT_NS   (60 * NSEC_PER_SEC)
 #define BENCH_MAX_N      100000u
 #define BENCH_DEPTH      64u
+#define BENCH_DATAGRAMS  200u /* at most: each is two interrupts, and nobody polls */
 
 enum bench_opcode { /* PROTO_BENCH */
 	BENCH_ECHO = 0x0f00,
@@ -140,7 +142,8 @@ static enum rpc_handler_result bench_page(struct rpc_request *req, void *arg)
 
 /* Context: inline, page first in a worker. Races with nothing. Safe to run twice: yes. */
 static const struct rpc_handler bench_handlers[] = {
-	{ BENCH_ECHO, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "bench_echo", bench_echo },
+	{ BENCH_ECHO, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM,
+	  "bench_echo", bench_echo },
 	{ BENCH_PAGE, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "bench_page", bench_page },
 };
 
@@ -468,6 +471,21 @@ static int rpc_run(uint64_t *ns, uint32_t n, bool page)
 	return MIN(err, 0);
 }
 
+static int datagram_run(uint64_t *ns, uint32_t n)
+{
+	uint8_t body[64] = { 0 }, reply[64];
+	int err = 0;
+
+	for (uint32_t i = 0; i < n && err >= 0; i++) {
+		const uint64_t start = time_now_ns();
+
+		err = rpc_datagram_sync(target_node, BENCH_ECHO, body, sizeof(body), reply,
+					sizeof(reply), 0);
+		ns[i] = time_now_ns() - start;
+	}
+	return MIN(err, 0);
+}
+
 /* --- results ------------------------------------------------------------------------------- */
 
 static void sort(uint64_t *v, uint32_t n)
@@ -523,7 +541,9 @@ static void bench_thread(void *arg)
 	struct row rows[] = { { .name = "bare_64" },
 			      { .name = "rpc_64" },
 			      { .name = "bare_4k" },
-			      { .name = "rpc_4k" } };
+			      { .name = "rpc_4k" },
+			      { .name = "datagram_64" } };
+	const uint32_t nr_datagrams = MIN(nr_rounds, BENCH_DATAGRAMS);
 	uint64_t *ns = kcalloc(nr_rounds, sizeof(*ns));
 
 	if (!ns) {
@@ -541,6 +561,8 @@ static void bench_thread(void *arg)
 	row_fill(&rows[2], ns, nr_rounds);
 	rows[3].err = rpc_run(ns, nr_rounds, true);
 	row_fill(&rows[3], ns, nr_rounds);
+	rows[4].err = datagram_run(ns, nr_datagrams);
+	row_fill(&rows[4], ns, nr_datagrams);
 	bench_report(rows, ARRAY_SIZE(rows));
 	kfree(ns);
 }

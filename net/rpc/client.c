@@ -441,19 +441,19 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 
 int rpc_multicast(struct rpc_call **calls, size_t nr_calls)
 {
-	size_t nr_sent;
 	int err = 0;
 
-	for (nr_sent = 0; nr_sent < nr_calls && !err; nr_sent++) {
-		err = submit_wait(calls[nr_sent]);
-		if (err)
-			break;
-	}
-	for (size_t i = 0; i < nr_sent; i++) {
-		const int status = rpc_call_wait(calls[i]);
+	for (size_t i = 0; i < nr_calls; i++) {
+		const int refused = submit_wait(calls[i]);
 
-		if (status && !err)
-			err = status;
+		if (refused)
+			calls[i]->status = refused; /* else it may be done already */
+	}
+	for (size_t i = 0; i < nr_calls; i++) {
+		if (rpc_call_state(impl_of(calls[i])) != RPC_CALL_NEW)
+			rpc_call_wait(calls[i]);
+		if (calls[i]->status && !err)
+			err = calls[i]->status;
 	}
 	return err;
 }

@@ -263,7 +263,7 @@ static void conn_close(struct rpc_conn *conn)
 static void private_data_fill(const struct rpc_conn *conn, struct rpc_conn_wire *out)
 {
 	const struct rpc_session *s = conn->session;
-	const struct rpc_conn_info info = {
+	struct rpc_conn_info info = {
 		.cls = s->cls,
 		.role = (uint8_t)node_self()->role,
 		.flags = s->peer->info.id ? 0 : RPC_CONN_F_STRANGER,
@@ -277,6 +277,7 @@ static void private_data_fill(const struct rpc_conn *conn, struct rpc_conn_wire 
 		.epoch = READ_ONCE(rpc_net.epoch),
 	};
 
+	rpc_dgram_info_fill(&info);
 	rpc_conn_encode(&info, out);
 }
 
@@ -325,6 +326,7 @@ static void conn_learn(struct rpc_conn *conn, const struct rpc_conn_info *info)
 	}
 	conn->is_known = true;
 	spin_unlock(&s->lock);
+	rpc_dgram_learn(s->peer, info);
 	rpc_batch_run(&b);
 }
 

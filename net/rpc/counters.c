@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* RPC: counters and histograms. */
-#include "rpc_priv.h"
+#include "dgram.h"
 
 COUNTER_GLOBAL(rpc_c_req_sent, "rpc.requests", "requests sent, repetitions included");
 COUNTER_GLOBAL(rpc_c_req_received, "rpc.requests_received", "requests received");
@@ -60,7 +60,26 @@ COUNTER_GLOBAL(rpc_c_peers_dead, "rpc.peers_dead", "peers declared dead");
 COUNTER_GLOBAL(rpc_c_flush_writes, "rpc.flush_writes",
 	       "empty WRITEs sent to learn that earlier replies were delivered");
 
+COUNTER_GLOBAL(rpc_c_dgram_sent, "rpc.datagram.sent", "requests sent by datagram, first attempts");
+COUNTER_GLOBAL(rpc_c_dgram_resent, "rpc.datagram.resent", "the same, repetitions");
+COUNTER_GLOBAL(rpc_c_dgram_received, "rpc.datagram.received",
+	       "requests received by datagram from those whom they name, repetitions included");
+COUNTER_GLOBAL(rpc_c_dgram_answered, "rpc.datagram.answered", "replies sent by datagram");
+COUNTER_GLOBAL(rpc_c_dgram_replies, "rpc.datagram.replies", "replies that ended a call");
+COUNTER_GLOBAL(rpc_c_dgram_late, "rpc.datagram.late",
+	       "replies that nobody waits for: the second one, or after the deadline");
+COUNTER_GLOBAL(rpc_c_dgram_timeouts, "rpc.datagram.timeouts", "calls that passed their deadline");
+COUNTER_GLOBAL(rpc_c_dgram_dropped, "rpc.datagram.dropped",
+	       "datagrams that found no buffer to be served in or to be sent from");
+COUNTER_GLOBAL(rpc_c_dgram_stale, "rpc.datagram.stale", "datagrams of or for another incarnation");
+COUNTER_GLOBAL(rpc_c_dgram_forged, "rpc.datagram.forged",
+	       "datagrams that did not come from where the node that they name sends them");
+COUNTER_GLOBAL(rpc_c_dgram_malformed, "rpc.datagram.malformed", "datagrams that make no sense");
+
 HISTOGRAM_GLOBAL(rpc_h_handler, "rpc.handler_ns", "time from a request's arrival to its reply");
+
+HISTOGRAM_GLOBAL(rpc_h_dgram_latency, "rpc.latency_ns.datagram",
+		 "time from an attempt to its reply, calls by datagram");
 
 HISTOGRAM(lat_control, "rpc.latency_ns.control", "round trip of a control call");
 HISTOGRAM(lat_demand, "rpc.latency_ns.demand", "round trip of a demand call");

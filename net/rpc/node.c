@@ -121,6 +121,8 @@ int rpc_start(struct rdma_device *dev, enum node_role role)
 		err = rpc_poll_init();
 	if (!err)
 		err = rpc_tick_init();
+	if (!err)
+		err = rpc_dgram_init();
 	if (err)
 		return err;
 	rpc_net.is_started = true;

@@ -47,6 +47,7 @@ struct rpc_tune rpc_tune = {
 	.max_peers = 64,
 	.ack_timeout = 16,
 	.tick_ms = 10,
+	.datagram_buffers = 64,
 };
 
 BOOT_PARAM("rpc.slots.control", u32, rpc_class_cfg[RPC_CLASS_CONTROL].nr_slots,
@@ -86,6 +87,8 @@ BOOT_PARAM("rpc.ack_timeout", u32, rpc_tune.ack_timeout,
 	   "transport retransmission time of a queue pair: 4.096 us * 2^n");
 BOOT_PARAM("rpc.tick_ms", u32, rpc_tune.tick_ms,
 	   "period of deadline checks while calls are outstanding");
+BOOT_PARAM("rpc.datagram_buffers", u32, rpc_tune.datagram_buffers,
+	   "receive buffers for datagrams, each of one MTU (half as many to send)");
 
 static int check(const char *name, uint32_t val, uint32_t min, uint32_t max)
 {
@@ -118,7 +121,8 @@ int rpc_params_check(void)
 	    check("workers", rpc_tune.workers, 1, 1024) ||
 	    check("max_peers", rpc_tune.max_peers, 1, 4096) ||
 	    check("ack_timeout", rpc_tune.ack_timeout, 1, 31) ||
-	    check("tick_ms", rpc_tune.tick_ms, 1, 1000))
+	    check("tick_ms", rpc_tune.tick_ms, 1, 1000) ||
+	    check("datagram_buffers", rpc_tune.datagram_buffers, 4, 4096))
 		err = -EINVAL;
 	return err;
 }

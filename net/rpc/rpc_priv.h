@@ -69,6 +69,7 @@ struct rpc_tune {
 	uint32_t max_peers;
 	uint32_t ack_timeout;
 	uint32_t tick_ms;
+	uint32_t datagram_buffers; /* receive buffers; half as many to send */
 };
 extern struct rpc_tune rpc_tune;
 
@@ -180,7 +181,8 @@ struct rpc_cslot { /* session lock */
 /* --- server side ---------------------------------------------------------------------- */
 
 struct rpc_request {
-	struct rpc_session *session;
+	struct rpc_session *session; /* NULL: a datagram, part of a struct rpc_dgram_request */
+	struct rpc_peer *peer;
 	struct rpc_ring *ring;
 	const struct rpc_handler *handler;
 	void *handler_arg;
@@ -317,6 +319,14 @@ struct rpc_session {
 	bool was_up;
 };
 
+/* Where a peer takes datagrams, as it said at connection set-up. */
+struct rpc_dgram_addr {
+	uint32_t incarn; /* who said so */
+	uint32_t qpn;    /* 0 = nobody yet */
+	uint32_t qkey;
+	uint8_t mtu; /* enum rdma_mtu */
+};
+
 enum rpc_peer_state {
 	RPC_PEER_ALIVE,
 	RPC_PEER_DEAD,    /* does not answer; may come back */
@@ -329,12 +339,14 @@ struct rpc_peer {
 	struct spinlock lock;       /* RANK_SPIN_NET: the fields below */
 	struct node_info info;      /* id is const once not 0; incarn 0 = not yet known */
 	uint32_t prev_incarn;       /* replaced or fenced: 0 = none */
-	uint8_t state;              /* enum rpc_peer_state */
-	bool is_stranger;           /* connected by itself; nobody introduced it */
-	bool fenced_us;             /* it told us that our incarnation is over */
-	uint64_t last_rx_ns;        /* poll owner writes, atomic */
-	uint64_t busy_since_ns;     /* when nr_busy last left 0; atomic */
+	struct rpc_dgram_addr dgram;
+	uint8_t state;          /* enum rpc_peer_state */
+	bool is_stranger;       /* connected by itself; nobody introduced it */
+	bool fenced_us;         /* it told us that our incarnation is over */
+	uint64_t last_rx_ns;    /* poll owner writes, atomic */
+	uint64_t busy_since_ns; /* when nr_busy last left 0; atomic */
 	uint64_t died_ns;
+	uint64_t dgram_usual_ns; /* an unhindered round trip by datagram; atomic */
 	atomic_t ping_pending;
 	atomic_t nr_busy; /* calls outstanding, all classes */
 	int event_status; /* for the watchers; lock */
@@ -460,6 +472,8 @@ static inline uint8_t *rpc_ring_slot(const struct rpc_ring *r, bool reply, uint3
 
 /* peer.c */
 struct rpc_peer *rpc_peer_find(uint32_t node);
+/* Do both name the same port? By LID, or by GID where there are none. */
+bool rpc_addr_equal(const struct rdma_addr *a, const struct rdma_addr *b);
 struct rpc_peer *rpc_peer_alloc(const struct node_info *info);
 /* Make a peer whose id has just been learnt visible. -EEXIST when that id is taken. */
 int rpc_peer_publish(struct rpc_peer *peer) __must_check;
@@ -520,9 +534,19 @@ static inline void rpc_call_set_finishing(struct rpc_call_impl *impl)
 
 /* server.c */
 void rpc_request_received(struct rpc_conn *conn, const struct rpc_imm *imm);
+/* Find the handler and run it, here or in a worker. */
+void rpc_request_dispatch(struct rpc_request *req);
 void rpc_request_run(struct rpc_request *req);
 extern const struct rpc_handler rpc_own_handlers[];
 extern const size_t rpc_nr_own_handlers;
+
+/* dgram.c: requests without a session */
+int rpc_dgram_init(void) __must_check;
+/* Our side of what @info says about datagrams. */
+void rpc_dgram_info_fill(struct rpc_conn_info *info);
+void rpc_dgram_learn(struct rpc_peer *peer, const struct rpc_conn_info *info);
+uint32_t rpc_dgram_reply_max(const struct rpc_request *req);
+void rpc_dgram_reply(struct rpc_request *req, int status, const void *body, uint32_t body_len);
 
 /* worker.c */
 int rpc_workers_init(void) __must_check;

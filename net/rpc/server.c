@@ -58,6 +58,10 @@ static int handler_add(const struct rpc_handler *h, void *arg)
 	level += h->opcode & 0xff;
 	if (level->handler)
 		return -EEXIST;
+	/* Datagrams come twice, late and out of order, and hold a buffer until they are answered. */
+	if ((h->flags & RPC_HANDLER_DATAGRAM) &&
+	    (!(h->flags & RPC_HANDLER_IDEMPOTENT) || (h->flags & RPC_HANDLER_WAITS)))
+		return -EINVAL;
 	level->arg = arg;
 	__atomic_store_n(&level->handler, h, __ATOMIC_RELEASE);
 	return 0;
@@ -78,11 +82,23 @@ int rpc_handlers_register(const struct rpc_handler *table, size_t nr, void *arg)
 
 uint32_t rpc_request_peer(const struct rpc_request *req)
 {
-	return req->session->peer->info.id;
+	return req->peer->info.id;
+}
+
+uint32_t rpc_request_incarn(const struct rpc_request *req)
+{
+	return req->peer_incarn;
+}
+
+bool rpc_request_is_datagram(const struct rpc_request *req)
+{
+	return !req->session;
 }
 
 uint32_t rpc_request_reply_max(const struct rpc_request *req)
 {
+	if (!req->session)
+		return rpc_dgram_reply_max(req);
 	return rpc_class_cfg[req->session->cls].body_max;
 }
 
@@ -206,11 +222,10 @@ no_memory:
 	return false;
 }
 
-void rpc_reply_bulk(struct rpc_request *req, int status, const void *body, uint32_t body_len,
-		    const struct rpc_write *writes, size_t nr_writes, void (*sent)(void *arg),
-		    void *arg)
+static void session_reply(struct rpc_session *s, struct rpc_request *req, int status,
+			  const void *body, uint32_t body_len, const struct rpc_write *writes,
+			  size_t nr_writes, void (*sent)(void *arg), void *arg)
 {
-	struct rpc_session *s = req->session;
 	struct rpc_sslot *ss = &s->sslots[req->slot];
 	const uint64_t now = time_now_ns();
 	bool in_use = false;
@@ -247,6 +262,23 @@ void rpc_reply_bulk(struct rpc_request *req, int status, const void *body, uint3
 		sent(arg);
 }
 
+void rpc_reply_bulk(struct rpc_request *req, int status, const void *body, uint32_t body_len,
+		    const struct rpc_write *writes, size_t nr_writes, void (*sent)(void *arg),
+		    void *arg)
+{
+	if (likely(req->session)) {
+		session_reply(req->session, req, status, body, body_len, writes, nr_writes, sent,
+			      arg);
+		return;
+	}
+	if (nr_writes)
+		rpc_dgram_reply(req, -EOPNOTSUPP, NULL, 0); /* nothing can be written without one */
+	else
+		rpc_dgram_reply(req, status, body, body_len);
+	if (sent)
+		sent(arg);
+}
+
 void rpc_reply(struct rpc_request *req, int status, const void *body, uint32_t body_len)
 {
 	rpc_reply_bulk(req, status, body, body_len, NULL, 0, NULL, NULL);
@@ -263,13 +295,17 @@ void rpc_request_run(struct rpc_request *req)
 	}
 }
 
-static void request_dispatch(struct rpc_request *req)
+void rpc_request_dispatch(struct rpc_request *req)
 {
 	const struct handler_entry *e = handler_find(req->opcode);
 
 	if (!e) {
 		req->handler = NULL;
 		rpc_reply(req, -ENOSYS, NULL, 0);
+		return;
+	}
+	if (unlikely(!req->session) && !(e->handler->flags & RPC_HANDLER_DATAGRAM)) {
+		rpc_reply(req, -EOPNOTSUPP, NULL, 0);
 		return;
 	}
 	req->handler = e->handler;
@@ -336,6 +372,7 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 		ss->req->orphan = true; /* its client has given up */
 	refcount_inc(&conn->ring->refs);
 	req->session = s;
+	req->peer = s->peer;
 	req->ring = conn->ring;
 	req->handler = NULL;
 	req->body = msg + RPC_HDR_LEN;
@@ -414,7 +451,7 @@ void rpc_request_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 		rpc_reply(req, -ESTALE, NULL, 0);
 		return;
 	}
-	request_dispatch(req);
+	rpc_request_dispatch(req);
 }
 
 /* --- the layer's own requests --------------------------------------------------------- */
@@ -427,6 +464,7 @@ static enum rpc_handler_result ping(struct rpc_request *req, void *arg)
 
 /* Context: inline. Sender alive: yes. Races with: nothing. Safe to run twice: yes. */
 const struct rpc_handler rpc_own_handlers[] = {
-	{ RPC_OP_PING, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "ping", ping },
+	{ RPC_OP_PING, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM, "ping",
+	  ping },
 };
 const size_t rpc_nr_own_handlers = ARRAY_SIZE(rpc_own_handlers);

@@ -91,7 +91,7 @@ void rpc_conn_encode(const struct rpc_conn_info *info, struct rpc_conn_wire *out
 {
 	memset(out, 0, sizeof(*out));
 	out->magic = cpu_to_le32(RPC_CONN_MAGIC);
-	out->version = RPC_VERSION;
+	out->version = RPC_CONN_VERSION;
 	out->cls = info->cls;
 	out->role = info->role;
 	out->flags = info->flags;
@@ -103,6 +103,9 @@ void rpc_conn_encode(const struct rpc_conn_info *info, struct rpc_conn_wire *out
 	out->req_slot_size = cpu_to_le32(info->req_slot_size);
 	out->rep_slot_size = cpu_to_le32(info->rep_slot_size);
 	out->epoch = cpu_to_le32(info->epoch);
+	out->dgram_qpn = cpu_to_le32(info->dgram_qpn);
+	out->dgram_qkey = cpu_to_le32(info->dgram_qkey);
+	out->dgram_mtu = info->dgram_mtu;
 }
 
 static int conn_check(const struct rpc_conn_info *info)
@@ -125,6 +128,11 @@ static int conn_check(const struct rpc_conn_info *info)
 		return -EPROTO;
 	if (info->ring_addr > UINT64_MAX - ring_len)
 		return -EPROTO;
+	/* 0 and 1 are the management queue pairs; a key with the top bit set is not for us to use. */
+	if (info->dgram_qpn < 2 || info->dgram_qpn > 0xffffff || info->dgram_qkey >> 31)
+		return -EPROTO;
+	if (info->dgram_mtu < RDMA_MTU_256 || info->dgram_mtu > RDMA_MTU_4096)
+		return -EPROTO;
 	return 0;
 }
 
@@ -140,7 +148,7 @@ int rpc_conn_decode(const void *buf, size_t len, struct rpc_conn_info *info)
 	memcpy(&w, buf, sizeof(w));
 	if (le32_to_cpu(w.magic) != RPC_CONN_MAGIC)
 		return -EPROTO;
-	if (w.version != RPC_VERSION)
+	if (w.version != RPC_CONN_VERSION)
 		return -EPROTONOSUPPORT;
 
 	r.cls = w.cls;
@@ -154,11 +162,66 @@ int rpc_conn_decode(const void *buf, size_t len, struct rpc_conn_info *info)
 	r.req_slot_size = le32_to_cpu(w.req_slot_size);
 	r.rep_slot_size = le32_to_cpu(w.rep_slot_size);
 	r.epoch = le32_to_cpu(w.epoch);
+	r.dgram_qpn = le32_to_cpu(w.dgram_qpn);
+	r.dgram_qkey = le32_to_cpu(w.dgram_qkey);
+	r.dgram_mtu = w.dgram_mtu;
 
 	err = conn_check(&r);
 	if (err)
 		return err;
 	*info = r;
+	return 0;
+}
+
+void rpc_dgram_encode(const struct rpc_dgram_hdr *hdr, struct rpc_dgram_wire *out)
+{
+	*out = (struct rpc_dgram_wire){
+		.magic = cpu_to_le32(RPC_DGRAM_MAGIC),
+		.version = RPC_DGRAM_VERSION,
+		.kind = hdr->kind,
+		.opcode = cpu_to_le16(hdr->opcode),
+		.src_node = cpu_to_le32(hdr->src_node),
+		.body_len = cpu_to_le16(hdr->body_len),
+		.attempt = cpu_to_le16(hdr->attempt),
+		.req_id = cpu_to_le64(hdr->req_id),
+		.incarn = cpu_to_le32(hdr->incarn),
+		.dst_incarn = cpu_to_le32(hdr->dst_incarn),
+		.epoch = cpu_to_le32(hdr->epoch),
+		.status = cpu_to_le32((uint32_t)hdr->status),
+		.timeout_ms = cpu_to_le32(hdr->timeout_ms),
+	};
+}
+
+int rpc_dgram_decode(const void *buf, size_t len, struct rpc_dgram_hdr *hdr)
+{
+	struct rpc_dgram_wire w;
+	struct rpc_dgram_hdr h;
+
+	if (len < sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	if (le32_to_cpu(w.magic) != RPC_DGRAM_MAGIC || w.version != RPC_DGRAM_VERSION)
+		return -EPROTO;
+	h.kind = w.kind;
+	h.opcode = le16_to_cpu(w.opcode);
+	h.body_len = le16_to_cpu(w.body_len);
+	h.attempt = le16_to_cpu(w.attempt);
+	h.src_node = le32_to_cpu(w.src_node);
+	h.req_id = le64_to_cpu(w.req_id);
+	h.incarn = le32_to_cpu(w.incarn);
+	h.dst_incarn = le32_to_cpu(w.dst_incarn);
+	h.epoch = le32_to_cpu(w.epoch);
+	h.status = (int32_t)le32_to_cpu(w.status);
+	h.timeout_ms = le32_to_cpu(w.timeout_ms);
+	if (sizeof(w) + h.body_len != len)
+		return -EMSGSIZE;
+	if (h.kind != RPC_DGRAM_REQUEST && h.kind != RPC_DGRAM_REPLY)
+		return -EPROTO;
+	if (h.status > 0 || h.status < -RPC_MAX_ERRNO || h.req_id == 0)
+		return -EPROTO;
+	if (h.kind == RPC_DGRAM_REQUEST && h.status != 0)
+		return -EPROTO;
+	*hdr = h;
 	return 0;
 }
 

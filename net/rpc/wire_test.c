@@ -150,6 +150,9 @@ static const struct rpc_conn_info good_conn = {
 	.req_slot_size = 8192,
 	.rep_slot_size = 2112,
 	.epoch = 5,
+	.dgram_qpn = 0x41,
+	.dgram_qkey = 0x1a2b3c4d,
+	.dgram_mtu = RDMA_MTU_2048,
 };
 
 static void conn_round_trip(struct ktest *t)
@@ -169,7 +172,10 @@ static void conn_round_trip(struct ktest *t)
 	EXPECT_EQ(t, out.req_slot_size, good_conn.req_slot_size);
 	EXPECT_EQ(t, out.rep_slot_size, good_conn.rep_slot_size);
 	EXPECT_EQ(t, out.epoch, good_conn.epoch);
-	EXPECT_EQ(t, rpc_conn_decode(buf, 47, &out), -EMSGSIZE);
+	EXPECT_EQ(t, out.dgram_qpn, good_conn.dgram_qpn);
+	EXPECT_EQ(t, out.dgram_qkey, good_conn.dgram_qkey);
+	EXPECT_EQ(t, out.dgram_mtu, good_conn.dgram_mtu);
+	EXPECT_EQ(t, rpc_conn_decode(buf, 55, &out), -EMSGSIZE);
 }
 
 static void conn_rejects(struct ktest *t)
@@ -181,12 +187,16 @@ static void conn_rejects(struct ktest *t)
 	} cases[] = {
 		{ 0, 0, -EPROTO },                                 /* magic */
 		{ 4, 9, -EPROTONOSUPPORT }, { 5, 4, -EPROTO },     /* version, class */
+		{ 4, 1, -EPROTONOSUPPORT },                        /* without datagrams */
 		{ 6, 0, -EPROTO },          { 6, 4, -EPROTO },     /* role */
 		{ 7, 0x80, -EPROTO },                              /* flags */
 		{ 8, 0, -EPROTO },          { 10, 1, -EPROTO },    /* node 0, node 65539 */
 		{ 12, 0, -EPROTO },                                /* incarnation 0 */
 		{ 28, 0, -EPROTO },         { 29, 0x10, -EPROTO }, /* slots 0, 4112 */
 		{ 35, 1, -EPROTO },         { 39, 1, -EPROTO },    /* slot sizes */
+		{ 44, 1, -EPROTO },         { 47, 1, -EPROTO },    /* datagrams: QP1, 25 bits */
+		{ 51, 0x80, -EPROTO },                             /* a privileged key */
+		{ 52, 0, -EPROTO },         { 52, 6, -EPROTO },    /* length */
 	};
 	static const uint8_t all_ones[8] = { 255, 255, 255, 255, 255, 255, 255, 255 };
 	struct rpc_conn_wire w;
@@ -200,6 +210,81 @@ static void conn_rejects(struct ktest *t)
 	rpc_conn_encode(&good_conn, &w);
 	memcpy(&w.ring_addr, all_ones, sizeof(all_ones)); /* the ring would wrap around */
 	EXPECT_EQ(t, rpc_conn_decode(&w, sizeof(w), &out), -EPROTO);
+}
+
+static const struct rpc_dgram_hdr good_dgram = {
+	.kind = RPC_DGRAM_REQUEST,
+	.opcode = 0x0f00,
+	.body_len = 3,
+	.attempt = 2,
+	.src_node = 7,
+	.req_id = 0x1122334455667788ull,
+	.incarn = 0xa1a2a3a4,
+	.dst_incarn = 0xb1b2b3b4,
+	.epoch = 9,
+	.timeout_ms = 30000,
+};
+
+static void dgram_round_trip(struct ktest *t)
+{
+	static const uint8_t want[48] = {
+		'T',  'S',  'R',  'D',  1,    1,    0,    0x0f, 7,    0,    0,    0,
+		3,    0,    2,    0,    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+		0xa4, 0xa3, 0xa2, 0xa1, 0xb4, 0xb3, 0xb2, 0xb1, 9,    0,    0,    0,
+		0,    0,    0,    0,    0x30, 0x75, 0,    0,    0,    0,    0,    0,
+	};
+	struct rpc_dgram_hdr out;
+	uint8_t buf[51] = { 0 };
+
+	rpc_dgram_encode(&good_dgram, (void *)buf);
+	EXPECT_MEMEQ(t, buf, want, sizeof(want));
+	ASSERT_EQ(t, rpc_dgram_decode(buf, sizeof(buf), &out), 0);
+	EXPECT_EQ(t, out.kind, good_dgram.kind);
+	EXPECT_EQ(t, out.opcode, good_dgram.opcode);
+	EXPECT_EQ(t, out.body_len, good_dgram.body_len);
+	EXPECT_EQ(t, out.attempt, good_dgram.attempt);
+	EXPECT_EQ(t, out.src_node, good_dgram.src_node);
+	EXPECT_EQ(t, out.req_id, good_dgram.req_id);
+	EXPECT_EQ(t, out.incarn, good_dgram.incarn);
+	EXPECT_EQ(t, out.dst_incarn, good_dgram.dst_incarn);
+	EXPECT_EQ(t, out.epoch, good_dgram.epoch);
+	EXPECT_EQ(t, out.status, 0);
+	EXPECT_EQ(t, out.timeout_ms, good_dgram.timeout_ms);
+}
+
+static void dgram_rejects(struct ktest *t)
+{
+	static const struct {
+		uint32_t off;
+		uint8_t val;
+		size_t len;
+		int want;
+	} cases[] = {
+		{ 5, 2, 51, 0 },         { 5, 1, 0, -EMSGSIZE },  { 5, 1, 47, -EMSGSIZE },
+		{ 5, 1, 50, -EMSGSIZE }, { 5, 1, 52, -EMSGSIZE }, { 13, 1, 51, -EMSGSIZE },
+		{ 0, 0, 51, -EPROTO },   { 4, 2, 51, -EPROTO }, /* magic, version */
+		{ 5, 0, 51, -EPROTO },   { 5, 3, 51, -EPROTO }, /* kind */
+		{ 36, 1, 51, -EPROTO },                         /* status in a request */
+	};
+	struct rpc_dgram_hdr out, h = good_dgram;
+	uint8_t buf[64] = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		rpc_dgram_encode(&good_dgram, (void *)buf);
+		buf[cases[i].off] = cases[i].val;
+		EXPECT_EQ(t, rpc_dgram_decode(buf, cases[i].len, &out), cases[i].want);
+	}
+	h.kind = RPC_DGRAM_REPLY;
+	for (int32_t status = -4097; status <= 1; status++) {
+		h.status = status;
+		rpc_dgram_encode(&h, (void *)buf);
+		EXPECT_EQ(t, rpc_dgram_decode(buf, 51, &out),
+			  status < -4095 || status > 0 ? -EPROTO : 0);
+	}
+	h.status = 0;
+	h.req_id = 0;
+	rpc_dgram_encode(&h, (void *)buf);
+	EXPECT_EQ(t, rpc_dgram_decode(buf, 51, &out), -EPROTO);
 }
 
 static void rej_codec(struct ktest *t)
@@ -226,9 +311,17 @@ static void rej_codec(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(hdr_round_trip), KTEST(hdr_octets), KTEST(hdr_rejects),
-	KTEST(hdr_status),     KTEST(imm_codec),  KTEST(conn_round_trip),
-	KTEST(conn_rejects),   KTEST(rej_codec),  { 0 },
+	KTEST(hdr_round_trip),
+	KTEST(hdr_octets),
+	KTEST(hdr_rejects),
+	KTEST(hdr_status),
+	KTEST(imm_codec),
+	KTEST(conn_round_trip),
+	KTEST(conn_rejects),
+	KTEST(rej_codec),
+	KTEST(dgram_round_trip),
+	KTEST(dgram_rejects),
+	{ 0 },
 };
 static const struct ktest_suite rpc_wire_suite = { .name = "rpc.wire", .cases = cases };
 KTEST_SUITE(rpc_wire_suite);

@@ -2,8 +2,9 @@
 /*
  * RPC workers: threads that run handlers which may sleep.
  *
- * Pools:	one per traffic class, bounded by rpc.workers, and one without a bound for handlers
- *		that wait for other nodes, so that no request on which they wait starves.
+ * Pools:	one per traffic class and one for datagrams, bounded by rpc.workers, and one without
+ *		a bound for handlers that wait for other nodes, so that no request on which they wait
+ *		starves.
  * Threads:	made on demand by a thread that is about to run a handler and leaves nobody idle
  *		behind it, so the polling context never creates one; they end after idling a while.
  * Context:	rpc_worker_queue() runs in polling context.
@@ -33,6 +34,7 @@ struct pool {
 };
 
 static struct pool class_pools[RPC_NR_CLASSES];
+static struct pool dgram_pool;
 static struct pool waits_pool;
 
 static void worker_main(void *arg);
@@ -118,9 +120,16 @@ static void worker_main(void *arg)
 	}
 }
 
+static struct pool *pool_of(const struct rpc_request *req, bool waits)
+{
+	if (!req->session)
+		return &dgram_pool;
+	return waits ? &waits_pool : &class_pools[req->session->cls];
+}
+
 void rpc_worker_queue(struct rpc_request *req, bool waits)
 {
-	struct pool *p = waits ? &waits_pool : &class_pools[req->session->cls];
+	struct pool *p = pool_of(req, waits);
 
 	atomic_inc(&rpc_net.nr_working);
 	spin_lock(&p->lock);
@@ -146,6 +155,8 @@ int rpc_workers_init(void)
 {
 	int err = pool_init(&waits_pool, "waits", WORKERS_UNBOUNDED);
 
+	if (!err)
+		err = pool_init(&dgram_pool, "datagram", rpc_tune.workers);
 	for (uint32_t i = 0; i < RPC_NR_CLASSES && !err; i++)
 		err = pool_init(&class_pools[i], rpc_class_cfg[i].name, rpc_tune.workers);
 	return err;

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fuzz RPC: the decoders, and the receive path of a session as a hostile peer sees it.
+ * Fuzz RPC: the decoders, and the receive paths of a session and of datagrams as a hostile peer sees them.
  *
  * Input:	a list of commands: put bytes into the ring, deliver an immediate, submit a call, give
- *		one up.  A stub device takes what is posted and delivers what the input says.
+ *		one up; deliver a datagram, begin, repeat and end a call by datagram, answer a request that
+ *		was kept.  A stub device takes what is posted and delivers what the input says.
  * Property:	every call is done exactly once and released exactly once, every request that reached
- *		a handler is answered once, slots come back, and what decodes encodes back.
+ *		a handler is answered once, slots and buffers come back, what decodes encodes back, and
+ *		a reply by datagram is taken only if its sender, its id and its incarnations are right.
  */
 #include <stdlib.h>
 
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <net/rpc.h>
 #include <shim/shim.h>
 
-#include "../../net/rpc/rpc_priv.h"
+#include "../../net/rpc/dgram.h"
 
 #define CHECK(cond)              \
 	do {                     \
@@ -55,10 +58,14 @@ uint32_t rdma_mr_rkey(const struct rdma_mr *mr)
 	return 1;
 }
 
+/* The two of the datagrams, in this order. */
 struct rdma_cq *rdma_cq_create(struct rdma_device *dev, uint32_t nr_cqe, uint32_t vector,
 			       void (*event)(struct rdma_cq *cq, void *arg), void *arg)
 {
-	return (void *)stub_object[1];
+	static unsigned int nr;
+
+	CHECK(nr < 2);
+	return (void *)stub_object[5 + nr++];
 }
 
 void rdma_cq_destroy(struct rdma_cq *cq)
@@ -67,7 +74,17 @@ void rdma_cq_destroy(struct rdma_cq *cq)
 
 struct rdma_qp *rdma_qp_create(struct rdma_pd *pd, const struct rdma_qp_init *init)
 {
-	return (void *)stub_object[2];
+	return (void *)stub_object[8];
+}
+
+int rdma_qp_to_rts_ud(struct rdma_qp *qp)
+{
+	return 0;
+}
+
+const char *rdma_wc_status_name(enum rdma_wc_status status)
+{
+	return "status";
 }
 
 void rdma_qp_destroy(struct rdma_qp *qp)
@@ -94,6 +111,38 @@ int rdma_qp_to_err(struct rdma_qp *qp)
 	return 0;
 }
 
+/* --- its queue pair for datagrams --- */
+
+#define DGRAM_BUFFERS 16u
+
+static uint32_t dgram_recv[DGRAM_BUFFERS + 1], nr_dgram_recv; /* posted */
+static uint64_t dgram_sent[DGRAM_BUFFERS];                    /* not yet complete */
+static uint32_t nr_dgram_sent;
+static bool dgram_sends_wait;
+static struct rdma_wc dgram_wc; /* qp NULL: none */
+
+static void dgram_posted(const struct rdma_send_wr *wr)
+{
+	const uint8_t *p = rpc_dgram.buf + (wr->sge[0].addr - rpc_dgram.phys);
+
+	CHECK(nr_dgram_sent < DGRAM_BUFFERS / 2);
+	CHECK(wr->nr_sge == 1 && wr->sge[0].addr >= rpc_dgram.phys);
+	CHECK(wr->sge[0].addr - rpc_dgram.phys + wr->sge[0].len <=
+	      (uint64_t)(DGRAM_BUFFERS + DGRAM_BUFFERS / 2) * rpc_dgram.stride);
+	for (uint32_t k = 0; k < wr->sge[0].len; k++)
+		byte_seen += p[k];
+	dgram_sent[nr_dgram_sent++] = wr->wr_id;
+}
+
+static int dgram_sends_done(struct rdma_wc *wc, int max)
+{
+	int n = 0;
+
+	while (!dgram_sends_wait && nr_dgram_sent && n < max)
+		wc[n++] = (struct rdma_wc){ .wr_id = dgram_sent[--nr_dgram_sent] };
+	return n;
+}
+
 /* Look at every byte that a device would send. */
 int rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr,
 		   const struct rdma_send_wr **bad)
@@ -105,7 +154,9 @@ int rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr,
 			for (uint32_t k = 0; k < wr->sge[i].len; k++)
 				byte_seen += p[k];
 		}
-		if (wr->flags & RDMA_SEND_SIGNALED)
+		if (qp == rpc_dgram.qp)
+			dgram_posted(wr);
+		else if (wr->flags & RDMA_SEND_SIGNALED)
 			the_conn->sq_completed = wr->wr_id;
 	}
 	return 0;
@@ -114,11 +165,21 @@ int rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr,
 int rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr,
 		   const struct rdma_recv_wr **bad)
 {
+	if (qp == rpc_dgram.qp || qp == (void *)stub_object[8])
+		dgram_recv[nr_dgram_recv++] = (uint32_t)wr->wr_id;
+	CHECK(nr_dgram_recv <= DGRAM_BUFFERS);
 	return 0;
 }
 
 int rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, int max)
 {
+	if (cq == rpc_dgram.send_cq)
+		return dgram_sends_done(wc, max);
+	if (cq == rpc_dgram.recv_cq) {
+		*wc = dgram_wc;
+		dgram_wc.qp = NULL;
+		return wc->qp != NULL;
+	}
 	if (!has_pending || cq != rpc_net.cq)
 		return 0;
 	has_pending = false;
@@ -148,7 +209,8 @@ void rdma_device_attr(const struct rdma_device *dev, struct rdma_device_attr *at
 
 int rdma_port_attr(struct rdma_device *dev, uint8_t port, struct rdma_port_attr *attr)
 {
-	return -ENODEV;
+	*attr = (struct rdma_port_attr){ .state = RDMA_PORT_ACTIVE, .active_mtu = RDMA_MTU_1024 };
+	return 0;
 }
 
 const char *rdma_device_name(const struct rdma_device *dev)
@@ -195,6 +257,8 @@ void cm_conn_destroy(struct cm_conn *conn)
 
 #define PEER     9u
 #define INCARN   0x1234u
+#define PEER_LID 3u
+#define PEER_QPN 0x44u
 #define MAX_CALL 64
 
 static struct rpc_session *session;
@@ -213,14 +277,49 @@ static enum rpc_handler_result echo(struct rpc_request *req, void *arg)
 	return RPC_DONE;
 }
 
+static struct rpc_request *kept[DGRAM_BUFFERS];
+static uint32_t nr_kept;
+
+/* A datagram is answered some time later. */
+static enum rpc_handler_result keep(struct rpc_request *req, void *arg)
+{
+	if (!rpc_request_is_datagram(req))
+		return echo(req, arg);
+	CHECK(nr_kept < DGRAM_BUFFERS / 2);
+	kept[nr_kept++] = req;
+	return RPC_DONE;
+}
+
+static void kept_answer(void)
+{
+	if (nr_kept)
+		(void)echo(kept[--nr_kept], NULL);
+}
+
 static const struct rpc_handler handlers[] = {
-	{ 0x0f10, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "echo", echo },
+	{ 0x0f10, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM, "echo",
+	  echo },
 	{ 0x0f11, RPC_HANDLER_INLINE, "echo_once", echo },
+	{ 0x0f12, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM, "keep",
+	  keep },
 };
+
+static void setup_datagrams(struct rpc_peer *peer)
+{
+	const struct rpc_conn_info info = {
+		.incarn = INCARN, .dgram_qpn = PEER_QPN, .dgram_qkey = 5, .dgram_mtu = RDMA_MTU_512
+	};
+
+	rpc_tune.datagram_buffers = DGRAM_BUFFERS;
+	CHECK(rpc_dgram_create() == 0);
+	rpc_dgram_learn(peer, &info);
+}
 
 static void setup(void)
 {
-	const struct node_info info = { .id = PEER, .role = NODE_ROLE_MEMORY, .incarn = INCARN };
+	const struct node_info info = {
+		.id = PEER, .role = NODE_ROLE_MEMORY, .incarn = INCARN, .addr = { .dlid = PEER_LID }
+	};
 	struct rpc_peer *peer;
 
 	CHECK(rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL) == 0);
@@ -228,6 +327,7 @@ static void setup(void)
 	rpc_net.is_started = true;
 	peer = rpc_peer_alloc(&info);
 	CHECK(peer && rpc_peer_publish(peer) == 0);
+	setup_datagrams(peer);
 	session = &peer->sessions[RPC_CLASS_DEMAND];
 	CHECK(rpc_session_prepare(session) == 0);
 	the_conn = calloc(1, sizeof(*the_conn));
@@ -320,7 +420,13 @@ static void decoders(const uint8_t *data, size_t size)
 	struct rpc_conn_info info;
 	struct rpc_hdr hdr;
 	struct rpc_rej rej;
+	struct rpc_dgram_hdr dh;
+	struct rpc_dgram_wire dw;
 
+	if (rpc_dgram_decode(data, size, &dh) == 0) {
+		rpc_dgram_encode(&dh, &dw);
+		CHECK(memcmp(&dw, data, offsetof(struct rpc_dgram_wire, reserved)) == 0);
+	}
 	if (size >= sizeof(w)) {
 		memcpy(&w, data, sizeof(w));
 		if (rpc_hdr_decode(&w, (uint32_t)size, data[0] & 0x80, &hdr) == 0) {
@@ -333,6 +439,7 @@ static void decoders(const uint8_t *data, size_t size)
 		rpc_conn_encode(&info, &cw);
 		memset(&cw.reserved, 0, sizeof(cw.reserved));
 		CHECK(memcmp(&cw, data, 30) == 0); /* up to the reserved field */
+		CHECK(memcmp(&cw.req_slot_size, data + 32, 21) == 0);
 	}
 	if (rpc_rej_decode(data, size, &rej) == 0) {
 		rpc_rej_encode(&rej, &rw);
@@ -364,6 +471,137 @@ static void deliver(uint32_t imm)
 	rpc_poll_try_once();
 }
 
+/* --- datagrams ----------------------------------------------------------------------------- */
+
+#define MAX_DGRAM_CALL 4u
+
+static struct rpc_dgram_call dgram_call[MAX_DGRAM_CALL];
+static uint8_t dgram_reply[MAX_DGRAM_CALL][64];
+static bool dgram_begun[MAX_DGRAM_CALL];
+
+static void dgram_call_begin(uint32_t i, uint8_t len)
+{
+	static const uint8_t body[256];
+
+	if (dgram_begun[i])
+		return;
+	dgram_call[i] = (struct rpc_dgram_call){ .peer = session->peer,
+						 .opcode = 0x0f10,
+						 .body = body,
+						 .body_len = len,
+						 .reply = dgram_reply[i],
+						 .reply_max = sizeof(dgram_reply[i]) };
+	dgram_begun[i] = rpc_dgram_call_begin(&dgram_call[i], NSEC_PER_SEC) == 0;
+	CHECK(dgram_begun[i]);
+}
+
+static void dgram_call_end(uint32_t i)
+{
+	int ret;
+
+	if (!dgram_begun[i])
+		return;
+	dgram_begun[i] = false;
+	ret = rpc_dgram_call_end(&dgram_call[i], -ETIMEDOUT);
+	CHECK(ret >= -4095 && ret <= (int)sizeof(dgram_reply[i]));
+}
+
+/* Deliver what lies in the first posted buffer: @len bytes behind the GRH. */
+static void dgram_deliver(uint32_t len, uint32_t src_qpn, uint16_t slid)
+{
+	uint32_t before = 0, after = 0;
+
+	dgram_wc = (struct rdma_wc){ .wr_id = dgram_recv[0],
+				     .qp = rpc_dgram.qp,
+				     .opcode = RDMA_WC_RECV,
+				     .byte_len = RPC_DGRAM_GRH_LEN + len,
+				     .src_qpn = src_qpn,
+				     .slid = slid };
+	nr_dgram_recv--;
+	memmove(dgram_recv, dgram_recv + 1, nr_dgram_recv * sizeof(dgram_recv[0]));
+	for (uint32_t i = 0; i < MAX_DGRAM_CALL; i++)
+		before += dgram_begun[i] && dgram_call[i].is_done;
+	CHECK(rpc_dgram_poll() == 1);
+	for (uint32_t i = 0; i < MAX_DGRAM_CALL; i++)
+		after += dgram_begun[i] && dgram_call[i].is_done;
+	CHECK(after - before <= 1 &&
+	      (after == before || (src_qpn == PEER_QPN && slid == PEER_LID)));
+	CHECK(nr_dgram_recv + (uint32_t)atomic_read(&rpc_dgram.nr_held) == DGRAM_BUFFERS);
+}
+
+static void dgram_plausible(const uint8_t *p, const uint8_t *raw, size_t raw_len)
+{
+	const uint32_t i = p[2] % MAX_DGRAM_CALL;
+	uint8_t *msg = rpc_dgram.buf + (size_t)dgram_recv[0] * rpc_dgram.stride + RPC_DGRAM_GRH_LEN;
+	const uint32_t len = (uint32_t)MIN(raw_len, (size_t)p[3]);
+	const struct rpc_dgram_hdr hdr = {
+		.kind = p[0] & 8 ? RPC_DGRAM_REPLY : RPC_DGRAM_REQUEST,
+		.opcode = (uint16_t)(0x0f10 + (p[1] & 3)),
+		.body_len = (uint16_t)len,
+		.attempt = p[1] >> 6,
+		.src_node = p[4] & 1 ? PEER + 1 : PEER,
+		.req_id = dgram_begun[i] && !(p[4] & 2) ? dgram_call[i].req_id : p[2],
+		.incarn = p[4] & 4 ? INCARN + 1 : INCARN,
+		.dst_incarn = node_self()->incarn + (p[4] & 8 ? 1 : 0),
+		.status = p[0] & 8 ? -(int32_t)(p[5] & 3) : 0,
+	};
+
+	rpc_dgram_encode(&hdr, (void *)msg);
+	memcpy(msg + RPC_DGRAM_HDR_LEN, raw, len);
+	dgram_deliver(RPC_DGRAM_HDR_LEN + len, PEER_QPN + (p[4] >> 4 & 1),
+		      (uint16_t)(PEER_LID + (p[4] >> 5 & 1)));
+}
+
+static size_t dgram_command(const uint8_t *p, const uint8_t *raw, size_t raw_len)
+{
+	const uint32_t i = p[1] % MAX_DGRAM_CALL;
+	uint8_t *msg = rpc_dgram.buf + (size_t)dgram_recv[0] * rpc_dgram.stride + RPC_DGRAM_GRH_LEN;
+	int err;
+
+	switch (p[0] & 7) {
+	case 0:
+	case 1:
+		dgram_plausible(p, raw, raw_len);
+		return MIN(raw_len, (size_t)p[3]);
+	case 2:
+		raw_len = MIN(raw_len, (size_t)p[1] * 4);
+		memcpy(msg, raw, raw_len);
+		dgram_deliver((uint32_t)(p[2] & 1 ? p[3] * 8 : raw_len), PEER_QPN, PEER_LID);
+		return raw_len;
+	case 3:
+		dgram_call_begin(i, p[2]);
+		return 0;
+	case 4:
+		if (dgram_begun[i]) {
+			err = rpc_dgram_call_send(&dgram_call[i], p[2]);
+			CHECK(err == 0);
+		}
+		return 0;
+	case 5:
+		dgram_call_end(i);
+		return 0;
+	case 6:
+		dgram_sends_wait = p[1] & 1;
+		return 0;
+	default:
+		kept_answer();
+		return 0;
+	}
+}
+
+static void settle_datagrams(void)
+{
+	dgram_sends_wait = false;
+	while (nr_kept)
+		kept_answer();
+	for (uint32_t i = 0; i < MAX_DGRAM_CALL; i++)
+		dgram_call_end(i);
+	CHECK(nr_dgram_recv == DGRAM_BUFFERS && atomic_read(&rpc_dgram.nr_held) == 0);
+	CHECK(rpc_dgram.nr_send_free + nr_dgram_sent == DGRAM_BUFFERS / 2);
+	for (uint32_t i = 0; i < RPC_DGRAM_HASH; i++)
+		CHECK(list_empty(&rpc_dgram.calls[i]));
+}
+
 /* One command of 8 bytes; true: it was followed by raw bytes for the ring. */
 static size_t command(const uint8_t *p, const uint8_t *raw, size_t raw_len)
 {
@@ -373,6 +611,8 @@ static size_t command(const uint8_t *p, const uint8_t *raw, size_t raw_len)
 	struct rpc_imm imm = { .reply = reply, .slot = slot };
 	size_t n;
 
+	if (p[0] & 0x40)
+		return dgram_command(p, raw, raw_len);
 	switch (p[0] & 7) {
 	case 0:
 	case 1:
@@ -423,5 +663,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	rpc_flush_locked(session);
 	spin_unlock(&session->lock);
 	settle();
+	settle_datagrams();
 	return 0;
 }

@@ -6,4 +6,4 @@ memverbs-objs := $(addprefix test/host/memverbs/,memverbs.o sim.o) \
 
 prog-y      += rpc
 rpc-folders := net/rpc
-rpc-objs    := $(memverbs-objs) test/host/rpc_pair_test.o
+rpc-objs    := $(memverbs-objs) test/host/rpc_pair_test.o test/host/rpc_datagram_test.o

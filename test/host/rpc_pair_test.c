@@ -818,8 +818,9 @@ static void serves_after_calls(struct ktest *t)
 
 static void multicast_client(struct ktest *t)
 {
-	struct rpc_call *calls[6];
+	struct rpc_call *calls[6], *many[11];
 	uint32_t reply[6] = { 0 };
+	uint64_t start;
 
 	node_join(t, 3);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_CONTROL, 1), 0);
@@ -840,6 +841,23 @@ static void multicast_client(struct ktest *t)
 		EXPECT_EQ(t, calls[i]->status, i == 5 ? -EXDEV : 0);
 		EXPECT_EQ(t, reply[i], i == 5 ? 0 : 0x04030201);
 		rpc_call_put(calls[i]);
+	}
+	/* Ten to two nodes, each of which takes 100 ms: together not much more than one. One target is none. */
+	sim_cmd("delay 50000 50000");
+	start = time_now_ns();
+	for (uint32_t i = 0; i < 11; i++) {
+		many[i] = rpc_call_alloc();
+		many[i]->peer = i == 4 ? 77 : 1 + i % 2;
+		many[i]->cls = RPC_CLASS_CONTROL;
+		many[i]->opcode = OP_ECHO;
+	}
+	EXPECT_EQ(t, rpc_multicast(many, 11), -EHOSTDOWN);
+	EXPECT_GE(t, time_now_ns() - start, 100 * NSEC_PER_MSEC);
+	EXPECT_LT(t, time_now_ns() - start, 300 * NSEC_PER_MSEC);
+	sim_cmd("delay 0 0");
+	for (uint32_t i = 0; i < 11; i++) {
+		EXPECT_EQ(t, many[i]->status, i == 4 ? -EHOSTDOWN : 0);
+		rpc_call_put(many[i]);
 	}
 	sim_cmd("barrier 1 3");
 }

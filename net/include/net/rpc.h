@@ -19,6 +19,8 @@
  *		else the negative errno that the handler replied.  After -ETIMEDOUT and -EINTR the
  *		slot and the reply's target are in quarantine: release() says when the target may be
  *		reused, which is when the late reply has come or the connection has been reset.
+ * Modes:	reliable, one call at a time or several to several nodes (rpc_multicast); and
+ *		connectionless, with repetition by the client (rpc_datagram_sync).
  * See:		docs/protocol/rpc.md, design: docs/design/rpc.md
  */
 #pragma once
@@ -126,8 +128,31 @@ void rpc_call_cancel(struct rpc_call *call);
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns);
 
-/* Several calls in about one round trip: submit all with shared doorbells, wait for all. */
+/*
+ * Several calls, to as many nodes as you like, in about one round trip: submit all, then wait for all.
+ * What became of each is in its status, that of one which could not be submitted, too; a target
+ * that fails keeps no other from being asked.  Returns 0, or the status of the first one that failed.
+ */
 int rpc_multicast(struct rpc_call **calls, size_t nr_calls);
+
+/* --- client, connectionless -------------------------------------------------------------- */
+
+/*
+ * Ask @peer by datagrams, which are sent again, ever less often, until an answer comes or the time
+ * is over.  No connection is needed or made, only that the peer has been connected once in its
+ * present life (that is when the two tell each other their addresses).  The handler must have
+ * RPC_HANDLER_DATAGRAM; it may run several times, at the same time, and after a later request has.
+ * Sleeps.  @timeout_ns relative; 0 = the control class's default.  @reply NULL = not wanted.
+ *
+ * Returns the reply's length in bytes; -EMSGSIZE: @body or the reply does not fit; -EHOSTUNREACH: it
+ * has not been connected in its present life; -EHOSTDOWN: no member; -ESTALE: it has fenced us;
+ * -ETIMEDOUT; -ENETDOWN: this node's queue pair for datagrams has failed; -EOPNOTSUPP: the opcode is
+ * not served by datagram; -ENOSYS: nor at all; else what the handler replied.
+ */
+int rpc_datagram_sync(uint32_t peer, uint16_t opcode, const void *body, uint32_t body_len,
+		      void *reply, uint32_t reply_max, uint64_t timeout_ns);
+/* Bytes that such a request or reply may have: one MTU without the header. 0: cannot be asked. */
+uint32_t rpc_datagram_max(uint32_t peer);
 
 /* --- server -------------------------------------------------------------------------- */
 
@@ -146,6 +171,11 @@ enum rpc_handler_flags {
 	 * are requests), so that no request on which they wait starves behind them.
 	 */
 	RPC_HANDLER_WAITS = 1 << 2,
+	/*
+	 * It may be called by datagram as well.  Needs RPC_HANDLER_IDEMPOTENT, and more than that: a
+	 * datagram may come twice, and long after what was sent behind it.  Not for handlers that wait.
+	 */
+	RPC_HANDLER_DATAGRAM = 1 << 3,
 };
 
 enum rpc_handler_result {
@@ -160,12 +190,14 @@ struct rpc_handler {
 	enum rpc_handler_result (*fn)(struct rpc_request *req, void *arg);
 };
 
-/* Register a table for the life of the kernel. -EEXIST when an opcode is taken. */
+/* Register a table for the life of the kernel. -EEXIST when an opcode is taken, -EINVAL flags. */
 int rpc_handlers_register(const struct rpc_handler *table, size_t nr, void *arg) __must_check;
 
-uint32_t rpc_request_peer(const struct rpc_request *req); /* node id, checked by the connection */
+uint32_t rpc_request_peer(const struct rpc_request *req);   /* node id, checked by the connection */
+uint32_t rpc_request_incarn(const struct rpc_request *req); /* the sender's, checked likewise */
+bool rpc_request_is_datagram(const struct rpc_request *req);
 bool rpc_request_may_sleep(const struct rpc_request *req);
-/* Bytes that the body of the reply may have, which depends on the class of the session. */
+/* Bytes that the body of the reply may have: depends on the session's class, and on datagrams. */
 uint32_t rpc_request_reply_max(const struct rpc_request *req);
 /*
  * The body and the bulk lie in ring memory that a hostile peer can still change: copy, then check.

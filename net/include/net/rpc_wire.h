@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RPC on the wire: message header, immediate data, and the private data of connection set-up.
+ * RPC on the wire: message header, immediate data, the private data of connection set-up, and
+ * datagrams.
  *
  * A message is one RDMA WRITE with immediate into a slot of the receiver's ring:
  *
@@ -12,6 +13,8 @@
  *	bits 30:20 slot number
  *	bits 19:0  message length in bytes, header included
  *
+ * A datagram of the connectionless mode is one UD SEND:  | struct rpc_dgram_wire (48) | body |
+ *
  * See:	docs/protocol/rpc.md
  */
 #pragma once
@@ -19,6 +22,7 @@
 #include <lib/byteorder.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
+#include <rdma/verbs.h>
 
 #define RPC_VERSION 1
 
@@ -47,8 +51,8 @@ static_assert(offsetof(struct rpc_hdr_wire, incarn) == 24, "rpc_hdr is ABI");
 
 /* Private data of REQ and REP: who is calling and where its ring is. */
 struct rpc_conn_wire {
-	le32_t magic; /* RPC_CONN_MAGIC */
-	uint8_t version;
+	le32_t magic;    /* RPC_CONN_MAGIC */
+	uint8_t version; /* RPC_CONN_VERSION */
 	uint8_t cls;
 	uint8_t role; /* enum node_role of <net/node.h> */
 	uint8_t flags;
@@ -61,10 +65,15 @@ struct rpc_conn_wire {
 	le32_t req_slot_size; /* bytes */
 	le32_t rep_slot_size;
 	le32_t epoch;
-	le32_t reserved2;
+	le32_t dgram_qpn;  /* the sender's queue pair for datagrams */
+	le32_t dgram_qkey; /* and the key that it takes them with */
+	uint8_t dgram_mtu; /* enum rdma_mtu: the longest datagram, header included */
+	uint8_t reserved2[3];
 };
-static_assert(sizeof(struct rpc_conn_wire) == 48, "rpc_conn is ABI");
-#define RPC_CONN_MAGIC 0x41525354u /* "TSRA" */
+static_assert(sizeof(struct rpc_conn_wire) == 56, "rpc_conn is ABI");
+static_assert(offsetof(struct rpc_conn_wire, dgram_qkey) == 48, "rpc_conn is ABI");
+#define RPC_CONN_MAGIC   0x41525354u /* "TSRA" */
+#define RPC_CONN_VERSION 2 /* of REQ and REP; 1 had no datagrams.  REJ stays at RPC_VERSION */
 
 #define RPC_CONN_F_STRANGER 0x01 /* the sender does not know the receiver's node id */
 #define RPC_CONN_F_ALL      0x01
@@ -93,6 +102,33 @@ struct rpc_rej_wire {
 	le32_t incarn;
 };
 static_assert(sizeof(struct rpc_rej_wire) == 16, "rpc_rej is ABI");
+
+/* A datagram: this header, then the body. */
+struct rpc_dgram_wire {
+	le32_t magic; /* RPC_DGRAM_MAGIC */
+	uint8_t version;
+	uint8_t kind;      /* enum rpc_dgram_kind */
+	le16_t opcode;     /* echoed in a reply */
+	le32_t src_node;   /* checked against the address and the queue pair that it came from */
+	le16_t body_len;   /* bytes after this header */
+	le16_t attempt;    /* which sending of the request: 0, 1, ...; echoed in the reply */
+	le64_t req_id;     /* random; the same in every repetition; echoed in the reply */
+	le32_t incarn;     /* sender's incarnation */
+	le32_t dst_incarn; /* receiver's, as the sender knows it; a mismatch answers -ESTALE */
+	le32_t epoch;      /* membership epoch that the sender believes in */
+	le32_t status;     /* reply: 0 or a negative errno as two's complement; 0 in a request */
+	le32_t timeout_ms; /* request: time left when it was sent.  0 in a reply */
+	le32_t reserved;   /* zero on send, ignored on receive */
+};
+static_assert(sizeof(struct rpc_dgram_wire) == 48, "rpc_dgram is ABI");
+static_assert(offsetof(struct rpc_dgram_wire, req_id) == 16, "rpc_dgram is ABI");
+#define RPC_DGRAM_MAGIC   0x44525354u /* "TSRD" */
+#define RPC_DGRAM_VERSION 1
+
+enum rpc_dgram_kind {
+	RPC_DGRAM_REQUEST = 1,
+	RPC_DGRAM_REPLY = 2,
+};
 
 /* --- host order, and the codec (net/rpc/wire.c: pure) --------------------------------- */
 
@@ -128,6 +164,23 @@ struct rpc_conn_info {
 	uint32_t req_slot_size;
 	uint32_t rep_slot_size;
 	uint32_t epoch;
+	uint32_t dgram_qpn;
+	uint32_t dgram_qkey;
+	uint8_t dgram_mtu; /* enum rdma_mtu */
+};
+
+struct rpc_dgram_hdr {
+	uint8_t kind; /* enum rpc_dgram_kind */
+	uint16_t opcode;
+	uint16_t body_len;
+	uint16_t attempt;
+	uint32_t src_node;
+	uint64_t req_id;
+	uint32_t incarn;
+	uint32_t dst_incarn;
+	uint32_t epoch;
+	int32_t status;
+	uint32_t timeout_ms;
 };
 
 struct rpc_rej {
@@ -150,5 +203,11 @@ int rpc_hdr_decode(const struct rpc_hdr_wire *w, uint32_t len, bool reply, struc
 void rpc_conn_encode(const struct rpc_conn_info *info, struct rpc_conn_wire *out);
 /* -EMSGSIZE too short, -EPROTONOSUPPORT other version, -EPROTO anything else. */
 int rpc_conn_decode(const void *buf, size_t len, struct rpc_conn_info *info) __must_check;
+void rpc_dgram_encode(const struct rpc_dgram_hdr *hdr, struct rpc_dgram_wire *out);
+/*
+ * @buf holds a datagram of @len bytes without its GRH.  -EMSGSIZE too short or lengths that do not
+ * agree, -EPROTO anything else.
+ */
+int rpc_dgram_decode(const void *buf, size_t len, struct rpc_dgram_hdr *hdr) __must_check;
 void rpc_rej_encode(const struct rpc_rej *rej, struct rpc_rej_wire *out);
 int rpc_rej_decode(const void *buf, size_t len, struct rpc_rej *rej) __must_check;

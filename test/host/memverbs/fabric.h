@@ -15,7 +15,7 @@
 enum fab_type {
 	FAB_WRITE = 1, /* RC: seq, raddr, rkey, flags, imm; payload is the data */
 	FAB_ACK,       /* RC: seq, status of it */
-	FAB_UD,        /* datagram to QP1; payload is what was sent */
+	FAB_UD,        /* datagram: dst_qpn, rkey is its Q_Key; payload is what was sent */
 	FAB_BREAK,     /* from the fabric: queue pair dst_qpn to ERR, 0 = all to node src */
 	FAB_CMD,       /* payload: a command line */
 	FAB_CMD_REPLY, /* seq: its result */

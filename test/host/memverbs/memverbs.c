@@ -26,9 +26,10 @@
 #include "fabric.h"
 #include "sim.h"
 
-#define NR_QPS  1024u
-#define NR_MRS  1024u
-#define QP1_QPN 1u
+#define NR_QPS   1024u
+#define NR_MRS   1024u
+#define QP1_QPN  1u
+#define QP1_QKEY 0x80010000u
 
 struct mem_cq {
 	struct rdma_cq cq;
@@ -335,6 +336,8 @@ static void ud_arrived(const struct fab_hdr *h, const uint8_t *data)
 
 	if (!qp || qp->qp.type == RDMA_QPT_RC || !qp->receiving || list_empty(&qp->recvs))
 		return; /* datagrams may be lost */
+	if (h->rkey != (qp->qp.type == RDMA_QPT_GSI ? QP1_QKEY : qp->qp.qkey))
+		return;
 	r = list_first_entry(&qp->recvs, struct recv, link);
 	for (uint32_t i = 0; i < r->nr_sge && done < h->len; i++) {
 		const struct mem_mr *mr = mr_find(r->sge[i].lkey);
@@ -654,7 +657,7 @@ static int send_one(struct mem_qp *qp, const struct rdma_send_wr *wr)
 			     .dst = ud ? wr->dest.dlid : qp->peer,
 			     .src_qpn = qp->qp.qpn,
 			     .dst_qpn = ud ? wr->dest_qpn : qp->peer_qpn,
-			     .rkey = wr->rkey,
+			     .rkey = ud ? wr->dest_qkey : wr->rkey,
 			     .imm = wr->imm,
 			     .raddr = wr->remote_addr };
 	struct sent *s;

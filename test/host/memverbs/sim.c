@@ -33,6 +33,7 @@
 struct frame_queued {
 	struct frame_queued *next;
 	uint64_t due_us;
+	bool moved; /* others have overtaken it */
 	struct fab_hdr hdr;
 	uint8_t data[];
 };
@@ -63,8 +64,8 @@ static struct {
 	struct lane lane[FAB_MAX_NODES][FAB_MAX_NODES];
 	struct prng rnd;
 	uint64_t delay_min, delay_max; /* us */
-	uint32_t loss, dup, breaks;
-	uint64_t nr_frames, nr_broken, nr_delayed, nr_lost, nr_dup;
+	uint32_t loss, dup, reorder, breaks;
+	uint64_t nr_frames, nr_broken, nr_delayed, nr_lost, nr_dup, nr_reordered;
 	uint32_t barrier_count[64];
 	uint16_t barrier_waiting[64][FAB_MAX_NODES];
 	uint64_t limit_us; /* when the run must have ended */
@@ -248,6 +249,7 @@ static void enqueue(const struct fab_hdr *h, const void *data)
 	}
 	f->next = NULL;
 	f->due_us = due;
+	f->moved = false;
 	f->hdr = *h;
 	memcpy(f->data, data, h->len);
 	*l->last = f;
@@ -301,6 +303,18 @@ static void frame_due(const struct frame_queued *f)
 	deliver(h, f->data);
 }
 
+/* Does the datagram go to the end of its lane once more? */
+static bool overtaken(struct frame_queued *f, uint64_t now)
+{
+	if (f->hdr.type != FAB_UD || f->moved || prng_below(&fab.rnd, 100) >= fab.reorder)
+		return false;
+	f->moved = true;
+	f->next = NULL;
+	f->due_us = now + prng_below(&fab.rnd, 3000);
+	fab.nr_reordered++;
+	return true;
+}
+
 /* Let go what is due; returns the time until the next, in ms. */
 static int lanes_run(void)
 {
@@ -317,6 +331,11 @@ static int lanes_run(void)
 				l->first = f->next;
 				if (!l->first)
 					l->last = &l->first;
+				if (overtaken(f, now)) {
+					*l->last = f;
+					l->last = &f->next;
+					continue;
+				}
 				frame_due(f);
 				free(f);
 			}
@@ -374,6 +393,7 @@ static long count(const char *what)
 	       : strcmp(what, "delayed") == 0    ? (long)fab.nr_delayed
 	       : strcmp(what, "lost") == 0       ? (long)fab.nr_lost
 	       : strcmp(what, "duplicated") == 0 ? (long)fab.nr_dup
+	       : strcmp(what, "reordered") == 0  ? (long)fab.nr_reordered
 	       : strcmp(what, "frames") == 0     ? (long)fab.nr_frames
 						 : -EINVAL;
 }
@@ -400,6 +420,8 @@ static void command(uint16_t node, const char *line)
 		fab.loss = a;
 	else if (strcmp(verb, "dup") == 0)
 		fab.dup = a;
+	else if (strcmp(verb, "reorder") == 0)
+		fab.reorder = a;
 	else if (strcmp(verb, "breaks") == 0)
 		fab.breaks = a;
 	else if (strcmp(verb, "break") == 0)
@@ -543,6 +565,7 @@ void sim_run(struct ktest *t, const struct sim_node *nodes, size_t nr_nodes, uns
 		}
 	}
 	for (size_t i = 0; i < nr_nodes; i++) {
+		lanes_flush(nodes[i].id); /* what was sent to somebody who had ended */
 		free(fab.child[i].in);
 		free(fab.child[i].out);
 	}

@@ -7,14 +7,17 @@
  *		until all have ended.  EXPECT and ASSERT work in fn: a failure there fails the case.
  * Commands:	sim_cmd() from any node:
  *		  delay <min_us> <max_us>   every frame takes that long
- *		  loss <percent>            of datagrams (connection set-up); dup <percent> likewise
+ *		  loss <percent>            of datagrams (connection set-up and RPC's connectionless
+ *		                            mode); dup <percent> likewise
+ *		  reorder <percent>         of datagrams: it goes again behind what has been sent
+ *		                            since, 0 to 3 ms later
  *		  break <a> <b>             break all queue pairs between two nodes
  *		  breaks <per_10000>        break the queue pair of that share of RC frames, half
  *		                            of them after the frame was delivered
  *		  hold <a> <b>              keep frames from a to b back; release <a> <b> lets them go
  *		  kill <n>, spawn <n>       end a node's process at once; start it anew
  *		  barrier <k> <n>           wait until n nodes have come to barrier k
- *		  count <what>              broken, delayed, lost, duplicated, frames
+ *		  count <what>              broken, delayed, lost, duplicated, reordered, frames
  * Seeds:	every random choice comes from TESSERA_SEED (1), so a failing run can be repeated.
  */
 #pragma once

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RPC by datagrams: one UD queue pair of this node, its buffers, and the server side.
+ *
+ * Flow:	a thread of its own takes what arrives, so that no flood of datagrams holds up the poll
+ *		of the connections.  Replies go to dgram_call.c; a request stays in its receive buffer,
+ *		which the sender cannot reach any more, until it is answered: inline, or from a worker.
+ * Sender:	who it is says the header, and is believed when the source LID (or GID) and queue pair
+ *		are those that the peer told us over a connection, and the Q_Key, which the device
+ *		checks, is ours.  Then the incarnation decides: -ESTALE to one that has been fenced.
+ * Limits:	nothing is kept per sender.  Requests hold at most half of the receive buffers, so that
+ *		replies to our own calls always find one; what exceeds that is dropped, as is a reply
+ *		that finds no send buffer: the sender repeats.
+ * Failure:	a queue pair in error stays so; calls end with -ENETDOWN and their users go by connection.
+ */
+#define PR_FMT "rpc: "
+
+#include "dgram.h"
+
+#include <kernel/printk.h>
+#include <kernel/random.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/kmap.h>
+#include <mm/slab.h>
+
+#define POLL_BATCH 8
+#define GRH_SGID   8 /* where the sender's GID lies in the GRH */
+
+struct rpc_dgram_net rpc_dgram = { .lock = SPINLOCK_INIT("rpc.dgram", RANK_NET_QP) };
+
+static uint32_t mtu_bytes(enum rdma_mtu mtu)
+{
+	return 128u << mtu;
+}
+
+/* --- addresses ------------------------------------------------------------------------ */
+
+void rpc_dgram_info_fill(struct rpc_conn_info *info)
+{
+	info->dgram_qpn = rdma_qp_num(rpc_dgram.qp);
+	info->dgram_qkey = rpc_dgram.qkey;
+	info->dgram_mtu = (uint8_t)rpc_dgram.mtu;
+}
+
+void rpc_dgram_learn(struct rpc_peer *peer, const struct rpc_conn_info *info)
+{
+	spin_lock(&peer->lock);
+	peer->dgram = (struct rpc_dgram_addr){ .incarn = info->incarn,
+					       .qpn = info->dgram_qpn,
+					       .qkey = info->dgram_qkey,
+					       .mtu = info->dgram_mtu };
+	spin_unlock(&peer->lock);
+}
+
+bool rpc_dgram_end_of(struct rpc_peer *peer, struct rpc_dgram_end *end)
+{
+	struct rpc_dgram_addr a;
+
+	spin_lock(&peer->lock);
+	a = peer->dgram;
+	end->addr = peer->info.addr;
+	spin_unlock(&peer->lock);
+	end->qpn = a.qpn;
+	end->qkey = a.qkey;
+	end->incarn = a.incarn;
+	if (!a.qpn)
+		return false;
+	end->body_max = mtu_bytes(MIN((enum rdma_mtu)a.mtu, rpc_dgram.mtu)) - RPC_DGRAM_HDR_LEN;
+	return true;
+}
+
+/* --- sending -------------------------------------------------------------------------- */
+
+static void failed(enum rdma_wc_status status)
+{
+	if (!__atomic_exchange_n(&rpc_dgram.is_broken, true, __ATOMIC_RELAXED))
+		pr_err("no datagrams any more: %s\n", rdma_wc_status_name(status));
+}
+
+static void send_reap_locked(void)
+{
+	struct rdma_wc wc[POLL_BATCH];
+	int n;
+
+	do {
+		n = rdma_poll_cq(rpc_dgram.send_cq, wc, POLL_BATCH);
+		for (int i = 0; i < n; i++) {
+			rpc_dgram.send_free[rpc_dgram.nr_send_free++] = (uint32_t)wc[i].wr_id;
+			if (wc[i].status != RDMA_WC_SUCCESS)
+				failed(wc[i].status);
+		}
+	} while (n == POLL_BATCH);
+}
+
+static int post_locked(const struct rpc_dgram_end *to, const struct rpc_dgram_hdr *hdr,
+		       const void *body)
+{
+	struct rdma_sge sge = { .len = RPC_DGRAM_HDR_LEN + hdr->body_len,
+				.lkey = rdma_mr_lkey(rpc_dgram.mr) };
+	struct rdma_send_wr wr = { .sge = &sge,
+				   .nr_sge = 1,
+				   .opcode = RDMA_WR_SEND,
+				   .flags = RDMA_SEND_SIGNALED,
+				   .dest = to->addr,
+				   .dest_qpn = to->qpn,
+				   .dest_qkey = to->qkey };
+	const struct rdma_send_wr *bad;
+	uint64_t off;
+	uint32_t slot;
+	int err;
+
+	send_reap_locked();
+	if (!rpc_dgram.nr_send_free)
+		return -ENOBUFS;
+	slot = rpc_dgram.send_free[--rpc_dgram.nr_send_free];
+	off = (uint64_t)(rpc_dgram.nr_recv + slot) * rpc_dgram.stride;
+	rpc_dgram_encode(hdr, (void *)(rpc_dgram.buf + off));
+	if (hdr->body_len)
+		memcpy(rpc_dgram.buf + off + RPC_DGRAM_HDR_LEN, body, hdr->body_len);
+	sge.addr = rpc_dgram.phys + off;
+	wr.wr_id = slot;
+	err = rdma_post_send(rpc_dgram.qp, &wr, &bad);
+	if (err)
+		rpc_dgram.send_free[rpc_dgram.nr_send_free++] = slot;
+	return err;
+}
+
+int rpc_dgram_post(const struct rpc_dgram_end *to, const struct rpc_dgram_hdr *hdr,
+		   const void *body)
+{
+	int err;
+
+	spin_lock(&rpc_dgram.lock);
+	err = post_locked(to, hdr, body);
+	spin_unlock(&rpc_dgram.lock);
+	if (err)
+		counter_inc(&rpc_c_dgram_dropped);
+	return err;
+}
+
+/* --- receiving ------------------------------------------------------------------------ */
+
+static const uint8_t *recv_buf(uint32_t slot)
+{
+	return rpc_dgram.buf + (uint64_t)slot * rpc_dgram.stride;
+}
+
+static int recv_post(uint32_t slot)
+{
+	const struct rdma_sge sge = { .addr = rpc_dgram.phys + (uint64_t)slot * rpc_dgram.stride,
+				      .len = rpc_dgram.stride,
+				      .lkey = rdma_mr_lkey(rpc_dgram.mr) };
+	const struct rdma_recv_wr wr = { .wr_id = slot, .sge = &sge, .nr_sge = 1 };
+	const struct rdma_recv_wr *bad;
+
+	return rdma_post_recv(rpc_dgram.qp, &wr, &bad);
+}
+
+/* There is one for every work request, so only a queue pair that is no more refuses. */
+static void recv_repost(uint32_t slot)
+{
+	if (recv_post(slot))
+		failed(RDMA_WC_GENERAL_ERR);
+}
+
+/* Did the datagram come from where @peer sends them? */
+static bool sent_by(const struct rdma_wc *wc, const uint8_t *grh, const struct rpc_dgram_end *end)
+{
+	struct rdma_addr from = { .dlid = wc->slid };
+
+	if (wc->flags & RDMA_WC_GRH)
+		memcpy(from.dgid.raw, grh + GRH_SGID, sizeof(from.dgid.raw));
+	return wc->src_qpn == end->qpn && rpc_addr_equal(&from, &end->addr);
+}
+
+/* True: the request has the buffer now. */
+static bool request_received(struct rpc_peer *peer, const struct rpc_dgram_end *from,
+			     const struct rpc_dgram_hdr *hdr, uint32_t slot)
+{
+	struct rpc_dgram_request *dr = &rpc_dgram.requests[slot];
+	bool is_stale;
+
+	if (atomic_inc_return(&rpc_dgram.nr_held) > (int)(rpc_dgram.nr_recv / 2)) {
+		atomic_dec(&rpc_dgram.nr_held);
+		counter_inc(&rpc_c_dgram_dropped);
+		return false;
+	}
+	counter_inc(&rpc_c_dgram_received);
+	is_stale = hdr->dst_incarn != node_self()->incarn ||
+		   READ_ONCE(peer->state) == RPC_PEER_REMOVED ||
+		   READ_ONCE(peer->info.incarn) != from->incarn;
+	dr->from = *from;
+	dr->slot = slot;
+	dr->attempt = hdr->attempt;
+	dr->req = (struct rpc_request){ .peer = peer,
+					.body = recv_buf(slot) + RPC_DGRAM_GRH_LEN +
+						RPC_DGRAM_HDR_LEN,
+					.req_id = hdr->req_id,
+					.received_ns = time_now_ns(),
+					.body_len = hdr->body_len,
+					.peer_incarn = hdr->incarn,
+					.opcode = hdr->opcode };
+	if (is_stale) {
+		counter_inc(&rpc_c_dgram_stale);
+		rpc_reply(&dr->req, -ESTALE, NULL, 0);
+	} else {
+		rpc_request_dispatch(&dr->req);
+	}
+	return true;
+}
+
+/* True: the buffer stays in use. */
+static bool received(const struct rdma_wc *wc)
+{
+	const uint32_t slot = (uint32_t)wc->wr_id;
+	const uint8_t *buf = recv_buf(slot);
+	const uint8_t *msg = buf + RPC_DGRAM_GRH_LEN;
+	struct rpc_dgram_end end;
+	struct rpc_dgram_hdr hdr;
+	struct rpc_peer *peer;
+
+	if (wc->opcode != RDMA_WC_RECV || wc->byte_len < RPC_DGRAM_GRH_LEN ||
+	    wc->byte_len > rpc_dgram.stride ||
+	    rpc_dgram_decode(msg, wc->byte_len - RPC_DGRAM_GRH_LEN, &hdr)) {
+		counter_inc(&rpc_c_dgram_malformed);
+		return false;
+	}
+	peer = rpc_peer_find(hdr.src_node);
+	if (!peer || !rpc_dgram_end_of(peer, &end) || !sent_by(wc, buf, &end)) {
+		counter_inc(&rpc_c_dgram_forged);
+		return false;
+	}
+	if (hdr.incarn != end.incarn) {
+		counter_inc(&rpc_c_dgram_stale);
+		return false;
+	}
+	if (hdr.kind == RPC_DGRAM_REQUEST)
+		return request_received(peer, &end, &hdr, slot);
+	rpc_dgram_reply_received(peer, &hdr, msg + RPC_DGRAM_HDR_LEN);
+	return false;
+}
+
+int rpc_dgram_poll(void)
+{
+	struct rdma_wc wc[POLL_BATCH];
+	const int n = rdma_poll_cq(rpc_dgram.recv_cq, wc, POLL_BATCH);
+
+	for (int i = 0; i < n; i++) {
+		if (wc[i].status != RDMA_WC_SUCCESS)
+			failed(wc[i].status);
+		else if (!received(&wc[i]))
+			recv_repost((uint32_t)wc[i].wr_id);
+	}
+	return n;
+}
+
+/* Interrupt context. */
+static void recv_event(struct rdma_cq *cq, void *arg)
+{
+	atomic_set_release(&rpc_dgram.event, 1);
+	wake_one(&rpc_dgram.wq);
+}
+
+static void recv_main(void *arg)
+{
+	for (;;) {
+		if (rpc_dgram_poll())
+			continue;
+		rdma_arm_cq(rpc_dgram.recv_cq, false);
+		if (rpc_dgram_poll())
+			continue;
+		wait_event(&rpc_dgram.wq, atomic_xchg(&rpc_dgram.event, 0) != 0);
+	}
+}
+
+/* --- replies -------------------------------------------------------------------------- */
+
+static struct rpc_dgram_request *dgram_of(const struct rpc_request *req)
+{
+	return container_of(req, struct rpc_dgram_request, req);
+}
+
+uint32_t rpc_dgram_reply_max(const struct rpc_request *req)
+{
+	return dgram_of(req)->from.body_max;
+}
+
+void rpc_dgram_reply(struct rpc_request *req, int status, const void *body, uint32_t body_len)
+{
+	struct rpc_dgram_request *dr = dgram_of(req);
+	struct rpc_dgram_hdr hdr = {
+		.kind = RPC_DGRAM_REPLY,
+		.opcode = req->opcode,
+		.attempt = dr->attempt,
+		.src_node = node_self()->id,
+		.req_id = req->req_id,
+		.incarn = node_self()->incarn,
+		.dst_incarn = dr->from.incarn,
+		.epoch = READ_ONCE(rpc_net.epoch),
+		.status = status,
+	};
+
+	/* How much the peer takes, it has said itself: no reason to warn. */
+	if (body_len > dr->from.body_max)
+		hdr.status = -EMSGSIZE;
+	else
+		hdr.body_len = (uint16_t)body_len;
+	if (rpc_dgram_post(&dr->from, &hdr, body) == 0)
+		counter_inc(&rpc_c_dgram_answered);
+	hist_record(&rpc_h_handler, time_now_ns() - req->received_ns);
+	recv_repost(dr->slot);
+	atomic_dec(&rpc_dgram.nr_held);
+}
+
+/* --- start ---------------------------------------------------------------------------- */
+
+static int buffers_create(void)
+{
+	const uint32_t nr = rpc_dgram.nr_recv + rpc_dgram.nr_send;
+	struct rdma_phys_range range;
+
+	range.len = ALIGN_UP((uint64_t)nr * rpc_dgram.stride, (uint64_t)PAGE_SIZE);
+	rpc_dgram.requests = kcalloc(rpc_dgram.nr_recv, sizeof(*rpc_dgram.requests));
+	rpc_dgram.send_free = kcalloc(rpc_dgram.nr_send, sizeof(*rpc_dgram.send_free));
+	rpc_dgram.buf = dma_alloc(range.len, &rpc_dgram.phys);
+	if (!rpc_dgram.requests || !rpc_dgram.send_free || !rpc_dgram.buf)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < rpc_dgram.nr_send; i++)
+		rpc_dgram.send_free[i] = i;
+	rpc_dgram.nr_send_free = rpc_dgram.nr_send;
+	range.paddr = rpc_dgram.phys;
+	rpc_dgram.mr = rdma_mr_create(rpc_net.pd, range.paddr, &range, 1, RDMA_ACCESS_LOCAL_WRITE);
+	return PTR_ERR_OR_ZERO(rpc_dgram.mr);
+}
+
+static int qp_create(void)
+{
+	struct rdma_qp_init init = { .type = RDMA_QPT_UD,
+				     .max_send_wr = rpc_dgram.nr_send,
+				     .max_recv_wr = rpc_dgram.nr_recv,
+				     .max_send_sge = 1,
+				     .max_recv_sge = 1,
+				     .port = rpc_net.port,
+				     .qkey = rpc_dgram.qkey };
+	int err;
+
+	rpc_dgram.recv_cq = rdma_cq_create(rpc_net.dev, rpc_dgram.nr_recv, 0, recv_event, NULL);
+	if (IS_ERR(rpc_dgram.recv_cq))
+		return (int)PTR_ERR(rpc_dgram.recv_cq);
+	rpc_dgram.send_cq = rdma_cq_create(rpc_net.dev, rpc_dgram.nr_send, 0, NULL, NULL);
+	if (IS_ERR(rpc_dgram.send_cq))
+		return (int)PTR_ERR(rpc_dgram.send_cq);
+	init.recv_cq = rpc_dgram.recv_cq;
+	init.send_cq = rpc_dgram.send_cq;
+	rpc_dgram.qp = rdma_qp_create(rpc_net.pd, &init);
+	if (IS_ERR(rpc_dgram.qp))
+		return (int)PTR_ERR(rpc_dgram.qp);
+	err = rdma_qp_to_rts_ud(rpc_dgram.qp);
+	for (uint32_t i = 0; i < rpc_dgram.nr_recv && !err; i++)
+		err = recv_post(i);
+	return err;
+}
+
+/* A failure is the end of the boot: nothing is undone. */
+int rpc_dgram_create(void)
+{
+	struct rdma_port_attr attr;
+	int err;
+
+	err = rdma_port_attr(rpc_net.dev, rpc_net.port, &attr);
+	if (err)
+		return err;
+	waitqueue_init(&rpc_dgram.wq);
+	for (uint32_t i = 0; i < RPC_DGRAM_HASH; i++)
+		list_init(&rpc_dgram.calls[i]);
+	rpc_dgram.mtu = attr.active_mtu;
+	rpc_dgram.stride = ALIGN_UP(RPC_DGRAM_GRH_LEN + mtu_bytes(attr.active_mtu), 64u);
+	rpc_dgram.nr_recv = rpc_tune.datagram_buffers;
+	rpc_dgram.nr_send = rpc_tune.datagram_buffers / 2;
+	/* Chosen anew at each boot: a datagram for what was here before is refused by the device. */
+	rpc_dgram.qkey = (uint32_t)random_u64() & INT32_MAX;
+	err = buffers_create();
+	return err ? err : qp_create();
+}
+
+int rpc_dgram_init(void)
+{
+	struct thread *t;
+	int err;
+
+	err = rpc_dgram_create();
+	if (err)
+		return err;
+	t = thread_create_prio("rpc-dgram", recv_main, NULL, PRIO_HIGH);
+	if (IS_ERR(t))
+		return (int)PTR_ERR(t);
+	thread_detach(t);
+	return 0;
+}
