@@ -5,6 +5,8 @@
  * Flow:	cluster_join(): reach the host at the rendezvous address, JOIN, apply the view that it answers and
  *		those that it sends later, until the cluster is complete; then a thread sends heartbeats.
  *		Applying a view adds and removes RPC peers.
+ * Heartbeats:	by datagram, which neither needs a connection nor waits behind what others do with it; by
+ *		connection when no answer comes, or one that has no room for the view.
  * Locking:	apply_lock (RANK_MANAGER) serialises views; ids_lock (RANK_SPIN_MONITOR) guards the id lists that
  *		the look-ups read.
  * Failure:	a heartbeat that is refused (ESTALE) means that we were fenced: one line, and nothing more is
@@ -14,6 +16,7 @@
 
 #include <managers/cluster.h>
 
+#include <kernel/counter.h>
 #include <kernel/mutex.h>
 #include <kernel/printk.h>
 #include <kernel/spinlock.h>
@@ -32,9 +35,13 @@
 #include "placement.h"
 #include "view.h"
 
-#define CALL_NS      10000000000ull /* of one JOIN or heartbeat */
+#define CALL_NS      10000000000ull /* of one JOIN */
 #define PACE_NS      50000000ull    /* between attempts to reach the host */
 #define JOIN_BEAT_NS 100000000ull   /* between heartbeats while the cluster is incomplete */
+#define BEAT_NS 2000000000ull /* of one heartbeat by datagram, if that is less than BEAT_TRIES_NS */
+
+COUNTER(beats_by_connection, "cluster.beats_by_connection",
+	"heartbeats that went by connection, as no answer came by datagram");
 
 static struct {
 	const struct cluster_ops *ops; /* const after join */
@@ -190,8 +197,8 @@ static void self_member(struct cluster_member *m)
 	memcpy(m->gid, self->addr.dgid.raw, sizeof(m->gid));
 }
 
-/* Call the host and apply the view in its answer. */
-static int call_host(uint16_t opcode, const void *body, uint32_t len)
+/* Call the host by connection and apply the view in its answer. */
+static int call_host(uint16_t opcode, const void *body, uint32_t len, uint64_t timeout_ns)
 {
 	uint8_t *reply = kmalloc(RPC_BODY_MAX_CTL);
 	int ret;
@@ -199,7 +206,7 @@ static int call_host(uint16_t opcode, const void *body, uint32_t len)
 	if (!reply)
 		return -ENOMEM;
 	ret = rpc_call_sync(cluster.host, RPC_CLASS_CONTROL, opcode, body, len, reply,
-			    RPC_BODY_MAX_CTL, CALL_NS);
+			    RPC_BODY_MAX_CTL, timeout_ns);
 	if (ret >= 0)
 		ret = apply_message(reply, (size_t)ret);
 	kfree(reply);
@@ -256,7 +263,7 @@ static int join_host(uint64_t deadline)
 	self_member(&self);
 	cluster_member_encode(&self, &w);
 	do {
-		err = call_host(CLUSTER_JOIN, &w, sizeof(w));
+		err = call_host(CLUSTER_JOIN, &w, sizeof(w), CALL_NS);
 		if (!err || err == -EPROTO)
 			return err;
 		thread_sleep_until(time_now_ns() + PACE_NS);
@@ -304,15 +311,60 @@ static uint64_t beat_interval_ns(void)
 	return __atomic_load_n(&cluster.complete, __ATOMIC_ACQUIRE) ? ns : MIN(ns, JOIN_BEAT_NS);
 }
 
+/* Both ways can be tried, and tried again, before the lease ends. */
+#define BEAT_TRIES_NS (cluster_params.lease_ms * 1000000ull / 4)
+
+/* -EMSGSIZE: there is a newer view, too long for a datagram. */
+static int beat_by_datagram(const struct cluster_beat_wire *beat)
+{
+	const uint64_t ns = MIN(BEAT_TRIES_NS, BEAT_NS);
+	const uint32_t max = rpc_datagram_max(cluster.host);
+	struct cluster_view_wire view;
+	uint8_t *reply;
+	int ret;
+
+	if (max < sizeof(view))
+		return -EHOSTUNREACH;
+	reply = kmalloc(max);
+	if (!reply)
+		return -ENOMEM;
+	ret = rpc_datagram_sync(cluster.host, CLUSTER_BEAT, beat, sizeof(*beat), reply, max, ns);
+	if (ret >= 0)
+		ret = apply_message(reply, (size_t)ret);
+	if (!ret) {
+		memcpy(&view, reply, sizeof(view)); /* the decoder has seen that it is there */
+		if (le32_to_cpu(view.epoch) > cluster_epoch())
+			ret = -EMSGSIZE;
+	}
+	kfree(reply);
+	return ret;
+}
+
+static int beat(uint64_t *seq)
+{
+	struct cluster_beat b = { .epoch = cluster_epoch(), .incarn = node_self()->incarn };
+	struct cluster_beat_wire w;
+	int err;
+
+	b.seq = ++*seq;
+	cluster_beat_encode(&b, &w);
+	err = beat_by_datagram(&w);
+	if (!err || err == -ESTALE)
+		return err;
+	counter_inc(&beats_by_connection);
+	b.seq = ++*seq;
+	cluster_beat_encode(&b, &w);
+	return call_host(CLUSTER_BEAT, &w, sizeof(w), BEAT_TRIES_NS);
+}
+
 static void beat_thread(void *arg)
 {
-	struct cluster_beat_wire w;
+	uint64_t seq = 0;
 	int err;
 
 	for (;;) {
 		thread_sleep_until(time_now_ns() + beat_interval_ns());
-		cluster_beat_encode(cluster_epoch(), node_self()->incarn, &w);
-		err = call_host(CLUSTER_BEAT, &w, sizeof(w));
+		err = beat(&seq);
 		if (err == -ESTALE) {
 			status("this node was fenced: its lease had ended");
 			return;

@@ -2,12 +2,15 @@
 /*
  * Membership at the node that hosts the managers.
  *
- * Flow:	JOIN enters a node (a new incarnation replaces and fences the old one), BEAT renews its lease;
+ * Flow:	JOIN enters a node (a new incarnation replaces and fences the old one), BEAT renews its lease, as a
+ *		rule by datagram, so one that comes late or twice, which its number tells, renews nothing;
  *		each change makes a new epoch, which the host applies to itself and sends to all.  A view that
  *		is lost on the way is repaired by the answer to the next heartbeat.
  * Locking:	host.lock (RANK_MANAGER); views are sent from a copy, without it.
- * Failure:	a node whose lease ends is taken out, and refused (ESTALE) until it joins anew; nothing here
- *		cannot be rebuilt by the nodes joining again.
+ * Failure:	a node whose lease ends is taken out, and refused (ESTALE) until it joins anew; a beat that comes
+ *		after the end does not undo it, even if nobody has looked in between.  When this node has stood
+ *		still itself, all leases are longer by that.  Nothing here cannot be rebuilt by the nodes joining
+ *		again.
  */
 #define PR_FMT "cluster: "
 
@@ -27,24 +30,41 @@
 #include "params.h"
 #include "view.h"
 
-#define SCAN_NS 500000000ull
+#define SCAN_NS  500000000ull
+#define STALL_NS (SCAN_NS + 1000000000ull) /* between two looks: it was us who stood still */
 
 COUNTER(host_joins, "cluster.joins", "nodes that joined");
 COUNTER(host_expired, "cluster.expired", "nodes whose lease ended");
 COUNTER(host_views, "cluster.views_sent", "views sent to members");
 
+COUNTER(host_beats, "cluster.beats", "heartbeats that renewed a lease");
+COUNTER(host_old_beats, "cluster.beats_old", "heartbeats that came late or twice");
+
+struct lease {
+	uint32_t id; /* 0 = free */
+	uint64_t seen_ns;
+	uint64_t seq; /* of the last beat that renewed it */
+};
+
 static struct {
 	struct mutex lock; /* RANK_MANAGER */
 	struct cluster_view view __guarded_by(&lock);
-	uint64_t seen_ns[0x10000 / 64][64] __guarded_by(&lock); /* by node id */
-	bool dirty __guarded_by(&lock);                         /* atomic for the wait condition */
+	struct lease leases[CLUSTER_MAX_MEMBERS] __guarded_by(
+		&lock); /* one for each member, in any order */
+	uint64_t looked_ns __guarded_by(&lock);
+	bool dirty __guarded_by(&lock); /* atomic for the wait condition */
 	struct waitqueue wake;
 	uint32_t self;
 } host = { .lock = MUTEX_INIT(host.lock, "cluster.host", RANK_MANAGER) };
 
-static uint64_t *seen_locked(uint32_t id)
+/* The lease of a member, or with @id 0 a free one; NULL = there is none. */
+static struct lease *lease_locked(uint32_t id)
 {
-	return &host.seen_ns[id / 64][id % 64];
+	for (size_t i = 0; i < CLUSTER_MAX_MEMBERS; i++) {
+		if (host.leases[i].id == id)
+			return &host.leases[i];
+	}
+	return NULL;
 }
 
 static void changed_locked(void)
@@ -56,24 +76,89 @@ static void changed_locked(void)
 	wake_one(&host.wake);
 }
 
+/* --- leases -------------------------------------------------------------------------- */
+
+/* What nobody could renew while we stood still does not count. */
+static void look_locked(uint64_t now)
+{
+	const uint64_t gap = now - host.looked_ns;
+
+	for (size_t i = 0; host.looked_ns && gap > STALL_NS && i < CLUSTER_MAX_MEMBERS; i++)
+		host.leases[i].seen_ns += gap;
+	host.looked_ns = now;
+}
+
+/* Take out whose lease is over. */
+static void expire_locked(void)
+{
+	const uint64_t period = cluster_params.lease_ms * 1000000ull;
+	const uint64_t now = time_now_ns();
+
+	look_locked(now);
+	for (size_t i = host.view.nr_members; i-- > 0;) {
+		const struct cluster_member m = host.view.members[i];
+		struct lease *l = lease_locked(m.id);
+
+		if (m.id == host.self || (l && now - l->seen_ns < period))
+			continue;
+		pr_warn("node %u was silent for %u ms: fenced\n", m.id, cluster_params.lease_ms);
+		counter_inc(&host_expired);
+		(void)view_remove(&host.view, m.id);
+		if (l)
+			l->id = 0;
+		changed_locked();
+	}
+}
+
+/* -ESTALE: no member, or not any more. */
+static int renew_locked(uint32_t id, const struct cluster_beat *beat)
+{
+	struct lease *l;
+	bool found;
+	size_t at;
+
+	expire_locked();
+	at = view_find(&host.view, id, &found);
+	l = lease_locked(id);
+	if (!found || host.view.members[at].incarn != beat->incarn || !l)
+		return -ESTALE;
+	if (beat->seq <= l->seq) {
+		counter_inc(&host_old_beats);
+		return 0;
+	}
+	counter_inc(&host_beats);
+	l->seq = beat->seq;
+	l->seen_ns = time_now_ns();
+	return 0;
+}
+
 /* --- requests ------------------------------------------------------------------------ */
+
+/* The view, or only its header: when the node has it, or it does not fit into the reply. */
+static ssize_t view_for(uint32_t known_epoch, void *body, size_t max)
+{
+	struct cluster_view_wire w = { .nr_members = cpu_to_le16(0) };
+	ssize_t len = -EMSGSIZE;
+
+	mutex_lock(&host.lock);
+	if (known_epoch != host.view.epoch)
+		len = cluster_view_encode(&host.view, body, max);
+	if (len < 0) {
+		w.epoch = cpu_to_le32(host.view.epoch);
+		w.flags = cpu_to_le32(host.view.flags);
+		memcpy(body, &w, sizeof(w));
+		len = sizeof(w);
+	}
+	mutex_unlock(&host.lock);
+	return len;
+}
 
 static void reply_view(struct rpc_request *req, uint32_t known_epoch)
 {
-	uint8_t *body = kmalloc(RPC_BODY_MAX_CTL);
-	ssize_t len = -ENOMEM;
+	const uint32_t max = rpc_request_reply_max(req);
+	uint8_t *body = kmalloc(max);
+	const ssize_t len = body ? view_for(known_epoch, body, max) : -ENOMEM;
 
-	mutex_lock(&host.lock);
-	if (body && known_epoch == host.view.epoch) {
-		struct cluster_view_wire *w = (struct cluster_view_wire *)(void *)body;
-
-		*w = (struct cluster_view_wire){ .epoch = cpu_to_le32(host.view.epoch),
-						 .flags = cpu_to_le32(host.view.flags) };
-		len = sizeof(*w);
-	} else if (body) {
-		len = cluster_view_encode(&host.view, body, RPC_BODY_MAX_CTL);
-	}
-	mutex_unlock(&host.lock);
 	if (len < 0)
 		rpc_reply(req, (int)len, NULL, 0);
 	else
@@ -84,19 +169,25 @@ static void reply_view(struct rpc_request *req, uint32_t known_epoch)
 static int join(const struct cluster_member *m)
 {
 	bool found;
+	struct lease *l;
 	size_t at;
 	int err = 0;
 
 	mutex_lock(&host.lock);
 	at = view_find(&host.view, m->id, &found);
-	*seen_locked(m->id) = time_now_ns();
-	if (!found || host.view.members[at].incarn != m->incarn) {
+	l = lease_locked(found ? m->id : 0);
+	if (!l) {
+		err = -ENOSPC;
+	} else if (!found || host.view.members[at].incarn != m->incarn) {
 		err = view_put(&host.view, m);
 		if (!err) {
+			*l = (struct lease){ .id = m->id };
 			counter_inc(&host_joins);
 			changed_locked();
 		}
 	}
+	if (!err)
+		l->seen_ns = time_now_ns();
 	mutex_unlock(&host.lock);
 	return err;
 }
@@ -133,57 +224,36 @@ static enum rpc_handler_result handle_beat(struct rpc_request *req, void *arg)
 {
 	const uint32_t id = rpc_request_peer(req);
 	struct cluster_beat_wire copy;
-	uint32_t len, epoch, incarn;
+	struct cluster_beat beat;
+	uint32_t len;
 	const void *body = rpc_request_body(req, &len);
-	bool found;
-	size_t at;
 	int err = len == sizeof(copy) ? 0 : -EMSGSIZE;
 
 	if (!err) {
 		memcpy(&copy, body, sizeof(copy));
-		err = cluster_beat_decode(&copy, sizeof(copy), &epoch, &incarn);
+		err = cluster_beat_decode(&copy, sizeof(copy), &beat);
 	}
 	if (!err) {
 		mutex_lock(&host.lock);
-		at = view_find(&host.view, id, &found);
-		if (!found || host.view.members[at].incarn != incarn)
-			err = -ESTALE;
-		else
-			*seen_locked(id) = time_now_ns();
+		err = renew_locked(id, &beat);
 		mutex_unlock(&host.lock);
 	}
 	if (err)
 		rpc_reply(req, err, NULL, 0);
 	else
-		reply_view(req, epoch);
+		reply_view(req, beat.epoch);
 	return RPC_DONE;
 }
 
 static const struct rpc_handler handlers[] = {
 	/* Worker thread; the sender lives (it has just connected); races with nothing but itself; twice: same. */
 	{ CLUSTER_JOIN, RPC_HANDLER_IDEMPOTENT, "cluster-join", handle_join },
-	/* Worker thread; as JOIN. */
-	{ CLUSTER_BEAT, RPC_HANDLER_IDEMPOTENT, "cluster-beat", handle_beat },
+	/* Worker thread; the sender may be gone; races with itself, and the number decides; twice: same. */
+	{ CLUSTER_BEAT, RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM, "cluster-beat",
+	  handle_beat },
 };
 
-/* --- leases and views ---------------------------------------------------------------- */
-
-static void expire_locked(void)
-{
-	const uint64_t lease = cluster_params.lease_ms * 1000000ull;
-	const uint64_t now = time_now_ns();
-
-	for (size_t i = host.view.nr_members; i-- > 0;) {
-		const struct cluster_member m = host.view.members[i];
-
-		if (m.id == host.self || now - *seen_locked(m.id) < lease)
-			continue;
-		pr_warn("node %u was silent for %u ms: fenced\n", m.id, cluster_params.lease_ms);
-		counter_inc(&host_expired);
-		(void)view_remove(&host.view, m.id);
-		changed_locked();
-	}
-}
+/* --- views --------------------------------------------------------------------------- */
 
 static void view_sent(struct rpc_call *call)
 {

@@ -40,23 +40,25 @@ int cluster_member_decode(const void *buf, size_t len, struct cluster_member *ou
 	return 0;
 }
 
-void cluster_beat_encode(uint32_t epoch, uint32_t incarn, struct cluster_beat_wire *w)
+void cluster_beat_encode(const struct cluster_beat *b, struct cluster_beat_wire *w)
 {
-	w->epoch = cpu_to_le32(epoch);
-	w->incarn = cpu_to_le32(incarn);
+	w->epoch = cpu_to_le32(b->epoch);
+	w->incarn = cpu_to_le32(b->incarn);
+	w->seq = cpu_to_le64(b->seq);
 }
 
-int cluster_beat_decode(const void *buf, size_t len, uint32_t *epoch, uint32_t *incarn)
+int cluster_beat_decode(const void *buf, size_t len, struct cluster_beat *out)
 {
 	struct cluster_beat_wire w;
 
 	if (len != sizeof(w))
 		return -EMSGSIZE;
 	memcpy(&w, buf, sizeof(w));
-	if (le32_to_cpu(w.incarn) == 0)
+	if (le32_to_cpu(w.incarn) == 0 || le64_to_cpu(w.seq) == 0)
 		return -EPROTO;
-	*epoch = le32_to_cpu(w.epoch);
-	*incarn = le32_to_cpu(w.incarn);
+	out->epoch = le32_to_cpu(w.epoch);
+	out->incarn = le32_to_cpu(w.incarn);
+	out->seq = le64_to_cpu(w.seq);
 	return 0;
 }
 

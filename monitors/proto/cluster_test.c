@@ -81,16 +81,24 @@ static void view_round_trip(struct ktest *t)
 
 static void beat_round_trip(struct ktest *t)
 {
+	static const uint8_t want[16] = { 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0 };
+	struct cluster_beat b = { .epoch = 5, .incarn = 6, .seq = 0x100000007 }, out;
 	struct cluster_beat_wire w;
-	uint32_t epoch, incarn;
 
-	cluster_beat_encode(5, 6, &w);
-	ASSERT_EQ(t, cluster_beat_decode(&w, sizeof(w), &epoch, &incarn), 0);
-	EXPECT_EQ(t, epoch, 5u);
-	EXPECT_EQ(t, incarn, 6u);
-	EXPECT_EQ(t, cluster_beat_decode(&w, 7, &epoch, &incarn), -EMSGSIZE);
-	cluster_beat_encode(5, 0, &w);
-	EXPECT_EQ(t, cluster_beat_decode(&w, sizeof(w), &epoch, &incarn), -EPROTO);
+	cluster_beat_encode(&b, &w);
+	EXPECT_MEMEQ(t, &w, want, sizeof(want));
+	ASSERT_EQ(t, cluster_beat_decode(&w, sizeof(w), &out), 0);
+	EXPECT_EQ(t, out.epoch, 5u);
+	EXPECT_EQ(t, out.incarn, 6u);
+	EXPECT_EQ(t, out.seq, 0x100000007u);
+	EXPECT_EQ(t, cluster_beat_decode(&w, 15, &out), -EMSGSIZE);
+	b.incarn = 0;
+	cluster_beat_encode(&b, &w);
+	EXPECT_EQ(t, cluster_beat_decode(&w, sizeof(w), &out), -EPROTO);
+	b.incarn = 6;
+	b.seq = 0;
+	cluster_beat_encode(&b, &w);
+	EXPECT_EQ(t, cluster_beat_decode(&w, sizeof(w), &out), -EPROTO);
 }
 
 static const struct ktest_case cluster_cases[] = {

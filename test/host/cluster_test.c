@@ -289,6 +289,145 @@ static void cut_off_too_long(struct ktest *t)
 	sim_run(t, nodes, 4, 40);
 }
 
+/* --- heartbeats ---------------------------------------------------------------------------------- */
+
+static uint64_t counter(const char *name)
+{
+	uint64_t v = 0;
+
+	counter_find(name, &v);
+	return v;
+}
+
+/* Either way to send a heartbeat keeps a node alive while the other one is gone. */
+static void one_way_node(struct ktest *t)
+{
+	shim_bootparam_set("cluster.lease_ms", "1200");
+	ASSERT_EQ(t, join(t), 0);
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == HOST)
+		sim_cmd("loss 100"); /* no datagrams */
+	sim_cmd("barrier 2 4");
+	usleep(2000000);
+	if (sim_node_id() != HOST)
+		EXPECT_GT(t, counter("cluster.beats_by_connection"), 0);
+	sim_cmd("barrier 3 4");
+	if (sim_node_id() == HOST) {
+		sim_cmd("loss 0");
+		sim_cmd("breaks 10000"); /* no connections */
+	}
+	sim_cmd("barrier 4 4");
+	usleep(2000000);
+	if (sim_node_id() == HOST) {
+		EXPECT_GT(t, sim_cmd("count lost"), 10);
+		EXPECT_GT(t, sim_cmd("count broken"), 0);
+		EXPECT_GT(t, counter("rpc.datagram.answered"), 10);
+		EXPECT_GT(t, counter("cluster.beats"), 20);
+		sim_cmd("breaks 0");
+	}
+	sim_cmd("barrier 5 4");
+	EXPECT_EQ(t, nr_gone, 0);
+	expect_everybody(t);
+	EXPECT_EQ(t, ping(sim_node_id() == HOST ? MEMORY_A : HOST, RPC_CLASS_CONTROL), 0);
+	sim_cmd("barrier 6 4");
+}
+
+static void beat_one_way(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = one_way_node },
+						 { .id = MEMORY_A, .fn = one_way_node },
+						 { .id = MEMORY_B, .fn = one_way_node },
+						 { .id = PROCESSOR, .fn = one_way_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
+/* By datagram and by connection; both must say the same. */
+static int beat(struct ktest *t, uint64_t seq)
+{
+	const struct cluster_beat b = { .incarn = node_self()->incarn, .seq = seq };
+	static uint8_t reply[RPC_BODY_MAX_CTL];
+	struct cluster_beat_wire w;
+	int one, other;
+
+	cluster_beat_encode(&b, &w);
+	one = rpc_datagram_sync(HOST, CLUSTER_BEAT, &w, sizeof(w), reply, sizeof(reply), 500000000);
+	other = rpc_call_sync(HOST, RPC_CLASS_CONTROL, CLUSTER_BEAT, &w, sizeof(w), reply,
+			      sizeof(reply), 500000000);
+	if (one >= 0 && other >= 0)
+		EXPECT_GE(t, one, (int)sizeof(struct cluster_view_wire));
+	return MIN(other, 0);
+}
+
+/* A member that sends its heartbeats by hand. */
+static void handmade_node(struct ktest *t)
+{
+	struct rdma_device *dev = rdma_device_wait(time_now_ns() + NSEC_PER_SEC);
+	const struct rdma_addr addr = { .dlid = HOST };
+	struct cluster_member m = { .id = PROCESSOR,
+				    .lid = PROCESSOR,
+				    .role = NODE_ROLE_PROCESSOR };
+	static uint8_t reply[RPC_BODY_MAX_CTL];
+	struct cluster_member_wire w;
+	uint64_t start, last = 0;
+	uint32_t host;
+	int err = 0;
+
+	EXPECT_EQ(t, rpc_start(dev, NODE_ROLE_PROCESSOR), 0);
+	while (rpc_peer_add_rendezvous(&addr, &host))
+		;
+	m.incarn = node_self()->incarn;
+	cluster_member_encode(&m, &w);
+	EXPECT_GT(t,
+		  rpc_call_sync(host, RPC_CLASS_CONTROL, CLUSTER_JOIN, &w, sizeof(w), reply,
+				sizeof(reply), 0),
+		  0);
+	sim_cmd("barrier 1 4");
+	start = time_now_ns();
+	for (uint64_t seq = 1; time_now_ns() - start < 2000000000ull; seq++) {
+		last = time_now_ns();
+		EXPECT_EQ(t, beat(t, seq), 0);
+		EXPECT_EQ(t, nr_gone, 0);
+		usleep(50000);
+	}
+	/* From here on only one that is long known, again and again. */
+	while (!err && time_now_ns() - start < 10000000000ull) {
+		err = beat(t, 1);
+		usleep(50000);
+	}
+	EXPECT_TRUE(t, err == -ESTALE || err == -EHOSTDOWN);
+	EXPECT_GE(t, time_now_ns() - last, 1000000000ull);
+	EXPECT_LT(t, time_now_ns() - last, 4000000000ull);
+	EXPECT_EQ(t,
+		  rpc_datagram_sync(host, CLUSTER_BEAT, &w, sizeof(struct cluster_beat_wire), NULL,
+				    0, 0),
+		  -ESTALE);
+	sim_cmd("barrier 2 4");
+}
+
+static void other_node(struct ktest *t)
+{
+	shim_bootparam_set("cluster.lease_ms", "1000");
+	ASSERT_EQ(t, join(t), 0);
+	sim_cmd("barrier 1 4");
+	EXPECT_TRUE(t, wait_for(&nr_gone, 1));
+	EXPECT_EQ(t, last_gone, PROCESSOR);
+	sim_cmd("barrier 2 4");
+	EXPECT_EQ(t, nr_gone, 1);
+	if (sim_node_id() == HOST)
+		EXPECT_GT(t, counter("cluster.beats_old"), 10);
+}
+
+static void beat_late_or_twice(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = other_node },
+						 { .id = MEMORY_A, .fn = other_node },
+						 { .id = MEMORY_B, .fn = other_node },
+						 { .id = PROCESSOR, .fn = handmade_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
 /* --- malformed messages ---------------------------------------------------------------------------- */
 
 static int send(uint32_t node, uint16_t opcode, const void *body, uint32_t len)
@@ -303,7 +442,8 @@ static void nonsense_to_host(struct ktest *t)
 	const struct node_info *self = node_self();
 	struct cluster_member m = { .id = self->id, .incarn = self->incarn, .lid = 4, .role = 1 };
 	struct cluster_member_wire w;
-	uint8_t beat[8];
+	struct cluster_beat beat = { .incarn = self->incarn + 1, .seq = 1 };
+	struct cluster_beat_wire bw;
 	uint32_t epoch;
 
 	memset(&w, 0xff, sizeof(w));
@@ -317,9 +457,9 @@ static void nonsense_to_host(struct ktest *t)
 	m.incarn++;
 	cluster_member_encode(&m, &w);
 	EXPECT_EQ(t, send(HOST, CLUSTER_JOIN, &w, sizeof(w)), -EPROTO);
-	cluster_beat_encode(0, self->incarn + 1, (void *)beat);
-	EXPECT_EQ(t, send(HOST, CLUSTER_BEAT, beat, 8), -ESTALE);
-	EXPECT_EQ(t, send(HOST, CLUSTER_BEAT, beat, 7), -EMSGSIZE);
+	cluster_beat_encode(&beat, &bw);
+	EXPECT_EQ(t, send(HOST, CLUSTER_BEAT, &bw, sizeof(bw)), -ESTALE);
+	EXPECT_EQ(t, send(HOST, CLUSTER_BEAT, &bw, sizeof(bw) - 1), -EMSGSIZE);
 	/* Twice is once: no new epoch. */
 	m.incarn = self->incarn;
 	cluster_member_encode(&m, &w);
@@ -390,11 +530,9 @@ static void bad_network(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(any_order),        KTEST(late_memory),
-	KTEST(never_complete),   KTEST(no_host),
-	KTEST(lease_ends),       KTEST(restarted_node),
-	KTEST(cut_off_too_long), KTEST(nonsense),
-	KTEST(bad_network),      { 0 },
+	KTEST(any_order),   KTEST(late_memory),    KTEST(never_complete),     KTEST(no_host),
+	KTEST(lease_ends),  KTEST(restarted_node), KTEST(cut_off_too_long),   KTEST(nonsense),
+	KTEST(bad_network), KTEST(beat_one_way),   KTEST(beat_late_or_twice), { 0 },
 };
 static const struct ktest_suite cluster_suite = { .name = "cluster.nodes", .cases = cases };
 KTEST_SUITE(cluster_suite);

@@ -6,7 +6,8 @@
  *	CLUSTER_BEAT  node -> host   renews the lease; answered with the view if the node's is old
  *	CLUSTER_VIEW  host -> node   the view has changed
  *
- * All are idempotent: a view carries the epoch, and an older one than the node has is ignored.
+ * All are idempotent: a view carries the epoch, and an older one than the node has is ignored; a beat carries
+ * a number, and one that comes late or twice renews nothing.
  *
  * See:	docs/protocol/cluster.md
  */
@@ -47,15 +48,25 @@ struct cluster_member {
 struct cluster_beat_wire {
 	le32_t epoch; /* of the view that the node has */
 	le32_t incarn;
+	le64_t seq; /* 1, 2, ...: it renews the lease when it is greater than any before */
 };
-static_assert(sizeof(struct cluster_beat_wire) == 8, "CLUSTER_BEAT is ABI");
+static_assert(sizeof(struct cluster_beat_wire) == 16, "CLUSTER_BEAT is ABI");
+
+struct cluster_beat {
+	uint32_t epoch;
+	uint32_t incarn;
+	uint64_t seq;
+};
 
 enum cluster_view_flags {
 	CLUSTER_COMPLETE = 1 << 0, /* as many nodes as were wanted have been here */
 	CLUSTER_VIEW_ALL = 1,
 };
 
-/* Header, then the members, ascending by id; nr_members 0: the epoch has not changed. */
+/*
+ * Header, then the members, ascending by id.  nr_members 0: the epoch has not changed, or, when it is another
+ * than the node has, the answer was too short for the members: ask by connection.
+ */
 struct cluster_view_wire {
 	le32_t epoch;
 	le32_t flags;
@@ -74,8 +85,7 @@ struct cluster_view { /* about 18 KiB: not for a kernel stack */
 
 void cluster_member_encode(const struct cluster_member *m, struct cluster_member_wire *w);
 int cluster_member_decode(const void *buf, size_t len, struct cluster_member *out) __must_check;
-void cluster_beat_encode(uint32_t epoch, uint32_t incarn, struct cluster_beat_wire *w);
-int cluster_beat_decode(const void *buf, size_t len, uint32_t *epoch, uint32_t *incarn)
-	__must_check;
+void cluster_beat_encode(const struct cluster_beat *b, struct cluster_beat_wire *w);
+int cluster_beat_decode(const void *buf, size_t len, struct cluster_beat *out) __must_check;
 ssize_t cluster_view_encode(const struct cluster_view *v, void *buf, size_t cap) __must_check;
 int cluster_view_decode(const void *buf, size_t len, struct cluster_view *out) __must_check;
