@@ -130,7 +130,8 @@ static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum f
 	struct object *from;
 	int err;
 
-	*r = (struct resolved){ .prot = v->prot, .newest = true };
+	/* What may be written may be read, also where it cannot be mapped for writing yet. */
+	*r = (struct resolved){ .prot = v->prot | PM_PROT_READ, .newest = true };
 	if (v->file && (v->flags & PM_VMA_SHARED)) {
 		if (v->file->kind == OBJECT_FILE)
 			r->prot &= ~(uint32_t)PM_PROT_WRITE; /* a file's line is never dirty */
