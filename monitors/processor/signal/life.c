@@ -131,7 +131,10 @@ void signal_task_added_locked(struct task *t)
 {
 	const struct process *p = t->process;
 
-	if (p->sig.stop_signo || p->exiting || signal_deliverable_locked(t))
+	/* Its maker has looked, but exit_group or exec may have gone through the list since. */
+	if (task_ending_locked(t))
+		thread_notify(t->thread, THREAD_F_SIGNAL | THREAD_F_KILL);
+	else if (p->sig.stop_signo || signal_deliverable_locked(t))
 		thread_notify(t->thread, THREAD_F_SIGNAL);
 }
 

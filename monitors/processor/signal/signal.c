@@ -98,6 +98,9 @@ bool signal_pending(void)
 	spin_lock(&t->process->sig_lock);
 	pending = task_ending_locked(t) || signal_deliverable_locked(t) != 0 ||
 		  t->process->sig.stop_signo;
+	/* It may be another task that was told of it: who answers -ERESTART* for it must come by deliver.c as well. */
+	if (pending)
+		thread_notify(t->thread, THREAD_F_SIGNAL);
 	spin_unlock(&t->process->sig_lock);
 	return pending;
 }
