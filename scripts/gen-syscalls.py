@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Make the system call table (C) or its documentation (Markdown) from syscall.tbl.
+"""Make the system call table (C), its documentation (Markdown) or the fuzzer's list from syscall.tbl.
 
-Usage: gen-syscalls.py c|h|md TABLE > OUTPUT
+Usage: gen-syscalls.py c|h|md|fuzz TABLE > OUTPUT
 """
 import sys
 
@@ -65,7 +65,13 @@ def emit_md(entries):
         print(f"| {nr} | {name} | {state} | {note} |")
 
 
-EMITTERS = {"c": emit_c, "h": emit_h, "md": emit_md}
+def emit_fuzz(entries):
+    print("/* Made by scripts/gen-syscalls.py from syscall.tbl: do not edit. */")
+    for nr, name, _, args, _, _ in entries:
+        print(f'{{ {nr}, "{name}", "{args}" }},')
+
+
+EMITTERS = {"c": emit_c, "h": emit_h, "md": emit_md, "fuzz": emit_fuzz}
 
 
 def main():

@@ -27,7 +27,7 @@ after-musl-pie := $(musl-dir)crtn.o
 names := $(basename $(notdir $(wildcard $(src)/*.c)))
 programs := $(foreach k,$(kinds),$(k)/hello) $(addprefix glibc-static/,$(names)) \
 	$(addprefix musl-static/,heap mapping fileio badargs facts ends pthreads vdso threads waits) glibc-dyn/mapping glibc-dyn/fileio \
-	glibc-dyn/vdso glibc-dyn/threads musl-dyn/vdso glibc-static/code-b
+	glibc-dyn/vdso glibc-dyn/threads musl-dyn/vdso glibc-static/code-b glibc-static/sysfuzz
 
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -44,3 +44,13 @@ $(foreach k,$(kinds),$(eval $(call rule,$(k))))
 $(O)/glibc-static/code-b: $(src)/code.c $(src)/user.h $(src)/build.mk
 	@mkdir -p $(@D)
 	@$(cc-glibc-static) $(flags) -DSALT=7 -o $@ $<
+
+# The system call fuzzer: several files, and the list of calls.
+fuzz-src := $(sort $(wildcard $(src)/sysfuzz/*.c))
+$(O)/glibc-static/sysfuzz: $(fuzz-src) $(src)/sysfuzz/sysfuzz.h $(O)/gen/sysfuzz_calls.h
+	@mkdir -p $(@D)
+	@$(cc-glibc-static) $(flags) -fno-stack-protector -I$(O)/gen -o $@ $(fuzz-src)
+
+$(O)/gen/sysfuzz_calls.h: $(srctree)/monitors/processor/syscall/syscall.tbl $(srctree)/scripts/gen-syscalls.py
+	@mkdir -p $(@D)
+	@python3 $(srctree)/scripts/gen-syscalls.py fuzz $< > $@

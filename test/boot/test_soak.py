@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""Random system calls, and SIGKILL at random moments: nothing hangs, nothing is left on any node.
+
+A finding of the fuzzer is repeated by the line `sysfuzz SEED FIRST COUNT ...` that it prints (test/user/sysfuzz).
+"""
+
+import random
+import re
+import time
+
+import pytest
+from boot import delta, on_host
+
+TWO = ("--memories", "2", "--vregion", "2M")
+FOUR_CPUS = ("--cpus", "processor=4")
+LONG_S = 600.0
+# Exactly as before; excache.file_objects and lines of files may stay, they are a cache.
+ON_PROCESSOR = ("process.processes", "process.tasks", "process.zombies", "process.pids", "file.open", "file.locks",
+                "pipe.slots", "epoll.items", "signal.queued", "signal.timers", "tmpfs.inodes", "tty.terminals",
+                "excache.space_objects")  # fmt: skip
+ON_MEMORY = ("memory.frames_used", "memory.spaces", "memory.aspaces", "memory.vmas", "memory.committed",
+             "memory.frames_pinned")  # fmt: skip
+SLACK_FRAMES = 96  # slabs and thread stacks that are kept
+TRIES = 4
+
+
+def settled(cluster, before):
+    """Whatever ran is gone from every node, by counters."""
+    after = cluster.stats()
+    for node, names in [("p0", ON_PROCESSOR)] + [(n, ON_MEMORY) for n in after if n[0] == "m"]:
+        left = {name: delta(before, after, node, name) for name in names}
+        assert not any(left.values()), f"{node}: left {({k: v for k, v in left.items() if v})}"
+    assert delta(before, after, "p0", "threads") <= 2
+    assert not cluster.complaints()
+    return before["p0"]["frame.free"] - after["p0"]["frame.free"]
+
+
+def leaves_nothing(cluster, what):
+    """Frames grow with the first use of the kernel's caches, so they must stop growing; the rest is exact."""
+    cluster.run(["/usr/bin/busybox", "true"])  # mounts what the processor serves
+    for _ in range(TRIES):
+        before = cluster.stats()
+        what()
+        grown = settled(cluster, before)
+        if grown < SLACK_FRAMES:
+            return
+    raise AssertionError(f"frames of p0 grow, by {grown:.0f} the last time")
+
+
+def fuzz(cluster, programs, seed, first, count, at_once):
+    argv = [programs / "glibc-static/sysfuzz", str(seed), str(first), str(count), str(at_once), "300"]
+    got = cluster.run(argv, limit=600)
+    assert got.status == 0, got.err.decode(errors="replace")
+    share, distinct = re.search(rb"(\d+)% succeeded, (\d+) of", got.err).groups()
+    return int(share), int(distinct)
+
+
+def seed_of_the_day():
+    return int(time.strftime("%Y%m%d"))
+
+
+def test_fuzz_system_calls(pool, programs):
+    cluster = pool.get(*FOUR_CPUS, *TWO)
+    for seed in (1, seed_of_the_day()):
+        print(f"seed {seed}")
+        leaves_nothing(cluster, lambda seed=seed: fuzz(cluster, programs, seed, 0, 4, 4))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", [TWO, (*FOUR_CPUS, *TWO), (*FOUR_CPUS, "--excache", "16M")],
+                         ids=["one-cpu", "four-cpus", "small-cache"])  # fmt: skip
+def test_fuzz_system_calls_long(pool, programs, shape):
+    cluster = pool.get(*shape)
+    end = time.monotonic() + LONG_S
+    seed, first = seed_of_the_day(), 0
+
+    def one_round():
+        share, distinct = fuzz(cluster, programs, seed, first, 20, 4)
+        assert share > 15 and distinct > 120, "the arguments are too wild to reach anything"
+
+    while time.monotonic() < end:
+        print(f"seed {seed} from {first}")
+        leaves_nothing(cluster, one_round)
+        first += 20
+
+
+@pytest.mark.parametrize("shape", [TWO, (*FOUR_CPUS, *TWO)], ids=["one-cpu", "four-cpus"])
+def test_killed_at_random_moments(pool, programs, request, shape):
+    """Programs with threads, with children and shared memory, in the middle of exec, and waiting, from one driver."""
+    cluster = pool.get(*shape)
+    rounds = 200 if request.config.getoption("--long") else 20
+    seed = random.randrange(1 << 30)
+    print(f"killsoak {seed} {rounds}")
+    argv = [programs / "glibc-static/killsoak", str(seed), str(rounds)]
+
+    def one_round():
+        assert cluster.run(argv, limit=1800).checked() == b"%d killed\n" % rounds
+
+    leaves_nothing(cluster, one_round)
+
+
+@pytest.mark.parametrize("shape", [TWO, (*FOUR_CPUS, *TWO)], ids=["one-cpu", "four-cpus"])
+def test_what_the_fuzzer_found(pool, programs, shape):
+    argv = [programs / "glibc-static/corners"]
+    assert pool.get(*shape).run(argv) == on_host(argv)
