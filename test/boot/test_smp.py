@@ -3,8 +3,10 @@
 
 import os
 import re
+import signal
 import struct
 import subprocess
+import time
 
 import pytest
 from boot import BUILD, WORK, on_host
@@ -15,19 +17,21 @@ LIMIT_S = 120.0
 FOUR = ("--cpus", "processor=4", "--cpus", "memory=2")
 
 
-def bare(name, words, *, smp="4", extra=()):
-    """One processor image without devices: QEMU's exit status and the log."""
+def qemu_command(log, words, smp="4", extra=()):
     qemu = packages.require("qemu-system-x86_64")[0]
     WORK.mkdir(parents=True, exist_ok=True)
+    return [qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-M", "pc",
+            "-accel", "tcg,thread=multi", "-cpu", accel.TCG_CPU, "-smp", smp, "-m", "256M",
+            "-kernel", BUILD / "processor/kernel.elf", "-append", words, "-serial", f"file:{log}",
+            "-device", "isa-debug-exit,iobase=0xf4,iosize=4", *extra]  # fmt: skip
+
+
+def bare(name, words, *, smp="4", extra=()):
+    """One processor image without devices: QEMU's exit status and the log."""
     log = WORK / f"smp-{name}.log"
     log.unlink(missing_ok=True)
-    done = subprocess.run(
-        [qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-M", "pc",
-         "-accel", "tcg,thread=multi", "-cpu", accel.TCG_CPU, "-smp", smp, "-m", "256M",
-         "-kernel", BUILD / "processor/kernel.elf", "-append", words, "-serial", f"file:{log}",
-         "-device", "isa-debug-exit,iobase=0xf4,iosize=4", *extra],
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S,
-    )  # fmt: skip
+    done = subprocess.run(qemu_command(log, words, smp, extra), stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=LIMIT_S)  # fmt: skip
     return done.returncode, log.read_text(errors="replace")
 
 
@@ -84,6 +88,27 @@ def test_a_panic_stops_all_cpus_and_shows_what_they_did():
         assert f"cpu {cpu} stopped in the kernel, thread deaf" in log
     assert log.count("deaf_loop") == 3
     assert "does not answer" not in log and "end of panic" in log
+
+
+def test_the_clock_is_right_when_the_machine_is_stopped_while_it_is_measured():
+    """A host with more to do than it can: the virtual CPU stands still for longer than the PIT counts."""
+    rates = []
+    for name, stopped_s in (("clock", 0), ("clock-stopped", 0.09)):
+        log = WORK / f"smp-{name}.log"
+        log.unlink(missing_ok=True)
+        qemu = subprocess.Popen(qemu_command(log, SHORT, smp="1"), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        end = time.monotonic() + LIMIT_S
+        while qemu.poll() is None and time.monotonic() < end:
+            if stopped_s:
+                qemu.send_signal(signal.SIGSTOP)
+                time.sleep(stopped_s)
+                qemu.send_signal(signal.SIGCONT)
+            time.sleep(0.012)
+        qemu.kill()
+        assert qemu.wait() == PASSED
+        rates += re.findall(r"tsc: (\d+)\.\d+ MHz by PIT", log.read_text(errors="replace"))
+    assert len(rates) == 2 and abs(int(rates[0]) - int(rates[1])) < int(rates[0]) / 50, rates
 
 
 # Programs: the same on four CPUs as on the host.
