@@ -316,10 +316,10 @@ static void do_node_work(uint32_t seed, uint32_t len)
 	must("node reads", ask(GET, seed + 1, len, 0) == 1 && ask(GET, seed + 2, len, 0) == 0);
 	memcpy(buf + DATA_AT, &value, 8);
 	must("node adds", ask(ADD, 5, 0, 0) == seed && ask(ADD, 7, 0, 0) == seed + 5);
-	must("node swaps", ask(SWAP, seed + 12, 0, 99) == seed + 12);
-	must("node compares", ask(SWAP, seed, 0, 1) == 99);
+	must("node swaps", ask(SWAP, seed + 12, 0, ~seed) == seed + 12);
+	must("node compares", ask(SWAP, seed + 12, 0, 1) == ~seed);
 	memcpy(&value, buf + DATA_AT, 8);
-	must("node's atomics are here", value == 99);
+	must("node's atomics are here", value == ~seed);
 }
 
 /* ---- datagrams ---- */

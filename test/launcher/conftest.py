@@ -26,7 +26,7 @@ class Launcher:
             (self.build / role / "kernel.elf").touch()
         self.options = [
             "--no-build", "--build-dir", str(self.build), "--accel", "tcg",
-            "--qemu", str(HERE / "fake_qemu.py"), "--hca", str(HERE / "fake_hca.py"),
+            "--fabric", "mpqemu", "--qemu", str(HERE / "fake_qemu.py"), "--hca", str(HERE / "fake_hca.py"),
         ]  # fmt: skip
         self.base = [str(ROOT / "tessera"), "run", *self.options]
 

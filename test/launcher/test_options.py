@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from conftest import ROOT
-from tessera_launcher import accel, account, plan
+from tessera_launcher import accel, account, fabric, plan
 from tessera_launcher.errors import UsageError
 from tessera_launcher.options import (Options, format_size, parse_exec, parse_run, parse_size,
                                       parse_up)  # fmt: skip
@@ -13,7 +13,8 @@ from tessera_launcher.options import (Options, format_size, parse_exec, parse_ru
 
 def make(o: Options) -> plan.Plan:
     return plan.make_plan(o, qemu="qemu", hca="hca", accel="tcg", build_dir="/b", log_dir="/l",
-                          run_dir="/r", disk="/r/root.img")  # fmt: skip
+                          run_dir="/r", disk="/r/root.img",
+                          choice=fabric.Choice("mpqemu", "test"))  # fmt: skip
 
 
 def commands(*args: str) -> dict[str, str]:
@@ -161,8 +162,9 @@ def test_shuffle_is_repeatable_and_shuffles():
 def test_dry_run_prints_and_starts_nothing(launcher):
     done = launcher.run("--dry-run", "--memories", "2", "/bin/true")
     lines = done.stdout.decode().splitlines()
-    assert done.returncode == 0 and len(lines) == 5
-    assert "fake_hca" in lines[0] and all("tessera-" in line for line in lines[1:])
+    assert done.returncode == 0 and len(lines) == 6
+    assert lines[0] == "# fabric: HCA model over mpqemu: by --fabric"
+    assert "fake_hca" in lines[1] and all("tessera-" in line for line in lines[2:])
 
 
 def test_help_lists_every_option():

@@ -32,7 +32,8 @@
 #define MAX_XFER 4096u
 #define MAX_BODY (sizeof(struct vu_access) + MAX_XFER)
 #define MAX_FDS  NR_MSIX
-#define PER_TURN 16 /* messages of one client before the others have theirs */
+#define SAID_FDS 16u /* in a message, as we tell the client: QEMU 11.1 calls more malformed */
+#define PER_TURN 16  /* messages of one client before the others have theirs */
 
 struct conn {
 	struct watch w;
@@ -361,7 +362,7 @@ static size_t capabilities(const char *proposed, char *out, size_t size)
 	static const struct {
 		const char *name;
 		unsigned value;
-	} caps[] = { { "\"max_msg_fds\"", MAX_FDS },
+	} caps[] = { { "\"max_msg_fds\"", SAID_FDS },
 		     { "\"max_data_xfer_size\"", MAX_XFER },
 		     { "\"max_dma_maps\"", MEM_REGIONS },
 		     { "\"pgsizes\"", 4096 } };

@@ -24,11 +24,16 @@ EXIT_VALUE = 0x2A
 
 
 def probe_elf() -> bytes:
-    """A 32-bit PVH kernel: count down, then leave through isa-debug-exit."""
+    """Count down, then leave through isa-debug-exit."""
     code = b"\xb9" + struct.pack("<I", LOOPS)  # mov ecx, LOOPS
     code += b"\x49\x75\xfd"  # 1: dec ecx; jnz 1b
     code += b"\xb0" + bytes([EXIT_VALUE]) + b"\xe6\xf4"  # mov al, value; out 0xf4, al
     code += b"\xf4\xeb\xfd"  # 1: hlt; jmp 1b
+    return pvh_elf(code)
+
+
+def pvh_elf(code: bytes) -> bytes:
+    """A 32-bit PVH kernel with this code."""
     note = struct.pack("<III4sI", 4, 4, 18, b"Xen\0", LOAD)  # XEN_ELFNOTE_PHYS32_ENTRY
     header, entry = 52, 32
     note_at = header + 2 * entry
@@ -79,11 +84,12 @@ def choose(wanted: str, qemu: str, cache_path: str) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     accel = "kvm" if _probe(qemu) else "tcg"
-    _keep(cache_path, {"key": key, "accel": accel, "probed": time.time()})
+    keep(cache_path, {"key": key, "accel": accel, "probed": time.time()})
     return accel
 
 
-def _keep(path: str, what: dict) -> None:
+def keep(path: str, what: dict) -> None:
+    """Write a cache file, if that can be."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         temporary = f"{path}.{os.getpid()}"

@@ -43,8 +43,7 @@ def up(o: Options) -> int:
     if not (o.pack or o.rootfs or o.disk):
         o.pack = [name for name in UTILITIES if shutil.which(name)]
     if o.dry_run:
-        for command in host.Host(o).plan().commands:
-            print(command.text())
+        print(host.Host(o).plan().text())
         return 0
     host.sweep()
     ours, theirs = os.pipe()

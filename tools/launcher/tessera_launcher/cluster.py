@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from . import frames
+from . import fabric, frames
 from .errors import LaunchError, ProgramRefused
 from .frames import Frame, Type
 from .plan import Command, NodePlan, Plan
@@ -305,6 +305,8 @@ class Cluster:
         self._start_supervisor(theirs)
         os.makedirs(self.plan.run_dir, mode=0o700)
         os.makedirs(self.plan.log_dir, exist_ok=True)
+        with open(os.path.join(self.plan.log_dir, "launcher.log"), "a") as log:
+            log.write(self.plan.fabric.text() + "\n")
         if self._prepare:
             self._prepare(self)
         self._thread = threading.Thread(target=self._loop, name="tessera-io", daemon=True)
@@ -315,16 +317,23 @@ class Cluster:
         self.started_at = time.monotonic()
         for command in self.plan.commands:
             self._order_start(command, theirs)
+            if command.name == "hca" and self.plan.fabric.front == fabric.VFIO_USER:
+                self._wait_model()  # QEMU gives up where nobody listens yet
         for sock in theirs.values():
             sock.close()
         self._thread.start()
+
+    def _wait_model(self) -> None:
+        if not fabric.wait_listening(os.path.join(self.plan.run_dir, "hca.sock"), CONTROL_S):
+            why = _last_line(os.path.join(self.plan.log_dir, "hca.host.log"))
+            raise LaunchError("the HCA model did not start" + (f": {why}" if why else ""))
 
     def _make_sockets(self) -> tuple[dict[str, socket.socket], dict[str, socket.socket]]:
         """Socket pairs: the launcher's ends, and those that processes will inherit."""
         ours, theirs = {}, {}
         for node in self.plan.nodes:
             ours[f"{node.name}.ctl"], theirs[f"{node.name}.ctl"] = socket.socketpair()
-            for kind in ("hca", "qtest"):
+            for kind in ("hca", "qtest") if self.plan.fabric.front == fabric.MPQEMU else ():
                 pair = socket.socketpair()
                 theirs[f"{node.name}.{kind}"], theirs[f"{node.name}.{kind}_model"] = pair
         return ours, theirs

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from . import accel, image, packages, plan
+from . import accel, fabric, image, packages, plan
 from .cluster import RUN_DIR_PREFIX, Cluster, run_dir_name
 from .errors import LaunchError
 from .options import Options
@@ -46,9 +46,14 @@ class Host:
             self.hca = _program_at(self.o.hca, "--hca")
         run_dir = "/dev/shm/tessera-RUN" if self.o.dry_run else run_dir_name(self._run_base())
         disk = os.path.abspath(self.o.disk) if self.o.disk else os.path.join(run_dir, "root.img")
+        accelerator = self._accel()
+        choice = fabric.choose(
+            self.o.fabric, packages.find(self.qemu) or self.qemu, self.hca, accelerator,
+            os.path.join(self.build_dir, "fabric.json"), self.o.dry_run,
+        )  # fmt: skip
         return plan.make_plan(
-            self.o, qemu=self.qemu, hca=self.hca, accel=self._accel(), build_dir=self.build_dir,
-            log_dir=self.log_dir, run_dir=run_dir, disk=disk,
+            self.o, qemu=self.qemu, hca=self.hca, accel=accelerator, build_dir=self.build_dir,
+            log_dir=self.log_dir, run_dir=run_dir, disk=disk, choice=choice,
         )  # fmt: skip
 
     def _accel(self) -> str:

@@ -164,7 +164,8 @@ def _add_cluster(p: argparse.ArgumentParser) -> None:
     g.add_argument("--memory", metavar="ROLE=SIZE", action="append", default=[], help="RAM per node")
     g.add_argument("--excache", metavar="SIZE", default="64M", help="cache of a processor (64M)")
     g.add_argument("--vregion", metavar="SIZE", default="1G", help="unit of memory placement (1G)")
-    g.add_argument("--fabric", choices=("auto", "hca", "roce"), default="auto")
+    g.add_argument("--fabric", choices=("auto", "hca", "mpqemu", "vfio-user", "roce"), default="auto",
+                   help="how nodes reach each other (auto: what a trial shows to work)")  # fmt: skip
     g.add_argument("--append", metavar="[ROLE:]PARAMS", action="append", default=[],
                    help="more boot parameters (docs/boot-params.md)")  # fmt: skip
     g.add_argument("--strace", action="store_true", help="trace system calls")
@@ -310,7 +311,7 @@ def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
     if o.storages > 1:
         raise UsageError("--storages above 1 is still to come")
     if ns.fabric == "roce":
-        raise UsageError("--fabric roce is still to come; auto and hca work")
+        raise UsageError("--fabric roce is still to come; auto, hca, mpqemu and vfio-user work")
     o.fabric = ns.fabric
     for text in ns.cpus:
         role, value = _pair(text, "--cpus")

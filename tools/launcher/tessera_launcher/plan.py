@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shlex
 from dataclasses import dataclass, field
 
 from . import accel as accel_mod
-from . import frames
+from . import fabric, frames
 from .errors import UsageError
 from .options import ROLES, Options, format_size, role_matches
 
@@ -35,7 +36,7 @@ class Command:
     delay: float = 0.0
 
     def text(self) -> str:
-        return " ".join(w if "{" in w else shlex.quote(w) for w in self.argv)
+        return " ".join(w if re.search(r"\{\w+\.\w+\}", w) else shlex.quote(w) for w in self.argv)
 
 
 @dataclass
@@ -60,6 +61,11 @@ class Plan:
     accel: str
     log_dir: str
     run_dir: str
+    fabric: fabric.Choice
+
+    def text(self) -> str:
+        """For --dry-run."""
+        return "\n".join([f"# {self.fabric.text()}", *(c.text() for c in self.commands)])
 
 
 def _selected(table: dict, role: str, name: str, default):
@@ -127,7 +133,11 @@ def _accel(node: NodePlan, accel: str) -> str:
     return "tcg,thread=single" if node.icount else "tcg,thread=multi"
 
 
-def qemu_command(node: NodePlan, qemu: str, accel: str, log: str,
+def vfio_path(run_dir: str, name: str) -> str:
+    return os.path.join(run_dir, f"{name}.hca")
+
+
+def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, run_dir: str,
                  disk: str | None = None) -> Command:  # fmt: skip
     """The virtual machine of one node."""
     n = node.name
@@ -145,11 +155,13 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str,
         "-device", "virtio-serial-pci,disable-legacy=on,max_ports=2",
         "-chardev", f"socket,id=ctl,fd={{{n}.ctl}}",
         "-device", f"virtserialport,chardev=ctl,name={frames.PORT_NAME}",
-        "-device", f"x-pci-proxy-dev,id=hca0,fd={{{n}.hca}}",
-        "-chardev", f"socket,id=qtest,fd={{{n}.qtest}}",
-        "-qtest", "chardev:qtest", "-qtest-log", "none",
+        *fabric.device_args(front, f"{{{n}.hca}}", vfio_path(run_dir, n)),
     ]  # fmt: skip
-    fds = [f"{n}.{kind}" for kind in ("ctl", "hca", "qtest")]
+    fds = [f"{n}.ctl"]
+    if front == fabric.MPQEMU:  # the model interrupts through qtest
+        argv += ["-chardev", f"socket,id=qtest,fd={{{n}.qtest}}", "-qtest", "chardev:qtest",
+                 "-qtest-log", "none"]  # fmt: skip
+        fds += [f"{n}.hca", f"{n}.qtest"]
     if disk:
         argv += [
             "-drive", f"if=none,id=disk0,format=raw,cache=writeback,file={disk}",
@@ -162,28 +174,31 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str,
     return Command(n, argv, fds, node.delay)
 
 
-def hca_command(nodes: list[NodePlan], binary: str, control: str) -> Command:
-    argv = [binary, "--control", control]
-    fds = []
+def hca_command(nodes: list[NodePlan], binary: str, control: str, front: str, run_dir: str) -> Command:
+    """The model. Its control socket comes last, so that whoever connects there finds the others made."""
+    argv, fds = [binary], []
     for node in nodes:
+        if front == fabric.VFIO_USER:
+            argv += ["--vfio-user", f"{vfio_path(run_dir, node.name)},lid={node.lid},name={node.name}"]
+            continue
         hca, qtest = f"{node.name}.hca_model", f"{node.name}.qtest_model"
         argv += ["--vm", f"fd={{{hca}}},qtest=fd:{{{qtest}}},lid={node.lid},name={node.name}"]
         fds += [hca, qtest]
-    return Command("hca", argv, fds)
+    return Command("hca", [*argv, "--control", control], fds)
 
 
 def make_plan(o: Options, *, qemu: str, hca: str, accel: str, build_dir: str, log_dir: str,
-              run_dir: str, disk: str) -> Plan:  # fmt: skip
+              run_dir: str, disk: str, choice: fabric.Choice) -> Plan:  # fmt: skip
     nodes = node_list(o)
     vms = []
     for node in nodes:
         node.kernel = os.path.join(build_dir, node.role, "kernel.elf")
         log = os.path.join(log_dir, f"{node.name}.log")
         image = disk if node.name == "s0" else None
-        vms.append(qemu_command(node, qemu, accel, log, image))
+        vms.append(qemu_command(node, qemu, accel, log, choice.front, run_dir, image))
     if o.boot_order == "shuffle":
         random.Random(o.seed).shuffle(vms)
         for i, command in enumerate(vms):
             command.delay += i * 0.3  # far enough apart for the order to matter
-    model = hca_command(nodes, hca, os.path.join(run_dir, "hca.sock"))
-    return Plan(nodes, [model, *vms], accel, log_dir, run_dir)
+    model = hca_command(nodes, hca, os.path.join(run_dir, "hca.sock"), choice.front, run_dir)
+    return Plan(nodes, [model, *vms], accel, log_dir, run_dir, choice)

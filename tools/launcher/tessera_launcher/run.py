@@ -140,8 +140,7 @@ def execute(o: Options) -> int:
     paths = [side.guest_path(command[0]) for command in o.commands]
     laid_out = side.plan()
     if o.dry_run:
-        for command in laid_out.commands:
-            print(command.text())
+        print(laid_out.text())
         return 0
     host.sweep()
     signals = Signals()
