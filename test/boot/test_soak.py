@@ -10,6 +10,7 @@ import time
 
 import pytest
 from boot import delta, on_host
+from test_faults import grown, injected
 
 TWO = ("--memories", "2", "--vregion", "2M")
 FOUR_CPUS = ("--cpus", "processor=4")
@@ -22,6 +23,8 @@ ON_MEMORY = ("memory.frames_used", "memory.spaces", "memory.aspaces", "memory.vm
              "memory.frames_pinned")  # fmt: skip
 SLACK_FRAMES = 96  # slabs and thread stacks that are kept
 TRIES = 4
+SLOW_MS = 100
+SLOW_END_S = 60.0
 
 
 def settled(cluster, before):
@@ -99,7 +102,61 @@ def test_killed_at_random_moments(pool, programs, request, shape):
     leaves_nothing(cluster, one_round)
 
 
-@pytest.mark.parametrize("shape", [TWO, (*FOUR_CPUS, *TWO)], ids=["one-cpu", "four-cpus"])
+@pytest.mark.parametrize("shape", [
+    pytest.param(TWO, marks=pytest.mark.long, id="one-cpu"), pytest.param((*FOUR_CPUS, *TWO), id="four-cpus"),
+])  # fmt: skip
 def test_what_the_fuzzer_found(pool, programs, shape):
     argv = [programs / "glibc-static/corners"]
     assert pool.get(*shape).run(argv) == on_host(argv)
+
+
+# Signals while memory nodes are slow.
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["sigrestart", "sigthread", "sigqueue", "sigframe", "sigstop", "sigstorm"])
+def test_signals_while_pages_are_slow(pool, programs, name):
+    """Blocking calls and page faults take their signals as ever when each message takes 5 ms longer."""
+    cluster = pool.get(*FOUR_CPUS, *TWO)
+    argv = [programs / "glibc-static" / name]
+    want = on_host(argv)
+    with injected(cluster, "delay all 5", "delay off") as seen:
+        leaves_nothing(cluster, lambda: check(cluster.run(argv, limit=600), want))
+    assert grown(seen, "delayed") > 0
+
+
+def check(got, want):
+    assert got == want
+
+
+@pytest.mark.parametrize("signo, what", [
+    (9, ["killsoak", "7", "100000"]),
+    pytest.param(9, ["cowtree", "12", "100000", "3"], marks=pytest.mark.long),
+    pytest.param(3, ["cowtree", "12", "100000", "3"], marks=pytest.mark.long),  # waits for the answer
+], ids=["killsoak", "cowtree", "cowtree-core"])  # fmt: skip
+def test_killed_while_requests_are_slow(pool, programs, signo, what):
+    """SIGKILL ends a wait for another node at once; what is left to tell the nodes takes a few messages."""
+    cluster = pool.get(*FOUR_CPUS, *TWO)
+
+    def one_round():
+        program, _ = cluster.start([str(programs / "glibc-static" / what[0]), *what[1:]])
+        assert program.wait(time.monotonic() + 60, what="start") or program.over
+        time.sleep(random.uniform(0.5, 1.5))
+        program.signal(signo)
+        begin = time.monotonic()
+        assert program.wait(begin + SLOW_END_S), f"not gone {SLOW_END_S} s after the signal"
+        print(f"gone after {time.monotonic() - begin:.1f} s")
+        assert program.exit.status & 0x7F == signo
+
+    with injected(cluster, f"delay all {SLOW_MS}", "delay off"):
+        leaves_nothing(cluster, one_round)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", [["tree"], ["threads", "8"]], ids=["tree", "threads"])
+def test_forks_in_a_small_cache_on_four_cpus(pool, programs, what):
+    """50 processes, and 8 threads that write while one forks, where lines are evicted all the time."""
+    cluster = pool.get("--excache", "2M", *FOUR_CPUS, *TWO)
+    argv = [programs / "glibc-static/forks", *what]
+    want = on_host(argv)
+    leaves_nothing(cluster, lambda: check(cluster.run(argv, limit=1800), want))
