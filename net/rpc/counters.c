@@ -74,6 +74,8 @@ COUNTER_GLOBAL(rpc_c_dgram_dropped, "rpc.datagram.dropped",
 COUNTER_GLOBAL(rpc_c_dgram_stale, "rpc.datagram.stale", "datagrams of or for another incarnation");
 COUNTER_GLOBAL(rpc_c_dgram_forged, "rpc.datagram.forged",
 	       "datagrams that did not come from where the node that they name sends them");
+COUNTER_GLOBAL(rpc_c_dgram_renewed, "rpc.datagram.renewed",
+	       "new queue pairs for datagrams, after an error or a reset of the device");
 COUNTER_GLOBAL(rpc_c_dgram_malformed, "rpc.datagram.malformed", "datagrams that make no sense");
 
 HISTOGRAM_GLOBAL(rpc_h_handler, "rpc.handler_ns", "time from a request's arrival to its reply");

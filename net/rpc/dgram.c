@@ -11,7 +11,10 @@
  * Limits:	nothing is kept per sender.  Requests hold at most half of the receive buffers, so that
  *		replies to our own calls always find one; what exceeds that is dropped, as is a reply
  *		that finds no send buffer: the sender repeats.
- * Failure:	a queue pair in error stays so; calls end with -ENETDOWN and their users go by connection.
+ * Failure:	for a queue pair in error, or one that a reset of the device took along, the thread makes a
+ *		new one; meanwhile calls end with -ENETDOWN.  Peers hear of its number with the next
+ *		connection, which after a reset are all new ones; until then they do not believe us, and
+ *		calls end with -ETIMEDOUT.
  */
 #define PR_FMT "rpc: "
 
@@ -27,7 +30,8 @@
 #include <mm/slab.h>
 
 #define POLL_BATCH 8
-#define GRH_SGID   8 /* where the sender's GID lies in the GRH */
+#define GRH_SGID   8            /* where the sender's GID lies in the GRH */
+#define RENEW_NS   NSEC_PER_SEC /* between attempts to get a new queue pair */
 
 struct rpc_dgram_net rpc_dgram = { .lock = SPINLOCK_INIT("rpc.dgram", RANK_NET_QP) };
 
@@ -40,7 +44,7 @@ static uint32_t mtu_bytes(enum rdma_mtu mtu)
 
 void rpc_dgram_info_fill(struct rpc_conn_info *info)
 {
-	info->dgram_qpn = rdma_qp_num(rpc_dgram.qp);
+	info->dgram_qpn = READ_ONCE(rpc_dgram.qpn);
 	info->dgram_qkey = rpc_dgram.qkey;
 	info->dgram_mtu = (uint8_t)rpc_dgram.mtu;
 }
@@ -74,10 +78,14 @@ bool rpc_dgram_end_of(struct rpc_peer *peer, struct rpc_dgram_end *end)
 
 /* --- sending -------------------------------------------------------------------------- */
 
-static void failed(enum rdma_wc_status status)
+static void failed_locked(enum rdma_wc_status status)
 {
-	if (!__atomic_exchange_n(&rpc_dgram.is_broken, true, __ATOMIC_RELAXED))
-		pr_err("no datagrams any more: %s\n", rdma_wc_status_name(status));
+	if (rpc_dgram.is_broken)
+		return;
+	WRITE_ONCE(rpc_dgram.is_broken, true);
+	pr_warn("queue pair for datagrams: %s\n", rdma_wc_status_name(status));
+	atomic_set_release(&rpc_dgram.event, 1);
+	wake_one(&rpc_dgram.wq);
 }
 
 static void send_reap_locked(void)
@@ -90,7 +98,7 @@ static void send_reap_locked(void)
 		for (int i = 0; i < n; i++) {
 			rpc_dgram.send_free[rpc_dgram.nr_send_free++] = (uint32_t)wc[i].wr_id;
 			if (wc[i].status != RDMA_WC_SUCCESS)
-				failed(wc[i].status);
+				failed_locked(wc[i].status);
 		}
 	} while (n == POLL_BATCH);
 }
@@ -112,7 +120,10 @@ static int post_locked(const struct rpc_dgram_end *to, const struct rpc_dgram_hd
 	uint32_t slot;
 	int err;
 
-	send_reap_locked();
+	if (!rpc_dgram.is_broken)
+		send_reap_locked();
+	if (rpc_dgram.is_broken)
+		return -ENETDOWN;
 	if (!rpc_dgram.nr_send_free)
 		return -ENOBUFS;
 	slot = rpc_dgram.send_free[--rpc_dgram.nr_send_free];
@@ -148,7 +159,7 @@ static const uint8_t *recv_buf(uint32_t slot)
 	return rpc_dgram.buf + (uint64_t)slot * rpc_dgram.stride;
 }
 
-static int recv_post(uint32_t slot)
+static int recv_post_locked(uint32_t slot)
 {
 	const struct rdma_sge sge = { .addr = rpc_dgram.phys + (uint64_t)slot * rpc_dgram.stride,
 				      .len = rpc_dgram.stride,
@@ -159,11 +170,15 @@ static int recv_post(uint32_t slot)
 	return rdma_post_recv(rpc_dgram.qp, &wr, &bad);
 }
 
-/* There is one for every work request, so only a queue pair that is no more refuses. */
+/* One that breaks keeps no buffer: qp_renew() posts all that no request has. */
 static void recv_repost(uint32_t slot)
 {
-	if (recv_post(slot))
-		failed(RDMA_WC_GENERAL_ERR);
+	spin_lock(&rpc_dgram.lock);
+	rpc_dgram.requests[slot].is_held = false;
+	/* There is a buffer for every work request, so only a queue pair that is no more refuses. */
+	if (!rpc_dgram.is_broken && recv_post_locked(slot))
+		failed_locked(RDMA_WC_GENERAL_ERR);
+	spin_unlock(&rpc_dgram.lock);
 }
 
 /* Did the datagram come from where @peer sends them? */
@@ -195,6 +210,7 @@ static bool request_received(struct rpc_peer *peer, const struct rpc_dgram_end *
 	dr->from = *from;
 	dr->slot = slot;
 	dr->attempt = hdr->attempt;
+	dr->is_held = true; /* this thread, which also renews, gives it away */
 	dr->req = (struct rpc_request){ .peer = peer,
 					.body = recv_buf(slot) + RPC_DGRAM_GRH_LEN +
 						RPC_DGRAM_HDR_LEN,
@@ -249,10 +265,13 @@ int rpc_dgram_poll(void)
 	const int n = rdma_poll_cq(rpc_dgram.recv_cq, wc, POLL_BATCH);
 
 	for (int i = 0; i < n; i++) {
-		if (wc[i].status != RDMA_WC_SUCCESS)
-			failed(wc[i].status);
-		else if (!received(&wc[i]))
+		if (wc[i].status != RDMA_WC_SUCCESS) {
+			spin_lock(&rpc_dgram.lock);
+			failed_locked(wc[i].status);
+			spin_unlock(&rpc_dgram.lock);
+		} else if (!received(&wc[i])) {
 			recv_repost((uint32_t)wc[i].wr_id);
+		}
 	}
 	return n;
 }
@@ -264,15 +283,112 @@ static void recv_event(struct rdma_cq *cq, void *arg)
 	wake_one(&rpc_dgram.wq);
 }
 
+/* The device's thread. */
+static void device_event(struct rdma_event_handler *h, const struct rdma_event *ev)
+{
+	if (ev->type != RDMA_EVENT_DEVICE_UP)
+		return;
+	atomic_set_release(&rpc_dgram.is_lost, 1);
+	atomic_set_release(&rpc_dgram.event, 1);
+	wake_one(&rpc_dgram.wq);
+}
+
+static struct rdma_qp *qp_create(void)
+{
+	const struct rdma_qp_init init = { .type = RDMA_QPT_UD,
+					   .send_cq = rpc_dgram.send_cq,
+					   .recv_cq = rpc_dgram.recv_cq,
+					   .max_send_wr = rpc_dgram.nr_send,
+					   .max_recv_wr = rpc_dgram.nr_recv,
+					   .max_send_sge = 1,
+					   .max_recv_sge = 1,
+					   .port = rpc_net.port,
+					   .qkey = rpc_dgram.qkey };
+	struct rdma_qp *qp = rdma_qp_create(rpc_net.pd, &init);
+	int err;
+
+	if (IS_ERR(qp))
+		return qp;
+	err = rdma_qp_to_rts_ud(qp);
+	if (!err)
+		return qp;
+	rdma_qp_destroy(qp);
+	return ERR_PTR(err);
+}
+
+/* All buffers are the new queue pair's, but those that requests lie in. */
+static int qp_set(struct rdma_qp *qp)
+{
+	int err = 0;
+
+	spin_lock(&rpc_dgram.lock);
+	rpc_dgram.qp = qp;
+	WRITE_ONCE(rpc_dgram.qpn, rdma_qp_num(qp));
+	for (uint32_t i = 0; i < rpc_dgram.nr_send; i++)
+		rpc_dgram.send_free[i] = i;
+	rpc_dgram.nr_send_free = rpc_dgram.nr_send;
+	for (uint32_t i = 0; i < rpc_dgram.nr_recv && !err; i++) {
+		if (!rpc_dgram.requests[i].is_held)
+			err = recv_post_locked(i);
+	}
+	WRITE_ONCE(rpc_dgram.is_broken, err != 0);
+	spin_unlock(&rpc_dgram.lock);
+	return err;
+}
+
+static void cq_discard(struct rdma_cq *cq)
+{
+	struct rdma_wc wc[POLL_BATCH];
+
+	while (rdma_poll_cq(cq, wc, POLL_BATCH) > 0)
+		;
+}
+
+/* False: it did not work out. */
+static bool qp_renew(void)
+{
+	struct rdma_qp *qp;
+
+	spin_lock(&rpc_dgram.lock);
+	WRITE_ONCE(rpc_dgram.is_broken, true); /* nobody posts from here on */
+	qp = rpc_dgram.qp;
+	rpc_dgram.qp = NULL;
+	spin_unlock(&rpc_dgram.lock);
+	cq_discard(rpc_dgram.recv_cq);
+	cq_discard(rpc_dgram.send_cq);
+	if (qp)
+		rdma_qp_destroy(qp); /* it touches no buffer any more */
+	atomic_set(&rpc_dgram.is_lost, 0);
+	qp = qp_create();
+	if (IS_ERR(qp) || qp_set(qp))
+		return false;
+	counter_inc(&rpc_c_dgram_renewed);
+	pr_info("new queue pair for datagrams\n");
+	return true;
+}
+
+static bool event_taken(void)
+{
+	return atomic_xchg(&rpc_dgram.event, 0) != 0;
+}
+
 static void recv_main(void *arg)
 {
 	for (;;) {
+		uint64_t until = WAIT_FOREVER;
+
 		if (rpc_dgram_poll())
 			continue;
-		rdma_arm_cq(rpc_dgram.recv_cq, false);
-		if (rpc_dgram_poll())
-			continue;
-		wait_event(&rpc_dgram.wq, atomic_xchg(&rpc_dgram.event, 0) != 0);
+		if (READ_ONCE(rpc_dgram.is_broken) || atomic_read(&rpc_dgram.is_lost)) {
+			if (qp_renew())
+				continue;
+			until = time_after_ns(RENEW_NS);
+		} else {
+			rdma_arm_cq(rpc_dgram.recv_cq, false);
+			if (rpc_dgram_poll())
+				continue;
+		}
+		(void)wait_event_timeout(&rpc_dgram.wq, event_taken(), until);
 	}
 }
 
@@ -328,24 +444,14 @@ static int buffers_create(void)
 	rpc_dgram.buf = dma_alloc(range.len, &rpc_dgram.phys);
 	if (!rpc_dgram.requests || !rpc_dgram.send_free || !rpc_dgram.buf)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < rpc_dgram.nr_send; i++)
-		rpc_dgram.send_free[i] = i;
-	rpc_dgram.nr_send_free = rpc_dgram.nr_send;
 	range.paddr = rpc_dgram.phys;
 	rpc_dgram.mr = rdma_mr_create(rpc_net.pd, range.paddr, &range, 1, RDMA_ACCESS_LOCAL_WRITE);
 	return PTR_ERR_OR_ZERO(rpc_dgram.mr);
 }
 
-static int qp_create(void)
+static int queues_create(void)
 {
-	struct rdma_qp_init init = { .type = RDMA_QPT_UD,
-				     .max_send_wr = rpc_dgram.nr_send,
-				     .max_recv_wr = rpc_dgram.nr_recv,
-				     .max_send_sge = 1,
-				     .max_recv_sge = 1,
-				     .port = rpc_net.port,
-				     .qkey = rpc_dgram.qkey };
-	int err;
+	struct rdma_qp *qp;
 
 	rpc_dgram.recv_cq = rdma_cq_create(rpc_net.dev, rpc_dgram.nr_recv, 0, recv_event, NULL);
 	if (IS_ERR(rpc_dgram.recv_cq))
@@ -353,15 +459,8 @@ static int qp_create(void)
 	rpc_dgram.send_cq = rdma_cq_create(rpc_net.dev, rpc_dgram.nr_send, 0, NULL, NULL);
 	if (IS_ERR(rpc_dgram.send_cq))
 		return (int)PTR_ERR(rpc_dgram.send_cq);
-	init.recv_cq = rpc_dgram.recv_cq;
-	init.send_cq = rpc_dgram.send_cq;
-	rpc_dgram.qp = rdma_qp_create(rpc_net.pd, &init);
-	if (IS_ERR(rpc_dgram.qp))
-		return (int)PTR_ERR(rpc_dgram.qp);
-	err = rdma_qp_to_rts_ud(rpc_dgram.qp);
-	for (uint32_t i = 0; i < rpc_dgram.nr_recv && !err; i++)
-		err = recv_post(i);
-	return err;
+	qp = qp_create();
+	return IS_ERR(qp) ? (int)PTR_ERR(qp) : qp_set(qp);
 }
 
 /* A failure is the end of the boot: nothing is undone. */
@@ -383,7 +482,7 @@ int rpc_dgram_create(void)
 	/* Chosen anew at each boot: a datagram for what was here before is refused by the device. */
 	rpc_dgram.qkey = (uint32_t)random_u64() & INT32_MAX;
 	err = buffers_create();
-	return err ? err : qp_create();
+	return err ? err : queues_create();
 }
 
 int rpc_dgram_init(void)
@@ -398,5 +497,7 @@ int rpc_dgram_init(void)
 	if (IS_ERR(t))
 		return (int)PTR_ERR(t);
 	thread_detach(t);
+	rpc_dgram.handler.fn = device_event;
+	rdma_event_register(rpc_net.dev, &rpc_dgram.handler);
 	return 0;
 }

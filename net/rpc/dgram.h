@@ -2,8 +2,8 @@
 /*
  * RPC by datagrams, private: the queue pair (dgram.c) and the calls that wait (dgram_call.c).
  *
- * Locking:	rpc_dgram.lock (spin, RANK_NET_QP) guards the send buffers, posting of sends, and the
- *		table of waiting calls; a call may only be touched by others while it is in the table.
+ * Locking:	rpc_dgram.lock (spin, RANK_NET_QP) guards the buffers, posting, and the table of waiting
+ *		calls; a call may only be touched by others while it is in the table.
  * See:		docs/design/rpc.md
  */
 #pragma once
@@ -31,6 +31,7 @@ struct rpc_dgram_request {
 	struct rpc_dgram_end from;
 	uint32_t slot;
 	uint16_t attempt;
+	bool is_held; /* not answered yet; rpc_dgram.lock */
 };
 
 /* One call; on its caller's stack. */
@@ -53,7 +54,8 @@ struct rpc_dgram_call {
 
 struct rpc_dgram_net {
 	struct spinlock lock;
-	struct rdma_qp *qp;
+	struct rdma_qp *qp; /* lock; the receiving thread replaces it */
+	uint32_t qpn;       /* atomic */
 	struct rdma_cq *recv_cq, *send_cq;
 	struct rdma_mr *mr;
 	uint8_t *buf; /* nr_recv receive buffers, then nr_send send buffers */
@@ -61,7 +63,7 @@ struct rpc_dgram_net {
 	uint32_t stride, nr_recv, nr_send;  /* const */
 	uint32_t qkey;                      /* const */
 	enum rdma_mtu mtu;                  /* const */
-	bool is_broken;                     /* atomic: the queue pair is in error for good */
+	bool is_broken;                     /* lock, read without: a new queue pair is needed */
 	atomic_t nr_held;                   /* receive buffers that requests lie in */
 	struct rpc_dgram_request *requests; /* by receive buffer */
 	uint32_t *send_free __guarded_by(&lock);
@@ -69,6 +71,8 @@ struct rpc_dgram_net {
 	struct list_head calls[RPC_DGRAM_HASH] __guarded_by(&lock);
 	struct waitqueue wq; /* the receiving thread */
 	atomic_t event;
+	atomic_t is_lost; /* the device says so: another reason for a new queue pair */
+	struct rdma_event_handler handler;
 };
 extern struct rpc_dgram_net rpc_dgram;
 
@@ -83,6 +87,7 @@ COUNTER_DECLARE(rpc_c_dgram_dropped);
 COUNTER_DECLARE(rpc_c_dgram_stale);
 COUNTER_DECLARE(rpc_c_dgram_forged);
 COUNTER_DECLARE(rpc_c_dgram_malformed);
+COUNTER_DECLARE(rpc_c_dgram_renewed);
 HISTOGRAM_DECLARE(rpc_h_dgram_latency);
 
 /* dgram.c */

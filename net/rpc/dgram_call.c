@@ -43,7 +43,7 @@ static int target_check(const struct rpc_dgram_call *call)
 		return -EHOSTDOWN;
 	if (READ_ONCE(peer->info.incarn) != call->to.incarn)
 		return -EHOSTUNREACH; /* it has restarted, and we have not been connected since */
-	return __atomic_load_n(&rpc_dgram.is_broken, __ATOMIC_RELAXED) ? -ENETDOWN : 0;
+	return READ_ONCE(rpc_dgram.is_broken) ? -ENETDOWN : 0;
 }
 
 int rpc_dgram_call_begin(struct rpc_dgram_call *call, uint64_t timeout_ns)

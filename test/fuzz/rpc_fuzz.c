@@ -82,6 +82,10 @@ int rdma_qp_to_rts_ud(struct rdma_qp *qp)
 	return 0;
 }
 
+void rdma_event_register(struct rdma_device *dev, struct rdma_event_handler *h)
+{
+}
+
 const char *rdma_wc_status_name(enum rdma_wc_status status)
 {
 	return "status";

@@ -13,6 +13,7 @@
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <mm/kmap.h>
+#include <rdma/provider.h>
 #include <shim/shim.h>
 
 #include "../../net/rpc/dgram.h"
@@ -407,7 +408,7 @@ static void deadline(struct ktest *t)
 static void *crowd_thread(void *arg)
 {
 	struct ktest *t = arg;
-	const uint32_t ms = 30;
+	const uint32_t ms = 60;
 	uint32_t out = 0;
 
 	EXPECT_EQ(t, rpc_datagram_sync(1, OP_SLOW, &ms, sizeof(ms), &out, sizeof(out), 0),
@@ -514,6 +515,81 @@ static void restart(struct ktest *t)
 {
 	static const struct sim_node nodes[] = { { .id = 1, .fn = restart_server },
 						 { .id = 2, .fn = restart_client } };
+
+	sim_run(t, nodes, 2, 30);
+}
+
+/* --- the queue pair breaks -------------------------------------------------------------------- */
+
+static void reconnect(void)
+{
+	sim_cmd("break 1 2");
+	while (connect_to(1))
+		usleep(1000);
+}
+
+/* An error of its own: the thread finds the flushed receives. */
+static void break_qp(struct ktest *t)
+{
+	/* So that it is not destroyed under our hands: what finds it broken wants the lock. */
+	spin_lock(&rpc_dgram.lock);
+	EXPECT_EQ(t, rpc_dgram.qp->dev->ops->qp_to_err(rpc_dgram.qp), 0);
+	spin_unlock(&rpc_dgram.lock);
+}
+
+/* After a reset of the device nothing needs to be flushed. */
+static void device_is_back(void)
+{
+	const struct rdma_event ev = { .type = RDMA_EVENT_DEVICE_UP, .dev = rpc_net.dev };
+
+	rdma_event_dispatch(&ev);
+}
+
+static void renew_client(struct ktest *t)
+{
+	pthread_t thread;
+	uint32_t qpn;
+
+	node_join(t, 2);
+	ASSERT_EQ(t, connect_to(1), 0);
+	EXPECT_EQ(t, echo(1, 50), 0);
+	qpn = rpc_dgram.qpn;
+	break_qp(t);
+	EXPECT_TRUE(t, wait_counter("rpc.datagram.renewed", 1));
+	EXPECT_NE(t, rpc_dgram.qpn, qpn);
+	EXPECT_EQ(t, echo_ms(1, 50, 200), -ETIMEDOUT); /* the server knows another number */
+	reconnect();
+	EXPECT_EQ(t, echo(1, 50), 0);
+	/* The server's breaks with a request in its hands: the buffer is the request's until it is answered. */
+	pthread_create(&thread, NULL, crowd_thread, t);
+	sim_cmd("barrier 2 2");
+	sim_cmd("barrier 3 2");
+	reconnect();
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 200; i++) /* every buffer in turn */
+		EXPECT_EQ(t, echo(1, 50), 0);
+	expect_at_rest(t);
+	sim_cmd("barrier 1 2");
+}
+
+static void renew_server(struct ktest *t)
+{
+	node_join(t, 2);
+	sim_cmd("barrier 2 2");
+	while (!atomic_read(&rpc_dgram.nr_held))
+		usleep(100);
+	device_is_back();
+	EXPECT_TRUE(t, wait_counter("rpc.datagram.renewed", 1));
+	sim_cmd("barrier 3 2");
+	sim_cmd("barrier 1 2");
+	EXPECT_GT(t, counter("rpc.datagram.forged"), 0);
+	expect_at_rest(t);
+}
+
+static void renewed(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = renew_server },
+						 { .id = 2, .fn = renew_client } };
 
 	sim_run(t, nodes, 2, 30);
 }
@@ -703,7 +779,8 @@ static void hostile(struct ktest *t)
 static const struct ktest_case cases[] = {
 	KTEST(plain),    KTEST(bad_network), KTEST(without_connection),
 	KTEST(deadline), KTEST(overload),    KTEST(fencing),
-	KTEST(restart),  KTEST(hostile),     { 0 },
+	KTEST(restart),  KTEST(hostile),     KTEST(renewed),
+	{ 0 },
 };
 static const struct ktest_suite rpc_datagram_suite = { .name = "rpc.datagram", .cases = cases };
 KTEST_SUITE(rpc_datagram_suite);
