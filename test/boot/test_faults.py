@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from boot import on_host, run
+from boot import on_host, run, total
 
 TWO = ("--vregion", "2M", "--memories", "2")
 SMALL_CACHE = ("--excache", "8M")
@@ -100,6 +100,22 @@ def test_catastrophe_of_an_hca(pool, programs, texts, lid, name):
     assert (run.exit_status(program.exit.status), bytes(capture.data[1])) == (want.status, want.out)
     seen = {"before": seen, "after": cluster.cluster.inject("stats")}
     assert grown(seen, "catastrophes") == 2
+
+
+def test_datagrams_lost_and_late(pool, programs, texts):
+    """Heartbeats and RPC's connectionless mode: half of them never arrive, and all are slow."""
+    cluster = pool.get(*SMALL_CACHE)
+    resent = total(cluster.stats(), "rpc.datagram.resent")
+    cluster.cluster.inject("delay all 20 datagram")
+    with injected(cluster, "lose all 50", "lose all 0") as seen:
+        end = time.monotonic() + 120
+        while grown({**seen, "after": cluster.cluster.inject("stats")}, "injected_losses") < 4:
+            run_both(cluster, ["/usr/bin/busybox", "md5sum", "text.small"], texts)
+            assert time.monotonic() < end, "no datagram was lost"
+    cluster.cluster.inject("delay all 0 datagram")
+    assert grown(seen, "injected_delays") > 0
+    assert total(cluster.stats(), "rpc.datagram.resent") > resent
+    assert not re.search("fenced", cluster.log("p0") + cluster.log("m0") + cluster.log("s0"))
 
 
 def test_held_connection_is_waited_for(pool, programs, texts):

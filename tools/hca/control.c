@@ -124,7 +124,8 @@ static char *do_stats(struct loop *l, char **w, int fd)
 
 static bool class_arg(const char *s, unsigned *classes)
 {
-	static const char *const names[NR_CLASSES] = { "send", "write", "read", "atomic", "mad" };
+	static const char *const names[NR_CLASSES] = { "send",   "write", "read",
+						       "atomic", "mad",   "datagram" };
 
 	for (unsigned i = 0; i < NR_CLASSES; i++) {
 		if (strcmp(s, names[i]))
@@ -148,7 +149,8 @@ static char *do_delay(struct loop *l, char **w, int fd)
 	}
 	if (!w[1] || (strcmp(w[1], "all") && !lid_pair(w[1], &a, &b)) ||
 	    !number(w[2], 3600000, &ms) || (w[3] && !class_arg(w[3], &classes)))
-		return bad("delay all|LID[-LID] MS [send|write|read|atomic|mad], or delay off");
+		return bad(
+			"delay all|LID[-LID] MS [send|write|read|atomic|mad|datagram], or delay off");
 	inject_set_delay(l->fabric, a, b, ms * NSEC_PER_MSEC, classes);
 	return ok();
 }
@@ -287,6 +289,17 @@ static char *do_quit(struct loop *l, char **w, int fd)
 	return ok();
 }
 
+static char *do_lose(struct loop *l, char **w, int fd)
+{
+	uint64_t percent;
+	uint16_t lid = 0;
+
+	(void)fd;
+	if (!w[1] || (strcmp(w[1], "all") && !lid_arg(w[1], &lid)) || !number(w[2], 100, &percent))
+		return bad("lose all|LID PERCENT");
+	return fault_loss(l->fabric, lid, (uint8_t)percent) ? ok() : bad("no such LID");
+}
+
 static const struct {
 	const char *name;
 	verb_fn fn;
@@ -294,8 +307,8 @@ static const struct {
 	{ "attach", do_attach }, { "bandwidth", do_bandwidth }, { "break", do_break },
 	{ "catas", do_catas },   { "delay", do_delay },         { "fail", do_fail },
 	{ "hold", do_hold },     { "kill", do_kill },           { "link", do_link },
-	{ "quit", do_quit },     { "release", do_release },     { "revive", do_kill },
-	{ "stats", do_stats },
+	{ "lose", do_lose },     { "quit", do_quit },           { "release", do_release },
+	{ "revive", do_kill },   { "stats", do_stats },
 };
 
 /* Run one command; *reply is allocated, and NULL only without memory. */

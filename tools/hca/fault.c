@@ -6,6 +6,8 @@
  *		and no event tells either side (link down does tell).
  * Bandwidth:	copies from and to a port take tokens from its bucket; a WQE that
  *		finds too few waits for them.  A slice is at most the burst.
+ * Loss:	a share of the datagrams that a port sends vanishes, those of QP0 and
+ *		QP1 excepted; the sender is told that they have gone.
  * Command:	the next N commands of an opcode end with a given status without
  *		being executed, or never end: GO stays set until the reset.
  * Catastrophe:	the board stops: its error buffer becomes non-zero, event 08 is
@@ -50,6 +52,27 @@ bool fault_catastrophe(struct fabric *f, uint16_t lid, uint32_t code)
 	eq_event(h, EV_LOCAL_CATAS, 0, &none, 0);
 	h->dead = true;
 	port_update(h);
+	return true;
+}
+
+/* @lid 0: every port that there is now. */
+bool fault_loss(struct fabric *f, uint16_t lid, uint8_t percent)
+{
+	if (lid && !f->by_lid[lid])
+		return false;
+	for (unsigned i = 0; i < f->nr_hcas; i++) {
+		if (f->hcas[i] && (!lid || f->hcas[i] == f->by_lid[lid]))
+			f->hcas[i]->port.loss = percent;
+	}
+	return true;
+}
+
+/* Is this datagram one of those? */
+bool fault_is_lost(struct hca *h)
+{
+	if (!h->port.loss || inject_draw(&h->fabric->inject) % 100 >= h->port.loss)
+		return false;
+	h->stats.injected_losses++;
 	return true;
 }
 

@@ -83,22 +83,23 @@ static void delayed_class_keeps_the_order(struct ktest *t)
 	rig_destroy(&r);
 }
 
-/* QP0, at RIG_QPN, ready to send. */
-static void special_qp(struct ktest *t, struct rig_guest *g)
+/* A QP that sends datagrams, at RIG_QPN. */
+static void datagram_qp(struct ktest *t, struct rig_guest *g, enum qp_type type)
 {
 	rig_init_hca(g);
 	g->cq_log = 4;
 	g->sq_log = 3;
 	EXPECT_EQ(t, rig_cq(g, RIG_CQN, 4, PAGE_CQ), ST_OK);
 	EXPECT_EQ(t, rig_mr(g, RIG_KEY_INDEX, MPT_LOCAL_READ | MPT_LOCAL_WRITE, RIG_PD), ST_OK);
-	EXPECT_EQ(t, rig_cmd(g, OP_CONF_SPECIAL_QP, 0, RIG_QPN), ST_OK);
-	rig_qp_ctx(g, QPT_MLX, RIG_CQN);
+	if (type == QPT_MLX) /* QP0 */
+		EXPECT_EQ(t, rig_cmd(g, OP_CONF_SPECIAL_QP, 0, RIG_QPN), ST_OK);
+	rig_qp_ctx(g, type, RIG_CQN);
 	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, RIG_QPN), ST_OK);
 	for (unsigned i = 0; i < 8; i++)
 		put_be32(rig_page(g, PAGE_QP) + i * 64, 1u << 31);
-	rig_qp_ctx(g, QPT_MLX, RIG_CQN);
+	rig_qp_ctx(g, type, RIG_CQN)[8] = 5 << 5 | 12; /* 4 KiB, and no longer message */
 	EXPECT_EQ(t, rig_cmd(g, OP_INIT2RTR, 0, RIG_QPN), ST_OK);
-	rig_qp_ctx(g, QPT_MLX, RIG_CQN);
+	rig_qp_ctx(g, type, RIG_CQN);
 	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, RIG_QPN), ST_OK);
 }
 
@@ -110,7 +111,7 @@ static void mads_have_a_delay_of_their_own(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	special_qp(t, g);
+	datagram_qp(t, g, QPT_MLX);
 	rig_page(g, PAGE_MR)[1] = 2; /* no GRH */
 	put_be16(rig_page(g, PAGE_MR) + 2, SM_LID);
 	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_RC);
@@ -123,6 +124,58 @@ static void mads_have_a_delay_of_their_own(struct ktest *t)
 	EXPECT_EQ(t, completions(g), 1u);
 	inject_set_delay(r.f, 1, 0, 0, CLS_MAD);
 	post(g, WQE_SEND, len);
+	EXPECT_EQ(t, completions(g), 1u);
+	rig_destroy(&r);
+}
+
+/* An empty datagram to a port that nobody has: control and address segments fill the WQE. */
+static void post_datagram(struct rig_guest *g)
+{
+	const uint16_t i = g->sq_tail++;
+	uint8_t *w = rig_page(g, PAGE_QP) + g->sq_off + (i & ((1u << g->sq_log) - 1)) * 64u;
+
+	memset(w + 4, 0, 60);
+	put_be32(w + 4, 64 / 16);
+	put_be32(w + 8, 0xc);
+	put_be16(w + 16 + 6, 99);
+	put_be32(w + 16 + 32, RIG_QPN);
+	put_be32(w, (i & (1u << g->sq_log) ? BIT(31) : 0) | WQE_SEND);
+	rig_ring(g);
+}
+
+static void datagrams_are_lost_and_late(struct ktest *t)
+{
+	struct rig_guest *g;
+	struct rig r;
+
+	rig_create(&r);
+	g = &r.g[0];
+	datagram_qp(t, g, QPT_UD);
+	EXPECT_FALSE(t, fault_loss(r.f, 77, 50));
+	EXPECT_TRUE(t, fault_loss(r.f, 2, 100));
+	post_datagram(g);
+	EXPECT_EQ(t, completions(g), 1u);
+	EXPECT_EQ(t, g->h->stats.injected_losses, 0u); /* it is not that port's */
+	EXPECT_TRUE(t, fault_loss(r.f, 0, 100));
+	post_datagram(g);
+	EXPECT_EQ(t, completions(g), 1u);
+	EXPECT_EQ(t, g->h->stats.injected_losses, 1u);
+	EXPECT_TRUE(t, fault_loss(r.f, 1, 50));
+	for (unsigned i = 0; i < 64; i++) {
+		post_datagram(g);
+		EXPECT_EQ(t, completions(g), 1u);
+	}
+	EXPECT_EQ(t, g->h->stats.datagrams, 66u);
+	EXPECT_TRUE(t, g->h->stats.injected_losses > 17 && g->h->stats.injected_losses < 49);
+
+	EXPECT_TRUE(t, fault_loss(r.f, 1, 0));
+	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_RC | CLS_MAD);
+	post_datagram(g);
+	EXPECT_EQ(t, completions(g), 1u);
+	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_UD);
+	post_datagram(g);
+	EXPECT_EQ(t, completions(g), 0u);
+	rig_advance(&r, 21 * MS);
 	EXPECT_EQ(t, completions(g), 1u);
 	rig_destroy(&r);
 }
@@ -322,6 +375,7 @@ static const struct ktest_case fault_cases[] = {
 	KTEST(delays_are_by_class),
 	KTEST(delayed_class_keeps_the_order),
 	KTEST(mads_have_a_delay_of_their_own),
+	KTEST(datagrams_are_lost_and_late),
 	KTEST(bandwidth_is_bounded),
 	KTEST(bandwidth_of_the_target_binds),
 	KTEST(killed_port_is_silent),

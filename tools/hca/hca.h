@@ -104,6 +104,7 @@ struct icm {
 	X(injected_command_faults) \
 	X(injected_catastrophes)   \
 	X(injected_throttles)      \
+	X(injected_losses)         \
 	X(killed_drops)
 
 struct hca_stats {
@@ -257,6 +258,7 @@ struct port {
 	bool inited;    /* the driver said INIT_PORT */
 	bool link_down; /* fault injection */
 	bool killed;    /* fault injection: nothing comes in or goes out, and nobody is told */
+	uint8_t loss;   /* fault injection: so many percent of what UD QPs send are lost */
 	enum port_state state;
 	uint32_t cap_mask;
 	uint8_t mtu_cap, vl_cap;
@@ -352,8 +354,9 @@ struct mc_group {
 #define CLS_READ   BIT(2)
 #define CLS_ATOMIC BIT(3)
 #define CLS_MAD    BIT(4) /* what QP0 and QP1 send */
+#define CLS_UD     BIT(5) /* what other UD QPs send */
 #define CLS_RC     (CLS_SEND | CLS_WRITE | CLS_READ | CLS_ATOMIC)
-#define NR_CLASSES 5u
+#define NR_CLASSES 6u
 
 struct inject {
 	uint64_t delay_all_ns[NR_CLASSES];
@@ -695,6 +698,7 @@ void inject_hold(struct fabric *f, uint16_t a, uint16_t b);
 unsigned inject_release(struct fabric *f);
 unsigned inject_break(struct fabric *f, uint16_t a, uint16_t b);
 void inject_random(struct fabric *f, uint64_t every_ns, uint64_t seed);
+uint64_t inject_draw(struct inject *in);
 bool inject_link(struct fabric *f, uint16_t lid, bool down);
 
 /* fault.c */
@@ -707,6 +711,8 @@ bool fault_command(struct fabric *f, uint16_t lid, uint16_t op, unsigned status,
 unsigned fault_command_next(struct hca *h, uint16_t op);
 void fault_commands_off(struct fabric *f);
 bool fault_bandwidth(struct fabric *f, uint16_t lid, uint64_t bytes_per_s, uint64_t burst);
+bool fault_loss(struct fabric *f, uint16_t lid, uint8_t percent);
+bool fault_is_lost(struct hca *h);
 uint64_t bucket_grant(struct hca *a, struct hca *b, uint64_t want, uint64_t *wait_ns);
 void bucket_charge(struct hca *a, struct hca *b, uint64_t bytes);
 

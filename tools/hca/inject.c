@@ -42,6 +42,8 @@ static unsigned class_of(struct qp *qp, uint16_t index)
 {
 	if (qp->type == QPT_MLX)
 		return CLS_MAD;
+	if (qp->type == QPT_UD)
+		return CLS_UD;
 	switch (wqe_opcode(qp, index)) {
 	case WQE_WRITE:
 	case WQE_WRITE_IMM:
@@ -58,7 +60,7 @@ static unsigned class_of(struct qp *qp, uint16_t index)
 	}
 }
 
-/* A special QP has no peer: only rules for all, or for its own port, concern it. */
+/* A special or UD QP has no peer: only rules for all, or for its own port, concern it. */
 static uint64_t delay_of(const struct qp *qp, unsigned cls)
 {
 	const struct inject *in = &qp->h->fabric->inject;
@@ -83,7 +85,7 @@ void inject_stamp(struct qp *qp)
 	const uint64_t now = qp->h->fabric->now_ns;
 	const uint16_t size = (uint16_t)(1u << qp->sq_log_size);
 
-	if ((!connected(qp) && qp->type != QPT_MLX) || qp->state != QPS_RTS)
+	if ((!connected(qp) && qp->type != QPT_MLX && qp->type != QPT_UD) || qp->state != QPS_RTS)
 		return;
 	if (!qp->due) {
 		qp->due = calloc(size, sizeof(*qp->due));
@@ -276,7 +278,7 @@ static void pick_nth(struct qp *qp, void *arg)
 		p->found = qp;
 }
 
-static uint64_t next_random(struct inject *in)
+uint64_t inject_draw(struct inject *in)
 {
 	in->seed ^= in->seed << 13;
 	in->seed ^= in->seed >> 7;
@@ -294,7 +296,7 @@ static void random_fired(struct alarm *t)
 	for_each_connection(f, pick_nth, &p);
 	if (!p.seen)
 		return;
-	p.want = (unsigned)(next_random(in) % p.seen);
+	p.want = (unsigned)(inject_draw(in) % p.seen);
 	p.seen = 0;
 	for_each_connection(f, pick_nth, &p);
 	if (p.found)
@@ -334,6 +336,7 @@ void inject_init(struct fabric *f)
 	list_init(&f->inject.holds);
 	list_init(&f->inject.cmd_faults);
 	f->inject.random_timer.fn = random_fired;
+	f->inject.seed = 0x9e3779b97f4a7c15ull;
 }
 
 void inject_free(struct fabric *f)

@@ -343,7 +343,9 @@ enum run_result ud_run_head(struct qp *qp, struct wqe *w)
 	}
 	if (!qp->hold_until_ns)
 		qp->hold_until_ns = f->now_ns + UD_HOLD_NS;
-	if (ud_deliver(qp->h, &p, f->now_ns < qp->hold_until_ns) == UD_NO_RECV) {
+	if (qp->type == QPT_UD && fault_is_lost(qp->h)) {
+		qp->h->stats.ud_drops++;
+	} else if (ud_deliver(qp->h, &p, f->now_ns < qp->hold_until_ns) == UD_NO_RECV) {
 		qp_wait(qp, UD_LOOK_NS);
 		return RUN_WAIT;
 	}
