@@ -83,8 +83,9 @@ static void look_locked(uint64_t now)
 {
 	const uint64_t gap = now - host.looked_ns;
 
+	/* Never into the future: one that was seen just after the last look is as good as seen now. */
 	for (size_t i = 0; host.looked_ns && gap > STALL_NS && i < CLUSTER_MAX_MEMBERS; i++)
-		host.leases[i].seen_ns += gap;
+		host.leases[i].seen_ns = MIN(host.leases[i].seen_ns + gap, now);
 	host.looked_ns = now;
 }
 
@@ -99,7 +100,7 @@ static void expire_locked(void)
 		const struct cluster_member m = host.view.members[i];
 		struct lease *l = lease_locked(m.id);
 
-		if (m.id == host.self || (l && now - l->seen_ns < period))
+		if (m.id == host.self || (l && now < l->seen_ns + period))
 			continue;
 		pr_warn("node %u was silent for %u ms: fenced\n", m.id, cluster_params.lease_ms);
 		counter_inc(&host_expired);

@@ -5,6 +5,7 @@
  *
  * Nodes:	1 is the storage node that hosts the managers, 2 and 3 are memory nodes, 4 is a processor.
  */
+#include <signal.h>
 #include <unistd.h>
 
 #include <kernel/counter.h>
@@ -342,6 +343,36 @@ static void beat_one_way(struct ktest *t)
 	sim_run(t, nodes, 4, 40);
 }
 
+/* The host stands still for longer than a lease: nobody has had a chance, so nobody is fenced. */
+static void stopped_host_node(struct ktest *t)
+{
+	shim_bootparam_set("cluster.lease_ms", "1200");
+	ASSERT_EQ(t, join(t), 0);
+	if (sim_node_id() == HOST)
+		sim_shared[0] = (uint64_t)getpid();
+	sim_cmd("barrier 1 4");
+	for (int i = 0; i < 2 && sim_node_id() == MEMORY_A; i++) {
+		EXPECT_EQ(t, kill((pid_t)sim_get(0), SIGSTOP), 0);
+		usleep(2200000);
+		EXPECT_EQ(t, kill((pid_t)sim_get(0), SIGCONT), 0);
+		usleep(800000);
+	}
+	sim_cmd("barrier 2 4");
+	EXPECT_EQ(t, nr_gone, 0);
+	expect_everybody(t);
+	sim_cmd("barrier 3 4");
+}
+
+static void host_stands_still(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = stopped_host_node },
+						 { .id = MEMORY_A, .fn = stopped_host_node },
+						 { .id = MEMORY_B, .fn = stopped_host_node },
+						 { .id = PROCESSOR, .fn = stopped_host_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
 /* By datagram and by connection; both must say the same. */
 static int beat(struct ktest *t, uint64_t seq)
 {
@@ -530,9 +561,19 @@ static void bad_network(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(any_order),   KTEST(late_memory),    KTEST(never_complete),     KTEST(no_host),
-	KTEST(lease_ends),  KTEST(restarted_node), KTEST(cut_off_too_long),   KTEST(nonsense),
-	KTEST(bad_network), KTEST(beat_one_way),   KTEST(beat_late_or_twice), { 0 },
+	KTEST(any_order),
+	KTEST(late_memory),
+	KTEST(never_complete),
+	KTEST(no_host),
+	KTEST(lease_ends),
+	KTEST(restarted_node),
+	KTEST(cut_off_too_long),
+	KTEST(nonsense),
+	KTEST(bad_network),
+	KTEST(beat_one_way),
+	KTEST(beat_late_or_twice),
+	KTEST(host_stands_still),
+	{ 0 },
 };
 static const struct ktest_suite cluster_suite = { .name = "cluster.nodes", .cases = cases };
 KTEST_SUITE(cluster_suite);
