@@ -227,8 +227,8 @@ static void session_reply(struct rpc_session *s, struct rpc_request *req, int st
 			  size_t nr_writes, void (*sent)(void *arg), void *arg)
 {
 	struct rpc_sslot *ss = &s->sslots[req->slot];
-	const uint64_t now = time_now_ns();
 	bool in_use = false;
+	uint64_t now;
 
 	if (WARN_ON(body_len > rpc_class_cfg[s->cls].body_max || nr_writes > RPC_WRITES_MAX ||
 		    status > 0)) {
@@ -247,6 +247,7 @@ static void session_reply(struct rpc_session *s, struct rpc_request *req, int st
 		ss->state = RPC_SSLOT_DONE;
 		ss->req = NULL;
 		in_use = reply_send_locked(s, req, idempotent, writes, nr_writes) && sent;
+		now = time_now_ns(); /* the reply is out: from here on nobody waits for us */
 		if (in_use) {
 			ss->sent = sent;
 			ss->sent_arg = arg;
