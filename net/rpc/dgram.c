@@ -83,6 +83,8 @@ static void failed_locked(enum rdma_wc_status status)
 	if (rpc_dgram.is_broken)
 		return;
 	WRITE_ONCE(rpc_dgram.is_broken, true);
+	/* What is made now might not outlive the reset; the device will tell when it is back. */
+	WRITE_ONCE(rpc_dgram.is_dead, status == RDMA_WC_FATAL_ERR);
 	pr_warn("queue pair for datagrams: %s\n", rdma_wc_status_name(status));
 	atomic_set_release(&rpc_dgram.event, 1);
 	wake_one(&rpc_dgram.wq);
@@ -332,6 +334,7 @@ static int qp_set(struct rdma_qp *qp)
 			err = recv_post_locked(i);
 	}
 	WRITE_ONCE(rpc_dgram.is_broken, err != 0);
+	WRITE_ONCE(rpc_dgram.is_dead, false);
 	spin_unlock(&rpc_dgram.lock);
 	return err;
 }
@@ -367,6 +370,13 @@ static bool qp_renew(void)
 	return true;
 }
 
+static bool renew_is_due(void)
+{
+	if (atomic_read_acquire(&rpc_dgram.is_lost))
+		return true;
+	return READ_ONCE(rpc_dgram.is_broken) && !READ_ONCE(rpc_dgram.is_dead);
+}
+
 static bool event_taken(void)
 {
 	return atomic_xchg(&rpc_dgram.event, 0) != 0;
@@ -379,11 +389,11 @@ static void recv_main(void *arg)
 
 		if (rpc_dgram_poll())
 			continue;
-		if (READ_ONCE(rpc_dgram.is_broken) || atomic_read(&rpc_dgram.is_lost)) {
+		if (renew_is_due()) {
 			if (qp_renew())
 				continue;
 			until = time_after_ns(RENEW_NS);
-		} else {
+		} else if (!READ_ONCE(rpc_dgram.is_broken)) {
 			rdma_arm_cq(rpc_dgram.recv_cq, false);
 			if (rpc_dgram_poll())
 				continue;

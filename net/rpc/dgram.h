@@ -60,18 +60,19 @@ struct rpc_dgram_net {
 	struct rdma_mr *mr;
 	uint8_t *buf; /* nr_recv receive buffers, then nr_send send buffers */
 	paddr_t phys;
-	uint32_t stride, nr_recv, nr_send;  /* const */
-	uint32_t qkey;                      /* const */
-	enum rdma_mtu mtu;                  /* const */
-	bool is_broken;                     /* lock, read without: a new queue pair is needed */
-	atomic_t nr_held;                   /* receive buffers that requests lie in */
+	uint32_t stride, nr_recv, nr_send; /* const */
+	uint32_t qkey;                     /* const */
+	enum rdma_mtu mtu;                 /* const */
+	bool is_broken;                    /* lock, read without: a new queue pair is needed */
+	bool is_dead;     /* lock, read without: but not before the device is back */
+	atomic_t nr_held; /* receive buffers that requests lie in */
 	struct rpc_dgram_request *requests; /* by receive buffer */
 	uint32_t *send_free __guarded_by(&lock);
 	uint32_t nr_send_free __guarded_by(&lock);
 	struct list_head calls[RPC_DGRAM_HASH] __guarded_by(&lock);
 	struct waitqueue wq; /* the receiving thread */
 	atomic_t event;
-	atomic_t is_lost; /* the device says so: another reason for a new queue pair */
+	atomic_t is_lost; /* the device is back, without the queue pair */
 	struct rdma_event_handler handler;
 };
 extern struct rpc_dgram_net rpc_dgram;
