@@ -6,7 +6,7 @@ Usage: gen-syscalls.py c|h|md|fuzz TABLE > OUTPUT
 """
 import sys
 
-ARGUMENT_LETTERS = set("duxpsflo")
+ARGUMENT_LETTERS = set("duxpsflogbtiGravhF23j5mMOEAenCWkKRUcDqQyX6BZIwYHTVSPLzJ78941")
 
 
 def parse(path):

@@ -21,6 +21,7 @@
 #include <processor/excache.h>
 #include <processor/futex.h>
 #include <processor/process.h>
+#include <processor/strace.h>
 #include <processor/trap.h>
 #include <processor/tty.h>
 #include <rdma/verbs.h>
@@ -73,6 +74,7 @@ static int start_node(void)
 	}
 	process_init();
 	futex_init();
+	strace_init();
 	trap_init();
 	err = cluster_join(&cluster_ops);
 	if (err)

@@ -204,6 +204,13 @@ static int session_of_call(const struct rpc_call *call, struct rpc_session **out
 	return err ? err : -EAGAIN;
 }
 
+static void (*observer)(uint32_t peer, uint16_t opcode); /* const after start */
+
+void rpc_set_observer(void (*fn)(uint32_t peer, uint16_t opcode))
+{
+	observer = fn;
+}
+
 int rpc_call_submit(struct rpc_call *call)
 {
 	struct rpc_call_impl *impl = impl_of(call);
@@ -239,6 +246,8 @@ int rpc_call_submit(struct rpc_call *call)
 		kick = !conn;
 	}
 	spin_unlock(&s->lock);
+	if (unlikely(observer))
+		observer(call->peer, call->opcode);
 	if (kick)
 		rpc_session_kick(s);
 	return 0;

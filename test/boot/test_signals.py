@@ -52,4 +52,4 @@ def test_strace_tells_of_signals(pool):
     cluster = pool.get("--strace")
     script = "trap 'exit 3' USR1; kill -USR1 $$; exit 4"
     assert cluster.run(["/usr/bin/busybox", "sh", "-c", script]).status == 3
-    assert "--- signal 10, code 0: handler ---" in cluster.log("p0")
+    assert "--- SIGUSR1, code 0: handler ---" in cluster.log("p0")

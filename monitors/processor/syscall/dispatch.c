@@ -13,7 +13,6 @@
 #include <arch/trap.h>
 #include <kernel/counter.h>
 #include <kernel/printk.h>
-#include <kernel/time.h>
 #include <lib/bitmap.h>
 #include <lib/errno.h>
 #include <processor/process.h>
@@ -39,23 +38,17 @@ void syscall_enter(struct pt_regs *regs)
 	};
 	const uint64_t nr = regs->orig_rax;
 	const struct syscall_entry *entry = nr < syscall_table_len ? &syscall_table[nr] : NULL;
-	uint64_t start;
-	long ret;
 
 	counter_inc(&syscall_count);
 	if (unlikely(!entry || !entry->fn)) {
 		counter_inc(&syscall_enosys);
 		name_once(nr);
-		regs->rax = (uint64_t)-ENOSYS;
+		regs->rax = (uint64_t)(strace_on ? strace_call(entry, nr, &args) : -ENOSYS);
 		return;
 	}
 	if (likely(!strace_on)) {
 		regs->rax = (uint64_t)entry->fn(&args);
 		return;
 	}
-	start = time_now_ns();
-	strace_enter(entry, &args);
-	ret = entry->fn(&args);
-	strace_exit(entry, &args, ret, time_now_ns() - start);
-	regs->rax = (uint64_t)ret;
+	regs->rax = (uint64_t)strace_call(entry, nr, &args);
 }

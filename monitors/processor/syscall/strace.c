@@ -1,104 +1,189 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System call tracing: one log line a call, "pid name(args) = result <time>".
+ * System call tracing: one log line a call,
  *
- * Strings are copied from the caller's memory with the usual checks, and cut at STRING_MAX bytes.
+ *	tid name(arguments) = result <time> who served it
+ *
+ * where the last part is "local", or each node that requests went to with their number. A line is written in
+ * one piece when the call ends, so those of several threads do not mix; the time of the log is that of the end.
+ * Calls that do not return (exit) are told when they begin.
+ *
+ * Who served it:  what the calling thread sends while it is in the call, page faults of the kernel's accesses
+ *		included. Requests that other threads make later on its behalf (write-back) are not.
+ * Text:	strace_args.c.
  */
 #define PR_FMT "strace: "
 
 #include <processor/strace.h>
 
-#include <arch/uaccess.h>
+#include "strace_private.h"
+
+#include <arch/cpu.h>
 #include <kernel/bootparam.h>
+#include <kernel/initcall.h>
+#include <kernel/preempt.h>
 #include <kernel/printk.h>
+#include <kernel/time.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
+#include <net/rpc.h>
 #include <processor/process.h>
 
-#define LINE_MAX   256
-#define STRING_MAX 64
+#define ARGS_MAX  320 /* a line of the log has 480 */
+#define TAIL_MAX  120
+#define NODES_MAX 6 /* named in a line; the others are summed up */
+
+/* Requests of one call, by node. */
+struct strace_call {
+	struct {
+		uint32_t node;
+		uint32_t count;
+		const char *role;
+	} nodes[NODES_MAX];
+	uint32_t nr_nodes;
+	uint32_t others;
+};
 
 bool strace_on;
 BOOT_PARAM("strace", bool, strace_on, "log every system call");
 
-static size_t format_string(char *buf, size_t size, uint64_t addr)
+/* Opcodes of a protocol have its number in their upper byte. */
+static const char *role_of(uint16_t opcode)
 {
-	char str[STRING_MAX + 1];
-	const ssize_t len = strncpy_from_user(str, (const char __user *)addr, sizeof(str));
-
-	if (len == -EFAULT)
-		return scnprintf(buf, size, "%#llx", (unsigned long long)addr);
-	str[STRING_MAX] = '\0';
-	for (char *c = str; *c; c++) {
-		if (*c < ' ' || *c == 0x7f || *c == '"')
-			*c = '?'; /* a string must not look like lines of the log */
-	}
-	return scnprintf(buf, size, "\"%s\"%s", str, len < 0 ? "..." : "");
-}
-
-static size_t format_arg(char *buf, size_t size, char kind, uint64_t val)
-{
-	switch (kind) {
-	case 'd':
-	case 'f':
-		if (kind == 'f' && (int)val == -100)
-			return scnprintf(buf, size, "AT_FDCWD");
-		return scnprintf(buf, size, "%d", (int)val);
-	case 'u':
-		return scnprintf(buf, size, "%u", (unsigned int)val);
-	case 'l':
-		return scnprintf(buf, size, "%lld", (long long)val);
-	case 'o':
-		return scnprintf(buf, size, "0%o", (unsigned int)val);
-	case 's':
-		return format_string(buf, size, val);
+	switch (opcode >> 8) {
+	case 2:
+		return "memory";
+	case 4:
+		return "storage";
 	default:
-		return val ? scnprintf(buf, size, "%#llx", (unsigned long long)val)
-			   : scnprintf(buf, size, "NULL");
+		return "manager";
 	}
 }
 
-static size_t format_call(char *buf, size_t size, const struct syscall_entry *entry,
-			  const struct syscall_args *args)
+/* The calling thread sends a request. */
+static void count_request(uint32_t node, uint16_t opcode)
 {
-	size_t len = scnprintf(buf, size, "%u %s(", task_current()->tid, entry->name);
+	const char *role = role_of(opcode);
+	struct strace_call *call;
+	uint32_t i;
 
-	for (size_t i = 0; entry->args[i]; i++) {
-		if (i)
-			len += scnprintf(buf + len, size - len, ", ");
-		len += format_arg(buf + len, size - len, entry->args[i], args->a[i]);
-	}
-	return len + scnprintf(buf + len, size - len, ")");
-}
-
-void strace_enter(const struct syscall_entry *entry, const struct syscall_args *args)
-{
-	char line[LINE_MAX];
-
-	if (strncmp(entry->name, "exit", 4) != 0)
+	if (in_interrupt() || !thread_current()->user.pgtable)
 		return;
-	format_call(line, sizeof(line), entry, args);
-	pr_info("%s = ?\n", line);
+	call = task_current()->strace;
+	if (!call)
+		return;
+	for (i = 0; i < call->nr_nodes; i++) {
+		if (call->nodes[i].node == node && call->nodes[i].role == role) {
+			call->nodes[i].count++;
+			return;
+		}
+	}
+	if (i == NODES_MAX) {
+		call->others++;
+		return;
+	}
+	call->nodes[i].node = node;
+	call->nodes[i].role = role;
+	call->nodes[i].count = 1;
+	call->nr_nodes++;
 }
 
-void strace_exit(const struct syscall_entry *entry, const struct syscall_args *args, long ret,
-		 uint64_t ns)
+static void put_result(struct strace_text *t, const char *name, const struct syscall_args *args,
+		       long ret)
 {
-	char line[LINE_MAX];
+	if (ret <= -ERESTARTSYS && ret >= -ERESTART_RESTARTBLOCK) {
+		strace_put(t, "? (interrupted by a signal)");
+	} else if (ret < 0 && ret > -4096) {
+		strace_put(t, "-1 ");
+		strace_put_value(t, (uint64_t)-ret, strace_errnos);
+	} else if (strcmp(name, "fcntl") == 0 && (int)args->a[1] == 3) { /* F_GETFL */
+		strace_put(t, "%#lx (flags ", ret);
+		strace_put_flags(t, (uint64_t)ret, strace_open_flags, "O_RDONLY");
+		strace_put(t, ")");
+	} else if (strcmp(name, "brk") == 0 || strcmp(name, "mmap") == 0 ||
+		   strcmp(name, "mremap") == 0) {
+		strace_put(t, "%#lx", ret);
+	} else {
+		strace_put(t, "%ld", ret);
+	}
+}
 
-	format_call(line, sizeof(line), entry, args);
-	if (ret <= -ERESTARTSYS && ret >= -ERESTART_RESTARTBLOCK)
-		pr_info("%s = ? (interrupted by a signal) <%llu us>\n", line,
-			(unsigned long long)ns / 1000);
-	else if (ret < 0 && ret > -4096)
-		pr_info("%s = -1 (errno %ld) <%llu us>\n", line, -ret,
-			(unsigned long long)ns / 1000);
-	else
-		pr_info("%s = %#lx <%llu us>\n", line, ret, (unsigned long long)ns / 1000);
+static void put_nodes(struct strace_text *t, const struct strace_call *call)
+{
+	if (!call->nr_nodes)
+		strace_put(t, "local");
+	for (uint32_t i = 0; i < call->nr_nodes; i++)
+		strace_put(t, "%s%s %u (%u)", i ? ", " : "", call->nodes[i].role,
+			   call->nodes[i].node, call->nodes[i].count);
+	if (call->others)
+		strace_put(t, ", others (%u)", call->others);
+}
+
+static bool never_returns(const char *name)
+{
+	return strcmp(name, "exit") == 0 || strcmp(name, "exit_group") == 0;
+}
+
+static void print_call(struct strace_text *line, const char *name, const struct syscall_args *args,
+		       long ret, uint64_t ns, const struct strace_call *call)
+{
+	char buf[TAIL_MAX];
+	struct strace_text tail = { .buf = buf, .size = sizeof(buf) };
+
+	put_result(&tail, name, args, ret);
+	strace_put(&tail, " <%llu us> ", (unsigned long long)ns / 1000);
+	put_nodes(&tail, call);
+	pr_info("%u %s(%s%s) = %s\n", task_current()->tid, name, line->buf,
+		line->len + 1 >= line->size ? "..." : "", tail.buf);
+}
+
+long strace_call(const struct syscall_entry *entry, uint64_t nr, const struct syscall_args *args)
+{
+	char unknown[24], buf[ARGS_MAX];
+	const char *name = unknown;
+	const char *letters = "xxxxxx";
+	struct strace_text line = { .buf = buf, .size = sizeof(buf) };
+	struct strace_call call = { 0 };
+	struct task *t = task_current();
+	unsigned int next = 0;
+	long ret = -ENOSYS;
+	uint64_t start;
+
+	buf[0] = '\0';
+	if (entry && entry->fn) {
+		name = entry->name;
+		letters = entry->args;
+	} else {
+		snprintf(unknown, sizeof(unknown), "call_%llu", (unsigned long long)nr);
+	}
+	t->strace = &call;
+	strace_put_args(&line, letters, args, &next, NULL);
+	if (never_returns(name)) {
+		t->strace = NULL;
+		pr_info("%u %s(%s) = ?\n", t->tid, name, buf);
+	}
+	start = time_now_ns();
+	if (entry && entry->fn)
+		ret = entry->fn(args);
+	start = time_now_ns() - start;
+	t->strace = NULL;
+	strace_put_args(&line, letters, args, &next, &ret);
+	print_call(&line, name, args, ret, start, &call);
+	return ret;
 }
 
 void strace_signal(int signo, int code, const char *what)
 {
-	pr_info("%u --- signal %d, code %d: %s ---\n", task_current()->tid, signo, code, what);
+	char buf[16] = "";
+	struct strace_text text = { .buf = buf, .size = sizeof(buf) };
+
+	strace_put_signal(&text, signo);
+	pr_info("%u --- %s, code %d: %s ---\n", task_current()->tid, buf, code, what);
+}
+
+void strace_init(void)
+{
+	if (strace_on)
+		rpc_set_observer(count_request);
 }

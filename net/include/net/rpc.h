@@ -112,6 +112,11 @@ void rpc_call_get(struct rpc_call *call);
 void rpc_call_put(struct rpc_call *call);
 /* 0, -EAGAIN (no free slot: see rpc_slot_wait), -EHOSTDOWN, -EMSGSIZE, -ENOMEM. */
 int rpc_call_submit(struct rpc_call *call) __must_check;
+/*
+ * For tracing: @fn is called for each request that is sent, by the thread that sends it, which may hold spinlocks. Once,
+ * before there are any.
+ */
+void rpc_set_observer(void (*fn)(uint32_t peer, uint16_t opcode));
 /* Sleep until a slot to @peer may be free again, or the deadline. */
 int rpc_slot_wait(uint32_t peer, enum rpc_class cls, uint64_t deadline_ns) __must_check;
 /* Spin a bounded, adaptive time, then sleep, until done. Returns call->status. */

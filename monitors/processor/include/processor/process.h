@@ -35,6 +35,7 @@ struct ctl_prog;
 struct ctl_run;
 struct files;
 struct proto_attr;
+struct strace_call;
 
 #define INIT_PID 1u
 #define PID_MAX  4194304u /* numbers are below it */
@@ -183,6 +184,7 @@ struct task {
 	uint64_t set_child_tid; /* own: written before user mode is entered for the first time */
 	uint64_t robust_list;   /* own; user address of its head, or 0 */
 	uint64_t faults;        /* own */
+	struct strace_call *strace; /* own: the call that is being traced */
 };
 
 /* The task of the running thread; user threads only. */

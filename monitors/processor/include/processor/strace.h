@@ -9,9 +9,9 @@
 
 extern bool strace_on; /* const after boot */
 
-/* Calls that do not return (exit) are logged when they begin. */
-void strace_enter(const struct syscall_entry *entry, const struct syscall_args *args);
-void strace_exit(const struct syscall_entry *entry, const struct syscall_args *args, long ret,
-		 uint64_t ns);
+/* Once, when requests can be sent: count them by call. */
+void strace_init(void);
+/* Make call @nr and log it; @entry is NULL, or has no handler, for a number that is not there. */
+long strace_call(const struct syscall_entry *entry, uint64_t nr, const struct syscall_args *args);
 /* The calling task takes a signal, and what comes of it. */
 void strace_signal(int signo, int code, const char *what);
