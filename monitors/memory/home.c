@@ -172,6 +172,8 @@ struct aspace *aspace_lock(struct memory *m, uint64_t id, uint32_t proc, unsigne
 		return ERR_PTR(-ESRCH);
 	mutex_lock(&as->mutex);
 	err = aspace_check(as, kinds);
+	if (!err && unlikely(as->move_open) && !(kinds & ASPACE_UNSETTLED))
+		err = home_move_settle(m, as);
 	if (!err)
 		return as;
 	aspace_unlock(as);
@@ -192,6 +194,10 @@ int aspace_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int
 	err = aspace_check(*a, a_kinds);
 	if (!err)
 		err = aspace_check(*b, b_kinds);
+	if (!err && unlikely((*a)->move_open))
+		err = home_move_settle(m, *a);
+	if (!err && unlikely((*b)->move_open))
+		err = home_move_settle(m, *b);
 	if (!err)
 		return 0;
 	mutex_unlock(&(*a)->mutex);
@@ -322,7 +328,7 @@ void aspace_unlink(struct memory *m, struct aspace *as)
  */
 int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc)
 {
-	struct aspace *as = aspace_lock(m, id, proc, ASPACE_ANY);
+	struct aspace *as = aspace_lock(m, id, proc, ASPACE_ANY | ASPACE_UNSETTLED);
 	int err;
 
 	if (IS_ERR(as))
@@ -353,7 +359,7 @@ void home_processor_gone(struct memory *m, uint32_t proc)
 	uint64_t id;
 
 	while (first_of(m, proc, false, &id)) {
-		struct aspace *as = aspace_lock(m, id, proc, ASPACE_ANY);
+		struct aspace *as = aspace_lock(m, id, proc, ASPACE_ANY | ASPACE_UNSETTLED);
 
 		if (IS_ERR(as))
 			continue; /* being destroyed by somebody else, who will unlink it */

@@ -40,6 +40,7 @@ enum aspace_kind {
 	ASPACE_FROZEN = 1 << 1,
 	ASPACE_PAGES = 1 << 2,
 	ASPACE_ANY = 7,
+	ASPACE_UNSETTLED = 8, /* aspace_lock(): also while a move is open */
 };
 
 struct aspace {
@@ -53,6 +54,10 @@ struct aspace {
 	bool fixed_size __guarded_by(&mutex);      /* ASPACE_PAGES: all of it is charged */
 	uint64_t fork_parent __guarded_by(&mutex); /* ASPACE_FROZEN: who has its mappings */
 	uint64_t fork_child __guarded_by(&mutex);
+	/* MM_VREGION_MOVE had no answer: who has the vRegion is to be found out before anything else. */
+	bool move_open __guarded_by(&mutex);
+	uint64_t move_index __guarded_by(&mutex);
+	uint32_t move_to __guarded_by(&mutex);
 	uint64_t merged __guarded_by(&mutex); /* the last space that was merged into it; 0 = none */
 	struct vma_set map __guarded_by(&mutex);
 	struct radix_tree vregions __guarded_by(&mutex); /* index -> struct home_vregion */
@@ -86,7 +91,10 @@ bool aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b);
 void aspace_unlink(struct memory *m, struct aspace *as);
 bool aspace_exists(struct memory *m, uint64_t id);
 void aspace_put(struct aspace *as);
-/* Find a space of @proc and lock it; ERR_PTR(-ESRCH), ERR_PTR(-EINVAL): none of @kinds. */
+/*
+ * Find a space of @proc and lock it; ERR_PTR(-ESRCH), ERR_PTR(-EINVAL): none of @kinds. A move whose outcome is not
+ * known is settled first, unless @kinds says otherwise: ERR_PTR(-ETIMEDOUT) if it cannot be.
+ */
 struct aspace *aspace_lock(struct memory *m, uint64_t id, uint32_t proc, unsigned int kinds);
 /* The same for two spaces, in the order that the lock rules ask for.  0 or a negative errno. */
 int aspace_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int a_kinds,
@@ -183,9 +191,14 @@ void reply_vregions(struct memory *m, const struct aspace *as, uint64_t start, u
 void reply_grants(const struct grants *g, struct pm_range_rep *rep);
 /* No more credits than the range has pages. */
 uint32_t home_wanted(uint32_t want, uint64_t len);
-/* Give vRegion @index to @to; the space is locked. */
+/*
+ * Give vRegion @index to @to; the space is locked.  -ETIMEDOUT: it may have been moved or not, which the next call
+ * finds out; said again with the same @to, it goes on where it was.
+ */
 int home_move_locked(struct memory *m, struct aspace *as, uint64_t index, uint32_t to)
 	__must_hold(&as->mutex) __must_check;
+/* Find out what came of a move that had no answer.  -ETIMEDOUT: still not known. */
+int home_move_settle(struct memory *m, struct aspace *as) __must_hold(&as->mutex) __must_check;
 /*
  * Give vRegion @index of @aspace to node @to.  @aspace 0: the first space that has one; @index
  * UINT64_MAX: its first active vRegion that @to does not own.

@@ -5,6 +5,7 @@
  * Context:	a thread of its own per request (they wait for owners), the space locked throughout.
  * Replies:	the vmas of the range as they now are, the vRegion entries, and credits.
  */
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 
@@ -340,35 +341,63 @@ int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 
 /* --- vRegions -------------------------------------------------------------------------- */
 
-int home_move_locked(struct memory *m, struct aspace *as, uint64_t index, uint32_t to)
+/* Ask the owner of @vr, or ask again: with the same version it is the same move. */
+static int move_ask(struct memory *m, struct aspace *as, struct home_vregion *vr, uint64_t index,
+		    uint32_t to) __must_hold(&as->mutex)
 {
-	struct home_vregion *vr = radix_lookup(&as->vregions, index);
+	const struct mm_vregion_move_req req = {
+		.aspace = as->id,
+		.vregion = {
+			.index = index,
+			.owner = to,
+			.secondary = vr->secondary,
+			.version = vr->version + 1,
+		},
+	};
 	struct mm_vregion_move_req_wire w;
 	struct mm_range_rep_wire rw;
-	struct mm_vregion_move_req req;
 	int err;
 
-	if (!vr)
-		return -ENOENT;
-	if (vr->owner == to)
-		return -EALREADY;
-	err = aspace_note_node(as, to);
-	if (err)
-		return err;
-	req.aspace = as->id;
-	req.vregion = (struct pm_vregion){
-		.index = index,
-		.owner = to,
-		.secondary = vr->secondary,
-		.version = vr->version + 1,
-	};
 	mm_vregion_move_req_encode(&req, &w);
 	err = memory_call(m, vr->owner, MM_VREGION_MOVE, &w, sizeof(w), &rw, sizeof(rw));
+	as->move_open = err == -ETIMEDOUT;
+	as->move_index = index;
+	as->move_to = to;
 	if (err < 0)
 		return err;
 	vr->owner = to;
 	vr->version++;
 	return 0;
+}
+
+int home_move_settle(struct memory *m, struct aspace *as)
+{
+	struct home_vregion *vr = radix_lookup(&as->vregions, as->move_index);
+	int err;
+
+	ASSERT(vr); /* entries live as long as the space */
+	err = move_ask(m, as, vr, as->move_index, as->move_to);
+	/* Any other error is the answer that the owner still has it. */
+	return err == -ETIMEDOUT ? err : 0;
+}
+
+int home_move_locked(struct memory *m, struct aspace *as, uint64_t index, uint32_t to)
+{
+	struct home_vregion *vr = radix_lookup(&as->vregions, index);
+	const bool again = as->move_open && as->move_index == index && as->move_to == to;
+	int err;
+
+	if (!vr)
+		return -ENOENT;
+	if (as->move_open) {
+		err = home_move_settle(m, as);
+		if (err || (again && vr->owner == to))
+			return err;
+	}
+	if (vr->owner == to)
+		return -EALREADY;
+	err = aspace_note_node(as, to);
+	return err ? err : move_ask(m, as, vr, index, to);
 }
 
 /* The first space after @id that has what is to be moved; locked.  NULL at the end. */
@@ -387,7 +416,7 @@ static struct aspace *next_space(struct memory *m, uint64_t id)
 	spin_unlock(&m->home.lock);
 	if (!found)
 		return NULL;
-	locked = aspace_lock(m, found, aspace_processor(found), ASPACE_ANY);
+	locked = aspace_lock(m, found, aspace_processor(found), ASPACE_ANY | ASPACE_UNSETTLED);
 	return IS_ERR(locked) ? next_space(m, found) : locked;
 }
 
@@ -415,7 +444,8 @@ int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_
 	int err = -ENOENT;
 
 	if (aspace) {
-		as = aspace_lock(m, aspace, aspace_processor(aspace), ASPACE_ANY);
+		as = aspace_lock(m, aspace, aspace_processor(aspace),
+				 ASPACE_ANY | ASPACE_UNSETTLED);
 		if (IS_ERR(as))
 			return (int)PTR_ERR(as);
 		if (index == UINT64_MAX)

@@ -12,6 +12,7 @@
  * Failure:	until MM_TAKE_DONE has been answered the old owner has everything and takes up service
  *		again.  What the new owner has by then it drops when it hears so, or when the same
  *		version of the vRegion is begun again: nobody else has been told of it.
+ * Again:	a home whose request had no answer says it again, and hears what came of it.
  */
 #include <lib/alloc.h>
 #include <lib/err.h>
@@ -331,6 +332,12 @@ int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_
 		return -ENOMEM;
 	}
 	spin_lock(&r->lock);
+	while (r->state == REGION_LEAVING) { /* by the same request, which is still being served */
+		spin_unlock(&r->lock);
+		wait_event(&r->settled,
+			   __atomic_load_n(&r->state, __ATOMIC_ACQUIRE) != REGION_LEAVING);
+		spin_lock(&r->lock);
+	}
 	if (r->state == REGION_MOVED && r->entry.owner == req->vregion.owner)
 		err = -EALREADY; /* asked again: the answer was lost */
 	else if (r->state != REGION_ACTIVE || req->vregion.owner == m->node)

@@ -145,6 +145,64 @@ static void failed_move_leaves_the_old_owner(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* The old owner has done it, or not even heard of it: the home finds out before it says anything else. */
+static void lost_answer_of_a_move_is_settled(struct ktest *t)
+{
+	uint64_t index = FIXED_AT >> SHIFT_2M;
+
+	for (unsigned int round = 0; round < 8; round++) {
+		struct fake f;
+		struct fake_proc p;
+		uint64_t addr;
+
+		fake_start(&f, 3, 4096, SHIFT_2M);
+		proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+		while (memory_owner_for(&f.mem[0], p.aspace, index) != FAKE_MEM_FIRST + 1)
+			index++;
+		ASSERT_EQ(t, proc_space(&p), 0);
+		ASSERT_EQ(t,
+			  proc_mmap(&p, (index - 1) << SHIFT_2M, 4 * MB, RW, PM_MAP_FIXED, &addr),
+			  0);
+		page_stamp(page, 7);
+		ASSERT_EQ(t, proc_writeback(&p, addr + 2 * MB, page), 0);
+		f.fail_opcode = MM_VREGION_MOVE;
+		f.fail_after = 0;
+		f.fail_error = -ETIMEDOUT;
+		f.fail_late = round & 1;
+		EXPECT_EQ(t, home_move_vregion(&f.mem[0], p.aspace, index, FAKE_MEM_FIRST + 2),
+			  -ETIMEDOUT);
+		/* While nobody answers, nothing is done on a guess. */
+		EXPECT_EQ(t, proc_mprotect(&p, addr, 4 * MB, PM_PROT_READ), -ETIMEDOUT);
+		f.fail_opcode = 0;
+		switch (round / 2) {
+		case 0: /* the processor asks first, and may be sent on to the new owner */
+			EXPECT_EQ(t, proc_fetch(&p, addr + 2 * MB, true, page), PM_FETCH_DATA);
+			EXPECT_EQ(t, page_value(page), 7);
+			break;
+		case 1:
+			EXPECT_EQ(t, proc_mprotect(&p, addr, 4 * MB, PM_PROT_READ), 0);
+			EXPECT_EQ(t, proc_mprotect(&p, addr, 4 * MB, RW), 0);
+			break;
+		case 2: /* the same again */
+			EXPECT_EQ(t,
+				  home_move_vregion(&f.mem[0], p.aspace, index, FAKE_MEM_FIRST + 2),
+				  0);
+			break;
+		default: /* elsewhere */
+			EXPECT_EQ(t, home_move_vregion(&f.mem[0], p.aspace, index, FAKE_MEM_FIRST),
+				  0);
+			break;
+		}
+		EXPECT_EQ(t, proc_fetch(&p, addr + 2 * MB, true, page), PM_FETCH_DATA);
+		EXPECT_EQ(t, page_value(page), 7);
+		EXPECT_EQ(t, proc_munmap(&p, addr, 4 * MB), 0);
+		EXPECT_EQ(t, total_used(&f), 0);
+		EXPECT_EQ(t, proc_destroy(&p), 0);
+		proc_done(&p);
+		EXPECT_TRUE(t, fake_stop(&f));
+	}
+}
+
 static void shortage_is_all_or_nothing(struct ktest *t)
 {
 	struct fake f;
@@ -772,6 +830,7 @@ static const struct ktest_case cases[] = {
 	KTEST(range_over_two_owners),
 	KTEST(moving_an_owner_counts_one_redirect),
 	KTEST(failed_move_leaves_the_old_owner),
+	KTEST(lost_answer_of_a_move_is_settled),
 	KTEST(shortage_is_all_or_nothing),
 	KTEST(credits_promise_frames),
 	KTEST(old_writeback_is_dropped),
