@@ -13,8 +13,9 @@
  * Sleep:	a thread sets its state to SLEEPING, tests its condition, then calls
  *		schedule().  A wake-up in between makes it RUNNABLE again, so none is
  *		lost.  A preempted thread stays queued whatever its state says.
- * Ticks:	none.  A slice timer runs only while another thread of the same class
- *		waits.
+ * Slices:	a slice timer runs only while another thread of the same class waits.
+ * Ticks:	only while user threads run (timer.c), and only to tell user from system time: what a
+ *		thread has run since the last tick is all taken for what this one finds.
  */
 #include <kernel/sched.h>
 
@@ -32,6 +33,8 @@
 
 COUNTER(count_switches, "sched.switches", "context switches");
 COUNTER(count_idle_ns, "sched.idle_ns", "nanoseconds that CPUs spent halted");
+COUNTER(count_user_ns, "sched.user_ns", "nanoseconds of user threads in user mode, by ticks");
+COUNTER(count_system_ns, "sched.system_ns", "nanoseconds of user threads in the kernel, by ticks");
 
 DEFINE_PERCPU(uint32_t, preempt_count);
 DEFINE_PERCPU(uint32_t, need_resched);
@@ -170,6 +173,8 @@ static void switch_threads(struct runqueue *rq, struct thread *prev, struct thre
 	next->nr_switches++;
 	if (prev->is_idle)
 		sched_idle_leave();
+	if (next->user.pgtable)
+		timer_tick_start();
 	rq->curr = next;
 	WRITE_ONCE(rq->curr_prio, next->prio);
 	rq->prev = prev;
@@ -307,16 +312,58 @@ bool thread_waits_above(enum thread_prio prio)
 	return percpu_read(runqueue.bitmap) >> (prio + 1) != 0;
 }
 
+static uint64_t cpu_ns_locked(const struct runqueue *rq, const struct thread *t, uint64_t now)
+{
+	return t->run_ns + (rq->curr == t ? now - t->run_start_ns : 0);
+}
+
 uint64_t thread_cpu_ns(const struct thread *t)
 {
 	unsigned long flags;
 	struct runqueue *rq = lock_rq_of(t, &flags);
-	uint64_t ns = t->run_ns;
+	const uint64_t ns = cpu_ns_locked(rq, t, time_now_ns());
 
-	if (rq->curr == t)
-		ns += time_now_ns() - t->run_start_ns;
 	unlock_rq(rq, flags);
 	return ns;
+}
+
+/* What @t has run since this was last asked belongs to the kernel, or to user mode. */
+static void split_locked(const struct runqueue *rq, struct thread *t, bool in_system, uint64_t now)
+{
+	const uint64_t ns = cpu_ns_locked(rq, t, now) - t->user_ns - t->system_ns;
+
+	t->in_system = in_system;
+	if (in_system) {
+		t->system_ns += ns;
+		counter_add(&count_system_ns, ns);
+	} else {
+		t->user_ns += ns;
+		counter_add(&count_user_ns, ns);
+	}
+}
+
+void thread_cpu_times(struct thread *t, uint64_t *user_ns, uint64_t *system_ns)
+{
+	unsigned long flags;
+	struct runqueue *rq = lock_rq_of(t, &flags);
+
+	split_locked(rq, t, t->in_system, time_now_ns());
+	*user_ns = t->user_ns;
+	*system_ns = t->system_ns;
+	unlock_rq(rq, flags);
+}
+
+bool sched_tick(bool user, uint64_t now)
+{
+	struct runqueue *rq = this_cpu_ptr(&runqueue);
+	bool is_user;
+
+	rq_lock(rq);
+	is_user = rq->curr->user.pgtable != NULL;
+	if (is_user)
+		split_locked(rq, rq->curr, !user, now);
+	rq_unlock(rq);
+	return is_user;
 }
 
 void sched_exit(void)

@@ -8,6 +8,8 @@
  *		without it; base->running names the one that runs.  timer->cpu names the
  *		base; it changes under the old base's lock, and while a timer goes from one to
  *		the other it belongs to none (MOVING_CPU).
+ * Ticks:	while user threads run, one every TICK_NS tells their user time from their system time. It is not
+ *		stopped when another thread gets the CPU, but not set again either once it finds no user thread.
  * Idle:	no pending timer and no time slice means no interrupt at all.
  */
 #include <kernel/timer.h>
@@ -27,8 +29,11 @@ struct timer_base {
 	struct rb_node *first __guarded_by(&lock);
 	struct timer *running; /* atomic: callback in progress; set with the lock held */
 	uint64_t slice_end_ns; /* owner cpu, interrupts off; UINT64_MAX: none */
+	uint64_t tick_ns;      /* owner cpu, interrupts off: the next tick; UINT64_MAX: none */
 	bool ready;            /* owner cpu: clock events work */
 };
+
+#define TICK_NS (4 * NSEC_PER_MSEC)
 
 static DEFINE_PERCPU(struct timer_base, timer_base);
 
@@ -51,7 +56,8 @@ static void program(struct timer_base *b)
 	const struct timer *t = first_timer(b);
 
 	if (b->ready)
-		clockevent_set(MIN(t ? t->deadline_ns : UINT64_MAX, b->slice_end_ns));
+		clockevent_set(
+			MIN(t ? t->deadline_ns : UINT64_MAX, MIN(b->slice_end_ns, b->tick_ns)));
 }
 
 static void insert_locked(struct timer_base *b, struct timer *t) __must_hold(&b->lock)
@@ -216,6 +222,18 @@ bool timer_slice_active(void)
 	return this_cpu_ptr(&timer_base)->slice_end_ns != UINT64_MAX;
 }
 
+void timer_tick_start(void)
+{
+	struct timer_base *b = this_cpu_ptr(&timer_base);
+
+	if (b->tick_ns != UINT64_MAX)
+		return;
+	b->tick_ns = time_now_ns() + TICK_NS;
+	spin_lock(&b->lock);
+	program(b);
+	spin_unlock(&b->lock);
+}
+
 static struct timer *take_expired(struct timer_base *b, uint64_t now)
 {
 	struct timer *t;
@@ -232,12 +250,14 @@ static struct timer *take_expired(struct timer_base *b, uint64_t now)
 	return t;
 }
 
-void timer_interrupt(void)
+void timer_interrupt(bool user)
 {
 	struct timer_base *b = this_cpu_ptr(&timer_base);
 	const uint64_t now = time_now_ns();
 	struct timer *t;
 
+	if (b->tick_ns <= now)
+		b->tick_ns = sched_tick(user, now) ? now + TICK_NS : UINT64_MAX;
 	while ((t = take_expired(b, now))) {
 		void (*fn)(void *arg) = t->fn;
 		void *arg = t->arg;
@@ -260,6 +280,7 @@ void timer_init_cpu(void)
 
 	spin_lock_init(&b->lock, "timer", RANK_TIMER);
 	b->slice_end_ns = UINT64_MAX;
+	b->tick_ns = UINT64_MAX;
 }
 
 void timer_start_cpu(void)

@@ -59,7 +59,8 @@ const struct user_trap_ops *user_trap_ops_swap(const struct user_trap_ops *ops);
 void mmio_lock_choose(unsigned int nr_cpus);
 
 /* irq.c: a vector of 32 or more. */
-void irq_dispatch(unsigned int vector);
+/* @user: it interrupted user mode. */
+void irq_dispatch(unsigned int vector, bool user);
 
 /* apic.c; the machine's local APIC */
 void apic_init(void);

@@ -107,7 +107,7 @@ static void device_irq(unsigned int vector)
 	__atomic_sub_fetch(&s->running, 1, __ATOMIC_SEQ_CST);
 }
 
-void irq_dispatch(unsigned int vector)
+void irq_dispatch(unsigned int vector, bool user)
 {
 	switch (vector) {
 	case VECTOR_SPURIOUS:
@@ -115,7 +115,7 @@ void irq_dispatch(unsigned int vector)
 		return; /* no end of interrupt for this one */
 	case VECTOR_TIMER:
 		apic_eoi();
-		timer_interrupt();
+		timer_interrupt(user);
 		return;
 	case VECTOR_RESCHED:
 		apic_eoi();

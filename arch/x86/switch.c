@@ -58,6 +58,7 @@ void thread_switch_arch(struct thread *prev, struct thread *next)
 void thread_set_user(struct pgtable *pt, struct fpu_state *fpu)
 {
 	struct thread *t = thread_current();
+	unsigned long flags;
 
 	preempt_disable();
 	if (fpu)
@@ -66,6 +67,9 @@ void thread_set_user(struct pgtable *pt, struct fpu_state *fpu)
 		t->user.pgtable = pt;
 		pgtable_activate(pt);
 		load_bases(&t->user);
+		flags = local_irq_save();
+		timer_tick_start();
+		local_irq_restore(flags);
 	}
 	preempt_enable();
 }

@@ -309,7 +309,7 @@ void trap_dispatch(struct pt_regs *regs)
 		return;
 	}
 	preempt_count_add(PREEMPT_IRQ);
-	irq_dispatch((unsigned int)regs->vector);
+	irq_dispatch((unsigned int)regs->vector, regs_from_user(regs));
 	preempt_count_sub(PREEMPT_IRQ);
 	if (!regs_from_user(regs) && percpu_read(need_resched) && preemptible())
 		preempt_schedule_irq();

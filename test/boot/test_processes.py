@@ -20,7 +20,7 @@ def same(cluster, argv, host_argv=None):
 
 @pytest.mark.parametrize("name", [
     "glibc-static/waits", "musl-static/waits", "glibc-static/groups", "glibc-static/clones",
-    "glibc-static/pidfds",
+    "glibc-static/pidfds", "glibc-static/cputimes",
 ])  # fmt: skip
 def test_the_same_as_on_linux(cluster, programs, name):
     same(cluster, [programs / name])

@@ -26,6 +26,11 @@ void sched_interrupt(void);
 /* The running thread's time slice is over; interrupt context. */
 void sched_slice_end(void);
 
+/* Does a user thread run? Then its time up to @now was spent in user mode or not. Interrupt context. */
+bool sched_tick(bool user, uint64_t now);
+
+/* A user thread runs from now on: have ticks; interrupts off. */
+void timer_tick_start(void);
 /* Reschedule at @end_ns (UINT64_MAX: no time slice); interrupts off. */
 void timer_slice_set(uint64_t end_ns);
 bool timer_slice_active(void);

@@ -89,6 +89,9 @@ struct thread {
 	uint64_t run_start_ns;     /* owner cpu */
 	uint64_t run_ns;           /* owner cpu: CPU time so far */
 	uint64_t nr_switches;      /* owner cpu */
+	uint64_t user_ns;          /* run queue lock: of run_ns, what ticks have told apart */
+	uint64_t system_ns;        /* run queue lock */
+	bool in_system;            /* run queue lock: where the last tick found it */
 
 	struct timer sleep_timer;  /* owner thread */
 	vaddr_t stack;             /* const */
@@ -151,6 +154,11 @@ void thread_sleep_until(uint64_t deadline_ns);
 void thread_sleep_ns(uint64_t ns);
 /* CPU time used by @t so far. */
 uint64_t thread_cpu_ns(const struct thread *t);
+/*
+ * The same in two parts, user and system, told apart by ticks: exact in their sum, which never shrinks in either. What no
+ * tick has seen yet goes where the last one found the thread.
+ */
+void thread_cpu_times(struct thread *t, uint64_t *user_ns, uint64_t *system_ns);
 
 /* Low level, for wait.c and friends: see wait.h for the pattern. */
 void thread_prepare_sleep(void);

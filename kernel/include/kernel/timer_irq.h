@@ -4,4 +4,7 @@
  */
 #pragma once
 
-void timer_interrupt(void);
+#include <lib/types.h>
+
+/* @user: it interrupted user mode. */
+void timer_interrupt(bool user);

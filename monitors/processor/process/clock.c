@@ -8,45 +8,57 @@
 #include <lib/errno.h>
 #include <processor/process.h>
 
+#include "process_priv.h"
+
 /* Ids of other CPU clocks, as Linux makes them: the complement of a pid above three bits. */
 #define CPUCLOCK_WHICH     3
+#define CPUCLOCK_VIRT      1
 #define CPUCLOCK_SCHED     2
 #define CPUCLOCK_PERTHREAD 4
 
-uint64_t process_cpu_ns_locked(struct process *p)
+static uint64_t task_ns(const struct task *t, bool user_only)
 {
-	uint64_t ns = p->sig.dead_cpu_ns;
-	struct task *t;
+	uint64_t user_ns, system_ns;
 
-	list_for_each_entry(t, &p->tasks, link)
-		ns += thread_cpu_ns(t->thread);
-	return ns;
+	if (!user_only)
+		return thread_cpu_ns(t->thread);
+	thread_cpu_times(t->thread, &user_ns, &system_ns);
+	return user_ns;
 }
 
-bool task_cpu_ns_locked(struct process *p, uint32_t tid, uint64_t *ns)
+bool cpu_clock_read_locked(struct process *p, const struct clock_id *clock, uint64_t *ns)
 {
-	struct task *t;
+	const bool user_only =
+		clock->kind == CLOCK_KIND_PROCESS_USER || clock->kind == CLOCK_KIND_THREAD_USER;
+	const bool one = clock_is_thread(clock);
+	const struct task *t;
 
+	*ns = one ? 0 : user_only ? p->sig.dead_user_ns : p->sig.dead_cpu_ns;
 	list_for_each_entry(t, &p->tasks, link) {
-		if (t->tid == tid) {
-			*ns = thread_cpu_ns(t->thread);
+		if (one && t->tid != clock->id)
+			continue;
+		*ns += task_ns(t, user_only);
+		if (one)
 			return true;
-		}
 	}
-	return false;
+	return !one;
 }
 
 static int decode_cpu_clock(int clock, struct clock_id *out)
 {
 	const uint32_t pid = ~(uint32_t)(clock >> 3);
 
-	/* User and system time are not kept apart: only the clocks that count both are there. */
-	if ((clock & CPUCLOCK_WHICH) != CPUCLOCK_SCHED)
+	const bool user_only = (clock & CPUCLOCK_WHICH) == CPUCLOCK_VIRT;
+
+	/* PROF and SCHED both count all time. */
+	if ((clock & CPUCLOCK_WHICH) > CPUCLOCK_SCHED)
 		return -EINVAL;
 	if (clock & CPUCLOCK_PERTHREAD)
-		*out = (struct clock_id){ CLOCK_KIND_THREAD, pid ? pid : task_current()->tid };
+		*out = (struct clock_id){ user_only ? CLOCK_KIND_THREAD_USER : CLOCK_KIND_THREAD,
+					  pid ? pid : task_current()->tid };
 	else
-		*out = (struct clock_id){ CLOCK_KIND_PROCESS, pid ? pid : process_current()->pid };
+		*out = (struct clock_id){ user_only ? CLOCK_KIND_PROCESS_USER : CLOCK_KIND_PROCESS,
+					  pid ? pid : process_current()->pid };
 	return 0;
 }
 
@@ -82,6 +94,7 @@ int clock_decode(int clock, struct clock_id *out)
 int clock_read(const struct clock_id *clock, uint64_t *ns)
 {
 	struct process *p;
+	struct usage u;
 	bool found;
 
 	switch (clock->kind) {
@@ -92,16 +105,18 @@ int clock_read(const struct clock_id *clock, uint64_t *ns)
 		*ns = time_now_ns();
 		return 0;
 	case CLOCK_KIND_THREAD:
+	case CLOCK_KIND_THREAD_USER:
 		p = process_current();
 		spin_lock(&p->sig_lock);
-		found = task_cpu_ns_locked(p, clock->id, ns);
+		found = cpu_clock_read_locked(p, clock, ns);
 		spin_unlock(&p->sig_lock);
 		return found ? 0 : -EINVAL;
 	default:
 		p = process_find(clock->id);
 		if (!p)
 			return -EINVAL;
-		*ns = process_cpu_ns(p);
+		usage_of(p, &u);
+		*ns = u.utime_ns + (clock->kind == CLOCK_KIND_PROCESS ? u.stime_ns : 0);
 		process_put(p);
 		return 0;
 	}

@@ -35,14 +35,13 @@ void usage_add(struct usage *to, const struct usage *from)
 	to->max_rss = MAX(to->max_rss, from->max_rss);
 }
 
-/* There is no telling user from system time apart: all of it counts as the user's. */
 void usage_of_task(const struct task *t, struct usage *u)
 {
 	*u = (struct usage){
-		.utime_ns = thread_cpu_ns(t->thread),
 		.faults = t->faults,
 		.switches = t->thread->nr_switches,
 	};
+	thread_cpu_times(t->thread, &u->utime_ns, &u->stime_ns);
 }
 
 void usage_of_locked(struct process *p, struct usage *u)

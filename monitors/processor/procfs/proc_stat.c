@@ -53,7 +53,11 @@ static void read_actions(struct sighand *h, struct facts *f)
 /* One task, with sig_lock held. */
 static void add_task_locked(const struct task *t, struct facts *f)
 {
-	f->user_ns += thread_cpu_ns(t->thread);
+	uint64_t user_ns, system_ns;
+
+	thread_cpu_times(t->thread, &user_ns, &system_ns);
+	f->user_ns += user_ns;
+	f->system_ns += system_ns;
 	f->switches += READ_ONCE(t->thread->nr_switches);
 	f->faults += READ_ONCE(t->faults);
 }

@@ -84,17 +84,14 @@ uint64_t system_memory_total(void)
 
 struct thread_sums {
 	uint32_t running, total;
-	uint64_t kernel_ns;
 };
 
 static void sum_thread(struct thread *t, void *arg)
 {
 	struct thread_sums *s = arg;
 
-	if (!t->user.pgtable) {
-		s->kernel_ns += t->is_idle ? 0 : READ_ONCE(t->run_ns);
+	if (!t->user.pgtable)
 		return;
-	}
 	s->total++;
 	if (READ_ONCE(t->state) == THREAD_RUNNABLE)
 		s->running++;
@@ -164,12 +161,10 @@ uint32_t system_last_pid(void)
 void system_cpu(struct system_cpu *c)
 {
 	const uint64_t all = time_now_ns() * cpu_online_count();
-	struct thread_sums s = { 0 };
 
-	thread_for_each(sum_thread, &s);
 	c->idle = MIN(system_counter("sched.idle_ns"), all);
-	c->system = MIN(s.kernel_ns, all - c->idle);
-	c->user = all - c->idle - c->system;
+	c->user = MIN(system_counter("sched.user_ns"), all - c->idle);
+	c->system = all - c->idle - c->user;
 }
 
 /* --- processor caches ---------------------------------------------------------------- */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Interval timers (setitimer, getitimer, alarm) and RLIMIT_CPU.
- *
- * Limits:	user and system time are not kept apart: ITIMER_VIRTUAL counts both, as ITIMER_PROF does.
  */
 #include <lib/errno.h>
 #include <processor/syscall.h>
@@ -22,10 +20,13 @@ enum itimer {
 static struct ptimer *itimer_create(struct process *p, enum itimer which)
 {
 	static const int signals[NR_ITIMERS] = { SIGALRM, SIGVTALRM, SIGPROF };
+	static const enum clock_kind clocks[NR_ITIMERS] = { CLOCK_KIND_MONO,
+							    CLOCK_KIND_PROCESS_USER,
+							    CLOCK_KIND_PROCESS };
 	struct ptimer proto = {
 		.process = p,
 		.kind = PTIMER_ITIMER,
-		.clock = { which == ITIMER_REAL ? CLOCK_KIND_MONO : CLOCK_KIND_PROCESS, p->pid },
+		.clock = { clocks[which], p->pid },
 	};
 	struct sig_charge charge;
 	struct ptimer *t;

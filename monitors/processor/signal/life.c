@@ -141,6 +141,7 @@ void signal_task_added_locked(struct task *t)
 void signal_task_exit(struct task *t)
 {
 	struct process *p = t->process;
+	uint64_t user_ns, system_ns;
 	int report = 0;
 
 	spin_lock(&p->sig_lock);
@@ -153,7 +154,9 @@ void signal_task_exit(struct task *t)
 		if (signal_stop_complete_locked(p))
 			report = p->sig.stop_signo;
 	}
-	p->sig.dead_cpu_ns += thread_cpu_ns(t->thread);
+	thread_cpu_times(t->thread, &user_ns, &system_ns);
+	p->sig.dead_cpu_ns += user_ns + system_ns;
+	p->sig.dead_user_ns += user_ns;
 	spin_unlock(&p->sig_lock);
 	if (report)
 		process_report_child(p, CLD_STOPPED, report);

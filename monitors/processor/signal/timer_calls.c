@@ -60,7 +60,7 @@ static int timer_clock(int clock, struct clock_id *id)
 	if (clock_decode(clock, id))
 		return -EINVAL;
 	/* The CPU time of another process can be read, but not waited for. */
-	return id->kind == CLOCK_KIND_PROCESS && id->id != process_current()->pid ? -EINVAL : 0;
+	return clock_is_process(id) && id->id != process_current()->pid ? -EINVAL : 0;
 }
 
 /* process.lock held: the next id that is free, from the last one on. -EAGAIN: all are taken. */

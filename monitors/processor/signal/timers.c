@@ -51,23 +51,22 @@ INITCALL(core, timers_init);
 
 static bool on_cpu_clock(const struct ptimer *t)
 {
-	return t->clock.kind == CLOCK_KIND_PROCESS || t->clock.kind == CLOCK_KIND_THREAD;
+	return clock_is_process(&t->clock) || clock_is_thread(&t->clock);
 }
 
 /* Deadlines of the wall clock are kept as monotonic times. False: the thread whose clock it is has ended. */
 static bool base_now_locked(struct ptimer *t, uint64_t *now)
 {
-	if (t->clock.kind == CLOCK_KIND_THREAD)
-		return task_cpu_ns_locked(t->process, t->clock.id, now);
-	*now = t->clock.kind == CLOCK_KIND_PROCESS ? process_cpu_ns_locked(t->process)
-						   : time_now_ns();
+	if (on_cpu_clock(t))
+		return cpu_clock_read_locked(t->process, &t->clock, now);
+	*now = time_now_ns();
 	return true;
 }
 
 /* How long until a CPU clock at @now can be at the deadline. */
 static uint64_t look_again_ns(struct ptimer *t, uint64_t now)
 {
-	const uint32_t tasks = t->clock.kind == CLOCK_KIND_PROCESS ? t->process->nr_tasks : 1;
+	const uint32_t tasks = clock_is_process(&t->clock) ? t->process->nr_tasks : 1;
 	const uint64_t left = t->deadline > now ? t->deadline - now : 0;
 
 	if (now == t->last_cpu)

@@ -202,6 +202,7 @@ struct signal_process {
 	struct process_timers *timers; /* process.lock: NULL until there is one */
 	bool timers_over;              /* process.lock: it has ended, there will be none */
 	uint64_t dead_cpu_ns;          /* CPU time of tasks that are gone */
+	uint64_t dead_user_ns;         /* the part of it in user mode */
 };
 
 /* --- posting -------------------------------------------------------------------------- */
