@@ -29,8 +29,6 @@
 
 #include "sched_private.h"
 
-#define SLICE_NS (10 * NSEC_PER_MSEC)
-
 COUNTER(count_switches, "sched.switches", "context switches");
 COUNTER(count_idle_ns, "sched.idle_ns", "nanoseconds that CPUs spent halted");
 COUNTER(count_user_ns, "sched.user_ns", "nanoseconds of user threads in user mode, by ticks");
@@ -117,7 +115,7 @@ static void update_slice(struct runqueue *rq, const struct thread *running, uint
 {
 	const bool shared = !running->is_idle && (rq->bitmap & BIT(running->prio));
 
-	timer_slice_set(shared ? now + SLICE_NS : UINT64_MAX);
+	timer_slice_set(shared ? now + READ_ONCE(running->slice_ns) : UINT64_MAX);
 }
 
 static bool waits_alone(const struct thread *t)
@@ -136,7 +134,7 @@ void rq_check_preempt(struct runqueue *rq, const struct thread *t)
 	/* The first of its class to wait starts the slices. */
 	if (t->prio == curr->prio && waits_alone(t)) {
 		if (rq->cpu == cpu_id())
-			timer_slice_set(time_now_ns() + SLICE_NS);
+			timer_slice_set(time_now_ns() + READ_ONCE(curr->slice_ns));
 		else
 			ipi_resched(rq->cpu);
 	}
@@ -307,6 +305,11 @@ void thread_set_prio(struct thread *t, enum thread_prio prio)
 	unlock_rq(rq, flags);
 }
 
+void thread_set_slice(struct thread *t, uint64_t ns)
+{
+	WRITE_ONCE(t->slice_ns, ns);
+}
+
 bool thread_waits_above(enum thread_prio prio)
 {
 	return percpu_read(runqueue.bitmap) >> (prio + 1) != 0;
@@ -402,7 +405,7 @@ void sched_interrupt(void)
 	    (rq->bitmap && (curr->is_idle || best_queued(rq) > curr->prio)))
 		percpu_write(need_resched, 1);
 	else if (rq->bitmap && best_queued(rq) == curr->prio && !timer_slice_active())
-		timer_slice_set(time_now_ns() + SLICE_NS);
+		timer_slice_set(time_now_ns() + READ_ONCE(curr->slice_ns));
 	rq_unlock(rq);
 }
 

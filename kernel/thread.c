@@ -82,6 +82,7 @@ void thread_setup(struct thread *t, const char *name, enum thread_prio prio)
 	timer_init(&t->sleep_timer, wake_sleeper, t);
 	strlcpy(t->name, name, sizeof(t->name));
 	t->prio = prio;
+	t->slice_ns = THREAD_SLICE_NS;
 	cpu_mask_fill(&t->allowed);
 }
 

@@ -21,6 +21,7 @@ def same(cluster, argv, host_argv=None):
 @pytest.mark.parametrize("name", [
     "glibc-static/waits", "musl-static/waits", "glibc-static/groups", "glibc-static/clones",
     "glibc-static/pidfds", "glibc-static/cputimes",
+    "glibc-static/fifos", "glibc-static/textbusy", "glibc-static/smallcalls",
 ])  # fmt: skip
 def test_the_same_as_on_linux(cluster, programs, name):
     same(cluster, [programs / name])
@@ -138,6 +139,13 @@ def test_a_fork_bomb_of_root(plain, programs):
 
 
 # Several CPUs.
+
+
+def test_cpus_of_tasks(pool, programs):
+    cluster = pool.get(*FOUR_CPUS)
+    same(cluster, [programs / "glibc-static/affinity"])
+    same(cluster, [SHELL, "sh", "-c", f"{SHELL} taskset 2 {SHELL} nproc; {SHELL} taskset 2 {SHELL} taskset 1 "
+                   f"{SHELL} nproc; {SHELL} taskset 100000000 {SHELL} nproc || echo $?"])  # fmt: skip
 
 
 @pytest.mark.parametrize("argv", [

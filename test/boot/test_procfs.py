@@ -206,3 +206,19 @@ def test_more_memory_nodes_are_more_memory(plain, pool):
         return int(cluster.run([BUSYBOX, "free"]).checked().split()[7])
 
     assert total(pool.get("--vregion", "2M", "--memories", "2")) > 1.9 * total(plain)
+
+
+def test_descriptors_of_directories_there(plain):
+    """Links of /proc/self/fd lead to directories of /proc and /sys, and say so when their process is gone."""
+    script = """
+        exec 3</proc 4</proc/self/task 5</proc/$$/fd 6</proc/$$ 7</sys/devices/system/cpu
+        for i in 3 4 5 6 7; do readlink /proc/$$/fd/$i; done
+        cat /proc/$$/fd/3/version | wc -l; cat /proc/$$/fd/6/comm; ls -d /proc/$$/fd/7/online /proc/$$/fd/5/3
+        cd /proc/$$/fd/6 && cat comm && pwd -P; cd /
+        sleep 0.1 & exec 6</proc/$!; cd /proc/$!; wait
+        readlink /proc/$$/fd/6; stat -c %F:%u /proc/$$/fd/6/; cat /proc/$$/fd/6/stat comm; ls /proc/$$/fd/6 | wc -l
+    """
+    argv = ["/usr/bin/busybox", "sh", "-c", script]
+    got, want = plain.run(argv), on_host(argv)
+    assert re.sub(rb"\d+", b"N", got.out) == re.sub(rb"\d+", b"N", want.out)
+    assert got.status == want.status

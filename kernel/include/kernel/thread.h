@@ -89,6 +89,7 @@ struct thread {
 	uint64_t run_start_ns;     /* owner cpu */
 	uint64_t run_ns;           /* owner cpu: CPU time so far */
 	uint64_t nr_switches;      /* owner cpu */
+	uint64_t slice_ns;         /* atomic: its time slice, while others of its class wait */
 	uint64_t user_ns;          /* run queue lock: of run_ns, what ticks have told apart */
 	uint64_t system_ns;        /* run queue lock */
 	bool in_system;            /* run queue lock: where the last tick found it */
@@ -134,6 +135,9 @@ void thread_join(struct thread *t);
 void thread_detach(struct thread *t);
 
 void thread_set_prio(struct thread *t, enum thread_prio prio);
+#define THREAD_SLICE_NS 10000000ull
+/* What it runs before others of its class have their turn; THREAD_SLICE_NS at first. From the next turn on. */
+void thread_set_slice(struct thread *t, uint64_t ns);
 /*
  * Let @t run on the CPUs of @mask only (threads start with all); -EINVAL when none of
  * them is online.  The current thread has moved on return (if it may be preempted); one

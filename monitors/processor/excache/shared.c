@@ -290,3 +290,38 @@ int object_shared_set_size(struct object *obj, uint64_t size)
 	set_size(obj, size);
 	return 0;
 }
+
+/* --- programs and writers -------------------------------------------------------------- */
+
+/* One more in the direction of @step, if there is nobody on the other side. */
+static int users_begin(struct object *obj, int step)
+{
+	int old = __atomic_load_n(&obj->writers, __ATOMIC_RELAXED);
+
+	do {
+		if (old * step < 0)
+			return -ETXTBSY;
+	} while (!__atomic_compare_exchange_n(&obj->writers, &old, old + step, true,
+					      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+	return 0;
+}
+
+int object_write_begin(struct object *obj)
+{
+	return users_begin(obj, 1);
+}
+
+void object_write_end(struct object *obj)
+{
+	__atomic_sub_fetch(&obj->writers, 1, __ATOMIC_ACQ_REL);
+}
+
+int object_run_begin(struct object *obj)
+{
+	return users_begin(obj, -1);
+}
+
+void object_run_end(struct object *obj)
+{
+	__atomic_add_fetch(&obj->writers, 1, __ATOMIC_ACQ_REL);
+}

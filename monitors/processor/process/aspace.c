@@ -65,6 +65,10 @@ void aspace_put(struct aspace *as)
 	aspace_unmap_range(as, 0, PM_USER_TOP);
 	object_put(as->anon);
 	aspace_clear_vmas(as, 0, PM_USER_TOP); /* shared objects go after what maps them */
+	if (as->exe) {
+		object_run_end(as->exe);
+		object_put(as->exe);
+	}
 	credit_trim();
 	pgtable_destroy(as->pt);
 	kfree(as);

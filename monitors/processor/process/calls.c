@@ -92,6 +92,25 @@ long sys_arch_prctl(const struct syscall_args *args)
 	}
 }
 
+/* --- personality --------------------------------------------------------------------- */
+
+#define ADDR_NO_RANDOMIZE 0x0040000u
+
+/* personality(persona): only Linux's own, with flags that are kept and told; 0xffffffff only asks */
+long sys_personality(const struct syscall_args *args)
+{
+	const uint32_t want = (uint32_t)args->a[0];
+	struct process *p = process_current();
+	const uint32_t old = READ_ONCE(p->personality);
+
+	if (want == UINT32_MAX)
+		return old;
+	if (want & ~ADDR_NO_RANDOMIZE)
+		return -EINVAL;
+	WRITE_ONCE(p->personality, want);
+	return old;
+}
+
 /* --- randomness ---------------------------------------------------------------------- */
 
 /* getrandom(buf, len, flags) */

@@ -148,6 +148,8 @@ struct task_start *task_prepare(struct task *t, const struct pt_regs *regs, stru
 		return NULL;
 	}
 	t->thread->private = t;
+	if (thread_current()->user.pgtable) /* not the launcher's */
+		sched_inherit(t);
 	return start;
 }
 
@@ -218,6 +220,7 @@ static struct process *copy_process(struct process *from, uint64_t flags)
 	memcpy(p->rlimits, from->rlimits, sizeof(p->rlimits));
 	memcpy(p->comm, from->comm, sizeof(p->comm));
 	p->nice = from->nice;
+	p->personality = READ_ONCE(from->personality);
 	p->exe_path = kstrdup(from->exe_path);
 	mutex_unlock(&from->lock);
 	if (p->exe_path)

@@ -7,8 +7,7 @@
  *		wait for that: from here on there is no way back, and what fails kills. The caller becomes the
  *		first task, its process gets the new space.
  * Failure:	before that the caller goes on with the errno of execve(2), as if nothing had been.
- * Limits:	set-user-id bits and file capabilities are ignored, as with PR_SET_NO_NEW_PRIVS. A file that is
- *		open for writing can be executed: no ETXTBSY.
+ * Limits:	set-user-id bits and file capabilities are ignored, as with PR_SET_NO_NEW_PRIVS.
  */
 #include <arch/fpu.h>
 #include <arch/uaccess.h>
@@ -285,40 +284,63 @@ static int find(const struct exec_image *img, struct fs_state *fs, const char *t
 	return err;
 }
 
+static ssize_t file_head(struct file *f, uint8_t *head)
+{
+	struct uio uio;
+	uint64_t pos = 0;
+
+	uio_kernel(&uio, head, PM_EXEC_HEAD_MAX);
+	return file_read(f, &uio, &pos);
+}
+
+/* @f is not open for writing by anybody, and will not be while the program runs. */
+static int load_shared(struct exec_image *img, struct file *f, const struct exec_args *args)
+{
+	uint8_t *head = kmalloc(PM_EXEC_HEAD_MAX);
+	struct exec_program prog = {
+		.object = f->object,
+		.storage = cluster_storage_for("/"),
+		.head = head,
+	};
+	ssize_t len = head ? file_head(f, head) : -ENOMEM;
+
+	/* What is no ELF file is not worth a message: it may be a script. */
+	if (len >= 0 && (len < 4 || memcmp(head, "\177ELF", 4)))
+		len = -ENOEXEC;
+	if (len > 0) {
+		prog.head_len = (uint32_t)len;
+		len = exec_load(img->cred, img->stack_limit, args, &prog, &img->as, &img->regs);
+	}
+	kfree(head);
+	return (int)len;
+}
+
 /*
  * A program of a file system of our own lies in a shared object, whose newest pages are here: the home is told how it
  * begins.
  */
 static int load_object(struct exec_image *img, const struct path *at, const struct exec_args *args)
 {
-	uint8_t *head = kmalloc(PM_EXEC_HEAD_MAX);
 	struct file *f = path_open_exec(at);
-	struct exec_program prog = { .head = head };
-	struct uio uio;
-	uint64_t pos = 0;
-	ssize_t len = -ENOMEM;
+	int err = -ENOEXEC;
 
-	if (IS_ERR(f)) {
-		kfree(head);
+	if (IS_ERR(f))
 		return PTR_ERR(f);
+	if (!f->object || f->object->kind != OBJECT_SHARED)
+		goto out;
+	err = object_run_begin(f->object);
+	if (err)
+		goto out;
+	err = load_shared(img, f, args);
+	if (err) {
+		object_run_end(f->object);
+	} else {
+		img->as->exe = f->object;
+		object_get(f->object);
 	}
-	if (head) {
-		uio_kernel(&uio, head, PM_EXEC_HEAD_MAX);
-		len = file_read(f, &uio, &pos);
-	}
-	/* What is no ELF file is not worth a message: it may be a script. */
-	if (len >= 0 && (len < 4 || memcmp(head, "\177ELF", 4) || !f->object ||
-			 f->object->kind != OBJECT_SHARED))
-		len = -ENOEXEC;
-	if (len > 0) {
-		prog.object = f->object;
-		prog.storage = cluster_storage_for("/");
-		prog.head_len = (uint32_t)len;
-		len = exec_load(img->cred, img->stack_limit, args, &prog, &img->as, &img->regs);
-	}
+out:
 	file_put(f);
-	kfree(head);
-	return (int)len;
+	return err;
 }
 
 static int load_once(struct exec_image *img, const struct path *at)

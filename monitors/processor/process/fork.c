@@ -54,6 +54,11 @@ static struct aspace *make_child(struct aspace *parent)
 	if (IS_ERR(child))
 		return child;
 	copy_layout(parent, child);
+	if (parent->exe &&
+	    !object_run_begin(parent->exe)) { /* cannot fail while the parent runs it */
+		object_get(parent->exe);
+		child->exe = parent->exe;
+	}
 	err = aspace_copy_vmas(parent, child);
 	if (err) {
 		aspace_put(child);

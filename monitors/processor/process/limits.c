@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Limits, use of resources, priorities: getrlimit, setrlimit, prlimit64, getrusage, times, getpriority,
- * setpriority and sched_*.
+ * Limits, use of resources, nice values: getrlimit, setrlimit, prlimit64, getrusage, times, getpriority and setpriority.
  *
- * Limits:	user and system time are not told apart: all is user time. The scheduler knows one class for
- *		programs, so nice values and policies are kept and told, and change nothing.
+ * Nice:	one value a process, where Linux has one a thread. It makes time slices longer or shorter, by a quarter a
+ *		step, within bounds that keep a switch cheap and a turn short; who waits for a CPU alone does not notice.
  */
 #include "process_priv.h"
 
@@ -14,8 +13,10 @@
 #include <lib/errno.h>
 #include <processor/syscall.h>
 
-#define NS_PER_TICK 10000000u /* times() counts in 10 ms */
-#define NOFILE_MOST 1048576u
+#define NS_PER_TICK  10000000u /* times() counts in 10 ms */
+#define NOFILE_MOST  1048576u
+#define SLICE_MIN_NS NSEC_PER_MSEC
+#define SLICE_MAX_NS (100 * NSEC_PER_MSEC)
 
 /* --- rlimits ----------------------------------------------------------------------------- */
 
@@ -211,9 +212,21 @@ static bool nice_concerns(const struct nice_call *n, const struct process *p)
 	}
 }
 
+uint64_t nice_slice_ns(int nice)
+{
+	uint64_t ns = THREAD_SLICE_NS;
+
+	for (int i = nice; i > 0; i--)
+		ns = ns * 4 / 5;
+	for (int i = nice; i < 0; i++)
+		ns = ns * 5 / 4;
+	return MIN(MAX(ns, SLICE_MIN_NS), SLICE_MAX_NS);
+}
+
 static int nice_set(struct process *p, int nice)
 {
 	const struct cred *c = cred_current();
+	struct task *t;
 
 	if (c->euid != p->cred->uid && c->euid != p->cred->euid && !capable(CAP_SYS_NICE))
 		return -EPERM;
@@ -222,6 +235,10 @@ static int nice_set(struct process *p, int nice)
 	    !capable(CAP_SYS_NICE))
 		return -EACCES;
 	WRITE_ONCE(p->nice, nice);
+	spin_lock(&p->sig_lock);
+	list_for_each_entry(t, &p->tasks, link)
+		thread_set_slice(t->thread, nice_slice_ns(nice));
+	spin_unlock(&p->sig_lock);
 	return 0;
 }
 
@@ -278,140 +295,4 @@ long sys_setpriority(const struct syscall_args *args)
 		return -EINVAL;
 	n.nice = MAX(MIN((int)args->a[2], NICE_MAX), NICE_MIN);
 	return nice_run(&n, (uint32_t)args->a[1]);
-}
-
-/* --- sched_* -------------------------------------------------------------------------------- */
-
-enum sched_policy {
-	SCHED_OTHER = 0,
-	SCHED_FIFO = 1,
-	SCHED_RR = 2,
-	SCHED_BATCH = 3,
-	SCHED_IDLE = 5,
-};
-
-/* -ESRCH unless @id, 0 being the caller, is a task. */
-static int task_exists(int id)
-{
-	struct task *t;
-
-	if (id < 0)
-		return -EINVAL;
-	if (!id)
-		return 0;
-	t = task_find((uint32_t)id);
-	if (!t)
-		return -ESRCH;
-	task_put(t);
-	return 0;
-}
-
-/* sched_yield() */
-long sys_sched_yield(const struct syscall_args *args)
-{
-	thread_yield();
-	return 0;
-}
-
-/* sched_getscheduler(pid) */
-long sys_sched_getscheduler(const struct syscall_args *args)
-{
-	const int err = task_exists((int)args->a[0]);
-
-	return err ? err : SCHED_OTHER;
-}
-
-/* sched_getparam(pid, param) */
-long sys_sched_getparam(const struct syscall_args *args)
-{
-	const int err = args->a[1] ? task_exists((int)args->a[0]) : -EINVAL;
-
-	return err ? err : put_user_u32(0, (void __user *)args->a[1]);
-}
-
-/* Only what already holds can be set: there are no other classes for programs. */
-static long set_policy(int id, int policy, uint64_t uparam)
-{
-	uint32_t prio;
-	int err;
-
-	if (!uparam || policy < 0)
-		return -EINVAL;
-	if (get_user_u32(&prio, (const void __user *)uparam))
-		return -EFAULT;
-	err = task_exists(id);
-	if (err)
-		return err;
-	switch (policy) {
-	case SCHED_OTHER:
-		return prio ? -EINVAL : 0;
-	case SCHED_BATCH:
-	case SCHED_IDLE:
-		return -EINVAL;
-	case SCHED_FIFO:
-	case SCHED_RR:
-		return prio < 1 || prio > 99 ? -EINVAL : -EPERM;
-	default:
-		return -EINVAL;
-	}
-}
-
-/* sched_setscheduler(pid, policy, param) */
-long sys_sched_setscheduler(const struct syscall_args *args)
-{
-	return set_policy((int)args->a[0], (int)args->a[1], args->a[2]);
-}
-
-/* sched_setparam(pid, param) */
-long sys_sched_setparam(const struct syscall_args *args)
-{
-	return set_policy((int)args->a[0], SCHED_OTHER, args->a[1]);
-}
-
-static long prio_limit(int policy, long real_time)
-{
-	switch (policy) {
-	case SCHED_FIFO:
-	case SCHED_RR:
-		return real_time;
-	case SCHED_OTHER:
-	case SCHED_BATCH:
-	case SCHED_IDLE:
-		return 0;
-	default:
-		return -EINVAL;
-	}
-}
-
-/* sched_get_priority_max(policy) */
-long sys_sched_get_priority_max(const struct syscall_args *args)
-{
-	return prio_limit((int)args->a[0], 99);
-}
-
-/* sched_get_priority_min(policy) */
-long sys_sched_get_priority_min(const struct syscall_args *args)
-{
-	return prio_limit((int)args->a[0], 1);
-}
-
-/* sched_getaffinity(pid, len, mask): bytes written */
-long sys_sched_getaffinity(const struct syscall_args *args)
-{
-	const unsigned int cpus = cpu_online_count();
-	const uint64_t len = (uint32_t)args->a[1];
-	uint64_t mask[16] = { 0 };
-	const uint64_t bytes = MIN(len, (uint64_t)ALIGN_UP(DIV_ROUND_UP(cpus, 8u), 8u));
-	int err;
-
-	if (len * 8 < cpus || (len & 7))
-		return -EINVAL;
-	err = task_exists((int)args->a[0]);
-	if (err)
-		return -ESRCH;
-	for (unsigned int i = 0; i < cpus && i < 1024; i++)
-		mask[i / 64] |= 1ull << (i % 64);
-	if (copy_to_user((void __user *)args->a[2], mask, bytes))
-		return -EFAULT;
-	return (long)bytes;
 }

@@ -19,6 +19,8 @@
 #include <processor/remote.h>
 #include <processor/syscall.h>
 
+#include "process_priv.h"
+
 #define PROT_READ      1u
 #define PROT_WRITE     2u
 #define PROT_EXEC      4u
@@ -555,8 +557,7 @@ static int discard(struct aspace *as, vaddr_t start, uint64_t len)
 	return err;
 }
 
-/* Is every page of the range mapped? -ENOMEM if not. */
-static int check_mapped(struct aspace *as, vaddr_t start, uint64_t len)
+int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	for (vaddr_t at = start; at < start + len;) {
 		struct vma v;
@@ -600,7 +601,7 @@ long sys_madvise(const struct syscall_args *args)
 	}
 	mutex_lock(&as->map_lock);
 	if (len)
-		err = check_mapped(as, start, len);
+		err = aspace_check_mapped(as, start, len);
 	if (len && !err && drop)
 		err = discard(as, start, len);
 	mutex_unlock(&as->map_lock);
@@ -623,7 +624,7 @@ long sys_msync(const struct syscall_args *args)
 		return (args->a[0] & (PAGE_SIZE - 1)) ? -EINVAL : -ENOMEM;
 	mutex_lock(&as->map_lock);
 	if (len)
-		err = check_mapped(as, args->a[0], len);
+		err = aspace_check_mapped(as, args->a[0], len);
 	mutex_unlock(&as->map_lock);
 	return err;
 }

@@ -87,6 +87,11 @@ void group_check_orphaned_locked(struct process *p, const struct process *parent
 /* Send to @p as kill() does, or look with signo 0: -EPERM, -ESRCH when it has been reaped. */
 int process_signal(struct process *p, const struct siginfo_k *info);
 
+/* --- mmap.c -------------------------------------------------------------------------------- */
+
+/* Is every page of the range mapped? -ENOMEM if not. map_lock is held. */
+int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
+
 /* --- limits.c -------------------------------------------------------------------------------- */
 
 struct rusage_user {
@@ -152,3 +157,13 @@ uint64_t exec_arg_limit(uint64_t stack_limit);
 int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_args *args,
 	      const struct exec_program *prog, struct aspace **as, struct pt_regs *regs)
 	__must_check;
+
+/* --- limits.c ------------------------------------------------------------------------------ */
+
+/* The time slice of a process with nice value @nice. */
+uint64_t nice_slice_ns(int nice);
+
+/* --- sched_calls.c ------------------------------------------------------------------------- */
+
+/* What new task @t takes over from its maker, the current one: CPUs, policy, time slice. */
+void sched_inherit(struct task *t);

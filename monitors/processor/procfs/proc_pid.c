@@ -275,6 +275,18 @@ SHOW(show_pid_mountinfo)
 	return 0;
 }
 
+SHOW(show_pid_personality)
+{
+	struct proc_ref ref;
+	const int err = proc_get(s, &ref);
+
+	if (err)
+		return err;
+	text_printf(t, "%08x\n", READ_ONCE(ref.process->personality));
+	proc_put(&ref);
+	return 0;
+}
+
 /* --- what is the same for all -------------------------------------------------------- */
 
 #define CONSTANT(fn, string)                       \
@@ -295,7 +307,6 @@ CONSTANT(show_pid_cpuset, "/\n")
 CONSTANT(show_pid_oom_score, "0\n")
 CONSTANT(show_pid_oom_score_adj, "0\n")
 CONSTANT(show_pid_loginuid, "4294967295")
-CONSTANT(show_pid_personality, "00000000\n")
 CONSTANT(show_pid_coredump_filter, "00000033\n")
 CONSTANT(show_pid_id_map, "         0          0 4294967295\n")
 CONSTANT(show_pid_wchan, "0")

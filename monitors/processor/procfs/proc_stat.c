@@ -23,6 +23,7 @@ struct facts {
 	uint32_t nr_threads;
 	int nice, exit_signal;
 	uint32_t cpu;
+	struct cpu_mask allowed;
 	uint64_t user_ns, system_ns, child_user_ns, child_system_ns, start_ns;
 	uint64_t faults, child_faults, switches;
 	uint64_t pending, shared_pending, blocked, ignored, caught;
@@ -66,6 +67,7 @@ static void describe_task_locked(const struct task *t, struct facts *f)
 {
 	f->state = state_of_thread(t);
 	f->cpu = READ_ONCE(t->thread->cpu);
+	thread_affinity(t->thread, &f->allowed);
 	f->pending = t->sig.pending.set;
 	f->blocked = t->sig.mask;
 }
@@ -325,12 +327,40 @@ static int highest_fd(const struct pseudo_subject *s, uint32_t *mask)
 	return high;
 }
 
+/* The mask in hex, words of 32 bits, and the same as a list of ranges. */
+static void put_cpus(struct text *t, const struct cpu_mask *allowed)
+{
+	const unsigned int cpus = cpu_online_count(), width = MAX(cpus, cpu_possible_count());
+	const char *sep = "";
+
+	for (unsigned int w = (width + 31) / 32; w-- > 0;) {
+		uint32_t word = 0;
+
+		for (unsigned int cpu = 32 * w; cpu < MIN(cpus, 32 * (w + 1)); cpu++)
+			word |= cpu_mask_test(allowed, cpu) ? 1u << (cpu % 32) : 0;
+		text_printf(t, "%0*x%s",
+			    32 * (w + 1) >= width ? (int)((width - 32 * w + 3) / 4) : 8, word,
+			    w ? "," : "");
+	}
+	text_puts(t, "\nCpus_allowed_list:\t");
+	for (unsigned int cpu = 0; cpu < cpus; cpu++) {
+		unsigned int last = cpu;
+
+		if (!cpu_mask_test(allowed, cpu))
+			continue;
+		while (last + 1 < cpus && cpu_mask_test(allowed, last + 1))
+			last++;
+		text_printf(t, last > cpu ? "%s%u-%u" : "%s%u", sep, cpu, last);
+		sep = ",";
+		cpu = last;
+	}
+}
+
 static void put_status(struct text *t, const struct pseudo_subject *s, const struct facts *f,
 		       struct aspace *as)
 {
 	static const struct cred nobody = { .uid = 0 };
 	const struct cred *c = f->cred ? f->cred : &nobody;
-	const unsigned int cpus = cpu_online_count();
 	uint32_t mask;
 	const int fds = highest_fd(s, &mask);
 
@@ -353,9 +383,7 @@ static void put_status(struct text *t, const struct pseudo_subject *s, const str
 	put_caps(t, c);
 	text_puts(t, "NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n"
 		     "Cpus_allowed:\t");
-	text_cpu_mask(t, 0, cpus, cpu_possible_count());
-	text_puts(t, "\nCpus_allowed_list:\t");
-	text_cpu_list(t, cpus);
+	put_cpus(t, &f->allowed);
 	text_puts(t, "\nMems_allowed:\t1\nMems_allowed_list:\t0\n");
 	text_printf(t, "voluntary_ctxt_switches:\t%llu\nnonvoluntary_ctxt_switches:\t0\n",
 		    (unsigned long long)f->switches);

@@ -103,8 +103,9 @@ static int pseudo_getattr(struct inode *inode, struct proto_attr *attr)
 	struct pseudo_owner owner;
 	const int err = pseudo_owner(&p->subject, &owner);
 
-	if (err)
-		return err == -ESRCH ? -ENOENT : err;
+	/* Who holds a file of a process that is gone may still look at it: it belongs to root then. */
+	if (err && err != -ESRCH)
+		return err;
 	attr->file.ino = p->ino;
 	attr->mode = p->node->mode;
 	attr->nlink = inode_is_dir(inode) ? 2 : 1;
@@ -124,8 +125,11 @@ static int pseudo_setattr(struct inode *inode, const struct attr_change *ch)
 
 static int pseudo_text(struct inode *inode, char *buf, size_t size)
 {
+	struct pseudo_owner owner;
 	size_t len = 0, at;
 
+	if (pseudo_owner(&pseudo(inode)->subject, &owner))
+		return -ENOENT;
 	for (const struct pseudo_inode *p = pseudo(inode); p->dir; p = pseudo(p->dir))
 		len += 1 + strlen(p->name);
 	if (len >= size)
@@ -153,8 +157,11 @@ static int dir_lookup(struct inode *dir, const char *name, size_t len, struct in
 	const struct pseudo_dynamic *dyn = d->node->dynamic;
 	struct pseudo_subject s = d->subject;
 	char text[PSEUDO_NAME_MAX];
+	struct pseudo_owner owner;
 	int err;
 
+	if (pseudo_owner(&s, &owner)) /* of a process that is gone */
+		return -ENOENT;
 	for (const struct pseudo_node *n = d->node->children; n && n->name; n++) {
 		if (strlen(n->name) == len && memcmp(n->name, name, len) == 0)
 			return node_exists(n, &s) ? make(dir->type, n, &s, dir, n->name, out)
@@ -196,8 +203,11 @@ static int emit_dynamic(const struct pseudo_inode *d, uint64_t pos, struct dir_s
 static int dir_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
 {
 	const struct pseudo_inode *d = pseudo(dir);
+	struct pseudo_owner owner;
 	uint64_t at = FIRST_POS;
 
+	if (pseudo_owner(&d->subject, &owner))
+		return -ENOENT;
 	for (const struct pseudo_node *n = d->node->children; n && n->name; n++, at++) {
 		if (at < *pos || !node_exists(n, &d->subject))
 			continue;

@@ -5,8 +5,11 @@
 #include <arch/cpu.h>
 #include <arch/uaccess.h>
 #include <kernel/preempt.h>
+#include <kernel/printk.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
+#include <mm/kmap.h>
+#include <processor/cred.h>
 #include <processor/syscall.h>
 
 #include "system.h"
@@ -73,4 +76,53 @@ long sys_getcpu(const struct syscall_args *args)
 	if (args->a[1] && put_user_u32(0, (void __user *)args->a[1]))
 		return -EFAULT;
 	return 0;
+}
+
+enum syslog_action {
+	SYSLOG_CLOSE = 0,
+	SYSLOG_OPEN = 1,
+	SYSLOG_READ_ALL = 3,
+	SYSLOG_SIZE_UNREAD = 9,
+	SYSLOG_SIZE_BUFFER = 10,
+};
+
+/* The newest @len bytes of the log of this node. */
+static long log_to_user(uint64_t user, size_t len)
+{
+	char *buf;
+	long ret;
+
+	len = MIN(len, (size_t)CONFIG_LOG_RING_KB * 1024);
+	buf = len ? vmalloc(len) : NULL;
+	if (!buf)
+		return len ? -ENOMEM : 0;
+	ret = (long)log_read(buf, len);
+	if (copy_to_user((void __user *)user, buf, (size_t)ret))
+		ret = -EFAULT;
+	vfree(buf);
+	return ret;
+}
+
+/* syslog(action, buf, len): the log is the node's, so nobody can take lines out of it or clear it */
+long sys_syslog(const struct syscall_args *args)
+{
+	const int action = (int)args->a[0], len = (int)args->a[2];
+
+	if (action < SYSLOG_CLOSE || action > SYSLOG_SIZE_BUFFER)
+		return -EINVAL;
+	if (!capable(CAP_SYSLOG))
+		return -EPERM;
+	switch (action) {
+	case SYSLOG_CLOSE:
+	case SYSLOG_OPEN:
+		return 0;
+	case SYSLOG_READ_ALL:
+		return !args->a[1] || len < 0 ? -EINVAL : log_to_user(args->a[1], (size_t)len);
+	case SYSLOG_SIZE_UNREAD:
+		return 0;
+	case SYSLOG_SIZE_BUFFER:
+		return CONFIG_LOG_RING_KB * 1024;
+	default:
+		return -EPERM;
+	}
 }

@@ -427,6 +427,13 @@ static long data_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 	return put_user_u32((uint32_t)MIN(left, (uint64_t)INT32_MAX), (void __user *)arg);
 }
 
+/* One that is open for writing has its object in ->private. */
+static void data_release(struct file *f)
+{
+	if (f->private)
+		object_write_end(f->private);
+}
+
 static const struct file_ops tmpfs_data_ops = {
 	.name = "tmpfs",
 	.read = data_read,
@@ -435,6 +442,7 @@ static const struct file_ops tmpfs_data_ops = {
 	.ioctl = data_ioctl,
 	.seek = data_seek,
 	.fallocate = data_fallocate,
+	.release = data_release,
 	.seekable = true,
 };
 
@@ -460,8 +468,11 @@ int tmpfs_open(struct inode *inode, struct file *f)
 	if (inode->mode != FS_S_IFREG)
 		return -ENXIO; /* a socket */
 	err = need_object(ti);
+	if (!err && file_writable(f))
+		err = object_write_begin(ti->object);
 	if (err)
 		return err;
+	f->private = file_writable(f) ? ti->object : NULL;
 	f->object = ti->object;
 	object_get(f->object);
 	f->ops = &tmpfs_data_ops;

@@ -3,6 +3,7 @@
  * tmpfs: inodes and attributes.
  */
 #include <processor/inode.h>
+#include <processor/object.h>
 
 #include "tmpfs.h"
 
@@ -279,6 +280,19 @@ int tmpfs_getattr(struct inode *inode, struct proto_attr *attr)
 	return 0;
 }
 
+static int change_size(struct tmpfs_inode *ti, uint64_t size)
+{
+	struct object *obj = __atomic_load_n(&ti->object, __ATOMIC_ACQUIRE);
+	int err = obj ? object_write_begin(obj) : 0;
+
+	if (err)
+		return err;
+	err = tmpfs_resize(ti, size);
+	if (obj)
+		object_write_end(obj);
+	return err;
+}
+
 int tmpfs_setattr(struct inode *inode, const struct attr_change *ch)
 {
 	struct tmpfs_inode *ti = tmpfs_inode(inode);
@@ -288,7 +302,7 @@ int tmpfs_setattr(struct inode *inode, const struct attr_change *ch)
 	if (ch->valid & ATTR_SIZE) {
 		if (inode->mode != FS_S_IFREG)
 			return -EINVAL;
-		err = tmpfs_resize(ti, ch->size);
+		err = change_size(ti, ch->size);
 		if (err)
 			return err;
 	}

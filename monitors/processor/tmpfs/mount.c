@@ -19,6 +19,7 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <processor/file.h>
+#include <processor/object.h>
 #include <processor/process.h>
 #include <processor/syscall.h>
 #include <processor/system_memory.h>
@@ -140,8 +141,12 @@ static struct file *memfd_open(const char *name, uint32_t flags)
 	err = inode_getattr(f->inode, &f->attr);
 	if (!err)
 		err = tmpfs_open(f->inode, f);
-	if (!err)
+	if (!err) {
+		/* As on Linux: who has made it may run it without closing it. */
+		object_write_end(f->private);
+		f->private = NULL;
 		return f;
+	}
 	file_put(f);
 	return ERR_PTR(err);
 }

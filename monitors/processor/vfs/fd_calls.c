@@ -218,9 +218,3 @@ long sys_fadvise64(const struct syscall_args *args)
 	file_put(f);
 	return ret;
 }
-
-/* socket(family, type, protocol) */
-long sys_socket(const struct syscall_args *args)
-{
-	return -EAFNOSUPPORT;
-}

@@ -45,6 +45,52 @@ long sys_openat(const struct syscall_args *args)
 	return do_open((int)args->a[0], args->a[1], (uint32_t)args->a[2], (uint32_t)args->a[3]);
 }
 
+/* What openat() ignores, openat2() refuses. */
+#define OPENAT2_FLAGS                                                                      \
+	(O_ACCMODE | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_APPEND | O_NONBLOCK |       \
+	 04030000u /* O_SYNC, O_DSYNC, O_ASYNC */ | O_DIRECT | O_LARGEFILE | O_DIRECTORY | \
+	 O_NOFOLLOW | O_NOATIME | O_CLOEXEC | O_PATH | O_TMPFILE)
+
+/* The rest of a larger structure than we know must be zero. */
+static int rest_is_zero(uint64_t user, uint64_t len)
+{
+	uint8_t b;
+
+	for (; len; user++, len--) {
+		if (copy_from_user(&b, (const void __user *)user, 1))
+			return -EFAULT;
+		if (b)
+			return -E2BIG;
+	}
+	return 0;
+}
+
+/* openat2(dfd, path, how, size) */
+long sys_openat2(const struct syscall_args *args)
+{
+	struct {
+		uint64_t flags, mode, resolve;
+	} how;
+	const uint64_t size = args->a[3];
+	bool makes;
+	int err;
+
+	if (size < sizeof(how))
+		return -EINVAL;
+	if (size > PAGE_SIZE)
+		return -E2BIG;
+	if (copy_from_user(&how, (const void __user *)args->a[2], sizeof(how)))
+		return -EFAULT;
+	err = rest_is_zero(args->a[2] + sizeof(how), size - sizeof(how));
+	if (err)
+		return err;
+	makes = (how.flags & O_CREAT) || (how.flags & O_TMPFILE) == O_TMPFILE;
+	if ((how.flags & ~(uint64_t)OPENAT2_FLAGS) || how.resolve ||
+	    (makes ? how.mode & ~07777ull : how.mode))
+		return -EINVAL;
+	return do_open((int)args->a[0], args->a[1], (uint32_t)how.flags, (uint32_t)how.mode);
+}
+
 /* creat(path, mode) */
 long sys_creat(const struct syscall_args *args)
 {

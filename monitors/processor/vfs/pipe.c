@@ -14,6 +14,7 @@
  * Failure:	as Linux: what was moved before a fault or a signal is returned.
  * Limits:	splice, tee and vmsplice are not there.
  */
+#include <processor/inode.h>
 #include <processor/pipe.h>
 
 #include <arch/uaccess.h>
@@ -433,8 +434,7 @@ static int pipe_stat(struct file *f, struct proto_attr *attr)
 
 static int fifo_stat(struct file *f, struct proto_attr *attr)
 {
-	*attr = f->attr;
-	return 0;
+	return inode_getattr(f->inode, attr);
 }
 
 static void close_end(struct pipe *p, const struct file *f)

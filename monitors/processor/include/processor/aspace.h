@@ -80,6 +80,8 @@ struct aspace {
 	vaddr_t code_start, code_end, data_start, data_end;
 	vaddr_t arg_start, arg_end, env_start, env_end;
 	vaddr_t auxv_start, auxv_end;
+	struct object *
+		exe; /* const once it is used: the program, if it lies in a shared object; counted */
 	vaddr_t vdso; /* const: its ELF header (<processor/vdso.h>), or 0; a fork has it at the same place */
 	uint64_t nr_pages_mapped; /* map_lock: bytes / 4096 in vmas, for RLIMIT_AS and statm */
 };

@@ -20,10 +20,12 @@ enum capability { /* Linux's numbers, those that are looked at */
 	CAP_SETGID = 6,
 	CAP_SETUID = 7,
 	CAP_SETPCAP = 8,
+	CAP_IPC_LOCK = 14,
 	CAP_SYS_CHROOT = 18,
 	CAP_SYS_PTRACE = 19,
 	CAP_SYS_ADMIN = 21,
 	CAP_SYS_NICE = 23,
+	CAP_SYSLOG = 34,
 	CAP_SYS_RESOURCE = 24,
 	CAP_LAST = 40,
 };

@@ -63,7 +63,8 @@ struct object {
 	struct aspace *as;           /* chain lock: the space whose top this is, or NULL */
 
 	/* OBJECT_SHARED */
-	bool reserved;                                       /* const */
+	bool reserved; /* const */
+	int writers;   /* atomic: open for writing, or, negative, programs that run from it */
 	uint64_t seq __guarded_by(&lock);                    /* grows when pages go away */
 	uint64_t going_first, going_end __guarded_by(&lock); /* pages that are going away */
 	uint64_t nr_pages __guarded_by(&lock);               /* that are no holes */
@@ -134,6 +135,11 @@ int object_shared_fault(struct object *obj, uint64_t pgoff, struct line **out) _
 struct object *object_shared_find(uint64_t id);
 /* Pages that are no holes. */
 uint64_t object_shared_pages(struct object *obj);
+/* Nobody can open it for writing and run it as a program at the same time: -ETXTBSY. Undone by the other one. */
+int object_write_begin(struct object *obj) __must_check;
+void object_write_end(struct object *obj);
+int object_run_begin(struct object *obj) __must_check;
+void object_run_end(struct object *obj);
 
 /* --- anonymous and shared objects: where their pages are ------------------------------- */
 

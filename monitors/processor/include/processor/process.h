@@ -150,6 +150,8 @@ struct process {
 	char *exe_path __guarded_by(&lock);      /* canonical, for /proc/self/exe */
 	char comm[COMM_LEN] __guarded_by(&lock); /* of the first task */
 	int nice __guarded_by(&lock);
+	uint32_t personality; /* atomic */
+	uint32_t barriers;    /* atomic: what membarrier() has registered */
 
 	struct spinlock sig_lock; /* RANK_SPIN_TASK */
 	const struct cred *
@@ -184,6 +186,7 @@ struct task {
 	uint64_t set_child_tid; /* own: written before user mode is entered for the first time */
 	uint64_t robust_list;   /* own; user address of its head, or 0 */
 	uint64_t faults;        /* own */
+	uint32_t policy;        /* atomic: as sched_getscheduler() tells it */
 	struct strace_call *strace; /* own: the call that is being traced */
 };
 

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where and how tasks run: sched_setaffinity and its kin, policies.
+ *
+ * CPUs:	a task has a mask, which fork and exec keep; the scheduler obeys it when it wakes, moves and balances.
+ *		CPUs that are not there are dropped from it.
+ * Limits:	the scheduler knows one class for programs: SCHED_BATCH and SCHED_IDLE are kept and told and
+ *		change nothing, real-time policies are refused (EPERM).
+ */
+#include "process_priv.h"
+
+#include <arch/cpu.h>
+#include <arch/ipi.h>
+#include <arch/uaccess.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <processor/syscall.h>
+#include <processor/timespec.h>
+
+enum sched_policy {
+	SCHED_OTHER = 0,
+	SCHED_FIFO = 1,
+	SCHED_RR = 2,
+	SCHED_BATCH = 3,
+	SCHED_IDLE = 5,
+	SCHED_DEADLINE = 6,
+	SCHED_RESET_ON_FORK = 0x40000000,
+};
+
+void sched_inherit(struct task *t)
+{
+	const uint32_t policy = task_current()->policy;
+	struct cpu_mask mask;
+
+	thread_affinity(thread_current(), &mask);
+	/* Cannot fail: the caller runs on one of them. */
+	if (thread_set_affinity(t->thread, &mask))
+		cpu_mask_fill(&mask);
+	thread_set_slice(t->thread, READ_ONCE(thread_current()->slice_ns));
+	t->policy = policy & ~(uint32_t)SCHED_RESET_ON_FORK; /* which is about real time */
+}
+
+/* Task @id, 0 being the caller, referenced. */
+static int task_of(int id, struct task **out)
+{
+	if (id < 0)
+		return -EINVAL;
+	*out = id ? task_find((uint32_t)id) : task_current();
+	if (!*out)
+		return -ESRCH;
+	if (!id)
+		task_get(*out);
+	return 0;
+}
+
+/* May the caller change how @t runs? @t's process has its sig_lock held. */
+static bool may_schedule_locked(const struct task *t)
+{
+	const struct cred *c = cred_current();
+	const struct cred *to = t->process->cred;
+
+	return c->euid == to->euid || c->euid == to->uid || capable(CAP_SYS_NICE);
+}
+
+/* --- CPUs --------------------------------------------------------------------------------- */
+
+/* Only those that are there. False: none of them is. */
+static bool only_online(struct cpu_mask *mask)
+{
+	for_each_cpu_in(cpu, mask)
+	{
+		if (cpu >= cpu_online_count())
+			cpu_mask_clear(mask, cpu);
+	}
+	return !cpu_mask_empty(mask);
+}
+
+/* sched_setaffinity(pid, len, mask) */
+long sys_sched_setaffinity(const struct syscall_args *args)
+{
+	const size_t len = (uint32_t)args->a[1];
+	struct cpu_mask mask = { 0 };
+	struct task *t;
+	int err;
+
+	if (copy_from_user(&mask, (const void __user *)args->a[2], MIN(len, sizeof(mask))))
+		return -EFAULT;
+	err = task_of((int)args->a[0], &t);
+	if (err)
+		return -ESRCH;
+	spin_lock(&t->process->sig_lock);
+	if (list_empty(&t->link))
+		err = -ESRCH;
+	else if (!may_schedule_locked(t))
+		err = -EPERM;
+	else if (!only_online(&mask))
+		err = -EINVAL;
+	else if (t != task_current())
+		err = thread_set_affinity(t->thread, &mask);
+	spin_unlock(&t->process->sig_lock);
+	/* The caller is on one of them when it returns: it may be preempted here. */
+	if (!err && t == task_current())
+		err = thread_set_affinity(thread_current(), &mask);
+	task_put(t);
+	return err;
+}
+
+/* sched_getaffinity(pid, len, mask): bytes written */
+long sys_sched_getaffinity(const struct syscall_args *args)
+{
+	const unsigned int cpus = cpu_online_count();
+	const uint64_t len = (uint32_t)args->a[1];
+	const uint64_t bytes = MIN(len, (uint64_t)ALIGN_UP(DIV_ROUND_UP(cpus, 8u), 8u));
+	struct cpu_mask mask;
+	struct task *t;
+
+	if (len * 8 < cpus || (len & 7))
+		return -EINVAL;
+	if (task_of((int)args->a[0], &t))
+		return -ESRCH;
+	spin_lock(&t->process->sig_lock);
+	if (list_empty(&t->link))
+		cpu_mask_fill(&mask);
+	else
+		thread_affinity(t->thread, &mask);
+	spin_unlock(&t->process->sig_lock);
+	task_put(t);
+	(void)only_online(&mask);
+	return copy_to_user((void __user *)args->a[2], &mask, bytes) ? -EFAULT : (long)bytes;
+}
+
+/* --- policies ------------------------------------------------------------------------------- */
+
+/* sched_yield() */
+long sys_sched_yield(const struct syscall_args *args)
+{
+	thread_yield();
+	return 0;
+}
+
+/* sched_getscheduler(pid) */
+long sys_sched_getscheduler(const struct syscall_args *args)
+{
+	struct task *t;
+	long policy = task_of((int)args->a[0], &t);
+
+	if (policy)
+		return policy;
+	policy = READ_ONCE(t->policy);
+	task_put(t);
+	return policy;
+}
+
+/* sched_getparam(pid, param) */
+long sys_sched_getparam(const struct syscall_args *args)
+{
+	struct task *t;
+	const int err = args->a[1] ? task_of((int)args->a[0], &t) : -EINVAL;
+
+	if (err)
+		return err;
+	task_put(t);
+	return put_user_u32(0, (void __user *)args->a[1]);
+}
+
+static int check_policy(uint32_t policy, uint32_t prio)
+{
+	switch (policy & ~(uint32_t)SCHED_RESET_ON_FORK) {
+	case SCHED_OTHER:
+	case SCHED_BATCH:
+	case SCHED_IDLE:
+		return prio ? -EINVAL : 0;
+	case SCHED_FIFO:
+	case SCHED_RR:
+		return prio < 1 || prio > 99 ? -EINVAL : -EPERM;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* @policy negative: as it is. */
+static long set_policy(int id, int policy, uint64_t uparam)
+{
+	struct task *t;
+	uint32_t prio;
+	int err;
+
+	if (!uparam || id < 0)
+		return -EINVAL;
+	if (get_user_u32(&prio, (const void __user *)uparam))
+		return -EFAULT;
+	err = task_of(id, &t);
+	if (err)
+		return err;
+	if (policy < 0)
+		policy = (int)READ_ONCE(t->policy);
+	err = check_policy((uint32_t)policy, prio);
+	spin_lock(&t->process->sig_lock);
+	if (!err && !may_schedule_locked(t))
+		err = -EPERM;
+	if (!err)
+		WRITE_ONCE(t->policy, (uint32_t)policy);
+	spin_unlock(&t->process->sig_lock);
+	task_put(t);
+	return err;
+}
+
+/* sched_setscheduler(pid, policy, param) */
+long sys_sched_setscheduler(const struct syscall_args *args)
+{
+	if ((int)args->a[1] < 0)
+		return -EINVAL;
+	return set_policy((int)args->a[0], (int)args->a[1], args->a[2]);
+}
+
+/* sched_setparam(pid, param) */
+long sys_sched_setparam(const struct syscall_args *args)
+{
+	return set_policy((int)args->a[0], -1, args->a[1]);
+}
+
+static long prio_limit(int policy, long real_time)
+{
+	switch (policy) {
+	case SCHED_FIFO:
+	case SCHED_RR:
+		return real_time;
+	case SCHED_OTHER:
+	case SCHED_BATCH:
+	case SCHED_IDLE:
+	case SCHED_DEADLINE:
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* sched_get_priority_max(policy) */
+long sys_sched_get_priority_max(const struct syscall_args *args)
+{
+	return prio_limit((int)args->a[0], 99);
+}
+
+/* sched_get_priority_min(policy) */
+long sys_sched_get_priority_min(const struct syscall_args *args)
+{
+	return prio_limit((int)args->a[0], 1);
+}
+
+/* sched_rr_get_interval(pid, interval) */
+long sys_sched_rr_get_interval(const struct syscall_args *args)
+{
+	struct task *t;
+	uint64_t ns;
+	const int err = task_of((int)args->a[0], &t);
+
+	if (err)
+		return err;
+	ns = nice_slice_ns(READ_ONCE(t->process->nice));
+	task_put(t);
+	return user_timespec_put(args->a[1], ns);
+}
+
+/* --- memory barriers -------------------------------------------------------------------------- */
+
+enum membarrier_cmd {
+	MEMBARRIER_CMD_QUERY = 0,
+	MEMBARRIER_CMD_GLOBAL = 1,
+	MEMBARRIER_CMD_GLOBAL_EXPEDITED = 2,
+	MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED = 4,
+	MEMBARRIER_CMD_PRIVATE_EXPEDITED = 8,
+	MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED = 16,
+	MEMBARRIER_ALL = 31,
+};
+
+static void barrier_here(void *arg)
+{
+	smp_mb(); /* and the way here and back has others */
+}
+
+/* membarrier(cmd, flags, cpu): every CPU has passed a barrier, whatever it runs */
+long sys_membarrier(const struct syscall_args *args)
+{
+	const int cmd = (int)args->a[0];
+	struct process *p = process_current();
+
+	if ((uint32_t)args->a[1])
+		return -EINVAL;
+	switch (cmd) {
+	case MEMBARRIER_CMD_QUERY:
+		return MEMBARRIER_ALL;
+	case MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED:
+	case MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED:
+		__atomic_fetch_or(&p->barriers, (uint32_t)cmd, __ATOMIC_RELAXED);
+		return 0;
+	case MEMBARRIER_CMD_PRIVATE_EXPEDITED:
+		if (!(READ_ONCE(p->barriers) & MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
+			return -EPERM;
+		break;
+	case MEMBARRIER_CMD_GLOBAL:
+	case MEMBARRIER_CMD_GLOBAL_EXPEDITED:
+		break;
+	default:
+		return -EINVAL;
+	}
+	smp_call_all(barrier_here, NULL);
+	return 0;
+}
