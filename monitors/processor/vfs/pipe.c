@@ -14,7 +14,6 @@
  * Failure:	as Linux: what was moved before a fault or a signal is returned.
  * Limits:	splice, tee and vmsplice are not there.
  */
-#include <processor/inode.h>
 #include <processor/pipe.h>
 
 #include <arch/uaccess.h>
@@ -26,6 +25,7 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <processor/file.h>
+#include <processor/inode.h>
 #include <processor/process.h>
 #include <processor/uio.h>
 
