@@ -7,6 +7,7 @@
 #include <lib/err.h>
 #include <mm/slab.h>
 #include <processor/cred.h>
+#include <processor/inode.h>
 #include <processor/process.h>
 #include <processor/signal.h>
 
@@ -53,4 +54,10 @@ void file_put(struct file *f)
 	if (f->ops->release)
 		f->ops->release(f);
 	kfree(f);
+}
+
+/* Nobody asks for the attributes of a FIFO. */
+int inode_getattr(struct inode *inode, struct proto_attr *attr)
+{
+	return -ENOENT;
 }

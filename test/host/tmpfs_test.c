@@ -8,6 +8,7 @@
 #include <lib/ktest.h>
 #include <lib/prng.h>
 #include <lib/string.h>
+#include <processor/object.h>
 #include <processor/pipe.h>
 #include <shim/shim.h>
 
@@ -44,6 +45,15 @@ void pipe_put(struct pipe *p)
 int tmpfs_open(struct inode *inode, struct file *f)
 {
 	return -ENXIO;
+}
+
+int object_write_begin(struct object *obj)
+{
+	return 0;
+}
+
+void object_write_end(struct object *obj)
+{
 }
 
 int tmpfs_resize(struct tmpfs_inode *ti, uint64_t size)
