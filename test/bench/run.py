@@ -5,7 +5,7 @@
 usage: run.py [--repeat N] [--output DIR] [--only NAME,...]
 
 O names the build directory. Prints tables and writes them, with the raw numbers, to docs/results/:
-first-light.md and operations.md. Times are medians of several repetitions on a machine that does
+first-light.md, operations.md and rdma.md. Times are medians of several repetitions on a machine that does
 other things too: trust the ratios.
 """
 
@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "test" / "boot"), str(ROOT / "test")]
 
 import boot  # noqa: E402
 import operations  # noqa: E402
+import rdma  # noqa: E402
 from judge import image as judge_image  # noqa: E402
 from judge import packages as judge_packages  # noqa: E402
 
@@ -257,9 +258,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "results")
-    parser.add_argument("--only", default="", help="rpc, miss, null, launch, boot, operations")
+    parser.add_argument("--only", default="", help="rpc, miss, null, launch, boot, operations, rdma")
     args = parser.parse_args()
-    every = ["rpc", "miss", "null", "launch", "boot", "operations"]
+    every = ["rpc", "miss", "null", "launch", "boot", "operations", "rdma"]
     wanted = args.only.split(",") if args.only else every
     load = os.getloadavg()[0]
     programs = boot.build_programs()
@@ -269,6 +270,8 @@ def main() -> int:
         ("first-light", "First light", first_light),
         ("operations", "Processes and threads", lambda b, d, p, n: b.measure(
             "operations", lambda: operations.measure(d, p, n, Row))),
+        ("rdma", "RDMA", lambda b, d, p, n: b.measure(
+            "rdma", lambda: rdma.measure(d, n, rpc_samples, Row))),
     ):  # fmt: skip
         bench = Bench(wanted)
         run(bench, disk, programs, args.repeat)
