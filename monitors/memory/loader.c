@@ -37,7 +37,7 @@ struct load {
 	const struct pm_exec_req *req;
 	struct aspace *as;
 	uint64_t rnd; /* state of the random numbers; 0 = none are wanted */
-	struct proto_file interp_file;
+	struct proto_attr interp_attr;
 	struct elf_image prog;
 	struct elf_image interp; /* valid if has_interp */
 	bool has_interp;
@@ -145,7 +145,7 @@ static int lookup_interp(struct load *ld, const char *path)
 	if (!ret && (rep.attr.mode & MODE_TYPE) != MODE_REGULAR)
 		ret = -EACCES;
 	if (!ret)
-		ld->interp_file = rep.attr.file;
+		ld->interp_attr = rep.attr;
 	lib_free(buf);
 	return ret;
 }
@@ -159,7 +159,7 @@ static int read_interp(struct load *ld)
 	err = ld->prog.interp[0] == '/' ? lookup_interp(ld, ld->prog.interp) : -ENOENT;
 	if (err)
 		return err;
-	err = read_image(ld, &ld->interp_file, &ld->interp);
+	err = read_image(ld, &ld->interp_attr.file, &ld->interp);
 	if (err == -ENOEXEC)
 		err = -ELIBBAD;
 	ld->has_interp = !err;
@@ -265,7 +265,7 @@ static int map_interp(struct load *ld)
 			return -ENOMEM;
 		ld->interp_bias = ALIGN_UP(addr, img->align) - ALIGN_DOWN(img->start, PAGE_SIZE);
 	}
-	return map_image(ld, &ld->interp_file, img, ld->interp_bias);
+	return map_image(ld, &ld->interp_attr.file, img, ld->interp_bias);
 }
 
 /* --- the answer ------------------------------------------------------------------------ */
@@ -309,6 +309,11 @@ static void answer(struct load *ld, struct pm_exec_rep *rep)
 	rep->phnum = ld->prog.phnum;
 	rep->vregion_size = 1ull << ld->m->vregion_shift;
 	note_bounds(ld, rep);
+	/* The processor needs the version of what it maps: spared a question. */
+	if (ld->has_interp) {
+		rep->flags |= PM_EXEC_INTERP;
+		rep->interp = ld->interp_attr;
+	}
 	for (vma = vma_above(&as->map, 0); vma && rep->nr_vmas < PM_EXEC_MAX_VMAS;
 	     vma = vma_next(vma))
 		rep->vmas[rep->nr_vmas++] = vma->v;

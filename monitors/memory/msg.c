@@ -90,10 +90,17 @@ static int msg_exec(const struct msg *msg)
 
 static int msg_pm_destroy(const struct msg *msg)
 {
-	uint64_t aspace;
-	const int err = pm_destroy_req_decode(msg->body, msg->len, &aspace);
+	uint64_t ids[PM_DESTROY_MAX];
+	uint32_t nr = 0;
+	int err = pm_destroy_list_decode(msg->body, msg->len, ids, &nr);
 
-	return err ? err : home_destroy_space(msg->m, aspace, msg->peer);
+	/* All of them, whatever comes of one; the first error is the answer. */
+	for (uint32_t i = 0; i < nr; i++) {
+		const int ret = home_destroy_space(msg->m, ids[i], msg->peer);
+
+		err = err ? err : ret;
+	}
+	return err;
 }
 
 static int msg_merge(const struct msg *msg)

@@ -297,13 +297,21 @@ int pm_exec_req_decode(const void *buf, size_t len, struct pm_exec_req *out)
 	return 0;
 }
 
+/* Bytes of a reply with these flags. */
+static size_t exec_rep_size(const struct arrays *a, uint32_t flags)
+{
+	return sizeof(struct pm_exec_rep_wire) + arrays_size(a) +
+	       (flags & PM_EXEC_INTERP ? sizeof(struct proto_attr_wire) : 0);
+}
+
 ssize_t pm_exec_rep_encode(const struct pm_exec_rep *rep, void *buf, size_t cap)
 {
 	const struct arrays a = { rep->nr_vmas, rep->nr_vregions, rep->nr_grants };
+	struct proto_attr_wire attr;
 	struct pm_exec_rep_wire w;
 
 	if (a.nr_vmas > PM_EXEC_MAX_VMAS || a.nr_vregions > PM_EXEC_MAX_VREGIONS ||
-	    a.nr_grants > PM_MAX_GRANTS || cap < sizeof(w) + arrays_size(&a))
+	    a.nr_grants > PM_MAX_GRANTS || cap < exec_rep_size(&a, rep->flags))
 		return -EMSGSIZE;
 	w.entry = cpu_to_le64(rep->entry);
 	w.prog_entry = cpu_to_le64(rep->prog_entry);
@@ -326,7 +334,11 @@ ssize_t pm_exec_rep_encode(const struct pm_exec_rep *rep, void *buf, size_t cap)
 	w.reserved = cpu_to_le16(0);
 	memcpy(buf, &w, sizeof(w));
 	arrays_encode(&a, rep->vmas, rep->vregions, rep->grants, (uint8_t *)buf + sizeof(w));
-	return (ssize_t)(sizeof(w) + arrays_size(&a));
+	if (rep->flags & PM_EXEC_INTERP) {
+		proto_attr_encode(&rep->interp, &attr);
+		memcpy((uint8_t *)buf + sizeof(w) + arrays_size(&a), &attr, sizeof(attr));
+	}
+	return (ssize_t)exec_rep_size(&a, rep->flags);
 }
 
 static void exec_rep_scalars(const struct pm_exec_rep_wire *w, struct pm_exec_rep *out)
@@ -381,6 +393,7 @@ int pm_exec_rep_decode(const void *buf, size_t len, struct pm_exec_rep *out)
 {
 	struct pm_exec_rep_wire w;
 	struct arrays a;
+	int err = 0;
 
 	if (len < sizeof(w))
 		return -EMSGSIZE;
@@ -391,9 +404,14 @@ int pm_exec_rep_decode(const void *buf, size_t len, struct pm_exec_rep *out)
 	if (a.nr_vmas > PM_EXEC_MAX_VMAS || a.nr_vregions > PM_EXEC_MAX_VREGIONS ||
 	    a.nr_grants > PM_MAX_GRANTS || !exec_rep_is_valid(&w))
 		return -EPROTO;
-	if (len != sizeof(w) + arrays_size(&a))
+	if (len != exec_rep_size(&a, le32_to_cpu(w.flags)))
 		return -EMSGSIZE;
 	exec_rep_scalars(&w, out);
+	if (out->flags & PM_EXEC_INTERP)
+		err = proto_attr_decode((const uint8_t *)buf + sizeof(w) + arrays_size(&a),
+					sizeof(struct proto_attr_wire), &out->interp);
+	if (err)
+		return err;
 	return arrays_decode(&a, (const uint8_t *)buf + sizeof(w), out->vmas, out->vregions,
 			     out->grants);
 }
@@ -646,4 +664,24 @@ int pm_destroy_req_decode(const void *buf, size_t len, uint64_t *aspace)
 		return -EPROTO;
 	*aspace = le64_to_cpu(w.aspace);
 	return 0;
+}
+
+void pm_destroy_list_encode(const uint64_t *ids, uint32_t nr, struct pm_destroy_req_wire *w)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		pm_destroy_req_encode(ids[i], &w[i]);
+}
+
+int pm_destroy_list_decode(const void *buf, size_t len, uint64_t *ids, uint32_t *nr)
+{
+	const size_t one = sizeof(struct pm_destroy_req_wire);
+	int err = 0;
+
+	if (!len || len % one || len / one > PM_DESTROY_MAX)
+		return -EMSGSIZE;
+	for (size_t i = 0; i < len / one && !err; i++)
+		err = pm_destroy_req_decode((const uint8_t *)buf + i * one, one, &ids[i]);
+	if (!err)
+		*nr = (uint32_t)(len / one);
+	return err;
 }

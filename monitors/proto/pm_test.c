@@ -184,7 +184,8 @@ static ssize_t sample_pm_exec_rep(void)
 	rep.stack_top = PM_USER_TOP;
 	rep.stack_bottom = PM_USER_TOP - 0x800000;
 	rep.vregion_size = 1 << 30;
-	rep.flags = PM_EXEC_STACK_X;
+	rep.flags = PM_EXEC_STACK_X | PM_EXEC_INTERP;
+	rep.interp = (struct proto_attr){ .file = { 77, 3, 21 }, .size = 10, .version = 2 };
 	rep.nr_vmas = 2;
 	rep.nr_vregions = 1;
 	rep.nr_grants = 1;
@@ -266,6 +267,26 @@ static ssize_t (*const samples[])(void) = {
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
+static void a_list_of_ended_spaces(struct ktest *t)
+{
+	static const uint64_t ids[3] = { 7, 1, 1ull << 40 };
+	struct pm_destroy_req_wire w[PM_DESTROY_MAX + 1];
+	uint64_t got[PM_DESTROY_MAX];
+	uint32_t nr = 99;
+
+	pm_destroy_list_encode(ids, 3, w);
+	ASSERT_EQ(t, pm_destroy_list_decode(w, 24, got, &nr), 0);
+	EXPECT_EQ(t, nr, 3u);
+	EXPECT_EQ(t, memcmp(got, ids, sizeof(ids)), 0);
+	/* None, a part of one, too many; and 0 is no space. */
+	EXPECT_EQ(t, pm_destroy_list_decode(w, 0, got, &nr), -EMSGSIZE);
+	EXPECT_EQ(t, pm_destroy_list_decode(w, 23, got, &nr), -EMSGSIZE);
+	EXPECT_EQ(t, pm_destroy_list_decode(w, sizeof(w), got, &nr), -EMSGSIZE);
+	memset(&w[1], 0, sizeof(w[1]));
+	EXPECT_EQ(t, pm_destroy_list_decode(w, 24, got, &nr), -EPROTO);
+	EXPECT_EQ(t, nr, 3u);
+}
+
 static void every_message_there_and_back(struct ktest *t)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
@@ -303,7 +324,7 @@ static const struct rejection {
 	{ "pm_exec_rep", 40, 8, 0 },                  /* stack upside down */
 	{ "pm_exec_rep", 56, 8, 3ull << 21 },         /* no power of two */
 	{ "pm_exec_rep", 56, 8, 1 << 20 },            /* too small */
-	{ "pm_exec_rep", 100, 4, 2 },                 /* flags */
+	{ "pm_exec_rep", 100, 4, 4 },                 /* flags */
 	{ "pm_exec_rep", 104, 2, 65 },                /* too many vmas */
 	{ "pm_exec_rep", 110, 2, 1 },                 /* reserved */
 	{ "pm_mmap_req", 8, 8, 0x10001 },             /* not aligned */
@@ -629,6 +650,7 @@ static void cache_node_is_the_same_everywhere(struct ktest *t)
 
 static const struct ktest_case cases[] = {
 	KTEST(every_message_there_and_back),
+	KTEST(a_list_of_ended_spaces),
 	KTEST(changed_fields_are_rejected),
 	KTEST(encoders_keep_limits),
 	KTEST(mappings_of_objects),

@@ -419,11 +419,21 @@ void rpc_call_put(struct rpc_call *call)
 		free(fc);
 }
 
+static int sync_fork(const void *body, uint32_t len, void *out, uint32_t max);
+
 int rpc_call_submit(struct rpc_call *call)
 {
 	struct fake_call *fc = container_of(call, struct fake_call, call);
 	pthread_t t;
 
+	if (call->opcode == PM_FORK) {
+		const int ret = sync_fork(call->body, call->body_len, call->reply, call->reply_max);
+
+		call->status = MIN(ret, 0);
+		call->reply_len = (uint32_t)MAX(ret, 0);
+		complete_all(&fc->done);
+		return 0;
+	}
 	memcpy(fc->body, call->body, call->body_len);
 	for (uint32_t i = 0; i < call->nr_bulk; i++)
 		fc->sges[i] = call->bulk[i];
@@ -523,13 +533,16 @@ static int injected(uint16_t opcode)
 
 static int sync_destroy(const void *body, uint32_t len)
 {
-	uint64_t id;
+	uint64_t ids[PM_DESTROY_MAX];
+	uint32_t nr;
 
-	if (pm_destroy_req_decode(body, len, &id))
+	if (pm_destroy_list_decode(body, len, ids, &nr))
 		abort();
 	pthread_mutex_lock(&fake.lock);
-	drop_pages(id, 0, UINT64_MAX);
-	fake.counts.destroys++;
+	for (uint32_t i = 0; i < nr; i++)
+		drop_pages(ids[i], 0, UINT64_MAX);
+	fake.counts.destroy_msgs++;
+	fake.counts.destroys += nr;
 	pthread_mutex_unlock(&fake.lock);
 	return 0;
 }

@@ -38,7 +38,7 @@ void fake_quiesce(void);
 struct fake_counts {
 	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, moved, late;
 	unsigned int file_fetches, refused;
-	unsigned int forks, merges, discards, destroys, spaces;
+	unsigned int forks, merges, discards, destroy_msgs, destroys, spaces;
 	unsigned int given; /* frame credits that came back */
 	unsigned int stale; /* write-backs that were older than what was stored */
 };

@@ -82,6 +82,13 @@ static struct aspace *fork_of(struct ktest *t, struct aspace *parent)
 	return child;
 }
 
+/* And what follows from it. */
+static void space_end(struct aspace *as)
+{
+	aspace_put(as);
+	aspace_settle();
+}
+
 static unsigned int chain_length(const struct aspace *as)
 {
 	unsigned int n = 0;
@@ -113,6 +120,7 @@ static void renew(struct ktest *t, struct aspace *as, uint64_t first, uint64_t n
 /* Nothing is left of any space. */
 static void all_gone(struct ktest *t)
 {
+	aspace_settle();
 	fake_quiesce();
 	EXPECT_EQ(t, object_space_count(), spaces_before);
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
@@ -144,10 +152,10 @@ static void both_sides_see_what_was_there(struct ktest *t)
 		put(t, c, i, i);
 		EXPECT_EQ(t, get(t, p, i), 0u);
 	}
-	aspace_put(p);
+	space_end(p);
 	for (uint64_t i = 0; i < 16; i++)
 		EXPECT_EQ(t, get(t, c, i), 300 + i);
-	aspace_put(c);
+	space_end(c);
 	all_gone(t);
 }
 
@@ -172,8 +180,8 @@ static void a_fork_is_one_message(struct ktest *t)
 	EXPECT_EQ(t, after.fetches, before.fetches);
 	EXPECT_EQ(t, after.writeback_msgs, before.writeback_msgs);
 	EXPECT_EQ(t, after.credit_requests, before.credit_requests);
-	aspace_put(c);
-	aspace_put(p);
+	space_end(c);
+	space_end(p);
 	all_gone(t);
 }
 
@@ -199,11 +207,11 @@ static void pages_are_found_after_eviction(struct ktest *t)
 		EXPECT_EQ(t, get(t, p, i), i % 2 ? 7000 + i : i);
 		EXPECT_EQ(t, get(t, c, i), i % 3 ? 7000 + i : 9000 + i);
 	}
-	aspace_put(c);
+	space_end(c);
 	EXPECT_EQ(t, chain_length(p), 1u);
 	for (uint64_t i = 0; i < PAGES; i++)
 		EXPECT_EQ(t, get(t, p, i), i % 2 ? 7000 + i : i);
-	aspace_put(p);
+	space_end(p);
 	all_gone(t);
 }
 
@@ -224,13 +232,13 @@ static void a_range_that_went_away_stays_away(struct ktest *t)
 	}
 	put(t, p, 15, 4711);
 	/* After the merge as well, in the cache and at the owners. */
-	aspace_put(c);
+	space_end(c);
 	EXPECT_EQ(t, chain_length(p), 1u);
 	for (unsigned int round = 0; round < 2; round++) {
 		for (uint64_t i = 0; i < 300; i++)
 			EXPECT_EQ(t, get(t, p, i), i == 15 ? 4711 : i >= 10 && i < 30 ? 0 : 1 + i);
 	}
-	aspace_put(p);
+	space_end(p);
 	all_gone(t);
 }
 
@@ -260,8 +268,8 @@ static void pull_makes_pages_ones_own(struct ktest *t)
 	mutex_unlock(&p->map_lock);
 	for (uint64_t i = 0; i < 200; i++)
 		EXPECT_EQ(t, get(t, c, i), i % 2 ? 0 : 50 + i);
-	aspace_put(p);
-	aspace_put(c);
+	space_end(p);
+	space_end(c);
 	all_gone(t);
 }
 
@@ -284,8 +292,8 @@ static void refused_fork_leaves_the_parent(struct ktest *t)
 	EXPECT_EQ(t, get(t, c, 3), 34u);
 	put(t, p, 3, 35);
 	EXPECT_EQ(t, get(t, c, 3), 34u);
-	aspace_put(p);
-	aspace_put(c);
+	space_end(p);
+	space_end(c);
 	all_gone(t);
 }
 
@@ -314,10 +322,10 @@ static void failing_allocations_leave_the_parent(struct ktest *t)
 	ASSERT_EQ(t, err, 0);
 	for (uint64_t i = 0; i < 100; i++)
 		EXPECT_EQ(t, get(t, c, i), i + 9);
-	aspace_put(c);
+	space_end(c);
 	for (uint64_t i = 0; i < 100; i++)
 		EXPECT_EQ(t, get(t, p, i), i + 9);
-	aspace_put(p);
+	space_end(p);
 	all_gone(t);
 }
 
@@ -342,7 +350,7 @@ static void deep_chains_shrink_again(struct ktest *t)
 	EXPECT_EQ(t, chain_length(as[DEPTH]), (unsigned int)DEPTH + 1);
 	/* From the root: what is in the middle becomes one with the last when its turn comes. */
 	for (unsigned int d = 0; d < DEPTH; d++)
-		aspace_put(as[d]);
+		space_end(as[d]);
 	EXPECT_EQ(t, chain_length(as[DEPTH]), 1u);
 	for (uint64_t i = 0; i < 64; i++) {
 		uint64_t want = i;
@@ -353,7 +361,7 @@ static void deep_chains_shrink_again(struct ktest *t)
 		}
 		EXPECT_EQ(t, get(t, as[DEPTH], i), want);
 	}
-	aspace_put(as[DEPTH]);
+	space_end(as[DEPTH]);
 	all_gone(t);
 }
 
@@ -378,7 +386,7 @@ static void many_forks_leave_nothing_behind(struct ktest *t)
 		put(t, p, n % 90, n);
 		put(t, c, (n + 1) % 90, n);
 		put(t, c, (n + 2) % 90, n);
-		aspace_put(c);
+		space_end(c);
 		EXPECT_EQ(t, chain_length(p), 1u);
 		if (n == 200) {
 			ASSERT_EQ(t, excache_flush(p->anon, 0, UINT64_MAX), 0);
@@ -395,8 +403,65 @@ static void many_forks_leave_nothing_behind(struct ktest *t)
 	EXPECT_EQ(t, fake_pages(), pages);
 	fake_counts(&counts);
 	EXPECT_EQ(t, counts.forks, 2000u);
-	EXPECT_EQ(t, counts.merges, 2000u);
-	aspace_put(p);
+	/* Of each fork two spaces end: the child's, and the frozen one by a merge or, if no page is stored, alone. */
+	EXPECT_EQ(t, counts.merges + counts.destroys, 4000u);
+	EXPECT_GT(t, counts.merges, 0u);
+	space_end(p);
+	all_gone(t);
+}
+
+/* Nothing is stored: a fork is one message, and the ends of 16 spaces are one. */
+static void ends_of_spaces_share_messages(struct ktest *t)
+{
+	struct fake_counts counts;
+	struct aspace *p;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(20);
+	for (uint64_t i = 0; i < 20; i++)
+		put(t, p, i, i);
+	shim_time_freeze(true); /* nothing has waited long */
+	for (unsigned int n = 0; n < 200; n++) {
+		struct aspace *c = fork_of(t, p);
+
+		put(t, p, n % 20, n);
+		put(t, c, n % 20, n + 1);
+		aspace_put(c);
+		EXPECT_EQ(t, chain_length(p), 1u);
+	}
+	aspace_settle();
+	shim_time_freeze(false);
+	fake_counts(&counts);
+	EXPECT_EQ(t, counts.forks, 200u);
+	EXPECT_EQ(t, counts.merges, 0u);
+	EXPECT_EQ(t, counts.destroys, 400u);
+	EXPECT_LE(t, counts.destroy_msgs, 400u / 16 + 1);
+	space_end(p);
+	all_gone(t);
+}
+
+/* The home has no memory while it has not heard of spaces that ended: it is told, and asked again. */
+static void a_refusal_is_no_lie(struct ktest *t)
+{
+	struct fake_counts counts;
+	struct aspace *p, *c;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(20);
+	put(t, p, 1, 11);
+	shim_time_freeze(true);
+	aspace_put(fork_of(t, p));
+	fake_counts(&counts);
+	EXPECT_EQ(t, counts.destroys, 0u);
+	fake_fail(PM_FORK, -ENOMEM);
+	ASSERT_EQ(t, aspace_fork(p, &c), 0);
+	shim_time_freeze(false);
+	fake_counts(&counts);
+	EXPECT_EQ(t, counts.destroys, 2u);
+	EXPECT_EQ(t, counts.destroy_msgs, 1u);
+	EXPECT_EQ(t, get(t, c, 1), 11u);
+	space_end(p);
+	space_end(c);
 	all_gone(t);
 }
 
@@ -413,7 +478,7 @@ static void refused_merge_is_tried_again(struct ktest *t)
 	for (uint64_t i = 0; i < 150; i += 5)
 		put(t, p, i, i + 3);
 	fake_fail(PM_MERGE, -EHOSTDOWN);
-	aspace_put(c);
+	space_end(c);
 	EXPECT_EQ(t, chain_length(p), 2u);
 	for (uint64_t i = 0; i < 150; i++)
 		EXPECT_EQ(t, get(t, p, i), i % 5 ? i + 2 : i + 3);
@@ -421,8 +486,8 @@ static void refused_merge_is_tried_again(struct ktest *t)
 	EXPECT_EQ(t, chain_length(p), 2u);
 	for (uint64_t i = 0; i < 150; i++)
 		EXPECT_EQ(t, get(t, c, i), i % 5 ? i + 2 : i + 3);
-	aspace_put(p);
-	aspace_put(c);
+	space_end(p);
+	space_end(c);
 	all_gone(t);
 }
 
@@ -450,9 +515,9 @@ static void a_lost_page_kills_all_who_see_it(struct ktest *t)
 	EXPECT_EQ(t, aspace_fault(c, BASE, FAULT_ACC_READ), -ENOMEM);
 	EXPECT_EQ(t, aspace_fork(p, &child), -ENOMEM);
 	fake_refuse(0, 0);
-	aspace_put(p);
-	aspace_put(c);
-	aspace_put(other);
+	space_end(p);
+	space_end(c);
+	space_end(other);
 	fake_kills = 0;
 	all_gone(t);
 }
@@ -519,14 +584,14 @@ static void threads_write_while_one_forks(struct ktest *t)
 		}
 		for (uint64_t i = 0; i < NR_WRITERS * EACH; i++)
 			EXPECT_EQ(t, get(t, c, i), seen[i]);
-		aspace_put(c);
+		space_end(c);
 	}
 	for (unsigned int i = 0; i < NR_WRITERS; i++) {
 		__atomic_store_n(&w[i].stop, 1, __ATOMIC_RELEASE);
 		pthread_join(threads[i], NULL);
 		EXPECT_EQ(t, w[i].nr_bad, 0u);
 	}
-	aspace_put(p);
+	space_end(p);
 	all_gone(t);
 }
 
@@ -582,9 +647,9 @@ static void a_read_never_undoes_a_copy(struct ktest *t)
 			pthread_join(threads[i], NULL);
 			EXPECT_EQ(t, r[i].nr_bad, 0u);
 		}
-		aspace_put(c);
+		space_end(c);
 	}
-	aspace_put(p);
+	space_end(p);
 	all_gone(t);
 }
 
@@ -610,8 +675,8 @@ static void an_overtaken_read_begins_again(struct ktest *t)
 	excache_put(line);
 	aspace_fault_end(p);
 	EXPECT_EQ(t, get(t, p, 3), 2u);
-	aspace_put(p);
-	aspace_put(c);
+	space_end(p);
+	space_end(c);
 	all_gone(t);
 }
 
@@ -648,8 +713,8 @@ static void a_fork_waits_for_faults_under_way(struct ktest *t)
 	pthread_join(thread, NULL);
 	ASSERT_TRUE(t, as[1] != NULL);
 	EXPECT_EQ(t, get(t, as[1], 1), 1u);
-	aspace_put(as[0]);
-	aspace_put(as[1]);
+	space_end(as[0]);
+	space_end(as[1]);
 	all_gone(t);
 }
 
@@ -674,8 +739,8 @@ static void held_lines_are_not_written_back(struct ktest *t)
 	for (uint64_t i = 0; i < 600; i++)
 		put(t, other, i, i);
 	EXPECT_TRUE(t, object_stored(p->anon, BASE_VPN));
-	aspace_put(p);
-	aspace_put(other);
+	space_end(p);
+	space_end(other);
 	all_gone(t);
 }
 
@@ -712,7 +777,7 @@ static void model_step(struct ktest *t, struct model *m, unsigned int *seed, uin
 		to->as = fork_of(t, s->as);
 		memcpy(to->val, s->val, sizeof(s->val));
 	} else if (to->as && to != s) {
-		aspace_put(to->as);
+		space_end(to->as);
 		to->as = NULL;
 	}
 }
@@ -730,7 +795,7 @@ static void walk(struct ktest *t, unsigned int seed, uint64_t steps)
 			continue;
 		for (uint64_t page = 0; page < MODEL_PAGES && !t->nr_failed; page++)
 			EXPECT_EQ(t, get(t, m[i].as, page), m[i].val[page]);
-		aspace_put(m[i].as);
+		space_end(m[i].as);
 	}
 	all_gone(t);
 }
@@ -764,6 +829,8 @@ static const struct ktest_case cases[] = {
 	KTEST(failing_allocations_leave_the_parent),
 	KTEST(deep_chains_shrink_again),
 	KTEST(many_forks_leave_nothing_behind),
+	KTEST(ends_of_spaces_share_messages),
+	KTEST(a_refusal_is_no_lie),
 	KTEST(refused_merge_is_tried_again),
 	KTEST(a_lost_page_kills_all_who_see_it),
 	KTEST(threads_write_while_one_forks),

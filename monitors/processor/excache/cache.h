@@ -119,6 +119,14 @@ int fill_file(struct object *obj, uint64_t pgoff, struct line *line);
 /* The fill of @line, pinned once by us, is over. 0: VALID and still pinned; else it is dropped. */
 void fill_done(struct line *line, int error);
 
+/* retire.c: names of spaces that ended, until their homes know.  Allocated with the space. */
+struct retired;
+struct retired *retired_alloc(void); /* NULL: no memory */
+void retired_free(struct retired *r);
+/* Takes @r over; @now: owners hold pages of it.  Never sleeps. */
+void retire_space(struct retired *r, uint32_t home, uint64_t id, bool now);
+int retire_init(void);
+
 /* writeback.c: @line is WRITEBACK; it becomes FREE when its owner has it. */
 int writeback_init(void);
 void writeback_queue(struct line *line);

@@ -19,6 +19,7 @@
 #include <lib/radix.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
+#include <processor/object.h>
 #include <proto/pm.h>
 
 #define CREDIT_LOW   256
@@ -112,6 +113,9 @@ int credit_take(uint32_t node)
 		/* Somebody may have asked while we waited for our turn. */
 		if (atomic64_read(&c->frames) <= 0)
 			err = request(node);
+		/* Spaces that have ended may still be promised frames, or have them. */
+		if (err == -ENOMEM && retire_drain())
+			err = atomic64_read(&c->frames) > 0 ? 0 : request(node);
 		mutex_unlock(&request_lock);
 		if (err)
 			return err;

@@ -492,5 +492,8 @@ int excache_init(void)
 	frame_rewrite_quirk_set(cpu_is_tcg());
 	pr_info("%u sets of %u lines and %u spare, %llu KiB\n", excache.nr_sets, excache.nr_ways,
 		excache.nr_spare, (unsigned long long)excache.nr_lines * 4);
-	return writeback_init();
+	err = retire_init();
+	if (!err)
+		err = aspace_init();
+	return err ? err : writeback_init();
 }

@@ -45,6 +45,11 @@ struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
 	page_bits_init(&obj->stored);
 	page_bits_init(&obj->hidden);
 	list_init(&obj->fronts);
+	obj->retired = retired_alloc();
+	if (!obj->retired) {
+		kfree(obj);
+		return ERR_PTR(-ENOMEM);
+	}
 	__atomic_add_fetch(&nr_spaces, 1, __ATOMIC_RELAXED);
 	return obj;
 }
@@ -71,14 +76,27 @@ static void space_free(struct object *obj)
 	radix_destroy(&obj->vregions);
 	page_bits_destroy(&obj->stored);
 	page_bits_destroy(&obj->hidden);
+	retired_free(obj->retired);
 	kfree(obj->path);
 	kfree(obj);
 	__atomic_sub_fetch(&nr_spaces, 1, __ATOMIC_RELAXED);
 }
 
-void object_free_merged(struct object *obj)
+/* The home hears of the end of @obj later. */
+static void retire(struct object *obj)
+{
+	const bool stored = object_stores_any(obj, 0, UINT64_MAX);
+	struct retired *r = obj->retired;
+
+	obj->retired = NULL;
+	retire_space(r, obj->home, obj->id, stored);
+}
+
+void object_free_merged(struct object *obj, bool at_home)
 {
 	ASSERT(obj->nr_lines == 0);
+	if (!at_home)
+		retire(obj);
 	space_free(obj);
 }
 
@@ -94,13 +112,13 @@ void space_end(struct object *obj)
 		if (obj->kind == OBJECT_SHARED)
 			shared_forget(obj);
 		excache_drop(obj, 0, UINT64_MAX);
-		if (obj->vregion_size)
-			remote_destroy(obj);
+		if (obj->vregion_size && obj->kind == OBJECT_ANON)
+			retire(obj);
+		else if (obj->vregion_size)
+			remote_destroy(obj); /* who unlinks a file has its memory back at once */
 		space_free(obj);
-		if (merge) {
-			aspace_merge(merge);
-			aspace_put(merge);
-		}
+		if (merge)
+			aspace_merge_soon(merge);
 		obj = gone;
 	}
 }

@@ -7,6 +7,7 @@
  *		rule: it gets the top's lines, name at the home and place in the space.  Lines of both are held
  *		(not written back) meanwhile, so that pages and credits are accounted for exactly.
  * Locking:	see <processor/anon.h>; `hidden` of a top is guarded by its space's lock.
+ *		If no owner has a page of the frozen one, that is all: its name at the home ends.
  * Failure:	a merge that cannot be had leaves the chain longer; the next fork or exit tries again.
  */
 #define PR_FMT "space: "
@@ -27,6 +28,7 @@
 COUNTER(anon_cow, "fork.cow_copies", "pages copied from an object that a fork has frozen");
 COUNTER(anon_walks, "fork.chain_walks", "steps of faults beyond the top of a chain");
 COUNTER(anon_merges, "fork.merges", "frozen objects merged with the top in front of them");
+COUNTER(anon_local_merges, "fork.local_merges", "of these, without a message: no owner had a page");
 
 static struct spinlock chain_lock = SPINLOCK_INIT("anon.chain", RANK_SPIN_MONITOR);
 static LIST_HEAD(spaces); /* chain_lock */
@@ -277,16 +279,18 @@ void anon_push(struct aspace *parent, struct object *front, struct aspace *child
 	struct object *frozen = parent->anon;
 
 	spin_lock(&chain_lock);
-	object_get(frozen); /* the parent's reference and this one are the fronts' now */
-	front->backing = frozen;
-	child->anon->backing = frozen;
+	front->backing = frozen; /* with the parent's reference */
 	list_add_tail(&front->front_link, &frozen->fronts);
-	list_add_tail(&child->anon->front_link, &frozen->fronts);
 	frozen->as = NULL;
 	front->as = parent;
 	parent->anon = front;
-	if (frozen->failed)
-		child->failed = frozen->failed; /* lost while nobody knew of the child */
+	if (child) {
+		object_get(frozen);
+		child->anon->backing = frozen;
+		list_add_tail(&child->anon->front_link, &frozen->fronts);
+		if (frozen->failed)
+			child->failed = frozen->failed; /* lost while nobody knew of the child */
+	}
 	spin_unlock(&chain_lock);
 }
 
@@ -302,6 +306,19 @@ bool anon_can_merge(struct aspace *as)
 	      as->anon->front_link.next == &backing->fronts;
 	spin_unlock(&chain_lock);
 	return can;
+}
+
+bool anon_merge_is_local(struct aspace *as)
+{
+	struct object *front, *back;
+	bool local = false;
+
+	spin_lock(&chain_lock);
+	front = as->anon;
+	back = front->backing;
+	local = !back || !object_stores_any(back, 0, UINT64_MAX);
+	spin_unlock(&chain_lock);
+	return local;
 }
 
 /* Stored pages of @back that its only front hides are dropped by their owners. */
@@ -371,12 +388,14 @@ static void merge_local(struct object *top, struct object *back)
 static void replace_top(struct aspace *as, struct object *top, struct object *back)
 {
 	const struct radix_tree vregions = back->vregions;
+	const uint64_t id = back->id;
 
 	spin_lock(&chain_lock);
 	spin_lock(&back->lock);
 	back->id = top->id;
 	back->vregions = top->vregions;
 	spin_unlock(&back->lock);
+	top->id = id;
 	top->vregions = vregions;
 	if (!back->failed)
 		back->failed = top->failed;
@@ -390,6 +409,7 @@ static void replace_top(struct aspace *as, struct object *top, struct object *ba
 static int merge_one(struct aspace *as)
 {
 	struct object *top = as->anon, *back = top->backing;
+	bool stored;
 	int err;
 
 	excache_hold(top);
@@ -400,17 +420,21 @@ static int merge_one(struct aspace *as)
 	spin_unlock(&back->lock);
 	if (!err && back->backing)
 		err = page_bits_reserve_all(&back->hidden, &top->hidden);
-	if (!err)
+	/* Owners that have no page of the frozen object have nothing to rename: it just ends. */
+	stored = object_stores_any(back, 0, UINT64_MAX);
+	if (!err && stored)
 		err = merge_remote(top, back);
 	if (!err) {
 		merge_local(top, back);
 		replace_top(as, top, back);
 		counter_inc(&anon_merges);
+		if (!stored)
+			counter_inc(&anon_local_merges);
 	}
 	excache_release(back);
 	excache_release(top);
 	if (!err)
-		object_free_merged(top);
+		object_free_merged(top, stored);
 	return err;
 }
 

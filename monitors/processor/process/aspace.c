@@ -12,6 +12,7 @@
 
 #include <kernel/panic.h>
 #include <kernel/printk.h>
+#include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <mm/slab.h>
@@ -20,7 +21,25 @@
 #include <processor/excache.h>
 #include <processor/process.h>
 
+#define MERGE_THREADS 4 /* merges that wait for owners at a time */
+
+static struct workqueue *merge_wq; /* const after start */
+
 /* --- life ---------------------------------------------------------------------------- */
+
+static void merge_work(struct work *w)
+{
+	struct aspace *as = container_of(w, struct aspace, merge_work);
+
+	aspace_merge(as);
+	aspace_put(as);
+}
+
+int aspace_init(void)
+{
+	merge_wq = workqueue_create("space-merge", MERGE_THREADS);
+	return IS_ERR(merge_wq) ? PTR_ERR(merge_wq) : 0;
+}
 
 struct aspace *aspace_create(uint64_t id, uint32_t home)
 {
@@ -48,6 +67,7 @@ struct aspace *aspace_create_for(struct object *anon)
 	list_init(&as->blocked);
 	waitqueue_init(&as->unblocked);
 	waitqueue_init(&as->quiet);
+	work_init(&as->merge_work, merge_work);
 	anon_add_space(as);
 	return as;
 out_free:
@@ -505,6 +525,22 @@ void aspace_merge(struct aspace *as)
 		aspace_unblock(as, &all);
 	}
 	mutex_unlock(&as->map_lock);
+}
+
+void aspace_merge_soon(struct aspace *as)
+{
+	if (anon_merge_is_local(as)) {
+		aspace_merge(as);
+		aspace_put(as);
+	} else if (!work_queue(merge_wq, &as->merge_work)) {
+		aspace_put(as); /* it waits already, with a reference of its own */
+	}
+}
+
+void aspace_settle(void)
+{
+	workqueue_flush(merge_wq);
+	(void)retire_drain();
 }
 
 static bool is_blocked(struct aspace *as, vaddr_t addr)

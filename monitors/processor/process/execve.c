@@ -355,7 +355,7 @@ static int load_once(struct exec_image *img, const struct path *at)
 		.envp_len = img->envp.len,
 	};
 
-	const struct exec_program prog = { .file = at->attr.file };
+	const struct exec_program prog = { .attr = &at->attr };
 
 	if (at->inode)
 		return load_object(img, at, &args);

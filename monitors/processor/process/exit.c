@@ -290,8 +290,10 @@ static void process_finish(struct process *p)
 		kill_program(p);
 	leave_tree(p);
 	program_leave(p);
-	if (leader)
+	if (leader) {
+		aspace_settle(); /* who hears of the end finds the memory free */
 		ctl_prog_exit(prog, status);
+	}
 }
 
 /* @p was never in the table, and its task is gone. */

@@ -3,10 +3,12 @@
  * fork of an address space: the order of the steps.
  *
  * Flow:	block faults of the whole parent and wait for those under way -> merge what only the parent
- *		sees -> copy the vma list -> write-protect and shoot down -> PM_FORK -> parent and child get new
- *		tops in front of the old one -> unblock.
+ *		sees -> send PM_FORK; while the home works: copy the vma list, write-protect and shoot down ->
+ *		the answer -> parent and child get new tops in front of the old one -> unblock.
  * Locking:	the parent's map_lock across all of it; the child is nobody else's yet.
- * Failure:	up to PM_FORK nothing has changed but rights in the page table, which faults restore.
+ * Failure:	of PM_FORK: nothing has changed but rights in the page table, which faults restore.  Of memory
+ *		for the child, when the home has done it: the parent gets its new top, with no child beside it,
+ *		and the child's name ends at the home.
  * See:		docs/design/fork.md
  */
 #include <kernel/counter.h>
@@ -44,11 +46,10 @@ static void copy_layout(const struct aspace *from, struct aspace *to)
 	to->nr_pages_mapped = from->nr_pages_mapped;
 }
 
-/* A space with the vmas of @parent and an object of its own that is not in the chain yet. */
-static struct aspace *make_child(struct aspace *parent)
+/* A space with the vmas of @parent and the object @top, which is not in the chain yet; takes the reference. */
+static struct aspace *make_child(struct aspace *parent, struct object *top)
 {
-	struct object *top = new_top(parent->anon);
-	struct aspace *child = IS_ERR(top) ? (struct aspace *)top : aspace_create_for(top);
+	struct aspace *child = aspace_create_for(top);
 	int err;
 
 	if (IS_ERR(child))
@@ -70,7 +71,8 @@ static struct aspace *make_child(struct aspace *parent)
 /* Nothing of the parent can fault or change. */
 static int fork_blocked(struct aspace *parent, struct aspace **out)
 {
-	struct object *front;
+	struct object *front, *top;
+	struct remote_fork remote;
 	struct aspace *child;
 	int err;
 
@@ -80,21 +82,28 @@ static int fork_blocked(struct aspace *parent, struct aspace **out)
 	front = new_top(parent->anon);
 	if (IS_ERR(front))
 		return PTR_ERR(front);
-	child = make_child(parent);
-	if (IS_ERR(child)) {
+	top = new_top(parent->anon);
+	if (IS_ERR(top)) {
 		object_put(front);
-		return PTR_ERR(child);
+		return PTR_ERR(top);
 	}
+	remote_fork_begin(&remote, parent->anon, front, top);
+	object_get(top); /* until the answer is there, whatever becomes of the child */
+	child = make_child(parent, top);
 	aspace_write_protect(parent, 0, PM_USER_TOP);
-	err = remote_fork(parent->anon, front, child->anon);
+	err = remote_fork_end(&remote);
 	if (err) {
-		aspace_put(child);
 		object_put(front);
-		return err;
+		if (!IS_ERR(child))
+			aspace_put(child);
+	} else {
+		anon_push(parent, front, IS_ERR(child) ? NULL : child);
+		err = IS_ERR(child) ? PTR_ERR(child) : 0;
 	}
-	anon_push(parent, front, child);
-	*out = child;
-	return 0;
+	object_put(top);
+	if (!err)
+		*out = child;
+	return err;
 }
 
 int aspace_fork(struct aspace *parent, struct aspace **child)

@@ -33,12 +33,22 @@ struct reply {
 	};
 };
 
-static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
-		size_t max)
+static int call_once(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
+		     size_t max)
 {
 	counter_inc(&remote_calls);
 	return rpc_call_sync(node, RPC_CLASS_CONTROL, opcode, body, (uint32_t)len, reply,
 			     (uint32_t)max, 0);
+}
+
+static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
+		size_t max)
+{
+	const int ret = call_once(node, opcode, body, len, reply, max);
+
+	/* What is missing may be promised to spaces that have ended: the refusal would be a lie. */
+	return ret == -ENOMEM && retire_drain() ? call_once(node, opcode, body, len, reply, max)
+						: ret;
 }
 
 /* The object behind a file vma: one that we have, or @hint, or made from the file's attributes. */
@@ -103,27 +113,35 @@ static void enter_grants(const struct pm_grant *g, size_t nr)
 		credit_add(g[i].node, g[i].frames);
 }
 
-/*
- * One call to the home of @obj that is answered with a range reply, which is kmalloc()ed.  What it says about
- * vRegions and credits is entered.
- */
+/* Enter what a range reply of @len bytes, or an error, in @r says about vRegions and credits. */
+static int take_range_reply(struct object *obj, int len, struct reply *r)
+{
+	int err = len;
+
+	if (len >= 0)
+		err = pm_range_rep_decode(r->body, (size_t)len, &r->range);
+	if (err)
+		return err;
+	enter_vregions(obj, r->range.vregions, r->range.nr_vregions);
+	enter_grants(r->range.grants, r->range.nr_grants);
+	return 0;
+}
+
+/* One call to the home of @obj that is answered with a range reply, which is kmalloc()ed and taken. */
 static int range_reply(struct object *obj, uint16_t opcode, const void *body, size_t body_len,
 		       struct reply **out)
 {
 	struct reply *r = kmalloc(sizeof(*r));
-	int ret;
+	int err;
 
 	if (!r)
 		return -ENOMEM;
-	ret = call(obj->home, opcode, body, body_len, r->body, sizeof(r->body));
-	if (ret >= 0)
-		ret = pm_range_rep_decode(r->body, (size_t)ret, &r->range);
-	if (ret) {
+	err = take_range_reply(
+		obj, call(obj->home, opcode, body, body_len, r->body, sizeof(r->body)), r);
+	if (err) {
 		kfree(r);
-		return ret;
+		return err;
 	}
-	enter_vregions(obj, r->range.vregions, r->range.nr_vregions);
-	enter_grants(r->range.grants, r->range.nr_grants);
 	*out = r;
 	return 0;
 }
@@ -145,12 +163,38 @@ static int range_call(struct aspace *as, uint16_t opcode, const void *body, size
 	return 0;
 }
 
+static bool is_file(const struct pm_vma *v, const struct proto_attr *attr)
+{
+	return (v->flags & PM_VMA_FILE) && v->file.ino == attr->file.ino &&
+	       v->file.gen == attr->file.gen && v->file.node == attr->file.node;
+}
+
+/* The vmas of a new program.  The versions of its files have come with the answers: nobody is asked. */
+static void enter_program(struct aspace *as, const struct exec_program *prog,
+			  const struct pm_exec_rep *rep)
+{
+	for (size_t i = 0; i < rep->nr_vmas; i++) {
+		const struct pm_vma *v = &rep->vmas[i];
+		struct object *hint = NULL;
+
+		if (prog->attr && is_file(v, prog->attr))
+			hint = object_file_get(prog->attr);
+		else if ((rep->flags & PM_EXEC_INTERP) && is_file(v, &rep->interp))
+			hint = object_file_get(&rep->interp);
+		if (IS_ERR(hint))
+			hint = NULL;
+		(void)enter_vma(as, v, hint, SEQ_ANY);
+		if (hint)
+			object_put(hint);
+	}
+}
+
 int remote_exec(struct aspace *as, const struct exec_program *prog, const struct proto_cred *cred,
 		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep)
 {
 	const struct pm_exec_req req = {
 		.aspace = aspace_id(as),
-		.file = prog->file,
+		.file = prog->attr ? prog->attr->file : (struct proto_file){ 0 },
 		.stack_size = stack_size,
 		.random_seed = random_seed,
 		.cred = *cred,
@@ -187,8 +231,7 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 	as->anon->vregion_size = (*rep)->vregion_size;
 	enter_vregions(as->anon, (*rep)->vregions, (*rep)->nr_vregions);
 	enter_grants((*rep)->grants, (*rep)->nr_grants);
-	for (size_t i = 0; i < (*rep)->nr_vmas; i++)
-		(void)enter_vma(as, &(*rep)->vmas[i], NULL, SEQ_ANY);
+	enter_program(as, prog, *rep);
 	return 0;
 }
 
@@ -235,9 +278,14 @@ int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
 {
 	const struct pm_brk_req req = { .aspace = aspace_id(as), .brk = want };
 	struct pm_brk_req_wire w;
+	int err;
 
 	pm_brk_req_encode(&req, &w);
-	return range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
+	err = range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
+	/* Memory is short, it says: see call(). */
+	if (!err && *brk < want && retire_drain())
+		err = range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
+	return err;
 }
 
 int remote_vregions(struct object *obj, uint64_t first, uint32_t count)
@@ -259,19 +307,25 @@ int remote_vregions(struct object *obj, uint64_t first, uint32_t count)
 	return err;
 }
 
-void remote_destroy(struct object *obj)
-{
-	struct pm_destroy_req_wire w;
-	int ret;
+#define SAY_AGAIN 3 /* times that a call without an answer is repeated, if a repetition can tell */
 
-	pm_destroy_req_encode(obj->id, &w);
-	ret = call(obj->home, PM_DESTROY, &w, sizeof(w), NULL, 0);
+void remote_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr)
+{
+	struct pm_destroy_req_wire w[PM_DESTROY_MAX];
+	int ret = -ETIMEDOUT;
+
+	pm_destroy_list_encode(ids, nr, w);
+	for (unsigned int tries = 0; ret == -ETIMEDOUT && tries < SAY_AGAIN; tries++)
+		ret = call_once(home, PM_DESTROY, w, nr * sizeof(w[0]), NULL, 0);
 	if (ret < 0)
-		pr_warn("space %#llx: the home (node %u) did not free it: error %d\n",
-			(unsigned long long)obj->id, obj->home, ret);
+		pr_warn("space %#llx and %u more: the home (node %u) did not free them: error %d\n",
+			(unsigned long long)ids[0], nr - 1, home, ret);
 }
 
-#define SAY_AGAIN 3 /* times that a call without an answer is repeated, if a repetition can tell */
+void remote_destroy(struct object *obj)
+{
+	remote_destroy_many(obj->home, &obj->id, 1);
+}
 
 /* A call without a reply body. */
 static int plain_call(struct object *obj, uint16_t opcode, const void *body, size_t len)
@@ -282,7 +336,8 @@ static int plain_call(struct object *obj, uint16_t opcode, const void *body, siz
 	return ret > 0 ? -EPROTO : ret;
 }
 
-int remote_fork(struct object *from, struct object *parent, struct object *child)
+void remote_fork_begin(struct remote_fork *f, struct object *from, struct object *parent,
+		       struct object *child)
 {
 	const struct pm_fork_req req = {
 		.aspace = from->id,
@@ -290,23 +345,64 @@ int remote_fork(struct object *from, struct object *parent, struct object *child
 		.child = child->id,
 		.want_credits = credit_want(from->home),
 	};
-	struct pm_fork_req_wire w;
-	struct reply *r;
-	int err = -ETIMEDOUT;
+	struct reply *r = kmalloc(sizeof(*r));
 
-	pm_fork_req_encode(&req, &w);
-	/* With the same names it is the same fork: said again until we know. */
-	for (unsigned int tries = 0; err == -ETIMEDOUT && tries < SAY_AGAIN; tries++) {
+	*f = (struct remote_fork){ .from = from, .parent = parent, .child = child, .reply = r };
+	pm_fork_req_encode(&req, &f->body);
+	f->call = r ? rpc_call_alloc() : NULL;
+	if (!f->call)
+		return;
+	f->call->peer = from->home;
+	f->call->cls = RPC_CLASS_CONTROL;
+	f->call->opcode = PM_FORK;
+	f->call->body = &f->body;
+	f->call->body_len = sizeof(f->body);
+	f->call->reply = r->body;
+	f->call->reply_max = sizeof(r->body);
+	if (!rpc_call_submit(f->call)) {
+		counter_inc(&remote_calls);
 		counter_inc(&fork_messages);
-		err = range_reply(from, PM_FORK, &w, sizeof(w), &r);
+		return;
 	}
-	if (err)
-		return err;
-	parent->vregion_size = child->vregion_size = from->vregion_size;
-	enter_vregions(parent, r->range.vregions, r->range.nr_vregions);
-	enter_vregions(child, r->range.vregions, r->range.nr_vregions);
+	rpc_call_put(f->call); /* no slot is free at the moment: remote_fork_end() waits for one */
+	f->call = NULL;
+}
+
+/* The answer to what was sent; -EAGAIN: nothing was. */
+static int fork_answer(struct remote_fork *f)
+{
+	int ret;
+
+	if (!f->call)
+		return -EAGAIN;
+	ret = rpc_call_wait(f->call);
+	if (!ret)
+		ret = (int)f->call->reply_len;
+	rpc_call_put(f->call);
+	return take_range_reply(f->from, ret, f->reply);
+}
+
+int remote_fork_end(struct remote_fork *f)
+{
+	struct reply *r = f->reply;
+	int err = fork_answer(f);
+
+	/* With the same names it is the same fork: said again until we know. */
+	for (unsigned int tries = 0; tries < SAY_AGAIN; tries++) {
+		if (err != -EAGAIN && err != -ETIMEDOUT && !(err == -ENOMEM && retire_drain()))
+			break;
+		kfree(r);
+		r = NULL;
+		counter_inc(&fork_messages);
+		err = range_reply(f->from, PM_FORK, &f->body, sizeof(f->body), &r);
+	}
+	if (!err) {
+		f->parent->vregion_size = f->child->vregion_size = f->from->vregion_size;
+		enter_vregions(f->parent, r->range.vregions, r->range.nr_vregions);
+		enter_vregions(f->child, r->range.vregions, r->range.nr_vregions);
+	}
 	kfree(r);
-	return 0;
+	return err;
 }
 
 int remote_space(struct object *obj, uint64_t len)

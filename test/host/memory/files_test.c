@@ -376,7 +376,8 @@ static void program_with_interpreter(struct ktest *t)
 	EXPECT_EQ(t, rep->brk_start, base + 0x8000);
 	EXPECT_EQ(t, rep->vregion_size, 2 * MB);
 	EXPECT_EQ(t, rep->stack_top - rep->stack_bottom, 8 * MB);
-	EXPECT_EQ(t, rep->flags, 0);
+	EXPECT_EQ(t, rep->flags, PM_EXEC_INTERP);
+	EXPECT_EQ(t, rep->interp.file.ino, vma_holding(rep, rep->interp_base)->file.ino);
 	EXPECT_EQ(t, rep->nr_vmas, 4);
 	EXPECT_GT(t, rep->nr_grants, 0);
 	EXPECT_EQ(t, exec(&f, 0, rep), -EEXIST);

@@ -55,8 +55,10 @@ int anon_pull(struct aspace *as, uint64_t first, uint64_t end) __must_check;
 
 /* --- with map_lock, everything blocked, no fault under way -------------------------------- */
 
-/* The top of @parent is frozen; @front and the top of @child, both new, have it as backing. */
+/* The top of @parent is frozen; @front and the top of @child (NULL: none), both new, have it as backing. */
 void anon_push(struct aspace *parent, struct object *front, struct aspace *child);
 /* Merge frozen objects that only @as sees with its top, as many as there are. An error leaves a longer chain. */
 int anon_merge(struct aspace *as);
 bool anon_can_merge(struct aspace *as);
+/* Would the next merge need no message?  A guess: any context. */
+bool anon_merge_is_local(struct aspace *as);

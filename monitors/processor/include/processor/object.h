@@ -8,7 +8,7 @@
  *		which keep what was written back.  A file object is one version of one file of a storage
  *		node, shared by everyone who reads or maps it.
  * Lifetime:	counted.  The last reference of an anonymous or shared object drops its lines and tells the
- *		home, so it sleeps; lines hold none of those.  Each line of a file object holds one: file
+ *		home (of an anonymous one: soon, see retire.c), so it sleeps; lines hold none of those.  Each line of a file object holds one: file
  *		objects stay in the table while they are referenced or have lines, so that a program that
  *		runs again finds its text.
  * Locking:	object table: RANK_SPIN_MONITOR; object.lock (RANK_EXCACHE_OBJECT) guards the list of
@@ -61,6 +61,7 @@ struct object {
 	struct list_head fronts;     /* chain lock: objects that have this one as backing */
 	struct list_head front_link; /* chain lock */
 	struct aspace *as;           /* chain lock: the space whose top this is, or NULL */
+	struct retired *retired;     /* to tell the home of its end without memory */
 
 	/* OBJECT_SHARED */
 	bool reserved; /* const */
@@ -148,8 +149,13 @@ struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_s
 /* Anonymous and shared objects alive, for leak tests. */
 size_t object_space_count(void);
 
-/* A merge has left nothing of @obj here nor at its home. */
-void object_free_merged(struct object *obj);
+/* A merge has left nothing of @obj here; @at_home: nor at its home, which else hears of it later. */
+void object_free_merged(struct object *obj, bool at_home);
+/*
+ * Wait until the homes have freed the spaces that ended before.  False: there were none.  For whoever needs the memory,
+ * or says that it is free.  Sleeps; aspace.map_lock may be held.
+ */
+bool retire_drain(void);
 
 /* A name that no other space has had. */
 uint64_t object_new_id(void);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <lib/compiler.h>
+#include <net/rpc.h>
 #include <processor/aspace.h>
 #include <proto/pm.h>
 #include <proto/ps.h>
@@ -16,7 +17,7 @@
 
 /* A program: a file, or a shared object and how it begins. */
 struct exec_program {
-	struct proto_file file; /* node 0: the object */
+	const struct proto_attr *attr; /* of the file, as just looked up; NULL: the object */
 	const struct object *object;
 	uint32_t storage;    /* node that its interpreter is looked up at; 0 for a file */
 	const uint8_t *head; /* up to PM_EXEC_HEAD_MAX bytes */
@@ -38,12 +39,23 @@ int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk) __must_check;
 int remote_vregions(struct object *obj, uint64_t first, uint32_t count) __must_check;
 /* Tell the home that the space is gone. Failures are logged: the home frees it with our lease. */
 void remote_destroy(struct object *obj);
+/* The same for 1 to PM_DESTROY_MAX spaces of one home. */
+void remote_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr);
 
 /*
  * @from is frozen; @parent and @child, both new, get its mappings and copies of its vRegion entries.  An error has
  * changed nothing.
  */
-int remote_fork(struct object *from, struct object *parent, struct object *child) __must_check;
+struct remote_fork { /* one that is under way */
+	struct object *from, *parent, *child;
+	struct pm_fork_req_wire body;
+	struct rpc_call *call; /* NULL: not sent yet */
+	void *reply;
+};
+/* Send it.  A remote_fork_end() must follow, which has the answer. */
+void remote_fork_begin(struct remote_fork *f, struct object *from, struct object *parent,
+		       struct object *child);
+int remote_fork_end(struct remote_fork *f) __must_check;
 /*
  * @req->from, which is @from's, becomes part of @req->into.  After an error it is to be said again: some owners may have
  * done their part.

@@ -142,10 +142,11 @@ static_assert(sizeof(struct pm_exec_req_wire) == 80, "PM_EXEC is ABI");
 
 enum pm_exec_flags {
 	PM_EXEC_STACK_X = 1 << 0, /* the program wants an executable stack */
-	PM_EXEC_ALL = 1,
+	PM_EXEC_INTERP = 1 << 1,  /* the interpreter's attributes are at the end */
+	PM_EXEC_ALL = 3,
 };
 
-/* Reply: this header, nr_vmas vmas, nr_vregions vRegion entries, nr_grants grants. */
+/* Reply: this header, nr_vmas vmas, nr_vregions vRegion entries, nr_grants grants, struct proto_attr_wire. */
 struct pm_exec_rep_wire {
 	le64_t entry;       /* where to start: the interpreter's entry if there is one */
 	le64_t prog_entry;  /* AT_ENTRY */
@@ -266,7 +267,11 @@ static_assert(sizeof(struct pm_vregions_req_wire) == 32, "PM_VREGIONS is ABI");
 struct pm_destroy_req_wire {
 	le64_t aspace;
 };
-/* Frees everything on all owners before it is answered. Idempotent: unknown space = 0. */
+#define PM_DESTROY_MAX 64
+/*
+ * PM_DESTROY: one to PM_DESTROY_MAX of these; MM_DESTROY: one.  Frees everything on all owners before it is answered.
+ * Idempotent: unknown space = 0.
+ */
 
 /* --- fork, and spaces without mappings: docs/design/fork.md -------------------------------- */
 
@@ -514,6 +519,7 @@ struct pm_exec_rep { /* about 7 KiB: not for a kernel stack */
 	struct pm_vma vmas[PM_EXEC_MAX_VMAS];
 	struct pm_vregion vregions[PM_EXEC_MAX_VREGIONS];
 	struct pm_grant grants[PM_MAX_GRANTS];
+	struct proto_attr interp; /* with PM_EXEC_INTERP */
 };
 
 ssize_t pm_exec_rep_encode(const struct pm_exec_rep *rep, void *buf, size_t cap) __must_check;
@@ -592,6 +598,9 @@ int pm_vregions_req_decode(const void *buf, size_t len, struct pm_vregions_req *
 
 void pm_destroy_req_encode(uint64_t aspace, struct pm_destroy_req_wire *w);
 int pm_destroy_req_decode(const void *buf, size_t len, uint64_t *aspace) __must_check;
+/* @nr up to PM_DESTROY_MAX into @w[]; *nr out of a message into @ids, which has room for as many. */
+void pm_destroy_list_encode(const uint64_t *ids, uint32_t nr, struct pm_destroy_req_wire *w);
+int pm_destroy_list_decode(const void *buf, size_t len, uint64_t *ids, uint32_t *nr) __must_check;
 
 struct pm_fork_req {
 	uint64_t aspace;
