@@ -19,6 +19,7 @@ static struct aspace *space(void)
 	static uint64_t next_id = 5000;
 	struct aspace *as;
 
+	fake_cache();
 	fake_reset();
 	as = aspace_create(next_id++, 1);
 	if (IS_ERR(as))

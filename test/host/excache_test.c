@@ -27,15 +27,7 @@ extern unsigned int fake_kills;
 
 static bool cache_start(struct ktest *t)
 {
-	static bool started;
-
-	if (!started) {
-		EXPECT_EQ(t, shim_bootparam_set("excache", "512K"), 0);
-		EXPECT_EQ(t, shim_bootparam_set("excache.ways", "8"), 0);
-		EXPECT_EQ(t, shim_bootparam_set("excache.spare", "32"), 0);
-		EXPECT_EQ(t, excache_init(), 0);
-		started = true;
-	}
+	fake_cache();
 	fake_reset();
 	return t->nr_failed == 0;
 }

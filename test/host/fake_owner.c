@@ -21,10 +21,12 @@
 #include <net/node.h>
 #include <net/rpc.h>
 #include <processor/aspace.h>
+#include <processor/excache.h>
 #include <processor/process.h>
 #include <processor/remote.h>
 #include <processor/vdso.h>
 #include <proto/pm.h>
+#include <shim/shim.h>
 
 #define MAX_PAGES 8192
 
@@ -716,4 +718,13 @@ int vdso_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 void process_kill_failed(void)
 {
 	fake_kills++;
+}
+
+void fake_cache(void)
+{
+	if (excache_line_count())
+		return;
+	if (shim_bootparam_set("excache", "512K") || shim_bootparam_set("excache.ways", "8") ||
+	    shim_bootparam_set("excache.spare", "32") || excache_init())
+		abort();
 }

@@ -11,6 +11,8 @@
 
 /* Forget all pages and counts; owners of vRegions alternate over the nodes. */
 void fake_reset(void);
+/* Start a cache of 512 KiB, 8 ways, 32 spare, if there is none yet. */
+void fake_cache(void);
 /* Replies take a random time up to this. */
 void fake_delay_us(unsigned int us);
 /* Of the next calls, every @n-th fetch times out; its data arrives late all the same. 0: none. */

@@ -33,12 +33,7 @@ static int64_t credits_before; /* what other tests have made up */
 
 static bool cache_start(struct ktest *t)
 {
-	if (!excache_line_count()) {
-		EXPECT_EQ(t, shim_bootparam_set("excache", "512K"), 0);
-		EXPECT_EQ(t, shim_bootparam_set("excache.ways", "8"), 0);
-		EXPECT_EQ(t, shim_bootparam_set("excache.spare", "32"), 0);
-		EXPECT_EQ(t, excache_init(), 0);
-	}
+	fake_cache();
 	fake_reset();
 	fake_kills = 0;
 	spaces_before = object_space_count();
@@ -407,6 +402,58 @@ static void many_forks_leave_nothing_behind(struct ktest *t)
 	EXPECT_EQ(t, counts.merges + counts.destroys, 4000u);
 	EXPECT_GT(t, counts.merges, 0u);
 	space_end(p);
+	all_gone(t);
+}
+
+/* A server that always has a child alive: what only it and younger children see becomes one. */
+static void overlapping_children_keep_the_chain_short(struct ktest *t)
+{
+	enum {
+		PAGES = 150 /* more than the cache has lines for */
+	};
+	uint64_t in_p[PAGES], in_c[PAGES], in_old[PAGES];
+	struct aspace *p, *old, *c;
+	uint64_t free_lines = 0, credits = 0;
+	size_t pages = 0;
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(PAGES);
+	for (uint64_t i = 0; i < PAGES; i++)
+		put(t, p, i, in_p[i] = in_old[i] = i);
+	old = fork_of(t, p);
+	for (unsigned int n = 0; n < 2000; n++) {
+		c = fork_of(t, p);
+		ASSERT_TRUE(t, c != NULL);
+		memcpy(in_c, in_p, sizeof(in_c));
+		put(t, p, n % PAGES, in_p[n % PAGES] = 10000 + n);
+		put(t, c, (n + 7) % PAGES, in_c[(n + 7) % PAGES] = 20000 + n);
+		EXPECT_EQ(t, get(t, old, n % PAGES), in_old[n % PAGES]);
+		EXPECT_LE(t, chain_length(p), 3u);
+		space_end(old);
+		EXPECT_EQ(t, chain_length(p), 2u);
+		EXPECT_EQ(t, object_space_count(), spaces_before + 3);
+		for (uint64_t i = n % 16; i < PAGES; i += 16) {
+			EXPECT_EQ(t, get(t, p, i), in_p[i]);
+			EXPECT_EQ(t, get(t, c, i), in_c[i]);
+		}
+		old = c;
+		memcpy(in_old, in_c, sizeof(in_old));
+		if (n % 1000 == 999) {
+			for (uint64_t i = 0; i < PAGES; i++) {
+				EXPECT_EQ(t, get(t, p, i), in_p[i]);
+				EXPECT_EQ(t, get(t, old, i), in_old[i]);
+			}
+			EXPECT_LE(t, fake_pages(), 3u * PAGES);
+			EXPECT_LE(t, credits ? credit_held() : 0, credits + PAGES);
+			EXPECT_GE(t, excache_free_count() + PAGES, free_lines);
+			pages = fake_pages();
+			credits = credit_held();
+			free_lines = excache_free_count();
+		}
+	}
+	EXPECT_GT(t, pages, 0u);
+	space_end(p);
+	space_end(old);
 	all_gone(t);
 }
 
@@ -830,6 +877,7 @@ static const struct ktest_case cases[] = {
 	KTEST(deep_chains_shrink_again),
 	KTEST(many_forks_leave_nothing_behind),
 	KTEST(ends_of_spaces_share_messages),
+	KTEST(overlapping_children_keep_the_chain_short),
 	KTEST(a_refusal_is_no_lie),
 	KTEST(refused_merge_is_tried_again),
 	KTEST(a_lost_page_kills_all_who_see_it),

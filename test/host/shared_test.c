@@ -28,12 +28,7 @@ static int64_t credits_before; /* what other tests have made up */
 
 static bool cache_start(struct ktest *t)
 {
-	if (!excache_line_count()) {
-		EXPECT_EQ(t, shim_bootparam_set("excache", "512K"), 0);
-		EXPECT_EQ(t, shim_bootparam_set("excache.ways", "8"), 0);
-		EXPECT_EQ(t, shim_bootparam_set("excache.spare", "32"), 0);
-		EXPECT_EQ(t, excache_init(), 0);
-	}
+	fake_cache();
 	fake_reset();
 	fake_kills = 0;
 	spaces_before = object_space_count();

@@ -24,6 +24,7 @@ enum lock_rank {
 	RANK_PIPE = 36,          /* one pipe's ring; held over copies to and from user memory */
 	RANK_ASPACE_TABLE = 40,  /* id -> address space map */
 	RANK_ASPACE = 44,        /* vmas and page table of one address space */
+	RANK_CHAIN = 46,         /* chains of anonymous objects below their tops */
 	RANK_OBJECT = 48,        /* one page object / buffer-cache file */
 	RANK_MONITOR = 52,       /* other sleeping locks of a monitor */
 	/* Sleeping locks: file systems and network. */

@@ -45,6 +45,7 @@ struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
 	page_bits_init(&obj->stored);
 	page_bits_init(&obj->hidden);
 	list_init(&obj->fronts);
+	anon_init_object(obj);
 	obj->retired = retired_alloc();
 	if (!obj->retired) {
 		kfree(obj);
@@ -97,14 +98,15 @@ void object_free_merged(struct object *obj, bool at_home)
 	ASSERT(obj->nr_lines == 0);
 	if (!at_home)
 		retire(obj);
-	space_free(obj);
+	obj->vregion_size = 0; /* the home knows nothing of it */
+	object_put(obj);
 }
 
 void space_end(struct object *obj)
 {
 	/* With it may go the last front of the object behind it, and so on. */
 	while (obj) {
-		struct aspace *merge = NULL;
+		struct anon_merge merge = { 0 };
 		struct object *gone = NULL;
 
 		if (obj->backing)
@@ -117,8 +119,8 @@ void space_end(struct object *obj)
 		else if (obj->vregion_size)
 			remote_destroy(obj); /* who unlinks a file has its memory back at once */
 		space_free(obj);
-		if (merge)
-			aspace_merge_soon(merge);
+		if (merge.as || merge.front)
+			anon_merge_soon(&merge);
 		obj = gone;
 	}
 }

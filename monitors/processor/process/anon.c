@@ -6,6 +6,7 @@
  * Merging:	of a top and the frozen object behind it the frozen one stays, because it has more lines as a
  *		rule: it gets the top's lines, name at the home and place in the space.  Lines of both are held
  *		(not written back) meanwhile, so that pages and credits are accounted for exactly.
+ *		Of two frozen objects, the one behind stays as well; those in front of the other change over.
  * Locking:	see <processor/anon.h>; `hidden` of a top is guarded by its space's lock.
  *		If no owner has a page of the frozen one, that is all: its name at the home ends.
  * Failure:	a merge that cannot be had leaves the chain longer; the next fork or exit tries again.
@@ -17,7 +18,9 @@
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
+#include <kernel/rwsem.h>
 #include <lib/errno.h>
+#include <lib/hash.h>
 #include <lib/string.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
@@ -32,6 +35,21 @@ COUNTER(anon_local_merges, "fork.local_merges", "of these, without a message: no
 
 static struct spinlock chain_lock = SPINLOCK_INIT("anon.chain", RANK_SPIN_MONITOR);
 static LIST_HEAD(spaces); /* chain_lock */
+
+#define NR_CHAIN_LOCKS 64
+static struct rwsem
+	chain_locks[NR_CHAIN_LOCKS]; /* RANK_CHAIN; by seed: all objects of a chain have one */
+
+void anon_init(void)
+{
+	for (size_t i = 0; i < NR_CHAIN_LOCKS; i++)
+		rwsem_init(&chain_locks[i], "anon.chain", RANK_CHAIN);
+}
+
+static struct rwsem *lock_of(const struct object *obj)
+{
+	return &chain_locks[hash64(obj->seed) % NR_CHAIN_LOCKS];
+}
 
 /* --- life ---------------------------------------------------------------------------- */
 
@@ -51,27 +69,39 @@ void anon_remove_space(struct aspace *as)
 	spin_unlock(&chain_lock);
 }
 
-/* The space whose top is the only front of @obj, referenced, or NULL. */
-static struct aspace *only_viewer_locked(struct object *obj)
+static struct object *only_front_locked(const struct object *obj)
 {
 	struct object *front = list_first_entry_or_null(&obj->fronts, struct object, front_link);
 
-	if (!front || front->front_link.next != &obj->fronts || !front->as)
-		return NULL;
-	return refcount_inc_not_zero(&front->as->refs) ? front->as : NULL;
+	return front && front->front_link.next == &obj->fronts ? front : NULL;
 }
 
-struct object *anon_unchain(struct object *obj, struct aspace **merge)
+/* Whom to merge @obj with, referenced: the space whose top is its only front, or that front if it is frozen. */
+static void find_merge_locked(const struct object *obj, struct anon_merge *m)
+{
+	struct object *front = only_front_locked(obj);
+
+	if (!front)
+		return;
+	if (front->as && refcount_inc_not_zero(&front->as->refs))
+		m->as = front->as;
+	else if (!front->as && !list_empty(&front->fronts) && refcount_inc_not_zero(&front->refs))
+		m->front = front;
+}
+
+struct object *anon_unchain(struct object *obj, struct anon_merge *merge)
 {
 	struct object *backing;
 	bool last;
 
+	*merge = (struct anon_merge){ 0 };
 	spin_lock(&chain_lock);
 	backing = obj->backing;
 	obj->backing = NULL;
 	list_del(&obj->front_link);
 	last = refcount_dec_and_test(&backing->refs);
-	*merge = last ? NULL : only_viewer_locked(backing);
+	if (!last)
+		find_merge_locked(backing, merge);
 	spin_unlock(&chain_lock);
 	return last ? backing : NULL;
 }
@@ -132,24 +162,45 @@ static bool hides(struct aspace *as, const struct object *obj, uint64_t vpn)
 	return hidden;
 }
 
+/* In @obj alone. */
+static int find_in(struct aspace *as, struct object *obj, uint64_t vpn, uint64_t seq,
+		   struct line **line)
+{
+	int err = excache_get(obj, vpn, EXCACHE_FIND, line);
+
+	if (err != -ENOENT || !object_stored(obj, vpn))
+		return err;
+	err = excache_get_at(obj, vpn, EXCACHE_FETCH, as, seq, line);
+	return err == -ENOENT ? -EIO : err;
+}
+
+static int find_behind(struct aspace *as, uint64_t vpn, uint64_t seq, struct object **from,
+		       struct line **line)
+{
+	int err = -ENOENT;
+
+	for (struct object *obj = as->anon; err == -ENOENT && obj->backing; obj = *from) {
+		if (hides(as, obj, vpn))
+			break;
+		counter_inc(&anon_walks);
+		*from = obj->backing;
+		err = find_in(as, *from, vpn, seq, line);
+	}
+	return err;
+}
+
 int anon_find(struct aspace *as, uint64_t vpn, uint64_t seq, struct object **from,
 	      struct line **line)
 {
-	for (struct object *obj = as->anon; obj; obj = obj->backing) {
-		int err = excache_get(obj, vpn, EXCACHE_FIND, line);
+	int err = find_in(as, as->anon, vpn, seq, line);
 
-		*from = obj;
-		if (err != -ENOENT)
-			return err;
-		if (object_stored(obj, vpn)) {
-			err = excache_get_at(obj, vpn, EXCACHE_FETCH, as, seq, line);
-			return err == -ENOENT ? -EIO : err;
-		}
-		if (!obj->backing || hides(as, obj, vpn))
-			break;
-		counter_inc(&anon_walks);
-	}
-	return -ENOENT;
+	*from = as->anon;
+	if (err != -ENOENT || !as->anon->backing)
+		return err;
+	rwsem_read_lock(lock_of(as->anon));
+	err = find_behind(as, vpn, seq, from, line);
+	rwsem_read_unlock(lock_of(as->anon));
+	return err;
 }
 
 int anon_copy(struct aspace *as, uint64_t vpn, uint64_t seq, const struct line *src,
@@ -215,15 +266,19 @@ int anon_hide_reserve(struct aspace *as, uint64_t first, uint64_t end)
 {
 	int err = 0;
 
+	rwsem_read_lock(lock_of(as->anon));
 	for (struct object *obj = as->anon->backing; obj && !err; obj = obj->backing)
 		err = for_each_page(obj, first, end, reserve_one, as);
+	rwsem_read_unlock(lock_of(as->anon));
 	return err;
 }
 
 void anon_hide(struct aspace *as, uint64_t first, uint64_t end)
 {
+	rwsem_read_lock(lock_of(as->anon));
 	for (struct object *obj = as->anon->backing; obj; obj = obj->backing)
 		(void)for_each_page(obj, first, end, hide_one, as);
+	rwsem_read_unlock(lock_of(as->anon));
 }
 
 /* --- pulling pages into the top -------------------------------------------------------- */
@@ -260,15 +315,23 @@ static uint64_t next_page(struct object *obj, uint64_t vpn, uint64_t end)
 	return end;
 }
 
+/* The first page of [vpn, end) that any object behind the top has, or end. */
+static uint64_t next_behind(struct aspace *as, uint64_t vpn, uint64_t end)
+{
+	rwsem_read_lock(lock_of(as->anon));
+	for (struct object *obj = as->anon->backing; obj; obj = obj->backing)
+		end = next_page(obj, vpn, end);
+	rwsem_read_unlock(lock_of(as->anon));
+	return end;
+}
+
 int anon_pull(struct aspace *as, uint64_t first, uint64_t end)
 {
 	int err = 0;
 
-	for (struct object *obj = as->anon->backing; obj && !err; obj = obj->backing) {
-		for (uint64_t vpn = next_page(obj, first, end); vpn < end && !err;
-		     vpn = next_page(obj, vpn + 1, end))
-			err = pull_one(as, vpn);
-	}
+	for (uint64_t vpn = next_behind(as, first, end); vpn < end && !err;
+	     vpn = next_behind(as, vpn + 1, end))
+		err = pull_one(as, vpn);
 	return err;
 }
 
@@ -302,20 +365,18 @@ bool anon_can_merge(struct aspace *as)
 	if (!backing)
 		return false;
 	spin_lock(&chain_lock);
-	can = backing->fronts.next == &as->anon->front_link &&
-	      as->anon->front_link.next == &backing->fronts;
+	can = only_front_locked(as->anon->backing) == as->anon;
 	spin_unlock(&chain_lock);
 	return can;
 }
 
-bool anon_merge_is_local(struct aspace *as)
+bool anon_merge_is_local(const struct anon_merge *m)
 {
-	struct object *front, *back;
-	bool local = false;
+	struct object *back;
+	bool local;
 
 	spin_lock(&chain_lock);
-	front = as->anon;
-	back = front->backing;
+	back = m->as ? m->as->anon->backing : m->front->backing;
 	local = !back || !object_stores_any(back, 0, UINT64_MAX);
 	spin_unlock(&chain_lock);
 	return local;
@@ -384,65 +445,150 @@ static void merge_local(struct object *top, struct object *back)
 	}
 }
 
-/* @back takes the place of @top, its front, in @as. */
-static void replace_top(struct aspace *as, struct object *top, struct object *back)
+/* Not the last reference: the caller has one. */
+static void unref_locked(struct object *obj)
+{
+	const bool last = refcount_dec_and_test(&obj->refs);
+
+	BUG_ON(last);
+}
+
+/* @back takes the place of @front: in its space if it is a top, else behind those in front of it. */
+static void replace_front(struct object *front, struct object *back)
 {
 	const struct radix_tree vregions = back->vregions;
 	const uint64_t id = back->id;
+	struct object *o;
 
 	spin_lock(&chain_lock);
 	spin_lock(&back->lock);
-	back->id = top->id;
-	back->vregions = top->vregions;
+	back->id = front->id;
+	back->vregions = front->vregions;
 	spin_unlock(&back->lock);
-	top->id = id;
-	top->vregions = vregions;
+	front->id = id;
+	front->vregions = vregions;
 	if (!back->failed)
-		back->failed = top->failed;
-	list_del(&top->front_link);
-	top->backing = NULL;
-	back->as = as;
-	as->anon = back; /* the front's reference is the space's now */
+		back->failed = front->failed;
+	list_del(&front->front_link);
+	front->backing = NULL;
+	if (front->as) {
+		back->as = front->as;
+		back->as->anon = back; /* the front's reference is the space's now */
+		front->as = NULL;
+	} else {
+		list_splice_tail(&front->fronts, &back->fronts);
+		list_init(&front->fronts);
+		list_for_each_entry(o, &back->fronts, front_link) {
+			object_get(back); /* their references change over */
+			o->backing = back;
+			unref_locked(front);
+		}
+		unref_locked(back); /* @front's */
+	}
 	spin_unlock(&chain_lock);
 }
 
-static int merge_one(struct aspace *as)
+/*
+ * The chain lock is held for writing; of a top, its space is blocked and without faults. On success one reference of
+ * @front is put.
+ */
+static int merge_one(struct object *front, struct object *back)
 {
-	struct object *top = as->anon, *back = top->backing;
 	bool stored;
 	int err;
 
-	excache_hold(top);
+	excache_hold(front);
 	excache_hold(back);
-	/* Nothing writes to any of these while faults are blocked and write-backs held. */
+	/* Nothing writes to any of these: who walks the chain is kept out, write-backs are held. */
 	spin_lock(&back->lock);
-	err = page_bits_reserve_all(&back->stored, &top->stored);
+	err = page_bits_reserve_all(&back->stored, &front->stored);
 	spin_unlock(&back->lock);
 	if (!err && back->backing)
-		err = page_bits_reserve_all(&back->hidden, &top->hidden);
+		err = page_bits_reserve_all(&back->hidden, &front->hidden);
 	/* Owners that have no page of the frozen object have nothing to rename: it just ends. */
 	stored = object_stores_any(back, 0, UINT64_MAX);
 	if (!err && stored)
-		err = merge_remote(top, back);
+		err = merge_remote(front, back);
 	if (!err) {
-		merge_local(top, back);
-		replace_top(as, top, back);
+		merge_local(front, back);
+		replace_front(front, back);
 		counter_inc(&anon_merges);
 		if (!stored)
 			counter_inc(&anon_local_merges);
 	}
 	excache_release(back);
-	excache_release(top);
+	excache_release(front);
 	if (!err)
-		object_free_merged(top, stored);
+		object_free_merged(front, stored);
 	return err;
 }
 
 int anon_merge(struct aspace *as)
 {
+	struct rwsem *lock = lock_of(as->anon);
 	int err = 0;
 
+	if (!anon_can_merge(as))
+		return 0;
+	rwsem_write_lock(lock);
 	while (!err && anon_can_merge(as))
-		err = merge_one(as);
+		err = merge_one(as->anon, as->anon->backing);
+	rwsem_write_unlock(lock);
 	return err;
+}
+
+/* The object behind @front, if they are both frozen and @front is its only front; else NULL. */
+static struct object *frozen_pair(const struct object *front)
+{
+	struct object *back;
+
+	spin_lock(&chain_lock);
+	back = front->backing;
+	if (!back || front->as || list_empty(&front->fronts) || only_front_locked(back) != front)
+		back = NULL;
+	spin_unlock(&chain_lock);
+	return back;
+}
+
+int anon_merge_frozen(struct object *front)
+{
+	struct rwsem *lock = lock_of(front);
+	struct object *back;
+	int err = 0;
+
+	object_get(front);
+	rwsem_write_lock(lock);
+	while (!err && (back = frozen_pair(front))) {
+		object_get(back); /* it stays, whatever ends meanwhile */
+		err = merge_one(front, back);
+		if (err)
+			object_put(back); /* @front has one, too */
+		else
+			front = back;
+	}
+	rwsem_write_unlock(lock);
+	object_put(front);
+	return err;
+}
+
+void anon_merge_behind(struct aspace *as)
+{
+	struct object *found;
+
+	do {
+		found = NULL;
+		spin_lock(&chain_lock);
+		for (struct object *o = as->anon->backing; o && !found; o = o->backing) {
+			if (o->backing && only_front_locked(o->backing) == o &&
+			    refcount_inc_not_zero(&o->refs))
+				found = o;
+		}
+		spin_unlock(&chain_lock);
+		if (found && anon_merge_frozen(found)) {
+			object_put(found);
+			return; /* an owner is out of reach: the next fork tries again */
+		}
+		if (found)
+			object_put(found);
+	} while (found);
 }

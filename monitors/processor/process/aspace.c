@@ -37,6 +37,7 @@ static void merge_work(struct work *w)
 
 int aspace_init(void)
 {
+	anon_init();
 	merge_wq = workqueue_create("space-merge", MERGE_THREADS);
 	return IS_ERR(merge_wq) ? PTR_ERR(merge_wq) : 0;
 }
@@ -527,14 +528,38 @@ void aspace_merge(struct aspace *as)
 	mutex_unlock(&as->map_lock);
 }
 
-void aspace_merge_soon(struct aspace *as)
+static void merge_frozen_work(struct work *w)
 {
-	if (anon_merge_is_local(as)) {
-		aspace_merge(as);
-		aspace_put(as);
-	} else if (!work_queue(merge_wq, &as->merge_work)) {
-		aspace_put(as); /* it waits already, with a reference of its own */
-	}
+	struct object *front = container_of(w, struct object, merge_work);
+
+	(void)anon_merge_frozen(front);
+	object_put(front);
+}
+
+/* Works that wait already have a reference of their own. */
+static void merge_frozen_soon(struct object *front, bool local)
+{
+	if (local)
+		merge_frozen_work(&front->merge_work);
+	else if (!work_queue(merge_wq, &front->merge_work))
+		object_put(front);
+}
+
+void anon_merge_soon(const struct anon_merge *m)
+{
+	const bool local = anon_merge_is_local(m);
+
+	if (m->front)
+		merge_frozen_soon(m->front, local);
+	else if (local)
+		merge_work(&m->as->merge_work);
+	else if (!work_queue(merge_wq, &m->as->merge_work))
+		aspace_put(m->as);
+}
+
+void anon_init_object(struct object *obj)
+{
+	work_init(&obj->merge_work, merge_frozen_work);
 }
 
 void aspace_settle(void)

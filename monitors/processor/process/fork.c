@@ -79,6 +79,7 @@ static int fork_blocked(struct aspace *parent, struct aspace **out)
 	if (READ_ONCE(parent->failed))
 		return -ENOMEM;
 	anon_merge(parent); /* else the chain is longer, for now */
+	anon_merge_behind(parent);
 	front = new_top(parent->anon);
 	if (IS_ERR(front))
 		return PTR_ERR(front);

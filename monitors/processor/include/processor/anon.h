@@ -5,9 +5,11 @@
  * Invariants:	aspace.anon is the top of a chain, the only object of it that gets new pages; a top is in
  *		front of at most one other, and no other has it as backing.  An object behind is frozen:
  *		it has two fronts or more, or one until that is merged with it.
- * Locking:	the chain of a space changes only with its map_lock, its whole range blocked and no fault
- *		under way: so who has map_lock, or is inside a fault, walks it freely.  The chain lock
- *		(RANK_SPIN_MONITOR) guards who is in front of whom, for those who have neither.
+ * Locking:	the top of a space changes only with its map_lock, its whole range blocked and no fault
+ *		under way: so who has map_lock, or is inside a fault, has a top that stays.  What is behind
+ *		it changes, and lines change their object, with the chain's rwsem (RANK_CHAIN) held for
+ *		writing: a fault that goes beyond its top reads it.  The chain spinlock (RANK_SPIN_MONITOR)
+ *		guards who is in front of whom, for those who have neither.
  * See:		docs/design/fork.md
  */
 #pragma once
@@ -23,11 +25,20 @@ struct line;
 void anon_add_space(struct aspace *as);
 /* From here on nobody finds @as through its objects. */
 void anon_remove_space(struct aspace *as);
+/* A frozen object can be merged with its only front: the top of a space, or a frozen one. At most one is not NULL. */
+struct anon_merge {
+	struct aspace *as;    /* counted */
+	struct object *front; /* counted */
+};
 /*
  * @obj, whose last reference is gone, leaves the object behind it.  That one is returned if it is gone with it; if it
- * has one front left, and that is a top, *merge is its space, with a reference: aspace_merge() it.
+ * has one front left, *merge says with whom it is to be merged: anon_merge_soon() it.
  */
-struct object *anon_unchain(struct object *obj, struct aspace **merge);
+struct object *anon_unchain(struct object *obj, struct anon_merge *merge);
+/* Now, or in a thread of its own if it takes a message; consumes the reference.  Sleeps. */
+void anon_merge_soon(const struct anon_merge *m);
+void anon_init(void);
+void anon_init_object(struct object *obj);
 
 /* --- inside a fault, or with map_lock and the range blocked ------------------------------ */
 
@@ -60,5 +71,14 @@ void anon_push(struct aspace *parent, struct object *front, struct aspace *child
 /* Merge frozen objects that only @as sees with its top, as many as there are. An error leaves a longer chain. */
 int anon_merge(struct aspace *as);
 bool anon_can_merge(struct aspace *as);
-/* Would the next merge need no message?  A guess: any context. */
-bool anon_merge_is_local(struct aspace *as);
+/* Would it need no message?  A guess: any context. */
+bool anon_merge_is_local(const struct anon_merge *m);
+
+/* --- any context that may sleep ------------------------------------------------------------ */
+
+/*
+ * Merge frozen @front with what is behind it, as long as nobody else sees that. An error leaves a longer chain.
+ */
+int anon_merge_frozen(struct object *front);
+/* The same wherever it can be done in the chain of @as, whose map_lock is held. */
+void anon_merge_behind(struct aspace *as);

@@ -61,7 +61,7 @@ struct layout_seq {
 struct aspace {
 	refcount_t refs;
 	struct list_head link;  /* list of all spaces */
-	struct work merge_work; /* aspace_merge_soon() */
+	struct work merge_work; /* anon_merge_soon() */
 	struct mutex map_lock;  /* RANK_ASPACE */
 	struct spinlock lock;   /* RANK_SPIN_ASPACE */
 	struct pgtable *pt __guarded_by(&lock);
@@ -122,9 +122,7 @@ int aspace_fork(struct aspace *parent, struct aspace **child) __must_check;
 
 /* Objects that only @as can see any more become one with its top, if that can be had. Sleeps. */
 void aspace_merge(struct aspace *as);
-/* The same, in a thread of its own if it takes a message; consumes the reference.  Sleeps. */
-void aspace_merge_soon(struct aspace *as);
-/* Wait for merges that have been begun so, and until the homes have freed all spaces that ended before. */
+/* Wait for merges that anon_merge_soon() has begun, and until the homes have freed all spaces that ended before. */
 void aspace_settle(void);
 int aspace_init(void) __must_check;
 

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <kernel/spinlock.h>
+#include <kernel/work.h>
 #include <lib/atomic.h>
 #include <lib/list.h>
 #include <processor/page_bits.h>
@@ -55,12 +56,13 @@ struct object {
 	bool held __guarded_by(&lock); /* no line is to be written back: it is being merged */
 
 	/* OBJECT_ANON: its place in a chain */
-	struct object *backing; /* counted; changes as <processor/anon.h> says */
+	struct object *backing; /* counted; chain locks, see <processor/anon.h> */
 	struct page_bits
 		hidden; /* of those behind; of a top: aspace.lock, of a frozen one: const */
 	struct list_head fronts;     /* chain lock: objects that have this one as backing */
 	struct list_head front_link; /* chain lock */
 	struct aspace *as;           /* chain lock: the space whose top this is, or NULL */
+	struct work merge_work;      /* anon_merge_soon() */
 	struct retired *retired;     /* to tell the home of its end without memory */
 
 	/* OBJECT_SHARED */
@@ -149,7 +151,7 @@ struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_s
 /* Anonymous and shared objects alive, for leak tests. */
 size_t object_space_count(void);
 
-/* A merge has left nothing of @obj here; @at_home: nor at its home, which else hears of it later. */
+/* A merge has left nothing of @obj here; @at_home: nor at its home, which else hears of it later. Puts it. */
 void object_free_merged(struct object *obj, bool at_home);
 /*
  * Wait until the homes have freed the spaces that ended before.  False: there were none.  For whoever needs the memory,
