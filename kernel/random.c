@@ -4,7 +4,8 @@
  *
  * Generator:	ChaCha20 (RFC 8439) in counter mode under a 256-bit key.  Each request
  *		first makes a new key from the first half block of the stream, so a
- *		later look at memory does not reveal earlier output.
+ *		later look at memory does not reveal earlier output.  The second half is the
+ *		answer to a short request, the key of the answer's stream to a long one.
  * Seed:	RDSEED or RDRAND where the CPU has them, the TSC against the PIT's
  *		jitter, and whatever random_add() is given.
  * Locking:	random_lock guards the key; output is made outside it.
@@ -150,6 +151,11 @@ void random_bytes(void *buf, size_t len)
 	memcpy(key, block, sizeof(key)); /* first half: the next key */
 	memcpy(mine, block + KEY_WORDS, sizeof(mine));
 	spin_unlock_irqrestore(&random_lock, flags);
+	/* A short request gets the second half itself: nobody else ever sees it, and the key is another one by now. */
+	if (len <= sizeof(mine)) {
+		memcpy(out, mine, len);
+		return;
+	}
 	for (uint64_t counter = 0; len; counter++) {
 		const size_t n = MIN(len, (size_t)BLOCK);
 

@@ -55,3 +55,19 @@ def test_vregions_move_under_a_tree(pool, programs):
     after = cluster.stats()
     check_freed(before, after)
     assert total(after, "memory.vregions_moved") - total(before, "memory.vregions_moved") > 5
+
+
+@pytest.mark.parametrize(("name", "operations", "bound"), [("fork", 240, 2.5), ("exec", 120, 8)])
+def test_messages(pool, programs, name, operations, bound):
+    """Few messages, and a program that has run before is not fetched again. On a busy host names of ended
+    spaces go one by one instead of 16 together: one message each time more."""
+    cluster = pool.get()
+    command = [programs / "glibc-static/ops", name]
+    cluster.run(command).checked()
+    before = cluster.stats()
+    cluster.run(command).checked()
+    after = cluster.stats()
+    assert delta(before, after, "p0", "rpc.requests") <= bound * operations
+    assert delta(before, after, "p0", "excache.file_fetches") == 0
+    assert delta(before, after, "p0", "fork.local_merges") == delta(before, after, "p0", "fork.merges")
+    assert delta(before, after, "p0", "fork.spaces") >= operations

@@ -10,12 +10,15 @@
  *		and a reserve of memory that clone() leaves alone: both answer EAGAIN.
  *		No namespaces, no cgroups: their flags answer EINVAL.
  */
+#define PR_FMT "process: "
+
 #include "process_priv.h"
 
 #include <arch/fpu.h>
 #include <arch/uaccess.h>
 #include <ctl/ctl.h>
 #include <kernel/counter.h>
+#include <kernel/printk.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/frame.h>
@@ -82,6 +85,8 @@ void process_init(void)
 
 	max_tasks = MAX(MIN(free_bytes / BYTES_PER_TASK, (uint64_t)PID_MAX / 2), MIN_TASKS);
 	reserve_frames = frames_free_count() / 8;
+	pr_info("up to %llu tasks: %u KiB of the node's free memory for each\n",
+		(unsigned long long)max_tasks, BYTES_PER_TASK >> 10);
 }
 
 uint64_t fork_max_tasks(void)
