@@ -84,21 +84,20 @@ static void space_free(struct object *obj)
 }
 
 /* The home hears of the end of @obj later. */
-static void retire(struct object *obj)
+static void retire(struct object *obj, bool now)
 {
-	const bool stored = object_stores_any(obj, 0, UINT64_MAX);
 	struct retired *r = obj->retired;
 
 	obj->retired = NULL;
-	retire_space(r, obj->home, obj->id, stored);
+	retire_space(r, obj->home, obj->id, now);
 }
 
 void object_free_merged(struct object *obj, bool at_home)
 {
 	ASSERT(obj->nr_lines == 0);
 	if (!at_home)
-		retire(obj);
-	obj->vregion_size = 0; /* the home knows nothing of it */
+		retire(obj, false); /* owners have no page under that name */
+	obj->vregion_size = 0;      /* the home knows nothing of it */
 	object_put(obj);
 }
 
@@ -115,7 +114,7 @@ void space_end(struct object *obj)
 			shared_forget(obj);
 		excache_drop(obj, 0, UINT64_MAX);
 		if (obj->vregion_size && obj->kind == OBJECT_ANON)
-			retire(obj);
+			retire(obj, object_stores_any(obj, 0, UINT64_MAX));
 		else if (obj->vregion_size)
 			remote_destroy(obj); /* who unlinks a file has its memory back at once */
 		space_free(obj);
