@@ -24,6 +24,7 @@
 #include <kernel/time.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
+#include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -347,6 +348,8 @@ static int beat(uint64_t *seq)
 	int err;
 
 	b.seq = ++*seq;
+	if (cluster.ops->load)
+		cluster.ops->load(&b.load);
 	cluster_beat_encode(&b, &w);
 	err = beat_by_datagram(&w);
 	if (!err || err == -ESTALE)
@@ -367,6 +370,8 @@ static void beat_thread(void *arg)
 		err = beat(&seq);
 		if (err == -ESTALE) {
 			status("this node was fenced: its lease had ended");
+			if (cluster.ops->fenced)
+				cluster.ops->fenced();
 			return;
 		}
 		if (err)
@@ -477,6 +482,11 @@ uint32_t cluster_file_cache_node(const struct proto_file *file)
 		node = proto_file_cache_node(file, cluster.ids[MEMORIES], cluster.nr_ids[MEMORIES]);
 	spin_unlock(&cluster.ids_lock);
 	return node;
+}
+
+int cluster_place_program(uint32_t *node)
+{
+	return cluster_params.is_host ? cluster_host_place(node) : -ENOSYS;
 }
 
 uint32_t cluster_storage_for(const char *path)

@@ -27,6 +27,7 @@
 #include <mm/slab.h>
 #include <net/rpc.h>
 
+#include "gpm.h"
 #include "params.h"
 #include "view.h"
 
@@ -35,6 +36,7 @@
 
 COUNTER(host_joins, "cluster.joins", "nodes that joined");
 COUNTER(host_expired, "cluster.expired", "nodes whose lease ended");
+COUNTER(gpm_placed, "gpm.placed", "programs that GPM has placed");
 COUNTER(host_views, "cluster.views_sent", "views sent to members");
 
 COUNTER(host_beats, "cluster.beats", "heartbeats that renewed a lease");
@@ -51,6 +53,7 @@ static struct {
 	struct cluster_view view __guarded_by(&lock);
 	struct lease leases[CLUSTER_MAX_MEMBERS] __guarded_by(
 		&lock); /* one for each member, in any order */
+	struct gpm gpm __guarded_by(&lock);
 	uint64_t looked_ns __guarded_by(&lock);
 	bool dirty __guarded_by(&lock); /* atomic for the wait condition */
 	struct waitqueue wake;
@@ -105,6 +108,7 @@ static void expire_locked(void)
 		pr_warn("node %u was silent for %u ms: fenced\n", m.id, cluster_params.lease_ms);
 		counter_inc(&host_expired);
 		(void)view_remove(&host.view, m.id);
+		gpm_forget(&host.gpm, m.id);
 		if (l)
 			l->id = 0;
 		changed_locked();
@@ -130,6 +134,8 @@ static int renew_locked(uint32_t id, const struct cluster_beat *beat)
 	counter_inc(&host_beats);
 	l->seq = beat->seq;
 	l->seen_ns = time_now_ns();
+	if (host.view.members[at].role == NODE_ROLE_PROCESSOR)
+		gpm_report(&host.gpm, id, &beat->load);
 	return 0;
 }
 
@@ -181,6 +187,7 @@ static int join(const struct cluster_member *m)
 		err = -ENOSPC;
 	} else if (!found || host.view.members[at].incarn != m->incarn) {
 		err = view_put(&host.view, m);
+		gpm_forget(&host.gpm, m->id);
 		if (!err) {
 			*l = (struct lease){ .id = m->id };
 			counter_inc(&host_joins);
@@ -253,6 +260,25 @@ static const struct rpc_handler handlers[] = {
 	{ CLUSTER_BEAT, RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM, "cluster-beat",
 	  handle_beat },
 };
+
+/* --- placing programs ------------------------------------------------------------------ */
+
+int cluster_host_place(uint32_t *node)
+{
+	static uint32_t ids[CLUSTER_MAX_MEMBERS]; /* host.lock */
+	size_t nr = 0;
+
+	mutex_lock(&host.lock);
+	for (size_t i = 0; i < host.view.nr_members; i++)
+		if (host.view.members[i].role == NODE_ROLE_PROCESSOR)
+			ids[nr++] = host.view.members[i].id;
+	*node = gpm_place(&host.gpm, ids, nr);
+	mutex_unlock(&host.lock);
+	if (!*node)
+		return -EHOSTDOWN;
+	counter_inc(&gpm_placed);
+	return 0;
+}
 
 /* --- views --------------------------------------------------------------------------- */
 

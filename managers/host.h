@@ -11,10 +11,17 @@
 #ifdef CONFIG_MANAGERS
 /* Begin to take members in; @self is the first.  Once. */
 int cluster_host_start(const struct cluster_member *self) __must_check;
+/* GPM's choice for a new program.  -EHOSTDOWN: there is no processor. */
+int cluster_host_place(uint32_t *node) __must_check;
 #else
 static inline int __must_check cluster_host_start(const struct cluster_member *self)
 {
 	return -ENOSYS; /* this image has no managers: CONFIG_MANAGERS */
+}
+
+static inline int __must_check cluster_host_place(uint32_t *node)
+{
+	return -ENOSYS;
 }
 #endif
 

@@ -253,6 +253,25 @@ static void handle_debug(uint32_t id, char *cmd)
 	thread_detach(t);
 }
 
+static int handle_place(const struct ctl_hdr *hdr, const void *payload, const char **why)
+{
+	struct ctl_placed placed = { .err = ENOSYS };
+	struct ctl_placed_wire w;
+	uint32_t vnode;
+
+	if (ctl_place_decode(payload, hdr->len, &vnode)) {
+		*why = "a bad PLACE";
+		return -EPROTO;
+	}
+	if (ctl.ops->place)
+		placed.err = (uint32_t)-ctl.ops->place(vnode, &placed.node);
+	if (placed.err)
+		placed.node = 0;
+	ctl_placed_encode(&placed, &w);
+	(void)ctl_send(CTL_PLACED, 0, hdr->prog, &w, sizeof(w));
+	return 0;
+}
+
 static void handle_shutdown(void)
 {
 	pr_info("shutting down\n");
@@ -295,6 +314,8 @@ static int dispatch(const struct ctl_hdr *hdr, const void *payload, const char *
 	case CTL_SHUTDOWN:
 		handle_shutdown();
 		return 0;
+	case CTL_PLACE:
+		return handle_place(hdr, payload, why);
 	case CTL_RUN:
 	case CTL_DEBUG:
 		copy = payload_dup(payload, hdr->len);

@@ -6,6 +6,7 @@
 
 #include <lib/alloc.h>
 #include <lib/err.h>
+#include <lib/errno.h>
 #include <lib/string.h>
 
 #include "memory.h"
@@ -51,31 +52,40 @@ static void link_locked(struct home *h, struct aspace *as) __must_hold(&h->lock)
 	h->nr_spaces++;
 }
 
-static bool aspace_link(struct memory *m, struct aspace *as)
+/* May there be a new space of that id? */
+static int may_link_locked(struct memory *m, uint64_t id) __must_hold(&m->home.lock)
 {
-	bool linked = false;
-
-	spin_lock(&m->home.lock);
-	if (!find_locked(&m->home, as->id)) {
-		link_locked(&m->home, as);
-		linked = true;
-	}
-	spin_unlock(&m->home.lock);
-	return linked;
+	if (pool_is_fenced(&m->pool, aspace_processor(id)))
+		return -ESTALE;
+	return find_locked(&m->home, id) ? -EEXIST : 0;
 }
 
-bool aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b)
+static int aspace_link(struct memory *m, struct aspace *as)
 {
-	bool linked = false;
+	int err;
 
 	spin_lock(&m->home.lock);
-	if (!find_locked(&m->home, a->id) && !find_locked(&m->home, b->id)) {
+	err = may_link_locked(m, as->id);
+	if (!err)
+		link_locked(&m->home, as);
+	spin_unlock(&m->home.lock);
+	return err;
+}
+
+int aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b)
+{
+	int err;
+
+	spin_lock(&m->home.lock);
+	err = may_link_locked(m, a->id);
+	if (!err)
+		err = may_link_locked(m, b->id);
+	if (!err) {
 		link_locked(&m->home, a);
 		link_locked(&m->home, b);
-		linked = true;
 	}
 	spin_unlock(&m->home.lock);
-	return linked;
+	return err;
 }
 
 void aspace_free(struct aspace *as)
@@ -120,14 +130,16 @@ struct aspace *aspace_alloc(uint64_t id, uint32_t vnode, enum aspace_kind kind)
 struct aspace *aspace_create(struct memory *m, uint64_t id, uint32_t vnode, enum aspace_kind kind)
 {
 	struct aspace *as = aspace_alloc(id, vnode, kind);
+	int err;
 
 	if (!as)
 		return ERR_PTR(-ENOMEM);
 	mutex_lock(&as->mutex);
-	if (aspace_link(m, as))
+	err = aspace_link(m, as);
+	if (!err)
 		return as;
 	aspace_unlock(as);
-	return ERR_PTR(-EEXIST);
+	return ERR_PTR(err);
 }
 
 bool aspace_exists(struct memory *m, uint64_t id)

@@ -81,13 +81,13 @@ void home_destroy(struct memory *m);
 
 /* --- home.c: spaces ----------------------------------------------------------------------- */
 
-/* Make a space; with a reference and its mutex held.  ERR_PTR: -EEXIST, -ENOMEM. */
+/* Make a space; with a reference and its mutex held.  ERR_PTR: -EEXIST, -ENOMEM, -ESTALE (fenced). */
 struct aspace *aspace_create(struct memory *m, uint64_t id, uint32_t vnode, enum aspace_kind kind);
 /* One that is in no table yet, unlocked, to be linked or freed.  NULL: no memory. */
 struct aspace *aspace_alloc(uint64_t id, uint32_t vnode, enum aspace_kind kind);
 void aspace_free(struct aspace *as);
-/* Enter both into the table, which takes a reference of each.  False: an id is taken. */
-bool aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b);
+/* Enter both into the table, which takes a reference of each.  -EEXIST: an id is taken; -ESTALE: fenced. */
+int aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b) __must_check;
 void aspace_unlink(struct memory *m, struct aspace *as);
 bool aspace_exists(struct memory *m, uint64_t id);
 void aspace_put(struct aspace *as);

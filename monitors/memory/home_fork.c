@@ -132,25 +132,28 @@ static int fork_at_owners(struct memory *m, const struct radix_tree *nodes, stru
 }
 
 /*
- * The owners have done it: so do we.  False, with nothing changed: an id has come into use.  Once they are
- * in the table, the two may be used.
+ * The owners have done it: so do we.  An error, with nothing changed: an id has come into use, or the processor
+ * is fenced.  Once they are in the table, the two may be used.
  */
-static bool fork_commit(struct memory *m, struct aspace *as, struct fork_new *f)
+static int fork_commit(struct memory *m, struct aspace *as, struct fork_new *f)
 	__must_hold(&as->mutex)
 {
 	const struct pm_vma all = vma_pages_only(0, PM_USER_TOP);
 
+	int err;
+
 	f->parent->map = as->map;
-	if (!aspace_link_two(m, f->parent, f->child)) {
+	err = aspace_link_two(m, f->parent, f->child);
+	if (err) {
 		vma_set_init(&f->parent->map);
-		return false;
+		return err;
 	}
 	vma_set_init(&as->map);
 	vma_insert(&as->map, &all, &f->spare);
 	as->kind = ASPACE_FROZEN;
 	as->fork_parent = f->parent->id;
 	as->fork_child = f->child->id;
-	return true;
+	return 0;
 }
 
 static int fork_locked(struct memory *m, struct aspace *as, const struct pm_fork_req *req,
@@ -169,10 +172,10 @@ static int fork_locked(struct memory *m, struct aspace *as, const struct pm_fork
 	err = fork_at_owners(m, &f->parent->nodes, &mm, &f->grants);
 	if (err)
 		return err;
-	if (fork_commit(m, as, f))
-		return 0;
-	fork_abort(m, &f->parent->nodes, &mm, &f->grants, UINT64_MAX);
-	return -EEXIST;
+	err = fork_commit(m, as, f);
+	if (err)
+		fork_abort(m, &f->parent->nodes, &mm, &f->grants, UINT64_MAX);
+	return err;
 }
 
 static bool is_repeated(const struct aspace *as, const struct pm_fork_req *req)

@@ -122,9 +122,14 @@ static bool matches_home(const struct owner_space *s, uint32_t node)
 
 void memory_processor_gone(struct memory *m, uint32_t proc)
 {
+	pool_fence(&m->pool, proc);
 	home_processor_gone(m, proc);
 	owner_destroy_matching(m, matches_processor, proc);
-	(void)pool_revoke_credits(&m->pool, proc);
+}
+
+void memory_processor_joined(struct memory *m, uint32_t proc)
+{
+	pool_admit(&m->pool, proc);
 }
 
 void memory_node_gone(struct memory *m, uint32_t node)

@@ -149,8 +149,12 @@ int memory_serve(struct memory *m, uint32_t peer, uint16_t opcode, const void *b
 		 const void *bulk, uint32_t bulk_len, void *reply, uint32_t reply_max,
 		 uint32_t *error_len);
 
-/* The processor is dead and fenced: everything of its programs goes. */
+/*
+ * The processor is dead and fenced: everything of its programs goes, and nothing comes any more, though requests
+ * of it are being served, or a home that does not know yet asks for it: -ESTALE.  Until it has joined again.
+ */
 void memory_processor_gone(struct memory *m, uint32_t proc);
+void memory_processor_joined(struct memory *m, uint32_t proc);
 /* A memory node is dead: the spaces whose home it was cannot go on. */
 void memory_node_gone(struct memory *m, uint32_t node);
 

@@ -212,6 +212,12 @@ struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uin
 	s->home = home;
 
 	spin_lock(&o->lock);
+	if (pool_is_fenced(&m->pool, aspace_processor(aspace))) {
+		spin_unlock(&o->lock);
+		lib_free(s);
+		lib_free(r);
+		return ERR_PTR(-ESTALE);
+	}
 	if (!space_find_locked(o, aspace)) {
 		space_link_locked(o, s);
 		s = NULL;

@@ -46,7 +46,8 @@ int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, ui
 		return -EINVAL;
 	pool->runs = lib_zalloc(nr_runs * sizeof(*runs));
 	pool->credits = lib_zalloc(CREDIT_BLOCKS * sizeof(*pool->credits));
-	if (!pool->runs || !pool->credits)
+	pool->fenced = lib_zalloc((PROTO_NODE_MAX + 1) / 8);
+	if (!pool->runs || !pool->credits || !pool->fenced)
 		goto out_destroy;
 	memcpy(pool->runs, runs, nr_runs * sizeof(*runs));
 	for (; pool->nr_runs < nr_runs; pool->nr_runs++) {
@@ -69,6 +70,7 @@ void pool_destroy(struct pool *pool)
 	for (size_t i = 0; pool->credits && i < CREDIT_BLOCKS; i++)
 		lib_free(pool->credits[i]);
 	lib_free(pool->credits);
+	lib_free(pool->fenced);
 	lib_free(pool->runs);
 	memset(pool, 0, sizeof(*pool));
 }
@@ -300,7 +302,7 @@ uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want)
 	}
 	left = anon_limit(pool) - MIN(anon_limit(pool), pool->used + pool->promised);
 	want = (uint32_t)MIN((uint64_t)want, left);
-	want = MIN(want, UINT32_MAX - *credit);
+	want = pool_is_fenced(pool, proc) ? 0 : MIN(want, UINT32_MAX - *credit);
 	*credit += want;
 	pool->promised += want;
 	spin_unlock(&pool->lock);
@@ -327,9 +329,29 @@ void pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr)
 	(void)take_credits(pool, proc, nr);
 }
 
-uint32_t pool_revoke_credits(struct pool *pool, uint32_t proc)
+/*
+ * The bit is set before any lock is taken under which what the processor has is looked for; who gives it
+ * something looks at the bit under the same lock.  So either he sees the bit, or what he gave is found.
+ */
+void pool_fence(struct pool *pool, uint32_t proc)
 {
-	return take_credits(pool, proc, UINT32_MAX);
+	if (proc > PROTO_NODE_MAX)
+		return;
+	(void)__atomic_fetch_or(&pool->fenced[proc / 64], BIT64(proc % 64), __ATOMIC_SEQ_CST);
+	(void)take_credits(pool, proc, UINT32_MAX);
+}
+
+void pool_admit(struct pool *pool, uint32_t proc)
+{
+	if (proc <= PROTO_NODE_MAX)
+		(void)__atomic_fetch_and(&pool->fenced[proc / 64], ~BIT64(proc % 64),
+					 __ATOMIC_SEQ_CST);
+}
+
+bool pool_is_fenced(const struct pool *pool, uint32_t proc)
+{
+	return proc <= PROTO_NODE_MAX &&
+	       (__atomic_load_n(&pool->fenced[proc / 64], __ATOMIC_ACQUIRE) & BIT64(proc % 64));
 }
 
 uint32_t pool_credits(struct pool *pool, uint32_t proc)

@@ -70,8 +70,9 @@ struct pool {
 	uint64_t promised __guarded_by(&lock);  /* sum of all credits */
 	uint64_t committed __guarded_by(&lock); /* pages charged by mappings */
 	uint32_t **credits __guarded_by(&lock); /* two levels, by processor node id */
-	struct waitqueue freed;                 /* woken when frames become free */
-	struct waitqueue zeroer;                /* woken when there is something to zero */
+	uint64_t *fenced;        /* atomic words: a bit for each processor that is gone */
+	struct waitqueue freed;  /* woken when frames become free */
+	struct waitqueue zeroer; /* woken when there is something to zero */
 	/* Give up one clean file page; false when there is none.  Called without pool.lock. */
 	bool (*reclaim)(void *arg);
 	void *reclaim_arg;
@@ -111,8 +112,10 @@ uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget);
 uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want);
 /* @proc gives credits back. */
 void pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr);
-/* @proc is gone: its credits are void.  Returns how many there were. */
-uint32_t pool_revoke_credits(struct pool *pool, uint32_t proc);
+/* @proc is gone: its credits are void, and it gets no more until it is admitted again. */
+void pool_fence(struct pool *pool, uint32_t proc);
+void pool_admit(struct pool *pool, uint32_t proc);
+bool pool_is_fenced(const struct pool *pool, uint32_t proc);
 uint32_t pool_credits(struct pool *pool, uint32_t proc);
 
 /* Charge a mapping: -ENOMEM when so much can never be granted. */

@@ -590,6 +590,8 @@ static void member_joined(const struct node_info *node)
 {
 	if (node->role == NODE_ROLE_MEMORY)
 		update_nodes();
+	else if (node->role == NODE_ROLE_PROCESSOR)
+		memory_processor_joined(&memory, node->id);
 }
 
 static void member_gone(const struct node_info *node)
@@ -608,10 +610,16 @@ static void join_status(const char *line)
 	ctl_status("%s", line);
 }
 
+static void fenced(void)
+{
+	ctl_error("this node was fenced: its lease had ended");
+}
+
 static const struct cluster_ops cluster_ops = {
 	.status = join_status,
 	.joined = member_joined,
 	.gone = member_gone,
+	.fenced = fenced,
 };
 
 /* --- test commands --------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
  */
 #define PR_FMT "processor: "
 
+#include <arch/cpu.h>
 #include <ctl/ctl.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
@@ -22,6 +23,7 @@
 #include <processor/futex.h>
 #include <processor/process.h>
 #include <processor/strace.h>
+#include <processor/system_threads.h>
 #include <processor/trap.h>
 #include <processor/tty.h>
 #include <rdma/verbs.h>
@@ -49,8 +51,25 @@ static void join_status(const char *line)
 	ctl_status("%s", line);
 }
 
+/* Whatever runs here has lost its memory: it may do nothing more. */
+static void fenced(void)
+{
+	ctl_error("this node was fenced: its lease had ended");
+}
+
+static void load(struct cluster_load *out)
+{
+	const uint64_t free = excache_free_count();
+
+	system_threads(&out->runnable, &out->tasks);
+	out->cpus = cpu_online_count();
+	out->free_lines = (uint32_t)MIN(free, (uint64_t)UINT32_MAX);
+}
+
 static const struct cluster_ops cluster_ops = {
 	.status = join_status,
+	.fenced = fenced,
+	.load = load,
 };
 
 static int start_node(void)

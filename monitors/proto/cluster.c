@@ -42,11 +42,16 @@ int cluster_member_decode(const void *buf, size_t len, struct cluster_member *ou
 
 void cluster_beat_encode(const struct cluster_beat *b, struct cluster_beat_wire *w)
 {
-	w->epoch = cpu_to_le32(b->epoch);
-	w->incarn = cpu_to_le32(b->incarn);
-	w->seq = cpu_to_le64(b->seq);
+	*w = (struct cluster_beat_wire){ .epoch = cpu_to_le32(b->epoch),
+					 .incarn = cpu_to_le32(b->incarn),
+					 .seq = cpu_to_le64(b->seq),
+					 .runnable = cpu_to_le32(b->load.runnable),
+					 .tasks = cpu_to_le32(b->load.tasks),
+					 .cpus = cpu_to_le32(b->load.cpus),
+					 .free_lines = cpu_to_le32(b->load.free_lines) };
 }
 
+/* Any load decodes: it is a node's opinion of itself, and the policy bears every value. */
 int cluster_beat_decode(const void *buf, size_t len, struct cluster_beat *out)
 {
 	struct cluster_beat_wire w;
@@ -59,6 +64,10 @@ int cluster_beat_decode(const void *buf, size_t len, struct cluster_beat *out)
 	out->epoch = le32_to_cpu(w.epoch);
 	out->incarn = le32_to_cpu(w.incarn);
 	out->seq = le64_to_cpu(w.seq);
+	out->load.runnable = le32_to_cpu(w.runnable);
+	out->load.tasks = le32_to_cpu(w.tasks);
+	out->load.cpus = le32_to_cpu(w.cpus);
+	out->load.free_lines = le32_to_cpu(w.free_lines);
 	return 0;
 }
 

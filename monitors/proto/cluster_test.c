@@ -81,17 +81,22 @@ static void view_round_trip(struct ktest *t)
 
 static void beat_round_trip(struct ktest *t)
 {
-	static const uint8_t want[16] = { 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0 };
-	struct cluster_beat b = { .epoch = 5, .incarn = 6, .seq = 0x100000007 }, out;
+	static const uint8_t want[32] = { 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0,
+					  1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0 };
+	struct cluster_beat b = { .epoch = 5,
+				  .incarn = 6,
+				  .seq = 0x100000007,
+				  .load = {
+					  .runnable = 1, .tasks = 2, .cpus = 3, .free_lines = 4 } };
 	struct cluster_beat_wire w;
+	struct cluster_beat out;
 
 	cluster_beat_encode(&b, &w);
 	EXPECT_MEMEQ(t, &w, want, sizeof(want));
 	ASSERT_EQ(t, cluster_beat_decode(&w, sizeof(w), &out), 0);
-	EXPECT_EQ(t, out.epoch, 5u);
-	EXPECT_EQ(t, out.incarn, 6u);
-	EXPECT_EQ(t, out.seq, 0x100000007u);
-	EXPECT_EQ(t, cluster_beat_decode(&w, 15, &out), -EMSGSIZE);
+	EXPECT_MEMEQ(t, &out, &b, sizeof(b));
+	EXPECT_EQ(t, cluster_beat_decode(&w, 31, &out), -EMSGSIZE);
+	EXPECT_EQ(t, cluster_beat_decode(&w, 33, &out), -EMSGSIZE);
 	b.incarn = 0;
 	cluster_beat_encode(&b, &w);
 	EXPECT_EQ(t, cluster_beat_decode(&w, sizeof(w), &out), -EPROTO);

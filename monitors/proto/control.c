@@ -63,6 +63,8 @@ static const struct ctl_rule ctl_rules[CTL_TYPE_END] = {
 			.max_len = CTL_MAX_PAYLOAD },
 	[CTL_DEBUG_REPLY] = { CTL_FROM_NODE, PROG_RUN, NO_STREAM, .flags = CTL_F_MORE, .min_len = 1,
 			      .max_len = CTL_MAX_PAYLOAD },
+	[CTL_PLACE] = { CTL_FROM_HOST, PROG_RUN, NO_STREAM, FIXED(struct ctl_place_wire) },
+	[CTL_PLACED] = { CTL_FROM_NODE, PROG_RUN, NO_STREAM, FIXED(struct ctl_placed_wire) },
 };
 
 const char *ctl_string_next(const char *s)
@@ -290,6 +292,47 @@ int ctl_started_decode(const void *buf, size_t len, struct ctl_started *out)
 		return -EPROTO;
 	out->pid = le32_to_cpu(w.pid);
 	out->uptime_ns = le64_to_cpu(w.uptime_ns);
+	return 0;
+}
+
+void ctl_place_encode(uint32_t vnode, struct ctl_place_wire *w)
+{
+	w->vnode = cpu_to_le32(vnode);
+	w->reserved = cpu_to_le32(0);
+}
+
+int ctl_place_decode(const void *buf, size_t len, uint32_t *vnode)
+{
+	struct ctl_place_wire w;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	if (le32_to_cpu(w.vnode) == 0 || le32_to_cpu(w.reserved))
+		return -EPROTO;
+	*vnode = le32_to_cpu(w.vnode);
+	return 0;
+}
+
+void ctl_placed_encode(const struct ctl_placed *placed, struct ctl_placed_wire *w)
+{
+	w->err = cpu_to_le32(placed->err);
+	w->node = cpu_to_le32(placed->node);
+}
+
+int ctl_placed_decode(const void *buf, size_t len, struct ctl_placed *out)
+{
+	struct ctl_placed_wire w;
+	struct ctl_placed placed;
+
+	if (len != sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	placed.err = le32_to_cpu(w.err);
+	placed.node = le32_to_cpu(w.node);
+	if (placed.err > ERR_MAX || placed.node > 0xffff || !placed.err == !placed.node)
+		return -EPROTO;
+	*out = placed;
 	return 0;
 }
 

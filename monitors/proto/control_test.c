@@ -47,6 +47,8 @@ static const struct {
 	{ CTL_FROM_HOST, { CTL_SHUTDOWN, 0, 0, 0, 0 } },
 	{ CTL_FROM_HOST, { CTL_DEBUG, 0, 0, 3, 4 } },
 	{ CTL_FROM_NODE, { CTL_DEBUG_REPLY, 0, 0, 3, 4 } },
+	{ CTL_FROM_HOST, { CTL_PLACE, 0, 0, 3, 8 } },
+	{ CTL_FROM_NODE, { CTL_PLACED, 0, 0, 3, 8 } },
 };
 
 static void hdr_round_trip(struct ktest *t)
@@ -96,6 +98,10 @@ static void hdr_rejects_bad_fields(struct ktest *t)
 		{ CTL_FROM_NODE, { CTL_STATUS, 0, 0, 0, CTL_MAX_LINE + 1 } },
 		{ CTL_FROM_NODE, { CTL_REFUSED, 0, 0, 1, 3 } },
 		{ CTL_FROM_HOST, { CTL_EOF, 0, 0, 1, 1 } },
+		{ CTL_FROM_NODE, { CTL_PLACE, 0, 0, 3, 8 } },
+		{ CTL_FROM_HOST, { CTL_PLACE, 0, 0, 0, 8 } },
+		{ CTL_FROM_HOST, { CTL_PLACED, 0, 0, 3, 8 } },
+		{ CTL_FROM_NODE, { CTL_PLACED, 0, 0, 3, 4 } },
 	};
 	struct ctl_hdr_wire w;
 	struct ctl_hdr out = { .type = 99 };

@@ -31,6 +31,7 @@
 #define DEVICE_WAIT_NS (30 * NSEC_PER_SEC)
 #define DEFAULT_DISK   "vda"
 #define NO_DISK        "none"
+#define ROOT_VNODE     1u /* the only one so far */
 
 static const char *disk_name;
 static uint64_t cache_bytes = 8u << 20;
@@ -102,15 +103,28 @@ static int debug_command(const char *cmd, char *reply, size_t cap)
 	return READ_ONCE(serving) ? storage_debug(&storage, cmd, reply, cap) : -EAGAIN;
 }
 
-static const struct ctl_ops ctl_ops = { .debug = debug_command }; /* runs no programs */
+/* Only the node that hosts the managers knows. */
+static int place(uint32_t vnode, uint32_t *node)
+{
+	return vnode == ROOT_VNODE ? cluster_place_program(node) : -ENOENT;
+}
+
+static const struct ctl_ops ctl_ops = { .debug = debug_command,
+					.place = place }; /* runs no programs */
 
 static void join_status(const char *line)
 {
 	ctl_status("%s", line);
 }
 
+static void fenced(void)
+{
+	ctl_error("this node was fenced: its lease had ended");
+}
+
 static const struct cluster_ops cluster_ops = {
 	.status = join_status,
+	.fenced = fenced,
 };
 
 /* The disk that was asked for, NULL if none is wanted; ERR_PTR if it is missing. */

@@ -56,6 +56,13 @@ static void recode(uint8_t type, const uint8_t *buf, size_t len)
 		if (!ctl_signal_decode(buf, len, &v))
 			ctl_signal_encode(v, (void *)out);
 		break;
+	case CTL_PLACED:
+		RECODE(placed);
+		break;
+	case CTL_PLACE:
+		if (!ctl_place_decode(buf, len, &v))
+			ctl_place_encode(v, (void *)out);
+		break;
 	case CTL_REFUSED:
 	case CTL_DEBUG_REPLY:
 		if (!ctl_errno_decode(buf, len, &v))

@@ -49,9 +49,24 @@ static void note_gone(const struct node_info *node)
 	__atomic_add_fetch(&nr_gone, 1, __ATOMIC_SEQ_CST);
 }
 
+static uint32_t nr_loads, nr_fenced;
+
+static void tell_load(struct cluster_load *load)
+{
+	__atomic_add_fetch(&nr_loads, 1, __ATOMIC_SEQ_CST);
+	*load = (struct cluster_load){ .runnable = 3, .tasks = 9, .cpus = 1, .free_lines = 7 };
+}
+
+static void note_fenced(void)
+{
+	__atomic_add_fetch(&nr_fenced, 1, __ATOMIC_SEQ_CST);
+}
+
 static const struct cluster_ops ops = { .status = note_status,
 					.joined = note_joined,
-					.gone = note_gone };
+					.gone = note_gone,
+					.fenced = note_fenced,
+					.load = tell_load };
 
 static enum node_role role_of(uint32_t id)
 {
@@ -185,6 +200,66 @@ static void no_host(struct ktest *t)
 	sim_run(t, nodes, 1, 30);
 }
 
+/* --- placing programs ---------------------------------------------------------------------------- */
+
+#define PROCESSOR_B 3u /* in the place of a memory node */
+
+static enum node_role two_roles(uint32_t id)
+{
+	return id == HOST       ? NODE_ROLE_STORAGE
+	       : id == MEMORY_A ? NODE_ROLE_MEMORY
+				: NODE_ROLE_PROCESSOR;
+}
+
+static void tell_no_load(struct cluster_load *load)
+{
+	__atomic_add_fetch(&nr_loads, 1, __ATOMIC_SEQ_CST);
+}
+
+static void place_node(struct ktest *t)
+{
+	static struct cluster_ops own;
+	struct rdma_device *dev = rdma_device_wait(time_now_ns() + NSEC_PER_SEC);
+	uint32_t node = 0, other = 0, loads;
+
+	own = ops;
+	if (sim_node_id() == PROCESSOR_B)
+		own.load = tell_no_load;
+	if (sim_node_id() == HOST)
+		EXPECT_EQ(t, shim_bootparam_set("cluster", "p2,m1,s1"), 0);
+	else
+		EXPECT_EQ(t, shim_bootparam_set("rendezvous", "lid:1"), 0);
+	shim_bootparam_set("cluster.beat_ms", "100");
+	EXPECT_EQ(t, rpc_start(dev, two_roles(sim_node_id())), 0);
+	ASSERT_EQ(t, cluster_join(&own), 0);
+	/* Two more heartbeats: the first of them may have begun before. */
+	loads = __atomic_load_n(&nr_loads, __ATOMIC_SEQ_CST);
+	if (sim_node_id() != HOST)
+		EXPECT_TRUE(t, wait_for(&nr_loads, loads + 3));
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == HOST) {
+		/* One says that it has three to run, the other none. */
+		EXPECT_EQ(t, cluster_place_program(&node), 0);
+		EXPECT_EQ(t, node, PROCESSOR_B);
+		for (int i = 0; i < 200 && other != PROCESSOR; i++)
+			EXPECT_EQ(t, cluster_place_program(&other), 0);
+		EXPECT_EQ(t, other, PROCESSOR);
+	} else {
+		EXPECT_EQ(t, cluster_place_program(&node), -ENOSYS);
+	}
+	sim_cmd("barrier 2 4");
+}
+
+static void programs_are_placed(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = place_node },
+						 { .id = MEMORY_A, .fn = place_node },
+						 { .id = PROCESSOR_B, .fn = place_node },
+						 { .id = PROCESSOR, .fn = place_node } };
+
+	sim_run(t, nodes, 4, 30);
+}
+
 /* --- death, restart, fencing --------------------------------------------------------------------- */
 
 static void lease_node(struct ktest *t)
@@ -271,6 +346,7 @@ static void fenced_node(struct ktest *t)
 		for (int i = 0; i < 8000 && !strstr(status_text, "was fenced"); i++)
 			usleep(1000);
 		EXPECT_TRUE(t, strstr(status_text, "was fenced") != NULL);
+		EXPECT_TRUE(t, wait_for(&nr_fenced, 1));
 		EXPECT_EQ(t, ping(HOST, RPC_CLASS_CONTROL), -ESTALE);
 		EXPECT_EQ(t, ping(MEMORY_A, RPC_CLASS_CONTROL), -ESTALE);
 	} else {
@@ -565,6 +641,7 @@ static const struct ktest_case cases[] = {
 	KTEST(late_memory),
 	KTEST(never_complete),
 	KTEST(no_host),
+	KTEST(programs_are_placed),
 	KTEST(lease_ends),
 	KTEST(restarted_node),
 	KTEST(cut_off_too_long),

@@ -51,6 +51,13 @@ static int recode(uint8_t type, const uint8_t *buf, size_t len, uint8_t *out)
 			return -1;
 		ctl_signal_encode(v, (void *)out);
 		return 0;
+	case CTL_PLACED:
+		RECODE(PLACED, placed);
+	case CTL_PLACE:
+		if (ctl_place_decode(buf, len, &v))
+			return -1;
+		ctl_place_encode(v, (void *)out);
+		return 0;
 	case CTL_REFUSED:
 	case CTL_DEBUG_REPLY:
 		if (ctl_errno_decode(buf, len, &v))

@@ -44,6 +44,7 @@ class Fake:
         self.cond = threading.Condition()
         self.credit: dict[tuple[int, int], int] = {}
         self.gone: set[tuple[int, int]] = set()
+        self.placed = 0
         self.progs: dict[int, subprocess.Popen] = {}
         self.terminals: dict[int, int] = {}
         self.inputs: dict[int, queue.SimpleQueue] = {}  # payloads for stdin; None: its end
@@ -84,6 +85,10 @@ class Fake:
             self.send(Frame(Type.STATS, payload=b'{"counters":{"excache.misses":3,"virtio-blk.requests":5}}'))
         elif frame.type is Type.DEBUG:
             self.send(Frame(Type.DEBUG_REPLY, frame.prog, 0, frames.encode_errno(38, "")))
+        elif frame.type is Type.PLACE:
+            # Turns over two processors, for the sake of simplicity.
+            self.placed += 1
+            self.send(Frame(Type.PLACED, frame.prog, 0, frames.encode_placed(0, 2 - self.placed % 2)))
         elif frame.type is Type.RUN:
             self.start(frame.prog, frames.decode_run(frame.payload))
         elif frame.type is Type.CREDIT:

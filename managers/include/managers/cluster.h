@@ -14,6 +14,7 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 #include <net/node.h>
+#include <proto/cluster.h>
 #include <proto/types.h>
 
 struct cluster_ops {
@@ -26,6 +27,13 @@ struct cluster_ops {
 	 * incarnation answer ESTALE from here on.  Thread context.  May be NULL.
 	 */
 	void (*gone)(const struct node_info *node);
+	/*
+	 * The host has fenced us: our lease has ended, and what we had elsewhere is gone.  Once, after
+	 * status().  Thread context.  May be NULL.
+	 */
+	void (*fenced)(void);
+	/* What is to be told of the node's load, with each heartbeat.  Thread context.  May be NULL: nothing. */
+	void (*load)(struct cluster_load *load);
 };
 
 /*
@@ -48,5 +56,10 @@ uint32_t cluster_home_for(uint64_t aspace);
 uint32_t cluster_owner_for(uint64_t aspace, uint64_t index, uint32_t home);
 /* Memory node that holds the buffer cache of @file: the same answer on every node. */
 uint32_t cluster_file_cache_node(const struct proto_file *file);
+/*
+ * GPM: the processor node for a new program, from approximate load reports.  Only where the managers are: 0,
+ * -ENOSYS elsewhere, -EHOSTDOWN when there is no processor.
+ */
+int cluster_place_program(uint32_t *node) __must_check;
 /* Storage node that serves @path. */
 uint32_t cluster_storage_for(const char *path);

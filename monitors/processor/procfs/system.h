@@ -9,6 +9,7 @@
 
 #include <lib/compiler.h>
 #include <lib/types.h>
+#include <processor/system_threads.h>
 
 #include "text.h"
 
@@ -39,8 +40,6 @@ void system_memory(struct system_memory *m);
 
 /* Averages over 1, 5 and 15 minutes of threads that run or want to. */
 void system_loadavg(uint32_t avg[3]);
-/* Threads of programs: runnable, and all. */
-void system_threads(uint32_t *running, uint32_t *total);
 /* Processes and threads started since boot, as "processes" in /proc/stat. */
 uint64_t system_forks(void);
 uint32_t system_last_pid(void);

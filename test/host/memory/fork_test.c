@@ -645,6 +645,8 @@ static void reserved_objects_are_charged_once(struct ktest *t)
 static void nothing_is_left_of_a_processor(struct ktest *t)
 {
 	struct fake_proc o;
+	uint64_t addr;
+	uint32_t got;
 
 	family_start(t, 2);
 	proc_init(&o, &fam.f, FAKE_ASPACE(9), FAKE_MEM_FIRST + 1);
@@ -655,6 +657,27 @@ static void nothing_is_left_of_a_processor(struct ktest *t)
 		memory_processor_gone(&fam.f.mem[n], FAKE_PROC);
 	EXPECT_EQ(t, used(&fam.f), 0);
 	EXPECT_EQ(t, get(&fam.a, FIXED_AT), -EFAULT);
+	proc_done(&o);
+	family_end(t);
+
+	/* One node knows already that the processor is gone, the home does not yet: nothing comes back there. */
+	family_start(t, 2);
+	memory_processor_gone(&fam.f.mem[1], FAKE_PROC);
+	EXPECT_EQ(t, proc_mmap(&fam.a, FIXED_AT + 64 * MB, 8 * MB, RW, PM_MAP_FIXED, &addr),
+		  -ESTALE);
+	proc_init(&o, &fam.f, FAKE_ASPACE(9), FAKE_MEM_FIRST + 1);
+	EXPECT_EQ(t, proc_space(&o), -ESTALE);
+	EXPECT_EQ(t, proc_credit(&o, FAKE_MEM_FIRST + 1, 5, 0, &got), -ENOMEM);
+	EXPECT_EQ(t, fam.f.mem[1].owner.nr_spaces, 0);
+	EXPECT_EQ(t, fam.f.mem[1].home.nr_spaces, 0);
+	memory_processor_gone(&fam.f.mem[0], FAKE_PROC);
+	EXPECT_EQ(t, used(&fam.f), 0);
+	EXPECT_EQ(t, pool_credits(&fam.f.mem[1].pool, FAKE_PROC), 0);
+	/* Once it has joined again it is as good as any. */
+	memory_processor_joined(&fam.f.mem[0], FAKE_PROC);
+	memory_processor_joined(&fam.f.mem[1], FAKE_PROC);
+	EXPECT_EQ(t, proc_space(&o), 0);
+	EXPECT_EQ(t, proc_destroy(&o), 0);
 	proc_done(&o);
 	family_end(t);
 

@@ -33,6 +33,7 @@ from .plan import Command, NodePlan, Plan
 SHUTDOWN_S = 5.0
 STATS_S = 10.0
 CONTROL_S = 10.0
+ROOT_VNODE = 1  # the only one so far
 STDIN_CHUNK = 32768
 WINDOW = 256 << 10  # what the launcher grants on stdout and stderr
 RUN_DIR_PREFIX = "tessera-"
@@ -265,7 +266,7 @@ class Cluster:
         self._next_prog = 1
         self._programs: dict[tuple[str, int], Program | Relay] = {}
         self._past: set[tuple[str, int]] = set()
-        self._replies: dict[int, tuple[int, str]] = {}
+        self._replies: dict[int, tuple[int, str | int]] = {}
         self._stats: dict[str, str] = {}
         self._channels: dict[str, Channel] = {}
         self._wake_r, self._wake_w = socket.socketpair()
@@ -457,9 +458,9 @@ class Cluster:
                 raise LaunchError(self.failure)
             return bool(ok)
 
-    def wait_ready(self) -> None:
-        """Until every processor node says that the cluster is complete."""
-        wanted = [c for c in self._channels.values() if c.node.role == "processor"]
+    def wait_ready(self, everyone: bool = False) -> None:
+        """Until every processor node (or every node) says that the cluster is complete."""
+        wanted = [c for c in self._channels.values() if everyone or c.node.role == "processor"]
         if not self._wait(lambda: all(c.ready for c in wanted), self.boot_timeout):
             late = [c for c in self._channels.values() if not c.ready]
             what = "; ".join(f"{c.node.name}: {c.status}" for c in late)
@@ -495,16 +496,18 @@ class Cluster:
             self._next_prog += 1
             return self._next_prog - 1
 
-    def stats(self) -> dict[str, dict]:
-        """The counters of every node, by name; nodes that do not answer are None."""
+    def stats(self, only: tuple[str, ...] = ()) -> dict[str, dict]:
+        """The counters of every node (or of some), by name; nodes that do not answer are None."""
         with self._cond:
             self._stats.clear()
-        names = [n for n, c in self._channels.items() if c.open and c.hello and n not in self.lost]
+        wanted = only or tuple(self._channels)
+        names = [n for n in wanted
+                 if self._channels[n].open and self._channels[n].hello and n not in self.lost]  # fmt: skip
         for name in names:
             self._channels[name].send(Frame(Type.STATS_REQ))
         self._wait(lambda: set(names) <= set(self._stats) | set(self.lost), STATS_S)
         out: dict[str, dict] = {}
-        for name in self._channels:
+        for name in wanted:
             try:
                 out[name] = json.loads(self._stats[name])
             except (KeyError, ValueError):
@@ -521,6 +524,21 @@ class Cluster:
         if err:
             raise OSError(err, f"{node}: {command}: {text or os.strerror(err)}")
         return text
+
+    def place(self, timeout: float = CONTROL_S) -> str:
+        """The processor that GPM chooses for a new program."""
+        manager = next(n for n in self.plan.nodes if n.role == "storage")
+        number = self.take_id()
+        self._channels[manager.name].send(Frame(Type.PLACE, number, 0, frames.encode_place(ROOT_VNODE)))
+        if not self._wait(lambda: number in self._replies, timeout):
+            raise LaunchError(f"{manager.name}: no placement in {timeout:g} s")
+        err, node = self._replies.pop(number)
+        if err:
+            raise LaunchError(f"{manager.name}: no placement: {os.strerror(err)}")
+        name = next((n.name for n in self.plan.nodes if n.node == node and n.role == "processor"), None)
+        if name is None:
+            raise LaunchError(f"{manager.name} placed a program on node {node}, which is no processor")
+        return name
 
     def inject(self, command: str) -> dict:
         """A command to the HCA model; its reply."""
@@ -657,7 +675,7 @@ class Cluster:
                 raise frames.ProtocolError(f"{frame.type.name} before HELLO")
         elif frame.type is Type.HELLO:
             raise frames.ProtocolError("a second HELLO")
-        if frame.type in (Type.STATS, Type.DEBUG_REPLY):
+        if frame.type in (Type.STATS, Type.DEBUG_REPLY, Type.PLACED):
             self._answer(channel, frame)
         elif frame.prog:
             self._program_frame(channel, frame)
@@ -704,6 +722,8 @@ class Cluster:
         with self._cond:
             if frame.type is Type.STATS:
                 self._stats[channel.node.name] = frame.payload.decode("utf-8", "replace")
+            elif frame.type is Type.PLACED:
+                self._replies[frame.prog] = frames.decode_placed(frame.payload)
             else:
                 self._replies[frame.prog] = frames.decode_errno(frame.payload)
 

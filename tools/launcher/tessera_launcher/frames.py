@@ -34,6 +34,7 @@ _STARTED = struct.Struct("<IIQ")
 _U32 = struct.Struct("<I")
 _WINSIZE = struct.Struct("<HHHH")
 _EXIT = struct.Struct("<IIQ")
+_PAIR = struct.Struct("<II")
 HEADER_SIZE = _HDR.size
 
 
@@ -65,6 +66,8 @@ class Type(enum.IntEnum):
     SHUTDOWN = 16
     DEBUG = 17
     DEBUG_REPLY = 18
+    PLACE = 19
+    PLACED = 20
 
 
 ROLES = {1: "processor", 2: "memory", 3: "storage"}
@@ -101,6 +104,8 @@ _RULES = {
     Type.SHUTDOWN: _Rule(_HOST, 0, 0, "node"),
     Type.DEBUG: _Rule(_HOST, 1, MAX_PAYLOAD, more=MAX_TEXT),
     Type.DEBUG_REPLY: _Rule(_NODE, 1, MAX_PAYLOAD, more=MAX_TEXT),
+    Type.PLACE: _Rule(_HOST, _PAIR.size, _PAIR.size),
+    Type.PLACED: _Rule(_NODE, _PAIR.size, _PAIR.size),
 }
 
 
@@ -333,6 +338,29 @@ def decode_errno(payload: bytes) -> tuple[int, str]:
     if err > MAX_ERRNO:
         raise ProtocolError(f"errno {err}")
     return err, payload[_U32.size :].decode("utf-8", "replace")
+
+
+def encode_place(vnode: int) -> bytes:
+    return _PAIR.pack(vnode, 0)
+
+
+def decode_place(payload: bytes) -> int:
+    vnode, reserved = _unpack(_PAIR, payload, "PLACE")
+    if not vnode or reserved:
+        raise ProtocolError("PLACE with bad fields")
+    return vnode
+
+
+def encode_placed(err: int, node: int) -> bytes:
+    return _PAIR.pack(err, node)
+
+
+def decode_placed(payload: bytes) -> tuple[int, int]:
+    """An errno, or 0 and a processor node's id."""
+    err, node = _unpack(_PAIR, payload, "PLACED")
+    if err > MAX_ERRNO or node > 0xFFFF or (err == 0) == (node == 0):
+        raise ProtocolError("PLACED with bad fields")
+    return err, node
 
 
 def decode_line(payload: bytes) -> str:

@@ -33,6 +33,7 @@ from .options import Options, warn
 from .run import EXIT_FAILED, Interrupted, Signals, announce_gdb, remove_logs
 
 MAX_LINE = 1 << 16
+PLACE_TRIES = 8
 PROG = 1  # the number of the program on a client's connection
 
 
@@ -98,7 +99,7 @@ class Relayed(Relay):
 
     def check(self, frame: Frame) -> None:
         """ProtocolError for what the node would not bear."""
-        if frame.prog != PROG or frame.type in (Type.DEBUG,):
+        if frame.prog != PROG or frame.type in (Type.DEBUG, Type.PLACE):
             raise frames.ProtocolError(f"{frame.type.name} from a client")
         if (frame.type is Type.RUN) != (self.run is None):
             raise frames.ProtocolError("a program begins with one RUN")
@@ -162,7 +163,6 @@ class Keeper:
         self._wake_w.setblocking(False)
         self._lock = threading.Lock()
         self._programs: set[Relayed] = set()
-        self._turn = 0
 
     def wake(self) -> None:
         with contextlib.suppress(OSError):
@@ -219,7 +219,7 @@ class Keeper:
                    nodes=nodes, programs=programs)  # fmt: skip
 
     def _choose(self, processor: object) -> str:
-        """The node that was named, or one after the other."""
+        """The node that was named, or the one that GPM chooses."""
         nodes = [n.name for n in self.cluster.plan.nodes if n.role == "processor"]
         if processor is not None:
             if f"p{processor}" not in nodes:
@@ -227,10 +227,15 @@ class Keeper:
             if f"p{processor}" in self.cluster.lost:
                 raise LaunchError(self.cluster.lost[f"p{processor}"])
             return f"p{processor}"
-        alive = [n for n in nodes if n not in self.cluster.lost]
-        with self._lock:
-            self._turn += 1
-            return alive[self._turn % len(alive)]
+        if len(nodes) == 1:
+            return nodes[0]
+        # A loss is known here before the lease has ended: then GPM may still name the lost one, which
+        # counts a program there each time, so that another one's turn comes.
+        for _ in range(PLACE_TRIES):
+            node = self.cluster.place()
+            if node not in self.cluster.lost:
+                return node
+        return next(n for n in nodes if n not in self.cluster.lost)
 
     def _exec(self, sock: socket.socket, request: dict) -> None:
         node = self._choose(request.get("processor"))
@@ -287,7 +292,7 @@ def main(o: Options, report: int) -> int:
     try:
         with cluster:
             announce_gdb(cluster)
-            cluster.wait_ready()
+            cluster.wait_ready(everyone=True)
             for command in o.inject:
                 cluster.inject(command)
             keeper = Keeper(o, cluster, claim, packed)

@@ -43,6 +43,12 @@ struct ctl_ops {
 	 */
 	int (*debug)(const char *cmd, char *reply, size_t cap);
 
+	/*
+	 * Where shall a program of @vnode run?  The id of a processor node, or a negative errno.  On the
+	 * reader thread: must not wait for a peer.  NULL: this node has no managers (-ENOSYS).
+	 */
+	int (*place)(uint32_t vnode, uint32_t *node);
+
 	/* Quiesce before power off.  May be NULL. */
 	void (*shutdown)(void);
 };

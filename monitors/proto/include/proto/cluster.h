@@ -3,7 +3,7 @@
  * Membership: every node <-> the node that hosts the managers.
  *
  *	CLUSTER_JOIN  node -> host   who I am; answered with the view
- *	CLUSTER_BEAT  node -> host   renews the lease; answered with the view if the node's is old
+ *	CLUSTER_BEAT  node -> host   renews the lease, tells the load; answered with the view if the node's is old
  *	CLUSTER_VIEW  host -> node   the view has changed
  *
  * All are idempotent: a view carries the epoch, and an older one than the node has is ignored; a beat carries
@@ -49,13 +49,26 @@ struct cluster_beat_wire {
 	le32_t epoch; /* of the view that the node has */
 	le32_t incarn;
 	le64_t seq; /* 1, 2, ...: it renews the lease when it is greater than any before */
+	/* The load; 0 of what the node does not have. */
+	le32_t runnable;
+	le32_t tasks;
+	le32_t cpus;
+	le32_t free_lines;
 };
-static_assert(sizeof(struct cluster_beat_wire) == 16, "CLUSTER_BEAT is ABI");
+static_assert(sizeof(struct cluster_beat_wire) == 32, "CLUSTER_BEAT is ABI");
+
+struct cluster_load {
+	uint32_t runnable; /* tasks of programs that run or would */
+	uint32_t tasks;    /* all of them */
+	uint32_t cpus;
+	uint32_t free_lines; /* of the ExCache */
+};
 
 struct cluster_beat {
 	uint32_t epoch;
 	uint32_t incarn;
 	uint64_t seq;
+	struct cluster_load load;
 };
 
 enum cluster_view_flags {

@@ -59,6 +59,8 @@ enum ctl_type {
 	CTL_SHUTDOWN = 16,    /* host: stop and power off */
 	CTL_DEBUG = 17,       /* host: a test command, text */
 	CTL_DEBUG_REPLY = 18, /* node: errno and text */
+	CTL_PLACE = 19,       /* host: on which processor shall a program run? */
+	CTL_PLACED = 20,      /* node: there */
 	CTL_TYPE_END,
 };
 
@@ -130,6 +132,24 @@ struct ctl_errno_wire {
 	le32_t err;
 } __packed;
 static_assert(sizeof(struct ctl_errno_wire) == 4, "ctl_errno_wire is wire layout");
+
+/* The request is numbered by its prog, as a DEBUG is. */
+struct ctl_place_wire {
+	le32_t vnode;    /* not 0 */
+	le32_t reserved; /* 0 */
+} __packed;
+static_assert(sizeof(struct ctl_place_wire) == 8, "ctl_place_wire is wire layout");
+
+struct ctl_placed_wire {
+	le32_t err;  /* 0, or a positive errno */
+	le32_t node; /* cluster-wide id; 0 with an errno, else not */
+} __packed;
+static_assert(sizeof(struct ctl_placed_wire) == 8, "ctl_placed_wire is wire layout");
+
+struct ctl_placed {
+	uint32_t err;
+	uint32_t node;
+};
 
 struct ctl_credit_wire {
 	le32_t bytes;
@@ -240,6 +260,10 @@ int __must_check ctl_run_decode(const void *buf, size_t len, struct ctl_run *out
 void ctl_started_encode(const struct ctl_started *started, struct ctl_started_wire *w);
 int __must_check ctl_started_decode(const void *buf, size_t len, struct ctl_started *out);
 
+void ctl_place_encode(uint32_t vnode, struct ctl_place_wire *w);
+int __must_check ctl_place_decode(const void *buf, size_t len, uint32_t *vnode);
+void ctl_placed_encode(const struct ctl_placed *placed, struct ctl_placed_wire *w);
+int __must_check ctl_placed_decode(const void *buf, size_t len, struct ctl_placed *out);
 void ctl_errno_encode(uint32_t err, struct ctl_errno_wire *w);
 int __must_check ctl_errno_decode(const void *buf, size_t len, uint32_t *err);
 

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Several processors: programs on each, one that is lost, one that is cut off; a cluster that stays."""
+
+import signal
+import time
+
+import pytest
+from boot import LaunchError, Running, on_host, total
+from tessera_launcher import account, frames, packages, run
+from tessera_launcher.streams import Capture, feed
+
+LIMIT_S = 120.0
+BUSYBOX = packages.require("busybox")[0]
+# Shorter leases than the usual 15 s, but no shorter than a loaded host bears.
+SHAPE = ("--processors", "3", "--memories", "2", "--vregion", "2M", "--excache", "8M",
+         "--append", "cluster.beat_ms=500", "--append", "storage:cluster.lease_ms=8000")  # fmt: skip
+# What a processor's programs own on memory nodes.
+OWNED = ("memory.frames_used", "memory.committed", "memory.spaces", "memory.aspaces",
+         "memory.vregions", "memory.vmas", "memory.frames_pinned")  # fmt: skip
+# Sorts what it can in memory, tells so, and goes on when told.
+STEADY = "sort text.small > $T/sorted; echo ready; read x; sha256sum < $T/sorted; seq 1 20000 | wc -c"
+# Children of a shell that has memory of its own to share, each with a heap several times the ExCache.
+HUNGRY = "x=$(seq 1 20000); for i in 1 2 3; do sort -r /data/text.big > /dev/null & done; echo $x | wc -w; wait"
+
+
+@pytest.fixture(scope="module")
+def several(disk):
+    """Not from the pool: two of the processors will be lost."""
+    running = Running(SHAPE, disk, "processors").up()
+    yield running
+    running.close()
+    assert not running.complaints(), "\n".join(running.complaints())
+
+
+def start(running: Running, node: str, script: str):
+    """A shell on a node: the program, and what it writes."""
+    capture = Capture()
+    argv = [BUSYBOX, "sh", "-c", script]
+    what = frames.Run(argv[0], argv, run.environment(["T=/tmp"]), "/data")
+    program = running.cluster.start_program(what, capture.sink, node)
+    capture.attach(program)
+    return program, capture
+
+
+def wait_for(what, limit: float = LIMIT_S):
+    """Until @what answers something true, which is returned."""
+    end = time.monotonic() + limit
+    while not (found := what()):
+        assert time.monotonic() < end, f"not within {limit:g} s"
+        time.sleep(0.2)
+    return found
+
+
+def counters(running: Running, *nodes: str) -> dict[str, dict[str, float]]:
+    return {n: account.flatten(s or {}) for n, s in running.cluster.stats(nodes).items()}
+
+
+def owned(running: Running) -> dict[str, float]:
+    stats = counters(running, "m0", "m1")
+    return {name: total(stats, name) for name in OWNED}
+
+
+def steady(running: Running) -> dict[str, float]:
+    """What is owned once that does not change any more: write-backs under way have come to an end."""
+    before = owned(running)
+
+    def same():
+        nonlocal before
+        now, last = owned(running), before
+        before = now
+        return now == last and now
+
+    return wait_for(same)
+
+
+def check_steady_ends_well(program, capture, texts, tmp_path):
+    feed(program, b"go\n")
+    assert program.wait(time.monotonic() + LIMIT_S)
+    assert program.exit.status == 0
+    there = on_host([BUSYBOX, "sh", "-c", STEADY], stdin=b"go\n", cwd=texts, env=[f"T={tmp_path}"])
+    assert bytes(capture.data[1]) == there.checked()
+
+
+def test_programs_on_each_processor(several):
+    """Process ids are apart; one space, file or credit of one is not taken for another's."""
+    nodes = ("p0", "p1", "p2", "p1")
+    programs = [start(several, node, "echo $$; sort text.small | sha256sum") for node in nodes]
+    pids, sums = [], set()
+    for program, capture in programs:
+        assert program.wait(time.monotonic() + LIMIT_S)
+        pid, text = bytes(capture.data[1]).splitlines()
+        assert program.exit.status == 0 and int(pid) == program.started.pid
+        pids.append(int(pid))
+        sums.add(text)
+    assert len(set(pids)) == 4 and len(sums) == 1
+    assert [pid // (4194304 // 3) for pid in pids] == [0, 1, 2, 1]
+
+
+def test_gpm_places_where_there_is_least_to_do(several):
+    """With one processor busy, what nobody has placed goes to the others, by turns."""
+    busy, _ = start(several, "p0", "while :; do :; done")
+    assert busy.wait(time.monotonic() + LIMIT_S, "start")
+    placed = []
+
+    def place():
+        placed.append(several.cluster.place())
+        return placed[-1]
+
+    wait_for(lambda: place() != "p0")
+    for _ in range(3):
+        time.sleep(0.7)  # longer than between heartbeats: reports decide, not how many were placed since
+        assert place() != "p0"
+    busy.signal(signal.SIGKILL)
+    busy.wait(time.monotonic() + LIMIT_S)
+    assert {place() for _ in range(12)} == {"p0", "p1", "p2"}
+    assert several.stats()["s0"]["gpm.placed"] == len(placed)
+
+
+def test_lost_processors_are_given_back(several, texts, tmp_path):
+    """p1 is killed. p2 stops for longer than its lease: when it goes on it may do nothing more."""
+    program, capture = start(several, "p0", STEADY)
+    wait_for(lambda: b"ready" in capture.data[1])
+    alone = steady(several)
+    # Idle processors keep a store of credits; that of p0 includes what its lines will need.
+    stats = counters(several, "p1", "p2", "m0", "m1")
+    promised = total(stats, "memory.frames_promised") - total(stats, "credit.held")
+    killed, _ = start(several, "p1", HUNGRY)
+    stopped, _ = start(several, "p2", HUNGRY)
+    wait_for(lambda: owned(several)["memory.frames_used"] > alone["memory.frames_used"] + 8000)
+    assert owned(several)["memory.aspaces"] >= alone["memory.aspaces"] + 8
+    several.cluster.kill_node("p1")
+    several.cluster.kill_node("p2", signal.SIGSTOP)
+    with pytest.raises(LaunchError, match="node p1 was killed by signal 9"):
+        killed.wait(time.monotonic() + LIMIT_S)
+    assert several.alive
+    for node in (2, 3):
+        wait_for(lambda node=node: f"node {node} was silent for 8000 ms: fenced" in several.log("s0"))
+    try:
+        wait_for(lambda: owned(several) == alone, 30)
+    except AssertionError:
+        assert owned(several) == alone
+    assert total(counters(several, "m0", "m1"), "memory.frames_promised") == promised
+    several.cluster.kill_node("p2", signal.SIGCONT)
+    with pytest.raises(LaunchError, match="node p2: this node was fenced"):
+        stopped.wait(time.monotonic() + LIMIT_S)
+    # The other's output is right, and nothing stands in the way of what comes next.
+    feed(program, b"go\n")
+    assert program.wait(time.monotonic() + LIMIT_S)
+    assert program.exit.status == 0
+    there = on_host([BUSYBOX, "sh", "-c", STEADY], stdin=b"go\n", cwd=texts, env=[f"T={tmp_path}"])
+    assert bytes(capture.data[1]) == there.checked()
+    after, _ = start(several, "p0", "exit 3")
+    assert after.wait(time.monotonic() + LIMIT_S) and run.exit_status(after.exit.status) == 3
