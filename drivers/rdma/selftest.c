@@ -30,7 +30,8 @@
 #define CHAIN 16U
 
 static const char *mode;
-BOOT_PARAM("rdma.selftest", string, mode, "serve, or lid:<n> of a server: test RDMA and power off");
+BOOT_PARAM("rdma.selftest", string, mode,
+	   "serve, or local or lid:<n> of a server: test RDMA and power off");
 
 static unsigned int case_nr, nr_failed;
 
@@ -54,7 +55,7 @@ static int client_event(struct cm_conn *cm, const struct cm_event *ev, void *arg
 static struct st_conn *client_connect(struct rdma_device *dev, const struct rdma_addr *to,
 				      uint64_t service)
 {
-	struct st_conn *c = st_conn_new(dev);
+	struct st_conn *c = st_conn_new(dev, 0);
 	struct st_hello hello;
 	struct cm_params params;
 
@@ -68,7 +69,7 @@ static struct st_conn *client_connect(struct rdma_device *dev, const struct rdma
 	return c;
 }
 
-static void report(const char *name, bool ok)
+void st_report(const char *name, bool ok)
 {
 	char line[96];
 	size_t n;
@@ -82,7 +83,7 @@ static void report(const char *name, bool ok)
 
 static __noinline void case_send(struct st_conn *c)
 {
-	report("send", st_ask(c, ST_ECHO, 0, 0) == 1);
+	st_report("send", st_ask(c, ST_ECHO, 0, 0) == 1);
 }
 
 static __noinline void case_write(struct st_conn *c)
@@ -98,7 +99,8 @@ static __noinline void case_write(struct st_conn *c)
 	};
 
 	st_pattern_fill(c->buf + ST_DATA_AT, 65000, 3);
-	report("write", st_do_wr(c, &wr) == RDMA_WC_SUCCESS && st_ask(c, ST_CHECK, 3, 65000) == 1);
+	st_report("write",
+		  st_do_wr(c, &wr) == RDMA_WC_SUCCESS && st_ask(c, ST_CHECK, 3, 65000) == 1);
 }
 
 static __noinline void case_write_imm(struct st_conn *c)
@@ -120,7 +122,7 @@ static __noinline void case_write_imm(struct st_conn *c)
 	ok = st_do_wr(c, &wr) == RDMA_WC_SUCCESS &&
 	     st_recv_msg(c, &answer, sizeof(answer), &wc) == 0 &&
 	     le32_to_cpu(answer.result) == 0x12345678;
-	report("write_imm", ok && st_ask(c, ST_CHECK, 9, 4096) == 1);
+	st_report("write_imm", ok && st_ask(c, ST_CHECK, 9, 4096) == 1);
 }
 
 static __noinline void case_read(struct st_conn *c)
@@ -137,7 +139,7 @@ static __noinline void case_read(struct st_conn *c)
 
 	memset(c->buf + ST_DATA_AT, 0, 50000);
 	ok = ok && st_do_wr(c, &wr) == RDMA_WC_SUCCESS;
-	report("read", ok && st_pattern_ok(c->buf + ST_DATA_AT, 50000, 77));
+	st_report("read", ok && st_pattern_ok(c->buf + ST_DATA_AT, 50000, 77));
 }
 
 static uint64_t atomic_op(struct st_conn *c, enum rdma_wr_opcode op, uint64_t cmp_add,
@@ -178,7 +180,7 @@ static __noinline void case_atomics(struct st_conn *c)
 	ok = ok && atomic_op(c, RDMA_WR_ATOMIC_FETCH_ADD, 7, 0) == 5;
 	ok = ok && atomic_op(c, RDMA_WR_ATOMIC_CAS, 12, 100) == 12;
 	ok = ok && atomic_op(c, RDMA_WR_ATOMIC_CAS, 12, 200) == 100;
-	report("atomics", ok && atomic_op(c, RDMA_WR_ATOMIC_FETCH_ADD, 0, 0) == 100);
+	st_report("atomics", ok && atomic_op(c, RDMA_WR_ATOMIC_FETCH_ADD, 0, 0) == 100);
 }
 
 static __noinline void case_chain(struct st_conn *c)
@@ -205,7 +207,7 @@ static __noinline void case_chain(struct st_conn *c)
 	ok = counter_find("rdma.doorbells", &before) && st_post(c, &wr[0]) == 0;
 	ok = ok && counter_find("rdma.doorbells", &after) && after == before + 1;
 	ok = ok && st_wait_send(c) == RDMA_WC_SUCCESS;
-	report("chain_one_doorbell", ok && st_ask(c, ST_CHECK, 21, CHAIN * 1024) == 1);
+	st_report("chain_one_doorbell", ok && st_ask(c, ST_CHECK, 21, CHAIN * 1024) == 1);
 }
 
 /* More requests than the queue is long, so that it wraps with every alignment. */
@@ -215,7 +217,7 @@ static __noinline void case_wrap(struct st_conn *c)
 
 	for (uint32_t n = 0; n < 500 && ok; n++)
 		ok = st_ask(c, ST_ECHO, n, 0) == 1;
-	report("wrap", ok);
+	st_report("wrap", ok);
 }
 
 static __noinline void case_event(struct st_conn *c)
@@ -229,7 +231,7 @@ static __noinline void case_event(struct st_conn *c)
 	     st_send_cmd(c, ST_ECHO, 0, 0, 0) == RDMA_WC_SUCCESS;
 	ok = ok &&
 	     wait_event_timeout(&c->wq, atomic_read(&c->cq_event), time_now_ns() + NSEC_PER_SEC);
-	report("event", ok && st_recv_msg(c, &wc, 0, &wc) == 0);
+	st_report("event", ok && st_recv_msg(c, &wc, 0, &wc) == 0);
 }
 
 static enum rdma_wc_status bad_write(struct st_conn *c, uint64_t addr, uint32_t rkey, uint32_t lkey)
@@ -247,22 +249,22 @@ static void case_bad_rkey(struct st_conn *c)
 {
 	const uint32_t lkey = rdma_mr_lkey(c->mr);
 
-	report("bad_rkey",
-	       bad_write(c, c->peer_addr, c->peer_rkey ^ 0x5000, lkey) == RDMA_WC_REM_ACCESS_ERR);
-	report("flush_after_error",
-	       bad_write(c, c->peer_addr, c->peer_rkey, lkey) == RDMA_WC_WR_FLUSH_ERR);
+	st_report("bad_rkey", bad_write(c, c->peer_addr, c->peer_rkey ^ 0x5000, lkey) ==
+				      RDMA_WC_REM_ACCESS_ERR);
+	st_report("flush_after_error",
+		  bad_write(c, c->peer_addr, c->peer_rkey, lkey) == RDMA_WC_WR_FLUSH_ERR);
 }
 
 static void case_out_of_bounds(struct st_conn *c)
 {
-	report("out_of_bounds", bad_write(c, c->peer_addr + ST_BUF_LEN - 32, c->peer_rkey,
-					  rdma_mr_lkey(c->mr)) == RDMA_WC_REM_ACCESS_ERR);
+	st_report("out_of_bounds", bad_write(c, c->peer_addr + ST_BUF_LEN - 32, c->peer_rkey,
+					     rdma_mr_lkey(c->mr)) == RDMA_WC_REM_ACCESS_ERR);
 }
 
 static void case_bad_lkey(struct st_conn *c)
 {
-	report("bad_lkey", bad_write(c, c->peer_addr, c->peer_rkey, rdma_mr_lkey(c->mr) ^ 0x5000) ==
-				   RDMA_WC_LOC_PROT_ERR);
+	st_report("bad_lkey", bad_write(c, c->peer_addr, c->peer_rkey,
+					rdma_mr_lkey(c->mr) ^ 0x5000) == RDMA_WC_LOC_PROT_ERR);
 }
 
 static void sort_u32(uint32_t *v, uint32_t nr)
@@ -319,7 +321,7 @@ static __noinline void case_ping(struct st_conn *c, uint32_t len)
 		ns[n - 1] = (uint32_t)(time_now_ns() - start);
 	}
 	ok = ok && st_recv_msg(c, &answer, sizeof(answer), &wc) == 0;
-	report(len < 4096 ? "ping_pong_64" : "ping_pong_4096", ok);
+	st_report(len < 4096 ? "ping_pong_64" : "ping_pong_4096", ok);
 	if (ok) {
 		sort_u32(ns, PINGS);
 		pr_info("ping-pong of %u bytes: p50 %u ns, p99 %u ns, min %u ns\n", len,
@@ -350,7 +352,7 @@ static void with_conn(struct rdma_device *dev, const struct rdma_addr *to,
 	struct st_conn *c = client_connect_patiently(dev, to);
 
 	if (IS_ERR(c) || !atomic_read(&c->up)) {
-		report("connect", false);
+		st_report("connect", false);
 	} else {
 		fn(c);
 		cm_disconnect(c->cm);
@@ -363,7 +365,7 @@ static void with_conn(struct rdma_device *dev, const struct rdma_addr *to,
 /* The cases are kept out of line: their buffers together would not fit one stack frame. */
 static void good_cases(struct st_conn *c)
 {
-	report("connect", true);
+	st_report("connect", true);
 	case_send(c);
 	case_write(c);
 	case_write_imm(c);
@@ -378,7 +380,7 @@ static void good_cases(struct st_conn *c)
 
 static void case_quit(struct st_conn *c)
 {
-	report("quit", st_ask(c, ST_QUIT, 0, 0) == 1);
+	st_report("quit", st_ask(c, ST_QUIT, 0, 0) == 1);
 	atomic_set(&c->over, 1);
 }
 
@@ -386,8 +388,8 @@ static void case_no_listener(struct rdma_device *dev, const struct rdma_addr *to
 {
 	struct st_conn *c = client_connect(dev, to, ST_SERVICE + 1);
 
-	report("no_listener",
-	       !IS_ERR(c) && atomic_read(&c->over) && c->reason == CM_REJ_INVALID_SERVICE_ID);
+	st_report("no_listener",
+		  !IS_ERR(c) && atomic_read(&c->over) && c->reason == CM_REJ_INVALID_SERVICE_ID);
 	if (!IS_ERR(c))
 		st_conn_free(c);
 }
@@ -398,12 +400,12 @@ static void case_sa(struct rdma_device *dev, const struct rdma_addr *to)
 	struct rdma_addr addr;
 	struct rdma_gid none = { .raw = { 0xfe, 0x80, [15] = 0x77 } };
 
-	report("sa_own_gid",
-	       rdma_port_attr(dev, 1, &attr) == 0 &&
-		       sa_path_query(dev, 1, &attr.gid, &addr, time_now_ns() + ST_LIMIT_NS) == 0 &&
-		       addr.dlid == attr.lid);
-	report("sa_unknown_gid",
-	       sa_path_query(dev, 1, &none, &addr, time_now_ns() + ST_LIMIT_NS) == -ENOENT);
+	st_report("sa_own_gid", rdma_port_attr(dev, 1, &attr) == 0 &&
+					sa_path_query(dev, 1, &attr.gid, &addr,
+						      time_now_ns() + ST_LIMIT_NS) == 0 &&
+					addr.dlid == attr.lid);
+	st_report("sa_unknown_gid",
+		  sa_path_query(dev, 1, &none, &addr, time_now_ns() + ST_LIMIT_NS) == -ENOENT);
 }
 
 static void client(struct rdma_device *dev, const struct rdma_addr *to)
@@ -418,6 +420,15 @@ static void client(struct rdma_device *dev, const struct rdma_addr *to)
 	with_conn(dev, to, case_out_of_bounds);
 	with_conn(dev, to, case_bad_lkey);
 	with_conn(dev, to, case_quit);
+	machine_poweroff(nr_failed ? EXIT_STATUS_TEST_FAIL : EXIT_STATUS_OK);
+}
+
+static void local(struct rdma_device *dev)
+{
+	static const char plan[] = "TAP version 13\n1..4\n";
+
+	console_write(plan, sizeof(plan) - 1);
+	st_local_cases(dev);
 	machine_poweroff(nr_failed ? EXIT_STATUS_TEST_FAIL : EXIT_STATUS_OK);
 }
 
@@ -447,8 +458,10 @@ static void selftest_thread(void *arg)
 			pr_info("serving\n");
 		return;
 	}
+	if (strcmp(mode, "local") == 0)
+		local(dev);
 	if (strncmp(mode, "lid:", 4) != 0 || kstrtou32(mode + 4, 0, &lid) || lid > 0xbfff) {
-		pr_err("rdma.selftest=%s is neither serve nor lid:<n>\n", mode);
+		pr_err("rdma.selftest=%s is none of serve, local, lid:<n>\n", mode);
 		machine_poweroff(EXIT_STATUS_TEST_FAIL);
 	}
 	to.dlid = (uint16_t)lid;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * RDMA self-test: what the server and connections (selftest_conn.c), the work that the server does to
- * its client (selftest_peer.c) and the client's cases (selftest.c) share.  test/judge/peer.c repeats the
+ * its client (selftest_peer.c), the client's cases (selftest.c) and those without a peer
+ * (selftest_local.c) share.  test/judge/peer.c repeats the
  * numbers and the two wire structures.
  */
 #pragma once
@@ -64,6 +65,7 @@ struct st_conn {
 	uint32_t peer_rkey;
 	struct waitqueue wq;
 	atomic_t up, over, cq_event;
+	unsigned int event_cpu; /* where the last event came */
 	uint16_t reason;
 	uint32_t imm;
 	bool got_imm;
@@ -79,7 +81,7 @@ enum rdma_wc_status st_send_cmd(struct st_conn *c, uint32_t op, uint32_t arg, ui
 				uint32_t result);
 int st_recv_msg(struct st_conn *c, void *msg, uint32_t len, struct rdma_wc *wc);
 int st_ask(struct st_conn *c, uint32_t op, uint32_t arg, uint32_t len);
-struct st_conn *st_conn_new(struct rdma_device *dev);
+struct st_conn *st_conn_new(struct rdma_device *dev, uint32_t vector);
 void st_conn_free(struct st_conn *c);
 struct cm_params st_params_of(const struct st_conn *c, const struct st_hello *hello);
 struct st_hello st_hello_of(const struct st_conn *c);
@@ -89,4 +91,6 @@ uint32_t st_peer_get(struct st_conn *c, uint32_t seed, uint32_t len);
 uint32_t st_peer_atomic(struct st_conn *c, enum rdma_wr_opcode op, uint32_t compare_add,
 			uint32_t swap);
 uint32_t st_peer_datagrams(struct st_conn *c, uint32_t nr);
+void st_report(const char *name, bool ok);
+void st_local_cases(struct rdma_device *dev);
 int st_server_request(struct cm_conn *cm, const struct cm_event *ev, void *arg);

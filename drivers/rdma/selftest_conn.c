@@ -7,6 +7,7 @@
  */
 #include "selftest.h"
 
+#include <arch/percpu.h>
 #include <kernel/reboot.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
@@ -40,6 +41,7 @@ static void cq_event(struct rdma_cq *cq, void *arg)
 {
 	struct st_conn *c = arg;
 
+	c->event_cpu = cpu_id();
 	atomic_set(&c->cq_event, 1);
 	wake_all(&c->wq);
 }
@@ -72,7 +74,7 @@ void st_conn_free(struct st_conn *c)
 	kfree(c);
 }
 
-struct st_conn *st_conn_new(struct rdma_device *dev)
+struct st_conn *st_conn_new(struct rdma_device *dev, uint32_t vector)
 {
 	struct st_conn *c = kzalloc(sizeof(*c));
 	struct rdma_phys_range range = { .len = ST_BUF_LEN };
@@ -105,7 +107,7 @@ struct st_conn *st_conn_new(struct rdma_device *dev)
 	err = PTR_ERR_OR_ZERO(c->mr);
 	if (err)
 		goto out;
-	c->cq = rdma_cq_create(dev, 128, 0, cq_event, c);
+	c->cq = rdma_cq_create(dev, 128, vector, cq_event, c);
 	err = PTR_ERR_OR_ZERO(c->cq);
 	if (err)
 		goto out;
@@ -355,7 +357,7 @@ int st_server_request(struct cm_conn *cm, const struct cm_event *ev, void *arg)
 
 	if (ev->type != CM_EVENT_REQUEST)
 		return 1;
-	c = st_conn_new(arg);
+	c = st_conn_new(arg, 0);
 	if (IS_ERR(c))
 		return 1;
 	st_hello_take(c, ev);

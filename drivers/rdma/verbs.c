@@ -24,6 +24,8 @@
 #include <kernel/printk.h>
 
 COUNTER(cnt_send_wr, "rdma.send_wr", "send work requests posted");
+COUNTER(cnt_inline, "rdma.send_inline", "send work requests that carried their data");
+COUNTER(cnt_signalled, "rdma.send_signalled", "send work requests that asked for a completion");
 COUNTER(cnt_recv_wr, "rdma.recv_wr", "receive work requests posted");
 COUNTER(cnt_cqe, "rdma.cqe", "completions taken");
 COUNTER(cnt_cqe_err, "rdma.cqe_errors", "completions with an error status");
@@ -473,6 +475,12 @@ void rdma_count_send(uint32_t nr_wr, uint32_t nr_rung)
 {
 	counter_add(&cnt_send_wr, nr_wr);
 	counter_add(&cnt_doorbells, nr_rung);
+}
+
+void rdma_count_send_kinds(uint32_t nr_inline, uint32_t nr_signalled)
+{
+	counter_add(&cnt_inline, nr_inline);
+	counter_add(&cnt_signalled, nr_signalled);
 }
 
 void rdma_count_recv(uint32_t nr_wr)

@@ -160,6 +160,7 @@ def test_vm_that_leaves_makes_room(model):
     "delay 1 99999999999999999999", "hold 1", "hold 1 b", "break 1", "break random", "link 1",
     "break random every 0", "break random every 5 x", "link 1 sideways", "link 77 up",
     "delay all 5 everything", "kill", "kill 77", "kill 1 2", "catas", "catas 77", "catas 1 0",
+    "event 1", "event 77 5", "event 1 256", "event 1 5 0", "event 1 5 256",
     "fail 1", "fail 1 4", "fail 1 4 0", "fail 1 0x1000 3", "fail 1 4 256", "fail 1 4 3 0",
     "fail 77 4 3", "bandwidth", "bandwidth 1", "bandwidth 1 63", "bandwidth 1 64 3",
     "bandwidth 77 64", "bandwidth 1 x",

@@ -26,6 +26,8 @@ CASES = [
     "flush_after_error", "out_of_bounds", "bad_lkey", "quit",
 ]  # fmt: skip
 
+LOCAL_CASES = ["vectors", "hammer", "send_imm_inline", "many_reads"]
+
 
 def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -34,8 +36,9 @@ def die_with_parent():
 class Pair:
     """VMs on one HCA model; VM i has LID i + 1. Those from @now on wait for start()."""
 
-    def __init__(self, name, *appends, now=None):
+    def __init__(self, name, *appends, now=None, smp=1):
         self.dir = WORK / f"rdma-{name}"
+        self.smp = smp
         self.dir.mkdir(parents=True, exist_ok=True)
         for old in self.dir.iterdir():
             old.unlink()
@@ -63,7 +66,7 @@ class Pair:
         qemu = packages.require("qemu-system-x86_64")[0]
         command = [
             qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-            "-accel", "tcg", "-cpu", accel.TCG_CPU, "-smp", "1", "-m", "256M",
+            "-accel", "tcg,thread=multi", "-cpu", accel.TCG_CPU, "-smp", str(self.smp), "-m", "256M",
             "-object", "memory-backend-memfd,id=ram0,size=256M,share=on",
             "-M", "pc,memory-backend=ram0",
             "-qtest", f"unix:{self.dir}/qtest{i},server=on,wait=off", "-qtest-log", "none",
@@ -189,11 +192,51 @@ def test_device_recovers():
         pair.wait_log(0, "recovered, up again", count=3)
         pair.wait_log(0, "PORT_ACTIVE", count=4)
         pair.start()
-        statuses = pair.wait()
+        statuses = pair.wait(300)  # polled ping-pongs take long on a loaded host
         log = pair.log(0) + pair.log(1)
         assert statuses == [PASS_STATUS, PASS_STATUS], log
         assert re.findall(r"^ok \d+ rdma\.selftest\.(\w+)$", log, re.MULTILINE) == CASES, log
         assert len(re.findall("device failed: ", log)) == 3 and not BROKEN.search(log), log
+    finally:
+        pair.close()
+
+
+@pytest.mark.parametrize("smp, words, vectors", [
+    (1, "", 1), (4, "", 4), (4, "mlx4.vectors=3", 3), pytest.param(16, "", 16, marks=pytest.mark.long),
+])  # fmt: skip
+def test_local(smp, words, vectors):
+    """Events on the CPU of each vector; doorbells of all CPUs at once, of which none is lost."""
+    pair = Pair(f"local{smp}-{vectors}", f"rdma.selftest=local {words}", smp=smp)
+    try:
+        statuses, log = pair.wait(), pair.log(0)
+        assert statuses == [PASS_STATUS], log
+        assert f"{vectors} completion vectors on {smp} CPUs" in log
+        assert ("quirk: one device register access at a time" in log) == (smp > 1)
+        assert re.findall(r"^ok \d+ rdma\.selftest\.(\w+)$", log, re.MULTILINE) == LOCAL_CASES, log
+        assert not BROKEN.search(log), log
+    finally:
+        pair.close()
+
+
+def test_events_out_of_the_blue():
+    """Unknown types, queues and ports are told of; lost completions and overrun queues mean a new start."""
+    pair = Pair("events", "rdma.selftest=serve")
+    try:
+        pair.wait_log(0, "selftest: serving")
+        pair.ask("event 1 0 0 0xfffff")  # a completion, of nothing
+        pair.ask("event 1 0xa 0 0xffff")  # the end of a command that nobody gave
+        for event, odd in (("0x77 3 5", "0x77.0x3, number 0x5"), ("4 0 0x999", "0x4.0, number 0x999"),
+                           ("5 0 0x999", "0x5.0, number 0x999"), ("9 1", "0x9.0x1, number 0")):  # fmt: skip
+            pair.ask(f"event 1 {event}")
+            pair.wait_log(0, f"odd event {odd}: ignored")
+            time.sleep(1.1)  # one such line a second
+        assert "device failed" not in pair.log(0)
+        pair.ask("event 1 0xf")
+        pair.wait_log(0, "device failed: event queue overflow")
+        pair.wait_log(0, "recovered, up again")
+        pair.ask("event 1 0x1b 0")
+        pair.wait_log(0, "hardware warning, event 0x1b")
+        assert not BROKEN.search(pair.log(0)), pair.log(0)
     finally:
         pair.close()
 

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import time
 
@@ -11,6 +12,7 @@ import pytest
 from boot import BUILD, ROOT, WORK, LaunchError, Running, on_host
 
 LATE_S = 5.0
+GUID_OF_LID_3 = "0002c90300000301"  # the model's own choice
 
 
 def tessera(*args, limit=120, **how):
@@ -42,6 +44,20 @@ def test_boot_order_does_not_matter(disk, programs, seed):
     try:
         argv = [programs / "glibc-static/hello", str(seed)]
         assert running.run(argv) == on_host(argv)
+    finally:
+        running.close()
+
+
+def test_the_rendezvous_node_is_named_by_its_gid(disk, programs):
+    """All but the storage node itself, which the launcher otherwise names by its LID, 3."""
+    gid = f"fe80:0000:0000:0000:{GUID_OF_LID_3[:4]}:{GUID_OF_LID_3[4:8]}:{GUID_OF_LID_3[8:12]}:{GUID_OF_LID_3[12:]}"
+    running = up("gid", "--append", f"p0:rendezvous=gid:{gid}", "--append", f"m0:rendezvous=gid:{gid}", disk=disk)
+    running.up()
+    try:
+        argv = [programs / "glibc-static/hello", "gid"]
+        assert running.run(argv) == on_host(argv)
+        for name in ("p0", "m0"):
+            assert f"rendezvous=gid:{gid}" in running.log(name)
     finally:
         running.close()
 
@@ -137,6 +153,36 @@ def _copy(disk):
     target = WORK / "copy.img"
     subprocess.run(["cp", "--sparse=always", disk, target], check=True)
     return target
+
+
+def test_a_killed_model_is_one_line_and_status_125(disk):
+    """Nothing of a cluster works without the HCA model: the run says so and ends."""
+    run = subprocess.Popen(
+        [ROOT / "tessera", "run", "--no-build", "--build-dir", BUILD, "--disk", _copy(disk), "/usr/bin/busybox",
+         "yes"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert run.stdout.read(2) == b"y\n"  # it is at work
+        os.kill(model_of(run.pid), signal.SIGKILL)
+        run.stdout.read()
+        err = run.stderr.read()
+        assert run.wait(60) == 125 and err.count(b"\n") == 1, err
+        assert b"the HCA model was killed by signal 9" in err
+    finally:
+        run.kill()
+        run.wait()
+
+
+def model_of(pid):
+    """The HCA model among the descendants of a process."""
+    for child in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        for found in map(int, child.read_text().split()):
+            if os.path.basename(os.readlink(f"/proc/{found}/exe")) == "tessera-hca":
+                return found
+            below = model_of(found)
+            if below:
+                return below
+    return None
 
 
 def test_a_killed_memory_node_is_one_line(disk):

@@ -228,6 +228,20 @@ static char *do_catas(struct loop *l, char **w, int fd)
 	return fault_catastrophe(l->fabric, lid, (uint32_t)code) ? ok() : bad("no such LID");
 }
 
+static char *do_event(struct loop *l, char **w, int fd)
+{
+	uint64_t type, subtype = 0, object = 0;
+	uint16_t lid;
+
+	(void)fd;
+	if (!lid_arg(w[1], &lid) || !number(w[2], 0xff, &type) ||
+	    (w[3] && !number(w[3], 0xff, &subtype)) || (w[4] && !number(w[4], UINT32_MAX, &object)))
+		return bad("event LID TYPE [SUBTYPE [NUMBER]]");
+	return fault_event(l->fabric, lid, (uint8_t)type, (uint8_t)subtype, (uint32_t)object)
+		       ? ok()
+		       : bad("no such LID, or no event queue there");
+}
+
 static char *do_fail(struct loop *l, char **w, int fd)
 {
 	uint64_t op = FAULT_OP_ANY, status = FAULT_HANG, times = 1;
@@ -304,11 +318,11 @@ static const struct {
 	const char *name;
 	verb_fn fn;
 } verbs[] = {
-	{ "attach", do_attach }, { "bandwidth", do_bandwidth }, { "break", do_break },
-	{ "catas", do_catas },   { "delay", do_delay },         { "fail", do_fail },
-	{ "hold", do_hold },     { "kill", do_kill },           { "link", do_link },
-	{ "lose", do_lose },     { "quit", do_quit },           { "release", do_release },
-	{ "revive", do_kill },   { "stats", do_stats },
+	{ "attach", do_attach },   { "bandwidth", do_bandwidth }, { "break", do_break },
+	{ "catas", do_catas },     { "delay", do_delay },         { "event", do_event },
+	{ "fail", do_fail },       { "hold", do_hold },           { "kill", do_kill },
+	{ "link", do_link },       { "lose", do_lose },           { "quit", do_quit },
+	{ "release", do_release }, { "revive", do_kill },         { "stats", do_stats },
 };
 
 /* Run one command; *reply is allocated, and NULL only without memory. */

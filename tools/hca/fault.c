@@ -10,6 +10,7 @@
  *		QP1 excepted; the sender is told that they have gone.
  * Command:	the next N commands of an opcode end with a given status without
  *		being executed, or never end: GO stays set until the reset.
+ * Event:	one of any type, for an object that need not exist.
  * Catastrophe:	the board stops: its error buffer becomes non-zero, event 08 is
  *		the last thing that it says, commands and doorbells have no effect
  *		and its port is down, until the driver resets it.
@@ -73,6 +74,22 @@ bool fault_is_lost(struct hca *h)
 	if (!h->port.loss || inject_draw(&h->fabric->inject) % 100 >= h->port.loss)
 		return false;
 	h->stats.injected_losses++;
+	return true;
+}
+
+/* An event out of the blue, where the ends of commands go: any type, for any object. */
+bool fault_event(struct fabric *f, uint16_t lid, uint8_t type, uint8_t subtype, uint32_t number)
+{
+	struct hca *h = f->by_lid[lid];
+	uint8_t eqe[32] = { 0 };
+
+	if (!h || h->stage != STAGE_READY || !h->event_mapped[EV_CMD])
+		return false;
+	eqe[1] = type;
+	eqe[3] = subtype;
+	put_be32(eqe + 4, number);
+	hca_log(h, "event %02x.%02x, number %x injected", type, subtype, number);
+	eq_post(h, h->event_eq[EV_CMD], eqe);
 	return true;
 }
 

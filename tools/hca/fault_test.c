@@ -371,6 +371,28 @@ static void board_recovers_from_catastrophe_by_reset(struct ktest *t)
 	rig_destroy(&r);
 }
 
+static void events_come_out_of_the_blue(struct ktest *t)
+{
+	struct rig r;
+	struct rig_guest *g;
+	const uint8_t *e;
+
+	rig_create(&r);
+	g = &r.g[0];
+	EXPECT_FALSE(t, fault_event(r.f, 77, 5, 0, 0));
+	EXPECT_FALSE(t, fault_event(r.f, 1, 5, 0, 0)); /* no event queue yet */
+	rig_init_hca(g);
+	while (rig_eqe(g))
+		;
+	EXPECT_TRUE(t, fault_event(r.f, 1, 0x77, 3, 0x123456));
+	e = rig_eqe(g);
+	ASSERT_TRUE(t, e != NULL);
+	EXPECT_EQ(t, e[1], 0x77);
+	EXPECT_EQ(t, e[3], 3);
+	EXPECT_EQ(t, get_be32(e + 4), 0x123456u);
+	rig_destroy(&r);
+}
+
 static const struct ktest_case fault_cases[] = {
 	KTEST(delays_are_by_class),
 	KTEST(delayed_class_keeps_the_order),
@@ -382,6 +404,7 @@ static const struct ktest_case fault_cases[] = {
 	KTEST(revived_port_carries_the_retry),
 	KTEST(commands_fail_as_often_as_told),
 	KTEST(hung_command_ends_with_the_reset),
+	KTEST(events_come_out_of_the_blue),
 	KTEST(catastrophe_stops_the_board),
 	KTEST(board_recovers_from_catastrophe_by_reset),
 	{ 0 },

@@ -707,6 +707,7 @@ bool inject_link(struct fabric *f, uint16_t lid, bool down);
 #define BURST_MIN    4096u
 bool fault_kill(struct fabric *f, uint16_t lid, bool dead);
 bool fault_catastrophe(struct fabric *f, uint16_t lid, uint32_t code);
+bool fault_event(struct fabric *f, uint16_t lid, uint8_t type, uint8_t subtype, uint32_t number);
 bool fault_command(struct fabric *f, uint16_t lid, uint16_t op, unsigned status, uint64_t times);
 unsigned fault_command_next(struct hca *h, uint16_t op);
 void fault_commands_off(struct fabric *f);

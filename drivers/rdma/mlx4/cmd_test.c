@@ -179,9 +179,39 @@ static void vanished_device_is_fenced(struct ktest *t)
 	fake_free(f);
 }
 
+/* A reset device starts with the first toggle, polled; while it recovers only commands reach it. */
+static void restart_after_a_reset(struct ktest *t)
+{
+	struct fake *f = fake_new(FAKE_OK, STATUS_OK);
+
+	ASSERT_TRUE(t, f != NULL);
+	f->dev.fw.log_max_cmds = 4;
+	EXPECT_EQ(t, mlx4_cmd_none(&f->dev, CMD_NOP, 0, 0), 0);
+	ASSERT_EQ(t, mlx4_cmd_events_on(&f->dev), 0);
+	EXPECT_EQ(t, mlx4_cmd_none(&f->dev, CMD_NOP, 0, 0), 0);
+	EXPECT_EQ(t, f->last_word & HCR_TOGGLE, 0U);
+	EXPECT_EQ(t, mlx4_cmd_none(&f->dev, CMD_NOP, 0, 0), 0);
+	mlx4_fatal(&f->dev, "test");
+	EXPECT_EQ(t, mlx4_cmd_none(&f->dev, CMD_NOP, 0, 0), -EIO);
+	EXPECT_EQ(t, f->nr_cmds, 3U);
+
+	memset(f->hcr, 0, sizeof(f->hcr));
+	mlx4_cmd_restart(&f->dev);
+	atomic_set(&f->dev.state, MLX4_RECOVERING);
+	EXPECT_TRUE(t, mlx4_is_dead(&f->dev));
+	EXPECT_EQ(t, mlx4_cmd_none(&f->dev, CMD_NOP, 0, 0), 0);
+	EXPECT_EQ(t, f->last_word, HCR_GO | HCR_TOGGLE | CMD_NOP);
+	fake_free(f);
+}
+
 static const struct ktest_case cmd_cases[] = {
-	KTEST(polled_command), KTEST(slow_command_is_waited_for), KTEST(status_becomes_errno),
-	KTEST(event_command),  KTEST(vanished_device_is_fenced),  { 0 },
+	KTEST(polled_command),
+	KTEST(slow_command_is_waited_for),
+	KTEST(status_becomes_errno),
+	KTEST(event_command),
+	KTEST(vanished_device_is_fenced),
+	KTEST(restart_after_a_reset),
+	{ 0 },
 };
 static const struct ktest_suite cmd_suite = { .name = "rdma.mlx4.cmd", .cases = cmd_cases };
 KTEST_SUITE(cmd_suite);

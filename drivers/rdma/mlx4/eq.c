@@ -12,6 +12,8 @@
 #include <arch/barrier.h>
 #include <arch/cpu.h>
 #include <arch/io.h>
+#include <kernel/bootparam.h>
+#include <kernel/counter.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
@@ -23,6 +25,12 @@
 
 #define PR_FMT "mlx4: "
 #include <kernel/printk.h>
+
+COUNTER(cnt_irqs, "mlx4.interrupts", "interrupts taken, of all vectors");
+
+static uint32_t max_vectors = MAX_COMP_EQS;
+BOOT_PARAM("mlx4.vectors", u32, max_vectors,
+	   "completion interrupts at most (default: one per CPU, as many as the device has)");
 
 #define NOP_IM         0x1f
 #define EQ_STATE_ARMED 0x9
@@ -78,6 +86,7 @@ static void eq_interrupt(unsigned int vector, void *arg)
 	struct mlx4_eq *eq = arg;
 	uint32_t taken = 0;
 
+	counter_inc(&cnt_irqs);
 	atomic_xchg(&eq->running, 1); /* full barrier: pairs with mlx4_eq_sync() */
 	while (eqe_ready(eq, eq->ci)) {
 		dma_rmb(); /* the owner bit before the contents */
@@ -212,6 +221,7 @@ int mlx4_eqs_create(struct mlx4_dev *dev)
 	}
 	if (first + 2 > nr_eqs)
 		return -ENOSPC;
+	want = MIN(want, MAX(max_vectors, 1U));
 	want = MIN(want, (unsigned int)vectors - 1);
 	want = MIN(want, nr_eqs - first - 1);
 	dev->comp_eqs = kcalloc(want, sizeof(*dev->comp_eqs));

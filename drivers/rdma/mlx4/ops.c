@@ -6,6 +6,7 @@
  *		mlx4_leave(): recovery walks all objects, and must find them whole.  Posting, polling
  *		and arming are outside; they look at the device's state themselves.
  */
+#include <kernel/thread.h>
 #include <lib/err.h>
 #include <mm/slab.h>
 
@@ -69,16 +70,33 @@ static void mlx4_pd_destroy(struct rdma_pd *rdma)
 
 /* --- against recovery ---------------------------------------------------------------- */
 
+/*
+ * Something could not be made in life @lives of the device.  Regions and completion queues outlive a
+ * reset, so their makers need not know of it: wait for the device.  True: try again.
+ */
+static bool came_back(struct mlx4_dev *dev, uint32_t lives)
+{
+	/* The device's thread is the one that brings it back. */
+	if (!READ_ONCE(dev->registered) || thread_current() == dev->event_thread)
+		return false;
+	wait_event(&dev->event_wq, !mlx4_is_dead(dev) || READ_ONCE(dev->given_up));
+	return !mlx4_is_dead(dev) && READ_ONCE(dev->nr_lives) != lives;
+}
+
 static struct rdma_mr *gated_mr_create(struct rdma_pd *pd, uint64_t iova,
 				       const struct rdma_phys_range *ranges, size_t nr_ranges,
 				       uint64_t len, uint32_t access)
 {
 	struct mlx4_dev *m = to_mlx4(pd->dev);
 	struct rdma_mr *ret;
+	uint32_t lives;
 
-	mlx4_enter(m);
-	ret = mlx4_mr_create(pd, iova, ranges, nr_ranges, len, access);
-	mlx4_leave(m);
+	do {
+		lives = READ_ONCE(m->nr_lives);
+		mlx4_enter(m);
+		ret = mlx4_mr_create(pd, iova, ranges, nr_ranges, len, access);
+		mlx4_leave(m);
+	} while (IS_ERR(ret) && came_back(m, lives));
 	return ret;
 }
 
@@ -95,10 +113,14 @@ static struct rdma_cq *gated_cq_create(struct rdma_device *dev, uint32_t nr_cqe,
 {
 	struct mlx4_dev *m = to_mlx4(dev);
 	struct rdma_cq *ret;
+	uint32_t lives;
 
-	mlx4_enter(m);
-	ret = mlx4_cq_create(dev, nr_cqe, vector);
-	mlx4_leave(m);
+	do {
+		lives = READ_ONCE(m->nr_lives);
+		mlx4_enter(m);
+		ret = mlx4_cq_create(dev, nr_cqe, vector);
+		mlx4_leave(m);
+	} while (IS_ERR(ret) && came_back(m, lives));
 	return ret;
 }
 

@@ -516,6 +516,7 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 	const uint32_t spare = sq->nr - sq->max_post;
 	unsigned long flags;
 	uint32_t head, start;
+	uint32_t nr_inline = 0, nr_signalled = 0;
 	bool lost = false;
 	int err = 0;
 
@@ -534,6 +535,8 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 		sq->wrid[head & (sq->nr - 1)] = wr->wr_id;
 		mlx4_wqe_commit(sq, head, ctrl);
 		mlx4_wqe_stamp(sq, head + spare);
+		nr_inline += !!(wr->flags & RDMA_SEND_INLINE);
+		nr_signalled += !!(wr->flags & RDMA_SEND_SIGNALED);
 	}
 	if (head != start) {
 		WRITE_ONCE(sq->head, head);
@@ -545,6 +548,7 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 
 	if (head != start) {
 		rdma_count_send(head - start, !lost);
+		rdma_count_send_kinds(nr_inline, nr_signalled);
 		rdma_count_mmio(!lost);
 		/* Nobody else will tell of these: poll makes up their completions. */
 		if (unlikely(lost))

@@ -173,6 +173,7 @@ static void tell_up(struct mlx4_dev *dev)
 	struct rdma_event ev = { .type = RDMA_EVENT_DEVICE_UP, .dev = &dev->rdma };
 
 	dev->dead_told = false;
+	wake_all(&dev->event_wq); /* who waits to make something */
 	mlx4_catas_watch(dev, true);
 	mlx4_cqs_wake(dev); /* whoever armed one while the device was dead arms it again */
 	rdma_event_dispatch(&ev);
@@ -189,7 +190,8 @@ static void tell_up(struct mlx4_dev *dev)
 
 static void give_up(struct mlx4_dev *dev, int err)
 {
-	dev->given_up = true;
+	WRITE_ONCE(dev->given_up, true);
+	wake_all(&dev->event_wq); /* who waits to make something */
 	pr_err("%s: given up: it cannot be brought up again: error %d\n", dev->name, err);
 }
 

@@ -134,8 +134,10 @@ void rdma_event_dispatch(const struct rdma_event *ev);
 /* A completion event for @cq; interrupt context allowed. */
 void rdma_cq_event(struct rdma_cq *cq);
 
-/* Counters rdma.send_wr, rdma.recv_wr, rdma.cqe, rdma.doorbells, rdma.mmio, rdma.cq_arms, ... */
+/* Counters rdma.send_wr, rdma.send_inline, rdma.recv_wr, rdma.cqe, rdma.doorbells, rdma.mmio, rdma.cq_arms, ... */
 void rdma_count_send(uint32_t nr_wr, uint32_t nr_doorbells);
+/* Of those: inline, and with a completion asked for. */
+void rdma_count_send_kinds(uint32_t nr_inline, uint32_t nr_signalled);
 void rdma_count_recv(uint32_t nr_wr);
 void rdma_count_cqe(uint32_t nr, uint32_t nr_errors);
 void rdma_count_arm(void);

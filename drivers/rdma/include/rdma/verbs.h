@@ -291,7 +291,7 @@ uint32_t rdma_mr_rkey(const struct rdma_mr *mr);
 
 /*
  * @event runs in interrupt context, once per arm, when a completion that arrived after the last
- * event is in the queue.  @vector < nr_comp_vectors.
+ * event is in the queue.  @vector < nr_comp_vectors: it interrupts CPU @vector % (CPUs online).
  */
 struct rdma_cq *rdma_cq_create(struct rdma_device *dev, uint32_t nr_cqe, uint32_t vector,
 			       void (*event)(struct rdma_cq *cq, void *arg), void *arg);
