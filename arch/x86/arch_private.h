@@ -47,7 +47,8 @@ uint64_t kernel_cr3(void);
 
 /* entry.S and what it calls */
 void trap_dispatch(struct pt_regs *regs);
-void syscall_dispatch(struct pt_regs *regs);
+extern const syscall_fn *syscall_fns;
+extern uint64_t syscall_fns_len;
 void user_exit_prepare(struct pt_regs *regs);
 void user_enter_asm(const struct pt_regs *regs, struct pt_regs *at) __noreturn;
 void thread_entry_asm(void);

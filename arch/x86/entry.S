@@ -20,10 +20,13 @@
 #define TRAP_SYSCALL  256
 #define MSR_GS_BASE   0xc0000101
 #define RFLAGS_TF_RF  0x10100
+#define THREAD_FLAGS  16 /* struct thread */
 
 /* struct pt_regs */
 #define R_R11    48
-#define R_RCX    88
+#define R_RCX    56
+#define R_RAX    64
+#define R_ARGS   72
 #define R_ORIG   120
 #define R_ERROR  136
 #define R_RIP    144
@@ -34,14 +37,14 @@
 #define R_SIZE   184
 
 	.macro PUSH_REGS
-	pushq %rdi
-	pushq %rsi
-	pushq %rdx
-	pushq %rcx
-	pushq %rax
-	pushq %r8
 	pushq %r9
+	pushq %r8
 	pushq %r10
+	pushq %rdx
+	pushq %rsi
+	pushq %rdi
+	pushq %rax
+	pushq %rcx
 	pushq %r11
 	pushq %rbx
 	pushq %rbp
@@ -59,14 +62,25 @@
 	popq %rbp
 	popq %rbx
 	popq %r11
-	popq %r10
-	popq %r9
-	popq %r8
-	popq %rax
 	popq %rcx
-	popq %rdx
-	popq %rsi
+	popq %rax
 	popq %rdi
+	popq %rsi
+	popq %rdx
+	popq %r10
+	popq %r8
+	popq %r9
+	.endm
+
+	/* As user_exit_prepare(), with interrupts off: anything to do before user mode? */
+	.macro TEST_USER_WORK where
+	movq %gs:current_thread, %rdx
+	cmpl $0, THREAD_FLAGS(%rdx)
+	jne \where
+	cmpl $0, %gs:need_resched
+	jne \where
+	cmpl $0, %gs:fpu_stale
+	jne \where
 	.endm
 
 	.text
@@ -86,13 +100,38 @@ syscall_entry:
 	pushq %rax
 	PUSH_REGS
 	xorl %ebp, %ebp
-	movq %rsp, %rdi
+	incq %gs:nr_syscalls
+	/* A conditional move, not a branch: a wrong guess must not index with the user's number. */
+	cmpq syscall_fns_len(%rip), %rax
+	cmovaeq syscall_fns_len(%rip), %rax
+	movq syscall_fns(%rip), %rdx
+	leaq R_ARGS(%rsp), %rdi
 	subq $8, %rsp		/* a frame has 23 words: keep calls 16-byte aligned */
 	sti
-	call syscall_dispatch
+	call *(%rdx, %rax, 8)
 	cli
 	addq $8, %rsp
-	jmp user_return
+	movq %rax, R_RAX(%rsp)
+
+	TEST_USER_WORK user_return
+
+	/* Is the frame what SYSRET makes of it? Its selectors are ours: SYSCALL has pushed them. */
+	movq R_RCX(%rsp), %rcx
+	cmpq %rcx, R_RIP(%rsp)
+	jne user_return
+	movq R_R11(%rsp), %r11
+	cmpq %r11, R_RFLAGS(%rsp)
+	jne user_return
+	testl $RFLAGS_TF_RF, %r11d
+	jnz user_return
+	movq %rcx, %rdx
+	shrq $47, %rdx
+	jnz user_return
+
+	POP_REGS
+	movq (R_RSP - R_ORIG)(%rsp), %rsp
+	swapgs
+	sysretq
 	.size syscall_entry, . - syscall_entry
 
 	/* SYSCALL from 32-bit code segments, which we do not offer. */
@@ -172,7 +211,8 @@ trap_common:
 	subq $8, %rsp
 	call trap_dispatch	/* returns with interrupts off */
 	addq $8, %rsp
-	jmp user_return
+	TEST_USER_WORK user_return
+	jmp user_return_iret	/* the frame is as the CPU has pushed it */
 1:	movq %rsp, %rdi
 	subq $8, %rsp
 	call trap_dispatch

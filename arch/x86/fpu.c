@@ -40,6 +40,8 @@ struct fpu_state {
 };
 
 static DEFINE_PERCPU(struct fpu_state *, fpu_owner);
+/* Unless 0 the registers must be loaded before the current thread enters user mode; entry.S tests it. */
+DEFINE_PERCPU(uint32_t, fpu_stale);
 static struct kmem_cache *fpu_cache;
 static uint32_t image_size = FXSAVE_SIZE;
 static uint64_t xfeatures = XCR0_X87 | XCR0_SSE;
@@ -69,18 +71,31 @@ static void image_restore(struct fpu_state *f)
 		__asm__ volatile("fxrstor64 (%0)" ::"r"(f->image) : "memory");
 }
 
+static bool is_loaded(const struct fpu_state *f)
+{
+	return percpu_read(fpu_owner) == f && f->cpu == cpu_id();
+}
+
+/* The image of @f is to change, so the registers do not count as its values any more; preemption off. */
+static void disown(const struct fpu_state *f)
+{
+	if (percpu_read(fpu_owner) != f)
+		return;
+	percpu_write(fpu_owner, NULL);
+	percpu_write(fpu_stale, 1);
+}
+
 /* Bring the image up to date if the registers of this CPU hold it; preemption off. */
 static void sync_image(struct fpu_state *f)
 {
-	if (percpu_read(fpu_owner) == f && f->cpu == cpu_id())
+	if (is_loaded(f))
 		image_save(f);
 }
 
 void fpu_reset(struct fpu_state *f)
 {
 	preempt_disable();
-	if (percpu_read(fpu_owner) == f)
-		percpu_write(fpu_owner, NULL);
+	disown(f);
 	memset(f->image, 0, image_size);
 	put_unaligned_le16(FCW_DEFAULT, f->image + FX_FCW);
 	put_unaligned_le32(MXCSR_DEFAULT, f->image + FX_MXCSR);
@@ -121,8 +136,7 @@ void fpu_copy(struct fpu_state *to, struct fpu_state *from)
 {
 	preempt_disable();
 	sync_image(from);
-	if (percpu_read(fpu_owner) == to)
-		percpu_write(fpu_owner, NULL);
+	disown(to);
 	memcpy(to->image, from->image, image_size);
 	preempt_enable();
 }
@@ -165,8 +179,7 @@ int fpu_set_image(struct fpu_state *f, const void *image, size_t len)
 			return -EINVAL;
 	}
 	preempt_disable();
-	if (percpu_read(fpu_owner) == f)
-		percpu_write(fpu_owner, NULL);
+	disown(f);
 	memset(f->image, 0, image_size);
 	memcpy(f->image, img, len);
 	if (cpu_features.xsave && len == FXSAVE_SIZE)
@@ -181,11 +194,17 @@ void fpu_switch_out(struct fpu_state *f)
 		sync_image(f);
 }
 
+void fpu_switch_in(const struct fpu_state *f)
+{
+	percpu_write(fpu_stale, !is_loaded(f));
+}
+
 void fpu_restore_for_user(struct fpu_state *f)
 {
 	struct fpu_state *owner = percpu_read(fpu_owner);
 
-	if (likely(owner == f && f->cpu == cpu_id()))
+	percpu_write(fpu_stale, 0);
+	if (likely(is_loaded(f)))
 		return;
 	/* With several CPUs it was saved when it left, and may be freed by now. */
 	if (cpu_online_count() == 1 && owner && owner->cpu == cpu_id())

@@ -53,6 +53,8 @@ void thread_switch_arch(struct thread *prev, struct thread *next)
 		pgtable_activate(next->user.pgtable);
 		load_bases(&next->user);
 	}
+	if (next->user.fpu)
+		fpu_switch_in(next->user.fpu);
 }
 
 void thread_set_user(struct pgtable *pt, struct fpu_state *fpu)
@@ -61,8 +63,10 @@ void thread_set_user(struct pgtable *pt, struct fpu_state *fpu)
 	unsigned long flags;
 
 	preempt_disable();
-	if (fpu)
+	if (fpu) {
 		t->user.fpu = fpu;
+		fpu_switch_in(fpu);
+	}
 	if (pt) {
 		t->user.pgtable = pt;
 		pgtable_activate(pt);

@@ -29,7 +29,9 @@
 
 COUNTER(count_user_faults, "trap.user_faults", "page faults taken in user mode");
 COUNTER(count_uaccess_faults, "trap.uaccess_faults", "page faults taken by user copies");
-COUNTER(count_syscalls, "trap.syscalls", "system calls entered");
+
+DEFINE_PERCPU(uint64_t, nr_syscalls); /* entry.S */
+COUNTER_OF(count_syscalls, nr_syscalls, "trap.syscalls", "system calls entered");
 
 /* Linux signal numbers and codes, which are ABI. */
 #define SIGILL     4
@@ -49,18 +51,36 @@ COUNTER(count_syscalls, "trap.syscalls", "system calls entered");
 #define BUS_ADRALN 1
 
 static const struct user_trap_ops *trap_ops;
+/* Of trap_ops, for entry.S. */
+const syscall_fn *syscall_fns;
+uint64_t syscall_fns_len;
+
+/* Known to entry.S. */
+static_assert(offsetof(struct pt_regs, r11) == 48 && offsetof(struct pt_regs, rcx) == 56 &&
+		      offsetof(struct pt_regs, rax) == 64 && offsetof(struct pt_regs, args) == 72 &&
+		      offsetof(struct pt_regs, r9) == 112 &&
+		      offsetof(struct pt_regs, orig_rax) == 120 && sizeof(struct pt_regs) == 184,
+	      "struct pt_regs and entry.S");
+static_assert(offsetof(struct thread, flags) == 16, "struct thread and entry.S");
+
+static void trap_ops_set(const struct user_trap_ops *ops)
+{
+	trap_ops = ops;
+	syscall_fns = ops ? ops->syscalls : NULL;
+	syscall_fns_len = ops ? ops->nr_syscalls : 0;
+}
 
 void user_trap_ops_register(const struct user_trap_ops *ops)
 {
 	BUG_ON(trap_ops);
-	trap_ops = ops;
+	trap_ops_set(ops);
 }
 
 const struct user_trap_ops *user_trap_ops_swap(const struct user_trap_ops *ops)
 {
 	const struct user_trap_ops *old = trap_ops;
 
-	trap_ops = ops;
+	trap_ops_set(ops);
 	return old;
 }
 
@@ -315,15 +335,10 @@ void trap_dispatch(struct pt_regs *regs)
 		preempt_schedule_irq();
 }
 
-void syscall_dispatch(struct pt_regs *regs)
-{
-	counter_inc(&count_syscalls);
-	trap_ops->syscall(regs);
-}
-
 /*
  * Interrupts are off from the last test to the jump to user mode, so that no
- * signal or reschedule request is left waiting.
+ * signal or reschedule request is left waiting.  The end of syscall_entry does
+ * the same tests and comes here when there is something to do.
  */
 void user_exit_prepare(struct pt_regs *regs)
 {

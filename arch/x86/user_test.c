@@ -30,6 +30,7 @@ struct run {
 	unsigned int nr_reports;
 	unsigned int nr_faults;
 	uint64_t args[6];
+	bool args_match; /* what the handler got and the named registers */
 	struct user_exception ex;
 	uint64_t bad_fault; /* address of a refused fault */
 	uint32_t bad_fault_flags;
@@ -82,28 +83,28 @@ static int test_page_fault(const struct user_fault *fault)
 	return -EFAULT;
 }
 
-static void test_syscall(struct pt_regs *regs)
+static long test_syscall(const struct syscall_args *args)
 {
 	struct run *r = current_run();
+	const struct pt_regs *regs = syscall_regs(args);
 
 	switch (regs->orig_rax) {
 	case 1:
 		if (r->nr_reports == 0) {
-			const uint64_t args[6] = { regs->rdi, regs->rsi, regs->rdx,
-						   regs->r10, regs->r8,  regs->r9 };
+			const uint64_t named[6] = { regs->rdi, regs->rsi, regs->rdx,
+						    regs->r10, regs->r8,  regs->r9 };
 
-			memcpy(r->args, args, sizeof(args));
+			memcpy(r->args, named, sizeof(named));
+			r->args_match = memcmp(args->a, named, sizeof(named)) == 0;
 		}
 		if (r->nr_reports < ARRAY_SIZE(r->reports))
 			r->reports[r->nr_reports++] = regs->rdi;
-		regs->rax = 1234;
-		return;
+		return 1234;
 	case 2:
 		if (r->yield_sleeps)
 			thread_sleep_ns(100 * NSEC_PER_USEC);
 		move_on();
-		regs->rax = 0;
-		return;
+		return 0;
 	default:
 		thread_exit();
 	}
@@ -125,9 +126,11 @@ static void test_return_work(struct pt_regs *regs)
 		thread_exit();
 }
 
+static const syscall_fn test_calls[] = { test_syscall };
+
 static const struct user_trap_ops test_ops = {
 	.page_fault = test_page_fault,
-	.syscall = test_syscall,
+	.syscalls = test_calls,
 	.exception = test_exception,
 	.return_work = test_return_work,
 };
@@ -197,6 +200,7 @@ static void syscall_passes_arguments(struct ktest *t)
 	ASSERT_EQ(t, r.nr_reports, 3);
 	for (unsigned int i = 0; i < 6; i++)
 		EXPECT_EQ(t, r.args[i], 11u * (i + 1));
+	EXPECT_TRUE(t, r.args_match);
 	EXPECT_EQ(t, r.reports[1], 1234);
 	EXPECT_EQ(t, r.reports[2], 77 + 88 + 99);
 }

@@ -28,6 +28,14 @@ struct counter {
 	static const struct counter *const var##_counter_ptr           \
 		__attribute__((used, section(".counters"))) = &var
 
+/* One of a per-CPU variable that is there already. */
+#define COUNTER_OF(var, variable, cname, chelp)                      \
+	static const struct counter var = { .name = (cname),         \
+					    .help = (chelp),         \
+					    .percpu = &(variable) }; \
+	static const struct counter *const var##_counter_ptr         \
+		__attribute__((used, section(".counters"))) = &var
+
 /* One that other files update too: COUNTER_DECLARE(var) in their header. */
 #define COUNTER_GLOBAL(var, cname, chelp)                                                         \
 	static DEFINE_PERCPU(uint64_t, var##_percpu);                                             \

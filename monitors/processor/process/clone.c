@@ -15,6 +15,7 @@
 #include "process_priv.h"
 
 #include <arch/fpu.h>
+#include <arch/trap.h>
 #include <arch/uaccess.h>
 #include <ctl/ctl.h>
 #include <kernel/counter.h>
@@ -272,7 +273,7 @@ static void link_process_locked(struct process *p, struct task *t, struct task *
 	p->pid = t->tid;
 	p->pid_entry = t->pid_entry;
 	p->pid_entry->process = p;
-	p->parent = parent;
+	process_set_parent_locked(p, parent);
 	p->parent_tid = (flags & CLONE_PARENT) ? maker->parent_tid : from->tid;
 	if (parent)
 		list_add_tail(&p->sibling, &parent->children);
@@ -543,7 +544,7 @@ long sys_clone(const struct syscall_args *args)
 	/* The two would be written to the same place. */
 	if ((spec.flags & CLONE_PIDFD) && (spec.flags & CLONE_PARENT_SETTID))
 		return -EINVAL;
-	return do_clone(&spec, args->regs);
+	return do_clone(&spec, syscall_regs(args));
 }
 
 /* fork() */
@@ -551,7 +552,7 @@ long sys_fork(const struct syscall_args *args)
 {
 	const struct clone_spec spec = { .exit_signal = SIGCHLD };
 
-	return do_clone(&spec, args->regs);
+	return do_clone(&spec, syscall_regs(args));
 }
 
 /* vfork() */
@@ -559,7 +560,7 @@ long sys_vfork(const struct syscall_args *args)
 {
 	const struct clone_spec spec = { .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD };
 
-	return do_clone(&spec, args->regs);
+	return do_clone(&spec, syscall_regs(args));
 }
 
 /* --- clone3 ---------------------------------------------------------------------------------- */
@@ -649,5 +650,5 @@ long sys_clone3(const struct syscall_args *args)
 		.pidfd = a.pidfd,
 	};
 	err = get_set_tid(&a, &spec.set_tid);
-	return err ? err : do_clone(&spec, args->regs);
+	return err ? err : do_clone(&spec, syscall_regs(args));
 }

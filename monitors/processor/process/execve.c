@@ -10,6 +10,7 @@
  * Limits:	set-user-id bits and file capabilities are ignored, as with PR_SET_NO_NEW_PRIVS.
  */
 #include <arch/fpu.h>
+#include <arch/trap.h>
 #include <arch/uaccess.h>
 #include <fs/access.h>
 #include <kernel/counter.h>
@@ -643,7 +644,7 @@ static long do_exec(int dfd, uint64_t upath, uint64_t uargv, uint64_t uenvp, uin
 /* execve(path, argv, envp) */
 long sys_execve(const struct syscall_args *args)
 {
-	return do_exec(AT_FDCWD, args->a[0], args->a[1], args->a[2], 0, args->regs);
+	return do_exec(AT_FDCWD, args->a[0], args->a[1], args->a[2], 0, syscall_regs(args));
 }
 
 /* execveat(dfd, path, argv, envp, flags) */
@@ -653,5 +654,6 @@ long sys_execveat(const struct syscall_args *args)
 
 	if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
 		return -EINVAL;
-	return do_exec((int)args->a[0], args->a[1], args->a[2], args->a[3], flags, args->regs);
+	return do_exec((int)args->a[0], args->a[1], args->a[2], args->a[3], flags,
+		       syscall_regs(args));
 }

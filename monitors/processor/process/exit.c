@@ -148,7 +148,7 @@ void process_reap_locked(struct process *p)
 	v->nr_processes--;
 	if (p->parent)
 		list_del(&p->sibling);
-	p->parent = NULL;
+	process_set_parent_locked(p, NULL);
 	list_del(&p->all_link);
 	process_set_group_locked(p, NULL);
 	process_set_session_locked(p, NULL);
@@ -175,7 +175,7 @@ static void reparent_locked(struct process *p, struct list_head *gone)
 
 	list_for_each_entry_safe(c, tmp, &p->children, sibling) {
 		list_del(&c->sibling);
-		c->parent = reaper;
+		process_set_parent_locked(c, reaper);
 		c->parent_tid = reaper ? reaper->pid : INIT_PID;
 		c->exit_signal = SIGCHLD;
 		if (reaper)

@@ -293,16 +293,6 @@ struct task *process_next_task(struct process *p, uint32_t *tid)
 	return best;
 }
 
-uint32_t process_ppid(struct process *p)
-{
-	uint32_t ppid;
-
-	spin_lock(&p->vnode->lock);
-	ppid = p->parent ? p->parent->pid : INIT_PID;
-	spin_unlock(&p->vnode->lock);
-	return ppid;
-}
-
 struct files *process_files(struct process *p)
 {
 	struct files *files = NULL;

@@ -58,6 +58,7 @@ struct process *process_alloc(struct vnode *v, struct program *program)
 
 	if (!p)
 		return NULL;
+	p->ppid = INIT_PID;
 	refcount_set(&p->refs, 1);
 	p->vnode = v;
 	p->program = program;

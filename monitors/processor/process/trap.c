@@ -99,14 +99,14 @@ static void exception(const struct user_exception *ex)
 	signal_force(task_current(), &info);
 }
 
-static const struct user_trap_ops ops = {
+static struct user_trap_ops ops = {
 	.page_fault = page_fault,
-	.syscall = syscall_enter,
 	.exception = exception,
 	.return_work = signal_return_work,
 };
 
 void trap_init(void)
 {
+	ops.syscalls = syscall_handlers(&ops.nr_syscalls);
 	user_trap_ops_register(&ops);
 }

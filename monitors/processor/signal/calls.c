@@ -220,7 +220,7 @@ static bool on_altstack(const struct sigaltstack_k *ss, uint64_t sp)
 long sys_sigaltstack(const struct syscall_args *args)
 {
 	struct task *t = task_current();
-	const bool on = on_altstack(&t->sig.altstack, args->regs->rsp);
+	const bool on = on_altstack(&t->sig.altstack, syscall_regs(args)->rsp);
 	struct sigaltstack_k old = t->sig.altstack, new;
 	uint32_t mode;
 

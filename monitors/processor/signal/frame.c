@@ -280,7 +280,7 @@ long sys_rt_sigreturn(const struct syscall_args *args)
 	const struct siginfo_k bad = { .signo = SIGSEGV, .code = SI_KERNEL };
 	struct task *t = task_current();
 	struct ucontext_user *uc = kmalloc(sizeof(*uc));
-	struct pt_regs *regs = args->regs;
+	struct pt_regs *regs = syscall_regs(args);
 	int err = -ENOMEM;
 
 	t->sig.restart.fn = NULL; /* a call that waits to go on does not outlive the handler */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System call dispatch.
+ * System call dispatch: the handlers that the entry code (arch/x86/entry.S) calls by number.
  *
  * Context:	the calling user thread; handlers may sleep.
  * Failure:	a number that is not in the table answers -ENOSYS and is counted; the first use of each is
@@ -12,13 +12,13 @@
 
 #include <arch/trap.h>
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <lib/bitmap.h>
 #include <lib/errno.h>
-#include <processor/process.h>
 #include <processor/strace.h>
 
-COUNTER(syscall_count, "syscall.count", "system calls");
+COUNTER_OF(syscall_count, nr_syscalls, "syscall.count", "system calls");
 COUNTER(syscall_enosys, "syscall.enosys", "system calls that do not exist here");
 
 static void name_once(uint64_t nr)
@@ -30,25 +30,36 @@ static void name_once(uint64_t nr)
 		pr_info("call %llu is not there (ENOSYS)\n", (unsigned long long)nr);
 }
 
-void syscall_enter(struct pt_regs *regs)
+/* The last number that may be in the table is 511: see scripts/gen-syscalls.py. */
+static syscall_fn handlers[512 + 1]; /* const after start */
+
+static long no_such_call(const struct syscall_args *args)
 {
-	const struct syscall_args args = {
-		.a = { regs->rdi, regs->rsi, regs->rdx, regs->r10, regs->r8, regs->r9 },
-		.regs = regs,
-	};
-	const uint64_t nr = regs->orig_rax;
+	counter_inc(&syscall_enosys);
+	name_once(syscall_regs(args)->orig_rax);
+	return -ENOSYS;
+}
+
+static long traced_call(const struct syscall_args *args)
+{
+	const uint64_t nr = syscall_regs(args)->orig_rax;
 	const struct syscall_entry *entry = nr < syscall_table_len ? &syscall_table[nr] : NULL;
 
-	counter_inc(&syscall_count);
-	if (unlikely(!entry || !entry->fn)) {
-		counter_inc(&syscall_enosys);
-		name_once(nr);
-		regs->rax = (uint64_t)(strace_on ? strace_call(entry, nr, &args) : -ENOSYS);
-		return;
+	if (!entry || !entry->fn)
+		(void)no_such_call(args); /* counts and names it */
+	return strace_call(entry, nr, args);
+}
+
+const syscall_fn *syscall_handlers(uint64_t *nr)
+{
+	BUG_ON(syscall_table_len >= ARRAY_SIZE(handlers));
+	for (unsigned int i = 0; i <= syscall_table_len; i++) {
+		handlers[i] = i < syscall_table_len ? syscall_table[i].fn : NULL;
+		if (strace_on)
+			handlers[i] = traced_call;
+		else if (!handlers[i])
+			handlers[i] = no_such_call;
 	}
-	if (likely(!strace_on)) {
-		regs->rax = (uint64_t)entry->fn(&args);
-		return;
-	}
-	regs->rax = (uint64_t)strace_call(entry, nr, &args);
+	*nr = syscall_table_len;
+	return handlers;
 }

@@ -140,6 +140,7 @@ static void print_call(struct strace_text *line, const char *name, const struct 
 
 long strace_call(const struct syscall_entry *entry, uint64_t nr, const struct syscall_args *args)
 {
+	const struct syscall_args given = *args; /* the call may change the caller's registers */
 	char unknown[24], buf[ARGS_MAX];
 	const char *name = unknown;
 	const char *letters = "xxxxxx";
@@ -168,8 +169,8 @@ long strace_call(const struct syscall_entry *entry, uint64_t nr, const struct sy
 		ret = entry->fn(args);
 	start = time_now_ns() - start;
 	t->strace = NULL;
-	strace_put_args(&line, letters, args, &next, &ret);
-	print_call(&line, name, args, ret, start, &call);
+	strace_put_args(&line, letters, &given, &next, &ret);
+	print_call(&line, name, &given, ret, start, &call);
 	return ret;
 }
 

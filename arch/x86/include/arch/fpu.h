@@ -30,5 +30,6 @@ int fpu_set_image(struct fpu_state *fpu, const void *image, size_t len) __must_c
 
 /* For the context switch and the return to user mode (interrupts off). */
 void fpu_switch_out(struct fpu_state *fpu);
+void fpu_switch_in(const struct fpu_state *fpu);
 void fpu_restore_for_user(struct fpu_state *fpu);
 void fpu_init_cpu(void);

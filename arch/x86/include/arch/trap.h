@@ -8,14 +8,24 @@
  */
 #pragma once
 
+#include <arch/percpu.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
+
+struct syscall_args {
+	uint64_t a[6];
+};
 
 /* Layout known to entry.S. */
 struct pt_regs {
 	uint64_t r15, r14, r13, r12, rbp, rbx;
-	uint64_t r11, r10, r9, r8;
-	uint64_t rax, rcx, rdx, rsi, rdi;
+	uint64_t r11, rcx, rax;
+	union {
+		struct {
+			uint64_t rdi, rsi, rdx, r10, r8, r9;
+		};
+		struct syscall_args args; /* the same words: handlers read them in place */
+	};
 	uint64_t orig_rax; /* syscall number, or ~0 */
 	uint64_t vector;   /* TRAP_* or TRAP_SYSCALL */
 	uint64_t error;    /* error code pushed by the CPU, else 0 */
@@ -47,6 +57,17 @@ struct pt_regs {
 #define SEL_USER_DS   0x2b /* order fixed by SYSRET: data, then 64-bit code */
 #define SEL_USER_CS   0x33
 #define SEL_TSS       0x38
+
+/* All registers of the system call whose handler has got @args. */
+static inline struct pt_regs *syscall_regs(const struct syscall_args *args)
+{
+	return container_of(args, struct pt_regs, args);
+}
+
+/* The result goes into regs->rax. */
+typedef long (*syscall_fn)(const struct syscall_args *args);
+
+DECLARE_PERCPU(uint64_t, nr_syscalls); /* system calls entered */
 
 static inline bool regs_from_user(const struct pt_regs *regs)
 {
@@ -81,8 +102,9 @@ struct user_trap_ops {
 	 * the uaccess function returns -EFAULT.
 	 */
 	int (*page_fault)(const struct user_fault *fault);
-	/* Number in regs->orig_rax, arguments in rdi rsi rdx r10 r8 r9; result into regs->rax. */
-	void (*syscall)(struct pt_regs *regs);
+	/* By number, which is also in regs->orig_rax; none is NULL. syscalls[nr_syscalls] answers all others. */
+	const syscall_fn *syscalls;
+	uint64_t nr_syscalls;
 	/* A user-mode exception other than a page fault; queue the signal. */
 	void (*exception)(const struct user_exception *ex);
 	/*

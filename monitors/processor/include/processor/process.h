@@ -124,7 +124,8 @@ struct process {
 	uint64_t start_ns;       /* const */
 
 	/* The tree: guarded by vnode.lock; own tasks may read pgid and sid without it. */
-	struct process *parent; /* NULL: pid 1 */
+	struct process *parent; /* NULL: pid 1; process_set_parent_locked() */
+	uint32_t ppid;          /* the same as a number; read without the lock */
 	uint32_t parent_tid;    /* the parent's task that made it, for __WNOTHREAD */
 	struct list_head children;
 	struct list_head sibling; /* of the parent's children; pid 1 keeps no list */
@@ -261,7 +262,16 @@ struct process *process_next(uint32_t *pid);
 /* The task of @p with the smallest tid >= *@tid, referenced. For /proc/<pid>/task. */
 struct task *process_next_task(struct process *p, uint32_t *tid);
 /* The parent's pid; INIT_PID for orphans and launched programs. */
-uint32_t process_ppid(struct process *p);
+static inline uint32_t process_ppid(const struct process *p)
+{
+	return READ_ONCE(p->ppid);
+}
+/* vnode.lock is held. */
+static inline void process_set_parent_locked(struct process *p, struct process *parent)
+{
+	p->parent = parent;
+	WRITE_ONCE(p->ppid, parent ? parent->pid : INIT_PID);
+}
 /* Any living task's table of descriptors and file system state, referenced; NULL: a zombie. For /proc. */
 struct files *process_files(struct process *p);
 struct fs_state *process_fs(struct process *p);

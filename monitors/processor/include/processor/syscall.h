@@ -4,18 +4,10 @@
  */
 #pragma once
 
+#include <arch/trap.h>
 #include <generated/syscall_handlers.h> /* sys_*(): the prototypes */
 #include <lib/compiler.h>
 #include <lib/types.h>
-
-struct pt_regs;
-
-struct syscall_args {
-	uint64_t a[6];
-	struct pt_regs *regs;
-};
-
-typedef long (*syscall_fn)(const struct syscall_args *args);
 
 struct syscall_entry {
 	const char *name;
@@ -27,4 +19,5 @@ struct syscall_entry {
 extern const struct syscall_entry syscall_table[];
 extern const unsigned int syscall_table_len;
 
-void syscall_enter(struct pt_regs *regs);
+/* What the entry code calls, by number: for struct user_trap_ops. Once, before the first user thread. */
+const syscall_fn *syscall_handlers(uint64_t *nr);
