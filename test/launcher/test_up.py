@@ -143,6 +143,12 @@ def test_a_lost_processor_takes_only_its_programs_along(cluster):
     assert {cluster.call("exec", *sh("exit 3")).returncode for _ in range(3)} == {3}
 
 
+def test_ps_into_a_pipe_that_closes(shared):
+    line = " ".join(shared.words("ps")) + " | true; echo ${PIPESTATUS[0]}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=60, env=shared.env)
+    assert done.stderr == b"" and done.stdout in (b"0\n", b"141\n")
+
+
 def test_names(cluster, state):
     done = cluster.call("up", "sh")
     assert done.returncode == 125 and b"cluster default is up already" in done.stderr

@@ -2,6 +2,7 @@
 """./tessera COMMAND."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 
@@ -97,13 +98,19 @@ def main(argv: list[str]) -> int:
             print(help_text(command), end="")
         return 0
     try:
-        return COMMANDS[command](rest)
+        status = COMMANDS[command](rest)
+        sys.stdout.flush()
+        return status
     except UsageError as err:
         warn(str(err))
         return 125
     except LaunchError as err:
         warn(str(err))
         return getattr(err, "status", 125)
+    except BrokenPipeError:
+        # `./tessera ps | head`: nobody reads the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
 
 
 if __name__ == "__main__":
