@@ -226,30 +226,31 @@ static void kernel_memory_is_out_of_reach(struct ktest *t)
 
 static void exceptions_become_signals(struct ktest *t)
 {
-	struct run ud = { 0 };
-	struct run div = { 0 };
-	struct run bp = { 0 };
-	struct run hlt = { 0 };
-	struct run simd = { 0 };
+	struct run r;
 
-	RUN(t, &ud, ud);
-	EXPECT_EQ(t, ud.ex.signo, 4);
-	EXPECT_EQ(t, ud.ex.code, 2);
-	EXPECT_EQ(t, ud.ex.addr, CODE);
-	RUN(t, &div, div);
-	EXPECT_EQ(t, div.ex.signo, 8);
-	EXPECT_EQ(t, div.ex.code, 1);
-	RUN(t, &bp, bp);
-	EXPECT_EQ(t, bp.ex.signo, 5);
-	EXPECT_EQ(t, bp.ex.code, 0x80);
-	RUN(t, &hlt, hlt);
-	EXPECT_EQ(t, hlt.ex.signo, 11);
-	EXPECT_EQ(t, hlt.ex.trapno, TRAP_GP);
+	r = (struct run){ 0 };
+	RUN(t, &r, ud);
+	EXPECT_EQ(t, r.ex.signo, 4);
+	EXPECT_EQ(t, r.ex.code, 2);
+	EXPECT_EQ(t, r.ex.addr, CODE);
+	r = (struct run){ 0 };
+	RUN(t, &r, div);
+	EXPECT_EQ(t, r.ex.signo, 8);
+	EXPECT_EQ(t, r.ex.code, 1);
+	r = (struct run){ 0 };
+	RUN(t, &r, bp);
+	EXPECT_EQ(t, r.ex.signo, 5);
+	EXPECT_EQ(t, r.ex.code, 0x80);
+	r = (struct run){ 0 };
+	RUN(t, &r, hlt);
+	EXPECT_EQ(t, r.ex.signo, 11);
+	EXPECT_EQ(t, r.ex.trapno, TRAP_GP);
 	if (cpu_is_tcg())
 		return; /* TCG 7.2 does not raise unmasked SIMD exceptions */
-	RUN(t, &simd, simd);
-	EXPECT_EQ(t, simd.ex.signo, 8);
-	EXPECT_EQ(t, simd.ex.code, 3);
+	r = (struct run){ 0 };
+	RUN(t, &r, simd);
+	EXPECT_EQ(t, r.ex.signo, 8);
+	EXPECT_EQ(t, r.ex.code, 3);
 }
 
 /* Two programs with different register contents, switching at every step. */
