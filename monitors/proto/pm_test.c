@@ -185,7 +185,7 @@ static ssize_t sample_pm_exec_rep(void)
 	rep.stack_bottom = PM_USER_TOP - 0x800000;
 	rep.vregion_size = 1 << 30;
 	rep.flags = PM_EXEC_STACK_X | PM_EXEC_INTERP;
-	rep.interp = (struct proto_attr){ .file = { 77, 3, 21 }, .size = 10, .version = 2 };
+	rep.interp = (struct proto_attr){ .file = { 77, 3, 21 }, .mode = 0100755, .blksize = 4096 };
 	rep.nr_vmas = 2;
 	rep.nr_vregions = 1;
 	rep.nr_grants = 1;
