@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * monitors/proto/control.c as a filter, for test_frames.py: reads one frame from stdin, decodes header
- * and payload as the end named by argv[1] would send them, and writes what it understood, encoded again.
- * Exit status 0, or 1 when the decoder refuses.
+ * monitors/proto/control.c as a filter, for test_frames.py: reads frames from stdin, each behind its length
+ * (32 bits of this machine), decodes header and payload as the end named by argv[1] would send them, and
+ * answers each with a status (0, or 1 when the decoder refuses), a length and what it understood, encoded again.
  */
 #include <proto/control.h>
 
@@ -69,34 +69,49 @@ static int recode(uint8_t type, const uint8_t *buf, size_t len, uint8_t *out)
 	}
 }
 
-int main(int argc, char **argv)
+/* One frame: 0 and @out, as long as @in; 1 if the decoder refuses; 2 if the length is not the header's. */
+static uint32_t through(enum ctl_end end, const uint8_t *in, size_t got, uint8_t *out)
 {
-	static uint8_t in[sizeof(struct ctl_hdr_wire) + CTL_MAX_PAYLOAD];
-	const size_t got = fread(in, 1, sizeof(in), stdin);
 	const size_t head = sizeof(struct ctl_hdr_wire);
-	const enum ctl_end end =
-		argc > 1 && !strcmp(argv[1], "node") ? CTL_FROM_NODE : CTL_FROM_HOST;
 	struct ctl_hdr_wire w;
 	struct ctl_hdr hdr;
-	uint8_t *payload, *out;
-	int status;
+	uint8_t *payload, *again;
+	uint32_t status;
 
 	if (ctl_hdr_decode(in, got, end, &hdr))
 		return 1;
 	if (got != head + hdr.len)
 		return 2;
 	payload = malloc(hdr.len); /* of the exact size, so that ASan sees a byte too many */
-	out = malloc(hdr.len);
-	if (!payload || !out)
-		return 2;
+	again = malloc(hdr.len);
+	if (hdr.len && (!payload || !again))
+		abort();
 	memcpy(payload, in + head, hdr.len);
-	status = recode(hdr.type, payload, hdr.len, out) ? 1 : 0;
-	if (!status) {
-		ctl_hdr_encode(&hdr, &w);
-		fwrite(&w, head, 1, stdout);
-		fwrite(out, 1, hdr.len, stdout);
-	}
+	status = recode(hdr.type, payload, hdr.len, again) ? 1 : 0;
+	ctl_hdr_encode(&hdr, &w);
+	memcpy(out, &w, head);
+	memcpy(out + head, again, hdr.len);
 	free(payload);
-	free(out);
+	free(again);
 	return status;
+}
+
+int main(int argc, char **argv)
+{
+	static uint8_t in[sizeof(struct ctl_hdr_wire) + CTL_MAX_PAYLOAD], out[sizeof(in)];
+	const enum ctl_end end =
+		argc > 1 && !strcmp(argv[1], "node") ? CTL_FROM_NODE : CTL_FROM_HOST;
+	uint32_t len;
+
+	while (fread(&len, sizeof(len), 1, stdin) == 1) {
+		uint32_t answer[2];
+
+		if (len > sizeof(in) || fread(in, 1, len, stdin) != len)
+			return 2;
+		answer[0] = through(end, in, len, out);
+		answer[1] = answer[0] ? 0 : len;
+		fwrite(answer, sizeof(answer), 1, stdout);
+		fwrite(out, 1, answer[1], stdout);
+	}
+	return 0;
 }
