@@ -68,8 +68,8 @@ def run_part(part, out, log, verbose):
     if not any(word.startswith("O=") for word in command):
         command.append(f"O={out}")
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "O")}
-    env.update(part.env)
-    with open(log, "wb") as sink:
+    env.update(part.env, PYTHONUNBUFFERED="1")  # the log shows how far a part has come
+    with open(log, "wb", buffering=0) as sink:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
