@@ -84,7 +84,7 @@ gdb: all
 
 run_tests = O=$(O) MAKE="$(MAKE)" $(PYTHON) $(srctree)/scripts/run-tests.py
 
-pytest = cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider \
+pytest = cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider --durations=20 \
 	$(if $(filter-out *,$(T)),-k '$(T)')
 
 PHONY += test test-long test-host test-kernel test-boot test-fs test-launcher test-scripts fuzz bench

@@ -124,6 +124,19 @@ static void kill_and_signal_end_waits(struct ktest *t)
 	EXPECT_EQ(t, notified_wait(t, WAIT_PLAIN, THREAD_F_KILL, true), 0);
 }
 
+/* Until @nr threads wait; a test whose threads never come ends by its time limit. */
+static void wait_for_waiters(struct waitqueue *wq, size_t nr)
+{
+	size_t now;
+
+	do {
+		thread_yield();
+		spin_lock(&wq->lock);
+		now = list_length(&wq->waiters);
+		spin_unlock(&wq->lock);
+	} while (now != nr);
+}
+
 static void wake_one_wakes_one(struct ktest *t)
 {
 	struct sleeper s = { .result = 99 };
@@ -132,12 +145,12 @@ static void wake_one_wakes_one(struct ktest *t)
 	waitqueue_init(&s.wq);
 	for (unsigned int i = 0; i < 3; i++)
 		th[i] = thread_create("sleeper", sleep_main, &s);
-	thread_sleep_ns(MS);
-	EXPECT_EQ(t, list_length(&s.wq.waiters), 3);
+	wait_for_waiters(&s.wq, 3);
 	WRITE_ONCE(s.cond, true);
 	wake_one(&s.wq);
+	wait_for_waiters(&s.wq, 2);
 	thread_sleep_ns(MS);
-	EXPECT_EQ(t, list_length(&s.wq.waiters), 2);
+	wait_for_waiters(&s.wq, 2); /* and stays so */
 	wake_all(&s.wq);
 	for (unsigned int i = 0; i < 3; i++)
 		thread_join(th[i]);

@@ -55,6 +55,8 @@ static struct {
 	bool complete;  /* atomic */
 	uint32_t epoch; /* atomic */
 	struct waitqueue changed;
+	uint64_t renewed_ns; /* atomic: when the newest heartbeat that was answered was sent */
+	bool fenced;         /* atomic */
 } cluster = {
 	.apply_lock = MUTEX_INIT(cluster.apply_lock, "cluster.view", RANK_MANAGER + 1),
 	.ids_lock = SPINLOCK_INIT("cluster.ids", RANK_SPIN_MONITOR),
@@ -362,21 +364,45 @@ static int beat(uint64_t *seq)
 
 static void beat_thread(void *arg)
 {
-	uint64_t seq = 0;
+	uint64_t seq = 0, sent_ns;
 	int err;
 
 	for (;;) {
 		thread_sleep_until(time_now_ns() + beat_interval_ns());
+		sent_ns = time_now_ns();
 		err = beat(&seq);
 		if (err == -ESTALE) {
+			__atomic_store_n(&cluster.fenced, true, __ATOMIC_RELEASE);
+			wake_all(&cluster.changed);
 			status("this node was fenced: its lease had ended");
 			if (cluster.ops->fenced)
 				cluster.ops->fenced();
 			return;
 		}
-		if (err)
+		if (err) {
 			pr_warn("heartbeat failed: error %d\n", err);
+			continue;
+		}
+		__atomic_store_n(&cluster.renewed_ns, sent_ns, __ATOMIC_RELEASE);
+		wake_all(&cluster.changed);
 	}
+}
+
+/* The host counts from when it hears of us, which is later: for us the lease ends first. */
+static bool lease_is_young(void)
+{
+	const uint64_t renewed = __atomic_load_n(&cluster.renewed_ns, __ATOMIC_ACQUIRE);
+
+	return time_now_ns() - renewed < cluster_params.lease_ms * 1000000ull;
+}
+
+bool cluster_lease_holds(void)
+{
+	if (cluster_params.is_host)
+		return true;
+	wait_event(&cluster.changed,
+		   lease_is_young() || __atomic_load_n(&cluster.fenced, __ATOMIC_ACQUIRE));
+	return !__atomic_load_n(&cluster.fenced, __ATOMIC_ACQUIRE);
 }
 
 static int join_as_member(struct rdma_device *dev, uint64_t deadline)
@@ -390,6 +416,7 @@ static int join_as_member(struct rdma_device *dev, uint64_t deadline)
 		return -EINVAL;
 	}
 	err = reach_host(dev, deadline);
+	__atomic_store_n(&cluster.renewed_ns, time_now_ns(), __ATOMIC_RELEASE);
 	if (!err)
 		err = join_host(deadline);
 	if (err) {

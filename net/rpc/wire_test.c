@@ -234,7 +234,7 @@ static void dgram_round_trip(struct ktest *t)
 		0,    0,    0,    0,    0x30, 0x75, 0,    0,    0,    0,    0,    0,
 	};
 	struct rpc_dgram_hdr out;
-	uint8_t buf[51] = { 0 };
+	uint8_t buf[51] __aligned(8) = { 0 };
 
 	rpc_dgram_encode(&good_dgram, (void *)buf);
 	EXPECT_MEMEQ(t, buf, want, sizeof(want));
@@ -267,7 +267,7 @@ static void dgram_rejects(struct ktest *t)
 		{ 36, 1, 51, -EPROTO },                         /* status in a request */
 	};
 	struct rpc_dgram_hdr out, h = good_dgram;
-	uint8_t buf[64] = { 0 };
+	uint8_t buf[64] __aligned(8) = { 0 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		rpc_dgram_encode(&good_dgram, (void *)buf);

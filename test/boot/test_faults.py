@@ -2,6 +2,7 @@
 """The fabric misbehaves on command: delays and broken connections change nothing but the time."""
 
 import contextlib
+import re
 import time
 
 import pytest

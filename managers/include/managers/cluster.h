@@ -42,6 +42,14 @@ struct cluster_ops {
  */
 int cluster_join(const struct cluster_ops *ops) __must_check;
 
+/*
+ * Does this node still have its lease?  What happened here while it had not, such as the end of a program
+ * whose memory was given back, is not to be told as if it had been the program's doing.  Costs a look at
+ * the clock; sleeps only when the lease may have ended, until a heartbeat is answered.
+ * Context:	threads, no locks held.  Returns false once the node is fenced, and for ever after.
+ */
+bool cluster_lease_holds(void);
+
 /* The membership epoch. */
 uint32_t cluster_epoch(void);
 

@@ -16,6 +16,7 @@
 #include <arch/uaccess.h>
 #include <ctl/ctl.h>
 #include <kernel/counter.h>
+#include <managers/cluster.h>
 #include <mm/slab.h>
 #include <processor/aspace.h>
 #include <processor/file.h>
@@ -292,7 +293,9 @@ static void process_finish(struct process *p)
 	program_leave(p);
 	if (leader) {
 		aspace_settle(); /* who hears of the end finds the memory free */
-		ctl_prog_exit(prog, status);
+		/* On a node that is lost its programs do not end, they are lost: the launcher says so. */
+		if (cluster_lease_holds())
+			ctl_prog_exit(prog, status);
 	}
 }
 
