@@ -2,23 +2,13 @@
 /*
  * CPUs of tasks: sched_setaffinity and its kin, on the first two CPUs; scheduling policies. Prints the same as on Linux.
  */
-#include "user.h"
+#include "call.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-
-static void call(const char *what, long ret)
-{
-	const int err = errno;
-
-	printf("%s: %ld", what, ret);
-	if (ret < 0)
-		printf(" %s", strerrorname_np(err));
-	putchar('\n');
-}
 
 static int only(pid_t pid, int cpu)
 {

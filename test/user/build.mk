@@ -35,7 +35,7 @@ programs := $(foreach k,$(kinds),$(k)/hello) $(addprefix glibc-static/,$(names))
 all: $(addprefix $(O)/,$(sort $(programs)))
 
 define rule
-$(O)/$(1)/%: $(src)/%.c $(src)/user.h $(src)/build.mk
+$(O)/$(1)/%: $(src)/%.c $(src)/user.h $(src)/call.h $(src)/build.mk
 	@mkdir -p $$(@D)
 	@$(cc-$(1)) $(flags) $(before-$(1)) -o $$@ $$< -lm $(after-$(1))
 endef

@@ -3,7 +3,7 @@
  * Pending signals: what is said about them, the order in which they are delivered, how many may wait, and the calls
  * that take them without a handler. Prints the same as on Linux.
  */
-#include "user.h"
+#include "call.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,17 +12,6 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <time.h>
-
-/* A call that may fail. */
-static void call(const char *what, long ret)
-{
-	const int err = errno;
-
-	printf("%s: %ld", what, ret);
-	if (ret < 0)
-		printf(" %s", strerrorname_np(err));
-	putchar('\n');
-}
 
 static void say(const char *what, const siginfo_t *i)
 {

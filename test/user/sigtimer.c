@@ -3,7 +3,7 @@
  * Timers that raise signals, and timers that are read: what they say, how often, their errors. No wall times: how often
  * a timer has expired is only compared with what must have passed. Prints the same as on Linux.
  */
-#include "user.h"
+#include "call.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -20,16 +20,6 @@
 
 static volatile sig_atomic_t count;
 static siginfo_t last;
-
-static void call(const char *what, long ret)
-{
-	const int err = errno;
-
-	printf("%s: %ld", what, ret);
-	if (ret < 0)
-		printf(" %s", strerrorname_np(err));
-	putchar('\n');
-}
 
 static void handler(int signo, siginfo_t *info, void *uc)
 {
