@@ -143,6 +143,14 @@ def test_parameters_and_sizes_go_to_the_selected_nodes():
     assert "z=a:b" in out["s0"]
 
 
+def test_paths_with_commas_stay_whole():
+    made = plan.make_plan(parse_run(["prog"]), qemu="qemu", hca="hca", accel="tcg", build_dir="/b", log_dir="/l,a",
+                          run_dir="/r", disk="/d,b.img", choice=fabric.Choice("mpqemu", "test"))  # fmt: skip
+    out = {c.name: c.text() for c in made.commands}
+    assert "path=/l,,a/p0.log" in out["p0"]
+    assert "file=/d,,b.img" in out["s0"]
+
+
 def test_icount_is_for_the_selected_node():
     out = commands("--icount", "processor")
     assert "tcg,thread=single" in out["p0"] and "-icount shift=0" in out["p0"]

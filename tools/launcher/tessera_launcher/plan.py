@@ -137,6 +137,11 @@ def vfio_path(run_dir: str, name: str) -> str:
     return os.path.join(run_dir, f"{name}.hca")
 
 
+def _path(path: str) -> str:
+    """A path as a value among QEMU's comma-separated ones."""
+    return path.replace(",", ",,")
+
+
 def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, run_dir: str,
                  disk: str | None = None) -> Command:  # fmt: skip
     """The virtual machine of one node."""
@@ -150,7 +155,7 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
         "-m", f"{node.ram >> 20}M",
         "-object", f"memory-backend-memfd,id=ram0,size={node.ram >> 20}M,share=on",
         "-kernel", node.kernel, "-append", " ".join(node.params),
-        "-chardev", f"file,id=log,path={log}", "-serial", "chardev:log",
+        "-chardev", f"file,id=log,path={_path(log)}", "-serial", "chardev:log",
         "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
         "-device", "virtio-serial-pci,disable-legacy=on,max_ports=2",
         "-chardev", f"socket,id=ctl,fd={{{n}.ctl}}",
@@ -164,7 +169,7 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
         fds += [f"{n}.hca", f"{n}.qtest"]
     if disk:
         argv += [
-            "-drive", f"if=none,id=disk0,format=raw,cache=writeback,file={disk}",
+            "-drive", f"if=none,id=disk0,format=raw,cache=writeback,file={_path(disk)}",
             "-device", "virtio-blk-pci,disable-legacy=on,drive=disk0",
         ]  # fmt: skip
     if node.icount:
