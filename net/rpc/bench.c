@@ -12,7 +12,7 @@
  */
 #define PR_FMT "bench: "
 
-#include "rpc_priv.h"
+#include "bench.h"
 
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
@@ -26,16 +26,12 @@
 #include <mm/kmap.h>
 #include <mm/slab.h>
 
+#include "rpc_priv.h"
+
 #define BENCH_SERVICE_ID (RPC_SERVICE_ID + 1)
 #define BENCH_LIMIT_NS   (60 * NSEC_PER_SEC)
-#define BENCH_MAX_N      100000u
 #define BENCH_DEPTH      64u
 #define BENCH_DATAGRAMS  200u /* at most: each is two interrupts, and nobody polls */
-
-enum bench_opcode { /* PROTO_BENCH */
-	BENCH_ECHO = 0x0f00,
-	BENCH_PAGE = 0x0f01,
-};
 
 /* Private data of the bare connection, both ways. */
 struct bench_conn_wire {
@@ -50,20 +46,39 @@ static_assert(sizeof(struct bench_conn_wire) == 24, "bench_conn is ABI");
 static uint32_t target_node;
 static uint32_t nr_rounds;
 
-static int parse_bench(const char *value)
+static uint32_t settle_ms;
+BOOT_PARAM("bench.settle_ms", u32, settle_ms,
+	   "how long a benchmark waits once its target is there, for what is set up from outside");
+
+int bench_parse_target(const char *value, uint32_t *node, uint32_t *rounds)
 {
 	const char *comma = strchr(value, ',');
-	char node[12];
+	char text[12];
+	uint32_t n;
 
-	if (!comma || (size_t)(comma - value) >= sizeof(node))
+	if (!comma || (size_t)(comma - value) >= sizeof(text))
 		return -EINVAL;
-	memcpy(node, value, (size_t)(comma - value));
-	node[comma - value] = '\0';
-	if (kstrtou32(node, 10, &target_node) || kstrtou32(comma + 1, 10, &nr_rounds))
+	memcpy(text, value, (size_t)(comma - value));
+	text[comma - value] = '\0';
+	if (kstrtou32(text, 10, node) || kstrtou32(comma + 1, 10, &n))
 		return -EINVAL;
-	if (nr_rounds < 10 || nr_rounds > BENCH_MAX_N)
+	if (n < 10 || n > BENCH_MAX_N)
 		return -EINVAL;
+	*rounds = n;
 	return 0;
+}
+
+void bench_wait_target(uint32_t node)
+{
+	while (!READ_ONCE(rpc_net.is_started) || !rpc_peer_find(node))
+		thread_sleep_ns(50 * NSEC_PER_MSEC);
+	if (settle_ms)
+		thread_sleep_ns((uint64_t)settle_ms * NSEC_PER_MSEC);
+}
+
+static int parse_bench(const char *value)
+{
+	return bench_parse_target(value, &target_node, &nr_rounds);
 }
 BOOT_PARAM_CB("bench.rpc", parse_bench,
 	      "measure RPC to a node: <node>,<rounds>; one JSON line to the log");
@@ -104,12 +119,6 @@ static int page_prepare(void)
 	mutex_unlock(&lock);
 	return err;
 }
-
-struct bench_page_wire {
-	le64_t addr;
-	le32_t rkey;
-	le32_t reserved;
-};
 
 static enum rpc_handler_result bench_page(struct rpc_request *req, void *arg)
 {
@@ -550,8 +559,7 @@ static void bench_thread(void *arg)
 		pr_err("no memory for %u samples\n", nr_rounds);
 		return;
 	}
-	while (!READ_ONCE(rpc_net.is_started) || !rpc_peer_find(target_node))
-		thread_sleep_ns(50 * NSEC_PER_MSEC);
+	bench_wait_target(target_node);
 	(void)rpc_run(ns, 10, true); /* connect, warm up */
 	rows[0].err = ping_run(ns, nr_rounds, 64);
 	row_fill(&rows[0], ns, nr_rounds);

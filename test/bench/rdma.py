@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The fabric's own numbers: our driver beside Linux's on the same model, RPC beside the bare driver, idle nodes.
+"""The fabric's own numbers: our driver beside Linux's on the same model, RPC beside the bare driver, fetches in flight, idle nodes.
 
 Linux's ib_write_lat runs between two guests, our WRITE and WRITE back between two nodes of a cluster that
 is up at another time, so that the four do not share the host's CPUs.
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 import boot
+import inkernel
 from judge import cluster as judge_cluster
 from judge import image as judge_image
 
@@ -24,6 +25,16 @@ NODE_IDLE_GOAL = 2.0
 LINUX_LIMIT_S = 120
 PING_GOAL, RPC_GOAL, TAIL_GOAL = 1.0, 1.3, 1.5
 KINDS = (("64 B", "64"), ("64 B to 4096 B", "4k"))
+
+# Fetches in flight: what is set up, as the model's commands; rounds; and whether two host cores are the limit.
+FETCH_DEPTHS = ("4", "16", "64")
+FETCH_GOALS = {"16": 0.25}
+FETCH_SETTINGS = (
+    ("", (), 4000),
+    (", 1 ms delay", ("delay all 1",), 1000),
+    (", 1 ms delay, 100 MiB/s", ("delay all 1", "bandwidth all 102400"), 1000),
+)
+FETCH_SETTLE_MS = 3000  # the commands are given when the cluster is up
 
 
 def latency_us(text: str) -> float:
@@ -107,7 +118,34 @@ def ping_rows(samples: list[dict], linux: list[float], row: Row) -> list:
                 "ib_write_lat between Linux guests", PING_GOAL, {"ours": ours, "linux": linux})]  # fmt: skip
 
 
+def fetch_samples(disk, rounds: int, commands: tuple[str, ...], number: int) -> dict[str, dict[str, float]]:
+    """By depth: µs for each 4 KiB fetch, and doorbells of both nodes for each."""
+    args = ["--append", "rpc.slots.demand=64"]  # 64 in flight have a slot each
+    if commands:
+        args += ["--append", f"p0:bench.settle_ms={FETCH_SETTLE_MS}"]
+    for command in commands:
+        args += ["--inject", command]
+    got = inkernel.result(disk, "fetches", rounds, f"bench-fetches{number}", tuple(args))["depth"]
+    return {depth: {"us": r["ns"] / 1000 / rounds, "doorbells": (r["doorbells"] + r["served"]) / rounds}
+            for depth, r in got.items()}  # fmt: skip
+
+
+def fetch_rows(disk, repeat: int, row: Row) -> list:
+    """Time for each fetch with several in flight, beside one at a time; the goal is a rate, so its inverse."""
+    rows = []
+    for setting, commands, rounds in FETCH_SETTINGS:
+        samples = [fetch_samples(disk, rounds, commands, i) for i in range(repeat)]
+        one = statistics.median(s["1"]["us"] for s in samples)
+        for depth in FETCH_DEPTHS:
+            us = [s[depth]["us"] for s in samples]
+            rows.append(row(f"4 KiB fetch, {depth} in flight{setting}", "µs", statistics.median(us), one,
+                            "one at a time", FETCH_GOALS.get(depth),
+                            {"each": us, "doorbells a fetch": [s[depth]["doorbells"] for s in samples]}))  # fmt: skip
+    return rows
+
+
 def measure(disk, repeat: int, rpc_samples: Callable[[object, int], dict], row: Row) -> list:
     """Everything on the page; @rpc_samples boots a cluster and gives bench.rpc's percentiles."""
     samples = [rpc_samples(disk, i) for i in range(repeat)]
-    return [*ping_rows(samples, linux_write_us(repeat), row), *rpc_rows(samples, row), *idle_rows(disk, row)]
+    return [*ping_rows(samples, linux_write_us(repeat), row), *rpc_rows(samples, row),
+            *fetch_rows(disk, repeat, row), *idle_rows(disk, row)]  # fmt: skip

@@ -12,7 +12,6 @@ other things too: trust the ratios.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import pathlib
 import platform
@@ -26,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "test" / "boot"), str(ROOT / "test")]
 
 import boot  # noqa: E402
+import inkernel  # noqa: E402
 import operations  # noqa: E402
 import rdma  # noqa: E402
 from judge import image as judge_image  # noqa: E402
@@ -33,7 +33,6 @@ from judge import packages as judge_packages  # noqa: E402
 
 BOOT_GOAL, RPC_GOAL, MISS_GOAL = 0.25, 1.5, 1.15
 LINUX_LIMIT_S = 60
-RPC_LIMIT_S = 120
 
 
 class Row:
@@ -67,23 +66,8 @@ def percentile(values: list[float], p: float) -> float:
 
 
 def rpc_samples(disk, number: int) -> dict[str, dict[str, int]]:
-    """One boot whose p0 measures against m0 (node 2): p50, p90, p99 in ns of each kind."""
-    running = boot.Running(("--append", "p0:bench.rpc=2,2000"), disk, f"bench-rpc{number}")
-    running.up()
-    try:
-        deadline = time.monotonic() + RPC_LIMIT_S
-        while time.monotonic() < deadline:
-            found = re.search(r'\{"bench":"rpc".*\}', running.log("p0"))
-            if found:
-                rows = json.loads(found[0])["ns"]
-                bad = {k: v for k, v in rows.items() if "error" in v}
-                if bad:
-                    raise RuntimeError(f"bench.rpc: {bad}")
-                return rows
-            time.sleep(0.2)
-    finally:
-        running.close()
-    raise RuntimeError(f"no result from bench.rpc in {RPC_LIMIT_S} s")
+    """One boot whose p0 measures against m0: p50, p90, p99 in ns of each kind."""
+    return inkernel.result(disk, "rpc", 2000, f"bench-rpc{number}")["ns"]
 
 
 def bench_rpc(disk, repeat: int) -> list[Row]:

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Benchmark of fetches: 4 KiB pages with 1, 4, 16 and 64 of them in flight, and the doorbells that each took.
+ *
+ * Use:		bench.fetches=<node>,<n> on one node; <node> must be a peer.  One JSON line goes to the log.
+ *		More in flight than the demand class has slots wait for one: rpc.slots.demand=64 has enough.
+ * Targets:	a page for each fetch in flight.  The fetches' done and release functions run in polling context and
+ *		give the page back by a bit in free_pages; the pages are unregistered when all are back.
+ * Doorbells:	both nodes' rpc.doorbells, read before and after; a quiet cluster adds next to none of its own.
+ * Context:	a kernel thread; it polls for completions itself, and sleeps after SPIN_NS without any.
+ * Failure:	one log line says why, and nothing else happens.
+ */
+#define PR_FMT "bench: "
+
+#include "bench.h"
+
+#include <kernel/bootparam.h>
+#include <kernel/initcall.h>
+#include <kernel/printk.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <kernel/wait.h>
+#include <lib/err.h>
+#include <lib/fmt.h>
+#include <mm/frame.h>
+
+#include "rpc_priv.h"
+
+#define MAX_DEPTH   64u
+#define PAGES_ORDER 6u /* MAX_DEPTH pages */
+#define SPIN_NS     (200 * NSEC_PER_USEC)
+
+static const uint32_t depths[] = { 1, 4, 16, MAX_DEPTH };
+
+static uint32_t target_node;
+static uint32_t nr_rounds;
+
+static int parse_fetches(const char *value)
+{
+	return bench_parse_target(value, &target_node, &nr_rounds);
+}
+BOOT_PARAM_CB("bench.fetches", parse_fetches,
+	      "measure 4 KiB fetches from a node: <node>,<rounds>; one JSON line to the log");
+
+struct fetches;
+
+struct target {
+	struct fetches *owner;
+	uint32_t index;
+};
+
+struct fetches {
+	struct frame *frames;
+	struct rpc_mem *mem;
+	uint64_t free_pages; /* atomic: a bit for each page that no fetch may write */
+	int err;             /* atomic: the first one */
+	struct waitqueue wq;
+	struct target targets[MAX_DEPTH];
+};
+
+struct result {
+	uint64_t ns, doorbells, served_doorbells;
+	int err;
+};
+
+static uint32_t in_flight(const struct fetches *f)
+{
+	return (uint32_t)__builtin_popcountll(~__atomic_load_n(&f->free_pages, __ATOMIC_ACQUIRE));
+}
+
+static void note_error(struct fetches *f, int err)
+{
+	int none = 0;
+
+	(void)__atomic_compare_exchange_n(&f->err, &none, err, false, __ATOMIC_RELAXED,
+					  __ATOMIC_RELAXED);
+}
+
+static void fetch_done(struct rpc_call *call)
+{
+	const struct target *t = call->arg;
+
+	if (call->status < 0)
+		note_error(t->owner, call->status);
+}
+
+static void fetch_release(struct rpc_call *call)
+{
+	const struct target *t = call->arg;
+	struct fetches *f = t->owner;
+
+	(void)__atomic_or_fetch(&f->free_pages, BIT64(t->index), __ATOMIC_ACQ_REL);
+	wake_all(&f->wq);
+}
+
+/* Poll for a while, then sleep, until fewer than @depth are in flight. */
+static void wait_below(struct fetches *f, uint32_t depth)
+{
+	const uint64_t until = time_after_ns(SPIN_NS);
+
+	while (in_flight(f) >= depth && time_now_ns() < until) {
+		if (!rpc_poll())
+			cpu_relax();
+	}
+	if (in_flight(f) < depth)
+		return;
+	rpc_poll_before_sleep();
+	wait_event(&f->wq, in_flight(f) < depth);
+}
+
+/* Into a page that is free. 0, or what submitting it answered. */
+static int fetch_one(struct fetches *f)
+{
+	const uint32_t index = (uint32_t)__builtin_ctzll(f->free_pages);
+	const struct bench_page_wire w = {
+		.addr = cpu_to_le64(frame_to_paddr(f->frames) + (uint64_t)index * PAGE_SIZE),
+		.rkey = cpu_to_le32(rpc_mem_rkey(f->mem)),
+	};
+	struct rpc_call *call = rpc_call_alloc();
+	int err;
+
+	if (!call)
+		return -ENOMEM;
+	call->peer = target_node;
+	call->cls = RPC_CLASS_DEMAND;
+	call->opcode = BENCH_PAGE;
+	call->body = &w;
+	call->body_len = sizeof(w);
+	call->done = fetch_done;
+	call->release = fetch_release;
+	call->arg = &f->targets[index];
+	(void)__atomic_and_fetch(&f->free_pages, ~BIT64(index), __ATOMIC_ACQ_REL);
+	err = rpc_call_submit(call);
+	if (err)
+		(void)__atomic_or_fetch(&f->free_pages, BIT64(index), __ATOMIC_ACQ_REL);
+	rpc_call_put(call);
+	return err;
+}
+
+/* The other node's count. 0 or a negative errno. */
+static int read_doorbells(uint64_t *ours, uint64_t *theirs)
+{
+	struct bench_doorbells_wire w;
+	int n = rpc_call_sync(target_node, RPC_CLASS_CONTROL, BENCH_DOORBELLS, NULL, 0, &w,
+			      sizeof(w), 0);
+
+	if (n >= 0 && n != (int)sizeof(w))
+		n = -EPROTO;
+	if (n < 0)
+		return n;
+	*theirs = le64_to_cpu(w.count);
+	*ours = counter_read(&rpc_c_doorbells);
+	return 0;
+}
+
+static int fetch_all(struct fetches *f, uint32_t depth, uint32_t n)
+{
+	f->err = 0;
+	while (n && !__atomic_load_n(&f->err, __ATOMIC_RELAXED)) {
+		const int err = in_flight(f) < depth ? fetch_one(f) : -EBUSY;
+
+		if (err == 0)
+			n--;
+		else if (err == -EBUSY)
+			wait_below(f, depth);
+		else if (err == -EAGAIN) /* no slot, or not yet connected */
+			note_error(f, rpc_slot_wait(target_node, RPC_CLASS_DEMAND, 0));
+		else
+			note_error(f, err);
+	}
+	wait_below(f, 1);
+	return f->err;
+}
+
+static void measure(struct fetches *f, uint32_t depth, struct result *r)
+{
+	uint64_t ours, theirs, ours_after, theirs_after, start;
+
+	r->err = fetch_all(f, depth, 4 * depth); /* connect, warm up */
+	if (!r->err)
+		r->err = read_doorbells(&ours, &theirs);
+	if (r->err)
+		return;
+	start = time_now_ns();
+	r->err = fetch_all(f, depth, nr_rounds);
+	r->ns = time_now_ns() - start;
+	if (!r->err)
+		r->err = read_doorbells(&ours_after, &theirs_after);
+	if (r->err)
+		return;
+	/* Less those of the second question and its answer, each of which saw its own side's. */
+	r->doorbells = ours_after - ours - 1;
+	r->served_doorbells = theirs_after - theirs - 1;
+}
+
+static void report(const struct result *results)
+{
+	char line[512];
+	size_t len = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(depths); i++) {
+		const struct result *r = &results[i];
+
+		len += scnprintf(line + len, sizeof(line) - len, "%s\"%u\":{", i ? "," : "",
+				 depths[i]);
+		if (r->err)
+			len += scnprintf(line + len, sizeof(line) - len, "\"error\":%d}", r->err);
+		else
+			len += scnprintf(line + len, sizeof(line) - len,
+					 "\"ns\":%llu,\"doorbells\":%llu,\"served\":%llu}",
+					 (unsigned long long)r->ns,
+					 (unsigned long long)r->doorbells,
+					 (unsigned long long)r->served_doorbells);
+	}
+	pr_info("{\"bench\":\"fetches\",\"node\":%u,\"rounds\":%u,\"depth\":{%s}}\n", target_node,
+		nr_rounds, line);
+}
+
+static void fetches_thread(void *arg)
+{
+	static struct fetches f; /* one thread, once */
+	struct result results[ARRAY_SIZE(depths)] = { 0 };
+
+	f.free_pages = UINT64_MAX;
+	waitqueue_init(&f.wq);
+	for (uint32_t i = 0; i < MAX_DEPTH; i++)
+		f.targets[i] = (struct target){ &f, i };
+	f.frames = frame_alloc(PAGES_ORDER, FRAME_ZERO);
+	if (!f.frames) {
+		pr_err("no memory for the pages to fetch\n");
+		return;
+	}
+	bench_wait_target(target_node);
+	f.mem = rpc_mem_register(frame_to_paddr(f.frames), MAX_DEPTH * PAGE_SIZE, true);
+	if (IS_ERR(f.mem)) {
+		pr_err("the pages to fetch cannot be registered: %d\n", (int)PTR_ERR(f.mem));
+	} else {
+		for (size_t i = 0; i < ARRAY_SIZE(depths); i++)
+			measure(&f, depths[i], &results[i]);
+		rpc_mem_unregister(f.mem);
+		report(results);
+	}
+	frame_free(f.frames, PAGES_ORDER);
+}
+
+static enum rpc_handler_result bench_doorbells(struct rpc_request *req, void *arg)
+{
+	const struct bench_doorbells_wire w = {
+		.count = cpu_to_le64(counter_read(&rpc_c_doorbells)),
+	};
+
+	rpc_reply(req, 0, &w, sizeof(w));
+	return RPC_DONE;
+}
+
+/* Context: inline. Races with nothing. Safe to run twice: yes. */
+static const struct rpc_handler fetch_handlers[] = {
+	{ BENCH_DOORBELLS, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "bench_doorbells",
+	  bench_doorbells },
+};
+
+static int bench_fetch_init(void)
+{
+	struct thread *t;
+	int err;
+
+	err = rpc_handlers_register(fetch_handlers, ARRAY_SIZE(fetch_handlers), NULL);
+	if (err || !target_node)
+		return err;
+	t = thread_create("bench-fetches", fetches_thread, NULL);
+	if (IS_ERR(t))
+		return (int)PTR_ERR(t);
+	thread_detach(t);
+	return 0;
+}
+INITCALL(net, bench_fetch_init);
