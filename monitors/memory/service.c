@@ -2,21 +2,19 @@
 /*
  * Memory monitor on a node: start, handlers, transport.
  *
- * Flow:	control channel -> RDMA device -> RPC -> frames set aside and registered -> handlers ->
- *		join the cluster and wait until it is complete -> READY.
+ * Flow:	managers/start.h; what is a memory node's own is that frames are set aside and registered, then
+ *		the handlers.
  * Handlers:	what moves pages (PM_FETCH, PM_WRITEBACK, PM_FILE_FETCH) is tried in polling context and
  *		goes to a thread when it would have to sleep; everything else goes to a thread at once.
  *		The table at the end tells for each opcode where it runs and whether it may be repeated.
  * Frames:	all of them are in a few registered runs.  Storage nodes may write into these (file pages go
  *		straight into their frames) and nobody may read them; nothing but page frames is in there.
- * Failure:	one line to the launcher and the log; the node stays up but serves nothing.  A processor that
- *		is gone loses its spaces and credits.
+ * Failure:	a processor that is gone loses its spaces and credits.
  */
 #define PR_FMT "memory: "
 
 #include "service.h"
 
-#include <ctl/ctl.h>
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
@@ -26,21 +24,19 @@
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
-#include <managers/cluster.h>
+#include <managers/start.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <net/node.h>
 #include <net/rpc.h>
-#include <rdma/verbs.h>
 
 #include "memory.h"
 
-#define DEVICE_WAIT_NS 30000000000ull
-#define RUN_PAGES      16384ull /* of one registered run: 64 MiB */
-#define RUN_PAGES_MIN  64ull
-#define RUNS_MAX       4096u
-#define RESERVE_MIN    (24ull << 20) /* bytes left to the kernel, beside a sixteenth of all */
-#define ZERO_BUDGET    32
+#define SLOT_WAIT_NS  (30 * NSEC_PER_SEC)
+#define RUN_PAGES     16384ull /* of one registered run: 64 MiB */
+#define RUN_PAGES_MIN 64ull
+#define RUNS_MAX      4096u
+#define RESERVE_MIN   (24ull << 20) /* bytes left to the kernel, beside a sixteenth of all */
+#define ZERO_BUDGET   32
 
 static struct memory memory;
 static bool memory_up;
@@ -90,7 +86,7 @@ static struct rpc_sge page_sge(const struct mpage *page)
 /* Submit, waiting for a free slot as long as it takes within the class's time. */
 static int submit_waiting(struct rpc_call *call)
 {
-	const uint64_t deadline = time_now_ns() + DEVICE_WAIT_NS;
+	const uint64_t deadline = time_now_ns() + SLOT_WAIT_NS;
 	int err;
 
 	while ((err = rpc_call_submit(call)) == -EAGAIN) {
@@ -605,21 +601,11 @@ static void member_gone(const struct node_info *node)
 	}
 }
 
-static void join_status(const char *line)
-{
-	ctl_status("%s", line);
-}
-
-static void fenced(void)
-{
-	ctl_error("this node was fenced: its lease had ended");
-}
-
 static const struct cluster_ops cluster_ops = {
-	.status = join_status,
+	.status = monitor_status,
 	.joined = member_joined,
 	.gone = member_gone,
-	.fenced = fenced,
+	.fenced = monitor_fenced,
 };
 
 /* --- test commands --------------------------------------------------------------------- */
@@ -706,70 +692,39 @@ static int start_threads(void)
 	return 0;
 }
 
-static int start_node(void)
+static int prepare(void)
 {
-	struct rdma_device *dev;
-	int err;
+	if (IS_POWER_OF_2(vregion_size) && vregion_size >= PM_VREGION_MIN &&
+	    vregion_size <= (1ull << 40))
+		return 0;
+	ctl_error("boot parameter vregion.size is not a power of two from 2M to 1T");
+	return -EINVAL;
+}
 
-	if (!IS_POWER_OF_2(vregion_size) || vregion_size < PM_VREGION_MIN ||
-	    vregion_size > (1ull << 40)) {
-		ctl_error("boot parameter vregion.size is not a power of two from 2M to 1T");
-		return -EINVAL;
-	}
-	dev = rdma_device_wait(time_now_ns() + DEVICE_WAIT_NS);
-	if (!dev) {
-		ctl_error("no RDMA device came up within %llu s", DEVICE_WAIT_NS / 1000000000ull);
-		return -ENODEV;
-	}
-	err = rpc_start(dev, NODE_ROLE_MEMORY);
-	if (err) {
-		ctl_error("RPC cannot start: error %d", err);
-		return err;
-	}
-	err = make_instance();
+static int serve_pages(void)
+{
+	int err = make_instance();
+
 	if (!err)
 		err = start_threads();
 	if (!err)
 		err = rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL);
-	if (err) {
-		ctl_error("the memory monitor cannot start: error %d", err);
-		return err;
-	}
-	err = cluster_join(&cluster_ops);
-	if (err) {
-		ctl_error("the cluster did not come together: error %d", err);
-		return err;
-	}
-	update_nodes();
-	return 0;
+	return err;
 }
 
-static void start_thread(void *arg)
-{
-	struct ctl_ready ready;
-	int err = ctl_start(CTL_ROLE_MEMORY, log_node_id(), &ctl_ops);
-
-	if (err && err != -ENODEV)
-		pr_err("no control channel: error %d\n", err);
-	if (start_node() < 0)
-		return;
-	ready = (struct ctl_ready){
-		.epoch = cluster_epoch(),
-		.nr_processors = (uint16_t)cluster_nodes(NODE_ROLE_PROCESSOR, NULL, 0),
-		.nr_memories = (uint16_t)cluster_nodes(NODE_ROLE_MEMORY, NULL, 0),
-		.nr_storages = (uint16_t)cluster_nodes(NODE_ROLE_STORAGE, NULL, 0),
-	};
-	ctl_ready(&ready);
-	pr_info("ready\n");
-}
+static const struct monitor monitor = {
+	.name = "memory",
+	.ctl_role = CTL_ROLE_MEMORY,
+	.role = NODE_ROLE_MEMORY,
+	.ctl = &ctl_ops,
+	.cluster = &cluster_ops,
+	.prepare = prepare,
+	.serve = serve_pages,
+	.complete = update_nodes,
+};
 
 static int memory_start(void)
 {
-	struct thread *t = thread_create("memory-start", start_thread, NULL);
-
-	if (IS_ERR(t))
-		return (int)PTR_ERR(t);
-	thread_detach(t);
-	return 0;
+	return monitor_start(&monitor);
 }
 INITCALL(monitor, memory_start);

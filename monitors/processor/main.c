@@ -2,23 +2,11 @@
 /*
  * Processor monitor: start.
  *
- * Flow:	control channel (so that every failure below can be told) -> RDMA device -> RPC -> ExCache ->
- *		join the cluster and wait until it is complete -> READY; programs come by RUN.
- * Context:	one start thread, which ends when the node is ready.
- * Failure:	one line to the launcher and the log; the node stays up, so that its log and counters can be
- *		read, but runs nothing.
+ * Flow:	managers/start.h; what is a processor's own is the ExCache, then all that programs need.
  */
-#define PR_FMT "processor: "
-
 #include <arch/cpu.h>
-#include <ctl/ctl.h>
 #include <kernel/initcall.h>
-#include <kernel/printk.h>
-#include <kernel/thread.h>
-#include <kernel/time.h>
-#include <lib/err.h>
-#include <managers/cluster.h>
-#include <net/node.h>
+#include <managers/start.h>
 #include <processor/excache.h>
 #include <processor/futex.h>
 #include <processor/process.h>
@@ -26,9 +14,6 @@
 #include <processor/system_threads.h>
 #include <processor/trap.h>
 #include <processor/tty.h>
-#include <rdma/verbs.h>
-
-#define DEVICE_WAIT_NS 30000000000ull
 
 static void run_program(struct ctl_prog *prog, const struct ctl_run *run)
 {
@@ -46,17 +31,6 @@ static const struct ctl_ops ctl_ops = {
 	.winsize = tty_resize_prog,
 };
 
-static void join_status(const char *line)
-{
-	ctl_status("%s", line);
-}
-
-/* Whatever runs here has lost its memory: it may do nothing more. */
-static void fenced(void)
-{
-	ctl_error("this node was fenced: its lease had ended");
-}
-
 static void load(struct cluster_load *out)
 {
 	const uint64_t free = excache_free_count();
@@ -67,66 +41,35 @@ static void load(struct cluster_load *out)
 }
 
 static const struct cluster_ops cluster_ops = {
-	.status = join_status,
-	.fenced = fenced,
+	.status = monitor_status,
+	.fenced = monitor_fenced,
 	.load = load,
 };
 
-static int start_node(void)
+static int serve(void)
 {
-	struct rdma_device *dev = rdma_device_wait(time_now_ns() + DEVICE_WAIT_NS);
-	int err;
+	int err = excache_init();
 
-	if (!dev) {
-		ctl_error("no RDMA device came up within %llu s", DEVICE_WAIT_NS / 1000000000ull);
-		return -ENODEV;
-	}
-	err = rpc_start(dev, NODE_ROLE_PROCESSOR);
-	if (err) {
-		ctl_error("RPC cannot start: error %d", err);
+	if (err)
 		return err;
-	}
-	err = excache_init();
-	if (err) {
-		ctl_error("ExCache cannot start: error %d", err);
-		return err;
-	}
 	process_init();
 	futex_init();
 	strace_init();
 	trap_init();
-	err = cluster_join(&cluster_ops);
-	if (err)
-		ctl_error("the cluster did not come together: error %d", err);
-	return err;
+	return 0;
 }
 
-static void start_thread(void *arg)
-{
-	struct ctl_ready ready;
-	int err = ctl_start(CTL_ROLE_PROCESSOR, log_node_id(), &ctl_ops);
-
-	if (err && err != -ENODEV)
-		pr_err("no control channel: error %d\n", err);
-	if (start_node() < 0)
-		return;
-	ready = (struct ctl_ready){
-		.epoch = cluster_epoch(),
-		.nr_processors = (uint16_t)cluster_nodes(NODE_ROLE_PROCESSOR, NULL, 0),
-		.nr_memories = (uint16_t)cluster_nodes(NODE_ROLE_MEMORY, NULL, 0),
-		.nr_storages = (uint16_t)cluster_nodes(NODE_ROLE_STORAGE, NULL, 0),
-	};
-	ctl_ready(&ready);
-	pr_info("ready\n");
-}
+static const struct monitor monitor = {
+	.name = "processor",
+	.ctl_role = CTL_ROLE_PROCESSOR,
+	.role = NODE_ROLE_PROCESSOR,
+	.ctl = &ctl_ops,
+	.cluster = &cluster_ops,
+	.serve = serve,
+};
 
 static int processor_init(void)
 {
-	struct thread *t = thread_create("processor-start", start_thread, NULL);
-
-	if (IS_ERR(t))
-		return PTR_ERR(t);
-	thread_detach(t);
-	return 0;
+	return monitor_start(&monitor);
 }
 INITCALL(monitor, processor_init);

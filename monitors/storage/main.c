@@ -2,36 +2,27 @@
 /*
  * Storage monitor: start.
  *
- * Flow:	control channel (so that every failure below can be told) -> disk and file system ->
- *		RDMA device -> RPC, buffers, handlers -> join the cluster (and host its managers, if
- *		this is the node that does) -> READY.
- * Context:	one start thread, which ends when the node is ready.
- * Failure:	one line to the launcher and the log; the node stays up, so that its log can be read,
- *		but serves nothing.
+ * Flow:	managers/start.h; before the network comes the disk with its file system, and behind it buffers and
+ *		handlers. The managers of the cluster are hosted here, if this is the node that does.
  */
 #define PR_FMT "storage: "
 
-#include <ctl/ctl.h>
 #include <drivers/blkdev.h>
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
-#include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <managers/cluster.h>
-#include <net/node.h>
-#include <rdma/verbs.h>
+#include <managers/start.h>
 
 #include "storage.h"
 
-#define DEVICE_WAIT_NS (30 * NSEC_PER_SEC)
-#define DEFAULT_DISK   "vda"
-#define NO_DISK        "none"
-#define ROOT_VNODE     1u /* the only one so far */
+#define DEFAULT_DISK "vda"
+#define NO_DISK      "none"
+#define ROOT_VNODE   1u /* the only one so far */
 
 static const char *disk_name;
 static uint64_t cache_bytes = 8u << 20;
@@ -112,19 +103,9 @@ static int place(uint32_t vnode, uint32_t *node)
 static const struct ctl_ops ctl_ops = { .debug = debug_command,
 					.place = place }; /* runs no programs */
 
-static void join_status(const char *line)
-{
-	ctl_status("%s", line);
-}
-
-static void fenced(void)
-{
-	ctl_error("this node was fenced: its lease had ended");
-}
-
 static const struct cluster_ops cluster_ops = {
-	.status = join_status,
-	.fenced = fenced,
+	.status = monitor_status,
+	.fenced = monitor_fenced,
 };
 
 /* The disk that was asked for, NULL if none is wanted; ERR_PTR if it is missing. */
@@ -173,66 +154,29 @@ static int start_files(void)
 	return err;
 }
 
-static int start_node(void)
+static int serve(void)
 {
-	struct rdma_device *dev;
-	int err;
+	int err = bufpool_init(buffer_bytes);
 
-	err = start_files();
-	if (err)
-		return err;
-	dev = rdma_device_wait(time_after_ns(DEVICE_WAIT_NS));
-	if (!dev) {
-		ctl_error("no RDMA device came up within %llu s",
-			  (unsigned long long)(DEVICE_WAIT_NS / NSEC_PER_SEC));
-		return -ENODEV;
-	}
-	err = rpc_start(dev, NODE_ROLE_STORAGE);
-	if (err) {
-		ctl_error("RPC cannot start: error %d", err);
-		return err;
-	}
-	err = bufpool_init(buffer_bytes);
 	if (!err)
 		err = storage_serve(&storage);
-	if (err) {
-		ctl_error("the file service cannot start: error %d", err);
-		return err;
-	}
-	WRITE_ONCE(serving, true);
-	err = cluster_join(&cluster_ops);
-	if (err)
-		ctl_error("the cluster did not come together: error %d", err);
+	if (!err)
+		WRITE_ONCE(serving, true);
 	return err;
 }
 
-static void start_thread(void *arg)
-{
-	struct ctl_ready ready;
-	int err = ctl_start(CTL_ROLE_STORAGE, log_node_id(), &ctl_ops);
-
-	(void)arg;
-	if (err && err != -ENODEV)
-		pr_err("no control channel: error %d\n", err);
-	if (start_node())
-		return;
-	ready = (struct ctl_ready){
-		.epoch = cluster_epoch(),
-		.nr_processors = (uint16_t)cluster_nodes(NODE_ROLE_PROCESSOR, NULL, 0),
-		.nr_memories = (uint16_t)cluster_nodes(NODE_ROLE_MEMORY, NULL, 0),
-		.nr_storages = (uint16_t)cluster_nodes(NODE_ROLE_STORAGE, NULL, 0),
-	};
-	ctl_ready(&ready);
-	pr_info("ready\n");
-}
+static const struct monitor monitor = {
+	.name = "storage",
+	.ctl_role = CTL_ROLE_STORAGE,
+	.role = NODE_ROLE_STORAGE,
+	.ctl = &ctl_ops,
+	.cluster = &cluster_ops,
+	.prepare = start_files,
+	.serve = serve,
+};
 
 static int storage_start(void)
 {
-	struct thread *t = thread_create("storage-start", start_thread, NULL);
-
-	if (IS_ERR(t))
-		return (int)PTR_ERR(t);
-	thread_detach(t);
-	return 0;
+	return monitor_start(&monitor);
 }
 INITCALL(monitor, storage_start);
