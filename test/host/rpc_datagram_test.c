@@ -5,13 +5,13 @@
  * Flow:	each case is a small cluster (memverbs/sim.h); node 1 serves, the others call.  Where a
  *		case plays a hostile node it uses the layer's own queue pair, or one beside it.
  */
+#include "rpc_nodes.h"
+
 #include <pthread.h>
 #include <unistd.h>
 
-#include <kernel/counter.h>
 #include <kernel/time.h>
 #include <lib/err.h>
-#include <lib/ktest.h>
 #include <mm/kmap.h>
 #include <rdma/provider.h>
 #include <shim/shim.h>
@@ -20,7 +20,6 @@
 #include "memverbs/sim.h"
 
 enum {                      /* opcodes */
-	OP_ECHO = 0x0f10,   /* inline */
 	OP_SQUARE = 0x0f11, /* worker: of the uint64_t in the body; -EDOM above 1e6 */
 	OP_SLOW = 0x0f12,   /* worker: sleeps so many milliseconds */
 	OP_RC_ONLY = 0x0f13,
@@ -33,36 +32,9 @@ enum {                /* sim_shared */
 	SH_ID = 2,    /* request id of a call under way */
 	SH_CALLS = 3, /* repetitions, of all clients */
 	SH_LATE = 4,
-	SH_BASE = 16, /* incarnation of node i at SH_BASE + i */
 };
 
-static uint64_t counter(const char *name)
-{
-	uint64_t v = UINT64_MAX;
-
-	counter_find(name, &v);
-	return v;
-}
-
-/* A count that is made true by what is under way. */
-static bool wait_counter(const char *name, uint64_t at_least)
-{
-	for (int i = 0; i < 5000 && counter(name) < at_least; i++)
-		usleep(1000);
-	return counter(name) >= at_least;
-}
-
 /* --- server ------------------------------------------------------------------------------ */
-
-static enum rpc_handler_result h_echo(struct rpc_request *req, void *arg)
-{
-	uint32_t len;
-	const void *body = rpc_request_body(req, &len);
-
-	(void)arg;
-	rpc_reply(req, 0, body, len);
-	return RPC_DONE;
-}
 
 static enum rpc_handler_result h_square(struct rpc_request *req, void *arg)
 {
@@ -126,25 +98,7 @@ static const struct rpc_handler handlers[] = {
 
 static void node_start(struct ktest *t)
 {
-	struct rdma_device *dev = rdma_device_wait(time_now_ns() + NSEC_PER_SEC);
-
-	ASSERT_TRUE(t, dev != NULL);
-	ASSERT_EQ(t, rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL), 0);
-	ASSERT_EQ(t, rpc_start(dev, NODE_ROLE_MEMORY), 0);
-	__atomic_store_n(&sim_shared[SH_BASE + sim_node_id()], node_self()->incarn,
-			 __ATOMIC_SEQ_CST);
-}
-
-static void peer_add(struct ktest *t, uint32_t id)
-{
-	struct node_info info = { .id = id,
-				  .role = NODE_ROLE_MEMORY,
-				  .addr = { .dlid = (uint16_t)id } };
-
-	while (!sim_get(SH_BASE + id))
-		usleep(1000);
-	info.incarn = (uint32_t)sim_get(SH_BASE + id);
-	EXPECT_EQ(t, rpc_peer_add(&info), 0);
+	rpc_node_start(t, NODE_ROLE_MEMORY, handlers, ARRAY_SIZE(handlers));
 }
 
 /* Connect once, so that both know where the other takes datagrams. */
@@ -156,11 +110,7 @@ static int connect_to(uint32_t id)
 static void node_join(struct ktest *t, uint32_t n)
 {
 	node_start(t);
-	for (uint32_t id = 1; id <= n; id++) {
-		if (id != sim_node_id())
-			peer_add(t, id);
-	}
-	sim_cmd("barrier 0 %u", n);
+	rpc_node_join(t, n);
 }
 
 /* Nothing of a call or request is left. */
@@ -499,8 +449,7 @@ static void restart_client(struct ktest *t)
 	sim_shared[SH_BASE + 1] = 0;
 	EXPECT_EQ(t, sim_cmd("kill 1"), 0);
 	EXPECT_EQ(t, sim_cmd("spawn 1"), 0);
-	while (!sim_get(SH_BASE + 1))
-		usleep(1000);
+	(void)rpc_node_incarn(1);
 	/* The newcomer has another key and another incarnation: it does not hear what is not for it. */
 	EXPECT_EQ(t, echo_ms(1, 50, 300), -ETIMEDOUT);
 	peer_add(t, 1);
