@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Run the parts of a test suite one after the other, and say how long each took.
+"""Run the parts of a test suite, and say how long each took.
 
 usage: run-tests.py SUITE [--parts NAME,...] [--list] [--verbose]
 
-SUITE is test (what gates a change) or long. All parts run, also after one has failed. A part's whole
-output is kept in $O/test-logs/<part>.log, and shown when it fails; times and counts also go to
-$O/test-logs/summary.json. The last line is "N passed, N failed"; the exit status is 0 only when
-nothing failed.
+SUITE is test (what gates a change) or long. Parts run one after the other, but for those that mostly wait:
+they run beside the ones behind them. All parts run, also after one has failed. A part's whole output is
+kept in $O/test-logs/<part>.log, and shown when it fails; times and counts also go to $O/test-logs/summary.json.
+The last line is "N passed, N failed"; the exit status is 0 only when nothing failed.
 
 A part counts as many tests as its output says ("N passed, N failed"), or as one.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -21,11 +22,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 COUNTS = re.compile(r"\b(\d+) (passed|failed|error|errors|skipped)\b")
 SHOWN_LINES = 200
+TELLING = threading.Lock()
+RUNNING = set()  # processes of parts; each leads a group
 
 
 @dataclasses.dataclass
@@ -37,16 +41,17 @@ class Part:
     limit_s: int = 900
     env: dict = dataclasses.field(default_factory=dict)
     needs: str = ""  # skip the part, saying so, while this path does not exist
+    waits: bool = False  # it takes little of a CPU: go on with the next part meanwhile
 
 
 TEST = [
     Part("check", "-k check"),
+    Part("launcher", "test-launcher", needs="test/launcher", waits=True),
     Part("scripts", "test-scripts"),
     Part("build gcc", "images tools"),
     Part("build clang", "LLVM=1 O={O}/clang images"),
     Part("build ubsan", "UBSAN=1 O={O}/ubsan images"),
     Part("host", "test-host"),
-    Part("launcher", "test-launcher", needs="test/launcher"),
     Part("file systems", "test-fs", needs="test/fs"),
     Part("kernel", "test-kernel"),
     Part("kernel ubsan", "UBSAN=1 O={O}/ubsan test-kernel CPUS=4"),
@@ -60,6 +65,12 @@ LONG = [
     Part("fuzz", "fuzz SECONDS=600", limit_s=4 * 3600),
 ]
 SUITES = {"test": TEST, "long": LONG}
+
+
+def end_group(process):
+    """A part's time is over: it and all that it has started end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def run_part(part, out, log, verbose):
@@ -78,8 +89,9 @@ def run_part(part, out, log, verbose):
             env=env,
             start_new_session=True,
         )
-        signal.signal(signal.SIGALRM, lambda *_: os.killpg(process.pid, signal.SIGKILL))
-        signal.alarm(part.limit_s)
+        RUNNING.add(process)
+        timer = threading.Timer(part.limit_s, end_group, (process,))
+        timer.start()
         started = time.monotonic()
         for line in process.stdout:
             sink.write(line)
@@ -87,7 +99,8 @@ def run_part(part, out, log, verbose):
                 sys.stdout.buffer.write(line)
                 sys.stdout.flush()
         status = process.wait()
-        signal.alarm(0)
+        timer.cancel()
+        RUNNING.discard(process)
     return None if status < 0 and time.monotonic() - started >= part.limit_s else status
 
 
@@ -122,6 +135,25 @@ def choose(suite, names):
     return [p for p in suite if not wanted or p.name in wanted]
 
 
+def run_and_tell(part, out, log, verbose, summary):
+    """Run a part to its end, print its line and add it to the summary."""
+    started = time.monotonic()
+    status = run_part(part, out, log, verbose)
+    took = time.monotonic() - started
+    text = log.read_text(errors="replace")
+    if status is None:
+        text += f"\nrun-tests: ended after {part.limit_s} s"
+    total = counts(text, status == 0)
+    skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
+    word = "ok" if status == 0 else "FAILED"
+    lines = [f"{part.name:14} {took:7.1f} s  {word:6}  {total['passed']} passed, {total['failed']} failed{skipped}"]
+    if status != 0 and not verbose:
+        lines.append(f"--- {log}\n{tail(text)}\n---")
+    with TELLING:
+        summary.append({"part": part.name, "seconds": round(took, 1), "ok": status == 0, **total})
+        print("\n".join(lines), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("suite", choices=SUITES)
@@ -138,29 +170,26 @@ def main():
     out = pathlib.Path(os.environ.get("O") or TOP / "build").resolve()
     logs = out / "test-logs"
     logs.mkdir(parents=True, exist_ok=True)
-    summary = []
+    summary, beside = [], []
     begin = time.monotonic()
-    for part in parts:
-        if part.needs and not (TOP / part.needs).exists():
-            print(f"{part.name:14} skipped: there is no {part.needs}", flush=True)
-            continue
-        log = logs / (part.name.replace(" ", "-") + ".log")
-        started = time.monotonic()
-        status = run_part(part, out, log, args.verbose)
-        took = time.monotonic() - started
-        text = log.read_text(errors="replace")
-        if status is None:
-            text += f"\nrun-tests: ended after {part.limit_s} s"
-        total = counts(text, status == 0)
-        summary.append({"part": part.name, "seconds": round(took, 1), "ok": status == 0, **total})
-        skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
-        word = "ok" if status == 0 else "FAILED"
-        print(
-            f"{part.name:14} {took:7.1f} s  {word:6}  {total['passed']} passed, {total['failed']} failed{skipped}",
-            flush=True,
-        )
-        if status != 0 and not args.verbose:
-            print(f"--- {log}\n{tail(text)}\n---", flush=True)
+    try:
+        for part in parts:
+            if part.needs and not (TOP / part.needs).exists():
+                print(f"{part.name:14} skipped: there is no {part.needs}", flush=True)
+                continue
+            log = logs / (part.name.replace(" ", "-") + ".log")
+            run = threading.Thread(target=run_and_tell, args=(part, out, log, args.verbose, summary))
+            run.start()
+            if part.waits:
+                beside.append(run)
+            else:
+                run.join()
+        for run in beside:
+            run.join()
+    except KeyboardInterrupt:
+        for process in list(RUNNING):
+            end_group(process)
+        raise
 
     (logs / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     passed = sum(s["passed"] for s in summary)

@@ -92,6 +92,17 @@ def test_a_part_that_hangs_is_ended(driver, suite, capsys):
     assert out.splitlines()[-1] == "7 passed, 1 failed"
 
 
+def test_a_part_that_waits_runs_beside_the_next(driver, suite, capsys, tmp_path):
+    (tmp_path / "Makefile").write_text(
+        "wait:\n\t@until test -e met; do sleep 0.05; done; echo '2 passed in 1s'\nmeet:\n\t@touch met; false\n"
+    )
+    parts = [driver.Part("one", "wait", limit_s=20, waits=True), driver.Part("two", "meet")]
+    status, out = suite(capsys, parts)
+    assert status == 1
+    assert re.search(r"^one +[\d.]+ s  ok      2 passed, 0 failed$", out, re.M)
+    assert "failed parts: two" in out and out.splitlines()[-1] == "2 passed, 1 failed"
+
+
 def test_parts_are_chosen_by_name(driver, suite, capsys):
     parts = [driver.Part("one", "bad"), driver.Part("two", "good")]
     assert suite(capsys, parts, "--parts", "two")[0] == 0
