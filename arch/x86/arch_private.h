@@ -57,7 +57,7 @@ void thread_entry_asm(void);
 const struct user_trap_ops *user_trap_ops_swap(const struct user_trap_ops *ops);
 
 /* mmio.c: whether device accesses take turns; before the other CPUs run threads. */
-void mmio_lock_choose(unsigned int nr_cpus);
+void mmio_lock_choose(void);
 
 /* irq.c: a vector of 32 or more. */
 /* @user: it interrupted user mode. */

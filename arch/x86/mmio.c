@@ -2,6 +2,11 @@
 /*
  * The lock behind the mmio_ accessors (see arch/io.h): one access at a time
  * over all CPUs, when the quirk is on.
+ *
+ * Choice:	at boot when mmio.lock=on says so; otherwise, unless it says off,
+ *		when a driver finds that its device asks for it.  That is before the
+ *		driver's first access, so it does not matter that accesses to other
+ *		devices may be under way without the lock.  It stays on then.
  */
 #define PR_FMT "mmio: "
 
@@ -37,22 +42,30 @@ static int set_wanted(const char *value)
 		return -EINVAL;
 	return 0;
 }
-BOOT_PARAM_CB("mmio.lock", set_wanted,
-	      "one device register access at a time: on, off or auto (in a virtual machine with "
-	      "several CPUs)");
+BOOT_PARAM_CB(
+	"mmio.lock", set_wanted,
+	"one device register access at a time: on, off or auto (when a device asks for it and "
+	"there are several CPUs)");
 
-/* QEMU's x-pci-proxy-dev cannot be told from outside, so any virtual machine is suspected. */
-void mmio_lock_choose(unsigned int nr_cpus)
+void mmio_lock_choose(void)
 {
-	if (wanted == LOCK_ON || (wanted == LOCK_AUTO && nr_cpus > 1 && cpu_is_virtual()))
-		mmio_lock_quirk_set(true);
+	if (wanted != LOCK_ON)
+		return;
+	mmio_lock_quirk_set(true);
+	pr_info("quirk: one device register access at a time\n");
+}
+
+void mmio_lock_ask(const char *who)
+{
+	if (wanted != LOCK_AUTO || cpu_online_count() < 2 || READ_ONCE(mmio_lock_quirk))
+		return;
+	mmio_lock_quirk_set(true);
+	pr_info("quirk: one device register access at a time, for %s\n", who);
 }
 
 void mmio_lock_quirk_set(bool on)
 {
-	mmio_lock_quirk = on;
-	if (on)
-		pr_info("quirk: one device register access at a time\n");
+	WRITE_ONCE(mmio_lock_quirk, on);
 }
 
 unsigned long mmio_lock_enter(void)

@@ -349,10 +349,9 @@ void smp_init(void)
 	const uint64_t start = time_now_ns();
 	paddr_t page;
 
-	if (acpi_info.nr_cpus <= 1 || wanted <= 1) {
-		mmio_lock_choose(1);
+	mmio_lock_choose();
+	if (acpi_info.nr_cpus <= 1 || wanted <= 1)
 		return;
-	}
 	page = low_page();
 	if (!page) {
 		pr_err("no low memory to start other CPUs from\n");
@@ -365,7 +364,6 @@ void smp_init(void)
 	call_all(page);
 	number_arrived();
 	bring_all_online();
-	mmio_lock_choose(cpu_online_count());
 	trampoline_remove(page);
 	for_each_cpu(cpu) {
 		if (cpu != cpu_id())

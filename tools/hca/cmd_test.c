@@ -247,6 +247,32 @@ static void config_space(struct ktest *t)
 	rig_destroy(&r);
 }
 
+/* The model's own capability, behind MSI-X, tells what the front end needs. */
+static void hint_names_the_front_end(struct ktest *t)
+{
+	struct front_ops ops;
+	struct rig r;
+	struct hca *h;
+	uint32_t pos;
+
+	rig_create(&r);
+	h = r.g[0].h;
+	ops = *h->front;
+	h->front = &ops;
+	pos = pci_cfg_read(h, 0x34, 1);
+	EXPECT_EQ(t, pci_cfg_read(h, pos, 1), 0x11u);
+	pos = pci_cfg_read(h, pos + 1, 1);
+	EXPECT_EQ(t, pci_cfg_read(h, pos, 4), HINT_VERSION << 24 | HINT_LEN << 16 | 0x09u);
+	EXPECT_EQ(t, pci_cfg_read(h, pos + 4, 4), 0x41525354u); /* "TSRA" */
+	EXPECT_EQ(t, pci_cfg_read(h, pos + 8, 4), HINT_EMULATED);
+	ops.one_at_once = true;
+	EXPECT_EQ(t, pci_cfg_read(h, pos + 8, 1), HINT_EMULATED | HINT_ONE_AT_ONCE);
+	pci_cfg_write(h, pos + 8, 0, 4);
+	pci_device_reset(h);
+	EXPECT_EQ(t, pci_cfg_read(h, pos + 8, 4), HINT_EMULATED | HINT_ONE_AT_ONCE);
+	rig_destroy(&r);
+}
+
 /* A vector that fires while it is masked comes when it is let through. */
 static void masked_interrupt_is_kept(struct ktest *t)
 {
@@ -279,6 +305,7 @@ static const struct ktest_case cmd_cases[] = {
 	KTEST(region_checks),
 	KTEST(region_pages_are_checked),
 	KTEST(config_space),
+	KTEST(hint_names_the_front_end),
 	KTEST(masked_interrupt_is_kept),
 	{ 0 },
 };

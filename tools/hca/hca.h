@@ -283,7 +283,8 @@ struct front_ops {
 	/* Raise MSI-X vector @vector.  addr/data come from the table in BAR0, where
 	 * the front end lets the core keep it. */
 	void (*msi)(struct hca *h, unsigned vector, uint64_t addr, uint32_t data);
-	bool keeps_msix; /* the table and its masks are in the client's hands */
+	bool keeps_msix;  /* the table and its masks are in the client's hands */
+	bool one_at_once; /* it loses an access while another CPU is inside the device */
 };
 
 struct msix_entry {

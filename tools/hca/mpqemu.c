@@ -93,6 +93,7 @@ static void mp_msi(struct hca *h, unsigned vector, uint64_t addr, uint32_t data)
 static const struct front_ops mp_ops = {
 	.name = "mpqemu",
 	.msi = mp_msi,
+	.one_at_once = true,
 };
 
 /* ---- guest memory ---- */

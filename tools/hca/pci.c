@@ -4,6 +4,8 @@
  *
  * The MSI-X table lies in BAR0.  A vector that fires while it is masked, or
  * while MSI-X is off, stays pending and fires when it is let through.
+ * A vendor-specific capability, which no board has, tells a driver that this is
+ * a model and what its front end asks for (docs/tools/hca.md).
  */
 #include "hca.h"
 
@@ -18,6 +20,7 @@
 #define MSIX_ENABLE     0x8000
 #define MSIX_FUNC_MASK  0x4000
 #define MSIX_ENTRY_MASK 1u
+#define HINT_CAP        (MSIX_CAP + 12)
 
 void pci_init(struct hca *h)
 {
@@ -37,11 +40,16 @@ void pci_init(struct hca *h)
 	c[CFG_BAR0 + 8] = 0x0c; /* 64 bits, prefetchable */
 	c[CFG_CAP_PTR] = MSIX_CAP;
 	c[MSIX_CAP] = 0x11;
+	c[MSIX_CAP + 1] = HINT_CAP;
 	c[MSIX_CTRL] = NR_MSIX - 1;
 	c[MSIX_CAP + 5] = (MSIX_TABLE >> 8) & 0xff; /* table in BAR0 */
 	c[MSIX_CAP + 6] = MSIX_TABLE >> 16;
 	c[MSIX_CAP + 9] = (MSIX_PBA >> 8) & 0xff;
 	c[MSIX_CAP + 10] = MSIX_PBA >> 16;
+	c[HINT_CAP] = 0x09; /* vendor specific */
+	c[HINT_CAP + 2] = HINT_LEN;
+	c[HINT_CAP + 3] = HINT_VERSION;
+	memcpy(c + HINT_CAP + 4, HINT_MAGIC, 4);
 	for (unsigned i = 0; i < NR_MSIX; i++)
 		h->msix[i] = (struct msix_entry){ .ctrl = MSIX_ENTRY_MASK };
 	h->msix_pending = 0;
@@ -65,6 +73,7 @@ uint32_t pci_cfg_read(struct hca *h, uint32_t off, unsigned len)
 
 	if (len > 4 || off >= sizeof(h->cfg) || len > sizeof(h->cfg) - off)
 		return ~0u;
+	h->cfg[HINT_CAP + 8] = HINT_EMULATED | (h->front->one_at_once ? HINT_ONE_AT_ONCE : 0);
 	memcpy(&v, h->cfg + off, len);
 	return v;
 }

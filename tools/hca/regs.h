@@ -16,6 +16,13 @@
 #define MSIX_PBA            0x7d000u
 #define NR_MSIX             32u
 
+/* The model's own capability: 12 bytes, the text at 4, the flags at 8. */
+#define HINT_LEN         12u
+#define HINT_VERSION     1u
+#define HINT_MAGIC       "TSRA"
+#define HINT_EMULATED    BIT(0) /* each register access costs an exit */
+#define HINT_ONE_AT_ONCE BIT(1) /* and gets lost while another CPU makes one */
+
 /* BAR0 */
 #define REG_HCR       0x80680u
 #define REG_HCR_END   0x8069cu

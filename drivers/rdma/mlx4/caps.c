@@ -12,6 +12,8 @@
 
 #include "regs.h"
 
+#define HINT_VERSION 1
+#define HINT_MAGIC   "TSRA"
 #define FW_MAX_PAGES 0x8000 /* 128 MiB: no firmware wants that much */
 
 int mlx4_fw_parse(const void *mbox, struct mlx4_fw *fw, const char **why)
@@ -42,6 +44,13 @@ int mlx4_fw_parse(const void *mbox, struct mlx4_fw *fw, const char **why)
 		f.err_buf_dwords = 0; /* do without */
 	*fw = f;
 	return 0;
+}
+
+uint32_t mlx4_hint_parse(const uint8_t *cap)
+{
+	if (cap[2] < MLX4_HINT_LEN || cap[3] != HINT_VERSION || memcmp(cap + 4, HINT_MAGIC, 4) != 0)
+		return 0;
+	return get_unaligned_le32(cap + 8);
 }
 
 static void caps_decode(const void *m, struct mlx4_caps *c)

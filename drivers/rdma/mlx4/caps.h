@@ -55,6 +55,15 @@ struct mlx4_port_caps {
 	uint8_t log_pkeys;
 };
 
+/*
+ * What a vendor-specific PCI capability of MLX4_HINT_LEN bytes tells: flags when it is that of the
+ * HCA model, 0 for any other.
+ */
+#define MLX4_HINT_LEN         12
+#define MLX4_HINT_EMULATED    BIT(0) /* each register access costs an exit */
+#define MLX4_HINT_ONE_AT_ONCE BIT(1) /* and gets lost while another CPU makes one */
+uint32_t mlx4_hint_parse(const uint8_t *cap);
+
 /* Output mailboxes are 4096 bytes.  0, or -EPROTO with a reason in *@why. */
 int mlx4_fw_parse(const void *mbox, struct mlx4_fw *fw, const char **why) __must_check;
 int mlx4_caps_parse(const void *mbox, struct mlx4_caps *caps, const char **why) __must_check;

@@ -394,6 +394,21 @@ static void dev_free(struct mlx4_dev *dev)
 	kfree(dev);
 }
 
+/* What the model says about itself; a board says nothing. */
+static uint32_t hints_read(const struct pci_device *pci)
+{
+	uint32_t hints = 0;
+
+	for (unsigned int pos = 0; (pos = pci_cap_find(pci, PCI_CAP_VENDOR, pos)) != 0;) {
+		uint8_t cap[MLX4_HINT_LEN];
+
+		for (unsigned int n = 0; n < sizeof(cap); n++)
+			cap[n] = pos + n < 256 ? pci_cfg_read8(pci, pos + n) : 0;
+		hints |= mlx4_hint_parse(cap);
+	}
+	return hints;
+}
+
 static int mlx4_probe(struct pci_device *pci, const struct pci_id *id)
 {
 	const uint64_t start = time_now_ns();
@@ -415,6 +430,9 @@ static int mlx4_probe(struct pci_device *pci, const struct pci_id *id)
 	if (err)
 		goto out_free;
 
+	dev->hints = hints_read(pci);
+	if (dev->hints & MLX4_HINT_ONE_AT_ONCE)
+		mmio_lock_ask(dev->name);
 	pci_enable(pci);
 	pci_set_master(pci, true);
 	dev->bar0 = pci_bar_map(pci, 0, 0, MLX4_BAR0_LEN);

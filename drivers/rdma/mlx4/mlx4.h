@@ -426,6 +426,7 @@ struct mlx4_dev {
 	void __iomem *uars;   /* UAR pages 0 to our own */
 	uint8_t __iomem *uar; /* our own */
 	uint32_t uar_index;
+	uint32_t hints; /* MLX4_HINT_*: what a model says about itself; const */
 	bool owner;
 	bool registered;
 

@@ -202,6 +202,26 @@ static void fw_is_checked(struct ktest *t)
 	EXPECT_EQ(t, mlx4_fw_parse(m, &fw, &why), -EPROTO);
 }
 
+/* Any other vendor's capability tells nothing. */
+static void hint_is_the_models_own(struct ktest *t)
+{
+	static const struct {
+		uint8_t cap[MLX4_HINT_LEN];
+		uint32_t flags;
+	} cases[] = {
+		{ { 9, 0, 12, 1, 'T', 'S', 'R', 'A', 1 }, MLX4_HINT_EMULATED },
+		{ { 9, 0, 12, 1, 'T', 'S', 'R', 'A', 3 },
+		  MLX4_HINT_EMULATED | MLX4_HINT_ONE_AT_ONCE },
+		{ { 9, 0, 11, 1, 'T', 'S', 'R', 'A', 3 }, 0 },
+		{ { 9, 0, 12, 2, 'T', 'S', 'R', 'A', 3 }, 0 },
+		{ { 9, 0, 12, 1, 'T', 'S', 'R', 'B', 3 }, 0 },
+		{ { 9, 0, 24, 0, 0, 0, 0, 0, 3 }, 0 },
+	};
+
+	for (size_t n = 0; n < ARRAY_SIZE(cases); n++)
+		EXPECT_EQ(t, mlx4_hint_parse(cases[n].cap), cases[n].flags);
+}
+
 static void ids_go_round(struct ktest *t)
 {
 	struct mlx4_ids ids;
@@ -339,6 +359,7 @@ static const struct ktest_case mlx4_cases[] = {
 	KTEST(layout_survives_any_device),
 	KTEST(init_hca_bytes),
 	KTEST(fw_is_checked),
+	KTEST(hint_is_the_models_own),
 	KTEST(ids_go_round),
 	KTEST(buddy_splits_and_joins),
 	KTEST(table_is_sparse),

@@ -66,12 +66,12 @@ static int semaphore_take(struct mlx4_dev *dev)
 	return 0;
 }
 
-/* How long a reset device is left alone: boards need it, and boards have PCI Express. */
+/* How long a reset device is left alone: boards need it. */
 static uint64_t reset_silence_ns(const struct mlx4_dev *dev)
 {
 	if (reset_wait_ms != RESET_WAIT_AUTO)
 		return reset_wait_ms * NSEC_PER_MSEC;
-	return pci_cap_find(dev->pci, PCI_CAP_EXP, 0) ? RESET_SILENCE_NS : 0;
+	return dev->hints & MLX4_HINT_EMULATED ? 0 : RESET_SILENCE_NS;
 }
 
 int mlx4_reset(struct mlx4_dev *dev)

@@ -4,7 +4,7 @@
  *
  * Rule:	every access to device registers goes through the mmio_ functions,
  *		so that a quirk of one machine lives here and in no driver.
- * Locking:	with mmio_lock_quirk_set(true) each access takes one global lock:
+ * Locking:	when a device asked for it, each access takes one global lock:
  *		QEMU's x-pci-proxy-dev loses accesses when two CPUs are inside it.
  * Ordering:	mmio_write*() is ordered after all earlier stores to memory, so a
  *		doorbell needs no extra barrier; mmio_read*() before later loads.
@@ -55,7 +55,12 @@ static inline uint32_t inl(uint16_t port)
 	return val;
 }
 
-/* Switch the one-access-at-a-time quirk; before the second CPU starts. */
+/*
+ * A driver says that its device, named @who, loses an access while another CPU makes one; before
+ * its own first access.  The boot parameter mmio.lock may overrule it.
+ */
+void mmio_lock_ask(const char *who);
+/* Switch the one-access-at-a-time quirk itself: for tests. */
 void mmio_lock_quirk_set(bool on);
 
 extern bool mmio_lock_quirk;
@@ -67,7 +72,7 @@ void mmio_lock_leave(unsigned long flags);
 	{                                                                                    \
 		uint##bits##_t val;                                                          \
 		unsigned long flags = 0;                                                     \
-		const bool locked = unlikely(mmio_lock_quirk);                               \
+		const bool locked = unlikely(READ_ONCE(mmio_lock_quirk));                    \
                                                                                              \
 		if (locked)                                                                  \
 			flags = mmio_lock_enter();                                           \
@@ -82,7 +87,7 @@ void mmio_lock_leave(unsigned long flags);
 	static inline void mmio_write##bits(volatile void __iomem *addr, uint##bits##_t val) \
 	{                                                                                    \
 		unsigned long flags = 0;                                                     \
-		const bool locked = unlikely(mmio_lock_quirk);                               \
+		const bool locked = unlikely(READ_ONCE(mmio_lock_quirk));                    \
                                                                                              \
 		if (locked)                                                                  \
 			flags = mmio_lock_enter();                                           \

@@ -112,7 +112,7 @@ static inline void outl(uint16_t port, uint32_t val)
 	(void)val;
 }
 
-static inline void mmio_lock_quirk_set(bool on)
+static inline void mmio_lock_ask(const char *who)
 {
-	(void)on;
+	(void)who;
 }
