@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -183,6 +184,25 @@ static void open_files(int fd)
 	result("lock", lock(other, F_OFD_SETLK, F_WRLCK, SEEK_SET, 0, 5));
 	close(other);
 	map("gone with the open file", fd, 8);
+}
+
+/* A lock goes with its file, whatever has become of what the file stands for. */
+static void lock_of_a_signalfd(void)
+{
+	sigset_t first, second;
+	int fd;
+
+	sigemptyset(&first);
+	sigaddset(&first, SIGUSR1);
+	sigemptyset(&second);
+	sigaddset(&second, SIGUSR2);
+	fd = signalfd(-1, &first, 0);
+	result("signalfd", flock(fd, LOCK_EX | LOCK_NB));
+	result("another set", signalfd(fd, &second, 0) == fd);
+	close(fd);
+	fd = signalfd(-1, &first, 0);
+	result("of another with the first set", flock(fd, LOCK_EX | LOCK_NB));
+	close(fd);
 }
 
 static void flocks(int fd)
@@ -381,6 +401,7 @@ int main(int argc, char **argv)
 	closing(fd);
 	open_files(fd);
 	flocks(fd);
+	lock_of_a_signalfd();
 	waiting(fd);
 	deadlock(fd);
 	for (int how = 0; how < 3; how++)

@@ -8,6 +8,7 @@
 #include <arch/uaccess.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
+#include <mm/slab.h>
 #include <processor/file.h>
 #include <processor/process.h>
 #include <processor/syscall.h>
@@ -38,10 +39,16 @@ struct signalfd_siginfo {
 };
 static_assert(sizeof(struct signalfd_siginfo) == 128, "struct signalfd_siginfo is ABI");
 
-/* The set is the file's private word: atomic. */
+/* Of its own, because a file's private pointer is what its locks know it by: it never changes. */
+struct signal_set {
+	uint64_t set; /* atomic */
+};
+
 static uint64_t set_of(struct file *f)
 {
-	return __atomic_load_n((uint64_t *)&f->private, __ATOMIC_RELAXED);
+	const struct signal_set *s = f->private;
+
+	return __atomic_load_n(&s->set, __ATOMIC_RELAXED);
 }
 
 static bool is_fault(int signo)
@@ -145,6 +152,11 @@ static struct waitqueue *signalfd_poll_wait(struct file *f)
 	return &process_current()->sig.posted;
 }
 
+static void signalfd_release(struct file *f)
+{
+	kfree(f->private);
+}
+
 static const struct file_ops signalfd_ops = {
 	.name = "signalfd",
 	.read = signalfd_read,
@@ -152,11 +164,14 @@ static const struct file_ops signalfd_ops = {
 	.poll = signalfd_poll,
 	.poll_wait = signalfd_poll_wait,
 	.poll_by_process = true,
+	.release = signalfd_release,
 };
 
 static void set_signals(struct file *f, uint64_t set)
 {
-	__atomic_store_n((uint64_t *)&f->private, set & ~SIGMASK_UNBLOCKABLE, __ATOMIC_RELAXED);
+	struct signal_set *s = f->private;
+
+	__atomic_store_n(&s->set, set & ~SIGMASK_UNBLOCKABLE, __ATOMIC_RELAXED);
 }
 
 static long change(int fd, uint64_t set)
@@ -193,6 +208,11 @@ static long signalfd(int fd, uint64_t uset, uint64_t size, uint32_t flags)
 	f = file_create(&signalfd_ops, O_RDWR | (flags & SFD_NONBLOCK), NULL);
 	if (IS_ERR(f))
 		return PTR_ERR(f);
+	f->private = kmalloc(sizeof(struct signal_set));
+	if (!f->private) {
+		file_put(f);
+		return -ENOMEM;
+	}
 	set_signals(f, set);
 	fd = files_install(files_current(), f, 0, flags & SFD_CLOEXEC);
 	if (fd < 0)
