@@ -108,7 +108,8 @@ paddr_t pci_bar_addr(const struct pci_device *dev, unsigned int bar)
 	return bar < PCI_NR_BARS ? dev->bars[bar].addr : 0;
 }
 
-void __iomem *pci_bar_map(struct pci_device *dev, unsigned int bar, uint64_t off, uint64_t len)
+static void __iomem *bar_map(struct pci_device *dev, unsigned int bar, uint64_t off, uint64_t len,
+			     void __iomem *(*map)(paddr_t paddr, size_t len))
 {
 	const struct pci_bar *b;
 	void __iomem *p;
@@ -120,8 +121,18 @@ void __iomem *pci_bar_map(struct pci_device *dev, unsigned int bar, uint64_t off
 		return ERR_PTR(-ENODEV);
 	if (off > b->len || len > b->len - off)
 		return ERR_PTR(-ERANGE);
-	p = mmio_map(b->addr + off, len ? len : b->len - off);
+	p = map(b->addr + off, len ? len : b->len - off);
 	return p ? p : ERR_PTR(-ENOMEM);
+}
+
+void __iomem *pci_bar_map(struct pci_device *dev, unsigned int bar, uint64_t off, uint64_t len)
+{
+	return bar_map(dev, bar, off, len, mmio_map);
+}
+
+void __iomem *pci_bar_map_wc(struct pci_device *dev, unsigned int bar, uint64_t off, uint64_t len)
+{
+	return bar_map(dev, bar, off, len, mmio_map_wc);
 }
 
 void pci_state_save(struct pci_device *dev)

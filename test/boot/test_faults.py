@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from boot import on_host, run, total
+from boot import BUILD, Running, on_host, run, total
 
 TWO = ("--vregion", "2M", "--memories", "2")
 SMALL_CACHE = ("--excache", "8M")
@@ -46,6 +46,30 @@ def workload(cluster, programs, texts, name, megabytes):
     run_both(cluster, ["/usr/bin/busybox", "sha256sum", name], texts)
     run_both(cluster, ["/usr/bin/busybox", "sort", name], texts)
     run_both(cluster, [programs / "glibc-static/heap", "sort", str(megabytes)], texts)
+
+
+def test_calls_by_blueflame(disk, programs, texts, tmp_path):
+    """Doorbells that bring their entry along, on every node, and a device that is reset in between."""
+    hca = tmp_path / "hca"
+    hca.write_text(f'#!/bin/sh\nexec {BUILD}/tools/hca/tessera-hca --blueflame "$@"\n')
+    hca.chmod(0o755)
+    cluster = Running(("--hca", str(hca), "--append", "mlx4.blueflame=on"), disk, "blueflame").up()
+    try:
+        run_both(cluster, ["/usr/bin/busybox", "sha256sum", "text.small"], texts)
+        before = cluster.stats()
+        cluster.cluster.inject("catas 2 1")
+        run_both(cluster, [programs / "glibc-static/heap", "sort", "4"], texts)
+        after = cluster.stats()
+        for node, stats in after.items():
+            assert stats["mlx4.blueflames"] > before[node]["mlx4.blueflames"] > 0, node
+        assert total(after, "mlx4.recoveries") == 1
+        # A node's messages go so one by one; chains of a reply with its data are longer.
+        assert after["p0"]["mlx4.blueflames"] > after["p0"]["rpc.requests"] / 2
+        ports = cluster.cluster.inject("stats")["ports"]
+        assert all(p["bad_blueflames"] == 0 and p["blueflames"] > 0 for p in ports), ports
+        assert not cluster.complaints()
+    finally:
+        cluster.close()
 
 
 @pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])

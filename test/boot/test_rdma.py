@@ -230,6 +230,41 @@ def test_local_without_the_lock():
         pair.close()
 
 
+def test_blueflame():
+    """Doorbells that bring their entry along: all verbs, from all CPUs; what they bring is what is in the queue."""
+    pair = Pair("flame", "rdma.selftest=serve mlx4.blueflame=on", "rdma.selftest=lid:1 mlx4.blueflame=on",
+                "rdma.selftest=local mlx4.blueflame=on", smp=2, model=["--blueflame", "--stay"])  # fmt: skip
+    try:
+        statuses, logs = pair.wait(300), [pair.log(i) for i in range(3)]
+        assert statuses == [PASS_STATUS] * 3, logs
+        assert all("BlueFlame: 8 registers of 512 bytes" in log for log in logs), logs
+        assert re.findall(r"^ok \d+ rdma\.selftest\.(\w+)$", logs[1], re.MULTILINE) == CASES, logs
+        for port in pair.ask("stats")["ports"]:
+            assert port["blueflames"] > 100 and port["bad_blueflames"] == 0, port
+    finally:
+        pair.close()
+
+
+def test_no_blueflame_where_it_does_not_pay():
+    pair = Pair("no-flame", "rdma.selftest=local", "rdma.selftest=local mlx4.blueflame=on mlx4.vectors=1",
+                model=["--stay", "--blueflame"])  # fmt: skip
+    try:
+        assert pair.wait() == [PASS_STATUS] * 2, pair.log(0) + pair.log(1)
+        stats = pair.ask("stats")["ports"]
+        assert stats[0]["blueflames"] == 0 and stats[1]["blueflames"] > 0
+    finally:
+        pair.close()
+
+
+def test_blueflame_that_is_not_there():
+    pair = Pair("cold", "rdma.selftest=local mlx4.blueflame=on")
+    try:
+        assert pair.wait() == [PASS_STATUS], pair.log(0)
+        assert "the device has no BlueFlame" in pair.log(0)
+    finally:
+        pair.close()
+
+
 def test_events_out_of_the_blue():
     """Unknown types, queues and ports are told of; lost completions and overrun queues mean a new start."""
     pair = Pair("events", "rdma.selftest=serve")

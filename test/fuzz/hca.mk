@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Fuzzers of the HCA model (tools/hca).
-hca-fuzz-core := $(patsubst %,tools/hca/%.o,bar cmd cmd_sys cq eq fabric fault icm inject log mcg mem \
+hca-fuzz-core := $(patsubst %,tools/hca/%.o,bar blueflame cmd cmd_sys cq eq fabric fault icm inject log mcg mem \
 	mpt pcap pci port qp qp_cmd rc sa sm sma srq stats stream ud wqe)
 
 hca_cmd_fuzz-objs := tools/hca/rig.o $(hca-fuzz-core)

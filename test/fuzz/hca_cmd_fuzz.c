@@ -71,7 +71,7 @@ static void access(struct input *in, struct rig *r, struct rig_guest *g)
 	uint64_t off = take(in, 3), val;
 
 	if (bar == 2)
-		off = (off & 15) << 12 | (off >> 4 & 0xffc);
+		off = (off & 15) << 12 | (off >> 4 & 0xffc) | (kind & 64 ? BIT(LOG_BF_UAR) : 0);
 	val = take(in, size);
 	if (kind & 8)
 		(void)bar_read(g->h, bar, off, size);
@@ -81,6 +81,26 @@ static void access(struct input *in, struct rig *r, struct rig_guest *g)
 		pci_cfg_write(g->h, (uint32_t)off & 0x1ff, (uint32_t)val, MIN(size, 4u));
 	if (kind & 32)
 		rig_settle(r);
+}
+
+/* A BlueFlame buffer: some of an entry, which may be the one that the send queue has next. */
+static void flame(struct input *in, struct rig_guest *g)
+{
+	const uint64_t at = BIT(LOG_BF_UAR) | (RIG_UAR << 12) | (take(in, 1) & 15) * BF_BUF;
+	const unsigned kind = (unsigned)take(in, 1);
+	uint8_t e[BF_BUF] = { 0 };
+
+	memcpy(e, rig_page(g, PAGE_QP), 64);
+	if (kind & 1)
+		put_be32(e + 4, RIG_QPN << 8 | (uint32_t)take(in, 1));
+	for (uint64_t n = take(in, 1) & 15; n; n--)
+		e[take(in, 1) & 63] = (uint8_t)take(in, 1);
+	for (unsigned off = 0; off < (kind >> 1) * 8u && off < sizeof(e); off += 8) {
+		uint64_t v;
+
+		memcpy(&v, e + off, sizeof(v));
+		bar_write(g->h, 2, at + off, v, 8);
+	}
 }
 
 static void scribble(struct input *in, struct rig_guest *g)
@@ -107,6 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct rig r;
 
 	rig_create(&r);
+	r.f->blueflame = true;
 	if (take(&in, 1) & 1)
 		rig_connect(&r, 3, 4);
 	while (in.left) {
@@ -124,6 +145,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			scribble(&in, g);
 			break;
 		default:
+			if (what & 4)
+				flame(&in, g);
 			rig_ring(g);
 			rig_advance(&r, take(&in, 1) * NSEC_PER_MSEC);
 		}

@@ -3,7 +3,7 @@
  * HCA model: the two memory BARs.
  *
  * BAR0 holds the command register, reset, semaphore and the MSI-X table; BAR2
- * the UAR pages with the doorbells.  Values are little-endian numbers, as the
+ * the UAR pages with the doorbells and, where offered, the BlueFlame pages.  Values are little-endian numbers, as the
  * CPU stored them; the registers' fields are big-endian.
  */
 #include "hca.h"
@@ -122,7 +122,10 @@ void bar_write(struct hca *h, unsigned bar, uint64_t off, uint64_t val, unsigned
 {
 	h->stats.mmio++;
 	if (bar == 2 && off < BAR2_SIZE) {
-		uar_write(h, off, val, size);
+		if (h->fabric->blueflame && off >> LOG_BF_UAR)
+			bf_write(h, off & (BIT(LOG_BF_UAR) - 1), val, size);
+		else
+			uar_write(h, off, val, size);
 		return;
 	}
 	if (bar != 0 || off >= BAR0_SIZE || off & (size - 1)) {

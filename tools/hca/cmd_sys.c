@@ -112,6 +112,12 @@ enum hca_status cmd_mod_stat_cfg(struct hca *h, struct cmd *c)
 	return ST_OK;
 }
 
+/* Bytes of UAR pages at the start of BAR2. */
+static unsigned log_uar(const struct hca *h)
+{
+	return h->fabric->blueflame ? LOG_BF_UAR : LOG_UAR;
+}
+
 static void dev_cap_limits(uint8_t *o)
 {
 	o[0x10] = LOG_MAX_WQES;
@@ -135,7 +141,6 @@ static void dev_cap_limits(uint8_t *o)
 	o[0x37] = 4 << 4 | 1; /* virtual lanes, ports */
 	o[0x38] = LOG_MAX_MSG;
 	o[0x48] = 1 << 4; /* reserved UARs */
-	o[0x49] = 3;      /* UAR area: 2^(3 + 20) bytes */
 	o[0x4b] = 12;
 	o[0x51] = MAX_SQ_SG;
 	put_be16(o + 0x52, MAX_SQ_DESC);
@@ -151,8 +156,14 @@ enum hca_status cmd_query_dev_cap(struct hca *h, struct cmd *c)
 {
 	uint8_t *o = c->out;
 
-	(void)h;
 	dev_cap_limits(o);
+	o[0x49] = (uint8_t)(log_uar(h) - 20); /* log2 of MiB */
+	if (h->fabric->blueflame) {
+		o[0x4c] = 0x80;
+		o[0x4d] = LOG_BF_REG;
+		o[0x4e] = LOG_BF_REGS;
+		o[0x4f] = LOG_BF_UAR - 12;
+	}
 	put_be32(o + 0x40, CAP_HI_PORT_MNG_CHG);
 	put_be32(o + 0x44, CAP_RC | CAP_UC | CAP_UD | CAP_SRQ | CAP_PKEY_CNT | CAP_QKEY_CNT |
 				   CAP_ATOMIC | CAP_UD_AV | CAP_UD_MCAST);
@@ -270,6 +281,7 @@ void hca_free_objects(struct hca *h)
 	free_array(&h->srqs);
 	free_array(&h->eqs);
 	free_array(&h->mcgs);
+	bf_free(h);
 	h->special_base = 0;
 	memset(h->event_mapped, 0, sizeof(h->event_mapped));
 }
@@ -314,7 +326,7 @@ enum hca_status cmd_init_hca(struct hca *h, struct cmd *c)
 		return ST_BAD_SYS_STATE;
 	if (x[0] != 2 || !parse_sizes(h, x))
 		return ST_BAD_PARAM;
-	if (12 + (unsigned)x[0x12b] + (unsigned)x[0x12a] > 23)
+	if (12 + (unsigned)x[0x12b] + (unsigned)x[0x12a] > log_uar(h))
 		return ST_BAD_PARAM; /* more UARs than BAR2 has room for */
 	parse_bases(h, x);
 	h->nr_uars = BIT64(x[0x12a]);

@@ -20,6 +20,7 @@
 #include "regs.h"
 #include "util.h"
 
+struct bf_page;
 struct hca;
 struct qp;
 struct fabric;
@@ -79,6 +80,8 @@ struct icm {
 	X(datagrams)               \
 	X(mads)                    \
 	X(doorbells)               \
+	X(blueflames)              \
+	X(bad_blueflames)          \
 	X(cq_arms)                 \
 	X(mmio)                    \
 	X(commands)                \
@@ -324,6 +327,7 @@ struct hca {
 	uint8_t log_qp, log_srq, log_cq, log_eq, log_mpt, log_rdmarc;
 	uint8_t log_mcg_entry, log_mcg_hash, log_mcg;
 	uint64_t nr_uars;
+	struct bf_page *bf[NR_BF_PAGES];
 	/* objects, by number */
 	struct qp **qps;
 	struct cq **cqs;
@@ -382,6 +386,7 @@ struct fabric {
 	struct list_head groups; /* struct mc_group */
 	struct inject inject;
 	struct pcap *pcap; /* NULL: nothing is captured */
+	bool blueflame;    /* boards offer it; const once the first driver runs */
 	uint64_t sm_guid;
 };
 
@@ -429,6 +434,10 @@ void msix_write(struct hca *h, uint32_t off, uint64_t val, unsigned size);
 /* bar.c */
 uint64_t bar_read(struct hca *h, unsigned bar, uint64_t off, unsigned size);
 void bar_write(struct hca *h, unsigned bar, uint64_t off, uint64_t val, unsigned size);
+
+/* blueflame.c */
+void bf_write(struct hca *h, uint64_t off, uint64_t val, unsigned size);
+void bf_free(struct hca *h);
 
 /* cmd.c */
 struct cmd {
@@ -571,6 +580,7 @@ enum sq_entry {
 };
 enum sq_entry wqe_state(struct qp *qp, uint16_t index);
 uint8_t wqe_opcode(struct qp *qp, uint16_t index);
+bool wqe_is(struct qp *qp, uint16_t index, const uint8_t *raw, size_t len);
 enum cqe_syndrome wqe_fetch(struct qp *qp, uint16_t index, struct wqe *w);
 bool wqe_parse(enum qp_type type, const uint8_t *raw, size_t len, struct wqe *w);
 bool wqe_parse_recv(const uint8_t *raw, size_t len, struct wqe *w);

@@ -28,7 +28,8 @@ static const char usage[] =
 	"usage: tessera-hca --vm fd=N,qtest=PATH|fd:N[,lid=L][,guid=G][,name=S] [--vm ...]\n"
 	"                   [--vfio-user PATH[,lid=L][,guid=G][,name=S] ...]\n"
 	"                   [--control PATH] [--scenario FILE] [--log FILE] [--spin US]\n"
-	"                   [--pcap FILE[,max=MIB]] [--stay] [--no-die-with-parent]\n";
+	"                   [--pcap FILE[,max=MIB]] [--blueflame] [--stay]\n"
+	"                   [--no-die-with-parent]\n";
 
 struct signals {
 	struct watch w;
@@ -137,6 +138,7 @@ enum {
 	OPT_SCENARIO,
 	OPT_LOG,
 	OPT_PCAP,
+	OPT_FLAME,
 	OPT_SPIN,
 	OPT_STAY,
 	OPT_ORPHAN,
@@ -150,6 +152,7 @@ static const struct option options[] = {
 	{ "scenario", required_argument, NULL, OPT_SCENARIO },
 	{ "log", required_argument, NULL, OPT_LOG },
 	{ "pcap", required_argument, NULL, OPT_PCAP },
+	{ "blueflame", no_argument, NULL, OPT_FLAME },
 	{ "spin", required_argument, NULL, OPT_SPIN },
 	{ "stay", no_argument, NULL, OPT_STAY },
 	{ "no-die-with-parent", no_argument, NULL, OPT_ORPHAN },
@@ -250,6 +253,9 @@ static bool parse_options(struct loop *l, int argc, char **argv, bool *orphan)
 		case OPT_PCAP:
 			if (!start_capture(l->fabric, optarg))
 				return false;
+			break;
+		case OPT_FLAME:
+			l->fabric->blueflame = true;
 			break;
 		case OPT_SPIN:
 			l->spin_ns = strtoull(optarg, NULL, 10) * NSEC_PER_USEC;

@@ -16,6 +16,15 @@
 #define MSIX_PBA            0x7d000u
 #define NR_MSIX             32u
 
+/* BlueFlame: where it is offered, the upper half of BAR2; registers of two buffers each */
+#define LOG_BF_REG  9u
+#define LOG_BF_REGS 3u /* of a page */
+#define BF_BUF      (1u << (LOG_BF_REG - 1))
+#define BF_BUFS     (4096u / BF_BUF)
+#define LOG_BF_UAR  22u /* bytes of UAR pages then */
+#define LOG_UAR     23u /* and otherwise */
+#define NR_BF_PAGES (1u << (LOG_BF_UAR - 12))
+
 /* The model's own capability: 12 bytes, the text at 4, the flags at 8. */
 #define HINT_LEN         12u
 #define HINT_VERSION     1u

@@ -43,6 +43,14 @@ uint8_t wqe_opcode(struct qp *qp, uint16_t index)
 	return p ? p[3] & 31 : WQE_NOP;
 }
 
+/* Does entry @index begin with these @len bytes? */
+bool wqe_is(struct qp *qp, uint16_t index, const uint8_t *raw, size_t len)
+{
+	const uint8_t *p = len <= 1u << qp->sq_log_stride ? sq_slot(qp, index, len) : NULL;
+
+	return p && !memcmp(p, raw, len);
+}
+
 static bool add_sge(struct wqe *w, const struct sge *s)
 {
 	if (w->nr_sge == MAX_SGE)

@@ -107,6 +107,8 @@ paddr_t pci_bar_addr(const struct pci_device *dev, unsigned int bar);
  * ERR_PTR: -ENODEV no such memory BAR or no address, -ERANGE outside of it, -ENOMEM.
  */
 void __iomem *pci_bar_map(struct pci_device *dev, unsigned int bar, uint64_t off, uint64_t len);
+/* The same, write-combining. */
+void __iomem *pci_bar_map_wc(struct pci_device *dev, unsigned int bar, uint64_t off, uint64_t len);
 
 /*
  * MSI-X.  pci_msix_enable() maps the table with every entry masked and turns the function on;

@@ -14,6 +14,8 @@
 
 #define HINT_VERSION 1
 #define HINT_MAGIC   "TSRA"
+#define LOG_BF_MIN   7U     /* two buffers of a line of 64 bytes */
+#define LOG_BF_MAX   12U    /* a page */
 #define FW_MAX_PAGES 0x8000 /* 128 MiB: no firmware wants that much */
 
 int mlx4_fw_parse(const void *mbox, struct mlx4_fw *fw, const char **why)
@@ -98,6 +100,18 @@ static void caps_decode(const void *m, struct mlx4_caps *c)
 	};
 }
 
+/* BlueFlame registers that cannot be used are as good as none. */
+static void bf_decode(const void *m, struct mlx4_caps *c)
+{
+	const unsigned int log_len = mlx4_get8(m, 0x4d) & 0x1f;
+	const unsigned int log_regs = mlx4_get8(m, 0x4e) & 0x3f;
+
+	if (!(mlx4_get8(m, 0x4c) & 0x80) || log_len < LOG_BF_MIN || log_len > LOG_BF_MAX)
+		return;
+	c->bf_reg_len = 1U << log_len;
+	c->bf_regs = 1U << MIN(log_regs, LOG_BF_MAX - log_len);
+}
+
 static bool entry_len_ok(uint16_t len, uint16_t min)
 {
 	return len >= min && len <= MLX4_PAGE_LEN && IS_POWER_OF_2(len);
@@ -144,6 +158,7 @@ int mlx4_caps_parse(const void *mbox, struct mlx4_caps *caps, const char **why)
 	struct mlx4_caps c;
 
 	caps_decode(mbox, &c);
+	bf_decode(mbox, &c);
 	*why = caps_fault(&c);
 	if (*why)
 		return -EPROTO;

@@ -41,6 +41,8 @@ struct mlx4_caps {
 	uint32_t reserved_pds;
 	uint32_t reserved_uars;
 	uint64_t uar_len;
+	uint32_t bf_reg_len; /* bytes of a BlueFlame register, which is two buffers; 0 = none */
+	uint32_t bf_regs;    /* registers of a page */
 	uint16_t max_sq_desc, max_rq_desc;
 	uint8_t max_sq_sg, max_rq_sg;
 	uint16_t rdmarc_len, qpc_len, auxc_len, altc_len, eqc_len, cqc_len, srqc_len, cmpt_len,

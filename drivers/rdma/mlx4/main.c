@@ -278,6 +278,7 @@ static int uars_map(struct mlx4_dev *dev)
 	}
 	dev->uar_index = index;
 	dev->uar = (uint8_t __iomem *)dev->uars + (size_t)index * MLX4_PAGE_LEN;
+	mlx4_bf_open(dev);
 	return 0;
 }
 
@@ -376,6 +377,7 @@ void mlx4_hca_down(struct mlx4_dev *dev)
 	mlx4_ids_destroy(&dev->mpts);
 	mlx4_ids_destroy(&dev->pdns);
 	mlx4_buddy_destroy(&dev->mtts);
+	mlx4_bf_close(dev);
 	if (dev->uars)
 		mmio_unmap(dev->uars);
 	dev->uars = NULL;

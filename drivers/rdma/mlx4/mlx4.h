@@ -356,6 +356,16 @@ struct mlx4_qp *mlx4_qp_lookup(struct mlx4_dev *dev, uint32_t qpn);
 /* The same, and it stays until ->users is dropped. */
 struct mlx4_qp *mlx4_qp_hold(struct mlx4_dev *dev, uint32_t qpn);
 
+/* --- BlueFlame (blueflame.c) ------------------------------------------------------------- */
+
+struct mlx4_bf_reg;
+
+/* Sets bf_max when it is there and wanted. */
+void mlx4_bf_open(struct mlx4_dev *dev);
+void mlx4_bf_close(struct mlx4_dev *dev);
+/* Ring for the entry @wqe of @len bytes, at most bf_max; interrupts off. */
+void mlx4_bf_send(struct mlx4_dev *dev, const void *wqe, uint32_t len);
+
 /* --- ports (port.c, smi.c) --------------------------------------------------------------- */
 
 #define MAX_PKEYS 32
@@ -426,7 +436,10 @@ struct mlx4_dev {
 	void __iomem *uars;   /* UAR pages 0 to our own */
 	uint8_t __iomem *uar; /* our own */
 	uint32_t uar_index;
-	uint32_t hints; /* MLX4_HINT_*: what a model says about itself; const */
+	void __iomem *bf_page; /* our own page's, write-combining; or NULL */
+	struct mlx4_bf_reg *bf_regs;
+	uint32_t bf_max; /* bytes of the longest entry that goes by BlueFlame; 0 = none does */
+	uint32_t hints;  /* MLX4_HINT_*: what a model says about itself; const */
 	bool owner;
 	bool registered;
 

@@ -60,6 +60,34 @@ static void caps_decodes_fields(struct ktest *t)
 	EXPECT_EQ(t, c.rdmarc_len, 32);
 	EXPECT_EQ(t, c.dmpt_len, 64);
 	EXPECT_EQ(t, c.max_icm, 1ULL << 38);
+	EXPECT_EQ(t, c.bf_reg_len, 0U);
+	kfree(m);
+}
+
+static void caps_of_blueflame(struct ktest *t)
+{
+	static const struct {
+		uint8_t bytes[3]; /* from 0x4c */
+		uint32_t len, regs;
+	} cases[] = {
+		{ { 0x80, 9, 3 }, 512, 8 },   { { 0x00, 9, 3 }, 0, 0 },
+		{ { 0x80, 6, 3 }, 0, 0 },    /* no room for two lines */
+		{ { 0x80, 31, 3 }, 0, 0 },   /* longer than a page */
+		{ { 0x80, 9, 63 }, 512, 8 }, /* more than a page has room for */
+		{ { 0x80, 12, 0 }, 4096, 1 }, { { 0x80, 7, 2 }, 128, 4 },
+	};
+	uint8_t *m = kmalloc(MLX4_PAGE_LEN);
+	struct mlx4_caps c;
+	const char *why;
+
+	ASSERT_TRUE(t, m != NULL);
+	for (size_t n = 0; n < ARRAY_SIZE(cases); n++) {
+		good_caps(m);
+		memcpy(m + 0x4c, cases[n].bytes, 3);
+		EXPECT_EQ(t, mlx4_caps_parse(m, &c, &why), 0);
+		EXPECT_EQ(t, c.bf_reg_len, cases[n].len);
+		EXPECT_EQ(t, c.bf_regs, cases[n].regs);
+	}
 	kfree(m);
 }
 
@@ -355,6 +383,7 @@ static void mtt_page_sizes(struct ktest *t)
 
 static const struct ktest_case mlx4_cases[] = {
 	KTEST(caps_decodes_fields),
+	KTEST(caps_of_blueflame),
 	KTEST(caps_refuses_nonsense),
 	KTEST(layout_survives_any_device),
 	KTEST(init_hca_bytes),

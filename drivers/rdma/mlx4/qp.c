@@ -506,6 +506,16 @@ static int wqe_write(struct mlx4_dev *dev, struct mlx4_qp *qp, uint32_t index,
 			   qp->rdma.port, ctrl);
 }
 
+/* Ring for what was written; @flame_len: by BlueFlame, with the one entry at @flame. */
+static void sq_ring(struct mlx4_dev *dev, const struct mlx4_qp *qp, const void *flame,
+		    uint32_t flame_len)
+{
+	if (flame_len)
+		mlx4_bf_send(dev, flame, flame_len);
+	else
+		doorbell_write32be(dev->uar + UAR_SEND_DOORBELL, qp->qpn << 8);
+}
+
 int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 		   const struct rdma_send_wr **bad)
 {
@@ -516,7 +526,8 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 	const uint32_t spare = sq->nr - sq->max_post;
 	unsigned long flags;
 	uint32_t head, start;
-	uint32_t nr_inline = 0, nr_signalled = 0;
+	uint32_t nr_inline = 0, nr_signalled = 0, flame_len = 0;
+	const void *flame = NULL;
 	bool lost = false;
 	int err = 0;
 
@@ -533,6 +544,8 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 		if (err)
 			break;
 		sq->wrid[head & (sq->nr - 1)] = wr->wr_id;
+		if (dev->bf_max && head == start && !wr->next && !qp->special)
+			flame_len = mlx4_wqe_flame(sq, head, qp->qpn, dev->bf_max, &ctrl, &flame);
 		mlx4_wqe_commit(sq, head, ctrl);
 		mlx4_wqe_stamp(sq, head + spare);
 		nr_inline += !!(wr->flags & RDMA_SEND_INLINE);
@@ -542,7 +555,7 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 		WRITE_ONCE(sq->head, head);
 		lost = mlx4_qp_is_lost(dev, qp);
 		if (likely(!lost))
-			doorbell_write32be(dev->uar + UAR_SEND_DOORBELL, qp->qpn << 8);
+			sq_ring(dev, qp, flame, flame_len);
 	}
 	spin_unlock_irqrestore(&sq->lock, flags);
 

@@ -153,6 +153,7 @@ enum mlx4_event {
 /* Work queue entries */
 #define WQE_CTRL_OWNER     BIT(31)
 #define WQE_CTRL_FENCE     0x40 /* in byte 7 */
+#define WQE_CTRL_SIZE      0x3f /* likewise: units of 16 bytes */
 #define WQE_CTRL_CQE       0x0000000cU
 #define WQE_CTRL_SOLICITED 0x00000002U
 #define WQE_MLX_VL15       BIT(17)

@@ -146,6 +146,21 @@ void mlx4_wqe_commit(const struct mlx4_wq *sq, uint32_t index, uint32_t ctrl)
 	put_word_last(wqe_at(sq, index), ctrl | (index & sq->nr ? WQE_CTRL_OWNER : 0));
 }
 
+uint32_t mlx4_wqe_flame(const struct mlx4_wq *sq, uint32_t index, uint32_t qpn, uint32_t max,
+			uint32_t *ctrl, const void **wqe)
+{
+	uint8_t *e = wqe_at(sq, index);
+	const uint32_t len = ALIGN_UP((mlx4_get8(e, 7) & WQE_CTRL_SIZE) * 16U, (uint32_t)WQE_LINE);
+
+	if (len > max)
+		return 0;
+	/* A doorbell names the queue pair by itself; here the entry says whose and which it is. */
+	mlx4_put32(e, 4, mlx4_get32(e, 4) | qpn << 8);
+	*ctrl |= (index & 0xffff) << 8;
+	*wqe = e;
+	return len;
+}
+
 static void put_data(uint8_t *seg, const struct rdma_sge *sge)
 {
 	mlx4_put32(seg, 4, sge->lkey);

@@ -65,6 +65,12 @@ int mlx4_wqe_mlx(const struct mlx4_wq *sq, uint32_t index, const struct rdma_sen
 		 const struct mlx4_mlx_hdr *hdr, uint32_t *ctrl) __must_check;
 /* Hand entry @index to the device. */
 void mlx4_wqe_commit(const struct mlx4_wq *sq, uint32_t index, uint32_t ctrl);
+/*
+ * Before that: complete entry @index for BlueFlame, if it is at most @max bytes.  Returns how many
+ * bytes, in lines of 64, are to be copied from *@wqe once it is committed; 0 = it is too long.
+ */
+uint32_t mlx4_wqe_flame(const struct mlx4_wq *sq, uint32_t index, uint32_t qpn, uint32_t max,
+			uint32_t *ctrl, const void **wqe);
 /* Make a prefetched copy of the entry look stale. */
 void mlx4_wqe_stamp(const struct mlx4_wq *sq, uint32_t index);
 int mlx4_wqe_recv(const struct mlx4_wq *rq, uint32_t index, const struct rdma_recv_wr *wr)

@@ -44,6 +44,32 @@ static void owner_bit_turns_each_lap(struct ktest *t)
 	}
 }
 
+static void flame_names_queue_and_entry(struct ktest *t)
+{
+	const struct rdma_sge sge[4] = {
+		{ 0x1000, 100, 0x11 }, { 0x2000, 1, 0x22 }, { 0x3000, 2, 0x33 }, { 0x4000, 3, 0x44 }
+	};
+	struct rdma_send_wr wr = {
+		.opcode = RDMA_WR_WRITE, .flags = RDMA_SEND_FENCE, .sge = sge, .nr_sge = 2
+	};
+	const void *wqe = NULL;
+	struct ring r;
+	uint32_t ctrl;
+
+	ring_init(&r, 8);
+	EXPECT_EQ(t, mlx4_wqe_rc(&r.wq, 0x12345, &wr, &ctrl), 0);
+	EXPECT_EQ(t, mlx4_wqe_flame(&r.wq, 0x12345, 0xabcdef, 64, &ctrl, &wqe), 64U);
+	EXPECT_EQ(t, ctrl, 0x234500U | WQE_OP_WRITE);
+	EXPECT_TRUE(t, wqe == r.mem + 256);
+	EXPECT_EQ(t, mlx4_get32(wqe, 4), 0xabcdef44U); /* fence, 64 bytes */
+	wr.nr_sge = 3;
+	EXPECT_EQ(t, mlx4_wqe_rc(&r.wq, 2, &wr, &ctrl), 0);
+	EXPECT_EQ(t, mlx4_wqe_flame(&r.wq, 2, 0x41, 64, &ctrl, &wqe), 0U); /* 80 bytes */
+	EXPECT_EQ(t, ctrl, (uint32_t)WQE_OP_WRITE);
+	EXPECT_EQ(t, mlx4_get32(r.mem, 512 + 4), 0x45U);
+	EXPECT_EQ(t, mlx4_wqe_flame(&r.wq, 2, 0x41, 256, &ctrl, &wqe), 128U);
+}
+
 static void write_imm_bytes(struct ktest *t)
 {
 	const struct rdma_sge sge[2] = { { 0x1000, 100, 0x11 }, { 0x2000, 0, 0x22 } };
@@ -291,6 +317,7 @@ static void cqe_fields(struct ktest *t)
 
 static const struct ktest_case wqe_cases[] = {
 	KTEST(ring_starts_invalid),
+	KTEST(flame_names_queue_and_entry),
 	KTEST(owner_bit_turns_each_lap),
 	KTEST(write_imm_bytes),
 	KTEST(inline_never_crosses_a_line),

@@ -125,6 +125,28 @@ static inline void mmio_write64be(volatile void __iomem *addr, uint64_t val)
 }
 
 /*
+ * Copy @len bytes, in order, to a write-combining mapping: 64 bytes make one write on the bus.
+ * Both ends and the length are multiples of 8.  It is ordered after all earlier stores, and has
+ * left this CPU on return.
+ */
+static inline void mmio_copy_wc(volatile void __iomem *dst, const void *src, size_t len)
+{
+	volatile uint64_t __iomem *d = dst;
+	const uint64_t *s = src;
+	unsigned long flags = 0;
+	const bool locked = unlikely(READ_ONCE(mmio_lock_quirk));
+
+	if (locked)
+		flags = mmio_lock_enter();
+	wmb(); /* memory first: write-combining stores may pass plain ones */
+	for (size_t n = 0; n < len / sizeof(*s); n++)
+		__asm__ volatile("movq %0, %1" ::"r"(s[n]), "m"(d[n]) : "memory");
+	wmb(); /* out of the write-combining buffer, before anything that follows */
+	if (locked)
+		mmio_lock_leave(flags);
+}
+
+/*
  * Doorbells: ring after the descriptors are in memory.  The store itself is
  * ordered after them (strongly ordered uncached mapping).
  */

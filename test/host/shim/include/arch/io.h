@@ -58,6 +58,14 @@ static inline void mmio_write64be(volatile void __iomem *addr, uint64_t val)
 	mmio_write64(addr, __builtin_bswap64(val));
 }
 
+static inline void mmio_copy_wc(volatile void __iomem *dst, const void *src, size_t len)
+{
+	const uint64_t *s = src;
+
+	for (size_t n = 0; n < len / sizeof(*s); n++)
+		mmio_write64((volatile uint64_t __iomem *)dst + n, s[n]);
+}
+
 static inline void doorbell_write32(volatile void __iomem *addr, uint32_t val)
 {
 	dma_wmb(); /* descriptors before the doorbell, as on the machine */
