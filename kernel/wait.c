@@ -48,6 +48,11 @@ void watch_begin(struct waitqueue *wq, struct watcher *w)
 
 	list_add_tail(&w->link, &wq->watchers);
 	spin_unlock_irqrestore(&wq->lock, flags);
+	/*
+	 * Unlocking lets the caller's next loads pass the store to the list.  Without this a waker that looks at the
+	 * list without the lock could miss us while we miss the state that it has just changed.
+	 */
+	smp_mb(); /* pairs with waitqueue_active() and waitqueue_watched() */
 }
 
 void watch_end(struct waitqueue *wq, struct watcher *w)
@@ -79,13 +84,13 @@ void wake_all(struct waitqueue *wq)
 
 bool waitqueue_active(struct waitqueue *wq)
 {
-	smp_mb(); /* the caller's stores before this look; pairs with wait_prepare() */
+	smp_mb(); /* the caller's stores before this look; pairs with wait_prepare(), watch_begin() */
 	return !list_empty(&wq->waiters) || !list_empty(&wq->watchers);
 }
 
 bool waitqueue_watched(struct waitqueue *wq)
 {
-	smp_mb(); /* as above; pairs with the lock of watch_begin() */
+	smp_mb(); /* as above; pairs with watch_begin() */
 	return !list_empty(&wq->watchers);
 }
 

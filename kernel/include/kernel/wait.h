@@ -61,6 +61,7 @@ struct watcher {
 	bool exclusive; /* of these only the first that can make use of it is told */
 };
 
+/* What the caller looks at afterwards is not older than a change whose waker does not see @w: no change is missed. */
 void watch_begin(struct waitqueue *wq, struct watcher *w);
 /* On return notify() is neither running nor called again. */
 void watch_end(struct waitqueue *wq, struct watcher *w);
