@@ -31,24 +31,28 @@ static void on_fire(void *arg)
 	f->in_irq = in_interrupt();
 }
 
-/* Order means something among the timers of one CPU. */
+/* Order means something among the timers of one CPU, all of which are set before the first can fire. */
 static void fire_in_order_and_not_early(struct ktest *t)
 {
 	static struct fired f[NR];
 	const uint64_t start = time_now_ns();
 	struct cpu_mask all;
 	struct prng rng;
+	unsigned long flags;
 
 	thread_affinity(thread_current(), &all);
 	thread_pin(cpu_online_count() - 1);
 	prng_seed(&rng, 3);
 	next_order = 0;
+	flags = local_irq_save();
 	for (unsigned int i = 0; i < NR; i++) {
 		f[i] = (struct fired){ 0 };
 		timer_init(&f[i].timer, on_fire, &f[i]);
 		timer_set(&f[i].timer, start + 10 * MS + prng_below(&rng, 10 * MS));
 	}
-	thread_sleep_until(start + 30 * MS);
+	local_irq_restore(flags);
+	for (unsigned int i = 0; i < 1000 && READ_ONCE(next_order) < NR; i++)
+		thread_sleep_ns(MS);
 	for (unsigned int i = 0; i < NR; i++) {
 		EXPECT_EQ(t, f[i].count, 1);
 		EXPECT_TRUE(t, f[i].in_irq);

@@ -76,9 +76,11 @@ static void several_threads_run_at_once(struct ktest *t)
 }
 
 static struct completion gate;
+static struct completion at_gate; /* a worker has come to the gate */
 
 static void wait_gate(struct work *w)
 {
+	complete(&at_gate);
 	completion_wait(&gate);
 }
 
@@ -96,10 +98,11 @@ static void blocked_worker_does_not_stop_the_queue(struct ktest *t)
 
 	ASSERT_FALSE(t, IS_ERR(wq));
 	completion_init(&gate);
+	completion_init(&at_gate);
 	work_init(&first, wait_gate);
 	work_init(&second, open_gate);
 	work_queue(wq, &first);
-	thread_sleep_ns(MS);
+	completion_wait(&at_gate);
 	work_queue(wq, &second);
 	work_flush(&first);
 	workqueue_destroy(wq);
@@ -169,11 +172,12 @@ static void cancel_before_start(struct ktest *t)
 	ASSERT_FALSE(t, IS_ERR(wq));
 	ran = 0;
 	completion_init(&gate);
+	completion_init(&at_gate);
 	work_init(&block, wait_gate);
 	work_init(&it.work, run_item);
 	work_queue(wq, &block);
 	work_queue(wq, &it.work);
-	thread_sleep_ns(MS);
+	completion_wait(&at_gate);
 	EXPECT_TRUE(t, work_cancel(&it.work));
 	EXPECT_FALSE(t, work_cancel(&it.work));
 	EXPECT_FALSE(t, work_cancel(&block)); /* it runs already */
