@@ -113,7 +113,7 @@ uint32_t ldisc_take_output(struct ldisc *ld, uint8_t *buf, uint32_t n)
 {
 	uint32_t got = 0;
 
-	if (ld->stopped)
+	if (ld->stopped && !ld->handed_over)
 		return 0;
 	while (got < n && ld->out_tail != ld->out_head)
 		buf[got++] = ld->out[ld->out_tail++ % LDISC_OUT_SIZE];

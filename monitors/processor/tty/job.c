@@ -11,15 +11,6 @@
 
 #include "tty.h"
 
-enum tty_job_cmd {
-	TIOCSCTTY = 0x540e,
-	TIOCGPGRP = 0x540f,
-	TIOCSPGRP = 0x5410,
-	TIOCNOTTY = 0x5422,
-	TIOCGETD = 0x5424,
-	TIOCGSID = 0x5429,
-};
-
 /* Is the caller in a background group of the session that @tty controls? */
 static bool in_background(struct tty *tty, const struct process *p)
 {
@@ -70,8 +61,11 @@ static long set_controlling(struct tty *tty, uint64_t steal)
 		return p->sid == p->pid ? 0 : -EPERM;
 	if (now || p->sid != p->pid)
 		return -EPERM;
+	tty_forget_gone(p->sid);
 	spin_lock(&tty->lock);
-	if (tty->session && !(steal == 1 && capable(CAP_SYS_ADMIN))) {
+	if (tty->gone) {
+		ret = -EIO;
+	} else if (tty->session && !(steal == 1 && capable(CAP_SYS_ADMIN))) {
 		ret = -EPERM;
 	} else {
 		tty->session = p->sid;
@@ -81,6 +75,16 @@ static long set_controlling(struct tty *tty, uint64_t steal)
 	return ret;
 }
 
+/* The first terminal that a leader without one opens is its own, unless it says O_NOCTTY. */
+void tty_job_opened(struct tty *tty)
+{
+	const struct process *p = process_current();
+
+	if (p->sid == p->pid && !READ_ONCE(tty->session))
+		(void)set_controlling(tty,
+				      0); /* somebody may have been faster: then it is theirs */
+}
+
 static long give_up(struct tty *tty)
 {
 	struct process *p = process_current();
@@ -88,7 +92,7 @@ static long give_up(struct tty *tty)
 	if (!is_controlling(tty, p))
 		return -ENOTTY;
 	if (p->sid == p->pid)
-		tty_session_ended(p->sid);
+		tty_leave_session(tty);
 	/* Others of the session keep it: they have it by their session, which only setsid() changes. */
 	return 0;
 }

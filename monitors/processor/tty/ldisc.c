@@ -101,6 +101,8 @@ void ldisc_flush_input(struct ldisc *ld)
 
 void ldisc_flush_output(struct ldisc *ld)
 {
+	if (ld->handed_over)
+		return;
 	ld->out_head = ld->out_tail = 0;
 }
 

@@ -111,6 +111,7 @@ struct ldisc {
 	bool literal;                           /* VLNEXT: the next byte is data */
 	bool stopped;                           /* VSTOP */
 	bool erasing;                           /* ECHOPRT: between \ and / */
+	bool handed_over; /* const: what was written is the far side's; VSTOP and flushing do not take it back */
 	/* Output. */
 	uint32_t out_head, out_tail;
 	uint8_t out[LDISC_OUT_SIZE];

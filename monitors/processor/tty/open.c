@@ -9,7 +9,6 @@
 #include <arch/uaccess.h>
 #include <kernel/time.h>
 #include <lib/err.h>
-#include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/file.h>
@@ -21,20 +20,6 @@
 
 #define CHUNK      4096u
 #define DECISECOND (NSEC_PER_SEC / 10)
-
-enum tty_ioctl {
-	TCGETS = 0x5401,
-	TCSETS = 0x5402,
-	TCSETSW = 0x5403,
-	TCSETSF = 0x5404,
-	TCSBRK = 0x5409,
-	TCXONC = 0x540a,
-	TCFLSH = 0x540b,
-	TIOCOUTQ = 0x5411,
-	TIOCGWINSZ = 0x5413,
-	TIOCSWINSZ = 0x5414,
-	TCSBRKP = 0x5425,
-};
 
 /* --- reading ------------------------------------------------------------------------- */
 
@@ -162,7 +147,7 @@ static ssize_t tty_read(struct file *f, struct uio *uio, uint64_t *pos)
 		if (!ret)
 			ret = read_now(tty, buf, r.want, &again);
 	} while (!ret && again);
-	wake_all(&tty->in);
+	wake_all(&tty->far);
 	if (ret > 0) {
 		const size_t moved = uio_put(uio, buf, (size_t)ret);
 
@@ -197,7 +182,7 @@ static ssize_t write_chunk(struct file *f, const uint8_t *buf, uint32_t n)
 		hung_up = tty->hung_up;
 		done += hung_up ? 0 : ldisc_write(&tty->ld, buf + done, n - done);
 		spin_unlock(&tty->lock);
-		wake_all(&tty->out);
+		wake_all(&tty->far);
 		if (hung_up)
 			return done ? (ssize_t)done : -EIO;
 		if (done == n)
@@ -258,7 +243,7 @@ static long set_termios(struct tty *tty, uint32_t cmd, uint64_t arg)
 	spin_unlock(&tty->lock);
 	/* A reader may be waiting by the old rules. */
 	tty_events(tty, events | LDISC_READABLE);
-	wake_all(&tty->in);
+	wake_all(&tty->far);
 	return 0;
 }
 
@@ -327,7 +312,7 @@ static long flush(struct tty *tty, uint64_t which)
 		ldisc_flush_output(&tty->ld);
 	spin_unlock(&tty->lock);
 	tty_events(tty, LDISC_FLUSHED);
-	wake_all(&tty->in);
+	wake_all(&tty->far);
 	return 0;
 }
 
@@ -336,11 +321,8 @@ static long put_count(uint64_t arg, uint32_t n)
 	return put_user_u32(n, (void __user *)arg) ? -EFAULT : 0;
 }
 
-static long tty_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+long tty_common_ioctl(struct tty *tty, uint32_t cmd, uint64_t arg)
 {
-	struct tty *tty = f->private;
-	uint32_t n;
-
 	switch (cmd) {
 	case TCGETS:
 		return get_termios(tty, arg);
@@ -352,6 +334,19 @@ static long tty_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 		return get_winsize(tty, arg);
 	case TIOCSWINSZ:
 		return set_winsize(tty, arg);
+	default:
+		return tty_job_ioctl(tty, cmd, arg);
+	}
+}
+
+static long tty_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	struct tty *tty = f->private;
+	uint32_t n;
+
+	if (READ_ONCE(tty->gone))
+		return cmd == TIOCSPGRP ? -ENOTTY : -EIO;
+	switch (cmd) {
 	case FIONREAD:
 		spin_lock(&tty->lock);
 		n = ldisc_available(&tty->ld);
@@ -359,7 +354,7 @@ static long tty_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 		return put_count(arg, n);
 	case TIOCOUTQ:
 		spin_lock(&tty->lock);
-		n = ldisc_output_len(&tty->ld);
+		n = tty_is_pty(tty) ? 0 : ldisc_output_len(&tty->ld); /* there: at the other side */
 		spin_unlock(&tty->lock);
 		return put_count(arg, n);
 	case TCSBRK:
@@ -368,10 +363,12 @@ static long tty_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 		return tty_drain(tty, WAIT_INTERRUPTIBLE) ? -ERESTARTSYS : 0;
 	case TCXONC:
 		return flow(tty, arg);
+	case TIOCGPTPEER:
+		return -EIO; /* as Linux says it of what is no master */
 	case TCFLSH:
 		return flush(tty, arg);
 	default:
-		return tty_job_ioctl(tty, cmd, arg);
+		return tty_common_ioctl(tty, cmd, arg);
 	}
 }
 
@@ -393,6 +390,8 @@ static unsigned int tty_poll(struct file *f)
 	spin_lock(&tty->lock);
 	if (tty->hung_up)
 		events |= POLL_HUP | POLL_IN | POLL_RDNORM;
+	if (tty->gone)
+		events |= POLL_ERR | POLL_OUT | POLL_WRNORM;
 	if (ldisc_readable(&tty->ld, tty->ld.t.cc[VTIME] ? 1 : tty->ld.t.cc[VMIN]))
 		events |= POLL_IN | POLL_RDNORM;
 	if (ldisc_writable(&tty->ld))
@@ -417,9 +416,11 @@ static void tty_release(struct file *f)
 	last = --tty->nr_files == 0;
 	if (last)
 		ldisc_set_stopped(&tty->ld, false);
+	if (last && tty_is_pty(tty))
+		tty->closed = true;
 	spin_unlock(&tty->lock);
 	if (last) {
-		wake_all(&tty->out);
+		wake_all(&tty->far);
 		(void)tty_drain(tty, WAIT_PLAIN);
 	}
 	tty_put(tty);
@@ -436,24 +437,28 @@ static const struct file_ops tty_ops = {
 	.release = tty_release,
 };
 
-void tty_use(struct tty *tty, struct file *f)
+int tty_use(struct tty *tty, struct file *f)
 {
+	int err = 0;
+
+	spin_lock(&tty->lock);
+	if (tty->locked || tty->gone) {
+		err = -EIO;
+	} else {
+		tty->nr_files++;
+		tty->closed = false;
+	}
+	spin_unlock(&tty->lock);
+	if (err)
+		return err;
+	refcount_inc(&tty->refs);
 	f->ops = &tty_ops;
 	f->private = tty;
-	refcount_inc(&tty->refs);
-	spin_lock(&tty->lock);
-	tty->nr_files++;
-	spin_unlock(&tty->lock);
+	return 0;
 }
 
-struct file *tty_open(struct tty *tty, uint32_t flags)
+void tty_opened(struct file *f)
 {
-	char path[24];
-	struct file *f;
-
-	snprintf(path, sizeof(path), "/dev/pts/%u", tty->index);
-	f = file_create(&tty_ops, flags, path);
-	if (!IS_ERR(f))
-		tty_use(tty, f);
-	return f;
+	if (f->ops == &tty_ops && file_readable(f))
+		tty_job_opened(f->private);
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Terminals: the table, and the threads of a console. Open files are in open.c, job control is in job.c.
+ * Terminals: the table, and the threads of a console. Open files are in open.c, job control is in job.c, masters of
+ * pseudo terminals in pty.c.
  *
  * Flow:	launcher -> stream 0 -> input thread -> ldisc_input() -> readers; signals to the foreground;
  *		writers and echo -> ldisc's output ring -> output thread -> stream 1 -> launcher.  So a
  *		terminal that is slow, or stopped by ^S, does not keep ^C from being seen.
+ * Table:	has no references. A console is in it as long as its output thread, a pseudo terminal as long as its
+ *		master; if it is a session's when that is closed, until the session has ended, with the master's reference.
  * Locking:	table_lock, then tty.lock; signals are posted with neither held.
  * Failure:	when the launcher is gone the terminal is hung up: SIGHUP and SIGCONT for the session, end of file for
  *		readers, EIO for writers.
@@ -18,14 +21,18 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/ida.h>
+#include <mm/frame.h>
 #include <mm/slab.h>
+#include <processor/inode.h>
 #include <processor/process.h>
 #include <processor/signal.h>
 #include <proto/types.h>
 
 #define THROTTLE  128u /* room that input keeps free while somebody could read */
 #define TTY_MAJOR 136u /* as /dev/pts/N */
-#define MAX_TTYS  4096u
+#define MAX_TTYS  8192u
+#define MAX_PTYS  4096u /* as on Linux */
+#define PTY_SHARE 64u   /* of the node's memory */
 
 static struct mutex table_lock = MUTEX_INIT(table_lock, "tty.table", RANK_MONITOR);
 static LIST_HEAD(table);    /* table_lock */
@@ -47,6 +54,11 @@ GAUGE(tty_gauge, "tty.terminals", "terminals in use", gauge_ttys);
 
 /* --- table --------------------------------------------------------------------------- */
 
+void tty_get(struct tty *tty)
+{
+	refcount_inc(&tty->refs);
+}
+
 void tty_put(struct tty *tty)
 {
 	if (!refcount_dec_and_test(&tty->refs))
@@ -54,7 +66,8 @@ void tty_put(struct tty *tty)
 	mutex_lock(&table_lock);
 	ida_free(&indices, (int)tty->index);
 	mutex_unlock(&table_lock);
-	ctl_prog_put(tty->prog);
+	if (tty->prog)
+		ctl_prog_put(tty->prog);
 	kfree(tty);
 }
 
@@ -77,17 +90,42 @@ static struct tty *table_find(bool (*match)(const struct tty *tty, uint64_t key)
 
 static bool match_index(const struct tty *tty, uint64_t key)
 {
-	return tty->index == key;
+	return tty->index == key && !READ_ONCE(tty->gone);
 }
 
 static bool match_session(const struct tty *tty, uint64_t key)
 {
-	return READ_ONCE(tty->session) == key;
+	return READ_ONCE(tty->session) == key && !READ_ONCE(tty->gone);
+}
+
+static bool match_gone(const struct tty *tty, uint64_t key)
+{
+	return READ_ONCE(tty->session) == key && READ_ONCE(tty->gone);
 }
 
 static bool match_prog(const struct tty *tty, uint64_t key)
 {
 	return (uint64_t)(uintptr_t)tty->prog == key;
+}
+
+void tty_list(struct tty *tty)
+{
+	mutex_lock(&table_lock);
+	list_add_tail(&tty->link, &table);
+	tty->listed = true;
+	nr_ttys++;
+	mutex_unlock(&table_lock);
+}
+
+void tty_unlist(struct tty *tty)
+{
+	mutex_lock(&table_lock);
+	if (tty->listed) {
+		list_del(&tty->link);
+		tty->listed = false;
+		nr_ttys--;
+	}
+	mutex_unlock(&table_lock);
 }
 
 struct tty *tty_by_index(uint32_t index)
@@ -112,7 +150,8 @@ int tty_next_index(int from)
 
 	mutex_lock(&table_lock);
 	list_for_each_entry(tty, &table, link) {
-		if ((int)tty->index >= from && (best < 0 || (int)tty->index < best))
+		if ((int)tty->index >= from && !READ_ONCE(tty->gone) &&
+		    (best < 0 || (int)tty->index < best))
 			best = (int)tty->index;
 	}
 	mutex_unlock(&table_lock);
@@ -125,18 +164,32 @@ static uint32_t tty_dev(const struct tty *tty)
 	return TTY_MAJOR << 8 | (tty->index & 0xff) | (tty->index & ~0xffu) << 12;
 }
 
-void tty_attr(const struct tty *tty, struct proto_attr *attr)
+void tty_attr(struct tty *tty, struct proto_attr *attr)
 {
 	*attr = (struct proto_attr){ 0 };
 	attr->file.ino = tty->index + 3ull; /* as devpts numbers them */
-	attr->mode = 0020620;
 	attr->nlink = 1;
 	attr->blksize = 1024;
 	attr->fsid = fs_dev;
 	attr->rdev = tty_dev(tty);
+	attr->atime_s = attr->mtime_s = attr->ctime_s = tty->born_s;
+	spin_lock(&tty->lock);
+	attr->mode = 0020000 | tty->mode;
 	attr->uid = tty->uid;
 	attr->gid = tty->gid;
-	attr->atime_s = attr->mtime_s = attr->ctime_s = tty->born_s;
+	spin_unlock(&tty->lock);
+}
+
+void tty_set_attr(struct tty *tty, const struct attr_change *ch)
+{
+	spin_lock(&tty->lock);
+	if (ch->valid & ATTR_MODE)
+		tty->mode = ch->mode & 07777;
+	if (ch->valid & ATTR_UID)
+		tty->uid = ch->uid;
+	if (ch->valid & ATTR_GID)
+		tty->gid = ch->gid;
+	spin_unlock(&tty->lock);
 }
 
 void tty_of_session(uint32_t sid, uint32_t *dev, int *foreground)
@@ -178,7 +231,7 @@ void tty_events(struct tty *tty, unsigned int events)
 	if (events & (LDISC_READABLE | LDISC_FLOW | LDISC_FLUSHED))
 		wake_all(&tty->changed);
 	if (events & (LDISC_OUTPUT | LDISC_FLOW))
-		wake_all(&tty->out);
+		wake_all(&tty->far);
 	if (events & LDISC_INTR)
 		signal_foreground(tty, SIGINT);
 	if (events & LDISC_QUIT)
@@ -189,19 +242,47 @@ void tty_events(struct tty *tty, unsigned int events)
 		signal_foreground(tty, SIGWINCH);
 }
 
-void tty_session_ended(uint32_t sid)
+/* Nobody's controlling terminal; one that has gone had only waited for that. */
+static void clear_session(struct tty *tty)
 {
-	struct tty *tty = table_find(match_session, sid);
+	bool last;
 
-	if (!tty)
-		return;
-	signal_foreground(tty, SIGHUP);
-	signal_foreground(tty, SIGCONT);
 	spin_lock(&tty->lock);
+	last = tty->gone && tty->session;
 	tty->session = 0;
 	tty->pgrp = 0;
 	spin_unlock(&tty->lock);
-	tty_put(tty);
+	if (last) {
+		tty_unlist(tty);
+		tty_put(tty); /* the master's */
+	}
+}
+
+void tty_leave_session(struct tty *tty)
+{
+	signal_foreground(tty, SIGHUP);
+	signal_foreground(tty, SIGCONT);
+	clear_session(tty);
+}
+
+void tty_forget_gone(uint32_t sid)
+{
+	struct tty *tty;
+
+	while ((tty = table_find(match_gone, sid))) {
+		clear_session(tty);
+		tty_put(tty);
+	}
+}
+
+void tty_session_ended(uint32_t sid)
+{
+	struct tty *tty;
+
+	while ((tty = table_find(match_session, sid)) || (tty = table_find(match_gone, sid))) {
+		tty_leave_session(tty);
+		tty_put(tty);
+	}
 }
 
 static void hang_up(struct tty *tty)
@@ -214,8 +295,7 @@ static void hang_up(struct tty *tty)
 	ldisc_set_stopped(&tty->ld, false);
 	spin_unlock(&tty->lock);
 	wake_all(&tty->changed);
-	wake_all(&tty->out);
-	wake_all(&tty->in);
+	wake_all(&tty->far);
 	if (!first)
 		return;
 	signal_foreground(tty, SIGHUP);
@@ -237,13 +317,18 @@ void tty_resize_prog(struct ctl_prog *prog, const struct ctl_winsize *ws)
 
 /* --- the threads of a console ---------------------------------------------------------- */
 
-/* As Linux throttles: with little room left, as long as a reader could make some. */
+bool tty_input_may_go_on_locked(struct tty *tty)
+{
+	return tty->hung_up || ldisc_input_room(&tty->ld) > THROTTLE ||
+	       !ldisc_readable(&tty->ld, 1);
+}
+
 static bool input_may_go_on(struct tty *tty)
 {
 	bool ok;
 
 	spin_lock(&tty->lock);
-	ok = tty->hung_up || ldisc_input_room(&tty->ld) > THROTTLE || !ldisc_readable(&tty->ld, 1);
+	ok = tty_input_may_go_on_locked(tty);
 	spin_unlock(&tty->lock);
 	return ok;
 }
@@ -256,7 +341,7 @@ static void input_main(void *arg)
 
 	while (!READ_ONCE(tty->hung_up) &&
 	       (n = ctl_stream_read(tty->prog, buf, sizeof(buf), false)) > 0) {
-		wait_event(&tty->in, input_may_go_on(tty));
+		wait_event(&tty->far, input_may_go_on(tty));
 		for (ssize_t i = 0; i < n; i++) {
 			unsigned int events;
 
@@ -286,7 +371,7 @@ static uint32_t output_take(struct tty *tty, uint8_t *buf, uint32_t size)
 	uint32_t n;
 
 	for (;;) {
-		wait_event(&tty->out, output_to_do(tty));
+		wait_event(&tty->far, output_to_do(tty));
 		spin_lock(&tty->lock);
 		n = tty->hung_up ? 0 : ldisc_take_output(&tty->ld, buf, size);
 		tty->out_busy = n > 0;
@@ -315,10 +400,7 @@ static void output_main(void *arg)
 			hang_up(tty);
 	}
 	wake_all(&tty->changed);
-	mutex_lock(&table_lock);
-	list_del(&tty->link);
-	nr_ttys--;
-	mutex_unlock(&table_lock);
+	tty_unlist(tty);
 	tty_put(tty);
 }
 
@@ -327,7 +409,8 @@ static bool is_drained(struct tty *tty)
 	bool done;
 
 	spin_lock(&tty->lock);
-	done = tty->hung_up || (!ldisc_output_len(&tty->ld) && !tty->out_busy);
+	/* What is written to a pseudo terminal is at the other side at once. */
+	done = tty->hung_up || tty_is_pty(tty) || (!ldisc_output_len(&tty->ld) && !tty->out_busy);
 	spin_unlock(&tty->lock);
 	return done;
 }
@@ -337,42 +420,53 @@ int tty_drain(struct tty *tty, unsigned int mode)
 	return wait_event_mode(&tty->changed, is_drained(tty), mode, WAIT_FOREVER);
 }
 
-static struct tty *tty_alloc(struct ctl_prog *prog)
+/*
+ * Consoles come with programs that the launcher starts; programs themselves can make pseudo terminals, so those have
+ * a bound: what all of them take is a small part of the node's memory.
+ */
+static int max_index(bool pty)
+{
+	const uint64_t fit = frames_total_count() / PTY_SHARE * PAGE_SIZE / sizeof(struct tty);
+
+	return (int)(pty ? MIN(fit, (uint64_t)MAX_PTYS) : MAX_TTYS) - 1;
+}
+
+struct tty *tty_alloc(struct ctl_prog *prog, uint32_t uid, uint32_t gid)
 {
 	struct tty *tty = kzalloc(sizeof(*tty));
 	int index;
 
 	if (!tty)
-		return NULL;
+		return ERR_PTR(-ENOMEM);
 	mutex_lock(&table_lock);
-	index = ida_alloc_range(&indices, 0, MAX_TTYS - 1);
+	index = ida_alloc_range(&indices, 0, max_index(!prog));
 	mutex_unlock(&table_lock);
 	if (index < 0) {
 		kfree(tty);
-		return NULL;
+		return ERR_PTR(index);
 	}
 	tty->index = (uint32_t)index;
-	tty->prog = ctl_prog_get(prog);
+	tty->prog = prog ? ctl_prog_get(prog) : NULL;
+	tty->uid = uid;
+	tty->gid = gid;
+	tty->mode = 0620;
+	tty->born_s = (int64_t)(time_real_ns() / NSEC_PER_SEC);
 	refcount_set(&tty->refs, 1);
 	spin_lock_init(&tty->lock, "tty", RANK_SPIN_MONITOR);
 	ldisc_init(&tty->ld);
 	waitqueue_init(&tty->changed);
-	waitqueue_init(&tty->out);
-	waitqueue_init(&tty->in);
+	waitqueue_init(&tty->far);
 	return tty;
 }
 
 struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run)
 {
-	struct tty *tty = tty_alloc(prog);
+	struct tty *tty = tty_alloc(prog, run->uid, run->gid);
 	struct thread *in, *out;
 
-	if (!tty)
+	if (IS_ERR(tty))
 		return ERR_PTR(-ENOMEM);
 	tty->size = (struct ctl_winsize){ .rows = run->rows, .cols = run->cols };
-	tty->uid = run->uid;
-	tty->gid = run->gid;
-	tty->born_s = (int64_t)(time_real_ns() / NSEC_PER_SEC);
 	in = thread_create_stopped("tty-in", input_main, tty, PRIO_NORMAL);
 	if (IS_ERR(in)) {
 		tty_put(tty);
@@ -387,10 +481,7 @@ struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run)
 		return ERR_PTR(-ENOMEM);
 	}
 	refcount_set(&tty->refs, 3); /* the threads' and the caller's */
-	mutex_lock(&table_lock);
-	list_add_tail(&tty->link, &table);
-	nr_ttys++;
-	mutex_unlock(&table_lock);
+	tty_list(tty);
 	thread_detach(in);
 	thread_detach(out);
 	thread_start(in);

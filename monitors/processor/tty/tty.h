@@ -11,30 +11,86 @@
 
 #include "ldisc.h"
 
+enum tty_ioctl {
+	TCGETS = 0x5401,
+	TCSETS = 0x5402,
+	TCSETSW = 0x5403,
+	TCSETSF = 0x5404,
+	TCSBRK = 0x5409,
+	TCXONC = 0x540a,
+	TCFLSH = 0x540b,
+	TIOCSCTTY = 0x540e,
+	TIOCGPGRP = 0x540f,
+	TIOCSPGRP = 0x5410,
+	TIOCOUTQ = 0x5411,
+	TIOCGWINSZ = 0x5413,
+	TIOCSWINSZ = 0x5414,
+	TIOCNOTTY = 0x5422,
+	TIOCGETD = 0x5424,
+	TCSBRKP = 0x5425,
+	TIOCGSID = 0x5429,
+	TIOCGPTPEER = 0x5441, /* of masters, as all that follow */
+	TIOCSIG = 0x40045436,
+	TIOCSPTLCK = 0x40045431,
+	TIOCGPTN = 0x80045430,
+	TIOCGPTLCK = 0x80045439,
+};
+
 struct tty {
 	struct list_head link; /* table lock */
+	bool listed;           /* table lock */
 	refcount_t refs;
-	uint32_t index;        /* const */
-	struct ctl_prog *prog; /* const; counted */
-	uint32_t uid, gid;     /* const: whose it is */
-	int64_t born_s;        /* const */
-	struct spinlock lock;  /* RANK_SPIN_MONITOR */
+	uint32_t index; /* const */
+	struct ctl_prog
+		*prog;  /* const; counted; NULL: a pseudo terminal, whose far side is a file */
+	int64_t born_s; /* const */
+	struct spinlock lock; /* RANK_SPIN_MONITOR */
+	uint32_t uid __guarded_by(&lock);
+	uint32_t gid __guarded_by(&lock);
+	uint32_t mode __guarded_by(&lock);
 	struct ldisc ld __guarded_by(&lock);
 	struct ctl_winsize size __guarded_by(&lock);
 	uint32_t session __guarded_by(&lock); /* 0: nobody's controlling terminal */
 	uint32_t pgrp __guarded_by(&lock);    /* in the foreground */
 	uint32_t nr_files __guarded_by(&lock);
-	bool hung_up __guarded_by(&lock);  /* the launcher is gone: reads end, writes fail */
+	bool hung_up __guarded_by(&lock);  /* the far side is gone: reads end, writes fail */
 	bool out_busy __guarded_by(&lock); /* bytes are on their way to the launcher */
-	struct waitqueue changed;          /* readers, writers, drainers, poll */
-	struct waitqueue out;              /* the thread that carries output */
-	struct waitqueue in;               /* the thread that carries input: room again */
+	/* Of a pseudo terminal: */
+	bool locked __guarded_by(&lock); /* TIOCSPTLCK: it cannot be opened */
+	bool closed __guarded_by(
+		&lock); /* it was opened, and no file of it is left: the master reads EIO */
+	bool gone __guarded_by(&lock); /* the master is closed: nobody finds it any more */
+	struct waitqueue changed;      /* readers, writers, drainers, poll */
+	struct waitqueue
+		far; /* the threads that carry a console's input and output; files of a master */
 };
+
+static inline bool tty_is_pty(const struct tty *tty)
+{
+	return !tty->prog;
+}
+
+/* tty.c */
+/* A terminal that is in no table yet, with one reference; @prog may be NULL. ERR_PTR(-ENOMEM, -ENOSPC) */
+struct tty *tty_alloc(struct ctl_prog *prog, uint32_t uid, uint32_t gid);
+/* Others can find it now; the table has no reference of its own. */
+void tty_list(struct tty *tty);
+void tty_unlist(struct tty *tty);
 
 /* Act on enum ldisc_event bits; no lock held. */
 void tty_events(struct tty *tty, unsigned int events);
 /* Wait until the launcher has everything that was written. @mode of wait_event_mode(). */
 int tty_drain(struct tty *tty, unsigned int mode);
+/* May more be typed? As Linux throttles: with little room left, as long as a reader could make some. */
+bool tty_input_may_go_on_locked(struct tty *tty) __must_hold(&tty->lock);
+/* Its session has it no longer; the foreground group hears of it. */
+void tty_leave_session(struct tty *tty);
+/* The session @sid takes another terminal: it has nothing to do with those any more that have gone away from it. */
+void tty_forget_gone(uint32_t sid);
+
+/* open.c */
+/* What is the same for a terminal and the master of one. -ENOTTY: nothing of that kind. */
+long tty_common_ioctl(struct tty *tty, uint32_t cmd, uint64_t arg);
 
 /* job.c */
 /*
@@ -43,3 +99,5 @@ int tty_drain(struct tty *tty, unsigned int mode);
  */
 int tty_job_check(struct tty *tty, int signo) __must_check;
 long tty_job_ioctl(struct tty *tty, uint32_t cmd, uint64_t arg);
+/* The caller has opened @tty, and did not say O_NOCTTY. */
+void tty_job_opened(struct tty *tty);

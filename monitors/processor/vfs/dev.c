@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * /dev: null, zero, full, random, urandom, tty, and links to the descriptors.
+ * /dev: null, zero, full, random, urandom, tty, ptmx, and links to the descriptors.
  *
  * Lifetime:	the inodes are static; their first reference is never given back.
  */
@@ -21,7 +21,8 @@ enum dev_number { /* major << 8 | minor */
 	DEV_FULL = 0x107,
 	DEV_RANDOM = 0x108,
 	DEV_URANDOM = 0x109,
-	DEV_TTY = 0x500, /* whatever controls the caller's session */
+	DEV_TTY = 0x500,  /* whatever controls the caller's session */
+	DEV_PTMX = 0x502, /* each open makes a pseudo terminal */
 };
 
 struct dev {
@@ -38,6 +39,7 @@ static struct dev devs[] = {
 	{ .name = "random", .number = DEV_RANDOM },
 	{ .name = "urandom", .number = DEV_URANDOM },
 	{ .name = "tty", .number = DEV_TTY },
+	{ .name = "ptmx", .number = DEV_PTMX },
 	{ .name = "fd", .target = "/proc/self/fd" },
 	{ .name = "stdin", .target = "/proc/self/fd/0" },
 	{ .name = "stdout", .target = "/proc/self/fd/1" },
@@ -115,12 +117,13 @@ static const struct file_ops dev_file_ops = {
 static int tty_open_current(struct file *f)
 {
 	struct tty *tty = tty_current();
+	int err;
 
 	if (!tty)
 		return -ENXIO;
-	tty_use(tty, f);
+	err = tty_use(tty, f);
 	tty_put(tty);
-	return 0;
+	return err;
 }
 
 static int dev_open(struct inode *inode, struct file *f)
@@ -128,6 +131,8 @@ static int dev_open(struct inode *inode, struct file *f)
 	f->minor = container_of(inode, struct dev, inode)->number;
 	if (f->minor == DEV_TTY)
 		return tty_open_current(f);
+	if (f->minor == DEV_PTMX)
+		return ptmx_use(f);
 	f->ops = &dev_file_ops;
 	return 0;
 }

@@ -3,7 +3,7 @@
  * /dev/pts: the terminals that are there, by number.
  *
  * Lifetime:	an inode is made by each look-up and holds a reference of its terminal; there is nothing else to keep.
- * Limits:	no /dev/ptmx: terminals are those of programs run with -t.
+ * Limits:	/dev/ptmx is a device of /dev; here, where Linux has another one that nobody may open, is none.
  */
 #include <fs/stat.h>
 #include <kernel/initcall.h>
@@ -44,7 +44,12 @@ static void pts_release(struct inode *inode)
 
 static int pts_open(struct inode *inode, struct file *f)
 {
-	tty_use(tty_of(inode), f);
+	return tty_use(tty_of(inode), f);
+}
+
+static int pts_setattr(struct inode *inode, const struct attr_change *ch)
+{
+	tty_set_attr(tty_of(inode), ch);
 	return 0;
 }
 
@@ -53,7 +58,47 @@ static const struct inode_ops pts_ops = {
 	.getattr = pts_getattr,
 	.release = pts_release,
 	.open = pts_open,
+	.setattr = pts_setattr,
 };
+
+/* The inode of @tty, whose reference stays the caller's. -ENOMEM */
+static int make_inode(struct tty *tty, struct inode **out)
+{
+	struct pts_inode *pts = kmalloc(sizeof(*pts));
+
+	if (!pts)
+		return -ENOMEM;
+	inode_init(&pts->inode, &pts_fs, &pts_ops, FS_S_IFCHR);
+	tty_get(tty);
+	pts->tty = tty;
+	*out = &pts->inode;
+	return 0;
+}
+
+struct file *tty_open(struct tty *tty, uint32_t flags)
+{
+	char path[sizeof("/dev/pts/") + MAX_DIGITS];
+	struct inode *inode;
+	struct file *f;
+	int err = make_inode(tty, &inode);
+
+	if (err)
+		return ERR_PTR(err);
+	snprintf(path, sizeof(path), "/dev/pts/%u", tty_index(tty));
+	f = file_create(&local_path_ops, flags, path);
+	if (IS_ERR(f)) {
+		inode_put(inode);
+		return f;
+	}
+	f->inode = inode;
+	tty_attr(tty, &f->attr);
+	err = tty_use(tty, f);
+	if (err) {
+		file_put(f);
+		return ERR_PTR(err);
+	}
+	return f;
+}
 
 /* A number as it is printed: no sign, no leading zero. */
 static bool parse_index(const char *name, size_t len, uint32_t *index)
@@ -73,24 +118,18 @@ static bool parse_index(const char *name, size_t len, uint32_t *index)
 
 static int root_lookup(struct inode *dir, const char *name, size_t len, struct inode **out)
 {
-	struct pts_inode *pts;
 	uint32_t index;
 	struct tty *tty;
+	int err;
 
 	if (!parse_index(name, len, &index))
 		return -ENOENT;
 	tty = tty_by_index(index);
 	if (!tty)
 		return -ENOENT;
-	pts = kmalloc(sizeof(*pts));
-	if (!pts) {
-		tty_put(tty);
-		return -ENOMEM;
-	}
-	inode_init(&pts->inode, &pts_fs, &pts_ops, FS_S_IFCHR);
-	pts->tty = tty;
-	*out = &pts->inode;
-	return 0;
+	err = make_inode(tty, out);
+	tty_put(tty);
+	return err;
 }
 
 static int root_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *sink)

@@ -16,6 +16,7 @@
 #include <processor/object.h>
 #include <processor/process.h>
 #include <processor/remote.h>
+#include <processor/tty.h>
 
 #include "at.h"
 
@@ -123,6 +124,8 @@ static struct file *open_inode(struct inode *inode, const char *text, const stru
 	f->attr = *attr;
 	if (!plain)
 		err = inode->ops->open ? inode->ops->open(inode, f) : -ENXIO;
+	if (!err && !plain && !(flags & O_NOCTTY))
+		tty_opened(f);
 	if (!err)
 		return f;
 	f->ops = &local_path_ops; /* nothing to release but the inode */

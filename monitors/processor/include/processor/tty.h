@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Terminals: a program's console (-t), its line discipline, sessions and job control.
+ * Terminals: a program's console (-t) and pseudo terminals, their line discipline, sessions and job control.
  *
  * Sessions:	a terminal knows the session whose controlling terminal it is, and the process group in the
  *		foreground. A process has the controlling terminal of its session, so a fork inherits it and
  *		setsid() leaves it without a field in the process.
- * Lifetime:	counted: open files, and the two threads that carry bytes to and from the launcher, which end with
- *		the program.
+ * Lifetime:	counted: open files, and of a console the two threads that carry bytes to and from the launcher, which
+ *		end with the program; of a pseudo terminal the master.
  */
 #pragma once
 
 #include <lib/compiler.h>
 #include <lib/types.h>
 
+struct attr_change;
 struct ctl_prog;
 struct ctl_run;
 struct ctl_winsize;
@@ -26,15 +27,21 @@ struct tty;
  * gives that reference back with tty_put().
  */
 struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run);
+void tty_get(struct tty *tty);
 void tty_put(struct tty *tty);
-/* An open file of @tty; ERR_PTR(-ENOMEM, -ENFILE). */
+/* An open file of @tty (vfs/devpts.c); ERR_PTR(-ENOMEM, -ENFILE, -EIO). */
 struct file *tty_open(struct tty *tty, uint32_t flags);
-/* Make @f, which is being opened, an open file of @tty. */
-void tty_use(struct tty *tty, struct file *f);
+/* Make @f, which is being opened, an open file of @tty. -EIO: it is locked, or its master is closed. */
+int tty_use(struct tty *tty, struct file *f) __must_check;
+/* @f, of whatever kind, has been opened without O_NOCTTY: a terminal becomes the controlling one of a leader without. */
+void tty_opened(struct file *f);
+/* Make @f, which is being opened, the master of a new pseudo terminal. -ENOMEM, -ENOSPC */
+int ptmx_use(struct file *f) __must_check;
 uint32_t tty_index(const struct tty *tty);
 /* What stat() says; @dev of tty_set_fs() is the file system that shows the terminals. */
 void tty_set_fs(uint32_t dev);
-void tty_attr(const struct tty *tty, struct proto_attr *attr);
+void tty_attr(struct tty *tty, struct proto_attr *attr);
+void tty_set_attr(struct tty *tty, const struct attr_change *ch);
 /* The terminal of @prog controls the new session of @leader, whose group is in the foreground. */
 void tty_begin_session(struct ctl_prog *prog, const struct process *leader);
 /* The launcher's terminal has a new size: SIGWINCH for the foreground. */

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pseudo terminals: /dev/ptmx and the file that opening it gives, the master. The other side is /dev/pts/N.
+ *
+ * Flow:	master write -> ldisc_input() -> readers, signals, echo; writers and echo -> ldisc's output ring -> master
+ *		read. No thread carries anything: the master's calls do what a console's threads do.
+ * Closing:	with the last file of the terminal the master reads what is left, then EIO; opening it again ends that.
+ *		With the master the terminal is hung up: its files read nothing and write EIO, the session's leader
+ *		gets SIGHUP and SIGCONT, and nobody finds it under its name any more.
+ * Locking:	tty.lock as elsewhere; no job control: a master is nobody's controlling terminal.
+ * Limits:	no packet mode (TIOCPKT answers ENOTTY), no TCXONC by way of the master.
+ * See:		pty(7), ioctl_tty(2)
+ */
+#include <arch/uaccess.h>
+#include <lib/err.h>
+#include <mm/slab.h>
+#include <processor/file.h>
+#include <processor/inode.h>
+#include <processor/process.h>
+#include <processor/signal.h>
+#include <processor/uio.h>
+
+#include "tty.h"
+
+#define CHUNK     4096u
+#define PTS_GID   5u  /* "tty", as the file system's options say */
+#define AT_ONCE   64u /* bytes that are typed with the lock held */
+#define SIGNALS   (LDISC_INTR | LDISC_QUIT | LDISC_SUSP)
+#define FLUSH_IN  0u /* tcflush(3) */
+#define FLUSH_MAX 2u
+
+/* --- reading ------------------------------------------------------------------------- */
+
+static bool master_readable(struct tty *tty)
+{
+	bool ok;
+
+	spin_lock(&tty->lock);
+	ok = tty->closed || ldisc_output_len(&tty->ld);
+	spin_unlock(&tty->lock);
+	return ok;
+}
+
+/* What the terminal shows. Bytes, -EAGAIN: there is nothing yet, -EIO: and nobody who could write. */
+static ssize_t take_output(struct tty *tty, uint8_t *buf, uint32_t n)
+{
+	uint32_t got;
+	bool closed;
+
+	spin_lock(&tty->lock);
+	got = ldisc_take_output(&tty->ld, buf, n);
+	closed = tty->closed;
+	spin_unlock(&tty->lock);
+	if (got)
+		wake_all(&tty->changed);
+	return got ? (ssize_t)got : closed ? -EIO : -EAGAIN;
+}
+
+static ssize_t master_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	const uint32_t want = (uint32_t)MIN(uio->left, (uint64_t)CHUNK);
+	struct tty *tty = f->private;
+	ssize_t ret;
+	uint8_t *buf;
+
+	if (!want)
+		return 0;
+	buf = kmalloc(want);
+	if (!buf)
+		return -ENOMEM;
+	while ((ret = take_output(tty, buf, want)) == -EAGAIN && !file_nonblock(f)) {
+		if (wait_event_interruptible(&tty->far, master_readable(tty))) {
+			ret = -ERESTARTSYS;
+			break;
+		}
+	}
+	if (ret > 0) {
+		const size_t moved = uio_put(uio, buf, (size_t)ret);
+
+		ret = moved ? (ssize_t)moved : -EFAULT;
+	}
+	kfree(buf);
+	return ret;
+}
+
+/* --- writing ------------------------------------------------------------------------- */
+
+static bool master_writable(struct tty *tty)
+{
+	bool ok;
+
+	spin_lock(&tty->lock);
+	ok = tty_input_may_go_on_locked(tty);
+	spin_unlock(&tty->lock);
+	return ok;
+}
+
+/* Up to @n bytes are typed: how many. It ends behind a byte that raises a signal, which is sent first. */
+static uint32_t type(struct tty *tty, const uint8_t *buf, uint32_t n)
+{
+	unsigned int events = 0;
+	uint32_t done = 0;
+
+	spin_lock(&tty->lock);
+	while (done < MIN(n, AT_ONCE) && !(events & SIGNALS) && tty_input_may_go_on_locked(tty))
+		events |= ldisc_input(&tty->ld, buf[done++]);
+	spin_unlock(&tty->lock);
+	tty_events(tty, events);
+	return done;
+}
+
+/* All @n bytes, as there is room. Bytes taken, or what ended it before the first. */
+static ssize_t type_chunk(struct file *f, const uint8_t *buf, uint32_t n)
+{
+	struct tty *tty = f->private;
+	uint32_t done = 0;
+
+	while (done < n) {
+		const uint32_t now = type(tty, buf + done, n - done);
+
+		done += now;
+		if (now)
+			continue;
+		if (file_nonblock(f))
+			return done ? (ssize_t)done : -EAGAIN;
+		if (wait_event_interruptible(&tty->far, master_writable(tty)))
+			return done ? (ssize_t)done : -ERESTARTSYS;
+	}
+	return (ssize_t)done;
+}
+
+static ssize_t master_write(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	ssize_t done = 0, ret = 0;
+	uint8_t *buf;
+
+	if (!uio->left)
+		return 0;
+	buf = kmalloc(MIN(uio->left, (uint64_t)CHUNK));
+	if (!buf)
+		return -ENOMEM;
+	while (uio->left) {
+		const uint32_t want = (uint32_t)MIN(uio->left, (uint64_t)CHUNK);
+		const uint32_t n = (uint32_t)uio_fetch(uio, buf, want);
+
+		ret = n ? type_chunk(f, buf, n) : -EFAULT;
+		if (ret > 0)
+			done += ret;
+		if (ret < (ssize_t)n || n < want)
+			break;
+	}
+	kfree(buf);
+	return done ? done : ret;
+}
+
+/* --- ioctl --------------------------------------------------------------------------- */
+
+static long put_u32(uint64_t arg, uint32_t n)
+{
+	return put_user_u32(n, (void __user *)arg) ? -EFAULT : 0;
+}
+
+static long set_lock(struct tty *tty, uint64_t arg)
+{
+	uint32_t on;
+
+	if (get_user_u32(&on, (const void __user *)arg))
+		return -EFAULT;
+	spin_lock(&tty->lock);
+	tty->locked = on != 0;
+	spin_unlock(&tty->lock);
+	return 0;
+}
+
+/* A descriptor of the other side, whatever /dev/pts is to the caller. */
+static long open_peer(struct tty *tty, uint32_t flags)
+{
+	struct file *f = tty_open(tty, flags & (O_ACCMODE | O_NONBLOCK));
+	int fd;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (!(flags & O_NOCTTY))
+		tty_opened(f);
+	fd = files_install(task_current()->files, f, 0, flags & O_CLOEXEC);
+	if (fd < 0)
+		file_put(f);
+	return fd;
+}
+
+static long send_signal(struct tty *tty, uint64_t signo)
+{
+	const struct siginfo_k info = { .signo = (int)signo, .code = SI_KERNEL };
+	const uint32_t pgrp = READ_ONCE(tty->pgrp);
+
+	if (signo == 0 || signo >= NR_SIGNALS)
+		return -EINVAL;
+	if (pgrp)
+		signal_post_group(pgrp, &info);
+	return 0;
+}
+
+static long session_of(struct tty *tty, uint64_t arg)
+{
+	const uint32_t session = READ_ONCE(tty->session);
+
+	return session ? put_u32(arg, session) : -ENOTTY;
+}
+
+/* What a master has to read is what the terminal has shown; what it has written is at the other side. */
+static long flush_master(struct tty *tty, uint64_t which)
+{
+	if (which > FLUSH_MAX)
+		return -EINVAL;
+	if (which != 1) {
+		uint8_t buf[CHUNK / 16];
+
+		while (take_output(tty, buf, sizeof(buf)) > 0)
+			;
+	}
+	return 0;
+}
+
+static uint32_t output_len(struct tty *tty)
+{
+	uint32_t n;
+
+	spin_lock(&tty->lock);
+	n = ldisc_output_len(&tty->ld);
+	spin_unlock(&tty->lock);
+	return n;
+}
+
+static long master_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	struct tty *tty = f->private;
+
+	switch (cmd) {
+	case TIOCGPTN:
+		return put_u32(arg, tty->index);
+	case TIOCSPTLCK:
+		return set_lock(tty, arg);
+	case TIOCGPTLCK:
+		return put_u32(arg, READ_ONCE(tty->locked));
+	case TIOCGPTPEER:
+		return open_peer(tty, (uint32_t)arg);
+	case TIOCSIG:
+		return send_signal(tty, arg);
+	case FIONREAD:
+		return put_u32(arg, output_len(tty));
+	case TIOCOUTQ:
+		return put_u32(arg, 0);
+	case TCSBRK:
+	case TCSBRKP:
+		return 0; /* nothing is ever on its way */
+	case TCFLSH:
+		return flush_master(tty, arg);
+	case TIOCGPGRP:
+		return put_u32(arg, READ_ONCE(tty->pgrp));
+	case TIOCGSID:
+		return session_of(tty, arg);
+	case TIOCNOTTY:
+		return -ENOTTY;
+	default:
+		return tty_common_ioctl(tty, cmd, arg);
+	}
+}
+
+/* --- the rest of a file -------------------------------------------------------------- */
+
+static int master_stat(struct file *f, struct proto_attr *attr)
+{
+	return inode_getattr(f->inode, attr);
+}
+
+static unsigned int master_poll(struct file *f)
+{
+	struct tty *tty = f->private;
+	unsigned int events = 0;
+
+	spin_lock(&tty->lock);
+	if (ldisc_output_len(&tty->ld))
+		events |= POLL_IN | POLL_RDNORM;
+	if (tty->closed)
+		events |= POLL_HUP;
+	if (tty_input_may_go_on_locked(tty))
+		events |= POLL_OUT | POLL_WRNORM;
+	spin_unlock(&tty->lock);
+	return events;
+}
+
+static struct waitqueue *master_poll_wait(struct file *f)
+{
+	struct tty *tty = f->private;
+
+	return &tty->far;
+}
+
+static void signal_leader(uint32_t session, int signo)
+{
+	const struct siginfo_k info = { .signo = signo, .code = SI_KERNEL };
+	struct process *p = process_find(session);
+
+	if (!p)
+		return;
+	(void)signal_post(p, &info);
+	process_put(p);
+}
+
+static void master_release(struct file *f)
+{
+	struct tty *tty = f->private;
+	uint32_t session;
+
+	spin_lock(&tty->lock);
+	tty->gone = true;
+	tty->hung_up = true;
+	ldisc_set_stopped(&tty->ld, false);
+	ldisc_flush_input(&tty->ld);
+	session = tty->session;
+	spin_unlock(&tty->lock);
+	wake_all(&tty->changed);
+	if (session) {
+		/* Our reference is the table's now: the end of the session gives it back. */
+		signal_leader(session, SIGHUP);
+		signal_leader(session, SIGCONT);
+		return;
+	}
+	tty_unlist(tty);
+	tty_put(tty);
+}
+
+static const struct file_ops master_ops = {
+	.name = "ptmx",
+	.read = master_read,
+	.write = master_write,
+	.stat = master_stat,
+	.ioctl = master_ioctl,
+	.poll = master_poll,
+	.poll_wait = master_poll_wait,
+	.release = master_release,
+};
+
+int ptmx_use(struct file *f)
+{
+	struct proto_cred cred;
+	struct tty *tty;
+
+	process_cred(&cred);
+	tty = tty_alloc(NULL, cred.uid, PTS_GID);
+	if (IS_ERR(tty))
+		return (int)PTR_ERR(tty);
+	tty->locked = true;
+	tty->ld.handed_over = true;
+	tty_list(tty);
+	f->ops = &master_ops;
+	f->private = tty;
+	return 0;
+}
