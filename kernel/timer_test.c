@@ -85,7 +85,10 @@ static void cancel_and_move(struct ktest *t)
 	timer_set(&b.timer, start + 50000 * MS);
 	timer_set(&b.timer, start + 4 * MS);
 	timer_set(&past.timer, 0);
-	thread_sleep_until(start + 8 * MS);
+	for (unsigned int i = 0; i < 1000 && READ_ONCE(b.count) + READ_ONCE(past.count) < 2; i++)
+		thread_sleep_ns(MS);
+	(void)timer_cancel(&b.timer);
+	(void)timer_cancel(&past.timer);
 	EXPECT_EQ(t, a.count, 0);
 	EXPECT_FALSE(t, timer_pending(&a.timer));
 	EXPECT_EQ(t, b.count, 1);

@@ -29,13 +29,14 @@ UNSTEADY = (
 )  # fmt: skip
 
 DRIVER = """\
-# usage: driver.sh SUITE WORK [all]: run the tests of SUITE in WORK, a copy of it; without "all" not those that sleep.
-all=$3
+# usage: driver.sh SUITE WORK FOLDERS [all]: run the tests of SUITE in WORK, a copy of it, that are in the folders of
+# the pattern FOLDERS; without "all" not those that sleep.
+folders=$3 all=$4
 cp -r "$1" "$2" || exit 1
 cd "$2" || exit 1
 export PATH="$1:$PATH" THIS_SH="$1/ash"
 export CONFIG_FEATURE_FANCY_ECHO=y CONFIG_UNICODE_SUPPORT=y CONFIG_LAST_SUPPORTED_WCHAR=767
-for t in */*.tests; do
+for t in $folders/*.tests; do
 	case " %(unsteady)s " in *" $t "*) continue ;; esac
 	[ "$all" ] || ! grep -q sleep "$t" || continue
 	d=${t%%%%/*}

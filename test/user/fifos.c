@@ -146,11 +146,12 @@ static void interrupted(void)
 	int status;
 	pid_t pid;
 
+	/* Again and again: the first may come before the call that it is meant for waits. */
 	sigaction(SIGALRM, &sa, NULL);
-	ualarm(50000, 0);
+	ualarm(50000, 50000);
 	opened("read, interrupted", "f", O_RDONLY);
-	ualarm(50000, 0);
 	opened("write, interrupted", "f", O_WRONLY);
+	ualarm(0, 0);
 	sa.sa_flags = SA_RESTART;
 	sigaction(SIGALRM, &sa, NULL);
 	fflush(stdout);
