@@ -513,6 +513,7 @@ const char *rdma_wc_status_name(enum rdma_wc_status status)
 		[RDMA_WC_LOC_QP_OP_ERR] = "local QP operation error",
 		[RDMA_WC_LOC_PROT_ERR] = "local protection error",
 		[RDMA_WC_WR_FLUSH_ERR] = "flushed",
+		[RDMA_WC_MW_BIND_ERR] = "memory window bind error",
 		[RDMA_WC_BAD_RESP_ERR] = "bad response",
 		[RDMA_WC_LOC_ACCESS_ERR] = "local access error",
 		[RDMA_WC_REM_INV_REQ_ERR] = "remote invalid request",

@@ -183,47 +183,21 @@ int mlx4_qp_to_init(struct rdma_qp *rdma, uint32_t access)
 	return err;
 }
 
-int mlx4_qp_to_rtr(struct rdma_qp *rdma, const struct rdma_qp_conn *conn)
+/* UD and special: what takes the place of the way to a peer. */
+static void context_ud(const struct mlx4_qp *qp, uint8_t *ctx)
 {
-	struct mlx4_dev *dev = to_mlx4(rdma->dev);
-	struct mlx4_qp *qp = to_qp(rdma);
-	struct mlx4_mbox mbox;
-	uint8_t *ctx;
-	int err;
-
-	err = mlx4_mbox_get(&mbox);
-	if (err)
-		return err;
-	ctx = (uint8_t *)mbox.virt + CONTEXT_AT;
-	context_common(dev, qp, QP_HW_RTR, ctx);
-	context_conn(dev, qp, conn, ctx);
-	err = qp_change(dev, qp, CMD_INIT2RTR_QP, QP_OPT_RRE | QP_OPT_RAE | QP_OPT_RWE, &mbox);
-	mlx4_mbox_put(&mbox);
-	return err;
+	context_port(qp, 0, ctx);
+	mlx4_put8(ctx, 0x08, RDMA_MTU_4096 << 5 | UD_LOG_MSG);
+	mlx4_put32(ctx, 0xa8, qp->special ? GSI_QKEY : qp->rdma.qkey);
 }
 
-int mlx4_qp_to_rts(struct rdma_qp *rdma, const struct rdma_qp_conn *conn)
+/* From INIT to RTR, or from RTR to RTS; @conn is NULL for UD and special. */
+static int qp_step(struct rdma_qp *rdma, uint32_t state, const struct rdma_qp_conn *conn)
 {
+	const bool rtr = state == QP_HW_RTR;
+	const uint32_t opt = conn && rtr ? QP_OPT_RRE | QP_OPT_RAE | QP_OPT_RWE : 0;
 	struct mlx4_dev *dev = to_mlx4(rdma->dev);
 	struct mlx4_qp *qp = to_qp(rdma);
-	struct mlx4_mbox mbox;
-	uint8_t *ctx;
-	int err;
-
-	err = mlx4_mbox_get(&mbox);
-	if (err)
-		return err;
-	ctx = (uint8_t *)mbox.virt + CONTEXT_AT;
-	context_common(dev, qp, QP_HW_RTS, ctx);
-	context_conn(dev, qp, conn, ctx);
-	err = qp_change(dev, qp, CMD_RTR2RTS_QP, 0, &mbox);
-	mlx4_mbox_put(&mbox);
-	return err;
-}
-
-/* UD and special: INIT to RTR (@op INIT2RTR) or RTR to RTS. */
-static int ud_step(struct mlx4_dev *dev, struct mlx4_qp *qp, uint16_t op, uint32_t state)
-{
 	struct mlx4_mbox mbox;
 	uint8_t *ctx;
 	int err;
@@ -233,12 +207,23 @@ static int ud_step(struct mlx4_dev *dev, struct mlx4_qp *qp, uint16_t op, uint32
 		return err;
 	ctx = (uint8_t *)mbox.virt + CONTEXT_AT;
 	context_common(dev, qp, state, ctx);
-	context_port(qp, 0, ctx);
-	mlx4_put8(ctx, 0x08, RDMA_MTU_4096 << 5 | UD_LOG_MSG);
-	mlx4_put32(ctx, 0xa8, qp->special ? GSI_QKEY : qp->rdma.qkey);
-	err = qp_change(dev, qp, op, 0, &mbox);
+	if (conn)
+		context_conn(dev, qp, conn, ctx);
+	else
+		context_ud(qp, ctx);
+	err = qp_change(dev, qp, rtr ? CMD_INIT2RTR_QP : CMD_RTR2RTS_QP, opt, &mbox);
 	mlx4_mbox_put(&mbox);
 	return err;
+}
+
+int mlx4_qp_to_rtr(struct rdma_qp *rdma, const struct rdma_qp_conn *conn)
+{
+	return qp_step(rdma, QP_HW_RTR, conn);
+}
+
+int mlx4_qp_to_rts(struct rdma_qp *rdma, const struct rdma_qp_conn *conn)
+{
+	return qp_step(rdma, QP_HW_RTS, conn);
 }
 
 int mlx4_qp_to_rts_ud(struct rdma_qp *rdma)
@@ -250,9 +235,9 @@ int mlx4_qp_to_rts_ud(struct rdma_qp *rdma)
 	err = mlx4_qp_to_init(rdma, 0);
 	if (err)
 		return err;
-	err = ud_step(dev, qp, CMD_INIT2RTR_QP, QP_HW_RTR);
+	err = qp_step(rdma, QP_HW_RTR, NULL);
 	if (!err)
-		err = ud_step(dev, qp, CMD_RTR2RTS_QP, QP_HW_RTS);
+		err = qp_step(rdma, QP_HW_RTS, NULL);
 	if (err && mlx4_cmd_none(dev, CMD_2RST_QP, 2, qp->qpn) && !mlx4_qp_is_lost(dev, qp))
 		mlx4_fatal(dev, "queue pair could not be reset");
 	return err;

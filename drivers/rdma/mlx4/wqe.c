@@ -486,6 +486,8 @@ enum rdma_wc_status mlx4_wc_status(uint8_t syndrome)
 		return RDMA_WC_LOC_PROT_ERR;
 	case 0x05:
 		return RDMA_WC_WR_FLUSH_ERR;
+	case 0x06:
+		return RDMA_WC_MW_BIND_ERR;
 	case 0x10:
 		return RDMA_WC_BAD_RESP_ERR;
 	case 0x11:
