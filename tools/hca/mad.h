@@ -19,6 +19,11 @@
 #define SA_COMP_MASK   48
 #define SA_DATA        56
 
+#define RMPP_DATA   1 /* type; 2 ACK, 3 STOP, 4 ABORT */
+#define RMPP_ACTIVE BIT(0)
+#define RMPP_FIRST  BIT(1)
+#define RMPP_LAST   BIT(2)
+
 #define CLASS_SMP_LID    0x01
 #define CLASS_SMP_ROUTED 0x81
 #define CLASS_SA         0x03

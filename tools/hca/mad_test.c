@@ -125,6 +125,68 @@ static void path_records(struct ktest *t)
 	rig_destroy(&r);
 }
 
+/* A table is one segment of RMPP, or a status; nobody is asked to send another. */
+static void tables_are_one_segment(struct ktest *t)
+{
+	static const struct {
+		unsigned ports; /* active */
+		uint16_t attr, status;
+		unsigned records;
+	} cases[] = {
+		{ 1, ATTR_PATH_RECORD, 0, 1 },
+		{ 2, ATTR_PATH_RECORD, 0, 2 },
+		{ 3, ATTR_PATH_RECORD, 0, 3 },
+		{ 4, ATTR_PATH_RECORD, 0x0400, 0 }, /* 256 bytes do not fit into 200 */
+		{ 2, ATTR_MC_MEMBER, 0x0300, 0 },
+		{ 2, ATTR_NODE_INFO, MAD_ST_BAD_ATTR, 0 },
+	};
+	uint8_t in[MAD_SIZE], out[MAD_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct rig r;
+
+		rig_create(&r);
+		rig_init_hca(&r.g[0]);
+		if (cases[i].ports > 1)
+			rig_init_hca(&r.g[1]);
+		for (unsigned n = 3; n <= cases[i].ports; n++)
+			hca_create(r.f, "more", (uint16_t)n, n)->port.state = PORT_ACTIVE;
+		mad_init(in, CLASS_SA, METHOD_GET_TABLE, cases[i].attr, 0);
+		ASSERT_TRUE(t, sa_process(r.f, r.g[0].h, in, out));
+		EXPECT_EQ(t, out[MAD_METHOD], METHOD_GET_TABLE | METHOD_RESPONSE);
+		EXPECT_EQ(t, get_be16(out + MAD_STATUS), cases[i].status);
+		EXPECT_EQ(t, out[SA_RMPP], 1);     /* version */
+		EXPECT_EQ(t, out[SA_RMPP + 1], 1); /* data */
+		EXPECT_EQ(t, out[SA_RMPP + 2], 7); /* active, first, last */
+		EXPECT_EQ(t, out[SA_RMPP + 3], 0); /* status */
+		EXPECT_EQ(t, get_be32(out + SA_RMPP + 4), 1u);
+		/* of the first segment: all that follows the header of RMPP */
+		EXPECT_EQ(t, get_be32(out + SA_RMPP + 8), 20u + cases[i].records * 64);
+		for (unsigned n = 0; n < cases[i].records; n++)
+			EXPECT_EQ(t, get_be16(out + SA_DATA + n * 64 + 40), n + 1); /* DLID */
+		rig_destroy(&r);
+	}
+}
+
+/* An acknowledgement has the method of the query; to answer it would not end. */
+static void acknowledgements_are_not_answered(struct ktest *t)
+{
+	uint8_t in[MAD_SIZE], out[MAD_SIZE];
+	struct rig r;
+
+	rig_create(&r);
+	rig_init_hca(&r.g[0]);
+	mad_init(in, CLASS_SA, METHOD_GET_TABLE, ATTR_PATH_RECORD, 0);
+	in[SA_RMPP] = 1;
+	EXPECT_TRUE(t, sa_process(r.f, r.g[0].h, in, out)); /* RMPP is not active */
+	for (unsigned type = 0; type < 8; type++) {
+		in[SA_RMPP + 1] = (uint8_t)type;
+		in[SA_RMPP + 2] = 1;
+		EXPECT_EQ(t, sa_process(r.f, r.g[0].h, in, out), type == 1);
+	}
+	rig_destroy(&r);
+}
+
 static void multicast_membership(struct ktest *t)
 {
 	uint8_t in[MAD_SIZE], out[MAD_SIZE];
@@ -230,6 +292,8 @@ static const struct ktest_case mad_cases[] = {
 	KTEST(agents_answer),
 	KTEST(directed_routes),
 	KTEST(path_records),
+	KTEST(tables_are_one_segment),
+	KTEST(acknowledgements_are_not_answered),
 	KTEST(multicast_membership),
 	KTEST(sweeps_ask_to_register_again),
 	KTEST(work_requests_are_parsed),

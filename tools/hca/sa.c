@@ -3,8 +3,9 @@
  * HCA model: subnet administration, as a small subnet manager offers it:
  * ClassPortInfo, PathRecord, MCMemberRecord.
  *
- * Limits:	MAX_GROUPS multicast groups; a table answer holds what fits one
- *		MAD and says TOO_MANY when there is more.
+ * Limits:	MAX_GROUPS multicast groups; a table answer is one RMPP segment, and says
+ *		TOO_MANY when there is more than fits.  What acknowledges, stops or aborts
+ *		a segmented transfer is taken without an answer: there is none to go on.
  * Failure:	SA status in the upper byte of the MAD status.
  */
 #include "hca.h"
@@ -325,12 +326,22 @@ static unsigned record_size(uint16_t attr)
 	return attr == ATTR_PATH_RECORD ? PR_SIZE : attr == ATTR_MC_MEMBER ? 56 : 72;
 }
 
+/*
+ * Is @in a word about a transfer in segments, rather than a query?  The receiver of a table
+ * acknowledges it by a MAD that differs from its query in nothing but this header; answering
+ * that would have it acknowledged again, without an end.
+ */
+static bool rmpp_is_control(const uint8_t *in)
+{
+	return in[SA_RMPP + 2] & RMPP_ACTIVE && in[SA_RMPP + 1] != RMPP_DATA;
+}
+
 /* A table answer is one RMPP segment: first and last at once. */
 static void rmpp_single(uint8_t *out, unsigned records, unsigned size)
 {
-	out[SA_RMPP] = 1;     /* version */
-	out[SA_RMPP + 1] = 1; /* DATA */
-	out[SA_RMPP + 2] = 7; /* active, first, last */
+	out[SA_RMPP] = 1; /* version */
+	out[SA_RMPP + 1] = RMPP_DATA;
+	out[SA_RMPP + 2] = RMPP_ACTIVE | RMPP_FIRST | RMPP_LAST;
 	put_be32(out + SA_RMPP + 4, 1);
 	put_be32(out + SA_RMPP + 8, 20 + records * size);
 }
@@ -362,6 +373,8 @@ bool sa_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *
 		return false;
 	if (method != METHOD_GET && method != METHOD_SET && method != METHOD_GET_TABLE &&
 	    method != METHOD_DELETE)
+		return false;
+	if (rmpp_is_control(in))
 		return false;
 	mad_reply(in, out, 0);
 	memset(out + SA_DATA, 0, MAD_SIZE - SA_DATA);
