@@ -130,18 +130,57 @@ def test_hca_fails_and_loses_its_link(pool, programs, lid, name):
     assert cluster.log(name).count("port 1: down") == downs + 1
 
 
+@pytest.mark.parametrize("lid, name", [(1, "p0"), (2, "m0")], ids=["processor", "memory"])
+def test_completions_are_lost(pool, programs, texts, lid, name):
+    """A completion queue overruns under a program: the node's device begins anew, the program sees nothing of it."""
+    cluster = pool.get(*SMALL_CACHE)
+    before, told = cluster.stats()[name], cluster.log(name).count(": overrun")
+    with injected(cluster, f"overrun {lid}", f"overrun {lid} 0") as seen:
+        run_both(cluster, ["/usr/bin/busybox", "md5sum", "text.small"], texts)
+    assert grown(seen, "overruns") == 1
+    assert cluster.log(name).count(": overrun") == told + 1
+    assert cluster.stats()[name].get("mlx4.recoveries", 0) == before.get("mlx4.recoveries", 0) + 1
+
+
+SYNDROMES = (1, 2, 4, 5, 6, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x22, 0x77)
+
+
+def test_messages_end_in_every_error(pool, programs, texts):
+    """
+    Each syndrome that a board knows, and one that it does not: the connection is made anew, and all goes on,
+    though each message of the connections' management comes twice.
+    """
+    cluster = pool.get(*SMALL_CACHE)
+    failed = (cluster.log("p0") + cluster.log("m0")).count("device failed")
+    twice = total(cluster.stats(), "cm.duplicates")
+    with injected(cluster, "duplicate all 100 mad", "duplicate all 0") as seen:
+        for n, syndrome in enumerate(SYNDROMES):
+            cluster.cluster.inject(f"error {1 + n % 2} {syndrome}")
+            end = time.monotonic() + 60
+            while grown({**seen, "after": cluster.cluster.inject("stats")}, "errors") <= n:
+                run_both(cluster, ["/usr/bin/busybox", "true"], texts)
+                assert time.monotonic() < end, "nothing was sent"
+    run_both(cluster, ["/usr/bin/busybox", "md5sum", "text.small"], texts)
+    assert grown(seen, "errors") == len(SYNDROMES)
+    assert total(cluster.stats(), "cm.duplicates") >= twice + len(SYNDROMES)
+    logs = cluster.log("p0") + cluster.log("m0")
+    assert "fenced" not in logs and logs.count("device failed") == failed
+
+
 def test_datagrams_lost_and_late(pool, programs, texts):
-    """Heartbeats and RPC's connectionless mode: half of them never arrive, and all are slow."""
+    """Heartbeats and RPC's connectionless mode: half of them never arrive, others come twice, and all are slow."""
     cluster = pool.get(*SMALL_CACHE)
     resent = total(cluster.stats(), "rpc.datagram.resent")
     cluster.cluster.inject("delay all 20 datagram")
+    cluster.cluster.inject("duplicate all 50")
     with injected(cluster, "lose all 50", "lose all 0") as seen:
         end = time.monotonic() + 120
         while grown({**seen, "after": cluster.cluster.inject("stats")}, "injected_losses") < 4:
             run_both(cluster, ["/usr/bin/busybox", "md5sum", "text.small"], texts)
             assert time.monotonic() < end, "no datagram was lost"
     cluster.cluster.inject("delay all 0 datagram")
-    assert grown(seen, "injected_delays") > 0
+    cluster.cluster.inject("duplicate all 0")
+    assert grown(seen, "injected_delays") > 0 and grown(seen, "duplicates") > 0
     assert total(cluster.stats(), "rpc.datagram.resent") > resent
     assert not re.search("fenced", cluster.log("p0") + cluster.log("m0") + cluster.log("s0"))
 

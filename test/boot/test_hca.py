@@ -163,7 +163,9 @@ def test_vm_that_leaves_makes_room(model):
     "event 1", "event 77 5", "event 1 256", "event 1 5 0", "event 1 5 256",
     "fail 1", "fail 1 4", "fail 1 4 0", "fail 1 0x1000 3", "fail 1 4 256", "fail 1 4 3 0",
     "fail 77 4 3", "bandwidth", "bandwidth 1", "bandwidth 1 63", "bandwidth 1 64 3",
-    "bandwidth 77 64", "bandwidth 1 x",
+    "bandwidth 77 64", "bandwidth 1 x", "overrun", "overrun 77", "overrun 1 x", "duplicate all",
+    "duplicate 77 5", "duplicate all 101", "duplicate 1 5 send", "duplicate 1 5 everything",
+    "error 1", "error 1 0", "error 1 256", "error 77 1", "error 1 1 x",
     "a b c " * 50])
 def test_bad_commands_are_refused(model, line):
     answer = model.command(line)
@@ -176,7 +178,9 @@ def test_good_commands_are_accepted(model):
                  "break 1 2", "break random every 100 7", "break random off", "link 1 down",
                  "link 1 up", "delay all 1 mad", "delay 1-2 1 write", "kill 1", "revive 1",
                  "fail 1 0x4 3 2", "fail 1 any hang", "fail off", "bandwidth all 1000",
-                 "bandwidth 1 2000 128", "bandwidth all off"]:
+                 "bandwidth 1 2000 128", "bandwidth all off", "overrun 1", "overrun 1 0",
+                 "duplicate all 5", "duplicate 1 50 mad", "duplicate 1 0 datagram", "duplicate all 0",
+                 "error 1 0x16", "error 1 1 0"]:
         assert model.command(line)["ok"] is True, line
     injected = model.command("stats")["injected"]
     assert injected["holds"] == 1 and injected["link_changes"] == 2 and injected["breaks"] == 0

@@ -314,14 +314,54 @@ static char *do_lose(struct loop *l, char **w, int fd)
 	return fault_loss(l->fabric, lid, (uint8_t)percent) ? ok() : bad("no such LID");
 }
 
+static char *do_error(struct loop *l, char **w, int fd)
+{
+	uint64_t syndrome, times = 1;
+	uint16_t lid;
+
+	(void)fd;
+	if (!lid_arg(w[1], &lid) || !number(w[2], 0xff, &syndrome) || syndrome == 0 ||
+	    (w[3] && !number(w[3], UINT32_MAX, &times)))
+		return bad("error LID SYNDROME [N]");
+	return fault_error(l->fabric, lid, (uint8_t)syndrome, (uint32_t)times) ? ok()
+									       : bad("no such LID");
+}
+
+static char *do_duplicate(struct loop *l, char **w, int fd)
+{
+	unsigned classes = CLS_MAD | CLS_UD;
+	uint64_t percent;
+	uint16_t lid = 0;
+
+	(void)fd;
+	if (!w[1] || (strcmp(w[1], "all") && !lid_arg(w[1], &lid)) ||
+	    !number(w[2], 100, &percent) ||
+	    (w[3] && (!class_arg(w[3], &classes) || classes & CLS_RC)))
+		return bad("duplicate all|LID PERCENT [mad|datagram]");
+	return fault_duplicate(l->fabric, lid, (uint8_t)percent, classes) ? ok()
+									  : bad("no such LID");
+}
+
+static char *do_overrun(struct loop *l, char **w, int fd)
+{
+	uint64_t times = 1;
+	uint16_t lid;
+
+	(void)fd;
+	if (!lid_arg(w[1], &lid) || (w[2] && !number(w[2], UINT32_MAX, &times)))
+		return bad("overrun LID [N]");
+	return fault_overrun(l->fabric, lid, (uint32_t)times) ? ok() : bad("no such LID");
+}
+
 static const struct {
 	const char *name;
 	verb_fn fn;
 } verbs[] = {
 	{ "attach", do_attach },   { "bandwidth", do_bandwidth }, { "break", do_break },
-	{ "catas", do_catas },     { "delay", do_delay },         { "event", do_event },
-	{ "fail", do_fail },       { "hold", do_hold },           { "kill", do_kill },
-	{ "link", do_link },       { "lose", do_lose },           { "quit", do_quit },
+	{ "catas", do_catas },     { "delay", do_delay },         { "duplicate", do_duplicate },
+	{ "error", do_error },     { "event", do_event },         { "fail", do_fail },
+	{ "hold", do_hold },       { "kill", do_kill },           { "link", do_link },
+	{ "lose", do_lose },       { "overrun", do_overrun },     { "quit", do_quit },
 	{ "release", do_release }, { "revive", do_kill },         { "stats", do_stats },
 };
 

@@ -11,8 +11,8 @@
  *		untold or the period since the first of them is over.  A count of
  *		0 means the period alone, 1 (or no period) no moderation.
  * Ordering:	an entry's body is stored before its owner byte (release).
- * Failure:	an entry that does not fit breaks the queue: event CQ_ERROR, and
- *		nothing more is written to it.
+ * Failure:	an entry that does not fit, or that fault injection lets not fit, breaks
+ *		the queue: event CQ_ERROR, and nothing more is written to it.
  */
 #include "hca.h"
 
@@ -129,7 +129,7 @@ void cq_post(struct hca *h, uint32_t cqn, const struct completion *c)
 
 	if (!cq || cq->failed || h->dead)
 		return;
-	if (!cq_has_room(h, cq)) {
+	if (!cq_has_room(h, cq) || (!cq->ignore_overrun && fault_overruns(h))) {
 		cq_fail(h, cq, CQ_SYN_OVERRUN);
 		return;
 	}

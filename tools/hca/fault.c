@@ -8,6 +8,11 @@
  *		finds too few waits for them.  A slice is at most the burst.
  * Loss:	a share of the datagrams that a port sends vanishes, those of QP0 and
  *		QP1 excepted; the sender is told that they have gone.
+ * Overrun:	the next N completions of a port, of whichever queues, find no room.
+ * Duplicate:	a share of the packets that QP0, QP1 or UD QPs of a port send arrives
+ *		twice in a row.
+ * Error:	the next N messages that connections of a port send end with a given
+ *		syndrome without being sent; the peer is not told.
  * Command:	the next N commands of an opcode end with a given status without
  *		being executed, or never end: GO stays set until the reset.
  * Event:	one of any type, for an object that need not exist.
@@ -74,6 +79,75 @@ bool fault_is_lost(struct hca *h)
 	if (!h->port.loss || inject_draw(&h->fabric->inject) % 100 >= h->port.loss)
 		return false;
 	h->stats.injected_losses++;
+	return true;
+}
+
+/* @classes: CLS_MAD, CLS_UD or both.  @lid 0: every port that there is now. */
+bool fault_duplicate(struct fabric *f, uint16_t lid, uint8_t percent, unsigned classes)
+{
+	if (lid && !f->by_lid[lid])
+		return false;
+	for (unsigned i = 0; i < f->nr_hcas; i++) {
+		struct hca *h = f->hcas[i];
+
+		if (!h || (lid && h != f->by_lid[lid]))
+			continue;
+		if (classes & CLS_MAD)
+			h->port.twice_mad = percent;
+		if (classes & CLS_UD)
+			h->port.twice_ud = percent;
+	}
+	return true;
+}
+
+/* Does this packet of class @cls arrive twice? */
+bool fault_is_doubled(struct hca *h, unsigned cls)
+{
+	const uint8_t percent = cls == CLS_MAD ? h->port.twice_mad : h->port.twice_ud;
+
+	if (!percent || inject_draw(&h->fabric->inject) % 100 >= percent)
+		return false;
+	h->stats.injected_duplicates++;
+	return true;
+}
+
+bool fault_error(struct fabric *f, uint16_t lid, uint8_t syndrome, uint32_t times)
+{
+	struct hca *h = f->by_lid[lid];
+
+	if (!h)
+		return false;
+	h->port.syndrome = syndrome;
+	h->port.errors = times;
+	return true;
+}
+
+/* The syndrome with which the message that is about to be sent ends; 0 = as it would. */
+uint8_t fault_error_next(struct hca *h)
+{
+	if (!h->port.errors)
+		return 0;
+	h->port.errors--;
+	h->stats.injected_errors++;
+	return h->port.syndrome;
+}
+
+bool fault_overrun(struct fabric *f, uint16_t lid, uint32_t times)
+{
+	struct hca *h = f->by_lid[lid];
+
+	if (h)
+		h->port.overruns = times;
+	return h;
+}
+
+/* Does the completion that is about to be written find its queue full? */
+bool fault_overruns(struct hca *h)
+{
+	if (!h->port.overruns)
+		return false;
+	h->port.overruns--;
+	h->stats.injected_overruns++;
 	return true;
 }
 

@@ -128,8 +128,8 @@ static void mads_have_a_delay_of_their_own(struct ktest *t)
 	rig_destroy(&r);
 }
 
-/* An empty datagram to a port that nobody has: control and address segments fill the WQE. */
-static void post_datagram(struct rig_guest *g)
+/* An empty datagram to RIG_QPN at a port: control and address segments fill the WQE. */
+static void post_datagram(struct rig_guest *g, uint16_t dlid)
 {
 	const uint16_t i = g->sq_tail++;
 	uint8_t *w = rig_page(g, PAGE_QP) + g->sq_off + (i & ((1u << g->sq_log) - 1)) * 64u;
@@ -137,8 +137,9 @@ static void post_datagram(struct rig_guest *g)
 	memset(w + 4, 0, 60);
 	put_be32(w + 4, 64 / 16);
 	put_be32(w + 8, 0xc);
-	put_be16(w + 16 + 6, 99);
+	put_be16(w + 16 + 6, dlid);
 	put_be32(w + 16 + 32, RIG_QPN);
+	put_be32(w + 16 + 36, BIT(31)); /* with the queue pair's own Q_Key */
 	put_be32(w, (i & (1u << g->sq_log) ? BIT(31) : 0) | WQE_SEND);
 	rig_ring(g);
 }
@@ -153,16 +154,16 @@ static void datagrams_are_lost_and_late(struct ktest *t)
 	datagram_qp(t, g, QPT_UD);
 	EXPECT_FALSE(t, fault_loss(r.f, 77, 50));
 	EXPECT_TRUE(t, fault_loss(r.f, 2, 100));
-	post_datagram(g);
+	post_datagram(g, 99);
 	EXPECT_EQ(t, completions(g), 1u);
 	EXPECT_EQ(t, g->h->stats.injected_losses, 0u); /* it is not that port's */
 	EXPECT_TRUE(t, fault_loss(r.f, 0, 100));
-	post_datagram(g);
+	post_datagram(g, 99);
 	EXPECT_EQ(t, completions(g), 1u);
 	EXPECT_EQ(t, g->h->stats.injected_losses, 1u);
 	EXPECT_TRUE(t, fault_loss(r.f, 1, 50));
 	for (unsigned i = 0; i < 64; i++) {
-		post_datagram(g);
+		post_datagram(g, 99);
 		EXPECT_EQ(t, completions(g), 1u);
 	}
 	EXPECT_EQ(t, g->h->stats.datagrams, 66u);
@@ -170,13 +171,68 @@ static void datagrams_are_lost_and_late(struct ktest *t)
 
 	EXPECT_TRUE(t, fault_loss(r.f, 1, 0));
 	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_RC | CLS_MAD);
-	post_datagram(g);
+	post_datagram(g, 99);
 	EXPECT_EQ(t, completions(g), 1u);
 	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_UD);
-	post_datagram(g);
+	post_datagram(g, 99);
 	EXPECT_EQ(t, completions(g), 0u);
 	rig_advance(&r, 21 * MS);
 	EXPECT_EQ(t, completions(g), 1u);
+	rig_destroy(&r);
+}
+
+static void datagrams_come_twice(struct ktest *t)
+{
+	struct rig_guest *g;
+	struct rig r;
+
+	rig_create(&r);
+	g = &r.g[0];
+	datagram_qp(t, g, QPT_UD);
+	for (unsigned i = 0; i < 8; i++)
+		rig_post_recv(g, RIG_VA + i * 64ull, 64, RIG_KEY);
+	post_datagram(g, 1);
+	EXPECT_EQ(t, completions(g), 2u); /* sent, received */
+	EXPECT_FALSE(t, fault_duplicate(r.f, 77, 100, CLS_UD));
+	EXPECT_TRUE(t, fault_duplicate(r.f, 2, 100, CLS_UD));
+	EXPECT_TRUE(t, fault_duplicate(r.f, 1, 100, CLS_MAD));
+	post_datagram(g, 1);
+	EXPECT_EQ(t, completions(g), 2u); /* neither port nor class */
+	EXPECT_TRUE(t, fault_duplicate(r.f, 0, 100, CLS_UD));
+	post_datagram(g, 1);
+	EXPECT_EQ(t, completions(g), 3u);
+	EXPECT_EQ(t, g->h->stats.injected_duplicates, 1u);
+	EXPECT_EQ(t, g->h->stats.datagrams, 3u); /* one was sent each time */
+	EXPECT_TRUE(t, fault_loss(r.f, 1, 100));
+	post_datagram(g, 1);
+	EXPECT_EQ(t, completions(g), 1u); /* what is lost is lost once */
+	EXPECT_EQ(t, g->h->stats.injected_duplicates, 1u);
+	EXPECT_TRUE(t, fault_loss(r.f, 1, 0));
+	EXPECT_TRUE(t, fault_duplicate(r.f, 1, 0, CLS_UD));
+	post_datagram(g, 1);
+	EXPECT_EQ(t, completions(g), 2u);
+	rig_destroy(&r);
+}
+
+static void mads_come_twice(struct ktest *t)
+{
+	const uint32_t len = 8 + 12 + 8 + MAD_SIZE;
+	struct rig_guest *g;
+	struct rig r;
+
+	rig_create(&r);
+	g = &r.g[0];
+	datagram_qp(t, g, QPT_MLX);
+	rig_page(g, PAGE_MR)[1] = 2; /* no GRH */
+	put_be16(rig_page(g, PAGE_MR) + 2, SM_LID);
+	EXPECT_TRUE(t, fault_duplicate(r.f, 1, 100, CLS_UD));
+	post(g, WQE_SEND, len);
+	EXPECT_EQ(t, g->h->stats.mads, 1u);
+	EXPECT_TRUE(t, fault_duplicate(r.f, 1, 100, CLS_MAD));
+	post(g, WQE_SEND, len);
+	EXPECT_EQ(t, g->h->stats.mads, 3u);
+	EXPECT_EQ(t, completions(g), 2u);
+	EXPECT_EQ(t, g->h->stats.injected_duplicates, 1u);
 	rig_destroy(&r);
 }
 
@@ -393,11 +449,76 @@ static void events_come_out_of_the_blue(struct ktest *t)
 	rig_destroy(&r);
 }
 
+/* Known or not: the message ends with it, what is behind is flushed, and the peer sees nothing. */
+static void messages_end_with_any_syndrome(struct ktest *t)
+{
+	for (unsigned syndrome = 1; syndrome < 256; syndrome += syndrome < 0x23 ? 1 : 55) {
+		const uint8_t *e;
+		struct rig r;
+
+		rig_create(&r);
+		rig_connect(&r, 3, 4);
+		EXPECT_FALSE(t, fault_error(r.f, 77, (uint8_t)syndrome, 1));
+		EXPECT_TRUE(t, fault_error(r.f, 1, (uint8_t)syndrome, 1));
+		post(&r.g[1], WQE_WRITE, 64);
+		EXPECT_EQ(t, completions(&r.g[1]), 1u); /* the other port's */
+		inject_hold(r.f, 1, 2);
+		post(&r.g[0], WQE_WRITE, 64);
+		post(&r.g[0], WQE_WRITE, 64);
+		inject_release(r.f);
+		rig_settle(&r);
+		e = rig_cqe(&r.g[0]);
+		ASSERT_TRUE(t, e != NULL);
+		EXPECT_EQ(t, e[31] & 0x5f, 0x40 | CQE_OP_ERROR);
+		EXPECT_EQ(t, e[0x1b], syndrome);
+		e = rig_cqe(&r.g[0]);
+		ASSERT_TRUE(t, e != NULL);
+		EXPECT_EQ(t, e[0x1b], SYN_FLUSH);
+		EXPECT_EQ(t, r.g[0].h->stats.injected_errors, 1u);
+		EXPECT_TRUE(t, rig_eqe(&r.g[1]) == NULL);
+		EXPECT_EQ(t, (int)qp_find(r.g[1].h, RIG_QPN)->state, QPS_RTS);
+		rig_destroy(&r);
+	}
+}
+
+/* Whichever queue the next completion is for, though there is room in it. */
+static void completions_overrun_on_command(struct ktest *t)
+{
+	struct rig_guest *g;
+	const uint8_t *e;
+	struct rig r;
+
+	rig_create(&r);
+	rig_connect(&r, 3, 4);
+	g = &r.g[0];
+	EXPECT_FALSE(t, fault_overrun(r.f, 77, 1));
+	EXPECT_TRUE(t, fault_overrun(r.f, 1, 1));
+	post(&r.g[1], WQE_WRITE, 64);
+	EXPECT_EQ(t, completions(&r.g[1]), 1u); /* the other port's */
+	EXPECT_EQ(t, g->h->stats.injected_overruns, 0u);
+	post(g, WQE_WRITE, 64);
+	EXPECT_EQ(t, completions(g), 0u);
+	e = rig_eqe(g);
+	ASSERT_TRUE(t, e != NULL);
+	EXPECT_EQ(t, e[1], EV_CQ_ERROR);
+	EXPECT_EQ(t, get_be32(e + 4), RIG_CQN);
+	EXPECT_EQ(t, e[0x0f], 1); /* overrun */
+	EXPECT_EQ(t, g->h->stats.injected_overruns, 1u);
+	EXPECT_EQ(t, g->h->stats.cq_overruns, 1u);
+	post(g, WQE_WRITE, 64); /* the queue stays broken; nothing more is told of it */
+	EXPECT_EQ(t, completions(g), 0u);
+	EXPECT_TRUE(t, rig_eqe(g) == NULL);
+	EXPECT_EQ(t, g->h->stats.injected_overruns, 1u);
+	rig_destroy(&r);
+}
+
 static const struct ktest_case fault_cases[] = {
 	KTEST(delays_are_by_class),
 	KTEST(delayed_class_keeps_the_order),
 	KTEST(mads_have_a_delay_of_their_own),
 	KTEST(datagrams_are_lost_and_late),
+	KTEST(datagrams_come_twice),
+	KTEST(mads_come_twice),
 	KTEST(bandwidth_is_bounded),
 	KTEST(bandwidth_of_the_target_binds),
 	KTEST(killed_port_is_silent),
@@ -405,6 +526,8 @@ static const struct ktest_case fault_cases[] = {
 	KTEST(commands_fail_as_often_as_told),
 	KTEST(hung_command_ends_with_the_reset),
 	KTEST(events_come_out_of_the_blue),
+	KTEST(completions_overrun_on_command),
+	KTEST(messages_end_with_any_syndrome),
 	KTEST(catastrophe_stops_the_board),
 	KTEST(board_recovers_from_catastrophe_by_reset),
 	{ 0 },

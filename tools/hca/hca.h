@@ -108,6 +108,9 @@ struct icm {
 	X(injected_catastrophes)   \
 	X(injected_throttles)      \
 	X(injected_losses)         \
+	X(injected_overruns)       \
+	X(injected_duplicates)     \
+	X(injected_errors)         \
 	X(killed_drops)
 
 struct hca_stats {
@@ -262,6 +265,10 @@ struct port {
 	bool link_down; /* fault injection */
 	bool killed;    /* fault injection: nothing comes in or goes out, and nobody is told */
 	uint8_t loss;   /* fault injection: so many percent of what UD QPs send are lost */
+	uint8_t twice_mad, twice_ud; /* fault injection: percent of its packets that arrive twice */
+	uint8_t syndrome; /* fault injection: how the next `errors` messages of RC and UC end */
+	uint32_t errors;
+	uint32_t overruns; /* fault injection: so many completions find their queue full */
 	enum port_state state;
 	uint32_t cap_mask;
 	uint8_t mtu_cap, vl_cap;
@@ -725,6 +732,12 @@ void fault_commands_off(struct fabric *f);
 bool fault_bandwidth(struct fabric *f, uint16_t lid, uint64_t bytes_per_s, uint64_t burst);
 bool fault_loss(struct fabric *f, uint16_t lid, uint8_t percent);
 bool fault_is_lost(struct hca *h);
+bool fault_error(struct fabric *f, uint16_t lid, uint8_t syndrome, uint32_t times);
+uint8_t fault_error_next(struct hca *h);
+bool fault_duplicate(struct fabric *f, uint16_t lid, uint8_t percent, unsigned classes);
+bool fault_is_doubled(struct hca *h, unsigned cls);
+bool fault_overrun(struct fabric *f, uint16_t lid, uint32_t times);
+bool fault_overruns(struct hca *h);
 uint64_t bucket_grant(struct hca *a, struct hca *b, uint64_t want, uint64_t *wait_ns);
 void bucket_charge(struct hca *a, struct hca *b, uint64_t bytes);
 

@@ -357,7 +357,11 @@ enum run_result rc_run_head(struct qp *qp, struct wqe *w, uint64_t *bytes)
 	const uint32_t need = writes_local(w->opcode) ? MPT_LOCAL_WRITE : MPT_LOCAL_READ;
 	uint64_t slice, granted, wait_ns;
 	struct qp *peer;
+	uint8_t syn;
 
+	syn = qp->progress ? 0 : fault_error_next(qp->h);
+	if (syn)
+		return fail(qp, syn);
 	if (stream_check(qp->h, qp->pd, need, w->sge, w->nr_sge, w->len))
 		return fail(qp, SYN_LOCAL_PROT);
 	if (qp->type == QPT_UC && writes_local(w->opcode))

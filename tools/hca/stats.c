@@ -47,7 +47,8 @@ size_t stats_json(struct fabric *f, char *buf, size_t len)
 {
 	struct out o = { .buf = buf, .len = len };
 	const struct inject *in = &f->inject;
-	uint64_t delayed = 0, faults = 0, dead = 0, packets, lost;
+	uint64_t delayed = 0, faults = 0, dead = 0, overruns = 0, doubled = 0, errors = 0;
+	uint64_t packets, lost;
 	bool first = true;
 
 	put(&o, "{\"ok\":true,\"ports\":[");
@@ -58,16 +59,21 @@ size_t stats_json(struct fabric *f, char *buf, size_t len)
 		delayed += f->hcas[i]->stats.injected_delays;
 		faults += f->hcas[i]->stats.injected_command_faults;
 		dead += f->hcas[i]->stats.injected_catastrophes;
+		overruns += f->hcas[i]->stats.injected_overruns;
+		doubled += f->hcas[i]->stats.injected_duplicates;
+		errors += f->hcas[i]->stats.injected_errors;
 		first = false;
 	}
 	pcap_counts(f, &packets, &lost);
 	put(&o,
 	    "],\"injected\":{\"delayed\":%llu,\"breaks\":%llu,\"holds\":%llu,"
 	    "\"link_changes\":%llu,\"kills\":%llu,\"command_faults\":%llu,"
-	    "\"catastrophes\":%llu},\"capture\":{\"packets\":%llu,\"lost\":%llu}}",
+	    "\"catastrophes\":%llu,\"overruns\":%llu,\"duplicates\":%llu,\"errors\":%llu},"
+	    "\"capture\":{\"packets\":%llu,\"lost\":%llu}}",
 	    (unsigned long long)delayed, (unsigned long long)in->breaks,
 	    (unsigned long long)in->holds_set, (unsigned long long)in->link_changes,
 	    (unsigned long long)in->kills, (unsigned long long)faults, (unsigned long long)dead,
+	    (unsigned long long)overruns, (unsigned long long)doubled, (unsigned long long)errors,
 	    (unsigned long long)packets, (unsigned long long)lost);
 	return o.used;
 }

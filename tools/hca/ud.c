@@ -320,6 +320,7 @@ enum run_result ud_run_head(struct qp *qp, struct wqe *w)
 	struct fabric *f = qp->h->fabric;
 	uint64_t wait_ns;
 	struct stream s;
+	bool lost;
 
 	if (w->len > sizeof(buf)) {
 		qp_send_error(qp, SYN_LOCAL_LENGTH);
@@ -343,13 +344,18 @@ enum run_result ud_run_head(struct qp *qp, struct wqe *w)
 	}
 	if (!qp->hold_until_ns)
 		qp->hold_until_ns = f->now_ns + UD_HOLD_NS;
-	if (qp->type == QPT_UD && fault_is_lost(qp->h)) {
+	lost = qp->type == QPT_UD && fault_is_lost(qp->h);
+	if (lost) {
 		qp->h->stats.ud_drops++;
 	} else if (ud_deliver(qp->h, &p, f->now_ns < qp->hold_until_ns) == UD_NO_RECV) {
 		qp_wait(qp, UD_LOOK_NS);
 		return RUN_WAIT;
 	}
 	pcap_datagram(f, &p);
+	if (!lost && fault_is_doubled(qp->h, qp->type == QPT_UD ? CLS_UD : CLS_MAD)) {
+		pcap_datagram(f, &p);
+		(void)ud_deliver(qp->h, &p, false);
+	}
 	qp->h->stats.datagrams++;
 	qp->h->stats.tx_packets++;
 	qp->h->stats.tx_bytes += p.len;
