@@ -7,6 +7,7 @@ import time
 
 import pytest
 from boot import BUILD, Running, on_host, run, total
+from capture import follow
 
 TWO = ("--vregion", "2M", "--memories", "2")
 SMALL_CACHE = ("--excache", "8M")
@@ -49,9 +50,10 @@ def workload(cluster, programs, texts, name, megabytes):
 
 
 def test_calls_by_blueflame(disk, programs, texts, tmp_path):
-    """Doorbells that bring their entry along, on every node, and a device that is reset in between."""
+    """Doorbells that bring their entry along, on every node, a device that is reset in between, and a capture of it."""
     hca = tmp_path / "hca"
-    hca.write_text(f'#!/bin/sh\nexec {BUILD}/tools/hca/tessera-hca --blueflame "$@"\n')
+    model = f"{BUILD}/tools/hca/tessera-hca --blueflame --pcap {tmp_path}/capture,max=16"
+    hca.write_text(f'#!/bin/sh\nexec {model} "$@"\n')
     hca.chmod(0o755)
     cluster = Running(("--hca", str(hca), "--append", "mlx4.blueflame=on"), disk, "blueflame").up()
     try:
@@ -70,6 +72,8 @@ def test_calls_by_blueflame(disk, programs, texts, tmp_path):
         assert not cluster.complaints()
     finally:
         cluster.close()
+    crossed = follow(tmp_path / "capture")
+    assert len(crossed.made) >= 3 and crossed.messages > 300 and crossed.datagrams > 10, vars(crossed)
 
 
 @pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
