@@ -329,6 +329,35 @@ def test_device_that_fails_all_the_time_is_given_up():
         pair.close()
 
 
+def test_commands_are_listed():
+    """The table in docs/drivers/mlx4.md has the commands that the driver's files give, no more and no less."""
+    files = {f.name: f.read_text() for f in (ROOT / "drivers/rdma/mlx4").glob("*.c") if not f.name.endswith("_test.c")}
+    known = re.findall(r"^\tCMD_(\w+) = 0x", (ROOT / "drivers/rdma/mlx4/regs.h").read_text(), re.MULTILINE)
+    listed = {}
+    for row in (ROOT / "docs/drivers/mlx4.md").read_text().split("| commands | file |")[1].split("\n\n")[0].splitlines()[2:]:
+        commands, name = re.fullmatch(r"\| (.*) \| `(.*)` \|", row).groups()
+        listed |= dict.fromkeys(commands.split(", "), name)
+    assert sorted(listed) == sorted(known)
+    assert [c for c, name in listed.items() if f"CMD_{c}" not in files[name]] == []
+
+
+def test_by_hand_as_documented(tmp_path):
+    """The script of docs/tools/hca.md does what the text around it says."""
+    text = (ROOT / "docs/tools/hca.md").read_text()
+    script = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=tmp_path, env={**os.environ, "BUILD": str(BUILD)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            log = process.communicate(timeout=LIMIT_S)[0]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert re.findall(r"^ok \d+ rdma\.selftest\.(\w+)$", log, re.MULTILINE) == LOCAL_CASES, log
+    assert not BROKEN.search(log), log
+
+
 def test_model_dies_under_the_driver():
     """The device goes away: one clear line, and the kernel goes on."""
     pair = Pair("gone", "rdma.selftest=serve")

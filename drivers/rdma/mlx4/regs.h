@@ -40,7 +40,6 @@ enum mlx4_hcr {
 enum mlx4_opcode {
 	CMD_QUERY_DEV_CAP = 0x003,
 	CMD_QUERY_FW = 0x004,
-	CMD_QUERY_ADAPTER = 0x006,
 	CMD_INIT_HCA = 0x007,
 	CMD_CLOSE_HCA = 0x008,
 	CMD_INIT_PORT = 0x009,
