@@ -85,7 +85,7 @@ void wake_all(struct waitqueue *wq)
 bool waitqueue_active(struct waitqueue *wq)
 {
 	smp_mb(); /* the caller's stores before this look; pairs with wait_prepare(), watch_begin() */
-	return !list_empty(&wq->waiters) || !list_empty(&wq->watchers);
+	return waitqueue_busy_mb(wq);
 }
 
 bool waitqueue_watched(struct waitqueue *wq)
@@ -109,6 +109,7 @@ void wait_prepare(struct waitqueue *wq, struct waiter *w, unsigned int mode)
 	w->woken = false;
 	if (list_empty(&w->link))
 		list_add_tail(&w->link, &wq->waiters);
+	/* Its barrier is also the one between the list and the caller's look at the condition: waitqueue_busy_mb(). */
 	thread_prepare_sleep();
 	spin_unlock_irqrestore(&wq->lock, flags);
 }

@@ -49,6 +49,9 @@ uint64_t kernel_cr3(void);
 void trap_dispatch(struct pt_regs *regs);
 extern const syscall_fn *syscall_fns;
 extern uint64_t syscall_fns_len;
+
+/* fpu.c, for clear_page() in entry.S: the CPU has no fast string instructions, but vector registers. */
+extern bool clear_page_by_sse;
 void user_exit_prepare(struct pt_regs *regs);
 void user_enter_asm(const struct pt_regs *regs, struct pt_regs *at) __noreturn;
 void thread_entry_asm(void);

@@ -4,8 +4,13 @@
  */
 #include <arch/cpu.h>
 #include <arch/ipi.h>
+#include <kernel/preempt.h>
 #include <kernel/thread.h>
 #include <lib/ktest.h>
+#include <lib/string.h>
+#include <mm/frame.h>
+
+#include "arch_private.h"
 
 #define MSR_PAT 0x277u
 
@@ -61,8 +66,43 @@ static void all_cpus_are_set_up_alike(struct ktest *t)
 	}
 }
 
+/* Three pages in a row, of which clear_page() clears the middle one and nothing else, the user's registers included. */
+static void clear_pages(struct ktest *t, bool by_sse)
+{
+	struct frame *f = frame_alloc(2, 0);
+	const bool before = clear_page_by_sse;
+	uint8_t user[16], seen[16], saved[16];
+	uint8_t *p;
+	size_t bad = 0;
+
+	ASSERT_TRUE(t, f != NULL);
+	p = frame_to_virt(f);
+	memset(p, 0x5a, 3 * PAGE_SIZE);
+	memset(user, 0xa5, sizeof(user));
+	preempt_disable();
+	clear_page_by_sse = by_sse;
+	__asm__ volatile("movups %%xmm0, %0\n\tmovups %1, %%xmm0" : "=m"(saved) : "m"(user));
+	clear_page(p + PAGE_SIZE);
+	__asm__ volatile("movups %%xmm0, %0\n\tmovups %1, %%xmm0" : "=m"(seen) : "m"(saved));
+	clear_page_by_sse = before;
+	preempt_enable();
+	for (size_t i = 0; i < 3 * PAGE_SIZE; i++)
+		bad += p[i] != (i / PAGE_SIZE == 1 ? 0 : 0x5a);
+	EXPECT_EQ(t, bad, 0);
+	EXPECT_EQ(t, memcmp(seen, user, sizeof(user)), 0);
+	frame_free(f, 2);
+}
+
+static void clear_page_clears_a_page(struct ktest *t)
+{
+	clear_pages(t, false);
+	clear_pages(t, true);
+	EXPECT_TRUE(t, preemptible());
+}
+
 static const struct ktest_case cpu_cases[] = {
 	KTEST(all_cpus_are_set_up_alike),
+	KTEST(clear_page_clears_a_page),
 	{ 0 },
 };
 static const struct ktest_suite cpu_suite = { .name = "arch.cpu", .cases = cpu_cases };

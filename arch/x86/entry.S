@@ -325,11 +325,36 @@ thread_entry_asm:
 	ud2
 	.size thread_entry_asm, . - thread_entry_asm
 
-	/* void clear_page(void *page) */
+	/*
+	 * void clear_page(void *page)
+	 * Without fast string instructions, by stores of 16 bytes: the register is what it was afterwards,
+	 * and nobody else runs on this CPU meanwhile who could save or load it.
+	 */
 	.globl clear_page
 	.type clear_page, @function
 clear_page:
-	movl $512, %ecx
+	cmpb $0, clear_page_by_sse(%rip)
+	je 2f
+	addl $1, %gs:preempt_count
+	subq $16, %rsp
+	movups %xmm0, (%rsp)
+	xorps %xmm0, %xmm0
+	movl $8, %ecx
+1:	.set i, 0
+	.rept 32
+	movaps %xmm0, i(%rdi)
+	.set i, i + 16
+	.endr
+	addq $512, %rdi
+	decl %ecx
+	jnz 1b
+	movups (%rsp), %xmm0
+	addq $16, %rsp
+	subl $1, %gs:preempt_count
+	cmpl $0, %gs:need_resched
+	jne preempt_schedule
+	ret
+2:	movl $512, %ecx
 	xorl %eax, %eax
 	rep stosq
 	ret

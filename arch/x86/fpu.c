@@ -3,8 +3,8 @@
  * User FPU state: who owns the registers, and saving them.
  *
  * Owner:	fpu_owner of a CPU is the state whose values are in its registers, or
- *		NULL.  The kernel never touches the registers, so they stay live across
- *		kernel threads.
+ *		NULL.  The kernel leaves the registers as they are (clear_page() borrows one),
+ *		so they stay live across kernel threads.
  * Save:	with one CPU, only when another state wants the registers.  With more,
  *		at every switch away, because the thread may go on elsewhere.
  * Format:	standard XSAVE image (FXSAVE on CPUs without it).
@@ -21,6 +21,8 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+
+#include "arch_private.h"
 
 #define XCR0_X87 BIT64(0)
 #define XCR0_SSE BIT64(1)
@@ -43,6 +45,7 @@ static DEFINE_PERCPU(struct fpu_state *, fpu_owner);
 /* Unless 0 the registers must be loaded before the current thread enters user mode; entry.S tests it. */
 DEFINE_PERCPU(uint32_t, fpu_stale);
 static struct kmem_cache *fpu_cache;
+bool clear_page_by_sse; /* entry.S; const once the first CPU is set up */
 static uint32_t image_size = FXSAVE_SIZE;
 static uint64_t xfeatures = XCR0_X87 | XCR0_SSE;
 static uint32_t mxcsr_mask = 0xffbf;
@@ -232,5 +235,6 @@ void fpu_init_cpu(void)
 	fpu_cache = kmem_cache_create("fpu", sizeof(struct fpu_state) + image_size, 64);
 	if (!fpu_cache)
 		panic("no memory for FPU state");
+	clear_page_by_sse = !cpu_features.erms;
 	pr_info("%u bytes of state%s\n", image_size, cpu_features.avx ? ", AVX" : "");
 }

@@ -9,6 +9,7 @@
  * Locking:	the caller's for changes.  Entries are read and written whole; the CPU
  *		sets accessed and dirty bits concurrently, so changes to a live entry are
  *		atomic read-modify-writes.
+ * Near:	changes to neighbouring pages find their table without the walk.
  * TLB:		tlb.c.
  */
 #include <arch/cpu.h>
@@ -129,7 +130,20 @@ static uint64_t *find_pte(const struct pgtable *pt, vaddr_t vaddr)
 	return &t[pt_index(vaddr, 1)];
 }
 
-static uint64_t *make_pte(struct pgtable *pt, vaddr_t vaddr)
+static uint64_t *near_pte(const struct pgtable *pt, vaddr_t vaddr)
+{
+	if (!pt->near || vaddr - pt->near_base >= pt_level_size(2))
+		return NULL;
+	return &pt->near[pt_index(vaddr, 1)];
+}
+
+static void note_near(struct pgtable *pt, uint64_t *t, vaddr_t vaddr)
+{
+	pt->near = t;
+	pt->near_base = vaddr & ~(pt_level_size(2) - 1);
+}
+
+static uint64_t *make_far_pte(struct pgtable *pt, vaddr_t vaddr)
 {
 	uint64_t *t = pt->pml4;
 
@@ -148,7 +162,18 @@ static uint64_t *make_pte(struct pgtable *pt, vaddr_t vaddr)
 		t = entry_table(*e);
 	}
 	note_used(t, pt_index(vaddr, 1));
+	note_near(pt, t, vaddr);
 	return &t[pt_index(vaddr, 1)];
+}
+
+static inline uint64_t *make_pte(struct pgtable *pt, vaddr_t vaddr)
+{
+	uint64_t *pte = near_pte(pt, vaddr);
+
+	if (unlikely(!pte))
+		return make_far_pte(pt, vaddr);
+	note_used(pt->near, pt_index(vaddr, 1));
+	return pte;
 }
 
 static uint64_t prot_bits(unsigned int prot)
@@ -186,13 +211,44 @@ int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int p
 	return 0;
 }
 
+int pgtable_map_new(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
+{
+	uint64_t *pte;
+
+	if (vaddr >= USER_TOP || (vaddr & PAGE_MASK_LOW) || (paddr & ~PTE_ADDR))
+		return -EINVAL;
+	pte = make_pte(pt, vaddr);
+	if (!pte)
+		return -ENOMEM;
+	if (READ_ONCE(*pte) & (PTE_P | PTE_NONE))
+		return -EEXIST;
+	__atomic_store_n(pte, paddr | prot_bits(prot), __ATOMIC_RELEASE);
+	return 0;
+}
+
+static uint64_t take_pte(struct pgtable *pt, vaddr_t vaddr)
+{
+	uint64_t *pte = near_pte(pt, vaddr);
+
+	if (unlikely(!pte)) {
+		pte = find_pte(pt, vaddr);
+		if (pte)
+			note_near(pt, pte - pt_index(vaddr, 1), vaddr);
+	}
+	return pte ? __atomic_exchange_n(pte, 0, __ATOMIC_ACQ_REL) : 0;
+}
+
 void pgtable_unmap(struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *old)
 {
-	uint64_t *pte = find_pte(pt, vaddr);
-	const uint64_t e = pte ? __atomic_exchange_n(pte, 0, __ATOMIC_ACQ_REL) : 0;
+	const uint64_t e = take_pte(pt, vaddr);
 
 	if (old)
 		decode(e, old);
+}
+
+bool pgtable_clear(struct pgtable *pt, vaddr_t vaddr)
+{
+	return take_pte(pt, vaddr) & (PTE_P | PTE_NONE);
 }
 
 bool pgtable_protect(struct pgtable *pt, vaddr_t vaddr, unsigned int prot)
@@ -364,6 +420,7 @@ void pgtable_trim(struct pgtable *pt, vaddr_t start, vaddr_t end)
 {
 	struct trim tr = { .pt = pt, .start = start, .end = MIN(end, USER_TOP) };
 
+	pt->near = NULL; /* it may be freed */
 	if (tr.start < tr.end)
 		trim_level(&tr, pt->pml4, 4, 0);
 	trim_flush(&tr);

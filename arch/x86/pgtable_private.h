@@ -11,6 +11,8 @@ struct pgtable {
 	uint64_t *pml4;         /* const */
 	paddr_t cr3;            /* const */
 	size_t nr_tables;       /* caller's lock */
+	uint64_t *near;         /* caller's lock: the level-1 table used last, or NULL */
+	vaddr_t near_base;      /* caller's lock: the lowest address in it */
 	struct cpu_mask active; /* atomic: CPUs that have it loaded */
 };
 

@@ -12,6 +12,7 @@
 #include <mm/kmap.h>
 
 #include "arch_private.h"
+#include "pte.h"
 
 #define VA    0x123456789000ul
 #define TABLE 0x123456600000ul /* where a level-1 table begins */
@@ -47,6 +48,37 @@ static void map_query_unmap(struct ktest *t)
 	EXPECT_FALSE(t, e.present);
 	pgtable_trim(pt, 0, USER_TOP);
 	EXPECT_EQ(t, pgtable_table_pages(pt), 1);
+	pgtable_destroy(pt);
+}
+
+/* Neighbours go to the table that was used last, until it is freed. */
+static void new_pages_replace_nothing(struct ktest *t)
+{
+	struct pgtable *pt = pgtable_create();
+	struct pgtable_entry e;
+
+	ASSERT_FALSE(t, IS_ERR(pt));
+	for (unsigned int round = 0; round < 2; round++) {
+		EXPECT_EQ(t, pgtable_map_new(pt, VA, 0x5000, PGT_READ), 0);
+		EXPECT_EQ(t, pgtable_map_new(pt, VA + PAGE_SIZE, 0x6000, PGT_READ), 0);
+		EXPECT_EQ(t, pgtable_map_new(pt, VA + pt_level_size(2), 0x7000, PGT_READ), 0);
+		EXPECT_EQ(t, pgtable_table_pages(pt), 5);
+		EXPECT_EQ(t, pgtable_map_new(pt, VA + PAGE_SIZE, 0x8000, PGT_READ), -EEXIST);
+		EXPECT_TRUE(t, pgtable_protect(pt, VA, PGT_NONE));
+		EXPECT_EQ(t, pgtable_map_new(pt, VA, 0x8000, PGT_READ), -EEXIST);
+		EXPECT_EQ(t, pgtable_map_new(pt, VA | 1, 0x8000, PGT_READ), -EINVAL);
+		ASSERT_TRUE(t, pgtable_query(pt, VA + PAGE_SIZE, &e));
+		EXPECT_EQ(t, e.paddr, 0x6000);
+		ASSERT_TRUE(t, pgtable_query(pt, VA + pt_level_size(2), &e));
+		EXPECT_EQ(t, e.paddr, 0x7000);
+		EXPECT_TRUE(t, pgtable_clear(pt, VA));
+		EXPECT_FALSE(t, pgtable_clear(pt, VA));
+		EXPECT_TRUE(t, pgtable_clear(pt, VA + pt_level_size(2)));
+		EXPECT_TRUE(t, pgtable_clear(pt, VA + PAGE_SIZE));
+		EXPECT_FALSE(t, pgtable_query(pt, VA + PAGE_SIZE, &e));
+		pgtable_trim(pt, 0, USER_TOP);
+		EXPECT_EQ(t, pgtable_table_pages(pt), 1);
+	}
 	pgtable_destroy(pt);
 }
 
@@ -258,6 +290,7 @@ static void kernel_image_is_w_xor_x(struct ktest *t)
 
 static const struct ktest_case pgtable_cases[] = {
 	KTEST(map_query_unmap),
+	KTEST(new_pages_replace_nothing),
 	KTEST(write_protection_keeps_the_rest),
 	KTEST(bad_addresses_are_refused),
 	KTEST(cpu_sets_accessed_and_dirty),

@@ -147,7 +147,7 @@ static void kernel_page_fault(struct pt_regs *regs, vaddr_t addr)
 		   addr, regs->error & FAULT_PRESENT ? "no right" : "not mapped");
 }
 
-static void user_page_fault(struct pt_regs *regs, vaddr_t addr)
+static __noinline void user_page_fault(struct pt_regs *regs, vaddr_t addr)
 {
 	const struct user_fault fault = {
 		.addr = addr,
@@ -293,19 +293,14 @@ static void __noreturn fatal_trap(struct pt_regs *regs)
 		   regs->error);
 }
 
-static void exception_dispatch(struct pt_regs *regs)
+static __noinline void exception_dispatch(struct pt_regs *regs)
 {
 	if (regs->vector == TRAP_NMI && panic_in_progress() && !panic_is_mine())
 		smp_stop_this_cpu(regs);
 	if (regs->vector == TRAP_NMI || regs->vector == TRAP_DF || regs->vector == TRAP_MC)
 		fatal_trap(regs);
 	if (regs->vector == TRAP_PF) {
-		const vaddr_t addr = read_cr2();
-
-		if (regs_from_user(regs))
-			user_page_fault(regs, addr);
-		else
-			kernel_page_fault(regs, addr);
+		kernel_page_fault(regs, read_cr2());
 		return;
 	}
 	if (regs_from_user(regs))
@@ -324,6 +319,10 @@ void trap_dispatch(struct pt_regs *regs)
 {
 	/* A user copy may have been interrupted with access to user pages on. */
 	clear_ac();
+	if (likely(regs->vector == TRAP_PF && regs_from_user(regs))) {
+		user_page_fault(regs, read_cr2());
+		return;
+	}
 	if (regs->vector < 32) {
 		exception_dispatch(regs);
 		return;

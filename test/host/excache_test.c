@@ -75,6 +75,67 @@ static void first_touch_sends_nothing(struct ktest *t)
 	space_destroy(t, as);
 }
 
+/* All in one pass, or nothing: whoever goes the long way afterwards finds things as they were. */
+static void first_touch_is_all_or_nothing(struct ktest *t)
+{
+	struct pgtable_entry e;
+	struct touch touch;
+	struct aspace *as;
+	uint64_t held, nr_free, v = 7;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as = space_create(4);
+	EXPECT_EQ(t, aspace_touch_begin(as, BASE + 4 * PAGE_SIZE, FAULT_ACC_READ).prot, 0u);
+	EXPECT_EQ(t, aspace_touch_begin(as, BASE, FAULT_ACC_EXEC).prot, 0u);
+	/* The owner and a credit are at hand from here on. */
+	ASSERT_EQ(t, user_word(as, BASE, 3, &v, true), 0);
+	held = credit_held();
+	nr_free = excache_free_count();
+	touch = aspace_touch_begin(as, BASE, FAULT_ACC_WRITE);
+	ASSERT_EQ(t, touch.prot, (uint32_t)(PM_PROT_READ | PM_PROT_WRITE));
+	EXPECT_FALSE(t, excache_touch(as, BASE, touch.prot, touch.seq + 1));
+	EXPECT_EQ(t, credit_held(), held);
+	EXPECT_EQ(t, excache_free_count(), nr_free);
+	EXPECT_TRUE(t, excache_touch(as, BASE, touch.prot, touch.seq));
+	EXPECT_TRUE(t, pgtable_query(as->pt, BASE, &e) && e.prot == (PGT_READ | PGT_WRITE));
+	EXPECT_FALSE(t, excache_touch(as, BASE, touch.prot, touch.seq));
+	EXPECT_EQ(t, credit_held(), held - 1);
+	EXPECT_EQ(t, excache_free_count(), nr_free - 1);
+	/* What the owner has is not zero. */
+	ASSERT_EQ(t, object_set_stored(as->anon, (BASE >> PAGE_SHIFT) + 1), 0);
+	EXPECT_FALSE(t, excache_touch(as, BASE + PAGE_SIZE, touch.prot, touch.seq));
+	object_clear_stored(as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 4);
+	EXPECT_TRUE(t, excache_touch(as, BASE + PAGE_SIZE, touch.prot, touch.seq));
+	aspace_fault_end(as);
+	space_destroy(t, as);
+	EXPECT_EQ(t, credit_held(), held + 1);
+}
+
+/* Lines of a range that goes away share TLB flushes and are free afterwards. */
+static void dropped_lines_share_flushes(struct ktest *t)
+{
+	struct blocked_range r;
+	struct pgtable_entry e;
+	unsigned int flushes;
+	struct aspace *as;
+	uint64_t v = 1;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as = space_create(100);
+	for (uint64_t i = 0; i < 100; i++)
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
+	flushes = shim_nr_tlb_flushes;
+	aspace_block(as, &r, BASE, BASE + 99 * PAGE_SIZE);
+	excache_drop_top(as, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 99);
+	EXPECT_LE(t, shim_nr_tlb_flushes - flushes, 2u);
+	EXPECT_EQ(t, excache_free_count(), excache_line_count() - 1);
+	for (uint64_t i = 0; i < 99; i++)
+		EXPECT_FALSE(t, pgtable_query(as->pt, BASE + i * PAGE_SIZE, &e));
+	EXPECT_TRUE(t, pgtable_query(as->pt, BASE + 99 * PAGE_SIZE, &e));
+	aspace_unblock(as, &r);
+	space_destroy(t, as);
+}
+
 /* @pages written and read back, several times what fits; what the owner saw in *c. */
 static void sweep(struct ktest *t, uint64_t pages, unsigned int rounds, struct fake_counts *c)
 {
@@ -677,6 +738,8 @@ static const struct ktest_case cases[] = {
 	KTEST(credits_are_given_back),
 	KTEST(excess_credits_go_back),
 	KTEST(rights_are_checked),
+	KTEST(first_touch_is_all_or_nothing),
+	KTEST(dropped_lines_share_flushes),
 	KTEST(threads_see_their_own_data),
 	KTEST(a_set_that_has_grown_starves_nobody),
 	KTEST(write_back_without_answer_is_sent_again),

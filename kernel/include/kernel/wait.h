@@ -71,7 +71,20 @@ bool waitqueue_watched(struct waitqueue *wq);
 void waitqueue_init(struct waitqueue *wq);
 void wake_one(struct waitqueue *wq);
 void wake_all(struct waitqueue *wq);
+/* A hint without the lock: the caller has changed the state before, see waitqueue_busy_mb(). */
 bool waitqueue_active(struct waitqueue *wq);
+
+/*
+ * Is there anybody to wake?  For a waker that has put a full barrier between its change of the state and this look,
+ * perhaps one for several queues.  Then no wake-up is lost without the lock: a waiter puts itself on the queue, then
+ * comes a full barrier (wait_prepare(), watch_begin()), then it looks at the state.  Of two such pairs at least one
+ * look comes after the other side's store: either we see the waiter, or it sees the new state and does not sleep.
+ */
+static inline bool waitqueue_busy_mb(const struct waitqueue *wq)
+{
+	return __atomic_load_n(&wq->waiters.next, __ATOMIC_RELAXED) != &wq->waiters ||
+	       __atomic_load_n(&wq->watchers.next, __ATOMIC_RELAXED) != &wq->watchers;
+}
 
 /* The parts of the wait_event macros. */
 void wait_begin(struct waitqueue *wq, struct waiter *w);

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <arch/barrier.h>
 #include <kernel/counter.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
@@ -53,22 +54,54 @@ COUNTER_DECLARE(excache_writeback);
 COUNTER_DECLARE(excache_moved);
 COUNTER_DECLARE(excache_lost);
 
+/* From the first frame to the line's. */
+static inline uint64_t line_offset(const struct line *line)
+{
+	return (uint64_t)(line - excache.lines) << PAGE_SHIFT;
+}
+
 static inline struct cache_set *set_of_line(const struct line *line)
 {
 	return &excache.sets[READ_ONCE(line->set)];
 }
 
-uint32_t set_index(const struct object *obj, uint64_t pgoff);
+static inline uint32_t set_index(const struct object *obj, uint64_t pgoff)
+{
+	/* Neighbouring pages go to neighbouring sets, so an array fills the cache evenly. */
+	return (uint32_t)((obj->seed + pgoff) % excache.nr_sets);
+}
 struct line *set_find_locked(struct cache_set *set, const struct object *obj, uint64_t pgoff)
 	__must_hold(&set->lock);
 /* Tell those who wait for a line of this set. */
-void set_changed_locked(struct cache_set *set) __must_hold(&set->lock);
+static inline void set_changed_locked(struct cache_set *set) __must_hold(&set->lock)
+{
+	__atomic_store_n(&set->gen, set->gen + 1, __ATOMIC_RELEASE);
+	smp_mb(); /* the state, then the look for waiters: see waitqueue_busy_mb() */
+	if (unlikely(waitqueue_busy_mb(&set->changed)))
+		wake_all(&set->changed);
+	if (unlikely(waitqueue_busy_mb(&excache.freed)))
+		wake_all(&excache.freed);
+}
 /* Sleep until the set has changed since @gen. */
 void set_wait(struct cache_set *set, uint64_t gen);
 
 /* Free list. */
-struct line *line_free_take(void);
+static inline struct line *line_free_take(void)
+{
+	struct line *line;
+
+	spin_lock(&excache.free_lock);
+	line = list_first_entry_or_null(&excache.free, struct line, set_link);
+	if (line) {
+		list_del(&line->set_link);
+		__atomic_store_n(&excache.nr_free, excache.nr_free - 1, __ATOMIC_RELAXED);
+	}
+	spin_unlock(&excache.free_lock);
+	return line;
+}
 void line_free_give(struct line *line);
+/* Many, linked by set_link. */
+void line_free_give_all(struct list_head *lines);
 
 struct tag { /* for a new line */
 	struct object *obj;
@@ -86,6 +119,22 @@ struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
 /* The last reference of an anonymous or shared object is gone. */
 void space_end(struct object *obj);
 
+static inline uint64_t vregion_of(const struct object *obj, uint64_t pgoff)
+{
+	return (pgoff << PAGE_SHIFT) / obj->vregion_size;
+}
+
+/* An entry stays where it is for as long as the object lives. */
+static inline struct vregion *vregion_locked(struct object *obj, uint64_t index)
+	__must_hold(&obj->lock)
+{
+	if (unlikely(!obj->near || obj->near_index != index)) {
+		obj->near = radix_lookup(&obj->vregions, index);
+		obj->near_index = index;
+	}
+	return obj->near;
+}
+
 /* shared.c: the home is to know @obj; @obj is not found by its name any more. */
 int shared_introduce(struct object *obj);
 void shared_forget(struct object *obj);
@@ -93,6 +142,29 @@ void shared_forget(struct object *obj);
 /* Give @line the tag and the state FILLING in @set, pinned @pins times. False: begin again. */
 bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
 			uint32_t pins) __must_hold(&set->lock);
+/* The parts of it.  @line is one of @obj's, ... */
+static inline void line_enter_object_locked(struct object *obj, struct line *line, uint64_t pgoff)
+	__must_hold(&obj->lock)
+{
+	list_add_tail(&line->obj_link, &obj->lines);
+	obj->nr_lines++;
+	line->pgoff = pgoff; /* read under obj->lock by those who walk the list */
+}
+
+/* ... and the newest of @set. */
+static inline void line_enter_set_locked(struct cache_set *set, struct line *line,
+					 struct object *obj, uint32_t pins) __must_hold(&set->lock)
+{
+	line->obj = obj;
+	line->set = (uint32_t)(set - excache.sets);
+	line->state = LINE_FILLING;
+	line->flags = 0;
+	line->pins = pins;
+	line->credit_node = 0;
+	list_add_tail(&line->set_link, &set->resident);
+	set->nr_resident++;
+}
+
 /*
  * Take the tag away; gives back a credit that the line holds unless it was used up.  The caller frees or
  * quarantines the line, after it has dropped the lock, and puts the returned object, if it is one.
@@ -112,6 +184,9 @@ void claim_locked(struct cache_set *set, struct claim *c, bool demand) __must_ho
 void claim_finish(struct claim *c, uint32_t nr_kept);
 /* Remove every mapping of @line, flush, and note whether it was written. */
 void line_unmap_all_locked(struct line *line);
+/* Enter the first mapping of @line. False: something is mapped there, no memory, or the layout is not at @seq. */
+bool line_map_first_locked(struct line *line, struct aspace *as, vaddr_t vaddr, uint32_t prot,
+			   uint64_t seq);
 
 /* fill.c */
 int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line *victim);

@@ -4,7 +4,7 @@
  *
  * Invariants:	a credit is in hand, or held by one p-local line, or was used up by a write-back that
  *		the owner has acknowledged.
- * Locking:	the table grows under table_lock and is read without; counts are atomic; request_lock
+ * Locking:	the table is read and grows under table_lock; hints find most entries without; counts are atomic; request_lock
  *		lets one thread at a time ask a node, so that a crowd of first touches sends one message.
  * Policy:	ask ahead (on other messages) below LOW, for CHUNK frames at a time; when an address space
  *		ends, what a node promised beyond KEEP goes back to it, for others to use.
@@ -34,12 +34,10 @@ static struct spinlock table_lock = SPINLOCK_INIT("credit.table", RANK_EXCACHE_F
 static struct radix_tree table = RADIX_TREE_INIT; /* node id -> struct credit */
 static struct mutex request_lock = MUTEX_INIT(request_lock, "credit.request", RANK_MONITOR);
 
-struct credit { /* lives for ever: node ids are few */
-	atomic64_t frames;
-};
+struct credit *credit_hints[CREDIT_HINTS];
 
 /* NULL: no memory. */
-static struct credit *credit_of(uint32_t node)
+static struct credit *credit_find(uint32_t node)
 {
 	struct credit *c, *fresh;
 
@@ -51,6 +49,7 @@ static struct credit *credit_of(uint32_t node)
 	fresh = kzalloc(sizeof(*fresh));
 	if (!fresh)
 		return NULL;
+	fresh->node = node;
 	spin_lock(&table_lock);
 	c = radix_lookup(&table, node);
 	if (!c && radix_insert(&table, node, fresh) == 0) {
@@ -62,18 +61,16 @@ static struct credit *credit_of(uint32_t node)
 	return c;
 }
 
-static bool take(struct credit *c)
+static inline struct credit *credit_of(uint32_t node)
 {
-	int64_t old = atomic64_read(&c->frames);
+	struct credit *c = credit_hint(node);
 
-	while (old > 0) {
-		const int64_t seen = atomic64_cmpxchg(&c->frames, old, old - 1);
-
-		if (seen == old)
-			return true;
-		old = seen;
-	}
-	return false;
+	if (likely(c))
+		return c;
+	c = credit_find(node);
+	if (c)
+		__atomic_store_n(&credit_hints[node % CREDIT_HINTS], c, __ATOMIC_RELEASE);
+	return c;
 }
 
 /* Ask @node now. 0 when it granted something. */
@@ -108,7 +105,7 @@ int credit_take(uint32_t node)
 
 	if (!c)
 		return -ENOMEM;
-	while (!take(c)) {
+	while (!credit_try(c)) {
 		mutex_lock(&request_lock);
 		/* Somebody may have asked while we waited for our turn. */
 		if (atomic64_read(&c->frames) <= 0)
@@ -121,11 +118,6 @@ int credit_take(uint32_t node)
 			return err;
 	}
 	return 0;
-}
-
-void credit_put(uint32_t node)
-{
-	credit_add(node, 1);
 }
 
 void credit_add(uint32_t node, uint32_t frames)

@@ -4,7 +4,9 @@
  *
  * Policy:	FIFO per set: the oldest line that is neither pinned nor filling goes first.
  * Ordering:	unmap, flush TLBs, then look at the dirty bit's last value; only then is the line's fate
- *		decided (clean: frame reused at once; dirty: WRITEBACK until the owner has it).
+ *		decided (clean: frame reused at once; dirty: WRITEBACK until the owner has it).  Lines that are
+ *		dropped for good have no fate: several are unmapped and detached, then comes one flush, then
+ *		their frames are free.
  */
 #include "cache.h"
 
@@ -107,13 +109,18 @@ static struct line_map *map_add_locked(struct line *line, struct aspace *as, vad
 	return map;
 }
 
+static unsigned int pgt_of(uint32_t prot)
+{
+	return ((prot & PM_PROT_READ) ? PGT_READ : 0) |
+	       ((prot & PM_PROT_WRITE) ? PGT_WRITE | PGT_READ : 0) |
+	       ((prot & PM_PROT_EXEC) ? PGT_EXEC | PGT_READ : 0);
+}
+
 /* -EEXIST: *old is another frame that is still mapped there. */
 static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
 			   const struct layout_seq *seq, struct pgtable_entry *old)
 {
-	const unsigned int pgt = ((prot & PM_PROT_READ) ? PGT_READ : 0) |
-				 ((prot & PM_PROT_WRITE) ? PGT_WRITE | PGT_READ : 0) |
-				 ((prot & PM_PROT_EXEC) ? PGT_EXEC | PGT_READ : 0);
+	const unsigned int pgt = pgt_of(prot);
 	const paddr_t paddr = line_paddr(line);
 	struct line_map *map;
 	int err;
@@ -136,6 +143,24 @@ static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, 
 	if (err)
 		map_remove_locked(line, map);
 	return err;
+}
+
+bool line_map_first_locked(struct line *line, struct aspace *as, vaddr_t vaddr, uint32_t prot,
+			   uint64_t seq)
+{
+	bool ok;
+
+	ASSERT(line->nr_maps == 0);
+	spin_lock(&as->lock);
+	ok = as->seq.map == seq &&
+	     pgtable_map_new(as->pt, vaddr, excache.base + line_offset(line), pgt_of(prot)) == 0;
+	if (ok) {
+		line->first_map.as = as;
+		line->first_map.vaddr = vaddr;
+		line->nr_maps = 1;
+	}
+	spin_unlock(&as->lock);
+	return ok;
 }
 
 int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
@@ -298,11 +323,57 @@ static size_t collect(struct object *obj, uint64_t first, uint64_t end, uint64_t
 	return nr;
 }
 
+/*
+ * Lines that are dropped together: out of their sets, not yet on the free list, and perhaps still in TLBs for the
+ * page table of @as.
+ */
+struct drop {
+	struct aspace *as; /* NULL: flush every mapping at once */
+	struct list_head gone;
+	struct tlb_batch tlb;
+};
+
+static void drop_begin(struct drop *d, struct aspace *as)
+{
+	d->as = as;
+	list_init(&d->gone);
+	if (as)
+		tlb_batch_init(&d->tlb, as->pt);
+}
+
+/* Flush, then the frames may be used again. */
+static void drop_finish(struct drop *d)
+{
+	if (d->as)
+		tlb_batch_flush(&d->tlb);
+	line_free_give_all(&d->gone);
+}
+
+/* The contents do not matter any more: a mapping in d->as goes without a look at its dirty bit. */
+static void drop_unmap_locked(struct drop *d, struct line *line)
+{
+	bool present;
+
+	if (!d->as || line->first_map.as != d->as) {
+		line_unmap_all_locked(line);
+		return;
+	}
+	/* Others' page tables may go as soon as they map nothing: these are flushed now. */
+	spin_lock(&d->as->lock);
+	present = pgtable_clear(d->as->pt, line->first_map.vaddr);
+	spin_unlock(&d->as->lock);
+	if (present)
+		tlb_batch_add(&d->tlb, line->first_map.vaddr);
+	map_remove_locked(line, &line->first_map);
+	if (line->nr_maps > 0)
+		line_unmap_all_locked(line);
+}
+
 /* Drop one line, once nothing uses it; @flush: see that it is stored first. */
-static void drop_one(struct object *obj, uint64_t pgoff, bool flush)
+static void drop_one(struct object *obj, uint64_t pgoff, bool flush, struct drop *d)
 {
 	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
-	struct line *line, *queue = NULL, *gone = NULL;
+	struct line *line, *queue = NULL;
 	struct object *put = NULL;
 	uint64_t gen;
 
@@ -313,7 +384,10 @@ static void drop_one(struct object *obj, uint64_t pgoff, bool flush)
 		if (!line)
 			break;
 		if (line->state == LINE_VALID && line->pins == 0) {
-			line_unmap_all_locked(line);
+			if (flush)
+				line_unmap_all_locked(line);
+			else
+				drop_unmap_locked(d, line);
 			if (flush && (line->flags & LINE_DIRTY)) {
 				const bool may = writeback_begin(obj);
 
@@ -322,18 +396,18 @@ static void drop_one(struct object *obj, uint64_t pgoff, bool flush)
 				queue = line;
 			} else {
 				put = line_detach_locked(set, line);
-				gone = line;
+				list_add(&line->set_link, &d->gone);
 			}
 			break;
 		}
 		spin_unlock(&set->lock);
+		/* Whoever has the line may wait for a frame: for one of ours, perhaps. */
+		drop_finish(d);
 		set_wait(set, gen);
 	}
 	spin_unlock(&set->lock);
 	if (queue)
 		writeback_queue(queue);
-	if (gone)
-		line_free_give(gone);
 	if (put)
 		object_put(put);
 }
@@ -362,7 +436,21 @@ static void flush_start(struct object *obj, const uint64_t *pgoffs, size_t nr)
 	}
 }
 
-static void drop_range(struct object *obj, uint64_t first, uint64_t end, bool flush)
+static void drop_pages(struct object *obj, struct aspace *as, const uint64_t *pgoffs, size_t nr,
+		       bool flush)
+{
+	struct drop d;
+
+	drop_begin(&d, as);
+	if (flush)
+		flush_start(obj, pgoffs, nr);
+	for (size_t i = 0; i < nr; i++)
+		drop_one(obj, pgoffs[i], flush, &d);
+	drop_finish(&d);
+}
+
+static void drop_range(struct object *obj, struct aspace *as, uint64_t first, uint64_t end,
+		       bool flush)
 {
 	uint64_t pgoffs[RANGE_BATCH];
 	size_t nr;
@@ -373,28 +461,27 @@ static void drop_range(struct object *obj, uint64_t first, uint64_t end, bool fl
 	if (end - first <= RANGE_BATCH) {
 		for (nr = 0; nr < end - first; nr++)
 			pgoffs[nr] = first + nr;
-		if (flush)
-			flush_start(obj, pgoffs, nr);
-		for (size_t i = 0; i < nr; i++)
-			drop_one(obj, pgoffs[i], flush);
+		drop_pages(obj, as, pgoffs, nr, flush);
 		return;
 	}
 	do {
 		nr = collect(obj, first, end, pgoffs);
-		if (flush)
-			flush_start(obj, pgoffs, nr);
-		for (size_t i = 0; i < nr; i++)
-			drop_one(obj, pgoffs[i], flush);
+		drop_pages(obj, as, pgoffs, nr, flush);
 	} while (nr > 0);
 }
 
 void excache_drop(struct object *obj, uint64_t first, uint64_t end)
 {
-	drop_range(obj, first, end, false);
+	drop_range(obj, NULL, first, end, false);
+}
+
+void excache_drop_top(struct aspace *as, uint64_t first, uint64_t end)
+{
+	drop_range(as->anon, as, first, end, false);
 }
 
 int excache_flush(struct object *obj, uint64_t first, uint64_t end)
 {
-	drop_range(obj, first, end, true);
+	drop_range(obj, NULL, first, end, true);
 	return obj->kind == OBJECT_FILE ? 0 : READ_ONCE(obj->failed);
 }

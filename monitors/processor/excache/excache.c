@@ -61,12 +61,12 @@ const struct rpc_mem *excache_mem(void)
 
 void *line_data(const struct line *line)
 {
-	return excache.data + ((uint64_t)(line - excache.lines) << PAGE_SHIFT);
+	return excache.data + line_offset(line);
 }
 
 paddr_t line_paddr(const struct line *line)
 {
-	return excache.base + ((uint64_t)(line - excache.lines) << PAGE_SHIFT);
+	return excache.base + line_offset(line);
 }
 
 struct line *line_of_paddr(paddr_t paddr)
@@ -78,12 +78,6 @@ struct line *line_of_paddr(paddr_t paddr)
 }
 
 /* --- sets ---------------------------------------------------------------------------- */
-
-uint32_t set_index(const struct object *obj, uint64_t pgoff)
-{
-	/* Neighbouring pages go to neighbouring sets, so an array fills the cache evenly. */
-	return (uint32_t)((obj->seed + pgoff) % excache.nr_sets);
-}
 
 struct line *set_find_locked(struct cache_set *set, const struct object *obj, uint64_t pgoff)
 {
@@ -98,13 +92,6 @@ struct line *set_find_locked(struct cache_set *set, const struct object *obj, ui
 			return line;
 	}
 	return NULL;
-}
-
-void set_changed_locked(struct cache_set *set)
-{
-	__atomic_store_n(&set->gen, set->gen + 1, __ATOMIC_RELEASE);
-	wake_all(&set->changed);
-	wake_all(&excache.freed);
 }
 
 void set_wait(struct cache_set *set, uint64_t gen)
@@ -128,18 +115,12 @@ static int set_wait_line(struct cache_set *set, uint64_t gen, uint64_t releases,
 
 /* --- the free list ------------------------------------------------------------------- */
 
-struct line *line_free_take(void)
+/* nr_free has grown. */
+static void wake_freed(void)
 {
-	struct line *line;
-
-	spin_lock(&excache.free_lock);
-	line = list_first_entry_or_null(&excache.free, struct line, set_link);
-	if (line) {
-		list_del(&line->set_link);
-		__atomic_store_n(&excache.nr_free, excache.nr_free - 1, __ATOMIC_RELAXED);
-	}
-	spin_unlock(&excache.free_lock);
-	return line;
+	smp_mb(); /* the count, then the look for waiters: see waitqueue_busy_mb() */
+	if (unlikely(waitqueue_busy_mb(&excache.freed)))
+		wake_all(&excache.freed);
 }
 
 void line_free_give(struct line *line)
@@ -150,7 +131,25 @@ void line_free_give(struct line *line)
 	list_add(&line->set_link, &excache.free);
 	__atomic_store_n(&excache.nr_free, excache.nr_free + 1, __ATOMIC_RELAXED);
 	spin_unlock(&excache.free_lock);
-	wake_all(&excache.freed);
+	wake_freed();
+}
+
+void line_free_give_all(struct list_head *lines)
+{
+	struct line *line;
+	uint64_t nr = 0;
+
+	if (list_empty(lines))
+		return;
+	list_for_each_entry(line, lines, set_link) {
+		line->state = LINE_FREE; /* ours until it is on the list */
+		nr++;
+	}
+	spin_lock(&excache.free_lock);
+	list_splice_tail(lines, excache.free.next); /* in front: see line_free_give() */
+	__atomic_store_n(&excache.nr_free, excache.nr_free + nr, __ATOMIC_RELAXED);
+	spin_unlock(&excache.free_lock);
+	wake_freed();
 }
 
 /* --- tags ---------------------------------------------------------------------------- */
@@ -179,22 +178,13 @@ bool line_attach_locked(struct cache_set *set, struct line *line, const struct t
 		spin_unlock(&obj->lock);
 		return false;
 	}
-	list_add_tail(&line->obj_link, &obj->lines);
-	obj->nr_lines++;
+	line_enter_object_locked(obj, line, tag->pgoff);
 	if (tag->fresh && obj->kind == OBJECT_SHARED)
 		obj->nr_pages++;
-	line->pgoff = tag->pgoff; /* read under obj->lock by those who walk the list */
 	spin_unlock(&obj->lock);
 	if (obj->kind == OBJECT_FILE)
 		object_get(obj); /* the others' last reference drops their lines */
-	line->obj = obj;
-	line->set = (uint32_t)(set - excache.sets);
-	line->state = LINE_FILLING;
-	line->flags = 0;
-	line->pins = pins;
-	line->credit_node = 0;
-	list_add_tail(&line->set_link, &set->resident);
-	set->nr_resident++;
+	line_enter_set_locked(set, line, obj, pins);
 	return true;
 }
 

@@ -34,7 +34,7 @@ static uint64_t *words_of(const struct page_bits *b, uint64_t page)
 	return radix_lookup(&b->pages, page >> PAGE_BITS_SHIFT);
 }
 
-bool page_bits_test(const struct page_bits *b, uint64_t page)
+bool page_bits_look(const struct page_bits *b, uint64_t page)
 {
 	const uint64_t *words = words_of(b, page);
 

@@ -126,11 +126,6 @@ void space_end(struct object *obj)
 
 /* --- vRegions ------------------------------------------------------------------------ */
 
-static uint64_t vregion_of(const struct object *obj, uint64_t pgoff)
-{
-	return (pgoff << PAGE_SHIFT) / obj->vregion_size;
-}
-
 int object_owner_cached(struct object *obj, uint64_t pgoff, uint32_t *owner)
 {
 	const struct vregion *vr;
@@ -139,7 +134,7 @@ int object_owner_cached(struct object *obj, uint64_t pgoff, uint32_t *owner)
 	if (!obj->vregion_size)
 		return -ENOENT;
 	spin_lock(&obj->lock);
-	vr = radix_lookup(&obj->vregions, vregion_of(obj, pgoff));
+	vr = vregion_locked(obj, vregion_of(obj, pgoff));
 	if (vr && vr->owner) {
 		*owner = vr->owner;
 		err = 0;

@@ -464,9 +464,11 @@ static void replace_front(struct object *front, struct object *back)
 	spin_lock(&back->lock);
 	back->id = front->id;
 	back->vregions = front->vregions;
+	back->near = NULL;
 	spin_unlock(&back->lock);
 	front->id = id;
 	front->vregions = vregions;
+	front->near = NULL; /* nobody asks it any more */
 	if (!back->failed)
 		back->failed = front->failed;
 	list_del(&front->front_link);

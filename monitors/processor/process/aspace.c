@@ -162,6 +162,38 @@ int aspace_fault_begin(struct aspace *as, vaddr_t addr, struct vma *out, struct 
 	return err;
 }
 
+static bool anon_allows(const struct vma *v, unsigned int access)
+{
+	if (v->file || !v->prot)
+		return false;
+	if ((access & FAULT_ACC_WRITE) && !(v->prot & PM_PROT_WRITE))
+		return false;
+	return !(access & FAULT_ACC_EXEC) || (v->prot & PM_PROT_EXEC);
+}
+
+struct touch aspace_touch_begin(struct aspace *as, vaddr_t addr, unsigned int access)
+{
+	struct touch t = { 0 };
+	struct vma *v;
+
+	spin_lock(&as->lock);
+	v = as->near;
+	if (!v || addr < v->start || addr >= v->end)
+		v = vma_first_behind_locked(as, addr);
+	if (v && v->start <= addr && anon_allows(v, access) && list_empty(&as->blocked)) {
+		as->near = v;
+		t.prot = v->prot;
+		t.seq = as->seq.map;
+		atomic_inc(&as->nr_faults);
+	}
+	spin_unlock(&as->lock);
+	if (t.prot && as->anon->backing) { /* the top stays, now that the fault is under way */
+		aspace_fault_end(as);
+		t.prot = 0;
+	}
+	return t;
+}
+
 void aspace_fault_end(struct aspace *as)
 {
 	/* Who waits says so before it looks at the count: either it sees our zero or we see it. */
@@ -220,6 +252,7 @@ static void remove_locked(struct aspace *as, vaddr_t start, vaddr_t end, struct 
 {
 	struct vma *v = vma_first_behind_locked(as, start);
 
+	as->near = NULL;
 	while (v && v->start < end) {
 		struct rb_node *next = rb_next(&v->node);
 
@@ -433,9 +466,16 @@ bool aspace_may_fill(struct aspace *as, uint64_t seq, bool copy)
 {
 	bool ok;
 
+	/*
+	 * Without the lock: who makes a range go away raises the number, and only then takes the locks of sets and
+	 * objects, which our caller holds, to look for lines.  If that was before us, we see the new number; if
+	 * not, it sees the line.
+	 */
+	if (!copy)
+		return READ_ONCE(as->seq.map) == seq;
 	spin_lock(&as->lock);
 	ok = as->seq.map == seq;
-	if (ok && copy)
+	if (ok)
 		as->seq.cow++;
 	spin_unlock(&as->lock);
 	return ok;

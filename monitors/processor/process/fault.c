@@ -2,7 +2,8 @@
 /*
  * Page faults: from an address to a line in the page table.
  *
- * Flow:	blocked? wait -> vma from the copy, or asked from the owner -> rights -> line (anonymous:
+ * Flow:	perhaps a first touch of anonymous memory that nobody else has a part in: excache_touch() does it
+ *		all.  Else: blocked? wait -> vma from the copy, or asked from the owner -> rights -> line (anonymous:
  *		in the cache, or p-local zero, or fetched; private file page: in the cache as a copy, or
  *		fetched copy, or the file's line read-only, copied on the first write) -> map, unless the
  *		layout has changed meanwhile: then again from the start.
@@ -188,12 +189,11 @@ static int fault_once(struct aspace *as, vaddr_t vaddr, enum fault_access access
 	struct vma v;
 	int err;
 
-	err = aspace_wait_unblocked(as, vaddr);
-	if (err)
-		return err;
-	err = aspace_fault_begin(as, vaddr, &v, &seq);
-	if (err == -EAGAIN)
-		return err;
+	while ((err = aspace_fault_begin(as, vaddr, &v, &seq)) == -EAGAIN) {
+		err = aspace_wait_unblocked(as, vaddr);
+		if (err)
+			return err;
+	}
 	if (err) {
 		err = remote_fill_vma(as, vaddr, seq.map);
 		err = err ? err : -EAGAIN;
@@ -205,12 +205,23 @@ static int fault_once(struct aspace *as, vaddr_t vaddr, enum fault_access access
 	return err;
 }
 
-int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
+static bool first_touch(struct aspace *as, vaddr_t vaddr, enum fault_access access)
 {
-	const vaddr_t vaddr = addr & ~(vaddr_t)(PAGE_SIZE - 1);
+	const struct touch t = aspace_touch_begin(as, vaddr, access);
+	bool done;
+
+	if (!t.prot)
+		return false;
+	done = excache_touch(as, vaddr, t.prot | PM_PROT_READ, t.seq);
+	aspace_fault_end(as);
+	return done;
+}
+
+static __noinline int fault_slow(struct aspace *as, vaddr_t addr, vaddr_t vaddr,
+				 enum fault_access access)
+{
 	int err;
 
-	counter_inc(&fault_count);
 	if (!user_range_ok(addr, 1))
 		return -EFAULT;
 	if (addr >= PM_USER_TOP)
@@ -224,4 +235,15 @@ int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 			return err;
 		counter_inc(&fault_retry);
 	}
+}
+
+int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
+{
+	const vaddr_t vaddr = addr & ~(vaddr_t)(PAGE_SIZE - 1);
+
+	counter_inc(&fault_count);
+	/* A space that has lost a page gets no new ones: its tasks are to die. */
+	if (addr < PM_USER_TOP && !READ_ONCE(as->failed) && first_touch(as, vaddr, access))
+		return 0;
+	return fault_slow(as, addr, vaddr, access);
 }

@@ -95,8 +95,9 @@ static int range_evacuate(struct aspace *as, struct blocked_range *r, vaddr_t st
 		aspace_unblock(as, r);
 		return err;
 	}
+	/* Each line with its mappings; then what is mapped of files and of objects behind the top. */
+	excache_drop_top(as, first, end);
 	aspace_unmap_range(as, start, start + len);
-	excache_drop(as->anon, first, end);
 	return 0;
 }
 

@@ -56,14 +56,10 @@ static void note_trap(struct task *t, uint32_t trapno, uint64_t error)
 	t->sig.error = error;
 }
 
-static int page_fault(const struct user_fault *fault)
+static __noinline int page_fault_failed(struct task *t, const struct user_fault *fault, int err)
 {
-	struct task *t = task_current();
 	struct siginfo_k info;
-	const int err = aspace_fault(t->process->as, fault->addr, access_of(fault->flags));
 
-	if (!err)
-		return 0;
 	/* Somebody else was killed who was fetching the same line: again. */
 	if (err == -EINTR &&
 	    !(__atomic_load_n(&t->thread->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL))
@@ -85,6 +81,14 @@ static int page_fault(const struct user_fault *fault)
 		signal_force(t, &info);
 	}
 	return err;
+}
+
+static int page_fault(const struct user_fault *fault)
+{
+	struct task *t = task_current();
+	const int err = aspace_fault(t->process->as, fault->addr, access_of(fault->flags));
+
+	return likely(!err) ? 0 : page_fault_failed(t, fault, err);
 }
 
 static void exception(const struct user_exception *ex)

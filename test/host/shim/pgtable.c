@@ -70,6 +70,13 @@ int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int p
 	return err;
 }
 
+int pgtable_map_new(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
+{
+	struct pgtable_entry old;
+
+	return pgtable_query(pt, vaddr, &old) ? -EEXIST : pgtable_map(pt, vaddr, paddr, prot);
+}
+
 void pgtable_unmap(struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *old)
 {
 	struct pgtable_entry *e;
@@ -80,6 +87,14 @@ void pgtable_unmap(struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *old)
 	if (old)
 		*old = e ? *e : (struct pgtable_entry){ 0 };
 	kfree(e);
+}
+
+bool pgtable_clear(struct pgtable *pt, vaddr_t vaddr)
+{
+	struct pgtable_entry old;
+
+	pgtable_unmap(pt, vaddr, &old);
+	return old.present;
 }
 
 bool pgtable_protect(struct pgtable *pt, vaddr_t vaddr, unsigned int prot)

@@ -53,6 +53,7 @@ void watch_begin(struct waitqueue *wq, struct watcher *w)
 
 	list_add_tail(&w->link, &wq->watchers);
 	spin_unlock_irqrestore(&wq->lock, flags);
+	smp_mb(); /* for wakers that look at the queue without its lock: waitqueue_busy_mb() */
 }
 
 void watch_end(struct waitqueue *wq, struct watcher *w)
@@ -122,6 +123,7 @@ void wait_prepare(struct waitqueue *wq, struct waiter *w, unsigned int mode)
 	if (list_empty(&w->link))
 		list_add_tail(&w->link, &wq->waiters);
 	spin_unlock_irqrestore(&wq->lock, flags);
+	smp_mb(); /* as in watch_begin() */
 }
 
 static bool interrupted(const struct thread *t, unsigned int mode)

@@ -37,8 +37,13 @@ void pgtable_destroy(struct pgtable *pt);
 
 /* Map one 4 KiB page; an older entry is replaced (the caller flushes if it was present). */
 int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot) __must_check;
+/* The same where nothing is mapped: else -EEXIST. */
+int pgtable_map_new(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
+	__must_check;
 /* Clear one entry; *old, when not NULL, gets what was there, with its dirty bit at that moment. */
 void pgtable_unmap(struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *old);
+/* The same when only this matters: was something there? */
+bool pgtable_clear(struct pgtable *pt, vaddr_t vaddr);
 /* Change rights; keeps accessed and dirty.  Returns false when nothing is mapped there. */
 bool pgtable_protect(struct pgtable *pt, vaddr_t vaddr, unsigned int prot);
 /* Take the right to write from every page of the range; keeps accessed and dirty.  How many had it. */

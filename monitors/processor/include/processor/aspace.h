@@ -66,6 +66,7 @@ struct aspace {
 	struct spinlock lock;   /* RANK_SPIN_ASPACE */
 	struct pgtable *pt __guarded_by(&lock);
 	struct rb_root vmas __guarded_by(&lock);
+	struct vma *near __guarded_by(&lock); /* of vmas: the one that a touch met last, or NULL */
 	struct list_head blocked __guarded_by(&lock);
 	struct layout_seq seq __guarded_by(&lock);
 	struct waitqueue unblocked;
@@ -135,6 +136,15 @@ int aspace_find_vma(struct aspace *as, vaddr_t addr, struct vma *out, struct lay
  * the fault is under way until aspace_fault_end(): so long as->anon and the chain behind it stay as they are.
  */
 int aspace_fault_begin(struct aspace *as, vaddr_t addr, struct vma *out, struct layout_seq *seq);
+struct touch {
+	uint64_t seq;  /* the layout's number */
+	uint32_t prot; /* of the vma; 0: no first touch, and no fault is under way */
+};
+/*
+ * The same for an @access (enum fault_access) that may be a first touch: @addr lies in private anonymous memory that
+ * allows it, there is nothing behind as->anon, and no range is blocked.
+ */
+struct touch aspace_touch_begin(struct aspace *as, vaddr_t addr, unsigned int access);
 void aspace_fault_end(struct aspace *as);
 void vma_release(struct vma *vma);
 /* Replace what the copy says about [v->start, v->end). -ENOMEM. */

@@ -9,14 +9,56 @@
  */
 #pragma once
 
+#include <lib/atomic.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
 
+struct credit {            /* one memory node's; lives for ever: node ids are few */
+	uint32_t node;     /* const */
+	atomic64_t frames; /* in hand */
+};
+
+/* By node id modulo its length, the one that was looked up last: atomic. */
+#define CREDIT_HINTS 64u
+extern struct credit *credit_hints[CREDIT_HINTS];
+
+/* That of @node if it has been looked up lately, else NULL. */
+static inline struct credit *credit_hint(uint32_t node)
+{
+	struct credit *c = __atomic_load_n(&credit_hints[node % CREDIT_HINTS], __ATOMIC_ACQUIRE);
+
+	return likely(c && c->node == node) ? c : NULL;
+}
+
+/* One frame, if there is one in hand. Any context. */
+static inline bool credit_try(struct credit *c)
+{
+	int64_t old = atomic64_read(&c->frames);
+
+	while (old > 0) {
+		const int64_t seen = atomic64_cmpxchg(&c->frames, old, old - 1);
+
+		if (seen == old)
+			return true;
+		old = seen;
+	}
+	return false;
+}
+
 /* One frame of @node. May sleep for a PM_CREDIT. -ENOMEM: the node has none left; -EHOSTDOWN ... */
 int credit_take(uint32_t node) __must_check;
-void credit_put(uint32_t node);
 /* A grant came. */
 void credit_add(uint32_t node, uint32_t frames);
+/* Not used after all. Any context. */
+static inline void credit_put(uint32_t node)
+{
+	struct credit *c = credit_hint(node);
+
+	if (likely(c))
+		atomic64_inc(&c->frames);
+	else
+		credit_add(node, 1);
+}
 /* How many frames the next request to @node should ask for, 0 = enough in hand. */
 uint32_t credit_want(uint32_t node);
 /* Give back what is more than a running program needs in hand. Sleeps. */

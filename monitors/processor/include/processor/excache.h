@@ -89,6 +89,12 @@ int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct
  */
 int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, struct aspace *as,
 		   uint64_t seq, struct line **out) __must_check;
+/*
+ * First touch, inside a fault of @as that read the layout at @seq and whose space has nothing behind its top: a p-local
+ * line of zeroes for @vaddr, mapped with @prot.  Never sleeps.  False: the page is there already, or something is not
+ * at hand (a credit, a free frame, room in the set), or the layout has changed: go the long way.
+ */
+bool excache_touch(struct aspace *as, vaddr_t vaddr, uint32_t prot, uint64_t seq) __must_check;
 /* Did excache_get(EXCACHE_COPY) find a line that is there already? */
 bool excache_is_valid(const struct line *line);
 /* An EXCACHE_COPY line has its contents: it becomes VALID and dirty, still pinned. */
@@ -112,6 +118,8 @@ void excache_prefetch(struct object *obj, uint64_t pgoff, unsigned int nr);
  * way are waited for, contents are forgotten.  The caller has blocked new faults on the range.
  */
 void excache_drop(struct object *obj, uint64_t first, uint64_t end);
+/* The same of the top of @as, whose page table lives as long as the call: its TLB flushes are made for many at once. */
+void excache_drop_top(struct aspace *as, uint64_t first, uint64_t end);
 /* The same, but dirty contents reach the owner first. 0, or the first error of a write-back. */
 int excache_flush(struct object *obj, uint64_t first, uint64_t end) __must_check;
 

@@ -50,7 +50,9 @@ struct object {
 	uint32_t home;         /* const: memory node */
 	uint64_t vregion_size; /* const after exec; 0: the home does not know the space yet */
 	struct radix_tree vregions __guarded_by(&lock); /* index -> struct vregion */
-	struct page_bits stored __guarded_by(&lock);    /* the owner has the page */
+	struct vregion *near __guarded_by(&lock); /* the one looked up last, or NULL: of vregions */
+	uint64_t near_index __guarded_by(&lock);
+	struct page_bits stored __guarded_by(&lock); /* the owner has the page */
 	int failed;                               /* atomic: negative errno once a page was lost */
 	size_t nr_writebacks __guarded_by(&lock); /* lines that are being written back */
 	bool held __guarded_by(&lock); /* no line is to be written back: it is being merged */

@@ -19,7 +19,11 @@ struct page_bits {
 
 void page_bits_init(struct page_bits *b);
 void page_bits_destroy(struct page_bits *b);
-bool page_bits_test(const struct page_bits *b, uint64_t page);
+bool page_bits_look(const struct page_bits *b, uint64_t page);
+static inline bool page_bits_test(const struct page_bits *b, uint64_t page)
+{
+	return b->pages.count > 0 && page_bits_look(b, page); /* most sets are empty */
+}
 /* Make room for @page, so that page_bits_set() of it cannot fail. Never sleeps. -ENOMEM. */
 int page_bits_reserve(struct page_bits *b, uint64_t page) __must_check;
 int page_bits_set(struct page_bits *b, uint64_t page) __must_check;
