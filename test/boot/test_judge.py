@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Linux judges the HCA model: a stock Debian kernel's mlx4 driver and RDMA tools run on it."""
+import contextlib
 import os
 import re
 import sys
@@ -20,8 +21,8 @@ BOOT_LIMIT = 120  # seconds; 5 on a quiet machine
 long_test = pytest.mark.skipif(not os.environ.get("TEST_LONG"), reason="part of make test-long")
 
 
-@pytest.fixture(scope="module")
-def guests(tmp_path_factory):
+@contextlib.contextmanager
+def two_guests(work, *options):
     """Two Linux guests on one model."""
     if not MODEL.exists():
         pytest.fail(f"{MODEL} is not built: make tools")
@@ -29,11 +30,16 @@ def guests(tmp_path_factory):
         kernel, initrd = image.build(OUT / "judge" / "packages", OUT / "judge" / "image")
     except packages.PackageError as err:
         pytest.fail(f"the judge's packages cannot be had: {err}")
-    work = tmp_path_factory.mktemp("judge")
-    with cluster.Cluster(MODEL, kernel, initrd, work) as c:
+    with cluster.Cluster(MODEL, kernel, initrd, work, model_args=options) as c:
         c.wait_ready(BOOT_LIMIT)
         yield c
         assert c.model.poll() is None, "the model ended by itself"
+
+
+@pytest.fixture(scope="module")
+def guests(tmp_path_factory):
+    with two_guests(tmp_path_factory.mktemp("judge")) as c:
+        yield c
 
 
 def port(guests, lid):
@@ -278,6 +284,20 @@ def test_connection_manager_and_ipoib(guests):
     assert status == 0, text + server
     status, text = guests[1].run("sminfo")
     assert status == 0 and "SMINFO_MASTER" in text, text
+
+
+@long_test
+def test_libmlx4_takes_blueflame(tmp_path):
+    """Short messages go inline and by BlueFlame, longer ones by a plain doorbell; all of it arrives."""
+    with two_guests(tmp_path, "--blueflame") as pair:
+        check_pair(pair, "ibv_rc_pingpong -c -n 100")
+        before = port(pair, 2)
+        check_pair(pair, "ib_write_lat -s 64 -I 128 -n 200")
+        check_pair(pair, "ib_write_lat -s 4096 -n 200")
+        after = port(pair, 2)
+        assert 200 <= after["blueflames"] - before["blueflames"] < 250
+        assert after["doorbells"] - before["doorbells"] >= 400
+        assert all(p["bad_blueflames"] == 0 for p in pair.stats()["ports"])
 
 
 @long_test
