@@ -92,6 +92,44 @@ static void opened(void)
 	close(fd);
 }
 
+/* A directory of /proc stands for its process too, but only that one, and only for signals. */
+static void proc_directory(void)
+{
+	static const char *const others[] = { "task", "fd", "status", "" };
+	const pid_t pid = sitter();
+	char path[64];
+	siginfo_t si;
+	int fd, other;
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	fd = open(path, O_RDONLY | O_DIRECTORY);
+	CHECK(fd >= 0);
+	show("directory, signal 0", send(fd, 0, NULL, 0));
+	show("directory, signal 99", send(fd, 99, NULL, 0));
+	show("waitid of it", waitid((idtype_t)P_PIDFD, (id_t)fd, &si, WEXITED | WNOHANG));
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+		snprintf(path, sizeof(path), "/proc/%d/%s", pid, others[i]);
+		CHECK((other = open(*others[i] ? path : "/proc", O_RDONLY)) >= 0);
+		show(*others[i] ? others[i] : "/proc", send(other, 0, NULL, 0));
+		close(other);
+	}
+	snprintf(path, sizeof(path), "/proc/%d/task/%d", pid, pid);
+	CHECK((other = open(path, O_RDONLY)) >= 0);
+	show("of the thread", send(other, 0, NULL, 0));
+	close(other);
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	CHECK((other = open(path, O_PATH)) >= 0);
+	show("its name only", send(other, 0, NULL, 0));
+	close(other);
+	show("directory, SIGTERM", send(fd, SIGTERM, NULL, 0));
+	CHECK(waitid(P_PID, (id_t)pid, &si, WEXITED | WNOWAIT) == 0);
+	printf("ended by %d\n", si.si_status);
+	show("directory of a zombie", send(fd, 0, NULL, 0));
+	CHECK(waitpid(pid, NULL, 0) == pid);
+	show("directory of what is gone", send(fd, 0, NULL, 0));
+	close(fd);
+}
+
 static void from_clone(void)
 {
 	struct clone_args a = { .flags = CLONE_PIDFD, .exit_signal = SIGCHLD };
@@ -204,6 +242,7 @@ static void parent_death(void)
 int main(void)
 {
 	opened();
+	proc_directory();
 	from_clone();
 	non_blocking();
 	subreaper();

@@ -155,20 +155,37 @@ static int get_info(struct siginfo_k *info, uint64_t uinfo, int signo, const str
 	return 0;
 }
 
+/* Behind a descriptor of a process, or of its directory in /proc; referenced. ERR_PTR(-EBADF, -ESRCH) */
+static struct process *signal_target(int fd)
+{
+	struct process *p = ERR_PTR(-EBADF);
+	struct file *f = fd_get(fd);
+
+	if (IS_ERR(f))
+		return ERR_PTR(-EBADF);
+	if (f->ops == &pidfd_ops) {
+		p = f->private;
+		process_get(p);
+	} else if (f->inode && !(f->flags & O_PATH)) {
+		p = proc_dir_process(f->inode);
+	}
+	file_put(f);
+	return p;
+}
+
 /* pidfd_send_signal(fd, signo, info, flags) */
 long sys_pidfd_send_signal(const struct syscall_args *args)
 {
 	const int signo = (int)args->a[1];
 	struct siginfo_k info;
 	struct process *p;
-	bool nonblock;
 	int err;
 
 	if (args->a[3])
 		return -EINVAL;
-	p = pidfd_process((int)args->a[0], &nonblock);
-	if (!p)
-		return -EBADF;
+	p = signal_target((int)args->a[0]);
+	if (IS_ERR(p))
+		return PTR_ERR(p);
 	err = signo < 0 || signo >= NR_SIGNALS ? -EINVAL : get_info(&info, args->a[2], signo, p);
 	if (!err)
 		err = process_signal(p, &info);

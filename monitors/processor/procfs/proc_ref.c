@@ -8,7 +8,7 @@
 
 #include <arch/layout.h>
 #include <kernel/time.h>
-#include <lib/errno.h>
+#include <lib/err.h>
 #include <lib/string.h>
 #include <mm/kmap.h>
 #include <processor/cred.h>
@@ -36,6 +36,22 @@ void proc_put(struct proc_ref *ref)
 	if (ref->process)
 		process_put(ref->process);
 	*ref = (struct proc_ref){ 0 };
+}
+
+struct process *proc_dir_process(const struct inode *inode)
+{
+	struct pseudo_subject s;
+	struct proc_ref ref;
+	int err = pseudo_subject_of(inode, &s);
+
+	if (!err)
+		err = proc_get(&s, &ref);
+	if (err)
+		return ERR_PTR(err);
+	if (!ref.task)
+		return ref.process;
+	proc_put(&ref);
+	return ERR_PTR(-ESRCH); /* of a thread: it has a directory, but no process is called so */
 }
 
 int proc_aspace(const struct pseudo_subject *s, struct aspace **as)

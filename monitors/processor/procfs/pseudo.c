@@ -88,6 +88,19 @@ int pseudo_root(const struct fs_type *type, const struct pseudo_node *node, stru
 	return make(type, node, &none, NULL, "", out);
 }
 
+int pseudo_subject_of(const struct inode *inode, struct pseudo_subject *s)
+{
+	const struct pseudo_inode *p;
+
+	if (inode->ops != &dir_inode_ops)
+		return -EBADF;
+	p = pseudo(inode);
+	if (!p->dir || pseudo(p->dir)->dir || !p->subject.pid)
+		return -EBADF;
+	*s = p->subject;
+	return 0;
+}
+
 static void pseudo_release(struct inode *inode)
 {
 	struct pseudo_inode *p = pseudo(inode);

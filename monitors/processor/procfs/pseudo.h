@@ -75,6 +75,9 @@ struct pseudo_node {
 int pseudo_root(const struct fs_type *type, const struct pseudo_node *node, struct inode **out)
 	__must_check;
 
+/* What the directory @inode directly below a root is about, if that is a process. -EBADF */
+int pseudo_subject_of(const struct inode *inode, struct pseudo_subject *s) __must_check;
+
 /* Who owns what is about @s, for attributes. May be NULL in struct fs_type's place: root owns all. */
 struct pseudo_owner {
 	uint32_t uid, gid;

@@ -24,9 +24,9 @@
 
 #define CHUNK     4096u
 #define PTS_GID   5u  /* "tty", as the file system's options say */
-#define AT_ONCE   64u /* bytes that are typed with the lock held */
+#define AT_ONCE   16u /* bytes that are typed with the lock held */
 #define SIGNALS   (LDISC_INTR | LDISC_QUIT | LDISC_SUSP)
-#define FLUSH_IN  0u /* tcflush(3) */
+#define FLUSH_OUT 1u /* tcflush(3): TCOFLUSH; TCIFLUSH is 0 */
 #define FLUSH_MAX 2u
 
 /* --- reading ------------------------------------------------------------------------- */
@@ -212,7 +212,7 @@ static long flush_master(struct tty *tty, uint64_t which)
 {
 	if (which > FLUSH_MAX)
 		return -EINVAL;
-	if (which != 1) {
+	if (which != FLUSH_OUT) {
 		uint8_t buf[CHUNK / 16];
 
 		while (take_output(tty, buf, sizeof(buf)) > 0)
@@ -303,7 +303,8 @@ static void signal_leader(uint32_t session, int signo)
 
 	if (!p)
 		return;
-	(void)signal_post(p, &info);
+	if (READ_ONCE(p->sid) == session)
+		(void)signal_post(p, &info);
 	process_put(p);
 }
 

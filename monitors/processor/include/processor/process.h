@@ -34,6 +34,7 @@ struct aspace;
 struct ctl_prog;
 struct ctl_run;
 struct files;
+struct inode;
 struct proto_attr;
 struct strace_call;
 
@@ -253,6 +254,8 @@ static inline void task_get(struct task *t)
 void task_put(struct task *t);
 /* By pid, zombies too; referenced; NULL if there is none. */
 struct process *process_find(uint32_t pid);
+/* Whose directory of /proc @inode is; referenced.  ERR_PTR(-EBADF): nobody's; ERR_PTR(-ESRCH): it is gone. */
+struct process *proc_dir_process(const struct inode *inode);
 /* Call @fn for every living process, with the tree locked, until it answers false. */
 void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg);
 /* By tid; referenced; NULL if there is none. Its process is @task->process. */
