@@ -102,7 +102,7 @@ test-kernel: images tools
 		$(if $(CPUS),--cpus $(CPUS))
 
 test-boot: all
-	$(Q)$(pytest) $(if $(LONG),--long) test/boot
+	$(Q)$(pytest) $(if $(LONG),--long,$(if $(filter *,$(T)),-n 2 --dist loadfile)) test/boot
 
 test-fs: tools
 	$(Q)$(pytest) test/fs

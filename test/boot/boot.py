@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import fcntl
 import glob
 import hashlib
 import os
@@ -26,7 +27,7 @@ from tessera_launcher.options import Options, parse_run  # noqa: E402
 from tessera_launcher.streams import Capture, feed  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("O") or ROOT / "build").resolve()
-WORK = BUILD / "test" / "boot"
+WORK = BUILD / "test" / "boot" / os.environ.get("PYTEST_XDIST_WORKER", "")  # each worker makes its own images
 MB = 1 << 20
 SMALL_TEXT, BIG_TEXT = 2 * MB, 22 * MB
 RUN_LIMIT_S = 180.0
@@ -43,9 +44,12 @@ def build_programs() -> pathlib.Path:
     """The guest programs of test/user, by kind."""
     packages.require("gcc", "musl-gcc", "make", "busybox")
     out = BUILD / "user"
-    subprocess.run(
-        ["make", "-s", "-f", ROOT / "test/user/build.mk", f"srctree={ROOT}", f"O={out}"], check=True
-    )
+    out.mkdir(parents=True, exist_ok=True)
+    with open(out / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one worker makes them, the others wait
+        subprocess.run(
+            ["make", "-s", "-f", ROOT / "test/user/build.mk", f"srctree={ROOT}", f"O={out}"], check=True
+        )
     return out
 
 
@@ -146,8 +150,8 @@ def make_disk(programs: pathlib.Path, texts: pathlib.Path, extra: dict[str, str]
     bad = WORK / "bad"
     bad.mkdir(parents=True, exist_ok=True)
     good = (programs / "glibc-static" / "hello").read_bytes()
-    for name, data in bad_programs(good).items():
-        path = bad / name
+    for kind, data in bad_programs(good).items():
+        path = bad / kind
         if not path.exists() or path.read_bytes() != data:
             path.write_bytes(data)
         path.chmod(0o755)

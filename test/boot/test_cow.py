@@ -33,6 +33,7 @@ def forks(cluster, programs, *args, limit=900.0):
     return before, after
 
 
+@pytest.mark.long
 @SHAPES
 def test_a_tree_of_forks(pool, programs, shape):
     """50 processes, depth 4, dirty and p-local pages at each fork, more than the cache holds."""
@@ -44,7 +45,7 @@ def test_a_tree_of_forks(pool, programs, shape):
 
 
 def test_writers_during_forks(pool, programs):
-    n = 40 if os.environ.get("TEST_LONG") else 6
+    n = 40 if os.environ.get("TEST_LONG") else 2
     before, after = forks(pool.get(*SMALL_CACHE), programs, "threads", str(n))
     assert delta(before, after, "p0", "fork.spaces") == n
 

@@ -76,7 +76,9 @@ def test_calls_by_blueflame(disk, programs, texts, tmp_path):
     assert len(crossed.made) >= 3 and crossed.messages > 300 and crossed.datagrams > 10, vars(crossed)
 
 
-@pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+@pytest.mark.parametrize("shape", [
+    pytest.param((), id="one-memory", marks=pytest.mark.long), pytest.param(TWO, id="two-memories"),
+])  # fmt: skip
 def test_connections_delayed_by_50_ms(pool, programs, texts, shape):
     cluster = pool.get("--excache", "96M", *shape)
     with injected(cluster, "delay all 50", "delay off") as seen:
@@ -84,7 +86,9 @@ def test_connections_delayed_by_50_ms(pool, programs, texts, shape):
     assert grown(seen, "delayed") > 0
 
 
-@pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+@pytest.mark.parametrize("shape", [
+    pytest.param((), id="one-memory"), pytest.param(TWO, id="two-memories", marks=pytest.mark.long),
+])  # fmt: skip
 def test_connections_broken_at_random(pool, programs, texts, shape):
     cluster = pool.get(*SMALL_CACHE, *shape)
     with injected(cluster, "break random every 400 7", "break random off") as seen:
@@ -118,7 +122,7 @@ def test_hca_fails_and_loses_its_link(pool, programs, lid, name):
     cluster = pool.get(*SMALL_CACHE)
     seen = {"before": cluster.cluster.inject("stats")}
     downs = cluster.log(name).count("port 1: down")
-    argv = [str(programs / "glibc-static/heap"), "sort", "24"]
+    argv = [str(programs / "glibc-static/heap"), "sort", "12"]
     program, capture = cluster.start(argv)
     assert not program.wait(time.monotonic() + 0.3), "it ended before the fault"
     cluster.cluster.inject(f"catas {lid}")
