@@ -14,6 +14,7 @@
  */
 #include <arch/cpu.h>
 #include <arch/pgtable.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -181,10 +182,11 @@ static uint64_t prot_bits(unsigned int prot)
 	if (!(prot & (PGT_READ | PGT_WRITE | PGT_EXEC)))
 		return PTE_NONE;
 	return PTE_P | PTE_U | (prot & PGT_WRITE ? PTE_W : 0) |
+	       (prot & PGT_AROUND ? PTE_AROUND : 0) |
 	       (!(prot & PGT_EXEC) && cpu_features.nx ? PTE_NX : 0);
 }
 
-#define PROT_BITS (PTE_P | PTE_U | PTE_W | PTE_NX | PTE_NONE)
+#define PROT_BITS (PTE_P | PTE_U | PTE_W | PTE_NX | PTE_NONE | PTE_AROUND)
 
 static void decode(uint64_t e, struct pgtable_entry *out)
 {
@@ -195,7 +197,8 @@ static void decode(uint64_t e, struct pgtable_entry *out)
 		.dirty = e & PTE_D,
 	};
 	if (e & PTE_P)
-		out->prot = PGT_READ | (e & PTE_W ? PGT_WRITE : 0) | (e & PTE_NX ? 0 : PGT_EXEC);
+		out->prot = PGT_READ | (e & PTE_W ? PGT_WRITE : 0) | (e & PTE_NX ? 0 : PGT_EXEC) |
+			    (e & PTE_AROUND ? PGT_AROUND : 0);
 }
 
 int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
@@ -209,6 +212,32 @@ int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int p
 		return -ENOMEM;
 	__atomic_store_n(pte, paddr | prot_bits(prot), __ATOMIC_RELEASE);
 	return 0;
+}
+
+uint64_t pgtable_map_absent(struct pgtable *pt, vaddr_t vaddr, const paddr_t *frames,
+			    unsigned int nr, unsigned int prot)
+{
+	const uint64_t bits = prot_bits(prot);
+	uint64_t *table = NULL, mapped = 0;
+
+	ASSERT(nr <= 64 && vaddr + ((uint64_t)nr << PAGE_SHIFT) <= USER_TOP);
+	for (unsigned int i = 0; i < nr; i++, vaddr += PAGE_SIZE) {
+		const unsigned int at = pt_index(vaddr, 1);
+
+		if (!table || at == 0) {
+			uint64_t *pte = make_pte(pt, vaddr);
+
+			if (!pte)
+				break;
+			table = pte - at;
+		}
+		if (!frames[i] || (table[at] & (PTE_P | PTE_NONE)))
+			continue;
+		note_used(table, at);
+		__atomic_store_n(&table[at], frames[i] | bits, __ATOMIC_RELEASE);
+		mapped |= BIT64(i);
+	}
+	return mapped;
 }
 
 int pgtable_map_new(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
@@ -296,6 +325,7 @@ struct walk {
 	int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg);
 	void *arg;
 	vaddr_t start, end;
+	uint64_t skip; /* bits of entries that are passed over */
 };
 
 static int walk_level(const uint64_t *t, unsigned int level, vaddr_t base, const struct walk *w)
@@ -312,7 +342,7 @@ static int walk_level(const uint64_t *t, unsigned int level, vaddr_t base, const
 
 		if (v >= w->end || err)
 			break;
-		if (!(e & (PTE_P | PTE_NONE)))
+		if (!(e & (PTE_P | PTE_NONE)) || (e & w->skip))
 			continue;
 		if (level > 1) {
 			err = walk_level(entry_table(e), level - 1, v, w);
@@ -329,6 +359,17 @@ int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
 		 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg), void *arg)
 {
 	const struct walk w = { .fn = fn, .arg = arg, .start = start, .end = MIN(end, USER_TOP) };
+
+	return w.start < w.end ? walk_level(pt->pml4, 4, 0, &w) : 0;
+}
+
+int pgtable_walk_tracked(struct pgtable *pt, vaddr_t start, vaddr_t end,
+			 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg),
+			 void *arg)
+{
+	const struct walk w = {
+		.fn = fn, .arg = arg, .start = start, .end = MIN(end, USER_TOP), .skip = PTE_AROUND
+	}; /* in no entry that names a table */
 
 	return w.start < w.end ? walk_level(pt->pml4, 4, 0, &w) : 0;
 }

@@ -115,6 +115,45 @@ static void write_protection_keeps_the_rest(struct ktest *t)
 	pgtable_destroy(pt);
 }
 
+static int count_entries(vaddr_t vaddr, const struct pgtable_entry *e, void *arg)
+{
+	(*(unsigned int *)arg)++;
+	return 0;
+}
+
+/* Across the end of a table, around what is there; and these entries can be passed over. */
+static void absent_pages_are_mapped_together(struct ktest *t)
+{
+	struct pgtable *pt = pgtable_create();
+	const vaddr_t base = TABLE + 510 * PAGE_SIZE;
+	const paddr_t frames[] = { 0x5000, 0, 0x6000, 0x7000, 0x8000 };
+	unsigned int all = 0, tracked = 0;
+	struct pgtable_entry e;
+
+	ASSERT_FALSE(t, IS_ERR(pt));
+	ASSERT_EQ(t, pgtable_map(pt, base + 3 * PAGE_SIZE, 0x9000, PGT_READ), 0);
+	EXPECT_EQ(t,
+		  pgtable_map_absent(pt, base, frames, ARRAY_SIZE(frames),
+				     PGT_READ | PGT_EXEC | PGT_AROUND),
+		  0x15u);
+	for (unsigned int i = 0; i < ARRAY_SIZE(frames); i++) {
+		EXPECT_EQ(t, pgtable_query(pt, base + i * PAGE_SIZE, &e), i != 1);
+		EXPECT_EQ(t, e.paddr, i == 3 ? 0x9000u : frames[i]);
+		EXPECT_EQ(t, e.prot,
+			  i == 3   ? PGT_READ
+			  : i == 1 ? 0u
+				   : (PGT_READ | PGT_EXEC | PGT_AROUND));
+	}
+	(void)pgtable_walk(pt, 0, USER_TOP, count_entries, &all);
+	(void)pgtable_walk_tracked(pt, 0, USER_TOP, count_entries, &tracked);
+	EXPECT_EQ(t, all, 4u);
+	EXPECT_EQ(t, tracked, 1u);
+	EXPECT_TRUE(t, pgtable_protect(pt, base, PGT_READ));
+	EXPECT_TRUE(t, pgtable_query(pt, base, &e));
+	EXPECT_EQ(t, e.prot, PGT_READ);
+	pgtable_destroy(pt);
+}
+
 static void bad_addresses_are_refused(struct ktest *t)
 {
 	struct pgtable *pt = pgtable_create();
@@ -292,6 +331,7 @@ static const struct ktest_case pgtable_cases[] = {
 	KTEST(map_query_unmap),
 	KTEST(new_pages_replace_nothing),
 	KTEST(write_protection_keeps_the_rest),
+	KTEST(absent_pages_are_mapped_together),
 	KTEST(bad_addresses_are_refused),
 	KTEST(cpu_sets_accessed_and_dirty),
 	KTEST(walk_finds_the_range),

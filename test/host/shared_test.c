@@ -264,7 +264,7 @@ static void read_only_mappings_stay_so(struct ktest *t)
 	other = object_shared_create(10 * PAGE_SIZE, false);
 	as = space_create(obj, 10);
 	v.object = obj->id;
-	aspace_set_read_only(as, SHARED_BASE, SHARED_BASE + 10 * PAGE_SIZE);
+	aspace_set_vma_flags(as, SHARED_BASE, SHARED_BASE + 10 * PAGE_SIZE, VMA_READ_ONLY);
 	aspace_protect_vmas(as, SHARED_BASE, SHARED_BASE + 4 * PAGE_SIZE, 0);
 	ASSERT_EQ(t, aspace_set_vma(as, &v, obj), 0);
 	ASSERT_EQ(t, aspace_fork(as, &c), 0);

@@ -148,7 +148,8 @@ static inline void line_enter_object_locked(struct object *obj, struct line *lin
 {
 	list_add_tail(&line->obj_link, &obj->lines);
 	obj->nr_lines++;
-	line->pgoff = pgoff; /* read under obj->lock by those who walk the list */
+	line->pgoff = pgoff;        /* read under obj->lock by those who walk the list */
+	line->state = LINE_FILLING; /* and this by those who look at a file's windows */
 }
 
 /* ... and the newest of @set. */
@@ -157,7 +158,6 @@ static inline void line_enter_set_locked(struct cache_set *set, struct line *lin
 {
 	line->obj = obj;
 	line->set = (uint32_t)(set - excache.sets);
-	line->state = LINE_FILLING;
 	line->flags = 0;
 	line->pins = pins;
 	line->credit_node = 0;

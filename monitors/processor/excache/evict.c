@@ -12,6 +12,7 @@
 
 #include <kernel/panic.h>
 #include <mm/slab.h>
+#include <processor/around.h>
 #include <processor/aspace.h>
 
 /* --- mappings ------------------------------------------------------------------------ */
@@ -116,7 +117,7 @@ static unsigned int pgt_of(uint32_t prot)
 	       ((prot & PM_PROT_EXEC) ? PGT_EXEC | PGT_READ : 0);
 }
 
-/* -EEXIST: *old is another frame that is still mapped there. */
+/* -EEXIST: *old is another frame that is still mapped there, or has no struct line_map. */
 static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
 			   const struct layout_seq *seq, struct pgtable_entry *old)
 {
@@ -128,7 +129,7 @@ static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, 
 	old->present = false;
 	if (as->seq.map != seq->map || (seq->cow != COW_ANY && as->seq.cow != seq->cow))
 		return -EAGAIN;
-	if (pgtable_query(as->pt, vaddr, old) && old->paddr != paddr)
+	if (pgtable_query(as->pt, vaddr, old) && (old->paddr != paddr || (old->prot & PGT_AROUND)))
 		return -EEXIST;
 	map = map_add_locked(line, as, vaddr);
 	if (!map)
@@ -180,7 +181,9 @@ int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_
 		err = map_line_locked(as, vaddr, line, prot, seq, &old);
 		spin_unlock(&as->lock);
 		spin_unlock(&set->lock);
-		if (err == -EEXIST)
+		if (err == -EEXIST && (old.prot & PGT_AROUND))
+			around_unmap(as, vaddr, vaddr + PAGE_SIZE, true);
+		else if (err == -EEXIST)
 			excache_unmap_pte(as, vaddr, old.paddr);
 	} while (err == -EEXIST);
 	return err;

@@ -13,6 +13,7 @@
 
 #include <processor/excache.h>
 
+#include "around.h"
 #include "cache.h"
 
 #include <arch/cpu.h>
@@ -181,6 +182,8 @@ bool line_attach_locked(struct cache_set *set, struct line *line, const struct t
 	line_enter_object_locked(obj, line, tag->pgoff);
 	if (tag->fresh && obj->kind == OBJECT_SHARED)
 		obj->nr_pages++;
+	if (obj->kind == OBJECT_FILE)
+		window_add_locked(obj, line);
 	spin_unlock(&obj->lock);
 	if (obj->kind == OBJECT_FILE)
 		object_get(obj); /* the others' last reference drops their lines */
@@ -201,6 +204,8 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 	spin_lock(&obj->lock);
 	list_del(&line->obj_link);
 	obj->nr_lines--;
+	if (file)
+		window_remove_locked(obj, line);
 	if ((line->flags & LINE_PLOCAL) && obj->kind == OBJECT_SHARED)
 		obj->nr_pages--; /* nobody has it any more */
 	if (line->state == LINE_WRITEBACK)
@@ -354,7 +359,8 @@ void fill_done(struct line *line, int error)
 	if (error) {
 		put = line_detach_locked(set, line);
 	} else {
-		line->state = LINE_VALID;
+		/* For those who look at a file's windows: what the line holds, then this. */
+		__atomic_store_n(&line->state, LINE_VALID, __ATOMIC_RELEASE);
 		set_changed_locked(set);
 	}
 	spin_unlock(&set->lock);

@@ -15,6 +15,7 @@
 #include <mm/slab.h>
 #include <processor/excache.h>
 
+#include "around.h"
 #include "cache.h"
 
 #define TABLE_BUCKETS 1024 /* chains grow; the count of open files is in the hundreds */
@@ -123,6 +124,7 @@ void object_put(struct object *obj)
 	list_del(&obj->table_link);
 	nr_objects--;
 	spin_unlock(&table_lock);
+	windows_destroy(obj);
 	kfree(obj->path);
 	kfree(obj);
 }

@@ -26,7 +26,7 @@
 #include "cache.h"
 
 #define RETIRE_BATCH 16u
-#define RETIRE_NS    (10 * NSEC_PER_MSEC)
+#define RETIRE_NS    (50 * NSEC_PER_MSEC)
 
 COUNTER(retire_messages, "retire.messages", "requests that told a home of spaces that ended");
 COUNTER(retire_spaces, "retire.spaces", "spaces that those requests named");

@@ -17,6 +17,7 @@
 #include <lib/hash.h>
 #include <mm/slab.h>
 #include <processor/anon.h>
+#include <processor/around.h>
 #include <processor/credit.h>
 #include <processor/excache.h>
 #include <processor/process.h>
@@ -65,6 +66,7 @@ struct aspace *aspace_create_for(struct object *anon)
 	mutex_init(&as->map_lock, "aspace.map", RANK_ASPACE);
 	spin_lock_init(&as->lock, "aspace", RANK_SPIN_ASPACE);
 	as->vmas = RB_ROOT;
+	as->around = RB_ROOT;
 	list_init(&as->blocked);
 	waitqueue_init(&as->unblocked);
 	waitqueue_init(&as->quiet);
@@ -83,6 +85,7 @@ void aspace_put(struct aspace *as)
 	if (!refcount_dec_and_test(&as->refs))
 		return;
 	anon_remove_space(as);
+	around_end(as);
 	aspace_unmap_range(as, 0, PM_USER_TOP);
 	object_put(as->anon);
 	aspace_clear_vmas(as, 0, PM_USER_TOP); /* shared objects go after what maps them */
@@ -293,8 +296,11 @@ static void inherit_locked(struct aspace *as, struct vma *fresh)
 {
 	const struct vma *old = vma_first_behind_locked(as, fresh->start);
 
-	if (old && old->start < fresh->end && fresh->file && old->file == fresh->file)
-		fresh->flags |= old->flags & VMA_READ_ONLY;
+	if (!old || old->start >= fresh->end || !fresh->file || old->file != fresh->file)
+		return;
+	fresh->flags |= old->flags & VMA_READ_ONLY;
+	if (old->start <= fresh->start && old->end >= fresh->end && !(fresh->prot & PM_PROT_WRITE))
+		fresh->flags |= old->flags & VMA_PRISTINE;
 }
 
 int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
@@ -407,14 +413,14 @@ void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end)
 	spares_free(spare);
 }
 
-void aspace_set_read_only(struct aspace *as, vaddr_t start, vaddr_t end)
+void aspace_set_vma_flags(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t flags)
 {
 	struct vma *v;
 
 	spin_lock(&as->lock);
 	v = vma_first_behind_locked(as, start);
 	while (v && v->start < end) {
-		v->flags |= VMA_READ_ONLY;
+		v->flags |= flags;
 		v = rb_entry_or_null(rb_next(&v->node), struct vma, node);
 	}
 	spin_unlock(&as->lock);
@@ -435,6 +441,8 @@ void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t
 	v = vma_first_behind_locked(as, start);
 	while (v && v->start < end) {
 		v->prot = prot;
+		if (prot & PM_PROT_WRITE)
+			v->flags &= ~VMA_PRISTINE;
 		v = rb_entry_or_null(rb_next(&v->node), struct vma, node);
 	}
 	as->seq.map++;
@@ -504,10 +512,11 @@ void aspace_unmap_range(struct aspace *as, vaddr_t start, vaddr_t end)
 {
 	struct unmap_batch b;
 
+	around_unmap(as, start, end, false);
 	do {
 		b.nr = 0;
 		spin_lock(&as->lock);
-		(void)pgtable_walk(as->pt, start, end, unmap_collect, &b);
+		(void)pgtable_walk_tracked(as->pt, start, end, unmap_collect, &b);
 		spin_unlock(&as->lock);
 		for (size_t i = 0; i < b.nr; i++)
 			excache_unmap_pte(as, b.pte[i].vaddr, b.pte[i].paddr);

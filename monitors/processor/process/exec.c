@@ -176,7 +176,8 @@ static int check_strings(const struct exec_args *args)
 	return 0;
 }
 
-#define NR_AUX 21
+#define NR_AUX      21
+#define EXEC_RANDOM 16u /* bytes for the program: AT_RANDOM */
 
 static void push_words(struct stack *s, const struct exec_args *args, const struct pm_exec_rep *rep,
 		       const struct cred *cred, vaddr_t argv, vaddr_t envp, vaddr_t execfn,
@@ -224,7 +225,7 @@ static void push_words(struct stack *s, const struct exec_args *args, const stru
 
 static int build_stack(struct aspace *as, const struct exec_args *args,
 		       const struct pm_exec_rep *rep, const struct cred *cred, uint64_t arg_limit,
-		       vaddr_t *sp)
+		       const uint8_t *random, vaddr_t *sp)
 {
 	struct stack s = {
 		.as = as,
@@ -232,14 +233,12 @@ static int build_stack(struct aspace *as, const struct exec_args *args,
 		.limit = rep->stack_top - MIN(arg_limit, rep->stack_top - rep->stack_bottom),
 	};
 	vaddr_t execfn, envp, argv, platform, random_at;
-	uint8_t random[16];
 
-	random_bytes(random, sizeof(random));
 	execfn = stack_push(&s, args->path, strlen(args->path) + 1);
 	envp = stack_push(&s, args->envp, args->envp_len);
 	argv = stack_push(&s, args->argv, args->argv_len);
 	platform = stack_push(&s, "x86_64", 7);
-	random_at = stack_push(&s, random, sizeof(random));
+	random_at = stack_push(&s, random, EXEC_RANDOM);
 	as->arg_start = argv;
 	as->arg_end = argv + args->argv_len;
 	as->env_start = envp;
@@ -283,7 +282,10 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	struct pm_exec_rep *rep = NULL;
 	struct proto_cred pc;
 	struct aspace *as;
-	uint64_t seed;
+	struct { /* drawn at once: a draw costs as much as a page fault */
+		uint64_t seed, vdso;
+		uint8_t user[EXEC_RANDOM];
+	} random;
 	int err = check_strings(args);
 
 	if (err)
@@ -292,20 +294,21 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	as = new_space();
 	if (IS_ERR(as))
 		return PTR_ERR(as);
-	random_bytes(&seed, sizeof(seed));
-	err = remote_exec(as, prog, &pc, stack_size, seed | 1, &rep);
+	random_bytes(&random, sizeof(random));
+	err = remote_exec(as, prog, &pc, stack_size, random.seed | 1, &rep);
 	if (err) {
 		aspace_put(as);
 		return err;
 	}
 	take_layout(as, rep);
-	as->vdso = vdso_place();
+	as->vdso = vdso_place(random.vdso);
 	memset(regs, 0, sizeof(*regs));
 	regs->rip = rep->entry;
 	regs->rflags = RFLAGS_IF;
 	regs->cs = SEL_USER_CS;
 	regs->ss = SEL_USER_DS;
-	err = build_stack(as, args, rep, cred, exec_arg_limit(stack_limit), &regs->rsp);
+	err = build_stack(as, args, rep, cred, exec_arg_limit(stack_limit), random.user,
+			  &regs->rsp);
 	kfree(rep);
 	if (err) {
 		aspace_put(as);

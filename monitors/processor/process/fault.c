@@ -17,6 +17,7 @@
 #include <lib/string.h>
 #include <mm/frame.h>
 #include <processor/anon.h>
+#include <processor/around.h>
 #include <processor/aspace.h>
 #include <processor/excache.h>
 #include <processor/remote.h>
@@ -171,6 +172,8 @@ static int fault_in_vma(struct aspace *as, const struct vma *v, vaddr_t vaddr,
 	struct resolved r;
 	int err = check_rights(v, access);
 
+	if (!err && v->file && !(access & FAULT_ACC_WRITE) && around_map(as, v, vaddr, seq))
+		return 0;
 	if (!err)
 		err = resolve(as, v, vaddr, access, seq->map, &r);
 	if (err)

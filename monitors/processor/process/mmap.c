@@ -226,7 +226,10 @@ static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *o
 		aspace_clear_vmas(as, req->addr, req->addr + req->len);
 	err = remote_mmap(as, req, object, &addr);
 	if (!err && read_only)
-		aspace_set_read_only(as, addr, addr + req->len);
+		aspace_set_vma_flags(as, addr, addr + req->len, VMA_READ_ONLY);
+	if (!err && object && object->kind == OBJECT_FILE && !(req->prot & PM_PROT_WRITE) &&
+	    !(req->flags & PM_MAP_SHARED))
+		aspace_set_vma_flags(as, addr, addr + req->len, VMA_PRISTINE);
 	if (fixed) {
 		/*
 		 * What was there is gone even if the call failed half way; what the home says now is
@@ -442,7 +445,7 @@ static int move_blocked(struct aspace *as, struct pm_mremap_req *req, vaddr_t *a
 	if (err || *addr == req->old_addr)
 		return err;
 	if (read_only)
-		aspace_set_read_only(as, *addr, *addr + req->new_len);
+		aspace_set_vma_flags(as, *addr, *addr + req->new_len, VMA_READ_ONLY);
 	err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
 				 *addr >> PAGE_SHIFT);
 	range_forget(as, req->old_addr, req->old_len);

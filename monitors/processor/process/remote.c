@@ -184,6 +184,8 @@ static void enter_program(struct aspace *as, const struct exec_program *prog,
 		if (IS_ERR(hint))
 			hint = NULL;
 		(void)enter_vma(as, v, hint, SEQ_ANY);
+		if ((v->flags & PM_VMA_FILE) && !(v->prot & PM_PROT_WRITE))
+			aspace_set_vma_flags(as, v->start, v->end, VMA_PRISTINE);
 		if (hint)
 			object_put(hint);
 	}

@@ -15,7 +15,6 @@
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
-#include <kernel/random.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
@@ -120,15 +119,13 @@ INITCALL(fs, vdso_init); /* before the monitor takes programs */
 
 /* --- in a space ---------------------------------------------------------------------- */
 
-vaddr_t vdso_place(void)
+vaddr_t vdso_place(uint64_t random)
 {
 	/* Behind the data page, and never at the very ends: nothing adjoins. */
 	const uint64_t places = ((USER_TOP - PM_USER_TOP) >> PAGE_SHIFT) - nr_text - 3;
-	uint64_t random;
 
 	if (!nr_text)
 		return 0;
-	random_bytes(&random, sizeof(random));
 	return PM_USER_TOP + ((2 + random % places) << PAGE_SHIFT);
 }
 

@@ -70,6 +70,20 @@ int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int p
 	return err;
 }
 
+uint64_t pgtable_map_absent(struct pgtable *pt, vaddr_t vaddr, const paddr_t *frames,
+			    unsigned int nr, unsigned int prot)
+{
+	struct pgtable_entry e;
+	uint64_t mapped = 0;
+
+	for (unsigned int i = 0; i < nr; i++, vaddr += PAGE_SIZE) {
+		if (frames[i] && !pgtable_query(pt, vaddr, &e) &&
+		    !pgtable_map(pt, vaddr, frames[i], prot))
+			mapped |= 1ull << i;
+	}
+	return mapped;
+}
+
 int pgtable_map_new(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
 {
 	struct pgtable_entry old;
@@ -185,6 +199,27 @@ int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
 		index++;
 	}
 	return ret;
+}
+
+struct tracked {
+	int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg);
+	void *arg;
+};
+
+static int if_tracked(vaddr_t vaddr, const struct pgtable_entry *e, void *arg)
+{
+	const struct tracked *w = arg;
+
+	return (e->prot & PGT_AROUND) ? 0 : w->fn(vaddr, e, w->arg);
+}
+
+int pgtable_walk_tracked(struct pgtable *pt, vaddr_t start, vaddr_t end,
+			 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg),
+			 void *arg)
+{
+	struct tracked w = { fn, arg };
+
+	return pgtable_walk(pt, start, end, if_tracked, &w);
 }
 
 size_t pgtable_write_protect(struct pgtable *pt, vaddr_t start, vaddr_t end)

@@ -17,10 +17,11 @@
 
 struct pgtable; /* one user address space's tables, kernel half shared */
 
-#define PGT_READ  0x1u
-#define PGT_WRITE 0x2u
-#define PGT_EXEC  0x4u
-#define PGT_NONE  0x0u /* keeps the frame, allows no access */
+#define PGT_READ   0x1u
+#define PGT_WRITE  0x2u
+#define PGT_EXEC   0x4u
+#define PGT_AROUND 0x8u /* mapped beside a page that was asked for: kept and told */
+#define PGT_NONE   0x0u /* keeps the frame, allows no access */
 
 struct pgtable_entry {
 	paddr_t paddr;
@@ -40,6 +41,12 @@ int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int p
 /* The same where nothing is mapped: else -EEXIST. */
 int pgtable_map_new(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
 	__must_check;
+/*
+ * Map up to 64 pages from @vaddr on where nothing is mapped, those whose frame is not 0.  Which ones, a bit each: fewer
+ * when out of frames.
+ */
+uint64_t pgtable_map_absent(struct pgtable *pt, vaddr_t vaddr, const paddr_t *frames,
+			    unsigned int nr, unsigned int prot);
 /* Clear one entry; *old, when not NULL, gets what was there, with its dirty bit at that moment. */
 void pgtable_unmap(struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *old);
 /* The same when only this matters: was something there? */
@@ -59,6 +66,10 @@ bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr);
  */
 int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
 		 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg), void *arg);
+/* The same without entries that say PGT_AROUND. */
+int pgtable_walk_tracked(struct pgtable *pt, vaddr_t start, vaddr_t end,
+			 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg),
+			 void *arg);
 /* Free table pages that map nothing in [start, end); after the range was unmapped and flushed. */
 void pgtable_trim(struct pgtable *pt, vaddr_t start, vaddr_t end);
 size_t pgtable_table_pages(const struct pgtable *pt);

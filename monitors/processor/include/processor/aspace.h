@@ -32,6 +32,11 @@ struct process;
  * writable.  A new copy of a vma of the same object keeps it.
  */
 #define VMA_READ_ONLY (1u << 31)
+/*
+ * Likewise: a private mapping of a file that never could be written, so that no page of it has a private copy, here or
+ * in a space that it was forked from.  Gone with the first mprotect() that allows writing.
+ */
+#define VMA_PRISTINE  (1u << 30)
 
 struct vma {
 	struct rb_node node; /* by start */
@@ -68,6 +73,7 @@ struct aspace {
 	struct rb_root vmas __guarded_by(&lock);
 	struct vma *near __guarded_by(&lock); /* of vmas: the one that a touch met last, or NULL */
 	struct list_head blocked __guarded_by(&lock);
+	struct rb_root around __guarded_by(&lock); /* <processor/around.h> */
 	struct layout_seq seq __guarded_by(&lock);
 	struct waitqueue unblocked;
 	atomic_t nr_faults; /* under way; rises under the lock only */
@@ -155,8 +161,8 @@ int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *
 /* Into @to, which has none. @from does not change meanwhile. -ENOMEM: some of them. */
 int aspace_copy_vmas(struct aspace *from, struct aspace *to) __must_check;
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);
-/* VMA_READ_ONLY for the vmas in [start, end). */
-void aspace_set_read_only(struct aspace *as, vaddr_t start, vaddr_t end);
+/* VMA_READ_ONLY or VMA_PRISTINE for the vmas in [start, end), which are a new mapping. */
+void aspace_set_vma_flags(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t flags);
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot);
 /* The file object that some vma of the copy already has for @file; referenced, or NULL. */
 struct object *aspace_file_object(struct aspace *as, const struct proto_file *file);

@@ -14,7 +14,7 @@
 #include <processor/aspace.h>
 
 /* A place for a new space: the address of the ELF header; 0: programs get no vDSO. */
-vaddr_t vdso_place(void);
+vaddr_t vdso_place(uint64_t random);
 /* A fault at or above PM_USER_TOP: 0 mapped, -EFAULT, -EACCES, -ENOMEM. */
 int vdso_fault(struct aspace *as, vaddr_t addr, enum fault_access access) __must_check;
 
