@@ -152,9 +152,10 @@ static void finish_switch(void)
 
 	rq->prev = NULL;
 	rq->prev_moves = false;
-	rq_unlock(rq);
 	if (moves)
-		rq_place_moving(prev);
+		rq_place_moving(rq, prev);
+	else
+		rq_unlock(rq);
 	if (dead)
 		thread_dead(prev);
 }

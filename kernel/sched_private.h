@@ -59,8 +59,8 @@ void resched_cpu(unsigned int cpu);
 /* sched_smp.c; interrupts off. */
 /* Queue a woken thread where it runs soonest; @rq is its own; returns the queue now locked. */
 struct runqueue *rq_place_woken(struct runqueue *rq, struct thread *t);
-/* Queue @t, which is in the state THREAD_MOVING, on a CPU that it may run on; no lock held. */
-void rq_place_moving(struct thread *t);
+/* Queue @t, which is in the state THREAD_MOVING, on a CPU that it may run on; @rq is its own; returns with none locked. */
+void rq_place_moving(struct runqueue *rq, struct thread *t);
 /* Another CPU's waiting thread of a class above @prio, now off its queue and ours; @rq locked. */
 struct thread *rq_steal(struct runqueue *rq, unsigned int prio);
 /* Threads have to wait on @rq: wake an idle CPU that could take the first.  Queue locked. */

@@ -69,6 +69,7 @@ static unsigned int load_of(const struct runqueue *rq)
 	return READ_ONCE(rq->nr_queued) + (READ_ONCE(rq->curr_prio) != PRIO_IDLE);
 }
 
+/* The queue that governs @t is locked: its mask must not change while the CPUs are gone through. */
 static unsigned int choose_cpu(const struct thread *t)
 {
 	const unsigned int last = t->cpu;
@@ -138,11 +139,9 @@ struct runqueue *rq_place_woken(struct runqueue *rq, struct thread *t)
 	return rq;
 }
 
-void rq_place_moving(struct thread *t)
+void rq_place_moving(struct runqueue *rq, struct thread *t)
 {
-	counter_inc(&count_migrations);
-	WRITE_ONCE(t->cpu, choose_cpu(t));
-	rq_unlock(arrive(t));
+	rq_unlock(move_to(rq, t, choose_cpu(t)));
 }
 
 /* The first thread of @rq of a class above @prio that may run on @cpu. */
