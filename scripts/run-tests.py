@@ -56,7 +56,7 @@ TEST = [
     Part("kernel", "test-kernel"),
     Part("kernel ubsan", "UBSAN=1 O={O}/ubsan test-kernel CPUS=4"),
     Part("boot ubsan", "UBSAN=1 O={O}/ubsan test-boot T=short_set_on_4_cpus", needs="test/boot"),
-    Part("boot", "test-boot", limit_s=1500, needs="test/boot"),
+    Part("boot", "test-boot", limit_s=2400, needs="test/boot"),
     Part("fuzz", "fuzz SECONDS=3"),
 ]
 LONG = [

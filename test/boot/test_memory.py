@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Heaps larger than the cache, two owners, moving owners, exhaustion; results and counters."""
 
-import os
 import time
 
 import pytest
@@ -30,13 +29,15 @@ def check_evictions(before, after, megabytes):
     assert delta(before, after, "p0", "excache.plocal") >= pages
 
 
-@pytest.mark.parametrize("what, megabytes", [
-    ("sort", 32), ("hash", 32), ("hash", 128), pytest.param("sort", 128, marks=pytest.mark.long),
+@pytest.mark.parametrize("what, megabytes, shape", [
+    pytest.param("sort", 32, (), id="one-memory-sort-32"),
+    pytest.param("hash", 32, (), id="one-memory-hash-32"),
+    pytest.param("hash", 32, TWO, id="two-memories-hash-32"),
+    pytest.param("sort", 32, TWO, id="two-memories-sort-32", marks=pytest.mark.long),
+    *[pytest.param(what, 128, shape, id=f"{name}-{what}-128", marks=pytest.mark.long)
+      for what in ("sort", "hash") for name, shape in (("one-memory", ()), ("two-memories", TWO))],
 ])  # fmt: skip
-@pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
 def test_heap_larger_than_the_cache(pool, programs, what, megabytes, shape):
-    if shape and megabytes == 128 and not os.environ.get("TEST_LONG"):
-        pytest.skip("full size with two memories: make test-long")
     cluster = pool.get(*SMALL_CACHE, *shape)
     before, after = heap(cluster, programs, what, megabytes)
     check_evictions(before, after, megabytes)

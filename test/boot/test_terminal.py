@@ -32,6 +32,15 @@ def answer(shell, line: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", shell.before).replace("\r\n", "\n")
 
 
+def press(shell, key: str, shown: str) -> None:
+    """Until it is @shown: the shell gives a job the terminal at some moment after its echo, and ignores keys before."""
+    for _ in range(LIMIT // 5):
+        shell.send(key)
+        if shell.expect([shown, pexpect.TIMEOUT], timeout=5) == 0:
+            return
+    raise AssertionError(f"no {shown!r} after {key!r}: {shell.before!r}")
+
+
 def test_commands_and_status(shell):
     assert answer(shell, "echo hello").strip() == "hello"
     assert answer(shell, "false; echo $?").strip() == "1"
@@ -62,8 +71,7 @@ def test_arrow_keys_edit_and_recall(shell):
 def test_interrupt(shell):
     shell.send("sleep 1000\r")
     shell.expect("sleep 1000\r\n")
-    shell.send("\x03")
-    shell.expect(PROMPT)
+    press(shell, "\x03", PROMPT)
     assert answer(shell, "echo $?").strip() == "130"
 
 
@@ -79,16 +87,14 @@ def test_interrupt_stops_output_without_end(shell):
 def test_suspend_and_go_on(shell):
     shell.send("sleep 1000\r")
     shell.expect("sleep 1000\r\n")
-    shell.send("\x1a")
-    shell.expect("Stopped")
+    press(shell, "\x1a", "Stopped")
     shell.expect(PROMPT)
     assert re.search(r"\[1\]\+?\s+Stopped.*sleep 1000", answer(shell, "jobs"))
     assert answer(shell, "bg").strip() == "[1] sleep 1000"
     assert "Running" in answer(shell, "jobs")
     shell.send("fg\r")
     shell.expect("sleep 1000\r\n")
-    shell.send("\x03")
-    shell.expect(PROMPT)
+    press(shell, "\x03", PROMPT)
     assert answer(shell, "jobs").strip() == ""
 
 

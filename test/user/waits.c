@@ -92,6 +92,17 @@ static void stop_self(void)
 	_exit(3);
 }
 
+static int until[2]; /* a pipe whose end lets stop_self_until() end */
+
+static void stop_self_until(void)
+{
+	char c;
+
+	close(until[1]);
+	kill(getpid(), SIGSTOP);
+	_exit(read(until[0], &c, 1) == 0 ? 3 : 4);
+}
+
 static void sleep_for_ever(void)
 {
 	for (;;)
@@ -129,11 +140,14 @@ static void stops(void)
 	siginfo_t si;
 	int st = 0;
 
-	spawn(stop_self);
+	CHECK(pipe(until) == 0);
+	spawn(stop_self_until);
+	close(until[0]);
 	SHOW("WUNTRACED", waitpid(child, &st, WUNTRACED));
 	SHOW("only once", waitpid(child, &st, WUNTRACED | WNOHANG));
 	kill(child, SIGCONT);
 	SHOW("WCONTINUED", waitpid(child, &st, WCONTINUED));
+	close(until[1]);
 	SHOW("then the end", waitpid(child, &st, 0));
 
 	spawn(stop_self);
