@@ -173,8 +173,9 @@ static void masks(void)
 
 static void waiting(void)
 {
+	/* Nobody's descriptor. Linux looks at no bit beyond its table, which has 64 at the least. */
 	enum {
-		CLOSED = 60, /* nobody's; Linux looks at no bit beyond its table, of 64 at the least */
+		CLOSED = 60
 	};
 	struct pollfd fds[3] = { { 1, POLLOUT, 0 }, { -1, POLLIN, 0 }, { CLOSED, POLLIN, 0 } };
 	struct timespec ts = { 0, 20000000 }, before, after;
