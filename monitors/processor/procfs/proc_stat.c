@@ -133,6 +133,9 @@ static int read_facts(const struct pseudo_subject *s, struct facts *f)
 	f->child_faults = p->usage_children.faults;
 	spin_unlock(&p->vnode->lock);
 	read_signals(&ref, f);
+	/* The last task gives back the memory on its way out. */
+	if (!f->nr_threads && READ_ONCE(p->state) == PROCESS_ALIVE)
+		f->state = 'R';
 	if (!f->nr_threads)
 		f->nr_threads = 1; /* a zombie counts as one, as on Linux */
 	proc_put(&ref);
