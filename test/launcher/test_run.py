@@ -237,6 +237,16 @@ def test_logs_are_kept_only_when_asked_for(launcher, tmp_path):
     assert not (launcher.build / "log").exists()
 
 
+def test_the_model_completes_its_files(launcher, tmp_path, monkeypatch):
+    """It may be capturing. One that does not end when it is asked is killed."""
+    path = tmp_path / "capture"
+    monkeypatch.setenv("FAKE_HCA_FILE", str(path))
+    assert launcher.run("/bin/true").returncode == 0
+    assert wait_for(path.exists) and path.read_text() == "complete\n"
+    monkeypatch.setenv("FAKE_HCA_FILE", "never")
+    assert launcher.run("/bin/true").returncode == 0
+
+
 def test_two_runs_at_once(launcher):
     results = []
     threads = [threading.Thread(target=lambda n=n: results.append(launcher.run("/bin/echo", str(n)).stdout))

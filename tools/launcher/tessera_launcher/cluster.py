@@ -361,7 +361,7 @@ class Cluster:
         for name, fd in fds.items():
             argv = [word.replace("{%s}" % name, str(fd)) for word in argv]
         self._order(
-            op="start", name=command.name, argv=argv, fds=list(fds.values()), delay=command.delay,
+            op="start", name=command.name, argv=argv, fds=list(fds.values()), delay=command.delay, asked=command.asked,
             log=os.path.join(self.plan.log_dir, f"{command.name}.host.log"),
         )  # fmt: skip
 

@@ -34,6 +34,7 @@ class Command:
     argv: list[str]
     fds: list[str] = field(default_factory=list)
     delay: float = 0.0
+    asked: bool = False  # to end, before it is killed: it has files to complete
 
     def text(self) -> str:
         return " ".join(w if re.search(r"\{\w+\.\w+\}", w) else shlex.quote(w) for w in self.argv)
@@ -189,7 +190,7 @@ def hca_command(nodes: list[NodePlan], binary: str, control: str, front: str, ru
         hca, qtest = f"{node.name}.hca_model", f"{node.name}.qtest_model"
         argv += ["--vm", f"fd={{{hca}}},qtest=fd:{{{qtest}}},lid={node.lid},name={node.name}"]
         fds += [hca, qtest]
-    return Command("hca", [*argv, "--control", control], fds)
+    return Command("hca", [*argv, "--control", control], fds, asked=True)
 
 
 def make_plan(o: Options, *, qemu: str, hca: str, accel: str, build_dir: str, log_dir: str,

@@ -5,7 +5,7 @@ Started by the launcher as a process of its own, in its own session (terminal si
 of the launcher's process group do not reach it). Orders come as JSON lines on stdin, reports go as
 JSON lines to stdout; its arguments are the directories to remove at the end. End of file on stdin
 means that the launcher has gone, in whatever way: the supervisor kills its children, removes the
-directories and ends. Should the supervisor itself be killed, each child has asked the kernel to be
+directories and ends. A child that has files of its own to complete is asked to end first. Should the supervisor itself be killed, each child has asked the kernel to be
 killed with it (PR_SET_PDEATHSIG).
 
 Only the standard library, and little of it: this runs with -I -S and must start fast.
@@ -22,14 +22,16 @@ import time
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 MAX_LINE = 1 << 20
+GRACE_S = 2.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Child:
-    def __init__(self, name: str, pid: int):
+    def __init__(self, name: str, pid: int, asked: bool):
         self.name = name
         self.pid = pid
+        self.asked = asked  # to end, before it is killed
 
 
 class Supervisor:
@@ -56,7 +58,7 @@ class Supervisor:
             self._child(order, me)
         for fd in order["fds"]:
             os.close(fd)
-        self.children[pid] = Child(order["name"], pid)
+        self.children[pid] = Child(order["name"], pid, order["asked"])
         self.report(event="started", name=order["name"], pid=pid)
 
     def _child(self, order: dict, parent: int) -> None:
@@ -107,11 +109,15 @@ class Supervisor:
                 self.report(event="ended", name=child.name, status=status)
 
     def clear(self) -> None:
+        for child in self.children.values():
+            os.kill(child.pid, signal.SIGTERM if child.asked else signal.SIGKILL)
+        deadline = time.monotonic() + GRACE_S
+        while any(child.asked for child in self.children.values()) and time.monotonic() < deadline:
+            select.select([self.wake_r], [], [], deadline - time.monotonic())  # until one has ended
+            self.drain()
+            self.reap()
         for pid in self.children:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            os.kill(pid, signal.SIGKILL)
         for pid in list(self.children):
             try:
                 os.waitpid(pid, 0)
@@ -121,6 +127,12 @@ class Supervisor:
             remove_tree(path)
 
     # The loop.
+
+    def drain(self) -> None:
+        try:
+            os.read(self.wake_r, 4096)
+        except BlockingIOError:
+            pass
 
     def order(self, order: dict) -> None:
         op = order["op"]
@@ -164,7 +176,7 @@ class Supervisor:
             while self.running:
                 ready = select.select([0, self.wake_r], [], [], self.start_due())[0]
                 if self.wake_r in ready:
-                    os.read(self.wake_r, 4096)
+                    self.drain()
                 if 0 in ready:
                     self.read_orders()
                 self.reap()
