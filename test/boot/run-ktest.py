@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "launcher"))
@@ -24,6 +25,7 @@ from tessera_launcher.errors import LaunchError  # noqa: E402
 
 BAD_LINE = re.compile(r"panic|UBSAN|KASAN|BUG:", re.IGNORECASE)
 CASE = re.compile(r"^(not ok|ok) (\d+) (\S+)( # SKIP)?")
+PANIC_IS_OVER = "end of panic"
 PASS_STATUS = 1  # machine_poweroff(0) through isa-debug-exit
 
 
@@ -44,17 +46,31 @@ def boot(kernel: pathlib.Path, glob: str, cpus: int, limit: float) -> tuple[int 
             "-drive", f"if=none,id=disk0,format=raw,file={disk}",
             "-device", "virtio-blk-pci,disable-legacy=on,drive=disk0",
         ]  # fmt: skip
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE) as process:  # fmt: skip
+            status = outcome(process, log, limit)
+            process.kill()
+            text = process.communicate()[1].decode(errors="replace")
+        return status, text + content(log)
+
+
+def content(log: str) -> str:
+    if not os.path.exists(log):
+        return ""
+    with open(log, errors="replace") as f:
+        return f.read()
+
+
+def outcome(process: subprocess.Popen, log: str, limit: float) -> int | None:
+    """QEMU's exit status; None: it hangs, as a kernel does after a panic, which is not waited for."""
+    until = time.monotonic() + limit
+    while time.monotonic() < until:
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
-                                  timeout=limit)  # fmt: skip
-            status = done.returncode
-            text = done.stderr.decode(errors="replace")
+            return process.wait(timeout=1)
         except subprocess.TimeoutExpired:
-            status, text = None, ""
-        if os.path.exists(log):
-            with open(log, errors="replace") as f:
-                text += f.read()
-        return status, text
+            if PANIC_IS_OVER in content(log):
+                return None
+    return None
 
 
 def judge(role: str, cpus: int, status: int | None, text: str) -> tuple[int, list[str]]:
@@ -85,7 +101,7 @@ def judge(role: str, cpus: int, status: int | None, text: str) -> tuple[int, lis
     elif status != PASS_STATUS and not wrong:
         wrong.append(f"QEMU ended with status {status}")
     if wrong and (plan is None or status is None):
-        wrong += ["the log ends with:", *lines[-15:]]
+        wrong += ["the log ends with:", *lines[-40:]]
     return sum(m[1] == "ok" for m in cases), [f"{role}: {w}" for w in wrong]
 
 
