@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: MIT
 """Check that documents and code say the same.
 
-  - every BOOT_PARAM of the kernel has a row in docs/boot-params.md ("| `name` | ..."), and every row
+  - every BOOT_PARAM of the kernel has one row in docs/boot-params.md ("| `name` | ..."), and every row
     a parameter;
-  - every lock rank has a row in docs/locking.md, and every row a rank;
-  - every COUNTER, GAUGE and HISTOGRAM has a row in docs/counters.md, once that page exists;
+  - every lock rank has one row in docs/locking.md, and every row a rank;
+  - every COUNTER, GAUGE and HISTOGRAM has one row in docs/counters.md, once that page exists;
   - every name in the tables of /proc and /sys has a row in docs/design/procfs.md, and every row a name;
   - docs/syscalls.md is what scripts/gen-syscalls.py makes of the table;
   - relative links in Markdown files lead somewhere, and docs/index.md links every page of docs/.
 """
 
 import argparse
+import collections
 import pathlib
 import re
 import subprocess
@@ -30,8 +31,8 @@ FENCE = re.compile(r"^```.*?^```", re.M | re.S)
 
 
 def rows(path):
-    """Names in back quotes in the first column of the page's tables."""
-    names = set()
+    """Names in back quotes in the first column of the page's tables, each with the number of its rows."""
+    names = collections.Counter()
     for line in path.read_text().splitlines():
         m = re.match(r"\|\s*((?:`[^`]+`[\s,]*)+)\|", line)
         if m:
@@ -58,10 +59,13 @@ def compare(page, names, kind, problems):
             problems.append(f"{page.name}: the page is missing; {len(names)} {kind}s to describe")
         return
     described = rows(page)
-    for name in sorted(set(names) - described):
+    for name in sorted(set(names) - set(described)):
         problems.append(f"{names[name]}: {kind} {name} has no row in docs/{page.name}")
-    for name in sorted(described - set(names)):
+    for name in sorted(set(described) - set(names)):
         problems.append(f"docs/{page.name}: {kind} {name} is not declared anywhere")
+    for name, nr in sorted(described.items()):
+        if nr > 1:
+            problems.append(f"docs/{page.name}: {kind} {name} has {nr} rows")
 
 
 def check_ranks(root, problems):

@@ -190,6 +190,12 @@ def test_docs_refuse_rows_of_nothing(documented):
     refuses(documented, "docs", "boot parameter gone is not declared")
 
 
+def test_docs_refuse_a_second_row(documented):
+    with open(documented / "docs/boot-params.md", "a", encoding="utf-8") as page:
+        page.write("\n| name | type |\n|---|---|\n| `a.b` | u32 |\n")
+    refuses(documented, "docs", "boot parameter a.b has 2 rows")
+
+
 def test_docs_want_every_rank(documented):
     write(documented, "docs/locking.md", "| rank |\n|---|\n", spdx=False)
     refuses(documented, "docs", "lock rank RANK_A has no row")
