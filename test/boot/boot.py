@@ -34,7 +34,8 @@ RUN_LIMIT_S = 180.0
 # Programs of the host that read /proc and /sys; a test is left out where one is missing.
 HOST_TOOLS = ("df", "free", "lscpu", "mount", "nproc", "ps", "top", "uptime")
 TERMINFO = "/lib/terminfo/d/dumb"  # of top
-BROKEN = re.compile(r"panic|BUG:|UBSAN|KASAN|lock order|Call trace", re.IGNORECASE)
+# Of warnings those of WARN_ON(); "warning:" is a level of the log.
+BROKEN = re.compile(r"panic|BUG:|UBSAN|KASAN|lock order|Call trace|(?-i:WARNING:)", re.IGNORECASE)
 
 
 # The input.

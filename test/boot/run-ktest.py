@@ -23,7 +23,8 @@ sys.path.insert(0, str(ROOT / "tools" / "launcher"))
 from tessera_launcher import accel, packages  # noqa: E402
 from tessera_launcher.errors import LaunchError  # noqa: E402
 
-BAD_LINE = re.compile(r"panic|UBSAN|KASAN|BUG:", re.IGNORECASE)
+# Of warnings those of WARN_ON(); "warning:" is a level of the log.
+BAD_LINE = re.compile(r"panic|UBSAN|KASAN|BUG:|(?-i:WARNING:)", re.IGNORECASE)
 CASE = re.compile(r"^(not ok|ok) (\d+) (\S+)( # SKIP)?")
 PANIC_IS_OVER = "end of panic"
 PASS_STATUS = 1  # machine_poweroff(0) through isa-debug-exit

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The test driver, the stack trace decoder and menuconfig."""
+"""The test driver, what a kernel log may not say, the stack trace decoder and menuconfig."""
 
 import importlib.util
 import os
@@ -14,13 +14,17 @@ import pytest
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def driver():
-    spec = importlib.util.spec_from_file_location("run_tests", TOP / "scripts/run-tests.py")
+def load(name, path):
+    spec = importlib.util.spec_from_file_location(name, TOP / path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["run_tests"] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def driver():
+    return load("run_tests", "scripts/run-tests.py")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +112,23 @@ def test_parts_are_chosen_by_name(driver, suite, capsys):
     assert suite(capsys, parts, "--parts", "two")[0] == 0
     with pytest.raises(SystemExit):
         suite(capsys, parts, "--parts", "nope")
+
+
+@pytest.mark.parametrize(
+    "said, bad",
+    [
+        ("error: WARNING: net/rpc/server.c:294: true", True),
+        ("error: PANIC: out of memory", True),
+        ("error: UBSAN: shift-out-of-bounds in lib/x.c:3", True),
+        ("warning: cluster: node 1 was silent for 15000 ms: fenced", False),
+        ("info: smp: 4 CPUs after 12 ms", False),
+    ],
+)
+def test_a_kernel_log_may_not_say(said, bad):
+    line = f"[    0.015607] node3 {said}"
+    wrong = load("run_ktest", "test/boot/run-ktest.py").judge("memory", 1, 1, f"1..1\n{line}\nok 1 lib.x\n")[1]
+    assert wrong == ([f"memory: {line}"] if bad else [])
+    assert bool(load("boot", "test/boot/boot.py").BROKEN.search(line)) == bad
 
 
 def test_stack_traces_get_lines(tmp_path):
