@@ -223,6 +223,24 @@ static void an_evicted_line_is_mapped_nowhere(struct ktest *t)
 	finish(t, obj);
 }
 
+/* Two threads fault in one window: what the first has mapped is good for the second. */
+static void a_fault_that_comes_second_changes_nothing(struct ktest *t)
+{
+	struct object *obj = start(t);
+	struct aspace *a = space(t, obj, PM_PROT_READ), *b = space(t, obj, PM_PROT_READ);
+	unsigned int nr;
+
+	read_all(t, a, FAULT_ACC_READ);
+	expect(t, b, 3, 3, FAULT_ACC_READ, 1);
+	nr = nr_around(b);
+	EXPECT_GT(t, nr, 1u);
+	EXPECT_EQ(t, aspace_fault(b, MAP_BASE + 4 * PAGE_SIZE, FAULT_ACC_READ), 0);
+	EXPECT_EQ(t, nr_around(b), nr);
+	aspace_put(a);
+	aspace_put(b);
+	finish(t, obj);
+}
+
 /* Text is mapped ahead only if it has been executed before: see frame_rewrite_for_exec(). */
 static void text_has_to_have_run(struct ktest *t)
 {
@@ -369,10 +387,15 @@ static void lines_and_spaces_go_under_readers(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(a_second_space_faults_once_a_window), KTEST(parts_of_a_file_at_other_places),
-	KTEST(an_evicted_line_is_mapped_nowhere),   KTEST(text_has_to_have_run),
-	KTEST(private_copies_are_not_hidden),       KTEST(nothing_is_mapped_into_a_blocked_range),
-	KTEST(lines_and_spaces_go_under_readers),   { 0 },
+	KTEST(a_second_space_faults_once_a_window),
+	KTEST(parts_of_a_file_at_other_places),
+	KTEST(an_evicted_line_is_mapped_nowhere),
+	KTEST(a_fault_that_comes_second_changes_nothing),
+	KTEST(text_has_to_have_run),
+	KTEST(private_copies_are_not_hidden),
+	KTEST(nothing_is_mapped_into_a_blocked_range),
+	KTEST(lines_and_spaces_go_under_readers),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.around", .cases = cases };
 KTEST_SUITE(suite);

@@ -243,6 +243,30 @@ static void file_cases(const char *self)
 	puts("file mappings: ok");
 }
 
+/*
+ * A changed private mapping takes the place of one of the same pages that never was: what was changed is seen, and may
+ * be changed again.
+ */
+static void moved_over_its_like(const char *self)
+{
+	const int fd = open(self, O_RDONLY);
+	volatile char *to = mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+	char *from = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+
+	CHECK(fd >= 0 && to != MAP_FAILED && from != MAP_FAILED);
+	CHECK(to[0] == '\177' && to[1] == 'E');
+	from[0] = 'x';
+	CHECK(mprotect(from, 4 * PAGE, PROT_READ) == 0);
+	CHECK(mremap(from, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+	CHECK(to[0] == 'x' && to[1] == 'E');
+	CHECK(mprotect((void *)to, 4 * PAGE, PROT_READ | PROT_WRITE) == 0);
+	to[1] = 'y';
+	CHECK(to[0] == 'x' && to[1] == 'y' && to[2] == 'L');
+	CHECK(munmap((void *)to, 4 * PAGE) == 0);
+	close(fd);
+	puts("moved over its like: ok");
+}
+
 int main(int argc, char **argv)
 {
 	const unsigned long rounds = arg_number(argc, argv, 1, 2000);
@@ -257,5 +281,6 @@ int main(int argc, char **argv)
 	remap_cases();
 	brk_cases();
 	file_cases(argv[0]);
+	moved_over_its_like(argv[0]);
 	return 0;
 }

@@ -13,6 +13,7 @@
  *		table, the tree of the space's records and their bits.  A line of a file loses its tag under
  *		object.lock (line_detach_locked()), so who holds that needs no lock of a set.
  * Failure:	without memory, less is mapped; the next fault maps what it needs itself.
+ * Limits:	what is mapped where a record of another file has pages left behind it goes the general way.
  */
 #include "around.h"
 
@@ -214,9 +215,12 @@ static bool find_part(const struct vma *v, vaddr_t vaddr, struct part *p)
 	return true;
 }
 
-/* Both locks are held. Which pages of the part are mapped now that were not. */
+/*
+ * Both locks are held. Which pages of the part are mapped this way now; @nr_new of them were not. Entries of before have
+ * the rights of this vma: mprotect() takes them away.
+ */
 static uint64_t map_locked(struct aspace *as, struct file_window *w, const struct part *p,
-			   uint32_t prot, uint64_t seq)
+			   uint32_t prot, uint64_t seq, unsigned int *nr_new)
 {
 	const unsigned int pgt = PGT_AROUND | PGT_READ | ((prot & PM_PROT_EXEC) ? PGT_EXEC : 0);
 	paddr_t frames[AROUND_PAGES];
@@ -235,14 +239,16 @@ static uint64_t map_locked(struct aspace *as, struct file_window *w, const struc
 		frames[i] = usable(line, prot) ? line_paddr(line) : 0;
 	}
 	mapped = pgtable_map_absent(as->pt, p->vpn << PAGE_SHIFT, frames, p->nr, pgt);
+	*nr_new = (unsigned int)__builtin_popcountll(mapped);
 	a->pages |= mapped << p->first;
-	return mapped;
+	return a->pages >> p->first;
 }
 
 bool around_map(struct aspace *as, const struct vma *v, vaddr_t vaddr, const struct layout_seq *seq)
 {
 	const uint32_t prot = v->prot;
 	struct file_window *w;
+	unsigned int nr_new = 0;
 	uint64_t mapped = 0;
 	struct part p;
 
@@ -253,15 +259,18 @@ bool around_map(struct aspace *as, const struct vma *v, vaddr_t vaddr, const str
 	w = radix_lookup(&p.file->windows, p.window);
 	if (w && usable(w->lines[p.first + (vaddr >> PAGE_SHIFT) - p.vpn], prot)) {
 		spin_lock(&as->lock);
-		mapped = map_locked(as, w, &p, prot, seq->map);
+		mapped = map_locked(as, w, &p, prot, seq->map, &nr_new);
 		spin_unlock(&as->lock);
 	}
 	spin_unlock(&p.file->lock);
-	if (!mapped)
-		return false;
-	counter_inc(&around_faults);
-	counter_add(&around_mapped, (uint64_t)__builtin_popcountll(mapped));
-	/* Not the page itself: another mapping of it is there, whose rights are for the general way to judge. */
+	if (nr_new) {
+		counter_inc(&around_faults);
+		counter_add(&around_mapped, nr_new);
+	}
+	/*
+	 * The page itself may have been mapped by another thread just now. If it is not among them, it is mapped in
+	 * another way, whose rights are for the general way to judge.
+	 */
 	return mapped & BIT64((vaddr >> PAGE_SHIFT) - p.vpn);
 }
 

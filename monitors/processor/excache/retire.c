@@ -8,6 +8,7 @@
  * Order:	names go to a home in the order in which they came: a space before the objects behind it.
  * Truth:	memory that is promised to spaces in here must make no request fail: who is answered -ENOMEM
  *		calls retire_drain() and asks again.  A program's end is told after a drain, too.
+ *		What other processors hold back of the same home is free only when they have told it.
  * Locking:	retire.lock for the queue and the counts; nothing is held over a message.
  * Failure:	a home that is out of reach frees its spaces with our lease: one line in the log.
  */

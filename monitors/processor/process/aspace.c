@@ -420,7 +420,8 @@ void aspace_set_vma_flags(struct aspace *as, vaddr_t start, vaddr_t end, uint32_
 	spin_lock(&as->lock);
 	v = vma_first_behind_locked(as, start);
 	while (v && v->start < end) {
-		v->flags |= flags;
+		/* Of one that reaches beyond the range, the rest may have private copies. */
+		v->flags |= v->start >= start && v->end <= end ? flags : flags & ~VMA_PRISTINE;
 		v = rb_entry_or_null(rb_next(&v->node), struct vma, node);
 	}
 	spin_unlock(&as->lock);

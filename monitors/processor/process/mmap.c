@@ -463,8 +463,9 @@ static long move(struct aspace *as, struct pm_mremap_req *req)
 	aspace_block(as, &r, req->old_addr, req->old_addr + req->old_len);
 	if (req->flags & PM_MREMAP_FIXED) {
 		err = range_evacuate(as, &to, req->new_addr, req->new_len);
+		/* Nor is there a vma whose flags the new one could take for its own. */
 		if (!err)
-			pages_forget(as, req->new_addr, req->new_len);
+			range_forget(as, req->new_addr, req->new_len);
 	}
 	if (!err) {
 		err = move_blocked(as, req, &addr);

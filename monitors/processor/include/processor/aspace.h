@@ -161,7 +161,7 @@ int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *
 /* Into @to, which has none. @from does not change meanwhile. -ENOMEM: some of them. */
 int aspace_copy_vmas(struct aspace *from, struct aspace *to) __must_check;
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);
-/* VMA_READ_ONLY or VMA_PRISTINE for the vmas in [start, end), which are a new mapping. */
+/* VMA_READ_ONLY or VMA_PRISTINE for the vmas in [start, end), which are a new mapping; the latter for whole ones only. */
 void aspace_set_vma_flags(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t flags);
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot);
 /* The file object that some vma of the copy already has for @file; referenced, or NULL. */
