@@ -82,6 +82,9 @@ gdb: all
 
 # --- test
 
+# What the machine lacks; it takes less than a second when that is nothing.
+install_deps = $(srctree)/scripts/install-deps.sh
+
 run_tests = O=$(O) MAKE="$(MAKE)" $(PYTHON) $(srctree)/scripts/run-tests.py
 
 pytest = cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider --durations=20 \
@@ -89,9 +92,11 @@ pytest = cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider --du
 
 PHONY += test test-long test-host test-kernel test-boot test-fs test-launcher test-scripts fuzz bench
 test: $(venv_stamp)
+	$(Q)$(if $(PARTS),,$(install_deps))
 	$(Q)$(run_tests) test
 
 test-long: $(venv_stamp)
+	$(Q)$(if $(PARTS),,$(install_deps))
 	$(Q)$(run_tests) long
 
 test-host: $(venv_stamp)
@@ -119,6 +124,7 @@ fuzz: $(venv_stamp)
 
 # What a user would run: without the run-time checks of our own rules.
 bench: $(venv_stamp)
+	$(Q)$(install_deps)
 	$(Q)+$(MAKE) O=$(O)/release DEBUG=n KTEST=n all
 	$(Q)O=$(O)/release $(PYTHON) $(srctree)/test/bench/run.py
 

@@ -14,10 +14,11 @@ if [ -e "$dir/.stamp" ] && cmp -s "$requirements" "$dir/.stamp"; then
 	touch "$dir/.stamp"
 	exit 0
 fi
+"$(dirname "$0")/install-deps.sh" build
 echo "  VENV    ${dir#"$PWD"/}"
 if ! python3 -m venv "$dir" > "$dir.log" 2>&1; then
 	cat "$dir.log" >&2
-	echo "make-venv: python3 cannot make virtual environments; scripts/install-deps.sh installs what is missing" >&2
+	echo "make-venv: python3 cannot make virtual environments" >&2
 	exit 1
 fi
 if ! "$dir/bin/pip" install --quiet --disable-pip-version-check -r "$requirements" > "$dir.log" 2>&1; then
