@@ -26,8 +26,8 @@ SCRIPTS = {
     "here-documents": "x=value; cat <<A; cat <<'B' | tr a-z A-Z\none $x $(echo sub)\nA\ntwo $x\nB",
     "traps": "trap 'echo exit $?' EXIT; trap 'echo usr1' USR1; kill -USR1 $$; (trap 'echo inner' EXIT; exit 3);"
              " echo $?; sh -c 'kill -TERM $$'; echo $?; exit 7",
-    "background": "for i in 1 2 3 4; do (sleep 0.$i; echo job $i; exit $i) & p=\"$p $!\"; done;"
-                  " for q in $p; do wait $q; echo status $?; done; wait; echo done",
+    "background": "{ for i in 1 2 3 4; do (sleep 0.$i; echo job $i; exit $i) & p=\"$p $!\"; done;"
+                  " for q in $p; do wait $q; echo status $?; done; wait; echo done; } | sort",
     "subshells": "a=1; (a=2; echo $a); echo $a; b=$(head -c 100000 $1 | wc -c); echo $b; { echo x; echo y; } | wc -l",
     "redirections": "exec 3> $2/f; echo three >&3; exec 3>&-; cat $2/f; ls /nonexistent 2>&1 | wc -l;"
                     " echo a > $2/f; echo b >> $2/f; cat < $2/f; cat $2/f - <<E\nstdin\nE",
