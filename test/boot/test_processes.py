@@ -83,7 +83,7 @@ def settled(cluster, before):
         for counter in ("memory.frames_used", "memory.spaces", "memory.vmas", "memory.committed"):
             assert delta(before, after, node, counter) == 0, f"{node} {counter}"
     assert before["p0"]["frame.free"] - after["p0"]["frame.free"] < 64
-    assert delta(before, after, "p0", "threads") <= 2
+    assert delta(before, after, "p0", "threads") <= 8  # workers of RPC stay for a while
 
 
 LOOP = "i=0; while [ $i -lt {n} ]; do {what}; i=$((i+1)); done; echo $i"
