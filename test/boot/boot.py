@@ -31,6 +31,8 @@ WORK = BUILD / "test" / "boot" / os.environ.get("PYTEST_XDIST_WORKER", "")  # ea
 MB = 1 << 20
 SMALL_TEXT, BIG_TEXT = 2 * MB, 22 * MB
 RUN_LIMIT_S = 180.0
+WAIT_LIMIT_S = 120.0
+SETTLE_LIMIT_S = 30.0  # RPC's workers end after idling for 10
 # Programs of the host that read /proc and /sys; a test is left out where one is missing.
 HOST_TOOLS = ("df", "free", "lscpu", "mount", "nproc", "ps", "top", "uptime")
 TERMINFO = "/lib/terminfo/d/dumb"  # of top
@@ -308,6 +310,26 @@ def delta(before: dict, after: dict, node: str, counter: str) -> float:
     """How much a counter of a node has grown; it must be there."""
     assert counter in after[node], f"{node} has no counter {counter}: {sorted(after[node])}"
     return after[node][counter] - before[node].get(counter, 0)
+
+
+def wait_for(what, limit: float = WAIT_LIMIT_S):
+    """Until @what answers something true, which is returned."""
+    end = time.monotonic() + limit
+    while not (found := what()):
+        assert time.monotonic() < end, f"not within {limit:g} s"
+        time.sleep(0.2)
+    return found
+
+
+def settled_stats(cluster: Running, before: dict) -> dict:
+    """The counters once what goes a little after a program's end has gone: RPC's idle workers, freed pages still sent."""
+
+    def gone() -> dict | None:
+        after = cluster.stats()
+        pinned = any(after[n]["memory.frames_pinned"] for n in after if n[0] == "m")
+        return after if not pinned and delta(before, after, "p0", "threads") <= 2 else None
+
+    return wait_for(gone, SETTLE_LIMIT_S)
 
 
 def total(stats: dict, counter: str) -> float:

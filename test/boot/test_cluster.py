@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from boot import LaunchError, Running, on_host, total
+from boot import LaunchError, Running, on_host, total, wait_for
 from tessera_launcher import account, frames, packages, run
 from tessera_launcher.streams import Capture, feed
 
@@ -40,15 +40,6 @@ def start(running: Running, node: str, script: str):
     program = running.cluster.start_program(what, capture.sink, node)
     capture.attach(program)
     return program, capture
-
-
-def wait_for(what, limit: float = LIMIT_S):
-    """Until @what answers something true, which is returned."""
-    end = time.monotonic() + limit
-    while not (found := what()):
-        assert time.monotonic() < end, f"not within {limit:g} s"
-        time.sleep(0.2)
-    return found
 
 
 def counters(running: Running, *nodes: str) -> dict[str, dict[str, float]]:
