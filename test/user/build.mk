@@ -29,19 +29,21 @@ programs := $(foreach k,$(kinds),$(k)/hello) $(addprefix glibc-static/,$(names))
 	$(addprefix musl-static/,heap mapping fileio badargs facts ends pthreads vdso threads waits) glibc-dyn/mapping glibc-dyn/fileio \
 	glibc-dyn/vdso glibc-dyn/threads musl-dyn/vdso glibc-static/code-b glibc-static/sysfuzz
 
+headers := $(wildcard $(src)/*.h)
+
 .SUFFIXES:
 .DELETE_ON_ERROR:
 .PHONY: all
 all: $(addprefix $(O)/,$(sort $(programs)))
 
 define rule
-$(O)/$(1)/%: $(src)/%.c $(src)/user.h $(src)/call.h $(src)/build.mk
+$(O)/$(1)/%: $(src)/%.c $(headers) $(src)/build.mk
 	@mkdir -p $$(@D)
 	@$(cc-$(1)) $(flags) $(before-$(1)) -o $$@ $$< -lm $(after-$(1))
 endef
 $(foreach k,$(kinds),$(eval $(call rule,$(k))))
 
-$(O)/glibc-static/code-b: $(src)/code.c $(src)/user.h $(src)/build.mk
+$(O)/glibc-static/code-b: $(src)/code.c $(headers) $(src)/build.mk
 	@mkdir -p $(@D)
 	@$(cc-glibc-static) $(flags) -DSALT=7 -o $@ $<
 

@@ -3,15 +3,15 @@
  * Pipes, eventfds, poll and epoll between processes: who waits is woken, records of up to PIPE_BUF bytes stay whole,
  * ends are seen, signals end waits with what was moved. Prints the same on both.
  */
+#include "alarms.h"
+#include "state.h"
 #include "user.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
 static char buf[1 << 20];
@@ -204,63 +204,57 @@ static void records(void)
 
 /* --- signals ---------------------------------------------------------------------------- */
 
-static void on_alarm(int signo)
+static void interrupted(int fds[2])
 {
-	(void)signo;
-}
+	int told[2], n;
+	pid_t pid;
+	char c;
 
-static void alarm_in(long ms, int flags)
-{
-	const struct sigaction sa = { .sa_handler = on_alarm, .sa_flags = flags };
-	const struct itimerval soon = { { 0, 0 }, { 0, ms * 1000 } };
-
-	CHECK(sigaction(SIGALRM, &sa, NULL) == 0);
-	CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+	CHECK(pipe(told) == 0);
+	alarms_start(0, -1);
+	result("read", alarms_end(read(fds[0], buf, 10)));
+	alarms_start(0, -1);
+	result("write, as much as fits", alarms_end(write(fds[1], buf, 100000)));
+	CHECK(ioctl(fds[0], FIONREAD, &n) == 0);
+	printf("in it %d\n", n);
+	alarms_start(0, -1);
+	result("write, nothing fits", alarms_end(write(fds[1], buf, 100)));
+	/* With SA_RESTART it goes on until somebody reads. */
+	pid = child();
+	if (!pid)
+		_exit(read(told[0], &c, 1) != 1 || read(fds[0], buf, 65536) != 65536);
+	alarms_start(SA_RESTART, told[1]);
+	result("write goes on", alarms_end(write(fds[1], buf, 100)));
+	printf("reader %d\n", ended(pid));
+	CHECK(read(fds[0], buf, 1000) == 100);
+	pid = child();
+	if (!pid)
+		_exit(read(told[0], &c, 1) != 1 || write(fds[1], "late", 4) != 4);
+	alarms_start(SA_RESTART, told[1]);
+	result("read goes on", alarms_end(read(fds[0], buf, 1000)));
+	printf("writer %d\n", ended(pid));
+	close(told[0]);
+	close(told[1]);
 }
 
 static void signals(void)
 {
-	int fds[2], n;
+	int fds[2];
 	pid_t pid;
 
 	CHECK(pipe(fds) == 0);
-	alarm_in(30, 0);
-	result("read", read(fds[0], buf, 10));
-	alarm_in(30, 0);
-	result("write, as much as fits", write(fds[1], buf, 100000));
-	CHECK(ioctl(fds[0], FIONREAD, &n) == 0);
-	printf("in it %d\n", n);
-	alarm_in(30, 0);
-	result("write, nothing fits", write(fds[1], buf, 100));
-	/* With SA_RESTART it goes on until somebody reads. */
-	pid = child();
-	if (!pid) {
-		usleep(100000);
-		_exit(read(fds[0], buf, 65536) != 65536);
-	}
-	alarm_in(30, SA_RESTART);
-	result("write goes on", write(fds[1], buf, 100));
-	printf("reader %d\n", ended(pid));
-	CHECK(read(fds[0], buf, 1000) == 100);
-	pid = child();
-	if (!pid) {
-		usleep(100000);
-		_exit(write(fds[1], "late", 4) != 4);
-	}
-	alarm_in(30, SA_RESTART);
-	result("read goes on", read(fds[0], buf, 1000));
-	printf("writer %d\n", ended(pid));
+	interrupted(fds);
 	/* Who waits can be killed. */
 	pid = child();
 	if (!pid)
 		_exit((int)read(fds[0], buf, 1));
-	usleep(30000);
+	await_asleep(pid);
 	kill(pid, SIGKILL);
 	printf("killed reader %d\n", ended(pid));
 	pid = child();
 	if (!pid)
 		_exit((int)write(fds[1], buf, sizeof(buf)) & 1);
-	usleep(30000);
+	await_asleep(pid);
 	kill(pid, SIGTERM);
 	printf("killed writer %d\n", ended(pid));
 	/* A writer that waits sees the last reader go. */
@@ -270,7 +264,7 @@ static void signals(void)
 		(void)!write(fds[1], buf, sizeof(buf));
 		_exit(0);
 	}
-	usleep(30000);
+	await_asleep(pid);
 	close(fds[0]);
 	printf("writer without a reader %d\n", ended(pid));
 	close(fds[1]);
@@ -278,35 +272,46 @@ static void signals(void)
 
 /* --- waiting for several ---------------------------------------------------------------- */
 
+/* The parent says that it is about to wait; what it waits for then comes when it sleeps, and nothing else does. */
+static void next_step(int turn)
+{
+	char c;
+
+	CHECK(read(turn, &c, 1) == 1);
+	await_asleep(getppid());
+}
+
 static void waiting(void)
 {
-	int fds[2], ep = epoll_create1(0), efd = eventfd(0, 0);
+	int fds[2], turn[2], ep = epoll_create1(0), efd = eventfd(0, 0);
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 1 };
 	struct pollfd p[2];
 	uint64_t n;
 	pid_t pid;
 
-	CHECK(pipe(fds) == 0);
+	CHECK(pipe(fds) == 0 && pipe(turn) == 0);
 	pid = child();
 	if (!pid) {
 		n = 3;
-		usleep(30000);
+		next_step(turn[0]);
 		CHECK(write(fds[1], "x", 1) == 1);
-		usleep(30000);
+		next_step(turn[0]);
 		CHECK(write(efd, &n, 8) == 8);
-		usleep(30000);
+		next_step(turn[0]);
 		CHECK(write(fds[1], "y", 1) == 1);
-		usleep(30000);
+		next_step(turn[0]);
 		CHECK(write(fds[1], "z", 1) == 1);
-		usleep(100000);
+		next_step(turn[0]);
 		_exit(0);
 	}
 	close(fds[1]);
 	p[0] = (struct pollfd){ fds[0], POLLIN, 0 };
 	p[1] = (struct pollfd){ efd, POLLIN, 0 };
+	CHECK(write(turn[1], "t", 1) == 1);
 	result("poll", poll(p, 2, -1));
 	printf("%x %x, %zd\n", p[0].revents, p[1].revents, read(fds[0], buf, 10));
-	result("poll", poll(p, 2, 5000));
+	CHECK(write(turn[1], "t", 1) == 1);
+	result("poll", poll(p, 2, 60000));
 	printf("%x %x\n", p[0].revents, p[1].revents);
 	result("eventfd", read(efd, &n, 8));
 	printf("%llu\n", (unsigned long long)n);
@@ -314,11 +319,14 @@ static void waiting(void)
 	ev.data.u64 = 2;
 	CHECK(epoll_ctl(ep, EPOLL_CTL_ADD, efd, &ev) == 0);
 	for (int i = 0; i < 3; i++) {
+		CHECK(write(turn[1], "t", 1) == 1);
 		result("epoll", epoll_wait(ep, &ev, 1, -1));
 		printf("%llu %x, ", (unsigned long long)ev.data.u64, ev.events);
 		result("read", read(fds[0], buf, 1));
 	}
 	printf("child %d\n", ended(pid));
+	close(turn[0]);
+	close(turn[1]);
 	close(fds[0]);
 	close(efd);
 	close(ep);

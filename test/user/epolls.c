@@ -2,15 +2,14 @@
 /*
  * epoll as one thread sees it: levels, edges, one shot, nesting, errors. Prints the same on both.
  */
+#include "alarms.h"
 #include "user.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 
 static void *volatile nowhere = (void *)8;
@@ -208,7 +207,7 @@ static void nesting(int fds[2])
 	show("quiet", eps[n - 1]);
 	put(fds[1]);
 	for (int i = 0; i < n; i++)
-		show_max("one inside", eps[i], 16, 1000);
+		show_max("one inside", eps[i], 16, 60000);
 	result("poll", poll(&p, 1, -1));
 	get(fds[0]);
 	result("poll", poll(&p, 1, 0));
@@ -258,28 +257,20 @@ static void many(int ep)
 	show("none", ep);
 }
 
-static void on_alarm(int signo)
-{
-	(void)signo;
-}
-
 static void interrupted(int ep)
 {
-	const struct sigaction sa = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
-	const struct itimerval soon = { { 0, 0 }, { 0, 20000 } };
 	const struct timespec ts = { 0, 20000000 }, bad = { 0, -1 };
 	struct epoll_event ev;
 	sigset_t set;
 
-	CHECK(sigaction(SIGALRM, &sa, NULL) == 0);
-	CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
-	show_max("interrupted", ep, 1, -1);
+	alarms_start(SA_RESTART, -1);
+	result("interrupted", alarms_end(epoll_wait(ep, &ev, 1, -1)));
 	sigemptyset(&set);
 	sigaddset(&set, SIGALRM);
 	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
 	sigemptyset(&set);
-	CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
-	result("pwait", epoll_pwait(ep, &ev, 1, 5000, &set));
+	alarms_start(SA_RESTART, -1);
+	result("pwait", alarms_end(epoll_pwait(ep, &ev, 1, -1, &set)));
 	result("pwait size", syscall(SYS_epoll_pwait, ep, &ev, 1, 0, &set, 4));
 	result("pwait2", syscall(SYS_epoll_pwait2, ep, &ev, 1, &ts, NULL, 8));
 	result("pwait2 bad", syscall(SYS_epoll_pwait2, ep, &ev, 1, &bad, NULL, 8));

@@ -3,15 +3,15 @@
  * FIFOs in /dev/shm: who waits for whom when they are opened, what reads, writes and polls answer, names that go away.
  * Prints the same as on Linux.
  */
+#include "alarms.h"
+#include "state.h"
 #include "user.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 
 static char dir[] = "/dev/shm/fifos.XXXXXX";
 
@@ -47,11 +47,6 @@ static void state(const char *what, int fd)
 	printf("%s:%s%s%s%s\n", what, p.revents & POLLIN ? " in" : "",
 	       p.revents & POLLOUT ? " out" : "", p.revents & POLLERR ? " err" : "",
 	       p.revents & POLLHUP ? " hup" : "");
-}
-
-static void on_signal(int signo)
-{
-	(void)signo;
 }
 
 static void names(void)
@@ -114,7 +109,6 @@ static void one_sided(void)
 /* Both ends wait for each other. */
 static void meeting(int mine, int other)
 {
-	const struct timespec moment = { 0, 50000000 };
 	int status, fd;
 	pid_t pid;
 
@@ -122,7 +116,7 @@ static void meeting(int mine, int other)
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
-		nanosleep(&moment, NULL);
+		await_asleep(getppid());
 		fd = open("f", other);
 		CHECK(fd >= 0);
 		if (other == O_WRONLY)
@@ -142,28 +136,25 @@ static void meeting(int mine, int other)
 
 static void interrupted(void)
 {
-	struct sigaction sa = { .sa_handler = on_signal };
-	int status;
+	int status, told[2];
 	pid_t pid;
+	char c;
 
-	/* Again and again: the first may come before the call that it is meant for waits. */
-	sigaction(SIGALRM, &sa, NULL);
-	ualarm(50000, 50000);
-	opened("read, interrupted", "f", O_RDONLY);
-	opened("write, interrupted", "f", O_WRONLY);
-	ualarm(0, 0);
-	sa.sa_flags = SA_RESTART;
-	sigaction(SIGALRM, &sa, NULL);
+	alarms_start(0, -1);
+	call("read, interrupted", alarms_end(open("f", O_RDONLY)));
+	alarms_start(0, -1);
+	call("write, interrupted", alarms_end(open("f", O_WRONLY)));
+	CHECK(pipe(told) == 0);
 	fflush(stdout);
 	pid = fork();
 	CHECK(pid >= 0);
-	if (!pid) {
-		usleep(150000);
-		exit(open("f", O_WRONLY) < 0);
-	}
-	ualarm(50000, 0);
-	close(opened("read, interrupted and again", "f", O_RDONLY));
+	if (!pid)
+		exit(read(told[0], &c, 1) != 1 || open("f", O_WRONLY) < 0);
+	alarms_start(SA_RESTART, told[1]);
+	close((int)call("read, interrupted and again", alarms_end(open("f", O_RDONLY))));
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	close(told[0]);
+	close(told[1]);
 }
 
 static void without_names(void)

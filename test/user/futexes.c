@@ -2,13 +2,12 @@
 /*
  * futex(2) as one thread sees it: checks, counts, timeouts, what WAKE_OP does to a word. Prints the same on both.
  */
+#include "alarms.h"
 #include "user.h"
 
 #include <linux/futex.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 
 static uint32_t *word; /* two, in private memory */
@@ -126,14 +125,6 @@ static void slept(const char *what, clockid_t clock, const struct timespec *from
 		printf("too early: %ld ms\n", took);
 }
 
-static volatile int nr_alarms;
-
-static void on_alarm(int signo)
-{
-	(void)signo;
-	nr_alarms++;
-}
-
 static void waits(void)
 {
 	const struct timespec rel = { 0, 60000000 };
@@ -156,21 +147,15 @@ static void waits(void)
 
 static void interrupted(int flags, const char *what)
 {
-	const struct sigaction sa = { .sa_handler = on_alarm, .sa_flags = flags };
-	const struct itimerval soon = { { 0, 0 }, { 0, 30000 } };
-	const struct timespec rel = { 0, 100000000 };
+	const struct timespec rel = { 1000, 0 };
 
 	printf("%s\n", what);
-	CHECK(sigaction(SIGALRM, &sa, NULL) == 0);
-	if (setitimer(ITIMER_REAL, &soon, NULL) < 0)
-		return;
-	result("with a timeout", futex(word, FUTEX_WAIT, 0, &rel, NULL, 0));
-	printf("alarms %d\n", nr_alarms);
+	alarms_start(flags, -1);
+	result("with a timeout", alarms_end(futex(word, FUTEX_WAIT, 0, &rel, NULL, 0)));
 	if (flags & SA_RESTART)
 		return;
-	CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
-	result("without", futex(word, FUTEX_WAIT, 0, NULL, NULL, 0));
-	printf("alarms %d\n", nr_alarms);
+	alarms_start(flags, -1);
+	result("without", alarms_end(futex(word, FUTEX_WAIT, 0, NULL, NULL, 0)));
 }
 
 struct waitv {

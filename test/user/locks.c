@@ -3,20 +3,19 @@
  * Advisory locks between processes: records of fcntl, OFD locks, flock; who is in the way, what a close gives up,
  * waiting, deadlocks, signals; against a model too. Prints the same on both.
  */
+#include "alarms.h"
 #include "user.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
-static const char *path = "/dev/shm/tessera-locks";
+static char path[] = "/dev/shm/locks.XXXXXX";
 
 static void result(const char *what, long ret)
 {
@@ -234,27 +233,21 @@ static void flocks(int fd)
 
 /* --- waiting ----------------------------------------------------------------------------- */
 
-static void on_alarm(int signo)
+/* One byte of what another process has locked, or all of it. */
+static int wait_for_lock(int fd, int kind)
 {
-	(void)signo;
-}
-
-static void alarm_in(long ms, int flags)
-{
-	const struct sigaction sa = { .sa_handler = on_alarm, .sa_flags = flags };
-	const struct itimerval soon = { { 0, 0 }, { 0, ms * 1000 } };
-
-	CHECK(sigaction(SIGALRM, &sa, NULL) == 0);
-	CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+	return kind == 0   ? lock(fd, F_SETLKW, F_WRLCK, SEEK_SET, 5, 1)
+	       : kind == 1 ? lock(fd, F_OFD_SETLKW, F_WRLCK, SEEK_SET, 5, 1)
+			   : flock(fd, LOCK_EX);
 }
 
 static void waiting(int fd)
 {
-	int ready[2];
+	int ready[2], told[2];
 	pid_t pid;
 	char c;
 
-	CHECK(pipe(ready) == 0);
+	CHECK(pipe(ready) == 0 && pipe(told) == 0);
 	for (int kind = 0; kind < 3; kind++) {
 		pid = child();
 		if (!pid) {
@@ -264,25 +257,22 @@ static void waiting(int fd)
 			       : kind == 1 ? lock(mine, F_OFD_SETLK, F_WRLCK, SEEK_SET, 0, 10)
 					   : flock(mine, LOCK_EX)) == 0);
 			CHECK(write(ready[1], "r", 1) == 1);
-			usleep(120000);
-			_exit(0);
+			_exit(read(told[0], &c, 1) != 1);
 		}
 		CHECK(read(ready[0], &c, 1) == 1);
-		alarm_in(30, 0);
-		result("interrupted", kind == 0   ? lock(fd, F_SETLKW, F_WRLCK, SEEK_SET, 5, 1)
-				      : kind == 1 ? lock(fd, F_OFD_SETLKW, F_WRLCK, SEEK_SET, 5, 1)
-						  : flock(fd, LOCK_EX));
-		alarm_in(30, SA_RESTART);
-		result("gone on", kind == 0   ? lock(fd, F_SETLKW, F_WRLCK, SEEK_SET, 5, 1)
-				  : kind == 1 ? lock(fd, F_OFD_SETLKW, F_WRLCK, SEEK_SET, 5, 1)
-					      : flock(fd, LOCK_EX));
+		alarms_start(0, -1);
+		result("interrupted", alarms_end(wait_for_lock(fd, kind)));
+		alarms_start(SA_RESTART, told[1]);
+		result("gone on", alarms_end(wait_for_lock(fd, kind)));
 		printf("holder %d\n", ended(pid));
 		lock(fd, F_SETLK, F_UNLCK, SEEK_SET, 0, 0);
 		lock(fd, F_OFD_SETLK, F_UNLCK, SEEK_SET, 0, 0);
 		flock(fd, LOCK_UN);
 	}
-	close(ready[0]);
-	close(ready[1]);
+	for (int i = 0; i < 2; i++) {
+		close(ready[i]);
+		close(told[i]);
+	}
 }
 
 /* Three processes in a ring: the last one that waits is told. */
@@ -387,13 +377,11 @@ static void model(void)
 	close(fds[1]);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	int fd, ro;
+	const int fd = mkstemp(path);
+	int ro;
 
-	if (argc > 1)
-		path = argv[1];
-	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
 	CHECK(fd >= 0);
 	CHECK(ftruncate(fd, 128) == 0);
 	ro = open(path, O_RDONLY);
