@@ -6,6 +6,7 @@
  * An alarm comes again and again. Without a restart the first one that finds the call asleep ends it; what the call
  * waits for never comes. With SA_RESTART the fourth alarm's handler makes it come.
  */
+#include "state.h"
 #include "user.h"
 
 #include <fcntl.h>
@@ -290,16 +291,29 @@ static void with_handler(int flags)
 	}
 }
 
+/* Stops another process that sleeps and lets it go on, when it has stopped. */
+static void stop_and_continue(pid_t pid)
+{
+	await_asleep(pid);
+	kill(pid, SIGSTOP);
+	await_state(pid, 'T');
+	kill(pid, SIGCONT);
+}
+
 /* Another process stops us and lets us go on, then makes come what the call waits for. */
 static void stopped_and_continued(void)
 {
-	const struct timespec a_bit = { 0, 60000000 };
 	const pid_t me = getpid();
+	struct pollfd over;
+	int done[2];
 
+	CHECK(pipe(done) == 0);
+	over = (struct pollfd){ done[0], POLLIN, 0 };
 	puts("stopped and continued");
 	for (size_t i = 0; i < NR_CALLS; i++) {
 		pid_t helper;
 		long ret;
+		int err;
 
 		/* These end by a signal only, or by their time. */
 		if (calls[i].fn == do_pause || calls[i].fn == do_sigsuspend ||
@@ -310,36 +324,41 @@ static void stopped_and_continued(void)
 		helper = fork();
 		CHECK(helper >= 0);
 		if (helper == 0) {
-			for (int k = 0; k < 2; k++) {
-				nanosleep(&a_bit, NULL);
-				kill(me, SIGSTOP);
-				nanosleep(&a_bit, NULL);
-				kill(me, SIGCONT);
-			}
-			nanosleep(&a_bit, NULL);
+			stop_and_continue(me);
+			stop_and_continue(me);
+			await_asleep(me);
 			(void)!write(wfd, "x", 1);
 			(void)!write(efd, &(uint64_t){ 1 }, 8);
 			(void)!read(full_r, &(char[65536]){ 0 }, 65536);
 			kill(me, SIGUSR2);
 			kill(child, SIGKILL);
-			/* A private futex of another process cannot be woken: a signal does it. */
-			if (calls[i].fn == do_futex || calls[i].fn == do_futex_timeout)
-				kill(me, SIGALRM);
+			/* A private futex of another process cannot be woken: a signal that finds it waiting. */
+			if (calls[i].fn == do_futex || calls[i].fn == do_futex_timeout) {
+				do
+					kill(me, SIGALRM);
+				while (poll(&over, 1, 60) == 0);
+			}
 			_exit(0);
 		}
 		errno = 0;
 		ret = calls[i].fn();
-		tell(calls[i].name, ret);
+		err = errno;
+		CHECK(write(done[1], "d", 1) == 1);
 		while (waitpid(helper, NULL, 0) < 0)
 			CHECK(errno == EINTR);
+		errno = err;
+		tell(calls[i].name, ret);
+		CHECK(read(done[0], &(char){ 0 }, 1) == 1);
 		clean_up();
 	}
+	close(done[0]);
+	close(done[1]);
 }
 
 /* The time of a stop counts, and what is left is slept: neither less nor an error. */
 static void sleep_over_a_stop(void)
 {
-	const struct timespec time = { 0, 400000000 }, a_bit = { 0, 60000000 };
+	const struct timespec time = { 0, 400000000 };
 	const pid_t me = getpid();
 	struct timespec from, to;
 	int err;
@@ -349,10 +368,7 @@ static void sleep_over_a_stop(void)
 		child = fork();
 		CHECK(child >= 0);
 		if (child == 0) {
-			nanosleep(&a_bit, NULL);
-			kill(me, SIGSTOP);
-			nanosleep(&a_bit, NULL);
-			kill(me, SIGCONT);
+			stop_and_continue(me);
 			_exit(0);
 		}
 		clock_gettime(CLOCK_MONOTONIC, &from);

@@ -22,8 +22,9 @@ static void handler(int signo, siginfo_t *i, void *ctx)
 {
 	(void)signo;
 	(void)ctx;
-	who = pthread_equal(pthread_self(), first) ? 1 : 2;
 	code = i->si_code;
+	/* Last: it is what await_handler() looks at. */
+	who = pthread_equal(pthread_self(), first) ? 1 : 2;
 }
 
 static void handle(int signo)

@@ -19,14 +19,15 @@
 #define MS 1000000L
 
 static volatile sig_atomic_t count;
-static siginfo_t last;
+static siginfo_t first, last; /* since count was 0 */
 
 static void handler(int signo, siginfo_t *info, void *uc)
 {
 	(void)signo;
 	(void)uc;
 	last = *info;
-	count++;
+	if (count++ == 0)
+		first = *info;
 }
 
 static void handle(int signo)
@@ -70,14 +71,18 @@ static void intervals(void)
 
 	handle(SIGALRM);
 	call("alarm", alarm(100));
-	call("again", (long)alarm(50) >= 99);
-	call("off", (long)alarm(0) >= 49);
+	call("again", (long)alarm(50) >= 80);
+	call("off", (long)alarm(0) >= 30);
 	call("nothing left", alarm(0));
 	CHECK(setitimer(ITIMER_REAL, &v, NULL) == 0);
 	wait_for(4);
 	CHECK(getitimer(ITIMER_REAL, &v) == 0);
 	printf("real: code %d pid %d, interval %ld, left %d\n", last.si_code, last.si_pid,
-	       v.it_interval.tv_usec, v.it_value.tv_usec > 0 && v.it_value.tv_usec <= 5000);
+	       v.it_interval.tv_usec, v.it_value.tv_usec <= 5000);
+	v.it_value = (struct timeval){ 1000, 0 };
+	CHECK(setitimer(ITIMER_REAL, &v, NULL) == 0);
+	CHECK(getitimer(ITIMER_REAL, &v) == 0);
+	printf("later: left %d\n", v.it_value.tv_sec >= 900 && v.it_value.tv_sec <= 1000);
 	v = (struct itimerval){ 0 };
 	CHECK(setitimer(ITIMER_REAL, &v, &old) == 0);
 	printf("old: %ld\n", old.it_interval.tv_usec);
@@ -156,7 +161,7 @@ static void posix_timers(void)
 	sleep_ms(50);
 	CHECK(sigprocmask(SIG_UNBLOCK, &s, NULL) == 0);
 	wait_for(1);
-	printf("overrun: %d %d\n", last.si_overrun >= 15, timer_getoverrun(t) >= 0);
+	printf("overrun: %d %d\n", first.si_overrun >= 15, timer_getoverrun(t) >= 0);
 	set(t, 0, 0);
 	/* Pending, then set again: the old expiration is forgotten. */
 	CHECK(sigprocmask(SIG_BLOCK, &s, NULL) == 0);
@@ -182,7 +187,7 @@ static void posix_timers(void)
 	v.it_interval.tv_sec = 5;
 	CHECK(timer_settime(t, TIMER_ABSTIME, &v, NULL) == 0);
 	CHECK(timer_settime(t, 0, &v, &old) == 0);
-	printf("left: %d interval %ld\n", old.it_value.tv_sec >= 90 && old.it_value.tv_sec <= 100,
+	printf("left: %d interval %ld\n", old.it_value.tv_sec >= 50 && old.it_value.tv_sec <= 100,
 	       old.it_interval.tv_sec);
 	CHECK(timer_delete(t) == 0);
 	/* CPU time. */
@@ -192,8 +197,8 @@ static void posix_timers(void)
 	burn_until(2);
 	CHECK(timer_delete(t) == 0);
 	t = make(CLOCK_THREAD_CPUTIME_ID, SIGEV_SIGNAL, SIGRTMIN, 3);
-	set(t, 2 * MS, 0);
 	count = 0;
+	set(t, 2 * MS, 0);
 	burn_until(1);
 	printf("thread CPU time: value %d\n", last.si_value.sival_int);
 	CHECK(timer_delete(t) == 0);
