@@ -83,18 +83,27 @@ static void interrupted_forks(void)
 	printf("forks: %s\n", wrong ? strerror(wrong) : "all well");
 }
 
-/* exec while other threads make threads: none of them may be missed. */
+/* exec while other threads make threads: none of them may be missed. A crowd has an end, however late the exec comes. */
 static void *start_threads(void *arg)
 {
+	enum {
+		CROWD = 50
+	};
+	static int crowd = 4; /* the first thread makes these */
+
 	for (;;) {
 		pthread_t t;
 
-		if (pthread_create(&t, NULL, start_threads, arg) == 0)
+		if (__atomic_add_fetch(&crowd, 1, __ATOMIC_RELAXED) > CROWD)
+			__atomic_sub_fetch(&crowd, 1, __ATOMIC_RELAXED);
+		else if (pthread_create(&t, NULL, start_threads, arg) == 0)
 			pthread_detach(t);
 		usleep(2000);
 		if (arg)
-			return NULL;
+			break;
 	}
+	__atomic_sub_fetch(&crowd, 1, __ATOMIC_RELAXED);
+	return NULL;
 }
 
 static void exec_in_a_crowd(const char *self)

@@ -3,6 +3,7 @@
  * exec: what it refuses, scripts, what it keeps and what it resets: execs run DIR, with the files that exec_files() of
  * test/boot/test_processes.py makes, this program among them as "interp". Prints the same on Tessera as on Linux.
  */
+#include "state.h"
 #include "user.h"
 
 #include <fcntl.h>
@@ -256,9 +257,7 @@ static void state_from_a_thread(void)
 
 static void *leave_first(void *arg)
 {
-	const struct timespec ts = { 0, 20000000 };
-
-	nanosleep(&ts, NULL);
+	await_first_gone();
 	return exec_thread(arg);
 }
 

@@ -13,7 +13,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 
 static const char *self;
 
@@ -124,6 +123,7 @@ static void groups(void)
 /* --- orphaned groups -------------------------------------------------------------------- */
 
 static int tell_fd;
+static volatile sig_atomic_t told;
 
 static void on_signal(int signo)
 {
@@ -131,12 +131,30 @@ static void on_signal(int signo)
 		signo == SIGHUP ? "orphaned group: SIGHUP\n" : "orphaned group: SIGCONT\n";
 
 	CHECK(write(tell_fd, name, strlen(name)) > 0);
+	told++;
+}
+
+/* In a group that becomes an orphaned one while this is stopped: waits for both signals. */
+static void member_of_orphans(void)
+{
+	sigset_t both, none;
+
+	sigemptyset(&none);
+	sigemptyset(&both);
+	sigaddset(&both, SIGHUP);
+	sigaddset(&both, SIGCONT);
+	CHECK(setpgid(0, 0) == 0 && sigprocmask(SIG_BLOCK, &both, NULL) == 0);
+	signal(SIGHUP, on_signal);
+	signal(SIGCONT, on_signal);
+	raise(SIGSTOP);
+	while (told < 2)
+		sigsuspend(&none);
+	_exit(0);
 }
 
 /* A stopped group whose only connection outside ends gets SIGHUP and SIGCONT. */
 static void orphaned_group(void)
 {
-	struct timespec ts = { 5, 0 };
 	char buf[200];
 	int fd[2], st;
 	size_t len = 0;
@@ -150,14 +168,8 @@ static void orphaned_group(void)
 		tell_fd = fd[1];
 		close(fd[0]);
 		member = fork();
-		if (!member) {
-			setpgid(0, 0);
-			signal(SIGHUP, on_signal);
-			signal(SIGCONT, on_signal);
-			raise(SIGSTOP);
-			nanosleep(&ts, NULL); /* until the other of the two has come */
-			_exit(0);
-		}
+		if (!member)
+			member_of_orphans();
 		CHECK(waitpid(member, &st, WUNTRACED) == member && WIFSTOPPED(st));
 		_exit(0);
 	}

@@ -3,6 +3,7 @@
  * What the C library makes of futexes: mutexes, condition variables, barriers, rwlocks, semaphores, once; between
  * threads, and in shared memory between processes; robust mutexes whose owner dies. Prints the same on both.
  */
+#include "state.h"
 #include "user.h"
 
 #include <pthread.h>
@@ -286,7 +287,7 @@ static void robust_processes(void)
 			const pid_t killer = fork();
 
 			if (!killer) {
-				usleep(50000);
+				await_asleep(getppid());
 				kill(pid, SIGKILL);
 				_exit(0);
 			}

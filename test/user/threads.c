@@ -7,6 +7,7 @@
  *	exits	how a process with threads ends
  *	fork	children of a process with threads
  */
+#include "state.h"
 #include "user.h"
 
 #include <pthread.h>
@@ -157,9 +158,7 @@ static void *exit_5(void *arg)
 
 static void *thread_exit_6(void *arg)
 {
-	const struct timespec ts = { 0, 30000000 };
-
-	nanosleep(&ts, NULL);
+	await_first_gone();
 	syscall(SYS_exit, 6);
 	return arg;
 }
