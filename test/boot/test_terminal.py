@@ -3,6 +3,7 @@
 
 import os
 import re
+import time
 
 import pexpect
 import pytest
@@ -32,13 +33,21 @@ def answer(shell, line: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", shell.before).replace("\r\n", "\n")
 
 
-def press(shell, key: str, shown: str) -> None:
-    """Until it is @shown: the shell gives a job the terminal at some moment after its echo, and ignores keys before."""
-    for _ in range(LIMIT // 5):
-        shell.send(key)
-        if shell.expect([shown, pexpect.TIMEOUT], timeout=5) == 0:
-            return
-    raise AssertionError(f"no {shown!r} after {key!r}: {shell.before!r}")
+# Keys count once the shell has given the terminal to its job, some time after the echo.  So the job says that it is
+# there: a child is given the terminal before it becomes the job, and a job that fg continues before it is continued.
+JOB = """sh -c 'trap "echo on" CONT; echo up; while :; do sleep 1; done'"""
+
+
+def start_job(shell) -> None:
+    shell.send(JOB + "\r")
+    shell.expect(r"\r\nup\r\n")
+
+
+def synchronize(shell) -> None:
+    """To the last prompt, when what came before it may have been mixed with a job's output."""
+    shell.send("echo toge''ther\r")
+    shell.expect(r"\r\ntogether\r\n")
+    shell.expect(PROMPT)
 
 
 def test_commands_and_status(shell):
@@ -57,10 +66,9 @@ def test_it_is_a_terminal(shell):
 def test_size(shell):
     assert answer(shell, "stty size").strip() == "30 100"
     shell.setwinsize(41, 122)
-    for _ in range(50):
-        if answer(shell, "stty size").strip() == "41 122":
-            break
-    assert answer(shell, "stty size").strip() == "41 122"
+    deadline = time.monotonic() + LIMIT
+    while answer(shell, "stty size").strip() != "41 122":
+        assert time.monotonic() < deadline
 
 
 def test_arrow_keys_edit_and_recall(shell):
@@ -69,9 +77,9 @@ def test_arrow_keys_edit_and_recall(shell):
 
 
 def test_interrupt(shell):
-    shell.send("sleep 1000\r")
-    shell.expect("sleep 1000\r\n")
-    press(shell, "\x03", PROMPT)
+    start_job(shell)
+    shell.send("\x03")
+    shell.expect(PROMPT)
     assert answer(shell, "echo $?").strip() == "130"
 
 
@@ -85,16 +93,21 @@ def test_interrupt_stops_output_without_end(shell):
 
 
 def test_suspend_and_go_on(shell):
-    shell.send("sleep 1000\r")
-    shell.expect("sleep 1000\r\n")
-    press(shell, "\x1a", "Stopped")
+    start_job(shell)
+    shell.send("\x1a")
+    shell.expect("Stopped")
     shell.expect(PROMPT)
-    assert re.search(r"\[1\]\+?\s+Stopped.*sleep 1000", answer(shell, "jobs"))
-    assert answer(shell, "bg").strip() == "[1] sleep 1000"
-    assert "Running" in answer(shell, "jobs")
+    assert re.search(r"\[1\]\+?\s+Stopped.*sleep 1", answer(shell, "jobs"))
+    shell.send("bg\r")
+    shell.expect(r"\r\n\[1\] sh -c .*sleep 1")
+    shell.expect(r"on\r\n")
+    synchronize(shell)
+    assert re.search(r"\[1\]\+?\s+Running.*sleep 1", answer(shell, "jobs"))
     shell.send("fg\r")
-    shell.expect("sleep 1000\r\n")
-    press(shell, "\x03", PROMPT)
+    shell.expect(r"\r\nsh -c .*sleep 1")
+    shell.expect(r"\r\non\r\n")
+    shell.send("\x03")
+    shell.expect(PROMPT)
     assert answer(shell, "jobs").strip() == ""
 
 
