@@ -52,8 +52,9 @@ static struct {
 	struct spinlock ids_lock; /* RANK_SPIN_MONITOR */
 	uint32_t ids[CLUSTER_NR_ROLES][CLUSTER_MAX_MEMBERS] __guarded_by(&ids_lock);
 	size_t nr_ids[CLUSTER_NR_ROLES] __guarded_by(&ids_lock);
-	bool complete;  /* atomic */
-	uint32_t epoch; /* atomic */
+	bool complete;     /* atomic */
+	uint32_t epoch;    /* atomic */
+	uint32_t lease_ms; /* atomic: by the newest view; 0 = there was none yet */
 	struct waitqueue changed;
 	uint64_t renewed_ns; /* atomic: when the newest heartbeat that was answered was sent */
 	bool fenced;         /* atomic */
@@ -140,6 +141,7 @@ void cluster_apply(const struct cluster_view *v)
 		cluster.view = *v;
 		publish_ids(v);
 		rpc_epoch_set(v->epoch);
+		__atomic_store_n(&cluster.lease_ms, v->lease_ms, __ATOMIC_RELEASE);
 		__atomic_store_n(&cluster.epoch, v->epoch, __ATOMIC_RELEASE);
 		if (v->flags & CLUSTER_COMPLETE)
 			__atomic_store_n(&cluster.complete, true, __ATOMIC_RELEASE);
@@ -306,16 +308,24 @@ static int wait_complete(uint64_t deadline)
 	return 0;
 }
 
-/* Often while nodes are missing: the host's message about a new one may not have reached us. */
+static uint64_t lease_ns(void)
+{
+	return __atomic_load_n(&cluster.lease_ms, __ATOMIC_ACQUIRE) * 1000000ull;
+}
+
+/*
+ * Several to a lease, whatever was asked for.  Often while nodes are missing: the host's message about a new
+ * one may not have reached us.
+ */
 static uint64_t beat_interval_ns(void)
 {
-	const uint64_t ns = cluster_params.beat_ms * 1000000ull;
+	const uint64_t ns = MIN(cluster_params.beat_ms * 1000000ull, lease_ns() / 4);
 
 	return __atomic_load_n(&cluster.complete, __ATOMIC_ACQUIRE) ? ns : MIN(ns, JOIN_BEAT_NS);
 }
 
 /* Both ways can be tried, and tried again, before the lease ends. */
-#define BEAT_TRIES_NS (cluster_params.lease_ms * 1000000ull / 4)
+#define BEAT_TRIES_NS (lease_ns() / 4)
 
 /* -EMSGSIZE: there is a newer view, too long for a datagram. */
 static int beat_by_datagram(const struct cluster_beat_wire *beat)
@@ -393,7 +403,7 @@ static bool lease_is_young(void)
 {
 	const uint64_t renewed = __atomic_load_n(&cluster.renewed_ns, __ATOMIC_ACQUIRE);
 
-	return time_now_ns() - renewed < cluster_params.lease_ms * 1000000ull;
+	return time_now_ns() - renewed < lease_ns();
 }
 
 bool cluster_lease_holds(void)

@@ -95,7 +95,7 @@ static void look_locked(uint64_t now)
 /* Take out whose lease is over. */
 static void expire_locked(void)
 {
-	const uint64_t period = cluster_params.lease_ms * 1000000ull;
+	const uint64_t period = host.view.lease_ms * 1000000ull;
 	const uint64_t now = time_now_ns();
 
 	look_locked(now);
@@ -105,7 +105,7 @@ static void expire_locked(void)
 
 		if (m.id == host.self || (l && now < l->seen_ns + period))
 			continue;
-		pr_warn("node %u was silent for %u ms: fenced\n", m.id, cluster_params.lease_ms);
+		pr_warn("node %u was silent for %u ms: fenced\n", m.id, host.view.lease_ms);
 		counter_inc(&host_expired);
 		(void)view_remove(&host.view, m.id);
 		gpm_forget(&host.gpm, m.id);
@@ -153,6 +153,7 @@ static ssize_t view_for(uint32_t known_epoch, void *body, size_t max)
 	if (len < 0) {
 		w.epoch = cpu_to_le32(host.view.epoch);
 		w.flags = cpu_to_le32(host.view.flags);
+		w.lease_ms = cpu_to_le32(host.view.lease_ms);
 		memcpy(body, &w, sizeof(w));
 		len = sizeof(w);
 	}
@@ -346,6 +347,7 @@ int cluster_host_start(const struct cluster_member *self)
 	host.self = self->id;
 	mutex_lock(&host.lock);
 	memcpy(host.view.wanted, cluster_params.wanted, sizeof(host.view.wanted));
+	host.view.lease_ms = cluster_params.lease_ms;
 	err = view_put(&host.view, self);
 	changed_locked();
 	mutex_unlock(&host.lock);

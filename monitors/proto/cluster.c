@@ -77,7 +77,8 @@ ssize_t cluster_view_encode(const struct cluster_view *v, void *buf, size_t cap)
 			   v->nr_members * sizeof(struct cluster_member_wire);
 	struct cluster_view_wire w = { .epoch = cpu_to_le32(v->epoch),
 				       .flags = cpu_to_le32(v->flags),
-				       .nr_members = cpu_to_le16(v->nr_members) };
+				       .nr_members = cpu_to_le16(v->nr_members),
+				       .lease_ms = cpu_to_le32(v->lease_ms) };
 	uint8_t *out = buf;
 
 	if (v->nr_members > CLUSTER_MAX_MEMBERS || len > cap)
@@ -100,6 +101,7 @@ int cluster_view_decode(const void *buf, size_t len, struct cluster_view *out)
 {
 	const uint8_t *in = buf;
 	struct cluster_view_wire w;
+	uint32_t lease_ms;
 	uint16_t nr;
 	int err;
 
@@ -108,6 +110,9 @@ int cluster_view_decode(const void *buf, size_t len, struct cluster_view *out)
 	memcpy(&w, in, sizeof(w));
 	nr = le16_to_cpu(w.nr_members);
 	if (nr > CLUSTER_MAX_MEMBERS || (le32_to_cpu(w.flags) & ~(uint32_t)CLUSTER_VIEW_ALL))
+		return -EPROTO;
+	lease_ms = le32_to_cpu(w.lease_ms);
+	if (lease_ms < CLUSTER_LEASE_MIN_MS || lease_ms > CLUSTER_LEASE_MAX_MS)
 		return -EPROTO;
 	if (len != sizeof(w) + nr * sizeof(struct cluster_member_wire))
 		return -EMSGSIZE;
@@ -124,6 +129,7 @@ int cluster_view_decode(const void *buf, size_t len, struct cluster_view *out)
 	out->epoch = le32_to_cpu(w.epoch);
 	out->flags = le32_to_cpu(w.flags);
 	out->nr_members = nr;
+	out->lease_ms = lease_ms;
 	for (size_t i = 0; i < CLUSTER_NR_ROLES; i++)
 		out->wanted[i] = le16_to_cpu(w.wanted[i]);
 	return 0;

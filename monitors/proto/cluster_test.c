@@ -57,26 +57,37 @@ static void view_round_trip(struct ktest *t)
 	uint8_t buf[128];
 	ssize_t len;
 
-	view = (struct cluster_view){
-		.epoch = 9, .flags = CLUSTER_COMPLETE, .nr_members = 2, .wanted = { 1, 2, 1 }
-	};
+	view = (struct cluster_view){ .epoch = 9,
+				      .flags = CLUSTER_COMPLETE,
+				      .nr_members = 2,
+				      .wanted = { 1, 2, 1 },
+				      .lease_ms = 0x1234 };
 	view.members[0] = member;
 	view.members[1] = member;
 	view.members[1].id = 7;
 	len = cluster_view_encode(&view, buf, sizeof(buf));
-	ASSERT_EQ(t, len, (ssize_t)(16 + 2 * 32));
+	ASSERT_EQ(t, len, (ssize_t)(20 + 2 * 32));
+	EXPECT_EQ(t, buf[16], 0x34u);
+	EXPECT_EQ(t, buf[17], 0x12u);
 	ASSERT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), 0);
 	EXPECT_EQ(t, got.epoch, 9u);
 	EXPECT_EQ(t, got.wanted[1], 2u);
+	EXPECT_EQ(t, got.lease_ms, 0x1234u);
 	EXPECT_EQ(t, got.members[1].id, 7u);
 	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len - 1, &got), -EMSGSIZE);
-	EXPECT_EQ(t, cluster_view_decode(buf, 15, &got), -EMSGSIZE);
+	EXPECT_EQ(t, cluster_view_decode(buf, 19, &got), -EMSGSIZE);
 	buf[4] = 2; /* unknown flag */
 	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), -EPROTO);
 	buf[4] = 1;
-	buf[48] = 3; /* ids do not ascend */
+	buf[17] = 0; /* a lease of 52 ms, then of 12 days */
 	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), -EPROTO);
-	EXPECT_EQ(t, cluster_view_encode(&view, buf, 79), -EMSGSIZE);
+	buf[19] = 0x40;
+	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), -EPROTO);
+	buf[19] = 0;
+	buf[17] = 0x12;
+	buf[52] = 3; /* ids do not ascend */
+	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), -EPROTO);
+	EXPECT_EQ(t, cluster_view_encode(&view, buf, 83), -EMSGSIZE);
 }
 
 static void beat_round_trip(struct ktest *t)

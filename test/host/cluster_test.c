@@ -449,6 +449,48 @@ static void host_stands_still(struct ktest *t)
 	sim_run(t, nodes, 4, 40);
 }
 
+/*
+ * A processor stands still for longer than a lease whose length only the host was told.  The first thing that
+ * it does afterwards is to ask whether it still has its lease, as a program's end would.
+ */
+static void still_node(struct ktest *t)
+{
+	if (sim_node_id() == HOST)
+		shim_bootparam_set("cluster.lease_ms", "1200");
+	ASSERT_EQ(t, join(t), 0);
+	EXPECT_TRUE(t, cluster_lease_holds());
+	if (sim_node_id() == PROCESSOR)
+		sim_shared[0] = (uint64_t)getpid();
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == PROCESSOR) {
+		while (!sim_get(1))
+			usleep(1000);
+		EXPECT_FALSE(t, cluster_lease_holds());
+		EXPECT_TRUE(t, wait_for(&nr_fenced, 1));
+	} else {
+		if (sim_node_id() == MEMORY_A)
+			EXPECT_EQ(t, kill((pid_t)sim_get(0), SIGSTOP), 0);
+		EXPECT_TRUE(t, wait_for(&nr_gone, 1));
+		EXPECT_EQ(t, last_gone, PROCESSOR);
+		EXPECT_TRUE(t, cluster_lease_holds());
+	}
+	if (sim_node_id() == MEMORY_A) {
+		sim_shared[1] = 1;
+		EXPECT_EQ(t, kill((pid_t)sim_get(0), SIGCONT), 0);
+	}
+	sim_cmd("barrier 2 4");
+}
+
+static void node_stands_still(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = still_node },
+						 { .id = MEMORY_A, .fn = still_node },
+						 { .id = MEMORY_B, .fn = still_node },
+						 { .id = PROCESSOR, .fn = still_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
 /* By datagram and by connection; both must say the same. */
 static int beat(struct ktest *t, uint64_t seq)
 {
@@ -636,6 +678,23 @@ static void bad_network(struct ktest *t)
 	sim_run(t, nodes, 4, 50);
 }
 
+/* --- parameters ---------------------------------------------------------------------------------------- */
+
+static void leases_and_beats_have_limits(struct ktest *t)
+{
+	static const char *const bad[] = { "", "0", "9", "86400001", "4294967296", "-1", "1s" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(t, shim_bootparam_set("cluster.lease_ms", bad[i]), -EINVAL);
+		EXPECT_EQ(t, shim_bootparam_set("cluster.beat_ms", bad[i]), -EINVAL);
+	}
+	EXPECT_EQ(t, shim_bootparam_set("cluster.lease_ms", "99"), -EINVAL);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.lease_ms", "100"), 0);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.beat_ms", "10"), 0);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.beat_ms", "2000"), 0);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.lease_ms", "15000"), 0);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(any_order),
 	KTEST(late_memory),
@@ -650,6 +709,8 @@ static const struct ktest_case cases[] = {
 	KTEST(beat_one_way),
 	KTEST(beat_late_or_twice),
 	KTEST(host_stands_still),
+	KTEST(node_stands_still),
+	KTEST(leases_and_beats_have_limits),
 	{ 0 },
 };
 static const struct ktest_suite cluster_suite = { .name = "cluster.nodes", .cases = cases };

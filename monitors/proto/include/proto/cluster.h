@@ -21,8 +21,10 @@ enum cluster_opcode {
 	CLUSTER_VIEW = 0x0102,
 };
 
-#define CLUSTER_MAX_MEMBERS 500 /* what one message of the control class can carry */
-#define CLUSTER_NR_ROLES    3   /* processor, memory, storage: enum node_role minus 1 */
+#define CLUSTER_MAX_MEMBERS  500 /* what one message of the control class can carry */
+#define CLUSTER_NR_ROLES     3   /* processor, memory, storage: enum node_role minus 1 */
+#define CLUSTER_LEASE_MIN_MS 100u
+#define CLUSTER_LEASE_MAX_MS 86400000u /* a day */
 
 struct cluster_member_wire {
 	le32_t id;
@@ -85,14 +87,16 @@ struct cluster_view_wire {
 	le32_t flags;
 	le16_t nr_members;
 	le16_t wanted[CLUSTER_NR_ROLES];
+	le32_t lease_ms; /* a node that is silent for this long is fenced; the same for all */
 };
-static_assert(sizeof(struct cluster_view_wire) == 16, "cluster_view is ABI");
+static_assert(sizeof(struct cluster_view_wire) == 20, "cluster_view is ABI");
 
 struct cluster_view { /* about 18 KiB: not for a kernel stack */
 	uint32_t epoch;
 	uint32_t flags;
 	uint16_t nr_members;
 	uint16_t wanted[CLUSTER_NR_ROLES];
+	uint32_t lease_ms; /* CLUSTER_LEASE_MIN_MS to CLUSTER_LEASE_MAX_MS */
 	struct cluster_member members[CLUSTER_MAX_MEMBERS];
 };
 
