@@ -206,6 +206,7 @@ static const struct {
 
 static void prepare(void)
 {
+	static const char page[PAGE];
 	int fds[2], flags;
 	sigset_t s;
 
@@ -217,7 +218,7 @@ static void prepare(void)
 	full_w = fds[1];
 	flags = fcntl(full_w, F_GETFL);
 	CHECK(fcntl(full_w, F_SETFL, flags | O_NONBLOCK) == 0);
-	while (write(full_w, &s, 1) == 1)
+	while (write(full_w, page, PAGE) == (ssize_t)PAGE)
 		;
 	CHECK(fcntl(full_w, F_SETFL, flags) == 0);
 	efd = eventfd(0, 0);
