@@ -220,6 +220,45 @@ static bool many_reads(struct st_conn *a, struct st_conn *b)
 	       st_pattern_ok(a->buf + ST_DATA_AT, READS * READ_LEN, 5);
 }
 
+/* Word @n of @a to the same place in @b. */
+static bool write_word(struct st_conn *a, struct st_conn *b, uint32_t n, uint32_t flags)
+{
+	const uint32_t off = ST_DATA_AT + n * (uint32_t)sizeof(uint64_t);
+	const struct rdma_sge sge = st_sge_at(a, off, sizeof(uint64_t));
+	struct rdma_send_wr wr = { .sge = &sge,
+				   .nr_sge = 1,
+				   .opcode = RDMA_WR_WRITE,
+				   .flags = flags,
+				   .remote_addr = b->paddr + off,
+				   .rkey = rdma_mr_rkey(b->mr) };
+
+	return st_post(a, &wr) == 0;
+}
+
+#define WORDS 6u
+
+/* Requests whose doorbell is put off: one for all of them, or that of the next request. */
+static bool deferred(struct st_conn *a, struct st_conn *b)
+{
+	const uint64_t rung = count_of("rdma.doorbells");
+	bool ok = true;
+
+	st_pattern_fill(a->buf + ST_DATA_AT, WORDS * sizeof(uint64_t), 9);
+	memset(b->buf + ST_DATA_AT, 0, WORDS * sizeof(uint64_t));
+	for (uint32_t n = 0; n < 3 && ok; n++)
+		ok = write_word(a, b, n, RDMA_SEND_DEFER);
+	ok = ok && write_word(a, b, 3, RDMA_SEND_DEFER | RDMA_SEND_SIGNALED) &&
+	     count_of("rdma.doorbells") == rung;
+	rdma_ring_send(a->qp);
+	ok = ok && st_wait_send(a) == RDMA_WC_SUCCESS && count_of("rdma.doorbells") == rung + 1;
+	rdma_ring_send(a->qp); /* for nothing */
+	ok = ok && st_pattern_ok(b->buf + ST_DATA_AT, 4 * sizeof(uint64_t), 9) &&
+	     count_of("rdma.doorbells") == rung + 1 && write_word(a, b, 4, RDMA_SEND_DEFER) &&
+	     write_word(a, b, 5, RDMA_SEND_SIGNALED) && st_wait_send(a) == RDMA_WC_SUCCESS &&
+	     count_of("rdma.doorbells") == rung + 2;
+	return ok && st_pattern_ok(b->buf + ST_DATA_AT, WORDS * sizeof(uint64_t), 9);
+}
+
 static void case_loop(struct rdma_device *dev)
 {
 	struct st_conn *a = st_conn_new(dev, 0);
@@ -228,6 +267,7 @@ static void case_loop(struct rdma_device *dev)
 
 	st_report("send_imm_inline", ok && send_imm(a, b));
 	st_report("many_reads", ok && many_reads(a, b));
+	st_report("deferred", ok && deferred(a, b));
 	if (!IS_ERR(a))
 		st_conn_free(a);
 	if (!IS_ERR(b))

@@ -449,6 +449,12 @@ int rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr,
 	return qp->dev->ops->post_send(qp, wr, bad);
 }
 
+void rdma_ring_send(struct rdma_qp *qp)
+{
+	if (qp->dev->ops->ring_send)
+		qp->dev->ops->ring_send(qp);
+}
+
 int rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr,
 		   const struct rdma_recv_wr **bad)
 {

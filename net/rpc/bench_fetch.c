@@ -4,8 +4,10 @@
  *
  * Use:		bench.fetches=<node>,<n> on one node; <node> must be a peer.  One JSON line goes to the log.
  *		More in flight than the demand class has slots wait for one: rpc.slots.demand=64 has enough.
- * Targets:	a page for each fetch in flight.  The fetches' done and release functions run in polling context and
- *		give the page back by a bit in free_pages; the pages are unregistered when all are back.
+ * Flow:	the thread sends as many fetches as may be in flight; each that ends sends the next.
+ * Targets:	a page for each fetch in flight.  Their done and release functions run in polling context;
+ *		the last ones give their pages back by bits in free_pages, and when all are back the
+ *		pages are unregistered.
  * Doorbells:	both nodes' rpc.doorbells, read before and after; a quiet cluster adds next to none of its own.
  * Context:	a kernel thread; it polls for completions itself, and sleeps after SPIN_NS without any.
  * Failure:	one log line says why, and nothing else happens.
@@ -53,6 +55,7 @@ struct fetches {
 	struct frame *frames;
 	struct rpc_mem *mem;
 	uint64_t free_pages; /* atomic: a bit for each page that no fetch may write */
+	uint32_t left;       /* atomic: fetches still to be sent */
 	int err;             /* atomic: the first one */
 	struct waitqueue wq;
 	struct target targets[MAX_DEPTH];
@@ -84,34 +87,61 @@ static void fetch_done(struct rpc_call *call)
 		note_error(t->owner, call->status);
 }
 
+/* One of the fetches that are still to be made. False: there are none, or one has failed. */
+static bool take_one(struct fetches *f)
+{
+	uint32_t left = __atomic_load_n(&f->left, __ATOMIC_RELAXED);
+
+	do {
+		if (!left || __atomic_load_n(&f->err, __ATOMIC_RELAXED))
+			return false;
+	} while (!__atomic_compare_exchange_n(&f->left, &left, left - 1, true, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
+	return true;
+}
+
+static int fetch_into(struct fetches *f, uint32_t index);
+
+/* As long as there are more to do, one that ends makes way for the next, which it sends itself. */
 static void fetch_release(struct rpc_call *call)
 {
 	const struct target *t = call->arg;
 	struct fetches *f = t->owner;
+	int err;
 
+	if (take_one(f)) {
+		err = fetch_into(f, t->index);
+		if (!err)
+			return;
+		if (err == -EAGAIN) /* another has taken the slot: fetch_all() sends it later */
+			__atomic_add_fetch(&f->left, 1, __ATOMIC_RELAXED);
+		else
+			note_error(f, err);
+	}
 	(void)__atomic_or_fetch(&f->free_pages, BIT64(t->index), __ATOMIC_ACQ_REL);
 	wake_all(&f->wq);
 }
 
-/* Poll for a while, then sleep, until fewer than @depth are in flight. */
-static void wait_below(struct fetches *f, uint32_t depth)
+/* Until nothing is in flight: poll, and sleep after a while without anything. */
+static void wait_all(struct fetches *f)
 {
-	const uint64_t until = time_after_ns(SPIN_NS);
+	uint64_t until = time_after_ns(SPIN_NS);
 
-	while (in_flight(f) >= depth && time_now_ns() < until) {
-		if (!rpc_poll())
+	while (in_flight(f) && time_now_ns() < until) {
+		if (rpc_poll())
+			until = time_after_ns(SPIN_NS);
+		else
 			cpu_relax();
 	}
-	if (in_flight(f) < depth)
+	if (!in_flight(f))
 		return;
 	rpc_poll_before_sleep();
-	wait_event(&f->wq, in_flight(f) < depth);
+	wait_event(&f->wq, !in_flight(f));
 }
 
-/* Into a page that is free. 0, or what submitting it answered. */
-static int fetch_one(struct fetches *f)
+/* 0, or what submitting it answered: the page is the caller's then. */
+static int fetch_into(struct fetches *f, uint32_t index)
 {
-	const uint32_t index = (uint32_t)__builtin_ctzll(f->free_pages);
 	const struct bench_page_wire w = {
 		.addr = cpu_to_le64(frame_to_paddr(f->frames) + (uint64_t)index * PAGE_SIZE),
 		.rkey = cpu_to_le32(rpc_mem_rkey(f->mem)),
@@ -129,11 +159,24 @@ static int fetch_one(struct fetches *f)
 	call->done = fetch_done;
 	call->release = fetch_release;
 	call->arg = &f->targets[index];
-	(void)__atomic_and_fetch(&f->free_pages, ~BIT64(index), __ATOMIC_ACQ_REL);
 	err = rpc_call_submit(call);
+	rpc_call_put(call);
+	return err;
+}
+
+/* Into a page that is free, waiting for a slot as long as it takes. */
+static int fetch_one(struct fetches *f)
+{
+	const uint32_t index =
+		(uint32_t)__builtin_ctzll(__atomic_load_n(&f->free_pages, __ATOMIC_ACQUIRE));
+	int err;
+
+	(void)__atomic_and_fetch(&f->free_pages, ~BIT64(index), __ATOMIC_ACQ_REL);
+	do {
+		err = fetch_into(f, index);
+	} while (err == -EAGAIN && (err = rpc_slot_wait(target_node, RPC_CLASS_DEMAND, 0)) == 0);
 	if (err)
 		(void)__atomic_or_fetch(&f->free_pages, BIT64(index), __ATOMIC_ACQ_REL);
-	rpc_call_put(call);
 	return err;
 }
 
@@ -156,19 +199,16 @@ static int read_doorbells(uint64_t *ours, uint64_t *theirs)
 static int fetch_all(struct fetches *f, uint32_t depth, uint32_t n)
 {
 	f->err = 0;
-	while (n && !__atomic_load_n(&f->err, __ATOMIC_RELAXED)) {
-		const int err = in_flight(f) < depth ? fetch_one(f) : -EBUSY;
+	__atomic_store_n(&f->left, n, __ATOMIC_RELAXED);
+	do {
+		while (in_flight(f) < depth && take_one(f)) {
+			const int err = fetch_one(f);
 
-		if (err == 0)
-			n--;
-		else if (err == -EBUSY)
-			wait_below(f, depth);
-		else if (err == -EAGAIN) /* no slot, or not yet connected */
-			note_error(f, rpc_slot_wait(target_node, RPC_CLASS_DEMAND, 0));
-		else
-			note_error(f, err);
-	}
-	wait_below(f, 1);
+			if (err)
+				note_error(f, err);
+		}
+		wait_all(f);
+	} while (__atomic_load_n(&f->left, __ATOMIC_RELAXED) && !f->err);
 	return f->err;
 }
 

@@ -10,7 +10,8 @@ COUNTER_GLOBAL(rpc_c_bytes_sent, "rpc.bytes", "bytes of headers and bodies sent"
 COUNTER_GLOBAL(rpc_c_bulk_sent, "rpc.bulk_bytes",
 	       "bytes of bulk and of reply data sent straight from where they lie");
 COUNTER_GLOBAL(rpc_c_bytes_copied, "rpc.copied_bytes", "bytes of bodies copied by the CPU");
-COUNTER_GLOBAL(rpc_c_doorbells, "rpc.doorbells", "calls of post_send: one doorbell each");
+COUNTER_GLOBAL(rpc_c_doorbells, "rpc.doorbells",
+	       "doorbells: one a message, or one for all that a poll sends on a connection");
 COUNTER_GLOBAL(rpc_c_work_requests, "rpc.work_requests", "work requests posted");
 COUNTER_GLOBAL(rpc_c_merged, "rpc.merged",
 	       "reply data WRITEs that were joined with their neighbour");

@@ -14,6 +14,8 @@
  *		 - while callers poll by themselves and nobody waits for an asynchronous call: puts
  *		   off re-arming by rpc.lazy_us, which saves an interrupt per call;
  *		 - else arms, polls once more and sleeps.  An idle node burns nothing.
+ * Doorbells:	what is posted while several completions are processed waits for one doorbell a
+ *		connection at their end.
  * Ordering:	arm, then poll once more: a completion is found by that poll or raises the event.
  */
 #define PR_FMT "rpc: "
@@ -32,6 +34,41 @@
 static uint64_t event_ns; /* when the last event was raised; atomic */
 static struct rpc_spin_gauge serve_gauge = { .score = RPC_SPIN_SCORE_MAX }; /* net thread */
 static uint64_t request_gap_ns; /* usual time from a reply to the next request; net thread */
+
+/* --- doorbells that wait ------------------------------------------------------------------ */
+
+static struct thread *batching; /* atomic: the owner, while it processes several completions */
+static struct rpc_session *to_ring[RPC_POLL_BATCH]; /* poll owner */
+static unsigned int nr_to_ring;
+
+bool rpc_poll_rings_later(struct rpc_session *s)
+{
+	/* Nobody but this thread itself writes what is compared with. */
+	if (__atomic_load_n(&batching, __ATOMIC_RELAXED) != thread_current())
+		return false;
+	for (unsigned int i = 0; i < nr_to_ring; i++)
+		if (to_ring[i] == s)
+			return true;
+	if (nr_to_ring == ARRAY_SIZE(to_ring))
+		return false;
+	to_ring[nr_to_ring++] = s;
+	return true;
+}
+
+static void ring_all(void)
+{
+	__atomic_store_n(&batching, NULL, __ATOMIC_RELAXED);
+	for (unsigned int i = 0; i < nr_to_ring; i++) {
+		struct rpc_session *s = to_ring[i];
+
+		/* As for posting: another connection may be there by now, or none. */
+		spin_lock(&s->lock);
+		if (s->conn && s->conn->state == RPC_CONN_UP)
+			rpc_ring_locked(s->conn);
+		spin_unlock(&s->lock);
+	}
+	nr_to_ring = 0;
+}
 
 /* --- completions ---------------------------------------------------------------------- */
 
@@ -136,8 +173,12 @@ static int poll_batch(void)
 	if (n <= 0)
 		return 0;
 	now = time_now_ns();
+	if (n > 1)
+		__atomic_store_n(&batching, thread_current(), __ATOMIC_RELAXED);
 	for (int i = 0; i < n; i++)
 		wc_process(&wc[i], now);
+	if (n > 1)
+		ring_all();
 	return n;
 }
 

@@ -255,6 +255,7 @@ struct rpc_conn {
 	uint64_t sq_posted;    /* work requests so far: wr_id of the last */
 	uint64_t sq_signalled; /* the last with a completion asked for */
 	uint64_t sq_completed;
+	bool unrung;           /* work requests wait for rpc_ring_locked() */
 	uint32_t recv_to_post; /* poll owner */
 	uint64_t opened_ns;
 	/* what the CM said, until conn_work looks: session lock */
@@ -509,6 +510,8 @@ void rpc_conn_post_recv(struct rpc_conn *conn, uint32_t nr);
 /* Post what waits to be posted: requests and replies. */
 void rpc_flush_locked(struct rpc_session *s);
 int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now) __must_check;
+/* The doorbell for what was posted while rpc_poll_rings_later(). */
+void rpc_ring_locked(struct rpc_conn *conn);
 int rpc_post_reply_locked(struct rpc_conn *conn, uint32_t slot, const struct rpc_write *writes,
 			  uint32_t nr_writes) __must_check;
 void rpc_reap_locked(struct rpc_conn *conn, struct rpc_batch *b);
@@ -557,6 +560,11 @@ int rpc_poll_init(void) __must_check;
 /* Pass through ownership of the poll once, draining the queue. */
 void rpc_poll_barrier(void);
 bool rpc_poll_try_once(void);
+/*
+ * Is this thread processing several completions, and will it call rpc_ring_locked() for @s at their end?
+ * Context: session lock.
+ */
+bool rpc_poll_rings_later(struct rpc_session *s);
 /* Process what came before the peer was known. */
 void rpc_poll_early(struct rpc_conn *conn);
 void rpc_arm(void);

@@ -5,6 +5,8 @@
  * Request:	one WRITE with immediate: header and body from the slot's registered buffer (or
  *		inline in the work request), bulk from where it lies.
  * Reply:	data WRITEs, then one WRITE with immediate; one chain, one doorbell.
+ * Doorbells:	one a message; one for all that go out on a connection while a poll processes several
+ *		completions.
  * Signalling:	every quarter of the send queue one completion is asked for; it stands for all
  *		before it.  The send queue's completions are looked at only when room runs short,
  *		or by the tick while somebody waits to hear that a reply was delivered.
@@ -19,11 +21,21 @@
 #include <kernel/time.h>
 #include <lib/string.h>
 
+void rpc_ring_locked(struct rpc_conn *conn)
+{
+	if (!conn->unrung)
+		return;
+	conn->unrung = false;
+	rdma_ring_send(conn->qp);
+	counter_inc(&rpc_c_doorbells);
+}
+
 /* Room for @nr more work requests? Looks at the send completions when it is short. */
 static bool sq_has_room(struct rpc_conn *conn, uint32_t nr)
 {
 	if (conn->sq_posted - conn->sq_completed + nr <= conn->sq_size)
 		return true;
+	rpc_ring_locked(conn);
 	rpc_reap_locked(conn, NULL);
 	if (conn->sq_posted - conn->sq_completed + nr <= conn->sq_size)
 		return true;
@@ -47,13 +59,19 @@ static int post_chain(struct rpc_conn *conn, uint32_t nr)
 		last->flags |= RDMA_SEND_SIGNALED;
 		conn->sq_signalled = conn->sq_posted;
 	}
+	if (rpc_poll_rings_later(conn->session)) {
+		last->flags |= RDMA_SEND_DEFER;
+		conn->unrung = true;
+	} else {
+		conn->unrung = false;
+		counter_inc(&rpc_c_doorbells);
+	}
 	err = rdma_post_send(conn->qp, conn->wr, &bad);
 	if (unlikely(err)) {
 		/* Part of the chain may be out: the queue pair is of no more use. */
 		rpc_conn_break_locked(conn);
 		return err;
 	}
-	counter_inc(&rpc_c_doorbells);
 	counter_add(&rpc_c_work_requests, nr);
 	return 0;
 }

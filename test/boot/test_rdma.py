@@ -31,7 +31,7 @@ CASES = [
     "flush_after_error", "out_of_bounds", "bad_lkey", "quit",
 ]  # fmt: skip
 
-LOCAL_CASES = ["vectors", "hammer", "send_imm_inline", "many_reads"]
+LOCAL_CASES = ["vectors", "hammer", "send_imm_inline", "many_reads", "deferred"]
 
 
 def die_with_parent():

@@ -333,6 +333,111 @@ static void held_frames(struct ktest *t)
 	sim_run(t, nodes, 2, 30);
 }
 
+/* --- bursts ------------------------------------------------------------------------------------ */
+
+#define BURST  16u
+#define BURSTS 20u
+
+struct burst {
+	uint32_t left, done; /* atomic: calls still to be made; calls that ended */
+	uint32_t failed;     /* atomic */
+};
+
+static void burst_submit(struct burst *b);
+
+/* Polling context: the next call goes out from here. */
+static void burst_done(struct rpc_call *call)
+{
+	struct burst *b = call->arg;
+
+	if (call->status)
+		__atomic_add_fetch(&b->failed, 1, __ATOMIC_SEQ_CST);
+}
+
+static void burst_released(struct rpc_call *call)
+{
+	struct burst *b = call->arg;
+
+	burst_submit(b);
+	__atomic_add_fetch(&b->done, 1, __ATOMIC_SEQ_CST);
+}
+
+static void burst_submit(struct burst *b)
+{
+	struct rpc_call *call;
+	uint32_t left = __atomic_load_n(&b->left, __ATOMIC_SEQ_CST);
+
+	do {
+		if (!left)
+			return;
+	} while (!__atomic_compare_exchange_n(&b->left, &left, left - 1, false, __ATOMIC_SEQ_CST,
+					      __ATOMIC_SEQ_CST));
+	call = rpc_call_alloc();
+	call->peer = 1;
+	call->cls = RPC_CLASS_DEMAND;
+	call->opcode = OP_ECHO;
+	call->body = "a body";
+	call->body_len = 6;
+	call->done = burst_done;
+	call->release = burst_released;
+	call->arg = b;
+	if (rpc_call_submit(call)) {
+		__atomic_add_fetch(&b->failed, 1, __ATOMIC_SEQ_CST);
+		__atomic_add_fetch(&b->done, 1, __ATOMIC_SEQ_CST);
+	}
+	rpc_call_put(call);
+}
+
+/* All requests come at once, then all replies, to which the answer is as many requests. */
+static void burst_once(struct ktest *t)
+{
+	struct burst b = { .left = 3 * BURST };
+
+	sim_cmd("hold 2 1");
+	for (uint32_t i = 0; i < BURST; i++)
+		burst_submit(&b);
+	sim_cmd("hold 1 2");
+	sim_cmd("release 2 1");
+	usleep(2000); /* for replies to gather; however many do, the result is the same */
+	sim_cmd("release 1 2");
+	for (int i = 0; i < 8000 && __atomic_load_n(&b.done, __ATOMIC_SEQ_CST) < 3 * BURST; i++)
+		usleep(1000);
+	EXPECT_EQ(t, b.done, 3 * BURST);
+	EXPECT_EQ(t, b.failed, 0);
+}
+
+/* What is posted while a poll processes several completions goes out by one doorbell. */
+static void burst_node(struct ktest *t)
+{
+	const bool server = sim_node_id() == 1;
+	const char *const messages = server ? "rpc.replies" : "rpc.requests";
+	uint64_t rung, sent;
+
+	node_join(t, 2);
+	if (!server)
+		EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	sim_cmd("barrier 1 2");
+	rung = counter("rpc.doorbells");
+	sent = counter(messages);
+	for (uint32_t i = 0; i < BURSTS && !server; i++)
+		burst_once(t);
+	sim_cmd("barrier 2 2");
+	rung = counter("rpc.doorbells") - rung;
+	sent = counter(messages) - sent;
+	EXPECT_GE(t, sent, (uint64_t)3 * BURST * BURSTS);
+	EXPECT_LT(t, rung, sent);
+	EXPECT_EQ(t, counter("rpc.timeouts"), 0);
+	sim_cmd("barrier 3 2");
+}
+
+static void bursts_share_doorbells(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = burst_node },
+						 { .id = 2, .fn = burst_node } };
+
+	sim_run(t, nodes, 2, 40);
+}
+
 /* --- credits and classes --------------------------------------------------------------------- */
 
 static void count_done(struct rpc_call *call)
@@ -579,6 +684,7 @@ static const struct ktest_case cases[] = {
 	KTEST(quarantine_reset),
 	KTEST(quarantine_reset_empty),
 	KTEST(held_frames),
+	KTEST(bursts_share_doorbells),
 	KTEST(credits_and_classes),
 	KTEST(nested_waits),
 	KTEST(crossing_connects),

@@ -350,6 +350,7 @@ int mlx4_qp_to_rts_ud(struct rdma_qp *qp);
 int mlx4_qp_to_err(struct rdma_qp *qp);
 int mlx4_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr,
 		   const struct rdma_send_wr **bad);
+void mlx4_ring_send(struct rdma_qp *qp);
 int mlx4_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr,
 		   const struct rdma_recv_wr **bad);
 struct mlx4_qp *mlx4_qp_lookup(struct mlx4_dev *dev, uint32_t qpn);

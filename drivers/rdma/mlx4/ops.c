@@ -237,6 +237,7 @@ const struct rdma_device_ops mlx4_rdma_ops = {
 	.qp_to_rts_ud = gated_qp_to_rts_ud,
 	.qp_to_err = gated_qp_to_err,
 	.post_send = mlx4_post_send,
+	.ring_send = mlx4_ring_send,
 	.post_recv = mlx4_post_recv,
 	.poll_cq = mlx4_poll_cq,
 	.arm_cq = mlx4_arm_cq,

@@ -513,7 +513,7 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 	uint32_t head, start;
 	uint32_t nr_inline = 0, nr_signalled = 0, flame_len = 0;
 	const void *flame = NULL;
-	bool lost = false;
+	bool lost = false, defer = false;
 	int err = 0;
 
 	flags = spin_lock_irqsave(&sq->lock);
@@ -529,7 +529,10 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 		if (err)
 			break;
 		sq->wrid[head & (sq->nr - 1)] = wr->wr_id;
-		if (dev->bf_max && head == start && !wr->next && !qp->special)
+		defer = wr->flags & RDMA_SEND_DEFER;
+		/* BlueFlame brings one entry, and what waits for a doorbell is in front of it. */
+		if (dev->bf_max && head == start && !wr->next && !qp->special && !defer &&
+		    !sq->unrung)
 			flame_len = mlx4_wqe_flame(sq, head, qp->qpn, dev->bf_max, &ctrl, &flame);
 		mlx4_wqe_commit(sq, head, ctrl);
 		mlx4_wqe_stamp(sq, head + spare);
@@ -539,15 +542,16 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 	if (head != start) {
 		WRITE_ONCE(sq->head, head);
 		lost = mlx4_qp_is_lost(dev, qp);
-		if (likely(!lost))
+		sq->unrung = defer && !lost;
+		if (likely(!lost && !defer))
 			sq_ring(dev, qp, flame, flame_len);
 	}
 	spin_unlock_irqrestore(&sq->lock, flags);
 
 	if (head != start) {
-		rdma_count_send(head - start, !lost);
+		rdma_count_send(head - start, !lost && !defer);
 		rdma_count_send_kinds(nr_inline, nr_signalled);
-		rdma_count_mmio(!lost);
+		rdma_count_mmio(!lost && !defer);
 		/* Nobody else will tell of these: poll makes up their completions. */
 		if (unlikely(lost))
 			rdma_cq_event(&qp->send_cq->rdma);
@@ -555,6 +559,28 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 	if (err)
 		*bad = wr;
 	return err;
+}
+
+void mlx4_ring_send(struct rdma_qp *rdma)
+{
+	struct mlx4_dev *dev = to_mlx4(rdma->dev);
+	struct mlx4_qp *qp = to_qp(rdma);
+	struct mlx4_wq *sq = &qp->sq;
+	unsigned long flags;
+	bool lost, ring;
+
+	flags = spin_lock_irqsave(&sq->lock);
+	lost = mlx4_qp_is_lost(dev, qp);
+	ring = sq->unrung && !lost;
+	sq->unrung = false;
+	if (likely(ring))
+		sq_ring(dev, qp, NULL, 0);
+	spin_unlock_irqrestore(&sq->lock, flags);
+
+	rdma_count_send(0, ring);
+	rdma_count_mmio(ring);
+	if (unlikely(lost))
+		rdma_cq_event(&qp->send_cq->rdma);
 }
 
 int mlx4_post_recv(struct rdma_qp *rdma, const struct rdma_recv_wr *wr,

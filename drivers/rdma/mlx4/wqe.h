@@ -20,6 +20,7 @@ struct mlx4_wq {
 	uint32_t max_sge;
 	uint32_t head; /* next to post; lock */
 	uint32_t tail; /* next to complete; written by poll, atomic */
+	bool unrung;   /* posted with RDMA_SEND_DEFER, and not rung for yet; lock */
 };
 
 struct mlx4_wq_sizes {

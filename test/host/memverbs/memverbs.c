@@ -2,7 +2,8 @@
 /*
  * In-memory RDMA provider: RC writes and UD datagrams over the simulated fabric.
  *
- * Flow:	post_send turns each work request into a frame that carries its data; the receiving
+ * Flow:	post_send turns each work request into a frame that carries its data, and keeps it until the
+ *		next doorbell when that is put off (RDMA_SEND_DEFER); the receiving
  *		node's device thread checks key, bounds and access, places the data, takes a receive,
  *		completes, and acknowledges; the acknowledgement completes the sender's request.
  * Like hardware: order per queue pair, RNR when no receive is posted, errors that flush what is
@@ -66,6 +67,9 @@ struct mem_qp {
 	uint64_t next_seq;
 	bool receiving, sending, broken;
 	struct list_head sends, recvs, held;
+	/* Frames that wait for rdma_ring_send(). */
+	uint8_t *deferred;
+	size_t deferred_len, deferred_room;
 };
 
 struct mem_mr {
@@ -109,6 +113,30 @@ static void frame_send(struct fab_hdr *hdr, const void *data)
 	write_all(hdr, sizeof(*hdr));
 	write_all(data, hdr->len);
 	pthread_mutex_unlock(&tx_lock);
+}
+
+/* dev_lock is held. */
+static void frame_defer(struct mem_qp *qp, struct fab_hdr *hdr, const void *data)
+{
+	const size_t need = qp->deferred_len + sizeof(*hdr) + hdr->len;
+
+	if (need > qp->deferred_room) {
+		qp->deferred_room = 2 * need;
+		qp->deferred = realloc(qp->deferred, qp->deferred_room);
+	}
+	hdr->src = (uint16_t)self;
+	memcpy(qp->deferred + qp->deferred_len, hdr, sizeof(*hdr));
+	memcpy(qp->deferred + qp->deferred_len + sizeof(*hdr), data, hdr->len);
+	qp->deferred_len = need;
+}
+
+/* dev_lock is held. */
+static void deferred_send(struct mem_qp *qp)
+{
+	pthread_mutex_lock(&tx_lock);
+	write_all(qp->deferred, qp->deferred_len);
+	pthread_mutex_unlock(&tx_lock);
+	qp->deferred_len = 0;
 }
 
 static bool read_all(void *buf, size_t len)
@@ -180,6 +208,7 @@ static void qp_break(struct mem_qp *qp)
 		return;
 	qp->broken = true;
 	qp->receiving = qp->sending = false;
+	qp->deferred_len = 0;
 	while (!list_empty(&qp->held))
 		held_free(list_first_entry(&qp->held, struct held, link));
 	while (!list_empty(&qp->sends))
@@ -576,6 +605,7 @@ static void mem_qp_destroy(struct rdma_qp *rqp)
 	cq_purge(qp->qp.send_cq, qp);
 	cq_purge(qp->qp.recv_cq, qp);
 	pthread_mutex_unlock(&dev_lock);
+	free(qp->deferred);
 	free(qp);
 }
 
@@ -649,7 +679,14 @@ static bool gather(const struct rdma_send_wr *wr, uint8_t *buf, uint32_t *len)
 	return true;
 }
 
-static int send_one(struct mem_qp *qp, const struct rdma_send_wr *wr)
+static bool is_deferred(const struct rdma_send_wr *wr)
+{
+	while (wr->next)
+		wr = wr->next;
+	return wr->flags & RDMA_SEND_DEFER;
+}
+
+static int send_one(struct mem_qp *qp, const struct rdma_send_wr *wr, bool defer)
 {
 	static uint8_t buf[FAB_MAX_PAYLOAD]; /* dev_lock */
 	const bool ud = qp->qp.type != RDMA_QPT_RC;
@@ -685,7 +722,10 @@ static int send_one(struct mem_qp *qp, const struct rdma_send_wr *wr)
 	if (wr->opcode == RDMA_WR_WRITE_WITH_IMM)
 		h.flags |= FAB_F_IMM;
 	h.seq = s->seq;
-	frame_send(&h, buf);
+	if (defer)
+		frame_defer(qp, &h, buf);
+	else
+		frame_send(&h, buf);
 	if (ud)
 		send_complete(qp, s, RDMA_WC_SUCCESS);
 	return 0;
@@ -695,11 +735,14 @@ static int mem_post_send(struct rdma_qp *rqp, const struct rdma_send_wr *wr,
 			 const struct rdma_send_wr **bad)
 {
 	struct mem_qp *qp = container_of(rqp, struct mem_qp, qp);
+	const bool defer = is_deferred(wr);
 	int err = 0;
 
 	pthread_mutex_lock(&dev_lock);
+	if (!defer)
+		deferred_send(qp);
 	for (; wr; wr = wr->next) {
-		err = send_one(qp, wr);
+		err = send_one(qp, wr, defer);
 		if (err) {
 			*bad = wr;
 			break;
@@ -707,6 +750,13 @@ static int mem_post_send(struct rdma_qp *rqp, const struct rdma_send_wr *wr,
 	}
 	pthread_mutex_unlock(&dev_lock);
 	return err;
+}
+
+static void mem_ring_send(struct rdma_qp *rqp)
+{
+	pthread_mutex_lock(&dev_lock);
+	deferred_send(container_of(rqp, struct mem_qp, qp));
+	pthread_mutex_unlock(&dev_lock);
 }
 
 static int recv_one(struct mem_qp *qp, const struct rdma_recv_wr *wr)
@@ -800,6 +850,7 @@ static const struct rdma_device_ops mem_ops = {
 	.qp_to_rts_ud = mem_qp_to_rts_ud,
 	.qp_to_err = mem_qp_to_err,
 	.post_send = mem_post_send,
+	.ring_send = mem_ring_send,
 	.post_recv = mem_post_recv,
 	.poll_cq = mem_poll_cq,
 	.arm_cq = mem_arm_cq,

@@ -57,6 +57,8 @@ struct rdma_device_ops {
 
 	int (*post_send)(struct rdma_qp *qp, const struct rdma_send_wr *wr,
 			 const struct rdma_send_wr **bad);
+	/* NULL: post_send does not wait for it. */
+	void (*ring_send)(struct rdma_qp *qp);
 	int (*post_recv)(struct rdma_qp *qp, const struct rdma_recv_wr *wr,
 			 const struct rdma_recv_wr **bad);
 	int (*poll_cq)(struct rdma_cq *cq, struct rdma_wc *wc, int max);

@@ -113,6 +113,11 @@ enum rdma_send_flags {
 	RDMA_SEND_SOLICITED = 1 << 1,
 	RDMA_SEND_INLINE = 1 << 2, /* data is copied into the WQE before post_send returns */
 	RDMA_SEND_FENCE = 1 << 3,
+	/*
+	 * On a list's last request: no doorbell for this list.  Its requests need not begin before
+	 * rdma_ring_send(), or a later list without the flag.
+	 */
+	RDMA_SEND_DEFER = 1 << 4,
 };
 
 enum rdma_wc_status {
@@ -316,9 +321,14 @@ int rdma_qp_to_err(struct rdma_qp *qp) __must_check;
 
 /* --- fast path: never sleeps --------------------------------------------------------- */
 
-/* 0, or -EINVAL/-ENOMEM with *@bad the first request that was not posted. One doorbell a call. */
+/*
+ * 0, or -EINVAL/-ENOMEM with *@bad the first request that was not posted. One doorbell a call, or none:
+ * RDMA_SEND_DEFER.
+ */
 int rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr,
 		   const struct rdma_send_wr **bad) __must_check;
+/* One doorbell for all that was posted to @qp with RDMA_SEND_DEFER since the last one. */
+void rdma_ring_send(struct rdma_qp *qp);
 int rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr,
 		   const struct rdma_recv_wr **bad) __must_check;
 /* Take up to @max completions; returns how many (0 = empty). */
