@@ -28,8 +28,10 @@ def test_fetches_and_round_trips(pool):
     trips = logged(cluster, "rpc")["ns"]
     assert set(trips) == {"bare_64", "rpc_64", "bare_4k", "rpc_4k", "datagram_64"}
     assert all(0 < row["p50"] <= row["p90"] <= row["p99"] for row in trips.values())
-    for row in fetches["depth"].values():
-        # One doorbell asks, one answers; the other benchmark rings some beside it.
-        assert row["ns"] > 0 and row["doorbells"] >= ROUNDS and row["served"] >= ROUNDS
+    for depth, row in fetches["depth"].items():
+        # One doorbell asks, one answers; what a poll finds together, 16 at most, shares one. The other
+        # benchmark rings some beside it.
+        least = ROUNDS if depth == "1" else ROUNDS / 16
+        assert row["ns"] > 0 and row["doorbells"] >= least and row["served"] >= least
     stats = cluster.stats()
     assert stats["m0"]["rpc.bulk_bytes"] >= 4 * ROUNDS * 4096
