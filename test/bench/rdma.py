@@ -140,7 +140,7 @@ def fetch_rows(disk, repeat: int, row: Row) -> list:
             us = [s[depth]["us"] for s in samples]
             rows.append(row(f"4 KiB fetch, {depth} in flight{setting}", "µs", statistics.median(us), one,
                             "one at a time", FETCH_GOALS.get(depth),
-                            {"each": us, "doorbells a fetch": [s[depth]["doorbells"] for s in samples]}))  # fmt: skip
+                            {"each": us, "number of doorbells a fetch": [s[depth]["doorbells"] for s in samples]}))  # fmt: skip
     return rows
 
 

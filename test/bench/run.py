@@ -216,7 +216,8 @@ def page(title: str, rows: list[Row], missing: list[str], setting: Setting) -> s
     for row in rows:
         for name, values in row.raw.items():
             shown = ", ".join(f"{v:.1f}" for v in values)
-            out.append(f"- {row.name}, {name} ({row.unit}): {shown}")
+            unit = "" if name.startswith("number of ") else f" ({row.unit})"
+            out.append(f"- {row.name}, {name}{unit}: {shown}")
     return "\n".join(out).rstrip() + "\n"
 
 
