@@ -259,6 +259,11 @@ static int reach_host(struct rdma_device *dev, uint64_t deadline)
 	}
 }
 
+static uint64_t lease_ns(void)
+{
+	return __atomic_load_n(&cluster.lease_ms, __ATOMIC_ACQUIRE) * 1000000ull;
+}
+
 static int join_host(uint64_t deadline)
 {
 	struct cluster_member_wire w;
@@ -269,6 +274,8 @@ static int join_host(uint64_t deadline)
 	cluster_member_encode(&self, &w);
 	do {
 		err = call_host(CLUSTER_JOIN, &w, sizeof(w), CALL_NS);
+		if (!err && !lease_ns())
+			err = -EPROTO; /* no view, so that we would not know how long our lease is */
 		if (!err || err == -EPROTO)
 			return err;
 		thread_sleep_until(time_now_ns() + PACE_NS);
@@ -306,11 +313,6 @@ static int wait_complete(uint64_t deadline)
 		}
 	}
 	return 0;
-}
-
-static uint64_t lease_ns(void)
-{
-	return __atomic_load_n(&cluster.lease_ms, __ATOMIC_ACQUIRE) * 1000000ull;
 }
 
 /*

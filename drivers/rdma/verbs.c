@@ -451,8 +451,7 @@ int rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr,
 
 void rdma_ring_send(struct rdma_qp *qp)
 {
-	if (qp->dev->ops->ring_send)
-		qp->dev->ops->ring_send(qp);
+	qp->dev->ops->ring_send(qp);
 }
 
 int rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr,

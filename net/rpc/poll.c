@@ -61,7 +61,7 @@ static void ring_all(void)
 	for (unsigned int i = 0; i < nr_to_ring; i++) {
 		struct rpc_session *s = to_ring[i];
 
-		/* As for posting: another connection may be there by now, or none. */
+		/* Broken meanwhile: what was posted is sent again on another connection, or given up. */
 		spin_lock(&s->lock);
 		if (s->conn && s->conn->state == RPC_CONN_UP)
 			rpc_ring_locked(s->conn);

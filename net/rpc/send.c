@@ -59,7 +59,11 @@ static int post_chain(struct rpc_conn *conn, uint32_t nr)
 		last->flags |= RDMA_SEND_SIGNALED;
 		conn->sq_signalled = conn->sq_posted;
 	}
-	if (rpc_poll_rings_later(conn->session)) {
+	/*
+	 * Who asks for a completion may soon need the room that it tells of: that part of the queue goes
+	 * out at once.
+	 */
+	if (!(last->flags & RDMA_SEND_SIGNALED) && rpc_poll_rings_later(conn->session)) {
 		last->flags |= RDMA_SEND_DEFER;
 		conn->unrung = true;
 	} else {

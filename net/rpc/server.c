@@ -247,7 +247,7 @@ static void session_reply(struct rpc_session *s, struct rpc_request *req, int st
 		ss->state = RPC_SSLOT_DONE;
 		ss->req = NULL;
 		in_use = reply_send_locked(s, req, idempotent, writes, nr_writes) && sent;
-		now = time_now_ns(); /* the reply is out: from here on nobody waits for us */
+		now = time_now_ns(); /* the reply is out, or waits for the poll's doorbell */
 		if (in_use) {
 			ss->sent = sent;
 			ss->sent_arg = arg;

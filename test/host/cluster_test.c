@@ -95,6 +95,14 @@ static bool wait_for(const uint32_t *n, uint32_t at_least)
 	return __atomic_load_n(n, __ATOMIC_SEQ_CST) >= at_least;
 }
 
+/* A view's look-ups and epoch come after its gone and joined callbacks. */
+static bool wait_epoch_after(uint32_t epoch)
+{
+	for (int i = 0; i < 8000 && cluster_epoch() <= epoch; i++)
+		usleep(1000);
+	return cluster_epoch() > epoch;
+}
+
 static void expect_everybody(struct ktest *t)
 {
 	uint32_t ids[4] = { 0 };
@@ -264,15 +272,19 @@ static void programs_are_placed(struct ktest *t)
 
 static void lease_node(struct ktest *t)
 {
+	uint32_t epoch;
+
 	shim_bootparam_set("cluster.lease_ms", "1000");
 	shim_bootparam_set("rpc.dead_ms", "3000");
 	shim_bootparam_set("rpc.keepalive_ms", "500");
 	ASSERT_EQ(t, join(t), 0);
+	epoch = cluster_epoch();
 	sim_cmd("barrier 1 4");
 	if (sim_node_id() == MEMORY_A)
 		EXPECT_EQ(t, sim_cmd("kill %u", PROCESSOR), 0);
 	EXPECT_TRUE(t, wait_for(&nr_gone, 1));
 	EXPECT_EQ(t, last_gone, PROCESSOR);
+	EXPECT_TRUE(t, wait_epoch_after(epoch));
 	EXPECT_EQ(t, cluster_nodes(NODE_ROLE_PROCESSOR, (uint32_t[1]){ 0 }, 1), 0);
 	EXPECT_EQ(t, ping(PROCESSOR, RPC_CLASS_CONTROL), -EHOSTDOWN);
 	EXPECT_EQ(t, ping(sim_node_id() == HOST ? MEMORY_A : HOST, RPC_CLASS_CONTROL), 0);
@@ -292,6 +304,7 @@ static void lease_ends(struct ktest *t)
 static void restart_node(struct ktest *t)
 {
 	const bool again = sim_incarnation() == 1;
+	uint32_t epoch;
 
 	ASSERT_EQ(t, join(t), 0);
 	if (again) {
@@ -305,6 +318,7 @@ static void restart_node(struct ktest *t)
 	}
 	if (sim_node_id() != MEMORY_B)
 		EXPECT_EQ(t, ping(MEMORY_B, RPC_CLASS_DEMAND), 0);
+	epoch = cluster_epoch();
 	sim_cmd("barrier 1 4");
 	if (sim_node_id() == MEMORY_B) {
 		sleep(30); /* killed meanwhile */
@@ -318,6 +332,7 @@ static void restart_node(struct ktest *t)
 	EXPECT_TRUE(t, wait_for(&nr_gone, 1));
 	EXPECT_TRUE(t, wait_for(&nr_joined, 4));
 	EXPECT_EQ(t, last_gone, MEMORY_B);
+	EXPECT_TRUE(t, wait_epoch_after(epoch));
 	EXPECT_EQ(t, ping(MEMORY_B, RPC_CLASS_DEMAND), 0);
 	expect_everybody(t);
 	sim_cmd("barrier 2 4");

@@ -7,7 +7,7 @@
  *		registers memory, makes completion queues and queue pairs, brings each queue pair
  *		INIT -> RTR -> RTS, posts work requests and polls completions.
  * Context:	creating, modifying and destroying objects may sleep.  post_send, post_recv,
- *		poll_cq and arm_cq never sleep, never allocate, and may be called with spinlocks of
+ *		ring_send, poll_cq and arm_cq never sleep, never allocate, and may be called with spinlocks of
  *		a rank below RANK_RDMA held.  They are safe on several CPUs at once.
  * Ordering:	on one RC queue pair, work requests execute in posting order and their data is
  *		placed in that order; a completion with an error is followed by flush completions
@@ -115,7 +115,7 @@ enum rdma_send_flags {
 	RDMA_SEND_FENCE = 1 << 3,
 	/*
 	 * On a list's last request: no doorbell for this list.  Its requests need not begin before
-	 * rdma_ring_send(), or a later list without the flag.
+	 * rdma_ring_send(), or a request of a later list without the flag.
 	 */
 	RDMA_SEND_DEFER = 1 << 4,
 };
