@@ -6,7 +6,7 @@
  * Flow:	walk the .ktest section, make one cmocka test of each case that matches, run them.
  *		A case notes its failures through ktest_fail(); the wrapper fails the cmocka test
  *		once the case has returned, so threads of a case may fail it too.
- * Failure:	a case that does not end within TESSERA_TEST_TIMEOUT seconds (60) is named and the
+ * Failure:	a case that does not end within TESSERA_TEST_TIMEOUT seconds (240) is named and the
  *		program aborts. Sanitizers abort at once.
  */
 #include <pthread.h>
@@ -58,7 +58,7 @@ static unsigned int timeout_s(void)
 	const char *s = getenv("TESSERA_TEST_TIMEOUT");
 	uint32_t v;
 
-	return s && kstrtou32(s, 10, &v) == 0 ? v : 60;
+	return s && kstrtou32(s, 10, &v) == 0 ? v : 240;
 }
 
 struct selected {
