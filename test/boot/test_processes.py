@@ -74,15 +74,19 @@ def test_a_script_as_a_program(plain):
 # Nothing is left.
 
 
-def settled(cluster, before):
-    """The gauges of processes are back; what is left over otherwise by node and counter."""
+def frames_gone(cluster, before) -> int:
+    """The gauges of processes are back; what is left over otherwise by node and counter: frames of p0."""
     after = settled_stats(cluster, before)
     for gauge in GAUGES:
         assert delta(before, after, "p0", gauge) == 0, gauge
     for node in [n for n in after if n[0] == "m"]:
         for counter in ("memory.frames_used", "memory.spaces", "memory.vmas", "memory.committed"):
             assert delta(before, after, node, counter) == 0, f"{node} {counter}"
-    assert before["p0"]["frame.free"] - after["p0"]["frame.free"] < 64
+    return before["p0"]["frame.free"] - after["p0"]["frame.free"]
+
+
+def settled(cluster, before):
+    assert frames_gone(cluster, before) < 64
 
 
 LOOP = "i=0; while [ $i -lt {n} ]; do {what}; i=$((i+1)); done; echo $i"
@@ -126,16 +130,25 @@ def test_killed_at_any_moment(pool, programs, request, shape):
         [str(programs / "glibc-static/threads"), "churn", "1000000"],
         [str(programs / "glibc-static/bomb"), "user", "30"],
     ]
-    for i in range(-2 * len(scripts), rounds):
-        if i == 0:  # caches of the kernel have grown by now
-            before = plain.stats()
-        program, _ = plain.start(scripts[i % len(scripts)])
-        assert program.wait(time.monotonic() + 60, what="start") or program.over
-        time.sleep(dice.uniform(0, 0.6))
-        program.signal(9)
-        assert program.wait(time.monotonic() + 120), f"round {i}: not gone"
-        assert program.exit.status in (9, 0)
-    settled(plain, before)
+
+    def kill_some(count):
+        for i in range(count):
+            program, _ = plain.start(scripts[i % len(scripts)])
+            assert program.wait(time.monotonic() + 60, what="start") or program.over
+            time.sleep(dice.uniform(0, 0.6))
+            program.signal(9)
+            assert program.wait(time.monotonic() + 120), f"round {i}: not gone"
+            assert program.exit.status in (9, 0)
+
+    kill_some(2 * len(scripts))  # caches of the kernel grow
+    gone = []
+    # On a machine that loses time a program may come further later than it did at first: then a cache has grown
+    # once more. What is lost again and again is no cache.
+    while not gone or gone[-1] >= 64:
+        assert len(gone) < 4, gone
+        before = plain.stats()
+        kill_some(rounds)
+        gone.append(frames_gone(plain, before))
 
 
 # Bombs.
