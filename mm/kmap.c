@@ -3,8 +3,10 @@
  * The vmalloc area: virtual ranges for stacks, large tables and device memory.
  *
  * Ranges:	a tree of areas by address; the search goes up from the last area handed
- *		out and wraps, so that a freed address is not reused soon.  Each area
- *		starts with a guard page, which also ends the one before.
+ *		out, so that a freed address is not reused soon, and starts again at the
+ *		bottom after KMAP_REUSE_SPAN, since the page tables that the area once
+ *		needed stay.  Each area starts with a guard page, which also ends the one
+ *		before.
  * Locking:	kmap_lock guards the tree; mapping happens outside it, on ranges that
  *		the caller owns.
  */
@@ -39,6 +41,7 @@ struct area {
 static struct spinlock kmap_lock = SPINLOCK_INIT("vmalloc", RANK_VMALLOC);
 static struct rb_root areas __guarded_by(&kmap_lock);
 static vaddr_t hint __guarded_by(&kmap_lock) = VMALLOC_BASE;
+static uint64_t used __guarded_by(&kmap_lock); /* bytes of all areas */
 
 static struct area *area_of(struct rb_node *n)
 {
@@ -69,13 +72,24 @@ static vaddr_t find_gap(vaddr_t from, vaddr_t to, uint64_t len) __must_hold(&kma
 {
 	struct area *a = first_above(from);
 
-	while (a) {
-		if (a->start >= from && a->start - from >= len)
+	while (from < to && to - from >= len) {
+		if (!a || (a->start >= from && a->start - from >= len))
 			return from;
 		from = a->end;
 		a = area_of(rb_next(&a->node));
 	}
-	return from < to && to - from >= len ? from : 0;
+	return 0;
+}
+
+/*
+ * Where the search from the hint ends: room for what is in use, gaps between included, and
+ * for KMAP_REUSE_SPAN more.
+ */
+static vaddr_t search_end(void) __must_hold(&kmap_lock)
+{
+	const uint64_t span = KMAP_REUSE_SPAN + 2 * used;
+
+	return span < VMALLOC_SIZE ? VMALLOC_BASE + span : VMALLOC_END;
 }
 
 static void insert_area(struct area *a) __must_hold(&kmap_lock)
@@ -106,12 +120,13 @@ static struct area *area_alloc(size_t nr, enum area_kind kind)
 		return NULL;
 	a->kind = kind;
 	flags = spin_lock_irqsave(&kmap_lock);
-	a->start = find_gap(hint, VMALLOC_END, len);
+	a->start = find_gap(hint, search_end(), len);
 	if (!a->start)
 		a->start = find_gap(VMALLOC_BASE, VMALLOC_END, len);
 	if (a->start) {
 		a->end = a->start + len;
 		hint = a->end;
+		used += len;
 		insert_area(a);
 	}
 	spin_unlock_irqrestore(&kmap_lock, flags);
@@ -127,6 +142,7 @@ static void area_free(struct area *a)
 	const unsigned long flags = spin_lock_irqsave(&kmap_lock);
 
 	rb_erase(&a->node, &areas);
+	used -= a->end - a->start;
 	spin_unlock_irqrestore(&kmap_lock, flags);
 	kfree(a);
 }
