@@ -107,7 +107,8 @@ test-kernel: images tools
 		$(if $(CPUS),--cpus $(CPUS))
 
 test-boot: all
-	$(Q)$(pytest) $(if $(LONG),--long,$(if $(filter *,$(T)),-n 2 --dist loadfile)) test/boot
+	$(Q)$(pytest) $(if $(LONG),--long,$(if $(CASES),,$(if $(filter *,$(T)),-n 2 --dist loadfile))) \
+		$(if $(CASES),@$(CASES),test/boot)
 
 test-fs: tools
 	$(Q)$(pytest) test/fs

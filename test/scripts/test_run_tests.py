@@ -107,6 +107,44 @@ def test_a_part_that_waits_runs_beside_the_next(driver, suite, capsys, tmp_path)
     assert "failed parts: two" in out and out.splitlines()[-1] == "2 passed, 1 failed"
 
 
+# A part with three cases; those that the file "bad" names fail, once or always.
+CASES_PART = """
+import pathlib, sys
+bad = dict(word.split("=") for word in pathlib.Path("bad").read_text().split())
+chosen = pathlib.Path(sys.argv[1]).read_text().splitlines() if sys.argv[1:] else [f"x.py::{c}[a - b]" for c in "pqr"]
+failed = [case for case in chosen if case[6] in bad]
+for case in failed:
+    print(f"FAILED {case} - Error: [1] - [2]")
+pathlib.Path("bad").write_text(" ".join(f"{c}={how}" for c, how in bad.items() if how == "always"))
+print(f"=== {len(failed)} failed, {len(chosen) - len(failed)} passed in 1s ===")
+sys.exit(bool(failed))
+"""
+
+
+@pytest.mark.parametrize(
+    "bad, again, unsteady, counted",
+    [
+        ("", True, "", "3 passed, 0 failed"),
+        ("q=once", True, "q", "3 passed, 0 failed"),
+        ("p=once r=once", True, "pr", "3 passed, 0 failed"),
+        ("p=once q=once r=once", True, "", "0 passed, 3 failed"),
+        ("p=once q=always", True, "", "1 passed, 2 failed"),
+        ("q=once", False, "", "2 passed, 1 failed"),
+    ],
+)
+def test_failed_cases_run_again_alone(driver, suite, capsys, tmp_path, bad, again, unsteady, counted):
+    (tmp_path / "bad").write_text(bad)
+    (tmp_path / "part.py").write_text(CASES_PART)
+    (tmp_path / "Makefile").write_text(f"cases:\n\t@{sys.executable} part.py $(CASES)\n")
+    status, out = suite(capsys, [driver.Part("three", "cases", again=again)])
+    assert status == (0 if counted.endswith(" 0 failed") else 1)
+    assert out.splitlines()[-1] == counted
+    named = re.findall(r"^unsteady, passed when it ran alone: x.py::(.)\[a - b\]$", out, re.M)
+    assert named == list(unsteady)
+    assert ("Error: [1] - [2]" in out) == bool(bad), "how it failed is always shown"
+    assert (f"unsteady cases: {len(unsteady)}" in out) == bool(unsteady)
+
+
 def test_parts_are_chosen_by_name(driver, suite, capsys):
     parts = [driver.Part("one", "bad"), driver.Part("two", "good")]
     assert suite(capsys, parts, "--parts", "two")[0] == 0
