@@ -82,7 +82,7 @@ def test_calls_by_blueflame(disk, programs, texts, tmp_path):
 def test_connections_delayed_by_50_ms(pool, programs, texts, shape):
     cluster = pool.get("--excache", "96M", *shape)
     with injected(cluster, "delay all 50", "delay off") as seen:
-        workload(cluster, programs, texts, "text.small", 32)
+        workload(cluster, programs, texts, "text.small", 16)
     assert grown(seen, "delayed") > 0
 
 
@@ -92,7 +92,7 @@ def test_connections_delayed_by_50_ms(pool, programs, texts, shape):
 def test_connections_broken_at_random(pool, programs, texts, shape):
     cluster = pool.get(*SMALL_CACHE, *shape)
     with injected(cluster, "break random every 400 7", "break random off") as seen:
-        workload(cluster, programs, texts, "text.small", 32)
+        workload(cluster, programs, texts, "text.small", 16)
     assert grown(seen, "breaks") > 0
 
 

@@ -24,7 +24,9 @@ def check_freed(before, after):
     assert total(after, "memory.pages_renamed") > total(before, "memory.pages_renamed")
 
 
-@pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+@pytest.mark.parametrize("shape", [
+    pytest.param((), id="one-memory", marks=pytest.mark.long), pytest.param(TWO, id="two-memories"),
+])  # fmt: skip
 def test_tree_larger_than_the_cache(pool, programs, shape):
     cluster = pool.get(*SMALL_CACHE, *shape)
     cluster.run([programs / "glibc-static/hello"])

@@ -30,10 +30,11 @@ def check_evictions(before, after, megabytes):
 
 
 @pytest.mark.parametrize("what, megabytes, shape", [
-    pytest.param("sort", 32, (), id="one-memory-sort-32"),
+    pytest.param("sort", 16, (), id="one-memory-sort-16"),
     pytest.param("hash", 32, (), id="one-memory-hash-32"),
     pytest.param("hash", 32, TWO, id="two-memories-hash-32"),
-    pytest.param("sort", 32, TWO, id="two-memories-sort-32", marks=pytest.mark.long),
+    *[pytest.param("sort", 32, shape, id=f"{name}-sort-32", marks=pytest.mark.long)
+      for name, shape in (("one-memory", ()), ("two-memories", TWO))],
     *[pytest.param(what, 128, shape, id=f"{name}-{what}-128", marks=pytest.mark.long)
       for what in ("sort", "hash") for name, shape in (("one-memory", ()), ("two-memories", TWO))],
 ])  # fmt: skip
@@ -120,7 +121,9 @@ class Steps:
         assert self.program.exit.status == 0
 
 
-@pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+@pytest.mark.parametrize("shape", [
+    pytest.param((), id="one-memory", marks=pytest.mark.long), pytest.param(TWO, id="two-memories"),
+])  # fmt: skip
 def test_a_clean_miss_is_one_request_and_one_reply(pool, programs, shape):
     """Nothing is dirty and the heap is three times the cache: each page is fetched, and nothing else."""
     cluster = pool.get(*SMALL_CACHE, *shape)

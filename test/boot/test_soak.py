@@ -48,8 +48,9 @@ def leaves_nothing(cluster, what):
     raise AssertionError(f"frames of p0 grow, by {grown:.0f} the last time")
 
 
-def fuzz(cluster, programs, seed, first, count, at_once):
-    argv = [programs / "glibc-static/sysfuzz", str(seed), str(first), str(count), str(at_once), "300"]
+def fuzz(cluster, programs, seed, first, count, calls):
+    """Processes first to first + count, four at once, each of so many calls."""
+    argv = [programs / "glibc-static/sysfuzz", str(seed), str(first), str(count), "4", str(calls)]
     got = cluster.run(argv, limit=600)
     assert got.status == 0, got.err.decode(errors="replace")
     share, distinct = re.search(rb"(\d+)% succeeded, (\d+) of", got.err).groups()
@@ -64,7 +65,7 @@ def test_fuzz_system_calls(pool, programs):
     cluster = pool.get(*FOUR_CPUS, *TWO)
     for seed in (1, seed_of_the_day()):
         print(f"seed {seed}")
-        leaves_nothing(cluster, lambda seed=seed: fuzz(cluster, programs, seed, 0, 4, 4))
+        leaves_nothing(cluster, lambda seed=seed: fuzz(cluster, programs, seed, 0, 4, 150))
 
 
 @pytest.mark.long
@@ -76,7 +77,7 @@ def test_fuzz_system_calls_long(pool, programs, shape):
     seed, first = seed_of_the_day(), 0
 
     def one_round():
-        share, distinct = fuzz(cluster, programs, seed, first, 20, 4)
+        share, distinct = fuzz(cluster, programs, seed, first, 20, 300)
         assert share > 15 and distinct > 120, "the arguments are too wild to reach anything"
 
     while time.monotonic() < end:
