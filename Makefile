@@ -43,6 +43,9 @@ venv_stamp := $(VENV)/.stamp
 
 # --- build
 
+# The builds of the roles share objects: one after the other, each with all the jobs.
+.NOTPARALLEL:
+
 PHONY += all images tools $(ROLES)
 all: images tools
 images: $(roles)
@@ -170,7 +173,7 @@ compile_commands.json: $(venv_stamp)
 
 PHONY += clean distclean
 clean:
-	$(Q)rm -rf $(addprefix $(O)/,$(ROLES) host fuzz tools)
+	$(Q)rm -rf $(addprefix $(O)/,$(ROLES) shared host fuzz tools)
 
 distclean: clean
 	$(Q)rm -rf $(srctree)/build $(srctree)/compile_commands.json

@@ -8,10 +8,15 @@
 #	obj-y      objects of the image
 #	test-y     KTEST cases, which also run on the host (x_test.o beside x.o)
 #	ktest-y    KTEST cases that need the kernel
+#	role-y     objects of a shared folder that know which monitor they are for
 #	generated-y  headers to make first, relative to $(O); the fragment has their rule
 #	CFLAGS_x.o extra flags for one object;  ccflags-y: for all objects of the folder
 # While a fragment is read, $(src) is its folder and $(obj) its output folder (use both only in
 # immediate contexts: targets, prerequisites and := assignments).
+#
+# All roles share the objects of most folders: they are compiled once per configuration, into
+# $(shared), without the options that follow from the role (kconfig.py). So only one of these
+# makes may run at a time in one output directory; the top Makefile sees to that.
 
 SHELL := /bin/bash
 .SUFFIXES:
@@ -26,6 +31,7 @@ kconfig = KCONFIG_CONFIG=$(O)/.config srctree=$(srctree) $(PYTHON) $(srctree)/sc
 defconfig := $(srctree)/configs/$(ROLE)_defconfig
 autoconf := $(O)/include/generated/autoconf.h
 auto_conf := $(O)/include/generated/auto.conf
+shared_options := $(O)/include/generated/shared.h
 Q := $(if $(filter 1,$(V)),,@)
 
 config_goals := defconfig menuconfig savedefconfig olddefconfig
@@ -63,24 +69,37 @@ $(override_stamp): FORCE
 
 $(auto_conf): $(O)/.config $(override_stamp) $(kconfig_files) $(srctree)/scripts/kconfig.py
 	@mkdir -p $(@D)
-	$(Q)$(kconfig) generate $(autoconf) $@ $(config_overrides)
+	$(Q)$(kconfig) generate $(autoconf) $@ $(config_overrides) --shared $(shared_options)
 	@touch $@
 
-$(autoconf): $(auto_conf)
+$(autoconf) $(shared_options): $(auto_conf)
 
 # Make remakes this and starts again when it is older than the configuration.
 include $(auto_conf)
+
+# --- where objects go
+
+role_folders := monitors/$(ROLE) managers
+shared := $(abspath $(O)/../shared)/$(shell cat $(shared_options) 2> /dev/null | sha256sum | cut -c 1-8)
+shared_autoconf := $(shared)/include/generated/autoconf.h
+
+# $(call output,folder): where the objects of a source folder go.
+output = $(if $(filter $(role_folders) $(addsuffix /%,$(role_folders)),$(1)),$(O),$(shared))/$(1)
+# $(call source,object): the source file's path without its suffix.
+source = $(patsubst $(O)/%.o,%,$(patsubst $(shared)/%.o,%,$(1)))
 
 # --- flags
 
 compiler-includes := $(shell $(CC) -print-file-name=include)
 
 # One include directory per layer; of the monitors only what they share, and this role's own.
-layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl managers \
-	monitors/$(ROLE)
-includes := $(foreach l,$(layers),-I$(srctree)/$(l)/include) -I$(O)/include
+layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl managers
+includes := $(foreach l,$(layers),-I$(srctree)/$(l)/include)
 
-KCPPFLAGS := -nostdinc -isystem $(compiler-includes) $(includes) -include $(autoconf)
+shared_cppflags := -nostdinc -isystem $(compiler-includes) $(includes) -I$(shared)/include \
+	-include $(shared_autoconf)
+KCPPFLAGS := -nostdinc -isystem $(compiler-includes) $(includes) \
+	-I$(srctree)/monitors/$(ROLE)/include -I$(O)/include -include $(autoconf)
 
 KCFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-strict-aliasing -fno-common -fno-pic -fno-pie \
 	-mno-red-zone -mgeneral-regs-only -mcmodel=kernel -fno-omit-frame-pointer \
@@ -119,14 +138,14 @@ headers :=
 # $(call descend,folder): read the folder's fragment, note its objects, go into its subfolders.
 define descend
 $(eval obj-y :=)$(eval obj- :=)$(eval test-y :=)$(eval test- :=)
-$(eval ktest-y :=)$(eval ktest- :=)$(eval generated-y :=)$(eval ccflags-y :=)
-$(eval src := $(1))$(eval obj := $(O)/$(1))
+$(eval ktest-y :=)$(eval ktest- :=)$(eval role-y :=)$(eval generated-y :=)$(eval ccflags-y :=)
+$(eval src := $(1))$(eval obj := $(call output,$(1)))
 $(eval include $(srctree)/$(1)/Makefile)
 $(eval found := $(obj-y) $(if $(CONFIG_KTEST),$(test-y) $(ktest-y)))
-$(foreach f,$(filter %.o,$(found)),
-	$(eval objects += $(O)/$(1)/$(f))
-	$(eval flags-$(O)/$(1)/$(f) := $(ccflags-y) $(CFLAGS_$(f)))
-	$(eval CFLAGS_$(f) :=))
+$(foreach o,$(addprefix $(obj)/,$(filter %.o,$(found))) $(addprefix $(O)/$(1)/,$(role-y)),
+	$(eval objects += $(o))
+	$(eval flags-$(o) := $(ccflags-y) $(CFLAGS_$(notdir $(o))))
+	$(eval CFLAGS_$(notdir $(o)) :=))
 $(eval headers += $(addprefix $(O)/,$(generated-y)))
 $(foreach d,$(sort $(filter %/,$(found))),$(call descend,$(1)/$(d:/=)))
 endef
@@ -139,9 +158,9 @@ ifneq ($(duplicates),)
 $(error an object is listed twice in the Makefile fragments)
 endif
 
-# --- generated headers that every role has
+# --- generated headers
 
-crc_tables := $(O)/include/generated/crc_tables.h
+crc_tables := $(shared)/include/generated/crc_tables.h
 $(crc_tables): $(srctree)/scripts/gen-crc-tables.py
 	$(call cmd,GEN,$(@F),python3 $< | $(update-file); touch $@)
 
@@ -149,7 +168,10 @@ version_h := $(O)/include/generated/version.h
 $(version_h): FORCE
 	@$(srctree)/scripts/gen-version.sh $(srctree) $(O)/.config | $(update-file)
 
-headers += $(crc_tables) $(version_h)
+headers += $(version_h)
+
+$(shared_autoconf): $(shared_options)
+	@cat $< | $(update-file)
 
 # --- rules
 
@@ -158,21 +180,31 @@ flags_stamp := $(O)/.flags
 $(flags_stamp): FORCE
 	@echo '$(CC) $(KCPPFLAGS) $(KCFLAGS)' | $(update-file)
 
-$(O)/%.o: $(srctree)/%.c $(flags_stamp) $(autoconf) | $(headers)
-	@mkdir -p $(@D)
-	$(call cmd,CC,$*.o,$(CC) -MMD -MP $(KCPPFLAGS) $(KCFLAGS) $(flags-$@) -c -o $@ $<)
+shared_flags_stamp := $(shared)/.flags
+$(shared_flags_stamp): FORCE
+	@echo '$(CC) $(shared_cppflags) $(KCFLAGS)' | $(update-file)
 
+# $(call compile,preprocessor flags) and $(call assemble,...): one object.
+compile = $(call cmd,CC,$*.o,mkdir -p $(@D); $(CC) -MMD -MP $(1) $(KCFLAGS) $(flags-$@) -c -o $@ $<)
+assemble = $(call cmd,AS,$*.o,mkdir -p $(@D); $(CC) -MMD -MP $(1) $(KAFLAGS) $(flags-$@) -c -o $@ $<)
+
+$(O)/%.o: $(srctree)/%.c $(flags_stamp) $(autoconf) | $(headers)
+	$(call compile,$(KCPPFLAGS))
 $(O)/%.o: $(srctree)/%.S $(flags_stamp) $(autoconf) | $(headers)
-	@mkdir -p $(@D)
-	$(call cmd,AS,$*.o,$(CC) -MMD -MP $(KCPPFLAGS) $(KAFLAGS) $(flags-$@) -c -o $@ $<)
+	$(call assemble,$(KCPPFLAGS))
+$(shared)/%.o: $(srctree)/%.c $(shared_flags_stamp) $(shared_autoconf) | $(crc_tables)
+	$(call compile,$(shared_cppflags))
+$(shared)/%.o: $(srctree)/%.S $(shared_flags_stamp) $(shared_autoconf) | $(crc_tables)
+	$(call assemble,$(shared_cppflags))
 
 $(O)/kernel.lds: $(srctree)/arch/x86/kernel.lds.S $(flags_stamp) $(autoconf)
 	$(call cmd,LDS,$(@F),$(CC) -E -P -MMD -MT $@ -MF $@.d $(KCPPFLAGS) -D__ASSEMBLER__ -x c -o $@ $<)
 
 # For gen-compile-commands.py: one line per object.
 $(O)/.commands: $(flags_stamp) $(auto_conf) $(MAKEFILE_LIST)
-	@$(file >$@,)$(foreach o,$(objects),$(if $(wildcard $(patsubst $(O)/%.o,$(srctree)/%.c,$(o))),\
-		$(file >>$@,$(patsubst $(O)/%.o,%.c,$(o))|$(CC) $(KCPPFLAGS) $(KCFLAGS) $(flags-$(o)) -c))) :
+	@$(file >$@,)$(foreach o,$(objects),$(if $(wildcard $(srctree)/$(call source,$(o)).c),\
+		$(file >>$@,$(call source,$(o)).c|$(CC) \
+		$(if $(filter $(O)/%,$(o)),$(KCPPFLAGS),$(shared_cppflags)) $(KCFLAGS) $(flags-$(o)) -c))) :
 
 $(O)/kernel.elf: $(objects) $(O)/kernel.lds $(srctree)/scripts/link-kernel.sh \
 		$(srctree)/scripts/gen-symbols.py $(O)/.objects
@@ -185,7 +217,7 @@ $(O)/.objects: FORCE
 
 PHONY += all commands generated
 all: $(O)/kernel.elf $(O)/.commands
-generated: $(autoconf) $(headers)
+generated: $(autoconf) $(shared_autoconf) $(headers) $(crc_tables)
 commands: $(O)/.commands generated
 
 -include $(objects:.o=.d) $(O)/kernel.lds.d

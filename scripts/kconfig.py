@@ -6,8 +6,10 @@ usage: kconfig.py defconfig FILE             write $KCONFIG_CONFIG from FILE
        kconfig.py olddefconfig               fill $KCONFIG_CONFIG up with defaults
        kconfig.py savedefconfig FILE         write the shortest FILE with the same meaning
        kconfig.py menuconfig                 edit $KCONFIG_CONFIG
-       kconfig.py generate HEADER CONF [SYMBOL=VALUE...]
-                                             autoconf.h and auto.conf, with overrides
+       kconfig.py generate HEADER CONF [SYMBOL=VALUE...] [--shared HEADER]
+                                             autoconf.h and auto.conf, with overrides; and the header
+                                             for what all roles share, where options whose value
+                                             depends on the role may not be named
        kconfig.py generate HEADER CONF --all the same with every feature on (for host tests)
 
 A value in a defconfig that Kconfig does not take (unknown symbol, out of range, unmet dependency) is
@@ -52,6 +54,34 @@ def check(kconf, origin):
             )
 
 
+def of_role(kconf):
+    """Names of the options whose value follows from the choice of a role, directly or through others."""
+    depends = {s.name for s in kconf.unique_defined_syms if s.choice and s.name.startswith("ROLE_")}
+    found = depends
+    while found:
+        found = set()
+        for sym in kconf.unique_defined_syms:
+            conditions = [sym.direct_dep, sym.rev_dep, *(e for default in sym.defaults for e in default)]
+            named = {item.name for e in conditions for item in kconfiglib.expr_items(e)}
+            if sym.name not in depends and named & depends:
+                found.add(sym.name)
+        depends |= found
+    return depends
+
+
+def write_shared(kconf, path):
+    """Like autoconf.h, but naming an option of the role is an error of the compiler."""
+    roles = of_role(kconf)
+    lines = ["/* Generated from Kconfig. */", "#pragma once"]
+    for sym in kconf.unique_defined_syms:
+        text = sym.config_string.strip()
+        if sym.name not in roles and text.startswith("CONFIG_"):
+            value = text.split("=", 1)[1]
+            lines.append(f"#define CONFIG_{sym.name} {1 if value == 'y' else value}")
+    lines.append("#pragma GCC poison " + " ".join(f"CONFIG_{name}" for name in sorted(roles)))
+    pathlib.Path(path).write_text("\n".join(lines) + "\n")
+
+
 def main(argv):
     command, args = argv[0], argv[1:]
     config = os.environ["KCONFIG_CONFIG"]
@@ -78,6 +108,11 @@ def main(argv):
                 if sym.orig_type == kconfiglib.BOOL and any(n.prompt for n in sym.nodes):
                     sym.set_value("y")
             args = args[:2]
+        shared = None
+        if "--shared" in args:
+            at = args.index("--shared")
+            shared = args[at + 1]
+            args[at : at + 2] = []
         for override in args[2:]:
             name, _, value = override.partition("=")
             sym = kconf.syms.get(name)
@@ -85,6 +120,8 @@ def main(argv):
                 sys.exit(f"kconfig: cannot set {override}")
         check(kconf, "overrides")
         kconf.write_autoconf(args[0], header="/* Generated from Kconfig. */\n#pragma once\n")
+        if shared:
+            write_shared(kconf, shared)
         kconf.write_config(args[1], header="# Generated from Kconfig.\n", save_old=False)
     else:
         sys.exit(__doc__)

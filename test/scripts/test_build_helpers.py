@@ -74,6 +74,26 @@ def test_kconfig_generates(kconfig, tmp_path):
     assert "CONFIG_ROLE_STORAGE=y" not in conf.read_text()
 
 
+def test_what_roles_share_cannot_depend_on_the_role(kconfig, tmp_path):
+    """The same header for all three; an option that follows from the role does not even compile in #ifdef."""
+    headers = []
+    for role in ("processor", "memory", "storage"):
+        kconfig("defconfig", TOP / f"configs/{role}_defconfig")
+        shared = tmp_path / f"{role}.h"
+        done = kconfig("generate", tmp_path / "h", tmp_path / "c", "UBSAN=y", "--shared", shared)
+        assert done.returncode == 0, done.stderr
+        headers.append(shared.read_text())
+    assert len(set(headers)) == 1
+    for option, taken in (("UBSAN", True), ("DEBUG", True), ("ROLE_STORAGE", False), ("MANAGERS", False),
+                          ("VIRTIO_BLK", False), ("FS_EXT4", False), ("BLOCK", False)):  # fmt: skip
+        source = tmp_path / "x.c"
+        source.write_text(f"#ifdef CONFIG_{option}\nint a = CONFIG_{option};\n#endif\n")
+        command = ["gcc", "-include", shared, "-c", "-o", tmp_path / "x.o", source]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == taken, done.stderr
+        assert taken or "poisoned" in done.stderr
+
+
 @pytest.mark.parametrize("line", ["CONFIG_NO_SUCH_THING=y", "CONFIG_FRAME_WARN=7"])
 def test_kconfig_refuses_a_wrong_defconfig(kconfig, tmp_path, line):
     bad = tmp_path / "bad_defconfig"
