@@ -62,7 +62,8 @@ TEST = [
     Part("file systems", "test-fs", needs="test/fs"),
     Part("kernel", "test-kernel"),
     Part("kernel ubsan", "UBSAN=1 O={O}/ubsan test-kernel CPUS=4"),
-    Part("boot ubsan", "UBSAN=1 O={O}/ubsan test-boot T=short_set_on_4_cpus", needs="test/boot"),
+    Part("boot ubsan", "UBSAN=1 O={O}/ubsan test-boot T=short_set_on_4_cpus", needs="test/boot",
+         env={"TEST_PROGRAMS": "{O}/user"}),
     Part("boot", "test-boot", limit_s=2400, needs="test/boot", again=True),
     Part("fuzz", "fuzz SECONDS=3"),
 ]
@@ -86,7 +87,7 @@ def run_part(part, out, log, verbose, *arguments):
     if not any(word.startswith("O=") for word in command):
         command.append(f"O={out}")
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "O")}
-    env.update(part.env, PYTHONUNBUFFERED="1")  # the log shows how far a part has come
+    env.update({name: value.format(O=out) for name, value in part.env.items()}, PYTHONUNBUFFERED="1")  # the log shows how far a part has come
     with open(log, "wb", buffering=0) as sink:
         process = subprocess.Popen(
             command,

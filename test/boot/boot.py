@@ -44,9 +44,9 @@ BROKEN = re.compile(r"panic|BUG:|UBSAN|KASAN|lock order|Call trace|(?-i:WARNING:
 
 
 def build_programs() -> pathlib.Path:
-    """The guest programs of test/user, by kind."""
+    """The guest programs of test/user, by kind; they are the same for every build of the kernel."""
     packages.require("gcc", "musl-gcc", "make", "busybox")
-    out = BUILD / "user"
+    out = pathlib.Path(os.environ.get("TEST_PROGRAMS") or BUILD / "user")
     out.mkdir(parents=True, exist_ok=True)
     with open(out / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one worker makes them, the others wait

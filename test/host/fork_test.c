@@ -616,7 +616,7 @@ static void threads_write_while_one_forks(struct ktest *t)
 		w[i] = (struct writer){ .as = p, .id = i };
 		ASSERT_EQ(t, pthread_create(&threads[i], NULL, write_all_the_time, &w[i]), 0);
 	}
-	for (unsigned int n = 0; n < 60 && !t->nr_failed; n++) {
+	for (unsigned int n = 0; n < 20 && !t->nr_failed; n++) {
 		uint64_t before[NR_WRITERS * EACH], seen[NR_WRITERS * EACH];
 		struct aspace *c;
 
