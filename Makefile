@@ -43,7 +43,8 @@ venv_stamp := $(VENV)/.stamp
 
 # --- build
 
-# The builds of the roles share objects: one after the other, each with all the jobs.
+# The builds of the roles share objects: one after the other, each with all the jobs, and behind
+# those of another make.
 .NOTPARALLEL:
 
 PHONY += all images tools $(ROLES)
@@ -51,7 +52,7 @@ all: images tools
 images: $(roles)
 
 $(ROLES): $(venv_stamp)
-	$(Q)+$(call build,$@) all
+	$(Q)+mkdir -p $(O) && flock $(O)/.lock $(call build,$@) all
 
 tools: $(venv_stamp)
 	$(Q)+$(MAKE) $(jobs) -f $(srctree)/scripts/tools.mk srctree=$(srctree) O=$(O)

@@ -4,9 +4,8 @@
  *
  * Ranges:	a tree of areas by address; the search goes up from the last area handed
  *		out, so that a freed address is not reused soon, and starts again at the
- *		bottom after KMAP_REUSE_SPAN, since the page tables that the area once
- *		needed stay.  Each area starts with a guard page, which also ends the one
- *		before.
+ *		bottom when the window is full, since page tables stay once they were
+ *		needed.  Each area starts with a guard page, which also ends the one before.
  * Locking:	kmap_lock guards the tree; mapping happens outside it, on ranges that
  *		the caller owns.
  */
@@ -41,7 +40,8 @@ struct area {
 static struct spinlock kmap_lock = SPINLOCK_INIT("vmalloc", RANK_VMALLOC);
 static struct rb_root areas __guarded_by(&kmap_lock);
 static vaddr_t hint __guarded_by(&kmap_lock) = VMALLOC_BASE;
-static uint64_t used __guarded_by(&kmap_lock); /* bytes of all areas */
+static uint64_t used __guarded_by(&kmap_lock);   /* bytes of all areas */
+static uint64_t window __guarded_by(&kmap_lock); /* bytes from VMALLOC_BASE on; only grows */
 
 static struct area *area_of(struct rb_node *n)
 {
@@ -82,14 +82,13 @@ static vaddr_t find_gap(vaddr_t from, vaddr_t to, uint64_t len) __must_hold(&kma
 }
 
 /*
- * Where the search from the hint ends: room for what is in use, gaps between included, and
- * for KMAP_REUSE_SPAN more.
+ * Where the search from the hint ends: room for @len and what is in use, gaps between included,
+ * and for KMAP_REUSE_SPAN more.
  */
-static vaddr_t search_end(void) __must_hold(&kmap_lock)
+static vaddr_t search_end(uint64_t len) __must_hold(&kmap_lock)
 {
-	const uint64_t span = KMAP_REUSE_SPAN + 2 * used;
-
-	return span < VMALLOC_SIZE ? VMALLOC_BASE + span : VMALLOC_END;
+	window = MIN(MAX(window, KMAP_REUSE_SPAN + 2 * (used + len)), VMALLOC_SIZE);
+	return VMALLOC_BASE + window;
 }
 
 static void insert_area(struct area *a) __must_hold(&kmap_lock)
@@ -120,7 +119,7 @@ static struct area *area_alloc(size_t nr, enum area_kind kind)
 		return NULL;
 	a->kind = kind;
 	flags = spin_lock_irqsave(&kmap_lock);
-	a->start = find_gap(hint, search_end(), len);
+	a->start = find_gap(hint, search_end(len), len);
 	if (!a->start)
 		a->start = find_gap(VMALLOC_BASE, VMALLOC_END, len);
 	if (a->start) {

@@ -9,14 +9,16 @@
 #	test-y     KTEST cases, which also run on the host (x_test.o beside x.o)
 #	ktest-y    KTEST cases that need the kernel
 #	role-y     objects of a shared folder that know which monitor they are for
-#	generated-y  headers to make first, relative to $(O); the fragment has their rule
+#	generated-y  headers that a role's folder wants made first, relative to $(O); the fragment
+#		has their rule
 #	CFLAGS_x.o extra flags for one object;  ccflags-y: for all objects of the folder
 # While a fragment is read, $(src) is its folder and $(obj) its output folder (use both only in
 # immediate contexts: targets, prerequisites and := assignments).
 #
 # All roles share the objects of most folders: they are compiled once per configuration, into
-# $(shared), without the options that follow from the role (kconfig.py). So only one of these
-# makes may run at a time in one output directory; the top Makefile sees to that.
+# $(shared), without the options that follow from the role (kconfig.py). Each configuration has
+# a folder there, until make clean. Only one of these makes may run at a time in one output
+# directory; the top Makefile sees to that.
 
 SHELL := /bin/bash
 .SUFFIXES:
@@ -67,7 +69,8 @@ override_stamp := $(O)/.config-overrides
 $(override_stamp): FORCE
 	@echo '$(config_overrides)' | $(update-file)
 
-$(auto_conf): $(O)/.config $(override_stamp) $(kconfig_files) $(srctree)/scripts/kconfig.py
+$(auto_conf): $(O)/.config $(override_stamp) $(kconfig_files) $(srctree)/scripts/kconfig.py \
+		$(if $(wildcard $(shared_options)),,FORCE)
 	@mkdir -p $(@D)
 	$(Q)$(kconfig) generate $(autoconf) $@ $(config_overrides) --shared $(shared_options)
 	@touch $@
@@ -171,7 +174,7 @@ $(version_h): FORCE
 headers += $(version_h)
 
 $(shared_autoconf): $(shared_options)
-	@cat $< | $(update-file)
+	@$(update-file) < $<
 
 # --- rules
 

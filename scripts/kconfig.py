@@ -61,7 +61,9 @@ def of_role(kconf):
     while found:
         found = set()
         for sym in kconf.unique_defined_syms:
-            conditions = [sym.direct_dep, sym.rev_dep, *(e for default in sym.defaults for e in default)]
+            conditions = [sym.direct_dep, sym.rev_dep, sym.weak_rev_dep]
+            conditions += [e for part in (*sym.defaults, *sym.ranges) for e in part]
+            conditions += [node.prompt[1] for node in sym.nodes if node.prompt]
             named = {item.name for e in conditions for item in kconfiglib.expr_items(e)}
             if sym.name not in depends and named & depends:
                 found.add(sym.name)
@@ -69,16 +71,11 @@ def of_role(kconf):
     return depends
 
 
-def write_shared(kconf, path):
-    """Like autoconf.h, but naming an option of the role is an error of the compiler."""
-    roles = of_role(kconf)
-    lines = ["/* Generated from Kconfig. */", "#pragma once"]
-    for sym in kconf.unique_defined_syms:
-        text = sym.config_string.strip()
-        if sym.name not in roles and text.startswith("CONFIG_"):
-            value = text.split("=", 1)[1]
-            lines.append(f"#define CONFIG_{sym.name} {1 if value == 'y' else value}")
-    lines.append("#pragma GCC poison " + " ".join(f"CONFIG_{name}" for name in sorted(roles)))
+def write_shared(kconf, autoconf, path):
+    """The same as autoconf.h, but that naming an option of the role is an error of the compiler."""
+    roles = {f"CONFIG_{name}" for name in of_role(kconf)}
+    lines = [line for line in pathlib.Path(autoconf).read_text().splitlines() if roles.isdisjoint(line.split()[1:2])]
+    lines.append(f"#pragma GCC poison {' '.join(sorted(roles))}")
     pathlib.Path(path).write_text("\n".join(lines) + "\n")
 
 
@@ -121,7 +118,7 @@ def main(argv):
         check(kconf, "overrides")
         kconf.write_autoconf(args[0], header="/* Generated from Kconfig. */\n#pragma once\n")
         if shared:
-            write_shared(kconf, shared)
+            write_shared(kconf, args[0], shared)
         kconf.write_config(args[1], header="# Generated from Kconfig.\n", save_old=False)
     else:
         sys.exit(__doc__)

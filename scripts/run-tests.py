@@ -13,7 +13,8 @@ A part counts as many tests as its output says ("N passed, N failed"), or as one
 
 Where whole systems run in real time, a busy host can make a case fail. Of such a part, up to AGAIN_AT_MOST
 failed cases run once more, alone. What passes then is named as unsteady, with how it failed, and counts as
-passed; more failures than that, or one that fails twice, fail the part.
+passed. More failures than that, one that fails twice, a kernel that complained, and errors when a cluster
+ends (which name a case that has nothing to do with them) fail the part.
 """
 
 import argparse
@@ -32,7 +33,9 @@ import time
 TOP = pathlib.Path(__file__).resolve().parents[1]
 COUNTS = re.compile(r"\b(\d+) (passed|failed|error|errors|skipped)\b")
 FAILED_CASE = re.compile(r"^(?:FAILED|ERROR) (\S+::[^\[\s]+(?:\[.*?\])?)(?: - .*)?$", re.M)
+FAILED_FOR_GOOD = re.compile(r"^_+ ERROR at teardown of |PANIC: |BUG: |UBSAN: |lock order", re.M)
 AGAIN_AT_MOST = 2
+AGAIN_LIMIT_S = 300
 SHOWN_LINES = 200
 TELLING = threading.Lock()
 RUNNING = set()  # processes of parts; each leads a group
@@ -143,41 +146,54 @@ def choose(suite, names):
     return [p for p in suite if not wanted or p.name in wanted]
 
 
+def worth_another_try(text, failed):
+    """The failed cases of a part, if all that failed are a few cases that a busy host may have made fail."""
+    cases = list(dict.fromkeys(FAILED_CASE.findall(text)))
+    few = len(cases) == failed <= AGAIN_AT_MOST
+    return cases if few and not FAILED_FOR_GOOD.search(text) else []
+
+
+def log_of(part, log, status):
+    text = log.read_text(errors="replace")
+    return text if status is not None else f"{text}\nrun-tests: ended after {part.limit_s} s"
+
+
 def run_again(part, out, log, verbose, cases):
-    """Run these cases alone; returns whether all of them passed, and what was printed."""
+    """Run these cases alone; returns whether all of them passed, and lines to show."""
+    part = dataclasses.replace(part, limit_s=AGAIN_LIMIT_S)
     log = log.with_suffix(".again.log")
     chosen = log.with_suffix(".cases")
     chosen.write_text("".join(f"{case}\n" for case in cases))
+    if verbose:
+        print(f"run-tests: once more, alone: {', '.join(cases)}", flush=True)
     status = run_part(part, out, log, verbose, f"CASES={chosen}")
-    text = log.read_text(errors="replace")
-    return status == 0 and counts(text, True)["passed"] == len(cases), text
+    text = log_of(part, log, status)
+    if status == 0 and counts(text, False)["passed"] == len(cases):
+        return True, [f"unsteady, passed when it ran alone: {case}" for case in cases]
+    return False, [] if verbose else [f"--- once more, alone: {log}\n{tail(text)}\n---"]
 
 
 def run_and_tell(part, out, log, verbose, summary):
     """Run a part to its end, print its line and add it to the summary."""
     started = time.monotonic()
     status = run_part(part, out, log, verbose)
-    text = log.read_text(errors="replace")
-    if status is None:
-        text += f"\nrun-tests: ended after {part.limit_s} s"
+    text = log_of(part, log, status)
     total = counts(text, status == 0)
-    ok, unsteady = status == 0, []
-    if status and part.again:
-        cases = list(dict.fromkeys(FAILED_CASE.findall(text)))
-        if 0 < len(cases) <= AGAIN_AT_MOST and len(cases) == total["failed"]:
-            ok, printed = run_again(part, out, log, verbose, cases)
-            text += f"\nrun-tests: {', '.join(cases)}: once more, alone\n{printed}"
-            if ok:
-                unsteady = cases
-                total["passed"] += total["failed"]
-                total["failed"] = 0
+    ok, again = status == 0, []
+    cases = worth_another_try(text, total["failed"]) if status and part.again else []
+    if cases:
+        ok, again = run_again(part, out, log, verbose, cases)
+    unsteady = cases if ok else []
+    if unsteady:
+        total["passed"] += total["failed"]
+        total["failed"] = 0
     took = time.monotonic() - started
     skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
     word = "ok" if ok else "FAILED"
     lines = [f"{part.name:14} {took:7.1f} s  {word:6}  {total['passed']} passed, {total['failed']} failed{skipped}"]
     if status != 0 and not verbose:
         lines.append(f"--- {log}\n{tail(text)}\n---")
-    lines += [f"unsteady, passed when it ran alone: {case}" for case in unsteady]
+    lines += again
     with TELLING:
         summary.append({"part": part.name, "seconds": round(took, 1), "ok": ok, **total, "unsteady": unsteady})
         print("\n".join(lines), flush=True)

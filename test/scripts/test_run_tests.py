@@ -107,16 +107,24 @@ def test_a_part_that_waits_runs_beside_the_next(driver, suite, capsys, tmp_path)
     assert "failed parts: two" in out and out.splitlines()[-1] == "2 passed, 1 failed"
 
 
-# A part with three cases; those that the file "bad" names fail, once or always.
+# A part with three cases; those that the file "bad" names fail, once or always, or are skipped when they run again.
 CASES_PART = """
 import pathlib, sys
 bad = dict(word.split("=") for word in pathlib.Path("bad").read_text().split())
 chosen = pathlib.Path(sys.argv[1]).read_text().splitlines() if sys.argv[1:] else [f"x.py::{c}[a - b]" for c in "pqr"]
-failed = [case for case in chosen if case[6] in bad]
+failed = [case for case in chosen if bad.get(case[6]) in ("once", "skip", "always", "panic")]
+skipped = [case for case in chosen if bad.get(case[6]) == "skipped"]
 for case in failed:
     print(f"FAILED {case} - Error: [1] - [2]")
-pathlib.Path("bad").write_text(" ".join(f"{c}={how}" for c, how in bad.items() if how == "always"))
-print(f"=== {len(failed)} failed, {len(chosen) - len(failed)} passed in 1s ===")
+    if bad[case[6]] == "panic":
+        print("node p0: PANIC: broken")
+if "teardown" in bad:
+    print("_____ ERROR at teardown of test_z _____\\nERROR x.py::r[a - b] - Error")
+then = {"always": "always", "skip": "skipped"}
+pathlib.Path("bad").write_text(" ".join(f"{c}={then[how]}" for c, how in bad.items() if how in then))
+errors = ", 1 error" if "teardown" in bad else ""
+print(f"=== {len(failed)} failed, {len(chosen) - len(failed) - len(skipped)} passed{errors} in 1s ===")
+failed += errors
 sys.exit(bool(failed))
 """
 
@@ -129,6 +137,10 @@ sys.exit(bool(failed))
         ("p=once r=once", True, "pr", "3 passed, 0 failed"),
         ("p=once q=once r=once", True, "", "0 passed, 3 failed"),
         ("p=once q=always", True, "", "1 passed, 2 failed"),
+        ("q=skip", True, "", "2 passed, 1 failed"),
+        ("q=panic", True, "", "2 passed, 1 failed"),
+        ("q=once teardown=1", True, "", "2 passed, 2 failed"),
+        ("teardown=1", True, "", "3 passed, 1 failed"),
         ("q=once", False, "", "2 passed, 1 failed"),
     ],
 )
@@ -141,7 +153,7 @@ def test_failed_cases_run_again_alone(driver, suite, capsys, tmp_path, bad, agai
     assert out.splitlines()[-1] == counted
     named = re.findall(r"^unsteady, passed when it ran alone: x.py::(.)\[a - b\]$", out, re.M)
     assert named == list(unsteady)
-    assert ("Error: [1] - [2]" in out) == bool(bad), "how it failed is always shown"
+    assert ("Error: [1] - [2]" in out) == (bad not in ("", "teardown=1")), "how it failed is always shown"
     assert (f"unsteady cases: {len(unsteady)}" in out) == bool(unsteady)
 
 

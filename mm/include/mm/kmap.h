@@ -32,8 +32,9 @@ void __iomem *mmio_map_wc(paddr_t paddr, size_t len);
 void mmio_unmap(volatile void __iomem *addr);
 
 /*
- * An address that was freed comes again after about this many bytes were handed out: late
- * enough that a stray pointer faults, early enough that page tables stay few (4 KiB for 2 MiB).
+ * An address that was freed usually comes again after this many bytes or more were handed out:
+ * late enough that a stray pointer faults, early enough that page tables stay few (4 KiB for
+ * 2 MiB).
  */
 #define KMAP_REUSE_SPAN (128ul << 20)
 
