@@ -111,7 +111,7 @@ test-kernel: images tools
 		$(if $(CPUS),--cpus $(CPUS))
 
 test-boot: all
-	$(Q)$(pytest) $(if $(LONG),--long,$(if $(CASES),,$(if $(filter *,$(T)),-n 2 --dist loadfile))) \
+	$(Q)$(pytest) $(if $(LONG),--long,$(if $(CASES)$(filter-out *,$(T)),,-n 2 --dist loadfile)) \
 		$(if $(CASES),@$(CASES),test/boot)
 
 test-fs: tools

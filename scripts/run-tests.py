@@ -90,7 +90,8 @@ def run_part(part, out, log, verbose, *arguments):
     if not any(word.startswith("O=") for word in command):
         command.append(f"O={out}")
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "O")}
-    env.update({name: value.format(O=out) for name, value in part.env.items()}, PYTHONUNBUFFERED="1")  # the log shows how far a part has come
+    env.update((name, value.format(O=out)) for name, value in part.env.items())
+    env["PYTHONUNBUFFERED"] = "1"  # the log shows how far a part has come
     with open(log, "wb", buffering=0) as sink:
         process = subprocess.Popen(
             command,

@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "launcher"))
 
@@ -32,6 +34,8 @@ MB = 1 << 20
 SMALL_TEXT, BIG_TEXT = 2 * MB, 22 * MB
 RUN_LIMIT_S = 180.0
 WAIT_LIMIT_S = 120.0
+TWO_MEMORIES = ("--vregion", "2M", "--memories", "2")
+ROUNDS_TO_GROW = 4
 SETTLE_LIMIT_S = 30.0  # RPC's workers end after idling for 10
 # Programs of the host that read /proc and /sys; a test is left out where one is missing.
 HOST_TOOLS = ("df", "free", "lscpu", "mount", "nproc", "ps", "top", "uptime")
@@ -330,6 +334,24 @@ def settled_stats(cluster: Running, before: dict) -> dict:
         return after if not pinned and delta(before, after, "p0", "threads") <= 2 else None
 
     return wait_for(gone, SETTLE_LIMIT_S)
+
+
+def stops_growing(one_round, slack: float) -> None:
+    """
+    Caches of the kernel grow with their first use, and once more when a program comes further than it did before: some
+    round of a few has to leave fewer than @slack frames behind. What is lost again and again is no cache.
+    """
+    gone = []
+    while not gone or gone[-1] >= slack:
+        assert len(gone) < ROUNDS_TO_GROW, f"frames of p0 grow: {gone}"
+        gone.append(one_round())
+
+
+def by_shape(long: str = ""):
+    """Parametrize `shape`: one memory node, and two with alternating vRegions; the one named @long is marked so."""
+    shapes = (("one-memory", ()), ("two-memories", TWO_MEMORIES))
+    marks = {long: [pytest.mark.long]}
+    return pytest.mark.parametrize("shape", [pytest.param(s, id=name, marks=marks.get(name, [])) for name, s in shapes])
 
 
 def total(stats: dict, counter: str) -> float:

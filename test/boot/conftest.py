@@ -4,7 +4,7 @@
 import os
 
 import pytest
-from boot import Pool, build_programs, make_disk, make_texts
+from boot import TWO_MEMORIES, Pool, build_programs, make_disk, make_texts
 
 
 def pytest_addoption(parser):
@@ -45,9 +45,6 @@ def pool(disk):
     yield pool
     pool.close()
     assert not pool.complaints, "\n".join(pool.complaints)
-
-
-TWO_MEMORIES = ("--vregion", "2M", "--memories", "2")
 
 
 @pytest.fixture(params=[(), TWO_MEMORIES], ids=["one-memory", "two-memories"])

@@ -4,13 +4,10 @@
 import os
 
 import pytest
-from boot import delta, on_host, total
+from boot import by_shape, delta, on_host, total
 
 SMALL_CACHE = ("--excache", "2M")
-TWO = ("--vregion", "2M", "--memories", "2")
-SHAPES = pytest.mark.parametrize("shape", [
-    pytest.param((), id="one-memory"), pytest.param(TWO, id="two-memories", marks=pytest.mark.long),
-])  # fmt: skip
+SHAPES = by_shape(long="two-memories")
 
 # What must be as before when all programs have ended.
 GAUGES = [

@@ -6,10 +6,9 @@ import re
 import time
 
 import pytest
-from boot import BUILD, Running, on_host, run, total
+from boot import BUILD, Running, by_shape, on_host, run, total
 from capture import follow
 
-TWO = ("--vregion", "2M", "--memories", "2")
 SMALL_CACHE = ("--excache", "8M")
 
 
@@ -76,9 +75,7 @@ def test_calls_by_blueflame(disk, programs, texts, tmp_path):
     assert len(crossed.made) >= 3 and crossed.messages > 300 and crossed.datagrams > 10, vars(crossed)
 
 
-@pytest.mark.parametrize("shape", [
-    pytest.param((), id="one-memory", marks=pytest.mark.long), pytest.param(TWO, id="two-memories"),
-])  # fmt: skip
+@by_shape(long="one-memory")
 def test_connections_delayed_by_50_ms(pool, programs, texts, shape):
     cluster = pool.get("--excache", "96M", *shape)
     with injected(cluster, "delay all 50", "delay off") as seen:
@@ -86,9 +83,7 @@ def test_connections_delayed_by_50_ms(pool, programs, texts, shape):
     assert grown(seen, "delayed") > 0
 
 
-@pytest.mark.parametrize("shape", [
-    pytest.param((), id="one-memory"), pytest.param(TWO, id="two-memories", marks=pytest.mark.long),
-])  # fmt: skip
+@by_shape(long="two-memories")
 def test_connections_broken_at_random(pool, programs, texts, shape):
     cluster = pool.get(*SMALL_CACHE, *shape)
     with injected(cluster, "break random every 400 7", "break random off") as seen:
@@ -97,7 +92,7 @@ def test_connections_broken_at_random(pool, programs, texts, shape):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("shape", [(), TWO], ids=["one-memory", "two-memories"])
+@by_shape()
 @pytest.mark.parametrize("on, off, counter, cache", [
     ("delay all 50", "delay off", "delayed", "192M"),
     ("break random every 400 11", "break random off", "breaks", "8M"),

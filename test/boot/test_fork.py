@@ -4,10 +4,9 @@
 import time
 
 import pytest
-from boot import delta, on_host, total
+from boot import TWO_MEMORIES, by_shape, delta, on_host, total
 
 SMALL_CACHE = ("--excache", "8M")
-TWO = ("--vregion", "2M", "--memories", "2")
 FREED = ("memory.frames_used", "memory.spaces", "memory.vmas", "memory.committed", "memory.aspaces")
 
 
@@ -24,9 +23,7 @@ def check_freed(before, after):
     assert total(after, "memory.pages_renamed") > total(before, "memory.pages_renamed")
 
 
-@pytest.mark.parametrize("shape", [
-    pytest.param((), id="one-memory", marks=pytest.mark.long), pytest.param(TWO, id="two-memories"),
-])  # fmt: skip
+@by_shape(long="one-memory")
 def test_tree_larger_than_the_cache(pool, programs, shape):
     cluster = pool.get(*SMALL_CACHE, *shape)
     cluster.run([programs / "glibc-static/hello"])
@@ -38,7 +35,7 @@ def test_tree_larger_than_the_cache(pool, programs, shape):
 
 
 def test_vregions_move_under_a_tree(pool, programs):
-    cluster = pool.get(*SMALL_CACHE, *TWO)
+    cluster = pool.get(*SMALL_CACHE, *TWO_MEMORIES)
     cluster.run([programs / "glibc-static/hello"])
     before = cluster.stats()
     program, capture = cluster.start(tree(programs, 2))

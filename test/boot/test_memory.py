@@ -4,11 +4,10 @@
 import time
 
 import pytest
-from boot import MB, delta, on_host, total
+from boot import MB, TWO_MEMORIES, by_shape, delta, on_host, total
 
 PAGE = 4096
 SMALL_CACHE = ("--excache", "8M")
-TWO = ("--vregion", "2M", "--memories", "2")
 
 
 def heap(cluster, programs, what, megabytes, limit=600.0):
@@ -32,11 +31,11 @@ def check_evictions(before, after, megabytes):
 @pytest.mark.parametrize("what, megabytes, shape", [
     pytest.param("sort", 16, (), id="one-memory-sort-16"),
     pytest.param("hash", 32, (), id="one-memory-hash-32"),
-    pytest.param("hash", 32, TWO, id="two-memories-hash-32"),
+    pytest.param("hash", 32, TWO_MEMORIES, id="two-memories-hash-32"),
     *[pytest.param("sort", 32, shape, id=f"{name}-sort-32", marks=pytest.mark.long)
-      for name, shape in (("one-memory", ()), ("two-memories", TWO))],
+      for name, shape in (("one-memory", ()), ("two-memories", TWO_MEMORIES))],
     *[pytest.param(what, 128, shape, id=f"{name}-{what}-128", marks=pytest.mark.long)
-      for what in ("sort", "hash") for name, shape in (("one-memory", ()), ("two-memories", TWO))],
+      for what in ("sort", "hash") for name, shape in (("one-memory", ()), ("two-memories", TWO_MEMORIES))],
 ])  # fmt: skip
 def test_heap_larger_than_the_cache(pool, programs, what, megabytes, shape):
     cluster = pool.get(*SMALL_CACHE, *shape)
@@ -121,9 +120,7 @@ class Steps:
         assert self.program.exit.status == 0
 
 
-@pytest.mark.parametrize("shape", [
-    pytest.param((), id="one-memory", marks=pytest.mark.long), pytest.param(TWO, id="two-memories"),
-])  # fmt: skip
+@by_shape(long="one-memory")
 def test_a_clean_miss_is_one_request_and_one_reply(pool, programs, shape):
     """Nothing is dirty and the heap is three times the cache: each page is fetched, and nothing else."""
     cluster = pool.get(*SMALL_CACHE, *shape)
@@ -166,7 +163,7 @@ def move_vregion(cluster, index):
 
 
 def test_moving_an_owner_costs_one_redirect(pool, programs):
-    cluster = pool.get(*SMALL_CACHE, *TWO)
+    cluster = pool.get(*SMALL_CACHE, *TWO_MEMORIES)
     steps = Steps(cluster, programs, 24)
     steps.step()
     before = cluster.stats()

@@ -5,8 +5,9 @@ import random
 import time
 
 import pytest
-from boot import delta, exec_files, on_host, settled_stats
+from boot import delta, exec_files, on_host, settled_stats, stops_growing
 
+SLACK_FRAMES = 64
 GAUGES = ("process.processes", "process.tasks", "process.zombies", "process.pids")
 SHELL = "/usr/bin/busybox"
 FOUR_CPUS = ("--cpus", "processor=4")
@@ -86,7 +87,7 @@ def frames_gone(cluster, before) -> int:
 
 
 def settled(cluster, before):
-    assert frames_gone(cluster, before) < 64
+    assert frames_gone(cluster, before) < SLACK_FRAMES
 
 
 LOOP = "i=0; while [ $i -lt {n} ]; do {what}; i=$((i+1)); done; echo $i"
@@ -140,15 +141,13 @@ def test_killed_at_any_moment(pool, programs, request, shape):
             assert program.wait(time.monotonic() + 120), f"round {i}: not gone"
             assert program.exit.status in (9, 0)
 
-    kill_some(2 * len(scripts))  # caches of the kernel grow
-    gone = []
-    # On a machine that loses time a program may come further later than it did at first: then a cache has grown
-    # once more. What is lost again and again is no cache.
-    while not gone or gone[-1] >= 64:
-        assert len(gone) < 4, gone
+    def one_round():
         before = plain.stats()
         kill_some(rounds)
-        gone.append(frames_gone(plain, before))
+        return frames_gone(plain, before)
+
+    kill_some(2 * len(scripts))  # caches of the kernel grow
+    stops_growing(one_round, SLACK_FRAMES)
 
 
 # Bombs.

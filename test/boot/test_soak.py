@@ -9,7 +9,7 @@ import re
 import time
 
 import pytest
-from boot import delta, on_host, settled_stats
+from boot import delta, on_host, settled_stats, stops_growing
 from test_faults import grown, injected
 
 TWO = ("--memories", "2", "--vregion", "2M")
@@ -21,7 +21,6 @@ ON_PROCESSOR = ("process.processes", "process.tasks", "process.zombies", "proces
                 "excache.space_objects")  # fmt: skip
 ON_MEMORY = ("memory.frames_used", "memory.spaces", "memory.aspaces", "memory.vmas", "memory.committed")
 SLACK_FRAMES = 96  # slabs and thread stacks that are kept
-TRIES = 4
 SLOW_MS = 100
 SLOW_END_S = 60.0
 
@@ -37,15 +36,15 @@ def settled(cluster, before):
 
 
 def leaves_nothing(cluster, what):
-    """Frames grow with the first use of the kernel's caches, so they must stop growing; the rest is exact."""
-    cluster.run(["/usr/bin/busybox", "true"])  # mounts what the processor serves
-    for _ in range(TRIES):
+    """Frames must stop growing; the rest is exact."""
+
+    def one_round():
         before = cluster.stats()
         what()
-        grown = settled(cluster, before)
-        if grown < SLACK_FRAMES:
-            return
-    raise AssertionError(f"frames of p0 grow, by {grown:.0f} the last time")
+        return settled(cluster, before)
+
+    cluster.run(["/usr/bin/busybox", "true"])  # mounts what the processor serves
+    stops_growing(one_round, SLACK_FRAMES)
 
 
 def fuzz(cluster, programs, seed, first, count, calls):

@@ -8,7 +8,8 @@
  *		through the table.
  * Context:	create, modify and destroy operations run in a thread and may sleep; the core
  *		serialises the modify operations of one queue pair (rdma_qp.lock).  post_send,
- *		ring_send, post_recv, poll_cq and arm_cq run in any context, on any CPU, in parallel.
+ *		ring_send, post_recv, poll_cq and arm_cq run in any context, on any CPU, in
+ *		parallel.
  * Ordering:	the provider counts its own doorbells and other MMIO with rdma_count_*().
  * Failure:	create returns ERR_PTR(-errno) and leaves nothing behind; destroy cannot fail: a
  *		provider whose device does not answer fences the device off instead.

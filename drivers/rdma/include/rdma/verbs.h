@@ -7,8 +7,8 @@
  *		registers memory, makes completion queues and queue pairs, brings each queue pair
  *		INIT -> RTR -> RTS, posts work requests and polls completions.
  * Context:	creating, modifying and destroying objects may sleep.  post_send, post_recv,
- *		ring_send, poll_cq and arm_cq never sleep, never allocate, and may be called with spinlocks of
- *		a rank below RANK_RDMA held.  They are safe on several CPUs at once.
+ *		ring_send, poll_cq and arm_cq never sleep, never allocate, and may be called with
+ *		spinlocks of a rank below RANK_RDMA held.  They are safe on several CPUs at once.
  * Ordering:	on one RC queue pair, work requests execute in posting order and their data is
  *		placed in that order; a completion with an error is followed by flush completions
  *		of everything posted behind it.
