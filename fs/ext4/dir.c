@@ -76,7 +76,7 @@ static int linear_lookup(struct ext4_inode *dir, const char *name, size_t len, u
 	return err;
 }
 
-int ext4_lookup(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino)
+static int lookup(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino)
 {
 	int err;
 
@@ -104,10 +104,10 @@ struct ext4_inode *ext4_lookup_get(struct ext4_inode *dir, const char *name, siz
 	uint32_t ino;
 	int err;
 
-	err = ext4_lookup(dir, name, len, &ino);
+	err = lookup(dir, name, len, &ino);
 	if (err)
 		return ERR_PTR(err);
-	in = ext4_inode_get(dir->fs, ino, EXT4_ANY_GEN);
+	in = ext4_inode_get(dir->fs, ino, FS_ANY_GEN);
 	if (IS_ERR(in) && PTR_ERR(in) == -ESTALE)
 		return ERR_PTR(ext4_corrupt(dir->fs, "directory %u names inode %u, which is free",
 					    dir->ino, ino));
@@ -131,7 +131,7 @@ static uint8_t dtype_of(const struct ext4_fs *fs, uint8_t file_type)
 struct reader {
 	struct ext4_inode *dir;
 	uint64_t *cookie;
-	ext4_fill_fn fill;
+	fs_fill_fn fill;
 	void *arg;
 };
 
@@ -148,7 +148,7 @@ static int fill_run(struct reader *r, const uint8_t *data, uint32_t len, uint64_
 	while (at < len) {
 		const struct ext4_dirent_disk *de = (const void *)(data + at);
 		const uint32_t rec_len = ext4_rec_len(de->rec_len, fs->block_size);
-		const struct ext4_dirent out = {
+		const struct fs_dirent out = {
 			.next_cookie = base + at + rec_len,
 			.name = de->name,
 			.ino = le32_to_cpu(de->ino),
@@ -169,7 +169,7 @@ static int fill_run(struct reader *r, const uint8_t *data, uint32_t len, uint64_
 
 static int fill_dots(struct reader *r, bool parent)
 {
-	const struct ext4_dirent out = {
+	const struct fs_dirent out = {
 		.next_cookie = parent ? INLINE_COOKIE_BASE : 1,
 		.name = "..",
 		.ino = parent ? inline_parent(r->dir) : r->dir->ino,
@@ -203,7 +203,7 @@ static int inline_readdir(struct reader *r)
 	return 0;
 }
 
-int ext4_readdir(struct ext4_inode *dir, uint64_t *cookie, ext4_fill_fn fill, void *arg)
+int ext4_readdir(struct ext4_inode *dir, uint64_t *cookie, fs_fill_fn fill, void *arg)
 {
 	struct reader r = { .dir = dir, .cookie = cookie, .fill = fill, .arg = arg };
 	struct bcache_buf *buf;

@@ -12,7 +12,10 @@
 
 #include "disk.h"
 
+#define EXT4_ROOT_INO 2u
+
 struct ext4_fs {
+	struct fs base;
 	struct blkdev *bd;
 	struct bcache *bc;
 	/* Const after mount. */
@@ -64,6 +67,7 @@ struct ext4_fs {
 
 /* Everything but the cache's own part is const after ext4_inode_get() made it. */
 struct ext4_inode {
+	struct fs_inode base;
 	struct ext4_fs *fs;
 	uint32_t ino;
 	uint32_t gen;
@@ -128,7 +132,14 @@ int ext4_corrupt(struct ext4_fs *fs, const char *fmt, ...) __printf(2, 3);
 /* Log why this cannot be mounted, keep it for the caller of mount, and return @err. */
 int ext4_refuse(struct ext4_fs *fs, int err, const char *fmt, ...) __printf(3, 4);
 
-/* super.c: pure check of a superblock; fills the const fields of @fs. */
+/* ops.c */
+extern const struct fs_ops ext4_fs_ops;
+
+/* super.c */
+void ext4_unmount(struct ext4_fs *fs);
+void ext4_statfs(struct ext4_fs *fs, struct fs_statfs *out);
+void ext4_counts(struct ext4_fs *fs, struct fs_counts *out);
+/* Pure check of a superblock; fills the const fields of @fs. */
 int __must_check ext4_super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb);
 
 /* feature.c: -EOPNOTSUPP after naming the features in the log. */
@@ -146,6 +157,22 @@ bool ext4_group_has_super(const struct ext4_fs *fs, uint32_t group);
 
 /* inode.c: pure; @len bytes at @raw.  The caller frees @in->inline_more. */
 int __must_check ext4_inode_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len);
+/* These and the functions of dir.c and read.c do what <fs/fs.h> says. */
+struct ext4_inode *ext4_inode_get(struct ext4_fs *fs, uint64_t ino, uint64_t gen);
+void ext4_inode_put(struct ext4_inode *in);
+void ext4_inode_stat(const struct ext4_inode *in, struct fs_stat *out);
+
+/* dir.c */
+struct ext4_inode *ext4_lookup_get(struct ext4_inode *dir, const char *name, size_t len);
+/* Cookies are byte positions: they stay good while the directory is not written. */
+int __must_check ext4_readdir(struct ext4_inode *dir, uint64_t *cookie, fs_fill_fn fill, void *arg);
+
+/* read.c */
+int __must_check ext4_readlink(struct ext4_inode *in, char *buf, size_t *len);
+int __must_check ext4_read_pages(struct ext4_inode *in, uint64_t index, void *const *pages,
+				 unsigned int nr);
+int __must_check ext4_map_blocks(struct ext4_inode *in, uint32_t lblk, uint32_t max,
+				 struct ext4_map *map);
 
 /* inline.c */
 int __must_check ext4_inline_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len,

@@ -270,6 +270,7 @@ static struct ext4_inode *load_new(struct ext4_fs *fs, uint32_t ino)
 		inode_free(in);
 		return ERR_PTR(err);
 	}
+	in->base.ops = &ext4_fs_ops;
 	in->refs = 1;
 	list_init(&in->lru);
 
@@ -298,7 +299,7 @@ struct ext4_inode *ext4_inode_get(struct ext4_fs *fs, uint64_t ino, uint64_t gen
 	spin_unlock(&fs->inode_lock);
 	if (!in)
 		in = load_new(fs, (uint32_t)ino);
-	if (IS_ERR(in) || gen == EXT4_ANY_GEN || in->gen == gen)
+	if (IS_ERR(in) || gen == FS_ANY_GEN || in->gen == gen)
 		return in;
 	ext4_inode_put(in);
 	return ERR_PTR(-ESTALE);
@@ -340,26 +341,6 @@ void ext4_unmount(struct ext4_fs *fs)
 	if (fs->bc)
 		bcache_destroy(fs->bc);
 	kfree(fs);
-}
-
-uint32_t ext4_inode_ino(const struct ext4_inode *in)
-{
-	return in->ino;
-}
-
-uint32_t ext4_inode_gen(const struct ext4_inode *in)
-{
-	return in->gen;
-}
-
-uint32_t ext4_inode_mode(const struct ext4_inode *in)
-{
-	return in->mode;
-}
-
-uint64_t ext4_inode_size(const struct ext4_inode *in)
-{
-	return in->size;
 }
 
 /* Device numbers: 8 + 8 bits in the first pointer, or 12 + 20 bits in the second. */

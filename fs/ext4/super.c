@@ -245,7 +245,7 @@ static int check_mmp(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 
 static int check_root(struct ext4_fs *fs)
 {
-	struct ext4_inode *root = ext4_inode_get(fs, EXT4_ROOT_INO, EXT4_ANY_GEN);
+	struct ext4_inode *root = ext4_inode_get(fs, EXT4_ROOT_INO, FS_ANY_GEN);
 	int err = 0;
 
 	if (IS_ERR(root)) {
@@ -258,7 +258,7 @@ static int check_root(struct ext4_fs *fs)
 	return err;
 }
 
-static int inode_cache_init(struct ext4_fs *fs, const struct ext4_options *opt)
+static int inode_cache_init(struct ext4_fs *fs, const struct fs_mount_options *opt)
 {
 	uint32_t n = 64;
 
@@ -292,7 +292,7 @@ static int check_device(struct ext4_fs *fs)
 	return 0;
 }
 
-static int mount_with(struct ext4_fs *fs, const struct ext4_options *opt, const uint8_t *head)
+static int mount_with(struct ext4_fs *fs, const struct fs_mount_options *opt, const uint8_t *head)
 {
 	const struct ext4_super_disk *sb = (const void *)(head + EXT4_SUPER_OFFSET);
 	uint64_t cache = opt && opt->cache_bytes ? opt->cache_bytes : DEFAULT_CACHE_BYTES;
@@ -317,7 +317,7 @@ static int mount_with(struct ext4_fs *fs, const struct ext4_options *opt, const 
 	return err;
 }
 
-int ext4_mount(struct blkdev *bd, const struct ext4_options *opt, struct ext4_fs **out)
+int ext4_mount(struct blkdev *bd, const struct fs_mount_options *opt, struct fs **out)
 {
 	const uint32_t head_len = MAX(HEAD_LEN, bd->block_size);
 	struct ext4_fs *fs;
@@ -327,6 +327,7 @@ int ext4_mount(struct blkdev *bd, const struct ext4_options *opt, struct ext4_fs
 	fs = kzalloc(sizeof(*fs));
 	if (!fs)
 		return -ENOMEM;
+	fs->base = (struct fs){ .ops = &ext4_fs_ops, .root_ino = EXT4_ROOT_INO };
 	fs->bd = bd;
 	fs->why = opt ? opt->why : NULL;
 	fs->why_size = opt ? opt->why_size : 0;
@@ -353,7 +354,7 @@ int ext4_mount(struct blkdev *bd, const struct ext4_options *opt, struct ext4_fs
 		return err;
 	}
 	fs->why = NULL; /* the caller's buffer may go away */
-	*out = fs;
+	*out = &fs->base;
 	return 0;
 }
 
@@ -375,17 +376,7 @@ void ext4_statfs(struct ext4_fs *fs, struct fs_statfs *out)
 	out->fsid = lo ^ hi;
 }
 
-const uint8_t *ext4_uuid(const struct ext4_fs *fs)
-{
-	return fs->uuid;
-}
-
-uint32_t ext4_block_size(const struct ext4_fs *fs)
-{
-	return fs->block_size;
-}
-
-void ext4_stats(struct ext4_fs *fs, struct ext4_stats *out)
+void ext4_counts(struct ext4_fs *fs, struct fs_counts *out)
 {
 	struct bcache_stats bc;
 
@@ -399,26 +390,4 @@ void ext4_stats(struct ext4_fs *fs, struct ext4_stats *out)
 	out->data_reads = (uint64_t)atomic64_read(&fs->data_reads);
 	out->data_bytes = (uint64_t)atomic64_read(&fs->data_bytes);
 	out->corruptions = (uint64_t)atomic64_read(&fs->corruptions);
-}
-
-int ext4_txn_begin(struct ext4_fs *fs, unsigned int nr_blocks, struct ext4_txn **out)
-{
-	(void)fs;
-	(void)nr_blocks;
-	(void)out;
-	return -EROFS;
-}
-
-int ext4_txn_access(struct ext4_txn *txn, struct bcache_buf *buf)
-{
-	(void)txn;
-	(void)buf;
-	return -EROFS;
-}
-
-int ext4_txn_commit(struct ext4_txn *txn, bool durable)
-{
-	(void)txn;
-	(void)durable;
-	return -EROFS;
 }

@@ -25,20 +25,22 @@ static int open_path(struct storage *st, const char *path, struct ms_read_req *r
 		.len = strlen(path),
 	};
 	struct path_result *res = kmalloc(sizeof(*res));
-	struct ext4_inode *in;
+	struct fs_inode *in;
+	struct fs_stat s;
 	int err;
 
 	if (!res)
 		return -ENOMEM;
-	err = pathindex_resolve(st->index, &ext4_path_ops, st->fs, &pr, res);
+	err = pathindex_resolve(st->index, &fs_path_ops, st->fs, &pr, res);
 	if (!err) {
-		in = ext4_inode_get(st->fs, res->node.ino, res->node.gen);
+		in = fs_inode_get(st->fs, res->node.ino, res->node.gen);
 		if (IS_ERR(in)) {
 			err = (int)PTR_ERR(in);
 		} else {
-			*size = ext4_inode_size(in);
+			fs_inode_stat(in, &s);
+			*size = s.size;
 			req->file = (struct proto_file){ res->node.ino, res->node.gen, st->node };
-			ext4_inode_put(in);
+			fs_inode_put(in);
 		}
 	}
 	kfree(res);

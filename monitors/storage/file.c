@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storage monitor: services that take a handle: PS_GETATTR, PS_GETDENTS, PS_STATFS, PS_CHANGE, and
- * the contents for MS_READ.
+ * Storage monitor: services that take a handle: PS_GETATTR, PS_GETDENTS, PS_STATFS, and the
+ * contents for MS_READ.
  */
 #include <kernel/counter.h>
 #include <lib/err.h>
@@ -22,7 +22,7 @@ ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *
 	struct proto_attr_wire w;
 	struct proto_attr attr;
 	struct proto_file file;
-	struct ext4_inode *in;
+	struct fs_inode *in;
 	int err;
 
 	err = ps_file_req_decode(body, len, &file);
@@ -34,7 +34,7 @@ ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *
 	if (IS_ERR(in))
 		return PTR_ERR(in);
 	storage_attr(st, in, &attr);
-	ext4_inode_put(in);
+	fs_inode_put(in);
 	proto_attr_encode(&attr, &w);
 	memcpy(reply, &w, sizeof(w));
 	return sizeof(w);
@@ -48,7 +48,7 @@ struct listing {
 	bool full;
 };
 
-static int add_entry(void *arg, const struct ext4_dirent *de)
+static int add_entry(void *arg, const struct fs_dirent *de)
 {
 	struct listing *l = arg;
 	const struct ps_dirent ent = {
@@ -70,7 +70,7 @@ ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void 
 {
 	struct listing l = { .buf = reply };
 	struct ps_getdents_req req;
-	struct ext4_inode *dir;
+	struct fs_inode *dir;
 	uint64_t cookie;
 	int err;
 
@@ -82,8 +82,8 @@ ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void 
 		return PTR_ERR(dir);
 	l.cap = MIN(cap, (size_t)req.max_bytes);
 	cookie = req.cookie;
-	err = ext4_readdir(dir, &cookie, add_entry, &l);
-	ext4_inode_put(dir);
+	err = fs_readdir(dir, &cookie, add_entry, &l);
+	fs_inode_put(dir);
 	/* Entries before a damaged block are worth having; the next call will tell of it. */
 	if (err && !l.len)
 		return err;
@@ -108,7 +108,7 @@ ssize_t storage_statfs(struct storage *st, const void *body, size_t len, void *r
 		return -ENODEV;
 	if (cap < sizeof(w))
 		return -EMSGSIZE;
-	ext4_statfs(st->fs, &s);
+	fs_statfs(st->fs, &s);
 	out = (struct ps_statfs){
 		.type = s.magic,
 		.bsize = s.bsize,
@@ -126,17 +126,6 @@ ssize_t storage_statfs(struct storage *st, const void *body, size_t len, void *r
 	return sizeof(w);
 }
 
-/* Whatever would change the file system. */
-ssize_t storage_change(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
-{
-	(void)st;
-	(void)body;
-	(void)len;
-	(void)reply;
-	(void)cap;
-	return -EROFS;
-}
-
 /* How many of @nr pages from @pgoff on have contents. */
 static uint32_t pages_within(uint64_t size, uint64_t pgoff, uint32_t nr)
 {
@@ -151,7 +140,7 @@ int storage_read(struct storage *st, const struct ms_read_req *req, void *const 
 		 struct ms_read_rep *rep)
 {
 	struct proto_attr attr;
-	struct ext4_inode *in;
+	struct fs_inode *in;
 	uint64_t bytes;
 	int err;
 
@@ -164,8 +153,8 @@ int storage_read(struct storage *st, const struct ms_read_req *req, void *const 
 	rep->version = attr.version;
 	rep->nr_valid = pages_within(attr.size, req->pgoff, req->nr_pages);
 	/* Also when there is nothing to read: it says whether this is a file. */
-	err = ext4_read_pages(in, req->pgoff, pages, rep->nr_valid);
-	ext4_inode_put(in);
+	err = fs_read_pages(in, req->pgoff, pages, rep->nr_valid);
+	fs_inode_put(in);
 	if (err)
 		return err;
 	counter_inc(&storage_reads);

@@ -39,21 +39,21 @@ static struct storage storage;
 
 static uint64_t fs_stat(size_t offset)
 {
-	struct ext4_stats s;
+	struct fs_counts s;
 	uint64_t value;
 
 	if (!storage.fs)
 		return 0;
-	ext4_stats(storage.fs, &s);
+	fs_counts(storage.fs, &s);
 	memcpy(&value, (const uint8_t *)&s + offset, sizeof(value));
 	return value;
 }
 
-#define FS_GAUGE(var, field, help)                                  \
-	static uint64_t read_##var(void)                            \
-	{                                                           \
-		return fs_stat(offsetof(struct ext4_stats, field)); \
-	}                                                           \
+#define FS_GAUGE(var, field, help)                                 \
+	static uint64_t read_##var(void)                           \
+	{                                                          \
+		return fs_stat(offsetof(struct fs_counts, field)); \
+	}                                                          \
 	GAUGE(var, "storage." #var, help, read_##var)
 
 FS_GAUGE(disk_reads, data_reads, "requests to the disk for contents of files");

@@ -71,7 +71,6 @@ SERVICE(readlink)
 SERVICE(getdents)
 SERVICE(statfs)
 SERVICE(access)
-SERVICE(change)
 
 static void buf_sent(void *arg)
 {
@@ -131,7 +130,6 @@ static const struct rpc_handler handlers[] = {
 	{ PS_GETDENTS, FLAGS, "ps.getdents", handle_getdents },
 	{ PS_STATFS, FLAGS, "ps.statfs", handle_statfs },
 	{ PS_ACCESS, FLAGS, "ps.access", handle_access },
-	{ PS_CHANGE, FLAGS, "ps.change", handle_change },
 	{ MS_READ, FLAGS, "ms.read", handle_read },
 	{ MS_LOOKUP, FLAGS, "ms.lookup", handle_lookup },
 };

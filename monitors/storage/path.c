@@ -21,7 +21,7 @@ COUNTER(storage_lookups, "storage.lookups", "paths resolved");
 struct query {
 	struct ps_path_req req;
 	struct path_result res;
-	struct ext4_inode *in; /* held on success; NULL at a stop */
+	struct fs_inode *in; /* held on success; NULL at a stop */
 };
 
 static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
@@ -49,11 +49,11 @@ static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
 		pr.flags |= PATH_NOFOLLOW;
 	if (q->req.flags & PS_LOOKUP_DIRECTORY)
 		pr.flags |= PATH_DIRECTORY;
-	err = pathindex_resolve(st->index, &ext4_path_ops, st->fs, &pr, &q->res);
+	err = pathindex_resolve(st->index, &fs_path_ops, st->fs, &pr, &q->res);
 	q->in = NULL;
 	if (err || q->res.stopped)
 		return err;
-	q->in = ext4_inode_get(st->fs, q->res.node.ino, q->res.node.gen);
+	q->in = fs_inode_get(st->fs, q->res.node.ino, q->res.node.gen);
 	return IS_ERR(q->in) ? (int)PTR_ERR(q->in) : 0;
 }
 
@@ -66,14 +66,15 @@ static int check_access(const struct query *q)
 		.nr_groups = q->req.cred.nr_groups,
 		.groups = q->req.cred.groups,
 	};
-	const uint32_t type = ext4_inode_mode(q->in) & FS_S_IFMT;
 	struct fs_stat s;
+	uint32_t type;
 
+	fs_inode_stat(q->in, &s);
+	type = s.mode & FS_S_IFMT;
 	/* As Linux: first what the file system cannot do, for things that are in it. */
 	if ((q->req.access & FS_MAY_WRITE) &&
 	    (type == FS_S_IFREG || type == FS_S_IFDIR || type == FS_S_IFLNK))
 		return -EROFS;
-	ext4_inode_stat(q->in, &s);
 	return fs_access(&cred, s.mode, s.uid, s.gid, q->req.access);
 }
 
@@ -97,7 +98,7 @@ static int find(struct storage *st, const void *body, size_t len, struct query *
 		return err;
 	err = check_access(q);
 	if (err)
-		ext4_inode_put(q->in);
+		fs_inode_put(q->in);
 	return err;
 }
 
@@ -115,7 +116,7 @@ ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *r
 		rep.nr_links = (uint16_t)q->res.nr_links;
 		if (q->in) {
 			storage_attr(st, q->in, &rep.attr);
-			ext4_inode_put(q->in);
+			fs_inode_put(q->in);
 		} else {
 			rep.rest = q->res.rest;
 			rep.rest_len = (uint16_t)q->res.rest_len;
@@ -130,17 +131,17 @@ ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *r
 	return ret;
 }
 
-static int read_target(struct ext4_inode *in, char *reply, size_t cap, size_t *len)
+static int read_target(struct fs_inode *in, char *reply, size_t cap, size_t *len)
 {
 	char *target;
 	int err;
 
 	if (cap >= FS_PATH_MAX)
-		return ext4_readlink(in, reply, len);
+		return fs_readlink(in, reply, len);
 	target = kmalloc(FS_PATH_MAX);
 	if (!target)
 		return -ENOMEM;
-	err = ext4_readlink(in, target, len);
+	err = fs_readlink(in, target, len);
 	if (!err && *len > cap)
 		err = -EMSGSIZE;
 	if (!err)
@@ -164,7 +165,7 @@ ssize_t storage_readlink(struct storage *st, const void *body, size_t len, void 
 		ret = read_target(q->in, reply, cap, &target_len);
 		if (!ret)
 			ret = (ssize_t)target_len;
-		ext4_inode_put(q->in);
+		fs_inode_put(q->in);
 	}
 	kfree(q);
 	return ret;
@@ -183,7 +184,7 @@ ssize_t storage_access(struct storage *st, const void *body, size_t len, void *r
 	if (!ret && !q->in)
 		ret = -EXDEV;
 	else if (!ret)
-		ext4_inode_put(q->in);
+		fs_inode_put(q->in);
 	kfree(q);
 	return ret;
 }

@@ -6,6 +6,7 @@
  */
 #include "storage.h"
 
+#include <fs/ext4.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -13,7 +14,7 @@
 int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 		 const struct storage_options *opt)
 {
-	const struct ext4_options fs_opt = {
+	const struct fs_mount_options fs_opt = {
 		.cache_bytes = opt->cache_bytes,
 		.why = opt->why,
 		.why_size = opt->why_size,
@@ -33,7 +34,7 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 		pathindex_destroy(st->index);
 		return err;
 	}
-	ext4_statfs(st->fs, &fs_stat);
+	fs_statfs(st->fs, &fs_stat);
 	st->fsid = fs_stat.fsid;
 	return 0;
 }
@@ -42,7 +43,7 @@ void storage_destroy(struct storage *st)
 {
 	pathindex_destroy(st->index);
 	if (st->fs)
-		ext4_unmount(st->fs);
+		fs_unmount(st->fs);
 }
 
 /*
@@ -51,18 +52,17 @@ void storage_destroy(struct storage *st)
  */
 uint64_t storage_vnode_root(const struct storage *st, uint32_t vnode)
 {
-	(void)st;
 	(void)vnode;
-	return EXT4_ROOT_INO;
+	return st->fs->root_ino;
 }
 
-struct ext4_inode *storage_file_get(struct storage *st, const struct proto_file *file)
+struct fs_inode *storage_file_get(struct storage *st, const struct proto_file *file)
 {
 	if (!st->fs)
 		return ERR_PTR(-ENODEV);
 	if (file->node != st->node)
 		return ERR_PTR(-ESTALE);
-	return ext4_inode_get(st->fs, file->ino, file->gen);
+	return fs_inode_get(st->fs, file->ino, file->gen);
 }
 
 /* Linux's new_encode_dev(). */
@@ -71,11 +71,11 @@ static uint32_t encode_dev(uint32_t major, uint32_t minor)
 	return (minor & 0xff) | major << 8 | (minor & ~0xffu) << 12;
 }
 
-void storage_attr(const struct storage *st, const struct ext4_inode *in, struct proto_attr *out)
+void storage_attr(const struct storage *st, const struct fs_inode *in, struct proto_attr *out)
 {
 	struct fs_stat s;
 
-	ext4_inode_stat(in, &s);
+	fs_inode_stat(in, &s);
 	*out = (struct proto_attr){
 		.file = { .ino = s.ino, .gen = s.gen, .node = st->node },
 		.size = s.size,

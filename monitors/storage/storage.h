@@ -8,7 +8,7 @@
 #pragma once
 
 #include <fs/access.h>
-#include <fs/ext4.h>
+#include <fs/fs.h>
 #include <fs/pathindex.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
@@ -19,7 +19,7 @@
 struct blkdev;
 
 struct storage {
-	struct ext4_fs *fs;      /* const; NULL: no disk */
+	struct fs *fs;           /* const; NULL: no disk */
 	struct pathindex *index; /* const */
 	uint64_t fsid;           /* const */
 	uint32_t node;           /* const: our id, in every handle */
@@ -49,7 +49,6 @@ ssize_t storage_access(struct storage *st, const void *body, size_t len, void *r
 ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_statfs(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
-ssize_t storage_change(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 
 /*
  * Read what @req asks for into @pages (one per page, DMA-able) and fill the reply.  Pages behind the
@@ -59,8 +58,8 @@ int __must_check storage_read(struct storage *st, const struct ms_read_req *req,
 			      struct ms_read_rep *rep);
 
 /* The inode behind a handle.  ERR_PTR: -ESTALE for one that is not ours, -ENODEV without a disk. */
-struct ext4_inode *storage_file_get(struct storage *st, const struct proto_file *file);
-void storage_attr(const struct storage *st, const struct ext4_inode *in, struct proto_attr *out);
+struct fs_inode *storage_file_get(struct storage *st, const struct proto_file *file);
+void storage_attr(const struct storage *st, const struct fs_inode *in, struct proto_attr *out);
 /* The inode that is the root of a vNode's mount point. */
 uint64_t storage_vnode_root(const struct storage *st, uint32_t vnode);
 

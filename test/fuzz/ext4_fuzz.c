@@ -184,29 +184,29 @@ static void apply(const struct image *img, const uint8_t *data, size_t len)
 }
 
 struct walk {
-	struct ext4_fs *fs;
+	struct fs *fs;
 	unsigned int entries_left;
 	unsigned int depth;
 };
 
-static void visit(struct walk *w, struct ext4_inode *in);
+static void visit(struct walk *w, struct fs_inode *in);
 
 struct listing {
 	struct walk *w;
-	struct ext4_inode *dir;
+	struct fs_inode *dir;
 };
 
-static int each_entry(void *arg, const struct ext4_dirent *de)
+static int each_entry(void *arg, const struct fs_dirent *de)
 {
 	struct listing *l = arg;
-	struct ext4_inode *in;
+	struct fs_inode *in;
 
 	if (!l->w->entries_left)
 		return 1;
 	l->w->entries_left--;
 	if (!de->name_len || memchr(de->name, '/', de->name_len))
 		abort();
-	in = ext4_lookup_get(l->dir, de->name, de->name_len);
+	in = fs_lookup(l->dir, de->name, de->name_len);
 	if (IS_ERR(in))
 		return 0;
 	if (l->w->depth < MAX_DEPTH && de->name[0] != '.') {
@@ -214,58 +214,64 @@ static int each_entry(void *arg, const struct ext4_dirent *de)
 		visit(l->w, in);
 		l->w->depth--;
 	}
-	ext4_inode_put(in);
+	fs_inode_put(in);
 	return 0;
 }
 
-static void read_some(struct ext4_inode *in)
+static void read_some(struct fs_inode *in, uint64_t size)
 {
 	void *pages[4] = { page_memory[0], page_memory[1], page_memory[2], page_memory[3] };
-	const uint64_t size = ext4_inode_size(in);
 	struct ext4_map map;
 
-	(void)!ext4_read_pages(in, 0, pages, 4);
-	(void)!ext4_read_pages(in, size / 2 >> PAGE_SHIFT, pages, 4);
-	(void)!ext4_read_pages(in, size >> PAGE_SHIFT, pages, 2);
+	(void)!fs_read_pages(in, 0, pages, 4);
+	(void)!fs_read_pages(in, size / 2 >> PAGE_SHIFT, pages, 4);
+	(void)!fs_read_pages(in, size >> PAGE_SHIFT, pages, 2);
 	for (uint32_t lblk = 0, i = 0; i < 20; i++) {
-		if (ext4_map_blocks(in, lblk, 1000, &map))
+		if (ext4_map(in, lblk, 1000, &map))
 			break;
 		if (!map.len || map.len > 1000)
 			abort();
 		lblk += map.len;
 	}
-	(void)!ext4_map_blocks(in, UINT32_MAX, 1, &map);
+	(void)!ext4_map(in, UINT32_MAX, 1, &map);
 }
 
-static void visit(struct walk *w, struct ext4_inode *in)
+static void look_up(struct fs_inode *dir, const char *name)
+{
+	struct fs_inode *in = fs_lookup(dir, name, strlen(name));
+
+	if (!IS_ERR(in))
+		fs_inode_put(in);
+}
+
+static void visit(struct walk *w, struct fs_inode *in)
 {
 	struct listing l = { .w = w, .dir = in };
 	char target[FS_PATH_MAX];
 	struct fs_stat st;
 	uint64_t cookie = 0;
-	uint32_t ino;
 	size_t len;
 
-	ext4_inode_stat(in, &st);
+	fs_inode_stat(in, &st);
 	switch (st.mode & FS_S_IFMT) {
 	case FS_S_IFREG:
-		read_some(in);
+		read_some(in, st.size);
 		break;
 	case FS_S_IFLNK:
-		if (!ext4_readlink(in, target, &len) && strlen(target) != len)
+		if (!fs_readlink(in, target, &len) && strlen(target) != len)
 			abort();
 		break;
 	case FS_S_IFDIR:
-		(void)!ext4_readdir(in, &cookie, each_entry, &l);
-		(void)!ext4_lookup(in, "no such name", 12, &ino);
-		(void)!ext4_lookup(in, "..", 2, &ino);
+		(void)!fs_readdir(in, &cookie, each_entry, &l);
+		look_up(in, "no such name");
+		look_up(in, "..");
 		cookie = 77; /* in the middle of an entry */
-		(void)!ext4_readdir(in, &cookie, each_entry, &l);
+		(void)!fs_readdir(in, &cookie, each_entry, &l);
 		break;
 	}
 }
 
-static void resolve_some(struct ext4_fs *fs)
+static void resolve_some(struct fs *fs)
 {
 	static const char *const paths[] = {
 		"/a/b/../b/long",
@@ -283,12 +289,12 @@ static void resolve_some(struct ext4_fs *fs)
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		const struct path_request req = {
 			.vnode = 1,
-			.root_ino = EXT4_ROOT_INO,
+			.root_ino = fs->root_ino,
 			.path = paths[i],
 			.len = strlen(paths[i]),
 		};
 
-		(void)!pathindex_resolve(pi, &ext4_path_ops, fs, &req, &res);
+		(void)!pathindex_resolve(pi, &fs_path_ops, fs, &req, &res);
 	}
 	pathindex_destroy(pi);
 }
@@ -296,9 +302,9 @@ static void resolve_some(struct ext4_fs *fs)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	const struct ext4_options opt = { .cache_bytes = 64u << 10, .max_inodes = 16 };
+	const struct fs_mount_options opt = { .cache_bytes = 64u << 10, .max_inodes = 16 };
 	const struct image *img;
-	struct ext4_inode *root;
+	struct fs_inode *root;
 	struct walk w = { .entries_left = MAX_ENTRIES };
 
 	if (!len)
@@ -308,12 +314,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	apply(img, data + 1, len - 1);
 	if (ext4_mount(&mem_bd, &opt, &w.fs))
 		return 0;
-	root = ext4_inode_get(w.fs, EXT4_ROOT_INO, EXT4_ANY_GEN);
+	root = fs_inode_get(w.fs, w.fs->root_ino, FS_ANY_GEN);
 	if (!IS_ERR(root)) {
 		visit(&w, root);
-		ext4_inode_put(root);
+		fs_inode_put(root);
 	}
 	resolve_some(w.fs);
-	ext4_unmount(w.fs);
+	fs_unmount(w.fs);
 	return 0;
 }

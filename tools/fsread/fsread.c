@@ -30,7 +30,7 @@
 #define MIB        (1ull << 20)
 #define BIG_FILE   (64 * MIB)
 
-static struct ext4_fs *fs;
+static struct fs *fs;
 
 static int fail(const char *what, int err)
 {
@@ -38,8 +38,16 @@ static int fail(const char *what, int err)
 	return 1;
 }
 
+static struct fs_stat stat_of(const struct fs_inode *in)
+{
+	struct fs_stat st;
+
+	fs_inode_stat(in, &st);
+	return st;
+}
+
 /* Call @use for the contents of @in from page-aligned @from up to @to, piece by piece. */
-static int for_contents(struct ext4_inode *in, uint64_t from, uint64_t to,
+static int for_contents(struct fs_inode *in, uint64_t from, uint64_t to,
 			int (*use)(void *arg, const uint8_t *p, size_t len), void *arg)
 {
 	static uint8_t buf[READ_PAGES * PAGE_SIZE] __aligned(4096);
@@ -52,10 +60,10 @@ static int for_contents(struct ext4_inode *in, uint64_t from, uint64_t to,
 		const uint64_t n = MIN(to - at, (uint64_t)sizeof(buf));
 
 		memset(buf, 0xa5, sizeof(buf));
-		err = ext4_read_pages(in, at >> PAGE_SHIFT, pages,
-				      (unsigned int)DIV_ROUND_UP(n, PAGE_SIZE));
-		for (uint64_t z = n;
-		     !err && to == ext4_inode_size(in) && z < ALIGN_UP(n, PAGE_SIZE); z++) {
+		err = fs_read_pages(in, at >> PAGE_SHIFT, pages,
+				    (unsigned int)DIV_ROUND_UP(n, PAGE_SIZE));
+		for (uint64_t z = n; !err && to == stat_of(in).size && z < ALIGN_UP(n, PAGE_SIZE);
+		     z++) {
 			if (buf[z])
 				err = -ENOTRECOVERABLE; /* the tail of the last page not zero */
 		}
@@ -74,9 +82,9 @@ static int use_crc(void *arg, const uint8_t *p, size_t len)
 }
 
 /* zlib's CRC-32 of the contents; of a big file, of its first and last MiB. */
-static int contents_crc(struct ext4_inode *in, uint32_t *crc)
+static int contents_crc(struct fs_inode *in, uint32_t *crc)
 {
-	const uint64_t size = ext4_inode_size(in);
+	const uint64_t size = stat_of(in).size;
 	int err;
 
 	*crc = ~0u;
@@ -123,7 +131,7 @@ struct name_list {
 	unsigned int left; /* entries that this call still takes */
 };
 
-static int add_name(void *arg, const struct ext4_dirent *de)
+static int add_name(void *arg, const struct fs_dirent *de)
 {
 	struct name_list *l = arg;
 	struct entry *e;
@@ -147,7 +155,7 @@ static int add_name(void *arg, const struct ext4_dirent *de)
 }
 
 /* All entries of @dir, @per_call at a time. */
-static int list_dir(struct ext4_inode *dir, unsigned int per_call, struct name_list *l)
+static int list_dir(struct fs_inode *dir, unsigned int per_call, struct name_list *l)
 {
 	uint64_t cookie = 0;
 	size_t before;
@@ -157,7 +165,7 @@ static int list_dir(struct ext4_inode *dir, unsigned int per_call, struct name_l
 	do {
 		before = l->nr;
 		l->left = per_call;
-		err = ext4_readdir(dir, &cookie, add_name, l);
+		err = fs_readdir(dir, &cookie, add_name, l);
 	} while (!err && l->nr > before);
 	return err;
 }
@@ -167,7 +175,7 @@ static void print_time(const char *name, const struct fs_time *t)
 	printf(", \"%s\": [%lld, %u]", name, (long long)t->sec, t->nsec);
 }
 
-static int print_contents(struct ext4_inode *in, const struct fs_stat *st)
+static int print_contents(struct fs_inode *in, const struct fs_stat *st)
 {
 	char target[FS_PATH_MAX];
 	uint32_t crc;
@@ -178,7 +186,7 @@ static int print_contents(struct ext4_inode *in, const struct fs_stat *st)
 		err = contents_crc(in, &crc);
 		printf(", \"crc\": %u", crc);
 	} else if ((st->mode & FS_S_IFMT) == FS_S_IFLNK) {
-		err = ext4_readlink(in, target, &len);
+		err = fs_readlink(in, target, &len);
 		if (!err) {
 			printf(", \"target\": ");
 			print_json_string(target, len);
@@ -187,12 +195,12 @@ static int print_contents(struct ext4_inode *in, const struct fs_stat *st)
 	return err;
 }
 
-static int print_node(struct ext4_inode *in, const char *path, uint8_t dtype)
+static int print_node(struct fs_inode *in, const char *path, uint8_t dtype)
 {
 	struct fs_stat st;
 	int err;
 
-	ext4_inode_stat(in, &st);
+	fs_inode_stat(in, &st);
 	printf("{\"path\": ");
 	print_json_string(path, strlen(path));
 	printf(", \"ino\": %llu, \"mode\": %u, \"nlink\": %u, \"uid\": %u, \"gid\": %u",
@@ -209,38 +217,38 @@ static int print_node(struct ext4_inode *in, const char *path, uint8_t dtype)
 	return err;
 }
 
-static int walk(struct ext4_inode *dir, const char *path, unsigned int depth);
+static int walk(struct fs_inode *dir, const char *path, unsigned int depth);
 
 /* Look @e up by name (the index's way) and check that readdir found the same. */
-static int walk_entry(struct ext4_inode *dir, const char *path, const struct entry *e,
+static int walk_entry(struct fs_inode *dir, const char *path, const struct entry *e,
 		      unsigned int depth)
 {
-	struct ext4_inode *in;
+	struct fs_inode *in;
 	char sub[FS_PATH_MAX];
 	int err;
 
-	in = ext4_lookup_get(dir, e->name, e->len);
+	in = fs_lookup(dir, e->name, e->len);
 	if (IS_ERR(in))
 		return (int)PTR_ERR(in);
-	if (ext4_inode_ino(in) != e->ino) {
-		ext4_inode_put(in);
+	if (stat_of(in).ino != e->ino) {
+		fs_inode_put(in);
 		return -ENOTRECOVERABLE;
 	}
 	if ((size_t)snprintf(sub, sizeof(sub), "%s/%s", path, e->name) >= sizeof(sub)) {
-		ext4_inode_put(in);
+		fs_inode_put(in);
 		return -ENAMETOOLONG;
 	}
 	err = print_node(in, sub, e->dtype);
-	if (!err && (ext4_inode_mode(in) & FS_S_IFMT) == FS_S_IFDIR)
+	if (!err && (stat_of(in).mode & FS_S_IFMT) == FS_S_IFDIR)
 		err = walk(in, sub, depth + 1);
-	ext4_inode_put(in);
+	fs_inode_put(in);
 	return err;
 }
 
-static int walk(struct ext4_inode *dir, const char *path, unsigned int depth)
+static int walk(struct fs_inode *dir, const char *path, unsigned int depth)
 {
 	struct name_list l;
-	uint32_t ino;
+	struct fs_inode *none;
 	int err;
 
 	if (depth > 64)
@@ -251,14 +259,17 @@ static int walk(struct ext4_inode *dir, const char *path, unsigned int depth)
 			err = walk_entry(dir, path, &l.entries[i], depth);
 	}
 	free(l.entries);
-	if (!err && ext4_lookup(dir, "no such name", 12, &ino) != -ENOENT)
-		err = -ENOTRECOVERABLE;
-	return err;
+	if (err)
+		return err;
+	none = fs_lookup(dir, "no such name", 12);
+	if (!IS_ERR(none))
+		fs_inode_put(none);
+	return PTR_ERR(none) == -ENOENT ? 0 : -ENOTRECOVERABLE;
 }
 
 static int cmd_tree(void)
 {
-	struct ext4_inode *root = ext4_inode_get(fs, EXT4_ROOT_INO, EXT4_ANY_GEN);
+	struct fs_inode *root = fs_inode_get(fs, fs->root_ino, FS_ANY_GEN);
 	int err;
 
 	if (IS_ERR(root))
@@ -266,16 +277,16 @@ static int cmd_tree(void)
 	err = print_node(root, "", FS_DT_DIR);
 	if (!err)
 		err = walk(root, "", 0);
-	ext4_inode_put(root);
+	fs_inode_put(root);
 	return err ? fail("tree", err) : 0;
 }
 
 /* Resolve @path as the storage monitor does; ERR_PTR. */
-static struct ext4_inode *open_path(const char *path, bool nofollow, struct path_result *res)
+static struct fs_inode *open_path(const char *path, bool nofollow, struct path_result *res)
 {
 	const struct path_request req = {
 		.vnode = 1,
-		.root_ino = EXT4_ROOT_INO,
+		.root_ino = fs->root_ino,
 		.path = path,
 		.len = strlen(path),
 		.flags = nofollow ? PATH_NOFOLLOW : 0,
@@ -285,24 +296,24 @@ static struct ext4_inode *open_path(const char *path, bool nofollow, struct path
 
 	if (IS_ERR(pi))
 		return ERR_CAST(pi);
-	err = pathindex_resolve(pi, &ext4_path_ops, fs, &req, res);
+	err = pathindex_resolve(pi, &fs_path_ops, fs, &req, res);
 	if (!err) { /* a second time: from the index */
 		struct path_result again;
 
-		err = pathindex_resolve(pi, &ext4_path_ops, fs, &req, &again);
+		err = pathindex_resolve(pi, &fs_path_ops, fs, &req, &again);
 		if (!err && (again.node.ino != res->node.ino || strcmp(again.canon, res->canon)))
 			err = -ENOTRECOVERABLE;
 	}
 	pathindex_destroy(pi);
 	if (err)
 		return ERR_PTR(err);
-	return ext4_inode_get(fs, res->node.ino, res->node.gen);
+	return fs_inode_get(fs, res->node.ino, res->node.gen);
 }
 
 static int cmd_path(const char *cmd, const char *path, const char *arg)
 {
 	static struct path_result res;
-	struct ext4_inode *in = open_path(path, false, &res);
+	struct fs_inode *in = open_path(path, false, &res);
 	struct name_list l;
 	struct ext4_map map;
 	int err = 0;
@@ -310,9 +321,9 @@ static int cmd_path(const char *cmd, const char *path, const char *arg)
 	if (IS_ERR(in))
 		return fail(path, (int)PTR_ERR(in));
 	if (!strcmp(cmd, "cat")) {
-		err = for_contents(in, 0, ext4_inode_size(in), use_stdout, NULL);
+		err = for_contents(in, 0, stat_of(in).size, use_stdout, NULL);
 	} else if (!strcmp(cmd, "lookup")) {
-		printf("%u %s\n", ext4_inode_ino(in), res.canon);
+		printf("%llu %s\n", (unsigned long long)stat_of(in).ino, res.canon);
 	} else if (!strcmp(cmd, "ls")) {
 		err = list_dir(in, arg ? (unsigned int)strtoul(arg, NULL, 0) : UINT32_MAX, &l);
 		for (size_t i = 0; i < l.nr; i++)
@@ -320,17 +331,17 @@ static int cmd_path(const char *cmd, const char *path, const char *arg)
 			       l.entries[i].name);
 		free(l.entries);
 	} else {
-		const uint32_t nr =
-			(uint32_t)DIV_ROUND_UP(ext4_inode_size(in), ext4_block_size(fs));
+		const struct fs_stat st = stat_of(in);
+		const uint32_t nr = (uint32_t)DIV_ROUND_UP(st.size, st.blksize);
 
 		for (uint32_t b = 0; b < nr && !err; b += map.len) {
-			err = ext4_map_blocks(in, b, nr - b, &map);
+			err = ext4_map(in, b, nr - b, &map);
 			if (!err)
 				printf("%u+%u %d %llu\n", b, map.len, map.type,
 				       (unsigned long long)map.block);
 		}
 	}
-	ext4_inode_put(in);
+	fs_inode_put(in);
 	return err ? fail(path, err) : 0;
 }
 
@@ -338,7 +349,7 @@ static int cmd_statfs(void)
 {
 	struct fs_statfs s;
 
-	ext4_statfs(fs, &s);
+	fs_statfs(fs, &s);
 	printf("bsize %u blocks %llu bfree %llu bavail %llu files %llu ffree %llu\n", s.bsize,
 	       (unsigned long long)s.blocks, (unsigned long long)s.bfree,
 	       (unsigned long long)s.bavail, (unsigned long long)s.files,
@@ -348,7 +359,7 @@ static int cmd_statfs(void)
 
 int main(int argc, char **argv)
 {
-	const struct ext4_options opt = { .cache_bytes = 1u << 20, .max_inodes = 64 };
+	const struct fs_mount_options opt = { .cache_bytes = 1u << 20, .max_inodes = 64 };
 	struct blkdev *bd;
 	int err, ret = 2;
 
@@ -370,7 +381,7 @@ int main(int argc, char **argv)
 		ret = cmd_statfs();
 	else if (argc > 3)
 		ret = cmd_path(argv[2], argv[3], argc > 4 ? argv[4] : NULL);
-	ext4_unmount(fs);
+	fs_unmount(fs);
 	filedisk_close(bd);
 	return ret;
 }

@@ -5,8 +5,7 @@
  * Context:	bcache_get() sleeps while the block is read.  Any number of threads.
  * Memory:	at most max_bytes of unused blocks are kept; blocks in use may exceed it
  *		for as long as they are held (a thread holds a handful).
- * Writing:	not yet.  A transaction will take a buffer by bcache_access() before it
- *		changes data, and only commit makes it reachable by the disk.
+ * Limits:	read only.
  */
 #pragma once
 

@@ -81,6 +81,9 @@ struct path_result {
 	char canon[FS_PATH_MAX]; /* the canonical path, terminated; valid on success */
 };
 
+/* Resolution over a struct fs, which is then @fs. */
+extern const struct path_ops fs_path_ops;
+
 /* ERR_PTR(-ENOMEM).  @max_bytes bounds the memory of entries. */
 struct pathindex *pathindex_create(uint64_t max_bytes);
 void pathindex_destroy(struct pathindex *pi);

@@ -18,7 +18,7 @@ enum ps_opcode {
 	PS_GETDENTS = 0x0403, /* directory + cookie -> entries */
 	PS_STATFS = 0x0404,
 	PS_ACCESS = 0x0405, /* path + mode -> 0 or errno */
-	PS_CHANGE = 0x0406, /* every call that would change the file system: -EROFS for now */
+	/* 0x0406 was PS_CHANGE, which was never sent; opcode numbers are never used again. */
 };
 
 enum ps_lookup_flags {
@@ -89,19 +89,6 @@ struct ps_statfs_rep_wire {
 	le64_t type, bsize, blocks, bfree, bavail, files, ffree, fsid, namelen, flags;
 };
 static_assert(sizeof(struct ps_statfs_rep_wire) == 80, "PS_STATFS reply is ABI");
-
-enum ps_change_kind {
-	PS_CHANGE_CREATE = 1,
-	PS_CHANGE_MKDIR = 2,
-	PS_CHANGE_UNLINK = 3,
-	PS_CHANGE_RMDIR = 4,
-	PS_CHANGE_RENAME = 5,
-	PS_CHANGE_LINK = 6,
-	PS_CHANGE_SYMLINK = 7,
-	PS_CHANGE_SETATTR = 8,
-	PS_CHANGE_TRUNCATE = 9,
-	PS_CHANGE_MKNOD = 10,
-};
 
 /* --- host order, encode and decode; rules as in <proto/pm.h> ---------------------------- */
 
