@@ -31,9 +31,7 @@
 #include <net/rpc.h>
 #include <rdma/sa.h>
 
-#include "host.h"
 #include "params.h"
-#include "placement.h"
 #include "view.h"
 
 #define CALL_NS      10000000000ull /* of one JOIN */
@@ -46,6 +44,7 @@ COUNTER(beats_by_connection, "cluster.beats_by_connection",
 
 static struct {
 	const struct cluster_ops *ops; /* const after join */
+	cluster_host_fn host_start;    /* const after boot; NULL: no managers in this image */
 	uint32_t host;                 /* const after join: node id of the host */
 	struct mutex apply_lock;       /* RANK_MANAGER */
 	struct cluster_view view __guarded_by(&apply_lock);
@@ -443,6 +442,11 @@ static int join_as_member(struct rdma_device *dev, uint64_t deadline)
 	return 0;
 }
 
+void cluster_host_register(cluster_host_fn start)
+{
+	cluster.host_start = start;
+}
+
 int cluster_join(const struct cluster_ops *ops)
 {
 	const uint64_t deadline = time_now_ns() + cluster_params.wait_ms * 1000000ull;
@@ -456,7 +460,7 @@ int cluster_join(const struct cluster_ops *ops)
 	if (cluster_params.is_host) {
 		cluster.host = node_self()->id;
 		self_member(&self);
-		err = cluster_host_start(&self);
+		err = cluster.host_start ? cluster.host_start(&self) : -ENOSYS;
 		if (err)
 			status("boot parameter cluster= on an image without the managers");
 	} else {
@@ -487,55 +491,14 @@ size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max)
 	return nr;
 }
 
-#define MEMORIES (NODE_ROLE_MEMORY - 1)
-#define STORAGES (NODE_ROLE_STORAGE - 1)
-
-uint32_t cluster_home_for(uint64_t aspace)
+uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const void *arg)
 {
+	const size_t r = (size_t)role - 1;
 	uint32_t node = 0;
 
 	spin_lock(&cluster.ids_lock);
-	if (cluster.nr_ids[MEMORIES])
-		node = place_home(aspace, cluster.ids[MEMORIES], cluster.nr_ids[MEMORIES]);
-	spin_unlock(&cluster.ids_lock);
-	return node;
-}
-
-uint32_t cluster_owner_for(uint64_t aspace, uint64_t index, uint32_t home)
-{
-	uint32_t node = 0;
-
-	spin_lock(&cluster.ids_lock);
-	if (cluster.nr_ids[MEMORIES])
-		node = place_vregion(index, home, cluster.ids[MEMORIES], cluster.nr_ids[MEMORIES]);
-	spin_unlock(&cluster.ids_lock);
-	return node;
-}
-
-uint32_t cluster_file_cache_node(const struct proto_file *file)
-{
-	uint32_t node = 0;
-
-	spin_lock(&cluster.ids_lock);
-	if (cluster.nr_ids[MEMORIES])
-		node = proto_file_cache_node(file, cluster.ids[MEMORIES], cluster.nr_ids[MEMORIES]);
-	spin_unlock(&cluster.ids_lock);
-	return node;
-}
-
-int cluster_place_program(uint32_t *node)
-{
-	return cluster_params.is_host ? cluster_host_place(node) : -ENOSYS;
-}
-
-uint32_t cluster_storage_for(const char *path)
-{
-	uint32_t node = 0;
-
-	/* GSM's placement of files comes with several storage nodes; the first one has them all. */
-	spin_lock(&cluster.ids_lock);
-	if (cluster.nr_ids[STORAGES])
-		node = cluster.ids[STORAGES][0];
+	if (cluster.nr_ids[r])
+		node = choose(cluster.ids[r], cluster.nr_ids[r], arg);
 	spin_unlock(&cluster.ids_lock);
 	return node;
 }

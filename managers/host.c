@@ -14,16 +14,19 @@
  */
 #define PR_FMT "cluster: "
 
-#include "host.h"
+#include <managers/placement.h>
 
 #include <kernel/counter.h>
+#include <kernel/initcall.h>
 #include <kernel/mutex.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
+#include <lib/errno.h>
 #include <lib/string.h>
+#include <managers/cluster.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
 
@@ -264,11 +267,13 @@ static const struct rpc_handler handlers[] = {
 
 /* --- placing programs ------------------------------------------------------------------ */
 
-int cluster_host_place(uint32_t *node)
+int gpm_place_program(uint32_t *node)
 {
 	static uint32_t ids[CLUSTER_MAX_MEMBERS]; /* host.lock */
 	size_t nr = 0;
 
+	if (!cluster_params.is_host)
+		return -ENOSYS;
 	mutex_lock(&host.lock);
 	for (size_t i = 0; i < host.view.nr_members; i++)
 		if (host.view.members[i].role == NODE_ROLE_PROCESSOR)
@@ -338,7 +343,7 @@ static void host_thread(void *arg)
 	}
 }
 
-int cluster_host_start(const struct cluster_member *self)
+static int host_start(const struct cluster_member *self)
 {
 	struct thread *t;
 	int err;
@@ -362,3 +367,10 @@ int cluster_host_start(const struct cluster_member *self)
 	rpc_accept_strangers(true);
 	return 0;
 }
+
+static int host_init(void)
+{
+	cluster_host_register(host_start);
+	return 0;
+}
+INITCALL(monitor, host_init); /* before the monitor, whose Makefile is read after this folder's */

@@ -24,6 +24,7 @@
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
+#include <managers/placement.h>
 #include <managers/start.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
@@ -183,12 +184,12 @@ static uint32_t node_rkey(struct memory *m, const struct mpage *page)
 
 static uint32_t node_owner_for(struct memory *m, uint64_t aspace, uint64_t index)
 {
-	return cluster_owner_for(aspace, index, m->node);
+	return gmm_owner_for(aspace, index, m->node);
 }
 
 static uint32_t node_cache_node(struct memory *m, const struct proto_file *file)
 {
-	return cluster_file_cache_node(file);
+	return gsm_cache_node_for(file);
 }
 
 static const struct memory_net node_net = {

@@ -16,6 +16,7 @@
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <managers/placement.h>
 #include <managers/start.h>
 
 #include "storage.h"
@@ -97,7 +98,7 @@ static int debug_command(const char *cmd, char *reply, size_t cap)
 /* Only the node that hosts the managers knows. */
 static int place(uint32_t vnode, uint32_t *node)
 {
-	return vnode == ROOT_VNODE ? cluster_place_program(node) : -ENOENT;
+	return vnode == ROOT_VNODE ? gpm_place_program(node) : -ENOENT;
 }
 
 static const struct ctl_ops ctl_ops = { .debug = debug_command,

@@ -15,6 +15,7 @@
 #include <lib/fmt.h>
 #include <lib/ktest.h>
 #include <managers/cluster.h>
+#include <managers/placement.h>
 #include <net/rpc.h>
 #include <proto/cluster.h>
 #include <rdma/verbs.h>
@@ -79,6 +80,7 @@ static int join(struct ktest *t)
 {
 	struct rdma_device *dev = rdma_device_wait(time_now_ns() + NSEC_PER_SEC);
 
+	EXPECT_EQ(t, shim_initcalls_run(), 0);
 	if (sim_node_id() == HOST)
 		EXPECT_EQ(t, shim_bootparam_set("cluster", "p1,m2,s1"), 0);
 	else
@@ -239,6 +241,7 @@ static void place_node(struct ktest *t)
 		EXPECT_EQ(t, shim_bootparam_set("rendezvous", "lid:1"), 0);
 	shim_bootparam_set("cluster.beat_ms", "100");
 	EXPECT_EQ(t, rpc_start(dev, two_roles(sim_node_id())), 0);
+	EXPECT_EQ(t, shim_initcalls_run(), 0);
 	ASSERT_EQ(t, cluster_join(&own), 0);
 	/* Two more heartbeats: the first of them may have begun before. */
 	loads = __atomic_load_n(&nr_loads, __ATOMIC_SEQ_CST);
@@ -247,13 +250,13 @@ static void place_node(struct ktest *t)
 	sim_cmd("barrier 1 4");
 	if (sim_node_id() == HOST) {
 		/* One says that it has three to run, the other none. */
-		EXPECT_EQ(t, cluster_place_program(&node), 0);
+		EXPECT_EQ(t, gpm_place_program(&node), 0);
 		EXPECT_EQ(t, node, PROCESSOR_B);
 		for (int i = 0; i < 200 && other != PROCESSOR; i++)
-			EXPECT_EQ(t, cluster_place_program(&other), 0);
+			EXPECT_EQ(t, gpm_place_program(&other), 0);
 		EXPECT_EQ(t, other, PROCESSOR);
 	} else {
-		EXPECT_EQ(t, cluster_place_program(&node), -ENOSYS);
+		EXPECT_EQ(t, gpm_place_program(&node), -ENOSYS);
 	}
 	sim_cmd("barrier 2 4");
 }

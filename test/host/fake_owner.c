@@ -16,7 +16,7 @@
 #include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <managers/cluster.h>
+#include <managers/placement.h>
 #include <mm/kmap.h>
 #include <net/node.h>
 #include <net/rpc.h>
@@ -693,12 +693,12 @@ const struct node_info *node_self(void)
 
 /* --- what else the cache asks for ---------------------------------------------------- */
 
-uint32_t cluster_home_for(uint64_t aspace)
+uint32_t gmm_home_for(uint64_t aspace)
 {
 	return 1;
 }
 
-uint32_t cluster_file_cache_node(const struct proto_file *file)
+uint32_t gsm_cache_node_for(const struct proto_file *file)
 {
 	return 1;
 }

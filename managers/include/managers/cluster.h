@@ -56,18 +56,18 @@ uint32_t cluster_epoch(void);
 /* Ids of the live members of a role, ascending, up to @max; returns how many there are. */
 size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max);
 
-/* --- placement: each answers a node id, or 0 when there is no such member ---------------- */
-
-/* Home memory node of a new address space. */
-uint32_t cluster_home_for(uint64_t aspace);
-/* Memory node that is to own vRegion @index of @aspace, whose home is @home. */
-uint32_t cluster_owner_for(uint64_t aspace, uint64_t index, uint32_t home);
-/* Memory node that holds the buffer cache of @file: the same answer on every node. */
-uint32_t cluster_file_cache_node(const struct proto_file *file);
 /*
- * GPM: the processor node for a new program, from approximate load reports.  Only where the managers are: 0,
- * -ENOSYS elsewhere, -EHOSTDOWN when there is no processor.
+ * Let @choose pick one of the live members of @role, whose ids it is given in ascending order: a node id, or 0 when
+ * there is no such member.  @choose runs with a spin lock held, so it must not sleep or take locks.
  */
-int cluster_place_program(uint32_t *node) __must_check;
-/* Storage node that serves @path. */
-uint32_t cluster_storage_for(const char *path);
+typedef uint32_t (*cluster_choose_fn)(const uint32_t *nodes, size_t nr, const void *arg);
+uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const void *arg);
+
+/* --- the node that hosts the managers ------------------------------------------------------ */
+
+/* Begin to take members in; @self is the first. */
+typedef int (*cluster_host_fn)(const struct cluster_member *self);
+/* From an initcall, by the managers' service: cluster_join() calls @start at the node that has cluster=. */
+void cluster_host_register(cluster_host_fn start);
+/* Apply a view, from the host's own table or from a message. */
+void cluster_apply(const struct cluster_view *v);

@@ -11,7 +11,7 @@
 #include <kernel/counter.h>
 #include <lib/err.h>
 #include <lib/hash.h>
-#include <managers/cluster.h>
+#include <managers/placement.h>
 #include <mm/slab.h>
 #include <processor/excache.h>
 
@@ -143,7 +143,7 @@ void object_set_path(struct object *obj, const char *path)
 
 uint32_t object_cache_node(const struct object *obj)
 {
-	return cluster_file_cache_node(&obj->file);
+	return gsm_cache_node_for(&obj->file);
 }
 
 size_t object_count(void)

@@ -17,7 +17,7 @@
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <lib/string.h>
-#include <managers/cluster.h>
+#include <managers/placement.h>
 #include <mm/slab.h>
 #include <processor/excache.h>
 #include <processor/remote.h>
@@ -61,7 +61,7 @@ int shared_introduce(struct object *obj)
 struct object *object_shared_create(uint64_t size, bool reserve)
 {
 	const uint64_t id = object_new_id();
-	const uint32_t home = cluster_home_for(id);
+	const uint32_t home = gmm_home_for(id);
 	struct object *obj;
 	int err;
 

@@ -14,7 +14,7 @@
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
-#include <managers/cluster.h>
+#include <managers/placement.h>
 #include <mm/slab.h>
 #include <net/node.h>
 #include <processor/aspace.h>
@@ -264,7 +264,7 @@ static void take_layout(struct aspace *as, const struct pm_exec_rep *rep)
 static struct aspace *new_space(void)
 {
 	const uint64_t id = object_new_id();
-	const uint32_t home = cluster_home_for(id);
+	const uint32_t home = gmm_home_for(id);
 
 	return home ? aspace_create(id, home) : ERR_PTR(-EHOSTDOWN);
 }

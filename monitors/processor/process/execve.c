@@ -16,7 +16,7 @@
 #include <kernel/counter.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <managers/cluster.h>
+#include <managers/placement.h>
 #include <mm/kmap.h>
 #include <mm/slab.h>
 #include <processor/aspace.h>
@@ -300,7 +300,7 @@ static int load_shared(struct exec_image *img, struct file *f, const struct exec
 	uint8_t *head = kmalloc(PM_EXEC_HEAD_MAX);
 	struct exec_program prog = {
 		.object = f->object,
-		.storage = cluster_storage_for("/"),
+		.storage = gsm_storage_for("/"),
 		.head = head,
 	};
 	ssize_t len = head ? file_head(f, head) : -ENOMEM;

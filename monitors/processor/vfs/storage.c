@@ -7,7 +7,7 @@
  */
 #include <kernel/counter.h>
 #include <lib/string.h>
-#include <managers/cluster.h>
+#include <managers/placement.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
 #include <processor/remote.h>
@@ -56,7 +56,7 @@ static int path_call(uint16_t opcode, const struct proto_cred *cred, const struc
 	len = ps_path_req_encode(&req, (*pc)->body, sizeof((*pc)->body));
 	if (len < 0)
 		return (int)len;
-	return call(cluster_storage_for(how->path), opcode, (*pc)->body, (size_t)len, (*pc)->reply,
+	return call(gsm_storage_for(how->path), opcode, (*pc)->body, (size_t)len, (*pc)->reply,
 		    sizeof((*pc)->reply));
 }
 
