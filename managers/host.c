@@ -16,6 +16,9 @@
 
 #include <managers/placement.h>
 
+#include <cluster/cluster.h>
+#include <cluster/params.h>
+#include <cluster/view.h>
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/mutex.h>
@@ -26,13 +29,10 @@
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <managers/cluster.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
 
 #include "gpm.h"
-#include "params.h"
-#include "view.h"
 
 #define SCAN_NS  500000000ull
 #define STALL_NS (SCAN_NS + 1000000000ull) /* between two looks: it was us who stood still */

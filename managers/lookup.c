@@ -4,7 +4,7 @@
  */
 #include <managers/placement.h>
 
-#include <managers/cluster.h>
+#include <cluster/cluster.h>
 
 #include "placement.h"
 

@@ -96,7 +96,8 @@ source = $(patsubst $(O)/%.o,%,$(patsubst $(shared)/%.o,%,$(1)))
 compiler-includes := $(shell $(CC) -print-file-name=include)
 
 # One include directory per layer; of the monitors only what they share, and this role's own.
-layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl managers
+layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl monitors/cluster \
+	managers
 includes := $(foreach l,$(layers),-I$(srctree)/$(l)/include)
 
 shared_cppflags := -nostdinc -isystem $(compiler-includes) $(includes) -I$(shared)/include \
@@ -153,7 +154,8 @@ $(eval headers += $(addprefix $(O)/,$(generated-y)))
 $(foreach d,$(sort $(filter %/,$(found))),$(call descend,$(1)/$(d:/=)))
 endef
 
-top_folders := lib arch/x86 kernel mm drivers net fs monitors/proto monitors/ctl managers monitors/$(ROLE)
+top_folders := lib arch/x86 kernel mm drivers net fs monitors/proto monitors/ctl monitors/cluster \
+	managers monitors/$(ROLE)
 $(foreach d,$(top_folders),$(if $(wildcard $(srctree)/$(d)/Makefile),$(strip $(call descend,$(d)))))
 
 duplicates := $(filter-out 1,$(foreach o,$(sort $(objects)),$(words $(filter $(o),$(objects)))))

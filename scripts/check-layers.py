@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Check that #includes follow the layers, and that shared code does not ask for its role.
 
-Layers, lowest first: lib; arch; kernel, mm; drivers; net, fs; monitors/proto; monitors/ctl;
-monitors/* and managers. The rules:
+Layers, lowest first: lib; arch; kernel, mm; drivers; net, fs; monitors/proto; monitors/ctl,
+monitors/cluster; monitors/* and managers. The rules:
 
   - a header includes only its own layer or a lower one; so does a .c file, except that arch/ may
     call up into kernel/ and mm/;
@@ -32,6 +32,7 @@ RANK = {
     "fs": 4,
     "monitors/proto": 5,
     "monitors/ctl": 6,
+    "monitors/cluster": 6,
     "monitors": 7,
     "managers": 7,
 }
@@ -46,7 +47,7 @@ ROLE_TEST = re.compile(r"\bCONFIG_ROLE_(?:PROCESSOR|MEMORY|STORAGE)\b")
 def layer_of(path):
     """The layer that a file or folder belongs to."""
     parts = path.parts
-    if parts[0] == "monitors" and len(parts) > 1 and parts[1] in ("proto", "ctl"):
+    if parts[0] == "monitors" and len(parts) > 1 and parts[1] in ("proto", "ctl", "cluster"):
         return "/".join(parts[:2])
     return parts[0]
 

@@ -2,7 +2,7 @@
 /*
  * Memory monitor on a node: start, handlers, transport.
  *
- * Flow:	managers/start.h; what is a memory node's own is that frames are set aside and registered, then
+ * Flow:	cluster/start.h; what is a memory node's own is that frames are set aside and registered, then
  *		the handlers.
  * Handlers:	what moves pages (PM_FETCH, PM_WRITEBACK, PM_FILE_FETCH) is tried in polling context and
  *		goes to a thread when it would have to sleep; everything else goes to a thread at once.
@@ -15,6 +15,7 @@
 
 #include "service.h"
 
+#include <cluster/start.h>
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
@@ -25,7 +26,6 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <managers/placement.h>
-#include <managers/start.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <net/rpc.h>

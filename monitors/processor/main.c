@@ -2,11 +2,11 @@
 /*
  * Processor monitor: start.
  *
- * Flow:	managers/start.h; what is a processor's own is the ExCache, then all that programs need.
+ * Flow:	cluster/start.h; what is a processor's own is the ExCache, then all that programs need.
  */
 #include <arch/cpu.h>
+#include <cluster/start.h>
 #include <kernel/initcall.h>
-#include <managers/start.h>
 #include <processor/excache.h>
 #include <processor/futex.h>
 #include <processor/process.h>

@@ -2,11 +2,12 @@
 /*
  * Storage monitor: start.
  *
- * Flow:	managers/start.h; before the network comes the disk with its file system, and behind it buffers and
+ * Flow:	cluster/start.h; before the network comes the disk with its file system, and behind it buffers and
  *		handlers. The managers of the cluster are hosted here, if this is the node that does.
  */
 #define PR_FMT "storage: "
 
+#include <cluster/start.h>
 #include <drivers/blkdev.h>
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>
@@ -17,7 +18,6 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <managers/placement.h>
-#include <managers/start.h>
 
 #include "storage.h"
 

@@ -8,13 +8,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cluster/cluster.h>
 #include <kernel/counter.h>
 #include <kernel/time.h>
 #include <lib/byteorder.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/ktest.h>
-#include <managers/cluster.h>
 #include <managers/placement.h>
 #include <net/rpc.h>
 #include <proto/cluster.h>

@@ -82,6 +82,7 @@ def test_layers_accept_the_tree(tree):
         ("kernel/x.c", "#include <net/rpc.h>\n", "kernel/ may not include net/"),
         ("net/x.c", "#include <proto/pm.h>\n", "net/ may not include monitors/proto/"),
         ("monitors/proto/x.c", "#include <memory/owner.h>\n", "may not include monitors/memory/"),
+        ("monitors/cluster/x.c", "#include <memory/owner.h>\n", "may not include monitors/memory/"),
         ("monitors/processor/x.c", "#include <memory/owner.h>\n", "only monitors/memory/ may include"),
         ("managers/x.c", "#include <memory/owner.h>\n", "only monitors/memory/ may include"),
         ("monitors/processor/x.c", '#include "../memory/vma.h"\n', "stays in its own folder"),

@@ -14,9 +14,9 @@
 
 #include <arch/fpu.h>
 #include <arch/uaccess.h>
+#include <cluster/cluster.h>
 #include <ctl/ctl.h>
 #include <kernel/counter.h>
-#include <managers/cluster.h>
 #include <mm/slab.h>
 #include <processor/aspace.h>
 #include <processor/file.h>

@@ -11,13 +11,13 @@
 #include "system.h"
 
 #include <arch/cpu.h>
+#include <cluster/cluster.h>
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <managers/cluster.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <net/rpc.h>

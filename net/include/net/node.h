@@ -2,7 +2,7 @@
 /*
  * Nodes and peers: who this node is, and whom it may talk to.
  *
- * Flow:	node_self() comes from boot parameters; membership (managers/) adds and removes peers;
+ * Flow:	node_self() comes from boot parameters; membership (monitors/cluster/) adds and removes peers;
  *		connections are made at the first call to a peer, or accepted from one.
  * Context:	all may sleep except node_self() and the counters.
  * See:		docs/protocol/rpc.md, docs/protocol/cluster.md

@@ -2,7 +2,7 @@
 /*
  * The membership view as pure data.  No locks: the callers have theirs.
  */
-#include "view.h"
+#include <cluster/view.h>
 
 #include <lib/errno.h>
 #include <lib/fmt.h>

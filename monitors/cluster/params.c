@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Boot parameters of membership. */
-#include "params.h"
+#include <cluster/params.h>
 
+#include <cluster/view.h>
 #include <kernel/bootparam.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
-
-#include "view.h"
 
 struct cluster_params cluster_params = {
 	.wait_ms = 60000,

@@ -14,8 +14,10 @@
  */
 #define PR_FMT "cluster: "
 
-#include <managers/cluster.h>
+#include <cluster/cluster.h>
 
+#include <cluster/params.h>
+#include <cluster/view.h>
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
 #include <kernel/printk.h>
@@ -30,9 +32,6 @@
 #include <mm/slab.h>
 #include <net/rpc.h>
 #include <rdma/sa.h>
-
-#include "params.h"
-#include "view.h"
 
 #define CALL_NS      10000000000ull /* of one JOIN */
 #define PACE_NS      50000000ull    /* between attempts to reach the host */

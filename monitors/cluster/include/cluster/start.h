@@ -10,9 +10,9 @@
  */
 #pragma once
 
+#include <cluster/cluster.h>
 #include <ctl/ctl.h>
 #include <lib/compiler.h>
-#include <managers/cluster.h>
 #include <net/node.h>
 
 /* Stays valid for ever, and so does all it points to. */

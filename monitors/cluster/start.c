@@ -2,7 +2,7 @@
 /* Start of a monitor: see start.h. */
 #define PR_FMT "start: "
 
-#include <managers/start.h>
+#include <cluster/start.h>
 
 #include <kernel/printk.h>
 #include <kernel/thread.h>

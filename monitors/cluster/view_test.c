@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The membership view: order, completeness, parsing. */
-#include "view.h"
+#include <cluster/view.h>
 
 #include <lib/errno.h>
 #include <lib/ktest.h>
@@ -81,5 +81,5 @@ static const struct ktest_case cases[] = {
 	KTEST(wanted_rejects),
 	{ 0 },
 };
-static const struct ktest_suite suite = { .name = "managers.view", .cases = cases };
+static const struct ktest_suite suite = { .name = "cluster.view", .cases = cases };
 KTEST_SUITE(suite);

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT
+# Membership views and boot parameters; and whole clusters of simulated nodes that find each other.
+prog-y          += cluster
+cluster-folders := net/rpc
+cluster-objs    = $(addprefix monitors/cluster/,cluster.o params.o view.o view_test.o) \
+	$(addprefix managers/,gpm.o host.o lookup.o placement.o) \
+	monitors/proto/cluster.o monitors/proto/types.o drivers/rdma/sa.o drivers/rdma/sa_msg.o \
+	$(memverbs-objs) test/host/cluster_test.o
+cluster-exclude := net/rpc/spin_test.o net/rpc/wire_test.o
