@@ -69,15 +69,20 @@ static void check_order(const struct thread *t, const void *lock, const char *na
 	}
 }
 
-void lock_debug_acquire(const void *lock, const char *name, uint32_t rank, bool try_only)
+static uint32_t irq_level(void)
+{
+	return percpu_read(preempt_count) / PREEMPT_IRQ;
+}
+
+void lock_debug_acquire(const void *lock, const char *name, uint32_t rank, uint32_t how)
 {
 	struct thread *t = thread_current();
-	const uint32_t level = percpu_read(preempt_count) / PREEMPT_IRQ;
+	const uint32_t level = irq_level();
 	unsigned long flags;
 
 	if (!t || panic_in_progress())
 		return;
-	check_order(t, lock, name, rank, level, try_only);
+	check_order(t, lock, name, rank, level, how & LOCK_DEBUG_TRY);
 	flags = local_irq_save();
 	if (t->nr_held == LOCK_DEBUG_DEPTH)
 		panic("lock %s is the %uth that thread %s holds", name, LOCK_DEBUG_DEPTH + 1,
@@ -87,6 +92,7 @@ void lock_debug_acquire(const void *lock, const char *name, uint32_t rank, bool 
 		.name = name,
 		.rank = rank,
 		.irq_level = level,
+		.shared = how & LOCK_DEBUG_SHARED,
 	};
 	local_irq_restore(flags);
 }
@@ -111,6 +117,61 @@ void lock_debug_release(const void *lock, const char *name)
 	local_irq_restore(flags);
 	if (!tolerate())
 		panic("lock %s released by thread %s, which does not hold it", name, t->name);
+}
+
+/* This thread's entry of @lock, taken at the current interrupt level; NULL: it does not hold it. */
+static struct held_lock *find_held(struct thread *t, const void *lock)
+{
+	const uint32_t level = irq_level();
+
+	for (unsigned int i = t->nr_held; i-- > 0;) {
+		if (t->held[i].lock == lock && t->held[i].irq_level == level)
+			return &t->held[i];
+	}
+	return NULL;
+}
+
+void lock_debug_downgrade(const void *lock, const char *name)
+{
+	struct thread *t = thread_current();
+	struct held_lock *h;
+
+	if (!t || panic_in_progress())
+		return;
+	h = find_held(t, lock);
+	if (h)
+		h->shared = true;
+	else if (!tolerate())
+		panic("lock %s downgraded by thread %s, which does not hold it", name, t->name);
+}
+
+void lock_debug_assert_held(const void *lock, const char *name, uint32_t how)
+{
+	struct thread *t = thread_current();
+	const struct held_lock *h;
+
+	if (!t || panic_in_progress())
+		return;
+	h = find_held(t, lock);
+	if (h && (!h->shared || (how & LOCK_DEBUG_SHARED)))
+		return;
+	if (!tolerate())
+		panic("lock %s is not held%s by thread %s", name, h ? " for writing" : "", t->name);
+}
+
+void assert_no_spinlocks_held(void)
+{
+	const struct thread *t = thread_current();
+	const uint32_t level = irq_level();
+
+	if (!t || panic_in_progress())
+		return;
+	for (unsigned int i = 0; i < t->nr_held; i++) {
+		const struct held_lock *h = &t->held[i];
+
+		if (h->rank >= RANK_SPIN_FIRST && h->irq_level == level && !tolerate())
+			panic("spinlock %s is held by thread %s", h->name, t->name);
+	}
 }
 
 void lock_debug_may_sleep(const char *what)

@@ -5,6 +5,7 @@
 #include <kernel/spinlock.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
+#include <kernel/timer.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
 
@@ -207,16 +208,121 @@ static void rank_violations_are_seen(struct ktest *t)
 
 	lock_debug_release(&m, "never taken");
 	EXPECT_EQ(t, lock_debug_violations(), 1);
-	lock_debug_acquire(&m, "again", RANK_ASPACE, false);
-	lock_debug_acquire(&m, "again", RANK_ASPACE, false);
+	lock_debug_acquire(&m, "again", RANK_ASPACE, 0);
+	lock_debug_acquire(&m, "again", RANK_ASPACE, 0);
 	EXPECT_EQ(t, lock_debug_violations(), 1);
 	lock_debug_release(&m, "again");
 	lock_debug_release(&m, "again");
 	EXPECT_EQ(t, lock_debug_violations(), 0);
 	lock_debug_expect(false);
 }
+
+static void hold_for_a_while(void *arg)
+{
+	struct shared *s = arg;
+
+	mutex_lock(&s->m);
+	rwsem_read_lock(&s->s);
+	spin_lock(&s->l);
+	assert_spin_held(&s->l);
+	spin_unlock(&s->l);
+	__atomic_store_n(&s->inside, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&s->readers, __ATOMIC_ACQUIRE) == 0)
+		thread_yield();
+	rwsem_read_unlock(&s->s);
+	mutex_unlock(&s->m);
+}
+
+/* Locks that another thread holds are not the caller's. */
+static void others_locks_do_not_count(struct ktest *t, struct shared *s)
+{
+	struct thread *holder = thread_create("lock-test", hold_for_a_while, s);
+
+	ASSERT_FALSE(t, IS_ERR(holder));
+	while (__atomic_load_n(&s->inside, __ATOMIC_ACQUIRE) == 0)
+		thread_yield();
+	EXPECT_TRUE(t, mutex_is_locked(&s->m));
+	assert_mutex_held(&s->m);
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+	assert_rwsem_held(&s->s);
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+	__atomic_store_n(&s->readers, 1, __ATOMIC_RELEASE);
+	thread_join(holder);
+}
+
+static void held_locks_are_asserted(struct ktest *t)
+{
+	struct shared s = { 0 };
+	unsigned long flags;
+
+	mutex_init(&s.m, "test", RANK_ASPACE);
+	rwsem_init(&s.s, "test", RANK_MONITOR);
+	spin_lock_init(&s.l, "test", RANK_SPIN_MONITOR);
+	lock_debug_expect(true);
+
+	mutex_lock(&s.m);
+	rwsem_write_lock(&s.s);
+	assert_no_spinlocks_held();
+	flags = spin_lock_irqsave(&s.l);
+	assert_mutex_held(&s.m);
+	assert_rwsem_held(&s.s);
+	assert_rwsem_held_write(&s.s);
+	assert_spin_held(&s.l);
+	EXPECT_EQ(t, lock_debug_violations(), 0);
+	assert_no_spinlocks_held();
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+	spin_unlock_irqrestore(&s.l, flags);
+	assert_spin_held(&s.l);
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+
+	rwsem_downgrade(&s.s);
+	assert_rwsem_held(&s.s);
+	EXPECT_EQ(t, lock_debug_violations(), 0);
+	assert_rwsem_held_write(&s.s); /* for reading only now */
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+	rwsem_read_unlock(&s.s);
+	assert_rwsem_held(&s.s);
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+	mutex_unlock(&s.m);
+	assert_mutex_held(&s.m);
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+
+	others_locks_do_not_count(t, &s);
+	lock_debug_expect(false);
+}
+
+static void assert_in_handler(void *arg)
+{
+	assert_no_spinlocks_held(); /* what the interrupted code holds is not the handler's */
+	assert_spin_held(arg);
+}
+
+static void a_handler_holds_nothing_of_the_interrupted(struct ktest *t)
+{
+	struct spinlock l = SPINLOCK_INIT("test", RANK_SPIN_MONITOR);
+	struct timer timer;
+
+	timer_init(&timer, assert_in_handler, &l);
+	lock_debug_expect(true);
+	spin_lock(&l);
+	timer_set(&timer, time_now_ns());
+	while (timer_pending(&timer))
+		cpu_relax();
+	spin_unlock(&l);
+	(void)timer_cancel(&timer);
+	EXPECT_EQ(t, lock_debug_violations(), 1);
+	lock_debug_expect(false);
+}
 #else
 static void rank_violations_are_seen(struct ktest *t)
+{
+	ktest_skip(t, "CONFIG_DEBUG is off");
+}
+static void held_locks_are_asserted(struct ktest *t)
+{
+	ktest_skip(t, "CONFIG_DEBUG is off");
+}
+static void a_handler_holds_nothing_of_the_interrupted(struct ktest *t)
 {
 	ktest_skip(t, "CONFIG_DEBUG is off");
 }
@@ -227,6 +333,8 @@ static const struct ktest_case lock_cases[] = {
 	KTEST(mutex_excludes),
 	KTEST(rwsem_excludes_and_shares),
 	KTEST(rank_violations_are_seen),
+	KTEST(held_locks_are_asserted),
+	KTEST(a_handler_holds_nothing_of_the_interrupted),
 	{ 0 },
 };
 static const struct ktest_suite lock_suite = { .name = "kernel.lock", .cases = lock_cases };

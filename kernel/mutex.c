@@ -62,7 +62,7 @@ static void lock_slow(struct mutex *m)
 void mutex_lock(struct mutex *m)
 {
 	lock_debug_may_sleep("mutex_lock");
-	lock_debug_acquire(m, m->name, m->rank, false);
+	lock_debug_acquire(m, m->name, m->rank, 0);
 	if (unlikely(!try_take(m)))
 		lock_slow(m);
 }
@@ -71,7 +71,7 @@ bool mutex_trylock(struct mutex *m)
 {
 	if (!try_take(m))
 		return false;
-	lock_debug_acquire(m, m->name, m->rank, true);
+	lock_debug_acquire(m, m->name, m->rank, LOCK_DEBUG_TRY);
 	return true;
 }
 

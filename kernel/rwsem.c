@@ -57,7 +57,7 @@ static void lock_any(struct rwsem *s, bool write)
 	unsigned long flags;
 
 	lock_debug_may_sleep("rwsem");
-	lock_debug_acquire(s, s->name, s->rank, false);
+	lock_debug_acquire(s, s->name, s->rank, write ? 0 : LOCK_DEBUG_SHARED);
 	flags = spin_lock_irqsave(&s->lock);
 	if (!list_empty(&s->waiters) || !take_locked(s, write, w.thread)) {
 		list_add_tail(&w.link, &s->waiters);
@@ -79,7 +79,8 @@ static bool trylock_any(struct rwsem *s, bool write)
 
 	spin_unlock_irqrestore(&s->lock, flags);
 	if (ok)
-		lock_debug_acquire(s, s->name, s->rank, true);
+		lock_debug_acquire(s, s->name, s->rank,
+				   LOCK_DEBUG_TRY | (write ? 0 : LOCK_DEBUG_SHARED));
 	return ok;
 }
 
@@ -129,8 +130,10 @@ void rwsem_write_unlock(struct rwsem *s)
 
 void rwsem_downgrade(struct rwsem *s)
 {
-	const unsigned long flags = spin_lock_irqsave(&s->lock);
+	unsigned long flags;
 
+	lock_debug_downgrade(s, s->name);
+	flags = spin_lock_irqsave(&s->lock);
 	BUG_ON(s->writer != thread_current());
 	s->writer = NULL;
 	s->readers = 1;

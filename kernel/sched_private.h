@@ -5,12 +5,21 @@
 #pragma once
 
 #include <arch/cpu.h>
+#include <kernel/panic.h>
 #include <kernel/percpu.h>
 #include <kernel/thread.h>
 
+/* A spinlock that lock_debug.c does not follow: see sched.c. */
+struct __capability("run queue lock") rq_lock {
+	uint32_t locked; /* atomic; RANK_RUNQUEUE */
+#ifdef CONFIG_DEBUG
+	uint32_t holder; /* atomic: the CPU that has it, plus one; 0 when free */
+#endif
+};
+
 struct runqueue {
-	uint32_t lock; /* raw spinlock, RANK_RUNQUEUE */
-	uint32_t cpu;  /* const */
+	struct rq_lock lock;
+	uint32_t cpu; /* const */
 	uint32_t nr_queued;
 	uint32_t bitmap;    /* classes with a thread queued */
 	uint32_t curr_prio; /* of curr; others read it without the lock */
@@ -23,23 +32,44 @@ struct runqueue {
 
 DECLARE_PERCPU(struct runqueue, runqueue);
 
+static inline void rq_set_holder(struct runqueue *rq, uint32_t holder)
+{
+#ifdef CONFIG_DEBUG
+	__atomic_store_n(&rq->lock.holder, holder, __ATOMIC_RELAXED);
+#endif
+}
+
+/* Debug builds: this CPU holds @rq's lock; the thread may be the one that it is handed over to. */
+static inline void assert_rq_held(const struct runqueue *rq) __asserts_held(&rq->lock)
+{
+#ifdef CONFIG_DEBUG
+	ASSERT(__atomic_load_n(&rq->lock.holder, __ATOMIC_RELAXED) == cpu_id() + 1);
+#endif
+}
+
 static inline void rq_lock(struct runqueue *rq)
 {
-	while (__atomic_exchange_n(&rq->lock, 1, __ATOMIC_ACQUIRE)) {
-		while (__atomic_load_n(&rq->lock, __ATOMIC_RELAXED))
+	while (__atomic_exchange_n(&rq->lock.locked, 1, __ATOMIC_ACQUIRE)) {
+		while (__atomic_load_n(&rq->lock.locked, __ATOMIC_RELAXED))
 			cpu_relax();
 	}
+	rq_set_holder(rq, cpu_id() + 1);
 }
 
 static inline bool rq_trylock(struct runqueue *rq)
 {
-	return __atomic_load_n(&rq->lock, __ATOMIC_RELAXED) == 0 &&
-	       __atomic_exchange_n(&rq->lock, 1, __ATOMIC_ACQUIRE) == 0;
+	if (__atomic_load_n(&rq->lock.locked, __ATOMIC_RELAXED) != 0 ||
+	    __atomic_exchange_n(&rq->lock.locked, 1, __ATOMIC_ACQUIRE) != 0)
+		return false;
+	rq_set_holder(rq, cpu_id() + 1);
+	return true;
 }
 
 static inline void rq_unlock(struct runqueue *rq)
 {
-	__atomic_store_n(&rq->lock, 0, __ATOMIC_RELEASE);
+	assert_rq_held(rq);
+	rq_set_holder(rq, 0);
+	__atomic_store_n(&rq->lock.locked, 0, __ATOMIC_RELEASE);
 }
 
 static inline bool may_run_on(const struct thread *t, unsigned int cpu)

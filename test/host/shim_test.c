@@ -75,6 +75,49 @@ static void lock_order_is_checked(struct ktest *t)
 	EXPECT_TRUE(t, SHIM_PANICS(spin_unlock(&inner)));
 }
 
+static bool other_saw_it;
+
+static void take_mutex(void *arg)
+{
+	mutex_lock(arg);
+	assert_mutex_held(arg);
+	mutex_unlock(arg);
+	other_saw_it = SHIM_PANICS(assert_mutex_held(&count_mutex));
+}
+
+static void held_locks_are_asserted(struct ktest *t)
+{
+	struct rwsem s;
+	struct mutex m;
+	struct thread *other;
+
+	rwsem_init(&s, "s", RANK_MONITOR);
+	mutex_init(&m, "m", RANK_MANAGER);
+	mutex_lock(&count_mutex);
+	rwsem_write_lock(&s);
+	assert_no_spinlocks_held();
+	spin_lock(&count_lock);
+	assert_mutex_held(&count_mutex);
+	assert_spin_held(&count_lock);
+	assert_rwsem_held_write(&s);
+	EXPECT_TRUE(t, SHIM_PANICS(assert_no_spinlocks_held()));
+	preempt_disable(); /* as above */
+	spin_unlock(&count_lock);
+	EXPECT_TRUE(t, SHIM_PANICS(assert_spin_held(&count_lock)));
+	rwsem_downgrade(&s);
+	assert_rwsem_held(&s);
+	EXPECT_TRUE(t, SHIM_PANICS(assert_rwsem_held_write(&s)));
+	EXPECT_TRUE(t, strstr(shim_panic_text, "for writing") != NULL);
+	rwsem_read_unlock(&s);
+	EXPECT_TRUE(t, SHIM_PANICS(assert_rwsem_held(&s)));
+	other = thread_create("other", take_mutex, &m); /* ours is not the other thread's */
+	ASSERT_FALSE(t, IS_ERR(other));
+	thread_join(other);
+	EXPECT_TRUE(t, other_saw_it);
+	mutex_unlock(&count_mutex);
+	EXPECT_TRUE(t, SHIM_PANICS(assert_mutex_held(&count_mutex)));
+}
+
 /* --- waiting --- */
 
 static struct waitqueue wq = WAITQUEUE_INIT(wq);
@@ -360,6 +403,7 @@ static void tables(struct ktest *t)
 static const struct ktest_case shim_cases[] = {
 	KTEST(threads_and_locks),
 	KTEST(lock_order_is_checked),
+	KTEST(held_locks_are_asserted),
 	KTEST(wake_ups_are_not_lost),
 	KTEST(timeouts_follow_the_test_clock),
 	KTEST(an_hour_passes_quickly),

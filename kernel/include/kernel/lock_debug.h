@@ -1,14 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lock checking in debug builds, for the lock implementations and panic.
+ * Lock checking in debug builds, for the lock implementations and panic. Everyone else writes
+ * assert_spin_held() and the like, which spinlock.h, mutex.h and rwsem.h declare; release builds
+ * compile them out.
  */
 #pragma once
 
 #include <lib/types.h>
 
+/* How a lock is taken. */
+#define LOCK_DEBUG_TRY    0x1u /* without waiting, so in any order */
+#define LOCK_DEBUG_SHARED 0x2u /* for reading */
+
 #ifdef CONFIG_DEBUG
-void lock_debug_acquire(const void *lock, const char *name, uint32_t rank, bool try_only);
+void lock_debug_acquire(const void *lock, const char *name, uint32_t rank, uint32_t how);
 void lock_debug_release(const void *lock, const char *name);
+/* The holder for writing is one for reading from here on. */
+void lock_debug_downgrade(const void *lock, const char *name);
+/*
+ * Panic unless the caller holds @lock: this thread at this interrupt level, so that what an
+ * interrupted thread holds does not count. @how: LOCK_DEBUG_SHARED when reading is enough.
+ */
+void lock_debug_assert_held(const void *lock, const char *name, uint32_t how);
+/* The caller holds no spinlock; it may hold sleeping locks and have interrupts off. */
+void assert_no_spinlocks_held(void);
 /* The caller is about to sleep: panic when it must not. */
 void lock_debug_may_sleep(const char *what);
 /* Print the locks that the current thread holds. */
@@ -18,10 +33,19 @@ void lock_debug_expect(bool on);
 unsigned int lock_debug_violations(void);
 #else
 static inline void lock_debug_acquire(const void *lock, const char *name, uint32_t rank,
-				      bool try_only)
+				      uint32_t how)
 {
 }
 static inline void lock_debug_release(const void *lock, const char *name)
+{
+}
+static inline void lock_debug_downgrade(const void *lock, const char *name)
+{
+}
+static inline void lock_debug_assert_held(const void *lock, const char *name, uint32_t how)
+{
+}
+static inline void assert_no_spinlocks_held(void)
 {
 }
 static inline void lock_debug_may_sleep(const char *what)

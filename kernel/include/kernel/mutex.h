@@ -34,6 +34,11 @@ void mutex_init(struct mutex *m, const char *name, enum lock_rank rank);
 void mutex_lock(struct mutex *m);
 bool mutex_trylock(struct mutex *m) __must_check;
 void mutex_unlock(struct mutex *m);
+/* Debug builds: the current thread holds it. */
+static inline void assert_mutex_held(const struct mutex *m) __asserts_held(m)
+{
+	lock_debug_assert_held(m, m->name, 0);
+}
 bool mutex_is_locked(const struct mutex *m);
 /* Does the current thread hold it? */
 bool mutex_is_mine(const struct mutex *m);

@@ -32,3 +32,14 @@ bool rwsem_write_trylock(struct rwsem *s) __must_check;
 void rwsem_write_unlock(struct rwsem *s);
 /* Writer becomes reader without letting another writer in between. */
 void rwsem_downgrade(struct rwsem *s);
+
+/* Debug builds: the current thread holds it, for reading or writing. */
+static inline void assert_rwsem_held(const struct rwsem *s) __asserts_held_shared(s)
+{
+	lock_debug_assert_held(s, s->name, LOCK_DEBUG_SHARED);
+}
+
+static inline void assert_rwsem_held_write(const struct rwsem *s) __asserts_held(s)
+{
+	lock_debug_assert_held(s, s->name, 0);
+}

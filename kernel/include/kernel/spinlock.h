@@ -53,7 +53,7 @@ static inline void spin_lock(struct spinlock *l)
 {
 	preempt_disable();
 #ifdef CONFIG_DEBUG
-	lock_debug_acquire(l, l->name, l->rank, false);
+	lock_debug_acquire(l, l->name, l->rank, 0);
 #endif
 	if (unlikely(!spin_try_raw(l)))
 		spin_lock_slow(l);
@@ -67,7 +67,7 @@ static inline bool spin_trylock(struct spinlock *l)
 		return false;
 	}
 #ifdef CONFIG_DEBUG
-	lock_debug_acquire(l, l->name, l->rank, true);
+	lock_debug_acquire(l, l->name, l->rank, LOCK_DEBUG_TRY);
 #endif
 	return true;
 }
@@ -97,6 +97,14 @@ static inline void spin_unlock_irqrestore(struct spinlock *l, unsigned long flag
 	__atomic_store_n(&l->locked, 0, __ATOMIC_RELEASE);
 	local_irq_restore(flags);
 	preempt_enable();
+}
+
+/* Debug builds: the caller holds @l, taken in this context (a handler's caller does not count). */
+static inline void assert_spin_held(const struct spinlock *l) __asserts_held(l)
+{
+#ifdef CONFIG_DEBUG
+	lock_debug_assert_held(l, l->name, 0);
+#endif
 }
 
 static inline bool spin_is_locked(const struct spinlock *l)

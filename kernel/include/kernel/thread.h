@@ -68,6 +68,7 @@ struct held_lock {
 	const char *name;
 	uint32_t rank;
 	uint32_t irq_level;
+	bool shared; /* for reading */
 };
 #endif
 

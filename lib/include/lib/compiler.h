@@ -53,21 +53,42 @@
 # endif
 
 /*
- * Lock rules, checked by clang's -Wthread-safety under CONFIG_CONTEXT_ANALYSIS.
- * __guarded_by also takes a word: const, owner_cpu, atomic.
+ * Lock rules, checked by clang's -Wthread-safety under CONFIG_CONTEXT_ANALYSIS (make check-locks;
+ * docs/locking.md shows each form). Locks are written as addresses: __must_hold(&s->lock).
  */
 # ifdef CONFIG_CONTEXT_ANALYSIS
-#  define __capability(name) __attribute__((capability(name)))
-#  define __guarded_by(x)    __attribute__((guarded_by(x)))
-#  define __must_hold(x)     __attribute__((requires_capability(x)))
-#  define __acquires(x)      __attribute__((acquire_capability(x)))
-#  define __releases(x)      __attribute__((release_capability(x)))
+#  define __capability(name)       __attribute__((capability(name)))
+#  define __guarded_by(x)          __attribute__((guarded_by(x)))
+#  define __must_hold(x...)        __attribute__((requires_capability(x)))
+#  define __must_hold_shared(x...) __attribute__((requires_shared_capability(x)))
+#  define __acquires(x...)         __attribute__((acquire_capability(x)))
+#  define __acquires_shared(x...)  __attribute__((acquire_shared_capability(x)))
+#  define __try_acquires(x)        __attribute__((try_acquire_capability(true, x)))
+#  define __try_acquires_shared(x) __attribute__((try_acquire_shared_capability(true, x)))
+#  define __releases(x...)         __attribute__((release_capability(x)))
+#  define __releases_shared(x...)  __attribute__((release_shared_capability(x)))
+#  define __releases_any(x...)     __attribute__((release_generic_capability(x)))
+#  define __asserts_held(x)        __attribute__((assert_capability(x)))
+#  define __asserts_held_shared(x) __attribute__((assert_shared_capability(x)))
+#  define __returns_lock(x)        __attribute__((lock_returned(x)))
+/* The analysis cannot follow this function; @why says what it misses. */
+#  define __no_lock_analysis(why)  __attribute__((no_thread_safety_analysis))
 # else
 #  define __capability(name)
 #  define __guarded_by(x)
-#  define __must_hold(x)
-#  define __acquires(x)
-#  define __releases(x)
+#  define __must_hold(x...)
+#  define __must_hold_shared(x...)
+#  define __acquires(x...)
+#  define __acquires_shared(x...)
+#  define __try_acquires(x)
+#  define __try_acquires_shared(x)
+#  define __releases(x...)
+#  define __releases_shared(x...)
+#  define __releases_any(x...)
+#  define __asserts_held(x)
+#  define __asserts_held_shared(x)
+#  define __returns_lock(x)
+#  define __no_lock_analysis(why)
 # endif
 
 # define likely(x)   __builtin_expect(!!(x), 1)

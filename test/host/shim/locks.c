@@ -4,7 +4,9 @@
  *
  * Rule:	ranks rise, two locks of one rank rise by address, a sleeping lock is never taken under
  *		a spinlock. try_lock forms may break the order, as they cannot deadlock.
+ *		assert_*_held() are in force too.
  */
+#include <kernel/lock_debug.h>
 #include <kernel/mutex.h>
 #include <kernel/panic.h>
 #include <kernel/rwsem.h>
@@ -19,6 +21,7 @@ struct held {
 	const void *lock;
 	const char *name;
 	uint32_t rank;
+	bool shared; /* for reading */
 };
 
 static _Thread_local struct held held[MAX_HELD];
@@ -36,15 +39,22 @@ static void check_order(const struct held *h, const void *lock, const char *name
 		      name);
 }
 
-void shim_rank_acquire(const void *lock, const char *name, uint32_t rank, bool try_only)
+void shim_rank_acquire(const void *lock, const char *name, uint32_t rank, uint32_t how)
 {
+	const bool try_only = how & LOCK_DEBUG_TRY;
+
 	if (rank == 0)
 		panic("lock %p was never initialised", lock);
 	for (unsigned int i = 0; i < nr_held && !try_only; i++)
 		check_order(&held[i], lock, name, rank);
 	if (nr_held == MAX_HELD)
 		panic("lock order: more than %d locks held", MAX_HELD);
-	held[nr_held++] = (struct held){ .lock = lock, .name = name, .rank = rank };
+	held[nr_held++] = (struct held){
+		.lock = lock,
+		.name = name,
+		.rank = rank,
+		.shared = how & LOCK_DEBUG_SHARED,
+	};
 }
 
 void shim_rank_release(const void *lock, const char *name)
@@ -60,6 +70,31 @@ void shim_rank_release(const void *lock, const char *name)
 	panic("lock %s released by a thread that does not hold it", name);
 }
 
+static struct held *find_held(const void *lock)
+{
+	for (unsigned int i = nr_held; i-- > 0;) {
+		if (held[i].lock == lock)
+			return &held[i];
+	}
+	return NULL;
+}
+
+void lock_debug_assert_held(const void *lock, const char *name, uint32_t how)
+{
+	const struct held *h = find_held(lock);
+
+	if (!h || (h->shared && !(how & LOCK_DEBUG_SHARED)))
+		panic("lock %s is not held%s by this thread", name, h ? " for writing" : "");
+}
+
+void assert_no_spinlocks_held(void)
+{
+	for (unsigned int i = 0; i < nr_held; i++) {
+		if (held[i].rank >= RANK_SPIN_FIRST)
+			panic("spinlock %s is held by this thread", held[i].name);
+	}
+}
+
 void spin_lock_init(struct spinlock *l, const char *name, enum lock_rank rank)
 {
 	pthread_mutex_init(&l->mutex, NULL);
@@ -70,7 +105,7 @@ void spin_lock_init(struct spinlock *l, const char *name, enum lock_rank rank)
 
 void spin_lock(struct spinlock *l)
 {
-	shim_rank_acquire(l, l->name, l->rank, false);
+	shim_rank_acquire(l, l->name, l->rank, 0);
 	pthread_mutex_lock(&l->mutex);
 	__atomic_store_n(&l->locked, true, __ATOMIC_RELAXED);
 	preempt_disable();
@@ -80,7 +115,7 @@ bool spin_trylock(struct spinlock *l)
 {
 	if (pthread_mutex_trylock(&l->mutex) != 0)
 		return false;
-	shim_rank_acquire(l, l->name, l->rank, true);
+	shim_rank_acquire(l, l->name, l->rank, LOCK_DEBUG_TRY);
 	__atomic_store_n(&l->locked, true, __ATOMIC_RELAXED);
 	preempt_disable();
 	return true;
@@ -115,7 +150,7 @@ static void mutex_set_owner(struct mutex *m, struct thread *t)
 void mutex_lock(struct mutex *m)
 {
 	shim_check_may_sleep("mutex_lock");
-	shim_rank_acquire(m, m->name, m->rank, false);
+	shim_rank_acquire(m, m->name, m->rank, 0);
 	pthread_mutex_lock(&m->mutex);
 	mutex_set_owner(m, thread_current());
 }
@@ -124,7 +159,7 @@ bool mutex_trylock(struct mutex *m)
 {
 	if (pthread_mutex_trylock(&m->mutex) != 0)
 		return false;
-	shim_rank_acquire(m, m->name, m->rank, true);
+	shim_rank_acquire(m, m->name, m->rank, LOCK_DEBUG_TRY);
 	mutex_set_owner(m, thread_current());
 	return true;
 }
@@ -156,7 +191,7 @@ void rwsem_init(struct rwsem *s, const char *name, enum lock_rank rank)
 void rwsem_read_lock(struct rwsem *s)
 {
 	shim_check_may_sleep("rwsem_read_lock");
-	shim_rank_acquire(s, s->name, s->rank, false);
+	shim_rank_acquire(s, s->name, s->rank, LOCK_DEBUG_SHARED);
 	pthread_mutex_lock(&s->mutex);
 	while (s->writer || s->waiting_writers)
 		pthread_cond_wait(&s->changed, &s->mutex);
@@ -174,7 +209,7 @@ bool rwsem_read_trylock(struct rwsem *s)
 		s->readers++;
 	pthread_mutex_unlock(&s->mutex);
 	if (ok)
-		shim_rank_acquire(s, s->name, s->rank, true);
+		shim_rank_acquire(s, s->name, s->rank, LOCK_DEBUG_TRY | LOCK_DEBUG_SHARED);
 	return ok;
 }
 
@@ -190,7 +225,7 @@ void rwsem_read_unlock(struct rwsem *s)
 void rwsem_write_lock(struct rwsem *s)
 {
 	shim_check_may_sleep("rwsem_write_lock");
-	shim_rank_acquire(s, s->name, s->rank, false);
+	shim_rank_acquire(s, s->name, s->rank, 0);
 	pthread_mutex_lock(&s->mutex);
 	s->waiting_writers++;
 	while (s->writer || s->readers)
@@ -209,7 +244,7 @@ bool rwsem_write_trylock(struct rwsem *s)
 	s->writer |= ok;
 	pthread_mutex_unlock(&s->mutex);
 	if (ok)
-		shim_rank_acquire(s, s->name, s->rank, true);
+		shim_rank_acquire(s, s->name, s->rank, LOCK_DEBUG_TRY);
 	return ok;
 }
 
@@ -224,6 +259,8 @@ void rwsem_write_unlock(struct rwsem *s)
 
 void rwsem_downgrade(struct rwsem *s)
 {
+	assert_rwsem_held_write(s);
+	find_held(s)->shared = true;
 	pthread_mutex_lock(&s->mutex);
 	s->writer = false;
 	s->readers++;

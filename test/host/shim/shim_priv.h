@@ -28,5 +28,5 @@ void shim_cond_init(pthread_cond_t *cond);
 void shim_timers_kick(void);
 
 /* locks.c */
-void shim_rank_acquire(const void *lock, const char *name, uint32_t rank, bool try_only);
+void shim_rank_acquire(const void *lock, const char *name, uint32_t rank, uint32_t how);
 void shim_rank_release(const void *lock, const char *name);

@@ -29,3 +29,8 @@ bool mutex_trylock(struct mutex *m) __must_check;
 void mutex_unlock(struct mutex *m);
 bool mutex_is_locked(const struct mutex *m);
 bool mutex_is_mine(const struct mutex *m);
+
+static inline void assert_mutex_held(const struct mutex *m) __asserts_held(m)
+{
+	lock_debug_assert_held(m, m->name, 0);
+}

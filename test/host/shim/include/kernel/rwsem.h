@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include <kernel/lock_debug.h>
 #include <kernel/lock_rank.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
@@ -28,3 +29,13 @@ void rwsem_write_lock(struct rwsem *s);
 bool rwsem_write_trylock(struct rwsem *s) __must_check;
 void rwsem_write_unlock(struct rwsem *s);
 void rwsem_downgrade(struct rwsem *s);
+
+static inline void assert_rwsem_held(const struct rwsem *s) __asserts_held_shared(s)
+{
+	lock_debug_assert_held(s, s->name, LOCK_DEBUG_SHARED);
+}
+
+static inline void assert_rwsem_held_write(const struct rwsem *s) __asserts_held(s)
+{
+	lock_debug_assert_held(s, s->name, 0);
+}

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include <arch/cpu.h>
+#include <kernel/lock_debug.h>
 #include <kernel/lock_rank.h>
 #include <kernel/preempt.h>
 #include <lib/compiler.h>
@@ -27,6 +28,11 @@ void spin_lock(struct spinlock *l);
 bool spin_trylock(struct spinlock *l);
 void spin_unlock(struct spinlock *l);
 bool spin_is_locked(const struct spinlock *l);
+
+static inline void assert_spin_held(const struct spinlock *l) __asserts_held(l)
+{
+	lock_debug_assert_held(l, l->name, 0);
+}
 
 static inline unsigned long spin_lock_irqsave(struct spinlock *l)
 {
