@@ -25,7 +25,7 @@
 #include <proto/mm.h>
 #include <proto/pm.h>
 
-#include "vma.h"
+#include "area.h"
 
 struct memory;
 

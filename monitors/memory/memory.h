@@ -21,9 +21,9 @@
 #include <proto/mm.h>
 #include <proto/pm.h>
 
-#include "fcache.h"
 #include "home.h"
 #include "owner.h"
+#include "page_cache.h"
 #include "pool.h"
 
 struct memory;

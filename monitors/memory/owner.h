@@ -26,7 +26,7 @@
 #include <proto/mm.h>
 #include <proto/pm.h>
 
-#include "vma.h"
+#include "area.h"
 
 struct memory;
 struct mpage;

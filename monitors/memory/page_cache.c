@@ -8,7 +8,7 @@
  * Read-ahead:	the window doubles from 16 to 64 pages while a file is read in order; half a window is
  *		read as soon as less than that lies ahead of the reader.
  */
-#include "fcache.h"
+#include "page_cache.h"
 
 #include <kernel/time.h>
 #include <lib/alloc.h>

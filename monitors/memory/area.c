@@ -5,7 +5,7 @@
  * Joining:	two neighbours become one area when cutting the joined area at their border would
  *		give the two back; so a set does not depend on the order in which it was built.
  */
-#include "vma.h"
+#include "area.h"
 
 #include <lib/alloc.h>
 #include <lib/errno.h>

@@ -2,7 +2,7 @@
 /*
  * Sets of vmas: cutting, joining, charges; and where new mappings are put.
  */
-#include "vma.h"
+#include "area.h"
 
 #include <lib/ktest.h>
 
