@@ -10,66 +10,66 @@
 #include <lib/alloc.h>
 #include <lib/errno.h>
 
-static struct vma *entry(struct rb_node *node)
+static struct area *entry(struct rb_node *node)
 {
-	return rb_entry_or_null(node, struct vma, node);
+	return rb_entry_or_null(node, struct area, node);
 }
 
-int vma_spare_fill(struct vma_spare *spare, size_t nr)
+int area_spare_fill(struct area_spare *spare, size_t nr)
 {
 	while (spare->count < nr) {
-		struct vma *vma = lib_alloc(sizeof(*vma));
+		struct area *area = lib_alloc(sizeof(*area));
 
-		if (!vma)
+		if (!area)
 			return -ENOMEM;
-		vma->next = spare->list;
-		spare->list = vma;
+		area->next = spare->list;
+		spare->list = area;
 		spare->count++;
 	}
 	return 0;
 }
 
-void vma_spare_free(struct vma_spare *spare)
+void area_spare_free(struct area_spare *spare)
 {
 	while (spare->list) {
-		struct vma *vma = spare->list;
+		struct area *area = spare->list;
 
-		spare->list = vma->next;
-		lib_free(vma);
+		spare->list = area->next;
+		lib_free(area);
 	}
 	spare->count = 0;
 }
 
-static struct vma *spare_take(struct vma_spare *spare)
+static struct area *spare_take(struct area_spare *spare)
 {
-	struct vma *vma = spare->list;
+	struct area *area = spare->list;
 
-	spare->list = vma->next;
+	spare->list = area->next;
 	spare->count--;
-	return vma;
+	return area;
 }
 
-static void spare_give(struct vma_spare *spare, struct vma *vma)
+static void spare_give(struct area_spare *spare, struct area *area)
 {
-	vma->next = spare->list;
-	spare->list = vma;
+	area->next = spare->list;
+	spare->list = area;
 	spare->count++;
 }
 
-void vma_set_init(struct vma_set *set)
+void area_set_init(struct area_set *set)
 {
 	set->root = RB_ROOT;
 	set->count = 0;
 }
 
-static void erase(struct vma_set *set, struct vma *vma, struct vma_spare *spare)
+static void erase(struct area_set *set, struct area *area, struct area_spare *spare)
 {
-	rb_erase(&vma->node, &set->root);
+	rb_erase(&area->node, &set->root);
 	set->count--;
-	spare_give(spare, vma);
+	spare_give(spare, area);
 }
 
-void vma_set_clear(struct vma_set *set, struct vma_spare *spare)
+void area_set_clear(struct area_set *set, struct area_spare *spare)
 {
 	struct rb_node *node;
 
@@ -77,16 +77,16 @@ void vma_set_clear(struct vma_set *set, struct vma_spare *spare)
 		erase(set, entry(node), spare);
 }
 
-struct vma *vma_above(const struct vma_set *set, uint64_t addr)
+struct area *area_above(const struct area_set *set, uint64_t addr)
 {
 	struct rb_node *node = set->root.node;
-	struct vma *best = NULL;
+	struct area *best = NULL;
 
 	while (node) {
-		struct vma *vma = entry(node);
+		struct area *area = entry(node);
 
-		if (vma->v.end > addr) {
-			best = vma;
+		if (area->v.end > addr) {
+			best = area;
 			node = node->left;
 		} else {
 			node = node->right;
@@ -95,24 +95,24 @@ struct vma *vma_above(const struct vma_set *set, uint64_t addr)
 	return best;
 }
 
-struct vma *vma_at(const struct vma_set *set, uint64_t addr)
+struct area *area_at(const struct area_set *set, uint64_t addr)
 {
-	struct vma *vma = vma_above(set, addr);
+	struct area *area = area_above(set, addr);
 
-	return vma && vma->v.start <= addr ? vma : NULL;
+	return area && area->v.start <= addr ? area : NULL;
 }
 
-struct vma *vma_next(const struct vma *vma)
+struct area *area_next(const struct area *area)
 {
-	return entry(rb_next(&vma->node));
+	return entry(rb_next(&area->node));
 }
 
-struct vma *vma_prev(const struct vma *vma)
+struct area *area_prev(const struct area *area)
 {
-	return entry(rb_prev(&vma->node));
+	return entry(rb_prev(&area->node));
 }
 
-struct pm_vma vma_clip(const struct pm_vma *v, uint64_t start, uint64_t end)
+struct pm_vma area_clip(const struct pm_vma *v, uint64_t start, uint64_t end)
 {
 	const uint64_t skip = start - v->start;
 	struct pm_vma out = *v;
@@ -127,7 +127,7 @@ struct pm_vma vma_clip(const struct pm_vma *v, uint64_t start, uint64_t end)
 	return out;
 }
 
-bool vma_joins(const struct pm_vma *low, const struct pm_vma *high)
+bool area_joins(const struct pm_vma *low, const struct pm_vma *high)
 {
 	struct pm_vma joined = *low;
 	struct pm_vma tail;
@@ -139,80 +139,80 @@ bool vma_joins(const struct pm_vma *low, const struct pm_vma *high)
 	if (!proto_file_equal(&low->file, &high->file) || low->object != high->object)
 		return false;
 	joined.end = high->end;
-	tail = vma_clip(&joined, high->start, high->end);
+	tail = area_clip(&joined, high->start, high->end);
 	return tail.pgoff == high->pgoff && tail.file_bytes == high->file_bytes;
 }
 
-bool vma_range_is_free(const struct vma_set *set, uint64_t start, uint64_t end)
+bool area_range_is_free(const struct area_set *set, uint64_t start, uint64_t end)
 {
-	const struct vma *vma = vma_above(set, start);
+	const struct area *area = area_above(set, start);
 
-	return !vma || vma->v.start >= end;
+	return !area || area->v.start >= end;
 }
 
-uint64_t vma_mapped_until(const struct vma_set *set, uint64_t start, uint64_t end)
+uint64_t area_mapped_until(const struct area_set *set, uint64_t start, uint64_t end)
 {
-	const struct vma *vma = vma_at(set, start);
+	const struct area *area = area_at(set, start);
 	uint64_t until = start;
 
-	while (vma && until < end && vma->v.start <= until) {
-		until = vma->v.end;
-		vma = vma_next(vma);
+	while (area && until < end && area->v.start <= until) {
+		until = area->v.end;
+		area = area_next(area);
 	}
 	return MIN(until, end);
 }
 
-static void link_vma(struct vma_set *set, struct vma *vma)
+static void link_area(struct area_set *set, struct area *area)
 {
 	struct rb_node **link = &set->root.node;
 	struct rb_node *parent = NULL;
 
 	while (*link) {
 		parent = *link;
-		link = vma->v.start < entry(parent)->v.start ? &parent->left : &parent->right;
+		link = area->v.start < entry(parent)->v.start ? &parent->left : &parent->right;
 	}
-	rb_link_node(&vma->node, parent, link);
-	rb_insert_color(&vma->node, &set->root);
+	rb_link_node(&area->node, parent, link);
+	rb_insert_color(&area->node, &set->root);
 	set->count++;
 }
 
 /* Join @vma with the area above it if they match. */
-static void join_above(struct vma_set *set, struct vma *vma, struct vma_spare *spare)
+static void join_above(struct area_set *set, struct area *area, struct area_spare *spare)
 {
-	struct vma *next = vma_next(vma);
+	struct area *next = area_next(area);
 
-	if (next && vma_joins(&vma->v, &next->v)) {
-		vma->v.end = next->v.end;
+	if (next && area_joins(&area->v, &next->v)) {
+		area->v.end = next->v.end;
 		erase(set, next, spare);
 	}
 }
 
-void vma_insert(struct vma_set *set, const struct pm_vma *v, struct vma_spare *spare)
+void area_insert(struct area_set *set, const struct pm_vma *v, struct area_spare *spare)
 {
-	struct vma *vma = spare_take(spare);
-	struct vma *prev;
+	struct area *area = spare_take(spare);
+	struct area *prev;
 
-	vma->v = *v;
-	link_vma(set, vma);
-	join_above(set, vma, spare);
-	prev = vma_prev(vma);
+	area->v = *v;
+	link_area(set, area);
+	join_above(set, area, spare);
+	prev = area_prev(area);
 	if (prev)
 		join_above(set, prev, spare);
 }
 
-void vma_set_clone(struct vma_set *to, const struct vma_set *from, struct vma_spare *spare)
+void area_set_clone(struct area_set *to, const struct area_set *from, struct area_spare *spare)
 {
-	const struct vma *vma;
+	const struct area *area;
 
-	for (vma = entry(rb_first(&from->root)); vma; vma = vma_next(vma)) {
-		struct vma *copy = spare_take(spare);
+	for (area = entry(rb_first(&from->root)); area; area = area_next(area)) {
+		struct area *copy = spare_take(spare);
 
-		copy->v = vma->v;
-		link_vma(to, copy);
+		copy->v = area->v;
+		link_area(to, copy);
 	}
 }
 
-struct pm_vma vma_pages_only(uint64_t start, uint64_t end)
+struct pm_vma area_pages_only(uint64_t start, uint64_t end)
 {
 	return (struct pm_vma){
 		.start = start,
@@ -222,53 +222,53 @@ struct pm_vma vma_pages_only(uint64_t start, uint64_t end)
 	};
 }
 
-void vma_split(struct vma_set *set, uint64_t addr, struct vma_spare *spare)
+void area_split(struct area_set *set, uint64_t addr, struct area_spare *spare)
 {
-	struct vma *low = vma_at(set, addr);
-	struct vma *high;
+	struct area *low = area_at(set, addr);
+	struct area *high;
 
 	if (!low || low->v.start == addr)
 		return;
 	high = spare_take(spare);
-	high->v = vma_clip(&low->v, addr, low->v.end);
+	high->v = area_clip(&low->v, addr, low->v.end);
 	low->v.end = addr;
-	link_vma(set, high);
+	link_area(set, high);
 }
 
-void vma_remove(struct vma_set *set, uint64_t start, uint64_t end, struct vma_spare *spare)
+void area_remove(struct area_set *set, uint64_t start, uint64_t end, struct area_spare *spare)
 {
-	struct vma *vma;
+	struct area *area;
 
-	vma_split(set, start, spare);
-	vma_split(set, end, spare);
-	vma = vma_above(set, start);
-	while (vma && vma->v.start < end) {
-		struct vma *next = vma_next(vma);
+	area_split(set, start, spare);
+	area_split(set, end, spare);
+	area = area_above(set, start);
+	while (area && area->v.start < end) {
+		struct area *next = area_next(area);
 
-		erase(set, vma, spare);
-		vma = next;
+		erase(set, area, spare);
+		area = next;
 	}
 }
 
-void vma_protect(struct vma_set *set, uint64_t start, uint64_t end, uint32_t prot,
-		 struct vma_spare *spare)
+void area_protect(struct area_set *set, uint64_t start, uint64_t end, uint32_t prot,
+		  struct area_spare *spare)
 {
-	struct vma *vma;
+	struct area *area;
 
-	vma_split(set, start, spare);
-	vma_split(set, end, spare);
-	for (vma = vma_above(set, start); vma && vma->v.start < end; vma = vma_next(vma))
-		vma->v.prot = prot;
+	area_split(set, start, spare);
+	area_split(set, end, spare);
+	for (area = area_above(set, start); area && area->v.start < end; area = area_next(area))
+		area->v.prot = prot;
 
-	vma = start ? vma_at(set, start - 1) : NULL;
-	if (!vma)
-		vma = vma_above(set, start);
-	while (vma && vma->v.end <= end) {
-		const uint64_t old_end = vma->v.end;
+	area = start ? area_at(set, start - 1) : NULL;
+	if (!area)
+		area = area_above(set, start);
+	while (area && area->v.end <= end) {
+		const uint64_t old_end = area->v.end;
 
-		join_above(set, vma, spare);
-		if (vma->v.end == old_end)
-			vma = vma_next(vma);
+		join_above(set, area, spare);
+		if (area->v.end == old_end)
+			area = area_next(area);
 	}
 }
 
@@ -283,54 +283,55 @@ static uint64_t charge_as(const struct pm_vma *v, uint32_t prot)
 	return (v->end - v->start) >> PAGE_SHIFT;
 }
 
-uint64_t vma_charge(const struct pm_vma *v)
+uint64_t area_charge(const struct pm_vma *v)
 {
 	return charge_as(v, v->prot);
 }
 
 /* The part of @vma in [start, end). */
-static struct pm_vma part(const struct vma *vma, uint64_t start, uint64_t end)
+static struct pm_vma part(const struct area *area, uint64_t start, uint64_t end)
 {
-	return vma_clip(&vma->v, MAX(vma->v.start, start), MIN(vma->v.end, end));
+	return area_clip(&area->v, MAX(area->v.start, start), MIN(area->v.end, end));
 }
 
-uint64_t vma_range_charge(const struct vma_set *set, uint64_t start, uint64_t end)
+uint64_t area_range_charge(const struct area_set *set, uint64_t start, uint64_t end)
 {
-	const struct vma *vma;
+	const struct area *area;
 	uint64_t sum = 0;
 
-	for (vma = vma_above(set, start); vma && vma->v.start < end; vma = vma_next(vma)) {
-		const struct pm_vma v = part(vma, start, end);
+	for (area = area_above(set, start); area && area->v.start < end; area = area_next(area)) {
+		const struct pm_vma v = part(area, start, end);
 
-		sum += vma_charge(&v);
+		sum += area_charge(&v);
 	}
 	return sum;
 }
 
-uint64_t vma_range_charge_as(const struct vma_set *set, uint64_t start, uint64_t end, uint32_t prot)
+uint64_t area_range_charge_as(const struct area_set *set, uint64_t start, uint64_t end,
+			      uint32_t prot)
 {
-	const struct vma *vma;
+	const struct area *area;
 	uint64_t sum = 0;
 
-	for (vma = vma_above(set, start); vma && vma->v.start < end; vma = vma_next(vma)) {
-		const struct pm_vma v = part(vma, start, end);
+	for (area = area_above(set, start); area && area->v.start < end; area = area_next(area)) {
+		const struct pm_vma v = part(area, start, end);
 
 		sum += charge_as(&v, prot);
 	}
 	return sum;
 }
 
-bool vma_set_check(const struct vma_set *set)
+bool area_set_check(const struct area_set *set)
 {
-	const struct vma *vma = entry(rb_first(&set->root));
+	const struct area *area = entry(rb_first(&set->root));
 	uint64_t end = 0;
 	size_t count = 0;
 
-	for (; vma; vma = vma_next(vma)) {
-		if (vma->v.start < end || vma->v.end <= vma->v.start ||
-		    ((vma->v.start | vma->v.end) & PAGE_MASK_LOW))
+	for (; area; area = area_next(area)) {
+		if (area->v.start < end || area->v.end <= area->v.start ||
+		    ((area->v.start | area->v.end) & PAGE_MASK_LOW))
 			return false;
-		end = vma->v.end;
+		end = area->v.end;
 		count++;
 	}
 	return count == set->count && rb_check(&set->root);

@@ -29,87 +29,87 @@ static struct pm_vma of_file(uint64_t start, uint64_t end, uint64_t pgoff, uint6
 				.cache_node = 2 };
 }
 
-static void insert(struct ktest *t, struct vma_set *set, struct pm_vma v)
+static void insert(struct ktest *t, struct area_set *set, struct pm_vma v)
 {
-	struct vma_spare spare = { 0 };
+	struct area_spare spare = { 0 };
 
-	ASSERT_EQ(t, vma_spare_fill(&spare, VMA_SPARE_MAX), 0);
-	vma_insert(set, &v, &spare);
-	vma_spare_free(&spare);
-	EXPECT_TRUE(t, vma_set_check(set));
+	ASSERT_EQ(t, area_spare_fill(&spare, AREA_SPARE_MAX), 0);
+	area_insert(set, &v, &spare);
+	area_spare_free(&spare);
+	EXPECT_TRUE(t, area_set_check(set));
 }
 
-static void remove_range(struct ktest *t, struct vma_set *set, uint64_t start, uint64_t end)
+static void remove_range(struct ktest *t, struct area_set *set, uint64_t start, uint64_t end)
 {
-	struct vma_spare spare = { 0 };
+	struct area_spare spare = { 0 };
 
-	ASSERT_EQ(t, vma_spare_fill(&spare, VMA_SPARE_MAX), 0);
-	vma_remove(set, start, end, &spare);
-	vma_spare_free(&spare);
-	EXPECT_TRUE(t, vma_set_check(set));
+	ASSERT_EQ(t, area_spare_fill(&spare, AREA_SPARE_MAX), 0);
+	area_remove(set, start, end, &spare);
+	area_spare_free(&spare);
+	EXPECT_TRUE(t, area_set_check(set));
 }
 
-static void protect(struct ktest *t, struct vma_set *set, uint64_t start, uint64_t end,
+static void protect(struct ktest *t, struct area_set *set, uint64_t start, uint64_t end,
 		    uint32_t prot)
 {
-	struct vma_spare spare = { 0 };
+	struct area_spare spare = { 0 };
 
-	ASSERT_EQ(t, vma_spare_fill(&spare, VMA_SPARE_MAX), 0);
-	vma_protect(set, start, end, prot, &spare);
-	vma_spare_free(&spare);
-	EXPECT_TRUE(t, vma_set_check(set));
+	ASSERT_EQ(t, area_spare_fill(&spare, AREA_SPARE_MAX), 0);
+	area_protect(set, start, end, prot, &spare);
+	area_spare_free(&spare);
+	EXPECT_TRUE(t, area_set_check(set));
 }
 
-static void clear(struct vma_set *set)
+static void clear(struct area_set *set)
 {
-	struct vma_spare spare = { 0 };
+	struct area_spare spare = { 0 };
 
-	vma_set_clear(set, &spare);
-	vma_spare_free(&spare);
+	area_set_clear(set, &spare);
+	area_spare_free(&spare);
 }
 
 static void neighbours_join_and_part(struct ktest *t)
 {
-	struct vma_set set;
+	struct area_set set;
 
-	vma_set_init(&set);
+	area_set_init(&set);
 	insert(t, &set, anon(2 * PG, 4 * PG, RW));
 	insert(t, &set, anon(6 * PG, 8 * PG, RW));
 	EXPECT_EQ(t, set.count, 2);
-	EXPECT_LT(t, vma_mapped_until(&set, 2 * PG, 8 * PG), 8 * PG);
+	EXPECT_LT(t, area_mapped_until(&set, 2 * PG, 8 * PG), 8 * PG);
 	insert(t, &set, anon(4 * PG, 6 * PG, RW));
 	EXPECT_EQ(t, set.count, 1);
-	EXPECT_EQ(t, vma_mapped_until(&set, 2 * PG, 8 * PG), 8 * PG);
+	EXPECT_EQ(t, area_mapped_until(&set, 2 * PG, 8 * PG), 8 * PG);
 	protect(t, &set, 3 * PG, 5 * PG, PM_PROT_READ);
 	EXPECT_EQ(t, set.count, 3);
-	EXPECT_EQ(t, vma_mapped_until(&set, 2 * PG, 8 * PG), 8 * PG);
-	EXPECT_EQ(t, vma_at(&set, 3 * PG)->v.end, 5 * PG);
+	EXPECT_EQ(t, area_mapped_until(&set, 2 * PG, 8 * PG), 8 * PG);
+	EXPECT_EQ(t, area_at(&set, 3 * PG)->v.end, 5 * PG);
 	protect(t, &set, 3 * PG, 5 * PG, RW);
 	EXPECT_EQ(t, set.count, 1);
 	remove_range(t, &set, 3 * PG, 4 * PG);
 	EXPECT_EQ(t, set.count, 2);
-	EXPECT_TRUE(t, vma_range_is_free(&set, 3 * PG, 4 * PG));
-	EXPECT_FALSE(t, vma_range_is_free(&set, 3 * PG, 5 * PG));
-	EXPECT_EQ(t, vma_at(&set, 3 * PG), NULL);
-	EXPECT_EQ(t, vma_above(&set, 3 * PG)->v.start, 4 * PG);
+	EXPECT_TRUE(t, area_range_is_free(&set, 3 * PG, 4 * PG));
+	EXPECT_FALSE(t, area_range_is_free(&set, 3 * PG, 5 * PG));
+	EXPECT_EQ(t, area_at(&set, 3 * PG), NULL);
+	EXPECT_EQ(t, area_above(&set, 3 * PG)->v.start, 4 * PG);
 	clear(&set);
 	EXPECT_EQ(t, set.count, 0);
 }
 
 static void file_offsets_follow_cuts(struct ktest *t)
 {
-	struct vma_set set;
-	const struct vma *v;
+	struct area_set set;
+	const struct area *v;
 
-	vma_set_init(&set);
+	area_set_init(&set);
 	insert(t, &set, of_file(0x10 * PG, 0x20 * PG, 100, 5 * PG + 7));
 	remove_range(t, &set, 0x12 * PG, 0x13 * PG);
-	v = vma_at(&set, 0x13 * PG);
+	v = area_at(&set, 0x13 * PG);
 	ASSERT_TRUE(t, v);
 	EXPECT_EQ(t, v->v.pgoff, 103);
 	EXPECT_EQ(t, v->v.file_bytes, 2 * PG + 7);
 	remove_range(t, &set, 0x16 * PG, 0x17 * PG);
-	EXPECT_EQ(t, vma_at(&set, 0x17 * PG)->v.file_bytes, 0);
+	EXPECT_EQ(t, area_at(&set, 0x17 * PG)->v.file_bytes, 0);
 	EXPECT_EQ(t, set.count, 3);
 	/* The pieces that were taken out fit in again; anything else does not join. */
 	insert(t, &set, of_file(0x12 * PG, 0x13 * PG, 102, 3 * PG + 7));
@@ -122,35 +122,35 @@ static void file_offsets_follow_cuts(struct ktest *t)
 static void charges(struct ktest *t)
 {
 	struct pm_vma v = anon(0, 16 * PG, RW);
-	struct vma_set set;
+	struct area_set set;
 
-	EXPECT_EQ(t, vma_charge(&v), 16);
+	EXPECT_EQ(t, area_charge(&v), 16);
 	v.prot = PM_PROT_READ;
-	EXPECT_EQ(t, vma_charge(&v), 0);
+	EXPECT_EQ(t, area_charge(&v), 0);
 	v.flags = PM_VMA_SHARED;
-	EXPECT_EQ(t, vma_charge(&v), 16);
+	EXPECT_EQ(t, area_charge(&v), 16);
 	v.flags = PM_VMA_NORESERVE;
 	v.prot = RW;
-	EXPECT_EQ(t, vma_charge(&v), 0);
+	EXPECT_EQ(t, area_charge(&v), 0);
 	v = of_file(0, 16 * PG, 0, UINT64_MAX);
-	EXPECT_EQ(t, vma_charge(&v), 16);
+	EXPECT_EQ(t, area_charge(&v), 16);
 	v.flags |= PM_VMA_SHARED;
-	EXPECT_EQ(t, vma_charge(&v), 0);
+	EXPECT_EQ(t, area_charge(&v), 0);
 
-	vma_set_init(&set);
+	area_set_init(&set);
 	insert(t, &set, anon(PG, 5 * PG, RW));
 	insert(t, &set, anon(5 * PG, 9 * PG, PM_PROT_READ));
-	EXPECT_EQ(t, vma_range_charge(&set, 3 * PG, 8 * PG), 2);
-	EXPECT_EQ(t, vma_range_charge_as(&set, 3 * PG, 8 * PG, RW), 5);
+	EXPECT_EQ(t, area_range_charge(&set, 3 * PG, 8 * PG), 2);
+	EXPECT_EQ(t, area_range_charge_as(&set, 3 * PG, 8 * PG, RW), 5);
 	clear(&set);
 }
 
 static void places(struct ktest *t)
 {
-	struct vma_set set;
+	struct area_set set;
 	uint64_t a;
 
-	vma_set_init(&set);
+	area_set_init(&set);
 	EXPECT_EQ(t, place_find(&set, TOP, 0, PG, false), TOP - PG);
 	insert(t, &set, anon(TOP - 4 * PG, TOP, RW));
 	insert(t, &set, anon(TOP - 16 * PG, TOP - 6 * PG, RW));
@@ -179,5 +179,5 @@ static const struct ktest_case cases[] = {
 	KTEST(places),
 	{ 0 },
 };
-static const struct ktest_suite suite = { .name = "memory.vma", .cases = cases };
+static const struct ktest_suite suite = { .name = "memory.area", .cases = cases };
 KTEST_SUITE(suite);

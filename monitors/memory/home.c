@@ -90,12 +90,12 @@ int aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b)
 
 void aspace_free(struct aspace *as)
 {
-	struct vma_spare dead = { 0 };
+	struct area_spare dead = { 0 };
 	struct home_vregion *vr;
 	uint64_t index;
 
-	vma_set_clear(&as->map, &dead);
-	vma_spare_free(&dead);
+	area_set_clear(&as->map, &dead);
+	area_spare_free(&dead);
 	radix_for_each(vr, &as->vregions, index)
 		lib_free(vr);
 	radix_destroy(&as->vregions);
@@ -120,7 +120,7 @@ struct aspace *aspace_alloc(uint64_t id, uint32_t vnode, enum aspace_kind kind)
 	as->id = id;
 	as->vnode = vnode;
 	mutex_init(&as->mutex, "aspace", RANK_ASPACE);
-	vma_set_init(&as->map);
+	area_set_init(&as->map);
 	radix_init(&as->vregions);
 	radix_init(&as->nodes);
 	as->mmap_top = PM_USER_TOP;

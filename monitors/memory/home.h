@@ -9,7 +9,7 @@
  *
  * Kinds:	a space with mappings; one that a fork has frozen, which keeps its pages; one of pages
  *		only, for a shared object.  The range map of the latter two holds what
- *		vma_pages_only() makes, so that owners and moves treat all of them alike.
+ *		area_pages_only() makes, so that owners and moves treat all of them alike.
  *
  * Locking:	aspace.mutex (RANK_ASPACE) is held for a whole call, waits for owners included; home.lock
  *		(a spinlock) guards the table.  A space is counted: the table holds one reference.
@@ -59,7 +59,7 @@ struct aspace {
 	uint64_t move_index __guarded_by(&mutex);
 	uint32_t move_to __guarded_by(&mutex);
 	uint64_t merged __guarded_by(&mutex); /* the last space that was merged into it; 0 = none */
-	struct vma_set map __guarded_by(&mutex);
+	struct area_set map __guarded_by(&mutex);
 	struct radix_tree vregions __guarded_by(&mutex); /* index -> struct home_vregion */
 	struct radix_tree nodes __guarded_by(&mutex);    /* node ids that hold, or held, a part */
 	uint64_t mmap_top __guarded_by(&mutex); /* addresses are assigned downwards from here */
@@ -169,7 +169,7 @@ int span_load(struct memory *m, struct aspace *as, uint32_t want_credits, struct
  * Find @len free bytes, at @hint if they are free there.  @room: as much again, or PLACE_GROW_ROOM, shall
  * be free behind them if that can be had.  0: there is no such place.
  */
-uint64_t place_find(const struct vma_set *map, uint64_t top, uint64_t hint, uint64_t len,
+uint64_t place_find(const struct area_set *map, uint64_t top, uint64_t hint, uint64_t len,
 		    bool room);
 
 /* --- home_call.c: the address space calls ------------------------------------------------------ */

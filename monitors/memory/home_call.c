@@ -16,12 +16,13 @@
 static void reply_range(struct memory *m, const struct aspace *as, uint64_t start, uint64_t end,
 			struct pm_range_rep *rep) __must_hold(&as->mutex)
 {
-	const struct vma *vma;
+	const struct area *area;
 
-	for (vma = vma_above(&as->map, start);
-	     vma && vma->v.start < end && rep->nr_vmas < PM_RANGE_MAX_VMAS; vma = vma_next(vma))
+	for (area = area_above(&as->map, start);
+	     area && area->v.start < end && rep->nr_vmas < PM_RANGE_MAX_VMAS;
+	     area = area_next(area))
 		rep->vmas[rep->nr_vmas++] =
-			vma_clip(&vma->v, MAX(vma->v.start, start), MIN(vma->v.end, end));
+			area_clip(&area->v, MAX(area->v.start, start), MIN(area->v.end, end));
 	reply_vregions(m, as, start, end, rep);
 }
 
@@ -91,7 +92,7 @@ static int mmap_place(struct memory *m, struct aspace *as, const struct pm_mmap_
 		if (req->addr < HOME_MMAP_MIN)
 			return -EPERM;
 		if (req->flags & PM_MAP_FIXED_NOREPLACE)
-			return vma_range_is_free(&as->map, req->addr, req->addr + req->len)
+			return area_range_is_free(&as->map, req->addr, req->addr + req->len)
 				       ? 0
 				       : -EEXIST;
 		return span_unmap(m, as, req->addr, req->addr + req->len);
@@ -156,7 +157,7 @@ int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *re
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
-	until = vma_mapped_until(&as->map, req->addr, end);
+	until = area_mapped_until(&as->map, req->addr, end);
 	if (until > req->addr)
 		err = span_protect(m, as, req->addr, until, req->prot);
 	if (!err && until < end)
@@ -188,10 +189,10 @@ static int mremap_grow(struct memory *m, struct aspace *as, const struct pm_mrem
 	struct pm_vma whole, tail;
 
 	if (req->new_len > PM_USER_TOP - req->old_addr ||
-	    !vma_range_is_free(&as->map, end, req->old_addr + req->new_len))
+	    !area_range_is_free(&as->map, end, req->old_addr + req->new_len))
 		return -ENOMEM;
 	whole = remapped(old, req->old_addr, req->new_len);
-	tail = vma_clip(&whole, end, whole.end);
+	tail = area_clip(&whole, end, whole.end);
 	return span_map(m, as, &tail, home_wanted(req->want_credits, req->new_len - req->old_len),
 			grants);
 }
@@ -246,13 +247,13 @@ static int mremap_locked(struct memory *m, struct aspace *as, const struct pm_mr
 			 uint64_t *addr, struct grants *grants) __must_hold(&as->mutex)
 {
 	const uint64_t old_end = req->old_addr + req->old_len;
-	const struct vma *vma = vma_at(&as->map, req->old_addr);
+	const struct area *area = area_at(&as->map, req->old_addr);
 	struct pm_vma old;
 	int err;
 
-	if (!vma || vma->v.end < old_end)
+	if (!area || area->v.end < old_end)
 		return -EFAULT;
-	old = vma_clip(&vma->v, req->old_addr, old_end);
+	old = area_clip(&area->v, req->old_addr, old_end);
 	*addr = req->old_addr;
 	if (req->flags & PM_MREMAP_FIXED) {
 		if (req->new_addr < old_end && req->old_addr < req->new_addr + req->new_len)
@@ -302,7 +303,7 @@ static int brk_grow(struct memory *m, struct aspace *as, uint64_t start, uint64_
 		.flags = PM_VMA_HEAP,
 	};
 
-	if (!vma_range_is_free(&as->map, start, end))
+	if (!area_range_is_free(&as->map, start, end))
 		return -ENOMEM;
 	return span_map(m, as, &v, home_wanted(want, end - start), grants);
 }
@@ -431,7 +432,7 @@ static uint64_t movable_index(struct memory *m, const struct aspace *as, uint32_
 		const uint64_t start = index << m->vregion_shift;
 
 		if (vr->owner != to &&
-		    !vma_range_is_free(&as->map, start, start + (1ull << m->vregion_shift)))
+		    !area_range_is_free(&as->map, start, start + (1ull << m->vregion_shift)))
 			return index;
 	}
 	return UINT64_MAX;

@@ -24,7 +24,7 @@
 struct fork_new {
 	struct aspace *parent;
 	struct aspace *child;
-	struct vma_spare spare; /* for the map of the space itself */
+	struct area_spare spare; /* for the map of the space itself */
 	struct grants grants;
 };
 
@@ -52,7 +52,7 @@ static struct aspace *fork_alloc(struct aspace *as, uint64_t id) __must_hold(&as
 static int fork_make(struct memory *m, struct aspace *as, const struct pm_fork_req *req,
 		     struct fork_new *f) __must_hold(&as->mutex)
 {
-	struct vma_spare copies = { 0 };
+	struct area_spare copies = { 0 };
 	int err;
 
 	if (aspace_exists(m, req->parent) || aspace_exists(m, req->child))
@@ -61,12 +61,12 @@ static int fork_make(struct memory *m, struct aspace *as, const struct pm_fork_r
 	f->child = fork_alloc(as, req->child);
 	if (!f->parent || !f->child)
 		return -ENOMEM;
-	err = vma_spare_fill(&f->spare, 1);
+	err = area_spare_fill(&f->spare, 1);
 	if (!err)
-		err = vma_spare_fill(&copies, as->map.count);
+		err = area_spare_fill(&copies, as->map.count);
 	if (!err)
-		vma_set_clone(&f->child->map, &as->map, &copies);
-	vma_spare_free(&copies);
+		area_set_clone(&f->child->map, &as->map, &copies);
+	area_spare_free(&copies);
 	return err;
 }
 
@@ -138,18 +138,18 @@ static int fork_at_owners(struct memory *m, const struct radix_tree *nodes, stru
 static int fork_commit(struct memory *m, struct aspace *as, struct fork_new *f)
 	__must_hold(&as->mutex)
 {
-	const struct pm_vma all = vma_pages_only(0, PM_USER_TOP);
+	const struct pm_vma all = area_pages_only(0, PM_USER_TOP);
 
 	int err;
 
 	f->parent->map = as->map;
 	err = aspace_link_two(m, f->parent, f->child);
 	if (err) {
-		vma_set_init(&f->parent->map);
+		area_set_init(&f->parent->map);
 		return err;
 	}
-	vma_set_init(&as->map);
-	vma_insert(&as->map, &all, &f->spare);
+	area_set_init(&as->map);
+	area_insert(&as->map, &all, &f->spare);
 	as->kind = ASPACE_FROZEN;
 	as->fork_parent = f->parent->id;
 	as->fork_child = f->child->id;
@@ -211,7 +211,7 @@ int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 		aspace_put(f.parent);
 	if (f.child)
 		aspace_put(f.child);
-	vma_spare_free(&f.spare);
+	area_spare_free(&f.spare);
 	aspace_unlock(as);
 	return err;
 }
@@ -336,9 +336,9 @@ static int activate(struct memory *m, struct aspace *as, uint64_t start, uint64_
 	int err = 0;
 
 	while (start < end && !err) {
-		const struct vma *next = vma_above(&as->map, start);
+		const struct area *next = area_above(&as->map, start);
 		const uint64_t gap = next ? MIN(MAX(next->v.start, start), end) : end;
-		const struct pm_vma v = vma_pages_only(start, gap);
+		const struct pm_vma v = area_pages_only(start, gap);
 
 		if (gap == start) {
 			start = next->v.end;
@@ -385,7 +385,7 @@ static int space_fill(struct memory *m, struct aspace *as, const struct pm_space
 		      struct grants *grants) __must_hold(&as->mutex)
 {
 	const uint64_t end = MIN(ALIGN_UP(req->len, 1ull << m->vregion_shift), PM_USER_TOP);
-	struct pm_vma v = vma_pages_only(0, req->len);
+	struct pm_vma v = area_pages_only(0, req->len);
 
 	as->fixed_size = req->flags & PM_SPACE_RESERVE;
 	if (!req->len)

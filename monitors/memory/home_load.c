@@ -20,11 +20,11 @@ struct load_args {
 /* Make every vRegion that the map touches active. */
 static int load_activate(struct memory *m, struct aspace *as) __must_hold(&as->mutex)
 {
-	const struct vma *vma;
+	const struct area *area;
 
-	for (vma = vma_above(&as->map, 0); vma; vma = vma_next(vma)) {
-		const uint64_t first = vma->v.start >> m->vregion_shift;
-		const uint64_t last = (vma->v.end - 1) >> m->vregion_shift;
+	for (area = area_above(&as->map, 0); area; area = area_next(area)) {
+		const uint64_t first = area->v.start >> m->vregion_shift;
+		const uint64_t last = (area->v.end - 1) >> m->vregion_shift;
 
 		if (last - first >= SPAN_MAX_VREGIONS)
 			return -ENOMEM;
@@ -81,14 +81,14 @@ static int load_send(struct memory *m, uint32_t owner, struct load_args *a, stru
 static int load_chunk(struct memory *m, const struct aspace *as, uint32_t owner,
 		      struct load_args *a, struct grants *grants) __must_hold(&as->mutex)
 {
-	const struct vma *vma = vma_above(&as->map, 0);
+	const struct area *area = area_above(&as->map, 0);
 	int err = 0;
 
-	while (vma && !err) {
+	while (area && !err) {
 		a->req.nr_vmas = 0;
-		for (; vma && a->req.nr_vmas < MM_LOAD_MAX_VMAS; vma = vma_next(vma))
-			if (load_touches(&a->req, &vma->v))
-				a->req.vmas[a->req.nr_vmas++] = vma->v;
+		for (; area && a->req.nr_vmas < MM_LOAD_MAX_VMAS; area = area_next(area))
+			if (load_touches(&a->req, &area->v))
+				a->req.vmas[a->req.nr_vmas++] = area->v;
 		if (a->req.nr_vmas)
 			err = load_send(m, owner, a, grants);
 	}

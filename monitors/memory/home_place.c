@@ -10,18 +10,18 @@
 #include "home.h"
 
 /* The highest place below @top with @need free bytes, or 0; the mapping is to begin at its start. */
-static uint64_t highest_gap(const struct vma_set *map, uint64_t top, uint64_t need)
+static uint64_t highest_gap(const struct area_set *map, uint64_t top, uint64_t need)
 {
-	const struct vma *above = vma_above(map, top - 1);
-	const struct vma *below = NULL;
+	const struct area *above = area_above(map, top - 1);
+	const struct area *below = NULL;
 	uint64_t end = top;
 
 	if (above && above->v.start < top)
 		end = above->v.start;
 	if (above)
-		below = vma_prev(above);
+		below = area_prev(above);
 	else if (map->root.node)
-		below = rb_entry(rb_last(&map->root), struct vma, node);
+		below = rb_entry(rb_last(&map->root), struct area, node);
 	for (;;) {
 		const uint64_t start = below ? MAX(below->v.end, HOME_MMAP_MIN) : HOME_MMAP_MIN;
 
@@ -30,16 +30,17 @@ static uint64_t highest_gap(const struct vma_set *map, uint64_t top, uint64_t ne
 		if (!below || below->v.start <= HOME_MMAP_MIN)
 			return 0;
 		end = below->v.start;
-		below = vma_prev(below);
+		below = area_prev(below);
 	}
 }
 
-uint64_t place_find(const struct vma_set *map, uint64_t top, uint64_t hint, uint64_t len, bool room)
+uint64_t place_find(const struct area_set *map, uint64_t top, uint64_t hint, uint64_t len,
+		    bool room)
 {
 	uint64_t addr = 0;
 
 	if (hint >= HOME_MMAP_MIN && len <= PM_USER_TOP && hint <= PM_USER_TOP - len &&
-	    vma_range_is_free(map, hint, hint + len))
+	    area_range_is_free(map, hint, hint + len))
 		return hint;
 	if (room && len >= PLACE_GROW_MIN && len < PM_USER_TOP / 4) {
 		addr = highest_gap(map, top, len + MAX(len, PLACE_GROW_ROOM));

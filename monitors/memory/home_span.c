@@ -279,11 +279,11 @@ int span_map(struct memory *m, struct aspace *as, const struct pm_vma *v, uint32
 	     struct grants *grants)
 {
 	struct map_args *a = lib_alloc(sizeof(*a));
-	struct vma_spare spare = { 0 };
+	struct area_spare spare = { 0 };
 	struct span s = { 0 };
 	int err = -ENOMEM;
 
-	if (!a || vma_spare_fill(&spare, VMA_SPARE_MAX))
+	if (!a || area_spare_fill(&spare, AREA_SPARE_MAX))
 		goto out;
 	err = span_for_map(m, as, v, &s);
 	if (err)
@@ -293,7 +293,7 @@ int span_map(struct memory *m, struct aspace *as, const struct pm_vma *v, uint32
 	a->want_credits = span_share(want_credits, s.nr_parts);
 	err = span_run(m, as, &s, map_part, a);
 	if (!err) {
-		vma_insert(&as->map, v, &spare);
+		area_insert(&as->map, v, &spare);
 	} else if (s.nr_parts > 1) {
 		struct range_args undo = { MM_UNMAP, v->start, v->end, 0 };
 
@@ -301,7 +301,7 @@ int span_map(struct memory *m, struct aspace *as, const struct pm_vma *v, uint32
 	}
 out:
 	span_free(&s);
-	vma_spare_free(&spare);
+	area_spare_free(&spare);
 	lib_free(a);
 	return err;
 }
@@ -309,31 +309,31 @@ out:
 int span_unmap(struct memory *m, struct aspace *as, uint64_t start, uint64_t end)
 {
 	struct range_args a = { MM_UNMAP, start, end, 0 };
-	struct vma_spare spare = { 0 };
+	struct area_spare spare = { 0 };
 	int err;
 
-	if (vma_range_is_free(&as->map, start, end))
+	if (area_range_is_free(&as->map, start, end))
 		return 0;
-	err = vma_spare_fill(&spare, VMA_SPARE_MAX);
+	err = area_spare_fill(&spare, AREA_SPARE_MAX);
 	if (!err)
 		err = range_run(m, as, &a);
 	if (!err)
-		vma_remove(&as->map, start, end, &spare);
-	vma_spare_free(&spare);
+		area_remove(&as->map, start, end, &spare);
+	area_spare_free(&spare);
 	return err;
 }
 
 int span_protect(struct memory *m, struct aspace *as, uint64_t start, uint64_t end, uint32_t prot)
 {
 	struct range_args a = { MM_PROTECT, start, end, prot };
-	struct vma_spare spare = { 0 };
-	int err = vma_spare_fill(&spare, VMA_SPARE_MAX);
+	struct area_spare spare = { 0 };
+	int err = area_spare_fill(&spare, AREA_SPARE_MAX);
 
 	if (!err)
 		err = range_run(m, as, &a);
 	if (!err)
-		vma_protect(&as->map, start, end, prot, &spare);
-	vma_spare_free(&spare);
+		area_protect(&as->map, start, end, prot, &spare);
+	area_spare_free(&spare);
 	return err;
 }
 

@@ -171,12 +171,12 @@ static int read_interp(struct load *ld)
 /* In the range map only: the owners hear of it when all is laid out. */
 static int lay_out(struct load *ld, const struct pm_vma *v)
 {
-	struct vma_spare spare = { 0 };
-	const int err = vma_spare_fill(&spare, 1);
+	struct area_spare spare = { 0 };
+	const int err = area_spare_fill(&spare, 1);
 
 	if (!err)
-		vma_insert(&ld->as->map, v, &spare);
-	vma_spare_free(&spare);
+		area_insert(&ld->as->map, v, &spare);
+	area_spare_free(&spare);
 	return err;
 }
 
@@ -205,7 +205,7 @@ static int map_segment(struct load *ld, const struct proto_file *file, const str
 		v.file_bytes =
 			s->memsz > s->filesz ? (vaddr & PAGE_MASK_LOW) + s->filesz : UINT64_MAX;
 	}
-	if (!vma_range_is_free(&ld->as->map, v.start, v.end))
+	if (!area_range_is_free(&ld->as->map, v.start, v.end))
 		return -ENOEXEC;
 	return lay_out(ld, &v);
 }
@@ -298,7 +298,7 @@ static void set_brk(struct load *ld, struct pm_exec_rep *rep)
 static void answer(struct load *ld, struct pm_exec_rep *rep)
 {
 	const struct aspace *as = ld->as;
-	const struct vma *vma;
+	const struct area *area;
 
 	rep->prog_entry = ld->prog.entry + ld->prog_bias;
 	rep->entry = ld->has_interp ? ld->interp.entry + ld->interp_bias : rep->prog_entry;
@@ -314,9 +314,9 @@ static void answer(struct load *ld, struct pm_exec_rep *rep)
 		rep->flags |= PM_EXEC_INTERP;
 		rep->interp = ld->interp_attr;
 	}
-	for (vma = vma_above(&as->map, 0); vma && rep->nr_vmas < PM_EXEC_MAX_VMAS;
-	     vma = vma_next(vma))
-		rep->vmas[rep->nr_vmas++] = vma->v;
+	for (area = area_above(&as->map, 0); area && rep->nr_vmas < PM_EXEC_MAX_VMAS;
+	     area = area_next(area))
+		rep->vmas[rep->nr_vmas++] = area->v;
 	rep->nr_vregions =
 		aspace_vregions(ld->m, as, 0, PM_USER_TOP, rep->vregions, PM_EXEC_MAX_VREGIONS);
 	rep->nr_grants = ld->grants.nr;

@@ -186,19 +186,19 @@ static int msg_fill_vma(const struct msg *msg, uint32_t *error_len)
 	struct pm_fill_vma_req req;
 	struct pm_vregion moved;
 	struct pm_vma_wire w;
-	struct pm_vma vma;
+	struct pm_vma area;
 	int err = pm_fill_vma_req_decode(msg->body, msg->len, &req);
 
 	if (!err && aspace_processor(req.aspace) != msg->peer)
 		err = -ESRCH;
 	if (err)
 		return err;
-	err = owner_fill_vma(msg->m, &req, &vma, &moved);
+	err = owner_fill_vma(msg->m, &req, &area, &moved);
 	if (err == -EREMCHG)
 		return reply_moved(msg, &moved, error_len);
 	if (err)
 		return err;
-	pm_vma_encode(&vma, &w);
+	pm_vma_encode(&area, &w);
 	return reply_put(msg, &w, sizeof(w));
 }
 

@@ -101,8 +101,8 @@ void region_put(struct region *r)
 {
 	if (__atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL))
 		return;
-	BUG_ON(r->nr_pages || r->vmas.count);
-	vma_spare_free(&r->spare);
+	BUG_ON(r->nr_pages || r->areas.count);
+	area_spare_free(&r->spare);
 	lib_free(r);
 }
 
@@ -185,7 +185,7 @@ static struct region *region_alloc(struct owner *o, uint64_t aspace, uint64_t in
 	r->key = __atomic_add_fetch(&o->next_key, 1, __ATOMIC_RELAXED);
 	r->holes = true;
 	spin_lock_init(&r->lock, "region", RANK_SPIN_ASPACE);
-	vma_set_init(&r->vmas);
+	area_set_init(&r->areas);
 	list_init(&r->pages);
 	waitqueue_init(&r->settled);
 	return r;
@@ -237,31 +237,31 @@ struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uin
 	return r ? r : ERR_PTR(-EINVAL);
 }
 
-static void spare_splice(struct vma_spare *to, struct vma_spare *from, size_t keep)
+static void spare_splice(struct area_spare *to, struct area_spare *from, size_t keep)
 {
 	while (from->count > keep) {
-		struct vma *vma = from->list;
+		struct area *area = from->list;
 
-		from->list = vma->next;
+		from->list = area->next;
 		from->count--;
-		vma->next = to->list;
-		to->list = vma;
+		area->next = to->list;
+		to->list = area;
 		to->count++;
 	}
 }
 
 int region_reserve(struct region *r)
 {
-	struct vma_spare fresh = { 0 };
+	struct area_spare fresh = { 0 };
 	size_t have;
 	int err;
 
 	spin_lock(&r->lock);
 	have = r->spare.count;
 	spin_unlock(&r->lock);
-	if (have >= VMA_SPARE_MAX)
+	if (have >= AREA_SPARE_MAX)
 		return 0;
-	err = vma_spare_fill(&fresh, VMA_SPARE_MAX - have);
+	err = area_spare_fill(&fresh, AREA_SPARE_MAX - have);
 	spin_lock(&r->lock);
 	spare_splice(&r->spare, &fresh, 0);
 	spin_unlock(&r->lock);
@@ -270,12 +270,12 @@ int region_reserve(struct region *r)
 
 void region_trim(struct region *r)
 {
-	struct vma_spare extra = { 0 };
+	struct area_spare extra = { 0 };
 
 	spin_lock(&r->lock);
-	spare_splice(&extra, &r->spare, VMA_SPARE_MAX);
+	spare_splice(&extra, &r->spare, AREA_SPARE_MAX);
 	spin_unlock(&r->lock);
-	vma_spare_free(&extra);
+	area_spare_free(&extra);
 }
 
 int region_settle(struct region *r)
@@ -414,7 +414,7 @@ uint64_t region_drop_pages(struct memory *m, struct region *r, uint64_t start, u
 void region_kill(struct memory *m, struct region *r)
 {
 	struct owner *o = &m->owner;
-	struct vma_spare dead = { 0 };
+	struct area_spare dead = { 0 };
 	uint64_t charge;
 	bool linked;
 
@@ -422,8 +422,8 @@ void region_kill(struct memory *m, struct region *r)
 	spin_lock(&r->lock);
 	linked = r->state != REGION_DEAD;
 	__atomic_store_n(&r->state, REGION_DEAD, __ATOMIC_RELEASE);
-	charge = vma_range_charge(&r->vmas, r->start, r->end);
-	vma_set_clear(&r->vmas, &dead);
+	charge = area_range_charge(&r->areas, r->start, r->end);
+	area_set_clear(&r->areas, &dead);
 	spin_unlock(&r->lock);
 	if (linked) {
 		rb_erase(&r->node, &o->regions);
@@ -433,7 +433,7 @@ void region_kill(struct memory *m, struct region *r)
 
 	region_drop_pages(m, r, r->start, r->end);
 	pool_uncommit(&m->pool, charge);
-	vma_spare_free(&dead);
+	area_spare_free(&dead);
 	wake_all(&r->settled);
 	if (linked)
 		region_put(r);
@@ -446,7 +446,7 @@ void region_kill_if_empty(struct memory *m, struct region *r)
 	bool empty;
 
 	spin_lock(&r->lock);
-	empty = r->state == REGION_ACTIVE && !r->vmas.count;
+	empty = r->state == REGION_ACTIVE && !r->areas.count;
 	spin_unlock(&r->lock);
 	if (empty)
 		region_kill(m, r);
@@ -550,7 +550,7 @@ void owner_counts(struct memory *m, struct owner_counts *out)
 	out->spaces = o->nr_spaces;
 	rb_for_each_entry(r, &o->regions, node) {
 		spin_lock(&r->lock);
-		out->vmas += r->vmas.count;
+		out->areas += r->areas.count;
 		out->pages += r->nr_pages;
 		spin_unlock(&r->lock);
 	}

@@ -51,8 +51,8 @@ struct region {
 	struct spinlock lock; /* RANK_SPIN_ASPACE */
 	enum region_state state __guarded_by(&lock);
 	struct pm_vregion entry __guarded_by(&lock); /* MOVED: who has it now */
-	struct vma_set vmas __guarded_by(&lock);
-	struct vma_spare spare __guarded_by(&lock); /* nodes for the next change */
+	struct area_set areas __guarded_by(&lock);
+	struct area_spare spare __guarded_by(&lock); /* nodes for the next change */
 	/*
 	 * Since the space was made by fork, something that was mapped then has been unmapped: a page
 	 * of the frozen space behind it may lie where nothing is mapped here.
@@ -216,6 +216,6 @@ int owner_vregion_take(struct memory *m, uint32_t peer, const struct mm_vregion_
 	__must_check;
 
 struct owner_counts {
-	uint64_t regions, spaces, vmas, pages;
+	uint64_t regions, spaces, areas, pages;
 };
 void owner_counts(struct memory *m, struct owner_counts *out);

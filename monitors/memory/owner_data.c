@@ -2,7 +2,7 @@
 /*
  * Owner: PM_FETCH, PM_FILL_VMA, PM_WRITEBACK.
  *
- * Flow:	fetch: find the region, check the vma, pin the page, store the victim, answer; the
+ * Flow:	fetch: find the region, check the area, pin the page, store the victim, answer; the
  *		page is unpinned when it has been sent.  Write-back: copy from the ring into the
  *		page's frame, or into a new one.
  * Context:	polling context first (no sleep, no allocation but a frame from the pool); a worker
@@ -64,11 +64,11 @@ static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool m
 /* May the page at @vaddr be written back?  Protection does not matter: it may have changed since. */
 static int store_check_locked(const struct region *r, uint64_t vaddr) __must_hold(&r->lock)
 {
-	const struct vma *vma = vma_at(&r->vmas, vaddr);
+	const struct area *area = area_at(&r->areas, vaddr);
 
-	if (!vma)
+	if (!area)
 		return -EFAULT;
-	if ((vma->v.flags & (PM_VMA_FILE | PM_VMA_OBJECT)) && (vma->v.flags & PM_VMA_SHARED))
+	if ((area->v.flags & (PM_VMA_FILE | PM_VMA_OBJECT)) && (area->v.flags & PM_VMA_SHARED))
 		return -EROFS;
 	return 0;
 }
@@ -220,19 +220,19 @@ static enum pm_fetch_result unwritten(const struct pm_vma *v, uint64_t vaddr)
 static int fetch_locked(struct memory *m, struct region *r, const struct pm_fetch_req *req,
 			struct pm_fetch_rep *rep, struct mpage **page) __must_hold(&r->lock)
 {
-	const struct vma *vma = vma_at(&r->vmas, req->vaddr);
+	const struct area *area = area_at(&r->areas, req->vaddr);
 
-	if (!vma)
+	if (!area)
 		return -EFAULT;
-	if (!vma->v.prot || ((req->flags & PM_FETCH_WRITE) && !(vma->v.prot & PM_PROT_WRITE)))
+	if (!area->v.prot || ((req->flags & PM_FETCH_WRITE) && !(area->v.prot & PM_PROT_WRITE)))
 		return -EACCES;
-	rep->prot = vma->v.prot;
+	rep->prot = area->v.prot;
 	*page = page_lookup_locked(m, r, req->vaddr);
 	if (*page) {
 		mpage_get(*page);
 		rep->result = PM_FETCH_DATA;
 	} else {
-		rep->result = unwritten(&vma->v, req->vaddr);
+		rep->result = unwritten(&area->v, req->vaddr);
 	}
 	return 0;
 }
@@ -313,7 +313,7 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct pm_vma *out,
 		   struct pm_vregion *moved)
 {
-	const struct vma *vma;
+	const struct area *area;
 	struct region *r;
 	int err;
 
@@ -323,9 +323,9 @@ int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct p
 	if (err)
 		return err;
 	spin_lock(&r->lock);
-	vma = vma_at(&r->vmas, req->vaddr);
-	if (vma)
-		*out = vma->v;
+	area = area_at(&r->areas, req->vaddr);
+	if (area)
+		*out = area->v;
 	else
 		err = -EFAULT;
 	spin_unlock(&r->lock);

@@ -66,26 +66,26 @@ static struct region *fork_make(struct memory *m, const struct fork_call *call, 
 /* Copy the vmas of @r to @child and charge them. */
 static int fork_copy(struct memory *m, struct region *r, struct region *child, uint64_t *charged)
 {
-	struct vma_spare spare = { 0 };
+	struct area_spare spare = { 0 };
 	uint64_t charge = 0;
 	size_t nr;
 	int err;
 
 	spin_lock(&r->lock);
-	nr = r->vmas.count;
+	nr = r->areas.count;
 	spin_unlock(&r->lock);
-	err = vma_spare_fill(&spare, nr);
+	err = area_spare_fill(&spare, nr);
 	regions_lock(r, child);
-	if (!err && (r->state != REGION_ACTIVE || r->vmas.count != nr || child->vmas.count))
+	if (!err && (r->state != REGION_ACTIVE || r->areas.count != nr || child->areas.count))
 		err = -ESTALE;
 	if (!err) {
-		charge = vma_range_charge(&r->vmas, r->start, r->end);
+		charge = area_range_charge(&r->areas, r->start, r->end);
 		err = pool_commit(&m->pool, charge);
 	}
 	if (!err)
-		vma_set_clone(&child->vmas, &r->vmas, &spare);
+		area_set_clone(&child->areas, &r->areas, &spare);
 	regions_unlock(r, child);
-	vma_spare_free(&spare);
+	area_spare_free(&spare);
 	if (!err)
 		*charged += charge;
 	return err;
@@ -97,7 +97,7 @@ static int fork_prepare_region(struct memory *m, struct region *r, void *arg)
 	struct region *parent, *child;
 	int err;
 
-	if (!__atomic_load_n(&r->vmas.count, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&r->areas.count, __ATOMIC_RELAXED))
 		return 0;        /* made for a mapping that was not to be */
 	err = region_reserve(r); /* a node for the vma that will stand for all */
 	if (err)
@@ -133,28 +133,28 @@ static int fork_prepare(struct memory *m, struct fork_call *call)
 
 /* --- fork: apply, and back ------------------------------------------------------------------ */
 
-static void set_move(struct vma_set *to, struct vma_set *from)
+static void set_move(struct area_set *to, struct area_set *from)
 {
 	*to = *from;
-	vma_set_init(from);
+	area_set_init(from);
 }
 
 static int fork_apply_region(struct memory *m, struct region *r, void *arg)
 {
 	const struct fork_call *call = arg;
-	const struct pm_vma all = vma_pages_only(r->start, r->end);
+	const struct pm_vma all = area_pages_only(r->start, r->end);
 	struct region *parent = region_get(m, call->req->parent, r->start);
 	int err = 0;
 
 	if (!parent)
-		return __atomic_load_n(&r->vmas.count, __ATOMIC_RELAXED) ? -ESTALE : 0;
+		return __atomic_load_n(&r->areas.count, __ATOMIC_RELAXED) ? -ESTALE : 0;
 	regions_lock(r, parent);
-	if (r->state != REGION_ACTIVE || parent->state != REGION_ACTIVE || parent->vmas.count ||
+	if (r->state != REGION_ACTIVE || parent->state != REGION_ACTIVE || parent->areas.count ||
 	    !r->spare.count)
 		err = -ESTALE;
 	if (!err) {
-		set_move(&parent->vmas, &r->vmas);
-		vma_insert(&r->vmas, &all, &r->spare);
+		set_move(&parent->areas, &r->areas);
+		area_insert(&r->areas, &all, &r->spare);
 	}
 	regions_unlock(r, parent);
 	region_put(parent);
@@ -166,17 +166,17 @@ static int fork_undo_region(struct memory *m, struct region *parent, void *arg)
 {
 	const struct fork_call *call = arg;
 	struct region *r = region_get(m, call->req->aspace, parent->start);
-	struct vma_spare dead = { 0 };
+	struct area_spare dead = { 0 };
 
 	if (!r)
 		return 0;
 	regions_lock(r, parent);
-	if (parent->vmas.count && r->state == REGION_ACTIVE) {
-		vma_set_clear(&r->vmas, &dead);
-		set_move(&r->vmas, &parent->vmas);
+	if (parent->areas.count && r->state == REGION_ACTIVE) {
+		area_set_clear(&r->areas, &dead);
+		set_move(&r->areas, &parent->areas);
 	}
 	regions_unlock(r, parent);
-	vma_spare_free(&dead);
+	area_spare_free(&dead);
 	region_put(r);
 	return 0;
 }
@@ -250,7 +250,7 @@ static bool merge_small_locked(struct merge *g, size_t budget)
 	while (budget-- && from->nr_pages) {
 		struct mpage *page = list_first_entry(&from->pages, struct mpage, link);
 
-		if (!vma_at(&into->vmas, page->index) ||
+		if (!area_at(&into->areas, page->index) ||
 		    page_lookup_locked(g->m, into, page->index)) {
 			merge_drop_locked(g, from, page);
 		} else {
@@ -303,7 +303,7 @@ static bool merge_large_locked(struct merge *g, size_t budget)
 	for (; budget && g->scan; budget--, g->scan--) {
 		struct mpage *page = list_first_entry(&into->pages, struct mpage, link);
 
-		if (vma_at(&into->vmas, page->index))
+		if (area_at(&into->areas, page->index))
 			list_move_tail(&page->link, &into->pages);
 		else
 			merge_drop_locked(g, into, page);

@@ -21,7 +21,7 @@ static struct pm_vma map_part(const struct mm_map_req *req, uint32_t i)
 	const uint64_t start = req->vregions[i].index << req->vregion_shift;
 	const uint64_t end = start + (1ull << req->vregion_shift);
 
-	return vma_clip(&req->vma, MAX(req->vma.start, start), MIN(req->vma.end, end));
+	return area_clip(&req->vma, MAX(req->vma.start, start), MIN(req->vma.end, end));
 }
 
 static uint64_t map_charge(const struct mm_map_req *req)
@@ -31,7 +31,7 @@ static uint64_t map_charge(const struct mm_map_req *req)
 	for (uint32_t i = 0; i < req->nr_vregions; i++) {
 		const struct pm_vma v = map_part(req, i);
 
-		sum += vma_charge(&v);
+		sum += area_charge(&v);
 	}
 	return sum;
 }
@@ -52,7 +52,7 @@ static int map_prepare_region(struct memory *m, uint32_t home, const struct mm_m
 	spin_lock(&r->lock);
 	if (!err && r->state != REGION_ACTIVE)
 		err = -ESTALE;
-	if (!err && !vma_range_is_free(&r->vmas, v.start, v.end))
+	if (!err && !area_range_is_free(&r->areas, v.start, v.end))
 		err = -EEXIST;
 	spin_unlock(&r->lock);
 	region_put(r);
@@ -108,13 +108,13 @@ static int map_apply_region(struct memory *m, const struct mm_map_req *req, uint
 	if (!r)
 		return -ESTALE;
 	spin_lock(&r->lock);
-	if (r->state != REGION_ACTIVE || !vma_range_is_free(&r->vmas, v.start, v.end))
+	if (r->state != REGION_ACTIVE || !area_range_is_free(&r->areas, v.start, v.end))
 		err = -ESTALE;
-	else if (r->spare.count < VMA_SPARE_MAX)
+	else if (r->spare.count < AREA_SPARE_MAX)
 		err = -ENOMEM;
 	if (!err) {
 		r->entry.version = req->vregions[i].version;
-		vma_insert(&r->vmas, &v, &r->spare);
+		area_insert(&r->areas, &v, &r->spare);
 	}
 	spin_unlock(&r->lock);
 	region_trim(r);
@@ -136,7 +136,7 @@ static int map_apply(struct memory *m, const struct mm_map_req *req, uint64_t ch
 		for (; i < req->nr_vregions; i++) {
 			const struct pm_vma v = map_part(req, i);
 
-			pool_uncommit(&m->pool, vma_charge(&v));
+			pool_uncommit(&m->pool, area_charge(&v));
 		}
 		return err;
 	}
@@ -177,8 +177,8 @@ int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
 static int load_vmas(struct memory *m, struct region *r, const struct mm_load_req *req,
 		     uint64_t version)
 {
-	struct vma_spare spare = { 0 };
-	int err = vma_spare_fill(&spare, req->nr_vmas);
+	struct area_spare spare = { 0 };
+	int err = area_spare_fill(&spare, req->nr_vmas);
 
 	spin_lock(&r->lock);
 	if (!err && r->state != REGION_ACTIVE)
@@ -189,17 +189,17 @@ static int load_vmas(struct memory *m, struct region *r, const struct mm_load_re
 
 		if (v->end <= r->start || v->start >= r->end)
 			continue;
-		part = vma_clip(v, MAX(v->start, r->start), MIN(v->end, r->end));
-		if (!vma_range_is_free(&r->vmas, part.start, part.end))
+		part = area_clip(v, MAX(v->start, r->start), MIN(v->end, r->end));
+		if (!area_range_is_free(&r->areas, part.start, part.end))
 			err = -EEXIST;
 		else
-			err = pool_commit(&m->pool, vma_charge(&part));
+			err = pool_commit(&m->pool, area_charge(&part));
 		if (!err)
-			vma_insert(&r->vmas, &part, &spare);
+			area_insert(&r->areas, &part, &spare);
 	}
 	r->entry.version = version;
 	spin_unlock(&r->lock);
-	vma_spare_free(&spare);
+	area_spare_free(&spare);
 	return err;
 }
 
@@ -274,12 +274,12 @@ static int unmap_region(struct memory *m, struct region *r, uint64_t start, uint
 	struct unmap_result *res = arg;
 
 	spin_lock(&r->lock);
-	if ((start > r->start || end < r->end) && r->spare.count < VMA_SPARE_MAX) {
+	if ((start > r->start || end < r->end) && r->spare.count < AREA_SPARE_MAX) {
 		spin_unlock(&r->lock);
 		return -ENOMEM;
 	}
-	res->charge += vma_range_charge(&r->vmas, start, end);
-	vma_remove(&r->vmas, start, end, &r->spare);
+	res->charge += area_range_charge(&r->areas, start, end);
+	area_remove(&r->areas, start, end, &r->spare);
 	r->holes = true;
 	spin_unlock(&r->lock);
 	region_trim(r);
@@ -318,8 +318,8 @@ static int protect_measure(struct memory *m, struct region *r, uint64_t start, u
 	struct protect_sum *sum = arg;
 
 	spin_lock(&r->lock);
-	sum->before += vma_range_charge(&r->vmas, start, end);
-	sum->after += vma_range_charge_as(&r->vmas, start, end, sum->prot);
+	sum->before += area_range_charge(&r->areas, start, end);
+	sum->after += area_range_charge_as(&r->areas, start, end, sum->prot);
 	spin_unlock(&r->lock);
 	return 0;
 }
@@ -330,11 +330,11 @@ static int protect_region(struct memory *m, struct region *r, uint64_t start, ui
 	const struct protect_sum *sum = arg;
 
 	spin_lock(&r->lock);
-	if ((start > r->start || end < r->end) && r->spare.count < VMA_SPARE_MAX) {
+	if ((start > r->start || end < r->end) && r->spare.count < AREA_SPARE_MAX) {
 		spin_unlock(&r->lock);
 		return -ENOMEM;
 	}
-	vma_protect(&r->vmas, start, end, sum->prot, &r->spare);
+	area_protect(&r->areas, start, end, sum->prot, &r->spare);
 	spin_unlock(&r->lock);
 	region_trim(r);
 	return 0;

@@ -200,17 +200,17 @@ static int take_stage(struct memory *m, struct mm_vregion_take_req *req, uint32_
 static int send_vmas(struct memory *m, struct region *r, struct mm_vregion_take_req *req)
 {
 	uint64_t addr = r->start;
-	const struct vma *vma;
+	const struct area *area;
 	int err;
 
 	do {
 		req->stage = MM_TAKE_VMAS;
 		req->nr_vmas = 0;
 		spin_lock(&r->lock);
-		for (vma = vma_above(&r->vmas, addr); vma && req->nr_vmas < MM_TAKE_MAX_VMAS;
-		     vma = vma_next(vma)) {
-			req->vmas[req->nr_vmas++] = vma->v;
-			addr = vma->v.end;
+		for (area = area_above(&r->areas, addr); area && req->nr_vmas < MM_TAKE_MAX_VMAS;
+		     area = area_next(area)) {
+			req->vmas[req->nr_vmas++] = area->v;
+			addr = area->v.end;
 		}
 		spin_unlock(&r->lock);
 		err = req->nr_vmas ? take_call(m, req) : 0;
@@ -273,13 +273,13 @@ static int send_pages(struct memory *m, struct region *r, uint32_t dest)
 /* Leave LEAVING, unless the region has been killed meanwhile. */
 static void leave_done(struct memory *m, struct region *r, const struct pm_vregion *to)
 {
-	struct vma_spare dead = { 0 };
+	struct area_spare dead = { 0 };
 	uint64_t charge = 0;
 
 	spin_lock(&r->lock);
 	if (r->state == REGION_LEAVING && to) {
-		charge = vma_range_charge(&r->vmas, r->start, r->end);
-		vma_set_clear(&r->vmas, &dead);
+		charge = area_range_charge(&r->areas, r->start, r->end);
+		area_set_clear(&r->areas, &dead);
 		r->entry = *to;
 		__atomic_store_n(&r->state, REGION_MOVED, __ATOMIC_RELEASE);
 	} else if (r->state == REGION_LEAVING) {
@@ -289,7 +289,7 @@ static void leave_done(struct memory *m, struct region *r, const struct pm_vregi
 	if (to) {
 		region_drop_pages(m, r, r->start, r->end);
 		pool_uncommit(&m->pool, charge);
-		vma_spare_free(&dead);
+		area_spare_free(&dead);
 	}
 	wake_all(&r->settled);
 }
@@ -377,15 +377,15 @@ static bool take_is_same_locked(const struct region *r, const struct pm_vregion 
 static bool take_drop(struct memory *m, struct region *r, const struct pm_vregion *move,
 		      enum region_state state, const struct pm_vregion *entry)
 {
-	struct vma_spare dead = { 0 };
+	struct area_spare dead = { 0 };
 	uint64_t charge = 0;
 	bool drop;
 
 	spin_lock(&r->lock);
 	drop = take_is_same_locked(r, move);
 	if (drop) {
-		charge = vma_range_charge(&r->vmas, r->start, r->end);
-		vma_set_clear(&r->vmas, &dead);
+		charge = area_range_charge(&r->areas, r->start, r->end);
+		area_set_clear(&r->areas, &dead);
 		r->entry = *entry;
 		__atomic_store_n(&r->state, state, __ATOMIC_RELEASE);
 	}
@@ -393,7 +393,7 @@ static bool take_drop(struct memory *m, struct region *r, const struct pm_vregio
 	if (drop)
 		region_drop_pages(m, r, r->start, r->end);
 	pool_uncommit(&m->pool, charge);
-	vma_spare_free(&dead);
+	area_spare_free(&dead);
 	return drop;
 }
 
@@ -419,19 +419,20 @@ static int take_begin(struct memory *m, const struct mm_vregion_take_req *req)
 
 static int take_vma(struct memory *m, struct region *r, const struct pm_vma *v)
 {
-	int err = pool_commit(&m->pool, vma_charge(v));
+	int err = pool_commit(&m->pool, area_charge(v));
 
 	if (err)
 		return err;
 	err = region_reserve(r);
 	spin_lock(&r->lock);
-	if (!err && (r->state != REGION_ARRIVING || !vma_range_is_free(&r->vmas, v->start, v->end)))
+	if (!err &&
+	    (r->state != REGION_ARRIVING || !area_range_is_free(&r->areas, v->start, v->end)))
 		err = -ESTALE;
 	if (!err)
-		vma_insert(&r->vmas, v, &r->spare);
+		area_insert(&r->areas, v, &r->spare);
 	spin_unlock(&r->lock);
 	if (err)
-		pool_uncommit(&m->pool, vma_charge(v));
+		pool_uncommit(&m->pool, area_charge(v));
 	return err;
 }
 

@@ -49,7 +49,7 @@ POOL_GAUGE(promised, "memory.frames_promised", "frames promised to processors");
 POOL_GAUGE(committed, "memory.committed", "pages that mappings are charged for");
 OWNER_GAUGE(regions, "memory.vregions", "vRegions owned here, moved ones included");
 OWNER_GAUGE(spaces, "memory.spaces", "address spaces that have a part here");
-OWNER_GAUGE(vmas, "memory.vmas", "vmas kept here");
+OWNER_GAUGE(areas, "memory.vmas", "vmas kept here");
 OWNER_GAUGE(pages, "memory.frames_used", "frames that hold pages of programs");
 STAT_GAUGE(fetches, "memory.fetch", "fetches answered");
 STAT_GAUGE(fetch_data, "memory.fetch_data", "... with a page");
