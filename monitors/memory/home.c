@@ -11,9 +11,9 @@
 
 #include "memory.h"
 
-static struct aspace *to_aspace(struct rb_node *node)
+static struct home_space *to_space(struct rb_node *node)
 {
-	return rb_entry_or_null(node, struct aspace, node);
+	return rb_entry_or_null(node, struct home_space, node);
 }
 
 void home_init(struct memory *m)
@@ -23,12 +23,12 @@ void home_init(struct memory *m)
 	m->home.nr_spaces = 0;
 }
 
-static struct aspace *find_locked(struct home *h, uint64_t id) __must_hold(&h->lock)
+static struct home_space *find_locked(struct home *h, uint64_t id) __must_hold(&h->lock)
 {
 	struct rb_node *node = h->spaces.node;
 
 	while (node) {
-		struct aspace *as = to_aspace(node);
+		struct home_space *as = to_space(node);
 
 		if (as->id == id)
 			return as;
@@ -37,14 +37,14 @@ static struct aspace *find_locked(struct home *h, uint64_t id) __must_hold(&h->l
 	return NULL;
 }
 
-static void link_locked(struct home *h, struct aspace *as) __must_hold(&h->lock)
+static void link_locked(struct home *h, struct home_space *as) __must_hold(&h->lock)
 {
 	struct rb_node **link = &h->spaces.node;
 	struct rb_node *parent = NULL;
 
 	while (*link) {
 		parent = *link;
-		link = as->id < to_aspace(parent)->id ? &parent->left : &parent->right;
+		link = as->id < to_space(parent)->id ? &parent->left : &parent->right;
 	}
 	rb_link_node(&as->node, parent, link);
 	rb_insert_color(&as->node, &h->spaces);
@@ -55,12 +55,12 @@ static void link_locked(struct home *h, struct aspace *as) __must_hold(&h->lock)
 /* May there be a new space of that id? */
 static int may_link_locked(struct memory *m, uint64_t id) __must_hold(&m->home.lock)
 {
-	if (pool_is_fenced(&m->pool, aspace_processor(id)))
+	if (pool_is_fenced(&m->pool, space_processor(id)))
 		return -ESTALE;
 	return find_locked(&m->home, id) ? -EEXIST : 0;
 }
 
-static int aspace_link(struct memory *m, struct aspace *as)
+static int home_space_link(struct memory *m, struct home_space *as)
 {
 	int err;
 
@@ -72,7 +72,7 @@ static int aspace_link(struct memory *m, struct aspace *as)
 	return err;
 }
 
-int aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b)
+int home_space_link_two(struct memory *m, struct home_space *a, struct home_space *b)
 {
 	int err;
 
@@ -88,7 +88,7 @@ int aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b)
 	return err;
 }
 
-void aspace_free(struct aspace *as)
+void home_space_free(struct home_space *as)
 {
 	struct area_spare dead = { 0 };
 	struct home_vregion *vr;
@@ -103,15 +103,15 @@ void aspace_free(struct aspace *as)
 	lib_free(as);
 }
 
-void aspace_put(struct aspace *as)
+void home_space_put(struct home_space *as)
 {
 	if (!__atomic_sub_fetch(&as->refs, 1, __ATOMIC_ACQ_REL))
-		aspace_free(as);
+		home_space_free(as);
 }
 
-struct aspace *aspace_alloc(uint64_t id, uint32_t vnode, enum aspace_kind kind)
+struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space_kind kind)
 {
-	struct aspace *as = lib_zalloc(sizeof(*as));
+	struct home_space *as = lib_zalloc(sizeof(*as));
 
 	if (!as)
 		return NULL;
@@ -127,22 +127,23 @@ struct aspace *aspace_alloc(uint64_t id, uint32_t vnode, enum aspace_kind kind)
 	return as;
 }
 
-struct aspace *aspace_create(struct memory *m, uint64_t id, uint32_t vnode, enum aspace_kind kind)
+struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vnode,
+				     enum home_space_kind kind)
 {
-	struct aspace *as = aspace_alloc(id, vnode, kind);
+	struct home_space *as = home_space_alloc(id, vnode, kind);
 	int err;
 
 	if (!as)
 		return ERR_PTR(-ENOMEM);
 	mutex_lock(&as->mutex);
-	err = aspace_link(m, as);
+	err = home_space_link(m, as);
 	if (!err)
 		return as;
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return ERR_PTR(err);
 }
 
-bool aspace_exists(struct memory *m, uint64_t id)
+bool home_space_exists(struct memory *m, uint64_t id)
 {
 	bool found;
 
@@ -153,11 +154,11 @@ bool aspace_exists(struct memory *m, uint64_t id)
 }
 
 /* With a reference, or NULL. */
-static struct aspace *aspace_get(struct memory *m, uint64_t id, uint32_t proc)
+static struct home_space *home_space_get(struct memory *m, uint64_t id, uint32_t proc)
 {
-	struct aspace *as = NULL;
+	struct home_space *as = NULL;
 
-	if (aspace_processor(id) != proc)
+	if (space_processor(id) != proc)
 		return NULL;
 	spin_lock(&m->home.lock);
 	as = find_locked(&m->home, id);
@@ -168,44 +169,45 @@ static struct aspace *aspace_get(struct memory *m, uint64_t id, uint32_t proc)
 }
 
 /* May a call for one of @kinds go on with @as? */
-static int aspace_check(const struct aspace *as, unsigned int kinds) __must_hold(&as->mutex)
+static int home_space_check(const struct home_space *as, unsigned int kinds) __must_hold(&as->mutex)
 {
 	if (as->dead)
 		return -ESRCH;
 	return as->kind & kinds ? 0 : -EINVAL;
 }
 
-struct aspace *aspace_lock(struct memory *m, uint64_t id, uint32_t proc, unsigned int kinds)
+struct home_space *home_space_lock(struct memory *m, uint64_t id, uint32_t proc, unsigned int kinds)
 {
-	struct aspace *as = aspace_get(m, id, proc);
+	struct home_space *as = home_space_get(m, id, proc);
 	int err;
 
 	if (!as)
 		return ERR_PTR(-ESRCH);
 	mutex_lock(&as->mutex);
-	err = aspace_check(as, kinds);
-	if (!err && unlikely(as->move_open) && !(kinds & ASPACE_UNSETTLED))
+	err = home_space_check(as, kinds);
+	if (!err && unlikely(as->move_open) && !(kinds & SPACE_MOVE_OPEN))
 		err = home_move_settle(m, as);
 	if (!err)
 		return as;
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return ERR_PTR(err);
 }
 
-int aspace_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int a_kinds,
-		    uint64_t b_id, unsigned int b_kinds, struct aspace **a, struct aspace **b)
+int home_space_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int a_kinds,
+			uint64_t b_id, unsigned int b_kinds, struct home_space **a,
+			struct home_space **b)
 {
 	int err = -ESRCH;
 
-	*a = aspace_get(m, a_id, proc);
-	*b = aspace_get(m, b_id, proc);
+	*a = home_space_get(m, a_id, proc);
+	*b = home_space_get(m, b_id, proc);
 	if (!*a || !*b)
 		goto out_put;
 	mutex_lock(*a < *b ? &(*a)->mutex : &(*b)->mutex);
 	mutex_lock(*a < *b ? &(*b)->mutex : &(*a)->mutex);
-	err = aspace_check(*a, a_kinds);
+	err = home_space_check(*a, a_kinds);
 	if (!err)
-		err = aspace_check(*b, b_kinds);
+		err = home_space_check(*b, b_kinds);
 	if (!err && unlikely((*a)->move_open))
 		err = home_move_settle(m, *a);
 	if (!err && unlikely((*b)->move_open))
@@ -216,21 +218,21 @@ int aspace_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int
 	mutex_unlock(&(*b)->mutex);
 out_put:
 	if (*a)
-		aspace_put(*a);
+		home_space_put(*a);
 	if (*b)
-		aspace_put(*b);
+		home_space_put(*b);
 	return err;
 }
 
-void aspace_unlock(struct aspace *as)
+void home_space_unlock(struct home_space *as)
 {
 	mutex_unlock(&as->mutex);
-	aspace_put(as);
+	home_space_put(as);
 }
 
 /* --- vRegion array --------------------------------------------------------------------- */
 
-uint32_t aspace_vregion_owner(struct memory *m, struct aspace *as, uint64_t index)
+uint32_t home_space_vregion_owner(struct memory *m, struct home_space *as, uint64_t index)
 {
 	struct home_vregion *vr = radix_lookup(&as->vregions, index);
 
@@ -241,7 +243,7 @@ uint32_t aspace_vregion_owner(struct memory *m, struct aspace *as, uint64_t inde
 		return 0;
 	vr->owner = memory_owner_for(m, as->id, index);
 	vr->version = 1;
-	if (!vr->owner || aspace_note_node(as, vr->owner) ||
+	if (!vr->owner || home_space_note_node(as, vr->owner) ||
 	    radix_insert(&as->vregions, index, vr)) {
 		lib_free(vr);
 		return 0;
@@ -249,15 +251,15 @@ uint32_t aspace_vregion_owner(struct memory *m, struct aspace *as, uint64_t inde
 	return vr->owner;
 }
 
-int aspace_note_node(struct aspace *as, uint32_t node)
+int home_space_note_node(struct home_space *as, uint32_t node)
 {
 	const int err = radix_insert(&as->nodes, node, as);
 
 	return err == -EEXIST ? 0 : err;
 }
 
-bool aspace_vregion(const struct memory *m, const struct aspace *as, uint64_t index,
-		    struct pm_vregion *out)
+bool home_space_vregion(const struct memory *m, const struct home_space *as, uint64_t index,
+			struct pm_vregion *out)
 {
 	const struct home_vregion *vr = radix_lookup(&as->vregions, index);
 
@@ -270,21 +272,21 @@ bool aspace_vregion(const struct memory *m, const struct aspace *as, uint64_t in
 	return true;
 }
 
-uint16_t aspace_vregions(const struct memory *m, const struct aspace *as, uint64_t start,
-			 uint64_t end, struct pm_vregion *out, uint16_t max)
+uint16_t home_space_vregions(const struct memory *m, const struct home_space *as, uint64_t start,
+			     uint64_t end, struct pm_vregion *out, uint16_t max)
 {
 	uint64_t index = start >> m->vregion_shift;
 	uint16_t n = 0;
 
 	while (n < max && radix_next(&as->vregions, &index) &&
 	       index <= (end - 1) >> m->vregion_shift) {
-		(void)aspace_vregion(m, as, index, &out[n++]);
+		(void)home_space_vregion(m, as, index, &out[n++]);
 		index++;
 	}
 	return n;
 }
 
-int aspace_copy_vregions(struct aspace *to, const struct aspace *from)
+int home_space_copy_vregions(struct home_space *to, const struct home_space *from)
 {
 	const struct home_vregion *vr;
 	uint64_t index;
@@ -299,7 +301,7 @@ int aspace_copy_vregions(struct aspace *to, const struct aspace *from)
 			lib_free(copy);
 			return -ENOMEM;
 		}
-		if (aspace_note_node(to, vr->owner))
+		if (home_space_note_node(to, vr->owner))
 			return -ENOMEM;
 	}
 	return 0;
@@ -308,7 +310,7 @@ int aspace_copy_vregions(struct aspace *to, const struct aspace *from)
 /* --- the end of a space ---------------------------------------------------------------- */
 
 /* Tell every node that has ever held a part.  The first error is returned, but all are told. */
-static int destroy_at_nodes(struct memory *m, struct aspace *as)
+static int destroy_at_nodes(struct memory *m, struct home_space *as)
 {
 	struct pm_destroy_req_wire w;
 	const void *held;
@@ -325,13 +327,13 @@ static int destroy_at_nodes(struct memory *m, struct aspace *as)
 	return err;
 }
 
-void aspace_unlink(struct memory *m, struct aspace *as)
+void home_space_unlink(struct memory *m, struct home_space *as)
 {
 	spin_lock(&m->home.lock);
 	rb_erase(&as->node, &m->home.spaces);
 	m->home.nr_spaces--;
 	spin_unlock(&m->home.lock);
-	aspace_put(as);
+	home_space_put(as);
 }
 
 /*
@@ -340,25 +342,25 @@ void aspace_unlink(struct memory *m, struct aspace *as)
  */
 int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc)
 {
-	struct aspace *as = aspace_lock(m, id, proc, ASPACE_ANY | ASPACE_UNSETTLED);
+	struct home_space *as = home_space_lock(m, id, proc, SPACE_ANY | SPACE_MOVE_OPEN);
 	int err;
 
 	if (IS_ERR(as))
 		return 0;
 	as->dead = true;
 	err = destroy_at_nodes(m, as);
-	aspace_unlink(m, as);
-	aspace_unlock(as);
+	home_space_unlink(m, as);
+	home_space_unlock(as);
 	return err;
 }
 
 static bool first_of(struct memory *m, uint32_t proc, bool any, uint64_t *id)
 {
-	struct aspace *as;
+	struct home_space *as;
 
 	spin_lock(&m->home.lock);
 	rb_for_each_entry(as, &m->home.spaces, node)
-		if (any || aspace_processor(as->id) == proc)
+		if (any || space_processor(as->id) == proc)
 			break;
 	if (as)
 		*id = as->id;
@@ -371,13 +373,13 @@ void home_processor_gone(struct memory *m, uint32_t proc)
 	uint64_t id;
 
 	while (first_of(m, proc, false, &id)) {
-		struct aspace *as = aspace_lock(m, id, proc, ASPACE_ANY | ASPACE_UNSETTLED);
+		struct home_space *as = home_space_lock(m, id, proc, SPACE_ANY | SPACE_MOVE_OPEN);
 
 		if (IS_ERR(as))
 			continue; /* being destroyed by somebody else, who will unlink it */
 		as->dead = true;
-		aspace_unlink(m, as);
-		aspace_unlock(as);
+		home_space_unlink(m, as);
+		home_space_unlock(as);
 	}
 }
 
@@ -386,5 +388,5 @@ void home_destroy(struct memory *m)
 	uint64_t id;
 
 	while (first_of(m, 0, true, &id))
-		home_processor_gone(m, aspace_processor(id));
+		home_processor_gone(m, space_processor(id));
 }

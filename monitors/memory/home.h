@@ -11,7 +11,7 @@
  *		only, for a shared object.  The range map of the latter two holds what
  *		area_pages_only() makes, so that owners and moves treat all of them alike.
  *
- * Locking:	aspace.mutex (RANK_ASPACE) is held for a whole call, waits for owners included; home.lock
+ * Locking:	home_space.mutex (RANK_ASPACE) is held for a whole call, waits for owners included; home.lock
  *		(a spinlock) guards the table.  A space is counted: the table holds one reference.
  */
 #pragma once
@@ -35,24 +35,24 @@ struct home_vregion {
 	uint64_t version;
 };
 
-enum aspace_kind {
-	ASPACE_MAPPED = 1 << 0,
-	ASPACE_FROZEN = 1 << 1,
-	ASPACE_PAGES = 1 << 2,
-	ASPACE_ANY = 7,
-	ASPACE_UNSETTLED = 8, /* aspace_lock(): also while a move is open */
+enum home_space_kind {
+	SPACE_MAPPED = 1 << 0,
+	SPACE_FROZEN = 1 << 1,
+	SPACE_PAGES = 1 << 2,
+	SPACE_ANY = 7,
+	SPACE_MOVE_OPEN = 8, /* home_space_lock(): also while a move is open */
 };
 
-struct aspace {
+struct home_space {
 	struct rb_node node; /* home.lock */
 	uint32_t refs;       /* atomic */
 	uint64_t id;         /* const */
 	uint32_t vnode;      /* const */
 	struct mutex mutex;
 	bool dead __guarded_by(&mutex); /* destroyed: every call answers -ESRCH */
-	enum aspace_kind kind __guarded_by(&mutex);
-	bool fixed_size __guarded_by(&mutex);      /* ASPACE_PAGES: all of it is charged */
-	uint64_t fork_parent __guarded_by(&mutex); /* ASPACE_FROZEN: who has its mappings */
+	enum home_space_kind kind __guarded_by(&mutex);
+	bool fixed_size __guarded_by(&mutex);      /* SPACE_PAGES: all of it is charged */
+	uint64_t fork_parent __guarded_by(&mutex); /* SPACE_FROZEN: who has its mappings */
 	uint64_t fork_child __guarded_by(&mutex);
 	/* MM_VREGION_MOVE had no answer: who has the vRegion is to be found out before anything else. */
 	bool move_open __guarded_by(&mutex);
@@ -82,46 +82,48 @@ void home_destroy(struct memory *m);
 /* --- home.c: spaces ----------------------------------------------------------------------- */
 
 /* Make a space; with a reference and its mutex held.  ERR_PTR: -EEXIST, -ENOMEM, -ESTALE (fenced). */
-struct aspace *aspace_create(struct memory *m, uint64_t id, uint32_t vnode, enum aspace_kind kind);
+struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vnode,
+				     enum home_space_kind kind);
 /* One that is in no table yet, unlocked, to be linked or freed.  NULL: no memory. */
-struct aspace *aspace_alloc(uint64_t id, uint32_t vnode, enum aspace_kind kind);
-void aspace_free(struct aspace *as);
+struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space_kind kind);
+void home_space_free(struct home_space *as);
 /* Enter both into the table, which takes a reference of each.  -EEXIST: an id is taken; -ESTALE: fenced. */
-int aspace_link_two(struct memory *m, struct aspace *a, struct aspace *b) __must_check;
-void aspace_unlink(struct memory *m, struct aspace *as);
-bool aspace_exists(struct memory *m, uint64_t id);
-void aspace_put(struct aspace *as);
+int home_space_link_two(struct memory *m, struct home_space *a, struct home_space *b) __must_check;
+void home_space_unlink(struct memory *m, struct home_space *as);
+bool home_space_exists(struct memory *m, uint64_t id);
+void home_space_put(struct home_space *as);
 /*
  * Find a space of @proc and lock it; ERR_PTR(-ESRCH), ERR_PTR(-EINVAL): none of @kinds. A move whose outcome is not
  * known is settled first, unless @kinds says otherwise: ERR_PTR(-ETIMEDOUT) if it cannot be.
  */
-struct aspace *aspace_lock(struct memory *m, uint64_t id, uint32_t proc, unsigned int kinds);
+struct home_space *home_space_lock(struct memory *m, uint64_t id, uint32_t proc,
+				   unsigned int kinds);
 /* The same for two spaces, in the order that the lock rules ask for.  0 or a negative errno. */
-int aspace_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int a_kinds,
-		    uint64_t b_id, unsigned int b_kinds, struct aspace **a, struct aspace **b)
-	__must_check;
+int home_space_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int a_kinds,
+			uint64_t b_id, unsigned int b_kinds, struct home_space **a,
+			struct home_space **b) __must_check;
 /* Unlock and drop the reference. */
-void aspace_unlock(struct aspace *as);
+void home_space_unlock(struct home_space *as);
 /* Free everything on every owner.  Idempotent: 0 when there is no such space. */
 int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc);
 /* Those that ran on @proc; the owners have been told by whoever tells us. */
 void home_processor_gone(struct memory *m, uint32_t proc);
 
 /* The owner of vRegion @index, which becomes active if it is not.  0: no memory, or no node. */
-uint32_t aspace_vregion_owner(struct memory *m, struct aspace *as, uint64_t index)
+uint32_t home_space_vregion_owner(struct memory *m, struct home_space *as, uint64_t index)
 	__must_hold(&as->mutex);
 /* Note that @node may hold a part of the space, so that it is told when the space ends.  -ENOMEM. */
-int aspace_note_node(struct aspace *as, uint32_t node) __must_hold(&as->mutex) __must_check;
-bool aspace_vregion(const struct memory *m, const struct aspace *as, uint64_t index,
-		    struct pm_vregion *out) __must_hold(&as->mutex);
+int home_space_note_node(struct home_space *as, uint32_t node) __must_hold(&as->mutex) __must_check;
+bool home_space_vregion(const struct memory *m, const struct home_space *as, uint64_t index,
+			struct pm_vregion *out) __must_hold(&as->mutex);
 /* The active entries of [start, end): fills @out, up to @max. */
-uint16_t aspace_vregions(const struct memory *m, const struct aspace *as, uint64_t start,
-			 uint64_t end, struct pm_vregion *out, uint16_t max)
+uint16_t home_space_vregions(const struct memory *m, const struct home_space *as, uint64_t start,
+			     uint64_t end, struct pm_vregion *out, uint16_t max)
 	__must_hold(&as->mutex);
 
 /* Make @to's array, which is empty, and its nodes those of @from.  -ENOMEM. */
-int aspace_copy_vregions(struct aspace *to, const struct aspace *from) __must_hold(&from->mutex)
-	__must_check;
+int home_space_copy_vregions(struct home_space *to, const struct home_space *from)
+	__must_hold(&from->mutex) __must_check;
 
 /* --- home_span.c: one operation over all owners of a range ------------------------------------ */
 
@@ -133,12 +135,12 @@ struct grants {
 };
 
 /* Map @v, whose range must be free, on all its owners and in the range map. */
-int span_map(struct memory *m, struct aspace *as, const struct pm_vma *v, uint32_t want_credits,
+int span_map(struct memory *m, struct home_space *as, const struct pm_vma *v, uint32_t want_credits,
 	     struct grants *grants) __must_hold(&as->mutex) __must_check;
-int span_unmap(struct memory *m, struct aspace *as, uint64_t start, uint64_t end)
+int span_unmap(struct memory *m, struct home_space *as, uint64_t start, uint64_t end)
 	__must_hold(&as->mutex);
-int span_protect(struct memory *m, struct aspace *as, uint64_t start, uint64_t end, uint32_t prot)
-	__must_hold(&as->mutex) __must_check;
+int span_protect(struct memory *m, struct home_space *as, uint64_t start, uint64_t end,
+		 uint32_t prot) __must_hold(&as->mutex) __must_check;
 /*
  * Move the pages of [start, end) to @to, where the same is mapped, or back again after a failure: with
  * buffers that were allocated before the first step.
@@ -146,7 +148,7 @@ int span_protect(struct memory *m, struct aspace *as, uint64_t start, uint64_t e
 struct move_bufs;
 struct move_bufs *span_move_prepare(void); /* NULL: no memory */
 void span_move_finish(struct move_bufs *bufs);
-int span_move(struct memory *m, struct aspace *as, uint64_t start, uint64_t end, uint64_t to,
+int span_move(struct memory *m, struct home_space *as, uint64_t start, uint64_t end, uint64_t to,
 	      struct move_bufs *bufs) __must_hold(&as->mutex);
 
 /* Credits that each of @nr_parts parts shall ask for. */
@@ -156,7 +158,7 @@ void grants_add(struct grants *grants, const struct pm_grant *g);
 /* --- home_load.c: all mappings of a new space -------------------------------------------------- */
 
 /* Map all that the range map holds on its owners.  After an error the space is to be destroyed. */
-int span_load(struct memory *m, struct aspace *as, uint32_t want_credits, struct grants *grants)
+int span_load(struct memory *m, struct home_space *as, uint32_t want_credits, struct grants *grants)
 	__must_hold(&as->mutex) __must_check;
 
 /* --- home_place.c: addresses ---------------------------------------------------------------- */
@@ -186,7 +188,7 @@ int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 	     struct pm_range_rep *rep) __must_check;
 /* The parts of replies; @rep is empty at first. */
 void reply_init(struct pm_range_rep *rep);
-void reply_vregions(struct memory *m, const struct aspace *as, uint64_t start, uint64_t end,
+void reply_vregions(struct memory *m, const struct home_space *as, uint64_t start, uint64_t end,
 		    struct pm_range_rep *rep) __must_hold(&as->mutex);
 void reply_grants(const struct grants *g, struct pm_range_rep *rep);
 /* No more credits than the range has pages. */
@@ -195,10 +197,10 @@ uint32_t home_wanted(uint32_t want, uint64_t len);
  * Give vRegion @index to @to; the space is locked.  -ETIMEDOUT: it may have been moved or not, which the next call
  * finds out; said again with the same @to, it goes on where it was.
  */
-int home_move_locked(struct memory *m, struct aspace *as, uint64_t index, uint32_t to)
+int home_move_locked(struct memory *m, struct home_space *as, uint64_t index, uint32_t to)
 	__must_hold(&as->mutex) __must_check;
 /* Find out what came of a move that had no answer.  -ETIMEDOUT: still not known. */
-int home_move_settle(struct memory *m, struct aspace *as) __must_hold(&as->mutex) __must_check;
+int home_move_settle(struct memory *m, struct home_space *as) __must_hold(&as->mutex) __must_check;
 /*
  * Give vRegion @index of @aspace to node @to.  @aspace 0: the first space that has one; @index
  * UINT64_MAX: its first active vRegion that @to does not own.
@@ -214,8 +216,8 @@ int home_merge(struct memory *m, uint32_t proc, const struct pm_merge_req *req, 
 	       uint32_t len) __must_check;
 int home_discard(struct memory *m, uint32_t proc, const struct pm_discard_req *req,
 		 const void *body, uint32_t len) __must_check;
-int home_space(struct memory *m, uint32_t proc, const struct pm_space_req *req,
-	       struct pm_range_rep *rep) __must_check;
+int home_make_pages(struct memory *m, uint32_t proc, const struct pm_space_req *req,
+		    struct pm_range_rep *rep) __must_check;
 int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req *req,
 		  struct pm_range_rep *rep) __must_check;
 

@@ -13,7 +13,7 @@
 
 /* --- replies --------------------------------------------------------------------------- */
 
-static void reply_range(struct memory *m, const struct aspace *as, uint64_t start, uint64_t end,
+static void reply_range(struct memory *m, const struct home_space *as, uint64_t start, uint64_t end,
 			struct pm_range_rep *rep) __must_hold(&as->mutex)
 {
 	const struct area *area;
@@ -26,10 +26,11 @@ static void reply_range(struct memory *m, const struct aspace *as, uint64_t star
 	reply_vregions(m, as, start, end, rep);
 }
 
-void reply_vregions(struct memory *m, const struct aspace *as, uint64_t start, uint64_t end,
+void reply_vregions(struct memory *m, const struct home_space *as, uint64_t start, uint64_t end,
 		    struct pm_range_rep *rep)
 {
-	rep->nr_vregions = aspace_vregions(m, as, start, end, rep->vregions, PM_RANGE_MAX_VREGIONS);
+	rep->nr_vregions =
+		home_space_vregions(m, as, start, end, rep->vregions, PM_RANGE_MAX_VREGIONS);
 }
 
 void reply_grants(const struct grants *g, struct pm_range_rep *rep)
@@ -81,7 +82,7 @@ static void mmap_vma(struct memory *m, const struct pm_mmap_req *req, uint64_t a
 }
 
 /* Decide on the address; with PM_MAP_FIXED, clear what is there. */
-static int mmap_place(struct memory *m, struct aspace *as, const struct pm_mmap_req *req,
+static int mmap_place(struct memory *m, struct home_space *as, const struct pm_mmap_req *req,
 		      uint64_t *addr) __must_hold(&as->mutex)
 {
 	const bool room =
@@ -104,7 +105,7 @@ static int mmap_place(struct memory *m, struct aspace *as, const struct pm_mmap_
 int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	      struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED);
+	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_MAPPED);
 	struct grants grants = { 0 };
 	struct pm_vma v;
 	uint64_t addr;
@@ -113,7 +114,7 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
-	if (req->object && aspace_processor(req->object) != proc)
+	if (req->object && space_processor(req->object) != proc)
 		err = -ESRCH;
 	else
 		err = mmap_place(m, as, req, &addr);
@@ -126,14 +127,14 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 		reply_range(m, as, addr, addr + req->len, rep);
 		reply_grants(&grants, rep);
 	}
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return err;
 }
 
 int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 		struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED);
+	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_MAPPED);
 	int err;
 
 	reply_init(rep);
@@ -141,7 +142,7 @@ int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 		return (int)PTR_ERR(as);
 	err = span_unmap(m, as, req->addr, req->addr + req->len);
 	rep->addr = req->addr;
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return err;
 }
 
@@ -149,7 +150,7 @@ int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 		  struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED);
+	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_MAPPED);
 	const uint64_t end = req->addr + req->len;
 	uint64_t until;
 	int err = 0;
@@ -166,7 +167,7 @@ int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *re
 		rep->addr = req->addr;
 		reply_range(m, as, req->addr, end, rep);
 	}
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return err;
 }
 
@@ -182,7 +183,7 @@ static struct pm_vma remapped(const struct pm_vma *old, uint64_t addr, uint64_t 
 	return v;
 }
 
-static int mremap_grow(struct memory *m, struct aspace *as, const struct pm_mremap_req *req,
+static int mremap_grow(struct memory *m, struct home_space *as, const struct pm_mremap_req *req,
 		       const struct pm_vma *old, struct grants *grants) __must_hold(&as->mutex)
 {
 	const uint64_t end = req->old_addr + req->old_len;
@@ -198,7 +199,7 @@ static int mremap_grow(struct memory *m, struct aspace *as, const struct pm_mrem
 }
 
 /* Decide on the new place and clear it. */
-static int mremap_place(struct memory *m, struct aspace *as, const struct pm_mremap_req *req,
+static int mremap_place(struct memory *m, struct home_space *as, const struct pm_mremap_req *req,
 			const struct pm_vma *old, uint64_t *addr) __must_hold(&as->mutex)
 {
 	const bool room = !(old->flags & (PM_VMA_FILE | PM_VMA_OBJECT | PM_VMA_SHARED));
@@ -213,7 +214,7 @@ static int mremap_place(struct memory *m, struct aspace *as, const struct pm_mre
 }
 
 /* Map the new place, move the pages, unmap the old one.  *@addr: where it is now. */
-static int mremap_move(struct memory *m, struct aspace *as, const struct pm_mremap_req *req,
+static int mremap_move(struct memory *m, struct home_space *as, const struct pm_mremap_req *req,
 		       const struct pm_vma *old, uint64_t *addr, struct grants *grants)
 	__must_hold(&as->mutex)
 {
@@ -243,7 +244,7 @@ out:
 	return err;
 }
 
-static int mremap_locked(struct memory *m, struct aspace *as, const struct pm_mremap_req *req,
+static int mremap_locked(struct memory *m, struct home_space *as, const struct pm_mremap_req *req,
 			 uint64_t *addr, struct grants *grants) __must_hold(&as->mutex)
 {
 	const uint64_t old_end = req->old_addr + req->old_len;
@@ -273,7 +274,7 @@ static int mremap_locked(struct memory *m, struct aspace *as, const struct pm_mr
 int home_mremap(struct memory *m, uint32_t proc, const struct pm_mremap_req *req,
 		struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED);
+	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_MAPPED);
 	struct grants grants = { 0 };
 	uint64_t addr = 0;
 	int err;
@@ -287,13 +288,13 @@ int home_mremap(struct memory *m, uint32_t proc, const struct pm_mremap_req *req
 		reply_range(m, as, addr, addr + req->new_len, rep);
 		reply_grants(&grants, rep);
 	}
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return err;
 }
 
 /* --- brk ------------------------------------------------------------------------------- */
 
-static int brk_grow(struct memory *m, struct aspace *as, uint64_t start, uint64_t end,
+static int brk_grow(struct memory *m, struct home_space *as, uint64_t start, uint64_t end,
 		    uint32_t want, struct grants *grants) __must_hold(&as->mutex)
 {
 	const struct pm_vma v = {
@@ -311,7 +312,7 @@ static int brk_grow(struct memory *m, struct aspace *as, uint64_t start, uint64_
 int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 	     struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED);
+	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_MAPPED);
 	struct grants grants = { 0 };
 	uint64_t old_end, end;
 	int err = 0;
@@ -336,15 +337,15 @@ int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 		err = 0;
 	rep->addr = as->brk;
 	reply_grants(&grants, rep);
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return err;
 }
 
 /* --- vRegions -------------------------------------------------------------------------- */
 
 /* Ask the owner of @vr, or ask again: with the same version it is the same move. */
-static int move_ask(struct memory *m, struct aspace *as, struct home_vregion *vr, uint64_t index,
-		    uint32_t to) __must_hold(&as->mutex)
+static int move_ask(struct memory *m, struct home_space *as, struct home_vregion *vr,
+		    uint64_t index, uint32_t to) __must_hold(&as->mutex)
 {
 	const struct mm_vregion_move_req req = {
 		.aspace = as->id,
@@ -371,7 +372,7 @@ static int move_ask(struct memory *m, struct aspace *as, struct home_vregion *vr
 	return 0;
 }
 
-int home_move_settle(struct memory *m, struct aspace *as)
+int home_move_settle(struct memory *m, struct home_space *as)
 {
 	struct home_vregion *vr = radix_lookup(&as->vregions, as->move_index);
 	int err;
@@ -382,7 +383,7 @@ int home_move_settle(struct memory *m, struct aspace *as)
 	return err == -ETIMEDOUT ? err : 0;
 }
 
-int home_move_locked(struct memory *m, struct aspace *as, uint64_t index, uint32_t to)
+int home_move_locked(struct memory *m, struct home_space *as, uint64_t index, uint32_t to)
 {
 	struct home_vregion *vr = radix_lookup(&as->vregions, index);
 	const bool again = as->move_open && as->move_index == index && as->move_to == to;
@@ -397,14 +398,14 @@ int home_move_locked(struct memory *m, struct aspace *as, uint64_t index, uint32
 	}
 	if (vr->owner == to)
 		return -EALREADY;
-	err = aspace_note_node(as, to);
+	err = home_space_note_node(as, to);
 	return err ? err : move_ask(m, as, vr, index, to);
 }
 
 /* The first space after @id that has what is to be moved; locked.  NULL at the end. */
-static struct aspace *next_space(struct memory *m, uint64_t id)
+static struct home_space *next_space(struct memory *m, uint64_t id)
 {
-	struct aspace *as, *locked;
+	struct home_space *as, *locked;
 	uint64_t found = 0;
 
 	spin_lock(&m->home.lock);
@@ -417,12 +418,12 @@ static struct aspace *next_space(struct memory *m, uint64_t id)
 	spin_unlock(&m->home.lock);
 	if (!found)
 		return NULL;
-	locked = aspace_lock(m, found, aspace_processor(found), ASPACE_ANY | ASPACE_UNSETTLED);
+	locked = home_space_lock(m, found, space_processor(found), SPACE_ANY | SPACE_MOVE_OPEN);
 	return IS_ERR(locked) ? next_space(m, found) : locked;
 }
 
 /* The first vRegion of the space that holds a mapping and is not @to's. */
-static uint64_t movable_index(struct memory *m, const struct aspace *as, uint32_t to)
+static uint64_t movable_index(struct memory *m, const struct home_space *as, uint32_t to)
 	__must_hold(&as->mutex)
 {
 	const struct home_vregion *vr;
@@ -440,26 +441,26 @@ static uint64_t movable_index(struct memory *m, const struct aspace *as, uint32_
 
 int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_t to)
 {
-	struct aspace *as;
+	struct home_space *as;
 	uint64_t id = 0;
 	int err = -ENOENT;
 
 	if (aspace) {
-		as = aspace_lock(m, aspace, aspace_processor(aspace),
-				 ASPACE_ANY | ASPACE_UNSETTLED);
+		as = home_space_lock(m, aspace, space_processor(aspace),
+				     SPACE_ANY | SPACE_MOVE_OPEN);
 		if (IS_ERR(as))
 			return (int)PTR_ERR(as);
 		if (index == UINT64_MAX)
 			index = movable_index(m, as, to);
 		err = home_move_locked(m, as, index, to);
-		aspace_unlock(as);
+		home_space_unlock(as);
 		return err;
 	}
 	while (err == -ENOENT && (as = next_space(m, id))) {
 		id = as->id;
 		err = home_move_locked(m, as,
 				       index == UINT64_MAX ? movable_index(m, as, to) : index, to);
-		aspace_unlock(as);
+		home_space_unlock(as);
 	}
 	return err;
 }

@@ -22,13 +22,14 @@
 
 /* What a fork makes before it asks the owners. */
 struct fork_new {
-	struct aspace *parent;
-	struct aspace *child;
+	struct home_space *parent;
+	struct home_space *child;
 	struct area_spare spare; /* for the map of the space itself */
 	struct grants grants;
 };
 
-static void fork_copy_fields(struct aspace *to, const struct aspace *from) __must_hold(&from->mutex)
+static void fork_copy_fields(struct home_space *to, const struct home_space *from)
+	__must_hold(&from->mutex)
 {
 	to->mmap_top = from->mmap_top;
 	to->brk_start = from->brk_start;
@@ -36,26 +37,26 @@ static void fork_copy_fields(struct aspace *to, const struct aspace *from) __mus
 	to->brk_max = from->brk_max;
 }
 
-static struct aspace *fork_alloc(struct aspace *as, uint64_t id) __must_hold(&as->mutex)
+static struct home_space *fork_alloc(struct home_space *as, uint64_t id) __must_hold(&as->mutex)
 {
-	struct aspace *made = aspace_alloc(id, as->vnode, ASPACE_MAPPED);
+	struct home_space *made = home_space_alloc(id, as->vnode, SPACE_MAPPED);
 
 	if (!made)
 		return NULL;
 	fork_copy_fields(made, as);
-	if (!aspace_copy_vregions(made, as))
+	if (!home_space_copy_vregions(made, as))
 		return made;
-	aspace_put(made);
+	home_space_put(made);
 	return NULL;
 }
 
-static int fork_make(struct memory *m, struct aspace *as, const struct pm_fork_req *req,
+static int fork_make(struct memory *m, struct home_space *as, const struct pm_fork_req *req,
 		     struct fork_new *f) __must_hold(&as->mutex)
 {
 	struct area_spare copies = { 0 };
 	int err;
 
-	if (aspace_exists(m, req->parent) || aspace_exists(m, req->child))
+	if (home_space_exists(m, req->parent) || home_space_exists(m, req->child))
 		return -EEXIST;
 	f->parent = fork_alloc(as, req->parent);
 	f->child = fork_alloc(as, req->child);
@@ -135,7 +136,7 @@ static int fork_at_owners(struct memory *m, const struct radix_tree *nodes, stru
  * The owners have done it: so do we.  An error, with nothing changed: an id has come into use, or the processor
  * is fenced.  Once they are in the table, the two may be used.
  */
-static int fork_commit(struct memory *m, struct aspace *as, struct fork_new *f)
+static int fork_commit(struct memory *m, struct home_space *as, struct fork_new *f)
 	__must_hold(&as->mutex)
 {
 	const struct pm_vma all = area_pages_only(0, PM_USER_TOP);
@@ -143,20 +144,20 @@ static int fork_commit(struct memory *m, struct aspace *as, struct fork_new *f)
 	int err;
 
 	f->parent->map = as->map;
-	err = aspace_link_two(m, f->parent, f->child);
+	err = home_space_link_two(m, f->parent, f->child);
 	if (err) {
 		area_set_init(&f->parent->map);
 		return err;
 	}
 	area_set_init(&as->map);
 	area_insert(&as->map, &all, &f->spare);
-	as->kind = ASPACE_FROZEN;
+	as->kind = SPACE_FROZEN;
 	as->fork_parent = f->parent->id;
 	as->fork_child = f->child->id;
 	return 0;
 }
 
-static int fork_locked(struct memory *m, struct aspace *as, const struct pm_fork_req *req,
+static int fork_locked(struct memory *m, struct home_space *as, const struct pm_fork_req *req,
 		       struct fork_new *f) __must_hold(&as->mutex)
 {
 	struct mm_fork_req mm = {
@@ -178,26 +179,26 @@ static int fork_locked(struct memory *m, struct aspace *as, const struct pm_fork
 	return err;
 }
 
-static bool is_repeated(const struct aspace *as, const struct pm_fork_req *req)
+static bool is_repeated(const struct home_space *as, const struct pm_fork_req *req)
 	__must_hold(&as->mutex)
 {
-	return as->kind == ASPACE_FROZEN && as->fork_parent == req->parent &&
+	return as->kind == SPACE_FROZEN && as->fork_parent == req->parent &&
 	       as->fork_child == req->child;
 }
 
 int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 	      struct pm_range_rep *rep)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_MAPPED | ASPACE_FROZEN);
+	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_MAPPED | SPACE_FROZEN);
 	struct fork_new f = { 0 };
 	int err = 0;
 
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
-	if (aspace_processor(req->parent) != proc || aspace_processor(req->child) != proc)
+	if (space_processor(req->parent) != proc || space_processor(req->child) != proc)
 		err = -ESRCH;
-	else if (as->kind == ASPACE_MAPPED)
+	else if (as->kind == SPACE_MAPPED)
 		err = fork_locked(m, as, req, &f);
 	else if (!is_repeated(as, req))
 		err = -EINVAL;
@@ -208,18 +209,18 @@ int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 		STAT_INC(m, forks);
 	}
 	if (f.parent)
-		aspace_put(f.parent);
+		home_space_put(f.parent);
 	if (f.child)
-		aspace_put(f.child);
+		home_space_put(f.child);
 	area_spare_free(&f.spare);
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return err;
 }
 
 /* --- merge and discard -------------------------------------------------------------------- */
 
 /* Bring the vRegions of @from to where @into has them. */
-static int merge_gather(struct memory *m, struct aspace *from, const struct aspace *into)
+static int merge_gather(struct memory *m, struct home_space *from, const struct home_space *into)
 	__must_hold(&from->mutex) __must_hold(&into->mutex)
 {
 	const struct home_vregion *vr, *there;
@@ -235,7 +236,7 @@ static int merge_gather(struct memory *m, struct aspace *from, const struct aspa
 }
 
 /* Does @node own a vRegion of one of the ranges? */
-static bool has_range(const struct memory *m, const struct aspace *as, uint64_t node,
+static bool has_range(const struct memory *m, const struct home_space *as, uint64_t node,
 		      const struct pm_discard_req *req) __must_hold(&as->mutex)
 {
 	for (uint32_t i = 0; i < req->nr_ranges; i++) {
@@ -255,8 +256,9 @@ static bool has_range(const struct memory *m, const struct aspace *as, uint64_t 
  * Tell every node that has, or had, a part of @as; with @req, those that it concerns.  All are told; the
  * first error is returned.  What is lost with a node that is down was lost before.
  */
-static int tell_nodes(struct memory *m, const struct aspace *as, uint16_t opcode, const void *body,
-		      uint32_t len, const struct pm_discard_req *req) __must_hold(&as->mutex)
+static int tell_nodes(struct memory *m, const struct home_space *as, uint16_t opcode,
+		      const void *body, uint32_t len, const struct pm_discard_req *req)
+	__must_hold(&as->mutex)
 {
 	struct mm_range_rep_wire w;
 	const void *held;
@@ -278,22 +280,22 @@ static int tell_nodes(struct memory *m, const struct aspace *as, uint16_t opcode
 /* Has it been done already, and the answer been lost? */
 static bool is_merged(struct memory *m, uint32_t proc, const struct pm_merge_req *req)
 {
-	struct aspace *into = aspace_lock(m, req->into, proc, ASPACE_ANY);
+	struct home_space *into = home_space_lock(m, req->into, proc, SPACE_ANY);
 	bool merged;
 
 	if (IS_ERR(into))
 		return false;
 	merged = into->merged == req->from;
-	aspace_unlock(into);
+	home_space_unlock(into);
 	return merged;
 }
 
 int home_merge(struct memory *m, uint32_t proc, const struct pm_merge_req *req, const void *body,
 	       uint32_t len)
 {
-	struct aspace *from, *into;
-	int err = aspace_lock_two(m, proc, req->from, ASPACE_FROZEN, req->into,
-				  ASPACE_MAPPED | ASPACE_FROZEN, &from, &into);
+	struct home_space *from, *into;
+	int err = home_space_lock_two(m, proc, req->from, SPACE_FROZEN, req->into,
+				      SPACE_MAPPED | SPACE_FROZEN, &from, &into);
 
 	if (err == -ESRCH && is_merged(m, proc, req))
 		return 0;
@@ -305,31 +307,31 @@ int home_merge(struct memory *m, uint32_t proc, const struct pm_merge_req *req, 
 	if (!err) {
 		from->dead = true;
 		into->merged = from->id;
-		aspace_unlink(m, from);
+		home_space_unlink(m, from);
 		STAT_INC(m, merges);
 	}
-	aspace_unlock(from);
-	aspace_unlock(into);
+	home_space_unlock(from);
+	home_space_unlock(into);
 	return err;
 }
 
 int home_discard(struct memory *m, uint32_t proc, const struct pm_discard_req *req,
 		 const void *body, uint32_t len)
 {
-	struct aspace *as = aspace_lock(m, req->aspace, proc, ASPACE_ANY);
+	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_ANY);
 	int err;
 
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
 	err = tell_nodes(m, as, MM_DISCARD, body, len, req);
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return err;
 }
 
 /* --- page-only spaces ---------------------------------------------------------------------- */
 
 /* Make the vRegions of [start, end) active, those that are not.  @start and @end are vRegions' ends. */
-static int activate(struct memory *m, struct aspace *as, uint64_t start, uint64_t end,
+static int activate(struct memory *m, struct home_space *as, uint64_t start, uint64_t end,
 		    uint32_t want_credits, struct grants *grants) __must_hold(&as->mutex)
 {
 	uint32_t want = home_wanted(want_credits, end - start);
@@ -355,7 +357,8 @@ int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req 
 		  struct pm_range_rep *rep)
 {
 	const bool active = req->flags & PM_VREGIONS_ACTIVATE;
-	struct aspace *as = aspace_lock(m, req->aspace, proc, active ? ASPACE_PAGES : ASPACE_ANY);
+	struct home_space *as =
+		home_space_lock(m, req->aspace, proc, active ? SPACE_PAGES : SPACE_ANY);
 	uint64_t start = PM_USER_TOP, end = 0;
 	struct grants grants = { 0 };
 	int err = 0;
@@ -377,11 +380,11 @@ int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req 
 			reply_vregions(m, as, start, end, rep);
 		reply_grants(&grants, rep);
 	}
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return err;
 }
 
-static int space_fill(struct memory *m, struct aspace *as, const struct pm_space_req *req,
+static int space_fill(struct memory *m, struct home_space *as, const struct pm_space_req *req,
 		      struct grants *grants) __must_hold(&as->mutex)
 {
 	const uint64_t end = MIN(ALIGN_UP(req->len, 1ull << m->vregion_shift), PM_USER_TOP);
@@ -396,17 +399,17 @@ static int space_fill(struct memory *m, struct aspace *as, const struct pm_space
 	return span_map(m, as, &v, home_wanted(req->want_credits, req->len), grants);
 }
 
-int home_space(struct memory *m, uint32_t proc, const struct pm_space_req *req,
-	       struct pm_range_rep *rep)
+int home_make_pages(struct memory *m, uint32_t proc, const struct pm_space_req *req,
+		    struct pm_range_rep *rep)
 {
 	struct grants grants = { 0 };
-	struct aspace *as;
+	struct home_space *as;
 	int err;
 
 	reply_init(rep);
-	if (aspace_processor(req->aspace) != proc)
+	if (space_processor(req->aspace) != proc)
 		return -ESRCH;
-	as = aspace_create(m, req->aspace, req->vnode, ASPACE_PAGES);
+	as = home_space_create(m, req->aspace, req->vnode, SPACE_PAGES);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
 	err = space_fill(m, as, req, &grants);
@@ -416,7 +419,7 @@ int home_space(struct memory *m, uint32_t proc, const struct pm_space_req *req,
 			reply_vregions(m, as, 0, req->len, rep);
 		reply_grants(&grants, rep);
 	}
-	aspace_unlock(as);
+	home_space_unlock(as);
 	if (err)
 		(void)home_destroy_space(m, req->aspace, proc);
 	return err;

@@ -18,7 +18,7 @@ struct load_args {
 };
 
 /* Make every vRegion that the map touches active. */
-static int load_activate(struct memory *m, struct aspace *as) __must_hold(&as->mutex)
+static int load_activate(struct memory *m, struct home_space *as) __must_hold(&as->mutex)
 {
 	const struct area *area;
 
@@ -29,14 +29,14 @@ static int load_activate(struct memory *m, struct aspace *as) __must_hold(&as->m
 		if (last - first >= SPAN_MAX_VREGIONS)
 			return -ENOMEM;
 		for (uint64_t i = first; i <= last; i++)
-			if (!aspace_vregion_owner(m, as, i))
+			if (!home_space_vregion_owner(m, as, i))
 				return -ENOMEM;
 	}
 	return 0;
 }
 
 /* vRegions of @owner from *@next on, as many as a message holds. */
-static void load_entries(const struct aspace *as, uint32_t owner, uint64_t *next,
+static void load_entries(const struct home_space *as, uint32_t owner, uint64_t *next,
 			 struct mm_load_req *req) __must_hold(&as->mutex)
 {
 	const struct home_vregion *vr;
@@ -78,7 +78,7 @@ static int load_send(struct memory *m, uint32_t owner, struct load_args *a, stru
 }
 
 /* The vmas in the vRegions of @a: one message, or more if there are many. */
-static int load_chunk(struct memory *m, const struct aspace *as, uint32_t owner,
+static int load_chunk(struct memory *m, const struct home_space *as, uint32_t owner,
 		      struct load_args *a, struct grants *grants) __must_hold(&as->mutex)
 {
 	const struct area *area = area_above(&as->map, 0);
@@ -95,7 +95,7 @@ static int load_chunk(struct memory *m, const struct aspace *as, uint32_t owner,
 	return err;
 }
 
-static int load_at_owner(struct memory *m, const struct aspace *as, uint32_t owner,
+static int load_at_owner(struct memory *m, const struct home_space *as, uint32_t owner,
 			 struct load_args *a, struct grants *grants) __must_hold(&as->mutex)
 {
 	uint64_t next = 0;
@@ -109,7 +109,7 @@ static int load_at_owner(struct memory *m, const struct aspace *as, uint32_t own
 	return err;
 }
 
-int span_load(struct memory *m, struct aspace *as, uint32_t want_credits, struct grants *grants)
+int span_load(struct memory *m, struct home_space *as, uint32_t want_credits, struct grants *grants)
 {
 	struct load_args *a = lib_alloc(sizeof(*a));
 	const void *held;

@@ -64,7 +64,7 @@ static bool has_owner(const struct span *s, uint32_t owner)
 }
 
 /* The owners of what is active in the range, once each. */
-static int span_by_owner(struct memory *m, struct aspace *as, uint64_t start, uint64_t end,
+static int span_by_owner(struct memory *m, struct home_space *as, uint64_t start, uint64_t end,
 			 struct span *s) __must_hold(&as->mutex)
 {
 	uint64_t index = start >> m->vregion_shift;
@@ -79,13 +79,13 @@ static int span_by_owner(struct memory *m, struct aspace *as, uint64_t start, ui
 }
 
 /* The vRegions of @owner from *@next on, into @part; stops at the limit of a message. */
-static void fill_part(struct memory *m, struct aspace *as, uint64_t last, uint64_t *next,
+static void fill_part(struct memory *m, struct home_space *as, uint64_t last, uint64_t *next,
 		      struct part *part) __must_hold(&as->mutex)
 {
 	for (; *next <= last && part->nr < MM_MAP_MAX_VREGIONS; (*next)++) {
 		struct pm_vregion entry;
 
-		if (!aspace_vregion(m, as, *next, &entry) || entry.owner != part->owner)
+		if (!home_space_vregion(m, as, *next, &entry) || entry.owner != part->owner)
 			continue;
 		part->vr[part->nr].index = *next;
 		part->vr[part->nr].version = entry.version;
@@ -94,8 +94,8 @@ static void fill_part(struct memory *m, struct aspace *as, uint64_t last, uint64
 }
 
 /* Parts for MM_MAP: every vRegion of the range, made active, grouped by owner. */
-static int span_for_map(struct memory *m, struct aspace *as, const struct pm_vma *v, struct span *s)
-	__must_hold(&as->mutex)
+static int span_for_map(struct memory *m, struct home_space *as, const struct pm_vma *v,
+			struct span *s) __must_hold(&as->mutex)
 {
 	const uint64_t first = v->start >> m->vregion_shift;
 	const uint64_t last = (v->end - 1) >> m->vregion_shift;
@@ -109,7 +109,7 @@ static int span_for_map(struct memory *m, struct aspace *as, const struct pm_vma
 	if (!s->vregions)
 		return -ENOMEM;
 	for (uint64_t i = first; i <= last; i++)
-		if (!aspace_vregion_owner(m, as, i))
+		if (!home_space_vregion_owner(m, as, i))
 			return -ENOMEM;
 	err = span_by_owner(m, as, v->start, v->end, &owners);
 	for (size_t o = 0; o < owners.nr_parts && !err; o++) {
@@ -135,10 +135,10 @@ static int span_for_map(struct memory *m, struct aspace *as, const struct pm_vma
 
 /* --- phases ---------------------------------------------------------------------------- */
 
-typedef int (*part_fn)(struct memory *m, struct aspace *as, struct part *part, uint32_t phase,
+typedef int (*part_fn)(struct memory *m, struct home_space *as, struct part *part, uint32_t phase,
 		       void *arg);
 
-static int span_run(struct memory *m, struct aspace *as, struct span *s, part_fn fn, void *arg)
+static int span_run(struct memory *m, struct home_space *as, struct span *s, part_fn fn, void *arg)
 {
 	size_t i;
 	int err = 0;
@@ -201,7 +201,7 @@ void grants_add(struct grants *grants, const struct pm_grant *g)
 		grants->grants[grants->nr++] = *g;
 }
 
-static int map_part(struct memory *m, struct aspace *as, struct part *part, uint32_t phase,
+static int map_part(struct memory *m, struct home_space *as, struct part *part, uint32_t phase,
 		    void *arg)
 {
 	struct mm_range_rep_wire w;
@@ -234,7 +234,7 @@ struct range_args {
 	uint32_t prot;
 };
 
-static int range_part(struct memory *m, struct aspace *as, struct part *part, uint32_t phase,
+static int range_part(struct memory *m, struct home_space *as, struct part *part, uint32_t phase,
 		      void *arg)
 {
 	const struct range_args *a = arg;
@@ -256,7 +256,7 @@ static int range_part(struct memory *m, struct aspace *as, struct part *part, ui
 	return part_reply(part, phase, &rw, err, &rep);
 }
 
-static int range_run(struct memory *m, struct aspace *as, struct range_args *a)
+static int range_run(struct memory *m, struct home_space *as, struct range_args *a)
 	__must_hold(&as->mutex)
 {
 	struct span s = { 0 };
@@ -275,7 +275,7 @@ uint32_t span_share(uint32_t want, size_t nr_parts)
 	return nr_parts ? (uint32_t)DIV_ROUND_UP(want, nr_parts) : 0;
 }
 
-int span_map(struct memory *m, struct aspace *as, const struct pm_vma *v, uint32_t want_credits,
+int span_map(struct memory *m, struct home_space *as, const struct pm_vma *v, uint32_t want_credits,
 	     struct grants *grants)
 {
 	struct map_args *a = lib_alloc(sizeof(*a));
@@ -306,7 +306,7 @@ out:
 	return err;
 }
 
-int span_unmap(struct memory *m, struct aspace *as, uint64_t start, uint64_t end)
+int span_unmap(struct memory *m, struct home_space *as, uint64_t start, uint64_t end)
 {
 	struct range_args a = { MM_UNMAP, start, end, 0 };
 	struct area_spare spare = { 0 };
@@ -323,7 +323,8 @@ int span_unmap(struct memory *m, struct aspace *as, uint64_t start, uint64_t end
 	return err;
 }
 
-int span_protect(struct memory *m, struct aspace *as, uint64_t start, uint64_t end, uint32_t prot)
+int span_protect(struct memory *m, struct home_space *as, uint64_t start, uint64_t end,
+		 uint32_t prot)
 {
 	struct range_args a = { MM_PROTECT, start, end, prot };
 	struct area_spare spare = { 0 };
@@ -376,7 +377,7 @@ static int move_at_owner(struct memory *m, uint32_t owner, struct move_bufs *buf
 }
 
 /* Each owner of the range once: the lowest of its vRegions stands for it.  Allocates nothing. */
-static int move_at_owners(struct memory *m, struct aspace *as, struct move_bufs *bufs)
+static int move_at_owners(struct memory *m, struct home_space *as, struct move_bufs *bufs)
 	__must_hold(&as->mutex)
 {
 	const uint64_t first = bufs->req.old_addr >> m->vregion_shift;
@@ -397,7 +398,7 @@ static int move_at_owners(struct memory *m, struct aspace *as, struct move_bufs 
 	return err;
 }
 
-int span_move(struct memory *m, struct aspace *as, uint64_t start, uint64_t end, uint64_t to,
+int span_move(struct memory *m, struct home_space *as, uint64_t start, uint64_t end, uint64_t to,
 	      struct move_bufs *bufs)
 {
 	int err = 0;
@@ -411,8 +412,8 @@ int span_move(struct memory *m, struct aspace *as, uint64_t start, uint64_t end,
 		req->new_addr = to;
 		req->len = len;
 		req->vregion_shift = m->vregion_shift;
-		req->nr_vregions =
-			aspace_vregions(m, as, to, to + len, req->vregions, MM_MAP_MAX_VREGIONS);
+		req->nr_vregions = home_space_vregions(m, as, to, to + len, req->vregions,
+						       MM_MAP_MAX_VREGIONS);
 		err = move_at_owners(m, as, bufs);
 		start += len;
 		to += len;

@@ -35,7 +35,7 @@
 struct load {
 	struct memory *m;
 	const struct pm_exec_req *req;
-	struct aspace *as;
+	struct home_space *as;
 	uint64_t rnd; /* state of the random numbers; 0 = none are wanted */
 	struct proto_attr interp_attr;
 	struct elf_image prog;
@@ -287,7 +287,7 @@ static void note_bounds(const struct load *ld, struct pm_exec_rep *rep)
 
 static void set_brk(struct load *ld, struct pm_exec_rep *rep)
 {
-	struct aspace *as = ld->as;
+	struct home_space *as = ld->as;
 
 	as->brk_start = ld->prog.end + ld->prog_bias + random_pages(ld, BRK_RND_BITS);
 	as->brk = as->brk_start;
@@ -297,7 +297,7 @@ static void set_brk(struct load *ld, struct pm_exec_rep *rep)
 
 static void answer(struct load *ld, struct pm_exec_rep *rep)
 {
-	const struct aspace *as = ld->as;
+	const struct home_space *as = ld->as;
 	const struct area *area;
 
 	rep->prog_entry = ld->prog.entry + ld->prog_bias;
@@ -318,7 +318,7 @@ static void answer(struct load *ld, struct pm_exec_rep *rep)
 	     area = area_next(area))
 		rep->vmas[rep->nr_vmas++] = area->v;
 	rep->nr_vregions =
-		aspace_vregions(ld->m, as, 0, PM_USER_TOP, rep->vregions, PM_EXEC_MAX_VREGIONS);
+		home_space_vregions(ld->m, as, 0, PM_USER_TOP, rep->vregions, PM_EXEC_MAX_VREGIONS);
 	rep->nr_grants = ld->grants.nr;
 	memcpy(rep->grants, ld->grants.grants, ld->grants.nr * sizeof(rep->grants[0]));
 }
@@ -352,9 +352,9 @@ int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,
 	struct load *ld;
 	int err;
 
-	if (aspace_processor(req->aspace) != proc)
+	if (space_processor(req->aspace) != proc)
 		return -EINVAL;
-	if (req->object && aspace_processor(req->object) != proc)
+	if (req->object && space_processor(req->object) != proc)
 		return -ESRCH;
 	ld = lib_zalloc(sizeof(*ld));
 	if (!ld)
@@ -368,13 +368,13 @@ int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,
 	err = read_interp(ld);
 	if (err)
 		goto out_images;
-	ld->as = aspace_create(m, req->aspace, req->vnode, ASPACE_MAPPED);
+	ld->as = home_space_create(m, req->aspace, req->vnode, SPACE_MAPPED);
 	if (IS_ERR(ld->as)) {
 		err = (int)PTR_ERR(ld->as);
 		goto out_images;
 	}
 	err = load_into(ld, rep);
-	aspace_unlock(ld->as);
+	home_space_unlock(ld->as);
 	if (err)
 		(void)home_destroy_space(m, req->aspace, proc);
 	else

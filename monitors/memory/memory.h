@@ -6,7 +6,7 @@
  *		(buffer cache), loader (programs).  The parts know nothing of the RPC layer: they
  *		reach other nodes through struct memory_net, and msg.c hands requests to them.  So
  *		a host test can run several instances in one process.
- * Locking:	home: aspace.mutex, held across calls to owners.
+ * Locking:	home: home_space.mutex, held across calls to owners.
  *		owner: table.lock -> region.lock -> a page table bucket's lock -> pool.lock.
  *		fcache: fcache.lock -> pool.lock.  No spinlock is held across a call to a node.
  * See:		docs/design/memory.md
@@ -159,7 +159,7 @@ void memory_processor_joined(struct memory *m, uint32_t proc);
 void memory_node_gone(struct memory *m, uint32_t node);
 
 /* The processor on which the programs of a space run. */
-static inline uint32_t aspace_processor(uint64_t aspace)
+static inline uint32_t space_processor(uint64_t aspace)
 {
 	return (uint32_t)(aspace >> 40);
 }

@@ -67,7 +67,7 @@ DEFINE_RANGE_CALL(mprotect, pm_range_req, pm_range_req_decode)
 DEFINE_RANGE_CALL(mremap, pm_mremap_req, pm_mremap_req_decode)
 DEFINE_RANGE_CALL(brk, pm_brk_req, pm_brk_req_decode)
 DEFINE_RANGE_CALL(fork, pm_fork_req, pm_fork_req_decode)
-DEFINE_RANGE_CALL(space, pm_space_req, pm_space_req_decode)
+DEFINE_RANGE_CALL(make_pages, pm_space_req, pm_space_req_decode)
 DEFINE_RANGE_CALL(vregions, pm_vregions_req, pm_vregions_req_decode)
 
 static int msg_exec(const struct msg *msg)
@@ -189,7 +189,7 @@ static int msg_fill_vma(const struct msg *msg, uint32_t *error_len)
 	struct pm_vma area;
 	int err = pm_fill_vma_req_decode(msg->body, msg->len, &req);
 
-	if (!err && aspace_processor(req.aspace) != msg->peer)
+	if (!err && space_processor(req.aspace) != msg->peer)
 		err = -ESRCH;
 	if (err)
 		return err;
@@ -443,7 +443,7 @@ static const struct {
 	{ PM_FORK, false, msg_fork },
 	{ PM_MERGE, false, msg_merge },
 	{ PM_DISCARD, false, msg_discard },
-	{ PM_SPACE, false, msg_space },
+	{ PM_SPACE, false, msg_make_pages },
 	{ PM_MEMINFO, false, msg_meminfo },
 	{ MM_MAP, true, msg_mm_map },
 	{ MM_LOAD, true, msg_mm_load },

@@ -212,7 +212,7 @@ struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uin
 	s->home = home;
 
 	spin_lock(&o->lock);
-	if (pool_is_fenced(&m->pool, aspace_processor(aspace))) {
+	if (pool_is_fenced(&m->pool, space_processor(aspace))) {
 		spin_unlock(&o->lock);
 		lib_free(s);
 		lib_free(r);

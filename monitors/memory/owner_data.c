@@ -277,12 +277,12 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 
 	*rep = (struct pm_fetch_rep){ 0 };
 	*page = NULL;
-	if (aspace_processor(req->aspace) != proc)
+	if (space_processor(req->aspace) != proc)
 		return -ESRCH;
 	err = fetch_pin(m, req, may_sleep, rep, page, moved);
 	if (!err && (req->flags & PM_FETCH_VICTIM)) {
 		err = -ESRCH;
-		if (aspace_processor(req->victim_aspace) == proc)
+		if (space_processor(req->victim_aspace) == proc)
 			err = owner_store(m, proc, req->victim_aspace, req->victim_vaddr,
 					  req->victim_seq, victim_data, may_sleep);
 		if (err == -EAGAIN && *page) {
@@ -354,7 +354,7 @@ int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_r
 		    const void *data, bool may_sleep, struct pm_writeback_rep *rep)
 {
 	*rep = (struct pm_writeback_rep){ .nr_pages = req->nr_pages };
-	if (aspace_processor(req->aspace) != proc)
+	if (space_processor(req->aspace) != proc)
 		return -ESRCH;
 	if (!may_sleep && !writeback_ready(m, req))
 		return -EAGAIN;

@@ -196,7 +196,7 @@ int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 
 	if (req->phase == MM_ABORT) {
 		fork_abort(m, &call);
-		pool_return_credits(&m->pool, aspace_processor(req->aspace), req->want_credits);
+		pool_return_credits(&m->pool, space_processor(req->aspace), req->want_credits);
 		return 0;
 	}
 	err = fork_prepare(m, &call);
@@ -211,7 +211,7 @@ int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 		return err;
 	}
 	rep->grant.node = m->node;
-	rep->grant.frames = pool_grant(&m->pool, aspace_processor(req->aspace), req->want_credits);
+	rep->grant.frames = pool_grant(&m->pool, space_processor(req->aspace), req->want_credits);
 	return 0;
 }
 

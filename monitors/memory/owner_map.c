@@ -167,7 +167,7 @@ int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
 		return err;
 	STAT_INC(m, maps);
 	rep->grant.node = m->node;
-	rep->grant.frames = pool_grant(&m->pool, aspace_processor(req->aspace), req->want_credits);
+	rep->grant.frames = pool_grant(&m->pool, space_processor(req->aspace), req->want_credits);
 	return 0;
 }
 
@@ -224,7 +224,7 @@ int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
 	}
 	STAT_ADD(m, maps, req->nr_vmas);
 	rep->grant.node = m->node;
-	rep->grant.frames = pool_grant(&m->pool, aspace_processor(req->aspace), req->want_credits);
+	rep->grant.frames = pool_grant(&m->pool, space_processor(req->aspace), req->want_credits);
 	return 0;
 }
 

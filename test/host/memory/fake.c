@@ -261,14 +261,15 @@ void proc_done(struct fake_proc *p)
 
 int proc_space(struct fake_proc *p)
 {
-	struct aspace *as = aspace_create(fake_node(p->f, p->home), p->aspace, 0, ASPACE_MAPPED);
+	struct home_space *as =
+		home_space_create(fake_node(p->f, p->home), p->aspace, 0, SPACE_MAPPED);
 
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
 	as->mmap_top = PM_USER_TOP - (1ull << 30);
 	as->brk_start = as->brk = 0x10000000;
 	as->brk_max = as->brk_start + (1ull << 30);
-	aspace_unlock(as);
+	home_space_unlock(as);
 	return 0;
 }
 
