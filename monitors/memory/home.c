@@ -23,7 +23,7 @@ void home_init(struct memory *m)
 	m->home.nr_spaces = 0;
 }
 
-static struct home_space *find_locked(struct home *h, uint64_t id) __must_hold(&h->lock)
+static struct home_space *home_find_locked(struct home *h, uint64_t id) __must_hold(&h->lock)
 {
 	struct rb_node *node = h->spaces.node;
 
@@ -37,7 +37,7 @@ static struct home_space *find_locked(struct home *h, uint64_t id) __must_hold(&
 	return NULL;
 }
 
-static void link_locked(struct home *h, struct home_space *as) __must_hold(&h->lock)
+static void home_link_locked(struct home *h, struct home_space *as) __must_hold(&h->lock)
 {
 	struct rb_node **link = &h->spaces.node;
 	struct rb_node *parent = NULL;
@@ -53,11 +53,11 @@ static void link_locked(struct home *h, struct home_space *as) __must_hold(&h->l
 }
 
 /* May there be a new space of that id? */
-static int may_link_locked(struct memory *m, uint64_t id) __must_hold(&m->home.lock)
+static int home_may_link_locked(struct memory *m, uint64_t id) __must_hold(&m->home.lock)
 {
 	if (pool_is_fenced(&m->pool, space_processor(id)))
 		return -ESTALE;
-	return find_locked(&m->home, id) ? -EEXIST : 0;
+	return home_find_locked(&m->home, id) ? -EEXIST : 0;
 }
 
 static int home_space_link(struct memory *m, struct home_space *as)
@@ -65,9 +65,9 @@ static int home_space_link(struct memory *m, struct home_space *as)
 	int err;
 
 	spin_lock(&m->home.lock);
-	err = may_link_locked(m, as->id);
+	err = home_may_link_locked(m, as->id);
 	if (!err)
-		link_locked(&m->home, as);
+		home_link_locked(&m->home, as);
 	spin_unlock(&m->home.lock);
 	return err;
 }
@@ -77,12 +77,12 @@ int home_space_link_two(struct memory *m, struct home_space *a, struct home_spac
 	int err;
 
 	spin_lock(&m->home.lock);
-	err = may_link_locked(m, a->id);
+	err = home_may_link_locked(m, a->id);
 	if (!err)
-		err = may_link_locked(m, b->id);
+		err = home_may_link_locked(m, b->id);
 	if (!err) {
-		link_locked(&m->home, a);
-		link_locked(&m->home, b);
+		home_link_locked(&m->home, a);
+		home_link_locked(&m->home, b);
 	}
 	spin_unlock(&m->home.lock);
 	return err;
@@ -148,7 +148,7 @@ bool home_space_exists(struct memory *m, uint64_t id)
 	bool found;
 
 	spin_lock(&m->home.lock);
-	found = find_locked(&m->home, id) != NULL;
+	found = home_find_locked(&m->home, id) != NULL;
 	spin_unlock(&m->home.lock);
 	return found;
 }
@@ -161,7 +161,7 @@ static struct home_space *home_space_get(struct memory *m, uint64_t id, uint32_t
 	if (space_processor(id) != proc)
 		return NULL;
 	spin_lock(&m->home.lock);
-	as = find_locked(&m->home, id);
+	as = home_find_locked(&m->home, id);
 	if (as)
 		__atomic_add_fetch(&as->refs, 1, __ATOMIC_RELAXED);
 	spin_unlock(&m->home.lock);

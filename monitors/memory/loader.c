@@ -2,7 +2,7 @@
 /*
  * Home: PM_EXEC, loading a program into a new address space.
  *
- * Flow:	read the program's headers through the buffer cache, look its interpreter up at the storage
+ * Flow:	read the program's headers through the page cache, look its interpreter up at the storage
  *		node and read that one's headers; make the space; lay out stack, program, interpreter;
  *		tell the owners, in one message each.  Nothing is copied: pages come by demand.
  * Layout:	low to high: a program that says where (ET_EXEC), or one at PIE_BASE; its brk behind it;
@@ -60,8 +60,8 @@ static uint64_t random_pages(struct load *ld, unsigned int bits)
 
 /* --- reading --------------------------------------------------------------------------- */
 
-static int file_read(struct memory *m, const struct proto_file *file, uint64_t offset, void *buf,
-		     uint32_t len)
+static int program_read(struct memory *m, const struct proto_file *file, uint64_t offset, void *buf,
+			uint32_t len)
 {
 	const struct mm_file_read_req req = { *file, offset, len };
 	const uint32_t node = memory_cache_node(m, file);
@@ -80,7 +80,7 @@ static int source_read(void *arg, uint64_t offset, void *buf, uint32_t len)
 	uint32_t n = 0;
 
 	if (ld->reading && offset + len > ld->head_len && ld->head_len == sizeof(ld->head))
-		return file_read(ld->m, ld->reading, offset, buf, len);
+		return program_read(ld->m, ld->reading, offset, buf, len);
 	if (offset < ld->head_len)
 		n = MIN(len, ld->head_len - (uint32_t)offset);
 	memcpy(buf, ld->head + offset, n);
@@ -90,7 +90,7 @@ static int source_read(void *arg, uint64_t offset, void *buf, uint32_t len)
 static int read_image(struct load *ld, const struct proto_file *file, struct elf_image *img)
 {
 	const struct elf_source src = { source_read, ld };
-	const int n = file_read(ld->m, file, 0, ld->head, sizeof(ld->head));
+	const int n = program_read(ld->m, file, 0, ld->head, sizeof(ld->head));
 
 	if (n < 0)
 		return n;

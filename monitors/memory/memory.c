@@ -30,7 +30,7 @@ int memory_init(struct memory *m, const struct memory_config *cfg)
 	if (err)
 		goto out_pool;
 	home_init(m);
-	err = fcache_init(m);
+	err = page_cache_init(m);
 	if (err)
 		goto out_owner;
 	return 0;
@@ -50,7 +50,7 @@ void memory_destroy(struct memory *m)
 {
 	home_destroy(m);
 	owner_destroy(m);
-	fcache_destroy(m);
+	page_cache_destroy(m);
 	pool_destroy(&m->pool);
 	lib_free(m->nodes);
 	lib_free(m->reserve);

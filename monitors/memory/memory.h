@@ -2,13 +2,13 @@
 /*
  * Memory monitor: one instance and its parts.
  *
- * Parts:	pool (frames), owner (vRegions and the page table), home (address spaces), fcache
- *		(buffer cache), loader (programs).  The parts know nothing of the RPC layer: they
+ * Parts:	pool (frames), owner (vRegions and the page table), home (address spaces), page_cache
+ *		(page cache), loader (programs).  The parts know nothing of the RPC layer: they
  *		reach other nodes through struct memory_net, and msg.c hands requests to them.  So
  *		a host test can run several instances in one process.
  * Locking:	home: home_space.mutex, held across calls to owners.
  *		owner: table.lock -> region.lock -> a page table bucket's lock -> pool.lock.
- *		fcache: fcache.lock -> pool.lock.  No spinlock is held across a call to a node.
+ *		page_cache: page_cache.lock -> pool.lock.  No spinlock is held across a call to a node.
  * See:		docs/design/memory.md
  */
 #pragma once
@@ -39,10 +39,10 @@ struct memory_net {
 		    uint32_t body_len, struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
 		    uint32_t reply_max);
 	/*
-	 * Start an MS_READ.  fcache_read_done() follows, then fcache_read_release(), from any
+	 * Start an MS_READ.  page_cache_read_done() follows, then page_cache_read_release(), from any
 	 * context.  On a negative errno neither does.  Does not sleep unless @may_sleep.
 	 */
-	int (*read)(struct memory *m, struct fcache_read *rd, bool prefetch, bool may_sleep);
+	int (*read)(struct memory *m, struct page_cache_read *rd, bool prefetch, bool may_sleep);
 	/* The key by which a storage node may write into @page. */
 	uint32_t (*rkey)(struct memory *m, const struct mpage *page);
 	/* Placement; NULL: by the list of memory nodes. */
@@ -55,7 +55,7 @@ struct memory_stats {
 	uint64_t fetches;         /* PM_FETCH answered with 0 */
 	uint64_t fetch_data;      /* ... of these: a page was sent */
 	uint64_t fetch_zero;      /* ... of these: never written */
-	uint64_t fetch_file;      /* ... of these: sent on to the buffer cache */
+	uint64_t fetch_file;      /* ... of these: sent on to the page cache */
 	uint64_t fetch_errors;    /* PM_FETCH answered with an error other than "moved" */
 	uint64_t fetch_slow;      /* PM_FETCH that needed a worker */
 	uint64_t victims;         /* write-backs that came with a fetch */
@@ -76,7 +76,7 @@ struct memory_stats {
 	uint64_t enomem;          /* requests refused for want of memory */
 	uint64_t grants;          /* frames promised */
 	uint64_t file_fetches;    /* PM_FILE_FETCH answered with 0 */
-	uint64_t file_hits;       /* file pages found in the buffer cache */
+	uint64_t file_hits;       /* file pages found in the page cache */
 	uint64_t file_misses;
 	uint64_t file_reads; /* MS_READ sent */
 	uint64_t file_read_pages;
@@ -102,7 +102,7 @@ struct memory {
 	struct pool pool;
 	struct owner owner;
 	struct home home;
-	struct fcache fcache;
+	struct page_cache page_cache;
 	struct memory_stats stats; /* atomic */
 	/*
 	 * For what must not fail for want of memory: MM_MAP's second phases, moving pages back, merges
@@ -130,7 +130,7 @@ void memory_destroy(struct memory *m);
 int memory_set_nodes(struct memory *m, const uint32_t *nodes, size_t nr) __must_check;
 /* Who is to own a vRegion that becomes active: alternates over the nodes, this one at index 0. */
 uint32_t memory_owner_for(struct memory *m, uint64_t aspace, uint64_t index);
-/* Who holds the buffer cache of @file. */
+/* Who holds the page cache of @file. */
 uint32_t memory_cache_node(struct memory *m, const struct proto_file *file);
 
 /*

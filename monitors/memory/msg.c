@@ -421,7 +421,7 @@ static int msg_mm_file_read(const struct msg *msg)
 		return err;
 	if (msg->reply_max < req.len)
 		return -EMSGSIZE;
-	return fcache_copy(msg->m, &req.file, req.offset, msg->reply, req.len);
+	return page_cache_copy(msg->m, &req.file, req.offset, msg->reply, req.len);
 }
 
 /* --- dispatch -------------------------------------------------------------------------- */

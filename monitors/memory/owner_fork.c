@@ -376,8 +376,8 @@ static int merge_region(struct memory *m, struct region *r, void *arg)
 	return err;
 }
 
-static uint64_t discard(struct memory *m, uint64_t aspace, const struct pm_page_range *ranges,
-			uint32_t nr)
+static uint64_t discard_ranges(struct memory *m, uint64_t aspace,
+			       const struct pm_page_range *ranges, uint32_t nr)
 {
 	uint64_t dropped = 0;
 
@@ -402,7 +402,7 @@ int owner_merge(struct memory *m, const struct pm_merge_req *req, struct mm_rang
 	struct merge_call call = { .into = req->into };
 	int err;
 
-	(void)discard(m, req->from, req->ranges, req->nr_ranges);
+	(void)discard_ranges(m, req->from, req->ranges, req->nr_ranges);
 	err = for_each_region(m, req->from, merge_region, &call);
 	STAT_ADD(m, pages_renamed, call.renamed);
 	rep->pages = call.renamed;
@@ -414,6 +414,6 @@ int owner_merge(struct memory *m, const struct pm_merge_req *req, struct mm_rang
 
 int owner_discard(struct memory *m, const struct pm_discard_req *req, struct mm_range_rep *rep)
 {
-	rep->pages = discard(m, req->aspace, req->ranges, req->nr_ranges);
+	rep->pages = discard_ranges(m, req->aspace, req->ranges, req->nr_ranges);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Buffer cache: lookup, reading, read-ahead, reclaim.
+ * Page cache: lookup, reading, read-ahead, reclaim.
  *
  * States:	a page enters the cache as READING and becomes VALID (and joins the LRU list), or
  *		FAILED and leaves it.  The cache holds one reference to each page in it, each read
@@ -24,33 +24,33 @@
 #define RECLAIM_SCAN  64 /* pages in use that are passed over before giving up */
 #define FRAME_WAIT_NS (1000ull * 1000 * 1000)
 
-int fcache_init(struct memory *m)
+int page_cache_init(struct memory *m)
 {
-	struct fcache *fc = &m->fcache;
+	struct page_cache *pc = &m->page_cache;
 
-	memset(fc, 0, sizeof(*fc));
-	spin_lock_init(&fc->lock, "fcache", RANK_SPIN_CACHE);
-	list_init(&fc->lru);
-	waitqueue_init(&fc->done);
-	fc->nr_buckets = 64;
-	while (fc->nr_buckets < m->pool.total)
-		fc->nr_buckets *= 2;
-	fc->buckets = lib_zalloc(fc->nr_buckets * sizeof(*fc->buckets));
-	return fc->buckets ? 0 : -ENOMEM;
+	memset(pc, 0, sizeof(*pc));
+	spin_lock_init(&pc->lock, "page_cache", RANK_SPIN_CACHE);
+	list_init(&pc->lru);
+	waitqueue_init(&pc->done);
+	pc->nr_buckets = 64;
+	while (pc->nr_buckets < m->pool.total)
+		pc->nr_buckets *= 2;
+	pc->buckets = lib_zalloc(pc->nr_buckets * sizeof(*pc->buckets));
+	return pc->buckets ? 0 : -ENOMEM;
 }
 
-void fcache_destroy(struct memory *m)
+void page_cache_destroy(struct memory *m)
 {
-	if (!m->fcache.buckets)
+	if (!m->page_cache.buckets)
 		return;
-	(void)fcache_drop_all(m);
-	lib_free(m->fcache.buckets);
-	m->fcache.buckets = NULL;
+	(void)page_cache_drop_all(m);
+	lib_free(m->page_cache.buckets);
+	m->page_cache.buckets = NULL;
 }
 
 /* --- files ----------------------------------------------------------------------------- */
 
-static int file_cmp(const struct proto_file *a, const struct proto_file *b)
+static int cached_file_cmp(const struct proto_file *a, const struct proto_file *b)
 {
 	if (a->ino != b->ino)
 		return a->ino < b->ino ? -1 : 1;
@@ -62,15 +62,16 @@ static int file_cmp(const struct proto_file *a, const struct proto_file *b)
 }
 
 /* Find @file, or put @fresh (may be NULL) there; with a reference for the caller. */
-static struct cfile *file_get_locked(struct fcache *fc, const struct proto_file *file,
-				     struct cfile *fresh) __must_hold(&fc->lock)
+static struct cached_file *cached_file_get_locked(struct page_cache *pc,
+						  const struct proto_file *file,
+						  struct cached_file *fresh) __must_hold(&pc->lock)
 {
-	struct rb_node **link = &fc->files.node;
+	struct rb_node **link = &pc->files.node;
 	struct rb_node *parent = NULL;
 
 	while (*link) {
-		struct cfile *cf = rb_entry(*link, struct cfile, node);
-		const int cmp = file_cmp(file, &cf->file);
+		struct cached_file *cf = rb_entry(*link, struct cached_file, node);
+		const int cmp = cached_file_cmp(file, &cf->file);
 
 		if (!cmp) {
 			cf->refs++;
@@ -84,89 +85,92 @@ static struct cfile *file_get_locked(struct fcache *fc, const struct proto_file 
 	fresh->file = *file;
 	fresh->refs = 1;
 	rb_link_node(&fresh->node, parent, link);
-	rb_insert_color(&fresh->node, &fc->files);
-	fc->nr_files++;
+	rb_insert_color(&fresh->node, &pc->files);
+	pc->nr_files++;
 	return fresh;
 }
 
 /* Drop a reference; true when the caller is to free @cf once it has unlocked. */
-static bool file_put_locked(struct fcache *fc, struct cfile *cf) __must_hold(&fc->lock)
+static bool cached_file_put_locked(struct page_cache *pc, struct cached_file *cf)
+	__must_hold(&pc->lock)
 {
 	if (--cf->refs)
 		return false;
-	rb_erase(&cf->node, &fc->files);
-	fc->nr_files--;
+	rb_erase(&cf->node, &pc->files);
+	pc->nr_files--;
 	return true;
 }
 
-static void file_put(struct memory *m, struct cfile *cf)
+static void cached_file_put(struct memory *m, struct cached_file *cf)
 {
 	bool last;
 
-	spin_lock(&m->fcache.lock);
-	last = file_put_locked(&m->fcache, cf);
-	spin_unlock(&m->fcache.lock);
+	spin_lock(&m->page_cache.lock);
+	last = cached_file_put_locked(&m->page_cache, cf);
+	spin_unlock(&m->page_cache.lock);
 	if (last)
 		lib_free(cf);
 }
 
-static struct cfile *file_get(struct memory *m, const struct proto_file *file, bool may_sleep)
+static struct cached_file *cached_file_get(struct memory *m, const struct proto_file *file,
+					   bool may_sleep)
 {
-	struct cfile *cf, *fresh;
+	struct cached_file *cf, *fresh;
 
-	spin_lock(&m->fcache.lock);
-	cf = file_get_locked(&m->fcache, file, NULL);
-	spin_unlock(&m->fcache.lock);
+	spin_lock(&m->page_cache.lock);
+	cf = cached_file_get_locked(&m->page_cache, file, NULL);
+	spin_unlock(&m->page_cache.lock);
 	if (cf || !may_sleep)
 		return cf;
 	fresh = lib_zalloc(sizeof(*fresh));
 	if (!fresh)
 		return NULL;
-	spin_lock(&m->fcache.lock);
-	cf = file_get_locked(&m->fcache, file, fresh);
-	spin_unlock(&m->fcache.lock);
+	spin_lock(&m->page_cache.lock);
+	cf = cached_file_get_locked(&m->page_cache, file, fresh);
+	spin_unlock(&m->page_cache.lock);
 	if (cf != fresh)
 		lib_free(fresh);
 	return cf;
 }
 
-static uint64_t file_pages(const struct cfile *cf)
+static uint64_t cached_file_pages(const struct cached_file *cf)
 {
 	return DIV_ROUND_UP(cf->size, PAGE_SIZE);
 }
 
 /* Is @pgoff known to lie behind the end? */
-static bool behind_end(const struct cfile *cf, uint64_t pgoff)
+static bool behind_end(const struct cached_file *cf, uint64_t pgoff)
 {
-	return cf->known && pgoff >= file_pages(cf);
+	return cf->known && pgoff >= cached_file_pages(cf);
 }
 
 /* --- pages ----------------------------------------------------------------------------- */
 
-static struct hlist_head *bucket(struct fcache *fc, const struct cfile *cf, uint64_t pgoff)
+static struct hlist_head *cache_bucket(struct page_cache *pc, const struct cached_file *cf,
+				       uint64_t pgoff)
 {
-	return &fc->buckets[hash64_pair((uintptr_t)cf, pgoff) & (fc->nr_buckets - 1)];
+	return &pc->buckets[hash64_pair((uintptr_t)cf, pgoff) & (pc->nr_buckets - 1)];
 }
 
-static struct mpage *find_locked(struct fcache *fc, struct cfile *cf, uint64_t pgoff)
-	__must_hold(&fc->lock)
+static struct mpage *cache_find_locked(struct page_cache *pc, struct cached_file *cf,
+				       uint64_t pgoff) __must_hold(&pc->lock)
 {
 	struct mpage *page;
 
-	hlist_for_each_entry(page, bucket(fc, cf, pgoff), hash)
+	hlist_for_each_entry(page, cache_bucket(pc, cf, pgoff), hash)
 		if (page->key == (uintptr_t)cf && page->index == pgoff)
 			return page;
 	return NULL;
 }
 
-static void insert_locked(struct fcache *fc, struct cfile *cf, struct mpage *page, uint64_t pgoff)
-	__must_hold(&fc->lock)
+static void cache_insert_locked(struct page_cache *pc, struct cached_file *cf, struct mpage *page,
+				uint64_t pgoff) __must_hold(&pc->lock)
 {
 	page->key = (uintptr_t)cf;
 	page->index = pgoff;
-	page->state = CPAGE_READING;
+	page->state = CACHE_PAGE_READING;
 	list_init(&page->link);
-	hlist_add_head(&page->hash, bucket(fc, cf, pgoff));
+	hlist_add_head(&page->hash, cache_bucket(pc, cf, pgoff));
 	cf->refs++;
 }
 
@@ -174,39 +178,39 @@ static void insert_locked(struct fcache *fc, struct cfile *cf, struct mpage *pag
  * Take @page out; the cache's reference goes to the caller.  @cf keeps at least the reference of
  * whoever calls, except in reclaim_locked(), which looks after it.
  */
-static void remove_locked(struct fcache *fc, struct cfile *cf, struct mpage *page)
-	__must_hold(&fc->lock)
+static void cache_remove_locked(struct page_cache *pc, struct cached_file *cf, struct mpage *page)
+	__must_hold(&pc->lock)
 {
 	hlist_del(&page->hash);
 	list_del(&page->link);
 	cf->refs--;
 }
 
-bool fcache_reclaim(struct memory *m)
+bool page_cache_reclaim(struct memory *m)
 {
-	struct fcache *fc = &m->fcache;
+	struct page_cache *pc = &m->page_cache;
 	struct mpage *page, *next, *victim = NULL;
-	struct cfile *cf = NULL;
+	struct cached_file *cf = NULL;
 	int scanned = 0;
 
-	spin_lock(&fc->lock);
-	list_for_each_entry_safe(page, next, &fc->lru, link) {
+	spin_lock(&pc->lock);
+	list_for_each_entry_safe(page, next, &pc->lru, link) {
 		if (__atomic_load_n(&page->refs, __ATOMIC_ACQUIRE) == 1) {
 			victim = page;
 			break;
 		}
 		if (++scanned == RECLAIM_SCAN)
 			break;
-		list_move_tail(&page->link, &fc->lru);
+		list_move_tail(&page->link, &pc->lru);
 	}
 	if (victim) {
-		cf = (struct cfile *)(uintptr_t)victim->key;
+		cf = (struct cached_file *)(uintptr_t)victim->key;
 		cf->refs++;
-		remove_locked(fc, cf, victim);
-		if (!file_put_locked(fc, cf))
+		cache_remove_locked(pc, cf, victim);
+		if (!cached_file_put_locked(pc, cf))
 			cf = NULL;
 	}
-	spin_unlock(&fc->lock);
+	spin_unlock(&pc->lock);
 	if (!victim)
 		return false;
 	STAT_INC(m, file_evicted);
@@ -215,11 +219,11 @@ bool fcache_reclaim(struct memory *m)
 	return true;
 }
 
-uint64_t fcache_drop_all(struct memory *m)
+uint64_t page_cache_drop_all(struct memory *m)
 {
 	uint64_t n = 0;
 
-	while (fcache_reclaim(m))
+	while (page_cache_reclaim(m))
 		n++;
 	return n;
 }
@@ -227,7 +231,7 @@ uint64_t fcache_drop_all(struct memory *m)
 /* --- reading --------------------------------------------------------------------------- */
 
 /* Does the reply agree with itself?  How many pages there must be follows from the size. */
-static bool reply_is_valid(const struct fcache_read *rd, const struct ms_read_rep *rep)
+static bool reply_is_valid(const struct page_cache_read *rd, const struct ms_read_rep *rep)
 {
 	const uint64_t pages = DIV_ROUND_UP(rep->file_size, PAGE_SIZE);
 	const uint64_t left = pages > rd->pgoff ? pages - rd->pgoff : 0;
@@ -243,7 +247,7 @@ static bool reply_is_valid(const struct fcache_read *rd, const struct ms_read_re
 }
 
 /* Storage has told the file's version: note it; pages of another one are void. */
-static void note_version_locked(struct cfile *cf, const struct ms_read_rep *rep)
+static void note_version_locked(struct cached_file *cf, const struct ms_read_rep *rep)
 {
 	if (!cf->known || cf->version != rep->version || cf->size != rep->file_size)
 		cf->gen++;
@@ -252,10 +256,10 @@ static void note_version_locked(struct cfile *cf, const struct ms_read_rep *rep)
 	cf->size = rep->file_size;
 }
 
-void fcache_read_done(struct fcache_read *rd, int status, uint32_t reply_len)
+void page_cache_read_done(struct page_cache_read *rd, int status, uint32_t reply_len)
 {
 	struct memory *m = rd->m;
-	struct fcache *fc = &m->fcache;
+	struct page_cache *pc = &m->page_cache;
 	struct mpage *dropped[MS_READ_MAX_PAGES];
 	struct ms_read_rep rep = { 0 };
 	uint32_t nr_dropped = 0;
@@ -265,7 +269,7 @@ void fcache_read_done(struct fcache_read *rd, int status, uint32_t reply_len)
 	if (!status && !reply_is_valid(rd, &rep))
 		status = -EIO;
 
-	spin_lock(&fc->lock);
+	spin_lock(&pc->lock);
 	if (!status)
 		note_version_locked(rd->cf, &rep);
 	for (uint32_t i = 0; i < rd->nr; i++) {
@@ -273,32 +277,33 @@ void fcache_read_done(struct fcache_read *rd, int status, uint32_t reply_len)
 
 		if (!status && i < rep.nr_valid) {
 			page->seq = rd->cf->gen;
-			list_add_tail(&page->link, &fc->lru);
-			__atomic_store_n(&page->state, CPAGE_VALID, __ATOMIC_RELEASE);
+			list_add_tail(&page->link, &pc->lru);
+			__atomic_store_n(&page->state, CACHE_PAGE_VALID, __ATOMIC_RELEASE);
 			continue;
 		}
-		remove_locked(fc, rd->cf, page);
+		cache_remove_locked(pc, rd->cf, page);
 		page->seq = (uint64_t)-status;
-		__atomic_store_n(&page->state, CPAGE_FAILED, __ATOMIC_RELEASE);
+		__atomic_store_n(&page->state, CACHE_PAGE_FAILED, __ATOMIC_RELEASE);
 		dropped[nr_dropped++] = page;
 	}
-	spin_unlock(&fc->lock);
+	spin_unlock(&pc->lock);
 	STAT_ADD(m, file_read_pages, rd->nr - nr_dropped);
 	for (uint32_t i = 0; i < nr_dropped; i++)
 		mpage_put(&m->pool, dropped[i]);
-	wake_all(&fc->done);
+	wake_all(&pc->done);
 }
 
-void fcache_read_release(struct fcache_read *rd)
+void page_cache_read_release(struct page_cache_read *rd)
 {
 	for (uint32_t i = 0; i < rd->nr; i++)
 		mpage_put(&rd->m->pool, rd->pages[i]);
-	file_put(rd->m, rd->cf);
+	cached_file_put(rd->m, rd->cf);
 	lib_free(rd);
 }
 
 /* Frames for up to @nr pages; waits for the first one if it may. */
-static uint32_t read_frames(struct memory *m, struct fcache_read *rd, uint32_t nr, bool may_sleep)
+static uint32_t read_frames(struct memory *m, struct page_cache_read *rd, uint32_t nr,
+			    bool may_sleep)
 {
 	uint32_t n = 0;
 
@@ -316,26 +321,26 @@ static uint32_t read_frames(struct memory *m, struct fcache_read *rd, uint32_t n
 }
 
 /* Put frames into the cache for the run of missing pages from @pgoff; frees the others. */
-static void read_insert(struct memory *m, struct fcache_read *rd, uint64_t pgoff, uint32_t nr)
+static void read_insert(struct memory *m, struct page_cache_read *rd, uint64_t pgoff, uint32_t nr)
 {
-	struct fcache *fc = &m->fcache;
+	struct page_cache *pc = &m->page_cache;
 
 	rd->pgoff = pgoff;
 	rd->nr = 0;
-	spin_lock(&fc->lock);
+	spin_lock(&pc->lock);
 	while (rd->nr < nr && !behind_end(rd->cf, pgoff + rd->nr) &&
-	       !find_locked(fc, rd->cf, pgoff + rd->nr)) {
+	       !cache_find_locked(pc, rd->cf, pgoff + rd->nr)) {
 		mpage_get(rd->pages[rd->nr]); /* the read's; the first is the cache's */
-		insert_locked(fc, rd->cf, rd->pages[rd->nr], pgoff + rd->nr);
+		cache_insert_locked(pc, rd->cf, rd->pages[rd->nr], pgoff + rd->nr);
 		rd->nr++;
 	}
 	rd->cf->refs++;
-	spin_unlock(&fc->lock);
+	spin_unlock(&pc->lock);
 	for (uint32_t i = rd->nr; i < nr; i++)
 		mpage_put(&m->pool, rd->pages[i]);
 }
 
-static int read_encode(struct memory *m, struct fcache_read *rd)
+static int read_encode(struct memory *m, struct page_cache_read *rd)
 {
 	struct ms_read_req req = {
 		.file = rd->cf->file,
@@ -361,10 +366,10 @@ static int read_encode(struct memory *m, struct fcache_read *rd)
  * is not: whoever put it there reads it.  *@first (may be NULL): the first page, held, if we read it;
  * the read may have ended by then, and failed.
  */
-static int read_start(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32_t nr,
+static int read_start(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t nr,
 		      bool prefetch, bool may_sleep, struct mpage **first)
 {
-	struct fcache_read *rd = lib_zalloc(sizeof(*rd));
+	struct page_cache_read *rd = lib_zalloc(sizeof(*rd));
 	int err;
 
 	if (!rd)
@@ -378,7 +383,7 @@ static int read_start(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32
 	}
 	read_insert(m, rd, pgoff, nr);
 	if (!rd->nr) {
-		fcache_read_release(rd);
+		page_cache_read_release(rd);
 		return 0;
 	}
 	if (first) {
@@ -390,8 +395,8 @@ static int read_start(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32
 	if (!err)
 		err = m->net->read(m, rd, prefetch, may_sleep);
 	if (err) {
-		fcache_read_done(rd, err, 0);
-		fcache_read_release(rd);
+		page_cache_read_done(rd, err, 0);
+		page_cache_read_release(rd);
 	}
 	return first ? 0 : err;
 }
@@ -402,56 +407,58 @@ static int read_start(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32
  * What the asker knows is not what we know: what we have is not used.  Once per version asked for: if
  * storage does not know it either, the asker is behind the times and gets what there is.
  */
-static void check_version(struct memory *m, struct cfile *cf, uint64_t version)
+static void check_version(struct memory *m, struct cached_file *cf, uint64_t version)
 {
-	spin_lock(&m->fcache.lock);
+	spin_lock(&m->page_cache.lock);
 	if (version && cf->known && cf->version != version && cf->asked != version) {
 		cf->asked = version;
 		cf->known = false;
 		cf->gen++;
 	}
-	spin_unlock(&m->fcache.lock);
+	spin_unlock(&m->page_cache.lock);
 }
 
-enum look {
+enum cache_look {
 	LOOK_HIT,     /* held and valid */
 	LOOK_WAIT,    /* held, being read */
 	LOOK_MISSING, /* not there */
 	LOOK_END,     /* behind the end of the file */
 };
 
-static enum look look_locked(struct memory *m, struct cfile *cf, uint64_t pgoff, struct mpage **out,
-			     struct mpage **stale) __must_hold(&m->fcache.lock)
+static enum cache_look cache_look_locked(struct memory *m, struct cached_file *cf, uint64_t pgoff,
+					 struct mpage **out, struct mpage **stale)
+	__must_hold(&m->page_cache.lock)
 {
-	struct fcache *fc = &m->fcache;
+	struct page_cache *pc = &m->page_cache;
 	struct mpage *page;
 
 	if (behind_end(cf, pgoff))
 		return LOOK_END;
-	page = find_locked(fc, cf, pgoff);
+	page = cache_find_locked(pc, cf, pgoff);
 	if (!page)
 		return LOOK_MISSING;
-	if (page->state == CPAGE_VALID && page->seq != cf->gen) {
-		remove_locked(fc, cf, page);
+	if (page->state == CACHE_PAGE_VALID && page->seq != cf->gen) {
+		cache_remove_locked(pc, cf, page);
 		*stale = page;
 		return LOOK_MISSING;
 	}
 	mpage_get(page);
 	*out = page;
-	if (page->state == CPAGE_READING)
+	if (page->state == CACHE_PAGE_READING)
 		return LOOK_WAIT;
-	list_move_tail(&page->link, &fc->lru);
+	list_move_tail(&page->link, &pc->lru);
 	return LOOK_HIT;
 }
 
-static enum look look(struct memory *m, struct cfile *cf, uint64_t pgoff, struct mpage **out)
+static enum cache_look cache_look(struct memory *m, struct cached_file *cf, uint64_t pgoff,
+				  struct mpage **out)
 {
 	struct mpage *stale = NULL;
-	enum look res;
+	enum cache_look res;
 
-	spin_lock(&m->fcache.lock);
-	res = look_locked(m, cf, pgoff, out, &stale);
-	spin_unlock(&m->fcache.lock);
+	spin_lock(&m->page_cache.lock);
+	res = cache_look_locked(m, cf, pgoff, out, &stale);
+	spin_unlock(&m->page_cache.lock);
 	if (stale)
 		mpage_put(&m->pool, stale);
 	return res;
@@ -462,14 +469,14 @@ static int wait_read(struct memory *m, struct mpage *page)
 {
 	uint8_t state;
 
-	wait_event(&m->fcache.done,
-		   (state = __atomic_load_n(&page->state, __ATOMIC_ACQUIRE)) != CPAGE_READING);
-	if (state == CPAGE_VALID)
+	wait_event(&m->page_cache.done,
+		   (state = __atomic_load_n(&page->state, __ATOMIC_ACQUIRE)) != CACHE_PAGE_READING);
+	if (state == CACHE_PAGE_VALID)
 		return 0;
 	return page->seq ? -(int)page->seq : -EAGAIN;
 }
 
-/* The page that @out holds: wait until it is there.  1, or what fcache_get() is to do about it. */
+/* The page that @out holds: wait until it is there.  1, or what page_cache_get() is to do about it. */
 static int hold_reading(struct memory *m, struct mpage **out)
 {
 	const int err = wait_read(m, *out);
@@ -484,15 +491,15 @@ static int hold_reading(struct memory *m, struct mpage **out)
  * Hold the page at @pgoff.  1: held; 0: behind the end; negative errno.  @more: pages that are wanted
  * from here on.
  */
-static int hold_page(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32_t more,
+static int hold_page(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t more,
 		     bool may_sleep, struct mpage **out)
 {
 	bool missed = false;
-	enum look res;
+	enum cache_look res;
 	int ret;
 
 	do {
-		res = look(m, cf, pgoff, out);
+		res = cache_look(m, cf, pgoff, out);
 		if (res == LOOK_END)
 			return 0;
 		ret = 1;
@@ -518,12 +525,12 @@ static int hold_page(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32_
 }
 
 /* Note that [pgoff, pgoff + nr) was read, and read ahead of a reader in order. */
-static void read_ahead(struct memory *m, struct cfile *cf, uint64_t pgoff, uint32_t nr)
+static void cache_read_ahead(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t nr)
 {
 	const uint64_t end = pgoff + nr;
 	uint64_t from = 0, to = 0;
 
-	spin_lock(&m->fcache.lock);
+	spin_lock(&m->page_cache.lock);
 	if (pgoff == cf->ra_next && pgoff) {
 		cf->ra_window = MIN(MAX(2 * cf->ra_window, RA_MIN), RA_MAX);
 	} else if (end != cf->ra_next) {
@@ -533,10 +540,10 @@ static void read_ahead(struct memory *m, struct cfile *cf, uint64_t pgoff, uint3
 	cf->ra_next = end;
 	if (cf->ra_window && cf->known && cf->ra_end < end + cf->ra_window / 2) {
 		from = MAX(cf->ra_end, end);
-		to = MIN(from + cf->ra_window / 2, file_pages(cf));
+		to = MIN(from + cf->ra_window / 2, cached_file_pages(cf));
 		cf->ra_end = MAX(to, cf->ra_end);
 	}
-	spin_unlock(&m->fcache.lock);
+	spin_unlock(&m->page_cache.lock);
 	while (from < to) {
 		const uint32_t n = (uint32_t)MIN(to - from, (uint64_t)MS_READ_MAX_PAGES);
 
@@ -546,11 +553,11 @@ static void read_ahead(struct memory *m, struct cfile *cf, uint64_t pgoff, uint3
 	}
 }
 
-int fcache_get(struct memory *m, const struct proto_file *file, uint64_t pgoff, uint32_t nr,
-	       uint64_t version, bool may_sleep, struct mpage **pages,
-	       struct pm_file_fetch_rep *rep)
+int page_cache_get(struct memory *m, const struct proto_file *file, uint64_t pgoff, uint32_t nr,
+		   uint64_t version, bool may_sleep, struct mpage **pages,
+		   struct pm_file_fetch_rep *rep)
 {
-	struct cfile *cf = file_get(m, file, may_sleep);
+	struct cached_file *cf = cached_file_get(m, file, may_sleep);
 	uint32_t n = 0;
 	int ret = 1;
 
@@ -563,9 +570,9 @@ int fcache_get(struct memory *m, const struct proto_file *file, uint64_t pgoff, 
 			n++;
 	}
 	if (ret >= 0) {
-		spin_lock(&m->fcache.lock);
+		spin_lock(&m->page_cache.lock);
 		rep->file_size = cf->size;
-		spin_unlock(&m->fcache.lock);
+		spin_unlock(&m->page_cache.lock);
 		/* A file that shrank between two of the pages: those behind its end do not count. */
 		while (n && rep->file_size <= (pgoff + n - 1) * PAGE_SIZE)
 			mpage_put(&m->pool, pages[--n]);
@@ -573,18 +580,18 @@ int fcache_get(struct memory *m, const struct proto_file *file, uint64_t pgoff, 
 		rep->last_bytes = n ? (uint32_t)MIN(rep->file_size - (pgoff + n - 1) * PAGE_SIZE,
 						    (uint64_t)PAGE_SIZE)
 				    : 0;
-		read_ahead(m, cf, pgoff, nr);
+		cache_read_ahead(m, cf, pgoff, nr);
 		ret = 0;
 	} else {
 		while (n)
 			mpage_put(&m->pool, pages[--n]);
 	}
-	file_put(m, cf);
+	cached_file_put(m, cf);
 	return ret;
 }
 
-int fcache_copy(struct memory *m, const struct proto_file *file, uint64_t offset, void *buf,
-		uint32_t len)
+int page_cache_copy(struct memory *m, const struct proto_file *file, uint64_t offset, void *buf,
+		    uint32_t len)
 {
 	struct pm_file_fetch_rep rep;
 	struct mpage *page;
@@ -596,7 +603,7 @@ int fcache_copy(struct memory *m, const struct proto_file *file, uint64_t offset
 		uint32_t n;
 		int err;
 
-		err = fcache_get(m, file, pos >> PAGE_SHIFT, 1, 0, true, &page, &rep);
+		err = page_cache_get(m, file, pos >> PAGE_SHIFT, 1, 0, true, &page, &rep);
 		if (err)
 			return err;
 		if (!rep.nr_valid)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Buffer cache: pages of files, in frames into which the storage node writes them.
+ * Page cache: pages of files, in frames into which the storage node writes them.
  *
  * Key:		(file, page).  A file has a generation here that changes when storage tells of another
  *		version of its content; pages of an older generation are not used any more.
  * Reading:	a miss starts one MS_READ for a run of missing pages; whoever else wants one of them
  *		waits for that read.  Sequential readers are read ahead of.
  * Memory:	pages fill what programs leave.  The least recently used one that nobody holds gives way
- *		(fcache_reclaim(), called by the pool).
- * Locking:	fcache.lock (a spinlock) guards everything here; a page that is held (referenced)
+ *		(page_cache_reclaim(), called by the pool).
+ * Locking:	page_cache.lock (a spinlock) guards everything here; a page that is held (referenced)
  *		may be read without it.
  * Failure:	a failed read fails everybody who waits for it and leaves nothing in the cache.  After a
  *		time-out the frames stay referenced until the RPC layer releases the call.
@@ -28,14 +28,14 @@
 struct memory;
 struct mpage;
 
-enum cpage_state {
-	CPAGE_READING,
-	CPAGE_VALID,
-	CPAGE_FAILED, /* out of the cache; mpage.seq holds the errno, 0: behind the end of the file */
+enum cache_page_state {
+	CACHE_PAGE_READING,
+	CACHE_PAGE_VALID,
+	CACHE_PAGE_FAILED, /* out of the cache; mpage.seq holds the errno, 0: behind the end of the file */
 };
 
-struct cfile {
-	struct rb_node node; /* in fcache.files */
+struct cached_file {
+	struct rb_node node; /* in page_cache.files */
 	struct proto_file file;
 	uint64_t refs; /* users, pages and reads */
 	bool known;    /* version and size are */
@@ -48,7 +48,7 @@ struct cfile {
 	uint32_t ra_window; /* pages; 0 = not sequential */
 };
 
-struct fcache {
+struct page_cache {
 	struct spinlock lock; /* RANK_SPIN_CACHE */
 	struct rb_root files __guarded_by(&lock);
 	struct hlist_head *buckets __guarded_by(&lock);
@@ -59,9 +59,9 @@ struct fcache {
 };
 
 /* One MS_READ under way. */
-struct fcache_read {
+struct page_cache_read {
 	struct memory *m;
-	struct cfile *cf;
+	struct cached_file *cf;
 	uint64_t pgoff;
 	uint32_t nr;
 	struct mpage *pages[MS_READ_MAX_PAGES]; /* one reference each */
@@ -71,8 +71,8 @@ struct fcache_read {
 	struct ms_read_rep_wire reply;
 };
 
-int fcache_init(struct memory *m) __must_check;
-void fcache_destroy(struct memory *m);
+int page_cache_init(struct memory *m) __must_check;
+void page_cache_destroy(struct memory *m);
 
 /*
  * Hold up to @nr pages of @file from @pgoff.  rep->nr_valid tells how many @pages were filled in, each
@@ -80,18 +80,18 @@ void fcache_destroy(struct memory *m);
  * -EAGAIN (only unless @may_sleep): not all of them are there.  -ENOMEM, -ESTALE, -EIO, or what the
  * call to storage ended with.
  */
-int fcache_get(struct memory *m, const struct proto_file *file, uint64_t pgoff, uint32_t nr,
-	       uint64_t version, bool may_sleep, struct mpage **pages,
-	       struct pm_file_fetch_rep *rep) __must_check;
+int page_cache_get(struct memory *m, const struct proto_file *file, uint64_t pgoff, uint32_t nr,
+		   uint64_t version, bool may_sleep, struct mpage **pages,
+		   struct pm_file_fetch_rep *rep) __must_check;
 /* Copy bytes; returns how many, fewer at the end of the file.  May sleep. */
-int fcache_copy(struct memory *m, const struct proto_file *file, uint64_t offset, void *buf,
-		uint32_t len) __must_check;
+int page_cache_copy(struct memory *m, const struct proto_file *file, uint64_t offset, void *buf,
+		    uint32_t len) __must_check;
 /* Give up one page; false when every page is in use. */
-bool fcache_reclaim(struct memory *m);
+bool page_cache_reclaim(struct memory *m);
 /* Drop every page that nobody holds; returns how many. */
-uint64_t fcache_drop_all(struct memory *m);
+uint64_t page_cache_drop_all(struct memory *m);
 
 /* From the transport, any context but interrupts: the read has ended with @status, then: its frames are
  * not written to any more. */
-void fcache_read_done(struct fcache_read *rd, int status, uint32_t reply_len);
-void fcache_read_release(struct fcache_read *rd);
+void page_cache_read_done(struct page_cache_read *rd, int status, uint32_t reply_len);
+void page_cache_read_release(struct page_cache_read *rd);

@@ -105,7 +105,8 @@ static uint64_t anon_limit(const struct pool *pool)
 }
 
 /* Take any free frame, a zeroed one if there is one. */
-static struct mpage *take_locked(struct pool *pool, enum mpage_kind kind) __must_hold(&pool->lock)
+static struct mpage *frame_take_locked(struct pool *pool, enum mpage_kind kind)
+	__must_hold(&pool->lock)
 {
 	struct mpage *page;
 
@@ -128,13 +129,13 @@ static struct mpage *take_locked(struct pool *pool, enum mpage_kind kind) __must
 }
 
 /* Take any free frame; the zeroing thread hears of it when few are left. */
-static struct mpage *take(struct pool *pool, enum mpage_kind kind)
+static struct mpage *frame_take(struct pool *pool, enum mpage_kind kind)
 {
 	struct mpage *page;
 	bool low;
 
 	spin_lock(&pool->lock);
-	page = take_locked(pool, kind);
+	page = frame_take_locked(pool, kind);
 	low = pool->nr_zero < pool->zero_ahead / 2;
 	spin_unlock(&pool->lock);
 	if (low && waitqueue_active(&pool->zeroer))
@@ -143,12 +144,12 @@ static struct mpage *take(struct pool *pool, enum mpage_kind kind)
 }
 
 /* Take a free frame, or one that a file page gives up. */
-static struct mpage *take_or_reclaim(struct pool *pool, enum mpage_kind kind)
+static struct mpage *frame_take_or_reclaim(struct pool *pool, enum mpage_kind kind)
 {
 	struct mpage *page;
 
 	do
-		page = take(pool, kind);
+		page = frame_take(pool, kind);
 	while (!page && pool->reclaim && pool->reclaim(pool->reclaim_arg));
 	return page;
 }
@@ -182,7 +183,7 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc)
 	pool->used++;
 	spin_unlock(&pool->lock);
 
-	page = take_or_reclaim(pool, MPAGE_ANON);
+	page = frame_take_or_reclaim(pool, MPAGE_ANON);
 	if (page)
 		return page;
 	spin_lock(&pool->lock);
@@ -197,8 +198,8 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc)
 
 struct mpage *pool_alloc_file(struct pool *pool, bool may_reclaim)
 {
-	struct mpage *page =
-		may_reclaim ? take_or_reclaim(pool, MPAGE_FILE) : take(pool, MPAGE_FILE);
+	struct mpage *page = may_reclaim ? frame_take_or_reclaim(pool, MPAGE_FILE)
+					 : frame_take(pool, MPAGE_FILE);
 
 	if (page) {
 		spin_lock(&pool->lock);

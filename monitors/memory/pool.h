@@ -37,13 +37,13 @@ struct mpage {
 	struct hlist_node hash; /* page table or file cache: its bucket's lock */
 	struct list_head
 		link;   /* free list: pool.lock; vRegion's pages: its lock; LRU: cache lock */
-	uint64_t key;   /* const while in use: key of the vRegion's pages, or struct cfile */
+	uint64_t key;   /* const while in use: key of the vRegion's pages, or struct cached_file */
 	uint64_t index; /* const while in use: address, or page of the file */
 	uint64_t seq;   /* ANON: last write-back, vRegion's lock; FILE: version, cache lock */
 	uint32_t refs;  /* atomic; 0 = free */
 	uint16_t run;   /* const: index into pool.runs */
 	uint8_t kind;   /* enum mpage_kind; pool.lock */
-	uint8_t state;  /* FILE: enum cpage_state; cache lock */
+	uint8_t state;  /* FILE: enum cache_page_state; cache lock */
 };
 
 struct pool_run {

@@ -147,15 +147,15 @@ static int node_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 
 static void read_done(struct rpc_call *call)
 {
-	fcache_read_done(call->arg, call->status, call->reply_len);
+	page_cache_read_done(call->arg, call->status, call->reply_len);
 }
 
 static void read_release(struct rpc_call *call)
 {
-	fcache_read_release(call->arg);
+	page_cache_read_release(call->arg);
 }
 
-static int node_read(struct memory *m, struct fcache_read *rd, bool prefetch, bool may_sleep)
+static int node_read(struct memory *m, struct page_cache_read *rd, bool prefetch, bool may_sleep)
 {
 	struct rpc_call *call = rpc_call_alloc();
 	int err;
@@ -338,8 +338,8 @@ static enum rpc_handler_result handle_file_fetch(struct rpc_request *req, void *
 	if (!err && bulk_len)
 		err = -EMSGSIZE;
 	if (!err)
-		err = fcache_get(&memory, &fr->req.file, fr->req.pgoff, fr->req.nr_pages,
-				 fr->req.version, rpc_request_may_sleep(req), fr->pages, &rep);
+		err = page_cache_get(&memory, &fr->req.file, fr->req.pgoff, fr->req.nr_pages,
+				     fr->req.version, rpc_request_may_sleep(req), fr->pages, &rep);
 	if (!err) {
 		file_reply_send(req, fr, &rep);
 		return RPC_DONE;
@@ -459,7 +459,7 @@ static const struct rpc_handler handlers[] = {
 	{ PM_WRITEBACK, INLINE | WAITS | IDEMPOTENT, "PM_WRITEBACK", handle_writeback },
 	HANDLER(PM_CREDIT, 0), /* twice would promise twice */
 	HANDLER(PM_MEMINFO, IDEMPOTENT),
-	/* From processors, to the node of a file's buffer cache.  Waits for storage. */
+	/* From processors, to the node of a file's page cache.  Waits for storage. */
 	{ PM_FILE_FETCH, INLINE | WAITS | IDEMPOTENT, "PM_FILE_FETCH", handle_file_fetch },
 	/* From the home.  They wait for nobody, but MM_MOVE and MM_VREGION_MOVE for another owner. */
 	HANDLER(MM_MAP, 0),
@@ -517,7 +517,7 @@ static int take_run(struct pool_run *run, uint64_t want)
 
 static bool reclaim_file_page(void *arg)
 {
-	return fcache_reclaim(arg);
+	return page_cache_reclaim(arg);
 }
 
 static int make_instance(void)
@@ -671,7 +671,7 @@ static int debug_command(const char *cmd, char *reply, size_t cap)
 	if (word && strcmp(word, "move_vregion") == 0)
 		return debug_move(rest, reply, cap);
 	if (word && strcmp(word, "drop_file_pages") == 0) {
-		scnprintf(reply, cap, "ok: %lu pages", (unsigned long)fcache_drop_all(&memory));
+		scnprintf(reply, cap, "ok: %lu pages", (unsigned long)page_cache_drop_all(&memory));
 		return 0;
 	}
 	return -ENOSYS;

@@ -126,7 +126,7 @@ static int storage_read(struct fake *f, const void *body, uint32_t len, struct m
 	return 0;
 }
 
-static void read_finish(struct fcache_read *rd)
+static void read_finish(struct page_cache_read *rd)
 {
 	struct fake *f = rd->m->net_arg;
 	struct ms_read_rep rep;
@@ -134,8 +134,8 @@ static void read_finish(struct fcache_read *rd)
 
 	if (!err)
 		ms_read_rep_encode(&rep, &rd->reply);
-	fcache_read_done(rd, err, err ? 0 : sizeof(rd->reply));
-	fcache_read_release(rd);
+	page_cache_read_done(rd, err, err ? 0 : sizeof(rd->reply));
+	page_cache_read_release(rd);
 }
 
 static void read_thread(void *arg)
@@ -144,7 +144,7 @@ static void read_thread(void *arg)
 	read_finish(arg);
 }
 
-static int fake_read(struct memory *m, struct fcache_read *rd, bool prefetch, bool may_sleep)
+static int fake_read(struct memory *m, struct page_cache_read *rd, bool prefetch, bool may_sleep)
 {
 	struct fake *f = m->net_arg;
 	struct thread *t;
@@ -174,7 +174,7 @@ static const struct memory_net fake_net = {
 
 static bool fake_reclaim(void *arg)
 {
-	return fcache_reclaim(arg);
+	return page_cache_reclaim(arg);
 }
 
 /* --- cluster --------------------------------------------------------------------------- */
@@ -223,18 +223,18 @@ bool fake_stop(struct fake *f)
 		struct owner_counts counts;
 		struct pool_stats stats;
 
-		(void)fcache_drop_all(m);
+		(void)page_cache_drop_all(m);
 		owner_counts(m, &counts);
 		pool_stats(&m->pool, &stats);
 		if (counts.regions || counts.spaces || counts.pages || stats.used || stats.file ||
-		    stats.committed || m->home.nr_spaces || m->fcache.nr_files ||
+		    stats.committed || m->home.nr_spaces || m->page_cache.nr_files ||
 		    stats.zero + stats.dirty != stats.total) {
 			fprintf(stderr,
 				"node %u keeps %lu regions %lu spaces %lu pages, %lu used %lu file "
 				"%lu committed, %lu of %lu free, %lu homes, %lu files\n",
 				m->node, counts.regions, counts.spaces, counts.pages, stats.used,
 				stats.file, stats.committed, stats.zero + stats.dirty, stats.total,
-				m->home.nr_spaces, m->fcache.nr_files);
+				m->home.nr_spaces, m->page_cache.nr_files);
 			clean = false;
 		}
 		memory_destroy(m);

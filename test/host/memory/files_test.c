@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Buffer cache and program loader, over made-up files.
+ * Page cache and program loader, over made-up files.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 static const struct proto_file file1 = { 1, 1, FAKE_STORAGE };
 static uint8_t buf[64 << 10];
 
-/* --- buffer cache ---------------------------------------------------------------------- */
+/* --- page cache ---------------------------------------------------------------------- */
 
 static bool holds(const uint8_t *data, uint64_t offset, size_t len)
 {
@@ -38,7 +38,7 @@ static void reads_in_order_are_few(struct ktest *t)
 
 	fake_start(&f, 1, 4096, 30);
 	f.files[0] = (struct fake_file){ .size = 2 * MB + 123, .version = 1 };
-	while ((n = fcache_copy(&f.mem[0], &file1, off, buf, 10000)) > 0) {
+	while ((n = page_cache_copy(&f.mem[0], &file1, off, buf, 10000)) > 0) {
 		EXPECT_TRUE(t, holds(buf, off, (size_t)n));
 		off += (uint64_t)n;
 	}
@@ -46,7 +46,7 @@ static void reads_in_order_are_few(struct ktest *t)
 	EXPECT_EQ(t, off, 2 * MB + 123);
 	EXPECT_EQ(t, f.mem[0].stats.file_read_pages, 513);
 	EXPECT_LE(t, f.nr_reads, 24);
-	EXPECT_EQ(t, fcache_copy(&f.mem[0], &file1, 9 * MB, buf, 1), 0);
+	EXPECT_EQ(t, page_cache_copy(&f.mem[0], &file1, 9 * MB, buf, 1), 0);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
@@ -59,15 +59,15 @@ static void last_page_is_zero_behind_the_end(struct ktest *t)
 	fake_start(&f, 1, 1024, 30);
 	f.files[0] = (struct fake_file){ .size = 2 * PAGE_SIZE + 5, .version = 1 };
 	/* Nothing is there yet: in polling context that is for a thread to fetch. */
-	EXPECT_EQ(t, fcache_get(&f.mem[0], &file1, 1, 4, 0, false, pages, &rep), -EAGAIN);
-	ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 1, 4, 0, true, pages, &rep), 0);
+	EXPECT_EQ(t, page_cache_get(&f.mem[0], &file1, 1, 4, 0, false, pages, &rep), -EAGAIN);
+	ASSERT_EQ(t, page_cache_get(&f.mem[0], &file1, 1, 4, 0, true, pages, &rep), 0);
 	EXPECT_EQ(t, rep.nr_valid, 2);
 	EXPECT_EQ(t, rep.last_bytes, 5);
 	EXPECT_EQ(t, rep.file_size, 2 * PAGE_SIZE + 5);
 	EXPECT_EQ(t, ((uint8_t *)mpage_virt(&f.mem[0].pool, pages[1]))[5], 0);
 	for (uint32_t i = 0; i < rep.nr_valid; i++)
 		mpage_put(&f.mem[0].pool, pages[i]);
-	ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 3, 4, 0, false, pages, &rep), 0);
+	ASSERT_EQ(t, page_cache_get(&f.mem[0], &file1, 3, 4, 0, false, pages, &rep), 0);
 	EXPECT_EQ(t, rep.nr_valid, 0);
 	EXPECT_EQ(t, rep.last_bytes, 0);
 	EXPECT_TRUE(t, fake_stop(&f));
@@ -84,7 +84,7 @@ static void reader_thread(void *arg)
 	struct pm_file_fetch_rep rep;
 	struct mpage *pages[8];
 
-	r->ret = fcache_get(&r->f->mem[0], &file1, 0, 8, 0, true, pages, &rep);
+	r->ret = page_cache_get(&r->f->mem[0], &file1, 0, 8, 0, true, pages, &rep);
 	if (r->ret)
 		return;
 	for (uint32_t i = 0; i < rep.nr_valid; i++) {
@@ -136,9 +136,9 @@ static void failed_read_is_tried_again(struct ktest *t)
 	fake_start(&f, 1, 1024, 30);
 	f.files[0] = (struct fake_file){ .size = MB, .version = 1 };
 	f.read_error = -ESTALE;
-	EXPECT_EQ(t, fcache_copy(&f.mem[0], &file1, 0, buf, 10), -ESTALE);
+	EXPECT_EQ(t, page_cache_copy(&f.mem[0], &file1, 0, buf, 10), -ESTALE);
 	f.read_error = 0;
-	EXPECT_EQ(t, fcache_copy(&f.mem[0], &file1, 0, buf, 10), 10);
+	EXPECT_EQ(t, page_cache_copy(&f.mem[0], &file1, 0, buf, 10), 10);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
@@ -153,23 +153,23 @@ static void newer_version_is_read_again(struct ktest *t)
 	memset(new_data, 'n', sizeof(new_data));
 	fake_start(&f, 1, 1024, 30);
 	f.files[0] = (struct fake_file){ .size = PAGE_SIZE, .version = 7, .data = old_data };
-	ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 0, 1, 7, true, &page, &rep), 0);
+	ASSERT_EQ(t, page_cache_get(&f.mem[0], &file1, 0, 1, 7, true, &page, &rep), 0);
 	mpage_put(&f.mem[0].pool, page);
 	f.files[0].version = 8;
 	f.files[0].data = new_data;
 	f.files[0].size = 100;
 	/* Nobody has told us yet. */
-	ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 0, 1, 7, true, &page, &rep), 0);
+	ASSERT_EQ(t, page_cache_get(&f.mem[0], &file1, 0, 1, 7, true, &page, &rep), 0);
 	EXPECT_EQ(t, *(uint8_t *)mpage_virt(&f.mem[0].pool, page), 'o');
 	mpage_put(&f.mem[0].pool, page);
-	ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 0, 1, 8, true, &page, &rep), 0);
+	ASSERT_EQ(t, page_cache_get(&f.mem[0], &file1, 0, 1, 8, true, &page, &rep), 0);
 	EXPECT_EQ(t, *(uint8_t *)mpage_virt(&f.mem[0].pool, page), 'n');
 	EXPECT_EQ(t, rep.last_bytes, 100);
 	mpage_put(&f.mem[0].pool, page);
 	EXPECT_EQ(t, f.nr_reads, 2);
 	/* Somebody with a version that nobody has costs one read, not one each time. */
 	for (int i = 0; i < 3; i++) {
-		ASSERT_EQ(t, fcache_get(&f.mem[0], &file1, 0, 1, 6, true, &page, &rep), 0);
+		ASSERT_EQ(t, page_cache_get(&f.mem[0], &file1, 0, 1, 6, true, &page, &rep), 0);
 		mpage_put(&f.mem[0].pool, page);
 	}
 	EXPECT_EQ(t, f.nr_reads, 3);
@@ -187,7 +187,8 @@ static void file_pages_give_way(struct ktest *t)
 	fake_start(&f, 1, 512, 30); /* 480 for programs */
 	f.files[0] = (struct fake_file){ .size = 4 * MB, .version = 1 };
 	for (uint64_t off = 0; off < 4 * MB; off += sizeof(buf))
-		ASSERT_EQ(t, fcache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)), sizeof(buf));
+		ASSERT_EQ(t, page_cache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)),
+			  sizeof(buf));
 	pool_stats(&f.mem[0].pool, &s);
 	EXPECT_EQ(t, s.file, 512);
 	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
@@ -202,7 +203,8 @@ static void file_pages_give_way(struct ktest *t)
 	EXPECT_EQ(t, s.used, 480);
 	EXPECT_EQ(t, s.file, 32);
 	for (uint64_t off = 0; off < MB; off += sizeof(buf)) {
-		ASSERT_EQ(t, fcache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)), sizeof(buf));
+		ASSERT_EQ(t, page_cache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)),
+			  sizeof(buf));
 		EXPECT_TRUE(t, holds(buf, off, sizeof(buf)));
 	}
 	EXPECT_EQ(t, proc_destroy(&p), 0);
@@ -236,7 +238,8 @@ static void frames_are_zeroed_ahead(struct ktest *t)
 	thread = thread_create("zero", zero_loop, &f.mem[0].pool);
 	ASSERT_FALSE(t, IS_ERR(thread));
 	for (uint64_t off = 0; off < 2 * MB; off += sizeof(buf))
-		ASSERT_EQ(t, fcache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)), sizeof(buf));
+		ASSERT_EQ(t, page_cache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)),
+			  sizeof(buf));
 	for (int i = 0; i < 1000; i++) {
 		pool_stats(&f.mem[0].pool, &s);
 		if (s.zero >= 64)
@@ -627,16 +630,16 @@ static void bad_programs_get_an_errno(struct ktest *t)
 	EXPECT_EQ(t, exec(&f, 0, rep), -ENOENT);
 	f.files[1].path = "/lib/ld";
 	pf->interp[0] = 'x';
-	fcache_drop_all(&f.mem[0]);
-	fcache_drop_all(&f.mem[1]);
+	page_cache_drop_all(&f.mem[0]);
+	page_cache_drop_all(&f.mem[1]);
 	EXPECT_EQ(t, exec(&f, 0, rep), -ELIBBAD);
 	pf->prog[18] = 3; /* a 32-bit machine */
-	fcache_drop_all(&f.mem[0]);
-	fcache_drop_all(&f.mem[1]);
+	page_cache_drop_all(&f.mem[0]);
+	page_cache_drop_all(&f.mem[1]);
 	EXPECT_EQ(t, exec(&f, 0, rep), -ENOEXEC);
 	f.read_error = -EIO;
-	fcache_drop_all(&f.mem[0]);
-	fcache_drop_all(&f.mem[1]);
+	page_cache_drop_all(&f.mem[0]);
+	page_cache_drop_all(&f.mem[1]);
 	EXPECT_EQ(t, exec(&f, 0, rep), -EIO);
 	EXPECT_TRUE(t, fake_stop(&f));
 	free(rep);
