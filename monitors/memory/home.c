@@ -186,7 +186,7 @@ struct home_space *home_space_lock(struct memory *m, uint64_t id, uint32_t proc,
 	mutex_lock(&as->mutex);
 	err = home_space_check(as, kinds);
 	if (!err && unlikely(as->move_open) && !(kinds & SPACE_MOVE_OPEN))
-		err = home_move_settle(m, as);
+		err = home_move_resolve(m, as);
 	if (!err)
 		return as;
 	home_space_unlock(as);
@@ -209,9 +209,9 @@ int home_space_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned
 	if (!err)
 		err = home_space_check(*b, b_kinds);
 	if (!err && unlikely((*a)->move_open))
-		err = home_move_settle(m, *a);
+		err = home_move_resolve(m, *a);
 	if (!err && unlikely((*b)->move_open))
-		err = home_move_settle(m, *b);
+		err = home_move_resolve(m, *b);
 	if (!err)
 		return 0;
 	mutex_unlock(&(*a)->mutex);

@@ -58,7 +58,8 @@ struct home_space {
 	bool move_open __guarded_by(&mutex);
 	uint64_t move_index __guarded_by(&mutex);
 	uint32_t move_to __guarded_by(&mutex);
-	uint64_t merged __guarded_by(&mutex); /* the last space that was merged into it; 0 = none */
+	uint64_t collapsed
+		__guarded_by(&mutex); /* the last space that was merged into it; 0 = none */
 	struct area_set map __guarded_by(&mutex);
 	struct radix_tree vregions __guarded_by(&mutex); /* index -> struct home_vregion */
 	struct radix_tree nodes __guarded_by(&mutex);    /* node ids that hold, or held, a part */
@@ -200,7 +201,7 @@ uint32_t home_wanted(uint32_t want, uint64_t len);
 int home_move_locked(struct memory *m, struct home_space *as, uint64_t index, uint32_t to)
 	__must_hold(&as->mutex) __must_check;
 /* Find out what came of a move that had no answer.  -ETIMEDOUT: still not known. */
-int home_move_settle(struct memory *m, struct home_space *as) __must_hold(&as->mutex) __must_check;
+int home_move_resolve(struct memory *m, struct home_space *as) __must_hold(&as->mutex) __must_check;
 /*
  * Give vRegion @index of @aspace to node @to.  @aspace 0: the first space that has one; @index
  * UINT64_MAX: its first active vRegion that @to does not own.
@@ -212,8 +213,8 @@ int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_
 int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 	      struct pm_range_rep *rep) __must_check;
 /* @body: the request as it came, which goes on to the owners. */
-int home_merge(struct memory *m, uint32_t proc, const struct pm_merge_req *req, const void *body,
-	       uint32_t len) __must_check;
+int home_collapse(struct memory *m, uint32_t proc, const struct pm_merge_req *req, const void *body,
+		  uint32_t len) __must_check;
 int home_discard(struct memory *m, uint32_t proc, const struct pm_discard_req *req,
 		 const void *body, uint32_t len) __must_check;
 int home_make_pages(struct memory *m, uint32_t proc, const struct pm_space_req *req,

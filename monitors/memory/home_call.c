@@ -372,7 +372,7 @@ static int move_ask(struct memory *m, struct home_space *as, struct home_vregion
 	return 0;
 }
 
-int home_move_settle(struct memory *m, struct home_space *as)
+int home_move_resolve(struct memory *m, struct home_space *as)
 {
 	struct home_vregion *vr = radix_lookup(&as->vregions, as->move_index);
 	int err;
@@ -392,7 +392,7 @@ int home_move_locked(struct memory *m, struct home_space *as, uint64_t index, ui
 	if (!vr)
 		return -ENOENT;
 	if (as->move_open) {
-		err = home_move_settle(m, as);
+		err = home_move_resolve(m, as);
 		if (err || (again && vr->owner == to))
 			return err;
 	}

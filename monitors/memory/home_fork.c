@@ -220,7 +220,7 @@ int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 /* --- merge and discard -------------------------------------------------------------------- */
 
 /* Bring the vRegions of @from to where @into has them. */
-static int merge_gather(struct memory *m, struct home_space *from, const struct home_space *into)
+static int collapse_gather(struct memory *m, struct home_space *from, const struct home_space *into)
 	__must_hold(&from->mutex) __must_hold(&into->mutex)
 {
 	const struct home_vregion *vr, *there;
@@ -278,37 +278,37 @@ static int tell_nodes(struct memory *m, const struct home_space *as, uint16_t op
 }
 
 /* Has it been done already, and the answer been lost? */
-static bool is_merged(struct memory *m, uint32_t proc, const struct pm_merge_req *req)
+static bool is_collapsed(struct memory *m, uint32_t proc, const struct pm_merge_req *req)
 {
 	struct home_space *into = home_space_lock(m, req->into, proc, SPACE_ANY);
-	bool merged;
+	bool collapsed;
 
 	if (IS_ERR(into))
 		return false;
-	merged = into->merged == req->from;
+	collapsed = into->collapsed == req->from;
 	home_space_unlock(into);
-	return merged;
+	return collapsed;
 }
 
-int home_merge(struct memory *m, uint32_t proc, const struct pm_merge_req *req, const void *body,
-	       uint32_t len)
+int home_collapse(struct memory *m, uint32_t proc, const struct pm_merge_req *req, const void *body,
+		  uint32_t len)
 {
 	struct home_space *from, *into;
 	int err = home_space_lock_two(m, proc, req->from, SPACE_FROZEN, req->into,
 				      SPACE_MAPPED | SPACE_FROZEN, &from, &into);
 
-	if (err == -ESRCH && is_merged(m, proc, req))
+	if (err == -ESRCH && is_collapsed(m, proc, req))
 		return 0;
 	if (err)
 		return err;
-	err = merge_gather(m, from, into);
+	err = collapse_gather(m, from, into);
 	if (!err)
 		err = tell_nodes(m, from, MM_MERGE, body, len, NULL);
 	if (!err) {
 		from->dead = true;
-		into->merged = from->id;
+		into->collapsed = from->id;
 		home_space_unlink(m, from);
-		STAT_INC(m, merges);
+		STAT_INC(m, collapses);
 	}
 	home_space_unlock(from);
 	home_space_unlock(into);

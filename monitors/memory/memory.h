@@ -63,14 +63,14 @@ struct memory_stats {
 	uint64_t writeback_stale; /* ... dropped because a newer one had come */
 	uint64_t bytes_out;       /* page data sent to processors */
 	uint64_t bytes_in;        /* page data received from processors */
-	uint64_t moved_replies;   /* "moved, ask X" */
+	uint64_t redirects_sent;  /* "moved, ask X" */
 	uint64_t vregion_moves;   /* vRegions handed to another owner */
 	uint64_t pages_moved;     /* pages sent to another owner */
 	uint64_t execs;
 	uint64_t maps;
 	uint64_t unmaps;
 	uint64_t forks;
-	uint64_t merges;
+	uint64_t collapses;
 	uint64_t pages_renamed;   /* by merges: they are another space's now */
 	uint64_t pages_discarded; /* nobody could see them any more */
 	uint64_t enomem;          /* requests refused for want of memory */

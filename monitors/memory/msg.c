@@ -103,7 +103,7 @@ static int msg_pm_destroy(const struct msg *msg)
 	return err;
 }
 
-static int msg_merge(const struct msg *msg)
+static int msg_collapse(const struct msg *msg)
 {
 	struct pm_merge_req *req = lib_alloc(sizeof(*req));
 	int err = -ENOMEM;
@@ -111,7 +111,7 @@ static int msg_merge(const struct msg *msg)
 	if (req)
 		err = pm_merge_req_decode(msg->body, msg->len, req);
 	if (!err)
-		err = home_merge(msg->m, msg->peer, req, msg->body, msg->len);
+		err = home_collapse(msg->m, msg->peer, req, msg->body, msg->len);
 	lib_free(req);
 	return err;
 }
@@ -163,7 +163,7 @@ static int msg_meminfo(const struct msg *msg)
 		.total = s.total,
 		.free = s.zero + s.dirty,
 		.file = s.file,
-		.promised = s.promised,
+		.promised = s.reserved,
 		.committed = s.committed,
 	};
 	pm_meminfo_rep_encode(&rep, &w);
@@ -171,11 +171,11 @@ static int msg_meminfo(const struct msg *msg)
 }
 
 /* "Moved" has a body as well. */
-static int reply_moved(const struct msg *msg, const struct pm_vregion *moved, uint32_t *len)
+static int reply_redirect(const struct msg *msg, const struct pm_vregion *redirect, uint32_t *len)
 {
 	struct pm_moved_wire w;
 
-	pm_moved_encode(moved, &w);
+	pm_moved_encode(redirect, &w);
 	if (reply_put(msg, &w, sizeof(w)) > 0)
 		*len = sizeof(w);
 	return -EREMCHG;
@@ -184,7 +184,7 @@ static int reply_moved(const struct msg *msg, const struct pm_vregion *moved, ui
 static int msg_fill_vma(const struct msg *msg, uint32_t *error_len)
 {
 	struct pm_fill_vma_req req;
-	struct pm_vregion moved;
+	struct pm_vregion redirect;
 	struct pm_vma_wire w;
 	struct pm_vma area;
 	int err = pm_fill_vma_req_decode(msg->body, msg->len, &req);
@@ -193,9 +193,9 @@ static int msg_fill_vma(const struct msg *msg, uint32_t *error_len)
 		err = -ESRCH;
 	if (err)
 		return err;
-	err = owner_fill_vma(msg->m, &req, &area, &moved);
+	err = owner_fill_vma(msg->m, &req, &area, &redirect);
 	if (err == -EREMCHG)
-		return reply_moved(msg, &moved, error_len);
+		return reply_redirect(msg, &redirect, error_len);
 	if (err)
 		return err;
 	pm_vma_encode(&area, &w);
@@ -335,24 +335,24 @@ static int msg_mm_fork(const struct msg *msg)
 	return reply_mm(msg, err, &rep);
 }
 
-static int mm_merge_in(const struct msg *msg, struct pm_merge_req *req, struct mm_range_rep *rep)
+static int mm_collapse_in(const struct msg *msg, struct pm_merge_req *req, struct mm_range_rep *rep)
 {
 	const int err = pm_merge_req_decode(msg->body, msg->len, req);
 
-	return err ? err : owner_merge(msg->m, req, rep);
+	return err ? err : owner_collapse(msg->m, req, rep);
 }
 
-static int msg_mm_merge(const struct msg *msg)
+static int msg_mm_collapse(const struct msg *msg)
 {
 	struct pm_merge_req *req = lib_alloc(sizeof(*req));
 	struct mm_range_rep rep = { 0 };
 	int err;
 
 	if (req) {
-		err = mm_merge_in(msg, req, &rep);
+		err = mm_collapse_in(msg, req, &rep);
 	} else {
 		mutex_lock(&msg->m->reserve_lock);
-		err = mm_merge_in(msg, &msg->m->reserve->merge, &rep);
+		err = mm_collapse_in(msg, &msg->m->reserve->merge, &rep);
 		mutex_unlock(&msg->m->reserve_lock);
 	}
 	lib_free(req);
@@ -441,7 +441,7 @@ static const struct {
 	{ PM_DESTROY, false, msg_pm_destroy },
 	{ PM_CREDIT, false, msg_credit },
 	{ PM_FORK, false, msg_fork },
-	{ PM_MERGE, false, msg_merge },
+	{ PM_MERGE, false, msg_collapse },
 	{ PM_DISCARD, false, msg_discard },
 	{ PM_SPACE, false, msg_make_pages },
 	{ PM_MEMINFO, false, msg_meminfo },
@@ -453,7 +453,7 @@ static const struct {
 	{ MM_PAGES, true, msg_mm_pages },
 	{ MM_DESTROY, true, msg_mm_destroy },
 	{ MM_FORK, true, msg_mm_fork },
-	{ MM_MERGE, true, msg_mm_merge },
+	{ MM_MERGE, true, msg_mm_collapse },
 	{ MM_DISCARD, true, msg_mm_discard },
 	{ MM_VREGION_MOVE, true, msg_mm_vregion_move },
 	{ MM_VREGION_TAKE, true, msg_mm_vregion_take },

@@ -16,8 +16,8 @@
 
 #include "memory.h"
 
-#define DROP_BATCH        64 /* pages freed under one hold of a region's lock */
-#define SETTLE_TIMEOUT_NS (20ull * 1000 * 1000 * 1000)
+#define DROP_BATCH      64 /* pages freed under one hold of a region's lock */
+#define IDLE_TIMEOUT_NS (20ull * 1000 * 1000 * 1000)
 
 int owner_init(struct memory *m)
 {
@@ -187,7 +187,7 @@ static struct region *region_alloc(struct owner *o, uint64_t aspace, uint64_t in
 	spin_lock_init(&r->lock, "region", RANK_SPIN_ASPACE);
 	area_set_init(&r->areas);
 	list_init(&r->pages);
-	waitqueue_init(&r->settled);
+	waitqueue_init(&r->idle);
 	return r;
 }
 
@@ -278,15 +278,15 @@ void region_trim(struct region *r)
 	area_spare_free(&extra);
 }
 
-int region_settle(struct region *r)
+int region_wait_idle(struct region *r)
 {
-	const uint64_t deadline = time_now_ns() + SETTLE_TIMEOUT_NS;
+	const uint64_t deadline = time_now_ns() + IDLE_TIMEOUT_NS;
 	enum region_state state;
 
-	if (!wait_event_timeout(&r->settled,
-				(state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE),
-				 !region_is_settling(state)),
-				deadline))
+	if (!wait_event_timeout(
+		    &r->idle,
+		    (state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE), !region_is_busy(state)),
+		    deadline))
 		return -ETIMEDOUT;
 	return 0;
 }
@@ -434,7 +434,7 @@ void region_kill(struct memory *m, struct region *r)
 	region_drop_pages(m, r, r->start, r->end);
 	pool_uncommit(&m->pool, charge);
 	area_spare_free(&dead);
-	wake_all(&r->settled);
+	wake_all(&r->idle);
 	if (linked)
 		region_put(r);
 }

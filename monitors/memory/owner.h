@@ -37,8 +37,8 @@ enum region_state {
 	REGION_ACTIVE,
 	REGION_LEAVING,
 	REGION_ARRIVING,
-	REGION_MERGING,
-	REGION_MOVED,
+	REGION_COLLAPSING,
+	REGION_REDIRECT,
 	REGION_DEAD,
 };
 
@@ -62,12 +62,12 @@ struct region {
 		__guarded_by(&lock); /* of its pages in the page table; no other region has it */
 	struct list_head pages __guarded_by(&lock);
 	uint64_t nr_pages __guarded_by(&lock);
-	struct waitqueue settled; /* woken when it leaves LEAVING, ARRIVING or MERGING */
+	struct waitqueue idle; /* woken when it leaves LEAVING, ARRIVING or MERGING */
 };
 
-static inline bool region_is_settling(enum region_state state)
+static inline bool region_is_busy(enum region_state state)
 {
-	return state == REGION_LEAVING || state == REGION_ARRIVING || state == REGION_MERGING;
+	return state == REGION_LEAVING || state == REGION_ARRIVING || state == REGION_COLLAPSING;
 }
 
 /* What this node holds of one address space. */
@@ -114,7 +114,7 @@ void region_kill(struct memory *m, struct region *r);
  */
 void region_kill_if_empty(struct memory *m, struct region *r);
 /* Wait until @r does not settle any more.  -ETIMEDOUT. */
-int region_settle(struct region *r) __must_check;
+int region_wait_idle(struct region *r) __must_check;
 /* Have the nodes ready that any one change can need, so that the change itself cannot fail. */
 int region_reserve(struct region *r) __must_check;
 /* Free nodes beyond what region_reserve() keeps. */
@@ -161,7 +161,7 @@ void owner_destroy_matching(struct memory *m,
 int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 	       struct mm_range_rep *rep) __must_check;
 /* Both allocate nothing and may be repeated; they answer how many pages they have renamed, dropped. */
-int owner_merge(struct memory *m, const struct pm_merge_req *req, struct mm_range_rep *rep)
+int owner_collapse(struct memory *m, const struct pm_merge_req *req, struct mm_range_rep *rep)
 	__must_check;
 int owner_discard(struct memory *m, const struct pm_discard_req *req, struct mm_range_rep *rep)
 	__must_check;
@@ -170,18 +170,18 @@ int owner_discard(struct memory *m, const struct pm_discard_req *req, struct mm_
 
 /*
  * Serve a fetch.  @victim_data: 4 KiB, when the request has a victim.  On 0 *@page is the page to be
- * sent with a reference, or NULL when @rep says that none is sent.  -EREMCHG: *@moved is filled in.
+ * sent with a reference, or NULL when @rep says that none is sent.  -EREMCHG: *@redirect is filled in.
  * -EAGAIN (only unless @may_sleep): nothing has been done, call again where it may sleep.
  * A request that fails has not stored its victim.
  */
 int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 		const void *victim_data, bool may_sleep, struct pm_fetch_rep *rep,
-		struct mpage **page, struct pm_vregion *moved) __must_check;
+		struct mpage **page, struct pm_vregion *redirect) __must_check;
 /* As above: -EAGAIN before any effect. */
 int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_req *req,
 		    const void *data, bool may_sleep, struct pm_writeback_rep *rep) __must_check;
 int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct pm_vma *out,
-		   struct pm_vregion *moved) __must_check;
+		   struct pm_vregion *redirect) __must_check;
 /*
  * Store a page that has come from @proc (0: from another owner, and then into a region that is
  * arriving too).  -EFAULT not mapped; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN as above.

@@ -21,10 +21,10 @@
 
 /*
  * Find the region of @vaddr in a state to be used.  0; -ESRCH no such space here; -EFAULT nothing
- * mapped there; -EREMCHG with *@moved; -EAGAIN it settles and we may not sleep.
+ * mapped there; -EREMCHG with *@redirect; -EAGAIN it settles and we may not sleep.
  */
 static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool may_sleep,
-		       struct region **out, struct pm_vregion *moved)
+		       struct region **out, struct pm_vregion *redirect)
 {
 	struct region *r;
 	int err;
@@ -35,18 +35,18 @@ static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool m
 			return -EFAULT;
 		err = 0;
 		spin_lock(&r->lock);
-		if (r->state == REGION_MOVED) {
-			*moved = r->entry;
+		if (r->state == REGION_REDIRECT) {
+			*redirect = r->entry;
 			err = -EREMCHG;
 		} else if (r->state == REGION_DEAD) {
 			err = -EFAULT;
-		} else if (region_is_settling(r->state)) {
+		} else if (region_is_busy(r->state)) {
 			err = -EAGAIN;
 		}
 		spin_unlock(&r->lock);
 		if (err != -EAGAIN || !may_sleep)
 			break;
-		err = region_settle(r);
+		err = region_wait_idle(r);
 		region_put(r);
 		if (err)
 			return err;
@@ -164,12 +164,12 @@ static int store_in(struct memory *m, struct region *r, enum region_state want, 
 int owner_store(struct memory *m, uint32_t proc, uint64_t aspace, uint64_t vaddr, uint64_t seq,
 		const void *data, bool may_sleep)
 {
-	struct pm_vregion moved;
+	struct pm_vregion redirect;
 	struct region *r;
 	int err;
 
 	do {
-		err = region_find(m, aspace, vaddr, may_sleep, &r, &moved);
+		err = region_find(m, aspace, vaddr, may_sleep, &r, &redirect);
 		if (err)
 			return err;
 		err = store_in(m, r, REGION_ACTIVE, proc, vaddr, seq, data, may_sleep);
@@ -181,7 +181,7 @@ int owner_store(struct memory *m, uint32_t proc, uint64_t aspace, uint64_t vaddr
 	} else if (err == -ENOMEM) {
 		STAT_INC(m, enomem);
 	} else if (err == -EREMCHG) {
-		STAT_INC(m, moved_replies);
+		STAT_INC(m, redirects_sent);
 	}
 	return err;
 }
@@ -252,13 +252,13 @@ static void fetch_count(struct memory *m, const struct pm_fetch_rep *rep)
 
 /* Pin the page, or find out why there is none.  -EAGAIN (only unless @may_sleep). */
 static int fetch_pin(struct memory *m, const struct pm_fetch_req *req, bool may_sleep,
-		     struct pm_fetch_rep *rep, struct mpage **page, struct pm_vregion *moved)
+		     struct pm_fetch_rep *rep, struct mpage **page, struct pm_vregion *redirect)
 {
 	struct region *r;
 	int err;
 
 	do {
-		err = region_find(m, req->aspace, req->vaddr, may_sleep, &r, moved);
+		err = region_find(m, req->aspace, req->vaddr, may_sleep, &r, redirect);
 		if (err)
 			return err;
 		spin_lock(&r->lock);
@@ -271,7 +271,7 @@ static int fetch_pin(struct memory *m, const struct pm_fetch_req *req, bool may_
 
 int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 		const void *victim_data, bool may_sleep, struct pm_fetch_rep *rep,
-		struct mpage **page, struct pm_vregion *moved)
+		struct mpage **page, struct pm_vregion *redirect)
 {
 	int err;
 
@@ -279,7 +279,7 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 	*page = NULL;
 	if (space_processor(req->aspace) != proc)
 		return -ESRCH;
-	err = fetch_pin(m, req, may_sleep, rep, page, moved);
+	err = fetch_pin(m, req, may_sleep, rep, page, redirect);
 	if (!err && (req->flags & PM_FETCH_VICTIM)) {
 		err = -ESRCH;
 		if (space_processor(req->victim_aspace) == proc)
@@ -299,7 +299,7 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 		return err;
 	if (err) {
 		if (err == -EREMCHG)
-			STAT_INC(m, moved_replies);
+			STAT_INC(m, redirects_sent);
 		else
 			STAT_INC(m, fetch_errors);
 		return err;
@@ -311,15 +311,15 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 }
 
 int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct pm_vma *out,
-		   struct pm_vregion *moved)
+		   struct pm_vregion *redirect)
 {
 	const struct area *area;
 	struct region *r;
 	int err;
 
-	err = region_find(m, req->aspace, req->vaddr, true, &r, moved);
+	err = region_find(m, req->aspace, req->vaddr, true, &r, redirect);
 	if (err == -EREMCHG)
-		STAT_INC(m, moved_replies);
+		STAT_INC(m, redirects_sent);
 	if (err)
 		return err;
 	spin_lock(&r->lock);
@@ -336,11 +336,12 @@ int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct p
 /* Would storing every page of @req work without sleeping for a region to settle? */
 static bool writeback_ready(struct memory *m, const struct pm_writeback_req *req)
 {
-	struct pm_vregion moved;
+	struct pm_vregion redirect;
 	struct region *r;
 
 	for (uint32_t i = 0; i < req->nr_pages; i++) {
-		const int err = region_find(m, req->aspace, req->pages[i].vaddr, false, &r, &moved);
+		const int err =
+			region_find(m, req->aspace, req->pages[i].vaddr, false, &r, &redirect);
 
 		if (!err)
 			region_put(r);

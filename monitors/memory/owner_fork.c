@@ -12,7 +12,7 @@
  * Context:	a worker, or the home's own; may sleep.  The home lets one call per space through at a
  *		time; fetches and write-backs come meanwhile.
  * Locking:	a fork locks one region after the other: the parent's is not known to anybody yet.  A
- *		merge locks both for MERGE_BATCH pages at a time; if that is not enough, requests for
+ *		merge locks both for COLLAPSE_BATCH pages at a time; if that is not enough, requests for
  *		them wait until they have settled.
  */
 #include <lib/err.h>
@@ -20,7 +20,7 @@
 
 #include "memory.h"
 
-#define MERGE_BATCH 64 /* pages renamed under one hold of two regions' locks */
+#define COLLAPSE_BATCH 64 /* pages renamed under one hold of two regions' locks */
 
 /* Call @fn for each region of @aspace here until one fails.  MOVED regions are somebody else's. */
 static int for_each_region(struct memory *m, uint64_t aspace,
@@ -31,7 +31,7 @@ static int for_each_region(struct memory *m, uint64_t aspace,
 	int err = 0;
 
 	while (!err && (r = region_get_above(m, aspace, addr))) {
-		if (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) != REGION_MOVED)
+		if (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) != REGION_REDIRECT)
 			err = fn(m, r, arg);
 		addr = r->end;
 		region_put(r);
@@ -217,7 +217,7 @@ int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 
 /* --- merge ------------------------------------------------------------------------------- */
 
-struct merge {
+struct collapse {
 	struct memory *m;
 	struct region *from;
 	struct region *into;
@@ -226,24 +226,24 @@ struct merge {
 	uint64_t scan; /* pages of @from still to be looked at for where nothing is mapped */
 	uint64_t renamed;
 	size_t nr_dead; /* of @dead */
-	struct mpage *dead[MERGE_BATCH];
+	struct mpage *dead[COLLAPSE_BATCH];
 };
 
-static void merge_drop_locked(struct merge *g, struct region *r, struct mpage *page)
+static void collapse_drop_locked(struct collapse *g, struct region *r, struct mpage *page)
 {
 	page_remove_locked(g->m, r, page);
 	g->dead[g->nr_dead++] = page;
 }
 
-static void merge_rename_locked(struct merge *g, struct region *from, struct region *into,
-				struct mpage *page)
+static void collapse_rename_locked(struct collapse *g, struct region *from, struct region *into,
+				   struct mpage *page)
 {
 	page_remove_locked(g->m, from, page);
 	page_insert_locked(g->m, into, page, page->index);
 }
 
 /* Pages of the small @from, one by one.  True when none is left. */
-static bool merge_small_locked(struct merge *g, size_t budget)
+static bool collapse_small_locked(struct collapse *g, size_t budget)
 {
 	struct region *from = g->from, *into = g->into;
 
@@ -252,9 +252,9 @@ static bool merge_small_locked(struct merge *g, size_t budget)
 
 		if (!area_at(&into->areas, page->index) ||
 		    page_lookup_locked(g->m, into, page->index)) {
-			merge_drop_locked(g, from, page);
+			collapse_drop_locked(g, from, page);
 		} else {
-			merge_rename_locked(g, from, into, page);
+			collapse_rename_locked(g, from, into, page);
 			g->renamed++;
 		}
 	}
@@ -279,7 +279,7 @@ static void swap_pages_locked(struct region *a, struct region *b)
 }
 
 /* Pages of the small @into replace those of @from; then all become those of @into. */
-static bool merge_large_locked(struct merge *g, size_t budget)
+static bool collapse_large_locked(struct collapse *g, size_t budget)
 {
 	struct region *from = g->from, *into = g->into;
 
@@ -288,8 +288,8 @@ static bool merge_large_locked(struct merge *g, size_t budget)
 		struct mpage *old = page_lookup_locked(g->m, from, page->index);
 
 		if (old)
-			merge_drop_locked(g, from, old);
-		merge_rename_locked(g, into, from, page);
+			collapse_drop_locked(g, from, old);
+		collapse_rename_locked(g, into, from, page);
 		budget--;
 	}
 	if (!g->swapped && into->nr_pages)
@@ -306,32 +306,35 @@ static bool merge_large_locked(struct merge *g, size_t budget)
 		if (area_at(&into->areas, page->index))
 			list_move_tail(&page->link, &into->pages);
 		else
-			merge_drop_locked(g, into, page);
+			collapse_drop_locked(g, into, page);
 	}
 	return !g->scan;
 }
 
 /* One batch.  True when all is done; -ESTALE when one of the two is not ours any more. */
-static int merge_batch_locked(struct merge *g, enum region_state want, bool *done)
+static int collapse_batch_locked(struct collapse *g, enum region_state want, bool *done)
 {
 	if (g->from->state != want || g->into->state != want)
 		return -ESTALE;
-	*done = g->swap ? merge_large_locked(g, MERGE_BATCH) : merge_small_locked(g, MERGE_BATCH);
+	*done = g->swap ? collapse_large_locked(g, COLLAPSE_BATCH)
+			: collapse_small_locked(g, COLLAPSE_BATCH);
 	if (*done)
 		g->into->holes |= g->from->holes;
-	__atomic_store_n(&g->from->state, *done ? REGION_ACTIVE : REGION_MERGING, __ATOMIC_RELEASE);
-	__atomic_store_n(&g->into->state, *done ? REGION_ACTIVE : REGION_MERGING, __ATOMIC_RELEASE);
+	__atomic_store_n(&g->from->state, *done ? REGION_ACTIVE : REGION_COLLAPSING,
+			 __ATOMIC_RELEASE);
+	__atomic_store_n(&g->into->state, *done ? REGION_ACTIVE : REGION_COLLAPSING,
+			 __ATOMIC_RELEASE);
 	return 0;
 }
 
 /* One was killed: the other is to be used again. */
-static void merge_release_locked(struct region *r)
+static void collapse_release_locked(struct region *r)
 {
-	if (r->state == REGION_MERGING)
+	if (r->state == REGION_COLLAPSING)
 		__atomic_store_n(&r->state, REGION_ACTIVE, __ATOMIC_RELEASE);
 }
 
-static int merge_regions(struct merge *g)
+static int collapse_regions(struct collapse *g)
 {
 	enum region_state want = REGION_ACTIVE;
 	bool done = false;
@@ -341,36 +344,36 @@ static int merge_regions(struct merge *g)
 		regions_lock(g->from, g->into);
 		if (want == REGION_ACTIVE)
 			g->swap = g->from->nr_pages > g->into->nr_pages;
-		err = merge_batch_locked(g, want, &done);
-		if (err && want == REGION_MERGING) {
-			merge_release_locked(g->from);
-			merge_release_locked(g->into);
+		err = collapse_batch_locked(g, want, &done);
+		if (err && want == REGION_COLLAPSING) {
+			collapse_release_locked(g->from);
+			collapse_release_locked(g->into);
 		}
 		regions_unlock(g->from, g->into);
-		want = REGION_MERGING;
+		want = REGION_COLLAPSING;
 		while (g->nr_dead)
 			mpage_put(&g->m->pool, g->dead[--g->nr_dead]);
 	}
-	wake_all(&g->from->settled);
-	wake_all(&g->into->settled);
+	wake_all(&g->from->idle);
+	wake_all(&g->into->idle);
 	return err;
 }
 
-struct merge_call {
+struct collapse_call {
 	uint64_t into;
 	uint64_t renamed;
 };
 
-static int merge_region(struct memory *m, struct region *r, void *arg)
+static int collapse_region(struct memory *m, struct region *r, void *arg)
 {
-	struct merge_call *call = arg;
-	struct merge g = { .m = m, .from = r };
+	struct collapse_call *call = arg;
+	struct collapse g = { .m = m, .from = r };
 	int err;
 
 	g.into = region_get(m, call->into, r->start);
 	if (!g.into)
 		return 0; /* nothing is mapped in front of it: the pages go with their space */
-	err = merge_regions(&g);
+	err = collapse_regions(&g);
 	call->renamed += g.renamed;
 	region_put(g.into);
 	return err;
@@ -397,13 +400,13 @@ static uint64_t discard_ranges(struct memory *m, uint64_t aspace,
 	return dropped;
 }
 
-int owner_merge(struct memory *m, const struct pm_merge_req *req, struct mm_range_rep *rep)
+int owner_collapse(struct memory *m, const struct pm_merge_req *req, struct mm_range_rep *rep)
 {
-	struct merge_call call = { .into = req->into };
+	struct collapse_call call = { .into = req->into };
 	int err;
 
 	(void)discard_ranges(m, req->from, req->ranges, req->nr_ranges);
-	err = for_each_region(m, req->from, merge_region, &call);
+	err = for_each_region(m, req->from, collapse_region, &call);
 	STAT_ADD(m, pages_renamed, call.renamed);
 	rep->pages = call.renamed;
 	if (err)

@@ -94,7 +94,7 @@ static int map_prepare(struct memory *m, uint32_t home, const struct mm_map_req 
 }
 
 /* Settle what was prepared; -EPROTO when the home's figure is not ours. */
-static int prepared_settle(struct memory *m, uint64_t aspace, uint64_t charge)
+static int prepared_spend(struct memory *m, uint64_t aspace, uint64_t charge)
 {
 	return owner_prepared(m, aspace, 0, charge) ? 0 : -EPROTO;
 }
@@ -124,7 +124,7 @@ static int map_apply_region(struct memory *m, const struct mm_map_req *req, uint
 
 static int map_apply(struct memory *m, const struct mm_map_req *req, uint64_t charge)
 {
-	int err = prepared_settle(m, req->aspace, charge);
+	int err = prepared_spend(m, req->aspace, charge);
 
 	if (err)
 		return err;
@@ -149,7 +149,7 @@ int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
 	int err = 0;
 
 	if (req->phase == MM_ABORT) {
-		err = prepared_settle(m, req->aspace, req->charge);
+		err = prepared_spend(m, req->aspace, req->charge);
 		if (err)
 			return err;
 		map_unprepare(m, req);
@@ -363,7 +363,7 @@ static int protect_prepare(struct memory *m, const struct mm_range_req *req,
 static int protect_apply(struct memory *m, const struct mm_range_req *req, struct protect_sum *sum,
 			 uint64_t charge)
 {
-	int err = prepared_settle(m, req->aspace, charge);
+	int err = prepared_spend(m, req->aspace, charge);
 
 	if (!err)
 		err = for_each_region(m, req, protect_region, sum);
@@ -379,7 +379,7 @@ int owner_protect(struct memory *m, const struct mm_range_req *req, struct mm_ra
 	int err;
 
 	if (req->phase == MM_ABORT) {
-		err = prepared_settle(m, req->aspace, charge);
+		err = prepared_spend(m, req->aspace, charge);
 		if (!err)
 			pool_uncommit(&m->pool, charge);
 		return err;

@@ -281,7 +281,7 @@ static void leave_done(struct memory *m, struct region *r, const struct pm_vregi
 		charge = area_range_charge(&r->areas, r->start, r->end);
 		area_set_clear(&r->areas, &dead);
 		r->entry = *to;
-		__atomic_store_n(&r->state, REGION_MOVED, __ATOMIC_RELEASE);
+		__atomic_store_n(&r->state, REGION_REDIRECT, __ATOMIC_RELEASE);
 	} else if (r->state == REGION_LEAVING) {
 		__atomic_store_n(&r->state, REGION_ACTIVE, __ATOMIC_RELEASE);
 	}
@@ -291,7 +291,7 @@ static void leave_done(struct memory *m, struct region *r, const struct pm_vregi
 		pool_uncommit(&m->pool, charge);
 		area_spare_free(&dead);
 	}
-	wake_all(&r->settled);
+	wake_all(&r->idle);
 }
 
 static int leave(struct memory *m, struct region *r, const struct mm_vregion_move_req *req,
@@ -334,11 +334,11 @@ int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_
 	spin_lock(&r->lock);
 	while (r->state == REGION_LEAVING) { /* by the same request, which is still being served */
 		spin_unlock(&r->lock);
-		wait_event(&r->settled,
+		wait_event(&r->idle,
 			   __atomic_load_n(&r->state, __ATOMIC_ACQUIRE) != REGION_LEAVING);
 		spin_lock(&r->lock);
 	}
-	if (r->state == REGION_MOVED && r->entry.owner == req->vregion.owner)
+	if (r->state == REGION_REDIRECT && r->entry.owner == req->vregion.owner)
 		err = -EALREADY; /* asked again: the answer was lost */
 	else if (r->state != REGION_ACTIVE || req->vregion.owner == m->node)
 		err = -EINVAL;
@@ -407,7 +407,7 @@ static int take_begin(struct memory *m, const struct mm_vregion_take_req *req)
 	if (IS_ERR(r))
 		return (int)PTR_ERR(r);
 	spin_lock(&r->lock);
-	moved = r->state == REGION_MOVED;
+	moved = r->state == REGION_REDIRECT;
 	if (moved)
 		__atomic_store_n(&r->state, REGION_ARRIVING, __ATOMIC_RELEASE);
 	spin_unlock(&r->lock);
@@ -442,8 +442,8 @@ static void take_abort(struct memory *m, struct region *r, uint32_t peer,
 {
 	const struct pm_vregion entry = { .index = r->index, .owner = peer };
 
-	(void)take_drop(m, r, &req->vregion, REGION_MOVED, &entry);
-	wake_all(&r->settled);
+	(void)take_drop(m, r, &req->vregion, REGION_REDIRECT, &entry);
+	wake_all(&r->idle);
 }
 
 static int take_done(struct region *r, const struct mm_vregion_take_req *req)
@@ -459,7 +459,7 @@ static int take_done(struct region *r, const struct mm_vregion_take_req *req)
 		err = -ESTALE;
 	}
 	spin_unlock(&r->lock);
-	wake_all(&r->settled);
+	wake_all(&r->idle);
 	return err;
 }
 

@@ -174,9 +174,9 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc)
 	credit = proc ? account_locked(pool, proc) : NULL;
 	if (credit && *credit) {
 		(*credit)--;
-		pool->promised--;
+		pool->reserved--;
 		used_credit = true;
-	} else if (pool->used + pool->promised >= anon_limit(pool)) {
+	} else if (pool->used + pool->reserved >= anon_limit(pool)) {
 		spin_unlock(&pool->lock);
 		return NULL;
 	}
@@ -190,7 +190,7 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc)
 	pool->used--;
 	if (used_credit) {
 		(*credit)++;
-		pool->promised++;
+		pool->reserved++;
 	}
 	spin_unlock(&pool->lock);
 	return NULL;
@@ -301,11 +301,11 @@ uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want)
 		spin_lock(&pool->lock);
 		credit = account_locked(pool, proc);
 	}
-	left = anon_limit(pool) - MIN(anon_limit(pool), pool->used + pool->promised);
+	left = anon_limit(pool) - MIN(anon_limit(pool), pool->used + pool->reserved);
 	want = (uint32_t)MIN((uint64_t)want, left);
 	want = pool_is_fenced(pool, proc) ? 0 : MIN(want, UINT32_MAX - *credit);
 	*credit += want;
-	pool->promised += want;
+	pool->reserved += want;
 	spin_unlock(&pool->lock);
 	return want;
 }
@@ -319,7 +319,7 @@ static uint32_t take_credits(struct pool *pool, uint32_t proc, uint32_t nr)
 	nr = credit ? MIN(nr, *credit) : 0;
 	if (nr) {
 		*credit -= nr;
-		pool->promised -= nr;
+		pool->reserved -= nr;
 	}
 	spin_unlock(&pool->lock);
 	return nr;
@@ -396,7 +396,7 @@ void pool_stats(struct pool *pool, struct pool_stats *out)
 	out->dirty = pool->nr_dirty;
 	out->used = pool->used;
 	out->file = pool->file;
-	out->promised = pool->promised;
+	out->reserved = pool->reserved;
 	out->committed = pool->committed;
 	spin_unlock(&pool->lock);
 }

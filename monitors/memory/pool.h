@@ -67,7 +67,7 @@ struct pool {
 	uint64_t nr_dirty __guarded_by(&lock);
 	uint64_t used __guarded_by(&lock);      /* MPAGE_ANON frames */
 	uint64_t file __guarded_by(&lock);      /* MPAGE_FILE frames */
-	uint64_t promised __guarded_by(&lock);  /* sum of all credits */
+	uint64_t reserved __guarded_by(&lock);  /* sum of all credits */
 	uint64_t committed __guarded_by(&lock); /* pages charged by mappings */
 	uint32_t **credits __guarded_by(&lock); /* two levels, by processor node id */
 	uint64_t *fenced;        /* atomic words: a bit for each processor that is gone */
@@ -79,7 +79,7 @@ struct pool {
 };
 
 struct pool_stats {
-	uint64_t total, zero, dirty, used, file, promised, committed;
+	uint64_t total, zero, dirty, used, file, reserved, committed;
 };
 
 /* @runs is copied; pages are described here.  -ENOMEM. */

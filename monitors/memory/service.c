@@ -207,11 +207,11 @@ static void page_sent(void *arg)
 	mpage_put(&memory.pool, arg);
 }
 
-static void reply_moved(struct rpc_request *req, const struct pm_vregion *moved)
+static void reply_redirect(struct rpc_request *req, const struct pm_vregion *redirect)
 {
 	struct pm_moved_wire w;
 
-	pm_moved_encode(moved, &w);
+	pm_moved_encode(redirect, &w);
 	rpc_reply(req, -EREMCHG, &w, sizeof(w));
 }
 
@@ -231,7 +231,7 @@ static enum rpc_handler_result handle_fetch(struct rpc_request *req, void *arg)
 	struct pm_fetch_rep_wire w;
 	struct pm_fetch_req fetch;
 	struct pm_fetch_rep rep;
-	struct pm_vregion moved;
+	struct pm_vregion redirect;
 	struct rpc_write write;
 	struct mpage *page;
 	int err = pm_fetch_req_decode(body, len, &fetch);
@@ -241,13 +241,13 @@ static enum rpc_handler_result handle_fetch(struct rpc_request *req, void *arg)
 	if (err)
 		return reply_error(req, err);
 	err = owner_fetch(&memory, rpc_request_peer(req), &fetch, victim,
-			  rpc_request_may_sleep(req), &rep, &page, &moved);
+			  rpc_request_may_sleep(req), &rep, &page, &redirect);
 	if (err == -EAGAIN) {
 		STAT_INC(&memory, fetch_slow);
 		return RPC_AGAIN;
 	}
 	if (err == -EREMCHG) {
-		reply_moved(req, &moved);
+		reply_redirect(req, &redirect);
 		return RPC_DONE;
 	}
 	if (err)
@@ -352,7 +352,7 @@ static enum rpc_handler_result handle_file_fetch(struct rpc_request *req, void *
 
 HISTOGRAM(memory_exec_ns, "memory.exec_ns", "PM_EXEC, from its arrival to its reply");
 HISTOGRAM(memory_fork_ns, "memory.fork_ns", "PM_FORK, from its arrival to its reply");
-HISTOGRAM(memory_merge_ns, "memory.merge_ns", "PM_MERGE, from its arrival to its reply");
+HISTOGRAM(memory_collapse_ns, "memory.merge_ns", "PM_MERGE, from its arrival to its reply");
 
 static void note_time(uint16_t opcode, uint64_t start)
 {
@@ -363,7 +363,7 @@ static void note_time(uint16_t opcode, uint64_t start)
 	else if (opcode == PM_FORK)
 		hist_record(&memory_fork_ns, ns);
 	else if (opcode == PM_MERGE)
-		hist_record(&memory_merge_ns, ns);
+		hist_record(&memory_collapse_ns, ns);
 }
 
 /* --- the other handlers ---------------------------------------------------------------- */

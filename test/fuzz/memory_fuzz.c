@@ -135,7 +135,7 @@ static void call_space(struct input *in, uint32_t which)
 	case 1:
 		a = space(in);
 		nr = ranges(in, false, list);
-		(void)proc_merge(p, a, list, nr);
+		(void)proc_collapse(p, a, list, nr);
 		break;
 	case 2:
 		nr = ranges(in, byte(in) & 1, list);

@@ -444,8 +444,8 @@ static int plain_call(struct fake_proc *p, uint16_t opcode, const void *body, ss
 	return ret;
 }
 
-int proc_merge(struct fake_proc *from, struct fake_proc *into, const struct pm_page_range *ranges,
-	       uint32_t nr)
+int proc_collapse(struct fake_proc *from, struct fake_proc *into,
+		  const struct pm_page_range *ranges, uint32_t nr)
 {
 	static struct pm_merge_req req;
 	static uint8_t body[8192];
@@ -536,13 +536,13 @@ int proc_fill_vma(struct fake_proc *p, uint64_t vaddr, struct pm_vma *out)
 
 /* Inline first, as the RPC layer does, and then where it may sleep. */
 static int fetch_at(struct memory *m, const struct pm_fetch_req *req, void *data,
-		    struct pm_fetch_rep *rep, struct pm_vregion *moved)
+		    struct pm_fetch_rep *rep, struct pm_vregion *redirect)
 {
 	struct mpage *page;
-	int err = owner_fetch(m, FAKE_PROC, req, NULL, false, rep, &page, moved);
+	int err = owner_fetch(m, FAKE_PROC, req, NULL, false, rep, &page, redirect);
 
 	if (err == -EAGAIN)
-		err = owner_fetch(m, FAKE_PROC, req, NULL, true, rep, &page, moved);
+		err = owner_fetch(m, FAKE_PROC, req, NULL, true, rep, &page, redirect);
 	if (!err && page) {
 		if (data)
 			memcpy(data, mpage_virt(&m->pool, page), PAGE_SIZE);
@@ -558,12 +558,12 @@ int proc_fetch(struct fake_proc *p, uint64_t vaddr, bool write, void *data)
 		.vaddr = vaddr,
 		.flags = write ? PM_FETCH_WRITE : 0,
 	};
-	struct pm_vregion moved;
+	struct pm_vregion redirect;
 	struct pm_fetch_rep rep;
 	int err;
 
-	while ((err = fetch_at(owner_of(p, vaddr), &req, data, &rep, &moved)) == -EREMCHG) {
-		learn(p, &moved);
+	while ((err = fetch_at(owner_of(p, vaddr), &req, data, &rep, &redirect)) == -EREMCHG) {
+		learn(p, &redirect);
 		p->redirects++;
 	}
 	return err ? err : (int)rep.result;

@@ -85,8 +85,8 @@ int proc_fork(struct fake_proc *p, struct fake_proc *parent, struct fake_proc *c
 /* The same, asking for @want credits: *@got. */
 int proc_fork_credits(struct fake_proc *p, struct fake_proc *parent, struct fake_proc *child,
 		      uint32_t want, uint32_t *got);
-int proc_merge(struct fake_proc *from, struct fake_proc *into, const struct pm_page_range *ranges,
-	       uint32_t nr);
+int proc_collapse(struct fake_proc *from, struct fake_proc *into,
+		  const struct pm_page_range *ranges, uint32_t nr);
 int proc_discard(struct fake_proc *p, const struct pm_page_range *ranges, uint32_t nr);
 /* Make @p a page-only space. */
 int proc_object(struct fake_proc *p, uint64_t len, uint32_t flags);

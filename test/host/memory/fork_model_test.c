@@ -231,10 +231,10 @@ static void merge(struct model *m, struct obj *x, struct obj *y)
 		m->f.fail_once = true;
 		m->f.fail_error = -ETIMEDOUT;
 	}
-	res = proc_merge(&x->p, &y->p, ranges, nr);
+	res = proc_collapse(&x->p, &y->p, ranges, nr);
 	m->f.fail_opcode = 0;
 	while (res == -ETIMEDOUT)
-		res = proc_merge(&x->p, &y->p, ranges, nr);
+		res = proc_collapse(&x->p, &y->p, ranges, nr);
 	ASSERT_EQ(m->t, res, 0);
 	for (uint32_t i = 0; i < PAGES; i++) {
 		if (!y->value[i] && !y->hides[i])

@@ -30,7 +30,7 @@ static void sums(struct fake *f, struct pool_stats *out)
 		pool_stats(&f->mem[i].pool, &s);
 		out->used += s.used;
 		out->committed += s.committed;
-		out->promised += s.promised;
+		out->reserved += s.reserved;
 	}
 }
 
@@ -223,11 +223,11 @@ static void failed_fork_promises_nothing(struct ktest *t)
 	fam.f.fail_error = -ENOMEM;
 	EXPECT_EQ(t, proc_fork_credits(&fam.a, &fam.parent, &fam.child, 30, &got), -ENOMEM);
 	sums(&fam.f, &s);
-	EXPECT_EQ(t, s.promised, 0);
+	EXPECT_EQ(t, s.reserved, 0);
 	EXPECT_EQ(t, proc_fork_credits(&fam.a, &fam.parent, &fam.child, 30, &got), 0);
 	EXPECT_EQ(t, got, 30);
 	sums(&fam.f, &s);
-	EXPECT_EQ(t, s.promised, 30);
+	EXPECT_EQ(t, s.reserved, 30);
 	/* Said again, without grants. */
 	EXPECT_EQ(t, proc_fork_credits(&fam.a, &fam.parent, &fam.child, 30, &got), 0);
 	EXPECT_EQ(t, got, 0);
@@ -268,10 +268,10 @@ static void fork_sends_one_message_per_owner(struct ktest *t)
 	EXPECT_EQ(t, fam.f.nr_calls, calls + 2);
 	ASSERT_EQ(t, proc_destroy(&fam.child), 0);
 	EXPECT_EQ(t, fam.f.nr_calls, calls + 4);
-	ASSERT_EQ(t, proc_merge(&fam.a, &fam.parent, NULL, 0), 0);
+	ASSERT_EQ(t, proc_collapse(&fam.a, &fam.parent, NULL, 0), 0);
 	EXPECT_EQ(t, fam.f.nr_calls, calls + 6);
 	EXPECT_EQ(t, fam.f.mem[0].stats.forks, 1);
-	EXPECT_EQ(t, fam.f.mem[0].stats.merges, 1);
+	EXPECT_EQ(t, fam.f.mem[0].stats.collapses, 1);
 	EXPECT_EQ(t,
 		  fam.f.mem[0].stats.pages_renamed + fam.f.mem[1].stats.pages_renamed +
 			  fam.f.mem[2].stats.pages_renamed,
@@ -291,7 +291,7 @@ static void merge_gives_pages_to_the_one_in_front(struct ktest *t)
 	EXPECT_EQ(t, put(&fam.parent, FIXED_AT, 30), 0);
 	EXPECT_EQ(t, proc_munmap(&fam.parent, FIXED_AT + 2 * MB, PAGE_SIZE), 0);
 	EXPECT_EQ(t, proc_destroy(&fam.child), 0);
-	ASSERT_EQ(t, proc_merge(&fam.a, &fam.parent, hidden, 2), 0);
+	ASSERT_EQ(t, proc_collapse(&fam.a, &fam.parent, hidden, 2), 0);
 	EXPECT_EQ(t, get(&fam.parent, FIXED_AT), 30);
 	EXPECT_EQ(t, get(&fam.parent, FIXED_AT + MB), 2);
 	EXPECT_EQ(t, get(&fam.parent, FIXED_AT + 2 * MB), -EFAULT);
@@ -302,8 +302,8 @@ static void merge_gives_pages_to_the_one_in_front(struct ktest *t)
 	EXPECT_EQ(t, committed(&fam.f), 2047);
 	EXPECT_EQ(t, get(&fam.a, FIXED_AT + MB), -EFAULT);
 	/* The answer may have been lost. */
-	EXPECT_EQ(t, proc_merge(&fam.a, &fam.parent, hidden, 2), 0);
-	EXPECT_EQ(t, proc_merge(&fam.child, &fam.parent, NULL, 0), -ESRCH);
+	EXPECT_EQ(t, proc_collapse(&fam.a, &fam.parent, hidden, 2), 0);
+	EXPECT_EQ(t, proc_collapse(&fam.child, &fam.parent, NULL, 0), -ESRCH);
 	/* A page keeps its number: an old write-back does not replace it. */
 	fam.f.seq = 1;
 	EXPECT_EQ(t, put(&fam.parent, FIXED_AT + 4 * MB, 99), 0);
@@ -328,7 +328,7 @@ static void merge_of_many_pages(struct ktest *t)
 			ASSERT_EQ(t, put(&fam.parent, FIXED_AT + (i + 5) * PAGE_SIZE, 2000 + i), 0);
 		ASSERT_EQ(t, proc_munmap(&fam.parent, FIXED_AT + 10 * PAGE_SIZE, 3 * PAGE_SIZE), 0);
 		ASSERT_EQ(t, proc_destroy(&fam.child), 0);
-		ASSERT_EQ(t, proc_merge(&fam.a, &fam.parent, NULL, 0), 0);
+		ASSERT_EQ(t, proc_collapse(&fam.a, &fam.parent, NULL, 0), 0);
 		for (uint64_t i = 0; i < 512 && !t->nr_failed; i++) {
 			int64_t value = i < behind ? (int64_t)(1000 + i) : i ? 0 : 1;
 
@@ -360,7 +360,7 @@ static void merge_brings_vregions_together(struct ktest *t)
 	EXPECT_EQ(t, fam.a.redirects, 1);
 	EXPECT_EQ(t, put(&fam.a, FIXED_AT + PAGE_SIZE, 50), 0);
 	ASSERT_EQ(t, proc_destroy(&fam.child), 0);
-	ASSERT_EQ(t, proc_merge(&fam.a, &fam.parent, NULL, 0), 0);
+	ASSERT_EQ(t, proc_collapse(&fam.a, &fam.parent, NULL, 0), 0);
 	for (uint64_t i = 0; i < 8; i++)
 		EXPECT_EQ(t, get(&fam.parent, FIXED_AT + i * MB), i ? i + 1 : 30);
 	EXPECT_EQ(t, get(&fam.parent, FIXED_AT + PAGE_SIZE), 50);
@@ -380,7 +380,7 @@ static void merge_drops_what_was_unmapped_elsewhere(struct ktest *t)
 	ASSERT_EQ(t, proc_munmap(&fam.parent, FIXED_AT, PAGE_SIZE), 0);
 	ASSERT_EQ(t, home_move_vregion(&fam.f.mem[0], fam.parent.aspace, index, FAKE_MEM_FIRST), 0);
 	ASSERT_EQ(t, proc_destroy(&fam.child), 0);
-	ASSERT_EQ(t, proc_merge(&fam.a, &fam.parent, NULL, 0), 0);
+	ASSERT_EQ(t, proc_collapse(&fam.a, &fam.parent, NULL, 0), 0);
 	EXPECT_EQ(t, used(&fam.f), 7);
 	EXPECT_EQ(t, get(&fam.parent, FIXED_AT + MB), 2);
 	family_end(t);
@@ -398,7 +398,7 @@ static void merge_without_allocations(struct ktest *t)
 	ASSERT_EQ(t, proc_destroy(&fam.child), 0);
 	for (long n = 0; n < 100; n++) {
 		shim_fail_alloc_after(n);
-		err = proc_merge(&fam.a, &fam.parent, NULL, 0);
+		err = proc_collapse(&fam.a, &fam.parent, NULL, 0);
 		shim_fail_alloc_after(-1);
 		if (!err)
 			break;
@@ -420,15 +420,15 @@ static void merge_can_be_repeated(struct ktest *t)
 	fam.f.fail_opcode = MM_MERGE;
 	fam.f.fail_after = 1;
 	fam.f.fail_error = -ETIMEDOUT;
-	EXPECT_EQ(t, proc_merge(&fam.a, &fam.parent, NULL, 0), -ETIMEDOUT);
+	EXPECT_EQ(t, proc_collapse(&fam.a, &fam.parent, NULL, 0), -ETIMEDOUT);
 	fam.f.fail_opcode = 0;
-	EXPECT_EQ(t, proc_merge(&fam.a, &fam.parent, NULL, 0), 0);
+	EXPECT_EQ(t, proc_collapse(&fam.a, &fam.parent, NULL, 0), 0);
 	for (uint64_t i = 0; i < 8; i++)
 		EXPECT_EQ(t, get(&fam.parent, FIXED_AT + i * MB), i + 1);
 	/* Kinds: only a frozen space can be merged, and not into one of pages only. */
 	EXPECT_EQ(t, proc_object(&fam.child, 0, 0), 0);
-	EXPECT_EQ(t, proc_merge(&fam.parent, &fam.child, NULL, 0), -EINVAL);
-	EXPECT_EQ(t, proc_merge(&fam.child, &fam.parent, NULL, 0), -EINVAL);
+	EXPECT_EQ(t, proc_collapse(&fam.parent, &fam.child, NULL, 0), -EINVAL);
+	EXPECT_EQ(t, proc_collapse(&fam.child, &fam.parent, NULL, 0), -EINVAL);
 	family_end(t);
 }
 
@@ -444,12 +444,12 @@ static void merge_into_a_frozen_space(struct ktest *t)
 	EXPECT_EQ(t, put(&fam.parent, FIXED_AT + MB, 30), 0);
 	ASSERT_EQ(t, proc_fork(&fam.parent, &top, &other), 0);
 	ASSERT_EQ(t, proc_destroy(&fam.child), 0);
-	ASSERT_EQ(t, proc_merge(&fam.a, &fam.parent, NULL, 0), 0);
+	ASSERT_EQ(t, proc_collapse(&fam.a, &fam.parent, NULL, 0), 0);
 	EXPECT_EQ(t, get(&fam.parent, FIXED_AT), 1);
 	EXPECT_EQ(t, get(&fam.parent, FIXED_AT + MB), 30);
 	EXPECT_EQ(t, get(&top, FIXED_AT), 0);
 	EXPECT_EQ(t, proc_destroy(&other), 0);
-	ASSERT_EQ(t, proc_merge(&fam.parent, &top, NULL, 0), 0);
+	ASSERT_EQ(t, proc_collapse(&fam.parent, &top, NULL, 0), 0);
 	EXPECT_EQ(t, get(&top, FIXED_AT), 1);
 	EXPECT_EQ(t, get(&top, FIXED_AT + MB), 30);
 	EXPECT_EQ(t, used(&fam.f), 8);
@@ -502,7 +502,7 @@ static void merges_while_pages_are_used(struct ktest *t)
 		thread = thread_create("user", use_pages, &user);
 		ASSERT_FALSE(t, IS_ERR(thread));
 		thread_sleep_ns(300 * 1000);
-		EXPECT_EQ(t, proc_merge(&fam.a, &fam.parent, NULL, 0), 0);
+		EXPECT_EQ(t, proc_collapse(&fam.a, &fam.parent, NULL, 0), 0);
 		thread_sleep_ns(300 * 1000);
 		__atomic_store_n(&user.stop, true, __ATOMIC_RELAXED);
 		thread_join(thread);

@@ -98,8 +98,8 @@ static void moving_an_owner_counts_one_redirect(struct ktest *t)
 		EXPECT_EQ(t, page_value(page), i + 1);
 	}
 	EXPECT_EQ(t, p.redirects, 1);
-	EXPECT_EQ(t, f.mem[0].stats.moved_replies, 1);
-	EXPECT_EQ(t, f.mem[1].stats.moved_replies, 0);
+	EXPECT_EQ(t, f.mem[0].stats.redirects_sent, 1);
+	EXPECT_EQ(t, f.mem[1].stats.redirects_sent, 0);
 	EXPECT_EQ(t, total_used(&f), 100);
 	/* And back again. */
 	ASSERT_EQ(t, home_move_vregion(&f.mem[0], 0, UINT64_MAX, FAKE_MEM_FIRST), 0);
@@ -259,7 +259,7 @@ static void credits_promise_frames(struct ktest *t)
 	}
 	pool_stats(&f.mem[0].pool, &s);
 	EXPECT_EQ(t, s.used, 30);
-	EXPECT_EQ(t, s.promised, 70);
+	EXPECT_EQ(t, s.reserved, 70);
 	ASSERT_EQ(t,
 		  memory_serve(&f.mem[0], FAKE_PROC, PM_MEMINFO, NULL, 0, NULL, 0, &w, sizeof(w),
 			       NULL),
@@ -276,7 +276,7 @@ static void credits_promise_frames(struct ktest *t)
 	/* A page that has a frame needs no credit. */
 	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
 	pool_stats(&f.mem[0].pool, &s);
-	EXPECT_EQ(t, s.promised, 70);
+	EXPECT_EQ(t, s.reserved, 70);
 	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 5000, 20, &got), 0);
 	EXPECT_EQ(t, got, 960 - 30 - 50);
 	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 1, 0, &got), -ENOMEM);
@@ -284,7 +284,7 @@ static void credits_promise_frames(struct ktest *t)
 	/* What has not been promised is all there is for others. */
 	memory_processor_gone(&f.mem[0], FAKE_PROC);
 	pool_stats(&f.mem[0].pool, &s);
-	EXPECT_EQ(t, s.promised, 0);
+	EXPECT_EQ(t, s.reserved, 0);
 	EXPECT_EQ(t, s.used, 0);
 	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), -EFAULT);
 	proc_done(&p);
@@ -329,7 +329,7 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 				    .victim_aspace = FAKE_ASPACE(1),
 				    .victim_seq = 9 };
 	struct pm_fetch_rep rep;
-	struct pm_vregion moved;
+	struct pm_vregion redirect;
 	struct pool_stats s;
 	uint32_t got;
 	struct mpage *sent;
@@ -346,7 +346,8 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 	req.vaddr = addr;
 	req.victim_vaddr = addr + PAGE_SIZE;
 	page_stamp(page, 2);
-	ASSERT_EQ(t, owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &moved), 0);
+	ASSERT_EQ(t, owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &redirect),
+		  0);
 	EXPECT_EQ(t, rep.victim_status, 0);
 	EXPECT_EQ(t, rep.result, PM_FETCH_DATA);
 	/* The page is being sent: a write-back of it goes into another frame, and uses no credit up. */
@@ -354,7 +355,7 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 	page_stamp(page, 3);
 	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
 	pool_stats(&f.mem[0].pool, &s);
-	EXPECT_EQ(t, s.promised, 10);
+	EXPECT_EQ(t, s.reserved, 10);
 	EXPECT_EQ(t, page_value(mpage_virt(&f.mem[0].pool, sent)), 1);
 	EXPECT_EQ(t, total_used(&f), 3);
 	mpage_put(&f.mem[0].pool, sent);
@@ -366,7 +367,7 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 	/* A fetch that fails has not stored its victim. */
 	req.vaddr = addr + 2 * MB;
 	req.victim_vaddr = addr + 2 * PAGE_SIZE;
-	EXPECT_EQ(t, owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &moved),
+	EXPECT_EQ(t, owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &redirect),
 		  -EFAULT);
 	EXPECT_EQ(t, total_used(&f), 2);
 	EXPECT_EQ(t, proc_destroy(&p), 0);
