@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* ioctl() of terminals and of every file: Linux's <asm/ioctls.h>, <asm/termios.h>. */
+#pragma once
+
+#include <stdint.h>
+
+#define TCGETS      0x5401u
+#define TCSETS      0x5402u
+#define TCSETSW     0x5403u
+#define TCSETSF     0x5404u
+#define TCSBRK      0x5409u
+#define TCXONC      0x540au
+#define TCFLSH      0x540bu
+#define TIOCSCTTY   0x540eu
+#define TIOCGPGRP   0x540fu
+#define TIOCSPGRP   0x5410u
+#define TIOCOUTQ    0x5411u
+#define TIOCGWINSZ  0x5413u
+#define TIOCSWINSZ  0x5414u
+#define FIONREAD    0x541bu
+#define FIONBIO     0x5421u
+#define TIOCNOTTY   0x5422u
+#define TIOCGETD    0x5424u
+#define TCSBRKP     0x5425u
+#define TIOCGSID    0x5429u
+#define TIOCGPTN    0x80045430u
+#define TIOCSPTLCK  0x40045431u
+#define TIOCSIG     0x40045436u
+#define TIOCGPTLCK  0x80045439u
+#define TIOCGPTPEER 0x5441u
+#define FIONCLEX    0x5450u
+#define FIOCLEX     0x5451u
+#define FIOASYNC    0x5452u
+#define FICLONE     0x40049409u
+
+struct linux_winsize {
+	uint16_t row, col, xpixel, ypixel;
+};
