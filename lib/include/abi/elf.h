@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* Programs, and what they are told when they begin: Linux's <linux/elf.h>, <linux/auxvec.h>. */
+#pragma once
+
+/* e_ident, and other fields of the header */
+#define EI_CLASS    4
+#define EI_DATA     5
+#define EI_VERSION  6
+#define ELFCLASS64  2
+#define ELFDATA2LSB 1
+#define EV_CURRENT  1
+#define ET_EXEC     2
+#define ET_DYN      3
+#define EM_X86_64   62
+
+/* Segments */
+#define PT_LOAD      0x1u
+#define PT_INTERP    0x3u
+#define PT_PHDR      0x6u
+#define PT_GNU_STACK 0x6474e551u
+#define PF_X         0x1u
+#define PF_W         0x2u
+#define PF_R         0x4u
+
+/* The auxiliary vector */
+#define AT_NULL         0
+#define AT_PHDR         3
+#define AT_PHENT        4
+#define AT_PHNUM        5
+#define AT_PAGESZ       6
+#define AT_BASE         7
+#define AT_FLAGS        8
+#define AT_ENTRY        9
+#define AT_UID          11
+#define AT_EUID         12
+#define AT_GID          13
+#define AT_EGID         14
+#define AT_PLATFORM     15
+#define AT_HWCAP        16
+#define AT_CLKTCK       17
+#define AT_SECURE       23
+#define AT_RANDOM       25
+#define AT_HWCAP2       26
+#define AT_EXECFN       31
+#define AT_SYSINFO_EHDR 33
+#define AT_MINSIGSTKSZ  51

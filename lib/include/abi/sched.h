@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Making and scheduling tasks: Linux's <linux/sched.h>, <linux/membarrier.h>, <linux/wait.h>.
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <stdint.h>
+
+/* clone() */
+#define CSIGNAL              0x000000ffull
+#define CLONE_NEWTIME        0x00000080ull
+#define CLONE_VM             0x00000100ull
+#define CLONE_FS             0x00000200ull
+#define CLONE_FILES          0x00000400ull
+#define CLONE_SIGHAND        0x00000800ull
+#define CLONE_PIDFD          0x00001000ull
+#define CLONE_PTRACE         0x00002000ull
+#define CLONE_VFORK          0x00004000ull
+#define CLONE_PARENT         0x00008000ull
+#define CLONE_THREAD         0x00010000ull
+#define CLONE_NEWNS          0x00020000ull
+#define CLONE_SYSVSEM        0x00040000ull
+#define CLONE_SETTLS         0x00080000ull
+#define CLONE_PARENT_SETTID  0x00100000ull
+#define CLONE_CHILD_CLEARTID 0x00200000ull
+#define CLONE_DETACHED       0x00400000ull
+#define CLONE_UNTRACED       0x00800000ull
+#define CLONE_CHILD_SETTID   0x01000000ull
+#define CLONE_NEWCGROUP      0x02000000ull
+#define CLONE_NEWUTS         0x04000000ull
+#define CLONE_NEWIPC         0x08000000ull
+#define CLONE_NEWUSER        0x10000000ull
+#define CLONE_NEWPID         0x20000000ull
+#define CLONE_NEWNET         0x40000000ull
+#define CLONE_IO             0x80000000ull
+#define CLONE_CLEAR_SIGHAND  0x100000000ull
+#define CLONE_INTO_CGROUP    0x200000000ull
+
+struct linux_clone_args {
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+	uint64_t set_tid, set_tid_size; /* since version 2 */
+	uint64_t cgroup;                /* since version 3 */
+};
+
+#define CLONE_ARGS_SIZE_VER0 64u
+
+/* Policies */
+#define SCHED_OTHER    0
+#define SCHED_FIFO     1
+#define SCHED_RR       2
+#define SCHED_BATCH    3
+#define SCHED_IDLE     5
+#define SCHED_DEADLINE 6
+
+#define SCHED_RESET_ON_FORK 0x40000000
+
+/* membarrier() */
+#define MEMBARRIER_CMD_QUERY                      0
+#define MEMBARRIER_CMD_GLOBAL                     1
+#define MEMBARRIER_CMD_GLOBAL_EXPEDITED           2
+#define MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED  4
+#define MEMBARRIER_CMD_PRIVATE_EXPEDITED          8
+#define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED 16
+
+/* wait4(), waitid() */
+#define WNOHANG     0x00000001u
+#define WUNTRACED   0x00000002u
+#define WSTOPPED    0x00000002u
+#define WEXITED     0x00000004u
+#define WCONTINUED  0x00000008u
+#define WNOWAIT     0x01000000u
+#define __WNOTHREAD 0x20000000u
+#define __WALL      0x40000000u
+#define __WCLONE    0x80000000u
+
+#define P_ALL   0
+#define P_PID   1
+#define P_PGID  2
+#define P_PIDFD 3

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* Linux's numbers and structures as the C library has them. */
+#include <dirent.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "abi_numbers.h"
+
+/* The C library's own: its files are always large, and it asks for what depends on the machine. */
+#undef MINSIGSTKSZ
+#undef O_LARGEFILE
+#undef SIGRTMIN
+
+const struct abi_number abi_libc[] = {
+#include <generated/abi_numbers.h>
+};
+
+/* The structures. These headers have numbers of their own. */
+#include <generated/abi_undef.h>
+
+#include <abi/socket.h>
+#include <abi/stat.h>
+#include <lib/compiler.h>
+
+SAME_MEMBER(dirent64, ino, struct dirent64, d_ino);
+SAME_MEMBER(dirent64, off, struct dirent64, d_off);
+SAME_MEMBER(dirent64, reclen, struct dirent64, d_reclen);
+SAME_MEMBER(dirent64, type, struct dirent64, d_type);
+static_assert(offsetof(struct linux_dirent64, name) == offsetof(struct dirent64, d_name),
+	      "dirent64.name");
+
+SAME_SIZE(msghdr, struct msghdr);
+SAME_MEMBER(msghdr, namelen, struct msghdr, msg_namelen);
+SAME_MEMBER(msghdr, iov, struct msghdr, msg_iov);
+SAME_MEMBER(msghdr, iovlen, struct msghdr, msg_iovlen);
+SAME_MEMBER(msghdr, control, struct msghdr, msg_control);
+SAME_MEMBER(msghdr, controllen, struct msghdr, msg_controllen);
+SAME_MEMBER(msghdr, flags, struct msghdr, msg_flags);
+
+SAME_SIZE(ucred, struct ucred);
+SAME_MEMBER(ucred, gid, struct ucred, gid);

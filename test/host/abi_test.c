@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * <abi/...> has the numbers of the installed headers of Linux and of the C library. The structures
+ * are compared when abi_uapi.c and abi_libc.c are compiled.
+ */
+#include <abi/elf.h>
+#include <abi/fcntl.h>
+#include <abi/futex.h>
+#include <abi/ioctl.h>
+#include <abi/mman.h>
+#include <abi/poll.h>
+#include <abi/prctl.h>
+#include <abi/resource.h>
+#include <abi/sched.h>
+#include <abi/sigcontext.h>
+#include <abi/signal.h>
+#include <abi/socket.h>
+#include <abi/stat.h>
+#include <abi/sysinfo.h>
+#include <abi/termios.h>
+#include <abi/time.h>
+#include <lib/compiler.h>
+#include <lib/ktest.h>
+#include <lib/string.h>
+
+#include "abi_numbers.h"
+
+static const struct abi_number ours[] = {
+#include <generated/abi_numbers.h>
+};
+
+/* What no installed header may be asked for, and why. */
+static const char *const unknown[] = {
+	"ARCH_CET_STATUS", /* was never in a release */
+	"FUTEX2_PRIVATE",  /* since Linux 6.7 */
+	"FUTEX2_SIZE_U32", /* since Linux 6.7 */
+	"MFD_EXEC",        /* since Linux 6.3 */
+	"MFD_NOEXEC_SEAL", /* since Linux 6.3 */
+	"ST_VALID",        /* in the kernel's own headers only */
+};
+
+static bool may_be_unknown(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) {
+		if (strcmp(unknown[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Headers disagree about the sign of bit 31: 0x80000000 is an int in some. */
+static bool same(int64_t a, int64_t b)
+{
+	const bool narrow =
+		(a == (int32_t)a || a == (uint32_t)a) && (b == (int32_t)b || b == (uint32_t)b);
+
+	return a == b || (narrow && (uint32_t)a == (uint32_t)b);
+}
+
+static void numbers_are_linux(struct ktest *t)
+{
+	EXPECT_GE(t, ARRAY_SIZE(ours), 400);
+	for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
+		const struct abi_number *kernel = &abi_uapi[i], *libc = &abi_libc[i];
+
+		ASSERT_STREQ(t, kernel->name, ours[i].name);
+		ASSERT_STREQ(t, libc->name, ours[i].name);
+		if ((kernel->known && !same(kernel->value, ours[i].value)) ||
+		    (libc->known && !same(libc->value, ours[i].value)))
+			ktest_fail(t, __FILE__, __LINE__, "%s is %lld, not Linux's", ours[i].name,
+				   (long long)ours[i].value);
+		if (!kernel->known && !libc->known && !may_be_unknown(ours[i].name))
+			ktest_fail(t, __FILE__, __LINE__, "%s is in no installed header",
+				   ours[i].name);
+	}
+}
+
+static const struct ktest_case abi_cases[] = {
+	KTEST(numbers_are_linux),
+	{ 0 },
+};
+static const struct ktest_suite abi_suite = { .name = "abi", .cases = abi_cases };
+KTEST_SUITE(abi_suite);

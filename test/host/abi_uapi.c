@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* Linux's numbers and structures as the installed headers of the kernel have them. */
+#include <asm/prctl.h>
+#include <asm/socket.h>
+#include <asm/stat.h>
+#include <asm/statfs.h>
+#include <asm/termbits.h>
+#include <asm/termios.h>
+#include <linux/auxvec.h>
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <linux/elf.h>
+#include <linux/eventpoll.h>
+#include <linux/falloc.h>
+#include <linux/fcntl.h>
+#include <linux/fs.h>
+#include <linux/futex.h>
+#include <linux/magic.h>
+#include <linux/membarrier.h>
+#include <linux/memfd.h>
+#include <linux/mman.h>
+#include <linux/personality.h>
+#include <linux/poll.h>
+#include <linux/prctl.h>
+#include <linux/resource.h>
+#include <linux/sched.h>
+#include <linux/securebits.h>
+#include <linux/signal.h>
+#include <linux/signalfd.h>
+#include <linux/socket.h>
+#include <linux/stat.h>
+#include <linux/sysinfo.h>
+#include <linux/time.h>
+#include <linux/timerfd.h>
+#include <linux/times.h>
+#include <linux/uio.h>
+#include <linux/utsname.h>
+#include <linux/wait.h>
+
+#include <asm/sigcontext.h>
+#include <asm/ucontext.h>
+
+#include "abi_numbers.h"
+
+/* Enumerations, which the table below cannot ask for otherwise. */
+#define ADDR_NO_RANDOMIZE                         ADDR_NO_RANDOMIZE
+#define MEMBARRIER_CMD_QUERY                      MEMBARRIER_CMD_QUERY
+#define MEMBARRIER_CMD_GLOBAL                     MEMBARRIER_CMD_GLOBAL
+#define MEMBARRIER_CMD_GLOBAL_EXPEDITED           MEMBARRIER_CMD_GLOBAL_EXPEDITED
+#define MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED  MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED
+#define MEMBARRIER_CMD_PRIVATE_EXPEDITED          MEMBARRIER_CMD_PRIVATE_EXPEDITED
+#define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
+
+const struct abi_number abi_uapi[] = {
+#include <generated/abi_numbers.h>
+};
+
+/* The structures. These headers have numbers of their own. */
+#include <generated/abi_undef.h>
+
+#include <abi/fcntl.h>
+#include <abi/futex.h>
+#include <abi/ioctl.h>
+#include <abi/poll.h>
+#include <abi/prctl.h>
+#include <abi/resource.h>
+#include <abi/sched.h>
+#include <abi/sigcontext.h>
+#include <abi/signal.h>
+#include <abi/stat.h>
+#include <abi/sysinfo.h>
+#include <abi/termios.h>
+#include <abi/time.h>
+#include <lib/compiler.h>
+
+SAME_SIZE(f_owner_ex, struct f_owner_ex);
+SAME_MEMBER(f_owner_ex, pid, struct f_owner_ex, pid);
+
+SAME_SIZE(flock, struct flock);
+SAME_MEMBER(flock, type, struct flock, l_type);
+SAME_MEMBER(flock, whence, struct flock, l_whence);
+SAME_MEMBER(flock, start, struct flock, l_start);
+SAME_MEMBER(flock, len, struct flock, l_len);
+SAME_MEMBER(flock, pid, struct flock, l_pid);
+
+SAME_SIZE(iovec, struct iovec);
+SAME_MEMBER(iovec, len, struct iovec, iov_len);
+
+SAME_SIZE(stat, struct stat);
+SAME_MEMBER(stat, nlink, struct stat, st_nlink);
+SAME_MEMBER(stat, mode, struct stat, st_mode);
+SAME_MEMBER(stat, gid, struct stat, st_gid);
+SAME_MEMBER(stat, rdev, struct stat, st_rdev);
+SAME_MEMBER(stat, size, struct stat, st_size);
+SAME_MEMBER(stat, blocks, struct stat, st_blocks);
+SAME_MEMBER(stat, atime, struct stat, st_atime);
+SAME_MEMBER(stat, mtime_ns, struct stat, st_mtime_nsec);
+SAME_MEMBER(stat, ctime_ns, struct stat, st_ctime_nsec);
+
+SAME_SIZE(statx, struct statx);
+SAME_SIZE(statx_timestamp, struct statx_timestamp);
+SAME_MEMBER(statx, attributes, struct statx, stx_attributes);
+SAME_MEMBER(statx, mode, struct statx, stx_mode);
+SAME_MEMBER(statx, ino, struct statx, stx_ino);
+SAME_MEMBER(statx, attributes_mask, struct statx, stx_attributes_mask);
+SAME_MEMBER(statx, btime, struct statx, stx_btime);
+SAME_MEMBER(statx, mtime, struct statx, stx_mtime);
+SAME_MEMBER(statx, rdev_major, struct statx, stx_rdev_major);
+SAME_MEMBER(statx, dev_minor, struct statx, stx_dev_minor);
+
+SAME_SIZE(statfs, struct statfs);
+SAME_MEMBER(statfs, bsize, struct statfs, f_bsize);
+SAME_MEMBER(statfs, ffree, struct statfs, f_ffree);
+SAME_MEMBER(statfs, namelen, struct statfs, f_namelen);
+SAME_MEMBER(statfs, flags, struct statfs, f_flags);
+
+SAME_SIZE(sigaction, struct sigaction);
+SAME_MEMBER(sigaction, flags, struct sigaction, sa_flags);
+SAME_MEMBER(sigaction, restorer, struct sigaction, sa_restorer);
+SAME_MEMBER(sigaction, mask, struct sigaction, sa_mask);
+
+SAME_SIZE(stack, stack_t);
+SAME_MEMBER(stack, flags, stack_t, ss_flags);
+SAME_MEMBER(stack, size, stack_t, ss_size);
+
+SAME_MEMBER(siginfo, err, siginfo_t, si_errno);
+SAME_MEMBER(siginfo, code, siginfo_t, si_code);
+SAME_MEMBER(siginfo, pid, siginfo_t, si_pid);
+SAME_MEMBER(siginfo, uid, siginfo_t, si_uid);
+SAME_MEMBER(siginfo, timer_id, siginfo_t, si_tid);
+SAME_MEMBER(siginfo, overrun, siginfo_t, si_overrun);
+SAME_MEMBER(siginfo, value, siginfo_t, si_value);
+SAME_MEMBER(siginfo, status, siginfo_t, si_status);
+SAME_MEMBER(siginfo, utime, siginfo_t, si_utime);
+SAME_MEMBER(siginfo, stime, siginfo_t, si_stime);
+SAME_MEMBER(siginfo, addr, siginfo_t, si_addr);
+
+SAME_SIZE(sigevent, struct sigevent);
+SAME_MEMBER(sigevent, signo, struct sigevent, sigev_signo);
+SAME_MEMBER(sigevent, notify, struct sigevent, sigev_notify);
+SAME_MEMBER(sigevent, tid, struct sigevent, sigev_notify_thread_id);
+
+SAME_SIZE(signalfd_siginfo, struct signalfd_siginfo);
+SAME_MEMBER(signalfd_siginfo, trapno, struct signalfd_siginfo, ssi_trapno);
+SAME_MEMBER(signalfd_siginfo, int_value, struct signalfd_siginfo, ssi_int);
+SAME_MEMBER(signalfd_siginfo, ptr, struct signalfd_siginfo, ssi_ptr);
+SAME_MEMBER(signalfd_siginfo, addr, struct signalfd_siginfo, ssi_addr);
+SAME_MEMBER(signalfd_siginfo, arch, struct signalfd_siginfo, ssi_arch);
+
+SAME_SIZE(sigcontext, struct sigcontext);
+SAME_MEMBER(sigcontext, rip, struct sigcontext, rip);
+SAME_MEMBER(sigcontext, ss, struct sigcontext, ss);
+SAME_MEMBER(sigcontext, err, struct sigcontext, err);
+SAME_MEMBER(sigcontext, cr2, struct sigcontext, cr2);
+SAME_MEMBER(sigcontext, fpstate, struct sigcontext, fpstate);
+SAME_SIZE(ucontext, struct ucontext);
+SAME_MEMBER(ucontext, stack, struct ucontext, uc_stack);
+SAME_MEMBER(ucontext, mcontext, struct ucontext, uc_mcontext);
+SAME_MEMBER(ucontext, sigmask, struct ucontext, uc_sigmask);
+SAME_SIZE(fp_sw_bytes, struct _fpx_sw_bytes);
+SAME_MEMBER(fp_sw_bytes, xfeatures, struct _fpx_sw_bytes, xfeatures);
+SAME_MEMBER(fp_sw_bytes, xstate_size, struct _fpx_sw_bytes, xstate_size);
+
+SAME_SIZE(winsize, struct winsize);
+SAME_MEMBER(winsize, col, struct winsize, ws_col);
+SAME_SIZE(termios, struct termios);
+SAME_MEMBER(termios, lflag, struct termios, c_lflag);
+SAME_MEMBER(termios, line, struct termios, c_line);
+SAME_MEMBER(termios, cc, struct termios, c_cc);
+
+SAME_SIZE(pollfd, struct pollfd);
+SAME_MEMBER(pollfd, events, struct pollfd, events);
+SAME_MEMBER(pollfd, revents, struct pollfd, revents);
+SAME_SIZE(epoll_event, struct epoll_event);
+SAME_MEMBER(epoll_event, data, struct epoll_event, data);
+
+SAME_SIZE(robust_list_head, struct robust_list_head);
+SAME_MEMBER(robust_list_head, futex_offset, struct robust_list_head, futex_offset);
+SAME_MEMBER(robust_list_head, list_op_pending, struct robust_list_head, list_op_pending);
+SAME_SIZE(futex_waitv, struct futex_waitv);
+SAME_MEMBER(futex_waitv, uaddr, struct futex_waitv, uaddr);
+SAME_MEMBER(futex_waitv, flags, struct futex_waitv, flags);
+
+SAME_SIZE(clone_args, struct clone_args);
+SAME_MEMBER(clone_args, exit_signal, struct clone_args, exit_signal);
+SAME_MEMBER(clone_args, tls, struct clone_args, tls);
+SAME_MEMBER(clone_args, set_tid_size, struct clone_args, set_tid_size);
+SAME_SIZE(rlimit, struct rlimit64);
+SAME_SIZE(rusage, struct rusage);
+SAME_MEMBER(rusage, stime, struct rusage, ru_stime);
+SAME_MEMBER(rusage, maxrss, struct rusage, ru_maxrss);
+SAME_MEMBER(rusage, minflt, struct rusage, ru_minflt);
+SAME_MEMBER(rusage, nivcsw, struct rusage, ru_nivcsw);
+
+SAME_SIZE(cap_header, struct __user_cap_header_struct);
+SAME_MEMBER(cap_header, pid, struct __user_cap_header_struct, pid);
+SAME_SIZE(cap_data, struct __user_cap_data_struct);
+SAME_MEMBER(cap_data, permitted, struct __user_cap_data_struct, permitted);
+
+SAME_SIZE(timespec, struct timespec);
+SAME_MEMBER(timespec, nsec, struct timespec, tv_nsec);
+SAME_SIZE(timeval, struct timeval);
+SAME_MEMBER(timeval, usec, struct timeval, tv_usec);
+SAME_SIZE(itimerspec, struct itimerspec);
+SAME_MEMBER(itimerspec, value, struct itimerspec, it_value);
+SAME_SIZE(itimerval, struct itimerval);
+SAME_MEMBER(itimerval, value, struct itimerval, it_value);
+SAME_SIZE(tms, struct tms);
+SAME_MEMBER(tms, cutime, struct tms, tms_cutime);
+
+SAME_SIZE(new_utsname, struct new_utsname);
+SAME_MEMBER(new_utsname, domainname, struct new_utsname, domainname);
+SAME_SIZE(sysinfo, struct sysinfo);
+SAME_MEMBER(sysinfo, totalram, struct sysinfo, totalram);
+SAME_MEMBER(sysinfo, procs, struct sysinfo, procs);
+SAME_MEMBER(sysinfo, totalhigh, struct sysinfo, totalhigh);
+SAME_MEMBER(sysinfo, mem_unit, struct sysinfo, mem_unit);
