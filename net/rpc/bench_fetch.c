@@ -139,7 +139,7 @@ static void wait_all(struct fetches *f)
 	wait_event(&f->wq, !in_flight(f));
 }
 
-/* 0, or what submitting it answered: the page is the caller's then. */
+/* Waits for a slot.  0, or what submitting it answered: the page is the caller's then. */
 static int fetch_into(struct fetches *f, uint32_t index)
 {
 	const struct bench_page_wire w = {
@@ -159,7 +159,7 @@ static int fetch_into(struct fetches *f, uint32_t index)
 	call->done = fetch_done;
 	call->release = fetch_release;
 	call->arg = &f->targets[index];
-	err = rpc_call_submit(call);
+	err = rpc_call_submit_wait(call, WAIT_FOREVER);
 	rpc_call_put(call);
 	return err;
 }
@@ -172,9 +172,7 @@ static int fetch_one(struct fetches *f)
 	int err;
 
 	(void)__atomic_and_fetch(&f->free_pages, ~BIT64(index), __ATOMIC_ACQ_REL);
-	do {
-		err = fetch_into(f, index);
-	} while (err == -EAGAIN && (err = rpc_slot_wait(target_node, RPC_CLASS_DEMAND, 0)) == 0);
+	err = fetch_into(f, index);
 	if (err)
 		(void)__atomic_or_fetch(&f->free_pages, BIT64(index), __ATOMIC_ACQ_REL);
 	return err;

@@ -403,15 +403,29 @@ int rpc_slot_wait(uint32_t peer_id, enum rpc_class cls, uint64_t deadline_ns)
 	return err;
 }
 
-static int submit_wait(struct rpc_call *call)
+/* The last moment to wait for a slot: see rpc_call_submit_wait(). */
+static uint64_t slot_deadline(struct rpc_call *call, uint64_t slot_timeout_ns)
 {
+	const uint64_t usual_ms = rpc_class_cfg[call->cls].timeout_ms;
+
+	if (slot_timeout_ns == WAIT_FOREVER)
+		return WAIT_FOREVER;
+	if (slot_timeout_ns)
+		return time_after_ns(slot_timeout_ns);
+	if (!call->deadline_ns)
+		call->deadline_ns = time_after_ns(usual_ms * NSEC_PER_MSEC);
+	return call->deadline_ns;
+}
+
+int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
+{
+	uint64_t until = 0;
 	int err;
 
 	while ((err = rpc_call_submit(call)) == -EAGAIN) {
-		if (!call->deadline_ns)
-			call->deadline_ns = time_after_ns(
-				(uint64_t)rpc_class_cfg[call->cls].timeout_ms * NSEC_PER_MSEC);
-		err = rpc_slot_wait(call->peer, call->cls, call->deadline_ns);
+		if (!until)
+			until = slot_deadline(call, slot_timeout_ns);
+		err = rpc_slot_wait(call->peer, call->cls, until);
 		if (err)
 			return err;
 	}
@@ -439,7 +453,7 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 	call->reply_max = reply_max;
 	if (timeout_ns)
 		call->deadline_ns = time_after_ns(timeout_ns);
-	err = submit_wait(call);
+	err = rpc_call_submit_wait(call, 0);
 	if (!err)
 		err = rpc_call_wait(call);
 	if (!err)
@@ -453,7 +467,7 @@ int rpc_multicast(struct rpc_call **calls, size_t nr_calls)
 	int err = 0;
 
 	for (size_t i = 0; i < nr_calls; i++) {
-		const int refused = submit_wait(calls[i]);
+		const int refused = rpc_call_submit_wait(calls[i], 0);
 
 		if (refused)
 			calls[i]->status = refused; /* else it may be done already */

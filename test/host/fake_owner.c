@@ -467,6 +467,16 @@ int rpc_slot_wait(uint32_t peer, enum rpc_class cls, uint64_t deadline_ns)
 	return 0;
 }
 
+int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
+{
+	int err;
+
+	do {
+		err = rpc_call_submit(call);
+	} while (err == -EAGAIN);
+	return err;
+}
+
 static int sync_credit(uint32_t node, const void *body, uint32_t len, void *out)
 {
 	struct pm_credit_req req;

@@ -9,6 +9,7 @@
 #include <kernel/bootparam.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
+#include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/prng.h>
 #include <mm/kmap.h>
@@ -470,8 +471,19 @@ static uint32_t flood(struct ktest *t, enum rpc_class cls, struct target *tg, ui
 	return n;
 }
 
+static struct rpc_call *echo_call(enum rpc_class cls)
+{
+	struct rpc_call *call = rpc_call_alloc();
+
+	call->peer = 1;
+	call->cls = cls;
+	call->opcode = OP_ECHO;
+	return call;
+}
+
 static void credits_client(struct ktest *t)
 {
+	struct rpc_call *call;
 	struct target tg;
 	uint32_t done = 0;
 	uint64_t start;
@@ -487,6 +499,18 @@ static void credits_client(struct ktest *t)
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 100), 0);
 	EXPECT_LT(t, time_now_ns() - start, 150 * NSEC_PER_MSEC);
 	EXPECT_EQ(t, done, 0);
+	/* A submitter that waits a shorter time than the slow ones take gives up. */
+	call = echo_call(RPC_CLASS_PREFETCH);
+	EXPECT_EQ(t, rpc_call_submit_wait(call, NSEC_PER_MSEC), -ETIMEDOUT);
+	call->deadline_ns = time_now_ns() + NSEC_PER_MSEC;
+	EXPECT_EQ(t, rpc_call_submit_wait(call, 0), -ETIMEDOUT);
+	EXPECT_EQ(t, done, 0);
+	/* One that waits longer gets the first slot that comes free. */
+	call->deadline_ns = 0;
+	EXPECT_EQ(t, rpc_call_submit_wait(call, WAIT_FOREVER), 0);
+	EXPECT_GT(t, __atomic_load_n(&done, __ATOMIC_SEQ_CST), 0);
+	EXPECT_EQ(t, rpc_call_wait(call), 0);
+	rpc_call_put(call);
 	/* A slot comes free, and is used. */
 	EXPECT_EQ(t, rpc_slot_wait(1, RPC_CLASS_PREFETCH, time_now_ns() + 3 * NSEC_PER_SEC), 0);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_PREFETCH, 8), 0);
@@ -494,6 +518,10 @@ static void credits_client(struct ktest *t)
 		usleep(1000);
 	EXPECT_EQ(t, done, 16);
 	EXPECT_EQ(t, rpc_slot_wait(9, RPC_CLASS_PREFETCH, 0), -EHOSTDOWN);
+	call = echo_call(RPC_CLASS_PREFETCH);
+	call->peer = 9;
+	EXPECT_EQ(t, rpc_call_submit_wait(call, WAIT_FOREVER), -EHOSTDOWN);
+	rpc_call_put(call);
 	sim_cmd("barrier 1 2");
 }
 

@@ -12,8 +12,9 @@
  *		request id and the last small reply of each slot, so a request that is sent again
  *		after a broken connection is executed at most once.
  * Context:	submit never sleeps and may be called with spinlocks below RANK_RPC held; it answers
- *		-EAGAIN when no slot is free.  wait, sync and slot_wait sleep.  Inline handlers and done
- *		functions run in polling context: they never sleep and never wait for an RPC.
+ *		-EAGAIN when no slot is free.  submit_wait, wait, sync and slot_wait sleep.  Inline
+ *		handlers and done functions run in polling context: they never sleep and never wait
+ *		for an RPC.
  * Failure:	-ETIMEDOUT deadline passed; -EHOSTDOWN peer is dead or was never a member; -ESTALE
  *		the peer has restarted (or has fenced us); -EINTR a killable wait was interrupted;
  *		else the negative errno that the handler replied.  After -ETIMEDOUT and -EINTR the
@@ -110,11 +111,18 @@ struct rpc_call {
 struct rpc_call *rpc_call_alloc(void); /* NULL: no memory */
 void rpc_call_get(struct rpc_call *call);
 void rpc_call_put(struct rpc_call *call);
-/* 0, -EAGAIN (no free slot: see rpc_slot_wait), -EHOSTDOWN, -EMSGSIZE, -ENOMEM. */
+/* 0, -EAGAIN (no free slot: see rpc_call_submit_wait), -EHOSTDOWN, -EMSGSIZE, -ENOMEM. */
 int rpc_call_submit(struct rpc_call *call) __must_check;
 /*
- * For tracing: @fn is called for each request that is sent, by the thread that sends it, which may hold spinlocks. Once,
- * before there are any.
+ * Submit @call; while no slot is free, sleep until one is and try again.  @slot_timeout_ns is the
+ * longest time to wait for a slot, relative: 0 = until the call's own deadline, which becomes the
+ * class's default from now when it has none; WAIT_FOREVER = as long as it takes.
+ * 0, -ETIMEDOUT (no slot in time), else as rpc_call_submit(), but never -EAGAIN.
+ */
+int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns) __must_check;
+/*
+ * For tracing: the sending thread calls @fn for each request; it may hold spinlocks.  Set once,
+ * before the first request.
  */
 void rpc_set_observer(void (*fn)(uint32_t peer, uint16_t opcode));
 /* Sleep until a slot to @peer may be free again, or the deadline. */
