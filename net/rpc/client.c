@@ -24,7 +24,7 @@ struct call_cache {
 	struct rpc_call_impl *first;
 	uint32_t nr;
 };
-static DEFINE_PERCPU(struct call_cache, call_cache);
+static DEFINE_PERCPU_PRIVATE(struct call_cache, call_cache);
 
 static struct rpc_call_impl *impl_of(struct rpc_call *call)
 {

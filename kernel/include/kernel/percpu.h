@@ -12,3 +12,8 @@
 #pragma once
 
 #include <arch/percpu.h>
+
+/* A variable that no CPU but its own uses, with preemption off.  The host shim has its own. */
+#ifndef DEFINE_PERCPU_PRIVATE
+# define DEFINE_PERCPU_PRIVATE(type, name) DEFINE_PERCPU(type, name)
+#endif

@@ -10,8 +10,13 @@
 
 #define MAX_CPUS 1
 
-#define DEFINE_PERCPU(type, name)  __typeof__(type) name
-#define DECLARE_PERCPU(type, name) extern __typeof__(type) name
+#define DEFINE_PERCPU(type, name)         __typeof__(type) name
+#define DECLARE_PERCPU(type, name)        extern __typeof__(type) name
+/*
+ * Host threads run at the same time, and preempt_disable() of the shim keeps none of them out:
+ * what only its own CPU may use becomes each thread's own.
+ */
+#define DEFINE_PERCPU_PRIVATE(type, name) _Thread_local __typeof__(type) name
 
 #define percpu_read(var)       (var)
 #define percpu_write(var, val) ((void)((var) = (val)))
