@@ -238,3 +238,31 @@ def test_docs_want_the_syscall_page_in_step(documented):
     ).stdout
     (documented / "docs/syscalls.md").write_text(page)
     accepts(documented, "docs")
+
+
+# --- wide lines
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("lib/x.c", "/* " + "a" * 96 + " */\n"),
+        ("lib/x.S", "/*\n\t" + "a" * 93 + " */\n"),
+        ("lib/x.c", 'const char *const x =\n\t"' + "a" * 92 + '";\n'),
+        ("scripts/x.py", "x = 1  # " + "a" * 92 + "\n"),
+        ("scripts/x.mk", "# " + "a" * 99 + "\n"),
+        ("scripts/x", "#!/bin/sh\n# " + "a" * 99 + "\n"),
+        ("fs/Makefile", "\t\t" + "a" * 85 + "\n"),
+    ],
+)
+def test_format_refuses_wide_lines(tree, name, text):
+    write(tree, name, text, spdx=False)
+    refuses(tree, "format", " columns", *clang_format())
+    write(tree, "scripts/exempt/x.txt", f"# soon\ncolumns {name.split('/')[0]}\n", spdx=False)
+    accepts(tree, "format", *clang_format())
+
+
+def test_format_accepts_100_columns(tree):
+    write(tree, "lib/x.c", "/*\n *\t" + "a" * 92 + "\n */\n")
+    write(tree, "docs/x.md", "a" * 200 + "\n", spdx=False)
+    accepts(tree, "format", *clang_format())
