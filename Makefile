@@ -135,8 +135,9 @@ bench: $(venv_stamp)
 
 # --- checks
 
-PHONY += check check-format check-layers check-headers check-docs check-spdx format tidy
-check: check-format check-layers check-headers check-docs check-spdx
+checks := format layers headers docs spdx signposts assertions voice
+PHONY += check $(addprefix check-,$(checks)) format tidy
+check: $(addprefix check-,$(checks))
 
 check-format: $(venv_stamp)
 	$(Q)$(PYTHON) $(srctree)/scripts/check-format.py --root $(srctree) --tool $(VENV)/bin/clang-format
@@ -145,18 +146,13 @@ format: $(venv_stamp)
 	$(Q)$(PYTHON) $(srctree)/scripts/check-format.py --root $(srctree) \
 		--tool $(VENV)/bin/clang-format --fix
 
-check-layers:
-	$(Q)python3 $(srctree)/scripts/check-layers.py --root $(srctree)
+# These need nothing but the sources.
+check-layers check-docs check-spdx check-signposts check-assertions check-voice:
+	$(Q)python3 $(srctree)/scripts/$@.py --root $(srctree)
 
 check-headers: $(venv_stamp)
 	$(Q)+for role in $(ROLES); do $(call build,$$role) generated || exit; done
 	$(Q)$(PYTHON) $(srctree)/scripts/check-headers.py --root $(srctree) --build $(O)
-
-check-docs:
-	$(Q)python3 $(srctree)/scripts/check-docs.py --root $(srctree)
-
-check-spdx:
-	$(Q)python3 $(srctree)/scripts/check-spdx.py --root $(srctree)
 
 tidy: compile_commands.json
 	$(Q)$(srctree)/scripts/run-tidy.sh $(O)

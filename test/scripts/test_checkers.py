@@ -266,3 +266,153 @@ def test_format_accepts_100_columns(tree):
     write(tree, "lib/x.c", "/*\n *\t" + "a" * 92 + "\n */\n")
     write(tree, "docs/x.md", "a" * 200 + "\n", spdx=False)
     accepts(tree, "format", *clang_format())
+
+
+# --- signposts
+
+
+def test_signposts_accept_the_tree(tree):
+    accepts(tree, "signposts")
+
+
+def test_signposts_refuse_a_prototype_under_another_file(tree):
+    write(tree, "net/a.c", "void net_a(void)\n{\n}\n")
+    write(tree, "net/b.c", "void net_b(void)\n{\n\tnet_a();\n}\nINIT(net_b);\n")
+    right = "/* a.c: what it does */\nvoid net_a(void);\n\n/* b.c */\nvoid net_b(void);\n"
+    write(tree, "net/p.h", right)
+    write(tree, "net/c.c", "INIT(net_b);\n")
+    accepts(tree, "signposts")
+    write(tree, "net/p.h", "/* a.c */\nvoid net_a(void);\n\nvoid net_b(void);\n")
+    refuses(tree, "signposts", "net/p.h:5: net_b() is listed under a.c, but b.c defines it")
+
+
+def test_signposts_refuse_functions_that_nothing_calls(tree):
+    write(tree, "net/a.h", "int net_a(void);\n")
+    comment = "/* net_a() in a comment is no call. */\n"
+    write(tree, "net/a.c", comment + "int net_a(void)\n{\n\treturn 1;\n}\n")
+    refuses(tree, "signposts", "net/a.c:3: nothing calls net_a()")
+    write(tree, "net/a_test.c", "int x = net_a();\n")
+    refuses(tree, "signposts", "net/a.c:3: only tests call net_a()")
+    write(tree, "net/a.h", "/* For tests. */\nint net_a(void);\n")
+    accepts(tree, "signposts")
+
+
+def test_signposts_refuse_functions_that_should_be_static(tree):
+    text = "int net_a(void)\n{\n\treturn 1;\n}\nINIT(net_a);\n"
+    write(tree, "net/a.c", text)
+    refuses(tree, "signposts", "net_a() is used in this file only")
+    write(tree, "net/a_test.c", "int x = net_a();\n")
+    accepts(tree, "signposts")
+    write(tree, "net/a_test.c", "")
+    write(tree, "net/a.c", "static " + text)
+    accepts(tree, "signposts")
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("net/b.c", "const struct ops ops = { .go = net_a };\n"),
+        ("net/b.S", "\tcall net_a\n"),
+        ("net/b.c", "#define CALL(what) net_##what()\nint x = CALL(a);\n"),
+        ("net/n.tbl", "1 net_a\n"),
+    ],
+)
+def test_signposts_see_uses(tree, name, text):
+    function = "sys_net_a" if name.endswith(".tbl") else "net_a"
+    write(tree, "net/a.c", f"int {function}(void)\n{{\n\treturn 1;\n}}\n")
+    refuses(tree, "signposts", f"nothing calls {function}()")
+    write(tree, name, text)
+    accepts(tree, "signposts")
+
+
+def test_signposts_refuse_ranks_that_nothing_takes(tree):
+    header = "enum lock_rank {\n\tRANK_A = 1, /* RANK_A */\n};\n"
+    write(tree, "kernel/include/kernel/lock_rank.h", header)
+    refuses(tree, "signposts", "no lock has RANK_A")
+    write(tree, "kernel/a.c", "MUTEX(a, RANK_A);\n")
+    accepts(tree, "signposts")
+
+
+def test_signposts_compare_options(tree):
+    write(tree, "Kconfig", 'config A\n\tbool "A"\n\thelp\n\t  B is not used here.\n', spdx=False)
+    refuses(tree, "signposts", "nothing uses A")
+    write(tree, "lib/types.c", "#include <lib/types.h>\nint x = IS_ENABLED(CONFIG_A);\n")
+    write(tree, "monitors/memory/vma.h", "")
+    accepts(tree, "signposts")
+    write(tree, "lib/Makefile", "obj-$(CONFIG_B) += x.o\n", spdx=False)
+    refuses(tree, "signposts", "CONFIG_B is in no Kconfig")
+
+
+# --- assertions
+
+
+def test_assertions_want_a_held_lock_first(tree):
+    body = "static void x_locked(struct x *x)\n{\n\tstruct y *y = y_of(x);\n\tint i;\n\n"
+    body += "%s\tdo_it(x);\n%s}\n"
+    assertion = "\tassert_spin_held(&x->lock);\n"
+    write(tree, "lib/x.c", body % ("", ""))
+    refuses(tree, "assertions", "lib/x.c:2: x_locked() does not begin with an assertion")
+    write(tree, "lib/x.c", body % ("", assertion))
+    refuses(tree, "assertions", "x_locked() does not begin")
+    write(tree, "lib/x.c", body % (assertion, ""))
+    accepts(tree, "assertions")
+
+
+def test_assertions_want_enough_of_them(tree):
+    write(tree, "net/x.c", "int x;\n" * 990)
+    refuses(tree, "assertions", "net: 0.0 assertions per 1,000 lines")
+    weak = "ASSERT(x != NULL);\nASSERT(x->y);\nstatic_assert(1);\n/* ASSERT(a == b); */\n"
+    write(tree, "net/x.c", "int x;\n" * 990 + weak)
+    refuses(tree, "assertions", "net: 0.0 assertions per 1,000 lines")
+    write(tree, "scripts/exempt/x.txt", "density net\n", spdx=False)
+    accepts(tree, "assertions")
+    write(tree, "scripts/exempt/x.txt", "", spdx=False)
+    strong = "ASSERT(a == b);\nBUG_ON(a->b > c);\nassert_mutex_held(&m);\n"
+    write(tree, "net/x.c", "int x;\n" * 990 + strong * 2)
+    accepts(tree, "assertions")
+
+
+# --- comments
+
+
+def block(text):
+    return "/*\n * One file.\n *\n * Flow:\tin and out.\n" + text + " */\n"
+
+
+def test_voice_accepts_the_tree(tree):
+    other = "/*\n * Other:\tnot at the top.\n */\n"
+    write(tree, "lib/x.c", block(" * Limits:\tnone.  See: a book.\n") + other)
+    accepts(tree, "voice")
+
+
+def test_voice_refuses_other_labels(tree):
+    write(tree, "lib/x.c", block(" * Truth:\tnone.\n"))
+    refuses(tree, "voice", 'lib/x.c: label "Truth:"')
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("lib/x.c", "/* Who found nothing to evict looks again. */\n"),
+        ("lib/x.c", "/*\n * The line is free.  Nobody waits for it.\n */\n"),
+        ("lib/x.c", "int x; /* What came of it. */\n"),
+        ("scripts/x.py", "# Whoever comes later waits.\n"),
+    ],
+)
+def test_voice_refuses_sentences_without_an_actor(tree, name, text):
+    write(tree, name, text, spdx=False)
+    refuses(tree, "voice", "a sentence begins with")
+    write(tree, "scripts/exempt/x.txt", f"sentences {name}\n", spdx=False)
+    accepts(tree, "voice")
+
+
+def test_voice_lets_questions_be(tree):
+    write(tree, "lib/x.c", "/* What is free?  The thread that waits asks who holds it. */\nint Who;\n")
+    accepts(tree, "voice")
+
+
+def test_voice_refuses_retired_words(tree):
+    write(tree, "monitors/memory/x.c", "int frames_promised;\n")
+    refuses(tree, "voice", "x.c:2: \"frames_promised\": say page reservation")
+    write(tree, "scripts/exempt/x.txt", "words monitors/memory\n", spdx=False)
+    accepts(tree, "voice")
