@@ -26,7 +26,7 @@ T ?= *
 layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl monitors/cluster \
 	managers monitors/processor monitors/memory monitors/storage
 HOST_CPPFLAGS := -D_GNU_SOURCE -D__TESSERA_HOST__ -I$(srctree)/test/host/shim/include \
-	$(foreach l,$(layers),-I$(srctree)/$(l)/include) -I$(O)/include \
+	$(foreach l,$(layers),-I$(srctree)/$(l)/include) -I$(srctree)/monitors -I$(O)/include \
 	-include $(srctree)/test/host/shim/config.h
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all
 HOST_CFLAGS := -std=gnu11 -O1 -g -fno-omit-frame-pointer -fno-strict-aliasing -fno-common \

@@ -9,7 +9,7 @@
 #include <lib/string.h>
 #include <shim/shim.h>
 
-#include "../../monitors/processor/vfs/filelock.h"
+#include "../../monitors/processor/ipc/filelock.h"
 #include "ipc_fake.h"
 
 #define BYTES  48

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Futexes, pipes and file locks: threads against models.
 prog-y   += ipc
-ipc-objs := monitors/processor/ipc/futex.o monitors/processor/vfs/filelock.o \
-	monitors/processor/vfs/pipe.o monitors/processor/vfs/pipe_limit.o \
+ipc-objs := monitors/processor/ipc/futex.o monitors/processor/ipc/filelock.o \
+	monitors/processor/ipc/pipe.o monitors/processor/ipc/pipe_limit.o \
 	monitors/processor/vfs/uio.o test/host/filelock_test.o test/host/futex_test.o \
 	test/host/ipc_fake.o test/host/pipe_test.o

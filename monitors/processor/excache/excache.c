@@ -13,9 +13,6 @@
 
 #include <processor/excache.h>
 
-#include "around.h"
-#include "cache.h"
-
 #include <arch/cpu.h>
 #include <kernel/bootparam.h>
 #include <kernel/panic.h>
@@ -28,6 +25,9 @@
 #include <mm/slab.h>
 #include <processor/aspace.h>
 #include <processor/credit.h>
+
+#include "around.h"
+#include "cache.h"
 
 struct excache excache;
 

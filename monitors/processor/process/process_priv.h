@@ -87,11 +87,6 @@ void group_check_orphaned_locked(struct process *p, const struct process *parent
 /* Send to @p as kill() does, or look with signo 0: -EPERM, -ESRCH when it has been reaped. */
 int process_signal(struct process *p, const struct siginfo_k *info);
 
-/* --- mmap.c -------------------------------------------------------------------------------- */
-
-/* Is every page of the range mapped? -ENOMEM if not. map_lock is held. */
-int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
-
 /* --- limits.c -------------------------------------------------------------------------------- */
 
 struct rusage_user {

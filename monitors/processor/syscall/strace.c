@@ -16,8 +16,6 @@
 
 #include <processor/strace.h>
 
-#include "strace_private.h"
-
 #include <arch/cpu.h>
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
@@ -29,6 +27,8 @@
 #include <lib/string.h>
 #include <net/rpc.h>
 #include <processor/process.h>
+
+#include "strace_private.h"
 
 #define ARGS_MAX  320 /* a line of the log has 480 */
 #define TAIL_MAX  120

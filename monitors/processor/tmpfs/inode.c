@@ -2,18 +2,17 @@
 /*
  * tmpfs: inodes and attributes.
  */
-#include <processor/inode.h>
-#include <processor/object.h>
-
-#include "tmpfs.h"
-
 #include <kernel/counter.h>
 #include <kernel/random.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/inode.h>
+#include <processor/object.h>
 #include <processor/pipe.h>
+
+#include "tmpfs.h"
 
 #define ENTRY_SIZE    20  /* what st_size of a directory grows by, as Linux's tmpfs */
 #define INLINE_LINK   128 /* targets below this cost no page of the size limit */

@@ -8,11 +8,10 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <processor/file.h>
+#include <processor/ipc/filelock.h>
 #include <processor/pipe.h>
 #include <processor/process.h>
 #include <processor/syscall.h>
-
-#include "filelock.h"
 
 enum fcntl_cmd {
 	F_DUPFD = 0,

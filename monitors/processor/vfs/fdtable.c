@@ -15,9 +15,8 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/ipc/filelock.h>
 #include <processor/process.h>
-
-#include "filelock.h"
 
 #define CHUNK_FDS   64u
 #define FIRST_LIMIT 64u /* descriptors of a process that has no task yet */

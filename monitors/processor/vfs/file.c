@@ -13,8 +13,7 @@
 #include <mm/slab.h>
 #include <processor/excache.h>
 #include <processor/inode.h>
-
-#include "filelock.h"
+#include <processor/ipc/filelock.h>
 
 #define MIN_FILES 1024
 

@@ -197,6 +197,11 @@ int aspace_quiesce(struct aspace *as, bool killable);
 /* Sleep while @addr is blocked. -EINTR when the thread is to be killed. */
 int aspace_wait_unblocked(struct aspace *as, vaddr_t addr) __must_check;
 
+/* --- mmap.c ----------------------------------------------------------------------------- */
+
+/* Is every page of the range mapped? -ENOMEM if not. map_lock is held. */
+int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
+
 /* --- faults -------------------------------------------------------------------------- */
 
 enum fault_access {

@@ -7,7 +7,7 @@
  * User:	the same from 16384 slots on for users other than root, as Linux's pipe-user-pages-soft.
  * Locking:	lock (RANK_SPIN_MONITOR) guards the list of users; counts are atomic.
  */
-#include "pipe_limit.h"
+#include "pipe_limit_private.h"
 
 #include <kernel/counter.h>
 #include <kernel/spinlock.h>

@@ -19,8 +19,6 @@
 #include <processor/remote.h>
 #include <processor/syscall.h>
 
-#include "process_priv.h"
-
 #define PROT_READ      1u
 #define PROT_WRITE     2u
 #define PROT_EXEC      4u

@@ -29,7 +29,7 @@
 #include <processor/process.h>
 #include <processor/uio.h>
 
-#include "pipe_limit.h"
+#include "pipe_limit_private.h"
 
 #define MAX_SPARES 2u
 

@@ -6,12 +6,11 @@
  *		holds for all of them, and the calls only check what Linux checks. Pages go to and from the cache of
  *		the processor all the same.
  */
-#include "process_priv.h"
-
 #include <arch/pgtable.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <processor/aspace.h>
+#include <processor/process.h>
 #include <processor/syscall.h>
 
 #define MLOCK_ONFAULT 1u
