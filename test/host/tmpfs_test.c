@@ -12,7 +12,7 @@
 #include <processor/pipe.h>
 #include <shim/shim.h>
 
-#include "../../monitors/processor/tmpfs/tmpfs.h"
+#include "../../monitors/processor/tmpfs/tmpfs_private.h"
 
 /* --- what is not linked -------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
  *		dropped for good have no fate: several are unmapped and detached, then comes one flush, then
  *		their frames are free.
  */
-#include "cache.h"
+#include "cache_private.h"
 
 #include <kernel/panic.h>
 #include <mm/slab.h>

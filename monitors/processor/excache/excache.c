@@ -26,8 +26,8 @@
 #include <processor/aspace.h>
 #include <processor/credit.h>
 
-#include "around.h"
-#include "cache.h"
+#include "around_private.h"
+#include "cache_private.h"
 
 struct excache excache;
 

@@ -11,7 +11,7 @@
  * Failure:	-EREMCHG updates the copy of the vRegion array and asks again; a timeout quarantines the
  *		frame; the error goes to the faulting thread.
  */
-#include "cache.h"
+#include "cache_private.h"
 
 #include <kernel/panic.h>
 #include <kernel/time.h>

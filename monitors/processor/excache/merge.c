@@ -5,7 +5,7 @@
  * Invariants:	objects of a chain have the same seed, so a page's line is in the same set whichever of them
  *		it belongs to: changing the tag moves nothing, and mappings stay.
  */
-#include "cache.h"
+#include "cache_private.h"
 
 #include <kernel/panic.h>
 #include <processor/credit.h>

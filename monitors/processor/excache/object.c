@@ -15,8 +15,8 @@
 #include <mm/slab.h>
 #include <processor/excache.h>
 
-#include "around.h"
-#include "cache.h"
+#include "around_private.h"
+#include "cache_private.h"
 
 #define TABLE_BUCKETS 1024 /* chains grow; the count of open files is in the hundreds */
 

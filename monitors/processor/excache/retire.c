@@ -24,7 +24,7 @@
 #include <mm/slab.h>
 #include <processor/remote.h>
 
-#include "cache.h"
+#include "cache_private.h"
 
 #define RETIRE_BATCH 16u
 #define RETIRE_NS    (50 * NSEC_PER_MSEC)

@@ -22,7 +22,7 @@
 #include <processor/excache.h>
 #include <processor/remote.h>
 
-#include "cache.h"
+#include "cache_private.h"
 
 #define TABLE_BUCKETS 256
 #define PAGES_MAX     (PM_USER_TOP >> PAGE_SHIFT)

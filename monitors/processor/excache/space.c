@@ -17,7 +17,7 @@
 #include <processor/object.h>
 #include <processor/remote.h>
 
-#include "cache.h"
+#include "cache_private.h"
 
 static uint64_t nr_spaces; /* atomic */
 

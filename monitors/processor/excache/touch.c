@@ -11,7 +11,7 @@
  * Locking:	set -> object (the tag), set -> space (the mapping).  The page is cleared with only the set's
  *		lock held: a set is one of thousands, and who looks for its lines would have to wait for this one.
  */
-#include "cache.h"
+#include "cache_private.h"
 
 #include <mm/frame.h>
 #include <processor/credit.h>

@@ -17,7 +17,7 @@
  */
 #define PR_FMT "excache: "
 
-#include "cache.h"
+#include "cache_private.h"
 
 #include <kernel/panic.h>
 #include <kernel/printk.h>

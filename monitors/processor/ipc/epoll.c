@@ -14,7 +14,7 @@
  * Nesting:	an instance that is watched itself must wake its own queue, which cannot be done inside another queue's
  *		lock: a thread does it.
  */
-#include "epoll.h"
+#include "epoll_private.h"
 
 #include <arch/uaccess.h>
 #include <kernel/counter.h>

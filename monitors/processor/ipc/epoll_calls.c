@@ -9,7 +9,7 @@
 #include <processor/syscall.h>
 #include <processor/timespec.h>
 
-#include "epoll.h"
+#include "epoll_private.h"
 
 enum {
 	EPOLL_CTL_ADD = 1,

@@ -8,7 +8,7 @@
 #include <lib/errno.h>
 #include <processor/process.h>
 
-#include "process_priv.h"
+#include "process_private.h"
 
 /* Ids of other CPU clocks, as Linux makes them: the complement of a pid above three bits. */
 #define CPUCLOCK_WHICH     3

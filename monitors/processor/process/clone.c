@@ -12,7 +12,7 @@
  */
 #define PR_FMT "process: "
 
-#include "process_priv.h"
+#include "process_private.h"
 
 #include <arch/fpu.h>
 #include <arch/trap.h>

@@ -16,7 +16,7 @@
 #include <mm/slab.h>
 #include <processor/syscall.h>
 
-#include "process_priv.h"
+#include "process_private.h"
 
 /* --- sets ------------------------------------------------------------------------------ */
 

@@ -23,7 +23,7 @@
 #include <processor/remote.h>
 #include <processor/vdso.h>
 
-#include "process_priv.h"
+#include "process_private.h"
 
 enum auxv_type {
 	AT_NULL = 0,

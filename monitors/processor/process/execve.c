@@ -27,7 +27,7 @@
 #include <processor/syscall.h>
 #include <processor/uio.h>
 
-#include "process_priv.h"
+#include "process_private.h"
 
 COUNTER(exec_execs, "process.execs", "programs begun by exec");
 

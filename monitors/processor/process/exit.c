@@ -10,7 +10,7 @@
  * Locking:	vnode.lock around everything that the tree shows, so that wait() sees a child either alive or
  *		ended. Nothing is freed under it that may sleep.
  */
-#include "process_priv.h"
+#include "process_private.h"
 
 #include <arch/fpu.h>
 #include <arch/uaccess.h>

@@ -7,7 +7,7 @@
  * Locking:	vnode.lock for all of it, held while a group is signalled, so that no child is missed: a fork is
  *		in the table, or its parent has the signal pending and forks again after it.
  */
-#include "process_priv.h"
+#include "process_private.h"
 
 #include <lib/errno.h>
 #include <processor/syscall.h>

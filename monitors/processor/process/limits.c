@@ -5,7 +5,7 @@
  * Nice:	one value a process, where Linux has one a thread. It makes time slices longer or shorter, by a quarter a
  *		step, within bounds that keep a switch cheap and a turn short; who waits for a CPU alone does not notice.
  */
-#include "process_priv.h"
+#include "process_private.h"
 
 #include <arch/cpu.h>
 #include <arch/uaccess.h>

@@ -6,7 +6,7 @@
  *		session is named by it, and is not given out again meanwhile.
  * Locking:	vnode.lock for all of it; memory for tree nodes is taken without sleeping.
  */
-#include "process_priv.h"
+#include "process_private.h"
 
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>

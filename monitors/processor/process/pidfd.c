@@ -6,7 +6,7 @@
  *		got the number later.
  * Limits:	no descriptors of threads, no pidfd_getfd.
  */
-#include "process_priv.h"
+#include "process_private.h"
 
 #include <arch/uaccess.h>
 #include <lib/err.h>

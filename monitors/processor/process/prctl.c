@@ -5,7 +5,7 @@
  * Limits:	the signal of PR_SET_PDEATHSIG is the process's and comes when the parent process ends, not one of
  *		its threads. An option that is not here answers EINVAL, as on a Linux without it.
  */
-#include "process_priv.h"
+#include "process_private.h"
 
 #include <arch/uaccess.h>
 #include <lib/errno.h>

@@ -24,7 +24,7 @@
 #include <processor/remote.h>
 #include <processor/tty.h>
 
-#include "process_priv.h"
+#include "process_private.h"
 
 #define NOFILE_SOFT 1024
 #define NOFILE_HARD 1048576

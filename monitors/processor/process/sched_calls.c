@@ -7,7 +7,7 @@
  * Limits:	the scheduler knows one class for programs: SCHED_BATCH and SCHED_IDLE are kept and told and
  *		change nothing, real-time policies are refused (EPERM).
  */
-#include "process_priv.h"
+#include "process_private.h"
 
 #include <arch/cpu.h>
 #include <arch/ipi.h>

@@ -6,7 +6,7 @@
  *		the call; else sleep until something happens to any of them.
  * Locking:	vnode.lock; signal_take_*() inside it.
  */
-#include "process_priv.h"
+#include "process_private.h"
 
 #include <arch/uaccess.h>
 #include <lib/errno.h>

@@ -10,8 +10,8 @@
 #include <arch/tsc.h>
 #include <lib/string.h>
 
-#include "system.h"
-#include "system_files.h"
+#include "system_files_private.h"
+#include "system_private.h"
 
 /* One name a bit; a NULL is not told. */
 static const char *const leaf1_edx[32] = {

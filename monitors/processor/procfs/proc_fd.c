@@ -16,7 +16,7 @@
 #include <processor/pipe.h>
 #include <processor/uio.h>
 
-#include "proc.h"
+#include "proc_private.h"
 
 static int find_fd(struct pseudo_subject *s, const char *name);
 static int next_fd(const struct pseudo_subject *s, uint64_t *nr, char name[PSEUDO_NAME_MAX]);

@@ -10,7 +10,7 @@
 #include <lib/string.h>
 #include <processor/vdso.h>
 
-#include "proc.h"
+#include "proc_private.h"
 
 int proc_next_vma(struct aspace *as, vaddr_t *addr, struct vma *out)
 {

@@ -11,7 +11,7 @@
 #include <mm/slab.h>
 #include <processor/file.h>
 
-#include "proc.h"
+#include "proc_private.h"
 
 #define AUX_PHDR 3u
 #define AUX_PHNT 4u

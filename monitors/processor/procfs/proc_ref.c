@@ -4,7 +4,7 @@
  *
  * A pid may be used again while a file about its former owner is open: the time of the start tells them apart.
  */
-#include "proc.h"
+#include "proc_private.h"
 
 #include <arch/layout.h>
 #include <kernel/time.h>

@@ -12,8 +12,8 @@
 #include <processor/file.h>
 #include <processor/tty.h>
 
-#include "proc.h"
-#include "system.h"
+#include "proc_private.h"
+#include "system_private.h"
 
 /* What both files tell, read in one go. */
 struct facts {

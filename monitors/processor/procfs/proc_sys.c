@@ -8,8 +8,8 @@
 #include <processor/file.h>
 #include <processor/process.h>
 
-#include "system.h"
-#include "system_files.h"
+#include "system_files_private.h"
+#include "system_private.h"
 
 #define CONSTANT(fn, string)               \
 	static SHOW(fn)                    \

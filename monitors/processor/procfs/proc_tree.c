@@ -7,8 +7,8 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 
-#include "proc_pid.h"
-#include "system_files.h"
+#include "proc_pid_private.h"
+#include "system_files_private.h"
 
 /* --- names that are numbers ---------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
  * Locking:	an open file's text is guarded by file.lock, which every read and write holds; it has a rank
  *		outside of all others, since show() takes the locks of whatever it describes.
  */
-#include "pseudo.h"
+#include "pseudo_private.h"
 
 #include <lib/err.h>
 #include <lib/hash.h>

@@ -12,8 +12,8 @@
 #include <lib/string.h>
 #include <processor/inode.h>
 
-#include "system.h"
-#include "system_files.h"
+#include "system_files_private.h"
+#include "system_private.h"
 
 #define CONSTANT(fn, string)               \
 	static SHOW(fn)                    \

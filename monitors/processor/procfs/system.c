@@ -8,7 +8,7 @@
  *		keeps three decaying averages.
  * Locking:	the averages are written by that thread only, read word by word.
  */
-#include "system.h"
+#include "system_private.h"
 
 #include <arch/cpu.h>
 #include <cluster/cluster.h>

@@ -12,7 +12,7 @@
 #include <processor/cred.h>
 #include <processor/syscall.h>
 
-#include "system.h"
+#include "system_private.h"
 
 struct utsname_user {
 	char sysname[65], nodename[65], release[65], version[65], machine[65], domainname[65];

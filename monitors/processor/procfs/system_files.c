@@ -5,7 +5,7 @@
  * Fields that mean nothing here are 0, as on a Linux without that part; lines whose number we do not have
  * are left out where programs bear it.
  */
-#include "system_files.h"
+#include "system_files_private.h"
 
 #include <arch/cpu.h>
 #include <kernel/bootparam.h>
@@ -14,7 +14,7 @@
 #include <lib/string.h>
 #include <processor/path.h>
 
-#include "system.h"
+#include "system_private.h"
 
 static void kib_line(struct text *t, const char *name, uint64_t bytes)
 {

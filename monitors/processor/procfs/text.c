@@ -2,7 +2,7 @@
 /*
  * Growing text.
  */
-#include "text.h"
+#include "text_private.h"
 
 #include <lib/errno.h>
 #include <lib/fmt.h>

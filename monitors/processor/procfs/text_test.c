@@ -2,13 +2,13 @@
 /*
  * Growing text, and the arithmetic of load averages.
  */
-#include "text.h"
+#include "text_private.h"
 
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
 
-#include "system.h"
+#include "system_private.h"
 
 static bool text_is(const struct text *t, const char *want)
 {

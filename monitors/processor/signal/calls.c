@@ -13,7 +13,7 @@
 #include <processor/syscall.h>
 #include <processor/timespec.h>
 
-#include "private.h"
+#include "signal_private.h"
 
 #define SIGSET_SIZE 8
 /* The flags that a program gets back; others it can see that they are not there. */

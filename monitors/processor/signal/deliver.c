@@ -16,9 +16,9 @@
 #include <processor/process.h>
 #include <processor/strace.h>
 
-#include "frame.h"
-#include "private.h"
-#include "queue.h"
+#include "frame_private.h"
+#include "queue_private.h"
+#include "signal_private.h"
 
 #define SYSCALL_LEN        2 /* bytes of the SYSCALL instruction */
 #define NR_RESTART_SYSCALL 219

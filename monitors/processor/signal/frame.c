@@ -8,7 +8,7 @@
  *		selectors are sanitised, the FPU image is checked, a bad frame raises SIGSEGV.
  * See:		System V ABI for x86-64; Linux's ucontext as glibc and musl declare it.
  */
-#include "frame.h"
+#include "frame_private.h"
 
 #include <arch/fpu.h>
 #include <arch/trap.h>
@@ -20,7 +20,7 @@
 #include <processor/process.h>
 #include <processor/syscall.h>
 
-#include "private.h"
+#include "signal_private.h"
 
 #define UC_FP_XSTATE     1u
 #define UC_SIGCONTEXT_SS 2u

@@ -6,8 +6,8 @@
 #include <processor/syscall.h>
 #include <processor/timespec.h>
 
-#include "private.h"
-#include "timers.h"
+#include "signal_private.h"
+#include "timers_private.h"
 
 #define NS_PER_S NSEC_PER_SEC
 

@@ -8,8 +8,8 @@
 #include <mm/slab.h>
 #include <processor/process.h>
 
-#include "private.h"
-#include "queue.h"
+#include "queue_private.h"
+#include "signal_private.h"
 
 /* As Linux: half the number of threads for which an eighth of the memory has stacks. */
 uint64_t signal_queue_limit(void)

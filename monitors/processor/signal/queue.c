@@ -7,7 +7,7 @@
  * Limits:	as Linux: entries are charged to the receiver's user; a standard signal of the kernel or of
  *		kill() is queued above the limit too.
  */
-#include "queue.h"
+#include "queue_private.h"
 
 #include <kernel/counter.h>
 #include <kernel/spinlock.h>

@@ -3,7 +3,7 @@
 #include <lib/ktest.h>
 #include <lib/string.h>
 
-#include "queue.h"
+#include "queue_private.h"
 
 #define UID 4711
 

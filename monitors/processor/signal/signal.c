@@ -15,8 +15,8 @@
 #include <lib/errno.h>
 #include <processor/process.h>
 
-#include "private.h"
-#include "queue.h"
+#include "queue_private.h"
+#include "signal_private.h"
 
 enum default_action signal_default_action(int signo)
 {

@@ -14,7 +14,7 @@
 #include <processor/syscall.h>
 #include <processor/uio.h>
 
-#include "private.h"
+#include "signal_private.h"
 
 #define SFD_CLOEXEC  O_CLOEXEC
 #define SFD_NONBLOCK O_NONBLOCK

@@ -9,8 +9,8 @@
 #include <processor/syscall.h>
 #include <processor/timespec.h>
 
-#include "private.h"
-#include "timers.h"
+#include "signal_private.h"
+#include "timers_private.h"
 
 #define TIMER_ABSTIME 1u
 

@@ -9,7 +9,7 @@
  */
 #define PR_FMT "timers: "
 
-#include "timers.h"
+#include "timers_private.h"
 
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
@@ -17,7 +17,7 @@
 #include <lib/err.h>
 #include <mm/slab.h>
 
-#include "private.h"
+#include "signal_private.h"
 
 #define LOOK_MIN_NS (1 * NSEC_PER_MSEC)  /* between two looks at a CPU clock */
 #define IDLE_MAX_NS (64 * NSEC_PER_MSEC) /* between two that find it unchanged */

@@ -10,7 +10,7 @@
  *		change of the size.
  * Locking:	data_lock over each change, which may fault on user memory: a fault never takes it.
  */
-#include "tmpfs.h"
+#include "tmpfs_private.h"
 
 #include <arch/uaccess.h>
 #include <kernel/thread.h>

@@ -8,7 +8,7 @@
  *		reader that goes on behind one misses and repeats nothing.
  * Failure:	memory is taken before anything changes.
  */
-#include "tmpfs.h"
+#include "tmpfs_private.h"
 
 #include <lib/errno.h>
 #include <lib/string.h>

@@ -12,7 +12,7 @@
 #include <processor/object.h>
 #include <processor/pipe.h>
 
-#include "tmpfs.h"
+#include "tmpfs_private.h"
 
 #define ENTRY_SIZE    20  /* what st_size of a directory grows by, as Linux's tmpfs */
 #define INLINE_LINK   128 /* targets below this cost no page of the size limit */

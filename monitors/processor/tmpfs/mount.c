@@ -7,7 +7,7 @@
  */
 #define PR_FMT "tmpfs: "
 
-#include "tmpfs.h"
+#include "tmpfs_private.h"
 
 #include <arch/uaccess.h>
 #include <kernel/bootparam.h>

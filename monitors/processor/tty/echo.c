@@ -5,7 +5,7 @@
  * Column:	the cursor is followed through everything that is put out, so that tabs are erased and expanded
  *		by as many columns as they took.
  */
-#include "echo.h"
+#include "echo_private.h"
 
 #define TAB_WIDTH  8u
 #define MAX_EXPAND TAB_WIDTH /* bytes that one byte can become */

@@ -9,7 +9,7 @@
 #include <processor/process.h>
 #include <processor/signal.h>
 
-#include "tty.h"
+#include "tty_private.h"
 
 /* Is the caller in a background group of the session that @tty controls? */
 static bool in_background(struct tty *tty, const struct process *p)

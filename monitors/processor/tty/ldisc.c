@@ -5,11 +5,11 @@
  * Invariants:	tail <= canon <= head <= tail + size; every byte in [tail, canon) lies in a line whose last byte
  *		has its delimiter bit; in canonical mode the bytes of [canon, head) can still be erased.
  */
-#include "ldisc.h"
+#include "ldisc_private.h"
 
 #include <lib/string.h>
 
-#include "echo.h"
+#include "echo_private.h"
 
 #define DISABLED 0u /* _POSIX_VDISABLE */
 

@@ -16,7 +16,7 @@
 #include <processor/signal.h>
 #include <processor/uio.h>
 
-#include "tty.h"
+#include "tty_private.h"
 
 #define CHUNK      4096u
 #define DECISECOND (NSEC_PER_SEC / 10)

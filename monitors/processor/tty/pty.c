@@ -20,7 +20,7 @@
 #include <processor/signal.h>
 #include <processor/uio.h>
 
-#include "tty.h"
+#include "tty_private.h"
 
 #define CHUNK     4096u
 #define PTS_GID   5u  /* "tty", as the file system's options say */

@@ -13,7 +13,7 @@
  *		readers, EIO for writers.
  * Limits:	no break conditions, no baud rates: what tcsetattr says about them is kept and returned.
  */
-#include "tty.h"
+#include "tty_private.h"
 
 #include <kernel/counter.h>
 #include <kernel/mutex.h>

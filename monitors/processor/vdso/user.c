@@ -11,7 +11,7 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
-#include "vvar.h"
+#include "vvar_private.h"
 
 #define NS_PER_S 1000000000ull
 

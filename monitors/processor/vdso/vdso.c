@@ -21,7 +21,7 @@
 #include <lib/string.h>
 #include <mm/frame.h>
 
-#include "vvar.h"
+#include "vvar_private.h"
 
 enum vdso_mode {
 	MODE_OFF,     /* programs get no vDSO */

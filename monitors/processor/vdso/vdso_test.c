@@ -6,7 +6,7 @@
 #include <kernel/time.h>
 #include <lib/ktest.h>
 
-#include "vvar.h"
+#include "vvar_private.h"
 
 #define HOUR_NS 3600000000000ull
 

@@ -2,7 +2,7 @@
 /*
  * Paths as system calls get them: a string and a directory descriptor.
  */
-#include "at.h"
+#include "at_private.h"
 
 #include <arch/uaccess.h>
 #include <fs/access.h>

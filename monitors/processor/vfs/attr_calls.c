@@ -11,7 +11,7 @@
 #include <processor/process.h>
 #include <processor/syscall.h>
 
-#include "at.h"
+#include "at_private.h"
 
 /* @ch on the file at @at, whatever keeps it; permissions have been checked. */
 static int change(const struct path *at, const struct attr_change *ch)

@@ -15,7 +15,7 @@
 #include <processor/process.h>
 #include <processor/syscall.h>
 
-#include "at.h"
+#include "at_private.h"
 
 /* The last component of a path that is no name of an entry. */
 static bool is_special(const char *name)

@@ -10,7 +10,7 @@
 #include <processor/syscall.h>
 #include <processor/uio.h>
 
-#include "at.h"
+#include "at_private.h"
 
 #define FALLOC_ALL        0x7fu /* every flag that Linux knows */
 #define FALLOC_KEEP_SIZE  1u

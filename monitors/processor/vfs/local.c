@@ -11,8 +11,8 @@
 #include <processor/file.h>
 #include <processor/process.h>
 
-#include "dirent.h"
-#include "mount.h"
+#include "dirent_private.h"
+#include "mount_private.h"
 
 struct dirent64_user {
 	uint64_t ino;

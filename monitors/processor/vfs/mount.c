@@ -11,7 +11,7 @@
  */
 #define PR_FMT "mount: "
 
-#include "mount.h"
+#include "mount_private.h"
 
 #include <kernel/printk.h>
 #include <lib/err.h>

@@ -18,7 +18,7 @@
 #include <processor/remote.h>
 #include <processor/tty.h>
 
-#include "at.h"
+#include "at_private.h"
 
 #define OPEN_TRIES 16 /* of making a file that others make and remove meanwhile */
 

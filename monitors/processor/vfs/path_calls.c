@@ -12,7 +12,7 @@
 #include <processor/remote.h>
 #include <processor/syscall.h>
 
-#include "at.h"
+#include "at_private.h"
 
 /* --- open ---------------------------------------------------------------------------- */
 

@@ -18,7 +18,7 @@
 #include <processor/remote.h>
 #include <processor/uio.h>
 
-#include "dirent.h"
+#include "dirent_private.h"
 
 #define RA_MIN 4  /* pages */
 #define RA_MAX 32 /* pages: one message */

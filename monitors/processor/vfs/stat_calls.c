@@ -10,7 +10,7 @@
 #include <processor/remote.h>
 #include <processor/syscall.h>
 
-#include "at.h"
+#include "at_private.h"
 
 struct stat_user {
 	uint64_t dev, ino, nlink;

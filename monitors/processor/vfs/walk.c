@@ -15,7 +15,7 @@
 #include <processor/file.h>
 #include <processor/remote.h>
 
-#include "mount.h"
+#include "mount_private.h"
 
 #define MAX_LINKS 40u
 

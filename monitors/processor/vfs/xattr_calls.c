@@ -7,7 +7,7 @@
 #include <processor/file.h>
 #include <processor/syscall.h>
 
-#include "at.h"
+#include "at_private.h"
 
 static long by_path(uint64_t upath, uint32_t walk, long answer)
 {

@@ -2,7 +2,7 @@
 /* Line discipline: what goes to the terminal. Shared by ldisc.c and echo.c only. */
 #pragma once
 
-#include "ldisc.h"
+#include "ldisc_private.h"
 
 /* A byte that belongs to the character before it. */
 static inline bool is_continuation(const struct ldisc *ld, uint8_t c)

@@ -9,7 +9,7 @@
 #include <lib/list.h>
 #include <processor/tty.h>
 
-#include "ldisc.h"
+#include "ldisc_private.h"
 
 enum tty_ioctl {
 	TCGETS = 0x5401,

@@ -11,7 +11,7 @@
 #include <lib/types.h>
 #include <processor/system_threads.h>
 
-#include "text.h"
+#include "text_private.h"
 
 #define SYSTEM_NAME     "Linux"
 #define SYSTEM_HOSTNAME "tessera"

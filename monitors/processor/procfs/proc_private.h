@@ -5,7 +5,7 @@
 #include <processor/aspace.h>
 #include <processor/process.h>
 
-#include "pseudo.h"
+#include "pseudo_private.h"
 
 /* What a subject means now, referenced. -ESRCH: it is gone. @task is NULL when it names the process as a whole. */
 struct proc_ref {

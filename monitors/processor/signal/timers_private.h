@@ -15,7 +15,7 @@
 #include <processor/clock.h>
 #include <processor/process.h>
 
-#include "queue.h"
+#include "queue_private.h"
 
 enum ptimer_kind {
 	PTIMER_POSIX,

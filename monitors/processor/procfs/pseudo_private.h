@@ -15,7 +15,7 @@
 
 #include <processor/inode.h>
 
-#include "text.h"
+#include "text_private.h"
 
 struct file;
 struct path;

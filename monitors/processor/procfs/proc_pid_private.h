@@ -2,7 +2,7 @@
 /* What proc_pid.c has for the tables in proc_tree.c. */
 #pragma once
 
-#include "proc.h"
+#include "proc_private.h"
 
 SHOW(show_pid_auxv);
 SHOW(show_pid_cgroup);

@@ -2,7 +2,7 @@
 /* Files of /proc that are about the system as a whole. */
 #pragma once
 
-#include "pseudo.h"
+#include "pseudo_private.h"
 
 SHOW(show_cgroups);
 SHOW(show_cmdline);
