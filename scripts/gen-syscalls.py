@@ -45,7 +45,7 @@ def emit_h(entries):
 
 def emit_c(entries):
     print("/* Made by scripts/gen-syscalls.py from syscall.tbl: do not edit. */")
-    print("#pragma once\n\n#include <processor/syscall.h>\n")
+    print("#pragma once\n\n#include <processor/syscall/syscall.h>\n")
     print("const struct syscall_entry syscall_table[] = {")
     for nr, name, handler, args, _, _ in entries:
         print(f'\t[{nr}] = {{ .name = "{name}", .fn = sys_{handler}, .args = "{args}" }},')

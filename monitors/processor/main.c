@@ -7,13 +7,13 @@
 #include <arch/cpu.h>
 #include <cluster/start.h>
 #include <kernel/initcall.h>
-#include <processor/excache.h>
-#include <processor/futex.h>
-#include <processor/process.h>
-#include <processor/strace.h>
+#include <processor/excache/excache.h>
+#include <processor/ipc/futex.h>
+#include <processor/process/process.h>
+#include <processor/syscall/strace.h>
 #include <processor/system_threads.h>
 #include <processor/trap.h>
-#include <processor/tty.h>
+#include <processor/tty/tty.h>
 
 static void run_program(struct ctl_prog *prog, const struct ctl_run *run)
 {

@@ -11,10 +11,10 @@
 #include <lib/ktest.h>
 #include <lib/string.h>
 #include <mm/kmap.h>
-#include <processor/around.h>
-#include <processor/aspace.h>
-#include <processor/excache.h>
-#include <processor/object.h>
+#include <processor/excache/around.h>
+#include <processor/excache/excache.h>
+#include <processor/excache/object.h>
+#include <processor/mm/aspace.h>
 #include <shim/pgtable.h>
 #include <shim/shim.h>
 

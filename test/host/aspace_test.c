@@ -7,8 +7,8 @@
 
 #include <lib/err.h>
 #include <lib/ktest.h>
-#include <processor/aspace.h>
-#include <processor/object.h>
+#include <processor/excache/object.h>
+#include <processor/mm/aspace.h>
 
 #include "fake_owner.h"
 

@@ -10,10 +10,10 @@
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <mm/kmap.h>
-#include <processor/aspace.h>
-#include <processor/credit.h>
-#include <processor/excache.h>
-#include <processor/object.h>
+#include <processor/excache/credit.h>
+#include <processor/excache/excache.h>
+#include <processor/excache/object.h>
+#include <processor/mm/aspace.h>
 #include <shim/pgtable.h>
 #include <shim/shim.h>
 

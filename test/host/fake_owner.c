@@ -20,11 +20,11 @@
 #include <mm/kmap.h>
 #include <net/node.h>
 #include <net/rpc.h>
-#include <processor/aspace.h>
-#include <processor/excache.h>
-#include <processor/process.h>
-#include <processor/remote.h>
-#include <processor/vdso.h>
+#include <processor/excache/excache.h>
+#include <processor/mm/aspace.h>
+#include <processor/mm/remote.h>
+#include <processor/process/process.h>
+#include <processor/vdso/vdso.h>
 #include <proto/pm.h>
 #include <shim/shim.h>
 

@@ -12,12 +12,12 @@
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
-#include <processor/anon.h>
-#include <processor/aspace.h>
-#include <processor/credit.h>
-#include <processor/excache.h>
-#include <processor/object.h>
-#include <processor/remote.h>
+#include <processor/excache/credit.h>
+#include <processor/excache/excache.h>
+#include <processor/excache/object.h>
+#include <processor/mm/anon.h>
+#include <processor/mm/aspace.h>
+#include <processor/mm/remote.h>
 #include <shim/shim.h>
 
 #include "fake_owner.h"

@@ -8,7 +8,7 @@
 #include <kernel/time.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
-#include <processor/futex.h>
+#include <processor/ipc/futex.h>
 #include <shim/pgtable.h>
 
 #include "../../monitors/processor/ipc/futex_private.h"

@@ -6,10 +6,10 @@
 
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/cred.h>
-#include <processor/inode.h>
-#include <processor/process.h>
-#include <processor/signal.h>
+#include <processor/process/cred.h>
+#include <processor/process/process.h>
+#include <processor/signal/signal.h>
+#include <processor/vfs/inode.h>
 
 unsigned int fake_sigpipes;
 

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <processor/file.h>
+#include <processor/vfs/file.h>
 
 /* Let the calling thread be a task of user @uid. */
 void fake_task(uint32_t uid);

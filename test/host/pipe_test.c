@@ -10,8 +10,8 @@
 #include <lib/prng.h>
 #include <lib/string.h>
 #include <mm/frame.h>
-#include <processor/pipe.h>
-#include <processor/uio.h>
+#include <processor/ipc/pipe.h>
+#include <processor/vfs/uio.h>
 #include <shim/shim.h>
 
 #include "ipc_fake.h"

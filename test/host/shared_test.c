@@ -9,10 +9,10 @@
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
-#include <processor/aspace.h>
-#include <processor/credit.h>
-#include <processor/excache.h>
-#include <processor/object.h>
+#include <processor/excache/credit.h>
+#include <processor/excache/excache.h>
+#include <processor/excache/object.h>
+#include <processor/mm/aspace.h>
 #include <shim/shim.h>
 
 #include "fake_owner.h"

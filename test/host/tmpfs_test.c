@@ -8,8 +8,8 @@
 #include <lib/ktest.h>
 #include <lib/prng.h>
 #include <lib/string.h>
-#include <processor/object.h>
-#include <processor/pipe.h>
+#include <processor/excache/object.h>
+#include <processor/ipc/pipe.h>
 #include <shim/shim.h>
 
 #include "../../monitors/processor/tmpfs/tmpfs_private.h"

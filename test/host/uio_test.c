@@ -6,7 +6,7 @@
 #include <lib/ktest.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/uio.h>
+#include <processor/vfs/uio.h>
 #include <shim/pgtable.h>
 
 #define KERNEL 0xffff888000000000ull

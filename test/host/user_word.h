@@ -2,7 +2,7 @@
 /* A program's access to its memory, for host tests of address spaces. */
 #pragma once
 
-#include <processor/aspace.h>
+#include <processor/mm/aspace.h>
 
 /*
  * Read or write one 64-bit word of the page @page above @base, as a program does: through the page

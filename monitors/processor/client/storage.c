@@ -10,7 +10,7 @@
 #include <managers/placement.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
-#include <processor/remote.h>
+#include <processor/mm/remote.h>
 
 COUNTER(storage_calls, "vfs.storage_calls", "requests to storage nodes");
 

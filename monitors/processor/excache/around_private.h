@@ -4,9 +4,10 @@
  */
 #pragma once
 
-#include <processor/around.h>
-#include <processor/aspace.h>
-#include <processor/excache.h>
+#include <processor/mm/aspace.h>
+
+#include "around.h"
+#include "excache.h"
 
 /* Page @line->pgoff of @file has @line, or has it no more: then no space maps it around. object.lock is held. */
 void window_add_locked(struct object *file, struct line *line) __must_hold(&file->lock);

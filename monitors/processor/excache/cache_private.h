@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ExCache internals, shared by the files of this folder.  See <processor/excache.h> for the rules.
+ * ExCache internals, shared by the files of this folder.  See "excache.h" for the rules.
  */
 #pragma once
 
@@ -9,8 +9,9 @@
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
 #include <lib/list.h>
-#include <processor/aspace.h>
-#include <processor/excache.h>
+#include <processor/mm/aspace.h>
+
+#include "excache.h"
 
 struct cache_set {
 	struct spinlock lock; /* RANK_EXCACHE_SET */

@@ -9,7 +9,7 @@
  * Policy:	ask ahead (on other messages) below LOW, for CHUNK frames at a time; when an address space
  *		ends, what a node promised beyond KEEP goes back to it, for others to use.
  */
-#include <processor/credit.h>
+#include "credit.h"
 
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
@@ -19,8 +19,9 @@
 #include <lib/radix.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
-#include <processor/object.h>
 #include <proto/pm.h>
+
+#include "object.h"
 
 #define CREDIT_LOW   256
 #define CREDIT_CHUNK 1024

@@ -12,8 +12,9 @@
 
 #include <kernel/panic.h>
 #include <mm/slab.h>
-#include <processor/around.h>
-#include <processor/aspace.h>
+#include <processor/mm/aspace.h>
+
+#include "around.h"
 
 /* --- mappings ------------------------------------------------------------------------ */
 

@@ -5,13 +5,13 @@
  * Invariants:	a tag is in at most one line; a line is either in one set's lists or on the free list or
  *		in quarantine or claimed by one thread; nr_resident may pass nr_ways only while every
  *		resident line of the set is pinned or filling.
- * Locking:	as in <processor/excache.h>.
+ * Locking:	as in "excache.h".
  * Failure:	no frames for the cache at start is fatal for the processor monitor; later on a thread
  *		waits for a frame, because every frame comes back (write-backs end, pins are short).
  */
 #define PR_FMT "excache: "
 
-#include <processor/excache.h>
+#include "excache.h"
 
 #include <arch/cpu.h>
 #include <kernel/bootparam.h>
@@ -23,11 +23,11 @@
 #include <mm/frame.h>
 #include <mm/kmap.h>
 #include <mm/slab.h>
-#include <processor/aspace.h>
-#include <processor/credit.h>
+#include <processor/mm/aspace.h>
 
 #include "around_private.h"
 #include "cache_private.h"
+#include "credit.h"
 
 struct excache excache;
 

@@ -17,7 +17,8 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/credit.h>
+
+#include "credit.h"
 
 COUNTER_GLOBAL(excache_fetch, "excache.fetches", "anonymous pages fetched from their owner");
 COUNTER_GLOBAL(excache_file_fetch, "excache.file_fetches", "requests for file pages");

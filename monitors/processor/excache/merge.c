@@ -8,7 +8,8 @@
 #include "cache_private.h"
 
 #include <kernel/panic.h>
-#include <processor/credit.h>
+
+#include "credit.h"
 
 COUNTER(excache_retagged, "fork.pages_retagged", "lines that a merge gave to another object");
 

@@ -6,17 +6,17 @@
  *		last reference, which a line may hold.
  * Locking:	table_lock, then nothing: an object is freed outside of it.
  */
-#include <processor/object.h>
+#include "object.h"
 
 #include <kernel/counter.h>
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <managers/placement.h>
 #include <mm/slab.h>
-#include <processor/excache.h>
 
 #include "around_private.h"
 #include "cache_private.h"
+#include "excache.h"
 
 #define TABLE_BUCKETS 1024 /* chains grow; the count of open files is in the hundreds */
 

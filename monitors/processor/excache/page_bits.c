@@ -2,7 +2,7 @@
 /*
  * A sparse set of page numbers.
  */
-#include <processor/page_bits.h>
+#include "page_bits.h"
 
 #include <kernel/panic.h>
 #include <lib/errno.h>

@@ -22,7 +22,7 @@
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/remote.h>
+#include <processor/mm/remote.h>
 
 #include "cache_private.h"
 

@@ -10,7 +10,7 @@
  * Ordering:	a range that goes away is blocked and seq grows, so that no line of it can be made; lines are
  *		dropped, the owners told, the range unblocked.
  */
-#include <processor/object.h>
+#include "object.h"
 
 #include <kernel/mutex.h>
 #include <kernel/wait.h>
@@ -19,10 +19,10 @@
 #include <lib/string.h>
 #include <managers/placement.h>
 #include <mm/slab.h>
-#include <processor/excache.h>
-#include <processor/remote.h>
+#include <processor/mm/remote.h>
 
 #include "cache_private.h"
+#include "excache.h"
 
 #define TABLE_BUCKETS 256
 #define PAGES_MAX     (PM_USER_TOP >> PAGE_SHIFT)

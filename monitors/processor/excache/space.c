@@ -12,12 +12,12 @@
 #include <lib/hash.h>
 #include <mm/slab.h>
 #include <net/node.h>
-#include <processor/anon.h>
-#include <processor/excache.h>
-#include <processor/object.h>
-#include <processor/remote.h>
+#include <processor/mm/anon.h>
+#include <processor/mm/remote.h>
 
 #include "cache_private.h"
+#include "excache.h"
+#include "object.h"
 
 static uint64_t nr_spaces; /* atomic */
 

@@ -14,7 +14,8 @@
 #include "cache_private.h"
 
 #include <mm/frame.h>
-#include <processor/credit.h>
+
+#include "credit.h"
 
 /* A credit of the node that owns the page, if it is known here and has one left. */
 static bool take_credit_locked(struct object *obj, uint64_t pgoff, uint32_t *node)

@@ -25,7 +25,8 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/credit.h>
+
+#include "credit.h"
 
 #define NR_MSGS 16
 

@@ -24,8 +24,9 @@
 #include <lib/rbtree.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/poll.h>
-#include <processor/process.h>
+#include <processor/process/process.h>
+
+#include "poll.h"
 
 #define MAX_NESTING 4u
 #define ITEMS_SHARE 25u /* of the node's memory may be items */

@@ -4,12 +4,12 @@
  */
 #include <arch/uaccess.h>
 #include <lib/err.h>
-#include <processor/poll.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
-#include <processor/timespec.h>
+#include <processor/process/process.h>
+#include <processor/process/timespec.h>
+#include <processor/syscall/syscall.h>
 
 #include "epoll_private.h"
+#include "poll.h"
 
 enum {
 	EPOLL_CTL_ADD = 1,

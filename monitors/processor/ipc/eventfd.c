@@ -11,10 +11,10 @@
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
-#include <processor/uio.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/uio.h>
 
 #define EFD_SEMAPHORE 1u
 #define COUNT_MAX     (UINT64_MAX - 1)

@@ -20,7 +20,7 @@
 #include <lib/list.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/file.h>
+#include <processor/vfs/file.h>
 
 #define BUCKETS       256u
 #define DEADLOCK_LOOK 64u

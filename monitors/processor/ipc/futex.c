@@ -10,7 +10,7 @@
  *		holds that lock may use it until it has said woken.
  * Limits:	no priority inheritance (docs/syscalls.md).
  */
-#include <processor/futex.h>
+#include "futex.h"
 
 #include <arch/uaccess.h>
 #include <kernel/random.h>

@@ -10,11 +10,11 @@
 #include <kernel/thread.h>
 #include <lib/errno.h>
 #include <mm/slab.h>
-#include <processor/futex.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
-#include <processor/timespec.h>
+#include <processor/process/process.h>
+#include <processor/process/timespec.h>
+#include <processor/syscall/syscall.h>
 
+#include "futex.h"
 #include "futex_private.h"
 
 enum futex_op {

@@ -10,8 +10,8 @@
 
 #include <arch/uaccess.h>
 #include <lib/errno.h>
-#include <processor/aspace.h>
-#include <processor/remote.h>
+#include <processor/mm/aspace.h>
+#include <processor/mm/remote.h>
 
 static int find_vma(struct aspace *as, uint64_t addr, struct vma *v)
 {

@@ -4,11 +4,11 @@
  */
 #include <arch/uaccess.h>
 #include <lib/err.h>
-#include <processor/file.h>
-#include <processor/inode.h>
-#include <processor/process.h>
-#include <processor/remote.h>
-#include <processor/syscall.h>
+#include <processor/mm/remote.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/inode.h>
 
 #include "filelock.h"
 

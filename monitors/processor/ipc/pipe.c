@@ -14,7 +14,7 @@
  * Failure:	as Linux: what was moved before a fault or a signal is returned.
  * Limits:	splice, tee and vmsplice are not there.
  */
-#include <processor/pipe.h>
+#include "pipe.h"
 
 #include <arch/uaccess.h>
 #include <kernel/mutex.h>
@@ -24,10 +24,10 @@
 #include <lib/string.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/inode.h>
-#include <processor/process.h>
-#include <processor/uio.h>
+#include <processor/process/process.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/inode.h>
+#include <processor/vfs/uio.h>
 
 #include "pipe_limit_private.h"
 

@@ -16,7 +16,8 @@
 #include <lib/list.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/pipe.h>
+
+#include "pipe.h"
 
 #define USER_SOFT 16384
 #define FEW_SLOTS 2u

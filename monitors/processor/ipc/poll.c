@@ -8,16 +8,16 @@
  * Restart:	poll goes on for what is left of its timeout; the others begin again with what they have written
  *		back, unless a handler ran.
  */
-#include <processor/poll.h>
+#include "poll.h"
 
 #include <arch/uaccess.h>
 #include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
-#include <processor/timespec.h>
+#include <processor/process/process.h>
+#include <processor/process/timespec.h>
+#include <processor/syscall/syscall.h>
 
 /* --- watching files ------------------------------------------------------------------ */
 

@@ -6,11 +6,12 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/socket.h>
-#include <processor/syscall.h>
-#include <processor/uio.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/uio.h>
+
+#include "socket.h"
 
 #define SOCK_TYPE_MASK 0xfu
 #define SOCK_MAX       11u

@@ -12,7 +12,7 @@
  * Limits:	no ancillary data, so no descriptors travel; all sockets of the node together keep no more than a
  *		sixteenth of its memory: ENOBUFS.
  */
-#include <processor/socket.h>
+#include "socket.h"
 
 #include <arch/uaccess.h>
 #include <kernel/mutex.h>
@@ -22,8 +22,8 @@
 #include <lib/list.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/process.h>
-#include <processor/uio.h>
+#include <processor/process/process.h>
+#include <processor/vfs/uio.h>
 
 #define DEF_SNDBUF 212992u
 #define NODE_SHARE 16

@@ -7,13 +7,13 @@
  *		rule: it gets the top's lines, name at the home and place in the space.  Lines of both are held
  *		(not written back) meanwhile, so that pages and credits are accounted for exactly.
  *		Of two frozen objects, the one behind stays as well; those in front of the other change over.
- * Locking:	see <processor/anon.h>; `hidden` of a top is guarded by its space's lock.
+ * Locking:	see "anon.h"; `hidden` of a top is guarded by its space's lock.
  *		If no owner has a page of the frozen one, that is all: its name at the home ends.
  * Failure:	a merge that cannot be had leaves the chain longer; the next fork or exit tries again.
  */
 #define PR_FMT "space: "
 
-#include <processor/anon.h>
+#include "anon.h"
 
 #include <kernel/counter.h>
 #include <kernel/panic.h>
@@ -24,9 +24,10 @@
 #include <lib/string.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/excache.h>
-#include <processor/process.h>
-#include <processor/remote.h>
+#include <processor/excache/excache.h>
+#include <processor/process/process.h>
+
+#include "remote.h"
 
 COUNTER(anon_cow, "fork.cow_copies", "pages copied from an object that a fork has frozen");
 COUNTER(anon_walks, "fork.chain_walks", "steps of faults beyond the top of a chain");

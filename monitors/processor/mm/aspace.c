@@ -8,7 +8,7 @@
  */
 #define PR_FMT "aspace: "
 
-#include <processor/aspace.h>
+#include "aspace.h"
 
 #include <kernel/panic.h>
 #include <kernel/printk.h>
@@ -16,11 +16,12 @@
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <mm/slab.h>
-#include <processor/anon.h>
-#include <processor/around.h>
-#include <processor/credit.h>
-#include <processor/excache.h>
-#include <processor/process.h>
+#include <processor/excache/around.h>
+#include <processor/excache/credit.h>
+#include <processor/excache/excache.h>
+#include <processor/process/process.h>
+
+#include "anon.h"
 
 #define MERGE_THREADS 4 /* merges that wait for owners at a time */
 

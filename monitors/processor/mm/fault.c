@@ -16,12 +16,13 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/frame.h>
-#include <processor/anon.h>
-#include <processor/around.h>
-#include <processor/aspace.h>
-#include <processor/excache.h>
-#include <processor/remote.h>
-#include <processor/vdso.h>
+#include <processor/excache/around.h>
+#include <processor/excache/excache.h>
+#include <processor/vdso/vdso.h>
+
+#include "anon.h"
+#include "aspace.h"
+#include "remote.h"
 
 COUNTER(fault_count, "fault.count", "page faults of user addresses");
 COUNTER(fault_cow, "fault.cow", "private file pages copied on write");

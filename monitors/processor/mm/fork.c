@@ -13,9 +13,10 @@
  */
 #include <kernel/counter.h>
 #include <lib/err.h>
-#include <processor/anon.h>
-#include <processor/aspace.h>
-#include <processor/remote.h>
+
+#include "anon.h"
+#include "aspace.h"
+#include "remote.h"
 
 COUNTER(fork_count, "fork.spaces", "address spaces forked");
 COUNTER(fork_failed, "fork.failed", "forks of address spaces that failed");

@@ -9,9 +9,10 @@
 #include <arch/pgtable.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
-#include <processor/aspace.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+
+#include "aspace.h"
 
 #define MLOCK_ONFAULT 1u
 #define MCL_CURRENT   1u

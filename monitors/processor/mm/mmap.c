@@ -10,14 +10,15 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <processor/anon.h>
-#include <processor/aspace.h>
-#include <processor/credit.h>
-#include <processor/excache.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/remote.h>
-#include <processor/syscall.h>
+#include <processor/excache/credit.h>
+#include <processor/excache/excache.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+#include <processor/vfs/file.h>
+
+#include "anon.h"
+#include "aspace.h"
+#include "remote.h"
 
 #define PROT_READ      1u
 #define PROT_WRITE     2u
@@ -63,7 +64,7 @@ static uint64_t page_up(uint64_t len)
 	return (len + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1);
 }
 
-/* Where mappings of the program may be: what lies above is the kernel's, see <processor/vdso.h>. */
+/* Where mappings of the program may be: what lies above is the kernel's, see <processor/vdso/vdso.h>. */
 static bool map_range_ok(uint64_t start, uint64_t len)
 {
 	return start <= PM_USER_TOP && len <= PM_USER_TOP - start;

@@ -9,7 +9,7 @@
  */
 #define PR_FMT "remote: "
 
-#include <processor/remote.h>
+#include "remote.h"
 
 #include <kernel/counter.h>
 #include <kernel/printk.h>
@@ -17,7 +17,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
-#include <processor/credit.h>
+#include <processor/excache/credit.h>
 
 #define MOVED_MAX 16 /* redirects of one request */
 

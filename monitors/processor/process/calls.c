@@ -10,10 +10,11 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/frame.h>
-#include <processor/aspace.h>
-#include <processor/excache.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
+#include <processor/excache/excache.h>
+#include <processor/mm/aspace.h>
+#include <processor/syscall/syscall.h>
+
+#include "process.h"
 
 /* --- identity ------------------------------------------------------------------------ */
 

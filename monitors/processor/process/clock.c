@@ -2,12 +2,12 @@
 /*
  * Clocks: decoding of their ids, and CPU time of processes and threads.
  */
-#include <processor/clock.h>
+#include "clock.h"
 
 #include <kernel/time.h>
 #include <lib/errno.h>
-#include <processor/process.h>
 
+#include "process.h"
 #include "process_private.h"
 
 /* Ids of other CPU clocks, as Linux makes them: the complement of a pid above three bits. */

@@ -24,9 +24,9 @@
 #include <lib/string.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/aspace.h>
-#include <processor/file.h>
-#include <processor/syscall.h>
+#include <processor/mm/aspace.h>
+#include <processor/syscall/syscall.h>
+#include <processor/vfs/file.h>
 
 COUNTER(fork_forks, "process.forks", "processes made by fork and its kin");
 COUNTER(fork_vforks, "process.vforks", "of these, in the parent's address space");

@@ -8,13 +8,13 @@
  * Limits:	a task belongs to at most PROTO_MAX_GROUPS supplementary groups; there are no user
  *		namespaces and no set-user-id programs.
  */
-#include <processor/cred.h>
+#include "cred.h"
 
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/syscall.h>
+#include <processor/syscall/syscall.h>
 
 #include "process_private.h"
 

@@ -17,12 +17,12 @@
 #include <managers/placement.h>
 #include <mm/slab.h>
 #include <net/node.h>
-#include <processor/aspace.h>
-#include <processor/excache.h>
-#include <processor/process.h>
-#include <processor/remote.h>
-#include <processor/vdso.h>
+#include <processor/excache/excache.h>
+#include <processor/mm/aspace.h>
+#include <processor/mm/remote.h>
+#include <processor/vdso/vdso.h>
 
+#include "process.h"
 #include "process_private.h"
 
 enum auxv_type {

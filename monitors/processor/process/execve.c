@@ -19,13 +19,13 @@
 #include <managers/placement.h>
 #include <mm/kmap.h>
 #include <mm/slab.h>
-#include <processor/aspace.h>
-#include <processor/file.h>
-#include <processor/object.h>
-#include <processor/path.h>
-#include <processor/remote.h>
-#include <processor/syscall.h>
-#include <processor/uio.h>
+#include <processor/excache/object.h>
+#include <processor/mm/aspace.h>
+#include <processor/mm/remote.h>
+#include <processor/syscall/syscall.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/path.h>
+#include <processor/vfs/uio.h>
 
 #include "process_private.h"
 

@@ -18,10 +18,10 @@
 #include <ctl/ctl.h>
 #include <kernel/counter.h>
 #include <mm/slab.h>
-#include <processor/aspace.h>
-#include <processor/file.h>
-#include <processor/futex.h>
-#include <processor/tty.h>
+#include <processor/ipc/futex.h>
+#include <processor/mm/aspace.h>
+#include <processor/tty/tty.h>
+#include <processor/vfs/file.h>
 
 COUNTER(exit_exits, "process.exits", "processes that have ended");
 

@@ -10,7 +10,7 @@
 #include "process_private.h"
 
 #include <lib/errno.h>
-#include <processor/syscall.h>
+#include <processor/syscall/syscall.h>
 
 /* --- orphaned groups ------------------------------------------------------------------------ */
 

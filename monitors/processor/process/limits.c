@@ -11,7 +11,7 @@
 #include <arch/uaccess.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
-#include <processor/syscall.h>
+#include <processor/syscall/syscall.h>
 
 #define NS_PER_TICK  10000000u /* times() counts in 10 ms */
 #define NOFILE_MOST  1048576u

@@ -14,8 +14,8 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/aspace.h>
-#include <processor/file.h>
+#include <processor/mm/aspace.h>
+#include <processor/vfs/file.h>
 
 #define PID_AFTER_WRAP 300u /* low numbers stay with those who were there first, as on Linux */
 #define PID_MIN_RANGE  32768u

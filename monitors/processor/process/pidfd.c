@@ -10,8 +10,8 @@
 
 #include <arch/uaccess.h>
 #include <lib/err.h>
-#include <processor/file.h>
-#include <processor/syscall.h>
+#include <processor/syscall/syscall.h>
+#include <processor/vfs/file.h>
 
 static unsigned int pidfd_poll(struct file *f)
 {

@@ -10,7 +10,7 @@
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <processor/syscall.h>
+#include <processor/syscall/syscall.h>
 
 enum prctl_option {
 	PR_SET_PDEATHSIG = 1,

@@ -8,7 +8,7 @@
  */
 #define PR_FMT "process: "
 
-#include <processor/process.h>
+#include "process.h"
 
 #include <arch/fpu.h>
 #include <ctl/ctl.h>
@@ -19,10 +19,10 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/aspace.h>
-#include <processor/file.h>
-#include <processor/remote.h>
-#include <processor/tty.h>
+#include <processor/mm/aspace.h>
+#include <processor/mm/remote.h>
+#include <processor/tty/tty.h>
+#include <processor/vfs/file.h>
 
 #include "process_private.h"
 

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <processor/process.h>
+#include "process.h"
 
 struct exec_program;
 struct exec_args;

@@ -14,8 +14,9 @@
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <processor/syscall.h>
-#include <processor/timespec.h>
+#include <processor/syscall/syscall.h>
+
+#include "timespec.h"
 
 enum sched_policy {
 	SCHED_OTHER = 0,

@@ -6,10 +6,11 @@
 #include <kernel/time.h>
 #include <kernel/wait.h>
 #include <lib/errno.h>
-#include <processor/clock.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
-#include <processor/timespec.h>
+#include <processor/syscall/syscall.h>
+
+#include "clock.h"
+#include "process.h"
+#include "timespec.h"
 
 #define NS_PER_S NSEC_PER_SEC
 

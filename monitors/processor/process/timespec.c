@@ -2,7 +2,7 @@
 /*
  * struct timespec and struct timeval of programs.
  */
-#include <processor/timespec.h>
+#include "timespec.h"
 
 #include <arch/uaccess.h>
 #include <lib/errno.h>

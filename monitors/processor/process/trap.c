@@ -9,10 +9,11 @@
 #include <arch/trap.h>
 #include <kernel/printk.h>
 #include <lib/errno.h>
-#include <processor/aspace.h>
-#include <processor/process.h>
-#include <processor/signal.h>
-#include <processor/syscall.h>
+#include <processor/mm/aspace.h>
+#include <processor/signal/signal.h>
+#include <processor/syscall/syscall.h>
+
+#include "process.h"
 
 static enum fault_access access_of(uint32_t flags)
 {

@@ -11,7 +11,7 @@
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <processor/syscall.h>
+#include <processor/syscall/syscall.h>
 
 #define WNOHANG    0x00000001u
 #define WUNTRACED  0x00000002u /* also WSTOPPED */

@@ -11,10 +11,10 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/path.h>
-#include <processor/pipe.h>
-#include <processor/uio.h>
+#include <processor/ipc/pipe.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/path.h>
+#include <processor/vfs/uio.h>
 
 #include "proc_private.h"
 

@@ -8,7 +8,7 @@
  */
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <processor/vdso.h>
+#include <processor/vdso/vdso.h>
 
 #include "proc_private.h"
 

@@ -9,7 +9,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/file.h>
+#include <processor/vfs/file.h>
 
 #include "proc_private.h"
 

@@ -8,7 +8,7 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/path.h>
+#include <processor/vfs/path.h>
 
 /* --- memory of the process ----------------------------------------------------------- */
 

@@ -2,8 +2,8 @@
 /* Files of /proc/<pid>, between the files of this folder. */
 #pragma once
 
-#include <processor/aspace.h>
-#include <processor/process.h>
+#include <processor/mm/aspace.h>
+#include <processor/process/process.h>
 
 #include "pseudo_private.h"
 

@@ -11,7 +11,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/kmap.h>
-#include <processor/cred.h>
+#include <processor/process/cred.h>
 
 int proc_get(const struct pseudo_subject *s, struct proc_ref *ref)
 {

@@ -8,9 +8,9 @@
 #include <lib/bitmap.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <processor/cred.h>
-#include <processor/file.h>
-#include <processor/tty.h>
+#include <processor/process/cred.h>
+#include <processor/tty/tty.h>
+#include <processor/vfs/file.h>
 
 #include "proc_private.h"
 #include "system_private.h"

@@ -5,8 +5,8 @@
 #include <kernel/initcall.h>
 #include <kernel/random.h>
 #include <lib/string.h>
-#include <processor/file.h>
-#include <processor/process.h>
+#include <processor/process/process.h>
+#include <processor/vfs/file.h>
 
 #include "system_files_private.h"
 #include "system_private.h"

@@ -14,9 +14,9 @@
 #include <lib/hash.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/path.h>
-#include <processor/uio.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/path.h>
+#include <processor/vfs/uio.h>
 
 #define STORE_MAX 4096u /* bytes of one write */
 

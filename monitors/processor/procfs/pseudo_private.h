@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include <processor/inode.h>
+#include <processor/vfs/inode.h>
 
 #include "text_private.h"
 

@@ -10,7 +10,7 @@
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
-#include <processor/inode.h>
+#include <processor/vfs/inode.h>
 
 #include "system_files_private.h"
 #include "system_private.h"

@@ -21,8 +21,8 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
-#include <processor/excache.h>
-#include <processor/process.h>
+#include <processor/excache/excache.h>
+#include <processor/process/process.h>
 #include <processor/system_memory.h>
 #include <proto/pm.h>
 

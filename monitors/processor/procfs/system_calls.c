@@ -9,8 +9,8 @@
 #include <kernel/time.h>
 #include <lib/errno.h>
 #include <mm/kmap.h>
-#include <processor/cred.h>
-#include <processor/syscall.h>
+#include <processor/process/cred.h>
+#include <processor/syscall/syscall.h>
 
 #include "system_private.h"
 

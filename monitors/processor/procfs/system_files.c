@@ -12,7 +12,7 @@
 #include <kernel/time.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
-#include <processor/path.h>
+#include <processor/vfs/path.h>
 
 #include "system_private.h"
 

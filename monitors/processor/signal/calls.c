@@ -8,11 +8,11 @@
 #include <kernel/time.h>
 #include <kernel/wait.h>
 #include <lib/errno.h>
-#include <processor/process.h>
-#include <processor/signal.h>
-#include <processor/syscall.h>
-#include <processor/timespec.h>
+#include <processor/process/process.h>
+#include <processor/process/timespec.h>
+#include <processor/syscall/syscall.h>
 
+#include "signal.h"
 #include "signal_private.h"
 
 #define SIGSET_SIZE 8

@@ -13,8 +13,8 @@
 #include <kernel/printk.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <processor/process.h>
-#include <processor/strace.h>
+#include <processor/process/process.h>
+#include <processor/syscall/strace.h>
 
 #include "frame_private.h"
 #include "queue_private.h"

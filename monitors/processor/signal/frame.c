@@ -17,8 +17,8 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
 
 #include "signal_private.h"
 

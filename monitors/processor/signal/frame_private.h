@@ -5,7 +5,8 @@
 #pragma once
 
 #include <lib/compiler.h>
-#include <processor/signal.h>
+
+#include "signal.h"
 
 /* Push a frame and point @regs at the handler. -EFAULT: the stack cannot be written. */
 int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,

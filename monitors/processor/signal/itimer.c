@@ -3,8 +3,8 @@
  * Interval timers (setitimer, getitimer, alarm) and RLIMIT_CPU.
  */
 #include <lib/errno.h>
-#include <processor/syscall.h>
-#include <processor/timespec.h>
+#include <processor/process/timespec.h>
+#include <processor/syscall/syscall.h>
 
 #include "signal_private.h"
 #include "timers_private.h"

@@ -8,9 +8,10 @@
  */
 #include <arch/uaccess.h>
 #include <lib/errno.h>
-#include <processor/process.h>
-#include <processor/signal.h>
-#include <processor/syscall.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+
+#include "signal.h"
 
 static struct siginfo_k sender_info(int signo, int code)
 {

@@ -6,7 +6,7 @@
 #include <lib/string.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/process.h>
+#include <processor/process/process.h>
 
 #include "queue_private.h"
 #include "signal_private.h"

@@ -7,7 +7,8 @@
 #pragma once
 
 #include <lib/compiler.h>
-#include <processor/signal.h>
+
+#include "signal.h"
 
 struct ptimer;
 struct sig_account;

@@ -9,11 +9,11 @@
  */
 #define PR_FMT "signal: "
 
-#include <processor/signal.h>
+#include "signal.h"
 
 #include <arch/trap.h>
 #include <lib/errno.h>
-#include <processor/process.h>
+#include <processor/process/process.h>
 
 #include "queue_private.h"
 #include "signal_private.h"

@@ -5,8 +5,9 @@
 #pragma once
 
 #include <lib/compiler.h>
-#include <processor/process.h>
-#include <processor/signal.h>
+#include <processor/process/process.h>
+
+#include "signal.h"
 
 enum default_action {
 	ACT_TERM,

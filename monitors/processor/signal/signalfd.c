@@ -9,10 +9,10 @@
 #include <kernel/wait.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
-#include <processor/uio.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/uio.h>
 
 #include "signal_private.h"
 

@@ -6,8 +6,8 @@
  */
 #include <arch/uaccess.h>
 #include <lib/errno.h>
-#include <processor/syscall.h>
-#include <processor/timespec.h>
+#include <processor/process/timespec.h>
+#include <processor/syscall/syscall.h>
 
 #include "signal_private.h"
 #include "timers_private.h"

@@ -12,12 +12,12 @@
 #include <kernel/wait.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/clock.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
-#include <processor/timespec.h>
-#include <processor/uio.h>
+#include <processor/process/clock.h>
+#include <processor/process/process.h>
+#include <processor/process/timespec.h>
+#include <processor/syscall/syscall.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/uio.h>
 
 #define TFD_CLOEXEC       O_CLOEXEC
 #define TFD_NONBLOCK      O_NONBLOCK

@@ -12,8 +12,8 @@
 #include <kernel/timer.h>
 #include <kernel/work.h>
 #include <lib/list.h>
-#include <processor/clock.h>
-#include <processor/process.h>
+#include <processor/process/clock.h>
+#include <processor/process/process.h>
 
 #include "queue_private.h"
 

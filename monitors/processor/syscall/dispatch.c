@@ -8,7 +8,7 @@
  */
 #define PR_FMT "syscall: "
 
-#include <processor/syscall.h>
+#include "syscall.h"
 
 #include <arch/trap.h>
 #include <kernel/counter.h>
@@ -16,7 +16,8 @@
 #include <kernel/printk.h>
 #include <lib/bitmap.h>
 #include <lib/errno.h>
-#include <processor/strace.h>
+
+#include "strace.h"
 
 COUNTER_OF(syscall_count, nr_syscalls, "syscall.count", "system calls");
 COUNTER(syscall_enosys, "syscall.enosys", "system calls that do not exist here");

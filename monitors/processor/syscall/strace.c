@@ -14,7 +14,7 @@
  */
 #define PR_FMT "strace: "
 
-#include <processor/strace.h>
+#include "strace.h"
 
 #include <arch/cpu.h>
 #include <kernel/bootparam.h>
@@ -26,7 +26,7 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <net/rpc.h>
-#include <processor/process.h>
+#include <processor/process/process.h>
 
 #include "strace_private.h"
 

@@ -6,7 +6,8 @@
 
 #include <lib/compiler.h>
 #include <lib/types.h>
-#include <processor/syscall.h>
+
+#include "syscall.h"
 
 /* A line that is being written: what does not fit is left out, and the end says so. */
 struct strace_text {

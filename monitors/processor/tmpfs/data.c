@@ -16,12 +16,12 @@
 #include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <processor/excache.h>
-#include <processor/file.h>
-#include <processor/object.h>
-#include <processor/pipe.h>
-#include <processor/process.h>
-#include <processor/uio.h>
+#include <processor/excache/excache.h>
+#include <processor/excache/object.h>
+#include <processor/ipc/pipe.h>
+#include <processor/process/process.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/uio.h>
 
 #define SIZE_MAX_FILE PM_USER_TOP /* what a shared object can address */
 #define PAGE_OFF(pos) ((size_t)((pos) & (PAGE_SIZE - 1)))

@@ -8,9 +8,9 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/inode.h>
-#include <processor/object.h>
-#include <processor/pipe.h>
+#include <processor/excache/object.h>
+#include <processor/ipc/pipe.h>
+#include <processor/vfs/inode.h>
 
 #include "tmpfs_private.h"
 

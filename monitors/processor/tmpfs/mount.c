@@ -18,11 +18,11 @@
 #include <lib/string.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/object.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
+#include <processor/excache/object.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
 #include <processor/system_memory.h>
+#include <processor/vfs/file.h>
 
 #define TMPFS_MAGIC 0x01021994
 

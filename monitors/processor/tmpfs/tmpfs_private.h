@@ -20,7 +20,7 @@
 #include <lib/list.h>
 #include <lib/rbtree.h>
 #include <lib/siphash.h>
-#include <processor/inode.h>
+#include <processor/vfs/inode.h>
 
 struct object;
 struct pipe;

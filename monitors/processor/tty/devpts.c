@@ -10,9 +10,10 @@
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/inode.h>
-#include <processor/tty.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/inode.h>
+
+#include "tty.h"
 
 #define FIRST_COOKIE 2u /* behind "." and ".." */
 #define MAX_DIGITS   9u

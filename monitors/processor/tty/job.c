@@ -6,8 +6,8 @@
  */
 #include <arch/uaccess.h>
 #include <lib/errno.h>
-#include <processor/process.h>
-#include <processor/signal.h>
+#include <processor/process/process.h>
+#include <processor/signal/signal.h>
 
 #include "tty_private.h"
 

@@ -11,10 +11,10 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/signal.h>
-#include <processor/uio.h>
+#include <processor/process/process.h>
+#include <processor/signal/signal.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/uio.h>
 
 #include "tty_private.h"
 

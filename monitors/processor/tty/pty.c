@@ -14,11 +14,11 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/inode.h>
-#include <processor/process.h>
-#include <processor/signal.h>
-#include <processor/uio.h>
+#include <processor/process/process.h>
+#include <processor/signal/signal.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/inode.h>
+#include <processor/vfs/uio.h>
 
 #include "tty_private.h"
 

@@ -23,9 +23,9 @@
 #include <lib/ida.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/inode.h>
-#include <processor/process.h>
-#include <processor/signal.h>
+#include <processor/process/process.h>
+#include <processor/signal/signal.h>
+#include <processor/vfs/inode.h>
 #include <proto/types.h>
 
 #define THROTTLE  128u /* room that input keeps free while somebody could read */

@@ -7,9 +7,9 @@
 #include <kernel/wait.h>
 #include <lib/atomic.h>
 #include <lib/list.h>
-#include <processor/tty.h>
 
 #include "ldisc_private.h"
+#include "tty.h"
 
 enum tty_ioctl {
 	TCGETS = 0x5401,

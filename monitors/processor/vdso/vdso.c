@@ -8,7 +8,7 @@
  */
 #define PR_FMT "vdso: "
 
-#include <processor/vdso.h>
+#include "vdso.h"
 
 #include <arch/cpu.h>
 #include <arch/tsc.h>

@@ -9,8 +9,9 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/process.h>
+#include <processor/process/process.h>
+
+#include "file.h"
 
 /* The place of @f; -ENOENT when it has none (pipes, streams). */
 static int place_of(const struct file *f, struct path *out)

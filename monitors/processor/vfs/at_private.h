@@ -3,7 +3,8 @@
 #pragma once
 
 #include <lib/compiler.h>
-#include <processor/path.h>
+
+#include "path.h"
 
 #define AT_FDCWD            (-100)
 #define AT_SYMLINK_NOFOLLOW 0x100u

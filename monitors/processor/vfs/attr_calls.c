@@ -7,11 +7,11 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
 
 #include "at_private.h"
+#include "file.h"
 
 /* @ch on the file at @at, whatever keeps it; permissions have been checked. */
 static int change(const struct path *at, const struct attr_change *ch)

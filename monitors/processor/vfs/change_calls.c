@@ -11,11 +11,11 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
 
 #include "at_private.h"
+#include "file.h"
 
 /* The last component of a path that is no name of an entry. */
 static bool is_special(const char *name)

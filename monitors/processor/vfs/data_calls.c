@@ -5,12 +5,12 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
-#include <processor/uio.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
 
 #include "at_private.h"
+#include "file.h"
+#include "uio.h"
 
 #define FALLOC_ALL        0x7fu /* every flag that Linux knows */
 #define FALLOC_KEEP_SIZE  1u

@@ -4,16 +4,17 @@
  *
  * Lifetime:	the inodes are static; their first reference is never given back.
  */
-#include <processor/file.h>
+#include "file.h"
 
 #include <kernel/initcall.h>
 #include <kernel/random.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <processor/inode.h>
-#include <processor/tty.h>
-#include <processor/uio.h>
+#include <processor/tty/tty.h>
+
+#include "inode.h"
+#include "uio.h"
 
 enum dev_number { /* major << 8 | minor */
 	DEV_NULL = 0x103,

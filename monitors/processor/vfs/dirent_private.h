@@ -3,8 +3,9 @@
 #pragma once
 
 #include <lib/compiler.h>
-#include <processor/path.h>
 #include <proto/ps.h>
+
+#include "path.h"
 
 /* Where entries go; mount points come behind all others, so those of the same name are left out before. */
 struct dir_sink {

@@ -7,11 +7,12 @@
  */
 #include <arch/uaccess.h>
 #include <lib/err.h>
-#include <processor/file.h>
 #include <processor/ipc/filelock.h>
-#include <processor/pipe.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
+#include <processor/ipc/pipe.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+
+#include "file.h"
 
 enum fcntl_cmd {
 	F_DUPFD = 0,

@@ -4,10 +4,11 @@
  */
 #include <arch/uaccess.h>
 #include <lib/err.h>
-#include <processor/file.h>
-#include <processor/pipe.h>
-#include <processor/process.h>
-#include <processor/syscall.h>
+#include <processor/ipc/pipe.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+
+#include "file.h"
 
 /* close(fd) */
 long sys_close(const struct syscall_args *args)

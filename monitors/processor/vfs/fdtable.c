@@ -9,14 +9,14 @@
  * Locking:	files.lock (RANK_SPIN_MONITOR). Memory is got and files are put outside of it. Only tasks that have the
  *		table change it, so the one task of a table that is not shared reads it without the lock.
  */
-#include <processor/file.h>
+#include "file.h"
 
 #include <kernel/spinlock.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/ipc/filelock.h>
-#include <processor/process.h>
+#include <processor/process/process.h>
 
 #define CHUNK_FDS   64u
 #define FIRST_LIMIT 64u /* descriptors of a process that has no task yet */

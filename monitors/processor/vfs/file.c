@@ -5,15 +5,16 @@
  * Limits:	files are memory of the kernel: the node has at most one for every 10 KiB of it, as Linux's default
  *		fs.file-max; beyond that open(2) and its kin answer -ENFILE, for root too.
  */
-#include <processor/file.h>
+#include "file.h"
 
 #include <kernel/counter.h>
 #include <lib/err.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <processor/excache.h>
-#include <processor/inode.h>
+#include <processor/excache/excache.h>
 #include <processor/ipc/filelock.h>
+
+#include "inode.h"
 
 #define MIN_FILES 1024
 

@@ -6,7 +6,8 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/path.h>
+
+#include "path.h"
 
 static struct fs_state *alloc_state(uint32_t umask, struct mounts *mounts)
 {

@@ -7,9 +7,10 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/syscall.h>
-#include <processor/uio.h>
+#include <processor/syscall/syscall.h>
+
+#include "file.h"
+#include "uio.h"
 
 ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos)
 {

@@ -8,10 +8,10 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <processor/file.h>
-#include <processor/process.h>
+#include <processor/process/process.h>
 
 #include "dirent_private.h"
+#include "file.h"
 #include "mount_private.h"
 
 struct dirent64_user {

@@ -19,7 +19,7 @@
 #include <lib/hash.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/remote.h>
+#include <processor/mm/remote.h>
 
 #define BUCKETS   256u
 #define FIRST_DEV 32u /* st_dev of the first; smaller ones are those of pipes and their kin */

@@ -2,7 +2,7 @@
 /* Mounts, between the files of this folder. */
 #pragma once
 
-#include <processor/path.h>
+#include "path.h"
 
 struct mount {
 	struct mount *chain;        /* same bucket */

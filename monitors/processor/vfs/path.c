@@ -5,20 +5,20 @@
  * Order of checks: as Linux: the walk, O_EXCL, kinds (ELOOP, EISDIR, ENOTDIR), permission, then what the file
  * system does.
  */
-#include <processor/path.h>
+#include "path.h"
 
 #include <arch/uaccess.h>
 #include <fs/access.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/object.h>
-#include <processor/process.h>
-#include <processor/remote.h>
-#include <processor/tty.h>
+#include <processor/excache/object.h>
+#include <processor/mm/remote.h>
+#include <processor/process/process.h>
+#include <processor/tty/tty.h>
 
 #include "at_private.h"
+#include "file.h"
 
 #define OPEN_TRIES 16 /* of making a file that others make and remove meanwhile */
 

@@ -7,12 +7,12 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/remote.h>
-#include <processor/syscall.h>
+#include <processor/mm/remote.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
 
 #include "at_private.h"
+#include "file.h"
 
 /* --- open ---------------------------------------------------------------------------- */
 

@@ -7,18 +7,18 @@
  * Context:	file.lock is held over read(), so the read-ahead state and the offset need no other lock.
  * Failure:	-EIO when a page cannot be had; what was read before it is returned first.
  */
-#include <processor/file.h>
+#include "file.h"
 
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/excache.h>
-#include <processor/process.h>
-#include <processor/remote.h>
-#include <processor/uio.h>
+#include <processor/excache/excache.h>
+#include <processor/mm/remote.h>
+#include <processor/process/process.h>
 
 #include "dirent_private.h"
+#include "uio.h"
 
 #define RA_MIN 4  /* pages */
 #define RA_MAX 32 /* pages: one message */

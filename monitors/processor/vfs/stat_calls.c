@@ -5,12 +5,12 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <processor/file.h>
-#include <processor/process.h>
-#include <processor/remote.h>
-#include <processor/syscall.h>
+#include <processor/mm/remote.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
 
 #include "at_private.h"
+#include "file.h"
 
 struct stat_user {
 	uint64_t dev, ino, nlink;

@@ -6,14 +6,15 @@
  *		last descriptor of it is closed.
  * Failure:	a stream that nobody reads raises SIGPIPE and answers -EPIPE.
  */
-#include <processor/file.h>
+#include "file.h"
 
 #include <ctl/ctl.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/process.h>
-#include <processor/uio.h>
+#include <processor/process/process.h>
+
+#include "uio.h"
 
 #define CHUNK 16384
 

@@ -2,7 +2,7 @@
 /*
  * Scatter lists: checks, and copies between kernel memory and user (or kernel) segments.
  */
-#include <processor/uio.h>
+#include "uio.h"
 
 #include <arch/uaccess.h>
 #include <lib/errno.h>

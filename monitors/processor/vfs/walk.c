@@ -12,9 +12,9 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/file.h>
-#include <processor/remote.h>
+#include <processor/mm/remote.h>
 
+#include "file.h"
 #include "mount_private.h"
 
 #define MAX_LINKS 40u

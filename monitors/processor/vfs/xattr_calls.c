@@ -4,10 +4,10 @@
  * has been found, as Linux does for such a file system.
  */
 #include <lib/err.h>
-#include <processor/file.h>
-#include <processor/syscall.h>
+#include <processor/syscall/syscall.h>
 
 #include "at_private.h"
+#include "file.h"
 
 static long by_path(uint64_t upath, uint32_t walk, long answer)
 {

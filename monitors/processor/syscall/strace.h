@@ -5,7 +5,8 @@
 #pragma once
 
 #include <lib/types.h>
-#include <processor/syscall.h>
+
+#include "syscall.h"
 
 extern bool strace_on; /* const after boot */
 

@@ -6,7 +6,7 @@
 
 #include <kernel/wait.h>
 #include <lib/compiler.h>
-#include <processor/file.h>
+#include <processor/vfs/file.h>
 
 #define POLL_EVENTS_IN  (POLL_IN | POLL_PRI | POLL_RDNORM | POLL_RDBAND | POLL_RDHUP)
 #define POLL_EVENTS_OUT (POLL_OUT | POLL_WRNORM | POLL_WRBAND)

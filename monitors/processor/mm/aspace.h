@@ -21,7 +21,7 @@
 #include <lib/atomic.h>
 #include <lib/radix.h>
 #include <lib/rbtree.h>
-#include <processor/object.h>
+#include <processor/excache/object.h>
 #include <proto/pm.h>
 
 struct line;
@@ -73,7 +73,7 @@ struct aspace {
 	struct rb_root vmas __guarded_by(&lock);
 	struct vma *near __guarded_by(&lock); /* of vmas: the one that a touch met last, or NULL */
 	struct list_head blocked __guarded_by(&lock);
-	struct rb_root around __guarded_by(&lock); /* <processor/around.h> */
+	struct rb_root around __guarded_by(&lock); /* <processor/excache/around.h> */
 	struct layout_seq seq __guarded_by(&lock);
 	struct waitqueue unblocked;
 	atomic_t nr_faults; /* under way; rises under the lock only */
@@ -91,7 +91,7 @@ struct aspace {
 	vaddr_t auxv_start, auxv_end;
 	struct object *
 		exe; /* const once it is used: the program, if it lies in a shared object; counted */
-	vaddr_t vdso; /* const: its ELF header (<processor/vdso.h>), or 0; a fork has it at the same place */
+	vaddr_t vdso; /* const: its ELF header (<processor/vdso/vdso.h>), or 0; a fork has it at the same place */
 	uint64_t nr_pages_mapped; /* map_lock: bytes / 4096 in vmas, for RLIMIT_AS and statm */
 };
 

@@ -20,9 +20,10 @@
 #include <kernel/work.h>
 #include <lib/atomic.h>
 #include <lib/list.h>
-#include <processor/page_bits.h>
 #include <proto/pm.h>
 #include <proto/types.h>
+
+#include "page_bits.h"
 
 struct line;
 
@@ -58,7 +59,7 @@ struct object {
 	bool held __guarded_by(&lock); /* no line is to be written back: it is being merged */
 
 	/* OBJECT_ANON: its place in a chain */
-	struct object *backing; /* counted; chain locks, see <processor/anon.h> */
+	struct object *backing; /* counted; chain locks, see <processor/mm/anon.h> */
 	struct page_bits
 		hidden; /* of those behind; of a top: aspace.lock, of a frozen one: const */
 	struct list_head fronts;     /* chain lock: objects that have this one as backing */

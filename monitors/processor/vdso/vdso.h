@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include <processor/aspace.h>
+#include <processor/mm/aspace.h>
 
 /* A place for a new space: the address of the ELF header; 0: programs get no vDSO. */
 vaddr_t vdso_place(uint64_t random);

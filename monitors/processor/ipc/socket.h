@@ -5,7 +5,7 @@
 #pragma once
 
 #include <lib/compiler.h>
-#include <processor/file.h>
+#include <processor/vfs/file.h>
 
 struct uio;
 

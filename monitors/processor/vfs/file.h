@@ -203,7 +203,7 @@ extern const struct file_ops fifo_ops;
 char *path_from_user(int dfd, uint64_t upath, bool empty_ok);
 /*
  * Attributes of @path as the calling process sees it; @flags as in PS_LOOKUP, @access is checked.  attr->file.node is
- * 0 for a file that no storage node has.  See <processor/path.h> for more.
+ * 0 for a file that no storage node has.  See "path.h" for more.
  */
 int path_lookup(const char *path, uint32_t flags, uint32_t access, struct proto_attr *attr,
 		char *realpath) __must_check;

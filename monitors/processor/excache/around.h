@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <processor/aspace.h>
+#include <processor/mm/aspace.h>
 
 #define AROUND_PAGES 64u
 

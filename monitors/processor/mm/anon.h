@@ -15,8 +15,9 @@
 #pragma once
 
 #include <lib/compiler.h>
-#include <processor/aspace.h>
-#include <processor/object.h>
+#include <processor/excache/object.h>
+
+#include "aspace.h"
 
 struct line;
 

@@ -25,10 +25,11 @@
 #include <lib/atomic.h>
 #include <lib/list.h>
 #include <lib/radix.h>
-#include <processor/cred.h>
-#include <processor/path.h>
-#include <processor/signal.h>
+#include <processor/signal/signal.h>
+#include <processor/vfs/path.h>
 #include <proto/types.h>
+
+#include "cred.h"
 
 struct aspace;
 struct ctl_prog;

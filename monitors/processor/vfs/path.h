@@ -11,7 +11,8 @@
 
 #include <kernel/mutex.h>
 #include <lib/atomic.h>
-#include <processor/inode.h>
+
+#include "inode.h"
 
 struct mounts;
 

@@ -9,9 +9,10 @@
 
 #include <lib/compiler.h>
 #include <net/rpc.h>
-#include <processor/aspace.h>
 #include <proto/pm.h>
 #include <proto/ps.h>
+
+#include "aspace.h"
 
 /* --- the home of an address space ---------------------------------------------------- */
 

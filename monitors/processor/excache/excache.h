@@ -21,7 +21,8 @@
 #include <kernel/wait.h>
 #include <lib/compiler.h>
 #include <net/rpc.h>
-#include <processor/object.h>
+
+#include "object.h"
 
 struct aspace;
 
