@@ -103,7 +103,7 @@ includes := $(foreach l,$(layers),-I$(srctree)/$(l)/include)
 shared_cppflags := -nostdinc -isystem $(compiler-includes) $(includes) -I$(shared)/include \
 	-include $(shared_autoconf)
 KCPPFLAGS := -nostdinc -isystem $(compiler-includes) $(includes) \
-	-I$(srctree)/monitors/$(ROLE)/include -I$(srctree)/monitors -I$(O)/include -include $(autoconf)
+	-I$(srctree)/monitors -I$(O)/include -include $(autoconf)
 
 KCFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-strict-aliasing -fno-common -fno-pic -fno-pie \
 	-mno-red-zone -mgeneral-regs-only -mcmodel=kernel -fno-omit-frame-pointer \

@@ -26,8 +26,8 @@ SHIM = pathlib.Path("test/host/shim/include")
 
 
 def include_folders(files):
-    """All .../include folders of the kernel."""
-    found = set()
+    """All .../include folders of the kernel, and the one of monitors' modules."""
+    found = {pathlib.Path("monitors")}
     for f in files:
         if kernel_folder(f) and "include" in f.parts[:-2]:
             found.add(pathlib.Path(*f.parts[: f.parts.index("include") + 1]))

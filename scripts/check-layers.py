@@ -9,6 +9,9 @@ monitors/cluster; monitors/* and managers. The rules:
     call up into kernel/ and mm/;
   - a monitor never includes another monitor's headers, and managers never a monitor's;
   - a quoted include stays in its own folder; a public header <x/y.h> exists under some x;
+  - the headers of a monitor that is divided into modules lie with them: <processor/mm/aspace.h> is
+    monitors/processor/mm/aspace.h.  x_private.h is for its own module alone; a module includes its
+    own headers by quotes;
   - the C library's headers are used only where __TESSERA_HOST__ is defined;
   - only monitors/<role>/ may test CONFIG_ROLE_*, beside Kconfig and the makefiles on top;
   - a .c file includes its own header first.
@@ -66,6 +69,9 @@ def public_prefixes(files):
         if kernel_folder(f) and "include" in parts[:-2]:
             at = parts.index("include")
             prefixes.setdefault(parts[at + 1], pathlib.Path(*parts[:at]))
+    for f in files:
+        if f.suffix == ".h" and role_of(f) and len(f.parts) == 4:
+            prefixes.setdefault(f.parts[1], pathlib.Path(*f.parts[:2]))
     return prefixes
 
 
@@ -98,9 +104,10 @@ def own_header(path, files):
     """The header that must come first in this .c file, as it is written there, or None."""
     if path.name.endswith(("_test.c", "_fuzz.c")):
         return None
-    beside = path.with_suffix(".h")
-    if beside in files:
-        return f'"{beside.name}"'
+    private = [path.stem + "_private.h"] if role_of(path) else []
+    for name in (path.stem + ".h", *private):
+        if path.with_name(name) in files:
+            return f'"{name}"'
     for folder in path.parents:
         include = folder / "include" / folder.name / (path.stem + ".h")
         if include in files:
@@ -130,6 +137,15 @@ def check_include(path, quote, inc, prefixes, host_only):
     other = role_of(source)
     if other and other != role_of(path):
         return f"only monitors/{other}/ may include its headers"
+    return check_module(path, inc) if other else None
+
+
+def check_module(path, inc):
+    """What is wrong with one module of a monitor including <monitor/module/x.h>, or None."""
+    if inc.endswith("_private.h"):
+        return "a private header: only its own module may include it"
+    if path.parts[2] == inc.split("/")[1]:
+        return "a module includes its own headers by quotes"
     return None
 
 

@@ -10,9 +10,8 @@
 #include <processor/excache/excache.h>
 #include <processor/ipc/futex.h>
 #include <processor/process/process.h>
+#include <processor/procfs/system.h>
 #include <processor/syscall/strace.h>
-#include <processor/system_threads.h>
-#include <processor/trap.h>
 #include <processor/tty/tty.h>
 
 static void run_program(struct ctl_prog *prog, const struct ctl_run *run)

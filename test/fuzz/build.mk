@@ -25,7 +25,7 @@ T ?= *
 FUZZ_SECONDS ?= 10
 
 layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl monitors/cluster \
-	managers monitors/processor monitors/memory monitors/storage
+	managers
 FUZZ_CPPFLAGS := -D_GNU_SOURCE -D__TESSERA_HOST__ -D__TESSERA_FUZZ__ \
 	-I$(srctree)/test/host/shim/include $(foreach l,$(layers),-I$(srctree)/$(l)/include) -I$(srctree)/monitors \
 	-I$(O)/include -include $(srctree)/test/host/shim/config.h

@@ -24,7 +24,7 @@ T ?= *
 
 # The shim's headers come first: what it has replaces the kernel's.
 layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl monitors/cluster \
-	managers monitors/processor monitors/memory monitors/storage
+	managers
 HOST_CPPFLAGS := -D_GNU_SOURCE -D__TESSERA_HOST__ -I$(srctree)/test/host/shim/include \
 	$(foreach l,$(layers),-I$(srctree)/$(l)/include) -I$(srctree)/monitors -I$(O)/include \
 	-include $(srctree)/test/host/shim/config.h

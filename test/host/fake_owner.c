@@ -20,9 +20,9 @@
 #include <mm/kmap.h>
 #include <net/node.h>
 #include <net/rpc.h>
+#include <processor/client/storage.h>
 #include <processor/excache/excache.h>
 #include <processor/mm/aspace.h>
-#include <processor/mm/remote.h>
 #include <processor/process/process.h>
 #include <processor/vdso/vdso.h>
 #include <proto/pm.h>
@@ -713,7 +713,7 @@ uint32_t gsm_cache_node_for(const struct proto_file *file)
 	return 1;
 }
 
-int remote_getattr(const struct proto_file *file, struct proto_attr *attr)
+int storage_getattr(const struct proto_file *file, struct proto_attr *attr)
 {
 	return -ESTALE;
 }

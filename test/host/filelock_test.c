@@ -9,8 +9,8 @@
 #include <lib/string.h>
 #include <shim/shim.h>
 
-#include "../../monitors/processor/ipc/filelock.h"
 #include "ipc_fake.h"
+#include <processor/ipc/filelock.h>
 
 #define BYTES  48
 #define OWNERS 3

@@ -11,7 +11,7 @@
 #include <processor/ipc/futex.h>
 #include <shim/pgtable.h>
 
-#include "../../monitors/processor/ipc/futex_private.h"
+#include <processor/ipc/futex_private.h>
 
 #define MS 1000000ull
 

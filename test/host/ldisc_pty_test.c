@@ -16,7 +16,7 @@
 #include <lib/prng.h>
 #include <lib/string.h>
 
-#include "../../monitors/processor/tty/ldisc_private.h"
+#include <processor/tty/ldisc_private.h>
 
 #define NR_CASES  1500
 #define MAX_TYPED 60

@@ -12,7 +12,7 @@
 #include <processor/ipc/pipe.h>
 #include <shim/shim.h>
 
-#include "../../monitors/processor/tmpfs/tmpfs_private.h"
+#include <processor/tmpfs/tmpfs_private.h>
 
 /* --- what is not linked -------------------------------------------------------------- */
 

@@ -24,6 +24,9 @@ TREE = {
     "monitors/memory/owner.c": SPDX + "#include <memory/owner.h>\n\n#include \"vma.h\"\n",
     "monitors/memory/vma.h": SPDX + "#pragma once\n\n#ifdef CONFIG_ROLE_MEMORY\n#endif\n",
     "monitors/processor/fault.c": SPDX + "#include <net/rpc.h>\n#include <proto/pm.h>\n",
+    "monitors/processor/mm/y.h": SPDX + "#pragma once\n",
+    "monitors/processor/mm/y_private.h": SPDX + "#pragma once\n\n#include \"y.h\"\n",
+    "monitors/processor/vfs/file.c": SPDX + "#include <processor/mm/y.h>\n",
 }
 
 
@@ -86,6 +89,9 @@ def test_layers_accept_the_tree(tree):
         ("monitors/processor/x.c", "#include <memory/owner.h>\n", "only monitors/memory/ may include"),
         ("managers/x.c", "#include <memory/owner.h>\n", "only monitors/memory/ may include"),
         ("monitors/processor/x.c", '#include "../memory/vma.h"\n', "stays in its own folder"),
+        ("monitors/processor/vfs/x.c", "#include <processor/mm/y_private.h>\n", "a private header"),
+        ("monitors/processor/mm/x.c", "#include <processor/mm/y.h>\n", "its own headers by quotes"),
+        ("monitors/processor/mm/y.c", '#include "y_private.h"\n#include "y.h"\n', "its own header"),
         ("kernel/x.c", "#include <stdio.h>\n", "no such public header"),
         ("kernel/x.c", "#include <kernel/none.h>\n", None),
         ("net/x.c", "#if IS_ENABLED(CONFIG_ROLE_MEMORY)\n#endif\n", "which monitor is being built"),

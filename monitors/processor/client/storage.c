@@ -2,15 +2,17 @@
 /*
  * Requests to storage nodes: path look-ups, attributes, directories.
  *
- * Every request is complete in itself and is sent to the node that serves this vNode's files (the file's
- * own node when one is known).  All are idempotent, so a retry does no harm.
+ * Every request is complete in itself and is sent to the node that serves this vNode's files (the
+ * file's own node when one is known).  All are idempotent, so a retry does no harm.
  */
+#include "storage.h"
+
 #include <kernel/counter.h>
+#include <lib/errno.h>
 #include <lib/string.h>
 #include <managers/placement.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
-#include <processor/mm/remote.h>
 
 COUNTER(storage_calls, "vfs.storage_calls", "requests to storage nodes");
 
@@ -31,7 +33,7 @@ struct path_call { /* too large for a stack */
 };
 
 /* The reply's length, or negative errno; *pc is the caller's to kfree() in any case. */
-static int path_call(uint16_t opcode, const struct proto_cred *cred, const struct remote_walk *how,
+static int path_call(uint16_t opcode, const struct proto_cred *cred, const struct storage_walk *how,
 		     struct path_call **pc)
 {
 	const size_t path_len = strlen(how->path);
@@ -60,8 +62,8 @@ static int path_call(uint16_t opcode, const struct proto_cred *cred, const struc
 		    sizeof((*pc)->reply));
 }
 
-int remote_walk(const struct proto_cred *cred, const struct remote_walk *how,
-		struct ps_lookup_rep *rep, void **buf)
+int storage_walk(const struct proto_cred *cred, const struct storage_walk *how,
+		 struct ps_lookup_rep *rep, void **buf)
 {
 	struct path_call *pc;
 	int ret = path_call(PS_LOOKUP, cred, how, &pc);
@@ -74,17 +76,17 @@ int remote_walk(const struct proto_cred *cred, const struct remote_walk *how,
 	return ret;
 }
 
-int remote_lookup(const struct proto_cred *cred, const char *path, uint32_t flags, uint32_t access,
-		  struct proto_attr *attr, char *realpath)
+int storage_lookup(const struct proto_cred *cred, const char *path, uint32_t flags, uint32_t access,
+		   struct proto_attr *attr, char *realpath)
 {
-	const struct remote_walk how = {
+	const struct storage_walk how = {
 		.path = path,
 		.flags = flags | (realpath ? PS_LOOKUP_REALPATH : 0),
 		.access = access,
 	};
 	struct ps_lookup_rep rep;
 	void *buf;
-	int ret = remote_walk(cred, &how, &rep, &buf);
+	int ret = storage_walk(cred, &how, &rep, &buf);
 
 	if (ret == 0 && rep.stopped)
 		ret = -EPROTO;
@@ -98,7 +100,7 @@ int remote_lookup(const struct proto_cred *cred, const char *path, uint32_t flag
 	return ret;
 }
 
-int remote_getattr(const struct proto_file *file, struct proto_attr *attr)
+int storage_getattr(const struct proto_file *file, struct proto_attr *attr)
 {
 	struct ps_file_req_wire w;
 	struct proto_attr_wire reply;
@@ -109,9 +111,9 @@ int remote_getattr(const struct proto_file *file, struct proto_attr *attr)
 	return ret < 0 ? ret : proto_attr_decode(&reply, (size_t)ret, attr);
 }
 
-ssize_t remote_readlink(const struct proto_cred *cred, const char *path, char *buf, size_t size)
+ssize_t storage_readlink(const struct proto_cred *cred, const char *path, char *buf, size_t size)
 {
-	const struct remote_walk how = { .path = path, .flags = PS_LOOKUP_NOFOLLOW };
+	const struct storage_walk how = { .path = path, .flags = PS_LOOKUP_NOFOLLOW };
 	struct path_call *pc;
 	ssize_t ret = path_call(PS_READLINK, cred, &how, &pc);
 
@@ -123,7 +125,7 @@ ssize_t remote_readlink(const struct proto_cred *cred, const char *path, char *b
 	return ret;
 }
 
-ssize_t remote_getdents(const struct proto_file *dir, uint64_t cookie, void *buf, uint32_t size)
+ssize_t storage_getdents(const struct proto_file *dir, uint64_t cookie, void *buf, uint32_t size)
 {
 	const struct ps_getdents_req req = { .file = *dir, .cookie = cookie, .max_bytes = size };
 	struct ps_getdents_req_wire w;
@@ -132,7 +134,7 @@ ssize_t remote_getdents(const struct proto_file *dir, uint64_t cookie, void *buf
 	return call(dir->node, PS_GETDENTS, &w, sizeof(w), buf, size);
 }
 
-int remote_statfs(const struct proto_file *file, struct ps_statfs *st)
+int storage_statfs(const struct proto_file *file, struct ps_statfs *st)
 {
 	struct ps_file_req_wire w;
 	struct ps_statfs_rep_wire reply;

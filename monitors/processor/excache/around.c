@@ -15,13 +15,14 @@
  * Failure:	without memory, less is mapped; the next fault maps what it needs itself.
  * Limits:	what is mapped where a record of another file has pages left behind it goes the general way.
  */
-#include "around_private.h"
+#include "around.h"
 
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <lib/errno.h>
 #include <mm/slab.h>
 
+#include "around_private.h"
 #include "cache_private.h"
 
 COUNTER(around_faults, "fault.around", "faults that mapped cached pages of a file together");

@@ -125,7 +125,7 @@ void excache_drop_top(struct aspace *as, uint64_t first, uint64_t end);
 int excache_flush(struct object *obj, uint64_t first, uint64_t end) __must_check;
 
 /*
- * Merging two objects of one chain (process/anon.c): no line of a held object is written back, and when
+ * Merging two objects of one chain (mm/anon.c): no line of a held object is written back, and when
  * excache_hold() returns no write-back is under way.  Sleeps.
  */
 void excache_hold(struct object *obj);

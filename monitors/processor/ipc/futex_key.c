@@ -11,7 +11,6 @@
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <processor/mm/aspace.h>
-#include <processor/mm/remote.h>
 
 static int find_vma(struct aspace *as, uint64_t addr, struct vma *v)
 {

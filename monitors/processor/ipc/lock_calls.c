@@ -4,7 +4,6 @@
  */
 #include <arch/uaccess.h>
 #include <lib/err.h>
-#include <processor/mm/remote.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>

@@ -17,6 +17,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
+#include <processor/client/storage.h>
 #include <processor/excache/credit.h>
 
 #define MOVED_MAX 16 /* redirects of one request */
@@ -66,7 +67,7 @@ static struct object *vma_object(struct aspace *as, const struct pm_vma *v, stru
 	obj = aspace_file_object(as, &v->file);
 	if (obj)
 		return obj;
-	err = remote_getattr(&v->file, &attr);
+	err = storage_getattr(&v->file, &attr);
 	return err ? ERR_PTR(err) : object_file_get(&attr);
 }
 

@@ -20,7 +20,6 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/mm/aspace.h>
-#include <processor/mm/remote.h>
 #include <processor/tty/tty.h>
 #include <processor/vfs/file.h>
 

@@ -316,3 +316,6 @@ void process_cred(struct proto_cred *cred);
 uint64_t process_rlimit(enum rlimit_kind kind);
 /* CPU time of all tasks of @p, those that are gone included. */
 uint64_t process_cpu_ns(struct process *p);
+
+/* trap.c: register what user code calls; once, before the first program. */
+void trap_init(void);

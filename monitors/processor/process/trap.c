@@ -4,7 +4,7 @@
  */
 #define PR_FMT "trap: "
 
-#include <processor/trap.h>
+#include "process.h"
 
 #include <arch/trap.h>
 #include <kernel/printk.h>
@@ -12,8 +12,6 @@
 #include <processor/mm/aspace.h>
 #include <processor/signal/signal.h>
 #include <processor/syscall/syscall.h>
-
-#include "process.h"
 
 static enum fault_access access_of(uint32_t flags)
 {

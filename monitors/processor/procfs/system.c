@@ -8,7 +8,7 @@
  *		keeps three decaying averages.
  * Locking:	the averages are written by that thread only, read word by word.
  */
-#include "system_private.h"
+#include "system.h"
 
 #include <arch/cpu.h>
 #include <cluster/cluster.h>
@@ -23,8 +23,9 @@
 #include <net/rpc.h>
 #include <processor/excache/excache.h>
 #include <processor/process/process.h>
-#include <processor/system_memory.h>
 #include <proto/pm.h>
+
+#include "system_private.h"
 
 uint64_t system_counter(const char *name)
 {

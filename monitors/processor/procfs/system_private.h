@@ -9,8 +9,8 @@
 
 #include <lib/compiler.h>
 #include <lib/types.h>
-#include <processor/system_threads.h>
 
+#include "system.h"
 #include "text_private.h"
 
 #define SYSTEM_NAME     "Linux"

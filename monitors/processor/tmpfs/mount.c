@@ -20,8 +20,8 @@
 #include <mm/slab.h>
 #include <processor/excache/object.h>
 #include <processor/process/process.h>
+#include <processor/procfs/system.h>
 #include <processor/syscall/syscall.h>
-#include <processor/system_memory.h>
 #include <processor/vfs/file.h>
 
 #define TMPFS_MAGIC 0x01021994

@@ -13,7 +13,7 @@
  *		readers, EIO for writers.
  * Limits:	no break conditions, no baud rates: what tcsetattr says about them is kept and returned.
  */
-#include "tty_private.h"
+#include "tty.h"
 
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
@@ -27,6 +27,8 @@
 #include <processor/signal/signal.h>
 #include <processor/vfs/inode.h>
 #include <proto/types.h>
+
+#include "tty_private.h"
 
 #define THROTTLE  128u /* room that input keeps free while somebody could read */
 #define TTY_MAJOR 136u /* as /dev/pts/N */

@@ -29,7 +29,7 @@ struct tty;
 struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run);
 void tty_get(struct tty *tty);
 void tty_put(struct tty *tty);
-/* An open file of @tty (vfs/devpts.c); ERR_PTR(-ENOMEM, -ENFILE, -EIO). */
+/* An open file of @tty (devpts.c); ERR_PTR(-ENOMEM, -ENFILE, -EIO). */
 struct file *tty_open(struct tty *tty, uint32_t flags);
 /* Make @f, which is being opened, an open file of @tty. -EIO: it is locked, or its master is closed. */
 int tty_use(struct tty *tty, struct file *f) __must_check;

@@ -19,7 +19,7 @@
 #include <lib/hash.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/mm/remote.h>
+#include <processor/client/storage.h>
 
 #define BUCKETS   256u
 #define FIRST_DEV 32u /* st_dev of the first; smaller ones are those of pipes and their kin */
@@ -183,7 +183,8 @@ static int root_has_dir(const char *path, size_t len)
 	if (!dir)
 		return -ENOMEM;
 	dir[len] = '\0';
-	err = remote_lookup(&kernel, dir, PS_LOOKUP_DIRECTORY | PS_LOOKUP_NOFOLLOW, 0, &attr, NULL);
+	err = storage_lookup(&kernel, dir, PS_LOOKUP_DIRECTORY | PS_LOOKUP_NOFOLLOW, 0, &attr,
+			     NULL);
 	kfree(dir);
 	return err;
 }
@@ -245,14 +246,14 @@ static int show_root(struct mounts *m, const struct mount *mt)
 	ssize_t len;
 	int err;
 
-	err = remote_lookup(&kernel, mt->at, PS_LOOKUP_DIRECTORY | PS_LOOKUP_NOFOLLOW, 0, &attr,
-			    NULL);
+	err = storage_lookup(&kernel, mt->at, PS_LOOKUP_DIRECTORY | PS_LOOKUP_NOFOLLOW, 0, &attr,
+			     NULL);
 	if (err)
 		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
 	chunk = kmalloc(CHUNK);
 	if (!chunk)
 		return -ENOMEM;
-	while (!err && (len = remote_getdents(&attr.file, cookie, chunk, CHUNK)) != 0) {
+	while (!err && (len = storage_getdents(&attr.file, cookie, chunk, CHUNK)) != 0) {
 		struct ps_dirent e;
 		size_t off = 0;
 
@@ -289,7 +290,7 @@ static struct mounts *mounts_make(void)
 
 	if (!m)
 		return ERR_PTR(-ENOMEM);
-	err = remote_lookup(&kernel, "/", 0, 0, &attr, NULL);
+	err = storage_lookup(&kernel, "/", 0, 0, &attr, NULL);
 	if (!err)
 		m->root_dev = attr.fsid & 0xffff;
 	for (struct registration *r = types; r && !err; r = r->next)

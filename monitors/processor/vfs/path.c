@@ -13,7 +13,6 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/excache/object.h>
-#include <processor/mm/remote.h>
 #include <processor/process/process.h>
 #include <processor/tty/tty.h>
 

@@ -7,7 +7,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/mm/remote.h>
+#include <processor/client/storage.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -166,7 +166,7 @@ static ssize_t link_target(const struct path *at, char *buf)
 			       ? at->inode->ops->readlink(at->inode, buf, PROTO_PATH_MAX)
 			       : -EINVAL;
 	process_cred(&cred);
-	return remote_readlink(&cred, at->text, buf, PROTO_PATH_MAX);
+	return storage_readlink(&cred, at->text, buf, PROTO_PATH_MAX);
 }
 
 static long do_readlink(int dfd, uint64_t upath, uint64_t ubuf, int size)
@@ -237,7 +237,7 @@ long sys_fchdir(const struct syscall_args *args)
 		err = -ENOTDIR;
 	else
 		err = to.inode ? inode_getattr(to.inode, &attr)
-			       : remote_getattr(&to.attr.file, &attr);
+			       : storage_getattr(&to.attr.file, &attr);
 	if (!err)
 		err = attr_access(&cred, &attr, FS_MAY_EXEC); /* may we enter it? */
 	if (!err)

@@ -13,8 +13,8 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/client/storage.h>
 #include <processor/excache/excache.h>
-#include <processor/mm/remote.h>
 #include <processor/process/process.h>
 
 #include "dirent_private.h"
@@ -88,7 +88,7 @@ static ssize_t regular_read(struct file *f, struct uio *uio, uint64_t *pos)
 
 static int storage_stat(struct file *f, struct proto_attr *attr)
 {
-	return remote_getattr(&f->attr.file, attr);
+	return storage_getattr(&f->attr.file, attr);
 }
 
 #define FIONREAD 0x541bu
@@ -135,7 +135,7 @@ static int emit_remote(struct file *f, struct dir_sink *sink, uint8_t *chunk)
 	int err = 0;
 
 	while (!err && !sink->full &&
-	       (len = remote_getdents(&f->attr.file, sink->pos, chunk, DIR_CHUNK)) > 0) {
+	       (len = storage_getdents(&f->attr.file, sink->pos, chunk, DIR_CHUNK)) > 0) {
 		struct ps_dirent e;
 		size_t off = 0;
 

@@ -5,7 +5,7 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <processor/mm/remote.h>
+#include <processor/client/storage.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -203,7 +203,7 @@ static int statfs_of(struct inode *inode, const struct proto_attr *attr, struct 
 	const struct fs_type *type;
 
 	if (!inode)
-		return attr->file.node ? remote_statfs(&attr->file, st) : -ENOSYS;
+		return attr->file.node ? storage_statfs(&attr->file, st) : -ENOSYS;
 	type = inode->type;
 	*st = (struct ps_statfs){
 		.type = type->magic,

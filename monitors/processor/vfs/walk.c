@@ -12,7 +12,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/mm/remote.h>
+#include <processor/client/storage.h>
 
 #include "file.h"
 #include "mount_private.h"
@@ -262,7 +262,7 @@ static int cross(struct walk *w, const struct ps_lookup_rep *rep)
 /* All that is left, as far as the next mount point. @done: nothing is left. */
 static int walk_root(struct walk *w, bool *done)
 {
-	struct remote_walk how = { .access = w->access, .flags = PS_LOOKUP_REALPATH };
+	struct storage_walk how = { .access = w->access, .flags = PS_LOOKUP_REALPATH };
 	const size_t canon_len = strlen(w->canon), rest_len = strlen(w->rest);
 	struct ps_lookup_rep rep;
 	void *buf = NULL;
@@ -286,7 +286,7 @@ static int walk_root(struct walk *w, bool *done)
 		how.flags |= PS_LOOKUP_NOFOLLOW;
 	if (w->flags & WALK_DIRECTORY)
 		how.flags |= PS_LOOKUP_DIRECTORY;
-	err = remote_walk(w->base->cred, &how, &rep, &buf);
+	err = storage_walk(w->base->cred, &how, &rep, &buf);
 	kfree(text);
 	*done = !err && !rep.stopped;
 	if (!err)
