@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one instance of a memory node, and its frames: set aside and registered at boot, zeroed ahead.
+ *
+ * Frames:	all of them are in a few registered runs.  Storage nodes may write into these, as pages of
+ *		files go straight into their frames; no node may read them.  The runs hold page frames
+ *		and nothing else.
+ * Context:	boot, and one thread of low priority that zeroes free frames.
+ */
+#define PR_FMT "memory: "
+
+#include "service.h"
+
+#include <kernel/bootparam.h>
+#include <kernel/printk.h>
+#include <kernel/thread.h>
+#include <lib/err.h>
+#include <mm/frame.h>
+#include <mm/slab.h>
+#include <net/rpc.h>
+
+#include "memory.h"
+
+#define RUN_PAGES     16384ull /* of one registered run: 64 MiB */
+#define RUN_PAGES_MIN 64ull
+#define RUNS_MAX      4096u
+#define RESERVE_MIN   (24ull << 20) /* bytes left to the kernel, beside a sixteenth of all */
+#define ZERO_BUDGET   32
+
+struct memory memory_node;
+static bool memory_up;
+
+static uint64_t memory_limit;
+static uint32_t zero_ahead = 256;
+
+BOOT_PARAM("memory.limit", size, memory_limit,
+	   "memory for pages of programs and files; 0 = all but what the kernel needs");
+BOOT_PARAM("memory.zero_ahead", u32, zero_ahead, "frames that are kept zeroed ahead");
+
+struct memory *memory_self(void)
+{
+	return __atomic_load_n(&memory_up, __ATOMIC_ACQUIRE) ? &memory_node : NULL;
+}
+
+/* Pages for the pool, of @total frames in the machine. */
+static uint64_t pool_pages(uint64_t total)
+{
+	const uint64_t reserve = total / 16 + (RESERVE_MIN >> PAGE_SHIFT);
+	const uint64_t avail = frames_free_count() > reserve ? frames_free_count() - reserve : 0;
+
+	return memory_limit ? MIN(memory_limit >> PAGE_SHIFT, avail) : avail;
+}
+
+/* Set a run of up to @want pages aside; smaller ones as memory is fragmented. */
+static int take_run(struct pool_run *run, uint64_t want)
+{
+	uint64_t pages = MIN(want, RUN_PAGES);
+	struct frame *f;
+	struct rpc_mem *mem;
+
+	while (!(f = frame_alloc_contig(pages, 1)) && pages > RUN_PAGES_MIN)
+		pages /= 2;
+	if (!f)
+		return -ENOMEM;
+	mem = rpc_mem_register(frame_to_paddr(f), pages * PAGE_SIZE, true);
+	if (IS_ERR(mem)) {
+		frame_free_contig(f, pages);
+		return (int)PTR_ERR(mem);
+	}
+	*run = (struct pool_run){
+		.virt = frame_to_virt(f),
+		.paddr = frame_to_paddr(f),
+		.nr_pages = pages,
+		.mem = mem,
+	};
+	return 0;
+}
+
+static bool reclaim_file_page(void *arg)
+{
+	return page_cache_reclaim(arg);
+}
+
+static void zero_thread(void *arg)
+{
+	for (;;) {
+		wait_event(&memory_node.pool.zeroer, pool_wants_zeroing(&memory_node.pool));
+		(void)pool_zero_dirty(&memory_node.pool, ZERO_BUDGET);
+		thread_yield();
+	}
+}
+
+static int start_zero_thread(void)
+{
+	struct thread *t = thread_create_prio("zero", zero_thread, NULL, PRIO_LOW);
+
+	if (IS_ERR(t))
+		return (int)PTR_ERR(t);
+	thread_detach(t);
+	return 0;
+}
+
+int memory_node_make(uint32_t vregion_shift)
+{
+	const uint64_t want = pool_pages(frames_total_count());
+	struct pool_run *runs = kcalloc(RUNS_MAX, sizeof(*runs));
+	struct memory_config cfg = {
+		.node = node_self()->id,
+		.vregion_shift = vregion_shift,
+		.net = &node_net,
+		.runs = runs,
+	};
+	uint64_t got = 0;
+	int err = runs ? 0 : -ENOMEM;
+
+	while (!err && got < want && cfg.nr_runs < RUNS_MAX) {
+		err = take_run(&runs[cfg.nr_runs], want - got);
+		if (err)
+			break;
+		got += runs[cfg.nr_runs++].nr_pages;
+	}
+	if (got)
+		err = 0;
+	cfg.file_min = MAX(got / 16, MIN(got / 4, 512ull));
+	if (!err)
+		err = memory_init(&memory_node, &cfg);
+	kfree(runs);
+	if (err)
+		return err;
+	memory_node.pool.reclaim = reclaim_file_page;
+	memory_node.pool.reclaim_arg = &memory_node;
+	memory_node.pool.zero_ahead = zero_ahead;
+	__atomic_store_n(&memory_up, true, __ATOMIC_RELEASE);
+	pr_info("%lu MiB for pages in %zu runs, vRegions of %lu MiB\n", (unsigned long)(got >> 8),
+		cfg.nr_runs, 1ul << (vregion_shift - 20));
+	return start_zero_thread();
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The memory monitor's side of the RPC layer: how struct memory reaches other nodes.
+ *
+ * Context:	calls sleep, except reads that may not (fault-around and read-ahead of files).
+ * Failure:	after a timeout the pages that a call names stay pinned until the RPC layer releases it.
+ */
+#include "service.h"
+
+#include <kernel/time.h>
+#include <managers/placement.h>
+#include <mm/slab.h>
+#include <net/rpc.h>
+
+#include "memory.h"
+
+#define SLOT_WAIT_NS (30 * NSEC_PER_SEC)
+
+/* Pages of a call stay where they are until nothing can read them any more. */
+struct bulk_pins {
+	uint32_t nr;
+	struct mpage *pages[MM_PAGES_MAX];
+};
+
+static void bulk_release(struct rpc_call *call)
+{
+	struct bulk_pins *pins = call->arg;
+
+	for (uint32_t i = 0; i < pins->nr; i++)
+		mpage_put(&memory_node.pool, pins->pages[i]);
+	kfree(pins);
+}
+
+struct rpc_sge page_sge(const struct mpage *page)
+{
+	return (struct rpc_sge){
+		.mem = mpage_mem(&memory_node.pool, page),
+		.addr = mpage_paddr(&memory_node.pool, page),
+		.len = PAGE_SIZE,
+	};
+}
+
+/* Submit, waiting for a free slot as long as it takes within the class's time. */
+static int submit_waiting(struct rpc_call *call)
+{
+	const uint64_t deadline = time_now_ns() + SLOT_WAIT_NS;
+	int err;
+
+	while ((err = rpc_call_submit(call)) == -EAGAIN) {
+		err = rpc_slot_wait(call->peer, call->cls, deadline);
+		if (err)
+			break;
+	}
+	return err;
+}
+
+static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint32_t body_len,
+			  struct mpage *const *bulk, uint32_t nr_bulk)
+{
+	struct bulk_pins *pins = kmalloc(sizeof(*pins));
+	struct rpc_call *call = rpc_call_alloc();
+	struct rpc_sge sge[MM_PAGES_MAX];
+	int err = -ENOMEM;
+
+	if (!pins || !call || nr_bulk > MM_PAGES_MAX)
+		goto out;
+	pins->nr = nr_bulk;
+	for (uint32_t i = 0; i < nr_bulk; i++) {
+		pins->pages[i] = bulk[i];
+		mpage_get(bulk[i]);
+		sge[i] = page_sge(bulk[i]);
+	}
+	call->peer = peer;
+	call->cls = RPC_CLASS_WRITEBACK;
+	call->opcode = opcode;
+	call->body = body;
+	call->body_len = body_len;
+	call->bulk = sge;
+	call->nr_bulk = nr_bulk;
+	call->release = bulk_release;
+	call->arg = pins;
+	err = submit_waiting(call);
+	if (err)
+		bulk_release(call);
+	else
+		err = rpc_call_wait(call);
+	pins = NULL;
+out:
+	kfree(pins);
+	if (call)
+		rpc_call_put(call);
+	return err;
+}
+
+static int node_call(struct memory *m, uint32_t peer, uint16_t opcode, const void *body,
+		     uint32_t body_len, struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
+		     uint32_t reply_max)
+{
+	if (nr_bulk)
+		return call_with_bulk(peer, opcode, body, body_len, bulk, nr_bulk);
+	return rpc_call_sync(peer, RPC_CLASS_CONTROL, opcode, body, body_len, reply, reply_max, 0);
+}
+
+static void read_done(struct rpc_call *call)
+{
+	page_cache_read_done(call->arg, call->status, call->reply_len);
+}
+
+static void read_release(struct rpc_call *call)
+{
+	page_cache_read_release(call->arg);
+}
+
+static int node_read(struct memory *m, struct page_cache_read *rd, bool prefetch, bool may_sleep)
+{
+	struct rpc_call *call = rpc_call_alloc();
+	int err;
+
+	if (!call)
+		return -ENOMEM;
+	call->peer = rd->cf->file.node;
+	call->cls = prefetch ? RPC_CLASS_PREFETCH : RPC_CLASS_DEMAND;
+	call->opcode = MS_READ;
+	call->body = rd->body;
+	call->body_len = rd->body_len;
+	call->reply = &rd->reply;
+	call->reply_max = sizeof(rd->reply);
+	call->done = read_done;
+	call->release = read_release;
+	call->arg = rd;
+	err = may_sleep ? submit_waiting(call) : rpc_call_submit(call);
+	rpc_call_put(call);
+	return err;
+}
+
+static uint32_t node_rkey(struct memory *m, const struct mpage *page)
+{
+	return rpc_mem_rkey(mpage_mem(&m->pool, page));
+}
+
+static uint32_t node_owner_for(struct memory *m, uint64_t aspace, uint64_t index)
+{
+	return gmm_owner_for(aspace, index, m->node);
+}
+
+static uint32_t node_cache_node(struct memory *m, const struct proto_file *file)
+{
+	return gsm_cache_node_for(file);
+}
+
+const struct memory_net node_net = {
+	.call = node_call,
+	.read = node_read,
+	.rkey = node_rkey,
+	.owner_for = node_owner_for,
+	.cache_node = node_cache_node,
+};
