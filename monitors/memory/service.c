@@ -34,154 +34,6 @@ BOOT_PARAM_CRITICAL(
 	"vregion.size", size, vregion_size,
 	"unit of memory placement, a power of two from 2M to 1T; the same on all nodes");
 
-/* --- handlers that send pages ---------------------------------------------------------- */
-
-static void page_sent(void *arg)
-{
-	mpage_put(&memory_node.pool, arg);
-}
-
-static void reply_redirect(struct rpc_request *req, const struct pm_vregion *redirect)
-{
-	struct pm_moved_wire w;
-
-	pm_moved_encode(redirect, &w);
-	rpc_reply(req, -EREMCHG, &w, sizeof(w));
-}
-
-static enum rpc_handler_result reply_error(struct rpc_request *req, int err)
-{
-	if (err == -EPROTO || err == -EMSGSIZE)
-		STAT_INC(&memory_node, bad_requests);
-	rpc_reply(req, err, NULL, 0);
-	return RPC_DONE;
-}
-
-static enum rpc_handler_result handle_fetch(struct rpc_request *req, void *arg)
-{
-	uint32_t len, bulk_len;
-	const void *body = rpc_request_body(req, &len);
-	const void *victim = rpc_request_bulk(req, &bulk_len);
-	struct pm_fetch_rep_wire w;
-	struct pm_fetch_req fetch;
-	struct pm_fetch_rep rep;
-	struct pm_vregion redirect;
-	struct rpc_write write;
-	struct mpage *page;
-	int err = pm_fetch_req_decode(body, len, &fetch);
-
-	if (!err && bulk_len != (fetch.flags & PM_FETCH_VICTIM ? PAGE_SIZE : 0))
-		err = -EMSGSIZE;
-	if (err)
-		return reply_error(req, err);
-	err = owner_fetch(&memory_node, rpc_request_peer(req), &fetch, victim,
-			  rpc_request_may_sleep(req), &rep, &page, &redirect);
-	if (err == -EAGAIN) {
-		STAT_INC(&memory_node, fetch_slow);
-		return RPC_AGAIN;
-	}
-	if (err == -EREMCHG) {
-		reply_redirect(req, &redirect);
-		return RPC_DONE;
-	}
-	if (err)
-		return reply_error(req, err);
-	pm_fetch_rep_encode(&rep, &w);
-	if (!page) {
-		rpc_reply(req, 0, &w, sizeof(w));
-		return RPC_DONE;
-	}
-	write.src = page_sge(page);
-	write.remote_addr = fetch.line.addr;
-	write.rkey = fetch.line.rkey;
-	rpc_reply_bulk(req, 0, &w, sizeof(w), &write, 1, page_sent, page);
-	return RPC_DONE;
-}
-
-static enum rpc_handler_result handle_writeback(struct rpc_request *req, void *arg)
-{
-	uint8_t buf[PM_WRITEBACK_MAX_PAGES * sizeof(le32_t) + sizeof(struct pm_grant_wire)];
-	uint32_t len, bulk_len;
-	const void *body = rpc_request_body(req, &len);
-	const void *data = rpc_request_bulk(req, &bulk_len);
-	struct pm_writeback_req wb;
-	struct pm_writeback_rep rep;
-	ssize_t reply_len;
-	int err = pm_writeback_req_decode(body, len, &wb);
-
-	if (!err && bulk_len != wb.nr_pages * PAGE_SIZE)
-		err = -EMSGSIZE;
-	if (err)
-		return reply_error(req, err);
-	err = owner_writeback(&memory_node, rpc_request_peer(req), &wb, data,
-			      rpc_request_may_sleep(req), &rep);
-	if (err == -EAGAIN)
-		return RPC_AGAIN;
-	if (err)
-		return reply_error(req, err);
-	reply_len = pm_writeback_rep_encode(&rep, buf, sizeof(buf));
-	rpc_reply(req, reply_len < 0 ? (int)reply_len : 0, buf,
-		  reply_len < 0 ? 0 : (uint32_t)reply_len);
-	return RPC_DONE;
-}
-
-struct file_reply {
-	uint32_t nr;
-	struct mpage *pages[PM_FILE_FETCH_MAX];
-	struct pm_file_fetch_req req;
-	struct rpc_write writes[PM_FILE_FETCH_MAX];
-};
-
-static void file_sent(void *arg)
-{
-	struct file_reply *fr = arg;
-
-	for (uint32_t i = 0; i < fr->nr; i++)
-		mpage_put(&memory_node.pool, fr->pages[i]);
-	kfree(fr);
-}
-
-static void file_reply_send(struct rpc_request *req, struct file_reply *fr,
-			    const struct pm_file_fetch_rep *rep)
-{
-	struct pm_file_fetch_rep_wire w;
-
-	pm_file_fetch_rep_encode(rep, &w);
-	fr->nr = rep->nr_valid;
-	for (uint32_t i = 0; i < fr->nr; i++) {
-		fr->writes[i].src = page_sge(fr->pages[i]);
-		fr->writes[i].remote_addr = fr->req.pages[i].addr;
-		fr->writes[i].rkey = fr->req.pages[i].rkey;
-	}
-	STAT_ADD(&memory_node, bytes_out, fr->nr * PAGE_SIZE);
-	STAT_INC(&memory_node, file_fetches);
-	rpc_reply_bulk(req, 0, &w, sizeof(w), fr->writes, fr->nr, file_sent, fr);
-}
-
-static enum rpc_handler_result handle_file_fetch(struct rpc_request *req, void *arg)
-{
-	struct file_reply *fr = kmalloc(sizeof(*fr));
-	struct pm_file_fetch_rep rep;
-	uint32_t len, bulk_len;
-	const void *body = rpc_request_body(req, &len);
-	int err = -ENOMEM;
-
-	(void)rpc_request_bulk(req, &bulk_len);
-	if (fr)
-		err = pm_file_fetch_req_decode(body, len, &fr->req);
-	if (!err && bulk_len)
-		err = -EMSGSIZE;
-	if (!err)
-		err = page_cache_get(&memory_node, &fr->req.file, fr->req.pgoff, fr->req.nr_pages,
-				     fr->req.version, rpc_request_may_sleep(req), fr->pages, &rep);
-	if (!err) {
-		file_reply_send(req, fr, &rep);
-		return RPC_DONE;
-	}
-	kfree(fr);
-	return err == -EAGAIN ? RPC_AGAIN : reply_error(req, err);
-}
-
 /* --- how long calls take, waits for owners and storage included ---------------------------- */
 
 HISTOGRAM(memory_exec_ns, "memory.exec_ns", "PM_EXEC, from its arrival to its reply");
@@ -288,13 +140,13 @@ static const struct rpc_handler handlers[] = {
 	HANDLER(PM_DISCARD, WAITS | IDEMPOTENT),
 	HANDLER(PM_SPACE, WAITS),
 	/* From processors, to the owner.  They wait only while a vRegion is handed over. */
-	{ PM_FETCH, INLINE | WAITS | IDEMPOTENT, "PM_FETCH", handle_fetch },
+	{ PM_FETCH, INLINE | WAITS | IDEMPOTENT, "PM_FETCH", msg_fetch },
 	HANDLER(PM_FILL_VMA, WAITS | IDEMPOTENT),
-	{ PM_WRITEBACK, INLINE | WAITS | IDEMPOTENT, "PM_WRITEBACK", handle_writeback },
+	{ PM_WRITEBACK, INLINE | WAITS | IDEMPOTENT, "PM_WRITEBACK", msg_writeback },
 	HANDLER(PM_CREDIT, 0), /* twice would promise twice */
 	HANDLER(PM_MEMINFO, IDEMPOTENT),
 	/* From processors, to the node of a file's page cache.  Waits for storage. */
-	{ PM_FILE_FETCH, INLINE | WAITS | IDEMPOTENT, "PM_FILE_FETCH", handle_file_fetch },
+	{ PM_FILE_FETCH, INLINE | WAITS | IDEMPOTENT, "PM_FILE_FETCH", msg_file_fetch },
 	/* From the home.  They wait for nobody, but MM_MOVE and MM_VREGION_MOVE for another owner. */
 	HANDLER(MM_MAP, 0),
 	HANDLER(MM_LOAD, 0),

@@ -4,7 +4,9 @@
  */
 #pragma once
 
+#include <lib/compiler.h>
 #include <lib/types.h>
+#include <net/rpc.h>
 
 struct memory_net;
 struct mpage;
@@ -27,3 +29,9 @@ struct rpc_sge page_sge(const struct mpage *page);
 /* --- debug.c -------------------------------------------------------------------------------- */
 
 int memory_debug_command(const char *cmd, char *reply, size_t cap);
+
+/* --- msg_data.c ----------------------------------------------------------------------------- */
+
+enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg);
+enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg);
+enum rpc_handler_result msg_file_fetch(struct rpc_request *req, void *arg);
