@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of all messages to a memory monitor, and how one is served.
+ *
+ * Flow:	find the entry, check the sender, decode into the entry's structure, act.
+ * Context:	a thread that may sleep, but for entries with @direct.
+ * Failure:	a malformed request is counted and answered with -EMSGSIZE or -EPROTO before any effect; an
+ *		unknown one with -ENOSYS.
+ */
+#include "dispatch.h"
+
+#include <kernel/counter.h>
+#include <lib/alloc.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+
+#include "memory.h"
+
+/* --- decoding ------------------------------------------------------------------------------ */
+
+/* The codecs take typed pointers: the table needs one type for all. */
+#define DECODER(type)                                                     \
+	static int decode_##type(const void *body, size_t len, void *req) \
+	{                                                                 \
+		return type##_decode(body, len, (struct type *)req);      \
+	}
+
+DECODER(pm_exec_req)
+DECODER(pm_mmap_req)
+DECODER(pm_range_req)
+DECODER(pm_mremap_req)
+DECODER(pm_brk_req)
+DECODER(pm_fork_req)
+DECODER(pm_space_req)
+DECODER(pm_vregions_req)
+DECODER(pm_merge_req)
+DECODER(pm_discard_req)
+DECODER(pm_credit_req)
+DECODER(pm_fill_vma_req)
+DECODER(mm_map_req)
+DECODER(mm_load_req)
+DECODER(mm_range_req)
+DECODER(mm_move_req)
+DECODER(mm_pages_req)
+DECODER(mm_fork_req)
+DECODER(mm_vregion_move_req)
+DECODER(mm_vregion_take_req)
+DECODER(mm_file_read_req)
+
+static int decode_nothing(const void *body, size_t len, void *req)
+{
+	return len ? -EMSGSIZE : 0;
+}
+
+static int decode_aspace(const void *body, size_t len, void *req)
+{
+	return pm_destroy_req_decode(body, len, (uint64_t *)req);
+}
+
+static int decode_destroy_list(const void *body, size_t len, void *req)
+{
+	struct destroy_list *list = req;
+
+	return pm_destroy_list_decode(body, len, list->ids, &list->nr);
+}
+
+/* --- the table ----------------------------------------------------------------------------- */
+
+HISTOGRAM(memory_exec_ns, "memory.exec_ns", "PM_EXEC, from its arrival to its reply");
+HISTOGRAM(memory_fork_ns, "memory.fork_ns", "PM_FORK, from its arrival to its reply");
+HISTOGRAM(memory_collapse_ns, "memory.merge_ns", "PM_MERGE, from its arrival to its reply");
+
+#define INLINE      RPC_HANDLER_INLINE
+#define WAITS       RPC_HANDLER_WAITS
+#define IDEMPOTENT  RPC_HANDLER_IDEMPOTENT
+#define FROM_MEMORY MSG_FROM_MEMORY
+#define RESERVE     MSG_RESERVE
+
+#define ENTRY(op, op_flags, size, decoder, handler)                                                \
+	.opcode = (op), .flags = (op_flags), .name = #op, .req_size = (size), .decode = (decoder), \
+	.act = (handler)
+#define CALL(op, op_flags, type, handler) \
+	ENTRY(op, op_flags, sizeof(struct type), decode_##type, handler)
+
+/*
+ * Context:	INLINE: polling context first, then a thread; WAITS: a thread of its own, as it waits
+ *		for other nodes; else a worker, which waits for no node.
+ * Retry:	IDEMPOTENT entries may run twice.  The RPC layer runs the others at most once and
+ *		repeats the remembered reply.
+ * Sender:	a member whose connection is up.  It may die at any time, which changes nothing here
+ *		until the cluster says that it is gone.
+ * Races:	the home orders the calls of one space by its mutex.  At the owner a region's lock and
+ *		state order everything.
+ */
+const struct msg_type msg_types[] = {
+	/* From a processor to the home.  They wait for owners. */
+	{ CALL(PM_EXEC, WAITS, pm_exec_req, msg_exec),
+	  .time = &memory_exec_ns }, /* and for storage */
+	{ CALL(PM_MMAP, WAITS, pm_mmap_req, msg_mmap) },
+	{ CALL(PM_MUNMAP, WAITS, pm_range_req, msg_munmap) },
+	{ CALL(PM_MPROTECT, WAITS, pm_range_req, msg_mprotect) },
+	{ CALL(PM_MREMAP, WAITS, pm_mremap_req, msg_mremap) },
+	{ CALL(PM_BRK, WAITS, pm_brk_req, msg_brk) },
+	{ CALL(PM_VREGIONS, WAITS, pm_vregions_req, msg_vregions) }, /* twice would grant twice */
+	{ ENTRY(PM_DESTROY, WAITS | IDEMPOTENT, sizeof(struct destroy_list), decode_destroy_list,
+		msg_destroy) },
+	{ CALL(PM_FORK, WAITS, pm_fork_req, msg_fork), .time = &memory_fork_ns },
+	{ CALL(PM_MERGE, WAITS, pm_merge_req, msg_collapse), .time = &memory_collapse_ns },
+	{ CALL(PM_DISCARD, WAITS | IDEMPOTENT, pm_discard_req, msg_discard) },
+	{ CALL(PM_SPACE, WAITS, pm_space_req, msg_make_pages) },
+	/* From a processor to an owner.  They wait only while a vRegion is handed over. */
+	{ .opcode = PM_FETCH,
+	  .flags = INLINE | WAITS | IDEMPOTENT,
+	  .name = "PM_FETCH",
+	  .direct = msg_fetch },
+	{ CALL(PM_FILL_VMA, WAITS | IDEMPOTENT, pm_fill_vma_req, msg_fill_vma) },
+	{ .opcode = PM_WRITEBACK,
+	  .flags = INLINE | WAITS | IDEMPOTENT,
+	  .name = "PM_WRITEBACK",
+	  .direct = msg_writeback },
+	{ CALL(PM_CREDIT, 0, pm_credit_req, msg_credit) }, /* twice would grant twice */
+	{ ENTRY(PM_MEMINFO, IDEMPOTENT, 0, decode_nothing, msg_meminfo) },
+	/* From a processor to the node with a file's page cache.  Waits for storage. */
+	{ .opcode = PM_FILE_FETCH,
+	  .flags = INLINE | WAITS | IDEMPOTENT,
+	  .name = "PM_FILE_FETCH",
+	  .direct = msg_file_fetch },
+	/* From the home to an owner.  Only MM_MOVE and MM_VREGION_MOVE wait: for another owner. */
+	{ CALL(MM_MAP, FROM_MEMORY | RESERVE, mm_map_req, msg_mm_map) },
+	{ CALL(MM_LOAD, FROM_MEMORY, mm_load_req, msg_mm_load) },
+	{ CALL(MM_UNMAP, FROM_MEMORY, mm_range_req, msg_mm_unmap) },
+	{ CALL(MM_PROTECT, FROM_MEMORY, mm_range_req, msg_mm_protect) },
+	{ ENTRY(MM_MOVE, FROM_MEMORY | RESERVE | WAITS, sizeof(struct owner_move_work),
+		decode_mm_move_req, msg_mm_move) },
+	{ ENTRY(MM_DESTROY, FROM_MEMORY | IDEMPOTENT, sizeof(uint64_t), decode_aspace,
+		msg_mm_destroy) },
+	{ CALL(MM_FORK, FROM_MEMORY, mm_fork_req, msg_mm_fork) },
+	{ CALL(MM_MERGE, FROM_MEMORY | RESERVE | IDEMPOTENT, pm_merge_req, msg_mm_collapse) },
+	{ CALL(MM_DISCARD, FROM_MEMORY | RESERVE | IDEMPOTENT, pm_discard_req, msg_mm_discard) },
+	{ CALL(MM_VREGION_MOVE, FROM_MEMORY | WAITS, mm_vregion_move_req, msg_mm_vregion_move) },
+	/* From an owner to another one. */
+	{ CALL(MM_PAGES, FROM_MEMORY, mm_pages_req, msg_mm_pages) },
+	{ CALL(MM_VREGION_TAKE, FROM_MEMORY, mm_vregion_take_req, msg_mm_vregion_take) },
+	/* From a home that loads a program to the node with the file's page cache.  Waits for storage. */
+	{ CALL(MM_FILE_READ, FROM_MEMORY | WAITS | IDEMPOTENT, mm_file_read_req,
+	       msg_mm_file_read) },
+};
+const size_t nr_msg_types = ARRAY_SIZE(msg_types);
+
+/* --- serving ------------------------------------------------------------------------------- */
+
+#define SMALL_REQ 544 /* bytes: a decoded request up to this size lies on the stack */
+
+const struct msg_type *msg_find(uint16_t opcode)
+{
+	for (size_t i = 0; i < nr_msg_types; i++)
+		if (msg_types[i].opcode == opcode)
+			return &msg_types[i];
+	return NULL;
+}
+
+int msg_reply(const struct msg *msg, const void *w, size_t len)
+{
+	if (msg->reply_max < len)
+		return -EMSGSIZE;
+	memcpy(msg->reply, w, len);
+	return (int)len;
+}
+
+static bool is_memory_node(struct memory *m, uint32_t node)
+{
+	bool found = false;
+
+	spin_lock(&m->nodes_lock);
+	for (size_t i = 0; i < m->nr_nodes && !found; i++)
+		found = m->nodes[i] == node;
+	spin_unlock(&m->nodes_lock);
+	return found;
+}
+
+static int decode_and_act(const struct msg_type *type, struct msg *msg, void *req)
+{
+	const int err = type->decode(msg->body, msg->len, req);
+
+	msg->req = req;
+	return err ? err : type->act(msg);
+}
+
+/* With memory for the decoded request, from the reserve if the message must not fail for want of it. */
+static int serve_large(const struct msg_type *type, struct msg *msg)
+{
+	struct memory *m = msg->m;
+	void *req = lib_alloc(type->req_size);
+	int ret = -ENOMEM;
+
+	if (req) {
+		ret = decode_and_act(type, msg, req);
+	} else if (type->flags & MSG_RESERVE) {
+		mutex_lock(&m->reserve_lock);
+		ret = decode_and_act(type, msg, m->reserve);
+		mutex_unlock(&m->reserve_lock);
+	}
+	lib_free(req);
+	return ret;
+}
+
+int msg_serve(const struct msg_type *type, struct msg *msg)
+{
+	uint64_t small[SMALL_REQ / sizeof(uint64_t)];
+	int ret;
+
+	msg->error_len = 0;
+	if ((type->flags & MSG_FROM_MEMORY) && !is_memory_node(msg->m, msg->peer))
+		return -EPERM;
+	if (type->req_size <= sizeof(small))
+		ret = decode_and_act(type, msg, small);
+	else
+		ret = serve_large(type, msg);
+	if (ret == -EPROTO || ret == -EMSGSIZE)
+		STAT_INC(msg->m, bad_requests);
+	return ret;
+}
+
+int memory_serve(struct memory *m, uint32_t peer, uint16_t opcode, const void *body, uint32_t len,
+		 const void *bulk, uint32_t bulk_len, void *reply, uint32_t reply_max,
+		 uint32_t *error_len)
+{
+	const struct msg_type *type = msg_find(opcode);
+	struct msg msg = {
+		.m = m,
+		.peer = peer,
+		.body = body,
+		.len = len,
+		.bulk = bulk,
+		.bulk_len = bulk_len,
+		.reply = reply,
+		.reply_max = reply_max,
+	};
+	int ret = -ENOSYS;
+
+	if (type && type->act)
+		ret = msg_serve(type, &msg);
+	if (error_len)
+		*error_len = msg.error_len;
+	return ret;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers of messages to the owner of vRegions: from the home, from another owner, and those from
+ * processors whose reply is a body only.
+ *
+ * Context:	a worker, or for a node's messages to itself the thread that makes them; may sleep.
+ * Failure:	as docs/protocol/pm.md and docs/protocol/mm.md list.
+ */
+#include <lib/errno.h>
+
+#include "dispatch.h"
+#include "memory.h"
+
+/* --- from processors ----------------------------------------------------------------------- */
+
+/* A redirect has a body, although it is an error. */
+static int reply_redirect(struct msg *msg, const struct pm_vregion *redirect)
+{
+	struct pm_moved_wire w;
+
+	pm_moved_encode(redirect, &w);
+	if (msg_reply(msg, &w, sizeof(w)) > 0)
+		msg->error_len = sizeof(w);
+	return -EREMCHG;
+}
+
+int msg_fill_vma(struct msg *msg)
+{
+	const struct pm_fill_vma_req *req = msg->req;
+	struct pm_vregion redirect;
+	struct pm_vma_wire w;
+	struct pm_vma vma;
+	int err;
+
+	if (space_processor(req->aspace) != msg->peer)
+		return -ESRCH;
+	err = owner_fill_vma(msg->m, req, &vma, &redirect);
+	if (err == -EREMCHG)
+		return reply_redirect(msg, &redirect);
+	if (err)
+		return err;
+	pm_vma_encode(&vma, &w);
+	return msg_reply(msg, &w, sizeof(w));
+}
+
+int msg_credit(struct msg *msg)
+{
+	const struct pm_credit_req *req = msg->req;
+	struct pm_grant_wire w;
+	struct pm_grant grant;
+
+	pool_return_credits(&msg->m->pool, msg->peer, req->give);
+	grant.node = msg->m->node;
+	grant.frames = pool_grant(&msg->m->pool, msg->peer, req->want);
+	STAT_ADD(msg->m, grants, grant.frames);
+	if (req->want && !grant.frames) {
+		STAT_INC(msg->m, enomem);
+		return -ENOMEM;
+	}
+	pm_grant_encode(&grant, &w);
+	return msg_reply(msg, &w, sizeof(w));
+}
+
+int msg_meminfo(struct msg *msg)
+{
+	struct pm_meminfo_rep rep;
+	struct pm_meminfo_rep_wire w;
+	struct pool_stats s;
+
+	pool_stats(&msg->m->pool, &s);
+	rep = (struct pm_meminfo_rep){
+		.total = s.total,
+		.free = s.zero + s.dirty,
+		.file = s.file,
+		.promised = s.reserved,
+		.committed = s.committed,
+	};
+	pm_meminfo_rep_encode(&rep, &w);
+	return msg_reply(msg, &w, sizeof(w));
+}
+
+/* --- from memory nodes --------------------------------------------------------------------- */
+
+static int reply_mm(const struct msg *msg, int err, const struct mm_range_rep *rep)
+{
+	struct mm_range_rep_wire w;
+
+	if (err)
+		return err;
+	mm_range_rep_encode(rep, &w);
+	return msg_reply(msg, &w, sizeof(w));
+}
+
+/* Have the two nodes been booted with the same size of a vRegion? */
+static int check_shift(const struct msg *msg, uint32_t vregion_shift)
+{
+	return vregion_shift == msg->m->vregion_shift ? 0 : -EINVAL;
+}
+
+int msg_mm_map(struct msg *msg)
+{
+	const struct mm_map_req *req = msg->req;
+	struct mm_range_rep rep = { 0 };
+	int err = check_shift(msg, req->vregion_shift);
+
+	if (!err)
+		err = owner_map(msg->m, msg->peer, req, &rep);
+	return reply_mm(msg, err, &rep);
+}
+
+int msg_mm_load(struct msg *msg)
+{
+	const struct mm_load_req *req = msg->req;
+	struct mm_range_rep rep = { 0 };
+	int err = check_shift(msg, req->vregion_shift);
+
+	if (!err)
+		err = owner_load(msg->m, msg->peer, req, &rep);
+	return reply_mm(msg, err, &rep);
+}
+
+int msg_mm_unmap(struct msg *msg)
+{
+	struct mm_range_rep rep = { 0 };
+	const int err = owner_unmap(msg->m, msg->req, &rep);
+
+	return reply_mm(msg, err, &rep);
+}
+
+int msg_mm_protect(struct msg *msg)
+{
+	struct mm_range_rep rep = { 0 };
+	const int err = owner_protect(msg->m, msg->req, &rep);
+
+	return reply_mm(msg, err, &rep);
+}
+
+int msg_mm_move(struct msg *msg)
+{
+	struct owner_move_work *work = msg->req; /* the request is its first member */
+	struct mm_range_rep rep = { 0 };
+	int err = check_shift(msg, work->req.vregion_shift);
+
+	if (!err)
+		err = owner_move(msg->m, work, &rep);
+	return reply_mm(msg, err, &rep);
+}
+
+int msg_mm_pages(struct msg *msg)
+{
+	const struct mm_pages_req *req = msg->req;
+
+	if (msg->bulk_len != req->nr_pages * PAGE_SIZE)
+		return -EMSGSIZE;
+	return owner_pages(msg->m, req, msg->bulk);
+}
+
+int msg_mm_destroy(struct msg *msg)
+{
+	const uint64_t *aspace = msg->req;
+
+	owner_destroy_space(msg->m, *aspace);
+	return 0;
+}
+
+int msg_mm_fork(struct msg *msg)
+{
+	struct mm_range_rep rep = { 0 };
+	const int err = owner_fork(msg->m, msg->peer, msg->req, &rep);
+
+	return reply_mm(msg, err, &rep);
+}
+
+int msg_mm_collapse(struct msg *msg)
+{
+	struct mm_range_rep rep = { 0 };
+	const int err = owner_collapse(msg->m, msg->req, &rep);
+
+	return reply_mm(msg, err, &rep);
+}
+
+int msg_mm_discard(struct msg *msg)
+{
+	struct mm_range_rep rep = { 0 };
+	const int err = owner_discard(msg->m, msg->req, &rep);
+
+	return reply_mm(msg, err, &rep);
+}
+
+int msg_mm_vregion_move(struct msg *msg)
+{
+	const struct mm_vregion_move_req *req = msg->req;
+	struct mm_range_rep rep = { 0 };
+	int err = -EPROTO;
+
+	if (req->vregion.index <= PM_USER_TOP >> msg->m->vregion_shift)
+		err = owner_vregion_move(msg->m, msg->peer, req, &rep);
+	return reply_mm(msg, err, &rep);
+}
+
+int msg_mm_vregion_take(struct msg *msg)
+{
+	const struct mm_vregion_take_req *req = msg->req;
+	const int err = check_shift(msg, req->vregion_shift);
+
+	return err ? err : owner_vregion_take(msg->m, msg->peer, req);
+}
+
+int msg_mm_file_read(struct msg *msg)
+{
+	const struct mm_file_read_req *req = msg->req;
+
+	if (msg->reply_max < req->len)
+		return -EMSGSIZE;
+	return page_cache_copy(msg->m, &req->file, req->offset, msg->reply, req->len);
+}
