@@ -84,7 +84,7 @@ struct memory_stats {
 	uint64_t bad_requests; /* malformed */
 };
 
-struct memory_reserve {
+union memory_reserve {
 	struct mm_map_req map;
 	struct owner_move_work move;
 	struct pm_merge_req merge;
@@ -104,12 +104,9 @@ struct memory {
 	struct home home;
 	struct page_cache page_cache;
 	struct memory_stats stats; /* atomic */
-	/*
-	 * For what must not fail for want of memory: MM_MAP's second phases, moving pages back, merges
-	 * and discards.
-	 */
+	/* For a decoded request that must not fail for want of memory (MSG_RESERVE). */
 	struct mutex reserve_lock; /* RANK_MONITOR */
-	struct memory_reserve *reserve __guarded_by(&reserve_lock);
+	union memory_reserve *reserve __guarded_by(&reserve_lock);
 };
 
 /* What an instance is made with. */

@@ -13,6 +13,7 @@
 #include <mm/slab.h>
 #include <net/rpc.h>
 
+#include "dispatch.h"
 #include "memory.h"
 #include "service.h"
 

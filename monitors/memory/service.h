@@ -6,7 +6,6 @@
 
 #include <lib/compiler.h>
 #include <lib/types.h>
-#include <net/rpc.h>
 
 struct memory_net;
 struct mpage;
@@ -25,13 +24,9 @@ int memory_node_make(uint32_t vregion_shift) __must_check;
 extern const struct memory_net node_net;
 /* @page as the source of a transfer. */
 struct rpc_sge page_sge(const struct mpage *page);
+/* Have the RPC layer call the handlers of msg_types. */
+int memory_handlers_register(void) __must_check;
 
 /* --- debug.c -------------------------------------------------------------------------------- */
 
 int memory_debug_command(const char *cmd, char *reply, size_t cap);
-
-/* --- msg_data.c ----------------------------------------------------------------------------- */
-
-enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg);
-enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg);
-enum rpc_handler_result msg_file_fetch(struct rpc_request *req, void *arg);

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory monitor's side of the RPC layer: how struct memory reaches other nodes.
+ * The memory monitor and the RPC layer: how an instance reaches other nodes, and how requests reach it.
  *
+ * Flow:	server: a thread copies the request's body out of the ring, which its sender can still
+ *		change, then serves it by its table entry (dispatch.c) and replies.
  * Context:	calls sleep, except reads that may not (fault-around and read-ahead of files).
  * Failure:	after a timeout the pages that a call names stay pinned until the RPC layer releases it.
  */
 #include "service.h"
 
+#include <kernel/counter.h>
 #include <kernel/time.h>
+#include <lib/errno.h>
+#include <lib/string.h>
 #include <managers/placement.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
 
+#include "dispatch.h"
 #include "memory.h"
 
 #define SLOT_WAIT_NS (30 * NSEC_PER_SEC)
@@ -155,3 +161,53 @@ const struct memory_net node_net = {
 	.owner_for = node_owner_for,
 	.cache_node = node_cache_node,
 };
+
+/* --- server -------------------------------------------------------------------------------- */
+
+static enum rpc_handler_result serve_request(struct rpc_request *req, void *arg)
+{
+	const struct msg_type *type = arg;
+	struct msg msg = { .m = &memory_node, .peer = rpc_request_peer(req) };
+	const void *ring_body = rpc_request_body(req, &msg.len);
+	void *body = kmalloc(msg.len ? msg.len : 1);
+	const uint64_t start = time_now_ns();
+	int ret = -ENOMEM;
+
+	msg.bulk = rpc_request_bulk(req, &msg.bulk_len);
+	msg.reply = kmalloc(RPC_BODY_MAX_CTL);
+	msg.reply_max = RPC_BODY_MAX_CTL;
+	if (msg.reply && body) {
+		memcpy(body, ring_body, msg.len);
+		msg.body = body;
+		ret = msg_serve(type, &msg);
+	}
+	if (ret >= 0)
+		rpc_reply(req, 0, msg.reply, (uint32_t)ret);
+	else
+		rpc_reply(req, ret, msg.reply, msg.error_len);
+	if (type->time)
+		hist_record(type->time, time_now_ns() - start);
+	kfree(body);
+	kfree(msg.reply);
+	return RPC_DONE;
+}
+
+int memory_handlers_register(void)
+{
+	struct rpc_handler *handlers = kcalloc(nr_msg_types, sizeof(*handlers));
+	int err = handlers ? 0 : -ENOMEM;
+
+	/* One at a time: each is called with its own entry.  The array lives as long as the kernel. */
+	for (size_t i = 0; i < nr_msg_types && !err; i++) {
+		const struct msg_type *type = &msg_types[i];
+
+		handlers[i] = (struct rpc_handler){
+			.opcode = type->opcode,
+			.flags = type->flags & MSG_RPC_FLAGS,
+			.name = type->name,
+			.fn = type->direct ? type->direct : serve_request,
+		};
+		err = rpc_handlers_register(&handlers[i], 1, (void *)(uintptr_t)type);
+	}
+	return err;
+}

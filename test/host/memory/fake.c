@@ -11,6 +11,8 @@
 #include <lib/hash.h>
 #include <proto/ps.h>
 
+#include "../../../monitors/memory/dispatch.h"
+
 /* --- transport ------------------------------------------------------------------------- */
 
 struct memory *fake_node(struct fake *f, uint32_t node)
@@ -175,6 +177,22 @@ static const struct memory_net fake_net = {
 static bool fake_reclaim(void *arg)
 {
 	return page_cache_reclaim(arg);
+}
+
+/* Pages travel without the RPC layer here: see fetch_at() and proc_writeback(). */
+enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
+{
+	abort();
+}
+
+enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
+{
+	abort();
+}
+
+enum rpc_handler_result msg_file_fetch(struct rpc_request *req, void *arg)
+{
+	abort();
 }
 
 /* --- cluster --------------------------------------------------------------------------- */
