@@ -37,7 +37,7 @@ CODEC = re.compile(r".*_(?:encode|decode)$")
 
 
 def is_test(path):
-    name = path.name.endswith(("_test.c", "_test.h", "rig.c", "rig.h"))
+    name = path.name.endswith(("_test.c", "_test.h", "fixture.c", "fixture.h"))
     return name or path.parts[0] == "test"
 
 

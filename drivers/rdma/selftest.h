@@ -2,7 +2,7 @@
 /*
  * RDMA self-test: what the server and connections (selftest_conn.c), the work that the server does to
  * its client (selftest_peer.c), the client's cases (selftest.c) and those without a peer
- * (selftest_local.c) share.  test/judge/peer.c repeats the
+ * (selftest_local.c) share.  test/reference/peer.c repeats the
  * numbers and the two wire structures.
  */
 #pragma once

@@ -5,7 +5,7 @@
  *
  * Flow:	a command on the connection (selftest_conn.c) names the work; its answer is the outcome.  A
  *		program of another system that knows struct st_hello and struct st_cmd can be the client:
- *		test/judge/peer.c is one, for Linux.
+ *		test/reference/peer.c is one, for Linux.
  * Context:	the connection's thread.
  * Limits:	for tests only.  Datagrams use the data area, so they overwrite what a WRITE left there.
  */

@@ -12,7 +12,7 @@ import statistics
 import subprocess
 
 import boot
-from judge import image as judge_image
+from reference import image as judge_image
 
 LINUX_LIMIT_S = 240
 COUNTED = ("null", "clock", "read1", "fault", "pipe", "switch")

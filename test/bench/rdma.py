@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import boot
 import inkernel
-from judge import cluster as judge_cluster
-from judge import image as judge_image
+from reference import cluster as judge_cluster
+from reference import image as judge_image
 
 Row = Callable[..., object]  # run.Row: name, unit, value, baseline, which baseline, goal, raw numbers
 IDLE_S = 10

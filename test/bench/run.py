@@ -28,8 +28,8 @@ import boot  # noqa: E402
 import inkernel  # noqa: E402
 import operations  # noqa: E402
 import rdma  # noqa: E402
-from judge import image as judge_image  # noqa: E402
-from judge import packages as judge_packages  # noqa: E402
+from reference import image as judge_image  # noqa: E402
+from reference import packages as judge_packages  # noqa: E402
 
 BOOT_GOAL, RPC_GOAL, MISS_GOAL = 0.25, 1.5, 1.15
 LINUX_LIMIT_S = 60

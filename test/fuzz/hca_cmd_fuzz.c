@@ -5,7 +5,7 @@
  *
  * Property: no access outside the guests' RAM (guard areas, ASan), and the run queue empties.
  */
-#include "../../tools/hca/rig.h"
+#include "../../tools/hca/fixture.h"
 
 struct input {
 	const uint8_t *p;

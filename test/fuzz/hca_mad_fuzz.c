@@ -7,8 +7,8 @@
  */
 #include <stdlib.h>
 
+#include "../../tools/hca/fixture.h"
 #include "../../tools/hca/mad.h"
-#include "../../tools/hca/rig.h"
 
 static bool handle(unsigned which, struct rig *r, const uint8_t *in, uint8_t *out)
 {

@@ -8,7 +8,7 @@
  */
 #include <stdlib.h>
 
-#include "../../tools/hca/rig.h"
+#include "../../tools/hca/fixture.h"
 
 #define CANARY 0x5a
 

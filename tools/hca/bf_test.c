@@ -2,7 +2,7 @@
 /* HCA model: BlueFlame: entries that come with their doorbell, and what else may be stored there. */
 #include <lib/ktest.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 #define REG(n) (BIT(LOG_BF_UAR) | RIG_UAR << 12 | (n) * BF_BUF)
 

@@ -2,7 +2,7 @@
 /* HCA model: statuses of commands, the HCR and region checks. */
 #include <lib/ktest.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 static void stages_are_enforced(struct ktest *t)
 {

@@ -2,7 +2,7 @@
 /* HCA model: completion queues, arming, overrun, resize. */
 #include <lib/ktest.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 #define ARM_SOLICITED 1u
 #define ARM_NEXT      2u

@@ -2,7 +2,7 @@
 /* HCA model: injected faults of boards and ports, and delays by class of traffic. */
 #include <lib/ktest.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 #define MS  NSEC_PER_MSEC
 #define KIB 1024u

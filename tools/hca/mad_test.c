@@ -2,8 +2,8 @@
 /* HCA model: agents, subnet administration and the parsers of work requests. */
 #include <lib/ktest.h>
 
+#include "fixture.h"
 #include "mad.h"
-#include "rig.h"
 
 static void mad_init(uint8_t *m, uint8_t cls, uint8_t method, uint16_t attr, uint32_t mod)
 {

@@ -2,7 +2,7 @@
 /* HCA model: RC messages, their errors, and what fault injection does to them. */
 #include <lib/ktest.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 #define MS NSEC_PER_MSEC
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test"))
 
-from judge import cluster, image, packages  # noqa: E402
+from reference import cluster, image, packages  # noqa: E402
 
 OUT = Path(os.environ.get("O", ROOT / "build")).resolve()
 MODEL = OUT / "tools" / "hca" / "tessera-hca"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* HCA model, tests: see rig.h. */
-#include "rig.h"
+/* HCA model, tests: see fixture.h. */
+#include "fixture.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
