@@ -45,26 +45,26 @@ static void mailbox(struct input *in, uint8_t *box)
 	}
 }
 
-static void command(struct input *in, struct rig_guest *g)
+static void command(struct input *in, struct fix_guest *g)
 {
-	static const uint32_t numbers[] = { 0,           1,       RIG_EQ,      RIG_QPN,
-					    RIG_QPN + 1, RIG_CQN, RIG_CQN + 1, 0x21 };
+	static const uint32_t numbers[] = { 0,           1,       FIX_EQ,      FIX_QPN,
+					    FIX_QPN + 1, FIX_CQN, FIX_CQN + 1, 0x21 };
 	const uint64_t pick = take(in, 1);
-	uint8_t *box = g->ram + RIG_IN;
+	uint8_t *box = g->ram + FIX_IN;
 	uint32_t im = numbers[take(in, 1) & 7];
 
 	if (pick & 0x80)
 		im = (uint32_t)take(in, 4);
 	if (pick & 0x40)
-		rig_qp_ctx(g, (enum qp_type)(take(in, 1) & 7), RIG_CQN);
+		rig_qp_ctx(g, (enum qp_type)(take(in, 1) & 7), FIX_CQN);
 	else
 		rig_in(g);
 	mailbox(in, box);
 	(void)rig_cmd_imm(g, ops[(pick & 0x3f) % ARRAY_SIZE(ops)], (uint8_t)(take(in, 1) & 15), im,
-			  pick & 0x80 ? take(in, 8) : RIG_IN, NULL);
+			  pick & 0x80 ? take(in, 8) : FIX_IN, NULL);
 }
 
-static void access(struct input *in, struct rig *r, struct rig_guest *g)
+static void access(struct input *in, struct fixture *r, struct fix_guest *g)
 {
 	const unsigned kind = (unsigned)take(in, 1), size = 1u << (kind & 3);
 	const unsigned bar = kind & 4 ? 2 : 0;
@@ -84,15 +84,15 @@ static void access(struct input *in, struct rig *r, struct rig_guest *g)
 }
 
 /* A BlueFlame buffer: some of an entry, which may be the one that the send queue has next. */
-static void flame(struct input *in, struct rig_guest *g)
+static void flame(struct input *in, struct fix_guest *g)
 {
-	const uint64_t at = BIT(LOG_BF_UAR) | (RIG_UAR << 12) | (take(in, 1) & 15) * BF_BUF;
+	const uint64_t at = BIT(LOG_BF_UAR) | (FIX_UAR << 12) | (take(in, 1) & 15) * BF_BUF;
 	const unsigned kind = (unsigned)take(in, 1);
 	uint8_t e[BF_BUF] = { 0 };
 
 	memcpy(e, rig_page(g, PAGE_QP), 64);
 	if (kind & 1)
-		put_be32(e + 4, RIG_QPN << 8 | (uint32_t)take(in, 1));
+		put_be32(e + 4, FIX_QPN << 8 | (uint32_t)take(in, 1));
 	for (uint64_t n = take(in, 1) & 15; n; n--)
 		e[take(in, 1) & 63] = (uint8_t)take(in, 1);
 	for (unsigned off = 0; off < (kind >> 1) * 8u && off < sizeof(e); off += 8) {
@@ -103,20 +103,20 @@ static void flame(struct input *in, struct rig_guest *g)
 	}
 }
 
-static void scribble(struct input *in, struct rig_guest *g)
+static void scribble(struct input *in, struct fix_guest *g)
 {
-	static const uint32_t places[] = { RIG_DB,
-					   RIG_ICM,
-					   RIG_ICM + 0x80000,
-					   RIG_ICM + 0x90000,
-					   RIG_BUF,
-					   RIG_BUF + PAGE_QP * 4096,
-					   RIG_BUF + PAGE_CQ * 4096,
+	static const uint32_t places[] = { FIX_DB,
+					   FIX_ICM,
+					   FIX_ICM + 0x80000,
+					   FIX_ICM + 0x90000,
+					   FIX_BUF,
+					   FIX_BUF + PAGE_QP * 4096,
+					   FIX_BUF + PAGE_CQ * 4096,
 					   0 };
 	uint32_t at = places[take(in, 1) & 7] + (uint32_t)(take(in, 2) & 0x1fff);
 
 	for (uint64_t n = take(in, 1) & 63; n; n--)
-		g->ram[at++ % RIG_RAM] = (uint8_t)take(in, 1);
+		g->ram[at++ % FIX_RAM] = (uint8_t)take(in, 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -124,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = { data, size };
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	r.f->blueflame = true;
@@ -132,7 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		rig_connect(&r, 3, 4);
 	while (in.left) {
 		const uint64_t what = take(&in, 1);
-		struct rig_guest *g = &r.g[what >> 7];
+		struct fix_guest *g = &r.g[what >> 7];
 
 		switch (what & 3) {
 		case 0:

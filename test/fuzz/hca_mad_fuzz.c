@@ -10,7 +10,7 @@
 #include "../../tools/hca/fixture.h"
 #include "../../tools/hca/mad.h"
 
-static bool handle(unsigned which, struct rig *r, const uint8_t *in, uint8_t *out)
+static bool handle(unsigned which, struct fixture *r, const uint8_t *in, uint8_t *out)
 {
 	struct hca *h = r->g[which >> 7].h;
 
@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_init_hca(&r.g[0]);

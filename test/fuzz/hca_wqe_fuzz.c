@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t *other, *sq;
 	struct qp *qp;
-	struct rig r;
+	struct fixture r;
 
 	if (size < 2)
 		return 0;
@@ -28,15 +28,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	rig_connect(&r, 3, 4);
 	other = rig_page(&r.g[1], PAGE_OTHER);
 	memset(other, CANARY, 4096);
-	qp = qp_find(r.g[0].h, RIG_QPN);
+	qp = qp_find(r.g[0].h, FIX_QPN);
 	qp->type = types[data[0] & 3];
-	qp_find(r.g[1].h, RIG_QPN)->type = qp->type;
+	qp_find(r.g[1].h, FIX_QPN)->type = qp->type;
 	sq = rig_page(&r.g[0], PAGE_QP);
 	memcpy(sq, data + 2, MIN(size - 2, (size_t)1024));
 	for (unsigned i = 0; i < 8; i++) /* hand over what the second byte says */
 		sq[i * 64] = (uint8_t)((sq[i * 64] & 0x7f) | (data[1] >> i & 1 ? 0 : 0x80));
-	put_be32(r.g[0].ram + RIG_DB + 0x800, data[0] >> 4);
-	put_be32(r.g[1].ram + RIG_DB + 0x800, data[0] >> 4);
+	put_be32(r.g[0].ram + FIX_DB + 0x800, data[0] >> 4);
+	put_be32(r.g[1].ram + FIX_DB + 0x800, data[0] >> 4);
 	memcpy(rig_page(&r.g[1], PAGE_QP) + r.g[1].rq_off, sq + 512, 512);
 	rig_ring(&r.g[0]);
 	rig_advance(&r, 20 * NSEC_PER_MSEC);

@@ -4,9 +4,9 @@
 
 #include "fixture.h"
 
-#define REG(n) (BIT(LOG_BF_UAR) | RIG_UAR << 12 | (n) * BF_BUF)
+#define REG(n) (BIT(LOG_BF_UAR) | FIX_UAR << 12 | (n) * BF_BUF)
 
-static struct rig_guest *setup(struct rig *r)
+static struct fix_guest *setup(struct fixture *r)
 {
 	rig_create(r);
 	r->f->blueflame = true;
@@ -16,25 +16,25 @@ static struct rig_guest *setup(struct rig *r)
 }
 
 /* Post a write of @len bytes, as a driver of BlueFlame does: index and number in the entry. */
-static const uint8_t *post(struct rig_guest *g, uint32_t len)
+static const uint8_t *post(struct fix_guest *g, uint32_t len)
 {
 	const uint16_t index = g->sq_tail;
-	const struct rig_wr wr = { .opcode = WQE_WRITE,
-				   .raddr = RIG_VA + 4096,
-				   .rkey = RIG_KEY,
-				   .laddr = RIG_VA,
+	const struct fix_wr wr = { .opcode = WQE_WRITE,
+				   .raddr = FIX_VA + 4096,
+				   .rkey = FIX_KEY,
+				   .laddr = FIX_VA,
 				   .len = len,
-				   .lkey = RIG_KEY };
+				   .lkey = FIX_KEY };
 	uint8_t *e;
 
 	rig_post(g, &wr);
 	e = rig_page(g, PAGE_QP) + g->sq_off + (index & 7) * 64u;
 	put_be32(e, get_be32(e) | (uint32_t)index << 8);
-	put_be32(e + 4, get_be32(e + 4) | RIG_QPN << 8);
+	put_be32(e + 4, get_be32(e + 4) | FIX_QPN << 8);
 	return e;
 }
 
-static void copy(struct rig_guest *g, unsigned buf, const uint8_t *e, unsigned from, unsigned to,
+static void copy(struct fix_guest *g, unsigned buf, const uint8_t *e, unsigned from, unsigned to,
 		 unsigned size)
 {
 	for (unsigned off = from; off < to; off += size) {
@@ -47,7 +47,7 @@ static void copy(struct rig_guest *g, unsigned buf, const uint8_t *e, unsigned f
 
 static void capability_is_told_where_it_is(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_init_hca(&r.g[0]);
@@ -64,8 +64,8 @@ static void capability_is_told_where_it_is(struct ktest *t)
 /* Two buffers by turns, in stores of either width; each entry runs when it is whole, and once. */
 static void entry_runs_when_whole(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g = setup(&r);
+	struct fixture r;
+	struct fix_guest *g = setup(&r);
 
 	for (unsigned n = 0; n < 20; n++) {
 		const uint8_t *e = post(g, 8 + n);
@@ -87,8 +87,8 @@ static void entry_runs_when_whole(struct ktest *t)
 /* A copy that was left unfinished, and one in another order. */
 static void copy_may_begin_anew(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g = setup(&r);
+	struct fixture r;
+	struct fix_guest *g = setup(&r);
 	const uint8_t *e = post(g, 8);
 
 	copy(g, 0, e, 0, 40, 8);
@@ -105,8 +105,8 @@ static void copy_may_begin_anew(struct ktest *t)
 static void garbage_is_a_doorbell_at_most(struct ktest *t)
 {
 	uint8_t e[BF_BUF];
-	struct rig r;
-	struct rig_guest *g = setup(&r);
+	struct fixture r;
+	struct fix_guest *g = setup(&r);
 	struct hca *h = g->h;
 
 	memset(e, 0xff, sizeof(e));
@@ -125,7 +125,7 @@ static void garbage_is_a_doorbell_at_most(struct ktest *t)
 	copy(g, 3, e, 0, 64, 8);
 	EXPECT_EQ(t, h->stats.bad_blueflames, 4u);
 	EXPECT_TRUE(t, rig_cqe(g) != NULL);
-	put_be32(e + 4, RIG_QPN << 8 | 16); /* longer than an entry of that queue */
+	put_be32(e + 4, FIX_QPN << 8 | 16); /* longer than an entry of that queue */
 	copy(g, 3, e, 0, BF_BUF, 8);
 	EXPECT_EQ(t, h->stats.bad_blueflames, 5u);
 	EXPECT_EQ(t, h->stats.blueflames, 0u);
@@ -139,8 +139,8 @@ static void garbage_is_a_doorbell_at_most(struct ktest *t)
 /* Where it is not offered, the upper half of BAR2 is UARs like the others. */
 static void nothing_of_it_when_not_offered(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g = &r.g[0];
+	struct fixture r;
+	struct fix_guest *g = &r.g[0];
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);

@@ -19,7 +19,7 @@ static void stages_are_enforced(struct ktest *t)
 		{ OP_SW2HW_CQ, ST_BAD_SYS_STATE },
 		{ OP_INIT_PORT, ST_BAD_SYS_STATE },
 	};
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_in(&r.g[0]);
@@ -32,63 +32,63 @@ static void stages_are_enforced(struct ktest *t)
 
 static void arguments_are_checked(struct ktest *t)
 {
-	struct rig_guest *g;
-	struct rig r;
+	struct fix_guest *g;
+	struct fixture r;
 	uint8_t *in;
 
 	rig_create(&r);
 	g = &r.g[0];
 	rig_init_hca(g);
-	EXPECT_EQ(t, rig_cmd_imm(g, OP_SW2HW_CQ, 0, RIG_CQN, RIG_RAM, NULL), ST_BAD_PARAM);
-	EXPECT_EQ(t, rig_cmd_imm(g, OP_SW2HW_CQ, 0, RIG_CQN, RIG_IN + 1, NULL), ST_BAD_PARAM);
+	EXPECT_EQ(t, rig_cmd_imm(g, OP_SW2HW_CQ, 0, FIX_CQN, FIX_RAM, NULL), ST_BAD_PARAM);
+	EXPECT_EQ(t, rig_cmd_imm(g, OP_SW2HW_CQ, 0, FIX_CQN, FIX_IN + 1, NULL), ST_BAD_PARAM);
 	EXPECT_EQ(t, rig_cq(g, 256, 3, PAGE_CQ), ST_BAD_INDEX);
-	EXPECT_EQ(t, rig_cq(g, RIG_CQN, 3, PAGE_CQ), ST_OK);
-	EXPECT_EQ(t, rig_cq(g, RIG_CQN, 3, PAGE_CQ), ST_BAD_RES_STATE);
-	EXPECT_EQ(t, rig_cq(g, RIG_CQN + 1, 3, 100000), ST_BAD_PARAM); /* buffer not mapped */
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_EQ, 1, RIG_EQ), ST_BUSY);
+	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
+	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 3, PAGE_CQ), ST_BAD_RES_STATE);
+	EXPECT_EQ(t, rig_cq(g, FIX_CQN + 1, 3, 100000), ST_BAD_PARAM); /* buffer not mapped */
+	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_EQ, 1, FIX_EQ), ST_BUSY);
 	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_EQ, 1, 9), ST_BAD_RES_STATE);
 	EXPECT_EQ(t, rig_cmd(g, OP_INIT_PORT, 0, 2), ST_BAD_INDEX);
-	rig_qp_ctx(g, QPT_RC, RIG_CQN + 9);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, RIG_QPN), ST_BAD_RESOURCE);
-	rig_qp_ctx(g, QPT_RC, RIG_CQN);
+	rig_qp_ctx(g, QPT_RC, FIX_CQN + 9);
+	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_BAD_RESOURCE);
+	rig_qp_ctx(g, QPT_RC, FIX_CQN);
 	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, 3), ST_BAD_INDEX); /* reserved */
 	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, 512), ST_BAD_INDEX);
-	rig_qp_ctx(g, QPT_MLX, RIG_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, RIG_QPN), ST_BAD_PARAM); /* not a special QP */
-	rig_qp_ctx(g, QPT_RC, RIG_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, RIG_QPN), ST_BAD_QP_STATE);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, RIG_QPN), ST_OK);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, RIG_QPN), ST_BAD_QP_STATE);
-	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, RIG_QPN), ST_BAD_QP_STATE);
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_CQ, 1, RIG_CQN), ST_BUSY);
-	EXPECT_EQ(t, rig_cmd(g, OP_2RST, 2, RIG_QPN), ST_OK);
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_CQ, 1, RIG_CQN), ST_OK);
+	rig_qp_ctx(g, QPT_MLX, FIX_CQN);
+	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_BAD_PARAM); /* not a special QP */
+	rig_qp_ctx(g, QPT_RC, FIX_CQN);
+	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, FIX_QPN), ST_BAD_QP_STATE);
+	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_OK);
+	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_BAD_QP_STATE);
+	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, FIX_QPN), ST_BAD_QP_STATE);
+	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_CQ, 1, FIX_CQN), ST_BUSY);
+	EXPECT_EQ(t, rig_cmd(g, OP_2RST, 2, FIX_QPN), ST_OK);
+	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_CQ, 1, FIX_CQN), ST_OK);
 	in = rig_in(g);
 	put_be64(in, 0x00030000);
-	put_be64(in + 8, RIG_RAM);
+	put_be64(in + 8, FIX_RAM);
 	EXPECT_EQ(t, rig_cmd(g, OP_MAP_ICM, 0, 1), ST_BAD_PARAM); /* not the guest's memory */
 	EXPECT_EQ(t, rig_cmd_imm(g, OP_UNMAP_ICM, 0, 16, 0x30000, NULL), ST_OK);
-	EXPECT_EQ(t, rig_cq(g, RIG_CQN, 3, PAGE_CQ), ST_OK);
-	rig_qp_ctx(g, QPT_RC, RIG_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, RIG_QPN), ST_ICM_ERROR);
+	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
+	rig_qp_ctx(g, QPT_RC, FIX_CQN);
+	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_ICM_ERROR);
 	rig_destroy(&r);
 }
 
 static void only_a_bus_master_reaches_memory(struct ktest *t)
 {
-	struct rig_guest *g;
-	struct rig r;
+	struct fix_guest *g;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];
 	rig_init_hca(g);
 	pci_cfg_write(g->h, 0x04, 2, 2);
-	EXPECT_EQ(t, rig_cq(g, RIG_CQN, 3, PAGE_CQ), ST_BAD_PARAM);
+	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 3, PAGE_CQ), ST_BAD_PARAM);
 	msix_raise(g->h, 2);
 	EXPECT_EQ(t, g->msi[2], 0u);
 	pci_cfg_write(g->h, 0x04, 6, 2);
 	EXPECT_EQ(t, g->msi[2], 1u);
-	EXPECT_EQ(t, rig_cq(g, RIG_CQN, 3, PAGE_CQ), ST_OK);
+	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
 	rig_destroy(&r);
 }
 
@@ -99,8 +99,8 @@ static void init_hca_refuses_sizes(struct ktest *t)
 		uint8_t val;
 	} cases[] = { { 0x00, 1 },  { 0x37, 19 }, { 0x4f, 17 }, { 0x57, 17 }, { 0x87, 8 },
 		      { 0xfb, 20 }, { 0xdb, 14 }, { 0xd3, 11 }, { 0xd7, 31 }, { 0x12a, 12 } };
-	struct rig_guest *g;
-	struct rig r;
+	struct fix_guest *g;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];
@@ -120,9 +120,9 @@ static void init_hca_refuses_sizes(struct ktest *t)
 /* In event mode the answer is an entry of type 0x0a with the token. */
 static void command_completes_by_event(struct ktest *t)
 {
-	struct rig_guest *g;
+	struct fix_guest *g;
 	const uint8_t *e;
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];
@@ -143,8 +143,8 @@ static void command_completes_by_event(struct ktest *t)
 
 static void ownership_and_reset(struct ktest *t)
 {
-	struct rig_guest *g;
-	struct rig r;
+	struct fix_guest *g;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];
@@ -169,28 +169,28 @@ static void region_checks(struct ktest *t)
 		uint64_t va, len;
 		enum mr_fault want;
 	} cases[] = {
-		{ RIG_KEY, RIG_PD, MPT_LOCAL_READ, RIG_VA, RIG_LEN, MR_OK },
-		{ RIG_KEY, RIG_PD, MPT_REMOTE_READ, RIG_VA + RIG_LEN - 1, 1, MR_OK },
-		{ RIG_KEY, RIG_PD, MPT_LOCAL_READ, RIG_VA + RIG_LEN, 0, MR_OK },
-		{ RIG_KEY + 1, RIG_PD, MPT_LOCAL_READ, RIG_VA, 1, MR_KEY }, /* variant */
-		{ RIG_KEY + 0x100, RIG_PD, MPT_LOCAL_READ, RIG_VA, 1, MR_KEY },
-		{ RIG_KEY, RIG_PD + 1, MPT_LOCAL_READ, RIG_VA, 1, MR_PD },
-		{ RIG_KEY, RIG_PD, MPT_LOCAL_WRITE, RIG_VA, 1, MR_ACCESS },
-		{ RIG_KEY, RIG_PD, MPT_REMOTE_WRITE, RIG_VA, 1, MR_ACCESS },
-		{ RIG_KEY, RIG_PD, MPT_ATOMIC, RIG_VA, 8, MR_ACCESS },
-		{ RIG_KEY, RIG_PD, MPT_LOCAL_READ, RIG_VA - 1, 1, MR_BOUNDS },
-		{ RIG_KEY, RIG_PD, MPT_LOCAL_READ, RIG_VA + 1, RIG_LEN, MR_BOUNDS },
-		{ RIG_KEY, RIG_PD, MPT_LOCAL_READ, RIG_VA + 1, ~0ull, MR_BOUNDS },
-		{ RIG_KEY, RIG_PD, MPT_LOCAL_READ, ~0ull, 2, MR_BOUNDS },
+		{ FIX_KEY, FIX_PD, MPT_LOCAL_READ, FIX_VA, FIX_LEN, MR_OK },
+		{ FIX_KEY, FIX_PD, MPT_REMOTE_READ, FIX_VA + FIX_LEN - 1, 1, MR_OK },
+		{ FIX_KEY, FIX_PD, MPT_LOCAL_READ, FIX_VA + FIX_LEN, 0, MR_OK },
+		{ FIX_KEY + 1, FIX_PD, MPT_LOCAL_READ, FIX_VA, 1, MR_KEY }, /* variant */
+		{ FIX_KEY + 0x100, FIX_PD, MPT_LOCAL_READ, FIX_VA, 1, MR_KEY },
+		{ FIX_KEY, FIX_PD + 1, MPT_LOCAL_READ, FIX_VA, 1, MR_PD },
+		{ FIX_KEY, FIX_PD, MPT_LOCAL_WRITE, FIX_VA, 1, MR_ACCESS },
+		{ FIX_KEY, FIX_PD, MPT_REMOTE_WRITE, FIX_VA, 1, MR_ACCESS },
+		{ FIX_KEY, FIX_PD, MPT_ATOMIC, FIX_VA, 8, MR_ACCESS },
+		{ FIX_KEY, FIX_PD, MPT_LOCAL_READ, FIX_VA - 1, 1, MR_BOUNDS },
+		{ FIX_KEY, FIX_PD, MPT_LOCAL_READ, FIX_VA + 1, FIX_LEN, MR_BOUNDS },
+		{ FIX_KEY, FIX_PD, MPT_LOCAL_READ, FIX_VA + 1, ~0ull, MR_BOUNDS },
+		{ FIX_KEY, FIX_PD, MPT_LOCAL_READ, ~0ull, 2, MR_BOUNDS },
 	};
-	struct rig_guest *g;
+	struct fix_guest *g;
 	struct mr mr;
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];
 	rig_init_hca(g);
-	EXPECT_EQ(t, rig_mr(g, RIG_KEY_INDEX, rights, RIG_PD), ST_OK);
+	EXPECT_EQ(t, rig_mr(g, FIX_KEY_INDEX, rights, FIX_PD), ST_OK);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		EXPECT_EQ(t,
 			  (int)mr_get(g->h, cases[i].key, cases[i].pd, cases[i].need, cases[i].va,
@@ -198,38 +198,38 @@ static void region_checks(struct ktest *t)
 			  cases[i].want);
 	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_MPT, 1, 0x21), ST_OK);
 	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_MPT, 1, 0x21), ST_BAD_RES_STATE);
-	EXPECT_EQ(t, (int)mr_get(g->h, RIG_KEY, RIG_PD, 0, RIG_VA, 1, &mr), MR_KEY);
+	EXPECT_EQ(t, (int)mr_get(g->h, FIX_KEY, FIX_PD, 0, FIX_VA, 1, &mr), MR_KEY);
 	rig_destroy(&r);
 }
 
 /* A translated page that is not the guest's RAM, or not present, cannot be reached. */
 static void region_pages_are_checked(struct ktest *t)
 {
-	struct rig_guest *g;
+	struct fix_guest *g;
 	struct mr mr;
-	struct rig r;
+	struct fixture r;
 	uint64_t len = 4096;
 	uint8_t *mtt;
 
 	rig_create(&r);
 	g = &r.g[0];
 	rig_init_hca(g);
-	EXPECT_EQ(t, rig_mr(g, RIG_KEY_INDEX, MPT_LOCAL_READ, RIG_PD), ST_OK);
-	ASSERT_EQ(t, (int)mr_get(g->h, RIG_KEY, RIG_PD, 0, RIG_VA, RIG_LEN, &mr), MR_OK);
-	EXPECT_TRUE(t, mr_span(g->h, &mr, RIG_VA, &len) == rig_page(g, PAGE_MR));
-	mtt = g->ram + RIG_ICM + 0x90000 + PAGE_MR * 8;
-	put_be64(mtt, (uint64_t)RIG_RAM | 1);
+	EXPECT_EQ(t, rig_mr(g, FIX_KEY_INDEX, MPT_LOCAL_READ, FIX_PD), ST_OK);
+	ASSERT_EQ(t, (int)mr_get(g->h, FIX_KEY, FIX_PD, 0, FIX_VA, FIX_LEN, &mr), MR_OK);
+	EXPECT_TRUE(t, mr_span(g->h, &mr, FIX_VA, &len) == rig_page(g, PAGE_MR));
+	mtt = g->ram + FIX_ICM + 0x90000 + PAGE_MR * 8;
+	put_be64(mtt, (uint64_t)FIX_RAM | 1);
 	len = 4096;
-	EXPECT_TRUE(t, mr_span(g->h, &mr, RIG_VA, &len) == NULL);
-	put_be64(mtt, RIG_BUF);
+	EXPECT_TRUE(t, mr_span(g->h, &mr, FIX_VA, &len) == NULL);
+	put_be64(mtt, FIX_BUF);
 	len = 4096;
-	EXPECT_TRUE(t, mr_span(g->h, &mr, RIG_VA, &len) == NULL);
+	EXPECT_TRUE(t, mr_span(g->h, &mr, FIX_VA, &len) == NULL);
 	rig_destroy(&r);
 }
 
 static void config_space(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 	struct hca *h;
 
 	rig_create(&r);
@@ -251,7 +251,7 @@ static void config_space(struct ktest *t)
 static void hint_names_the_front_end(struct ktest *t)
 {
 	struct front_ops ops;
-	struct rig r;
+	struct fixture r;
 	struct hca *h;
 	uint32_t pos;
 
@@ -276,8 +276,8 @@ static void hint_names_the_front_end(struct ktest *t)
 /* A vector that fires while it is masked comes when it is let through. */
 static void masked_interrupt_is_kept(struct ktest *t)
 {
-	struct rig_guest *g;
-	struct rig r;
+	struct fix_guest *g;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];

@@ -7,37 +7,37 @@
 #define ARM_SOLICITED 1u
 #define ARM_NEXT      2u
 
-static void post_cqe(struct rig_guest *g, bool solicited)
+static void post_cqe(struct fix_guest *g, bool solicited)
 {
-	const struct completion c = { .qpn = RIG_QPN, .opcode = RCQE_SEND, .solicited = solicited };
+	const struct completion c = { .qpn = FIX_QPN, .opcode = RCQE_SEND, .solicited = solicited };
 
-	cq_post(g->h, RIG_CQN, &c);
+	cq_post(g->h, FIX_CQN, &c);
 }
 
-static struct rig_guest *setup(struct rig *r, unsigned log_size)
+static struct fix_guest *setup(struct fixture *r, unsigned log_size)
 {
-	struct rig_guest *g = &r->g[0];
+	struct fix_guest *g = &r->g[0];
 
 	rig_create(r);
 	rig_init_hca(g);
 	g->cq_log = log_size;
-	if (rig_cq(g, RIG_CQN, log_size, PAGE_CQ))
+	if (rig_cq(g, FIX_CQN, log_size, PAGE_CQ))
 		return NULL;
 	return g;
 }
 
 /* Take the completion event that is there; false if there is none. */
-static bool event(struct rig_guest *g)
+static bool event(struct fix_guest *g)
 {
 	const uint8_t *e = rig_eqe(g);
 
-	return e && e[1] == EV_COMP && get_be32(e + 4) == RIG_CQN;
+	return e && e[1] == EV_COMP && get_be32(e + 4) == FIX_CQN;
 }
 
 static void armed_queue_tells_once(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g = setup(&r, 4);
+	struct fixture r;
+	struct fix_guest *g = setup(&r, 4);
 
 	post_cqe(g, false);
 	EXPECT_FALSE(t, event(g)); /* not armed */
@@ -55,8 +55,8 @@ static void armed_queue_tells_once(struct ktest *t)
 /* Armed while entries wait that no event told of: at once. */
 static void arming_behind_an_entry_fires(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g = setup(&r, 4);
+	struct fixture r;
+	struct fix_guest *g = setup(&r, 4);
 
 	post_cqe(g, false);
 	rig_arm(g, ARM_NEXT);
@@ -78,9 +78,9 @@ static void arming_behind_an_entry_fires(struct ktest *t)
 
 static void solicited_arm_waits_for_solicited(struct ktest *t)
 {
-	const struct completion error = { .qpn = RIG_QPN, .syndrome = SYN_FLUSH };
-	struct rig r;
-	struct rig_guest *g = setup(&r, 4);
+	const struct completion error = { .qpn = FIX_QPN, .syndrome = SYN_FLUSH };
+	struct fixture r;
+	struct fix_guest *g = setup(&r, 4);
 
 	rig_arm(g, ARM_SOLICITED);
 	post_cqe(g, false);
@@ -89,7 +89,7 @@ static void solicited_arm_waits_for_solicited(struct ktest *t)
 	EXPECT_TRUE(t, event(g));
 	rig_arm(g, ARM_SOLICITED);
 	EXPECT_FALSE(t, event(g)); /* told of already */
-	cq_post(g->h, RIG_CQN, &error);
+	cq_post(g->h, FIX_CQN, &error);
 	EXPECT_TRUE(t, event(g)); /* an error counts */
 	rig_destroy(&r);
 }
@@ -97,8 +97,8 @@ static void solicited_arm_waits_for_solicited(struct ktest *t)
 static void overrun_breaks_the_queue(struct ktest *t)
 {
 	const uint8_t *e;
-	struct rig r;
-	struct rig_guest *g = setup(&r, 2);
+	struct fixture r;
+	struct fix_guest *g = setup(&r, 2);
 
 	for (unsigned i = 0; i < 4; i++)
 		post_cqe(g, false);
@@ -107,7 +107,7 @@ static void overrun_breaks_the_queue(struct ktest *t)
 	e = rig_eqe(g);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[1], EV_CQ_ERROR);
-	EXPECT_EQ(t, get_be32(e + 4), RIG_CQN);
+	EXPECT_EQ(t, get_be32(e + 4), FIX_CQN);
 	EXPECT_EQ(t, e[0x0f], 1);
 	for (unsigned i = 0; i < 4; i++)
 		EXPECT_TRUE(t, rig_cqe(g) != NULL);
@@ -119,8 +119,8 @@ static void overrun_breaks_the_queue(struct ktest *t)
 /* The marker takes an index; the new buffer goes on after it. */
 static void resize_goes_on_at_the_next_index(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g = setup(&r, 2);
+	struct fixture r;
+	struct fix_guest *g = setup(&r, 2);
 	const uint8_t *e;
 	uint8_t *in;
 
@@ -131,7 +131,7 @@ static void resize_goes_on_at_the_next_index(struct ktest *t)
 	in = rig_in(g);
 	in[0x0c] = 3;
 	put_be32(in + 0x1c, (PAGE_CQ + 1) * 8);
-	EXPECT_EQ(t, rig_cmd(g, OP_MODIFY_CQ, 0, RIG_CQN), ST_OK);
+	EXPECT_EQ(t, rig_cmd(g, OP_MODIFY_CQ, 0, FIX_CQN), ST_OK);
 	e = rig_cqe(g);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[31] & 0x1f, CQE_OP_RESIZE);
@@ -141,7 +141,7 @@ static void resize_goes_on_at_the_next_index(struct ktest *t)
 		EXPECT_NE(t, n[31] >> 7, i >> 3 & 1); /* not ours yet */
 		post_cqe(g, false);
 		EXPECT_EQ(t, n[31] >> 7, i >> 3 & 1);
-		put_be32(g->ram + RIG_DB, i + 1);
+		put_be32(g->ram + FIX_DB, i + 1);
 	}
 	rig_destroy(&r);
 }
@@ -152,18 +152,18 @@ static void bad_doorbells_are_counted(struct ktest *t)
 		uint64_t off, val;
 		unsigned size;
 	} cases[] = {
-		{ RIG_UAR * 4096 + 0x14, ~0ull, 4 },    /* no such QP */
-		{ RIG_UAR * 4096 + 0x14, 0, 8 },        /* wrong width */
-		{ RIG_UAR * 4096 + 0x20, ~0ull, 8 },    /* no such CQ */
-		{ RIG_UAR * 4096 + 0x24, ~0ull, 4 },    /* second half alone */
-		{ RIG_UAR * 4096 + 0x800, 0x80, 4 },    /* no such EQ */
+		{ FIX_UAR * 4096 + 0x14, ~0ull, 4 },    /* no such QP */
+		{ FIX_UAR * 4096 + 0x14, 0, 8 },        /* wrong width */
+		{ FIX_UAR * 4096 + 0x20, ~0ull, 8 },    /* no such CQ */
+		{ FIX_UAR * 4096 + 0x24, ~0ull, 4 },    /* second half alone */
+		{ FIX_UAR * 4096 + 0x800, 0x80, 4 },    /* no such EQ */
 		{ 2 * 4096 + 0x800, 0xffffff00ull, 4 }, /* consumer beyond the producer */
 		{ 15 * 4096 + 0x30, 0, 4 },
 		{ 16 * 4096 + 0x14, 0, 4 }, /* beyond the UARs of INIT_HCA */
 		{ BAR2_SIZE - 4, 0, 4 },
 	};
-	struct rig r;
-	struct rig_guest *g = setup(&r, 2);
+	struct fixture r;
+	struct fix_guest *g = setup(&r, 2);
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const uint64_t before = g->h->stats.bad_doorbells;
@@ -175,19 +175,19 @@ static void bad_doorbells_are_counted(struct ktest *t)
 }
 
 /* MODIFY_CQ: an event after @count entries or @us. */
-static enum hca_status moderate(struct rig_guest *g, unsigned us, unsigned count)
+static enum hca_status moderate(struct fix_guest *g, unsigned us, unsigned count)
 {
 	uint8_t *in = rig_in(g);
 
 	put_be16(in + 0x10, (uint16_t)us);
 	put_be16(in + 0x12, (uint16_t)count);
-	return rig_cmd(g, OP_MODIFY_CQ, 1, RIG_CQN);
+	return rig_cmd(g, OP_MODIFY_CQ, 1, FIX_CQN);
 }
 
 static void moderation_waits_for_the_count(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g = setup(&r, 4);
+	struct fixture r;
+	struct fix_guest *g = setup(&r, 4);
 
 	EXPECT_EQ(t, moderate(g, 1000, 3), ST_OK);
 	rig_arm(g, ARM_NEXT);
@@ -203,8 +203,8 @@ static void moderation_waits_for_the_count(struct ktest *t)
 
 static void moderation_waits_no_longer_than_its_period(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g = setup(&r, 4);
+	struct fixture r;
+	struct fix_guest *g = setup(&r, 4);
 
 	EXPECT_EQ(t, moderate(g, 1000, 3), ST_OK);
 	rig_arm(g, ARM_NEXT);
@@ -227,13 +227,13 @@ static void moderation_waits_no_longer_than_its_period(struct ktest *t)
 /* A queue that goes away takes its timer along. */
 static void moderated_queue_can_be_destroyed(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g = setup(&r, 4);
+	struct fixture r;
+	struct fix_guest *g = setup(&r, 4);
 
 	EXPECT_EQ(t, moderate(g, 1000, 0), ST_OK);
 	rig_arm(g, ARM_NEXT);
 	post_cqe(g, false);
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_CQ, 1, RIG_CQN), ST_OK);
+	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_CQ, 1, FIX_CQN), ST_OK);
 	rig_advance(&r, 5 * NSEC_PER_MSEC);
 	EXPECT_FALSE(t, event(g));
 	rig_destroy(&r);

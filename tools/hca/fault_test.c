@@ -7,25 +7,25 @@
 #define MS  NSEC_PER_MSEC
 #define KIB 1024u
 
-static struct rig_wr wr_of(uint8_t opcode, uint32_t len)
+static struct fix_wr wr_of(uint8_t opcode, uint32_t len)
 {
-	return (struct rig_wr){ .opcode = opcode,
-				.raddr = RIG_VA + 0x20000,
-				.rkey = RIG_KEY,
-				.laddr = RIG_VA,
+	return (struct fix_wr){ .opcode = opcode,
+				.raddr = FIX_VA + 0x20000,
+				.rkey = FIX_KEY,
+				.laddr = FIX_VA,
 				.len = len,
-				.lkey = RIG_KEY };
+				.lkey = FIX_KEY };
 }
 
-static void post(struct rig_guest *g, uint8_t opcode, uint32_t len)
+static void post(struct fix_guest *g, uint8_t opcode, uint32_t len)
 {
-	const struct rig_wr wr = wr_of(opcode, len);
+	const struct fix_wr wr = wr_of(opcode, len);
 
 	rig_post(g, &wr);
 	rig_ring(g);
 }
 
-static unsigned completions(struct rig_guest *g)
+static unsigned completions(struct fix_guest *g)
 {
 	unsigned n = 0;
 
@@ -47,12 +47,12 @@ static void delays_are_by_class(struct ktest *t)
 
 	for (size_t slow = 0; slow < ARRAY_SIZE(kinds); slow++) {
 		for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
-			struct rig r;
+			struct fixture r;
 
 			rig_create(&r);
 			rig_connect(&r, 3, 4);
 			inject_set_delay(r.f, 0, 0, 20 * MS, kinds[slow].cls);
-			rig_post_recv(&r.g[1], RIG_VA, 64, RIG_KEY);
+			rig_post_recv(&r.g[1], FIX_VA, 64, FIX_KEY);
 			post(&r.g[0], kinds[k].opcode, kinds[k].len);
 			EXPECT_EQ(t, completions(&r.g[0]), k == slow ? 0u : 1u);
 			rig_advance(&r, 19 * MS);
@@ -68,7 +68,7 @@ static void delays_are_by_class(struct ktest *t)
 /* What comes behind a slow WQE is slow as well: a queue keeps its order. */
 static void delayed_class_keeps_the_order(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -83,31 +83,31 @@ static void delayed_class_keeps_the_order(struct ktest *t)
 	rig_destroy(&r);
 }
 
-/* A QP that sends datagrams, at RIG_QPN. */
-static void datagram_qp(struct ktest *t, struct rig_guest *g, enum qp_type type)
+/* A QP that sends datagrams, at FIX_QPN. */
+static void datagram_qp(struct ktest *t, struct fix_guest *g, enum qp_type type)
 {
 	rig_init_hca(g);
 	g->cq_log = 4;
 	g->sq_log = 3;
-	EXPECT_EQ(t, rig_cq(g, RIG_CQN, 4, PAGE_CQ), ST_OK);
-	EXPECT_EQ(t, rig_mr(g, RIG_KEY_INDEX, MPT_LOCAL_READ | MPT_LOCAL_WRITE, RIG_PD), ST_OK);
+	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 4, PAGE_CQ), ST_OK);
+	EXPECT_EQ(t, rig_mr(g, FIX_KEY_INDEX, MPT_LOCAL_READ | MPT_LOCAL_WRITE, FIX_PD), ST_OK);
 	if (type == QPT_MLX) /* QP0 */
-		EXPECT_EQ(t, rig_cmd(g, OP_CONF_SPECIAL_QP, 0, RIG_QPN), ST_OK);
-	rig_qp_ctx(g, type, RIG_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, RIG_QPN), ST_OK);
+		EXPECT_EQ(t, rig_cmd(g, OP_CONF_SPECIAL_QP, 0, FIX_QPN), ST_OK);
+	rig_qp_ctx(g, type, FIX_CQN);
+	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_OK);
 	for (unsigned i = 0; i < 8; i++)
 		put_be32(rig_page(g, PAGE_QP) + i * 64, 1u << 31);
-	rig_qp_ctx(g, type, RIG_CQN)[8] = 5 << 5 | 12; /* 4 KiB, and no longer message */
-	EXPECT_EQ(t, rig_cmd(g, OP_INIT2RTR, 0, RIG_QPN), ST_OK);
-	rig_qp_ctx(g, type, RIG_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, RIG_QPN), ST_OK);
+	rig_qp_ctx(g, type, FIX_CQN)[8] = 5 << 5 | 12; /* 4 KiB, and no longer message */
+	EXPECT_EQ(t, rig_cmd(g, OP_INIT2RTR, 0, FIX_QPN), ST_OK);
+	rig_qp_ctx(g, type, FIX_CQN);
+	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, FIX_QPN), ST_OK);
 }
 
 static void mads_have_a_delay_of_their_own(struct ktest *t)
 {
 	const uint32_t len = 8 + 12 + 8 + MAD_SIZE; /* LRH, BTH, DETH */
-	struct rig_guest *g;
-	struct rig r;
+	struct fix_guest *g;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];
@@ -128,8 +128,8 @@ static void mads_have_a_delay_of_their_own(struct ktest *t)
 	rig_destroy(&r);
 }
 
-/* An empty datagram to RIG_QPN at a port: control and address segments fill the WQE. */
-static void post_datagram(struct rig_guest *g, uint16_t dlid)
+/* An empty datagram to FIX_QPN at a port: control and address segments fill the WQE. */
+static void post_datagram(struct fix_guest *g, uint16_t dlid)
 {
 	const uint16_t i = g->sq_tail++;
 	uint8_t *w = rig_page(g, PAGE_QP) + g->sq_off + (i & ((1u << g->sq_log) - 1)) * 64u;
@@ -138,7 +138,7 @@ static void post_datagram(struct rig_guest *g, uint16_t dlid)
 	put_be32(w + 4, 64 / 16);
 	put_be32(w + 8, 0xc);
 	put_be16(w + 16 + 6, dlid);
-	put_be32(w + 16 + 32, RIG_QPN);
+	put_be32(w + 16 + 32, FIX_QPN);
 	put_be32(w + 16 + 36, BIT(31)); /* with the queue pair's own Q_Key */
 	put_be32(w, (i & (1u << g->sq_log) ? BIT(31) : 0) | WQE_SEND);
 	rig_ring(g);
@@ -146,8 +146,8 @@ static void post_datagram(struct rig_guest *g, uint16_t dlid)
 
 static void datagrams_are_lost_and_late(struct ktest *t)
 {
-	struct rig_guest *g;
-	struct rig r;
+	struct fix_guest *g;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];
@@ -183,14 +183,14 @@ static void datagrams_are_lost_and_late(struct ktest *t)
 
 static void datagrams_come_twice(struct ktest *t)
 {
-	struct rig_guest *g;
-	struct rig r;
+	struct fix_guest *g;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];
 	datagram_qp(t, g, QPT_UD);
 	for (unsigned i = 0; i < 8; i++)
-		rig_post_recv(g, RIG_VA + i * 64ull, 64, RIG_KEY);
+		rig_post_recv(g, FIX_VA + i * 64ull, 64, FIX_KEY);
 	post_datagram(g, 1);
 	EXPECT_EQ(t, completions(g), 2u); /* sent, received */
 	EXPECT_FALSE(t, fault_duplicate(r.f, 77, 100, CLS_UD));
@@ -217,8 +217,8 @@ static void datagrams_come_twice(struct ktest *t)
 static void mads_come_twice(struct ktest *t)
 {
 	const uint32_t len = 8 + 12 + 8 + MAD_SIZE;
-	struct rig_guest *g;
-	struct rig r;
+	struct fix_guest *g;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];
@@ -238,7 +238,7 @@ static void mads_come_twice(struct ktest *t)
 
 static void bandwidth_is_bounded(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 	unsigned done;
 
 	rig_create(&r);
@@ -265,7 +265,7 @@ static void bandwidth_is_bounded(struct ktest *t)
 /* The target's bucket binds the requester too, in slices of the burst; data stay right. */
 static void bandwidth_of_the_target_binds(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -288,7 +288,7 @@ static void bandwidth_of_the_target_binds(struct ktest *t)
 
 static void killed_port_is_silent(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 	const uint8_t *e;
 
 	rig_create(&r);
@@ -310,7 +310,7 @@ static void killed_port_is_silent(struct ktest *t)
 
 static void revived_port_carries_the_retry(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -325,8 +325,8 @@ static void revived_port_carries_the_retry(struct ktest *t)
 
 static void commands_fail_as_often_as_told(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g;
+	struct fixture r;
+	struct fix_guest *g;
 
 	rig_create(&r);
 	g = &r.g[0];
@@ -335,7 +335,7 @@ static void commands_fail_as_often_as_told(struct ktest *t)
 	EXPECT_TRUE(t, fault_command(r.f, 1, OP_QUERY_FW, ST_BAD_SIZE, 2));
 	EXPECT_FALSE(t, fault_command(r.f, 9, OP_QUERY_FW, ST_BAD_SIZE, 2));
 	EXPECT_EQ(t, rig_cmd(g, OP_NOP, 0, 0), ST_OK);
-	memset(g->ram + RIG_OUT, 0xee, MAILBOX);
+	memset(g->ram + FIX_OUT, 0xee, MAILBOX);
 	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_FW, 0, 0), ST_BAD_SIZE);
 	EXPECT_EQ(t, rig_out(g)[0], 0xee); /* it did not run */
 	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_FW, 0, 0), ST_BAD_SIZE);
@@ -349,20 +349,20 @@ static void commands_fail_as_often_as_told(struct ktest *t)
 	rig_destroy(&r);
 }
 
-static void go(struct rig_guest *g, uint16_t op)
+static void go(struct fix_guest *g, uint16_t op)
 {
 	bar_write(g->h, 0, REG_HCR + 0x18, swap_be32(HCR_GO | op), 4);
 }
 
-static uint32_t hcr_word(struct rig_guest *g)
+static uint32_t hcr_word(struct fix_guest *g)
 {
 	return swap_be32((uint32_t)bar_read(g->h, 0, REG_HCR + 0x18, 4));
 }
 
 static void hung_command_ends_with_the_reset(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g;
+	struct fixture r;
+	struct fix_guest *g;
 
 	rig_create(&r);
 	g = &r.g[0];
@@ -380,8 +380,8 @@ static void hung_command_ends_with_the_reset(struct ktest *t)
 
 static void catastrophe_stops_the_board(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g;
+	struct fixture r;
+	struct fix_guest *g;
 	const uint8_t *e;
 
 	rig_create(&r);
@@ -410,8 +410,8 @@ static void catastrophe_stops_the_board(struct ktest *t)
 
 static void board_recovers_from_catastrophe_by_reset(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g;
+	struct fixture r;
+	struct fix_guest *g;
 
 	rig_create(&r);
 	g = &r.g[0];
@@ -429,8 +429,8 @@ static void board_recovers_from_catastrophe_by_reset(struct ktest *t)
 
 static void events_come_out_of_the_blue(struct ktest *t)
 {
-	struct rig r;
-	struct rig_guest *g;
+	struct fixture r;
+	struct fix_guest *g;
 	const uint8_t *e;
 
 	rig_create(&r);
@@ -454,7 +454,7 @@ static void messages_end_with_any_syndrome(struct ktest *t)
 {
 	for (unsigned syndrome = 1; syndrome < 256; syndrome += syndrome < 0x23 ? 1 : 55) {
 		const uint8_t *e;
-		struct rig r;
+		struct fixture r;
 
 		rig_create(&r);
 		rig_connect(&r, 3, 4);
@@ -476,7 +476,7 @@ static void messages_end_with_any_syndrome(struct ktest *t)
 		EXPECT_EQ(t, e[0x1b], SYN_FLUSH);
 		EXPECT_EQ(t, r.g[0].h->stats.injected_errors, 1u);
 		EXPECT_TRUE(t, rig_eqe(&r.g[1]) == NULL);
-		EXPECT_EQ(t, (int)qp_find(r.g[1].h, RIG_QPN)->state, QPS_RTS);
+		EXPECT_EQ(t, (int)qp_find(r.g[1].h, FIX_QPN)->state, QPS_RTS);
 		rig_destroy(&r);
 	}
 }
@@ -484,9 +484,9 @@ static void messages_end_with_any_syndrome(struct ktest *t)
 /* Whichever queue the next completion is for, though there is room in it. */
 static void completions_overrun_on_command(struct ktest *t)
 {
-	struct rig_guest *g;
+	struct fix_guest *g;
 	const uint8_t *e;
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -501,7 +501,7 @@ static void completions_overrun_on_command(struct ktest *t)
 	e = rig_eqe(g);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[1], EV_CQ_ERROR);
-	EXPECT_EQ(t, get_be32(e + 4), RIG_CQN);
+	EXPECT_EQ(t, get_be32(e + 4), FIX_CQN);
 	EXPECT_EQ(t, e[0x0f], 1); /* overrun */
 	EXPECT_EQ(t, g->h->stats.injected_overruns, 1u);
 	EXPECT_EQ(t, g->h->stats.cq_overruns, 1u);

@@ -28,7 +28,7 @@ static uint64_t rig_clock(void)
 
 static void rig_msi(struct hca *h, unsigned vector, uint64_t addr, uint32_t data)
 {
-	struct rig_guest *g = h->front_priv;
+	struct fix_guest *g = h->front_priv;
 
 	(void)addr;
 	(void)data;
@@ -42,14 +42,14 @@ static const struct front_ops rig_ops = { .name = "rig", .msi = rig_msi };
 /* Guest RAM between two areas that cannot be touched: a stray access is seen. */
 static uint8_t *ram_alloc(void)
 {
-	uint8_t *p = mmap(NULL, RIG_RAM + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *p = mmap(NULL, FIX_RAM + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (p == MAP_FAILED || mprotect(p + GUARD, RIG_RAM, PROT_READ | PROT_WRITE))
+	if (p == MAP_FAILED || mprotect(p + GUARD, FIX_RAM, PROT_READ | PROT_WRITE))
 		abort();
 	return p + GUARD;
 }
 
-void rig_create(struct rig *r)
+void rig_create(struct fixture *r)
 {
 	memset(r, 0, sizeof(*r));
 	log_open("/dev/null"); /* refusals are what the tests are about */
@@ -58,7 +58,7 @@ void rig_create(struct rig *r)
 		abort();
 	r->f->clock = rig_clock;
 	for (unsigned i = 0; i < 2; i++) {
-		struct rig_guest *g = &r->g[i];
+		struct fix_guest *g = &r->g[i];
 
 		g->h = hca_create(r->f, NULL, 0, 0);
 		g->ram = ram_alloc();
@@ -67,7 +67,7 @@ void rig_create(struct rig *r)
 		g->h->front = &rig_ops;
 		g->h->front_priv = g;
 		g->h->mem.nr = 1;
-		g->h->mem.r[0] = (struct mem_region){ .len = RIG_RAM, .host = g->ram };
+		g->h->mem.r[0] = (struct mem_region){ .len = FIX_RAM, .host = g->ram };
 		pci_cfg_write(g->h, 0x04, 6, 2);      /* memory, bus master */
 		pci_cfg_write(g->h, 0x9e, 0x8000, 2); /* MSI-X on */
 		for (unsigned v = 0; v < NR_MSIX; v++)
@@ -76,14 +76,14 @@ void rig_create(struct rig *r)
 	fabric_run(r->f);
 }
 
-void rig_destroy(struct rig *r)
+void rig_destroy(struct fixture *r)
 {
 	fabric_destroy(r->f);
 	for (unsigned i = 0; i < 2; i++)
-		munmap(r->g[i].ram - GUARD, RIG_RAM + 2 * GUARD);
+		munmap(r->g[i].ram - GUARD, FIX_RAM + 2 * GUARD);
 }
 
-void rig_settle(struct rig *r)
+void rig_settle(struct fixture *r)
 {
 	for (unsigned i = 0; i < 100000; i++) {
 		fabric_run(r->f);
@@ -94,7 +94,7 @@ void rig_settle(struct rig *r)
 }
 
 /* Let time pass, stopping at each deadline on the way. */
-void rig_advance(struct rig *r, uint64_t ns)
+void rig_advance(struct fixture *r, uint64_t ns)
 {
 	const uint64_t end = rig_now + ns;
 
@@ -106,23 +106,23 @@ void rig_advance(struct rig *r, uint64_t ns)
 	rig_settle(r);
 }
 
-uint8_t *rig_in(struct rig_guest *g)
+uint8_t *rig_in(struct fix_guest *g)
 {
-	memset(g->ram + RIG_IN, 0, MAILBOX);
-	return g->ram + RIG_IN;
+	memset(g->ram + FIX_IN, 0, MAILBOX);
+	return g->ram + FIX_IN;
 }
 
-const uint8_t *rig_out(struct rig_guest *g)
+const uint8_t *rig_out(struct fix_guest *g)
 {
-	return g->ram + RIG_OUT;
+	return g->ram + FIX_OUT;
 }
 
-static void hcr_store(struct rig_guest *g, unsigned dword, uint32_t val)
+static void hcr_store(struct fix_guest *g, unsigned dword, uint32_t val)
 {
 	bar_write(g->h, 0, REG_HCR + dword * 4, swap_be32(val), 4);
 }
 
-enum hca_status rig_cmd_imm(struct rig_guest *g, uint16_t op, uint8_t mod, uint32_t im, uint64_t in,
+enum hca_status rig_cmd_imm(struct fix_guest *g, uint16_t op, uint8_t mod, uint32_t im, uint64_t in,
 			    uint64_t *out)
 {
 	uint32_t word;
@@ -131,7 +131,7 @@ enum hca_status rig_cmd_imm(struct rig_guest *g, uint16_t op, uint8_t mod, uint3
 	hcr_store(g, 1, (uint32_t)in);
 	hcr_store(g, 2, im);
 	hcr_store(g, 3, 0);
-	hcr_store(g, 4, RIG_OUT);
+	hcr_store(g, 4, FIX_OUT);
 	hcr_store(g, 5, 0xffffu << 16);
 	hcr_store(g, 6, HCR_GO | (uint32_t)mod << 12 | op);
 	word = swap_be32((uint32_t)bar_read(g->h, 0, REG_HCR + 0x18, 4));
@@ -142,14 +142,14 @@ enum hca_status rig_cmd_imm(struct rig_guest *g, uint16_t op, uint8_t mod, uint3
 	return (enum hca_status)(word >> 24);
 }
 
-enum hca_status rig_cmd(struct rig_guest *g, uint16_t op, uint8_t mod, uint32_t im)
+enum hca_status rig_cmd(struct fix_guest *g, uint16_t op, uint8_t mod, uint32_t im)
 {
-	return rig_cmd_imm(g, op, mod, im, RIG_IN, NULL);
+	return rig_cmd_imm(g, op, mod, im, FIX_IN, NULL);
 }
 
-uint8_t *rig_page(struct rig_guest *g, unsigned page)
+uint8_t *rig_page(struct fix_guest *g, unsigned page)
 {
-	return g->ram + RIG_BUF + page * 4096ul;
+	return g->ram + FIX_BUF + page * 4096ul;
 }
 
 static void must(enum hca_status st)
@@ -158,7 +158,7 @@ static void must(enum hca_status st)
 		abort();
 }
 
-static void map_icm(struct rig_guest *g)
+static void map_icm(struct fix_guest *g)
 {
 	uint8_t *in = rig_in(g);
 	uint64_t aux;
@@ -169,14 +169,14 @@ static void map_icm(struct rig_guest *g)
 	in = rig_in(g);
 	for (uint64_t i = 0; i < ICM_CHUNKS; i++) {
 		put_be64(in + i * 16, i << 16);
-		put_be64(in + i * 16 + 8, (RIG_ICM + (i << 16)) | 4);
+		put_be64(in + i * 16 + 8, (FIX_ICM + (i << 16)) | 4);
 	}
 	must(rig_cmd(g, OP_MAP_ICM, 0, ICM_CHUNKS));
 	for (uint64_t i = 0; i < NR_MTT; i++)
-		put_be64(g->ram + RIG_ICM + ICM_MTT + i * 8, (RIG_BUF + (i << 12)) | 1);
+		put_be64(g->ram + FIX_ICM + ICM_MTT + i * 8, (FIX_BUF + (i << 12)) | 1);
 }
 
-static void init_hca(struct rig_guest *g)
+static void init_hca(struct fix_guest *g)
 {
 	uint8_t *in = rig_in(g);
 
@@ -200,7 +200,7 @@ static void init_hca(struct rig_guest *g)
 	must(rig_cmd(g, OP_INIT_HCA, 0, 0));
 }
 
-void rig_init_hca(struct rig_guest *g)
+void rig_init_hca(struct fix_guest *g)
 {
 	uint8_t *in = rig_in(g);
 
@@ -213,8 +213,8 @@ void rig_init_hca(struct rig_guest *g)
 	put_be32(in, 9 << 8);
 	in[0x0c] = 7;
 	put_be32(in + 0x1c, PAGE_EQ * 8);
-	must(rig_cmd(g, OP_SW2HW_EQ, 0, RIG_EQ));
-	must(rig_cmd_imm(g, OP_MAP_EQ, 0, RIG_EQ, ~0ull, NULL));
+	must(rig_cmd(g, OP_SW2HW_EQ, 0, FIX_EQ));
+	must(rig_cmd_imm(g, OP_MAP_EQ, 0, FIX_EQ, ~0ull, NULL));
 	must(rig_cmd(g, OP_INIT_PORT, 0, 1));
 	while (rig_eqe(g))
 		;
@@ -222,44 +222,44 @@ void rig_init_hca(struct rig_guest *g)
 	memset(g->msi, 0, sizeof(g->msi));
 }
 
-/* A region of RIG_LEN bytes at RIG_VA, pages from PAGE_MR. */
-enum hca_status rig_mr(struct rig_guest *g, uint32_t key_index, uint32_t flags, uint32_t pd)
+/* A region of FIX_LEN bytes at FIX_VA, pages from PAGE_MR. */
+enum hca_status rig_mr(struct fix_guest *g, uint32_t key_index, uint32_t flags, uint32_t pd)
 {
 	uint8_t *in = rig_in(g);
 
 	put_be32(in, MPT_SW << MPT_STATUS_SHIFT | MPT_REGION | flags);
 	put_be32(in + 8, key_index);
 	put_be32(in + 0x0c, pd);
-	put_be64(in + 0x10, RIG_VA);
-	put_be64(in + 0x18, RIG_LEN);
+	put_be64(in + 0x10, FIX_VA);
+	put_be64(in + 0x18, FIX_LEN);
 	put_be64(in + 0x2c, PAGE_MR * 8);
 	put_be32(in + 0x38, 12);
 	return rig_cmd(g, OP_SW2HW_MPT, 0, key_index & 0xff);
 }
 
-enum hca_status rig_cq(struct rig_guest *g, uint32_t cqn, unsigned log_size, unsigned page)
+enum hca_status rig_cq(struct fix_guest *g, uint32_t cqn, unsigned log_size, unsigned page)
 {
 	uint8_t *in = rig_in(g);
 
-	put_be32(in + 0x0c, log_size << 24 | RIG_UAR);
-	in[0x17] = RIG_EQ;
+	put_be32(in + 0x0c, log_size << 24 | FIX_UAR);
+	in[0x17] = FIX_EQ;
 	put_be32(in + 0x1c, page * 8);
-	put_be64(in + 0x38, RIG_DB + (cqn - RIG_CQN) * 16ull);
+	put_be64(in + 0x38, FIX_DB + (cqn - FIX_CQN) * 16ull);
 	return rig_cmd(g, OP_SW2HW_CQ, 0, cqn);
 }
 
 /* A context for RST2INIT: 2^sq_log entries of 64 bytes, 16 receives of 32 bytes behind them. */
-uint8_t *rig_qp_ctx(struct rig_guest *g, enum qp_type type, uint32_t cqn)
+uint8_t *rig_qp_ctx(struct fix_guest *g, enum qp_type type, uint32_t cqn)
 {
 	uint8_t *x = rig_in(g) + 8;
 
 	put_be32(x, (uint32_t)type << 16);
-	put_be32(x + 4, RIG_PD);
+	put_be32(x + 4, FIX_PD);
 	x[9] = 4 << 3 | 1;
 	x[0x0a] = (uint8_t)(g->sq_log << 3 | 2);
 	put_be32(x + 0x7c, cqn);
 	put_be32(x + 0x9c, cqn);
-	put_be64(x + 0xa0, RIG_DB + 0x800);
+	put_be64(x + 0xa0, FIX_DB + 0x800);
 	put_be32(x + 0x90, BIT(15) | BIT(14) | BIT(13));
 	put_be32(x + 0xcc, PAGE_QP * 8);
 	put_be32(x + 0xa8, 0x1234);
@@ -268,50 +268,50 @@ uint8_t *rig_qp_ctx(struct rig_guest *g, enum qp_type type, uint32_t cqn)
 	return x;
 }
 
-static void stamp(struct rig_guest *g)
+static void stamp(struct fix_guest *g)
 {
 	for (unsigned i = 0; i < 1u << g->sq_log; i++)
 		put_be32(rig_page(g, PAGE_QP) + g->sq_off + i * 64, 1u << 31);
 }
 
-void rig_connect_one(struct rig_guest *g, uint16_t dlid, unsigned sq_log)
+void rig_connect_one(struct fix_guest *g, uint16_t dlid, unsigned sq_log)
 {
 	uint8_t *x;
 
 	g->sq_log = sq_log;
-	x = rig_qp_ctx(g, QPT_RC, RIG_CQN);
-	must(rig_cmd(g, OP_RST2INIT, 0, RIG_QPN));
+	x = rig_qp_ctx(g, QPT_RC, FIX_CQN);
+	must(rig_cmd(g, OP_RST2INIT, 0, FIX_QPN));
 	stamp(g);
-	x = rig_qp_ctx(g, QPT_RC, RIG_CQN);
+	x = rig_qp_ctx(g, QPT_RC, FIX_CQN);
 	x[8] = 3 << 5 | 30;
-	put_be32(x + 0x14, RIG_QPN);
+	put_be32(x + 0x14, FIX_QPN);
 	put_be16(x + 0x18 + 6, dlid);
 	put_be32(x + 0x94, 1u << 24 | 0x100); /* RNR timer 10 us */
-	must(rig_cmd(g, OP_INIT2RTR, 0, RIG_QPN));
-	x = rig_qp_ctx(g, QPT_RC, RIG_CQN);
+	must(rig_cmd(g, OP_INIT2RTR, 0, FIX_QPN));
+	x = rig_qp_ctx(g, QPT_RC, FIX_CQN);
 	x[0x18 + 8] = 8 << 3;
 	put_be32(x + 0x70, 2u << 16 | 1u << 13); /* two retries, one for RNR */
 	put_be32(x + 0x78, 0x100);
-	must(rig_cmd(g, OP_RTR2RTS, 0, RIG_QPN));
+	must(rig_cmd(g, OP_RTR2RTS, 0, FIX_QPN));
 }
 
-void rig_connect(struct rig *r, unsigned sq_log, unsigned cq_log)
+void rig_connect(struct fixture *r, unsigned sq_log, unsigned cq_log)
 {
 	for (unsigned i = 0; i < 2; i++) {
-		struct rig_guest *g = &r->g[i];
+		struct fix_guest *g = &r->g[i];
 
 		rig_init_hca(g);
 		g->cq_log = cq_log;
-		must(rig_cq(g, RIG_CQN, cq_log, PAGE_CQ));
-		must(rig_mr(g, RIG_KEY_INDEX,
+		must(rig_cq(g, FIX_CQN, cq_log, PAGE_CQ));
+		must(rig_mr(g, FIX_KEY_INDEX,
 			    MPT_LOCAL_READ | MPT_LOCAL_WRITE | MPT_REMOTE_READ | MPT_REMOTE_WRITE |
 				    MPT_ATOMIC,
-			    RIG_PD));
+			    FIX_PD));
 		rig_connect_one(g, (uint16_t)(2 - i), sq_log);
 	}
 }
 
-void rig_post(struct rig_guest *g, const struct rig_wr *wr)
+void rig_post(struct fix_guest *g, const struct fix_wr *wr)
 {
 	const uint16_t i = g->sq_tail++;
 	uint8_t *w = rig_page(g, PAGE_QP) + g->sq_off + (i & ((1u << g->sq_log) - 1)) * 64u;
@@ -340,7 +340,7 @@ void rig_post(struct rig_guest *g, const struct rig_wr *wr)
 	put_be32(w, (i >> g->sq_log & 1u) << 31 | wr->opcode);
 }
 
-void rig_post_recv(struct rig_guest *g, uint64_t addr, uint32_t len, uint32_t lkey)
+void rig_post_recv(struct fix_guest *g, uint64_t addr, uint32_t len, uint32_t lkey)
 {
 	uint8_t *w = rig_page(g, PAGE_QP) + g->rq_off + (g->rq_tail++ & 15) * 32u;
 
@@ -349,40 +349,40 @@ void rig_post_recv(struct rig_guest *g, uint64_t addr, uint32_t len, uint32_t lk
 	put_be64(w + 8, addr);
 	put_be32(w + 16, 0);
 	put_be32(w + 20, LKEY_END);
-	put_be32(g->ram + RIG_DB + 0x800, g->rq_tail);
+	put_be32(g->ram + FIX_DB + 0x800, g->rq_tail);
 }
 
-void rig_ring(struct rig_guest *g)
+void rig_ring(struct fix_guest *g)
 {
-	bar_write(g->h, 2, RIG_UAR * 4096 + 0x14, swap_be32(RIG_QPN << 8), 4);
+	bar_write(g->h, 2, FIX_UAR * 4096 + 0x14, swap_be32(FIX_QPN << 8), 4);
 }
 
-void rig_arm(struct rig_guest *g, unsigned cmd)
+void rig_arm(struct fix_guest *g, unsigned cmd)
 {
-	const uint64_t dw0 = swap_be32(cmd << 24 | RIG_CQN);
+	const uint64_t dw0 = swap_be32(cmd << 24 | FIX_CQN);
 
-	bar_write(g->h, 2, RIG_UAR * 4096 + 0x20,
+	bar_write(g->h, 2, FIX_UAR * 4096 + 0x20,
 		  dw0 | (uint64_t)swap_be32(g->cq_ci & 0xffffff) << 32, 8);
 }
 
-void rig_arm_eq(struct rig_guest *g)
+void rig_arm_eq(struct fix_guest *g)
 {
-	bar_write(g->h, 2, (RIG_EQ / 4) * 4096 + 0x800 + (RIG_EQ & 3) * 8,
+	bar_write(g->h, 2, (FIX_EQ / 4) * 4096 + 0x800 + (FIX_EQ & 3) * 8,
 		  swap_be32(1u << 31 | (g->eq_ci & 0xffffff)), 4);
 }
 
-const uint8_t *rig_cqe(struct rig_guest *g)
+const uint8_t *rig_cqe(struct fix_guest *g)
 {
 	const uint8_t *e = rig_page(g, PAGE_CQ) + (g->cq_ci & ((1u << g->cq_log) - 1)) * 32;
 
 	if ((e[31] >> 7) != (g->cq_ci >> g->cq_log & 1))
 		return NULL;
 	g->cq_ci++;
-	put_be32(g->ram + RIG_DB, g->cq_ci & 0xffffff);
+	put_be32(g->ram + FIX_DB, g->cq_ci & 0xffffff);
 	return e;
 }
 
-const uint8_t *rig_eqe(struct rig_guest *g)
+const uint8_t *rig_eqe(struct fix_guest *g)
 {
 	const uint8_t *e = rig_page(g, PAGE_EQ) + (g->eq_ci & 127) * 32;
 

@@ -37,8 +37,8 @@ static void agents_answer(struct ktest *t)
 		{ CLASS_PMA, METHOD_GET, 0x7777, true, MAD_ST_BAD_ATTR },
 		{ 0x42, METHOD_GET, ATTR_PORT_INFO, false, 0 },
 	};
-	struct rig_guest *g;
-	struct rig r;
+	struct fix_guest *g;
+	struct fixture r;
 
 	rig_create(&r);
 	g = &r.g[0];
@@ -75,7 +75,7 @@ static void directed_routes(struct ktest *t)
 		{ 2, 1, 255, false, 0 }, { 3, 1, 2, false, 0 }, { 255, 1, 2, false, 0 },
 	};
 	uint8_t in[MAD_SIZE], out[MAD_SIZE];
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_init_hca(&r.g[0]);
@@ -95,7 +95,7 @@ static void directed_routes(struct ktest *t)
 static void path_records(struct ktest *t)
 {
 	uint8_t in[MAD_SIZE], out[MAD_SIZE];
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_init_hca(&r.g[0]);
@@ -143,7 +143,7 @@ static void tables_are_one_segment(struct ktest *t)
 	uint8_t in[MAD_SIZE], out[MAD_SIZE];
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct rig r;
+		struct fixture r;
 
 		rig_create(&r);
 		rig_init_hca(&r.g[0]);
@@ -172,7 +172,7 @@ static void tables_are_one_segment(struct ktest *t)
 static void acknowledgements_are_not_answered(struct ktest *t)
 {
 	uint8_t in[MAD_SIZE], out[MAD_SIZE];
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_init_hca(&r.g[0]);
@@ -190,7 +190,7 @@ static void acknowledgements_are_not_answered(struct ktest *t)
 static void multicast_membership(struct ktest *t)
 {
 	uint8_t in[MAD_SIZE], out[MAD_SIZE];
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_init_hca(&r.g[0]);
@@ -261,7 +261,7 @@ static void sweeps_ask_to_register_again(struct ktest *t)
 {
 	static const unsigned after_ms[] = { 1000, 4000, 16000 };
 	const uint8_t *e;
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_init_hca(&r.g[0]);

@@ -6,28 +6,28 @@
 
 #define MS NSEC_PER_MSEC
 
-static const struct rig_wr write_wr = { .opcode = WQE_WRITE,
-					.raddr = RIG_VA + 0x3000,
-					.rkey = RIG_KEY,
-					.laddr = RIG_VA + 0x100,
+static const struct fix_wr write_wr = { .opcode = WQE_WRITE,
+					.raddr = FIX_VA + 0x3000,
+					.rkey = FIX_KEY,
+					.laddr = FIX_VA + 0x100,
 					.len = 6000,
-					.lkey = RIG_KEY };
+					.lkey = FIX_KEY };
 
-static void fill(struct rig_guest *g, unsigned off, unsigned len, unsigned seed)
+static void fill(struct fix_guest *g, unsigned off, unsigned len, unsigned seed)
 {
 	for (unsigned i = 0; i < len; i++)
 		rig_page(g, PAGE_MR)[off + i] = (uint8_t)(i * 7 + seed + (i >> 8));
 }
 
 /* One completion with this syndrome, of this WQE. */
-static void expect_cqe(struct ktest *t, struct rig_guest *g, bool send, unsigned syndrome,
+static void expect_cqe(struct ktest *t, struct fix_guest *g, bool send, unsigned syndrome,
 		       unsigned wqe)
 {
 	const uint8_t *e = rig_cqe(g);
 
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, (e[31] & 0x40) != 0, send);
-	EXPECT_EQ(t, get_be32(e), RIG_QPN);
+	EXPECT_EQ(t, get_be32(e), FIX_QPN);
 	if (syndrome) {
 		EXPECT_EQ(t, e[31] & 0x1f, CQE_OP_ERROR);
 		EXPECT_EQ(t, e[0x1b], syndrome);
@@ -38,17 +38,17 @@ static void expect_cqe(struct ktest *t, struct rig_guest *g, bool send, unsigned
 		EXPECT_EQ(t, get_be16(e + 0x18), wqe);
 }
 
-static void expect_no_cqe(struct ktest *t, struct rig_guest *g)
+static void expect_no_cqe(struct ktest *t, struct fix_guest *g)
 {
 	EXPECT_TRUE(t, rig_cqe(g) == NULL);
 }
 
 static void write_read_and_send_move_data(struct ktest *t)
 {
-	struct rig_wr wr = write_wr;
-	struct rig_guest *a, *b;
+	struct fix_wr wr = write_wr;
+	struct fix_guest *a, *b;
 	const uint8_t *e;
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -64,7 +64,7 @@ static void write_read_and_send_move_data(struct ktest *t)
 
 	fill(b, 0x9000, 5000, 9);
 	wr.opcode = WQE_READ;
-	wr.raddr = RIG_VA + 0x9000;
+	wr.raddr = FIX_VA + 0x9000;
 	wr.len = 5000;
 	rig_post(a, &wr);
 	rig_ring(a);
@@ -73,7 +73,7 @@ static void write_read_and_send_move_data(struct ktest *t)
 	EXPECT_EQ(t, get_be32(e + 0x14), 5000u);
 	EXPECT_MEMEQ(t, rig_page(a, PAGE_MR) + 0x100, rig_page(b, PAGE_MR) + 0x9000, 5000);
 
-	rig_post_recv(b, RIG_VA + 0x20000, 8192, RIG_KEY);
+	rig_post_recv(b, FIX_VA + 0x20000, 8192, FIX_KEY);
 	wr.opcode = WQE_SEND_IMM;
 	wr.imm = 0xcafe1234;
 	rig_post(a, &wr);
@@ -90,16 +90,16 @@ static void write_read_and_send_move_data(struct ktest *t)
 
 static void atomics_return_the_old_value(struct ktest *t)
 {
-	struct rig_wr wr = { .opcode = WQE_FAA,
-			     .raddr = RIG_VA + 64,
-			     .rkey = RIG_KEY,
+	struct fix_wr wr = { .opcode = WQE_FAA,
+			     .raddr = FIX_VA + 64,
+			     .rkey = FIX_KEY,
 			     .swap = 5,
-			     .laddr = RIG_VA,
+			     .laddr = FIX_VA,
 			     .len = 8,
-			     .lkey = RIG_KEY };
-	struct rig_guest *a, *b;
+			     .lkey = FIX_KEY };
+	struct fix_guest *a, *b;
 	uint64_t v = 37;
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -110,11 +110,11 @@ static void atomics_return_the_old_value(struct ktest *t)
 	wr.opcode = WQE_CAS;
 	wr.swap = 1000;
 	wr.compare = 42;
-	wr.laddr = RIG_VA + 8;
+	wr.laddr = FIX_VA + 8;
 	rig_post(a, &wr);
 	wr.compare = 41;
 	wr.swap = 1;
-	wr.laddr = RIG_VA + 16;
+	wr.laddr = FIX_VA + 16;
 	rig_post(a, &wr);
 	rig_ring(a);
 	for (unsigned i = 0; i < 3; i++)
@@ -127,7 +127,7 @@ static void atomics_return_the_old_value(struct ktest *t)
 	EXPECT_EQ(t, v, 42u);
 	memcpy(&v, rig_page(a, PAGE_MR) + 16, 8);
 	EXPECT_EQ(t, v, 1000u);
-	wr.raddr = RIG_VA + 65; /* not aligned */
+	wr.raddr = FIX_VA + 65; /* not aligned */
 	rig_post(a, &wr);
 	rig_ring(a);
 	expect_cqe(t, a, true, SYN_REM_INV_REQ, 3);
@@ -137,8 +137,8 @@ static void atomics_return_the_old_value(struct ktest *t)
 /* Owner bits on both rings stay right over several laps; unsignalled WQEs say nothing. */
 static void rings_wrap(struct ktest *t)
 {
-	struct rig_wr wr = write_wr;
-	struct rig r;
+	struct fix_wr wr = write_wr;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 2, 2);
@@ -175,27 +175,27 @@ static void errors_complete_as_hardware_would(struct ktest *t)
 		enum cqe_syndrome send, recv;
 		enum hca_event event; /* at the responder, 0 = none */
 	} cases[] = {
-		{ WQE_WRITE, RIG_KEY + 1, RIG_KEY, RIG_VA, NOTHING, SYN_REM_ACCESS, 0,
+		{ WQE_WRITE, FIX_KEY + 1, FIX_KEY, FIX_VA, NOTHING, SYN_REM_ACCESS, 0,
 		  EV_WQ_ACCESS },
-		{ WQE_WRITE, RIG_KEY, RIG_KEY, RIG_VA + RIG_LEN - 10, NOTHING, SYN_REM_ACCESS, 0,
+		{ WQE_WRITE, FIX_KEY, FIX_KEY, FIX_VA + FIX_LEN - 10, NOTHING, SYN_REM_ACCESS, 0,
 		  EV_WQ_ACCESS },
-		{ WQE_READ, RIG_KEY, RIG_KEY, RIG_VA - 1, NOTHING, SYN_REM_ACCESS, 0,
+		{ WQE_READ, FIX_KEY, FIX_KEY, FIX_VA - 1, NOTHING, SYN_REM_ACCESS, 0,
 		  EV_WQ_ACCESS },
-		{ WQE_WRITE, RIG_KEY, RIG_KEY + 1, RIG_VA, NOTHING, SYN_LOCAL_PROT, 0, 0 },
-		{ WQE_READ, RIG_KEY, 0, RIG_VA, NOTHING, SYN_LOCAL_PROT, 0, 0 },
-		{ WQE_WRITE, RIG_KEY, RIG_KEY, RIG_VA, NO_WRITE_RIGHT, SYN_REM_INV_REQ, 0,
+		{ WQE_WRITE, FIX_KEY, FIX_KEY + 1, FIX_VA, NOTHING, SYN_LOCAL_PROT, 0, 0 },
+		{ WQE_READ, FIX_KEY, 0, FIX_VA, NOTHING, SYN_LOCAL_PROT, 0, 0 },
+		{ WQE_WRITE, FIX_KEY, FIX_KEY, FIX_VA, NO_WRITE_RIGHT, SYN_REM_INV_REQ, 0,
 		  EV_WQ_INVAL_REQ },
-		{ WQE_SEND, 0, RIG_KEY, 0, SMALL_RECV, SYN_REM_INV_REQ, SYN_LOCAL_LENGTH, 0 },
-		{ WQE_SEND, 0, RIG_KEY, 0, BAD_RECV_KEY, SYN_REM_OP, SYN_LOCAL_PROT, 0 },
-		{ WQE_SEND, 0, RIG_KEY, 0, NO_RECV, SYN_RNR_EXC, 0, 0 },
-		{ 0x13, 0, RIG_KEY, 0, NOTHING, SYN_LOCAL_QP_OP, 0, 0 },
+		{ WQE_SEND, 0, FIX_KEY, 0, SMALL_RECV, SYN_REM_INV_REQ, SYN_LOCAL_LENGTH, 0 },
+		{ WQE_SEND, 0, FIX_KEY, 0, BAD_RECV_KEY, SYN_REM_OP, SYN_LOCAL_PROT, 0 },
+		{ WQE_SEND, 0, FIX_KEY, 0, NO_RECV, SYN_RNR_EXC, 0, 0 },
+		{ 0x13, 0, FIX_KEY, 0, NOTHING, SYN_LOCAL_QP_OP, 0, 0 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct rig_wr wr = write_wr;
-		struct rig_guest *a, *b;
+		struct fix_wr wr = write_wr;
+		struct fix_guest *a, *b;
 		const uint8_t *e;
-		struct rig r;
+		struct fixture r;
 
 		rig_create(&r);
 		rig_connect(&r, 3, 4);
@@ -206,11 +206,11 @@ static void errors_complete_as_hardware_would(struct ktest *t)
 		wr.lkey = cases[i].lkey;
 		wr.raddr = cases[i].raddr;
 		wr.unsignaled = true; /* an error completes all the same */
-		qp_find(b->h, RIG_QPN)->rwe = cases[i].effect != NO_WRITE_RIGHT;
+		qp_find(b->h, FIX_QPN)->rwe = cases[i].effect != NO_WRITE_RIGHT;
 		if (cases[i].effect == SMALL_RECV)
-			rig_post_recv(b, RIG_VA, 5999, RIG_KEY);
+			rig_post_recv(b, FIX_VA, 5999, FIX_KEY);
 		if (cases[i].effect == BAD_RECV_KEY)
-			rig_post_recv(b, RIG_VA, 8192, RIG_KEY + 1);
+			rig_post_recv(b, FIX_VA, 8192, FIX_KEY + 1);
 		rig_post(a, &wr);
 		wr = write_wr;
 		rig_post(a, &wr);
@@ -222,11 +222,11 @@ static void errors_complete_as_hardware_would(struct ktest *t)
 		if (cases[i].recv)
 			expect_cqe(t, b, false, cases[i].recv, 0);
 		expect_no_cqe(t, b);
-		EXPECT_EQ(t, (int)qp_find(a->h, RIG_QPN)->state, QPS_ERR);
+		EXPECT_EQ(t, (int)qp_find(a->h, FIX_QPN)->state, QPS_ERR);
 		e = rig_eqe(b);
 		EXPECT_EQ(t, e ? e[1] : 0, cases[i].event);
 		/* nothing was written */
-		for (unsigned k = 0; k < RIG_LEN; k += 64)
+		for (unsigned k = 0; k < FIX_LEN; k += 64)
 			EXPECT_EQ(t, rig_page(b, PAGE_MR)[k], 0);
 		rig_destroy(&r);
 	}
@@ -236,13 +236,13 @@ static void errors_complete_as_hardware_would(struct ktest *t)
 static void silence_ends_in_retry_exceeded(struct ktest *t)
 {
 	const uint64_t timeout = (4096ull << 8) * 4;
-	struct rig_guest *a;
-	struct rig r;
+	struct fix_guest *a;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
 	a = &r.g[0];
-	EXPECT_EQ(t, rig_cmd(&r.g[1], OP_2RST, 2, RIG_QPN), ST_OK);
+	EXPECT_EQ(t, rig_cmd(&r.g[1], OP_2RST, 2, FIX_QPN), ST_OK);
 	rig_post(a, &write_wr);
 	rig_ring(a);
 	rig_advance(&r, 2 * timeout - 1000);
@@ -255,11 +255,11 @@ static void silence_ends_in_retry_exceeded(struct ktest *t)
 
 static void wrong_sequence_number_is_not_answered(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
-	qp_find(r.g[1].h, RIG_QPN)->recv_psn++;
+	qp_find(r.g[1].h, FIX_QPN)->recv_psn++;
 	rig_post(&r.g[0], &write_wr);
 	rig_ring(&r.g[0]);
 	rig_advance(&r, 100 * MS);
@@ -269,8 +269,8 @@ static void wrong_sequence_number_is_not_answered(struct ktest *t)
 
 static void late_receive_ends_the_rnr_wait(struct ktest *t)
 {
-	struct rig_wr wr = write_wr;
-	struct rig r;
+	struct fix_wr wr = write_wr;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -279,7 +279,7 @@ static void late_receive_ends_the_rnr_wait(struct ktest *t)
 	rig_ring(&r.g[0]);
 	expect_no_cqe(t, &r.g[0]);
 	EXPECT_EQ(t, r.g[1].h->stats.rnr_naks, 1u);
-	rig_post_recv(&r.g[1], RIG_VA, 8192, RIG_KEY);
+	rig_post_recv(&r.g[1], FIX_VA, 8192, FIX_KEY);
 	rig_advance(&r, MS);
 	expect_cqe(t, &r.g[0], true, 0, 0);
 	expect_cqe(t, &r.g[1], false, 0, 0);
@@ -289,19 +289,19 @@ static void late_receive_ends_the_rnr_wait(struct ktest *t)
 /* A receive that is posted to a QP in error is flushed, though no doorbell tells of it. */
 static void receives_are_flushed(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
-	rig_post_recv(&r.g[0], RIG_VA, 64, RIG_KEY);
-	rig_post_recv(&r.g[0], RIG_VA, 64, RIG_KEY);
-	EXPECT_EQ(t, rig_cmd(&r.g[0], OP_2ERR, 0, RIG_QPN), ST_OK);
+	rig_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
+	rig_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
+	EXPECT_EQ(t, rig_cmd(&r.g[0], OP_2ERR, 0, FIX_QPN), ST_OK);
 	rig_settle(&r);
 	expect_cqe(t, &r.g[0], false, SYN_FLUSH, 0);
 	expect_cqe(t, &r.g[0], false, SYN_FLUSH, 1);
 	rig_advance(&r, 50 * MS);
 	expect_no_cqe(t, &r.g[0]);
-	rig_post_recv(&r.g[0], RIG_VA, 64, RIG_KEY);
+	rig_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
 	rig_advance(&r, 150 * MS);
 	expect_cqe(t, &r.g[0], false, SYN_FLUSH, 2);
 	rig_destroy(&r);
@@ -309,7 +309,7 @@ static void receives_are_flushed(struct ktest *t)
 
 static void delay_keeps_order_and_time(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -336,8 +336,8 @@ static void delay_keeps_order_and_time(struct ktest *t)
 /* Messages without a delay in between, more than an index counts, do not confuse the stamps. */
 static void delay_works_again_after_many_messages(struct ktest *t)
 {
-	struct rig_wr wr = write_wr;
-	struct rig r;
+	struct fix_wr wr = write_wr;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -367,11 +367,11 @@ static void delay_works_again_after_many_messages(struct ktest *t)
 static void wrong_gid_is_not_answered(struct ktest *t)
 {
 	struct qp *qp;
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
-	qp = qp_find(r.g[0].h, RIG_QPN);
+	qp = qp_find(r.g[0].h, FIX_QPN);
 	qp->path.grh = true;
 	port_gid(r.g[1].h, 0, qp->path.dgid);
 	EXPECT_TRUE(t, rc_peer(qp) != NULL);
@@ -382,7 +382,7 @@ static void wrong_gid_is_not_answered(struct ktest *t)
 
 static void hold_rests_until_release(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -399,11 +399,11 @@ static void hold_rests_until_release(struct ktest *t)
 
 static void break_fails_both_sides(struct ktest *t)
 {
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
-	rig_post_recv(&r.g[1], RIG_VA, 64, RIG_KEY);
+	rig_post_recv(&r.g[1], FIX_VA, 64, FIX_KEY);
 	inject_hold(r.f, 1, 2);
 	rig_post(&r.g[0], &write_wr);
 	rig_post(&r.g[0], &write_wr);
@@ -421,7 +421,7 @@ static void break_fails_both_sides(struct ktest *t)
 static void link_down_silences_the_port(struct ktest *t)
 {
 	const uint8_t *e;
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
@@ -444,23 +444,23 @@ static void link_down_silences_the_port(struct ktest *t)
 /* A message longer than one turn is finished in later ones, and completes once. */
 static void long_message_takes_turns(struct ktest *t)
 {
-	struct rig_wr wr = write_wr;
-	struct rig_guest *a, *b;
+	struct fix_wr wr = write_wr;
+	struct fix_guest *a, *b;
 	struct sge sge[1];
 	struct stream src, dst;
-	struct rig r;
+	struct fixture r;
 
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
 	a = &r.g[0];
 	b = &r.g[1];
-	wr.laddr = RIG_VA;
-	wr.raddr = RIG_VA;
-	wr.len = RIG_LEN;
-	fill(a, 0, RIG_LEN, 5);
+	wr.laddr = FIX_VA;
+	wr.raddr = FIX_VA;
+	wr.len = FIX_LEN;
+	fill(a, 0, FIX_LEN, 5);
 	{
 		uint64_t bytes = 100000; /* less than the message: the same as a used-up turn */
-		struct qp *qp = qp_find(a->h, RIG_QPN);
+		struct qp *qp = qp_find(a->h, FIX_QPN);
 		struct wqe w;
 
 		rig_post(a, &wr);
@@ -472,10 +472,10 @@ static void long_message_takes_turns(struct ktest *t)
 	rig_ring(a);
 	expect_cqe(t, a, true, 0, 0);
 	expect_no_cqe(t, a);
-	EXPECT_MEMEQ(t, rig_page(b, PAGE_MR), rig_page(a, PAGE_MR), RIG_LEN);
+	EXPECT_MEMEQ(t, rig_page(b, PAGE_MR), rig_page(a, PAGE_MR), FIX_LEN);
 	/* and a stream over nothing ends at once */
-	stream_init(&src, a->h, RIG_PD, 0, sge, 0);
-	stream_init(&dst, b->h, RIG_PD, 0, sge, 0);
+	stream_init(&src, a->h, FIX_PD, 0, sge, 0);
+	stream_init(&dst, b->h, FIX_PD, 0, sge, 0);
 	EXPECT_EQ(t, (int)stream_copy(&dst, &src, 1), COPY_SRC);
 	rig_destroy(&r);
 }
