@@ -56,11 +56,11 @@ static void command(struct input *in, struct fix_guest *g)
 	if (pick & 0x80)
 		im = (uint32_t)take(in, 4);
 	if (pick & 0x40)
-		rig_qp_ctx(g, (enum qp_type)(take(in, 1) & 7), FIX_CQN);
+		fix_qp_ctx(g, (enum qp_type)(take(in, 1) & 7), FIX_CQN);
 	else
-		rig_in(g);
+		fix_in(g);
 	mailbox(in, box);
-	(void)rig_cmd_imm(g, ops[(pick & 0x3f) % ARRAY_SIZE(ops)], (uint8_t)(take(in, 1) & 15), im,
+	(void)fix_cmd_imm(g, ops[(pick & 0x3f) % ARRAY_SIZE(ops)], (uint8_t)(take(in, 1) & 15), im,
 			  pick & 0x80 ? take(in, 8) : FIX_IN, NULL);
 }
 
@@ -90,7 +90,7 @@ static void flame(struct input *in, struct fix_guest *g)
 	const unsigned kind = (unsigned)take(in, 1);
 	uint8_t e[BF_BUF] = { 0 };
 
-	memcpy(e, rig_page(g, PAGE_QP), 64);
+	memcpy(e, fix_page(g, PAGE_QP), 64);
 	if (kind & 1)
 		put_be32(e + 4, FIX_QPN << 8 | (uint32_t)take(in, 1));
 	for (uint64_t n = take(in, 1) & 15; n; n--)

@@ -35,8 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct fixture r;
 
 	rig_create(&r);
-	rig_init_hca(&r.g[0]);
-	rig_init_hca(&r.g[1]);
+	fix_init_hca(&r.g[0]);
+	fix_init_hca(&r.g[1]);
 	while (size > 1) {
 		const size_t n = MIN(size - 1, (size_t)MAD_SIZE);
 		uint8_t in[MAD_SIZE] = { 1 }, out[MAD_SIZE];

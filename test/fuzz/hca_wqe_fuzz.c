@@ -26,18 +26,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
-	other = rig_page(&r.g[1], PAGE_OTHER);
+	other = fix_page(&r.g[1], PAGE_OTHER);
 	memset(other, CANARY, 4096);
 	qp = qp_find(r.g[0].h, FIX_QPN);
 	qp->type = types[data[0] & 3];
 	qp_find(r.g[1].h, FIX_QPN)->type = qp->type;
-	sq = rig_page(&r.g[0], PAGE_QP);
+	sq = fix_page(&r.g[0], PAGE_QP);
 	memcpy(sq, data + 2, MIN(size - 2, (size_t)1024));
 	for (unsigned i = 0; i < 8; i++) /* hand over what the second byte says */
 		sq[i * 64] = (uint8_t)((sq[i * 64] & 0x7f) | (data[1] >> i & 1 ? 0 : 0x80));
 	put_be32(r.g[0].ram + FIX_DB + 0x800, data[0] >> 4);
 	put_be32(r.g[1].ram + FIX_DB + 0x800, data[0] >> 4);
-	memcpy(rig_page(&r.g[1], PAGE_QP) + r.g[1].rq_off, sq + 512, 512);
+	memcpy(fix_page(&r.g[1], PAGE_QP) + r.g[1].rq_off, sq + 512, 512);
 	rig_ring(&r.g[0]);
 	rig_advance(&r, 20 * NSEC_PER_MSEC);
 	for (unsigned i = 0; i < 4096; i++) {

@@ -28,7 +28,7 @@ static const uint8_t *post(struct fix_guest *g, uint32_t len)
 	uint8_t *e;
 
 	rig_post(g, &wr);
-	e = rig_page(g, PAGE_QP) + g->sq_off + (index & 7) * 64u;
+	e = fix_page(g, PAGE_QP) + g->sq_off + (index & 7) * 64u;
 	put_be32(e, get_be32(e) | (uint32_t)index << 8);
 	put_be32(e + 4, get_be32(e + 4) | FIX_QPN << 8);
 	return e;
@@ -50,14 +50,14 @@ static void capability_is_told_where_it_is(struct ktest *t)
 	struct fixture r;
 
 	rig_create(&r);
-	rig_init_hca(&r.g[0]);
-	EXPECT_EQ(t, rig_cmd(&r.g[0], OP_QUERY_DEV_CAP, 0, 0), ST_OK);
-	EXPECT_EQ(t, rig_out(&r.g[0])[0x4c], 0);
-	EXPECT_EQ(t, rig_out(&r.g[0])[0x49], 3);
+	fix_init_hca(&r.g[0]);
+	EXPECT_EQ(t, fix_cmd(&r.g[0], OP_QUERY_DEV_CAP, 0, 0), ST_OK);
+	EXPECT_EQ(t, fix_out(&r.g[0])[0x4c], 0);
+	EXPECT_EQ(t, fix_out(&r.g[0])[0x49], 3);
 	r.f->blueflame = true;
-	EXPECT_EQ(t, rig_cmd(&r.g[0], OP_QUERY_DEV_CAP, 0, 0), ST_OK);
-	EXPECT_EQ(t, get_be32(rig_out(&r.g[0]) + 0x4c), 0x8009030au);
-	EXPECT_EQ(t, rig_out(&r.g[0])[0x49], 2);
+	EXPECT_EQ(t, fix_cmd(&r.g[0], OP_QUERY_DEV_CAP, 0, 0), ST_OK);
+	EXPECT_EQ(t, get_be32(fix_out(&r.g[0]) + 0x4c), 0x8009030au);
+	EXPECT_EQ(t, fix_out(&r.g[0])[0x49], 2);
 	rig_destroy(&r);
 }
 
@@ -72,11 +72,11 @@ static void entry_runs_when_whole(struct ktest *t)
 
 		copy(g, n & 1, e, 0, 56, n & 2 ? 4 : 8);
 		rig_settle(&r);
-		EXPECT_TRUE(t, rig_cqe(g) == NULL);
+		EXPECT_TRUE(t, fix_cqe(g) == NULL);
 		copy(g, n & 1, e, 56, 64, 8);
 		rig_settle(&r);
-		EXPECT_TRUE(t, rig_cqe(g) != NULL);
-		EXPECT_TRUE(t, rig_cqe(g) == NULL);
+		EXPECT_TRUE(t, fix_cqe(g) != NULL);
+		EXPECT_TRUE(t, fix_cqe(g) == NULL);
 	}
 	EXPECT_EQ(t, g->h->stats.blueflames, 20u);
 	EXPECT_EQ(t, g->h->stats.bad_blueflames, 0u);
@@ -94,9 +94,9 @@ static void copy_may_begin_anew(struct ktest *t)
 	copy(g, 0, e, 0, 40, 8);
 	copy(g, 0, e, 0, 8, 8);
 	copy(g, 0, e, 40, 64, 8);
-	EXPECT_TRUE(t, rig_cqe(g) == NULL); /* 8 to 40 are missing */
+	EXPECT_TRUE(t, fix_cqe(g) == NULL); /* 8 to 40 are missing */
 	copy(g, 0, e, 8, 40, 8);
-	EXPECT_TRUE(t, rig_cqe(g) != NULL);
+	EXPECT_TRUE(t, fix_cqe(g) != NULL);
 	EXPECT_EQ(t, g->h->stats.bad_blueflames, 0u);
 	rig_destroy(&r);
 }
@@ -124,7 +124,7 @@ static void garbage_is_a_doorbell_at_most(struct ktest *t)
 	e[20] ^= 1; /* not what is in the queue, which is run */
 	copy(g, 3, e, 0, 64, 8);
 	EXPECT_EQ(t, h->stats.bad_blueflames, 4u);
-	EXPECT_TRUE(t, rig_cqe(g) != NULL);
+	EXPECT_TRUE(t, fix_cqe(g) != NULL);
 	put_be32(e + 4, FIX_QPN << 8 | 16); /* longer than an entry of that queue */
 	copy(g, 3, e, 0, BF_BUF, 8);
 	EXPECT_EQ(t, h->stats.bad_blueflames, 5u);
@@ -148,7 +148,7 @@ static void nothing_of_it_when_not_offered(struct ktest *t)
 	copy(g, 0, post(g, 8), 0, 64, 8);
 	EXPECT_EQ(t, g->h->stats.blueflames + g->h->stats.bad_blueflames, 0u);
 	EXPECT_EQ(t, g->h->stats.bad_doorbells, 8u);
-	EXPECT_TRUE(t, rig_cqe(g) == NULL);
+	EXPECT_TRUE(t, fix_cqe(g) == NULL);
 	rig_destroy(&r);
 }
 

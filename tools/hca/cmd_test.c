@@ -22,11 +22,11 @@ static void stages_are_enforced(struct ktest *t)
 	struct fixture r;
 
 	rig_create(&r);
-	rig_in(&r.g[0]);
+	fix_in(&r.g[0]);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		EXPECT_EQ(t, rig_cmd(&r.g[0], cases[i].op, 0, 0), cases[i].want);
-	EXPECT_EQ(t, rig_cmd(&r.g[0], OP_MAP_FA, 0, 0), ST_BAD_PARAM);
-	EXPECT_EQ(t, rig_cmd(&r.g[0], OP_MAP_FA, 0, 300), ST_BAD_PARAM);
+		EXPECT_EQ(t, fix_cmd(&r.g[0], cases[i].op, 0, 0), cases[i].want);
+	EXPECT_EQ(t, fix_cmd(&r.g[0], OP_MAP_FA, 0, 0), ST_BAD_PARAM);
+	EXPECT_EQ(t, fix_cmd(&r.g[0], OP_MAP_FA, 0, 300), ST_BAD_PARAM);
 	rig_destroy(&r);
 }
 
@@ -38,39 +38,39 @@ static void arguments_are_checked(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	rig_init_hca(g);
-	EXPECT_EQ(t, rig_cmd_imm(g, OP_SW2HW_CQ, 0, FIX_CQN, FIX_RAM, NULL), ST_BAD_PARAM);
-	EXPECT_EQ(t, rig_cmd_imm(g, OP_SW2HW_CQ, 0, FIX_CQN, FIX_IN + 1, NULL), ST_BAD_PARAM);
-	EXPECT_EQ(t, rig_cq(g, 256, 3, PAGE_CQ), ST_BAD_INDEX);
-	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
-	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 3, PAGE_CQ), ST_BAD_RES_STATE);
-	EXPECT_EQ(t, rig_cq(g, FIX_CQN + 1, 3, 100000), ST_BAD_PARAM); /* buffer not mapped */
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_EQ, 1, FIX_EQ), ST_BUSY);
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_EQ, 1, 9), ST_BAD_RES_STATE);
-	EXPECT_EQ(t, rig_cmd(g, OP_INIT_PORT, 0, 2), ST_BAD_INDEX);
-	rig_qp_ctx(g, QPT_RC, FIX_CQN + 9);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_BAD_RESOURCE);
-	rig_qp_ctx(g, QPT_RC, FIX_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, 3), ST_BAD_INDEX); /* reserved */
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, 512), ST_BAD_INDEX);
-	rig_qp_ctx(g, QPT_MLX, FIX_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_BAD_PARAM); /* not a special QP */
-	rig_qp_ctx(g, QPT_RC, FIX_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, FIX_QPN), ST_BAD_QP_STATE);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_OK);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_BAD_QP_STATE);
-	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, FIX_QPN), ST_BAD_QP_STATE);
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_CQ, 1, FIX_CQN), ST_BUSY);
-	EXPECT_EQ(t, rig_cmd(g, OP_2RST, 2, FIX_QPN), ST_OK);
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_CQ, 1, FIX_CQN), ST_OK);
-	in = rig_in(g);
+	fix_init_hca(g);
+	EXPECT_EQ(t, fix_cmd_imm(g, OP_SW2HW_CQ, 0, FIX_CQN, FIX_RAM, NULL), ST_BAD_PARAM);
+	EXPECT_EQ(t, fix_cmd_imm(g, OP_SW2HW_CQ, 0, FIX_CQN, FIX_IN + 1, NULL), ST_BAD_PARAM);
+	EXPECT_EQ(t, fix_cq(g, 256, 3, PAGE_CQ), ST_BAD_INDEX);
+	EXPECT_EQ(t, fix_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
+	EXPECT_EQ(t, fix_cq(g, FIX_CQN, 3, PAGE_CQ), ST_BAD_RES_STATE);
+	EXPECT_EQ(t, fix_cq(g, FIX_CQN + 1, 3, 100000), ST_BAD_PARAM); /* buffer not mapped */
+	EXPECT_EQ(t, fix_cmd(g, OP_HW2SW_EQ, 1, FIX_EQ), ST_BUSY);
+	EXPECT_EQ(t, fix_cmd(g, OP_HW2SW_EQ, 1, 9), ST_BAD_RES_STATE);
+	EXPECT_EQ(t, fix_cmd(g, OP_INIT_PORT, 0, 2), ST_BAD_INDEX);
+	fix_qp_ctx(g, QPT_RC, FIX_CQN + 9);
+	EXPECT_EQ(t, fix_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_BAD_RESOURCE);
+	fix_qp_ctx(g, QPT_RC, FIX_CQN);
+	EXPECT_EQ(t, fix_cmd(g, OP_RST2INIT, 0, 3), ST_BAD_INDEX); /* reserved */
+	EXPECT_EQ(t, fix_cmd(g, OP_RST2INIT, 0, 512), ST_BAD_INDEX);
+	fix_qp_ctx(g, QPT_MLX, FIX_CQN);
+	EXPECT_EQ(t, fix_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_BAD_PARAM); /* not a special QP */
+	fix_qp_ctx(g, QPT_RC, FIX_CQN);
+	EXPECT_EQ(t, fix_cmd(g, OP_RTR2RTS, 0, FIX_QPN), ST_BAD_QP_STATE);
+	EXPECT_EQ(t, fix_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_OK);
+	EXPECT_EQ(t, fix_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_BAD_QP_STATE);
+	EXPECT_EQ(t, fix_cmd(g, OP_RTR2RTS, 0, FIX_QPN), ST_BAD_QP_STATE);
+	EXPECT_EQ(t, fix_cmd(g, OP_HW2SW_CQ, 1, FIX_CQN), ST_BUSY);
+	EXPECT_EQ(t, fix_cmd(g, OP_2RST, 2, FIX_QPN), ST_OK);
+	EXPECT_EQ(t, fix_cmd(g, OP_HW2SW_CQ, 1, FIX_CQN), ST_OK);
+	in = fix_in(g);
 	put_be64(in, 0x00030000);
 	put_be64(in + 8, FIX_RAM);
-	EXPECT_EQ(t, rig_cmd(g, OP_MAP_ICM, 0, 1), ST_BAD_PARAM); /* not the guest's memory */
-	EXPECT_EQ(t, rig_cmd_imm(g, OP_UNMAP_ICM, 0, 16, 0x30000, NULL), ST_OK);
-	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
-	rig_qp_ctx(g, QPT_RC, FIX_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_ICM_ERROR);
+	EXPECT_EQ(t, fix_cmd(g, OP_MAP_ICM, 0, 1), ST_BAD_PARAM); /* not the guest's memory */
+	EXPECT_EQ(t, fix_cmd_imm(g, OP_UNMAP_ICM, 0, 16, 0x30000, NULL), ST_OK);
+	EXPECT_EQ(t, fix_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
+	fix_qp_ctx(g, QPT_RC, FIX_CQN);
+	EXPECT_EQ(t, fix_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_ICM_ERROR);
 	rig_destroy(&r);
 }
 
@@ -81,14 +81,14 @@ static void only_a_bus_master_reaches_memory(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	rig_init_hca(g);
+	fix_init_hca(g);
 	pci_cfg_write(g->h, 0x04, 2, 2);
-	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 3, PAGE_CQ), ST_BAD_PARAM);
+	EXPECT_EQ(t, fix_cq(g, FIX_CQN, 3, PAGE_CQ), ST_BAD_PARAM);
 	msix_raise(g->h, 2);
 	EXPECT_EQ(t, g->msi[2], 0u);
 	pci_cfg_write(g->h, 0x04, 6, 2);
 	EXPECT_EQ(t, g->msi[2], 1u);
-	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
+	EXPECT_EQ(t, fix_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
 	rig_destroy(&r);
 }
 
@@ -104,15 +104,15 @@ static void init_hca_refuses_sizes(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	rig_init_hca(g);
-	EXPECT_EQ(t, rig_cmd(g, OP_CLOSE_HCA, 0, 0), ST_OK);
+	fix_init_hca(g);
+	EXPECT_EQ(t, fix_cmd(g, OP_CLOSE_HCA, 0, 0), ST_OK);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		uint8_t *in = rig_in(g);
+		uint8_t *in = fix_in(g);
 
 		in[0] = 2;
 		in[0xd3] = 8;
 		in[cases[i].off] = cases[i].val;
-		EXPECT_EQ(t, rig_cmd(g, OP_INIT_HCA, 0, 0), ST_BAD_PARAM);
+		EXPECT_EQ(t, fix_cmd(g, OP_INIT_HCA, 0, 0), ST_BAD_PARAM);
 	}
 	rig_destroy(&r);
 }
@@ -126,10 +126,10 @@ static void command_completes_by_event(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	rig_init_hca(g);
+	fix_init_hca(g);
 	bar_write(g->h, 0, REG_HCR + 0x14, swap_be32(0xbeefu << 16), 4);
 	bar_write(g->h, 0, REG_HCR + 0x18, swap_be32(HCR_GO | HCR_EVENT | BIT(21) | OP_NOP), 4);
-	e = rig_eqe(g);
+	e = fix_eqe(g);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[1], EV_CMD);
 	EXPECT_EQ(t, get_be16(e + 6), 0xbeef);
@@ -152,11 +152,11 @@ static void ownership_and_reset(struct ktest *t)
 	EXPECT_NE(t, bar_read(g->h, 0, REG_OWNER, 4), 0u);
 	bar_write(g->h, 0, REG_OWNER, 0, 4);
 	EXPECT_EQ(t, bar_read(g->h, 0, REG_OWNER, 4), 0u);
-	rig_init_hca(g);
+	fix_init_hca(g);
 	EXPECT_EQ(t, (int)g->h->port.state, PORT_ACTIVE);
 	bar_write(g->h, 0, REG_RESET, swap_be32(1), 4);
 	EXPECT_EQ(t, (int)g->h->port.state, PORT_DOWN);
-	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_HCA, 0, 0), ST_BAD_SYS_STATE);
+	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_HCA, 0, 0), ST_BAD_SYS_STATE);
 	EXPECT_EQ(t, bar_read(g->h, 0, REG_OWNER, 4), 0u);
 	rig_destroy(&r);
 }
@@ -189,15 +189,15 @@ static void region_checks(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	rig_init_hca(g);
-	EXPECT_EQ(t, rig_mr(g, FIX_KEY_INDEX, rights, FIX_PD), ST_OK);
+	fix_init_hca(g);
+	EXPECT_EQ(t, fix_mr(g, FIX_KEY_INDEX, rights, FIX_PD), ST_OK);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		EXPECT_EQ(t,
 			  (int)mr_get(g->h, cases[i].key, cases[i].pd, cases[i].need, cases[i].va,
 				      cases[i].len, &mr),
 			  cases[i].want);
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_MPT, 1, 0x21), ST_OK);
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_MPT, 1, 0x21), ST_BAD_RES_STATE);
+	EXPECT_EQ(t, fix_cmd(g, OP_HW2SW_MPT, 1, 0x21), ST_OK);
+	EXPECT_EQ(t, fix_cmd(g, OP_HW2SW_MPT, 1, 0x21), ST_BAD_RES_STATE);
 	EXPECT_EQ(t, (int)mr_get(g->h, FIX_KEY, FIX_PD, 0, FIX_VA, 1, &mr), MR_KEY);
 	rig_destroy(&r);
 }
@@ -213,10 +213,10 @@ static void region_pages_are_checked(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	rig_init_hca(g);
-	EXPECT_EQ(t, rig_mr(g, FIX_KEY_INDEX, MPT_LOCAL_READ, FIX_PD), ST_OK);
+	fix_init_hca(g);
+	EXPECT_EQ(t, fix_mr(g, FIX_KEY_INDEX, MPT_LOCAL_READ, FIX_PD), ST_OK);
 	ASSERT_EQ(t, (int)mr_get(g->h, FIX_KEY, FIX_PD, 0, FIX_VA, FIX_LEN, &mr), MR_OK);
-	EXPECT_TRUE(t, mr_span(g->h, &mr, FIX_VA, &len) == rig_page(g, PAGE_MR));
+	EXPECT_TRUE(t, mr_span(g->h, &mr, FIX_VA, &len) == fix_page(g, PAGE_MR));
 	mtt = g->ram + FIX_ICM + 0x90000 + PAGE_MR * 8;
 	put_be64(mtt, (uint64_t)FIX_RAM | 1);
 	len = 4096;

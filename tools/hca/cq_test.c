@@ -19,9 +19,9 @@ static struct fix_guest *setup(struct fixture *r, unsigned log_size)
 	struct fix_guest *g = &r->g[0];
 
 	rig_create(r);
-	rig_init_hca(g);
+	fix_init_hca(g);
 	g->cq_log = log_size;
-	if (rig_cq(g, FIX_CQN, log_size, PAGE_CQ))
+	if (fix_cq(g, FIX_CQN, log_size, PAGE_CQ))
 		return NULL;
 	return g;
 }
@@ -29,7 +29,7 @@ static struct fix_guest *setup(struct fixture *r, unsigned log_size)
 /* Take the completion event that is there; false if there is none. */
 static bool event(struct fix_guest *g)
 {
-	const uint8_t *e = rig_eqe(g);
+	const uint8_t *e = fix_eqe(g);
 
 	return e && e[1] == EV_COMP && get_be32(e + 4) == FIX_CQN;
 }
@@ -41,7 +41,7 @@ static void armed_queue_tells_once(struct ktest *t)
 
 	post_cqe(g, false);
 	EXPECT_FALSE(t, event(g)); /* not armed */
-	EXPECT_TRUE(t, rig_cqe(g) != NULL);
+	EXPECT_TRUE(t, fix_cqe(g) != NULL);
 	rig_arm(g, ARM_NEXT);
 	EXPECT_FALSE(t, event(g));
 	post_cqe(g, false);
@@ -64,8 +64,8 @@ static void arming_behind_an_entry_fires(struct ktest *t)
 	/* The program arms again before it polls: the same entry must not fire twice. */
 	rig_arm(g, ARM_NEXT);
 	EXPECT_FALSE(t, event(g));
-	EXPECT_TRUE(t, rig_cqe(g) != NULL);
-	EXPECT_TRUE(t, rig_cqe(g) == NULL);
+	EXPECT_TRUE(t, fix_cqe(g) != NULL);
+	EXPECT_TRUE(t, fix_cqe(g) == NULL);
 	/* It is armed all the same. */
 	post_cqe(g, false);
 	EXPECT_TRUE(t, event(g));
@@ -102,17 +102,17 @@ static void overrun_breaks_the_queue(struct ktest *t)
 
 	for (unsigned i = 0; i < 4; i++)
 		post_cqe(g, false);
-	EXPECT_TRUE(t, rig_eqe(g) == NULL);
+	EXPECT_TRUE(t, fix_eqe(g) == NULL);
 	post_cqe(g, false);
-	e = rig_eqe(g);
+	e = fix_eqe(g);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[1], EV_CQ_ERROR);
 	EXPECT_EQ(t, get_be32(e + 4), FIX_CQN);
 	EXPECT_EQ(t, e[0x0f], 1);
 	for (unsigned i = 0; i < 4; i++)
-		EXPECT_TRUE(t, rig_cqe(g) != NULL);
+		EXPECT_TRUE(t, fix_cqe(g) != NULL);
 	post_cqe(g, false);
-	EXPECT_TRUE(t, rig_cqe(g) == NULL);
+	EXPECT_TRUE(t, fix_cqe(g) == NULL);
 	rig_destroy(&r);
 }
 
@@ -126,17 +126,17 @@ static void resize_goes_on_at_the_next_index(struct ktest *t)
 
 	for (unsigned i = 0; i < 5; i++) {
 		post_cqe(g, false);
-		EXPECT_TRUE(t, rig_cqe(g) != NULL);
+		EXPECT_TRUE(t, fix_cqe(g) != NULL);
 	}
-	in = rig_in(g);
+	in = fix_in(g);
 	in[0x0c] = 3;
 	put_be32(in + 0x1c, (PAGE_CQ + 1) * 8);
-	EXPECT_EQ(t, rig_cmd(g, OP_MODIFY_CQ, 0, FIX_CQN), ST_OK);
-	e = rig_cqe(g);
+	EXPECT_EQ(t, fix_cmd(g, OP_MODIFY_CQ, 0, FIX_CQN), ST_OK);
+	e = fix_cqe(g);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[31] & 0x1f, CQE_OP_RESIZE);
 	for (unsigned i = 6; i < 30; i++) {
-		const uint8_t *n = rig_page(g, PAGE_CQ + 1) + (i & 7) * 32;
+		const uint8_t *n = fix_page(g, PAGE_CQ + 1) + (i & 7) * 32;
 
 		EXPECT_NE(t, n[31] >> 7, i >> 3 & 1); /* not ours yet */
 		post_cqe(g, false);
@@ -177,11 +177,11 @@ static void bad_doorbells_are_counted(struct ktest *t)
 /* MODIFY_CQ: an event after @count entries or @us. */
 static enum hca_status moderate(struct fix_guest *g, unsigned us, unsigned count)
 {
-	uint8_t *in = rig_in(g);
+	uint8_t *in = fix_in(g);
 
 	put_be16(in + 0x10, (uint16_t)us);
 	put_be16(in + 0x12, (uint16_t)count);
-	return rig_cmd(g, OP_MODIFY_CQ, 1, FIX_CQN);
+	return fix_cmd(g, OP_MODIFY_CQ, 1, FIX_CQN);
 }
 
 static void moderation_waits_for_the_count(struct ktest *t)
@@ -233,7 +233,7 @@ static void moderated_queue_can_be_destroyed(struct ktest *t)
 	EXPECT_EQ(t, moderate(g, 1000, 0), ST_OK);
 	rig_arm(g, ARM_NEXT);
 	post_cqe(g, false);
-	EXPECT_EQ(t, rig_cmd(g, OP_HW2SW_CQ, 1, FIX_CQN), ST_OK);
+	EXPECT_EQ(t, fix_cmd(g, OP_HW2SW_CQ, 1, FIX_CQN), ST_OK);
 	rig_advance(&r, 5 * NSEC_PER_MSEC);
 	EXPECT_FALSE(t, event(g));
 	rig_destroy(&r);

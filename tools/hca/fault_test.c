@@ -29,7 +29,7 @@ static unsigned completions(struct fix_guest *g)
 {
 	unsigned n = 0;
 
-	while (rig_cqe(g))
+	while (fix_cqe(g))
 		n++;
 	return n;
 }
@@ -86,21 +86,21 @@ static void delayed_class_keeps_the_order(struct ktest *t)
 /* A QP that sends datagrams, at FIX_QPN. */
 static void datagram_qp(struct ktest *t, struct fix_guest *g, enum qp_type type)
 {
-	rig_init_hca(g);
+	fix_init_hca(g);
 	g->cq_log = 4;
 	g->sq_log = 3;
-	EXPECT_EQ(t, rig_cq(g, FIX_CQN, 4, PAGE_CQ), ST_OK);
-	EXPECT_EQ(t, rig_mr(g, FIX_KEY_INDEX, MPT_LOCAL_READ | MPT_LOCAL_WRITE, FIX_PD), ST_OK);
+	EXPECT_EQ(t, fix_cq(g, FIX_CQN, 4, PAGE_CQ), ST_OK);
+	EXPECT_EQ(t, fix_mr(g, FIX_KEY_INDEX, MPT_LOCAL_READ | MPT_LOCAL_WRITE, FIX_PD), ST_OK);
 	if (type == QPT_MLX) /* QP0 */
-		EXPECT_EQ(t, rig_cmd(g, OP_CONF_SPECIAL_QP, 0, FIX_QPN), ST_OK);
-	rig_qp_ctx(g, type, FIX_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_OK);
+		EXPECT_EQ(t, fix_cmd(g, OP_CONF_SPECIAL_QP, 0, FIX_QPN), ST_OK);
+	fix_qp_ctx(g, type, FIX_CQN);
+	EXPECT_EQ(t, fix_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_OK);
 	for (unsigned i = 0; i < 8; i++)
-		put_be32(rig_page(g, PAGE_QP) + i * 64, 1u << 31);
-	rig_qp_ctx(g, type, FIX_CQN)[8] = 5 << 5 | 12; /* 4 KiB, and no longer message */
-	EXPECT_EQ(t, rig_cmd(g, OP_INIT2RTR, 0, FIX_QPN), ST_OK);
-	rig_qp_ctx(g, type, FIX_CQN);
-	EXPECT_EQ(t, rig_cmd(g, OP_RTR2RTS, 0, FIX_QPN), ST_OK);
+		put_be32(fix_page(g, PAGE_QP) + i * 64, 1u << 31);
+	fix_qp_ctx(g, type, FIX_CQN)[8] = 5 << 5 | 12; /* 4 KiB, and no longer message */
+	EXPECT_EQ(t, fix_cmd(g, OP_INIT2RTR, 0, FIX_QPN), ST_OK);
+	fix_qp_ctx(g, type, FIX_CQN);
+	EXPECT_EQ(t, fix_cmd(g, OP_RTR2RTS, 0, FIX_QPN), ST_OK);
 }
 
 static void mads_have_a_delay_of_their_own(struct ktest *t)
@@ -112,8 +112,8 @@ static void mads_have_a_delay_of_their_own(struct ktest *t)
 	rig_create(&r);
 	g = &r.g[0];
 	datagram_qp(t, g, QPT_MLX);
-	rig_page(g, PAGE_MR)[1] = 2; /* no GRH */
-	put_be16(rig_page(g, PAGE_MR) + 2, SM_LID);
+	fix_page(g, PAGE_MR)[1] = 2; /* no GRH */
+	put_be16(fix_page(g, PAGE_MR) + 2, SM_LID);
 	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_RC);
 	post(g, WQE_SEND, len);
 	EXPECT_EQ(t, completions(g), 1u);
@@ -132,7 +132,7 @@ static void mads_have_a_delay_of_their_own(struct ktest *t)
 static void post_datagram(struct fix_guest *g, uint16_t dlid)
 {
 	const uint16_t i = g->sq_tail++;
-	uint8_t *w = rig_page(g, PAGE_QP) + g->sq_off + (i & ((1u << g->sq_log) - 1)) * 64u;
+	uint8_t *w = fix_page(g, PAGE_QP) + g->sq_off + (i & ((1u << g->sq_log) - 1)) * 64u;
 
 	memset(w + 4, 0, 60);
 	put_be32(w + 4, 64 / 16);
@@ -223,8 +223,8 @@ static void mads_come_twice(struct ktest *t)
 	rig_create(&r);
 	g = &r.g[0];
 	datagram_qp(t, g, QPT_MLX);
-	rig_page(g, PAGE_MR)[1] = 2; /* no GRH */
-	put_be16(rig_page(g, PAGE_MR) + 2, SM_LID);
+	fix_page(g, PAGE_MR)[1] = 2; /* no GRH */
+	put_be16(fix_page(g, PAGE_MR) + 2, SM_LID);
 	EXPECT_TRUE(t, fault_duplicate(r.f, 1, 100, CLS_UD));
 	post(g, WQE_SEND, len);
 	EXPECT_EQ(t, g->h->stats.mads, 1u);
@@ -270,7 +270,7 @@ static void bandwidth_of_the_target_binds(struct ktest *t)
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
 	for (unsigned i = 0; i < 64 * KIB; i++)
-		rig_page(&r.g[0], PAGE_MR)[i] = (uint8_t)(i * 13 + (i >> 9));
+		fix_page(&r.g[0], PAGE_MR)[i] = (uint8_t)(i * 13 + (i >> 9));
 	EXPECT_TRUE(t, fault_bandwidth(r.f, 2, 1024 * KIB, 4 * KIB));
 	post(&r.g[0], WQE_WRITE, 64 * KIB);
 	rig_settle(&r);
@@ -278,7 +278,7 @@ static void bandwidth_of_the_target_binds(struct ktest *t)
 	EXPECT_EQ(t, completions(&r.g[0]), 0u);
 	rig_advance(&r, 2 * MS);
 	EXPECT_EQ(t, completions(&r.g[0]), 1u);
-	EXPECT_MEMEQ(t, rig_page(&r.g[0], PAGE_MR), rig_page(&r.g[1], PAGE_MR) + 0x20000, 64 * KIB);
+	EXPECT_MEMEQ(t, fix_page(&r.g[0], PAGE_MR), fix_page(&r.g[1], PAGE_MR) + 0x20000, 64 * KIB);
 	EXPECT_TRUE(t, fault_bandwidth(r.f, 0, 0, 4 * KIB));
 	post(&r.g[0], WQE_WRITE, 64 * KIB);
 	rig_settle(&r);
@@ -297,10 +297,10 @@ static void killed_port_is_silent(struct ktest *t)
 	EXPECT_TRUE(t, fault_kill(r.f, 2, true));
 	post(&r.g[0], WQE_WRITE, 64);
 	EXPECT_EQ(t, completions(&r.g[0]), 0u);
-	EXPECT_TRUE(t, rig_eqe(&r.g[0]) == NULL && rig_eqe(&r.g[1]) == NULL); /* nobody is told */
+	EXPECT_TRUE(t, fix_eqe(&r.g[0]) == NULL && fix_eqe(&r.g[1]) == NULL); /* nobody is told */
 	EXPECT_EQ(t, r.g[1].h->port.state, PORT_ACTIVE);
 	rig_advance(&r, 100 * MS);
-	e = rig_cqe(&r.g[0]);
+	e = fix_cqe(&r.g[0]);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[0x1b], SYN_RETRY_EXC);
 	EXPECT_EQ(t, r.f->inject.kills, 1u);
@@ -330,22 +330,22 @@ static void commands_fail_as_often_as_told(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	rig_init_hca(g);
-	rig_in(g);
+	fix_init_hca(g);
+	fix_in(g);
 	EXPECT_TRUE(t, fault_command(r.f, 1, OP_QUERY_FW, ST_BAD_SIZE, 2));
 	EXPECT_FALSE(t, fault_command(r.f, 9, OP_QUERY_FW, ST_BAD_SIZE, 2));
-	EXPECT_EQ(t, rig_cmd(g, OP_NOP, 0, 0), ST_OK);
+	EXPECT_EQ(t, fix_cmd(g, OP_NOP, 0, 0), ST_OK);
 	memset(g->ram + FIX_OUT, 0xee, MAILBOX);
-	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_FW, 0, 0), ST_BAD_SIZE);
-	EXPECT_EQ(t, rig_out(g)[0], 0xee); /* it did not run */
-	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_FW, 0, 0), ST_BAD_SIZE);
-	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_FW, 0, 0), ST_OK);
+	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_BAD_SIZE);
+	EXPECT_EQ(t, fix_out(g)[0], 0xee); /* it did not run */
+	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_BAD_SIZE);
+	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_OK);
 	EXPECT_EQ(t, g->h->stats.injected_command_faults, 2u);
 	fault_command(r.f, 1, FAULT_OP_ANY, ST_BUSY, 5);
-	EXPECT_EQ(t, rig_cmd(g, OP_NOP, 0, 0), ST_BUSY);
+	EXPECT_EQ(t, fix_cmd(g, OP_NOP, 0, 0), ST_BUSY);
 	fault_commands_off(r.f);
-	EXPECT_EQ(t, rig_cmd(g, OP_NOP, 0, 0), ST_OK);
-	rig_init_hca(&r.g[1]); /* the neighbour was not meant */
+	EXPECT_EQ(t, fix_cmd(g, OP_NOP, 0, 0), ST_OK);
+	fix_init_hca(&r.g[1]); /* the neighbour was not meant */
 	rig_destroy(&r);
 }
 
@@ -366,7 +366,7 @@ static void hung_command_ends_with_the_reset(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	rig_init_hca(g);
+	fix_init_hca(g);
 	fault_command(r.f, 1, OP_NOP, FAULT_HANG, 1);
 	go(g, OP_NOP);
 	EXPECT_TRUE(t, hcr_word(g) & HCR_GO);
@@ -374,7 +374,7 @@ static void hung_command_ends_with_the_reset(struct ktest *t)
 	EXPECT_TRUE(t, hcr_word(g) & HCR_GO); /* whatever comes behind it */
 	bar_write(g->h, 0, REG_RESET, swap_be32(1), 4);
 	EXPECT_FALSE(t, hcr_word(g) & HCR_GO);
-	EXPECT_EQ(t, rig_cmd(g, OP_QUERY_FW, 0, 0), ST_OK);
+	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_OK);
 	rig_destroy(&r);
 }
 
@@ -390,11 +390,11 @@ static void catastrophe_stops_the_board(struct ktest *t)
 	EXPECT_EQ(t, bar_read(g->h, 0, REG_ERRBUF, 4), 0u);
 	EXPECT_TRUE(t, fault_catastrophe(r.f, 1, 0x1234));
 	EXPECT_EQ(t, swap_be32((uint32_t)bar_read(g->h, 0, REG_ERRBUF, 4)), 0x1234u);
-	e = rig_eqe(g);
+	e = fix_eqe(g);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[1], EV_LOCAL_CATAS);
 	EXPECT_EQ(t, g->msi[0], 1u);
-	EXPECT_TRUE(t, rig_eqe(g) == NULL); /* its last word */
+	EXPECT_TRUE(t, fix_eqe(g) == NULL); /* its last word */
 	post(g, WQE_WRITE, 64);
 	go(g, OP_NOP);
 	EXPECT_TRUE(t, hcr_word(g) & HCR_GO);
@@ -402,7 +402,7 @@ static void catastrophe_stops_the_board(struct ktest *t)
 	EXPECT_EQ(t, completions(g), 0u);
 	post(&r.g[1], WQE_WRITE, 64); /* the peer finds nobody */
 	rig_advance(&r, 200 * MS);
-	e = rig_cqe(&r.g[1]);
+	e = fix_cqe(&r.g[1]);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[0x1b], SYN_RETRY_EXC);
 	rig_destroy(&r);
@@ -415,13 +415,13 @@ static void board_recovers_from_catastrophe_by_reset(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	rig_init_hca(g);
+	fix_init_hca(g);
 	fault_catastrophe(r.f, 1, 1);
 	EXPECT_EQ(t, g->h->port.state, PORT_DOWN);
 	bar_write(g->h, 0, REG_RESET, swap_be32(1), 4);
 	EXPECT_EQ(t, bar_read(g->h, 0, REG_ERRBUF, 4), 0u);
 	g->eq_ci = 0;
-	rig_init_hca(g);
+	fix_init_hca(g);
 	EXPECT_EQ(t, g->h->port.state, PORT_ACTIVE);
 	EXPECT_EQ(t, g->h->stats.injected_catastrophes, 1u);
 	rig_destroy(&r);
@@ -437,11 +437,11 @@ static void events_come_out_of_the_blue(struct ktest *t)
 	g = &r.g[0];
 	EXPECT_FALSE(t, fault_event(r.f, 77, 5, 0, 0));
 	EXPECT_FALSE(t, fault_event(r.f, 1, 5, 0, 0)); /* no event queue yet */
-	rig_init_hca(g);
-	while (rig_eqe(g))
+	fix_init_hca(g);
+	while (fix_eqe(g))
 		;
 	EXPECT_TRUE(t, fault_event(r.f, 1, 0x77, 3, 0x123456));
-	e = rig_eqe(g);
+	e = fix_eqe(g);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[1], 0x77);
 	EXPECT_EQ(t, e[3], 3);
@@ -467,15 +467,15 @@ static void messages_end_with_any_syndrome(struct ktest *t)
 		post(&r.g[0], WQE_WRITE, 64);
 		inject_release(r.f);
 		rig_settle(&r);
-		e = rig_cqe(&r.g[0]);
+		e = fix_cqe(&r.g[0]);
 		ASSERT_TRUE(t, e != NULL);
 		EXPECT_EQ(t, e[31] & 0x5f, 0x40 | CQE_OP_ERROR);
 		EXPECT_EQ(t, e[0x1b], syndrome);
-		e = rig_cqe(&r.g[0]);
+		e = fix_cqe(&r.g[0]);
 		ASSERT_TRUE(t, e != NULL);
 		EXPECT_EQ(t, e[0x1b], SYN_FLUSH);
 		EXPECT_EQ(t, r.g[0].h->stats.injected_errors, 1u);
-		EXPECT_TRUE(t, rig_eqe(&r.g[1]) == NULL);
+		EXPECT_TRUE(t, fix_eqe(&r.g[1]) == NULL);
 		EXPECT_EQ(t, (int)qp_find(r.g[1].h, FIX_QPN)->state, QPS_RTS);
 		rig_destroy(&r);
 	}
@@ -498,7 +498,7 @@ static void completions_overrun_on_command(struct ktest *t)
 	EXPECT_EQ(t, g->h->stats.injected_overruns, 0u);
 	post(g, WQE_WRITE, 64);
 	EXPECT_EQ(t, completions(g), 0u);
-	e = rig_eqe(g);
+	e = fix_eqe(g);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[1], EV_CQ_ERROR);
 	EXPECT_EQ(t, get_be32(e + 4), FIX_CQN);
@@ -507,7 +507,7 @@ static void completions_overrun_on_command(struct ktest *t)
 	EXPECT_EQ(t, g->h->stats.cq_overruns, 1u);
 	post(g, WQE_WRITE, 64); /* the queue stays broken; nothing more is told of it */
 	EXPECT_EQ(t, completions(g), 0u);
-	EXPECT_TRUE(t, rig_eqe(g) == NULL);
+	EXPECT_TRUE(t, fix_eqe(g) == NULL);
 	EXPECT_EQ(t, g->h->stats.injected_overruns, 1u);
 	rig_destroy(&r);
 }

@@ -106,13 +106,13 @@ void rig_advance(struct fixture *r, uint64_t ns)
 	rig_settle(r);
 }
 
-uint8_t *rig_in(struct fix_guest *g)
+uint8_t *fix_in(struct fix_guest *g)
 {
 	memset(g->ram + FIX_IN, 0, MAILBOX);
 	return g->ram + FIX_IN;
 }
 
-const uint8_t *rig_out(struct fix_guest *g)
+const uint8_t *fix_out(struct fix_guest *g)
 {
 	return g->ram + FIX_OUT;
 }
@@ -122,7 +122,7 @@ static void hcr_store(struct fix_guest *g, unsigned dword, uint32_t val)
 	bar_write(g->h, 0, REG_HCR + dword * 4, swap_be32(val), 4);
 }
 
-enum hca_status rig_cmd_imm(struct fix_guest *g, uint16_t op, uint8_t mod, uint32_t im, uint64_t in,
+enum hca_status fix_cmd_imm(struct fix_guest *g, uint16_t op, uint8_t mod, uint32_t im, uint64_t in,
 			    uint64_t *out)
 {
 	uint32_t word;
@@ -142,12 +142,12 @@ enum hca_status rig_cmd_imm(struct fix_guest *g, uint16_t op, uint8_t mod, uint3
 	return (enum hca_status)(word >> 24);
 }
 
-enum hca_status rig_cmd(struct fix_guest *g, uint16_t op, uint8_t mod, uint32_t im)
+enum hca_status fix_cmd(struct fix_guest *g, uint16_t op, uint8_t mod, uint32_t im)
 {
-	return rig_cmd_imm(g, op, mod, im, FIX_IN, NULL);
+	return fix_cmd_imm(g, op, mod, im, FIX_IN, NULL);
 }
 
-uint8_t *rig_page(struct fix_guest *g, unsigned page)
+uint8_t *fix_page(struct fix_guest *g, unsigned page)
 {
 	return g->ram + FIX_BUF + page * 4096ul;
 }
@@ -160,25 +160,25 @@ static void must(enum hca_status st)
 
 static void map_icm(struct fix_guest *g)
 {
-	uint8_t *in = rig_in(g);
+	uint8_t *in = fix_in(g);
 	uint64_t aux;
 
-	must(rig_cmd_imm(g, OP_SET_ICM_SIZE, 0, 0, ICM_CHUNKS << 16, &aux));
+	must(fix_cmd_imm(g, OP_SET_ICM_SIZE, 0, 0, ICM_CHUNKS << 16, &aux));
 	put_be64(in + 8, 0x200000 | 6);
-	must(rig_cmd(g, OP_MAP_ICM_AUX, 0, 1));
-	in = rig_in(g);
+	must(fix_cmd(g, OP_MAP_ICM_AUX, 0, 1));
+	in = fix_in(g);
 	for (uint64_t i = 0; i < ICM_CHUNKS; i++) {
 		put_be64(in + i * 16, i << 16);
 		put_be64(in + i * 16 + 8, (FIX_ICM + (i << 16)) | 4);
 	}
-	must(rig_cmd(g, OP_MAP_ICM, 0, ICM_CHUNKS));
+	must(fix_cmd(g, OP_MAP_ICM, 0, ICM_CHUNKS));
 	for (uint64_t i = 0; i < NR_MTT; i++)
 		put_be64(g->ram + FIX_ICM + ICM_MTT + i * 8, (FIX_BUF + (i << 12)) | 1);
 }
 
 static void init_hca(struct fix_guest *g)
 {
-	uint8_t *in = rig_in(g);
+	uint8_t *in = fix_in(g);
 
 	in[0] = 2;
 	put_be64(in + 0x30, ICM_QPC | 9);
@@ -197,35 +197,35 @@ static void init_hca(struct fix_guest *g)
 	put_be64(in + 0x100, ICM_MTT);
 	put_be64(in + 0x108, ICM_CMPT);
 	in[0x12a] = 4;
-	must(rig_cmd(g, OP_INIT_HCA, 0, 0));
+	must(fix_cmd(g, OP_INIT_HCA, 0, 0));
 }
 
-void rig_init_hca(struct fix_guest *g)
+void fix_init_hca(struct fix_guest *g)
 {
-	uint8_t *in = rig_in(g);
+	uint8_t *in = fix_in(g);
 
 	put_be64(in + 8, 0x300000 | 8);
-	must(rig_cmd(g, OP_MAP_FA, 0, 1));
-	must(rig_cmd(g, OP_RUN_FW, 0, 0));
+	must(fix_cmd(g, OP_MAP_FA, 0, 1));
+	must(fix_cmd(g, OP_RUN_FW, 0, 0));
 	map_icm(g);
 	init_hca(g);
-	in = rig_in(g);
+	in = fix_in(g);
 	put_be32(in, 9 << 8);
 	in[0x0c] = 7;
 	put_be32(in + 0x1c, PAGE_EQ * 8);
-	must(rig_cmd(g, OP_SW2HW_EQ, 0, FIX_EQ));
-	must(rig_cmd_imm(g, OP_MAP_EQ, 0, FIX_EQ, ~0ull, NULL));
-	must(rig_cmd(g, OP_INIT_PORT, 0, 1));
-	while (rig_eqe(g))
+	must(fix_cmd(g, OP_SW2HW_EQ, 0, FIX_EQ));
+	must(fix_cmd_imm(g, OP_MAP_EQ, 0, FIX_EQ, ~0ull, NULL));
+	must(fix_cmd(g, OP_INIT_PORT, 0, 1));
+	while (fix_eqe(g))
 		;
 	rig_arm_eq(g);
 	memset(g->msi, 0, sizeof(g->msi));
 }
 
 /* A region of FIX_LEN bytes at FIX_VA, pages from PAGE_MR. */
-enum hca_status rig_mr(struct fix_guest *g, uint32_t key_index, uint32_t flags, uint32_t pd)
+enum hca_status fix_mr(struct fix_guest *g, uint32_t key_index, uint32_t flags, uint32_t pd)
 {
-	uint8_t *in = rig_in(g);
+	uint8_t *in = fix_in(g);
 
 	put_be32(in, MPT_SW << MPT_STATUS_SHIFT | MPT_REGION | flags);
 	put_be32(in + 8, key_index);
@@ -234,24 +234,24 @@ enum hca_status rig_mr(struct fix_guest *g, uint32_t key_index, uint32_t flags, 
 	put_be64(in + 0x18, FIX_LEN);
 	put_be64(in + 0x2c, PAGE_MR * 8);
 	put_be32(in + 0x38, 12);
-	return rig_cmd(g, OP_SW2HW_MPT, 0, key_index & 0xff);
+	return fix_cmd(g, OP_SW2HW_MPT, 0, key_index & 0xff);
 }
 
-enum hca_status rig_cq(struct fix_guest *g, uint32_t cqn, unsigned log_size, unsigned page)
+enum hca_status fix_cq(struct fix_guest *g, uint32_t cqn, unsigned log_size, unsigned page)
 {
-	uint8_t *in = rig_in(g);
+	uint8_t *in = fix_in(g);
 
 	put_be32(in + 0x0c, log_size << 24 | FIX_UAR);
 	in[0x17] = FIX_EQ;
 	put_be32(in + 0x1c, page * 8);
 	put_be64(in + 0x38, FIX_DB + (cqn - FIX_CQN) * 16ull);
-	return rig_cmd(g, OP_SW2HW_CQ, 0, cqn);
+	return fix_cmd(g, OP_SW2HW_CQ, 0, cqn);
 }
 
 /* A context for RST2INIT: 2^sq_log entries of 64 bytes, 16 receives of 32 bytes behind them. */
-uint8_t *rig_qp_ctx(struct fix_guest *g, enum qp_type type, uint32_t cqn)
+uint8_t *fix_qp_ctx(struct fix_guest *g, enum qp_type type, uint32_t cqn)
 {
-	uint8_t *x = rig_in(g) + 8;
+	uint8_t *x = fix_in(g) + 8;
 
 	put_be32(x, (uint32_t)type << 16);
 	put_be32(x + 4, FIX_PD);
@@ -271,7 +271,7 @@ uint8_t *rig_qp_ctx(struct fix_guest *g, enum qp_type type, uint32_t cqn)
 static void stamp(struct fix_guest *g)
 {
 	for (unsigned i = 0; i < 1u << g->sq_log; i++)
-		put_be32(rig_page(g, PAGE_QP) + g->sq_off + i * 64, 1u << 31);
+		put_be32(fix_page(g, PAGE_QP) + g->sq_off + i * 64, 1u << 31);
 }
 
 void rig_connect_one(struct fix_guest *g, uint16_t dlid, unsigned sq_log)
@@ -279,20 +279,20 @@ void rig_connect_one(struct fix_guest *g, uint16_t dlid, unsigned sq_log)
 	uint8_t *x;
 
 	g->sq_log = sq_log;
-	x = rig_qp_ctx(g, QPT_RC, FIX_CQN);
-	must(rig_cmd(g, OP_RST2INIT, 0, FIX_QPN));
+	x = fix_qp_ctx(g, QPT_RC, FIX_CQN);
+	must(fix_cmd(g, OP_RST2INIT, 0, FIX_QPN));
 	stamp(g);
-	x = rig_qp_ctx(g, QPT_RC, FIX_CQN);
+	x = fix_qp_ctx(g, QPT_RC, FIX_CQN);
 	x[8] = 3 << 5 | 30;
 	put_be32(x + 0x14, FIX_QPN);
 	put_be16(x + 0x18 + 6, dlid);
 	put_be32(x + 0x94, 1u << 24 | 0x100); /* RNR timer 10 us */
-	must(rig_cmd(g, OP_INIT2RTR, 0, FIX_QPN));
-	x = rig_qp_ctx(g, QPT_RC, FIX_CQN);
+	must(fix_cmd(g, OP_INIT2RTR, 0, FIX_QPN));
+	x = fix_qp_ctx(g, QPT_RC, FIX_CQN);
 	x[0x18 + 8] = 8 << 3;
 	put_be32(x + 0x70, 2u << 16 | 1u << 13); /* two retries, one for RNR */
 	put_be32(x + 0x78, 0x100);
-	must(rig_cmd(g, OP_RTR2RTS, 0, FIX_QPN));
+	must(fix_cmd(g, OP_RTR2RTS, 0, FIX_QPN));
 }
 
 void rig_connect(struct fixture *r, unsigned sq_log, unsigned cq_log)
@@ -300,10 +300,10 @@ void rig_connect(struct fixture *r, unsigned sq_log, unsigned cq_log)
 	for (unsigned i = 0; i < 2; i++) {
 		struct fix_guest *g = &r->g[i];
 
-		rig_init_hca(g);
+		fix_init_hca(g);
 		g->cq_log = cq_log;
-		must(rig_cq(g, FIX_CQN, cq_log, PAGE_CQ));
-		must(rig_mr(g, FIX_KEY_INDEX,
+		must(fix_cq(g, FIX_CQN, cq_log, PAGE_CQ));
+		must(fix_mr(g, FIX_KEY_INDEX,
 			    MPT_LOCAL_READ | MPT_LOCAL_WRITE | MPT_REMOTE_READ | MPT_REMOTE_WRITE |
 				    MPT_ATOMIC,
 			    FIX_PD));
@@ -314,7 +314,7 @@ void rig_connect(struct fixture *r, unsigned sq_log, unsigned cq_log)
 void rig_post(struct fix_guest *g, const struct fix_wr *wr)
 {
 	const uint16_t i = g->sq_tail++;
-	uint8_t *w = rig_page(g, PAGE_QP) + g->sq_off + (i & ((1u << g->sq_log) - 1)) * 64u;
+	uint8_t *w = fix_page(g, PAGE_QP) + g->sq_off + (i & ((1u << g->sq_log) - 1)) * 64u;
 	unsigned n = 16;
 
 	memset(w + 4, 0, 60);
@@ -342,7 +342,7 @@ void rig_post(struct fix_guest *g, const struct fix_wr *wr)
 
 void rig_post_recv(struct fix_guest *g, uint64_t addr, uint32_t len, uint32_t lkey)
 {
-	uint8_t *w = rig_page(g, PAGE_QP) + g->rq_off + (g->rq_tail++ & 15) * 32u;
+	uint8_t *w = fix_page(g, PAGE_QP) + g->rq_off + (g->rq_tail++ & 15) * 32u;
 
 	put_be32(w, len);
 	put_be32(w + 4, lkey);
@@ -371,9 +371,9 @@ void rig_arm_eq(struct fix_guest *g)
 		  swap_be32(1u << 31 | (g->eq_ci & 0xffffff)), 4);
 }
 
-const uint8_t *rig_cqe(struct fix_guest *g)
+const uint8_t *fix_cqe(struct fix_guest *g)
 {
-	const uint8_t *e = rig_page(g, PAGE_CQ) + (g->cq_ci & ((1u << g->cq_log) - 1)) * 32;
+	const uint8_t *e = fix_page(g, PAGE_CQ) + (g->cq_ci & ((1u << g->cq_log) - 1)) * 32;
 
 	if ((e[31] >> 7) != (g->cq_ci >> g->cq_log & 1))
 		return NULL;
@@ -382,9 +382,9 @@ const uint8_t *rig_cqe(struct fix_guest *g)
 	return e;
 }
 
-const uint8_t *rig_eqe(struct fix_guest *g)
+const uint8_t *fix_eqe(struct fix_guest *g)
 {
-	const uint8_t *e = rig_page(g, PAGE_EQ) + (g->eq_ci & 127) * 32;
+	const uint8_t *e = fix_page(g, PAGE_EQ) + (g->eq_ci & 127) * 32;
 
 	if ((e[31] >> 7) != (g->eq_ci >> 7 & 1))
 		return NULL;

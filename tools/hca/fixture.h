@@ -52,20 +52,20 @@ struct fixture {
 
 void rig_create(struct fixture *r); /* two guests, nothing set up */
 void rig_destroy(struct fixture *r);
-void rig_init_hca(struct fix_guest *g); /* up to INIT_HCA, an EQ and an active port */
+void fix_init_hca(struct fix_guest *g); /* up to INIT_HCA, an EQ and an active port */
 void rig_advance(struct fixture *r, uint64_t ns);
 void rig_settle(struct fixture *r); /* run what is queued */
 
-uint8_t *rig_in(struct fix_guest *g); /* the input mailbox, cleared */
-const uint8_t *rig_out(struct fix_guest *g);
-enum hca_status rig_cmd(struct fix_guest *g, uint16_t op, uint8_t mod, uint32_t im);
-enum hca_status rig_cmd_imm(struct fix_guest *g, uint16_t op, uint8_t mod, uint32_t im, uint64_t in,
+uint8_t *fix_in(struct fix_guest *g); /* the input mailbox, cleared */
+const uint8_t *fix_out(struct fix_guest *g);
+enum hca_status fix_cmd(struct fix_guest *g, uint16_t op, uint8_t mod, uint32_t im);
+enum hca_status fix_cmd_imm(struct fix_guest *g, uint16_t op, uint8_t mod, uint32_t im, uint64_t in,
 			    uint64_t *out);
-uint8_t *rig_page(struct fix_guest *g, unsigned page);
+uint8_t *fix_page(struct fix_guest *g, unsigned page);
 
-enum hca_status rig_mr(struct fix_guest *g, uint32_t key_index, uint32_t flags, uint32_t pd);
-enum hca_status rig_cq(struct fix_guest *g, uint32_t cqn, unsigned log_size, unsigned page);
-uint8_t *rig_qp_ctx(struct fix_guest *g, enum qp_type type, uint32_t cqn); /* in the mailbox */
+enum hca_status fix_mr(struct fix_guest *g, uint32_t key_index, uint32_t flags, uint32_t pd);
+enum hca_status fix_cq(struct fix_guest *g, uint32_t cqn, unsigned log_size, unsigned page);
+uint8_t *fix_qp_ctx(struct fix_guest *g, enum qp_type type, uint32_t cqn); /* in the mailbox */
 void rig_connect(struct fixture *r, unsigned sq_log, unsigned cq_log);     /* an RC pair, FIX_QPN */
 void rig_connect_one(struct fix_guest *g, uint16_t dlid, unsigned sq_log);
 
@@ -87,5 +87,5 @@ void rig_arm(struct fix_guest *g, unsigned cmd);
 void rig_arm_eq(struct fix_guest *g);
 
 /* The next entry, consumed; NULL = none. */
-const uint8_t *rig_cqe(struct fix_guest *g);
-const uint8_t *rig_eqe(struct fix_guest *g);
+const uint8_t *fix_cqe(struct fix_guest *g);
+const uint8_t *fix_eqe(struct fix_guest *g);

@@ -42,24 +42,24 @@ static void agents_answer(struct ktest *t)
 
 	rig_create(&r);
 	g = &r.g[0];
-	rig_init_hca(g);
+	fix_init_hca(g);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		enum hca_status st;
 
-		mad_init(rig_in(g), cases[i].cls, cases[i].method, cases[i].attr, 0);
-		st = rig_cmd(g, OP_MAD_IFC, 3, 1);
+		mad_init(fix_in(g), cases[i].cls, cases[i].method, cases[i].attr, 0);
+		st = fix_cmd(g, OP_MAD_IFC, 3, 1);
 		EXPECT_EQ(t, st, cases[i].answered ? ST_OK : ST_BAD_PKT);
 		if (!cases[i].answered)
 			continue;
-		EXPECT_EQ(t, get_be16(rig_out(g) + MAD_STATUS), cases[i].status);
-		EXPECT_TRUE(t, rig_out(g)[MAD_METHOD] & METHOD_RESPONSE);
-		EXPECT_EQ(t, get_be64(rig_out(g) + 8), 0x1122334455667788ull);
+		EXPECT_EQ(t, get_be16(fix_out(g) + MAD_STATUS), cases[i].status);
+		EXPECT_TRUE(t, fix_out(g)[MAD_METHOD] & METHOD_RESPONSE);
+		EXPECT_EQ(t, get_be64(fix_out(g) + 8), 0x1122334455667788ull);
 	}
-	mad_init(rig_in(g), CLASS_SMP_LID, METHOD_GET, ATTR_PORT_INFO, 1);
-	EXPECT_EQ(t, rig_cmd(g, OP_MAD_IFC, 3, 1), ST_OK);
-	EXPECT_EQ(t, get_be16(rig_out(g) + SMP_DATA + 16), 1);
-	EXPECT_EQ(t, get_be16(rig_out(g) + SMP_DATA + 18), SM_LID);
-	EXPECT_EQ(t, rig_out(g)[SMP_DATA + 32] & 0xf, PORT_ACTIVE);
+	mad_init(fix_in(g), CLASS_SMP_LID, METHOD_GET, ATTR_PORT_INFO, 1);
+	EXPECT_EQ(t, fix_cmd(g, OP_MAD_IFC, 3, 1), ST_OK);
+	EXPECT_EQ(t, get_be16(fix_out(g) + SMP_DATA + 16), 1);
+	EXPECT_EQ(t, get_be16(fix_out(g) + SMP_DATA + 18), SM_LID);
+	EXPECT_EQ(t, fix_out(g)[SMP_DATA + 32] & 0xf, PORT_ACTIVE);
 	rig_destroy(&r);
 }
 
@@ -78,8 +78,8 @@ static void directed_routes(struct ktest *t)
 	struct fixture r;
 
 	rig_create(&r);
-	rig_init_hca(&r.g[0]);
-	rig_init_hca(&r.g[1]);
+	fix_init_hca(&r.g[0]);
+	fix_init_hca(&r.g[1]);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		mad_init(in, CLASS_SMP_ROUTED, METHOD_GET, ATTR_NODE_INFO, 0);
 		in[SMP_HOP_CNT] = cases[i].hops;
@@ -98,8 +98,8 @@ static void path_records(struct ktest *t)
 	struct fixture r;
 
 	rig_create(&r);
-	rig_init_hca(&r.g[0]);
-	rig_init_hca(&r.g[1]);
+	fix_init_hca(&r.g[0]);
+	fix_init_hca(&r.g[1]);
 	mad_init(in, CLASS_SA, METHOD_GET, ATTR_PATH_RECORD, 0);
 	put_be64(in + SA_COMP_MASK, BIT(2)); /* by DGID */
 	port_gid(r.g[1].h, 0, in + SA_DATA + 8);
@@ -146,9 +146,9 @@ static void tables_are_one_segment(struct ktest *t)
 		struct fixture r;
 
 		rig_create(&r);
-		rig_init_hca(&r.g[0]);
+		fix_init_hca(&r.g[0]);
 		if (cases[i].ports > 1)
-			rig_init_hca(&r.g[1]);
+			fix_init_hca(&r.g[1]);
 		for (unsigned n = 3; n <= cases[i].ports; n++)
 			hca_create(r.f, "more", (uint16_t)n, n)->port.state = PORT_ACTIVE;
 		mad_init(in, CLASS_SA, METHOD_GET_TABLE, cases[i].attr, 0);
@@ -175,7 +175,7 @@ static void acknowledgements_are_not_answered(struct ktest *t)
 	struct fixture r;
 
 	rig_create(&r);
-	rig_init_hca(&r.g[0]);
+	fix_init_hca(&r.g[0]);
 	mad_init(in, CLASS_SA, METHOD_GET_TABLE, ATTR_PATH_RECORD, 0);
 	in[SA_RMPP] = 1;
 	EXPECT_TRUE(t, sa_process(r.f, r.g[0].h, in, out)); /* RMPP is not active */
@@ -193,8 +193,8 @@ static void multicast_membership(struct ktest *t)
 	struct fixture r;
 
 	rig_create(&r);
-	rig_init_hca(&r.g[0]);
-	rig_init_hca(&r.g[1]);
+	fix_init_hca(&r.g[0]);
+	fix_init_hca(&r.g[1]);
 	mad_init(in, CLASS_SA, METHOD_SET, ATTR_MC_MEMBER, 0);
 	put_be64(in + SA_COMP_MASK, BIT(0) | BIT(1) | BIT(16));
 	in[SA_DATA] = 0xff;
@@ -264,27 +264,27 @@ static void sweeps_ask_to_register_again(struct ktest *t)
 	struct fixture r;
 
 	rig_create(&r);
-	rig_init_hca(&r.g[0]);
+	fix_init_hca(&r.g[0]);
 	for (size_t i = 0; i < ARRAY_SIZE(after_ms); i++) {
 		rig_advance(&r, (after_ms[i] - 1) * NSEC_PER_MSEC);
-		EXPECT_TRUE(t, !rig_eqe(&r.g[0]));
+		EXPECT_TRUE(t, !fix_eqe(&r.g[0]));
 		rig_advance(&r, NSEC_PER_MSEC);
-		e = rig_eqe(&r.g[0]);
+		e = fix_eqe(&r.g[0]);
 		ASSERT_TRUE(t, e);
 		EXPECT_EQ(t, e[1], EV_PORT_MNG_CHG);
 		EXPECT_EQ(t, e[3], EV_SUB_PORT_INFO);
 		EXPECT_EQ(t, get_be32(e + 0x0c), BIT(3)); /* register again, nothing else */
 	}
 	rig_advance(&r, 100000 * NSEC_PER_MSEC);
-	EXPECT_TRUE(t, !rig_eqe(&r.g[0]));
+	EXPECT_TRUE(t, !fix_eqe(&r.g[0]));
 	EXPECT_TRUE(t, inject_link(r.f, 1, true) && inject_link(r.f, 1, false));
-	while (rig_eqe(&r.g[0]))
+	while (fix_eqe(&r.g[0]))
 		;
 	EXPECT_TRUE(t, inject_link(r.f, 1, true));
-	while (rig_eqe(&r.g[0]))
+	while (fix_eqe(&r.g[0]))
 		;
 	rig_advance(&r, 2000 * NSEC_PER_MSEC); /* the port is down: nobody sweeps */
-	EXPECT_TRUE(t, !rig_eqe(&r.g[0]));
+	EXPECT_TRUE(t, !fix_eqe(&r.g[0]));
 	rig_destroy(&r);
 }
 

@@ -16,14 +16,14 @@ static const struct fix_wr write_wr = { .opcode = WQE_WRITE,
 static void fill(struct fix_guest *g, unsigned off, unsigned len, unsigned seed)
 {
 	for (unsigned i = 0; i < len; i++)
-		rig_page(g, PAGE_MR)[off + i] = (uint8_t)(i * 7 + seed + (i >> 8));
+		fix_page(g, PAGE_MR)[off + i] = (uint8_t)(i * 7 + seed + (i >> 8));
 }
 
 /* One completion with this syndrome, of this WQE. */
 static void expect_cqe(struct ktest *t, struct fix_guest *g, bool send, unsigned syndrome,
 		       unsigned wqe)
 {
-	const uint8_t *e = rig_cqe(g);
+	const uint8_t *e = fix_cqe(g);
 
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, (e[31] & 0x40) != 0, send);
@@ -40,7 +40,7 @@ static void expect_cqe(struct ktest *t, struct fix_guest *g, bool send, unsigned
 
 static void expect_no_cqe(struct ktest *t, struct fix_guest *g)
 {
-	EXPECT_TRUE(t, rig_cqe(g) == NULL);
+	EXPECT_TRUE(t, fix_cqe(g) == NULL);
 }
 
 static void write_read_and_send_move_data(struct ktest *t)
@@ -59,8 +59,8 @@ static void write_read_and_send_move_data(struct ktest *t)
 	rig_ring(a);
 	expect_cqe(t, a, true, 0, 0);
 	expect_no_cqe(t, b);
-	EXPECT_MEMEQ(t, rig_page(b, PAGE_MR) + 0x3000, rig_page(a, PAGE_MR) + 0x100, 6000);
-	EXPECT_EQ(t, rig_page(b, PAGE_MR)[0x3000 + 6000], 0);
+	EXPECT_MEMEQ(t, fix_page(b, PAGE_MR) + 0x3000, fix_page(a, PAGE_MR) + 0x100, 6000);
+	EXPECT_EQ(t, fix_page(b, PAGE_MR)[0x3000 + 6000], 0);
 
 	fill(b, 0x9000, 5000, 9);
 	wr.opcode = WQE_READ;
@@ -68,10 +68,10 @@ static void write_read_and_send_move_data(struct ktest *t)
 	wr.len = 5000;
 	rig_post(a, &wr);
 	rig_ring(a);
-	e = rig_cqe(a);
+	e = fix_cqe(a);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, get_be32(e + 0x14), 5000u);
-	EXPECT_MEMEQ(t, rig_page(a, PAGE_MR) + 0x100, rig_page(b, PAGE_MR) + 0x9000, 5000);
+	EXPECT_MEMEQ(t, fix_page(a, PAGE_MR) + 0x100, fix_page(b, PAGE_MR) + 0x9000, 5000);
 
 	rig_post_recv(b, FIX_VA + 0x20000, 8192, FIX_KEY);
 	wr.opcode = WQE_SEND_IMM;
@@ -79,12 +79,12 @@ static void write_read_and_send_move_data(struct ktest *t)
 	rig_post(a, &wr);
 	rig_ring(a);
 	expect_cqe(t, a, true, 0, 2);
-	e = rig_cqe(b);
+	e = fix_cqe(b);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[31] & 0x5f, RCQE_SEND_IMM);
 	EXPECT_EQ(t, get_be32(e + 4), 0xcafe1234u);
 	EXPECT_EQ(t, get_be32(e + 0x14), 5000u);
-	EXPECT_MEMEQ(t, rig_page(b, PAGE_MR) + 0x20000, rig_page(a, PAGE_MR) + 0x100, 5000);
+	EXPECT_MEMEQ(t, fix_page(b, PAGE_MR) + 0x20000, fix_page(a, PAGE_MR) + 0x100, 5000);
 	rig_destroy(&r);
 }
 
@@ -105,7 +105,7 @@ static void atomics_return_the_old_value(struct ktest *t)
 	rig_connect(&r, 3, 4);
 	a = &r.g[0];
 	b = &r.g[1];
-	memcpy(rig_page(b, PAGE_MR) + 64, &v, 8);
+	memcpy(fix_page(b, PAGE_MR) + 64, &v, 8);
 	rig_post(a, &wr);
 	wr.opcode = WQE_CAS;
 	wr.swap = 1000;
@@ -119,13 +119,13 @@ static void atomics_return_the_old_value(struct ktest *t)
 	rig_ring(a);
 	for (unsigned i = 0; i < 3; i++)
 		expect_cqe(t, a, true, 0, i);
-	memcpy(&v, rig_page(b, PAGE_MR) + 64, 8);
+	memcpy(&v, fix_page(b, PAGE_MR) + 64, 8);
 	EXPECT_EQ(t, v, 1000u);
-	memcpy(&v, rig_page(a, PAGE_MR), 8);
+	memcpy(&v, fix_page(a, PAGE_MR), 8);
 	EXPECT_EQ(t, v, 37u);
-	memcpy(&v, rig_page(a, PAGE_MR) + 8, 8);
+	memcpy(&v, fix_page(a, PAGE_MR) + 8, 8);
 	EXPECT_EQ(t, v, 42u);
-	memcpy(&v, rig_page(a, PAGE_MR) + 16, 8);
+	memcpy(&v, fix_page(a, PAGE_MR) + 16, 8);
 	EXPECT_EQ(t, v, 1000u);
 	wr.raddr = FIX_VA + 65; /* not aligned */
 	rig_post(a, &wr);
@@ -223,11 +223,11 @@ static void errors_complete_as_hardware_would(struct ktest *t)
 			expect_cqe(t, b, false, cases[i].recv, 0);
 		expect_no_cqe(t, b);
 		EXPECT_EQ(t, (int)qp_find(a->h, FIX_QPN)->state, QPS_ERR);
-		e = rig_eqe(b);
+		e = fix_eqe(b);
 		EXPECT_EQ(t, e ? e[1] : 0, cases[i].event);
 		/* nothing was written */
 		for (unsigned k = 0; k < FIX_LEN; k += 64)
-			EXPECT_EQ(t, rig_page(b, PAGE_MR)[k], 0);
+			EXPECT_EQ(t, fix_page(b, PAGE_MR)[k], 0);
 		rig_destroy(&r);
 	}
 }
@@ -242,7 +242,7 @@ static void silence_ends_in_retry_exceeded(struct ktest *t)
 	rig_create(&r);
 	rig_connect(&r, 3, 4);
 	a = &r.g[0];
-	EXPECT_EQ(t, rig_cmd(&r.g[1], OP_2RST, 2, FIX_QPN), ST_OK);
+	EXPECT_EQ(t, fix_cmd(&r.g[1], OP_2RST, 2, FIX_QPN), ST_OK);
 	rig_post(a, &write_wr);
 	rig_ring(a);
 	rig_advance(&r, 2 * timeout - 1000);
@@ -295,7 +295,7 @@ static void receives_are_flushed(struct ktest *t)
 	rig_connect(&r, 3, 4);
 	rig_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
 	rig_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
-	EXPECT_EQ(t, rig_cmd(&r.g[0], OP_2ERR, 0, FIX_QPN), ST_OK);
+	EXPECT_EQ(t, fix_cmd(&r.g[0], OP_2ERR, 0, FIX_QPN), ST_OK);
 	rig_settle(&r);
 	expect_cqe(t, &r.g[0], false, SYN_FLUSH, 0);
 	expect_cqe(t, &r.g[0], false, SYN_FLUSH, 1);
@@ -427,7 +427,7 @@ static void link_down_silences_the_port(struct ktest *t)
 	rig_connect(&r, 3, 4);
 	EXPECT_TRUE(t, inject_link(r.f, 2, true));
 	EXPECT_FALSE(t, inject_link(r.f, 77, true));
-	e = rig_eqe(&r.g[1]);
+	e = fix_eqe(&r.g[1]);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[1], EV_PORT_CHANGE);
 	EXPECT_EQ(t, e[3], EV_SUB_PORT_DOWN);
@@ -472,7 +472,7 @@ static void long_message_takes_turns(struct ktest *t)
 	rig_ring(a);
 	expect_cqe(t, a, true, 0, 0);
 	expect_no_cqe(t, a);
-	EXPECT_MEMEQ(t, rig_page(b, PAGE_MR), rig_page(a, PAGE_MR), FIX_LEN);
+	EXPECT_MEMEQ(t, fix_page(b, PAGE_MR), fix_page(a, PAGE_MR), FIX_LEN);
 	/* and a stream over nothing ends at once */
 	stream_init(&src, a->h, FIX_PD, 0, sge, 0);
 	stream_init(&dst, b->h, FIX_PD, 0, sge, 0);
