@@ -80,7 +80,7 @@ static void access(struct input *in, struct fixture *r, struct fix_guest *g)
 	if (kind & 16)
 		pci_cfg_write(g->h, (uint32_t)off & 0x1ff, (uint32_t)val, MIN(size, 4u));
 	if (kind & 32)
-		rig_settle(r);
+		fix_drain(r);
 }
 
 /* A BlueFlame buffer: some of an entry, which may be the one that the send queue has next. */
@@ -126,10 +126,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct input in = { data, size };
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	r.f->blueflame = true;
 	if (take(&in, 1) & 1)
-		rig_connect(&r, 3, 4);
+		fix_connect(&r, 3, 4);
 	while (in.left) {
 		const uint64_t what = take(&in, 1);
 		struct fix_guest *g = &r.g[what >> 7];
@@ -147,11 +147,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		default:
 			if (what & 4)
 				flame(&in, g);
-			rig_ring(g);
-			rig_advance(&r, take(&in, 1) * NSEC_PER_MSEC);
+			fix_ring(g);
+			fix_advance(&r, take(&in, 1) * NSEC_PER_MSEC);
 		}
 	}
-	rig_advance(&r, 10 * NSEC_PER_MSEC);
-	rig_destroy(&r);
+	fix_advance(&r, 10 * NSEC_PER_MSEC);
+	fix_destroy(&r);
 	return 0;
 }

@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	fix_init_hca(&r.g[0]);
 	fix_init_hca(&r.g[1]);
 	while (size > 1) {
@@ -50,6 +50,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += n + 1;
 		size -= n + 1;
 	}
-	rig_destroy(&r);
+	fix_destroy(&r);
 	return 0;
 }

@@ -24,8 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2)
 		return 0;
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	other = fix_page(&r.g[1], PAGE_OTHER);
 	memset(other, CANARY, 4096);
 	qp = qp_find(r.g[0].h, FIX_QPN);
@@ -38,12 +38,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	put_be32(r.g[0].ram + FIX_DB + 0x800, data[0] >> 4);
 	put_be32(r.g[1].ram + FIX_DB + 0x800, data[0] >> 4);
 	memcpy(fix_page(&r.g[1], PAGE_QP) + r.g[1].rq_off, sq + 512, 512);
-	rig_ring(&r.g[0]);
-	rig_advance(&r, 20 * NSEC_PER_MSEC);
+	fix_ring(&r.g[0]);
+	fix_advance(&r, 20 * NSEC_PER_MSEC);
 	for (unsigned i = 0; i < 4096; i++) {
 		if (other[i] != CANARY)
 			abort();
 	}
-	rig_destroy(&r);
+	fix_destroy(&r);
 	return 0;
 }

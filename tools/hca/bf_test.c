@@ -8,10 +8,10 @@
 
 static struct fix_guest *setup(struct fixture *r)
 {
-	rig_create(r);
+	fix_create(r);
 	r->f->blueflame = true;
-	rig_connect(r, 3, 4);
-	rig_settle(r); /* QPs look once when they become ready */
+	fix_connect(r, 3, 4);
+	fix_drain(r); /* QPs look once when they become ready */
 	return &r->g[0];
 }
 
@@ -27,7 +27,7 @@ static const uint8_t *post(struct fix_guest *g, uint32_t len)
 				   .lkey = FIX_KEY };
 	uint8_t *e;
 
-	rig_post(g, &wr);
+	fix_post(g, &wr);
 	e = fix_page(g, PAGE_QP) + g->sq_off + (index & 7) * 64u;
 	put_be32(e, get_be32(e) | (uint32_t)index << 8);
 	put_be32(e + 4, get_be32(e + 4) | FIX_QPN << 8);
@@ -49,7 +49,7 @@ static void capability_is_told_where_it_is(struct ktest *t)
 {
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	fix_init_hca(&r.g[0]);
 	EXPECT_EQ(t, fix_cmd(&r.g[0], OP_QUERY_DEV_CAP, 0, 0), ST_OK);
 	EXPECT_EQ(t, fix_out(&r.g[0])[0x4c], 0);
@@ -58,7 +58,7 @@ static void capability_is_told_where_it_is(struct ktest *t)
 	EXPECT_EQ(t, fix_cmd(&r.g[0], OP_QUERY_DEV_CAP, 0, 0), ST_OK);
 	EXPECT_EQ(t, get_be32(fix_out(&r.g[0]) + 0x4c), 0x8009030au);
 	EXPECT_EQ(t, fix_out(&r.g[0])[0x49], 2);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* Two buffers by turns, in stores of either width; each entry runs when it is whole, and once. */
@@ -71,17 +71,17 @@ static void entry_runs_when_whole(struct ktest *t)
 		const uint8_t *e = post(g, 8 + n);
 
 		copy(g, n & 1, e, 0, 56, n & 2 ? 4 : 8);
-		rig_settle(&r);
+		fix_drain(&r);
 		EXPECT_TRUE(t, fix_cqe(g) == NULL);
 		copy(g, n & 1, e, 56, 64, 8);
-		rig_settle(&r);
+		fix_drain(&r);
 		EXPECT_TRUE(t, fix_cqe(g) != NULL);
 		EXPECT_TRUE(t, fix_cqe(g) == NULL);
 	}
 	EXPECT_EQ(t, g->h->stats.blueflames, 20u);
 	EXPECT_EQ(t, g->h->stats.bad_blueflames, 0u);
 	EXPECT_EQ(t, g->h->stats.doorbells, 20u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* A copy that was left unfinished, and one in another order. */
@@ -98,7 +98,7 @@ static void copy_may_begin_anew(struct ktest *t)
 	copy(g, 0, e, 8, 40, 8);
 	EXPECT_TRUE(t, fix_cqe(g) != NULL);
 	EXPECT_EQ(t, g->h->stats.bad_blueflames, 0u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* Garbage is counted, and at most a doorbell: what runs is what the send queue has. */
@@ -133,7 +133,7 @@ static void garbage_is_a_doorbell_at_most(struct ktest *t)
 	bar_write(h, 2, REG(0), 0, 1);              /* too narrow */
 	bar_write(h, 2, REG(0) + (1u << 20), 0, 8); /* of a UAR that there is not */
 	EXPECT_EQ(t, h->stats.bad_doorbells, 4u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* Where it is not offered, the upper half of BAR2 is UARs like the others. */
@@ -142,14 +142,14 @@ static void nothing_of_it_when_not_offered(struct ktest *t)
 	struct fixture r;
 	struct fix_guest *g = &r.g[0];
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
-	rig_settle(&r);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
+	fix_drain(&r);
 	copy(g, 0, post(g, 8), 0, 64, 8);
 	EXPECT_EQ(t, g->h->stats.blueflames + g->h->stats.bad_blueflames, 0u);
 	EXPECT_EQ(t, g->h->stats.bad_doorbells, 8u);
 	EXPECT_TRUE(t, fix_cqe(g) == NULL);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static const struct ktest_case bf_cases[] = {

@@ -21,13 +21,13 @@ static void stages_are_enforced(struct ktest *t)
 	};
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	fix_in(&r.g[0]);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		EXPECT_EQ(t, fix_cmd(&r.g[0], cases[i].op, 0, 0), cases[i].want);
 	EXPECT_EQ(t, fix_cmd(&r.g[0], OP_MAP_FA, 0, 0), ST_BAD_PARAM);
 	EXPECT_EQ(t, fix_cmd(&r.g[0], OP_MAP_FA, 0, 300), ST_BAD_PARAM);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void arguments_are_checked(struct ktest *t)
@@ -36,7 +36,7 @@ static void arguments_are_checked(struct ktest *t)
 	struct fixture r;
 	uint8_t *in;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
 	EXPECT_EQ(t, fix_cmd_imm(g, OP_SW2HW_CQ, 0, FIX_CQN, FIX_RAM, NULL), ST_BAD_PARAM);
@@ -71,7 +71,7 @@ static void arguments_are_checked(struct ktest *t)
 	EXPECT_EQ(t, fix_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
 	fix_qp_ctx(g, QPT_RC, FIX_CQN);
 	EXPECT_EQ(t, fix_cmd(g, OP_RST2INIT, 0, FIX_QPN), ST_ICM_ERROR);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void only_a_bus_master_reaches_memory(struct ktest *t)
@@ -79,7 +79,7 @@ static void only_a_bus_master_reaches_memory(struct ktest *t)
 	struct fix_guest *g;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
 	pci_cfg_write(g->h, 0x04, 2, 2);
@@ -89,7 +89,7 @@ static void only_a_bus_master_reaches_memory(struct ktest *t)
 	pci_cfg_write(g->h, 0x04, 6, 2);
 	EXPECT_EQ(t, g->msi[2], 1u);
 	EXPECT_EQ(t, fix_cq(g, FIX_CQN, 3, PAGE_CQ), ST_OK);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void init_hca_refuses_sizes(struct ktest *t)
@@ -102,7 +102,7 @@ static void init_hca_refuses_sizes(struct ktest *t)
 	struct fix_guest *g;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
 	EXPECT_EQ(t, fix_cmd(g, OP_CLOSE_HCA, 0, 0), ST_OK);
@@ -114,7 +114,7 @@ static void init_hca_refuses_sizes(struct ktest *t)
 		in[cases[i].off] = cases[i].val;
 		EXPECT_EQ(t, fix_cmd(g, OP_INIT_HCA, 0, 0), ST_BAD_PARAM);
 	}
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* In event mode the answer is an entry of type 0x0a with the token. */
@@ -124,7 +124,7 @@ static void command_completes_by_event(struct ktest *t)
 	const uint8_t *e;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
 	bar_write(g->h, 0, REG_HCR + 0x14, swap_be32(0xbeefu << 16), 4);
@@ -138,7 +138,7 @@ static void command_completes_by_event(struct ktest *t)
 	/* the toggle stays as written, GO is clear */
 	EXPECT_EQ(t, swap_be32((uint32_t)bar_read(g->h, 0, REG_HCR + 0x18, 4)),
 		  HCR_EVENT | BIT(21) | OP_NOP);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void ownership_and_reset(struct ktest *t)
@@ -146,7 +146,7 @@ static void ownership_and_reset(struct ktest *t)
 	struct fix_guest *g;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	EXPECT_EQ(t, bar_read(g->h, 0, REG_OWNER, 4), 0u);
 	EXPECT_NE(t, bar_read(g->h, 0, REG_OWNER, 4), 0u);
@@ -158,7 +158,7 @@ static void ownership_and_reset(struct ktest *t)
 	EXPECT_EQ(t, (int)g->h->port.state, PORT_DOWN);
 	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_HCA, 0, 0), ST_BAD_SYS_STATE);
 	EXPECT_EQ(t, bar_read(g->h, 0, REG_OWNER, 4), 0u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void region_checks(struct ktest *t)
@@ -187,7 +187,7 @@ static void region_checks(struct ktest *t)
 	struct mr mr;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
 	EXPECT_EQ(t, fix_mr(g, FIX_KEY_INDEX, rights, FIX_PD), ST_OK);
@@ -199,7 +199,7 @@ static void region_checks(struct ktest *t)
 	EXPECT_EQ(t, fix_cmd(g, OP_HW2SW_MPT, 1, 0x21), ST_OK);
 	EXPECT_EQ(t, fix_cmd(g, OP_HW2SW_MPT, 1, 0x21), ST_BAD_RES_STATE);
 	EXPECT_EQ(t, (int)mr_get(g->h, FIX_KEY, FIX_PD, 0, FIX_VA, 1, &mr), MR_KEY);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* A translated page that is not the guest's RAM, or not present, cannot be reached. */
@@ -211,7 +211,7 @@ static void region_pages_are_checked(struct ktest *t)
 	uint64_t len = 4096;
 	uint8_t *mtt;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
 	EXPECT_EQ(t, fix_mr(g, FIX_KEY_INDEX, MPT_LOCAL_READ, FIX_PD), ST_OK);
@@ -224,7 +224,7 @@ static void region_pages_are_checked(struct ktest *t)
 	put_be64(mtt, FIX_BUF);
 	len = 4096;
 	EXPECT_TRUE(t, mr_span(g->h, &mr, FIX_VA, &len) == NULL);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void config_space(struct ktest *t)
@@ -232,7 +232,7 @@ static void config_space(struct ktest *t)
 	struct fixture r;
 	struct hca *h;
 
-	rig_create(&r);
+	fix_create(&r);
 	h = r.g[0].h;
 	EXPECT_EQ(t, pci_cfg_read(h, 0, 4), 0x100315b3u);
 	pci_cfg_write(h, 0x10, ~0u, 4);
@@ -244,7 +244,7 @@ static void config_space(struct ktest *t)
 	EXPECT_EQ(t, pci_cfg_read(h, 0x14, 4), ~0u);
 	EXPECT_EQ(t, pci_cfg_read(h, 254, 4), ~0u);
 	pci_cfg_write(h, 0xffffffff, 0, 4);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* The model's own capability, behind MSI-X, tells what the front end needs. */
@@ -255,7 +255,7 @@ static void hint_names_the_front_end(struct ktest *t)
 	struct hca *h;
 	uint32_t pos;
 
-	rig_create(&r);
+	fix_create(&r);
 	h = r.g[0].h;
 	ops = *h->front;
 	h->front = &ops;
@@ -270,7 +270,7 @@ static void hint_names_the_front_end(struct ktest *t)
 	pci_cfg_write(h, pos + 8, 0, 4);
 	pci_device_reset(h);
 	EXPECT_EQ(t, pci_cfg_read(h, pos + 8, 4), HINT_EMULATED | HINT_ONE_AT_ONCE);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* A vector that fires while it is masked comes when it is let through. */
@@ -279,7 +279,7 @@ static void masked_interrupt_is_kept(struct ktest *t)
 	struct fix_guest *g;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	bar_write(g->h, 0, MSIX_TABLE + 3 * 16 + 12, 1, 4);
 	msix_raise(g->h, 3);
@@ -292,7 +292,7 @@ static void masked_interrupt_is_kept(struct ktest *t)
 	EXPECT_EQ(t, g->msi[4], 0u);
 	pci_cfg_write(g->h, 0x9e, 0x8000, 2);
 	EXPECT_EQ(t, g->msi[4], 1u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static const struct ktest_case cmd_cases[] = {

@@ -18,7 +18,7 @@ static struct fix_guest *setup(struct fixture *r, unsigned log_size)
 {
 	struct fix_guest *g = &r->g[0];
 
-	rig_create(r);
+	fix_create(r);
 	fix_init_hca(g);
 	g->cq_log = log_size;
 	if (fix_cq(g, FIX_CQN, log_size, PAGE_CQ))
@@ -42,14 +42,14 @@ static void armed_queue_tells_once(struct ktest *t)
 	post_cqe(g, false);
 	EXPECT_FALSE(t, event(g)); /* not armed */
 	EXPECT_TRUE(t, fix_cqe(g) != NULL);
-	rig_arm(g, ARM_NEXT);
+	fix_arm(g, ARM_NEXT);
 	EXPECT_FALSE(t, event(g));
 	post_cqe(g, false);
 	EXPECT_TRUE(t, event(g));
 	post_cqe(g, false);
 	EXPECT_FALSE(t, event(g)); /* once */
 	EXPECT_EQ(t, g->msi[0], 1u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* Armed while entries wait that no event told of: at once. */
@@ -59,10 +59,10 @@ static void arming_behind_an_entry_fires(struct ktest *t)
 	struct fix_guest *g = setup(&r, 4);
 
 	post_cqe(g, false);
-	rig_arm(g, ARM_NEXT);
+	fix_arm(g, ARM_NEXT);
 	EXPECT_TRUE(t, event(g));
 	/* The program arms again before it polls: the same entry must not fire twice. */
-	rig_arm(g, ARM_NEXT);
+	fix_arm(g, ARM_NEXT);
 	EXPECT_FALSE(t, event(g));
 	EXPECT_TRUE(t, fix_cqe(g) != NULL);
 	EXPECT_TRUE(t, fix_cqe(g) == NULL);
@@ -71,9 +71,9 @@ static void arming_behind_an_entry_fires(struct ktest *t)
 	EXPECT_TRUE(t, event(g));
 	/* A new entry between the event and the arming fires. */
 	post_cqe(g, false);
-	rig_arm(g, ARM_NEXT);
+	fix_arm(g, ARM_NEXT);
 	EXPECT_TRUE(t, event(g));
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void solicited_arm_waits_for_solicited(struct ktest *t)
@@ -82,16 +82,16 @@ static void solicited_arm_waits_for_solicited(struct ktest *t)
 	struct fixture r;
 	struct fix_guest *g = setup(&r, 4);
 
-	rig_arm(g, ARM_SOLICITED);
+	fix_arm(g, ARM_SOLICITED);
 	post_cqe(g, false);
 	EXPECT_FALSE(t, event(g));
 	post_cqe(g, true);
 	EXPECT_TRUE(t, event(g));
-	rig_arm(g, ARM_SOLICITED);
+	fix_arm(g, ARM_SOLICITED);
 	EXPECT_FALSE(t, event(g)); /* told of already */
 	cq_post(g->h, FIX_CQN, &error);
 	EXPECT_TRUE(t, event(g)); /* an error counts */
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void overrun_breaks_the_queue(struct ktest *t)
@@ -113,7 +113,7 @@ static void overrun_breaks_the_queue(struct ktest *t)
 		EXPECT_TRUE(t, fix_cqe(g) != NULL);
 	post_cqe(g, false);
 	EXPECT_TRUE(t, fix_cqe(g) == NULL);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* The marker takes an index; the new buffer goes on after it. */
@@ -143,7 +143,7 @@ static void resize_goes_on_at_the_next_index(struct ktest *t)
 		EXPECT_EQ(t, n[31] >> 7, i >> 3 & 1);
 		put_be32(g->ram + FIX_DB, i + 1);
 	}
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void bad_doorbells_are_counted(struct ktest *t)
@@ -171,7 +171,7 @@ static void bad_doorbells_are_counted(struct ktest *t)
 		bar_write(g->h, 2, cases[i].off, cases[i].val, cases[i].size);
 		EXPECT_EQ(t, g->h->stats.bad_doorbells, before + 1);
 	}
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* MODIFY_CQ: an event after @count entries or @us. */
@@ -190,15 +190,15 @@ static void moderation_waits_for_the_count(struct ktest *t)
 	struct fix_guest *g = setup(&r, 4);
 
 	EXPECT_EQ(t, moderate(g, 1000, 3), ST_OK);
-	rig_arm(g, ARM_NEXT);
+	fix_arm(g, ARM_NEXT);
 	post_cqe(g, false);
 	post_cqe(g, false);
 	EXPECT_FALSE(t, event(g));
 	post_cqe(g, false);
 	EXPECT_TRUE(t, event(g));
-	rig_advance(&r, 2 * NSEC_PER_MSEC);
+	fix_advance(&r, 2 * NSEC_PER_MSEC);
 	EXPECT_FALSE(t, event(g)); /* the timer went with it */
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void moderation_waits_no_longer_than_its_period(struct ktest *t)
@@ -207,21 +207,21 @@ static void moderation_waits_no_longer_than_its_period(struct ktest *t)
 	struct fix_guest *g = setup(&r, 4);
 
 	EXPECT_EQ(t, moderate(g, 1000, 3), ST_OK);
-	rig_arm(g, ARM_NEXT);
+	fix_arm(g, ARM_NEXT);
 	post_cqe(g, false);
-	rig_advance(&r, 999 * NSEC_PER_USEC);
+	fix_advance(&r, 999 * NSEC_PER_USEC);
 	post_cqe(g, false); /* the period is that of the first */
 	EXPECT_FALSE(t, event(g));
-	rig_advance(&r, 2 * NSEC_PER_USEC);
+	fix_advance(&r, 2 * NSEC_PER_USEC);
 	EXPECT_TRUE(t, event(g));
 	EXPECT_FALSE(t, event(g));
-	rig_arm(g, ARM_NEXT); /* nothing new */
-	rig_advance(&r, 5 * NSEC_PER_MSEC);
+	fix_arm(g, ARM_NEXT); /* nothing new */
+	fix_advance(&r, 5 * NSEC_PER_MSEC);
 	EXPECT_FALSE(t, event(g));
 	post_cqe(g, false);
 	EXPECT_EQ(t, moderate(g, 0, 3), ST_OK); /* off: at once */
 	EXPECT_TRUE(t, event(g));
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* A queue that goes away takes its timer along. */
@@ -231,12 +231,12 @@ static void moderated_queue_can_be_destroyed(struct ktest *t)
 	struct fix_guest *g = setup(&r, 4);
 
 	EXPECT_EQ(t, moderate(g, 1000, 0), ST_OK);
-	rig_arm(g, ARM_NEXT);
+	fix_arm(g, ARM_NEXT);
 	post_cqe(g, false);
 	EXPECT_EQ(t, fix_cmd(g, OP_HW2SW_CQ, 1, FIX_CQN), ST_OK);
-	rig_advance(&r, 5 * NSEC_PER_MSEC);
+	fix_advance(&r, 5 * NSEC_PER_MSEC);
 	EXPECT_FALSE(t, event(g));
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static const struct ktest_case cq_cases[] = {

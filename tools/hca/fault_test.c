@@ -21,8 +21,8 @@ static void post(struct fix_guest *g, uint8_t opcode, uint32_t len)
 {
 	const struct fix_wr wr = wr_of(opcode, len);
 
-	rig_post(g, &wr);
-	rig_ring(g);
+	fix_post(g, &wr);
+	fix_ring(g);
 }
 
 static unsigned completions(struct fix_guest *g)
@@ -49,18 +49,18 @@ static void delays_are_by_class(struct ktest *t)
 		for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
 			struct fixture r;
 
-			rig_create(&r);
-			rig_connect(&r, 3, 4);
+			fix_create(&r);
+			fix_connect(&r, 3, 4);
 			inject_set_delay(r.f, 0, 0, 20 * MS, kinds[slow].cls);
-			rig_post_recv(&r.g[1], FIX_VA, 64, FIX_KEY);
+			fix_post_recv(&r.g[1], FIX_VA, 64, FIX_KEY);
 			post(&r.g[0], kinds[k].opcode, kinds[k].len);
 			EXPECT_EQ(t, completions(&r.g[0]), k == slow ? 0u : 1u);
-			rig_advance(&r, 19 * MS);
+			fix_advance(&r, 19 * MS);
 			EXPECT_EQ(t, completions(&r.g[0]), 0u);
-			rig_advance(&r, 2 * MS);
+			fix_advance(&r, 2 * MS);
 			EXPECT_EQ(t, completions(&r.g[0]), k == slow ? 1u : 0u);
 			EXPECT_EQ(t, r.g[0].h->stats.injected_delays, k == slow ? 1u : 0u);
-			rig_destroy(&r);
+			fix_destroy(&r);
 		}
 	}
 }
@@ -70,17 +70,17 @@ static void delayed_class_keeps_the_order(struct ktest *t)
 {
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	inject_set_delay(r.f, 1, 2, 20 * MS, CLS_READ);
 	post(&r.g[0], WQE_READ, 64);
 	post(&r.g[0], WQE_WRITE, 64);
 	EXPECT_EQ(t, completions(&r.g[0]), 0u);
-	rig_advance(&r, 21 * MS);
+	fix_advance(&r, 21 * MS);
 	EXPECT_EQ(t, completions(&r.g[0]), 2u);
 	post(&r.g[0], WQE_WRITE, 64);
 	EXPECT_EQ(t, completions(&r.g[0]), 1u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* A QP that sends datagrams, at FIX_QPN. */
@@ -109,7 +109,7 @@ static void mads_have_a_delay_of_their_own(struct ktest *t)
 	struct fix_guest *g;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	datagram_qp(t, g, QPT_MLX);
 	fix_page(g, PAGE_MR)[1] = 2; /* no GRH */
@@ -120,12 +120,12 @@ static void mads_have_a_delay_of_their_own(struct ktest *t)
 	inject_set_delay(r.f, 1, 0, 20 * MS, CLS_MAD);
 	post(g, WQE_SEND, len);
 	EXPECT_EQ(t, completions(g), 0u);
-	rig_advance(&r, 21 * MS);
+	fix_advance(&r, 21 * MS);
 	EXPECT_EQ(t, completions(g), 1u);
 	inject_set_delay(r.f, 1, 0, 0, CLS_MAD);
 	post(g, WQE_SEND, len);
 	EXPECT_EQ(t, completions(g), 1u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* An empty datagram to FIX_QPN at a port: control and address segments fill the WQE. */
@@ -141,7 +141,7 @@ static void post_datagram(struct fix_guest *g, uint16_t dlid)
 	put_be32(w + 16 + 32, FIX_QPN);
 	put_be32(w + 16 + 36, BIT(31)); /* with the queue pair's own Q_Key */
 	put_be32(w, (i & (1u << g->sq_log) ? BIT(31) : 0) | WQE_SEND);
-	rig_ring(g);
+	fix_ring(g);
 }
 
 static void datagrams_are_lost_and_late(struct ktest *t)
@@ -149,7 +149,7 @@ static void datagrams_are_lost_and_late(struct ktest *t)
 	struct fix_guest *g;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	datagram_qp(t, g, QPT_UD);
 	EXPECT_FALSE(t, fault_loss(r.f, 77, 50));
@@ -176,9 +176,9 @@ static void datagrams_are_lost_and_late(struct ktest *t)
 	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_UD);
 	post_datagram(g, 99);
 	EXPECT_EQ(t, completions(g), 0u);
-	rig_advance(&r, 21 * MS);
+	fix_advance(&r, 21 * MS);
 	EXPECT_EQ(t, completions(g), 1u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void datagrams_come_twice(struct ktest *t)
@@ -186,11 +186,11 @@ static void datagrams_come_twice(struct ktest *t)
 	struct fix_guest *g;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	datagram_qp(t, g, QPT_UD);
 	for (unsigned i = 0; i < 8; i++)
-		rig_post_recv(g, FIX_VA + i * 64ull, 64, FIX_KEY);
+		fix_post_recv(g, FIX_VA + i * 64ull, 64, FIX_KEY);
 	post_datagram(g, 1);
 	EXPECT_EQ(t, completions(g), 2u); /* sent, received */
 	EXPECT_FALSE(t, fault_duplicate(r.f, 77, 100, CLS_UD));
@@ -211,7 +211,7 @@ static void datagrams_come_twice(struct ktest *t)
 	EXPECT_TRUE(t, fault_duplicate(r.f, 1, 0, CLS_UD));
 	post_datagram(g, 1);
 	EXPECT_EQ(t, completions(g), 2u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void mads_come_twice(struct ktest *t)
@@ -220,7 +220,7 @@ static void mads_come_twice(struct ktest *t)
 	struct fix_guest *g;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	datagram_qp(t, g, QPT_MLX);
 	fix_page(g, PAGE_MR)[1] = 2; /* no GRH */
@@ -233,7 +233,7 @@ static void mads_come_twice(struct ktest *t)
 	EXPECT_EQ(t, g->h->stats.mads, 3u);
 	EXPECT_EQ(t, completions(g), 2u);
 	EXPECT_EQ(t, g->h->stats.injected_duplicates, 1u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void bandwidth_is_bounded(struct ktest *t)
@@ -241,25 +241,25 @@ static void bandwidth_is_bounded(struct ktest *t)
 	struct fixture r;
 	unsigned done;
 
-	rig_create(&r);
-	rig_connect(&r, 5, 6);
+	fix_create(&r);
+	fix_connect(&r, 5, 6);
 	/* 1 MiB/s, 16 KiB at once: 31 writes of 16 KiB take 30/64 s */
 	EXPECT_TRUE(t, fault_bandwidth(r.f, 1, 1024 * KIB, 16 * KIB));
 	for (unsigned i = 0; i < 31; i++)
 		post(&r.g[0], WQE_WRITE, 16 * KIB);
 	done = completions(&r.g[0]);
 	EXPECT_EQ(t, done, 1u);
-	rig_advance(&r, 234 * MS);
+	fix_advance(&r, 234 * MS);
 	done += completions(&r.g[0]);
 	EXPECT_EQ(t, done, 15u);
-	rig_advance(&r, 233 * MS);
+	fix_advance(&r, 233 * MS);
 	done += completions(&r.g[0]);
 	EXPECT_EQ(t, done, 30u);
-	rig_advance(&r, 4 * MS);
+	fix_advance(&r, 4 * MS);
 	done += completions(&r.g[0]);
 	EXPECT_EQ(t, done, 31u);
 	EXPECT_TRUE(t, r.g[0].h->stats.injected_throttles >= 30);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* The target's bucket binds the requester too, in slices of the burst; data stay right. */
@@ -267,23 +267,23 @@ static void bandwidth_of_the_target_binds(struct ktest *t)
 {
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	for (unsigned i = 0; i < 64 * KIB; i++)
 		fix_page(&r.g[0], PAGE_MR)[i] = (uint8_t)(i * 13 + (i >> 9));
 	EXPECT_TRUE(t, fault_bandwidth(r.f, 2, 1024 * KIB, 4 * KIB));
 	post(&r.g[0], WQE_WRITE, 64 * KIB);
-	rig_settle(&r);
-	rig_advance(&r, 58 * MS);
+	fix_drain(&r);
+	fix_advance(&r, 58 * MS);
 	EXPECT_EQ(t, completions(&r.g[0]), 0u);
-	rig_advance(&r, 2 * MS);
+	fix_advance(&r, 2 * MS);
 	EXPECT_EQ(t, completions(&r.g[0]), 1u);
 	EXPECT_MEMEQ(t, fix_page(&r.g[0], PAGE_MR), fix_page(&r.g[1], PAGE_MR) + 0x20000, 64 * KIB);
 	EXPECT_TRUE(t, fault_bandwidth(r.f, 0, 0, 4 * KIB));
 	post(&r.g[0], WQE_WRITE, 64 * KIB);
-	rig_settle(&r);
+	fix_drain(&r);
 	EXPECT_EQ(t, completions(&r.g[0]), 1u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void killed_port_is_silent(struct ktest *t)
@@ -291,36 +291,36 @@ static void killed_port_is_silent(struct ktest *t)
 	struct fixture r;
 	const uint8_t *e;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	EXPECT_FALSE(t, fault_kill(r.f, 77, true));
 	EXPECT_TRUE(t, fault_kill(r.f, 2, true));
 	post(&r.g[0], WQE_WRITE, 64);
 	EXPECT_EQ(t, completions(&r.g[0]), 0u);
 	EXPECT_TRUE(t, fix_eqe(&r.g[0]) == NULL && fix_eqe(&r.g[1]) == NULL); /* nobody is told */
 	EXPECT_EQ(t, r.g[1].h->port.state, PORT_ACTIVE);
-	rig_advance(&r, 100 * MS);
+	fix_advance(&r, 100 * MS);
 	e = fix_cqe(&r.g[0]);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[0x1b], SYN_RETRY_EXC);
 	EXPECT_EQ(t, r.f->inject.kills, 1u);
 	EXPECT_TRUE(t, r.g[0].h->stats.killed_drops >= 3); /* with two retries */
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void revived_port_carries_the_retry(struct ktest *t)
 {
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	fault_kill(r.f, 1, true);
 	post(&r.g[0], WQE_WRITE, 64);
 	EXPECT_EQ(t, completions(&r.g[0]), 0u);
 	fault_kill(r.f, 1, false);
-	rig_advance(&r, 10 * MS);
+	fix_advance(&r, 10 * MS);
 	EXPECT_EQ(t, completions(&r.g[0]), 1u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void commands_fail_as_often_as_told(struct ktest *t)
@@ -328,7 +328,7 @@ static void commands_fail_as_often_as_told(struct ktest *t)
 	struct fixture r;
 	struct fix_guest *g;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
 	fix_in(g);
@@ -346,7 +346,7 @@ static void commands_fail_as_often_as_told(struct ktest *t)
 	fault_commands_off(r.f);
 	EXPECT_EQ(t, fix_cmd(g, OP_NOP, 0, 0), ST_OK);
 	fix_init_hca(&r.g[1]); /* the neighbour was not meant */
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void go(struct fix_guest *g, uint16_t op)
@@ -364,7 +364,7 @@ static void hung_command_ends_with_the_reset(struct ktest *t)
 	struct fixture r;
 	struct fix_guest *g;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
 	fault_command(r.f, 1, OP_NOP, FAULT_HANG, 1);
@@ -375,7 +375,7 @@ static void hung_command_ends_with_the_reset(struct ktest *t)
 	bar_write(g->h, 0, REG_RESET, swap_be32(1), 4);
 	EXPECT_FALSE(t, hcr_word(g) & HCR_GO);
 	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_OK);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void catastrophe_stops_the_board(struct ktest *t)
@@ -384,8 +384,8 @@ static void catastrophe_stops_the_board(struct ktest *t)
 	struct fix_guest *g;
 	const uint8_t *e;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	g = &r.g[0];
 	EXPECT_EQ(t, bar_read(g->h, 0, REG_ERRBUF, 4), 0u);
 	EXPECT_TRUE(t, fault_catastrophe(r.f, 1, 0x1234));
@@ -398,14 +398,14 @@ static void catastrophe_stops_the_board(struct ktest *t)
 	post(g, WQE_WRITE, 64);
 	go(g, OP_NOP);
 	EXPECT_TRUE(t, hcr_word(g) & HCR_GO);
-	rig_advance(&r, 200 * MS);
+	fix_advance(&r, 200 * MS);
 	EXPECT_EQ(t, completions(g), 0u);
 	post(&r.g[1], WQE_WRITE, 64); /* the peer finds nobody */
-	rig_advance(&r, 200 * MS);
+	fix_advance(&r, 200 * MS);
 	e = fix_cqe(&r.g[1]);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[0x1b], SYN_RETRY_EXC);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void board_recovers_from_catastrophe_by_reset(struct ktest *t)
@@ -413,7 +413,7 @@ static void board_recovers_from_catastrophe_by_reset(struct ktest *t)
 	struct fixture r;
 	struct fix_guest *g;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
 	fault_catastrophe(r.f, 1, 1);
@@ -424,7 +424,7 @@ static void board_recovers_from_catastrophe_by_reset(struct ktest *t)
 	fix_init_hca(g);
 	EXPECT_EQ(t, g->h->port.state, PORT_ACTIVE);
 	EXPECT_EQ(t, g->h->stats.injected_catastrophes, 1u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void events_come_out_of_the_blue(struct ktest *t)
@@ -433,7 +433,7 @@ static void events_come_out_of_the_blue(struct ktest *t)
 	struct fix_guest *g;
 	const uint8_t *e;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	EXPECT_FALSE(t, fault_event(r.f, 77, 5, 0, 0));
 	EXPECT_FALSE(t, fault_event(r.f, 1, 5, 0, 0)); /* no event queue yet */
@@ -446,7 +446,7 @@ static void events_come_out_of_the_blue(struct ktest *t)
 	EXPECT_EQ(t, e[1], 0x77);
 	EXPECT_EQ(t, e[3], 3);
 	EXPECT_EQ(t, get_be32(e + 4), 0x123456u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* Known or not: the message ends with it, what is behind is flushed, and the peer sees nothing. */
@@ -456,8 +456,8 @@ static void messages_end_with_any_syndrome(struct ktest *t)
 		const uint8_t *e;
 		struct fixture r;
 
-		rig_create(&r);
-		rig_connect(&r, 3, 4);
+		fix_create(&r);
+		fix_connect(&r, 3, 4);
 		EXPECT_FALSE(t, fault_error(r.f, 77, (uint8_t)syndrome, 1));
 		EXPECT_TRUE(t, fault_error(r.f, 1, (uint8_t)syndrome, 1));
 		post(&r.g[1], WQE_WRITE, 64);
@@ -466,7 +466,7 @@ static void messages_end_with_any_syndrome(struct ktest *t)
 		post(&r.g[0], WQE_WRITE, 64);
 		post(&r.g[0], WQE_WRITE, 64);
 		inject_release(r.f);
-		rig_settle(&r);
+		fix_drain(&r);
 		e = fix_cqe(&r.g[0]);
 		ASSERT_TRUE(t, e != NULL);
 		EXPECT_EQ(t, e[31] & 0x5f, 0x40 | CQE_OP_ERROR);
@@ -477,7 +477,7 @@ static void messages_end_with_any_syndrome(struct ktest *t)
 		EXPECT_EQ(t, r.g[0].h->stats.injected_errors, 1u);
 		EXPECT_TRUE(t, fix_eqe(&r.g[1]) == NULL);
 		EXPECT_EQ(t, (int)qp_find(r.g[1].h, FIX_QPN)->state, QPS_RTS);
-		rig_destroy(&r);
+		fix_destroy(&r);
 	}
 }
 
@@ -488,8 +488,8 @@ static void completions_overrun_on_command(struct ktest *t)
 	const uint8_t *e;
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	g = &r.g[0];
 	EXPECT_FALSE(t, fault_overrun(r.f, 77, 1));
 	EXPECT_TRUE(t, fault_overrun(r.f, 1, 1));
@@ -509,7 +509,7 @@ static void completions_overrun_on_command(struct ktest *t)
 	EXPECT_EQ(t, completions(g), 0u);
 	EXPECT_TRUE(t, fix_eqe(g) == NULL);
 	EXPECT_EQ(t, g->h->stats.injected_overruns, 1u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static const struct ktest_case fault_cases[] = {

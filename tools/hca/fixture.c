@@ -19,14 +19,14 @@
 #define ICM_CHUNKS 11u
 #define NR_MTT     2048u
 
-static uint64_t rig_now = 1000000000ull;
+static uint64_t fix_now = 1000000000ull;
 
-static uint64_t rig_clock(void)
+static uint64_t fix_clock(void)
 {
-	return rig_now;
+	return fix_now;
 }
 
-static void rig_msi(struct hca *h, unsigned vector, uint64_t addr, uint32_t data)
+static void fix_msi(struct hca *h, unsigned vector, uint64_t addr, uint32_t data)
 {
 	struct fix_guest *g = h->front_priv;
 
@@ -35,7 +35,7 @@ static void rig_msi(struct hca *h, unsigned vector, uint64_t addr, uint32_t data
 	g->msi[vector]++;
 }
 
-static const struct front_ops rig_ops = { .name = "rig", .msi = rig_msi };
+static const struct front_ops fix_ops = { .name = "fixture", .msi = fix_msi };
 
 #define GUARD (1u << 20)
 
@@ -49,14 +49,14 @@ static uint8_t *ram_alloc(void)
 	return p + GUARD;
 }
 
-void rig_create(struct fixture *r)
+void fix_create(struct fixture *r)
 {
 	memset(r, 0, sizeof(*r));
 	log_open("/dev/null"); /* refusals are what the tests are about */
 	r->f = fabric_create();
 	if (!r->f)
 		abort();
-	r->f->clock = rig_clock;
+	r->f->clock = fix_clock;
 	for (unsigned i = 0; i < 2; i++) {
 		struct fix_guest *g = &r->g[i];
 
@@ -64,7 +64,7 @@ void rig_create(struct fixture *r)
 		g->ram = ram_alloc();
 		if (!g->h)
 			abort();
-		g->h->front = &rig_ops;
+		g->h->front = &fix_ops;
 		g->h->front_priv = g;
 		g->h->mem.nr = 1;
 		g->h->mem.r[0] = (struct mem_region){ .len = FIX_RAM, .host = g->ram };
@@ -76,14 +76,14 @@ void rig_create(struct fixture *r)
 	fabric_run(r->f);
 }
 
-void rig_destroy(struct fixture *r)
+void fix_destroy(struct fixture *r)
 {
 	fabric_destroy(r->f);
 	for (unsigned i = 0; i < 2; i++)
 		munmap(r->g[i].ram - GUARD, FIX_RAM + 2 * GUARD);
 }
 
-void rig_settle(struct fixture *r)
+void fix_drain(struct fixture *r)
 {
 	for (unsigned i = 0; i < 100000; i++) {
 		fabric_run(r->f);
@@ -94,16 +94,16 @@ void rig_settle(struct fixture *r)
 }
 
 /* Let time pass, stopping at each deadline on the way. */
-void rig_advance(struct fixture *r, uint64_t ns)
+void fix_advance(struct fixture *r, uint64_t ns)
 {
-	const uint64_t end = rig_now + ns;
+	const uint64_t end = fix_now + ns;
 
 	while (fabric_deadline(r->f) <= end) {
-		rig_now = MAX(rig_now, fabric_deadline(r->f));
-		rig_settle(r);
+		fix_now = MAX(fix_now, fabric_deadline(r->f));
+		fix_drain(r);
 	}
-	rig_now = end;
-	rig_settle(r);
+	fix_now = end;
+	fix_drain(r);
 }
 
 uint8_t *fix_in(struct fix_guest *g)
@@ -218,7 +218,7 @@ void fix_init_hca(struct fix_guest *g)
 	must(fix_cmd(g, OP_INIT_PORT, 0, 1));
 	while (fix_eqe(g))
 		;
-	rig_arm_eq(g);
+	fix_arm_eq(g);
 	memset(g->msi, 0, sizeof(g->msi));
 }
 
@@ -274,7 +274,7 @@ static void stamp(struct fix_guest *g)
 		put_be32(fix_page(g, PAGE_QP) + g->sq_off + i * 64, 1u << 31);
 }
 
-void rig_connect_one(struct fix_guest *g, uint16_t dlid, unsigned sq_log)
+void fix_connect_one(struct fix_guest *g, uint16_t dlid, unsigned sq_log)
 {
 	uint8_t *x;
 
@@ -295,7 +295,7 @@ void rig_connect_one(struct fix_guest *g, uint16_t dlid, unsigned sq_log)
 	must(fix_cmd(g, OP_RTR2RTS, 0, FIX_QPN));
 }
 
-void rig_connect(struct fixture *r, unsigned sq_log, unsigned cq_log)
+void fix_connect(struct fixture *r, unsigned sq_log, unsigned cq_log)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		struct fix_guest *g = &r->g[i];
@@ -307,11 +307,11 @@ void rig_connect(struct fixture *r, unsigned sq_log, unsigned cq_log)
 			    MPT_LOCAL_READ | MPT_LOCAL_WRITE | MPT_REMOTE_READ | MPT_REMOTE_WRITE |
 				    MPT_ATOMIC,
 			    FIX_PD));
-		rig_connect_one(g, (uint16_t)(2 - i), sq_log);
+		fix_connect_one(g, (uint16_t)(2 - i), sq_log);
 	}
 }
 
-void rig_post(struct fix_guest *g, const struct fix_wr *wr)
+void fix_post(struct fix_guest *g, const struct fix_wr *wr)
 {
 	const uint16_t i = g->sq_tail++;
 	uint8_t *w = fix_page(g, PAGE_QP) + g->sq_off + (i & ((1u << g->sq_log) - 1)) * 64u;
@@ -340,7 +340,7 @@ void rig_post(struct fix_guest *g, const struct fix_wr *wr)
 	put_be32(w, (i >> g->sq_log & 1u) << 31 | wr->opcode);
 }
 
-void rig_post_recv(struct fix_guest *g, uint64_t addr, uint32_t len, uint32_t lkey)
+void fix_post_recv(struct fix_guest *g, uint64_t addr, uint32_t len, uint32_t lkey)
 {
 	uint8_t *w = fix_page(g, PAGE_QP) + g->rq_off + (g->rq_tail++ & 15) * 32u;
 
@@ -352,12 +352,12 @@ void rig_post_recv(struct fix_guest *g, uint64_t addr, uint32_t len, uint32_t lk
 	put_be32(g->ram + FIX_DB + 0x800, g->rq_tail);
 }
 
-void rig_ring(struct fix_guest *g)
+void fix_ring(struct fix_guest *g)
 {
 	bar_write(g->h, 2, FIX_UAR * 4096 + 0x14, swap_be32(FIX_QPN << 8), 4);
 }
 
-void rig_arm(struct fix_guest *g, unsigned cmd)
+void fix_arm(struct fix_guest *g, unsigned cmd)
 {
 	const uint64_t dw0 = swap_be32(cmd << 24 | FIX_CQN);
 
@@ -365,7 +365,7 @@ void rig_arm(struct fix_guest *g, unsigned cmd)
 		  dw0 | (uint64_t)swap_be32(g->cq_ci & 0xffffff) << 32, 8);
 }
 
-void rig_arm_eq(struct fix_guest *g)
+void fix_arm_eq(struct fix_guest *g)
 {
 	bar_write(g->h, 2, (FIX_EQ / 4) * 4096 + 0x800 + (FIX_EQ & 3) * 8,
 		  swap_be32(1u << 31 | (g->eq_ci & 0xffffff)), 4);

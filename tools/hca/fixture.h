@@ -5,7 +5,7 @@
  *
  * Each guest has FIX_RAM bytes at guest address 0.  ICM is mapped from FIX_ICM;
  * MTT entry n names the page at FIX_BUF + n * 4096, so a buffer is named by its
- * first page.  Time stands still until rig_advance().
+ * first page.  Time stands still until fix_advance().
  */
 #pragma once
 
@@ -50,11 +50,11 @@ struct fixture {
 	struct fix_guest g[2];
 };
 
-void rig_create(struct fixture *r); /* two guests, nothing set up */
-void rig_destroy(struct fixture *r);
+void fix_create(struct fixture *r); /* two guests, nothing set up */
+void fix_destroy(struct fixture *r);
 void fix_init_hca(struct fix_guest *g); /* up to INIT_HCA, an EQ and an active port */
-void rig_advance(struct fixture *r, uint64_t ns);
-void rig_settle(struct fixture *r); /* run what is queued */
+void fix_advance(struct fixture *r, uint64_t ns);
+void fix_drain(struct fixture *r); /* run what is queued */
 
 uint8_t *fix_in(struct fix_guest *g); /* the input mailbox, cleared */
 const uint8_t *fix_out(struct fix_guest *g);
@@ -66,10 +66,10 @@ uint8_t *fix_page(struct fix_guest *g, unsigned page);
 enum hca_status fix_mr(struct fix_guest *g, uint32_t key_index, uint32_t flags, uint32_t pd);
 enum hca_status fix_cq(struct fix_guest *g, uint32_t cqn, unsigned log_size, unsigned page);
 uint8_t *fix_qp_ctx(struct fix_guest *g, enum qp_type type, uint32_t cqn); /* in the mailbox */
-void rig_connect(struct fixture *r, unsigned sq_log, unsigned cq_log);     /* an RC pair, FIX_QPN */
-void rig_connect_one(struct fix_guest *g, uint16_t dlid, unsigned sq_log);
+void fix_connect(struct fixture *r, unsigned sq_log, unsigned cq_log);     /* an RC pair, FIX_QPN */
+void fix_connect_one(struct fix_guest *g, uint16_t dlid, unsigned sq_log);
 
-/* Post to FIX_QPN; the doorbell is rung by rig_ring(). */
+/* Post to FIX_QPN; the doorbell is rung by fix_ring(). */
 struct fix_wr {
 	uint8_t opcode;
 	bool unsignaled, solicited;
@@ -80,11 +80,11 @@ struct fix_wr {
 	uint64_t laddr;
 	uint32_t len, lkey;
 };
-void rig_post(struct fix_guest *g, const struct fix_wr *wr);
-void rig_post_recv(struct fix_guest *g, uint64_t addr, uint32_t len, uint32_t lkey);
-void rig_ring(struct fix_guest *g);
-void rig_arm(struct fix_guest *g, unsigned cmd);
-void rig_arm_eq(struct fix_guest *g);
+void fix_post(struct fix_guest *g, const struct fix_wr *wr);
+void fix_post_recv(struct fix_guest *g, uint64_t addr, uint32_t len, uint32_t lkey);
+void fix_ring(struct fix_guest *g);
+void fix_arm(struct fix_guest *g, unsigned cmd);
+void fix_arm_eq(struct fix_guest *g);
 
 /* The next entry, consumed; NULL = none. */
 const uint8_t *fix_cqe(struct fix_guest *g);

@@ -40,7 +40,7 @@ static void agents_answer(struct ktest *t)
 	struct fix_guest *g;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -60,7 +60,7 @@ static void agents_answer(struct ktest *t)
 	EXPECT_EQ(t, get_be16(fix_out(g) + SMP_DATA + 16), 1);
 	EXPECT_EQ(t, get_be16(fix_out(g) + SMP_DATA + 18), SM_LID);
 	EXPECT_EQ(t, fix_out(g)[SMP_DATA + 32] & 0xf, PORT_ACTIVE);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void directed_routes(struct ktest *t)
@@ -77,7 +77,7 @@ static void directed_routes(struct ktest *t)
 	uint8_t in[MAD_SIZE], out[MAD_SIZE];
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	fix_init_hca(&r.g[0]);
 	fix_init_hca(&r.g[1]);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -89,7 +89,7 @@ static void directed_routes(struct ktest *t)
 		if (cases[i].answered)
 			EXPECT_EQ(t, out[SMP_DATA + 2], cases[i].type);
 	}
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void path_records(struct ktest *t)
@@ -97,7 +97,7 @@ static void path_records(struct ktest *t)
 	uint8_t in[MAD_SIZE], out[MAD_SIZE];
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	fix_init_hca(&r.g[0]);
 	fix_init_hca(&r.g[1]);
 	mad_init(in, CLASS_SA, METHOD_GET, ATTR_PATH_RECORD, 0);
@@ -122,7 +122,7 @@ static void path_records(struct ktest *t)
 	EXPECT_EQ(t, get_be32(out + SA_RMPP + 8), 20u + 2 * 64); /* both ports */
 	in[MAD_METHOD] = METHOD_GET | METHOD_RESPONSE;
 	EXPECT_FALSE(t, sa_process(r.f, r.g[0].h, in, out));
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* A table is one segment of RMPP, or a status; nobody is asked to send another. */
@@ -145,7 +145,7 @@ static void tables_are_one_segment(struct ktest *t)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct fixture r;
 
-		rig_create(&r);
+		fix_create(&r);
 		fix_init_hca(&r.g[0]);
 		if (cases[i].ports > 1)
 			fix_init_hca(&r.g[1]);
@@ -164,7 +164,7 @@ static void tables_are_one_segment(struct ktest *t)
 		EXPECT_EQ(t, get_be32(out + SA_RMPP + 8), 20u + cases[i].records * 64);
 		for (unsigned n = 0; n < cases[i].records; n++)
 			EXPECT_EQ(t, get_be16(out + SA_DATA + n * 64 + 40), n + 1); /* DLID */
-		rig_destroy(&r);
+		fix_destroy(&r);
 	}
 }
 
@@ -174,7 +174,7 @@ static void acknowledgements_are_not_answered(struct ktest *t)
 	uint8_t in[MAD_SIZE], out[MAD_SIZE];
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	fix_init_hca(&r.g[0]);
 	mad_init(in, CLASS_SA, METHOD_GET_TABLE, ATTR_PATH_RECORD, 0);
 	in[SA_RMPP] = 1;
@@ -184,7 +184,7 @@ static void acknowledgements_are_not_answered(struct ktest *t)
 		in[SA_RMPP + 2] = 1;
 		EXPECT_EQ(t, sa_process(r.f, r.g[0].h, in, out), type == 1);
 	}
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void multicast_membership(struct ktest *t)
@@ -192,7 +192,7 @@ static void multicast_membership(struct ktest *t)
 	uint8_t in[MAD_SIZE], out[MAD_SIZE];
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	fix_init_hca(&r.g[0]);
 	fix_init_hca(&r.g[1]);
 	mad_init(in, CLASS_SA, METHOD_SET, ATTR_MC_MEMBER, 0);
@@ -215,7 +215,7 @@ static void multicast_membership(struct ktest *t)
 	ASSERT_TRUE(t, sa_process(r.f, r.g[0].h, in, out));
 	EXPECT_TRUE(t, inject_link(r.f, 1, true)); /* leaving the subnet ends it */
 	EXPECT_TRUE(t, list_empty(&r.f->groups));
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void work_requests_are_parsed(struct ktest *t)
@@ -263,19 +263,19 @@ static void sweeps_ask_to_register_again(struct ktest *t)
 	const uint8_t *e;
 	struct fixture r;
 
-	rig_create(&r);
+	fix_create(&r);
 	fix_init_hca(&r.g[0]);
 	for (size_t i = 0; i < ARRAY_SIZE(after_ms); i++) {
-		rig_advance(&r, (after_ms[i] - 1) * NSEC_PER_MSEC);
+		fix_advance(&r, (after_ms[i] - 1) * NSEC_PER_MSEC);
 		EXPECT_TRUE(t, !fix_eqe(&r.g[0]));
-		rig_advance(&r, NSEC_PER_MSEC);
+		fix_advance(&r, NSEC_PER_MSEC);
 		e = fix_eqe(&r.g[0]);
 		ASSERT_TRUE(t, e);
 		EXPECT_EQ(t, e[1], EV_PORT_MNG_CHG);
 		EXPECT_EQ(t, e[3], EV_SUB_PORT_INFO);
 		EXPECT_EQ(t, get_be32(e + 0x0c), BIT(3)); /* register again, nothing else */
 	}
-	rig_advance(&r, 100000 * NSEC_PER_MSEC);
+	fix_advance(&r, 100000 * NSEC_PER_MSEC);
 	EXPECT_TRUE(t, !fix_eqe(&r.g[0]));
 	EXPECT_TRUE(t, inject_link(r.f, 1, true) && inject_link(r.f, 1, false));
 	while (fix_eqe(&r.g[0]))
@@ -283,9 +283,9 @@ static void sweeps_ask_to_register_again(struct ktest *t)
 	EXPECT_TRUE(t, inject_link(r.f, 1, true));
 	while (fix_eqe(&r.g[0]))
 		;
-	rig_advance(&r, 2000 * NSEC_PER_MSEC); /* the port is down: nobody sweeps */
+	fix_advance(&r, 2000 * NSEC_PER_MSEC); /* the port is down: nobody sweeps */
 	EXPECT_TRUE(t, !fix_eqe(&r.g[0]));
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static const struct ktest_case mad_cases[] = {

@@ -50,13 +50,13 @@ static void write_read_and_send_move_data(struct ktest *t)
 	const uint8_t *e;
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	a = &r.g[0];
 	b = &r.g[1];
 	fill(a, 0x100, 6000, 1);
-	rig_post(a, &wr);
-	rig_ring(a);
+	fix_post(a, &wr);
+	fix_ring(a);
 	expect_cqe(t, a, true, 0, 0);
 	expect_no_cqe(t, b);
 	EXPECT_MEMEQ(t, fix_page(b, PAGE_MR) + 0x3000, fix_page(a, PAGE_MR) + 0x100, 6000);
@@ -66,18 +66,18 @@ static void write_read_and_send_move_data(struct ktest *t)
 	wr.opcode = WQE_READ;
 	wr.raddr = FIX_VA + 0x9000;
 	wr.len = 5000;
-	rig_post(a, &wr);
-	rig_ring(a);
+	fix_post(a, &wr);
+	fix_ring(a);
 	e = fix_cqe(a);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, get_be32(e + 0x14), 5000u);
 	EXPECT_MEMEQ(t, fix_page(a, PAGE_MR) + 0x100, fix_page(b, PAGE_MR) + 0x9000, 5000);
 
-	rig_post_recv(b, FIX_VA + 0x20000, 8192, FIX_KEY);
+	fix_post_recv(b, FIX_VA + 0x20000, 8192, FIX_KEY);
 	wr.opcode = WQE_SEND_IMM;
 	wr.imm = 0xcafe1234;
-	rig_post(a, &wr);
-	rig_ring(a);
+	fix_post(a, &wr);
+	fix_ring(a);
 	expect_cqe(t, a, true, 0, 2);
 	e = fix_cqe(b);
 	ASSERT_TRUE(t, e != NULL);
@@ -85,7 +85,7 @@ static void write_read_and_send_move_data(struct ktest *t)
 	EXPECT_EQ(t, get_be32(e + 4), 0xcafe1234u);
 	EXPECT_EQ(t, get_be32(e + 0x14), 5000u);
 	EXPECT_MEMEQ(t, fix_page(b, PAGE_MR) + 0x20000, fix_page(a, PAGE_MR) + 0x100, 5000);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void atomics_return_the_old_value(struct ktest *t)
@@ -101,22 +101,22 @@ static void atomics_return_the_old_value(struct ktest *t)
 	uint64_t v = 37;
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	a = &r.g[0];
 	b = &r.g[1];
 	memcpy(fix_page(b, PAGE_MR) + 64, &v, 8);
-	rig_post(a, &wr);
+	fix_post(a, &wr);
 	wr.opcode = WQE_CAS;
 	wr.swap = 1000;
 	wr.compare = 42;
 	wr.laddr = FIX_VA + 8;
-	rig_post(a, &wr);
+	fix_post(a, &wr);
 	wr.compare = 41;
 	wr.swap = 1;
 	wr.laddr = FIX_VA + 16;
-	rig_post(a, &wr);
-	rig_ring(a);
+	fix_post(a, &wr);
+	fix_ring(a);
 	for (unsigned i = 0; i < 3; i++)
 		expect_cqe(t, a, true, 0, i);
 	memcpy(&v, fix_page(b, PAGE_MR) + 64, 8);
@@ -128,10 +128,10 @@ static void atomics_return_the_old_value(struct ktest *t)
 	memcpy(&v, fix_page(a, PAGE_MR) + 16, 8);
 	EXPECT_EQ(t, v, 1000u);
 	wr.raddr = FIX_VA + 65; /* not aligned */
-	rig_post(a, &wr);
-	rig_ring(a);
+	fix_post(a, &wr);
+	fix_ring(a);
 	expect_cqe(t, a, true, SYN_REM_INV_REQ, 3);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* Owner bits on both rings stay right over several laps; unsignalled WQEs say nothing. */
@@ -140,21 +140,21 @@ static void rings_wrap(struct ktest *t)
 	struct fix_wr wr = write_wr;
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 2, 2);
+	fix_create(&r);
+	fix_connect(&r, 2, 2);
 	wr.len = 64;
 	for (unsigned i = 0; i < 23; i++) {
 		wr.unsignaled = i % 3 == 0;
-		rig_post(&r.g[0], &wr);
-		rig_ring(&r.g[0]);
+		fix_post(&r.g[0], &wr);
+		fix_ring(&r.g[0]);
 		if (!wr.unsignaled)
 			expect_cqe(t, &r.g[0], true, 0, i);
 		expect_no_cqe(t, &r.g[0]);
 	}
-	rig_ring(&r.g[0]); /* a doorbell that finds nothing */
+	fix_ring(&r.g[0]); /* a doorbell that finds nothing */
 	expect_no_cqe(t, &r.g[0]);
 	EXPECT_EQ(t, r.g[0].h->stats.writes, 23u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 enum side_effect {
@@ -197,8 +197,8 @@ static void errors_complete_as_hardware_would(struct ktest *t)
 		const uint8_t *e;
 		struct fixture r;
 
-		rig_create(&r);
-		rig_connect(&r, 3, 4);
+		fix_create(&r);
+		fix_connect(&r, 3, 4);
 		a = &r.g[0];
 		b = &r.g[1];
 		wr.opcode = cases[i].opcode;
@@ -208,14 +208,14 @@ static void errors_complete_as_hardware_would(struct ktest *t)
 		wr.unsignaled = true; /* an error completes all the same */
 		qp_find(b->h, FIX_QPN)->rwe = cases[i].effect != NO_WRITE_RIGHT;
 		if (cases[i].effect == SMALL_RECV)
-			rig_post_recv(b, FIX_VA, 5999, FIX_KEY);
+			fix_post_recv(b, FIX_VA, 5999, FIX_KEY);
 		if (cases[i].effect == BAD_RECV_KEY)
-			rig_post_recv(b, FIX_VA, 8192, FIX_KEY + 1);
-		rig_post(a, &wr);
+			fix_post_recv(b, FIX_VA, 8192, FIX_KEY + 1);
+		fix_post(a, &wr);
 		wr = write_wr;
-		rig_post(a, &wr);
-		rig_ring(a);
-		rig_advance(&r, 10 * MS);
+		fix_post(a, &wr);
+		fix_ring(a);
+		fix_advance(&r, 10 * MS);
 		expect_cqe(t, a, true, cases[i].send, 0);
 		expect_cqe(t, a, true, SYN_FLUSH, 1);
 		expect_no_cqe(t, a);
@@ -228,7 +228,7 @@ static void errors_complete_as_hardware_would(struct ktest *t)
 		/* nothing was written */
 		for (unsigned k = 0; k < FIX_LEN; k += 64)
 			EXPECT_EQ(t, fix_page(b, PAGE_MR)[k], 0);
-		rig_destroy(&r);
+		fix_destroy(&r);
 	}
 }
 
@@ -239,32 +239,32 @@ static void silence_ends_in_retry_exceeded(struct ktest *t)
 	struct fix_guest *a;
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	a = &r.g[0];
 	EXPECT_EQ(t, fix_cmd(&r.g[1], OP_2RST, 2, FIX_QPN), ST_OK);
-	rig_post(a, &write_wr);
-	rig_ring(a);
-	rig_advance(&r, 2 * timeout - 1000);
+	fix_post(a, &write_wr);
+	fix_ring(a);
+	fix_advance(&r, 2 * timeout - 1000);
 	expect_no_cqe(t, a);
-	rig_advance(&r, 2000);
+	fix_advance(&r, 2000);
 	expect_cqe(t, a, true, SYN_RETRY_EXC, 0);
 	EXPECT_EQ(t, a->h->stats.retries, 2u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void wrong_sequence_number_is_not_answered(struct ktest *t)
 {
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	qp_find(r.g[1].h, FIX_QPN)->recv_psn++;
-	rig_post(&r.g[0], &write_wr);
-	rig_ring(&r.g[0]);
-	rig_advance(&r, 100 * MS);
+	fix_post(&r.g[0], &write_wr);
+	fix_ring(&r.g[0]);
+	fix_advance(&r, 100 * MS);
 	expect_cqe(t, &r.g[0], true, SYN_RETRY_EXC, 0);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void late_receive_ends_the_rnr_wait(struct ktest *t)
@@ -272,18 +272,18 @@ static void late_receive_ends_the_rnr_wait(struct ktest *t)
 	struct fix_wr wr = write_wr;
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	wr.opcode = WQE_SEND;
-	rig_post(&r.g[0], &wr);
-	rig_ring(&r.g[0]);
+	fix_post(&r.g[0], &wr);
+	fix_ring(&r.g[0]);
 	expect_no_cqe(t, &r.g[0]);
 	EXPECT_EQ(t, r.g[1].h->stats.rnr_naks, 1u);
-	rig_post_recv(&r.g[1], FIX_VA, 8192, FIX_KEY);
-	rig_advance(&r, MS);
+	fix_post_recv(&r.g[1], FIX_VA, 8192, FIX_KEY);
+	fix_advance(&r, MS);
 	expect_cqe(t, &r.g[0], true, 0, 0);
 	expect_cqe(t, &r.g[1], false, 0, 0);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* A receive that is posted to a QP in error is flushed, though no doorbell tells of it. */
@@ -291,46 +291,46 @@ static void receives_are_flushed(struct ktest *t)
 {
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
-	rig_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
-	rig_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
+	fix_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
+	fix_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
 	EXPECT_EQ(t, fix_cmd(&r.g[0], OP_2ERR, 0, FIX_QPN), ST_OK);
-	rig_settle(&r);
+	fix_drain(&r);
 	expect_cqe(t, &r.g[0], false, SYN_FLUSH, 0);
 	expect_cqe(t, &r.g[0], false, SYN_FLUSH, 1);
-	rig_advance(&r, 50 * MS);
+	fix_advance(&r, 50 * MS);
 	expect_no_cqe(t, &r.g[0]);
-	rig_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
-	rig_advance(&r, 150 * MS);
+	fix_post_recv(&r.g[0], FIX_VA, 64, FIX_KEY);
+	fix_advance(&r, 150 * MS);
 	expect_cqe(t, &r.g[0], false, SYN_FLUSH, 2);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void delay_keeps_order_and_time(struct ktest *t)
 {
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	inject_set_delay(r.f, 0, 0, 50 * MS, CLS_RC);
-	rig_post(&r.g[0], &write_wr);
-	rig_ring(&r.g[0]);
-	rig_advance(&r, 30 * MS);
-	rig_post(&r.g[0], &write_wr);
-	rig_ring(&r.g[0]);
+	fix_post(&r.g[0], &write_wr);
+	fix_ring(&r.g[0]);
+	fix_advance(&r, 30 * MS);
+	fix_post(&r.g[0], &write_wr);
+	fix_ring(&r.g[0]);
 	expect_no_cqe(t, &r.g[0]);
-	rig_advance(&r, 21 * MS); /* 51: the first is due, the second is not */
+	fix_advance(&r, 21 * MS); /* 51: the first is due, the second is not */
 	expect_cqe(t, &r.g[0], true, 0, 0);
 	expect_no_cqe(t, &r.g[0]);
-	rig_advance(&r, 30 * MS);
+	fix_advance(&r, 30 * MS);
 	expect_cqe(t, &r.g[0], true, 0, 1);
 	EXPECT_EQ(t, r.g[0].h->stats.injected_delays, 2u);
 	inject_delay_off(r.f);
-	rig_post(&r.g[0], &write_wr);
-	rig_ring(&r.g[0]);
+	fix_post(&r.g[0], &write_wr);
+	fix_ring(&r.g[0]);
 	expect_cqe(t, &r.g[0], true, 0, 2);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* Messages without a delay in between, more than an index counts, do not confuse the stamps. */
@@ -339,29 +339,29 @@ static void delay_works_again_after_many_messages(struct ktest *t)
 	struct fix_wr wr = write_wr;
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	wr.len = 8;
 	wr.unsignaled = true;
 	inject_set_delay(r.f, 0, 0, MS, CLS_RC);
-	rig_post(&r.g[0], &wr);
-	rig_ring(&r.g[0]);
-	rig_advance(&r, 2 * MS);
+	fix_post(&r.g[0], &wr);
+	fix_ring(&r.g[0]);
+	fix_advance(&r, 2 * MS);
 	inject_delay_off(r.f);
 	inject_set_delay(r.f, 0, 0, 0, CLS_RC);
 	for (unsigned i = 0; i < 40000; i++) {
-		rig_post(&r.g[0], &wr);
-		rig_ring(&r.g[0]);
+		fix_post(&r.g[0], &wr);
+		fix_ring(&r.g[0]);
 	}
 	EXPECT_EQ(t, r.g[0].h->stats.writes, 40001u);
 	inject_set_delay(r.f, 0, 0, 50 * MS, CLS_RC);
-	rig_post(&r.g[0], &write_wr);
-	rig_ring(&r.g[0]);
-	rig_advance(&r, 49 * MS);
+	fix_post(&r.g[0], &write_wr);
+	fix_ring(&r.g[0]);
+	fix_advance(&r, 49 * MS);
 	expect_no_cqe(t, &r.g[0]);
-	rig_advance(&r, 2 * MS);
+	fix_advance(&r, 2 * MS);
 	expect_cqe(t, &r.g[0], true, 0, 40001 & 0xffff);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void wrong_gid_is_not_answered(struct ktest *t)
@@ -369,53 +369,53 @@ static void wrong_gid_is_not_answered(struct ktest *t)
 	struct qp *qp;
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	qp = qp_find(r.g[0].h, FIX_QPN);
 	qp->path.grh = true;
 	port_gid(r.g[1].h, 0, qp->path.dgid);
 	EXPECT_TRUE(t, rc_peer(qp) != NULL);
 	qp->path.dgid[15]++;
 	EXPECT_TRUE(t, rc_peer(qp) == NULL);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void hold_rests_until_release(struct ktest *t)
 {
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	inject_hold(r.f, 2, 1);
-	rig_post(&r.g[0], &write_wr);
-	rig_ring(&r.g[0]);
-	rig_advance(&r, 10000 * MS);
+	fix_post(&r.g[0], &write_wr);
+	fix_ring(&r.g[0]);
+	fix_advance(&r, 10000 * MS);
 	expect_no_cqe(t, &r.g[0]);
 	EXPECT_EQ(t, inject_release(r.f), 1u);
-	rig_settle(&r);
+	fix_drain(&r);
 	expect_cqe(t, &r.g[0], true, 0, 0);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void break_fails_both_sides(struct ktest *t)
 {
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
-	rig_post_recv(&r.g[1], FIX_VA, 64, FIX_KEY);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
+	fix_post_recv(&r.g[1], FIX_VA, 64, FIX_KEY);
 	inject_hold(r.f, 1, 2);
-	rig_post(&r.g[0], &write_wr);
-	rig_post(&r.g[0], &write_wr);
-	rig_ring(&r.g[0]);
+	fix_post(&r.g[0], &write_wr);
+	fix_post(&r.g[0], &write_wr);
+	fix_ring(&r.g[0]);
 	EXPECT_EQ(t, inject_break(r.f, 1, 2), 1u);
-	rig_settle(&r);
+	fix_drain(&r);
 	expect_cqe(t, &r.g[0], true, SYN_RETRY_EXC, 0);
 	expect_cqe(t, &r.g[0], true, SYN_FLUSH, 1);
 	expect_cqe(t, &r.g[1], false, SYN_FLUSH, 0);
 	EXPECT_EQ(t, r.f->inject.breaks, 1u);
 	EXPECT_EQ(t, inject_break(r.f, 1, 2), 0u);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static void link_down_silences_the_port(struct ktest *t)
@@ -423,22 +423,22 @@ static void link_down_silences_the_port(struct ktest *t)
 	const uint8_t *e;
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	EXPECT_TRUE(t, inject_link(r.f, 2, true));
 	EXPECT_FALSE(t, inject_link(r.f, 77, true));
 	e = fix_eqe(&r.g[1]);
 	ASSERT_TRUE(t, e != NULL);
 	EXPECT_EQ(t, e[1], EV_PORT_CHANGE);
 	EXPECT_EQ(t, e[3], EV_SUB_PORT_DOWN);
-	rig_post(&r.g[0], &write_wr);
-	rig_ring(&r.g[0]);
-	rig_advance(&r, 5 * MS);
+	fix_post(&r.g[0], &write_wr);
+	fix_ring(&r.g[0]);
+	fix_advance(&r, 5 * MS);
 	expect_no_cqe(t, &r.g[0]);
 	EXPECT_TRUE(t, inject_link(r.f, 2, false));
-	rig_advance(&r, 10 * MS); /* the next retry gets through */
+	fix_advance(&r, 10 * MS); /* the next retry gets through */
 	expect_cqe(t, &r.g[0], true, 0, 0);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 /* A message longer than one turn is finished in later ones, and completes once. */
@@ -450,8 +450,8 @@ static void long_message_takes_turns(struct ktest *t)
 	struct stream src, dst;
 	struct fixture r;
 
-	rig_create(&r);
-	rig_connect(&r, 3, 4);
+	fix_create(&r);
+	fix_connect(&r, 3, 4);
 	a = &r.g[0];
 	b = &r.g[1];
 	wr.laddr = FIX_VA;
@@ -463,13 +463,13 @@ static void long_message_takes_turns(struct ktest *t)
 		struct qp *qp = qp_find(a->h, FIX_QPN);
 		struct wqe w;
 
-		rig_post(a, &wr);
+		fix_post(a, &wr);
 		ASSERT_EQ(t, (int)wqe_fetch(qp, 0, &w), SYN_OK);
 		EXPECT_EQ(t, (int)rc_run_head(qp, &w, &bytes), RUN_MORE);
 		EXPECT_EQ(t, qp->progress, 100000u);
 		expect_no_cqe(t, a);
 	}
-	rig_ring(a);
+	fix_ring(a);
 	expect_cqe(t, a, true, 0, 0);
 	expect_no_cqe(t, a);
 	EXPECT_MEMEQ(t, fix_page(b, PAGE_MR), fix_page(a, PAGE_MR), FIX_LEN);
@@ -477,7 +477,7 @@ static void long_message_takes_turns(struct ktest *t)
 	stream_init(&src, a->h, FIX_PD, 0, sge, 0);
 	stream_init(&dst, b->h, FIX_PD, 0, sge, 0);
 	EXPECT_EQ(t, (int)stream_copy(&dst, &src, 1), COPY_SRC);
-	rig_destroy(&r);
+	fix_destroy(&r);
 }
 
 static const struct ktest_case rc_cases[] = {
