@@ -12,7 +12,7 @@ import statistics
 import subprocess
 
 import boot
-from reference import image as judge_image
+from reference import image as reference_image
 
 LINUX_LIMIT_S = 240
 COUNTED = ("null", "clock", "read1", "fault", "pipe", "switch")
@@ -52,9 +52,9 @@ def linux_guest(kernel, initrd, icount: bool) -> dict[str, float]:
 
 def initrd(work, program):
     """An initial RAM disk whose /init is the program."""
-    kernel, _ = judge_image.build(boot.BUILD / "judge" / "packages", boot.BUILD / "judge" / "image")
+    kernel, _ = reference_image.build(boot.BUILD / "reference" / "packages", boot.BUILD / "reference" / "image")
     path = work / "ops.initrd"
-    path.write_bytes(judge_image.cpio({"init": program.read_bytes(), "dev": None}))
+    path.write_bytes(reference_image.cpio({"init": program.read_bytes(), "dev": None}))
     return kernel, path
 
 

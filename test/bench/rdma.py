@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import boot
 import inkernel
-from reference import cluster as judge_cluster
-from reference import image as judge_image
+from reference import cluster as reference_cluster
+from reference import image as reference_image
 
 Row = Callable[..., object]  # run.Row: name, unit, value, baseline, which baseline, goal, raw numbers
 IDLE_S = 10
@@ -47,10 +47,10 @@ def latency_us(text: str) -> float:
 
 def linux_write_us(repeat: int) -> list[float]:
     """ib_write_lat of 64 B between two Linux guests, several times."""
-    work = boot.BUILD / "bench" / "judge"
-    kernel, initrd = judge_image.build(boot.BUILD / "judge" / "packages", boot.BUILD / "judge" / "image")
+    work = boot.BUILD / "bench" / "reference"
+    kernel, initrd = reference_image.build(boot.BUILD / "reference" / "packages", boot.BUILD / "reference" / "image")
     out = []
-    with judge_cluster.Cluster(boot.BUILD / "tools/hca/tessera-hca", kernel, initrd, work) as guests:
+    with reference_cluster.Cluster(boot.BUILD / "tools/hca/tessera-hca", kernel, initrd, work) as guests:
         guests.wait_ready(LINUX_LIMIT_S)
         for _ in range(repeat):
             server, client = guests.pair("ib_write_lat -s 64 -n 2000")

@@ -28,8 +28,8 @@ import boot  # noqa: E402
 import inkernel  # noqa: E402
 import operations  # noqa: E402
 import rdma  # noqa: E402
-from reference import image as judge_image  # noqa: E402
-from reference import packages as judge_packages  # noqa: E402
+from reference import image as reference_image  # noqa: E402
+from reference import packages as reference_packages  # noqa: E402
 
 BOOT_GOAL, RPC_GOAL, MISS_GOAL = 0.25, 1.5, 1.15
 LINUX_LIMIT_S = 60
@@ -142,11 +142,11 @@ def linux_boot_ms(kernel, initrd) -> float:
 def bench_boot(disk, programs, repeat: int) -> list[Row]:
     work = boot.BUILD / "bench"
     work.mkdir(parents=True, exist_ok=True)
-    kernel, _ = judge_image.build(boot.BUILD / "judge" / "packages", boot.BUILD / "judge" / "image")
+    kernel, _ = reference_image.build(boot.BUILD / "reference" / "packages", boot.BUILD / "reference" / "image")
     init = work / "init"
     subprocess.run(["gcc", "-O2", "-static", "-o", init, ROOT / "test/bench/linux_init.c"], check=True)
     initrd = work / "initrd"
-    initrd.write_bytes(judge_image.cpio({"init": init.read_bytes(), "dev": None}))
+    initrd.write_bytes(reference_image.cpio({"init": init.read_bytes(), "dev": None}))
     ours, linux = [], []
     for i in range(repeat):
         running = boot.Running((), disk, f"bench-boot{i}")
@@ -235,7 +235,7 @@ class Bench:
         try:
             self.rows.extend(call())
         except (OSError, RuntimeError, AssertionError, subprocess.SubprocessError, KeyError,
-                judge_packages.PackageError, boot.LaunchError) as err:  # fmt: skip
+                reference_packages.PackageError, boot.LaunchError) as err:  # fmt: skip
             self.missing.append(f"{name}: {err}")
 
 

@@ -74,7 +74,7 @@ def outcome(process: subprocess.Popen, log: str, limit: float) -> int | None:
     return None
 
 
-def judge(role: str, cpus: int, status: int | None, text: str) -> tuple[int, list[str]]:
+def verdict(role: str, cpus: int, status: int | None, text: str) -> tuple[int, list[str]]:
     """How many cases passed, and everything that is wrong."""
     lines = text.splitlines()
     plan = next((int(line[3:]) for line in lines if re.fullmatch(r"1\.\.\d+", line)), None)
@@ -121,7 +121,7 @@ def main() -> int:
             wrong.append(f"{role}: {kernel} is missing: run make")
             continue
         status, text = boot(kernel, args.filter, args.cpus, args.limit)
-        count, found = judge(role, args.cpus, status, text)
+        count, found = verdict(role, args.cpus, status, text)
         print(f"{role}: {count} ok" + (f", {len(found)} problems" if found else ""))
         passed += count
         wrong += found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Linux judges the HCA model: a stock Debian kernel's mlx4 driver and RDMA tools run on it."""
+"""Linux as the reference for the HCA model: a stock Debian kernel's mlx4 driver and RDMA tools run on it."""
 import contextlib
 import os
 import re
@@ -27,9 +27,9 @@ def two_guests(work, *options):
     if not MODEL.exists():
         pytest.fail(f"{MODEL} is not built: make tools")
     try:
-        kernel, initrd = image.build(OUT / "judge" / "packages", OUT / "judge" / "image")
+        kernel, initrd = image.build(OUT / "reference" / "packages", OUT / "reference" / "image")
     except packages.PackageError as err:
-        pytest.fail(f"the judge's packages cannot be had: {err}")
+        pytest.fail(f"the reference guests' packages cannot be had: {err}")
     with cluster.Cluster(MODEL, kernel, initrd, work, model_args=options) as c:
         c.wait_ready(BOOT_LIMIT)
         yield c
@@ -38,7 +38,7 @@ def two_guests(work, *options):
 
 @pytest.fixture(scope="module")
 def guests(tmp_path_factory):
-    with two_guests(tmp_path_factory.mktemp("judge")) as c:
+    with two_guests(tmp_path_factory.mktemp("reference")) as c:
         yield c
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""Linux guests on the HCA model: the independent judge of the model."""
+"""Linux guests on the HCA model: the independent reference for it."""

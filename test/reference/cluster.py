@@ -42,14 +42,14 @@ class Guest:
         fds = [hca_fd, theirs.fileno()]
         command = [
             os.environ.get("QEMU", "qemu-system-x86_64"), "-nodefaults", "-no-reboot",
-            "-display", "none", "-accel", os.environ.get("JUDGE_ACCEL", "tcg"),
+            "-display", "none", "-accel", os.environ.get("REFERENCE_ACCEL", "tcg"),
             "-cpu", "max,-erms,-fsrm", "-smp", str(smp), "-m", str(memory),
             "-object", f"memory-backend-memfd,id=ram0,size={memory}M,share=on",
             "-M", "pc,memory-backend=ram0", "-kernel", str(kernel), "-initrd", str(initrd),
-            "-append", f"{APPEND} judge_ip={self.ip} judge_skip={','.join(skip)}",
+            "-append", f"{APPEND} reference_ip={self.ip} reference_skip={','.join(skip)}",
             "-serial", f"file:{self.console}",
             "-chardev", f"socket,id=cmd,fd={theirs.fileno()}", "-device", "virtio-serial-pci",
-            "-device", "virtserialport,chardev=cmd,name=judge",
+            "-device", "virtserialport,chardev=cmd,name=reference",
             "-qtest", f"unix:{self.qtest},server=on,wait=off", "-qtest-log", "none",
             "-device", f"x-pci-proxy-dev,id=hca,fd={hca_fd}"]
         if net_fd is not None:
@@ -129,7 +129,7 @@ class Node:
             raise GuestError(f"attach: {answer}")
         command = [
             os.environ.get("QEMU", "qemu-system-x86_64"), "-nodefaults", "-no-reboot",
-            "-display", "none", "-accel", os.environ.get("JUDGE_ACCEL", "tcg"),
+            "-display", "none", "-accel", os.environ.get("REFERENCE_ACCEL", "tcg"),
             "-cpu", "max,-erms,-fsrm", "-m", "256",
             "-object", "memory-backend-memfd,id=ram0,size=256M,share=on",
             "-M", "pc,memory-backend=ram0", "-kernel", str(kernel), "-append", params,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The judge's initial RAM disk: a Debian kernel's modules, RDMA tools and a shell as PID 1."""
+"""The reference guests' initial RAM disk: a Debian kernel's modules, RDMA tools and a shell as PID 1."""
 import hashlib
 import re
 import struct
@@ -104,7 +104,7 @@ def _libraries(tree, extra):
             body = extra.get(lib) or next(
                 (Path(d, lib).read_bytes() for d in HOST_LIBRARIES if Path(d, lib).exists()), None)
             if body is None:
-                raise packages.PackageError(f"library {lib} is in no package of the judge")
+                raise packages.PackageError(f"library {lib} is in none of the packages")
             tree[path] = body
             todo.append(body)
     # glibc loads it by name when a thread ends.
@@ -142,7 +142,7 @@ def _userland(debs):
 
 def _compile_peer(debs, tree):
     """peer.c against the headers of the packages and the libraries that are already in `tree`."""
-    with tempfile.TemporaryDirectory(prefix="judge-") as work:
+    with tempfile.TemporaryDirectory(prefix="reference-") as work:
         for name in packages.HEADERS:
             for path, _, body in packages.members(debs[name], lambda p: p.endswith(".h")):
                 if body is not None:

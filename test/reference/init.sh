@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: MIT
-# PID 1 of a judge guest: load the modules, then run the commands that come by virtio port.
+# PID 1 of a reference guest: load the modules, then run the commands that come by virtio port.
 # A command is one line; its output is followed by a line "@@ <exit status>".
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/root LD_LIBRARY_PATH=/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu
@@ -10,15 +10,15 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 for word in $(cat /proc/cmdline); do
 	case $word in
-	judge_ip=*) ip=${word#*=} ;;
-	judge_skip=*) skip=${word#*=} ;;
+	reference_ip=*) ip=${word#*=} ;;
+	reference_skip=*) skip=${word#*=} ;;
 	esac
 done
 for module in $(cat /lib/mods/order); do
 	case ",$skip," in
 	*",$module,"*) continue ;;
 	esac
-	insmod /lib/mods/"$module".ko || echo "judge: insmod $module failed" >/dev/kmsg
+	insmod /lib/mods/"$module".ko || echo "reference: insmod $module failed" >/dev/kmsg
 done
 ifconfig lo 127.0.0.1 up
 [ -e /sys/class/net/eth0 ] && ifconfig eth0 "$ip" up

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Debian packages for the Linux guests that judge the HCA model.
+"""Debian packages for the Linux guests that are the reference for the HCA model.
 
 Packages are downloaded into a cache (nothing is installed) and single files are taken out of
 them. See docs/testing.md.

@@ -176,7 +176,7 @@ def test_parts_are_chosen_by_name(driver, suite, capsys):
 )
 def test_a_kernel_log_may_not_say(said, bad):
     line = f"[    0.015607] node3 {said}"
-    wrong = load("run_ktest", "test/boot/run-ktest.py").judge("memory", 1, 1, f"1..1\n{line}\nok 1 lib.x\n")[1]
+    wrong = load("run_ktest", "test/boot/run-ktest.py").verdict("memory", 1, 1, f"1..1\n{line}\nok 1 lib.x\n")[1]
     assert wrong == ([f"memory: {line}"] if bad else [])
     assert bool(load("boot", "test/boot/boot.py").BROKEN.search(line)) == bad
 
