@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ConnectX-3: registers, commands, opcodes and structure offsets.  Hardware facts only.
+ * ConnectX-3: registers, commands, opcodes, event types and flags.  Hardware facts only.
  *
- * Everything the device reads or writes is big-endian.  Offsets in capability, context and
- * work-queue structures are bytes from the structure's start.
- * See:		docs/drivers/mlx4.md
+ * Layout:	every register is big-endian; offsets are bytes.
+ * Apart:	the HCA model keeps a description of its own: see hw.h.
+ * See:		hw.h for the structures in memory; docs/drivers/mlx4.md.
  */
 #pragma once
 
@@ -104,7 +104,10 @@ enum mlx4_status {
 #define CQ_ARM_ANY        2U
 
 /* Event queue entries */
-#define EQE_LEN 32
+#define EQE_LEN      32
+#define EQE_OWNER    0x80
+#define EQE_NUM_MASK 0xffffffU
+#define EQE_PORT_SH  28
 enum mlx4_event {
 	EVENT_COMP = 0x00,
 	EVENT_PATH_MIG = 0x01,
@@ -144,20 +147,43 @@ enum mlx4_event {
 #define CQE_IS_SEND        0x40
 #define CQE_OPCODE_MASK    0x1f
 #define CQE_OPCODE_ERROR   0x1e
+#define CQE_QPN_MASK       0xffffffU
+#define CQE_PKEY_MASK      0x7f
+#define CQE_GRH            BIT(31)
+#define CQE_SL_SH          12
 #define CQE_RECV_WRITE_IMM 0
 #define CQE_RECV_SEND      1
 #define CQE_RECV_SEND_IMM  2
 #define CQE_RECV_SEND_INV  3
+enum mlx4_syndrome {
+	SYNDROME_LOCAL_LEN = 0x01,
+	SYNDROME_LOCAL_QP_OP = 0x02,
+	SYNDROME_LOCAL_PROT = 0x04,
+	SYNDROME_FLUSHED = 0x05,
+	SYNDROME_MW_BIND = 0x06,
+	SYNDROME_BAD_RESP = 0x10,
+	SYNDROME_LOCAL_ACCESS = 0x11,
+	SYNDROME_REMOTE_INVALID = 0x12,
+	SYNDROME_REMOTE_ACCESS = 0x13,
+	SYNDROME_REMOTE_OP = 0x14,
+	SYNDROME_RETRIES = 0x15,
+	SYNDROME_RNR_RETRIES = 0x16,
+	SYNDROME_REMOTE_ABORT = 0x22,
+};
 
 /* Work queue entries */
 #define WQE_CTRL_OWNER     BIT(31)
-#define WQE_CTRL_FENCE     0x40 /* in byte 7 */
-#define WQE_CTRL_SIZE      0x3f /* likewise: units of 16 bytes */
+#define WQE_CTRL_FENCE     0x40U
+#define WQE_CTRL_SIZE      0x3fU /* units of 16 bytes */
+#define WQE_CTRL_QPN_SH    8     /* BlueFlame */
+#define WQE_CTRL_INDEX_SH  8     /* BlueFlame */
 #define WQE_CTRL_CQE       0x0000000cU
 #define WQE_CTRL_SOLICITED 0x00000002U
 #define WQE_MLX_VL15       BIT(17)
 #define WQE_MLX_SLR        BIT(16)
+#define WQE_MLX_SL_SH      8
 #define WQE_INLINE         BIT(31)
+#define WQE_INLINE_LEN     4 /* of an inline segment, before its data */
 #define WQE_STAMP          0xffffffffU
 #define WQE_INVALID_LKEY   0x100
 #define WQE_CTRL_LEN       16
@@ -179,7 +205,6 @@ enum mlx4_wqe_opcode {
 };
 
 /* QP context */
-#define QP_CONTEXT_LEN 248
 enum mlx4_qp_st {
 	QP_ST_RC = 0,
 	QP_ST_UD = 3,
