@@ -11,38 +11,16 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
+#include "hw.h"
 #include "mlx4.h"
-#include "regs.h"
 
 #define PR_FMT "mlx4: "
 #include <kernel/printk.h>
 
-#define MAD_BYTES       256
-#define MAD_EXT_AT      0x100
-#define MAD_DATA        64
-#define MAD_IFC_NO_MKEY BIT(0)
-#define MAD_IFC_NO_BKEY BIT(1)
-#define MAD_IFC_EXT     BIT(2)
-#define SMP_CLASS       0x01
-#define SMP_GET         0x01
-#define SMP_GUIDINFO    0x14
-#define SMP_PORTINFO    0x15
-#define SMP_PKEY        0x16
-#define SMP_SL2VL       0x17
-#define SET_PORT_MTU    BIT(22)
-#define SET_PORT_VL     BIT(21)
-#define SET_PORT_MTU_SH 12
-#define SET_PORT_VL_SH  4
-#define PI_PREFIX       8
-#define PI_LID          16
-#define PI_SM_LID       18
-#define PI_CAP_MASK     20
-#define PI_STATE        32
-#define PI_MTU_CAP      41
-
 int mlx4_mad_ifc(struct mlx4_dev *dev, uint8_t port, const struct rdma_addr *from, uint32_t src_qpn,
 		 const void *in, void *out)
 {
+	struct mlx4_hw_mad_ifc *hw;
 	struct mlx4_mbox inbox, outbox;
 	struct mlx4_cmd_args args = {
 		.op = CMD_MAD_IFC,
@@ -59,17 +37,18 @@ int mlx4_mad_ifc(struct mlx4_dev *dev, uint8_t port, const struct rdma_addr *fro
 	err = mlx4_mbox_get(&outbox);
 	if (err)
 		goto out_in;
-	memcpy(inbox.virt, in, MAD_BYTES);
+	hw = inbox.virt;
+	memcpy(hw->mad, in, sizeof(hw->mad));
 	if (from) {
 		args.in_mod |= (uint32_t)from->dlid << 16;
-		mlx4_put32(inbox.virt, MAD_EXT_AT + 0x8, src_qpn & 0xffffff);
-		mlx4_put8(inbox.virt, MAD_EXT_AT + 0xc, (uint8_t)(from->sl << 4));
+		hw->src_qpn = cpu_to_be32(src_qpn & UD_QPN_MASK);
+		hw->sl = (uint8_t)(from->sl << MAD_IFC_SL_SH);
 	}
 	args.in = inbox.paddr;
 	args.out = outbox.paddr;
 	err = mlx4_cmd(dev, &args);
 	if (!err)
-		memcpy(out, outbox.virt, MAD_BYTES);
+		memcpy(out, outbox.virt, sizeof(hw->mad));
 	mlx4_mbox_put(&outbox);
 out_in:
 	mlx4_mbox_put(&inbox);
@@ -79,29 +58,34 @@ out_in:
 int mlx4_process_mad(struct rdma_device *rdma, uint8_t port, const struct rdma_addr *from,
 		     uint32_t src_qpn, const void *in, void *out)
 {
+	const struct mlx4_hw_smp *answer = out; /* the header is that of any MAD */
 	int err = mlx4_mad_ifc(to_mlx4(rdma), port, from, src_qpn, in, out);
 
 	if (err)
 		return err;
-	/* The response bit of the method. */
-	return mlx4_get8(out, 3) & 0x80 ? 0 : -ENOENT;
+	return answer->method & SMP_METHOD_RESP ? 0 : -ENOENT;
 }
 
 /* Get() of one attribute of our own port; the 64 bytes of data into @data. */
 static int smp_get(struct mlx4_dev *dev, uint8_t port, uint16_t attr, uint32_t mod, void *data)
 {
-	uint8_t in[MAD_BYTES] = { 1, SMP_CLASS, 1, SMP_GET };
-	uint8_t out[MAD_BYTES];
+	const struct mlx4_hw_smp in = {
+		.base_version = 1,
+		.mgmt_class = SMP_CLASS_LID,
+		.class_version = 1,
+		.method = SMP_METHOD_GET,
+		.attr_id = cpu_to_be16(attr),
+		.attr_mod = cpu_to_be32(mod),
+	};
+	struct mlx4_hw_smp out;
 	int err;
 
-	mlx4_put16(in, 16, attr);
-	mlx4_put32(in, 20, mod);
-	err = mlx4_mad_ifc(dev, port, NULL, 0, in, out);
+	err = mlx4_mad_ifc(dev, port, NULL, 0, &in, &out);
 	if (err)
 		return err;
-	if (mlx4_get16(out, 4) & 0x7fff)
+	if (be16_to_cpu(out.status) & SMP_STATUS_MASK)
 		return -EPROTO;
-	memcpy(data, out + MAD_DATA, 64);
+	memcpy(data, out.data, sizeof(out.data));
 	return 0;
 }
 
@@ -113,34 +97,39 @@ struct port_view {
 
 static int port_read(struct mlx4_dev *dev, const struct mlx4_port *port, struct port_view *v)
 {
-	uint8_t data[64];
+	union {
+		struct mlx4_hw_port_info port;
+		struct mlx4_hw_guid_info guid;
+		struct mlx4_hw_pkey_table pkey;
+		struct mlx4_hw_sl_to_vl sl;
+	} data;
 	int err;
 
-	err = smp_get(dev, port->num, SMP_PORTINFO, port->num, data);
+	err = smp_get(dev, port->num, SMP_ATTR_PORT_INFO, port->num, &data);
 	if (err)
 		return err;
-	v->attr.state = MIN(data[PI_STATE] & 0xf, RDMA_PORT_ACTIVE);
-	v->attr.lid = mlx4_get16(data, PI_LID);
-	v->attr.sm_lid = mlx4_get16(data, PI_SM_LID);
-	v->attr.active_mtu = MIN(MAX(data[36] >> 4, 1), RDMA_MTU_4096);
+	v->attr.state = MIN(data.port.speed_state & PORT_INFO_STATE_MASK, RDMA_PORT_ACTIVE);
+	v->attr.lid = be16_to_cpu(data.port.lid);
+	v->attr.sm_lid = be16_to_cpu(data.port.sm_lid);
+	v->attr.active_mtu = MIN(MAX(data.port.mtu_sm_sl >> PORT_INFO_MTU_SH, 1), RDMA_MTU_4096);
 	v->attr.pkey_table_len = 1U << port->caps.log_pkeys;
-	memcpy(v->attr.gid.raw, data + PI_PREFIX, 8);
+	memcpy(v->attr.gid.raw, data.port.gid_prefix, 8);
 
-	err = smp_get(dev, port->num, SMP_GUIDINFO, 0, data);
+	err = smp_get(dev, port->num, SMP_ATTR_GUID_INFO, 0, &data);
 	if (err)
 		return err;
-	memcpy(v->attr.gid.raw + 8, data, 8);
+	memcpy(v->attr.gid.raw + 8, data.guid.guids[0], 8);
 
-	err = smp_get(dev, port->num, SMP_PKEY, 0, data);
+	err = smp_get(dev, port->num, SMP_ATTR_PKEY_TABLE, 0, &data);
 	if (err)
 		return err;
 	for (unsigned int n = 0; n < MAX_PKEYS; n++)
-		v->pkeys[n] = mlx4_get16(data, 2UL * n);
+		v->pkeys[n] = be16_to_cpu(data.pkey.pkeys[n]);
 
-	err = smp_get(dev, port->num, SMP_SL2VL, 0, data);
+	err = smp_get(dev, port->num, SMP_ATTR_SL_TO_VL, 0, &data);
 	for (unsigned int sl = 0; sl < 16; sl++) {
 		/* Without a table every service level uses lane 0. */
-		const uint8_t vls = err ? 0 : data[sl / 2];
+		const uint8_t vls = err ? 0 : data.sl.vls[sl / 2];
 
 		v->vl_of_sl[sl] = sl & 1 ? vls & 0xf : vls >> 4;
 	}
@@ -207,22 +196,23 @@ int mlx4_port_attr(struct rdma_device *rdma, uint8_t num, struct rdma_port_attr 
 /* Tell the port what it may offer; fewer virtual lanes until the device agrees. */
 static int port_set(struct mlx4_dev *dev, const struct mlx4_port *port, uint32_t cap_mask)
 {
+	struct mlx4_hw_set_port *hw;
 	struct mlx4_mbox mbox;
 	int err;
 
 	err = mlx4_mbox_get(&mbox);
 	if (err)
 		return err;
-	mlx4_put32(mbox.virt, 4, cap_mask);
+	hw = mbox.virt;
+	hw->cap_mask = cpu_to_be32(cap_mask);
 	for (uint32_t vls = 8;; vls /= 2) {
 		const struct mlx4_cmd_args args = {
 			.op = CMD_SET_PORT, .in_mod = port->num, .in = mbox.paddr, .quiet = true
 		};
 
-		mlx4_put32(mbox.virt, 0,
-			   SET_PORT_MTU | SET_PORT_VL |
-				   (uint32_t)port->caps.mtu_cap << SET_PORT_MTU_SH |
-				   vls << SET_PORT_VL_SH);
+		hw->what = cpu_to_be32(SET_PORT_MTU | SET_PORT_VL |
+				       (uint32_t)port->caps.mtu_cap << SET_PORT_MTU_SH |
+				       vls << SET_PORT_VL_SH);
 		err = mlx4_cmd(dev, &args);
 		if (err != -ENOMEM || vls == 1)
 			break;
@@ -233,13 +223,13 @@ static int port_set(struct mlx4_dev *dev, const struct mlx4_port *port, uint32_t
 
 static int port_open(struct mlx4_dev *dev, struct mlx4_port *port)
 {
-	uint8_t data[64];
+	struct mlx4_hw_port_info info;
 	int err;
 
-	err = smp_get(dev, port->num, SMP_PORTINFO, port->num, data);
+	err = smp_get(dev, port->num, SMP_ATTR_PORT_INFO, port->num, &info);
 	if (err)
 		return err;
-	err = port_set(dev, port, mlx4_get32(data, PI_CAP_MASK));
+	err = port_set(dev, port, be32_to_cpu(info.cap_mask));
 	if (err)
 		return err;
 	err = mlx4_smi_create(dev, port);

@@ -14,8 +14,8 @@
 #include <mm/kmap.h>
 #include <mm/slab.h>
 
+#include "hw.h"
 #include "mlx4.h"
-#include "regs.h"
 
 #define PR_FMT "mlx4: "
 #include <kernel/printk.h>
@@ -23,19 +23,8 @@
 #define NR_RECV        32U
 #define NR_SEND        16U
 #define SLOT_LEN       512U /* GRH and MAD, aligned */
-#define GRH_BYTES      40
-#define MAD_BYTES      256
-#define CLASS_LID      0x01
-#define CLASS_DR       0x81
-#define METHOD_GET     0x01
-#define METHOD_SET     0x02
-#define METHOD_REPRESS 0x07
-#define METHOD_RESP    0x80
-#define DR_DIRECTION   0x8000
-#define DR_HOP_PTR     6
-#define DR_HOP_CNT     7
-#define DR_RETURN      192
-#define DR_MAX_HOPS    63
+#define GRH_BYTES      sizeof(struct mlx4_hw_grh)
+#define MAD_BYTES      sizeof(struct mlx4_hw_smp)
 #define LID_PERMISSIVE 0xffff
 #define WR_SEND        0x1000U
 
@@ -73,10 +62,10 @@ static int smi_recv_post(struct mlx4_smi *smi, uint32_t slot)
 	return mlx4_post_recv(smi->qp, &wr, &bad);
 }
 
-static int smi_send(struct mlx4_smi *smi, const void *mad, const struct rdma_wc *to)
+static int smi_send(struct mlx4_smi *smi, const struct mlx4_hw_smp *smp, const struct rdma_wc *to)
 {
 	const uint32_t free = ~smi->sends_busy & ((1U << NR_SEND) - 1);
-	const bool dr = mlx4_get8(mad, 1) == CLASS_DR;
+	const bool dr = smp->mgmt_class == SMP_CLASS_DR;
 	struct rdma_sge sge = { .len = MAD_BYTES, .lkey = smi->mr->lkey };
 	struct rdma_send_wr wr = {
 		.sge = &sge,
@@ -95,7 +84,7 @@ static int smi_send(struct mlx4_smi *smi, const void *mad, const struct rdma_wc 
 	slot = (uint32_t)__builtin_ctz(free);
 	sge.addr = smi->paddr + (NR_RECV + slot) * SLOT_LEN;
 	wr.wr_id = WR_SEND | slot;
-	memcpy(smi->buf + (NR_RECV + slot) * SLOT_LEN, mad, MAD_BYTES);
+	memcpy(smi->buf + (NR_RECV + slot) * SLOT_LEN, smp, MAD_BYTES);
 	err = mlx4_post_send(smi->qp, &wr, &bad);
 	if (!err)
 		smi->sends_busy |= 1U << slot;
@@ -106,31 +95,26 @@ static int smi_send(struct mlx4_smi *smi, const void *mad, const struct rdma_wc 
  * Directed route, on arrival at the last hop: note the port it came in by.  False: not for us (we are
  * no switch).
  */
-static bool dr_arrive(uint8_t *mad, uint8_t port)
+static bool dr_arrive(struct mlx4_hw_smp *smp, uint8_t port)
 {
-	const uint8_t hop_cnt = mad[DR_HOP_CNT];
-	const uint8_t hop_ptr = mad[DR_HOP_PTR];
-
-	if (mlx4_get16(mad, 4) & DR_DIRECTION || hop_cnt > DR_MAX_HOPS)
+	if (be16_to_cpu(smp->status) & SMP_DR_RETURNS || smp->hop_cnt > SMP_MAX_HOPS)
 		return false;
-	if (hop_cnt == 0)
-		return hop_ptr == 0;
-	if (hop_ptr != hop_cnt)
+	if (smp->hop_cnt == 0)
+		return smp->hop_ptr == 0;
+	if (smp->hop_ptr != smp->hop_cnt)
 		return false;
-	mad[DR_RETURN + hop_ptr] = port;
-	mad[DR_HOP_PTR]++;
+	smp->return_path[smp->hop_ptr] = port;
+	smp->hop_ptr++;
 	return true;
 }
 
 /* Directed route, answer leaving us: step back along the path. */
-static bool dr_leave(uint8_t *mad)
+static bool dr_leave(struct mlx4_hw_smp *smp)
 {
-	const uint8_t hop_cnt = mad[DR_HOP_CNT];
-
-	if (!(mlx4_get16(mad, 4) & DR_DIRECTION) || hop_cnt > DR_MAX_HOPS)
+	if (!(be16_to_cpu(smp->status) & SMP_DR_RETURNS) || smp->hop_cnt > SMP_MAX_HOPS)
 		return false;
-	if (hop_cnt && mad[DR_HOP_PTR] == hop_cnt + 1)
-		mad[DR_HOP_PTR]--;
+	if (smp->hop_cnt && smp->hop_ptr == smp->hop_cnt + 1)
+		smp->hop_ptr--;
 	return true;
 }
 
@@ -138,21 +122,23 @@ static void smp_serve(struct mlx4_smi *smi, struct mlx4_port *port, const uint8_
 		      const struct rdma_wc *wc)
 {
 	const struct rdma_addr from = { .dlid = wc->slid, .sl = wc->sl };
-	uint8_t mad[MAD_BYTES], out[MAD_BYTES];
+	struct mlx4_hw_smp smp, out;
 
-	memcpy(mad, in, MAD_BYTES);
-	if (mad[1] != CLASS_LID && mad[1] != CLASS_DR)
+	memcpy(&smp, in, sizeof(smp));
+	if (smp.mgmt_class != SMP_CLASS_LID && smp.mgmt_class != SMP_CLASS_DR)
 		return;
-	if (mad[3] != METHOD_GET && mad[3] != METHOD_SET && mad[3] != METHOD_REPRESS)
+	if (smp.method != SMP_METHOD_GET && smp.method != SMP_METHOD_SET &&
+	    smp.method != SMP_METHOD_REPRESS)
 		return;
-	if (mad[1] == CLASS_DR && !dr_arrive(mad, port->num))
+	if (smp.mgmt_class == SMP_CLASS_DR && !dr_arrive(&smp, port->num))
 		return;
-	if (mlx4_mad_ifc(smi->dev, port->num, &from, wc->src_qpn, mad, out))
+	if (mlx4_mad_ifc(smi->dev, port->num, &from, wc->src_qpn, &smp, &out))
 		return;
-	if (out[3] & METHOD_RESP && (out[1] != CLASS_DR || dr_leave(out)) && smi_send(smi, out, wc))
+	if (out.method & SMP_METHOD_RESP && (out.mgmt_class != SMP_CLASS_DR || dr_leave(&out)) &&
+	    smi_send(smi, &out, wc))
 		pr_debug("%s: port %u: answer to the subnet manager dropped\n", smi->dev->name,
 			 port->num);
-	if (mad[3] == METHOD_SET)
+	if (smp.method == SMP_METHOD_SET)
 		mlx4_port_refresh(smi->dev, port);
 }
 

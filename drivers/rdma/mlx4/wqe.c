@@ -14,20 +14,15 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
-#include "caps.h"
-#include "regs.h"
+#include "hw.h"
 
 #define MAX_WR_LEN     0x7fffffffU /* 0 means 2^31 on the wire of a data segment */
-#define GRH_LEN        40
-#define LRH_LEN        8
-#define BTH_LEN        12
-#define DETH_LEN       8
+#define LRH_LEN        sizeof(struct mlx4_hw_lrh)
+#define GRH_LEN        sizeof(struct mlx4_hw_grh)
+#define BTH_LEN        sizeof(struct mlx4_hw_bth)
+#define DETH_LEN       sizeof(struct mlx4_hw_deth)
 #define ICRC_LEN       4
 #define MLX_HDR_MAX    96 /* control, and inline segments with all headers */
-#define LNH_LOCAL      2
-#define LNH_GLOBAL     3
-#define BTH_UD_SEND    0x64
-#define GRH_NEXT_HDR   0x1b
 #define LID_PERMISSIVE 0xffff
 
 /* --- sizes --------------------------------------------------------------------------- */
@@ -43,10 +38,10 @@ static uint32_t inline_len(uint32_t off, uint32_t len)
 	const uint32_t start = off;
 
 	do {
-		const uint32_t room = WQE_LINE - (off & (WQE_LINE - 1)) - 4;
+		const uint32_t room = WQE_LINE - (off & (WQE_LINE - 1)) - WQE_INLINE_LEN;
 		const uint32_t part = MIN(len, room);
 
-		off = ALIGN_UP(off + 4 + part, 16U);
+		off = ALIGN_UP(off + WQE_INLINE_LEN + part, 16U);
 		len -= part;
 	} while (len);
 	return off - start;
@@ -118,6 +113,11 @@ static uint8_t *wqe_at(const struct mlx4_wq *wq, uint32_t index)
 	return wq->base + ((size_t)(index & (wq->nr - 1)) << wq->shift);
 }
 
+static struct mlx4_hw_ctrl *ctrl_of(void *wqe)
+{
+	return wqe;
+}
+
 /* A word that the device may look at as soon as it is there. */
 static void put_word_last(uint8_t *p, uint32_t v)
 {
@@ -130,13 +130,13 @@ void mlx4_wqe_stamp(const struct mlx4_wq *sq, uint32_t index)
 	uint8_t *wqe = wqe_at(sq, index);
 
 	for (uint32_t off = WQE_LINE; off < 1U << sq->shift; off += WQE_LINE)
-		mlx4_put32(wqe, off, WQE_STAMP);
+		put_unaligned_be32(WQE_STAMP, wqe + off);
 }
 
 void mlx4_sq_init(struct mlx4_wq *sq)
 {
 	for (uint32_t n = 0; n < sq->nr; n++) {
-		mlx4_put32(wqe_at(sq, n), 0, WQE_CTRL_OWNER);
+		ctrl_of(wqe_at(sq, n))->owner_op = cpu_to_be32(WQE_CTRL_OWNER);
 		mlx4_wqe_stamp(sq, n);
 	}
 }
@@ -149,22 +149,25 @@ void mlx4_wqe_commit(const struct mlx4_wq *sq, uint32_t index, uint32_t ctrl)
 uint32_t mlx4_wqe_flame(const struct mlx4_wq *sq, uint32_t index, uint32_t qpn, uint32_t max,
 			uint32_t *ctrl, const void **wqe)
 {
-	uint8_t *e = wqe_at(sq, index);
-	const uint32_t len = ALIGN_UP((mlx4_get8(e, 7) & WQE_CTRL_SIZE) * 16U, (uint32_t)WQE_LINE);
+	struct mlx4_hw_ctrl *hw = ctrl_of(wqe_at(sq, index));
+	const uint32_t size = be32_to_cpu(hw->size);
+	const uint32_t len = ALIGN_UP((size & WQE_CTRL_SIZE) * 16U, (uint32_t)WQE_LINE);
 
 	if (len > max)
 		return 0;
 	/* A doorbell names the queue pair by itself; here the entry says whose and which it is. */
-	mlx4_put32(e, 4, mlx4_get32(e, 4) | qpn << 8);
-	*ctrl |= (index & 0xffff) << 8;
-	*wqe = e;
+	hw->size = cpu_to_be32(size | qpn << WQE_CTRL_QPN_SH);
+	*ctrl |= (index & 0xffff) << WQE_CTRL_INDEX_SH;
+	*wqe = hw;
 	return len;
 }
 
 static void put_data(uint8_t *seg, const struct rdma_sge *sge)
 {
-	mlx4_put32(seg, 4, sge->lkey);
-	mlx4_put64(seg, 8, sge->addr);
+	struct mlx4_hw_data *hw = (struct mlx4_hw_data *)seg;
+
+	hw->lkey = cpu_to_be32(sge->lkey);
+	hw->addr = cpu_to_be64(sge->addr);
 	put_word_last(seg, sge->len);
 }
 
@@ -193,18 +196,18 @@ static uint32_t put_inline(uint8_t *wqe, uint32_t off, const struct rdma_sge *sg
 		uint32_t left = sge[n].len;
 
 		while (left) {
-			const uint32_t room = WQE_LINE - ((seg + 4 + len) & (WQE_LINE - 1));
-			const bool full = ((seg + 4 + len) & (WQE_LINE - 1)) == 0 && len;
+			const uint32_t at = seg + WQE_INLINE_LEN + len;
+			const uint32_t room = WQE_LINE - (at & (WQE_LINE - 1));
 			uint32_t part;
 
-			if (full) {
+			if (room == WQE_LINE && len) { /* the line is full */
 				put_word_last(wqe + seg, WQE_INLINE | len);
-				seg += 4 + len;
+				seg = at;
 				len = 0;
 				continue;
 			}
 			part = MIN(left, room);
-			memcpy(wqe + seg + 4 + len, src, part);
+			memcpy(wqe + at, src, part);
 			src += part;
 			left -= part;
 			len += part;
@@ -213,7 +216,7 @@ static uint32_t put_inline(uint8_t *wqe, uint32_t off, const struct rdma_sge *sg
 	if (!len)
 		return seg;
 	put_word_last(wqe + seg, WQE_INLINE | len);
-	return ALIGN_UP(seg + 4 + len, 16U);
+	return ALIGN_UP(seg + WQE_INLINE_LEN + len, 16U);
 }
 
 /* Check the lengths of @wr; total in *@total. */
@@ -253,35 +256,39 @@ static int put_payload(const struct mlx4_wq *sq, uint8_t *wqe, uint32_t off,
 /* Words 1 to 3 of the control segment. */
 static void put_ctrl(uint8_t *wqe, const struct rdma_send_wr *wr, uint32_t len, uint32_t imm)
 {
+	struct mlx4_hw_ctrl *hw = ctrl_of(wqe);
 	uint32_t flags = 0;
 
 	if (wr->flags & RDMA_SEND_SIGNALED)
 		flags |= WQE_CTRL_CQE;
 	if (wr->flags & RDMA_SEND_SOLICITED)
 		flags |= WQE_CTRL_SOLICITED;
-	mlx4_put32(wqe, 4, len / 16 | (wr->flags & RDMA_SEND_FENCE ? WQE_CTRL_FENCE : 0));
-	mlx4_put32(wqe, 8, flags);
-	mlx4_put32(wqe, 12, imm);
+	hw->size = cpu_to_be32(len / 16 | (wr->flags & RDMA_SEND_FENCE ? WQE_CTRL_FENCE : 0));
+	hw->flags = cpu_to_be32(flags);
+	hw->imm = cpu_to_be32(imm);
 }
 
 static void put_raddr(uint8_t *seg, uint64_t addr, uint32_t rkey)
 {
-	mlx4_put64(seg, 0, addr);
-	mlx4_put32(seg, 8, rkey);
-	mlx4_put32(seg, 12, 0);
+	struct mlx4_hw_raddr *hw = (struct mlx4_hw_raddr *)seg;
+
+	hw->addr = cpu_to_be64(addr);
+	hw->rkey = cpu_to_be32(rkey);
+	hw->reserved_0c = cpu_to_be32(0);
 }
 
 static int put_atomic(uint8_t *wqe, const struct rdma_send_wr *wr)
 {
 	const uint32_t off = WQE_CTRL_LEN + WQE_RADDR_LEN;
 	const bool cas = wr->opcode == RDMA_WR_ATOMIC_CAS;
+	struct mlx4_hw_atomic *hw = (struct mlx4_hw_atomic *)(wqe + off);
 
 	if (wr->nr_sge != 1 || wr->sge[0].len != 8 || wr->remote_addr & 7 ||
 	    wr->flags & RDMA_SEND_INLINE)
 		return -EINVAL;
 	put_data(wqe + off + WQE_ATOMIC_LEN, &wr->sge[0]);
-	mlx4_put64(wqe, off, cas ? wr->swap : wr->compare_add);
-	mlx4_put64(wqe, off + 8, cas ? wr->compare_add : 0);
+	hw->swap_add = cpu_to_be64(cas ? wr->swap : wr->compare_add);
+	hw->compare = cpu_to_be64(cas ? wr->compare_add : 0);
 	return (int)off + WQE_ATOMIC_LEN + WQE_DATA_LEN;
 }
 
@@ -321,23 +328,27 @@ int mlx4_wqe_rc(const struct mlx4_wq *sq, uint32_t index, const struct rdma_send
 	return 0;
 }
 
-static void put_av(uint8_t *av, const struct rdma_addr *to, uint32_t pdn, uint8_t port)
+static void put_ud(struct mlx4_hw_ud *hw, const struct rdma_send_wr *wr, uint32_t pdn, uint8_t port)
 {
-	memset(av, 0, 32);
-	mlx4_put32(av, 0x00, (uint32_t)port << 24 | pdn);
-	mlx4_put8(av, 0x05, to->has_grh ? 0x80 : 0);
-	mlx4_put16(av, 0x06, to->dlid);
-	mlx4_put8(av, 0x0b, to->has_grh ? 0xff : 0); /* hop limit */
-	mlx4_put32(av, 0x0c, (uint32_t)to->sl << 28);
-	if (to->has_grh)
-		memcpy(av + 0x10, to->dgid.raw, 16);
+	const struct rdma_addr *to = &wr->dest;
+
+	memset(hw, 0, sizeof(*hw));
+	hw->port_pd = cpu_to_be32((uint32_t)port << UD_PORT_SH | pdn);
+	hw->dlid = cpu_to_be16(to->dlid);
+	hw->sl_tclass_flow = cpu_to_be32((uint32_t)to->sl << UD_SL_SH);
+	if (to->has_grh) {
+		hw->grh = PATH_GRH;
+		hw->hop_limit = PATH_HOP_LIMIT;
+		memcpy(hw->dgid, to->dgid.raw, sizeof(hw->dgid));
+	}
+	hw->qpn = cpu_to_be32(wr->dest_qpn & UD_QPN_MASK);
+	hw->qkey = cpu_to_be32(wr->dest_qkey);
 }
 
 int mlx4_wqe_ud(const struct mlx4_wq *sq, uint32_t index, const struct rdma_send_wr *wr,
 		uint32_t pdn, uint8_t port, uint32_t *ctrl)
 {
 	uint8_t *wqe = wqe_at(sq, index);
-	uint8_t *ud = wqe + WQE_CTRL_LEN;
 	int end;
 
 	if (wr->opcode != RDMA_WR_SEND && wr->opcode != RDMA_WR_SEND_WITH_IMM)
@@ -345,10 +356,7 @@ int mlx4_wqe_ud(const struct mlx4_wq *sq, uint32_t index, const struct rdma_send
 	end = put_payload(sq, wqe, WQE_CTRL_LEN + WQE_UD_LEN, wr);
 	if (end < 0)
 		return end;
-	put_av(ud, &wr->dest, pdn, port);
-	mlx4_put32(ud, 32, wr->dest_qpn & 0xffffff);
-	mlx4_put32(ud, 36, wr->dest_qkey);
-	mlx4_put64(ud, 40, 0);
+	put_ud((struct mlx4_hw_ud *)(wqe + WQE_CTRL_LEN), wr, pdn, port);
 	put_ctrl(wqe, wr, (uint32_t)end, wr->imm);
 	*ctrl = wr->opcode == RDMA_WR_SEND ? WQE_OP_SEND : WQE_OP_SEND_IMM;
 	return 0;
@@ -358,36 +366,44 @@ int mlx4_wqe_ud(const struct mlx4_wq *sq, uint32_t index, const struct rdma_send
 static uint32_t mlx_headers(uint8_t *h, const struct rdma_send_wr *wr,
 			    const struct mlx4_mlx_hdr *hdr, uint32_t payload)
 {
-	const uint32_t grh = wr->dest.has_grh ? GRH_LEN : 0;
+	const bool has_grh = wr->dest.has_grh;
 	const uint32_t pad = -payload & 3;
-	uint8_t *p = h;
+	/* Behind the route headers. */
+	const uint32_t len = (uint32_t)(BTH_LEN + DETH_LEN) + payload + pad + ICRC_LEN;
+	const uint32_t route_len = (uint32_t)(LRH_LEN + (has_grh ? GRH_LEN : 0));
+	struct mlx4_hw_lrh *lrh = (struct mlx4_hw_lrh *)h;
+	struct mlx4_hw_grh *grh = (struct mlx4_hw_grh *)(lrh + 1);
+	struct mlx4_hw_bth *bth = (struct mlx4_hw_bth *)(h + route_len);
+	struct mlx4_hw_deth *deth = (struct mlx4_hw_deth *)(bth + 1);
 
-	memset(h, 0, LRH_LEN + grh + BTH_LEN + DETH_LEN);
-	mlx4_put8(p, 0, (uint8_t)(hdr->vl << 4));
-	mlx4_put8(p, 1, (uint8_t)(wr->dest.sl << 4 | (grh ? LNH_GLOBAL : LNH_LOCAL)));
-	mlx4_put16(p, 2, wr->dest.dlid);
-	mlx4_put16(p, 4,
-		   (uint16_t)((LRH_LEN + grh + BTH_LEN + DETH_LEN + payload + pad + ICRC_LEN) / 4));
-	p += LRH_LEN; /* source LID 0: the device adds its own */
-	if (grh) {
-		mlx4_put32(p, 0, 6U << 28);
-		mlx4_put16(p, 4, (uint16_t)(BTH_LEN + DETH_LEN + payload + pad + ICRC_LEN));
-		mlx4_put8(p, 6, GRH_NEXT_HDR);
-		mlx4_put8(p, 7, 0xff);
-		memcpy(p + 8, hdr->sgid.raw, 16);
-		memcpy(p + 24, wr->dest.dgid.raw, 16);
-		p += GRH_LEN;
+	*lrh = (struct mlx4_hw_lrh){
+		.vl = (uint8_t)(hdr->vl << LRH_VL_SH),
+		.sl = (uint8_t)(wr->dest.sl << LRH_SL_SH |
+				(has_grh ? LRH_LNH_GLOBAL : LRH_LNH_LOCAL)),
+		.dlid = cpu_to_be16(wr->dest.dlid),
+		.dwords = cpu_to_be16((uint16_t)((route_len + len) / 4)),
+	};
+	if (has_grh) {
+		*grh = (struct mlx4_hw_grh){
+			.version_tclass_flow = cpu_to_be32(GRH_VERSION << GRH_VERSION_SH),
+			.len = cpu_to_be16((uint16_t)len),
+			.next_hdr = GRH_NEXT_HDR,
+			.hop_limit = PATH_HOP_LIMIT,
+		};
+		memcpy(grh->sgid, hdr->sgid.raw, sizeof(grh->sgid));
+		memcpy(grh->dgid, wr->dest.dgid.raw, sizeof(grh->dgid));
 	}
-	mlx4_put8(p, 0, BTH_UD_SEND);
-	mlx4_put8(p, 1, (uint8_t)((wr->flags & RDMA_SEND_SOLICITED ? 0x80 : 0) | pad << 4));
-	mlx4_put16(p, 2, hdr->pkey);
-	mlx4_put32(p, 4, wr->dest_qpn & 0xffffff);
-	mlx4_put32(p, 8, hdr->psn & 0xffffff);
-	p += BTH_LEN;
-	mlx4_put32(p, 0, wr->dest_qkey);
-	mlx4_put32(p, 4, hdr->src_qpn);
-	p += DETH_LEN;
-	return (uint32_t)(p - h);
+	*bth = (struct mlx4_hw_bth){
+		.opcode = BTH_UD_SEND,
+		.flags = (uint8_t)((wr->flags & RDMA_SEND_SOLICITED ? BTH_SOLICITED : 0) |
+				   pad << BTH_PAD_SH),
+		.pkey = cpu_to_be16(hdr->pkey),
+		.qpn = cpu_to_be32(wr->dest_qpn & UD_QPN_MASK),
+		.psn = cpu_to_be32(hdr->psn & BTH_PSN_MASK),
+	};
+	deth->qkey = cpu_to_be32(wr->dest_qkey);
+	deth->src_qpn = cpu_to_be32(hdr->src_qpn);
+	return route_len + (uint32_t)(BTH_LEN + DETH_LEN);
 }
 
 int mlx4_wqe_mlx(const struct mlx4_wq *sq, uint32_t index, const struct rdma_send_wr *wr,
@@ -395,6 +411,7 @@ int mlx4_wqe_mlx(const struct mlx4_wq *sq, uint32_t index, const struct rdma_sen
 {
 	uint8_t headers[LRH_LEN + GRH_LEN + BTH_LEN + DETH_LEN];
 	uint8_t *wqe = wqe_at(sq, index);
+	struct mlx4_hw_ctrl *hw = ctrl_of(wqe);
 	struct rdma_sge sge = { .addr = (uintptr_t)headers };
 	uint64_t total;
 	uint32_t off, flags;
@@ -408,25 +425,25 @@ int mlx4_wqe_mlx(const struct mlx4_wq *sq, uint32_t index, const struct rdma_sen
 	off = put_inline(wqe, WQE_CTRL_LEN, &sge, 1);
 	off = put_sges(wqe, off, wr);
 	/* Room for the invariant CRC, which the device computes. */
-	memset(wqe + off + 4, 0, 12);
+	memset(wqe + off + WQE_INLINE_LEN, 0, 16 - WQE_INLINE_LEN);
 	put_word_last(wqe + off, WQE_INLINE | ICRC_LEN);
 	off += 16;
 
 	put_ctrl(wqe, wr, off, 0);
-	flags = mlx4_get32(wqe, 8) | (uint32_t)wr->dest.sl << 8;
+	flags = be32_to_cpu(hw->flags) | (uint32_t)wr->dest.sl << WQE_MLX_SL_SH;
 	if (hdr->src_qpn == 0)
 		flags |= WQE_MLX_VL15;
 	if (wr->dest.dlid == LID_PERMISSIVE)
 		flags |= WQE_MLX_SLR;
-	mlx4_put32(wqe, 8, flags);
-	mlx4_put32(wqe, 12, (uint32_t)wr->dest.dlid << 16);
+	hw->flags = cpu_to_be32(flags);
+	hw->dlid = cpu_to_be16(wr->dest.dlid); /* put_ctrl() has zeroed what follows it */
 	*ctrl = WQE_OP_SEND;
 	return 0;
 }
 
 int mlx4_wqe_recv(const struct mlx4_wq *rq, uint32_t index, const struct rdma_recv_wr *wr)
 {
-	uint8_t *wqe = wqe_at(rq, index);
+	struct mlx4_hw_data *seg = (struct mlx4_hw_data *)wqe_at(rq, index);
 	uint32_t nr = 0;
 
 	if (wr->nr_sge > rq->max_sge)
@@ -436,15 +453,15 @@ int mlx4_wqe_recv(const struct mlx4_wq *rq, uint32_t index, const struct rdma_re
 			return -EINVAL;
 		if (!wr->sge[n].len)
 			continue;
-		mlx4_put32(wqe, 16UL * nr, wr->sge[n].len);
-		mlx4_put32(wqe, 16UL * nr + 4, wr->sge[n].lkey);
-		mlx4_put64(wqe, 16UL * nr + 8, wr->sge[n].addr);
+		seg[nr].len = cpu_to_be32(wr->sge[n].len);
+		seg[nr].lkey = cpu_to_be32(wr->sge[n].lkey);
+		seg[nr].addr = cpu_to_be64(wr->sge[n].addr);
 		nr++;
 	}
 	if (nr < 1U << (rq->shift - 4)) {
-		mlx4_put32(wqe, 16UL * nr, 0);
-		mlx4_put32(wqe, 16UL * nr + 4, WQE_INVALID_LKEY);
-		mlx4_put64(wqe, 16UL * nr + 8, 0);
+		seg[nr].len = cpu_to_be32(0);
+		seg[nr].lkey = cpu_to_be32(WQE_INVALID_LKEY);
+		seg[nr].addr = cpu_to_be64(0);
 	}
 	return 0;
 }
@@ -453,56 +470,56 @@ int mlx4_wqe_recv(const struct mlx4_wq *rq, uint32_t index, const struct rdma_re
 
 void mlx4_cqe_decode(const void *cqe, struct mlx4_cqe *out)
 {
-	const uint8_t own = mlx4_get8(cqe, 0x1f);
-	const uint32_t src = mlx4_get32(cqe, 0x08);
-	const uint32_t word1 = mlx4_get32(cqe, 0x04);
+	const struct mlx4_hw_cqe *hw = cqe;
+	const uint32_t src = be32_to_cpu(hw->grh_src_qpn);
+	const uint32_t imm = be32_to_cpu(hw->imm);
 
 	*out = (struct mlx4_cqe){
-		.qpn = mlx4_get32(cqe, 0x00) & 0xffffff,
-		.is_send = own & CQE_IS_SEND,
-		.opcode = own & CQE_OPCODE_MASK,
-		.error = (own & CQE_OPCODE_MASK) == CQE_OPCODE_ERROR,
-		.wqe_index = mlx4_get16(cqe, 0x18),
-		.vendor = mlx4_get8(cqe, 0x1a),
-		.syndrome = mlx4_get8(cqe, 0x1b),
-		.byte_len = mlx4_get32(cqe, 0x14),
-		.imm = word1,
-		.pkey_index = word1 & 0x7f,
-		.grh = src >> 31,
-		.src_qpn = src & 0xffffff,
-		.sl = (uint8_t)(mlx4_get16(cqe, 0x0c) >> 12),
-		.slid = mlx4_get16(cqe, 0x0e),
+		.qpn = be32_to_cpu(hw->qpn) & CQE_QPN_MASK,
+		.is_send = hw->owner & CQE_IS_SEND,
+		.opcode = hw->owner & CQE_OPCODE_MASK,
+		.error = (hw->owner & CQE_OPCODE_MASK) == CQE_OPCODE_ERROR,
+		.wqe_index = be16_to_cpu(hw->wqe_index),
+		.vendor = hw->vendor,
+		.syndrome = hw->syndrome,
+		.byte_len = be32_to_cpu(hw->byte_len),
+		.imm = imm,
+		.pkey_index = imm & CQE_PKEY_MASK,
+		.grh = src & CQE_GRH,
+		.src_qpn = src & CQE_QPN_MASK,
+		.sl = (uint8_t)(be16_to_cpu(hw->sl) >> CQE_SL_SH),
+		.slid = be16_to_cpu(hw->slid),
 	};
 }
 
 enum rdma_wc_status mlx4_wc_status(uint8_t syndrome)
 {
 	switch (syndrome) {
-	case 0x01:
+	case SYNDROME_LOCAL_LEN:
 		return RDMA_WC_LOC_LEN_ERR;
-	case 0x02:
+	case SYNDROME_LOCAL_QP_OP:
 		return RDMA_WC_LOC_QP_OP_ERR;
-	case 0x04:
+	case SYNDROME_LOCAL_PROT:
 		return RDMA_WC_LOC_PROT_ERR;
-	case 0x05:
+	case SYNDROME_FLUSHED:
 		return RDMA_WC_WR_FLUSH_ERR;
-	case 0x06:
+	case SYNDROME_MW_BIND:
 		return RDMA_WC_MW_BIND_ERR;
-	case 0x10:
+	case SYNDROME_BAD_RESP:
 		return RDMA_WC_BAD_RESP_ERR;
-	case 0x11:
+	case SYNDROME_LOCAL_ACCESS:
 		return RDMA_WC_LOC_ACCESS_ERR;
-	case 0x12:
+	case SYNDROME_REMOTE_INVALID:
 		return RDMA_WC_REM_INV_REQ_ERR;
-	case 0x13:
+	case SYNDROME_REMOTE_ACCESS:
 		return RDMA_WC_REM_ACCESS_ERR;
-	case 0x14:
+	case SYNDROME_REMOTE_OP:
 		return RDMA_WC_REM_OP_ERR;
-	case 0x15:
+	case SYNDROME_RETRIES:
 		return RDMA_WC_RETRY_EXC_ERR;
-	case 0x16:
+	case SYNDROME_RNR_RETRIES:
 		return RDMA_WC_RNR_RETRY_EXC_ERR;
-	case 0x22:
+	case SYNDROME_REMOTE_ABORT:
 		return RDMA_WC_REM_ABORT_ERR;
 	default:
 		return RDMA_WC_GENERAL_ERR;
