@@ -10,7 +10,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
-#include "regs.h"
+#include "hw.h"
 
 #define HINT_VERSION 1
 #define HINT_MAGIC   "TSRA"
@@ -20,19 +20,20 @@
 
 int mlx4_fw_parse(const void *mbox, struct mlx4_fw *fw, const char **why)
 {
+	const struct mlx4_hw_fw *hw = mbox;
 	struct mlx4_fw f = {
-		.nr_pages = mlx4_get16(mbox, 0x00),
-		.major = mlx4_get16(mbox, 0x02),
-		.subminor = mlx4_get16(mbox, 0x04),
-		.minor = mlx4_get16(mbox, 0x06),
-		.cmd_rev = mlx4_get16(mbox, 0x0a),
-		.log_max_cmds = mlx4_get8(mbox, 0x0f),
-		.err_buf = mlx4_get64(mbox, 0x30),
-		.err_buf_dwords = mlx4_get32(mbox, 0x38),
-		.err_buf_bar = (uint8_t)((mlx4_get8(mbox, 0x3c) >> 6) * 2),
+		.nr_pages = be16_to_cpu(hw->nr_pages),
+		.major = be16_to_cpu(hw->major),
+		.subminor = be16_to_cpu(hw->subminor),
+		.minor = be16_to_cpu(hw->minor),
+		.cmd_rev = be16_to_cpu(hw->cmd_rev),
+		.log_max_cmds = hw->log_max_cmds,
+		.err_buf = be64_to_cpu(hw->err_buf),
+		.err_buf_dwords = be32_to_cpu(hw->err_buf_dwords),
+		.err_buf_bar = (uint8_t)(((hw->err_buf_bar & FW_BAR_MASK) >> FW_BAR_SH) * 2),
 	};
 
-	if (f.cmd_rev != 3) { /* older ones have no QUERY_PORT */
+	if (f.cmd_rev != FW_CMD_REV_NEW) {
 		*why = "unknown command interface revision";
 		return -EPROTO;
 	}
@@ -55,58 +56,58 @@ uint32_t mlx4_hint_parse(const uint8_t *cap)
 	return get_unaligned_le32(cap + 8);
 }
 
-static void caps_decode(const void *m, struct mlx4_caps *c)
+static void caps_decode(const struct mlx4_hw_dev_cap *hw, struct mlx4_caps *c)
 {
 	*c = (struct mlx4_caps){
-		.log_max_qp_wqes = mlx4_get8(m, 0x11) & 0x1f,
-		.log_reserved_qps = mlx4_get8(m, 0x12) & 0xf,
-		.log_max_qps = mlx4_get8(m, 0x13) & 0x1f,
-		.log_reserved_srqs = mlx4_get8(m, 0x14) >> 4,
-		.log_max_srqs = mlx4_get8(m, 0x15) & 0x1f,
-		.log_max_cqes = mlx4_get8(m, 0x19) & 0x1f,
-		.log_reserved_cqs = mlx4_get8(m, 0x1a) & 0xf,
-		.log_max_cqs = mlx4_get8(m, 0x1b) & 0x1f,
-		.log_max_mpts = mlx4_get8(m, 0x1d) & 0x3f,
-		.log_reserved_eqs = mlx4_get8(m, 0x1e) & 0xf,
-		.log_max_eqs = mlx4_get8(m, 0x1f) & 0xf,
-		.log_reserved_mtts = mlx4_get8(m, 0x20) >> 4,
-		.log_reserved_mrws = mlx4_get8(m, 0x22) & 0xf,
-		.log_max_rd_requester = mlx4_get8(m, 0x29) & 0x3f,
-		.log_max_rd_responder = mlx4_get8(m, 0x2b) & 0x3f,
-		.ack_delay = mlx4_get8(m, 0x35) & 0x1f,
-		.nr_ports = mlx4_get8(m, 0x37) & 0xf,
-		.log_max_msg = mlx4_get8(m, 0x38) & 0x1f,
-		.flags = mlx4_get64(m, 0x40),
-		.reserved_uars = mlx4_get8(m, 0x48) >> 4,
-		.uar_len = 1ULL << ((mlx4_get8(m, 0x49) & 0x3f) % 32 + 20),
-		.max_sq_sg = mlx4_get8(m, 0x51),
-		.max_sq_desc = mlx4_get16(m, 0x52),
-		.max_rq_sg = mlx4_get8(m, 0x55),
-		.max_rq_desc = mlx4_get16(m, 0x56),
-		.log_max_mcgs = mlx4_get8(m, 0x63),
-		.reserved_pds = mlx4_get8(m, 0x64) >> 4,
-		.log_max_pds = mlx4_get8(m, 0x65) & 0x3f,
-		.rdmarc_len = mlx4_get16(m, 0x80),
-		.qpc_len = mlx4_get16(m, 0x82),
-		.auxc_len = mlx4_get16(m, 0x84),
-		.altc_len = mlx4_get16(m, 0x86),
-		.eqc_len = mlx4_get16(m, 0x88),
-		.cqc_len = mlx4_get16(m, 0x8a),
-		.srqc_len = mlx4_get16(m, 0x8c),
-		.cmpt_len = mlx4_get16(m, 0x8e),
-		.mtt_len = mlx4_get16(m, 0x90),
-		.dmpt_len = mlx4_get16(m, 0x92),
-		.max_icm = mlx4_get64(m, 0xa0),
+		.log_max_qp_wqes = hw->log_max_qp_wqes & DEV_CAP_4_0,
+		.log_reserved_qps = hw->log_reserved_qps & DEV_CAP_3_0,
+		.log_max_qps = hw->log_max_qps & DEV_CAP_4_0,
+		.log_reserved_srqs = hw->log_reserved_srqs >> DEV_CAP_7_4_SH,
+		.log_max_srqs = hw->log_max_srqs & DEV_CAP_4_0,
+		.log_max_cqes = hw->log_max_cqes & DEV_CAP_4_0,
+		.log_reserved_cqs = hw->log_reserved_cqs & DEV_CAP_3_0,
+		.log_max_cqs = hw->log_max_cqs & DEV_CAP_4_0,
+		.log_max_mpts = hw->log_max_mpts & DEV_CAP_5_0,
+		.log_reserved_eqs = hw->log_reserved_eqs & DEV_CAP_3_0,
+		.log_max_eqs = hw->log_max_eqs & DEV_CAP_3_0,
+		.log_reserved_mtts = hw->log_reserved_mtts >> DEV_CAP_7_4_SH,
+		.log_reserved_mrws = hw->log_reserved_mrws & DEV_CAP_3_0,
+		.log_max_rd_requester = hw->log_max_rd_requester & DEV_CAP_5_0,
+		.log_max_rd_responder = hw->log_max_rd_responder & DEV_CAP_5_0,
+		.ack_delay = hw->ack_delay & DEV_CAP_4_0,
+		.nr_ports = hw->nr_ports & DEV_CAP_3_0,
+		.log_max_msg = hw->log_max_msg & DEV_CAP_4_0,
+		.flags = be64_to_cpu(hw->flags),
+		.reserved_uars = hw->reserved_uars >> DEV_CAP_7_4_SH,
+		.uar_len = 1ULL << ((hw->log_uar_mib & DEV_CAP_5_0) % 32 + 20),
+		.max_sq_sg = hw->max_sq_sg,
+		.max_sq_desc = be16_to_cpu(hw->max_sq_desc),
+		.max_rq_sg = hw->max_rq_sg,
+		.max_rq_desc = be16_to_cpu(hw->max_rq_desc),
+		.log_max_mcgs = hw->log_max_mcgs,
+		.reserved_pds = hw->reserved_pds >> DEV_CAP_7_4_SH,
+		.log_max_pds = hw->log_max_pds & DEV_CAP_5_0,
+		.rdmarc_len = be16_to_cpu(hw->rdmarc_len),
+		.qpc_len = be16_to_cpu(hw->qpc_len),
+		.auxc_len = be16_to_cpu(hw->auxc_len),
+		.altc_len = be16_to_cpu(hw->altc_len),
+		.eqc_len = be16_to_cpu(hw->eqc_len),
+		.cqc_len = be16_to_cpu(hw->cqc_len),
+		.srqc_len = be16_to_cpu(hw->srqc_len),
+		.cmpt_len = be16_to_cpu(hw->cmpt_len),
+		.mtt_len = be16_to_cpu(hw->mtt_len),
+		.dmpt_len = be16_to_cpu(hw->dmpt_len),
+		.max_icm = be64_to_cpu(hw->max_icm),
 	};
 }
 
 /* BlueFlame registers that cannot be used are as good as none. */
-static void bf_decode(const void *m, struct mlx4_caps *c)
+static void bf_decode(const struct mlx4_hw_dev_cap *hw, struct mlx4_caps *c)
 {
-	const unsigned int log_len = mlx4_get8(m, 0x4d) & 0x1f;
-	const unsigned int log_regs = mlx4_get8(m, 0x4e) & 0x3f;
+	const unsigned int log_len = hw->log_bf_reg_len & DEV_CAP_4_0;
+	const unsigned int log_regs = hw->log_bf_regs & DEV_CAP_5_0;
 
-	if (!(mlx4_get8(m, 0x4c) & 0x80) || log_len < LOG_BF_MIN || log_len > LOG_BF_MAX)
+	if (!(hw->bf & DEV_CAP_BF) || log_len < LOG_BF_MIN || log_len > LOG_BF_MAX)
 		return;
 	c->bf_reg_len = 1U << log_len;
 	c->bf_regs = 1U << MIN(log_regs, LOG_BF_MAX - log_len);
@@ -138,9 +139,9 @@ static const char *caps_fault(const struct mlx4_caps *c)
 	    !entry_len_ok(c->altc_len, 1) || !entry_len_ok(c->rdmarc_len, 1) ||
 	    !entry_len_ok(c->eqc_len, 1) || !entry_len_ok(c->cqc_len, 1) ||
 	    !entry_len_ok(c->srqc_len, 1) || !entry_len_ok(c->cmpt_len, 1) ||
-	    !entry_len_ok(c->dmpt_len, MPT_LEN))
+	    !entry_len_ok(c->dmpt_len, sizeof(struct mlx4_hw_mpt)))
 		return "size of a context entry";
-	if (c->mtt_len != 8)
+	if (c->mtt_len != sizeof(struct mlx4_hw_mtt))
 		return "size of a translation entry";
 	if (c->max_sq_desc < 128 || c->max_rq_desc < 32 || !c->max_sq_sg || !c->max_rq_sg)
 		return "size of a work request";
@@ -168,13 +169,14 @@ int mlx4_caps_parse(const void *mbox, struct mlx4_caps *caps, const char **why)
 
 void mlx4_port_caps_parse(const void *mbox, struct mlx4_port_caps *port)
 {
-	const uint8_t mtu = mlx4_get8(mbox, 0x01) & 0xf;
+	const struct mlx4_hw_port_cap *hw = mbox;
+	const uint8_t mtu = hw->mtu_cap & PORT_CAP_MTU_MASK;
 
 	*port = (struct mlx4_port_caps){
-		.ib = mlx4_get8(mbox, 0x00) & 1,
+		.ib = hw->type & PORT_CAP_IB,
 		.mtu_cap = mtu < 1 || mtu > 5 ? 4 : mtu,
-		.log_gids = mlx4_get8(mbox, 0x07) >> 4,
-		.log_pkeys = mlx4_get8(mbox, 0x07) & 0xf,
-		.vl_cap = mlx4_get8(mbox, 0x0b) & 0xf,
+		.log_gids = hw->log_gids_pkeys >> PORT_CAP_GIDS_SH,
+		.log_pkeys = hw->log_gids_pkeys & PORT_CAP_PKEY_MASK,
+		.vl_cap = hw->vl_cap & PORT_CAP_VL_MASK,
 	};
 }

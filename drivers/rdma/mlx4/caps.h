@@ -111,37 +111,3 @@ int mlx4_profile_make(const struct mlx4_caps *caps, const struct mlx4_wish *wish
 		      struct mlx4_profile *prof) __must_check;
 /* @mbox: 4096 zeroed bytes. */
 void mlx4_init_hca_fill(const struct mlx4_profile *prof, void *mbox);
-
-/* Big-endian fields of device structures. */
-static inline uint8_t mlx4_get8(const void *buf, size_t off)
-{
-	return ((const uint8_t *)buf)[off];
-}
-static inline uint16_t mlx4_get16(const void *buf, size_t off)
-{
-	return get_unaligned_be16((const uint8_t *)buf + off);
-}
-static inline uint32_t mlx4_get32(const void *buf, size_t off)
-{
-	return get_unaligned_be32((const uint8_t *)buf + off);
-}
-static inline uint64_t mlx4_get64(const void *buf, size_t off)
-{
-	return get_unaligned_be64((const uint8_t *)buf + off);
-}
-static inline void mlx4_put8(void *buf, size_t off, uint8_t v)
-{
-	((uint8_t *)buf)[off] = v;
-}
-static inline void mlx4_put16(void *buf, size_t off, uint16_t v)
-{
-	put_unaligned_be16(v, (uint8_t *)buf + off);
-}
-static inline void mlx4_put32(void *buf, size_t off, uint32_t v)
-{
-	put_unaligned_be32(v, (uint8_t *)buf + off);
-}
-static inline void mlx4_put64(void *buf, size_t off, uint64_t v)
-{
-	put_unaligned_be64(v, (uint8_t *)buf + off);
-}

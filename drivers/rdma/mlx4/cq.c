@@ -18,20 +18,20 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
+#include "hw.h"
 #include "mlx4.h"
-#include "regs.h"
 
 COUNTER(cnt_stale_event, "mlx4.stale_events", "completion events of a queue that is gone");
 COUNTER(cnt_stale_cqe, "mlx4.stale_cqes", "completions of a queue pair that is gone");
 
-static uint8_t *cqe_at(const struct mlx4_cq *cq, uint32_t ci)
+static struct mlx4_hw_cqe *cqe_at(const struct mlx4_cq *cq, uint32_t ci)
 {
-	return (uint8_t *)cq->buf.virt + (size_t)(ci & (cq->nr - 1)) * CQE_LEN;
+	return (struct mlx4_hw_cqe *)cq->buf.virt + (ci & (cq->nr - 1));
 }
 
 static bool cqe_ready(const struct mlx4_cq *cq, uint32_t ci)
 {
-	return !!(READ_ONCE(cqe_at(cq, ci)[0x1f]) & CQE_OWNER) == !!(ci & cq->nr);
+	return !!(READ_ONCE(cqe_at(cq, ci)->owner) & CQE_OWNER) == !!(ci & cq->nr);
 }
 
 static void cq_set_ci(struct mlx4_cq *cq)
@@ -41,16 +41,15 @@ static void cq_set_ci(struct mlx4_cq *cq)
 
 /* --- create and destroy -------------------------------------------------------------- */
 
-static void cq_context_fill(const struct mlx4_dev *dev, const struct mlx4_cq *cq, void *ctx)
+static void cq_context_fill(const struct mlx4_dev *dev, const struct mlx4_cq *cq,
+			    struct mlx4_hw_cqc *ctx)
 {
-	const uint64_t mtt = mlx4_mtt_addr(&cq->buf.mtt);
+	const uint32_t log_cqes = 31U - (uint32_t)__builtin_clz(cq->nr);
 
-	mlx4_put32(ctx, 0x0c, (31U - (uint32_t)__builtin_clz(cq->nr)) << 24 | dev->uar_index);
-	mlx4_put8(ctx, 0x17, (uint8_t)cq->eq->eqn);
-	mlx4_put8(ctx, 0x18, (uint8_t)(cq->buf.mtt.page_shift - 12));
-	mlx4_put8(ctx, 0x1b, (uint8_t)(mtt >> 32));
-	mlx4_put32(ctx, 0x1c, (uint32_t)mtt);
-	mlx4_put64(ctx, 0x38, cq->db.paddr);
+	ctx->log_cqes_uar = cpu_to_be32(log_cqes << CQC_LOG_CQES_SH | dev->uar_index);
+	ctx->eqn = (uint8_t)cq->eq->eqn;
+	mlx4_buf_fill(&cq->buf, &ctx->buf);
+	ctx->db_paddr = cpu_to_be64(cq->db.paddr);
 }
 
 static int cq_to_hw(struct mlx4_dev *dev, struct mlx4_cq *cq)
@@ -115,7 +114,7 @@ static void cq_clear(struct mlx4_cq *cq)
 	WRITE_ONCE(cq->arm_sn, 1);
 	memset(cq->db.rec, 0, 2 * sizeof(*cq->db.rec));
 	for (uint32_t n = 0; n < cq->nr; n++)
-		cqe_at(cq, n)[0x1f] = CQE_OWNER;
+		cqe_at(cq, n)->owner = CQE_OWNER;
 }
 
 struct rdma_cq *mlx4_cq_create(struct rdma_device *rdma, uint32_t nr_cqe, uint32_t vector)
@@ -451,16 +450,16 @@ static void cq_clean_locked(struct mlx4_cq *cq, uint32_t qpn)
 		pi++;
 	dma_rmb();
 	while ((int32_t)(--pi - cq->ci) >= 0) {
-		uint8_t *cqe = cqe_at(cq, pi);
+		const struct mlx4_hw_cqe *cqe = cqe_at(cq, pi);
 
-		if ((mlx4_get32(cqe, 0) & 0xffffff) == qpn) {
+		if ((be32_to_cpu(cqe->qpn) & CQE_QPN_MASK) == qpn) {
 			removed++;
 		} else if (removed) {
-			uint8_t *dst = cqe_at(cq, pi + removed);
-			const uint8_t owner = dst[0x1f] & CQE_OWNER;
+			struct mlx4_hw_cqe *dst = cqe_at(cq, pi + removed);
+			const uint8_t owner = dst->owner & CQE_OWNER;
 
-			memcpy(dst, cqe, CQE_LEN - 1);
-			dst[0x1f] = owner | (cqe[0x1f] & (uint8_t)~CQE_OWNER);
+			memcpy(dst, cqe, offsetof(struct mlx4_hw_cqe, owner));
+			dst->owner = owner | (cqe->owner & (uint8_t)~CQE_OWNER);
 		}
 	}
 	if (removed) {

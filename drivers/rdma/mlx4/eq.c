@@ -20,8 +20,8 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
+#include "hw.h"
 #include "mlx4.h"
-#include "regs.h"
 
 #define PR_FMT "mlx4: "
 #include <kernel/printk.h>
@@ -32,18 +32,17 @@ static uint32_t max_vectors = MAX_COMP_EQS;
 BOOT_PARAM("mlx4.vectors", u32, max_vectors,
 	   "completion interrupts at most (default: one per CPU, as many as the device has)");
 
-#define NOP_IM         0x1f
-#define EQ_STATE_ARMED 0x9
-#define EQ_MAP_UNMAP   BIT(31)
+#define NOP_IM       0x1f
+#define EQ_MAP_UNMAP BIT(31)
 
-static const uint8_t *eqe_at(const struct mlx4_eq *eq, uint32_t ci)
+static struct mlx4_hw_eqe *eqe_at(const struct mlx4_eq *eq, uint32_t ci)
 {
-	return (const uint8_t *)eq->buf.virt + (size_t)(ci & (eq->nr - 1)) * EQE_LEN;
+	return (struct mlx4_hw_eqe *)eq->buf.virt + (ci & (eq->nr - 1));
 }
 
 static bool eqe_ready(const struct mlx4_eq *eq, uint32_t ci)
 {
-	return !!(READ_ONCE(eqe_at(eq, ci)[0x1f]) & 0x80) == !!(ci & eq->nr);
+	return !!(READ_ONCE(eqe_at(eq, ci)->owner) & EQE_OWNER) == !!(ci & eq->nr);
 }
 
 static void eq_doorbell(const struct mlx4_eq *eq, bool arm)
@@ -56,26 +55,27 @@ static void eq_doorbell(const struct mlx4_eq *eq, bool arm)
 	rdma_count_mmio(1);
 }
 
-static void eqe_handle(struct mlx4_dev *dev, const uint8_t *eqe)
+static void eqe_handle(struct mlx4_dev *dev, const struct mlx4_hw_eqe *eqe)
 {
-	struct mlx4_async ev = { .type = eqe[1], .subtype = eqe[3] };
+	struct mlx4_async ev = { .type = eqe->type, .subtype = eqe->subtype };
 
 	switch (ev.type) {
 	case EVENT_COMP:
-		mlx4_cq_event(dev, mlx4_get32(eqe, 4) & 0xffffff);
+		mlx4_cq_event(dev, be32_to_cpu(eqe->object.num) & EQE_NUM_MASK);
 		return;
 	case EVENT_CMD:
-		mlx4_cmd_event(dev, mlx4_get16(eqe, 6), eqe[0x0f], mlx4_get64(eqe, 0x10));
+		mlx4_cmd_event(dev, be16_to_cpu(eqe->cmd.token), eqe->cmd.status,
+			       be64_to_cpu(eqe->cmd.out));
 		return;
 	case EVENT_PORT_CHANGE:
-		ev.port = (uint8_t)(mlx4_get32(eqe, 0x0c) >> 28);
+		ev.port = (uint8_t)(be32_to_cpu(eqe->port_change.port) >> EQE_PORT_SH);
 		break;
 	case EVENT_PORT_MGMT:
-		ev.port = eqe[7];
+		ev.port = eqe->port_mgmt.port;
 		break;
 	default:
-		ev.num = mlx4_get32(eqe, 4) & 0xffffff;
-		ev.syndrome = eqe[0x0f];
+		ev.num = be32_to_cpu(eqe->object.num) & EQE_NUM_MASK;
+		ev.syndrome = eqe->object.syndrome;
 		break;
 	}
 	mlx4_async_push(dev, &ev);
@@ -108,16 +108,12 @@ void mlx4_eq_sync(struct mlx4_eq *eq)
 		cpu_relax();
 }
 
-static void eq_context_fill(const struct mlx4_eq *eq, void *ctx)
+static void eq_context_fill(const struct mlx4_eq *eq, struct mlx4_hw_eqc *ctx)
 {
-	const uint64_t mtt = mlx4_mtt_addr(&eq->buf.mtt);
-
-	mlx4_put32(ctx, 0x00, EQ_STATE_ARMED << 8);
-	mlx4_put8(ctx, 0x0c, (uint8_t)(31 - __builtin_clz(eq->nr)));
-	mlx4_put8(ctx, 0x17, (uint8_t)eq->vector);
-	mlx4_put8(ctx, 0x18, (uint8_t)(eq->buf.mtt.page_shift - 12));
-	mlx4_put8(ctx, 0x1b, (uint8_t)(mtt >> 32));
-	mlx4_put32(ctx, 0x1c, (uint32_t)mtt);
+	ctx->flags = cpu_to_be32(EQC_STATE_ARMED << EQC_STATE_SH);
+	ctx->log_eqes = (uint8_t)(31 - __builtin_clz(eq->nr));
+	ctx->vector = (uint8_t)eq->vector;
+	mlx4_buf_fill(&eq->buf, &ctx->buf);
 }
 
 static int eq_to_hw(struct mlx4_eq *eq)
@@ -159,7 +155,7 @@ static int eq_start(struct mlx4_eq *eq)
 	eq->ci = 0;
 	/* Until the device has filled it, every entry is the device's. */
 	for (uint32_t n = 0; n < eq->nr; n++)
-		((uint8_t *)eq->buf.virt)[(size_t)n * EQE_LEN + 0x1f] = 0x80;
+		eqe_at(eq, n)->owner = EQE_OWNER;
 	err = eq_to_hw(eq);
 	if (err)
 		return err;

@@ -19,8 +19,8 @@
 #include <mm/kmap.h>
 #include <mm/slab.h>
 
+#include "hw.h"
 #include "mlx4.h"
-#include "regs.h"
 
 #define PR_FMT "mlx4: "
 #include <kernel/printk.h>
@@ -97,11 +97,14 @@ static int fw_start(struct mlx4_dev *dev)
 /* Ask for a log of pages of 4 KiB; firmware that cannot does so anyway. */
 static void mod_stat_cfg(struct mlx4_dev *dev)
 {
+	struct mlx4_hw_mod_stat_cfg *cfg;
 	struct mlx4_mbox mbox;
 
 	if (mlx4_mbox_get(&mbox))
 		return;
-	mlx4_put8(mbox.virt, 2, 1);
+	cfg = mbox.virt;
+	cfg->set_log_page = 1;
+	cfg->log_page = 0;
 	if (mlx4_cmd_in(dev, CMD_MOD_STAT_CFG, 0, 0, &mbox))
 		pr_warn("%s: page size of the log cannot be set\n", dev->name);
 	mlx4_mbox_put(&mbox);

@@ -9,10 +9,10 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 
+#include "hw.h"
 #include "mlx4.h"
-#include "regs.h"
 
-#define RECORDS_PER_MBOX (MLX4_PAGE_LEN / 16)
+#define RECORDS_PER_MBOX (MLX4_PAGE_LEN / sizeof(struct mlx4_hw_map_record))
 
 static struct frame *piece_alloc(unsigned int *order)
 {
@@ -75,6 +75,7 @@ void mlx4_mem_free(struct mlx4_mem *mem)
 
 int mlx4_mem_map(struct mlx4_dev *dev, uint16_t op, const struct mlx4_mem *mem, uint64_t virt)
 {
+	struct mlx4_hw_map_record *rec;
 	struct mlx4_mbox mbox;
 	uint32_t in_box = 0;
 	int err;
@@ -82,11 +83,12 @@ int mlx4_mem_map(struct mlx4_dev *dev, uint16_t op, const struct mlx4_mem *mem, 
 	err = mlx4_mbox_get(&mbox);
 	if (err)
 		return err;
+	rec = mbox.virt;
 	for (uint32_t n = 0; n < mem->nr_pieces && !err; n++) {
 		const struct mlx4_piece *p = &mem->pieces[n];
 
-		mlx4_put64(mbox.virt, 16UL * in_box, op == CMD_MAP_ICM ? virt : 0);
-		mlx4_put64(mbox.virt, 16UL * in_box + 8, p->paddr | p->order);
+		rec[in_box].virt = cpu_to_be64(op == CMD_MAP_ICM ? virt : 0);
+		rec[in_box].paddr_log = cpu_to_be64(p->paddr | p->order);
 		virt += (uint64_t)MLX4_PAGE_LEN << p->order;
 		if (++in_box == RECORDS_PER_MBOX || n + 1 == mem->nr_pieces) {
 			err = mlx4_cmd_in(dev, op, 0, in_box, &mbox);

@@ -32,6 +32,8 @@
 
 struct thread;
 struct mlx4_dev;
+struct mlx4_hw_buf;
+struct mlx4_hw_mpt;
 
 /* --- ids and translation space (alloc.c, pure) ------------------------------------------- */
 
@@ -209,7 +211,7 @@ void mlx4_mtt_destroy(struct mlx4_dev *dev, struct mlx4_mtt *mtt);
 uint64_t mlx4_mtt_addr(const struct mlx4_mtt *mtt); /* byte offset from the MTT base */
 uint32_t mlx4_key_from_index(uint32_t index);
 uint32_t mlx4_index_from_key(uint32_t key);
-void mlx4_mpt_fill(const struct mlx4_mpt_fields *f, void *mpt);
+void mlx4_mpt_fill(const struct mlx4_mpt_fields *f, struct mlx4_hw_mpt *hw);
 struct rdma_mr *mlx4_mr_create(struct rdma_pd *pd, uint64_t iova,
 			       const struct rdma_phys_range *ranges, size_t nr_ranges, uint64_t len,
 			       uint32_t access);
@@ -228,6 +230,8 @@ struct mlx4_buf {
 
 int mlx4_buf_alloc(struct mlx4_dev *dev, uint64_t len, struct mlx4_buf *buf) __must_check;
 void mlx4_buf_free(struct mlx4_dev *dev, struct mlx4_buf *buf);
+/* For the context of the queue that @buf holds. */
+void mlx4_buf_fill(const struct mlx4_buf *buf, struct mlx4_hw_buf *hw);
 
 struct mlx4_db_page {
 	struct list_head node;

@@ -5,8 +5,9 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
+#include "hw.h"
 #include "mlx4.h"
-#include "regs.h"
+#include "raw_test.h"
 
 /* What our model of the device answers to QUERY_DEV_CAP. */
 static void good_caps(uint8_t *m)
@@ -331,9 +332,10 @@ static void mpt_bytes(struct ktest *t)
 		.nr_mtt = 32,
 		.page_shift = 21,
 	};
-	uint8_t m[MPT_LEN];
+	struct mlx4_hw_mpt hw;
+	const void *m = &hw;
 
-	mlx4_mpt_fill(&f, m);
+	mlx4_mpt_fill(&f, &hw);
 	/* software owns, MIO, remote and local write, local read, region */
 	EXPECT_EQ(t, mlx4_get32(m, 0x00), 0xf0022d00U);
 	EXPECT_EQ(t, mlx4_get32(m, 0x08), 0x00054321U);

@@ -13,8 +13,8 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
+#include "hw.h"
 #include "mlx4.h"
-#include "regs.h"
 
 #define MTT_MAX_SHIFT 31
 
@@ -69,15 +69,15 @@ struct mtt_writer {
 	struct mlx4_dev *dev;
 	uint32_t index;
 	uint32_t contig;
-	uint8_t *at;
+	struct mlx4_hw_mtt *at;
 };
 
 static void mtt_write(struct mtt_writer *w, uint64_t paddr)
 {
 	if (!w->contig)
 		w->at = mlx4_icm_find(w->dev, REGION_MTT, w->index, &w->contig);
-	put_unaligned_be64(paddr | MTT_PRESENT, w->at);
-	w->at += 8;
+	w->at->paddr = cpu_to_be64(paddr | MTT_PRESENT);
+	w->at++;
 	w->index++;
 	w->contig--;
 }
@@ -129,7 +129,16 @@ void mlx4_mtt_destroy(struct mlx4_dev *dev, struct mlx4_mtt *mtt)
 
 uint64_t mlx4_mtt_addr(const struct mlx4_mtt *mtt)
 {
-	return (uint64_t)mtt->first * 8;
+	return (uint64_t)mtt->first * sizeof(struct mlx4_hw_mtt);
+}
+
+void mlx4_buf_fill(const struct mlx4_buf *buf, struct mlx4_hw_buf *hw)
+{
+	const uint64_t addr = mlx4_mtt_addr(&buf->mtt);
+
+	hw->log_page = (uint8_t)(buf->mtt.page_shift - 12);
+	hw->mtt_addr_hi = (uint8_t)(addr >> 32);
+	hw->mtt_addr_lo = cpu_to_be32((uint32_t)addr);
 }
 
 uint32_t mlx4_key_from_index(uint32_t index)
@@ -142,7 +151,7 @@ uint32_t mlx4_index_from_key(uint32_t key)
 	return key >> 8 | key << 24;
 }
 
-void mlx4_mpt_fill(const struct mlx4_mpt_fields *f, void *mpt)
+void mlx4_mpt_fill(const struct mlx4_mpt_fields *f, struct mlx4_hw_mpt *hw)
 {
 	uint32_t flags = MPT_SW_OWNS | MPT_MIO | MPT_REGION | MPT_LOCAL_READ;
 
@@ -155,15 +164,16 @@ void mlx4_mpt_fill(const struct mlx4_mpt_fields *f, void *mpt)
 	if (f->access & RDMA_ACCESS_REMOTE_ATOMIC)
 		flags |= MPT_ATOMIC;
 
-	memset(mpt, 0, MPT_LEN);
-	mlx4_put32(mpt, 0x00, flags);
-	mlx4_put32(mpt, 0x08, f->key_index);
-	mlx4_put32(mpt, 0x0c, f->pd);
-	mlx4_put64(mpt, 0x10, f->iova);
-	mlx4_put64(mpt, 0x18, f->len);
-	mlx4_put64(mpt, 0x2c, f->mtt_addr);
-	mlx4_put32(mpt, 0x34, f->nr_mtt);
-	mlx4_put32(mpt, 0x38, f->page_shift);
+	*hw = (struct mlx4_hw_mpt){
+		.flags = cpu_to_be32(flags),
+		.key_index = cpu_to_be32(f->key_index),
+		.pd = cpu_to_be32(f->pd),
+		.iova = cpu_to_be64(f->iova),
+		.len = cpu_to_be64(f->len),
+		.mtt_addr = cpu_to_be64(f->mtt_addr),
+		.nr_mtt = cpu_to_be32(f->nr_mtt),
+		.page_shift = cpu_to_be32(f->page_shift),
+	};
 }
 
 static int mpt_index_get(struct mlx4_dev *dev, uint32_t *index, uint32_t *key_index)

@@ -9,12 +9,11 @@
 #include <lib/string.h>
 
 #include "caps.h"
-#include "regs.h"
+#include "hw.h"
 
 #define LOG_RDMARC_PER_QP 4
 #define LOG_MCG_LEN       9
 #define LOG_MCGS          8
-#define INIT_HCA_VERSION  2
 
 static uint64_t round_up_pow2(uint64_t v)
 {
@@ -96,33 +95,34 @@ int mlx4_profile_make(const struct mlx4_caps *caps, const struct mlx4_wish *wish
 }
 
 /* A base address whose lowest bits carry a logarithm. */
-static void put_base(void *mbox, size_t off, uint64_t base, uint8_t log)
+static be64_t base_log(const struct mlx4_region *r, uint8_t log)
 {
-	mlx4_put64(mbox, off, base | log);
+	return cpu_to_be64(r->base | log);
 }
 
 void mlx4_init_hca_fill(const struct mlx4_profile *p, void *mbox)
 {
 	const struct mlx4_region *r = p->region;
+	struct mlx4_hw_init_hca *hw = mbox;
 
-	mlx4_put8(mbox, 0x00, INIT_HCA_VERSION);
-	mlx4_put8(mbox, 0x0e, (6 - 4) << 5 | 0x10); /* cache lines of 64 bytes */
-	mlx4_put32(mbox, 0x14, 1);                  /* check the port of UD address vectors */
-	put_base(mbox, 0x30, r[REGION_QPC].base, p->log_qps);
-	put_base(mbox, 0x48, r[REGION_SRQC].base, p->log_srqs);
-	put_base(mbox, 0x50, r[REGION_CQC].base, p->log_cqs);
-	mlx4_put64(mbox, 0x60, r[REGION_ALTC].base);
-	mlx4_put64(mbox, 0x70, r[REGION_AUXC].base);
-	put_base(mbox, 0x80, r[REGION_EQC].base, p->log_eqs);
-	put_base(mbox, 0x90, r[REGION_RDMARC].base, p->log_rdmarc);
-	mlx4_put64(mbox, 0xc0, r[REGION_MCG].base);
-	mlx4_put8(mbox, 0xd3, p->log_mcg_len);
-	mlx4_put8(mbox, 0xd7, (uint8_t)(p->log_mcgs - 1));
-	mlx4_put8(mbox, 0xdb, p->log_mcgs);
-	mlx4_put64(mbox, 0xf0, r[REGION_DMPT].base);
-	mlx4_put8(mbox, 0xfb, p->log_mpts);
-	mlx4_put64(mbox, 0x100, r[REGION_MTT].base);
-	mlx4_put64(mbox, 0x108, r[REGION_CMPT].base);
-	mlx4_put8(mbox, 0x12a, p->log_uars);
-	mlx4_put8(mbox, 0x12b, 0); /* doorbell pages of 4 KiB */
+	hw->version = INIT_HCA_VERSION;
+	hw->cache_line = INIT_HCA_LINE_64;
+	hw->flags = cpu_to_be32(INIT_HCA_CHECK_PORT);
+	hw->qpc_base = base_log(&r[REGION_QPC], p->log_qps);
+	hw->srqc_base = base_log(&r[REGION_SRQC], p->log_srqs);
+	hw->cqc_base = base_log(&r[REGION_CQC], p->log_cqs);
+	hw->altc_base = base_log(&r[REGION_ALTC], 0);
+	hw->auxc_base = base_log(&r[REGION_AUXC], 0);
+	hw->eqc_base = base_log(&r[REGION_EQC], p->log_eqs);
+	hw->rdmarc_base = base_log(&r[REGION_RDMARC], p->log_rdmarc);
+	hw->mcg_base = base_log(&r[REGION_MCG], 0);
+	hw->log_mcg_len = p->log_mcg_len;
+	hw->log_mcg_hash_len = (uint8_t)(p->log_mcgs - 1);
+	hw->log_mcgs = p->log_mcgs;
+	hw->dmpt_base = base_log(&r[REGION_DMPT], 0);
+	hw->log_mpts = p->log_mpts;
+	hw->mtt_base = base_log(&r[REGION_MTT], 0);
+	hw->cmpt_base = base_log(&r[REGION_CMPT], 0);
+	hw->log_uars = p->log_uars;
+	hw->log_uar_page = 0; /* doorbell pages of 4 KiB */
 }

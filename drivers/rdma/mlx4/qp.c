@@ -16,17 +16,12 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
+#include "hw.h"
 #include "mlx4.h"
-#include "regs.h"
 
-#define GSI_QKEY        0x80010000U
-#define SCHED_QUEUE     0x83
-#define SCHED_QUEUE_QP0 0x3f
-#define ACK_REQ_FREQ    8U
-#define PATH_MIGRATED   3U
-#define UD_LOG_MSG      12 /* a UD message is one packet of up to 4 KiB */
-#define PATH            0x18
-#define CONTEXT_AT      8 /* in the command's mailbox, behind the option mask */
+#define GSI_QKEY     0x80010000U
+#define ACK_REQ_FREQ 8U
+#define UD_LOG_MSG   12 /* a UD message is one packet of up to 4 KiB */
 
 static const enum mlx4_region_id qp_regions[] = {
 	REGION_QPC,
@@ -71,55 +66,54 @@ static uint32_t log2_of(uint32_t pow2)
 
 static uint8_t queue_size(uint32_t nr, unsigned int shift)
 {
-	return (uint8_t)(log2_of(nr) << 3 | (shift - 4));
+	return (uint8_t)(log2_of(nr) << QPC_LOG_WQES_SH | (shift - 4));
 }
 
 /* What every transition repeats. */
 static void context_common(struct mlx4_dev *dev, const struct mlx4_qp *qp, uint32_t state,
-			   uint8_t *ctx)
+			   struct mlx4_hw_qpc *ctx)
 {
-	const uint64_t mtt = mlx4_mtt_addr(&qp->buf.mtt);
 	uint32_t st = QP_ST_RC;
 
 	if (qp->special)
 		st = QP_ST_MLX;
 	else if (qp->rdma.type == RDMA_QPT_UD)
 		st = QP_ST_UD;
-	mlx4_put32(ctx, 0x00, state << 28 | st << 16 | PATH_MIGRATED << 11);
-	mlx4_put32(ctx, 0x04, container_of(qp->rdma.pd, struct mlx4_pd, rdma)->pdn);
-	mlx4_put8(ctx, 0x09, queue_size(qp->rq.nr, qp->rq.shift));
-	mlx4_put8(ctx, 0x0a, queue_size(qp->sq.nr, qp->sq.shift));
-	mlx4_put32(ctx, 0x0c, dev->uar_index);
-	mlx4_put32(ctx, 0x10, qp->qpn);
-	mlx4_put32(ctx, 0x7c, qp->send_cq->cqn);
-	mlx4_put32(ctx, 0x9c, qp->recv_cq->cqn);
-	mlx4_put64(ctx, 0xa0, qp->db.paddr);
-	mlx4_put8(ctx, 0xc8, (uint8_t)(qp->buf.mtt.page_shift - 12));
-	mlx4_put8(ctx, 0xcb, (uint8_t)(mtt >> 32));
-	mlx4_put32(ctx, 0xcc, (uint32_t)mtt);
+	ctx->flags = cpu_to_be32(state << QPC_STATE_SH | st << QPC_SERVICE_SH | QPC_MIGRATED);
+	ctx->pd = cpu_to_be32(container_of(qp->rdma.pd, struct mlx4_pd, rdma)->pdn);
+	ctx->rq_size = queue_size(qp->rq.nr, qp->rq.shift);
+	ctx->sq_size = queue_size(qp->sq.nr, qp->sq.shift);
+	ctx->uar = cpu_to_be32(dev->uar_index);
+	ctx->local_qpn = cpu_to_be32(qp->qpn);
+	ctx->send_cqn = cpu_to_be32(qp->send_cq->cqn);
+	ctx->recv_cqn = cpu_to_be32(qp->recv_cq->cqn);
+	ctx->rq_db_paddr = cpu_to_be64(qp->db.paddr);
+	mlx4_buf_fill(&qp->buf, &ctx->buf);
 }
 
-static void context_port(const struct mlx4_qp *qp, uint8_t sl, uint8_t *ctx)
+static void context_port(const struct mlx4_qp *qp, uint8_t sl, struct mlx4_hw_qpc *ctx)
 {
-	const uint8_t port = (uint8_t)((qp->rdma.port - 1) << 6);
-	uint8_t sched = (uint8_t)(SCHED_QUEUE | port | (sl & 0xf) << 2);
+	const uint8_t port = (uint8_t)((qp->rdma.port - 1) << SCHED_QUEUE_PORT_SH);
 
 	if (is_smi(&qp->rdma))
-		sched = SCHED_QUEUE_QP0 | port;
-	mlx4_put8(ctx, PATH + 0x20, sched);
+		ctx->primary.sched_queue = SCHED_QUEUE_QP0 | port;
+	else
+		ctx->primary.sched_queue =
+			(uint8_t)(SCHED_QUEUE | port | (sl & 0xf) << SCHED_QUEUE_SL_SH);
 }
 
-static void context_access(uint32_t access, uint8_t *ctx)
+/* What the peer may do: flags of params2. */
+static uint32_t params2_access(uint32_t access)
 {
-	uint32_t params2 = mlx4_get32(ctx, 0x90);
+	uint32_t params2 = 0;
 
 	if (access & RDMA_ACCESS_REMOTE_READ)
-		params2 |= BIT(15);
+		params2 |= QPC2_RRE;
 	if (access & RDMA_ACCESS_REMOTE_WRITE)
-		params2 |= BIT(14);
+		params2 |= QPC2_RWE;
 	if (access & RDMA_ACCESS_REMOTE_ATOMIC)
-		params2 |= BIT(13);
-	mlx4_put32(ctx, 0x90, params2);
+		params2 |= QPC2_RAE;
+	return params2;
 }
 
 static uint32_t depth_log2(uint32_t depth)
@@ -127,35 +121,42 @@ static uint32_t depth_log2(uint32_t depth)
 	return depth <= 1 ? 0 : 32U - (uint32_t)__builtin_clz(depth - 1);
 }
 
+static void path_fill(const struct rdma_addr *to, uint8_t ack_timeout, struct mlx4_hw_path *path)
+{
+	path->dlid = cpu_to_be16(to->dlid);
+	path->ack_timeout = (uint8_t)(ack_timeout << PATH_ACK_TIMEOUT_SH);
+	if (!to->has_grh)
+		return;
+	path->grh = PATH_GRH;
+	path->hop_limit = PATH_HOP_LIMIT;
+	memcpy(path->dgid, to->dgid.raw, sizeof(path->dgid));
+}
+
 /* The way to the peer, and what both ends agreed on. */
 static void context_conn(struct mlx4_dev *dev, const struct mlx4_qp *qp,
-			 const struct rdma_qp_conn *c, uint8_t *ctx)
+			 const struct rdma_qp_conn *c, struct mlx4_hw_qpc *ctx)
 {
-	mlx4_put8(ctx, 0x08, (uint8_t)(c->path_mtu << 5 | dev->caps.log_max_msg));
-	mlx4_put32(ctx, 0x14, c->remote_qpn);
-	mlx4_put8(ctx, PATH + 0x05, c->addr.has_grh ? 0x80 : 0);
-	mlx4_put16(ctx, PATH + 0x06, c->addr.dlid);
-	mlx4_put8(ctx, PATH + 0x08, (uint8_t)(c->ack_timeout << 3));
-	if (c->addr.has_grh) {
-		mlx4_put8(ctx, PATH + 0x0b, 0xff);
-		memcpy(ctx + PATH + 0x10, c->addr.dgid.raw, 16);
-	}
+	ctx->mtu_log_msg = (uint8_t)(c->path_mtu << QPC_MTU_SH | dev->caps.log_max_msg);
+	ctx->remote_qpn = cpu_to_be32(c->remote_qpn);
+	path_fill(&c->addr, c->ack_timeout, &ctx->primary);
 	context_port(qp, c->addr.sl, ctx);
-	mlx4_put32(ctx, 0x70,
-		   ACK_REQ_FREQ << 28 | depth_log2(c->max_rd_atomic) << 21 |
-			   (uint32_t)c->retry_cnt << 16 | (uint32_t)c->rnr_retry << 13);
-	mlx4_put32(ctx, 0x78, c->sq_psn);
-	mlx4_put32(ctx, 0x90, depth_log2(c->max_dest_rd_atomic) << 21);
-	context_access(c->access, ctx);
-	mlx4_put32(ctx, 0x94, (uint32_t)c->min_rnr_timer << 24 | c->rq_psn);
+	ctx->params1 = cpu_to_be32(
+		ACK_REQ_FREQ << QPC1_ACK_FREQ_SH | depth_log2(c->max_rd_atomic) << QPC1_LOG_RD_SH |
+		(uint32_t)c->retry_cnt << QPC1_RETRY_SH | (uint32_t)c->rnr_retry << QPC1_RNR_SH);
+	ctx->sq_psn = cpu_to_be32(c->sq_psn);
+	ctx->params2 = cpu_to_be32(depth_log2(c->max_dest_rd_atomic) << QPC2_LOG_RD_SH |
+				   params2_access(c->access));
+	ctx->rnr_rq_psn = cpu_to_be32((uint32_t)c->min_rnr_timer << QPC_RNR_TIMER_SH | c->rq_psn);
 }
 
 static int qp_change(struct mlx4_dev *dev, struct mlx4_qp *qp, uint16_t op, uint32_t opt,
 		     struct mlx4_mbox *mbox)
 {
+	struct mlx4_hw_qp_change *change = mbox->virt;
+
 	if (qp->born != dev->nr_lives)
 		return -EIO; /* the device does not know it any more */
-	mlx4_put32(mbox->virt, 0, opt);
+	change->opt_mask = cpu_to_be32(opt);
 	return mlx4_cmd_in(dev, op, 0, qp->qpn, mbox);
 }
 
@@ -166,29 +167,29 @@ int mlx4_qp_to_init(struct rdma_qp *rdma, uint32_t access)
 	struct mlx4_dev *dev = to_mlx4(rdma->dev);
 	struct mlx4_qp *qp = to_qp(rdma);
 	struct mlx4_mbox mbox;
-	uint8_t *ctx;
+	struct mlx4_hw_qpc *ctx;
 	int err;
 
 	err = mlx4_mbox_get(&mbox);
 	if (err)
 		return err;
-	ctx = (uint8_t *)mbox.virt + CONTEXT_AT;
+	ctx = &((struct mlx4_hw_qp_change *)mbox.virt)->ctx;
 	context_common(dev, qp, QP_HW_INIT, ctx);
 	context_port(qp, 0, ctx);
-	context_access(access, ctx);
+	ctx->params2 = cpu_to_be32(params2_access(access));
 	if (rdma->type != RDMA_QPT_RC)
-		mlx4_put32(ctx, 0xa8, qp->special ? GSI_QKEY : rdma->qkey);
+		ctx->qkey = cpu_to_be32(qp->special ? GSI_QKEY : rdma->qkey);
 	err = qp_change(dev, qp, CMD_RST2INIT_QP, 0, &mbox);
 	mlx4_mbox_put(&mbox);
 	return err;
 }
 
 /* UD and special: what takes the place of the way to a peer. */
-static void context_ud(const struct mlx4_qp *qp, uint8_t *ctx)
+static void context_ud(const struct mlx4_qp *qp, struct mlx4_hw_qpc *ctx)
 {
 	context_port(qp, 0, ctx);
-	mlx4_put8(ctx, 0x08, RDMA_MTU_4096 << 5 | UD_LOG_MSG);
-	mlx4_put32(ctx, 0xa8, qp->special ? GSI_QKEY : qp->rdma.qkey);
+	ctx->mtu_log_msg = RDMA_MTU_4096 << QPC_MTU_SH | UD_LOG_MSG;
+	ctx->qkey = cpu_to_be32(qp->special ? GSI_QKEY : qp->rdma.qkey);
 }
 
 /* From INIT to RTR, or from RTR to RTS; @conn is NULL for UD and special. */
@@ -199,13 +200,13 @@ static int qp_step(struct rdma_qp *rdma, uint32_t state, const struct rdma_qp_co
 	struct mlx4_dev *dev = to_mlx4(rdma->dev);
 	struct mlx4_qp *qp = to_qp(rdma);
 	struct mlx4_mbox mbox;
-	uint8_t *ctx;
+	struct mlx4_hw_qpc *ctx;
 	int err;
 
 	err = mlx4_mbox_get(&mbox);
 	if (err)
 		return err;
-	ctx = (uint8_t *)mbox.virt + CONTEXT_AT;
+	ctx = &((struct mlx4_hw_qp_change *)mbox.virt)->ctx;
 	context_common(dev, qp, state, ctx);
 	if (conn)
 		context_conn(dev, qp, conn, ctx);

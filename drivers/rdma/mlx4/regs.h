@@ -227,7 +227,6 @@ enum mlx4_qp_hw_state {
 #define CAP_PORT_MGMT_EV BIT64(59)
 
 /* Memory protection table entry */
-#define MPT_LEN          64
 #define MPT_SW_OWNS      0xf0000000U
 #define MPT_MIO          BIT(17)
 #define MPT_ATOMIC       BIT(14)

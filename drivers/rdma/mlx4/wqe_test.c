@@ -4,7 +4,7 @@
 #include <lib/ktest.h>
 #include <lib/string.h>
 
-#include "caps.h"
+#include "raw_test.h"
 #include "regs.h"
 #include "wqe.h"
 
