@@ -135,7 +135,7 @@ bench: $(venv_stamp)
 
 # --- checks
 
-checks := format layers headers docs spdx signposts assertions voice
+checks := format layers headers docs spdx signposts assertions voice locks
 PHONY += check $(addprefix check-,$(checks)) format tidy
 check: $(addprefix check-,$(checks))
 
@@ -149,6 +149,11 @@ format: $(venv_stamp)
 # These need nothing but the sources.
 check-layers check-docs check-spdx check-signposts check-assertions check-voice:
 	$(Q)python3 $(srctree)/scripts/$@.py --root $(srctree)
+
+# T=FOLDER: that folder only, listed in scripts/locks-checked.txt or not.
+check-locks: $(venv_stamp)
+	$(Q)+for role in $(ROLES); do $(call build,$$role) commands || exit; done
+	$(Q)$(PYTHON) $(srctree)/scripts/check-locks.py --root $(srctree) --build $(O) $(filter-out *,$(T))
 
 check-headers: $(venv_stamp)
 	$(Q)+for role in $(ROLES); do $(call build,$$role) generated || exit; done

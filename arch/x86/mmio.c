@@ -68,12 +68,12 @@ void mmio_lock_quirk_set(bool on)
 	WRITE_ONCE(mmio_lock_quirk, on);
 }
 
-unsigned long mmio_lock_enter(void)
+unsigned long mmio_lock_enter(void) __no_lock_analysis("callers take it only with the quirk on")
 {
 	return spin_lock_irqsave(&mmio_lock);
 }
 
-void mmio_lock_leave(unsigned long flags)
+void mmio_lock_leave(unsigned long flags) __no_lock_analysis("as mmio_lock_enter()")
 {
 	spin_unlock_irqrestore(&mmio_lock, flags);
 }

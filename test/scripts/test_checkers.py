@@ -114,6 +114,101 @@ def test_layers_let_host_code_use_the_c_library(tree):
     accepts(tree, "layers")
 
 
+# --- locks
+
+LOCKED = """
+#include <kernel/mutex.h>
+#include <kernel/rwsem.h>
+#include <kernel/spinlock.h>
+
+struct set {
+	struct spinlock lock;
+	struct mutex m;
+	struct rwsem s;
+	int n __guarded_by(&lock);
+	int k __guarded_by(&m);
+	int r __guarded_by(&s);
+};
+
+static void add_locked(struct set *s) __must_hold(&s->lock)
+{
+	assert_spin_held(&s->lock);
+	s->n++;
+}
+"""
+RIGHT = """
+	const unsigned long flags = spin_lock_irqsave(&s->lock);
+
+	add_locked(s);
+	spin_unlock_irqrestore(&s->lock, flags);
+	if (spin_trylock(&s->lock)) {
+		s->n = 0;
+		spin_unlock(&s->lock);
+	}
+	mutex_lock(&s->m);
+	s->k++;
+	mutex_unlock(&s->m);
+	rwsem_write_lock(&s->s);
+	s->r = READ_ONCE(s->n);
+	rwsem_downgrade(&s->s);
+	s->k = s->r;
+"""
+
+
+def check_locks(tree, body, *args, attributes=""):
+    """The checker's answer for one function of the folder kernel/."""
+    write(tree, "kernel/x.c", f"{LOCKED}\nvoid f(struct set *s) {attributes};\nvoid f(struct set *s)\n{{{body}}}\n")
+    layers = ["lib", "arch/x86", "kernel", "mm"]
+    flags = " ".join(f"-I{TOP}/{layer}/include" for layer in layers)
+    for role in ("processor", "memory", "storage"):
+        folder = tree / "build" / role
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".commands").write_text(f"\nkernel/x.c|gcc {flags} -std=gnu11 -ffreestanding -c\n")
+    (tree / "scripts").mkdir(exist_ok=True)
+    (tree / "scripts/locks-checked.txt").write_text("# all\nkernel\n")
+    return check(tree, "locks", "--build", str(tree / "build"), *args)
+
+
+def test_locks_accept(tree):
+    body = RIGHT.replace("	s->k = s->r;\n", "	rwsem_read_unlock(&s->s);\n")
+    status, text = check_locks(tree, body)
+    assert status == 0, text
+    assert "1 files, 0 with warnings" in text
+
+
+@pytest.mark.parametrize(
+    "body, said",
+    [
+        ("s->n++;", "writing variable 'n' requires holding spinlock"),
+        ("add_locked(s);", "calling function 'add_locked' requires holding spinlock 's->lock'"),
+        ("spin_lock(&s->lock); s->n = 1;", "spinlock 's->lock' is still held at the end"),
+        ("spin_lock(&s->lock); spin_lock(&s->lock); spin_unlock(&s->lock);", "already held"),
+        ("mutex_unlock(&s->m);", "releasing mutex 's->m' that was not held"),
+        ("mutex_lock(&s->m); if (s->k) return; mutex_unlock(&s->m);", "not held on every path"),
+        ("if (!mutex_trylock(&s->m)) s->k = 1; else mutex_unlock(&s->m);", "writing variable 'k'"),
+        ("rwsem_read_lock(&s->s); s->r = 1; rwsem_read_unlock(&s->s);", "writing variable 'r'"),
+        ("rwsem_write_lock(&s->s); rwsem_downgrade(&s->s); s->r = 1; rwsem_read_unlock(&s->s);", "'r'"),
+    ],
+)
+def test_locks_refuse(tree, body, said):
+    status, text = check_locks(tree, body)
+    assert status == 1, text
+    assert said in text, text
+
+
+def test_locks_do_not_look_where_they_are_told_not_to(tree):
+    status, text = check_locks(tree, "s->n++;", attributes='__no_lock_analysis("a test")')
+    assert status == 0, text
+    assert check_locks(tree, 'lock_not_needed(&s->lock, "a test"); s->n++;')[0] == 0
+
+
+def test_locks_see_a_change_of_a_clean_file(tree):
+    assert check_locks(tree, "(void)s;")[0] == 0
+    assert check_locks(tree, "s->n++;")[0] == 1
+    assert check_locks(tree, "s->n++;")[0] == 1
+    assert check_locks(tree, "(void)s;")[0] == 0
+
+
 # --- headers
 
 

@@ -6,7 +6,37 @@
  */
 #pragma once
 
+#include <lib/compiler.h>
 #include <lib/types.h>
+
+/*
+ * For the analysis only: from here on it takes @lock as held, because no other thread can reach
+ * what it guards; @why says so. Checks nothing: where a caller does hold the lock, assert that.
+ */
+#ifdef CONFIG_CONTEXT_ANALYSIS
+struct spinlock;
+struct mutex;
+struct rwsem;
+static inline void lock_analysis_spin(const struct spinlock *l) __asserts_held(l)
+{
+}
+static inline void lock_analysis_mutex(const struct mutex *l) __asserts_held(l)
+{
+}
+static inline void lock_analysis_rwsem(const struct rwsem *l) __asserts_held(l)
+{
+}
+# define lock_not_needed(lock, why)                           \
+	 _Generic((lock),                                     \
+		 struct spinlock *: lock_analysis_spin,       \
+		 const struct spinlock *: lock_analysis_spin, \
+		 struct mutex *: lock_analysis_mutex,         \
+		 const struct mutex *: lock_analysis_mutex,   \
+		 struct rwsem *: lock_analysis_rwsem,         \
+		 const struct rwsem *: lock_analysis_rwsem)(lock)
+#else
+# define lock_not_needed(lock, why) ((void)0)
+#endif
 
 /* How a lock is taken. */
 #define LOCK_DEBUG_TRY    0x1u /* without waiting, so in any order */

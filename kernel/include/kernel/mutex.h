@@ -15,7 +15,7 @@
 
 struct thread;
 
-struct mutex {
+struct __capability("mutex") mutex {
 	uintptr_t owner;      /* atomic: struct thread *, bit 0: there are waiters */
 	struct spinlock lock; /* RANK_SLEEPER */
 	struct list_head waiters __guarded_by(&lock);
@@ -30,10 +30,10 @@ struct mutex {
 	  .name = (lock_name),                            \
 	  .rank = (lock_rank) }
 
-void mutex_init(struct mutex *m, const char *name, enum lock_rank rank);
-void mutex_lock(struct mutex *m);
-bool mutex_trylock(struct mutex *m) __must_check;
-void mutex_unlock(struct mutex *m);
+void mutex_init(struct mutex *m, const char *name, enum lock_rank rank) __asserts_held(m);
+void mutex_lock(struct mutex *m) __acquires(m);
+bool mutex_trylock(struct mutex *m) __must_check __try_acquires(m);
+void mutex_unlock(struct mutex *m) __releases(m);
 /* Debug builds: the current thread holds it. */
 static inline void assert_mutex_held(const struct mutex *m) __asserts_held(m)
 {

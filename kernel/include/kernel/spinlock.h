@@ -18,7 +18,7 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
-struct spinlock {
+struct __capability("spinlock") spinlock {
 	uint32_t locked; /* atomic */
 #ifdef CONFIG_DEBUG
 	uint32_t rank;
@@ -33,7 +33,9 @@ struct spinlock {
 # define SPINLOCK_INIT(lock_name, lock_rank) { .locked = 0 }
 #endif
 
+/* Whoever initialises a lock is alone with what it guards: the analysis takes it as held. */
 static inline void spin_lock_init(struct spinlock *l, const char *name, enum lock_rank rank)
+	__asserts_held(l)
 {
 	l->locked = 0;
 #ifdef CONFIG_DEBUG
@@ -42,14 +44,15 @@ static inline void spin_lock_init(struct spinlock *l, const char *name, enum loc
 #endif
 }
 
-void spin_lock_slow(struct spinlock *l);
+void spin_lock_slow(struct spinlock *l) __acquires(l);
 
 static inline bool spin_try_raw(struct spinlock *l)
 {
 	return __atomic_exchange_n(&l->locked, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
-static inline void spin_lock(struct spinlock *l)
+static inline void spin_lock(struct spinlock *l) __acquires(l)
+	__no_lock_analysis("implements the lock")
 {
 	preempt_disable();
 #ifdef CONFIG_DEBUG
@@ -59,7 +62,8 @@ static inline void spin_lock(struct spinlock *l)
 		spin_lock_slow(l);
 }
 
-static inline bool spin_trylock(struct spinlock *l)
+static inline bool spin_trylock(struct spinlock *l) __try_acquires(l)
+	__no_lock_analysis("implements the lock")
 {
 	preempt_disable();
 	if (!spin_try_raw(l)) {
@@ -72,7 +76,8 @@ static inline bool spin_trylock(struct spinlock *l)
 	return true;
 }
 
-static inline void spin_unlock(struct spinlock *l)
+static inline void spin_unlock(struct spinlock *l) __releases(l)
+	__no_lock_analysis("implements the lock")
 {
 #ifdef CONFIG_DEBUG
 	lock_debug_release(l, l->name);
@@ -81,7 +86,7 @@ static inline void spin_unlock(struct spinlock *l)
 	preempt_enable();
 }
 
-static inline unsigned long spin_lock_irqsave(struct spinlock *l)
+static inline unsigned long spin_lock_irqsave(struct spinlock *l) __acquires(l)
 {
 	const unsigned long flags = local_irq_save();
 
@@ -89,7 +94,8 @@ static inline unsigned long spin_lock_irqsave(struct spinlock *l)
 	return flags;
 }
 
-static inline void spin_unlock_irqrestore(struct spinlock *l, unsigned long flags)
+static inline void spin_unlock_irqrestore(struct spinlock *l, unsigned long flags) __releases(l)
+	__no_lock_analysis("implements the lock")
 {
 #ifdef CONFIG_DEBUG
 	lock_debug_release(l, l->name);

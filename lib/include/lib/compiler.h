@@ -101,7 +101,15 @@
 #  define static_assert _Static_assert
 # endif
 
-# define READ_ONCE(x)     (*(const volatile __typeof__(x) *)&(x))
+/*
+ * One access, which another thread's may meet. To the lock analysis a READ_ONCE() is a look without
+ * the lock, on purpose: the value may be old when it is used.
+ */
+# ifdef CONFIG_CONTEXT_ANALYSIS
+#  define READ_ONCE(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+# else
+#  define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
+# endif
 # define WRITE_ONCE(x, v) (*(volatile __typeof__(x) *)&(x) = (v))
 
 /* Length of a true array; a pointer is a compile error. */

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Check the lock rules that the code states (docs/locking.md), by clang's -Wthread-safety.
+
+usage: check-locks.py --root DIR --build DIR [--all] [FILE...]
+
+Checks every file of the images (DIR/<role>/.commands) that lies in a folder of
+scripts/locks-checked.txt, with CONFIG_CONTEXT_ANALYSIS; --all: whatever folder; FILE: just these.
+Tests are left out: they break the rules on purpose. A file that was clean, and whose text, headers
+and flags are the same as then, is not compiled again.
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+
+ROLES = ("processor", "memory", "storage")
+FLAGS = [
+    "--target=x86_64-linux-gnu", "-fsyntax-only", "-DCONFIG_CONTEXT_ANALYSIS=1", "-Wno-everything",
+    "-Wthread-safety", "-Werror=thread-safety", "-fexperimental-late-parse-attributes",
+    "-fno-caret-diagnostics", "-ferror-limit=0",
+]  # fmt: skip
+KEPT = ("-D", "-I", "-m", "-f", "-std=")  # of the flags that the image is compiled with
+GCC_ONLY = (
+    "-fno-stack-clash", "-fno-tree", "-fmacro-prefix", "-fcf-protection", "-mstack-protector",
+)  # fmt: skip
+
+
+def clang():
+    """The clang of the ziglang wheel: its program, and its own headers."""
+    import ziglang
+
+    folder = pathlib.Path(ziglang.__file__).parent
+    return [str(folder / "zig"), "clang"], folder / "lib/include"
+
+
+def wanted(listing):
+    """Folders and files of a list with comments."""
+    lines = (line.split("#")[0].strip() for line in listing.read_text().splitlines())
+    return [line.rstrip("/") for line in lines if line]
+
+
+def listed(source, folders):
+    return any(source == f or source.startswith(f + "/") for f in folders)
+
+
+def arguments(flags):
+    """What clang needs of the gcc command's flags."""
+    words = iter(flags.split()[1:])
+    kept = []
+    for word in words:
+        if word == "-include":
+            kept += [word, next(words)]
+        elif word == "-isystem":
+            next(words)
+        elif word.startswith(KEPT) and not word.startswith(GCC_ONLY):
+            kept.append(word)
+    return kept
+
+
+def commands(build):
+    """{source: flags}: a file that several roles compile in the same way is listed once."""
+    found = {}
+    for role in ROLES:
+        for line in (build / role / ".commands").read_text().splitlines():
+            source, _, flags = line.partition("|")
+            if source:
+                found.setdefault(source, arguments(flags))
+    return found
+
+
+class Cache:
+    """What was clean: per source a hash over the flags, and over each file that it read."""
+
+    def __init__(self, path, salt):
+        self.path, self.salt = path, salt
+        self.lock = threading.Lock()
+        self.hashes = {}
+        try:
+            self.clean = json.loads(path.read_text())
+        except (OSError, ValueError):
+            self.clean = {}
+
+    def hash_of(self, name):
+        if name not in self.hashes:
+            try:
+                self.hashes[name] = hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest()
+            except OSError:
+                self.hashes[name] = "gone"
+        return self.hashes[name]
+
+    def key(self, flags, files):
+        text = "\n".join([self.salt, *flags, *(f"{f} {self.hash_of(f)}" for f in files)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def is_clean(self, source, flags):
+        was = self.clean.get(source)
+        return bool(was) and was["key"] == self.key(flags, was["files"])
+
+    def remember(self, source, flags, files):
+        with self.lock:
+            self.clean[source] = {"files": files, "key": self.key(flags, files)}
+
+    def save(self):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(self.clean))
+        temporary.replace(self.path)
+
+
+def check(compiler, root, source, flags, cache):
+    """One file's warnings; "" when there are none."""
+    if cache.is_clean(source, flags):
+        return ""
+    done = subprocess.run(
+        [*compiler, *flags, "-MD", "-MF", "/dev/stdout", source],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        return done.stderr or f"{source}: {compiler[0]} failed\n"
+    files = done.stdout.replace("\\\n", " ").split()[1:]
+    cache.remember(source, flags, [str(root / f) for f in files])
+    return ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", default=".", type=pathlib.Path)
+    parser.add_argument("--build", required=True, type=pathlib.Path)
+    parser.add_argument("--all", action="store_true", help="also folders that are not listed yet")
+    parser.add_argument("files", nargs="*")
+    args = parser.parse_args()
+    root = args.root.resolve()
+    build = args.build.resolve()
+
+    program, headers = clang()
+    compiler = [*program, *FLAGS, "-isystem", str(headers)]
+    folders = [f.rstrip("/") for f in args.files] or wanted(root / "scripts/locks-checked.txt")
+    todo = {
+        source: flags
+        for source, flags in sorted(commands(build).items())
+        if not source.endswith("_test.c") and (args.all or listed(source, folders))
+    }
+    cache = Cache(build / "locks/clean.json", " ".join([str(program), *FLAGS]))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        reports = list(
+            pool.map(lambda item: check(compiler, root, *item, cache), todo.items())
+        )
+    cache.save()
+    seen = set()  # a header's warning comes with each file that includes it
+    for line in "".join(reports).splitlines():
+        if ("warning:" in line or "error:" in line) and line not in seen:
+            seen.add(line)
+            print(line)
+    broken = sum(1 for r in reports if r)
+    print(f"check-locks: {len(todo)} files, {broken} with warnings")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
