@@ -59,7 +59,7 @@ static void lock_slow(struct mutex *m)
 	spin_unlock_irqrestore(&m->lock, flags);
 }
 
-void mutex_lock(struct mutex *m)
+void mutex_lock(struct mutex *m) __no_lock_analysis("implements the lock")
 {
 	lock_debug_may_sleep("mutex_lock");
 	lock_debug_acquire(m, m->name, m->rank, 0);
@@ -67,7 +67,7 @@ void mutex_lock(struct mutex *m)
 		lock_slow(m);
 }
 
-bool mutex_trylock(struct mutex *m)
+bool mutex_trylock(struct mutex *m) __no_lock_analysis("implements the lock")
 {
 	if (!try_take(m))
 		return false;
@@ -95,7 +95,7 @@ static void unlock_slow(struct mutex *m)
 	spin_unlock_irqrestore(&m->lock, flags);
 }
 
-void mutex_unlock(struct mutex *m)
+void mutex_unlock(struct mutex *m) __no_lock_analysis("implements the lock")
 {
 	uintptr_t me = (uintptr_t)thread_current();
 

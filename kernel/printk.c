@@ -53,8 +53,9 @@ uint32_t log_node_id(void)
 	return node_id;
 }
 
-static void ring_put(const char *s, size_t len)
+static void ring_put_locked(const char *s, size_t len) __must_hold(&log_lock)
 {
+	assert_spin_held(&log_lock);
 	while (len) {
 		const size_t at = ring_end % RING_SIZE;
 		const size_t n = MIN(len, RING_SIZE - at);
@@ -89,7 +90,7 @@ static void emit(const char *s, size_t len, bool keep)
 	}
 	flags = spin_lock_irqsave(&log_lock);
 	if (keep)
-		ring_put(s, len);
+		ring_put_locked(s, len);
 	serial_write(s, len);
 	spin_unlock_irqrestore(&log_lock, flags);
 }

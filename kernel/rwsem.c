@@ -29,6 +29,7 @@ void rwsem_init(struct rwsem *s, const char *name, enum lock_rank rank)
 
 static bool take_locked(struct rwsem *s, bool write, struct thread *t) __must_hold(&s->lock)
 {
+	assert_spin_held(&s->lock);
 	if (s->writer || (write && s->readers))
 		return false;
 	if (write)
@@ -40,6 +41,7 @@ static bool take_locked(struct rwsem *s, bool write, struct thread *t) __must_ho
 
 static void grant_locked(struct rwsem *s) __must_hold(&s->lock)
 {
+	assert_spin_held(&s->lock);
 	while (!list_empty(&s->waiters)) {
 		struct rwsem_waiter *w = list_first_entry(&s->waiters, struct rwsem_waiter, link);
 
@@ -84,27 +86,27 @@ static bool trylock_any(struct rwsem *s, bool write)
 	return ok;
 }
 
-void rwsem_read_lock(struct rwsem *s)
+void rwsem_read_lock(struct rwsem *s) __no_lock_analysis("implements the lock")
 {
 	lock_any(s, false);
 }
 
-void rwsem_write_lock(struct rwsem *s)
+void rwsem_write_lock(struct rwsem *s) __no_lock_analysis("implements the lock")
 {
 	lock_any(s, true);
 }
 
-bool rwsem_read_trylock(struct rwsem *s)
+bool rwsem_read_trylock(struct rwsem *s) __no_lock_analysis("implements the lock")
 {
 	return trylock_any(s, false);
 }
 
-bool rwsem_write_trylock(struct rwsem *s)
+bool rwsem_write_trylock(struct rwsem *s) __no_lock_analysis("implements the lock")
 {
 	return trylock_any(s, true);
 }
 
-void rwsem_read_unlock(struct rwsem *s)
+void rwsem_read_unlock(struct rwsem *s) __no_lock_analysis("implements the lock")
 {
 	unsigned long flags;
 
@@ -116,7 +118,7 @@ void rwsem_read_unlock(struct rwsem *s)
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 
-void rwsem_write_unlock(struct rwsem *s)
+void rwsem_write_unlock(struct rwsem *s) __no_lock_analysis("implements the lock")
 {
 	unsigned long flags;
 
@@ -128,7 +130,7 @@ void rwsem_write_unlock(struct rwsem *s)
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 
-void rwsem_downgrade(struct rwsem *s)
+void rwsem_downgrade(struct rwsem *s) __no_lock_analysis("implements the lock")
 {
 	unsigned long flags;
 

@@ -45,6 +45,7 @@ void thread_entry(void);
 
 /* Lock the queue that governs @t; interrupts off on return. */
 struct runqueue *lock_rq_of(const struct thread *t, unsigned long *flags)
+	__no_lock_analysis("returns the queue locked")
 {
 	*flags = local_irq_save();
 	for (;;) {
@@ -91,12 +92,12 @@ void rq_dequeue(struct runqueue *rq, struct thread *t)
 	t->queued = THREAD_UNQUEUED;
 }
 
-static unsigned int best_queued(const struct runqueue *rq)
+static unsigned int best_queued(const struct runqueue *rq) __must_hold(&rq->lock)
 {
 	return rq->bitmap ? 31u - (unsigned int)__builtin_clz(rq->bitmap) : PRIO_IDLE;
 }
 
-static struct thread *pick(struct runqueue *rq)
+static struct thread *pick_locked(struct runqueue *rq) __must_hold(&rq->lock)
 {
 	const unsigned int prio = best_queued(rq);
 	struct thread *t = cpu_online_count() > 1 ? rq_steal(rq, prio) : NULL;
@@ -112,6 +113,7 @@ static struct thread *pick(struct runqueue *rq)
 
 /* A slice runs only while somebody of the same class waits. */
 static void update_slice(struct runqueue *rq, const struct thread *running, uint64_t now)
+	__must_hold(&rq->lock)
 {
 	const bool shared = !running->is_idle && (rq->bitmap & BIT(running->prio));
 
@@ -146,10 +148,13 @@ void rq_check_preempt(struct runqueue *rq, const struct thread *t)
 static void finish_switch(void)
 {
 	struct runqueue *rq = this_cpu_ptr(&runqueue);
-	struct thread *prev = rq->prev;
-	const bool dead = prev->state == THREAD_DEAD;
-	const bool moves = rq->prev_moves;
+	struct thread *prev;
+	bool dead, moves;
 
+	assert_rq_held(rq);
+	prev = rq->prev;
+	dead = prev->state == THREAD_DEAD;
+	moves = rq->prev_moves;
 	rq->prev = NULL;
 	rq->prev_moves = false;
 	if (moves)
@@ -161,6 +166,7 @@ static void finish_switch(void)
 }
 
 static void switch_threads(struct runqueue *rq, struct thread *prev, struct thread *next)
+	__releases(&rq->lock) __no_lock_analysis("the next thread drops the lock")
 {
 	const uint64_t now = time_now_ns();
 
@@ -201,7 +207,7 @@ static void schedule_locked(bool preempted)
 			rq->prev_moves = true;
 		}
 	}
-	next = pick(rq);
+	next = pick_locked(rq);
 	update_slice(rq, next, time_now_ns());
 	if (rq->bitmap && cpu_online_count() > 1)
 		rq_offer(rq);
@@ -266,12 +272,14 @@ bool thread_wake(struct thread *t)
 
 	smp_mb(); /* the condition's stores before the look at the state */
 	rq = lock_rq_of(t, &flags);
+	assert_rq_held(rq);
 	if (t->state == THREAD_SLEEPING) {
 		woken = true;
 		t->state = THREAD_RUNNABLE;
 		if (rq->curr != t && t->queued == THREAD_UNQUEUED)
 			rq = rq_place_woken(rq, t);
 	}
+	assert_rq_held(rq); /* perhaps another one now */
 	unlock_rq(rq, flags);
 	return woken;
 }
@@ -281,6 +289,7 @@ void sched_kick(const struct thread *t)
 	unsigned long flags;
 	struct runqueue *rq = lock_rq_of(t, &flags);
 
+	assert_rq_held(rq);
 	if (rq->curr == t && t->cpu != cpu_id())
 		ipi_resched(t->cpu);
 	unlock_rq(rq, flags);
@@ -291,6 +300,7 @@ void thread_set_prio(struct thread *t, enum thread_prio prio)
 	unsigned long flags;
 	struct runqueue *rq = lock_rq_of(t, &flags);
 
+	assert_rq_held(rq);
 	if (t->queued == THREAD_QUEUED) {
 		rq_dequeue(rq, t);
 		t->prio = prio;
@@ -317,7 +327,9 @@ bool thread_waits_above(enum thread_prio prio)
 }
 
 static uint64_t cpu_ns_locked(const struct runqueue *rq, const struct thread *t, uint64_t now)
+	__must_hold(&rq->lock)
 {
+	assert_rq_held(rq);
 	return t->run_ns + (rq->curr == t ? now - t->run_start_ns : 0);
 }
 
@@ -325,14 +337,17 @@ uint64_t thread_cpu_ns(const struct thread *t)
 {
 	unsigned long flags;
 	struct runqueue *rq = lock_rq_of(t, &flags);
-	const uint64_t ns = cpu_ns_locked(rq, t, time_now_ns());
+	uint64_t ns;
 
+	assert_rq_held(rq);
+	ns = cpu_ns_locked(rq, t, time_now_ns());
 	unlock_rq(rq, flags);
 	return ns;
 }
 
 /* What @t has run since this was last asked belongs to the kernel, or to user mode. */
 static void split_locked(const struct runqueue *rq, struct thread *t, bool in_system, uint64_t now)
+	__must_hold(&rq->lock)
 {
 	const uint64_t ns = cpu_ns_locked(rq, t, now) - t->user_ns - t->system_ns;
 
@@ -351,6 +366,7 @@ void thread_cpu_times(struct thread *t, uint64_t *user_ns, uint64_t *system_ns)
 	unsigned long flags;
 	struct runqueue *rq = lock_rq_of(t, &flags);
 
+	assert_rq_held(rq);
 	split_locked(rq, t, t->in_system, time_now_ns());
 	*user_ns = t->user_ns;
 	*system_ns = t->system_ns;

@@ -20,14 +20,14 @@ struct __capability("run queue lock") rq_lock {
 struct runqueue {
 	struct rq_lock lock;
 	uint32_t cpu; /* const */
-	uint32_t nr_queued;
-	uint32_t bitmap;    /* classes with a thread queued */
-	uint32_t curr_prio; /* of curr; others read it without the lock */
-	struct thread *curr;
-	struct thread *idle; /* NULL: this CPU does not schedule yet */
-	struct thread *prev; /* handed over by the switch */
-	bool prev_moves;     /* prev may not stay on this CPU */
-	struct list_head queues[NR_PRIOS];
+	uint32_t nr_queued __guarded_by(&lock);
+	uint32_t bitmap __guarded_by(&lock);     /* classes with a thread queued */
+	uint32_t curr_prio __guarded_by(&lock);  /* of curr; others read it without the lock */
+	struct thread *curr;                     /* written with the lock, by its own CPU */
+	struct thread *idle;                     /* NULL: this CPU does not schedule yet */
+	struct thread *prev __guarded_by(&lock); /* handed over by the switch */
+	bool prev_moves __guarded_by(&lock);     /* prev may not stay on this CPU */
+	struct list_head queues[NR_PRIOS] __guarded_by(&lock);
 };
 
 DECLARE_PERCPU(struct runqueue, runqueue);
@@ -47,7 +47,8 @@ static inline void assert_rq_held(const struct runqueue *rq) __asserts_held(&rq-
 #endif
 }
 
-static inline void rq_lock(struct runqueue *rq)
+static inline void rq_lock(struct runqueue *rq) __acquires(&rq->lock)
+	__no_lock_analysis("implements the lock")
 {
 	while (__atomic_exchange_n(&rq->lock.locked, 1, __ATOMIC_ACQUIRE)) {
 		while (__atomic_load_n(&rq->lock.locked, __ATOMIC_RELAXED))
@@ -56,7 +57,8 @@ static inline void rq_lock(struct runqueue *rq)
 	rq_set_holder(rq, cpu_id() + 1);
 }
 
-static inline bool rq_trylock(struct runqueue *rq)
+static inline bool rq_trylock(struct runqueue *rq) __try_acquires(&rq->lock)
+	__no_lock_analysis("implements the lock")
 {
 	if (__atomic_load_n(&rq->lock.locked, __ATOMIC_RELAXED) != 0 ||
 	    __atomic_exchange_n(&rq->lock.locked, 1, __ATOMIC_ACQUIRE) != 0)
@@ -65,7 +67,8 @@ static inline bool rq_trylock(struct runqueue *rq)
 	return true;
 }
 
-static inline void rq_unlock(struct runqueue *rq)
+static inline void rq_unlock(struct runqueue *rq) __releases(&rq->lock)
+	__no_lock_analysis("implements the lock")
 {
 	assert_rq_held(rq);
 	rq_set_holder(rq, 0);
@@ -78,23 +81,27 @@ static inline bool may_run_on(const struct thread *t, unsigned int cpu)
 }
 
 /* sched.c; queue locked, interrupts off. */
-void rq_enqueue(struct runqueue *rq, struct thread *t);
-void rq_dequeue(struct runqueue *rq, struct thread *t);
+void rq_enqueue(struct runqueue *rq, struct thread *t) __must_hold(&rq->lock);
+void rq_dequeue(struct runqueue *rq, struct thread *t) __must_hold(&rq->lock);
 /* @t became runnable on @rq: does that change what runs there? */
-void rq_check_preempt(struct runqueue *rq, const struct thread *t);
+void rq_check_preempt(struct runqueue *rq, const struct thread *t) __must_hold(&rq->lock);
+/* Its caller tells the analysis so by assert_rq_held(). */
 struct runqueue *lock_rq_of(const struct thread *t, unsigned long *flags);
-void unlock_rq(struct runqueue *rq, unsigned long flags);
+void unlock_rq(struct runqueue *rq, unsigned long flags) __releases(&rq->lock);
 void resched_cpu(unsigned int cpu);
 
 /* sched_smp.c; interrupts off. */
 /* Queue a woken thread where it runs soonest; @rq is its own; returns the queue now locked. */
-struct runqueue *rq_place_woken(struct runqueue *rq, struct thread *t);
-/* Queue @t, which is in the state THREAD_MOVING, on a CPU that it may run on; @rq is its own; returns with none locked. */
-void rq_place_moving(struct runqueue *rq, struct thread *t);
+struct runqueue *rq_place_woken(struct runqueue *rq, struct thread *t) __releases(&rq->lock);
+/*
+ * Queue @t, which is in the state THREAD_MOVING, on a CPU that it may run on; @rq is its own, and
+ * locked; none is on return.
+ */
+void rq_place_moving(struct runqueue *rq, struct thread *t) __releases(&rq->lock);
 /* Another CPU's waiting thread of a class above @prio, now off its queue and ours; @rq locked. */
-struct thread *rq_steal(struct runqueue *rq, unsigned int prio);
+struct thread *rq_steal(struct runqueue *rq, unsigned int prio) __must_hold(&rq->lock);
 /* Threads have to wait on @rq: wake an idle CPU that could take the first.  Queue locked. */
-void rq_offer(const struct runqueue *rq);
+void rq_offer(const struct runqueue *rq) __must_hold(&rq->lock);
 /* This CPU has nothing to run and is about to halt: true when it found something after all. */
 bool sched_idle_enter(void);
 void sched_idle_leave(void);

@@ -100,7 +100,7 @@ static unsigned int choose_cpu(const struct thread *t)
 /* --- moving --------------------------------------------------------------------------- */
 
 /* Queue @t, which is moving to t->cpu; returns that queue, locked. */
-static struct runqueue *arrive(struct thread *t)
+static struct runqueue *arrive(struct thread *t) __no_lock_analysis("returns a queue locked")
 {
 	struct runqueue *rq;
 
@@ -120,6 +120,7 @@ static struct runqueue *arrive(struct thread *t)
 
 /* @t is off @rq's queue: let it go to @cpu.  @rq is unlocked, the queue there locked. */
 static struct runqueue *move_to(struct runqueue *rq, struct thread *t, unsigned int cpu)
+	__releases(&rq->lock)
 {
 	counter_inc(&count_migrations);
 	t->queued = THREAD_MOVING;
@@ -129,6 +130,7 @@ static struct runqueue *move_to(struct runqueue *rq, struct thread *t, unsigned 
 }
 
 struct runqueue *rq_place_woken(struct runqueue *rq, struct thread *t)
+	__no_lock_analysis("returns a queue locked, perhaps the same")
 {
 	const unsigned int cpu = choose_cpu(t);
 
@@ -141,11 +143,14 @@ struct runqueue *rq_place_woken(struct runqueue *rq, struct thread *t)
 
 void rq_place_moving(struct runqueue *rq, struct thread *t)
 {
-	rq_unlock(move_to(rq, t, choose_cpu(t)));
+	rq = move_to(rq, t, choose_cpu(t));
+	assert_rq_held(rq);
+	rq_unlock(rq);
 }
 
 /* The first thread of @rq of a class above @prio that may run on @cpu. */
 static struct thread *first_for(const struct runqueue *rq, unsigned int cpu, unsigned int prio)
+	__must_hold(&rq->lock)
 {
 	for (unsigned int p = NR_PRIOS - 1; p > prio; p--) {
 		struct thread *t;
@@ -228,7 +233,9 @@ bool sched_idle_enter(void)
 		if (t) {
 			rq_dequeue(from, t);
 			counter_inc(&count_pulls);
-			rq_unlock(move_to(from, t, me));
+			from = move_to(from, t, me);
+			assert_rq_held(from);
+			rq_unlock(from);
 			return true;
 		}
 		rq_unlock(from);
@@ -279,6 +286,7 @@ void sched_slice_end(void)
 		rq_dequeue(rq, t);
 		counter_inc(&count_pushes);
 		rq = move_to(rq, t, cpu);
+		assert_rq_held(rq);
 	}
 	rq_unlock(rq);
 }
@@ -298,11 +306,13 @@ int thread_set_affinity(struct thread *t, const struct cpu_mask *mask)
 	if (!has_online(mask))
 		return -EINVAL;
 	rq = lock_rq_of(t, &flags);
+	assert_rq_held(rq);
 	t->allowed = *mask;
 	if (!may_run_on(t, t->cpu)) {
 		if (t->queued == THREAD_QUEUED) {
 			rq_dequeue(rq, t);
 			rq = move_to(rq, t, choose_cpu(t));
+			assert_rq_held(rq);
 		} else if (rq->curr == t) {
 			resched_cpu(t->cpu);
 		}
@@ -316,6 +326,7 @@ void thread_affinity(const struct thread *t, struct cpu_mask *mask)
 	unsigned long flags;
 	struct runqueue *rq = lock_rq_of(t, &flags);
 
+	assert_rq_held(rq);
 	*mask = t->allowed;
 	unlock_rq(rq, flags);
 }

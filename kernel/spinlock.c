@@ -11,7 +11,7 @@
 #include <arch/ipi.h>
 #include <kernel/panic_state.h>
 
-void spin_lock_slow(struct spinlock *l)
+void spin_lock_slow(struct spinlock *l) __no_lock_analysis("implements the lock")
 {
 	const bool irqs_on = local_irqs_enabled();
 

@@ -46,14 +46,15 @@ void timer_init(struct timer *t, void (*fn)(void *arg), void *arg)
 	*t = (struct timer){ .fn = fn, .arg = arg, .cpu = NO_CPU };
 }
 
-static struct timer *first_timer(const struct timer_base *b)
+static struct timer *first_locked(const struct timer_base *b) __must_hold(&b->lock)
 {
+	assert_spin_held(&b->lock);
 	return rb_entry_or_null(b->first, struct timer, node);
 }
 
-static void program(struct timer_base *b)
+static void program_locked(struct timer_base *b) __must_hold(&b->lock)
 {
-	const struct timer *t = first_timer(b);
+	const struct timer *t = first_locked(b);
 
 	if (b->ready)
 		clockevent_set(
@@ -66,6 +67,8 @@ static void insert_locked(struct timer_base *b, struct timer *t) __must_hold(&b-
 	struct rb_node *parent = NULL;
 	bool leftmost = true;
 
+	assert_spin_held(&b->lock);
+	ASSERT(!t->pending);
 	while (*link) {
 		parent = *link;
 		if (t->deadline_ns < rb_entry(parent, struct timer, node)->deadline_ns) {
@@ -84,6 +87,8 @@ static void insert_locked(struct timer_base *b, struct timer *t) __must_hold(&b-
 
 static void remove_locked(struct timer_base *b, struct timer *t) __must_hold(&b->lock)
 {
+	assert_spin_held(&b->lock);
+	ASSERT(t->pending);
 	if (b->first == &t->node)
 		b->first = rb_next(&t->node);
 	rb_erase(&t->node, &b->tree);
@@ -92,6 +97,7 @@ static void remove_locked(struct timer_base *b, struct timer *t) __must_hold(&b-
 
 /* Lock the base that @t belongs to, interrupts off; NULL if it was never set. */
 static struct timer_base *lock_base(const struct timer *t, unsigned long *flags)
+	__no_lock_analysis("returns it locked, or NULL")
 {
 	for (;;) {
 		const uint32_t cpu = __atomic_load_n(&t->cpu, __ATOMIC_ACQUIRE);
@@ -121,6 +127,7 @@ static bool cancel(struct timer *t, bool *running)
 	*running = false;
 	if (!b)
 		return false;
+	assert_spin_held(&b->lock);
 	was = t->pending;
 	if (was)
 		remove_locked(b, t);
@@ -155,6 +162,7 @@ bool timer_cancel(struct timer *t)
  * another, which then goes on to serve it: so timer_cancel() has one place to look at.
  */
 static struct timer_base *lock_base_to_set(struct timer *t, unsigned long *flags)
+	__no_lock_analysis("returns it locked")
 {
 	struct timer_base *b;
 	uint32_t none = NO_CPU;
@@ -189,11 +197,12 @@ void timer_set(struct timer *t, uint64_t deadline_ns)
 	unsigned long flags;
 	struct timer_base *b = lock_base_to_set(t, &flags);
 
+	assert_spin_held(&b->lock);
 	t->deadline_ns = deadline_ns;
 	insert_locked(b, t);
 	/* Another CPU's hardware is programmed at the end of the interrupt that runs there. */
 	if (b->first == &t->node && b == this_cpu_ptr(&timer_base))
-		program(b);
+		program_locked(b);
 	spin_unlock_irqrestore(&b->lock, flags);
 }
 
@@ -213,7 +222,7 @@ void timer_slice_set(uint64_t end_ns)
 	if (end_ns == UINT64_MAX)
 		return;
 	spin_lock(&b->lock);
-	program(b);
+	program_locked(b);
 	spin_unlock(&b->lock);
 }
 
@@ -230,7 +239,7 @@ void timer_tick_start(void)
 		return;
 	b->tick_ns = time_now_ns() + TICK_NS;
 	spin_lock(&b->lock);
-	program(b);
+	program_locked(b);
 	spin_unlock(&b->lock);
 }
 
@@ -239,7 +248,7 @@ static struct timer *take_expired(struct timer_base *b, uint64_t now)
 	struct timer *t;
 
 	spin_lock(&b->lock);
-	t = first_timer(b);
+	t = first_locked(b);
 	if (t && t->deadline_ns <= now) {
 		remove_locked(b, t);
 		__atomic_store_n(&b->running, t, __ATOMIC_RELEASE);
@@ -270,7 +279,7 @@ void timer_interrupt(bool user)
 		sched_slice_end();
 	}
 	spin_lock(&b->lock);
-	program(b);
+	program_locked(b);
 	spin_unlock(&b->lock);
 }
 
@@ -290,7 +299,7 @@ void timer_start_cpu(void)
 
 	spin_lock(&b->lock);
 	b->ready = true;
-	program(b);
+	program_locked(b);
 	spin_unlock(&b->lock);
 	local_irq_restore(flags);
 }

@@ -54,7 +54,7 @@ uint64_t frames_total_count(void)
 GAUGE(gauge_free, "frame.free", "free 4 KiB frames", frames_free_count);
 GAUGE(gauge_total, "frame.total", "4 KiB frames that the allocator manages", frames_total_count);
 
-static void chunk_init(pfn_t pfn)
+static void chunk_init(pfn_t pfn) __must_hold(&pool_lock)
 {
 	const pfn_t first = ALIGN_DOWN(pfn, CHUNK_PAGES);
 
@@ -65,7 +65,7 @@ static void chunk_init(pfn_t pfn)
 		frame_table[p] = (struct frame){ .state = FRAME_TAIL };
 }
 
-static void chunks_mark(pfn_t pfn, unsigned int order, uint8_t free)
+static void chunks_mark(pfn_t pfn, unsigned int order, uint8_t free) __must_hold(&pool_lock)
 {
 	if (order >= FRAME_LAZY_ORDER)
 		memset(chunk_free + pfn / CHUNK_PAGES, free, 1ull << (order - FRAME_LAZY_ORDER));
@@ -336,7 +336,7 @@ bool frame_paddr_valid(paddr_t paddr, uint64_t len)
 	return false;
 }
 
-static void add_ram(paddr_t start, paddr_t end)
+static void add_ram(paddr_t start, paddr_t end) __must_hold(&pool_lock)
 {
 	unsigned int nr;
 	const struct early_range *r = early_reserved(&nr);
@@ -363,6 +363,7 @@ void frame_init(void)
 {
 	uint64_t nr_chunks;
 
+	lock_not_needed(&pool_lock, "no other CPU or thread yet");
 	for (unsigned int i = 0; i < boot_info.nr_mem; i++) {
 		const struct boot_mem *m = &boot_info.mem[i];
 		const paddr_t end = MIN(m->base + m->size, DIRECT_MAP_SIZE);

@@ -36,13 +36,6 @@
 #define GUARD_LIVE 0x11fe0b1ec7a11ce5ull
 #define GUARD_FREE 0xdeadf4ee0b1ec7edull
 
-struct slab {
-	struct list_head link;    /* cache->partial, or on its own when full */
-	struct kmem_cache *cache; /* const */
-	void *free;               /* cache->lock */
-	uint32_t in_use;          /* cache->lock */
-};
-
 struct kmem_cache {
 	struct spinlock lock; /* RANK_SLAB */
 	struct list_head partial __guarded_by(&lock);
@@ -55,6 +48,13 @@ struct kmem_cache {
 	uint32_t per_slab;
 	uint32_t order;
 	const char *name;
+};
+
+struct slab {
+	struct list_head link;    /* cache->partial, or on its own when full */
+	struct kmem_cache *cache; /* const */
+	void *free;               /* cache->lock */
+	uint32_t in_use;          /* cache->lock */
 };
 
 static const uint16_t class_sizes[] = { 16,  32,  64,  96,   128,  192, 256,
@@ -285,6 +285,7 @@ void kmem_cache_destroy(struct kmem_cache *c)
 	struct slab *s;
 	struct slab *next;
 
+	lock_not_needed(&c->lock, "the owner gives it up");
 	if (c->in_use)
 		panic("slab cache %s destroyed with %zu objects in use", c->name, c->in_use);
 	list_for_each_entry_safe(s, next, &c->partial, link) {
