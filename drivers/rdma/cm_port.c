@@ -59,20 +59,13 @@ static void hash_grow(struct cm_hash *h, bool local)
 	*h = bigger;
 }
 
-bool cm_addr_same(const struct rdma_addr *a, const struct rdma_addr *b)
-{
-	if (a->dlid || b->dlid)
-		return a->dlid == b->dlid;
-	return memcmp(a->dgid.raw, b->dgid.raw, sizeof(a->dgid.raw)) == 0;
-}
-
 struct cm_conn *cm_find_local_locked(struct cm_port *port, uint32_t local_id,
 				     const struct rdma_addr *from)
 {
 	struct cm_conn *conn;
 
 	hlist_for_each_entry(conn, hash_head(&port->by_local, local_id), by_local) {
-		if (conn->local_id == local_id && cm_addr_same(&conn->addr, from))
+		if (conn->local_id == local_id && rdma_addr_equal(&conn->addr, from))
 			return conn;
 	}
 	return NULL;
@@ -84,7 +77,7 @@ struct cm_conn *cm_find_remote_locked(struct cm_port *port, uint32_t remote_id,
 	struct cm_conn *conn;
 
 	hlist_for_each_entry(conn, hash_head(&port->by_remote, remote_id), by_remote) {
-		if (conn->remote_id == remote_id && cm_addr_same(&conn->addr, from))
+		if (conn->remote_id == remote_id && rdma_addr_equal(&conn->addr, from))
 			return conn;
 	}
 	return NULL;
@@ -96,7 +89,7 @@ struct cm_conn *cm_find_qpn_locked(struct cm_port *port, uint32_t qpn, const str
 		struct cm_conn *conn;
 
 		hlist_for_each_entry(conn, &port->by_remote.heads[n], by_remote) {
-			if (conn->remote_qpn == qpn && cm_addr_same(&conn->addr, from) &&
+			if (conn->remote_qpn == qpn && rdma_addr_equal(&conn->addr, from) &&
 			    (conn->state == CM_ESTABLISHED || conn->state == CM_REP_SENT))
 				return conn;
 		}

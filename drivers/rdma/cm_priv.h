@@ -118,7 +118,6 @@ struct cm_conn *cm_find_remote_locked(struct cm_port *port, uint32_t remote_id,
 /* An established connection to queue pair @qpn of @from. */
 struct cm_conn *cm_find_qpn_locked(struct cm_port *port, uint32_t qpn, const struct rdma_addr *from)
 	__must_hold(&port->lock);
-bool cm_addr_same(const struct rdma_addr *a, const struct rdma_addr *b);
 void cm_timer_set_locked(struct cm_conn *conn, uint64_t deadline_ns) __must_hold(&conn->port->lock);
 void cm_timer_clear_locked(struct cm_conn *conn) __must_hold(&conn->port->lock);
 /* Tell the user; drops the lock meanwhile. The connection may be gone on return. */

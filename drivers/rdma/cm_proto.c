@@ -327,13 +327,21 @@ static void req_new(struct cm_port *port, struct cm_listener *l, const struct rd
 	l->nr_running--;
 }
 
+/* Did the sender name its own port?  On InfiniBand by LID, where there are none by GID. */
+static bool req_is_from(const struct cm_msg *m, const struct rdma_addr *from)
+{
+	if (!from->dlid)
+		return memcmp(&from->dgid, &m->req.local_gid, sizeof(from->dgid)) == 0;
+	return !m->req.local_lid || from->dlid == m->req.local_lid;
+}
+
 static void handle_req(struct cm_port *port, const struct rdma_addr *from, const struct cm_msg *m)
 {
 	struct cm_conn *old = cm_find_remote_locked(port, m->local_id, from);
 	struct cm_listener *l;
 	uint16_t fault;
 
-	if (from->dlid && m->req.local_lid && from->dlid != m->req.local_lid) {
+	if (!req_is_from(m, from)) {
 		counter_inc(&cnt_bad);
 		return;
 	}

@@ -43,8 +43,6 @@ COUNTER(cnt_no_slot, "mad.no_send_slot", "sends given up for want of a buffer");
 #define NR_RECV         128U
 #define NR_SEND         64U
 #define SLOT_LEN        512U
-#define GRH_LEN         40
-#define GRH_SGID        8
 #define QP1_QKEY        0x80010000U
 #define NR_CLASSES      256
 #define POLL_BATCH      16
@@ -97,7 +95,7 @@ static int recv_post(struct mad_port *port, struct rdma_qp *qp, uint32_t slot)
 {
 	const struct rdma_sge sge = {
 		.addr = port->paddr + slot * SLOT_LEN,
-		.len = GRH_LEN + MAD_LEN,
+		.len = RDMA_GRH_LEN + MAD_LEN,
 		.lkey = rdma_mr_lkey(port->mr),
 	};
 	const struct rdma_recv_wr wr = { .wr_id = slot, .sge = &sge, .nr_sge = 1 };
@@ -227,22 +225,18 @@ static void unclaimed(struct mad_port *port, const uint8_t *mad, const struct rd
 static void mad_received(struct mad_port *port, const struct rdma_wc *wc)
 {
 	const uint8_t *slot = port->buf + wc->wr_id * SLOT_LEN;
-	struct rdma_addr from = { .dlid = wc->slid, .sl = wc->sl };
 	uint8_t mad[MAD_LEN] __aligned(8);
 	const struct mad_hdr_wire *hdr = (const void *)mad;
 	struct mad_agent *agent;
+	struct rdma_addr from;
 
 	counter_inc(&cnt_recv);
-	if (wc->byte_len != GRH_LEN + MAD_LEN || slot[GRH_LEN] != BASE_VERSION) {
+	if (wc->byte_len != RDMA_GRH_LEN + MAD_LEN || slot[RDMA_GRH_LEN] != BASE_VERSION) {
 		counter_inc(&cnt_bad);
 		return;
 	}
-	memcpy(mad, slot + GRH_LEN, MAD_LEN);
-	if (wc->flags & RDMA_WC_GRH) {
-		from.has_grh = true;
-		memcpy(from.dgid.raw, slot + GRH_SGID, sizeof(from.dgid.raw));
-	}
-
+	memcpy(mad, slot + RDMA_GRH_LEN, MAD_LEN);
+	rdma_addr_of_wc(wc, slot, &from);
 	agent = agent_enter(port, hdr->mgmt_class);
 	if (agent)
 		agent->recv(agent->arg, mad, &from, wc->src_qpn);

@@ -441,7 +441,7 @@ static bool port_is_active(struct rdma_device *dev)
 
 static void selftest_thread(void *arg)
 {
-	struct rdma_device *dev = rdma_device_wait(time_now_ns() + ST_LIMIT_NS);
+	struct rdma_device *dev = rdma_device_wait(NULL, time_now_ns() + ST_LIMIT_NS);
 	struct rdma_addr to = { 0 };
 	uint32_t lid;
 

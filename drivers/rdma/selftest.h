@@ -21,7 +21,6 @@
 #define ST_PING_AT  (ST_DATA_AT + ST_DATA_LEN)
 #define ST_PONG_AT  (ST_PING_AT + 4096)
 #define ST_QKEY     0x11111111U
-#define ST_GRH_LEN  40U /* in front of every datagram received */
 #define ST_LIMIT_NS (20 * NSEC_PER_SEC)
 
 enum st_op {

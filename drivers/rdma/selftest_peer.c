@@ -132,8 +132,8 @@ static int ud_open(struct ud *u, struct st_conn *c)
 static bool ud_send_back(struct ud *u, const struct rdma_wc *wc)
 {
 	const uint32_t slot = (uint32_t)wc->wr_id;
-	const uint32_t at = ST_DATA_AT + slot * UD_SLOT + ST_GRH_LEN;
-	const uint32_t len = wc->byte_len - ST_GRH_LEN;
+	const uint32_t at = ST_DATA_AT + slot * UD_SLOT + RDMA_GRH_LEN;
+	const uint32_t len = wc->byte_len - RDMA_GRH_LEN;
 	const struct rdma_sge sge = st_sge_at(u->c, at, len);
 	const struct rdma_send_wr wr = {
 		.wr_id = UD_NR_SLOTS + slot,
@@ -169,7 +169,7 @@ static bool ud_serve(struct ud *u, uint32_t nr)
 		if (wc.status != RDMA_WC_SUCCESS)
 			return false;
 		if (wc.opcode == RDMA_WC_RECV) {
-			if (wc.byte_len < ST_GRH_LEN || !ud_send_back(u, &wc))
+			if (wc.byte_len < RDMA_GRH_LEN || !ud_send_back(u, &wc))
 				return false;
 		} else {
 			sent++;

@@ -13,6 +13,7 @@
 
 #include <rdma/provider.h>
 
+#include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <kernel/thread.h>
@@ -42,6 +43,9 @@ static struct spinlock devices_lock = SPINLOCK_INIT("rdma_devices", RANK_SPIN_RD
 static LIST_HEAD(devices);
 static unsigned int next_number; /* devices_lock */
 static struct waitqueue device_wq = WAITQUEUE_INIT(device_wq);
+static const char *wanted_device = "";
+BOOT_PARAM("rdma.device", string, wanted_device,
+	   "name of the RDMA device to use, such as mlx4_0 (default: the first that comes up)");
 
 /* --- devices ------------------------------------------------------------------------- */
 
@@ -71,21 +75,27 @@ void rdma_device_unregister(struct rdma_device *dev)
 	BUG_ON(atomic_read(&dev->nr_users) != 0);
 }
 
-static struct rdma_device *first_device(void)
+/* @name "" = the first. */
+static struct rdma_device *device_find(const char *name)
 {
-	struct rdma_device *dev;
+	struct rdma_device *dev, *found = NULL;
 
 	spin_lock(&devices_lock);
-	dev = list_first_entry_or_null(&devices, struct rdma_device, node);
+	list_for_each_entry(dev, &devices, node) {
+		if (!found && (!*name || strcmp(dev->name, name) == 0))
+			found = dev;
+	}
 	spin_unlock(&devices_lock);
-	return dev;
+	return found;
 }
 
-struct rdma_device *rdma_device_wait(uint64_t deadline_ns)
+struct rdma_device *rdma_device_wait(const char *name, uint64_t deadline_ns)
 {
 	struct rdma_device *dev = NULL;
 
-	(void)wait_event_timeout(&device_wq, (dev = first_device()) != NULL, deadline_ns);
+	if (!name)
+		name = wanted_device;
+	(void)wait_event_timeout(&device_wq, (dev = device_find(name)) != NULL, deadline_ns);
 	return dev;
 }
 
@@ -472,6 +482,38 @@ int rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, int max)
 void rdma_arm_cq(struct rdma_cq *cq, bool solicited_only)
 {
 	cq->dev->ops->arm_cq(cq, solicited_only);
+}
+
+/* --- addresses ----------------------------------------------------------------------- */
+
+#define GRH_SGID_AT 8 /* in a global route header */
+
+void rdma_addr_of_wc(const struct rdma_wc *wc, const void *grh, struct rdma_addr *from)
+{
+	*from = (struct rdma_addr){ .dlid = wc->slid, .sl = wc->sl };
+	if (!(wc->flags & RDMA_WC_GRH))
+		return;
+	from->has_grh = true;
+	memcpy(from->dgid.raw, (const uint8_t *)grh + GRH_SGID_AT, sizeof(from->dgid.raw));
+}
+
+static bool has_gid(const struct rdma_addr *a)
+{
+	static const struct rdma_gid none;
+
+	return memcmp(&a->dgid, &none, sizeof(none)) != 0;
+}
+
+bool rdma_addr_equal(const struct rdma_addr *a, const struct rdma_addr *b)
+{
+	const bool lids = a->dlid && b->dlid;
+	const bool gids = has_gid(a) && has_gid(b);
+
+	if (lids && a->dlid != b->dlid)
+		return false;
+	if (gids && memcmp(&a->dgid, &b->dgid, sizeof(a->dgid)) != 0)
+		return false;
+	return lids || gids;
 }
 
 /* --- counters and names -------------------------------------------------------------- */

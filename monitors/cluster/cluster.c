@@ -449,7 +449,7 @@ void cluster_host_register(cluster_host_fn start)
 int cluster_join(const struct cluster_ops *ops)
 {
 	const uint64_t deadline = time_now_ns() + cluster_params.wait_ms * 1000000ull;
-	struct rdma_device *dev = rdma_device_wait(deadline);
+	struct rdma_device *dev = rdma_device_wait(NULL, deadline);
 	struct cluster_member self;
 	int err;
 

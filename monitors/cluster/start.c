@@ -26,7 +26,8 @@ void monitor_fenced(void)
 
 static int start_network(const struct monitor *m)
 {
-	struct rdma_device *dev = rdma_device_wait(time_after_ns(DEVICE_WAIT_S * NSEC_PER_SEC));
+	struct rdma_device *dev =
+		rdma_device_wait(NULL, time_after_ns(DEVICE_WAIT_S * NSEC_PER_SEC));
 	int err;
 
 	if (!dev) {

@@ -30,7 +30,6 @@
 #include <mm/slab.h>
 
 #define POLL_BATCH 8
-#define GRH_SGID   8            /* where the sender's GID lies in the GRH */
 #define RENEW_NS   NSEC_PER_SEC /* between attempts to get a new queue pair */
 
 struct rpc_dgram_net rpc_dgram = { .lock = SPINLOCK_INIT("rpc.dgram", RANK_NET_QP) };
@@ -183,14 +182,19 @@ static void recv_repost(uint32_t slot)
 	spin_unlock(&rpc_dgram.lock);
 }
 
-/* Did the datagram come from where @peer sends them? */
-static bool sent_by(const struct rdma_wc *wc, const uint8_t *grh, const struct rpc_dgram_end *end)
+/*
+ * Did the datagram come from where the peer sends them?  Then its answer goes there, to the whole
+ * address that it came from.
+ */
+static bool sent_by(const struct rdma_wc *wc, const uint8_t *grh, struct rpc_dgram_end *end)
 {
-	struct rdma_addr from = { .dlid = wc->slid };
+	struct rdma_addr from;
 
-	if (wc->flags & RDMA_WC_GRH)
-		memcpy(from.dgid.raw, grh + GRH_SGID, sizeof(from.dgid.raw));
-	return wc->src_qpn == end->qpn && rpc_addr_equal(&from, &end->addr);
+	rdma_addr_of_wc(wc, grh, &from);
+	if (wc->src_qpn != end->qpn || !rdma_addr_equal(&from, &end->addr))
+		return false;
+	end->addr = from;
+	return true;
 }
 
 /* True: the request has the buffer now. */
@@ -214,8 +218,7 @@ static bool request_received(struct rpc_peer *peer, const struct rpc_dgram_end *
 	dr->attempt = hdr->attempt;
 	dr->is_held = true; /* this thread, which also renews, gives it away */
 	dr->req = (struct rpc_request){ .peer = peer,
-					.body = recv_buf(slot) + RPC_DGRAM_GRH_LEN +
-						RPC_DGRAM_HDR_LEN,
+					.body = recv_buf(slot) + RDMA_GRH_LEN + RPC_DGRAM_HDR_LEN,
 					.req_id = hdr->req_id,
 					.received_ns = time_now_ns(),
 					.body_len = hdr->body_len,
@@ -235,14 +238,14 @@ static bool received(const struct rdma_wc *wc)
 {
 	const uint32_t slot = (uint32_t)wc->wr_id;
 	const uint8_t *buf = recv_buf(slot);
-	const uint8_t *msg = buf + RPC_DGRAM_GRH_LEN;
+	const uint8_t *msg = buf + RDMA_GRH_LEN;
 	struct rpc_dgram_end end;
 	struct rpc_dgram_hdr hdr;
 	struct rpc_peer *peer;
 
-	if (wc->opcode != RDMA_WC_RECV || wc->byte_len < RPC_DGRAM_GRH_LEN ||
+	if (wc->opcode != RDMA_WC_RECV || wc->byte_len < RDMA_GRH_LEN ||
 	    wc->byte_len > rpc_dgram.stride ||
-	    rpc_dgram_decode(msg, wc->byte_len - RPC_DGRAM_GRH_LEN, &hdr)) {
+	    rpc_dgram_decode(msg, wc->byte_len - RDMA_GRH_LEN, &hdr)) {
 		counter_inc(&rpc_c_dgram_malformed);
 		return false;
 	}
@@ -486,7 +489,7 @@ int rpc_dgram_create(void)
 	for (uint32_t i = 0; i < RPC_DGRAM_HASH; i++)
 		list_init(&rpc_dgram.calls[i]);
 	rpc_dgram.mtu = attr.active_mtu;
-	rpc_dgram.stride = ALIGN_UP(RPC_DGRAM_GRH_LEN + mtu_bytes(attr.active_mtu), 64u);
+	rpc_dgram.stride = ALIGN_UP(RDMA_GRH_LEN + mtu_bytes(attr.active_mtu), 64u);
 	rpc_dgram.nr_recv = rpc_tune.datagram_buffers;
 	rpc_dgram.nr_send = rpc_tune.datagram_buffers / 2;
 	/* Chosen anew at each boot: a datagram for what was here before is refused by the device. */

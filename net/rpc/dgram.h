@@ -10,7 +10,6 @@
 
 #include "rpc_priv.h"
 
-#define RPC_DGRAM_GRH_LEN  40u /* in front of every received datagram, valid or not */
 #define RPC_DGRAM_HDR_LEN  ((uint32_t)sizeof(struct rpc_dgram_wire))
 #define RPC_DGRAM_HASH     32u
 #define RPC_DGRAM_FIRST_NS (20 * NSEC_PER_MSEC) /* until the first repetition, round trip unknown */

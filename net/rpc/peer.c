@@ -368,15 +368,6 @@ bool rpc_peer_info(uint32_t node, struct node_info *info)
 	return true;
 }
 
-bool rpc_addr_equal(const struct rdma_addr *a, const struct rdma_addr *b)
-{
-	static const struct rdma_gid zero;
-
-	if (a->dlid || b->dlid)
-		return a->dlid == b->dlid;
-	return memcmp(&a->dgid, &b->dgid, sizeof(zero)) == 0;
-}
-
 static struct rpc_peer *stranger_add(const struct rpc_conn_info *info, const struct rdma_addr *from,
 				     uint8_t *code)
 {
@@ -424,7 +415,7 @@ struct rpc_peer *rpc_peer_of_req(const struct rpc_conn_info *info, const struct 
 		*code = RPC_REJ_STALE;
 	else if (is_new && !strangers)
 		*code = RPC_REJ_UNKNOWN; /* membership will tell us */
-	else if (!is_new && !rpc_addr_equal(from, &peer->info.addr))
+	else if (!is_new && !rdma_addr_equal(from, &peer->info.addr))
 		*code = RPC_REJ_MALFORMED; /* somebody else in its name */
 	else if (is_new)
 		peer->info.addr = *from;

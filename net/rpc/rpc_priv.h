@@ -473,8 +473,6 @@ static inline uint8_t *rpc_ring_slot(const struct rpc_ring *r, bool reply, uint3
 
 /* peer.c */
 struct rpc_peer *rpc_peer_find(uint32_t node);
-/* Do both name the same port? By LID, or by GID where there are none. */
-bool rpc_addr_equal(const struct rdma_addr *a, const struct rdma_addr *b);
 struct rpc_peer *rpc_peer_alloc(const struct node_info *info);
 /* Make a peer whose id has just been learnt visible. -EEXIST when that id is taken. */
 int rpc_peer_publish(struct rpc_peer *peer) __must_check;

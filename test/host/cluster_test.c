@@ -78,7 +78,7 @@ static enum node_role role_of(uint32_t id)
 
 static int join(struct ktest *t)
 {
-	struct rdma_device *dev = rdma_device_wait(time_now_ns() + NSEC_PER_SEC);
+	struct rdma_device *dev = rdma_device_wait(NULL, time_now_ns() + NSEC_PER_SEC);
 
 	EXPECT_EQ(t, shim_initcalls_run(), 0);
 	if (sim_node_id() == HOST)
@@ -229,7 +229,7 @@ static void tell_no_load(struct cluster_load *load)
 static void place_node(struct ktest *t)
 {
 	static struct cluster_ops own;
-	struct rdma_device *dev = rdma_device_wait(time_now_ns() + NSEC_PER_SEC);
+	struct rdma_device *dev = rdma_device_wait(NULL, time_now_ns() + NSEC_PER_SEC);
 	uint32_t node = 0, other = 0, loads;
 
 	own = ops;
@@ -529,7 +529,7 @@ static int beat(struct ktest *t, uint64_t seq)
 /* A member that sends its heartbeats by hand. */
 static void handmade_node(struct ktest *t)
 {
-	struct rdma_device *dev = rdma_device_wait(time_now_ns() + NSEC_PER_SEC);
+	struct rdma_device *dev = rdma_device_wait(NULL, time_now_ns() + NSEC_PER_SEC);
 	const struct rdma_addr addr = { .dlid = HOST };
 	struct cluster_member m = { .id = PROCESSOR,
 				    .lid = PROCESSOR,

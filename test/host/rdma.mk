@@ -7,4 +7,4 @@ mlx4-objs    := drivers/rdma/verbs.o
 # The connection manager between simulated ports; the test brings the MAD layer.
 prog-y  += cm
 cm-objs := $(addprefix drivers/rdma/,cm.o cm_msg.o cm_port.o cm_proto.o sa_msg.o cm_msg_test.o \
-	verbs.o) test/host/rdma_cm_test.o
+	verbs.o) test/host/rdma_cm_test.o test/host/rdma_verbs_test.o

@@ -725,11 +725,27 @@ static void hostile(struct ktest *t)
 	sim_run(t, nodes, 3, 30);
 }
 
+/* --- without LIDs ---------------------------------------------------------------------------- */
+
+static void by_gid(struct ktest *t)
+{
+	sim_by_gid = true;
+	plain(t);
+	sim_by_gid = false;
+}
+
+static void hostile_by_gid(struct ktest *t)
+{
+	sim_by_gid = true;
+	hostile(t);
+	sim_by_gid = false;
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(plain),    KTEST(bad_network), KTEST(without_connection),
-	KTEST(deadline), KTEST(overload),    KTEST(fencing),
-	KTEST(restart),  KTEST(hostile),     KTEST(renewed),
-	{ 0 },
+	KTEST(plain),    KTEST(bad_network),    KTEST(without_connection),
+	KTEST(deadline), KTEST(overload),       KTEST(fencing),
+	KTEST(restart),  KTEST(hostile),        KTEST(renewed),
+	KTEST(by_gid),   KTEST(hostile_by_gid), { 0 },
 };
 static const struct ktest_suite rpc_datagram_suite = { .name = "rpc.datagram", .cases = cases };
 KTEST_SUITE(rpc_datagram_suite);

@@ -38,7 +38,7 @@ enum rpc_handler_result h_echo(struct rpc_request *req, void *arg)
 void rpc_node_start(struct ktest *t, enum node_role role, const struct rpc_handler *handlers,
 		    size_t nr)
 {
-	struct rdma_device *dev = rdma_device_wait(time_now_ns() + NSEC_PER_SEC);
+	struct rdma_device *dev = rdma_device_wait(NULL, time_now_ns() + NSEC_PER_SEC);
 
 	ASSERT_TRUE(t, dev != NULL);
 	ASSERT_EQ(t, rpc_handlers_register(handlers, nr, NULL), 0);
@@ -59,7 +59,7 @@ void peer_add(struct ktest *t, uint32_t id)
 	const struct node_info info = { .id = id,
 					.role = NODE_ROLE_MEMORY,
 					.incarn = rpc_node_incarn(id),
-					.addr = { .dlid = (uint16_t)id } };
+					.addr = sim_addr(id) };
 
 	EXPECT_EQ(t, rpc_peer_add(&info), 0);
 }

@@ -85,6 +85,7 @@ static struct mem_mr *mrs[NR_MRS];
 static uint32_t mr_generation = 1;
 static uint32_t next_qpn = 2;
 static int sock = -1;
+bool sim_by_gid;
 static uint32_t self;
 static bool cmd_done;
 static long cmd_result;
@@ -197,6 +198,24 @@ static void held_free(struct held *h)
 	list_del(&h->link);
 	free(h->data);
 	free(h);
+}
+
+struct rdma_addr sim_addr(uint32_t id)
+{
+	struct rdma_addr a = { .dlid = sim_by_gid ? 0 : (uint16_t)id, .has_grh = sim_by_gid };
+
+	a.dgid.raw[0] = 0xfe;
+	a.dgid.raw[1] = 0x80;
+	a.dgid.raw[15] = (uint8_t)id;
+	return a;
+}
+
+/* The node that a provider of this kind would send to: 0 = nowhere. */
+static uint16_t node_at(const struct rdma_addr *a)
+{
+	if (!sim_by_gid)
+		return a->dlid;
+	return a->has_grh ? a->dgid.raw[15] : 0;
 }
 
 /* The queue pair goes to ERR: everything outstanding is flushed. */
@@ -355,20 +374,12 @@ static void ack_arrived(const struct fab_hdr *h)
 	}
 }
 
-static void ud_arrived(const struct fab_hdr *h, const uint8_t *data)
+/* Copy @len bytes at @off of the receive's scatter list. */
+static void scatter(const struct recv *r, uint32_t off, const uint8_t *data, uint64_t len)
 {
-	struct mem_qp *qp = qp_find(h->dst_qpn);
 	uint64_t done = 0;
-	uint32_t off = 40; /* no GRH, but its room */
-	struct recv *r;
-	struct rdma_wc wc = { .opcode = RDMA_WC_RECV, .src_qpn = h->src_qpn, .slid = h->src };
 
-	if (!qp || qp->qp.type == RDMA_QPT_RC || !qp->receiving || list_empty(&qp->recvs))
-		return; /* datagrams may be lost */
-	if (h->rkey != (qp->qp.type == RDMA_QPT_GSI ? QP1_QKEY : qp->qp.qkey))
-		return;
-	r = list_first_entry(&qp->recvs, struct recv, link);
-	for (uint32_t i = 0; i < r->nr_sge && done < h->len; i++) {
+	for (uint32_t i = 0; i < r->nr_sge && done < len; i++) {
 		const struct mem_mr *mr = mr_find(r->sge[i].lkey);
 		uint64_t n;
 
@@ -376,14 +387,37 @@ static void ud_arrived(const struct fab_hdr *h, const uint8_t *data)
 			off -= MIN(off, r->sge[i].len);
 			continue;
 		}
-		n = MIN(h->len - done, (uint64_t)r->sge[i].len - off);
+		n = MIN(len - done, (uint64_t)r->sge[i].len - off);
 		memcpy((uint8_t *)mr_pointer(mr, r->sge[i].addr) + off, data + done, n);
 		done += n;
 		off = 0;
 	}
+}
+
+static void ud_arrived(const struct fab_hdr *h, const uint8_t *data)
+{
+	struct mem_qp *qp = qp_find(h->dst_qpn);
+	const struct rdma_addr from = sim_addr(h->src);
+	uint8_t grh[RDMA_GRH_LEN] = { 0 };
+	struct recv *r;
+	struct rdma_wc wc = { .opcode = RDMA_WC_RECV,
+			      .src_qpn = h->src_qpn,
+			      .slid = from.dlid,
+			      .flags = from.has_grh ? RDMA_WC_GRH : 0 };
+
+	if (!qp || qp->qp.type == RDMA_QPT_RC || !qp->receiving || list_empty(&qp->recvs))
+		return; /* datagrams may be lost */
+	if (h->rkey != (qp->qp.type == RDMA_QPT_GSI ? QP1_QKEY : qp->qp.qkey))
+		return;
+	r = list_first_entry(&qp->recvs, struct recv, link);
+	if (from.has_grh) {
+		memcpy(grh + 8, &from.dgid, sizeof(from.dgid));
+		scatter(r, 0, grh, sizeof(grh));
+	}
+	scatter(r, RDMA_GRH_LEN, data, h->len);
 	wc.wr_id = r->wr_id;
 	wc.qp = &qp->qp;
-	wc.byte_len = h->len + 40;
+	wc.byte_len = h->len + RDMA_GRH_LEN;
 	list_del(&r->link);
 	qp->nr_recv--;
 	free(r);
@@ -480,12 +514,10 @@ static int mem_port_attr(struct rdma_device *dev, uint8_t port, struct rdma_port
 	(void)dev, (void)port;
 	*a = (struct rdma_port_attr){ .state = RDMA_PORT_ACTIVE,
 				      .active_mtu = RDMA_MTU_4096,
-				      .lid = (uint16_t)self,
-				      .sm_lid = 1,
+				      .lid = sim_addr(self).dlid,
+				      .sm_lid = sim_by_gid ? 0 : 1,
+				      .gid = sim_addr(self).dgid,
 				      .pkey_table_len = 1 };
-	a->gid.raw[0] = 0xfe;
-	a->gid.raw[1] = 0x80;
-	a->gid.raw[15] = (uint8_t)self;
 	return 0;
 }
 
@@ -620,7 +652,7 @@ static int mem_qp_to_rtr(struct rdma_qp *rqp, const struct rdma_qp_conn *conn)
 	struct mem_qp *qp = container_of(rqp, struct mem_qp, qp);
 
 	pthread_mutex_lock(&dev_lock);
-	qp->peer = conn->addr.dlid;
+	qp->peer = node_at(&conn->addr);
 	qp->peer_qpn = conn->remote_qpn;
 	qp->access |= conn->access;
 	qp->receiving = true;
@@ -691,7 +723,7 @@ static int send_one(struct mem_qp *qp, const struct rdma_send_wr *wr, bool defer
 	static uint8_t buf[FAB_MAX_PAYLOAD]; /* dev_lock */
 	const bool ud = qp->qp.type != RDMA_QPT_RC;
 	struct fab_hdr h = { .type = ud ? FAB_UD : FAB_WRITE,
-			     .dst = ud ? wr->dest.dlid : qp->peer,
+			     .dst = ud ? node_at(&wr->dest) : qp->peer,
 			     .src_qpn = qp->qp.qpn,
 			     .dst_qpn = ud ? wr->dest_qpn : qp->peer_qpn,
 			     .rkey = ud ? wr->dest_qkey : wr->rkey,

@@ -24,6 +24,7 @@
 
 #include <lib/ktest.h>
 #include <lib/types.h>
+#include <rdma/verbs.h>
 
 struct sim_node {
 	uint32_t id; /* node id and LID, 1 and up */
@@ -39,6 +40,13 @@ void sim_run(struct ktest *t, const struct sim_node *nodes, size_t nr_nodes, uns
 /* Which start of this node is it: 0 the first, then 1, 2, … */
 unsigned int sim_incarnation(void);
 uint32_t sim_node_id(void);
+/*
+ * Set before sim_run(): nodes have no LIDs, as on RoCE.  Addresses are GIDs, of which the last byte
+ * is the node id, and every datagram comes with a global route header.
+ */
+extern bool sim_by_gid;
+/* Where node @id is. */
+struct rdma_addr sim_addr(uint32_t id);
 /* The result of the command, or a negative errno. */
 long sim_cmd(const char *fmt, ...) __printf(1, 2);
 /* Numbers that all nodes share. */

@@ -32,10 +32,10 @@ struct rdma_gid {
 	uint8_t raw[16];
 };
 
-/* Where a port is.  An InfiniBand provider needs @dlid; a RoCE provider needs @dgid. */
+/* Where a port is.  An InfiniBand provider needs @dlid; a RoCE provider needs @dgid and @has_grh. */
 struct rdma_addr {
 	struct rdma_gid dgid;
-	uint16_t dlid; /* host order */
+	uint16_t dlid; /* host order; 0 on RoCE */
 	uint8_t sl;
 	bool has_grh; /* send a global route header */
 };
@@ -270,8 +270,12 @@ struct rdma_event_handler {
 
 /* --- devices ------------------------------------------------------------------------- */
 
-/* Wait for the first device to come up (a provider to register) until @deadline_ns. NULL = none. */
-struct rdma_device *rdma_device_wait(uint64_t deadline_ns);
+/*
+ * Wait until @deadline_ns for a device to come up (a provider to register).  @name is what
+ * rdma_device_name() answers; "" = the first device; NULL = the one that boot parameter rdma.device
+ * names.  NULL: it did not come up.
+ */
+struct rdma_device *rdma_device_wait(const char *name, uint64_t deadline_ns);
 const char *rdma_device_name(const struct rdma_device *dev);
 void rdma_device_attr(const struct rdma_device *dev, struct rdma_device_attr *attr);
 int rdma_port_attr(struct rdma_device *dev, uint8_t port, struct rdma_port_attr *attr) __must_check;
@@ -335,5 +339,20 @@ int rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr,
 int rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, int max);
 /* Ask for one event at the next completion (or at the next solicited one). Poll once more after it. */
 void rdma_arm_cq(struct rdma_cq *cq, bool solicited_only);
+
+/* --- addresses ----------------------------------------------------------------------- */
+
+#define RDMA_GRH_LEN 40u /* room in front of every datagram received, with a header or without */
+
+/*
+ * Where the datagram of @wc came from, as an address that an answer can be sent to.  @grh: the first
+ * RDMA_GRH_LEN bytes of its buffer.
+ */
+void rdma_addr_of_wc(const struct rdma_wc *wc, const void *grh, struct rdma_addr *from);
+/*
+ * Is it one port?  LIDs are compared when both addresses have one, GIDs likewise; false when they
+ * have neither in common.
+ */
+bool rdma_addr_equal(const struct rdma_addr *a, const struct rdma_addr *b);
 
 const char *rdma_wc_status_name(enum rdma_wc_status status);
