@@ -266,7 +266,7 @@ static const struct inode_ops handle_ops = {
 static struct fs_type handle_type = { .name = "anon_inodefs", .at = "" };
 
 /* Takes over @f on success. */
-static int jump_to_handle(struct file *f, struct path *to)
+static int link_to_handle(struct file *f, struct path *to)
 {
 	struct handle *h = kzalloc(sizeof(*h));
 	struct text name = { 0 };
@@ -289,7 +289,7 @@ static int jump_to_handle(struct file *f, struct path *to)
 	return 0;
 }
 
-static int fd_jump(const struct pseudo_subject *s, struct path *to)
+static int fd_magic_link(const struct pseudo_subject *s, struct path *to)
 {
 	struct file *f;
 	int err = file_of(s, &f);
@@ -297,7 +297,7 @@ static int fd_jump(const struct pseudo_subject *s, struct path *to)
 	if (err)
 		return err;
 	if (!f->path) {
-		err = jump_to_handle(f, to);
+		err = link_to_handle(f, to);
 		if (err)
 			file_put(f);
 		return err;
@@ -318,7 +318,7 @@ static const struct pseudo_node fd_node = {
 	.mode = FS_S_IFLNK | 0700,
 	.traced = true,
 	.link = fd_link,
-	.jump = fd_jump,
+	.magic_link = fd_magic_link,
 };
 const struct pseudo_dynamic proc_fds = { .node = &fd_node, .find = find_fd, .next = next_fd };
 

@@ -111,7 +111,7 @@ int link_pid_cwd(struct text *t, const struct pseudo_subject *s)
 	return err;
 }
 
-int jump_pid_cwd(const struct pseudo_subject *s, struct path *to)
+int magic_pid_cwd(const struct pseudo_subject *s, struct path *to)
 {
 	return cwd_of(s, to);
 }

@@ -25,4 +25,4 @@ int store_pid_oom_score_adj(const struct pseudo_subject *s, const char *buf, siz
 int link_pid_cwd(struct text *t, const struct pseudo_subject *s);
 int link_pid_exe(struct text *t, const struct pseudo_subject *s);
 int link_pid_root(struct text *t, const struct pseudo_subject *s);
-int jump_pid_cwd(const struct pseudo_subject *s, struct path *to);
+int magic_pid_cwd(const struct pseudo_subject *s, struct path *to);

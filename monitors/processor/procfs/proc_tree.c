@@ -101,7 +101,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 #define TRACED_FILE(n, perm, fn) \
 	{ .name = (n), .mode = FS_S_IFREG | (perm), .traced = true, .show = (fn) }
 #define TRACED_LINK(n, fn, to) \
-	{ .name = (n), .mode = FS_S_IFLNK | 0777, .traced = true, .link = (fn), .jump = (to) }
+	{ .name = (n), .mode = FS_S_IFLNK | 0777, .traced = true, .link = (fn), .magic_link = (to) }
 #define NUMBERED_DIR(n, perm, dyn) { .name = (n), .mode = FS_S_IFDIR | (perm), .dynamic = (dyn) }
 
 /* What a thread's directory and a process's have both. */
@@ -110,7 +110,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 		PSEUDO_FILE("cmdline", 0444, show_pid_cmdline),                                 \
 		PSEUDO_WRITABLE("comm", 0644, show_pid_comm, store_pid_comm),                   \
 		PSEUDO_FILE("cpuset", 0444, show_pid_cpuset),                                   \
-		TRACED_LINK("cwd", link_pid_cwd, jump_pid_cwd),                                 \
+		TRACED_LINK("cwd", link_pid_cwd, magic_pid_cwd),                                \
 		TRACED_FILE("environ", 0400, show_pid_environ),                                 \
 		TRACED_LINK("exe", link_pid_exe, NULL), NUMBERED_DIR("fd", 0500, &proc_fds),    \
 		NUMBERED_DIR("fdinfo", 0555, &proc_fdinfos),                                    \

@@ -29,7 +29,7 @@ struct pseudo_inode {
 	char name[];                    /* const */
 };
 
-static const struct inode_ops dir_inode_ops, file_inode_ops, link_inode_ops, jump_inode_ops,
+static const struct inode_ops dir_inode_ops, file_inode_ops, link_inode_ops, magic_inode_ops,
 	device_inode_ops;
 
 static struct pseudo_inode *pseudo(const struct inode *inode)
@@ -45,7 +45,7 @@ static const struct inode_ops *ops_of(const struct pseudo_node *node)
 	case FS_S_IFDIR:
 		return &dir_inode_ops;
 	case FS_S_IFLNK:
-		return node->jump ? &jump_inode_ops : &link_inode_ops;
+		return node->magic_link ? &magic_inode_ops : &link_inode_ops;
 	case FS_S_IFCHR:
 		return &device_inode_ops;
 	default:
@@ -267,13 +267,13 @@ static ssize_t link_readlink(struct inode *link, char *buf, size_t size)
 	return err ? err == -ESRCH ? -ENOENT : err : (ssize_t)len;
 }
 
-static int link_jump(struct inode *link, struct path *to)
+static int link_magic(struct inode *link, struct path *to)
 {
 	const struct pseudo_inode *p = pseudo(link);
 	int err = check_trace(p);
 
 	if (!err)
-		err = p->node->jump(&p->subject, to);
+		err = p->node->magic_link(&p->subject, to);
 	return err == -ESRCH ? -ENOENT : err;
 }
 
@@ -286,13 +286,13 @@ static const struct inode_ops link_inode_ops = {
 	.text = pseudo_text,
 };
 
-static const struct inode_ops jump_inode_ops = {
-	.name = "pseudo link to a file",
+static const struct inode_ops magic_inode_ops = {
+	.name = "pseudo magic link",
 	.getattr = pseudo_getattr,
 	.setattr = pseudo_setattr,
 	.release = pseudo_release,
 	.readlink = link_readlink,
-	.jump = link_jump,
+	.magic_link = link_magic,
 	.text = pseudo_text,
 };
 

@@ -52,7 +52,7 @@ struct pseudo_node {
 	int (*store)(const struct pseudo_subject *s, const char *buf, size_t len);
 	/* Links: the target. */
 	int (*link)(struct text *t, const struct pseudo_subject *s);
-	int (*jump)(const struct pseudo_subject *s, struct path *to); /* see inode_ops */
+	int (*magic_link)(const struct pseudo_subject *s, struct path *to); /* see inode_ops */
 	/* Directories. */
 	const struct pseudo_node *children; /* ends with a NULL name */
 	const struct pseudo_dynamic *dynamic;

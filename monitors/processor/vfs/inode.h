@@ -107,7 +107,7 @@ struct inode_ops {
 	 * Links that lead to a file and not to a name (/proc/self/fd/1, /proc/self/exe): @to is filled in as by
 	 * path_walk().  NULL, or -EINVAL: the target's text is walked.
 	 */
-	int (*jump)(struct inode *link, struct path *to);
+	int (*magic_link)(struct inode *link, struct path *to);
 
 	/* Directories. -ENOENT; *out is referenced. */
 	int (*lookup)(struct inode *dir, const char *name, size_t len, struct inode **out);

@@ -319,14 +319,14 @@ static int go_up(struct walk *w)
 }
 
 /* A link that names no path but a file. -EINVAL: it is not that kind. */
-static int jump(struct walk *w, struct inode *link)
+static int follow_magic(struct walk *w, struct inode *link)
 {
 	struct path to = { 0 };
 	int err;
 
-	if (!link->ops->jump)
+	if (!link->ops->magic_link)
 		return -EINVAL;
-	err = link->ops->jump(link, &to);
+	err = link->ops->magic_link(link, &to);
 	if (err)
 		return err;
 	strlcpy(w->canon, to.text, PROTO_PATH_MAX);
@@ -344,7 +344,7 @@ static int follow(struct walk *w, struct inode *link)
 
 	if (++w->nr_links > MAX_LINKS)
 		return -ELOOP;
-	err = jump(w, link);
+	err = follow_magic(w, link);
 	if (err != -EINVAL)
 		return err;
 	if (!link->ops->readlink)
