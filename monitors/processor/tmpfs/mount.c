@@ -2,7 +2,7 @@
 /*
  * tmpfs: the ones that are there from the start, and memfd_create.
  *
- * /tmp, /run and /var/tmp cover what the root has there, because it cannot be written, but show it (show_root).
+ * /tmp, /run and /var/tmp cover what the root has there, because it cannot be written, but show it (show_covered).
  * Each has the limits tmpfs.size and tmpfs.inodes for itself, as each mount of Linux's tmpfs has.
  */
 #define PR_FMT "tmpfs: "
@@ -32,7 +32,7 @@ BOOT_PARAM("tmpfs.size", size, param_size,
 	   "bytes in the files of one tmpfs, 0: half of what memory nodes have");
 BOOT_PARAM("tmpfs.inodes", u32, param_inodes, "files of one tmpfs, 0: by the processor's memory");
 
-static void statfs(struct inode *inode, struct ps_statfs *st);
+static int statfs(struct inode *inode, struct ps_statfs *st);
 
 #define TMPFS(where, show)                           \
 	{                                            \
@@ -40,7 +40,7 @@ static void statfs(struct inode *inode, struct ps_statfs *st);
 			  .at = (where),             \
 			  .options = "nosuid,nodev", \
 			  .magic = TMPFS_MAGIC,      \
-			  .show_root = (show),       \
+			  .show_covered = (show),    \
 			  .statfs = statfs }         \
 	}
 
@@ -54,7 +54,7 @@ static struct tmpfs mounted[] = {
 /* Files without a name are nowhere in the tree. */
 static struct tmpfs memfd_fs = TMPFS("/memfd:", false);
 
-static void statfs(struct inode *inode, struct ps_statfs *st)
+static int statfs(struct inode *inode, struct ps_statfs *st)
 {
 	struct tmpfs *fs = tmpfs_of(inode->type);
 	const uint64_t pages = __atomic_load_n(&fs->pages, __ATOMIC_RELAXED);
@@ -69,6 +69,7 @@ static void statfs(struct inode *inode, struct ps_statfs *st)
 	st->files = fs->max_inodes;
 	st->ffree = fs->max_inodes - MIN(fs->inodes, fs->max_inodes);
 	mutex_unlock(&fs->lock);
+	return 0;
 }
 
 static void set_limits(struct tmpfs *fs)

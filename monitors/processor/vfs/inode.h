@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of the file systems that the processor serves itself: tmpfs, /dev, /proc, /sys.
+ * Inodes: one interface for every file system that a program sees.
  *
- * A file of the root belongs to a storage node and has no struct inode; everything else that a path leads to has
- * one.  Path walking (vfs/walk.c), permissions, and the system calls are the same for all; a file system
- * only fills in struct inode_ops.
+ * Each file that a path leads to has a struct inode: those of the storage nodes (vfs/storagefs.c), of tmpfs, of
+ * /dev, /proc and /sys.  Path walking (vfs/walk.c), mount points, permissions and the system calls are written
+ * once, for all of them; a file system fills in a struct fs_type and tables of struct inode_ops.
  *
- * Lifetime:	counted.  Whoever walks a path, keeps a file open, or has it as working directory holds a
- *		reference; release() is called with the last one gone.
- * Checks:	the caller has checked permissions, types and names (1 to 255 bytes, no slash, not "." or ".."); what
- *		depends on the contents of a directory the file system checks under its own lock.
- * Context:	each operation may sleep.
+ * Lifetime:	counted.  A walk, an open file and a working directory each hold a reference of their inode;
+ *		release() is called when the last one has gone.
+ * Identity:	as long as one is referenced, a file has one struct inode, so inodes are compared by address.
+ * Context:	each operation may sleep.  The caller has checked permissions, types and names (1 to 255 bytes, no
+ *		slash, not "." or ".."); the file system checks what depends on the contents of a directory, under
+ *		its own lock.
+ * Failure:	an operation that is missing answers the errno beside it in struct inode_ops.  A read-only file
+ *		system needs no checks of its own: the generic code answers -EROFS for it (inode_writable()).
+ * See:		docs/design/vfs.md
  */
 #pragma once
 
@@ -27,27 +31,29 @@ struct path;
 
 struct fs_type {             /* one file system, mounted at one place of each vNode */
 	const char *name;    /* as /proc/mounts says */
-	const char *at;      /* canonical path */
+	const char *source;  /* the same; NULL: the name */
+	const char *at;      /* canonical path of its mount point */
 	const char *options; /* for /proc/mounts, behind rw or ro */
 	uint64_t magic;      /* statfs */
 	int create_error;    /* of making a file where inode_ops.create is NULL: -EROFS if 0 */
 	bool read_only;
 	bool noexec; /* programs on it cannot be executed: EACCES */
 	/*
-	 * What the root has in the directory that is mounted over stays visible (read-only, at the same
-	 * paths), as the launcher packs programs and volumes under whatever path they have on its side.
+	 * The files of the covered directory stay visible, each mounted on its own name: the launcher packs
+	 * programs and volumes under whatever path they have on its side.
 	 */
-	bool show_root;
+	bool show_covered;
 	/* The root directory, referenced; asked for once per vNode. */
 	int (*root)(const struct fs_type *type, struct inode **out);
 	uint32_t dev; /* st_dev, set by fs_register() */
 	/* May be NULL: then nothing is limited. Fills what it knows; type, bsize, namelen are set. */
-	void (*statfs)(struct inode *inode, struct ps_statfs *st);
+	int (*statfs)(struct inode *inode, struct ps_statfs *st);
 };
 
 /*
- * From an INITCALL(monitor, ...), before any program starts.  Mount points are in the root or directly below the
- * root directory of another one (/dev/shm).  -ENOMEM.
+ * From an INITCALL(monitor, ...), before any program starts.  File systems are mounted in the order of the lengths
+ * of their mount points' paths, the root ("/") first; one whose mount point has no directory to be in is left out.
+ * -ENOMEM.
  */
 int fs_register(struct fs_type *type) __must_check;
 
@@ -90,13 +96,33 @@ struct rename_args {
 	bool exchange;        /* RENAME_EXCHANGE; else @target is replaced */
 };
 
+/* --- the rest of a path at once ------------------------------------------------------ */
+
+struct path_lookup {
+	const struct proto_cred *cred; /* search permission is checked on the way */
+	const char *rest;              /* names, links, "." and ".." below the directory */
+	bool nofollow;                 /* a link in the last component is the result itself */
+	bool must_be_dir;
+	/* Canonical paths of this file system, each with its NUL, at which the look-up ends. */
+	const char *mount_points;
+	size_t mount_points_len;
+};
+
+struct path_found {
+	struct inode *inode;    /* referenced; NULL: the look-up came to a mount point */
+	struct proto_attr attr; /* of the inode */
+	char *text; /* canonical path of the inode or mount point; the caller's to kfree() */
+	char *rest; /* what is left behind a mount point, or NULL; the caller's to kfree() */
+	unsigned int nr_links; /* followed on the way to a mount point */
+};
+
 /* What a file system can do; NULL: fs_type.create_error, or the errno named. */
 struct inode_ops {
 	const char *name;
 	/* st_mode, ino, size ...; file.node stays 0, fsid and blksize are filled in by the caller. */
 	int (*getattr)(struct inode *inode, struct proto_attr *attr); /* required */
 	void (*release)(struct inode *inode);                         /* required */
-	/* Make @f, which has its inode and flags, usable: set f->ops, f->private, f->object. Not directories. */
+	/* Make @f, which has inode, flags and attr, usable: set f->ops, f->private, f->object. Not directories. */
 	int (*open)(struct inode *inode, struct file *f); /* -ENXIO */
 	int (*setattr)(struct inode *inode,
 		       const struct attr_change *ch); /* fs_type.create_error */
@@ -104,17 +130,27 @@ struct inode_ops {
 	/* Symbolic links. The target's length, cut at @size and not terminated. */
 	ssize_t (*readlink)(struct inode *link, char *buf, size_t size); /* -EINVAL */
 	/*
-	 * Links that lead to a file and not to a name (/proc/self/fd/1, /proc/self/exe): @to is filled in as by
-	 * path_walk().  NULL, or -EINVAL: the target's text is walked.
+	 * Magic links, which lead to a file and not to a name (/proc/self/fd/1, /proc/self/cwd): fills in @to->inode
+	 * (referenced) and @to->text.  NULL, or -EINVAL: the target's text is walked.
 	 */
 	int (*magic_link)(struct inode *link, struct path *to);
 
 	/* Directories. -ENOENT; *out is referenced. */
 	int (*lookup)(struct inode *dir, const char *name, size_t len, struct inode **out);
-	/* Where ".." leads, referenced; never asked of a file system's root. */
+	/*
+	 * Optional, for file systems where each question costs a message: look up all of @how->rest at once, as far
+	 * as the next mount point.  The walk then asks no single names of this file system.
+	 */
+	int (*lookup_path)(struct inode *dir, const struct path_lookup *how,
+			   struct path_found *found);
+	/* Where ".." leads, referenced; never asked of a file system's root, nor beside lookup_path(). */
 	int (*parent)(struct inode *dir, struct inode **out);
-	/* dir_emit() entries from *@pos on, which starts at 0; "." and ".." are the caller's and take 0 and 1. */
+	/*
+	 * dir_emit() entries from *@pos on until the sink is full or there are no more.  "." and ".." take 0 and 1
+	 * and are the caller's, unless @lists_dots.  -errno only if nothing was emitted.
+	 */
 	int (*readdir)(struct inode *dir, uint64_t *pos, struct dir_sink *sink);
+	bool lists_dots;
 	/* -EEXIST, -ENOSPC; -ENOENT in a removed directory. *out may be NULL, else it is referenced. */
 	int (*create)(struct inode *dir, const struct new_inode *how, struct inode **out);
 	/* A file without a name (O_TMPFILE). */
@@ -131,7 +167,8 @@ struct inode_ops {
 	int (*rename)(const struct rename_args *args);
 	/*
 	 * The path below the file system's root ("" for that itself, else "/a/b") as it is now: -ENOENT when it has
-	 * been removed, -EINVAL when one file has several.  NULL: as it was when it was walked.
+	 * been removed, -EINVAL when the path of the last walk is as good.  NULL: that one too, but a file without
+	 * links has been removed.
 	 */
 	int (*text)(struct inode *inode, char *buf, size_t size);
 };
@@ -170,6 +207,14 @@ static inline bool inode_is_dir(const struct inode *inode)
 
 /* getattr, with what is the same for every file system filled in. */
 int inode_getattr(struct inode *inode, struct proto_attr *attr) __must_check;
+/* -EROFS for an inode of a read-only file system. */
+int inode_writable(const struct inode *inode) __must_check;
+/*
+ * May @cred use @inode, whose attributes are @attr, as @access (bits R 4, W 2, X 1) says?  In Linux's order: -EROFS
+ * for what would be written on a read-only file system, then -EACCES.
+ */
+int inode_permission(const struct inode *inode, const struct proto_cred *cred,
+		     const struct proto_attr *attr, uint32_t access) __must_check;
 
 /*
  * One entry for readdir; @cookie is where to go on behind it.  False: the buffer is full, this entry was not

@@ -3,7 +3,7 @@
  * Mounts: which file system is where.
  *
  * The root belongs to the storage nodes; what fs_register() was told of is mounted over it, once per vNode.  Below a
- * file system with show_root, each name that the root has in the same directory is a mount point too, at
+ * file system with show_covered, each name that the root has in the same directory is a mount point too, at
  * which the root shows through.
  *
  * Locking:	types and the making of the mounts of a vNode: setup_lock.  A finished struct mounts never changes.
@@ -297,7 +297,7 @@ static struct mounts *mounts_make(void)
 		err = mount_type(m, r->type);
 	nr_types = m->nr;
 	for (size_t i = 0; i < nr_types && !err; i++) {
-		if (m->all[i]->type->show_root)
+		if (m->all[i]->type->show_covered)
 			err = show_root(m, m->all[i]);
 	}
 	if (err) {

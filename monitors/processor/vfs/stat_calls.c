@@ -212,9 +212,7 @@ static int statfs_of(struct inode *inode, const struct proto_attr *attr, struct 
 		.fsid = type->dev,
 		.flags = (type->read_only ? ST_RDONLY : 0) | (type->noexec ? ST_NOEXEC : 0),
 	};
-	if (type->statfs)
-		type->statfs(inode, st);
-	return 0;
+	return type->statfs ? type->statfs(inode, st) : 0;
 }
 
 static long put_statfs(struct inode *inode, const struct proto_attr *attr, uint64_t ubuf)

@@ -72,6 +72,29 @@ int inode_getattr(struct inode *inode, struct proto_attr *attr)
 	return err;
 }
 
+int inode_writable(const struct inode *inode)
+{
+	return inode->type->read_only ? -EROFS : 0;
+}
+
+int inode_permission(const struct inode *inode, const struct proto_cred *cred,
+		     const struct proto_attr *attr, uint32_t access)
+{
+	const uint32_t type = inode->mode;
+
+	/* A device or pipe is written without the file system that names it. */
+	if ((access & FS_MAY_WRITE) &&
+	    (type == FS_S_IFREG || type == FS_S_IFDIR || type == FS_S_IFLNK)) {
+		const int err = inode_writable(inode);
+
+		if (err)
+			return err;
+	}
+	if ((access & FS_MAY_EXEC) && inode->type->noexec && type == FS_S_IFREG)
+		return -EACCES;
+	return access ? attr_access(cred, attr, access) : 0;
+}
+
 int attr_access(const struct proto_cred *cred, const struct proto_attr *attr, uint32_t access)
 {
 	const struct fs_cred fc = {
@@ -132,6 +155,21 @@ static bool is_dot(const char *name, size_t len)
 static bool is_dot_dot(const char *name, size_t len)
 {
 	return len == 2 && name[0] == '.' && name[1] == '.';
+}
+
+/* The last component of @text, and how long what is in front of it is. */
+static size_t split(const char *text, const char **name, size_t *len)
+{
+	size_t end = strlen(text);
+
+	while (end && text[end - 1] == '/')
+		end--;
+	*len = end;
+	while (end && text[end - 1] != '/')
+		end--;
+	*len -= end;
+	*name = text + end;
+	return end;
 }
 
 /* The canonical path with one more name. */
@@ -417,17 +455,9 @@ static int walk_name(struct walk *w, const char *name, size_t len, bool *done)
 
 static int check_result(const struct walk *w, const struct proto_attr *attr)
 {
-	const struct fs_type *type = w->cur->type;
-
 	if (((w->flags & WALK_DIRECTORY) || w->must_be_dir) && !inode_is_dir(w->cur))
 		return -ENOTDIR;
-	if ((w->access & FS_MAY_WRITE) && type->read_only &&
-	    (w->cur->mode == FS_S_IFREG || w->cur->mode == FS_S_IFDIR ||
-	     w->cur->mode == FS_S_IFLNK))
-		return -EROFS;
-	if ((w->access & FS_MAY_EXEC) && type->noexec && w->cur->mode == FS_S_IFREG)
-		return -EACCES;
-	return w->access ? attr_access(w->base->cred, attr, w->access) : 0;
+	return inode_permission(w->cur, w->base->cred, attr, w->access);
 }
 
 static int finish_here(struct walk *w)
@@ -531,21 +561,6 @@ int path_walk(const struct walk_base *base, const char *text, uint32_t flags, ui
 	if (err)
 		walk_result_put(res);
 	return err;
-}
-
-/* The last component of @text, and how long what is in front of it is. */
-static size_t split(const char *text, const char **name, size_t *len)
-{
-	size_t end = strlen(text);
-
-	while (end && text[end - 1] == '/')
-		end--;
-	*len = end;
-	while (end && text[end - 1] != '/')
-		end--;
-	*len -= end;
-	*name = text + end;
-	return end;
 }
 
 static bool has_mount(const struct walk_base *base, const struct walk_result *res, size_t len)
