@@ -358,7 +358,7 @@ static int load_once(struct exec_image *img, const struct path *at)
 
 	const struct exec_program prog = { .attr = &at->attr };
 
-	if (at->inode)
+	if (!at->attr.file.node) /* no storage node has it */
 		return load_object(img, at, &args);
 	return exec_load(img->cred, img->stack_limit, &args, &prog, &img->as, &img->regs);
 }

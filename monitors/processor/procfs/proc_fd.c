@@ -303,15 +303,12 @@ static int fd_magic_link(const struct pseudo_subject *s, struct path *to)
 		return err;
 	}
 	to->text = kstrdup(f->path);
-	err = to->text ? f->ops->stat(f, &to->attr) : -ENOMEM;
-	if (err) {
-		kfree(to->text);
-	} else if (f->inode) {
+	if (to->text) {
 		inode_get(f->inode);
 		to->inode = f->inode;
 	}
 	file_put(f);
-	return err;
+	return to->text ? 0 : -ENOMEM;
 }
 
 static const struct pseudo_node fd_node = {

@@ -16,14 +16,15 @@
 /* The place of @f; -ENOENT when it has none (pipes, streams). */
 static int place_of(const struct file *f, struct path *out)
 {
-	*out = (struct path){ .text = f->path ? kstrdup(f->path) : NULL, .attr = f->attr };
+	*out = (struct path){ 0 };
 	if (!f->path)
 		return -ENOENT;
+	out->text = kstrdup(f->path);
 	if (!out->text)
 		return -ENOMEM;
+	out->attr = f->attr;
 	out->inode = f->inode;
-	if (out->inode)
-		inode_get(out->inode);
+	inode_get(out->inode);
 	return 0;
 }
 

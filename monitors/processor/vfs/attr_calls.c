@@ -13,14 +13,14 @@
 #include "at_private.h"
 #include "file.h"
 
-/* @ch on the file at @at, whatever keeps it; permissions have been checked. */
+/* @ch on the file at @at; permissions have been checked. */
 static int change(const struct path *at, const struct attr_change *ch)
 {
-	if (!at->inode || at->inode->type->read_only)
-		return -EROFS;
-	if (!at->inode->ops->setattr)
-		return at->inode->type->create_error ? -EPERM : -EROFS;
-	return at->inode->ops->setattr(at->inode, ch);
+	struct inode *inode = at->inode;
+
+	if (!inode->ops->setattr)
+		return inode->type->create_error ? -EPERM : create_error(inode);
+	return inode->ops->setattr(inode, ch);
 }
 
 /* The place of @fd with its attributes of now; files without a path cannot be changed. */
@@ -30,9 +30,9 @@ static int at_file_now(int fd, struct path *at)
 
 	if (err)
 		return err == -ENOENT ? -EPERM : err;
-	if (!at->inode)
-		return 0;
-	err = inode_getattr(at->inode, &at->attr);
+	err = inode_writable(at->inode);
+	if (!err)
+		err = inode_getattr(at->inode, &at->attr);
 	if (err)
 		path_put(at);
 	return err;
@@ -51,7 +51,7 @@ static int at_open_file(int fd, struct path *at)
 	return path ? -EBADF : at_file_now(fd, at);
 }
 
-/* The file that (@dfd, @upath, AT_* @flags) names, for who wants to change it. */
+/* The file that (@dfd, @upath, AT_* @flags) names, to be changed. */
 static int at_change(int dfd, uint64_t upath, uint32_t flags, struct path *at)
 {
 	const uint32_t walk = ((flags & AT_SYMLINK_NOFOLLOW) ? WALK_NOFOLLOW : 0) |
@@ -74,11 +74,13 @@ static int chmod_path(const struct path *at, uint32_t mode)
 	struct attr_change ch = { .valid = ATTR_MODE, .mode = mode & 07777 };
 	struct proto_cred cred;
 
-	process_cred(&cred);
-	if (!at->inode)
-		return -EROFS;
+	int err = inode_writable(at->inode);
+
+	if (err)
+		return err;
 	if (at->inode->mode == FS_S_IFLNK)
 		return -EOPNOTSUPP;
+	process_cred(&cred);
 	if (cred.uid && cred.uid != at->attr.uid)
 		return -EPERM;
 	if (cred.uid && !at_in_group(&cred, at->attr.gid))
@@ -141,10 +143,11 @@ static int chown_path(const struct path *at, uint32_t uid, uint32_t gid)
 	struct attr_change ch = { .uid = uid, .gid = gid };
 	const struct proto_attr *a = &at->attr;
 	struct proto_cred cred;
+	int err = inode_writable(at->inode);
 
+	if (err)
+		return err;
 	process_cred(&cred);
-	if (!at->inode)
-		return -EROFS;
 	if (cred.uid) {
 		if (uid != NO_ID && (cred.uid != a->uid || uid != a->uid))
 			return -EPERM;
@@ -236,10 +239,11 @@ static int utimes_path(const struct path *at, const struct user_time *t)
 	struct proto_cred cred;
 	const bool both_now = !t || (t[0].sub == UTIME_NOW && t[1].sub == UTIME_NOW);
 	bool owner;
+	int err = inode_writable(at->inode);
 
+	if (err)
+		return err;
 	process_cred(&cred);
-	if (!at->inode)
-		return -EROFS;
 	owner = !cred.uid || cred.uid == at->attr.uid;
 	if (!owner && (!both_now || attr_access(&cred, &at->attr, FS_MAY_WRITE)))
 		return both_now ? -EACCES : -EPERM;
@@ -365,12 +369,8 @@ static int truncate_path(const struct path *at, uint64_t size)
 	if (type != FS_S_IFREG)
 		return -EINVAL;
 	process_cred(&cred);
-	err = attr_access(&cred, &at->attr, FS_MAY_WRITE);
-	if (err)
-		return err;
-	if (!at->inode)
-		return -EROFS;
-	if (size > at->attr.size)
+	err = inode_permission(at->inode, &cred, &at->attr, FS_MAY_WRITE);
+	if (!err && size > at->attr.size)
 		err = file_size_allowed(size);
 	return err ? err : change(at, &ch);
 }

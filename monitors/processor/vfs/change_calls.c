@@ -2,8 +2,8 @@
 /*
  * System calls that make, remove and rename files.
  *
- * Order of checks: as Linux.  The root is read-only: what exists answers EEXIST, what should and does not ENOENT, the
- * rest EROFS.
+ * Order of checks: as Linux.  On a read-only file system what exists answers EEXIST, what should and does not ENOENT,
+ * the rest EROFS.
  * Races:	permissions are checked on what a name stands for; the file system says -EAGAIN when it stands for
  *		something else by then, and the call looks again.
  */
@@ -48,8 +48,6 @@ static int create_in(const struct at_path *at, struct walk_result *res, struct n
 
 	if (err)
 		return err;
-	if (!dir)
-		return -EROFS;
 	if (!dir->ops->create)
 		return create_error(dir);
 	err = may_create(&at->cred, &res->parent.attr);
@@ -169,11 +167,11 @@ static int link_in(const struct at_path *to, struct walk_result *res, const stru
 
 	if (err)
 		return err;
-	if ((old->inode ? old->inode->type : NULL) != (dir ? dir->type : NULL))
+	if (old->inode->type != dir->type)
 		return -EXDEV;
-	if (!dir)
-		return -EROFS;
-	err = may_create(&to->cred, &res->parent.attr);
+	err = inode_writable(dir);
+	if (!err)
+		err = may_create(&to->cred, &res->parent.attr);
 	if (err)
 		return err;
 	if (!dir->ops->link || inode_is_dir(old->inode))
@@ -252,10 +250,11 @@ static int remove_once(const struct at_path *at, struct walk_result *res, bool r
 		return is_dir ? -EISDIR : -ENOTDIR;
 	if (res->mount_point && is_dir == rmdir)
 		return -EBUSY;
-	if (!dir)
-		return -EROFS;
+	err = inode_writable(dir);
+	if (err)
+		return err;
 	if (!dir->ops->remove)
-		return dir->type->read_only ? -EROFS : -EPERM;
+		return -EPERM;
 	err = may_remove(&at->cred, &res->parent.attr, &res->at.attr);
 	if (err)
 		return err;
@@ -374,7 +373,7 @@ static int rename_found(struct rename_walk *r)
 	struct rename_args args = { 0 };
 	int err;
 
-	if ((from ? from->type : NULL) != (to ? to->type : NULL))
+	if (from->type != to->type)
 		return -EXDEV;
 	if (is_special(r->old.name))
 		return -EBUSY;
@@ -383,16 +382,17 @@ static int rename_found(struct rename_walk *r)
 	err = look_up_both(r);
 	if (err)
 		return err;
-	if (!from)
-		return r->old.mount_point || r->new.mount_point ? -EBUSY : -EROFS;
+	err = inode_writable(from);
+	if (err)
+		return r->old.mount_point || r->new.mount_point ? -EBUSY : err;
 	/* Two names of one file: nothing to do, whatever the permissions. */
-	if (r->old.at.inode == r->new.at.inode && r->old.at.inode)
+	if (r->old.at.inode == r->new.at.inode)
 		return 0;
 	err = check_rename(r);
 	if (err)
 		return err;
 	if (!from->ops->rename)
-		return from->type->read_only ? -EROFS : -EPERM;
+		return -EPERM;
 	args = (struct rename_args){
 		.from_dir = from,
 		.from = r->old.name,

@@ -105,7 +105,7 @@ static int check_copy(const struct copy_end *in, const struct copy_end *out, uin
 	if (!file_readable(in->f) || !file_writable(out->f) || (out->f->flags & O_APPEND))
 		return -EBADF;
 	/* As Linux: within one file system; programs copy by themselves otherwise. */
-	if (!in->f->inode || !out->f->inode || in->f->inode->type != out->f->inode->type)
+	if (in->f->inode->type != out->f->inode->type)
 		return -EXDEV;
 	if (in->pos + len < in->pos || out->pos + len < out->pos)
 		return -EOVERFLOW;

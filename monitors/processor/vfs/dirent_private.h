@@ -9,9 +9,11 @@
 
 /* Where entries go; mount points come behind all others, so those of the same name are left out before. */
 struct dir_sink {
-	const struct mounts *mounts;
-	const struct inode *dir; /* NULL: a directory of the root, then @text */
-	const char *text;
+	/* Takes one entry, or sets full (and err) and answers false. */
+	bool (*put)(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
+		    uint64_t cookie);
+	const struct mounts *mounts; /* its mount points hide entries of @dir; may be NULL */
+	const struct inode *dir;
 	uint64_t buf;
 	uint32_t size;
 	uint32_t used;

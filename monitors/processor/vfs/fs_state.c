@@ -34,10 +34,13 @@ struct fs_state *fs_state_create(uint32_t umask)
 		return ERR_PTR(-ENOMEM);
 	fs->cwd.attr.mode = FS_S_IFDIR;
 	fs->cwd.text = kstrdup("/");
-	if (fs->cwd.text)
-		return fs;
-	kfree(fs);
-	return ERR_PTR(-ENOMEM);
+	if (!fs->cwd.text) {
+		kfree(fs);
+		return ERR_PTR(-ENOMEM);
+	}
+	fs->cwd.inode = mounts_root(mounts);
+	inode_get(fs->cwd.inode);
+	return fs;
 }
 
 struct fs_state *fs_state_copy(struct fs_state *from)

@@ -51,30 +51,16 @@ static bool put(struct dir_sink *sink, const char *name, size_t len, uint64_t in
 	return true;
 }
 
-static bool is_hidden(const struct dir_sink *sink, const char *name, size_t len)
-{
-	const struct mount *mt;
-
-	if (sink->dir)
-		return mount_in_dir(sink->mounts, sink->dir, name, len);
-	for (size_t i = 0; (mt = mount_nth(sink->mounts, i)); i++) {
-		if (mount_is_child(mt, NULL, sink->text) && strlen(mt->name) == len &&
-		    !memcmp(mt->name, name, len))
-			return true;
-	}
-	return false;
-}
-
 bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
 	      uint64_t cookie)
 {
 	if (sink->full)
 		return false;
-	if (is_hidden(sink, name, len)) {
+	if (sink->mounts && mount_in_dir(sink->mounts, sink->dir, name, len)) {
 		sink->pos = cookie;
 		return true;
 	}
-	return put(sink, name, len, ino, type, cookie);
+	return sink->put(sink, name, len, ino, type, cookie);
 }
 
 void dir_emit_mounts(struct dir_sink *sink, uint64_t pos)
@@ -83,8 +69,9 @@ void dir_emit_mounts(struct dir_sink *sink, uint64_t pos)
 	uint64_t i = pos - DIR_MOUNTS;
 
 	for (; !sink->full && (mt = mount_nth(sink->mounts, i)); i++) {
-		if (mount_is_child(mt, sink->dir, sink->text) &&
-		    !put(sink, mt->name, strlen(mt->name), i + 1, mt->dtype, DIR_MOUNTS + i + 1))
+		if (mt->parent == sink->dir &&
+		    !put(sink, mt->name, strlen(mt->name), i + 1, fs_dtype_of_mode(mt->root->mode),
+			 DIR_MOUNTS + i + 1))
 			return;
 	}
 	if (!sink->full)
@@ -112,7 +99,7 @@ static uint64_t parent_ino(struct inode *dir, uint64_t own)
 	return attr.file.ino;
 }
 
-static int emit_all(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
+static int emit_dots(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
 {
 	struct proto_attr attr;
 	int err = inode_getattr(dir, &attr);
@@ -125,30 +112,37 @@ static int emit_all(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
 		*pos = 1;
 	if (*pos == 1 && put(sink, "..", 2, parent_ino(dir, attr.file.ino), FS_DT_DIR, 2))
 		*pos = 2;
-	if (*pos >= 2 && *pos < DIR_MOUNTS) {
-		err = dir->ops->readdir(dir, pos, sink);
+	return 0;
+}
+
+static int emit_all(struct inode *dir, uint64_t pos, struct dir_sink *sink)
+{
+	int err = dir->ops->lists_dots ? 0 : emit_dots(dir, &pos, sink);
+
+	if (!err && !sink->full && pos < DIR_MOUNTS) {
+		err = dir->ops->readdir(dir, &pos, sink);
 		if (!err && !sink->full)
-			*pos = sink->pos = DIR_MOUNTS;
+			pos = sink->pos = DIR_MOUNTS;
 	}
-	if (!err && *pos >= DIR_MOUNTS)
-		dir_emit_mounts(sink, *pos);
+	if (!err && pos >= DIR_MOUNTS)
+		dir_emit_mounts(sink, pos);
 	return err;
 }
 
 static ssize_t local_getdents(struct file *f, uint64_t buf, uint32_t size)
 {
 	struct dir_sink sink = {
+		.put = put,
 		.mounts = fs_current()->mounts,
 		.dir = f->inode,
 		.buf = buf,
 		.size = size,
 	};
-	uint64_t pos;
 	int err;
 
 	mutex_lock(&f->lock);
-	pos = sink.pos = f->pos;
-	err = emit_all(f->inode, &pos, &sink);
+	sink.pos = f->pos;
+	err = emit_all(f->inode, f->pos, &sink);
 	f->pos = sink.pos;
 	mutex_unlock(&f->lock);
 	return err ? err : dir_result(&sink);

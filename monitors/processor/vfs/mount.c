@@ -2,12 +2,11 @@
 /*
  * Mounts: which file system is where.
  *
- * The root belongs to the storage nodes; what fs_register() was told of is mounted over it, once per vNode.  Below a
- * file system with show_covered, each name that the root has in the same directory is a mount point too, at
- * which the root shows through.
- *
- * Locking:	types and the making of the mounts of a vNode: setup_lock.  A finished struct mounts never changes.
- * Limits:	one vNode; no mount(2).
+ * Flow:	fs_register() collects the file systems; the first mounts_get() mounts them, the root first, then by the
+ *		length of the mount point's path.  Below a file system with show_covered, each name of the covered
+ *		directory becomes a mount point too, at which that file is mounted by itself.
+ * Locking:	setup_lock guards the types and the making of mounts.  A finished struct mounts never changes.
+ * Limits:	one vNode; no mount(2).  A file mounted by itself has the same path in its own file system.
  */
 #define PR_FMT "mount: "
 
@@ -19,18 +18,18 @@
 #include <lib/hash.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/client/storage.h>
+
+#include "dirent_private.h"
 
 #define BUCKETS   256u
 #define FIRST_DEV 32u /* st_dev of the first; smaller ones are those of pipes and their kin */
 
 struct mounts {
-	struct mount *buckets[BUCKETS];
-	struct mount **all; /* in the order of mounting */
+	struct mount *buckets[BUCKETS]; /* by parent and name */
+	struct mount **all;             /* in the order of mounting; the root is the first */
 	size_t nr;
-	char stops[PS_STOPS_MAX];
-	size_t stops_len;
-	uint64_t root_dev;
+	char points[PS_STOPS_MAX]; /* those in the root's file system */
+	size_t points_len;
 };
 
 struct registration {
@@ -68,36 +67,23 @@ static uint32_t bucket(const struct inode *dir, const char *name, size_t len)
 	return (uint32_t)(hash_bytes(name, len, (uint64_t)(uintptr_t)dir) % BUCKETS);
 }
 
-/* The key below a directory of the root is the whole path. */
-static void key_of(const struct mount *mt, const char **key, size_t *len)
+struct mount *mount_in_dir(const struct mounts *m, const struct inode *dir, const char *name,
+			   size_t len)
 {
-	*key = mt->parent ? mt->name : mt->at;
-	*len = strlen(*key);
-}
-
-static struct mount *find(const struct mounts *m, const struct inode *dir, const char *key,
-			  size_t len)
-{
-	for (struct mount *mt = m->buckets[bucket(dir, key, len)]; mt; mt = mt->chain) {
-		const char *k;
-		size_t n;
-
-		key_of(mt, &k, &n);
-		if (mt->parent == dir && n == len && !memcmp(k, key, len))
+	for (struct mount *mt = m->buckets[bucket(dir, name, len)]; mt; mt = mt->chain) {
+		if (mt->parent == dir && strlen(mt->name) == len && !memcmp(mt->name, name, len))
 			return mt;
 	}
 	return NULL;
 }
 
-struct mount *mount_in_dir(const struct mounts *m, const struct inode *dir, const char *name,
-			   size_t len)
+struct mount *mount_at(const struct mounts *m, const char *at)
 {
-	return find(m, dir, name, len);
-}
-
-struct mount *mount_at_text(const struct mounts *m, const char *at, size_t len)
-{
-	return find(m, NULL, at, len);
+	for (size_t i = 0; i < m->nr; i++) {
+		if (!strcmp(m->all[i]->at, at))
+			return m->all[i];
+	}
+	return NULL;
 }
 
 struct mount *mount_of_root(const struct mounts *m, const struct inode *inode)
@@ -110,10 +96,10 @@ struct mount *mount_of_root(const struct mounts *m, const struct inode *inode)
 	return NULL;
 }
 
-const char *mount_stops(const struct mounts *m, size_t *len)
+const char *mount_points(const struct mounts *m, size_t *len)
 {
-	*len = m->stops_len;
-	return m->stops;
+	*len = m->points_len;
+	return m->points;
 }
 
 const struct mount *mount_nth(const struct mounts *m, size_t i)
@@ -121,161 +107,179 @@ const struct mount *mount_nth(const struct mounts *m, size_t i)
 	return i < m->nr ? m->all[i] : NULL;
 }
 
-bool mount_is_child(const struct mount *mt, const struct inode *dir, const char *text)
+struct inode *mounts_root(const struct mounts *m)
 {
-	size_t len;
-
-	if (mt->parent || dir)
-		return mt->parent == dir;
-	len = (size_t)(mt->name - 1 - mt->at); /* of the path without "/name" */
-	return len ? strlen(text) == len && !memcmp(text, mt->at, len) : !strcmp(text, "/");
+	return m->all[0]->root;
 }
 
 /* --- making them --------------------------------------------------------------------- */
 
-/* Takes over @root. */
-static int add(struct mounts *m, const struct fs_type *type, struct inode *root,
-	       struct inode *parent, const char *dir, const char *name, size_t name_len,
-	       uint8_t dtype)
+static void mount_free(struct mount *mt)
 {
-	const size_t dir_len = strlen(dir);
-	struct mount *mt = kzalloc(sizeof(*mt));
+	inode_put(mt->root);
+	inode_put(mt->parent);
+	kfree(mt->at);
+	kfree(mt);
+}
+
+/* A mount at @at, all of whose references are taken over.  Frees it after an error. */
+static int add(struct mounts *m, struct mount *mt)
+{
 	struct mount **all = krealloc(m->all, (m->nr + 1) * sizeof(struct mount *));
-	char *at = kmalloc(dir_len + 1 + name_len + 1);
-	const char *key;
-	size_t len;
 	uint32_t b;
 
 	if (all)
 		m->all = all;
-	if (!mt || !all || !at) {
-		kfree(mt);
-		kfree(at);
-		inode_put(root);
+	if (!all || !mt->at) {
+		mount_free(mt);
 		return -ENOMEM;
 	}
-	memcpy(at, dir, dir_len);
-	at[dir_len] = '/';
-	memcpy(at + dir_len + 1, name, name_len);
-	at[dir_len + 1 + name_len] = '\0';
-	mt->type = type;
-	mt->root = root;
-	mt->parent = parent;
-	mt->at = at;
-	mt->name = at + dir_len + 1;
-	mt->dtype = dtype;
-	key_of(mt, &key, &len);
-	b = bucket(parent, key, len);
+	mt->name = strrchr(mt->at, '/') + 1;
+	b = bucket(mt->parent, mt->name, strlen(mt->name));
 	mt->chain = m->buckets[b];
 	m->buckets[b] = mt;
 	m->all[m->nr++] = mt;
 	return 0;
 }
 
-/* Is there a directory in the root of the first @len bytes of @path, and not by a link? */
-static int root_has_dir(const char *path, size_t len)
+/* @at is in the file system of the root, which stops look-ups there. */
+static int add_point(struct mounts *m, const char *at)
 {
-	const struct proto_cred kernel = { 0 };
-	char *dir = kstrdup(path);
-	struct proto_attr attr;
-	int err;
+	const size_t len = strlen(at) + 1;
 
-	if (!dir)
-		return -ENOMEM;
-	dir[len] = '\0';
-	err = storage_lookup(&kernel, dir, PS_LOOKUP_DIRECTORY | PS_LOOKUP_NOFOLLOW, 0, &attr,
-			     NULL);
-	kfree(dir);
-	return err;
+	if (len > sizeof(m->points) - m->points_len)
+		return -ENOSPC;
+	memcpy(m->points + m->points_len, at, len);
+	m->points_len += len;
+	return 0;
 }
 
-/* What has no directory to be mounted in is left out. */
-static int mount_type(struct mounts *m, const struct fs_type *type)
+/* The directory that the mount point @at is in; -ENOENT, -ENOTDIR: there is none, or a link is in its place. */
+static int find_parent(const struct mounts *m, const char *at, struct inode **out)
 {
-	const char *name = strrchr(type->at, '/') + 1;
-	const size_t dir_len = (size_t)(name - 1 - type->at), len = strlen(type->at) + 1;
-	struct inode *root, *parent = NULL;
+	const struct proto_cred kernel = { 0 };
+	const struct walk_base base = { .cred = &kernel, .mounts = m };
+	const size_t len = (size_t)(strrchr(at, '/') - at);
+	struct walk_result res;
 	char *dir;
 	int err;
 
-	for (size_t i = 0; i < m->nr; i++) {
-		if (strlen(m->all[i]->at) == dir_len && !memcmp(m->all[i]->at, type->at, dir_len))
-			parent = m->all[i]->root;
+	*out = NULL;
+	if (!m->nr)
+		return 0; /* the root itself */
+	if (!len) {
+		*out = mounts_root(m);
+		inode_get(*out);
+		return 0;
 	}
-	if (!parent && dir_len) {
-		err = root_has_dir(type->at, dir_len);
-		if (err)
-			return err == -ENOENT || err == -ENOTDIR ? 0 : err;
-	}
-	if (!parent) {
-		if (len > sizeof(m->stops) - m->stops_len)
-			return -ENOSPC;
-		memcpy(m->stops + m->stops_len, type->at, len);
-		m->stops_len += len;
-	}
-	dir = kstrdup(type->at);
+	dir = kstrdup(at);
 	if (!dir)
 		return -ENOMEM;
-	dir[dir_len] = '\0';
-	err = type->root(type, &root);
-	if (!err)
-		err = add(m, type, root, parent, dir, name, strlen(name), FS_DT_DIR);
+	dir[len] = '\0';
+	err = path_walk(&base, dir, WALK_DIRECTORY | WALK_NOFOLLOW, 0, &res);
 	kfree(dir);
-	return err;
+	if (err)
+		return err;
+	*out = res.at.inode;
+	res.at.inode = NULL;
+	walk_result_put(&res);
+	return 0;
 }
 
-/* One name of the root's own directory below @mt. */
-static int show_name(struct mounts *m, const struct mount *mt, const struct ps_dirent *e)
+static int mount_type(struct mounts *m, const struct fs_type *type)
 {
-	if ((e->name_len == 1 && e->name[0] == '.') ||
-	    (e->name_len == 2 && e->name[0] == '.' && e->name[1] == '.') ||
-	    mount_in_dir(m, mt->root, e->name, e->name_len))
-		return 0;
-	return add(m, NULL, NULL, mt->root, mt->at, e->name, e->name_len, e->type);
-}
-
-#define CHUNK 4096
-
-/* What the root has in the directory that @mt is mounted on. */
-static int show_root(struct mounts *m, const struct mount *mt)
-{
-	const struct proto_cred kernel = { 0 };
-	struct proto_attr attr;
-	uint64_t cookie = 0;
-	uint8_t *chunk;
-	ssize_t len;
+	struct mount *mt = kzalloc(sizeof(*mt));
 	int err;
 
-	err = storage_lookup(&kernel, mt->at, PS_LOOKUP_DIRECTORY | PS_LOOKUP_NOFOLLOW, 0, &attr,
-			     NULL);
-	if (err)
-		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
-	chunk = kmalloc(CHUNK);
-	if (!chunk)
+	if (!mt)
 		return -ENOMEM;
-	while (!err && (len = storage_getdents(&attr.file, cookie, chunk, CHUNK)) != 0) {
-		struct ps_dirent e;
-		size_t off = 0;
-
-		err = len < 0 ? (int)len : 0;
-		while (!err && (err = ps_dirent_decode(chunk, (size_t)len, &off, &e)) == 0) {
-			err = show_name(m, mt, &e);
-			cookie = e.cookie;
-		}
-		if (err == -ENOENT)
-			err = 0; /* end of this chunk */
+	mt->type = type;
+	mt->at = kstrdup(type->at);
+	err = find_parent(m, type->at, &mt->parent);
+	if (err) {
+		mount_free(mt);
+		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
 	}
-	kfree(chunk);
+	if (mt->parent && mt->parent->type == m->all[0]->type)
+		err = add_point(m, type->at);
+	if (!err)
+		err = type->root(type, &mt->root);
+	if (err) {
+		mount_free(mt);
+		return err;
+	}
+	return add(m, mt);
+}
+
+/* The names of a covered directory. */
+struct covered {
+	struct dir_sink sink;
+	struct mounts *m;
+	const struct mount *mt; /* what covers it */
+	struct inode *dir;
+};
+
+static int show_name(struct covered *c, const char *name, size_t len)
+{
+	const size_t at_len = strlen(c->mt->at);
+	struct mount *mt;
+	int err;
+
+	if (mount_in_dir(c->m, c->mt->root, name, len))
+		return 0;
+	mt = kzalloc(sizeof(*mt));
+	if (!mt)
+		return -ENOMEM;
+	err = c->dir->ops->lookup(c->dir, name, len, &mt->root);
+	if (err) {
+		kfree(mt);
+		return err;
+	}
+	inode_get(c->mt->root);
+	mt->parent = c->mt->root;
+	mt->at = kmalloc(at_len + 1 + len + 1);
+	if (mt->at) {
+		memcpy(mt->at, c->mt->at, at_len);
+		mt->at[at_len] = '/';
+		memcpy(mt->at + at_len + 1, name, len);
+		mt->at[at_len + 1 + len] = '\0';
+	}
+	return add(c->m, mt);
+}
+
+static bool put_covered(struct dir_sink *sink, const char *name, size_t len, uint64_t ino,
+			uint8_t type, uint64_t cookie)
+{
+	struct covered *c = container_of(sink, struct covered, sink);
+
+	if ((len == 1 && name[0] == '.') || (len == 2 && name[0] == '.' && name[1] == '.'))
+		return true;
+	sink->err = show_name(c, name, len);
+	sink->full = sink->err;
+	return !sink->err;
+}
+
+static int show_covered(struct mounts *m, const struct mount *mt)
+{
+	struct covered c = { .sink = { .put = put_covered }, .m = m, .mt = mt };
+	uint64_t pos = 0;
+	int err = mt->parent->ops->lookup(mt->parent, mt->name, strlen(mt->name), &c.dir);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	if (inode_is_dir(c.dir)) {
+		err = c.dir->ops->readdir(c.dir, &pos, &c.sink);
+		if (!err)
+			err = c.sink.err;
+	}
+	inode_put(c.dir);
 	return err;
 }
 
 static void mounts_free(struct mounts *m)
 {
-	for (size_t i = 0; i < m->nr; i++) {
-		inode_put(m->all[i]->root);
-		kfree(m->all[i]->at);
-		kfree(m->all[i]);
-	}
+	for (size_t i = 0; i < m->nr; i++)
+		mount_free(m->all[i]);
 	kfree(m->all);
 	kfree(m);
 }
@@ -283,22 +287,17 @@ static void mounts_free(struct mounts *m)
 static struct mounts *mounts_make(void)
 {
 	struct mounts *m = kzalloc(sizeof(*m));
-	const struct proto_cred kernel = { 0 };
-	struct proto_attr attr;
 	size_t nr_types;
-	int err;
+	int err = 0;
 
 	if (!m)
 		return ERR_PTR(-ENOMEM);
-	err = storage_lookup(&kernel, "/", 0, 0, &attr, NULL);
-	if (!err)
-		m->root_dev = attr.fsid & 0xffff;
 	for (struct registration *r = types; r && !err; r = r->next)
 		err = mount_type(m, r->type);
 	nr_types = m->nr;
 	for (size_t i = 0; i < nr_types && !err; i++) {
 		if (m->all[i]->type->show_covered)
-			err = show_root(m, m->all[i]);
+			err = show_covered(m, m->all[i]);
 	}
 	if (err) {
 		mounts_free(m);
@@ -323,29 +322,19 @@ struct mounts *mounts_get(void)
 
 bool mounts_info(struct mounts *m, size_t i, struct mount_info *info, char *buf, size_t size)
 {
-	const struct mount *mt;
-	const struct fs_type *type;
+	const struct mount *mt = mount_nth(m, i);
+	const struct fs_type *type = mt ? mt->type : NULL; /* file systems come first */
 
-	info->root_dev = m->root_dev;
-	info->options = buf;
-	if (i == 0) {
-		info->source = "/dev/root";
-		info->at = "/";
-		info->type = "ext4";
-		info->dev = m->root_dev;
-		strlcpy(buf, "ro,relatime", size);
-		return true;
-	}
-	mt = mount_nth(m, i - 1);
-	if (!mt || !mt->type)
+	if (!type)
 		return false;
-	type = mt->type;
-	info->source = type->name;
-	info->at = type->at;
-	info->type = type->name;
-	info->dev = type->dev;
-	if (mt->parent)
-		info->root_dev = mt->parent->type->dev;
+	*info = (struct mount_info){
+		.source = type->source ? type->source : type->name,
+		.at = type->at,
+		.type = type->name,
+		.options = buf,
+		.dev = type->dev,
+		.root_dev = mt->parent ? mt->parent->type->dev : type->dev,
+	};
 	snprintf(buf, size, "%s%s%s%s", type->read_only ? "ro" : "rw",
 		 type->noexec ? ",noexec" : "", type->options ? "," : "",
 		 type->options ? type->options : "");

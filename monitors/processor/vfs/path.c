@@ -12,7 +12,6 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/excache/object.h>
 #include <processor/process/process.h>
 #include <processor/tty/tty.h>
 
@@ -76,36 +75,7 @@ int path_lookup(const char *path, uint32_t flags, uint32_t access, struct proto_
 	return 0;
 }
 
-/* --- files of the root --------------------------------------------------------------- */
-
-static struct file *open_remote(const struct path *at, uint32_t flags)
-{
-	const uint32_t type = at->attr.mode & FS_S_IFMT;
-	struct object *object = NULL;
-	struct file *f;
-
-	if (!(flags & O_PATH) && type != FS_S_IFREG && type != FS_S_IFDIR)
-		return ERR_PTR(-ENXIO); /* a device or pipe that nobody serves */
-	if (!(flags & O_PATH) && type == FS_S_IFREG) {
-		object = object_file_get(&at->attr);
-		if (IS_ERR(object))
-			return ERR_PTR(PTR_ERR(object));
-	}
-	f = file_create((flags & O_PATH)     ? &path_ops
-			: type == FS_S_IFDIR ? &dir_ops
-					     : &regular_ops,
-			flags, at->text);
-	if (IS_ERR(f)) {
-		if (object)
-			object_put(object);
-		return f;
-	}
-	f->attr = at->attr;
-	f->object = object;
-	return f;
-}
-
-/* --- files of ours ------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------- */
 
 /* An open file of @inode, whose reference stays the caller's. */
 static struct file *open_inode(struct inode *inode, const char *text, const struct proto_attr *attr,
@@ -155,8 +125,6 @@ static int check_existing(const struct path *at, uint32_t flags)
 		return -ELOOP; /* O_NOFOLLOW */
 	if (type == FS_S_IFDIR && (write || (flags & (O_CREAT | O_TRUNC))))
 		return -EISDIR;
-	if (!at->inode && (write || (flags & O_TRUNC)))
-		return -EROFS;
 	return 0;
 }
 
@@ -176,16 +144,11 @@ static struct file *open_existing(const struct proto_cred *cred, const struct pa
 	int err = check_existing(at, flags);
 
 	if (!err && !(flags & O_PATH))
-		err = attr_access(cred, &at->attr, want);
+		err = inode_permission(at->inode, cred, &at->attr, want);
 	if (!err && !(flags & O_PATH))
 		err = check_noatime(cred, &at->attr, flags);
 	if (err)
 		return ERR_PTR(err);
-	if (!at->inode)
-		return open_remote(at, flags);
-	if ((want & FS_MAY_WRITE) && !(flags & O_PATH) && at->inode->type->read_only &&
-	    at->inode->mode == FS_S_IFREG)
-		return ERR_PTR(-EROFS);
 	f = open_inode(at->inode, at->text, &at->attr, flags);
 	if (!IS_ERR(f) && (flags & O_TRUNC) && !(flags & O_PATH)) {
 		err = truncate_opened(at->inode);
@@ -199,8 +162,7 @@ static struct file *open_existing(const struct proto_cred *cred, const struct pa
 
 struct file *path_open_exec(const struct path *at)
 {
-	return at->inode ? open_inode(at->inode, at->text, &at->attr, O_RDONLY)
-			 : open_remote(at, O_RDONLY);
+	return open_inode(at->inode, at->text, &at->attr, O_RDONLY);
 }
 
 /* The canonical path of an entry. */
@@ -269,8 +231,8 @@ static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint3
 	err = path_walk(&at->base, at->text, WALK_DIRECTORY, FS_MAY_WRITE | FS_MAY_EXEC, &res);
 	if (err)
 		return ERR_PTR(err);
-	if (!res.at.inode || !res.at.inode->ops->tmpfile) {
-		err = res.at.inode ? -EOPNOTSUPP : -EROFS;
+	if (!res.at.inode->ops->tmpfile) {
+		err = -EOPNOTSUPP;
 	} else {
 		new_owner(&how, &at->cred, &res.at.attr, FS_S_IFREG | (mode & 07777));
 		err = res.at.inode->ops->tmpfile(res.at.inode, &how, &inode);
@@ -283,21 +245,6 @@ static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint3
 	}
 	walk_result_put(&res);
 	return f;
-}
-
-/* Does the directory exist in which the root would have to make @text? Then EROFS. */
-static int missing_in_root(const struct at_path *at)
-{
-	struct walk_result res;
-	int err;
-
-	if (at->text[0] && at->text[strlen(at->text) - 1] == '/')
-		return -EISDIR;
-	err = path_walk_parent(&at->base, at->text, &res);
-	if (err)
-		return err;
-	walk_result_put(&res);
-	return -EROFS;
 }
 
 static struct file *open_once(const struct at_path *at, uint32_t flags, uint32_t mode)
@@ -316,8 +263,6 @@ static struct file *open_once(const struct at_path *at, uint32_t flags, uint32_t
 	if (flags & O_CREAT)
 		walk |= WALK_CREATE;
 	err = path_walk(&at->base, at->text, walk, 0, &res);
-	if (err == -ENOENT && (flags & O_CREAT) && res.in_root)
-		err = missing_in_root(at);
 	if (err)
 		return ERR_PTR(err);
 	if (res.at.text && (flags & O_CREAT) && at->text[strlen(at->text) - 1] == '/')

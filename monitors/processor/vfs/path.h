@@ -2,9 +2,9 @@
 /*
  * Paths: where a walk comes to, working directories, mounts.
  *
- * Flow:	what lies in the root goes to the storage node as text, as far as the next mount point; what lies on a
- *		file system of the processor's own is walked here, name by name.  A link that leads from one into the
- *		other is followed by whoever has it, and the other goes on.
+ * Flow:	a walk goes name by name, from mount to mount.  Where the file system has lookup_path() (the files of
+ *		storage nodes) the walk hands it all that is left of the path at once, with the mount points at which
+ *		the file system must hand the rest back.
  * Limits:	40 links, components of 255 bytes, paths below 4096 bytes.
  */
 #pragma once
@@ -16,10 +16,10 @@
 
 struct mounts;
 
-/* A place in the tree: a file of a storage node, or an inode. */
+/* A place in the tree. An empty one is all zeros. */
 struct path {
-	struct inode *inode;    /* referenced; NULL: a file of the root */
-	char *text;             /* canonical, own, never NULL but in an empty struct path */
+	struct inode *inode;    /* referenced */
+	char *text;             /* canonical, own */
 	struct proto_attr attr; /* as it was when the walk came here */
 };
 
@@ -30,10 +30,7 @@ enum walk_flags {
 	WALK_NOFOLLOW = 1 << 0,  /* a link in the last component is the result itself */
 	WALK_DIRECTORY = 1 << 1, /* -ENOTDIR unless it is one */
 	WALK_EMPTY = 1 << 2,     /* AT_EMPTY_PATH: an empty path is the base itself */
-	/*
-	 * A last component that is missing in a directory that has an inode is no error: the result has no
-	 * attributes, but parent and name.
-	 */
+	/* A last component that is missing is no error: the result is empty, but has parent and name. */
 	WALK_CREATE = 1 << 3,
 };
 
@@ -44,14 +41,13 @@ struct walk_result {
 	char *name;       /* own */
 	bool slash;       /* slashes follow the name */
 	bool mount_point; /* something is mounted on that name */
-	bool in_root;     /* set on failure too: the walk ended in the root */
 };
 void walk_result_put(struct walk_result *res);
 
 /* Who walks, and from where. */
 struct walk_base {
 	const struct proto_cred *cred;
-	struct mounts *mounts;
+	const struct mounts *mounts;
 	const struct path *dir; /* of relative paths; NULL: there are none */
 };
 
@@ -80,10 +76,12 @@ int attr_access(const struct proto_cred *cred, const struct proto_attr *attr, ui
 /* --- mounts -------------------------------------------------------------------------- */
 
 /*
- * The mounts of vNode 0, complete: what the root shows through is looked up with the first call.  They last as long
- * as the monitor does.  ERR_PTR: the storage node cannot be asked.
+ * The mounts of vNode 0, complete: the first call makes them.  They last as long as the monitor does.  ERR_PTR: the
+ * storage node cannot be asked.
  */
 struct mounts *mounts_get(void);
+/* The directory "/"; not referenced. */
+struct inode *mounts_root(const struct mounts *m);
 
 struct mount_info { /* one line of /proc/mounts */
 	const char *source;

@@ -7,7 +7,6 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/client/storage.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -157,16 +156,11 @@ long sys_faccessat2(const struct syscall_args *args)
 
 static ssize_t link_target(const struct path *at, char *buf)
 {
-	struct proto_cred cred;
+	struct inode *link = at->inode;
 
-	if ((at->attr.mode & FS_S_IFMT) != FS_S_IFLNK)
+	if (link->mode != FS_S_IFLNK || !link->ops->readlink)
 		return -EINVAL;
-	if (at->inode)
-		return at->inode->ops->readlink
-			       ? at->inode->ops->readlink(at->inode, buf, PROTO_PATH_MAX)
-			       : -EINVAL;
-	process_cred(&cred);
-	return storage_readlink(&cred, at->text, buf, PROTO_PATH_MAX);
+	return link->ops->readlink(link, buf, PROTO_PATH_MAX);
 }
 
 static long do_readlink(int dfd, uint64_t upath, uint64_t ubuf, int size)
@@ -236,8 +230,7 @@ long sys_fchdir(const struct syscall_args *args)
 	if ((to.attr.mode & FS_S_IFMT) != FS_S_IFDIR)
 		err = -ENOTDIR;
 	else
-		err = to.inode ? inode_getattr(to.inode, &attr)
-			       : storage_getattr(&to.attr.file, &attr);
+		err = inode_getattr(to.inode, &attr);
 	if (!err)
 		err = attr_access(&cred, &attr, FS_MAY_EXEC); /* may we enter it? */
 	if (!err)

@@ -155,7 +155,7 @@ static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
 {
 	struct dir_sink sink = {
 		.mounts = fs_current()->mounts,
-		.text = f->path,
+		.dir = f->inode,
 		.buf = buf,
 		.size = size,
 	};

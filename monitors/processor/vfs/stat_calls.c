@@ -5,7 +5,6 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <processor/client/storage.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -198,12 +197,12 @@ static_assert(sizeof(struct statfs_user) == 120, "struct statfs is ABI");
 #define ST_NOEXEC 0x0008u
 #define ST_VALID  0x0020u
 
-static int statfs_of(struct inode *inode, const struct proto_attr *attr, struct ps_statfs *st)
+static int statfs_of(struct inode *inode, struct ps_statfs *st)
 {
 	const struct fs_type *type;
 
 	if (!inode)
-		return attr->file.node ? storage_statfs(&attr->file, st) : -ENOSYS;
+		return -ENOSYS; /* a pipe, a stream, a socket */
 	type = inode->type;
 	*st = (struct ps_statfs){
 		.type = type->magic,
@@ -215,11 +214,11 @@ static int statfs_of(struct inode *inode, const struct proto_attr *attr, struct 
 	return type->statfs ? type->statfs(inode, st) : 0;
 }
 
-static long put_statfs(struct inode *inode, const struct proto_attr *attr, uint64_t ubuf)
+static long put_statfs(struct inode *inode, uint64_t ubuf)
 {
 	struct ps_statfs st;
 	struct statfs_user u = { 0 };
-	const int err = statfs_of(inode, attr, &st);
+	const int err = statfs_of(inode, &st);
 
 	if (err)
 		return err;
@@ -246,7 +245,7 @@ long sys_statfs(const struct syscall_args *args)
 
 	if (ret)
 		return ret;
-	ret = put_statfs(res.at.inode, &res.at.attr, args->a[1]);
+	ret = put_statfs(res.at.inode, args->a[1]);
 	walk_result_put(&res);
 	return ret;
 }
@@ -259,7 +258,7 @@ long sys_fstatfs(const struct syscall_args *args)
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = put_statfs(f->inode, &f->attr, args->a[1]);
+	ret = put_statfs(f->inode, args->a[1]);
 	file_put(f);
 	return ret;
 }

@@ -302,3 +302,9 @@ static struct fs_type storagefs = {
 	.root = storagefs_root,
 	.statfs = storagefs_statfs,
 };
+
+static int storagefs_init(void)
+{
+	return fs_register(&storagefs);
+}
+INITCALL(monitor, storagefs_init);

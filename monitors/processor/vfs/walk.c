@@ -2,17 +2,16 @@
 /*
  * Path walking, across mounts.
  *
- * Flow:	in the root, all that is left of the path goes to the storage node at once, with the mount points to
- *		stop at; on a file system of our own, name by name: search permission, mount point, look-up, link.
- * State:	the directory that the walk is in is an inode, or NULL and then the canonical path is all there is.
- *		Elsewhere that path is kept too, for getcwd and /proc; nothing is looked up by it.
+ * Flow:	name by name: search permission, mount point, look-up, link.  A file system with lookup_path() gets
+ *		all that is left of the path at once, with the mount points that are in it.
+ * State:	the inode that the walk is at, and its canonical path, which getcwd and /proc want; nothing is looked
+ *		up by that path.
  * Limits:	40 links on the whole way; each step takes a component away or follows a link, so every walk ends.
  */
 #include <fs/access.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/client/storage.h>
 
 #include "file.h"
 #include "mount_private.h"
@@ -22,7 +21,7 @@
 struct walk {
 	const struct walk_base *base;
 	uint32_t flags, access;
-	struct inode *cur; /* referenced; NULL: in the root */
+	struct inode *cur; /* referenced */
 	char *canon;       /* of cur; PROTO_PATH_MAX bytes */
 	char *owned;       /* what @rest points into, if not into the caller's text */
 	const char *rest;
@@ -48,8 +47,7 @@ int path_copy(struct path *to, const struct path *from)
 		return -ENOMEM;
 	to->attr = from->attr;
 	to->inode = from->inode;
-	if (to->inode)
-		inode_get(to->inode);
+	inode_get(to->inode);
 	return 0;
 }
 
@@ -109,17 +107,17 @@ int attr_access(const struct proto_cred *cred, const struct proto_attr *attr, ui
 
 int path_text(const struct path *p, char *buf)
 {
-	const struct fs_type *type = p->inode ? p->inode->type : NULL;
+	const struct inode *inode = p->inode;
 	struct proto_attr attr;
 	size_t at;
 	int err;
 
-	if (!p->inode || !p->inode->ops->text) {
+	if (!inode || !inode->ops->text) { /* no inode: an open pipe or stream */
 		strlcpy(buf, p->text, PROTO_PATH_MAX);
-		return p->inode && !inode_getattr(p->inode, &attr) && !attr.nlink ? -ENOENT : 0;
+		return inode && !inode_getattr(p->inode, &attr) && !attr.nlink ? -ENOENT : 0;
 	}
-	at = strlcpy(buf, type->at, PROTO_PATH_MAX);
-	err = p->inode->ops->text(p->inode, buf + at, PROTO_PATH_MAX - at);
+	at = strlcpy(buf, inode->type->at, PROTO_PATH_MAX);
+	err = inode->ops->text(p->inode, buf + at, PROTO_PATH_MAX - at);
 	if (err)
 		strlcpy(buf, p->text, PROTO_PATH_MAX);
 	return err == -EINVAL ? 0 : err;
@@ -194,7 +192,7 @@ static void canon_pop(struct walk *w)
 	slash[slash == w->canon ? 1 : 0] = '\0';
 }
 
-/* Go to @inode, whose reference is taken over; NULL: the root. */
+/* Go to @inode, whose reference is taken over. */
 static void go_to(struct walk *w, struct inode *inode)
 {
 	inode_put(w->cur);
@@ -203,9 +201,18 @@ static void go_to(struct walk *w, struct inode *inode)
 
 static void enter_mount(struct walk *w, const struct mount *mt)
 {
-	if (mt->root)
-		inode_get(mt->root);
+	inode_get(mt->root);
 	go_to(w, mt->root);
+	strlcpy(w->canon, mt->at, PROTO_PATH_MAX);
+}
+
+static void go_to_root(struct walk *w)
+{
+	struct inode *root = mounts_root(w->base->mounts);
+
+	inode_get(root);
+	go_to(w, root);
+	strlcpy(w->canon, "/", PROTO_PATH_MAX);
 }
 
 /* What is left becomes @head, a slash, and what was left. */
@@ -230,26 +237,27 @@ static int put_in_front(struct walk *w, const char *head, size_t len)
 	return 0;
 }
 
-/* --- in the root --------------------------------------------------------------------- */
+static int finish(struct walk *w, struct inode *inode, const struct proto_attr *attr)
+{
+	if (((w->flags & WALK_DIRECTORY) || w->must_be_dir) && !inode_is_dir(inode))
+		return -ENOTDIR;
+	return inode_permission(inode, w->base->cred, attr, w->access);
+}
+
+/* --- all that is left at once -------------------------------------------------------- */
 
 /* At "/", names that need no question: dots, and mount points. */
 static void skip_to_mount(struct walk *w)
 {
-	char at[FS_NAME_MAX + 2];
-
-	while (!w->cur && !strcmp(w->canon, "/")) {
+	while (w->cur == mounts_root(w->base->mounts)) {
 		const char *start = w->rest, *name;
 		const size_t len = next_name(w, &name);
 		const bool dots = is_dot(name, len) || is_dot_dot(name, len);
 		const struct mount *mt = NULL;
 
-		if (len && len <= FS_NAME_MAX && !dots) {
-			at[0] = '/';
-			memcpy(at + 1, name, len);
-			mt = mount_at_text(w->base->mounts, at, len + 1);
-		}
+		if (len && len <= FS_NAME_MAX && !dots)
+			mt = mount_in_dir(w->base->mounts, w->cur, name, len);
 		if (mt) {
-			strlcpy(w->canon, mt->at, PROTO_PATH_MAX);
 			enter_mount(w, mt);
 		} else if (!dots) {
 			w->rest = start;
@@ -259,81 +267,116 @@ static void skip_to_mount(struct walk *w)
 	}
 }
 
-/* The whole way in the root is walked: @rep says to what. */
-static int finish_root(struct walk *w, const struct ps_lookup_rep *rep)
+/* The file system came to a mount point, and hands back what is left. */
+static int cross(struct walk *w, struct path_found *found)
 {
-	struct path *at = &w->res->at;
+	const struct mount *mt = mount_at(w->base->mounts, found->text);
 
-	at->text = kmalloc(rep->path_len + 1u);
-	if (!at->text)
-		return -ENOMEM;
-	memcpy(at->text, rep->path, rep->path_len);
-	at->text[rep->path_len] = '\0';
-	at->attr = rep->attr;
-	return 0;
-}
-
-/* The storage node came to one of our mount points. */
-static int cross(struct walk *w, const struct ps_lookup_rep *rep)
-{
-	const struct mount *mt = mount_at_text(w->base->mounts, rep->path, rep->path_len);
-	char *rest;
-
-	w->nr_links += rep->nr_links;
+	w->nr_links += found->nr_links;
 	if (w->nr_links > MAX_LINKS)
 		return -ELOOP;
 	if (!mt)
 		return -EPROTO;
-	rest = kmalloc(rep->rest_len + 1u);
-	if (!rest)
-		return -ENOMEM;
-	memcpy(rest, rep->rest, rep->rest_len);
-	rest[rep->rest_len] = '\0';
 	kfree(w->owned);
-	w->owned = rest;
-	w->rest = rest;
-	strlcpy(w->canon, mt->at, PROTO_PATH_MAX);
+	w->owned = found->rest;
+	w->rest = found->rest;
+	found->rest = NULL;
 	enter_mount(w, mt);
 	return 0;
 }
 
-/* All that is left, as far as the next mount point. @done: nothing is left. */
-static int walk_root(struct walk *w, bool *done)
+static void found_put(struct path_found *found)
 {
-	struct storage_walk how = { .access = w->access, .flags = PS_LOOKUP_REALPATH };
-	const size_t canon_len = strlen(w->canon), rest_len = strlen(w->rest);
-	struct ps_lookup_rep rep;
-	void *buf = NULL;
-	char *text;
-	int err;
+	inode_put(found->inode);
+	kfree(found->text);
+	kfree(found->rest);
+}
 
-	if (canon_len + 1 + rest_len >= PROTO_PATH_MAX)
-		return -ENAMETOOLONG;
-	text = kmalloc(canon_len + 1 + rest_len + 1);
-	if (!text)
-		return -ENOMEM;
-	memcpy(text, w->canon, canon_len);
-	text[canon_len] = '/';
-	memcpy(text + canon_len + 1, w->rest, rest_len + 1);
-	if (!rest_len && !w->must_be_dir)
-		text[canon_len] = '\0';
-	how.path = text;
-	how.canon_len = canon_len;
-	how.stops = mount_stops(w->base->mounts, &how.stops_len);
-	if (w->flags & WALK_NOFOLLOW)
-		how.flags |= PS_LOOKUP_NOFOLLOW;
-	if (w->flags & WALK_DIRECTORY)
-		how.flags |= PS_LOOKUP_DIRECTORY;
-	err = storage_walk(w->base->cred, &how, &rep, &buf);
-	kfree(text);
-	*done = !err && !rep.stopped;
+/* The whole rest is walked. */
+static int finish_found(struct walk *w, struct path_found *found)
+{
+	struct path *at = &w->res->at;
+	const int err = finish(w, found->inode, &found->attr);
+
+	if (err)
+		return err;
+	*at = (struct path){ .inode = found->inode, .text = found->text, .attr = found->attr };
+	*found = (struct path_found){ 0 };
+	return 0;
+}
+
+/* The rest names nothing, and the caller wants to make it: look for the directory that it would be in. */
+static int find_missing(struct walk *w, struct path_lookup *how)
+{
+	struct walk_result *res = w->res;
+	struct path_found found = { 0 };
+	const char *name;
+	size_t len;
+	const size_t dir_len = split(w->rest, &name, &len);
+	char *dir;
+	int err = -ENOMEM;
+
+	if (!len) { /* a link that leads nowhere */
+		err = inode_writable(w->cur);
+		return err ? err : -ENOENT;
+	}
+	dir = kmalloc(dir_len + 1);
+	res->name = kmalloc(len + 1);
+	if (!dir || !res->name)
+		goto out;
+	memcpy(dir, w->rest, dir_len);
+	dir[dir_len] = '\0';
+	memcpy(res->name, name, len);
+	res->name[len] = '\0';
+	res->slash = name[len] == '/';
+	how->rest = dir;
+	how->must_be_dir = true;
+	err = w->cur->ops->lookup_path(w->cur, how, &found);
+	if (!err && !found.inode)
+		err = -ENOENT;
 	if (!err)
-		err = rep.stopped ? cross(w, &rep) : finish_root(w, &rep);
-	kfree(buf);
+		err = inode_permission(found.inode, w->base->cred, &found.attr, FS_MAY_EXEC);
+	if (!err) {
+		res->parent = (struct path){ found.inode, found.text, found.attr };
+		found = (struct path_found){ 0 };
+	}
+out:
+	found_put(&found);
+	kfree(dir);
 	return err;
 }
 
-/* --- on a file system of our own ----------------------------------------------------- */
+/* All that is left, as far as the next mount point. @done: nothing is left. */
+static int walk_rest(struct walk *w, bool *done)
+{
+	struct path_lookup how = {
+		.cred = w->base->cred,
+		.rest = w->rest,
+		.nofollow = w->flags & WALK_NOFOLLOW,
+		.must_be_dir = w->flags & WALK_DIRECTORY,
+	};
+	struct path_found found = { 0 };
+	int err;
+
+	how.mount_points = mount_points(w->base->mounts, &how.mount_points_len);
+	w->must_be_dir = false; /* the file system sees the slashes of the rest */
+	err = w->cur->ops->lookup_path(w->cur, &how, &found);
+	*done = err || found.inode;
+	if (err == -ENOENT && (w->flags & WALK_CREATE))
+		return find_missing(w, &how);
+	if (!err)
+		err = found.inode ? finish_found(w, &found) : cross(w, &found);
+	found_put(&found);
+	return err;
+}
+
+/* Does the file system look up the rest by itself?  What is left must be more than the inode. */
+static bool asks_rest(const struct walk *w)
+{
+	return w->cur->ops->lookup_path && (!only_slashes(w->rest) || w->cur->mode == FS_S_IFLNK);
+}
+
+/* --- name by name -------------------------------------------------------------------- */
 
 static int go_up(struct walk *w)
 {
@@ -342,8 +385,7 @@ static int go_up(struct walk *w)
 	int err;
 
 	if (mt) {
-		if (mt->parent)
-			inode_get(mt->parent);
+		inode_get(mt->parent);
 		go_to(w, mt->parent);
 		canon_pop(w);
 		return 0;
@@ -394,10 +436,8 @@ static int follow(struct walk *w, struct inode *link)
 	if (len == 0)
 		len = -ENOENT;
 	err = len < 0 ? (int)len : put_in_front(w, target, (size_t)len);
-	if (!err && target[0] == '/') {
-		go_to(w, NULL);
-		strlcpy(w->canon, "/", PROTO_PATH_MAX);
-	}
+	if (!err && target[0] == '/')
+		go_to_root(w);
 	kfree(target);
 	return err;
 }
@@ -429,7 +469,6 @@ static int walk_name(struct walk *w, const char *name, size_t len, bool *done)
 
 	w->must_be_dir = slash;
 	if (mt) {
-		strlcpy(w->canon, mt->at, PROTO_PATH_MAX);
 		enter_mount(w, mt);
 		return 0;
 	}
@@ -453,20 +492,13 @@ static int walk_name(struct walk *w, const char *name, size_t len, bool *done)
 	return err;
 }
 
-static int check_result(const struct walk *w, const struct proto_attr *attr)
-{
-	if (((w->flags & WALK_DIRECTORY) || w->must_be_dir) && !inode_is_dir(w->cur))
-		return -ENOTDIR;
-	return inode_permission(w->cur, w->base->cred, attr, w->access);
-}
-
 static int finish_here(struct walk *w)
 {
 	struct path *at = &w->res->at;
 	int err = inode_getattr(w->cur, &at->attr);
 
 	if (!err)
-		err = check_result(w, &at->attr);
+		err = finish(w, w->cur, &at->attr);
 	if (err)
 		return err;
 	at->text = kstrdup(w->canon);
@@ -510,22 +542,20 @@ static int walk_here(struct walk *w, bool *done)
 static int begin(struct walk *w, const char *text)
 {
 	const struct path *dir = w->base->dir;
-	int err;
 
-	strlcpy(w->canon, "/", PROTO_PATH_MAX);
-	if (text[0] == '/')
+	if (text[0] == '/') {
+		go_to_root(w);
 		return 0;
+	}
 	if (!dir)
 		return -ENOENT;
 	if (text[0] && (dir->attr.mode & FS_S_IFMT) != FS_S_IFDIR)
 		return -ENOTDIR;
-	err = path_text(dir, w->canon);
-	if (dir->inode) {
-		inode_get(dir->inode);
-		w->cur = dir->inode;
-		err = 0; /* one that has been removed still can be stood in */
-	}
-	return err;
+	inode_get(dir->inode);
+	w->cur = dir->inode;
+	/* A walk can begin in a directory that has been removed: the path is then its last one. */
+	(void)!path_text(dir, w->canon);
+	return 0;
 }
 
 int path_walk(const struct walk_base *base, const char *text, uint32_t flags, uint32_t access,
@@ -550,37 +580,15 @@ int path_walk(const struct walk_base *base, const char *text, uint32_t flags, ui
 	w.canon = kmalloc(PROTO_PATH_MAX);
 	err = w.canon ? begin(&w, text) : -ENOMEM;
 	while (!err && !done) {
-		if (!w.cur)
-			skip_to_mount(&w);
-		err = w.cur ? walk_here(&w, &done) : walk_root(&w, &done);
+		skip_to_mount(&w);
+		err = asks_rest(&w) ? walk_rest(&w, &done) : walk_here(&w, &done);
 	}
-	res->in_root = !w.cur;
 	inode_put(w.cur);
 	kfree(w.owned);
 	kfree(w.canon);
 	if (err)
 		walk_result_put(res);
 	return err;
-}
-
-static bool has_mount(const struct walk_base *base, const struct walk_result *res, size_t len)
-{
-	const struct path *dir = &res->parent;
-	char *full;
-	size_t at;
-	bool found;
-
-	if (dir->inode)
-		return mount_in_dir(base->mounts, dir->inode, res->name, len);
-	full = kmalloc(PROTO_PATH_MAX);
-	if (!full)
-		return true; /* the one that changes nothing */
-	at = strcmp(dir->text, "/") ? strlcpy(full, dir->text, PROTO_PATH_MAX) : 0;
-	full[at] = '/';
-	strlcpy(full + at + 1, res->name, PROTO_PATH_MAX - at - 1);
-	found = mount_at_text(base->mounts, full, strlen(full));
-	kfree(full);
-	return found;
 }
 
 int path_walk_parent(const struct walk_base *base, const char *text, struct walk_result *res)
@@ -616,7 +624,7 @@ int path_walk_parent(const struct walk_base *base, const char *text, struct walk
 	memcpy(res->name, name, len);
 	res->name[len] = '\0';
 	res->slash = name[len] == '/';
-	res->mount_point = has_mount(base, res, len);
+	res->mount_point = mount_in_dir(base->mounts, res->parent.inode, res->name, len);
 	return 0;
 }
 
