@@ -133,7 +133,7 @@ static struct file *memfd_open(const char *name, uint32_t flags)
 	if (err)
 		return ERR_PTR(err);
 	snprintf(text, sizeof(text), "/memfd:%s", name);
-	f = file_create(&local_path_ops, O_RDWR | O_LARGEFILE, text);
+	f = file_create(&path_ops, O_RDWR | O_LARGEFILE, text);
 	if (IS_ERR(f)) {
 		inode_put(&ti->inode);
 		return f;

@@ -86,7 +86,7 @@ struct file *tty_open(struct tty *tty, uint32_t flags)
 	if (err)
 		return ERR_PTR(err);
 	snprintf(path, sizeof(path), "/dev/pts/%u", tty_index(tty));
-	f = file_create(&local_path_ops, flags, path);
+	f = file_create(&path_ops, flags, path);
 	if (IS_ERR(f)) {
 		inode_put(inode);
 		return f;

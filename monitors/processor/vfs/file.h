@@ -84,10 +84,10 @@ struct file {
 	uint32_t flags;    /* atomic: O_* but not O_CLOEXEC */
 	struct mutex lock; /* RANK_FILE */
 	uint64_t pos __guarded_by(&lock);
-	char *path;          /* const: canonical, as it was at open, or NULL */
-	struct inode *inode; /* const: counted; files of the processor's own file systems */
+	char *path; /* const: canonical, as it was at open, or NULL */
+	struct inode
+		*inode; /* const: counted; NULL: no path leads to it (pipes, streams, sockets) */
 
-	/* Files of a storage node. */
 	struct proto_attr attr; /* const: as it was at open */
 	struct object *object;  /* const: pages of a regular file, or NULL */
 	/* Read-ahead, under lock. */
@@ -185,8 +185,8 @@ static inline void fd_return(struct file *f, bool counted)
 /* --- kinds of files ------------------------------------------------------------------ */
 
 struct ctl_prog;
-extern const struct file_ops regular_ops, dir_ops, path_ops, stream_ops;
-extern const struct file_ops local_dir_ops, local_path_ops; /* of inodes */
+extern const struct file_ops dir_ops, path_ops; /* of every file system */
+extern const struct file_ops regular_ops, stream_ops;
 /* Stream @stream (0, 1, 2) of the program's launcher. */
 struct file *stream_open(struct ctl_prog *prog, unsigned int stream, uint32_t flags);
 /* Both ends of a new pipe, read end first; @flags: O_NONBLOCK, O_DIRECT. -ENFILE, -ENOMEM. */

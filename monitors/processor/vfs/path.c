@@ -82,8 +82,8 @@ static struct file *open_inode(struct inode *inode, const char *text, const stru
 			       uint32_t flags)
 {
 	const bool plain = (flags & O_PATH) || inode_is_dir(inode);
-	struct file *f = file_create(plain && !(flags & O_PATH) ? &local_dir_ops : &local_path_ops,
-				     flags, text);
+	struct file *f =
+		file_create(plain && !(flags & O_PATH) ? &dir_ops : &path_ops, flags, text);
 	int err = 0;
 
 	if (IS_ERR(f))
@@ -97,7 +97,7 @@ static struct file *open_inode(struct inode *inode, const char *text, const stru
 		tty_opened(f);
 	if (!err)
 		return f;
-	f->ops = &local_path_ops; /* nothing to release but the inode */
+	f->ops = &path_ops; /* nothing to release but the inode */
 	file_put(f);
 	return ERR_PTR(err);
 }

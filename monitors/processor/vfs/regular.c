@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Regular files and directories of storage nodes.
+ * Regular files of storage nodes.
  *
  * Flow:	read(2) copies out of the same cache lines that mmap would show, page by page, and asks for what
  *		a sequential reader will want next; nothing here keeps a copy of its own.
@@ -12,12 +12,10 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <mm/slab.h>
-#include <processor/client/storage.h>
 #include <processor/excache/excache.h>
 #include <processor/process/process.h>
 
-#include "dirent_private.h"
+#include "inode.h"
 #include "uio.h"
 
 #define RA_MIN 4  /* pages */
@@ -86,12 +84,10 @@ static ssize_t regular_read(struct file *f, struct uio *uio, uint64_t *pos)
 	return done;
 }
 
-static int storage_stat(struct file *f, struct proto_attr *attr)
+static int regular_stat(struct file *f, struct proto_attr *attr)
 {
-	return storage_getattr(&f->attr.file, attr);
+	return inode_getattr(f->inode, attr);
 }
-
-#define FIONREAD 0x541bu
 
 static long regular_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 {
@@ -108,78 +104,7 @@ static long regular_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 const struct file_ops regular_ops = {
 	.name = "regular",
 	.read = regular_read,
-	.stat = storage_stat,
+	.stat = regular_stat,
 	.ioctl = regular_ioctl,
-	.seekable = true,
-};
-
-/* O_PATH: a name and nothing more. */
-const struct file_ops path_ops = {
-	.name = "path",
-	.stat = storage_stat,
-};
-
-/* --- directories --------------------------------------------------------------------- */
-
-static ssize_t dir_read(struct file *f, struct uio *uio, uint64_t *pos)
-{
-	return -EISDIR;
-}
-
-#define DIR_CHUNK 4096
-
-/* Entries of the storage node from sink->pos on, until there is no room or there are no more. */
-static int emit_remote(struct file *f, struct dir_sink *sink, uint8_t *chunk)
-{
-	ssize_t len = 1;
-	int err = 0;
-
-	while (!err && !sink->full &&
-	       (len = storage_getdents(&f->attr.file, sink->pos, chunk, DIR_CHUNK)) > 0) {
-		struct ps_dirent e;
-		size_t off = 0;
-
-		while (!sink->full && (err = ps_dirent_decode(chunk, (size_t)len, &off, &e)) == 0)
-			(void)dir_emit(sink, e.name, e.name_len, e.ino, e.type, e.cookie);
-		if (err == -ENOENT)
-			err = 0; /* end of this chunk */
-	}
-	if (!err && len < 0)
-		err = (int)len;
-	if (!err && len == 0)
-		sink->pos = DIR_MOUNTS;
-	return err;
-}
-
-static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
-{
-	struct dir_sink sink = {
-		.mounts = fs_current()->mounts,
-		.dir = f->inode,
-		.buf = buf,
-		.size = size,
-	};
-	uint8_t *chunk = kmalloc(DIR_CHUNK);
-	int err = 0;
-
-	if (!chunk)
-		return -ENOMEM;
-	mutex_lock(&f->lock);
-	sink.pos = f->pos;
-	if (sink.pos < DIR_MOUNTS)
-		err = emit_remote(f, &sink, chunk);
-	if (!err && sink.pos >= DIR_MOUNTS)
-		dir_emit_mounts(&sink, sink.pos);
-	f->pos = sink.pos;
-	mutex_unlock(&f->lock);
-	kfree(chunk);
-	return err && !sink.used ? err : dir_result(&sink);
-}
-
-const struct file_ops dir_ops = {
-	.name = "directory",
-	.read = dir_read,
-	.stat = storage_stat,
-	.getdents = dir_getdents,
 	.seekable = true,
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open files of file systems that the processor serves itself: directories, and names (O_PATH).
+ * Open directories, and open names (O_PATH).
  *
- * Entries:	position 0 is ".", 1 is "..", then come those of the file system at positions that it chooses, then at
- *		DIR_MOUNTS the mount points, which hide entries of the same name.
+ * Positions:	0 is ".", 1 is "..", then come the entries of the file system at positions that it chooses (all of them,
+ *		where it lists "." and ".." itself), then at DIR_MOUNTS the mount points, which hide entries of the same
+ *		name.
  */
 #include <arch/uaccess.h>
 #include <lib/err.h>
@@ -23,8 +24,10 @@ struct dirent64_user {
 } __packed;
 static_assert(offsetof(struct dirent64_user, name) == 19, "linux_dirent64 is ABI");
 
-#define NAME_AT offsetof(struct dirent64_user, name)
+#define NAME_AT    offsetof(struct dirent64_user, name)
+#define DIR_MOUNTS (1ull << 62) /* positions of mount points begin here */
 
+/* One entry into the user's buffer. */
 static bool put(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
 		uint64_t cookie)
 {
@@ -63,7 +66,7 @@ bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino,
 	return sink->put(sink, name, len, ino, type, cookie);
 }
 
-void dir_emit_mounts(struct dir_sink *sink, uint64_t pos)
+static void emit_mounts(struct dir_sink *sink, uint64_t pos)
 {
 	const struct mount *mt;
 	uint64_t i = pos - DIR_MOUNTS;
@@ -78,7 +81,8 @@ void dir_emit_mounts(struct dir_sink *sink, uint64_t pos)
 		sink->pos = DIR_MOUNTS + i;
 }
 
-ssize_t dir_result(const struct dir_sink *sink)
+/* What getdents64() answers. */
+static ssize_t result(const struct dir_sink *sink)
 {
 	if (sink->used)
 		return (ssize_t)sink->used;
@@ -125,11 +129,11 @@ static int emit_all(struct inode *dir, uint64_t pos, struct dir_sink *sink)
 			pos = sink->pos = DIR_MOUNTS;
 	}
 	if (!err && pos >= DIR_MOUNTS)
-		dir_emit_mounts(sink, pos);
+		emit_mounts(sink, pos);
 	return err;
 }
 
-static ssize_t local_getdents(struct file *f, uint64_t buf, uint32_t size)
+static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
 {
 	struct dir_sink sink = {
 		.put = put,
@@ -145,29 +149,29 @@ static ssize_t local_getdents(struct file *f, uint64_t buf, uint32_t size)
 	err = emit_all(f->inode, f->pos, &sink);
 	f->pos = sink.pos;
 	mutex_unlock(&f->lock);
-	return err ? err : dir_result(&sink);
+	return err ? err : result(&sink);
 }
 
-static int local_stat(struct file *f, struct proto_attr *attr)
+static int inode_stat(struct file *f, struct proto_attr *attr)
 {
 	return inode_getattr(f->inode, attr);
 }
 
-static ssize_t local_dir_read(struct file *f, struct uio *uio, uint64_t *pos)
+static ssize_t dir_read(struct file *f, struct uio *uio, uint64_t *pos)
 {
 	return -EISDIR;
 }
 
-const struct file_ops local_dir_ops = {
+const struct file_ops dir_ops = {
 	.name = "directory",
-	.read = local_dir_read,
-	.stat = local_stat,
-	.getdents = local_getdents,
+	.read = dir_read,
+	.stat = inode_stat,
+	.getdents = dir_getdents,
 	.seekable = true,
 };
 
 /* O_PATH: a name and nothing more. */
-const struct file_ops local_path_ops = {
+const struct file_ops path_ops = {
 	.name = "path",
-	.stat = local_stat,
+	.stat = inode_stat,
 };
