@@ -183,6 +183,13 @@ struct claim {                   /* evict.c: what came of looking for a frame */
 void claim_locked(struct cache_set *set, struct claim *c, bool demand) __must_hold(&set->lock);
 /* No lock held: queue the victims but the first @nr_kept, put the objects. */
 void claim_finish(struct claim *c, uint32_t nr_kept);
+/* May lines of @obj be written back?  If so one is counted. */
+bool writeback_begin(struct object *obj);
+/* @line, unmapped and dirty, becomes WRITEBACK; writeback_begin() was true. */
+void start_writeback_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
+
+/* --- map.c ----------------------------------------------------------------------------- */
+
 /* Remove every mapping of @line, flush, and note whether it was written. */
 void line_unmap_all_locked(struct line *line);
 /* Enter the first mapping of @line. False: something is mapped there, no memory, or the layout is not at @seq. */

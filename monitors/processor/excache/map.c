@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ExCache: where lines are mapped, and dropping or flushing ranges of pages.
+ *
+ * Ordering:	a page table entry is removed and TLBs are flushed before a line's dirty bit is read for
+ *		the last time; only then is the frame reused or sent.  Lines that are dropped for good
+ *		need no dirty bit: several are unmapped and detached, then comes one flush, then their
+ *		frames are free.
+ * Locking:	a set's lock, inside it object.lock and aspace.lock; none across a wait.
+ */
+#include "cache_private.h"
+
+#include <kernel/panic.h>
+#include <mm/slab.h>
+#include <processor/mm/aspace.h>
+
+#include "around.h"
+
+/* --- mappings ------------------------------------------------------------------------ */
+
+/* Clear the PTE behind @map and flush; notes a write. */
+static void map_clear_locked(struct line *line, struct line_map *map)
+{
+	struct pgtable_entry old;
+
+	/*
+	 * Flushed before the lock is dropped: an owner of the space that finds no PTE any more may free
+	 * the page table.
+	 */
+	spin_lock(&map->as->lock);
+	pgtable_unmap(map->as->pt, map->vaddr, &old);
+	if (old.present)
+		tlb_flush_range(map->as->pt, map->vaddr, map->vaddr + PAGE_SIZE);
+	spin_unlock(&map->as->lock);
+	if (old.present && old.dirty)
+		line->flags |= LINE_DIRTY;
+}
+
+static void map_remove_locked(struct line *line, struct line_map *map)
+{
+	line->nr_maps--;
+	if (map == &line->first_map) {
+		map->as = NULL;
+		return;
+	}
+	list_del(&map->link);
+	kfree(map);
+}
+
+void line_unmap_all_locked(struct line *line)
+{
+	struct line_map *map, *tmp;
+
+	if (line->first_map.as) {
+		map_clear_locked(line, &line->first_map);
+		map_remove_locked(line, &line->first_map);
+	}
+	list_for_each_entry_safe(map, tmp, &line->maps, link) {
+		map_clear_locked(line, map);
+		map_remove_locked(line, map);
+	}
+}
+
+static struct line_map *map_find_locked(struct line *line, const struct aspace *as, vaddr_t vaddr)
+{
+	struct line_map *map;
+
+	if (line->first_map.as == as && line->first_map.vaddr == vaddr)
+		return &line->first_map;
+	list_for_each_entry(map, &line->maps, link) {
+		if (map->as == as && map->vaddr == vaddr)
+			return map;
+	}
+	return NULL;
+}
+
+void excache_unmap_pte(struct aspace *as, vaddr_t vaddr, paddr_t paddr)
+{
+	struct line *line = line_of_paddr(paddr);
+	struct cache_set *set = set_of_line(line);
+	struct line_map *map;
+
+	spin_lock(&set->lock);
+	/* Evicted and perhaps reused elsewhere since the caller looked: then the PTE is gone as well. */
+	map = line->set == (uint32_t)(set - excache.sets) ? map_find_locked(line, as, vaddr) : NULL;
+	if (map) {
+		map_clear_locked(line, map);
+		map_remove_locked(line, map);
+	}
+	spin_unlock(&set->lock);
+}
+
+/* The mapping (@as, @vaddr) of @line, new or already there; NULL: no memory. */
+static struct line_map *map_add_locked(struct line *line, struct aspace *as, vaddr_t vaddr)
+{
+	struct line_map *map = map_find_locked(line, as, vaddr);
+
+	if (map)
+		return map;
+	if (!line->first_map.as) {
+		map = &line->first_map;
+	} else {
+		map = kmalloc(sizeof(*map));
+		if (!map)
+			return NULL;
+		list_add_tail(&map->link, &line->maps);
+	}
+	map->as = as;
+	map->vaddr = vaddr;
+	line->nr_maps++;
+	return map;
+}
+
+static unsigned int pgt_of(uint32_t prot)
+{
+	return ((prot & PM_PROT_READ) ? PGT_READ : 0) |
+	       ((prot & PM_PROT_WRITE) ? PGT_WRITE | PGT_READ : 0) |
+	       ((prot & PM_PROT_EXEC) ? PGT_EXEC | PGT_READ : 0);
+}
+
+/* -EEXIST: *old is another frame that is still mapped there, or has no struct line_map. */
+static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
+			   const struct layout_seq *seq, struct pgtable_entry *old)
+{
+	const unsigned int pgt = pgt_of(prot);
+	const paddr_t paddr = line_paddr(line);
+	struct line_map *map;
+	int err;
+
+	old->present = false;
+	if (as->seq.map != seq->map || (seq->cow != COW_ANY && as->seq.cow != seq->cow))
+		return -EAGAIN;
+	if (pgtable_query(as->pt, vaddr, old) && (old->paddr != paddr || (old->prot & PGT_AROUND)))
+		return -EEXIST;
+	map = map_add_locked(line, as, vaddr);
+	if (!map)
+		return -ENOMEM;
+	if (old->present) {
+		/* A rights change keeps accessed and dirty; wider rights need no flush elsewhere. */
+		pgtable_protect(as->pt, vaddr, pgt);
+		tlb_flush_range(as->pt, vaddr, vaddr + PAGE_SIZE);
+		return 0;
+	}
+	err = pgtable_map(as->pt, vaddr, paddr, pgt);
+	if (err)
+		map_remove_locked(line, map);
+	return err;
+}
+
+bool line_map_first_locked(struct line *line, struct aspace *as, vaddr_t vaddr, uint32_t prot,
+			   uint64_t seq)
+{
+	bool ok;
+
+	ASSERT(line->nr_maps == 0);
+	spin_lock(&as->lock);
+	ok = as->seq.map == seq &&
+	     pgtable_map_new(as->pt, vaddr, excache.base + line_offset(line), pgt_of(prot)) == 0;
+	if (ok) {
+		line->first_map.as = as;
+		line->first_map.vaddr = vaddr;
+		line->nr_maps = 1;
+	}
+	spin_unlock(&as->lock);
+	return ok;
+}
+
+int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
+		    const struct layout_seq *seq)
+{
+	struct cache_set *set = set_of_line(line);
+	struct pgtable_entry old;
+	int err;
+
+	if ((prot & PM_PROT_EXEC) && !(READ_ONCE(line->flags) & LINE_EXEC_OK))
+		frame_rewrite_for_exec(line_data(line));
+	do {
+		spin_lock(&set->lock);
+		if (prot & PM_PROT_EXEC)
+			line->flags |= LINE_EXEC_OK;
+		spin_lock(&as->lock);
+		err = map_line_locked(as, vaddr, line, prot, seq, &old);
+		spin_unlock(&as->lock);
+		spin_unlock(&set->lock);
+		if (err == -EEXIST && (old.prot & PGT_AROUND))
+			around_unmap(as, vaddr, vaddr + PAGE_SIZE, true);
+		else if (err == -EEXIST)
+			excache_unmap_pte(as, vaddr, old.paddr);
+	} while (err == -EEXIST);
+	return err;
+}
+
+/* --- ranges -------------------------------------------------------------------------- */
+
+#define RANGE_BATCH 64
+
+/* Up to RANGE_BATCH pages of [first, end) that have a line, in no order. */
+static size_t collect(struct object *obj, uint64_t first, uint64_t end, uint64_t *pgoffs)
+{
+	struct line *line;
+	size_t nr = 0;
+
+	spin_lock(&obj->lock);
+	list_for_each_entry(line, &obj->lines, obj_link) {
+		if (line->pgoff - first >= end - first)
+			continue;
+		pgoffs[nr++] = line->pgoff;
+		if (nr == RANGE_BATCH)
+			break;
+	}
+	spin_unlock(&obj->lock);
+	return nr;
+}
+
+/*
+ * Lines that are dropped together: out of their sets, not yet on the free list, and perhaps still in TLBs for the
+ * page table of @as.
+ */
+struct drop {
+	struct aspace *as; /* NULL: flush every mapping at once */
+	struct list_head gone;
+	struct tlb_batch tlb;
+};
+
+static void drop_begin(struct drop *d, struct aspace *as)
+{
+	d->as = as;
+	list_init(&d->gone);
+	if (as)
+		tlb_batch_init(&d->tlb, as->pt);
+}
+
+/* Flush, then the frames may be used again. */
+static void drop_finish(struct drop *d)
+{
+	if (d->as)
+		tlb_batch_flush(&d->tlb);
+	line_free_give_all(&d->gone);
+}
+
+/* The contents do not matter any more: a mapping in d->as goes without a look at its dirty bit. */
+static void drop_unmap_locked(struct drop *d, struct line *line)
+{
+	bool present;
+
+	if (!d->as || line->first_map.as != d->as) {
+		line_unmap_all_locked(line);
+		return;
+	}
+	/* Others' page tables may go as soon as they map nothing: these are flushed now. */
+	spin_lock(&d->as->lock);
+	present = pgtable_clear(d->as->pt, line->first_map.vaddr);
+	spin_unlock(&d->as->lock);
+	if (present)
+		tlb_batch_add(&d->tlb, line->first_map.vaddr);
+	map_remove_locked(line, &line->first_map);
+	if (line->nr_maps > 0)
+		line_unmap_all_locked(line);
+}
+
+/* Drop one line, once nothing uses it; @flush: see that it is stored first. */
+static void drop_one(struct object *obj, uint64_t pgoff, bool flush, struct drop *d)
+{
+	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
+	struct line *line, *queue = NULL;
+	struct object *put = NULL;
+	uint64_t gen;
+
+	for (;;) {
+		spin_lock(&set->lock);
+		gen = set->gen;
+		line = set_find_locked(set, obj, pgoff);
+		if (!line)
+			break;
+		if (line->state == LINE_VALID && line->pins == 0) {
+			if (flush)
+				line_unmap_all_locked(line);
+			else
+				drop_unmap_locked(d, line);
+			if (flush && (line->flags & LINE_DIRTY)) {
+				const bool may = writeback_begin(obj);
+
+				BUG_ON(!may); /* who flushes holds off merges */
+				start_writeback_locked(set, line);
+				queue = line;
+			} else {
+				put = line_detach_locked(set, line);
+				list_add(&line->set_link, &d->gone);
+			}
+			break;
+		}
+		spin_unlock(&set->lock);
+		/* Whoever has the line may wait for a frame: for one of ours, perhaps. */
+		drop_finish(d);
+		set_wait(set, gen);
+	}
+	spin_unlock(&set->lock);
+	if (queue)
+		writeback_queue(queue);
+	if (put)
+		object_put(put);
+}
+
+/* Start the write-back of every dirty line, so that they share messages; drop_one() then waits. */
+static void flush_start(struct object *obj, const uint64_t *pgoffs, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		struct cache_set *set = &excache.sets[set_index(obj, pgoffs[i])];
+		struct line *line;
+
+		spin_lock(&set->lock);
+		line = set_find_locked(set, obj, pgoffs[i]);
+		if (line && line->state == LINE_VALID && line->pins == 0) {
+			line_unmap_all_locked(line);
+			if ((line->flags & LINE_DIRTY) && writeback_begin(obj))
+				start_writeback_locked(set, line);
+			else
+				line = NULL;
+		} else {
+			line = NULL;
+		}
+		spin_unlock(&set->lock);
+		if (line)
+			writeback_queue(line);
+	}
+}
+
+static void drop_pages(struct object *obj, struct aspace *as, const uint64_t *pgoffs, size_t nr,
+		       bool flush)
+{
+	struct drop d;
+
+	drop_begin(&d, as);
+	if (flush)
+		flush_start(obj, pgoffs, nr);
+	for (size_t i = 0; i < nr; i++)
+		drop_one(obj, pgoffs[i], flush, &d);
+	drop_finish(&d);
+}
+
+static void drop_range(struct object *obj, struct aspace *as, uint64_t first, uint64_t end,
+		       bool flush)
+{
+	uint64_t pgoffs[RANGE_BATCH];
+	size_t nr;
+
+	if (first >= end)
+		return;
+	/* A short range is looked up page by page, a long one by what there is. */
+	if (end - first <= RANGE_BATCH) {
+		for (nr = 0; nr < end - first; nr++)
+			pgoffs[nr] = first + nr;
+		drop_pages(obj, as, pgoffs, nr, flush);
+		return;
+	}
+	do {
+		nr = collect(obj, first, end, pgoffs);
+		drop_pages(obj, as, pgoffs, nr, flush);
+	} while (nr > 0);
+}
+
+void excache_drop(struct object *obj, uint64_t first, uint64_t end)
+{
+	drop_range(obj, NULL, first, end, false);
+}
+
+void excache_drop_top(struct aspace *as, uint64_t first, uint64_t end)
+{
+	drop_range(as->anon, as, first, end, false);
+}
+
+int excache_flush(struct object *obj, uint64_t first, uint64_t end)
+{
+	drop_range(obj, NULL, first, end, true);
+	return obj->kind == OBJECT_FILE ? 0 : READ_ONCE(obj->failed);
+}
