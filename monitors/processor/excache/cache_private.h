@@ -136,7 +136,7 @@ static inline struct vregion *vregion_locked(struct object *obj, uint64_t index)
 	return obj->near;
 }
 
-/* shared.c: the home is to know @obj; @obj is not found by its name any more. */
+/* object.c: the home is to know @obj; @obj is not found by its name any more. */
 int shared_introduce(struct object *obj);
 void shared_forget(struct object *obj);
 

@@ -1,28 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Objects: the table of file objects, and the lifetime of all objects.
+ * Objects: life, files, and shared memory.
  *
- * Invariants:	at most one object per (file, version) is in the table; an object leaves it with its
+ * Flow:	pages of a shared object are p-local when they are written first, with a frame credit, and are
+ *		written back to and fetched from the owners like those of anonymous objects.  The home learns
+ *		of the object when its first page is made, or at once if the object is reserved.
+ * Invariants:	at most one object per (file, version) is in the table of files; an object leaves it with its
  *		last reference, which a line may hold.
- * Locking:	table_lock, then nothing: an object is freed outside of it.
+ * Locking:	file_lock and shared_lock guard the tables, and nothing is taken inside them; an object is
+ *		freed outside of them.  object.lock guards size, seq, the range that is going away and
+ *		nr_pages.  setup_lock lets one thread at a time introduce an object to its home.
+ * Ordering:	a range that goes away is blocked and seq grows, so that no line of it can be made; lines are
+ *		dropped, the owners told, the range unblocked.
  */
 #include "object.h"
 
 #include <kernel/counter.h>
+#include <kernel/mutex.h>
+#include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/hash.h>
+#include <lib/string.h>
 #include <managers/placement.h>
 #include <mm/slab.h>
+#include <processor/mm/remote.h>
 
 #include "around_private.h"
 #include "cache_private.h"
 #include "excache.h"
 
-#define TABLE_BUCKETS 1024 /* chains grow; the count of open files is in the hundreds */
+#define FILE_BUCKETS 1024 /* chains grow; the count of open files is in the hundreds */
 
-static struct spinlock table_lock = SPINLOCK_INIT("object.table", RANK_SPIN_MONITOR);
-static struct list_head table[TABLE_BUCKETS]; /* table_lock; set up on first use */
-static uint64_t nr_objects;                   /* table_lock */
+static struct spinlock file_lock = SPINLOCK_INIT("object.table", RANK_SPIN_MONITOR);
+static struct list_head file_table[FILE_BUCKETS]; /* file_lock; set up on first use */
+static uint64_t nr_files;                         /* file_lock */
 
 static uint64_t gauge_objects(void)
 {
@@ -30,11 +41,11 @@ static uint64_t gauge_objects(void)
 }
 GAUGE(object_gauge, "excache.file_objects", "files that are open or cached", gauge_objects);
 
-static struct list_head *bucket_locked(const struct proto_file *file)
+static struct list_head *file_bucket_locked(const struct proto_file *file)
 {
 	struct list_head *head =
-		&table[hash64_pair(file->ino, (uint64_t)file->node << 32 | file->gen) %
-		       TABLE_BUCKETS];
+		&file_table[hash64_pair(file->ino, (uint64_t)file->node << 32 | file->gen) %
+			    FILE_BUCKETS];
 
 	if (!head->next)
 		list_init(head);
@@ -60,7 +71,7 @@ static struct object *find_locked(const struct proto_attr *attr)
 {
 	struct object *obj;
 
-	list_for_each_entry(obj, bucket_locked(&attr->file), table_link) {
+	list_for_each_entry(obj, file_bucket_locked(&attr->file), table_link) {
 		if (same_file(&obj->file, &attr->file) && obj->version == attr->version &&
 		    obj->size == attr->size && refcount_inc_not_zero(&obj->refs))
 			return obj;
@@ -73,7 +84,7 @@ static struct object *find_stale_locked(const struct proto_attr *attr)
 {
 	struct object *obj;
 
-	list_for_each_entry(obj, bucket_locked(&attr->file), table_link) {
+	list_for_each_entry(obj, file_bucket_locked(&attr->file), table_link) {
 		if (same_file(&obj->file, &attr->file) && READ_ONCE(obj->nr_lines) > 0 &&
 		    (obj->version != attr->version || obj->size != attr->size) &&
 		    refcount_inc_not_zero(&obj->refs))
@@ -94,16 +105,16 @@ struct object *object_file_get(const struct proto_attr *attr)
 		fresh->size = attr->size;
 		fresh->dev = (uint32_t)(attr->fsid & 0xffff);
 	}
-	spin_lock(&table_lock);
+	spin_lock(&file_lock);
 	obj = find_locked(attr);
 	stale = find_stale_locked(attr);
 	if (!obj && fresh) {
-		list_add(&fresh->table_link, bucket_locked(&attr->file));
-		nr_objects++;
+		list_add(&fresh->table_link, file_bucket_locked(&attr->file));
+		nr_files++;
 		obj = fresh;
 		fresh = NULL;
 	}
-	spin_unlock(&table_lock);
+	spin_unlock(&file_lock);
 	kfree(fresh);
 	if (stale) {
 		excache_drop(stale, 0, UINT64_MAX);
@@ -120,10 +131,10 @@ void object_put(struct object *obj)
 		space_end(obj);
 		return;
 	}
-	spin_lock(&table_lock);
+	spin_lock(&file_lock);
 	list_del(&obj->table_link);
-	nr_objects--;
-	spin_unlock(&table_lock);
+	nr_files--;
+	spin_unlock(&file_lock);
 	windows_destroy(obj);
 	kfree(obj->path);
 	kfree(obj);
@@ -150,8 +161,313 @@ size_t object_count(void)
 {
 	size_t nr;
 
-	spin_lock(&table_lock);
-	nr = nr_objects;
-	spin_unlock(&table_lock);
+	spin_lock(&file_lock);
+	nr = nr_files;
+	spin_unlock(&file_lock);
 	return nr;
+}
+
+#define SHARED_BUCKETS 256
+#define PAGES_MAX      (PM_USER_TOP >> PAGE_SHIFT)
+
+static struct spinlock shared_lock = SPINLOCK_INIT("object.shared", RANK_SPIN_MONITOR);
+static struct list_head shared_table[SHARED_BUCKETS]; /* shared_lock; set up on first use */
+static struct mutex setup_lock = MUTEX_INIT(setup_lock, "object.setup", RANK_MONITOR);
+static struct waitqueue unblocked = WAITQUEUE_INIT(unblocked);
+
+/* --- shared objects: life ------------------------------------------------------------ */
+
+static struct list_head *shared_bucket_locked(uint64_t id)
+{
+	struct list_head *head = &shared_table[hash64(id) % SHARED_BUCKETS];
+
+	if (!head->next)
+		list_init(head);
+	return head;
+}
+
+static int introduce(struct object *obj, uint64_t len)
+{
+	int err;
+
+	mutex_lock(&setup_lock);
+	err = READ_ONCE(obj->vregion_size) ? 0 : remote_space(obj, len);
+	mutex_unlock(&setup_lock);
+	return err;
+}
+
+int shared_introduce(struct object *obj)
+{
+	return introduce(obj, 0);
+}
+
+struct object *object_shared_create(uint64_t size, bool reserve)
+{
+	const uint64_t id = object_new_id();
+	const uint32_t home = gmm_home_for(id);
+	struct object *obj;
+	int err;
+
+	if (size > PM_USER_TOP)
+		return ERR_PTR(-EFBIG);
+	if (!home)
+		return ERR_PTR(-EHOSTDOWN);
+	obj = space_create(OBJECT_SHARED, id, home, 0, hash64(id) >> 1);
+	if (IS_ERR(obj))
+		return obj;
+	obj->size = size;
+	obj->reserved = reserve;
+	spin_lock(&shared_lock);
+	list_add(&obj->table_link, shared_bucket_locked(id));
+	spin_unlock(&shared_lock);
+	err = reserve ? introduce(obj, (size + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1)) : 0;
+	if (err) {
+		object_put(obj);
+		return ERR_PTR(err);
+	}
+	return obj;
+}
+
+void shared_forget(struct object *obj)
+{
+	spin_lock(&shared_lock);
+	list_del(&obj->table_link);
+	spin_unlock(&shared_lock);
+}
+
+struct object *object_shared_find(uint64_t id)
+{
+	struct object *obj, *found = NULL;
+
+	spin_lock(&shared_lock);
+	list_for_each_entry(obj, shared_bucket_locked(id), table_link) {
+		if (obj->id == id && refcount_inc_not_zero(&obj->refs)) {
+			found = obj;
+			break;
+		}
+	}
+	spin_unlock(&shared_lock);
+	return found;
+}
+
+/* --- shared objects: pages ----------------------------------------------------------- */
+
+/* -EAGAIN: the page is going away, wait; -EIO: @bounded, and it lies behind the end. */
+static int may_begin(struct object *obj, uint64_t pgoff, bool bounded, uint64_t *seq)
+{
+	int err = 0;
+
+	spin_lock(&obj->lock);
+	*seq = obj->seq;
+	if (pgoff - obj->going_first < obj->going_end - obj->going_first)
+		err = -EAGAIN;
+	else if (bounded && pgoff >= DIV_ROUND_UP(obj->size, PAGE_SIZE))
+		err = -EIO;
+	spin_unlock(&obj->lock);
+	return err;
+}
+
+static bool is_going(struct object *obj, uint64_t pgoff)
+{
+	uint64_t seq;
+
+	return may_begin(obj, pgoff, false, &seq) == -EAGAIN;
+}
+
+static int shared_get_once(struct object *obj, uint64_t pgoff, bool make, bool bounded,
+			   struct line **out)
+{
+	uint64_t seq;
+	int err = may_begin(obj, pgoff, bounded, &seq);
+
+	if (err == -EAGAIN)
+		err = wait_event_killable(&unblocked, !is_going(obj, pgoff)) ? -EINTR : -EAGAIN;
+	if (err)
+		return err;
+	err = excache_get(obj, pgoff, EXCACHE_FIND, out);
+	if (err != -ENOENT)
+		return err;
+	if (object_stored(obj, pgoff)) {
+		err = excache_get_at(obj, pgoff, EXCACHE_FETCH, NULL, seq, out);
+		return err == -ENOENT ? -EIO : err;
+	}
+	return make ? excache_get_at(obj, pgoff, EXCACHE_ZERO, NULL, seq, out) : -ENOENT;
+}
+
+static int shared_get(struct object *obj, uint64_t pgoff, bool make, bool bounded,
+		      struct line **out)
+{
+	int err;
+
+	if (pgoff >= PAGES_MAX)
+		return -EFBIG;
+	do {
+		err = READ_ONCE(obj->failed) ? -EIO
+					     : shared_get_once(obj, pgoff, make, bounded, out);
+	} while (err == -EAGAIN);
+	return err;
+}
+
+int object_shared_get(struct object *obj, uint64_t pgoff, bool write, struct line **out)
+{
+	return shared_get(obj, pgoff, write, false, out);
+}
+
+int object_shared_fault(struct object *obj, uint64_t pgoff, struct line **out)
+{
+	const int err = shared_get(obj, pgoff, true, true, out);
+
+	return err == -EFBIG ? -EIO : err;
+}
+
+uint64_t object_shared_pages(struct object *obj)
+{
+	uint64_t nr;
+
+	spin_lock(&obj->lock);
+	nr = obj->nr_pages;
+	spin_unlock(&obj->lock);
+	return nr;
+}
+
+/* --- shared objects: size and holes -------------------------------------------------- */
+
+uint64_t object_shared_size(struct object *obj)
+{
+	uint64_t size;
+
+	spin_lock(&obj->lock);
+	size = obj->size;
+	spin_unlock(&obj->lock);
+	return size;
+}
+
+/* No page of the range can be made from here on. */
+static void going_begin(struct object *obj, uint64_t first, uint64_t end)
+{
+	spin_lock(&obj->lock);
+	obj->going_first = first;
+	obj->going_end = end;
+	obj->seq++;
+	spin_unlock(&obj->lock);
+}
+
+static void going_end(struct object *obj)
+{
+	spin_lock(&obj->lock);
+	obj->going_first = obj->going_end = 0;
+	spin_unlock(&obj->lock);
+	wake_all(&unblocked);
+}
+
+/* The blocked range: lines, then what the owners have. */
+static int shared_drop(struct object *obj, uint64_t first, uint64_t end)
+{
+	const struct pm_page_range range = { .addr = first << PAGE_SHIFT,
+					     .len = (end - first) << PAGE_SHIFT };
+	int err = 0;
+
+	excache_drop(obj, first, end);
+	if (object_stores_any(obj, first, end))
+		err = remote_discard(obj, &range, 1);
+	/* Whatever the owners say, nobody asks for these pages again. */
+	object_clear_stored(obj, first, end);
+	return err;
+}
+
+int object_shared_punch(struct object *obj, uint64_t first, uint64_t end)
+{
+	int err;
+
+	end = MIN(end, PAGES_MAX);
+	if (first >= end)
+		return 0;
+	going_begin(obj, first, end);
+	err = shared_drop(obj, first, end);
+	going_end(obj);
+	return err;
+}
+
+/* The part of the last page that lies behind @size is zero when the object grows again. */
+static int clear_tail(struct object *obj, uint64_t size)
+{
+	const uint64_t keep = size & (PAGE_SIZE - 1);
+	struct line *line;
+	int err;
+
+	if (!keep)
+		return 0;
+	err = object_shared_get(obj, size >> PAGE_SHIFT, false, &line);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	memset((uint8_t *)line_data(line) + keep, 0, PAGE_SIZE - keep);
+	line_mark_dirty(line);
+	excache_put(line);
+	return 0;
+}
+
+static void shared_set_size(struct object *obj, uint64_t size)
+{
+	spin_lock(&obj->lock);
+	obj->size = size;
+	spin_unlock(&obj->lock);
+}
+
+int object_shared_set_size(struct object *obj, uint64_t size)
+{
+	const uint64_t old = object_shared_size(obj);
+	int err;
+
+	if (obj->reserved)
+		return -EINVAL;
+	if (size > PM_USER_TOP)
+		return -EFBIG;
+	if (size < old) {
+		err = clear_tail(obj, size);
+		if (err)
+			return err;
+		going_begin(obj, DIV_ROUND_UP(size, PAGE_SIZE), PAGES_MAX);
+		shared_set_size(obj, size);
+		/* An owner that cannot be reached keeps pages that nobody asks for. */
+		(void)shared_drop(obj, DIV_ROUND_UP(size, PAGE_SIZE), PAGES_MAX);
+		going_end(obj);
+		return 0;
+	}
+	shared_set_size(obj, size);
+	return 0;
+}
+
+/* --- programs and writers ------------------------------------------------------------ */
+
+/* One more in the direction of @step, if there is nobody on the other side. */
+static int users_begin(struct object *obj, int step)
+{
+	int old = __atomic_load_n(&obj->writers, __ATOMIC_RELAXED);
+
+	do {
+		if (old * step < 0)
+			return -ETXTBSY;
+	} while (!__atomic_compare_exchange_n(&obj->writers, &old, old + step, true,
+					      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+	return 0;
+}
+
+int object_write_begin(struct object *obj)
+{
+	return users_begin(obj, 1);
+}
+
+void object_write_end(struct object *obj)
+{
+	__atomic_sub_fetch(&obj->writers, 1, __ATOMIC_ACQ_REL);
+}
+
+int object_run_begin(struct object *obj)
+{
+	return users_begin(obj, -1);
+}
+
+void object_run_end(struct object *obj)
+{
+	__atomic_add_fetch(&obj->writers, 1, __ATOMIC_ACQ_REL);
 }
