@@ -113,7 +113,7 @@ struct tag { /* for a new line */
 	bool copy;         /* EXCACHE_COPY */
 };
 
-/* object.c, space.c */
+/* --- object.c --- */
 void object_init(struct object *obj, enum object_kind kind, uint64_t seed);
 struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
 			    uint64_t vregion_size, uint64_t seed);
