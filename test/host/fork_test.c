@@ -14,10 +14,10 @@
 #include <lib/string.h>
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/home.h>
 #include <processor/excache/object.h>
 #include <processor/mm/anon.h>
 #include <processor/mm/aspace.h>
-#include <processor/mm/remote.h>
 #include <shim/shim.h>
 
 #include "fake_owner.h"
@@ -105,7 +105,7 @@ static void renew(struct ktest *t, struct aspace *as, uint64_t first, uint64_t n
 	EXPECT_EQ(t, anon_hide_reserve(as, start, end), 0);
 	aspace_unmap_range(as, start << PAGE_SHIFT, end << PAGE_SHIFT);
 	excache_drop(as->anon, start, end);
-	EXPECT_EQ(t, remote_discard(as->anon, &range, 1), 0);
+	EXPECT_EQ(t, home_discard(as->anon, &range, 1), 0);
 	object_clear_stored(as->anon, start, end);
 	anon_hide(as, start, end);
 	aspace_unblock(as, &r);

@@ -28,11 +28,11 @@
 #include <mm/slab.h>
 #include <net/node.h>
 #include <processor/mm/anon.h>
-#include <processor/mm/remote.h>
 
 #include "around_private.h"
 #include "cache_private.h"
 #include "excache.h"
+#include "home.h"
 
 #define FILE_BUCKETS 1024 /* chains grow; the count of open files is in the hundreds */
 
@@ -196,7 +196,7 @@ static int introduce(struct object *obj, uint64_t len)
 	int err;
 
 	mutex_lock(&setup_lock);
-	err = READ_ONCE(obj->vregion_size) ? 0 : remote_space(obj, len);
+	err = READ_ONCE(obj->vregion_size) ? 0 : home_introduce(obj, len);
 	mutex_unlock(&setup_lock);
 	return err;
 }
@@ -374,7 +374,7 @@ static int shared_drop(struct object *obj, uint64_t first, uint64_t end)
 
 	excache_drop(obj, first, end);
 	if (object_stores_any(obj, first, end))
-		err = remote_discard(obj, &range, 1);
+		err = home_discard(obj, &range, 1);
 	/* Whatever the owners say, nobody asks for these pages again. */
 	object_clear_stored(obj, first, end);
 	return err;
@@ -574,7 +574,7 @@ void space_end(struct object *obj)
 		if (obj->vregion_size && obj->kind == OBJECT_ANON)
 			retire(obj, object_stores_any(obj, 0, UINT64_MAX));
 		else if (obj->vregion_size)
-			remote_destroy(obj); /* who unlinks a file has its memory back at once */
+			home_destroy(obj); /* who unlinks a file has its memory back at once */
 		space_free(obj);
 		if (merge.as || merge.front)
 			anon_merge_soon(&merge);
@@ -653,7 +653,7 @@ int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner)
 			err = -ENOENT;
 	}
 	if (err == -ENOENT) {
-		err = remote_vregions(obj, vregion_of(obj, pgoff), 1);
+		err = home_vregions(obj, vregion_of(obj, pgoff), 1);
 		if (!err)
 			err = object_owner_cached(obj, pgoff, owner);
 		if (err == -ENOENT)

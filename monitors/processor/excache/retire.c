@@ -22,9 +22,9 @@
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/mm/remote.h>
 
 #include "cache_private.h"
+#include "home.h"
 
 #define RETIRE_BATCH 16u
 #define RETIRE_NS    (50 * NSEC_PER_MSEC)
@@ -99,7 +99,7 @@ static void tell_all(struct list_head *list)
 
 		counter_inc(&retire_messages);
 		counter_add(&retire_spaces, nr);
-		remote_destroy_many(home, ids, nr);
+		home_destroy_many(home, ids, nr);
 	}
 }
 

@@ -25,9 +25,8 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/home.h>
 #include <processor/process/process.h>
-
-#include "remote.h"
 
 COUNTER(anon_cow, "fork.cow_copies", "pages copied from an object that a fork has frozen");
 COUNTER(anon_walks, "fork.chain_walks", "steps of faults beyond the top of a chain");
@@ -403,7 +402,7 @@ static int merge_remote(struct object *top, struct object *back)
 			continue;
 		}
 		if (req->nr_ranges == PM_DISCARD_MAX_RANGES) {
-			err = remote_discard(back, req->ranges, req->nr_ranges);
+			err = home_discard(back, req->ranges, req->nr_ranges);
 			if (!err)
 				object_clear_stored(back, req->ranges[0].addr >> PAGE_SHIFT, page);
 			req->nr_ranges = 0;
@@ -416,7 +415,7 @@ static int merge_remote(struct object *top, struct object *back)
 	req->from = back->id;
 	req->into = top->id;
 	if (!err)
-		err = remote_merge(back, req);
+		err = home_merge(back, req);
 	kfree(req);
 	return err;
 }

@@ -13,10 +13,10 @@
  */
 #include <kernel/counter.h>
 #include <lib/err.h>
+#include <processor/excache/home.h>
 
 #include "anon.h"
 #include "aspace.h"
-#include "remote.h"
 
 COUNTER(fork_count, "fork.spaces", "address spaces forked");
 COUNTER(fork_failed, "fork.failed", "forks of address spaces that failed");
@@ -73,7 +73,7 @@ static struct aspace *make_child(struct aspace *parent, struct object *top)
 static int fork_blocked(struct aspace *parent, struct aspace **out)
 {
 	struct object *front, *top;
-	struct remote_fork remote;
+	struct home_fork remote;
 	struct aspace *child;
 	int err;
 
@@ -89,11 +89,11 @@ static int fork_blocked(struct aspace *parent, struct aspace **out)
 		object_put(front);
 		return PTR_ERR(top);
 	}
-	remote_fork_begin(&remote, parent->anon, front, top);
+	home_fork_begin(&remote, parent->anon, front, top);
 	object_get(top); /* until the answer is there, whatever becomes of the child */
 	child = make_child(parent, top);
 	aspace_write_protect(parent, 0, PM_USER_TOP);
-	err = remote_fork_end(&remote);
+	err = home_fork_end(&remote);
 	if (err) {
 		object_put(front);
 		if (!IS_ERR(child))

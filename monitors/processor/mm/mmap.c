@@ -12,6 +12,7 @@
 #include <lib/string.h>
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/home.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
@@ -554,7 +555,7 @@ static int discard(struct aspace *as, vaddr_t start, uint64_t len)
 	if (err)
 		return err;
 	if (object_stores_any(as->anon, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT))
-		err = remote_discard(as->anon, &range, 1);
+		err = home_discard(as->anon, &range, 1);
 	if (!err)
 		pages_forget(as, start, len);
 	aspace_unblock(as, &r);

@@ -35,39 +35,6 @@ int remote_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t pro
 int remote_mremap(struct aspace *as, const struct pm_mremap_req *req, vaddr_t *addr) __must_check;
 /* *brk: what holds now, changed or not. */
 int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk) __must_check;
-/* Entries [first, first + count) of the vRegion array into the copy. */
-int remote_vregions(struct object *obj, uint64_t first, uint32_t count) __must_check;
-/* Tell the home that the space is gone. Failures are logged: the home frees it with our lease. */
-void remote_destroy(struct object *obj);
-/* The same for 1 to PM_DESTROY_MAX spaces of one home. */
-void remote_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr);
-
-/*
- * @from is frozen; @parent and @child, both new, get its mappings and copies of its vRegion entries.  An error has
- * changed nothing.
- */
-struct remote_fork { /* one that is under way */
-	struct object *from, *parent, *child;
-	struct pm_fork_req_wire body;
-	struct rpc_call *call; /* NULL: not sent yet */
-	void *reply;
-};
-/* Send it.  A remote_fork_end() must follow, which has the answer. */
-void remote_fork_begin(struct remote_fork *f, struct object *from, struct object *parent,
-		       struct object *child);
-int remote_fork_end(struct remote_fork *f) __must_check;
-/*
- * @req->from, which is @from's, becomes part of @req->into.  After an error it is to be said again: some owners may have
- * done their part.
- */
-int remote_merge(struct object *from, const struct pm_merge_req *req) __must_check;
-/* The owners drop these pages, of which no line is left. */
-int remote_discard(struct object *obj, const struct pm_page_range *ranges, uint32_t nr)
-	__must_check;
-
-/* Introduce a shared object: @len bytes, active at once; charged if it is reserved. */
-int remote_space(struct object *obj, uint64_t len) __must_check;
-
 /* --- owners -------------------------------------------------------------------------- */
 
 /*

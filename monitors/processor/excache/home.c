@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests to the home of a space: the memory node that keeps its vRegion array.
+ *
+ * Flow:	encode, call in the control class, decode the hostile reply, enter what it says about
+ *		vRegions and credits into the copies.
+ * Failure:	a reply that cannot be entered for lack of memory is not an error: what is missing is
+ *		asked for again when it is needed.
+ */
+#define PR_FMT "home: "
+
+#include "home.h"
+
+#include <kernel/counter.h>
+#include <kernel/printk.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#include "credit.h"
+#include "object.h"
+
+COUNTER(remote_calls, "process.memory_calls", "requests about address spaces (mmap and its kin)");
+COUNTER(fork_messages, "fork.messages", "requests for forks, merges and discarded pages");
+
+static int home_call_once(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
+			  size_t max)
+{
+	counter_inc(&remote_calls);
+	return rpc_call_sync(node, RPC_CLASS_CONTROL, opcode, body, (uint32_t)len, reply,
+			     (uint32_t)max, 0);
+}
+
+int home_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply, size_t max)
+{
+	const int ret = home_call_once(node, opcode, body, len, reply, max);
+
+	/* What is missing may be promised to spaces that have ended: the refusal would be a lie. */
+	return ret == -ENOMEM && retire_drain()
+		       ? home_call_once(node, opcode, body, len, reply, max)
+		       : ret;
+}
+
+void home_enter_vregions(struct object *obj, const struct pm_vregion *v, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		if (object_set_vregion(obj, &v[i]) < 0)
+			return; /* asked for again when needed */
+	}
+}
+
+void home_enter_grants(const struct pm_grant *g, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		credit_add(g[i].node, g[i].frames);
+}
+
+/* Enter what a range reply of @len bytes, or an error, in @r says about vRegions and credits. */
+static int take_range_reply(struct object *obj, int len, struct home_reply *r)
+{
+	int err = len;
+
+	if (len >= 0)
+		err = pm_range_rep_decode(r->body, (size_t)len, &r->range);
+	if (err)
+		return err;
+	home_enter_vregions(obj, r->range.vregions, r->range.nr_vregions);
+	home_enter_grants(r->range.grants, r->range.nr_grants);
+	return 0;
+}
+
+/* One call to the home of @obj that is answered with a range reply, which is kmalloc()ed and taken. */
+int home_range_call(struct object *obj, uint16_t opcode, const void *body, size_t body_len,
+		    struct home_reply **out)
+{
+	struct home_reply *r = kmalloc(sizeof(*r));
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	err = take_range_reply(
+		obj, home_call(obj->home, opcode, body, body_len, r->body, sizeof(r->body)), r);
+	if (err) {
+		kfree(r);
+		return err;
+	}
+	*out = r;
+	return 0;
+}
+
+int home_vregions(struct object *obj, uint64_t first, uint32_t count)
+{
+	struct pm_vregions_req req = { .aspace = obj->id, .first = first, .count = count };
+	struct pm_vregions_req_wire w;
+	struct home_reply *r;
+	int err;
+
+	/* Nobody maps a shared object's vRegion before a page of it is needed. */
+	if (obj->kind == OBJECT_SHARED) {
+		req.flags = PM_VREGIONS_ACTIVATE;
+		req.want_credits = credit_want(obj->home);
+	}
+	pm_vregions_req_encode(&req, &w);
+	err = home_range_call(obj, PM_VREGIONS, &w, sizeof(w), &r);
+	if (!err)
+		kfree(r);
+	return err;
+}
+
+#define SAY_AGAIN 3 /* times that a call without an answer is repeated, if a repetition can tell */
+
+void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr)
+{
+	struct pm_destroy_req_wire w[PM_DESTROY_MAX];
+	int ret = -ETIMEDOUT;
+
+	pm_destroy_list_encode(ids, nr, w);
+	for (unsigned int tries = 0; ret == -ETIMEDOUT && tries < SAY_AGAIN; tries++)
+		ret = home_call_once(home, PM_DESTROY, w, nr * sizeof(w[0]), NULL, 0);
+	if (ret < 0)
+		pr_warn("space %#llx and %u more: the home (node %u) did not free them: error %d\n",
+			(unsigned long long)ids[0], nr - 1, home, ret);
+}
+
+void home_destroy(struct object *obj)
+{
+	home_destroy_many(obj->home, &obj->id, 1);
+}
+
+/* A call without a reply body. */
+static int plain_call(struct object *obj, uint16_t opcode, const void *body, size_t len)
+{
+	const int ret = home_call(obj->home, opcode, body, len, NULL, 0);
+
+	counter_inc(&fork_messages);
+	return ret > 0 ? -EPROTO : ret;
+}
+
+void home_fork_begin(struct home_fork *f, struct object *from, struct object *parent,
+		     struct object *child)
+{
+	const struct pm_fork_req req = {
+		.aspace = from->id,
+		.parent = parent->id,
+		.child = child->id,
+		.want_credits = credit_want(from->home),
+	};
+	struct home_reply *r = kmalloc(sizeof(*r));
+
+	*f = (struct home_fork){ .from = from, .parent = parent, .child = child, .reply = r };
+	pm_fork_req_encode(&req, &f->body);
+	f->call = r ? rpc_call_alloc() : NULL;
+	if (!f->call)
+		return;
+	f->call->peer = from->home;
+	f->call->cls = RPC_CLASS_CONTROL;
+	f->call->opcode = PM_FORK;
+	f->call->body = &f->body;
+	f->call->body_len = sizeof(f->body);
+	f->call->reply = r->body;
+	f->call->reply_max = sizeof(r->body);
+	if (!rpc_call_submit(f->call)) {
+		counter_inc(&remote_calls);
+		counter_inc(&fork_messages);
+		return;
+	}
+	rpc_call_put(f->call); /* no slot is free at the moment: home_fork_end() waits for one */
+	f->call = NULL;
+}
+
+/* The answer to what was sent; -EAGAIN: nothing was. */
+static int fork_answer(struct home_fork *f)
+{
+	int ret;
+
+	if (!f->call)
+		return -EAGAIN;
+	ret = rpc_call_wait(f->call);
+	if (!ret)
+		ret = (int)f->call->reply_len;
+	rpc_call_put(f->call);
+	return take_range_reply(f->from, ret, f->reply);
+}
+
+int home_fork_end(struct home_fork *f)
+{
+	struct home_reply *r = f->reply;
+	int err = fork_answer(f);
+
+	/* With the same names it is the same fork: said again until we know. */
+	for (unsigned int tries = 0; tries < SAY_AGAIN; tries++) {
+		if (err != -EAGAIN && err != -ETIMEDOUT && !(err == -ENOMEM && retire_drain()))
+			break;
+		kfree(r);
+		r = NULL;
+		counter_inc(&fork_messages);
+		err = home_range_call(f->from, PM_FORK, &f->body, sizeof(f->body), &r);
+	}
+	if (!err) {
+		f->parent->vregion_size = f->child->vregion_size = f->from->vregion_size;
+		home_enter_vregions(f->parent, r->range.vregions, r->range.nr_vregions);
+		home_enter_vregions(f->child, r->range.vregions, r->range.nr_vregions);
+	}
+	kfree(r);
+	return err;
+}
+
+int home_introduce(struct object *obj, uint64_t len)
+{
+	const struct pm_space_req req = {
+		.aspace = obj->id,
+		.len = len,
+		.flags = obj->reserved ? PM_SPACE_RESERVE : 0,
+		.want_credits = credit_want(obj->home),
+	};
+	struct pm_space_req_wire w;
+	struct home_reply *r;
+	uint64_t size;
+	int err;
+
+	pm_space_req_encode(&req, &w);
+	err = home_range_call(obj, PM_SPACE, &w, sizeof(w), &r);
+	if (err) {
+		/* No answer that makes sense: the home may have made it all the same. */
+		if (err == -ETIMEDOUT || err == -EPROTO || err == -EMSGSIZE)
+			home_destroy(obj);
+		return err;
+	}
+	size = r->range.addr;
+	kfree(r);
+	if (size < PM_VREGION_MIN || size > PM_VREGION_MAX || (size & (size - 1))) {
+		home_destroy(obj);
+		return -EPROTO;
+	}
+	WRITE_ONCE(obj->vregion_size, size);
+	return 0;
+}
+
+int home_merge(struct object *from, const struct pm_merge_req *req)
+{
+	const size_t cap = sizeof(struct pm_merge_req_wire) +
+			   PM_DISCARD_MAX_RANGES * sizeof(struct pm_page_range_wire);
+	void *body = kmalloc(cap);
+	ssize_t len = body ? pm_merge_req_encode(req, body, cap) : -ENOMEM;
+	int err = -ETIMEDOUT;
+	unsigned int tries;
+
+	if (len < 0) {
+		kfree(body);
+		return (int)len;
+	}
+	for (tries = 0; err == -ETIMEDOUT && tries < SAY_AGAIN; tries++)
+		err = plain_call(from, PM_MERGE, body, (size_t)len);
+	kfree(body);
+	/* It was done, but the answer did not come. */
+	return err == -ESRCH && tries > 1 ? 0 : err;
+}
+
+int home_discard(struct object *obj, const struct pm_page_range *ranges, uint32_t nr)
+{
+	const size_t cap = sizeof(struct pm_discard_req_wire) +
+			   PM_DISCARD_MAX_RANGES * sizeof(struct pm_page_range_wire);
+	struct pm_discard_req *req = kmalloc(sizeof(*req));
+	void *body = kmalloc(cap);
+	int ret = -ENOMEM;
+
+	if (req && body) {
+		ssize_t len;
+
+		req->aspace = obj->id;
+		req->nr_ranges = nr;
+		memcpy(req->ranges, ranges, nr * sizeof(*ranges));
+		len = pm_discard_req_encode(req, body, cap);
+		ret = len < 0 ? (int)len : plain_call(obj, PM_DISCARD, body, (size_t)len);
+	}
+	kfree(body);
+	kfree(req);
+	return ret;
+}
