@@ -12,12 +12,16 @@ monitors/cluster; monitors/* and managers. The rules:
   - the headers of a monitor that is divided into modules lie with them: <processor/mm/aspace.h> is
     monitors/processor/mm/aspace.h.  x_private.h is for its own module alone; a module includes its
     own headers by quotes;
+  - monitors/processor has layers inside, lowest first: client; excache; mm, vdso; process; vfs,
+    ipc, signal, tty, tmpfs, procfs; syscall.  A module includes its own layer or lower ones; UPWARD
+    lists the exceptions with their reasons.  excache/ is told what managers/ decide;
   - the C library's headers are used only where __TESSERA_HOST__ is defined;
   - only monitors/<role>/ may test CONFIG_ROLE_*, beside Kconfig and the makefiles on top;
   - a .c file includes its own header first.
 """
 
 import argparse
+import fnmatch
 import pathlib
 import re
 import sys
@@ -38,6 +42,41 @@ RANK = {
     "monitors/cluster": 6,
     "monitors": 7,
     "managers": 7,
+}
+# The modules of monitors/processor; what lies in its own folder (main.c) is above them all.
+MODULE_RANK = {
+    "client": 0,
+    "excache": 1,
+    "mm": 2,
+    "vdso": 2,
+    "process": 3,
+    "vfs": 4,
+    "ipc": 4,
+    "signal": 4,
+    "tty": 4,
+    "tmpfs": 4,
+    "procfs": 4,
+    "syscall": 5,
+}
+# (files of the including module, header): these may look up.
+UPWARD = {
+    # Every module defines the handlers of its own system calls; this declares them all.
+    ("*/*", "syscall/syscall.h"),
+    # An evicted line leaves the page tables that map it, under locks that are in struct aspace.
+    ("excache/*", "mm/aspace.h"),
+    # mmap and its kin act for the calling process, and on its files.
+    ("mm/*_calls.c", "process/process.h"),
+    ("mm/*_calls.c", "vfs/file.h"),
+    # A process has files, a working directory, signals and a terminal, which end with it.
+    ("process/*", "vfs/file.h"),
+    ("process/*", "vfs/path.h"),
+    ("process/*", "vfs/uio.h"),
+    ("process/*", "signal/signal.h"),
+    ("process/*", "tty/tty.h"),
+    # The words that a thread names at its end (CLONE_CHILD_CLEARTID, robust lists) wake waiters.
+    ("process/exit.c", "ipc/futex.h"),
+    # Delivered signals are part of a trace.
+    ("signal/deliver.c", "syscall/strace.h"),
 }
 ROLES = {"processor", "memory", "storage"}
 # What a freestanding compiler provides itself.
@@ -134,6 +173,8 @@ def check_include(path, quote, inc, prefixes, host_only):
     source = prefixes[prefix]
     if RANK[layer_of(source)] > limit:
         return f"{layer}/ may not include {source}/"
+    if path.parts[:3] == ("monitors", "processor", "excache") and prefix == "managers":
+        return "the ExCache is told what managers/ decide: see struct excache_ops"
     other = role_of(source)
     if other and other != role_of(path):
         return f"only monitors/{other}/ may include its headers"
@@ -144,9 +185,25 @@ def check_module(path, inc):
     """What is wrong with one module of a monitor including <monitor/module/x.h>, or None."""
     if inc.endswith("_private.h"):
         return "a private header: only its own module may include it"
-    if path.parts[2] == inc.split("/")[1]:
+    module, header = path.parts[2], inc.split("/", 1)[1]
+    if module == header.split("/")[0]:
         return "a module includes its own headers by quotes"
-    return None
+    return check_module_rank(path, module, header) if path.parts[1] == "processor" else None
+
+
+def check_module_rank(path, module, header):
+    """What is wrong with the layer of a module that monitors/processor has, or None."""
+    if len(path.parts) < 4:
+        return None
+    for name in (module, header.split("/")[0]):
+        if name not in MODULE_RANK:
+            return f"monitors/processor/{name} has no layer: see MODULE_RANK"
+    if MODULE_RANK[header.split("/")[0]] <= MODULE_RANK[module]:
+        return None
+    name = f"{module}/{path.name}"
+    if any(header == h and fnmatch.fnmatch(name, files) for files, h in UPWARD):
+        return None
+    return f"processor/{module}/ lies below {header.split('/')[0]}/"
 
 
 def check_file(root, path, files, prefixes):

@@ -9,6 +9,7 @@
 #include <kernel/initcall.h>
 #include <processor/excache/excache.h>
 #include <processor/ipc/futex.h>
+#include <processor/mm/aspace.h>
 #include <processor/process/process.h>
 #include <processor/procfs/system.h>
 #include <processor/syscall/strace.h>
@@ -47,7 +48,7 @@ static const struct cluster_ops cluster_ops = {
 
 static int serve(void)
 {
-	int err = excache_init();
+	int err = aspace_init(process_kill_failed);
 
 	if (err)
 		return err;

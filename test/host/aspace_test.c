@@ -7,6 +7,7 @@
 
 #include <lib/err.h>
 #include <lib/ktest.h>
+#include <processor/excache/excache.h>
 #include <processor/excache/object.h>
 #include <processor/mm/aspace.h>
 
@@ -125,12 +126,12 @@ static void faults_begin_outside_of_blocked_ranges(struct ktest *t)
 
 	set(t, as, 0, 4, 3);
 	ASSERT_EQ(t, aspace_fault_begin(as, P(1), &v, &seq), 0);
-	EXPECT_TRUE(t, aspace_may_fill(as, seq.map, false));
+	EXPECT_TRUE(t, layout_is_at(as, seq.map, false));
 	EXPECT_EQ(t, as->seq.cow, seq.cow);
-	EXPECT_TRUE(t, aspace_may_fill(as, seq.map, true));
+	EXPECT_TRUE(t, layout_is_at(as, seq.map, true));
 	EXPECT_EQ(t, as->seq.cow, seq.cow + 1);
 	aspace_block(as, &r, P(1), P(2));
-	EXPECT_FALSE(t, aspace_may_fill(as, seq.map, true));
+	EXPECT_FALSE(t, layout_is_at(as, seq.map, true));
 	aspace_fault_end(as);
 	EXPECT_EQ(t, aspace_fault_begin(as, P(1), &v, &now), -EAGAIN);
 	EXPECT_EQ(t, aspace_fault_begin(as, P(0), &v, &now), 0);
@@ -140,7 +141,7 @@ static void faults_begin_outside_of_blocked_ranges(struct ktest *t)
 	/* Whoever changes the layout may look at it. */
 	EXPECT_EQ(t, aspace_find_vma(as, P(1), &v, &now), 0);
 	aspace_unblock(as, &r);
-	EXPECT_FALSE(t, aspace_may_fill(as, now.map, false));
+	EXPECT_FALSE(t, layout_is_at(as, now.map, false));
 	EXPECT_EQ(t, aspace_fault_begin(as, P(1), &v, &now), 0);
 	aspace_fault_end(as);
 	aspace_put(as);

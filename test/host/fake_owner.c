@@ -735,6 +735,6 @@ void fake_cache(void)
 	if (excache_line_count())
 		return;
 	if (shim_bootparam_set("excache", "512K") || shim_bootparam_set("excache.ways", "8") ||
-	    shim_bootparam_set("excache.spare", "32") || excache_init())
+	    shim_bootparam_set("excache.spare", "32") || aspace_init(process_kill_failed))
 		abort();
 }

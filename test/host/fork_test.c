@@ -718,7 +718,7 @@ static void an_overtaken_read_begins_again(struct ktest *t)
 	ASSERT_EQ(t, anon_find(p, BASE_VPN + 3, seq.map, &from, &line), 0);
 	EXPECT_TRUE(t, from == p->anon->backing);
 	put(t, p, 3, 2);
-	EXPECT_EQ(t, aspace_map_line(p, va, line, PM_PROT_READ, &seq), -EAGAIN);
+	EXPECT_EQ(t, excache_map(p, va, line, PM_PROT_READ, &seq), -EAGAIN);
 	excache_put(line);
 	aspace_fault_end(p);
 	EXPECT_EQ(t, get(t, p, 3), 2u);
@@ -751,7 +751,7 @@ static void a_fork_waits_for_faults_under_way(struct ktest *t)
 	top = as[0]->anon;
 	ASSERT_EQ(t, aspace_fault_begin(as[0], BASE, &v, &seq), 0);
 	ASSERT_EQ(t, pthread_create(&thread, NULL, fork_it, as), 0);
-	while (aspace_may_fill(as[0], seq.map, false))
+	while (layout_is_at(as[0], seq.map, false))
 		usleep(1000); /* until the fork has blocked the space */
 	usleep(20000);
 	EXPECT_TRUE(t, __atomic_load_n(&as[1], __ATOMIC_ACQUIRE) == NULL);

@@ -26,7 +26,11 @@ TREE = {
     "monitors/processor/fault.c": SPDX + "#include <net/rpc.h>\n#include <proto/pm.h>\n",
     "monitors/processor/mm/y.h": SPDX + "#pragma once\n",
     "monitors/processor/mm/y_private.h": SPDX + "#pragma once\n\n#include \"y.h\"\n",
-    "monitors/processor/vfs/file.c": SPDX + "#include <processor/mm/y.h>\n",
+    "monitors/processor/vfs/file.h": SPDX + "#pragma once\n",
+    "monitors/processor/mm/mmap_calls.c": SPDX + "#include <processor/vfs/file.h>\n",
+    "monitors/processor/main.c": SPDX + "#include <processor/vfs/file.h>\n",
+    "managers/include/managers/placement.h": SPDX + "#pragma once\n",
+    "monitors/processor/vfs/file.c": SPDX + "#include \"file.h\"\n\n#include <processor/mm/y.h>\n",
 }
 
 
@@ -91,6 +95,11 @@ def test_layers_accept_the_tree(tree):
         ("monitors/processor/x.c", '#include "../memory/vma.h"\n', "stays in its own folder"),
         ("monitors/processor/vfs/x.c", "#include <processor/mm/y_private.h>\n", "a private header"),
         ("monitors/processor/mm/x.c", "#include <processor/mm/y.h>\n", "its own headers by quotes"),
+        ("monitors/processor/mm/x.c", "#include <processor/vfs/file.h>\n", "mm/ lies below vfs/"),
+        ("monitors/processor/vdso/x.c", "#include <processor/vfs/file.h>\n", "lies below vfs/"),
+        ("monitors/processor/mm/y.h", "#pragma once\n#include <processor/vfs/file.h>\n", "below vfs/"),
+        ("monitors/processor/new/x.c", "#include <processor/vfs/file.h>\n", "new has no layer"),
+        ("monitors/processor/excache/x.c", "#include <managers/placement.h>\n", "is told what"),
         ("monitors/processor/mm/y.c", '#include "y_private.h"\n#include "y.h"\n', "its own header"),
         ("kernel/x.c", "#include <stdio.h>\n", "no such public header"),
         ("kernel/x.c", "#include <kernel/none.h>\n", None),

@@ -23,15 +23,16 @@ struct cache_set {
 };
 
 struct excache {
-	struct line *lines;     /* const */
-	struct cache_set *sets; /* const */
-	uint64_t nr_lines;      /* const: nr_sets * nr_ways + nr_spare */
-	uint32_t nr_sets;       /* const */
-	uint32_t nr_ways;       /* const */
-	uint32_t nr_spare;      /* const */
-	paddr_t base;           /* const: frame of lines[0] */
-	uint8_t *data;          /* const: its kernel address */
-	struct rpc_mem *mem;    /* const */
+	struct line *lines;            /* const */
+	struct cache_set *sets;        /* const */
+	uint64_t nr_lines;             /* const: nr_sets * nr_ways + nr_spare */
+	uint32_t nr_sets;              /* const */
+	uint32_t nr_ways;              /* const */
+	uint32_t nr_spare;             /* const */
+	paddr_t base;                  /* const: frame of lines[0] */
+	uint8_t *data;                 /* const: its kernel address */
+	struct rpc_mem *mem;           /* const */
+	const struct excache_ops *ops; /* const */
 
 	struct spinlock free_lock; /* RANK_EXCACHE_FREE */
 	struct list_head free __guarded_by(&free_lock);

@@ -155,6 +155,25 @@ void line_free_give_all(struct list_head *lines)
 
 /* --- tags ---------------------------------------------------------------------------- */
 
+bool layout_is_at(struct aspace *as, uint64_t seq, bool copy)
+{
+	bool same;
+
+	/*
+	 * Without the lock: a thread that makes a range go away raises the number, and only then takes the
+	 * locks of sets and objects, which our caller holds, to look for lines.  If that was before us, we
+	 * see the new number; if not, it sees the line.
+	 */
+	if (!copy)
+		return READ_ONCE(as->seq.map) == seq;
+	spin_lock(&as->lock);
+	same = as->seq.map == seq;
+	if (same)
+		as->seq.cow++;
+	spin_unlock(&as->lock);
+	return same;
+}
+
 /* obj->lock is held. */
 static bool may_attach_locked(struct object *obj, const struct tag *tag)
 {
@@ -162,7 +181,7 @@ static bool may_attach_locked(struct object *obj, const struct tag *tag)
 		return true;
 	if (tag->fresh && page_bits_test(&obj->stored, tag->pgoff))
 		return false;
-	return tag->as ? aspace_may_fill(tag->as, tag->seq, tag->copy) : obj->seq == tag->seq;
+	return tag->as ? layout_is_at(tag->as, tag->seq, tag->copy) : obj->seq == tag->seq;
 }
 
 bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
@@ -453,9 +472,11 @@ static int alloc_tables(void)
 	return 0;
 }
 
-int excache_init(void)
+int excache_init(const struct excache_ops *ops)
 {
 	int err = choose_geometry();
+
+	excache.ops = ops;
 
 	if (!err)
 		err = alloc_tables();
@@ -489,7 +510,5 @@ int excache_init(void)
 	pr_info("%u sets of %u lines and %u spare, %llu KiB\n", excache.nr_sets, excache.nr_ways,
 		excache.nr_spare, (unsigned long long)excache.nr_lines * 4);
 	err = retire_init();
-	if (!err)
-		err = aspace_init();
 	return err ? err : writeback_init();
 }

@@ -25,6 +25,7 @@
 #include "object.h"
 
 struct aspace;
+struct layout_seq;
 
 enum line_state {
 	LINE_FREE,
@@ -72,8 +73,22 @@ enum excache_how {
 	EXCACHE_FIND, /* only if it is there already: else -ENOENT */
 };
 
+/* What the layers above do for the cache. */
+struct excache_ops {
+	/* The memory node that becomes the home of new space @id; 0: there is none. */
+	uint32_t (*space_home)(uint64_t id);
+	/* The node that has @file in its page cache. */
+	uint32_t (*file_node)(const struct proto_file *file);
+	/* The last reference of @obj, which has a backing object, is gone: see anon_unchain(). */
+	struct object *(*unchain)(struct object *obj, struct anon_merge *merge);
+	/* Consumes what unchain() left in @merge; sleeps. */
+	void (*merge_soon)(const struct anon_merge *merge);
+	/* object_fail() was called for the first time.  Polling context. */
+	void (*failed)(struct object *obj, int error);
+};
+
 /* Once at start: reserves and registers the frames. Geometry by boot parameters excache*. */
-int excache_init(void) __must_check;
+int excache_init(const struct excache_ops *ops) __must_check;
 
 /*
  * The line of (@obj, @pgoff), VALID and pinned.  May sleep.
@@ -96,6 +111,12 @@ int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, str
  * at hand (a credit, a free frame, room in the set), or the layout has changed: go the long way.
  */
 bool excache_touch(struct aspace *as, vaddr_t vaddr, uint32_t prot, uint64_t seq) __must_check;
+/*
+ * May a line be made by a fault that read the layout of @as at @seq?  Not after a change of the
+ * layout.  @copy: of a page that may be mapped read-only; faults that are about to map it so begin
+ * again.
+ */
+bool layout_is_at(struct aspace *as, uint64_t seq, bool copy);
 /* Did excache_get(EXCACHE_COPY) find a line that is there already? */
 bool excache_is_valid(const struct line *line);
 /* An EXCACHE_COPY line has its contents: it becomes VALID and dirty, still pinned. */
@@ -136,6 +157,12 @@ void excache_release(struct object *obj);
  */
 void excache_retag(struct object *from, struct object *to);
 
+/*
+ * Enter the pinned @line at @vaddr with @prot, unless the layout has changed since @seq, or, if
+ * seq->cow is not COW_ANY, a page was copied: -EAGAIN.  -ENOMEM.
+ */
+int excache_map(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
+		const struct layout_seq *seq) __must_check;
 /* Remove the mapping of @line at (@as, @vaddr), as the caller saw it in a page table. */
 void excache_unmap_pte(struct aspace *as, vaddr_t vaddr, paddr_t paddr);
 

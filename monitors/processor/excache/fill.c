@@ -345,7 +345,7 @@ static struct rpc_call *file_fetch_call(struct file_fetch *ff, struct object *ob
 			rpc_call_put(call);
 		return NULL;
 	}
-	call->peer = object_cache_node(obj);
+	call->peer = excache.ops->file_node(&obj->file);
 	call->cls = cls;
 	call->opcode = PM_FILE_FETCH;
 	call->body = ff->body;

@@ -165,8 +165,8 @@ bool line_map_first_locked(struct line *line, struct aspace *as, vaddr_t vaddr, 
 	return ok;
 }
 
-int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
-		    const struct layout_seq *seq)
+int excache_map(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
+		const struct layout_seq *seq)
 {
 	struct cache_set *set = set_of_line(line);
 	struct pgtable_entry old;

@@ -15,19 +15,20 @@
  * Ordering:	a range that goes away is blocked and seq grows, so that no line of it can be made; lines are
  *		dropped, the owners told, the range unblocked.
  */
+#define PR_FMT "space: "
+
 #include "object.h"
 
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
 #include <kernel/panic.h>
+#include <kernel/printk.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <lib/string.h>
-#include <managers/placement.h>
 #include <mm/slab.h>
 #include <net/node.h>
-#include <processor/mm/anon.h>
 
 #include "around_private.h"
 #include "cache_private.h"
@@ -157,11 +158,6 @@ void object_set_path(struct object *obj, const char *path)
 		kfree(copy);
 }
 
-uint32_t object_cache_node(const struct object *obj)
-{
-	return gsm_cache_node_for(&obj->file);
-}
-
 size_t object_count(void)
 {
 	size_t nr;
@@ -209,7 +205,7 @@ int shared_introduce(struct object *obj)
 struct object *object_shared_create(uint64_t size, bool reserve)
 {
 	const uint64_t id = object_new_id();
-	const uint32_t home = gmm_home_for(id);
+	const uint32_t home = excache.ops->space_home(id);
 	struct object *obj;
 	int err;
 
@@ -503,7 +499,6 @@ struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
 	page_bits_init(&obj->stored);
 	page_bits_init(&obj->hidden);
 	list_init(&obj->fronts);
-	anon_init_object(obj);
 	obj->retired = retired_alloc();
 	if (!obj->retired) {
 		kfree(obj);
@@ -567,7 +562,7 @@ void space_end(struct object *obj)
 		struct object *gone = NULL;
 
 		if (obj->backing)
-			gone = anon_unchain(obj, &merge);
+			gone = excache.ops->unchain(obj, &merge);
 		if (obj->kind == OBJECT_SHARED)
 			shared_forget(obj);
 		excache_drop(obj, 0, UINT64_MAX);
@@ -577,9 +572,21 @@ void space_end(struct object *obj)
 			home_destroy(obj); /* who unlinks a file has its memory back at once */
 		space_free(obj);
 		if (merge.as || merge.front)
-			anon_merge_soon(&merge);
+			excache.ops->merge_soon(&merge);
 		obj = gone;
 	}
+}
+
+void object_fail(struct object *obj, int error, uint64_t pgoff)
+{
+	int expected = 0;
+
+	if (!__atomic_compare_exchange_n(&obj->failed, &expected, error, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_RELAXED))
+		return;
+	pr_err("%#llx: page %#llx is lost (error %d): its programs are killed\n",
+	       (unsigned long long)obj->id, (unsigned long long)(pgoff << PAGE_SHIFT), error);
+	excache.ops->failed(obj, error);
 }
 
 /* --- vRegions ------------------------------------------------------------------------ */

@@ -25,12 +25,19 @@
 
 #include "page_bits.h"
 
+struct aspace;
 struct line;
 
 enum object_kind {
 	OBJECT_ANON,
 	OBJECT_SHARED,
 	OBJECT_FILE,
+};
+
+/* A frozen object can be merged with its only front: the top of a space, or a frozen one.  At most one is not NULL. */
+struct anon_merge {
+	struct aspace *as;    /* counted */
+	struct object *front; /* counted */
 };
 
 struct vregion {
@@ -102,9 +109,6 @@ static inline void object_get(struct object *obj)
 
 /* May sleep if it is the last one of an anonymous or shared object. */
 void object_put(struct object *obj);
-
-/* The memory node that holds the buffer cache of this file object; 0 when there is none. */
-uint32_t object_cache_node(const struct object *obj);
 
 /* File objects in the table, for leak tests. */
 size_t object_count(void);

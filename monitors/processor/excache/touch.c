@@ -49,7 +49,7 @@ static struct line *attach_locked(struct cache_set *set, struct aspace *as, uint
 	if (unlikely(!line))
 		return NULL;
 	spin_lock(&obj->lock);
-	/* The layout's number without the space's lock: see aspace_may_fill(). */
+	/* The layout's number without the space's lock: see layout_is_at(). */
 	ok = !page_bits_test(&obj->stored, pgoff) && READ_ONCE(as->seq.map) == seq &&
 	     take_credit_locked(obj, pgoff, &node);
 	if (likely(ok))

@@ -11,13 +11,10 @@
  *		If no owner has a page of the frozen one, that is all: its name at the home ends.
  * Failure:	a merge that cannot be had leaves the chain longer; the next fork or exit tries again.
  */
-#define PR_FMT "space: "
-
 #include "anon.h"
 
 #include <kernel/counter.h>
 #include <kernel/panic.h>
-#include <kernel/printk.h>
 #include <kernel/rwsem.h>
 #include <lib/errno.h>
 #include <lib/hash.h>
@@ -26,7 +23,6 @@
 #include <mm/slab.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/home.h>
-#include <processor/process/process.h>
 
 COUNTER(anon_cow, "fork.cow_copies", "pages copied from an object that a fork has frozen");
 COUNTER(anon_walks, "fork.chain_walks", "steps of faults beyond the top of a chain");
@@ -40,8 +36,11 @@ static LIST_HEAD(spaces); /* chain_lock */
 static struct rwsem
 	chain_locks[NR_CHAIN_LOCKS]; /* RANK_CHAIN; by seed: all objects of a chain have one */
 
-void anon_init(void)
+static void (*kill_failed_tasks)(void); /* const after start */
+
+void anon_init(void (*kill_failed)(void))
 {
+	kill_failed_tasks = kill_failed;
 	for (size_t i = 0; i < NR_CHAIN_LOCKS; i++)
 		rwsem_init(&chain_locks[i], "anon.chain", RANK_CHAIN);
 }
@@ -129,23 +128,17 @@ static bool can_see_locked(struct aspace *as, const struct object *obj)
 	return false;
 }
 
-void object_fail(struct object *obj, int error, uint64_t pgoff)
+void anon_failed(struct object *obj, int error)
 {
 	struct aspace *as;
-	int expected = 0;
 
-	if (!__atomic_compare_exchange_n(&obj->failed, &expected, error, false, __ATOMIC_SEQ_CST,
-					 __ATOMIC_RELAXED))
-		return;
-	pr_err("%#llx: page %#llx is lost (error %d): its programs are killed\n",
-	       (unsigned long long)obj->id, (unsigned long long)(pgoff << PAGE_SHIFT), error);
 	spin_lock(&chain_lock);
 	list_for_each_entry(as, &spaces, link) {
 		if (!READ_ONCE(as->failed) && can_see_locked(as, obj))
 			WRITE_ONCE(as->failed, error);
 	}
 	spin_unlock(&chain_lock);
-	process_kill_failed();
+	kill_failed_tasks();
 }
 
 /* --- finding pages ------------------------------------------------------------------- */

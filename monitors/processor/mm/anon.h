@@ -26,11 +26,6 @@ struct line;
 void anon_add_space(struct aspace *as);
 /* From here on nobody finds @as through its objects. */
 void anon_remove_space(struct aspace *as);
-/* A frozen object can be merged with its only front: the top of a space, or a frozen one. At most one is not NULL. */
-struct anon_merge {
-	struct aspace *as;    /* counted */
-	struct object *front; /* counted */
-};
 /*
  * @obj, whose last reference is gone, leaves the object behind it.  That one is returned if it is gone with it; if it
  * has one front left, *merge says with whom it is to be merged: anon_merge_soon() it.
@@ -38,8 +33,11 @@ struct anon_merge {
 struct object *anon_unchain(struct object *obj, struct anon_merge *merge);
 /* Now, or in a thread of its own if it takes a message; consumes the reference.  Sleeps. */
 void anon_merge_soon(const struct anon_merge *m);
-void anon_init(void);
-void anon_init_object(struct object *obj);
+void anon_init(void (*kill_failed)(void));
+/* An object with one reference and no page, which no home knows yet.  ERR_PTR(-ENOMEM). */
+struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed);
+/* Every space that can see @obj is marked, and its tasks are killed. Polling context. */
+void anon_failed(struct object *obj, int error);
 
 /* --- inside a fault, or with map_lock and the range blocked ------------------------------ */
 

@@ -15,11 +15,11 @@
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/hash.h>
+#include <managers/placement.h>
 #include <mm/slab.h>
 #include <processor/excache/around.h>
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
-#include <processor/process/process.h>
 
 #include "anon.h"
 
@@ -37,16 +37,24 @@ static void merge_work(struct work *w)
 	aspace_put(as);
 }
 
-int aspace_init(void)
+static const struct excache_ops cache_ops = {
+	.space_home = gmm_home_for,
+	.file_node = gsm_cache_node_for,
+	.unchain = anon_unchain,
+	.merge_soon = anon_merge_soon,
+	.failed = anon_failed,
+};
+
+int aspace_init(void (*kill_failed)(void))
 {
-	anon_init();
+	anon_init(kill_failed);
 	merge_wq = workqueue_create("space-merge", MERGE_THREADS);
-	return IS_ERR(merge_wq) ? PTR_ERR(merge_wq) : 0;
+	return IS_ERR(merge_wq) ? PTR_ERR(merge_wq) : excache_init(&cache_ops);
 }
 
 struct aspace *aspace_create(uint64_t id, uint32_t home)
 {
-	struct object *anon = object_anon_create(id, home, 0, hash64(id) >> 1);
+	struct object *anon = anon_create(id, home, hash64(id) >> 1);
 
 	return IS_ERR(anon) ? (struct aspace *)anon : aspace_create_for(anon);
 }
@@ -472,25 +480,6 @@ struct object *aspace_file_object(struct aspace *as, const struct proto_file *fi
 
 /* --- page table and blocking --------------------------------------------------------- */
 
-bool aspace_may_fill(struct aspace *as, uint64_t seq, bool copy)
-{
-	bool ok;
-
-	/*
-	 * Without the lock: who makes a range go away raises the number, and only then takes the locks of sets and
-	 * objects, which our caller holds, to look for lines.  If that was before us, we see the new number; if
-	 * not, it sees the line.
-	 */
-	if (!copy)
-		return READ_ONCE(as->seq.map) == seq;
-	spin_lock(&as->lock);
-	ok = as->seq.map == seq;
-	if (ok)
-		as->seq.cow++;
-	spin_unlock(&as->lock);
-	return ok;
-}
-
 #define UNMAP_BATCH 64
 
 struct unmap_batch {
@@ -587,6 +576,15 @@ static void merge_frozen_work(struct work *w)
 	object_put(front);
 }
 
+struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed)
+{
+	struct object *obj = object_anon_create(id, home, 0, seed);
+
+	if (!IS_ERR(obj))
+		work_init(&obj->merge_work, merge_frozen_work);
+	return obj;
+}
+
 /* Works that wait already have a reference of their own. */
 static void merge_frozen_soon(struct object *front, bool local)
 {
@@ -606,11 +604,6 @@ void anon_merge_soon(const struct anon_merge *m)
 		merge_work(&m->as->merge_work);
 	else if (!work_queue(merge_wq, &m->as->merge_work))
 		aspace_put(m->as);
-}
-
-void anon_init_object(struct object *obj)
-{
-	work_init(&obj->merge_work, merge_frozen_work);
 }
 
 void aspace_settle(void)

@@ -131,7 +131,8 @@ int aspace_fork(struct aspace *parent, struct aspace **child) __must_check;
 void aspace_merge(struct aspace *as);
 /* Wait for merges that anon_merge_soon() has begun, and until the homes have freed all spaces that ended before. */
 void aspace_settle(void);
-int aspace_init(void) __must_check;
+/* Start the ExCache and what is built on it.  @kill_failed: a space was marked failed; polling context. */
+int aspace_init(void (*kill_failed)(void)) __must_check;
 
 /* --- copies of the home's and owners' data ------------------------------------------- */
 
@@ -167,20 +168,8 @@ void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t
 /* The file object that some vma of the copy already has for @file; referenced, or NULL. */
 struct object *aspace_file_object(struct aspace *as, const struct proto_file *file);
 
-/*
- * May a line be made by a fault that read the layout at @seq?  Not after a change of the layout.  @copy: of a page
- * that may be mapped read-only; faults that are about to map it so begin again.
- */
-bool aspace_may_fill(struct aspace *as, uint64_t seq, bool copy);
-
 /* --- page table ---------------------------------------------------------------------- */
 
-/*
- * Enter the pinned @line at @vaddr with @prot, unless the layout has changed since @seq, or, if seq->cow is not
- * COW_ANY, a page was copied: -EAGAIN.  -ENOMEM.
- */
-int aspace_map_line(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t prot,
-		    const struct layout_seq *seq) __must_check;
 /* No page of the range can be written any more on any CPU; the next write of each is a fault. */
 void aspace_write_protect(struct aspace *as, vaddr_t start, vaddr_t end);
 /* Remove all mappings in the range (lines stay in the cache) and flush. */
@@ -197,7 +186,7 @@ int aspace_quiesce(struct aspace *as, bool killable);
 /* Sleep while @addr is blocked. -EINTR when the thread is to be killed. */
 int aspace_wait_unblocked(struct aspace *as, vaddr_t addr) __must_check;
 
-/* --- mmap.c ----------------------------------------------------------------------------- */
+/* --- mmap_calls.c ----------------------------------------------------------------------------- */
 
 /* Is every page of the range mapped? -ENOMEM if not. map_lock is held. */
 int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len) __must_check;

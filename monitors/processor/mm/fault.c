@@ -181,7 +181,7 @@ static int fault_in_vma(struct aspace *as, const struct vma *v, vaddr_t vaddr,
 		return err;
 	if (r.newest)
 		seq->cow = COW_ANY;
-	err = aspace_map_line(as, vaddr, r.line, r.prot, seq);
+	err = excache_map(as, vaddr, r.line, r.prot, seq);
 	excache_put(r.line);
 	return err;
 }

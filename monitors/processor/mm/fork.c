@@ -24,7 +24,7 @@ COUNTER(fork_failed, "fork.failed", "forks of address spaces that failed");
 /* A new top for the chain that @old is the top of. */
 static struct object *new_top(const struct object *old)
 {
-	return object_anon_create(object_new_id(), old->home, 0, old->seed);
+	return anon_create(object_new_id(), old->home, old->seed);
 }
 
 static void copy_layout(const struct aspace *from, struct aspace *to)
