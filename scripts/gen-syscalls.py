@@ -4,9 +4,19 @@
 
 Usage: gen-syscalls.py c|h|md|fuzz TABLE > OUTPUT
 """
+import re
 import sys
 
-ARGUMENT_LETTERS = set("duxpsflogbtiGravhF23j5mMOEAenCWkKRUcDqQyX6BZIwYHTVSPLzJ78941")
+MAX_ARGUMENTS = 6
+KIND = re.compile(r"[a-z]+(-[a-z]+)*(:[a-z]+)?")
+# How test/user/sysfuzz draws arguments of these kinds; of other flags as hex, of the rest as pointers.
+FUZZ_LETTERS = {
+    "int": "d", "uint": "u", "long": "l", "hex": "x", "octal": "o", "mode": "o", "fd": "f", "path": "s",
+    "bytes": "b", "bytes:out": "b", "iovecs": "i", "iovecs:out": "i", "strings": "v", "timespec": "t",
+    "timespecs": "n", "signal": "d", "access": "d", "sigmask-how": "d", "clock": "d", "resource": "d",
+    "futex-op": "d", "fcntl": "d", "ioctl": "x", "prctl": "d", "arch-prctl": "x", "whence": "d", "advice": "d",
+    "family": "d", "fcntl-argument": "l", "prctl-argument": "l",
+}
 
 
 def parse(path):
@@ -25,14 +35,15 @@ def parse(path):
             note = fields[5] if len(fields) > 5 else ""
             if not nr.isdigit() or int(nr) > 511:
                 sys.exit(f"{where}: bad number {nr}")
-            if args != "-" and (len(args) > 6 or set(args) - ARGUMENT_LETTERS):
-                sys.exit(f"{where}: bad argument letters {args}")
+            kinds = [] if args == "-" else args.split(",")
+            if len(kinds) > MAX_ARGUMENTS or not all(KIND.fullmatch(k) for k in kinds):
+                sys.exit(f"{where}: bad kinds of arguments {args}")
             if state not in ("full", "partial") or (state == "partial") != bool(note):
                 sys.exit(f"{where}: state is full, or partial with a note")
             if nr in seen:
                 sys.exit(f"{where}: number {nr} is taken by {seen[nr]}")
             seen[nr] = name
-            entries.append((int(nr), name, handler, "" if args == "-" else args, state, note))
+            entries.append((int(nr), name, handler, kinds, state, note))
     return sorted(entries)
 
 
@@ -47,8 +58,10 @@ def emit_c(entries):
     print("/* Made by scripts/gen-syscalls.py from syscall.tbl: do not edit. */")
     print("#pragma once\n\n#include <processor/syscall/syscall.h>\n")
     print("const struct syscall_entry syscall_table[] = {")
-    for nr, name, handler, args, _, _ in entries:
-        print(f'\t[{nr}] = {{ .name = "{name}", .fn = sys_{handler}, .args = "{args}" }},')
+    for nr, name, handler, kinds, _, _ in entries:
+        # A kind that enum strace_kind does not have is an error of the compiler.
+        args = ", ".join("STRACE_" + re.sub("[-:]", "_", k).upper() for k in kinds) or "STRACE_NONE"
+        print(f'\t[{nr}] = {{ .name = "{name}", .fn = sys_{handler}, .kinds = {{ {args} }} }},')
     print("};")
     print("const unsigned int syscall_table_len = sizeof(syscall_table) / sizeof(syscall_table[0]);")
 
@@ -67,8 +80,9 @@ def emit_md(entries):
 
 def emit_fuzz(entries):
     print("/* Made by scripts/gen-syscalls.py from syscall.tbl: do not edit. */")
-    for nr, name, _, args, _, _ in entries:
-        print(f'{{ {nr}, "{name}", "{args}" }},')
+    for nr, name, _, kinds, _, _ in entries:
+        letters = "".join(FUZZ_LETTERS.get(k, "x" if k.startswith("flags:") else "p") for k in kinds)
+        print(f'{{ {nr}, "{name}", "{letters}" }},')
 
 
 EMITTERS = {"c": emit_c, "h": emit_h, "md": emit_md, "fuzz": emit_fuzz}

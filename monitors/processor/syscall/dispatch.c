@@ -3,8 +3,8 @@
  * System call dispatch: the handlers that the entry code (arch/x86/entry.S) calls by number.
  *
  * Context:	the calling user thread; handlers may sleep.
- * Failure:	a number that is not in the table answers -ENOSYS and is counted; the first use of each is
- *		named in the log.
+ * Failure:	a number that is not in the table answers -ENOSYS and is counted; the first use of
+ *		each is named in the log.
  */
 #define PR_FMT "syscall: "
 

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System call tracing: one log line a call,
+ * System call tracing: one log line for each call,
  *
- *	tid name(arguments) = result <time> who served it
+ *	tid name(arguments) = result <time> served by
  *
- * where the last part is "local", or each node that requests went to with their number. A line is written in
- * one piece when the call ends, so those of several threads do not mix; the time of the log is that of the end.
- * Calls that do not return (exit) are told when they begin.
+ * where the last part is "local", or each node that got requests of the call, with their number.
  *
- * Who served it:  what the calling thread sends while it is in the call, page faults of the kernel's accesses
- *		included. Requests that other threads make later on its behalf (write-back) are not.
- * Text:	strace_args.c.
+ * Flow:	a line is written in one piece when the call ends, so lines of several threads do not
+ *		mix, and the time of the log is that of the end.  A call that does not return (exit)
+ *		is logged when it begins.
+ * Limits:	only requests that the calling thread sends during the call are counted, page faults
+ *		of the kernel's accesses included; not those that other threads send later on its
+ *		behalf (write-back).
+ * See:		strace_args.c prints the arguments.
  */
 #define PR_FMT "strace: "
 
 #include "strace.h"
 
+#include <abi/fcntl.h>
 #include <arch/cpu.h>
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
@@ -97,7 +100,7 @@ static void put_result(struct strace_text *t, const char *name, const struct sys
 	} else if (ret < 0 && ret > -4096) {
 		strace_put(t, "-1 ");
 		strace_put_value(t, (uint64_t)-ret, strace_errnos);
-	} else if (strcmp(name, "fcntl") == 0 && (int)args->a[1] == 3) { /* F_GETFL */
+	} else if (strcmp(name, "fcntl") == 0 && (int)args->a[1] == F_GETFL) {
 		strace_put(t, "%#lx (flags ", ret);
 		strace_put_flags(t, (uint64_t)ret, strace_open_flags, "O_RDONLY");
 		strace_put(t, ")");
@@ -143,7 +146,9 @@ long strace_call(const struct syscall_entry *entry, uint64_t nr, const struct sy
 	const struct syscall_args given = *args; /* the call may change the caller's registers */
 	char unknown[24], buf[ARGS_MAX];
 	const char *name = unknown;
-	const char *letters = "xxxxxx";
+	static const uint8_t unknown_kinds[SYSCALL_ARGS] = { STRACE_HEX, STRACE_HEX, STRACE_HEX,
+							     STRACE_HEX, STRACE_HEX, STRACE_HEX };
+	const uint8_t *kinds = unknown_kinds;
 	struct strace_text line = { .buf = buf, .size = sizeof(buf) };
 	struct strace_call call = { 0 };
 	struct task *t = task_current();
@@ -154,12 +159,12 @@ long strace_call(const struct syscall_entry *entry, uint64_t nr, const struct sy
 	buf[0] = '\0';
 	if (entry && entry->fn) {
 		name = entry->name;
-		letters = entry->args;
+		kinds = entry->kinds;
 	} else {
 		snprintf(unknown, sizeof(unknown), "call_%llu", (unsigned long long)nr);
 	}
 	t->strace = &call;
-	strace_put_args(&line, letters, args, &next, NULL);
+	strace_put_args(&line, kinds, args, &next, NULL);
 	if (never_returns(name)) {
 		t->strace = NULL;
 		pr_info("%u %s(%s) = ?\n", t->tid, name, buf);
@@ -169,7 +174,7 @@ long strace_call(const struct syscall_entry *entry, uint64_t nr, const struct sy
 		ret = entry->fn(args);
 	start = time_now_ns() - start;
 	t->strace = NULL;
-	strace_put_args(&line, letters, &given, &next, &ret);
+	strace_put_args(&line, kinds, &given, &next, &ret);
 	print_call(&line, name, &given, ret, start, &call);
 	return ret;
 }

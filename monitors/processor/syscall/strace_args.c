@@ -2,12 +2,24 @@
 /*
  * System call tracing: arguments as text.
  *
- * Each argument has a letter in syscall.tbl, and a letter has a function here. What a call reads is told before
- * it runs, as exec replaces the memory that its arguments are in; what it writes is told after it has, if it
- * succeeded. User memory is copied with the usual checks; what cannot be read is told as the pointer it is.
+ * Each argument has a kind in syscall.tbl, and each kind has a function here. strace prints what a
+ * call reads before the call runs, because exec replaces the memory that its arguments are in; it
+ * prints what a call writes after the call, if that succeeded. User memory is copied with the usual
+ * checks; what cannot be read is printed as a pointer.
  */
 #include "strace_private.h"
 
+#include <abi/fcntl.h>
+#include <abi/futex.h>
+#include <abi/ioctl.h>
+#include <abi/poll.h>
+#include <abi/prctl.h>
+#include <abi/resource.h>
+#include <abi/sched.h>
+#include <abi/signal.h>
+#include <abi/stat.h>
+#include <abi/sysinfo.h>
+#include <abi/time.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
@@ -16,7 +28,6 @@
 #define BYTES_MAX  48 /* of a string or a buffer */
 #define ARRAY_MAX  8  /* entries of an array */
 #define ENTRY_MAX  64 /* bytes of a line that a further entry of an array needs */
-#define AT_FDCWD   (-100)
 #define NR_SIGNALS 64
 
 struct arg {
@@ -24,7 +35,7 @@ struct arg {
 	const uint64_t *a; /* all arguments of the call */
 	unsigned int i;    /* this one */
 	uint64_t val;
-	const struct strace_name *names; /* of its letter */
+	const struct strace_name *names; /* of its kind */
 	long ret;                        /* what the call answered; arguments that it writes only */
 };
 
@@ -287,7 +298,7 @@ static void arg_open_flags(const struct arg *a)
 {
 	const uint32_t flags = (uint32_t)a->val;
 
-	if (!(flags & 3)) {
+	if (!(flags & O_ACCMODE)) {
 		strace_put(a->t, "O_RDONLY%s", flags ? "|" : "");
 		if (!flags)
 			return;
@@ -302,7 +313,7 @@ static void arg_access_mode(const struct arg *a)
 
 static void arg_mode(const struct arg *a)
 {
-	const uint32_t type = (uint32_t)a->val & 0170000;
+	const uint32_t type = (uint32_t)a->val & S_IFMT;
 
 	if (type) {
 		strace_put_value(a->t, type, a->names);
@@ -323,7 +334,7 @@ static void put_clone_flags(struct strace_text *t, uint64_t flags, int signo)
 
 static void arg_clone_flags(const struct arg *a)
 {
-	put_clone_flags(a->t, (uint32_t)a->val & ~0xffu, (int)(a->val & 0xff));
+	put_clone_flags(a->t, (uint32_t)a->val & ~(uint32_t)CSIGNAL, (int)(a->val & CSIGNAL));
 }
 
 static void arg_signal(const struct arg *a)
@@ -334,8 +345,8 @@ static void arg_signal(const struct arg *a)
 static void arg_futex_op(const struct arg *a)
 {
 	strace_put_value(a->t, a->val & 0x7f, a->names);
-	strace_put(a->t, "%s%s", a->val & 128 ? "_PRIVATE" : "",
-		   a->val & 256 ? "|FUTEX_CLOCK_REALTIME" : "");
+	strace_put(a->t, "%s%s", a->val & FUTEX_PRIVATE_FLAG ? "_PRIVATE" : "",
+		   a->val & FUTEX_CLOCK_REALTIME ? "|FUTEX_CLOCK_REALTIME" : "");
 }
 
 /* --- structures ------------------------------------------------------------------------------ */
@@ -372,7 +383,8 @@ static void arg_timeval(const struct arg *a)
 /* futex(): a time for those operations that wait, else a number. */
 static void arg_futex_timeout(const struct arg *a)
 {
-	const uint64_t ops = 1ull << 0 | 1ull << 6 | 1ull << 9 | 1ull << 11 | 1ull << 13;
+	const uint64_t ops = BIT(FUTEX_WAIT) | BIT(FUTEX_LOCK_PI) | BIT(FUTEX_WAIT_BITSET) |
+			     BIT(FUTEX_WAIT_REQUEUE_PI) | BIT(FUTEX_LOCK_PI2);
 
 	if (ops >> (a->a[1] & 0x3f) & 1)
 		arg_timespec(a);
@@ -409,38 +421,34 @@ static void arg_sigset(const struct arg *a)
 
 static void arg_sigaction(const struct arg *a)
 {
-	uint64_t v[4]; /* handler, flags, restorer, mask */
+	struct linux_sigaction sa;
 
-	if (!fetch(a, v, sizeof(v)))
+	if (!fetch(a, &sa, sizeof(sa)))
 		return;
-	if (v[0] < 2)
-		strace_put(a->t, "{sa_handler=%s", v[0] ? "SIG_IGN" : "SIG_DFL");
+	if (sa.handler == SIG_DFL || sa.handler == SIG_IGN)
+		strace_put(a->t, "{sa_handler=%s", sa.handler ? "SIG_IGN" : "SIG_DFL");
 	else
-		strace_put(a->t, "{sa_handler=%#llx", (unsigned long long)v[0]);
+		strace_put(a->t, "{sa_handler=%#llx", (unsigned long long)sa.handler);
 	strace_put(a->t, ", sa_mask=");
-	put_sigset(a->t, v[3]);
+	put_sigset(a->t, sa.mask);
 	strace_put(a->t, ", sa_flags=");
-	strace_put_flags(a->t, v[1], strace_sa_flags, NULL);
+	strace_put_flags(a->t, sa.flags, strace_sa_flags, NULL);
 	strace_put(a->t, "}");
 }
 
 static void arg_stat(const struct arg *a)
 {
-	struct {
-		uint64_t dev, ino, nlink;
-		uint32_t mode, uid, gid, pad;
-		uint64_t rdev, size;
-	} st;
+	struct linux_stat st;
 
 	if (!fetch(a, &st, sizeof(st)))
 		return;
 	strace_put(a->t, "{st_mode=");
-	strace_put_value(a->t, st.mode & 0170000, strace_file_types);
+	strace_put_value(a->t, st.mode & S_IFMT, strace_file_types);
 	strace_put(a->t, "|0%o, ", st.mode & 07777);
-	if ((st.mode & 0170000) == 0020000)
+	if ((st.mode & S_IFMT) == S_IFCHR)
 		strace_put(a->t, "st_rdev=%#llx}", (unsigned long long)st.rdev);
 	else
-		strace_put(a->t, "st_size=%llu}", (unsigned long long)st.size);
+		strace_put(a->t, "st_size=%lld}", (long long)st.size);
 }
 
 static void arg_fd_pair(const struct arg *a)
@@ -480,13 +488,13 @@ static void arg_wait_status(const struct arg *a)
 
 static void arg_rlimit(const struct arg *a)
 {
-	uint64_t v[2];
+	uint64_t v[2]; /* of struct linux_rlimit */
 
 	if (!fetch(a, v, sizeof(v)))
 		return;
 	for (unsigned int i = 0; i < 2; i++) {
 		strace_put(a->t, i ? ", rlim_max=" : "{rlim_cur=");
-		if (v[i] == UINT64_MAX)
+		if (v[i] == RLIM_INFINITY)
 			strace_put(a->t, "RLIM_INFINITY");
 		else
 			strace_put(a->t, "%llu", (unsigned long long)v[i]);
@@ -497,10 +505,7 @@ static void arg_rlimit(const struct arg *a)
 static void put_pollfds(const struct arg *a, bool answers)
 {
 	const uint64_t nr = a->a[a->i + 1];
-	struct {
-		int fd;
-		uint16_t events, revents;
-	} p;
+	struct linux_pollfd p;
 
 	if (!nr || !fetch(a, &p, sizeof(p))) {
 		if (!nr)
@@ -529,25 +534,23 @@ static void arg_pollfds(const struct arg *a)
 
 static void arg_utsname(const struct arg *a)
 {
-	uint64_t at = a->val;
-
 	strace_put(a->t, "{sysname=");
-	put_string(a, at);
+	put_string(a, a->val + offsetof(struct linux_new_utsname, sysname));
 	strace_put(a->t, ", nodename=");
-	put_string(a, at + 65);
+	put_string(a, a->val + offsetof(struct linux_new_utsname, nodename));
 	strace_put(a->t, ", release=");
-	put_string(a, at + 2 * 65);
+	put_string(a, a->val + offsetof(struct linux_new_utsname, release));
 	strace_put(a->t, ", ...}");
 }
 
 static void arg_sysinfo(const struct arg *a)
 {
-	uint64_t v[6]; /* uptime, three loads, totalram, freeram */
+	struct linux_sysinfo si;
 
-	if (fetch(a, v, sizeof(v)))
-		strace_put(a->t, "{uptime=%llu, totalram=%llu, freeram=%llu, ...}",
-			   (unsigned long long)v[0], (unsigned long long)v[4],
-			   (unsigned long long)v[5]);
+	if (fetch(a, &si, sizeof(si)))
+		strace_put(a->t, "{uptime=%lld, totalram=%llu, freeram=%llu, ...}",
+			   (long long)si.uptime, (unsigned long long)si.totalram,
+			   (unsigned long long)si.freeram);
 }
 
 static void arg_dirents(const struct arg *a)
@@ -560,7 +563,10 @@ static void arg_dirents(const struct arg *a)
 	while (at < end) {
 		uint16_t reclen;
 
-		if (copy_from_user(&reclen, (const void __user *)(at + 16), sizeof(reclen)) ||
+		if (copy_from_user(
+			    &reclen,
+			    (const void __user *)(at + offsetof(struct linux_dirent64, reclen)),
+			    sizeof(reclen)) ||
 		    !reclen)
 			break;
 		at += reclen;
@@ -596,35 +602,35 @@ static void arg_cpus_out(const struct arg *a)
 
 static void arg_clone_args(const struct arg *a)
 {
-	uint64_t v[8]; /* flags, pidfd, child_tid, parent_tid, exit_signal, stack, its size, tls */
+	struct linux_clone_args c;
 
-	if (!fetch(a, v, sizeof(v)))
+	if (!fetch(a, &c, CLONE_ARGS_SIZE_VER0))
 		return;
 	strace_put(a->t, "{flags=");
-	put_clone_flags(a->t, v[0], 0);
+	put_clone_flags(a->t, c.flags, 0);
 	strace_put(a->t, ", exit_signal=");
-	strace_put_signal(a->t, (int)v[4]);
-	strace_put(a->t, ", stack=%#llx, stack_size=%#llx, tls=%#llx}", (unsigned long long)v[5],
-		   (unsigned long long)v[6], (unsigned long long)v[7]);
+	strace_put_signal(a->t, (int)c.exit_signal);
+	strace_put(a->t, ", stack=%#llx, stack_size=%#llx, tls=%#llx}", (unsigned long long)c.stack,
+		   (unsigned long long)c.stack_size, (unsigned long long)c.tls);
 }
 
 static void arg_ioctl(const struct arg *a)
 {
-	uint16_t size[4];
+	struct linux_winsize ws;
 
 	switch ((uint32_t)a->a[1]) {
-	case 0x5413: /* TIOCGWINSZ */
-	case 0x5414: /* TIOCSWINSZ */
-		if (fetch(a, size, sizeof(size)))
-			strace_put(a->t, "{ws_row=%u, ws_col=%u}", size[0], size[1]);
+	case TIOCGWINSZ:
+	case TIOCSWINSZ:
+		if (fetch(a, &ws, sizeof(ws)))
+			strace_put(a->t, "{ws_row=%u, ws_col=%u}", ws.row, ws.col);
 		break;
-	case 0x540f:     /* TIOCGPGRP */
-	case 0x5410:     /* TIOCSPGRP */
-	case 0x541b:     /* FIONREAD */
-	case 0x5421:     /* FIONBIO */
-	case 0x5429:     /* TIOCGSID */
-	case 0x80045430: /* TIOCGPTN */
-	case 0x40045431: /* TIOCSPTLCK */
+	case TIOCGPGRP:
+	case TIOCSPGRP:
+	case FIONREAD:
+	case FIONBIO:
+	case TIOCGSID:
+	case TIOCGPTN:
+	case TIOCSPTLCK:
 		arg_int_at(a);
 		break;
 	default:
@@ -635,16 +641,17 @@ static void arg_ioctl(const struct arg *a)
 static void arg_fcntl(const struct arg *a)
 {
 	switch ((uint32_t)a->a[1]) {
-	case 1:    /* F_GETFD */
-	case 3:    /* F_GETFL */
-	case 9:    /* F_GETOWN */
-	case 1032: /* F_GETPIPE_SZ */
+	case F_GETFD:
+	case F_GETFL:
+	case F_GETOWN:
+	case F_GETPIPE_SZ:
 		strace_put(a->t, "-");
 		break;
-	case 2: /* F_SETFD */
-		strace_put(a->t, a->val == 1 ? "FD_CLOEXEC" : "%#llx", (unsigned long long)a->val);
+	case F_SETFD:
+		strace_put(a->t, a->val == FD_CLOEXEC ? "FD_CLOEXEC" : "%#llx",
+			   (unsigned long long)a->val);
 		break;
-	case 4: /* F_SETFL */
+	case F_SETFL:
 		strace_put_flags(a->t, (uint32_t)a->val, strace_open_flags, "O_RDONLY");
 		break;
 	default:
@@ -658,86 +665,86 @@ static void arg_fcntl(const struct arg *a)
 /* prctl(): names are strings, the rest numbers. */
 static void arg_prctl(const struct arg *a)
 {
-	if ((int)a->a[0] == 15) /* PR_SET_NAME */
+	if ((int)a->a[0] == PR_SET_NAME)
 		put_string(a, a->val);
 	else
 		arg_hex(a);
 }
 
-/* --- letters ----------------------------------------------------------------------------------- */
+/* --- kinds -------------------------------------------------------------------------- */
 
 static const struct kind {
 	void (*fn)(const struct arg *a);
 	const struct strace_name *names;
 	bool out; /* the call writes it: told after a success; a pointer after a failure */
-} kinds[128] = {
-	['d'] = { arg_int, NULL, false },
-	['u'] = { arg_unsigned, NULL, false },
-	['l'] = { arg_long, NULL, false },
-	['x'] = { arg_hex, NULL, false },
-	['o'] = { arg_octal, NULL, false },
-	['p'] = { put_pointer, NULL, false },
-	['s'] = { arg_string, NULL, false },
-	['f'] = { arg_fd, NULL, false },
-	['a'] = { arg_strings, NULL, false },
-	['v'] = { arg_count, NULL, false },
-	['b'] = { arg_bytes, NULL, false },
-	['B'] = { arg_bytes_out, NULL, true },
-	['Z'] = { arg_string_out, NULL, true },
-	['i'] = { arg_iovecs, NULL, false },
-	['I'] = { arg_iovecs_out, NULL, true },
-	['m'] = { arg_prot, strace_prots, false },
-	['M'] = { arg_flags, strace_map_flags, false },
-	['O'] = { arg_open_flags, strace_open_flags, false },
-	['E'] = { arg_flags, strace_fd_flags, false },
-	['A'] = { arg_flags, strace_at_flags, false },
-	['e'] = { arg_access_mode, strace_access_modes, false },
-	['n'] = { arg_mode, strace_file_types, false },
-	['C'] = { arg_clone_flags, NULL, false },
-	['3'] = { arg_clone_args, NULL, false },
-	['W'] = { arg_flags, strace_wait_flags, false },
-	['w'] = { arg_wait_status, NULL, true },
-	['g'] = { arg_signal, NULL, false },
-	['G'] = { arg_sigset, NULL, false },
-	['Y'] = { arg_sigset, NULL, true },
-	['k'] = { arg_value, strace_sig_how, false },
-	['h'] = { arg_sigaction, NULL, false },
-	['H'] = { arg_sigaction, NULL, true },
-	['t'] = { arg_timespec, NULL, false },
-	['T'] = { arg_timespec, NULL, true },
-	['2'] = { arg_two_timespecs, NULL, false },
-	['V'] = { arg_timeval, NULL, true },
-	['K'] = { arg_value, strace_clocks, false },
-	['S'] = { arg_stat, NULL, true },
-	['P'] = { arg_fd_pair, NULL, true },
-	['R'] = { arg_value, strace_resources, false },
-	['r'] = { arg_rlimit, NULL, false },
-	['L'] = { arg_rlimit, NULL, true },
-	['z'] = { arg_pollfds, NULL, true },
-	['U'] = { arg_futex_op, strace_futex_ops, false },
-	['F'] = { arg_futex_timeout, NULL, false },
-	['c'] = { arg_value, strace_fcntls, false },
-	['j'] = { arg_fcntl, NULL, false },
-	['D'] = { arg_value, strace_ioctls, false },
-	['J'] = { arg_ioctl, NULL, true },
-	['q'] = { arg_value, strace_whences, false },
-	['Q'] = { arg_value, strace_prctls, false },
-	['5'] = { arg_prctl, NULL, false },
-	['y'] = { arg_value, strace_advices, false },
-	['X'] = { arg_value, strace_arch_codes, false },
-	['6'] = { arg_value, strace_families, false },
-	['7'] = { arg_utsname, NULL, true },
-	['8'] = { arg_sysinfo, NULL, true },
-	['9'] = { arg_dirents, NULL, true },
-	['4'] = { arg_ids_out, NULL, true },
-	['1'] = { arg_cpus_out, NULL, true },
+} kinds[STRACE_NR_KINDS] = {
+	[STRACE_INT] = { arg_int, NULL, false },
+	[STRACE_UINT] = { arg_unsigned, NULL, false },
+	[STRACE_LONG] = { arg_long, NULL, false },
+	[STRACE_HEX] = { arg_hex, NULL, false },
+	[STRACE_OCTAL] = { arg_octal, NULL, false },
+	[STRACE_POINTER] = { put_pointer, NULL, false },
+	[STRACE_PATH] = { arg_string, NULL, false },
+	[STRACE_FD] = { arg_fd, NULL, false },
+	[STRACE_STRINGS] = { arg_strings, NULL, false },
+	[STRACE_ENVIRONMENT] = { arg_count, NULL, false },
+	[STRACE_BYTES] = { arg_bytes, NULL, false },
+	[STRACE_BYTES_OUT] = { arg_bytes_out, NULL, true },
+	[STRACE_PATH_OUT] = { arg_string_out, NULL, true },
+	[STRACE_IOVECS] = { arg_iovecs, NULL, false },
+	[STRACE_IOVECS_OUT] = { arg_iovecs_out, NULL, true },
+	[STRACE_FLAGS_PROT] = { arg_prot, strace_prots, false },
+	[STRACE_FLAGS_MAP] = { arg_flags, strace_map_flags, false },
+	[STRACE_FLAGS_OPEN] = { arg_open_flags, strace_open_flags, false },
+	[STRACE_FLAGS_FD] = { arg_flags, strace_fd_flags, false },
+	[STRACE_FLAGS_AT] = { arg_flags, strace_at_flags, false },
+	[STRACE_ACCESS] = { arg_access_mode, strace_access_modes, false },
+	[STRACE_MODE] = { arg_mode, strace_file_types, false },
+	[STRACE_FLAGS_CLONE] = { arg_clone_flags, NULL, false },
+	[STRACE_CLONE_ARGS] = { arg_clone_args, NULL, false },
+	[STRACE_FLAGS_WAIT] = { arg_flags, strace_wait_flags, false },
+	[STRACE_WAIT_STATUS_OUT] = { arg_wait_status, NULL, true },
+	[STRACE_SIGNAL] = { arg_signal, NULL, false },
+	[STRACE_SIGSET] = { arg_sigset, NULL, false },
+	[STRACE_SIGSET_OUT] = { arg_sigset, NULL, true },
+	[STRACE_SIGMASK_HOW] = { arg_value, strace_sig_how, false },
+	[STRACE_SIGACTION] = { arg_sigaction, NULL, false },
+	[STRACE_SIGACTION_OUT] = { arg_sigaction, NULL, true },
+	[STRACE_TIMESPEC] = { arg_timespec, NULL, false },
+	[STRACE_TIMESPEC_OUT] = { arg_timespec, NULL, true },
+	[STRACE_TIMESPECS] = { arg_two_timespecs, NULL, false },
+	[STRACE_TIMEVAL_OUT] = { arg_timeval, NULL, true },
+	[STRACE_CLOCK] = { arg_value, strace_clocks, false },
+	[STRACE_STAT_OUT] = { arg_stat, NULL, true },
+	[STRACE_FDS_OUT] = { arg_fd_pair, NULL, true },
+	[STRACE_RESOURCE] = { arg_value, strace_resources, false },
+	[STRACE_RLIMIT] = { arg_rlimit, NULL, false },
+	[STRACE_RLIMIT_OUT] = { arg_rlimit, NULL, true },
+	[STRACE_POLLFDS_OUT] = { arg_pollfds, NULL, true },
+	[STRACE_FUTEX_OP] = { arg_futex_op, strace_futex_ops, false },
+	[STRACE_FUTEX_TIMEOUT] = { arg_futex_timeout, NULL, false },
+	[STRACE_FCNTL] = { arg_value, strace_fcntls, false },
+	[STRACE_FCNTL_ARGUMENT] = { arg_fcntl, NULL, false },
+	[STRACE_IOCTL] = { arg_value, strace_ioctls, false },
+	[STRACE_IOCTL_ARGUMENT_OUT] = { arg_ioctl, NULL, true },
+	[STRACE_WHENCE] = { arg_value, strace_whences, false },
+	[STRACE_PRCTL] = { arg_value, strace_prctls, false },
+	[STRACE_PRCTL_ARGUMENT] = { arg_prctl, NULL, false },
+	[STRACE_ADVICE] = { arg_value, strace_advices, false },
+	[STRACE_ARCH_PRCTL] = { arg_value, strace_arch_codes, false },
+	[STRACE_FAMILY] = { arg_value, strace_families, false },
+	[STRACE_UTSNAME_OUT] = { arg_utsname, NULL, true },
+	[STRACE_SYSINFO_OUT] = { arg_sysinfo, NULL, true },
+	[STRACE_DIRENTS_OUT] = { arg_dirents, NULL, true },
+	[STRACE_GROUPS_OUT] = { arg_ids_out, NULL, true },
+	[STRACE_CPUS_OUT] = { arg_cpus_out, NULL, true },
 };
 
-void strace_put_args(struct strace_text *t, const char *letters, const struct syscall_args *args,
-		     unsigned int *next, const long *ret)
+void strace_put_args(struct strace_text *t, const uint8_t *argument_kinds,
+		     const struct syscall_args *args, unsigned int *next, const long *ret)
 {
-	for (; letters[*next]; ++*next) {
-		const struct kind *k = &kinds[(unsigned char)letters[*next] & 0x7f];
+	for (; *next < SYSCALL_ARGS && argument_kinds[*next]; ++*next) {
+		const struct kind *k = &kinds[argument_kinds[*next]];
 		const struct arg a = {
 			.t = t,
 			.a = args->a,

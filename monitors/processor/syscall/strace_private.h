@@ -9,6 +9,8 @@
 
 #include "syscall.h"
 
+#include "strace_kinds.h"
+
 /* A line that is being written: what does not fit is left out, and the end says so. */
 struct strace_text {
 	char *buf;
@@ -23,10 +25,10 @@ struct strace_name {
 void strace_put(struct strace_text *t, const char *fmt, ...) __printf(2, 3);
 
 /*
- * Arguments of a call, from *@next on. Before the call (@ret is NULL) up to the first that the call writes, after
- * it the rest.
+ * Print arguments of a call, from *@next on: before the call (@ret is NULL) up to the first that the
+ * call writes, after it the rest.
  */
-void strace_put_args(struct strace_text *t, const char *kinds, const struct syscall_args *args,
+void strace_put_args(struct strace_text *t, const uint8_t *kinds, const struct syscall_args *args,
 		     unsigned int *next, const long *ret);
 
 /* The name of one value; @val itself if it has none. */

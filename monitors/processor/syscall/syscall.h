@@ -9,10 +9,12 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
+#define SYSCALL_ARGS 6
+
 struct syscall_entry {
 	const char *name;
-	syscall_fn fn;    /* NULL: ENOSYS, counted */
-	const char *args; /* one letter an argument: see syscall.tbl */
+	syscall_fn fn;               /* NULL: ENOSYS, counted */
+	uint8_t kinds[SYSCALL_ARGS]; /* enum strace_kind: how strace prints the arguments */
 };
 
 /* Indexed by number; generated. */

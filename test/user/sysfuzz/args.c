@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Arguments: half of them such as a program would pass, the others at and beyond the edges of what is allowed.
- * A kind is one character: a letter of syscall.tbl, or one of those below that know more about the argument.
+ * A kind is one character: a letter that scripts/gen-syscalls.py makes of a kind in syscall.tbl, or
+ * one of those below that know more about the argument.
  */
 #include "sysfuzz.h"
 

@@ -22,7 +22,7 @@
 struct call {
 	int nr;
 	const char *name;
-	const char *letters; /* of syscall.tbl, one for each argument */
+	const char *letters; /* one for each argument, made from syscall.tbl */
 };
 extern const struct call calls[];
 extern const unsigned int nr_calls;
