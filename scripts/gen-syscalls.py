@@ -50,6 +50,9 @@ def parse(path):
 def emit_h(entries):
     print("/* Made by scripts/gen-syscalls.py from syscall.tbl: do not edit. */")
     print("#pragma once\n\nstruct syscall_args;\n")
+    for nr, name, *_ in entries:
+        print(f"#define __NR_{name} {nr}")
+    print()
     for handler in sorted({e[2] for e in entries}):
         print(f"long sys_{handler}(const struct syscall_args *args);")
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is told about files and file systems: Linux's <linux/stat.h>, <asm/statfs.h>, <linux/magic.h>,
- * <linux/dirent.h>.
+ * What is told about files and file systems: Linux's <linux/stat.h>, <asm/statfs.h>,
+ * <linux/magic.h>, <linux/dirent.h>.
  */
 #pragma once
 

@@ -20,9 +20,8 @@
 #include "queue_private.h"
 #include "signal_private.h"
 
-#define SYSCALL_LEN        2 /* bytes of the SYSCALL instruction */
-#define NR_RESTART_SYSCALL 219
-#define NOT_A_SYSCALL      UINT64_MAX
+#define SYSCALL_LEN   2 /* bytes of the SYSCALL instruction */
+#define NOT_A_SYSCALL UINT64_MAX
 
 /* --- restart -------------------------------------------------------------------------- */
 
@@ -59,7 +58,7 @@ static void restart_fixup(struct pt_regs *regs, const struct sigaction_k *act)
 		else if ((long)regs->rax == -ERESTARTNOHAND)
 			run_again(regs, nr);
 		else
-			run_again(regs, NR_RESTART_SYSCALL);
+			run_again(regs, __NR_restart_syscall);
 		break;
 	default:
 		break;

@@ -4,11 +4,11 @@
  *
  *	tid name(arguments) = result <time> served by
  *
- * where the last part is "local", or each node that got requests of the call, with their number.
+ * where the last part is "local", or each node that got requests of the call, and how many.
  *
- * Flow:	a line is written in one piece when the call ends, so lines of several threads do not
- *		mix, and the time of the log is that of the end.  A call that does not return (exit)
- *		is logged when it begins.
+ * Flow:	a line is written in one piece when the call ends, so lines of several threads do
+ *		not mix, and the time of the log is that of the end. A call that does not return
+ *		(exit) is logged when it begins.
  * Limits:	only requests that the calling thread sends during the call are counted, page faults
  *		of the kernel's accesses included; not those that other threads send later on its
  *		behalf (write-back).
@@ -22,6 +22,7 @@
 #include <arch/cpu.h>
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
+#include <kernel/panic.h>
 #include <kernel/preempt.h>
 #include <kernel/printk.h>
 #include <kernel/time.h>
@@ -76,6 +77,7 @@ static void count_request(uint32_t node, uint16_t opcode)
 	call = task_current()->strace;
 	if (!call)
 		return;
+	ASSERT(call->nr_nodes <= NODES_MAX);
 	for (i = 0; i < call->nr_nodes; i++) {
 		if (call->nodes[i].node == node && call->nodes[i].role == role) {
 			call->nodes[i].count++;
@@ -156,6 +158,7 @@ long strace_call(const struct syscall_entry *entry, uint64_t nr, const struct sy
 	long ret = -ENOSYS;
 	uint64_t start;
 
+	ASSERT(!t->strace);
 	buf[0] = '\0';
 	if (entry && entry->fn) {
 		name = entry->name;
@@ -175,6 +178,7 @@ long strace_call(const struct syscall_entry *entry, uint64_t nr, const struct sy
 	start = time_now_ns() - start;
 	t->strace = NULL;
 	strace_put_args(&line, kinds, &given, &next, &ret);
+	ASSERT(next == SYSCALL_ARGS || !kinds[next]); /* each argument is in the line */
 	print_call(&line, name, &given, ret, start, &call);
 	return ret;
 }

@@ -21,6 +21,7 @@
 #include <abi/sysinfo.h>
 #include <abi/time.h>
 #include <arch/uaccess.h>
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
@@ -43,6 +44,7 @@ void strace_put(struct strace_text *t, const char *fmt, ...)
 {
 	va_list ap;
 
+	ASSERT(t->len < t->size);
 	va_start(ap, fmt);
 	t->len += vscnprintf(t->buf + t->len, t->size - t->len, fmt, ap);
 	va_end(ap);
@@ -754,11 +756,12 @@ void strace_put_args(struct strace_text *t, const uint8_t *argument_kinds,
 			.ret = ret ? *ret : 0,
 		};
 
+		ASSERT(argument_kinds[*next] < STRACE_NR_KINDS && k->fn);
 		if (k->out && !ret)
 			return;
 		if (*next)
 			strace_put(t, ", ");
-		if (!k->fn || (k->out && *ret < 0))
+		if (k->out && *ret < 0)
 			put_pointer(&a);
 		else
 			k->fn(&a);

@@ -21,5 +21,5 @@ struct syscall_entry {
 extern const struct syscall_entry syscall_table[];
 extern const unsigned int syscall_table_len;
 
-/* What the entry code calls, by number: for struct user_trap_ops. Once, before the first user thread. */
+/* The handlers by number, for struct user_trap_ops. Called once, before the first user thread. */
 const syscall_fn *syscall_handlers(uint64_t *nr);

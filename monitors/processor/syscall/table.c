@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The system call table, made from syscall.tbl by scripts/gen-syscalls.py. */
-#include "strace_kinds.h"
+#include "strace_private.h"
 
 #include <generated/syscall_table.h>

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The vDSO: code that the kernel maps into every program, so that it reads the clocks without a system call.
+ * The vDSO: code that the kernel maps into every program, so that it reads the clocks without a
+ * system call.
  *
- * Context:	user mode, in any program, from any thread and from signal handlers.  No relocations, no
- *		writable data: scripts/check-vdso.py looks.
- * Layout:	the page in front of the ELF header is the kernel's data, struct vvar.
- * Result:	as the system calls: 0 or a negative errno.  A bad pointer faults, as on Linux.
+ * Context:	user mode, in any program, from any thread and from signal handlers. No relocations,
+ *		no writable data: scripts/check-vdso.py looks.
+ * Ordering:	a sequence count guards struct vvar, in the page in front of the ELF header.
+ * Failure:	as the system calls: 0 or a negative errno.  A bad pointer faults, as on Linux.
  * See:		docs/design/procfs.md
  */
+#include <abi/time.h>
+#include <generated/syscall_handlers.h> /* __NR_* */
 #include <lib/compiler.h>
 #include <lib/types.h>
 
@@ -15,29 +18,17 @@
 
 #define NS_PER_S 1000000000ull
 
-#define NR_GETTIMEOFDAY  96
-#define NR_TIME          201
-#define NR_CLOCK_GETTIME 228
-#define NR_CLOCK_GETRES  229
-#define NR_GETCPU        309
-
-/* The clocks served here, by Linux's numbers; all others go to the kernel. */
-#define CLOCKS_REAL (BIT(0) | BIT(5) | BIT(11))         /* REALTIME, its COARSE, TAI */
-#define CLOCKS_MONO (BIT(1) | BIT(4) | BIT(6) | BIT(7)) /* MONOTONIC, RAW, COARSE, BOOTTIME */
-
-struct timespec {
-	int64_t sec, nsec;
-};
-
-struct timeval {
-	int64_t sec, usec;
-};
+/* The clocks served here; all others go to the kernel. */
+#define CLOCKS_REAL (BIT(CLOCK_REALTIME) | BIT(CLOCK_REALTIME_COARSE) | BIT(CLOCK_TAI))
+#define CLOCKS_MONO                                                                      \
+	(BIT(CLOCK_MONOTONIC) | BIT(CLOCK_MONOTONIC_RAW) | BIT(CLOCK_MONOTONIC_COARSE) | \
+	 BIT(CLOCK_BOOTTIME))
 
 #define VDSO_EXPORT __attribute__((visibility("default")))
 
-VDSO_EXPORT long __vdso_clock_gettime(int clock, struct timespec *ts);
-VDSO_EXPORT long __vdso_clock_getres(int clock, struct timespec *res);
-VDSO_EXPORT long __vdso_gettimeofday(struct timeval *tv, uint32_t tz[2]);
+VDSO_EXPORT long __vdso_clock_gettime(int clock, struct linux_timespec *ts);
+VDSO_EXPORT long __vdso_clock_getres(int clock, struct linux_timespec *res);
+VDSO_EXPORT long __vdso_gettimeofday(struct linux_timeval *tv, uint32_t tz[2]);
 VDSO_EXPORT long __vdso_time(int64_t *t);
 VDSO_EXPORT long __vdso_getcpu(uint32_t *cpu, uint32_t *node, void *unused);
 
@@ -102,34 +93,34 @@ static bool clock_in(int clock, unsigned long set)
 	return clock >= 0 && clock < 32 && (set >> clock & 1);
 }
 
-long __vdso_clock_gettime(int clock, struct timespec *ts)
+long __vdso_clock_gettime(int clock, struct linux_timespec *ts)
 {
 	const bool real = clock_in(clock, CLOCKS_REAL);
 	uint64_t ns;
 
 	if ((!real && !clock_in(clock, CLOCKS_MONO)) || !read_ns(real, &ns))
-		return system_call(NR_CLOCK_GETTIME, (uint64_t)clock, (uintptr_t)ts, 0);
+		return system_call(__NR_clock_gettime, (uint64_t)clock, (uintptr_t)ts, 0);
 	ts->sec = (int64_t)(ns / NS_PER_S);
 	ts->nsec = (int64_t)(ns % NS_PER_S);
 	return 0;
 }
 
-long __vdso_clock_getres(int clock, struct timespec *res)
+long __vdso_clock_getres(int clock, struct linux_timespec *res)
 {
 	if (!clock_in(clock, CLOCKS_REAL | CLOCKS_MONO))
-		return system_call(NR_CLOCK_GETRES, (uint64_t)clock, (uintptr_t)res, 0);
+		return system_call(__NR_clock_getres, (uint64_t)clock, (uintptr_t)res, 0);
 	if (res)
-		*res = (struct timespec){ .sec = 0, .nsec = 1 };
+		*res = (struct linux_timespec){ .sec = 0, .nsec = 1 };
 	return 0;
 }
 
-long __vdso_gettimeofday(struct timeval *tv, uint32_t tz[2])
+long __vdso_gettimeofday(struct linux_timeval *tv, uint32_t tz[2])
 {
 	uint64_t ns;
 
 	if (tv) {
 		if (!read_ns(true, &ns))
-			return system_call(NR_GETTIMEOFDAY, (uintptr_t)tv, (uintptr_t)tz, 0);
+			return system_call(__NR_gettimeofday, (uintptr_t)tv, (uintptr_t)tz, 0);
 		tv->sec = (int64_t)(ns / NS_PER_S);
 		tv->usec = (int64_t)(ns % NS_PER_S / 1000);
 	}
@@ -143,7 +134,7 @@ long __vdso_time(int64_t *t)
 	uint64_t ns;
 
 	if (!read_ns(true, &ns))
-		return system_call(NR_TIME, (uintptr_t)t, 0, 0);
+		return system_call(__NR_time, (uintptr_t)t, 0, 0);
 	ns /= NS_PER_S;
 	if (t)
 		*t = (int64_t)ns;
@@ -155,7 +146,7 @@ long __vdso_getcpu(uint32_t *cpu, uint32_t *node, void *unused)
 	uint32_t lo, hi, aux;
 
 	if (!(vvar()->flags & VVAR_AUX))
-		return system_call(NR_GETCPU, (uintptr_t)cpu, (uintptr_t)node, 0);
+		return system_call(__NR_getcpu, (uintptr_t)cpu, (uintptr_t)node, 0);
 	__asm__ volatile("rdtscp" : "=a"(lo), "=d"(hi), "=c"(aux));
 	if (cpu)
 		*cpu = aux;

@@ -2,7 +2,8 @@
 /*
  * The kernel's side of the vDSO: its frames, its place in a space, the data page.
  *
- * Locking:	vdso_lock around writing the data page; the code never changes; aspace.lock for page tables.
+ * Locking:	vdso_lock around writing the data page; the code never changes; aspace.lock for page
+ *		tables.
  * Ordering:	vvar.seq is odd before the first field changes and even after the last.
  * See:		vvar.h, user.c, docs/design/procfs.md
  */

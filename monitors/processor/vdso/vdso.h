@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The vDSO: kernel-owned pages of code and data in every program, so that it reads the clocks itself.
+ * The vDSO: kernel-owned pages of code and data in every program, so that it reads the clocks
+ * itself.
  *
- * Flow:	exec chooses a random place in [PM_USER_TOP, USER_TOP) and keeps it in aspace.vdso; a
- *		forked child has the same one.  The first fault of each page makes its page table entry.
- *		The frames are never freed.
+ * Flow:	exec chooses a random place in [PM_USER_TOP, USER_TOP) and keeps it in aspace.vdso;
+ *		a forked child has the same one. The first fault of each page makes its page table
+ *		entry. The frames are never freed.
  * Limits:	the home of a space never hands out these addresses, and calls that change mappings
- *		refuse them.  The pages are in no vma list and never in the ExCache: walks over a page
- *		table that look for lines end at PM_USER_TOP.
+ *		refuse them. The pages are in no vma list and never in the ExCache: walks over a
+ *		page table that look for lines end at PM_USER_TOP.
  */
 #pragma once
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The page of data that the kernel shares with the vDSO: one for the whole node, read-only for programs.
+ * The page of data that the kernel shares with the vDSO: one for the whole node, read-only for
+ * programs.
  *
- * Locking:	a sequence count: odd while the kernel writes; a reader that saw it odd, or changed, begins
- *		again.  Writers are serialised by vdso_lock.
+ * Locking:	a sequence count: odd while the kernel writes; a reader that saw it odd, or changed,
+ *		begins again. Writers are serialised by vdso_lock.
  */
 #pragma once
 
