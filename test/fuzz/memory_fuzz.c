@@ -74,7 +74,7 @@ static uint32_t ranges(struct input *in, bool object, struct pm_page_range *out)
 static void raw_call(struct input *in)
 {
 	static uint8_t reply[16384];
-	const uint16_t opcode = (uint16_t)(PROTO_PM + byte(in) % 0x14);
+	const uint16_t opcode = (uint16_t)(PM_EXEC + byte(in) % 0x14);
 	const size_t len = MIN((size_t)byte(in), in->left);
 	uint32_t error_len;
 	void *body = malloc(len ? len : 1);

@@ -31,6 +31,7 @@
 #include <lib/string.h>
 #include <net/rpc.h>
 #include <processor/process/process.h>
+#include <proto/types.h>
 
 #include "strace_private.h"
 
@@ -52,13 +53,12 @@ struct strace_call {
 bool strace_on;
 BOOT_PARAM("strace", bool, strace_on, "log every system call");
 
-/* Opcodes of a protocol have its number in their upper byte. */
 static const char *role_of(uint16_t opcode)
 {
-	switch (opcode >> 8) {
-	case 2:
+	switch (proto_of(opcode)) {
+	case PROTO_PM:
 		return "memory";
-	case 4:
+	case PROTO_PS:
 		return "storage";
 	default:
 		return "manager";

@@ -20,6 +20,7 @@ enum cluster_opcode {
 	CLUSTER_BEAT = 0x0101,
 	CLUSTER_VIEW = 0x0102,
 };
+static_assert(CLUSTER_JOIN == PROTO_FIRST_OPCODE(PROTO_CLUSTER), "opcodes are ABI");
 
 #define CLUSTER_MAX_MEMBERS  500 /* what one message of the control class can carry */
 #define CLUSTER_NR_ROLES     3   /* processor, memory, storage: enum node_role minus 1 */

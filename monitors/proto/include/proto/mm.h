@@ -37,6 +37,7 @@ enum mm_opcode {
 	MM_DISCARD = 0x030b, /* body as PM_DISCARD */
 	MM_LOAD = 0x030c,
 };
+static_assert(MM_MAP == PROTO_FIRST_OPCODE(PROTO_MM), "opcodes are ABI");
 
 enum mm_phase {
 	MM_ONCE = 0,

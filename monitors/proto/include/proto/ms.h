@@ -13,6 +13,7 @@ enum ms_opcode {
 	MS_READ = 0x0500,
 	MS_LOOKUP = 0x0501, /* body and reply as PS_LOOKUP */
 };
+static_assert(MS_READ == PROTO_FIRST_OPCODE(PROTO_MS), "opcodes are ABI");
 
 #define MS_READ_MAX_PAGES 32
 

@@ -44,6 +44,7 @@ enum pm_opcode {
 	PM_SPACE = 0x0210,
 	PM_MEMINFO = 0x0211,
 };
+static_assert(PM_EXEC == PROTO_FIRST_OPCODE(PROTO_PM), "opcodes are ABI");
 
 /*
  * Exclusive end of what is mapped for programs; the last 4 GiB of user addresses are the processor's own, which

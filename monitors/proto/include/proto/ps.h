@@ -20,6 +20,7 @@ enum ps_opcode {
 	PS_ACCESS = 0x0405, /* path + mode -> 0 or errno */
 	/* 0x0406 was PS_CHANGE, which was never sent; opcode numbers are never used again. */
 };
+static_assert(PS_LOOKUP == PROTO_FIRST_OPCODE(PROTO_PS), "opcodes are ABI");
 
 enum ps_lookup_flags {
 	PS_LOOKUP_NOFOLLOW = 1 << 0,  /* do not follow a symbolic link in the last component */

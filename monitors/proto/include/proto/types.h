@@ -90,15 +90,22 @@ struct proto_cred {
 
 #define PROTO_PATH_MAX 4096 /* bytes, terminating 0 not sent */
 
-/* Opcode ranges: one per pair of monitors; a number is never used again. */
-enum proto_opcode_base {
-	PROTO_CLUSTER = 0x0100, /* proto/cluster.h */
-	PROTO_PM = 0x0200,      /* processor -> memory: proto/pm.h */
-	PROTO_MM = 0x0300,      /* memory -> memory: proto/mm.h */
-	PROTO_PS = 0x0400,      /* processor -> storage: proto/ps.h */
-	PROTO_MS = 0x0500,      /* memory -> storage: proto/ms.h */
-	PROTO_BENCH = 0x0f00,
+/* The protocols, one per pair of monitors: the upper byte of an opcode.  A number is never used again. */
+enum proto_id {
+	PROTO_CLUSTER = 1, /* proto/cluster.h */
+	PROTO_PM = 2,      /* processor -> memory: proto/pm.h */
+	PROTO_MM = 3,      /* memory -> memory: proto/mm.h */
+	PROTO_PS = 4,      /* processor -> storage: proto/ps.h */
+	PROTO_MS = 5,      /* memory -> storage: proto/ms.h */
+	PROTO_BENCH = 15,  /* net/rpc/bench.h */
 };
+
+#define PROTO_FIRST_OPCODE(id) ((id) << 8)
+
+static inline enum proto_id proto_of(uint16_t opcode)
+{
+	return (enum proto_id)(opcode >> 8);
+}
 
 /* --- encode and decode ------------------------------------------------------------------ */
 
