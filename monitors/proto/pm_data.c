@@ -11,169 +11,65 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
-static bool page_is_valid(uint64_t vaddr)
-{
-	return !(vaddr & PAGE_MASK_LOW) && vaddr < PM_USER_TOP;
-}
+#include "codec.h"
+#include "parts.h"
 
 /* --- PM_FETCH -------------------------------------------------------------------------- */
 
-void pm_fetch_req_encode(const struct pm_fetch_req *req, struct pm_fetch_req_wire *w)
-{
-	w->aspace = cpu_to_le64(req->aspace);
-	w->vaddr = cpu_to_le64(req->vaddr);
-	proto_mr_ref_encode(&req->line, &w->line);
-	w->flags = cpu_to_le32(req->flags);
-	w->want_credits = cpu_to_le32(req->want_credits);
-	w->victim_aspace = cpu_to_le64(req->victim_aspace);
-	w->victim_vaddr = cpu_to_le64(req->victim_vaddr);
-	w->victim_seq = cpu_to_le64(req->victim_seq);
-}
+#define PM_FETCH_REQ(F)                                                                       \
+	F(id64, aspace), F(u64, vaddr), F(mr_ref, line), F(u32, flags), F(u32, want_credits), \
+		F(u64, victim_aspace), F(u64, victim_vaddr), F(u64, victim_seq)
 
-static bool victim_is_valid(const struct pm_fetch_req *r)
+static bool fetch_req_is_valid(const struct pm_fetch_req *r)
 {
+	if (!page_is_valid(r->vaddr) || (r->flags & ~(uint32_t)PM_FETCH_ALL))
+		return false;
 	if (!(r->flags & PM_FETCH_VICTIM))
 		return !r->victim_aspace && !r->victim_vaddr && !r->victim_seq;
 	return r->victim_aspace && r->victim_seq && page_is_valid(r->victim_vaddr);
 }
 
-int pm_fetch_req_decode(const void *buf, size_t len, struct pm_fetch_req *out)
-{
-	struct pm_fetch_req_wire w;
-	struct pm_fetch_req r;
+CODEC_FIXED(pm_fetch_req, PM_FETCH_REQ, fetch_req_is_valid)
 
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.aspace = le64_to_cpu(w.aspace);
-	r.vaddr = le64_to_cpu(w.vaddr);
-	r.flags = le32_to_cpu(w.flags);
-	r.want_credits = le32_to_cpu(w.want_credits);
-	r.victim_aspace = le64_to_cpu(w.victim_aspace);
-	r.victim_vaddr = le64_to_cpu(w.victim_vaddr);
-	r.victim_seq = le64_to_cpu(w.victim_seq);
-	if (!r.aspace || !page_is_valid(r.vaddr) || proto_mr_ref_decode(&w.line, &r.line))
-		return -EPROTO;
-	if ((r.flags & ~(uint32_t)PM_FETCH_ALL) || !victim_is_valid(&r))
-		return -EPROTO;
-	*out = r;
-	return 0;
+#define PM_FETCH_REP(F) \
+	F(u32, result), F(u32, prot), F(grant, grant), F(status, victim_status), F(zero32, reserved)
+
+static bool fetch_rep_is_valid(const struct pm_fetch_rep *r)
+{
+	return r->result <= PM_FETCH_FILE && !(r->prot & ~(uint32_t)PM_PROT_ALL);
 }
 
-void pm_fetch_rep_encode(const struct pm_fetch_rep *rep, struct pm_fetch_rep_wire *w)
-{
-	w->result = cpu_to_le32(rep->result);
-	w->prot = cpu_to_le32(rep->prot);
-	pm_grant_encode(&rep->grant, &w->grant);
-	w->victim_status = proto_status_encode(rep->victim_status);
-	w->reserved = cpu_to_le32(0);
-}
-
-int pm_fetch_rep_decode(const void *buf, size_t len, struct pm_fetch_rep *out)
-{
-	struct pm_fetch_rep_wire w;
-	struct pm_fetch_rep r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.result = le32_to_cpu(w.result);
-	r.prot = le32_to_cpu(w.prot);
-	if (r.result > PM_FETCH_FILE || (r.prot & ~(uint32_t)PM_PROT_ALL))
-		return -EPROTO;
-	if (pm_grant_decode(&w.grant, &r.grant) || le32_to_cpu(w.reserved))
-		return -EPROTO;
-	if (proto_status_decode(w.victim_status, &r.victim_status))
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
+CODEC_FIXED(pm_fetch_rep, PM_FETCH_REP, fetch_rep_is_valid)
 
 /* --- PM_FILL_VMA ----------------------------------------------------------------------- */
 
-void pm_fill_vma_req_encode(const struct pm_fill_vma_req *req, struct pm_fill_vma_req_wire *w)
+#define PM_FILL_VMA_REQ(F) F(id64, aspace), F(u64, vaddr)
+
+static bool fill_vma_req_is_valid(const struct pm_fill_vma_req *r)
 {
-	w->aspace = cpu_to_le64(req->aspace);
-	w->vaddr = cpu_to_le64(req->vaddr);
+	return page_is_valid(r->vaddr);
 }
 
-int pm_fill_vma_req_decode(const void *buf, size_t len, struct pm_fill_vma_req *out)
-{
-	struct pm_fill_vma_req_wire w;
-	struct pm_fill_vma_req r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.aspace = le64_to_cpu(w.aspace);
-	r.vaddr = le64_to_cpu(w.vaddr);
-	if (!r.aspace || !page_is_valid(r.vaddr))
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
-
-int pm_fill_vma_rep_decode(const void *buf, size_t len, struct pm_vma *out)
-{
-	struct pm_vma_wire w;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	return pm_vma_decode(&w, out);
-}
+CODEC_FIXED(pm_fill_vma_req, PM_FILL_VMA_REQ, fill_vma_req_is_valid)
+CODEC_ALONE(pm_fill_vma_rep, pm_vma)
 
 /* --- PM_WRITEBACK ---------------------------------------------------------------------- */
 
-ssize_t pm_writeback_req_encode(const struct pm_writeback_req *req, void *buf, size_t cap)
-{
-	struct pm_writeback_page_wire pages[PM_WRITEBACK_MAX_PAGES];
-	struct pm_writeback_req_wire w;
-	size_t pages_len;
+#define PM_WRITEBACK_PAGE(F) F(u64, vaddr), F(id64, seq)
 
-	if (req->nr_pages > PM_WRITEBACK_MAX_PAGES)
-		return -EMSGSIZE;
-	pages_len = req->nr_pages * sizeof(pages[0]);
-	if (cap < sizeof(w) + pages_len)
-		return -EMSGSIZE;
-	w.aspace = cpu_to_le64(req->aspace);
-	w.nr_pages = cpu_to_le32(req->nr_pages);
-	w.reserved = cpu_to_le32(0);
-	for (uint32_t i = 0; i < req->nr_pages; i++) {
-		pages[i].vaddr = cpu_to_le64(req->pages[i].vaddr);
-		pages[i].seq = cpu_to_le64(req->pages[i].seq);
-	}
-	memcpy(buf, &w, sizeof(w));
-	memcpy((uint8_t *)buf + sizeof(w), pages, pages_len);
-	return (ssize_t)(sizeof(w) + pages_len);
+static bool writeback_page_is_valid(const struct pm_writeback_page *page)
+{
+	return page_is_valid(page->vaddr);
 }
 
-int pm_writeback_req_decode(const void *buf, size_t len, struct pm_writeback_req *out)
-{
-	struct pm_writeback_page_wire pages[PM_WRITEBACK_MAX_PAGES];
-	struct pm_writeback_req_wire w;
-	struct pm_writeback_req r = { 0 };
+CODEC_FIELDS(pm_writeback_page, PM_WRITEBACK_PAGE, writeback_page_is_valid)
+CODEC_PART(static, pm_writeback_page)
+CODEC_ELEMENTS(static, pm_writeback_page)
 
-	if (len < sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.aspace = le64_to_cpu(w.aspace);
-	r.nr_pages = le32_to_cpu(w.nr_pages);
-	if (!r.aspace || !r.nr_pages || r.nr_pages > PM_WRITEBACK_MAX_PAGES ||
-	    le32_to_cpu(w.reserved))
-		return -EPROTO;
-	if (len != sizeof(w) + r.nr_pages * sizeof(pages[0]))
-		return -EMSGSIZE;
-	memcpy(pages, (const uint8_t *)buf + sizeof(w), r.nr_pages * sizeof(pages[0]));
-	for (uint32_t i = 0; i < r.nr_pages; i++) {
-		r.pages[i].vaddr = le64_to_cpu(pages[i].vaddr);
-		r.pages[i].seq = le64_to_cpu(pages[i].seq);
-		if (!page_is_valid(r.pages[i].vaddr) || !r.pages[i].seq)
-			return -EPROTO;
-	}
-	*out = r;
-	return 0;
-}
+#define PM_WRITEBACK_REQ(F) F(id64, aspace), F(id32, nr_pages), F(zero32, reserved)
+
+CODEC_LIST(pm_writeback_req, PM_WRITEBACK_REQ, codec_any, pm_writeback_page, pages,
+	   PM_WRITEBACK_MAX_PAGES, codec_any_item)
 
 ssize_t pm_writeback_rep_encode(const struct pm_writeback_rep *rep, void *buf, size_t cap)
 {
@@ -217,141 +113,46 @@ int pm_writeback_rep_decode(const void *buf, size_t len, struct pm_writeback_rep
 	return 0;
 }
 
-/* --- PM_CREDIT ------------------------------------------------------------------------- */
+/* --- PM_CREDIT, PM_MEMINFO ------------------------------------------------------------- */
 
-void pm_credit_req_encode(const struct pm_credit_req *req, struct pm_credit_req_wire *w)
-{
-	w->want = cpu_to_le32(req->want);
-	w->give = cpu_to_le32(req->give);
-}
+#define PM_CREDIT_REQ(F) F(u32, want), F(u32, give)
 
-int pm_credit_req_decode(const void *buf, size_t len, struct pm_credit_req *out)
-{
-	struct pm_credit_req_wire w;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	out->want = le32_to_cpu(w.want);
-	out->give = le32_to_cpu(w.give);
-	return 0;
-}
-
-int pm_credit_rep_decode(const void *buf, size_t len, struct pm_grant *out)
-{
-	struct pm_grant_wire w;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	return pm_grant_decode(&w, out);
-}
-
-/* --- PM_MEMINFO ------------------------------------------------------------------------ */
+CODEC_FIXED(pm_credit_req, PM_CREDIT_REQ, codec_any)
+CODEC_ALONE(pm_credit_rep, pm_grant)
 
 #define MEMINFO_MAX (1ull << 44) /* frames: more than physical addresses allow */
 
-void pm_meminfo_rep_encode(const struct pm_meminfo_rep *rep, struct pm_meminfo_rep_wire *w)
+#define PM_MEMINFO_REP(F) \
+	F(u64, total), F(u64, free), F(u64, file), F(u64, promised), F(u64, committed)
+
+static bool meminfo_rep_is_valid(const struct pm_meminfo_rep *r)
 {
-	w->total = cpu_to_le64(rep->total);
-	w->free = cpu_to_le64(rep->free);
-	w->file = cpu_to_le64(rep->file);
-	w->promised = cpu_to_le64(rep->promised);
-	w->committed = cpu_to_le64(rep->committed);
+	return r->total <= MEMINFO_MAX && r->free <= r->total && r->file <= r->total - r->free &&
+	       r->promised <= r->total && r->committed <= MEMINFO_MAX;
 }
 
-int pm_meminfo_rep_decode(const void *buf, size_t len, struct pm_meminfo_rep *out)
-{
-	struct pm_meminfo_rep_wire w;
-	struct pm_meminfo_rep r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.total = le64_to_cpu(w.total);
-	r.free = le64_to_cpu(w.free);
-	r.file = le64_to_cpu(w.file);
-	r.promised = le64_to_cpu(w.promised);
-	r.committed = le64_to_cpu(w.committed);
-	if (r.total > MEMINFO_MAX || r.free > r.total || r.file > r.total - r.free ||
-	    r.promised > r.total || r.committed > MEMINFO_MAX)
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
+CODEC_FIXED(pm_meminfo_rep, PM_MEMINFO_REP, meminfo_rep_is_valid)
 
 /* --- PM_FILE_FETCH --------------------------------------------------------------------- */
 
-ssize_t pm_file_fetch_req_encode(const struct pm_file_fetch_req *req, void *buf, size_t cap)
-{
-	struct pm_file_fetch_req_wire w;
-	uint8_t *pos = buf;
-	size_t len;
+#define PM_FILE_FETCH_REQ(F) \
+	F(file, file), F(u64, pgoff), F(u64, version), F(id32, nr_pages), F(zero32, reserved)
 
-	if (req->nr_pages > PM_FILE_FETCH_MAX)
-		return -EMSGSIZE;
-	len = sizeof(w) + req->nr_pages * sizeof(struct proto_mr_ref_wire);
-	if (cap < len)
-		return -EMSGSIZE;
-	proto_file_encode(&req->file, &w.file);
-	w.pgoff = cpu_to_le64(req->pgoff);
-	w.version = cpu_to_le64(req->version);
-	w.nr_pages = cpu_to_le32(req->nr_pages);
-	w.reserved = cpu_to_le32(0);
-	memcpy(pos, &w, sizeof(w));
-	pos += sizeof(w);
-	proto_mr_refs_encode(req->pages, req->nr_pages, pos);
-	return (ssize_t)len;
+static bool file_fetch_req_is_valid(const struct pm_file_fetch_req *r)
+{
+	return r->file.node && r->nr_pages <= PM_FILE_FETCH_MAX &&
+	       file_pages_are_valid(r->pgoff, r->nr_pages);
 }
 
-int pm_file_fetch_req_decode(const void *buf, size_t len, struct pm_file_fetch_req *out)
-{
-	struct pm_file_fetch_req_wire w;
-	struct pm_file_fetch_req r = { 0 };
-	const uint8_t *pos = buf;
+CODEC_LIST(pm_file_fetch_req, PM_FILE_FETCH_REQ, file_fetch_req_is_valid, proto_mr_ref, pages,
+	   PM_FILE_FETCH_MAX, codec_any_item)
 
-	if (len < sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, pos, sizeof(w));
-	pos += sizeof(w);
-	r.pgoff = le64_to_cpu(w.pgoff);
-	r.version = le64_to_cpu(w.version);
-	r.nr_pages = le32_to_cpu(w.nr_pages);
-	if (proto_file_decode(&w.file, &r.file) || !r.file.node || le32_to_cpu(w.reserved))
-		return -EPROTO;
-	if (!r.nr_pages || r.nr_pages > PM_FILE_FETCH_MAX ||
-	    r.pgoff > (UINT64_MAX >> PAGE_SHIFT) - r.nr_pages)
-		return -EPROTO;
-	if (len != sizeof(w) + r.nr_pages * sizeof(struct proto_mr_ref_wire))
-		return -EMSGSIZE;
-	if (proto_mr_refs_decode(pos, r.nr_pages, r.pages))
-		return -EPROTO;
-	*out = r;
-	return 0;
+#define PM_FILE_FETCH_REP(F) F(u32, nr_valid), F(u32, last_bytes), F(u64, file_size)
+
+static bool file_fetch_rep_is_valid(const struct pm_file_fetch_rep *r)
+{
+	return filled_is_valid(r->nr_valid, PM_FILE_FETCH_MAX, r->last_bytes) &&
+	       r->file_size <= INT64_MAX;
 }
 
-void pm_file_fetch_rep_encode(const struct pm_file_fetch_rep *rep, struct pm_file_fetch_rep_wire *w)
-{
-	w->nr_valid = cpu_to_le32(rep->nr_valid);
-	w->last_bytes = cpu_to_le32(rep->last_bytes);
-	w->file_size = cpu_to_le64(rep->file_size);
-}
-
-int pm_file_fetch_rep_decode(const void *buf, size_t len, struct pm_file_fetch_rep *out)
-{
-	struct pm_file_fetch_rep_wire w;
-	struct pm_file_fetch_rep r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.nr_valid = le32_to_cpu(w.nr_valid);
-	r.last_bytes = le32_to_cpu(w.last_bytes);
-	r.file_size = le64_to_cpu(w.file_size);
-	if (r.nr_valid > PM_FILE_FETCH_MAX || r.file_size > INT64_MAX)
-		return -EPROTO;
-	if (r.nr_valid ? !r.last_bytes || r.last_bytes > PAGE_SIZE : r.last_bytes != 0)
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
+CODEC_FIXED(pm_file_fetch_rep, PM_FILE_FETCH_REP, file_fetch_rep_is_valid)

@@ -443,9 +443,10 @@ static_assert(sizeof(struct pm_file_fetch_rep_wire) == 16, "PM_FILE_FETCH reply 
 /* --- host order, encode and decode ------------------------------------------------------ */
 
 /*
- * A decoder checks every field, writes its result only on success, and answers -EMSGSIZE for a wrong
- * length and -EPROTO for a wrong value.  Requests and replies are decoded with equal care: either
- * side may be broken.  An encoder of a message of variable size answers its length in bytes, or
+ * A decoder checks every field, and answers -EMSGSIZE for a wrong length and -EPROTO for a wrong value.
+ * It writes its result only on success, but for a message with a list: that may be large, is decoded in
+ * place, and holds nothing of use after a failure.  Requests and replies are decoded with equal care:
+ * either side may be broken.  An encoder of a message of variable size answers its length in bytes, or
  * -EMSGSIZE when it does not fit @cap or a count is above its limit.
  */
 

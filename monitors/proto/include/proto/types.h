@@ -116,9 +116,6 @@ int proto_status_decode(le32_t w, int *out) __must_check;
 void proto_mr_ref_encode(const struct proto_mr_ref *ref, struct proto_mr_ref_wire *w);
 /* One whole page, page aligned; else -EPROTO. */
 int proto_mr_ref_decode(const struct proto_mr_ref_wire *w, struct proto_mr_ref *out) __must_check;
-/* The same for @nr of them, one behind the other; @buf has room for (holds) them all. */
-void proto_mr_refs_encode(const struct proto_mr_ref *refs, uint32_t nr, void *buf);
-int proto_mr_refs_decode(const void *buf, uint32_t nr, struct proto_mr_ref *out) __must_check;
 
 /* "No file" is node 0 with every other field 0. */
 void proto_file_encode(const struct proto_file *file, struct proto_file_wire *w);
