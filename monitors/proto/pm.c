@@ -11,58 +11,30 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
-static bool page_aligned(uint64_t v)
-{
-	return !(v & PAGE_MASK_LOW);
-}
-
-/* A non-empty run of whole pages below the end of user space. */
-static bool range_is_valid(uint64_t addr, uint64_t len)
-{
-	return page_aligned(addr) && page_aligned(len) && len && len <= PM_USER_TOP &&
-	       addr <= PM_USER_TOP - len;
-}
+#include "codec.h"
+#include "parts.h"
 
 /* --- parts ----------------------------------------------------------------------------- */
 
-void pm_vregion_encode(const struct pm_vregion *vr, struct pm_vregion_wire *w)
+#define PM_VREGION(F) F(u64, index), F(node, owner), F(node, secondary), F(u64, version)
+
+static bool vregion_is_valid(const struct pm_vregion *vr)
 {
-	w->index = cpu_to_le64(vr->index);
-	w->owner = cpu_to_le32(vr->owner);
-	w->secondary = cpu_to_le32(vr->secondary);
-	w->version = cpu_to_le64(vr->version);
+	return vr->index <= PM_USER_TOP / PM_VREGION_MIN;
 }
 
-int pm_vregion_decode(const struct pm_vregion_wire *w, struct pm_vregion *out)
-{
-	struct pm_vregion vr;
+CODEC_FIELDS(pm_vregion, PM_VREGION, vregion_is_valid)
+CODEC_PART(, pm_vregion)
+CODEC_ELEMENTS(, pm_vregion)
+CODEC_ALONE(pm_moved, pm_vregion)
 
-	vr.index = le64_to_cpu(w->index);
-	vr.owner = le32_to_cpu(w->owner);
-	vr.secondary = le32_to_cpu(w->secondary);
-	vr.version = le64_to_cpu(w->version);
-	if (vr.index > PM_USER_TOP / PM_VREGION_MIN)
-		return -EPROTO;
-	if (vr.owner > PROTO_NODE_MAX || vr.secondary > PROTO_NODE_MAX)
-		return -EPROTO;
-	*out = vr;
-	return 0;
+void pm_moved_encode(const struct pm_vregion *vr, struct pm_moved_wire *w)
+{
+	pm_vregion_encode(vr, &w->vregion);
 }
 
-void pm_vma_encode(const struct pm_vma *vma, struct pm_vma_wire *w)
-{
-	w->start = cpu_to_le64(vma->start);
-	w->end = cpu_to_le64(vma->end);
-	w->pgoff = cpu_to_le64(vma->pgoff);
-	w->file_bytes = cpu_to_le64(vma->file_bytes);
-	proto_file_encode(&vma->file, &w->file);
-	if (vma->flags & PM_VMA_OBJECT)
-		w->file.ino = cpu_to_le64(vma->object);
-	w->prot = cpu_to_le32(vma->prot);
-	w->flags = cpu_to_le32(vma->flags);
-	w->cache_node = cpu_to_le32(vma->cache_node);
-	w->reserved = cpu_to_le32(0);
-}
+CODEC_PART(, pm_grant)
+CODEC_ELEMENTS(static, pm_grant)
 
 /* Pages [pgoff, pgoff + nr) of an object's space. */
 static bool object_pages_are_valid(uint64_t pgoff, uint64_t nr)
@@ -82,7 +54,7 @@ static bool vma_file_is_valid(const struct pm_vma *vma)
 		return !vma->pgoff && !vma->file_bytes;
 	if (!vma->file.node || !vma->cache_node || vma->cache_node > PROTO_NODE_MAX)
 		return false;
-	return vma->pgoff <= (UINT64_MAX >> PAGE_SHIFT) - ((vma->end - vma->start) >> PAGE_SHIFT);
+	return file_pages_are_valid(vma->pgoff, (vma->end - vma->start) >> PAGE_SHIFT);
 }
 
 /* Which file or object; neither is what is left of an anonymous mapping. */
@@ -96,18 +68,26 @@ static int vma_file_decode(const struct pm_vma_wire *w, struct pm_vma *vma)
 	return le32_to_cpu(w->file.gen) || le32_to_cpu(w->file.node) ? -EPROTO : 0;
 }
 
+/* The wire's file is pm_vma_encode()'s and vma_file_decode()'s: it may be an object. */
+#define PM_VMA(F)                                                                                  \
+	F(u64, start), F(u64, end), F(u64, pgoff), F(u64, file_bytes), F(own, file), F(u32, prot), \
+		F(u32, flags), F(u32, cache_node), F(zero32, reserved)
+
+CODEC_FIELDS(pm_vma, PM_VMA, codec_any)
+
+void pm_vma_encode(const struct pm_vma *vma, struct pm_vma_wire *w)
+{
+	pm_vma_put(vma, w);
+	proto_file_encode(&vma->file, &w->file);
+	if (vma->flags & PM_VMA_OBJECT)
+		w->file.ino = cpu_to_le64(vma->object);
+}
+
 int pm_vma_decode(const struct pm_vma_wire *w, struct pm_vma *out)
 {
 	struct pm_vma vma;
 
-	vma.start = le64_to_cpu(w->start);
-	vma.end = le64_to_cpu(w->end);
-	vma.pgoff = le64_to_cpu(w->pgoff);
-	vma.file_bytes = le64_to_cpu(w->file_bytes);
-	vma.prot = le32_to_cpu(w->prot);
-	vma.flags = le32_to_cpu(w->flags);
-	vma.cache_node = le32_to_cpu(w->cache_node);
-	if (vma_file_decode(w, &vma) || le32_to_cpu(w->reserved))
+	if (!pm_vma_get(w, &vma) || vma_file_decode(w, &vma))
 		return -EPROTO;
 	if (vma.end <= vma.start || !range_is_valid(vma.start, vma.end - vma.start))
 		return -EPROTO;
@@ -119,112 +99,63 @@ int pm_vma_decode(const struct pm_vma_wire *w, struct pm_vma *out)
 	return 0;
 }
 
-void pm_grant_encode(const struct pm_grant *grant, struct pm_grant_wire *w)
-{
-	w->node = cpu_to_le32(grant->node);
-	w->frames = cpu_to_le32(grant->frames);
-}
+CODEC_ELEMENTS(, pm_vma)
 
-int pm_grant_decode(const struct pm_grant_wire *w, struct pm_grant *out)
-{
-	struct pm_grant g;
-
-	g.node = le32_to_cpu(w->node);
-	g.frames = le32_to_cpu(w->frames);
-	if (g.node > PROTO_NODE_MAX || (g.frames && !g.node))
-		return -EPROTO;
-	*out = g;
-	return 0;
-}
-
-void pm_moved_encode(const struct pm_vregion *vr, struct pm_moved_wire *w)
-{
-	pm_vregion_encode(vr, &w->vregion);
-}
-
-int pm_moved_decode(const void *buf, size_t len, struct pm_vregion *out)
-{
-	struct pm_moved_wire w;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	return pm_vregion_decode(&w.vregion, out);
-}
-
-/* The three arrays at the end of several replies. */
-struct arrays {
-	uint16_t nr_vmas;
-	uint16_t nr_vregions;
-	uint16_t nr_grants;
+/* How many of each there are in the three arrays at the end of several replies. */
+struct counts {
+	uint16_t vmas;
+	uint16_t vregions;
+	uint16_t grants;
 };
+#define counts_of(rep) ((struct counts){ (rep)->nr_vmas, (rep)->nr_vregions, (rep)->nr_grants })
 
-static size_t arrays_size(const struct arrays *a)
+static size_t arrays_size(struct counts n)
 {
-	return a->nr_vmas * sizeof(struct pm_vma_wire) +
-	       a->nr_vregions * sizeof(struct pm_vregion_wire) +
-	       a->nr_grants * sizeof(struct pm_grant_wire);
+	return n.vmas * sizeof(struct pm_vma_wire) + n.vregions * sizeof(struct pm_vregion_wire) +
+	       n.grants * sizeof(struct pm_grant_wire);
 }
 
-static void arrays_encode(const struct arrays *a, const struct pm_vma *vmas,
-			  const struct pm_vregion *vregions, const struct pm_grant *grants,
-			  uint8_t *out)
+static uint8_t *arrays_put(struct counts n, const struct pm_vma *vmas,
+			   const struct pm_vregion *vregions, const struct pm_grant *grants,
+			   uint8_t *pos)
 {
-	for (size_t i = 0; i < a->nr_vmas; i++) {
-		struct pm_vma_wire w;
-
-		pm_vma_encode(&vmas[i], &w);
-		memcpy(out, &w, sizeof(w));
-		out += sizeof(w);
-	}
-	for (size_t i = 0; i < a->nr_vregions; i++) {
-		struct pm_vregion_wire w;
-
-		pm_vregion_encode(&vregions[i], &w);
-		memcpy(out, &w, sizeof(w));
-		out += sizeof(w);
-	}
-	for (size_t i = 0; i < a->nr_grants; i++) {
-		struct pm_grant_wire w;
-
-		pm_grant_encode(&grants[i], &w);
-		memcpy(out, &w, sizeof(w));
-		out += sizeof(w);
-	}
+	pos = pm_vma_list_put(vmas, n.vmas, pos);
+	pos = pm_vregion_list_put(vregions, n.vregions, pos);
+	return pm_grant_list_put(grants, n.grants, pos);
 }
 
-/* The caller has checked the counts and that the buffer holds exactly arrays_size() bytes. */
-static int arrays_decode(const struct arrays *a, const uint8_t *in, struct pm_vma *vmas,
-			 struct pm_vregion *vregions, struct pm_grant *grants)
+/* The caller has checked the counts and that the buffer holds them all.  NULL: an element is wrong. */
+static const uint8_t *arrays_get(const uint8_t *pos, struct counts n, struct pm_vma *vmas,
+				 struct pm_vregion *vregions, struct pm_grant *grants)
 {
-	for (size_t i = 0; i < a->nr_vmas; i++) {
-		struct pm_vma_wire w;
-
-		memcpy(&w, in, sizeof(w));
-		in += sizeof(w);
-		if (pm_vma_decode(&w, &vmas[i]))
-			return -EPROTO;
-	}
-	for (size_t i = 0; i < a->nr_vregions; i++) {
-		struct pm_vregion_wire w;
-
-		memcpy(&w, in, sizeof(w));
-		in += sizeof(w);
-		if (pm_vregion_decode(&w, &vregions[i]))
-			return -EPROTO;
-	}
-	for (size_t i = 0; i < a->nr_grants; i++) {
-		struct pm_grant_wire w;
-
-		memcpy(&w, in, sizeof(w));
-		in += sizeof(w);
-		if (pm_grant_decode(&w, &grants[i]))
-			return -EPROTO;
-	}
-	return 0;
+	pos = pm_vma_list_get(pos, n.vmas, vmas);
+	if (pos)
+		pos = pm_vregion_list_get(pos, n.vregions, vregions);
+	return pos ? pm_grant_list_get(pos, n.grants, grants) : NULL;
 }
 
 /* --- PM_EXEC --------------------------------------------------------------------------- */
+
+#define PM_EXEC_REQ(F)                                                                         \
+	F(id64, aspace), F(file, file), F(u64, stack_size), F(u64, random_seed), F(own, cred), \
+		F(u32, vnode), F(u32, want_credits), F(u64, object), F(u32, storage),          \
+		F(u32, head_len)
+
+/* A file, or an object with its beginning. */
+static bool program_is_valid(const struct pm_exec_req *r)
+{
+	if (r->file.node)
+		return !r->object && !r->storage && !r->head_len;
+	return r->object && r->storage <= PROTO_NODE_MAX && r->head_len;
+}
+
+static bool exec_req_is_valid(const struct pm_exec_req *r)
+{
+	return program_is_valid(r) && r->head_len <= PM_EXEC_HEAD_MAX &&
+	       range_is_valid(0, r->stack_size);
+}
+
+CODEC_FIELDS(pm_exec_req, PM_EXEC_REQ, exec_req_is_valid)
 
 ssize_t pm_exec_req_encode(const struct pm_exec_req *req, void *buf, size_t cap)
 {
@@ -237,29 +168,13 @@ ssize_t pm_exec_req_encode(const struct pm_exec_req *req, void *buf, size_t cap)
 	groups_len = req->cred.nr_groups * sizeof(le32_t);
 	if (cap < sizeof(w) + groups_len + req->head_len)
 		return -EMSGSIZE;
-	w.aspace = cpu_to_le64(req->aspace);
-	proto_file_encode(&req->file, &w.file);
-	w.stack_size = cpu_to_le64(req->stack_size);
-	w.random_seed = cpu_to_le64(req->random_seed);
+	pm_exec_req_put(req, &w);
 	proto_cred_encode(&req->cred, &w.cred, groups);
-	w.vnode = cpu_to_le32(req->vnode);
-	w.want_credits = cpu_to_le32(req->want_credits);
-	w.object = cpu_to_le64(req->object);
-	w.storage = cpu_to_le32(req->storage);
-	w.head_len = cpu_to_le32(req->head_len);
 	memcpy(buf, &w, sizeof(w));
 	memcpy((uint8_t *)buf + sizeof(w), groups, groups_len);
 	if (req->head_len)
 		memcpy((uint8_t *)buf + sizeof(w) + groups_len, req->head, req->head_len);
 	return (ssize_t)(sizeof(w) + groups_len + req->head_len);
-}
-
-/* A file, or an object with its beginning. */
-static bool exec_program_is_valid(const struct pm_exec_req *r)
-{
-	if (r->file.node)
-		return !r->object && !r->storage && !r->head_len;
-	return r->object && r->storage <= PROTO_NODE_MAX && r->head_len;
 }
 
 int pm_exec_req_decode(const void *buf, size_t len, struct pm_exec_req *out)
@@ -271,172 +186,112 @@ int pm_exec_req_decode(const void *buf, size_t len, struct pm_exec_req *out)
 	if (len < sizeof(w))
 		return -EMSGSIZE;
 	memcpy(&w, buf, sizeof(w));
+	if (!pm_exec_req_get(&w, &r))
+		return -EPROTO;
 	err = proto_cred_decode(&w.cred, (const uint8_t *)buf + sizeof(w), len - sizeof(w),
 				&r.cred);
 	if (err)
 		return err;
 	r.head = (const uint8_t *)buf + sizeof(w) + r.cred.nr_groups * sizeof(le32_t);
-	r.object = le64_to_cpu(w.object);
-	r.storage = le32_to_cpu(w.storage);
-	r.head_len = le32_to_cpu(w.head_len);
-	if (r.head_len > PM_EXEC_HEAD_MAX)
-		return -EPROTO;
 	if (len != sizeof(w) + r.cred.nr_groups * sizeof(le32_t) + r.head_len)
 		return -EMSGSIZE;
-
-	r.aspace = le64_to_cpu(w.aspace);
-	r.stack_size = le64_to_cpu(w.stack_size);
-	r.random_seed = le64_to_cpu(w.random_seed);
-	r.vnode = le32_to_cpu(w.vnode);
-	r.want_credits = le32_to_cpu(w.want_credits);
-	if (proto_file_decode(&w.file, &r.file) || !exec_program_is_valid(&r) || !r.aspace)
-		return -EPROTO;
-	if (!range_is_valid(0, r.stack_size))
-		return -EPROTO;
 	*out = r;
 	return 0;
 }
 
-/* Bytes of a reply with these flags. */
-static size_t exec_rep_size(const struct arrays *a, uint32_t flags)
-{
-	return sizeof(struct pm_exec_rep_wire) + arrays_size(a) +
-	       (flags & PM_EXEC_INTERP ? sizeof(struct proto_attr_wire) : 0);
-}
-
-ssize_t pm_exec_rep_encode(const struct pm_exec_rep *rep, void *buf, size_t cap)
-{
-	const struct arrays a = { rep->nr_vmas, rep->nr_vregions, rep->nr_grants };
-	struct proto_attr_wire attr;
-	struct pm_exec_rep_wire w;
-
-	if (a.nr_vmas > PM_EXEC_MAX_VMAS || a.nr_vregions > PM_EXEC_MAX_VREGIONS ||
-	    a.nr_grants > PM_MAX_GRANTS || cap < exec_rep_size(&a, rep->flags))
-		return -EMSGSIZE;
-	w.entry = cpu_to_le64(rep->entry);
-	w.prog_entry = cpu_to_le64(rep->prog_entry);
-	w.phdr = cpu_to_le64(rep->phdr);
-	w.interp_base = cpu_to_le64(rep->interp_base);
-	w.brk_start = cpu_to_le64(rep->brk_start);
-	w.stack_top = cpu_to_le64(rep->stack_top);
-	w.stack_bottom = cpu_to_le64(rep->stack_bottom);
-	w.vregion_size = cpu_to_le64(rep->vregion_size);
-	w.code_start = cpu_to_le64(rep->code_start);
-	w.code_end = cpu_to_le64(rep->code_end);
-	w.data_start = cpu_to_le64(rep->data_start);
-	w.data_end = cpu_to_le64(rep->data_end);
-	w.phent = cpu_to_le16(rep->phent);
-	w.phnum = cpu_to_le16(rep->phnum);
-	w.flags = cpu_to_le32(rep->flags);
-	w.nr_vmas = cpu_to_le16(a.nr_vmas);
-	w.nr_vregions = cpu_to_le16(a.nr_vregions);
-	w.nr_grants = cpu_to_le16(a.nr_grants);
-	w.reserved = cpu_to_le16(0);
-	memcpy(buf, &w, sizeof(w));
-	arrays_encode(&a, rep->vmas, rep->vregions, rep->grants, (uint8_t *)buf + sizeof(w));
-	if (rep->flags & PM_EXEC_INTERP) {
-		proto_attr_encode(&rep->interp, &attr);
-		memcpy((uint8_t *)buf + sizeof(w) + arrays_size(&a), &attr, sizeof(attr));
-	}
-	return (ssize_t)exec_rep_size(&a, rep->flags);
-}
-
-static void exec_rep_scalars(const struct pm_exec_rep_wire *w, struct pm_exec_rep *out)
-{
-	out->entry = le64_to_cpu(w->entry);
-	out->prog_entry = le64_to_cpu(w->prog_entry);
-	out->phdr = le64_to_cpu(w->phdr);
-	out->interp_base = le64_to_cpu(w->interp_base);
-	out->brk_start = le64_to_cpu(w->brk_start);
-	out->stack_top = le64_to_cpu(w->stack_top);
-	out->stack_bottom = le64_to_cpu(w->stack_bottom);
-	out->vregion_size = le64_to_cpu(w->vregion_size);
-	out->code_start = le64_to_cpu(w->code_start);
-	out->code_end = le64_to_cpu(w->code_end);
-	out->data_start = le64_to_cpu(w->data_start);
-	out->data_end = le64_to_cpu(w->data_end);
-	out->phent = le16_to_cpu(w->phent);
-	out->phnum = le16_to_cpu(w->phnum);
-	out->flags = le32_to_cpu(w->flags);
-	out->nr_vmas = le16_to_cpu(w->nr_vmas);
-	out->nr_vregions = le16_to_cpu(w->nr_vregions);
-	out->nr_grants = le16_to_cpu(w->nr_grants);
-}
+#define PM_EXEC_REP(F)                                                                             \
+	F(u64, entry), F(u64, prog_entry), F(u64, phdr), F(u64, interp_base), F(u64, brk_start),   \
+		F(u64, stack_top), F(u64, stack_bottom), F(u64, vregion_size), F(u64, code_start), \
+		F(u64, code_end), F(u64, data_start), F(u64, data_end), F(u16, phent),             \
+		F(u16, phnum), F(u32, flags), F(u16, nr_vmas), F(u16, nr_vregions),                \
+		F(u16, nr_grants), F(zero16, reserved)
 
 static bool vregion_size_is_valid(uint64_t size)
 {
 	return IS_POWER_OF_2(size) && size >= PM_VREGION_MIN && size <= PM_VREGION_MAX;
 }
 
-static bool exec_rep_is_valid(const struct pm_exec_rep_wire *w)
+static bool exec_rep_is_valid(const struct pm_exec_rep *r)
 {
-	const uint64_t top = le64_to_cpu(w->stack_top);
-	const uint64_t bottom = le64_to_cpu(w->stack_bottom);
-	const le64_t below_top[] = { w->entry,    w->prog_entry, w->phdr,    w->code_start,
-				     w->code_end, w->data_start, w->data_end };
+	const uint64_t below_top[] = { r->entry,      r->prog_entry, r->phdr,
+				       r->code_start, r->code_end,   r->data_start,
+				       r->data_end,   r->brk_start,  r->interp_base };
 
 	for (size_t i = 0; i < ARRAY_SIZE(below_top); i++)
-		if (le64_to_cpu(below_top[i]) > PM_USER_TOP)
+		if (below_top[i] > PM_USER_TOP)
 			return false;
-	if (bottom >= top || !range_is_valid(bottom, top - bottom))
+	if (r->stack_bottom >= r->stack_top ||
+	    !range_is_valid(r->stack_bottom, r->stack_top - r->stack_bottom))
 		return false;
-	if (!page_aligned(le64_to_cpu(w->brk_start)) || le64_to_cpu(w->brk_start) > PM_USER_TOP)
+	if (!page_aligned(r->brk_start) || !page_aligned(r->interp_base))
 		return false;
-	if (!page_aligned(le64_to_cpu(w->interp_base)) || le64_to_cpu(w->interp_base) > PM_USER_TOP)
+	if (r->nr_vmas > PM_EXEC_MAX_VMAS || r->nr_vregions > PM_EXEC_MAX_VREGIONS ||
+	    r->nr_grants > PM_MAX_GRANTS)
 		return false;
-	return vregion_size_is_valid(le64_to_cpu(w->vregion_size)) && !le16_to_cpu(w->reserved) &&
-	       !(le32_to_cpu(w->flags) & ~(uint32_t)PM_EXEC_ALL);
+	return vregion_size_is_valid(r->vregion_size) && !(r->flags & ~(uint32_t)PM_EXEC_ALL);
+}
+
+CODEC_FIELDS(pm_exec_rep, PM_EXEC_REP, exec_rep_is_valid)
+
+static size_t exec_rep_size(const struct pm_exec_rep *rep)
+{
+	return sizeof(struct pm_exec_rep_wire) + arrays_size(counts_of(rep)) +
+	       (rep->flags & PM_EXEC_INTERP ? sizeof(struct proto_attr_wire) : 0);
+}
+
+ssize_t pm_exec_rep_encode(const struct pm_exec_rep *rep, void *buf, size_t cap)
+{
+	struct proto_attr_wire attr;
+	struct pm_exec_rep_wire w;
+	uint8_t *pos;
+
+	if (rep->nr_vmas > PM_EXEC_MAX_VMAS || rep->nr_vregions > PM_EXEC_MAX_VREGIONS ||
+	    rep->nr_grants > PM_MAX_GRANTS || cap < exec_rep_size(rep))
+		return -EMSGSIZE;
+	pm_exec_rep_put(rep, &w);
+	memcpy(buf, &w, sizeof(w));
+	pos = arrays_put(counts_of(rep), rep->vmas, rep->vregions, rep->grants,
+			 (uint8_t *)buf + sizeof(w));
+	if (rep->flags & PM_EXEC_INTERP) {
+		proto_attr_encode(&rep->interp, &attr);
+		memcpy(pos, &attr, sizeof(attr));
+	}
+	return (ssize_t)exec_rep_size(rep);
 }
 
 /* The result is large, so it is decoded in place: after a failure @out holds nothing of use. */
 int pm_exec_rep_decode(const void *buf, size_t len, struct pm_exec_rep *out)
 {
 	struct pm_exec_rep_wire w;
-	struct arrays a;
-	int err = 0;
+	const uint8_t *pos;
 
 	if (len < sizeof(w))
 		return -EMSGSIZE;
 	memcpy(&w, buf, sizeof(w));
-	a.nr_vmas = le16_to_cpu(w.nr_vmas);
-	a.nr_vregions = le16_to_cpu(w.nr_vregions);
-	a.nr_grants = le16_to_cpu(w.nr_grants);
-	if (a.nr_vmas > PM_EXEC_MAX_VMAS || a.nr_vregions > PM_EXEC_MAX_VREGIONS ||
-	    a.nr_grants > PM_MAX_GRANTS || !exec_rep_is_valid(&w))
+	if (!pm_exec_rep_get(&w, out))
 		return -EPROTO;
-	if (len != exec_rep_size(&a, le32_to_cpu(w.flags)))
+	if (len != exec_rep_size(out))
 		return -EMSGSIZE;
-	exec_rep_scalars(&w, out);
+	pos = arrays_get((const uint8_t *)buf + sizeof(w), counts_of(out), out->vmas, out->vregions,
+			 out->grants);
+	if (!pos)
+		return -EPROTO;
 	if (out->flags & PM_EXEC_INTERP)
-		err = proto_attr_decode((const uint8_t *)buf + sizeof(w) + arrays_size(&a),
-					sizeof(struct proto_attr_wire), &out->interp);
-	if (err)
-		return err;
-	return arrays_decode(&a, (const uint8_t *)buf + sizeof(w), out->vmas, out->vregions,
-			     out->grants);
+		return proto_attr_decode(pos, sizeof(struct proto_attr_wire), &out->interp);
+	return 0;
 }
 
 /* --- address space calls --------------------------------------------------------------- */
 
-void pm_mmap_req_encode(const struct pm_mmap_req *req, struct pm_mmap_req_wire *w)
-{
-	w->aspace = cpu_to_le64(req->aspace);
-	w->addr = cpu_to_le64(req->addr);
-	w->len = cpu_to_le64(req->len);
-	w->pgoff = cpu_to_le64(req->pgoff);
-	proto_file_encode(&req->file, &w->file);
-	w->object = cpu_to_le64(req->object);
-	w->prot = cpu_to_le32(req->prot);
-	w->flags = cpu_to_le32(req->flags);
-	w->want_credits = cpu_to_le32(req->want_credits);
-	w->reserved = cpu_to_le32(0);
-}
+#define PM_MMAP_REQ(F)                                                                            \
+	F(id64, aspace), F(u64, addr), F(u64, len), F(u64, pgoff), F(file, file), F(u64, object), \
+		F(u32, prot), F(u32, flags), F(u32, want_credits), F(zero32, reserved)
 
 static bool mmap_req_is_valid(const struct pm_mmap_req *r)
 {
 	const uint32_t fixed = PM_MAP_FIXED | PM_MAP_FIXED_NOREPLACE;
 
-	if (!r->aspace || !page_aligned(r->addr) || !range_is_valid(0, r->len))
+	if (!page_aligned(r->addr) || !range_is_valid(0, r->len))
 		return false;
 	if ((r->flags & fixed) && !range_is_valid(r->addr, r->len))
 		return false;
@@ -446,76 +301,28 @@ static bool mmap_req_is_valid(const struct pm_mmap_req *r)
 		return !r->file.node && object_pages_are_valid(r->pgoff, r->len >> PAGE_SHIFT);
 	if (!r->file.node)
 		return !r->pgoff;
-	return r->pgoff <= (UINT64_MAX >> PAGE_SHIFT) - (r->len >> PAGE_SHIFT);
+	return file_pages_are_valid(r->pgoff, r->len >> PAGE_SHIFT);
 }
 
-int pm_mmap_req_decode(const void *buf, size_t len, struct pm_mmap_req *out)
+CODEC_FIXED(pm_mmap_req, PM_MMAP_REQ, mmap_req_is_valid)
+
+#define PM_RANGE_REQ(F) \
+	F(id64, aspace), F(u64, addr), F(u64, len), F(u32, prot), F(zero32, reserved)
+
+static bool range_req_is_valid(const struct pm_range_req *r)
 {
-	struct pm_mmap_req_wire w;
-	struct pm_mmap_req r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.aspace = le64_to_cpu(w.aspace);
-	r.addr = le64_to_cpu(w.addr);
-	r.len = le64_to_cpu(w.len);
-	r.pgoff = le64_to_cpu(w.pgoff);
-	r.object = le64_to_cpu(w.object);
-	r.prot = le32_to_cpu(w.prot);
-	r.flags = le32_to_cpu(w.flags);
-	r.want_credits = le32_to_cpu(w.want_credits);
-	if (proto_file_decode(&w.file, &r.file) || le32_to_cpu(w.reserved))
-		return -EPROTO;
-	if (!mmap_req_is_valid(&r))
-		return -EPROTO;
-	*out = r;
-	return 0;
+	return range_is_valid(r->addr, r->len) && !(r->prot & ~(uint32_t)PM_PROT_ALL);
 }
 
-void pm_range_req_encode(const struct pm_range_req *req, struct pm_range_req_wire *w)
-{
-	w->aspace = cpu_to_le64(req->aspace);
-	w->addr = cpu_to_le64(req->addr);
-	w->len = cpu_to_le64(req->len);
-	w->prot = cpu_to_le32(req->prot);
-	w->reserved = cpu_to_le32(0);
-}
+CODEC_FIXED(pm_range_req, PM_RANGE_REQ, range_req_is_valid)
 
-int pm_range_req_decode(const void *buf, size_t len, struct pm_range_req *out)
-{
-	struct pm_range_req_wire w;
-	struct pm_range_req r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.aspace = le64_to_cpu(w.aspace);
-	r.addr = le64_to_cpu(w.addr);
-	r.len = le64_to_cpu(w.len);
-	r.prot = le32_to_cpu(w.prot);
-	if (!r.aspace || !range_is_valid(r.addr, r.len))
-		return -EPROTO;
-	if ((r.prot & ~(uint32_t)PM_PROT_ALL) || le32_to_cpu(w.reserved))
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
-
-void pm_mremap_req_encode(const struct pm_mremap_req *req, struct pm_mremap_req_wire *w)
-{
-	w->aspace = cpu_to_le64(req->aspace);
-	w->old_addr = cpu_to_le64(req->old_addr);
-	w->old_len = cpu_to_le64(req->old_len);
-	w->new_len = cpu_to_le64(req->new_len);
-	w->new_addr = cpu_to_le64(req->new_addr);
-	w->flags = cpu_to_le32(req->flags);
-	w->want_credits = cpu_to_le32(req->want_credits);
-}
+#define PM_MREMAP_REQ(F)                                                                       \
+	F(id64, aspace), F(u64, old_addr), F(u64, old_len), F(u64, new_len), F(u64, new_addr), \
+		F(u32, flags), F(u32, want_credits)
 
 static bool mremap_req_is_valid(const struct pm_mremap_req *r)
 {
-	if (!r->aspace || (r->flags & ~(uint32_t)PM_MREMAP_ALL))
+	if (r->flags & ~(uint32_t)PM_MREMAP_ALL)
 		return false;
 	if (!range_is_valid(r->old_addr, r->old_len) || !range_is_valid(0, r->new_len))
 		return false;
@@ -524,129 +331,69 @@ static bool mremap_req_is_valid(const struct pm_mremap_req *r)
 	return (r->flags & PM_MREMAP_MAYMOVE) && range_is_valid(r->new_addr, r->new_len);
 }
 
-int pm_mremap_req_decode(const void *buf, size_t len, struct pm_mremap_req *out)
-{
-	struct pm_mremap_req_wire w;
-	struct pm_mremap_req r;
+CODEC_FIXED(pm_mremap_req, PM_MREMAP_REQ, mremap_req_is_valid)
 
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.aspace = le64_to_cpu(w.aspace);
-	r.old_addr = le64_to_cpu(w.old_addr);
-	r.old_len = le64_to_cpu(w.old_len);
-	r.new_len = le64_to_cpu(w.new_len);
-	r.new_addr = le64_to_cpu(w.new_addr);
-	r.flags = le32_to_cpu(w.flags);
-	r.want_credits = le32_to_cpu(w.want_credits);
-	if (!mremap_req_is_valid(&r))
-		return -EPROTO;
-	*out = r;
-	return 0;
+#define PM_BRK_REQ(F) F(id64, aspace), F(u64, brk), F(u32, want_credits), F(zero32, reserved)
+
+CODEC_FIXED(pm_brk_req, PM_BRK_REQ, codec_any)
+
+#define PM_RANGE_REP(F) \
+	F(u64, addr), F(u16, nr_vmas), F(u16, nr_vregions), F(u16, nr_grants), F(zero16, reserved)
+
+static bool range_rep_is_valid(const struct pm_range_rep *r)
+{
+	return r->addr <= PM_USER_TOP && r->nr_vmas <= PM_RANGE_MAX_VMAS &&
+	       r->nr_vregions <= PM_RANGE_MAX_VREGIONS && r->nr_grants <= PM_MAX_GRANTS;
 }
 
-void pm_brk_req_encode(const struct pm_brk_req *req, struct pm_brk_req_wire *w)
-{
-	w->aspace = cpu_to_le64(req->aspace);
-	w->brk = cpu_to_le64(req->brk);
-	w->want_credits = cpu_to_le32(req->want_credits);
-	w->reserved = cpu_to_le32(0);
-}
-
-int pm_brk_req_decode(const void *buf, size_t len, struct pm_brk_req *out)
-{
-	struct pm_brk_req_wire w;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	if (!le64_to_cpu(w.aspace) || le32_to_cpu(w.reserved))
-		return -EPROTO;
-	out->aspace = le64_to_cpu(w.aspace);
-	out->brk = le64_to_cpu(w.brk);
-	out->want_credits = le32_to_cpu(w.want_credits);
-	return 0;
-}
+CODEC_FIELDS(pm_range_rep, PM_RANGE_REP, range_rep_is_valid)
 
 ssize_t pm_range_rep_encode(const struct pm_range_rep *rep, void *buf, size_t cap)
 {
-	const struct arrays a = { rep->nr_vmas, rep->nr_vregions, rep->nr_grants };
 	struct pm_range_rep_wire w;
 
-	if (a.nr_vmas > PM_RANGE_MAX_VMAS || a.nr_vregions > PM_RANGE_MAX_VREGIONS ||
-	    a.nr_grants > PM_MAX_GRANTS || cap < sizeof(w) + arrays_size(&a))
+	if (rep->nr_vmas > PM_RANGE_MAX_VMAS || rep->nr_vregions > PM_RANGE_MAX_VREGIONS ||
+	    rep->nr_grants > PM_MAX_GRANTS || cap < sizeof(w) + arrays_size(counts_of(rep)))
 		return -EMSGSIZE;
-	w.addr = cpu_to_le64(rep->addr);
-	w.nr_vmas = cpu_to_le16(a.nr_vmas);
-	w.nr_vregions = cpu_to_le16(a.nr_vregions);
-	w.nr_grants = cpu_to_le16(a.nr_grants);
-	w.reserved = cpu_to_le16(0);
+	pm_range_rep_put(rep, &w);
 	memcpy(buf, &w, sizeof(w));
-	arrays_encode(&a, rep->vmas, rep->vregions, rep->grants, (uint8_t *)buf + sizeof(w));
-	return (ssize_t)(sizeof(w) + arrays_size(&a));
+	return arrays_put(counts_of(rep), rep->vmas, rep->vregions, rep->grants,
+			  (uint8_t *)buf + sizeof(w)) -
+	       (uint8_t *)buf;
 }
 
 /* The result is large, so it is decoded in place: after a failure @out holds nothing of use. */
 int pm_range_rep_decode(const void *buf, size_t len, struct pm_range_rep *out)
 {
 	struct pm_range_rep_wire w;
-	struct arrays a;
 
 	if (len < sizeof(w))
 		return -EMSGSIZE;
 	memcpy(&w, buf, sizeof(w));
-	a.nr_vmas = le16_to_cpu(w.nr_vmas);
-	a.nr_vregions = le16_to_cpu(w.nr_vregions);
-	a.nr_grants = le16_to_cpu(w.nr_grants);
-	if (a.nr_vmas > PM_RANGE_MAX_VMAS || a.nr_vregions > PM_RANGE_MAX_VREGIONS ||
-	    a.nr_grants > PM_MAX_GRANTS)
+	if (!pm_range_rep_get(&w, out))
 		return -EPROTO;
-	if (le64_to_cpu(w.addr) > PM_USER_TOP || le16_to_cpu(w.reserved))
-		return -EPROTO;
-	if (len != sizeof(w) + arrays_size(&a))
+	if (len != sizeof(w) + arrays_size(counts_of(out)))
 		return -EMSGSIZE;
-	out->addr = le64_to_cpu(w.addr);
-	out->nr_vmas = a.nr_vmas;
-	out->nr_vregions = a.nr_vregions;
-	out->nr_grants = a.nr_grants;
-	return arrays_decode(&a, (const uint8_t *)buf + sizeof(w), out->vmas, out->vregions,
-			     out->grants);
+	return arrays_get((const uint8_t *)buf + sizeof(w), counts_of(out), out->vmas,
+			  out->vregions, out->grants)
+		       ? 0
+		       : -EPROTO;
 }
 
-void pm_vregions_req_encode(const struct pm_vregions_req *req, struct pm_vregions_req_wire *w)
+#define PM_VREGIONS_REQ(F)                                                                   \
+	F(id64, aspace), F(u64, first), F(id32, count), F(u32, flags), F(u32, want_credits), \
+		F(zero32, reserved)
+
+static bool vregions_req_is_valid(const struct pm_vregions_req *r)
 {
-	w->aspace = cpu_to_le64(req->aspace);
-	w->first = cpu_to_le64(req->first);
-	w->count = cpu_to_le32(req->count);
-	w->flags = cpu_to_le32(req->flags);
-	w->want_credits = cpu_to_le32(req->want_credits);
-	w->reserved = cpu_to_le32(0);
+	if (r->flags & ~(uint32_t)PM_VREGIONS_ALL)
+		return false;
+	if (!(r->flags & PM_VREGIONS_ACTIVATE) && r->want_credits)
+		return false;
+	return r->count <= PM_RANGE_MAX_VREGIONS && r->first <= PM_USER_TOP / PM_VREGION_MIN;
 }
 
-int pm_vregions_req_decode(const void *buf, size_t len, struct pm_vregions_req *out)
-{
-	struct pm_vregions_req_wire w;
-	struct pm_vregions_req r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.aspace = le64_to_cpu(w.aspace);
-	r.first = le64_to_cpu(w.first);
-	r.count = le32_to_cpu(w.count);
-	r.flags = le32_to_cpu(w.flags);
-	r.want_credits = le32_to_cpu(w.want_credits);
-	if (r.flags & ~(uint32_t)PM_VREGIONS_ALL)
-		return -EPROTO;
-	if (!(r.flags & PM_VREGIONS_ACTIVATE) && r.want_credits)
-		return -EPROTO;
-	if (!r.aspace || !r.count || r.count > PM_RANGE_MAX_VREGIONS || le32_to_cpu(w.reserved))
-		return -EPROTO;
-	if (r.first > PM_USER_TOP / PM_VREGION_MIN)
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
+CODEC_FIXED(pm_vregions_req, PM_VREGIONS_REQ, vregions_req_is_valid)
 
 void pm_destroy_req_encode(uint64_t aspace, struct pm_destroy_req_wire *w)
 {
