@@ -135,7 +135,7 @@ bench: $(venv_stamp)
 
 # --- checks
 
-checks := format layers headers docs spdx signposts assertions voice locks
+checks := format layers headers docs spdx signposts assertions voice locks sparse
 PHONY += check $(addprefix check-,$(checks)) format tidy
 check: $(addprefix check-,$(checks))
 
@@ -154,6 +154,11 @@ check-layers check-docs check-spdx check-signposts check-assertions check-voice:
 check-locks: $(venv_stamp)
 	$(Q)+for role in $(ROLES); do $(call build,$$role) commands || exit; done
 	$(Q)$(PYTHON) $(srctree)/scripts/check-locks.py --root $(srctree) --build $(O) $(filter-out *,$(T))
+
+check-sparse: $(venv_stamp)
+	$(Q)$(install_deps) test
+	$(Q)+for role in $(ROLES); do $(call build,$$role) commands || exit; done
+	$(Q)$(PYTHON) $(srctree)/scripts/check-sparse.py --root $(srctree) --build $(O)
 
 check-headers: $(venv_stamp)
 	$(Q)+for role in $(ROLES); do $(call build,$$role) generated || exit; done

@@ -13,7 +13,7 @@ extern const struct counter *const counters_start[], *const counters_end[];
 extern const struct gauge *const gauges_start[], *const gauges_end[];
 extern const struct histogram *const histograms_start[], *const histograms_end[];
 
-static uint64_t sum_cpus(uint64_t *linked)
+static uint64_t sum_cpus(uint64_t __percpu *linked)
 {
 	uint64_t sum = 0;
 

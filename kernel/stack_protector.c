@@ -11,7 +11,7 @@
 #include <kernel/symbols.h>
 
 extern uintptr_t __stack_chk_guard;
-void __stack_chk_fail(void);
+void __noreturn __stack_chk_fail(void);
 
 uintptr_t __stack_chk_guard = 0x5bd1e995c6a4a793ull;
 

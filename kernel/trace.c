@@ -25,8 +25,9 @@ void trace_record(const char *name, uint64_t a, uint64_t b, uint64_t c)
 	uint64_t i = 1;
 
 	preempt_disable();
-	__asm__ volatile("xaddq %0, %%gs:%1" : "+r"(i), "+m"(trace_index)::"memory", "cc");
-	e = &(*this_cpu_ptr(&trace_ring))[i & (TRACE_ENTRIES - 1)];
+	__asm__ volatile("xaddq %0, %%gs:%1"
+			 : "+r"(i), "+m"(PERCPU_PLAIN(trace_index))::"memory", "cc");
+	e = this_cpu_ptr(&trace_ring[i & (TRACE_ENTRIES - 1)]);
 	*e = (struct trace_entry){ .time_ns = time_now_ns(), .name = name, .a = a, .b = b, .c = c };
 	preempt_enable();
 }
@@ -37,7 +38,7 @@ static const struct trace_entry *newest_before(uint64_t *pos, unsigned int *cpu_
 	const struct trace_entry *best = NULL;
 
 	for_each_cpu(cpu) {
-		const struct trace_entry *ring = *per_cpu_ptr(&trace_ring, cpu);
+		const struct trace_entry *ring = per_cpu_ptr(&trace_ring[0], cpu);
 		const struct trace_entry *e;
 
 		if (pos[cpu] == 0)

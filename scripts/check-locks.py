@@ -20,17 +20,14 @@ import subprocess
 import sys
 import threading
 
-ROLES = ("processor", "memory", "storage")
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from imagefiles import commands  # noqa: E402
+
 FLAGS = [
     "--target=x86_64-linux-gnu", "-fsyntax-only", "-DCONFIG_CONTEXT_ANALYSIS=1", "-Wno-everything",
     "-Wthread-safety", "-Werror=thread-safety", "-fexperimental-late-parse-attributes",
     "-fno-caret-diagnostics", "-ferror-limit=0",
 ]  # fmt: skip
-KEPT = ("-D", "-I", "-m", "-f", "-std=")  # of the flags that the image is compiled with
-GCC_ONLY = (
-    "-fno-stack-clash", "-fno-tree", "-fmacro-prefix", "-fcf-protection", "-mstack-protector",
-)  # fmt: skip
-
 
 def clang():
     """The clang of the ziglang wheel: its program, and its own headers."""
@@ -48,31 +45,6 @@ def wanted(listing):
 
 def listed(source, folders):
     return any(source == f or source.startswith(f + "/") for f in folders)
-
-
-def arguments(flags):
-    """What clang needs of the gcc command's flags."""
-    words = iter(flags.split()[1:])
-    kept = []
-    for word in words:
-        if word == "-include":
-            kept += [word, next(words)]
-        elif word == "-isystem":
-            next(words)
-        elif word.startswith(KEPT) and not word.startswith(GCC_ONLY):
-            kept.append(word)
-    return kept
-
-
-def commands(build):
-    """{source: flags}: a file that several roles compile in the same way is listed once."""
-    found = {}
-    for role in ROLES:
-        for line in (build / role / ".commands").read_text().splitlines():
-            source, _, flags = line.partition("|")
-            if source:
-                found.setdefault(source, arguments(flags))
-    return found
 
 
 class Cache:
@@ -144,7 +116,7 @@ def main():
     folders = [f.rstrip("/") for f in args.files] or wanted(root / "scripts/locks-checked.txt")
     todo = {
         source: flags
-        for source, flags in sorted(commands(build).items())
+        for source, flags in sorted(commands(build, system_headers=False).items())
         if not source.endswith("_test.c") and (args.all or listed(source, folders))
     }
     cache = Cache(build / "locks/clean.json", " ".join([str(program), *FLAGS]))

@@ -9,14 +9,14 @@ set -euo pipefail
 declare -A packages=(
 	[build]="gcc make git python3-venv"
 	[run]="qemu-system-x86 e2fsprogs busybox-static"
-	[test]="clang lld llvm libclang-rt-14-dev libcmocka-dev musl-tools cpio"
+	[test]="clang lld llvm libclang-rt-14-dev libcmocka-dev musl-tools cpio sparse"
 )
 # How to see that a package is there: a program, or a file, because other distributions (and
 # images made by hand) may have it by another way.
 declare -A evidence=(
 	[gcc]=gcc [make]=make [git]=git [qemu-system-x86]=qemu-system-x86_64 [e2fsprogs]=mke2fs
 	[busybox-static]=busybox [clang]=clang [lld]=ld.lld [llvm]=llvm-nm [musl-tools]=musl-gcc
-	[cpio]=cpio
+	[cpio]=cpio [sparse]=sparse
 )
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 

@@ -55,7 +55,8 @@
 
 #define MAX_TIMER_NS (2 * NSEC_PER_SEC) /* the count has 32 bits */
 
-static volatile uint32_t __iomem *xapic_base;
+/* Part of the CPU: read and written as memory, not by the mmio_ accessors and their lock. */
+static volatile uint32_t *xapic_base;
 static struct apic lapic;
 static uint32_t cpu_apic_ids[MAX_CPUS];
 
@@ -268,7 +269,7 @@ void apic_init(void)
 
 	apic_choose(&lapic, &machine, cpu_features.x2apic, cpu_features.tsc_deadline);
 	if (!cpu_features.x2apic) {
-		xapic_base = mmio_map(base, PAGE_SIZE);
+		xapic_base = (volatile uint32_t __force *)mmio_map(base, PAGE_SIZE);
 		if (!xapic_base)
 			panic("no memory to map the local APIC");
 	}

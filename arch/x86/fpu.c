@@ -125,11 +125,12 @@ void fpu_free(struct fpu_state *f)
 		return;
 	preempt_disable();
 	for_each_cpu(cpu) {
+		struct fpu_state **owner = per_cpu_ptr(&fpu_owner, cpu);
 		struct fpu_state *owned = f;
 
 		/* Only a CPU on which f is no longer running can still name it. */
-		__atomic_compare_exchange_n(per_cpu_ptr(&fpu_owner, cpu), &owned, NULL, false,
-					    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+		__atomic_compare_exchange_n(owner, &owned, NULL, false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_RELAXED);
 	}
 	preempt_enable();
 	kmem_cache_free(fpu_cache, f);

@@ -73,13 +73,13 @@ DEFINE_PERCPU(uint64_t, kernel_stack_top); /* entry.S: stack of the current thre
 
 void gdt_init_cpu(void)
 {
-	uint64_t *g = *this_cpu_ptr(&gdt);
+	uint64_t *g = this_cpu_ptr(&gdt[0]);
 	struct tss *tss = this_cpu_ptr(&cpu_tss);
 	const uint64_t base = (uint64_t)tss;
 	struct desc_ptr ptr = { .limit = sizeof(gdt) - 1, .base = (uint64_t)g };
 
 	for (unsigned int i = 0; i < NR_IST; i++) {
-		struct ist_stack *s = &(*this_cpu_ptr(&ist_stacks))[i];
+		struct ist_stack *s = this_cpu_ptr(&ist_stacks[i]);
 
 		s->gs_base = percpu_read(percpu_offset);
 		tss->ist[i] = (uint64_t)&s->gs_base;

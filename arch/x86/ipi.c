@@ -92,7 +92,7 @@ static unsigned int serve(enum call_kind kind)
 		bits = __atomic_exchange_n(&box->from[kind].bits[w], 0, __ATOMIC_ACQUIRE);
 		for (; bits; bits &= bits - 1) {
 			const unsigned int cpu = w * 64 + (unsigned int)__builtin_ctzll(bits);
-			struct call *c = &(*per_cpu_ptr(&calls, cpu))[kind];
+			struct call *c = per_cpu_ptr(&calls[kind], cpu);
 
 			c->fn(c->arg);
 			/* The caller may reuse *c from here on. */
@@ -127,7 +127,7 @@ void ipi_poll(void)
 static unsigned int post(enum call_kind kind, const struct cpu_mask *targets, void (*fn)(void *arg),
 			 void *arg)
 {
-	struct call *c = &(*this_cpu_ptr(&calls))[kind];
+	struct call *c = this_cpu_ptr(&calls[kind]);
 	const unsigned int me = cpu_id();
 	unsigned int nr = 0;
 	unsigned int sent = 0;
@@ -169,7 +169,7 @@ static void halt_until_done(struct call *c)
 
 static void wait_done(enum call_kind kind)
 {
-	struct call *c = &(*this_cpu_ptr(&calls))[kind];
+	struct call *c = this_cpu_ptr(&calls[kind]);
 	const bool may_halt = local_irqs_enabled();
 	const uint64_t start = time_now_ns();
 

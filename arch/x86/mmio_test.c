@@ -33,7 +33,7 @@ static void other_main(void *arg)
 	while (!get(&o->go))
 		cpu_relax();
 	set(&o->started);
-	mmio_write32(&o->reg, 0x600d);
+	mmio_write32((void __iomem __force *)&o->reg, 0x600d);
 	set(&o->done);
 }
 

@@ -370,7 +370,7 @@ static void copy_thread(void *arg)
 	char str[32];
 	uint32_t old;
 	uint64_t v;
-	void *user = (void *)(DATA + PAGE_SIZE - 20);
+	void __user *user = (void __user *)(DATA + PAGE_SIZE - 20);
 
 	thread_set_user(c->run.pt, NULL);
 	memset(buf, 0xa5, sizeof(buf));
@@ -387,37 +387,37 @@ static void copy_thread(void *arg)
 	EXPECT_EQ(t, buf[6], 0);
 	EXPECT_EQ(t, buf[7], 0xa5);
 	/* Past the last page that the hook serves: all but the tail is copied. */
-	user = (void *)(DATA + NR_DATA * PAGE_SIZE - 24);
+	user = (void __user *)(DATA + NR_DATA * PAGE_SIZE - 24);
 	EXPECT_EQ(t, copy_to_user_partial(user, buf, 64), 40);
 	EXPECT_EQ(t, copy_from_user_partial(buf, user, 27), 3);
 	EXPECT_EQ(t, copy_to_user(user, buf, 64), -EFAULT);
 	EXPECT_EQ(t, clear_user(user, 64), -EFAULT);
 	/* Addresses that no user has. */
-	EXPECT_EQ(t, copy_from_user(buf, (void *)KERNEL_BASE, 8), -EFAULT);
-	EXPECT_EQ(t, copy_to_user((void *)DIRECT_MAP_BASE, buf, 8), -EFAULT);
-	EXPECT_EQ(t, copy_from_user(buf, (void *)(USER_TOP - 4), 8), -EFAULT);
-	EXPECT_EQ(t, copy_from_user(buf, (void *)0x8000000000000000ul, 8), -EFAULT);
-	EXPECT_EQ(t, copy_from_user(buf, (void *)8, SIZE_MAX), -EFAULT);
-	EXPECT_EQ(t, copy_from_user(buf, (void *)USER_TOP, 0), 0);
+	EXPECT_EQ(t, copy_from_user(buf, (void __user *)KERNEL_BASE, 8), -EFAULT);
+	EXPECT_EQ(t, copy_to_user((void __user *)DIRECT_MAP_BASE, buf, 8), -EFAULT);
+	EXPECT_EQ(t, copy_from_user(buf, (void __user *)(USER_TOP - 4), 8), -EFAULT);
+	EXPECT_EQ(t, copy_from_user(buf, (void __user *)0x8000000000000000ul, 8), -EFAULT);
+	EXPECT_EQ(t, copy_from_user(buf, (void __user *)8, SIZE_MAX), -EFAULT);
+	EXPECT_EQ(t, copy_from_user(buf, (void __user *)USER_TOP, 0), 0);
 	EXPECT_EQ(t, get_user_u64(&v, NULL), -EFAULT);
 	/* Strings. */
-	user = (void *)(DATA + PAGE_SIZE - 3);
+	user = (void __user *)(DATA + PAGE_SIZE - 3);
 	EXPECT_EQ(t, copy_to_user(user, "hello", 6), 0);
 	EXPECT_EQ(t, strncpy_from_user(str, user, sizeof(str)), 5);
 	EXPECT_STREQ(t, str, "hello");
 	EXPECT_EQ(t, strncpy_from_user(str, user, 5), -ENAMETOOLONG);
 	EXPECT_EQ(t, strnlen_user(user, 5), 5);
 	EXPECT_EQ(t, strnlen_user(user, 4), -ENAMETOOLONG);
-	EXPECT_EQ(t, strncpy_from_user(str, (void *)(USER_TOP - 1), 8), -EFAULT);
-	EXPECT_EQ(t, strncpy_from_user(str, (void *)KERNEL_BASE, 8), -EFAULT);
+	EXPECT_EQ(t, strncpy_from_user(str, (void __user *)(USER_TOP - 1), 8), -EFAULT);
+	EXPECT_EQ(t, strncpy_from_user(str, (void __user *)KERNEL_BASE, 8), -EFAULT);
 	/* Words. */
-	user = (void *)DATA;
+	user = (void __user *)DATA;
 	EXPECT_EQ(t, put_user_u32(7, user), 0);
 	EXPECT_EQ(t, cmpxchg_user_u32(&old, user, 7, 9), 0);
 	EXPECT_EQ(t, old, 7);
 	EXPECT_EQ(t, cmpxchg_user_u32(&old, user, 7, 10), 0);
 	EXPECT_EQ(t, old, 9);
-	EXPECT_EQ(t, cmpxchg_user_u32(&old, (void *)(DATA + 2), 7, 10), -EFAULT);
+	EXPECT_EQ(t, cmpxchg_user_u32(&old, (void __user *)(DATA + 2), 7, 10), -EFAULT);
 	EXPECT_EQ(t, put_user_u64(0x1122334455667788ul, user), 0);
 	EXPECT_EQ(t, get_user_u64(&v, user), 0);
 	EXPECT_EQ(t, v, 0x1122334455667788ul);
@@ -430,7 +430,7 @@ static void copy_thread(void *arg)
 	/* With preemption off nothing may sleep: an absent page is an error, not a fault served. */
 	v = c->run.nr_faults;
 	preempt_disable();
-	EXPECT_EQ(t, get_user_u32(&old, (void *)(DATA + 9 * PAGE_SIZE)), -EFAULT);
+	EXPECT_EQ(t, get_user_u32(&old, (void __user *)(DATA + 9 * PAGE_SIZE)), -EFAULT);
 	preempt_enable();
 	EXPECT_EQ(t, c->run.nr_faults, v);
 }

@@ -108,6 +108,11 @@ paddr_t pci_bar_addr(const struct pci_device *dev, unsigned int bar)
 	return bar < PCI_NR_BARS ? dev->bars[bar].addr : 0;
 }
 
+static void __iomem *map_error(int err)
+{
+	return (void __iomem __force *)ERR_PTR(err);
+}
+
 static void __iomem *bar_map(struct pci_device *dev, unsigned int bar, uint64_t off, uint64_t len,
 			     void __iomem *(*map)(paddr_t paddr, size_t len))
 {
@@ -115,14 +120,14 @@ static void __iomem *bar_map(struct pci_device *dev, unsigned int bar, uint64_t 
 	void __iomem *p;
 
 	if (bar >= PCI_NR_BARS)
-		return ERR_PTR(-ENODEV);
+		return map_error(-ENODEV);
 	b = &dev->bars[bar];
 	if (!b->len || b->flags & (PCI_BAR_F_IO | PCI_BAR_F_UNASSIGNED))
-		return ERR_PTR(-ENODEV);
+		return map_error(-ENODEV);
 	if (off > b->len || len > b->len - off)
-		return ERR_PTR(-ERANGE);
+		return map_error(-ERANGE);
 	p = map(b->addr + off, len ? len : b->len - off);
-	return p ? p : ERR_PTR(-ENOMEM);
+	return p ? p : map_error(-ENOMEM);
 }
 
 void __iomem *pci_bar_map(struct pci_device *dev, unsigned int bar, uint64_t off, uint64_t len)

@@ -281,8 +281,8 @@ static int bare_send(struct bare *b, uint32_t len, uint64_t seq)
 /* Poll memory until the last word of @len received bytes is @seq. */
 static int bare_wait(struct bare *b, uint32_t len, uint64_t seq, uint64_t deadline)
 {
-	const uint64_t *page = frame_to_virt(b->frame);
-	const volatile uint64_t *word = &page[len / sizeof(seq) - 1];
+	const le64_t *page = frame_to_virt(b->frame);
+	const volatile le64_t *word = &page[len / sizeof(seq) - 1];
 
 	for (;;) {
 		for (int i = 0; i < 1000; i++) {

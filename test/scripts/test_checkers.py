@@ -164,15 +164,19 @@ RIGHT = """
 """
 
 
-def check_locks(tree, body, *args, attributes=""):
-    """The checker's answer for one function of the folder kernel/."""
-    write(tree, "kernel/x.c", f"{LOCKED}\nvoid f(struct set *s) {attributes};\nvoid f(struct set *s)\n{{{body}}}\n")
-    layers = ["lib", "arch/x86", "kernel", "mm"]
-    flags = " ".join(f"-I{TOP}/{layer}/include" for layer in layers)
+def commands(tree, source):
+    """Have each image consist of this one file, which uses the real headers."""
+    flags = " ".join(f"-I{TOP}/{layer}/include" for layer in ("lib", "arch/x86", "kernel", "mm"))
     for role in ("processor", "memory", "storage"):
         folder = tree / "build" / role
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".commands").write_text(f"\nkernel/x.c|gcc {flags} -std=gnu11 -ffreestanding -c\n")
+        (folder / ".commands").write_text(f"\n{source}|gcc {flags} -std=gnu11 -ffreestanding -c\n")
+
+
+def check_locks(tree, body, *args, attributes=""):
+    """The checker's answer for one function of the folder kernel/."""
+    write(tree, "kernel/x.c", f"{LOCKED}\nvoid f(struct set *s) {attributes};\nvoid f(struct set *s)\n{{{body}}}\n")
+    commands(tree, "kernel/x.c")
     (tree / "scripts").mkdir(exist_ok=True)
     (tree / "scripts/locks-checked.txt").write_text("# all\nkernel\n")
     return check(tree, "locks", "--build", str(tree / "build"), *args)
@@ -216,6 +220,65 @@ def test_locks_see_a_change_of_a_clean_file(tree):
     assert check_locks(tree, "s->n++;")[0] == 1
     assert check_locks(tree, "s->n++;")[0] == 1
     assert check_locks(tree, "(void)s;")[0] == 0
+
+
+# --- sparse
+
+TYPED = """
+#include <arch/uaccess.h>
+#include <kernel/percpu.h>
+#include <lib/byteorder.h>
+
+struct wire {
+	le32_t len;
+	be16_t port;
+};
+static DEFINE_PERCPU(uint32_t, count);
+
+static inline uint32_t right(const struct wire *w, uint64_t __user *u)
+{
+	uint64_t v = le32_to_cpu(w->len) + be16_to_cpu(w->port) + *this_cpu_ptr(&count);
+
+	return percpu_read(count) + (get_user_u64(&v, u) ? 0 : (uint32_t)v);
+}
+"""
+
+
+def check_sparse(tree, body):
+    arguments = "const struct wire *w, uint64_t __user *u, uint32_t __iomem *r"
+    text = f"{TYPED}\nuint32_t f({arguments});\nuint32_t f({arguments})\n{{\n\treturn {body};\n}}\n"
+    write(tree, "kernel/x.c", text)
+    commands(tree, "kernel/x.c")
+    return check(tree, "sparse", "--build", str(tree / "build"))
+
+
+needs_sparse = pytest.mark.skipif(not shutil.which("sparse"), reason="no sparse here")
+
+
+@needs_sparse
+def test_sparse_accepts(tree):
+    status, text = check_sparse(tree, "right(w, u)")
+    assert status == 0, text
+    assert "1 files, 0 with findings" in text
+
+
+@needs_sparse
+@pytest.mark.parametrize(
+    "body, said",
+    [
+        ("w->len + 1", "restricted le32_t degrades to integer"),
+        ("le32_to_cpu(w->port)", "incorrect type in argument 1 (different base types)"),
+        ("be16_to_cpu(5)", "different base types"),
+        ("(uint32_t)*u", "dereference of noderef expression"),
+        ("*r", "dereference of noderef expression"),
+        ("count + 1", "dereference of noderef expression"),
+        ("right(w, (uint64_t *)8)", "different address spaces"),
+    ],
+)
+def test_sparse_refuses(tree, body, said):
+    status, text = check_sparse(tree, body)
+    assert status == 1, text
+    assert said in text, text
 
 
 # --- headers

@@ -17,7 +17,7 @@
 struct counter {
 	const char *name;
 	const char *help;
-	uint64_t *percpu; /* linked address of a per-CPU variable */
+	uint64_t __percpu *percpu; /* linked address of a per-CPU variable */
 };
 
 #define COUNTER(var, cname, chelp)                                     \
@@ -77,7 +77,7 @@ struct gauge {
 struct histogram {
 	const char *name;
 	const char *help;
-	uint64_t *percpu; /* HIST_BUCKETS counts, then the sum */
+	uint64_t __percpu *percpu; /* HIST_BUCKETS counts, then the sum */
 };
 
 #define HISTOGRAM(var, hname, hhelp)                                    \

@@ -26,12 +26,18 @@ void preempt_schedule_irq(void);
 
 static inline void preempt_count_add(uint32_t n)
 {
-	__asm__ volatile("addl %1, %%gs:%0" : "+m"(preempt_count) : "ri"(n) : "memory", "cc");
+	__asm__ volatile("addl %1, %%gs:%0"
+			 : "+m"(PERCPU_PLAIN(preempt_count))
+			 : "ri"(n)
+			 : "memory", "cc");
 }
 
 static inline void preempt_count_sub(uint32_t n)
 {
-	__asm__ volatile("subl %1, %%gs:%0" : "+m"(preempt_count) : "ri"(n) : "memory", "cc");
+	__asm__ volatile("subl %1, %%gs:%0"
+			 : "+m"(PERCPU_PLAIN(preempt_count))
+			 : "ri"(n)
+			 : "memory", "cc");
 }
 
 static inline void preempt_disable(void)

@@ -39,17 +39,22 @@
 
 /* Marks for sparse; plain C sees nothing. */
 # ifdef __CHECKER__
-#  define __bitwise __attribute__((bitwise))
-#  define __force   __attribute__((force))
-#  define __user    __attribute__((noderef, address_space(__user)))
-#  define __iomem   __attribute__((noderef, address_space(__iomem)))
-#  define __percpu  __attribute__((noderef, address_space(__percpu)))
+#  define __bitwise                     __attribute__((bitwise))
+#  define __force                       __attribute__((force))
+#  define __user                        __attribute__((noderef, address_space(__user)))
+#  define __iomem                       __attribute__((noderef, address_space(__iomem)))
+#  define __percpu                      __attribute__((noderef, address_space(__percpu)))
+#  define __kernel                      __attribute__((address_space(0)))
+/* sparse 0.6.4 knows these for integers and pointers, but not for enums. */
+#  define __atomic_load_n(p, order)     ((void)(order), *(p))
+#  define __atomic_store_n(p, v, order) ((void)(order), (void)(*(p) = (v)))
 # else
 #  define __bitwise
 #  define __force
 #  define __user
 #  define __iomem
 #  define __percpu
+#  define __kernel
 # endif
 
 /*
@@ -116,7 +121,7 @@
 # define ARRAY_SIZE(a)                                                                   \
 	 (sizeof(a) / sizeof((a)[0]) +                                                   \
 	  0 * sizeof(struct {                                                            \
-	   int not_an_array: 1 -                                                         \
+	   unsigned int not_an_array: 1 -                                                \
 		   2 * __builtin_types_compatible_p(__typeof__(a), __typeof__(&(a)[0])); \
 	  }))
 

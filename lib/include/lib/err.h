@@ -15,17 +15,17 @@ static inline void *__must_check ERR_PTR(long err)
 	return (void *)(intptr_t)err;
 }
 
-static inline long __must_check PTR_ERR(const void *ptr)
+static inline long __must_check PTR_ERR(__force const void *ptr)
 {
 	return (long)(intptr_t)ptr;
 }
 
-static inline bool __must_check IS_ERR(const void *ptr)
+static inline bool __must_check IS_ERR(__force const void *ptr)
 {
 	return unlikely((uintptr_t)ptr >= (uintptr_t)-ERR_MAX);
 }
 
-static inline bool __must_check IS_ERR_OR_NULL(const void *ptr)
+static inline bool __must_check IS_ERR_OR_NULL(__force const void *ptr)
 {
 	return unlikely(!ptr) || IS_ERR(ptr);
 }
@@ -36,7 +36,7 @@ static inline void *__must_check ERR_CAST(const void *ptr)
 	return (void *)(uintptr_t)ptr;
 }
 
-static inline int __must_check PTR_ERR_OR_ZERO(const void *ptr)
+static inline int __must_check PTR_ERR_OR_ZERO(__force const void *ptr)
 {
 	return IS_ERR(ptr) ? (int)PTR_ERR(ptr) : 0;
 }
