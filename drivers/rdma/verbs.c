@@ -351,11 +351,6 @@ uint32_t rdma_qp_num(const struct rdma_qp *qp)
 	return qp->qpn;
 }
 
-void *rdma_qp_context(const struct rdma_qp *qp)
-{
-	return qp->context;
-}
-
 /* --- queue pair states --------------------------------------------------------------- */
 
 int rdma_qp_to_init(struct rdma_qp *qp, uint32_t access)

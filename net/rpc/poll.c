@@ -109,7 +109,8 @@ static void message_process(struct rpc_conn *conn, uint32_t raw)
 
 static void wc_process(const struct rdma_wc *wc, uint64_t now)
 {
-	struct rpc_conn *conn = rdma_qp_context(wc->qp);
+	/* Not by wc->qp: on another CPU conn_close() may have destroyed it meanwhile. */
+	struct rpc_conn *conn = wc->context;
 	struct rpc_session *s = conn->session;
 
 	if (unlikely(wc->status != RDMA_WC_SUCCESS)) {

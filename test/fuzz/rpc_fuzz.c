@@ -95,11 +95,6 @@ void rdma_qp_destroy(struct rdma_qp *qp)
 {
 }
 
-void *rdma_qp_context(const struct rdma_qp *qp)
-{
-	return the_conn;
-}
-
 uint32_t rdma_qp_num(const struct rdma_qp *qp)
 {
 	return 2;
@@ -197,6 +192,7 @@ int rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, int max)
 	n = pending_imm % 3 == 0 && max > 1 ? 2 : 1;
 	for (int i = 0; i < n; i++)
 		wc[i] = (struct rdma_wc){ .qp = the_conn->qp,
+					  .context = the_conn,
 					  .opcode = RDMA_WC_RECV_WRITE_IMM,
 					  .flags = RDMA_WC_WITH_IMM,
 					  .imm = pending_imm };

@@ -703,6 +703,29 @@ static void slow_network(struct ktest *t)
 	sim_run(t, nodes, 2, 30);
 }
 
+/* --- a completion of a queue pair that is being destroyed ----------------------------------------- */
+
+static void late_flush_client(struct ktest *t)
+{
+	node_join(t, 2);
+	for (int round = 0; round < 5; round++) {
+		EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 64), 0);
+		sim_cmd("break 1 2");
+	}
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 64), 0);
+	sim_cmd("barrier 1 2");
+}
+
+static void late_flush(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
+						 { .id = 2, .fn = late_flush_client } };
+
+	sim_late_flush = true;
+	sim_run(t, nodes, 2, 30);
+	sim_late_flush = false;
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(plain_calls),
 	KTEST(at_most_once),
@@ -717,6 +740,7 @@ static const struct ktest_case cases[] = {
 	KTEST(nested_waits),
 	KTEST(crossing_connects),
 	KTEST(multicast),
+	KTEST(late_flush),
 	KTEST(serves_after_calls),
 	KTEST(slow_network),
 	{ 0 },

@@ -316,6 +316,7 @@ static bool poll_one(struct mlx4_dev *dev, struct mlx4_cq *cq, struct rdma_wc *w
 		return false;
 	}
 	wc->qp = &qp->rdma;
+	wc->context = qp->rdma.context;
 	mlx4_cqe_to_wc(&c, wc);
 	/* Error entries say which queue by the same bit as good ones. */
 	if (c.is_send)
@@ -323,6 +324,13 @@ static bool poll_one(struct mlx4_dev *dev, struct mlx4_cq *cq, struct rdma_wc *w
 	else
 		wc_take_recv(qp, wc);
 	return true;
+}
+
+static struct rdma_wc wc_lost(struct mlx4_qp *qp)
+{
+	return (struct rdma_wc){ .qp = &qp->rdma,
+				 .context = qp->rdma.context,
+				 .status = RDMA_WC_FATAL_ERR };
 }
 
 /* Flush completions for what was outstanding on queue pairs that the device does not know any more. */
@@ -334,14 +342,14 @@ static int poll_lost(struct mlx4_dev *dev, struct mlx4_cq *cq, struct rdma_wc *w
 	list_for_each_entry(qp, &cq->send_qps, send_node) {
 		while (n < max && qp->sq.tail != READ_ONCE(qp->sq.head) &&
 		       mlx4_qp_is_lost(dev, qp)) {
-			wc[n] = (struct rdma_wc){ .qp = &qp->rdma, .status = RDMA_WC_FATAL_ERR };
+			wc[n] = wc_lost(qp);
 			wc_take_send(qp, (uint16_t)qp->sq.tail, &wc[n++]);
 		}
 	}
 	list_for_each_entry(qp, &cq->recv_qps, recv_node) {
 		while (n < max && qp->rq.tail != READ_ONCE(qp->rq.head) &&
 		       mlx4_qp_is_lost(dev, qp)) {
-			wc[n] = (struct rdma_wc){ .qp = &qp->rdma, .status = RDMA_WC_FATAL_ERR };
+			wc[n] = wc_lost(qp);
 			wc_take_recv(qp, &wc[n++]);
 		}
 	}

@@ -46,6 +46,7 @@ static void qp_set(struct bench *b, struct mlx4_qp *qp, uint32_t qpn, uint32_t b
 	qp->send_cq = &b->cq;
 	qp->recv_cq = &b->cq;
 	qp->rdma.dev = &b->dev.rdma;
+	qp->rdma.context = b;
 	mlx4_cq_attach(qp);
 }
 
@@ -92,6 +93,7 @@ static void lost_queue_pairs_are_flushed(struct ktest *t)
 		EXPECT_EQ(t, wc[n].wr_id, want[n]);
 		EXPECT_EQ(t, wc[n].status, RDMA_WC_FATAL_ERR);
 		EXPECT_TRUE(t, wc[n].qp == &b->old.rdma);
+		EXPECT_TRUE(t, wc[n].context == b);
 	}
 	EXPECT_EQ(t, mlx4_poll_cq(&b->cq.rdma, wc, 8), 0);
 	EXPECT_TRUE(t, b->cq.has_lost); /* more may be posted on it */

@@ -85,7 +85,9 @@ static struct mem_mr *mrs[NR_MRS];
 static uint32_t mr_generation = 1;
 static uint32_t next_qpn = 2;
 static int sock = -1;
-bool sim_by_gid;
+#define LATE_US 5000
+
+bool sim_by_gid, sim_late_flush;
 static uint32_t self;
 static bool cmd_done;
 static long cmd_result;
@@ -173,7 +175,8 @@ static void cq_push(struct rdma_cq *rcq, const struct rdma_wc *wc)
 
 	if (cq->tail - cq->head >= cq->size)
 		panic("memverbs: completion queue overrun");
-	cq->ring[cq->tail++ % cq->size] = *wc;
+	cq->ring[cq->tail % cq->size] = *wc;
+	cq->ring[cq->tail++ % cq->size].context = wc->qp->context;
 	if (cq->armed) {
 		cq->armed = false;
 		event_raise(rcq);
@@ -218,11 +221,25 @@ static uint16_t node_at(const struct rdma_addr *a)
 	return a->has_grh ? a->dgid.raw[15] : 0;
 }
 
-/* The queue pair goes to ERR: everything outstanding is flushed. */
-static void qp_break(struct mem_qp *qp)
+/* Flush the receives, all but @keep. */
+static void recvs_flush(struct mem_qp *qp, uint32_t keep)
 {
 	struct rdma_wc wc = { .qp = &qp->qp, .status = RDMA_WC_WR_FLUSH_ERR };
 
+	while (qp->nr_recv > keep) {
+		struct recv *r = list_first_entry(&qp->recvs, struct recv, link);
+
+		wc.wr_id = r->wr_id;
+		list_del(&r->link);
+		qp->nr_recv--;
+		free(r);
+		cq_push(qp->qp.recv_cq, &wc);
+	}
+}
+
+/* The queue pair goes to ERR: everything outstanding is flushed. */
+static void qp_break(struct mem_qp *qp)
+{
 	if (qp->broken)
 		return;
 	qp->broken = true;
@@ -233,15 +250,7 @@ static void qp_break(struct mem_qp *qp)
 	while (!list_empty(&qp->sends))
 		send_complete(qp, list_first_entry(&qp->sends, struct sent, link),
 			      RDMA_WC_WR_FLUSH_ERR);
-	while (!list_empty(&qp->recvs)) {
-		struct recv *r = list_first_entry(&qp->recvs, struct recv, link);
-
-		wc.wr_id = r->wr_id;
-		cq_push(qp->qp.recv_cq, &wc);
-		list_del(&r->link);
-		qp->nr_recv--;
-		free(r);
-	}
+	recvs_flush(qp, sim_late_flush ? 1 : 0);
 }
 
 /* --- receive side: the device thread, dev_lock held ------------------------------------- */
@@ -633,6 +642,12 @@ static void mem_qp_destroy(struct rdma_qp *rqp)
 
 	pthread_mutex_lock(&dev_lock);
 	qp_break(qp);
+	if (sim_late_flush) {
+		recvs_flush(qp, 0);
+		pthread_mutex_unlock(&dev_lock);
+		usleep(LATE_US); /* a poller takes it */
+		pthread_mutex_lock(&dev_lock);
+	}
 	qps[qp->qp.qpn] = NULL;
 	cq_purge(qp->qp.send_cq, qp);
 	cq_purge(qp->qp.recv_cq, qp);
@@ -848,6 +863,8 @@ static int mem_poll_cq(struct rdma_cq *rcq, struct rdma_wc *wc, int max)
 	while (n < max && cq->head != cq->tail)
 		wc[n++] = cq->ring[cq->head++ % cq->size];
 	pthread_mutex_unlock(&dev_lock);
+	if (sim_late_flush && n && wc[n - 1].status != RDMA_WC_SUCCESS)
+		usleep(4 * LATE_US); /* as if another CPU were slow with what it has taken */
 	return n;
 }
 

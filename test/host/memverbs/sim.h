@@ -45,6 +45,11 @@ uint32_t sim_node_id(void);
  * is the node id, and every datagram comes with a global route header.
  */
 extern bool sim_by_gid;
+/*
+ * Likewise: a queue pair that breaks keeps one flush completion back until it is destroyed, and a
+ * poller that takes such a completion is slow to look at it.
+ */
+extern bool sim_late_flush;
 /* Where node @id is. */
 struct rdma_addr sim_addr(uint32_t id);
 /* The result of the command, or a negative errno. */

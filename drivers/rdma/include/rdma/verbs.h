@@ -191,8 +191,9 @@ struct rdma_recv_wr {
 
 struct rdma_wc {
 	uint64_t wr_id;
-	struct rdma_qp *qp;
-	enum rdma_wc_status status; /* other fields but wr_id and qp are valid on success only */
+	struct rdma_qp *qp;         /* may be gone when another thread destroys queue pairs */
+	void *context;              /* struct rdma_qp_init's */
+	enum rdma_wc_status status; /* the fields below are valid on success only */
 	enum rdma_wc_opcode opcode;
 	uint32_t byte_len; /* receive and READ */
 	uint32_t flags;    /* enum rdma_wc_flags */
@@ -222,7 +223,7 @@ struct rdma_qp_init {
 	uint32_t max_inline;
 	uint8_t port;  /* 1-based */
 	uint32_t qkey; /* UD and GSI */
-	void *context; /* the owner's; read back by rdma_qp_context() */
+	void *context; /* the owner's; each completion brings it back */
 };
 
 /* Everything a connected queue pair must know of its peer, for INIT -> RTR -> RTS. */
@@ -312,7 +313,6 @@ struct rdma_qp *rdma_qp_create(struct rdma_pd *pd, const struct rdma_qp_init *in
 /* Once this has returned, nothing that was under way through @qp touches memory any more. */
 void rdma_qp_destroy(struct rdma_qp *qp);
 uint32_t rdma_qp_num(const struct rdma_qp *qp);
-void *rdma_qp_context(const struct rdma_qp *qp);
 /* RESET -> INIT (receives may be posted from here on). */
 int rdma_qp_to_init(struct rdma_qp *qp, uint32_t access) __must_check;
 /* INIT -> RTR, RTR -> RTS. */
