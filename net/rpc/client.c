@@ -91,13 +91,16 @@ void rpc_call_release(struct rpc_call_impl *impl)
 void rpc_call_finish(struct rpc_call_impl *impl, int status, uint32_t reply_len, bool release)
 {
 	struct rpc_call *call = &impl->pub;
+	int old;
 
 	call->status = status;
 	call->reply_len = reply_len;
 	if (call->done)
 		call->done(call);
 	/* Publishes the result to a waiter that reads the state with acquire. */
-	if (atomic_xchg(&impl->state, RPC_CALL_DONE) & RPC_CALL_SLEEPER)
+	old = atomic_xchg(&impl->state, RPC_CALL_DONE);
+	ASSERT((old & RPC_CALL_STATE_MASK) == RPC_CALL_FINISHING);
+	if (old & RPC_CALL_SLEEPER)
 		wake_all(&impl->wq);
 	if (release)
 		rpc_call_release(impl);
@@ -124,6 +127,7 @@ static int call_check(const struct rpc_call *call, uint32_t *bulk_len)
 /* Free slot and window? */
 static bool has_room_locked(const struct rpc_session *s, uint32_t len)
 {
+	assert_spin_held(&s->lock);
 	return s->c_free && (s->inflight_bytes == 0 ||
 			     s->inflight_bytes + len <= (uint64_t)rpc_tune.window_kb * 1024);
 }
@@ -146,6 +150,7 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 		.incarn = node_self()->incarn,
 	};
 
+	assert_spin_held(&s->lock);
 	rpc_hdr_encode(&hdr, (void *)buf);
 	if (call->body_len) {
 		memcpy(buf + RPC_HDR_LEN, call->body, call->body_len);
@@ -160,7 +165,7 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 	cs->msg_len = RPC_HDR_LEN + call->body_len;
 	cs->bulk_len = bulk_len;
 	cs->call = impl;
-	cs->state = RPC_CSLOT_BUSY;
+	rpc_cslot_set_state_locked(s, cs, RPC_CSLOT_BUSY);
 	cs->posted = false;
 	cs->again = false;
 	cs->is_async = call->done != NULL;
@@ -177,6 +182,7 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 	if (cs->is_async)
 		atomic_inc(&rpc_net.nr_async);
 	rpc_outstanding_inc();
+	ASSERT(rpc_call_state(impl) == RPC_CALL_NEW); /* a call is submitted once */
 	impl->session = s;
 	impl->slot = slot;
 	impl->submitted_ns = now;
@@ -505,10 +511,11 @@ static void note_latency(struct rpc_session *s, uint64_t ns)
 }
 
 /* A late reply: its call ended long ago, now its target is free. */
-static void late_reply_locked(struct rpc_session *s, uint32_t slot)
+static void late_reply_locked(struct rpc_session *s, uint32_t slot) __releases(&s->lock)
 {
 	struct rpc_call_impl *impl = s->cslots[slot].call;
 
+	assert_spin_held(&s->lock);
 	counter_inc(&rpc_c_late_replies);
 	rpc_cslot_free_locked(s, slot);
 	spin_unlock(&s->lock);

@@ -107,7 +107,8 @@ out_cq:
 	return err;
 }
 
-static struct rpc_conn *conn_create(struct rpc_session *s)
+/* @state: RPC_CONN_CONNECTING or RPC_CONN_ACCEPTING. */
+static struct rpc_conn *conn_create(struct rpc_session *s, enum rpc_conn_state state)
 {
 	const struct rpc_class_cfg *cfg = &rpc_class_cfg[s->cls];
 	struct rpc_conn *conn;
@@ -126,6 +127,7 @@ static struct rpc_conn *conn_create(struct rpc_session *s)
 	if (!conn->early || !conn->ring)
 		goto out_free;
 	conn->session = s;
+	conn->state = (uint8_t)state;
 	conn->gen = s->gen + 1;
 	conn->opened_ns = time_now_ns();
 	err = conn_create_qp(conn, cfg);
@@ -154,23 +156,26 @@ static void conn_free(struct rpc_conn *conn)
 	kfree(conn);
 }
 
-void rpc_conn_break_locked(struct rpc_conn *conn)
+void rpc_conn_break_locked(struct rpc_session *s, struct rpc_conn *conn)
 {
+	assert_spin_held(&s->lock);
+	ASSERT(conn->session == s);
 	if (conn->state == RPC_CONN_BROKEN)
 		return;
 	if (conn->state == RPC_CONN_UP)
 		counter_inc(&rpc_c_breaks);
-	conn->state = RPC_CONN_BROKEN;
-	rpc_session_kick(conn->session);
+	rpc_conn_set_state_locked(conn, RPC_CONN_BROKEN);
+	rpc_session_kick(s);
 }
 
 /* --- tear-down ------------------------------------------------------------------------ */
 
 /* The queue pair is gone: nothing that went through it can touch memory any more. */
-static struct rpc_call_impl *client_slots_settle_locked(struct rpc_session *s)
+static struct rpc_call_impl *client_slots_drain_locked(struct rpc_session *s)
 {
 	struct rpc_call_impl *released = NULL;
 
+	assert_spin_held(&s->lock);
 	for (uint32_t i = 0; i < rpc_class_cfg[s->cls].nr_slots; i++) {
 		struct rpc_cslot *cs = &s->cslots[i];
 
@@ -187,8 +192,9 @@ static struct rpc_call_impl *client_slots_settle_locked(struct rpc_session *s)
 	return released;
 }
 
-static void server_slots_settle_locked(struct rpc_session *s, uint32_t gen, struct rpc_batch *b)
+static void server_slots_drain_locked(struct rpc_session *s, uint32_t gen, struct rpc_batch *b)
 {
+	assert_spin_held(&s->lock);
 	for (uint32_t i = 0; i < rpc_class_cfg[s->cls].nr_slots; i++) {
 		struct rpc_sslot *ss = &s->sslots[i];
 
@@ -209,14 +215,14 @@ static void server_slots_settle_locked(struct rpc_session *s, uint32_t gen, stru
 	}
 }
 
-static __noinline void slots_settle(struct rpc_session *s, uint32_t gen)
+static __noinline void slots_drain(struct rpc_session *s, uint32_t gen)
 {
 	struct rpc_batch b = { .nr = 0 };
 	struct rpc_call_impl *released;
 
 	spin_lock(&s->lock);
-	released = client_slots_settle_locked(s);
-	server_slots_settle_locked(s, gen, &b);
+	released = client_slots_drain_locked(s);
+	server_slots_drain_locked(s, gen, &b);
 	spin_unlock(&s->lock);
 	while (released) {
 		struct rpc_call_impl *impl = released;
@@ -236,7 +242,8 @@ static void conn_close(struct rpc_conn *conn)
 
 	spin_lock(&s->lock);
 	was_open = conn->is_known;
-	conn->state = RPC_CONN_BROKEN;
+	if (conn->state != RPC_CONN_BROKEN)
+		rpc_conn_set_state_locked(conn, RPC_CONN_BROKEN);
 	spin_unlock(&s->lock);
 	if (rdma_qp_to_err(conn->qp))
 		pr_debug("queue pair did not go to the error state\n");
@@ -254,7 +261,7 @@ static void conn_close(struct rpc_conn *conn)
 	rdma_qp_destroy(conn->qp);
 	rpc_poll_barrier(); /* nobody holds a completion of it any more */
 	rdma_cq_destroy(conn->send_cq);
-	slots_settle(s, conn->gen);
+	slots_drain(s, conn->gen);
 	conn_free(conn);
 }
 
@@ -338,7 +345,7 @@ static void conn_up(struct rpc_conn *conn)
 	spin_lock(&s->lock);
 	up = conn->state == RPC_CONN_CONNECTING || conn->state == RPC_CONN_ACCEPTING;
 	if (up) {
-		conn->state = RPC_CONN_UP;
+		rpc_conn_set_state_locked(conn, RPC_CONN_UP);
 		rpc_flush_locked(s);
 	}
 	s->want_conn = false;
@@ -496,14 +503,13 @@ static void incoming_accept(struct rpc_session *s, struct rpc_incoming *inc)
 	struct rpc_conn *conn;
 	int err;
 
-	conn = conn_create(s);
+	conn = conn_create(s, RPC_CONN_ACCEPTING);
 	if (IS_ERR(conn)) {
 		incoming_refuse(inc, RPC_REJ_NO_MEMORY);
 		return;
 	}
 	conn->cm = inc->cm;
 	conn->incoming = inc;
-	conn->state = RPC_CONN_ACCEPTING;
 	spin_lock(&s->lock);
 	s->gen = conn->gen;
 	s->conn = conn;
@@ -559,12 +565,11 @@ static void connect_start(struct rpc_session *s)
 	struct rpc_conn *conn;
 	struct cm_conn *cm;
 
-	conn = conn_create(s);
+	conn = conn_create(s, RPC_CONN_CONNECTING);
 	if (IS_ERR(conn)) {
 		attempt_failed(s);
 		return;
 	}
-	conn->state = RPC_CONN_CONNECTING;
 	conn->target_incarn = s->peer->info.incarn;
 	private_data_fill(conn, &priv);
 	cm_params_fill(conn, &priv, &params);

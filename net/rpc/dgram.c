@@ -79,6 +79,7 @@ bool rpc_dgram_end_of(struct rpc_peer *peer, struct rpc_dgram_end *end)
 
 static void failed_locked(enum rdma_wc_status status)
 {
+	assert_spin_held(&rpc_dgram.lock);
 	if (rpc_dgram.is_broken)
 		return;
 	WRITE_ONCE(rpc_dgram.is_broken, true);
@@ -94,6 +95,7 @@ static void send_reap_locked(void)
 	struct rdma_wc wc[POLL_BATCH];
 	int n;
 
+	assert_spin_held(&rpc_dgram.lock);
 	do {
 		n = rdma_poll_cq(rpc_dgram.send_cq, wc, POLL_BATCH);
 		for (int i = 0; i < n; i++) {
@@ -121,6 +123,7 @@ static int post_locked(const struct rpc_dgram_end *to, const struct rpc_dgram_hd
 	uint32_t slot;
 	int err;
 
+	assert_spin_held(&rpc_dgram.lock);
 	if (!rpc_dgram.is_broken)
 		send_reap_locked();
 	if (rpc_dgram.is_broken)
@@ -168,6 +171,7 @@ static int recv_post_locked(uint32_t slot)
 	const struct rdma_recv_wr wr = { .wr_id = slot, .sge = &sge, .nr_sge = 1 };
 	const struct rdma_recv_wr *bad;
 
+	assert_spin_held(&rpc_dgram.lock);
 	return rdma_post_recv(rpc_dgram.qp, &wr, &bad);
 }
 
@@ -451,6 +455,7 @@ static int buffers_create(void)
 	const uint32_t nr = rpc_dgram.nr_recv + rpc_dgram.nr_send;
 	struct rdma_phys_range range;
 
+	lock_not_needed(&rpc_dgram.lock, "start-up: no other thread knows the buffers");
 	range.len = ALIGN_UP((uint64_t)nr * rpc_dgram.stride, (uint64_t)PAGE_SIZE);
 	rpc_dgram.requests = kcalloc(rpc_dgram.nr_recv, sizeof(*rpc_dgram.requests));
 	rpc_dgram.send_free = kcalloc(rpc_dgram.nr_send, sizeof(*rpc_dgram.send_free));

@@ -25,6 +25,7 @@ static struct rpc_dgram_call *find_locked(uint64_t req_id)
 {
 	struct rpc_dgram_call *call;
 
+	assert_spin_held(&rpc_dgram.lock);
 	list_for_each_entry(call, bucket(req_id), link) {
 		if (call->req_id == req_id)
 			return call;
@@ -183,6 +184,7 @@ static void reply_take_locked(struct rpc_dgram_call *call, const struct rpc_dgra
 {
 	const uint64_t rtt = time_now_ns() - call->sent_ns;
 
+	assert_spin_held(&rpc_dgram.lock);
 	call->status = hdr->status;
 	call->reply_len = 0;
 	if (call->reply && hdr->body_len > call->reply_max) {

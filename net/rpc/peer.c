@@ -45,6 +45,17 @@ void rpc_peers_for_each(void (*fn)(struct rpc_peer *peer, void *arg), void *arg)
 	}
 }
 
+/*
+ * Silence makes a living peer dead, and a dead one is tried again; membership removes any peer, and
+ * only an introduction, or a new incarnation at its address, brings it back.
+ */
+static void peer_set_state_locked(struct rpc_peer *peer, enum rpc_peer_state to)
+{
+	assert_spin_held(&peer->lock);
+	ASSERT(!(peer->state == RPC_PEER_REMOVED && to == RPC_PEER_DEAD));
+	peer->state = (uint8_t)to;
+}
+
 /* --- events --------------------------------------------------------------------------- */
 
 static void peer_event(struct work *work)
@@ -70,6 +81,7 @@ static void peer_event(struct work *work)
 
 static void peer_tell_locked(struct rpc_peer *peer, int status)
 {
+	assert_spin_held(&peer->lock);
 	/* A restart must not be hidden by what follows it. */
 	if (!(peer->has_event && peer->event_status == -ESTALE && status == 0))
 		peer->event_status = status;
@@ -114,11 +126,12 @@ struct rpc_peer *rpc_peer_alloc(const struct node_info *info)
 
 static void publish_locked(struct rpc_peer *peer)
 {
-	struct rpc_peer **head = &peer_hash[peer->info.id % PEER_HASH];
+	const uint32_t n = peer->info.id % PEER_HASH;
 
-	peer->hash_next = *head;
+	assert_mutex_held(&table_lock);
+	peer->hash_next = peer_hash[n];
 	list_append(&peer->link, &peer_list);
-	__atomic_store_n(head, peer, __ATOMIC_RELEASE);
+	__atomic_store_n(&peer_hash[n], peer, __ATOMIC_RELEASE);
 }
 
 int rpc_peer_publish(struct rpc_peer *peer)
@@ -143,7 +156,7 @@ static void reset_conns(struct rpc_peer *peer)
 
 		spin_lock(&s->lock);
 		if (s->conn)
-			rpc_conn_break_locked(s->conn);
+			rpc_conn_break_locked(s, s->conn);
 		spin_unlock(&s->lock);
 	}
 }
@@ -161,7 +174,7 @@ void rpc_peer_dead(struct rpc_peer *peer)
 	spin_lock(&peer->lock);
 	died = peer->state == RPC_PEER_ALIVE;
 	if (died) {
-		peer->state = RPC_PEER_DEAD;
+		peer_set_state_locked(peer, RPC_PEER_DEAD);
 		peer->died_ns = time_now_ns();
 		peer->told_up = false;
 		peer_tell_locked(peer, -EHOSTDOWN);
@@ -219,7 +232,7 @@ void rpc_peer_connected(struct rpc_peer *peer)
 {
 	spin_lock(&peer->lock);
 	if (peer->state == RPC_PEER_DEAD)
-		peer->state = RPC_PEER_ALIVE;
+		peer_set_state_locked(peer, RPC_PEER_ALIVE);
 	WRITE_ONCE(peer->last_rx_ns, time_now_ns());
 	if (!peer->told_up && peer->state == RPC_PEER_ALIVE) {
 		peer->told_up = true;
@@ -245,7 +258,7 @@ int rpc_peer_usable(struct rpc_peer *peer)
 		if (time_now_ns() - peer->died_ns < NSEC_PER_SEC) {
 			err = -EHOSTDOWN;
 		} else {
-			peer->state = RPC_PEER_ALIVE;
+			peer_set_state_locked(peer, RPC_PEER_ALIVE);
 			WRITE_ONCE(peer->last_rx_ns, time_now_ns());
 		}
 	}
@@ -267,7 +280,7 @@ static void peer_renew(struct rpc_peer *peer, const struct node_info *info)
 	peer->info.role = info->role;
 	peer->info.incarn = info->incarn;
 	peer->info.addr = info->addr;
-	peer->state = RPC_PEER_ALIVE;
+	peer_set_state_locked(peer, RPC_PEER_ALIVE);
 	peer->is_stranger = false;
 	if (restarted || was_removed) {
 		peer->fenced_us = false;
@@ -286,7 +299,7 @@ static void peer_renew(struct rpc_peer *peer, const struct node_info *info)
 		spin_lock(&s->lock);
 		if (s->conn && (s->conn->is_known ? s->conn->peer_incarn
 						  : s->conn->target_incarn) != info->incarn)
-			rpc_conn_break_locked(s->conn);
+			rpc_conn_break_locked(s, s->conn);
 		WRITE_ONCE(s->next_attempt_ns, 0);
 		spin_unlock(&s->lock);
 	}
@@ -325,7 +338,7 @@ static void peer_remove(struct rpc_peer *peer, bool any, uint32_t incarn)
 	spin_lock(&peer->lock);
 	if (any || peer->info.incarn == incarn) {
 		gone = peer->state != RPC_PEER_REMOVED;
-		peer->state = RPC_PEER_REMOVED;
+		peer_set_state_locked(peer, RPC_PEER_REMOVED);
 		incarn = peer->info.incarn;
 	}
 	peer->prev_incarn = incarn;
@@ -425,7 +438,7 @@ struct rpc_peer *rpc_peer_of_req(const struct rpc_conn_info *info, const struct 
 	if (is_new) {
 		rpc_peer_restarted(peer, info);
 		spin_lock(&peer->lock);
-		peer->state = RPC_PEER_ALIVE;
+		peer_set_state_locked(peer, RPC_PEER_ALIVE);
 		peer->fenced_us = false;
 		spin_unlock(&peer->lock);
 	}

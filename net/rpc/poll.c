@@ -115,7 +115,7 @@ static void wc_process(const struct rdma_wc *wc, uint64_t now)
 
 	if (unlikely(wc->status != RDMA_WC_SUCCESS)) {
 		spin_lock(&s->lock);
-		rpc_conn_break_locked(conn);
+		rpc_conn_break_locked(s, conn);
 		spin_unlock(&s->lock);
 		return;
 	}

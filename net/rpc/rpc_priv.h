@@ -17,6 +17,7 @@
 
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
+#include <kernel/panic.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
 #include <kernel/work.h>
@@ -163,6 +164,18 @@ enum rpc_cslot_state {
 	RPC_CSLOT_QUARANTINE, /* given up, but the reply may still come */
 };
 
+/* A free slot is taken, a busy one ends or is given up, and what is in quarantine gets free. */
+static inline bool rpc_cslot_may_become(enum rpc_cslot_state from, enum rpc_cslot_state to)
+{
+	static const uint8_t next[] = {
+		[RPC_CSLOT_FREE] = BIT(RPC_CSLOT_BUSY),
+		[RPC_CSLOT_BUSY] = BIT(RPC_CSLOT_FREE) | BIT(RPC_CSLOT_QUARANTINE),
+		[RPC_CSLOT_QUARANTINE] = BIT(RPC_CSLOT_FREE),
+	};
+
+	return next[from] & BIT(to);
+}
+
 struct rpc_cslot { /* session lock */
 	struct rpc_call_impl *call;
 	uint64_t req_id;
@@ -206,6 +219,18 @@ enum rpc_sslot_state {
 	RPC_SSLOT_DONE, /* answered; the reply lies in the reply buffer */
 };
 
+/* A request may take over a slot whose last one is still served: its client has given up. */
+static inline bool rpc_sslot_may_become(enum rpc_sslot_state from, enum rpc_sslot_state to)
+{
+	static const uint8_t next[] = {
+		[RPC_SSLOT_NONE] = BIT(RPC_SSLOT_NONE) | BIT(RPC_SSLOT_BUSY),
+		[RPC_SSLOT_BUSY] = BIT(RPC_SSLOT_NONE) | BIT(RPC_SSLOT_BUSY) | BIT(RPC_SSLOT_DONE),
+		[RPC_SSLOT_DONE] = BIT(RPC_SSLOT_NONE) | BIT(RPC_SSLOT_BUSY),
+	};
+
+	return next[from] & BIT(to);
+}
+
 struct rpc_sslot { /* session lock */
 	struct rpc_request *req;
 	uint64_t req_id;
@@ -231,6 +256,18 @@ enum rpc_conn_state {
 	RPC_CONN_BROKEN, /* to be taken down */
 };
 
+/* A connection comes up at most once, and what is broken stays broken. */
+static inline bool rpc_conn_may_become(enum rpc_conn_state from, enum rpc_conn_state to)
+{
+	static const uint8_t next[] = {
+		[RPC_CONN_CONNECTING] = BIT(RPC_CONN_UP) | BIT(RPC_CONN_BROKEN),
+		[RPC_CONN_ACCEPTING] = BIT(RPC_CONN_UP) | BIT(RPC_CONN_BROKEN),
+		[RPC_CONN_UP] = BIT(RPC_CONN_BROKEN),
+	};
+
+	return next[from] & BIT(to);
+}
+
 struct rpc_conn {
 	struct rpc_session *session; /* const */
 	uint32_t gen;                /* const */
@@ -255,7 +292,7 @@ struct rpc_conn {
 	uint64_t sq_posted;    /* work requests so far: wr_id of the last */
 	uint64_t sq_signalled; /* the last with a completion asked for */
 	uint64_t sq_completed;
-	bool unrung;           /* work requests wait for rpc_ring_locked() */
+	bool doorbell_pending; /* work requests wait for rpc_ring_locked() */
 	uint32_t recv_to_post; /* poll owner */
 	uint64_t opened_ns;
 	/* what the CM said, until conn_work looks: session lock */
@@ -319,6 +356,30 @@ struct rpc_session {
 	uint64_t next_attempt_ns;
 	bool was_up;
 };
+
+/* How a client slot, a server slot and a connection get another state. */
+static inline void rpc_cslot_set_state_locked(struct rpc_session *s, struct rpc_cslot *cs,
+					      enum rpc_cslot_state to)
+{
+	assert_spin_held(&s->lock);
+	ASSERT(rpc_cslot_may_become(cs->state, to));
+	cs->state = (uint8_t)to;
+}
+
+static inline void rpc_sslot_set_state_locked(struct rpc_session *s, struct rpc_sslot *ss,
+					      enum rpc_sslot_state to)
+{
+	assert_spin_held(&s->lock);
+	ASSERT(rpc_sslot_may_become(ss->state, to));
+	ss->state = (uint8_t)to;
+}
+
+static inline void rpc_conn_set_state_locked(struct rpc_conn *conn, enum rpc_conn_state to)
+{
+	assert_spin_held(&conn->session->lock);
+	ASSERT(rpc_conn_may_become(conn->state, to));
+	conn->state = (uint8_t)to;
+}
 
 /* Where a peer takes datagrams, as it said at connection set-up. */
 struct rpc_dgram_addr {
@@ -495,18 +556,26 @@ void rpc_session_fail_calls(struct rpc_session *s, int status);
 /* Forget what the server side remembers: the client is gone or another incarnation. */
 void rpc_session_forget_client(struct rpc_session *s, struct rpc_batch *b) __must_hold(&s->lock);
 void rpc_session_tick(struct rpc_session *s, uint64_t now);
+/*
+ * The call on @slot times out or is cancelled: the slot gets free, or goes to quarantine.  The caller
+ * has moved the call to FINISHING and ends it.  True: it releases the call at once.
+ */
+bool rpc_cslot_give_up_locked(struct rpc_session *s, uint32_t slot, uint64_t now)
+	__must_hold(&s->lock);
+void rpc_cslot_free_locked(struct rpc_session *s, uint32_t slot) __must_hold(&s->lock);
 void rpc_session_wake_slots(struct rpc_session *s);
 void rpc_session_kick(struct rpc_session *s);
 
 /* conn.c */
 void rpc_conn_work(struct work *w);
 int rpc_conn_request_event(struct cm_conn *cm, const struct cm_event *ev, void *arg);
-void rpc_conn_break_locked(struct rpc_conn *conn) __must_hold(&conn->session->lock);
+/* @conn is one of @s, its present one or not. */
+void rpc_conn_break_locked(struct rpc_session *s, struct rpc_conn *conn) __must_hold(&s->lock);
 void rpc_conn_post_recv(struct rpc_conn *conn, uint32_t nr);
 
 /* send.c: all under the session lock */
 /* Post what waits to be posted: requests and replies. */
-void rpc_flush_locked(struct rpc_session *s);
+void rpc_flush_locked(struct rpc_session *s) __must_hold(&s->lock);
 int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now) __must_check;
 /* The doorbell for what was posted while rpc_poll_rings_later(). */
 void rpc_ring_locked(struct rpc_conn *conn);
@@ -520,16 +589,14 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm);
 /* Run done, publish, and release if @release: no lock held. @impl came off its slot. */
 void rpc_call_finish(struct rpc_call_impl *impl, int status, uint32_t reply_len, bool release);
 void rpc_call_release(struct rpc_call_impl *impl);
-/* Take the call off a slot that times out or is cancelled; true: release it at once. */
-bool rpc_cslot_give_up_locked(struct rpc_session *s, uint32_t slot, uint64_t now);
-void rpc_cslot_free_locked(struct rpc_session *s, uint32_t slot);
 static inline uint32_t rpc_call_state(struct rpc_call_impl *impl)
 {
 	return (uint32_t)atomic_read_acquire(&impl->state) & RPC_CALL_STATE_MASK;
 }
-/* SUBMITTED -> FINISHING, by whoever takes the call off its slot; the sleeper bit stays. */
+/* SUBMITTED -> FINISHING, by the thread that takes the call off its slot; the sleeper bit stays. */
 static inline void rpc_call_set_finishing(struct rpc_call_impl *impl)
 {
+	ASSERT(rpc_call_state(impl) == RPC_CALL_SUBMITTED);
 	atomic_inc_return(&impl->state);
 }
 

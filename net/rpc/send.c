@@ -23,9 +23,10 @@
 
 void rpc_ring_locked(struct rpc_conn *conn)
 {
-	if (!conn->unrung)
+	assert_spin_held(&conn->session->lock);
+	if (!conn->doorbell_pending)
 		return;
-	conn->unrung = false;
+	conn->doorbell_pending = false;
 	rdma_ring_send(conn->qp);
 	counter_inc(&rpc_c_doorbells);
 }
@@ -48,8 +49,11 @@ static int post_chain(struct rpc_conn *conn, uint32_t nr)
 {
 	const struct rdma_send_wr *bad;
 	struct rdma_send_wr *last = &conn->wr[nr - 1];
+	struct rpc_session *s = conn->session;
 	int err;
 
+	assert_spin_held(&s->lock);
+	ASSERT(conn->sq_posted - conn->sq_completed + nr <= conn->sq_size);
 	for (uint32_t i = 0; i + 1 < nr; i++)
 		conn->wr[i].next = &conn->wr[i + 1];
 	last->next = NULL;
@@ -63,17 +67,17 @@ static int post_chain(struct rpc_conn *conn, uint32_t nr)
 	 * Who asks for a completion may soon need the room that it tells of: that part of the queue goes
 	 * out at once.
 	 */
-	if (!(last->flags & RDMA_SEND_SIGNALED) && rpc_poll_rings_later(conn->session)) {
+	if (!(last->flags & RDMA_SEND_SIGNALED) && rpc_poll_rings_later(s)) {
 		last->flags |= RDMA_SEND_DEFER;
-		conn->unrung = true;
+		conn->doorbell_pending = true;
 	} else {
-		conn->unrung = false;
+		conn->doorbell_pending = false;
 		counter_inc(&rpc_c_doorbells);
 	}
 	err = rdma_post_send(conn->qp, conn->wr, &bad);
 	if (unlikely(err)) {
 		/* Part of the chain may be out: the queue pair is of no more use. */
-		rpc_conn_break_locked(conn);
+		rpc_conn_break_locked(s, conn);
 		return err;
 	}
 	counter_add(&rpc_c_work_requests, nr);
@@ -135,6 +139,7 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 	uint32_t done = fit;
 	int err;
 
+	assert_spin_held(&s->lock);
 	if (!sq_has_room(conn, nr_extra + 1))
 		return -EAGAIN;
 	hdr->dst_incarn = cpu_to_le32(conn->peer_incarn);
@@ -207,6 +212,7 @@ int rpc_post_reply_locked(struct rpc_conn *conn, uint32_t slot, const struct rpc
 	uint32_t nr = 0;
 	int err;
 
+	assert_spin_held(&s->lock);
 	if (!sq_has_room(conn, nr_writes + 1))
 		return -EAGAIN;
 	for (uint32_t i = 0; i < nr_writes; i++) {
@@ -233,6 +239,7 @@ int rpc_post_reply_locked(struct rpc_conn *conn, uint32_t slot, const struct rpc
 /* An empty WRITE with a completion: when it is done, so is everything before it. */
 void rpc_post_flush_write_locked(struct rpc_conn *conn)
 {
+	assert_spin_held(&conn->session->lock);
 	if (!sq_has_room(conn, 1))
 		return;
 	set_write(&conn->wr[0], NULL, 0, conn->remote_addr, conn->remote_rkey);
@@ -269,11 +276,12 @@ void rpc_reap_locked(struct rpc_conn *conn, struct rpc_batch *b)
 	struct rdma_wc wc[8];
 	int n;
 
+	assert_spin_held(&conn->session->lock);
 	do {
 		n = rdma_poll_cq(conn->send_cq, wc, (int)ARRAY_SIZE(wc));
 		for (int i = 0; i < n; i++) {
 			if (wc[i].status != RDMA_WC_SUCCESS) {
-				rpc_conn_break_locked(conn);
+				rpc_conn_break_locked(conn->session, conn);
 				continue;
 			}
 			/* Completions come in order; one that lies is no use to anybody. */
@@ -291,6 +299,7 @@ void rpc_flush_locked(struct rpc_session *s)
 	struct rpc_conn *conn = s->conn;
 	uint64_t m;
 
+	assert_spin_held(&s->lock);
 	if (!conn || conn->state != RPC_CONN_UP)
 		return;
 	for (m = s->s_unsent; m && conn->state == RPC_CONN_UP; m &= m - 1) {

@@ -123,6 +123,7 @@ static struct rpc_request *request_get_locked(struct rpc_session *s)
 {
 	struct rpc_request *req = s->free_requests;
 
+	assert_spin_held(&s->lock);
 	if (likely(req)) {
 		s->free_requests = req->next;
 		return req;
@@ -134,6 +135,7 @@ static void request_free_locked(struct rpc_request *req)
 {
 	struct rpc_session *s = req->session;
 
+	assert_spin_held(&s->lock);
 	rpc_ring_put(req->ring);
 	req->ring = NULL;
 	req->next = s->free_requests;
@@ -190,12 +192,13 @@ static bool reply_send_locked(struct rpc_session *s, struct rpc_request *req, bo
 	struct rpc_conn *conn = s->conn;
 	const bool current = conn && conn->gen == req->gen && conn->state != RPC_CONN_BROKEN;
 
+	assert_spin_held(&s->lock);
 	ss->bulk = nr_writes != 0;
 	ss->keep = !ss->bulk || !idempotent;
 	ss->gen = req->gen;
 	ss->nr_writes = 0;
 	if (!current && !ss->keep) {
-		ss->state = RPC_SSLOT_NONE; /* a repetition runs it again */
+		rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_NONE); /* a repetition runs it again */
 		return false;
 	}
 	if (nr_writes && (!idempotent || !current || conn->state != RPC_CONN_UP) &&
@@ -243,8 +246,9 @@ static void session_reply(struct rpc_session *s, struct rpc_request *req, int st
 		const bool idempotent =
 			!req->handler || (req->handler->flags & RPC_HANDLER_IDEMPOTENT);
 
+		ASSERT(ss->req == req); /* it has not been made an orphan */
 		reply_write(s, req, status, body, body_len);
-		ss->state = RPC_SSLOT_DONE;
+		rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_DONE);
 		ss->req = NULL;
 		in_use = reply_send_locked(s, req, idempotent, writes, nr_writes) && sent;
 		now = time_now_ns(); /* the reply is out, or waits for the poll's doorbell */
@@ -329,6 +333,7 @@ static bool repeated_locked(struct rpc_conn *conn, uint32_t slot)
 	struct rpc_session *s = conn->session;
 	struct rpc_sslot *ss = &s->sslots[slot];
 
+	assert_spin_held(&s->lock);
 	if (ss->state == RPC_SSLOT_NONE)
 		return true;
 	if (ss->state == RPC_SSLOT_BUSY) {
@@ -366,6 +371,7 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 	struct rpc_sslot *ss = &s->sslots[imm->slot];
 	struct rpc_request *req;
 
+	assert_spin_held(&s->lock);
 	req = request_get_locked(s);
 	if (!req)
 		return NULL; /* the client's deadline or its next connection tells it */
@@ -388,7 +394,7 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 	req->orphan = false;
 	ss->req = req;
 	ss->req_id = hdr->req_id;
-	ss->state = RPC_SSLOT_BUSY;
+	rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_BUSY);
 	ss->nr_writes = 0;
 	s->s_unsent &= ~BIT64(imm->slot);
 	return req;

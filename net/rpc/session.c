@@ -140,12 +140,15 @@ void rpc_cslot_free_locked(struct rpc_session *s, uint32_t slot)
 {
 	struct rpc_cslot *cs = &s->cslots[slot];
 
+	assert_spin_held(&s->lock);
+	ASSERT(!(s->c_free & BIT64(slot)));
+	ASSERT(s->inflight_bytes >= cs->msg_len + cs->bulk_len);
 	if (cs->state == RPC_CSLOT_QUARANTINE) {
 		s->nr_quarantine--;
 		counter_inc(&rpc_c_released);
 	}
 	s->inflight_bytes -= cs->msg_len + cs->bulk_len;
-	cs->state = RPC_CSLOT_FREE;
+	rpc_cslot_set_state_locked(s, cs, RPC_CSLOT_FREE);
 	cs->call = NULL;
 	s->c_unsent &= ~BIT64(slot);
 	s->c_free |= BIT64(slot);
@@ -160,6 +163,8 @@ bool rpc_cslot_give_up_locked(struct rpc_session *s, uint32_t slot, uint64_t now
 {
 	struct rpc_cslot *cs = &s->cslots[slot];
 
+	assert_spin_held(&s->lock);
+	ASSERT(s->nr_busy > 0 && rpc_call_state(cs->call) == RPC_CALL_FINISHING);
 	s->nr_busy--;
 	atomic_dec(&s->peer->nr_busy);
 	if (cs->is_async)
@@ -168,7 +173,7 @@ bool rpc_cslot_give_up_locked(struct rpc_session *s, uint32_t slot, uint64_t now
 		rpc_cslot_free_locked(s, slot);
 		return true;
 	}
-	cs->state = RPC_CSLOT_QUARANTINE;
+	rpc_cslot_set_state_locked(s, cs, RPC_CSLOT_QUARANTINE);
 	cs->quarantined_ns = now;
 	s->nr_quarantine++;
 	counter_inc(&rpc_c_quarantined);
@@ -184,6 +189,7 @@ static void give_up_locked(struct rpc_session *s, uint32_t slot, uint64_t now, s
 	struct rpc_call_impl *impl = s->cslots[slot].call;
 	bool release;
 
+	assert_spin_held(&s->lock);
 	rpc_call_set_finishing(impl);
 	release = rpc_cslot_give_up_locked(s, slot, now);
 	impl->next = e->calls[release];
@@ -235,7 +241,7 @@ void rpc_session_forget_client(struct rpc_session *s, struct rpc_batch *b)
 			rpc_outstanding_dec();
 		}
 		ss->req = NULL;
-		ss->state = RPC_SSLOT_NONE;
+		rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_NONE);
 		ss->req_id = 0;
 		ss->nr_writes = 0;
 	}
@@ -249,6 +255,7 @@ static bool check_times_locked(struct rpc_session *s, uint64_t now, struct ended
 	const uint64_t bound = (uint64_t)rpc_tune.quarantine_ms * NSEC_PER_MSEC;
 	bool reset = false;
 
+	assert_spin_held(&s->lock);
 	for (uint32_t i = 0; i < rpc_class_cfg[s->cls].nr_slots; i++) {
 		struct rpc_cslot *cs = &s->cslots[i];
 
@@ -268,8 +275,9 @@ static void tick_conn_locked(struct rpc_session *s, struct rpc_conn *conn, uint6
 	const uint64_t age = 2ull * rpc_tune.tick_ms * NSEC_PER_MSEC;
 	uint64_t pending;
 
+	assert_spin_held(&s->lock);
 	if (conn->state == RPC_CONN_ACCEPTING && now - conn->opened_ns > 5 * NSEC_PER_SEC) {
-		rpc_conn_break_locked(conn); /* their RTU never came */
+		rpc_conn_break_locked(s, conn); /* their RTU never came */
 		return;
 	}
 	if (conn->state != RPC_CONN_UP)
@@ -300,7 +308,7 @@ void rpc_session_tick(struct rpc_session *s, uint64_t now)
 	spin_lock(&s->lock);
 	if (check_times_locked(s, now, &e) && s->conn && s->conn->state == RPC_CONN_UP) {
 		counter_inc(&rpc_c_quarantine_resets);
-		rpc_conn_break_locked(s->conn);
+		rpc_conn_break_locked(s, s->conn);
 	}
 	if (s->conn)
 		tick_conn_locked(s, s->conn, now, &b);
