@@ -11,9 +11,9 @@
 #include <lib/ktest.h>
 #include <lib/string.h>
 #include <mm/kmap.h>
-#include <processor/excache/around.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/object.h>
+#include <processor/excache/prefetch.h>
 #include <processor/mm/aspace.h>
 #include <shim/pgtable.h>
 #include <shim/shim.h>

@@ -15,14 +15,13 @@
  * Failure:	without memory, less is mapped; the next fault maps what it needs itself.
  * Limits:	what is mapped where a record of another file has pages left behind it goes the general way.
  */
-#include "around.h"
+#include "around_private.h"
 
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <lib/errno.h>
 #include <mm/slab.h>
 
-#include "around_private.h"
 #include "cache_private.h"
 
 COUNTER(around_faults, "fault.around", "faults that mapped cached pages of a file together");
@@ -105,6 +104,29 @@ void window_remove_locked(struct object *file, struct line *line)
 	w->lines[i] = NULL;
 	w->nr_lines--;
 	window_free_if_unused_locked(file, index, w);
+}
+
+bool window_clear_accessed(struct object *file, struct line *line)
+{
+	const uint64_t index = line->pgoff / AROUND_PAGES;
+	const unsigned int i = (unsigned int)(line->pgoff % AROUND_PAGES);
+	bool used = false;
+	struct file_window *w;
+	struct around *a;
+
+	spin_lock(&file->lock);
+	w = radix_lookup(&file->windows, index);
+	if (w && w->lines[i] == line) {
+		list_for_each_entry(a, &w->spaces, link) {
+			spin_lock(&a->as->lock);
+			if (a->pages & BIT64(i))
+				used |= pgtable_test_clear_accessed(
+					a->as->pt, (a->vpn + i - a->first) << PAGE_SHIFT);
+			spin_unlock(&a->as->lock);
+		}
+	}
+	spin_unlock(&file->lock);
+	return used;
 }
 
 void windows_destroy(struct object *file)

@@ -16,23 +16,25 @@
 struct cache_set {
 	struct spinlock lock; /* RANK_EXCACHE_SET */
 	uint32_t nr_resident __guarded_by(&lock);
-	struct list_head resident __guarded_by(&lock); /* FILLING and VALID, oldest first (FIFO) */
+	struct list_head
+		resident __guarded_by(&lock); /* FILLING and VALID; in the policy's order */
 	struct list_head inflight __guarded_by(&lock); /* WRITEBACK */
 	uint64_t gen; /* atomic: grows, under the lock, when a line's state or last pin changes */
 	struct waitqueue changed;
 };
 
 struct excache {
-	struct line *lines;            /* const */
-	struct cache_set *sets;        /* const */
-	uint64_t nr_lines;             /* const: nr_sets * nr_ways + nr_spare */
-	uint32_t nr_sets;              /* const */
-	uint32_t nr_ways;              /* const */
-	uint32_t nr_spare;             /* const */
-	paddr_t base;                  /* const: frame of lines[0] */
-	uint8_t *data;                 /* const: its kernel address */
-	struct rpc_mem *mem;           /* const */
-	const struct excache_ops *ops; /* const */
+	struct line *lines;                  /* const */
+	struct cache_set *sets;              /* const */
+	uint64_t nr_lines;                   /* const: nr_sets * nr_ways + nr_spare */
+	uint32_t nr_sets;                    /* const */
+	uint32_t nr_ways;                    /* const */
+	uint32_t nr_spare;                   /* const */
+	paddr_t base;                        /* const: frame of lines[0] */
+	uint8_t *data;                       /* const: its kernel address */
+	struct rpc_mem *mem;                 /* const */
+	const struct excache_ops *ops;       /* const */
+	const struct excache_policy *policy; /* const */
 
 	struct spinlock free_lock; /* RANK_EXCACHE_FREE */
 	struct list_head free __guarded_by(&free_lock);
@@ -43,6 +45,22 @@ struct excache {
 	struct waitqueue settled; /* an object that is held has no write-back any more */
 };
 extern struct excache excache;
+
+/*
+ * A replacement policy.  Three of its four events happen on every fault, so they are the same few
+ * instructions for all policies and no calls:
+ *	insert	a new line goes to the end of set->resident, without LINE_IDLE;
+ *	touch	a get that finds a line clears LINE_IDLE; the CPU sets accessed bits;
+ *	forget	a line that leaves the set leaves the list.
+ * The fourth is the policy's own, and so is the order of the list.
+ */
+struct excache_policy {
+	const char *name; /* as excache.policy says it */
+	/* A VALID line of @set without pins that @may_go() accepts, the last one asked; NULL: none. */
+	struct line *(*victim)(struct cache_set *set, bool (*may_go)(struct line *line));
+};
+/* policy.c; NULL: there is none of that name. */
+const struct excache_policy *policy_find(const char *name);
 
 COUNTER_DECLARE(excache_miss);
 COUNTER_DECLARE(excache_plocal);
@@ -191,6 +209,8 @@ void start_writeback_locked(struct cache_set *set, struct line *line) __must_hol
 
 /* --- map.c ----------------------------------------------------------------------------- */
 
+/* Was @line used through a page table since the last call?  Does not flush. */
+bool line_clear_accessed_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
 /* Remove every mapping of @line, flush, and note whether it was written. */
 void line_unmap_all_locked(struct line *line);
 /* Enter the first mapping of @line. False: something is mapped there, no memory, or the layout is not at @seq. */
@@ -200,6 +220,8 @@ bool line_map_first_locked(struct line *line, struct aspace *as, vaddr_t vaddr, 
 /* fill.c */
 int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line *victim);
 int fill_file(struct object *obj, uint64_t pgoff, struct line *line);
+/* Start filling up to @nr file pages from @pgoff, up to the first that is there. Never sleeps long. */
+void fill_ahead(struct object *obj, uint64_t pgoff, unsigned int nr);
 /* The fill of @line, pinned once by us, is over. 0: VALID and still pinned; else it is dropped. */
 void fill_done(struct line *line, int error);
 

@@ -40,6 +40,8 @@ enum line_flags {
 	LINE_PLOCAL = 1 << 1, /* the owner does not know this page; a frame credit is held for it */
 	LINE_EXEC_OK = 1 << 2,  /* safe to execute: see frame_rewrite_for_exec() */
 	LINE_PREFETCH = 1 << 3, /* filled ahead, not asked for yet */
+	LINE_IDLE = 1
+		<< 4, /* not asked for since the policy looked last: see struct excache_policy */
 };
 
 /* One place where a line is mapped. */
@@ -131,9 +133,6 @@ paddr_t line_paddr(const struct line *line);
 struct line *line_of_paddr(paddr_t paddr);
 /* Written through the kernel's mapping; the caller holds a pin. */
 void line_mark_dirty(struct line *line);
-
-/* Start filling up to @nr file pages from @pgoff, as far as they are not there. Never sleeps long. */
-void excache_prefetch(struct object *obj, uint64_t pgoff, unsigned int nr);
 
 /*
  * Pages [@first, @end) of @obj go away: mappings are removed and flushed, fills and write-backs under

@@ -454,7 +454,7 @@ static struct line *prefetch_claim(struct object *obj, uint64_t pgoff)
 	return c.line;
 }
 
-void excache_prefetch(struct object *obj, uint64_t pgoff, unsigned int nr)
+void fill_ahead(struct object *obj, uint64_t pgoff, unsigned int nr)
 {
 	const uint64_t file_pages = DIV_ROUND_UP(obj->size, PAGE_SIZE);
 	struct file_fetch *ff;

@@ -14,7 +14,7 @@
 #include <mm/slab.h>
 #include <processor/mm/aspace.h>
 
-#include "around.h"
+#include "around_private.h"
 
 /* --- mappings ------------------------------------------------------------------------ */
 
@@ -59,6 +59,31 @@ void line_unmap_all_locked(struct line *line)
 		map_clear_locked(line, map);
 		map_remove_locked(line, map);
 	}
+}
+
+static bool map_clear_accessed(const struct line_map *map)
+{
+	bool used;
+
+	spin_lock(&map->as->lock);
+	used = pgtable_test_clear_accessed(map->as->pt, map->vaddr);
+	spin_unlock(&map->as->lock);
+	return used;
+}
+
+bool line_clear_accessed_locked(struct cache_set *set, struct line *line)
+{
+	struct line_map *map;
+	bool used = false;
+
+	assert_spin_held(&set->lock);
+	if (line->first_map.as)
+		used = map_clear_accessed(&line->first_map);
+	list_for_each_entry(map, &line->maps, link)
+		used |= map_clear_accessed(map);
+	if (line->obj->kind == OBJECT_FILE)
+		used |= window_clear_accessed(line->obj, line);
+	return used;
 }
 
 static struct line_map *map_find_locked(struct line *line, const struct aspace *as, vaddr_t vaddr)

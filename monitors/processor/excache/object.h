@@ -88,8 +88,6 @@ struct object {
 	uint64_t size;          /* bytes; file: const, of this version; shared: lock */
 	uint32_t dev;           /* const: st_dev */
 	char *path; /* atomic: where it was found first, for /proc/<pid>/maps; NULL: not known */
-	uint64_t last_fetch; /* hint for read-ahead by faults: page behind the last one asked for */
-	uint32_t last_window;                          /* hint */
 	struct radix_tree windows __guarded_by(&lock); /* lines, for fault-around: around.c */
 	struct list_head table_link; /* table lock, of files or of shared objects */
 };

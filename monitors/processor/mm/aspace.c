@@ -17,9 +17,9 @@
 #include <lib/hash.h>
 #include <managers/placement.h>
 #include <mm/slab.h>
-#include <processor/excache/around.h>
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/prefetch.h>
 
 #include "anon.h"
 

@@ -73,7 +73,7 @@ struct aspace {
 	struct rb_root vmas __guarded_by(&lock);
 	struct vma *near __guarded_by(&lock); /* of vmas: the one that a touch met last, or NULL */
 	struct list_head blocked __guarded_by(&lock);
-	struct rb_root around __guarded_by(&lock); /* <processor/excache/around.h> */
+	struct rb_root around __guarded_by(&lock); /* <processor/excache/prefetch.h> */
 	struct layout_seq seq __guarded_by(&lock);
 	struct waitqueue unblocked;
 	atomic_t nr_faults; /* under way; rises under the lock only */

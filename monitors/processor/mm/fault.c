@@ -16,8 +16,8 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/frame.h>
-#include <processor/excache/around.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/prefetch.h>
 #include <processor/vdso/vdso.h>
 
 #include "anon.h"
@@ -28,8 +28,6 @@ COUNTER(fault_count, "fault.count", "page faults of user addresses");
 COUNTER(fault_cow, "fault.cow", "private file pages copied on write");
 COUNTER(fault_retry, "fault.retries", "faults that began again because the layout changed");
 
-#define FAULT_AROUND 16 /* file pages asked for ahead of a fault that looks sequential */
-
 /* Bytes of the file that page @vaddr of @v shows: PAGE_SIZE, less at the tail, 0 behind it. */
 static uint64_t file_part(const struct vma *v, vaddr_t vaddr)
 {
@@ -38,16 +36,6 @@ static uint64_t file_part(const struct vma *v, vaddr_t vaddr)
 	if (v->file_bytes <= off)
 		return 0;
 	return MIN(v->file_bytes - off, (uint64_t)PAGE_SIZE);
-}
-
-/* Text is run forwards more often than not: ask for what follows. */
-static void fault_ahead(struct object *file, uint64_t pgoff, const struct vma *v, vaddr_t vaddr)
-{
-	const uint64_t left = (v->end - vaddr) >> PAGE_SHIFT;
-
-	if (left > 1)
-		excache_prefetch(file, pgoff + 1,
-				 (unsigned int)MIN(left - 1, (uint64_t)FAULT_AROUND));
 }
 
 /* The file's or shared object's own line behind @vaddr, pinned. */
@@ -64,7 +52,7 @@ static int file_line(const struct vma *v, vaddr_t vaddr, struct line **out)
 		return err;
 	err = excache_get(v->file, pgoff, EXCACHE_FETCH, out);
 	if (!err)
-		fault_ahead(v->file, pgoff, v, vaddr);
+		prefetch_fault(v->file, pgoff, ((v->end - vaddr) >> PAGE_SHIFT) - 1);
 	return err;
 }
 

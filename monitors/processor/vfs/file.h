@@ -13,6 +13,7 @@
 #include <lib/atomic.h>
 #include <lib/compiler.h>
 #include <lib/list.h>
+#include <processor/excache/prefetch.h>
 #include <proto/types.h>
 
 struct file;
@@ -90,10 +91,7 @@ struct file {
 
 	struct proto_attr attr; /* const: as it was at open */
 	struct object *object;  /* const: pages of a regular file, or NULL */
-	/* Read-ahead, under lock. */
-	uint64_t ra_next;   /* page that a sequential reader wants next */
-	uint64_t ra_end;    /* page behind the last one asked for ahead */
-	uint32_t ra_window; /* pages */
+	struct read_ahead read_ahead __guarded_by(&lock);
 
 	bool has_locks;            /* OFD or flock, now or before; filelock.c's lock */
 	uint64_t owner;            /* atomic: F_SETOWN; type << 32 | number */

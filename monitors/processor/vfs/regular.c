@@ -13,36 +13,11 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/prefetch.h>
 #include <processor/process/process.h>
 
 #include "inode.h"
 #include "uio.h"
-
-#define RA_MIN 4  /* pages */
-#define RA_MAX 32 /* pages: one message */
-
-/* --- read-ahead ---------------------------------------------------------------------- */
-
-/*
- * Two windows: the reader is inside one while the next is on its way.  A jump starts small again.
- */
-static void read_ahead(struct file *f, uint64_t pgoff)
-{
-	if (pgoff != f->ra_next && pgoff + 1 != f->ra_next) {
-		f->ra_window = RA_MIN;
-		f->ra_end = pgoff + 1;
-	} else if (!f->ra_window) {
-		f->ra_window = RA_MIN;
-		f->ra_end = MAX(f->ra_end, pgoff + 1);
-	}
-	f->ra_next = pgoff + 1;
-	f->ra_end = MAX(f->ra_end, pgoff + 1);
-	if (f->ra_end - pgoff > f->ra_window)
-		return;
-	excache_prefetch(f->object, f->ra_end, f->ra_window);
-	f->ra_end += f->ra_window;
-	f->ra_window = MIN(f->ra_window * 2, (uint32_t)RA_MAX);
-}
 
 /* The line of a page. The request for those ahead is out already, in a class of its own. */
 static int page_get(struct file *f, uint64_t pgoff, struct line **line)
@@ -70,7 +45,7 @@ static ssize_t regular_read(struct file *f, struct uio *uio, uint64_t *pos)
 		size_t moved;
 		int err;
 
-		read_ahead(f, pgoff);
+		prefetch_read(f->object, &f->read_ahead, pgoff);
 		err = page_get(f, pgoff, &line);
 		if (err)
 			return done ? done : err;

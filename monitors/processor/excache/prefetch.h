@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pages of files that come before they are asked for: fetched ahead of a fault or a reader
+ * (prefetch.c), or, when they are in the cache already, mapped around a fault (around.c).
+ */
+#pragma once
+
+#include <lib/types.h>
+
+struct aspace;
+struct layout_seq;
+struct object;
+struct vma;
+
+/* --- prefetch.c ------------------------------------------------------------------------ */
+
+/* A fault has fetched page @pgoff of @file; its mapping shows @nr_mapped pages behind it. */
+void prefetch_fault(struct object *file, uint64_t pgoff, uint64_t nr_mapped);
+
+/* Of one reader of a file; all 0 at first. */
+struct read_ahead {
+	uint64_t next;   /* page that a sequential reader wants next */
+	uint64_t end;    /* page behind the last one asked for ahead */
+	uint32_t window; /* pages */
+};
+
+/* The reader is about to read page @pgoff of @file. */
+void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff);
+
+/* --- around.c -------------------------------------------------------------------------- */
+
+#define AROUND_PAGES 64u /* pages of a window */
+
+/*
+ * A fault at @vaddr of @v, a mapping of a file, that is no write: map what is cached of the file next
+ * to it, unless the layout has changed since @seq.  True: the page itself is mapped.  Never sleeps.
+ */
+bool around_map(struct aspace *as, const struct vma *v, vaddr_t vaddr,
+		const struct layout_seq *seq);
+/* Nothing that was mapped so is left in [start, end). @keep: in a fault, where records must stay. */
+void around_unmap(struct aspace *as, vaddr_t start, vaddr_t end, bool keep);
+/* No thread uses @as any more: forget what was mapped, before its page table is destroyed. */
+void around_end(struct aspace *as);
