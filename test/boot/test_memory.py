@@ -46,6 +46,16 @@ def test_heap_larger_than_the_cache(pool, programs, what, megabytes, shape):
             assert delta(before, after, node, "memory.fetch") > 0
 
 
+@pytest.mark.parametrize("policy", ["fifo", "clock"])
+def test_replacement_policies(pool, programs, policy):
+    """A heap of twice the cache's size under each policy; CLOCK sees that pages are used."""
+    cluster = pool.get(*SMALL_CACHE, "--append", f"processor:excache.policy={policy}")
+    before, after = heap(cluster, programs, "sort", 16)
+    check_evictions(before, after, 16)
+    chances = delta(before, after, "p0", "excache.second_chances")
+    assert chances > 0 if policy == "clock" else chances == 0
+
+
 def test_first_touch_sends_nothing(plain, programs):
     """p-local lines: 8,000 more fresh pages, and hardly a request more than for 256."""
     argv = [programs / "glibc-static/heap", "touch", "1"]

@@ -10,6 +10,7 @@
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <mm/kmap.h>
+#include <processor/excache/cache_private.h>
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/object.h>
@@ -32,7 +33,7 @@ static bool cache_start(struct ktest *t)
 	return t->nr_failed == 0;
 }
 
-static struct aspace *space_create(uint64_t pages)
+static struct aspace *make_space(uint64_t pages)
 {
 	static uint64_t next_id = 1;
 	const struct pm_vma v = { .start = BASE,
@@ -62,7 +63,7 @@ static void first_touch_sends_nothing(struct ktest *t)
 	uint64_t v;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(64);
+	as = make_space(64);
 	for (uint64_t i = 0; i < 64; i++) {
 		v = ~0ull;
 		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
@@ -84,7 +85,7 @@ static void first_touch_is_all_or_nothing(struct ktest *t)
 	uint64_t held, nr_free, v = 7;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(4);
+	as = make_space(4);
 	EXPECT_EQ(t, aspace_touch_begin(as, BASE + 4 * PAGE_SIZE, FAULT_ACC_READ).prot, 0u);
 	EXPECT_EQ(t, aspace_touch_begin(as, BASE, FAULT_ACC_EXEC).prot, 0u);
 	/* The owner and a credit are at hand from here on. */
@@ -121,7 +122,7 @@ static void dropped_lines_share_flushes(struct ktest *t)
 	uint64_t v = 1;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(100);
+	as = make_space(100);
 	for (uint64_t i = 0; i < 100; i++)
 		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	flushes = shim_nr_tlb_flushes;
@@ -139,7 +140,7 @@ static void dropped_lines_share_flushes(struct ktest *t)
 /* @pages written and read back, several times what fits; what the owner saw in *c. */
 static void sweep(struct ktest *t, uint64_t pages, unsigned int rounds, struct fake_counts *c)
 {
-	struct aspace *as = space_create(pages);
+	struct aspace *as = make_space(pages);
 	uint64_t v;
 
 	for (unsigned int r = 1; r <= rounds; r++) {
@@ -187,7 +188,7 @@ static void moved_owner_is_asked_once(struct ktest *t)
 	uint64_t v, word;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(16);
+	as = make_space(16);
 	for (uint64_t i = 0; i < 16; i++) {
 		v = i + 7;
 		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
@@ -213,7 +214,7 @@ static void late_data_never_lands_in_a_reused_line(struct ktest *t)
 	uint64_t v, nr_failed = 0;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(300);
+	as = make_space(300);
 	for (uint64_t i = 0; i < 300; i++) {
 		v = i ^ 0x5555;
 		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
@@ -249,7 +250,7 @@ static void dropped_range_reads_zero(struct ktest *t)
 	uint64_t v;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(40);
+	as = make_space(40);
 	for (uint64_t i = 0; i < 40; i++) {
 		v = i + 1;
 		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
@@ -272,7 +273,7 @@ static void credits_are_given_back(struct ktest *t)
 	uint64_t before, v = 1;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(32);
+	as = make_space(32);
 	ASSERT_EQ(t, user_word(as, BASE, 0, &v, true), 0);
 	before = credit_held();
 	for (uint64_t i = 1; i < 32; i++)
@@ -289,11 +290,11 @@ static void excess_credits_go_back(struct ktest *t)
 	uint64_t held;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(1);
+	as = make_space(1);
 	space_destroy(t, as); /* whatever earlier cases have left is trimmed */
 	held = credit_held();
 	fake_counts(&before);
-	as = space_create(1);
+	as = make_space(1);
 	credit_add(1, 10000);
 	space_destroy(t, as);
 	fake_counts(&after);
@@ -308,7 +309,7 @@ static void rights_are_checked(struct ktest *t)
 	uint64_t v = 1;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(2);
+	as = make_space(2);
 	EXPECT_EQ(t, aspace_fault(as, BASE + 2 * PAGE_SIZE, FAULT_ACC_READ), -EFAULT);
 	EXPECT_EQ(t, aspace_fault(as, BASE, FAULT_ACC_EXEC), -EACCES);
 	EXPECT_EQ(t, aspace_fault(as, 0xffff888000000000ull, FAULT_ACC_READ), -EFAULT);
@@ -360,7 +361,7 @@ static void threads_see_their_own_data(struct ktest *t)
 
 	ASSERT_TRUE(t, cache_start(t));
 	fake_delay_us(200);
-	as = space_create(PAGES_EACH * NR_THREADS);
+	as = make_space(PAGES_EACH * NR_THREADS);
 	for (unsigned int i = 0; i < NR_THREADS; i++) {
 		w[i] = (struct worker){ .as = as, .id = i };
 		ASSERT_EQ(t, pthread_create(&threads[i], NULL, work, &w[i]), 0);
@@ -376,6 +377,14 @@ static void threads_see_their_own_data(struct ktest *t)
 /* --- frames -------------------------------------------------------------------------- */
 
 /* One set takes every spare frame; the others must still be able to turn their lines over. */
+static void threads_see_their_own_data_under_clock(struct ktest *t)
+{
+	ASSERT_TRUE(t, cache_start(t));
+	excache.policy = policy_find("clock");
+	threads_see_their_own_data(t);
+	excache.policy = policy_find("fifo");
+}
+
 static void a_set_that_has_grown_starves_nobody(struct ktest *t)
 {
 	struct line *lines[LINES / 8 * 8];
@@ -384,7 +393,7 @@ static void a_set_that_has_grown_starves_nobody(struct ktest *t)
 	uint64_t v;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(16 * 64);
+	as = make_space(16 * 64);
 	for (uint64_t i = 0; i < ways + spare; i++)
 		ASSERT_EQ(t,
 			  excache_get(as->anon, (BASE >> PAGE_SHIFT) + i * nr_sets, EXCACHE_ZERO,
@@ -432,7 +441,7 @@ static void refused_page_kills_its_program(struct ktest *t)
 
 	ASSERT_TRUE(t, cache_start(t));
 	fake_kills = 0;
-	as = space_create(300);
+	as = make_space(300);
 	fake_refuse(BASE + 10 * PAGE_SIZE, -EIO);
 	for (uint64_t i = 0; i < 300; i++)
 		(void)user_word(as, BASE, i, &v, true);
@@ -452,7 +461,7 @@ static void refused_rider_is_settled(struct ktest *t)
 	uint64_t v;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(500);
+	as = make_space(500);
 	for (uint64_t i = 0; i < 250; i++) {
 		v = i;
 		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
@@ -482,7 +491,7 @@ static void exhausted_credits_answer_enomem(struct ktest *t)
 	int err = 0;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(6000);
+	as = make_space(6000);
 	fake_frames(0);
 	held = credit_held();
 	while (!err && n < 6000)
@@ -501,7 +510,7 @@ static void a_kill_ends_the_wait_for_a_fetch(struct ktest *t)
 	uint64_t v;
 
 	ASSERT_TRUE(t, cache_start(t));
-	as = space_create(20);
+	as = make_space(20);
 	for (uint64_t i = 0; i < 20; i++) {
 		v = i + 3;
 		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
@@ -587,7 +596,7 @@ static void private_file_page_is_copied_on_write(struct ktest *t)
 
 	ASSERT_TRUE(t, cache_start(t));
 	fake_file(FILE_PAGES, UINT64_MAX);
-	as = space_create(1);
+	as = make_space(1);
 	/* The mapping shows two pages and a half; behind them it is zero. */
 	obj = map_file(t, as, 4, 2 * PAGE_SIZE + 2048);
 	ASSERT_EQ(t, file_word(as, PAGE_SIZE + 8, &v, false), 0);
@@ -628,7 +637,7 @@ static void file_errors_reach_the_fault(struct ktest *t)
 
 	ASSERT_TRUE(t, cache_start(t));
 	fake_file(FILE_PAGES, 5);
-	as = space_create(1);
+	as = make_space(1);
 	obj = map_file(t, as, FILE_PAGES + 2, UINT64_MAX);
 	EXPECT_EQ(t, file_word(as, 4 * PAGE_SIZE, &v, false), 0);
 	EXPECT_EQ(t, file_word(as, 5 * PAGE_SIZE, &v, false), -EIO);
@@ -655,7 +664,7 @@ static void shared_file_line_is_never_writable(struct ktest *t)
 
 	ASSERT_TRUE(t, cache_start(t));
 	fake_file(FILE_PAGES, UINT64_MAX);
-	as = space_create(1);
+	as = make_space(1);
 	obj = map_file(t, as, 1, UINT64_MAX);
 	v.file = obj->file;
 	ASSERT_EQ(t, aspace_set_vma(as, &v, obj), 0);
@@ -693,7 +702,7 @@ static void drop_leaves_nothing_behind(struct ktest *t)
 
 	ASSERT_TRUE(t, cache_start(t));
 	fake_delay_us(100);
-	as = space_create(200);
+	as = make_space(200);
 	for (unsigned int i = 0; i < 3; i++) {
 		w[i] = (struct worker){ .as = as, .id = i, .round = 1 };
 		ASSERT_EQ(t, pthread_create(&threads[i], NULL, touch_all, &w[i]), 0);
@@ -741,6 +750,7 @@ static const struct ktest_case cases[] = {
 	KTEST(first_touch_is_all_or_nothing),
 	KTEST(dropped_lines_share_flushes),
 	KTEST(threads_see_their_own_data),
+	KTEST(threads_see_their_own_data_under_clock),
 	KTEST(a_set_that_has_grown_starves_nobody),
 	KTEST(write_back_without_answer_is_sent_again),
 	KTEST(refused_page_kills_its_program),

@@ -2,8 +2,8 @@
 /*
  * ExCache: eviction, a frame for a new line.
  *
- * Flow:	a free frame, or else the oldest line of the set that is neither pinned nor filling gives up
- *		its own (FIFO): it is unmapped, and its last dirty bit decides.  The frame of a clean line is
+ * Flow:	a free frame, or else a line of the set that the policy chooses gives up its own: it is
+ *		unmapped, and its last dirty bit decides.  The frame of a clean line is
  *		reused at once; a dirty line is WRITEBACK until the owner has it.
  * Locking:	the set's lock.
  */
@@ -35,16 +35,10 @@ static void writeback_cancel(struct object *obj)
 		wake_all(&excache.settled);
 }
 
-/* The oldest line that can go now; a write-back of it is counted. */
-static struct line *oldest_idle_locked(struct cache_set *set)
+/* A write-back of it is counted if it may be evicted. */
+static bool may_go(struct line *line)
 {
-	struct line *line;
-
-	list_for_each_entry(line, &set->resident, set_link) {
-		if (line->state == LINE_VALID && line->pins == 0 && writeback_begin(line->obj))
-			return line;
-	}
-	return NULL;
+	return writeback_begin(line->obj);
 }
 
 void start_writeback_locked(struct cache_set *set, struct line *line)
@@ -58,12 +52,12 @@ void start_writeback_locked(struct cache_set *set, struct line *line)
 }
 
 /*
- * Evict the oldest idle line: *frame is its frame if it was clean, NULL if it is in WRITEBACK now.
+ * Evict the policy's choice: *frame is its frame if it was clean, NULL if it is in WRITEBACK now.
  * False: every line is pinned or filling.
  */
 static bool evict_locked(struct cache_set *set, struct claim *c, struct line **frame)
 {
-	struct line *old = oldest_idle_locked(set);
+	struct line *old = excache.policy->victim(set, may_go);
 	struct object *put;
 
 	*frame = NULL;

@@ -34,8 +34,10 @@ struct excache excache;
 static uint64_t param_size;
 static uint32_t param_ways = 8;
 static uint32_t param_spare = 128;
+static const char *param_policy = "fifo";
 BOOT_PARAM("excache", size, param_size, "bytes of DRAM used as ExCache (default: half of free)");
 BOOT_PARAM("excache.ways", u32, param_ways, "lines in one set, 1 to 64");
+BOOT_PARAM("excache.policy", string, param_policy, "which line a full set evicts: fifo or clock");
 BOOT_PARAM("excache.spare", u32, param_spare, "frames beyond the sets, for write-backs under way");
 
 COUNTER_GLOBAL(excache_miss, "excache.misses", "pages that were not in the cache");
@@ -289,7 +291,7 @@ static enum get_result get_locked(struct cache_set *set, const struct tag *tag,
 	*c = (struct claim){ 0 };
 	if (line && line->state == LINE_VALID) {
 		line->pins++;
-		line->flags &= (uint8_t)~LINE_PREFETCH;
+		line->flags &= (uint8_t)~(LINE_PREFETCH | LINE_IDLE);
 		*out = line;
 		return GET_FOUND;
 	}
@@ -448,6 +450,11 @@ static int choose_geometry(void)
 		       (unsigned long long)size, param_ways);
 		return -EINVAL;
 	}
+	excache.policy = policy_find(param_policy);
+	if (!excache.policy) {
+		pr_err("excache.policy=%s: must be fifo or clock\n", param_policy);
+		return -EINVAL;
+	}
 	excache.nr_ways = param_ways;
 	excache.nr_sets = (uint32_t)(pages / param_ways);
 	excache.nr_spare = param_spare;
@@ -507,8 +514,9 @@ int excache_init(const struct excache_ops *ops)
 	}
 	/* The model writes guest memory behind the emulator's back: see docs/design/excache.md. */
 	frame_rewrite_quirk_set(cpu_is_tcg());
-	pr_info("%u sets of %u lines and %u spare, %llu KiB\n", excache.nr_sets, excache.nr_ways,
-		excache.nr_spare, (unsigned long long)excache.nr_lines * 4);
+	pr_info("%u sets of %u lines and %u spare, %llu KiB, policy %s\n", excache.nr_sets,
+		excache.nr_ways, excache.nr_spare, (unsigned long long)excache.nr_lines * 4,
+		excache.policy->name);
 	err = retire_init();
 	return err ? err : writeback_init();
 }

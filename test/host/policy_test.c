@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Replacement policies: the order of victims of each, against a model of its own, and what they mean
+ * for the cache: a page in steady use stays under CLOCK and goes under FIFO.
+ */
+#include <stdlib.h>
+
+#include <lib/err.h>
+#include <lib/ktest.h>
+#include <lib/prng.h>
+#include <lib/string.h>
+#include <processor/excache/cache_private.h>
+#include <shim/pgtable.h>
+
+#include "fake_owner.h"
+#include "user_word.h"
+
+#define WAYS 8
+
+/* --- sets without a cache --------------------------------------------------------------- */
+
+static struct cache_set set;
+static struct object anon;
+static struct line lines[WAYS];
+static struct line *refused; /* by may_go() */
+
+static void set_start(void)
+{
+	memset(&set, 0, sizeof(set));
+	memset(lines, 0, sizeof(lines));
+	spin_lock_init(&set.lock, "test.set", RANK_EXCACHE_SET);
+	list_init(&set.resident);
+	refused = NULL;
+}
+
+static void insert(struct line *line)
+{
+	line->obj = &anon;
+	line->state = LINE_VALID;
+	line->flags = 0;
+	line->pins = 0;
+	list_init(&line->maps);
+	list_add_tail(&line->set_link, &set.resident);
+	set.nr_resident++;
+}
+
+static void take_out(struct line *line)
+{
+	list_del(&line->set_link);
+	line->state = LINE_FREE;
+	set.nr_resident--;
+}
+
+static void touch(struct line *line)
+{
+	line->flags &= (uint8_t)~LINE_IDLE; /* as get_locked() */
+}
+
+static bool may_go(struct line *line)
+{
+	return line != refused;
+}
+
+/* Index of the line that goes, or -1. */
+static int victim(const struct excache_policy *p)
+{
+	struct line *line;
+
+	spin_lock(&set.lock);
+	line = p->victim(&set, may_go);
+	spin_unlock(&set.lock);
+	if (!line)
+		return -1;
+	take_out(line);
+	return (int)(line - lines);
+}
+
+static void policies_are_found_by_name(struct ktest *t)
+{
+	EXPECT_STREQ(t, policy_find("fifo")->name, "fifo");
+	EXPECT_STREQ(t, policy_find("clock")->name, "clock");
+	EXPECT_EQ(t, policy_find("lru"), NULL);
+	EXPECT_EQ(t, policy_find(""), NULL);
+}
+
+static void fifo_evicts_the_oldest(struct ktest *t)
+{
+	const struct excache_policy *fifo = policy_find("fifo");
+
+	set_start();
+	for (int i = 0; i < 5; i++)
+		insert(&lines[i]);
+	touch(&lines[0]); /* does not matter */
+	lines[1].pins = 1;
+	lines[2].state = LINE_FILLING;
+	refused = &lines[3];
+	EXPECT_EQ(t, victim(fifo), 0);
+	EXPECT_EQ(t, victim(fifo), 4);
+	EXPECT_EQ(t, victim(fifo), -1);
+	refused = NULL;
+	lines[1].pins = 0;
+	EXPECT_EQ(t, victim(fifo), 1);
+	EXPECT_EQ(t, victim(fifo), 3);
+	EXPECT_EQ(t, victim(fifo), -1);
+}
+
+static void clock_gives_used_lines_another_round(struct ktest *t)
+{
+	const struct excache_policy *clock = policy_find("clock");
+
+	set_start();
+	for (int i = 0; i < 4; i++)
+		insert(&lines[i]);
+	/* All are new: the hand goes round once, then the oldest goes. */
+	EXPECT_EQ(t, victim(clock), 0);
+	touch(&lines[1]);
+	touch(&lines[3]);
+	insert(&lines[0]);
+	EXPECT_EQ(t, victim(clock), 2); /* 1 was used, and comes behind the new one */
+	EXPECT_EQ(t, victim(clock), 1); /* 3 was used, 0 is new; 1 was not used again */
+	EXPECT_EQ(t, victim(clock), 3);
+	EXPECT_EQ(t, victim(clock), 0);
+	EXPECT_EQ(t, victim(clock), -1);
+}
+
+static void clock_evicts_unused_prefetches_first(struct ktest *t)
+{
+	set_start();
+	insert(&lines[0]);
+	insert(&lines[1]);
+	insert(&lines[2]);
+	lines[1].flags |= LINE_PREFETCH;
+	EXPECT_EQ(t, victim(policy_find("clock")), 1);
+}
+
+static void clock_passes_what_cannot_go(struct ktest *t)
+{
+	const struct excache_policy *clock = policy_find("clock");
+
+	set_start();
+	for (int i = 0; i < 3; i++)
+		insert(&lines[i]);
+	lines[0].pins = 1;
+	lines[1].state = LINE_FILLING;
+	refused = &lines[2];
+	EXPECT_EQ(t, victim(clock), -1);
+	refused = NULL;
+	EXPECT_EQ(t, victim(clock), 2);
+	EXPECT_EQ(t, victim(clock), -1);
+}
+
+/* --- against models ------------------------------------------------------------------------ */
+
+/*
+ * FIFO: a queue.  CLOCK: the textbook's ring with a hand and a used bit for each, where a new page takes
+ * the place that the hand has just passed.
+ */
+static struct model {
+	bool clock;
+	int ring[WAYS]; /* indices of lines */
+	int nr, hand;
+	bool used[WAYS], pinned[WAYS]; /* by index */
+} model;
+
+static void model_insert(int i)
+{
+	const int at = model.clock ? model.hand : model.nr;
+
+	memmove(&model.ring[at + 1], &model.ring[at], (size_t)(model.nr - at) * sizeof(int));
+	model.ring[at] = i;
+	model.nr++;
+	if (model.clock)
+		model.hand = (model.hand + 1) % model.nr;
+	model.used[i] = true;
+	model.pinned[i] = false;
+}
+
+static int model_remove(int at)
+{
+	const int i = model.ring[at];
+
+	memmove(&model.ring[at], &model.ring[at + 1], (size_t)(model.nr - at - 1) * sizeof(int));
+	if (--model.nr == model.hand)
+		model.hand = 0;
+	return i;
+}
+
+static int model_victim(void)
+{
+	const int steps = model.clock ? 2 * model.nr : model.nr;
+
+	for (int n = 0; n < steps; n++) {
+		const int at = model.clock ? model.hand : n;
+		const int i = model.ring[at];
+
+		if (!model.pinned[i] && !(model.clock && model.used[i]))
+			return model_remove(at);
+		if (!model.pinned[i])
+			model.used[i] = false;
+		if (model.clock)
+			model.hand = (model.hand + 1) % model.nr;
+	}
+	return -1;
+}
+
+static void random_step(struct ktest *t, const struct excache_policy *p, struct prng *rng)
+{
+	const int i = (int)prng_below(rng, WAYS);
+	struct line *line = &lines[i];
+
+	switch (prng_below(rng, 4)) {
+	case 0:
+		if (line->state == LINE_FREE) {
+			insert(line);
+			model_insert(i);
+		}
+		break;
+	case 1:
+		if (line->state == LINE_VALID) {
+			touch(line);
+			model.used[i] = true;
+		}
+		break;
+	case 2:
+		if (line->state == LINE_VALID) {
+			line->pins = !line->pins;
+			model.pinned[i] = line->pins;
+		}
+		break;
+	default:
+		EXPECT_EQ(t, victim(p), model_victim());
+	}
+}
+
+static void policies_agree_with_their_models(struct ktest *t)
+{
+	struct prng rng;
+
+	for (uint64_t seed = 1; seed <= 16; seed++) {
+		prng_seed(&rng, seed);
+		set_start();
+		memset(&model, 0, sizeof(model));
+		model.clock = seed % 2;
+		for (int n = 0; n < 10000 && t->nr_failed == 0; n++)
+			random_step(t, policy_find(model.clock ? "clock" : "fifo"), &rng);
+	}
+}
+
+/* --- in the cache --------------------------------------------------------------------------- */
+
+#define BASE 0x400000ull
+
+/* How often a page that is read again and again is gone while others of its set come and go. */
+static unsigned int times_lost(struct ktest *t, const char *policy)
+{
+	const struct pm_vma v = { .start = BASE,
+				  .end = BASE + 4096 * PAGE_SIZE,
+				  .prot = PM_PROT_READ | PM_PROT_WRITE };
+	const struct excache_policy *before;
+	struct pgtable_entry e;
+	unsigned int lost = 0;
+	struct aspace *as;
+
+	fake_cache();
+	fake_reset();
+	before = excache.policy;
+	excache.policy = policy_find(policy);
+	as = aspace_create(object_new_id(), 1);
+	if (IS_ERR(as))
+		abort();
+	as->anon->vregion_size = FAKE_VREGION_SIZE;
+	EXPECT_EQ(t, aspace_set_vma(as, &v, NULL), 0);
+	for (uint64_t n = 0; n < 200; n++) {
+		uint64_t word = n, steady = 4711;
+
+		EXPECT_EQ(t, user_word(as, BASE, n * excache.nr_sets, &word, n > 0), 0);
+		lost += n > 0 && !pgtable_query(as->pt, BASE, &e);
+		EXPECT_EQ(t, user_word(as, BASE, 0, &steady, false), 0);
+		EXPECT_EQ(t, steady, 0u);
+	}
+	aspace_put(as);
+	fake_quiesce();
+	EXPECT_EQ(t, excache_free_count(), excache_line_count());
+	excache.policy = before;
+	return lost;
+}
+
+static void clock_keeps_a_page_in_use(struct ktest *t)
+{
+	EXPECT_GT(t, times_lost(t, "fifo"), 10u);
+	/* Once: the hand finds all lines used the first time, and the page is the oldest. */
+	EXPECT_LE(t, times_lost(t, "clock"), 1u);
+}
+
+static const struct ktest_case policy_cases[] = {
+	KTEST(policies_are_found_by_name),
+	KTEST(fifo_evicts_the_oldest),
+	KTEST(clock_gives_used_lines_another_round),
+	KTEST(clock_evicts_unused_prefetches_first),
+	KTEST(clock_passes_what_cannot_go),
+	KTEST(policies_agree_with_their_models),
+	KTEST(clock_keeps_a_page_in_use),
+	{ 0 },
+};
+static const struct ktest_suite policy_suite = {
+	.name = "processor.policy",
+	.cases = policy_cases,
+};
+KTEST_SUITE(policy_suite);
