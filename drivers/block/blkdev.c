@@ -26,6 +26,7 @@ static struct blkdev *find_locked(const char *name) __must_hold(&registry.lock)
 {
 	struct blkdev *bd;
 
+	assert_spin_held(&registry.lock);
 	list_for_each_entry(bd, &registry.devices, link) {
 		if (!strcmp(bd->name, name))
 			return bd;

@@ -25,6 +25,7 @@
 #include <drivers/virtio.h>
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
@@ -104,14 +105,18 @@ static void complete_list(struct list_head *over)
 	}
 }
 
-static void end_locked(struct blk_req *req, int status, struct list_head *over)
+static void end_locked(struct vblk *b, struct blk_req *req, int status, struct list_head *over)
+	__must_hold(&b->lock)
 {
+	assert_spin_held(&b->lock);
 	req->status = status;
 	list_add_tail(&req->link, over);
 }
 
 static void slot_free_locked(struct vblk *b, struct slot *s) __must_hold(&b->lock)
 {
+	assert_spin_held(&b->lock);
+	ASSERT(s->req); /* it is in use */
 	s->req = NULL;
 	list_move_tail(&s->link, &b->free);
 }
@@ -131,6 +136,7 @@ static int add_locked(struct vblk *b, struct slot *s) __must_hold(&b->lock)
 	const unsigned int nr = type == VIRTIO_BLK_T_FLUSH ? 0 : req->nr_segs;
 	const unsigned int nr_out = type == VIRTIO_BLK_T_OUT ? nr : 0;
 
+	assert_spin_held(&b->lock);
 	s->dma->header.type = cpu_to_le32(type);
 	s->dma->header.reserved = cpu_to_le32(0);
 	s->dma->header.sector = cpu_to_le64(nr ? req->sector : 0);
@@ -145,6 +151,7 @@ static int add_locked(struct vblk *b, struct slot *s) __must_hold(&b->lock)
 
 static void watch_locked(struct vblk *b) __must_hold(&b->lock)
 {
+	assert_spin_held(&b->lock);
 	if (b->watching)
 		return;
 	b->watching = true;
@@ -154,11 +161,13 @@ static void watch_locked(struct vblk *b) __must_hold(&b->lock)
 /* Start waiting requests while there is room. */
 static void start_locked(struct vblk *b, struct list_head *over) __must_hold(&b->lock)
 {
+	assert_spin_held(&b->lock);
 	while (!list_empty(&b->waiting) && !list_empty(&b->free)) {
 		struct blk_req *req = list_first_entry(&b->waiting, struct blk_req, link);
 		struct slot *s = list_first_entry(&b->free, struct slot, link);
 		int err;
 
+		ASSERT(!s->req && !b->dead);
 		s->req = req;
 		s->flushing = false;
 		s->reported = false;
@@ -170,7 +179,7 @@ static void start_locked(struct vblk *b, struct list_head *over) __must_hold(&b-
 		list_del(&req->link);
 		if (err) {
 			s->req = NULL;
-			end_locked(req, -EIO, over);
+			end_locked(b, req, -EIO, over);
 			continue;
 		}
 		list_move_tail(&s->link, &b->busy);
@@ -190,9 +199,9 @@ static void vblk_submit(struct blkdev *bd, struct blk_req *req)
 	req->submitted_ns = time_now_ns();
 	flags = spin_lock_irqsave(&b->lock);
 	if (b->dead) {
-		end_locked(req, -EIO, &over);
+		end_locked(b, req, -EIO, &over);
 	} else if (req->op == BLK_FLUSH && !bd->has_flush) {
-		end_locked(req, 0, &over);
+		end_locked(b, req, 0, &over);
 	} else {
 		list_add_tail(&req->link, &b->waiting);
 		start_locked(b, &over);
@@ -208,6 +217,7 @@ static void used_locked(struct vblk *b, struct slot *s, uint32_t len, struct lis
 	struct blk_req *req = s->req;
 	int err = virtio_blk_status(READ_ONCE(s->dma->status));
 
+	assert_spin_held(&b->lock);
 	/* A short read would leave old bytes in somebody's page. */
 	if (!err && req->op == BLK_READ && len != blk_req_len(req) + 1)
 		err = -EIO;
@@ -219,7 +229,7 @@ static void used_locked(struct vblk *b, struct slot *s, uint32_t len, struct lis
 		err = -EIO; /* cannot be: the write's own descriptors were just freed */
 	}
 	slot_free_locked(b, s);
-	end_locked(req, err, over);
+	end_locked(b, req, err, over);
 }
 
 /* Everything that the device had or would get ends in @status. */
@@ -228,15 +238,16 @@ static void bury_locked(struct vblk *b, int status, struct list_head *over) __mu
 	struct blk_req *req, *next;
 	struct slot *s;
 
+	assert_spin_held(&b->lock);
 	b->dead = true;
 	while ((s = virtq_detach(b->vq)) != NULL) {
 		req = s->req;
 		slot_free_locked(b, s);
-		end_locked(req, status, over);
+		end_locked(b, req, status, over);
 	}
 	list_for_each_entry_safe(req, next, &b->waiting, link) {
 		list_del(&req->link);
-		end_locked(req, -EIO, over);
+		end_locked(b, req, -EIO, over);
 	}
 }
 

@@ -25,6 +25,7 @@ static struct chardev *find_locked(const char *name) __must_hold(&registry.lock)
 {
 	struct chardev *cd;
 
+	assert_spin_held(&registry.lock);
 	list_for_each_entry(cd, &registry.ports, link) {
 		if (!strcmp(cd->name, name))
 			return cd;

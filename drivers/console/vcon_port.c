@@ -31,6 +31,7 @@ static void post_rx_locked(struct vcon_port *p, struct vcon_buf *b) __must_hold(
 {
 	const struct virtq_seg seg = { b->paddr, VCON_BUF_LEN };
 
+	assert_spin_held(&p->lock);
 	b->len = 0;
 	b->pos = 0;
 	/* The ring has room for every buffer; it fails only for a fenced device. */

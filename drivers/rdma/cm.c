@@ -131,6 +131,7 @@ struct cm_conn *cm_connect(struct rdma_device *dev, uint8_t num, const struct rd
 	if (IS_ERR(conn))
 		return conn;
 	mutex_lock(&port->lock);
+	assert_mutex_held(&conn->port->lock);
 	conn->active = true;
 	conn->fn = fn;
 	conn->arg = arg;
@@ -142,7 +143,7 @@ struct cm_conn *cm_connect(struct rdma_device *dev, uint8_t num, const struct rd
 		return ERR_PTR(err);
 	}
 	conn->tid = random_u64();
-	conn->state = CM_REQ_SENT;
+	cm_set_state_locked(conn, CM_REQ_SENT);
 	msg.tid = conn->tid;
 	msg.local_id = conn->local_id;
 	msg.req = conn->req;
@@ -163,6 +164,7 @@ int cm_accept(struct cm_conn *conn, const struct cm_params *p)
 	if (p->private_len > CM_REP_PRIVATE_LEN || !p->qp)
 		return -EINVAL;
 	mutex_lock(&port->lock);
+	assert_mutex_held(&conn->port->lock);
 	if (conn->state != CM_REQ_RCVD)
 		goto out_unlock;
 	params_take(conn, p);
@@ -184,7 +186,7 @@ int cm_accept(struct cm_conn *conn, const struct cm_params *p)
 	msg.private_len = (uint8_t)p->private_len;
 	if (p->private_len)
 		memcpy(msg.private_data, p->private_data, p->private_len);
-	conn->state = CM_REP_SENT;
+	cm_set_state_locked(conn, CM_REP_SENT);
 	cm_send_repeat_locked(conn, &msg);
 out_unlock:
 	mutex_unlock(&port->lock);
@@ -199,6 +201,7 @@ int cm_reject(struct cm_conn *conn, uint16_t reason, const void *private_data, s
 	if (len > CM_REJ_PRIVATE_LEN)
 		return -EINVAL;
 	mutex_lock(&port->lock);
+	assert_mutex_held(&conn->port->lock);
 	if (conn->state == CM_REQ_RCVD || conn->state == CM_REP_SENT) {
 		cm_send_rej_locked(conn, reason, private_data, len);
 		cm_timewait_locked(conn);
@@ -213,12 +216,13 @@ void cm_disconnect(struct cm_conn *conn)
 	struct cm_port *port = conn->port;
 
 	mutex_lock(&port->lock);
+	assert_mutex_held(&conn->port->lock);
 	if (conn->state == CM_ESTABLISHED || conn->state == CM_REP_SENT) {
 		cm_send_dreq_locked(conn);
 	} else if (conn->state == CM_REQ_SENT) {
 		/* Nothing to disconnect yet: withdraw, and let the thread say so. */
 		cm_send_rej_locked(conn, CM_REJ_TIMEOUT, NULL, 0);
-		conn->state = CM_DREQ_SENT;
+		cm_set_state_locked(conn, CM_DREQ_SENT);
 		conn->tries = UINT32_MAX;
 		cm_timer_set_locked(conn, 1);
 	}
@@ -259,6 +263,7 @@ void cm_conn_destroy(struct cm_conn *conn)
 	while (conn_in_event(conn))
 		thread_sleep_ns(NAP_NS);
 	mutex_lock(&port->lock);
+	assert_mutex_held(&conn->port->lock);
 	cm_conn_release_locked(conn);
 	mutex_unlock(&port->lock);
 }

@@ -9,6 +9,7 @@
  *		(TIMEWAIT), at most TIMEWAIT_MAX of them.
  */
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <kernel/random.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
@@ -64,6 +65,7 @@ struct cm_conn *cm_find_local_locked(struct cm_port *port, uint32_t local_id,
 {
 	struct cm_conn *conn;
 
+	assert_mutex_held(&port->lock);
 	hlist_for_each_entry(conn, hash_head(&port->by_local, local_id), by_local) {
 		if (conn->local_id == local_id && rdma_addr_equal(&conn->addr, from))
 			return conn;
@@ -76,6 +78,7 @@ struct cm_conn *cm_find_remote_locked(struct cm_port *port, uint32_t remote_id,
 {
 	struct cm_conn *conn;
 
+	assert_mutex_held(&port->lock);
 	hlist_for_each_entry(conn, hash_head(&port->by_remote, remote_id), by_remote) {
 		if (conn->remote_id == remote_id && rdma_addr_equal(&conn->addr, from))
 			return conn;
@@ -85,6 +88,7 @@ struct cm_conn *cm_find_remote_locked(struct cm_port *port, uint32_t remote_id,
 
 struct cm_conn *cm_find_qpn_locked(struct cm_port *port, uint32_t qpn, const struct rdma_addr *from)
 {
+	assert_mutex_held(&port->lock);
 	for (size_t n = 0; n < port->by_remote.nr; n++) {
 		struct cm_conn *conn;
 
@@ -101,6 +105,7 @@ struct cm_conn *cm_find_qpn_locked(struct cm_port *port, uint32_t qpn, const str
 
 static uint32_t id_next_locked(struct cm_port *port)
 {
+	assert_mutex_held(&port->lock);
 	for (;;) {
 		const uint32_t id = port->next_id++;
 		struct cm_conn *conn;
@@ -135,8 +140,37 @@ struct cm_conn *cm_conn_alloc(struct cm_port *port, const struct rdma_addr *addr
 	return conn;
 }
 
+/*
+ * A connection only moves on: towards ESTABLISHED, then through DREQ_SENT or TIMEWAIT to IDLE.  IDLE
+ * is also where it begins.
+ */
+static bool may_become(enum cm_state from, enum cm_state to)
+{
+	static const uint8_t next[] = {
+		[CM_IDLE] = BIT(CM_REQ_SENT) | BIT(CM_REQ_RCVD),
+		[CM_REQ_SENT] =
+			BIT(CM_ESTABLISHED) | BIT(CM_DREQ_SENT) | BIT(CM_TIMEWAIT) | BIT(CM_IDLE),
+		[CM_REQ_RCVD] = BIT(CM_REP_SENT) | BIT(CM_TIMEWAIT),
+		[CM_REP_SENT] =
+			BIT(CM_ESTABLISHED) | BIT(CM_DREQ_SENT) | BIT(CM_TIMEWAIT) | BIT(CM_IDLE),
+		[CM_ESTABLISHED] = BIT(CM_DREQ_SENT) | BIT(CM_TIMEWAIT),
+		[CM_DREQ_SENT] = BIT(CM_TIMEWAIT),
+		[CM_TIMEWAIT] = BIT(CM_IDLE),
+	};
+
+	return next[from] & BIT(to);
+}
+
+void cm_set_state_locked(struct cm_conn *conn, enum cm_state to)
+{
+	assert_mutex_held(&conn->port->lock);
+	ASSERT(may_become(conn->state, to));
+	conn->state = to;
+}
+
 void cm_conn_set_remote_locked(struct cm_conn *conn, uint32_t remote_id)
 {
+	assert_mutex_held(&conn->port->lock);
 	hlist_del(&conn->by_remote);
 	conn->remote_id = remote_id;
 	hlist_add_head(&conn->by_remote, hash_head(&conn->port->by_remote, remote_id));
@@ -144,6 +178,7 @@ void cm_conn_set_remote_locked(struct cm_conn *conn, uint32_t remote_id)
 
 void cm_conn_free_locked(struct cm_conn *conn)
 {
+	assert_mutex_held(&conn->port->lock);
 	hlist_del(&conn->by_local);
 	hlist_del(&conn->by_remote);
 	list_del(&conn->timer_node);
@@ -155,6 +190,7 @@ void cm_conn_release_locked(struct cm_conn *conn)
 {
 	struct cm_port *port = conn->port;
 
+	assert_mutex_held(&port->lock);
 	conn->user = false;
 	conn->fn = NULL;
 	switch (conn->state) {
@@ -182,12 +218,14 @@ void cm_conn_release_locked(struct cm_conn *conn)
 }
 
 void cm_event_locked(struct cm_conn *conn, const struct cm_event *ev)
+	__no_lock_analysis("drops the lock while the user's function runs")
 {
 	struct cm_port *port = conn->port;
 	const cm_event_fn fn = conn->fn;
 	void *arg = conn->arg;
 	int done;
 
+	assert_mutex_held(&port->lock);
 	if (!fn)
 		return;
 	conn->in_event = true;
@@ -203,12 +241,14 @@ void cm_event_locked(struct cm_conn *conn, const struct cm_event *ev)
 
 void cm_timer_clear_locked(struct cm_conn *conn)
 {
+	assert_mutex_held(&conn->port->lock);
 	conn->deadline_ns = 0;
 	list_del(&conn->timer_node);
 }
 
 void cm_timer_set_locked(struct cm_conn *conn, uint64_t deadline_ns)
 {
+	assert_mutex_held(&conn->port->lock);
 	conn->deadline_ns = deadline_ns;
 	list_move_tail(&conn->timer_node, &conn->port->timers);
 	atomic_set(&conn->port->kick, 1);
@@ -232,6 +272,7 @@ static struct cm_conn *expired_locked(struct cm_port *port, uint64_t now)
 {
 	struct cm_conn *conn;
 
+	assert_mutex_held(&port->lock);
 	list_for_each_entry(conn, &port->timers, timer_node) {
 		if (conn->deadline_ns <= now && !conn->in_event)
 			return conn;
@@ -246,6 +287,7 @@ static void timers_run(struct cm_port *port)
 
 	mutex_lock(&port->lock);
 	while ((conn = expired_locked(port, now)) != NULL) {
+		assert_mutex_held(&conn->port->lock);
 		cm_timer_clear_locked(conn);
 		cm_expired_locked(conn);
 	}

@@ -126,6 +126,8 @@ void cm_event_locked(struct cm_conn *conn, const struct cm_event *ev)
 /* The user lets go; @conn is freed, now or when its time has come. */
 void cm_conn_release_locked(struct cm_conn *conn) __must_hold(&conn->port->lock);
 
+void cm_set_state_locked(struct cm_conn *conn, enum cm_state to) __must_hold(&conn->port->lock);
+
 /* cm_proto.c */
 void cm_handle(struct cm_port *port, const struct cm_item *item);
 void cm_expired_locked(struct cm_conn *conn) __must_hold(&conn->port->lock);

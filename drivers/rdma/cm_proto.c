@@ -68,6 +68,7 @@ static void resend(struct cm_conn *conn)
 
 void cm_send_repeat_locked(struct cm_conn *conn, const struct cm_msg *msg)
 {
+	assert_mutex_held(&conn->port->lock);
 	cm_msg_encode(msg, conn->mad);
 	conn->tries = 1;
 	conn->interval_ns = FIRST_INTERVAL_NS;
@@ -111,6 +112,7 @@ void cm_send_rej_locked(struct cm_conn *conn, uint16_t reason, const void *data,
 		.private_len = (uint8_t)len,
 	};
 
+	assert_mutex_held(&conn->port->lock);
 	if (conn->state == CM_REQ_RCVD)
 		msg.rej.msg = MSG_REQ;
 	else if (conn->active && conn->state != CM_REQ_SENT)
@@ -145,7 +147,8 @@ void cm_send_dreq_locked(struct cm_conn *conn)
 		.dreq_qpn = conn->remote_qpn,
 	};
 
-	conn->state = CM_DREQ_SENT;
+	assert_mutex_held(&conn->port->lock);
+	cm_set_state_locked(conn, CM_DREQ_SENT);
 	cm_send_repeat_locked(conn, &msg);
 }
 
@@ -166,7 +169,8 @@ static void send_drep_stranger(struct cm_port *port, const struct rdma_addr *to,
 
 void cm_timewait_locked(struct cm_conn *conn)
 {
-	conn->state = CM_TIMEWAIT;
+	assert_mutex_held(&conn->port->lock);
+	cm_set_state_locked(conn, CM_TIMEWAIT);
 	cm_timer_set_locked(conn, time_now_ns() + TIMEWAIT_NS);
 }
 
@@ -200,12 +204,14 @@ static void event_simple(struct cm_conn *conn, enum cm_event_type type)
 {
 	const struct cm_event ev = { .type = type, .from = conn->addr };
 
+	assert_mutex_held(&conn->port->lock);
 	cm_event_locked(conn, &ev);
 }
 
 /* The connection is over: remember it for a while, and tell. */
 static void conn_lost(struct cm_conn *conn)
 {
+	assert_mutex_held(&conn->port->lock);
 	cm_timewait_locked(conn);
 	event_simple(conn, CM_EVENT_DISCONNECTED);
 }
@@ -213,12 +219,13 @@ static void conn_lost(struct cm_conn *conn)
 /* A message that was to be answered has been sent often enough. */
 static void give_up(struct cm_conn *conn)
 {
+	assert_mutex_held(&conn->port->lock);
 	switch (conn->state) {
 	case CM_REQ_SENT:
 	case CM_REP_SENT:
 		counter_inc(&cnt_unreachable);
 		cm_send_rej_locked(conn, CM_REJ_TIMEOUT, NULL, 0);
-		conn->state = CM_IDLE;
+		cm_set_state_locked(conn, CM_IDLE);
 		event_simple(conn, CM_EVENT_UNREACHABLE);
 		break;
 	case CM_DREQ_SENT:
@@ -235,8 +242,9 @@ void cm_expired_locked(struct cm_conn *conn)
 {
 	const uint32_t max = conn->state == CM_DREQ_SENT ? DREQ_TRIES : MAX_TRIES;
 
+	assert_mutex_held(&conn->port->lock);
 	if (conn->state == CM_TIMEWAIT) {
-		conn->state = CM_IDLE;
+		cm_set_state_locked(conn, CM_IDLE);
 		if (!conn->user) {
 			conn->port->nr_timewait--;
 			cm_conn_free_locked(conn);
@@ -290,6 +298,7 @@ static struct cm_listener *listener_find(struct cm_port *port, uint64_t service_
 {
 	struct cm_listener *l;
 
+	assert_mutex_held(&port->lock);
 	list_for_each_entry(l, &port->listeners, node) {
 		if (l->service_id == service_id)
 			return l;
@@ -299,7 +308,7 @@ static struct cm_listener *listener_find(struct cm_port *port, uint64_t service_
 
 /* Tell the listener. The lock is dropped meanwhile. */
 static void req_new(struct cm_port *port, struct cm_listener *l, const struct rdma_addr *from,
-		    const struct cm_msg *m)
+		    const struct cm_msg *m) __must_hold(&port->lock)
 {
 	struct cm_event ev = { .type = CM_EVENT_REQUEST, .from = *from };
 	struct cm_conn *conn;
@@ -313,9 +322,10 @@ static void req_new(struct cm_port *port, struct cm_listener *l, const struct rd
 		rej_stranger(port, from, m, MSG_REQ, CM_REJ_NO_RESOURCES);
 		return;
 	}
+	assert_mutex_held(&conn->port->lock);
 	conn->fn = l->fn;
 	conn->arg = l->arg;
-	conn->state = CM_REQ_RCVD;
+	cm_set_state_locked(conn, CM_REQ_RCVD);
 	conn->tid = m->tid;
 	conn->req = m->req;
 	conn->remote_qpn = m->req.qpn;
@@ -336,11 +346,13 @@ static bool req_is_from(const struct cm_msg *m, const struct rdma_addr *from)
 }
 
 static void handle_req(struct cm_port *port, const struct rdma_addr *from, const struct cm_msg *m)
+	__must_hold(&port->lock)
 {
 	struct cm_conn *old = cm_find_remote_locked(port, m->local_id, from);
 	struct cm_listener *l;
 	uint16_t fault;
 
+	assert_mutex_held(&port->lock);
 	if (!req_is_from(m, from)) {
 		counter_inc(&cnt_bad);
 		return;
@@ -378,6 +390,7 @@ static void rep_accept(struct cm_conn *conn, const struct cm_msg *m)
 {
 	struct cm_event ev = { .type = CM_EVENT_ESTABLISHED, .from = conn->addr };
 
+	assert_mutex_held(&conn->port->lock);
 	cm_timer_clear_locked(conn);
 	cm_conn_set_remote_locked(conn, m->local_id);
 	conn->remote_qpn = m->rep.qpn;
@@ -385,14 +398,14 @@ static void rep_accept(struct cm_conn *conn, const struct cm_msg *m)
 	conn->req.responder_resources = m->rep.responder_resources;
 	conn->req.initiator_depth = m->rep.initiator_depth;
 	if (cm_qp_connect(conn)) {
-		conn->state = CM_IDLE;
+		cm_set_state_locked(conn, CM_IDLE);
 		cm_send_rej_locked(conn, CM_REJ_NO_RESOURCES, NULL, 0);
 		ev.type = CM_EVENT_REJECTED;
 		ev.rej_reason = CM_REJ_NO_RESOURCES;
 		cm_event_locked(conn, &ev);
 		return;
 	}
-	conn->state = CM_ESTABLISHED;
+	cm_set_state_locked(conn, CM_ESTABLISHED);
 	counter_inc(&cnt_up);
 	send_short(conn, CM_RTU);
 	ev.private_data = m->private_data;
@@ -401,6 +414,7 @@ static void rep_accept(struct cm_conn *conn, const struct cm_msg *m)
 }
 
 static void handle_rep(struct cm_port *port, const struct rdma_addr *from, const struct cm_msg *m)
+	__must_hold(&port->lock)
 {
 	struct cm_conn *conn = cm_find_local_locked(port, m->remote_id, from);
 
@@ -420,7 +434,7 @@ static void handle_rep(struct cm_port *port, const struct rdma_addr *from, const
 }
 
 static struct cm_conn *conn_of(struct cm_port *port, const struct rdma_addr *from,
-			       const struct cm_msg *m)
+			       const struct cm_msg *m) __must_hold(&port->lock)
 {
 	struct cm_conn *conn = cm_find_local_locked(port, m->remote_id, from);
 
@@ -428,6 +442,7 @@ static struct cm_conn *conn_of(struct cm_port *port, const struct rdma_addr *fro
 }
 
 static void handle_rtu(struct cm_port *port, const struct rdma_addr *from, const struct cm_msg *m)
+	__must_hold(&port->lock)
 {
 	struct cm_conn *conn = conn_of(port, from, m);
 
@@ -435,13 +450,15 @@ static void handle_rtu(struct cm_port *port, const struct rdma_addr *from, const
 		counter_inc(conn ? &cnt_dup : &cnt_stray);
 		return;
 	}
+	assert_mutex_held(&conn->port->lock);
 	cm_timer_clear_locked(conn);
-	conn->state = CM_ESTABLISHED;
+	cm_set_state_locked(conn, CM_ESTABLISHED);
 	counter_inc(&cnt_up);
 	event_simple(conn, CM_EVENT_ESTABLISHED);
 }
 
 static void handle_mra(struct cm_port *port, const struct rdma_addr *from, const struct cm_msg *m)
+	__must_hold(&port->lock)
 {
 	struct cm_conn *conn = cm_find_local_locked(port, m->remote_id, from);
 	const uint64_t more_ns = MIN(4096ULL << m->mra.timeout, MRA_MAX_NS);
@@ -450,10 +467,12 @@ static void handle_mra(struct cm_port *port, const struct rdma_addr *from, const
 		counter_inc(&cnt_stray);
 		return;
 	}
+	assert_mutex_held(&conn->port->lock);
 	cm_timer_set_locked(conn, time_now_ns() + more_ns);
 }
 
 static void handle_rej(struct cm_port *port, const struct rdma_addr *from, const struct cm_msg *m)
+	__must_hold(&port->lock)
 {
 	struct cm_conn *conn = cm_find_local_locked(port, m->remote_id, from);
 	struct cm_event ev = {
@@ -471,6 +490,7 @@ static void handle_rej(struct cm_port *port, const struct rdma_addr *from, const
 		counter_inc(&cnt_stray);
 		return;
 	}
+	assert_mutex_held(&conn->port->lock);
 	switch (conn->state) {
 	case CM_REQ_SENT:
 	case CM_REQ_RCVD:
@@ -488,6 +508,7 @@ static void handle_rej(struct cm_port *port, const struct rdma_addr *from, const
 }
 
 static void handle_dreq(struct cm_port *port, const struct rdma_addr *from, const struct cm_msg *m)
+	__must_hold(&port->lock)
 {
 	struct cm_conn *conn = conn_of(port, from, m);
 
@@ -496,6 +517,7 @@ static void handle_dreq(struct cm_port *port, const struct rdma_addr *from, cons
 		counter_inc(&cnt_stray);
 		return;
 	}
+	assert_mutex_held(&conn->port->lock);
 	if (conn->state == CM_ESTABLISHED || conn->state == CM_REP_SENT ||
 	    (conn->state == CM_DREQ_SENT && conn->user)) {
 		conn_lost(conn);
@@ -507,6 +529,7 @@ static void handle_dreq(struct cm_port *port, const struct rdma_addr *from, cons
 }
 
 static void handle_drep(struct cm_port *port, const struct rdma_addr *from, const struct cm_msg *m)
+	__must_hold(&port->lock)
 {
 	struct cm_conn *conn = conn_of(port, from, m);
 
@@ -514,6 +537,7 @@ static void handle_drep(struct cm_port *port, const struct rdma_addr *from, cons
 		counter_inc(conn ? &cnt_dup : &cnt_stray);
 		return;
 	}
+	assert_mutex_held(&conn->port->lock);
 	if (conn->user)
 		conn_lost(conn);
 	else

@@ -326,8 +326,8 @@ struct rdma_qp *rdma_qp_create(struct rdma_pd *pd, const struct rdma_qp_init *in
 	qp->port = init->port;
 	qp->qkey = init->qkey;
 	qp->context = init->context;
-	qp->state = RDMA_QPS_RESET;
 	mutex_init(&qp->lock, "rdma_qp", RANK_RDMA);
+	qp->state = RDMA_QPS_RESET;
 	atomic_inc(&pd->nr_users);
 	atomic_inc(&qp->send_cq->nr_users);
 	atomic_inc(&qp->recv_cq->nr_users);
@@ -353,6 +353,26 @@ uint32_t rdma_qp_num(const struct rdma_qp *qp)
 
 /* --- queue pair states --------------------------------------------------------------- */
 
+/* The steps of the specification's state diagram that there are verbs for. */
+static bool qp_may_become(enum rdma_qp_state from, enum rdma_qp_state to)
+{
+	static const uint8_t next[] = {
+		[RDMA_QPS_RESET] = BIT(RDMA_QPS_INIT) | BIT(RDMA_QPS_RTS), /* RTS: UD, in one go */
+		[RDMA_QPS_INIT] = BIT(RDMA_QPS_RTR) | BIT(RDMA_QPS_ERR),
+		[RDMA_QPS_RTR] = BIT(RDMA_QPS_RTS) | BIT(RDMA_QPS_ERR),
+		[RDMA_QPS_RTS] = BIT(RDMA_QPS_ERR),
+	};
+
+	return next[from] & BIT(to);
+}
+
+static void qp_set_state_locked(struct rdma_qp *qp, enum rdma_qp_state to) __must_hold(&qp->lock)
+{
+	assert_mutex_held(&qp->lock);
+	ASSERT(qp_may_become(qp->state, to));
+	WRITE_ONCE(qp->state, to);
+}
+
 int rdma_qp_to_init(struct rdma_qp *qp, uint32_t access)
 {
 	int err = -EINVAL;
@@ -363,7 +383,7 @@ int rdma_qp_to_init(struct rdma_qp *qp, uint32_t access)
 	if (qp->state == RDMA_QPS_RESET) {
 		err = qp->dev->ops->qp_to_init(qp, access);
 		if (!err)
-			WRITE_ONCE(qp->state, RDMA_QPS_INIT);
+			qp_set_state_locked(qp, RDMA_QPS_INIT);
 	}
 	mutex_unlock(&qp->lock);
 	return err;
@@ -388,7 +408,7 @@ int rdma_qp_to_rtr(struct rdma_qp *qp, const struct rdma_qp_conn *conn)
 	if (qp->state == RDMA_QPS_INIT) {
 		err = qp->dev->ops->qp_to_rtr(qp, conn);
 		if (!err)
-			WRITE_ONCE(qp->state, RDMA_QPS_RTR);
+			qp_set_state_locked(qp, RDMA_QPS_RTR);
 	}
 	mutex_unlock(&qp->lock);
 	return err;
@@ -404,7 +424,7 @@ int rdma_qp_to_rts(struct rdma_qp *qp, const struct rdma_qp_conn *conn)
 	if (qp->state == RDMA_QPS_RTR) {
 		err = qp->dev->ops->qp_to_rts(qp, conn);
 		if (!err)
-			WRITE_ONCE(qp->state, RDMA_QPS_RTS);
+			qp_set_state_locked(qp, RDMA_QPS_RTS);
 	}
 	mutex_unlock(&qp->lock);
 	return err;
@@ -420,7 +440,7 @@ int rdma_qp_to_rts_ud(struct rdma_qp *qp)
 	if (qp->state == RDMA_QPS_RESET) {
 		err = qp->dev->ops->qp_to_rts_ud(qp);
 		if (!err)
-			WRITE_ONCE(qp->state, RDMA_QPS_RTS);
+			qp_set_state_locked(qp, RDMA_QPS_RTS);
 	}
 	mutex_unlock(&qp->lock);
 	return err;
@@ -431,12 +451,13 @@ int rdma_qp_to_err(struct rdma_qp *qp)
 	int err = 0;
 
 	mutex_lock(&qp->lock);
-	if (qp->state == RDMA_QPS_RESET)
+	if (qp->state == RDMA_QPS_RESET) {
 		err = -EINVAL;
-	else if (qp->state != RDMA_QPS_ERR)
+	} else if (qp->state != RDMA_QPS_ERR) {
 		err = qp->dev->ops->qp_to_err(qp);
-	if (!err)
-		WRITE_ONCE(qp->state, RDMA_QPS_ERR);
+		if (!err)
+			qp_set_state_locked(qp, RDMA_QPS_ERR);
+	}
 	mutex_unlock(&qp->lock);
 	return err;
 }

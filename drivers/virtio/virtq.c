@@ -11,6 +11,7 @@
 #include "virtq.h"
 
 #include <arch/barrier.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 
@@ -51,6 +52,7 @@ static uint16_t take_desc(struct virtq *vq)
 {
 	const uint16_t i = vq->free_head;
 
+	ASSERT(vq->nr_free > 0 && i != NO_DESC && !vq->shadow[i].token);
 	vq->free_head = vq->shadow[i].next;
 	vq->nr_free--;
 	return i;
@@ -62,6 +64,7 @@ static void free_chain(struct virtq *vq, uint16_t head)
 	const uint16_t nr = vq->shadow[head].nr_desc;
 	uint16_t last = head;
 
+	ASSERT(vq->nr_busy > 0 && nr > 0 && vq->nr_free + nr <= vq->size);
 	vq->shadow[head].token = NULL;
 	for (uint16_t i = 1; i < nr; i++)
 		last = vq->shadow[last].next;

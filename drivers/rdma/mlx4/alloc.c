@@ -4,6 +4,7 @@
  *
  * Locking:	the caller's (dev->table_lock); nothing here sleeps after init.
  */
+#include <kernel/panic.h>
 #include <lib/alloc.h>
 #include <lib/bitmap.h>
 #include <lib/errno.h>
@@ -46,6 +47,7 @@ int mlx4_ids_get(struct mlx4_ids *ids, uint32_t align, uint32_t count, uint32_t 
 
 void mlx4_ids_put(struct mlx4_ids *ids, uint32_t id, uint32_t count)
 {
+	ASSERT(id >= ids->first && id + count <= ids->nr && bitmap_test(ids->map, id));
 	bitmap_clear_range(ids->map, id, count);
 }
 
@@ -105,6 +107,7 @@ void mlx4_buddy_put(struct mlx4_buddy *b, uint32_t start, unsigned int order)
 {
 	size_t block = start >> order;
 
+	ASSERT(order <= b->max_order && !bitmap_test(b->free[order], block));
 	while (order < b->max_order && bitmap_test(b->free[order], block ^ 1)) {
 		bitmap_clear(b->free[order], block ^ 1);
 		b->nr_free[order]--;

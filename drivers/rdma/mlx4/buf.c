@@ -140,6 +140,7 @@ void mlx4_db_destroy_all(struct mlx4_dev *dev)
 {
 	struct mlx4_db_page *page, *next;
 
+	lock_not_needed(&dev->table_lock, "the device goes away, nothing is made on it any more");
 	list_for_each_entry_safe(page, next, &dev->db_pages, node) {
 		list_del(&page->node);
 		dma_free(page->virt, MLX4_PAGE_LEN);

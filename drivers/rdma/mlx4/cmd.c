@@ -101,9 +101,11 @@ void mlx4_mbox_put(struct mlx4_mbox *mbox)
 
 /* Wait until the device has taken the last command. Returns the status word, or an errno. */
 static int hcr_wait(struct mlx4_dev *dev, uint64_t timeout_ns, uint32_t *word)
+	__must_hold(&dev->cmd.hcr_lock)
 {
 	const uint64_t start = time_now_ns();
 
+	assert_mutex_held(&dev->cmd.hcr_lock);
 	for (;;) {
 		const uint32_t w = dev->regs->read(dev, MLX4_HCR + HCR_STATUS);
 		uint64_t waited;
@@ -126,11 +128,13 @@ static int hcr_wait(struct mlx4_dev *dev, uint64_t timeout_ns, uint32_t *word)
 }
 
 static int hcr_post(struct mlx4_dev *dev, const struct mlx4_cmd_args *a, uint16_t token, bool event)
+	__must_hold(&dev->cmd.hcr_lock)
 {
 	struct mlx4_cmd *cmd = &dev->cmd;
 	uint32_t word;
 	int err;
 
+	assert_mutex_held(&cmd->hcr_lock);
 	if (!cmd->idle) {
 		err = hcr_wait(dev, cmd_timeout_ns(), &word);
 		if (err)
@@ -158,6 +162,7 @@ static int cmd_poll(struct mlx4_dev *dev, const struct mlx4_cmd_args *a, uint8_t
 	int err;
 
 	mutex_lock(&cmd->hcr_lock);
+	assert_mutex_held(&dev->cmd.hcr_lock);
 	err = hcr_post(dev, a, POLL_TOKEN, false);
 	if (!err)
 		err = hcr_wait(dev, cmd_timeout_ns(), &word);
@@ -232,6 +237,7 @@ static int cmd_wait(struct mlx4_dev *dev, const struct mlx4_cmd_args *a, uint8_t
 
 	wait_event(&cmd->slot_wq, (slot = slot_try_get(cmd)) != NULL);
 	mutex_lock(&cmd->hcr_lock);
+	assert_mutex_held(&dev->cmd.hcr_lock);
 	err = hcr_post(dev, a, slot->token, true);
 	mutex_unlock(&cmd->hcr_lock);
 	/* Either this sees that the device is off, or mlx4_cmd_abort() sees our slot. */

@@ -34,7 +34,7 @@ static bool cqe_ready(const struct mlx4_cq *cq, uint32_t ci)
 	return !!(READ_ONCE(cqe_at(cq, ci)->owner) & CQE_OWNER) == !!(ci & cq->nr);
 }
 
-static void cq_set_ci(struct mlx4_cq *cq)
+static void cq_set_ci(struct mlx4_cq *cq) __must_hold(&cq->lock)
 {
 	WRITE_ONCE(cq->db.rec[0], cpu_to_be32(cq->ci & 0xffffff));
 }
@@ -108,7 +108,7 @@ static void cq_number_put(struct mlx4_dev *dev, struct mlx4_cq *cq)
 }
 
 /* Empty, as the device will find it. */
-static void cq_clear(struct mlx4_cq *cq)
+static void cq_clear(struct mlx4_cq *cq) __must_hold(&cq->lock)
 {
 	cq->ci = 0;
 	WRITE_ONCE(cq->arm_sn, 1);
@@ -303,6 +303,7 @@ static void wc_take_recv(struct mlx4_qp *qp, struct rdma_wc *wc)
 
 /* Take one entry; false when it told nothing to the user. */
 static bool poll_one(struct mlx4_dev *dev, struct mlx4_cq *cq, struct rdma_wc *wc)
+	__must_hold(&cq->lock)
 {
 	struct mlx4_cqe c;
 	struct mlx4_qp *qp;
@@ -335,6 +336,7 @@ static struct rdma_wc wc_lost(struct mlx4_qp *qp)
 
 /* Flush completions for what was outstanding on queue pairs that the device does not know any more. */
 static int poll_lost(struct mlx4_dev *dev, struct mlx4_cq *cq, struct rdma_wc *wc, int max)
+	__must_hold(&cq->lock)
 {
 	struct mlx4_qp *qp;
 	int n = 0;
@@ -449,11 +451,12 @@ void mlx4_cq_attach(struct mlx4_qp *qp)
 }
 
 /* Remove the entries of @qpn: move the others up, towards the producer. */
-static void cq_clean_locked(struct mlx4_cq *cq, uint32_t qpn)
+static void cq_clean_locked(struct mlx4_cq *cq, uint32_t qpn) __must_hold(&cq->lock)
 {
 	uint32_t pi = cq->ci;
 	uint32_t removed = 0;
 
+	assert_spin_held(&cq->lock);
 	while (pi - cq->ci < cq->nr && cqe_ready(cq, pi))
 		pi++;
 	dma_rmb();
@@ -478,10 +481,12 @@ static void cq_clean_locked(struct mlx4_cq *cq, uint32_t qpn)
 }
 
 static bool any_lost_locked(const struct mlx4_dev *dev, const struct mlx4_cq *cq)
+	__must_hold(&cq->lock)
 {
 	const struct mlx4_qp *qp;
 	bool lost = false;
 
+	assert_spin_held(&cq->lock);
 	list_for_each_entry(qp, &cq->send_qps, send_node)
 		lost = lost || mlx4_qp_is_lost(dev, qp);
 	list_for_each_entry(qp, &cq->recv_qps, recv_node)

@@ -6,6 +6,7 @@
  *		objects of each chunk; the last put unmaps the chunk and frees its memory.
  * Locking:	dev->icm_lock.  mlx4_icm_find() needs none: its caller holds the entry present.
  */
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -61,7 +62,9 @@ static void chunk_unmap(struct mlx4_dev *dev, struct mlx4_icm *icm, uint32_t n)
 
 static void put_chunks(struct mlx4_dev *dev, struct mlx4_icm *icm, uint32_t from, uint32_t end)
 {
+	assert_mutex_held(&dev->icm_lock);
 	for (uint32_t n = from; n < end; n++) {
+		ASSERT(icm->chunks[n] && icm->chunks[n]->nr_users > 0);
 		if (--icm->chunks[n]->nr_users == 0)
 			chunk_unmap(dev, icm, n);
 	}

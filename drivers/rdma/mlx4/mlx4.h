@@ -137,7 +137,7 @@ struct mlx4_cmd {
 	bool idle __guarded_by(&hcr_lock); /* the register is known to be free */
 	bool events;                       /* completions come as events */
 	struct spinlock slot_lock;         /* RANK_SPIN_DRIVER */
-	struct mlx4_cmd_slot *slots __guarded_by(&slot_lock);
+	struct mlx4_cmd_slot *slots;       /* const; what is in them: slot_lock */
 	uint32_t nr_slots;
 	struct waitqueue slot_wq;
 };

@@ -283,6 +283,8 @@ int mlx4_mrs_restore(struct mlx4_dev *dev)
 	const struct mlx4_mr *mr;
 	int err = 0;
 
+	assert_rwsem_held_write(&dev->life);
+	lock_not_needed(&dev->table_lock, "life is held for writing: no region comes or goes");
 	list_for_each_entry(mr, &dev->mrs, node) {
 		err = mpt_to_hw(dev, mr);
 		if (err)

@@ -23,6 +23,7 @@ static void mlx4_device_attr(const struct rdma_device *rdma, struct rdma_device_
 	/* What fits beside the headers of the longest kind of request. */
 	const uint32_t sge_room = (MIN(c->max_sq_desc, (uint16_t)1024) - 112U) / WQE_DATA_LEN;
 
+	lock_not_needed(&dev->table_lock, "the bounds of the numbers are const");
 	*attr = (struct rdma_device_attr){
 		.max_qp = dev->qpns.nr - dev->qpns.first,
 		.max_cq = dev->cqns.nr - dev->cqns.first,

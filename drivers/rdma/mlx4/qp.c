@@ -438,7 +438,7 @@ void mlx4_qp_destroy(struct rdma_qp *rdma)
 	struct mlx4_dev *dev = to_mlx4(rdma->dev);
 	struct mlx4_qp *qp = to_qp(rdma);
 
-	if (rdma->state != RDMA_QPS_RESET && !mlx4_qp_is_lost(dev, qp) &&
+	if (READ_ONCE(rdma->state) != RDMA_QPS_RESET && !mlx4_qp_is_lost(dev, qp) &&
 	    mlx4_cmd_none(dev, CMD_2RST_QP, 2, qp->qpn) && !mlx4_is_dead(dev))
 		mlx4_fatal(dev, "queue pair could not be reset");
 	mlx4_cq_detach(dev, qp);

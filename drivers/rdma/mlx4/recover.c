@@ -25,6 +25,7 @@
 #include "regs.h"
 
 #define PR_FMT "mlx4: "
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 
 #define RESET_SILENCE_NS NSEC_PER_SEC /* a board does not answer for about as long */
@@ -118,12 +119,13 @@ static bool is_recoverer(struct mlx4_dev *dev)
 }
 
 void mlx4_enter(struct mlx4_dev *dev)
+	__no_lock_analysis("the recovering thread has life for writing")
 {
 	if (!is_recoverer(dev))
 		rwsem_read_lock(&dev->life);
 }
 
-void mlx4_leave(struct mlx4_dev *dev)
+void mlx4_leave(struct mlx4_dev *dev) __no_lock_analysis("see mlx4_enter()")
 {
 	if (!is_recoverer(dev))
 		rwsem_read_unlock(&dev->life);
@@ -153,6 +155,7 @@ static int bring_back(struct mlx4_dev *dev)
 		return err;
 	mlx4_cmd_restart(dev);
 	pci_set_master(dev->pci, true);
+	ASSERT(atomic_read(&dev->state) == MLX4_DEAD);
 	atomic_set(&dev->state, MLX4_RECOVERING);
 	err = mlx4_hca_restore(dev);
 	if (!err)
