@@ -15,6 +15,7 @@
 
 #include "dispatch.h"
 #include "memory.h"
+#include "region_apply.h"
 #include "service.h"
 
 static void page_sent(void *arg)
@@ -38,71 +39,138 @@ static enum rpc_handler_result reply_error(struct rpc_request *req, int err)
 	return RPC_DONE;
 }
 
+/*
+ * A request whose changes must be complete before its reply.  Completion is immediate unless the owner has a
+ * log, so the state lies on the handler's stack; with a log it may come later, and is allocated.
+ */
+struct fetch_call {
+	struct region_completion completion;
+	bool on_heap;
+	struct rpc_request *req; /* NULL: the request is run again, this attempt has no reply */
+	struct mpage *page;
+	struct proto_mr_ref line;
+	struct pm_fetch_rep rep;
+};
+
+static void fetch_reply(struct region_completion *c)
+{
+	struct fetch_call *call = container_of(c, struct fetch_call, completion);
+	struct pm_fetch_rep_wire w;
+	struct rpc_write write;
+
+	if (unlikely(c->err || !call->req)) {
+		if (call->page)
+			mpage_put(&memory_node.pool, call->page);
+		if (call->req)
+			(void)reply_error(call->req, c->err);
+	} else {
+		pm_fetch_rep_encode(&call->rep, &w);
+		if (call->page) {
+			write.src = page_sge(call->page);
+			write.remote_addr = call->line.addr;
+			write.rkey = call->line.rkey;
+			rpc_reply_bulk(call->req, 0, &w, sizeof(w), &write, 1, page_sent,
+				       call->page);
+		} else {
+			rpc_reply(call->req, 0, &w, sizeof(w));
+		}
+	}
+	if (unlikely(call->on_heap))
+		kfree(call);
+}
+
 enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
 {
 	uint32_t len, bulk_len;
 	const void *body = rpc_request_body(req, &len);
 	const void *victim = rpc_request_bulk(req, &bulk_len);
-	struct pm_fetch_rep_wire w;
+	struct fetch_call on_stack, *call = &on_stack;
 	struct pm_fetch_req fetch;
-	struct pm_fetch_rep rep;
 	struct pm_vregion redirect;
-	struct rpc_write write;
-	struct mpage *page;
 	int err = pm_fetch_req_decode(body, len, &fetch);
 
 	if (!err && bulk_len != (fetch.flags & PM_FETCH_VICTIM ? PAGE_SIZE : 0))
 		err = -EMSGSIZE;
 	if (err)
 		return reply_error(req, err);
-	err = owner_fetch(&memory_node, rpc_request_peer(req), &fetch, victim,
-			  rpc_request_may_sleep(req), &rep, &page, &redirect);
-	if (err == -EAGAIN) {
-		STAT_INC(&memory_node, fetch_slow);
-		return RPC_AGAIN;
+	if (unlikely(memory_node.owner.log)) {
+		call = kmalloc(sizeof(*call));
+		if (!call)
+			return reply_error(req, -ENOMEM);
 	}
-	if (err == -EREMCHG) {
+	call->on_heap = call != &on_stack;
+	call->req = req;
+	call->line = fetch.line;
+	region_completion_init(&call->completion, fetch_reply);
+	err = owner_fetch(&memory_node, rpc_request_peer(req), &fetch, victim,
+			  rpc_request_may_sleep(req), &call->rep, &call->page, &redirect,
+			  &call->completion);
+	if (unlikely(err == -EAGAIN || err == -EREMCHG)) {
+		call->req = NULL;
+		region_completion_put(&call->completion, 0);
+		if (err == -EAGAIN) {
+			STAT_INC(&memory_node, fetch_slow);
+			return RPC_AGAIN;
+		}
 		reply_redirect(req, &redirect);
 		return RPC_DONE;
 	}
-	if (err)
-		return reply_error(req, err);
-	pm_fetch_rep_encode(&rep, &w);
-	if (!page) {
-		rpc_reply(req, 0, &w, sizeof(w));
-		return RPC_DONE;
-	}
-	write.src = page_sge(page);
-	write.remote_addr = fetch.line.addr;
-	write.rkey = fetch.line.rkey;
-	rpc_reply_bulk(req, 0, &w, sizeof(w), &write, 1, page_sent, page);
+	region_completion_put(&call->completion, err);
 	return RPC_DONE;
+}
+
+struct writeback_call {
+	struct region_completion completion;
+	bool on_heap;
+	struct rpc_request *req; /* NULL: as above */
+	struct pm_writeback_rep rep;
+};
+
+static void writeback_reply(struct region_completion *c)
+{
+	uint8_t buf[PM_WRITEBACK_MAX_PAGES * sizeof(le32_t) + sizeof(struct pm_grant_wire)];
+	struct writeback_call *call = container_of(c, struct writeback_call, completion);
+	ssize_t len;
+
+	if (call->req && c->err) {
+		(void)reply_error(call->req, c->err);
+	} else if (call->req) {
+		len = pm_writeback_rep_encode(&call->rep, buf, sizeof(buf));
+		rpc_reply(call->req, len < 0 ? (int)len : 0, buf, len < 0 ? 0 : (uint32_t)len);
+	}
+	if (unlikely(call->on_heap))
+		kfree(call);
 }
 
 enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
 {
-	uint8_t buf[PM_WRITEBACK_MAX_PAGES * sizeof(le32_t) + sizeof(struct pm_grant_wire)];
 	uint32_t len, bulk_len;
 	const void *body = rpc_request_body(req, &len);
 	const void *data = rpc_request_bulk(req, &bulk_len);
+	struct writeback_call on_stack, *call = &on_stack;
 	struct pm_writeback_req wb;
-	struct pm_writeback_rep rep;
-	ssize_t reply_len;
 	int err = pm_writeback_req_decode(body, len, &wb);
 
 	if (!err && bulk_len != wb.nr_pages * PAGE_SIZE)
 		err = -EMSGSIZE;
 	if (err)
 		return reply_error(req, err);
+	if (unlikely(memory_node.owner.log)) {
+		call = kmalloc(sizeof(*call));
+		if (!call)
+			return reply_error(req, -ENOMEM);
+	}
+	call->on_heap = call != &on_stack;
+	call->req = req;
+	region_completion_init(&call->completion, writeback_reply);
 	err = owner_writeback(&memory_node, rpc_request_peer(req), &wb, data,
-			      rpc_request_may_sleep(req), &rep);
-	if (err == -EAGAIN)
+			      rpc_request_may_sleep(req), &call->rep, &call->completion);
+	if (err == -EAGAIN) {
+		call->req = NULL;
+		region_completion_put(&call->completion, 0);
 		return RPC_AGAIN;
-	if (err)
-		return reply_error(req, err);
-	reply_len = pm_writeback_rep_encode(&rep, buf, sizeof(buf));
-	rpc_reply(req, reply_len < 0 ? (int)reply_len : 0, buf,
-		  reply_len < 0 ? 0 : (uint32_t)reply_len);
+	}
+	region_completion_put(&call->completion, err);
 	return RPC_DONE;
 }
 

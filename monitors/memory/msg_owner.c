@@ -10,6 +10,7 @@
 
 #include "dispatch.h"
 #include "memory.h"
+#include "region_apply.h"
 
 /* --- from processors ----------------------------------------------------------------------- */
 
@@ -49,9 +50,9 @@ int msg_credit(struct msg *msg)
 	struct pm_grant_wire w;
 	struct pm_grant grant;
 
-	pool_return_credits(&msg->m->pool, msg->peer, req->give);
+	owner_take_credits(msg->m, msg->peer, req->give);
 	grant.node = msg->m->node;
-	grant.frames = pool_grant(&msg->m->pool, msg->peer, req->want);
+	grant.frames = owner_grant(msg->m, msg->peer, req->want, NULL);
 	STAT_ADD(msg->m, grants, grant.frames);
 	if (req->want && !grant.frames) {
 		STAT_INC(msg->m, enomem);

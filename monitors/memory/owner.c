@@ -15,6 +15,8 @@
 #include <lib/string.h>
 
 #include "memory.h"
+#include "owner_private.h"
+#include "region_apply.h"
 
 #define DROP_BATCH      64 /* pages freed under one hold of a region's lock */
 #define IDLE_TIMEOUT_NS (20ull * 1000 * 1000 * 1000)
@@ -111,18 +113,20 @@ void regions_lock(struct region *a, struct region *b)
 	struct region *first = a < b ? a : b;
 
 	spin_lock(&first->lock);
-	spin_lock(first == a ? &b->lock : &a->lock);
+	if (a != b)
+		spin_lock(first == a ? &b->lock : &a->lock);
 }
 
 void regions_unlock(struct region *a, struct region *b)
 {
 	struct region *first = a < b ? a : b;
 
-	spin_unlock(first == a ? &b->lock : &a->lock);
+	if (a != b)
+		spin_unlock(first == a ? &b->lock : &a->lock);
 	spin_unlock(&first->lock);
 }
 
-static void region_link_locked(struct owner *o, struct region *r) __must_hold(&o->lock)
+void region_link_locked(struct owner *o, struct region *r)
 {
 	struct rb_node **link = &o->regions.node;
 	struct rb_node *parent = NULL;
@@ -141,7 +145,20 @@ static void region_link_locked(struct owner *o, struct region *r) __must_hold(&o
 	o->nr_regions++;
 }
 
-static struct owner_space *space_find_locked(struct owner *o, uint64_t aspace) __must_hold(&o->lock)
+void region_unlink_locked(struct owner *o, struct region *r)
+{
+	rb_erase(&r->node, &o->regions);
+	o->nr_regions--;
+}
+
+bool region_overlaps_locked(struct owner *o, const struct region *r)
+{
+	const struct region *above = above_locked(o, r->aspace, r->start);
+
+	return above && above->start < r->end;
+}
+
+struct owner_space *owner_space_find_locked(struct owner *o, uint64_t aspace)
 {
 	struct rb_node *node = o->spaces.node;
 
@@ -155,7 +172,7 @@ static struct owner_space *space_find_locked(struct owner *o, uint64_t aspace) _
 	return NULL;
 }
 
-static void space_link_locked(struct owner *o, struct owner_space *s) __must_hold(&o->lock)
+void owner_space_link_locked(struct owner *o, struct owner_space *s)
 {
 	struct rb_node **link = &o->spaces.node;
 	struct rb_node *parent = NULL;
@@ -171,6 +188,12 @@ static void space_link_locked(struct owner *o, struct owner_space *s) __must_hol
 	o->nr_spaces++;
 }
 
+void owner_space_unlink_locked(struct owner *o, struct owner_space *s)
+{
+	rb_erase(&s->node, &o->spaces);
+	o->nr_spaces--;
+}
+
 static struct region *region_alloc(struct owner *o, uint64_t aspace, uint64_t index, uint32_t shift)
 {
 	struct region *r = lib_zalloc(sizeof(*r));
@@ -183,7 +206,6 @@ static struct region *region_alloc(struct owner *o, uint64_t aspace, uint64_t in
 	r->start = index << shift;
 	r->end = MIN((index + 1) << shift, PM_USER_TOP);
 	r->key = __atomic_add_fetch(&o->next_key, 1, __ATOMIC_RELAXED);
-	r->holes = true;
 	spin_lock_init(&r->lock, "region", RANK_SPIN_ASPACE);
 	area_set_init(&r->areas);
 	list_init(&r->pages);
@@ -192,47 +214,38 @@ static struct region *region_alloc(struct owner *o, uint64_t aspace, uint64_t in
 }
 
 struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uint64_t index,
-			   uint32_t shift, enum region_state state)
+			   uint32_t shift, const struct region_init *init)
 {
-	struct owner *o = &m->owner;
 	struct region *r = region_get(m, aspace, index << shift);
-	struct owner_space *s;
+	struct region_op op = {
+		.change = { .kind = CHANGE_MAKE,
+			    .make = { .home = home,
+				      .shift = shift,
+				      .state = init->state,
+				      .holes = init->holes,
+				      .version = init->version } },
+	};
+	int err;
 
 	if (r)
 		return r;
-	r = region_alloc(o, aspace, index, shift);
-	s = lib_zalloc(sizeof(*s));
-	if (!r || !s) {
+	r = region_alloc(&m->owner, aspace, index, shift);
+	op.space = lib_zalloc(sizeof(*op.space));
+	if (!r || !op.space) {
 		lib_free(r);
-		lib_free(s);
+		lib_free(op.space);
 		return ERR_PTR(-ENOMEM);
 	}
-	r->state = state;
-	s->aspace = aspace;
-	s->home = home;
-
-	spin_lock(&o->lock);
-	if (pool_is_fenced(&m->pool, space_processor(aspace))) {
-		spin_unlock(&o->lock);
-		lib_free(s);
-		lib_free(r);
-		return ERR_PTR(-ESTALE);
-	}
-	if (!space_find_locked(o, aspace)) {
-		space_link_locked(o, s);
-		s = NULL;
-	}
-	if (!above_locked(o, aspace, r->start) ||
-	    above_locked(o, aspace, r->start)->start >= r->end) {
-		region_link_locked(o, r);
-		spin_unlock(&o->lock);
-		lib_free(s);
+	op.space->aspace = aspace;
+	op.space->home = home;
+	err = region_apply_wait(m, r, &op);
+	lib_free(op.space);
+	if (!err)
 		return r;
-	}
-	spin_unlock(&o->lock);
-	lib_free(s);
 	lib_free(r);
-	/* Somebody else was faster, or the home's idea of the size of a vRegion has changed. */
+	if (err != -EEXIST)
+		return ERR_PTR(err);
+	/* Another thread was faster, or the home's idea of the size of a vRegion has changed. */
 	r = region_get(m, aspace, index << shift);
 	return r ? r : ERR_PTR(-EINVAL);
 }
@@ -341,105 +354,41 @@ void page_remove_locked(struct memory *m, struct region *r, struct mpage *page)
 	r->nr_pages--;
 }
 
-/*
- * Unlink up to DROP_BATCH pages of [start, end), looking at *@scan pages of the region's list.  Those
- * that stay go to its end, so that each is looked at once however often the lock is dropped.
- */
-static size_t unlink_by_list(struct memory *m, struct region *r, uint64_t start, uint64_t end,
-			     uint64_t *scan, struct mpage **out)
+void pages_swap_locked(struct region *a, struct region *b)
 {
-	size_t n = 0;
+	const uint64_t key = a->key, nr = a->nr_pages;
+	struct list_head pages;
 
-	while (*scan && n < DROP_BATCH && !list_empty(&r->pages)) {
-		struct mpage *page = list_first_entry(&r->pages, struct mpage, link);
-
-		(*scan)--;
-		if (page->index < start || page->index >= end) {
-			list_move_tail(&page->link, &r->pages);
-			continue;
-		}
-		page_remove_locked(m, r, page);
-		out[n++] = page;
-	}
-	return n;
-}
-
-/* The same for DROP_BATCH addresses from *@start, by looking each up. */
-static size_t unlink_by_address(struct memory *m, struct region *r, uint64_t *start, uint64_t end,
-				struct mpage **out)
-{
-	const uint64_t stop = MIN(end, *start + DROP_BATCH * PAGE_SIZE);
-	size_t n = 0;
-
-	for (; *start < stop; *start += PAGE_SIZE) {
-		struct mpage *page = page_lookup_locked(m, r, *start);
-
-		if (!page)
-			continue;
-		page_remove_locked(m, r, page);
-		out[n++] = page;
-	}
-	return n;
-}
-
-/* Walk whichever is shorter, the addresses or the region's pages. */
-uint64_t region_drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end)
-{
-	struct mpage *batch[DROP_BATCH];
-	uint64_t freed = 0, scan;
-	bool by_list;
-
-	start = MAX(start, r->start);
-	end = MIN(end, r->end);
-	spin_lock(&r->lock);
-	scan = r->nr_pages;
-	spin_unlock(&r->lock);
-	by_list = scan <= (end - start) >> PAGE_SHIFT;
-	while (by_list ? scan > 0 : start < end) {
-		size_t n;
-
-		spin_lock(&r->lock);
-		if (list_empty(&r->pages))
-			scan = 0;
-		n = by_list ? unlink_by_list(m, r, start, end, &scan, batch)
-			    : unlink_by_address(m, r, &start, end, batch);
-		spin_unlock(&r->lock);
-		for (size_t i = 0; i < n; i++)
-			mpage_put(&m->pool, batch[i]);
-		freed += n;
-	}
-	return freed;
-}
-
-void region_kill(struct memory *m, struct region *r)
-{
-	struct owner *o = &m->owner;
-	struct area_spare dead = { 0 };
-	uint64_t charge;
-	bool linked;
-
-	spin_lock(&o->lock);
-	spin_lock(&r->lock);
-	linked = r->state != REGION_DEAD;
-	__atomic_store_n(&r->state, REGION_DEAD, __ATOMIC_RELEASE);
-	charge = area_range_charge(&r->areas, r->start, r->end);
-	area_set_clear(&r->areas, &dead);
-	spin_unlock(&r->lock);
-	if (linked) {
-		rb_erase(&r->node, &o->regions);
-		o->nr_regions--;
-	}
-	spin_unlock(&o->lock);
-
-	region_drop_pages(m, r, r->start, r->end);
-	pool_uncommit(&m->pool, charge);
-	area_spare_free(&dead);
-	wake_all(&r->idle);
-	if (linked)
-		region_put(r);
+	list_init(&pages);
+	list_splice_tail(&a->pages, &pages);
+	list_init(&a->pages);
+	list_splice_tail(&b->pages, &a->pages);
+	list_init(&b->pages);
+	list_splice_tail(&pages, &b->pages);
+	a->key = b->key;
+	a->nr_pages = b->nr_pages;
+	b->key = key;
+	b->nr_pages = nr;
 }
 
 /* --- whole spaces ---------------------------------------------------------------------- */
+
+void region_kill(struct memory *m, struct region *r)
+{
+	struct region_op op = { .change = { .kind = CHANGE_KILL } };
+
+	(void)region_apply_wait(m, r, &op);
+}
+
+uint64_t region_drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end)
+{
+	struct region_op op = {
+		.change = { .kind = CHANGE_DROP, .range = { .start = start, .end = end } },
+	};
+
+	(void)region_apply_wait(m, r, &op);
+	return op.pages;
+}
 
 void region_kill_if_empty(struct memory *m, struct region *r)
 {
@@ -464,21 +413,12 @@ static void kill_regions(struct memory *m, uint64_t aspace)
 
 void owner_destroy_space(struct memory *m, uint64_t aspace)
 {
-	struct owner *o = &m->owner;
-	struct owner_space *s;
+	struct region_op op = {
+		.change = { .kind = CHANGE_FORGET, .account = { .aspace = aspace } },
+	};
 
 	kill_regions(m, aspace);
-	spin_lock(&o->lock);
-	s = space_find_locked(o, aspace);
-	if (s) {
-		rb_erase(&s->node, &o->spaces);
-		o->nr_spaces--;
-	}
-	spin_unlock(&o->lock);
-	if (!s)
-		return;
-	pool_uncommit(&m->pool, s->prepared);
-	lib_free(s);
+	(void)region_apply_wait(m, NULL, &op);
 }
 
 void owner_destroy_matching(struct memory *m,
@@ -502,17 +442,17 @@ void owner_destroy_matching(struct memory *m,
 	} while (s);
 }
 
-bool owner_prepared(struct memory *m, uint64_t aspace, uint64_t add, uint64_t sub)
+bool owner_prepared(struct memory *m, uint64_t aspace, int64_t delta)
 {
 	struct owner *o = &m->owner;
 	struct owner_space *s;
 	bool ok;
 
 	spin_lock(&o->lock);
-	s = space_find_locked(o, aspace);
-	ok = s && s->prepared + add >= sub;
+	s = owner_space_find_locked(o, aspace);
+	ok = s && (delta >= 0 || s->prepared >= (uint64_t)-delta);
 	if (ok)
-		s->prepared = s->prepared + add - sub;
+		s->prepared += (uint64_t)delta;
 	spin_unlock(&o->lock);
 	return ok;
 }
@@ -522,7 +462,7 @@ bool owner_has_space(struct memory *m, uint64_t aspace)
 	bool has;
 
 	spin_lock(&m->owner.lock);
-	has = space_find_locked(&m->owner, aspace) != NULL;
+	has = owner_space_find_locked(&m->owner, aspace) != NULL;
 	spin_unlock(&m->owner.lock);
 	return has;
 }
@@ -533,7 +473,7 @@ uint32_t owner_space_home(struct memory *m, uint64_t aspace)
 	uint32_t home;
 
 	spin_lock(&m->owner.lock);
-	s = space_find_locked(&m->owner, aspace);
+	s = owner_space_find_locked(&m->owner, aspace);
 	home = s ? s->home : m->node;
 	spin_unlock(&m->owner.lock);
 	return home;

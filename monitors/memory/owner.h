@@ -30,6 +30,8 @@
 
 struct memory;
 struct mpage;
+struct region_change;
+struct region_completion;
 
 #define OWNER_BUCKET_LOCKS 64
 
@@ -88,6 +90,10 @@ struct owner {
 	struct hlist_head *buckets;                       /* a bucket's lock */
 	uint64_t nr_buckets;                              /* const; a power of two */
 	struct spinlock bucket_locks[OWNER_BUCKET_LOCKS]; /* RANK_SPIN_CACHE */
+	/* owner_set_log(); const once there are regions */
+	void (*log)(void *arg, struct region *r, const struct region_change *change,
+		    struct region_completion *completion);
+	void *log_arg;
 };
 
 int owner_init(struct memory *m) __must_check;
@@ -103,9 +109,15 @@ void region_put(struct region *r);
 /* Lock two regions, in the order that the lock rules ask for. */
 void regions_lock(struct region *a, struct region *b);
 void regions_unlock(struct region *a, struct region *b);
-/* Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM). */
+/* How a new region begins. */
+struct region_init {
+	enum region_state state;
+	bool holes;
+	uint64_t version;
+};
+/* Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM), ERR_PTR(-ESTALE): fenced. */
 struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uint64_t index,
-			   uint32_t shift, enum region_state state);
+			   uint32_t shift, const struct region_init *init);
 /* Take @r out of the tree, free its pages and vmas and give back what they were charged. */
 void region_kill(struct memory *m, struct region *r);
 /*
@@ -119,20 +131,13 @@ int region_wait_idle(struct region *r) __must_check;
 int region_reserve(struct region *r) __must_check;
 /* Free nodes beyond what region_reserve() keeps. */
 void region_trim(struct region *r);
-/* Note, or settle, what MM_PREPARE has charged.  False when the space is gone or @sub too large. */
-bool owner_prepared(struct memory *m, uint64_t aspace, uint64_t add, uint64_t sub) __must_check;
-/* Free the pages of @r in [start, end); returns how many. */
-uint64_t region_drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end);
-
 /* --- page table ----------------------------------------------------------------------------- */
 
 struct mpage *page_lookup_locked(struct memory *m, struct region *r, uint64_t vaddr)
 	__must_hold(&r->lock);
-void page_insert_locked(struct memory *m, struct region *r, struct mpage *page, uint64_t vaddr)
-	__must_hold(&r->lock);
-void page_remove_locked(struct memory *m, struct region *r, struct mpage *page)
-	__must_hold(&r->lock);
 
+/* Free the pages of @r in [start, end); returns how many. */
+uint64_t region_drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end);
 /* Is there anything of @aspace here? */
 bool owner_has_space(struct memory *m, uint64_t aspace);
 /* The home of a space that has a part here; this node if it has none. */
@@ -176,18 +181,18 @@ int owner_discard(struct memory *m, const struct pm_discard_req *req, struct mm_
  */
 int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 		const void *victim_data, bool may_sleep, struct pm_fetch_rep *rep,
-		struct mpage **page, struct pm_vregion *redirect) __must_check;
-/* As above: -EAGAIN before any effect. */
+		struct mpage **page, struct pm_vregion *redirect,
+		struct region_completion *completion) __must_check;
+/* As above.  -EAGAIN: again where it may sleep; what has been stored by then may be stored twice. */
 int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_req *req,
-		    const void *data, bool may_sleep, struct pm_writeback_rep *rep) __must_check;
+		    const void *data, bool may_sleep, struct pm_writeback_rep *rep,
+		    struct region_completion *completion) __must_check;
 int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct pm_vma *out,
 		   struct pm_vregion *redirect) __must_check;
 /*
  * Store a page that has come from @proc (0: from another owner, and then into a region that is
  * arriving too).  -EFAULT not mapped; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN as above.
  */
-int owner_store(struct memory *m, uint32_t proc, uint64_t aspace, uint64_t vaddr, uint64_t seq,
-		const void *data, bool may_sleep) __must_check;
 
 /* --- owner_move.c ----------------------------------------------------------------------------- */
 

@@ -16,8 +16,7 @@
 #include <lib/string.h>
 
 #include "memory.h"
-
-#define FRAME_WAIT_NS (1000ull * 1000 * 1000) /* for frames that are pinned just now */
+#include "region_apply.h"
 
 /*
  * Find the region of @vaddr in a state to be used.  0; -ESRCH no such space here; -EFAULT nothing
@@ -61,118 +60,45 @@ static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool m
 
 /* --- store ----------------------------------------------------------------------------- */
 
-/* May the page at @vaddr be written back?  Protection does not matter: it may have changed since. */
-static int store_check_locked(const struct region *r, uint64_t vaddr) __must_hold(&r->lock)
+/*
+ * Store a page that has come from @proc (0: from another owner) into @r, if it is in @state.  Errors as
+ * region_apply()'s.  @completion NULL: wait until it is complete.
+ */
+static int store_in(struct memory *m, struct region *r, enum region_state state, uint32_t proc,
+		    const struct pm_writeback_page *page, const void *data, bool may_sleep,
+		    struct region_completion *completion)
 {
-	const struct area *area = area_at(&r->areas, vaddr);
+	struct region_op op; /* not cleared: this is the write-back path */
 
-	if (!area)
-		return -EFAULT;
-	if ((area->v.flags & (PM_VMA_FILE | PM_VMA_OBJECT)) && (area->v.flags & PM_VMA_SHARED))
-		return -EROFS;
-	return 0;
+	op.change.kind = CHANGE_STORE;
+	op.change.store.vaddr = page->vaddr;
+	op.change.store.seq = page->seq;
+	op.change.store.data = data;
+	op.change.store.proc = proc;
+	op.change.store.credit = false;
+	op.from = REGION_IN(state);
+	op.may_sleep = may_sleep;
+	op.completion = completion;
+	return completion ? region_apply(m, r, &op) : region_apply_wait(m, r, &op);
 }
 
 /*
- * Try to store with *@fresh (may be NULL) as the frame to use if a new one is needed; it is taken when
- * it was.  -ENOBUFS: a new frame is needed and there is none; -EBUSY: the same, in the place of one that is being sent.
+ * Store a page that has come from @proc.  -EFAULT not mapped; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN (only
+ * unless @may_sleep).
  */
-static int store_locked(struct memory *m, struct region *r, uint64_t vaddr, uint64_t seq,
-			const void *data, struct mpage **fresh, struct mpage **replaced)
-	__must_hold(&r->lock)
-{
-	struct mpage *page = page_lookup_locked(m, r, vaddr);
-
-	if (page && seq && page->seq >= seq) {
-		STAT_INC(m, writeback_stale);
-		return 0;
-	}
-	if (page && __atomic_load_n(&page->refs, __ATOMIC_ACQUIRE) == 1) {
-		memcpy(mpage_virt(&m->pool, page), data, PAGE_SIZE);
-		page->seq = seq;
-		return 0;
-	}
-	if (!*fresh)
-		return page ? -EBUSY : -ENOBUFS;
-	if (page) {
-		page_remove_locked(m, r, page);
-		*replaced = page;
-	}
-	memcpy(mpage_virt(&m->pool, *fresh), data, PAGE_SIZE);
-	(*fresh)->seq = seq;
-	page_insert_locked(m, r, *fresh, vaddr);
-	*fresh = NULL;
-	return 0;
-}
-
-/* A frame for a page of @proc; waits a while for pinned ones if it may. */
-static struct mpage *frame_for(struct memory *m, uint32_t proc, bool may_sleep)
-{
-	struct mpage *page = pool_alloc_anon(&m->pool, proc);
-
-	if (!page && may_sleep)
-		(void)wait_event_timeout(&m->pool.freed,
-					 (page = pool_alloc_anon(&m->pool, proc)) != NULL,
-					 time_now_ns() + FRAME_WAIT_NS);
-	return page;
-}
-
-/*
- * A frame in the place of one that the page has already: the processor counts no credit as used, so none is taken
- * unless there is no other way.
- */
-static struct mpage *frame_instead(struct memory *m, uint32_t proc, bool may_sleep)
-{
-	struct mpage *page = frame_for(m, 0, may_sleep);
-
-	return page || !may_sleep ? page : pool_alloc_anon(&m->pool, proc);
-}
-
-/* As owner_store(), into a region in @want state. */
-static int store_in(struct memory *m, struct region *r, enum region_state want, uint32_t proc,
-		    uint64_t vaddr, uint64_t seq, const void *data, bool may_sleep)
-{
-	struct mpage *fresh = NULL, *replaced = NULL;
-	int err;
-
-	for (;;) {
-		spin_lock(&r->lock);
-		err = r->state == want ? store_check_locked(r, vaddr) : -EAGAIN;
-		if (!err)
-			err = store_locked(m, r, vaddr, seq, data, &fresh, &replaced);
-		spin_unlock(&r->lock);
-		if (err != -ENOBUFS && err != -EBUSY)
-			break;
-		fresh = err == -EBUSY ? frame_instead(m, proc, may_sleep)
-				      : frame_for(m, proc, may_sleep);
-		if (!fresh) {
-			err = may_sleep ? -ENOMEM : -EAGAIN;
-			break;
-		}
-	}
-	/*
-	 * A frame taken in vain (somebody stored the page meanwhile, or it went away) goes back, and
-	 * with it the credit that it may have used up: the processor counts it as used.
-	 */
-	if (fresh)
-		mpage_put(&m->pool, fresh);
-	if (replaced)
-		mpage_put(&m->pool, replaced);
-	return err;
-}
-
-int owner_store(struct memory *m, uint32_t proc, uint64_t aspace, uint64_t vaddr, uint64_t seq,
-		const void *data, bool may_sleep)
+static int store(struct memory *m, uint32_t proc, uint64_t aspace,
+		 const struct pm_writeback_page *page, const void *data, bool may_sleep,
+		 struct region_completion *completion)
 {
 	struct pm_vregion redirect;
 	struct region *r;
 	int err;
 
 	do {
-		err = region_find(m, aspace, vaddr, may_sleep, &r, &redirect);
+		err = region_find(m, aspace, page->vaddr, may_sleep, &r, &redirect);
 		if (err)
 			return err;
-		err = store_in(m, r, REGION_ACTIVE, proc, vaddr, seq, data, may_sleep);
+		err = store_in(m, r, REGION_ACTIVE, proc, page, data, may_sleep, completion);
 		region_put(r);
 	} while (err == -EAGAIN && may_sleep);
 	if (!err) {
@@ -191,8 +117,7 @@ int owner_pages(struct memory *m, const struct mm_pages_req *req, const void *da
 	int err = 0;
 
 	for (uint32_t i = 0; i < req->nr_pages && !err; i++) {
-		const uint64_t vaddr = req->pages[i].vaddr;
-		struct region *r = region_get(m, req->aspace, vaddr);
+		struct region *r = region_get(m, req->aspace, req->pages[i].vaddr);
 		enum region_state state;
 
 		if (!r)
@@ -200,8 +125,8 @@ int owner_pages(struct memory *m, const struct mm_pages_req *req, const void *da
 		state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
 		err = -ESTALE;
 		if (state == REGION_ACTIVE || state == REGION_ARRIVING)
-			err = store_in(m, r, state, 0, vaddr, req->pages[i].seq,
-				       (const uint8_t *)data + i * PAGE_SIZE, true);
+			err = store_in(m, r, state, 0, &req->pages[i],
+				       (const uint8_t *)data + i * PAGE_SIZE, true, NULL);
 		region_put(r);
 	}
 	return err;
@@ -271,7 +196,8 @@ static int fetch_pin(struct memory *m, const struct pm_fetch_req *req, bool may_
 
 int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 		const void *victim_data, bool may_sleep, struct pm_fetch_rep *rep,
-		struct mpage **page, struct pm_vregion *redirect)
+		struct mpage **page, struct pm_vregion *redirect,
+		struct region_completion *completion)
 {
 	int err;
 
@@ -281,10 +207,12 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 		return -ESRCH;
 	err = fetch_pin(m, req, may_sleep, rep, page, redirect);
 	if (!err && (req->flags & PM_FETCH_VICTIM)) {
+		const struct pm_writeback_page victim = { req->victim_vaddr, req->victim_seq };
+
 		err = -ESRCH;
 		if (space_processor(req->victim_aspace) == proc)
-			err = owner_store(m, proc, req->victim_aspace, req->victim_vaddr,
-					  req->victim_seq, victim_data, may_sleep);
+			err = store(m, proc, req->victim_aspace, &victim, victim_data, may_sleep,
+				    completion);
 		if (err == -EAGAIN && *page) {
 			mpage_put(&m->pool, *page);
 			*page = NULL;
@@ -305,7 +233,7 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 		return err;
 	}
 	rep->grant.node = m->node;
-	rep->grant.frames = pool_grant(&m->pool, proc, req->want_credits);
+	rep->grant.frames = owner_grant(m, proc, req->want_credits, completion);
 	fetch_count(m, rep);
 	return 0;
 }
@@ -352,7 +280,8 @@ static bool writeback_ready(struct memory *m, const struct pm_writeback_req *req
 }
 
 int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_req *req,
-		    const void *data, bool may_sleep, struct pm_writeback_rep *rep)
+		    const void *data, bool may_sleep, struct pm_writeback_rep *rep,
+		    struct region_completion *completion)
 {
 	*rep = (struct pm_writeback_rep){ .nr_pages = req->nr_pages };
 	if (space_processor(req->aspace) != proc)
@@ -362,8 +291,8 @@ int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_r
 	for (uint32_t i = 0; i < req->nr_pages; i++) {
 		/* Running this again is harmless: a page that is stored is not newer than itself. */
 		rep->status[i] =
-			owner_store(m, proc, req->aspace, req->pages[i].vaddr, req->pages[i].seq,
-				    (const uint8_t *)data + i * PAGE_SIZE, may_sleep);
+			store(m, proc, req->aspace, &req->pages[i],
+			      (const uint8_t *)data + i * PAGE_SIZE, may_sleep, completion);
 		if (rep->status[i] == -EAGAIN && !may_sleep)
 			return -EAGAIN;
 	}

@@ -19,6 +19,7 @@
 #include <lib/errno.h>
 
 #include "memory.h"
+#include "owner_private.h"
 
 #define COLLAPSE_BATCH 64 /* pages renamed under one hold of two regions' locks */
 
@@ -51,8 +52,8 @@ struct fork_call {
 static struct region *fork_make(struct memory *m, const struct fork_call *call, uint64_t aspace,
 				struct region *r)
 {
-	struct region *made =
-		region_make(m, aspace, call->home, r->index, m->vregion_shift, REGION_ACTIVE);
+	struct region *made = region_make(m, aspace, call->home, r->index, m->vregion_shift,
+					  &(struct region_init){ REGION_ACTIVE, true, 0 });
 
 	if (!IS_ERR(made)) {
 		spin_lock(&made->lock);

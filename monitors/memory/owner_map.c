@@ -14,6 +14,7 @@
 #include <lib/errno.h>
 
 #include "memory.h"
+#include "owner_private.h"
 
 /* The vma's part in the @i-th vRegion of @req. */
 static struct pm_vma map_part(const struct mm_map_req *req, uint32_t i)
@@ -45,7 +46,7 @@ static int map_prepare_region(struct memory *m, uint32_t home, const struct mm_m
 	int err;
 
 	r = region_make(m, req->aspace, home, req->vregions[i].index, req->vregion_shift,
-			REGION_ACTIVE);
+			&(struct region_init){ REGION_ACTIVE, true, 0 });
 	if (IS_ERR(r))
 		return (int)PTR_ERR(r);
 	err = region_reserve(r);
@@ -84,7 +85,7 @@ static int map_prepare(struct memory *m, uint32_t home, const struct mm_map_req 
 		return err;
 	for (uint32_t i = 0; i < req->nr_vregions && !err; i++)
 		err = map_prepare_region(m, home, req, i);
-	if (!err && !owner_prepared(m, req->aspace, *charge, 0))
+	if (!err && !owner_prepared(m, req->aspace, (int64_t)(*charge)))
 		err = -ESRCH;
 	if (err) {
 		map_unprepare(m, req);
@@ -96,7 +97,7 @@ static int map_prepare(struct memory *m, uint32_t home, const struct mm_map_req 
 /* Settle what was prepared; -EPROTO when the home's figure is not ours. */
 static int prepared_spend(struct memory *m, uint64_t aspace, uint64_t charge)
 {
-	return owner_prepared(m, aspace, 0, charge) ? 0 : -EPROTO;
+	return owner_prepared(m, aspace, -(int64_t)charge) ? 0 : -EPROTO;
 }
 
 static int map_apply_region(struct memory *m, const struct mm_map_req *req, uint32_t i)
@@ -210,7 +211,8 @@ int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
 
 	for (uint32_t i = 0; i < req->nr_vregions && !err; i++) {
 		struct region *r = region_make(m, req->aspace, home, req->vregions[i].index,
-					       req->vregion_shift, REGION_ACTIVE);
+					       req->vregion_shift,
+					       &(struct region_init){ REGION_ACTIVE, true, 0 });
 
 		err = IS_ERR(r) ? (int)PTR_ERR(r) : load_vmas(m, r, req, req->vregions[i].version);
 		if (!IS_ERR(r))
@@ -352,7 +354,7 @@ static int protect_prepare(struct memory *m, const struct mm_range_req *req,
 	err = pool_commit(&m->pool, sum->after - sum->before);
 	if (err)
 		return err;
-	if (!owner_prepared(m, req->aspace, sum->after - sum->before, 0)) {
+	if (!owner_prepared(m, req->aspace, (int64_t)(sum->after - sum->before))) {
 		pool_uncommit(&m->pool, sum->after - sum->before);
 		return -ESRCH;
 	}

@@ -20,6 +20,7 @@
 #include <lib/string.h>
 
 #include "memory.h"
+#include "owner_private.h"
 
 /* Send the batch and unpin its pages; those with @from leave the page table if it worked. */
 static int batch_send(struct memory *m, struct page_batch *b)
@@ -320,7 +321,7 @@ int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_
 {
 	/* One in which nothing is mapped may be gone here; the new owner must learn of it all the same. */
 	struct region *r = region_make(m, req->aspace, home, req->vregion.index, m->vregion_shift,
-				       REGION_ACTIVE);
+				       &(struct region_init){ REGION_ACTIVE, true, 0 });
 	struct mm_vregion_take_req *take;
 	int err = 0;
 
@@ -399,8 +400,9 @@ static bool take_drop(struct memory *m, struct region *r, const struct pm_vregio
 
 static int take_begin(struct memory *m, const struct mm_vregion_take_req *req)
 {
-	struct region *r = region_make(m, req->aspace, req->home, req->vregion.index,
-				       req->vregion_shift, REGION_ARRIVING);
+	struct region *r =
+		region_make(m, req->aspace, req->home, req->vregion.index, req->vregion_shift,
+			    &(struct region_init){ REGION_ARRIVING, true, 0 });
 	bool moved;
 	int err = 0;
 

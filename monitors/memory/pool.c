@@ -164,18 +164,18 @@ static uint32_t *account_locked(struct pool *pool, uint32_t proc) __must_hold(&p
 	return block ? &block[proc % CREDIT_BLOCK] : NULL;
 }
 
-struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc)
+struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credit)
 {
 	struct mpage *page;
 	uint32_t *credit;
-	bool used_credit = false;
 
+	*used_credit = false;
 	spin_lock(&pool->lock);
 	credit = proc ? account_locked(pool, proc) : NULL;
 	if (credit && *credit) {
 		(*credit)--;
 		pool->reserved--;
-		used_credit = true;
+		*used_credit = true;
 	} else if (pool->used + pool->reserved >= anon_limit(pool)) {
 		spin_unlock(&pool->lock);
 		return NULL;
@@ -188,7 +188,8 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc)
 		return page;
 	spin_lock(&pool->lock);
 	pool->used--;
-	if (used_credit) {
+	if (*used_credit) {
+		*used_credit = false;
 		(*credit)++;
 		pool->reserved++;
 	}
@@ -310,7 +311,7 @@ uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want)
 	return want;
 }
 
-static uint32_t take_credits(struct pool *pool, uint32_t proc, uint32_t nr)
+uint32_t pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr)
 {
 	uint32_t *credit;
 
@@ -325,11 +326,6 @@ static uint32_t take_credits(struct pool *pool, uint32_t proc, uint32_t nr)
 	return nr;
 }
 
-void pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr)
-{
-	(void)take_credits(pool, proc, nr);
-}
-
 /*
  * The bit is set before any lock is taken under which what the processor has is looked for; who gives it
  * something looks at the bit under the same lock.  So either he sees the bit, or what he gave is found.
@@ -339,7 +335,7 @@ void pool_fence(struct pool *pool, uint32_t proc)
 	if (proc > PROTO_NODE_MAX)
 		return;
 	(void)__atomic_fetch_or(&pool->fenced[proc / 64], BIT64(proc % 64), __ATOMIC_SEQ_CST);
-	(void)take_credits(pool, proc, UINT32_MAX);
+	(void)pool_return_credits(pool, proc, UINT32_MAX);
 }
 
 void pool_admit(struct pool *pool, uint32_t proc)

@@ -93,9 +93,9 @@ const struct rpc_mem *mpage_mem(const struct pool *pool, const struct mpage *pag
 
 /*
  * A frame for a program's page, with one reference, or NULL.  @proc: the processor whose credit it
- * uses up if it has one (0: nobody's); without a credit the frame must come from what is not promised.
+ * uses up if it has one (0: none), which *@used_credit tells; without a credit the frame must come from what is not promised.
  */
-struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc);
+struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credit);
 /* A frame for a file's page, or NULL.  @may_reclaim: another file page may be given up for it. */
 struct mpage *pool_alloc_file(struct pool *pool, bool may_reclaim);
 
@@ -110,8 +110,8 @@ uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget);
 
 /* Promise up to @want frames to @proc: how many it got. */
 uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want);
-/* @proc gives credits back. */
-void pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr);
+/* @proc gives up to @nr credits back; returns how many it had. */
+uint32_t pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr);
 /* @proc is gone: its credits are void, and it gets no more until it is admitted again. */
 void pool_fence(struct pool *pool, uint32_t proc);
 void pool_admit(struct pool *pool, uint32_t proc);

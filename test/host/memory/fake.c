@@ -557,10 +557,10 @@ static int fetch_at(struct memory *m, const struct pm_fetch_req *req, void *data
 		    struct pm_fetch_rep *rep, struct pm_vregion *redirect)
 {
 	struct mpage *page;
-	int err = owner_fetch(m, FAKE_PROC, req, NULL, false, rep, &page, redirect);
+	int err = owner_fetch(m, FAKE_PROC, req, NULL, false, rep, &page, redirect, NULL);
 
 	if (err == -EAGAIN)
-		err = owner_fetch(m, FAKE_PROC, req, NULL, true, rep, &page, redirect);
+		err = owner_fetch(m, FAKE_PROC, req, NULL, true, rep, &page, redirect, NULL);
 	if (!err && page) {
 		if (data)
 			memcpy(data, mpage_virt(&m->pool, page), PAGE_SIZE);
@@ -612,9 +612,9 @@ int proc_writeback(struct fake_proc *p, uint64_t vaddr, const void *data)
 	for (;;) {
 		struct memory *m = owner_of(p, vaddr);
 
-		err = owner_writeback(m, FAKE_PROC, &req, data, false, &rep);
+		err = owner_writeback(m, FAKE_PROC, &req, data, false, &rep, NULL);
 		if (err == -EAGAIN)
-			err = owner_writeback(m, FAKE_PROC, &req, data, true, &rep);
+			err = owner_writeback(m, FAKE_PROC, &req, data, true, &rep, NULL);
 		if (err)
 			return err;
 		if (rep.status[0] != -EREMCHG)

@@ -250,7 +250,8 @@ static void frames_are_zeroed_ahead(struct ktest *t)
 	WRITE_ONCE(f.mem[0].pool.zero_ahead, 0);
 	thread_join(thread);
 	for (int i = 0; i < 64; i++) {
-		struct mpage *page = pool_alloc_anon(&f.mem[0].pool, 0);
+		bool credit;
+		struct mpage *page = pool_alloc_anon(&f.mem[0].pool, 0, &credit);
 
 		ASSERT_TRUE(t, page);
 		memset(buf, 0, PAGE_SIZE);

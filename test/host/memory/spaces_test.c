@@ -309,14 +309,16 @@ static void old_writeback_is_dropped(struct ktest *t)
 
 		req.pages[0].seq = seqs[i];
 		page_stamp(page, i + 1);
-		ASSERT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC, &req, page, true, &rep), 0);
+		ASSERT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC, &req, page, true, &rep, NULL),
+			  0);
 		EXPECT_EQ(t, rep.status[0], 0);
 	}
 	EXPECT_EQ(t, proc_fetch(&p, addr, false, page), PM_FETCH_DATA);
 	EXPECT_EQ(t, page_value(page), 1);
 	EXPECT_EQ(t, f.mem[0].stats.writeback_stale, 2);
 	/* Somebody else's processor gets nowhere. */
-	EXPECT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC + 1, &req, page, true, &rep), -ESRCH);
+	EXPECT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC + 1, &req, page, true, &rep, NULL),
+		  -ESRCH);
 	EXPECT_EQ(t, proc_destroy(&p), 0);
 	proc_done(&p);
 	EXPECT_TRUE(t, fake_stop(&f));
@@ -346,8 +348,10 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 	req.vaddr = addr;
 	req.victim_vaddr = addr + PAGE_SIZE;
 	page_stamp(page, 2);
-	ASSERT_EQ(t, owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &redirect),
-		  0);
+	ASSERT_EQ(
+		t,
+		owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &redirect, NULL),
+		0);
 	EXPECT_EQ(t, rep.victim_status, 0);
 	EXPECT_EQ(t, rep.result, PM_FETCH_DATA);
 	/* The page is being sent: a write-back of it goes into another frame, and uses no credit up. */
@@ -367,8 +371,10 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 	/* A fetch that fails has not stored its victim. */
 	req.vaddr = addr + 2 * MB;
 	req.victim_vaddr = addr + 2 * PAGE_SIZE;
-	EXPECT_EQ(t, owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &redirect),
-		  -EFAULT);
+	EXPECT_EQ(
+		t,
+		owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &redirect, NULL),
+		-EFAULT);
 	EXPECT_EQ(t, total_used(&f), 2);
 	EXPECT_EQ(t, proc_destroy(&p), 0);
 	proc_done(&p);
