@@ -380,16 +380,6 @@ void region_kill(struct memory *m, struct region *r)
 	(void)region_apply_wait(m, r, &op);
 }
 
-uint64_t region_drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end)
-{
-	struct region_op op = {
-		.change = { .kind = CHANGE_DROP, .range = { .start = start, .end = end } },
-	};
-
-	(void)region_apply_wait(m, r, &op);
-	return op.pages;
-}
-
 void region_kill_if_empty(struct memory *m, struct region *r)
 {
 	bool empty;

@@ -136,8 +136,6 @@ void region_trim(struct region *r);
 struct mpage *page_lookup_locked(struct memory *m, struct region *r, uint64_t vaddr)
 	__must_hold(&r->lock);
 
-/* Free the pages of @r in [start, end); returns how many. */
-uint64_t region_drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end);
 /* Is there anything of @aspace here? */
 bool owner_has_space(struct memory *m, uint64_t aspace);
 /* The home of a space that has a part here; this node if it has none. */

@@ -19,9 +19,7 @@
 #include <lib/errno.h>
 
 #include "memory.h"
-#include "owner_private.h"
-
-#define COLLAPSE_BATCH 64 /* pages renamed under one hold of two regions' locks */
+#include "region_apply.h"
 
 /* Call @fn for each region of @aspace here until one fails.  MOVED regions are somebody else's. */
 static int for_each_region(struct memory *m, uint64_t aspace,
@@ -52,23 +50,24 @@ struct fork_call {
 static struct region *fork_make(struct memory *m, const struct fork_call *call, uint64_t aspace,
 				struct region *r)
 {
-	struct region *made = region_make(m, aspace, call->home, r->index, m->vregion_shift,
-					  &(struct region_init){ REGION_ACTIVE, true, 0 });
+	struct region_init init = { .state = REGION_ACTIVE };
 
-	if (!IS_ERR(made)) {
-		spin_lock(&made->lock);
-		made->entry.version = r->entry.version;
-		made->holes = false;
-		spin_unlock(&made->lock);
-	}
-	return made;
+	spin_lock(&r->lock);
+	init.version = r->entry.version;
+	spin_unlock(&r->lock);
+	return region_make(m, aspace, call->home, r->index, m->vregion_shift, &init);
 }
 
-/* Copy the vmas of @r to @child and charge them. */
+/* Copy the areas of @r to @child and charge them. */
 static int fork_copy(struct memory *m, struct region *r, struct region *child, uint64_t *charged)
 {
 	struct area_spare spare = { 0 };
-	uint64_t charge = 0;
+	struct region_op op = {
+		.change = { .kind = CHANGE_CLONE, .other = child->aspace },
+		.from = REGION_IN(REGION_ACTIVE),
+		.other = child,
+		.spare = &spare,
+	};
 	size_t nr;
 	int err;
 
@@ -76,19 +75,11 @@ static int fork_copy(struct memory *m, struct region *r, struct region *child, u
 	nr = r->areas.count;
 	spin_unlock(&r->lock);
 	err = area_spare_fill(&spare, nr);
-	regions_lock(r, child);
-	if (!err && (r->state != REGION_ACTIVE || r->areas.count != nr || child->areas.count))
-		err = -ESTALE;
-	if (!err) {
-		charge = area_range_charge(&r->areas, r->start, r->end);
-		err = pool_commit(&m->pool, charge);
-	}
 	if (!err)
-		area_set_clone(&child->areas, &r->areas, &spare);
-	regions_unlock(r, child);
+		err = region_apply_wait(m, r, &op);
 	area_spare_free(&spare);
 	if (!err)
-		*charged += charge;
+		*charged += op.charge;
 	return err;
 }
 
@@ -134,52 +125,40 @@ static int fork_prepare(struct memory *m, struct fork_call *call)
 
 /* --- fork: apply, and back ------------------------------------------------------------------ */
 
-static void set_move(struct area_set *to, struct area_set *from)
-{
-	*to = *from;
-	area_set_init(from);
-}
-
 static int fork_apply_region(struct memory *m, struct region *r, void *arg)
 {
 	const struct fork_call *call = arg;
-	const struct pm_vma all = area_pages_only(r->start, r->end);
-	struct region *parent = region_get(m, call->req->parent, r->start);
-	int err = 0;
+	struct region_op op = {
+		.change = { .kind = CHANGE_GIVE, .other = call->req->parent },
+		.from = REGION_IN(REGION_ACTIVE),
+		.other = region_get(m, call->req->parent, r->start),
+	};
+	int err;
 
-	if (!parent)
+	if (!op.other)
 		return __atomic_load_n(&r->areas.count, __ATOMIC_RELAXED) ? -ESTALE : 0;
-	regions_lock(r, parent);
-	if (r->state != REGION_ACTIVE || parent->state != REGION_ACTIVE || parent->areas.count ||
-	    !r->spare.count)
-		err = -ESTALE;
-	if (!err) {
-		set_move(&parent->areas, &r->areas);
-		area_insert(&r->areas, &all, &r->spare);
-	}
-	regions_unlock(r, parent);
-	region_put(parent);
+	err = region_apply_wait(m, r, &op);
+	region_put(op.other);
 	return err;
 }
 
-/* @parent has the vmas of a region of the space: give them back. */
+/* @parent has the areas of a region of the space: give them back. */
 static int fork_undo_region(struct memory *m, struct region *parent, void *arg)
 {
 	const struct fork_call *call = arg;
 	struct region *r = region_get(m, call->req->aspace, parent->start);
-	struct area_spare dead = { 0 };
+	struct region_op op = {
+		.change = { .kind = CHANGE_TAKE_BACK, .other = call->req->parent },
+		.from = REGION_IN(REGION_ACTIVE),
+		.other = parent,
+	};
+	int err;
 
 	if (!r)
 		return 0;
-	regions_lock(r, parent);
-	if (parent->areas.count && r->state == REGION_ACTIVE) {
-		area_set_clear(&r->areas, &dead);
-		set_move(&r->areas, &parent->areas);
-	}
-	regions_unlock(r, parent);
-	area_spare_free(&dead);
+	err = region_apply_wait(m, r, &op);
 	region_put(r);
-	return 0;
+	return err;
 }
 
 static void fork_abort(struct memory *m, struct fork_call *call)
@@ -197,7 +176,7 @@ int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 
 	if (req->phase == MM_ABORT) {
 		fork_abort(m, &call);
-		pool_return_credits(&m->pool, space_processor(req->aspace), req->want_credits);
+		owner_take_credits(m, space_processor(req->aspace), req->want_credits);
 		return 0;
 	}
 	err = fork_prepare(m, &call);
@@ -212,151 +191,39 @@ int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 		return err;
 	}
 	rep->grant.node = m->node;
-	rep->grant.frames = pool_grant(&m->pool, space_processor(req->aspace), req->want_credits);
+	rep->grant.frames = owner_grant(m, space_processor(req->aspace), req->want_credits, NULL);
 	return 0;
 }
 
 /* --- merge ------------------------------------------------------------------------------- */
 
-struct collapse {
-	struct memory *m;
-	struct region *from;
-	struct region *into;
-	bool swap; /* the pages of @into go to @from, then the two change their pages */
-	bool swapped;
-	uint64_t scan; /* pages of @from still to be looked at for where nothing is mapped */
-	uint64_t renamed;
-	size_t nr_dead; /* of @dead */
-	struct mpage *dead[COLLAPSE_BATCH];
-};
-
-static void collapse_drop_locked(struct collapse *g, struct region *r, struct mpage *page)
+/*
+ * The region with fewer pages is walked.  The first batch decides which; after it both are COLLAPSING until the
+ * last one.  -ESTALE: one of the two is not ours any more.
+ */
+static int collapse_regions(struct memory *m, struct region *from, struct region *into,
+			    uint64_t *renamed)
 {
-	page_remove_locked(g->m, r, page);
-	g->dead[g->nr_dead++] = page;
-}
+	struct collapse_batch batch = { .nr_dead = 0 };
+	struct region_op op = {
+		.change = { .kind = CHANGE_COLLAPSE, .other = into->aspace },
+		.from = REGION_IN(REGION_ACTIVE),
+		.other = into,
+		.batch = &batch,
+	};
+	int err;
 
-static void collapse_rename_locked(struct collapse *g, struct region *from, struct region *into,
-				   struct mpage *page)
-{
-	page_remove_locked(g->m, from, page);
-	page_insert_locked(g->m, into, page, page->index);
-}
-
-/* Pages of the small @from, one by one.  True when none is left. */
-static bool collapse_small_locked(struct collapse *g, size_t budget)
-{
-	struct region *from = g->from, *into = g->into;
-
-	while (budget-- && from->nr_pages) {
-		struct mpage *page = list_first_entry(&from->pages, struct mpage, link);
-
-		if (!area_at(&into->areas, page->index) ||
-		    page_lookup_locked(g->m, into, page->index)) {
-			collapse_drop_locked(g, from, page);
-		} else {
-			collapse_rename_locked(g, from, into, page);
-			g->renamed++;
-		}
-	}
-	return !from->nr_pages;
-}
-
-static void swap_pages_locked(struct region *a, struct region *b)
-{
-	const uint64_t key = a->key, nr = a->nr_pages;
-	struct list_head pages;
-
-	list_init(&pages);
-	list_splice_tail(&a->pages, &pages);
-	list_init(&a->pages);
-	list_splice_tail(&b->pages, &a->pages);
-	list_init(&b->pages);
-	list_splice_tail(&pages, &b->pages);
-	a->key = b->key;
-	a->nr_pages = b->nr_pages;
-	b->key = key;
-	b->nr_pages = nr;
-}
-
-/* Pages of the small @into replace those of @from; then all become those of @into. */
-static bool collapse_large_locked(struct collapse *g, size_t budget)
-{
-	struct region *from = g->from, *into = g->into;
-
-	while (budget && !g->swapped && into->nr_pages) {
-		struct mpage *page = list_first_entry(&into->pages, struct mpage, link);
-		struct mpage *old = page_lookup_locked(g->m, from, page->index);
-
-		if (old)
-			collapse_drop_locked(g, from, old);
-		collapse_rename_locked(g, into, from, page);
-		budget--;
-	}
-	if (!g->swapped && into->nr_pages)
-		return false;
-	if (!g->swapped) {
-		g->renamed = from->nr_pages;
-		g->scan = into->holes ? from->nr_pages : 0;
-		swap_pages_locked(from, into);
-		g->swapped = true;
-	}
-	for (; budget && g->scan; budget--, g->scan--) {
-		struct mpage *page = list_first_entry(&into->pages, struct mpage, link);
-
-		if (area_at(&into->areas, page->index))
-			list_move_tail(&page->link, &into->pages);
-		else
-			collapse_drop_locked(g, into, page);
-	}
-	return !g->scan;
-}
-
-/* One batch.  True when all is done; -ESTALE when one of the two is not ours any more. */
-static int collapse_batch_locked(struct collapse *g, enum region_state want, bool *done)
-{
-	if (g->from->state != want || g->into->state != want)
-		return -ESTALE;
-	*done = g->swap ? collapse_large_locked(g, COLLAPSE_BATCH)
-			: collapse_small_locked(g, COLLAPSE_BATCH);
-	if (*done)
-		g->into->holes |= g->from->holes;
-	__atomic_store_n(&g->from->state, *done ? REGION_ACTIVE : REGION_COLLAPSING,
-			 __ATOMIC_RELEASE);
-	__atomic_store_n(&g->into->state, *done ? REGION_ACTIVE : REGION_COLLAPSING,
-			 __ATOMIC_RELEASE);
-	return 0;
-}
-
-/* One was killed: the other is to be used again. */
-static void collapse_release_locked(struct region *r)
-{
-	if (r->state == REGION_COLLAPSING)
-		__atomic_store_n(&r->state, REGION_ACTIVE, __ATOMIC_RELEASE);
-}
-
-static int collapse_regions(struct collapse *g)
-{
-	enum region_state want = REGION_ACTIVE;
-	bool done = false;
-	int err = 0;
-
-	while (!done && !err) {
-		regions_lock(g->from, g->into);
-		if (want == REGION_ACTIVE)
-			g->swap = g->from->nr_pages > g->into->nr_pages;
-		err = collapse_batch_locked(g, want, &done);
-		if (err && want == REGION_COLLAPSING) {
-			collapse_release_locked(g->from);
-			collapse_release_locked(g->into);
-		}
-		regions_unlock(g->from, g->into);
-		want = REGION_COLLAPSING;
-		while (g->nr_dead)
-			mpage_put(&g->m->pool, g->dead[--g->nr_dead]);
-	}
-	wake_all(&g->from->idle);
-	wake_all(&g->into->idle);
+	regions_lock(from, into);
+	op.change.collapse.step =
+		from->nr_pages > into->nr_pages ? COLLAPSE_GATHER : COLLAPSE_FORWARD;
+	regions_unlock(from, into);
+	do {
+		err = region_apply_wait(m, from, &op);
+		op.from = REGION_IN(REGION_COLLAPSING);
+		if (op.change.collapse.swap)
+			op.change.collapse.step = COLLAPSE_SCAN;
+	} while (!err && !op.change.collapse.last);
+	*renamed += batch.renamed;
 	return err;
 }
 
@@ -368,16 +235,24 @@ struct collapse_call {
 static int collapse_region(struct memory *m, struct region *r, void *arg)
 {
 	struct collapse_call *call = arg;
-	struct collapse g = { .m = m, .from = r };
+	struct region *into = region_get(m, call->into, r->start);
 	int err;
 
-	g.into = region_get(m, call->into, r->start);
-	if (!g.into)
+	if (!into)
 		return 0; /* nothing is mapped in front of it: the pages go with their space */
-	err = collapse_regions(&g);
-	call->renamed += g.renamed;
-	region_put(g.into);
+	err = collapse_regions(m, r, into, &call->renamed);
+	region_put(into);
 	return err;
+}
+
+static uint64_t drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end)
+{
+	struct region_op op = {
+		.change = { .kind = CHANGE_DROP, .range = { .start = start, .end = end } },
+	};
+
+	(void)region_apply_wait(m, r, &op);
+	return op.pages;
 }
 
 static uint64_t discard_ranges(struct memory *m, uint64_t aspace,
@@ -392,7 +267,7 @@ static uint64_t discard_ranges(struct memory *m, uint64_t aspace,
 
 		while (addr < end && (r = region_get_above(m, aspace, addr))) {
 			if (r->start < end)
-				dropped += region_drop_pages(m, r, addr, end);
+				dropped += drop_pages(m, r, addr, end);
 			addr = r->end;
 			region_put(r);
 		}

@@ -14,7 +14,7 @@
 #include <lib/errno.h>
 
 #include "memory.h"
-#include "owner_private.h"
+#include "region_apply.h"
 
 /* The vma's part in the @i-th vRegion of @req. */
 static struct pm_vma map_part(const struct mm_map_req *req, uint32_t i)
@@ -37,6 +37,33 @@ static uint64_t map_charge(const struct mm_map_req *req)
 	return sum;
 }
 
+/* Change this node's commitments, and what of them has been prepared for @aspace. */
+static int account(struct memory *m, uint64_t aspace, int64_t commit, int64_t prepared)
+{
+	struct region_op op = {
+		.change = { .kind = CHANGE_ACCOUNT,
+			    .account = { .aspace = aspace,
+					 .commit = commit,
+					 .prepared = prepared } },
+	};
+
+	return commit || prepared ? region_apply_wait(m, NULL, &op) : 0;
+}
+
+/* Give @charge back; cannot fail. */
+static void uncommit(struct memory *m, uint64_t aspace, uint64_t charge)
+{
+	(void)account(m, aspace, -(int64_t)charge, 0);
+}
+
+/* What was prepared is spent; -EPROTO when the home's figure is not ours. */
+static int prepared_spend(struct memory *m, uint64_t aspace, uint64_t charge)
+{
+	if (!owner_has_space(m, aspace) || account(m, aspace, 0, -(int64_t)charge))
+		return -EPROTO;
+	return 0;
+}
+
 /* Make the vRegion and have nodes ready; check that the home is right about it. */
 static int map_prepare_region(struct memory *m, uint32_t home, const struct mm_map_req *req,
 			      uint32_t i)
@@ -46,7 +73,7 @@ static int map_prepare_region(struct memory *m, uint32_t home, const struct mm_m
 	int err;
 
 	r = region_make(m, req->aspace, home, req->vregions[i].index, req->vregion_shift,
-			&(struct region_init){ REGION_ACTIVE, true, 0 });
+			&(struct region_init){ REGION_ACTIVE, true, req->vregions[i].version });
 	if (IS_ERR(r))
 		return (int)PTR_ERR(r);
 	err = region_reserve(r);
@@ -80,47 +107,38 @@ static int map_prepare(struct memory *m, uint32_t home, const struct mm_map_req 
 	int err;
 
 	*charge = map_charge(req);
-	err = pool_commit(&m->pool, *charge);
+	err = account(m, req->aspace, (int64_t)*charge, 0);
 	if (err)
 		return err;
 	for (uint32_t i = 0; i < req->nr_vregions && !err; i++)
 		err = map_prepare_region(m, home, req, i);
-	if (!err && !owner_prepared(m, req->aspace, (int64_t)(*charge)))
-		err = -ESRCH;
+	if (!err)
+		err = account(m, req->aspace, 0, (int64_t)*charge);
 	if (err) {
 		map_unprepare(m, req);
-		pool_uncommit(&m->pool, *charge);
+		uncommit(m, req->aspace, *charge);
 	}
 	return err;
-}
-
-/* Settle what was prepared; -EPROTO when the home's figure is not ours. */
-static int prepared_spend(struct memory *m, uint64_t aspace, uint64_t charge)
-{
-	return owner_prepared(m, aspace, -(int64_t)charge) ? 0 : -EPROTO;
 }
 
 static int map_apply_region(struct memory *m, const struct mm_map_req *req, uint32_t i)
 {
 	const struct pm_vma v = map_part(req, i);
 	struct region *r = region_get(m, req->aspace, v.start);
-	int err = 0;
+	struct region_op op = {
+		.change = { .kind = CHANGE_MAP,
+			    .map = { .area = &v,
+				     .version = req->vregions[i].version,
+				     .charged = true } },
+		.from = REGION_IN(REGION_ACTIVE),
+	};
+	int err;
 
 	if (!r)
 		return -ESTALE;
-	spin_lock(&r->lock);
-	if (r->state != REGION_ACTIVE || !area_range_is_free(&r->areas, v.start, v.end))
-		err = -ESTALE;
-	else if (r->spare.count < AREA_SPARE_MAX)
-		err = -ENOMEM;
-	if (!err) {
-		r->entry.version = req->vregions[i].version;
-		area_insert(&r->areas, &v, &r->spare);
-	}
-	spin_unlock(&r->lock);
-	region_trim(r);
+	err = region_apply_wait(m, r, &op);
 	region_put(r);
-	return err;
+	return err == -EEXIST ? -ESTALE : err;
 }
 
 static int map_apply(struct memory *m, const struct mm_map_req *req, uint64_t charge)
@@ -137,7 +155,7 @@ static int map_apply(struct memory *m, const struct mm_map_req *req, uint64_t ch
 		for (; i < req->nr_vregions; i++) {
 			const struct pm_vma v = map_part(req, i);
 
-			pool_uncommit(&m->pool, area_charge(&v));
+			uncommit(m, req->aspace, area_charge(&v));
 		}
 		return err;
 	}
@@ -154,7 +172,7 @@ int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
 		if (err)
 			return err;
 		map_unprepare(m, req);
-		pool_uncommit(&m->pool, req->charge);
+		uncommit(m, req->aspace, req->charge);
 		return 0;
 	}
 	rep->charge = req->charge;
@@ -168,38 +186,32 @@ int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
 		return err;
 	STAT_INC(m, maps);
 	rep->grant.node = m->node;
-	rep->grant.frames = pool_grant(&m->pool, space_processor(req->aspace), req->want_credits);
+	rep->grant.frames = owner_grant(m, space_processor(req->aspace), req->want_credits, NULL);
 	return 0;
 }
 
 /* --- load ---------------------------------------------------------------------------------- */
 
-/* Charge the vmas' parts in @r and insert them. */
-static int load_vmas(struct memory *m, struct region *r, const struct mm_load_req *req,
-		     uint64_t version)
+/* Charge the parts of the vmas that lie in @r and insert them. */
+static int load_vmas(struct memory *m, struct region *r, const struct mm_load_req *req)
 {
 	struct area_spare spare = { 0 };
 	int err = area_spare_fill(&spare, req->nr_vmas);
 
-	spin_lock(&r->lock);
-	if (!err && r->state != REGION_ACTIVE)
-		err = -ESTALE;
 	for (uint32_t i = 0; i < req->nr_vmas && !err; i++) {
 		const struct pm_vma *v = &req->vmas[i];
 		struct pm_vma part;
+		struct region_op op = {
+			.change = { .kind = CHANGE_MAP, .map = { .area = &part } },
+			.from = REGION_IN(REGION_ACTIVE),
+			.spare = &spare,
+		};
 
 		if (v->end <= r->start || v->start >= r->end)
 			continue;
 		part = area_clip(v, MAX(v->start, r->start), MIN(v->end, r->end));
-		if (!area_range_is_free(&r->areas, part.start, part.end))
-			err = -EEXIST;
-		else
-			err = pool_commit(&m->pool, area_charge(&part));
-		if (!err)
-			area_insert(&r->areas, &part, &spare);
+		err = region_apply_wait(m, r, &op);
 	}
-	r->entry.version = version;
-	spin_unlock(&r->lock);
 	area_spare_free(&spare);
 	return err;
 }
@@ -210,11 +222,11 @@ int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
 	int err = 0;
 
 	for (uint32_t i = 0; i < req->nr_vregions && !err; i++) {
+		const struct region_init init = { REGION_ACTIVE, true, req->vregions[i].version };
 		struct region *r = region_make(m, req->aspace, home, req->vregions[i].index,
-					       req->vregion_shift,
-					       &(struct region_init){ REGION_ACTIVE, true, 0 });
+					       req->vregion_shift, &init);
 
-		err = IS_ERR(r) ? (int)PTR_ERR(r) : load_vmas(m, r, req, req->vregions[i].version);
+		err = IS_ERR(r) ? (int)PTR_ERR(r) : load_vmas(m, r, req);
 		if (!IS_ERR(r))
 			region_put(r);
 	}
@@ -226,7 +238,7 @@ int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
 	}
 	STAT_ADD(m, maps, req->nr_vmas);
 	rep->grant.node = m->node;
-	rep->grant.frames = pool_grant(&m->pool, space_processor(req->aspace), req->want_credits);
+	rep->grant.frames = owner_grant(m, space_processor(req->aspace), req->want_credits, NULL);
 	return 0;
 }
 
@@ -266,33 +278,23 @@ static int reserve_edges(struct memory *m, struct region *r, uint64_t start, uin
 	return start > r->start || end < r->end ? region_reserve(r) : 0;
 }
 
-struct unmap_result {
-	uint64_t charge;
-	uint64_t pages;
-};
-
 static int unmap_region(struct memory *m, struct region *r, uint64_t start, uint64_t end, void *arg)
 {
-	struct unmap_result *res = arg;
+	uint64_t *pages = arg;
+	struct region_op op = {
+		.change = { .kind = CHANGE_UNMAP, .range = { .start = start, .end = end } },
+	};
+	const int err = region_apply_wait(m, r, &op);
 
-	spin_lock(&r->lock);
-	if ((start > r->start || end < r->end) && r->spare.count < AREA_SPARE_MAX) {
-		spin_unlock(&r->lock);
-		return -ENOMEM;
-	}
-	res->charge += area_range_charge(&r->areas, start, end);
-	area_remove(&r->areas, start, end, &r->spare);
-	r->holes = true;
-	spin_unlock(&r->lock);
-	region_trim(r);
-	res->pages += region_drop_pages(m, r, start, end);
+	if (err)
+		return err;
+	*pages += op.pages;
 	region_kill_if_empty(m, r);
 	return 0;
 }
 
 int owner_unmap(struct memory *m, const struct mm_range_req *req, struct mm_range_rep *rep)
 {
-	struct unmap_result res = { 0 };
 	int err = 0;
 
 	if (req->phase == MM_ABORT)
@@ -301,9 +303,7 @@ int owner_unmap(struct memory *m, const struct mm_range_req *req, struct mm_rang
 		err = for_each_region(m, req, reserve_edges, NULL);
 	if (err || req->phase == MM_PREPARE)
 		return err;
-	err = for_each_region(m, req, unmap_region, &res);
-	pool_uncommit(&m->pool, res.charge);
-	rep->pages = res.pages;
+	err = for_each_region(m, req, unmap_region, &rep->pages);
 	STAT_INC(m, unmaps);
 	return err;
 }
@@ -330,16 +330,12 @@ static int protect_region(struct memory *m, struct region *r, uint64_t start, ui
 			  void *arg)
 {
 	const struct protect_sum *sum = arg;
+	struct region_op op = {
+		.change = { .kind = CHANGE_PROTECT,
+			    .range = { .start = start, .end = end, .prot = sum->prot } },
+	};
 
-	spin_lock(&r->lock);
-	if ((start > r->start || end < r->end) && r->spare.count < AREA_SPARE_MAX) {
-		spin_unlock(&r->lock);
-		return -ENOMEM;
-	}
-	area_protect(&r->areas, start, end, sum->prot, &r->spare);
-	spin_unlock(&r->lock);
-	region_trim(r);
-	return 0;
+	return region_apply_wait(m, r, &op);
 }
 
 /* Charge what the range will need on top; how much that is goes to *@charge. */
@@ -351,27 +347,19 @@ static int protect_prepare(struct memory *m, const struct mm_range_req *req,
 	*charge = 0;
 	if (err || sum->after <= sum->before)
 		return err;
-	err = pool_commit(&m->pool, sum->after - sum->before);
-	if (err)
-		return err;
-	if (!owner_prepared(m, req->aspace, (int64_t)(sum->after - sum->before))) {
-		pool_uncommit(&m->pool, sum->after - sum->before);
-		return -ESRCH;
-	}
-	*charge = sum->after - sum->before;
-	return 0;
+	err = account(m, req->aspace, (int64_t)(sum->after - sum->before),
+		      (int64_t)(sum->after - sum->before));
+	if (!err)
+		*charge = sum->after - sum->before;
+	return err;
 }
 
 static int protect_apply(struct memory *m, const struct mm_range_req *req, struct protect_sum *sum,
 			 uint64_t charge)
 {
-	int err = prepared_spend(m, req->aspace, charge);
+	const int err = prepared_spend(m, req->aspace, charge);
 
-	if (!err)
-		err = for_each_region(m, req, protect_region, sum);
-	if (!err && sum->before > sum->after)
-		pool_uncommit(&m->pool, sum->before - sum->after);
-	return err;
+	return err ? err : for_each_region(m, req, protect_region, sum);
 }
 
 int owner_protect(struct memory *m, const struct mm_range_req *req, struct mm_range_rep *rep)
@@ -383,7 +371,7 @@ int owner_protect(struct memory *m, const struct mm_range_req *req, struct mm_ra
 	if (req->phase == MM_ABORT) {
 		err = prepared_spend(m, req->aspace, charge);
 		if (!err)
-			pool_uncommit(&m->pool, charge);
+			uncommit(m, req->aspace, charge);
 		return err;
 	}
 	err = for_each_region(m, req, protect_measure, &sum);

@@ -20,7 +20,7 @@
 #include <lib/string.h>
 
 #include "memory.h"
-#include "owner_private.h"
+#include "region_apply.h"
 
 /* Send the batch and unpin its pages; those with @from leave the page table if it worked. */
 static int batch_send(struct memory *m, struct page_batch *b)
@@ -41,15 +41,12 @@ static int batch_send(struct memory *m, struct page_batch *b)
 		struct mpage *page = b->pages[i];
 
 		if (r && err >= 0) {
-			bool there;
+			struct region_op op = {
+				.change = { .kind = CHANGE_SENT, .page = { .vaddr = page->index } },
+				.page = page,
+			};
 
-			spin_lock(&r->lock);
-			there = !list_empty(&page->link);
-			if (there)
-				page_remove_locked(m, r, page);
-			spin_unlock(&r->lock);
-			if (there)
-				mpage_put(&m->pool, page);
+			(void)region_apply_wait(m, r, &op);
 		}
 		if (r)
 			region_put(r);
@@ -74,23 +71,22 @@ static void batch_add(struct page_batch *b, struct mpage *page, struct region *f
 
 /* --- mremap ---------------------------------------------------------------------------- */
 
-/* Give @page, just taken out of the table, its new address here. */
-static int page_rekey(struct memory *m, uint64_t aspace, struct mpage *page, uint64_t vaddr)
+/* The page at @vaddr of @r gets the address @to, which is ours too.  *@moved counts it. */
+static int move_here(struct memory *m, struct region *r, uint64_t vaddr, uint64_t to,
+		     uint64_t *moved)
 {
-	struct region *r = region_get(m, aspace, vaddr);
-	int err = 0;
+	struct region_op op = {
+		.change = { .kind = CHANGE_MOVE_PAGE, .page = { .vaddr = vaddr, .to = to } },
+		.from = REGION_IN(REGION_ACTIVE),
+		.other = region_get(m, r->aspace, to),
+	};
+	int err;
 
-	if (!r)
+	if (!op.other)
 		return -ESTALE;
-	spin_lock(&r->lock);
-	if (r->state != REGION_ACTIVE || page_lookup_locked(m, r, vaddr)) {
-		err = -ESTALE;
-	} else {
-		page->seq = 0;
-		page_insert_locked(m, r, page, vaddr);
-	}
-	spin_unlock(&r->lock);
-	region_put(r);
+	err = region_apply_wait(m, r, &op);
+	region_put(op.other);
+	*moved += op.pages;
 	return err;
 }
 
@@ -104,7 +100,9 @@ static int move_one(struct memory *m, const struct mm_move_req *req, struct regi
 	struct mpage *page;
 	int err = 0;
 
-	if (dest != m->node && (b->dest != dest || b->req.nr_pages == MM_PAGES_MAX)) {
+	if (dest == m->node)
+		return move_here(m, r, vaddr, to, moved);
+	if (b->dest != dest || b->req.nr_pages == MM_PAGES_MAX) {
 		err = batch_send(m, b);
 		if (err)
 			return err;
@@ -112,23 +110,15 @@ static int move_one(struct memory *m, const struct mm_move_req *req, struct regi
 	}
 	spin_lock(&r->lock);
 	page = page_lookup_locked(m, r, vaddr);
-	if (page && dest == m->node)
-		page_remove_locked(m, r, page);
-	else if (page)
+	if (page)
 		mpage_get(page);
 	spin_unlock(&r->lock);
 	if (!page)
 		return 0;
 	(*moved)++;
-	if (dest != m->node) {
-		__atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
-		batch_add(b, page, r, to, 0);
-		return 0;
-	}
-	err = page_rekey(m, req->aspace, page, to);
-	if (err)
-		mpage_put(&m->pool, page);
-	return err;
+	__atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+	batch_add(b, page, r, to, 0);
+	return 0;
 }
 
 static int move_region(struct memory *m, const struct mm_move_req *req, struct region *r,
@@ -271,28 +261,16 @@ static int send_pages(struct memory *m, struct region *r, uint32_t dest)
 	return err;
 }
 
-/* Leave LEAVING, unless the region has been killed meanwhile. */
+/* The hand-over is over, and has failed unless there is @to: the new owner's entry. */
 static void leave_done(struct memory *m, struct region *r, const struct pm_vregion *to)
 {
-	struct area_spare dead = { 0 };
-	uint64_t charge = 0;
+	struct region_op op = {
+		.change = { .kind = to ? CHANGE_RESET : CHANGE_STATE,
+			    .state = { .to = to ? REGION_REDIRECT : REGION_ACTIVE, .entry = to } },
+		.from = REGION_IN(REGION_LEAVING),
+	};
 
-	spin_lock(&r->lock);
-	if (r->state == REGION_LEAVING && to) {
-		charge = area_range_charge(&r->areas, r->start, r->end);
-		area_set_clear(&r->areas, &dead);
-		r->entry = *to;
-		__atomic_store_n(&r->state, REGION_REDIRECT, __ATOMIC_RELEASE);
-	} else if (r->state == REGION_LEAVING) {
-		__atomic_store_n(&r->state, REGION_ACTIVE, __ATOMIC_RELEASE);
-	}
-	spin_unlock(&r->lock);
-	if (to) {
-		region_drop_pages(m, r, r->start, r->end);
-		pool_uncommit(&m->pool, charge);
-		area_spare_free(&dead);
-	}
-	wake_all(&r->idle);
+	(void)region_apply_wait(m, r, &op); /* or it has been killed meanwhile */
 }
 
 static int leave(struct memory *m, struct region *r, const struct mm_vregion_move_req *req,
@@ -316,37 +294,50 @@ static int leave(struct memory *m, struct region *r, const struct mm_vregion_mov
 	return err;
 }
 
+/* Begin a hand-over to @to.  -EALREADY: it has been done; -EINVAL: it cannot be. */
+static int leave_begin(struct memory *m, struct region *r, const struct pm_vregion *to,
+		       uint64_t *pages)
+{
+	struct region_op op = {
+		.change = { .kind = CHANGE_STATE, .state = { .to = REGION_LEAVING } },
+		.from = REGION_IN(REGION_ACTIVE),
+	};
+	enum region_state state;
+	uint32_t owner;
+	int err;
+
+	do {
+		/* One that is leaving does so by the same request, which is still being served. */
+		wait_event(&r->idle,
+			   __atomic_load_n(&r->state, __ATOMIC_ACQUIRE) != REGION_LEAVING);
+		spin_lock(&r->lock);
+		state = r->state;
+		owner = r->entry.owner;
+		*pages = r->nr_pages;
+		spin_unlock(&r->lock);
+		if (state == REGION_REDIRECT && owner == to->owner)
+			return -EALREADY; /* asked again: the answer was lost */
+		if (state != REGION_LEAVING && (state != REGION_ACTIVE || to->owner == m->node))
+			return -EINVAL;
+		err = region_apply_wait(m, r, &op);
+	} while (err == -ESTALE);
+	return err;
+}
+
 int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_move_req *req,
 		       struct mm_range_rep *rep)
 {
-	/* One in which nothing is mapped may be gone here; the new owner must learn of it all the same. */
-	struct region *r = region_make(m, req->aspace, home, req->vregion.index, m->vregion_shift,
-				       &(struct region_init){ REGION_ACTIVE, true, 0 });
+	/* A region without mappings may be gone here; the new owner must learn of it all the same. */
+	const struct region_init init = { .state = REGION_ACTIVE, .holes = true };
+	struct region *r =
+		region_make(m, req->aspace, home, req->vregion.index, m->vregion_shift, &init);
 	struct mm_vregion_take_req *take;
-	int err = 0;
+	int err;
 
 	if (IS_ERR(r))
 		return (int)PTR_ERR(r);
 	take = lib_zalloc(sizeof(*take));
-	if (!take) {
-		region_put(r);
-		return -ENOMEM;
-	}
-	spin_lock(&r->lock);
-	while (r->state == REGION_LEAVING) { /* by the same request, which is still being served */
-		spin_unlock(&r->lock);
-		wait_event(&r->idle,
-			   __atomic_load_n(&r->state, __ATOMIC_ACQUIRE) != REGION_LEAVING);
-		spin_lock(&r->lock);
-	}
-	if (r->state == REGION_REDIRECT && r->entry.owner == req->vregion.owner)
-		err = -EALREADY; /* asked again: the answer was lost */
-	else if (r->state != REGION_ACTIVE || req->vregion.owner == m->node)
-		err = -EINVAL;
-	else
-		__atomic_store_n(&r->state, REGION_LEAVING, __ATOMIC_RELEASE);
-	rep->pages = r->nr_pages;
-	spin_unlock(&r->lock);
+	err = take ? leave_begin(m, r, &req->vregion, &rep->pages) : -ENOMEM;
 	if (!err) {
 		err = leave(m, r, req, take);
 		leave_done(m, r, err ? NULL : &req->vregion);
@@ -363,79 +354,48 @@ int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_
 /* --- a vRegion arrives ----------------------------------------------------------------- */
 
 /*
- * Does @r hold what has come of this very move?  Perhaps all of it: then the answer to MM_TAKE_DONE was
- * lost, and the old owner serves.
+ * Give up what has come of @move, perhaps all of it (then the answer to MM_TAKE_DONE was lost, and the old
+ * owner serves), and be in @state; @entry: the node that has the vRegion.  @from: states beside ARRIVING and
+ * ACTIVE by this very move.
  */
-static bool take_is_same_locked(const struct region *r, const struct pm_vregion *entry)
-	__must_hold(&r->lock)
+static int take_drop(struct memory *m, struct region *r, const struct pm_vregion *move,
+		     unsigned int from, enum region_state state, const struct pm_vregion *entry)
 {
-	return r->state == REGION_ARRIVING ||
-	       (r->state == REGION_ACTIVE && r->entry.owner == entry->owner &&
-		r->entry.version == entry->version);
-}
+	struct region_op op = {
+		.change = { .kind = CHANGE_RESET, .state = { .to = state, .entry = entry } },
+		.from = from | REGION_IN(REGION_ARRIVING) | REGION_IN(REGION_ACTIVE),
+		.move = move,
+	};
 
-/* Give up what has come of a move, and be in @state; @entry: who has the vRegion. */
-static bool take_drop(struct memory *m, struct region *r, const struct pm_vregion *move,
-		      enum region_state state, const struct pm_vregion *entry)
-{
-	struct area_spare dead = { 0 };
-	uint64_t charge = 0;
-	bool drop;
-
-	spin_lock(&r->lock);
-	drop = take_is_same_locked(r, move);
-	if (drop) {
-		charge = area_range_charge(&r->areas, r->start, r->end);
-		area_set_clear(&r->areas, &dead);
-		r->entry = *entry;
-		__atomic_store_n(&r->state, state, __ATOMIC_RELEASE);
-	}
-	spin_unlock(&r->lock);
-	if (drop)
-		region_drop_pages(m, r, r->start, r->end);
-	pool_uncommit(&m->pool, charge);
-	area_spare_free(&dead);
-	return drop;
+	return region_apply_wait(m, r, &op);
 }
 
 static int take_begin(struct memory *m, const struct mm_vregion_take_req *req)
 {
-	struct region *r =
-		region_make(m, req->aspace, req->home, req->vregion.index, req->vregion_shift,
-			    &(struct region_init){ REGION_ARRIVING, true, 0 });
-	bool moved;
-	int err = 0;
+	const struct region_init init = { .state = REGION_ARRIVING, .holes = true };
+	struct region *r = region_make(m, req->aspace, req->home, req->vregion.index,
+				       req->vregion_shift, &init);
+	int err;
 
 	if (IS_ERR(r))
 		return (int)PTR_ERR(r);
-	spin_lock(&r->lock);
-	moved = r->state == REGION_REDIRECT;
-	if (moved)
-		__atomic_store_n(&r->state, REGION_ARRIVING, __ATOMIC_RELEASE);
-	spin_unlock(&r->lock);
-	if (!moved && !take_drop(m, r, &req->vregion, REGION_ARRIVING, &req->vregion))
-		err = -EEXIST;
+	err = take_drop(m, r, &req->vregion, REGION_IN(REGION_REDIRECT), REGION_ARRIVING,
+			&req->vregion);
 	region_put(r);
 	return err;
 }
 
 static int take_vma(struct memory *m, struct region *r, const struct pm_vma *v)
 {
-	int err = pool_commit(&m->pool, area_charge(v));
+	struct region_op op = {
+		.change = { .kind = CHANGE_MAP, .map = { .area = v } },
+		.from = REGION_IN(REGION_ARRIVING),
+	};
+	int err = v->start < r->start || v->end > r->end ? -EPROTO : region_reserve(r);
 
-	if (err)
-		return err;
-	err = region_reserve(r);
-	spin_lock(&r->lock);
-	if (!err &&
-	    (r->state != REGION_ARRIVING || !area_range_is_free(&r->areas, v->start, v->end)))
-		err = -ESTALE;
 	if (!err)
-		area_insert(&r->areas, v, &r->spare);
-	spin_unlock(&r->lock);
-	if (err)
-		pool_uncommit(&m->pool, area_charge(v));
-	return err;
+		err = region_apply_wait(m, r, &op);
+	return err == -EEXIST ? -ESTALE : err;
 }
 
 /* It is not to be: drop what has come, and point to the node that still has it. */
@@ -444,25 +404,20 @@ static void take_abort(struct memory *m, struct region *r, uint32_t peer,
 {
 	const struct pm_vregion entry = { .index = r->index, .owner = peer };
 
-	(void)take_drop(m, r, &req->vregion, REGION_REDIRECT, &entry);
-	wake_all(&r->idle);
+	(void)take_drop(m, r, &req->vregion, 0, REGION_REDIRECT, &entry);
 }
 
-static int take_done(struct region *r, const struct mm_vregion_take_req *req)
+static int take_done(struct memory *m, struct region *r, const struct mm_vregion_take_req *req)
 {
-	int err = 0;
+	struct region_op op = {
+		.change = { .kind = CHANGE_STATE,
+			    .state = { .to = REGION_ACTIVE,
+				       .entry = &req->vregion,
+				       .holes = true } }, /* not known here */
+		.from = REGION_IN(REGION_ARRIVING),
+	};
 
-	spin_lock(&r->lock);
-	if (r->state == REGION_ARRIVING) {
-		r->entry = req->vregion;
-		r->holes = true; /* not known here */
-		__atomic_store_n(&r->state, REGION_ACTIVE, __ATOMIC_RELEASE);
-	} else {
-		err = -ESTALE;
-	}
-	spin_unlock(&r->lock);
-	wake_all(&r->idle);
-	return err;
+	return region_apply_wait(m, r, &op);
 }
 
 int owner_vregion_take(struct memory *m, uint32_t peer, const struct mm_vregion_take_req *req)
@@ -480,7 +435,7 @@ int owner_vregion_take(struct memory *m, uint32_t peer, const struct mm_vregion_
 	if (req->stage == MM_TAKE_ABORT)
 		take_abort(m, r, peer, req);
 	else if (req->stage == MM_TAKE_DONE)
-		err = take_done(r, req);
+		err = take_done(m, r, req);
 	for (uint32_t i = 0; i < req->nr_vmas && !err; i++)
 		err = take_vma(m, r, &req->vmas[i]);
 	region_put(r);
