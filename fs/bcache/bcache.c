@@ -4,12 +4,14 @@
  *
  * Flow:	bcache_get() finds the block or inserts a buffer in state READING, which
  *		makes others wait instead of reading twice; the inserter reads it from
- *		the device and settles it as VALID or FAILED.
+ *		the device and makes it VALID or FAILED.
  * Context:	threads; sleeps for the disk and for memory.
  * Locking:	bc->lock (RANK_SPIN_FS) guards hash, LRU, refs and state.  Data is
  *		written before the state says VALID and is const from then on.
+ * Invariants:	the LRU holds the VALID buffers without a reference, and only these; a state
+ *		changes once, from READING.
  * Failure:	a FAILED buffer leaves the hash at once, so the next reader asks the
- *		device again; those who waited get -EIO.
+ *		device again; the threads that waited get -EIO.
  */
 #include <fs/bcache.h>
 
@@ -29,12 +31,12 @@ enum buf_state {
 };
 
 struct bcache {
-	struct spinlock lock; /* RANK_SPIN_FS */
-	struct list_head *table __guarded_by(&lock);
+	struct spinlock lock;                     /* RANK_SPIN_FS */
+	struct list_head *table;                  /* const; the buckets: lock */
 	struct list_head lru __guarded_by(&lock); /* unused buffers, oldest first */
 	uint64_t nr_bufs __guarded_by(&lock);
 	struct bcache_stats stats __guarded_by(&lock);
-	struct waitqueue settled;
+	struct waitqueue read_done;
 	struct blkdev *bd;   /* const */
 	uint64_t nr_blocks;  /* const */
 	uint64_t max_bufs;   /* const */
@@ -82,9 +84,9 @@ struct bcache *bcache_create(struct blkdev *bd, uint32_t block_size, uint64_t ma
 	}
 	for (uint32_t i = 0; i < n; i++)
 		list_init(&bc->table[i]);
-	list_init(&bc->lru);
 	spin_lock_init(&bc->lock, "bcache", RANK_SPIN_FS);
-	waitqueue_init(&bc->settled);
+	list_init(&bc->lru);
+	waitqueue_init(&bc->read_done);
 	return bc;
 }
 
@@ -118,6 +120,7 @@ void bcache_destroy(struct bcache *bc)
 {
 	struct bcache_buf *buf, *next;
 
+	lock_not_needed(&bc->lock, "no buffer is held, so no other thread is here");
 	list_for_each_entry_safe(buf, next, &bc->lru, lru) {
 		list_del(&buf->lru);
 		list_del(&buf->hash);
@@ -133,6 +136,7 @@ static struct bcache_buf *find_locked(struct bcache *bc, uint64_t block) __must_
 {
 	struct bcache_buf *buf;
 
+	assert_spin_held(&bc->lock);
 	list_for_each_entry(buf, bucket_of(bc, block), hash) {
 		if (buf->block == block)
 			return buf;
@@ -145,9 +149,11 @@ static struct bcache_buf *evict_locked(struct bcache *bc) __must_hold(&bc->lock)
 {
 	struct bcache_buf *buf;
 
+	assert_spin_held(&bc->lock);
 	if (bc->nr_bufs < bc->max_bufs || list_empty(&bc->lru))
 		return NULL;
 	buf = list_first_entry(&bc->lru, struct bcache_buf, lru);
+	ASSERT(!buf->refs && buf->state == BUF_VALID);
 	list_del(&buf->lru);
 	list_del(&buf->hash);
 	bc->nr_bufs--;
@@ -168,6 +174,7 @@ static int state_of(struct bcache_buf *buf)
 static struct bcache_buf *hold_locked(struct bcache *bc, struct bcache_buf *buf)
 	__must_hold(&bc->lock)
 {
+	assert_spin_held(&bc->lock);
 	if (buf->refs++ == 0)
 		list_del(&buf->lru);
 	bc->stats.hits++;
@@ -177,25 +184,26 @@ static struct bcache_buf *hold_locked(struct bcache *bc, struct bcache_buf *buf)
 /* Wait until another thread's read of @buf is over. */
 static struct bcache_buf *await(struct bcache *bc, struct bcache_buf *buf)
 {
-	wait_event(&bc->settled, state_of(buf) != BUF_READING);
+	wait_event(&bc->read_done, state_of(buf) != BUF_READING);
 	if (state_of(buf) == BUF_VALID)
 		return buf;
 	bcache_put(buf);
 	return ERR_PTR(-EIO);
 }
 
-/* Read @buf, which is in the hash and ours to settle. */
+/* Read @buf, which is in the hash and this thread's to read. */
 static struct bcache_buf *fill(struct bcache *bc, struct bcache_buf *buf)
 {
 	const uint64_t sector = buf->block * (bc->block_size >> BLK_SECTOR_SHIFT);
 	const int err = blk_read(bc->bd, sector, (void *)(uintptr_t)buf->data, bc->block_size);
 
 	spin_lock(&bc->lock);
+	ASSERT(buf->state == BUF_READING);
 	buf->state = err ? BUF_FAILED : BUF_VALID;
 	if (err)
 		list_del(&buf->hash);
 	spin_unlock(&bc->lock);
-	wake_all(&bc->settled);
+	wake_all(&bc->read_done);
 	if (!err)
 		return buf;
 	bcache_put(buf);
@@ -223,7 +231,7 @@ struct bcache_buf *bcache_get(struct bcache *bc, uint64_t block)
 		return ERR_PTR(-ENOMEM);
 
 	spin_lock(&bc->lock);
-	buf = find_locked(bc, block); /* somebody may have been faster */
+	buf = find_locked(bc, block); /* another thread may have been faster */
 	if (buf) {
 		hold_locked(bc, buf);
 		spin_unlock(&bc->lock);
@@ -246,6 +254,7 @@ void bcache_put(struct bcache_buf *buf)
 	struct bcache_buf *dead = NULL;
 
 	spin_lock(&bc->lock);
+	ASSERT(buf->refs && buf->state != BUF_READING);
 	if (--buf->refs == 0) {
 		if (buf->state == BUF_VALID) {
 			list_add_tail(&buf->lru, &bc->lru);

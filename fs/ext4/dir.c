@@ -114,7 +114,7 @@ struct ext4_inode *ext4_lookup_get(struct ext4_inode *dir, const char *name, siz
 	return in;
 }
 
-/* What the disk says of an entry's type, if it does. */
+/* The type of an entry, if the disk has it. */
 static uint8_t dtype_of(const struct ext4_fs *fs, uint8_t file_type)
 {
 	static const uint8_t types[] = {

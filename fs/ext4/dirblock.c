@@ -2,8 +2,8 @@
 /*
  * ext4: blocks of directories: their checks, and the search for a name in one.
  *
- * What ext4_dir_block() returns has been walked once from end to end, so the code that
- * searches it needs no checks of its own.
+ * Invariants:	a block that ext4_dir_block() returned has been walked once from end to end, so
+ *		the code that searches it needs no checks of its own.
  */
 #include <lib/crc.h>
 #include <lib/err.h>

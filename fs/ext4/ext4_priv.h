@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the ext4 reader share. */
+/* Shared by the files of the ext4 reader. */
 #pragma once
 
 #include <fs/bcache.h>
@@ -51,8 +51,8 @@ struct ext4_fs {
 	char *why;
 	size_t why_size;
 
-	struct spinlock inode_lock; /* RANK_SPIN_FS */
-	struct list_head *inode_table __guarded_by(&inode_lock);
+	struct spinlock inode_lock;                           /* RANK_SPIN_FS */
+	struct list_head *inode_table;                        /* const; the buckets: inode_lock */
 	struct list_head inode_lru __guarded_by(&inode_lock); /* unused, oldest first */
 	uint32_t nr_unused __guarded_by(&inode_lock);
 	uint32_t max_unused; /* const */
@@ -97,7 +97,7 @@ struct ext4_inode {
 	uint32_t refs; /* the fs's inode_lock guards these three */
 };
 
-/* What bcache_buf.checked_as can say; the owner's inode number is in the upper half. */
+/* Values of bcache_buf.checked_as; the owner's inode number is in the upper half. */
 enum ext4_check {
 	EXT4_CHECK_EXTENT = 1,
 	EXT4_CHECK_DIR = 2,
@@ -136,16 +136,11 @@ int ext4_refuse(struct ext4_fs *fs, int err, const char *fmt, ...) __printf(3, 4
 extern const struct fs_ops ext4_fs_ops;
 
 /* super.c */
-void ext4_unmount(struct ext4_fs *fs);
 void ext4_statfs(struct ext4_fs *fs, struct fs_statfs *out);
 void ext4_counts(struct ext4_fs *fs, struct fs_counts *out);
-/* Pure check of a superblock; fills the const fields of @fs. */
-int __must_check ext4_super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb);
 
 /* feature.c: -EOPNOTSUPP after naming the features in the log. */
 int __must_check ext4_features_check(struct ext4_fs *fs, const struct ext4_super_disk *sb);
-/* The name of incompat bit number @bit, or NULL. */
-const char *ext4_incompat_name(unsigned int bit);
 
 /* group.c */
 struct ext4_group {
@@ -153,11 +148,11 @@ struct ext4_group {
 	uint32_t nr_inodes_used; /* inodes from here on were never used */
 };
 int __must_check ext4_group_read(struct ext4_fs *fs, uint32_t group, struct ext4_group *out);
-bool ext4_group_has_super(const struct ext4_fs *fs, uint32_t group);
 
 /* inode.c: pure; @len bytes at @raw.  The caller frees @in->inline_more. */
 int __must_check ext4_inode_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len);
 /* These and the functions of dir.c and read.c do what <fs/fs.h> says. */
+void ext4_unmount(struct ext4_fs *fs);
 struct ext4_inode *ext4_inode_get(struct ext4_fs *fs, uint64_t ino, uint64_t gen);
 void ext4_inode_put(struct ext4_inode *in);
 void ext4_inode_stat(const struct ext4_inode *in, struct fs_stat *out);

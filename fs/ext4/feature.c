@@ -26,7 +26,8 @@ static const char *const incompat_names[32] = {
 	[17] = "casefold",
 };
 
-const char *ext4_incompat_name(unsigned int bit)
+/* The name of incompat bit number @bit, or NULL. */
+static const char *incompat_name(unsigned int bit)
 {
 	return bit < ARRAY_SIZE(incompat_names) ? incompat_names[bit] : NULL;
 }
@@ -38,7 +39,7 @@ static int refuse_unknown(struct ext4_fs *fs, uint32_t unknown)
 
 	list[0] = '\0';
 	for (unsigned int bit = 0; bit < 32; bit++) {
-		const char *feature = ext4_incompat_name(bit);
+		const char *feature = incompat_name(bit);
 		const char *sep = n ? ", " : "";
 
 		if (!(unknown & BIT(bit)))

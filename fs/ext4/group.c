@@ -21,7 +21,7 @@ static bool is_power_of(uint32_t n, uint32_t base)
 }
 
 /* Does @group begin with a copy of the superblock? */
-bool ext4_group_has_super(const struct ext4_fs *fs, uint32_t group)
+static bool has_super(const struct ext4_fs *fs, uint32_t group)
 {
 	if (group == 0)
 		return true;
@@ -44,7 +44,7 @@ static uint64_t desc_block(const struct ext4_fs *fs, uint32_t nr)
 	/* meta_bg: in the first group of those that it describes. */
 	group = (uint64_t)nr * per_block;
 	block = fs->first_data_block + group * fs->blocks_per_group;
-	if (ext4_group_has_super(fs, (uint32_t)group))
+	if (has_super(fs, (uint32_t)group))
 		block++;
 	/* 1 KiB blocks from block 0 on (bigalloc): the boot block pushes one further. */
 	if (fs->block_size == 1024 && nr == 0 && fs->first_data_block == 0)

@@ -5,6 +5,7 @@
  * The first 60 bytes are where block pointers would be; the rest is the value of the
  * attribute "system.data" between the inode's extra fields and its end.
  */
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -79,7 +80,7 @@ int ext4_inline_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len, 
 		memcpy(in->inline_more, area.first + offs, size);
 		in->inline_more_len = size;
 	}
-	/* mke2fs leaves a file that is all hole as an inline one; what has no bytes reads as zeros. */
+	/* mke2fs leaves a file that is all hole as an inline one: missing bytes are 0. */
 	if (in->size > ext4_inline_capacity(in) && (in->mode & FS_S_IFMT) != FS_S_IFREG)
 		return ext4_corrupt(in->fs, "inode %u: inline size %llu", in->ino,
 				    (unsigned long long)in->size);
@@ -95,6 +96,7 @@ void ext4_inline_copy(const struct ext4_inode *in, uint32_t pos, void *buf, uint
 {
 	uint8_t *out = buf;
 
+	ASSERT(pos <= ext4_inline_capacity(in) && len <= ext4_inline_capacity(in) - pos);
 	if (pos < EXT4_IBLOCK_LEN) {
 		const uint32_t n = MIN(len, EXT4_IBLOCK_LEN - pos);
 

@@ -5,11 +5,13 @@
  * Flow:	ext4_inode_get() -> cache, or group descriptor -> inode table block ->
  *		checksum -> ext4_inode_decode() -> cache.
  * Context:	threads; sleeps for the disk.  No lock is held meanwhile.
- * Locking:	fs->inode_lock guards the table, the LRU and reference counts.  What an
- *		inode says is const once it is in the table.
+ * Locking:	fs->inode_lock guards the buckets, the LRU and reference counts.  The other
+ *		fields of an inode are const once it is in the table.
+ * Invariants:	the LRU holds the inodes without a reference, and only these.
  * Failure:	a bad inode is never cached; each use is refused anew.
  */
 #include <drivers/blkdev.h>
+#include <kernel/panic.h>
 #include <lib/crc.h>
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -245,6 +247,7 @@ static struct ext4_inode *hold_locked(struct ext4_fs *fs, uint32_t ino) __must_h
 {
 	struct ext4_inode *in;
 
+	assert_spin_held(&fs->inode_lock);
 	list_for_each_entry(in, bucket_of(fs, ino), hash) {
 		if (in->ino != ino)
 			continue;
@@ -276,7 +279,7 @@ static struct ext4_inode *load_new(struct ext4_fs *fs, uint32_t ino)
 
 	spin_lock(&fs->inode_lock);
 	fs->inode_misses++;
-	other = hold_locked(fs, ino); /* somebody may have been faster */
+	other = hold_locked(fs, ino); /* another thread may have been faster */
 	if (!other)
 		list_add(&in->hash, bucket_of(fs, ino));
 	spin_unlock(&fs->inode_lock);
@@ -311,11 +314,13 @@ void ext4_inode_put(struct ext4_inode *in)
 	struct ext4_inode *dead = NULL;
 
 	spin_lock(&fs->inode_lock);
+	ASSERT(in->refs);
 	if (--in->refs == 0) {
 		list_add_tail(&in->lru, &fs->inode_lru);
 		fs->nr_unused++;
 		if (fs->nr_unused > fs->max_unused) {
 			dead = list_first_entry(&fs->inode_lru, struct ext4_inode, lru);
+			ASSERT(!dead->refs);
 			list_del(&dead->lru);
 			list_del(&dead->hash);
 			fs->nr_unused--;
@@ -330,6 +335,7 @@ void ext4_unmount(struct ext4_fs *fs)
 {
 	struct ext4_inode *in, *next;
 
+	lock_not_needed(&fs->inode_lock, "no inode is held, so no other thread is here");
 	if (fs->inode_table) {
 		list_for_each_entry_safe(in, next, &fs->inode_lru, lru) {
 			list_del(&in->lru);

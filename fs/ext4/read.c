@@ -5,9 +5,10 @@
  * Flow:	ext4_read_pages() maps the pages to runs of blocks, gathers the runs into as
  *		few requests as the device allows, starts them all and waits once.
  * Context:	threads; sleeps.  done() runs wherever the driver completes.
- * Memory:	data goes straight into the caller's pages, never through the block cache.
+ * Limits:	data goes straight into the caller's pages, never through the block cache.
  */
 #include <drivers/blkdev.h>
+#include <kernel/panic.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -38,6 +39,7 @@ static void batch_req_done(struct blk_req *req)
 
 	if (req->status)
 		atomic_cmpxchg(&b->err, 0, -req->status);
+	ASSERT(atomic_read(&b->pending) > 0);
 	if (atomic_dec_and_test(&b->pending))
 		complete(&b->done);
 }
@@ -107,6 +109,7 @@ static int batch_add(struct batch *b, uint64_t sector, uint8_t *buf, uint32_t le
 	req->arg = b;
 	b->segs[b->nr_segs++] = (struct blk_seg){ .buf = buf, .len = len };
 	b->next_sector = sector + (len >> BLK_SECTOR_SHIFT);
+	ASSERT(b->nr_reqs <= BATCH_REQS && b->nr_segs <= BATCH_SEGS);
 	return err;
 }
 
@@ -153,6 +156,7 @@ static int gather_page(struct ext4_inode *in, struct batch *b, struct run *run, 
 		err = run_find(in, lblk, last - lblk + 1, run);
 		if (err)
 			return err;
+		ASSERT(lblk >= run->lblk && lblk < run->lblk + run->map.len);
 		run_len = ((run->lblk + run->map.len - lblk) << fs->block_bits) - skip;
 		n = (uint32_t)MIN((uint64_t)PAGE_SIZE - at, run_len);
 		if (run->map.type == EXT4_MAP_DATA) {

@@ -180,7 +180,7 @@ static void decode_rest(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 	fs->free_inodes = MIN(le32_to_cpu(sb->free_inodes), fs->nr_inodes);
 }
 
-int ext4_super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb)
+static int super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 {
 	const uint32_t csum = crc32c(~0u, sb, offsetof(struct ext4_super_disk, checksum));
 	int err;
@@ -271,8 +271,8 @@ static int inode_cache_init(struct ext4_fs *fs, const struct fs_mount_options *o
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
 		list_init(&fs->inode_table[i]);
-	list_init(&fs->inode_lru);
 	spin_lock_init(&fs->inode_lock, "ext4-inodes", RANK_SPIN_FS);
+	list_init(&fs->inode_lru);
 	return 0;
 }
 
@@ -298,7 +298,7 @@ static int mount_with(struct ext4_fs *fs, const struct fs_mount_options *opt, co
 	uint64_t cache = opt && opt->cache_bytes ? opt->cache_bytes : DEFAULT_CACHE_BYTES;
 	int err;
 
-	err = ext4_super_decode(fs, sb);
+	err = super_decode(fs, sb);
 	if (!err)
 		err = check_device(fs);
 	if (!err)

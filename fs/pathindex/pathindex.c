@@ -2,11 +2,12 @@
 /*
  * The index of paths: entries, hash and eviction.  The walk is in pathwalk.c.
  *
- * Locking:	pi->lock (RANK_SPIN_FS) guards the table, the LRU and the counts.  Entries are
+ * Locking:	pi->lock (RANK_SPIN_FS) guards the buckets, the LRU and the counts.  Entries are
  *		const once inserted and are copied out under the lock.
  */
 #include <fs/pathindex.h>
 
+#include <kernel/panic.h>
 #include <kernel/random.h>
 #include <kernel/spinlock.h>
 #include <lib/err.h>
@@ -31,7 +32,7 @@ struct entry {
 
 struct pathindex {
 	struct spinlock lock;
-	struct list_head *table __guarded_by(&lock);
+	struct list_head *table;                  /* const; the buckets: lock */
 	struct list_head lru __guarded_by(&lock); /* oldest first */
 	uint64_t epoch __guarded_by(&lock);
 	struct pathindex_stats stats __guarded_by(&lock);
@@ -62,9 +63,9 @@ struct pathindex *pathindex_create(uint64_t max_bytes)
 	}
 	for (uint32_t i = 0; i < n; i++)
 		list_init(&pi->table[i]);
+	spin_lock_init(&pi->lock, "pathindex", RANK_SPIN_FS);
 	list_init(&pi->lru);
 	random_bytes(&pi->key, sizeof(pi->key));
-	spin_lock_init(&pi->lock, "pathindex", RANK_SPIN_FS);
 	return pi;
 }
 
@@ -75,6 +76,8 @@ static size_t entry_bytes(const struct entry *e)
 
 static void unlink_locked(struct pathindex *pi, struct entry *e) __must_hold(&pi->lock)
 {
+	assert_spin_held(&pi->lock);
+	ASSERT(pi->stats.nr_entries && pi->stats.bytes >= entry_bytes(e));
 	list_del(&e->hash);
 	list_del(&e->lru);
 	pi->stats.nr_entries--;
@@ -85,6 +88,7 @@ void pathindex_destroy(struct pathindex *pi)
 {
 	struct entry *e, *next;
 
+	lock_not_needed(&pi->lock, "no other thread has the index any more");
 	list_for_each_entry_safe(e, next, &pi->lru, lru)
 		kfree(e);
 	kfree(pi->table);
@@ -105,6 +109,7 @@ static struct entry *find_locked(struct pathindex *pi, uint64_t key, uint32_t vn
 {
 	struct entry *e;
 
+	assert_spin_held(&pi->lock);
 	list_for_each_entry(e, &pi->table[key & pi->mask], hash) {
 		if (e->key == key && e->vnode == vnode && e->len == len &&
 		    !memcmp(e->path, path, len))
@@ -152,6 +157,7 @@ bool pathindex_find(struct pathindex *pi, uint32_t vnode, const char *path, size
 /* Make room: entries that were pushed out go to @dead, to be freed without the lock. */
 static void evict_locked(struct pathindex *pi, struct list_head *dead) __must_hold(&pi->lock)
 {
+	assert_spin_held(&pi->lock);
 	while (pi->stats.bytes > pi->max_bytes && !list_empty(&pi->lru)) {
 		struct entry *e = list_first_entry(&pi->lru, struct entry, lru);
 

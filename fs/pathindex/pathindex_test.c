@@ -245,7 +245,7 @@ static void search_permission_is_checked_on_every_step(struct ktest *t)
 	struct pathindex *pi = setup(t, 1 << 16);
 
 	EXPECT_EQ(t, resolve_as(pi, "/private/key", 0, 2, 0), 0);
-	/* What user 0 has put into the index must not help others. */
+	/* Entries that user 0 has put into the index must not help others. */
 	EXPECT_EQ(t, resolve_as(pi, "/private/key", 0, 2, 1000), -EACCES);
 	EXPECT_EQ(t, resolve_as(pi, "/private/../etc/passwd", 0, 2, 1000), -EACCES);
 	EXPECT_EQ(t, resolve_as(pi, "/private", 0, 2, 1000), 0);
@@ -270,7 +270,7 @@ static void tells_where_a_missing_file_would_be(struct ktest *t)
 static void ends_where_somebody_else_goes_on(struct ktest *t)
 {
 	/* The second has no directory of its own in the tree. */
-	static const char stops[] = "/etc\0/usr/shm\0/usr/lib";
+	static const char points[] = "/etc\0/usr/shm\0/usr/lib";
 	static const struct {
 		const char *path;
 		size_t canon_len;
@@ -285,7 +285,7 @@ static void ends_where_somebody_else_goes_on(struct ktest *t)
 		{ "/lib/libc", 0, 0, "/usr/lib", "//libc" }, /* by a link */
 		{ "/lib", 0, 0, "/usr/lib", "" },
 		{ "/up/passwd", 0, 0, "/etc", "//passwd" },
-		{ "/usr/lib/libc", 8, 0, "/usr/lib/libc", NULL }, /* from behind a stop */
+		{ "/usr/lib/libc", 8, 0, "/usr/lib/libc", NULL }, /* from behind a mount point */
 		{ "/usr/lib/libc", 4, 0, "/usr/lib", "/libc" },
 		{ "/usr", 0, 0, "/usr", NULL },
 		{ "/usr/none", 0, -ENOENT, NULL, NULL },
@@ -293,7 +293,7 @@ static void ends_where_somebody_else_goes_on(struct ktest *t)
 	};
 	struct pathindex *pi = setup(t, 1 << 16);
 
-	/* What others have found is in the index, and must not hide a stop. */
+	/* Entries that others have made must not hide a mount point. */
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		(void)!resolve_as(pi, cases[i].path, 0, 2, 0);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -303,8 +303,8 @@ static void ends_where_somebody_else_goes_on(struct ktest *t)
 			.root_ino = 2,
 			.path = cases[i].path,
 			.len = strlen(cases[i].path),
-			.stops = stops,
-			.stops_len = sizeof(stops),
+			.mount_points = points,
+			.mount_points_len = sizeof(points),
 			.canon_len = cases[i].canon_len,
 			.cred = &cred,
 		};
@@ -314,7 +314,7 @@ static void ends_where_somebody_else_goes_on(struct ktest *t)
 			continue;
 		EXPECT_STREQ(t, res->canon, cases[i].canon);
 		EXPECT_EQ(t, res->canon_len, strlen(cases[i].canon));
-		ASSERT_EQ(t, res->stopped, cases[i].rest != NULL);
+		ASSERT_EQ(t, res->at_mount_point, cases[i].rest != NULL);
 		if (!cases[i].rest)
 			continue;
 		EXPECT_EQ(t, res->rest_len, strlen(cases[i].rest));
@@ -323,24 +323,24 @@ static void ends_where_somebody_else_goes_on(struct ktest *t)
 	teardown(pi);
 }
 
-static void dot_dot_may_lead_to_a_stop(struct ktest *t)
+static void dot_dot_may_lead_to_a_mount_point(struct ktest *t)
 {
-	static const char stops[] = "/usr";
+	static const char points[] = "/usr";
 	const struct fs_cred cred = { 0 };
 	const struct path_request req = {
 		.vnode = 2,
 		.root_ino = 2,
 		.path = "/usr/lib/../x",
 		.len = 13,
-		.stops = stops,
-		.stops_len = sizeof(stops),
+		.mount_points = points,
+		.mount_points_len = sizeof(points),
 		.canon_len = 8,
 		.cred = &cred,
 	};
 	struct pathindex *pi = setup(t, 1 << 16);
 
 	EXPECT_EQ(t, pathindex_resolve(pi, &toy_ops, NULL, &req, res), 0);
-	EXPECT_TRUE(t, res->stopped);
+	EXPECT_TRUE(t, res->at_mount_point);
 	EXPECT_STREQ(t, res->canon, "/usr");
 	EXPECT_EQ(t, res->rest_len, 2u);
 	teardown(pi);
@@ -390,7 +390,7 @@ static const struct ktest_case pathindex_cases[] = {
 	KTEST(search_permission_is_checked_on_every_step),
 	KTEST(tells_where_a_missing_file_would_be),
 	KTEST(ends_where_somebody_else_goes_on),
-	KTEST(dot_dot_may_lead_to_a_stop),
+	KTEST(dot_dot_may_lead_to_a_mount_point),
 	KTEST(names_and_paths_have_limits),
 	KTEST(memory_is_bounded),
 	{ 0 },

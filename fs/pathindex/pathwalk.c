@@ -4,15 +4,16 @@
  *
  * Flow:	the whole path is looked for in the index first; else it is walked component by
  *		component, each step asking the index, then the file system.  A link's target
- *		is put in front of what is left of the path.
+ *		is put in front of what is left of the path.  A mount point, at which the caller
+ *		goes on by itself, ends the walk however it is reached: by a name, before that is
+ *		looked for, or by "..".
  * Context:	threads; may sleep.
  * Limits:	40 links, components of 255 bytes, canonical paths below 4096 bytes; each step
  *		takes a component away or follows a link, so every walk ends.
- * Stops:	a path at which the caller goes on by itself ends the walk however it is reached: by a
- *		name before that is looked for, or by "..".
- * Escape:	".." cuts the canonical path, which never gets shorter than the vNode's root;
- *		what the disk says of ".." is not used.
+ *		".." cuts the canonical path, which never gets shorter than the vNode's root; the
+ *		".." entries of the disk are not used.
  */
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -47,29 +48,29 @@ static bool is_link(const struct path_node *n)
 	return (n->mode & FS_S_IFMT) == FS_S_IFLNK;
 }
 
-#define WALK_STOPPED 1 /* beside 0 and negative errnos */
+#define WALK_HANDED_BACK 1 /* beside 0 and negative errnos */
 
-/* Is the canonical path of @len bytes one of the stops? */
-static bool is_stop(const struct walk *w, const char *canon, size_t len)
+/* Is the canonical path of @len bytes a mount point? */
+static bool is_mount_point(const struct walk *w, const char *canon, size_t len)
 {
-	const char *const stops = w->req->stops; /* NULL if there are none */
+	const char *const points = w->req->mount_points; /* NULL if there are none */
 
 	/* The part that was canonical already has been looked at by the caller. */
 	if (!w->owned && (size_t)(w->rest - w->req->path) <= w->req->canon_len)
 		return false;
-	for (size_t n, at = 0; at < w->req->stops_len; at += n + 1) {
-		n = strlen(stops + at);
-		if (n == len && !memcmp(stops + at, canon, n))
+	for (size_t n, at = 0; at < w->req->mount_points_len; at += n + 1) {
+		n = strlen(points + at);
+		if (n == len && !memcmp(points + at, canon, n))
 			return true;
 	}
 	return false;
 }
 
-/* Does @path lead through or to a stop, as it stands? */
-static bool crosses_stop(const struct path_request *req)
+/* Does @path lead through or to a mount point, as it stands? */
+static bool crosses_mount_point(const struct path_request *req)
 {
-	for (size_t n, at = 0; at < req->stops_len; at += n + 1) {
-		const char *const s = req->stops + at;
+	for (size_t n, at = 0; at < req->mount_points_len; at += n + 1) {
+		const char *const s = req->mount_points + at;
 
 		n = strlen(s);
 		if (n > req->canon_len && n <= req->len && !memcmp(s, req->path, n) &&
@@ -79,18 +80,19 @@ static bool crosses_stop(const struct path_request *req)
 	return false;
 }
 
-static int stop_here(struct walk *w, size_t canon_len)
+static int hand_back(struct walk *w, size_t canon_len)
 {
 	struct path_result *res = w->res;
 
+	ASSERT(canon_len && res->canon[0] == '/');
 	if (w->rest_len >= FS_PATH_MAX)
 		return -ENAMETOOLONG;
 	memcpy(res->rest, w->rest, w->rest_len);
 	res->rest_len = w->rest_len;
-	res->stopped = true;
+	res->at_mount_point = true;
 	res->canon[canon_len] = '\0';
 	res->canon_len = canon_len;
-	return WALK_STOPPED;
+	return WALK_HANDED_BACK;
 }
 
 static bool find(struct walk *w, size_t canon_len, struct path_node *out)
@@ -143,10 +145,11 @@ static int go_up(struct walk *w)
 	size_t target = w->canon_len, at = 0, end;
 	int err;
 
+	ASSERT(is_dir(&w->cur));
 	while (target && w->res->canon[--target] != '/')
 		;
-	if (target && is_stop(w, w->res->canon, target))
-		return stop_here(w, target);
+	if (target && is_mount_point(w, w->res->canon, target))
+		return hand_back(w, target);
 	if (find(w, target, &w->cur) && is_dir(&w->cur)) {
 		w->canon_len = target;
 		return 0;
@@ -256,8 +259,8 @@ static int walk_name(struct walk *w, const char *name, size_t len)
 	if (err)
 		return err;
 	canon_len = w->canon_len + 1 + len;
-	if (is_stop(w, w->res->canon, canon_len))
-		return stop_here(w, canon_len);
+	if (is_mount_point(w, w->res->canon, canon_len))
+		return hand_back(w, canon_len);
 	if (last) {
 		w->must_be_dir = w->rest_len != 0;
 		w->res->parent = w->cur;
@@ -308,6 +311,7 @@ static int finish(struct walk *w)
 		return -ENOTDIR;
 	if (!w->canon_len)
 		res->canon[w->canon_len++] = '/';
+	ASSERT(res->canon[0] == '/' && w->canon_len < FS_PATH_MAX);
 	res->canon[w->canon_len] = '\0';
 	res->canon_len = w->canon_len;
 	res->node = w->cur;
@@ -322,7 +326,7 @@ static int try_whole(struct walk *w)
 	/* Search permission has to be checked on each directory above, so for root only. */
 	if (!w->use_index || (req->cred && req->cred->uid != 0) || req->len < 2)
 		return -EAGAIN;
-	if (crosses_stop(req))
+	if (crosses_mount_point(req))
 		return -EAGAIN;
 	memcpy(w->res->canon, req->path, req->len);
 	if (!find(w, req->len, &w->cur))
@@ -351,7 +355,7 @@ static int resolve_once(struct pathindex *pi, const struct path_ops *ops, void *
 	int err;
 
 	res->parent_exists = false;
-	res->stopped = false;
+	res->at_mount_point = false;
 	res->rest_len = 0;
 	res->nr_links = 0;
 	err = try_whole(&w);
@@ -362,7 +366,7 @@ static int resolve_once(struct pathindex *pi, const struct path_ops *ops, void *
 	if (!err)
 		err = finish(&w);
 	kfree(w.owned);
-	return err == WALK_STOPPED ? 0 : err;
+	return err == WALK_HANDED_BACK ? 0 : err;
 }
 
 int pathindex_resolve(struct pathindex *pi, const struct path_ops *ops, void *fs,

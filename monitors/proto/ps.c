@@ -14,17 +14,17 @@ static bool path_ok(const char *path, size_t len)
 }
 
 /* Absolute paths, each with its NUL, none longer than the others' sum allows. */
-static bool stops_ok(const char *stops, size_t len)
+static bool mount_points_ok(const char *mount_points, size_t len)
 {
-	if (len > PS_STOPS_MAX || (len && stops[len - 1] != '\0'))
+	if (len > PS_MOUNT_POINTS_MAX || (len && mount_points[len - 1] != '\0'))
 		return false;
 	while (len > 0) {
-		const size_t n = strlen(stops) + 1;
+		const size_t n = strlen(mount_points) + 1;
 
 		/* "/" itself cannot be one: nothing would be left to walk. */
-		if (n < 3 || stops[0] != '/')
+		if (n < 3 || mount_points[0] != '/')
 			return false;
-		stops += n;
+		mount_points += n;
 		len -= n;
 	}
 	return true;
@@ -34,13 +34,14 @@ ssize_t ps_path_req_encode(const struct ps_path_req *req, void *buf, size_t cap)
 {
 	const size_t groups = (size_t)req->cred.nr_groups * sizeof(le32_t);
 	const size_t len =
-		sizeof(struct ps_path_req_wire) + groups + req->path_len + req->stops_len;
+		sizeof(struct ps_path_req_wire) + groups + req->path_len + req->mount_points_len;
 	le32_t group_words[PROTO_MAX_GROUPS];
 	struct ps_path_req_wire w = { 0 };
 	uint8_t *out = buf;
 
 	if (req->cred.nr_groups > PROTO_MAX_GROUPS || len > cap ||
-	    !path_ok(req->path, req->path_len) || !stops_ok(req->stops, req->stops_len) ||
+	    !path_ok(req->path, req->path_len) ||
+	    !mount_points_ok(req->mount_points, req->mount_points_len) ||
 	    req->canon_len > req->path_len)
 		return -EMSGSIZE;
 	proto_cred_encode(&req->cred, &w.cred, group_words);
@@ -49,12 +50,13 @@ ssize_t ps_path_req_encode(const struct ps_path_req *req, void *buf, size_t cap)
 	w.access = cpu_to_le32(req->access);
 	w.path_len = cpu_to_le16(req->path_len);
 	w.canon_len = cpu_to_le16(req->canon_len);
-	w.stops_len = cpu_to_le16(req->stops_len);
+	w.mount_points_len = cpu_to_le16(req->mount_points_len);
 	memcpy(out, &w, sizeof(w));
 	memcpy(out + sizeof(w), group_words, groups);
 	memcpy(out + sizeof(w) + groups, req->path, req->path_len);
-	if (req->stops_len)
-		memcpy(out + sizeof(w) + groups + req->path_len, req->stops, req->stops_len);
+	if (req->mount_points_len)
+		memcpy(out + sizeof(w) + groups + req->path_len, req->mount_points,
+		       req->mount_points_len);
 	return (ssize_t)len;
 }
 
@@ -74,20 +76,20 @@ int ps_path_req_decode(const void *buf, size_t len, struct ps_path_req *out)
 	r.access = le32_to_cpu(w.access);
 	r.path_len = le16_to_cpu(w.path_len);
 	r.canon_len = le16_to_cpu(w.canon_len);
-	r.stops_len = le16_to_cpu(w.stops_len);
+	r.mount_points_len = le16_to_cpu(w.mount_points_len);
 	if ((r.flags & ~(uint32_t)PS_LOOKUP_ALL) || (r.access & ~7u) || le16_to_cpu(w.reserved))
 		return -EPROTO;
 	if (le32_to_cpu(w.cred.nr_groups) > PROTO_MAX_GROUPS)
 		return -EPROTO;
 	groups = le32_to_cpu(w.cred.nr_groups) * sizeof(le32_t);
-	if (len != sizeof(w) + groups + r.path_len + r.stops_len)
+	if (len != sizeof(w) + groups + r.path_len + r.mount_points_len)
 		return -EMSGSIZE;
 	err = proto_cred_decode(&w.cred, in + sizeof(w), groups, &r.cred);
 	if (err)
 		return err;
 	r.path = (const char *)in + sizeof(w) + groups;
-	r.stops = r.path + r.path_len;
-	if (!path_ok(r.path, r.path_len) || !stops_ok(r.stops, r.stops_len) ||
+	r.mount_points = r.path + r.path_len;
+	if (!path_ok(r.path, r.path_len) || !mount_points_ok(r.mount_points, r.mount_points_len) ||
 	    r.canon_len > r.path_len)
 		return -EPROTO;
 	*out = r;
@@ -101,13 +103,13 @@ ssize_t ps_lookup_rep_encode(const struct ps_lookup_rep *rep, void *buf, size_t 
 		.path_len = cpu_to_le16(rep->path_len),
 		.rest_len = cpu_to_le16(rep->rest_len),
 		.nr_links = cpu_to_le16(rep->nr_links),
-		.stopped = cpu_to_le16(rep->stopped),
+		.at_mount_point = cpu_to_le16(rep->at_mount_point),
 	};
 	uint8_t *out = buf;
 
 	if (len > cap)
 		return -EMSGSIZE;
-	if (!rep->stopped)
+	if (!rep->at_mount_point)
 		proto_attr_encode(&rep->attr, &w.attr);
 	memcpy(out, &w, sizeof(w));
 	if (rep->path_len)
@@ -127,20 +129,20 @@ int ps_lookup_rep_decode(const void *buf, size_t len, struct ps_lookup_rep *out)
 	if (len < sizeof(w))
 		return -EMSGSIZE;
 	memcpy(&w, in, sizeof(w));
-	err = w.stopped ? 0 : proto_attr_decode(&w.attr, sizeof(w.attr), &r.attr);
+	err = w.at_mount_point ? 0 : proto_attr_decode(&w.attr, sizeof(w.attr), &r.attr);
 	if (err)
 		return err;
 	r.path_len = le16_to_cpu(w.path_len);
 	r.rest_len = le16_to_cpu(w.rest_len);
 	r.nr_links = le16_to_cpu(w.nr_links);
-	r.stopped = le16_to_cpu(w.stopped);
+	r.at_mount_point = le16_to_cpu(w.at_mount_point);
 	r.path = (const char *)in + sizeof(w);
 	r.rest = r.path + r.path_len;
 	if (len != sizeof(w) + r.path_len + r.rest_len)
 		return -EMSGSIZE;
-	if (le16_to_cpu(w.stopped) > 1 || (r.path_len && !path_ok(r.path, r.path_len)))
+	if (le16_to_cpu(w.at_mount_point) > 1 || (r.path_len && !path_ok(r.path, r.path_len)))
 		return -EPROTO;
-	if (r.stopped ? !r.path_len : r.rest_len != 0)
+	if (r.at_mount_point ? !r.path_len : r.rest_len != 0)
 		return -EPROTO;
 	if (r.rest_len >= PROTO_PATH_MAX || memchr(r.rest, 0, r.rest_len))
 		return -EPROTO;

@@ -14,8 +14,8 @@ static const struct ps_path_req sample = {
 	.path_len = 9,
 	.path = "/bin/true",
 	.canon_len = 4,
-	.stops_len = 14,
-	.stops = "/tmp\0/dev/shm",
+	.mount_points_len = 14,
+	.mount_points = "/tmp\0/dev/shm",
 };
 
 static void path_round_trip(struct ktest *t)
@@ -33,7 +33,7 @@ static void path_round_trip(struct ktest *t)
 	EXPECT_EQ(t, out.access, 5u);
 	EXPECT_MEMEQ(t, out.path, "/bin/true", 9);
 	EXPECT_EQ(t, out.canon_len, 4);
-	EXPECT_MEMEQ(t, out.stops, "/tmp\0/dev/shm", 14);
+	EXPECT_MEMEQ(t, out.mount_points, "/tmp\0/dev/shm", 14);
 }
 
 static void path_rejects(struct ktest *t)
@@ -53,9 +53,9 @@ static void path_rejects(struct ktest *t)
 		{ 8, 33, 0, -EPROTO },      /* too many groups */
 		{ 44, 'x', 0, -EPROTO },    /* relative path */
 		{ 48, 0, 0, -EPROTO },      /* NUL inside */
-		{ 53, 'x', 0, -EPROTO },    /* relative stop */
-		{ 54, 0, 0, -EPROTO },      /* the root as a stop */
-		{ 66, 'x', 0, -EPROTO },    /* stop without its NUL */
+		{ 53, 'x', 0, -EPROTO },    /* relative mount point */
+		{ 54, 0, 0, -EPROTO },      /* the root as a mount point */
+		{ 66, 'x', 0, -EPROTO },    /* mount point without its NUL */
 	};
 	uint8_t buf[128];
 	struct ps_path_req out;
@@ -101,26 +101,26 @@ static void lookup_round_trip(struct ktest *t)
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, 10, &out), -EMSGSIZE);
 }
 
-static void lookup_that_stopped(struct ktest *t)
+static void lookup_ends_at_a_mount_point(struct ktest *t)
 {
 	const struct ps_lookup_rep rep = { .path_len = 4,
 					   .path = "/tmp",
 					   .rest_len = 2,
 					   .rest = "/x",
 					   .nr_links = 3,
-					   .stopped = true };
+					   .at_mount_point = true };
 	struct ps_lookup_rep out;
 	uint8_t buf[256];
 	const ssize_t len = ps_lookup_rep_encode(&rep, buf, sizeof(buf));
 
 	ASSERT_EQ(t, len, (ssize_t)(sizeof(struct ps_lookup_rep_wire) + 6));
 	ASSERT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), 0);
-	EXPECT_TRUE(t, out.stopped);
+	EXPECT_TRUE(t, out.at_mount_point);
 	EXPECT_EQ(t, out.nr_links, 3);
 	EXPECT_MEMEQ(t, out.path, "/tmp", 4);
 	EXPECT_EQ(t, out.rest_len, 2);
 	EXPECT_MEMEQ(t, out.rest, "/x", 2);
-	buf[126] = 0; /* a rest, but not stopped */
+	buf[126] = 0; /* a rest, but not at a mount point */
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
 	buf[126] = 2;
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
@@ -159,7 +159,7 @@ static const struct ktest_case ps_cases[] = {
 	KTEST(path_rejects),
 	KTEST(path_encode_limits),
 	KTEST(lookup_round_trip),
-	KTEST(lookup_that_stopped),
+	KTEST(lookup_ends_at_a_mount_point),
 	KTEST(dirents_round_trip),
 	{ 0 },
 };

@@ -9,6 +9,7 @@
  * Locking:	pool.lock (RANK_SPIN_MONITOR) guards the free list.
  * Limits:	as many reads at a time as there are buffers (storage.buffers=); more wait for one.
  */
+#include <kernel/panic.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
@@ -88,6 +89,7 @@ struct storage_buf *bufpool_get(void)
 void bufpool_put(struct storage_buf *buf)
 {
 	spin_lock(&pool.lock);
+	ASSERT(buf != pool.free); /* one request has a buffer, and puts it once */
 	buf->next = pool.free;
 	pool.free = buf;
 	spin_unlock(&pool.lock);

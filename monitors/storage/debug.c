@@ -2,7 +2,7 @@
 /*
  * Storage monitor: test commands of the control channel.
  *
- *	crc PATH	zlib's CRC-32 of a file's contents and its size, read page by page as MS_READ does
+ *	crc PATH	zlib's CRC-32 of a file's contents and its size, read as MS_READ does
  *	forget		drop the path index
  *
  * Context:	a thread of the control service for each command; sleeps for the disk.

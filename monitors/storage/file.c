@@ -4,6 +4,7 @@
  * contents for MS_READ.
  */
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -84,6 +85,7 @@ ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void 
 	cookie = req.cookie;
 	err = fs_readdir(dir, &cookie, add_entry, &l);
 	fs_inode_put(dir);
+	ASSERT(l.len <= l.cap);
 	/* Entries before a damaged block are worth having; the next call will tell of it. */
 	if (err && !l.len)
 		return err;
@@ -152,6 +154,7 @@ int storage_read(struct storage *st, const struct ms_read_req *req, void *const 
 	rep->file_size = attr.size;
 	rep->version = attr.version;
 	rep->nr_valid = pages_within(attr.size, req->pgoff, req->nr_pages);
+	ASSERT(rep->nr_valid <= req->nr_pages && req->nr_pages <= MS_READ_MAX_PAGES);
 	/* Also when there is nothing to read: it says whether this is a file. */
 	err = fs_read_pages(in, req->pgoff, pages, rep->nr_valid);
 	fs_inode_put(in);
@@ -162,6 +165,7 @@ int storage_read(struct storage *st, const struct ms_read_req *req, void *const 
 		bytes = MIN(attr.size - (req->pgoff << PAGE_SHIFT),
 			    (uint64_t)rep->nr_valid << PAGE_SHIFT);
 		rep->last_bytes = (uint32_t)(bytes - ((uint64_t)(rep->nr_valid - 1) << PAGE_SHIFT));
+		ASSERT(rep->last_bytes && rep->last_bytes <= PAGE_SIZE);
 		counter_add(&storage_read_bytes, bytes);
 	}
 	return 0;

@@ -2,8 +2,8 @@
 /*
  * Storage monitor: start.
  *
- * Flow:	cluster/start.h; before the network comes the disk with its file system, and behind it buffers and
- *		handlers. The managers of the cluster are hosted here, if this is the node that does.
+ * Flow:	as <cluster/start.h>: the disk is mounted before the network is up, buffers and
+ *		handlers follow it.  One storage node of the cluster hosts the managers too.
  */
 #define PR_FMT "storage: "
 

@@ -3,9 +3,9 @@
  * Storage monitor: requests and replies.
  *
  * Context:	handlers run in RPC's threads for handlers that may wait, one per request, so that
- *		a slow disk read holds up nobody else.
- * Retry:	all services are idempotent.
- * Failure:	whatever does not decode, or has an unknown handle or path, is answered by an errno.
+ *		a slow disk read holds up no other request.
+ * Failure:	a request that does not decode, or has an unknown handle or path, is answered by an
+ *		errno.  All services are idempotent, so a processor may repeat any request.
  */
 #include <kernel/counter.h>
 #include <kernel/time.h>

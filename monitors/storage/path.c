@@ -2,12 +2,13 @@
 /*
  * Storage monitor: services that take a path: PS_LOOKUP (and MS_LOOKUP), PS_READLINK, PS_ACCESS.
  *
- * Flow:	decode -> resolve by the index, checking search permission on the way -> check what the
- *		caller wants with the file -> its inode.
+ * Flow:	decode -> resolve by the index, checking search permission on the way -> check that
+ *		the caller may have the file as it asks -> its inode.
  * Failure:	an entry of the index that leads to an inode of another generation is forgotten, and
  *		the path is walked afresh once.
  */
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -17,11 +18,11 @@
 
 COUNTER(storage_lookups, "storage.lookups", "paths resolved");
 
-/* What is being asked, and what was found. */
+/* A request, and the result of its walk. */
 struct query {
 	struct ps_path_req req;
 	struct path_result res;
-	struct fs_inode *in; /* held on success; NULL at a stop */
+	struct fs_inode *in; /* held on success; NULL at a mount point */
 };
 
 static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
@@ -38,8 +39,8 @@ static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
 		.root_ino = storage_vnode_root(st, q->req.vnode),
 		.path = q->req.path,
 		.len = q->req.path_len,
-		.stops = q->req.stops,
-		.stops_len = q->req.stops_len,
+		.mount_points = q->req.mount_points,
+		.mount_points_len = q->req.mount_points_len,
 		.canon_len = q->req.canon_len,
 		.cred = &cred,
 	};
@@ -51,8 +52,9 @@ static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
 		pr.flags |= PATH_DIRECTORY;
 	err = pathindex_resolve(st->index, &fs_path_ops, st->fs, &pr, &q->res);
 	q->in = NULL;
-	if (err || q->res.stopped)
+	if (err || q->res.at_mount_point)
 		return err;
+	ASSERT(q->res.node.ino); /* only the index has entries without a file */
 	q->in = fs_inode_get(st->fs, q->res.node.ino, q->res.node.gen);
 	return IS_ERR(q->in) ? (int)PTR_ERR(q->in) : 0;
 }
@@ -112,7 +114,8 @@ ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *r
 		return -ENOMEM;
 	ret = find(st, body, len, q);
 	if (!ret) {
-		rep.stopped = q->res.stopped;
+		ASSERT(!q->in == q->res.at_mount_point);
+		rep.at_mount_point = q->res.at_mount_point;
 		rep.nr_links = (uint16_t)q->res.nr_links;
 		if (q->in) {
 			storage_attr(st, q->in, &rep.attr);
@@ -121,7 +124,7 @@ ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *r
 			rep.rest = q->res.rest;
 			rep.rest_len = (uint16_t)q->res.rest_len;
 		}
-		if (rep.stopped || (q->req.flags & PS_LOOKUP_REALPATH)) {
+		if (rep.at_mount_point || (q->req.flags & PS_LOOKUP_REALPATH)) {
 			rep.path = q->res.canon;
 			rep.path_len = (uint16_t)q->res.canon_len;
 		}

@@ -48,7 +48,7 @@ void storage_destroy(struct storage *st)
 
 /*
  * Every vNode sees the whole disk: mount points of their own come with the vNodes themselves.
- * Whatever this answers, pathindex_resolve() lets no path out of it.
+ * pathindex_resolve() lets no path out of the directory that this answers.
  */
 uint64_t storage_vnode_root(const struct storage *st, uint32_t vnode)
 {

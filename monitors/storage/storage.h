@@ -35,7 +35,7 @@ struct storage_options {
 /* @bd: the disk, or NULL for a node without files.  Errors as ext4_mount(). */
 int __must_check storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 			      const struct storage_options *opt);
-void storage_destroy(struct storage *st);
+void storage_destroy(struct storage *st); /* for tests */
 
 /*
  * A service: decode @body, act, and write at most @cap bytes to @reply.  Returns the reply's length
@@ -51,8 +51,8 @@ ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void 
 ssize_t storage_statfs(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 
 /*
- * Read what @req asks for into @pages (one per page, DMA-able) and fill the reply.  Pages behind the
- * end of the file are not touched.
+ * Read what @req asks for into @pages (one per page, DMA-able) and fill the reply.  Pages behind
+ * the end of the file are not touched.
  */
 int __must_check storage_read(struct storage *st, const struct ms_read_req *req, void *const *pages,
 			      struct ms_read_rep *rep);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A disk image in a file, or in memory, as a block device on the host.
+ * A disk image in a file, as a block device on the host.
  *
  * Requests are done on the spot, in the submitter's thread.
  */
@@ -9,14 +9,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct filedisk {
 	struct blkdev bd;
-	int fd; /* -1: in memory */
-	uint8_t *data;
+	int fd;
 };
 
 static int do_seg(struct filedisk *fd, const struct blk_req *req, uint64_t at,
@@ -26,10 +24,6 @@ static int do_seg(struct filedisk *fd, const struct blk_req *req, uint64_t at,
 
 	if (req->op != BLK_READ)
 		return -EROFS;
-	if (fd->fd < 0) {
-		memcpy(seg->buf, fd->data + at, seg->len);
-		return 0;
-	}
 	n = pread(fd->fd, seg->buf, seg->len, (off_t)at);
 	return n == (ssize_t)seg->len ? 0 : -EIO;
 }
@@ -50,14 +44,13 @@ static void filedisk_submit(struct blkdev *bd, struct blk_req *req)
 
 static const struct blkdev_ops filedisk_ops = { .submit = filedisk_submit };
 
-static struct blkdev *disk_new(int fd, uint8_t *data, uint64_t len)
+static struct blkdev *disk_new(int fd, uint64_t len)
 {
 	struct filedisk *d = calloc(1, sizeof(*d));
 
 	if (!d)
 		return NULL;
 	d->fd = fd;
-	d->data = data;
 	d->bd = (struct blkdev){
 		.ops = &filedisk_ops,
 		.driver = d,
@@ -84,22 +77,16 @@ struct blkdev *filedisk_open(const char *path)
 		close(fd);
 		return NULL;
 	}
-	bd = disk_new(fd, NULL, (uint64_t)st.st_size);
+	bd = disk_new(fd, (uint64_t)st.st_size);
 	if (!bd)
 		close(fd);
 	return bd;
-}
-
-struct blkdev *memdisk_open(uint8_t *data, size_t len)
-{
-	return disk_new(-1, data, len);
 }
 
 void filedisk_close(struct blkdev *bd)
 {
 	struct filedisk *d = bd->driver;
 
-	if (d->fd >= 0)
-		close(d->fd);
+	close(d->fd);
 	free(d);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who asks, and whether mode bits let them. */
+/* Credentials, and the check of mode bits against them. */
 #pragma once
 
 #include <lib/compiler.h>

@@ -3,9 +3,8 @@
  * Cache of a block device's metadata blocks, bounded, least recently used first out.
  *
  * Context:	bcache_get() sleeps while the block is read.  Any number of threads.
- * Memory:	at most max_bytes of unused blocks are kept; blocks in use may exceed it
- *		for as long as they are held (a thread holds a handful).
- * Limits:	read only.
+ * Limits:	at most max_bytes of unused blocks are kept; blocks in use may exceed it
+ *		for as long as they are held (a thread holds a handful).  Nothing is written.
  */
 #pragma once
 
@@ -20,7 +19,7 @@ struct bcache_buf {
 	const uint8_t *data; /* block_size bytes; const while nobody can write */
 	uint64_t block;      /* const */
 	/*
-	 * What the block was last found good as: a number that its reader chooses, from
+	 * As which kind of block it was last found good: a number that its reader chooses, from
 	 * block type and owner.  0: not checked yet.  A plain hint, so races are harmless.
 	 */
 	uint64_t checked_as; /* atomic */

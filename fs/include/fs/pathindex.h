@@ -9,7 +9,7 @@
  *
  * Context:	threads; sleeps when the file system does.
  * Locking:	one internal spinlock, not held while the file system works.
- * Renames:	whoever renames a directory, or changes who may search one, calls
+ * Ordering:	a file system that renames a directory, or changes who may search one, calls
  *		pathindex_invalidate(); for anything else pathindex_forget() is enough.  A walk
  *		that began before either leaves nothing behind that would be found after it.
  * Failure:	as Linux: -ENOENT, -ENOTDIR, -EACCES, -ELOOP, -ENAMETOOLONG, -EINVAL, and what
@@ -35,7 +35,7 @@ struct path_node {
 	uint32_t gid;
 };
 
-/* What resolution asks of a file system; @fs is its own pointer. */
+/* Operations of a file system that resolution uses; @fs is its own pointer. */
 struct path_ops {
 	int (*get)(void *fs, uint64_t ino, struct path_node *out);
 	/* -ENOENT when @dir has no such name, -ESTALE when @dir is not that directory any more. */
@@ -58,11 +58,12 @@ struct path_request {
 	const char *path;  /* absolute; need not be terminated */
 	size_t len;
 	/*
-	 * Canonical paths, each with its NUL, at which the walk ends because somebody else goes on from
-	 * there; none is looked for in the first @canon_len bytes of the path, which are canonical.
+	 * Mount points: canonical paths, each with its NUL, at which the walk ends and the
+	 * caller goes on; none is looked for in the first @canon_len bytes of the path, which
+	 * are canonical.
 	 */
-	const char *stops;
-	size_t stops_len;
+	const char *mount_points;
+	size_t mount_points_len;
 	size_t canon_len;
 	const struct fs_cred *cred; /* NULL: search permission is not checked */
 };
@@ -73,8 +74,8 @@ struct path_result {
 	bool parent_exists;
 	struct path_node parent;
 	unsigned int nr_links; /* followed */
-	/* The walk came to a stop, which canon names; @node is not set. */
-	bool stopped;
+	/* The walk came to a mount point, which canon names; @node is not set. */
+	bool at_mount_point;
 	size_t rest_len;
 	char rest[FS_PATH_MAX]; /* what is left to walk from there, not terminated */
 	size_t canon_len;
@@ -91,9 +92,9 @@ void pathindex_destroy(struct pathindex *pi);
 int __must_check pathindex_resolve(struct pathindex *pi, const struct path_ops *ops, void *fs,
 				   const struct path_request *req, struct path_result *res);
 
-/* Everything found so far may be wrong. */
+/* All entries may be wrong. */
 void pathindex_invalidate(struct pathindex *pi);
-/* What was found for one canonical path may be wrong. */
+/* The entry of one canonical path may be wrong. */
 void pathindex_forget(struct pathindex *pi, uint32_t vnode, const char *canon, size_t len);
 
 struct pathindex_stats {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a file system tells about a file and about itself, in host order. */
+/* Attributes of a file and of a file system, in host order. */
 #pragma once
 
 #include <lib/types.h>

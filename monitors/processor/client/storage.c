@@ -28,7 +28,7 @@ static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, vo
 
 struct path_call { /* too large for a stack */
 	uint8_t body[sizeof(struct ps_path_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) +
-		     PROTO_PATH_MAX + PS_STOPS_MAX];
+		     PROTO_PATH_MAX + PS_MOUNT_POINTS_MAX];
 	uint8_t reply[sizeof(struct ps_lookup_rep_wire) + 2 * PROTO_PATH_MAX];
 };
 
@@ -44,8 +44,8 @@ static int path_call(uint16_t opcode, const struct proto_cred *cred, const struc
 		.path_len = (uint16_t)path_len,
 		.path = how->path,
 		.canon_len = (uint16_t)how->canon_len,
-		.stops = how->stops,
-		.stops_len = (uint16_t)how->stops_len,
+		.mount_points = how->mount_points,
+		.mount_points_len = (uint16_t)how->mount_points_len,
 	};
 	ssize_t len;
 
@@ -88,7 +88,7 @@ int storage_lookup(const struct proto_cred *cred, const char *path, uint32_t fla
 	void *buf;
 	int ret = storage_walk(cred, &how, &rep, &buf);
 
-	if (ret == 0 && rep.stopped)
+	if (ret == 0 && rep.at_mount_point)
 		ret = -EPROTO;
 	if (ret == 0 && realpath) {
 		memcpy(realpath, rep.path, rep.path_len);

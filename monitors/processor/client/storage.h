@@ -18,15 +18,16 @@
 int storage_lookup(const struct proto_cred *cred, const char *path, uint32_t flags, uint32_t access,
 		   struct proto_attr *attr, char *realpath) __must_check;
 /*
- * The same from a canonical part of @canon_len bytes on, as far as one of @stops (canonical paths,
- * each with its NUL, @stops_len bytes in all): then *rep->stopped, with the stop in rep->path and
- * what is left in rep->rest.  Both point into *buf, the caller's to kfree() in any case.
+ * The same from a canonical part of @canon_len bytes on, as far as one of @mount_points (canonical
+ * paths, each with its NUL, @mount_points_len bytes in all): then *rep->at_mount_point, with it in
+ * rep->path and what is left in rep->rest.  Both point into *buf, the caller's to kfree() in any
+ * case.
  */
 struct storage_walk {
 	const char *path;
 	size_t canon_len;
-	const char *stops;
-	size_t stops_len;
+	const char *mount_points;
+	size_t mount_points_len;
 	uint32_t flags, access;
 };
 int storage_walk(const struct proto_cred *cred, const struct storage_walk *how,

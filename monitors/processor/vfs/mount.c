@@ -28,7 +28,7 @@ struct mounts {
 	struct mount *buckets[BUCKETS]; /* by parent and name */
 	struct mount **all;             /* in the order of mounting; the root is the first */
 	size_t nr;
-	char points[PS_STOPS_MAX]; /* those in the root's file system */
+	char points[PS_MOUNT_POINTS_MAX]; /* those in the root's file system */
 	size_t points_len;
 };
 
@@ -142,7 +142,7 @@ static int add(struct mounts *m, struct mount *mt)
 	return 0;
 }
 
-/* @at is in the file system of the root, which stops look-ups there. */
+/* @at is in the file system of the root, whose look-ups end there. */
 static int add_point(struct mounts *m, const char *at)
 {
 	const size_t len = strlen(at) + 1;

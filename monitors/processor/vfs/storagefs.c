@@ -143,8 +143,8 @@ static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *ho
 	const size_t base_len = strlen(base), rest_len = strlen(how->rest);
 	struct storage_walk walk = {
 		.canon_len = base_len,
-		.stops = how->mount_points,
-		.stops_len = how->mount_points_len,
+		.mount_points = how->mount_points,
+		.mount_points_len = how->mount_points_len,
 		.flags = PS_LOOKUP_REALPATH,
 	};
 	struct ps_lookup_rep rep;
@@ -169,7 +169,7 @@ static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *ho
 	found->text = copy(rep.path, rep.path_len);
 	if (!found->text) {
 		err = -ENOMEM;
-	} else if (rep.stopped) {
+	} else if (rep.at_mount_point) {
 		found->nr_links = rep.nr_links;
 		found->rest = copy(rep.rest, rep.rest_len);
 		err = found->rest ? 0 : -ENOMEM;

@@ -31,10 +31,10 @@ enum ps_lookup_flags {
 };
 
 /*
- * PS_LOOKUP, PS_READLINK, PS_ACCESS: header, nr_groups le32, path_len bytes of path, stops_len bytes of
- * stops: canonical paths, each with its NUL, where the processor has mounted something of its own.  A walk
- * that comes to one of them ends there, whether by a name, a link or "..".  The first canon_len bytes of the
- * path are canonical, and no stop is looked for in them.
+ * PS_LOOKUP, PS_READLINK, PS_ACCESS: header, nr_groups le32, path_len bytes of path, mount_points_len
+ * bytes of mount points: canonical paths, each with its NUL, where the processor has mounted a file
+ * system.  A walk that comes to one of them ends there, whether by a name, a link or "..".  The first
+ * canon_len bytes of the path are canonical, and no mount point is looked for in them.
  */
 struct ps_path_req_wire {
 	struct proto_cred_wire cred;
@@ -43,23 +43,23 @@ struct ps_path_req_wire {
 	le32_t access; /* bits R 4, W 2, X 1 to be checked on the result; 0 = search permission only */
 	le16_t path_len;
 	le16_t canon_len;
-	le16_t stops_len;
+	le16_t mount_points_len;
 	le16_t reserved;
 };
 static_assert(sizeof(struct ps_path_req_wire) == 36, "ps_path_req is ABI");
-#define PS_STOPS_MAX 1024 /* bytes */
+#define PS_MOUNT_POINTS_MAX 1024 /* bytes */
 
 /* Reply of PS_LOOKUP, then path_len bytes of path and rest_len bytes of what is still to be walked. */
 struct ps_lookup_rep_wire {
-	struct proto_attr_wire attr; /* all 0 at a stop */
-	le16_t path_len;             /* the canonical path if asked for, or the stop */
-	le16_t rest_len;             /* at a stop only, and 0 if nothing is left */
+	struct proto_attr_wire attr; /* all 0 at a mount point */
+	le16_t path_len;             /* the canonical path if asked for, or the mount point */
+	le16_t rest_len;             /* at a mount point only, and 0 if nothing is left */
 	le16_t nr_links;             /* links followed */
-	le16_t stopped;              /* 0 or 1 */
+	le16_t at_mount_point;       /* 0 or 1 */
 };
 static_assert(sizeof(struct ps_lookup_rep_wire) == 128, "PS_LOOKUP reply is ABI");
 /*
- * Reply of PS_READLINK: the target's bytes.  Reply of PS_ACCESS: nothing.  Both answer EXDEV at a stop.
+ * Reply of PS_READLINK: the target's bytes.  Reply of PS_ACCESS: nothing.  Both answer EXDEV at a mount point.
  * Errors: those of path resolution in Linux: ENOENT ENOTDIR EACCES ELOOP ENAMETOOLONG EINVAL EIO EUCLEAN.
  */
 
@@ -100,9 +100,9 @@ struct ps_path_req {
 	uint32_t access;
 	uint16_t path_len;
 	uint16_t canon_len;
-	uint16_t stops_len;
-	const char *path;  /* not terminated; decoded: points into the message */
-	const char *stops; /* stops_len bytes; decoded: points into the message */
+	uint16_t mount_points_len;
+	const char *path;         /* not terminated; decoded: points into the message */
+	const char *mount_points; /* mount_points_len bytes; decoded: points into the message */
 };
 
 ssize_t ps_path_req_encode(const struct ps_path_req *req, void *buf, size_t cap) __must_check;
@@ -111,10 +111,10 @@ int ps_path_req_decode(const void *buf, size_t len, struct ps_path_req *out) __m
 
 struct ps_lookup_rep {
 	struct proto_attr attr;
-	uint16_t path_len; /* 0 unless PS_LOOKUP_REALPATH or stopped */
+	uint16_t path_len; /* 0 unless PS_LOOKUP_REALPATH or at_mount_point */
 	uint16_t rest_len;
 	uint16_t nr_links;
-	bool stopped;
+	bool at_mount_point;
 	const char *path; /* not terminated; decoded: points into the message */
 	const char *rest; /* the same */
 };
