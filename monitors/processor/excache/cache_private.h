@@ -42,7 +42,7 @@ struct excache {
 	uint64_t
 		nr_releases; /* atomic: objects whose lines may be evicted again, excache_release() */
 	struct waitqueue freed;
-	struct waitqueue settled; /* an object that is held has no write-back any more */
+	struct waitqueue quiet; /* an object that is held has no write-back any more */
 };
 extern struct excache excache;
 
@@ -225,13 +225,13 @@ void fill_ahead(struct object *obj, uint64_t pgoff, unsigned int nr);
 /* The fill of @line, pinned once by us, is over. 0: VALID and still pinned; else it is dropped. */
 void fill_done(struct line *line, int error);
 
-/* retire.c: names of spaces that ended, until their homes know.  Allocated with the space. */
-struct retired;
-struct retired *retired_alloc(void); /* NULL: no memory */
-void retired_free(struct retired *r);
+/* destroy.c: names of spaces that ended, until their homes know.  Allocated with the space. */
+struct deferred_destroy;
+struct deferred_destroy *destroy_alloc(void); /* NULL: no memory */
+void destroy_free(struct deferred_destroy *r);
 /* Takes @r over; @now: owners hold pages of it.  Never sleeps. */
-void retire_space(struct retired *r, uint32_t home, uint64_t id, bool now);
-int retire_init(void);
+void destroy_defer(struct deferred_destroy *r, uint32_t home, uint64_t id, bool now);
+int destroy_init(void);
 
 /* writeback.c: @line is WRITEBACK; it becomes FREE when its owner has it. */
 int writeback_init(void);

@@ -112,7 +112,7 @@ int credit_take(uint32_t node)
 		if (atomic64_read(&c->frames) <= 0)
 			err = request(node);
 		/* Spaces that have ended may still be promised frames, or have them. */
-		if (err == -ENOMEM && retire_drain())
+		if (err == -ENOMEM && destroy_drain())
 			err = atomic64_read(&c->frames) > 0 ? 0 : request(node);
 		mutex_unlock(&request_lock);
 		if (err)

@@ -26,13 +26,13 @@ bool writeback_begin(struct object *obj)
 /* The line was clean after all. */
 static void writeback_cancel(struct object *obj)
 {
-	bool settled;
+	bool quiet;
 
 	spin_lock(&obj->lock);
-	settled = --obj->nr_writebacks == 0 && obj->held;
+	quiet = --obj->nr_writebacks == 0 && obj->held;
 	spin_unlock(&obj->lock);
-	if (settled)
-		wake_all(&excache.settled);
+	if (quiet)
+		wake_all(&excache.quiet);
 }
 
 /* A write-back of it is counted if it may be evicted. */

@@ -216,7 +216,7 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 {
 	struct object *obj = line->obj;
 	const bool file = obj->kind == OBJECT_FILE;
-	bool settled = false;
+	bool quiet = false;
 
 	ASSERT(line->nr_maps == 0);
 	list_del(&line->set_link);
@@ -230,10 +230,10 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 	if ((line->flags & LINE_PLOCAL) && obj->kind == OBJECT_SHARED)
 		obj->nr_pages--; /* nobody has it any more */
 	if (line->state == LINE_WRITEBACK)
-		settled = --obj->nr_writebacks == 0 && obj->held;
+		quiet = --obj->nr_writebacks == 0 && obj->held;
 	spin_unlock(&obj->lock);
-	if (settled)
-		wake_all(&excache.settled);
+	if (quiet)
+		wake_all(&excache.quiet);
 	if (line->flags & LINE_PLOCAL)
 		credit_put(line->credit_node);
 	line->obj = NULL;
@@ -497,7 +497,7 @@ int excache_init(const struct excache_ops *ops)
 	spin_lock_init(&excache.free_lock, "excache.free", RANK_EXCACHE_FREE);
 	list_init(&excache.free);
 	waitqueue_init(&excache.freed);
-	waitqueue_init(&excache.settled);
+	waitqueue_init(&excache.quiet);
 	for (uint32_t i = 0; i < excache.nr_sets; i++) {
 		struct cache_set *set = &excache.sets[i];
 
@@ -517,6 +517,6 @@ int excache_init(const struct excache_ops *ops)
 	pr_info("%u sets of %u lines and %u spare, %llu KiB, policy %s\n", excache.nr_sets,
 		excache.nr_ways, excache.nr_spare, (unsigned long long)excache.nr_lines * 4,
 		excache.policy->name);
-	err = retire_init();
+	err = destroy_init();
 	return err ? err : writeback_init();
 }

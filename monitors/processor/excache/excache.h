@@ -82,9 +82,9 @@ struct excache_ops {
 	/* The node that has @file in its page cache. */
 	uint32_t (*file_node)(const struct proto_file *file);
 	/* The last reference of @obj, which has a backing object, is gone: see anon_unchain(). */
-	struct object *(*unchain)(struct object *obj, struct anon_merge *merge);
+	struct object *(*unchain)(struct object *obj, struct anon_collapse *merge);
 	/* Consumes what unchain() left in @merge; sleeps. */
-	void (*merge_soon)(const struct anon_merge *merge);
+	void (*collapse_soon)(const struct anon_collapse *merge);
 	/* object_fail() was called for the first time.  Polling context. */
 	void (*failed)(struct object *obj, int error);
 };

@@ -64,7 +64,7 @@ static void fetch_put(struct fetch *f)
 }
 
 /* Decode the reply once more for the victim's fate; the waiter may be gone. */
-static void fetch_settle_victim(struct fetch *f, const struct rpc_call *call)
+static void fetch_finish_victim(struct fetch *f, const struct rpc_call *call)
 {
 	struct pm_fetch_rep rep;
 
@@ -81,7 +81,7 @@ static void fetch_release(struct rpc_call *call)
 	bool free_line;
 
 	if (f->victim)
-		fetch_settle_victim(f, call);
+		fetch_finish_victim(f, call);
 	spin_lock(&excache.free_lock);
 	f->released = true;
 	free_line = f->orphaned;

@@ -36,7 +36,7 @@ int home_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void
 	const int ret = home_call_once(node, opcode, body, len, reply, max);
 
 	/* What is missing may be promised to spaces that have ended: the refusal would be a lie. */
-	return ret == -ENOMEM && retire_drain()
+	return ret == -ENOMEM && destroy_drain()
 		       ? home_call_once(node, opcode, body, len, reply, max)
 		       : ret;
 }
@@ -189,7 +189,7 @@ int home_fork_end(struct home_fork *f)
 
 	/* With the same names it is the same fork: said again until we know. */
 	for (unsigned int tries = 0; tries < SAY_AGAIN; tries++) {
-		if (err != -EAGAIN && err != -ETIMEDOUT && !(err == -ENOMEM && retire_drain()))
+		if (err != -EAGAIN && err != -ETIMEDOUT && !(err == -ENOMEM && destroy_drain()))
 			break;
 		kfree(r);
 		r = NULL;
@@ -236,7 +236,7 @@ int home_introduce(struct object *obj, uint64_t len)
 	return 0;
 }
 
-int home_merge(struct object *from, const struct pm_merge_req *req)
+int home_collapse(struct object *from, const struct pm_merge_req *req)
 {
 	const size_t cap = sizeof(struct pm_merge_req_wire) +
 			   PM_DISCARD_MAX_RANGES * sizeof(struct pm_page_range_wire);

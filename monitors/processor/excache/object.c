@@ -498,9 +498,9 @@ struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
 	radix_init(&obj->vregions);
 	page_bits_init(&obj->stored);
 	page_bits_init(&obj->hidden);
-	list_init(&obj->fronts);
-	obj->retired = retired_alloc();
-	if (!obj->retired) {
+	list_init(&obj->shadows);
+	obj->destroy = destroy_alloc();
+	if (!obj->destroy) {
 		kfree(obj);
 		return ERR_PTR(-ENOMEM);
 	}
@@ -530,35 +530,35 @@ static void space_free(struct object *obj)
 	radix_destroy(&obj->vregions);
 	page_bits_destroy(&obj->stored);
 	page_bits_destroy(&obj->hidden);
-	retired_free(obj->retired);
+	destroy_free(obj->destroy);
 	kfree(obj->path);
 	kfree(obj);
 	__atomic_sub_fetch(&nr_spaces, 1, __ATOMIC_RELAXED);
 }
 
 /* The home hears of the end of @obj later. */
-static void retire(struct object *obj, bool now)
+static void defer_destroy(struct object *obj, bool now)
 {
-	struct retired *r = obj->retired;
+	struct deferred_destroy *r = obj->destroy;
 
-	obj->retired = NULL;
-	retire_space(r, obj->home, obj->id, now);
+	obj->destroy = NULL;
+	destroy_defer(r, obj->home, obj->id, now);
 }
 
-void object_free_merged(struct object *obj, bool at_home)
+void object_free_collapsed(struct object *obj, bool at_home)
 {
 	ASSERT(obj->nr_lines == 0);
 	if (!at_home)
-		retire(obj, false); /* owners have no page under that name */
-	obj->vregion_size = 0;      /* the home knows nothing of it */
+		defer_destroy(obj, false); /* owners have no page under that name */
+	obj->vregion_size = 0;             /* the home knows nothing of it */
 	object_put(obj);
 }
 
 void space_end(struct object *obj)
 {
-	/* With it may go the last front of the object behind it, and so on. */
+	/* With it may go the last shadow of the object behind it, and so on. */
 	while (obj) {
-		struct anon_merge merge = { 0 };
+		struct anon_collapse merge = { 0 };
 		struct object *gone = NULL;
 
 		if (obj->backing)
@@ -567,12 +567,12 @@ void space_end(struct object *obj)
 			shared_forget(obj);
 		excache_drop(obj, 0, UINT64_MAX);
 		if (obj->vregion_size && obj->kind == OBJECT_ANON)
-			retire(obj, object_stores_any(obj, 0, UINT64_MAX));
+			defer_destroy(obj, object_stores_any(obj, 0, UINT64_MAX));
 		else if (obj->vregion_size)
 			home_destroy(obj); /* who unlinks a file has its memory back at once */
 		space_free(obj);
-		if (merge.as || merge.front)
-			excache.ops->merge_soon(&merge);
+		if (merge.as || merge.shadow)
+			excache.ops->collapse_soon(&merge);
 		obj = gone;
 	}
 }

@@ -8,7 +8,7 @@
  *		which keep what was written back.  A file object is one version of one file of a storage
  *		node, shared by everyone who reads or maps it.
  * Lifetime:	counted.  The last reference of an anonymous or shared object drops its lines and tells the
- *		home (of an anonymous one: soon, see retire.c), so it sleeps; lines hold none of those.  Each line of a file object holds one: file
+ *		home (of an anonymous one: soon, see destroy.c), so it sleeps; lines hold none of those.  Each line of a file object holds one: file
  *		objects stay in the table while they are referenced or have lines, so that a program that
  *		runs again finds its text.
  * Locking:	object table: RANK_SPIN_MONITOR; object.lock (RANK_EXCACHE_OBJECT) guards the list of
@@ -34,10 +34,10 @@ enum object_kind {
 	OBJECT_FILE,
 };
 
-/* A frozen object can be merged with its only front: the top of a space, or a frozen one.  At most one is not NULL. */
-struct anon_merge {
-	struct aspace *as;    /* counted */
-	struct object *front; /* counted */
+/* A frozen object can be merged with its only shadow: the top of a space, or a frozen one.  At most one is not NULL. */
+struct anon_collapse {
+	struct aspace *as;     /* counted */
+	struct object *shadow; /* counted */
 };
 
 struct vregion {
@@ -69,11 +69,11 @@ struct object {
 	struct object *backing; /* counted; chain locks, see <processor/mm/anon.h> */
 	struct page_bits
 		hidden; /* of those behind; of a top: aspace.lock, of a frozen one: const */
-	struct list_head fronts;     /* chain lock: objects that have this one as backing */
-	struct list_head front_link; /* chain lock */
-	struct aspace *as;           /* chain lock: the space whose top this is, or NULL */
-	struct work merge_work;      /* anon_merge_soon() */
-	struct retired *retired;     /* to tell the home of its end without memory */
+	struct list_head shadows;         /* chain lock: objects that have this one as backing */
+	struct list_head shadow_link;     /* chain lock */
+	struct aspace *as;                /* chain lock: the space whose top this is, or NULL */
+	struct work collapse_work;        /* anon_collapse_soon() */
+	struct deferred_destroy *destroy; /* to tell the home of its end without memory */
 
 	/* OBJECT_SHARED */
 	bool reserved; /* const */
@@ -158,12 +158,12 @@ struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_s
 size_t object_space_count(void);
 
 /* A merge has left nothing of @obj here; @at_home: nor at its home, which else hears of it later. Puts it. */
-void object_free_merged(struct object *obj, bool at_home);
+void object_free_collapsed(struct object *obj, bool at_home);
 /*
  * Wait until the homes have freed the spaces that ended before.  False: there were none.  For whoever needs the memory,
  * or says that it is free.  Sleeps; aspace.map_lock may be held.
  */
-bool retire_drain(void);
+bool destroy_drain(void);
 
 /* A name that no other space has had. */
 uint64_t object_new_id(void);

@@ -68,39 +68,40 @@ void anon_remove_space(struct aspace *as)
 	spin_unlock(&chain_lock);
 }
 
-static struct object *only_front_locked(const struct object *obj)
+static struct object *only_shadow_locked(const struct object *obj)
 {
-	struct object *front = list_first_entry_or_null(&obj->fronts, struct object, front_link);
+	struct object *shadow = list_first_entry_or_null(&obj->shadows, struct object, shadow_link);
 
-	return front && front->front_link.next == &obj->fronts ? front : NULL;
+	return shadow && shadow->shadow_link.next == &obj->shadows ? shadow : NULL;
 }
 
-/* Whom to merge @obj with, referenced: the space whose top is its only front, or that front if it is frozen. */
-static void find_merge_locked(const struct object *obj, struct anon_merge *m)
+/* Whom to merge @obj with, referenced: the space whose top is its only shadow, or that shadow if it is frozen. */
+static void find_collapse_locked(const struct object *obj, struct anon_collapse *m)
 {
-	struct object *front = only_front_locked(obj);
+	struct object *shadow = only_shadow_locked(obj);
 
-	if (!front)
+	if (!shadow)
 		return;
-	if (front->as && refcount_inc_not_zero(&front->as->refs))
-		m->as = front->as;
-	else if (!front->as && !list_empty(&front->fronts) && refcount_inc_not_zero(&front->refs))
-		m->front = front;
+	if (shadow->as && refcount_inc_not_zero(&shadow->as->refs))
+		m->as = shadow->as;
+	else if (!shadow->as && !list_empty(&shadow->shadows) &&
+		 refcount_inc_not_zero(&shadow->refs))
+		m->shadow = shadow;
 }
 
-struct object *anon_unchain(struct object *obj, struct anon_merge *merge)
+struct object *anon_unchain(struct object *obj, struct anon_collapse *merge)
 {
 	struct object *backing;
 	bool last;
 
-	*merge = (struct anon_merge){ 0 };
+	*merge = (struct anon_collapse){ 0 };
 	spin_lock(&chain_lock);
 	backing = obj->backing;
 	obj->backing = NULL;
-	list_del(&obj->front_link);
+	list_del(&obj->shadow_link);
 	last = refcount_dec_and_test(&backing->refs);
 	if (!last)
-		find_merge_locked(backing, merge);
+		find_collapse_locked(backing, merge);
 	spin_unlock(&chain_lock);
 	return last ? backing : NULL;
 }
@@ -330,27 +331,27 @@ int anon_pull(struct aspace *as, uint64_t first, uint64_t end)
 
 /* --- growing and merging --------------------------------------------------------------- */
 
-void anon_push(struct aspace *parent, struct object *front, struct aspace *child)
+void anon_push(struct aspace *parent, struct object *shadow, struct aspace *child)
 {
 	struct object *frozen = parent->anon;
 
 	spin_lock(&chain_lock);
-	front->backing = frozen; /* with the parent's reference */
-	list_add_tail(&front->front_link, &frozen->fronts);
+	shadow->backing = frozen; /* with the parent's reference */
+	list_add_tail(&shadow->shadow_link, &frozen->shadows);
 	frozen->as = NULL;
-	front->as = parent;
-	parent->anon = front;
+	shadow->as = parent;
+	parent->anon = shadow;
 	if (child) {
 		object_get(frozen);
 		child->anon->backing = frozen;
-		list_add_tail(&child->anon->front_link, &frozen->fronts);
+		list_add_tail(&child->anon->shadow_link, &frozen->shadows);
 		if (frozen->failed)
 			child->failed = frozen->failed; /* lost while nobody knew of the child */
 	}
 	spin_unlock(&chain_lock);
 }
 
-bool anon_can_merge(struct aspace *as)
+bool anon_can_collapse(struct aspace *as)
 {
 	struct object *backing = as->anon->backing;
 	bool can;
@@ -358,25 +359,25 @@ bool anon_can_merge(struct aspace *as)
 	if (!backing)
 		return false;
 	spin_lock(&chain_lock);
-	can = only_front_locked(as->anon->backing) == as->anon;
+	can = only_shadow_locked(as->anon->backing) == as->anon;
 	spin_unlock(&chain_lock);
 	return can;
 }
 
-bool anon_merge_is_local(const struct anon_merge *m)
+bool anon_collapse_is_local(const struct anon_collapse *m)
 {
 	struct object *back;
 	bool local;
 
 	spin_lock(&chain_lock);
-	back = m->as ? m->as->anon->backing : m->front->backing;
+	back = m->as ? m->as->anon->backing : m->shadow->backing;
 	local = !back || !object_stores_any(back, 0, UINT64_MAX);
 	spin_unlock(&chain_lock);
 	return local;
 }
 
-/* Stored pages of @back that its only front hides are dropped by their owners. */
-static int merge_remote(struct object *top, struct object *back)
+/* Stored pages of @back that its only shadow hides are dropped by their owners. */
+static int collapse_remote(struct object *top, struct object *back)
 {
 	struct pm_merge_req *req = kzalloc(sizeof(*req));
 	uint64_t page = 0;
@@ -408,13 +409,13 @@ static int merge_remote(struct object *top, struct object *back)
 	req->from = back->id;
 	req->into = top->id;
 	if (!err)
-		err = home_merge(back, req);
+		err = home_collapse(back, req);
 	kfree(req);
 	return err;
 }
 
 /* Bits and lines, when the owners have done their part: cannot fail. */
-static void merge_local(struct object *top, struct object *back)
+static void collapse_local(struct object *top, struct object *back)
 {
 	uint64_t page;
 
@@ -446,8 +447,8 @@ static void unref_locked(struct object *obj)
 	BUG_ON(last);
 }
 
-/* @back takes the place of @front: in its space if it is a top, else behind those in front of it. */
-static void replace_front(struct object *front, struct object *back)
+/* @back takes the place of @shadow: in its space if it is a top, else behind those in front of it. */
+static void replace_shadow(struct object *shadow, struct object *back)
 {
 	const struct radix_tree vregions = back->vregions;
 	const uint64_t id = back->id;
@@ -455,118 +456,119 @@ static void replace_front(struct object *front, struct object *back)
 
 	spin_lock(&chain_lock);
 	spin_lock(&back->lock);
-	back->id = front->id;
-	back->vregions = front->vregions;
+	back->id = shadow->id;
+	back->vregions = shadow->vregions;
 	back->near = NULL;
 	spin_unlock(&back->lock);
-	front->id = id;
-	front->vregions = vregions;
-	front->near = NULL; /* nobody asks it any more */
+	shadow->id = id;
+	shadow->vregions = vregions;
+	shadow->near = NULL; /* nobody asks it any more */
 	if (!back->failed)
-		back->failed = front->failed;
-	list_del(&front->front_link);
-	front->backing = NULL;
-	if (front->as) {
-		back->as = front->as;
-		back->as->anon = back; /* the front's reference is the space's now */
-		front->as = NULL;
+		back->failed = shadow->failed;
+	list_del(&shadow->shadow_link);
+	shadow->backing = NULL;
+	if (shadow->as) {
+		back->as = shadow->as;
+		back->as->anon = back; /* the shadow's reference is the space's now */
+		shadow->as = NULL;
 	} else {
-		list_splice_tail(&front->fronts, &back->fronts);
-		list_init(&front->fronts);
-		list_for_each_entry(o, &back->fronts, front_link) {
+		list_splice_tail(&shadow->shadows, &back->shadows);
+		list_init(&shadow->shadows);
+		list_for_each_entry(o, &back->shadows, shadow_link) {
 			object_get(back); /* their references change over */
 			o->backing = back;
-			unref_locked(front);
+			unref_locked(shadow);
 		}
-		unref_locked(back); /* @front's */
+		unref_locked(back); /* @shadow's */
 	}
 	spin_unlock(&chain_lock);
 }
 
 /*
  * The chain lock is held for writing; of a top, its space is blocked and without faults. On success one reference of
- * @front is put.
+ * @shadow is put.
  */
-static int merge_one(struct object *front, struct object *back)
+static int collapse_one(struct object *shadow, struct object *back)
 {
 	bool stored;
 	int err;
 
-	excache_hold(front);
+	excache_hold(shadow);
 	excache_hold(back);
 	/* Nothing writes to any of these: who walks the chain is kept out, write-backs are held. */
 	spin_lock(&back->lock);
-	err = page_bits_reserve_all(&back->stored, &front->stored);
+	err = page_bits_reserve_all(&back->stored, &shadow->stored);
 	spin_unlock(&back->lock);
 	if (!err && back->backing)
-		err = page_bits_reserve_all(&back->hidden, &front->hidden);
+		err = page_bits_reserve_all(&back->hidden, &shadow->hidden);
 	/* Owners that have no page of the frozen object have nothing to rename: it just ends. */
 	stored = object_stores_any(back, 0, UINT64_MAX);
 	if (!err && stored)
-		err = merge_remote(front, back);
+		err = collapse_remote(shadow, back);
 	if (!err) {
-		merge_local(front, back);
-		replace_front(front, back);
+		collapse_local(shadow, back);
+		replace_shadow(shadow, back);
 		counter_inc(&anon_merges);
 		if (!stored)
 			counter_inc(&anon_local_merges);
 	}
 	excache_release(back);
-	excache_release(front);
+	excache_release(shadow);
 	if (!err)
-		object_free_merged(front, stored);
+		object_free_collapsed(shadow, stored);
 	return err;
 }
 
-int anon_merge(struct aspace *as)
+int anon_collapse(struct aspace *as)
 {
 	struct rwsem *lock = lock_of(as->anon);
 	int err = 0;
 
-	if (!anon_can_merge(as))
+	if (!anon_can_collapse(as))
 		return 0;
 	rwsem_write_lock(lock);
-	while (!err && anon_can_merge(as))
-		err = merge_one(as->anon, as->anon->backing);
+	while (!err && anon_can_collapse(as))
+		err = collapse_one(as->anon, as->anon->backing);
 	rwsem_write_unlock(lock);
 	return err;
 }
 
-/* The object behind @front, if they are both frozen and @front is its only front; else NULL. */
-static struct object *frozen_pair(const struct object *front)
+/* The object behind @shadow, if they are both frozen and @shadow is its only shadow; else NULL. */
+static struct object *frozen_pair(const struct object *shadow)
 {
 	struct object *back;
 
 	spin_lock(&chain_lock);
-	back = front->backing;
-	if (!back || front->as || list_empty(&front->fronts) || only_front_locked(back) != front)
+	back = shadow->backing;
+	if (!back || shadow->as || list_empty(&shadow->shadows) ||
+	    only_shadow_locked(back) != shadow)
 		back = NULL;
 	spin_unlock(&chain_lock);
 	return back;
 }
 
-int anon_merge_frozen(struct object *front)
+int anon_collapse_frozen(struct object *shadow)
 {
-	struct rwsem *lock = lock_of(front);
+	struct rwsem *lock = lock_of(shadow);
 	struct object *back;
 	int err = 0;
 
-	object_get(front);
+	object_get(shadow);
 	rwsem_write_lock(lock);
-	while (!err && (back = frozen_pair(front))) {
+	while (!err && (back = frozen_pair(shadow))) {
 		object_get(back); /* it stays, whatever ends meanwhile */
-		err = merge_one(front, back);
+		err = collapse_one(shadow, back);
 		if (err)
-			object_put(back); /* @front has one, too */
+			object_put(back); /* @shadow has one, too */
 		else
-			front = back;
+			shadow = back;
 	}
 	rwsem_write_unlock(lock);
-	object_put(front);
+	object_put(shadow);
 	return err;
 }
 
-void anon_merge_behind(struct aspace *as)
+void anon_collapse_behind(struct aspace *as)
 {
 	struct object *found;
 
@@ -574,12 +576,12 @@ void anon_merge_behind(struct aspace *as)
 		found = NULL;
 		spin_lock(&chain_lock);
 		for (struct object *o = as->anon->backing; o && !found; o = o->backing) {
-			if (o->backing && only_front_locked(o->backing) == o &&
+			if (o->backing && only_shadow_locked(o->backing) == o &&
 			    refcount_inc_not_zero(&o->refs))
 				found = o;
 		}
 		spin_unlock(&chain_lock);
-		if (found && anon_merge_frozen(found)) {
+		if (found && anon_collapse_frozen(found)) {
 			object_put(found);
 			return; /* an owner is out of reach: the next fork tries again */
 		}

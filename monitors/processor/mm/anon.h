@@ -3,8 +3,8 @@
  * Chains of anonymous objects: the private pages of address spaces.
  *
  * Invariants:	aspace.anon is the top of a chain, the only object of it that gets new pages; a top is in
- *		front of at most one other, and no other has it as backing.  An object behind is frozen:
- *		it has two fronts or more, or one until that is merged with it.
+ *		shadow of at most one other, and no other has it as backing.  An object behind is frozen:
+ *		it has two shadows or more, or one until that is merged with it.
  * Locking:	the top of a space changes only with its map_lock, its whole range blocked and no fault
  *		under way: so who has map_lock, or is inside a fault, has a top that stays.  What is behind
  *		it changes, and lines change their object, with the chain's rwsem (RANK_CHAIN) held for
@@ -28,11 +28,11 @@ void anon_add_space(struct aspace *as);
 void anon_remove_space(struct aspace *as);
 /*
  * @obj, whose last reference is gone, leaves the object behind it.  That one is returned if it is gone with it; if it
- * has one front left, *merge says with whom it is to be merged: anon_merge_soon() it.
+ * has one shadow left, *merge says with whom it is to be merged: anon_collapse_soon() it.
  */
-struct object *anon_unchain(struct object *obj, struct anon_merge *merge);
+struct object *anon_unchain(struct object *obj, struct anon_collapse *merge);
 /* Now, or in a thread of its own if it takes a message; consumes the reference.  Sleeps. */
-void anon_merge_soon(const struct anon_merge *m);
+void anon_collapse_soon(const struct anon_collapse *m);
 void anon_init(void (*kill_failed)(void));
 /* An object with one reference and no page, which no home knows yet.  ERR_PTR(-ENOMEM). */
 struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed);
@@ -65,19 +65,19 @@ int anon_pull(struct aspace *as, uint64_t first, uint64_t end) __must_check;
 
 /* --- with map_lock, everything blocked, no fault under way -------------------------------- */
 
-/* The top of @parent is frozen; @front and the top of @child (NULL: none), both new, have it as backing. */
-void anon_push(struct aspace *parent, struct object *front, struct aspace *child);
+/* The top of @parent is frozen; @shadow and the top of @child (NULL: none), both new, have it as backing. */
+void anon_push(struct aspace *parent, struct object *shadow, struct aspace *child);
 /* Merge frozen objects that only @as sees with its top, as many as there are. An error leaves a longer chain. */
-int anon_merge(struct aspace *as);
-bool anon_can_merge(struct aspace *as);
+int anon_collapse(struct aspace *as);
+bool anon_can_collapse(struct aspace *as);
 /* Would it need no message?  A guess: any context. */
-bool anon_merge_is_local(const struct anon_merge *m);
+bool anon_collapse_is_local(const struct anon_collapse *m);
 
 /* --- any context that may sleep ------------------------------------------------------------ */
 
 /*
- * Merge frozen @front with what is behind it, as long as nobody else sees that. An error leaves a longer chain.
+ * Merge frozen @shadow with what is behind it, as long as nobody else sees that. An error leaves a longer chain.
  */
-int anon_merge_frozen(struct object *front);
+int anon_collapse_frozen(struct object *shadow);
 /* The same wherever it can be done in the chain of @as, whose map_lock is held. */
-void anon_merge_behind(struct aspace *as);
+void anon_collapse_behind(struct aspace *as);

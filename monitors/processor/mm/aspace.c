@@ -23,17 +23,17 @@
 
 #include "anon.h"
 
-#define MERGE_THREADS 4 /* merges that wait for owners at a time */
+#define COLLAPSE_THREADS 4 /* merges that wait for owners at a time */
 
-static struct workqueue *merge_wq; /* const after start */
+static struct workqueue *collapse_wq; /* const after start */
 
 /* --- life ---------------------------------------------------------------------------- */
 
-static void merge_work(struct work *w)
+static void collapse_work(struct work *w)
 {
-	struct aspace *as = container_of(w, struct aspace, merge_work);
+	struct aspace *as = container_of(w, struct aspace, collapse_work);
 
-	aspace_merge(as);
+	aspace_collapse(as);
 	aspace_put(as);
 }
 
@@ -41,15 +41,15 @@ static const struct excache_ops cache_ops = {
 	.space_home = gmm_home_for,
 	.file_node = gsm_cache_node_for,
 	.unchain = anon_unchain,
-	.merge_soon = anon_merge_soon,
+	.collapse_soon = anon_collapse_soon,
 	.failed = anon_failed,
 };
 
 int aspace_init(void (*kill_failed)(void))
 {
 	anon_init(kill_failed);
-	merge_wq = workqueue_create("space-merge", MERGE_THREADS);
-	return IS_ERR(merge_wq) ? PTR_ERR(merge_wq) : excache_init(&cache_ops);
+	collapse_wq = workqueue_create("space-merge", COLLAPSE_THREADS);
+	return IS_ERR(collapse_wq) ? PTR_ERR(collapse_wq) : excache_init(&cache_ops);
 }
 
 struct aspace *aspace_create(uint64_t id, uint32_t home)
@@ -79,7 +79,7 @@ struct aspace *aspace_create_for(struct object *anon)
 	list_init(&as->blocked);
 	waitqueue_init(&as->unblocked);
 	waitqueue_init(&as->quiet);
-	work_init(&as->merge_work, merge_work);
+	work_init(&as->collapse_work, collapse_work);
 	anon_add_space(as);
 	return as;
 out_free:
@@ -554,26 +554,26 @@ int aspace_quiesce(struct aspace *as, bool killable)
 	return err;
 }
 
-void aspace_merge(struct aspace *as)
+void aspace_collapse(struct aspace *as)
 {
 	struct blocked_range all;
 
 	mutex_lock(&as->map_lock);
-	if (anon_can_merge(as)) {
+	if (anon_can_collapse(as)) {
 		aspace_block(as, &all, 0, PM_USER_TOP);
 		(void)aspace_quiesce(as, false);
-		anon_merge(as); /* tried again before the next fork */
+		anon_collapse(as); /* tried again before the next fork */
 		aspace_unblock(as, &all);
 	}
 	mutex_unlock(&as->map_lock);
 }
 
-static void merge_frozen_work(struct work *w)
+static void collapse_frozen_work(struct work *w)
 {
-	struct object *front = container_of(w, struct object, merge_work);
+	struct object *shadow = container_of(w, struct object, collapse_work);
 
-	(void)anon_merge_frozen(front);
-	object_put(front);
+	(void)anon_collapse_frozen(shadow);
+	object_put(shadow);
 }
 
 struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed)
@@ -581,35 +581,35 @@ struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed)
 	struct object *obj = object_anon_create(id, home, 0, seed);
 
 	if (!IS_ERR(obj))
-		work_init(&obj->merge_work, merge_frozen_work);
+		work_init(&obj->collapse_work, collapse_frozen_work);
 	return obj;
 }
 
 /* Works that wait already have a reference of their own. */
-static void merge_frozen_soon(struct object *front, bool local)
+static void collapse_frozen_soon(struct object *shadow, bool local)
 {
 	if (local)
-		merge_frozen_work(&front->merge_work);
-	else if (!work_queue(merge_wq, &front->merge_work))
-		object_put(front);
+		collapse_frozen_work(&shadow->collapse_work);
+	else if (!work_queue(collapse_wq, &shadow->collapse_work))
+		object_put(shadow);
 }
 
-void anon_merge_soon(const struct anon_merge *m)
+void anon_collapse_soon(const struct anon_collapse *m)
 {
-	const bool local = anon_merge_is_local(m);
+	const bool local = anon_collapse_is_local(m);
 
-	if (m->front)
-		merge_frozen_soon(m->front, local);
+	if (m->shadow)
+		collapse_frozen_soon(m->shadow, local);
 	else if (local)
-		merge_work(&m->as->merge_work);
-	else if (!work_queue(merge_wq, &m->as->merge_work))
+		collapse_work(&m->as->collapse_work);
+	else if (!work_queue(collapse_wq, &m->as->collapse_work))
 		aspace_put(m->as);
 }
 
-void aspace_settle(void)
+void aspace_drain(void)
 {
-	workqueue_flush(merge_wq);
-	(void)retire_drain();
+	workqueue_flush(collapse_wq);
+	(void)destroy_drain();
 }
 
 static bool is_blocked(struct aspace *as, vaddr_t addr)

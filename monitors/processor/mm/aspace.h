@@ -65,10 +65,10 @@ struct layout_seq {
 
 struct aspace {
 	refcount_t refs;
-	struct list_head link;  /* list of all spaces */
-	struct work merge_work; /* anon_merge_soon() */
-	struct mutex map_lock;  /* RANK_ASPACE */
-	struct spinlock lock;   /* RANK_SPIN_ASPACE */
+	struct list_head link;     /* list of all spaces */
+	struct work collapse_work; /* anon_collapse_soon() */
+	struct mutex map_lock;     /* RANK_ASPACE */
+	struct spinlock lock;      /* RANK_SPIN_ASPACE */
 	struct pgtable *pt __guarded_by(&lock);
 	struct rb_root vmas __guarded_by(&lock);
 	struct vma *near __guarded_by(&lock); /* of vmas: the one that a touch met last, or NULL */
@@ -128,9 +128,9 @@ static inline uint32_t aspace_home(const struct aspace *as)
 int aspace_fork(struct aspace *parent, struct aspace **child) __must_check;
 
 /* Objects that only @as can see any more become one with its top, if that can be had. Sleeps. */
-void aspace_merge(struct aspace *as);
-/* Wait for merges that anon_merge_soon() has begun, and until the homes have freed all spaces that ended before. */
-void aspace_settle(void);
+void aspace_collapse(struct aspace *as);
+/* Wait for merges that anon_collapse_soon() has begun, and until the homes have freed all spaces that ended before. */
+void aspace_drain(void);
 /* Start the ExCache and what is built on it.  @kill_failed: a space was marked failed; polling context. */
 int aspace_init(void (*kill_failed)(void)) __must_check;
 

@@ -72,34 +72,34 @@ static struct aspace *make_child(struct aspace *parent, struct object *top)
 /* Nothing of the parent can fault or change. */
 static int fork_blocked(struct aspace *parent, struct aspace **out)
 {
-	struct object *front, *top;
+	struct object *shadow, *top;
 	struct home_fork remote;
 	struct aspace *child;
 	int err;
 
 	if (READ_ONCE(parent->failed))
 		return -ENOMEM;
-	anon_merge(parent); /* else the chain is longer, for now */
-	anon_merge_behind(parent);
-	front = new_top(parent->anon);
-	if (IS_ERR(front))
-		return PTR_ERR(front);
+	anon_collapse(parent); /* else the chain is longer, for now */
+	anon_collapse_behind(parent);
+	shadow = new_top(parent->anon);
+	if (IS_ERR(shadow))
+		return PTR_ERR(shadow);
 	top = new_top(parent->anon);
 	if (IS_ERR(top)) {
-		object_put(front);
+		object_put(shadow);
 		return PTR_ERR(top);
 	}
-	home_fork_begin(&remote, parent->anon, front, top);
+	home_fork_begin(&remote, parent->anon, shadow, top);
 	object_get(top); /* until the answer is there, whatever becomes of the child */
 	child = make_child(parent, top);
 	aspace_write_protect(parent, 0, PM_USER_TOP);
 	err = home_fork_end(&remote);
 	if (err) {
-		object_put(front);
+		object_put(shadow);
 		if (!IS_ERR(child))
 			aspace_put(child);
 	} else {
-		anon_push(parent, front, IS_ERR(child) ? NULL : child);
+		anon_push(parent, shadow, IS_ERR(child) ? NULL : child);
 		err = IS_ERR(child) ? PTR_ERR(child) : 0;
 	}
 	object_put(top);

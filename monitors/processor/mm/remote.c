@@ -211,7 +211,7 @@ int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
 	pm_brk_req_encode(&req, &w);
 	err = range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
 	/* Memory is short, it says: see home_call(). */
-	if (!err && *brk < want && retire_drain())
+	if (!err && *brk < want && destroy_drain())
 		err = range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
 	return err;
 }

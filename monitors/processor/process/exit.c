@@ -292,7 +292,7 @@ static void process_finish(struct process *p)
 	leave_tree(p);
 	program_leave(p);
 	if (leader) {
-		aspace_settle(); /* who hears of the end finds the memory free */
+		aspace_drain(); /* who hears of the end finds the memory free */
 		/* On a node that is lost its programs do not end, they are lost: the launcher says so. */
 		if (cluster_lease_holds())
 			ctl_prog_exit(prog, status);

@@ -26,7 +26,7 @@
 struct obj {
 	struct fake_proc p;
 	struct obj *behind;
-	uint32_t fronts;
+	uint32_t shadows;
 	bool used, top;
 	bool mapped[PAGES]; /* top: as now; frozen: as it was */
 	bool writable[PAGES];
@@ -248,16 +248,16 @@ static void merge(struct model *m, struct obj *x, struct obj *y)
 /* @o has lost one that was in front of it. */
 static void lost_front(struct model *m, struct obj *o)
 {
-	while (o && !o->fronts) {
+	while (o && !o->shadows) {
 		struct obj *behind = o->behind;
 
 		ASSERT_EQ(m->t, proc_destroy(&o->p), 0);
 		obj_free(o);
 		if (behind)
-			behind->fronts--;
+			behind->shadows--;
 		o = behind;
 	}
-	if (o && o->fronts == 1) {
+	if (o && o->shadows == 1) {
 		struct obj *front = only_front(m, o);
 
 		if (front->top || below(m, 2))
@@ -272,7 +272,7 @@ static void end(struct model *m, struct obj *o)
 	ASSERT_EQ(m->t, proc_destroy(&o->p), 0);
 	obj_free(o);
 	if (behind)
-		behind->fronts--;
+		behind->shadows--;
 	lost_front(m, behind);
 }
 
@@ -306,7 +306,7 @@ static void do_fork(struct model *m)
 
 	if (count(m, true) == TOPS)
 		return;
-	if (o->behind && o->behind->fronts == 1)
+	if (o->behind && o->behind->shadows == 1)
 		merge(m, o->behind, o);
 	parent = obj_new(m);
 	child = obj_new(m);
@@ -322,7 +322,7 @@ static void do_fork(struct model *m)
 		return;
 	}
 	o->top = false;
-	o->fronts = 2;
+	o->shadows = 2;
 	parent->top = child->top = true;
 	parent->behind = child->behind = o;
 	memcpy(parent->mapped, o->mapped, sizeof(o->mapped));

@@ -18,7 +18,7 @@ void excache_hold(struct object *obj)
 	spin_lock(&obj->lock);
 	obj->held = true;
 	spin_unlock(&obj->lock);
-	wait_event(&excache.settled, READ_ONCE(obj->nr_writebacks) == 0);
+	wait_event(&excache.quiet, READ_ONCE(obj->nr_writebacks) == 0);
 }
 
 void excache_release(struct object *obj)
