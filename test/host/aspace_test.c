@@ -189,7 +189,7 @@ static void older_owners_do_not_win(struct ktest *t)
 	EXPECT_EQ(t, object_set_vregion(obj, &next), 0);
 	EXPECT_EQ(t, object_owner_cached(obj, page, &owner), 0);
 	EXPECT_EQ(t, owner, 3u);
-	object_forget_owner(obj, page);
+	object_redirected(obj, page, NULL, 0, 0);
 	EXPECT_EQ(t, object_owner_cached(obj, page, &owner), -ENOENT);
 	aspace_put(as);
 }

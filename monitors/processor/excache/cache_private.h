@@ -71,7 +71,6 @@ COUNTER_DECLARE(excache_evict_clean);
 COUNTER_DECLARE(excache_evict_dirty);
 COUNTER_DECLARE(excache_ride);
 COUNTER_DECLARE(excache_writeback);
-COUNTER_DECLARE(excache_moved);
 COUNTER_DECLARE(excache_lost);
 
 /* From the first frame to the line's. */

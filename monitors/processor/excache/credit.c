@@ -111,8 +111,7 @@ int credit_take(uint32_t node)
 		/* Somebody may have asked while we waited for our turn. */
 		if (atomic64_read(&c->frames) <= 0)
 			err = request(node);
-		/* Spaces that have ended may still be promised frames, or have them. */
-		if (err == -ENOMEM && destroy_drain())
+		if (destroy_may_help(err))
 			err = atomic64_read(&c->frames) > 0 ? 0 : request(node);
 		mutex_unlock(&request_lock);
 		if (err)

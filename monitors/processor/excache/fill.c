@@ -24,12 +24,10 @@ COUNTER_GLOBAL(excache_fetch, "excache.fetches", "anonymous pages fetched from t
 COUNTER_GLOBAL(excache_file_fetch, "excache.file_fetches", "requests for file pages");
 COUNTER_GLOBAL(excache_prefetched, "excache.prefetched", "file pages filled ahead");
 COUNTER_GLOBAL(excache_ride, "excache.rides", "dirty victims that rode on a fetch");
-COUNTER_GLOBAL(excache_moved, "excache.moved", "requests redirected to a new owner");
 COUNTER(excache_quarantined, "excache.quarantined", "frames set aside after a timeout");
 HISTOGRAM(excache_fetch_ns, "excache.fetch_ns", "time of one anonymous fetch");
 
 #define SLOT_WAIT_NS 30000000000ull /* as long as a demand call may take */
-#define MOVED_MAX    16             /* redirects of one fetch: more means that owners disagree */
 
 /* Take the tag off a line whose fill failed; the frame is not freed. */
 static void line_untag(struct line *line)
@@ -157,18 +155,6 @@ static void fetch_never_sent(struct fetch *f)
 		writeback_queue(f->victim);
 }
 
-/* Submit, waiting for a slot as long as a call may take; the thread may be killed meanwhile. */
-static int submit_wait(struct rpc_call *call)
-{
-	const uint64_t deadline = time_now_ns() + SLOT_WAIT_NS;
-	int err;
-
-	do {
-		err = rpc_call_submit(call);
-	} while (err == -EAGAIN && (err = rpc_slot_wait(call->peer, call->cls, deadline)) == 0);
-	return err;
-}
-
 /* Send and wait. Returns the call's status; the RPC layer holds its own reference of @f. */
 static int fetch_call(struct fetch *f, uint32_t owner, uint32_t *reply_len)
 {
@@ -196,7 +182,7 @@ static int fetch_call(struct fetch *f, uint32_t owner, uint32_t *reply_len)
 	call->release = fetch_release;
 	call->arg = f;
 	refcount_inc(&f->refs);
-	err = submit_wait(call);
+	err = rpc_call_submit_wait(call, SLOT_WAIT_NS);
 	if (err) {
 		fetch_never_sent(f);
 		fetch_put(f);
@@ -249,14 +235,8 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 		err = fetch_call(f, owner, &reply_len);
 		if (err != -EREMCHG)
 			break;
-		counter_inc(&excache_moved);
-		err = object_moved(obj, &f->reply, reply_len);
+		err = object_redirected(obj, pgoff, &f->reply, reply_len, tries);
 		fetch_put(f);
-		if (!err && tries == MOVED_MAX)
-			err = -ELOOP;
-		/* Told twice: perhaps the one who says so is behind. The home knows. */
-		if (tries > 0)
-			object_forget_owner(obj, pgoff);
 		if (err) {
 			fill_done(line, err);
 			return err;
@@ -394,7 +374,7 @@ static int file_demand_run(struct file_fetch *ff, struct rpc_call *call)
 	int err;
 
 	refcount_inc(&ff->refs);
-	err = submit_wait(call);
+	err = rpc_call_submit_wait(call, SLOT_WAIT_NS);
 	if (err) {
 		ff->nr = 0; /* never sent: nothing will release it */
 		file_fetch_put(ff);

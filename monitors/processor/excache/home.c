@@ -35,10 +35,7 @@ int home_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void
 {
 	const int ret = home_call_once(node, opcode, body, len, reply, max);
 
-	/* What is missing may be promised to spaces that have ended: the refusal would be a lie. */
-	return ret == -ENOMEM && destroy_drain()
-		       ? home_call_once(node, opcode, body, len, reply, max)
-		       : ret;
+	return destroy_may_help(ret) ? home_call_once(node, opcode, body, len, reply, max) : ret;
 }
 
 void home_enter_vregions(struct object *obj, const struct pm_vregion *v, size_t nr)
@@ -189,7 +186,7 @@ int home_fork_end(struct home_fork *f)
 
 	/* With the same names it is the same fork: said again until we know. */
 	for (unsigned int tries = 0; tries < SAY_AGAIN; tries++) {
-		if (err != -EAGAIN && err != -ETIMEDOUT && !(err == -ENOMEM && destroy_drain()))
+		if (err != -EAGAIN && err != -ETIMEDOUT && !destroy_may_help(err))
 			break;
 		kfree(r);
 		r = NULL;

@@ -473,6 +473,10 @@ void object_run_end(struct object *obj)
 	__atomic_add_fetch(&obj->writers, 1, __ATOMIC_ACQ_REL);
 }
 
+#define REDIRECTS_MAX 16 /* of one request: after more of them, owners and home disagree */
+
+COUNTER(object_redirects, "excache.moved", "requests redirected to a new owner");
+
 static uint64_t nr_spaces; /* atomic */
 
 size_t object_space_count(void)
@@ -631,7 +635,7 @@ int object_set_vregion(struct object *obj, const struct pm_vregion *v)
 	return err;
 }
 
-int object_moved(struct object *obj, const void *body, size_t len)
+static int enter_redirect(struct object *obj, const void *body, size_t len)
 {
 	struct pm_vregion v;
 	const int err = pm_moved_decode(body, len, &v);
@@ -639,7 +643,7 @@ int object_moved(struct object *obj, const void *body, size_t len)
 	return err ? err : object_set_vregion(obj, &v);
 }
 
-void object_forget_owner(struct object *obj, uint64_t pgoff)
+static void forget_owner(struct object *obj, uint64_t pgoff)
 {
 	struct vregion *vr;
 
@@ -648,6 +652,22 @@ void object_forget_owner(struct object *obj, uint64_t pgoff)
 	if (vr)
 		vr->owner = 0;
 	spin_unlock(&obj->lock);
+}
+
+int object_redirected(struct object *obj, uint64_t pgoff, const void *body, size_t len,
+		      unsigned int tries)
+{
+	int err = 0;
+
+	counter_inc(&object_redirects);
+	if (tries >= REDIRECTS_MAX)
+		return -ELOOP;
+	if (body)
+		err = enter_redirect(obj, body, len);
+	/* After a second redirect the node that sent it may be the one behind. The home knows. */
+	if (!body || tries > 0)
+		forget_owner(obj, pgoff);
+	return err;
 }
 
 int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner)

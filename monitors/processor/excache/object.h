@@ -19,6 +19,7 @@
 #include <kernel/spinlock.h>
 #include <kernel/work.h>
 #include <lib/atomic.h>
+#include <lib/errno.h>
 #include <lib/list.h>
 #include <proto/pm.h>
 #include <proto/types.h>
@@ -160,10 +161,18 @@ size_t object_space_count(void);
 /* A merge has left nothing of @obj here; @at_home: nor at its home, which else hears of it later. Puts it. */
 void object_free_collapsed(struct object *obj, bool at_home);
 /*
- * Wait until the homes have freed the spaces that ended before.  False: there were none.  For whoever needs the memory,
- * or says that it is free.  Sleeps; aspace.map_lock may be held.
+ * Wait until the homes have freed the spaces that ended before.  False: there were none.  For callers
+ * that need the memory, or say that it is free.  Sleeps; aspace.map_lock may be held.
  */
 bool destroy_drain(void);
+/*
+ * A memory node answered @err.  True: it was -ENOMEM, but memory may have been held by spaces whose
+ * destroy was deferred and is done now: the caller asks once more.
+ */
+static inline bool destroy_may_help(int err)
+{
+	return err == -ENOMEM && destroy_drain();
+}
 
 /* A name that no other space has had. */
 uint64_t object_new_id(void);
@@ -174,10 +183,13 @@ int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner) __must_che
 int object_owner_cached(struct object *obj, uint64_t pgoff, uint32_t *owner) __must_check;
 /* An older version than the copy's is ignored. -ENOMEM. */
 int object_set_vregion(struct object *obj, const struct pm_vregion *v) __must_check;
-/* A node answered -EREMCHG with @body (hostile). */
-int object_moved(struct object *obj, const void *body, size_t len) __must_check;
-/* The copy of the entry is stale: ask the home next time. */
-void object_forget_owner(struct object *obj, uint64_t pgoff);
+/*
+ * A node answered a request about page @pgoff with -EREMCHG ("redirect"), the first time after @tries
+ * others.  @body, which is hostile, says who owns the page; NULL: the answer had none, and the home is
+ * asked next time.  0: look for the owner again; -ELOOP: too many of them; or what is wrong with @body.
+ */
+int object_redirected(struct object *obj, uint64_t pgoff, const void *body, size_t len,
+		      unsigned int tries);
 
 /* Has the owner got this page (then it must be fetched)? */
 bool object_stored(struct object *obj, uint64_t pgoff);

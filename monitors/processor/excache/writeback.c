@@ -103,8 +103,7 @@ static void page_answered(struct line *line, int status)
 		writeback_finish(line, true);
 		break;
 	case -EREMCHG:
-		counter_inc(&excache_moved);
-		object_forget_owner(line->obj, line->pgoff);
+		(void)object_redirected(line->obj, line->pgoff, NULL, 0, 0);
 		writeback_queue(line);
 		break;
 	case -ETIMEDOUT:
@@ -220,9 +219,7 @@ static int msg_send(struct wb_msg *msg)
 	call->reply_max = sizeof(msg->reply);
 	call->release = msg_release;
 	call->arg = msg;
-	do {
-		err = rpc_call_submit(call);
-	} while (err == -EAGAIN && (err = rpc_slot_wait(msg->owner, RPC_CLASS_WRITEBACK, 0)) == 0);
+	err = rpc_call_submit_wait(call, WAIT_FOREVER);
 	rpc_call_put(call);
 	if (!err)
 		counter_inc(&excache_writeback_msgs);

@@ -21,8 +21,6 @@
 #include <processor/excache/credit.h>
 #include <processor/excache/home.h>
 
-#define MOVED_MAX 16 /* redirects of one request */
-
 /* The object behind a file vma: one that we have, or @hint, or made from the file's attributes. */
 static struct object *vma_object(struct aspace *as, const struct pm_vma *v, struct object *hint)
 {
@@ -210,8 +208,7 @@ int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
 
 	pm_brk_req_encode(&req, &w);
 	err = range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
-	/* Memory is short, it says: see home_call(). */
-	if (!err && *brk < want && destroy_drain())
+	if (!err && *brk < want && destroy_may_help(-ENOMEM))
 		err = range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
 	return err;
 }
@@ -236,9 +233,9 @@ int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq)
 				    sizeof(reply), 0);
 		if (ret != -EREMCHG)
 			break;
-		if (tries == MOVED_MAX)
-			return -ELOOP; /* the home and the owners disagree */
-		object_forget_owner(as->anon, addr >> PAGE_SHIFT);
+		ret = object_redirected(as->anon, addr >> PAGE_SHIFT, NULL, 0, tries);
+		if (ret)
+			return ret;
 	}
 	if (ret >= 0)
 		ret = pm_fill_vma_rep_decode(reply, (size_t)ret, &vma);
