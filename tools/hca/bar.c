@@ -17,14 +17,16 @@ static uint32_t hcr_read(const struct hca *h, uint32_t off)
 {
 	uint32_t v;
 
-	memcpy(&v, h->hcr + (off - REG_HCR), sizeof(v));
+	memcpy(&v, (const uint8_t *)&h->hcr + (off - REG_HCR), sizeof(v));
 	return v;
 }
 
 static void hcr_write(struct hca *h, uint32_t off, uint32_t val)
 {
-	memcpy(h->hcr + (off - REG_HCR), &val, sizeof(val));
-	if (off == REG_HCR + 0x18 && get_be32(h->hcr + 0x18) & HCR_GO && !h->hcr_stuck && !h->dead)
+	const bool go = off == REG_HCR_WORD && swap_be32(val) & HCR_GO;
+
+	memcpy((uint8_t *)&h->hcr + (off - REG_HCR), &val, sizeof(val));
+	if (go && !h->hcr_stuck && !h->dead)
 		cmd_run_hcr(h);
 }
 

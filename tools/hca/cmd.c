@@ -129,26 +129,27 @@ enum hca_status cmd_run(struct hca *h, struct cmd *c)
 
 static void cmd_event(struct hca *h, uint16_t token, enum hca_status st, uint64_t out)
 {
-	uint8_t data[24] = { 0 };
+	const struct hw_ev_cmd ev = {
+		.token = cpu_to_be16(token),
+		.status = (uint8_t)st,
+		.out = cpu_to_be64(out),
+	};
 
-	put_be16(data + 2, token);
-	data[0x0f - 4] = (uint8_t)st;
-	put_be64(data + 0x10 - 4, out);
-	eq_event(h, EV_CMD, 0, data, sizeof(data));
+	eq_event(h, EV_CMD, 0, &ev, sizeof(ev));
 }
 
 /* GO was stored. */
 void cmd_run_hcr(struct hca *h)
 {
-	const uint32_t word = get_be32(h->hcr + 0x18);
+	const uint32_t word = be32_to_cpu(h->hcr.word);
 	struct cmd c = {
 		.op = word & 0xfff,
 		.mod = (uint8_t)bits(word, 15, 12),
-		.im = get_be32(h->hcr + 8),
-		.in_param = get_be64(h->hcr),
-		.out_param = get_be64(h->hcr + 0x0c),
+		.im = be32_to_cpu(h->hcr.in_mod),
+		.in_param = be64_to_cpu(h->hcr.in_param),
+		.out_param = be64_to_cpu(h->hcr.out_param),
 	};
-	const uint16_t token = get_be16(h->hcr + 0x14);
+	const uint16_t token = be16_to_cpu(h->hcr.token);
 	const unsigned fault = fault_command_next(h, c.op);
 	enum hca_status st;
 
@@ -162,8 +163,8 @@ void cmd_run_hcr(struct hca *h)
 		h->stats.command_errors++;
 		hca_log(h, "command %03x.%x im %08x: status %02x", c.op, c.mod, c.im, st);
 	}
-	put_be32(h->hcr + 0x18, (word & ~HCR_GO & 0x00ffffff) | (uint32_t)st << 24);
-	put_be64(h->hcr + 0x0c, c.out_imm);
+	h->hcr.word = cpu_to_be32((word & ~HCR_GO & 0x00ffffff) | (uint32_t)st << 24);
+	h->hcr.out_param = cpu_to_be64(c.out_imm);
 	if (word & HCR_EVENT)
 		cmd_event(h, token, st, c.out_imm);
 }

@@ -7,8 +7,7 @@
 
 #include <stdlib.h>
 
-#define RECORD_SIZE 16u
-#define MAX_RECORDS (MAILBOX / RECORD_SIZE)
+#define MAX_RECORDS (MAILBOX / sizeof(struct hw_page_record))
 #define ICM_SLACK   (64ull << 20) /* drivers map beyond what they announce (EQ contexts) */
 
 #define CAP_RC              BIT(0)
@@ -24,19 +23,19 @@
 
 enum hca_status cmd_query_fw(struct hca *h, struct cmd *c)
 {
-	uint8_t *o = c->out;
+	struct hw_query_fw *o = c->out;
 
 	(void)h;
-	put_be16(o + 0x00, FW_PAGES);
-	put_be16(o + 0x02, 2);    /* major */
-	put_be16(o + 0x04, 5000); /* subminor comes before minor */
-	put_be16(o + 0x06, 42);
-	put_be16(o + 0x0a, 3); /* command interface revision */
-	o[0x0f] = 4;           /* log2 of outstanding commands */
-	put_be64(o + 0x20, REG_CLR_INT);
-	put_be64(o + 0x30, REG_ERRBUF);
-	put_be32(o + 0x38, ERRBUF_DWORDS);
-	put_be64(o + 0x50, REG_CLOCK);
+	o->nr_pages = cpu_to_be16(FW_PAGES);
+	o->major = cpu_to_be16(2);
+	o->minor = cpu_to_be16(42);
+	o->subminor = cpu_to_be16(5000);
+	o->cmd_revision = cpu_to_be16(3);
+	o->log_max_cmd = 4;
+	o->clr_int = cpu_to_be64(REG_CLR_INT);
+	o->err_buf = cpu_to_be64(REG_ERRBUF);
+	o->err_dwords = cpu_to_be32(ERRBUF_DWORDS);
+	o->clock = cpu_to_be64(REG_CLOCK);
 	return ST_OK;
 }
 
@@ -47,11 +46,11 @@ struct page_record {
 /* Record @i of a MAP_* mailbox; false if it makes no sense. */
 static bool page_record(struct hca *h, const struct cmd *c, uint32_t i, struct page_record *r)
 {
-	const uint8_t *p = c->in + i * RECORD_SIZE;
-	const uint64_t word = get_be64(p + 8);
+	const struct hw_page_record *raw = (const struct hw_page_record *)c->in + i;
+	const uint64_t word = be64_to_cpu(raw->phys_log);
 	const unsigned log_pages = word & 0x3f;
 
-	r->virt = get_be64(p) & ~4095ull;
+	r->virt = be64_to_cpu(raw->virt) & ~4095ull;
 	r->phys = word & ~4095ull;
 	if (log_pages > 20)
 		return false;
@@ -103,12 +102,14 @@ enum hca_status cmd_run_fw(struct hca *h, struct cmd *c)
 /* opmod 0 sets the page size (4 KiB is all there is); 2 reads the port's GUID. */
 enum hca_status cmd_mod_stat_cfg(struct hca *h, struct cmd *c)
 {
+	struct hw_mod_stat_cfg *o = c->out;
+
 	if (c->mod == 0)
 		return ST_OK;
 	if (c->mod != 2 || bits(c->im, 15, 8) != 1)
 		return ST_BAD_PARAM;
-	put_be32(c->out + 0x14, (uint32_t)(h->port.guid >> 32));
-	put_be32(c->out + 0x1c, (uint32_t)h->port.guid);
+	o->guid_hi = cpu_to_be32((uint32_t)(h->port.guid >> 32));
+	o->guid_lo = cpu_to_be32((uint32_t)h->port.guid);
 	return ST_OK;
 }
 
@@ -118,66 +119,71 @@ static unsigned log_uar(const struct hca *h)
 	return h->fabric->blueflame ? LOG_BF_UAR : LOG_UAR;
 }
 
-static void dev_cap_limits(uint8_t *o)
+static void dev_cap_limits(struct hw_dev_cap *o)
 {
-	o[0x10] = LOG_MAX_WQES;
-	o[0x11] = LOG_MAX_WQES;
-	o[0x12] = LOG_RSVD_QP;
-	o[0x13] = LOG_MAX_QP;
-	o[0x14] = LOG_RSVD_SRQ << 4;
-	o[0x15] = LOG_MAX_SRQ;
-	o[0x19] = LOG_MAX_CQE;
-	o[0x1a] = LOG_RSVD_CQ;
-	o[0x1b] = LOG_MAX_CQ;
-	o[0x1d] = LOG_MAX_MPT;
-	o[0x1e] = LOG_RSVD_EQ;
-	o[0x1f] = LOG_MAX_EQ;
-	o[0x20] = 4 << 4; /* log2 of reserved MTTs */
-	o[0x22] = 4;      /* log2 of reserved MPTs */
-	o[0x29] = 7;      /* reads and atomics outstanding, as requester */
-	o[0x2b] = 4;      /* and as responder */
-	o[0x2f] = 22;
-	o[0x35] = 12;         /* local CA ack delay */
-	o[0x37] = 4 << 4 | 1; /* virtual lanes, ports */
-	o[0x38] = LOG_MAX_MSG;
-	o[0x48] = 1 << 4; /* reserved UARs */
-	o[0x4b] = 12;
-	o[0x51] = MAX_SQ_SG;
-	put_be16(o + 0x52, MAX_SQ_DESC);
-	o[0x55] = MAX_RQ_SG;
-	put_be16(o + 0x56, MAX_RQ_DESC);
-	o[0x61] = LOG_QP_PER_MCG;
-	o[0x63] = LOG_MAX_MCG;
-	o[0x64] = 2 << 4; /* reserved PDs */
-	o[0x65] = LOG_MAX_PD;
+	o->log_max_srq_wqes = LOG_MAX_WQES;
+	o->log_max_wqes = LOG_MAX_WQES;
+	o->log_rsvd_qp = LOG_RSVD_QP;
+	o->log_max_qp = LOG_MAX_QP;
+	o->log_rsvd_srq = LOG_RSVD_SRQ << 4;
+	o->log_max_srq = LOG_MAX_SRQ;
+	o->log_max_cqe = LOG_MAX_CQE;
+	o->log_rsvd_cq = LOG_RSVD_CQ;
+	o->log_max_cq = LOG_MAX_CQ;
+	o->log_max_mpt = LOG_MAX_MPT;
+	o->log_rsvd_eq = LOG_RSVD_EQ;
+	o->log_max_eq = LOG_MAX_EQ;
+	o->log_rsvd_mtt = 4 << 4;
+	o->log_rsvd_mpt = 4;
+	o->log_max_reads_req = 7;
+	o->log_max_reads_res = 4;
+	o->log_max_rdma = 22;
+	o->ack_delay = 12;
+	o->vl_ports = 4 << 4 | 1;
+	o->log_max_msg = LOG_MAX_MSG;
+	o->rsvd_uar = 1 << 4;
+	o->log_min_page = 12;
+	o->max_sq_sg = MAX_SQ_SG;
+	o->max_sq_desc = cpu_to_be16(MAX_SQ_DESC);
+	o->max_rq_sg = MAX_RQ_SG;
+	o->max_rq_desc = cpu_to_be16(MAX_RQ_DESC);
+	o->log_qp_per_mcg = LOG_QP_PER_MCG;
+	o->log_max_mcg = LOG_MAX_MCG;
+	o->rsvd_pd = 2 << 4;
+	o->log_max_pd = LOG_MAX_PD;
+}
+
+static void dev_cap_sizes(struct hw_dev_cap *o)
+{
+	o->size_rdmarc = cpu_to_be16(SIZE_RDMARC);
+	o->size_qpc = cpu_to_be16(SIZE_QPC);
+	o->size_auxc = cpu_to_be16(SIZE_AUXC);
+	o->size_altc = cpu_to_be16(SIZE_ALTC);
+	o->size_eqc = cpu_to_be16(SIZE_EQC);
+	o->size_cqc = cpu_to_be16(SIZE_CQC);
+	o->size_srqc = cpu_to_be16(SIZE_SRQC);
+	o->size_cmpt = cpu_to_be16(SIZE_CMPT);
+	o->size_mtt = cpu_to_be16(SIZE_MTT);
+	o->size_dmpt = cpu_to_be16(SIZE_DMPT);
+	o->max_icm = cpu_to_be64(BIT64(LOG_ICM_MAX));
 }
 
 enum hca_status cmd_query_dev_cap(struct hca *h, struct cmd *c)
 {
-	uint8_t *o = c->out;
+	struct hw_dev_cap *o = c->out;
 
 	dev_cap_limits(o);
-	o[0x49] = (uint8_t)(log_uar(h) - 20); /* log2 of MiB */
+	dev_cap_sizes(o);
+	o->log_uar_mib = (uint8_t)(log_uar(h) - 20);
 	if (h->fabric->blueflame) {
-		o[0x4c] = 0x80;
-		o[0x4d] = LOG_BF_REG;
-		o[0x4e] = LOG_BF_REGS;
-		o[0x4f] = LOG_BF_UAR - 12;
+		o->bf = 0x80;
+		o->log_bf_reg = LOG_BF_REG;
+		o->log_bf_regs = LOG_BF_REGS;
+		o->log_bf_pages = LOG_BF_UAR - 12;
 	}
-	put_be32(o + 0x40, CAP_HI_PORT_MNG_CHG);
-	put_be32(o + 0x44, CAP_RC | CAP_UC | CAP_UD | CAP_SRQ | CAP_PKEY_CNT | CAP_QKEY_CNT |
-				   CAP_ATOMIC | CAP_UD_AV | CAP_UD_MCAST);
-	put_be16(o + 0x80, SIZE_RDMARC);
-	put_be16(o + 0x82, SIZE_QPC);
-	put_be16(o + 0x84, SIZE_AUXC);
-	put_be16(o + 0x86, SIZE_ALTC);
-	put_be16(o + 0x88, SIZE_EQC);
-	put_be16(o + 0x8a, SIZE_CQC);
-	put_be16(o + 0x8c, SIZE_SRQC);
-	put_be16(o + 0x8e, SIZE_CMPT);
-	put_be16(o + 0x90, SIZE_MTT);
-	put_be16(o + 0x92, SIZE_DMPT);
-	put_be64(o + 0xa0, BIT64(LOG_ICM_MAX));
+	o->flags_hi = cpu_to_be32(CAP_HI_PORT_MNG_CHG);
+	o->flags_lo = cpu_to_be32(CAP_RC | CAP_UC | CAP_UD | CAP_SRQ | CAP_PKEY_CNT | CAP_QKEY_CNT |
+				  CAP_ATOMIC | CAP_UD_AV | CAP_UD_MCAST);
 	return ST_OK;
 }
 
@@ -232,9 +238,9 @@ enum hca_status cmd_unmap_icm(struct hca *h, struct cmd *c)
 	return ST_OK;
 }
 
-static uint64_t base_of(const uint8_t *p)
+static uint64_t base_of(hw_table table)
 {
-	return get_be64(p) & ~0x1full;
+	return be64_to_cpu(table) & ~0x1full;
 }
 
 static bool alloc_objects(struct hca *h)
@@ -286,51 +292,56 @@ void hca_free_objects(struct hca *h)
 	memset(h->event_mapped, 0, sizeof(h->event_mapped));
 }
 
-static bool parse_sizes(struct hca *h, const uint8_t *x)
+static uint8_t log_of(hw_table table)
 {
-	h->log_qp = x[0x37] & 31;
-	h->log_srq = x[0x4f] & 31;
-	h->log_cq = x[0x57] & 31;
-	h->log_eq = x[0x87] & 31;
-	h->log_rdmarc = x[0x97] & 7;
-	h->log_mcg_entry = x[0xd3] & 31;
-	h->log_mcg_hash = x[0xd7] & 31;
-	h->log_mcg = x[0xdb] & 31;
-	h->log_mpt = x[0xfb] & 63;
+	return be64_to_cpu(table) & 31;
+}
+
+static bool parse_sizes(struct hca *h, const struct hw_init_hca *x)
+{
+	h->log_qp = log_of(x->qpc);
+	h->log_srq = log_of(x->srqc);
+	h->log_cq = log_of(x->cqc);
+	h->log_eq = log_of(x->eqc);
+	h->log_rdmarc = log_of(x->rdmarc) & 7;
+	h->log_mcg_entry = x->log_mcg_entry & 31;
+	h->log_mcg_hash = x->log_mcg_hash & 31;
+	h->log_mcg = x->log_mcg & 31;
+	h->log_mpt = x->log_mpt & 63;
 	return h->log_qp <= LOG_MAX_QP && h->log_srq <= LOG_MAX_SRQ && h->log_cq <= LOG_MAX_CQ &&
 	       h->log_eq <= LOG_MAX_EQ && h->log_mpt <= LOG_MAX_MPT && h->log_mcg <= LOG_MAX_MCG &&
 	       h->log_mcg_hash <= h->log_mcg && h->log_mcg_entry >= 6 &&
-	       BIT64(h->log_mcg_entry) <= sizeof(struct mcg);
+	       BIT64(h->log_mcg_entry) <= sizeof(struct hw_mcg);
 }
 
-static void parse_bases(struct hca *h, const uint8_t *x)
+static void parse_bases(struct hca *h, const struct hw_init_hca *x)
 {
-	h->base_qpc = base_of(x + 0x30);
-	h->base_srqc = base_of(x + 0x48);
-	h->base_cqc = base_of(x + 0x50);
-	h->base_altc = base_of(x + 0x60);
-	h->base_auxc = base_of(x + 0x70);
-	h->base_eqc = base_of(x + 0x80);
-	h->base_rdmarc = base_of(x + 0x90);
-	h->base_mcg = base_of(x + 0xc0);
-	h->base_dmpt = base_of(x + 0xf0);
-	h->base_mtt = base_of(x + 0x100);
-	h->base_cmpt = base_of(x + 0x108);
+	h->base_qpc = base_of(x->qpc);
+	h->base_srqc = base_of(x->srqc);
+	h->base_cqc = base_of(x->cqc);
+	h->base_altc = base_of(x->altc);
+	h->base_auxc = base_of(x->auxc);
+	h->base_eqc = base_of(x->eqc);
+	h->base_rdmarc = base_of(x->rdmarc);
+	h->base_mcg = base_of(x->mcg);
+	h->base_dmpt = base_of(x->dmpt);
+	h->base_mtt = base_of(x->mtt);
+	h->base_cmpt = base_of(x->cmpt);
 }
 
 enum hca_status cmd_init_hca(struct hca *h, struct cmd *c)
 {
-	const uint8_t *x = c->in;
+	const struct hw_init_hca *x = c->in;
 
 	if (h->stage != STAGE_FW)
 		return ST_BAD_SYS_STATE;
-	if (x[0] != 2 || !parse_sizes(h, x))
+	if (x->version != 2 || !parse_sizes(h, x))
 		return ST_BAD_PARAM;
-	if (12 + (unsigned)x[0x12b] + (unsigned)x[0x12a] > log_uar(h))
+	if (12u + x->log_uar_page + x->log_uars > log_uar(h))
 		return ST_BAD_PARAM; /* more UARs than BAR2 has room for */
 	parse_bases(h, x);
-	h->nr_uars = BIT64(x[0x12a]);
-	memcpy(h->init_hca, x, sizeof(h->init_hca));
+	h->nr_uars = BIT64(x->log_uars);
+	h->init_hca = *x;
 	if (!alloc_objects(h)) {
 		hca_free_objects(h);
 		return ST_INTERNAL_ERR;
@@ -341,8 +352,10 @@ enum hca_status cmd_init_hca(struct hca *h, struct cmd *c)
 
 enum hca_status cmd_query_hca(struct hca *h, struct cmd *c)
 {
-	memcpy(c->out, h->init_hca, sizeof(h->init_hca));
-	put_be16(c->out + 0x0c, 427); /* core clock, MHz */
+	struct hw_init_hca *o = c->out;
+
+	*o = h->init_hca;
+	o->clock_mhz = cpu_to_be16(427);
 	return ST_OK;
 }
 
@@ -360,10 +373,11 @@ enum hca_status cmd_query_adapter(struct hca *h, struct cmd *c)
 {
 	static const char board[17] = "TESSERA_MODEL_01";
 
+	struct hw_adapter *o = c->out;
+
 	(void)h;
-	/* The vendor area is text with each dword's bytes swapped. */
-	for (unsigned i = 0; i < 16; i++)
-		c->out[0x20 + 0xd0 + (i ^ 3)] = (uint8_t)board[i];
+	for (unsigned i = 0; i < sizeof(o->board); i++)
+		o->board[i ^ 3] = (uint8_t)board[i];
 	return ST_OK;
 }
 

@@ -18,7 +18,6 @@
 
 #include <stdlib.h>
 
-#define CQE_SIZE          32u
 #define CQ_SYN_OVERRUN    1
 #define CQ_SYN_ACCESS     2
 #define CQ_ARM_SOLICIT    1
@@ -33,28 +32,24 @@ struct cq *cq_find(struct hca *h, uint32_t cqn)
 
 static void cq_fail(struct hca *h, struct cq *cq, uint8_t syndrome)
 {
-	uint8_t data[12] = { 0 };
+	const struct hw_ev_cq ev = { .cqn = cpu_to_be32(cq->cqn), .syndrome = syndrome };
 
 	cq->failed = true;
 	h->stats.cq_overruns++;
 	hca_log(h, "CQ %u failed: %s", cq->cqn,
 		syndrome == CQ_SYN_OVERRUN ? "overrun" : "buffer is not mapped");
-	put_be32(data, cq->cqn);
-	data[11] = syndrome;
-	eq_event(h, EV_CQ_ERROR, 0, data, sizeof(data));
+	eq_event(h, EV_CQ_ERROR, 0, &ev, sizeof(ev));
 }
 
 static void cq_fire(struct hca *h, struct cq *cq)
 {
-	uint8_t eqe[32] = { 0 };
+	const struct hw_eqe eqe = { .type = EV_COMP, .number = cpu_to_be32(cq->cqn) };
 
 	cq->armed = false;
 	cq->armed_solicited = false;
 	alarm_cancel(h->fabric, &cq->moderation);
 	cq->notified = cq->producer;
-	eqe[1] = EV_COMP;
-	put_be32(eqe + 4, cq->cqn);
-	eq_post(h, cq->eqn, eqe);
+	eq_post(h, cq->eqn, &eqe);
 }
 
 static void moderation_over(struct alarm *t)
@@ -79,53 +74,69 @@ static void cq_tell(struct hca *h, struct cq *cq)
 			  h->fabric->now_ns + cq->period_us * NSEC_PER_USEC);
 }
 
-static void cq_moderate(struct cq *cq, const uint8_t *x)
+static void cq_moderate(struct cq *cq, const struct hw_cqc *x)
 {
-	cq->period_us = get_be16(x + 0x10);
-	cq->max_count = get_be16(x + 0x12);
+	cq->period_us = be16_to_cpu(x->period_us);
+	cq->max_count = be16_to_cpu(x->max_count);
 }
 
-static uint8_t *cq_slot(struct hca *h, struct cq *cq)
+/* The entry of @index in a buffer of 1 << @log_size. */
+static struct hw_cqe *cq_slot(struct hca *h, const struct mtt_buf *buf, unsigned log_size,
+			      uint32_t index)
 {
-	const uint64_t i = cq->producer & ((1u << cq->log_size) - 1);
+	const uint64_t i = index & ((1u << log_size) - 1);
 
-	return mtt_ptr(h, &cq->buf, i * CQE_SIZE, CQE_SIZE);
+	return mtt_ptr(h, buf, i * sizeof(struct hw_cqe), sizeof(struct hw_cqe));
 }
 
 /* Does the program's consumer index leave room?  The record is the guest's word, no more. */
 static bool cq_has_room(struct hca *h, struct cq *cq)
 {
-	uint8_t rec[4];
 	uint32_t used;
+	be32_t rec;
 
-	if (cq->ignore_overrun || !mem_read(h, cq->db_gpa, rec, sizeof(rec)))
+	if (cq->ignore_overrun || !mem_read(h, cq->db_gpa, &rec, sizeof(rec)))
 		return true;
-	used = (cq->producer - get_be32(rec)) & CQ_INDEX_MASK;
+	used = (cq->producer - be32_to_cpu(rec)) & CQ_INDEX_MASK;
 	return used < 1u << cq->log_size;
 }
 
-static void cqe_encode(const struct completion *c, uint8_t e[CQE_SIZE], uint8_t owner)
+static void cqe_encode(const struct completion *c, struct hw_cqe *e, uint8_t owner)
 {
-	memset(e, 0, CQE_SIZE);
-	put_be32(e, c->qpn);
-	put_be16(e + 0x18, c->wqe);
-	if (c->syndrome) {
-		e[0x1b] = c->syndrome;
-		e[0x1f] = (uint8_t)(owner | (c->send ? 0x40 : 0) | CQE_OP_ERROR);
+	const uint8_t opcode = c->syndrome ? CQE_OP_ERROR : c->opcode;
+
+	*e = (struct hw_cqe){
+		.qpn = cpu_to_be32(c->qpn),
+		.wqe = cpu_to_be16(c->wqe),
+		.syndrome = c->syndrome,
+		.owner = (uint8_t)(owner | (c->send ? CQE_SEND : 0) | opcode),
+	};
+	if (c->syndrome)
 		return;
-	}
-	put_be32(e + 0x04, c->imm);
-	put_be32(e + 0x08, c->src_qpn);
-	put_be16(e + 0x0c, (uint16_t)(c->sl << 12));
-	put_be16(e + 0x0e, c->slid);
-	put_be32(e + 0x14, c->len);
-	e[0x1f] = (uint8_t)(owner | (c->send ? 0x40 : 0) | c->opcode);
+	e->imm = cpu_to_be32(c->imm);
+	e->src_qpn = cpu_to_be32(c->src_qpn);
+	e->sl = cpu_to_be16((uint16_t)(c->sl << 12));
+	e->slid = cpu_to_be16(c->slid);
+	e->len = cpu_to_be32(c->len);
+}
+
+/* What the owner bit of entry @index says when the device has written it. */
+static uint8_t cq_owner(uint32_t index, unsigned log_size)
+{
+	return (index >> log_size) & 1 ? CQE_OWNER : 0;
+}
+
+/* Hand over an entry: its last byte tells the driver that the others are there. */
+static void cqe_store(struct hw_cqe *slot, const struct hw_cqe *e)
+{
+	memcpy(slot, e, offsetof(struct hw_cqe, owner));
+	__atomic_store_n(&slot->owner, e->owner, __ATOMIC_RELEASE);
 }
 
 void cq_post(struct hca *h, uint32_t cqn, const struct completion *c)
 {
 	struct cq *cq = cq_find(h, cqn);
-	uint8_t e[CQE_SIZE], *slot;
+	struct hw_cqe e, *slot;
 
 	if (!cq || cq->failed || h->dead)
 		return;
@@ -133,14 +144,13 @@ void cq_post(struct hca *h, uint32_t cqn, const struct completion *c)
 		cq_fail(h, cq, CQ_SYN_OVERRUN);
 		return;
 	}
-	slot = cq_slot(h, cq);
+	slot = cq_slot(h, &cq->buf, cq->log_size, cq->producer);
 	if (!slot) {
 		cq_fail(h, cq, CQ_SYN_ACCESS);
 		return;
 	}
-	cqe_encode(c, e, (cq->producer >> cq->log_size) & 1 ? 0x80 : 0);
-	memcpy(slot, e, CQE_SIZE - 1);
-	__atomic_store_n(slot + CQE_SIZE - 1, e[CQE_SIZE - 1], __ATOMIC_RELEASE);
+	cqe_encode(c, &e, cq_owner(cq->producer, cq->log_size));
+	cqe_store(slot, &e);
 	cq->producer++;
 	h->stats.cqes++;
 	if (c->syndrome)
@@ -191,25 +201,19 @@ void cq_free(struct hca *h, uint32_t cqn)
 /* Give every entry of the buffer to the device. */
 static bool cq_claim(struct hca *h, const struct mtt_buf *buf, unsigned log_size, uint8_t owner)
 {
-	for (uint64_t i = 0; i < 1u << log_size; i++) {
-		uint8_t *slot = mtt_ptr(h, buf, i * CQE_SIZE, CQE_SIZE);
+	for (uint32_t i = 0; i < 1u << log_size; i++) {
+		struct hw_cqe *slot = cq_slot(h, buf, log_size, i);
 
 		if (!slot)
 			return false;
-		slot[CQE_SIZE - 1] = owner;
+		slot->owner = owner;
 	}
 	return true;
 }
 
-static void cq_buf_parse(const uint8_t *x, struct mtt_buf *buf)
-{
-	buf->page_shift = (x[0x18] & 31) + 12;
-	buf->mtt = (uint64_t)x[0x1b] << 32 | (get_be32(x + 0x1c) & ~7u);
-}
-
 enum hca_status cmd_sw2hw_cq(struct hca *h, struct cmd *c)
 {
-	const uint8_t *x = c->in;
+	const struct hw_cqc *x = c->in;
 	struct cq *cq;
 
 	if (c->im >= 1u << h->log_cq)
@@ -220,24 +224,24 @@ enum hca_status cmd_sw2hw_cq(struct hca *h, struct cmd *c)
 		return ST_BAD_RES_STATE;
 	if (!icm_present(h, h->base_cqc + (uint64_t)c->im * SIZE_CQC, SIZE_CQC))
 		return ST_ICM_ERROR;
-	if ((x[0x0c] & 31) > LOG_MAX_CQE || (x[0x18] & 31) > 20)
+	if ((x->log_size & 31) > LOG_MAX_CQE || (x->buf.page_shift & 31) > 20)
 		return ST_BAD_PARAM;
-	if (x[0x17] >= 1u << h->log_eq || !h->eqs[x[0x17]])
+	if (x->eqn >= 1u << h->log_eq || !h->eqs[x->eqn])
 		return ST_BAD_RESOURCE;
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return ST_INTERNAL_ERR;
-	memcpy(cq->ctx, x, sizeof(cq->ctx));
+	cq->ctx = *x;
 	cq->h = h;
 	cq->moderation.fn = moderation_over;
 	cq_moderate(cq, x);
 	cq->cqn = c->im;
-	cq->eqn = x[0x17];
-	cq->log_size = x[0x0c] & 31;
-	cq->db_gpa = get_be64(x + 0x38) & ~7ull;
-	cq->ignore_overrun = get_be32(x) & CQ_CTX_OVERRUN_OK;
-	cq_buf_parse(x, &cq->buf);
-	if (!mem_ptr(h, cq->db_gpa, 8) || !cq_claim(h, &cq->buf, cq->log_size, 0x80)) {
+	cq->eqn = x->eqn;
+	cq->log_size = x->log_size & 31;
+	cq->db_gpa = be64_to_cpu(x->db) & ~7ull;
+	cq->ignore_overrun = be32_to_cpu(x->flags) & CQ_CTX_OVERRUN_OK;
+	mtt_buf_parse(&cq->buf, &x->buf);
+	if (!mem_ptr(h, cq->db_gpa, 8) || !cq_claim(h, &cq->buf, cq->log_size, CQE_OWNER)) {
 		free(cq);
 		return ST_BAD_PARAM;
 	}
@@ -255,7 +259,7 @@ enum hca_status cmd_hw2sw_cq(struct hca *h, struct cmd *c)
 	if (cq->refs)
 		return ST_BUSY;
 	if (c->mod == 0)
-		memcpy(c->out, cq->ctx, sizeof(cq->ctx));
+		memcpy(c->out, &cq->ctx, sizeof(cq->ctx));
 	cq_free(h, c->im);
 	return ST_OK;
 }
@@ -263,27 +267,31 @@ enum hca_status cmd_hw2sw_cq(struct hca *h, struct cmd *c)
 enum hca_status cmd_query_cq(struct hca *h, struct cmd *c)
 {
 	const struct cq *cq = cq_find(h, c->im);
+	struct hw_cqc *x = c->out;
 
 	if (!cq)
 		return c->im >= 1u << h->log_cq ? ST_BAD_INDEX : ST_BAD_RES_STATE;
-	memcpy(c->out, cq->ctx, sizeof(cq->ctx));
-	put_be32(c->out + 0x20, cq->notified & CQ_INDEX_MASK);
-	put_be32(c->out + 0x24, cq->solicited & CQ_INDEX_MASK);
-	put_be32(c->out + 0x2c, cq->producer & CQ_INDEX_MASK);
+	*x = cq->ctx;
+	x->notified = cpu_to_be32(cq->notified & CQ_INDEX_MASK);
+	x->solicited = cpu_to_be32(cq->solicited & CQ_INDEX_MASK);
+	x->producer = cpu_to_be32(cq->producer & CQ_INDEX_MASK);
 	return ST_OK;
 }
 
 /* Continue in a new buffer at the same index; a marker ends the old one. */
-static enum hca_status cq_resize(struct hca *h, struct cq *cq, const uint8_t *x)
+static enum hca_status cq_resize(struct hca *h, struct cq *cq, const struct hw_cqc *x)
 {
-	const unsigned log_size = x[0x0c] & 31;
+	const struct hw_cqe marker = {
+		.owner = cq_owner(cq->producer, cq->log_size) | CQE_OP_RESIZE,
+	};
+	const unsigned log_size = x->log_size & 31;
 	struct mtt_buf buf;
-	uint8_t *slot;
+	struct hw_cqe *slot;
 
-	if (log_size > LOG_MAX_CQE || (x[0x18] & 31) > 20)
+	if (log_size > LOG_MAX_CQE || (x->buf.page_shift & 31) > 20)
 		return ST_BAD_PARAM;
-	cq_buf_parse(x, &buf);
-	slot = cq_slot(h, cq);
+	mtt_buf_parse(&buf, &x->buf);
+	slot = cq_slot(h, &cq->buf, cq->log_size, cq->producer);
 	if (!slot)
 		return ST_BAD_PARAM;
 	/*
@@ -292,37 +300,35 @@ static enum hca_status cq_resize(struct hca *h, struct cq *cq, const uint8_t *x)
 	 */
 	for (uint32_t i = 1; i <= 1u << log_size; i++) {
 		const uint32_t index = cq->producer + i;
-		uint8_t *e = mtt_ptr(h, &buf, (uint64_t)(index & ((1u << log_size) - 1)) * CQE_SIZE,
-				     CQE_SIZE);
+		struct hw_cqe *e = cq_slot(h, &buf, log_size, index);
 
 		if (!e)
 			return ST_BAD_PARAM;
-		e[CQE_SIZE - 1] = (index >> log_size) & 1 ? 0 : 0x80;
+		e->owner = cq_owner(index, log_size) ^ CQE_OWNER;
 	}
-	memset(slot, 0, CQE_SIZE - 1);
-	__atomic_store_n(slot + CQE_SIZE - 1,
-			 (uint8_t)(((cq->producer >> cq->log_size) & 1 ? 0x80 : 0) | CQE_OP_RESIZE),
-			 __ATOMIC_RELEASE);
+	cqe_store(slot, &marker);
 	cq->producer++;
 	cq->buf = buf;
 	cq->log_size = (uint8_t)log_size;
-	memcpy(cq->ctx + 0x18, x + 0x18, 8);
-	cq->ctx[0x0c] = x[0x0c];
+	cq->ctx.buf = x->buf;
+	cq->ctx.log_size = x->log_size;
 	return ST_OK;
 }
 
 enum hca_status cmd_modify_cq(struct hca *h, struct cmd *c)
 {
+	const struct hw_cqc *x = c->in;
 	struct cq *cq = cq_find(h, c->im);
 
 	if (!cq)
 		return c->im >= 1u << h->log_cq ? ST_BAD_INDEX : ST_BAD_RES_STATE;
 	if (c->mod == 0)
-		return cq_resize(h, cq, c->in);
+		return cq_resize(h, cq, x);
 	if (c->mod != 1)
 		return ST_BAD_OP;
-	memcpy(cq->ctx + 0x10, c->in + 0x10, 4);
-	cq_moderate(cq, c->in);
+	cq->ctx.period_us = x->period_us;
+	cq->ctx.max_count = x->max_count;
+	cq_moderate(cq, x);
 	if (cq->moderation.slot)
 		cq_tell(h, cq); /* the timer that runs keeps its time */
 	return ST_OK;

@@ -10,11 +10,16 @@
 
 #include <stdlib.h>
 
-#define EQE_SIZE 32u
-
 static struct eq *eq_find(struct hca *h, uint32_t eqn)
 {
 	return h->eqs && eqn < 1u << h->log_eq ? h->eqs[eqn] : NULL;
+}
+
+static struct hw_eqe *eq_slot(struct hca *h, const struct eq *eq, uint32_t index)
+{
+	const uint64_t i = index & ((1u << eq->log_size) - 1);
+
+	return mtt_ptr(h, &eq->buf, i * sizeof(struct hw_eqe), sizeof(struct hw_eqe));
 }
 
 static void eq_fire(struct hca *h, struct eq *eq)
@@ -23,28 +28,29 @@ static void eq_fire(struct hca *h, struct eq *eq)
 	msix_raise(h, eq->vector);
 }
 
-void eq_post(struct hca *h, uint32_t eqn, const uint8_t eqe[32])
+void eq_post(struct hca *h, uint32_t eqn, const struct hw_eqe *eqe)
 {
 	struct eq *eq = eq_find(h, eqn);
-	uint8_t *slot, owner;
+	struct hw_eqe *slot;
+	uint8_t owner;
 
 	if (!eq || h->dead)
 		return;
 	if (eq->producer - eq->consumer >= 1u << eq->log_size) {
 		h->stats.eq_overruns++;
 		if (!eq->overrun)
-			hca_log(h, "EQ %u overrun, event %02x lost", eqn, eqe[1]);
+			hca_log(h, "EQ %u overrun, event %02x lost", eqn, eqe->type);
 		eq->overrun = true;
 		return;
 	}
-	slot = mtt_ptr(h, &eq->buf, (uint64_t)(eq->producer & ((1u << eq->log_size) - 1)) * 32, 32);
+	slot = eq_slot(h, eq, eq->producer);
 	if (!slot) {
 		hca_log(h, "EQ %u: buffer is not mapped", eqn);
 		return;
 	}
 	owner = (eq->producer >> eq->log_size) & 1 ? 0x80 : 0;
-	memcpy(slot, eqe, EQE_SIZE - 1);
-	__atomic_store_n(slot + 0x1f, owner, __ATOMIC_RELEASE);
+	memcpy(slot, eqe, offsetof(struct hw_eqe, owner));
+	__atomic_store_n(&slot->owner, owner, __ATOMIC_RELEASE);
 	eq->producer++;
 	h->stats.eqes++;
 	if (eq->armed)
@@ -52,24 +58,21 @@ void eq_post(struct hca *h, uint32_t eqn, const uint8_t eqe[32])
 }
 
 /* An event for whichever queue MAP_EQ chose; @data goes to byte 4 of the entry. */
-void eq_event(struct hca *h, enum hca_event type, uint8_t subtype, const uint8_t *data, size_t len)
+void eq_event(struct hca *h, enum hca_event type, uint8_t subtype, const void *data, size_t len)
 {
-	uint8_t eqe[EQE_SIZE] = { 0 };
+	struct hw_eqe eqe = { .type = (uint8_t)type, .subtype = subtype };
 
 	if (h->stage != STAGE_READY || !h->event_mapped[type])
 		return;
-	eqe[1] = (uint8_t)type;
-	eqe[3] = subtype;
-	memcpy(eqe + 4, data, MIN(len, (size_t)24));
-	eq_post(h, h->event_eq[type], eqe);
+	memcpy(eqe.data, data, MIN(len, sizeof(eqe.data)));
+	eq_post(h, h->event_eq[type], &eqe);
 }
 
 void eq_event_num(struct hca *h, enum hca_event type, uint32_t number)
 {
-	uint8_t data[4];
+	const be32_t raw = cpu_to_be32(number);
 
-	put_be32(data, number);
-	eq_event(h, type, 0, data, sizeof(data));
+	eq_event(h, type, 0, &raw, sizeof(raw));
 }
 
 /* The driver tells its consumer index and perhaps arms. */
@@ -104,7 +107,7 @@ void eq_free(struct hca *h, uint32_t eqn)
 
 enum hca_status cmd_sw2hw_eq(struct hca *h, struct cmd *c)
 {
-	const uint8_t *x = c->in;
+	const struct hw_eqc *x = c->in;
 	struct eq *eq;
 
 	if (c->im >= 1u << h->log_eq)
@@ -113,27 +116,27 @@ enum hca_status cmd_sw2hw_eq(struct hca *h, struct cmd *c)
 		return ST_BAD_RES_STATE;
 	if (!icm_present(h, h->base_eqc + (uint64_t)c->im * SIZE_EQC, SIZE_EQC))
 		return ST_ICM_ERROR;
-	if ((x[0x0c] & 31) > LOG_MAX_CQE || (x[0x18] & 31) > 20 || x[0x17] >= NR_MSIX)
+	if ((x->log_size & 31) > LOG_MAX_CQE || (x->buf.page_shift & 31) > 20 ||
+	    x->vector >= NR_MSIX)
 		return ST_BAD_PARAM;
 	eq = calloc(1, sizeof(*eq));
 	if (!eq)
 		return ST_INTERNAL_ERR;
-	memcpy(eq->ctx, x, sizeof(eq->ctx));
+	eq->ctx = *x;
 	eq->eqn = c->im;
-	eq->log_size = x[0x0c] & 31;
-	eq->vector = x[0x17];
-	eq->buf.page_shift = (x[0x18] & 31) + 12;
-	eq->buf.mtt = (uint64_t)x[0x1b] << 32 | (get_be32(x + 0x1c) & ~7u);
-	eq->armed = ((get_be32(x) >> 8) & 0xf) == 9;
+	eq->log_size = x->log_size & 31;
+	eq->vector = x->vector;
+	mtt_buf_parse(&eq->buf, &x->buf);
+	eq->armed = (x->state & EQ_STATE_MASK) == EQ_ARMED;
 	/* All entries belong to the device until they are written. */
-	for (uint64_t i = 0; i < 1u << eq->log_size; i++) {
-		uint8_t *slot = mtt_ptr(h, &eq->buf, i * EQE_SIZE, EQE_SIZE);
+	for (uint32_t i = 0; i < 1u << eq->log_size; i++) {
+		struct hw_eqe *slot = eq_slot(h, eq, i);
 
 		if (!slot) {
 			free(eq);
 			return ST_ICM_ERROR;
 		}
-		slot[0x1f] = 0x80;
+		slot->owner = 0x80;
 	}
 	h->eqs[c->im] = eq;
 	return ST_OK;
@@ -148,7 +151,7 @@ enum hca_status cmd_hw2sw_eq(struct hca *h, struct cmd *c)
 	if (eq->refs)
 		return ST_BUSY;
 	if (c->mod == 0)
-		memcpy(c->out, eq->ctx, sizeof(eq->ctx));
+		memcpy(c->out, &eq->ctx, sizeof(eq->ctx));
 	eq_free(h, c->im);
 	return ST_OK;
 }
@@ -156,13 +159,14 @@ enum hca_status cmd_hw2sw_eq(struct hca *h, struct cmd *c)
 enum hca_status cmd_query_eq(struct hca *h, struct cmd *c)
 {
 	const struct eq *eq = eq_find(h, c->im);
+	struct hw_eqc *x = c->out;
 
 	if (!eq)
 		return c->im >= 1u << h->log_eq ? ST_BAD_INDEX : ST_BAD_RES_STATE;
-	memcpy(c->out, eq->ctx, sizeof(eq->ctx));
-	c->out[2] = (uint8_t)((c->out[2] & 0xf0) | (eq->armed ? 9 : 0xa));
-	put_be32(c->out + 0x28, eq->consumer & 0xffffff);
-	put_be32(c->out + 0x2c, eq->producer & 0xffffff);
+	*x = eq->ctx;
+	x->state = (uint8_t)((x->state & ~EQ_STATE_MASK) | (eq->armed ? EQ_ARMED : EQ_FIRED));
+	x->consumer = cpu_to_be32(eq->consumer & 0xffffff);
+	x->producer = cpu_to_be32(eq->producer & 0xffffff);
 	return ST_OK;
 }
 

@@ -110,7 +110,7 @@ void hca_reset(struct hca *h)
 	h->owned = false;
 	h->arm_half = false;
 	h->msix_pending = 0;
-	memset(h->hcr, 0, sizeof(h->hcr));
+	memset(&h->hcr, 0, sizeof(h->hcr));
 	h->hcr_stuck = false;
 	h->dead = false;
 	memset(h->errbuf, 0, sizeof(h->errbuf));

@@ -155,15 +155,16 @@ bool fault_overruns(struct hca *h)
 bool fault_event(struct fabric *f, uint16_t lid, uint8_t type, uint8_t subtype, uint32_t number)
 {
 	struct hca *h = f->by_lid[lid];
-	uint8_t eqe[32] = { 0 };
+	const struct hw_eqe eqe = {
+		.type = type,
+		.subtype = subtype,
+		.number = cpu_to_be32(number),
+	};
 
 	if (!h || h->stage != STAGE_READY || !h->event_mapped[EV_CMD])
 		return false;
-	eqe[1] = type;
-	eqe[3] = subtype;
-	put_be32(eqe + 4, number);
 	hca_log(h, "event %02x.%02x, number %x injected", type, subtype, number);
-	eq_post(h, h->event_eq[EV_CMD], eqe);
+	eq_post(h, h->event_eq[EV_CMD], &eqe);
 	return true;
 }
 

@@ -138,7 +138,7 @@ enum hca_status fix_cmd_imm(struct fix_guest *g, uint16_t op, uint8_t mod, uint3
 	if (word & HCR_GO)
 		abort(); /* commands end at once */
 	if (out)
-		*out = get_be64(g->h->hcr + 0x0c);
+		*out = get_be64((const uint8_t *)&g->h->hcr + 0x0c);
 	return (enum hca_status)(word >> 24);
 }
 

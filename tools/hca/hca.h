@@ -17,6 +17,7 @@
  */
 #pragma once
 
+#include "layout.h"
 #include "regs.h"
 #include "util.h"
 
@@ -136,7 +137,7 @@ struct eq {
 	bool overrun; /* reported once */
 	uint32_t producer, consumer;
 	unsigned refs; /* CQs that report here */
-	uint8_t ctx[64];
+	struct hw_eqc ctx;
 };
 
 struct cq {
@@ -156,7 +157,7 @@ struct cq {
 	uint16_t period_us, max_count; /* moderation */
 	struct alarm moderation;
 	unsigned refs; /* QPs that complete here */
-	uint8_t ctx[64];
+	struct hw_cqc ctx;
 };
 
 struct srq {
@@ -170,7 +171,7 @@ struct srq {
 	uint16_t limit;
 	uint64_t db_gpa;
 	unsigned refs;
-	uint8_t ctx[64];
+	struct hw_srqc ctx;
 };
 
 enum qp_wait {
@@ -237,10 +238,6 @@ struct qp {
 	uint16_t due_tail;      /* next WQE without a stamp */
 	uint64_t last_due_ns;
 	uint8_t ctx[256]; /* as given by the driver; state and counters are put in on query */
-};
-
-struct mcg {
-	uint8_t data[1024];
 };
 
 enum port_state {
@@ -317,7 +314,7 @@ struct hca {
 	struct msix_entry msix[NR_MSIX];
 	uint32_t msix_pending;
 	/* registers */
-	uint8_t hcr[28];
+	struct hw_hcr hcr;
 	bool hcr_stuck; /* fault injection: a command that never ends; until the reset */
 	bool dead;      /* catastrophic error; until the reset */
 	bool owned;
@@ -328,7 +325,7 @@ struct hca {
 	enum hca_stage stage;
 	uint64_t fa_pages, aux_pages;
 	struct icm icm;
-	uint8_t init_hca[512];
+	struct hw_init_hca init_hca;
 	uint64_t base_qpc, base_srqc, base_cqc, base_eqc, base_altc, base_auxc, base_rdmarc;
 	uint64_t base_mcg, base_dmpt, base_mtt, base_cmpt;
 	uint8_t log_qp, log_srq, log_cq, log_eq, log_mpt, log_rdmarc;
@@ -340,7 +337,7 @@ struct hca {
 	struct cq **cqs;
 	struct srq **srqs;
 	struct eq **eqs;
-	struct mcg **mcgs;
+	struct hw_mcg **mcgs;
 	uint32_t special_base; /* 0 = none */
 	uint8_t event_eq[NR_EVENTS];
 	bool event_mapped[NR_EVENTS];
@@ -452,8 +449,8 @@ struct cmd {
 	uint8_t mod;
 	uint32_t im;
 	uint64_t in_param, out_param;
-	const uint8_t *in; /* mailbox, 4 KiB, or NULL */
-	uint8_t *out;      /* mailbox, 4 KiB zeroed, or NULL */
+	const void *in; /* mailbox, 4 KiB, or NULL */
+	void *out;      /* mailbox, 4 KiB zeroed, or NULL */
 	uint64_t out_imm;
 };
 void cmd_run_hcr(struct hca *h);
@@ -486,6 +483,7 @@ void icm_unmap(struct hca *h, uint64_t addr, uint64_t nr_pages);
 void icm_free(struct hca *h);
 void *icm_ptr(struct hca *h, uint64_t addr, uint64_t len);
 bool icm_present(struct hca *h, uint64_t addr, uint64_t len);
+void mtt_buf_parse(struct mtt_buf *b, const struct hw_buf *raw);
 bool mtt_page(struct hca *h, const struct mtt_buf *b, uint64_t page, uint64_t *gpa);
 void *mtt_ptr(struct hca *h, const struct mtt_buf *b, uint64_t off, uint64_t len);
 enum hca_status cmd_read_mtt(struct hca *h, struct cmd *c);
@@ -513,8 +511,8 @@ enum hca_status cmd_query_mpt(struct hca *h, struct cmd *c);
 enum hca_status cmd_sync_tpt(struct hca *h, struct cmd *c);
 
 /* eq.c */
-void eq_post(struct hca *h, uint32_t eqn, const uint8_t eqe[32]);
-void eq_event(struct hca *h, enum hca_event type, uint8_t subtype, const uint8_t *data, size_t len);
+void eq_post(struct hca *h, uint32_t eqn, const struct hw_eqe *eqe);
+void eq_event(struct hca *h, enum hca_event type, uint8_t subtype, const void *data, size_t len);
 void eq_event_num(struct hca *h, enum hca_event type, uint32_t number);
 void eq_doorbell(struct hca *h, uint32_t eqn, uint32_t val);
 void eq_free(struct hca *h, uint32_t eqn);

@@ -105,18 +105,24 @@ bool icm_present(struct hca *h, uint64_t addr, uint64_t len)
 	return true;
 }
 
+void mtt_buf_parse(struct mtt_buf *b, const struct hw_buf *raw)
+{
+	b->page_shift = (raw->page_shift & 31) + 12;
+	b->mtt = (uint64_t)raw->mtt_hi << 32 | (be32_to_cpu(raw->mtt_lo) & ~7u);
+}
+
 /* Guest address of page @page of a buffer. */
 bool mtt_page(struct hca *h, const struct mtt_buf *b, uint64_t page, uint64_t *gpa)
 {
-	const uint8_t *p;
+	const be64_t *p;
 	uint64_t entry;
 
 	if (page > BIT64(40))
 		return false;
-	p = icm_ptr(h, h->base_mtt + b->mtt + page * 8, 8);
+	p = icm_ptr(h, h->base_mtt + b->mtt + page * sizeof(*p), sizeof(*p));
 	if (!p)
 		return false;
-	entry = get_be64(p);
+	entry = be64_to_cpu(*p);
 	if (!(entry & 1))
 		return false;
 	*gpa = entry & ~7ull;
@@ -134,23 +140,24 @@ void *mtt_ptr(struct hca *h, const struct mtt_buf *b, uint64_t off, uint64_t len
 	return mem_ptr(h, (gpa & ~mask) + (off & mask), len);
 }
 
-/* Mailbox: u64 MTT address, u64 reserved, then entries; im = how many. */
-#define MTT_PER_MAILBOX ((MAILBOX - 16) / 8)
+#define MTT_PER_MAILBOX ARRAY_SIZE(((struct hw_mtt_list *)NULL)->entry)
 
+/* c->im says how many entries. */
 enum hca_status cmd_write_mtt(struct hca *h, struct cmd *c)
 {
-	const uint64_t first = get_be64(c->in) & ~7ull;
+	const struct hw_mtt_list *list = c->in;
+	const uint64_t first = be64_to_cpu(list->first) & ~7ull;
 
 	if (c->im == 0 || c->im > MTT_PER_MAILBOX || first >= BIT64(LOG_ICM_MAX))
 		return ST_BAD_PARAM;
 	if (!icm_present(h, h->base_mtt + first, c->im * 8ull))
 		return ST_ICM_ERROR;
 	for (uint32_t i = 0; i < c->im; i++) {
-		uint8_t *p = icm_ptr(h, h->base_mtt + first + i * 8ull, 8);
+		be64_t *p = icm_ptr(h, h->base_mtt + first + i * 8ull, sizeof(*p));
 
 		if (!p)
 			return ST_ICM_ERROR;
-		memcpy(p, c->in + 16 + i * 8, 8);
+		*p = list->entry[i];
 	}
 	return ST_OK;
 }
@@ -158,15 +165,16 @@ enum hca_status cmd_write_mtt(struct hca *h, struct cmd *c)
 enum hca_status cmd_read_mtt(struct hca *h, struct cmd *c)
 {
 	const uint64_t first = c->in_param & ~7ull;
+	struct hw_mtt_list *list = c->out;
 
 	if (c->im == 0 || c->im > MTT_PER_MAILBOX || first >= BIT64(LOG_ICM_MAX))
 		return ST_BAD_PARAM;
 	for (uint32_t i = 0; i < c->im; i++) {
-		const uint8_t *p = icm_ptr(h, h->base_mtt + first + i * 8ull, 8);
+		const be64_t *p = icm_ptr(h, h->base_mtt + first + i * 8ull, sizeof(*p));
 
 		if (!p)
 			return ST_ICM_ERROR;
-		memcpy(c->out + 16 + i * 8, p, 8);
+		list->entry[i] = *p;
 	}
 	return ST_OK;
 }

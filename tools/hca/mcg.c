@@ -10,9 +10,7 @@
 
 #include <stdlib.h>
 
-#define MCG_GID     0x10u
-#define MCG_QPS     0x20u
-#define MCG_MAX_QPS ((sizeof(struct mcg) - MCG_QPS) / 4)
+#define MCG_MAX_QPS ARRAY_SIZE(((struct hw_mcg *)NULL)->qp)
 #define MCG_COUNT   0xffffffu
 #define MCG_BLOCK   BIT(30)
 
@@ -35,13 +33,13 @@ enum hca_status cmd_read_mcg(struct hca *h, struct cmd *c)
 	if (c->im >= 1u << h->log_mcg)
 		return ST_BAD_INDEX;
 	if (h->mcgs[c->im])
-		memcpy(c->out, h->mcgs[c->im]->data, entry_size(h));
+		memcpy(c->out, h->mcgs[c->im], entry_size(h));
 	return ST_OK;
 }
 
 enum hca_status cmd_write_mcg(struct hca *h, struct cmd *c)
 {
-	struct mcg **slot;
+	struct hw_mcg **slot;
 
 	if (c->im >= 1u << h->log_mcg)
 		return ST_BAD_INDEX;
@@ -52,7 +50,7 @@ enum hca_status cmd_write_mcg(struct hca *h, struct cmd *c)
 		*slot = calloc(1, sizeof(**slot));
 	if (!*slot)
 		return ST_INTERNAL_ERR;
-	memcpy((*slot)->data, c->in, entry_size(h));
+	memcpy(*slot, c->in, entry_size(h));
 	return ST_OK;
 }
 
@@ -71,24 +69,24 @@ void mcg_for_each(struct hca *h, const uint8_t gid[16], mcg_fn fn, void *arg)
 		return;
 	index = mcg_hash(h, gid);
 	for (uint32_t steps = 0; steps < 1u << h->log_mcg; steps++) {
-		const struct mcg *g = index < 1u << h->log_mcg ? h->mcgs[index] : NULL;
-		struct mcg copy;
+		const struct hw_mcg *g = index < 1u << h->log_mcg ? h->mcgs[index] : NULL;
+		struct hw_mcg copy;
 		uint32_t count;
 
 		if (!g)
 			return;
-		if (!memcmp(g->data + MCG_GID, gid, 16)) {
+		if (!memcmp(g->gid, gid, sizeof(g->gid))) {
 			copy = *g;
-			count = get_be32(copy.data + 4) & MCG_COUNT;
+			count = be32_to_cpu(copy.count) & MCG_COUNT;
 			count = (uint32_t)MIN(count, MCG_MAX_QPS);
 			for (uint32_t i = 0; i < count; i++) {
-				const uint32_t word = get_be32(copy.data + MCG_QPS + i * 4);
+				const uint32_t word = be32_to_cpu(copy.qp[i]);
 
 				fn(h, word & QPN_MASK, word & MCG_BLOCK, arg);
 			}
 			return;
 		}
-		index = get_be32(g->data) >> 6;
+		index = be32_to_cpu(g->next) >> 6;
 		if (index == 0)
 			return;
 	}

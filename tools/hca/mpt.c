@@ -12,7 +12,7 @@ static uint32_t mpt_index(const struct hca *h, uint32_t index)
 	return index & ((1u << h->log_mpt) - 1);
 }
 
-static uint8_t *mpt_entry(struct hca *h, uint32_t index)
+static struct hw_mpt *mpt_entry(struct hca *h, uint32_t index)
 {
 	return icm_ptr(h, h->base_dmpt + (uint64_t)mpt_index(h, index) * SIZE_DMPT, SIZE_DMPT);
 }
@@ -26,27 +26,27 @@ enum mr_fault mr_get(struct hca *h, uint32_t key, uint32_t pd, uint32_t need, ui
 		     uint64_t len, struct mr *mr)
 {
 	const uint32_t index = key >> 8 | key << 24;
-	const uint8_t *p = mpt_entry(h, index);
-	uint8_t e[SIZE_DMPT];
+	const struct hw_mpt *p = mpt_entry(h, index);
+	struct hw_mpt e;
 	uint32_t flags;
 
 	if (!p)
 		return MR_KEY;
-	memcpy(e, p, sizeof(e));
-	flags = get_be32(e);
-	if (flags >> MPT_STATUS_SHIFT || !(flags & MPT_REGION) || get_be32(e + 8) != index)
+	memcpy(&e, p, sizeof(e));
+	flags = be32_to_cpu(e.flags);
+	if (flags >> MPT_STATUS_SHIFT || !(flags & MPT_REGION) || be32_to_cpu(e.index) != index)
 		return MR_KEY;
-	if ((get_be32(e + 0x0c) & MPT_PD_MASK) != (pd & MPT_PD_MASK))
+	if ((be32_to_cpu(e.pd) & MPT_PD_MASK) != (pd & MPT_PD_MASK))
 		return MR_PD;
 	if ((flags & need) != need)
 		return MR_ACCESS;
-	mr->start = get_be64(e + 0x10);
-	mr->len = get_be64(e + 0x18);
+	mr->start = be64_to_cpu(e.start);
+	mr->len = be64_to_cpu(e.len);
 	if (va < mr->start || len > mr->len || va - mr->start > mr->len - len)
 		return MR_BOUNDS;
 	mr->physical = flags & MPT_PHYSICAL;
-	mr->buf.mtt = get_be64(e + 0x2c) & 0xfffffffff8ull;
-	mr->buf.page_shift = (uint8_t)(get_be32(e + 0x38) & 0x3f);
+	mr->buf.mtt = be64_to_cpu(e.mtt) & 0xfffffffff8ull;
+	mr->buf.page_shift = (uint8_t)(be32_to_cpu(e.page_shift) & 0x3f);
 	if (!mr->physical && (mr->buf.page_shift < 12 || mr->buf.page_shift > 40))
 		return MR_KEY;
 	return MR_OK;
@@ -68,26 +68,27 @@ void *mr_span(struct hca *h, const struct mr *mr, uint64_t va, uint64_t *len)
 
 enum hca_status cmd_sw2hw_mpt(struct hca *h, struct cmd *c)
 {
-	const uint32_t flags = get_be32(c->in);
-	uint8_t *e;
+	const struct hw_mpt *x = c->in;
+	const uint32_t flags = be32_to_cpu(x->flags);
+	struct hw_mpt *e;
 
 	if (c->im >= 1u << h->log_mpt)
 		return ST_BAD_INDEX;
 	e = mpt_entry(h, c->im);
 	if (!e)
 		return ST_ICM_ERROR;
-	if (mpt_index(h, get_be32(c->in + 8)) != c->im)
+	if (mpt_index(h, be32_to_cpu(x->index)) != c->im)
 		return ST_BAD_PARAM;
 	if (!(flags & MPT_REGION))
 		return ST_BAD_OP; /* memory windows are not offered */
-	memcpy(e, c->in, SIZE_DMPT);
-	put_be32(e, flags & (uint32_t)(BIT64(MPT_STATUS_SHIFT) - 1));
+	*e = *x;
+	e->flags = cpu_to_be32(flags & (uint32_t)(BIT64(MPT_STATUS_SHIFT) - 1));
 	return ST_OK;
 }
 
 enum hca_status cmd_hw2sw_mpt(struct hca *h, struct cmd *c)
 {
-	uint8_t *e;
+	struct hw_mpt *e;
 	uint32_t flags;
 
 	if (c->mod > 1)
@@ -99,18 +100,18 @@ enum hca_status cmd_hw2sw_mpt(struct hca *h, struct cmd *c)
 	e = mpt_entry(h, c->im);
 	if (!e)
 		return ST_ICM_ERROR;
-	flags = get_be32(e);
+	flags = be32_to_cpu(e->flags);
 	if (flags >> MPT_STATUS_SHIFT || !(flags & MPT_REGION))
 		return ST_BAD_RES_STATE;
 	if (c->mod == 0)
 		memcpy(c->out, e, SIZE_DMPT);
-	put_be32(e, flags | MPT_SW << MPT_STATUS_SHIFT);
+	e->flags = cpu_to_be32(flags | MPT_SW << MPT_STATUS_SHIFT);
 	return ST_OK;
 }
 
 enum hca_status cmd_query_mpt(struct hca *h, struct cmd *c)
 {
-	const uint8_t *e;
+	const struct hw_mpt *e;
 
 	if (c->im >= 1u << h->log_mpt)
 		return ST_BAD_INDEX;

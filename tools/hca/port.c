@@ -71,22 +71,22 @@ bool port_has_gid(const struct hca *h, const uint8_t gid[16])
 
 static void event_port_info(struct hca *h, uint32_t changed)
 {
-	uint8_t d[24] = { 0 };
+	const struct hw_ev_port_mng ev = {
+		.port = PORT_NUM,
+		.sm_lid = cpu_to_be16(h->port.sm_lid),
+		.lid = cpu_to_be16(port_lid(h)),
+		.changed = cpu_to_be32(changed),
+		.gid_prefix = cpu_to_be64(GID_PREFIX),
+	};
 
-	d[3] = PORT_NUM;
-	put_be16(d + 4, h->port.sm_lid);
-	put_be16(d + 6, port_lid(h));
-	put_be32(d + 8, changed);
-	put_be64(d + 16, GID_PREFIX);
-	eq_event(h, EV_PORT_MNG_CHG, EV_SUB_PORT_INFO, d, sizeof(d));
+	eq_event(h, EV_PORT_MNG_CHG, EV_SUB_PORT_INFO, &ev, sizeof(ev));
 }
 
 static void event_port_state(struct hca *h, uint8_t subtype)
 {
-	uint8_t d[12] = { 0 };
+	const struct hw_ev_port ev = { .port = cpu_to_be32(PORT_NUM << 28) };
 
-	put_be32(d + 8, PORT_NUM << 28);
-	eq_event(h, EV_PORT_CHANGE, subtype, d, sizeof(d));
+	eq_event(h, EV_PORT_CHANGE, subtype, &ev, sizeof(ev));
 }
 
 static void sweep_arm(struct hca *h)
@@ -154,7 +154,8 @@ enum hca_status cmd_close_port(struct hca *h, struct cmd *c)
 
 enum hca_status cmd_set_port(struct hca *h, struct cmd *c)
 {
-	const uint32_t flags = get_be32(c->in);
+	const struct hw_set_port *x = c->in;
+	const uint32_t flags = be32_to_cpu(x->flags);
 
 	if (c->mod != 0)
 		return ST_BAD_OP;
@@ -174,40 +175,41 @@ enum hca_status cmd_set_port(struct hca *h, struct cmd *c)
 			return ST_BAD_PARAM;
 		h->port.mtu_cap = mtu;
 	}
-	h->port.cap_mask = get_be32(c->in + 4);
+	h->port.cap_mask = be32_to_cpu(x->cap_mask);
 	return ST_OK;
 }
 
 enum hca_status cmd_query_port(struct hca *h, struct cmd *c)
 {
-	uint8_t *o = c->out;
+	struct hw_query_port *o = c->out;
 
 	if (bad_port(c))
 		return ST_BAD_INDEX;
-	o[0x00] = (h->port.state == PORT_ACTIVE ? 0x80 : 0) | 1; /* InfiniBand only */
-	o[0x01] = IB_MTU_4096;
-	o[0x06] = 3;          /* 1x, 4x */
-	o[0x07] = 3 << 4 | 4; /* log2 of GIDs and P_Keys */
-	o[0x0a] = 7 << 4 | 7;
-	o[0x0b] = 4;
+	o->link = (h->port.state == PORT_ACTIVE ? 0x80 : 0) | 1; /* InfiniBand only */
+	o->mtu = IB_MTU_4096;
+	o->width = 3; /* 1x, 4x */
+	o->log_gids_pkeys = 3 << 4 | 4;
+	o->log_macs_vlans = 7 << 4 | 7;
+	o->vl = 4;
 	return ST_OK;
 }
 
 /* A MAD that the driver received, or makes up to ask about its own port. */
 enum hca_status cmd_mad_ifc(struct hca *h, struct cmd *c)
 {
+	const uint8_t *mad = c->in;
 	bool answered;
 
 	if (bad_port(c))
 		return ST_BAD_INDEX;
 	h->stats.mads++;
-	switch (c->in[1]) {
+	switch (mad[1]) {
 	case 0x01:
 	case 0x81:
-		answered = sma_process(h, c->in, c->out);
+		answered = sma_process(h, mad, c->out);
 		break;
 	case 0x04:
-		answered = pma_process(h, c->in, c->out);
+		answered = pma_process(h, mad, c->out);
 		break;
 	default:
 		answered = false;

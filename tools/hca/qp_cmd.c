@@ -213,7 +213,7 @@ static void timer_fired(struct alarm *t)
 
 static enum hca_status create(struct hca *h, struct cmd *c)
 {
-	const uint8_t *x = c->in + CTX;
+	const uint8_t *x = (const uint8_t *)c->in + CTX;
 	const uint32_t head = get_be32(x + C_STATE);
 	const enum qp_type type = (enum qp_type)bits(head, 19, 16);
 	struct cq *scq, *rcq;
@@ -288,12 +288,12 @@ static void to_rts(struct qp *qp, const uint8_t *x)
 
 static enum hca_status apply(struct qp *qp, const struct transition *t, struct cmd *c)
 {
-	const uint32_t opt = get_be32(c->in) & t->opt;
-	const uint8_t *x = c->in + CTX;
+	const uint32_t opt = get_be32((const uint8_t *)c->in) & t->opt;
+	const uint8_t *x = (const uint8_t *)c->in + CTX;
 	enum hca_status st;
 
 	if (t->op == OP_INIT2RTR) {
-		st = to_rtr(qp, x, get_be32(c->in));
+		st = to_rtr(qp, x, get_be32((const uint8_t *)c->in));
 		if (st)
 			return st;
 	} else if (t->op == OP_RTR2RTS) {
@@ -363,7 +363,7 @@ enum hca_status cmd_qp_2rst(struct hca *h, struct cmd *c)
 enum hca_status cmd_query_qp(struct hca *h, struct cmd *c)
 {
 	const struct qp *qp = qp_find(h, c->im & QPN_MASK);
-	uint8_t *x = c->out + CTX;
+	uint8_t *x = (uint8_t *)c->out + CTX;
 
 	if (!qp)
 		return ST_BAD_QP_STATE;

@@ -34,6 +34,7 @@
 
 /* BAR0 */
 #define REG_HCR       0x80680u
+#define REG_HCR_WORD  0x80698u
 #define REG_HCR_END   0x8069cu
 #define REG_OWNER     0x8069cu
 #define REG_RESET     0xf0010u
@@ -198,6 +199,11 @@ enum hca_event {
 #define EV_SUB_PORT_ACTIVE 4
 #define EV_SUB_PORT_INFO   0x15
 
+/* State of an event queue, in its context */
+#define EQ_STATE_MASK 0xfu
+#define EQ_ARMED      0x9u
+#define EQ_FIRED      0xau
+
 /* QP */
 enum qp_state {
 	QPS_RST,
@@ -236,6 +242,8 @@ enum wqe_opcode {
 #define RCQE_WRITE_IMM 0
 #define RCQE_SEND      1
 #define RCQE_SEND_IMM  2
+#define CQE_OWNER      0x80
+#define CQE_SEND       0x40
 #define CQE_OP_RESIZE  0x16
 #define CQE_OP_ERROR   0x1e
 

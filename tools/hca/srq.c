@@ -19,12 +19,13 @@ struct srq *srq_find(struct hca *h, uint32_t srqn)
 bool srq_take(struct hca *h, struct srq *s, uint32_t *index)
 {
 	const uint64_t off = (uint64_t)s->next << s->log_stride;
-	uint8_t rec[4], *wqe;
+	const struct hw_srq_wqe *wqe;
 	uint16_t posted;
+	be32_t rec;
 
-	if (s->failed || !mem_read(h, s->db_gpa, rec, sizeof(rec)))
+	if (s->failed || !mem_read(h, s->db_gpa, &rec, sizeof(rec)))
 		return false;
-	posted = (uint16_t)((uint16_t)get_be32(rec) - s->taken);
+	posted = (uint16_t)((uint16_t)be32_to_cpu(rec) - s->taken);
 	if (posted == 0 || posted > 1u << s->log_size)
 		return false;
 	wqe = mtt_ptr(h, &s->buf, off, 1u << s->log_stride);
@@ -35,7 +36,7 @@ bool srq_take(struct hca *h, struct srq *s, uint32_t *index)
 		return false;
 	}
 	*index = s->next;
-	s->next = get_be16(wqe + 2) & (uint16_t)((1u << s->log_size) - 1);
+	s->next = be16_to_cpu(wqe->next) & (uint16_t)((1u << s->log_size) - 1);
 	s->taken++;
 	if (s->limit && posted - 1 < s->limit) {
 		s->limit = 0;
@@ -52,7 +53,7 @@ void srq_free(struct hca *h, uint32_t srqn)
 
 enum hca_status cmd_sw2hw_srq(struct hca *h, struct cmd *c)
 {
-	const uint8_t *x = c->in;
+	const struct hw_srqc *x = c->in;
 	struct srq *s;
 
 	if (c->im >= 1u << h->log_srq)
@@ -61,22 +62,22 @@ enum hca_status cmd_sw2hw_srq(struct hca *h, struct cmd *c)
 		return ST_BAD_RES_STATE;
 	if (!icm_present(h, h->base_srqc + (uint64_t)c->im * SIZE_SRQC, SIZE_SRQC))
 		return ST_ICM_ERROR;
-	if ((x[0] & 0xf) > LOG_MAX_WQES || (x[4] & 7) + 4 > 12 || (x[0x10] & 31) > 20)
+	if ((x->log_size & 0xf) > LOG_MAX_WQES || (x->log_stride & 7) + 4 > 12 ||
+	    (x->buf.page_shift & 31) > 20)
 		return ST_BAD_PARAM;
-	if (!mem_ptr(h, get_be64(x + 0x28) & ~3ull, 4))
+	if (!mem_ptr(h, be64_to_cpu(x->db) & ~3ull, 4))
 		return ST_BAD_PARAM;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return ST_INTERNAL_ERR;
-	memcpy(s->ctx, x, sizeof(s->ctx));
+	s->ctx = *x;
 	s->srqn = c->im;
-	s->log_size = x[0] & 0xf;
-	s->log_stride = (x[4] & 7) + 4;
-	s->buf.page_shift = (x[0x10] & 31) + 12;
-	s->buf.mtt = (uint64_t)x[0x13] << 32 | (get_be32(x + 0x14) & ~7u);
-	s->pd = get_be32(x + 0x18) & QPN_MASK;
-	s->limit = get_be16(x + 0x1c);
-	s->db_gpa = get_be64(x + 0x28) & ~3ull;
+	s->log_size = x->log_size & 0xf;
+	s->log_stride = (x->log_stride & 7) + 4;
+	mtt_buf_parse(&s->buf, &x->buf);
+	s->pd = be32_to_cpu(x->pd) & QPN_MASK;
+	s->limit = be16_to_cpu(x->limit);
+	s->db_gpa = be64_to_cpu(x->db) & ~3ull;
 	h->srqs[c->im] = s;
 	return ST_OK;
 }
@@ -90,7 +91,7 @@ enum hca_status cmd_hw2sw_srq(struct hca *h, struct cmd *c)
 	if (s->refs)
 		return ST_BUSY;
 	if (c->mod == 0)
-		memcpy(c->out, s->ctx, sizeof(s->ctx));
+		memcpy(c->out, &s->ctx, sizeof(s->ctx));
 	srq_free(h, c->im);
 	return ST_OK;
 }
@@ -98,12 +99,13 @@ enum hca_status cmd_hw2sw_srq(struct hca *h, struct cmd *c)
 enum hca_status cmd_query_srq(struct hca *h, struct cmd *c)
 {
 	const struct srq *s = srq_find(h, c->im);
+	struct hw_srqc *x = c->out;
 
 	if (!s)
 		return c->im >= 1u << h->log_srq ? ST_BAD_INDEX : ST_BAD_RES_STATE;
-	memcpy(c->out, s->ctx, sizeof(s->ctx));
-	put_be16(c->out + 0x1c, s->limit);
-	put_be16(c->out + 0x1e, s->taken);
+	*x = s->ctx;
+	x->limit = cpu_to_be16(s->limit);
+	x->taken = cpu_to_be16(s->taken);
 	return ST_OK;
 }
 
