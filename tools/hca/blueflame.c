@@ -23,7 +23,7 @@ struct bf_buf {
 	uint8_t data[BF_BUF];
 	uint64_t have; /* a bit for each 4 bytes */
 };
-_Static_assert(BF_BUF / 4 <= 64, "one bit for each 4 bytes");
+static_assert(BF_BUF / 4 <= 64, "one bit for each 4 bytes");
 
 struct bf_page {
 	struct bf_buf buf[BF_BUFS];
@@ -40,10 +40,11 @@ static uint64_t words(unsigned at, unsigned len)
 /* @e: an entry of @len bytes, whole. */
 static void bf_run(struct hca *h, const uint8_t *e, unsigned len)
 {
-	const uint32_t qpn = get_be32(e + 4) >> 8;
+	const struct hw_wqe_ctrl *ctrl = (const void *)e;
+	const uint32_t qpn = be32_to_cpu(ctrl->qpn_size) >> 8;
 	struct qp *qp = qp_find(h, qpn);
 
-	if (qp && wqe_is(qp, (uint16_t)(get_be32(e) >> 8), e, len)) {
+	if (qp && wqe_is(qp, (uint16_t)(be32_to_cpu(ctrl->owner_op) >> 8), e, len)) {
 		h->stats.blueflames++;
 	} else {
 		h->stats.bad_blueflames++;
@@ -62,7 +63,7 @@ static void bf_store(struct hca *h, struct bf_buf *b, unsigned at, uint64_t val,
 	b->have |= words(at, size);
 	if ((b->have & 3) != 3)
 		return;
-	len = (b->data[7] & 0x3f) * 16u;
+	len = wqe_size(b->data);
 	whole = (len + BF_LINE - 1) & ~(BF_LINE - 1);
 	if (len == 0 || whole > BF_BUF) {
 		b->have = 0;

@@ -6,6 +6,9 @@
  * Each guest has FIX_RAM bytes at guest address 0.  ICM is mapped from FIX_ICM;
  * MTT entry n names the page at FIX_BUF + n * 4096, so a buffer is named by its
  * first page.  Time stands still until fix_advance().
+ *
+ * The tests write and read the device's structures by raw offsets, not by layout.h:
+ * what they expect then does not follow from the description that they test.
  */
 #pragma once
 

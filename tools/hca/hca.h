@@ -237,7 +237,7 @@ struct qp {
 	uint64_t *due;          /* delay injection: when each WQE may go; sq size entries */
 	uint16_t due_tail;      /* next WQE without a stamp */
 	uint64_t last_due_ns;
-	uint8_t ctx[256]; /* as given by the driver; state and counters are put in on query */
+	struct hw_qpc ctx; /* as given by the driver; state and counters are put in on query */
 };
 
 enum port_state {
@@ -569,7 +569,7 @@ struct wqe {
 	uint32_t rkey;
 	uint64_t swap_add, compare, swap_mask, compare_mask;
 	uint64_t old; /* of an atomic that was executed */
-	uint8_t av[32];
+	struct hw_av av;
 	uint32_t dqpn, qkey;
 	uint32_t mlx_flags;
 	uint16_t mlx_rlid;
@@ -585,6 +585,7 @@ enum sq_entry {
 };
 enum sq_entry wqe_state(struct qp *qp, uint16_t index);
 uint8_t wqe_opcode(struct qp *qp, uint16_t index);
+unsigned wqe_size(const void *raw);
 bool wqe_is(struct qp *qp, uint16_t index, const uint8_t *raw, size_t len);
 enum cqe_syndrome wqe_fetch(struct qp *qp, uint16_t index, struct wqe *w);
 bool wqe_parse(enum qp_type type, const uint8_t *raw, size_t len, struct wqe *w);

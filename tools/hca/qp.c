@@ -104,14 +104,14 @@ void qp_send_done(struct qp *qp)
 /* Take the next receive WQE.  False: none is posted. */
 bool rq_take(struct qp *qp, uint32_t *index)
 {
-	uint8_t rec[4];
 	uint16_t posted;
+	be32_t rec;
 
 	if (qp->srq)
 		return srq_take(qp->h, qp->srq, index);
-	if (!qp->has_rq || !mem_read(qp->h, qp->rq_db_gpa, rec, sizeof(rec)))
+	if (!qp->has_rq || !mem_read(qp->h, qp->rq_db_gpa, &rec, sizeof(rec)))
 		return false;
-	posted = (uint16_t)((uint16_t)get_be32(rec) - qp->rq_head);
+	posted = (uint16_t)((uint16_t)be32_to_cpu(rec) - qp->rq_head);
 	if (posted == 0 || posted > 1u << qp->rq_log_size)
 		return false;
 	*index = qp->rq_head++;
@@ -132,7 +132,8 @@ bool rq_fetch(struct qp *qp, uint32_t index, struct wqe *w)
 		if (!p || len > sizeof(w->raw))
 			return false;
 		memcpy(w->raw, p, len);
-		return wqe_parse_recv(w->raw + 16, len - 16, w);
+		return wqe_parse_recv(w->raw + sizeof(struct hw_srq_wqe),
+				      len - sizeof(struct hw_srq_wqe), w);
 	}
 	len = (size_t)1 << qp->rq_log_stride;
 	index &= (1u << qp->rq_log_size) - 1;

@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 
-#define CTX 8u /* of the context in the mailbox */
-
 /* Optional-parameter mask */
 #define OPT_RRE       BIT(1)
 #define OPT_RAE       BIT(2)
@@ -27,26 +25,17 @@
 #define OPT_ACK       BIT(14)
 #define OPT_ACCESS    (OPT_RRE | OPT_RAE | OPT_RWE)
 
-/* Context offsets */
-#define C_STATE   0x00
-#define C_PD      0x04
-#define C_MTU     0x08
-#define C_REMOTE  0x14
-#define C_PATH    0x18
-#define C_PARAMS1 0x70
-#define C_SENDPSN 0x78
-#define C_SCQN    0x7c
-#define C_PARAMS2 0x90
-#define C_RECVPSN 0x94
-#define C_RCQN    0x9c
-#define C_RQDB    0xa0
-#define C_QKEY    0xa8
-#define C_SRQ     0xac
-#define C_BUF     0xc8
-#define P_PKEY    0x03
-#define P_ACK     0x08
-#define P_SIZE    0x2c
-#define C_SIZE    248u
+/* Fields of params1 and params2, and of the word with the PSN that is expected */
+#define P1_SRA_MAX   (7u << 21)
+#define P1_RETRY     (7u << 16)
+#define P1_RNR_RETRY (7u << 13)
+#define P1_RTS       0xffe000u /* what RTR2RTS sets */
+#define P2_RRA_MAX   (7u << 21)
+#define P2_RRE       BIT(15)
+#define P2_RWE       BIT(14)
+#define P2_RAE       BIT(13)
+#define RNR_TIMER    (31u << 24)
+#define HAS_SRQ      BIT(24)
 
 #define FROM(s) BIT(QPS_##s)
 
@@ -69,85 +58,81 @@ static const struct transition transitions[] = {
 	{ OP_SQD2RTS, FROM(SQD), QPS_RTS, OPT_ACCESS | OPT_QKEY | OPT_RNR_TIMER | OPT_PATH },
 };
 
-static void path_parse(struct path *p, const uint8_t *raw)
+static void path_parse(struct path *p, const struct hw_path *raw)
 {
-	p->pkey_index = raw[3] & 0x7f;
-	p->grh = raw[5] & 0x80;
-	p->dlid = get_be16(raw + 6);
-	p->ack_timeout = raw[8] >> 3;
-	memcpy(p->dgid, raw + 0x10, 16);
-	p->sl = (raw[0x20] >> 2) & 0xf;
+	p->pkey_index = raw->pkey_index & 0x7f;
+	p->grh = raw->grh_mlid & 0x80;
+	p->dlid = be16_to_cpu(raw->dlid);
+	p->ack_timeout = raw->ack_timeout >> 3;
+	memcpy(p->dgid, raw->dgid, sizeof(p->dgid));
+	p->sl = (raw->sched >> 2) & 0xf;
 }
 
 /* Read qp->ctx into the fields that the data path uses. */
 static void ctx_parse(struct qp *qp)
 {
-	const uint8_t *x = qp->ctx;
-	const uint32_t params1 = get_be32(x + C_PARAMS1), params2 = get_be32(x + C_PARAMS2);
+	const struct hw_qpc *x = &qp->ctx;
+	const uint32_t params1 = be32_to_cpu(x->params1), params2 = be32_to_cpu(x->params2);
 
-	path_parse(&qp->path, x + C_PATH);
-	qp->pd = get_be32(x + C_PD) & QPN_MASK;
-	qp->mtu = x[C_MTU] >> 5;
-	qp->log_max_msg = x[C_MTU] & 31;
-	qp->remote_qpn = get_be32(x + C_REMOTE) & QPN_MASK;
+	path_parse(&qp->path, &x->path);
+	qp->pd = be32_to_cpu(x->pd) & QPN_MASK;
+	qp->mtu = x->mtu_msg >> 5;
+	qp->log_max_msg = x->mtu_msg & 31;
+	qp->remote_qpn = be32_to_cpu(x->remote_qpn) & QPN_MASK;
 	qp->retry_cnt = (uint8_t)bits(params1, 18, 16);
 	qp->rnr_retry = (uint8_t)bits(params1, 15, 13);
-	qp->rre = params2 & BIT(15);
-	qp->rwe = params2 & BIT(14);
-	qp->rae = params2 & BIT(13);
-	qp->min_rnr = (uint8_t)bits(get_be32(x + C_RECVPSN), 28, 24);
-	qp->qkey = get_be32(x + C_QKEY);
+	qp->rre = params2 & P2_RRE;
+	qp->rwe = params2 & P2_RWE;
+	qp->rae = params2 & P2_RAE;
+	qp->min_rnr = (uint8_t)bits(be32_to_cpu(x->rnr_psn), 28, 24);
+	qp->qkey = be32_to_cpu(x->qkey);
 }
 
-static void copy_field(struct qp *qp, const uint8_t *x, unsigned off, unsigned len)
+/* @old with the bits of @mask from @new. */
+static be32_t merge(be32_t old, be32_t new, uint32_t mask)
 {
-	memcpy(qp->ctx + off, x + off, len);
+	return cpu_to_be32((be32_to_cpu(old) & ~mask) | (be32_to_cpu(new) & mask));
 }
 
-static void copy_bits(struct qp *qp, const uint8_t *x, unsigned off, uint32_t mask)
+static void copy_path(struct qp *qp, const struct hw_qpc *x, uint32_t opt)
 {
-	const uint32_t old = get_be32(qp->ctx + off);
+	const struct hw_path old = qp->ctx.path;
 
-	put_be32(qp->ctx + off, (old & ~mask) | (get_be32(x + off) & mask));
-}
-
-static void copy_path(struct qp *qp, const uint8_t *x, uint32_t opt)
-{
-	const uint8_t pkey = qp->ctx[C_PATH + P_PKEY], ack = qp->ctx[C_PATH + P_ACK];
-
-	copy_field(qp, x, C_PATH, P_SIZE);
+	qp->ctx.path = x->path;
 	if (!(opt & OPT_PKEY))
-		qp->ctx[C_PATH + P_PKEY] = pkey;
+		qp->ctx.path.pkey_index = old.pkey_index;
 	if (!(opt & OPT_ACK))
-		qp->ctx[C_PATH + P_ACK] = ack;
+		qp->ctx.path.ack_timeout = old.ack_timeout;
 }
 
-static void copy_optional(struct qp *qp, const uint8_t *x, uint32_t opt)
+static void copy_optional(struct qp *qp, const struct hw_qpc *x, uint32_t opt)
 {
+	struct hw_qpc *c = &qp->ctx;
+
 	if (opt & OPT_PATH)
 		copy_path(qp, x, opt);
 	if (opt & OPT_RRE)
-		copy_bits(qp, x, C_PARAMS2, BIT(15));
+		c->params2 = merge(c->params2, x->params2, P2_RRE);
 	if (opt & OPT_RWE)
-		copy_bits(qp, x, C_PARAMS2, BIT(14));
+		c->params2 = merge(c->params2, x->params2, P2_RWE);
 	if (opt & OPT_RAE)
-		copy_bits(qp, x, C_PARAMS2, BIT(13));
+		c->params2 = merge(c->params2, x->params2, P2_RAE);
 	if (opt & OPT_SRA_MAX)
-		copy_bits(qp, x, C_PARAMS1, 7u << 21);
+		c->params1 = merge(c->params1, x->params1, P1_SRA_MAX);
 	if (opt & OPT_RRA_MAX)
-		copy_bits(qp, x, C_PARAMS2, 7u << 21);
+		c->params2 = merge(c->params2, x->params2, P2_RRA_MAX);
 	if (opt & OPT_RETRY)
-		copy_bits(qp, x, C_PARAMS1, 7u << 16);
+		c->params1 = merge(c->params1, x->params1, P1_RETRY);
 	if (opt & OPT_RNR_RETRY)
-		copy_bits(qp, x, C_PARAMS1, 7u << 13);
+		c->params1 = merge(c->params1, x->params1, P1_RNR_RETRY);
 	if (opt & OPT_RNR_TIMER)
-		copy_bits(qp, x, C_RECVPSN, 31u << 24);
+		c->rnr_psn = merge(c->rnr_psn, x->rnr_psn, RNR_TIMER);
 	if (opt & OPT_PKEY)
-		copy_field(qp, x, C_PATH + P_PKEY, 1);
+		c->path.pkey_index = x->path.pkey_index;
 	if (opt & OPT_ACK)
-		copy_field(qp, x, C_PATH + P_ACK, 1);
+		c->path.ack_timeout = x->path.ack_timeout;
 	if (opt & OPT_QKEY)
-		copy_field(qp, x, C_QKEY, 4);
+		c->qkey = x->qkey;
 }
 
 /* Is QP number @qpn one that this HCA may use, for this kind of service? */
@@ -174,27 +159,26 @@ static bool ctx_backed(struct hca *h, uint32_t qpn)
 }
 
 /* Lay out the two queues in the buffer: the larger stride comes first. */
-static enum hca_status parse_queues(struct qp *qp, const uint8_t *x)
+static enum hca_status parse_queues(struct qp *qp, const struct hw_qpc *x)
 {
-	const uint32_t srq = get_be32(x + C_SRQ);
+	const uint32_t srq = be32_to_cpu(x->srq);
 
-	qp->sq_log_size = (x[0x0a] >> 3) & 0xf;
-	qp->sq_log_stride = (uint8_t)((x[0x0a] & 7) + 4);
-	qp->buf.page_shift = (uint8_t)((x[C_BUF] & 31) + 12);
-	qp->buf.mtt = (uint64_t)x[C_BUF + 3] << 32 | (get_be32(x + C_BUF + 4) & ~7u);
+	qp->sq_log_size = (x->sq_size >> 3) & 0xf;
+	qp->sq_log_stride = (uint8_t)((x->sq_size & 7) + 4);
+	mtt_buf_parse(&qp->buf, &x->buf);
 	if (qp->sq_log_size > LOG_MAX_WQES || qp->buf.page_shift > 32)
 		return ST_BAD_PARAM;
-	if (srq & BIT(24)) {
+	if (srq & HAS_SRQ) {
 		qp->srq = srq_find(qp->h, srq & QPN_MASK);
 		if (!qp->srq)
 			return ST_BAD_RESOURCE;
 		return ST_OK; /* the size byte of the receive queue is rubbish now */
 	}
-	qp->rq_log_size = (x[0x09] >> 3) & 0xf;
-	qp->rq_log_stride = (uint8_t)((x[0x09] & 7) + 4);
+	qp->rq_log_size = (x->rq_size >> 3) & 0xf;
+	qp->rq_log_stride = (uint8_t)((x->rq_size & 7) + 4);
 	if (qp->rq_log_size > LOG_MAX_WQES)
 		return ST_BAD_PARAM;
-	qp->rq_db_gpa = get_be64(x + C_RQDB) & ~3ull;
+	qp->rq_db_gpa = be64_to_cpu(x->rq_db) & ~3ull;
 	qp->has_rq = qp->rq_db_gpa && mem_ptr(qp->h, qp->rq_db_gpa, 4);
 	if (qp->rq_log_stride > qp->sq_log_stride)
 		qp->sq_off = 1u << (qp->rq_log_size + qp->rq_log_stride);
@@ -213,9 +197,9 @@ static void timer_fired(struct alarm *t)
 
 static enum hca_status create(struct hca *h, struct cmd *c)
 {
-	const uint8_t *x = (const uint8_t *)c->in + CTX;
-	const uint32_t head = get_be32(x + C_STATE);
-	const enum qp_type type = (enum qp_type)bits(head, 19, 16);
+	const struct hw_qp_change *change = c->in;
+	const struct hw_qpc *x = &change->ctx;
+	const enum qp_type type = (enum qp_type)bits(be32_to_cpu(x->state), 19, 16);
 	struct cq *scq, *rcq;
 	enum hca_status st;
 	struct qp *qp;
@@ -227,8 +211,8 @@ static enum hca_status create(struct hca *h, struct cmd *c)
 		return st;
 	if (!ctx_backed(h, c->im))
 		return ST_ICM_ERROR;
-	scq = cq_find(h, get_be32(x + C_SCQN) & QPN_MASK);
-	rcq = cq_find(h, get_be32(x + C_RCQN) & QPN_MASK);
+	scq = cq_find(h, be32_to_cpu(x->send_cqn) & QPN_MASK);
+	rcq = cq_find(h, be32_to_cpu(x->recv_cqn) & QPN_MASK);
 	if (!scq || !rcq)
 		return ST_BAD_RESOURCE;
 	qp = calloc(1, sizeof(*qp));
@@ -251,7 +235,7 @@ static enum hca_status create(struct hca *h, struct cmd *c)
 		qp->srq->refs++;
 	list_init(&qp->run);
 	qp->timer.fn = timer_fired;
-	memcpy(qp->ctx, x, C_SIZE);
+	qp->ctx = *x;
 	ctx_parse(qp);
 	qp->log_max_msg = LOG_MAX_MSG;
 	qp->state = QPS_INIT;
@@ -259,47 +243,48 @@ static enum hca_status create(struct hca *h, struct cmd *c)
 	return ST_OK;
 }
 
-static enum hca_status to_rtr(struct qp *qp, const uint8_t *x, uint32_t opt)
+static enum hca_status to_rtr(struct qp *qp, const struct hw_qpc *x, uint32_t opt)
 {
-	const uint8_t mtu = x[C_MTU] >> 5;
+	const uint8_t mtu = x->mtu_msg >> 5;
 
 	if (!qp->special && (mtu < 1 || mtu > IB_MTU_4096))
 		return ST_BAD_PARAM;
-	copy_field(qp, x, C_MTU, 1);
-	copy_field(qp, x, C_RECVPSN, 4);
+	qp->ctx.mtu_msg = x->mtu_msg;
+	qp->ctx.rnr_psn = x->rnr_psn;
 	if (qp->type == QPT_RC || qp->type == QPT_UC) {
 		copy_path(qp, x, opt);
-		copy_field(qp, x, C_REMOTE, 4);
-		copy_bits(qp, x, C_PARAMS2, 7u << 21);
-		qp->recv_psn = get_be32(x + C_RECVPSN) & QPN_MASK;
+		qp->ctx.remote_qpn = x->remote_qpn;
+		qp->ctx.params2 = merge(qp->ctx.params2, x->params2, P2_RRA_MAX);
+		qp->recv_psn = be32_to_cpu(x->rnr_psn) & QPN_MASK;
 	}
 	return ST_OK;
 }
 
-static void to_rts(struct qp *qp, const uint8_t *x)
+static void to_rts(struct qp *qp, const struct hw_qpc *x)
 {
-	copy_field(qp, x, C_SENDPSN, 4);
-	qp->send_psn = get_be32(x + C_SENDPSN) & QPN_MASK;
+	qp->ctx.send_psn = x->send_psn;
+	qp->send_psn = be32_to_cpu(x->send_psn) & QPN_MASK;
 	if (qp->type != QPT_RC)
 		return;
-	copy_field(qp, x, C_PATH + P_ACK, 1);
-	copy_bits(qp, x, C_PARAMS1, 0xffe000u);
+	qp->ctx.path.ack_timeout = x->path.ack_timeout;
+	qp->ctx.params1 = merge(qp->ctx.params1, x->params1, P1_RTS);
 }
 
 static enum hca_status apply(struct qp *qp, const struct transition *t, struct cmd *c)
 {
-	const uint32_t opt = get_be32((const uint8_t *)c->in) & t->opt;
-	const uint8_t *x = (const uint8_t *)c->in + CTX;
+	const struct hw_qp_change *change = c->in;
+	const uint32_t named = be32_to_cpu(change->opt);
+	const struct hw_qpc *x = &change->ctx;
 	enum hca_status st;
 
 	if (t->op == OP_INIT2RTR) {
-		st = to_rtr(qp, x, get_be32((const uint8_t *)c->in));
+		st = to_rtr(qp, x, named);
 		if (st)
 			return st;
 	} else if (t->op == OP_RTR2RTS) {
 		to_rts(qp, x);
 	}
-	copy_optional(qp, x, opt);
+	copy_optional(qp, x, named & t->opt);
 	ctx_parse(qp);
 	if (qp->log_max_msg == 0 || qp->log_max_msg > LOG_MAX_MSG)
 		qp->log_max_msg = LOG_MAX_MSG;
@@ -363,16 +348,17 @@ enum hca_status cmd_qp_2rst(struct hca *h, struct cmd *c)
 enum hca_status cmd_query_qp(struct hca *h, struct cmd *c)
 {
 	const struct qp *qp = qp_find(h, c->im & QPN_MASK);
-	uint8_t *x = (uint8_t *)c->out + CTX;
+	struct hw_qp_change *o = c->out;
+	struct hw_qpc *x = &o->ctx;
 
 	if (!qp)
 		return ST_BAD_QP_STATE;
-	memcpy(x, qp->ctx, C_SIZE);
-	put_be32(x + C_STATE, (get_be32(x + C_STATE) & 0x0fffffff) | (uint32_t)qp->state << 28);
-	put_be32(x + C_SENDPSN, qp->send_psn);
-	put_be32(x + C_RECVPSN, (uint32_t)qp->min_rnr << 24 | qp->recv_psn);
-	put_be16(x + 0xb4, qp->rq_head);
-	put_be16(x + 0xb6, qp->sq_head);
+	*x = qp->ctx;
+	x->state = merge(x->state, cpu_to_be32((uint32_t)qp->state << 28), 0xf0000000u);
+	x->send_psn = cpu_to_be32(qp->send_psn);
+	x->rnr_psn = cpu_to_be32((uint32_t)qp->min_rnr << 24 | qp->recv_psn);
+	x->rq_head = cpu_to_be16(qp->rq_head);
+	x->sq_head = cpu_to_be16(qp->sq_head);
 	return ST_OK;
 }
 

@@ -263,11 +263,11 @@ static void build_grh(struct packet *p, struct hca *h, unsigned sgid_index, uint
 /* The address vector of a UD WQE. */
 static void build_ud(struct qp *qp, const struct wqe *w, struct packet *p)
 {
-	const uint8_t *av = w->av;
-	const uint32_t sl_tclass_flow = get_be32(av + 0x0c);
+	const struct hw_av *av = &w->av;
+	const uint32_t sl_tclass_flow = be32_to_cpu(av->sl_tclass_flow);
 
-	p->slid = port_lid(qp->h) | (av[5] & 0x7f);
-	p->dlid = get_be16(av + 6);
+	p->slid = port_lid(qp->h) | (av->grh_slid & 0x7f);
+	p->dlid = be16_to_cpu(av->dlid);
 	p->sl = (uint8_t)(sl_tclass_flow >> 28);
 	p->src_qpn = qp_wire_number(qp);
 	p->dst_qpn = w->dqpn;
@@ -276,8 +276,9 @@ static void build_ud(struct qp *qp, const struct wqe *w, struct packet *p)
 	p->solicited = w->solicited;
 	p->has_imm = w->opcode == WQE_SEND_IMM;
 	p->imm = w->imm;
-	if (av[5] & 0x80)
-		build_grh(p, qp->h, av[9], sl_tclass_flow & 0x0fffffff, av[0x0b], av + 0x10);
+	if (av->grh_slid & 0x80)
+		build_grh(p, qp->h, av->gid_index, sl_tclass_flow & 0x0fffffff, av->hop_limit,
+			  av->dgid);
 }
 
 /* A special QP brings its own headers: LRH, [GRH,] BTH, DETH, then the MAD. */

@@ -7,15 +7,17 @@
  */
 #include "hca.h"
 
-#define CTRL_SIZE   16u
-#define RADDR_SIZE  16u
-#define ATOMIC_SIZE 16u
-#define UD_SIZE     48u
-#define DATA_SIZE   16u
-#define INLINE      0x80000000u
-#define LEN_2G      0x80000000ull
+#define CTRL_SIZE sizeof(struct hw_wqe_ctrl)
+#define DATA_SIZE sizeof(struct hw_wqe_data)
+#define OPCODE    0x1fu
+#define FENCE     0x40u
+#define SIZE      0x3fu
+#define CQ_UPDATE 0x0cu
+#define SOLICITED 0x02u
+#define INLINE    0x80000000u
+#define LEN_2G    0x80000000ull
 
-static uint8_t *sq_slot(struct qp *qp, uint16_t index, uint64_t len)
+static void *sq_slot(struct qp *qp, uint16_t index, uint64_t len)
 {
 	const uint64_t i = index & ((1u << qp->sq_log_size) - 1);
 
@@ -25,12 +27,12 @@ static uint8_t *sq_slot(struct qp *qp, uint16_t index, uint64_t len)
 /* Has the driver handed over entry @index? */
 enum sq_entry wqe_state(struct qp *qp, uint16_t index)
 {
-	const uint8_t *p = sq_slot(qp, index, CTRL_SIZE);
+	const be32_t *owner_op = sq_slot(qp, index, CTRL_SIZE); /* the first field */
 	uint32_t word;
 
-	if (!p)
+	if (!owner_op)
 		return SQ_FAULT;
-	word = swap_be32(__atomic_load_n((const uint32_t *)(const void *)p, __ATOMIC_ACQUIRE));
+	word = be32_to_cpu(__atomic_load_n(owner_op, __ATOMIC_ACQUIRE));
 	/* Software stamps stale entries with all ones; bit 31 alone decides. */
 	return (word >> 31) == (((uint32_t)index >> qp->sq_log_size) & 1) ? SQ_READY : SQ_EMPTY;
 }
@@ -38,15 +40,15 @@ enum sq_entry wqe_state(struct qp *qp, uint16_t index)
 /* The opcode of entry @index, which is ready; what will be executed is read again later. */
 uint8_t wqe_opcode(struct qp *qp, uint16_t index)
 {
-	const uint8_t *p = sq_slot(qp, index, CTRL_SIZE);
+	const struct hw_wqe_ctrl *ctrl = sq_slot(qp, index, CTRL_SIZE);
 
-	return p ? p[3] & 31 : WQE_NOP;
+	return ctrl ? be32_to_cpu(ctrl->owner_op) & OPCODE : WQE_NOP;
 }
 
 /* Does entry @index begin with these @len bytes? */
 bool wqe_is(struct qp *qp, uint16_t index, const uint8_t *raw, size_t len)
 {
-	const uint8_t *p = len <= 1u << qp->sq_log_stride ? sq_slot(qp, index, len) : NULL;
+	const void *p = len <= 1u << qp->sq_log_stride ? sq_slot(qp, index, len) : NULL;
 
 	return p && !memcmp(p, raw, len);
 }
@@ -63,7 +65,8 @@ static bool add_sge(struct wqe *w, const struct sge *s)
 static bool parse_data(const uint8_t *raw, size_t off, size_t len, struct wqe *w)
 {
 	while (off + 4 <= len) {
-		const uint32_t word = get_be32(raw + off);
+		const struct hw_wqe_data *d = (const void *)(raw + off);
+		const uint32_t word = be32_to_cpu(d->count);
 		struct sge s = { 0 };
 
 		if (word & INLINE) {
@@ -76,8 +79,8 @@ static bool parse_data(const uint8_t *raw, size_t off, size_t len, struct wqe *w
 			if (len - off < DATA_SIZE)
 				return false;
 			s.len = word ? word : LEN_2G;
-			s.lkey = get_be32(raw + off + 4);
-			s.addr = get_be64(raw + off + 8);
+			s.lkey = be32_to_cpu(d->lkey);
+			s.addr = be64_to_cpu(d->addr);
 			off += DATA_SIZE;
 		}
 		if (!add_sge(w, &s))
@@ -86,14 +89,21 @@ static bool parse_data(const uint8_t *raw, size_t off, size_t len, struct wqe *w
 	return true;
 }
 
-static bool parse_atomic(struct wqe *w, const uint8_t *p, size_t left, bool masked)
+static size_t atomic_size(bool masked)
 {
-	if (left < (masked ? 2 : 1) * ATOMIC_SIZE)
+	return masked ? sizeof(struct hw_wqe_atomic) : offsetof(struct hw_wqe_atomic, swap_mask);
+}
+
+static bool parse_atomic(struct wqe *w, const void *raw, size_t left, bool masked)
+{
+	const struct hw_wqe_atomic *a = raw;
+
+	if (left < atomic_size(masked))
 		return false;
-	w->swap_add = get_be64(p);
-	w->compare = get_be64(p + 8);
-	w->swap_mask = masked ? get_be64(p + 16) : ~0ull;
-	w->compare_mask = masked ? get_be64(p + 24) : ~0ull;
+	w->swap_add = be64_to_cpu(a->swap_add);
+	w->compare = be64_to_cpu(a->compare);
+	w->swap_mask = masked ? be64_to_cpu(a->swap_mask) : ~0ull;
+	w->compare_mask = masked ? be64_to_cpu(a->compare_mask) : ~0ull;
 	return true;
 }
 
@@ -101,6 +111,7 @@ static bool parse_atomic(struct wqe *w, const uint8_t *p, size_t left, bool mask
 static bool parse_remote(struct wqe *w, const uint8_t *raw, size_t len, size_t *off)
 {
 	const bool masked = w->opcode == WQE_MASKED_CAS || w->opcode == WQE_MASKED_FAA;
+	const struct hw_wqe_raddr *r = (const void *)(raw + *off);
 
 	switch (w->opcode) {
 	case WQE_NOP:
@@ -118,16 +129,16 @@ static bool parse_remote(struct wqe *w, const uint8_t *raw, size_t len, size_t *
 	default:
 		return false;
 	}
-	if (len - *off < RADDR_SIZE)
+	if (len - *off < sizeof(*r))
 		return false;
-	w->raddr = get_be64(raw + *off);
-	w->rkey = get_be32(raw + *off + 8);
-	*off += RADDR_SIZE;
+	w->raddr = be64_to_cpu(r->addr);
+	w->rkey = be32_to_cpu(r->rkey);
+	*off += sizeof(*r);
 	if (w->opcode < WQE_CAS)
 		return true;
 	if (!parse_atomic(w, raw + *off, len - *off, masked))
 		return false;
-	*off += (masked ? 2 : 1) * ATOMIC_SIZE;
+	*off += atomic_size(masked);
 	return true;
 }
 
@@ -137,31 +148,35 @@ static bool parse_remote(struct wqe *w, const uint8_t *raw, size_t len, size_t *
  */
 bool wqe_parse(enum qp_type type, const uint8_t *raw, size_t len, struct wqe *w)
 {
+	const struct hw_wqe_ctrl *ctrl = (const void *)raw;
+	const struct hw_wqe_ud *ud = (const void *)(ctrl + 1);
 	size_t off = CTRL_SIZE;
+	uint32_t flags;
 
 	w->nr_sge = 0;
 	w->len = 0;
 	if (len < CTRL_SIZE)
 		return false;
-	w->opcode = raw[3] & 31;
-	w->fence = raw[7] & 0x40;
-	w->signaled = (get_be32(raw + 8) & 0xc) == 0xc;
-	w->solicited = get_be32(raw + 8) & 2;
-	w->imm = get_be32(raw + 12);
+	flags = be32_to_cpu(ctrl->flags);
+	w->opcode = be32_to_cpu(ctrl->owner_op) & OPCODE;
+	w->fence = be32_to_cpu(ctrl->qpn_size) & FENCE;
+	w->signaled = (flags & CQ_UPDATE) == CQ_UPDATE;
+	w->solicited = flags & SOLICITED;
+	w->imm = be32_to_cpu(ctrl->imm);
 	if (type == QPT_MLX) {
-		w->mlx_flags = get_be32(raw + 8);
-		w->mlx_rlid = get_be16(raw + 12);
+		w->mlx_flags = flags;
+		w->mlx_rlid = be16_to_cpu(ctrl->rlid);
 		if (w->opcode != WQE_SEND && w->opcode != WQE_NOP)
 			return false;
 	} else if (type == QPT_UD) {
 		if (w->opcode == WQE_NOP)
 			return true;
-		if ((w->opcode != WQE_SEND && w->opcode != WQE_SEND_IMM) || len - off < UD_SIZE)
+		if ((w->opcode != WQE_SEND && w->opcode != WQE_SEND_IMM) || len - off < sizeof(*ud))
 			return false;
-		memcpy(w->av, raw + off, sizeof(w->av));
-		w->dqpn = get_be32(raw + off + 32) & QPN_MASK;
-		w->qkey = get_be32(raw + off + 36);
-		off += UD_SIZE;
+		w->av = ud->av;
+		w->dqpn = be32_to_cpu(ud->dqpn) & QPN_MASK;
+		w->qkey = be32_to_cpu(ud->qkey);
+		off += sizeof(*ud);
 	} else if (!parse_remote(w, raw, len, &off)) {
 		return false;
 	}
@@ -170,14 +185,22 @@ bool wqe_parse(enum qp_type type, const uint8_t *raw, size_t len, struct wqe *w)
 	return parse_data(raw, off, len, w);
 }
 
+/* Bytes of the entry that begins with control segment @raw, as that says. */
+unsigned wqe_size(const void *raw)
+{
+	const struct hw_wqe_ctrl *ctrl = raw;
+
+	return (be32_to_cpu(ctrl->qpn_size) & SIZE) * 16;
+}
+
 enum cqe_syndrome wqe_fetch(struct qp *qp, uint16_t index, struct wqe *w)
 {
-	const uint8_t *p = sq_slot(qp, index, CTRL_SIZE);
+	const void *p = sq_slot(qp, index, CTRL_SIZE);
 	size_t len;
 
 	if (!p)
 		return SYN_LOCAL_QP_OP;
-	len = (size_t)(p[7] & 0x3f) * 16;
+	len = wqe_size(p);
 	if (len < CTRL_SIZE || len > 1u << qp->sq_log_stride || len > sizeof(w->raw))
 		return SYN_LOCAL_QP_OP;
 	p = sq_slot(qp, index, len);
@@ -195,11 +218,12 @@ bool wqe_parse_recv(const uint8_t *raw, size_t len, struct wqe *w)
 	w->nr_sge = 0;
 	w->len = 0;
 	for (size_t off = 0; off + DATA_SIZE <= len; off += DATA_SIZE) {
-		const uint32_t count = get_be32(raw + off);
+		const struct hw_wqe_data *d = (const void *)(raw + off);
+		const uint32_t count = be32_to_cpu(d->count);
 		struct sge s = { 0 };
 
-		s.lkey = get_be32(raw + off + 4);
-		s.addr = get_be64(raw + off + 8);
+		s.lkey = be32_to_cpu(d->lkey);
+		s.addr = be64_to_cpu(d->addr);
 		if (s.lkey == LKEY_END && count == 0)
 			break;
 		if (count & INLINE)
