@@ -94,7 +94,8 @@ run_tests = O=$(O) MAKE="$(MAKE)" $(PYTHON) $(srctree)/scripts/run-tests.py
 pytest = cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider --durations=20 \
 	$(if $(filter-out *,$(T)),-k '$(T)')
 
-PHONY += test test-long test-host test-kernel test-boot test-fs test-launcher test-scripts fuzz bench
+PHONY += test test-long test-host test-kernel test-boot test-fs test-launcher test-scripts
+PHONY += fuzz bench
 test: $(venv_stamp)
 	$(Q)$(if $(PARTS),,$(install_deps))
 	$(Q)$(run_tests) test
@@ -104,14 +105,16 @@ test-long: $(venv_stamp)
 	$(Q)$(run_tests) long
 
 test-host: $(venv_stamp)
-	$(Q)+$(MAKE) $(jobs) -f $(srctree)/test/host/build.mk srctree=$(srctree) O=$(O)/host T='$(T)' run
+	$(Q)+$(MAKE) $(jobs) -f $(srctree)/test/host/build.mk srctree=$(srctree) O=$(O)/host \
+		T='$(T)' run
 
 test-kernel: images tools
 	$(Q)O=$(O) $(PYTHON) $(srctree)/test/boot/run-ktest.py --roles '$(roles)' --filter '$(T)' \
 		$(if $(CPUS),--cpus $(CPUS))
 
 test-boot: all
-	$(Q)$(pytest) $(if $(LONG),--long,$(if $(CASES)$(filter-out *,$(T)),,-n 2 --dist loadfile)) \
+	$(Q)$(pytest) \
+		$(if $(LONG),--long,$(if $(CASES)$(filter-out *,$(T)),,-n 2 --dist loadfile)) \
 		$(if $(CASES),@$(CASES),test/boot)
 
 test-fs: tools
@@ -140,7 +143,8 @@ PHONY += check $(addprefix check-,$(checks)) format tidy
 check: $(addprefix check-,$(checks))
 
 check-format: $(venv_stamp)
-	$(Q)$(PYTHON) $(srctree)/scripts/check-format.py --root $(srctree) --tool $(VENV)/bin/clang-format
+	$(Q)$(PYTHON) $(srctree)/scripts/check-format.py --root $(srctree) \
+		--tool $(VENV)/bin/clang-format
 
 format: $(venv_stamp)
 	$(Q)$(PYTHON) $(srctree)/scripts/check-format.py --root $(srctree) \
@@ -170,9 +174,10 @@ tidy: compile_commands.json
 PHONY += compile_commands.json
 compile_commands.json: $(venv_stamp)
 	$(Q)+for role in $(roles); do $(call build,$$role) commands || exit; done
-	$(Q)+$(MAKE) -f $(srctree)/test/host/build.mk srctree=$(srctree) O=$(O)/host $(O)/host/.commands
-	$(Q)python3 $(srctree)/scripts/gen-compile-commands.py $(addprefix $(O)/,$(roles)) $(O)/host \
-		> $(srctree)/$@.tmp
+	$(Q)+$(MAKE) -f $(srctree)/test/host/build.mk srctree=$(srctree) O=$(O)/host \
+		$(O)/host/.commands
+	$(Q)python3 $(srctree)/scripts/gen-compile-commands.py $(addprefix $(O)/,$(roles)) \
+		$(O)/host > $(srctree)/$@.tmp
 	$(Q)mv $(srctree)/$@.tmp $(srctree)/$@
 	@echo '  GEN     $@'
 

@@ -83,7 +83,8 @@ include $(auto_conf)
 # --- where objects go
 
 role_folders := monitors/$(ROLE) managers
-shared := $(abspath $(O)/../shared)/$(shell cat $(shared_options) 2> /dev/null | sha256sum | cut -c 1-8)
+shared-key := $(shell cat $(shared_options) 2> /dev/null | sha256sum | cut -c 1-8)
+shared := $(abspath $(O)/../shared)/$(shared-key)
 shared_autoconf := $(shared)/include/generated/autoconf.h
 
 # $(call output,folder): where the objects of a source folder go.
@@ -96,8 +97,8 @@ source = $(patsubst $(O)/%.o,%,$(patsubst $(shared)/%.o,%,$(1)))
 compiler-includes := $(shell $(CC) -print-file-name=include)
 
 # One include directory per layer; of the monitors only what they share, and this role's own.
-layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl monitors/cluster \
-	managers
+layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl \
+	monitors/cluster managers
 includes := $(foreach l,$(layers),-I$(srctree)/$(l)/include)
 
 shared_cppflags := -nostdinc -isystem $(compiler-includes) $(includes) -I$(shared)/include \
@@ -107,8 +108,8 @@ KCPPFLAGS := -nostdinc -isystem $(compiler-includes) $(includes) \
 
 KCFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-strict-aliasing -fno-common -fno-pic -fno-pie \
 	-mno-red-zone -mgeneral-regs-only -mcmodel=kernel -fno-omit-frame-pointer \
-	-fno-asynchronous-unwind-tables -fno-delete-null-pointer-checks -fmacro-prefix-map=$(srctree)/= \
-	$(warnings) $(werror)
+	-fno-asynchronous-unwind-tables -fno-delete-null-pointer-checks \
+	-fmacro-prefix-map=$(srctree)/= $(warnings) $(werror)
 KCFLAGS += $(call cc-options,$(warnings-probed) -fno-stack-clash-protection -fcf-protection=none \
 	-fno-optimize-sibling-calls)
 ifeq ($(CONFIG_STACKPROTECTOR),y)
@@ -127,7 +128,8 @@ else
 KCFLAGS += -Wframe-larger-than=$(CONFIG_FRAME_WARN)
 endif
 
-KAFLAGS := -g -fno-pic -fno-pie $(filter -m% -std=% -fmacro-prefix-map=%,$(filter-out -mgeneral-regs-only,$(KCFLAGS)))
+KAFLAGS := -g -fno-pic -fno-pie $(filter -m% -std=% -fmacro-prefix-map=%, \
+	$(filter-out -mgeneral-regs-only,$(KCFLAGS)))
 
 LDFLAGS := -nostdlib -static --build-id=sha1 -z max-page-size=0x1000 -z noexecstack
 ifneq ($(LLVM),1)
@@ -190,8 +192,9 @@ $(shared_flags_stamp): FORCE
 	@echo '$(CC) $(shared_cppflags) $(KCFLAGS)' | $(update-file)
 
 # $(call compile,preprocessor flags) and $(call assemble,...): one object.
-compile = $(call cmd,CC,$*.o,mkdir -p $(@D); $(CC) -MMD -MP $(1) $(KCFLAGS) $(flags-$@) -c -o $@ $<)
-assemble = $(call cmd,AS,$*.o,mkdir -p $(@D); $(CC) -MMD -MP $(1) $(KAFLAGS) $(flags-$@) -c -o $@ $<)
+object = mkdir -p $(@D); $(CC) -MMD -MP $(1) $(flags-$@) -c -o $@ $<
+compile = $(call cmd,CC,$*.o,$(call object,$(1) $(KCFLAGS)))
+assemble = $(call cmd,AS,$*.o,$(call object,$(1) $(KAFLAGS)))
 
 $(O)/%.o: $(srctree)/%.c $(flags_stamp) $(autoconf) | $(headers)
 	$(call compile,$(KCPPFLAGS))
@@ -203,13 +206,15 @@ $(shared)/%.o: $(srctree)/%.S $(shared_flags_stamp) $(shared_autoconf) | $(crc_t
 	$(call assemble,$(shared_cppflags))
 
 $(O)/kernel.lds: $(srctree)/arch/x86/kernel.lds.S $(flags_stamp) $(autoconf)
-	$(call cmd,LDS,$(@F),$(CC) -E -P -MMD -MT $@ -MF $@.d $(KCPPFLAGS) -D__ASSEMBLER__ -x c -o $@ $<)
+	$(call cmd,LDS,$(@F),$(CC) -E -P -MMD -MT $@ -MF $@.d $(KCPPFLAGS) -D__ASSEMBLER__ -x c \
+		-o $@ $<)
 
 # For gen-compile-commands.py: one line per object.
 $(O)/.commands: $(flags_stamp) $(auto_conf) $(MAKEFILE_LIST)
 	@$(file >$@,)$(foreach o,$(objects),$(if $(wildcard $(srctree)/$(call source,$(o)).c),\
 		$(file >>$@,$(call source,$(o)).c|$(CC) \
-		$(if $(filter $(O)/%,$(o)),$(KCPPFLAGS),$(shared_cppflags)) $(KCFLAGS) $(flags-$(o)) -c))) :
+		$(if $(filter $(O)/%,$(o)),$(KCPPFLAGS),$(shared_cppflags)) $(KCFLAGS) \
+		$(flags-$(o)) -c))) :
 
 $(O)/kernel.elf: $(objects) $(O)/kernel.lds $(srctree)/scripts/link-kernel.sh \
 		$(srctree)/scripts/gen-symbols.py $(O)/.objects

@@ -81,11 +81,15 @@ def main():
             problems.append(f"{part}: {rate:.1f} assertions per 1,000 lines; {WANTED} are wanted")
     total, nr = sum(lines.values()), sum(assertions.values())
     if nr < WANTED * total // 1000 and not exempt["density"]:
-        problems.append(f"the kernel: {nr} assertions in {total} lines; {WANTED} per 1,000 are wanted")
+        problems.append(
+            f"the kernel: {nr} assertions in {total} lines; {WANTED} per 1,000 are wanted"
+        )
     for p in problems:
         print(p)
     rate = nr * 1000 / max(total, 1)
-    print(f"check-assertions: {nr} assertions, {rate:.1f} per 1,000 lines; {len(problems)} problems")
+    print(
+        f"check-assertions: {nr} assertions, {rate:.1f} per 1,000 lines; {len(problems)} problems"
+    )
     return 1 if problems else 0
 
 

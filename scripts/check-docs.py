@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Check that documents and code say the same.
 
-  - every BOOT_PARAM of the kernel has one row in docs/boot-params.md ("| `name` | ..."), and every row
-    a parameter;
+  - every BOOT_PARAM of the kernel has one row in docs/boot-params.md ("| `name` | ..."), and every
+    row a parameter;
   - every lock rank has one row in docs/locking.md, and every row a rank;
   - every COUNTER, GAUGE and HISTOGRAM has one row in docs/counters.md, once that page exists;
-  - every name in the tables of /proc and /sys has a row in docs/design/procfs.md, and every row a name;
+  - every name in the tables of /proc and /sys has a row in docs/design/procfs.md, and every row a
+    name;
   - docs/syscalls.md is what scripts/gen-syscalls.py makes of the table;
   - relative links in Markdown files lead somewhere, and docs/index.md links every page of docs/.
 """
@@ -24,14 +25,19 @@ from treefiles import kernel_folder, source_files  # noqa: E402
 BOOT_PARAM = re.compile(r'\bBOOT_PARAM(?:_[A-Z]+)*\(\s*"([^"]+)"')
 COUNTER = re.compile(r'\b(?:COUNTER|GAUGE|HISTOGRAM)(?:_GLOBAL)?\(\s*\w+\s*,\s*"([^"]+)"')
 RANK = re.compile(r"^\s*(RANK_[A-Z0-9_]+)\s*=", re.M)
-PSEUDO = re.compile(r'(?:\b[A-Z]+_(?:DIR|FILE|LINK|WRITABLE)\(|\.name = )"([^"]+)"(?=.*(?:show|link|nodes|FS_S_IF|proc_|&tasks))')
+PSEUDO = re.compile(
+    r'(?:\b[A-Z]+_(?:DIR|FILE|LINK|WRITABLE)\(|\.name ='
+    r' )"([^"]+)"(?=.*(?:show|link|nodes|FS_S_IF|proc_|&tasks))'
+)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
 
 
 def rows(path):
-    """Names in back quotes in the first column of the page's tables, each with the number of its rows."""
+    """Names in back quotes in the first column of the page's tables, each with the number of its
+    rows.
+    """
     names = collections.Counter()
     for line in path.read_text().splitlines():
         m = re.match(r"\|\s*((?:`[^`]+`[\s,]*)+)\|", line)
@@ -77,7 +83,8 @@ def check_ranks(root, problems):
 
 
 def check_pseudo_files(root, problems):
-    """Names of monitors/processor/procfs/*.c against the last components of the paths in the page."""
+    """Names of monitors/processor/procfs/*.c against the last components of the paths in the page.
+    """
     names = {}
     for f in sorted((root / "monitors/processor/procfs").glob("*.c")):
         for name in PSEUDO.findall(f.read_text()):
@@ -97,7 +104,12 @@ def check_syscalls(root, problems):
     if not table.exists():
         return
     done = subprocess.run(
-        [sys.executable, str(root / "scripts/gen-syscalls.py"), "md", "monitors/processor/syscall/syscall.tbl"],
+        [
+            sys.executable,
+            str(root / "scripts/gen-syscalls.py"),
+            "md",
+            "monitors/processor/syscall/syscall.tbl",
+        ],
         cwd=root,
         capture_output=True,
         text=True,
@@ -155,7 +167,10 @@ def main():
     check_index(root, files, problems)
     for p in problems:
         print(p)
-    print(f"check-docs: {len(params)} boot parameters, {len(counters)} counters, {len(problems)} problems")
+    print(
+        f"check-docs: {len(params)} boot parameters, {len(counters)} counters, {len(problems)}"
+        " problems"
+    )
     return 1 if problems else 0
 
 

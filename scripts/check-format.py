@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Check the form of sources: C files by the pinned clang-format, and the width of all lines.
 
-No line of a C, assembly, Python, shell or make file is wider than 100 columns (a tab is 8), comments
-and strings included; clang-format leaves those as they are. --fix formats, and leaves wide lines to
-their authors. Folders whose owners are still mending wide lines are listed in scripts/exempt/
-(name: columns).
+No line of a C, assembly, Python, shell or make file is wider than 100 columns (a tab is 8),
+comments and strings included; clang-format leaves those as they are. --fix formats, and leaves
+wide lines to their authors. Folders whose owners are still mending wide lines are listed in
+scripts/exempt/ (name: columns).
 """
 
 import argparse
@@ -77,7 +77,10 @@ def main():
     wide = [line for f in measured for line in wide_lines(args.root, f)] if not args.fix else []
     sys.stdout.write("".join(wide))
     hint = " (make format)" if bad else ""
-    print(f"check-format: {len(files)} C files, {len(bad)} to format{hint}; {len(wide)} lines too wide")
+    print(
+        f"check-format: {len(files)} C files, {len(bad)} to format{hint}; {len(wide)} lines too"
+        " wide"
+    )
     return 1 if text or wide else 0
 
 

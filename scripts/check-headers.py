@@ -3,8 +3,8 @@
 """Check that every header compiles alone, and only once.
 
 Kernel headers are compiled freestanding, with the layers' include folders and the configuration and
-generated headers of --build DIR (DIR/<role>/include), or else Kconfig's defaults; headers of the shim,
-the tools and the tests as host code.
+generated headers of --build DIR (DIR/<role>/include), or else Kconfig's defaults; headers of the
+shim, the tools and the tests as host code.
 """
 
 import argparse
@@ -19,7 +19,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from treefiles import kernel_folder, source_files  # noqa: E402
 
 ROLES = ("processor", "memory", "storage")
-COMMON = ["-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wundef", "-Wno-unused-parameter"]
+COMMON = [
+    "-std=gnu11",
+    "-fsyntax-only",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wundef",
+    "-Wno-unused-parameter",
+]
 KERNEL = ["-ffreestanding", "-nostdinc", "-mgeneral-regs-only", "-mcmodel=kernel", "-fno-pic"]
 HOST = ["-D_GNU_SOURCE", "-D__TESSERA_HOST__"]
 SHIM = pathlib.Path("test/host/shim/include")
@@ -45,8 +53,12 @@ def defaults(root, python, out):
         if (root / "Kconfig").exists():
             env = dict(os.environ, KCONFIG_CONFIG=str(out / role / ".config"), srctree=str(root))
             tool = [python, str(root / "scripts/kconfig.py")]
-            subprocess.run([*tool, "defconfig", str(root / f"configs/{role}_defconfig")], env=env, check=True)
-            subprocess.run([*tool, "generate", str(header), str(folder / "auto.conf")], env=env, check=True)
+            subprocess.run(
+                [*tool, "defconfig", str(root / f"configs/{role}_defconfig")], env=env, check=True
+            )
+            subprocess.run(
+                [*tool, "generate", str(header), str(folder / "auto.conf")], env=env, check=True
+            )
         headers[role] = header
     return headers
 

@@ -44,13 +44,17 @@ def check_layout(data, phdrs, sections):
         return
     _, flags, offset, vaddr, _, filesz, memsz, _ = loads[0]
     if flags != PF_RX or offset or vaddr or filesz != memsz:
-        yield f"PT_LOAD is flags {flags}, offset {offset:#x}, address {vaddr:#x}, {filesz:#x}/{memsz:#x}"
+        yield (
+            f"PT_LOAD is flags {flags}, offset {offset:#x}, address {vaddr:#x},"
+            f" {filesz:#x}/{memsz:#x}"
+        )
     if len(data) > MAX_SIZE:
         yield f"{len(data)} bytes are too many"
     for _, kind, flags, _, _, size, *_ in sections:
         if kind in (SHT_RELA, SHT_REL) and size:
             yield "it has relocations"
-        # .dynamic is marked writable for a linker that would note addresses in it; nobody does here.
+        # .dynamic is marked writable for a linker that would note addresses in it; nobody does
+        # here.
         if flags & SHF_ALLOC and flags & SHF_WRITE and kind != SHT_DYNAMIC and size:
             yield "it has writable data"
 
@@ -66,7 +70,12 @@ def check_dynamic(data, sections):
         yield f"{RELOCATIONS[tag]} in the dynamic section"
     if DT_NEEDED in names:
         yield "it needs another library"
-    for tag, name in ((DT_HASH, "hash"), (DT_GNU_HASH, "GNU hash"), (DT_VERSYM, "version"), (DT_VERDEF, "version")):
+    for tag, name in (
+        (DT_HASH, "hash"),
+        (DT_GNU_HASH, "GNU hash"),
+        (DT_VERSYM, "version"),
+        (DT_VERDEF, "version"),
+    ):
         if tag not in names:
             yield f"no {name} table"
 

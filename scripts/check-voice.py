@@ -85,7 +85,10 @@ def main():
     files = [f for f in source_files(root) if f.suffix in SUFFIXES or f.name in NAMES]
     for f in files:
         # This file and its tests name what they refuse; old results stay as they were.
-        if f.parts[:2] in (("test", "scripts"), ("docs", "results")) or f.name == pathlib.Path(__file__).name:
+        if (
+            f.parts[:2] in (("test", "scripts"), ("docs", "results"))
+            or f.name == pathlib.Path(__file__).name
+        ):
             continue
         text = (root / f).read_text(errors="replace")
         if f.suffix in (".c", ".h") and f not in exempt["labels"]:

@@ -4,9 +4,9 @@
 
 usage: decode-stacktrace.py KERNEL.ELF < LOG
 
-Every kernel address in the log (0xffffffff8..., as backtraces and registers print them) that lies in a
-function gets "function at file:line" behind the line, inlined callers included. Return addresses
-are looked up one byte before, so that the call is named and not what follows it.
+Every kernel address in the log (0xffffffff8..., as backtraces and registers print them) that lies
+in a function gets "function at file:line" behind the line, inlined callers included. Return
+addresses are looked up one byte before, so that the call is named and not what follows it.
 """
 
 import re

@@ -12,8 +12,8 @@ mkdir -p "$build/demo"
 # Real text: C headers, Python's and Perl's libraries, in sorted order, about 20 MB.
 if [ ! -s "$text" ]; then
 	mapfile -t trees < <(ls -d /usr/include /usr/lib/python3* /usr/share/perl 2> /dev/null)
-	find "${trees[@]}" -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.py' -o -path '*/c++/*' \
-		-o -name '*.pm' -o -name '*.pod' -o -name '*.pl' \) \
+	find "${trees[@]}" -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.py' \
+		-o -path '*/c++/*' -o -name '*.pm' -o -name '*.pod' -o -name '*.pl' \) \
 		-print0 | LC_ALL=C sort -z | xargs -0 cat | head -c 20M > "$text.tmp" || true
 	mv "$text.tmp" "$text"
 fi
@@ -32,8 +32,9 @@ printf 'Text: %s bytes of C headers and Python, at /data/text of the cluster.\n'
 run() { # applet...
 	printf '\n$ ./tessera run busybox %s\n' "$*"
 	local start=${EPOCHREALTIME/./} status=0
-	"$root/tessera" run --no-build --build-dir "$build" --volume "$text:/data/text" --cwd /data \
-		--account "$busybox" "$@" > "$build/demo/out" 2> "$build/demo/account" || status=$?
+	"$root/tessera" run --no-build --build-dir "$build" --volume "$text:/data/text" \
+		--cwd /data --account "$busybox" "$@" \
+		> "$build/demo/out" 2> "$build/demo/account" || status=$?
 	local end=${EPOCHREALTIME/./}
 	if [ "$status" -ne 0 ]; then
 		cat "$build/demo/account" >&2

@@ -5,8 +5,8 @@
 usage: nm -n kernel.elf | gen-symbols.py > symbols.S
        gen-symbols.py --empty > symbols.S       (for the first link)
 
-What kernel/symbols.c reads (all in the section .symbols, which lies behind the text, so that functions keep their addresses
-between the first and the second link):
+What kernel/symbols.c reads (all in the section .symbols, which lies behind the text, so that
+functions keep their addresses between the first and the second link):
 
     const uint64_t ksym_base;      address that the offsets count from
     const uint32_t ksym_count;     number of functions

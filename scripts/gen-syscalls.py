@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Make the system call table (C), its documentation (Markdown) or the fuzzer's list from syscall.tbl.
+"""Make the system call table (C), its documentation (Markdown) or the fuzzer's list from
+syscall.tbl.
 
 Usage: gen-syscalls.py c|h|md|fuzz TABLE > OUTPUT
 """
@@ -66,7 +67,9 @@ def emit_c(entries):
         args = ", ".join("STRACE_" + re.sub("[-:]", "_", k).upper() for k in kinds) or "STRACE_NONE"
         print(f'\t[{nr}] = {{ .name = "{name}", .fn = sys_{handler}, .kinds = {{ {args} }} }},')
     print("};")
-    print("const unsigned int syscall_table_len = sizeof(syscall_table) / sizeof(syscall_table[0]);")
+    print(
+        "const unsigned int syscall_table_len = sizeof(syscall_table) / sizeof(syscall_table[0]);"
+    )
 
 
 def emit_md(entries):

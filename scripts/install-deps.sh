@@ -29,7 +29,8 @@ present() { # package
 #include <setjmp.h>
 #include <cmocka.h>' | gcc -E -x c - > /dev/null 2>&1 ;;
 	libclang-rt-14-dev) # whatever clang this is, can it link a sanitizer and the fuzzer?
-		echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return 0 * (p != 0) * (int)n; }' \
+		echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n)
+			{ return 0 * (p != 0) * (int)n; }' \
 			| clang -x c -fsanitize=fuzzer,address - -o /dev/null > /dev/null 2>&1 ;;
 	*) command -v "${evidence[$1]}" > /dev/null ;;
 	esac
@@ -50,13 +51,15 @@ done
 [ ${#missing[@]} -ne 0 ] || exit 0
 
 if ! command -v apt-get > /dev/null; then
-	echo "install-deps: missing: ${missing[*]} (Debian's names); there is no apt-get here to install them" >&2
+	echo "install-deps: missing: ${missing[*]} (Debian's names); there is no apt-get here" \
+		"to install them" >&2
 	exit 1
 fi
 sudo=()
 if [ "$(id -u)" -ne 0 ]; then
 	if ! sudo -n true 2> /dev/null; then
-		echo "install-deps: missing: ${missing[*]}; as root: apt-get install ${missing[*]}" >&2
+		echo "install-deps: missing: ${missing[*]};" \
+			"as root: apt-get install ${missing[*]}" >&2
 		exit 1
 	fi
 	sudo=(sudo -n)

@@ -7,14 +7,14 @@ usage: kconfig.py defconfig FILE             write $KCONFIG_CONFIG from FILE
        kconfig.py savedefconfig FILE         write the shortest FILE with the same meaning
        kconfig.py menuconfig                 edit $KCONFIG_CONFIG
        kconfig.py generate HEADER CONF [SYMBOL=VALUE...] [--shared HEADER]
-                                             autoconf.h and auto.conf, with overrides; and the header
-                                             for what all roles share, where options whose value
-                                             depends on the role may not be named
+                                             autoconf.h and auto.conf, with overrides; and the
+                                             header for what all roles share, where options whose
+                                             value depends on the role may not be named
        kconfig.py generate HEADER CONF --all the same with every feature on (for host tests)
 
-A value in a defconfig that Kconfig does not take (unknown symbol, out of range, unmet dependency) is
-an error. A .config may be older than the Kconfig files: what is gone is dropped, what is new gets its
-default.
+A value in a defconfig that Kconfig does not take (unknown symbol, out of range, unmet dependency)
+is an error. A .config may be older than the Kconfig files: what is gone is dropped, what is new
+gets its default.
 """
 
 import os
@@ -55,7 +55,9 @@ def check(kconf, origin):
 
 
 def of_role(kconf):
-    """Names of the options whose value follows from the choice of a role, directly or through others."""
+    """Names of the options whose value follows from the choice of a role, directly or through
+    others.
+    """
     depends = {s.name for s in kconf.unique_defined_syms if s.choice and s.name.startswith("ROLE_")}
     found = depends
     while found:
@@ -74,7 +76,11 @@ def of_role(kconf):
 def write_shared(kconf, autoconf, path):
     """The same as autoconf.h, but that naming an option of the role is an error of the compiler."""
     roles = {f"CONFIG_{name}" for name in of_role(kconf)}
-    lines = [line for line in pathlib.Path(autoconf).read_text().splitlines() if roles.isdisjoint(line.split()[1:2])]
+    lines = [
+        line
+        for line in pathlib.Path(autoconf).read_text().splitlines()
+        if roles.isdisjoint(line.split()[1:2])
+    ]
     lines.append(f"#pragma GCC poison {' '.join(sorted(roles))}")
     pathlib.Path(path).write_text("\n".join(lines) + "\n")
 

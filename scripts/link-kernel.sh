@@ -27,7 +27,8 @@ $NM -n "$tmp.0.elf" | python3 "$gen" > "$tmp.1.S"
 link "$tmp.1.S" "$tmp.1.elf"
 $NM -n "$tmp.1.elf" | python3 "$gen" > "$tmp.2.S"
 if ! cmp -s "$tmp.1.S" "$tmp.2.S"; then
-	echo "link-kernel: functions moved between the two links; .symbols must come after the text" >&2
+	echo "link-kernel: functions moved between the two links;" \
+		".symbols must come after the text" >&2
 	exit 1
 fi
 mv "$tmp.1.elf" "$out"

@@ -21,7 +21,8 @@ if ! python3 -m venv "$dir" > "$dir.log" 2>&1; then
 	echo "make-venv: python3 cannot make virtual environments" >&2
 	exit 1
 fi
-if ! "$dir/bin/pip" install --quiet --disable-pip-version-check -r "$requirements" > "$dir.log" 2>&1; then
+if ! "$dir/bin/pip" install --quiet --disable-pip-version-check -r "$requirements" \
+		> "$dir.log" 2>&1; then
 	cat "$dir.log" >&2
 	exit 1
 fi

@@ -4,17 +4,19 @@
 
 usage: run-tests.py SUITE [--parts NAME,...] [--list] [--verbose]
 
-SUITE is test (what gates a change) or long. Parts run one after the other, but for those that mostly wait:
-they run beside the ones behind them. All parts run, also after one has failed. A part's whole output is
-kept in $O/test-logs/<part>.log, and shown when it fails; times and counts also go to $O/test-logs/summary.json.
-The last line is "N passed, N failed"; the exit status is 0 only when nothing failed.
+SUITE is test (what gates a change) or long. Parts run one after the other, but for those that
+mostly wait: they run beside the ones behind them. All parts run, also after one has failed. A
+part's whole output is kept in $O/test-logs/<part>.log, and shown when it fails; times and counts
+also go to $O/test-logs/summary.json. The last line is "N passed, N failed"; the exit status is 0
+only when nothing failed.
 
 A part counts as many tests as its output says ("N passed, N failed"), or as one.
 
-Where whole systems run in real time, a busy host can make a case fail. Of such a part, up to AGAIN_AT_MOST
-failed cases run once more, alone. What passes then is named as unsteady, with how it failed, and counts as
-passed. More failures than that, one that fails twice, a kernel that complained, and errors when a cluster
-ends (which name a case that has nothing to do with them) fail the part.
+Where whole systems run in real time, a busy host can make a case fail. Of such a part, up to
+AGAIN_AT_MOST failed cases run once more, alone. What passes then is named as unsteady, with how it
+failed, and counts as passed. More failures than that, one that fails twice, a kernel that
+complained, and errors when a cluster ends (which name a case that has nothing to do with them)
+fail the part.
 """
 
 import argparse
@@ -86,10 +88,18 @@ def end_group(process):
 
 def run_part(part, out, log, verbose, *arguments):
     """Run it; returns its exit status, or None when it took too long and was ended."""
-    command = [os.environ.get("MAKE", "make"), "-C", str(TOP), *part.make.format(O=out).split(), *arguments]
+    command = [
+        os.environ.get("MAKE", "make"),
+        "-C",
+        str(TOP),
+        *part.make.format(O=out).split(),
+        *arguments,
+    ]
     if not any(word.startswith("O=") for word in command):
         command.append(f"O={out}")
-    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "O")}
+    env = {
+        k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "O")
+    }
     env.update((name, value.format(O=out)) for name, value in part.env.items())
     env["PYTHONUNBUFFERED"] = "1"  # the log shows how far a part has come
     with open(log, "wb", buffering=0) as sink:
@@ -148,7 +158,9 @@ def choose(suite, names):
 
 
 def worth_another_try(text, failed):
-    """The failed cases of a part, if all that failed are a few cases that a busy host may have made fail."""
+    """The failed cases of a part, if all that failed are a few cases that a busy host may have
+    made fail.
+    """
     cases = list(dict.fromkeys(FAILED_CASE.findall(text)))
     few = len(cases) == failed <= AGAIN_AT_MOST
     return cases if few and not FAILED_FOR_GOOD.search(text) else []
@@ -191,12 +203,17 @@ def run_and_tell(part, out, log, verbose, summary):
     took = time.monotonic() - started
     skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
     word = "ok" if ok else "FAILED"
-    lines = [f"{part.name:14} {took:7.1f} s  {word:6}  {total['passed']} passed, {total['failed']} failed{skipped}"]
+    lines = [
+        f"{part.name:14} {took:7.1f} s  {word:6}  {total['passed']} passed, {total['failed']}"
+        f" failed{skipped}"
+    ]
     if status != 0 and not verbose:
         lines.append(f"--- {log}\n{tail(text)}\n---")
     lines += again
     with TELLING:
-        summary.append({"part": part.name, "seconds": round(took, 1), "ok": ok, **total, "unsteady": unsteady})
+        summary.append(
+            {"part": part.name, "seconds": round(took, 1), "ok": ok, **total, "unsteady": unsteady}
+        )
         print("\n".join(lines), flush=True)
 
 
@@ -224,7 +241,9 @@ def main():
                 print(f"{part.name:14} skipped: there is no {part.needs}", flush=True)
                 continue
             log = logs / (part.name.replace(" ", "-") + ".log")
-            run = threading.Thread(target=run_and_tell, args=(part, out, log, args.verbose, summary))
+            run = threading.Thread(
+                target=run_and_tell, args=(part, out, log, args.verbose, summary)
+            )
             run.start()
             if part.waits:
                 beside.append(run)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Attach gdb to a node: connect.sh BUILD-DIR NODE [PORT]
-# NODE is p0, m1, s0...: its letter tells the image. ./tessera run --gdb ROLE prints the port that its
-# QEMU listens on; 1234 is the default.
+# NODE is p0, m1, s0...: its letter tells the image. ./tessera run --gdb ROLE prints the port that
+# its QEMU listens on; 1234 is the default.
 set -euo pipefail
 
 build=$1

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """gdb commands for a Tessera kernel: `help tessera` lists them.
 
-Loaded by scripts/gdb/connect.sh. They read memory only, so they work on a stopped machine in any state.
+Loaded by scripts/gdb/connect.sh. They read memory only, so they work on a stopped machine in any
+state.
 """
 
 import gdb
@@ -13,7 +14,11 @@ def list_entries(head, type_name, member):
     offset = next(f.bitpos // 8 for f in kind.fields() if f.name == member)
     node = head["next"]
     while node != head.address:
-        yield (node.cast(gdb.lookup_type("char").pointer()) - offset).cast(kind.pointer()).dereference()
+        yield (
+            (node.cast(gdb.lookup_type("char").pointer()) - offset)
+            .cast(kind.pointer())
+            .dereference()
+        )
         node = node["next"]
 
 

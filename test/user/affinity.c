@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CPUs of tasks: sched_setaffinity and its kin, on the first two CPUs; scheduling policies. Prints the same as on Linux.
+ * CPUs of tasks: sched_setaffinity and its kin, on the first two CPUs; scheduling policies. Prints
+ * the same as on Linux.
  */
 #include "call.h"
 

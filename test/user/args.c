@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prints its arguments, for tests of shells: as "recho" each in angle brackets on a line of its own, with
- * control characters visible; under any other name ("zecho") joined by blanks, as they are.
+ * Prints its arguments, for tests of shells: as "recho" each in angle brackets on a line of its
+ * own, with control characters visible; under any other name ("zecho") joined by blanks, as they
+ * are.
  */
 #include "user.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Wild pointers, lengths and descriptors in system calls: prints name, result and errno of each, for
- * comparison with Linux.  Raw calls, so that the C library does not look at the arguments first.
+ * Wild pointers, lengths and descriptors in system calls: prints name, result and errno of each,
+ * for comparison with Linux. Raw calls, so that the C library does not look at the arguments
+ * first.
  */
 #include "user.h"
 

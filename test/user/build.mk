@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # Build the guest programs: make -f test/user/build.mk srctree=DIR O=DIR
-# Each <name>.c becomes $(O)/<kind>/<name> for every kind: what differs is how it is linked. They are
-# ordinary programs of the host; the ones that compare with Linux run there too.
+# Each <name>.c becomes $(O)/<kind>/<name> for every kind: what differs is how it is linked. They
+# are ordinary programs of the host; the ones that compare with Linux run there too.
 
 CC ?= gcc
 MUSL_CC ?= musl-gcc
@@ -23,11 +23,13 @@ musl-dir := $(shell sed -n 's,.*"\(/.*\)musl-gcc.specs".*,\1,p' $$(command -v $(
 before-musl-pie := $(musl-dir)rcrt1.o $(musl-dir)crti.o
 after-musl-pie := $(musl-dir)crtn.o
 
-# hello in every kind; the others as static glibc, those that look at the C library's own habits as musl.
+# hello in every kind; the others as static glibc, those that look at the C library's own
+# habits as musl.
 names := $(basename $(notdir $(wildcard $(src)/*.c)))
 programs := $(foreach k,$(kinds),$(k)/hello) $(addprefix glibc-static/,$(names)) \
-	$(addprefix musl-static/,heap mapping fileio badargs facts ends pthreads vdso threads waits) glibc-dyn/mapping glibc-dyn/fileio \
-	glibc-dyn/vdso glibc-dyn/threads musl-dyn/vdso glibc-static/code-b glibc-static/sysfuzz
+	$(addprefix musl-static/,heap mapping fileio badargs facts ends pthreads vdso \
+	threads waits) glibc-dyn/mapping glibc-dyn/fileio glibc-dyn/vdso glibc-dyn/threads \
+	musl-dyn/vdso glibc-static/code-b glibc-static/sysfuzz
 
 headers := $(wildcard $(src)/*.h)
 
@@ -53,6 +55,7 @@ $(O)/glibc-static/sysfuzz: $(fuzz-src) $(src)/sysfuzz/sysfuzz.h $(O)/gen/sysfuzz
 	@mkdir -p $(@D)
 	@$(cc-glibc-static) $(flags) -fno-stack-protector -I$(O)/gen -o $@ $(fuzz-src)
 
-$(O)/gen/sysfuzz_calls.h: $(srctree)/monitors/processor/syscall/syscall.tbl $(srctree)/scripts/gen-syscalls.py
+$(O)/gen/sysfuzz_calls.h: $(srctree)/monitors/processor/syscall/syscall.tbl \
+		$(srctree)/scripts/gen-syscalls.py
 	@mkdir -p $(@D)
 	@python3 $(srctree)/scripts/gen-syscalls.py fuzz $< > $@

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What a call returned, as text that is the same on Tessera and on Linux.  With glibc only: it knows errors by name. */
+/*
+ * What a call returned, as text that is the same on Tessera and on Linux. With glibc only: it
+ * knows errors by name.
+ */
 #pragma once
 
 #include "user.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * clone and clone3: which flags are refused, and what each shares. Prints the same on Tessera as on Linux.
+ * clone and clone3: which flags are refused, and what each shares. Prints the same on Tessera as
+ * on Linux.
  */
 #include "user.h"
 
@@ -135,7 +136,10 @@ static void shared(const char *what, int flags)
 	CHECK(pid > 0 && waitpid(pid, &st, 0) == pid && st == 0);
 	CHECK(sigaction(SIGUSR1, NULL, &sa) == 0 && getcwd(cwd, sizeof(cwd)));
 	mask = umask(022);
-	/* A descriptor that the child has opened is ours if the table is; its number is known with VM only. */
+	/*
+	 * A descriptor that the child has opened is ours if the table is; its number is known with
+	 * VM only.
+	 */
 	printf("%s: memory %d, cwd %s, umask %o, handler %s, descriptor %s\n", what, word, cwd,
 	       mask, sa.sa_handler == SIG_IGN ? "changed" : "kept",
 	       child_fd < 0                   ? "unknown"
@@ -166,7 +170,7 @@ static void offsets(const char *self)
 	close(fd);
 }
 
-/* --- ids, TLS, parent --------------------------------------------------------------------------- */
+/* --- ids, TLS, parent ------------------------------------------------------------------------- */
 
 static pid_t parent_tid, child_tid;
 

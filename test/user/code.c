@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program that is mostly text: SALT makes two of the same shape and different code, so that running
- * both in turn passes different instructions through the same cache lines.
+ * A program that is mostly text: SALT makes two of the same shape and different code, so that
+ * running both in turn passes different instructions through the same cache lines.
  */
 #include "user.h"
 

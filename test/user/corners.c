@@ -13,7 +13,10 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-/* A private page that may only be written is read, also before it has been copied: by programs and by calls. */
+/*
+ * A private page that may only be written is read, also before it has been copied: by programs and
+ * by calls.
+ */
 static void write_only(const char *self)
 {
 	const int fd = open(self, O_RDONLY);
@@ -39,7 +42,10 @@ static void write_only(const char *self)
 	close(fd);
 }
 
-/* fork() begins again after a signal that another thread is to take; the program sees nothing of it. */
+/*
+ * fork() begins again after a signal that another thread is to take; the program sees nothing of
+ * it.
+ */
 static volatile bool over;
 static volatile int wrong;
 
@@ -83,7 +89,10 @@ static void interrupted_forks(void)
 	printf("forks: %s\n", wrong ? strerror(wrong) : "all well");
 }
 
-/* exec while other threads make threads: none of them may be missed. A crowd has an end, however late the exec comes. */
+/*
+ * exec while other threads make threads: none of them may be missed. A crowd has an end, however
+ * late the exec comes.
+ */
 static void *start_threads(void *arg)
 {
 	enum {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tree of processes over one piece of memory: each writes, checks, discards, unmaps, maps again and
- * moves pages at random, and forks children that go on from there.
+ * A tree of processes over one piece of memory: each writes, checks, discards, unmaps, maps again
+ * and moves pages at random, and forks children that go on from there.
  *
  *	cowtree MEGABYTES STEPS SEED
  *
- * Every process knows what each page must hold; what it finds wrong ends it with status 1, and its parents
- * with it.  The first one prints a sum over its pages, which depends on nothing but the arguments.
+ * Every process knows what each page must hold; what it finds wrong ends it with status 1, and its
+ * parents with it. The first one prints a sum over its pages, which depends on nothing but the
+ * arguments.
  */
 #include "user.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * User and system time apart: getrusage, times, /proc, CPU clocks, interval timers. Says which part grew, and that they
- * fit together; no numbers. Prints the same as on Linux.
+ * User and system time apart: getrusage, times, /proc, CPU clocks, interval timers. Says which
+ * part grew, and that they fit together; no numbers. Prints the same as on Linux.
  */
 #include "user.h"
 
@@ -89,8 +89,8 @@ static const char *grown(struct split a, struct split b)
 }
 
 /*
- * Which part of the time of @who grows while @burn runs. The time that a virtual machine loses counts for what was
- * running: once in a while that is the other part, so there are some tries.
+ * Which part of the time of @who grows while @burn runs. The time that a virtual machine loses
+ * counts for what was running: once in a while that is the other part, so there are some tries.
  */
 static void grows(const char *what, const char *part, int who, void (*burn)(void))
 {
@@ -183,8 +183,8 @@ static int between(long low, long value, long high)
 }
 
 /*
- * What is told in different places must be the same within some hundredths of a second, and the time that goes by
- * from the first place to the last one.
+ * What is told in different places must be the same within some hundredths of a second, and the
+ * time that goes by from the first place to the last one.
  */
 static void agree(void)
 {

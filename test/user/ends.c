@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pipes, eventfds, poll and epoll between processes: who waits is woken, records of up to PIPE_BUF bytes stay whole,
- * ends are seen, signals end waits with what was moved. Prints the same on both.
+ * Pipes, eventfds, poll and epoll between processes: who waits is woken, records of up to PIPE_BUF
+ * bytes stay whole, ends are seen, signals end waits with what was moved. Prints the same on both.
  */
 #include "alarms.h"
 #include "state.h"
@@ -272,7 +272,10 @@ static void signals(void)
 
 /* --- waiting for several ---------------------------------------------------------------- */
 
-/* The parent says that it is about to wait; what it waits for then comes when it sleeps, and nothing else does. */
+/*
+ * The parent says that it is about to wait; what it waits for then comes when it sleeps, and
+ * nothing else does.
+ */
 static void next_step(int turn)
 {
 	char c;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * exec: what it refuses, scripts, what it keeps and what it resets: execs run DIR, with the files that exec_files() of
- * test/boot/test_processes.py makes, this program among them as "interp". Prints the same on Tessera as on Linux.
+ * exec: what it refuses, scripts, what it keeps and what it resets: execs run DIR, with the files
+ * that exec_files() of test/boot/test_processes.py makes, this program among them as "interp".
+ * Prints the same on Tessera as on Linux.
  */
 #include "state.h"
 #include "user.h"
@@ -171,7 +172,7 @@ static void sizes(void)
 	with_args("300 kB with a stack of 1 MiB", 100000, 3);
 }
 
-/* --- what is kept ------------------------------------------------------------------------------ */
+/* --- what is kept ----------------------------------------------------------------------------- */
 
 static void handler(int signo)
 {

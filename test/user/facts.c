@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls whose results differ from machine to machine: checks what must hold everywhere and prints only
- * that it does.
+ * Calls whose results differ from machine to machine: checks what must hold everywhere and prints
+ * only that it does.
  */
 #include "user.h"
 

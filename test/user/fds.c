@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors: lowest free numbers, dup and its kin, limits, flags, close_range. Prints the same on both.
+ * Descriptors: lowest free numbers, dup and its kin, limits, flags, close_range. Prints the same
+ * on both.
  */
 #include "user.h"
 

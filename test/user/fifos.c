@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * FIFOs in /dev/shm: who waits for whom when they are opened, what reads, writes and polls answer, names that go away.
- * Prints the same as on Linux.
+ * FIFOs in /dev/shm: who waits for whom when they are opened, what reads, writes and polls answer,
+ * names that go away. Prints the same as on Linux.
  */
 #include "alarms.h"
 #include "state.h"

@@ -2,8 +2,8 @@
 /*
  * Private and shared memory over forks.
  *
- *	tree		50 processes to a depth of 4; all write on both sides of each fork, unmap, move and give away
- *			pages; prints a hash of the memory of each
+ *	tree		50 processes to a depth of 4; all write on both sides of each fork, unmap,
+ *			move and give away pages; prints a hash of the memory of each
  *	threads N	8 threads write while one of them forks, N times
  *	shared		counters in anonymous shared memory, counted up by all of a family
  *	many N		N times fork and exit, one after the other
@@ -180,7 +180,10 @@ static void *writer(void *arg)
 	return NULL;
 }
 
-/* In a child: nothing of what it has changes any more, and it is not older than what was there before. */
+/*
+ * In a child: nothing of what it has changes any more, and it is not older than what was there
+ * before.
+ */
 static void settled(const uint64_t *before)
 {
 	uint64_t seen[WRITERS * EACH];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * futex(2) as one thread sees it: checks, counts, timeouts, what WAKE_OP does to a word. Prints the same on both.
+ * futex(2) as one thread sees it: checks, counts, timeouts, what WAKE_OP does to a word. Prints
+ * the same on both.
  */
 #include "alarms.h"
 #include "user.h"

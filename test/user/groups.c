@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Process groups, sessions, kill's addressees, credentials, limits: prints the same on Tessera as on Linux.
- * Must be root, and have a process group of its own to be started in.
+ * Process groups, sessions, kill's addressees, credentials, limits: prints the same on Tessera as
+ * on Linux. Must be root, and have a process group of its own to be started in.
  */
 #include "user.h"
 

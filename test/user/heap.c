@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work on a heap that is larger than the processor's cache: heap sort|hash|touch|steps MEGABYTES [SEED]
+ * Work on a heap that is larger than the processor's cache: heap sort|hash|touch|steps MEGABYTES
+ * [SEED]
  *
  * sort:	fill with random numbers, sort, check the order and that no number was lost.
  * hash:	write every page, then read it all twice, forwards and in strides.
  * touch:	write one word of every page once, and read them back.
- * steps:	fill, read all once, print the heap's address; then one pass of reading for every byte of
- *		stdin, so that a test can look at counters in between.
+ * steps:	fill, read all once, print the heap's address; then one pass of reading for every
+ *		byte of stdin, so that a test can look at counters in between.
  */
 #include "user.h"
 

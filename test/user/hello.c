@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first program: arguments, environment, heap, a constructor, thread-local data, floating point.
+ * The first program: arguments, environment, heap, a constructor, thread-local data, floating
+ * point.
  */
 #include "user.h"
 

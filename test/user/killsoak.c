@@ -2,9 +2,10 @@
 /*
  * SIGKILL at random moments: killsoak SEED ROUNDS
  *
- * Each round starts one of four programs that never end by themselves, lets it go for a while, kills its group and waits
- * until everything that descends from it is gone.  Afterwards no process, descriptor or file is left; what the kernel
- * has left its counters tell.  Prints the same on Linux.
+ * Each round starts one of four programs that never end by themselves, lets it go for a while,
+ * kills its group and waits until everything that descends from it is gone. Afterwards no process,
+ * descriptor or file is left; what the kernel has left its counters tell. Prints the same on
+ * Linux.
  */
 #include "user.h"
 
@@ -188,7 +189,7 @@ static void waiting(void)
 	}
 }
 
-/* --- the driver -------------------------------------------------------------------------------- */
+/* --- the driver ------------------------------------------------------------------------------- */
 
 static void run(unsigned int kind)
 {

@@ -3,7 +3,8 @@
  * For make bench: latency null|miss COUNT prints nanoseconds, one figure per batch or miss.
  *
  * null:	batches of 1,000 getppid calls.
- * miss:	one load from each page of a heap that is larger than the cache, with nothing dirty in it.
+ * miss:	one load from each page of a heap that is larger than the cache, with nothing dirty
+ *		in it.
  */
 #include "user.h"
 

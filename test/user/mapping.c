@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mappings: mmap, munmap, mprotect, mremap, brk and madvise against a model of what each page must hold.
+ * Mappings: mmap, munmap, mprotect, mremap, brk and madvise against a model of what each page must
+ * hold.
  *
- * mapping [ROUNDS] [SEED]: a random walk over one area, every page checked after every step that could
- * have changed it; then named cases.  What must not be readable is probed without signals: as
+ * mapping [ROUNDS] [SEED]: a random walk over one area, every page checked after every step that
+ * could have changed it; then named cases. What must not be readable is probed without signals: as
  * a path for access(2), which answers EFAULT.
  */
 #include "user.h"
@@ -212,7 +213,9 @@ static void brk_cases(void)
 	puts("brk: ok");
 }
 
-/* A private file mapping: own writes stay, the file stays as it was, the tail of its page is zero. */
+/*
+ * A private file mapping: own writes stay, the file stays as it was, the tail of its page is zero.
+ */
 static void file_cases(const char *self)
 {
 	const int fd = open(self, O_RDONLY);
@@ -244,8 +247,8 @@ static void file_cases(const char *self)
 }
 
 /*
- * A changed private mapping takes the place of one of the same pages that never was: what was changed is seen, and may
- * be changed again.
+ * A changed private mapping takes the place of one of the same pages that never was: what was
+ * changed is seen, and may be changed again.
  */
 static void moved_over_its_like(const char *self)
 {

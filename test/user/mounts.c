@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Paths from one file system into another. The image has links from the root into /tmp and /dev, and files below
- * its own /tmp, which show through.
+ * Paths from one file system into another. The image has links from the root into /tmp and /dev,
+ * and files below its own /tmp, which show through.
  *
- * Usage:	mounts; /data has to-tmp -> /tmp/made, to-null -> ../dev/null, to-dots -> /tmp/../data/text.small,
- *		loop1 -> /tmp/loop2, and text.small; the image's /tmp has shown/text.
+ * Usage:	mounts; /data has to-tmp -> /tmp/made, to-null -> ../dev/null, to-dots ->
+ *		/tmp/../data/text.small, loop1 -> /tmp/loop2, and text.small; the image's /tmp has
+ *		shown/text.
  */
 #include "user.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For make bench: what basic operations cost, in nanoseconds of CLOCK_MONOTONIC each (instructions where
- * QEMU counts them: -icount shift=0).
+ * For make bench: what basic operations cost, in nanoseconds of CLOCK_MONOTONIC each (instructions
+ * where QEMU counts them: -icount shift=0).
  *
  * ops NAME...	one line "name figure" per operation: the median of BATCHES batches.
  * ops		all of them.  As process 1 of a Linux guest it powers the machine off afterwards.
@@ -69,7 +69,10 @@ static void minor_fault(int n)
 	CHECK(munmap((void *)p, len) == 0);
 }
 
-/* Another process that sends every byte back, until we end. Made by the first batch, which is not counted. */
+/*
+ * Another process that sends every byte back, until we end. Made by the first batch, which is not
+ * counted.
+ */
 static void echo_start(int there[2], int back[2])
 {
 	char c;

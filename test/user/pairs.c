@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pairs of AF_UNIX sockets: streams, datagrams and packets; ends, errors, waiting, poll and options.
- * Prints the same on both.
+ * Pairs of AF_UNIX sockets: streams, datagrams and packets; ends, errors, waiting, poll and
+ * options. Prints the same on both.
  */
 #include "call.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pipes as one program sees them: what fits, what a read and a write return, packets, sizes, errors, poll.
- * Prints the same on both.
+ * Pipes as one program sees them: what fits, what a read and a write return, packets, sizes,
+ * errors, poll. Prints the same on both.
  */
 #include "user.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pseudo terminals: the two sides, locks, sizes, ends, sessions and hang-up. Prints the same on both.
+ * Pseudo terminals: the two sides, locks, sizes, ends, sessions and hang-up. Prints the same on
+ * both.
  */
 #include "call.h"
 
@@ -365,7 +366,10 @@ static void sessions(void)
 	report("leader", pid);
 }
 
-/* The foreground group, which is not the leader's, hears of the hang-up when the leader dies of it. */
+/*
+ * The foreground group, which is not the leader's, hears of the hang-up when the leader dies of
+ * it.
+ */
 static void foreground(void)
 {
 	int master = master_open(0), slave = slave_open(master, O_NOCTTY), pid, out[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mappings of files in memory (/dev/shm): shared with read and write, with children, privately; truncation; rights
- * that the descriptor does not have.  Prints the same as on Linux.
+ * Mappings of files in memory (/dev/shm): shared with read and write, with children, privately;
+ * truncation; rights that the descriptor does not have. Prints the same as on Linux.
  */
 #include "user.h"
 

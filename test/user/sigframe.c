@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers: what a fault says, nested handlers, flags of sigaction, registers and FPU state across a handler, frames
- * that a program has changed. Prints the same as on Linux.
+ * Handlers: what a fault says, nested handlers, flags of sigaction, registers and FPU state across
+ * a handler, frames that a program has changed. Prints the same as on Linux.
  */
 #include "user.h"
 

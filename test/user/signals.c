@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals and waiting as Linux has them: alternate stacks, masks that hold for one call only, what is pending,
- * order of delivery; poll and its kin; and a few calls whose checks are easily got wrong.  Prints the same on both.
+ * Signals and waiting as Linux has them: alternate stacks, masks that hold for one call only, what
+ * is pending, order of delivery; poll and its kin; and a few calls whose checks are easily got
+ * wrong. Prints the same on both.
  */
 #include "user.h"
 
@@ -138,7 +139,9 @@ static void masks(void)
 	raise(SIGUSR1);
 	CHECK(sigpending(&pending) == 0);
 	printf("pending: %d %d\n", sigismember(&pending, SIGUSR1), sigismember(&pending, SIGUSR2));
-	/* Pending before the call: it must not sleep, and the handler runs under the call's mask. */
+	/*
+	 * Pending before the call: it must not sleep, and the handler runs under the call's mask.
+	 */
 	printf("ppoll: %d", ppoll(NULL, 0, &second, &usr2));
 	printf(" %d\n", errno == EINTR);
 	show_order("after ppoll");
@@ -173,7 +176,9 @@ static void masks(void)
 
 static void waiting(void)
 {
-	/* Nobody's descriptor. Linux looks at no bit beyond its table, which has 64 at the least. */
+	/*
+	 * Nobody's descriptor. Linux looks at no bit beyond its table, which has 64 at the least.
+	 */
 	enum {
 		CLOSED = 60
 	};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pending signals: what is said about them, the order in which they are delivered, how many may wait, and the calls
- * that take them without a handler. Prints the same as on Linux.
+ * Pending signals: what is said about them, the order in which they are delivered, how many may
+ * wait, and the calls that take them without a handler. Prints the same as on Linux.
  */
 #include "call.h"
 

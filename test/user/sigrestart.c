@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which blocking calls answer EINTR and which go on, as signal(7) lists them: with a handler without and with
- * SA_RESTART, and with no handler (stopped and continued). Prints the same as on Linux.
+ * Which blocking calls answer EINTR and which go on, as signal(7) lists them: with a handler
+ * without and with SA_RESTART, and with no handler (stopped and continued). Prints the same as on
+ * Linux.
  *
- * An alarm comes again and again. Without a restart the first one that finds the call asleep ends it; what the call
- * waits for never comes. With SA_RESTART the fourth alarm's handler makes it come.
+ * An alarm comes again and again. Without a restart the first one that finds the call asleep ends
+ * it; what the call waits for never comes. With SA_RESTART the fourth alarm's handler makes it
+ * come.
  */
 #include "state.h"
 #include "user.h"
@@ -333,7 +335,10 @@ static void stopped_and_continued(void)
 			(void)!read(full_r, &(char[65536]){ 0 }, 65536);
 			kill(me, SIGUSR2);
 			kill(child, SIGKILL);
-			/* A private futex of another process cannot be woken: a signal that finds it waiting. */
+			/*
+			 * A private futex of another process cannot be woken: a signal that finds
+			 * it waiting.
+			 */
 			if (calls[i].fn == do_futex || calls[i].fn == do_futex_timeout) {
 				do
 					kill(me, SIGALRM);

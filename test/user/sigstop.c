@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Default actions as a parent sees them: how children end, stop and go on; what SIGCHLD says; orphaned groups.
- * Prints the same as on Linux.
+ * Default actions as a parent sees them: how children end, stop and go on; what SIGCHLD says;
+ * orphaned groups. Prints the same as on Linux.
  */
 #include "user.h"
 
@@ -362,7 +362,7 @@ static void groups(void)
 	close_pipes();
 }
 
-/* --- the other process as sender --------------------------------------------------------------- */
+/* --- the other process as sender -------------------------------------------------------------- */
 
 static void told(int signo, siginfo_t *i, void *ctx)
 {
@@ -415,7 +415,10 @@ int main(void)
 	pid_t pid;
 
 	setvbuf(stdout, NULL, _IOLBF, 1 << 12);
-	/* A group with a parent outside, but in the session: whoever has started us, it is not an orphaned one. */
+	/*
+	 * A group with a parent outside, but in the session: whoever has started us, it is not an
+	 * orphaned one.
+	 */
 	pid = fork();
 	CHECK(pid >= 0);
 	if (pid > 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An alarm every other millisecond, whose handler spoils registers and stack, while the program moves data through pipes,
- * forks, touches memory, computes with the FPU and starts threads: nothing may be lost or changed.
- * Prints the same as on Linux.
+ * An alarm every other millisecond, whose handler spoils registers and stack, while the program
+ * moves data through pipes, forks, touches memory, computes with the FPU and starts threads:
+ * nothing may be lost or changed. Prints the same as on Linux.
  */
 #include "user.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals among threads: which one takes a signal, masks, stacks and pending signals of their own, faults, stops and
- * ends of all. Prints the same as on Linux.
+ * Signals among threads: which one takes a signal, masks, stacks and pending signals of their own,
+ * faults, stops and ends of all. Prints the same as on Linux.
  */
 #include "user.h"
 
@@ -214,7 +214,7 @@ static void waiting(void)
 	CHECK(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
 }
 
-/* --- timers to threads -------------------------------------------------------------------------- */
+/* --- timers to threads ------------------------------------------------------------------------ */
 
 static pid_t worker_tid;
 
@@ -252,7 +252,7 @@ static void timers(void)
 	CHECK(timer_delete(t) == 0);
 }
 
-/* --- all of them ---------------------------------------------------------------------------------- */
+/* --- all of them ------------------------------------------------------------------------------ */
 
 static void fault_handler(int signo, siginfo_t *i, void *ctx)
 {
@@ -385,7 +385,7 @@ static void endings(void)
 	printf("taken once each: %d\n", taken);
 }
 
-/* --- for a killer from outside ------------------------------------------------------------------ */
+/* --- for a killer from outside ---------------------------------------------------------------- */
 
 static void *in_futex(void *arg)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Timers that raise signals, and timers that are read: what they say, how often, their errors. No wall times: how often
- * a timer has expired is only compared with what must have passed. Prints the same as on Linux.
+ * Timers that raise signals, and timers that are read: what they say, how often, their errors. No
+ * wall times: how often a timer has expired is only compared with what must have passed. Prints
+ * the same as on Linux.
  */
 #include "call.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that programs try in passing: mlock and its kin, mincore, membarrier, personality, openat2, calls on sockets that
- * are none. Prints the same as on Linux.
+ * Calls that programs try in passing: mlock and its kin, mincore, membarrier, personality,
+ * openat2, calls on sockets that are none. Prints the same as on Linux.
  */
 #include "user.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waits until another process is where a case wants to have it, by what /proc says. "Asleep" can be a wait for a page
- * or for a lock as well as the one that is meant: a case must print the same then, and is only a weaker one.
+ * Waits until another process is where a case wants to have it, by what /proc says. "Asleep" can
+ * be a wait for a page or for a lock as well as the one that is meant: a case must print the same
+ * then, and is only a weaker one.
  */
 #pragma once
 

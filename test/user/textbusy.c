@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A file in /dev/shm is open for writing or is executed, not both: ETXTBSY, in all the ways to write and to execute.
- * Prints the same as on Linux.
+ * A file in /dev/shm is open for writing or is executed, not both: ETXTBSY, in all the ways to
+ * write and to execute. Prints the same as on Linux.
  */
 #include "user.h"
 

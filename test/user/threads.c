@@ -110,7 +110,7 @@ static void churn(unsigned int n)
 	printf("churn: %u threads one after the other, %lu\n", n, (unsigned long)sum);
 }
 
-/* --- exits ------------------------------------------------------------------------------------- */
+/* --- exits ------------------------------------------------------------------------------------ */
 
 static int in_child(void (*fn)(void))
 {
@@ -218,7 +218,7 @@ static void exits(void)
 	printf("main returns: %04x\n", (unsigned int)in_child(main_returns));
 }
 
-/* --- fork ----------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 static void only_task(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every call that changes files, in an empty directory of a tmpfs: prints what each answers, so that two runs can be
- * compared byte for byte.
+ * Every call that changes files, in an empty directory of a tmpfs: prints what each answers, so
+ * that two runs can be compared byte for byte.
  *
  * Usage:	tmpfs DIR [GROUP]
  */

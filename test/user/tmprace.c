@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Several processes change the same few names and files of a tmpfs at once.  Each call may succeed or fail with an
- * errno that a race explains; contents are never torn inside an O_APPEND record, and all can be removed at the end.
+ * Several processes change the same few names and files of a tmpfs at once. Each call may succeed
+ * or fail with an errno that a race explains; contents are never torn inside an O_APPEND record,
+ * and all can be removed at the end.
  *
  * Usage:	tmprace DIR PROCESSES ROUNDS
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by the guest programs: they print the same on Tessera as on Linux, so that a test can compare
- * byte for byte, and end with status 1 and one line on stderr when they find a fault themselves.
+ * Shared by the guest programs: they print the same on Tessera as on Linux, so that a test can
+ * compare byte for byte, and end with status 1 and one line on stderr when they find a fault
+ * themselves.
  */
 #pragma once
 

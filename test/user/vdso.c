@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The vDSO: clocks through the C library against the system calls; what must not be possible with its pages.
- * Prints what must hold everywhere; "vdso count" reads the clock a million times and does little else.
+ * The vDSO: clocks through the C library against the system calls; what must not be possible with
+ * its pages. Prints what must hold everywhere; "vdso count" reads the clock a million times and
+ * does little else.
  */
 #include "user.h"
 
@@ -49,7 +50,10 @@ static int64_t by_syscall(clockid_t clock)
 	return ns(&ts);
 }
 
-/* Linux's coarse clocks stand still for up to a tick, so one may seem older than the fine one before it. */
+/*
+ * Linux's coarse clocks stand still for up to a tick, so one may seem older than the fine one
+ * before it.
+ */
 static void agree(void)
 {
 	for (size_t c = 0; c < sizeof(clocks) / sizeof(clocks[0]); c++) {
@@ -159,7 +163,9 @@ static void on_segv(int signo)
 	siglongjmp(back, signo);
 }
 
-/* The pages are there, begin with an ELF header, can be read by the kernel, and cannot be written. */
+/*
+ * The pages are there, begin with an ELF header, can be read by the kernel, and cannot be written.
+ */
 static void pages(void)
 {
 	const unsigned long base = getauxval(AT_SYSINFO_EHDR);
@@ -184,7 +190,10 @@ static void pages(void)
 	puts("the pages are as they should be");
 }
 
-/* What a program may try; only on a kernel where it is refused: Linux lets a program shoot its own foot. */
+/*
+ * What a program may try; only on a kernel where it is refused: Linux lets a program shoot its own
+ * foot.
+ */
 static void attack(void)
 {
 	const unsigned long base = getauxval(AT_SYSINFO_EHDR);

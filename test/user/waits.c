@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork, vfork, exit and the wait family: prints what each call says, the same on Tessera as on Linux.
+ * fork, vfork, exit and the wait family: prints what each call says, the same on Tessera as on
+ * Linux.
  */
 #include "user.h"
 
@@ -295,7 +296,9 @@ static void orphans(void)
 	int st = 0, out[2];
 	char c;
 
-	/* The orphan holds the pipe until it ends: that is how to wait for somebody else's child. */
+	/*
+	 * The orphan holds the pipe until it ends: that is how to wait for somebody else's child.
+	 */
 	CHECK(pipe(out) == 0);
 	fflush(stdout);
 	child = fork();

@@ -4,7 +4,8 @@
 
 O ?= ../../build/tools/hca
 HOSTCC ?= gcc
-HOST_CFLAGS ?= -I../../lib/include -D__TESSERA_HOST__ -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow \
+HOST_CFLAGS ?= -I../../lib/include -D__TESSERA_HOST__ -std=gnu11 -D_GNU_SOURCE \
+	-O2 -g -Wall -Wextra -Werror -Wshadow \
 	-Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wvla \
 	-Wcast-qual -Wformat=2
 objs := $(patsubst tools/hca/%,$(O)/%,$(tessera-hca-objs))

@@ -3,8 +3,8 @@
  * HCA model: the two memory BARs.
  *
  * BAR0 holds the command register, reset, semaphore and the MSI-X table; BAR2
- * the UAR pages with the doorbells and, where offered, the BlueFlame pages.  Values are little-endian numbers, as the
- * CPU stored them; the registers' fields are big-endian.
+ * the UAR pages with the doorbells and, where offered, the BlueFlame pages. Values are
+ * little-endian numbers, as the CPU stored them; the registers' fields are big-endian.
  */
 #include "hca.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* HCA model: BlueFlame: entries that come with their doorbell, and what else may be stored there. */
+/*
+ * HCA model: BlueFlame: entries that come with their doorbell, and what else may be stored there.
+ */
 #include <lib/ktest.h>
 
 #include "fixture.h"

@@ -149,8 +149,8 @@ static char *do_delay(struct loop *l, char **w, int fd)
 	}
 	if (!w[1] || (strcmp(w[1], "all") && !lid_pair(w[1], &a, &b)) ||
 	    !number(w[2], 3600000, &ms) || (w[3] && !class_arg(w[3], &classes)))
-		return bad(
-			"delay all|LID[-LID] MS [send|write|read|atomic|mad|datagram], or delay off");
+		return bad("delay all|LID[-LID] MS [send|write|read|atomic|mad|datagram], "
+			   "or delay off");
 	inject_set_delay(l->fabric, a, b, ms * NSEC_PER_MSEC, classes);
 	return ok();
 }

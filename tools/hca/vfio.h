@@ -97,7 +97,10 @@ static_assert(sizeof(struct vu_access) == 16, "vu_access is ABI");
 #define VU_ACTION_TRIGGER BIT(5)
 #define VU_DATA_ACTIONS   0x3fu
 
-/* Regions: BAR0..BAR5, ROM, configuration space, VGA.  Interrupts: INTx, MSI, MSI-X, error, request. */
+/*
+ * Regions: BAR0..BAR5, ROM, configuration space, VGA. Interrupts: INTx, MSI, MSI-X, error,
+ * request.
+ */
 #define VU_REGION_CONFIG 7u
 #define VU_NR_REGIONS    9u
 #define VU_IRQ_MSIX      2u

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Arguments: half of them such as a program would pass, the others at and beyond the edges of what is allowed.
- * A kind is one character: a letter that scripts/gen-syscalls.py makes of a kind in syscall.tbl, or
- * one of those below that know more about the argument.
+ * Arguments: half of them such as a program would pass, the others at and beyond the edges of what
+ * is allowed. A kind is one character: a letter that scripts/gen-syscalls.py makes of a kind in
+ * syscall.tbl, or one of those below that know more about the argument.
  */
 #include "sysfuzz.h"
 
@@ -174,7 +174,10 @@ static char *room(struct worker *w, size_t size)
 	return w->pools->scratch[w->id] + w->used - size;
 }
 
-/* The same bytes at another place: crossing into a page that is read-only or not there, or not aligned. */
+/*
+ * The same bytes at another place: crossing into a page that is read-only or not there, or not
+ * aligned.
+ */
 static long place(struct worker *w, char *made, size_t size)
 {
 	char *at;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The calls: the table of the processor monitor, what is known about their arguments beyond it, and the few that are
- * not made, each with its reason.
+ * The calls: the table of the processor monitor, what is known about their arguments beyond it,
+ * and the few that are not made, each with its reason.
  */
 #include "sysfuzz.h"
 
@@ -14,7 +14,10 @@ const struct call calls[] = {
 const unsigned int nr_calls = sizeof(calls) / sizeof(calls[0]);
 _Static_assert(sizeof(calls) / sizeof(calls[0]) <= MAX_CALLS, "MAX_CALLS is too small");
 
-/* Kinds of args.c, by place; calls without a line are drawn by the letters of the table, with weight 8. */
+/*
+ * Kinds of args.c, by place; calls without a line are drawn by the letters of the table, with
+ * weight 8.
+ */
 static const struct hint hints[] = {
 	{ "read", "fbl", 16 },
 	{ "write", "fbl", 16 },
@@ -156,7 +159,10 @@ static bool near(const struct worker *w, int pid)
 /* Why this call is not made, or NULL. */
 const char *calls_refuse(const struct worker *w, long nr, const long a[6])
 {
-	/* Without rights the permission checks keep a child from its driver; that is tested by making these calls. */
+	/*
+	 * Without rights the permission checks keep a child from its driver; that is tested by
+	 * making these calls.
+	 */
 	if (w->root && sends_signal(nr) && !near(w, (int)a[0]))
 		return "root may signal everybody, its driver too";
 	if (w->root && nr == SYS_pidfd_open && (int)a[0] <= w->driver)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A child of the fuzzer: three threads that make calls with drawn arguments, until their number is done or the driver's
- * patience is over.  An alarm every 20 ms ends what blocks; faults on the pools' memory are repaired.
+ * A child of the fuzzer: three threads that make calls with drawn arguments, until their number is
+ * done or the driver's patience is over. An alarm every 20 ms ends what blocks; faults on the
+ * pools' memory are repaired.
  */
 #include "sysfuzz.h"
 
@@ -67,8 +68,9 @@ static void keep_going(struct worker *w, bool refresh)
 }
 
 /*
- * A call that may start a task.  The new one must not return onto a stack that is another's: it makes one more call,
- * with three arguments, and ends; only what has memory of its own comes back with 0, when @then is negative.
+ * A call that may start a task. The new one must not return onto a stack that is another's: it
+ * makes one more call, with three arguments, and ends; only what has memory of its own comes back
+ * with 0, when @then is negative.
  */
 static long raw_clone(long nr, const long a[6], long then, long x, long y)
 {
@@ -112,7 +114,10 @@ static long start_task(struct worker *w, long nr, const long a[6])
 		{ SYS_munmap, 0, 1L << 46 }, { SYS_sched_yield, 0, 0 },
 	};
 	const unsigned int i = (unsigned int)draw(w, sizeof(then) / sizeof(then[0]));
-	/* clone3's flags may change until they are read, so only fork itself is sure to copy the memory. */
+	/*
+	 * clone3's flags may change until they are read, so only fork itself is sure to copy the
+	 * memory.
+	 */
 	const bool copies = nr == SYS_fork;
 	long ret;
 

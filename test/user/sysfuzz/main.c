@@ -2,12 +2,14 @@
 /*
  * A fuzzer of system calls: sysfuzz SEED FIRST COUNT [AT-ONCE [CALLS [say]]]
  *
- * Runs the children FIRST to FIRST + COUNT - 1 of a seed, AT-ONCE of them side by side, each for CALLS calls by each of
- * its threads. A child follows from seed and number alone (as far as threads allow), so a finding is repeated by the
- * line that is printed. After each batch everything that descends from it is killed, and must be gone; then no process,
- * descriptor or file may be left. What the kernel has left its counters tell, and the test reads them.
+ * Runs the children FIRST to FIRST + COUNT - 1 of a seed, AT-ONCE of them side by side, each for
+ * CALLS calls by each of its threads. A child follows from seed and number alone (as far as
+ * threads allow), so a finding is repeated by the line that is printed. After each batch
+ * everything that descends from it is killed, and must be gone; then no process, descriptor or
+ * file may be left. What the kernel has left its counters tell, and the test reads them.
  *
- * Two of three children run without rights. The calls kill() everybody as root: it runs on Tessera only.
+ * Two of three children run without rights. The calls kill() everybody as root: it runs on Tessera
+ * only.
  */
 #include "sysfuzz.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The system call fuzzer's parts: main.c runs and watches children, child.c is what they do, pools.c makes the
- * descriptors and memory that arguments are drawn from, args.c draws them, calls.c knows which call wants what.
+ * The system call fuzzer's parts: main.c runs and watches children, child.c is what they do,
+ * pools.c makes the descriptors and memory that arguments are drawn from, args.c draws them,
+ * calls.c knows which call wants what.
  *
- * Workers share one thread pointer, whatever the calls make of it, so what they run uses no thread-local storage:
- * raw calls, no errno.
+ * Workers share one thread pointer, whatever the calls make of it, so what they run uses no
+ * thread-local storage: raw calls, no errno.
  */
 #pragma once
 
@@ -27,7 +28,10 @@ struct call {
 extern const struct call calls[];
 extern const unsigned int nr_calls;
 
-/* How the arguments of one call are drawn: kinds of args.c in the place of the table's letters; weight 8 is normal. */
+/*
+ * How the arguments of one call are drawn: kinds of args.c in the place of the table's letters;
+ * weight 8 is normal.
+ */
 struct hint {
 	const char *name;
 	const char *kinds;

@@ -46,7 +46,8 @@ def _exec(argv: list[str]) -> int:
 
 def _simple_parser(command: str) -> argparse.ArgumentParser:
     what = "Show" if command == "ps" else "End"
-    p = argparse.ArgumentParser(prog=f"./tessera {command}", allow_abbrev=False, exit_on_error=False,
+    p = argparse.ArgumentParser(prog=f"./tessera {command}", allow_abbrev=False,
+                                exit_on_error=False,
                                 description=f"{what} a cluster that is up.")  # fmt: skip
     p.add_argument("--name", metavar="NAME", help="of the cluster")
     if command == "down":
@@ -60,7 +61,9 @@ def _simple(command: str, argv: list[str]) -> argparse.Namespace:
     except argparse.ArgumentError as err:
         raise UsageError(str(err)) from None
     if rest:
-        raise UsageError(f"{command}: {rest[0]!r} is not an option (see ./tessera {command} --help)")
+        raise UsageError(
+            f"{command}: {rest[0]!r} is not an option (see ./tessera {command} --help)"
+        )
     return ns
 
 

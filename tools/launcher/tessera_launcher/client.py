@@ -28,11 +28,12 @@ from .terminal import Terminal
 DOWN_S = 60.0
 # What ./tessera up packs when nothing is named: those of them that the host has.
 UTILITIES = (
-    "awk basename bash busybox cat chmod cksum cmp comm cp cut date dd df diff dirname du echo env expand expr "
-    "factor false find fold free grep gunzip gzip head hostname id join kill ln ls md5sum mkdir mkfifo mktemp mv "
-    "nl nproc numfmt od paste pathchk pr printenv printf ps pwd readlink realpath rm rmdir sed seq sh sha1sum "
-    "sha256sum sha512sum shuf sleep sort split stat stty sum sync tac tail tar tee test timeout top touch tr true "
-    "truncate tsort tty uname unexpand uniq uptime wc whoami xargs yes"
+    "awk basename bash busybox cat chmod cksum cmp comm cp cut date dd df diff dirname du echo env"
+    " expand expr factor false find fold free grep gunzip gzip head hostname id join kill ln ls"
+    " md5sum mkdir mkfifo mktemp mv nl nproc numfmt od paste pathchk pr printenv printf ps pwd"
+    " readlink realpath rm rmdir sed seq sh sha1sum sha256sum sha512sum shuf sleep sort split stat"
+    " stty sum sync tac tail tar tee test timeout top touch tr true truncate tsort tty uname"
+    " unexpand uniq uptime wc whoami xargs yes"
 ).split()
 
 
@@ -81,7 +82,7 @@ def _describe_up(o: Options, report: dict) -> str:
         (o.processors, "processor", "processors"), (o.memories, "memory", "memories"),
         (o.storages, "storage", "storages")))  # fmt: skip
     return (f"cluster {o.name} is up: {nodes}; logs: {report['logs']}\n"
-            f"run programs with ./tessera exec{name} PROGRAM, end it with ./tessera down{name}")  # fmt: skip
+            f"run programs with ./tessera exec{name} PROGRAM, end it with ./tessera down{name}")
 
 
 # ./tessera exec
@@ -162,7 +163,9 @@ def execute(o: Options) -> int:
                 return run_job(Session(sock).start_program, what, signals, deadline, terminal, o)
         except ProgramRefused as err:
             if err.errno == errno.ENOENT:
-                what = f"{err or path}; cluster {entry.name} has the files that ./tessera up was given"
+                what = (
+                    f"{err or path}; cluster {entry.name} has the files that ./tessera up was given"
+                )
                 err = ProgramRefused(err.errno, what)
             return refused(o.program, err)
         except LaunchError as err:
@@ -209,7 +212,10 @@ def show(name: str | None) -> int:
 
 def describe(state: dict) -> str:
     """What `ps` prints of a cluster."""
-    out = [f"cluster {state['name']}, up for {_time(time.time() - state['started'])}; logs: {state['logs']}"]
+    out = [
+        f"cluster {state['name']}, up for {_time(time.time() - state['started'])}; logs:"
+        f" {state['logs']}"
+    ]
     for node in state["nodes"]:
         size = f"{node['cpus']} CPU{'s' if node['cpus'] > 1 else ''}, {node['ram'] >> 20} MiB"
         out.append(f"  {node['name']:<4} {node['role']:<9}  {size:<18} {node['state']}")
@@ -217,7 +223,9 @@ def describe(state: dict) -> str:
     if rows:
         out.append("  NODE      PID      TIME  PROGRAM")
     for p in rows:
-        out.append(f"  {p['node']:<4} {p['pid']:>8}  {_time(p['seconds']):>8}  {' '.join(p['argv'])}")
+        out.append(
+            f"  {p['node']:<4} {p['pid']:>8}  {_time(p['seconds']):>8}  {' '.join(p['argv'])}"
+        )
     return "\n".join(out)
 
 
@@ -235,7 +243,9 @@ def down(name: str | None, everything: bool = False) -> int:
             try:
                 sock.recv(1)  # the connection ends with the keeper
             except TimeoutError:
-                raise LaunchError(f"cluster {entry.name} is still there after {DOWN_S:g} s") from None
+                raise LaunchError(
+                    f"cluster {entry.name} is still there after {DOWN_S:g} s"
+                ) from None
             except OSError:
                 pass
     return 0

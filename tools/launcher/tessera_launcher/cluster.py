@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """A running cluster: the supervisor and its processes, the control channels, the programs.
 
-Threads: one I/O thread owns every socket; callers block on events in their own threads. Whatever the
-I/O thread hands out (stream data, events) goes through thread-safe objects; callers reach it by
-Channel.send(), which only appends and wakes it.
-Failure: the first reason is kept; every waiter then raises it as a LaunchError of one line. A processor
-node that is lost once the cluster is ready takes only its own programs along, if there is another one.
+Threads: one I/O thread owns every socket; callers block on events in their own threads. Whatever
+the I/O thread hands out (stream data, events) goes through thread-safe objects; callers reach it
+by Channel.send(), which only appends and wakes it. Failure: the first reason is kept; every waiter
+then raises it as a LaunchError of one line. A processor node that is lost once the cluster is
+ready takes only its own programs along, if there is another one.
 """
 
 from __future__ import annotations
@@ -184,7 +184,8 @@ class Program:
 
 
 class Relay:
-    """What else takes a program's frames: whoever holds its streams is somewhere else (keeper.py)."""
+    """What else takes a program's frames: whoever holds its streams is somewhere else (keeper.py).
+    """
 
     id: int
     over: bool
@@ -341,7 +342,9 @@ class Cluster:
 
     def _start_supervisor(self, theirs: dict[str, socket.socket]) -> None:
         program = os.path.join(os.path.dirname(__file__), "supervisor.py")
-        remove = [self.plan.run_dir, *self._remove] + ([] if self._keep_logs else [self.plan.log_dir])
+        remove = [self.plan.run_dir, *self._remove] + (
+            [] if self._keep_logs else [self.plan.log_dir]
+        )
         self._supervisor = subprocess.Popen(
             [sys.executable, "-I", "-S", program, *remove],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -361,7 +364,8 @@ class Cluster:
         for name, fd in fds.items():
             argv = [word.replace("{%s}" % name, str(fd)) for word in argv]
         self._order(
-            op="start", name=command.name, argv=argv, fds=list(fds.values()), delay=command.delay, asked=command.asked,
+            op="start", name=command.name, argv=argv, fds=list(fds.values()), delay=command.delay,
+            asked=command.asked,
             log=os.path.join(self.plan.log_dir, f"{command.name}.host.log"),
         )  # fmt: skip
 
@@ -430,7 +434,7 @@ class Cluster:
         """A node is of no use any more: its programs fail, or everything does."""
         with self._cond:
             others = [n for n in self.plan.nodes
-                      if n.role == "processor" and n.name not in (node.name, *self.lost)]  # fmt: skip
+                      if n.role == "processor" and n.name not in (node.name, *self.lost)]
             alone = node.role != "processor" or not others or not self.ready_at
             if node.name in self.lost or self._closing:
                 return
@@ -477,7 +481,9 @@ class Cluster:
         return program
 
     def launch(self, node: str, program: Program | Relay, payload: bytes) -> None:
-        """Send RUN. From here on @program has a number, gets its frames, and hears when the node is lost."""
+        """Send RUN. From here on @program has a number, gets its frames, and hears when the node
+        is lost.
+        """
         channel = self._channels[node]
         with self._launching:  # a node wants the numbers to rise
             program.id = self.take_id()
@@ -502,7 +508,7 @@ class Cluster:
             self._stats.clear()
         wanted = only or tuple(self._channels)
         names = [n for n in wanted
-                 if self._channels[n].open and self._channels[n].hello and n not in self.lost]  # fmt: skip
+                 if self._channels[n].open and self._channels[n].hello and n not in self.lost]
         for name in names:
             self._channels[name].send(Frame(Type.STATS_REQ))
         self._wait(lambda: set(names) <= set(self._stats) | set(self.lost), STATS_S)
@@ -529,15 +535,21 @@ class Cluster:
         """The processor that GPM chooses for a new program."""
         manager = next(n for n in self.plan.nodes if n.role == "storage")
         number = self.take_id()
-        self._channels[manager.name].send(Frame(Type.PLACE, number, 0, frames.encode_place(ROOT_VNODE)))
+        self._channels[manager.name].send(
+            Frame(Type.PLACE, number, 0, frames.encode_place(ROOT_VNODE))
+        )
         if not self._wait(lambda: number in self._replies, timeout):
             raise LaunchError(f"{manager.name}: no placement in {timeout:g} s")
         err, node = self._replies.pop(number)
         if err:
             raise LaunchError(f"{manager.name}: no placement: {os.strerror(err)}")
-        name = next((n.name for n in self.plan.nodes if n.node == node and n.role == "processor"), None)
+        name = next(
+            (n.name for n in self.plan.nodes if n.node == node and n.role == "processor"), None
+        )
         if name is None:
-            raise LaunchError(f"{manager.name} placed a program on node {node}, which is no processor")
+            raise LaunchError(
+                f"{manager.name} placed a program on node {node}, which is no processor"
+            )
         return name
 
     def inject(self, command: str) -> dict:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Chooses how the HCA model attaches to this QEMU: over vfio-user or the multi-process protocol.
 
-Which of them a QEMU has says little: QEMU 10.0 and 11.1 have a device of the multi-process protocol, and
-crash under TCG when a guest touches it. So a tiny kernel reads and writes a register of the model
-through each, until one works. The answer is kept until QEMU, the model or the accelerator changes.
+Which of them a QEMU has says little: QEMU 10.0 and 11.1 have a device of the multi-process
+protocol, and crash under TCG when a guest touches it. So a tiny kernel reads and writes a register
+of the model through each, until one works. The answer is kept until QEMU, the model or the
+accelerator changes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from . import accel as accel_mod
 from .errors import LaunchError
 
 VFIO_USER, MPQEMU = "vfio-user", "mpqemu"
-# The better one first. vfio-user: QEMU 10.1 and later; the multi-process protocol: 7.2 and later, in name.
+# The better one first. vfio-user: QEMU 10.1 and later; the multi-process protocol: 7.2 and later,
+# in name.
 DEVICES = {VFIO_USER: "vfio-user-pci", MPQEMU: "x-pci-proxy-dev"}
 LIMIT_S = 20.0  # of one trial; a third of a second on a quiet machine
 RAM = "memory-backend-memfd,id=ram0,size=32M,share=on"
@@ -67,7 +69,8 @@ def trial_elf() -> bytes:
         "b02aeb02"  # mov al, OK; jmp out
         "b015"  # bad: mov al, BAD
         "e6f4f4ebfd"  # out: out 0xf4, al; hlt; jmp
-        "8d040b66baf80cefb2fcedc3"  # read: lea eax, [ebx + ecx]; dx = 0xcf8; out; dl = 0xfc; in; ret
+        # read: lea eax, [ebx + ecx]; dx = 0xcf8; out; dl = 0xfc; in; ret
+        "8d040b66baf80cefb2fcedc3"
     )
     return accel_mod.pvh_elf(code)
 
@@ -155,7 +158,11 @@ def _model(argv: list[str], fds: list[int], control: str) -> Iterator[str | None
         yield f"{argv[0]}: {err.strerror}"
         return
     try:
-        yield None if wait_listening(control, LIMIT_S, lambda: child.poll() is None) else "the model did not start"
+        yield (
+            None
+            if wait_listening(control, LIMIT_S, lambda: child.poll() is None)
+            else "the model did not start"
+        )
     finally:
         child.kill()
         child.wait()
@@ -176,7 +183,10 @@ def wait_listening(path: str, limit: float, alive=lambda: True) -> bool:
 
 def _trial(front: str, qemu: str, hca: str, accel: str) -> str | None:
     """None if a guest of @qemu reaches the model over @front, else what went wrong."""
-    with tempfile.TemporaryDirectory(prefix="tessera-fabric-") as work, contextlib.ExitStack() as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="tessera-fabric-") as work,
+        contextlib.ExitStack() as stack,
+    ):
         elf, path = os.path.join(work, "trial.elf"), os.path.join(work, "vfio")
         with open(elf, "wb") as f:
             f.write(trial_elf())
@@ -200,7 +210,8 @@ def _trial(front: str, qemu: str, hca: str, accel: str) -> str | None:
 
 def _run_trial(command: list[str], fds: list[int]) -> str | None:
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S,
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=LIMIT_S,
                               pass_fds=fds, preexec_fn=_die_with_parent)  # fmt: skip
     except OSError as err:
         return err.strerror
@@ -213,7 +224,11 @@ def _run_trial(command: list[str], fds: list[int]) -> str | None:
     if done.returncode < 0:
         return f"QEMU was killed by signal {-done.returncode}"
     lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix(f"{command[0]}: ") if lines else f"QEMU ended with status {done.returncode}"
+    return (
+        lines[-1].removeprefix(f"{command[0]}: ")
+        if lines
+        else f"QEMU ended with status {done.returncode}"
+    )
 
 
 def device_args(front: str, fd: int | str | None, path: str) -> list[str]:

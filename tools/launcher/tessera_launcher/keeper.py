@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: MIT
 """The process that `./tessera up` leaves: it holds the cluster, and relays programs to it.
 
-A client connects to the socket of the cluster's directory (registry.py), sends one line of JSON, and gets
-one back. After "exec" the connection carries frames of the control channel (docs/protocol/control.md)
-for one program, which has number 1 there: client and node grant each other credit, so nothing piles up here.
+A client connects to the socket of the cluster's directory (registry.py), sends one line of JSON,
+and gets one back. After "exec" the connection carries frames of the control channel
+(docs/protocol/control.md) for one program, which has number 1 there: client and node grant each
+other credit, so nothing piles up here.
 
 Threads: the main thread accepts; each client has one that reads it and one that writes to it; the
 cluster's I/O thread hands frames to Relayed.handle(), which never blocks.
 Trust: a client is the same user, but a mistake of one must not cost the others their node: what
 the node would answer by closing its channel is refused here.
-Failure: when a client goes, its program is killed. When the cluster fails, or on SIGTERM, all ends. After a
-SIGKILL of this process the supervisor ends the machines and removes the directories.
+Failure: when a client goes, its program is killed. When the cluster fails, or on SIGTERM, all
+ends. After a SIGKILL of this process the supervisor ends the machines and removes the directories.
 """
 
 from __future__ import annotations
@@ -204,7 +205,8 @@ class Keeper:
     def _ps(self, sock: socket.socket, _request: dict) -> None:
         cluster = self.cluster
         nodes = [
-            {"name": n.name, "role": n.role, "cpus": n.cpus, "ram": n.ram, "pid": cluster.pids.get(n.name),
+            {"name": n.name, "role": n.role, "cpus": n.cpus, "ram": n.ram,
+             "pid": cluster.pids.get(n.name),
              "state": cluster.lost.get(n.name) or "up"}
             for n in cluster.plan.nodes
         ]  # fmt: skip
@@ -229,8 +231,8 @@ class Keeper:
             return f"p{processor}"
         if len(nodes) == 1:
             return nodes[0]
-        # A loss is known here before the lease has ended: then GPM may still name the lost one, which
-        # counts a program there each time, so that another one's turn comes.
+        # A loss is known here before the lease has ended: then GPM may still name the lost one,
+        # which counts a program there each time, so that another one's turn comes.
         for _ in range(PLACE_TRIES):
             node = self.cluster.place()
             if node not in self.cluster.lost:

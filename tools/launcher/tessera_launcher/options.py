@@ -122,14 +122,16 @@ class _Parser(argparse.ArgumentParser):
 SEPARATOR = ":::"
 _ABOUT = {
     "run": ("[options] [--] PROGRAM [ARG...] [::: PROGRAM [ARG...]]...",
-            "Run a Linux program on a cluster of processor, memory and storage nodes. With --processors "
-            "above 1, ::: separates several programs, which take turns over the processors."),
+            "Run a Linux program on a cluster of processor, memory and storage nodes. With "
+            "--processors above 1, ::: separates several programs, which take turns over the "
+            "processors."),
     "up": ("[options] [--] [PROGRAM...]",
-           "Start a cluster and leave it. PROGRAMs of the host (without --rootfs and --disk; the usual "
-           "utilities if none is named) are packed with their libraries, for ./tessera exec."),
+           "Start a cluster and leave it. PROGRAMs of the host (without --rootfs and --disk; the "
+           "usual utilities if none is named) are packed with their libraries, for "
+           "./tessera exec."),
     "exec": ("[options] [--] PROGRAM [ARG...]",
-             "Run a program in a cluster that is up. Its streams, signals and exit status are as those "
-             "of ./tessera run."),
+             "Run a program in a cluster that is up. Its streams, signals and exit status are as "
+             "those of ./tessera run."),
 }  # fmt: skip
 
 
@@ -142,7 +144,9 @@ def make_parser(command: str = "run") -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     if command != "run":
-        help_text = "of the cluster (default)" if command == "up" else "of the cluster (the one that is up)"
+        help_text = (
+            "of the cluster (default)" if command == "up" else "of the cluster (the one that is up)"
+        )
         p.add_argument("--name", metavar="NAME", help=help_text)
     if command == "exec":
         p.add_argument("--processor", metavar="I", help="the processor node (the cluster chooses)")
@@ -161,11 +165,17 @@ def _add_cluster(p: argparse.ArgumentParser) -> None:
     g.add_argument("--memories", metavar="N", default="1", help="memory nodes (1)")
     g.add_argument("--storages", metavar="N", default="1", help="storage nodes (1)")
     g.add_argument("--cpus", metavar="ROLE=N", action="append", default=[], help="CPUs per node")
-    g.add_argument("--memory", metavar="ROLE=SIZE", action="append", default=[], help="RAM per node")
+    g.add_argument(
+        "--memory", metavar="ROLE=SIZE", action="append", default=[], help="RAM per node"
+    )
     g.add_argument("--excache", metavar="SIZE", default="64M", help="cache of a processor (64M)")
     g.add_argument("--vregion", metavar="SIZE", default="1G", help="unit of memory placement (1G)")
-    g.add_argument("--fabric", choices=("auto", "hca", "mpqemu", "vfio-user", "roce"), default="auto",
-                   help="how nodes reach each other (auto: what a trial shows to work)")  # fmt: skip
+    g.add_argument(
+        "--fabric",
+        choices=("auto", "hca", "mpqemu", "vfio-user", "roce"),
+        default="auto",
+        help="how nodes reach each other (auto: what a trial shows to work)",
+    )
     g.add_argument("--append", metavar="[ROLE:]PARAMS", action="append", default=[],
                    help="more boot parameters (docs/boot-params.md)")  # fmt: skip
     g.add_argument("--strace", action="store_true", help="trace system calls")
@@ -175,7 +185,9 @@ def _add_program(p: argparse.ArgumentParser, command: str) -> None:
     g = p.add_argument_group("the file system" if command == "up" else "the program")
     if command != "exec":
         g.add_argument("--rootfs", metavar="DIR", help="PROGRAM is a path inside a copy of DIR")
-        g.add_argument("--disk", metavar="IMAGE", help="PROGRAM is a path inside IMAGE, used in place")
+        g.add_argument(
+            "--disk", metavar="IMAGE", help="PROGRAM is a path inside IMAGE, used in place"
+        )
         g.add_argument("--volume", metavar="HOST:GUEST", action="append", default=[],
                        help="add host files to the root file system")  # fmt: skip
     if command == "up":
@@ -196,7 +208,9 @@ def _add_host(p: argparse.ArgumentParser, command: str) -> None:
     g.add_argument("--no-build", dest="build", action="store_false", help="use what is built")
     g.add_argument("--log-dir", metavar="DIR", help="keep kernel logs here")
     if command == "run":
-        g.add_argument("--stats", metavar="FILE", help="write every node's counters as JSON at exit")
+        g.add_argument(
+            "--stats", metavar="FILE", help="write every node's counters as JSON at exit"
+        )
         g.add_argument("--account", action="store_true",
                        help="print what each node did, on stderr, at exit")  # fmt: skip
     g.add_argument("--gdb", metavar="ROLE", help="stop a node at its first instruction for gdb")
@@ -212,7 +226,7 @@ def _add_tests(p: argparse.ArgumentParser) -> None:
     g.add_argument("--delay", metavar="ROLE=S", action="append", default=[],
                    help="start a node S seconds late")  # fmt: skip
     g.add_argument("--icount", metavar="ROLE",
-                   help="a node's clock counts its instructions, one a nanosecond (TCG only)")  # fmt: skip
+                   help="a node's clock counts its instructions, one a nanosecond (TCG only)")
     g.add_argument("--boot-timeout", metavar="S", default="60", help="for the cluster (60)")
 
 
@@ -239,7 +253,9 @@ def parse_up(argv: list[str]) -> Options:
     _cluster_options(o, ns)
     _files_options(o, ns)
     if pack and (o.rootfs or o.disk):
-        raise UsageError("PROGRAM is packed from the host: not with --rootfs or --disk, which have their own")
+        raise UsageError(
+            "PROGRAM is packed from the host: not with --rootfs or --disk, which have their own"
+        )
     _host_options(o, ns)
     return o
 

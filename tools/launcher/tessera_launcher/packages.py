@@ -71,4 +71,6 @@ def _install(programs: list[str]) -> None:
 
 
 def _quiet(command: list[str], env: dict[str, str]) -> int:
-    return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True).returncode
+    return subprocess.run(
+        command, env=env, stdin=subprocess.DEVNULL, capture_output=True
+    ).returncode

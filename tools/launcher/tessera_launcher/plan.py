@@ -106,7 +106,7 @@ def node_list(o: Options) -> list[NodePlan]:
             params.append(pid_range(i, o.processors))
         params += [p for selector, p in o.append if role_matches(selector, role, name)]
         node = NodePlan(name, role, i + 1, i + 1, _selected(o.cpus, role, name, 1),
-                        _ram(o, role, name), params, _selected(o.delay, role, name, 0.0))  # fmt: skip
+                        _ram(o, role, name), params, _selected(o.delay, role, name, 0.0))
         if o.gdb and role_matches(o.gdb, role, name):
             node.gdb_port = GDB_PORT + os.getuid() % 1000 * 8 + i
         node.icount = bool(o.icount) and role_matches(o.icount, role, name)
@@ -180,12 +180,19 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
     return Command(n, argv, fds, node.delay)
 
 
-def hca_command(nodes: list[NodePlan], binary: str, control: str, front: str, run_dir: str) -> Command:
-    """The model. Its control socket comes last, so that whoever connects there finds the others made."""
+def hca_command(
+    nodes: list[NodePlan], binary: str, control: str, front: str, run_dir: str
+) -> Command:
+    """The model. Its control socket comes last, so that whoever connects there finds the others
+    made.
+    """
     argv, fds = [binary], []
     for node in nodes:
         if front == fabric.VFIO_USER:
-            argv += ["--vfio-user", f"{vfio_path(run_dir, node.name)},lid={node.lid},name={node.name}"]
+            argv += [
+                "--vfio-user",
+                f"{vfio_path(run_dir, node.name)},lid={node.lid},name={node.name}",
+            ]
             continue
         hca, qtest = f"{node.name}.hca_model", f"{node.name}.qtest_model"
         argv += ["--vm", f"fd={{{hca}}},qtest=fd:{{{qtest}}},lid={node.lid},name={node.name}"]

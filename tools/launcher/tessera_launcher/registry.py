@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The clusters that `./tessera up` has left: where they are found, by name.
 
-Each has a directory NAME.PID with two files: `lock`, which its keeper (keeper.py) holds as long as it
-lives, and `sock`, on which the keeper listens. Whatever way a keeper ends, the kernel lets go of the lock:
-a directory whose lock is free is nobody's, and is removed by whoever sees it.
+Each has a directory NAME.PID with two files: `lock`, which its keeper (keeper.py) holds as long as
+it lives, and `sock`, on which the keeper listens. Whatever way a keeper ends, the kernel lets go
+of the lock: a directory whose lock is free is nobody's, and is removed by whoever sees it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Entry:
                 sock.connect(f"{where}/sock")
         except OSError as err:
             sock.close()
-            raise LaunchError(f"cluster {self.name} does not answer: {err.strerror or err}") from None
+            raise LaunchError(
+                f"cluster {self.name} does not answer: {err.strerror or err}"
+            ) from None
         sock.settimeout(None)
         return sock
 
@@ -104,8 +106,8 @@ def _all(base: str) -> Iterator[None]:
 def _take(path: str, create: bool = False) -> int | None:
     """The lock of a directory, or None: it is held (or there is none any more)."""
     try:
-        fd = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0),
-                     0o600)  # fmt: skip
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        fd = os.open(os.path.join(path, "lock"), flags, 0o600)
     except OSError:
         return -1
     try:
@@ -149,7 +151,9 @@ def find(name: str | None) -> Entry:
         return found[0]
     if found:
         raise LaunchError(f"which cluster? --name {' or '.join(e.name for e in found)}")
-    raise LaunchError(f"no cluster {name} is up" if name else "no cluster is up; ./tessera up starts one")
+    raise LaunchError(
+        f"no cluster {name} is up" if name else "no cluster is up; ./tessera up starts one"
+    )
 
 
 def claim(name: str) -> Claim:

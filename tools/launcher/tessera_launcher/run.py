@@ -43,7 +43,9 @@ class Timeout(LaunchError):
 
 
 class Signals:
-    """Passes signals on to the programs; before they run, or the second time, they end the launcher."""
+    """Passes signals on to the programs; before they run, or the second time, they end the
+    launcher.
+    """
 
     def __init__(self) -> None:
         self.programs: list[Program] = []
@@ -68,7 +70,9 @@ class Signals:
 
 
 class Job:
-    """A program with its streams: ours, or, with a label, lines among those of others and no input."""
+    """A program with its streams: ours, or, with a label, lines among those of others and no
+    input.
+    """
 
     def __init__(self, name: str, terminal: Terminal | None = None, label: str | None = None):
         self.name = name
@@ -77,7 +81,8 @@ class Job:
         self._input = label is None
         streams = (1,) if terminal else (1, 2)
         self._pumps = {
-            s: OutputPump(s, s) if label is None else LinePump(s, s, label.encode()) for s in streams
+            s: OutputPump(s, s) if label is None else LinePump(s, s, label.encode())
+            for s in streams
         }
 
     def start(self, starter: Callable[[frames.Run, Callable], Program], what: frames.Run,
@@ -170,7 +175,8 @@ def execute(o: Options) -> int:
             remove_logs(laid_out.log_dir)
 
 
-def _run_in(cluster: Cluster, o: Options, paths: list[str], signals: Signals, deadline: float | None,
+def _run_in(cluster: Cluster, o: Options, paths: list[str], signals: Signals,
+            deadline: float | None,
             terminal: Terminal | None) -> int:  # fmt: skip
     announce_gdb(cluster)
     if deadline:
@@ -212,7 +218,9 @@ def _too_late(name: str, o: Options) -> Timeout:
 
 def _run_several(cluster: Cluster, what: list[frames.Run], signals: Signals,
                  deadline: float | None, o: Options) -> int:  # fmt: skip
-    """Programs that take turns over the processors; the first status, in their order, that is not 0."""
+    """Programs that take turns over the processors; the first status, in their order, that is not
+    0.
+    """
     nodes = [n.name for n in cluster.plan.nodes if n.role == "processor"]
     jobs: list[Job] = []
     statuses: list[int] = []

@@ -142,7 +142,8 @@ class Capture:
 
 
 def feed(program: Program, source: bytes | Callable[[], bytes]) -> None:
-    """Give @source (bytes, or a callable that returns pieces and then b"") as stdin, in a thread."""
+    """Give @source (bytes, or a callable that returns pieces and then b"") as stdin, in a thread.
+    """
 
     def run() -> None:
         if isinstance(source, bytes):

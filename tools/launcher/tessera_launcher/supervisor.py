@@ -68,7 +68,13 @@ class Supervisor:
             if os.getppid() != parent:
                 os._exit(1)
             signal.set_wakeup_fd(-1)
-            for sig in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            for sig in (
+                signal.SIGCHLD,
+                signal.SIGTERM,
+                signal.SIGINT,
+                signal.SIGHUP,
+                signal.SIGPIPE,
+            ):
                 signal.signal(sig, signal.SIG_DFL)
             null = os.open(os.devnull, os.O_RDONLY)
             log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

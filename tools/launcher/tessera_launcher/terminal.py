@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """`./tessera run -t`: the user's terminal becomes the program's.
 
-While the program runs, the terminal is raw: every key goes to the program's own line discipline, which
-echoes, edits and raises signals. What the terminal was before comes back however the launcher ends,
-except by SIGKILL.
+While the program runs, the terminal is raw: every key goes to the program's own line discipline,
+which echoes, edits and raises signals. What the terminal was before comes back however the
+launcher ends, except by SIGKILL.
 """
 
 from __future__ import annotations
