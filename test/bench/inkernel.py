@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Benchmarks inside a node's kernel: boot a cluster with their parameter, and read the line that they log."""
+"""Benchmarks inside a node's kernel: boot a cluster with their parameter, and read the line that
+they log.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What basic operations cost: test/user/ops.c on a processor node and as process 1 of a Linux guest.
+"""What basic operations cost: test/user/ops.c on a processor node and as process 1 of a Linux
+guest.
 
-Operations that wait for nobody are counted in instructions (-icount shift=0: the guest's clock shows
-one nanosecond an instruction); those that need another node, or a second thread of time, in time.
+Operations that wait for nobody are counted in instructions (-icount shift=0: the guest's clock
+shows one nanosecond an instruction); those that need another node, or a second thread of time, in
+time.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def linux_guest(kernel, initrd, icount: bool) -> dict[str, float]:
         "-append", "console=ttyS0 quiet panic=-1 no_timer_check",
         *(["-icount", "shift=0,sleep=off"] if icount else []),
     ]  # fmt: skip
-    child = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LINUX_LIMIT_S)
+    child = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LINUX_LIMIT_S
+    )
     if b"ops done" not in child.stdout:
         raise RuntimeError(f"the Linux guest did not finish: {child.stdout[-300:]!r}")
     return parse(child.stdout)
@@ -52,7 +56,9 @@ def linux_guest(kernel, initrd, icount: bool) -> dict[str, float]:
 
 def initrd(work, program):
     """An initial RAM disk whose /init is the program."""
-    kernel, _ = reference_image.build(boot.BUILD / "reference" / "packages", boot.BUILD / "reference" / "image")
+    kernel, _ = reference_image.build(
+        boot.BUILD / "reference" / "packages", boot.BUILD / "reference" / "image"
+    )
     path = work / "ops.initrd"
     path.write_bytes(reference_image.cpio({"init": program.read_bytes(), "dev": None}))
     return kernel, path
@@ -106,7 +112,8 @@ def measure(disk, programs, repeat: int, row) -> list:
             for name in TIMED:
                 table[name].append(got[name] / 1000)
     for name in TIMED:
-        rows.append(row(NAMES[name], "µs", statistics.median(timed[name]), statistics.median(linux[name]),
+        rows.append(row(NAMES[name], "µs", statistics.median(timed[name]),
+                        statistics.median(linux[name]),
                         "a Linux guest", GOALS.get(name),
                         {"ours": timed[name], "linux": linux[name]}))  # fmt: skip
     for name, count in messages(disk, program).items():

@@ -5,8 +5,8 @@
 usage: run.py [--repeat N] [--output DIR] [--only NAME,...]
 
 O names the build directory. Prints tables and writes them, with the raw numbers, to docs/results/:
-first-light.md, operations.md and rdma.md. Times are medians of several repetitions on a machine that does
-other things too: trust the ratios.
+first-light.md, operations.md and rdma.md. Times are medians of several repetitions on a machine
+that does other things too: trust the ratios.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def rpc_samples(disk, number: int) -> dict[str, dict[str, int]]:
 
 
 def bench_rpc_and_miss(disk, cluster: boot.Running, programs, repeat: int) -> list[Row]:
-    """RPC and bare ping-pong inside p0's kernel, and misses of a program; in turns, as the machine may change its pace."""
+    """RPC and bare ping-pong inside p0's kernel, and misses of a program; in turns, as the machine
+    may change its pace.
+    """
     latency = programs / "glibc-static" / "latency"
     samples, p50, p99, rows = [], [], [], []
     for i in range(repeat):
@@ -86,7 +88,8 @@ def bench_rpc_and_miss(disk, cluster: boot.Running, programs, repeat: int) -> li
                         statistics.median(bare), "bare WRITE and WRITE back", RPC_GOAL,
                         {"rpc": rpc, "bare": bare}))  # fmt: skip
     return rows + [
-        Row("miss, p50", "µs", statistics.median(p50), statistics.median(rpc), "RPC round trip, 4096 B", MISS_GOAL,
+        Row("miss, p50", "µs", statistics.median(p50), statistics.median(rpc),
+            "RPC round trip, 4096 B", MISS_GOAL,
             {"p50": p50}),
         Row("miss, p99", "µs", statistics.median(p99), None, "", None, {"p99": p99}),
     ]  # fmt: skip
@@ -99,7 +102,7 @@ def bench_null(cluster: boot.Running, programs, repeat: int) -> list[Row]:
         ours += figures(cluster.run([latency, "null", "50"]).checked())
         native += figures(boot.on_host([latency, "null", "50"]).checked())
     return [Row("null system call (getppid)", "ns", statistics.median(ours),
-                statistics.median(native), "the same program natively, without emulation")]  # fmt: skip
+                statistics.median(native), "the same program natively, without emulation")]
 
 
 def bench_launch(programs, repeat: int) -> list[Row]:
@@ -142,9 +145,13 @@ def linux_boot_ms(kernel, initrd) -> float:
 def bench_boot(disk, programs, repeat: int) -> list[Row]:
     work = boot.BUILD / "bench"
     work.mkdir(parents=True, exist_ok=True)
-    kernel, _ = reference_image.build(boot.BUILD / "reference" / "packages", boot.BUILD / "reference" / "image")
+    kernel, _ = reference_image.build(
+        boot.BUILD / "reference" / "packages", boot.BUILD / "reference" / "image"
+    )
     init = work / "init"
-    subprocess.run(["gcc", "-O2", "-static", "-o", init, ROOT / "test/bench/linux_init.c"], check=True)
+    subprocess.run(
+        ["gcc", "-O2", "-static", "-o", init, ROOT / "test/bench/linux_init.c"], check=True
+    )
     initrd = work / "initrd"
     initrd.write_bytes(reference_image.cpio({"init": init.read_bytes(), "dev": None}))
     ours, linux = [], []
@@ -165,7 +172,9 @@ def bench_boot(disk, programs, repeat: int) -> list[Row]:
 
 
 def commit() -> str:
-    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 
@@ -196,9 +205,18 @@ class Setting:
         spent = [after - before for before, after in zip(self.before, self.ticks(), strict=True)]
         self.before = self.ticks()
         return [
-            f"- machine: {cpu_model()}, {os.cpu_count()} CPUs, load average {self.load:.1f} at the start",
-            f"- time that its hypervisor gave to others meanwhile: {100 * spent[7] / max(1, sum(spent)):.0f} %",
-            f"- {platform.system()} {'.'.join(platform.release().split('.')[:2])}; QEMU under TCG, one CPU a node",
+            (
+                f"- machine: {cpu_model()}, {os.cpu_count()} CPUs, load average {self.load:.1f} at"
+                " the start"
+            ),
+            (
+                "- time that its hypervisor gave to others meanwhile:"
+                f" {100 * spent[7] / max(1, sum(spent)):.0f} %"
+            ),
+            (
+                f"- {platform.system()} {'.'.join(platform.release().split('.')[:2])}; QEMU under"
+                " TCG, one CPU a node"
+            ),
             f"- commit: {self.commit}",
         ]
 
@@ -256,7 +274,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "results")
-    parser.add_argument("--only", default="", help="rpc (with misses), null, launch, boot, operations, rdma")
+    parser.add_argument(
+        "--only", default="", help="rpc (with misses), null, launch, boot, operations, rdma"
+    )
     args = parser.parse_args()
     every = ["rpc", "null", "launch", "boot", "operations", "rdma"]
     wanted = args.only.split(",") if args.only else every

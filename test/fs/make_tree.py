@@ -40,7 +40,15 @@ def make_tree(root, *, big_dir=0, fragments=0, huge=False, max_link=900):
 
     os.makedirs(j("names", "deep", "a", "b", "c", "d", "e"))
     _write(j("names", "deep", "a", "b", "c", "d", "e", "leaf"), b"leaf\n")
-    for name in ("a", "x" * 255, "spaces in it", "täglich", "\U0001f4be disk", "..two", "quote\"\\"):
+    for name in (
+        "a",
+        "x" * 255,
+        "spaces in it",
+        "täglich",
+        "\U0001f4be disk",
+        "..two",
+        "quote\"\\",
+    ):
         _write(j("names", name), name.encode())
     _write(os.fsencode(j("names")) + b"/\xff\xfe\x80bytes", b"not UTF-8")
 
@@ -68,7 +76,9 @@ def make_tree(root, *, big_dir=0, fragments=0, huge=False, max_link=900):
     _sparse(j("sparse", "hole-first"), [(40960, b"x" * 5000)], 45960)
     _sparse(j("sparse", "hole-last"), [(0, b"y" * 5000)], 1 << 20)
     _sparse(j("sparse", "all-hole"), [], 3_000_000)
-    _sparse(j("sparse", "islands"), [(k * 100_000, _bytes(rng, 3000)) for k in range(20)], 2_000_000)
+    _sparse(
+        j("sparse", "islands"), [(k * 100_000, _bytes(rng, 3000)) for k in range(20)], 2_000_000
+    )
     if huge:
         far = (5 << 30) + 4097
         _sparse(j("sparse", "over4g"),

@@ -147,7 +147,9 @@ def test_hashed_directory(fsread, mkimage, trees, index):
     image = mkimage("medium", "-t", "ext4", "-b", "1024", index=True, **INDEXES[index])
     dump = htree_dump(image, "/crowd")
     assert "Root node dump" in dump
-    assert f"Hash Version: {['legacy', 'half_md4', 'tea'].index(INDEXES[index]['hash_alg'])}" in dump
+    assert (
+        f"Hash Version: {['legacy', 'half_md4', 'tea'].index(INDEXES[index]['hash_alg'])}" in dump
+    )
     compare(trees("medium"), read_tree(fsread, image))
 
 

@@ -2,8 +2,8 @@
 #
 # Build and run the fuzzers: called by the top Makefile with srctree=, O=, T= and FUZZ_SECONDS=.
 #
-# Every test/fuzz/<name>_fuzz.c is one target, with LLVMFuzzerTestOneInput(). What it links beyond lib/
-# and the kernel shim is said in a test/fuzz/<area>.mk, in the words of test/host/build.mk:
+# Every test/fuzz/<name>_fuzz.c is one target, with LLVMFuzzerTestOneInput(). What it links beyond
+# lib/ and the kernel shim is said in a test/fuzz/<area>.mk, in the words of test/host/build.mk:
 #	ext4_fuzz-folders := fs/bcache fs/ext4
 #	ext4_fuzz-objs    := test/host/x.o
 #	ext4_fuzz-max-len := 65536
@@ -24,11 +24,11 @@ FUZZCC := $(or $(FUZZCC),clang)
 T ?= *
 FUZZ_SECONDS ?= 10
 
-layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl monitors/cluster \
-	managers
+layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl \
+	monitors/cluster managers
 FUZZ_CPPFLAGS := -D_GNU_SOURCE -D__TESSERA_HOST__ -D__TESSERA_FUZZ__ \
-	-I$(srctree)/test/host/shim/include $(foreach l,$(layers),-I$(srctree)/$(l)/include) -I$(srctree)/monitors \
-	-I$(O)/include -include $(srctree)/test/host/shim/config.h
+	-I$(srctree)/test/host/shim/include $(foreach l,$(layers),-I$(srctree)/$(l)/include) \
+	-I$(srctree)/monitors -I$(O)/include -include $(srctree)/test/host/shim/config.h
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all
 FUZZ_CFLAGS := -std=gnu11 -O1 -g -fno-omit-frame-pointer -fno-strict-aliasing -fno-common \
 	-fmacro-prefix-map=$(srctree)/= -pthread $(sanitize) -fsanitize=fuzzer-no-link \
@@ -38,7 +38,8 @@ FUZZ_LDFLAGS := -pthread $(sanitize) -fsanitize=fuzzer -Wl,-T,$(srctree)/test/ho
 
 autoconf := $(O)/include/generated/autoconf.h
 auto_conf := $(O)/include/generated/auto.conf
-$(auto_conf): $(srctree)/configs/processor_defconfig $(srctree)/Kconfig $(srctree)/scripts/kconfig.py
+$(auto_conf): $(srctree)/configs/processor_defconfig $(srctree)/Kconfig \
+		$(srctree)/scripts/kconfig.py
 	@mkdir -p $(@D)
 	@export KCONFIG_CONFIG=$(O)/.config srctree=$(srctree); \
 	$(PYTHON) $(srctree)/scripts/kconfig.py defconfig $< && \

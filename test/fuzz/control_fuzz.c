@@ -97,7 +97,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ctl_hdr_encode(&hdr, &w);
 	if (memcmp(&w, data + 1, head))
 		abort();
-	/* Of the length that the header gives, however much there is: a joined RUN may be longer. */
+	/*
+	 * Of the length that the header gives, however much there is: a joined RUN may be longer.
+	 */
 	size -= 1 + head;
 	payload = malloc(size + 1);
 	if (!payload)

@@ -6,8 +6,8 @@
  *		reader has code for; identifiers and times are fixed, so an input means the same in
  *		every run.  Half of them have no metadata checksums, so that damage gets past them.
  * Input:	byte 0 chooses the image; then patches of 5 bytes: place (3, little-endian), value,
- *		and how it is applied (replace, xor, add, or 4 bytes at once).  Places count only bytes
- *		in the parts of the image that are in use.
+ *		and how it is applied (replace, xor, add, or 4 bytes at once). Places count only
+ *		bytes in the parts of the image that are in use.
  * Checks:	the sanitizers'; that every walk ends; that nothing stays held (the leak checker).
  */
 #include <drivers/blkdev.h>
@@ -94,17 +94,18 @@ static void make_tree(const char *dir)
 {
 	char cmd[2048];
 
-	snprintf(
-		cmd, sizeof(cmd),
-		"cd %s && mkdir t && cd t && mkdir -p a/b/c crowd && echo small >a/small && "
-		"printf %%070d 7 >a/inline && printf %%020000d 7 >a/big && ln -s a/small short && "
-		"ln -s %%0100d a/b/long && ln -s loop loop && ln a/small a/b/hard && mkfifo fifo && "
-		"truncate -s 300000 a/hole && "
-		"for i in 0 1 2 3 4 5 6 7 8 9; do "
-		"printf x | dd of=a/islands bs=1 seek=$((i * 9000)) conv=notrunc 2>/dev/null; "
-		"for j in 0 1 2 3 4 5 6 7; do : >crowd/name-of-an-entry-in-a-crowd-$i$j; done; done && "
-		"ln -s \"$(printf /%%0150d 1)\" a/b/longer && find . -exec touch -h -d @1000000000 {} +",
-		dir);
+	snprintf(cmd, sizeof(cmd),
+		 "cd %s && mkdir t && cd t && mkdir -p a/b/c crowd && echo small >a/small && "
+		 "printf %%070d 7 >a/inline && printf %%020000d 7 >a/big && ln -s a/small short && "
+		 "ln -s %%0100d a/b/long && ln -s loop loop && "
+		 "ln a/small a/b/hard && mkfifo fifo && truncate -s 300000 a/hole && "
+		 "for i in 0 1 2 3 4 5 6 7 8 9; do "
+		 "printf x | dd of=a/islands bs=1 seek=$((i * 9000)) conv=notrunc 2>/dev/null; "
+		 "for j in 0 1 2 3 4 5 6 7; do "
+		 ": >crowd/name-of-an-entry-in-a-crowd-$i$j; done; done && "
+		 "ln -s \"$(printf /%%0150d 1)\" a/b/longer && "
+		 "find . -exec touch -h -d @1000000000 {} +",
+		 dir);
 	run(cmd);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fuzz the HCA model's vfio-user front end: the input is a list of messages. For each, a byte for the
- * command, one for the length of the body, one for what rides along, then the body.
+ * Fuzz the HCA model's vfio-user front end: the input is a list of messages. For each, a byte for
+ * the command, one for the length of the body, one for what rides along, then the body.
  *
  * Property: whatever comes ends as an answer or as the end of the connection; no mapping and no
  * descriptor is left behind.

@@ -6,6 +6,7 @@ elf_fuzz-objs := monitors/memory/elf.o
 elf_fuzz-max-len := 8192
 memory_fuzz-folders := monitors/memory monitors/proto
 memory_fuzz-objs := test/host/memory/fake.o
-memory_fuzz-exclude := monitors/memory/debug.o monitors/memory/instance.o monitors/memory/msg_data.o \
-	monitors/memory/service.o monitors/memory/stats.o monitors/memory/transport.o
+memory_fuzz-exclude := monitors/memory/debug.o monitors/memory/instance.o \
+	monitors/memory/msg_data.o monitors/memory/service.o monitors/memory/stats.o \
+	monitors/memory/transport.o
 memory_fuzz-max-len := 2048

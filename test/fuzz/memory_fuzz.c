@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two memory monitors and a processor that asks for anything: the input is a list of calls, each a byte
- * that says which, then its arguments.  Spaces and addresses are few, so that calls meet; some calls are
- * raw bodies.  When the processor is gone everything must have been given back.
+ * Two memory monitors and a processor that asks for anything: the input is a list of calls, each a
+ * byte that says which, then its arguments. Spaces and addresses are few, so that calls meet; some
+ * calls are raw bodies. When the processor is gone everything must have been given back.
  */
 #include <stdint.h>
 #include <stdlib.h>

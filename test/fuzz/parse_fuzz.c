@@ -32,7 +32,9 @@ static void check_numbers(const char *s)
 	(void)(parse_size(s, &v) == 0 && parse_bool(s, &b) == 0);
 }
 
-/* A format from outside with integers only: those need no argument of their own but the one given. */
+/*
+ * A format from outside with integers only: those need no argument of their own but the one given.
+ */
 static void check_format(const char *s)
 {
 	char small[16];

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fuzz RPC: the decoders, and the receive paths of a session and of datagrams as a hostile peer sees them.
+ * Fuzz RPC: the decoders, and the receive paths of a session and of datagrams as a hostile peer
+ * sees them.
  *
- * Input:	a list of commands: put bytes into the ring, deliver an immediate, submit a call, give
- *		one up; deliver a datagram, begin, repeat and end a call by datagram, answer a request that
- *		was kept.  A stub device takes what is posted and delivers what the input says.
- * Property:	every call is done exactly once and released exactly once, every request that reached
- *		a handler is answered once, slots and buffers come back, what decodes encodes back, and
- *		a reply by datagram is taken only if its sender, its id and its incarnations are right.
+ * Input:	a list of commands: put bytes into the ring, deliver an immediate, submit a call,
+ *		give one up; deliver a datagram, begin, repeat and end a call by datagram, answer a
+ *		request that was kept. A stub device takes what is posted and delivers what the
+ *		input says.
+ * Property:	every call is done exactly once and released exactly once, every request that
+ *		reached a handler is answered once, slots and buffers come back, what decodes
+ *		encodes back, and a reply by datagram is taken only if its sender, its id and its
+ *		incarnations are right.
  */
 #include <stdlib.h>
 

@@ -39,10 +39,17 @@ def fuzz(program, max_len, corpus, work, seconds):
     ]
     env = dict(os.environ, ASAN_OPTIONS="abort_on_error=0:detect_leaks=1", TESSERA_LOG="0")
     start = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=env, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", env=env, check=False
+    )
     took = time.monotonic() - start
     runs = next(
-        (line.split()[-1] for line in done.stderr.splitlines() if "number_of_executed_units" in line), "?"
+        (
+            line.split()[-1]
+            for line in done.stderr.splitlines()
+            if "number_of_executed_units" in line
+        ),
+        "?",
     )
     summary = f"{name}: {runs} inputs in {took:.0f} s"
     if done.returncode:
@@ -65,7 +72,9 @@ def main():
     for spec in args.programs:
         path, _, max_len = spec.partition(":")
         name = pathlib.Path(path).name
-        if fnmatch.fnmatch(name, args.filter) or fnmatch.fnmatch(name.removesuffix("_fuzz"), args.filter):
+        if fnmatch.fnmatch(name, args.filter) or fnmatch.fnmatch(
+            name.removesuffix("_fuzz"), args.filter
+        ):
             chosen.append((pathlib.Path(path), int(max_len or 4096)))
     if not chosen:
         print(f"fuzz: nothing matches '{args.filter}'", file=sys.stderr)

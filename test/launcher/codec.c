@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * monitors/proto/control.c as a filter, for test_frames.py: reads frames from stdin, each behind its length
- * (32 bits of this machine), decodes header and payload as the end named by argv[1] would send them, and
- * answers each with a status (0, or 1 when the decoder refuses), a length and what it understood, encoded again.
+ * monitors/proto/control.c as a filter, for test_frames.py: reads frames from stdin, each behind
+ * its length (32 bits of this machine), decodes header and payload as the end named by argv[1]
+ * would send them, and answers each with a status (0, or 1 when the decoder refuses), a length and
+ * what it understood, encoded again.
  */
 #include <proto/control.h>
 
@@ -69,7 +70,10 @@ static int recode(uint8_t type, const uint8_t *buf, size_t len, uint8_t *out)
 	}
 }
 
-/* One frame: 0 and @out, as long as @in; 1 if the decoder refuses; 2 if the length is not the header's. */
+/*
+ * One frame: 0 and @out, as long as @in; 1 if the decoder refuses; 2 if the length is not the
+ * header's.
+ */
 static uint32_t through(enum ctl_end end, const uint8_t *in, size_t got, uint8_t *out)
 {
 	const size_t head = sizeof(struct ctl_hdr_wire);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Shared by the launcher's tests: ./tessera against the fakes that stand in for QEMU and the HCA."""
+"""Shared by the launcher's tests: ./tessera against the fakes that stand in for QEMU and the HCA.
+"""
 
 import os
 import pathlib
@@ -26,7 +27,8 @@ class Launcher:
             (self.build / role / "kernel.elf").touch()
         self.options = [
             "--no-build", "--build-dir", str(self.build), "--accel", "tcg",
-            "--fabric", "mpqemu", "--qemu", str(HERE / "fake_qemu.py"), "--hca", str(HERE / "fake_hca.py"),
+            "--fabric", "mpqemu", "--qemu", str(HERE / "fake_qemu.py"), "--hca",
+            str(HERE / "fake_hca.py"),
         ]  # fmt: skip
         self.base = [str(ROOT / "tessera"), "run", *self.options]
 

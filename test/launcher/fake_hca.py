@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Stands in for the HCA model in the launcher's tests: only its control socket.
 
-FAKE_HCA_FILE names a file that is completed when it is asked to end; "never" is a model that does not listen.
+FAKE_HCA_FILE names a file that is completed when it is asked to end; "never" is a model that does
+not listen.
 """
 
 import json

@@ -3,8 +3,8 @@
 """Stands in for QEMU in the launcher's tests: one node that speaks the control protocol.
 
 It reads the role and node id from -append and the channel from -chardev, and answers RUN by running
-the same path on the host, with pipes for its streams, or a terminal. What goes wrong on request is chosen by the
-boot parameter fake=: panic, silent, garbage, error, eof, late-exit-data.
+the same path on the host, with pipes for its streams, or a terminal. What goes wrong on request is
+chosen by the boot parameter fake=: panic, silent, garbage, error, eof, late-exit-data.
 """
 
 import fcntl
@@ -82,13 +82,19 @@ class Fake:
         if frame.type is Type.SHUTDOWN:
             os._exit(1)
         if frame.type is Type.STATS_REQ:
-            self.send(Frame(Type.STATS, payload=b'{"counters":{"excache.misses":3,"virtio-blk.requests":5}}'))
+            self.send(
+                Frame(
+                    Type.STATS, payload=b'{"counters":{"excache.misses":3,"virtio-blk.requests":5}}'
+                )
+            )
         elif frame.type is Type.DEBUG:
             self.send(Frame(Type.DEBUG_REPLY, frame.prog, 0, frames.encode_errno(38, "")))
         elif frame.type is Type.PLACE:
             # Turns over two processors, for the sake of simplicity.
             self.placed += 1
-            self.send(Frame(Type.PLACED, frame.prog, 0, frames.encode_placed(0, 2 - self.placed % 2)))
+            self.send(
+                Frame(Type.PLACED, frame.prog, 0, frames.encode_placed(0, 2 - self.placed % 2))
+            )
         elif frame.type is Type.RUN:
             self.start(frame.prog, frames.decode_run(frame.payload))
         elif frame.type is Type.CREDIT:
@@ -106,7 +112,9 @@ class Fake:
                     self.gone.add((frame.prog, frame.stream))
                     self.cond.notify_all()
         elif frame.type is Type.WINSIZE:
-            termios.tcsetwinsize(self.terminals[frame.prog], frames.decode_winsize(frame.payload)[:2])
+            termios.tcsetwinsize(
+                self.terminals[frame.prog], frames.decode_winsize(frame.payload)[:2]
+            )
         elif frame.type is Type.SIGNAL:
             proc = self.progs.get(frame.prog)
             if proc and proc.poll() is None:
@@ -137,7 +145,8 @@ class Fake:
         termios.tcsetwinsize(master, (run.rows, run.cols))
         self.terminals[prog] = master
         proc = subprocess.Popen(
-            run.argv, executable=run.path, cwd=run.cwd, env=_environment(run), start_new_session=True,
+            run.argv, executable=run.path, cwd=run.cwd, env=_environment(run),
+            start_new_session=True,
             stdin=terminal, stdout=terminal, stderr=terminal,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
@@ -148,7 +157,9 @@ class Fake:
         return proc
 
     def feed(self, prog: int, proc: subprocess.Popen) -> None:
-        """Write stdin on a thread of its own: a program that does not read must not stop the frames."""
+        """Write stdin on a thread of its own: a program that does not read must not stop the
+        frames.
+        """
         while (data := self.inputs[prog].get()) is not None:
             try:
                 proc.stdin.write(data)

@@ -41,7 +41,9 @@ def test_static_needs_nothing(tmp_path, flags):
 @needs_gcc
 def test_runpath_origin_and_indirect_library(tmp_path):
     (tmp_path / "lib").mkdir()
-    inner = build("gcc", "int inner(void){return 1;}", tmp_path / "lib" / "libinner.so", "-shared", "-fPIC")
+    inner = build(
+        "gcc", "int inner(void){return 1;}", tmp_path / "lib" / "libinner.so", "-shared", "-fPIC"
+    )
     outer = build("gcc", "int inner(void);int outer(void){return inner();}",
                   tmp_path / "lib" / "libouter.so", "-shared", "-fPIC", f"-L{tmp_path}/lib",
                   "-linner", "-Wl,--enable-new-dtags,-rpath,$ORIGIN")  # fmt: skip
@@ -58,18 +60,23 @@ def test_runpath_origin_and_indirect_library(tmp_path):
 @needs_gcc
 def test_old_rpath_is_inherited(tmp_path):
     (tmp_path / "lib").mkdir()
-    inner = build("gcc", "int inner(void){return 1;}", tmp_path / "lib" / "libinner.so", "-shared", "-fPIC")
-    build("gcc", "int inner(void);int outer(void){return inner();}", tmp_path / "lib" / "libouter.so",
+    inner = build(
+        "gcc", "int inner(void){return 1;}", tmp_path / "lib" / "libinner.so", "-shared", "-fPIC"
+    )
+    build("gcc", "int inner(void);int outer(void){return inner();}",
+          tmp_path / "lib" / "libouter.so",
           "-shared", "-fPIC", f"-L{tmp_path}/lib", "-linner")  # fmt: skip
     prog = build("gcc", "int outer(void);int main(){return outer();}", tmp_path / "prog",
-                 f"-L{tmp_path}/lib", "-louter", f"-Wl,--disable-new-dtags,-rpath,{tmp_path}/lib")  # fmt: skip
+                 f"-L{tmp_path}/lib", "-louter", f"-Wl,--disable-new-dtags,-rpath,{tmp_path}/lib")
     assert inner in elf.closure(prog)
 
 
 @needs_gcc
 def test_library_path_of_the_environment(tmp_path):
     build("gcc", "int f(void){return 1;}", tmp_path / "libf.so", "-shared", "-fPIC")
-    prog = build("gcc", "int f(void);int main(){return f();}", tmp_path / "prog", f"-L{tmp_path}", "-lf")
+    prog = build(
+        "gcc", "int f(void);int main(){return f();}", tmp_path / "prog", f"-L{tmp_path}", "-lf"
+    )
     with pytest.raises(LaunchError):
         elf.closure(prog)
     assert str(tmp_path / "libf.so") in elf.closure(prog, [str(tmp_path)])
@@ -120,7 +127,9 @@ def test_tree_keeps_symbolic_links_of_the_way(tmp_path):
         tree.add_host_path(f"{tmp_path}/loop")
 
 
-@pytest.mark.skipif(not shutil.which("debugfs", path="/usr/sbin:/sbin:/usr/bin"), reason="no debugfs")
+@pytest.mark.skipif(
+    not shutil.which("debugfs", path="/usr/sbin:/sbin:/usr/bin"), reason="no debugfs"
+)
 def test_image_has_the_files_at_their_paths(tmp_path):
     (tmp_path / "vol" / "sub").mkdir(parents=True)
     (tmp_path / "vol" / "sub" / "text").write_text("twelve bytes")
@@ -131,7 +140,9 @@ def test_image_has_the_files_at_their_paths(tmp_path):
     stage.mkdir()
     tree.stage(str(stage))
     env = dict(os.environ, PATH=os.environ["PATH"] + ":/usr/sbin:/sbin")
-    run = lambda argv: subprocess.run(argv, check=True, capture_output=True, text=True, env=env).stdout  # noqa: E731
+    run = lambda argv: subprocess.run(
+        argv, check=True, capture_output=True, text=True, env=env
+    ).stdout  # noqa: E731
     img = str(tmp_path / "root.img")
     image.make_image("mke2fs", str(stage), img, run)
     assert run(["debugfs", "-R", "cat /data/sub/text", img]) == "twelve bytes"

@@ -37,7 +37,8 @@ class FakeQemu:
 @pytest.mark.parametrize("vfio, mpqemu, front, why", [
     (WORKS, WORKS, "vfio-user", "vfio-user-pci of QEMU 9.8.7 passed a trial"),
     (WORKS, CRASH, "vfio-user", "vfio-user-pci of QEMU 9.8.7 passed a trial"),
-    (NO_VFIO, WORKS, "mpqemu", "x-pci-proxy-dev of QEMU 9.8.7 passed a trial; it has no vfio-user-pci"),
+    (NO_VFIO, WORKS, "mpqemu",
+     "x-pci-proxy-dev of QEMU 9.8.7 passed a trial; it has no vfio-user-pci"),
     (CRASH, WORKS, "mpqemu", "passed a trial; vfio-user-pci: QEMU was killed by signal 11"),
     (BAD, WORKS, "mpqemu", "vfio-user-pci: the guest does not find the model's registers"),
     ("exit 0", WORKS, "mpqemu", "vfio-user-pci: QEMU ended with status 0"),
@@ -53,9 +54,11 @@ def test_nothing_works_and_the_line_says_what_was_tried(tmp_path):
     qemu = FakeQemu(tmp_path, NO_VFIO, CRASH)
     with pytest.raises(LaunchError) as err:
         qemu.choose()
-    assert str(err.value) == (
-        f"no fabric: the HCA model cannot attach to QEMU 9.8.7 at {qemu.path} (it has no vfio-user-pci;"
-        " x-pci-proxy-dev: QEMU was killed by signal 11); RoCE, which any QEMU can carry, is still to come"
+    assert (
+        str(err.value)
+        == f"no fabric: the HCA model cannot attach to QEMU 9.8.7 at {qemu.path} (it has no"
+        " vfio-user-pci; x-pci-proxy-dev: QEMU was killed by signal 11); RoCE, which any QEMU"
+        " can carry, is still to come"
     )
     assert not os.path.exists(qemu.cache)
 
@@ -105,7 +108,9 @@ def test_trial_is_a_loadable_elf(tmp_path):
 
 def test_a_run_logs_what_was_chosen(launcher, tmp_path):
     """The fakes over vfio-user: no descriptors for the device, no qtest, and a line in the log."""
-    done = launcher.run("--fabric", "vfio-user", "--log-dir", tmp_path / "log", "/bin/echo", "hello")
+    done = launcher.run(
+        "--fabric", "vfio-user", "--log-dir", tmp_path / "log", "/bin/echo", "hello"
+    )
     assert (done.returncode, done.stdout) == (0, b"hello\n"), done.stderr
     log = (tmp_path / "log" / "launcher.log").read_text()
     assert log == "fabric: HCA model over vfio-user: by --fabric\n"

@@ -84,16 +84,19 @@ def test_long_payloads_are_bounded_and_not_interleaved():
 
 @pytest.mark.parametrize("decode, payload", [
     (frames.decode_hello, b"\4" + bytes(55)), (frames.decode_hello, bytes(55)),
-    (frames.decode_hello, b"\1\0\0\1" + bytes(52)), (frames.decode_hello, b"\1" + b"\0" * 15 + b"x" * 40),
+    (frames.decode_hello, b"\1\0\0\1" + bytes(52)), (frames.decode_hello,
+                                                     b"\1" + b"\0" * 15 + b"x" * 40),
     (frames.decode_ready, bytes(10) + b"\1\0"), (frames.decode_ready, bytes(11)),
     (frames.decode_started, b"\0" * 4 + b"\1" + bytes(11)),
-    (frames.decode_exit, b"\0\0\1\0" + bytes(12)), (frames.decode_exit, b"\0" * 4 + b"\1" + bytes(11)),
+    (frames.decode_exit, b"\0\0\1\0" + bytes(12)), (frames.decode_exit,
+                                                    b"\0" * 4 + b"\1" + bytes(11)),
     (frames.decode_credit, bytes(4)), (frames.decode_credit, b"\1\0\0\1"),
     (frames.decode_signal, bytes(4)), (frames.decode_signal, b"\x41\0\0\0"),
     (frames.decode_errno, b"\0\x10\0\0"), (frames.decode_errno, b"\0"),
     (frames.decode_place, bytes(8)), (frames.decode_place, b"\1\0\0\0\1\0\0\0"),
     (frames.decode_placed, bytes(8)), (frames.decode_placed, b"\1\0\0\0\1\0\0\0"),
-    (frames.decode_placed, b"\0\0\0\0\0\0\1\0"), (frames.decode_run, bytes(31)), (frames.decode_run, bytes(32)),
+    (frames.decode_placed, b"\0\0\0\0\0\0\1\0"), (frames.decode_run, bytes(31)), (frames.decode_run,
+                                                                                  bytes(32)),
 ])  # fmt: skip
 def test_bad_payloads_are_refused(decode, payload):
     with pytest.raises(ProtocolError):
@@ -103,7 +106,14 @@ def test_bad_payloads_are_refused(decode, payload):
 def test_run_keeps_every_byte():
     got = frames.decode_run(frames.encode_run(RUN))
     assert got.argv == [b"cat", b"", b"-n"] and got.env == [b"A=b", b"EMPTY="]
-    assert (got.uid, got.gid, got.umask, got.tty, got.rows, got.cols) == (1000, 100, 0o27, True, 25, 80)
+    assert (got.uid, got.gid, got.umask, got.tty, got.rows, got.cols) == (
+        1000,
+        100,
+        0o27,
+        True,
+        25,
+        80,
+    )
     odd = frames.Run("/\udcff", ["\udcfe"])
     assert frames.decode_run(frames.encode_run(odd)).argv == [b"\xfe"]
     with pytest.raises(ProtocolError):
@@ -112,14 +122,16 @@ def test_run_keeps_every_byte():
 
 @pytest.fixture(scope="module")
 def c_codec(tmp_path_factory):
-    """The C decoder as a filter: frames in on stdin; what it understood, encoded again, on stdout."""
+    """The C decoder as a filter: frames in on stdin; what it understood, encoded again, on stdout.
+    """
     gcc = shutil.which("gcc")
     if not gcc:
         pytest.skip("no gcc")
     out = tmp_path_factory.mktemp("codec") / "codec"
     includes = [f"-I{ROOT}/{d}/include" for d in ("lib", "monitors/proto")]
     subprocess.run(
-        [gcc, "-std=gnu11", "-g", "-D_GNU_SOURCE", "-D__TESSERA_HOST__", "-fsanitize=address,undefined",
+        [gcc, "-std=gnu11", "-g", "-D_GNU_SOURCE", "-D__TESSERA_HOST__",
+         "-fsanitize=address,undefined",
          *includes, "-o", out, HERE / "codec.c", ROOT / "monitors/proto/control.c",
          ROOT / "lib/string.c"],
         check=True,
@@ -129,8 +141,8 @@ def c_codec(tmp_path_factory):
 
 def through_c(codec, end: End, stream: list[bytes]) -> list[tuple[int, bytes]]:
     """Status and bytes that the C side answers to each frame."""
-    done = subprocess.run([codec, end.value], input=b"".join(struct.pack("=I", len(d)) + d for d in stream),
-                          capture_output=True)  # fmt: skip
+    data = b"".join(struct.pack("=I", len(d)) + d for d in stream)
+    done = subprocess.run([codec, end.value], input=data, capture_output=True)
     assert done.returncode == 0 and b"Sanitizer" not in done.stderr, done.stderr.decode()
     answers, at = [], 0
     while at < len(done.stdout):

@@ -21,7 +21,9 @@ def commands(*args: str) -> dict[str, str]:
     return {c.name: c.text() for c in make(parse_run([*args, "prog"])).commands}
 
 
-@pytest.mark.parametrize("text, size", [("4096", 4096), ("8M", 8 << 20), ("1g", 1 << 30), ("2MiB", 2 << 20)])
+@pytest.mark.parametrize(
+    "text, size", [("4096", 4096), ("8M", 8 << 20), ("1g", 1 << 30), ("2MiB", 2 << 20)]
+)
 def test_sizes(text, size):
     assert parse_size(text) == size
     assert parse_size(format_size(size)) == size
@@ -130,22 +132,34 @@ def test_every_machine_is_locked_in_and_reached_by_descriptors():
         if name == "hca":
             continue
         for wanted in ("-sandbox on,", "-nodefaults", "-cpu max,-erms,-fsrm", "share=on",
-                       f"fd={{{name}.ctl}}", f"fd={{{name}.hca}}", f"fd={{{name}.qtest}}"):  # fmt: skip
+                       f"fd={{{name}.ctl}}", f"fd={{{name}.hca}}", f"fd={{{name}.qtest}}"):
             assert wanted in line, wanted
 
 
 def test_parameters_and_sizes_go_to_the_selected_nodes():
-    out = commands("--memories", "2", "--append", "m1:x=1", "--append", "memory:y", "--append", "z=a:b",
+    out = commands("--memories", "2", "--append", "m1:x=1", "--append", "memory:y", "--append",
+                   "z=a:b",
                    "--memory", "m1=1G", "--memory", "memory=256M")  # fmt: skip
     assert "x=1 y z=a:b" in out["m1"] and "x=1" not in out["m0"]
-    assert " y z=a:b" in out["m0"] and " y" not in out["p0"].split("-append")[1].split("-chardev")[0]
+    assert (
+        " y z=a:b" in out["m0"] and " y" not in out["p0"].split("-append")[1].split("-chardev")[0]
+    )
     assert "-m 1024M" in out["m1"] and "-m 256M" in out["m0"]
     assert "z=a:b" in out["s0"]
 
 
 def test_paths_with_commas_stay_whole():
-    made = plan.make_plan(parse_run(["prog"]), qemu="qemu", hca="hca", accel="tcg", build_dir="/b", log_dir="/l,a",
-                          run_dir="/r", disk="/d,b.img", choice=fabric.Choice("mpqemu", "test"))  # fmt: skip
+    made = plan.make_plan(
+        parse_run(["prog"]),
+        qemu="qemu",
+        hca="hca",
+        accel="tcg",
+        build_dir="/b",
+        log_dir="/l,a",
+        run_dir="/r",
+        disk="/d,b.img",
+        choice=fabric.Choice("mpqemu", "test"),
+    )
     out = {c.name: c.text() for c in made.commands}
     assert "path=/l,,a/p0.log" in out["p0"]
     assert "file=/d,,b.img" in out["s0"]
@@ -176,7 +190,9 @@ def test_dry_run_prints_and_starts_nothing(launcher):
 
 
 def test_help_lists_every_option():
-    text = subprocess.run([ROOT / "tessera", "run", "--help"], capture_output=True, text=True).stdout
+    text = subprocess.run(
+        [ROOT / "tessera", "run", "--help"], capture_output=True, text=True
+    ).stdout
     for option in ("--volume", "--disk", "--stats", "--inject", "--gdb", "--timeout"):
         assert option in text
 
@@ -189,7 +205,11 @@ def test_probe_is_a_loadable_elf(tmp_path):
 
 
 def test_account_is_readable():
-    stats = {"p0": {"counters": {"excache": {"misses": 1234567}}}, "m0": None, "s0": {"virtio-blk.bytes": 3 << 20}}
+    stats = {
+        "p0": {"counters": {"excache": {"misses": 1234567}}},
+        "m0": None,
+        "s0": {"virtio-blk.bytes": 3 << 20},
+    }
     text = account.describe([("p0", "processor"), ("m0", "memory"), ("s0", "storage")], stats)
     assert "1,234,567  ExCache misses" in text
     assert "gave no counters" in text and "3.0 MiB  read from disk" in text

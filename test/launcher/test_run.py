@@ -35,7 +35,9 @@ def wait_for(what, limit=15.0):
 
 def started(launcher, *args, **how) -> subprocess.Popen:
     how.setdefault("stdin", subprocess.DEVNULL)
-    return subprocess.Popen(launcher.command(*args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+    return subprocess.Popen(
+        launcher.command(*args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how
+    )
 
 
 def test_streams_are_exact_and_apart(launcher):
@@ -65,7 +67,7 @@ def test_death_by_signal_is_128_plus_n(launcher, signo):
 
 def test_arguments_and_environment_arrive_unchanged(launcher):
     done = launcher.run("--env", "X=a b", "--env", "PATH=/bin", "--cwd", "/usr",
-                        *sh('printf "%s|" "$@" "$X" "$PATH" "$PWD"'), "zero", "", "a  b", "ü")  # fmt: skip
+                        *sh('printf "%s|" "$@" "$X" "$PATH" "$PWD"'), "zero", "", "a  b", "ü")
     assert done.stdout.decode() == "|a  b|ü|a b|/bin|/usr|"
 
 
@@ -80,7 +82,9 @@ def test_input_that_the_program_does_not_read_is_left(launcher, tmp_path):
 
 def test_reader_that_goes_away_ends_the_program(launcher):
     line = " ".join(launcher.command("yes")) + " | head -n 3"
-    done = subprocess.run(line, shell=True, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        line, shell=True, capture_output=True, timeout=60, stdin=subprocess.DEVNULL
+    )
     assert done.stdout == b"y\ny\ny\n"
 
 
@@ -96,7 +100,9 @@ def test_slow_reader_loses_nothing(launcher):
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_signals_are_passed_on(launcher, signo):
     name = signo.name.removeprefix("SIG")
-    child = started(launcher, *sh(f"trap 'echo got; exit 7' {name}; echo ready; while :; do sleep .05; done"))
+    child = started(
+        launcher, *sh(f"trap 'echo got; exit 7' {name}; echo ready; while :; do sleep .05; done")
+    )
     assert child.stdout.readline() == b"ready\n"
     child.send_signal(signo)
     assert child.communicate(timeout=30)[0] == b"got\n"
@@ -189,7 +195,9 @@ def test_timeout(launcher):
     assert b"still running after 6 s" in done.stderr and time.monotonic() - start < 30
 
 
-@pytest.mark.parametrize("program, status", [("/nonexistent/x", 127), ("no-such-command", 127), ("/tmp", 126)])
+@pytest.mark.parametrize(
+    "program, status", [("/nonexistent/x", 127), ("no-such-command", 127), ("/tmp", 126)]
+)
 def test_programs_that_are_not_there(launcher, program, status):
     done = launcher.run(program)
     assert done.returncode == status and done.stderr.count(b"\n") == 1
@@ -220,7 +228,9 @@ def test_qemu_that_cannot_run_is_named(launcher, tmp_path):
 
 def test_stats_and_injected_commands(launcher, tmp_path):
     path = tmp_path / "stats.json"
-    done = launcher.run("--stats", str(path), "--inject", "delay all 50", "--inject", "break random", "/bin/true")
+    done = launcher.run(
+        "--stats", str(path), "--inject", "delay all 50", "--inject", "break random", "/bin/true"
+    )
     assert done.returncode == 0
     got = json.loads(path.read_text())
     assert sorted(got["nodes"]) == ["m0", "p0", "s0"]
@@ -249,7 +259,8 @@ def test_the_model_completes_its_files(launcher, tmp_path, monkeypatch):
 
 def test_two_runs_at_once(launcher):
     results = []
-    threads = [threading.Thread(target=lambda n=n: results.append(launcher.run("/bin/echo", str(n)).stdout))
+    threads = [threading.Thread(target=lambda n=n: results.append(launcher.run("/bin/echo",
+                                                                               str(n)).stdout))
                for n in range(3)]  # fmt: skip
     for t in threads:
         t.start()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""./tessera run -t against the fake node, whose program has a terminal of the host: pexpect is the user."""
+"""./tessera run -t against the fake node, whose program has a terminal of the host: pexpect is the
+user.
+"""
 
 import os
 import signal
@@ -51,7 +53,9 @@ def test_interrupt_is_a_key(terminal):
 
 
 def test_size_and_its_changes(terminal):
-    child = terminal("/bin/sh", "-c", "trap 'stty size; exit 0' WINCH; stty size; read x; read y", size=(33, 111))
+    child = terminal(
+        "/bin/sh", "-c", "trap 'stty size; exit 0' WINCH; stty size; read x; read y", size=(33, 111)
+    )
     child.expect_exact("33 111")
     child.setwinsize(22, 77)
     child.expect_exact("22 77")
@@ -65,9 +69,13 @@ def test_term_is_the_users(terminal):
 
 
 def test_the_terminal_is_put_back(launcher, tmp_path):
-    """The settings before and after are the same, also when the program fails and has changed its own."""
+    """The settings before and after are the same, also when the program fails and has changed its
+    own.
+    """
     script = tmp_path / "settings.sh"
-    script.write_text('a=$(stty -g)\n"$@"\ns=$?\nb=$(stty -g)\n[ "$a" = "$b" ] && echo same $s || echo changed\n')
+    script.write_text(
+        'a=$(stty -g)\n"$@"\ns=$?\nb=$(stty -g)\n[ "$a" = "$b" ] && echo same $s || echo changed\n'
+    )
     command = launcher.command("-t", "/bin/sh", "-c", "stty raw -echo; exit 3")
     child = pexpect.spawn("/bin/sh", [str(script), *command], timeout=LIMIT)
     child.expect_exact("same 3")

@@ -42,7 +42,10 @@ def shared(tmp_path_factory):
     """A cluster for tests that leave it as it was."""
     tmp = tmp_path_factory.mktemp("shared")
     launcher = Launcher(tmp)
-    launcher.env = os.environ | {"TESSERA_RUN_DIR": str(launcher.run_dir), "XDG_RUNTIME_DIR": str(tmp)}
+    launcher.env = os.environ | {
+        "TESSERA_RUN_DIR": str(launcher.run_dir),
+        "XDG_RUNTIME_DIR": str(tmp),
+    }
     yield up(launcher)
     launcher.call("down")
 
@@ -84,7 +87,9 @@ def test_several_at_once_each_with_its_own_streams(shared):
 
 
 def test_signals_are_passed_on(shared):
-    child = background(shared, "exec", *sh("trap 'echo got; exit 7' USR1; echo ready; while :; do sleep .05; done"))
+    child = background(
+        shared, "exec", *sh("trap 'echo got; exit 7' USR1; echo ready; while :; do sleep .05; done")
+    )
     assert child.stdout.readline() == b"ready\n"
     child.send_signal(signal.SIGUSR1)
     assert child.communicate(timeout=30)[0] == b"got\n"
@@ -110,7 +115,10 @@ def test_what_is_not_there_is_said_in_one_line(shared):
     assert done.returncode == 127 and done.stderr.count(b"\n") == 1
     assert b"./tessera up was given" in done.stderr
     done = shared.call("exec", "--processor", "7", "sh")
-    assert (done.returncode, done.stderr) == (125, b"tessera: there is no processor p7 in cluster default\n")
+    assert (done.returncode, done.stderr) == (
+        125,
+        b"tessera: there is no processor p7 in cluster default\n",
+    )
     done = shared.call("exec", "--name", "other", "sh")
     assert (done.returncode, done.stderr) == (125, b"tessera: no cluster other is up\n")
 
@@ -121,14 +129,18 @@ def test_ps_shows_nodes_and_programs(shared):
     text = shared.call("ps").stdout.decode()
     assert text.startswith("cluster default, up for 0:00:")
     assert re.search(r"^  p1   processor  1 CPU, \d+ MiB +up$", text, re.MULTILINE)
-    assert re.search(r"^  p1 +42 +0:00:\d\d  /bin/sh -c echo ready; exec sleep 1000$", text, re.MULTILINE)
+    assert re.search(
+        r"^  p1 +42 +0:00:\d\d  /bin/sh -c echo ready; exec sleep 1000$", text, re.MULTILINE
+    )
     child.kill()
     child.communicate()
     assert wait_for(lambda: b"sleep" not in shared.call("ps").stdout)
 
 
 def test_a_lost_processor_takes_only_its_programs_along(cluster):
-    stays = background(cluster, "exec", "--processor", "0", *sh("echo ready; cat; exit 5"), stdin=subprocess.PIPE)
+    stays = background(
+        cluster, "exec", "--processor", "0", *sh("echo ready; cat; exit 5"), stdin=subprocess.PIPE
+    )
     goes = background(cluster, "exec", "--processor", "1", *sh("echo ready; exec sleep 1000"))
     assert stays.stdout.readline() == goes.stdout.readline() == b"ready\n"
     os.kill(pid_of(cluster, "p1"), signal.SIGKILL)
@@ -198,7 +210,8 @@ def test_both_keeper_and_supervisor_killed(cluster, state):
     assert wait_for(lambda: not fakes_of(cluster.build))
     assert cluster.call("ps").stdout == b"no cluster is up\n"
     assert not list(state.glob("default.*"))
-    for left in cluster.run_dir.iterdir():  # the next run on /dev/shm removes it; here it is elsewhere
+    # the next run on /dev/shm removes it; here it is elsewhere
+    for left in cluster.run_dir.iterdir():
         subprocess.run(["rm", "-r", left], check=True)
 
 
@@ -220,11 +233,15 @@ def test_interrupted_while_booting(launcher, state):
 
 def test_up_holds_nothing_of_its_caller(launcher, state):
     line = " ".join(launcher.words("up", "sh")) + " | cat"
-    done = subprocess.run(line, shell=True, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        line, shell=True, capture_output=True, timeout=60, stdin=subprocess.DEVNULL
+    )
     assert b"is up" in done.stdout and done.stderr == b""
 
 
-@pytest.mark.parametrize("text", [b"\n", b"[]\n", b"{}\n", b'{"op":"exec"}\ngarbage', b"x" * 100_000])
+@pytest.mark.parametrize(
+    "text", [b"\n", b"[]\n", b"{}\n", b'{"op":"exec"}\ngarbage', b"x" * 100_000]
+)
 def test_a_hostile_client_harms_nobody(shared, text):
     import socket
 
@@ -248,7 +265,7 @@ def test_a_hostile_client_harms_nobody(shared, text):
 
 def test_programs_of_a_run_have_labelled_lines(launcher, state):
     done = launcher.run("--processors", "2", *sh("echo a; echo b >&2; printf c"), ":::",
-                        *sh("cat; echo d; exit 3"), ":::", *sh("exit 4"), input=b"not for these")  # fmt: skip
+                        *sh("cat; echo d; exit 3"), ":::", *sh("exit 4"), input=b"not for these")
     assert done.returncode == 3
     assert sorted(done.stdout.splitlines()) == [b"1| a", b"1| c", b"2| d"]
     assert done.stderr == b"1| b\n"
@@ -257,7 +274,10 @@ def test_programs_of_a_run_have_labelled_lines(launcher, state):
 def test_a_run_goes_on_without_a_lost_processor(launcher, state, tmp_path):
     go = tmp_path / "go"
     child = subprocess.Popen(
-        launcher.command("--processors", "2", *sh(f"until [ -e {go} ]; do sleep .1; done; echo done"), ":::", *sh("echo ready; sleep 1000")),
+        launcher.command(
+            "--processors", "2", *sh(f"until [ -e {go} ]; do sleep .1; done; echo done"),
+            ":::", *sh("echo ready; sleep 1000"),
+        ),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert child.stdout.readline() == b"2| ready\n"

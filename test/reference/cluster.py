@@ -205,7 +205,8 @@ class Cluster:
             guest.wait_ready(timeout)
 
     def command(self, line, fd=None):
-        """Send one command, perhaps with a descriptor, to the model's control socket; its answer."""
+        """Send one command, perhaps with a descriptor, to the model's control socket; its answer.
+        """
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(self.control))
             socket.send_fds(s, [line.encode() + b"\n"], [] if fd is None else [fd])

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The reference guests' initial RAM disk: a Debian kernel's modules, RDMA tools and a shell as PID 1."""
+"""The reference guests' initial RAM disk: a Debian kernel's modules, RDMA tools and a shell as PID
+1.
+"""
 import hashlib
 import re
 import struct
@@ -59,9 +61,15 @@ def _needs(module, files):
 def _modules(deb):
     """{name: bytes} of every module that could be wanted, and the kernel itself."""
     def wanted(path):
-        return path.startswith("boot/vmlinuz") or (path.endswith(".ko") and re.search(
-            r"/(drivers/(char/virtio|infiniband|net/virtio|net/net_fail"
-            r"|net/ethernet/mellanox/mlx4|virtio)|net|lib|crypto|fs/configfs|drivers/ptp|drivers/pps|kernel/lib)", path))
+        return path.startswith("boot/vmlinuz") or (
+            path.endswith(".ko")
+            and re.search(
+                r"/(drivers/(char/virtio|infiniband|net/virtio|net/net_fail"
+                r"|net/ethernet/mellanox/mlx4|virtio)|net|lib|crypto|fs/configfs"
+                r"|drivers/ptp|drivers/pps|kernel/lib)",
+                path,
+            )
+        )
 
     kernel, files = None, {}
     for path, _, body in packages.members(deb, wanted):

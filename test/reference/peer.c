@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A Linux program that talks RDMA with a Tessera node: Linux's connection manager, verbs and mlx4 driver
- * on this side, Tessera's (rdma.selftest=serve) on the other.
+ * A Linux program that talks RDMA with a Tessera node: Linux's connection manager, verbs and mlx4
+ * driver on this side, Tessera's (rdma.selftest=serve) on the other.
  *
  * usage: peer <GID of the node's port> <rounds> <largest transfer>
  *
- * Flow:	connects by service id (AF_IB, so no IP addresses), tells the node by SENDs what to do or to
- *		check, and prints "ok NAME" or "not ok NAME" for each kind of work.  Data is a pattern of
- *		another seed and length in every round.
- * Failure:	the first failure ends it with status 1; anything that should come but does not, after
- *		LIMIT_S.
+ * Flow:	connects by service id (AF_IB, so no IP addresses), tells the node by SENDs what to
+ *		do or to check, and prints "ok NAME" or "not ok NAME" for each kind of work. Data
+ *		is a pattern of another seed and length in every round.
+ * Failure:	the first failure ends it with status 1; anything that should come but does not,
+ *		after LIMIT_S.
  * See:		drivers/rdma/selftest.h, whose numbers and structures are repeated here.
  */
 #include <arpa/inet.h>

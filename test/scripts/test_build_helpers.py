@@ -75,7 +75,9 @@ def test_kconfig_generates(kconfig, tmp_path):
 
 
 def test_what_roles_share_cannot_depend_on_the_role(kconfig, tmp_path):
-    """The same header for all three; an option that follows from the role does not even compile in #ifdef."""
+    """The same header for all three; an option that follows from the role does not even compile in
+    #ifdef.
+    """
     headers = []
     for role in ("processor", "memory", "storage"):
         kconfig("defconfig", TOP / f"configs/{role}_defconfig")
@@ -84,7 +86,8 @@ def test_what_roles_share_cannot_depend_on_the_role(kconfig, tmp_path):
         assert done.returncode == 0, done.stderr
         headers.append(shared.read_text())
     assert len(set(headers)) == 1
-    for option, taken in (("UBSAN", True), ("DEBUG", True), ("ROLE_STORAGE", False), ("MANAGERS", False),
+    for option, taken in (("UBSAN", True), ("DEBUG", True), ("ROLE_STORAGE", False), ("MANAGERS",
+                                                                                      False),
                           ("VIRTIO_BLK", False), ("FS_EXT4", False), ("BLOCK", False)):  # fmt: skip
         source = tmp_path / "x.c"
         source.write_text(f"#ifdef CONFIG_{option}\nint a = CONFIG_{option};\n#endif\n")

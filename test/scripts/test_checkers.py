@@ -85,12 +85,20 @@ def test_layers_accept_the_tree(tree):
     "name, text, said",
     [
         ("lib/x.c", "#include <kernel/lock.h>\n", "lib/ may not include kernel/"),
-        ("arch/x86/include/arch/x.h", "#include <kernel/lock.h>\n", "arch/ may not include kernel/"),
+        (
+            "arch/x86/include/arch/x.h",
+            "#include <kernel/lock.h>\n",
+            "arch/ may not include kernel/",
+        ),
         ("kernel/x.c", "#include <net/rpc.h>\n", "kernel/ may not include net/"),
         ("net/x.c", "#include <proto/pm.h>\n", "net/ may not include monitors/proto/"),
         ("monitors/proto/x.c", "#include <memory/owner.h>\n", "may not include monitors/memory/"),
         ("monitors/cluster/x.c", "#include <memory/owner.h>\n", "may not include monitors/memory/"),
-        ("monitors/processor/x.c", "#include <memory/owner.h>\n", "only monitors/memory/ may include"),
+        (
+            "monitors/processor/x.c",
+            "#include <memory/owner.h>\n",
+            "only monitors/memory/ may include",
+        ),
         ("managers/x.c", "#include <memory/owner.h>\n", "only monitors/memory/ may include"),
         ("monitors/processor/x.c", '#include "../memory/vma.h"\n', "stays in its own folder"),
         ("monitors/processor/vfs/x.c", "#include <processor/mm/y_private.h>\n", "a private header"),
@@ -119,7 +127,11 @@ def test_layers_refuse(tree, name, text, said):
 
 
 def test_layers_let_host_code_use_the_c_library(tree):
-    write(tree, "lib/x.c", "#ifdef __TESSERA_HOST__\n#include <stdio.h>\n#endif\n#include <stddef.h>\n")
+    write(
+        tree,
+        "lib/x.c",
+        "#ifdef __TESSERA_HOST__\n#include <stdio.h>\n#endif\n#include <stddef.h>\n",
+    )
     accepts(tree, "layers")
 
 
@@ -343,8 +355,17 @@ def documented(tree):
           '/* BOOT_PARAM("only.an.example", u32, var, "help"); */\n'
           'BOOT_PARAM_CB_CRITICAL(\n\t"node", fn, "help");\n')
     write(tree, "kernel/param_test.c", 'BOOT_PARAM("test.only", u32, var, "help");\n')
-    write(tree, "kernel/include/kernel/lock_rank.h", "#pragma once\nenum lock_rank {\n\tRANK_A = 1,\n};\n")
-    write(tree, "docs/boot-params.md", "| name | type |\n|---|---|\n| `a.b` | u32 |\n| `node=` | id |\n", spdx=False)
+    write(
+        tree,
+        "kernel/include/kernel/lock_rank.h",
+        "#pragma once\nenum lock_rank {\n\tRANK_A = 1,\n};\n",
+    )
+    write(
+        tree,
+        "docs/boot-params.md",
+        "| name | type |\n|---|---|\n| `a.b` | u32 |\n| `node=` | id |\n",
+        spdx=False,
+    )
     write(tree, "docs/locking.md", "| rank |\n|---|\n| `RANK_A` |\n", spdx=False)
     return tree
 
@@ -580,7 +601,9 @@ def test_voice_refuses_sentences_without_an_actor(tree, name, text):
 
 
 def test_voice_lets_questions_be(tree):
-    write(tree, "lib/x.c", "/* What is free?  The thread that waits asks who holds it. */\nint Who;\n")
+    write(
+        tree, "lib/x.c", "/* What is free?  The thread that waits asks who holds it. */\nint Who;\n"
+    )
     accepts(tree, "voice")
 
 

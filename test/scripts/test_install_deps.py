@@ -10,7 +10,20 @@ import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = TOP / "scripts/install-deps.sh"
-BASE = ("bash", "cat", "env", "gcc", "git", "id", "make", "mktemp", "python3", "rm", "touch", "true")
+BASE = (
+    "bash",
+    "cat",
+    "env",
+    "gcc",
+    "git",
+    "id",
+    "make",
+    "mktemp",
+    "python3",
+    "rm",
+    "touch",
+    "true",
+)
 
 APT = """#!/bin/bash
 echo "$*" >> {log}
@@ -38,7 +51,11 @@ def machine(tmp_path):
             (bin_dir / "apt-get").write_text(APT.format(log=log, updated=updated))
             (bin_dir / "apt-get").chmod(0o755)
         done = subprocess.run(
-            ["bash", str(SCRIPT), *groups], env={"PATH": str(bin_dir)}, capture_output=True, text=True, check=False
+            ["bash", str(SCRIPT), *groups],
+            env={"PATH": str(bin_dir)},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return done.returncode, done.stdout, done.stderr, log.read_text()
 

@@ -71,7 +71,11 @@ def suite(driver, tmp_path, monkeypatch):
 
 
 def test_all_parts_run_after_a_failure(driver, suite, capsys):
-    parts = [driver.Part("one", "bad"), driver.Part("two", "good"), driver.Part("three", "x", needs="none")]
+    parts = [
+        driver.Part("one", "bad"),
+        driver.Part("two", "good"),
+        driver.Part("three", "x", needs="none"),
+    ]
     status, out = suite(capsys, parts)
     assert status == 1
     assert re.search(r"^one +[\d.]+ s  FAILED  0 passed, 1 failed$", out, re.M)
@@ -90,7 +94,9 @@ def test_success(driver, suite, capsys, tmp_path):
 
 
 def test_a_part_that_hangs_is_ended(driver, suite, capsys):
-    status, out = suite(capsys, [driver.Part("stuck", "slow", limit_s=1), driver.Part("two", "good")])
+    status, out = suite(
+        capsys, [driver.Part("stuck", "slow", limit_s=1), driver.Part("two", "good")]
+    )
     assert status == 1
     assert "run-tests: ended after 1 s" in out
     assert out.splitlines()[-1] == "7 passed, 1 failed"
@@ -98,7 +104,8 @@ def test_a_part_that_hangs_is_ended(driver, suite, capsys):
 
 def test_a_part_that_waits_runs_beside_the_next(driver, suite, capsys, tmp_path):
     (tmp_path / "Makefile").write_text(
-        "wait:\n\t@until test -e met; do sleep 0.05; done; echo '2 passed in 1s'\nmeet:\n\t@touch met; false\n"
+        "wait:\n\t@until test -e met; do sleep 0.05; done; echo '2 passed in 1s'\nmeet:\n\t@touch"
+        " met; false\n"
     )
     parts = [driver.Part("one", "wait", limit_s=20, waits=True), driver.Part("two", "meet")]
     status, out = suite(capsys, parts)
@@ -107,11 +114,14 @@ def test_a_part_that_waits_runs_beside_the_next(driver, suite, capsys, tmp_path)
     assert "failed parts: two" in out and out.splitlines()[-1] == "2 passed, 1 failed"
 
 
-# A part with three cases; those that the file "bad" names fail, once or always, or are skipped when they run again.
+# A part with three cases; those that the file "bad" names fail, once or always, or are skipped
+# when they run again.
 CASES_PART = """
 import pathlib, sys
 bad = dict(word.split("=") for word in pathlib.Path("bad").read_text().split())
-chosen = pathlib.Path(sys.argv[1]).read_text().splitlines() if sys.argv[1:] else [f"x.py::{c}[a - b]" for c in "pqr"]
+chosen = [f"x.py::{c}[a - b]" for c in "pqr"]
+if sys.argv[1:]:
+    chosen = pathlib.Path(sys.argv[1]).read_text().splitlines()
 failed = [case for case in chosen if bad.get(case[6]) in ("once", "skip", "always", "panic")]
 skipped = [case for case in chosen if bad.get(case[6]) == "skipped"]
 for case in failed:
@@ -121,9 +131,11 @@ for case in failed:
 if "teardown" in bad:
     print("_____ ERROR at teardown of test_z _____\\nERROR x.py::r[a - b] - Error")
 then = {"always": "always", "skip": "skipped"}
-pathlib.Path("bad").write_text(" ".join(f"{c}={then[how]}" for c, how in bad.items() if how in then))
+still = (f"{c}={then[how]}" for c, how in bad.items() if how in then)
+pathlib.Path("bad").write_text(" ".join(still))
 errors = ", 1 error" if "teardown" in bad else ""
-print(f"=== {len(failed)} failed, {len(chosen) - len(failed) - len(skipped)} passed{errors} in 1s ===")
+passed = len(chosen) - len(failed) - len(skipped)
+print(f"=== {len(failed)} failed, {passed} passed{errors} in 1s ===")
 failed += errors
 sys.exit(bool(failed))
 """
@@ -144,7 +156,9 @@ sys.exit(bool(failed))
         ("q=once", False, "", "2 passed, 1 failed"),
     ],
 )
-def test_failed_cases_run_again_alone(driver, suite, capsys, tmp_path, bad, again, unsteady, counted):
+def test_failed_cases_run_again_alone(
+    driver, suite, capsys, tmp_path, bad, again, unsteady, counted
+):
     (tmp_path / "bad").write_text(bad)
     (tmp_path / "part.py").write_text(CASES_PART)
     (tmp_path / "Makefile").write_text(f"cases:\n\t@{sys.executable} part.py $(CASES)\n")
@@ -153,7 +167,9 @@ def test_failed_cases_run_again_alone(driver, suite, capsys, tmp_path, bad, agai
     assert out.splitlines()[-1] == counted
     named = re.findall(r"^unsteady, passed when it ran alone: x.py::(.)\[a - b\]$", out, re.M)
     assert named == list(unsteady)
-    assert ("Error: [1] - [2]" in out) == (bad not in ("", "teardown=1")), "how it failed is always shown"
+    assert ("Error: [1] - [2]" in out) == (
+        bad not in ("", "teardown=1")
+    ), "how it failed is always shown"
     assert (f"unsteady cases: {len(unsteady)}" in out) == bool(unsteady)
 
 
@@ -176,14 +192,18 @@ def test_parts_are_chosen_by_name(driver, suite, capsys):
 )
 def test_a_kernel_log_may_not_say(said, bad):
     line = f"[    0.015607] node3 {said}"
-    wrong = load("run_ktest", "test/boot/run-ktest.py").verdict("memory", 1, 1, f"1..1\n{line}\nok 1 lib.x\n")[1]
+    wrong = load("run_ktest", "test/boot/run-ktest.py").verdict(
+        "memory", 1, 1, f"1..1\n{line}\nok 1 lib.x\n"
+    )[1]
     assert wrong == ([f"memory: {line}"] if bad else [])
     assert bool(load("boot", "test/boot/boot.py").BROKEN.search(line)) == bad
 
 
 def test_stack_traces_get_lines(tmp_path):
     source = tmp_path / "k.c"
-    source.write_text("void inner(void);\n\nvoid outer(void)\n{\n\tinner();\n\tinner();\n}\nvoid inner(void) {}\n")
+    source.write_text(
+        "void inner(void);\n\nvoid outer(void)\n{\n\tinner();\n\tinner();\n}\nvoid inner(void) {}\n"
+    )
     elf = tmp_path / "k.elf"
     subprocess.run(
         ["gcc", "-g", "-O0", "-nostdlib", "-static", "-no-pie", "-fno-pic", "-mcmodel=kernel",
