@@ -29,7 +29,8 @@ from tessera_launcher.options import Options, parse_run  # noqa: E402
 from tessera_launcher.streams import Capture, feed  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("O") or ROOT / "build").resolve()
-WORK = BUILD / "test" / "boot" / os.environ.get("PYTEST_XDIST_WORKER", "")  # each worker makes its own images
+# each worker makes its own images
+WORK = BUILD / "test" / "boot" / os.environ.get("PYTEST_XDIST_WORKER", "")
 MB = 1 << 20
 SMALL_TEXT, BIG_TEXT = 2 * MB, 22 * MB
 RUN_LIMIT_S = 180.0
@@ -55,7 +56,8 @@ def build_programs() -> pathlib.Path:
     with open(out / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one worker makes them, the others wait
         subprocess.run(
-            ["make", "-s", "-f", ROOT / "test/user/build.mk", f"srctree={ROOT}", f"O={out}"], check=True
+            ["make", "-s", "-f", ROOT / "test/user/build.mk", f"srctree={ROOT}", f"O={out}"],
+            check=True,
         )
     return out
 
@@ -151,8 +153,8 @@ def exec_files(programs: pathlib.Path) -> pathlib.Path:
 def make_disk(programs: pathlib.Path, texts: pathlib.Path, extra: dict[str, str] | None = None,
               name: str = "root", host_programs: tuple[str, ...] = ()) -> pathlib.Path:  # fmt: skip
     """
-    One image with everything that the tests run and read, @extra files of the host as {source: place},
-    and programs of the host at their own paths; made again when that changes.
+    One image with everything that the tests run and read, @extra files of the host as {source:
+    place}, and programs of the host at their own paths; made again when that changes.
     """
     bad = WORK / "bad"
     bad.mkdir(parents=True, exist_ok=True)
@@ -182,7 +184,8 @@ def make_disk(programs: pathlib.Path, texts: pathlib.Path, extra: dict[str, str]
         tree.add_volume(source, place)
     tree.links["/data/link"] = "text.small"
     tree.links["/data/loop"] = "loop"
-    # From the root into what the processor mounts there, and a file that it has under such a place itself.
+    # From the root into what the processor mounts there, and a file that it has under such a place
+    # itself.
     tree.links["/data/to-tmp"] = "/tmp/made"
     tree.links["/data/to-null"] = "../dev/null"
     tree.links["/data/to-dots"] = "/tmp/../data/text.small"
@@ -276,7 +279,9 @@ class Running:
         capture.attach(program)
         return program, capture
 
-    def run(self, argv: list[str], *, stdin: bytes = b"", limit: float = RUN_LIMIT_S, **how) -> Result:
+    def run(
+        self, argv: list[str], *, stdin: bytes = b"", limit: float = RUN_LIMIT_S, **how
+    ) -> Result:
         """Run to the end. ProgramRefused if it could not be started."""
         program, capture = self.start([str(a) for a in argv], **how)
         feed(program, stdin)
@@ -326,7 +331,9 @@ def wait_for(what, limit: float = WAIT_LIMIT_S):
 
 
 def settled_stats(cluster: Running, before: dict) -> dict:
-    """The counters once what goes a little after a program's end has gone: RPC's idle workers, freed pages still sent."""
+    """The counters once what goes a little after a program's end has gone: RPC's idle workers,
+    freed pages still sent.
+    """
 
     def gone() -> dict | None:
         after = cluster.stats()
@@ -338,8 +345,9 @@ def settled_stats(cluster: Running, before: dict) -> dict:
 
 def stops_growing(one_round, slack: float) -> None:
     """
-    Caches of the kernel grow with their first use, and once more when a program comes further than it did before: some
-    round of a few has to leave fewer than @slack frames behind. What is lost again and again is no cache.
+    Caches of the kernel grow with their first use, and once more when a program comes further than
+    it did before: some round of a few has to leave fewer than @slack frames behind. What is lost
+    again and again is no cache.
     """
     gone = []
     while not gone or gone[-1] >= slack:
@@ -348,10 +356,14 @@ def stops_growing(one_round, slack: float) -> None:
 
 
 def by_shape(long: str = ""):
-    """Parametrize `shape`: one memory node, and two with alternating vRegions; the one named @long is marked so."""
+    """Parametrize `shape`: one memory node, and two with alternating vRegions; the one named @long
+    is marked so.
+    """
     shapes = (("one-memory", ()), ("two-memories", TWO_MEMORIES))
     marks = {long: [pytest.mark.long]}
-    return pytest.mark.parametrize("shape", [pytest.param(s, id=name, marks=marks.get(name, [])) for name, s in shapes])
+    return pytest.mark.parametrize(
+        "shape", [pytest.param(s, id=name, marks=marks.get(name, [])) for name, s in shapes]
+    )
 
 
 def total(stats: dict, counter: str) -> float:
@@ -380,7 +392,9 @@ class Pool:
             self._drop(self._up.pop(next(iter(self._up))))
         if not found:
             self._count += 1
-            found = Running(args, self.disk, f"{self._count:02}" + "".join(args).replace("/", "_")[:60])
+            found = Running(
+                args, self.disk, f"{self._count:02}" + "".join(args).replace("/", "_")[:60]
+            )
             found.up()
         self._up[args] = found
         return found
@@ -399,12 +413,15 @@ SIGSET_BYTES = 8
 
 
 def _default_signals() -> None:
-    """As Tessera starts programs, whatever started us: under nohup, in the background of a script, in a container.
+    """As Tessera starts programs, whatever started us: under nohup, in the background of a script,
+    in a container.
 
-    By the system call, as signals 32 and 33 can be inherited ignored and the C library lets nobody touch them.
+    By the system call, as signals 32 and 33 can be inherited ignored and the C library lets nobody
+    touch them.
     """
     libc = ctypes.CDLL(None)
-    default = ctypes.create_string_buffer(32)  # struct sigaction of the kernel: SIG_DFL, no flags, no mask
+    # struct sigaction of the kernel: SIG_DFL, no flags, no mask
+    default = ctypes.create_string_buffer(32)
     for signo in range(1, 65):
         libc.syscall(SYS_RT_SIGACTION, signo, default, None, SIGSET_BYTES)
     libc.syscall(SYS_RT_SIGPROCMASK, signal.SIG_SETMASK, default, None, SIGSET_BYTES)
@@ -414,7 +431,8 @@ def on_host(argv: list[str], *, stdin: bytes = b"", cwd: pathlib.Path | None = N
             env: list[str] = ()) -> Result:  # fmt: skip
     """The same program on the host, with the environment that the guest's has."""
     settings = dict(e.split("=", 1) for e in run.environment(list(env)))
-    done = subprocess.run([str(a) for a in argv], input=stdin, capture_output=True, cwd=cwd, env=settings,
+    done = subprocess.run([str(a) for a in argv], input=stdin, capture_output=True, cwd=cwd,
+                          env=settings,
                           preexec_fn=_default_signals)  # fmt: skip
     code = done.returncode
     return Result(code if code >= 0 else 128 - code, done.stdout, done.stderr)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Reads a capture of the HCA model: do the connections in it carry what their management agreed on?"""
+"""Reads a capture of the HCA model: do the connections in it carry what their management agreed
+on?
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def packet(frame: bytes) -> Packet:
 
 
 class Connections:
-    """Follows packets in their order. The next PSN of each direction of each connection is known from its REQ and REP."""
+    """Follows packets in their order. The next PSN of each direction of each connection is known
+    from its REQ and REP.
+    """
 
     def __init__(self):
         self.asked = {}  # LID and id of who asked: QPN, PSN
@@ -70,7 +74,8 @@ class Connections:
         else:
             assert p.opcode in (*READ_REPLIES, ACK, ATOMIC_ACK), p
             asked = self.back[p.source, p.target, p.qpn]
-            if p.opcode in READ_REPLIES:  # a request to read takes as many numbers as it has answers
+            # a request to read takes as many numbers as it has answers
+            if p.opcode in READ_REPLIES:
                 assert (p.psn + 1 - self.next[asked] & PSN) <= 1, (p, self.next[asked])
                 self.next[asked] = p.psn + 1 & PSN
             self.answers += 1
@@ -84,7 +89,8 @@ class Connections:
             self.made.add((p.source, mine))
             qpn, psn = self.asked[p.target, yours]
             to, fro = (p.target, p.source, word(12)), (p.source, p.target, qpn)
-            self.next |= {to: word(20), fro: psn}  # each side names the number with which the other begins
+            # each side names the number with which the other begins
+            self.next |= {to: word(20), fro: psn}
             self.back |= {to: fro, fro: to}
 
 

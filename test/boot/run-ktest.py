@@ -63,7 +63,8 @@ def content(log: str) -> str:
 
 
 def outcome(process: subprocess.Popen, log: str, limit: float) -> int | None:
-    """QEMU's exit status; None: it hangs, as a kernel does after a panic, which is not waited for."""
+    """QEMU's exit status; None: it hangs, as a kernel does after a panic, which is not waited for.
+    """
     until = time.monotonic() + limit
     while time.monotonic() < until:
         try:

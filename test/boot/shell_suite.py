@@ -29,8 +29,8 @@ UNSTEADY = (
 )  # fmt: skip
 
 DRIVER = """\
-# usage: driver.sh SUITE WORK FOLDERS [all]: run the tests of SUITE in WORK, a copy of it, that are in the folders of
-# the pattern FOLDERS; without "all" not those that sleep.
+# usage: driver.sh SUITE WORK FOLDERS [all]: run the tests of SUITE in WORK, a copy of it,
+# that are in the folders of the pattern FOLDERS; without "all" not those that sleep.
 folders=$3 all=$4
 cp -r "$1" "$2" || exit 1
 cd "$2" || exit 1
@@ -95,7 +95,8 @@ def prepare(cache: pathlib.Path, args_program: pathlib.Path, busybox: str) -> pa
 
 
 def results(text: bytes, suite: str, work: str) -> dict[str, tuple[str, bytes]]:
-    """{test: (status, output)} of a driver's output; @suite and @work are the driver's arguments."""
+    """{test: (status, output)} of a driver's output; @suite and @work are the driver's arguments.
+    """
     out: dict[str, tuple[str, bytes]] = {}
     name, body = "", []
     for line in text.split(b"\n"):
@@ -108,7 +109,9 @@ def results(text: bytes, suite: str, work: str) -> dict[str, tuple[str, bytes]]:
             body.append(line[:at])
         word = line[at + len(MARK) + 1 :].decode()
         if word.startswith("status "):
-            output = b"\n".join(body).replace(work.encode(), b"WORK").replace(suite.encode(), b"SUITE")
+            output = (
+                b"\n".join(body).replace(work.encode(), b"WORK").replace(suite.encode(), b"SUITE")
+            )
             out[name] = (word[len("status ") :], output)
         else:
             name = word

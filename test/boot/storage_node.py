@@ -53,7 +53,8 @@ class StorageNode:
 
     def _qemu(self, ctl: int, hca: int, qtest: int) -> list[str]:
         return [
-            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot",
+            "-display", "none",
             "-M", "pc,memory-backend=ram0", "-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm",
             "-smp", "1", "-m", "256M",
             "-object", "memory-backend-memfd,id=ram0,size=256M,share=on",
@@ -64,7 +65,8 @@ class StorageNode:
             "-chardev", f"socket,id=ctl,fd={ctl}",
             "-device", f"virtserialport,chardev=ctl,name={frames.PORT_NAME}",
             "-device", f"x-pci-proxy-dev,id=hca0,fd={hca}",
-            "-chardev", f"socket,id=qtest,fd={qtest}", "-qtest", "chardev:qtest", "-qtest-log", "none",
+            "-chardev", f"socket,id=qtest,fd={qtest}", "-qtest", "chardev:qtest",
+            "-qtest-log", "none",
             *self.disk,
         ]  # fmt: skip
 

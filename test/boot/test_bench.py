@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The benchmarks inside the kernel measure what they say: here what they count, never how fast it was."""
+"""The benchmarks inside the kernel measure what they say: here what they count, never how fast it
+was.
+"""
 
 import json
 import re
@@ -29,8 +31,8 @@ def test_fetches_and_round_trips(pool):
     assert set(trips) == {"bare_64", "rpc_64", "bare_4k", "rpc_4k", "datagram_64"}
     assert all(0 < row["p50"] <= row["p90"] <= row["p99"] for row in trips.values())
     for depth, row in fetches["depth"].items():
-        # One doorbell asks, one answers; what a poll finds together, 16 at most, shares one. The other
-        # benchmark rings some beside it.
+        # One doorbell asks, one answers; what a poll finds together, 16 at most, shares one. The
+        # other benchmark rings some beside it.
         least = ROUNDS if depth == "1" else ROUNDS / 16
         assert row["ns"] > 0 and row["doorbells"] >= least and row["served"] >= least
     stats = cluster.stats()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Several processors: programs on each, one that is lost, one that is cut off; a cluster that stays."""
+"""Several processors: programs on each, one that is lost, one that is cut off; a cluster that
+stays.
+"""
 
 import signal
 import time
@@ -13,14 +15,20 @@ LIMIT_S = 120.0
 BUSYBOX = packages.require("busybox")[0]
 # Shorter leases than the usual 15 s, but no shorter than a loaded host bears.
 SHAPE = ("--processors", "3", "--memories", "2", "--vregion", "2M", "--excache", "8M",
-         "--append", "cluster.beat_ms=500", "--append", "storage:cluster.lease_ms=8000")  # fmt: skip
+         "--append", "cluster.beat_ms=500", "--append", "storage:cluster.lease_ms=8000")
 # What a processor's programs own on memory nodes.
 OWNED = ("memory.frames_used", "memory.committed", "memory.spaces", "memory.aspaces",
          "memory.vregions", "memory.vmas", "memory.frames_pinned")  # fmt: skip
 # Sorts what it can in memory, tells so, and goes on when told.
-STEADY = "sort text.small > $T/sorted; echo ready; read x; sha256sum < $T/sorted; seq 1 20000 | wc -c"
-# Children of a shell that has memory of its own to share, each with a heap several times the ExCache.
-HUNGRY = "x=$(seq 1 20000); for i in 1 2 3; do sort -r /data/text.big > /dev/null & done; echo $x | wc -w; wait"
+STEADY = (
+    "sort text.small > $T/sorted; echo ready; read x; sha256sum < $T/sorted; seq 1 20000 | wc -c"
+)
+# Children of a shell that has memory of its own to share, each with a heap several times the
+# ExCache.
+HUNGRY = (
+    "x=$(seq 1 20000); for i in 1 2 3; do sort -r /data/text.big > /dev/null & done; echo $x | wc"
+    " -w; wait"
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +60,8 @@ def owned(running: Running) -> dict[str, float]:
 
 
 def steady(running: Running) -> dict[str, float]:
-    """What is owned once that does not change any more: write-backs under way have come to an end."""
+    """What is owned once that does not change any more: write-backs under way have come to an end.
+    """
     before = owned(running)
 
     def same():
@@ -99,7 +108,8 @@ def test_gpm_places_where_there_is_least_to_do(several):
 
     wait_for(lambda: place() != "p0")
     for _ in range(3):
-        time.sleep(0.7)  # longer than between heartbeats: reports decide, not how many were placed since
+        # longer than between heartbeats: reports decide, not how many were placed since
+        time.sleep(0.7)
         assert place() != "p0"
     busy.signal(signal.SIGKILL)
     busy.wait(time.monotonic() + LIMIT_S)
@@ -125,7 +135,9 @@ def test_lost_processors_are_given_back(several, texts, tmp_path):
         killed.wait(time.monotonic() + LIMIT_S)
     assert several.alive
     for node in (2, 3):
-        wait_for(lambda node=node: f"node {node} was silent for 8000 ms: fenced" in several.log("s0"))
+        wait_for(
+            lambda node=node: f"node {node} was silent for 8000 ms: fenced" in several.log("s0")
+        )
     try:
         wait_for(lambda: owned(several) == alone, 30)
     except AssertionError:

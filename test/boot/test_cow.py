@@ -11,7 +11,8 @@ SHAPES = by_shape(long="two-memories")
 
 # What must be as before when all programs have ended.
 GAUGES = [
-    "excache.space_objects", "memory.spaces", "memory.vregions", "memory.vmas", "memory.frames_used",
+    "excache.space_objects", "memory.spaces", "memory.vregions", "memory.vmas",
+    "memory.frames_used",
     "memory.committed",
 ]  # fmt: skip
 
@@ -65,5 +66,6 @@ def test_many_forks(pool, programs):
     before, after = forks(pool.get(), programs, "many", str(n))
     assert delta(before, after, "p0", "fork.spaces") == n
     assert delta(before, after, "p0", "fork.merges") == n
-    # PM_FORK, PM_MERGE, PM_DESTROY; the rest is the program's own start, reported by other nodes, or credits.
+    # PM_FORK, PM_MERGE, PM_DESTROY; the rest is the program's own start, reported by other nodes,
+    # or credits.
     assert delta(before, after, "p0", "process.memory_calls") <= 3 * n + 40

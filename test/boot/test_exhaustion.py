@@ -9,7 +9,14 @@ from boot import on_host
 
 SMALL_PROCESSOR = ("--memory", "processor=128M", "--excache", "16M")
 SMALL_STORAGE = ("--memory", "storage=64M")
-GAUGES = ("process.processes", "process.tasks", "process.pids", "pipe.slots", "file.open", "excache.space_objects")
+GAUGES = (
+    "process.processes",
+    "process.tasks",
+    "process.pids",
+    "pipe.slots",
+    "file.open",
+    "excache.space_objects",
+)
 
 
 def gauges(cluster) -> dict[str, float]:
@@ -32,9 +39,14 @@ def test_processor_refuses_and_goes_on(pool, programs, what):
 def test_storage_with_little_memory_serves_everything(pool, texts):
     """Ten times its memory goes through a storage node."""
     cluster = pool.get(*SMALL_STORAGE)
-    for script in ("sha256sum text.big text.small text.big",
-                   "cat text.big text.big | md5sum",
-                   "for i in 1 2 3 4 5 6 7 8; do cat text.small | wc -c & done; wait; ls -R /data /usr | wc -l"):  # fmt: skip
+    for script in (
+        "sha256sum text.big text.small text.big",
+        "cat text.big text.big | md5sum",
+        (
+            "for i in 1 2 3 4 5 6 7 8; do cat text.small | wc -c & done; wait; ls -R /data /usr |"
+            " wc -l"
+        ),
+    ):
         argv = ["/usr/bin/busybox", "sh", "-c", script]
         got = cluster.run(argv, limit=300)
         if "ls -R" not in script:

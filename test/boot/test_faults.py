@@ -14,7 +14,8 @@ SMALL_CACHE = ("--excache", "8M")
 
 @contextlib.contextmanager
 def injected(cluster, on, off):
-    """A command to the model for the time of a test; gives the model's counters before and after."""
+    """A command to the model for the time of a test; gives the model's counters before and after.
+    """
     seen = {}
     seen["before"] = cluster.cluster.inject("stats")
     cluster.cluster.inject(on)
@@ -33,7 +34,10 @@ def grown(seen, counter):
 def _find(stats, counter):
     """The sum of a counter wherever it stands in the model's reply."""
     if isinstance(stats, dict):
-        return sum(v if k == counter and isinstance(v, int) else _find(v, counter) for k, v in stats.items())
+        return sum(
+            v if k == counter and isinstance(v, int) else _find(v, counter)
+            for k, v in stats.items()
+        )
     return sum(_find(v, counter) for v in stats) if isinstance(stats, list) else 0
 
 
@@ -49,7 +53,9 @@ def workload(cluster, programs, texts, name, megabytes):
 
 
 def test_calls_by_blueflame(disk, programs, texts, tmp_path):
-    """Doorbells that bring their entry along, on every node, a device that is reset in between, and a capture of it."""
+    """Doorbells that bring their entry along, on every node, a device that is reset in between,
+    and a capture of it.
+    """
     hca = tmp_path / "hca"
     model = f"{BUILD}/tools/hca/tessera-hca --blueflame --pcap {tmp_path}/capture,max=16"
     hca.write_text(f'#!/bin/sh\nexec {model} "$@"\n')
@@ -72,7 +78,9 @@ def test_calls_by_blueflame(disk, programs, texts, tmp_path):
     finally:
         cluster.close()
     crossed = follow(tmp_path / "capture")
-    assert len(crossed.made) >= 3 and crossed.messages > 300 and crossed.datagrams > 10, vars(crossed)
+    assert len(crossed.made) >= 3 and crossed.messages > 300 and crossed.datagrams > 10, vars(
+        crossed
+    )
 
 
 @by_shape(long="one-memory")
@@ -113,7 +121,9 @@ def recovered(cluster, node, limit=60.0):
 
 @pytest.mark.parametrize("lid, name", [(1, "p0"), (2, "m0")], ids=["processor", "memory"])
 def test_hca_fails_and_loses_its_link(pool, programs, lid, name):
-    """All connections of a node are gone at once, by a reset and by a cut; the program sees nothing of it."""
+    """All connections of a node are gone at once, by a reset and by a cut; the program sees
+    nothing of it.
+    """
     cluster = pool.get(*SMALL_CACHE)
     seen = {"before": cluster.cluster.inject("stats")}
     downs = cluster.log(name).count("port 1: down")
@@ -135,7 +145,9 @@ def test_hca_fails_and_loses_its_link(pool, programs, lid, name):
 
 @pytest.mark.parametrize("lid, name", [(1, "p0"), (2, "m0")], ids=["processor", "memory"])
 def test_completions_are_lost(pool, programs, texts, lid, name):
-    """A completion queue overruns under a program: the node's device begins anew, the program sees nothing of it."""
+    """A completion queue overruns under a program: the node's device begins anew, the program sees
+    nothing of it.
+    """
     cluster = pool.get(*SMALL_CACHE)
     before, told = cluster.stats()[name], cluster.log(name).count(": overrun")
     with injected(cluster, f"overrun {lid}", f"overrun {lid} 0") as seen:
@@ -150,8 +162,8 @@ SYNDROMES = (1, 2, 4, 5, 6, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x22, 0x77
 
 def test_messages_end_in_every_error(pool, programs, texts):
     """
-    Each syndrome that a board knows, and one that it does not: the connection is made anew, and all goes on,
-    though each message of the connections' management comes twice.
+    Each syndrome that a board knows, and one that it does not: the connection is made anew, and
+    all goes on, though each message of the connections' management comes twice.
     """
     cluster = pool.get(*SMALL_CACHE)
     failed = (cluster.log("p0") + cluster.log("m0")).count("device failed")
@@ -171,7 +183,9 @@ def test_messages_end_in_every_error(pool, programs, texts):
 
 
 def test_datagrams_lost_and_late(pool, programs, texts):
-    """Heartbeats and RPC's connectionless mode: half of them never arrive, others come twice, and all are slow."""
+    """Heartbeats and RPC's connectionless mode: half of them never arrive, others come twice, and
+    all are slow.
+    """
     cluster = pool.get(*SMALL_CACHE)
     resent = total(cluster.stats(), "rpc.datagram.resent")
     cluster.cluster.inject("delay all 20 datagram")
@@ -180,7 +194,9 @@ def test_datagrams_lost_and_late(pool, programs, texts):
         end = time.monotonic() + 120
         while True:
             now = {**seen, "after": cluster.cluster.inject("stats")}
-            counts = [grown(now, what) for what in ("injected_losses", "injected_delays", "duplicates")]
+            counts = [
+                grown(now, what) for what in ("injected_losses", "injected_delays", "duplicates")
+            ]
             counts.append(total(cluster.stats(), "rpc.datagram.resent") - resent)
             if counts[0] >= 4 and all(counts):
                 break
@@ -201,4 +217,7 @@ def test_held_connection_is_waited_for(pool, programs, texts):
     finally:
         cluster.cluster.inject("release")
     assert program.wait(time.monotonic() + 120)
-    assert bytes(capture.data[1]) == on_host(["/usr/bin/busybox", "md5sum", "text.small"], cwd=texts).out
+    assert (
+        bytes(capture.data[1])
+        == on_host(["/usr/bin/busybox", "md5sum", "text.small"], cwd=texts).out
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Copy-on-write: trees of processes over memory larger than the cache, while vRegions change their owner."""
+"""Copy-on-write: trees of processes over memory larger than the cache, while vRegions change their
+owner.
+"""
 
 import time
 
@@ -15,7 +17,9 @@ def tree(programs, seed):
 
 
 def check_freed(before, after):
-    """Of all those spaces nothing is left, and each fork was followed by a merge or an end of both."""
+    """Of all those spaces nothing is left, and each fork was followed by a merge or an end of
+    both.
+    """
     for node in [n for n in after if n[0] == "m"]:
         for counter in FREED:
             assert delta(before, after, node, counter) == 0, f"{node} {counter}"
@@ -58,7 +62,8 @@ def test_vregions_move_under_a_tree(pool, programs):
 
 @pytest.mark.parametrize(("name", "operations", "bound"), [("fork", 240, 2.5), ("exec", 120, 7.5)])
 def test_messages(pool, programs, name, operations, bound):
-    """Few messages, and a program that has run before is not fetched again. On a busy host names of ended
+    """Few messages, and a program that has run before is not fetched again. On a busy host names
+    of ended
     spaces go one by one instead of 16 together: one message each time more."""
     cluster = pool.get()
     command = [programs / "glibc-static/ops", name]
@@ -72,5 +77,7 @@ def test_messages(pool, programs, name, operations, bound):
     assert delta(before, after, "p0", "fault.count") <= (25 if name == "fork" else 40) * operations
     if name == "exec":
         assert delta(before, after, "p0", "fault.around") >= 4 * operations
-    assert delta(before, after, "p0", "fork.local_merges") == delta(before, after, "p0", "fork.merges")
+    assert delta(before, after, "p0", "fork.local_merges") == delta(
+        before, after, "p0", "fork.merges"
+    )
     assert delta(before, after, "p0", "fork.spaces") >= operations

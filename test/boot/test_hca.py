@@ -174,13 +174,37 @@ def test_bad_commands_are_refused(model, line):
 
 
 def test_good_commands_are_accepted(model):
-    for line in ["delay all 50", "delay 1 5", "delay 1-2 0", "delay off", "hold 1 2", "release",
-                 "break 1 2", "break random every 100 7", "break random off", "link 1 down",
-                 "link 1 up", "delay all 1 mad", "delay 1-2 1 write", "kill 1", "revive 1",
-                 "fail 1 0x4 3 2", "fail 1 any hang", "fail off", "bandwidth all 1000",
-                 "bandwidth 1 2000 128", "bandwidth all off", "overrun 1", "overrun 1 0",
-                 "duplicate all 5", "duplicate 1 50 mad", "duplicate 1 0 datagram", "duplicate all 0",
-                 "error 1 0x16", "error 1 1 0"]:
+    for line in [
+        "delay all 50",
+        "delay 1 5",
+        "delay 1-2 0",
+        "delay off",
+        "hold 1 2",
+        "release",
+        "break 1 2",
+        "break random every 100 7",
+        "break random off",
+        "link 1 down",
+        "link 1 up",
+        "delay all 1 mad",
+        "delay 1-2 1 write",
+        "kill 1",
+        "revive 1",
+        "fail 1 0x4 3 2",
+        "fail 1 any hang",
+        "fail off",
+        "bandwidth all 1000",
+        "bandwidth 1 2000 128",
+        "bandwidth all off",
+        "overrun 1",
+        "overrun 1 0",
+        "duplicate all 5",
+        "duplicate 1 50 mad",
+        "duplicate 1 0 datagram",
+        "duplicate all 0",
+        "error 1 0x16",
+        "error 1 1 0",
+    ]:
         assert model.command(line)["ok"] is True, line
     injected = model.command("stats")["injected"]
     assert injected["holds"] == 1 and injected["link_changes"] == 2 and injected["breaks"] == 0
@@ -594,7 +618,10 @@ def test_launcher_tries_this_qemu(tmp_path):
         pytest.skip("no QEMU on this machine")
     choice = fabric.choose("auto", qemu, str(MODEL), "tcg", str(tmp_path / "fabric.json"), False)
     assert "passed a trial" in choice.why
-    assert fabric.choose("auto", qemu, str(MODEL), "tcg", str(tmp_path / "fabric.json"), False) == choice
+    assert (
+        fabric.choose("auto", qemu, str(MODEL), "tcg", str(tmp_path / "fabric.json"), False)
+        == choice
+    )
 
 
 def test_vfio_with_a_real_qemu(vfio_model):

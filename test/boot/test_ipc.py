@@ -15,7 +15,8 @@ yes | $b head -c 1000000 | $b wc -c
 ($b yes; echo "yes: $?" >&2) | true
 $b cat T | $b tr a-z A-Z | $b sort | $b uniq -c | $b sort -rn | $b head -n 5
 $b cat T | $b cat | $b cat | $b cat | $b cat | $b md5sum
-i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); done | while read x; do echo "<$x>"; done | $b tail -n 2
+i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); done |
+    while read x; do echo "<$x>"; done | $b tail -n 2
 echo a | (read x; echo $x; $b cat)
 $b seq 1 100000 | $b tail -n 1
 $b cat T | (read first; echo "$first"; $b head -n 2 >/dev/null); echo "status $?"

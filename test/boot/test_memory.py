@@ -35,7 +35,8 @@ def check_evictions(before, after, megabytes):
     *[pytest.param("sort", 32, shape, id=f"{name}-sort-32", marks=pytest.mark.long)
       for name, shape in (("one-memory", ()), ("two-memories", TWO_MEMORIES))],
     *[pytest.param(what, 128, shape, id=f"{name}-{what}-128", marks=pytest.mark.long)
-      for what in ("sort", "hash") for name, shape in (("one-memory", ()), ("two-memories", TWO_MEMORIES))],
+      for what in ("sort", "hash") for name, shape in (("one-memory", ()), ("two-memories",
+                                                                            TWO_MEMORIES))],
 ])  # fmt: skip
 def test_heap_larger_than_the_cache(pool, programs, what, megabytes, shape):
     cluster = pool.get(*SMALL_CACHE, *shape)
@@ -106,7 +107,9 @@ class Steps:
     """heap steps: a program that reads its heap once for every byte of input."""
 
     def __init__(self, cluster, programs, megabytes):
-        self.program, self.capture = cluster.start([str(programs / "glibc-static/heap"), "steps", str(megabytes)])
+        self.program, self.capture = cluster.start(
+            [str(programs / "glibc-static/heap"), "steps", str(megabytes)]
+        )
         word, address, self.hash = self.lines(1)[0].split()
         assert word == b"ready"
         self.address = int(address, 16)
@@ -114,7 +117,9 @@ class Steps:
     def lines(self, count):
         deadline = time.monotonic() + 120
         while self.capture.data[1].count(b"\n") < count:
-            assert time.monotonic() < deadline and not self.program.over, bytes(self.capture.data[2])
+            assert time.monotonic() < deadline and not self.program.over, bytes(
+                self.capture.data[2]
+            )
             time.sleep(0.01)
         return bytes(self.capture.data[1]).splitlines()
 
@@ -132,7 +137,9 @@ class Steps:
 
 @by_shape(long="one-memory")
 def test_a_clean_miss_is_one_request_and_one_reply(pool, programs, shape):
-    """Nothing is dirty and the heap is three times the cache: each page is fetched, and nothing else."""
+    """Nothing is dirty and the heap is three times the cache: each page is fetched, and nothing
+    else.
+    """
     cluster = pool.get(*SMALL_CACHE, *shape)
     steps = Steps(cluster, programs, 24)
     before = cluster.stats()
@@ -188,13 +195,20 @@ def test_moving_an_owner_costs_one_redirect(pool, programs):
 
 
 def test_programs_that_lie_in_tmpfs(cluster, programs):
-    """Their pages are lines of the processor that no owner has yet: text, data, bss, and a fork of it."""
+    """Their pages are lines of the processor that no owner has yet: text, data, bss, and a fork of
+    it.
+    """
     program = programs / "glibc-static/cowtree"
-    script = f"""busybox cp {program} /tmp/tree && /tmp/tree 4 300 1 && busybox cp /usr/bin/busybox /tmp/busybox &&
-printf '#!/tmp/busybox sh\necho $0 is run by what lies beside it\n' > /tmp/script && /tmp/busybox chmod 755 /tmp/script &&
-/tmp/script; echo $?; /tmp/busybox head -c 100 /tmp/busybox > /tmp/cut; /tmp/busybox chmod 755 /tmp/cut
+    script = f"""busybox cp {program} /tmp/tree && /tmp/tree 4 300 1 &&
+busybox cp /usr/bin/busybox /tmp/busybox &&
+printf '#!/tmp/busybox sh\necho $0 is run by what lies beside it\n' > /tmp/script &&
+/tmp/busybox chmod 755 /tmp/script && /tmp/script; echo $?
+/tmp/busybox head -c 100 /tmp/busybox > /tmp/cut; /tmp/busybox chmod 755 /tmp/cut
 /tmp/cut 2> /tmp/err; echo $?; busybox rm /tmp/tree /tmp/busybox /tmp/script /tmp/cut /tmp/err"""
-    want = on_host([str(program), "4", "300", "1"]).out + b"/tmp/script is run by what lies beside it\n0\n"
+    want = (
+        on_host([str(program), "4", "300", "1"]).out
+        + b"/tmp/script is run by what lies beside it\n0\n"
+    )
     got = cluster.run(["/usr/bin/busybox", "sh", "-c", script])
     assert got.out.startswith(want)
     assert got.out[len(want) :].strip() not in (b"", b"0")

@@ -45,13 +45,16 @@ ITIMER_PROF: counting 1, reading zeroes 1
 
 
 def test_cpu_times(cluster, programs):
-    """What Linux prints on an idle machine; on a loaded one its ticks may hit the wrong half, so it is not asked."""
+    """What Linux prints on an idle machine; on a loaded one its ticks may hit the wrong half, so
+    it is not asked.
+    """
     got = cluster.run([programs / "glibc-static/cputimes"])
     assert got.checked().decode() == CPU_TIMES
 
 
 @pytest.mark.parametrize("kind", ["glibc-static", "musl-static", "glibc-dyn"])
-@pytest.mark.parametrize("mode", [["mutex"], ["many", "200"], ["churn", "300"], ["exits"], ["fork"]],
+@pytest.mark.parametrize("mode", [["mutex"], ["many", "200"], ["churn", "300"], ["exits"],
+                                  ["fork"]],
                          ids=lambda m: m[0])  # fmt: skip
 def test_threads(plain, programs, kind, mode):
     same(plain, [programs / kind / "threads", *mode])
@@ -76,7 +79,9 @@ def test_a_script_as_a_program(plain):
 
 
 def frames_gone(cluster, before) -> int:
-    """The gauges of processes are back; what is left over otherwise by node and counter: frames of p0."""
+    """The gauges of processes are back; what is left over otherwise by node and counter: frames of
+    p0.
+    """
     after = settled_stats(cluster, before)
     for gauge in GAUGES:
         assert delta(before, after, "p0", gauge) == 0, gauge
@@ -107,9 +112,12 @@ def test_fork_and_exec_leave_nothing(cluster, what, n):
 
 
 def test_a_program_takes_all_of_it_along(plain):
-    """What a program has left behind ends with its first process, before the launcher hears of the end."""
+    """What a program has left behind ends with its first process, before the launcher hears of the
+    end.
+    """
     argv = [SHELL, "sh", "-c", "for i in 1 2 3 4 5; do {what} & done; exit 3"]
-    what = ["(trap '' HUP TERM INT; while :; do :; done)", "/usr/bin/busybox setsid /usr/bin/busybox sleep 1000",
+    what = ["(trap '' HUP TERM INT; while :; do :; done)",
+            "/usr/bin/busybox setsid /usr/bin/busybox sleep 1000",
             "(/usr/bin/busybox sleep 1000 & wait)"]  # fmt: skip
     for w in what:
         this = [*argv[:3], argv[3].replace("{what}", w)]
@@ -126,7 +134,12 @@ def test_killed_at_any_moment(pool, programs, request, shape):
     rounds = 200 if request.config.getoption("--long") else 12
     dice = random.Random(7)
     scripts = [
-        [SHELL, "sh", "-c", LOOP.format(n=100000, what="/usr/bin/busybox true | /usr/bin/busybox cat")],
+        [
+            SHELL,
+            "sh",
+            "-c",
+            LOOP.format(n=100000, what="/usr/bin/busybox true | /usr/bin/busybox cat"),
+        ],
         [SHELL, "sh", "-c", LOOP.format(n=100000, what="(:) & (:)")],
         [str(programs / "glibc-static/threads"), "churn", "1000000"],
         [str(programs / "glibc-static/bomb"), "user", "30"],
@@ -177,8 +190,18 @@ def test_a_fork_bomb_of_root(plain, programs):
 def test_cpus_of_tasks(pool, programs):
     cluster = pool.get(*FOUR_CPUS)
     same(cluster, [programs / "glibc-static/affinity"])
-    same(cluster, [SHELL, "sh", "-c", f"{SHELL} taskset 2 {SHELL} nproc; {SHELL} taskset 2 {SHELL} taskset 1 "
-                   f"{SHELL} nproc; {SHELL} taskset 100000000 {SHELL} nproc || echo $?"])  # fmt: skip
+    same(
+        cluster,
+        [
+            SHELL,
+            "sh",
+            "-c",
+            (
+                f"{SHELL} taskset 2 {SHELL} nproc; {SHELL} taskset 2 {SHELL} taskset 1 "
+                f"{SHELL} nproc; {SHELL} taskset 100000000 {SHELL} nproc || echo $?"
+            ),
+        ],
+    )
 
 
 @pytest.mark.parametrize("argv", [
@@ -196,7 +219,12 @@ def test_exec_on_four_cpus(pool, programs):
 
 def test_forks_on_four_cpus_leave_nothing(pool):
     cluster = pool.get(*FOUR_CPUS)
-    argv = [SHELL, "sh", "-c", LOOP.format(n=50, what="/usr/bin/busybox true | /usr/bin/busybox cat & (:)") + "; wait"]
+    argv = [
+        SHELL,
+        "sh",
+        "-c",
+        LOOP.format(n=50, what="/usr/bin/busybox true | /usr/bin/busybox cat & (:)") + "; wait",
+    ]
     cluster.run(argv)
     before = cluster.stats()
     assert cluster.run(argv).checked() == b"50\n"

@@ -27,7 +27,10 @@ def test_clocks_and_cpus_on_four_cpus(four, programs):
 @pytest.mark.parametrize("kind", VDSO_KINDS)
 def test_a_million_clock_readings_make_no_system_call(plain, programs, kind):
     before = plain.stats()
-    assert plain.run([programs / kind / "vdso", "count"]).out == b"a million readings never went back\n"
+    assert (
+        plain.run([programs / kind / "vdso", "count"]).out
+        == b"a million readings never went back\n"
+    )
     assert delta(before, plain.stats(), "p0", "syscall.count") < 100
 
 
@@ -56,7 +59,8 @@ def test_without_a_vdso(pool, programs):
 
 BUSYBOX = "/usr/bin/busybox"
 FOUR_CPUS = ("--cpus", "processor=4")
-FACTS = ("memory", "reading", "mappings", "threads", "others", "permissions", "descriptors", "system",
+FACTS = ("memory", "reading", "mappings", "threads", "others", "permissions", "descriptors",
+         "system",
          "identity")  # fmt: skip
 
 
@@ -74,7 +78,9 @@ def four(pool):
 
 
 def test_files_say_what_the_program_knows(cluster, programs):
-    got = cluster.run([programs / "glibc-static/procfs", "one", "", "two words"], env=["NAME=value"])
+    got = cluster.run(
+        [programs / "glibc-static/procfs", "one", "", "two words"], env=["NAME=value"]
+    )
     assert got.out.decode() == "".join(f"{name}: ok\n" for name in FACTS), got.err
     assert got.status == 0
 
@@ -125,7 +131,8 @@ def test_exact_contents(four, path):
 
 
 @pytest.mark.parametrize("path", [
-    "/proc/self/nothing", "/proc/4194303", "/proc/01", "/proc/0", "/proc/self/fd/99", "/sys/fs/cgroup",
+    "/proc/self/nothing", "/proc/4194303", "/proc/01", "/proc/0", "/proc/self/fd/99",
+    "/sys/fs/cgroup",
     "/sys/devices/system/cpu/cpu4", "/sys/devices/system/cpu/cpu01", "/proc/sys/net/ipv4",
 ])  # fmt: skip
 def test_what_is_not_there(four, path):
@@ -153,7 +160,12 @@ def test_names_of_mapped_files(plain, programs):
 
 
 def test_busybox_tools(plain):
-    out = plain.run([BUSYBOX, "sh", "-c", "ps; pidof busybox; echo $$"]).checked().decode().splitlines()
+    out = (
+        plain.run([BUSYBOX, "sh", "-c", "ps; pidof busybox; echo $$"])
+        .checked()
+        .decode()
+        .splitlines()
+    )
     assert out[0] == "PID   USER     COMMAND"
     assert re.fullmatch(r" *(\d+) 0 +/usr/bin/busybox sh -c .*", out[1])
     assert out[-1] in out[-2].split() and out[-1] == out[1].split()[0]
@@ -180,14 +192,21 @@ def test_mounts(plain):
 
 
 def test_procps(four, plain):
-    out = four.run([tool("ps"), "-e", "-o", "pid,ppid,stat,nlwp,args"]).checked().decode().splitlines()
+    out = (
+        four.run([tool("ps"), "-e", "-o", "pid,ppid,stat,nlwp,args"])
+        .checked()
+        .decode()
+        .splitlines()
+    )
     assert out[0].split() == ["PID", "PPID", "STAT", "NLWP", "COMMAND"]
     assert re.fullmatch(rf" *\d+ +1 R\S* +1 {tool('ps')} -e -o pid,ppid,stat,nlwp,args", out[1])
     out = four.run([tool("top"), "-b", "-n1"], env=["TERM=dumb"]).checked().decode()
     assert re.search(r"^Tasks: +\d+ total, +1 running", out, re.M)
     assert re.search(r"^ +\d+ (root|0) .* R .* top$", out, re.M)
     total = int(four.run([tool("free"), "-k"]).checked().split()[7])
-    assert f"MemTotal:{total:15} kB" in four.run([BUSYBOX, "cat", "/proc/meminfo"]).checked().decode()
+    assert (
+        f"MemTotal:{total:15} kB" in four.run([BUSYBOX, "cat", "/proc/meminfo"]).checked().decode()
+    )
     assert "load average" in four.run([tool("uptime")]).checked().decode()
 
 
@@ -209,14 +228,18 @@ def test_more_memory_nodes_are_more_memory(plain, pool):
 
 
 def test_descriptors_of_directories_there(plain):
-    """Links of /proc/self/fd lead to directories of /proc and /sys, and say so when their process is gone."""
+    """Links of /proc/self/fd lead to directories of /proc and /sys, and say so when their process
+    is gone.
+    """
     script = """
         exec 3</proc 4</proc/self/task 5</proc/$$/fd 6</proc/$$ 7</sys/devices/system/cpu
         for i in 3 4 5 6 7; do readlink /proc/$$/fd/$i; done
-        cat /proc/$$/fd/3/version | wc -l; cat /proc/$$/fd/6/comm; ls -d /proc/$$/fd/7/online /proc/$$/fd/5/3
+        cat /proc/$$/fd/3/version | wc -l; cat /proc/$$/fd/6/comm
+        ls -d /proc/$$/fd/7/online /proc/$$/fd/5/3
         cd /proc/$$/fd/6 && cat comm && pwd -P; cd /
         sleep 0.1 & exec 6</proc/$!; cd /proc/$!; wait
-        readlink /proc/$$/fd/6; stat -c %F:%u /proc/$$/fd/6/; cat /proc/$$/fd/6/stat comm; ls /proc/$$/fd/6 | wc -l
+        readlink /proc/$$/fd/6; stat -c %F:%u /proc/$$/fd/6/; cat /proc/$$/fd/6/stat comm
+        ls /proc/$$/fd/6 | wc -l
     """
     argv = ["/usr/bin/busybox", "sh", "-c", script]
     got, want = plain.run(argv), on_host(argv)

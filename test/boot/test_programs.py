@@ -161,12 +161,19 @@ def test_what_is_not_a_program_is_refused(plain, name):
     "entry-wild",
 ])  # fmt: skip
 def test_hostile_headers_hurt_nobody(plain, programs, name):
-    """Linux refuses some of these and kills others when they touch what is not there; both are fine."""
+    """Linux refuses some of these and kills others when they touch what is not there; both are
+    fine.
+    """
     try:
         got = plain.run([f"/bad/{name}"])
         assert got.status in (128 + 11, 128 + 7, 128 + 9), got
     except Exception as err:
-        assert getattr(err, "errno", None) in (errno.ENOEXEC, errno.EINVAL, errno.EIO, errno.ENOMEM), err
+        assert getattr(err, "errno", None) in (
+            errno.ENOEXEC,
+            errno.EINVAL,
+            errno.EIO,
+            errno.ENOMEM,
+        ), err
     assert plain.run([programs / "musl-static/hello"]).status == 0
 
 

@@ -50,11 +50,20 @@ class Pair:
             old.unlink()
         self.control = self.dir / "control"
         sockets = [socket.socketpair() for _ in appends]
-        args = [BUILD / "tools/hca/tessera-hca", "--control", self.control, "--log", self.dir / "hca.log", *model]
+        args = [
+            BUILD / "tools/hca/tessera-hca",
+            "--control",
+            self.control,
+            "--log",
+            self.dir / "hca.log",
+            *model,
+        ]
         for i, (ours, _) in enumerate(sockets):
             args += ["--vm", f"fd={ours.fileno()},qtest={self.dir}/qtest{i}"]
         self.model = subprocess.Popen(
-            list(map(str, args)), pass_fds=[ours.fileno() for ours, _ in sockets], preexec_fn=die_with_parent
+            list(map(str, args)),
+            pass_fds=[ours.fileno() for ours, _ in sockets],
+            preexec_fn=die_with_parent,
         )
         self.waiting = [(i, s[1], words) for i, (s, words) in enumerate(zip(sockets, appends))]
         self.vms = []
@@ -72,7 +81,8 @@ class Pair:
         qemu = packages.require("qemu-system-x86_64")[0]
         command = [
             qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-            "-accel", f"tcg,thread={self.thread}", "-cpu", accel.TCG_CPU, "-smp", str(self.smp), "-m", "256M",
+            "-accel", f"tcg,thread={self.thread}", "-cpu", accel.TCG_CPU, "-smp", str(self.smp),
+            "-m", "256M",
             "-object", "memory-backend-memfd,id=ram0,size=256M,share=on",
             "-M", "pc,memory-backend=ram0",
             "-qtest", f"unix:{self.dir}/qtest{i},server=on,wait=off", "-qtest-log", "none",
@@ -82,7 +92,10 @@ class Pair:
             "-kernel", str(BUILD / "memory/kernel.elf"), "-append", f"node={i + 1} {words}",
         ]  # fmt: skip
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, pass_fds=[device.fileno()], preexec_fn=die_with_parent
+            command,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[device.fileno()],
+            preexec_fn=die_with_parent,
         )
 
     def log_path(self, i):
@@ -153,20 +166,29 @@ def test_two_vms_end_well(selftest):
 
 
 def test_two_vms_are_captured(selftest):
-    """Queue pairs and sequence numbers of all packets are those that the connections' management agreed on."""
+    """Queue pairs and sequence numbers of all packets are those that the connections' management
+    agreed on.
+    """
     crossed = capture.follow(CAPTURE)
-    assert len(crossed.made) >= 3 and crossed.messages > 1000 and crossed.answers > 1000, vars(crossed)
+    assert len(crossed.made) >= 3 and crossed.messages > 1000 and crossed.answers > 1000, vars(
+        crossed
+    )
     roce = pytest.importorskip("scapy.contrib.roce")
     from scapy.layers.l2 import Ether  # pylint: disable=import-outside-toplevel
     for frame in itertools.islice(capture.frames(CAPTURE), 200):
         ours, theirs = capture.packet(frame), Ether(frame)
-        assert theirs["IP"].dst == f"10.0.{ours.target >> 8}.{ours.target & 255}" and theirs["UDP"].dport == capture.ROCE
+        assert (
+            theirs["IP"].dst == f"10.0.{ours.target >> 8}.{ours.target & 255}"
+            and theirs["UDP"].dport == capture.ROCE
+        )
         bth = theirs[roce.BTH]
         assert (bth.opcode, bth.dqpn, bth.psn) == (ours.opcode, ours.qpn, ours.psn)
 
 
 def test_port_is_active_soon(selftest):
-    """From the driver's first probe to an ACTIVE port: goal 100 ms, in the best of some boots: the machine loses time."""
+    """From the driver's first probe to an ACTIVE port: goal 100 ms, in the best of some boots: the
+    machine loses time.
+    """
     _, server, client = selftest
     took = [int(ms) for ms in re.findall(UP_AFTER, server + client)]
     assert len(took) == 2
@@ -196,7 +218,9 @@ def test_port_goes_down_and_comes_back():
 
 
 def test_driver_goes_and_comes_back():
-    """Removed and probed again five times: everything is given back each time, and the port comes up."""
+    """Removed and probed again five times: everything is given back each time, and the port comes
+    up.
+    """
     pair = Pair("reprobe", "rdma.selftest=serve pci.reprobe=5")
     try:
         pair.wait_log(0, "PORT_ACTIVE", count=6)
@@ -209,7 +233,9 @@ def test_driver_goes_and_comes_back():
 
 
 def test_device_recovers():
-    """Catastrophes, a command that never ends, lost completions: a reset each time, and then all verbs work again."""
+    """Catastrophes, a command that never ends, lost completions: a reset each time, and then all
+    verbs work again.
+    """
     pair = Pair("recover", "rdma.selftest=serve mlx4.cmd_timeout=500", "rdma.selftest=lid:1", now=1,
                 model=["--stay"])  # fmt: skip
     try:
@@ -240,7 +266,8 @@ def test_device_recovers():
 
 
 @pytest.mark.parametrize("smp, words, vectors", [
-    (1, "", 1), (4, "", 4), (4, "mlx4.vectors=3", 3), pytest.param(16, "", 16, marks=pytest.mark.long),
+    (1, "", 1), (4, "", 4), (4, "mlx4.vectors=3", 3), pytest.param(16, "", 16,
+                                                                   marks=pytest.mark.long),
 ])  # fmt: skip
 def test_local(smp, words, vectors):
     """Events on the CPU of each vector; doorbells of all CPUs at once, of which none is lost."""
@@ -249,7 +276,8 @@ def test_local(smp, words, vectors):
         statuses, log = pair.wait(), pair.log(0)
         assert statuses == [PASS_STATUS], log
         assert f"{vectors} completion vectors on {smp} CPUs" in log
-        # The model behind the multi-process protocol asks for the lock; with one CPU nobody needs it.
+        # The model behind the multi-process protocol asks for the lock; with one CPU nobody needs
+        # it.
         assert ("quirk: one device register access at a time, for pci" in log) == (smp > 1)
         assert re.findall(r"^ok \d+ rdma\.selftest\.(\w+)$", log, re.MULTILINE) == LOCAL_CASES, log
         assert not BROKEN.search(log), log
@@ -269,9 +297,17 @@ def test_local_without_the_lock():
 
 
 def test_blueflame():
-    """Doorbells that bring their entry along: all verbs, from all CPUs; what they bring is what is in the queue."""
-    pair = Pair("flame", "rdma.selftest=serve mlx4.blueflame=on", "rdma.selftest=lid:1 mlx4.blueflame=on",
-                "rdma.selftest=local mlx4.blueflame=on", smp=2, model=["--blueflame", "--stay"])  # fmt: skip
+    """Doorbells that bring their entry along: all verbs, from all CPUs; what they bring is what is
+    in the queue.
+    """
+    pair = Pair(
+        "flame",
+        "rdma.selftest=serve mlx4.blueflame=on",
+        "rdma.selftest=lid:1 mlx4.blueflame=on",
+        "rdma.selftest=local mlx4.blueflame=on",
+        smp=2,
+        model=["--blueflame", "--stay"],
+    )
     try:
         statuses, logs = pair.wait(300), [pair.log(i) for i in range(3)]
         assert statuses == [PASS_STATUS] * 3, logs
@@ -284,8 +320,12 @@ def test_blueflame():
 
 
 def test_no_blueflame_where_it_does_not_pay():
-    pair = Pair("no-flame", "rdma.selftest=local", "rdma.selftest=local mlx4.blueflame=on mlx4.vectors=1",
-                model=["--stay", "--blueflame"])  # fmt: skip
+    pair = Pair(
+        "no-flame",
+        "rdma.selftest=local",
+        "rdma.selftest=local mlx4.blueflame=on mlx4.vectors=1",
+        model=["--stay", "--blueflame"],
+    )
     try:
         assert pair.wait() == [PASS_STATUS] * 2, pair.log(0) + pair.log(1)
         stats = pair.ask("stats")["ports"]
@@ -304,14 +344,20 @@ def test_blueflame_that_is_not_there():
 
 
 def test_events_out_of_the_blue():
-    """Unknown types, queues and ports are told of; lost completions and overrun queues mean a new start."""
+    """Unknown types, queues and ports are told of; lost completions and overrun queues mean a new
+    start.
+    """
     pair = Pair("events", "rdma.selftest=serve")
     try:
         pair.wait_log(0, "selftest: serving")
         pair.ask("event 1 0 0 0xfffff")  # a completion, of nothing
         pair.ask("event 1 0xa 0 0xffff")  # the end of a command that nobody gave
-        for event, odd in (("0x77 3 5", "0x77.0x3, number 0x5"), ("4 0 0x999", "0x4.0, number 0x999"),
-                           ("5 0 0x999", "0x5.0, number 0x999"), ("9 1", "0x9.0x1, number 0")):  # fmt: skip
+        for event, odd in (
+            ("0x77 3 5", "0x77.0x3, number 0x5"),
+            ("4 0 0x999", "0x4.0, number 0x999"),
+            ("5 0 0x999", "0x5.0, number 0x999"),
+            ("9 1", "0x9.0x1, number 0"),
+        ):
             pair.ask(f"event 1 {event}")
             pair.wait_log(0, f"odd event {odd}: ignored")
             time.sleep(1.1)  # one such line a second
@@ -341,11 +387,25 @@ def test_device_that_fails_all_the_time_is_given_up():
 
 
 def test_commands_are_listed():
-    """The table in docs/drivers/mlx4.md has the commands that the driver's files give, no more and no less."""
-    files = {f.name: f.read_text() for f in (ROOT / "drivers/rdma/mlx4").glob("*.c") if not f.name.endswith("_test.c")}
-    known = re.findall(r"^\tCMD_(\w+) = 0x", (ROOT / "drivers/rdma/mlx4/regs.h").read_text(), re.MULTILINE)
+    """The table in docs/drivers/mlx4.md has the commands that the driver's files give, no more and
+    no less.
+    """
+    files = {
+        f.name: f.read_text()
+        for f in (ROOT / "drivers/rdma/mlx4").glob("*.c")
+        if not f.name.endswith("_test.c")
+    }
+    known = re.findall(
+        r"^\tCMD_(\w+) = 0x", (ROOT / "drivers/rdma/mlx4/regs.h").read_text(), re.MULTILINE
+    )
     listed = {}
-    for row in (ROOT / "docs/drivers/mlx4.md").read_text().split("| commands | file |")[1].split("\n\n")[0].splitlines()[2:]:
+    for row in (
+        (ROOT / "docs/drivers/mlx4.md")
+        .read_text()
+        .split("| commands | file |")[1]
+        .split("\n\n")[0]
+        .splitlines()[2:]
+    ):
         commands, name = re.fullmatch(r"\| (.*) \| `(.*)` \|", row).groups()
         listed |= dict.fromkeys(commands.split(", "), name)
     assert sorted(listed) == sorted(known)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
-Programs that people have, with their libraries and files as the host has them: the same output as there. What gates
-is in every Debian that can build Tessera; the rest is left out by name where the host does not have it. Each works in
-an empty directory of its own, the same path on both.
+Programs that people have, with their libraries and files as the host has them: the same output as
+there. What gates is in every Debian that can build Tessera; the rest is left out by name where
+the host does not have it. Each works in an empty directory of its own, the same path on both.
 """
 
 import glob
@@ -20,18 +20,21 @@ TEXT = "/data/text.small"  # in the guest; the host's own path stands for it the
 
 PERL = r"""
 use strict; my %count;
-open my $in, '<', $ARGV[0] or die; while (<$in>) { last if $. > 10000; $count{lc $1}++ while /([A-Za-z_]{4,})/g } close $in;
+open my $in, '<', $ARGV[0] or die; while (<$in>) { last if $. > 10000; $count{lc $1}++
+    while /([A-Za-z_]{4,})/g } close $in;
 my @top = (sort { $count{$b} <=> $count{$a} || $a cmp $b } keys %count)[0 .. 9];
 print "$_ $count{$_}\n" for @top;
 pipe my $r, my $w or die; my $pid = fork;
 if (!$pid) { close $r; print {$w} "line $_\n" for 1 .. 2000; exit 3 }
 close $w; my $n = 0; $n++ while <$r>; waitpid $pid, 0; print "$n lines, status ", $? >> 8, "\n";
 local $SIG{ALRM} = sub { die "alarm\n" }; eval { alarm 1; sleep 100 while 1 }; print $@;
-print `echo from a shell | tr a-z A-Z`; printf "%s\n", join ',', map { $_ ** 2 } grep { $_ & 1 } 1 .. 20;
+print `echo from a shell | tr a-z A-Z`; printf "%s\n",
+    join ',', map { $_ ** 2 } grep { $_ & 1 } 1 .. 20;
 """
 
 PYTHON = r"""
-import hashlib, json, mmap, os, re, select, signal, socket, subprocess, sys, tempfile, threading, zlib
+import hashlib, json, mmap, os, re, select, signal, socket, subprocess, sys, tempfile, threading
+import zlib
 text = open(sys.argv[1], "rb").read()
 print(hashlib.sha256(text).hexdigest(), len(re.findall(rb"\w+", text[:100000])))
 packed = zlib.compress(text[:200000]); print(len(packed), zlib.decompress(packed) == text[:200000])
@@ -44,7 +47,8 @@ def work(n):
 threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
 [t.start() for t in threads]; [t.join() for t in threads]
 print(total)
-done = subprocess.run(["/bin/sh", "-c", "read x; echo got $x; exit 5"], input=b"input\n", capture_output=True)
+done = subprocess.run(["/bin/sh", "-c", "read x; echo got $x; exit 5"], input=b"input\n",
+                      capture_output=True)
 print(done)
 with tempfile.TemporaryFile() as f:
     f.truncate(100000)
@@ -58,7 +62,8 @@ if os.fork() == 0:
 b.sendall(b"over a socket")
 print(os.wait()[1], b.recv(100))
 signal.signal(signal.SIGUSR1, lambda *_: print("signal")); os.kill(os.getpid(), signal.SIGUSR1)
-r, w = os.pipe(); p = select.poll(); p.register(r, select.POLLIN); os.write(w, b"x"); print(p.poll(1000) == [(r, 1)])
+r, w = os.pipe(); p = select.poll(); p.register(r, select.POLLIN); os.write(w, b"x")
+print(p.poll(1000) == [(r, 1)])
 print(json.dumps({"list": [1, 2.5, None], "text": "\u00fcn\u00ef"}, sort_keys=True))
 """
 
@@ -71,7 +76,8 @@ rows = ((i, f"{i * 2654435761 % 2**32:08x}", i / 7) for i in range(1000))
 with db:
     db.executemany("insert into t values(?, ?, ?)", rows)
     db.execute("create index i on t(b)")
-show("select count(*), sum(a), min(b), round(sum(c), 3) from t"); show("select a from t where b > 'fff0' order by b")
+show("select count(*), sum(a), min(b), round(sum(c), 3) from t")
+show("select a from t where b > 'fff0' order by b")
 show("pragma journal_mode = wal")
 with db: db.execute("update t set c = c + 1 where a % 3 = 0")
 try:
@@ -80,7 +86,8 @@ except KeyError: show("select count(*), round(sum(c), 3) from t")
 second = sqlite3.connect("db", timeout=0); db.execute("begin immediate")
 try: second.execute("begin immediate")
 except sqlite3.OperationalError as err: print(err)
-db.commit(); second.close(); show("pragma wal_checkpoint(truncate)"); show("pragma integrity_check"); db.close()
+db.commit(); second.close()
+show("pragma wal_checkpoint(truncate)"); show("pragma integrity_check"); db.close()
 print(sorted(os.listdir(".")), open("db", "rb").read(15), os.path.getsize("db"))
 """
 
@@ -94,8 +101,10 @@ asyncio.run(main())
 """
 
 SCRIPT = r"""
-script -qec 'test -t 0 && test -t 1 && test -t 2 && echo terminals; stty size; stty -a | grep -o -- -*icanon
-    sleep 5 & kill %1; exit 9' log < /dev/null; echo "status $?"; sed 1d log | head -n -2; cat -v < log | wc -l
+script -qec 'test -t 0 && test -t 1 && test -t 2 && echo terminals; stty size
+    stty -a | grep -o -- -*icanon
+    sleep 5 & kill %1; exit 9' log < /dev/null; echo "status $?"
+sed 1d log | head -n -2; cat -v < log | wc -l
 seq 20000 > many; script -qc 'cat many' /dev/null < /dev/null | md5sum
 """
 
@@ -105,7 +114,8 @@ def read(fd):
     data = os.read(fd, 1024); seen.append(data); return data
 seen = []
 status = pty.spawn(["/bin/sh", "-c", "stty -echo; tty > name; echo hello; seq 3000; exit 4"], read)
-print(os.waitstatus_to_exitcode(status), len(b"".join(seen)), open("name").read().startswith("/dev/pts/"))
+print(os.waitstatus_to_exitcode(status), len(b"".join(seen)),
+      open("name").read().startswith("/dev/pts/"))
 pid, fd = pty.fork()
 if pid == 0:
     print(os.isatty(0), os.getsid(0) == os.getpid()); print(input("name? ").upper()); os._exit(0)
@@ -119,14 +129,17 @@ print(out, os.waitpid(pid, 0)[1])
 """
 
 GIT = r"""
-export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org
+export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org
+export GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org
 export GIT_AUTHOR_DATE='2024-01-01T00:00:00Z' GIT_COMMITTER_DATE='2024-01-01T00:00:00Z'
-git init -q -b main . && seq 300 > file1 && mkdir d && echo x > d/x && git add . && git commit -qm "number 1"
+git init -q -b main . && seq 300 > file1 && mkdir d && echo x > d/x && git add . &&
+git commit -qm "number 1"
 git log --format='%H %s'; echo more >> file1; git diff; git status -s
 """
 
 GIT_MORE = GIT + r"""
-for i in 2 3; do seq $((i * 300)) > file$i; mkdir -p d$i; echo $i > d$i/x; git add . && git commit -qm "number $i"; done
+for i in 2 3; do seq $((i * 300)) > file$i; mkdir -p d$i; echo $i > d$i/x
+    git add . && git commit -qm "number $i"; done
 git checkout -q -b side HEAD~1; echo side > side; git add side; git commit -qm side
 git merge -q -m merge main; git log --oneline --graph; git gc -q; git fsck --full; git status -s
 git rm -q file1; git stash -q; git diff --stat HEAD~2; git archive HEAD | tar t
@@ -150,38 +163,50 @@ int main(void)
 }
 END
 echo 'int part(int n) { return n * n + 1; }' > part.c
-printf 'prog: main.o part.o\n\tgcc -o $@ $^ -lm -pthread\n%%.o: %%.c\n\tgcc -O2 -Wall -c $<\n' > Makefile
+printf 'prog: main.o part.o\n\tgcc -o $@ $^ -lm -pthread\n' > Makefile
+printf '%%.o: %%.c\n\tgcc -O2 -Wall -c $<\n' >> Makefile
 make -s -j4 && ./prog; echo "status $?"
 make; ar rc libpart.a part.o && nm libpart.a && objcopy --strip-debug prog && ./prog
 echo 'int main(void) { return undeclared; }' > bad.c; gcc bad.c; echo "status $?"
 """
 
 ARCHIVES = r"""
-mkdir in; i=0; while [ $i -lt 40 ]; do head -c $((i * 5000)) "$1" > in/f$i; ln -s f$i in/l$i; i=$((i + 1)); done
+mkdir in; i=0
+while [ $i -lt 40 ]; do head -c $((i * 5000)) "$1" > in/f$i; ln -s f$i in/l$i; i=$((i + 1)); done
 tar cf a.tar --sort=name --mtime=@0 in && gzip -n -k a.tar; ls -s a.tar > /dev/null
 gzip -dc a.tar.gz | cmp - a.tar; mkdir out && tar xzf a.tar.gz -C out && diff -r in out/in; echo $?
 find in -type l -name 'l1*' -print0 | sort -z | xargs -0 -n 3 -P 4 readlink | sort | md5sum
 sed -n 's/^\(def\|sub\) *\([a-z_]*\).*/\2/p' "$1" | sort | uniq -c | sort -k1,1nr -k2 | head -n 5
-grep -c '[0-9]\{3\}' "$1"; awk '{ n[length($0) % 7]++ } END { for (i = 0; i < 7; i++) print i, n[i] }' "$1"
-cp -a in copy && mv copy/f3 copy/f4 && comm -3 <(ls in) <(ls copy); cut -c1-20 "$1" | tac | shuf --random-source="$1" | tail -n 2
-df . > /dev/null && stat -c '%s %h %a' in/f7; dd if="$1" bs=1000 skip=3 count=5 2>/dev/null | od -An -tx1 | tail -n 1
+grep -c '[0-9]\{3\}' "$1"
+awk '{ n[length($0) % 7]++ } END { for (i = 0; i < 7; i++) print i, n[i] }' "$1"
+cp -a in copy && mv copy/f3 copy/f4 && comm -3 <(ls in) <(ls copy)
+cut -c1-20 "$1" | tac | shuf --random-source="$1" | tail -n 2
+df . > /dev/null && stat -c '%s %h %a' in/f7
+dd if="$1" bs=1000 skip=3 count=5 2>/dev/null | od -An -tx1 | tail -n 1
 """
 
-PYTHON_TESTS = ("test_int", "test_list", "test_mmap", "test_tempfile", "test_threading", "test_select", "test_fork1")
+PYTHON_TESTS = ("test_int", "test_list", "test_mmap", "test_tempfile", "test_threading",
+                "test_select", "test_fork1")
 
 BASH = ("/bin/bash", "-c")
-UTILITIES = """bash sh cat ls ln mkdir head tail tar gzip find xargs sed grep awk sort uniq seq md5sum cmp
-diff comm cut tac shuf od dd stat df readlink cp mv tr echo rm wc script stty tty sleep""".split()
+UTILITIES = """
+bash sh cat ls ln mkdir head tail tar gzip find xargs sed grep awk sort uniq seq md5sum cmp diff
+comm cut tac shuf od dd stat df readlink cp mv tr echo rm wc script stty tty sleep
+""".split()
 # Of Python's library only what a script would import: its tests alone are as much again.
-PYTHON_LEFT_OUT = ("/test", "/distutils", "/idlelib", "/lib2to3", "/tkinter", "/ensurepip", "/pydoc_data",
+PYTHON_LEFT_OUT = ("/test", "/distutils", "/idlelib", "/lib2to3", "/tkinter", "/ensurepip",
+                   "/pydoc_data",
                    "/dist-packages", "/config-3")  # fmt: skip
 GCC_PROGRAMS = ("cc1", "collect2", "lto-wrapper", "as", "ld")
-GCC_FILES = """crt1.o Scrt1.o crti.o crtn.o libc.so libc_nonshared.a libm.so libm.so.6 libmvec.so.1 libpthread.a
+GCC_FILES = """crt1.o Scrt1.o crti.o crtn.o libc.so libc_nonshared.a libm.so libm.so.6 libmvec.so.1
+libpthread.a
 libgcc_s.so.1""".split()
 
 
 def resolve(name: str) -> str | None:
-    """The program itself: not what stands before it on this PATH (a compiler cache, a chooser of versions)."""
+    """The program itself: not what stands before it on this PATH (a compiler cache, a chooser of
+    versions).
+    """
     return shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin")
 
 
@@ -230,7 +255,9 @@ def python_libraries() -> list[str]:
     return [d for d in glob.glob("/usr/lib/python3.*") if os.path.isdir(d)]
 
 
-def build_image(name: str, tree: image.Tree, programs: list[str], texts: pathlib.Path) -> pathlib.Path:
+def build_image(
+    name: str, tree: image.Tree, programs: list[str], texts: pathlib.Path
+) -> pathlib.Path:
     for path in filter(None, map(resolve, [*programs, *UTILITIES])):
         tree.add_program(path)
     for path in ("/bin", "/lib", "/lib64", "/etc/passwd", "/etc/group"):
@@ -243,8 +270,12 @@ def build_image(name: str, tree: image.Tree, programs: list[str], texts: pathlib
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir(parents=True)
     tree.stage(str(stage))
-    image.make_image(packages.require("mke2fs")[0], str(stage), str(disk),
-                     lambda argv: subprocess.run(argv, check=True, capture_output=True, text=True).stdout)  # fmt: skip
+    image.make_image(
+        packages.require("mke2fs")[0],
+        str(stage),
+        str(disk),
+        lambda argv: subprocess.run(argv, check=True, capture_output=True, text=True).stdout,
+    )
     shutil.rmtree(stage)
     return disk
 
@@ -273,7 +304,8 @@ def base(texts):
 def full(texts):
     """And with the compiler, Python's own tests, all of git."""
     tree = image.Tree()
-    for top in ("/usr/share/perl", "/usr/lib/x86_64-linux-gnu/perl-base", "/usr/lib/x86_64-linux-gnu/perl",
+    for top in ("/usr/share/perl", "/usr/lib/x86_64-linux-gnu/perl-base",
+                "/usr/lib/x86_64-linux-gnu/perl",
                 "/usr/lib/git-core", "/usr/share/git-core"):  # fmt: skip
         add_directory(tree, top)
     for top in python_libraries():
@@ -284,19 +316,27 @@ def full(texts):
     yield from _running(build_image("full", tree, programs, texts), "full")
 
 
-def compare(running: Running, texts: pathlib.Path, argv: list[str], where: str, limit: float = 60.0) -> None:
-    env = ["PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1",
+def compare(
+    running: Running, texts: pathlib.Path, argv: list[str], where: str, limit: float = 60.0
+) -> None:
+    env = ["PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "HOME=/nonexistent",
+           "GIT_CONFIG_NOSYSTEM=1",
            "PYTHONDONTWRITEBYTECODE=1"]  # fmt: skip
     # In a directory of its own, made by the shell that then becomes the program.
     enter = [*BASH, f'mkdir -p {where} && cd {where} && exec "$@"', "enter"]
     got = running.run([*enter, *argv], cwd="/", env=env, limit=limit)
     shutil.rmtree(where, ignore_errors=True)
     try:
-        want = on_host([*enter, *[str(texts / "text.small") if a == TEXT else a for a in argv]], env=env)
+        want = on_host(
+            [*enter, *[str(texts / "text.small") if a == TEXT else a for a in argv]], env=env
+        )
     finally:
         shutil.rmtree(where, ignore_errors=True)
     assert got.err.decode(errors="replace") == want.err.decode(errors="replace")
-    assert (got.status, got.out.decode(errors="replace")) == (want.status, want.out.decode(errors="replace"))
+    assert (got.status, got.out.decode(errors="replace")) == (
+        want.status,
+        want.out.decode(errors="replace"),
+    )
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Linux as the reference for the HCA model: a stock Debian kernel's mlx4 driver and RDMA tools run on it."""
+"""Linux as the reference for the HCA model: a stock Debian kernel's mlx4 driver and RDMA tools run
+on it.
+"""
 import contextlib
 import os
 import re
@@ -117,8 +119,9 @@ def test_ud_pingpong_checks_data(guests):
     ("ib_write_bw -s 65536 -n 100", "writes", 100), ("ib_read_bw -s 65536 -n 100", "reads", 100)])
 def test_perftest_in_short(guests, command, counter, least):
     """
-    The client is guest 1, whose LID is 2; what it says it did is what crossed.  Latencies are in cycles:
-    for microseconds perftest measures the clock first, and prints nan on a host that is too busy for it.
+    The client is guest 1, whose LID is 2; what it says it did is what crossed. Latencies are in
+    cycles: for microseconds perftest measures the clock first, and prints nan on a host that is
+    too busy for it.
     """
     before = port(guests, 2)[counter]
     latency = "_lat" in command
@@ -241,7 +244,9 @@ def check_peer(guests, node, rounds, most, timeout=60):
 
 
 def test_linux_and_tessera(guests, node):
-    """Linux's connection manager and verbs on one side, Tessera's on the other; all data is checked."""
+    """Linux's connection manager and verbs on one side, Tessera's on the other; all data is
+    checked.
+    """
     before = port(guests, 1), port(guests, 3)
     check_peer(guests, node, 20, 65536)
     after = port(guests, 1), port(guests, 3)
@@ -253,7 +258,9 @@ def test_linux_and_tessera(guests, node):
 
 @long_test
 def test_linux_and_tessera_for_long(guests, node):
-    """Every length up to the page boundaries' neighbours, and many connections one after the other."""
+    """Every length up to the page boundaries' neighbours, and many connections one after the
+    other.
+    """
     check_peer(guests, node, 3000, 65536, timeout=300)
     for most in [*range(4090, 4103), *range(8186, 8199), 65535]:
         check_peer(guests, node, 2, most)
@@ -292,7 +299,9 @@ def test_connection_manager_and_ipoib(guests):
 
 @long_test
 def test_libmlx4_takes_blueflame(tmp_path):
-    """Short messages go inline and by BlueFlame, longer ones by a plain doorbell; all of it arrives."""
+    """Short messages go inline and by BlueFlame, longer ones by a plain doorbell; all of it
+    arrives.
+    """
     with two_guests(tmp_path, "--blueflame") as pair:
         check_pair(pair, "ibv_rc_pingpong -c -n 100")
         before = port(pair, 2)

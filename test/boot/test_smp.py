@@ -30,7 +30,8 @@ def bare(name, words, *, smp="4", extra=()):
     """One processor image without devices: QEMU's exit status and the log."""
     log = WORK / f"smp-{name}.log"
     log.unlink(missing_ok=True)
-    done = subprocess.run(qemu_command(log, words, smp, extra), stdin=subprocess.DEVNULL, capture_output=True,
+    done = subprocess.run(qemu_command(log, words, smp, extra), stdin=subprocess.DEVNULL,
+                          capture_output=True,
                           timeout=LIMIT_S)  # fmt: skip
     return done.returncode, log.read_text(errors="replace")
 
@@ -44,7 +45,9 @@ def madt(*cpus: tuple[int, int]) -> bytes:
     body = struct.pack("<II", 0xFEE00000, 0)
     for apic_id, flags in cpus:
         body += struct.pack("<BBBBI", 0, 8, apic_id & 0xFF, apic_id, flags)
-    head = struct.pack("<4sIBB6s8sI4sI", b"APIC", 36 + len(body), 3, 0, b"TESTER", b"TESTMADT", 1, b"TEST", 1)
+    head = struct.pack(
+        "<4sIBB6s8sI4sI", b"APIC", 36 + len(body), 3, 0, b"TESTER", b"TESTMADT", 1, b"TEST", 1
+    )
     return head + body
 
 
@@ -91,7 +94,9 @@ def test_a_panic_stops_all_cpus_and_shows_what_they_did():
 
 
 def test_the_clock_is_right_when_the_machine_is_stopped_while_it_is_measured():
-    """A host with more to do than it can: the virtual CPU stands still for longer than the PIT counts."""
+    """A host with more to do than it can: the virtual CPU stands still for longer than the PIT
+    counts.
+    """
     rates = []
     for name, stopped_s in (("clock", 0), ("clock-stopped", 0.09)):
         log = WORK / f"smp-{name}.log"
@@ -124,7 +129,8 @@ def test_short_set_on_4_cpus(pool, programs, texts):
     argv = [programs / "glibc-static/mapping", "1000", "7"]
     assert cluster.run(argv) == on_host(argv)
     assert cluster.run([programs / "glibc-static/crash", "null"]).status == 128 + 11
-    for threads in (["threads", "mutex"], ["threads", "many", "200"], ["threads", "exits"], ["pthreads"],
+    for threads in (["threads", "mutex"], ["threads", "many", "200"], ["threads", "exits"],
+                    ["pthreads"],
                     ["futexes"]):  # fmt: skip
         argv = [programs / "glibc-static" / threads[0], *threads[1:]]
         assert cluster.run(argv) == on_host(argv)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Random system calls, and SIGKILL at random moments: nothing hangs, nothing is left on any node.
 
-A finding of the fuzzer is repeated by the line `sysfuzz SEED FIRST COUNT ...` that it prints (test/user/sysfuzz).
+A finding of the fuzzer is repeated by the line `sysfuzz SEED FIRST COUNT ...` that it prints
+(test/user/sysfuzz).
 """
 
 import random
@@ -16,10 +17,18 @@ TWO = ("--memories", "2", "--vregion", "2M")
 FOUR_CPUS = ("--cpus", "processor=4")
 LONG_S = 600.0
 # Exactly as before; excache.file_objects and lines of files may stay, they are a cache.
-ON_PROCESSOR = ("process.processes", "process.tasks", "process.zombies", "process.pids", "file.open", "file.locks",
-                "pipe.slots", "epoll.items", "signal.queued", "signal.timers", "tmpfs.inodes", "tty.terminals",
+ON_PROCESSOR = ("process.processes", "process.tasks", "process.zombies", "process.pids",
+                "file.open", "file.locks",
+                "pipe.slots", "epoll.items", "signal.queued", "signal.timers", "tmpfs.inodes",
+                "tty.terminals",
                 "excache.space_objects")  # fmt: skip
-ON_MEMORY = ("memory.frames_used", "memory.spaces", "memory.aspaces", "memory.vmas", "memory.committed")
+ON_MEMORY = (
+    "memory.frames_used",
+    "memory.spaces",
+    "memory.aspaces",
+    "memory.vmas",
+    "memory.committed",
+)
 SLACK_FRAMES = 96  # slabs and thread stacks that are kept
 SLOW_MS = 100
 SLOW_END_S = 60.0
@@ -87,7 +96,9 @@ def test_fuzz_system_calls_long(pool, programs, shape):
 
 @pytest.mark.parametrize("shape", [TWO, (*FOUR_CPUS, *TWO)], ids=["one-cpu", "four-cpus"])
 def test_killed_at_random_moments(pool, programs, request, shape):
-    """Programs with threads, with children and shared memory, in the middle of exec, and waiting, from one driver."""
+    """Programs with threads, with children and shared memory, in the middle of exec, and waiting,
+    from one driver.
+    """
     cluster = pool.get(*shape)
     rounds = 200 if request.config.getoption("--long") else 20
     seed = random.randrange(1 << 30)
@@ -101,7 +112,8 @@ def test_killed_at_random_moments(pool, programs, request, shape):
 
 
 @pytest.mark.parametrize("shape", [
-    pytest.param(TWO, marks=pytest.mark.long, id="one-cpu"), pytest.param((*FOUR_CPUS, *TWO), id="four-cpus"),
+    pytest.param(TWO, marks=pytest.mark.long, id="one-cpu"), pytest.param((*FOUR_CPUS, *TWO),
+                                                                          id="four-cpus"),
 ])  # fmt: skip
 def test_what_the_fuzzer_found(pool, programs, shape):
     argv = [programs / "glibc-static/corners"]
@@ -112,9 +124,13 @@ def test_what_the_fuzzer_found(pool, programs, shape):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["sigrestart", "sigthread", "sigqueue", "sigframe", "sigstop", "sigstorm"])
+@pytest.mark.parametrize(
+    "name", ["sigrestart", "sigthread", "sigqueue", "sigframe", "sigstop", "sigstorm"]
+)
 def test_signals_while_pages_are_slow(pool, programs, name):
-    """Blocking calls and page faults take their signals as ever when each message takes 5 ms longer."""
+    """Blocking calls and page faults take their signals as ever when each message takes 5 ms
+    longer.
+    """
     cluster = pool.get(*FOUR_CPUS, *TWO)
     argv = [programs / "glibc-static" / name]
     want = on_host(argv)
@@ -130,10 +146,13 @@ def check(got, want):
 @pytest.mark.parametrize("signo, what", [
     (9, ["killsoak", "7", "100000"]),
     pytest.param(9, ["cowtree", "12", "100000", "3"], marks=pytest.mark.long),
-    pytest.param(3, ["cowtree", "12", "100000", "3"], marks=pytest.mark.long),  # waits for the answer
+    pytest.param(3, ["cowtree", "12", "100000", "3"], marks=pytest.mark.long),
+     # waits for the answer
 ], ids=["killsoak", "cowtree", "cowtree-core"])  # fmt: skip
 def test_killed_while_requests_are_slow(pool, programs, signo, what):
-    """SIGKILL ends a wait for another node at once; what is left to tell the nodes takes a few messages."""
+    """SIGKILL ends a wait for another node at once; what is left to tell the nodes takes a few
+    messages.
+    """
     cluster = pool.get(*FOUR_CPUS, *TWO)
 
     def one_round():
@@ -153,7 +172,9 @@ def test_killed_while_requests_are_slow(pool, programs, signo, what):
 @pytest.mark.long
 @pytest.mark.parametrize("what", [["tree"], ["threads", "8"]], ids=["tree", "threads"])
 def test_forks_in_a_small_cache_on_four_cpus(pool, programs, what):
-    """50 processes, and 8 threads that write while one forks, where lines are evicted all the time."""
+    """50 processes, and 8 threads that write while one forks, where lines are evicted all the
+    time.
+    """
     cluster = pool.get("--excache", "2M", *FOUR_CPUS, *TWO)
     argv = [programs / "glibc-static/forks", *what]
     want = on_host(argv)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Clusters of their own: boot order, late and missing nodes, bad parameters, bad disks, the command line."""
+"""Clusters of their own: boot order, late and missing nodes, bad parameters, bad disks, the
+command line.
+"""
 
 import json
 import os
@@ -39,7 +41,16 @@ def refused(name, *args, disk):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_boot_order_does_not_matter(disk, programs, seed):
-    running = up(f"shuffle{seed}", "--memories", "2", "--boot-order", "shuffle", "--seed", str(seed), disk=disk)
+    running = up(
+        f"shuffle{seed}",
+        "--memories",
+        "2",
+        "--boot-order",
+        "shuffle",
+        "--seed",
+        str(seed),
+        disk=disk,
+    )
     running.up()
     try:
         argv = [programs / "glibc-static/hello", str(seed)]
@@ -50,8 +61,15 @@ def test_boot_order_does_not_matter(disk, programs, seed):
 
 def test_the_rendezvous_node_is_named_by_its_gid(disk, programs):
     """All but the storage node itself, which the launcher otherwise names by its LID, 3."""
-    gid = f"fe80:0000:0000:0000:{GUID_OF_LID_3[:4]}:{GUID_OF_LID_3[4:8]}:{GUID_OF_LID_3[8:12]}:{GUID_OF_LID_3[12:]}"
-    running = up("gid", "--append", f"p0:rendezvous=gid:{gid}", "--append", f"m0:rendezvous=gid:{gid}", disk=disk)
+    gid = "fe80:0000:0000:0000:" + ":".join(GUID_OF_LID_3[i : i + 4] for i in range(0, 16, 4))
+    running = up(
+        "gid",
+        "--append",
+        f"p0:rendezvous=gid:{gid}",
+        "--append",
+        f"m0:rendezvous=gid:{gid}",
+        disk=disk,
+    )
     running.up()
     try:
         argv = [programs / "glibc-static/hello", "gid"]
@@ -74,8 +92,14 @@ def test_a_memory_node_that_starts_5_s_late(disk, programs):
 
 
 def test_a_node_that_never_comes_is_named(disk):
-    line, _ = refused("never", "--memories", "2", "--delay", "m1=1000", "--boot-timeout", "15", disk=disk)
-    assert "not ready" in line and "wait" in line and ("m1" in line or "memory" in line or "node 3" in line)
+    line, _ = refused(
+        "never", "--memories", "2", "--delay", "m1=1000", "--boot-timeout", "15", disk=disk
+    )
+    assert (
+        "not ready" in line
+        and "wait" in line
+        and ("m1" in line or "memory" in line or "node 3" in line)
+    )
 
 
 def test_an_unknown_parameter_is_named_and_ignored(disk, programs):
@@ -128,7 +152,9 @@ def test_the_command_line_runs_a_dynamic_program(texts):
     host_file = "/usr/bin/cksum"
     if not os.path.exists(host_file):
         pytest.skip("no cksum")
-    done = tessera("--volume", f"{texts / 'text.small'}:/data/text", "--cwd", "/data", host_file, "text")
+    done = tessera(
+        "--volume", f"{texts / 'text.small'}:/data/text", "--cwd", "/data", host_file, "text"
+    )
     want = subprocess.run([host_file], stdin=open(texts / "text.small"), capture_output=True).stdout
     assert done.stdout.split()[:2] == want.split()[:2], done
     assert done.returncode == 0 and done.stderr == b""
@@ -158,7 +184,8 @@ def _copy(disk):
 def test_a_killed_model_is_one_line_and_status_125(disk):
     """Nothing of a cluster works without the HCA model: the run says so and ends."""
     run = subprocess.Popen(
-        [ROOT / "tessera", "run", "--no-build", "--build-dir", BUILD, "--disk", _copy(disk), "/usr/bin/busybox",
+        [ROOT / "tessera", "run", "--no-build", "--build-dir", BUILD, "--disk", _copy(disk),
+         "/usr/bin/busybox",
          "yes"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -22,8 +22,8 @@ LINES = [
     r'readlink\("/tmp/link", "file", \d+\) = 4' + TIME + "local",
     r'openat\(AT_FDCWD, "text.small", O_RDONLY, 0\) = 3' + TIME + r"storage \d+ \(1\)",
     r'openat\(AT_FDCWD, "/nosuch", O_RDONLY, 0\) = -1 ENOENT' + TIME + r"storage \d+ \(1\)",
-    r"clone\(CLONE_CHILD_CLEARTID\|CLONE_CHILD_SETTID\|SIGCHLD, NULL, NULL, 0x\w+, 0\) = (\d+)" + TIME
-    + MEMORY,
+    r"clone\(CLONE_CHILD_CLEARTID\|CLONE_CHILD_SETTID\|SIGCHLD, NULL, NULL, 0x\w+, 0\) = (\d+)"
+    + TIME + MEMORY,
     r"exit_group\(3\) = \?",
     r"wait4\(-1, \[exited with 3\], 0, NULL\) = \d+" + TIME + "local",
     r"rt_sigaction\(SIGUSR1, {sa_handler=0x\w+, sa_mask=~\[SIGRT_0 SIGRT_1\], "
@@ -47,11 +47,15 @@ def test_lines_and_who_served(pool):
     lines = lines_of(cluster, before)
     at = 0
     for want in LINES:
-        found = [i for i in range(at, len(lines)) if re.fullmatch(r"\d+ (?:" + want + ")", lines[i])]
+        found = [
+            i for i in range(at, len(lines)) if re.fullmatch(r"\d+ (?:" + want + ")", lines[i])
+        ]
         assert found, f"no {want} after line {at}:\n" + "\n".join(lines)
         at = found[0] + 1
     # Each is a whole: however many tasks there are, no line is in another one.
-    assert all(re.match(r"\d+ (\w+\(.*\) = .*|--- SIG\w+, code -?\d+: \w.* ---)$", x) for x in lines)
+    assert all(
+        re.match(r"\d+ (\w+\(.*\) = .*|--- SIG\w+, code -?\d+: \w.* ---)$", x) for x in lines
+    )
 
 
 def test_what_programs_pass_cannot_forge_lines(pool):

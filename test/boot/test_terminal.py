@@ -16,7 +16,8 @@ PROMPT = "tessera> "
 @pytest.fixture(scope="module")
 def shell():
     """One shell for all cases; each leaves it at its prompt."""
-    command = ["run", "--no-build", "--build-dir", str(BUILD), "--log-dir", str(WORK / "log" / "terminal"),
+    command = ["run", "--no-build", "--build-dir", str(BUILD), "--log-dir",
+               str(WORK / "log" / "terminal"),
                "-t", "--env", "PS1=tessera> ", "--", "/bin/busybox", "sh"]  # fmt: skip
     child = pexpect.spawn(str(ROOT / "tessera"), command, dimensions=(30, 100), timeout=LIMIT,
                           env={**os.environ, "TERM": "vt100"}, encoding="utf-8")  # fmt: skip
@@ -33,8 +34,9 @@ def answer(shell, line: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", shell.before).replace("\r\n", "\n")
 
 
-# Keys count once the shell has given the terminal to its job, some time after the echo.  So the job says that it is
-# there: a child is given the terminal before it becomes the job, and a job that fg continues before it is continued.
+# Keys count once the shell has given the terminal to its job, some time after the echo. So the job
+# says that it is there: a child is given the terminal before it becomes the job, and a job that fg
+# continues before it is continued.
 JOB = """sh -c 'trap "echo on" CONT; echo up; while :; do sleep 1; done'"""
 
 

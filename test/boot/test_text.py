@@ -10,15 +10,17 @@ APPLETS = {
     "wc": ["wc", "{}"],
     "grep": ["grep", "-c", "return", "{}"],
     "sort": ["sort", "{}"],
-    "awk": ["awk", "{ n += NF; l[length($0) % 7]++ } END { print NR, n; for (i = 0; i < 7; i++) print l[i] }",
-            "{}"],
+    "awk": ["awk", "{ n += NF; l[length($0) % 7]++ }"
+            " END { print NR, n; for (i = 0; i < 7; i++) print l[i] }", "{}"],
     "cat": ["cat", "{}"],
     "od": ["od", "-A", "x", "-t", "x1", "{}"],
 }  # fmt: skip
 
 
 def check(cluster, texts, applet, name, limit=240.0):
-    argv = ["/usr/bin/busybox"] + [a.replace("{}", name) if a == "{}" else a for a in APPLETS[applet]]
+    argv = ["/usr/bin/busybox"] + [
+        a.replace("{}", name) if a == "{}" else a for a in APPLETS[applet]
+    ]
     got = cluster.run(argv, limit=limit)
     want = on_host(argv, cwd=texts)
     assert got.status == want.status == 0, got.err

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Files in memory: every call answers as on Linux, whatever the geometry, and nothing is left behind."""
+"""Files in memory: every call answers as on Linux, whatever the geometry, and nothing is left
+behind.
+"""
 
 import os
 import shutil
@@ -181,7 +183,8 @@ def test_real_programs(cluster, programs):
     assert delta(before, cluster.stats(), "p0", "tmpfs.inodes") == 0
 
 
-@pytest.mark.parametrize("geometry", [(), ("--excache", "1M", "--memories", "2", "--vregion", "2M")],
+@pytest.mark.parametrize("geometry",
+                         [(), ("--excache", "1M", "--memories", "2", "--vregion", "2M")],
                          ids=["plain", "small-cache"])  # fmt: skip
 def test_processes_at_once(pool, programs, geometry):
     """Six processes on four CPUs change the same names and the same file."""
