@@ -157,7 +157,8 @@ check-layers check-docs check-spdx check-signposts check-assertions check-voice:
 # T=FOLDER: that folder only, listed in scripts/locks-checked.txt or not.
 check-locks: $(venv_stamp)
 	$(Q)+for role in $(ROLES); do $(call build,$$role) commands || exit; done
-	$(Q)$(PYTHON) $(srctree)/scripts/check-locks.py --root $(srctree) --build $(O) $(filter-out *,$(T))
+	$(Q)$(PYTHON) $(srctree)/scripts/check-locks.py --root $(srctree) \
+		--build $(O) $(filter-out *,$(T))
 
 check-sparse: $(venv_stamp)
 	$(Q)$(install_deps) test

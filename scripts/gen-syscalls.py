@@ -10,13 +10,15 @@ import sys
 
 MAX_ARGUMENTS = 6
 KIND = re.compile(r"[a-z]+(-[a-z]+)*(:[a-z]+)?")
-# How test/user/sysfuzz draws arguments of these kinds; of other flags as hex, of the rest as pointers.
+# How test/user/sysfuzz draws arguments of these kinds: other flags as hexadecimal numbers, the
+# rest as pointers.
 FUZZ_LETTERS = {
-    "int": "d", "uint": "u", "long": "l", "hex": "x", "octal": "o", "mode": "o", "fd": "f", "path": "s",
-    "bytes": "b", "bytes:out": "b", "iovecs": "i", "iovecs:out": "i", "strings": "v", "timespec": "t",
-    "timespecs": "n", "signal": "d", "access": "d", "sigmask-how": "d", "clock": "d", "resource": "d",
-    "futex-op": "d", "fcntl": "d", "ioctl": "x", "prctl": "d", "arch-prctl": "x", "whence": "d", "advice": "d",
-    "family": "d", "fcntl-argument": "l", "prctl-argument": "l",
+    "int": "d", "uint": "u", "long": "l", "hex": "x", "octal": "o", "mode": "o", "fd": "f",
+    "path": "s", "bytes": "b", "bytes:out": "b", "iovecs": "i", "iovecs:out": "i", "strings": "v",
+    "timespec": "t", "timespecs": "n", "signal": "d", "access": "d", "sigmask-how": "d",
+    "clock": "d", "resource": "d", "futex-op": "d", "fcntl": "d", "ioctl": "x", "prctl": "d",
+    "arch-prctl": "x", "whence": "d", "advice": "d", "family": "d", "fcntl-argument": "l",
+    "prctl-argument": "l",
 }
 
 
@@ -87,7 +89,9 @@ def emit_md(entries):
 def emit_fuzz(entries):
     print("/* Made by scripts/gen-syscalls.py from syscall.tbl: do not edit. */")
     for nr, name, _, kinds, _, _ in entries:
-        letters = "".join(FUZZ_LETTERS.get(k, "x" if k.startswith("flags:") else "p") for k in kinds)
+        letters = "".join(
+            FUZZ_LETTERS.get(k, "x" if k.startswith("flags:") else "p") for k in kinds
+        )
         print(f'{{ {nr}, "{name}", "{letters}" }},')
 
 

@@ -105,7 +105,8 @@ def test_layers_accept_the_tree(tree):
         ("monitors/processor/mm/x.c", "#include <processor/mm/y.h>\n", "its own headers by quotes"),
         ("monitors/processor/mm/x.c", "#include <processor/vfs/file.h>\n", "mm/ lies below vfs/"),
         ("monitors/processor/vdso/x.c", "#include <processor/vfs/file.h>\n", "lies below vfs/"),
-        ("monitors/processor/mm/y.h", "#pragma once\n#include <processor/vfs/file.h>\n", "below vfs/"),
+        ("monitors/processor/mm/y.h", "#pragma once\n#include <processor/vfs/file.h>\n",
+         "below vfs/"),
         ("monitors/processor/new/x.c", "#include <processor/vfs/file.h>\n", "new has no layer"),
         ("monitors/processor/excache/x.c", "#include <managers/placement.h>\n", "is told what"),
         ("monitors/processor/mm/y.c", '#include "y_private.h"\n#include "y.h"\n', "its own header"),
@@ -187,7 +188,11 @@ def commands(tree, source):
 
 def check_locks(tree, body, *args, attributes=""):
     """The checker's answer for one function of the folder kernel/."""
-    write(tree, "kernel/x.c", f"{LOCKED}\nvoid f(struct set *s) {attributes};\nvoid f(struct set *s)\n{{{body}}}\n")
+    write(
+        tree,
+        "kernel/x.c",
+        f"{LOCKED}\nvoid f(struct set *s) {attributes};\nvoid f(struct set *s)\n{{{body}}}\n",
+    )
     commands(tree, "kernel/x.c")
     (tree / "scripts").mkdir(exist_ok=True)
     (tree / "scripts/locks-checked.txt").write_text("# all\nkernel\n")
@@ -212,7 +217,8 @@ def test_locks_accept(tree):
         ("mutex_lock(&s->m); if (s->k) return; mutex_unlock(&s->m);", "not held on every path"),
         ("if (!mutex_trylock(&s->m)) s->k = 1; else mutex_unlock(&s->m);", "writing variable 'k'"),
         ("rwsem_read_lock(&s->s); s->r = 1; rwsem_read_unlock(&s->s);", "writing variable 'r'"),
-        ("rwsem_write_lock(&s->s); rwsem_downgrade(&s->s); s->r = 1; rwsem_read_unlock(&s->s);", "'r'"),
+        ("rwsem_write_lock(&s->s); rwsem_downgrade(&s->s); s->r = 1; rwsem_read_unlock(&s->s);",
+         "'r'"),
     ],
 )
 def test_locks_refuse(tree, body, said):
