@@ -86,7 +86,7 @@ gdb: all
 
 # --- test
 
-# What the machine lacks; it takes less than a second when that is nothing.
+# Install the packages that the machine lacks; less than a second when it lacks none.
 install_deps = $(srctree)/scripts/install-deps.sh
 
 run_tests = O=$(O) MAKE="$(MAKE)" $(PYTHON) $(srctree)/scripts/run-tests.py
@@ -130,7 +130,7 @@ fuzz: $(venv_stamp)
 	$(Q)+$(MAKE) $(jobs) -f $(srctree)/test/fuzz/build.mk srctree=$(srctree) O=$(O)/fuzz \
 		T='$(T)' FUZZ_SECONDS=$(SECONDS) run
 
-# What a user would run: without the run-time checks of our own rules.
+# Measure the release build: without the run-time checks of our own rules.
 bench: $(venv_stamp)
 	$(Q)$(install_deps)
 	$(Q)+$(MAKE) O=$(O)/release DEBUG=n KTEST=n all

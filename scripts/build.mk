@@ -62,7 +62,7 @@ ifneq ($(building),)
 kconfig_files := $(shell find $(srctree) -name 'Kconfig*' -not -path '$(srctree)/build/*' \
 	-not -path '*/.git/*')
 
-# What make variables switch on, besides the .config (UBSAN=1, KTEST=n, DEBUG=n).
+# Options that make variables switch on, besides the .config (UBSAN=1, KTEST=n, DEBUG=n).
 config_overrides := $(if $(filter 1 y,$(UBSAN)),UBSAN=y) $(if $(filter n 0,$(KTEST)),KTEST=n) \
 	$(if $(filter n 0,$(DEBUG)),DEBUG=n)
 override_stamp := $(O)/.config-overrides

@@ -79,7 +79,7 @@ UPWARD = {
     ("signal/deliver.c", "syscall/strace.h"),
 }
 ROLES = {"processor", "memory", "storage"}
-# What a freestanding compiler provides itself.
+# Headers that a freestanding compiler provides itself.
 FREESTANDING = {"stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "limits.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[>"]')
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)")

@@ -83,7 +83,7 @@ def verdict(role: str, cpus: int, status: int | None, text: str) -> tuple[int, l
     wrong = []
     for i, m in enumerate(cases):
         if m[1] == "not ok":
-            # What the case said about itself stands before its line.
+            # The messages of the case stand before its line.
             start = lines.index(m.string)
             said = [line for line in lines[max(0, start - 6) : start] if line.startswith("#")]
             wrong.append("\n".join([*said, m.string]))

@@ -9,7 +9,7 @@ from boot import by_shape, delta, on_host, total
 SMALL_CACHE = ("--excache", "2M")
 SHAPES = by_shape(long="two-memories")
 
-# What must be as before when all programs have ended.
+# These gauges must be as before when all programs have ended.
 GAUGES = [
     "excache.space_objects", "memory.spaces", "memory.vregions", "memory.vmas",
     "memory.frames_used",

@@ -63,7 +63,7 @@ def typical(text):
     return float(row.group(3))
 
 
-# What the model's QUERY_DEV_CAP and QUERY_PORT become; nothing that it has not (windows, TSO, RSS).
+# Linux's view of the model's QUERY_DEV_CAP and QUERY_PORT: no windows, TSO or RSS.
 ATTRIBUTES = {
     "fw_ver": "2.42.5000", "phys_port_cnt": "1", "atomic_cap": "ATOMIC_HCA (1)", "max_mw": "0",
     "max_qp_wr": "16351", "max_sge": "32", "max_cqe": "65535", "max_qp_rd_atom": "16",

@@ -44,7 +44,7 @@ t=$($b mktemp -d ./XXXXXX) && [ -d $t ] && $b rmdir $t && echo mktemp
 $b rm -rf copy exact out; $b rm -rf moved src; $b ls
 """
 
-# What test/user/mounts.c prints: nothing on Linux is mounted like this.
+# The output of test/user/mounts.c, written down here: no Linux is mounted like this.
 MOUNTS = """\
 open("/data/to-tmp", O_RDONLY) = -1 No such file or directory
 fd = open("/data/to-tmp", O_CREAT | O_RDWR, 0644) = 3

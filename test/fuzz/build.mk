@@ -2,8 +2,9 @@
 #
 # Build and run the fuzzers: called by the top Makefile with srctree=, O=, T= and FUZZ_SECONDS=.
 #
-# Every test/fuzz/<name>_fuzz.c is one target, with LLVMFuzzerTestOneInput(). What it links beyond
-# lib/ and the kernel shim is said in a test/fuzz/<area>.mk, in the words of test/host/build.mk:
+# Every test/fuzz/<name>_fuzz.c is one target, with LLVMFuzzerTestOneInput(). A
+# test/fuzz/<area>.mk lists the objects that it links beyond lib/ and the kernel shim, in the words
+# of test/host/build.mk:
 #	ext4_fuzz-folders := fs/bcache fs/ext4
 #	ext4_fuzz-objs    := test/host/x.o
 #	ext4_fuzz-max-len := 65536

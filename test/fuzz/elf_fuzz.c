@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program loader's reader: the input is a file.  What it accepts must keep its promises.
+ * The program loader's reader: the input is a file.  An accepted file must have
+ * every property that elf.h names.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -2,13 +2,15 @@
 /*
  * Fuzz the ext4 reader with damaged disks.
  *
- * Images:	made by mke2fs when the fuzzer starts, from a small tree, in every layout that the
- *		reader has code for; identifiers and times are fixed, so an input means the same in
- *		every run.  Half of them have no metadata checksums, so that damage gets past them.
- * Input:	byte 0 chooses the image; then patches of 5 bytes: place (3, little-endian), value,
- *		and how it is applied (replace, xor, add, or 4 bytes at once). Places count only
- *		bytes in the parts of the image that are in use.
- * Checks:	the sanitizers'; that every walk ends; that nothing stays held (the leak checker).
+ * mke2fs makes the images when the fuzzer starts, from a small tree, in every layout that the
+ * reader has code for; identifiers and times are fixed, so an input means the same in every run.
+ * Half of the images have no metadata checksums, so that damage gets past them.
+ *
+ * Byte 0 of the input chooses the image; patches of 5 bytes follow: place (3, little-endian),
+ * value, and how it is applied (replace, xor, add, or 4 bytes at once). Places count only bytes in
+ * the parts of the image that are in use.
+ *
+ * Checked are: the sanitizers' rules; that every walk ends; that nothing stays held (leak checker).
  */
 #include <drivers/blkdev.h>
 #include <errno.h>

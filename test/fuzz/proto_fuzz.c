@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Every decoder of the memory monitors' messages: the first byte says which, the rest is the
- * message. Whatever decodes must encode back to the same bytes.
+ * message. A message that decodes must encode back to the same bytes.
  */
 #include <stdint.h>
 #include <stdlib.h>

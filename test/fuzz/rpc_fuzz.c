@@ -3,14 +3,14 @@
  * Fuzz RPC: the decoders, and the receive paths of a session and of datagrams as a hostile peer
  * sees them.
  *
- * Input:	a list of commands: put bytes into the ring, deliver an immediate, submit a call,
- *		give one up; deliver a datagram, begin, repeat and end a call by datagram, answer a
- *		request that was kept. A stub device takes what is posted and delivers what the
- *		input says.
- * Property:	every call is done exactly once and released exactly once, every request that
- *		reached a handler is answered once, slots and buffers come back, what decodes
- *		encodes back, and a reply by datagram is taken only if its sender, its id and its
- *		incarnations are right.
+ * The input is a list of commands: put bytes into the ring, deliver an immediate, submit a call,
+ * give one up; deliver a datagram, begin, repeat and end a call by datagram, answer a request that
+ * was kept. A stub device takes the posted work and delivers the completions that the input names.
+ *
+ * Invariants:	every call is done exactly once and released exactly once, every request that
+ *		reached a handler is answered once, slots and buffers come back, a message that
+ *		decodes encodes back, and a reply by datagram is taken only if its sender, its id
+ *		and its incarnations are right.
  */
 #include <stdlib.h>
 

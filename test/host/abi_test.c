@@ -29,7 +29,7 @@ static const struct abi_number ours[] = {
 #include <generated/abi_numbers.h>
 };
 
-/* What no installed header may be asked for, and why. */
+/* Names that the installed headers may lack, and why. */
 static const char *const unknown[] = {
 	"ARCH_CET_STATUS", /* was never in a release */
 	"FUTEX2_PRIVATE",  /* since Linux 6.7 */

@@ -49,7 +49,7 @@ static void addresses(struct ktest *t)
 		{ { .dlid = 3 }, { .dlid = 4 }, false },
 		{ { .dgid = GID(1) }, { .dgid = GID(1) }, true },
 		{ { .dgid = GID(1) }, { .dgid = GID(2) }, false },
-		/* What only one of them knows does not count. */
+		/* A field that only one of them knows does not count. */
 		{ { .dlid = 3, .dgid = GID(1) }, { .dlid = 3 }, true },
 		{ { .dlid = 3, .dgid = GID(1) }, { .dgid = GID(1) }, true },
 		{ { .dlid = 3, .dgid = GID(1) }, { .dlid = 3, .dgid = GID(2) }, false },

@@ -2,7 +2,8 @@
 /*
  * Run KTEST suites on the host as cmocka tests.
  *
- * Use:		<program> [GLOB]; GLOB matches "suite.case" ("lib.*,proto.pm.*").
+ * <program> [GLOB]: GLOB matches "suite.case" ("lib.*,proto.pm.*").
+ *
  * Flow:	walk the .ktest section, make one cmocka test of each case that matches, run them.
  *		A case notes its failures through ktest_fail(); the wrapper fails the cmocka test
  *		once the case has returned, so threads of a case may fail it too.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * SIGALRM again and again, to interrupt a call that waits. A single alarm is not enough, whatever
- * its time: who loses the processor before the call has it behind him when the call begins. So a
- * call between alarms_start() and alarms_end() must have no end of its own, or one that is far
- * away.
+ * its time: a process that loses the CPU just before its call takes the alarm before the call
+ * begins. So a call between alarms_start() and alarms_end() must have no end of its own, or one
+ * that is far away.
  */
 #pragma once
 
@@ -29,8 +29,8 @@ static inline void alarms_handler(int signo)
 }
 
 /*
- * With SA_RESTART in @flags the call goes on, so somebody else must end it: when it has been
- * interrupted some times, a byte is written to @tell, which is -1 if nobody waits for that.
+ * With SA_RESTART in @flags the call goes on, so another process must end it: after some
+ * interruptions the handler writes a byte to @tell; -1: no process waits for that.
  */
 static inline void alarms_start(int flags, int tell)
 {
@@ -43,9 +43,7 @@ static inline void alarms_start(int flags, int tell)
 	CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
 }
 
-/*
- * Around the call: what it has returned, and its errno. What is printed must not be interrupted.
- */
+/* After the call: its result and errno.  No alarm may interrupt the printing that follows. */
 static inline long alarms_end(long ret)
 {
 	const struct itimerval never = { 0 };

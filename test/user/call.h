@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a call returned, as text that is the same on Tessera and on Linux. With glibc only: it
- * knows errors by name.
+ * A call's result as text that is the same on Tessera and on Linux. With glibc only: it knows
+ * errors by name.
  */
 #pragma once
 

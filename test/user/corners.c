@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the fuzzer of system calls has found, one case each.  Prints the same on Linux.
+ * Findings of the fuzzer of system calls, one case each.  Prints the same on Linux.
  */
 #include "user.h"
 

@@ -183,8 +183,8 @@ static int between(long low, long value, long high)
 }
 
 /*
- * What is told in different places must be the same within some hundredths of a second, and the
- * time that goes by from the first place to the last one.
+ * Different calls report the same times within some hundredths of a second, plus the time that
+ * goes by from the first call to the last one.
  */
 static void agree(void)
 {

@@ -244,7 +244,7 @@ static void signals(void)
 
 	CHECK(pipe(fds) == 0);
 	interrupted(fds);
-	/* Who waits can be killed. */
+	/* A waiting process can be killed. */
 	pid = child();
 	if (!pid)
 		_exit((int)read(fds[0], buf, 1));

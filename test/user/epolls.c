@@ -34,7 +34,7 @@ static int by_data(const void *a, const void *b)
 	return (x->data.u64 > y->data.u64) - (x->data.u64 < y->data.u64);
 }
 
-/* What is ready, sorted. */
+/* Print the descriptors that are ready, sorted. */
 static void show_max(const char *what, int ep, int max, int timeout)
 {
 	struct epoll_event ev[16];

@@ -62,7 +62,7 @@ static void forget(unsigned int first, unsigned int nr)
 	memset(&expect[first], 0, nr * sizeof(expect[0]));
 }
 
-/* What a process does to its layout: each kind in some of them. */
+/* Change the layout of some processes: each kind of change in some of them. */
 static void change_layout(unsigned int node)
 {
 	char *at = (char *)memory;

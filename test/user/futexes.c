@@ -206,7 +206,7 @@ static void robust(void)
 	result("set, size", syscall(SYS_set_robust_list, self, 16));
 	result("get, nobody", syscall(SYS_get_robust_list, 1 << 30, &head, &len));
 	result("get, nowhere", syscall(SYS_get_robust_list, 0, 8, &len));
-	/* What lies there when the program ends leads nowhere. */
+	/* The robust list that is set when the program ends leads nowhere. */
 	result("set nonsense", syscall(SYS_set_robust_list, 0x7fff00001234, 24));
 }
 

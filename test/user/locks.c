@@ -69,7 +69,7 @@ static void ask(const char *what, int fd, int cmd, int type, off_t start, off_t 
 	putchar('\n');
 }
 
-/* What another process finds, over the first @n bytes: one letter each. */
+/* Print the locks that another process sees over the first @n bytes: one letter each. */
 static void map(const char *what, int fd, int n)
 {
 	const pid_t pid = child();

@@ -4,8 +4,8 @@
  * hold.
  *
  * mapping [ROUNDS] [SEED]: a random walk over one area, every page checked after every step that
- * could have changed it; then named cases. What must not be readable is probed without signals: as
- * a path for access(2), which answers EFAULT.
+ * could have changed it; then named cases. Memory that must not be readable is probed without
+ * signals: as a path for access(2), which answers EFAULT.
  */
 #include "user.h"
 

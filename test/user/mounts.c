@@ -3,9 +3,8 @@
  * Paths from one file system into another. The image has links from the root into /tmp and /dev,
  * and files below its own /tmp, which show through.
  *
- * Usage:	mounts; /data has to-tmp -> /tmp/made, to-null -> ../dev/null, to-dots ->
- *		/tmp/../data/text.small, loop1 -> /tmp/loop2, and text.small; the image's /tmp has
- *		shown/text.
+ * /data has to-tmp -> /tmp/made, to-null -> ../dev/null, to-dots -> /tmp/../data/text.small,
+ * loop1 -> /tmp/loop2, and text.small; the image's /tmp has shown/text.
  */
 #include "user.h"
 
@@ -93,7 +92,7 @@ int main(void)
 	T(size_of("/tmp/../data/../tmp/./made"));
 	T(size_of("/dev/../tmp/made"));
 	T(size_of("/dev/shm/../../tmp/made"));
-	/* What the image has under /tmp. */
+	/* The image's own files under /tmp. */
 	T(size_of("/tmp/shown/text") == size_of("/data/text.small"));
 	T(size_of("/tmp/shown/../made"));
 	T(count("/tmp", "shown"));

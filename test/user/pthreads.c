@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the C library makes of futexes: mutexes, condition variables, barriers, rwlocks,
- * semaphores, once; between threads, and in shared memory between processes; robust mutexes whose
- * owner dies. Prints the same on both.
+ * The C library's locks, which are made of futexes: mutexes, condition variables, barriers,
+ * rwlocks, semaphores, once; between threads, and in shared memory between processes; robust
+ * mutexes whose owner dies. Prints the same on both.
  */
 #include "state.h"
 #include "user.h"

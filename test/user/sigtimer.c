@@ -152,7 +152,7 @@ static void posix_timers(void)
 		printf("over: %ld %ld\n", v.it_value.tv_nsec, v.it_interval.tv_nsec);
 		CHECK(timer_delete(t) == 0);
 	}
-	/* What passes while the signal waits is the overrun. */
+	/* Expirations while the signal is pending count as overrun. */
 	count = 0;
 	sigemptyset(&s);
 	sigaddset(&s, SIGRTMIN);

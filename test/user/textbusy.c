@@ -137,7 +137,7 @@ int main(int argc, char **argv)
 	said("when that has ended", fd);
 	close(fd);
 
-	/* What has no name may be executed by who holds it open. */
+	/* A process may execute a file without a name that it holds open. */
 	mem = memfd_create("prog", 0);
 	CHECK(mem >= 0);
 	copy_to(mem);

@@ -2,7 +2,7 @@
 /*
  * Much data in files of a tmpfs: written, read, mapped, cut, copied, and its limits.
  *
- * Usage:	tmpdata DIR MEGABYTES, or tmpdata DIR limits
+ *	tmpdata DIR MEGABYTES, or tmpdata DIR limits
  */
 #include "user.h"
 

@@ -3,7 +3,7 @@
  * Every call that changes files, in an empty directory of a tmpfs: prints what each answers, so
  * that two runs can be compared byte for byte.
  *
- * Usage:	tmpfs DIR [GROUP]
+ *	tmpfs DIR [GROUP]
  */
 #include <dirent.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
  * or fail with an errno that a race explains; contents are never torn inside an O_APPEND record,
  * and all can be removed at the end.
  *
- * Usage:	tmprace DIR PROCESSES ROUNDS
+ *	tmprace DIR PROCESSES ROUNDS
  */
 #include "user.h"
 

@@ -191,8 +191,8 @@ static void pages(void)
 }
 
 /*
- * What a program may try; only on a kernel where it is refused: Linux lets a program shoot its own
- * foot.
+ * Try to change the pages of the vDSO, where the kernel refuses it: Linux lets a program shoot its
+ * own foot.
  */
 static void attack(void)
 {

@@ -5,10 +5,10 @@
  * Flow:	the BlueFlame page of a UAR is BF_BUFS buffers of BF_BUF bytes (two to
  *		a register).  Stores collect in a buffer; when the entry that its
  *		first words describe is whole, in units of 64 bytes, it counts as a
- *		doorbell of its QP.
- * Model:	a driver leaves the entry in the send queue as well, so it is run from
- *		there; the copy is compared with it, because a board would run the
- *		copy.  One that differs, or that names no entry of ours, is counted
+ *		doorbell of its QP.  A driver leaves the entry in the send queue as
+ *		well, so the model runs it from there, and compares the copy with it,
+ *		because a board would run the copy.
+ * Failure:	a copy that differs, or that names no entry of ours, is counted
  *		(bad_blueflames) and is a plain doorbell.
  * Limits:	a store to the buffer's start begins anew, so a copy that was left
  *		unfinished does no harm.  Pages get memory when they are first written.

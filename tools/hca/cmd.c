@@ -96,7 +96,7 @@ static const struct cmd_desc *cmd_find(uint16_t op)
 }
 
 /* Run @c, whose mailboxes are guest addresses in in_param and out_param. */
-enum hca_status cmd_run(struct hca *h, struct cmd *c)
+static enum hca_status cmd_run(struct hca *h, struct cmd *c)
 {
 	static const uint8_t no_input[MAILBOX]; /* a mailbox that the caller may leave out */
 	const struct cmd_desc *d = cmd_find(c->op);

@@ -366,7 +366,7 @@ static const struct {
 };
 
 /* Run one command; *reply is allocated, and NULL only without memory. */
-void control_exec(struct loop *l, char *line, int fd, char **reply)
+static void control_exec(struct loop *l, char *line, int fd, char **reply)
 {
 	char *w[MAX_WORDS + 1] = { NULL }, *save;
 	size_t n = 0;

@@ -6,13 +6,13 @@
  *		an event.  Arming with an entry that no event has told of yet
  *		fires at once; an entry that an event has told of does not fire
  *		again, although the program may not have polled it (a program
- *		arms first and polls then).
- * Moderation:	with a period, an event waits until max_count entries are
- *		untold or the period since the first of them is over.  A count of
- *		0 means the period alone, 1 (or no period) no moderation.
+ *		arms first and polls then).  With a moderation period, an event waits
+ *		until max_count entries are untold or the period since the first of
+ *		them is over.  A count of 0 means the period alone, 1 (or no period)
+ *		no moderation.
  * Ordering:	an entry's body is stored before its owner byte (release).
- * Failure:	an entry that does not fit, or that fault injection lets not fit, breaks
- *		the queue: event CQ_ERROR, and nothing more is written to it.
+ * Failure:	an entry that finds the queue full (or that fault injection says does)
+ *		breaks the queue: event CQ_ERROR, and nothing more is written to it.
  */
 #include "hca.h"
 
@@ -120,7 +120,7 @@ static void cqe_encode(const struct completion *c, struct hw_cqe *e, uint8_t own
 	e->len = cpu_to_be32(c->len);
 }
 
-/* What the owner bit of entry @index says when the device has written it. */
+/* The owner bit of entry @index once the device has written it. */
 static uint8_t cq_owner(uint32_t index, unsigned log_size)
 {
 	return (index >> log_size) & 1 ? CQE_OWNER : 0;

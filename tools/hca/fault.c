@@ -2,23 +2,23 @@
 /*
  * HCA model: faults of a board and of its port.
  *
- * Kill:	a port goes silent: what it sends and what is sent to it vanishes,
- *		and no event tells either side (link down does tell).
- * Bandwidth:	copies from and to a port take tokens from its bucket; a WQE that
- *		finds too few waits for them.  A slice is at most the burst.
- * Loss:	a share of the datagrams that a port sends vanishes, those of QP0 and
- *		QP1 excepted; the sender is told that they have gone.
- * Overrun:	the next N completions of a port, of whichever queues, find no room.
- * Duplicate:	a share of the packets that QP0, QP1 or UD QPs of a port send arrives
- *		twice in a row.
- * Error:	the next N messages that connections of a port send end with a given
- *		syndrome without being sent; the peer is not told.
- * Command:	the next N commands of an opcode end with a given status without
- *		being executed, or never end: GO stays set until the reset.
- * Event:	one of any type, for an object that need not exist.
- * Catastrophe:	the board stops: its error buffer becomes non-zero, event 08 is
- *		the last thing that it says, commands and doorbells have no effect
- *		and its port is down, until the driver resets it.
+ *	kill		the port goes silent: packets from and to it vanish, and no event
+ *			tells either side (link down does tell)
+ *	bandwidth	copies from and to a port take tokens from its bucket; a WQE that
+ *			finds too few waits for them; a slice is at most the burst
+ *	loss		a share of the datagrams that a port sends vanishes, those of QP0
+ *			and QP1 excepted; the sender is told that they have gone
+ *	overrun		the next N completions of a port, in any queue, find no room
+ *	duplicate	a share of the packets that QP0, QP1 or UD QPs of a port send
+ *			arrives twice in a row
+ *	error		the next N messages that connections of a port send end with a
+ *			given syndrome without being sent; the peer is not told
+ *	command		the next N commands of an opcode end with a given status without
+ *			being executed, or never end: GO stays set until the reset
+ *	event		one event of any type, for an object that need not exist
+ *	catastrophe	the board stops: its error buffer becomes non-zero, event 08 is its
+ *			last word, commands and doorbells have no effect and its port is
+ *			down, until the driver resets it
  */
 #include "hca.h"
 

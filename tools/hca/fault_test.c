@@ -65,7 +65,7 @@ static void delays_are_by_class(struct ktest *t)
 	}
 }
 
-/* What comes behind a slow WQE is slow as well: a queue keeps its order. */
+/* The WQEs behind a slow one are slow as well: a queue keeps its order. */
 static void delayed_class_keeps_the_order(struct ktest *t)
 {
 	struct fixture r;

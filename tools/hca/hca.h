@@ -454,7 +454,6 @@ struct cmd {
 	uint64_t out_imm;
 };
 void cmd_run_hcr(struct hca *h);
-enum hca_status cmd_run(struct hca *h, struct cmd *c);
 #define MAILBOX 4096u
 
 /* cmd_sys.c */
@@ -608,7 +607,6 @@ void stream_init(struct stream *s, struct hca *h, uint32_t pd, uint32_t need, co
 enum mr_fault stream_check(struct hca *h, uint32_t pd, uint32_t need, const struct sge *sge,
 			   unsigned nr, uint64_t len);
 void stream_skip(struct stream *s, uint64_t n);
-uint8_t *stream_next(struct stream *s, uint64_t *len);
 bool stream_put(struct stream *s, const uint8_t *buf, uint64_t len);
 bool stream_get(struct stream *s, uint8_t *buf, uint64_t len);
 enum copy_fault {
@@ -665,12 +663,6 @@ struct packet {
 	uint32_t len;
 };
 enum run_result ud_run_head(struct qp *qp, struct wqe *w);
-enum ud_result {
-	UD_DONE,
-	UD_NO_RECV, /* the one target has no receive WQE: worth waiting a little */
-};
-enum ud_result ud_deliver(struct hca *from, const struct packet *p, bool may_wait);
-bool ud_receive(struct qp *qp, const struct packet *p);
 
 /* mcg.c */
 enum hca_status cmd_read_mcg(struct hca *h, struct cmd *c);

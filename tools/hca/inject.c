@@ -2,13 +2,13 @@
 /*
  * HCA model: fault injection on connections.
  *
- * Delay:	a WQE is stamped when its doorbell comes (due = now + the delay
- *		of its class of traffic, and never before its predecessor) and
- *		executed when it is due; the acknowledgement is not delayed.
- * Hold:	WQEs between two LIDs rest until the release.
- * Break:	both QPs of a connection enter the error state: the head WQE
- *		completes with "retries exceeded", everything else is flushed.
- * Link:	a port goes down and comes back.
+ *	delay	a WQE is stamped when its doorbell comes (due = now + the delay of its
+ *		class of traffic, and never before its predecessor) and executed when it
+ *		is due; the acknowledgement is not delayed
+ *	hold	WQEs between two LIDs rest until the release
+ *	break	both QPs of a connection enter the error state: the head WQE completes
+ *		with "retries exceeded", everything else is flushed
+ *	link	a port goes down and comes back
  */
 #include "hca.h"
 

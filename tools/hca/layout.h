@@ -381,7 +381,7 @@ struct hw_eqe {
 HW_SIZE(hw_eqe, 32);
 HW_AT(hw_eqe, data, 4);
 
-/* What data[] of an entry holds, by type. */
+/* The contents of an entry's data[], by type. */
 struct hw_ev_cmd {
 	be16_t rsvd00;
 	be16_t token;
@@ -491,7 +491,7 @@ struct hw_wqe_data {
 } __packed;
 HW_SIZE(hw_wqe_data, 16);
 
-/* What a receive WQE of a shared queue begins with. */
+/* The beginning of a receive WQE of a shared queue. */
 struct hw_srq_wqe {
 	be16_t rsvd00;
 	be16_t next;

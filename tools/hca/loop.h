@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * HCA model: the event loop and what hangs on it: VMs, interrupt channels and
+ * HCA model: the event loop and its sources of events: VMs, interrupt channels and
  * the control socket.
  */
 #pragma once
@@ -30,6 +30,7 @@ bool loop_add(struct loop *l, struct watch *w, uint32_t events);
 void loop_change(struct loop *l, struct watch *w, uint32_t events);
 void loop_remove(struct loop *l, struct watch *w);
 void loop_run(struct loop *l);
+/* One turn without waiting, for tests. */
 void loop_poll(struct loop *l);
 
 /* qtest.c: interrupts through QEMU's qtest socket */
@@ -54,11 +55,11 @@ struct vfio_dev;
 struct vfio_dev *vfio_create(struct loop *l, const struct vm_options *o, const char **why);
 bool vfio_listen(struct vfio_dev *d, const char *path);
 bool vfio_serve(struct vfio_dev *d, int fd);
-void vfio_destroy(struct vfio_dev *d);
 void vfio_close_all(void);
+/* For tests: end one device. */
+void vfio_destroy(struct vfio_dev *d);
 
 /* control.c */
 bool control_listen(struct loop *l, const char *path);
 bool scenario_start(struct loop *l, const char *path);
-void control_exec(struct loop *l, char *line, int fd, char **reply);
 void control_close(void);

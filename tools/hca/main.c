@@ -3,7 +3,7 @@
  * tessera-hca: a ConnectX-3 for each VM, and the InfiniBand subnet between them.
  *
  * The process needs no privilege: it drops its capabilities, cannot gain new
- * ones, and dies with whoever started it.
+ * ones, and dies with its parent.
  * See:	docs/tools/hca.md
  */
 #include "loop.h"

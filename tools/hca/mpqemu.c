@@ -2,12 +2,11 @@
 /*
  * HCA model: front end for QEMU's multi-process protocol (x-pci-proxy-dev).
  *
- * Wire:	a 16-byte header {int cmd; pad; size_t size} and `size` bytes, in
- *		host byte order; descriptors ride by SCM_RIGHTS.  Every access
- *		waits for a RET, so what a doorbell triggers within its budget is
- *		done when the store retires.
- * Failure:	a message that makes no sense ends this VM's attachment and
- *		nobody else's.
+ * Flow:	a message is a 16-byte header {int cmd; pad; size_t size} and `size`
+ *		bytes, in host byte order; descriptors come along by SCM_RIGHTS.  QEMU
+ *		waits for a RET to every access, so the work that a doorbell triggers
+ *		within its budget is done when the guest's store ends.
+ * Failure:	a message that makes no sense ends this VM's attachment, and no other.
  */
 #include "loop.h"
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * HCA model: a capture file of what crossed the fabric.
+ * HCA model: a capture file of the packets that crossed the fabric.
  *
- * Format:	pcap with nanoseconds, Ethernet; each packet as RoCE version 2
- *		would carry it (IPv4, UDP port 4791, BTH, ...), so that Wireshark and
- *		scapy dissect it.  The LID is in the MAC address (02:00:00:00:hi:lo)
- *		and in the IP address (10.0.hi.lo).  The invariant CRC is right.
+ * The file is a pcap with nanoseconds, of Ethernet; each packet looks as RoCE
+ * version 2 would carry it (IPv4, UDP port 4791, BTH, ...), so that Wireshark and
+ * scapy dissect it.  The LID is in the MAC address (02:00:00:00:hi:lo) and in the
+ * IP address (10.0.hi.lo).  The invariant CRC is right.
+ *
  * Flow:	a message is written when it is complete, as the packets that a
  *		wire would have seen, the answer included; the model itself copies
  *		from memory to memory.

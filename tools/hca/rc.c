@@ -11,7 +11,7 @@
  *		retry; an empty receive queue an RNR timer; what is left after
  *		the last retry, and every protection error, completes the WQE in
  *		error.  UC drops instead.
- * Timing:	the ack timeout is four times the nominal one, which the
+ *		The ack timeout is four times the nominal one, which the
  *		specification allows: guests under emulation stall for 100 ms.
  * Limits:	one turn moves at most *bytes; a longer message goes on later.
  */
@@ -66,7 +66,7 @@ static enum run_result finish(struct qp *qp, const struct wqe *w)
 	return RUN_NEXT;
 }
 
-/* Nobody acknowledged. */
+/* The acknowledgement did not come. */
 static enum run_result lost(struct qp *qp, const struct wqe *w)
 {
 	uint64_t ns = NSEC_PER_SEC; /* a timeout of zero never gives up: look now and then */

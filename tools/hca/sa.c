@@ -4,8 +4,8 @@
  * ClassPortInfo, PathRecord, MCMemberRecord.
  *
  * Limits:	MAX_GROUPS multicast groups; a table answer is one RMPP segment, and says
- *		TOO_MANY when there is more than fits.  What acknowledges, stops or aborts
- *		a segmented transfer is taken without an answer: there is none to go on.
+ *		TOO_MANY when there is more than fits.  A MAD that acknowledges,
+ *		stops or aborts a segmented transfer gets no answer: none is under way.
  * Failure:	SA status in the upper byte of the MAD status.
  */
 #include "hca.h"

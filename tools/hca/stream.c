@@ -59,7 +59,7 @@ void stream_skip(struct stream *s, uint64_t n)
  * Where the next bytes are; *len shrinks to what is contiguous.  NULL: the list
  * ended, or the memory cannot be reached.  Advance with stream_skip().
  */
-uint8_t *stream_next(struct stream *s, uint64_t *len)
+static uint8_t *stream_next(struct stream *s, uint64_t *len)
 {
 	const struct sge *g;
 

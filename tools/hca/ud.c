@@ -26,6 +26,11 @@
 #define MLX_SLR      BIT(16)
 #define METHOD_REPLY 0x80u
 
+enum ud_result {
+	UD_DONE,
+	UD_NO_RECV, /* the one target has no receive WQE: worth waiting a little */
+};
+
 static bool is_multicast(uint16_t dlid)
 {
 	return dlid >= LID_MCAST_BASE && dlid != LID_PERMISSIVE;
@@ -64,7 +69,7 @@ static bool wanted(struct qp *qp, const struct packet *p)
 }
 
 /* Put the packet into @qp's next receive WQE.  False: there is none. */
-bool ud_receive(struct qp *qp, const struct packet *p)
+static bool ud_receive(struct qp *qp, const struct packet *p)
 {
 	static const uint8_t no_grh[GRH_SIZE];
 	struct completion c = {
@@ -216,7 +221,7 @@ static void deliver_multicast(struct hca *from, const struct packet *p)
 	}
 }
 
-enum ud_result ud_deliver(struct hca *from, const struct packet *p, bool may_wait)
+static enum ud_result ud_deliver(struct hca *from, const struct packet *p, bool may_wait)
 {
 	struct hca *to;
 	struct qp *qp;

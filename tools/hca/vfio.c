@@ -7,8 +7,8 @@
  *		that came along are this message's.  The client keeps the MSI-X
  *		table and gives an eventfd for each vector that it wants.
  * Failure:	a request that cannot be served is answered with an errno.  Bytes
- *		that are no message, or answers that are not read, end the
- *		connection and nobody else's; the HCA is then as after a reset and
+ *		that are no message, or answers that are not read, end this
+ *		connection, and no other; the HCA is then as after a reset and
  *		the next client may come.
  * Limits:	MEM_REGIONS mappings; MAX_BODY bytes of body.  A region that the
  *		client gives no descriptor for, or not for both directions, is known

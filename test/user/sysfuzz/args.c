@@ -108,7 +108,7 @@ static long signal_number(struct worker *w)
 
 	if (chance(w, 4))
 		return edge_number(w);
-	/* What ends or stops the process for good would end each child after a few calls. */
+	/* Signals that end or stop a process for good would end each child after a few calls. */
 	return (s == SIGKILL || s == SIGSTOP || s == SIGSEGV || s == SIGBUS) && !chance(w, 8) ? 0
 											      : s;
 }

@@ -6,7 +6,8 @@
  * CALLS calls by each of its threads. A child follows from seed and number alone (as far as
  * threads allow), so a finding is repeated by the line that is printed. After each batch
  * everything that descends from it is killed, and must be gone; then no process, descriptor or
- * file may be left. What the kernel has left its counters tell, and the test reads them.
+ * file may be left. The test then reads the
+ * kernel's counters for objects that are left.
  *
  * Two of three children run without rights. The calls kill() everybody as root: it runs on Tessera
  * only.
@@ -126,7 +127,7 @@ static void show(void)
 	}
 }
 
-/* What /proc says of everything that is there. */
+/* Read every file of /proc. */
 static int show_file(const char *path, const struct stat *st, int type, struct FTW *at)
 {
 	char text[1500];

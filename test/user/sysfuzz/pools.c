@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What arguments refer to: descriptors of every kind, and memory whose pages are readable and
- * writable, read-only, and missing in turn. Calls close and unmap them; pools_refresh() brings
+ * Objects that arguments refer to: descriptors of every kind, and memory whose pages are readable
+ * and writable, read-only, and missing in turn. Calls close and unmap them; pools_refresh() brings
  * back what is gone.
  */
 #include "sysfuzz.h"

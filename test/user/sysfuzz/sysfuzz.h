@@ -39,7 +39,7 @@ struct hint {
 };
 const struct hint *hint_of(const char *name);
 
-/* What the driver sees of its children; mapped shared by all. */
+/* Progress of the children, for the driver; mapped shared by all. */
 struct watch {
 	uint64_t calls, good;
 	uint32_t progress[8];   /* by child */

@@ -26,7 +26,7 @@ from .run import (EXIT_FAILED, EXIT_TIMEOUT, Interrupted, Signals, Timeout, refu
 from .terminal import Terminal
 
 DOWN_S = 60.0
-# What ./tessera up packs when nothing is named: those of them that the host has.
+# ./tessera up packs these when no program is named: those of them that the host has.
 UTILITIES = (
     "awk basename bash busybox cat chmod cksum cmp comm cp cut date dd df diff dirname du echo env"
     " expand expr factor false find fold free grep gunzip gzip head hostname id join kill ln ls"
@@ -56,7 +56,7 @@ def up(o: Options) -> int:
     os.close(theirs)
     report = _wait_for_report(pid, ours)
     if report is None:
-        # What went wrong has been said by the keeper.
+        # The keeper has said what went wrong.
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     print(_describe_up(o, report))
     return 0
