@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fault-around: which pages of a file one fault maps, that no private copy is hidden, and that lines, mappings and
- * spaces may go in any order and under threads.
+ * Fault-around: which pages of a file one fault maps, that no private copy is hidden, and that
+ * lines, mappings and spaces may go in any order and under threads.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -344,7 +344,9 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
-/* Readers of two spaces, while lines are evicted, ranges unmapped and further spaces come and go. */
+/*
+ * Readers of two spaces, while lines are evicted, ranges unmapped and further spaces come and go.
+ */
 static void lines_and_spaces_go_under_readers(struct ktest *t)
 {
 	static struct reader r[4];
@@ -367,7 +369,7 @@ static void lines_and_spaces_go_under_readers(struct ktest *t)
 		EXPECT_EQ(t, load(other, page, &v, FAULT_ACC_READ, &faults), 0);
 		EXPECT_EQ(t, v, page * PAGE_SIZE + 8);
 		excache_drop(obj, page, page + 3);
-		/* What had the frame must not be seen in it. */
+		/* The frame must not show its former contents. */
 		EXPECT_EQ(t, excache_get(other->anon, 1, EXCACHE_ZERO, &line), 0);
 		memset(line_data(line), 0xa5, PAGE_SIZE);
 		excache_put(line);

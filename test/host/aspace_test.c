@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The copies that an address space keeps: vmas split and trimmed, vRegion versions, the stored bitmap, and the
- * layout's sequence number.
+ * The copies that an address space keeps: vmas split and trimmed, vRegion versions, the stored
+ * bitmap, and the layout's sequence number.
  */
 #include <stdlib.h>
 
@@ -138,7 +138,7 @@ static void faults_begin_outside_of_blocked_ranges(struct ktest *t)
 	aspace_fault_end(as);
 	EXPECT_EQ(t, aspace_fault_begin(as, P(2), &v, &now), 0);
 	aspace_fault_end(as);
-	/* Whoever changes the layout may look at it. */
+	/* The thread that changes the layout may look at it. */
 	EXPECT_EQ(t, aspace_find_vma(as, P(1), &v, &now), 0);
 	aspace_unblock(as, &r);
 	EXPECT_FALSE(t, layout_is_at(as, now.map, false));

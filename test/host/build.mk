@@ -23,8 +23,8 @@ PYTHON := $(srctree)/build/venv/bin/python3
 T ?= *
 
 # The shim's headers come first: what it has replaces the kernel's.
-layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl monitors/cluster \
-	managers
+layers := lib arch/x86 kernel mm drivers drivers/rdma net fs monitors/proto monitors/ctl \
+	monitors/cluster managers
 HOST_CPPFLAGS := -D_GNU_SOURCE -D__TESSERA_HOST__ -I$(srctree)/test/host/shim/include \
 	$(foreach l,$(layers),-I$(srctree)/$(l)/include) -I$(srctree)/monitors -I$(O)/include \
 	-include $(srctree)/test/host/shim/config.h
@@ -91,7 +91,8 @@ $(O)/obj/%.o: $(srctree)/%.c $(flags_stamp) $(autoconf) | $(crc_tables)
 
 .SECONDEXPANSION:
 $(programs): $(O)/%_tests: $$(addprefix $(O)/obj/,$$(objects-$$*)) $(srctree)/test/host/sections.lds
-	$(call cmd,HOSTLD,$(@F),$(HOSTCC) -o $@ $(filter %.o,$^) $(HOST_LDFLAGS) -lcmocka $($*-libs))
+	$(call cmd,HOSTLD,$(@F),$(HOSTCC) -o $@ $(filter %.o,$^) $(HOST_LDFLAGS) -lcmocka \
+		$($*-libs))
 
 PHONY += all run FORCE
 all: $(programs) $(O)/.commands
@@ -99,8 +100,9 @@ all: $(programs) $(O)/.commands
 run: all
 	@$(srctree)/test/host/run.sh '$(T)' $(programs)
 
+command = $(patsubst $(O)/obj/%.o,%.c,$(1))|$(HOSTCC) $(HOST_CPPFLAGS) $(HOST_CFLAGS) -c
 $(O)/.commands: $(flags_stamp) $(MAKEFILE_LIST)
-	@$(file >$@,)$(foreach o,$(all_objects),$(file >>$@,$(patsubst $(O)/obj/%.o,%.c,$(o))|$(HOSTCC) $(HOST_CPPFLAGS) $(HOST_CFLAGS) -c)) :
+	@$(file >$@,)$(foreach o,$(all_objects),$(file >>$@,$(call command,$(o)))) :
 
 FORCE:
 

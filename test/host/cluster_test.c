@@ -3,7 +3,7 @@
  * Membership between simulated nodes: they come in any order, late, twice, or not at all; they die,
  * restart and are fenced.
  *
- * Nodes:	1 is the storage node that hosts the managers, 2 and 3 are memory nodes, 4 is a processor.
+ * Node 1 is the storage node that hosts the managers, 2 and 3 are memory nodes, 4 is a processor.
  */
 #include <signal.h>
 #include <unistd.h>
@@ -154,7 +154,7 @@ static void any_order(struct ktest *t)
 	sim_run(t, nodes, 4, 30);
 }
 
-/* --- one is late, or never comes --------------------------------------------------------------- */
+/* --- one is late, or never comes -------------------------------------------------------------- */
 
 static void one_is_late(struct ktest *t)
 {
@@ -210,7 +210,7 @@ static void no_host(struct ktest *t)
 	sim_run(t, nodes, 1, 30);
 }
 
-/* --- placing programs ---------------------------------------------------------------------------- */
+/* --- placing programs ------------------------------------------------------------------------- */
 
 #define PROCESSOR_B 3u /* in the place of a memory node */
 
@@ -271,7 +271,7 @@ static void programs_are_placed(struct ktest *t)
 	sim_run(t, nodes, 4, 30);
 }
 
-/* --- death, restart, fencing --------------------------------------------------------------------- */
+/* --- death, restart, fencing ------------------------------------------------------------------ */
 
 static void lease_node(struct ktest *t)
 {
@@ -384,7 +384,7 @@ static void cut_off_too_long(struct ktest *t)
 	sim_run(t, nodes, 4, 40);
 }
 
-/* --- heartbeats ---------------------------------------------------------------------------------- */
+/* --- heartbeats ------------------------------------------------------------------------------- */
 
 static uint64_t counter(const char *name)
 {
@@ -468,8 +468,9 @@ static void host_stands_still(struct ktest *t)
 }
 
 /*
- * A processor stands still for longer than a lease whose length only the host was told.  The first thing that
- * it does afterwards is to ask whether it still has its lease, as a program's end would.
+ * A processor stands still for longer than a lease whose length only the host was told. The first
+ * thing that it does afterwards is to ask whether it still has its lease, as a program's end
+ * would.
  */
 static void still_node(struct ktest *t)
 {
@@ -595,7 +596,7 @@ static void beat_late_or_twice(struct ktest *t)
 	sim_run(t, nodes, 4, 40);
 }
 
-/* --- malformed messages ---------------------------------------------------------------------------- */
+/* --- malformed messages ----------------------------------------------------------------------- */
 
 static int send(uint32_t node, uint16_t opcode, const void *body, uint32_t len)
 {
@@ -665,7 +666,7 @@ static void nonsense(struct ktest *t)
 	sim_run(t, nodes, 4, 30);
 }
 
-/* --- over a bad network ------------------------------------------------------------------------------ */
+/* --- over a bad network ----------------------------------------------------------------------- */
 
 static void bad_network_node(struct ktest *t)
 {
@@ -696,7 +697,7 @@ static void bad_network(struct ktest *t)
 	sim_run(t, nodes, 4, 50);
 }
 
-/* --- parameters ---------------------------------------------------------------------------------------- */
+/* --- parameters ------------------------------------------------------------------------------- */
 
 static void leases_and_beats_have_limits(struct ktest *t)
 {

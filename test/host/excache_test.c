@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ExCache on the host: contents survive eviction, riding victims, batched write-back, timeouts with late data,
- * moving owners and range drops, under several threads; credits and lines are all accounted for at the end.
+ * ExCache on the host: contents survive eviction, riding victims, batched write-back, timeouts
+ * with late data, moving owners and range drops, under several threads; credits and lines are all
+ * accounted for at the end.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -102,7 +103,7 @@ static void first_touch_is_all_or_nothing(struct ktest *t)
 	EXPECT_FALSE(t, excache_touch(as, BASE, touch.prot, touch.seq));
 	EXPECT_EQ(t, credit_held(), held - 1);
 	EXPECT_EQ(t, excache_free_count(), nr_free - 1);
-	/* What the owner has is not zero. */
+	/* A page that the owner has is not zero. */
 	ASSERT_EQ(t, object_set_stored(as->anon, (BASE >> PAGE_SHIFT) + 1), 0);
 	EXPECT_FALSE(t, excache_touch(as, BASE + PAGE_SIZE, touch.prot, touch.seq));
 	object_clear_stored(as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 4);
@@ -232,7 +233,10 @@ static void late_data_never_lands_in_a_reused_line(struct ktest *t)
 	}
 	fake_timeout_every(0);
 	fake_quiesce();
-	/* Backwards: the pages that are still in the cache, which late data might have hit, come first. */
+	/*
+	 * Backwards: the pages that are still in the cache, which late data might have hit, come
+	 * first.
+	 */
 	for (uint64_t i = 300; i-- > 0;) {
 		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
 		EXPECT_EQ(t, v, i ^ 0x5555);
@@ -502,7 +506,7 @@ static void exhausted_credits_answer_enomem(struct ktest *t)
 	space_destroy(t, as);
 }
 
-/* Who is killed does not wait for its page; the frame is set aside until the page has come. */
+/* A killed thread does not wait for its page; the frame is set aside until the page has come. */
 static void a_kill_ends_the_wait_for_a_fetch(struct ktest *t)
 {
 	unsigned int nr_killed = 0;
@@ -692,7 +696,7 @@ static void *touch_all(void *arg)
 	return NULL;
 }
 
-/* What was written before a drop is never seen after it. */
+/* No data from before a drop is seen after it. */
 static void drop_leaves_nothing_behind(struct ktest *t)
 {
 	static struct worker w[3];

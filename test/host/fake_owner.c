@@ -2,9 +2,10 @@
 /*
  * A model of memory nodes behind a fake RPC layer.
  *
- * Each submitted call is served by a thread of its own after a random delay, as a memory node would: pages are
- * kept by (space, address) with the sequence number that they came with; data goes straight into the caller's
- * lines.  A call that "times out" tells the caller so first and writes its data later, before release().
+ * Each submitted call is served by a thread of its own after a random delay, as a memory node
+ * would: pages are kept by (space, address) with the sequence number that they came with; data
+ * goes straight into the caller's lines. A call that "times out" tells the caller so first and
+ * writes its data later, before release().
  */
 #include "fake_owner.h"
 

@@ -25,7 +25,10 @@ void fake_refuse(uint64_t vaddr, int status);
 void fake_file(uint64_t pages, uint64_t bad);
 /* Give vRegion @index to @node: the old owner answers "moved". */
 void fake_move(uint64_t index, uint32_t node);
-/* The next request @opcode (PM_FORK, PM_MERGE, PM_DISCARD, PM_SPACE) is answered with @status and changes nothing. */
+/*
+ * The next request @opcode (PM_FORK, PM_MERGE, PM_DISCARD, PM_SPACE) is answered with @status and
+ * changes nothing.
+ */
 void fake_fail(uint16_t opcode, int status);
 /* Frame credits that are granted and neither used nor given back, by what the nodes know. */
 int64_t fake_promised(void);
@@ -36,7 +39,7 @@ void fake_frames(uint32_t frames);
 /* Wait until no call is under way. */
 void fake_quiesce(void);
 
-/* What the far side saw. */
+/* Counts of the requests that the far side saw. */
 struct fake_counts {
 	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, moved, late;
 	unsigned int file_fetches, refused;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lock table: ranges against arrays, kinds that do not see each other, waits, deadlocks, and nothing left.
+ * The lock table: ranges against arrays, kinds that do not see each other, waits, deadlocks, and
+ * nothing left.
  */
 #include <kernel/thread.h>
 #include <lib/errno.h>

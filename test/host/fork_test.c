@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork of address spaces on the host: chains of objects over a small cache, so that pages are evicted and come
- * back; ranges that go away on one side; merging, with every line, credit and stored page accounted for; threads
- * that write while one of them forks; and a random walk against a model.
+ * fork of address spaces on the host: chains of objects over a small cache, so that pages are
+ * evicted and come back; ranges that go away on one side; merging, with every line, credit and
+ * stored page accounted for; threads that write while one of them forks; and a random walk against
+ * a model.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -398,7 +399,10 @@ static void many_forks_leave_nothing_behind(struct ktest *t)
 	EXPECT_EQ(t, fake_pages(), pages);
 	fake_counts(&counts);
 	EXPECT_EQ(t, counts.forks, 2000u);
-	/* Of each fork two spaces end: the child's, and the frozen one by a merge or, if no page is stored, alone. */
+	/*
+	 * Of each fork two spaces end: the child's, and the frozen one by a merge or, if no page
+	 * is stored, alone.
+	 */
 	EXPECT_EQ(t, counts.merges + counts.destroys, 4000u);
 	EXPECT_GT(t, counts.merges, 0u);
 	space_end(p);
@@ -487,7 +491,9 @@ static void ends_of_spaces_share_messages(struct ktest *t)
 	all_gone(t);
 }
 
-/* The home has no memory while it has not heard of spaces that ended: it is told, and asked again. */
+/*
+ * The home has no memory while it has not heard of spaces that ended: it is told, and asked again.
+ */
 static void a_refusal_is_no_lie(struct ktest *t)
 {
 	struct fake_counts counts;
@@ -558,7 +564,7 @@ static void a_lost_page_kills_all_who_see_it(struct ktest *t)
 	EXPECT_TRUE(t, c->failed != 0);
 	EXPECT_EQ(t, other->failed, 0);
 	EXPECT_GT(t, fake_kills, 0u);
-	/* Who is not dead yet gets nowhere, and has no children. */
+	/* A space whose program must die serves no fault and no fork. */
 	EXPECT_EQ(t, aspace_fault(c, BASE, FAULT_ACC_READ), -ENOMEM);
 	EXPECT_EQ(t, aspace_fork(p, &child), -ENOMEM);
 	fake_refuse(0, 0);
@@ -600,8 +606,8 @@ static void *write_all_the_time(void *arg)
 }
 
 /*
- * Writers go on while one thread forks: a child has, of each page, a value between what was written when the fork began
- * and when it ended, and keeps it.
+ * Writers go on while one thread forks: a child has, of each page, a value between what was
+ * written when the fork began and when it ended, and keeps it.
  */
 static void threads_write_while_one_forks(struct ktest *t)
 {

@@ -51,7 +51,7 @@ static void sleeper_main(void *arg)
 	WRITE_ONCE(s->ret, futex_wait(&w, 0, s->bitset, WAIT_FOREVER));
 }
 
-/* Who waits for a word: they are moved to where they are. */
+/* The number of waiters of a word, counted by moving them to the word where they are. */
 static int nr_waiting(unsigned int at)
 {
 	const struct futex_word w = word(at);

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Usage: gen-abi-numbers.sh abi_numbers|abi_undef HEADER...
-# abi_numbers: one element of struct abi_number[] for each number that the headers define; a number that the
-# including file does not know is marked so.  abi_undef: forget all of them.
+# abi_numbers: one element of struct abi_number[] for each number that the headers define; a number
+# that the including file does not know is marked so. abi_undef: forget all of them.
 set -eu
 what=$1
 shift

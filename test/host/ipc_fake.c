@@ -56,7 +56,7 @@ void file_put(struct file *f)
 	kfree(f);
 }
 
-/* Nobody asks for the attributes of a FIFO. */
+/* No case asks for the attributes of a FIFO. */
 int inode_getattr(struct inode *inode, struct proto_attr *attr)
 {
 	return -ENOENT;

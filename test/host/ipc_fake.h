@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What pipes and locks need around them: tasks with credentials, and files without descriptors.
+ * The surroundings of pipes and locks: tasks with credentials, and files without descriptors.
  */
 #pragma once
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The line discipline against Linux's: random settings and random typing go to ours and to a pseudo terminal of
- * the host; what the program reads and what the terminal shows must be the same.
+ * The line discipline against Linux's: random settings and random typing go to ours and to a
+ * pseudo terminal of the host; what the program reads and what the terminal shows must be the
+ * same.
  *
- * Each case ends with a marker line, so that all that was typed has been processed once it has been read.
+ * Each case ends with a marker line, so that all that was typed has been processed once it has
+ * been read.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -61,8 +63,8 @@ static void random_termios(struct prng *rnd, struct termios_k *t)
 static uint8_t random_key(struct prng *rnd, const struct termios_k *set)
 {
 	/*
-	 * Linux drops the echoes of what came in one piece with a signal character before they move the cursor, so
-	 * how far a tab reaches behind one depends on the pieces.
+	 * Linux drops the echoes of what came in one piece with a signal character before they
+	 * move the cursor, so how far a tab reaches behind one depends on the pieces.
 	 */
 	const bool no_tabs = (set->lflag & (ISIG | NOFLSH)) == ISIG;
 	uint8_t key;
@@ -86,7 +88,10 @@ static void drain_ours(struct bytes *shown)
 		ldisc_take_output(&ld, shown->data + shown->len, (uint32_t)(ROOM - shown->len));
 }
 
-/* Signals throw away what was not read: the reader reads when all has been typed, as the test does with Linux. */
+/*
+ * Signals throw away what was not read: the reader reads when all has been typed, as the test does
+ * with Linux.
+ */
 static void type_ours(const uint8_t *keys, size_t nr, struct bytes *shown)
 {
 	for (size_t i = 0; i < nr; i++)
@@ -112,7 +117,9 @@ static bool ends_with_marker(const struct bytes *b)
 	       memcmp(b->data + b->len - MARKER_LEN - 1, marker, MARKER_LEN) == 0;
 }
 
-/* Nothing may be read before all was typed: a signal character throws away what has not been read. */
+/*
+ * Nothing may be read before all was typed: a signal character throws away what has not been read.
+ */
 static void wait_for_host(int tty, int want)
 {
 	int waiting = 0;
@@ -149,7 +156,7 @@ static bool ends_with(const struct bytes *b, const struct bytes *tail)
 	       memcmp(b->data + b->len - tail->len, tail->data, tail->len) == 0;
 }
 
-/* What the terminal shows, until it has shown @want or nothing more comes. */
+/* Read the terminal until it has shown @want or nothing more comes. */
 static void shown_by_host(int ptm, const struct bytes *want, struct bytes *shown)
 {
 	while (!ends_with(shown, want)) {
@@ -221,7 +228,10 @@ static bool run_case(struct ktest *t, uint64_t seed)
 	shown_by_host(ptm, &ours_shown, &host_shown);
 	close(tty);
 	close(ptm);
-	/* A signal throws away what was not shown yet, which on the host depends on how fast it shows. */
+	/*
+	 * A signal throws away what was not shown yet, which on the host depends on how fast it
+	 * shows.
+	 */
 	flushes = (set.lflag & (ISIG | NOFLSH)) == ISIG;
 	if (same(&ours, &host) &&
 	    (flushes ? ends_with(&host_shown, &ours_shown) : same(&ours_shown, &host_shown)))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pipes: bytes against a queue, records of several threads, sizes, ends, limits; no page and no slot left behind.
+ * Pipes: bytes against a queue, records of several threads, sizes, ends, limits; no page and no
+ * slot left behind.
  */
 #include <stdlib.h>
 
@@ -148,7 +149,10 @@ static void reader_main(void *arg)
 		__atomic_add_fetch(&seen, 1, __ATOMIC_RELAXED);
 }
 
-/* One write wakes one reader; the others are woken by it, as long as there is something; the last one sees the end. */
+/*
+ * One write wakes one reader; the others are woken by it, as long as there is something; the last
+ * one sees the end.
+ */
 static void readers_wake_each_other(struct ktest *t)
 {
 	struct thread *th[6];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Replacement policies: the order of victims of each, against a model of its own, and what they mean
- * for the cache: a page in steady use stays under CLOCK and goes under FIFO.
+ * Replacement policies: the order of victims of each, against a model of its own, and what they
+ * mean for the cache: a page in steady use stays under CLOCK and goes under FIFO.
  */
 #include <stdlib.h>
 
@@ -152,8 +152,8 @@ static void clock_passes_what_cannot_go(struct ktest *t)
 /* --- against models ------------------------------------------------------------------------ */
 
 /*
- * FIFO: a queue.  CLOCK: the textbook's ring with a hand and a used bit for each, where a new page takes
- * the place that the hand has just passed.
+ * FIFO: a queue. CLOCK: the textbook's ring with a hand and a used bit for each, where a new page
+ * takes the place that the hand has just passed.
  */
 static struct model {
 	bool clock;

@@ -6,5 +6,5 @@ processor-objs    := monitors/processor/mm/anon.o monitors/processor/mm/aspace.o
 	monitors/processor/mm/fault.o monitors/processor/mm/fork.o \
 	monitors/processor/mm/remote.o monitors/processor/vfs/uio.o \
 	test/host/around_test.o test/host/aspace_test.o test/host/excache_test.o \
-	test/host/fake_owner.o test/host/fork_test.o test/host/policy_test.o test/host/shared_test.o test/host/uio_test.o \
-	test/host/user_word.o
+	test/host/fake_owner.o test/host/fork_test.o test/host/policy_test.o \
+	test/host/shared_test.o test/host/uio_test.o test/host/user_word.o

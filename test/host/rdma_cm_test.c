@@ -386,7 +386,10 @@ static void connect_and_disconnect(struct ktest *t)
 	EXPECT_EQ(t, p->seen.remote_qpn, a.qp.qpn);
 	EXPECT_EQ(t, a.seen.rq_psn, p->seen.sq_psn);
 	EXPECT_EQ(t, p->seen.rq_psn, a.seen.sq_psn);
-	/* Who gets a message begins to send with its Starting PSN: so Linux and the specification have it. */
+	/*
+	 * The receiver of a message begins to send with its Starting PSN, as Linux and the
+	 * specification have it.
+	 */
 	EXPECT_EQ(t, p->seen.sq_psn, req_psn);
 	EXPECT_EQ(t, a.seen.sq_psn, rep_psn);
 	EXPECT_EQ(t, a.seen.addr.dlid, 1);

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-# RPC between simulated nodes: test/host/memverbs is the RDMA provider and the fabric; the connection
-# manager above it is the real one.
+# RPC between simulated nodes: test/host/memverbs is the RDMA provider and the fabric; the
+# connection manager above it is the real one.
 memverbs-objs := $(addprefix test/host/memverbs/,memverbs.o sim.o) \
 	$(addprefix drivers/rdma/,verbs.o cm.o cm_msg.o cm_port.o cm_proto.o mad.o)
 
 prog-y      += rpc
 rpc-folders := net/rpc
-rpc-objs    := $(memverbs-objs) $(addprefix test/host/,rpc_nodes.o rpc_pair.o rpc_pair_test.o rpc_lives_test.o rpc_datagram_test.o)
+rpc-objs    := $(memverbs-objs) $(addprefix test/host/,rpc_nodes.o rpc_pair.o rpc_pair_test.o \
+	rpc_lives_test.o rpc_datagram_test.o)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RPC by datagrams between simulated nodes: loss, duplicates, reordering, overload, forgery, no connection.
+ * RPC by datagrams between simulated nodes: loss, duplicates, reordering, overload, forgery, no
+ * connection.
  *
- * Flow:	each case is a small cluster (memverbs/sim.h); node 1 serves, the others call.  Where a
- *		case plays a hostile node it uses the layer's own queue pair, or one beside it.
+ * Flow:	each case is a small cluster (memverbs/sim.h); node 1 serves, the others call.
+ *		Where a case plays a hostile node it uses the layer's own queue pair, or one beside
+ *		it.
  */
 #include "rpc_nodes.h"
 
@@ -178,7 +180,7 @@ static void plain_client(struct ktest *t)
 	EXPECT_EQ(t, rpc_handlers_register(&bad[0], 1, NULL), -EINVAL);
 	EXPECT_EQ(t, rpc_handlers_register(&bad[1], 1, NULL), -EINVAL);
 	node_join(t, 2);
-	/* Nobody has told us yet. */
+	/* No message has told this node yet. */
 	EXPECT_EQ(t, rpc_datagram_max(1), 0);
 	EXPECT_EQ(t, echo(1, 8), -EHOSTUNREACH);
 	ASSERT_EQ(t, connect_to(1), 0);
@@ -450,7 +452,10 @@ static void restart_client(struct ktest *t)
 	EXPECT_EQ(t, sim_cmd("kill 1"), 0);
 	EXPECT_EQ(t, sim_cmd("spawn 1"), 0);
 	(void)rpc_node_incarn(1);
-	/* The newcomer has another key and another incarnation: it does not hear what is not for it. */
+	/*
+	 * The newcomer has another key and another incarnation: it does not hear what is not for
+	 * it.
+	 */
 	EXPECT_EQ(t, echo_ms(1, 50, 300), -ETIMEDOUT);
 	peer_add(t, 1);
 	EXPECT_EQ(t, echo(1, 50), -EHOSTUNREACH); /* where it takes datagrams is not known */
@@ -509,7 +514,10 @@ static void renew_client(struct ktest *t)
 	EXPECT_EQ(t, echo_ms(1, 50, 200), -ETIMEDOUT); /* the server knows another number */
 	reconnect();
 	EXPECT_EQ(t, echo(1, 50), 0);
-	/* The server's breaks with a request in its hands: the buffer is the request's until it is answered. */
+	/*
+	 * The server's breaks with a request in its hands: the buffer is the request's until it is
+	 * answered.
+	 */
 	pthread_create(&thread, NULL, crowd_thread, t);
 	sim_cmd("barrier 2 2");
 	sim_cmd("barrier 3 2");
@@ -545,7 +553,7 @@ static void renewed(struct ktest *t)
 
 /* --- hostile ------------------------------------------------------------------------------- */
 
-/* What a node can send that knows all that a member knows. */
+/* A header that a node can forge when it knows all that a member knows. */
 static struct rpc_dgram_hdr forgery(const struct rpc_dgram_end *to, uint8_t kind)
 {
 	return (struct rpc_dgram_hdr){

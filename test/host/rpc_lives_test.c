@@ -8,7 +8,7 @@
 #include <lib/errno.h>
 #include <shim/shim.h>
 
-/* --- death, restart, fencing ------------------------------------------------------------------- */
+/* --- death, restart, fencing ------------------------------------------------------------------ */
 
 static int watched_status[8];
 static uint32_t nr_watched;
@@ -148,7 +148,7 @@ static void fencing(struct ktest *t)
 	sim_run(t, nodes, 2, 30);
 }
 
-/* --- the rendezvous ------------------------------------------------------------------------------ */
+/* --- the rendezvous --------------------------------------------------------------------------- */
 
 static void rendezvous_host(struct ktest *t)
 {

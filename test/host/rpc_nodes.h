@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the suites of the RPC layer share: nodes of a simulated cluster (memverbs/sim.h) that find each other.
+ * Shared by the suites of the RPC layer: nodes of a simulated cluster (memverbs/sim.h) that find
+ * each other.
  *
- * Flow:	rpc_node_start() publishes the node's incarnation in sim_shared; rpc_node_join() adds all others as
- *		peers by theirs, and meets them at barrier 0.  Cases end at barrier 1.
+ * Flow:	rpc_node_start() publishes the node's incarnation in sim_shared; rpc_node_join()
+ *		adds all others as peers by theirs, and meets them at barrier 0. Cases end at
+ *		barrier 1.
  */
 #pragma once
 

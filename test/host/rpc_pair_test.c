@@ -243,8 +243,8 @@ static void late_reply(struct ktest *t)
 }
 
 /*
- * The reply takes too long: the connection is reset, and the reply never reaches the memory; neither
- * when its slot is used again, nor when it stays empty.
+ * The reply takes too long: the connection is reset, and the reply never reaches the memory;
+ * neither when its slot is used again, nor when it stays empty.
  */
 static void reset_client(struct ktest *t, bool reuse)
 {
@@ -334,7 +334,7 @@ static void held_frames(struct ktest *t)
 	sim_run(t, nodes, 2, 30);
 }
 
-/* --- bursts ------------------------------------------------------------------------------------ */
+/* --- bursts ----------------------------------------------------------------------------------- */
 
 #define BURST  16u
 #define BURSTS 20u
@@ -407,7 +407,7 @@ static void burst_once(struct ktest *t)
 	EXPECT_EQ(t, b.failed, 0);
 }
 
-/* What is posted while a poll processes several completions goes out by one doorbell. */
+/* Requests that are posted while a poll processes several completions share one doorbell. */
 static void burst_node(struct ktest *t)
 {
 	const bool server = sim_node_id() == 1;
@@ -591,7 +591,7 @@ static void crossing_connects(struct ktest *t)
 	sim_run(t, nodes, 2, 40);
 }
 
-/* --- a caller that rests is a server like any other --------------------------------------------- */
+/* --- a caller that rests is a server like any other ------------------------------------------- */
 
 static void rested_node(struct ktest *t)
 {
@@ -649,7 +649,10 @@ static void multicast_client(struct ktest *t)
 		EXPECT_EQ(t, reply[i], i == 5 ? 0 : 0x04030201);
 		rpc_call_put(calls[i]);
 	}
-	/* Ten to two nodes, each of which takes 100 ms: together not much more than one. One target is none. */
+	/*
+	 * Ten to two nodes, each of which takes 100 ms: together not much more than one. One
+	 * target is none.
+	 */
 	sim_cmd("delay 50000 50000");
 	start = time_now_ns();
 	for (uint32_t i = 0; i < 11; i++) {
@@ -703,7 +706,7 @@ static void slow_network(struct ktest *t)
 	sim_run(t, nodes, 2, 30);
 }
 
-/* --- a completion of a queue pair that is being destroyed ----------------------------------------- */
+/* --- a completion of a queue pair that is being destroyed ------------------------------------- */
 
 static void late_flush_client(struct ktest *t)
 {

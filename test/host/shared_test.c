@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared objects on the host: one memory for several spaces, over forks and a small cache; holes, truncation,
- * what private mappings see of it, and how long it lives.
+ * Shared objects on the host: one memory for several spaces, over forks and a small cache; holes,
+ * truncation, what private mappings see of it, and how long it lives.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -247,7 +247,7 @@ static void private_mappings_copy(struct ktest *t)
 	all_gone(t);
 }
 
-/* What the home does not know survives a new copy of the vma, a split, and a fork. */
+/* State that the home does not know survives a new copy of the vma, a split, and a fork. */
 static void read_only_mappings_stay_so(struct ktest *t)
 {
 	struct object *obj, *other;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the queues of signals need of timers.
+ * The timers that queues of signals need, faked.
  */
 #include <kernel/panic.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tmpfs: entries, links, renames and positions, with every allocation failing once; then random changes, the whole
- * tree being checked after each.
+ * tmpfs: entries, links, renames and positions, with every allocation failing once; then random
+ * changes, the whole tree being checked after each.
  */
 #include <lib/err.h>
 #include <lib/fmt.h>
@@ -365,7 +365,9 @@ static void positions_stay(struct ktest *t)
 		snprintf(name, sizeof(name), "f%d", i);
 		EXPECT_EQ(t, make(root, name, FS_S_IFREG), 0);
 	}
-	/* Five at a time, each removed once it has been read, and one more made: never seen twice. */
+	/*
+	 * Five at a time, each removed once it has been read, and one more made: never seen twice.
+	 */
 	for (;;) {
 		sink.nr = 0;
 		EXPECT_EQ(t, root->ops->readdir(root, &pos, &sink), 0);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptions of changes are complete: random calls change two memory monitors; beside each stands a second
- * one that receives nothing but the descriptions of region_apply(), from a log that a thread works off.  Both
- * of a pair must then be the same: states, areas, pages, credits, commitments.
+ * Descriptions of changes are complete: random calls change two memory monitors; beside each
+ * stands a second one that receives nothing but the descriptions of region_apply(), from a log
+ * that a thread works off. Both of a pair must then be the same: states, areas, pages, credits,
+ * commitments.
  *
- * Each call waits until the second monitor has answered for its changes, so completion is late here.
+ * Each call waits until the second monitor has answered for its changes, so completion is late
+ * here.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -130,7 +132,7 @@ static int replay_make(struct memory *m, const struct record *rec)
 	return 0;
 }
 
-/* What @op needs beside the description: nodes, and the other region. */
+/* Give @op its needs beside the description: nodes, and the other region. */
 static int replay_prepare(struct memory *m, const struct record *rec, struct region *r,
 			  struct region_op *op, struct area_spare *spare)
 {

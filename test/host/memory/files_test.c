@@ -158,7 +158,7 @@ static void newer_version_is_read_again(struct ktest *t)
 	f.files[0].version = 8;
 	f.files[0].data = new_data;
 	f.files[0].size = 100;
-	/* Nobody has told us yet. */
+	/* No message has told the cache yet. */
 	ASSERT_EQ(t, page_cache_get(&f.mem[0], &file1, 0, 1, 7, true, &page, &rep), 0);
 	EXPECT_EQ(t, *(uint8_t *)mpage_virt(&f.mem[0].pool, page), 'o');
 	mpage_put(&f.mem[0].pool, page);
@@ -558,7 +558,7 @@ static void program_with_many_segments(struct ktest *t)
 	free(pf);
 }
 
-/* Whatever allocation or message fails, nothing is left. */
+/* Each allocation and message fails in turn: nothing is left. */
 static void exec_that_fails_leaves_nothing(struct ktest *t)
 {
 	struct pm_exec_rep *rep = malloc(sizeof(*rep));

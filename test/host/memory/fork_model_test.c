@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chains of spaces against a reference model: random writes, mappings, forks, merges, discards, ends and
- * moves of vRegions on one to three memory monitors, with allocations and messages that fail.
+ * Chains of spaces against a reference model: random writes, mappings, forks, merges, discards,
+ * ends and moves of vRegions on one to three memory monitors, with allocations and messages that
+ * fail.
  *
- * The model plays the processor: it knows which object has which page and what is hidden, and merges
- * when an object has one in front of it, at the top as the processor does and sometimes in the middle.
+ * The model plays the processor: it knows which object has which page and what is hidden, and
+ * merges when an object has one in front of it, at the top as the processor does and sometimes in
+ * the middle.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,7 +196,7 @@ static void do_protect(struct model *m)
 
 /* --- merge and end ---------------------------------------------------------------------------- */
 
-/* What the processor tells the owners to drop: pages that @y hides. */
+/* The ranges that the processor tells the owners to drop: pages that @y hides. */
 static uint32_t hidden_ranges(const struct obj *x, const struct obj *y, struct pm_page_range *out,
 			      uint32_t max, uint32_t *from)
 {
@@ -282,7 +284,7 @@ static void do_end(struct model *m)
 		end(m, pick(m, true));
 }
 
-/* --- fork --------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 static void fork_failures(struct model *m)
 {
@@ -375,7 +377,7 @@ static void do_move(struct model *m)
 	EXPECT_TRUE(m->t, res == 0 || res == -ENOENT || res == -EALREADY || res == -ETIMEDOUT);
 }
 
-/* --- run ----------------------------------------------------------------------------------------- */
+/* --- run -------------------------------------------------------------------------------------- */
 
 static void step(struct model *m)
 {

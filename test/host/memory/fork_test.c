@@ -118,7 +118,7 @@ static void fork_shares_what_was_written(struct ktest *t)
 	/* A line that was dirty at the fork is written back to the frozen space. */
 	EXPECT_EQ(t, put(&fam.a, FIXED_AT + PAGE_SIZE, 20), 0);
 	EXPECT_EQ(t, get(&fam.a, FIXED_AT + PAGE_SIZE), 20);
-	/* What each writes is its own. */
+	/* Each space sees its own writes only. */
 	EXPECT_EQ(t, put(&fam.parent, FIXED_AT, 30), 0);
 	EXPECT_EQ(t, put(&fam.child, FIXED_AT, 40), 0);
 	EXPECT_EQ(t, get(&fam.a, FIXED_AT), 1);
@@ -173,14 +173,14 @@ static void fork_needs_memory_for_the_child(struct ktest *t)
 	EXPECT_EQ(t, fam.f.mem[0].home.nr_spaces, 1);
 	EXPECT_EQ(t, get(&fam.a, FIXED_AT + MB), 2);
 	EXPECT_EQ(t, get(&fam.a, FIXED_AT + MB + PAGE_SIZE), 0);
-	/* What is not reserved costs nothing. */
+	/* Memory that is not reserved costs nothing. */
 	ASSERT_EQ(t, proc_mprotect(&fam.a, FIXED_AT + 64 * MB, 24 * MB, PM_PROT_READ), 0);
 	EXPECT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
 	EXPECT_EQ(t, committed(&fam.f), 4096);
 	family_end(t);
 }
 
-/* Whatever message is lost, or whose answer, the space is whole and the new ones are nowhere. */
+/* Each message, or its answer, is lost in turn: the space is whole, the new ones are nowhere. */
 static void fork_on_all_owners_or_none(struct ktest *t)
 {
 	family_start(t, 3);
@@ -210,7 +210,7 @@ static void fork_on_all_owners_or_none(struct ktest *t)
 	family_end(t);
 }
 
-/* Nobody hears of credits that came before the fork failed. */
+/* Credits that came before the fork failed go back unseen. */
 static void failed_fork_promises_nothing(struct ktest *t)
 {
 	struct pool_stats s;
@@ -234,7 +234,7 @@ static void failed_fork_promises_nothing(struct ktest *t)
 	family_end(t);
 }
 
-/* Whatever allocation fails, the fork happens or it does not. */
+/* Each allocation fails in turn: the fork happens whole or not at all. */
 static void fork_without_allocations(struct ktest *t)
 {
 	int err = -ENOMEM;
@@ -660,7 +660,10 @@ static void nothing_is_left_of_a_processor(struct ktest *t)
 	proc_done(&o);
 	family_end(t);
 
-	/* One node knows already that the processor is gone, the home does not yet: nothing comes back there. */
+	/*
+	 * One node knows already that the processor is gone, the home does not yet: nothing comes
+	 * back there.
+	 */
 	family_start(t, 2);
 	memory_processor_gone(&fam.f.mem[1], FAKE_PROC);
 	EXPECT_EQ(t, proc_mmap(&fam.a, FIXED_AT + 64 * MB, 8 * MB, RW, PM_MAP_FIXED, &addr),

@@ -145,7 +145,10 @@ static void failed_move_leaves_the_old_owner(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
-/* The old owner has done it, or not even heard of it: the home finds out before it says anything else. */
+/*
+ * The old owner has done it, or not even heard of it: the home finds out before it says anything
+ * else.
+ */
 static void lost_answer_of_a_move_is_settled(struct ktest *t)
 {
 	uint64_t index = FIXED_AT >> SHIFT_2M;
@@ -281,7 +284,7 @@ static void credits_promise_frames(struct ktest *t)
 	EXPECT_EQ(t, got, 960 - 30 - 50);
 	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 1, 0, &got), -ENOMEM);
 	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 10, &got), 0);
-	/* What has not been promised is all there is for others. */
+	/* Others get no more than the frames that are not reserved. */
 	memory_processor_gone(&f.mem[0], FAKE_PROC);
 	pool_stats(&f.mem[0].pool, &s);
 	EXPECT_EQ(t, s.reserved, 0);
@@ -354,7 +357,10 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 		0);
 	EXPECT_EQ(t, rep.victim_status, 0);
 	EXPECT_EQ(t, rep.result, PM_FETCH_DATA);
-	/* The page is being sent: a write-back of it goes into another frame, and uses no credit up. */
+	/*
+	 * The page is being sent: a write-back of it goes into another frame, and uses no credit
+	 * up.
+	 */
 	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 10, 0, &got), 0);
 	page_stamp(page, 3);
 	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
@@ -505,7 +511,7 @@ static void do_mprotect(struct ktest *t, struct fake_proc *p, struct model *m, s
 
 	while (whole < s.nr && all(m, (struct span_of){ .first = s.first + whole, .nr = 1 }, true))
 		whole++;
-	/* What stands before a hole has changed. */
+	/* The pages before a hole have changed. */
 	ASSERT_EQ(t, err, whole == s.nr ? 0 : -ENOMEM);
 	for (uint32_t i = 0; i < whole; i++)
 		m->prot[s.first + i] = (uint8_t)prot;
@@ -685,7 +691,7 @@ static void random_ops_match_the_model(struct ktest *t)
 
 /* --- memory that fails ----------------------------------------------------------------- */
 
-/* Whatever allocation fails, the call happens or it does not, and nothing is lost. */
+/* Each allocation fails in turn: the call happens whole or not at all, and nothing is lost. */
 static void allocation_failures_change_nothing(struct ktest *t)
 {
 	struct fake f;

@@ -2,8 +2,9 @@
 /*
  * The frames between the nodes of a simulated cluster and its fabric.
  *
- * Carrier:	one stream socket pair per node process; the fabric runs in the test's process.
- * Rule:	frames of one (source, destination) pair keep their order, whatever delays are set.
+ * A stream socket pair per node process carries them; the fabric runs in the test's process.
+ *
+ * Ordering:	frames of one (source, destination) pair keep their order, whatever delays are set.
  */
 #pragma once
 

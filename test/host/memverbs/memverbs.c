@@ -2,10 +2,11 @@
 /*
  * In-memory RDMA provider: RC writes and UD datagrams over the simulated fabric.
  *
- * Flow:	post_send turns each work request into a frame that carries its data, and keeps it until the
- *		next doorbell when that is put off (RDMA_SEND_DEFER); the receiving
- *		node's device thread checks key, bounds and access, places the data, takes a receive,
- *		completes, and acknowledges; the acknowledgement completes the sender's request.
+ * Flow:	post_send turns each work request into a frame that carries its data, and keeps it
+ *		until the next doorbell when that is put off (RDMA_SEND_DEFER); the receiving
+ *		node's device thread checks key, bounds and access, places the data, takes a
+ *		receive, completes, and acknowledges; the acknowledgement completes the sender's
+ *		request.
  * Like hardware: order per queue pair, RNR when no receive is posted, errors that flush what is
  *		behind them, one event per arm, nothing touches memory once destroy has returned.
  * Locking:	dev_lock guards everything; the socket has a lock of its own inside it.
@@ -157,7 +158,7 @@ static bool read_all(void *buf, size_t len)
 	return true;
 }
 
-/* What the provider's interrupt would do, on whatever thread we are. */
+/* Do the work of the provider's interrupt, on the calling thread. */
 static void event_raise(struct rdma_cq *cq)
 {
 	const bool was = shim_in_interrupt;

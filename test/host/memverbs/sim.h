@@ -3,22 +3,24 @@
  * A cluster on one host: each node is a process with the kernel shim and the in-memory RDMA
  * provider; the test's own process is the fabric between them.
  *
- * Flow:	sim_run() forks one process per node, which runs fn(t) on the shim, and forwards frames
- *		until all have ended.  EXPECT and ASSERT work in fn: a failure there fails the case.
- * Commands:	sim_cmd() from any node:
- *		  delay <min_us> <max_us>   every frame takes that long
- *		  loss <percent>            of datagrams (connection set-up and RPC's connectionless
- *		                            mode); dup <percent> likewise
- *		  reorder <percent>         of datagrams: it goes again behind what has been sent
- *		                            since, 0 to 3 ms later
- *		  break <a> <b>             break all queue pairs between two nodes
- *		  breaks <per_10000>        break the queue pair of that share of RC frames, half
- *		                            of them after the frame was delivered
- *		  hold <a> <b>              keep frames from a to b back; release <a> <b> lets them go
- *		  kill <n>, spawn <n>       end a node's process at once; start it anew
- *		  barrier <k> <n>           wait until n nodes have come to barrier k
- *		  count <what>              broken, delayed, lost, duplicated, reordered, frames
- * Seeds:	every random choice comes from TESSERA_SEED (1), so a failing run can be repeated.
+ * Flow:	sim_run() forks one process per node, which runs fn(t) on the shim, and forwards
+ *		frames until all have ended. EXPECT and ASSERT work in fn: a failure there fails
+ *		the case.
+ *
+ * sim_cmd() takes these commands, from any node:
+ *	delay MIN_US MAX_US	every frame takes that long
+ *	loss PERCENT		of datagrams (connection set-up, RPC without connections) vanish
+ *	dup PERCENT		of datagrams arrive twice
+ *	reorder PERCENT		of datagrams go again behind later ones, 0 to 3 ms after them
+ *	break A B		break all queue pairs between two nodes
+ *	breaks PER_10000	break the queue pair of that share of RC frames, half of them after
+ *				the frame was delivered
+ *	hold A B, release A B	keep frames from A to B back, let them go
+ *	kill N, spawn N		end a node's process at once, start it anew
+ *	barrier K N		wait until N nodes have come to barrier K
+ *	count WHAT		broken, delayed, lost, duplicated, reordered, frames
+ *
+ * Every random choice comes from TESSERA_SEED (1), so a failing run can be repeated.
  */
 #pragma once
 

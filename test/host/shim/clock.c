@@ -53,7 +53,9 @@ void shim_time_freeze(bool on)
 	pthread_mutex_lock(&clock_lock);
 	if (on && !frozen)
 		frozen_ns = host_ns(CLOCK_MONOTONIC) + offset_ns;
-	/* Real time went on meanwhile: the clock jumps over it rather than run behind the host's. */
+	/*
+	 * Real time went on meanwhile: the clock jumps over it rather than run behind the host's.
+	 */
 	if (!on && frozen && frozen_ns > host_ns(CLOCK_MONOTONIC) + offset_ns)
 		offset_ns = frozen_ns - host_ns(CLOCK_MONOTONIC);
 	frozen = on;

@@ -2,7 +2,8 @@
 /*
  * Host shim: the frame allocator, over an arena that is mapped where <arch/layout.h> says.
  *
- * Poison:	a free frame is poisoned for AddressSanitizer, so use after free is caught.
+ * A free frame is poisoned for AddressSanitizer, so use after free is caught.
+ *
  * Locking:	frames_lock, a leaf.
  */
 #include <pthread.h>

@@ -25,7 +25,10 @@
 #include <lib/string.h>
 #include <shim/shim.h>
 
-/* --- log: kept for shim_log_contains(), and printed up to level TESSERA_LOG (0-3, default 0; "off") --- */
+/*
+ * --- log: kept for shim_log_contains(), and printed up to level TESSERA_LOG (0-3, default 0;
+ * "off")
+ */
 
 #define LOG_KEEP (256 * 1024)
 

@@ -2,8 +2,8 @@
 /*
  * Host shim: spinlocks, mutexes and reader-writer locks, with the order of lock_rank.h checked.
  *
- * Rule:	ranks rise, two locks of one rank rise by address, a sleeping lock is never taken under
- *		a spinlock. try_lock forms may break the order, as they cannot deadlock.
+ * Invariants:	ranks rise, two locks of one rank rise by address, a sleeping lock is never taken
+ *		under a spinlock. try_lock forms may break the order, as they cannot deadlock.
  *		assert_*_held() are in force too.
  */
 #include <kernel/lock_debug.h>

@@ -2,8 +2,8 @@
 /*
  * Host shim: user page tables as a radix tree of entries, and user memory as plain memory.
  *
- * There is no TLB; tests may count flushes. The accessed and dirty bits are set by the test, through
- * shim_pgtable_touch().
+ * There is no TLB; tests may count flushes. The accessed and dirty bits are set by the test,
+ * through shim_pgtable_touch().
  */
 #include <pthread.h>
 #include <stdlib.h>

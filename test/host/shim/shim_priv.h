@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the kernel shim share.
+ * Shared by the files of the kernel shim.
  */
 #pragma once
 
@@ -20,7 +20,9 @@ void shim_poke_all(void);
 void shim_check_may_sleep(const char *what);
 
 /* clock.c */
-/* When, on CLOCK_MONOTONIC, the test clock will read @ns; false when the clock is stopped before. */
+/*
+ * When, on CLOCK_MONOTONIC, the test clock will read @ns; false when the clock is stopped before.
+ */
 bool shim_host_deadline(uint64_t ns, struct timespec *ts);
 void shim_cond_init(pthread_cond_t *cond);
 

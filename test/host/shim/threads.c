@@ -3,8 +3,8 @@
  * Host shim: threads over POSIX threads, and the sleeping that waits are made of.
  *
  * Locking:	all_lock (list of threads, exited, detached) outside any thread's sleep_lock; both
- *		are leaves for everyone else.
- * Lifetime:	a struct thread is freed by thread_join(), by its own end after thread_detach(),
+ *		are leaves for all other threads.
+ * Invariants:	a struct thread is freed by thread_join(), by its own end after thread_detach(),
  *		or, for a thread that the shim did not make, when that host thread ends.
  */
 #include <stdio.h>

@@ -2,7 +2,8 @@
 /*
  * Host shim: timers, run one after the other by a host thread that stands for the timer interrupt.
  *
- * Locking:	timers_lock guards the tree, pending and which timer is running; not held in callbacks.
+ * Locking:	timers_lock guards the tree, pending and which timer is running; not held in
+ *		callbacks.
  */
 #include <stdio.h>
 #include <stdlib.h>

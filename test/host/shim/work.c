@@ -3,8 +3,8 @@
  * Host shim: work queues, whose threads are made on demand up to the limit and stay.
  *
  * Locking:	one POSIX mutex per queue, for its lists and counts and its items' state.
- * Lifetime:	an item's function may free the item, so what runs is recorded on the worker's stack.
- *		An item never runs twice at the same time.
+ * Invariants:	an item's function may free the item, so what runs is recorded on the worker's
+ *		stack. An item never runs twice at the same time.
  */
 #include <stdlib.h>
 

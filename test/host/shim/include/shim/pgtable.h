@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a host test can do to the shim's page tables.
+ * Operations of host tests on the shim's page tables.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a host test can ask of the kernel shim beyond the kernel's own API.
+ * The kernel shim's API for host tests, beyond the kernel's own.
  */
 #pragma once
 
@@ -44,7 +44,7 @@ int shim_initcalls_run(void);
 /* Call the handler that irq_alloc() gave this vector to; false when there is none. */
 bool shim_irq_raise(unsigned int vector);
 
-/* What log_node_id() answers (boot parameter node=); 0 to begin with. */
+/* Set the answer of log_node_id() (boot parameter node=); 0 to begin with. */
 void shim_node_id_set(uint32_t id);
 
 /* --- panics */
@@ -54,7 +54,7 @@ extern _Thread_local char shim_panic_text[256];
 
 /*
  * True when @statement panicked (or a BUG_ON or ASSERT in it fired) in this thread; the text is in
- * shim_panic_text. What it allocated or locked stays so.
+ * shim_panic_text. Its allocations and locks stay.
  */
 #define SHIM_PANICS(statement)                        \
 	({                                            \
