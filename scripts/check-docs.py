@@ -27,7 +27,7 @@ COUNTER = re.compile(r'\b(?:COUNTER|GAUGE|HISTOGRAM)(?:_GLOBAL)?\(\s*\w+\s*,\s*"
 RANK = re.compile(r"^\s*(RANK_[A-Z0-9_]+)\s*=", re.M)
 PSEUDO = re.compile(
     r'(?:\b[A-Z]+_(?:DIR|FILE|LINK|WRITABLE)\(|\.name ='
-    r' )"([^"]+)"(?=.*(?:show|link|nodes|FS_S_IF|proc_|&tasks))'
+    r' )"([^"]+)"(?=.*(?:show|link|nodes|S_IF|proc_|&tasks))'
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)

@@ -29,7 +29,7 @@ static void one_class_decides(struct ktest *t)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const struct fs_cred cred = { .uid = cases[i].uid, .gid = cases[i].gid };
 
-		EXPECT_EQ(t, fs_access(&cred, FS_S_IFREG | cases[i].mode, 5, 9, cases[i].want),
+		EXPECT_EQ(t, fs_access(&cred, S_IFREG | cases[i].mode, 5, 9, cases[i].want),
 			  cases[i].err);
 	}
 	{
@@ -37,8 +37,8 @@ static void one_class_decides(struct ktest *t)
 			.uid = 6, .gid = 1, .nr_groups = 2, .groups = groups
 		};
 
-		EXPECT_EQ(t, fs_access(&cred, FS_S_IFREG | 0040, 5, 8, FS_MAY_READ), 0);
-		EXPECT_EQ(t, fs_access(&cred, FS_S_IFREG | 0004, 5, 8, FS_MAY_READ), -EACCES);
+		EXPECT_EQ(t, fs_access(&cred, S_IFREG | 0040, 5, 8, FS_MAY_READ), 0);
+		EXPECT_EQ(t, fs_access(&cred, S_IFREG | 0004, 5, 8, FS_MAY_READ), -EACCES);
 	}
 }
 
@@ -46,8 +46,8 @@ static void root_may_search_every_directory(struct ktest *t)
 {
 	const struct fs_cred root = { 0 };
 
-	EXPECT_EQ(t, fs_access(&root, FS_S_IFDIR, 5, 5, FS_MAY_EXEC), 0);
-	EXPECT_EQ(t, fs_access(NULL, FS_S_IFREG, 5, 5, FS_MAY_EXEC), 0);
+	EXPECT_EQ(t, fs_access(&root, S_IFDIR, 5, 5, FS_MAY_EXEC), 0);
+	EXPECT_EQ(t, fs_access(NULL, S_IFREG, 5, 5, FS_MAY_EXEC), 0);
 }
 
 static const struct ktest_case access_cases[] = {

@@ -118,12 +118,11 @@ struct ext4_inode *ext4_lookup_get(struct ext4_inode *dir, const char *name, siz
 static uint8_t dtype_of(const struct ext4_fs *fs, uint8_t file_type)
 {
 	static const uint8_t types[] = {
-		FS_DT_UNKNOWN, FS_DT_REG,  FS_DT_DIR,  FS_DT_CHR,
-		FS_DT_BLK,     FS_DT_FIFO, FS_DT_SOCK, FS_DT_LNK,
+		DT_UNKNOWN, DT_REG, DT_DIR, DT_CHR, DT_BLK, DT_FIFO, DT_SOCK, DT_LNK,
 	};
 
 	if (!(fs->incompat & EXT4_INCOMPAT_FILETYPE) || file_type >= ARRAY_SIZE(types))
-		return FS_DT_UNKNOWN;
+		return DT_UNKNOWN;
 	return types[file_type];
 }
 
@@ -174,7 +173,7 @@ static int fill_dots(struct reader *r, bool parent)
 		.name = "..",
 		.ino = parent ? inline_parent(r->dir) : r->dir->ino,
 		.name_len = parent ? 2 : 1,
-		.dtype = FS_DT_DIR,
+		.dtype = DT_DIR,
 	};
 	const int stop = r->fill(r->arg, &out);
 

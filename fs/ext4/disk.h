@@ -2,10 +2,10 @@
 /* On-disk layout of ext2, ext3 and ext4; everything is little-endian. */
 #pragma once
 
+#include <abi/stat.h>
 #include <lib/byteorder.h>
 #include <lib/compiler.h>
 
-#define EXT4_SUPER_MAGIC   0xef53u
 #define EXT4_SUPER_OFFSET  1024u
 #define EXT4_MIN_LOG_BLOCK 10u
 #define EXT4_MAX_LOG_BLOCK 16u

@@ -117,7 +117,7 @@ static inline void ext4_set_checked(struct bcache_buf *buf, uint32_t ino, enum e
 
 static inline bool ext4_is_dir(const struct ext4_inode *in)
 {
-	return (in->mode & FS_S_IFMT) == FS_S_IFDIR;
+	return (in->mode & S_IFMT) == S_IFDIR;
 }
 
 /* Are blocks @block to @block + @nr - 1 inside the file system, and not its boot block? */

@@ -81,7 +81,7 @@ int ext4_inline_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len, 
 		in->inline_more_len = size;
 	}
 	/* mke2fs leaves a file that is all hole as an inline one: missing bytes are 0. */
-	if (in->size > ext4_inline_capacity(in) && (in->mode & FS_S_IFMT) != FS_S_IFREG)
+	if (in->size > ext4_inline_capacity(in) && (in->mode & S_IFMT) != S_IFREG)
 		return ext4_corrupt(in->fs, "inode %u: inline size %llu", in->ino,
 				    (unsigned long long)in->size);
 	return ext4_is_dir(in) ? check_dir(in) : 0;

@@ -103,14 +103,14 @@ static int check_csum(const struct ext4_inode *in, const uint8_t *raw, uint32_t 
 
 static int check_type(const struct ext4_inode *in)
 {
-	switch (in->mode & FS_S_IFMT) {
-	case FS_S_IFREG:
-	case FS_S_IFDIR:
-	case FS_S_IFLNK:
-	case FS_S_IFCHR:
-	case FS_S_IFBLK:
-	case FS_S_IFIFO:
-	case FS_S_IFSOCK:
+	switch (in->mode & S_IFMT) {
+	case S_IFREG:
+	case S_IFDIR:
+	case S_IFLNK:
+	case S_IFCHR:
+	case S_IFBLK:
+	case S_IFIFO:
+	case S_IFSOCK:
 		return 0;
 	}
 	return ext4_corrupt(in->fs, "inode %u: mode %#o", in->ino, in->mode);
@@ -151,7 +151,7 @@ static int check_size(const struct ext4_inode *in)
 static void decode_fields(struct ext4_inode *in, const struct ext4_inode_disk *d)
 {
 	const bool wide_size =
-		(in->mode & FS_S_IFMT) == FS_S_IFREG || (in->fs->incompat & EXT4_INCOMPAT_LARGEDIR);
+		(in->mode & S_IFMT) == S_IFREG || (in->fs->incompat & EXT4_INCOMPAT_LARGEDIR);
 
 	in->uid = le16_to_cpu(d->uid_lo) | (uint32_t)le16_to_cpu(d->uid_hi) << 16;
 	in->gid = le16_to_cpu(d->gid_lo) | (uint32_t)le16_to_cpu(d->gid_hi) << 16;
@@ -366,7 +366,7 @@ static void decode_rdev(const struct ext4_inode *in, struct fs_stat *st)
 
 void ext4_inode_stat(const struct ext4_inode *in, struct fs_stat *st)
 {
-	const uint32_t type = in->mode & FS_S_IFMT;
+	const uint32_t type = in->mode & S_IFMT;
 
 	memset(st, 0, sizeof(*st));
 	st->ino = in->ino;
@@ -375,19 +375,19 @@ void ext4_inode_stat(const struct ext4_inode *in, struct fs_stat *st)
 	st->nlink = in->nlink;
 	st->uid = in->uid;
 	st->gid = in->gid;
-	if (type == FS_S_IFCHR || type == FS_S_IFBLK)
+	if (type == S_IFCHR || type == S_IFBLK)
 		decode_rdev(in, st);
 	st->blksize = in->fs->block_size;
 	st->size = in->size;
 	st->blocks = in->blocks;
 	if (in->flags & EXT4_FL_COMPR)
-		st->attrs |= FS_ATTR_COMPRESSED;
+		st->attrs |= STATX_ATTR_COMPRESSED;
 	if (in->flags & EXT4_FL_IMMUTABLE)
-		st->attrs |= FS_ATTR_IMMUTABLE;
+		st->attrs |= STATX_ATTR_IMMUTABLE;
 	if (in->flags & EXT4_FL_APPEND)
-		st->attrs |= FS_ATTR_APPEND;
+		st->attrs |= STATX_ATTR_APPEND;
 	if (in->flags & EXT4_FL_NODUMP)
-		st->attrs |= FS_ATTR_NODUMP;
+		st->attrs |= STATX_ATTR_NODUMP;
 	st->atime = in->atime;
 	st->mtime = in->mtime;
 	st->ctime = in->ctime;

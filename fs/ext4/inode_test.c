@@ -30,7 +30,7 @@ static void fs_init(struct ext4_fs *fs)
 static void raw_init(uint8_t raw[256])
 {
 	struct ext4_inode_disk d = {
-		.mode = cpu_to_le16(FS_S_IFREG | 0644),
+		.mode = cpu_to_le16(S_IFREG | 0644),
 		.links_count = cpu_to_le16(1),
 		.extra_isize = cpu_to_le16(32),
 		.size_lo = cpu_to_le32(5),
@@ -134,7 +134,7 @@ static void device_numbers(struct ktest *t)
 	fs_init(&fs);
 	raw_init(raw);
 	d = (void *)raw;
-	d->mode = cpu_to_le16(FS_S_IFCHR | 0666);
+	d->mode = cpu_to_le16(S_IFCHR | 0666);
 	d->block[0] = cpu_to_le32(0x0103);
 	ASSERT_EQ(t, decode(&fs, raw, 256, &in), 0);
 	ext4_inode_stat(&in, &st);
@@ -206,7 +206,7 @@ static void directories_are_no_bigger_than_the_disk(struct ktest *t)
 	fs_init(&fs);
 	raw_init(raw);
 	d = (void *)raw;
-	d->mode = cpu_to_le16(FS_S_IFDIR | 0755);
+	d->mode = cpu_to_le16(S_IFDIR | 0755);
 	d->size_lo = cpu_to_le32(1000 * 4096);
 	EXPECT_EQ(t, decode(&fs, raw, 256, &in), 0);
 	d->size_lo = cpu_to_le32(1001 * 4096);

@@ -189,10 +189,10 @@ static void inline_page(const struct ext4_inode *in, uint64_t off, uint8_t *page
 
 static int check_readable(const struct ext4_inode *in)
 {
-	switch (in->mode & FS_S_IFMT) {
-	case FS_S_IFREG:
+	switch (in->mode & S_IFMT) {
+	case S_IFREG:
 		return 0;
-	case FS_S_IFDIR:
+	case S_IFDIR:
 		return -EISDIR;
 	default:
 		return -EINVAL;
@@ -296,7 +296,7 @@ int ext4_readlink(struct ext4_inode *in, char *buf, size_t *len)
 {
 	int err = 0;
 
-	if ((in->mode & FS_S_IFMT) != FS_S_IFLNK)
+	if ((in->mode & S_IFMT) != S_IFLNK)
 		return -EINVAL;
 	if (!in->size || in->size >= FS_PATH_MAX)
 		return ext4_corrupt(in->fs, "link %u: size %llu", in->ino,

@@ -7,9 +7,9 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
-#define D (FS_S_IFDIR | 0755)
-#define F (FS_S_IFREG | 0644)
-#define L (FS_S_IFLNK | 0777)
+#define D (S_IFDIR | 0755)
+#define F (S_IFREG | 0644)
+#define L (S_IFLNK | 0777)
 
 /* ino, parent, name, mode, target */
 struct toy {
@@ -31,7 +31,7 @@ static struct toy toys[] = {
 	{ 17, 2, "up", L, "../../../etc" },
 	{ 18, 2, "dangling", L, "nowhere" },
 	{ 19, 2, "slashed", L, "etc/passwd/" },
-	{ 20, 2, "private", FS_S_IFDIR | 0700, NULL },
+	{ 20, 2, "private", S_IFDIR | 0700, NULL },
 	{ 21, 20, "key", F, NULL },
 	{ 22, 20, "jail", D, NULL },
 	{ 23, 22, "inside", F, NULL },

@@ -40,12 +40,12 @@ struct walk {
 
 static bool is_dir(const struct path_node *n)
 {
-	return (n->mode & FS_S_IFMT) == FS_S_IFDIR;
+	return (n->mode & S_IFMT) == S_IFDIR;
 }
 
 static bool is_link(const struct path_node *n)
 {
-	return (n->mode & FS_S_IFMT) == FS_S_IFLNK;
+	return (n->mode & S_IFMT) == S_IFLNK;
 }
 
 #define WALK_HANDED_BACK 1 /* beside 0 and negative errnos */

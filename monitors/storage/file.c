@@ -3,6 +3,7 @@
  * Storage monitor: services that take a handle: PS_GETATTR, PS_GETDENTS, PS_STATFS, and the
  * contents for MS_READ.
  */
+#include <abi/stat.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <lib/err.h>
@@ -14,9 +15,6 @@
 
 COUNTER(storage_reads, "storage.reads", "requests for pages of files");
 COUNTER(storage_read_bytes, "storage.read_bytes", "bytes of files that were asked for and exist");
-
-#define ST_RDONLY 0x0001u /* statfs flags, as Linux has them */
-#define ST_VALID  0x0020u
 
 ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
 {

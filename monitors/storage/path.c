@@ -72,10 +72,10 @@ static int check_access(const struct query *q)
 	uint32_t type;
 
 	fs_inode_stat(q->in, &s);
-	type = s.mode & FS_S_IFMT;
+	type = s.mode & S_IFMT;
 	/* As Linux: first what the file system cannot do, for things that are in it. */
 	if ((q->req.access & FS_MAY_WRITE) &&
-	    (type == FS_S_IFREG || type == FS_S_IFDIR || type == FS_S_IFLNK))
+	    (type == S_IFREG || type == S_IFDIR || type == S_IFLNK))
 		return -EROFS;
 	return fs_access(&cred, s.mode, s.uid, s.gid, q->req.access);
 }

@@ -256,15 +256,15 @@ static void visit(struct walk *w, struct fs_inode *in)
 	size_t len;
 
 	fs_inode_stat(in, &st);
-	switch (st.mode & FS_S_IFMT) {
-	case FS_S_IFREG:
+	switch (st.mode & S_IFMT) {
+	case S_IFREG:
 		read_some(in, st.size);
 		break;
-	case FS_S_IFLNK:
+	case S_IFLNK:
 		if (!fs_readlink(in, target, &len) && strlen(target) != len)
 			abort();
 		break;
-	case FS_S_IFDIR:
+	case S_IFDIR:
 		(void)!fs_readdir(in, &cookie, each_entry, &l);
 		look_up(in, "no such name");
 		look_up(in, "..");

@@ -237,11 +237,11 @@ static void entries_come_and_go(struct ktest *t)
 	struct inode *d;
 
 	setup(t, 100);
-	EXPECT_EQ(t, make(root, "d", FS_S_IFDIR | 0755), 0);
-	EXPECT_EQ(t, make(root, "d", FS_S_IFDIR | 0755), -EEXIST);
+	EXPECT_EQ(t, make(root, "d", S_IFDIR | 0755), 0);
+	EXPECT_EQ(t, make(root, "d", S_IFDIR | 0755), -EEXIST);
 	d = at(root, "d");
 	ASSERT_TRUE(t, d);
-	EXPECT_EQ(t, make(d, "f", FS_S_IFREG | 0644), 0);
+	EXPECT_EQ(t, make(d, "f", S_IFREG | 0644), 0);
 	EXPECT_EQ(t, drop(root, "d"), -ENOTEMPTY);
 	EXPECT_EQ(t, add_link(root, "g", peek(d, "f")), 0);
 	EXPECT_EQ(t, tmpfs_inode(peek(d, "f"))->nlink, 2u);
@@ -250,7 +250,7 @@ static void entries_come_and_go(struct ktest *t)
 	EXPECT_EQ(t, drop(d, "f"), -ENOENT);
 	EXPECT_EQ(t, drop(root, "d"), 0);
 	/* A removed directory can be stood in, and nothing made in it. */
-	EXPECT_EQ(t, make(d, "x", FS_S_IFREG), -ENOENT);
+	EXPECT_EQ(t, make(d, "x", S_IFREG), -ENOENT);
 	EXPECT_EQ(t, move(root, "g", d, "x", false), -ENOENT);
 	inode_put(d);
 	check_all(t);
@@ -263,11 +263,11 @@ static void a_name_that_changed_is_looked_up_again(struct ktest *t)
 	struct inode *old;
 
 	setup(t, 100);
-	EXPECT_EQ(t, make(root, "a", FS_S_IFREG), 0);
+	EXPECT_EQ(t, make(root, "a", S_IFREG), 0);
 	old = at(root, "a");
 	EXPECT_EQ(t, drop(root, "a"), 0);
 	EXPECT_EQ(t, root->ops->remove(root, "a", 1, old), -EAGAIN);
-	EXPECT_EQ(t, make(root, "a", FS_S_IFREG), 0);
+	EXPECT_EQ(t, make(root, "a", S_IFREG), 0);
 	EXPECT_EQ(t, root->ops->remove(root, "a", 1, old), -EAGAIN);
 	/* Unlinked for good: no new name. */
 	EXPECT_EQ(t, add_link(root, "b", old), -ENOENT);
@@ -282,9 +282,9 @@ static void renames_follow_the_rules(struct ktest *t)
 	char text[64];
 
 	setup(t, 100);
-	EXPECT_EQ(t, make(root, "d", FS_S_IFDIR), 0);
+	EXPECT_EQ(t, make(root, "d", S_IFDIR), 0);
 	d = at(root, "d");
-	EXPECT_EQ(t, make(d, "e", FS_S_IFDIR), 0);
+	EXPECT_EQ(t, make(d, "e", S_IFDIR), 0);
 	e = at(d, "e");
 	EXPECT_EQ(t, move(root, "d", e, "x", false), -EINVAL);
 	EXPECT_EQ(t, move(root, "d", d, "x", false), -EINVAL);
@@ -312,20 +312,18 @@ static void renames_follow_the_rules(struct ktest *t)
 
 static void limits_hold(struct ktest *t)
 {
-	const struct new_inode tmp = { .name = "#", .len = 1, .mode = FS_S_IFREG };
-	const struct new_inode never = {
-		.name = "#", .len = 1, .mode = FS_S_IFREG, .nameless = true
-	};
+	const struct new_inode tmp = { .name = "#", .len = 1, .mode = S_IFREG };
+	const struct new_inode never = { .name = "#", .len = 1, .mode = S_IFREG, .nameless = true };
 	struct inode *ti;
 	char target[200];
 
 	setup(t, 4);
-	EXPECT_EQ(t, make(root, "a", FS_S_IFREG), 0);
+	EXPECT_EQ(t, make(root, "a", S_IFREG), 0);
 	EXPECT_EQ(t, root->ops->tmpfile(root, &tmp, &ti), 0);
 	EXPECT_EQ(t, add_link(root, "b", ti), 0); /* its first name */
 	EXPECT_EQ(t, add_link(root, "c", ti), 0);
 	EXPECT_EQ(t, add_link(root, "d", ti), -ENOSPC);
-	EXPECT_EQ(t, make(root, "d", FS_S_IFREG), -ENOSPC);
+	EXPECT_EQ(t, make(root, "d", S_IFREG), -ENOSPC);
 	inode_put(ti);
 	check_numbers(t);
 	EXPECT_EQ(t, drop(root, "b"), 0);
@@ -340,7 +338,7 @@ static void limits_hold(struct ktest *t)
 	{
 		struct new_inode link = { .name = "l",
 					  .len = 1,
-					  .mode = FS_S_IFLNK | 0777,
+					  .mode = S_IFLNK | 0777,
 					  .target = target,
 					  .target_len = sizeof(target) };
 
@@ -363,7 +361,7 @@ static void positions_stay(struct ktest *t)
 	setup(t, 100);
 	for (int i = 0; i < 20; i++) {
 		snprintf(name, sizeof(name), "f%d", i);
-		EXPECT_EQ(t, make(root, name, FS_S_IFREG), 0);
+		EXPECT_EQ(t, make(root, name, S_IFREG), 0);
 	}
 	/*
 	 * Five at a time, each removed once it has been read, and one more made: never seen twice.
@@ -391,7 +389,7 @@ static void removed_directories_go_without_recursion(struct ktest *t)
 	dir = root;
 	inode_get(dir);
 	for (int i = 0; i < 50000; i++) {
-		ASSERT_EQ(t, make(dir, "d", FS_S_IFDIR), 0);
+		ASSERT_EQ(t, make(dir, "d", S_IFDIR), 0);
 		next = at(dir, "d");
 		inode_put(dir);
 		dir = next;
@@ -420,9 +418,9 @@ static int change(struct prng *r, struct inode **dirs)
 
 	switch (prng_below(r, 8)) {
 	case 0:
-		return make(d1, n1, FS_S_IFDIR | 0755);
+		return make(d1, n1, S_IFDIR | 0755);
 	case 1:
-		return make(d1, n1, FS_S_IFREG | 0644);
+		return make(d1, n1, S_IFREG | 0644);
 	case 2:
 		target = at(d2, n2);
 		err = target && !inode_is_dir(target) ? add_link(d1, n1, target) : 0;

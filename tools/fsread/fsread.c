@@ -182,10 +182,10 @@ static int print_contents(struct fs_inode *in, const struct fs_stat *st)
 	size_t len;
 	int err = 0;
 
-	if ((st->mode & FS_S_IFMT) == FS_S_IFREG) {
+	if ((st->mode & S_IFMT) == S_IFREG) {
 		err = contents_crc(in, &crc);
 		printf(", \"crc\": %u", crc);
-	} else if ((st->mode & FS_S_IFMT) == FS_S_IFLNK) {
+	} else if ((st->mode & S_IFMT) == S_IFLNK) {
 		err = fs_readlink(in, target, &len);
 		if (!err) {
 			printf(", \"target\": ");
@@ -239,7 +239,7 @@ static int walk_entry(struct fs_inode *dir, const char *path, const struct entry
 		return -ENAMETOOLONG;
 	}
 	err = print_node(in, sub, e->dtype);
-	if (!err && (stat_of(in).mode & FS_S_IFMT) == FS_S_IFDIR)
+	if (!err && (stat_of(in).mode & S_IFMT) == S_IFDIR)
 		err = walk(in, sub, depth + 1);
 	fs_inode_put(in);
 	return err;
@@ -274,7 +274,7 @@ static int cmd_tree(void)
 
 	if (IS_ERR(root))
 		return fail("root", (int)PTR_ERR(root));
-	err = print_node(root, "", FS_DT_DIR);
+	err = print_node(root, "", DT_DIR);
 	if (!err)
 		err = walk(root, "", 0);
 	fs_inode_put(root);

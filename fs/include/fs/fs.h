@@ -54,7 +54,7 @@ struct fs_dirent {
 	const char *name;     /* not terminated; valid during the call only */
 	uint32_t ino;
 	uint8_t name_len;
-	uint8_t dtype; /* enum fs_dtype */
+	uint8_t dtype; /* DT_* */
 };
 
 /* Takes one entry; a non-zero answer ends the listing, and that entry is not consumed. */

@@ -276,9 +276,9 @@ static int find(const struct exec_image *img, struct fs_state *fs, const char *t
 	err = fs_state_walk(fs, &cred, text, img->nofollow ? WALK_NOFOLLOW : 0, FS_MAY_EXEC, res);
 	if (err)
 		return err;
-	if ((res->at.attr.mode & FS_S_IFMT) == FS_S_IFLNK)
+	if ((res->at.attr.mode & S_IFMT) == S_IFLNK)
 		err = -ELOOP;
-	else if ((res->at.attr.mode & FS_S_IFMT) != FS_S_IFREG)
+	else if ((res->at.attr.mode & S_IFMT) != S_IFREG)
 		err = -EACCES;
 	if (err)
 		walk_result_put(res);

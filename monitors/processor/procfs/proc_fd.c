@@ -109,11 +109,11 @@ static int put_name(struct text *t, struct file *f)
 	err = f->ops->stat(f, &attr);
 	if (err)
 		return err;
-	switch (attr.mode & FS_S_IFMT) {
-	case FS_S_IFIFO:
+	switch (attr.mode & S_IFMT) {
+	case S_IFIFO:
 		text_printf(t, "pipe:[%llu]", (unsigned long long)attr.file.ino);
 		break;
-	case FS_S_IFSOCK:
+	case S_IFSOCK:
 		text_printf(t, "socket:[%llu]", (unsigned long long)attr.file.ino);
 		break;
 	default:
@@ -312,7 +312,7 @@ static int fd_magic_link(const struct pseudo_subject *s, struct path *to)
 }
 
 static const struct pseudo_node fd_node = {
-	.mode = FS_S_IFLNK | 0700,
+	.mode = S_IFLNK | 0700,
 	.traced = true,
 	.link = fd_link,
 	.magic_link = fd_magic_link,
@@ -350,7 +350,7 @@ SHOW(show_pid_fdinfo)
 }
 
 static const struct pseudo_node fdinfo_node = {
-	.mode = FS_S_IFREG | 0400,
+	.mode = S_IFREG | 0400,
 	.traced = true,
 	.show = show_pid_fdinfo,
 };

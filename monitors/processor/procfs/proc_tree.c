@@ -99,10 +99,10 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 /* --- a process and a thread ---------------------------------------------------------- */
 
 #define TRACED_FILE(n, perm, fn) \
-	{ .name = (n), .mode = FS_S_IFREG | (perm), .traced = true, .show = (fn) }
+	{ .name = (n), .mode = S_IFREG | (perm), .traced = true, .show = (fn) }
 #define TRACED_LINK(n, fn, to) \
-	{ .name = (n), .mode = FS_S_IFLNK | 0777, .traced = true, .link = (fn), .magic_link = (to) }
-#define NUMBERED_DIR(n, perm, dyn) { .name = (n), .mode = FS_S_IFDIR | (perm), .dynamic = (dyn) }
+	{ .name = (n), .mode = S_IFLNK | 0777, .traced = true, .link = (fn), .magic_link = (to) }
+#define NUMBERED_DIR(n, perm, dyn) { .name = (n), .mode = S_IFDIR | (perm), .dynamic = (dyn) }
 
 /* What a thread's directory and a process's have both. */
 #define COMMON_NODES                                                                            \
@@ -198,7 +198,7 @@ static const struct pseudo_node root_nodes[] = {
 };
 static const struct pseudo_node root_node = {
 	.name = "",
-	.mode = FS_S_IFDIR | 0555,
+	.mode = S_IFDIR | 0555,
 	.children = root_nodes,
 	.dynamic = &processes,
 };

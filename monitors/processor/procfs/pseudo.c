@@ -41,12 +41,12 @@ static struct pseudo_inode *pseudo(const struct inode *inode)
 
 static const struct inode_ops *ops_of(const struct pseudo_node *node)
 {
-	switch (node->mode & FS_S_IFMT) {
-	case FS_S_IFDIR:
+	switch (node->mode & S_IFMT) {
+	case S_IFDIR:
 		return &dir_inode_ops;
-	case FS_S_IFLNK:
+	case S_IFLNK:
 		return node->magic_link ? &magic_inode_ops : &link_inode_ops;
-	case FS_S_IFCHR:
+	case S_IFCHR:
 		return &device_inode_ops;
 	default:
 		return &file_inode_ops;

@@ -65,11 +65,11 @@ struct pseudo_node {
 
 #define SHOW(name) int name(struct text *t, const struct pseudo_subject *s)
 
-#define PSEUDO_DIR(n, kids)      { .name = (n), .mode = FS_S_IFDIR | 0555, .children = (kids) }
-#define PSEUDO_FILE(n, perm, fn) { .name = (n), .mode = FS_S_IFREG | (perm), .show = (fn) }
-#define PSEUDO_LINK(n, fn)       { .name = (n), .mode = FS_S_IFLNK | 0777, .link = (fn) }
+#define PSEUDO_DIR(n, kids)      { .name = (n), .mode = S_IFDIR | 0555, .children = (kids) }
+#define PSEUDO_FILE(n, perm, fn) { .name = (n), .mode = S_IFREG | (perm), .show = (fn) }
+#define PSEUDO_LINK(n, fn)       { .name = (n), .mode = S_IFLNK | 0777, .link = (fn) }
 #define PSEUDO_WRITABLE(n, perm, fn, w) \
-	{ .name = (n), .mode = FS_S_IFREG | (perm), .show = (fn), .store = (w) }
+	{ .name = (n), .mode = S_IFREG | (perm), .show = (fn), .store = (w) }
 
 /* For fs_type.root: a file system with @node as its root directory. */
 int pseudo_root(const struct fs_type *type, const struct pseudo_node *node, struct inode **out)

@@ -222,7 +222,7 @@ static const struct pseudo_node topology_nodes[] = {
 };
 
 static const struct pseudo_node cpu_nodes[] = {
-	{ .name = "cache", .mode = FS_S_IFDIR | 0555, .dynamic = &caches },
+	{ .name = "cache", .mode = S_IFDIR | 0555, .dynamic = &caches },
 	PSEUDO_DIR("topology", topology_nodes),
 	{ 0 },
 };
@@ -300,7 +300,7 @@ static const struct pseudo_node clocksource_nodes[] = {
 
 static const struct pseudo_node system_nodes[] = {
 	PSEUDO_DIR("clocksource", clocksource_nodes),
-	{ .name = "cpu", .mode = FS_S_IFDIR | 0555, .children = cpus_nodes, .dynamic = &cpus },
+	{ .name = "cpu", .mode = S_IFDIR | 0555, .children = cpus_nodes, .dynamic = &cpus },
 	PSEUDO_DIR("node", node_nodes),
 	{ 0 },
 };

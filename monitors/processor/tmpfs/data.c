@@ -463,9 +463,9 @@ int tmpfs_open(struct inode *inode, struct file *f)
 	struct tmpfs_inode *ti = tmpfs_inode(inode);
 	int err;
 
-	if (inode->mode == FS_S_IFIFO)
+	if (inode->mode == S_IFIFO)
 		return open_fifo(ti, f);
-	if (inode->mode != FS_S_IFREG)
+	if (inode->mode != S_IFREG)
 		return -ENXIO; /* a socket */
 	err = need_object(ti);
 	if (!err && file_writable(f))

@@ -59,12 +59,12 @@ static struct fs_time now(void)
 
 static const struct inode_ops *ops_of(uint32_t mode)
 {
-	switch (mode & FS_S_IFMT) {
-	case FS_S_IFDIR:
+	switch (mode & S_IFMT) {
+	case S_IFDIR:
 		return &tmpfs_dir_ops;
-	case FS_S_IFREG:
+	case S_IFREG:
 		return &tmpfs_file_ops;
-	case FS_S_IFLNK:
+	case S_IFLNK:
 		return &tmpfs_link_ops;
 	default:
 		return &tmpfs_special_ops;
@@ -76,7 +76,7 @@ static int init_kind(struct tmpfs_inode *ti, const struct new_inode *how)
 {
 	int err;
 
-	if (ti->inode.mode == FS_S_IFIFO) {
+	if (ti->inode.mode == S_IFIFO) {
 		ti->pipe = pipe_create();
 		if (IS_ERR(ti->pipe)) {
 			err = PTR_ERR(ti->pipe);
@@ -84,7 +84,7 @@ static int init_kind(struct tmpfs_inode *ti, const struct new_inode *how)
 			return err;
 		}
 	}
-	if (ti->inode.mode != FS_S_IFLNK)
+	if (ti->inode.mode != S_IFLNK)
 		return 0;
 	err = tmpfs_charge(ti->fs, link_pages(how->target_len));
 	if (err)
@@ -126,7 +126,7 @@ static void free_inode(struct tmpfs_inode *ti)
 	tmpfs_release_data(ti);
 	if (ti->pipe)
 		pipe_put(ti->pipe);
-	if (ti->inode.mode == FS_S_IFLNK)
+	if (ti->inode.mode == S_IFLNK)
 		tmpfs_uncharge(ti->fs, link_pages(ti->target_len));
 	kfree(ti->target);
 	give_number(ti->fs);
@@ -203,7 +203,7 @@ void tmpfs_destroy(struct tmpfs *fs)
 
 int tmpfs_root(const struct fs_type *type, struct inode **out)
 {
-	const struct new_inode how = { .mode = FS_S_IFDIR | 01777 };
+	const struct new_inode how = { .mode = S_IFDIR | 01777 };
 	struct tmpfs_inode *ti;
 	const int err = tmpfs_new_inode(tmpfs_of(type), &how, &ti);
 
@@ -262,14 +262,14 @@ int tmpfs_getattr(struct inode *inode, struct proto_attr *attr)
 	attr->btime_ns = ti->btime.nsec;
 	spin_unlock(&ti->attr_lock);
 	switch (inode->mode) {
-	case FS_S_IFREG:
+	case S_IFREG:
 		attr->size = READ_ONCE(ti->size);
 		attr->blocks = tmpfs_data_pages(ti) * (PAGE_SIZE / 512);
 		break;
-	case FS_S_IFDIR:
+	case S_IFDIR:
 		attr->size = (2 + READ_ONCE(ti->nr_entries)) * ENTRY_SIZE;
 		break;
-	case FS_S_IFLNK:
+	case S_IFLNK:
 		attr->size = ti->target_len;
 		attr->blocks = link_pages(ti->target_len) * (PAGE_SIZE / 512);
 		break;
@@ -299,7 +299,7 @@ int tmpfs_setattr(struct inode *inode, const struct attr_change *ch)
 	int err;
 
 	if (ch->valid & ATTR_SIZE) {
-		if (inode->mode != FS_S_IFREG)
+		if (inode->mode != S_IFREG)
 			return -EINVAL;
 		err = change_size(ti, ch->size);
 		if (err)

@@ -9,6 +9,7 @@
 
 #include "tmpfs_private.h"
 
+#include <abi/stat.h>
 #include <arch/uaccess.h>
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
@@ -23,8 +24,6 @@
 #include <processor/procfs/system.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
-
-#define TMPFS_MAGIC 0x01021994
 
 static uint64_t param_size;
 static uint32_t param_inodes;
@@ -121,7 +120,7 @@ INITCALL(monitor, tmpfs_init);
 
 static struct file *memfd_open(const char *name, uint32_t flags)
 {
-	const struct new_inode how = { .mode = FS_S_IFREG | 0777,
+	const struct new_inode how = { .mode = S_IFREG | 0777,
 				       .uid = cred_current()->fsuid,
 				       .gid = cred_current()->fsgid };
 	char text[sizeof("/memfd:") + MFD_NAME_MAX];

@@ -69,7 +69,7 @@ static int make_inode(struct tty *tty, struct inode **out)
 
 	if (!pts)
 		return -ENOMEM;
-	inode_init(&pts->inode, &pts_fs, &pts_ops, FS_S_IFCHR);
+	inode_init(&pts->inode, &pts_fs, &pts_ops, S_IFCHR);
 	tty_get(tty);
 	pts->tty = tty;
 	*out = &pts->inode;
@@ -145,7 +145,7 @@ static int root_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
 		if (index < 0)
 			return 0;
 		len = snprintf(name, sizeof(name), "%d", index);
-		if (!dir_emit(sink, name, (size_t)len, (uint64_t)index + 3, FS_DT_CHR,
+		if (!dir_emit(sink, name, (size_t)len, (uint64_t)index + 3, DT_CHR,
 			      (uint64_t)index + 1 + FIRST_COOKIE))
 			return 0;
 		index++;
@@ -156,7 +156,7 @@ static int root_getattr(struct inode *inode, struct proto_attr *attr)
 {
 	*attr = (struct proto_attr){ 0 };
 	attr->file.ino = 1;
-	attr->mode = FS_S_IFDIR | 0755;
+	attr->mode = S_IFDIR | 0755;
 	attr->nlink = 2;
 	return 0;
 }
@@ -194,7 +194,7 @@ static int pts_init(void)
 {
 	int err;
 
-	inode_init(&pts_root, &pts_fs, &root_ops, FS_S_IFDIR);
+	inode_init(&pts_root, &pts_fs, &root_ops, S_IFDIR);
 	err = fs_register(&pts_fs);
 	tty_set_fs(pts_fs.dev);
 	return err;

@@ -151,17 +151,17 @@ int create_error(const struct inode *dir)
 void new_owner(struct new_inode *how, const struct proto_cred *cred, const struct proto_attr *dir,
 	       uint32_t mode)
 {
-	const uint32_t type = mode & FS_S_IFMT;
+	const uint32_t type = mode & S_IFMT;
 
 	how->mode = mode;
-	if (type != FS_S_IFLNK)
+	if (type != S_IFLNK)
 		how->mode &= ~fs_state_umask(fs_current());
 	how->uid = cred->uid;
 	how->gid = cred->gid;
 	if (!(dir->mode & 02000))
 		return;
 	how->gid = dir->gid;
-	if (type == FS_S_IFDIR)
+	if (type == S_IFDIR)
 		how->mode |= 02000;
 	else if ((mode & 02010) == 02010 && cred->uid && !at_in_group(cred, dir->gid))
 		how->mode &= ~02000u;

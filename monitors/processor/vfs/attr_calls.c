@@ -2,6 +2,7 @@
 /*
  * System calls that change attributes: chmod, chown, utimens and truncate with their kin.
  */
+#include <abi/stat.h>
 #include <arch/uaccess.h>
 #include <fs/access.h>
 #include <kernel/time.h>
@@ -78,7 +79,7 @@ static int chmod_path(const struct path *at, uint32_t mode)
 
 	if (err)
 		return err;
-	if (at->inode->mode == FS_S_IFLNK)
+	if (at->inode->mode == S_IFLNK)
 		return -EOPNOTSUPP;
 	process_cred(&cred);
 	if (cred.uid && cred.uid != at->attr.uid)
@@ -156,7 +157,7 @@ static int chown_path(const struct path *at, uint32_t uid, uint32_t gid)
 			return -EPERM;
 	}
 	ch.valid = (uid != NO_ID ? ATTR_UID : 0) | (gid != NO_ID ? ATTR_GID : 0);
-	if ((a->mode & FS_S_IFMT) != FS_S_IFDIR) {
+	if ((a->mode & S_IFMT) != S_IFDIR) {
 		/* Rights that came from the old owner go. */
 		ch.mode = a->mode & 07777 & ~04000u;
 		if ((a->mode & 02010) == 02010)
@@ -215,9 +216,7 @@ long sys_fchown(const struct syscall_args *args)
 
 /* --- times --------------------------------------------------------------------------- */
 
-#define UTIME_NOW  0x3fffffff
-#define UTIME_OMIT 0x3ffffffe
-#define NSEC_MAX   999999999
+#define NSEC_MAX 999999999
 
 struct user_time { /* struct timespec, or struct timeval with its microseconds */
 	int64_t sec;
@@ -360,13 +359,13 @@ int file_size_allowed(uint64_t size)
 static int truncate_path(const struct path *at, uint64_t size)
 {
 	struct attr_change ch = { .valid = ATTR_SIZE, .size = size };
-	const uint32_t type = at->attr.mode & FS_S_IFMT;
+	const uint32_t type = at->attr.mode & S_IFMT;
 	struct proto_cred cred;
 	int err;
 
-	if (type == FS_S_IFDIR)
+	if (type == S_IFDIR)
 		return -EISDIR;
-	if (type != FS_S_IFREG)
+	if (type != S_IFREG)
 		return -EINVAL;
 	process_cred(&cred);
 	err = inode_permission(at->inode, &cred, &at->attr, FS_MAY_WRITE);
@@ -406,7 +405,7 @@ long sys_ftruncate(const struct syscall_args *args)
 		return PTR_ERR(f);
 	if (f->flags & O_PATH)
 		ret = -EBADF;
-	else if (!file_writable(f) || !f->inode || f->inode->mode != FS_S_IFREG ||
+	else if (!file_writable(f) || !f->inode || f->inode->mode != S_IFREG ||
 		 !f->inode->ops->setattr)
 		ret = -EINVAL;
 	else

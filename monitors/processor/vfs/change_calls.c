@@ -44,7 +44,7 @@ static int create_in(const struct at_path *at, struct walk_result *res, struct n
 		     uint32_t mode)
 {
 	struct inode *dir = res->parent.inode;
-	int err = check_absent(&at->base, res, (mode & FS_S_IFMT) == FS_S_IFDIR);
+	int err = check_absent(&at->base, res, (mode & S_IFMT) == S_IFDIR);
 
 	if (err)
 		return err;
@@ -81,7 +81,7 @@ static long do_mkdir(int dfd, uint64_t upath, uint32_t mode)
 {
 	struct new_inode how = { 0 };
 
-	return create_at(dfd, upath, &how, FS_S_IFDIR | (mode & 01777));
+	return create_at(dfd, upath, &how, S_IFDIR | (mode & 01777));
 }
 
 /* mkdir(path, mode) */
@@ -101,22 +101,22 @@ static long do_mknod(int dfd, uint64_t upath, uint32_t mode)
 {
 	struct new_inode how = { 0 };
 
-	switch (mode & FS_S_IFMT) {
+	switch (mode & S_IFMT) {
 	case 0:
-		mode |= FS_S_IFREG;
+		mode |= S_IFREG;
 		break;
-	case FS_S_IFREG:
-	case FS_S_IFIFO:
-	case FS_S_IFSOCK:
+	case S_IFREG:
+	case S_IFIFO:
+	case S_IFSOCK:
 		break;
-	case FS_S_IFCHR:
-	case FS_S_IFBLK:
-	case FS_S_IFDIR:
+	case S_IFCHR:
+	case S_IFBLK:
+	case S_IFDIR:
 		return -EPERM;
 	default:
 		return -EINVAL;
 	}
-	return create_at(dfd, upath, &how, mode & (FS_S_IFMT | 07777));
+	return create_at(dfd, upath, &how, mode & (S_IFMT | 07777));
 }
 
 /* mknod(path, mode, dev) */
@@ -141,7 +141,7 @@ static long do_symlink(uint64_t utarget, int dfd, uint64_t upath)
 		return err;
 	how.target = target.text;
 	how.target_len = strlen(target.text);
-	err = create_at(dfd, upath, &how, FS_S_IFLNK | 0777);
+	err = create_at(dfd, upath, &how, S_IFLNK | 0777);
 	at_put(&target);
 	return err;
 }
@@ -245,7 +245,7 @@ static int remove_once(const struct at_path *at, struct walk_result *res, bool r
 		err = path_walk_last(&at->base, res);
 	if (err)
 		return err;
-	is_dir = (res->at.attr.mode & FS_S_IFMT) == FS_S_IFDIR;
+	is_dir = (res->at.attr.mode & S_IFMT) == S_IFDIR;
 	if (!rmdir && res->slash)
 		return is_dir ? -EISDIR : -ENOTDIR;
 	if (res->mount_point && is_dir == rmdir)
@@ -317,7 +317,7 @@ struct rename_walk {
 
 static bool result_is_dir(const struct walk_result *res)
 {
-	return (res->at.attr.mode & FS_S_IFMT) == FS_S_IFDIR;
+	return (res->at.attr.mode & S_IFMT) == S_IFDIR;
 }
 
 /* May what is at @res go from its directory? A directory that moves elsewhere has its ".." written. */

@@ -18,7 +18,7 @@
 
 static int check_fallocate(const struct file *f, uint32_t mode, int64_t off, int64_t len)
 {
-	const uint32_t type = f->attr.mode & FS_S_IFMT;
+	const uint32_t type = f->attr.mode & S_IFMT;
 
 	if (f->flags & O_PATH)
 		return -EBADF;
@@ -29,11 +29,11 @@ static int check_fallocate(const struct file *f, uint32_t mode, int64_t off, int
 		return -EOPNOTSUPP;
 	if (!file_writable(f))
 		return -EBADF;
-	if (type == FS_S_IFIFO)
+	if (type == S_IFIFO)
 		return -ESPIPE;
-	if (type == FS_S_IFDIR)
+	if (type == S_IFDIR)
 		return -EISDIR;
-	if (type != FS_S_IFREG)
+	if (type != S_IFREG)
 		return -ENODEV;
 	if (off > INT64_MAX - len)
 		return -EFBIG;
@@ -95,12 +95,11 @@ static int end_done(const struct copy_end *e)
 
 static int check_copy(const struct copy_end *in, const struct copy_end *out, uint64_t len)
 {
-	const uint32_t in_type = in->f->attr.mode & FS_S_IFMT,
-		       out_type = out->f->attr.mode & FS_S_IFMT;
+	const uint32_t in_type = in->f->attr.mode & S_IFMT, out_type = out->f->attr.mode & S_IFMT;
 
-	if (in_type == FS_S_IFDIR || out_type == FS_S_IFDIR)
+	if (in_type == S_IFDIR || out_type == S_IFDIR)
 		return -EISDIR;
-	if (in_type != FS_S_IFREG || out_type != FS_S_IFREG)
+	if (in_type != S_IFREG || out_type != S_IFREG)
 		return -EINVAL;
 	if (!file_readable(in->f) || !file_writable(out->f) || (out->f->flags & O_APPEND))
 		return -EBADF;
@@ -219,8 +218,7 @@ long sys_sync_file_range(const struct syscall_args *args)
 	else if (((uint32_t)args->a[3] & ~SYNC_RANGE_ALL) || (int64_t)args->a[1] < 0 ||
 		 (int64_t)args->a[2] < 0 || (int64_t)(args->a[1] + args->a[2]) < 0)
 		ret = -EINVAL;
-	else if ((f->attr.mode & FS_S_IFMT) != FS_S_IFREG &&
-		 (f->attr.mode & FS_S_IFMT) != FS_S_IFDIR)
+	else if ((f->attr.mode & S_IFMT) != S_IFREG && (f->attr.mode & S_IFMT) != S_IFDIR)
 		ret = -ESPIPE;
 	file_put(f);
 	return ret;
@@ -234,7 +232,7 @@ long sys_readahead(const struct syscall_args *args)
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = !file_readable(f) ? -EBADF : (f->attr.mode & FS_S_IFMT) != FS_S_IFREG ? -EINVAL : 0;
+	ret = !file_readable(f) ? -EBADF : (f->attr.mode & S_IFMT) != S_IFREG ? -EINVAL : 0;
 	file_put(f);
 	return ret;
 }

@@ -95,7 +95,7 @@ static int dev_getattr(struct inode *inode, struct proto_attr *attr)
 
 	attr->file.ino = d ? (uint64_t)(d - devs) + 2 : 1;
 	attr->nlink = d ? 1 : 2;
-	attr->mode = !d ? FS_S_IFDIR | 0755 : d->target ? FS_S_IFLNK | 0777 : FS_S_IFCHR | 0666;
+	attr->mode = !d ? S_IFDIR | 0755 : d->target ? S_IFLNK | 0777 : S_IFCHR | 0666;
 	attr->size = d && d->target ? strlen(d->target) : 0;
 	attr->rdev = d && !d->target ? d->number : 0;
 	attr->atime_s = attr->mtime_s = attr->ctime_s = (int64_t)(time_real_ns() / 1000000000u);
@@ -215,10 +215,9 @@ static struct fs_type dev_fs = {
 
 static int dev_init(void)
 {
-	inode_init(&dev_root, &dev_fs, &dev_dir_ops, FS_S_IFDIR);
+	inode_init(&dev_root, &dev_fs, &dev_dir_ops, S_IFDIR);
 	for (size_t i = 0; i < ARRAY_SIZE(devs); i++)
-		inode_init(&devs[i].inode, &dev_fs, &dev_ops,
-			   devs[i].target ? FS_S_IFLNK : FS_S_IFCHR);
+		inode_init(&devs[i].inode, &dev_fs, &dev_ops, devs[i].target ? S_IFLNK : S_IFCHR);
 	return fs_register(&dev_fs);
 }
 INITCALL(monitor, dev_init);

@@ -6,6 +6,7 @@
  *		where it lists "." and ".." itself), then at DIR_MOUNTS the mount points, which hide entries of the same
  *		name.
  */
+#include <abi/stat.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -15,16 +16,7 @@
 #include "file.h"
 #include "mount_private.h"
 
-struct dirent64_user {
-	uint64_t ino;
-	uint64_t off;
-	uint16_t reclen;
-	uint8_t type;
-	char name[];
-} __packed;
-static_assert(offsetof(struct dirent64_user, name) == 19, "linux_dirent64 is ABI");
-
-#define NAME_AT    offsetof(struct dirent64_user, name)
+#define NAME_AT    offsetof(struct linux_dirent64, name)
 #define DIR_MOUNTS (1ull << 62) /* positions of mount points begin here */
 
 /* One entry into the user's buffer. */
@@ -33,7 +25,7 @@ static bool put(struct dir_sink *sink, const char *name, size_t len, uint64_t in
 {
 	const uint16_t reclen = (uint16_t)ALIGN_UP(NAME_AT + len + 1u, 8);
 	uint8_t rec[ALIGN_UP(NAME_AT + FS_NAME_MAX + 1, 8)] = { 0 };
-	struct dirent64_user *d = (struct dirent64_user *)rec;
+	struct linux_dirent64 *d = (struct linux_dirent64 *)rec;
 
 	if (reclen > sink->size - sink->used) {
 		sink->full = true;
@@ -112,9 +104,9 @@ static int emit_dots(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
 		err = -ENOENT; /* removed */
 	if (err)
 		return err;
-	if (*pos == 0 && put(sink, ".", 1, attr.file.ino, FS_DT_DIR, 1))
+	if (*pos == 0 && put(sink, ".", 1, attr.file.ino, DT_DIR, 1))
 		*pos = 1;
-	if (*pos == 1 && put(sink, "..", 2, parent_ino(dir, attr.file.ino), FS_DT_DIR, 2))
+	if (*pos == 1 && put(sink, "..", 2, parent_ino(dir, attr.file.ino), DT_DIR, 2))
 		*pos = 2;
 	return 0;
 }

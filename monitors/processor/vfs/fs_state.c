@@ -32,7 +32,7 @@ struct fs_state *fs_state_create(uint32_t umask)
 	fs = alloc_state(umask, mounts);
 	if (!fs)
 		return ERR_PTR(-ENOMEM);
-	fs->cwd.attr.mode = FS_S_IFDIR;
+	fs->cwd.attr.mode = S_IFDIR;
 	fs->cwd.text = kstrdup("/");
 	if (!fs->cwd.text) {
 		kfree(fs);

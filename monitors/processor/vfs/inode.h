@@ -185,7 +185,7 @@ static inline void inode_init(struct inode *inode, const struct fs_type *type,
 {
 	inode->ops = ops;
 	inode->type = type;
-	inode->mode = mode & FS_S_IFMT;
+	inode->mode = mode & S_IFMT;
 	refcount_set(&inode->refs, 1);
 }
 
@@ -202,7 +202,7 @@ static inline void inode_put(struct inode *inode)
 
 static inline bool inode_is_dir(const struct inode *inode)
 {
-	return inode->mode == FS_S_IFDIR;
+	return inode->mode == S_IFDIR;
 }
 
 /* getattr, with what is the same for every file system filled in. */
@@ -218,7 +218,7 @@ int inode_permission(const struct inode *inode, const struct proto_cred *cred,
 
 /*
  * One entry for readdir; @cookie is where to go on behind it.  False: the buffer is full, this entry was not
- * taken.  @type is enum fs_dtype.
+ * taken.  @type is DT_*.
  */
 bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
 	      uint64_t cookie);

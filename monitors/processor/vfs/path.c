@@ -106,7 +106,7 @@ static int truncate_opened(struct inode *inode)
 {
 	const struct attr_change ch = { .valid = ATTR_SIZE };
 
-	if (inode->mode != FS_S_IFREG)
+	if (inode->mode != S_IFREG)
 		return 0;
 	return inode->ops->setattr ? inode->ops->setattr(inode, &ch) : 0;
 }
@@ -114,16 +114,16 @@ static int truncate_opened(struct inode *inode)
 /* What is wrong with opening a file that is there; access has been checked already. */
 static int check_existing(const struct path *at, uint32_t flags)
 {
-	const uint32_t type = at->attr.mode & FS_S_IFMT;
+	const uint32_t type = at->attr.mode & S_IFMT;
 	const bool write = (flags & O_ACCMODE) != O_RDONLY;
 
 	if ((flags & O_CREAT) && (flags & O_EXCL))
 		return -EEXIST;
 	if (flags & O_PATH)
 		return 0;
-	if (type == FS_S_IFLNK)
+	if (type == S_IFLNK)
 		return -ELOOP; /* O_NOFOLLOW */
-	if (type == FS_S_IFDIR && (write || (flags & (O_CREAT | O_TRUNC))))
+	if (type == S_IFDIR && (write || (flags & (O_CREAT | O_TRUNC))))
 		return -EISDIR;
 	return 0;
 }
@@ -208,7 +208,7 @@ static struct file *create_and_open(const struct proto_cred *cred, const struct 
 	err = may_create(cred, &res->parent.attr);
 	if (err)
 		return ERR_PTR(err);
-	new_owner(&how, cred, &res->parent.attr, FS_S_IFREG | (mode & 07777));
+	new_owner(&how, cred, &res->parent.attr, S_IFREG | (mode & 07777));
 	err = dir->ops->create(dir, &how, &inode);
 	if (err)
 		return ERR_PTR(err);
@@ -234,7 +234,7 @@ static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint3
 	if (!res.at.inode->ops->tmpfile) {
 		err = -EOPNOTSUPP;
 	} else {
-		new_owner(&how, &at->cred, &res.at.attr, FS_S_IFREG | (mode & 07777));
+		new_owner(&how, &at->cred, &res.at.attr, S_IFREG | (mode & 07777));
 		err = res.at.inode->ops->tmpfile(res.at.inode, &how, &inode);
 	}
 	if (err) {

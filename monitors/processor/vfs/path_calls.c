@@ -158,7 +158,7 @@ static ssize_t link_target(const struct path *at, char *buf)
 {
 	struct inode *link = at->inode;
 
-	if (link->mode != FS_S_IFLNK || !link->ops->readlink)
+	if (link->mode != S_IFLNK || !link->ops->readlink)
 		return -EINVAL;
 	return link->ops->readlink(link, buf, PROTO_PATH_MAX);
 }
@@ -227,7 +227,7 @@ long sys_fchdir(const struct syscall_args *args)
 	if (err)
 		return err == -ENOENT ? -ENOTDIR : err;
 	process_cred(&cred);
-	if ((to.attr.mode & FS_S_IFMT) != FS_S_IFDIR)
+	if ((to.attr.mode & S_IFMT) != S_IFDIR)
 		err = -ENOTDIR;
 	else
 		err = inode_getattr(to.inode, &attr);

@@ -2,6 +2,7 @@
 /*
  * stat and its kin, statfs.
  */
+#include <abi/stat.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -11,37 +12,6 @@
 #include "at_private.h"
 #include "file.h"
 
-struct stat_user {
-	uint64_t dev, ino, nlink;
-	uint32_t mode, uid, gid, pad;
-	uint64_t rdev;
-	int64_t size, blksize, blocks;
-	uint64_t atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns;
-	int64_t unused[3];
-};
-static_assert(sizeof(struct stat_user) == 144, "struct stat is ABI");
-
-struct statx_time {
-	int64_t sec;
-	uint32_t nsec;
-	int32_t pad;
-};
-
-struct statx_user {
-	uint32_t mask, blksize;
-	uint64_t attributes;
-	uint32_t nlink, uid, gid;
-	uint16_t mode, pad;
-	uint64_t ino, size, blocks, attributes_mask;
-	struct statx_time atime, btime, ctime, mtime;
-	uint32_t rdev_major, rdev_minor, dev_major, dev_minor;
-	uint64_t spare[14];
-};
-static_assert(sizeof(struct statx_user) == 256, "struct statx is ABI");
-
-#define STATX_BASIC_STATS 0x7ffu
-#define STATX_BTIME       0x800u
-
 static uint64_t dev_of(const struct proto_attr *a)
 {
 	return a->fsid & 0xffff;
@@ -49,7 +19,7 @@ static uint64_t dev_of(const struct proto_attr *a)
 
 static long put_stat(uint64_t ubuf, const struct proto_attr *a)
 {
-	const struct stat_user st = {
+	const struct linux_stat st = {
 		.dev = dev_of(a),
 		.ino = a->file.ino,
 		.nlink = a->nlink,
@@ -152,7 +122,7 @@ long sys_fstat(const struct syscall_args *args)
 long sys_statx(const struct syscall_args *args)
 {
 	const uint32_t flags = (uint32_t)args->a[2];
-	struct statx_user sx = { 0 };
+	struct linux_statx sx = { 0 };
 	struct proto_attr a;
 	int err;
 
@@ -172,10 +142,10 @@ long sys_statx(const struct syscall_args *args)
 	sx.ino = a.file.ino;
 	sx.size = a.size;
 	sx.blocks = a.blocks;
-	sx.atime = (struct statx_time){ .sec = a.atime_s, .nsec = a.atime_ns };
-	sx.btime = (struct statx_time){ .sec = a.btime_s, .nsec = a.btime_ns };
-	sx.ctime = (struct statx_time){ .sec = a.ctime_s, .nsec = a.ctime_ns };
-	sx.mtime = (struct statx_time){ .sec = a.mtime_s, .nsec = a.mtime_ns };
+	sx.atime = (struct linux_statx_timestamp){ .sec = a.atime_s, .nsec = a.atime_ns };
+	sx.btime = (struct linux_statx_timestamp){ .sec = a.btime_s, .nsec = a.btime_ns };
+	sx.ctime = (struct linux_statx_timestamp){ .sec = a.ctime_s, .nsec = a.ctime_ns };
+	sx.mtime = (struct linux_statx_timestamp){ .sec = a.mtime_s, .nsec = a.mtime_ns };
 	sx.rdev_major = (a.rdev >> 8) & 0xfff;
 	sx.rdev_minor = (a.rdev & 0xff) | ((a.rdev >> 12) & 0xfff00);
 	sx.dev_major = (uint32_t)(dev_of(&a) >> 8);
@@ -184,18 +154,6 @@ long sys_statx(const struct syscall_args *args)
 }
 
 /* --- statfs -------------------------------------------------------------------------- */
-
-struct statfs_user {
-	int64_t type, bsize;
-	uint64_t blocks, bfree, bavail, files, ffree;
-	int32_t fsid[2];
-	int64_t namelen, frsize, flags, spare[4];
-};
-static_assert(sizeof(struct statfs_user) == 120, "struct statfs is ABI");
-
-#define ST_RDONLY 0x0001u
-#define ST_NOEXEC 0x0008u
-#define ST_VALID  0x0020u
 
 static int statfs_of(struct inode *inode, struct ps_statfs *st)
 {
@@ -217,7 +175,7 @@ static int statfs_of(struct inode *inode, struct ps_statfs *st)
 static long put_statfs(struct inode *inode, uint64_t ubuf)
 {
 	struct ps_statfs st;
-	struct statfs_user u = { 0 };
+	struct linux_statfs u = { 0 };
 	const int err = statfs_of(inode, &st);
 
 	if (err)

@@ -214,7 +214,7 @@ static int storagefs_open(struct inode *inode, struct file *f)
 {
 	struct object *object;
 
-	if (inode->mode != FS_S_IFREG)
+	if (inode->mode != S_IFREG)
 		return -ENXIO; /* a device or pipe that nothing serves */
 	object = object_file_get(&f->attr);
 	if (IS_ERR(object))

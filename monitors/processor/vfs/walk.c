@@ -81,14 +81,13 @@ int inode_permission(const struct inode *inode, const struct proto_cred *cred,
 	const uint32_t type = inode->mode;
 
 	/* A device or pipe is written without the file system that names it. */
-	if ((access & FS_MAY_WRITE) &&
-	    (type == FS_S_IFREG || type == FS_S_IFDIR || type == FS_S_IFLNK)) {
+	if ((access & FS_MAY_WRITE) && (type == S_IFREG || type == S_IFDIR || type == S_IFLNK)) {
 		const int err = inode_writable(inode);
 
 		if (err)
 			return err;
 	}
-	if ((access & FS_MAY_EXEC) && inode->type->noexec && type == FS_S_IFREG)
+	if ((access & FS_MAY_EXEC) && inode->type->noexec && type == S_IFREG)
 		return -EACCES;
 	return access ? attr_access(cred, attr, access) : 0;
 }
@@ -373,7 +372,7 @@ static int walk_rest(struct walk *w, bool *done)
 /* Does the file system look up the rest by itself?  What is left must be more than the inode. */
 static bool asks_rest(const struct walk *w)
 {
-	return w->cur->ops->lookup_path && (!only_slashes(w->rest) || w->cur->mode == FS_S_IFLNK);
+	return w->cur->ops->lookup_path && (!only_slashes(w->rest) || w->cur->mode == S_IFLNK);
 }
 
 /* --- name by name -------------------------------------------------------------------- */
@@ -479,7 +478,7 @@ static int walk_name(struct walk *w, const char *name, size_t len, bool *done)
 	}
 	if (err)
 		return err;
-	if (next->mode == FS_S_IFLNK && (!last || slash || !(w->flags & WALK_NOFOLLOW))) {
+	if (next->mode == S_IFLNK && (!last || slash || !(w->flags & WALK_NOFOLLOW))) {
 		err = follow(w, next);
 		inode_put(next);
 		return err;
@@ -549,7 +548,7 @@ static int begin(struct walk *w, const char *text)
 	}
 	if (!dir)
 		return -ENOENT;
-	if (text[0] && (dir->attr.mode & FS_S_IFMT) != FS_S_IFDIR)
+	if (text[0] && (dir->attr.mode & S_IFMT) != S_IFDIR)
 		return -ENOTDIR;
 	inode_get(dir->inode);
 	w->cur = dir->inode;
