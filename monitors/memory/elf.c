@@ -10,31 +10,13 @@
  */
 #include "elf.h"
 
+#include <abi/elf.h>
 #include <lib/alloc.h>
 #include <lib/byteorder.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <proto/pm.h>
 #include <proto/types.h>
-
-#define EI_CLASS   4
-#define EI_DATA    5
-#define EI_VERSION 6
-
-#define ELFCLASS64  2
-#define ELFDATA2LSB 1
-#define EV_CURRENT  1
-#define ET_EXEC     2
-#define ET_DYN      3
-#define EM_X86_64   62
-
-#define PT_LOAD      1
-#define PT_INTERP    3
-#define PT_GNU_STACK 0x6474e551u
-
-#define PF_X 1
-#define PF_W 2
-#define PF_R 4
 
 #define PHNUM_MAX 1170 /* as in Linux: the table fits 64 KiB */
 #define ALIGN_MAX (1ull << 30)

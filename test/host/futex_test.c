@@ -77,20 +77,20 @@ static void waits_and_wakes(struct ktest *t)
 	start();
 	w = word(0);
 	other = word(1);
-	EXPECT_EQ(t, futex_wait(&w, 1, FUTEX_BITSET_ANY, WAIT_FOREVER), -EAGAIN);
+	EXPECT_EQ(t, futex_wait(&w, 1, FUTEX_BITSET_MATCH_ANY, WAIT_FOREVER), -EAGAIN);
 	EXPECT_EQ(t, nr_waiting(0), 0);
-	EXPECT_EQ(t, futex_wait(&w, 0, FUTEX_BITSET_ANY, time_now_ns() + MS), -ETIMEDOUT);
-	EXPECT_EQ(t, futex_wake(&w.key, 1, FUTEX_BITSET_ANY), 0);
+	EXPECT_EQ(t, futex_wait(&w, 0, FUTEX_BITSET_MATCH_ANY, time_now_ns() + MS), -ETIMEDOUT);
+	EXPECT_EQ(t, futex_wake(&w.key, 1, FUTEX_BITSET_MATCH_ANY), 0);
 	for (int i = 0; i < 3; i++)
 		sleeper_start(&s[i], 0, 1u << i);
-	EXPECT_EQ(t, futex_wake(&other.key, 5, FUTEX_BITSET_ANY), 0);
+	EXPECT_EQ(t, futex_wake(&other.key, 5, FUTEX_BITSET_MATCH_ANY), 0);
 	EXPECT_EQ(t, futex_wake(&w.key, 5, 2), 1);
 	thread_join(s[1].th);
 	EXPECT_EQ(t, s[1].ret, 0);
-	EXPECT_EQ(t, futex_wake(&w.key, 0, FUTEX_BITSET_ANY), 1); /* as Linux: one at least */
-	thread_join(s[0].th);                                     /* first come, first served */
+	EXPECT_EQ(t, futex_wake(&w.key, 0, FUTEX_BITSET_MATCH_ANY), 1); /* as Linux: one at least */
+	thread_join(s[0].th); /* first come, first served */
 	EXPECT_EQ(t, READ_ONCE(s[2].ret), 1);
-	EXPECT_EQ(t, futex_wake(&w.key, 1, FUTEX_BITSET_ANY), 1);
+	EXPECT_EQ(t, futex_wake(&w.key, 1, FUTEX_BITSET_MATCH_ANY), 1);
 	thread_join(s[2].th);
 }
 
@@ -104,24 +104,24 @@ static void requeues(struct ktest *t)
 	a = word(0);
 	b = word(1);
 	for (int i = 0; i < 4; i++)
-		sleeper_start(&s[i], 0, FUTEX_BITSET_ANY);
+		sleeper_start(&s[i], 0, FUTEX_BITSET_MATCH_ANY);
 	EXPECT_EQ(t, futex_requeue(&a, &b, 1, 2, &one), -EAGAIN);
 	EXPECT_EQ(t, futex_requeue(&a, &b, 1, 2, &zero), 3);
 	thread_join(s[0].th);
-	EXPECT_EQ(t, futex_wake(&a.key, 9, FUTEX_BITSET_ANY), 1);
+	EXPECT_EQ(t, futex_wake(&a.key, 9, FUTEX_BITSET_MATCH_ANY), 1);
 	thread_join(s[3].th);
-	EXPECT_EQ(t, futex_wake(&b.key, 9, FUTEX_BITSET_ANY), 2);
+	EXPECT_EQ(t, futex_wake(&b.key, 9, FUTEX_BITSET_MATCH_ANY), 2);
 	thread_join(s[1].th);
 	thread_join(s[2].th);
 	/* A signal ends the wait of one who was moved. */
-	sleeper_start(&s[0], 0, FUTEX_BITSET_ANY);
+	sleeper_start(&s[0], 0, FUTEX_BITSET_MATCH_ANY);
 	EXPECT_EQ(t, futex_requeue(&a, &b, 0, 1, NULL), 1);
 	thread_notify(s[0].th, THREAD_F_SIGNAL);
 	thread_join(s[0].th);
 	EXPECT_EQ(t, s[0].ret, -EINTR);
-	EXPECT_EQ(t, futex_wake(&b.key, 9, FUTEX_BITSET_ANY), 0);
+	EXPECT_EQ(t, futex_wake(&b.key, 9, FUTEX_BITSET_MATCH_ANY), 0);
 	/* To a word in another object: woken, so that it looks for itself. */
-	sleeper_start(&s[0], 0, FUTEX_BITSET_ANY);
+	sleeper_start(&s[0], 0, FUTEX_BITSET_MATCH_ANY);
 	b.key.object = (struct object *)(uintptr_t)words;
 	EXPECT_EQ(t, futex_requeue(&a, &b, 0, 1, NULL), 1);
 	thread_join(s[0].th);
@@ -151,13 +151,13 @@ static void wake_op(struct ktest *t)
 	b = word(1);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		words[1] = 0;
-		sleeper_start(&s[0], 0, FUTEX_BITSET_ANY);
-		sleeper_start(&s[1], 1, FUTEX_BITSET_ANY);
+		sleeper_start(&s[0], 0, FUTEX_BITSET_MATCH_ANY);
+		sleeper_start(&s[1], 1, FUTEX_BITSET_MATCH_ANY);
 		words[1] = cases[i].before;
 		EXPECT_EQ(t, futex_wake_op(&a, &b, 1, 1, cases[i].op), cases[i].ret);
 		EXPECT_EQ(t, words[1], cases[i].after);
-		(void)futex_wake(&a.key, 9, FUTEX_BITSET_ANY);
-		(void)futex_wake(&b.key, 9, FUTEX_BITSET_ANY);
+		(void)futex_wake(&a.key, 9, FUTEX_BITSET_MATCH_ANY);
+		(void)futex_wake(&b.key, 9, FUTEX_BITSET_MATCH_ANY);
 		thread_join(s[0].th);
 		thread_join(s[1].th);
 	}
@@ -172,10 +172,10 @@ static void words_that_are_not_there(struct ktest *t)
 	a = word(0);
 	b = word(1);
 	shim_user_bad(&words[0], sizeof(words));
-	EXPECT_EQ(t, futex_wait(&a, 0, FUTEX_BITSET_ANY, WAIT_FOREVER), -EFAULT);
+	EXPECT_EQ(t, futex_wait(&a, 0, FUTEX_BITSET_MATCH_ANY, WAIT_FOREVER), -EFAULT);
 	EXPECT_EQ(t, futex_requeue(&a, &b, 1, 1, &zero), -EFAULT);
 	EXPECT_EQ(t, futex_wake_op(&a, &b, 1, 1, 0), -EFAULT);
-	EXPECT_EQ(t, futex_wake(&a.key, 1, FUTEX_BITSET_ANY), 0);
+	EXPECT_EQ(t, futex_wake(&a.key, 1, FUTEX_BITSET_MATCH_ANY), 0);
 	shim_user_bad(NULL, 0);
 }
 
@@ -187,7 +187,7 @@ static void lock_word(const struct futex_word *w, uint32_t *val)
 	if (__atomic_compare_exchange_n(val, &old, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return;
 	while (__atomic_exchange_n(val, 2, __ATOMIC_ACQUIRE) != 0) {
-		if (futex_wait(w, 2, FUTEX_BITSET_ANY, WAIT_FOREVER))
+		if (futex_wait(w, 2, FUTEX_BITSET_MATCH_ANY, WAIT_FOREVER))
 			continue; /* it has changed: look again */
 	}
 }
@@ -195,7 +195,7 @@ static void lock_word(const struct futex_word *w, uint32_t *val)
 static void unlock_word(const struct futex_word *w, uint32_t *val)
 {
 	if (__atomic_exchange_n(val, 0, __ATOMIC_RELEASE) == 2)
-		(void)futex_wake(&w->key, 1, FUTEX_BITSET_ANY);
+		(void)futex_wake(&w->key, 1, FUTEX_BITSET_MATCH_ANY);
 }
 
 #define LOCKERS 6

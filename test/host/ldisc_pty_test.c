@@ -42,7 +42,7 @@ static uint32_t some_of(struct prng *rnd, uint32_t bits, uint32_t usual)
 	return prng_below(rnd, 3) ? usual : (uint32_t)prng_next(rnd) & bits;
 }
 
-static void random_termios(struct prng *rnd, struct termios_k *t)
+static void random_termios(struct prng *rnd, struct linux_termios *t)
 {
 	t->iflag = some_of(rnd, ISTRIP | INLCR | IGNCR | ICRNL | IXON | IXANY | IMAXBEL | IUTF8,
 			   ICRNL | IXON);
@@ -60,7 +60,7 @@ static void random_termios(struct prng *rnd, struct termios_k *t)
 		t->cc[VEOL] = ';';
 }
 
-static uint8_t random_key(struct prng *rnd, const struct termios_k *set)
+static uint8_t random_key(struct prng *rnd, const struct linux_termios *set)
 {
 	/*
 	 * Linux drops the echoes of what came in one piece with a signal character before they
@@ -196,7 +196,7 @@ static bool run_case(struct ktest *t, uint64_t seed)
 {
 	static struct bytes ours, host, ours_shown, host_shown, typed;
 	struct prng rnd;
-	struct termios_k set;
+	struct linux_termios set;
 	bool flushes;
 	int ptm, tty;
 

@@ -179,7 +179,7 @@ static void readers_wake_each_other(struct ktest *t)
 /* Until somebody has filled it. */
 static void wait_until_full(struct file *f)
 {
-	while (f->ops->poll(f) & POLL_OUT)
+	while (f->ops->poll(f) & POLLOUT)
 		thread_yield();
 }
 

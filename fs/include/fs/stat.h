@@ -8,7 +8,7 @@
 #define FS_NAME_MAX 255u
 #define FS_PATH_MAX 4096u /* with the NUL, as Linux counts */
 
-/* DT_* of a directory entry. */
+/* The type of a directory entry, DT_*, for a mode. */
 static inline uint8_t fs_dtype_of_mode(uint32_t mode)
 {
 	return (uint8_t)((mode & S_IFMT) >> 12);

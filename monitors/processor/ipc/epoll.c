@@ -287,9 +287,9 @@ static void reported(struct picked *p, uint64_t pass)
 	const unsigned long flags = lock(ep);
 
 	item->pass = pass;
-	if (p->events & EPOLL_ONESHOT)
+	if (p->events & EPOLLONESHOT)
 		item->events &= EPOLL_FLAGS;
-	else if (!(p->events & EPOLL_ET) && !item->dead && list_empty(&item->ready_link))
+	else if (!(p->events & EPOLLET) && !item->dead && list_empty(&item->ready_link))
 		list_add_tail(&item->ready_link, &ep->ready);
 	unlock(ep, flags);
 }
@@ -306,7 +306,7 @@ static long harvest(struct epoll *ep, uint64_t events, int max)
 	while (done < max && pick(ep, &p)) {
 		/* From here on the list has only what was reported by this pass, or a later one, already. */
 		const bool again = p.pass >= pass;
-		const struct epoll_event_user ev = { again ? 0 : ask(&p), p.data };
+		const struct linux_epoll_event ev = { again ? 0 : ask(&p), p.data };
 		int err = 0;
 
 		if (again)
@@ -386,7 +386,7 @@ static unsigned int epoll_poll(struct file *f)
 			put_back(&p, true);
 		unpick(&p);
 		if (ready)
-			return POLL_IN | POLL_RDNORM;
+			return POLLIN | POLLRDNORM;
 	}
 	return 0;
 }
@@ -575,7 +575,7 @@ static void look_first(struct epitem *item, struct file *f, uint32_t events)
 }
 
 static struct epitem *item_create(struct epoll *ep, struct file *f, int fd,
-				  const struct epoll_event_user *ev)
+				  const struct linux_epoll_event *ev)
 {
 	const uint64_t max = frames_total_count() * PAGE_SIZE / ITEMS_SHARE / sizeof(struct epitem);
 	struct epitem *item;
@@ -593,13 +593,13 @@ static struct epitem *item_create(struct epoll *ep, struct file *f, int fd,
 	item->ep = ep;
 	item->file = f;
 	item->fd = fd;
-	item->events = ev->events | POLL_ERR | POLL_HUP;
+	item->events = ev->events | POLLERR | POLLHUP;
 	item->data = ev->data;
 	item->refs = 2; /* the tree's and the caller's */
 	return item;
 }
 
-int epoll_add(struct epoll *ep, struct file *f, int fd, const struct epoll_event_user *ev)
+int epoll_add(struct epoll *ep, struct file *f, int fd, const struct linux_epoll_event *ev)
 {
 	struct epitem *item = item_create(ep, f, fd, ev);
 	struct rb_node *found;
@@ -621,7 +621,7 @@ int epoll_add(struct epoll *ep, struct file *f, int fd, const struct epoll_event
 			item->owner = process_current();
 			process_get(item->owner);
 		}
-		file_watch_begin(&item->watch, f, ~0u, ev->events & EPOLL_EXCLUSIVE, notify_in,
+		file_watch_begin(&item->watch, f, ~0u, ev->events & EPOLLEXCLUSIVE, notify_in,
 				 notify_out);
 	} else if (!found) {
 		flags = lock(ep);
@@ -636,12 +636,12 @@ int epoll_add(struct epoll *ep, struct file *f, int fd, const struct epoll_event
 	return err;
 }
 
-int epoll_modify(struct epoll *ep, struct file *f, int fd, const struct epoll_event_user *ev)
+int epoll_modify(struct epoll *ep, struct file *f, int fd, const struct linux_epoll_event *ev)
 {
-	const uint32_t events = ev->events | POLL_ERR | POLL_HUP;
+	const uint32_t events = ev->events | POLLERR | POLLHUP;
 	const unsigned long flags = lock(ep);
 	struct epitem *item = find_locked(ep, f, fd);
-	const int err = !item ? -ENOENT : (item->events & EPOLL_EXCLUSIVE) ? -EINVAL : 0;
+	const int err = !item ? -ENOENT : (item->events & EPOLLEXCLUSIVE) ? -EINVAL : 0;
 
 	if (!err) {
 		item->events = events;

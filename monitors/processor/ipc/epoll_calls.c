@@ -2,6 +2,7 @@
 /*
  * System calls of epoll. Checks are in Linux's order.
  */
+#include <abi/poll.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <processor/process/process.h>
@@ -11,16 +12,10 @@
 #include "epoll_private.h"
 #include "poll.h"
 
-enum {
-	EPOLL_CTL_ADD = 1,
-	EPOLL_CTL_DEL = 2,
-	EPOLL_CTL_MOD = 3,
-};
-
 /* What may stand beside EPOLLEXCLUSIVE. */
-#define EXCLUSIVE_OK                                                                        \
-	(POLL_EVENTS_IN | POLL_EVENTS_OUT | POLL_ERR | POLL_HUP | EPOLL_WAKEUP | EPOLL_ET | \
-	 EPOLL_EXCLUSIVE)
+#define EXCLUSIVE_OK                                                                    \
+	(POLL_EVENTS_IN | POLL_EVENTS_OUT | POLLERR | POLLHUP | EPOLLWAKEUP | EPOLLET | \
+	 EPOLLEXCLUSIVE)
 
 static long create(uint32_t flags)
 {
@@ -50,7 +45,7 @@ long sys_epoll_create1(const struct syscall_args *args)
 	return create((uint32_t)args->a[0]);
 }
 
-static long control(struct file *epf, struct file *f, int op, int fd, struct epoll_event_user *ev)
+static long control(struct file *epf, struct file *f, int op, int fd, struct linux_epoll_event *ev)
 {
 	struct epoll *ep = epoll_of(epf);
 
@@ -58,7 +53,7 @@ static long control(struct file *epf, struct file *f, int op, int fd, struct epo
 		return -EPERM; /* always ready: nothing to wait for */
 	if (f == epf || !ep)
 		return -EINVAL;
-	if (op != EPOLL_CTL_DEL && (ev->events & EPOLL_EXCLUSIVE) &&
+	if (op != EPOLL_CTL_DEL && (ev->events & EPOLLEXCLUSIVE) &&
 	    (op == EPOLL_CTL_MOD || epoll_of(f) || (ev->events & ~EXCLUSIVE_OK)))
 		return -EINVAL;
 	switch (op) {
@@ -77,7 +72,7 @@ static long control(struct file *epf, struct file *f, int op, int fd, struct epo
 long sys_epoll_ctl(const struct syscall_args *args)
 {
 	const int op = (int)args->a[1], fd = (int)args->a[2];
-	struct epoll_event_user ev = { 0, 0 };
+	struct linux_epoll_event ev = { 0, 0 };
 	struct file *epf, *f;
 	long ret = -EBADF;
 
@@ -101,9 +96,9 @@ static long wait(const struct syscall_args *args, uint64_t deadline)
 	struct file *f;
 	long ret;
 
-	if (max <= 0 || (uint64_t)max > INT32_MAX / sizeof(struct epoll_event_user))
+	if (max <= 0 || (uint64_t)max > INT32_MAX / sizeof(struct linux_epoll_event))
 		return -EINVAL;
-	if (!user_range_ok(args->a[1], (uint64_t)max * sizeof(struct epoll_event_user)))
+	if (!user_range_ok(args->a[1], (uint64_t)max * sizeof(struct linux_epoll_event)))
 		return -EFAULT;
 	f = fd_get((int)args->a[0]);
 	if (IS_ERR(f))

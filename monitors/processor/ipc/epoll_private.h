@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <abi/poll.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
 
@@ -11,17 +12,7 @@ struct epoll;
 struct file;
 
 /* Flags among the events. */
-#define EPOLL_EXCLUSIVE (1u << 28)
-#define EPOLL_WAKEUP    (1u << 29)
-#define EPOLL_ONESHOT   (1u << 30)
-#define EPOLL_ET        (1u << 31)
-#define EPOLL_FLAGS     (EPOLL_EXCLUSIVE | EPOLL_WAKEUP | EPOLL_ONESHOT | EPOLL_ET)
-
-struct epoll_event_user {
-	uint32_t events;
-	uint64_t data;
-} __packed;
-static_assert(sizeof(struct epoll_event_user) == 12, "struct epoll_event is ABI");
+#define EPOLL_FLAGS (EPOLLEXCLUSIVE | EPOLLWAKEUP | EPOLLONESHOT | EPOLLET)
 
 /* A new instance as a file; ERR_PTR(-ENOMEM, -ENFILE). */
 struct file *epoll_file_create(void);
@@ -29,10 +20,10 @@ struct file *epoll_file_create(void);
 struct epoll *epoll_of(const struct file *f);
 
 /* -EEXIST, -ELOOP, -ENOSPC too many items on the node, -ENOMEM. */
-int epoll_add(struct epoll *ep, struct file *f, int fd, const struct epoll_event_user *ev)
+int epoll_add(struct epoll *ep, struct file *f, int fd, const struct linux_epoll_event *ev)
 	__must_check;
 /* -ENOENT; -EINVAL: added as exclusive. */
-int epoll_modify(struct epoll *ep, struct file *f, int fd, const struct epoll_event_user *ev)
+int epoll_modify(struct epoll *ep, struct file *f, int fd, const struct linux_epoll_event *ev)
 	__must_check;
 int epoll_delete(struct epoll *ep, struct file *f, int fd) __must_check; /* -ENOENT */
 

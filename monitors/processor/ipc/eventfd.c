@@ -5,6 +5,7 @@
  * Locking:	lock (RANK_SPIN_TASK) guards the count.
  * Waking:	a write wakes one reader, a read one writer; who was woken and leaves something wakes the next.
  */
+#include <abi/poll.h>
 #include <arch/uaccess.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
@@ -16,8 +17,7 @@
 #include <processor/vfs/file.h>
 #include <processor/vfs/uio.h>
 
-#define EFD_SEMAPHORE 1u
-#define COUNT_MAX     (UINT64_MAX - 1)
+#define COUNT_MAX (UINT64_MAX - 1)
 
 struct eventfd {
 	struct spinlock lock; /* RANK_SPIN_TASK */
@@ -104,7 +104,7 @@ static unsigned int eventfd_poll(struct file *f)
 	const struct eventfd *e = f->private;
 	const uint64_t count = READ_ONCE(e->count);
 
-	return (count ? POLL_IN : 0) | (count < COUNT_MAX ? POLL_OUT : 0);
+	return (count ? POLLIN : 0) | (count < COUNT_MAX ? POLLOUT : 0);
 }
 
 static struct waitqueue *eventfd_poll_wait(struct file *f)

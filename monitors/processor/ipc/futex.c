@@ -348,9 +348,10 @@ int futex_wake_op(const struct futex_word *one, const struct futex_word *two, in
 		lock_two(b1, b2);
 		err = change_word(two->addr, &dec, &old);
 		if (!err) {
-			woken = wake_key_locked(b1, &one->key, nr_one, FUTEX_BITSET_ANY);
+			woken = wake_key_locked(b1, &one->key, nr_one, FUTEX_BITSET_MATCH_ANY);
 			if (compare_op(&dec, (int32_t)old))
-				woken += wake_key_locked(b2, &two->key, nr_two, FUTEX_BITSET_ANY);
+				woken += wake_key_locked(b2, &two->key, nr_two,
+							 FUTEX_BITSET_MATCH_ANY);
 		}
 		unlock_two(b1, b2);
 		if (!err)

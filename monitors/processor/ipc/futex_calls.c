@@ -6,6 +6,8 @@
  * Restart:	a wait that a signal ended begins again: without a timeout by -ERESTARTSYS, with one for what is
  *		left of it.
  */
+#include <abi/futex.h>
+#include <abi/time.h>
 #include <arch/uaccess.h>
 #include <kernel/thread.h>
 #include <lib/errno.h>
@@ -16,18 +18,6 @@
 
 #include "futex.h"
 #include "futex_private.h"
-
-enum futex_op {
-	FUTEX_WAIT = 0,
-	FUTEX_WAKE = 1,
-	FUTEX_REQUEUE = 3,
-	FUTEX_CMP_REQUEUE = 4,
-	FUTEX_WAKE_OP = 5,
-	FUTEX_WAIT_BITSET = 9,
-	FUTEX_WAKE_BITSET = 10,
-	FUTEX_PRIVATE_FLAG = 128,
-	FUTEX_CLOCK_REALTIME = 256,
-};
 
 /* --- futex() ------------------------------------------------------------------------- */
 
@@ -146,12 +136,12 @@ long sys_futex(const struct syscall_args *args)
 
 	if (cmd == FUTEX_WAIT || cmd == FUTEX_WAIT_BITSET)
 		return sys_wait(args, shared,
-				cmd == FUTEX_WAIT ? FUTEX_BITSET_ANY : (uint32_t)args->a[5]);
+				cmd == FUTEX_WAIT ? FUTEX_BITSET_MATCH_ANY : (uint32_t)args->a[5]);
 	if (op & FUTEX_CLOCK_REALTIME)
 		return -ENOSYS;
 	switch (cmd) {
 	case FUTEX_WAKE:
-		return sys_wake(args, shared, FUTEX_BITSET_ANY);
+		return sys_wake(args, shared, FUTEX_BITSET_MATCH_ANY);
 	case FUTEX_WAKE_BITSET:
 		return sys_wake(args, shared, (uint32_t)args->a[5]);
 	case FUTEX_REQUEUE:
@@ -165,25 +155,13 @@ long sys_futex(const struct syscall_args *args)
 
 /* --- futex_waitv() ------------------------------------------------------------------- */
 
-#define WAITV_MAX       128u
-#define FUTEX2_SIZE_U32 0x02u
-#define FUTEX2_PRIVATE  0x80u
-
-struct waitv_user {
-	uint64_t val;
-	uint64_t uaddr;
-	uint32_t flags;
-	uint32_t reserved;
-};
-static_assert(sizeof(struct waitv_user) == 24, "struct futex_waitv is ABI");
-
 struct waitv_entry {
 	struct futex_word word;
 	struct futex_waiter waiter;
 	uint32_t val;
 };
 
-static int waitv_decode(const struct waitv_user *u, struct waitv_entry *e)
+static int waitv_decode(const struct linux_futex_waitv *u, struct waitv_entry *e)
 {
 	if ((u->flags & ~FUTEX2_PRIVATE) != FUTEX2_SIZE_U32 || u->reserved || u->val > UINT32_MAX)
 		return -EINVAL;
@@ -208,7 +186,7 @@ static long waitv(struct waitv_entry *e, uint32_t nr, uint64_t deadline)
 
 	waitqueue_init(&wq);
 	while (!err && queued < nr) {
-		futex_waiter_init(&e[queued].waiter, &e[queued].word, FUTEX_BITSET_ANY, &wq);
+		futex_waiter_init(&e[queued].waiter, &e[queued].word, FUTEX_BITSET_MATCH_ANY, &wq);
 		err = futex_queue(&e[queued].waiter, e[queued].word.addr, e[queued].val);
 		queued += !err;
 	}
@@ -233,9 +211,9 @@ long sys_futex_waitv(const struct syscall_args *args)
 	uint32_t words = 0;
 	long ret;
 
-	if (args->a[2] || nr == 0 || nr > WAITV_MAX || !args->a[0])
+	if (args->a[2] || nr == 0 || nr > FUTEX_WAITV_MAX || !args->a[0])
 		return -EINVAL;
-	if (args->a[3] && clock != 0 && clock != 1) /* CLOCK_REALTIME, CLOCK_MONOTONIC */
+	if (args->a[3] && clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC)
 		return -EINVAL;
 	ret = get_deadline(args->a[3], false, clock == 0, &deadline);
 	if (ret)
@@ -244,7 +222,7 @@ long sys_futex_waitv(const struct syscall_args *args)
 	if (!e)
 		return -ENOMEM;
 	while (!ret && words < nr) {
-		struct waitv_user u;
+		struct linux_futex_waitv u;
 
 		ret = copy_from_user(&u, (const void __user *)(args->a[0] + words * sizeof(u)),
 				     sizeof(u));
@@ -262,18 +240,12 @@ long sys_futex_waitv(const struct syscall_args *args)
 
 /* --- robust lists -------------------------------------------------------------------- */
 
-#define ROBUST_LIMIT     2048
-#define ROBUST_HEAD_SIZE 24
-#define FUTEX_WAITERS    0x80000000u
-#define FUTEX_OWNER_DIED 0x40000000u
-#define FUTEX_TID_MASK   0x3fffffffu
-
 /* set_robust_list(head, len) */
 long sys_set_robust_list(const struct syscall_args *args)
 {
 	struct task *t = task_current();
 
-	if (args->a[1] != ROBUST_HEAD_SIZE)
+	if (args->a[1] != sizeof(struct linux_robust_list_head))
 		return -EINVAL;
 	t->robust_list = args->a[0];
 	return 0;
@@ -297,7 +269,7 @@ long sys_get_robust_list(const struct syscall_args *args)
 	spin_unlock(&me->process->sig_lock);
 	if (!found)
 		return -ESRCH;
-	if (put_user_u64(ROBUST_HEAD_SIZE, (void __user *)args->a[2]) ||
+	if (put_user_u64(sizeof(struct linux_robust_list_head), (void __user *)args->a[2]) ||
 	    put_user_u64(head, (void __user *)args->a[1]))
 		return -EFAULT;
 	return 0;
@@ -310,7 +282,7 @@ unsigned int futex_wake_addr(struct aspace *as, uint64_t addr, unsigned int nr)
 
 	if (futex_word_get(as, addr, true, &word))
 		return 0;
-	woken = (unsigned int)futex_wake(&word.key, (int)nr, FUTEX_BITSET_ANY);
+	woken = (unsigned int)futex_wake(&word.key, (int)nr, FUTEX_BITSET_MATCH_ANY);
 	futex_word_put(&word);
 	return woken;
 }
@@ -354,7 +326,7 @@ static void walk_robust_list(struct task *t, uint64_t head)
 		return;
 	entry = words[0];
 	pending = words[2] & ~1ull;
-	for (int i = 0; i < ROBUST_LIMIT && (entry & ~1ull) != head; i++) {
+	for (int i = 0; i < ROBUST_LIST_LIMIT && (entry & ~1ull) != head; i++) {
 		const uint64_t at = entry & ~1ull;
 		/* Read before the mutex is let go: its next owner may unlink it. */
 		const int err = get_user_u64(&next, (const void __user *)at);

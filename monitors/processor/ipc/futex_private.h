@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <abi/futex.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
 #include <lib/compiler.h>
@@ -13,8 +14,6 @@
 struct aspace;
 struct futex_bucket;
 struct object;
-
-#define FUTEX_BITSET_ANY 0xffffffffu
 
 /* What a word is known by: (space, address), or (object, offset) in a shared mapping. */
 struct futex_key {

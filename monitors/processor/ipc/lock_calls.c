@@ -2,6 +2,7 @@
 /*
  * System calls on locks: flock, and fcntl's F_GETLK, F_SETLK, F_SETLKW and their OFD forms.
  */
+#include <abi/fcntl.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <processor/process/process.h>
@@ -11,26 +12,6 @@
 
 #include "filelock.h"
 
-enum {
-	F_GETLK = 5,
-	F_SETLK = 6,
-	F_SETLKW = 7,
-	F_OFD_GETLK = 36,
-	F_OFD_SETLK = 37,
-	F_OFD_SETLKW = 38,
-};
-
-struct flock_user {
-	int16_t type;
-	int16_t whence;
-	uint32_t pad;
-	int64_t start;
-	int64_t len;
-	int32_t pid;
-	uint32_t pad2;
-};
-static_assert(sizeof(struct flock_user) == 32, "struct flock is ABI");
-
 /* What l_start counts from. */
 static int base_of(struct file *f, int whence, int64_t *base)
 {
@@ -38,15 +19,15 @@ static int base_of(struct file *f, int whence, int64_t *base)
 	int err;
 
 	switch (whence) {
-	case 0:
+	case SEEK_SET:
 		*base = 0;
 		return 0;
-	case 1:
+	case SEEK_CUR:
 		mutex_lock(&f->lock);
 		*base = (int64_t)f->pos;
 		mutex_unlock(&f->lock);
 		return 0;
-	case 2:
+	case SEEK_END:
 		err = f->ops->stat(f, &attr);
 		*base = err ? 0 : (int64_t)attr.size;
 		return err;
@@ -55,7 +36,7 @@ static int base_of(struct file *f, int whence, int64_t *base)
 	}
 }
 
-static int decode_range(struct file *f, const struct flock_user *u, struct lock_req *req)
+static int decode_range(struct file *f, const struct linux_flock *u, struct lock_req *req)
 {
 	int64_t start;
 	int err = base_of(f, u->whence, &start);
@@ -80,7 +61,7 @@ static int decode_range(struct file *f, const struct flock_user *u, struct lock_
 	return 0;
 }
 
-static int decode(struct file *f, const struct flock_user *u, bool ofd, struct lock_req *req)
+static int decode(struct file *f, const struct linux_flock *u, bool ofd, struct lock_req *req)
 {
 	*req = (struct lock_req){
 		.kind = ofd ? LOCK_OFD : LOCK_POSIX,
@@ -98,7 +79,7 @@ static int decode(struct file *f, const struct flock_user *u, bool ofd, struct l
 static long get_lock(struct file *f, bool ofd, uint64_t ulock)
 {
 	struct lock_req req, found;
-	struct flock_user u;
+	struct linux_flock u;
 	int err;
 
 	if (copy_from_user(&u, (const void __user *)ulock, sizeof(u)))
@@ -123,7 +104,7 @@ static long get_lock(struct file *f, bool ofd, uint64_t ulock)
 static long set_lock(struct file *f, int fd, bool ofd, bool wait, uint64_t ulock)
 {
 	struct lock_req req;
-	struct flock_user u;
+	struct linux_flock u;
 	struct file *now;
 	int err;
 
@@ -167,11 +148,6 @@ long fcntl_lock(struct file *f, int fd, uint32_t cmd, uint64_t ulock)
 		return -EINVAL;
 	}
 }
-
-#define LOCK_SH 1u
-#define LOCK_EX 2u
-#define LOCK_NB 4u
-#define LOCK_UN 8u
 
 /* flock(fd, op) */
 long sys_flock(const struct syscall_args *args)

@@ -375,15 +375,15 @@ static unsigned int pipe_poll(struct file *f)
 
 	if (file_readable(f)) {
 		if (!is_empty(p))
-			events |= POLL_IN | POLL_RDNORM;
+			events |= POLLIN | POLLRDNORM;
 		if (!READ_ONCE(p->writers) && f->minor != READ_ONCE(p->w_opened))
-			events |= POLL_HUP;
+			events |= POLLHUP;
 	}
 	if (file_writable(f)) {
 		if (!is_full(p))
-			events |= POLL_OUT | POLL_WRNORM;
+			events |= POLLOUT | POLLWRNORM;
 		if (!READ_ONCE(p->readers))
-			events |= POLL_ERR;
+			events |= POLLERR;
 	}
 	return events;
 }

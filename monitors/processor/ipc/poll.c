@@ -10,6 +10,7 @@
  */
 #include "poll.h"
 
+#include <abi/poll.h>
 #include <arch/uaccess.h>
 #include <kernel/thread.h>
 #include <lib/err.h>
@@ -52,12 +53,6 @@ void file_watch_end(struct file_watch *fw)
 
 /* --- waiting for any of several ------------------------------------------------------ */
 
-struct pollfd_user {
-	int32_t fd;
-	uint16_t events;
-	uint16_t revents;
-};
-
 struct sleeper {               /* who is told */
 	struct thread *thread; /* const */
 	bool told;             /* atomic */
@@ -95,7 +90,7 @@ static bool notify_out(struct watcher *w)
 }
 
 /* Look at all; returns how many have something to say. @always: events that nobody needs to ask for. */
-static int look(struct pollfd_user *fds, size_t nr, unsigned int always)
+static int look(struct linux_pollfd *fds, size_t nr, unsigned int always)
 {
 	int hits = 0;
 
@@ -107,7 +102,7 @@ static int look(struct pollfd_user *fds, size_t nr, unsigned int always)
 			continue;
 		f = fd_get(fds[i].fd);
 		if (IS_ERR(f)) {
-			fds[i].revents = POLL_NVAL;
+			fds[i].revents = POLLNVAL;
 		} else {
 			fds[i].revents = (uint16_t)(file_poll(f) & (fds[i].events | always));
 			file_put(f);
@@ -132,7 +127,7 @@ static void unwatch(struct poll_chunk *c)
 }
 
 /* Be told of every file that can say something some day. The caller unwatches what is there after -ENOMEM too. */
-static int watch(struct poll_chunk **chunks, struct sleeper *s, const struct pollfd_user *fds,
+static int watch(struct poll_chunk **chunks, struct sleeper *s, const struct linux_pollfd *fds,
 		 size_t nr)
 {
 	for (size_t i = 0; i < nr; i++) {
@@ -178,7 +173,7 @@ static int sleep(struct sleeper *s, uint64_t deadline)
 }
 
 /* Hits, 0 when the deadline came, -EINTR, -ENOMEM. */
-static int do_poll(struct pollfd_user *fds, size_t nr, unsigned int always, uint64_t deadline)
+static int do_poll(struct linux_pollfd *fds, size_t nr, unsigned int always, uint64_t deadline)
 {
 	struct sleeper s = { .thread = thread_current() };
 	struct poll_chunk *chunks = NULL;
@@ -202,8 +197,8 @@ static int do_poll(struct pollfd_user *fds, size_t nr, unsigned int always, uint
 
 static long poll_user(uint64_t ufds, uint64_t nr, uint64_t deadline)
 {
-	const size_t bytes = nr * sizeof(struct pollfd_user);
-	struct pollfd_user few[8], *fds = few;
+	const size_t bytes = nr * sizeof(struct linux_pollfd);
+	struct linux_pollfd few[8], *fds = few;
 	long ret;
 
 	if (nr > process_rlimit(RLIM_NOFILE))
@@ -214,7 +209,7 @@ static long poll_user(uint64_t ufds, uint64_t nr, uint64_t deadline)
 		return -ENOMEM;
 	ret = copy_from_user(fds, (const void __user *)ufds, bytes);
 	if (!ret)
-		ret = do_poll(fds, nr, POLL_ERR | POLL_HUP, deadline);
+		ret = do_poll(fds, nr, POLLERR | POLLHUP, deadline);
 	if (ret >= 0 && copy_to_user((void __user *)ufds, fds, bytes))
 		ret = -EFAULT;
 	if (fds != few)
@@ -322,9 +317,9 @@ long sys_ppoll(const struct syscall_args *args)
 #define SET_WORDS(nr) (((nr) + 63) / 64)
 
 static const uint16_t select_events[3] = {
-	POLL_IN | POLL_RDNORM | POLL_RDBAND | POLL_HUP | POLL_ERR,
-	POLL_OUT | POLL_WRNORM | POLL_WRBAND | POLL_ERR,
-	POLL_PRI,
+	POLLIN | POLLRDNORM | POLLRDBAND | POLLHUP | POLLERR,
+	POLLOUT | POLLWRNORM | POLLWRBAND | POLLERR,
+	POLLPRI,
 };
 
 static int get_set(uint64_t uset, uint64_t *words, size_t nr)
@@ -350,7 +345,7 @@ static size_t count_fds(uint64_t *const sets[3], size_t nr)
 }
 
 /* Translate three sets into poll entries; returns how many. */
-static size_t sets_to_fds(struct pollfd_user *fds, uint64_t *const sets[3], size_t nr)
+static size_t sets_to_fds(struct linux_pollfd *fds, uint64_t *const sets[3], size_t nr)
 {
 	size_t n = 0;
 
@@ -361,13 +356,13 @@ static size_t sets_to_fds(struct pollfd_user *fds, uint64_t *const sets[3], size
 		for (size_t s = 0; s < 3; s++)
 			want |= (sets[s][fd / 64] & bit) ? select_events[s] : 0;
 		if (want)
-			fds[n++] = (struct pollfd_user){ .fd = (int)fd, .events = want };
+			fds[n++] = (struct linux_pollfd){ .fd = (int)fd, .events = want };
 	}
 	return n;
 }
 
 /* The answer as sets; returns the number of bits, or -EBADF. */
-static long fds_to_sets(const struct pollfd_user *fds, size_t n, uint64_t *const sets[3])
+static long fds_to_sets(const struct linux_pollfd *fds, size_t n, uint64_t *const sets[3])
 {
 	long bits = 0;
 
@@ -375,7 +370,7 @@ static long fds_to_sets(const struct pollfd_user *fds, size_t n, uint64_t *const
 		const size_t word = (size_t)fds[i].fd / 64;
 		const uint64_t bit = 1ull << (fds[i].fd % 64);
 
-		if (fds[i].revents & POLL_NVAL)
+		if (fds[i].revents & POLLNVAL)
 			return -EBADF;
 		for (size_t s = 0; s < 3; s++) {
 			if (!(fds[i].revents & select_events[s]))
@@ -391,7 +386,7 @@ static long do_select(const uint64_t usets[3], size_t nr, uint64_t deadline)
 	const size_t words = MAX(SET_WORDS(nr), (size_t)1);
 	uint64_t *mem = kcalloc(3, words * 8);
 	uint64_t *const sets[3] = { mem, mem + words, mem + 2 * words };
-	struct pollfd_user *fds = NULL;
+	struct linux_pollfd *fds = NULL;
 	long ret = mem ? 0 : -ENOMEM;
 	size_t n = 0;
 

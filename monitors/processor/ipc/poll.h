@@ -8,8 +8,8 @@
 #include <lib/compiler.h>
 #include <processor/vfs/file.h>
 
-#define POLL_EVENTS_IN  (POLL_IN | POLL_PRI | POLL_RDNORM | POLL_RDBAND | POLL_RDHUP)
-#define POLL_EVENTS_OUT (POLL_OUT | POLL_WRNORM | POLL_WRBAND)
+#define POLL_EVENTS_IN  (POLLIN | POLLPRI | POLLRDNORM | POLLRDBAND | POLLRDHUP)
+#define POLL_EVENTS_OUT (POLLOUT | POLLWRNORM | POLLWRBAND)
 
 /* Those who watch @f's queues, at most two. */
 struct file_watch {
@@ -17,7 +17,7 @@ struct file_watch {
 	struct waitqueue *in_wq, *out_wq; /* NULL: not on one */
 };
 
-#define POLL_ALWAYS (POLL_IN | POLL_OUT | POLL_RDNORM | POLL_WRNORM) /* a file without poll() */
+#define POLL_ALWAYS (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM) /* a file without poll() */
 
 static inline unsigned int file_poll(struct file *f)
 {

@@ -4,26 +4,11 @@
  */
 #pragma once
 
+#include <abi/socket.h>
 #include <lib/compiler.h>
 #include <processor/vfs/file.h>
 
 struct uio;
-
-#define AF_UNIX 1
-
-#define SOCK_STREAM    1u
-#define SOCK_DGRAM     2u
-#define SOCK_RAW       3u /* with AF_UNIX another name of SOCK_DGRAM */
-#define SOCK_SEQPACKET 5u
-
-#define MSG_OOB       0x1u
-#define MSG_PEEK      0x2u
-#define MSG_DONTROUTE 0x4u
-#define MSG_TRUNC     0x20u
-#define MSG_DONTWAIT  0x40u
-#define MSG_EOR       0x80u
-#define MSG_WAITALL   0x100u
-#define MSG_NOSIGNAL  0x4000u
 
 /* Who made a socket. */
 struct socket_cred {

@@ -3,6 +3,7 @@
  * System calls on sockets. There are connected pairs of AF_UNIX (unix_pair.c) and no others: a socket of any family
  * by itself cannot be had, and a descriptor of anything else is bad, or not a socket.
  */
+#include <abi/socket.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -16,30 +17,8 @@
 #define SOCK_TYPE_MASK 0xfu
 #define SOCK_MAX       11u
 
-#define SOL_SOCKET    1
-#define SO_TYPE       3
-#define SO_ERROR      4
-#define SO_SNDBUF     7
-#define SO_PEERCRED   17
-#define SO_ACCEPTCONN 30
-#define SO_PROTOCOL   38
-#define SO_DOMAIN     39
-
 #define SNDBUF_MIN 2304u   /* half of what is kept: Linux doubles what is asked for */
 #define SNDBUF_MAX 212992u /* as wmem_max */
-
-struct user_msghdr {
-	uint64_t name;
-	uint32_t namelen;
-	uint32_t pad1;
-	uint64_t iov;
-	uint64_t iovlen;
-	uint64_t control;
-	uint64_t controllen;
-	uint32_t flags;
-	uint32_t pad2;
-};
-static_assert(sizeof(struct user_msghdr) == 56, "struct msghdr is Linux's");
 
 /* --- making them --------------------------------------------------------------------- */
 
@@ -192,7 +171,7 @@ long sys_recvfrom(const struct syscall_args *args)
 long sys_sendmsg(const struct syscall_args *args)
 {
 	struct file *f = socket_get(args->a[0]);
-	struct user_msghdr msg;
+	struct linux_msghdr msg;
 	struct uio uio;
 	long ret;
 
@@ -216,15 +195,15 @@ long sys_sendmsg(const struct syscall_args *args)
 }
 
 /* What recvmsg() tells besides the data. */
-static int put_header(uint64_t umsg, const struct user_msghdr *msg, uint32_t flags)
+static int put_header(uint64_t umsg, const struct linux_msghdr *msg, uint32_t flags)
 {
 	uint8_t __user *at = (uint8_t __user *)umsg;
 
-	if (msg->name && put_user_u32(0, at + offsetof(struct user_msghdr, namelen)))
+	if (msg->name && put_user_u32(0, at + offsetof(struct linux_msghdr, namelen)))
 		return -EFAULT;
-	if (put_user_u32(flags, at + offsetof(struct user_msghdr, flags)))
+	if (put_user_u32(flags, at + offsetof(struct linux_msghdr, flags)))
 		return -EFAULT;
-	return put_user_u64(0, at + offsetof(struct user_msghdr, controllen));
+	return put_user_u64(0, at + offsetof(struct linux_msghdr, controllen));
 }
 
 /* recvmsg(fd, msg, flags) */
@@ -232,7 +211,7 @@ long sys_recvmsg(const struct syscall_args *args)
 {
 	struct file *f = socket_get(args->a[0]);
 	uint32_t flags = (uint32_t)args->a[2];
-	struct user_msghdr msg;
+	struct linux_msghdr msg;
 	struct uio uio;
 	long ret;
 

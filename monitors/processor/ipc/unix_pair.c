@@ -14,6 +14,8 @@
  */
 #include "socket.h"
 
+#include <abi/ioctl.h>
+#include <abi/socket.h>
 #include <arch/uaccess.h>
 #include <kernel/mutex.h>
 #include <kernel/time.h>
@@ -25,13 +27,14 @@
 #include <processor/process/process.h>
 #include <processor/vfs/uio.h>
 
-#define DEF_SNDBUF 212992u
-#define NODE_SHARE 16
-#define SHUT_RD    1u
-#define SHUT_WR    2u
-#define SHUT_BOTH  (SHUT_RD | SHUT_WR)
-#define TIOCOUTQ   0x5411u
-#define MSG_KNOWN  (MSG_DONTROUTE | MSG_DONTWAIT | MSG_EOR | MSG_NOSIGNAL)
+#define DEF_SNDBUF  212992u
+#define NODE_SHARE  16
+/* Directions that are closed, as bits: SHUT_RD, SHUT_WR, SHUT_RDWR and one. */
+#define CLOSED_RD   1u
+#define CLOSED_WR   2u
+#define CLOSED_BOTH (CLOSED_RD | CLOSED_WR)
+
+#define MSG_KNOWN (MSG_DONTROUTE | MSG_DONTWAIT | MSG_EOR | MSG_NOSIGNAL)
 
 struct chunk {
 	struct list_head node;
@@ -45,7 +48,7 @@ struct chunk {
 struct end {
 	struct list_head queue; /* pair.lock: chunks to read */
 	uint32_t queued;        /* pair.lock: what they take */
-	uint32_t shut;          /* pair.lock: SHUT_* */
+	uint32_t shut;          /* pair.lock: CLOSED_* */
 	int error;              /* pair.lock: positive; told once */
 	bool open;              /* pair.lock */
 	bool alone;      /* pair.lock: a datagram socket that has been told that its peer is gone */
@@ -167,11 +170,11 @@ static bool has_room(const struct end *from, const struct end *to)
 /* What keeps an end from writing for good: the errno. */
 static int broken(const struct pair *p, const struct end *from, const struct end *to)
 {
-	if (READ_ONCE(from->shut) & SHUT_WR)
+	if (READ_ONCE(from->shut) & CLOSED_WR)
 		return -EPIPE;
 	if (!READ_ONCE(to->open))
 		return p->type == SOCK_DGRAM ? -ECONNREFUSED : -EPIPE;
-	return READ_ONCE(to->shut) & SHUT_RD ? -EPIPE : 0;
+	return READ_ONCE(to->shut) & CLOSED_RD ? -EPIPE : 0;
 }
 
 /* Wait until a message may be put in. The lock is held, and let go of meanwhile. */
@@ -257,7 +260,7 @@ ssize_t unix_send(struct file *f, struct uio *uio, uint32_t flags)
 		return -EINVAL;
 	mutex_lock(&p->lock);
 	if (stream && !uio->left)
-		ret = own(f)->shut & SHUT_WR ? -EPIPE : 0;
+		ret = own(f)->shut & CLOSED_WR ? -EPIPE : 0;
 	else
 		ret = stream ? send_stream(f, uio, flags) : send_message(f, uio, flags);
 	mutex_unlock(&p->lock);
@@ -271,7 +274,7 @@ ssize_t unix_send(struct file *f, struct uio *uio, uint32_t flags)
 static bool may_read(const struct end *e)
 {
 	return __atomic_load_n(&e->queued, __ATOMIC_ACQUIRE) || READ_ONCE(e->error) ||
-	       (READ_ONCE(e->shut) & SHUT_RD);
+	       (READ_ONCE(e->shut) & CLOSED_RD);
 }
 
 /* Wait for something to read: 1; 0: the end; the errno. The lock is held, and let go of meanwhile. */
@@ -292,7 +295,7 @@ static int wait_for_data(struct file *f, uint32_t flags)
 			e->error = 0;
 			return err;
 		}
-		if ((e->shut & SHUT_RD) && !(nonblock && p->type == SOCK_DGRAM))
+		if ((e->shut & CLOSED_RD) && !(nonblock && p->type == SOCK_DGRAM))
 			return 0;
 		if (nonblock)
 			return -EAGAIN;
@@ -406,10 +409,11 @@ static void shut_locked(struct end *e, uint32_t how)
 int unix_shutdown(struct file *f, unsigned int how)
 {
 	struct pair *p = pair_of(f);
-	const uint32_t mine = how + 1; /* SHUT_* as bits */
-	const uint32_t theirs = (mine & SHUT_RD ? SHUT_WR : 0) | (mine & SHUT_WR ? SHUT_RD : 0);
+	const uint32_t mine = how + 1;
+	const uint32_t theirs =
+		(mine & CLOSED_RD ? CLOSED_WR : 0) | (mine & CLOSED_WR ? CLOSED_RD : 0);
 
-	if (how > 2)
+	if (how > SHUT_RDWR)
 		return -EINVAL;
 	mutex_lock(&p->lock);
 	shut_locked(own(f), mine);
@@ -477,17 +481,17 @@ static unsigned int socket_poll(struct file *f)
 	unsigned int events = 0;
 
 	if (READ_ONCE(e->error))
-		events |= POLL_ERR;
-	if (shut == SHUT_BOTH)
-		events |= POLL_HUP;
-	if (shut & SHUT_RD)
-		events |= POLL_RDHUP | POLL_IN | POLL_RDNORM;
+		events |= POLLERR;
+	if (shut == CLOSED_BOTH)
+		events |= POLLHUP;
+	if (shut & CLOSED_RD)
+		events |= POLLRDHUP | POLLIN | POLLRDNORM;
 	if (READ_ONCE(e->queued))
-		events |= POLL_IN | POLL_RDNORM;
+		events |= POLLIN | POLLRDNORM;
 	/* As Linux: it is worth writing when a good part of the buffer is free. */
 	if ((uint64_t)READ_ONCE(o->queued) * 4 <= READ_ONCE(e->sndbuf) ||
 	    (p->type == SOCK_DGRAM && !READ_ONCE(o->open)))
-		events |= POLL_OUT | POLL_WRNORM | POLL_WRBAND;
+		events |= POLLOUT | POLLWRNORM | POLLWRBAND;
 	return events;
 }
 
@@ -566,7 +570,7 @@ static void socket_release(struct file *f)
 	__atomic_store_n(&e->queued, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&e->open, false, __ATOMIC_RELEASE);
 	if (p->type != SOCK_DGRAM) {
-		shut_locked(o, SHUT_BOTH);
+		shut_locked(o, CLOSED_BOTH);
 		if (unread)
 			o->error = ECONNRESET;
 	}

@@ -6,6 +6,7 @@
  *		holds for all of them, and the calls only check what Linux checks. Pages go to and from the cache of
  *		the processor all the same.
  */
+#include <abi/mman.h>
 #include <arch/pgtable.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
@@ -13,11 +14,6 @@
 #include <processor/syscall/syscall.h>
 
 #include "aspace.h"
-
-#define MLOCK_ONFAULT 1u
-#define MCL_CURRENT   1u
-#define MCL_FUTURE    2u
-#define MCL_ONFAULT   4u
 
 /* Whole pages that touch [addr, addr + len). -EINVAL: it wraps. */
 static int page_range(uint64_t addr, uint64_t len, vaddr_t *start, uint64_t *bytes)

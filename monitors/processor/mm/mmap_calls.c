@@ -7,6 +7,7 @@
  *		docs/design/memory.md: block, unmap and flush, drop lines, tell the home, unblock.
  * Locking:	aspace.map_lock across each call.
  */
+#include <abi/mman.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -20,45 +21,6 @@
 #include "anon.h"
 #include "aspace.h"
 #include "remote.h"
-
-#define PROT_READ      1u
-#define PROT_WRITE     2u
-#define PROT_EXEC      4u
-#define PROT_GROWSDOWN 0x01000000u
-#define PROT_GROWSUP   0x02000000u
-
-#define MAP_SHARED          0x01u
-#define MAP_PRIVATE         0x02u
-#define MAP_SHARED_VALIDATE 0x03u
-#define MAP_TYPE            0x0fu
-#define MAP_FIXED           0x10u
-#define MAP_ANONYMOUS       0x20u
-#define MAP_GROWSDOWN       0x100u
-#define MAP_POPULATE        0x8000u
-#define MAP_NORESERVE       0x4000u
-#define MAP_STACK           0x20000u
-#define MAP_HUGETLB         0x40000u
-#define MAP_FIXED_NOREPLACE 0x100000u
-
-#define MREMAP_MAYMOVE 1u
-#define MREMAP_FIXED   2u
-
-#define MADV_NORMAL      0
-#define MADV_WILLNEED    3
-#define MADV_DONTNEED    4
-#define MADV_FREE        8
-#define MADV_DONTFORK    10
-#define MADV_DOFORK      11
-#define MADV_MERGEABLE   12
-#define MADV_UNMERGEABLE 13
-#define MADV_HUGEPAGE    14
-#define MADV_NOHUGEPAGE  15
-#define MADV_DONTDUMP    16
-#define MADV_DODUMP      17
-
-#define MS_ASYNC      1u
-#define MS_INVALIDATE 2u
-#define MS_SYNC       4u
 
 static uint64_t page_up(uint64_t len)
 {

@@ -8,6 +8,7 @@
  *		stack pointer is 16-byte aligned and points to argc.
  * Failure:	the errno of execve(2); the new space is dropped.
  */
+#include <abi/elf.h>
 #include <arch/cpu.h>
 #include <arch/trap.h>
 #include <kernel/random.h>
@@ -24,30 +25,6 @@
 
 #include "process.h"
 #include "process_private.h"
-
-enum auxv_type {
-	AT_NULL = 0,
-	AT_PHDR = 3,
-	AT_PHENT = 4,
-	AT_PHNUM = 5,
-	AT_PAGESZ = 6,
-	AT_BASE = 7,
-	AT_FLAGS = 8,
-	AT_ENTRY = 9,
-	AT_UID = 11,
-	AT_EUID = 12,
-	AT_GID = 13,
-	AT_EGID = 14,
-	AT_PLATFORM = 15,
-	AT_HWCAP = 16,
-	AT_CLKTCK = 17,
-	AT_SECURE = 23,
-	AT_RANDOM = 25,
-	AT_HWCAP2 = 26,
-	AT_EXECFN = 31,
-	AT_SYSINFO_EHDR = 33,
-	AT_MINSIGSTKSZ = 51,
-};
 
 #define STACK_MAX_ADDR_SPACE (1ull << 30)   /* an unlimited stack gets this much address space */
 #define STACK_MIN            (256ull << 10) /* whatever RLIMIT_STACK says: arguments have to fit */
@@ -138,7 +115,7 @@ static void word(struct words *w, uint64_t val)
 	w->at += sizeof(val);
 }
 
-static void aux(struct words *w, enum auxv_type type, uint64_t val)
+static void aux(struct words *w, uint64_t type, uint64_t val)
 {
 	word(w, type);
 	word(w, val);

@@ -9,6 +9,7 @@
  * Failure:	before that the caller goes on with the errno of execve(2), as if nothing had been.
  * Limits:	set-user-id bits and file capabilities are ignored, as with PR_SET_NO_NEW_PRIVS.
  */
+#include <abi/fcntl.h>
 #include <arch/fpu.h>
 #include <arch/trap.h>
 #include <arch/uaccess.h>
@@ -560,10 +561,6 @@ static int exec_now(struct exec_image *img, struct pt_regs *regs)
 }
 
 /* --- the calls ---------------------------------------------------------------------------------- */
-
-#define AT_FDCWD            (-100)
-#define AT_SYMLINK_NOFOLLOW 0x100u
-#define AT_EMPTY_PATH       0x1000u
 
 /* setuid() went over the user's RLIMIT_NPROC: it shows here, unless others have ended meanwhile. */
 static int check_nproc(struct task *t)

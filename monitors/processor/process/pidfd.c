@@ -21,9 +21,9 @@ static unsigned int pidfd_poll(struct file *f)
 	case PROCESS_ALIVE:
 		return 0;
 	case PROCESS_ZOMBIE:
-		return POLL_IN | POLL_RDNORM;
+		return POLLIN | POLLRDNORM;
 	default:
-		return POLL_IN | POLL_RDNORM | POLL_HUP;
+		return POLLIN | POLLRDNORM | POLLHUP;
 	}
 }
 

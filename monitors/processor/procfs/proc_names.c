@@ -6,20 +6,13 @@
  * The interpreter is named by the program's headers in its memory, which may say anything by now: the name is only
  * used for a file that is the mapped one.
  */
+#include <abi/elf.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/vfs/file.h>
 
 #include "proc_private.h"
-
-#define AUX_PHDR 3u
-#define AUX_PHNT 4u
-#define AUX_PHNR 5u
-#define AUX_BASE 7u
-
-#define PT_INTERP 3u
-#define PT_PHDR   6u
 
 #define PHDRS_MAX 128u
 
@@ -46,11 +39,11 @@ static uint64_t aux_value(struct aspace *as, uint64_t type)
 /* The interpreter's name as the program has it, into PROTO_PATH_MAX bytes. */
 static int interp_text(struct aspace *as, char *buf)
 {
-	const vaddr_t phdrs = aux_value(as, AUX_PHDR);
-	const uint64_t nr = MIN(aux_value(as, AUX_PHNR), (uint64_t)PHDRS_MAX);
+	const vaddr_t phdrs = aux_value(as, AT_PHDR);
+	const uint64_t nr = MIN(aux_value(as, AT_PHNUM), (uint64_t)PHDRS_MAX);
 	vaddr_t bias = 0;
 
-	if (!phdrs || aux_value(as, AUX_PHNT) != sizeof(struct phdr))
+	if (!phdrs || aux_value(as, AT_PHENT) != sizeof(struct phdr))
 		return -ENOENT;
 	for (uint64_t i = 0; i < nr; i++) {
 		struct phdr ph;
@@ -86,7 +79,7 @@ static void name_interp(struct aspace *as, struct object *obj)
 
 void proc_name_object(const struct pseudo_subject *s, struct aspace *as, const struct vma *v)
 {
-	const vaddr_t base = aux_value(as, AUX_BASE);
+	const vaddr_t base = aux_value(as, AT_BASE);
 	struct proc_ref ref;
 
 	if (v->start <= as->code_start && as->code_start < v->end) {

@@ -2,6 +2,7 @@
 /*
  * System calls that tell facts about the machine, the same that /proc and /sys tell.
  */
+#include <abi/sysinfo.h>
 #include <arch/cpu.h>
 #include <arch/uaccess.h>
 #include <kernel/preempt.h>
@@ -14,14 +15,10 @@
 
 #include "system_private.h"
 
-struct utsname_user {
-	char sysname[65], nodename[65], release[65], version[65], machine[65], domainname[65];
-};
-
 /* uname(buf): the release is the Linux interface that is provided, as programs check it */
 long sys_uname(const struct syscall_args *args)
 {
-	static const struct utsname_user name = {
+	static const struct linux_new_utsname name = {
 		.sysname = SYSTEM_NAME,
 		.nodename = SYSTEM_HOSTNAME,
 		.release = SYSTEM_RELEASE,
@@ -33,21 +30,10 @@ long sys_uname(const struct syscall_args *args)
 	return copy_to_user((void __user *)args->a[0], &name, sizeof(name));
 }
 
-struct sysinfo_user {
-	int64_t uptime;
-	uint64_t loads[3], totalram, freeram, sharedram, bufferram, totalswap, freeswap;
-	uint16_t procs, pad;
-	uint32_t pad2;
-	uint64_t totalhigh, freehigh;
-	uint32_t mem_unit;
-	uint32_t pad3;
-};
-static_assert(sizeof(struct sysinfo_user) == 112, "struct sysinfo is ABI");
-
 /* sysinfo(info): memory is that of the memory nodes, see docs/design/procfs.md */
 long sys_sysinfo(const struct syscall_args *args)
 {
-	struct sysinfo_user si = { .mem_unit = 1 };
+	struct linux_sysinfo si = { .mem_unit = 1 };
 	struct system_memory m;
 	uint32_t loads[3], running, total;
 

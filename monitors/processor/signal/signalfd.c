@@ -144,7 +144,7 @@ static int signalfd_stat(struct file *f, struct proto_attr *attr)
 
 static unsigned int signalfd_poll(struct file *f)
 {
-	return has_some(f) ? POLL_IN | POLL_RDNORM : 0;
+	return has_some(f) ? POLLIN | POLLRDNORM : 0;
 }
 
 static struct waitqueue *signalfd_poll_wait(struct file *f)

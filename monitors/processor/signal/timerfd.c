@@ -100,7 +100,7 @@ static int timerfd_stat(struct file *f, struct proto_attr *attr)
 
 static unsigned int timerfd_poll(struct file *f)
 {
-	return is_due(f->private) ? POLL_IN | POLL_RDNORM : 0;
+	return is_due(f->private) ? POLLIN | POLLRDNORM : 0;
 }
 
 static struct waitqueue *timerfd_poll_wait(struct file *f)

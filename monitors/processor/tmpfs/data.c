@@ -12,6 +12,7 @@
  */
 #include "tmpfs_private.h"
 
+#include <abi/fcntl.h>
 #include <arch/uaccess.h>
 #include <kernel/thread.h>
 #include <lib/err.h>
@@ -341,9 +342,6 @@ static int64_t data_seek(struct file *f, int64_t off, int whence)
 
 /* --- fallocate ----------------------------------------------------------------------- */
 
-#define FALLOC_KEEP_SIZE  1
-#define FALLOC_PUNCH_HOLE 2
-
 static int punch_locked(struct tmpfs_inode *ti, uint64_t off, uint64_t end)
 {
 	const uint64_t first = DIV_ROUND_UP(off, PAGE_SIZE), last = end >> PAGE_SHIFT;
@@ -387,7 +385,8 @@ static int data_fallocate(struct file *f, int mode, uint64_t off, uint64_t len)
 	const uint64_t end = off + len;
 	int err;
 
-	if (mode != 0 && mode != FALLOC_KEEP_SIZE && mode != (FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE))
+	if (mode != 0 && mode != FALLOC_FL_KEEP_SIZE &&
+	    mode != (FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE))
 		return -EOPNOTSUPP;
 	if (end > SIZE_MAX_FILE)
 		return -EFBIG;
@@ -397,13 +396,13 @@ static int data_fallocate(struct file *f, int mode, uint64_t off, uint64_t len)
 			return err;
 	}
 	mutex_lock(&ti->data_lock);
-	err = (mode & FALLOC_PUNCH_HOLE) ? punch_locked(ti, off, end)
-					 : allocate_locked(ti, off, end);
+	err = (mode & FALLOC_FL_PUNCH_HOLE) ? punch_locked(ti, off, end)
+					    : allocate_locked(ti, off, end);
 	if (!err && mode == 0 && end > ti->size)
 		err = space_error(resize_locked(ti, end));
 	mutex_unlock(&ti->data_lock);
 	if (!err)
-		tmpfs_touch(ti, TOUCH_CTIME | ((mode & FALLOC_PUNCH_HOLE) ? TOUCH_MTIME : 0));
+		tmpfs_touch(ti, TOUCH_CTIME | ((mode & FALLOC_FL_PUNCH_HOLE) ? TOUCH_MTIME : 0));
 	return space_error(err);
 }
 

@@ -9,6 +9,7 @@
 
 #include "tmpfs_private.h"
 
+#include <abi/mman.h>
 #include <abi/stat.h>
 #include <arch/uaccess.h>
 #include <kernel/bootparam.h>
@@ -112,11 +113,7 @@ INITCALL(monitor, tmpfs_init);
 
 /* --- memfd --------------------------------------------------------------------------- */
 
-#define MFD_CLOEXEC       1u
-#define MFD_ALLOW_SEALING 2u
-#define MFD_NOEXEC_SEAL   8u
-#define MFD_EXEC          16u
-#define MFD_NAME_MAX      249 /* without "memfd:" */
+#define MFD_NAME_MAX 249 /* without "memfd:" */
 
 static struct file *memfd_open(const char *name, uint32_t flags)
 {

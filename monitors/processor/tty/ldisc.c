@@ -26,7 +26,7 @@ static bool is_delimiter(const struct ldisc *ld, uint32_t at)
 	return ld->delimiter[at % LDISC_IN_SIZE / 64] & (1ull << (at % 64));
 }
 
-static bool is_cc(const struct ldisc *ld, uint8_t c, enum ldisc_cc which)
+static bool is_cc(const struct ldisc *ld, uint8_t c, unsigned int which)
 {
 	return ld->t.cc[which] != DISABLED && c == ld->t.cc[which];
 }
@@ -40,10 +40,10 @@ static bool lflag(const struct ldisc *ld, uint32_t bits)
 
 void ldisc_init(struct ldisc *ld)
 {
-	static const struct termios_k usual = {
+	static const struct linux_termios usual = {
 		.iflag = ICRNL | IXON,
 		.oflag = OPOST | ONLCR,
-		.cflag = 0xbf, /* B38400, CS8, CREAD */
+		.cflag = B38400 | CS8 | CREAD,
 		.lflag = ISIG | ICANON | ECHO | ECHOE | ECHOK | ECHOCTL | ECHOKE | IEXTEN,
 		.cc = { [VINTR] = 'C' - '@',
 			[VQUIT] = '\\' - '@',
@@ -64,7 +64,7 @@ void ldisc_init(struct ldisc *ld)
 	ld->t = usual;
 }
 
-unsigned int ldisc_set_termios(struct ldisc *ld, const struct termios_k *t)
+unsigned int ldisc_set_termios(struct ldisc *ld, const struct linux_termios *t)
 {
 	const bool was_canon = lflag(ld, ICANON), is_canon = t->lflag & ICANON;
 	unsigned int events = 0;

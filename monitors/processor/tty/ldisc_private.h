@@ -12,80 +12,9 @@
  */
 #pragma once
 
+#include <abi/termios.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
-
-/* Linux's numbers for x86-64. */
-enum ldisc_cc {
-	VINTR,
-	VQUIT,
-	VERASE,
-	VKILL,
-	VEOF,
-	VTIME,
-	VMIN,
-	VSWTC,
-	VSTART,
-	VSTOP,
-	VSUSP,
-	VEOL,
-	VREPRINT,
-	VDISCARD,
-	VWERASE,
-	VLNEXT,
-	VEOL2,
-	NR_CC = 19,
-};
-
-enum ldisc_iflag {
-	IGNBRK = 0x1,
-	BRKINT = 0x2,
-	ISTRIP = 0x20,
-	INLCR = 0x40,
-	IGNCR = 0x80,
-	ICRNL = 0x100,
-	IUCLC = 0x200,
-	IXON = 0x400,
-	IXANY = 0x800,
-	IMAXBEL = 0x2000,
-	IUTF8 = 0x4000,
-};
-
-enum ldisc_oflag {
-	OPOST = 0x1,
-	OLCUC = 0x2,
-	ONLCR = 0x4,
-	OCRNL = 0x8,
-	ONOCR = 0x10,
-	ONLRET = 0x20,
-	XTABS = 0x1800,
-};
-
-enum ldisc_lflag {
-	ISIG = 0x1,
-	ICANON = 0x2,
-	ECHO = 0x8,
-	ECHOE = 0x10,
-	ECHOK = 0x20,
-	ECHONL = 0x40,
-	NOFLSH = 0x80,
-	TOSTOP = 0x100,
-	ECHOCTL = 0x200,
-	ECHOPRT = 0x400,
-	ECHOKE = 0x800,
-	IEXTEN = 0x8000,
-};
-
-/* struct termios as TCGETS and TCSETS pass it. */
-struct termios_k {
-	uint32_t iflag;
-	uint32_t oflag;
-	uint32_t cflag;
-	uint32_t lflag;
-	uint8_t line;
-	uint8_t cc[NR_CC];
-};
-static_assert(sizeof(struct termios_k) == 36, "termios is ABI");
 
 #define LDISC_IN_SIZE  4096u /* a line has at most one byte less, as on Linux */
 #define LDISC_OUT_SIZE 8192u
@@ -102,7 +31,7 @@ enum ldisc_event { /* what a typed byte caused: bits */
 };
 
 struct ldisc {
-	struct termios_k t;
+	struct linux_termios t;
 	/* Input: counts for ever, index = count % size; tail <= canon <= head. */
 	uint32_t head, tail;
 	uint32_t canon; /* behind the last complete line */
@@ -122,7 +51,7 @@ struct ldisc {
 /* As a new terminal on Linux: cooked, with echo. */
 void ldisc_init(struct ldisc *ld);
 /* New settings; what is in the rings stays. LDISC_READABLE when that makes something readable. */
-unsigned int ldisc_set_termios(struct ldisc *ld, const struct termios_k *t);
+unsigned int ldisc_set_termios(struct ldisc *ld, const struct linux_termios *t);
 
 /* A byte was typed. Returns enum ldisc_event bits. */
 unsigned int ldisc_input(struct ldisc *ld, uint8_t c);

@@ -226,7 +226,7 @@ static ssize_t tty_write(struct file *f, struct uio *uio, uint64_t *pos)
 
 static long set_termios(struct tty *tty, uint32_t cmd, uint64_t arg)
 {
-	struct termios_k t;
+	struct linux_termios t;
 	unsigned int events;
 	int err = tty_job_check(tty, SIGTTOU);
 
@@ -249,7 +249,7 @@ static long set_termios(struct tty *tty, uint32_t cmd, uint64_t arg)
 
 static long get_termios(struct tty *tty, uint64_t arg)
 {
-	struct termios_k t;
+	struct linux_termios t;
 
 	spin_lock(&tty->lock);
 	t = tty->ld.t;
@@ -389,13 +389,13 @@ static unsigned int tty_poll(struct file *f)
 
 	spin_lock(&tty->lock);
 	if (tty->hung_up)
-		events |= POLL_HUP | POLL_IN | POLL_RDNORM;
+		events |= POLLHUP | POLLIN | POLLRDNORM;
 	if (tty->gone)
-		events |= POLL_ERR | POLL_OUT | POLL_WRNORM;
+		events |= POLLERR | POLLOUT | POLLWRNORM;
 	if (ldisc_readable(&tty->ld, tty->ld.t.cc[VTIME] ? 1 : tty->ld.t.cc[VMIN]))
-		events |= POLL_IN | POLL_RDNORM;
+		events |= POLLIN | POLLRDNORM;
 	if (ldisc_writable(&tty->ld))
-		events |= POLL_OUT | POLL_WRNORM;
+		events |= POLLOUT | POLLWRNORM;
 	spin_unlock(&tty->lock);
 	return events;
 }

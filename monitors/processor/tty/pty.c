@@ -22,12 +22,10 @@
 
 #include "tty_private.h"
 
-#define CHUNK     4096u
-#define PTS_GID   5u  /* "tty", as the file system's options say */
-#define AT_ONCE   16u /* bytes that are typed with the lock held */
-#define SIGNALS   (LDISC_INTR | LDISC_QUIT | LDISC_SUSP)
-#define FLUSH_OUT 1u /* tcflush(3): TCOFLUSH; TCIFLUSH is 0 */
-#define FLUSH_MAX 2u
+#define CHUNK   4096u
+#define PTS_GID 5u  /* "tty", as the file system's options say */
+#define AT_ONCE 16u /* bytes that are typed with the lock held */
+#define SIGNALS (LDISC_INTR | LDISC_QUIT | LDISC_SUSP)
 
 /* --- reading ------------------------------------------------------------------------- */
 
@@ -210,9 +208,9 @@ static long session_of(struct tty *tty, uint64_t arg)
 /* What a master has to read is what the terminal has shown; what it has written is at the other side. */
 static long flush_master(struct tty *tty, uint64_t which)
 {
-	if (which > FLUSH_MAX)
+	if (which > TCIOFLUSH)
 		return -EINVAL;
-	if (which != FLUSH_OUT) {
+	if (which != TCOFLUSH) {
 		uint8_t buf[CHUNK / 16];
 
 		while (take_output(tty, buf, sizeof(buf)) > 0)
@@ -280,11 +278,11 @@ static unsigned int master_poll(struct file *f)
 
 	spin_lock(&tty->lock);
 	if (ldisc_output_len(&tty->ld))
-		events |= POLL_IN | POLL_RDNORM;
+		events |= POLLIN | POLLRDNORM;
 	if (tty->closed)
-		events |= POLL_HUP;
+		events |= POLLHUP;
 	if (tty_input_may_go_on_locked(tty))
-		events |= POLL_OUT | POLL_WRNORM;
+		events |= POLLOUT | POLLWRNORM;
 	spin_unlock(&tty->lock);
 	return events;
 }

@@ -2,6 +2,7 @@
 /* Terminals: what the files of this folder share. */
 #pragma once
 
+#include <abi/ioctl.h>
 #include <ctl/ctl.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
@@ -10,31 +11,6 @@
 
 #include "ldisc_private.h"
 #include "tty.h"
-
-enum tty_ioctl {
-	TCGETS = 0x5401,
-	TCSETS = 0x5402,
-	TCSETSW = 0x5403,
-	TCSETSF = 0x5404,
-	TCSBRK = 0x5409,
-	TCXONC = 0x540a,
-	TCFLSH = 0x540b,
-	TIOCSCTTY = 0x540e,
-	TIOCGPGRP = 0x540f,
-	TIOCSPGRP = 0x5410,
-	TIOCOUTQ = 0x5411,
-	TIOCGWINSZ = 0x5413,
-	TIOCSWINSZ = 0x5414,
-	TIOCNOTTY = 0x5422,
-	TIOCGETD = 0x5424,
-	TCSBRKP = 0x5425,
-	TIOCGSID = 0x5429,
-	TIOCGPTPEER = 0x5441, /* of masters, as all that follow */
-	TIOCSIG = 0x40045436,
-	TIOCSPTLCK = 0x40045431,
-	TIOCGPTN = 0x80045430,
-	TIOCGPTLCK = 0x80045439,
-};
 
 struct tty {
 	struct list_head link; /* table lock */

@@ -2,18 +2,10 @@
 /* What system calls with paths have in common. */
 #pragma once
 
+#include <abi/fcntl.h>
 #include <lib/compiler.h>
 
 #include "path.h"
-
-#define AT_FDCWD            (-100)
-#define AT_SYMLINK_NOFOLLOW 0x100u
-#define AT_EACCESS          0x200u
-#define AT_REMOVEDIR        0x200u
-#define AT_SYMLINK_FOLLOW   0x400u
-#define AT_NO_AUTOMOUNT     0x800u
-#define AT_EMPTY_PATH       0x1000u
-#define AT_STATX_SYNC_TYPE  0x6000u
 
 /* A path argument of the calling process: text, where it begins, and who asks. */
 struct at_path {

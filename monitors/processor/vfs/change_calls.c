@@ -7,6 +7,7 @@
  * Races:	permissions are checked on what a name stands for; the file system says -EAGAIN when it stands for
  *		something else by then, and the call looks again.
  */
+#include <abi/fcntl.h>
 #include <fs/access.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -305,9 +306,6 @@ long sys_unlinkat(const struct syscall_args *args)
 }
 
 /* --- renaming ------------------------------------------------------------------------ */
-
-#define RENAME_NOREPLACE 1u
-#define RENAME_EXCHANGE  2u
 
 struct rename_walk {
 	struct at_path from, to;

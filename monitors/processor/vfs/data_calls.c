@@ -2,6 +2,7 @@
 /*
  * System calls on the contents of whole files: fallocate, copy_file_range, sync and its kin, readahead.
  */
+#include <abi/fcntl.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <mm/slab.h>
@@ -12,9 +13,7 @@
 #include "file.h"
 #include "uio.h"
 
-#define FALLOC_ALL        0x7fu /* every flag that Linux knows */
-#define FALLOC_KEEP_SIZE  1u
-#define FALLOC_PUNCH_HOLE 2u
+#define FALLOC_ALL 0x7fu /* every flag that Linux knows */
 
 static int check_fallocate(const struct file *f, uint32_t mode, int64_t off, int64_t len)
 {
@@ -25,7 +24,7 @@ static int check_fallocate(const struct file *f, uint32_t mode, int64_t off, int
 	if (off < 0 || len <= 0)
 		return -EINVAL;
 	if ((mode & ~FALLOC_ALL) ||
-	    (mode & (FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE)) == FALLOC_PUNCH_HOLE)
+	    (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)) == FALLOC_FL_PUNCH_HOLE)
 		return -EOPNOTSUPP;
 	if (!file_writable(f))
 		return -EBADF;

@@ -5,6 +5,8 @@
  * Limits:	O_ASYNC cannot be set: F_SETFL leaves it out, FIOASYNC answers ENOTTY. F_SETOWN is kept and told, but
  *		nobody sends SIGIO. No leases, no directory notification.
  */
+#include <abi/fcntl.h>
+#include <abi/ioctl.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <processor/ipc/filelock.h>
@@ -14,22 +16,6 @@
 
 #include "file.h"
 
-enum fcntl_cmd {
-	F_DUPFD = 0,
-	F_GETFD = 1,
-	F_SETFD = 2,
-	F_GETFL = 3,
-	F_SETFL = 4,
-	F_SETOWN = 8,
-	F_GETOWN = 9,
-	F_SETOWN_EX = 15,
-	F_GETOWN_EX = 16,
-	F_DUPFD_CLOEXEC = 1030,
-	F_SETPIPE_SZ = 1031,
-	F_GETPIPE_SZ = 1032,
-};
-
-#define FD_CLOEXEC 1u
 #define SETFL_MASK (O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME)
 
 static long dup_from(struct file *f, uint64_t from, bool cloexec)
@@ -54,24 +40,13 @@ static long set_flags(struct file *f, uint32_t flags)
 	return 0;
 }
 
-enum owner_type { /* F_OWNER_* */
-	OWNER_TID,
-	OWNER_PID,
-	OWNER_PGRP,
-};
-
-struct owner_user {
-	int32_t type;
-	int32_t pid;
-};
-
 static long set_owner(struct file *f, int type, int pid)
 {
 	struct process *p;
 
-	if (type < OWNER_TID || type > OWNER_PGRP)
+	if (type < F_OWNER_TID || type > F_OWNER_PGRP)
 		return -EINVAL;
-	if (type == OWNER_PID && pid) {
+	if (type == F_OWNER_PID && pid) {
 		p = process_find((uint32_t)pid);
 		if (!p)
 			return -ESRCH;
@@ -83,18 +58,18 @@ static long set_owner(struct file *f, int type, int pid)
 
 static long set_owner_user(struct file *f, uint64_t uowner)
 {
-	struct owner_user u;
+	struct linux_f_owner_ex u;
 
 	if (copy_from_user(&u, (const void __user *)uowner, sizeof(u)))
 		return -EFAULT;
 	return set_owner(f, u.type, u.pid);
 }
 
-static struct owner_user owner_of(const struct file *f)
+static struct linux_f_owner_ex owner_of(const struct file *f)
 {
 	const uint64_t owner = __atomic_load_n(&f->owner, __ATOMIC_RELAXED);
 
-	return (struct owner_user){ (int32_t)(owner >> 32), (int32_t)owner };
+	return (struct linux_f_owner_ex){ (int32_t)(owner >> 32), (int32_t)owner };
 }
 
 /* The owner in one number: a group is negative. */
@@ -102,19 +77,19 @@ static long set_owner_number(struct file *f, int owner)
 {
 	if (owner == INT32_MIN)
 		return -EINVAL;
-	return owner < 0 ? set_owner(f, OWNER_PGRP, -owner) : set_owner(f, OWNER_PID, owner);
+	return owner < 0 ? set_owner(f, F_OWNER_PGRP, -owner) : set_owner(f, F_OWNER_PID, owner);
 }
 
 static long owner_number(const struct file *f)
 {
-	const struct owner_user u = owner_of(f);
+	const struct linux_f_owner_ex u = owner_of(f);
 
-	return u.type == OWNER_PGRP ? -(long)u.pid : u.pid;
+	return u.type == F_OWNER_PGRP ? -(long)u.pid : u.pid;
 }
 
 static long owner_commands(struct file *f, uint32_t cmd, uint64_t arg)
 {
-	struct owner_user u;
+	struct linux_f_owner_ex u;
 
 	switch (cmd) {
 	case F_SETOWN:
@@ -181,11 +156,6 @@ long sys_fcntl(const struct syscall_args *args)
 	file_put(f);
 	return ret;
 }
-
-#define FIONBIO  0x5421u
-#define FIONCLEX 0x5450u
-#define FIOCLEX  0x5451u
-#define FIOASYNC 0x5452u
 
 static long switch_flag(struct file *f, uint32_t cmd, uint64_t uarg)
 {

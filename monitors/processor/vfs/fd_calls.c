@@ -2,6 +2,7 @@
 /*
  * System calls on descriptors: close, pipe, dup, getdents, fsync and their kin.
  */
+#include <abi/fcntl.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <processor/ipc/pipe.h>
@@ -15,9 +16,6 @@ long sys_close(const struct syscall_args *args)
 {
 	return files_close(files_current(), (int)args->a[0]);
 }
-
-#define CLOSE_RANGE_UNSHARE 2u
-#define CLOSE_RANGE_CLOEXEC 4u
 
 /* The calling task gets a table of its own, if it shares one. */
 static int unshare_files(void)

@@ -9,6 +9,9 @@
  */
 #pragma once
 
+#include <abi/fcntl.h>
+#include <abi/ioctl.h>
+#include <abi/poll.h>
 #include <kernel/mutex.h>
 #include <lib/atomic.h>
 #include <lib/compiler.h>
@@ -22,38 +25,6 @@ struct object;
 struct uio;
 
 /* Linux's open flags, as programs pass them. */
-#define O_ACCMODE   03u
-#define O_RDONLY    00u
-#define O_WRONLY    01u
-#define O_RDWR      02u
-#define O_CREAT     0100u
-#define O_EXCL      0200u
-#define O_NOCTTY    0400u
-#define O_TRUNC     01000u
-#define O_APPEND    02000u
-#define O_NONBLOCK  04000u
-#define O_DIRECT    040000u
-#define O_LARGEFILE 0100000u
-#define O_DIRECTORY 0200000u
-#define O_NOFOLLOW  0400000u
-#define O_NOATIME   01000000u
-#define O_CLOEXEC   02000000u
-#define O_PATH      010000000u
-#define O_TMPFILE   020200000u
-
-#define POLL_IN     0x001u
-#define POLL_PRI    0x002u
-#define POLL_OUT    0x004u
-#define POLL_ERR    0x008u
-#define POLL_HUP    0x010u
-#define POLL_NVAL   0x020u
-#define POLL_RDNORM 0x040u
-#define POLL_RDBAND 0x080u
-#define POLL_WRNORM 0x100u
-#define POLL_WRBAND 0x200u
-#define POLL_RDHUP  0x2000u
-
-#define FIONREAD 0x541bu
 
 /* What a kind of file can do; NULL: the errno named. Each may sleep. */
 struct file_ops {
@@ -68,7 +39,7 @@ struct file_ops {
 	unsigned int (*poll)(struct file *f);
 	/* Where a change of poll()'s answer is announced; may be NULL. */
 	struct waitqueue *(*poll_wait)(struct file *f);
-	/* The same for POLL_OUT where that is another queue; NULL: it is not. */
+	/* The same for POLLOUT where that is another queue; NULL: it is not. */
 	struct waitqueue *(*poll_wait_out)(struct file *f);
 	void (*release)(struct file *f); /* nothing */
 	bool poll_by_process;            /* the queue to wait at belongs to the calling process */

@@ -7,11 +7,11 @@
  */
 #pragma once
 
+#include <abi/fcntl.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
 
-#define UIO_FAST   8
-#define UIO_MAXIOV 1024
+#define UIO_FAST 8
 
 struct uio_seg {
 	uint64_t base;
