@@ -10,6 +10,7 @@
  * Failure:	a user program can only hurt itself: every user-mode exception becomes a
  *		signal.  A kernel-mode one without a fix-up is a panic.
  */
+#include <abi/signal.h>
 #include <arch/cpu.h>
 #include <arch/fpu.h>
 #include <arch/layout.h>
@@ -32,23 +33,6 @@ COUNTER(count_uaccess_faults, "trap.uaccess_faults", "page faults taken by user 
 
 DEFINE_PERCPU(uint64_t, nr_syscalls); /* entry.S */
 COUNTER_OF(count_syscalls, nr_syscalls, "trap.syscalls", "system calls entered");
-
-/* Linux signal numbers and codes, which are ABI. */
-#define SIGILL     4
-#define SIGTRAP    5
-#define SIGBUS     7
-#define SIGFPE     8
-#define SIGSEGV    11
-#define SI_KERNEL  0x80
-#define ILL_ILLOPN 2
-#define FPE_INTDIV 1
-#define FPE_FLTDIV 3
-#define FPE_FLTOVF 4
-#define FPE_FLTUND 5
-#define FPE_FLTRES 6
-#define FPE_FLTINV 7
-#define TRAP_TRACE 2
-#define BUS_ADRALN 1
 
 static const struct user_trap_ops *trap_ops;
 /* Of trap_ops, for entry.S. */

@@ -25,7 +25,7 @@ void fake_task(uint32_t uid)
 	thread_current()->private = &t;
 }
 
-bool capable(enum capability cap)
+bool capable(unsigned int cap)
 {
 	return cred_current()->fsuid == 0;
 }

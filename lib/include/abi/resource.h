@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Limits, use of resources, priorities: Linux's <linux/resource.h>. */
+/* Limits and use of resources: Linux's <linux/resource.h>. */
 #pragma once
 
 #include <lib/compiler.h>
@@ -43,8 +43,3 @@ struct linux_rusage {
 	int64_t minflt, majflt, nswap, inblock, oublock, msgsnd, msgrcv, nsignals, nvcsw, nivcsw;
 };
 static_assert(sizeof(struct linux_rusage) == 144, "struct rusage is ABI");
-
-/* getpriority() */
-#define PRIO_PROCESS 0
-#define PRIO_PGRP    1
-#define PRIO_USER    2

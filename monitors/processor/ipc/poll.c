@@ -201,7 +201,7 @@ static long poll_user(uint64_t ufds, uint64_t nr, uint64_t deadline)
 	struct linux_pollfd few[8], *fds = few;
 	long ret;
 
-	if (nr > process_rlimit(RLIM_NOFILE))
+	if (nr > process_rlimit(RLIMIT_NOFILE))
 		return -EINVAL;
 	if (nr > ARRAY_SIZE(few))
 		fds = kmalloc(bytes);
@@ -416,7 +416,7 @@ static long select_sets(const uint64_t usets[3], int nr, uint64_t deadline)
 	if (nr < 0)
 		return -EINVAL;
 	/* As on Linux, bits of descriptors that cannot be open are not looked at. */
-	return do_select(usets, (size_t)MIN((uint64_t)nr, process_rlimit(RLIM_NOFILE)), deadline);
+	return do_select(usets, (size_t)MIN((uint64_t)nr, process_rlimit(RLIMIT_NOFILE)), deadline);
 }
 
 /* A struct timeval; as Linux, microseconds may be a million and more here. */

@@ -26,7 +26,7 @@ static int page_range(uint64_t addr, uint64_t len, vaddr_t *start, uint64_t *byt
 
 static int may_lock(uint64_t bytes)
 {
-	const uint64_t limit = process_rlimit(RLIM_MEMLOCK);
+	const uint64_t limit = process_rlimit(RLIMIT_MEMLOCK);
 
 	if (capable(CAP_IPC_LOCK))
 		return 0;

@@ -2,6 +2,7 @@
 /*
  * System calls on the process itself: identity, exit, arch_prctl, random numbers.
  */
+#include <abi/prctl.h>
 #include <arch/cpu.h>
 #include <arch/fpu.h>
 #include <arch/uaccess.h>
@@ -64,11 +65,6 @@ long sys_exit_group(const struct syscall_args *args)
 
 /* --- arch_prctl ---------------------------------------------------------------------- */
 
-#define ARCH_SET_GS 0x1001
-#define ARCH_SET_FS 0x1002
-#define ARCH_GET_FS 0x1003
-#define ARCH_GET_GS 0x1004
-
 /* arch_prctl(code, addr) */
 long sys_arch_prctl(const struct syscall_args *args)
 {
@@ -94,8 +90,6 @@ long sys_arch_prctl(const struct syscall_args *args)
 }
 
 /* --- personality --------------------------------------------------------------------- */
-
-#define ADDR_NO_RANDOMIZE 0x0040000u
 
 /* personality(persona): only Linux's own, with flags that are kept and told; 0xffffffff only asks */
 long sys_personality(const struct syscall_args *args)

@@ -4,22 +4,11 @@
  */
 #pragma once
 
+#include <abi/time.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
 
 struct process;
-
-enum clock {
-	CLOCK_REALTIME = 0,
-	CLOCK_MONOTONIC = 1,
-	CLOCK_PROCESS_CPUTIME_ID = 2,
-	CLOCK_THREAD_CPUTIME_ID = 3,
-	CLOCK_MONOTONIC_RAW = 4,
-	CLOCK_REALTIME_COARSE = 5,
-	CLOCK_MONOTONIC_COARSE = 6,
-	CLOCK_BOOTTIME = 7,
-	CLOCK_TAI = 11,
-};
 
 /* What a clock id means. */
 struct clock_id {

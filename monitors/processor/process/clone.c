@@ -14,6 +14,7 @@
 
 #include "process_private.h"
 
+#include <abi/sched.h>
 #include <arch/fpu.h>
 #include <arch/trap.h>
 #include <arch/uaccess.h>
@@ -33,29 +34,10 @@ COUNTER(fork_vforks, "process.vforks", "of these, in the parent's address space"
 COUNTER(fork_threads, "process.threads", "threads made");
 COUNTER(fork_refused, "process.fork_refused", "forks and threads refused by a limit");
 
-#define CSIGNAL              0x000000ffull
-#define CLONE_NEWTIME        0x00000080ull
-#define CLONE_VM             0x00000100ull
-#define CLONE_FS             0x00000200ull
-#define CLONE_FILES          0x00000400ull
-#define CLONE_SIGHAND        0x00000800ull
-#define CLONE_PIDFD          0x00001000ull
-#define CLONE_PTRACE         0x00002000ull
-#define CLONE_VFORK          0x00004000ull
-#define CLONE_PARENT         0x00008000ull
-#define CLONE_THREAD         0x00010000ull
-#define CLONE_NEWNS          0x00020000ull
-#define CLONE_SYSVSEM        0x00040000ull
-#define CLONE_SETTLS         0x00080000ull
-#define CLONE_PARENT_SETTID  0x00100000ull
-#define CLONE_CHILD_CLEARTID 0x00200000ull
-#define CLONE_DETACHED       0x00400000ull
-#define CLONE_UNTRACED       0x00800000ull
-#define CLONE_CHILD_SETTID   0x01000000ull
-#define CLONE_NEW_ANY        0x7e020000ull /* namespaces: NEWNS, CGROUP, UTS, IPC, USER, PID, NET */
-#define CLONE_IO             0x80000000ull
-#define CLONE_CLEAR_SIGHAND  0x100000000ull
-#define CLONE_INTO_CGROUP    0x200000000ull
+/* Namespaces. */
+#define CLONE_NEW_ANY                                                                  \
+	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
+	 CLONE_NEWPID | CLONE_NEWNET)
 
 #define CLONE3_ALL (0xffffffffull | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP)
 
@@ -323,7 +305,7 @@ static int publish_locked(struct task *t, struct task *from, struct pid *pid, ui
 static int publish(struct task *t, struct task *from, const struct clone_spec *spec)
 {
 	struct vnode *v = t->process->vnode;
-	const uint64_t nproc = process_rlimit(RLIM_NPROC);
+	const uint64_t nproc = process_rlimit(RLIMIT_NPROC);
 	struct pid *pid = pid_alloc(v, spec->set_tid);
 	int err;
 
@@ -565,16 +547,10 @@ long sys_vfork(const struct syscall_args *args)
 
 /* --- clone3 ---------------------------------------------------------------------------------- */
 
-struct clone_args_user {
-	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
-	uint64_t set_tid, set_tid_size; /* since version 2 */
-	uint64_t cgroup;                /* since version 3 */
-};
-#define CLONE_ARGS_SIZE_VER0 64u
-#define CLONE_ARGS_SIZE_MAX  4096u
+#define CLONE_ARGS_SIZE_MAX 4096u
 
 /* Copy what the caller knows of the structure; what we do not know of it must be zero. */
-static int get_clone_args(struct clone_args_user *a, uint64_t uargs, uint64_t size)
+static int get_clone_args(struct linux_clone_args *a, uint64_t uargs, uint64_t size)
 {
 	uint8_t rest[64];
 
@@ -598,7 +574,7 @@ static int get_clone_args(struct clone_args_user *a, uint64_t uargs, uint64_t si
 	return 0;
 }
 
-static int get_set_tid(const struct clone_args_user *a, uint32_t *tid)
+static int get_set_tid(const struct linux_clone_args *a, uint32_t *tid)
 {
 	*tid = 0;
 	if (a->set_tid_size > 32 || !a->set_tid != !a->set_tid_size)
@@ -614,7 +590,7 @@ static int get_set_tid(const struct clone_args_user *a, uint32_t *tid)
 	return capable(CAP_SYS_ADMIN) ? 0 : -EPERM;
 }
 
-static int check_clone_args(const struct clone_args_user *a)
+static int check_clone_args(const struct linux_clone_args *a)
 {
 	if (a->exit_signal & ~CSIGNAL || a->exit_signal >= NR_SIGNALS)
 		return -EINVAL;
@@ -632,7 +608,7 @@ static int check_clone_args(const struct clone_args_user *a)
 /* clone3(args, size) */
 long sys_clone3(const struct syscall_args *args)
 {
-	struct clone_args_user a;
+	struct linux_clone_args a;
 	struct clone_spec spec;
 	int err = get_clone_args(&a, args->a[0], args->a[1]);
 

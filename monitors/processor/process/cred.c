@@ -10,6 +10,7 @@
  */
 #include "cred.h"
 
+#include <abi/prctl.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -77,7 +78,7 @@ void process_cred(struct proto_cred *cred)
 	cred_to_proto(cred_current(), cred);
 }
 
-bool capable(enum capability cap)
+bool capable(unsigned int cap)
 {
 	return cred_current()->effective & CAP_BIT(cap);
 }
@@ -114,7 +115,7 @@ int cred_install(struct cred *n)
 	struct process *p = t->process;
 	struct vnode *v = p->vnode;
 	const struct cred *old = t->cred, *shown = NULL;
-	const uint64_t nproc = process_rlimit(RLIM_NPROC);
+	const uint64_t nproc = process_rlimit(RLIMIT_NPROC);
 	int err = 0;
 
 	spin_lock(&v->lock);
@@ -447,43 +448,31 @@ long sys_getgroups(const struct syscall_args *args)
 
 /* --- capabilities --------------------------------------------------------------------------- */
 
-#define CAP_VERSION_1 0x19980330u
-#define CAP_VERSION_2 0x20071026u
-#define CAP_VERSION_3 0x20080522u
-
-struct cap_header {
-	uint32_t version;
-	int32_t pid;
-};
-
-struct cap_data {
-	uint32_t effective, permitted, inheritable;
-};
-
-/* How many struct cap_data the version has; an unknown one is answered with the right one. */
-static int cap_version(uint64_t uheader, struct cap_header *h, unsigned int *nr)
+/* How many struct linux_cap_data the version has; an unknown version is replaced by ours. */
+static int cap_version(uint64_t uheader, struct linux_cap_header *h, unsigned int *nr)
 {
 	if (copy_from_user(h, (const void __user *)uheader, sizeof(*h)))
 		return -EFAULT;
 	switch (h->version) {
-	case CAP_VERSION_1:
+	case _LINUX_CAPABILITY_VERSION_1:
 		*nr = 1;
 		return 0;
-	case CAP_VERSION_2:
-	case CAP_VERSION_3:
+	case _LINUX_CAPABILITY_VERSION_2:
+	case _LINUX_CAPABILITY_VERSION_3:
 		*nr = 2;
 		return 0;
 	default:
-		return put_user_u32(CAP_VERSION_3, (void __user *)uheader) ? -EFAULT : -EINVAL;
+		return put_user_u32(_LINUX_CAPABILITY_VERSION_3, (void __user *)uheader) ? -EFAULT
+											 : -EINVAL;
 	}
 }
 
 /* capget(header, data) */
 long sys_capget(const struct syscall_args *args)
 {
-	struct cap_data d[2] = { 0 };
+	struct linux_cap_data d[2] = { 0 };
 	const struct cred *c;
-	struct cap_header h;
+	struct linux_cap_header h;
 	unsigned int nr;
 	struct process *p;
 	int err = cap_version(args->a[0], &h, &nr);
@@ -525,9 +514,9 @@ static bool subset(uint64_t a, uint64_t of)
 long sys_capset(const struct syscall_args *args)
 {
 	const struct cred *c = cred_current();
-	struct cap_data d[2] = { 0 };
+	struct linux_cap_data d[2] = { 0 };
 	uint64_t eff = 0, perm = 0, inh = 0;
-	struct cap_header h;
+	struct linux_cap_header h;
 	unsigned int nr;
 	struct cred *n;
 	int err = cap_version(args->a[0], &h, &nr);

@@ -8,36 +8,18 @@
  */
 #pragma once
 
+#include <abi/prctl.h>
 #include <lib/atomic.h>
 #include <lib/compiler.h>
 #include <proto/types.h>
 
 struct task;
 
-enum capability { /* Linux's numbers, those that are looked at */
-	CAP_CHOWN = 0,
-	CAP_KILL = 5,
-	CAP_SETGID = 6,
-	CAP_SETUID = 7,
-	CAP_SETPCAP = 8,
-	CAP_IPC_LOCK = 14,
-	CAP_SYS_CHROOT = 18,
-	CAP_SYS_PTRACE = 19,
-	CAP_SYS_ADMIN = 21,
-	CAP_SYS_NICE = 23,
-	CAP_SYSLOG = 34,
-	CAP_SYS_RESOURCE = 24,
-	CAP_LAST = 40,
-};
 #define CAP_BIT(cap) (1ull << (cap))
-#define CAP_ALL      ((1ull << (CAP_LAST + 1)) - 1)
+#define CAP_ALL      ((1ull << (CAP_LAST_CAP + 1)) - 1)
 
 /* Linux's secure bits; the one above each is its lock. */
-#define SECBIT_NOROOT          0x01u
-#define SECBIT_NO_SETUID_FIXUP 0x04u
-#define SECBIT_KEEP_CAPS       0x10u
-#define SECBITS_LOCKS          0xaau
-#define SECBITS_ALL            0xffu
+#define SECBITS_ALL (SECURE_ALL_BITS | SECURE_ALL_LOCKS)
 
 struct cred {
 	refcount_t refs;
@@ -59,6 +41,6 @@ void cred_put(const struct cred *c);
 /* What other nodes are told. */
 void cred_to_proto(const struct cred *c, struct proto_cred *out);
 /* Has the calling task this capability? */
-bool capable(enum capability cap);
+bool capable(unsigned int cap);
 /* What exec makes of @c: capabilities of root, saved ids. NULL: no memory. */
 struct cred *cred_exec(const struct cred *c);

@@ -565,7 +565,7 @@ static int exec_now(struct exec_image *img, struct pt_regs *regs)
 /* setuid() went over the user's RLIMIT_NPROC: it shows here, unless others have ended meanwhile. */
 static int check_nproc(struct task *t)
 {
-	const uint64_t limit = process_rlimit(RLIM_NPROC);
+	const uint64_t limit = process_rlimit(RLIMIT_NPROC);
 	struct vnode *v = t->process->vnode;
 
 	if (!t->nproc_exceeded)
@@ -618,7 +618,7 @@ static long do_exec(int dfd, uint64_t upath, uint64_t uargv, uint64_t uenvp, uin
 	img = kzalloc(sizeof(*img));
 	if (!img)
 		return -ENOMEM;
-	img->stack_limit = process_rlimit(RLIM_STACK);
+	img->stack_limit = process_rlimit(RLIMIT_STACK);
 	budget = exec_arg_limit(img->stack_limit);
 	img->cred = cred_exec(t->cred);
 	img->path = img->cred ? name_from_user(dfd, upath, flags) : ERR_PTR(-ENOMEM);

@@ -82,11 +82,11 @@ void process_wake_parent_locked(struct process *p)
 		wake_all(&p->parent->child_event);
 }
 
-static struct siginfo_k child_info(const struct process *p, int signo, int code, int status)
+static struct linux_siginfo child_info(const struct process *p, int signo, int code, int status)
 {
 	const struct usage *u = &p->usage_dead;
 
-	return (struct siginfo_k){
+	return (struct linux_siginfo){
 		.signo = signo,
 		.code = code,
 		.pid = p->pid,
@@ -97,7 +97,7 @@ static struct siginfo_k child_info(const struct process *p, int signo, int code,
 	};
 }
 
-static struct siginfo_k end_info(const struct process *p)
+static struct linux_siginfo end_info(const struct process *p)
 {
 	const uint32_t status = p->wait_status;
 
@@ -110,7 +110,7 @@ static struct siginfo_k end_info(const struct process *p)
 /* The end of zombie @p. True: nobody will wait for it. */
 static bool notify_end_locked(struct process *p)
 {
-	struct siginfo_k info = end_info(p);
+	struct linux_siginfo info = end_info(p);
 	bool unwanted = false;
 
 	if (!p->parent)
@@ -125,7 +125,7 @@ static bool notify_end_locked(struct process *p)
 
 void process_report_child(struct process *p, int code, int status)
 {
-	struct siginfo_k info;
+	struct linux_siginfo info;
 
 	spin_lock(&p->vnode->lock);
 	if (p->parent) {

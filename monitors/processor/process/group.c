@@ -49,7 +49,7 @@ static bool has_stopped_locked(const struct pid *group)
 	return false;
 }
 
-static void signal_members_locked(const struct pid *group, const struct siginfo_k *info)
+static void signal_members_locked(const struct pid *group, const struct linux_siginfo *info)
 {
 	struct process *p;
 
@@ -61,8 +61,8 @@ static void signal_members_locked(const struct pid *group, const struct siginfo_
 
 void group_check_orphaned_locked(struct process *p, const struct process *parent)
 {
-	static const struct siginfo_k hup = { .signo = SIGHUP, .code = SI_KERNEL };
-	static const struct siginfo_k cont = { .signo = SIGCONT, .code = SI_KERNEL };
+	static const struct linux_siginfo hup = { .signo = SIGHUP, .code = SI_KERNEL };
+	static const struct linux_siginfo cont = { .signo = SIGCONT, .code = SI_KERNEL };
 	const struct process *ignored = parent ? NULL : p;
 
 	if (!parent)
@@ -76,7 +76,7 @@ void group_check_orphaned_locked(struct process *p, const struct process *parent
 	signal_members_locked(p->group, &cont);
 }
 
-int process_signal_group(struct vnode *v, uint32_t pgid, const struct siginfo_k *info)
+int process_signal_group(struct vnode *v, uint32_t pgid, const struct linux_siginfo *info)
 {
 	const struct pid *group;
 	int err = -ESRCH;
@@ -119,14 +119,14 @@ bool process_may_signal(struct process *p, int signo)
 }
 
 /* A zombie is there, but takes no signal. */
-static int kill_locked(struct process *p, const struct siginfo_k *info)
+static int kill_locked(struct process *p, const struct linux_siginfo *info)
 {
 	if (!may_signal_locked(p, info->signo))
 		return -EPERM;
 	return info->signo && p->state == PROCESS_ALIVE ? signal_post(p, info) : 0;
 }
 
-int process_signal(struct process *p, const struct siginfo_k *info)
+int process_signal(struct process *p, const struct linux_siginfo *info)
 {
 	int err = -ESRCH;
 
@@ -138,7 +138,7 @@ int process_signal(struct process *p, const struct siginfo_k *info)
 }
 
 /* 0 if any of them got it, else what the last one answered. */
-static int kill_group_locked(struct vnode *v, uint32_t pgid, const struct siginfo_k *info)
+static int kill_group_locked(struct vnode *v, uint32_t pgid, const struct linux_siginfo *info)
 {
 	const struct pid *group = pid_find_locked(v, pgid);
 	int ret = -ESRCH, err;
@@ -155,7 +155,7 @@ static int kill_group_locked(struct vnode *v, uint32_t pgid, const struct siginf
 }
 
 /* Everybody but the caller's process: what could not be signalled does not count, as on Linux. */
-static int kill_all_locked(struct vnode *v, const struct siginfo_k *info)
+static int kill_all_locked(struct vnode *v, const struct linux_siginfo *info)
 {
 	const struct process *me = process_current();
 	bool any = false;
@@ -173,7 +173,7 @@ static int kill_all_locked(struct vnode *v, const struct siginfo_k *info)
 	return any ? ret : -ESRCH;
 }
 
-int process_kill_call(int pid, const struct siginfo_k *info)
+int process_kill_call(int pid, const struct linux_siginfo *info)
 {
 	struct process *me = process_current();
 	struct vnode *v = me->vnode;

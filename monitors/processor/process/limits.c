@@ -7,6 +7,7 @@
  */
 #include "process_private.h"
 
+#include <abi/resource.h>
 #include <arch/cpu.h>
 #include <arch/uaccess.h>
 #include <kernel/time.h>
@@ -20,31 +21,31 @@
 
 /* --- rlimits ----------------------------------------------------------------------------- */
 
-static int rlimit_set_locked(struct process *p, enum rlimit_kind kind, const struct rlimit *new)
+static int rlimit_set_locked(struct process *p, unsigned int kind, const struct linux_rlimit *new)
 {
 	if (new->cur > new->max)
 		return -EINVAL;
-	if (kind == RLIM_NOFILE && new->max > NOFILE_MOST)
+	if (kind == RLIMIT_NOFILE && new->max > NOFILE_MOST)
 		return -EPERM;
 	if (new->max > p->rlimits[kind].max && !capable(CAP_SYS_RESOURCE))
 		return -EPERM;
 	p->rlimits[kind] = *new;
-	return kind == RLIM_CPU ? signal_cpu_limit_locked(p, new->cur) : 0;
+	return kind == RLIMIT_CPU ? signal_cpu_limit_locked(p, new->cur) : 0;
 }
 
 static long rlimit_call(struct process *p, uint32_t kind, uint64_t unew, uint64_t uold)
 {
-	struct rlimit new, old;
+	struct linux_rlimit new, old;
 	int err = 0;
 
-	if (kind >= RLIM_NR)
+	if (kind >= RLIM_NLIMITS)
 		return -EINVAL;
 	if (unew && copy_from_user(&new, (const void __user *)unew, sizeof(new)))
 		return -EFAULT;
 	mutex_lock(&p->lock);
 	old = p->rlimits[kind];
 	if (unew)
-		err = rlimit_set_locked(p, (enum rlimit_kind)kind, &new);
+		err = rlimit_set_locked(p, kind, &new);
 	mutex_unlock(&p->lock);
 	if (!err && uold && copy_to_user((void __user *)uold, &old, sizeof(old)))
 		err = -EFAULT;
@@ -119,9 +120,9 @@ static void put_time(int64_t tv[2], uint64_t ns)
 	tv[1] = (int64_t)(ns % 1000000000u / 1000);
 }
 
-void rusage_fill(struct rusage_user *ru, const struct usage *u)
+void rusage_fill(struct linux_rusage *ru, const struct usage *u)
 {
-	*ru = (struct rusage_user){
+	*ru = (struct linux_rusage){
 		.maxrss = (int64_t)u->max_rss,
 		.minflt = (int64_t)u->faults,
 		.nvcsw = (int64_t)u->switches,
@@ -137,14 +138,10 @@ static void children_usage(struct process *p, struct usage *u)
 	spin_unlock(&p->vnode->lock);
 }
 
-#define RUSAGE_CHILDREN (-1)
-#define RUSAGE_SELF     0
-#define RUSAGE_THREAD   1
-
 /* getrusage(who, usage) */
 long sys_getrusage(const struct syscall_args *args)
 {
-	struct rusage_user ru;
+	struct linux_rusage ru;
 	struct usage u;
 
 	switch ((int)args->a[0]) {
@@ -183,6 +180,7 @@ long sys_times(const struct syscall_args *args)
 
 /* --- nice --------------------------------------------------------------------------------- */
 
+/* Linux's PRIO_PROCESS and so on, whose names the scheduler has for something else. */
 enum prio_which {
 	PRIO_OF_PROCESS,
 	PRIO_OF_GROUP,
@@ -193,7 +191,7 @@ enum prio_which {
 #define NICE_MAX 19
 
 struct nice_call {
-	enum prio_which which;
+	uint32_t which; /* PRIO_* */
 	uint32_t id;
 	bool set;
 	int nice; /* to set, or the best found */
@@ -231,7 +229,7 @@ static int nice_set(struct process *p, int nice)
 	if (c->euid != p->cred->uid && c->euid != p->cred->euid && !capable(CAP_SYS_NICE))
 		return -EPERM;
 	/* RLIMIT_NICE counts from 20 downwards. */
-	if (nice < p->nice && (uint64_t)(20 - nice) > READ_ONCE(p->rlimits[RLIM_NICE].cur) &&
+	if (nice < p->nice && (uint64_t)(20 - nice) > READ_ONCE(p->rlimits[RLIMIT_NICE].cur) &&
 	    !capable(CAP_SYS_NICE))
 		return -EACCES;
 	WRITE_ONCE(p->nice, nice);
@@ -277,7 +275,7 @@ static int nice_run(struct nice_call *n, uint32_t id)
 /* getpriority(which, who): 20 - nice, so that it is never negative */
 long sys_getpriority(const struct syscall_args *args)
 {
-	struct nice_call n = { .which = (enum prio_which)args->a[0] };
+	struct nice_call n = { .which = (uint32_t)args->a[0] };
 	int err;
 
 	if ((uint32_t)args->a[0] > PRIO_OF_USER)
@@ -289,7 +287,7 @@ long sys_getpriority(const struct syscall_args *args)
 /* setpriority(which, who, nice) */
 long sys_setpriority(const struct syscall_args *args)
 {
-	struct nice_call n = { .which = (enum prio_which)args->a[0], .set = true };
+	struct nice_call n = { .which = (uint32_t)args->a[0], .set = true };
 
 	if ((uint32_t)args->a[0] > PRIO_OF_USER)
 		return -EINVAL;

@@ -137,12 +137,12 @@ long sys_pidfd_open(const struct syscall_args *args)
 }
 
 /* A siginfo of the caller's own may not look as if the kernel had made it, but to itself. */
-static int get_info(struct siginfo_k *info, uint64_t uinfo, int signo, const struct process *p)
+static int get_info(struct linux_siginfo *info, uint64_t uinfo, int signo, const struct process *p)
 {
-	*info = (struct siginfo_k){ .signo = signo,
-				    .code = SI_USER,
-				    .pid = process_current()->pid,
-				    .uid = cred_current()->uid };
+	*info = (struct linux_siginfo){ .signo = signo,
+					.code = SI_USER,
+					.pid = process_current()->pid,
+					.uid = cred_current()->uid };
 	if (!uinfo)
 		return 0;
 	if (copy_from_user(info, (const void __user *)uinfo, sizeof(*info)))
@@ -177,7 +177,7 @@ static struct process *signal_target(int fd)
 long sys_pidfd_send_signal(const struct syscall_args *args)
 {
 	const int signo = (int)args->a[1];
-	struct siginfo_k info;
+	struct linux_siginfo info;
 	struct process *p;
 	int err;
 

@@ -7,38 +7,11 @@
  */
 #include "process_private.h"
 
+#include <abi/prctl.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <processor/syscall/syscall.h>
-
-enum prctl_option {
-	PR_SET_PDEATHSIG = 1,
-	PR_GET_PDEATHSIG = 2,
-	PR_GET_DUMPABLE = 3,
-	PR_SET_DUMPABLE = 4,
-	PR_GET_KEEPCAPS = 7,
-	PR_SET_KEEPCAPS = 8,
-	PR_SET_NAME = 15,
-	PR_GET_NAME = 16,
-	PR_CAPBSET_READ = 23,
-	PR_CAPBSET_DROP = 24,
-	PR_GET_SECUREBITS = 27,
-	PR_SET_SECUREBITS = 28,
-	PR_SET_CHILD_SUBREAPER = 36,
-	PR_GET_CHILD_SUBREAPER = 37,
-	PR_SET_NO_NEW_PRIVS = 38,
-	PR_GET_NO_NEW_PRIVS = 39,
-	PR_GET_TID_ADDRESS = 40,
-	PR_CAP_AMBIENT = 47,
-};
-
-enum prctl_ambient {
-	PR_CAP_AMBIENT_IS_SET = 1,
-	PR_CAP_AMBIENT_RAISE = 2,
-	PR_CAP_AMBIENT_LOWER = 3,
-	PR_CAP_AMBIENT_CLEAR_ALL = 4,
-};
 
 /* --- names --------------------------------------------------------------------------------- */
 
@@ -76,12 +49,12 @@ static long get_name(uint64_t uname)
 static long change_securebits(uint32_t bits)
 {
 	const struct cred *c = cred_current();
-	const uint32_t locked = (c->securebits & SECBITS_LOCKS) >> 1;
+	const uint32_t locked = (c->securebits & SECURE_ALL_LOCKS) >> 1;
 	struct cred *n;
 
 	/* A lock holds what it locks, and itself. */
 	if ((bits & ~SECBITS_ALL) || ((c->securebits ^ bits) & locked) ||
-	    (c->securebits & SECBITS_LOCKS & ~bits) || !capable(CAP_SETPCAP))
+	    (c->securebits & SECURE_ALL_LOCKS & ~bits) || !capable(CAP_SETPCAP))
 		return -EPERM;
 	n = cred_copy(c);
 	if (!n)
@@ -112,7 +85,7 @@ static long drop_bounding(uint64_t cap)
 
 	if (!capable(CAP_SETPCAP))
 		return -EPERM;
-	if (cap > CAP_LAST)
+	if (cap > CAP_LAST_CAP)
 		return -EINVAL;
 	n = cred_copy(cred_current());
 	if (!n)
@@ -126,7 +99,7 @@ static long change_ambient(uint64_t what, uint64_t cap)
 	const struct cred *c = cred_current();
 	struct cred *n;
 
-	if (what == PR_CAP_AMBIENT_CLEAR_ALL ? cap != 0 : cap > CAP_LAST)
+	if (what == PR_CAP_AMBIENT_CLEAR_ALL ? cap != 0 : cap > CAP_LAST_CAP)
 		return -EINVAL;
 	switch (what) {
 	case PR_CAP_AMBIENT_IS_SET:
@@ -174,7 +147,7 @@ static long cap_option(const struct syscall_args *args)
 	case PR_SET_KEEPCAPS:
 		return set_keepcaps(args->a[1]);
 	case PR_CAPBSET_READ:
-		return args->a[1] > CAP_LAST ? -EINVAL : !!(c->bounding & CAP_BIT(args->a[1]));
+		return args->a[1] > CAP_LAST_CAP ? -EINVAL : !!(c->bounding & CAP_BIT(args->a[1]));
 	case PR_CAPBSET_DROP:
 		return drop_bounding(args->a[1]);
 	case PR_GET_SECUREBITS:

@@ -124,7 +124,7 @@ static void take_early_signals_locked(struct process *p, struct ctl_prog *prog)
 
 void process_signal_prog(struct ctl_prog *prog, int signo)
 {
-	const struct siginfo_k info = { .signo = signo, .code = SI_USER };
+	const struct linux_siginfo info = { .signo = signo, .code = SI_USER };
 	struct vnode *v = &root_vnode;
 	struct process *p, *found = NULL;
 
@@ -147,15 +147,17 @@ void process_signal_prog(struct ctl_prog *prog, int signo)
 
 static void set_rlimits(struct process *p)
 {
-	for (size_t i = 0; i < RLIM_NR; i++)
-		p->rlimits[i] = (struct rlimit){ RLIM_UNLIMITED, RLIM_UNLIMITED };
-	p->rlimits[RLIM_NOFILE] = (struct rlimit){ NOFILE_SOFT, NOFILE_HARD };
-	p->rlimits[RLIM_STACK].cur = STACK_SOFT;
-	p->rlimits[RLIM_CORE].cur = 0;
-	p->rlimits[RLIM_SIGPENDING] = (struct rlimit){ signal_queue_limit(), signal_queue_limit() };
-	p->rlimits[RLIM_NPROC] = (struct rlimit){ fork_max_tasks() / 2, fork_max_tasks() / 2 };
-	p->rlimits[RLIM_NICE] = (struct rlimit){ 0, 0 };
-	p->rlimits[RLIM_RTPRIO] = (struct rlimit){ 0, 0 };
+	for (size_t i = 0; i < RLIM_NLIMITS; i++)
+		p->rlimits[i] = (struct linux_rlimit){ RLIM_INFINITY, RLIM_INFINITY };
+	p->rlimits[RLIMIT_NOFILE] = (struct linux_rlimit){ NOFILE_SOFT, NOFILE_HARD };
+	p->rlimits[RLIMIT_STACK].cur = STACK_SOFT;
+	p->rlimits[RLIMIT_CORE].cur = 0;
+	p->rlimits[RLIMIT_SIGPENDING] =
+		(struct linux_rlimit){ signal_queue_limit(), signal_queue_limit() };
+	p->rlimits[RLIMIT_NPROC] =
+		(struct linux_rlimit){ fork_max_tasks() / 2, fork_max_tasks() / 2 };
+	p->rlimits[RLIMIT_NICE] = (struct linux_rlimit){ 0, 0 };
+	p->rlimits[RLIMIT_RTPRIO] = (struct linux_rlimit){ 0, 0 };
 }
 
 /* The task of a new program, with everything that a task has of its own. */
@@ -259,7 +261,7 @@ static int load_image(struct exec_image *img, struct task *t, const struct ctl_r
 	int err;
 
 	img->cred = cred_get(t->cred);
-	img->stack_limit = p->rlimits[RLIM_STACK].cur;
+	img->stack_limit = p->rlimits[RLIMIT_STACK].cur;
 	img->path = kstrdup(run->path);
 	err = img->path ? copy_strings(&img->argv, run->argv, run->argc) : -ENOMEM;
 	if (!err)
@@ -396,12 +398,12 @@ void process_run(struct ctl_prog *prog, const struct ctl_run *run)
 
 void process_kill(struct process *p, int signo)
 {
-	const struct siginfo_k info = { .signo = signo, .code = SI_KERNEL };
+	const struct linux_siginfo info = { .signo = signo, .code = SI_KERNEL };
 
 	(void)signal_post(p, &info);
 }
 
-uint64_t process_rlimit(enum rlimit_kind kind)
+uint64_t process_rlimit(unsigned int kind)
 {
 	/* One word, and asked for with locks of files held: no lock. */
 	return READ_ONCE(process_current()->rlimits[kind].cur);

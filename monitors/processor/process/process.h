@@ -17,6 +17,7 @@
  */
 #pragma once
 
+#include <abi/resource.h>
 #include <arch/trap.h>
 #include <kernel/mutex.h>
 #include <kernel/spinlock.h>
@@ -41,32 +42,6 @@ struct strace_call;
 
 #define INIT_PID 1u
 #define PID_MAX  4194304u /* numbers are below it */
-
-enum rlimit_kind { /* Linux's numbers */
-	RLIM_CPU,
-	RLIM_FSIZE,
-	RLIM_DATA,
-	RLIM_STACK,
-	RLIM_CORE,
-	RLIM_RSS,
-	RLIM_NPROC,
-	RLIM_NOFILE,
-	RLIM_MEMLOCK,
-	RLIM_AS,
-	RLIM_LOCKS,
-	RLIM_SIGPENDING,
-	RLIM_MSGQUEUE,
-	RLIM_NICE,
-	RLIM_RTPRIO,
-	RLIM_RTTIME,
-	RLIM_NR,
-};
-#define RLIM_UNLIMITED UINT64_MAX
-
-struct rlimit {
-	uint64_t cur;
-	uint64_t max;
-};
 
 #define COMM_LEN 16
 
@@ -149,7 +124,7 @@ struct process {
 
 	struct aspace *as; /* own tasks; changes in exec with one task left. Others: vnode.lock */
 	struct mutex lock; /* RANK_PROCESS */
-	struct rlimit rlimits[RLIM_NR] __guarded_by(&lock);
+	struct linux_rlimit rlimits[RLIM_NLIMITS] __guarded_by(&lock);
 	char *exe_path __guarded_by(&lock);      /* canonical, for /proc/self/exe */
 	char comm[COMM_LEN] __guarded_by(&lock); /* of the first task */
 	int nice __guarded_by(&lock);
@@ -299,11 +274,11 @@ void process_kill_failed(void);
  * kill(2): @pid as there (a process, 0, -1, -group); @info->signo 0 only looks. -ESRCH, -EPERM, and what
  * signal_post() answers.
  */
-int process_kill_call(int pid, const struct siginfo_k *info);
+int process_kill_call(int pid, const struct linux_siginfo *info);
 /* May the calling task send @signo to @p? */
 bool process_may_signal(struct process *p, int signo);
 /* To every process of a group, without asking for permission (terminals). -ESRCH: there is no such group. */
-int process_signal_group(struct vnode *v, uint32_t pgid, const struct siginfo_k *info);
+int process_signal_group(struct vnode *v, uint32_t pgid, const struct linux_siginfo *info);
 /* Is nobody there who could continue @p's group? */
 bool process_group_orphaned(struct process *p);
 /* Tell the parent that @p has stopped or continued (@code CLD_*, @status the signal). */
@@ -313,7 +288,7 @@ void process_report_child(struct process *p, int code, int status);
 
 /* Credentials for requests to other nodes. */
 void process_cred(struct proto_cred *cred);
-uint64_t process_rlimit(enum rlimit_kind kind);
+uint64_t process_rlimit(unsigned int kind); /* RLIMIT_* */
 /* CPU time of all tasks of @p, those that are gone included. */
 uint64_t process_cpu_ns(struct process *p);
 

@@ -85,19 +85,11 @@ void usage_add(struct usage *to, const struct usage *from);
 void group_check_orphaned_locked(struct process *p, const struct process *parent);
 
 /* Send to @p as kill() does, or look with signo 0: -EPERM, -ESRCH when it has been reaped. */
-int process_signal(struct process *p, const struct siginfo_k *info);
+int process_signal(struct process *p, const struct linux_siginfo *info);
 
 /* --- limits.c -------------------------------------------------------------------------------- */
 
-struct rusage_user {
-	int64_t utime[2], stime[2]; /* seconds, microseconds */
-	int64_t maxrss;             /* KiB */
-	int64_t ixrss, idrss, isrss;
-	int64_t minflt, majflt, nswap, inblock, oublock, msgsnd, msgrcv, nsignals, nvcsw, nivcsw;
-};
-static_assert(sizeof(struct rusage_user) == 144, "struct rusage is ABI");
-
-void rusage_fill(struct rusage_user *ru, const struct usage *u);
+void rusage_fill(struct linux_rusage *ru, const struct usage *u);
 
 /* --- exec.c: load a program into a new space ------------------------------------------------- */
 

@@ -9,6 +9,7 @@
  */
 #include "process_private.h"
 
+#include <abi/sched.h>
 #include <arch/cpu.h>
 #include <arch/ipi.h>
 #include <arch/uaccess.h>
@@ -17,16 +18,6 @@
 #include <processor/syscall/syscall.h>
 
 #include "timespec.h"
-
-enum sched_policy {
-	SCHED_OTHER = 0,
-	SCHED_FIFO = 1,
-	SCHED_RR = 2,
-	SCHED_BATCH = 3,
-	SCHED_IDLE = 5,
-	SCHED_DEADLINE = 6,
-	SCHED_RESET_ON_FORK = 0x40000000,
-};
 
 void sched_inherit(struct task *t)
 {
@@ -264,15 +255,11 @@ long sys_sched_rr_get_interval(const struct syscall_args *args)
 
 /* --- memory barriers -------------------------------------------------------------------------- */
 
-enum membarrier_cmd {
-	MEMBARRIER_CMD_QUERY = 0,
-	MEMBARRIER_CMD_GLOBAL = 1,
-	MEMBARRIER_CMD_GLOBAL_EXPEDITED = 2,
-	MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED = 4,
-	MEMBARRIER_CMD_PRIVATE_EXPEDITED = 8,
-	MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED = 16,
-	MEMBARRIER_ALL = 31,
-};
+/* What MEMBARRIER_CMD_QUERY answers. */
+#define MEMBARRIER_ALL                                                                 \
+	(MEMBARRIER_CMD_GLOBAL | MEMBARRIER_CMD_GLOBAL_EXPEDITED |                     \
+	 MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED | MEMBARRIER_CMD_PRIVATE_EXPEDITED | \
+	 MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 
 static void barrier_here(void *arg)
 {

@@ -2,6 +2,7 @@
 /*
  * System calls on time: clocks and sleeping.
  */
+#include <abi/time.h>
 #include <arch/uaccess.h>
 #include <kernel/time.h>
 #include <kernel/wait.h>
@@ -102,8 +103,6 @@ long sys_nanosleep(const struct syscall_args *args)
 		return -EFAULT;
 	return err ? err : sleep_relative(sleep);
 }
-
-#define TIMER_ABSTIME 1u
 
 /* clock_nanosleep(clock, flags, req, rem) */
 long sys_clock_nanosleep(const struct syscall_args *args)

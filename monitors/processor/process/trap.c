@@ -21,9 +21,9 @@ static enum fault_access access_of(uint32_t flags)
 }
 
 /* The signal for a fault that cannot be resolved. */
-static struct siginfo_k signal_of(int err, const struct user_fault *fault)
+static struct linux_siginfo signal_of(int err, const struct user_fault *fault)
 {
-	struct siginfo_k info = {
+	struct linux_siginfo info = {
 		.addr = fault->addr,
 		.signo = SIGBUS,
 		.code = BUS_ADRERR,
@@ -57,7 +57,7 @@ static void note_trap(struct task *t, uint32_t trapno, uint64_t error)
 
 static __noinline int page_fault_failed(struct task *t, const struct user_fault *fault, int err)
 {
-	struct siginfo_k info;
+	struct linux_siginfo info;
 
 	/* Somebody else was killed who was fetching the same line: again. */
 	if (err == -EINTR &&
@@ -92,7 +92,7 @@ static int page_fault(const struct user_fault *fault)
 
 static void exception(const struct user_exception *ex)
 {
-	const struct siginfo_k info = {
+	const struct linux_siginfo info = {
 		.signo = ex->signo,
 		.code = ex->code,
 		.addr = ex->addr,

@@ -8,29 +8,14 @@
  */
 #include "process_private.h"
 
+#include <abi/sched.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <processor/syscall/syscall.h>
 
-#define WNOHANG    0x00000001u
-#define WUNTRACED  0x00000002u /* also WSTOPPED */
-#define WEXITED    0x00000004u
-#define WCONTINUED 0x00000008u
-#define WNOWAIT    0x01000000u
-#define WNOTHREAD  0x20000000u
-#define WALL       0x40000000u
-#define WCLONE     0x80000000u
-
-enum wait_which { /* waitid's */
-	P_ALL = 0,
-	P_PID = 1,
-	P_PGID = 2,
-	P_PIDFD = 3,
-};
-
 struct wait {
-	enum wait_which which;
+	uint32_t which; /* P_* */
 	uint32_t id;
 	uint32_t options;
 	struct process *pidfd; /* P_PIDFD: counted */
@@ -52,10 +37,10 @@ static bool concerns(const struct wait *w, const struct process *c)
 		return false;
 	if (w->which == P_PGID && c->pgid != w->id)
 		return false;
-	if ((w->options & WNOTHREAD) && c->parent_tid != task_current()->tid)
+	if ((w->options & __WNOTHREAD) && c->parent_tid != task_current()->tid)
 		return false;
 	/* Those that do not end with SIGCHLD are "clone children". */
-	return (w->options & WALL) || (c->exit_signal != SIGCHLD) == !!(w->options & WCLONE);
+	return (w->options & __WALL) || (c->exit_signal != SIGCHLD) == !!(w->options & __WCLONE);
 }
 
 static void report(struct wait *w, struct process *c, int code, int status, uint32_t wait_status)
@@ -146,7 +131,7 @@ static int do_wait(struct wait *w)
 
 static int put_usage(uint64_t uusage, const struct usage *u)
 {
-	struct rusage_user ru;
+	struct linux_rusage ru;
 
 	rusage_fill(&ru, u);
 	return copy_to_user((void __user *)uusage, &ru, sizeof(ru));
@@ -159,7 +144,7 @@ long sys_wait4(const struct syscall_args *args)
 	struct wait w = { .options = (uint32_t)args->a[2] };
 	int ret;
 
-	if (w.options & ~(WNOHANG | WUNTRACED | WCONTINUED | WNOTHREAD | WCLONE | WALL))
+	if (w.options & ~(WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WCLONE | __WALL))
 		return -EINVAL;
 	if (pid == INT32_MIN)
 		return -ESRCH;
@@ -183,7 +168,7 @@ long sys_wait4(const struct syscall_args *args)
 
 static int waitid_target(struct wait *w, int which, int id)
 {
-	w->which = (enum wait_which)which;
+	w->which = which;
 	w->id = (uint32_t)id;
 	switch (which) {
 	case P_ALL:
@@ -216,7 +201,7 @@ static int put_info(uint64_t uinfo, const struct wait *w, bool found)
 	} body = { found ? w->pid : 0, found ? w->uid : 0, found ? w->status : 0 };
 
 	if (copy_to_user((void __user *)uinfo, &head, sizeof(head)) ||
-	    copy_to_user((void __user *)(uinfo + offsetof(struct siginfo_k, pid)), &body,
+	    copy_to_user((void __user *)(uinfo + offsetof(struct linux_siginfo, pid)), &body,
 			 sizeof(body)))
 		return -EFAULT;
 	return 0;
@@ -228,8 +213,8 @@ long sys_waitid(const struct syscall_args *args)
 	struct wait w = { .options = (uint32_t)args->a[3] };
 	int ret;
 
-	if (w.options &
-	    ~(WNOHANG | WNOWAIT | WEXITED | WUNTRACED | WCONTINUED | WNOTHREAD | WCLONE | WALL))
+	if (w.options & ~(WNOHANG | WNOWAIT | WEXITED | WUNTRACED | WCONTINUED | __WNOTHREAD |
+			  __WCLONE | __WALL))
 		return -EINVAL;
 	if (!(w.options & (WEXITED | WUNTRACED | WCONTINUED)))
 		return -EINVAL;

@@ -171,7 +171,7 @@ int store_pid_comm(const struct pseudo_subject *s, const char *buf, size_t len)
 
 static void put_limit(struct text *t, uint64_t value)
 {
-	if (value == RLIM_UNLIMITED)
+	if (value == RLIM_INFINITY)
 		text_printf(t, "%-20s ", "unlimited");
 	else
 		text_printf(t, "%-20llu ", (unsigned long long)value);
@@ -181,25 +181,25 @@ SHOW(show_pid_limits)
 {
 	static const struct {
 		const char *name, *unit;
-	} names[RLIM_NR] = {
-		[RLIM_CPU] = { "Max cpu time", "seconds" },
-		[RLIM_FSIZE] = { "Max file size", "bytes" },
-		[RLIM_DATA] = { "Max data size", "bytes" },
-		[RLIM_STACK] = { "Max stack size", "bytes" },
-		[RLIM_CORE] = { "Max core file size", "bytes" },
-		[RLIM_RSS] = { "Max resident set", "bytes" },
-		[RLIM_NPROC] = { "Max processes", "processes" },
-		[RLIM_NOFILE] = { "Max open files", "files" },
-		[RLIM_MEMLOCK] = { "Max locked memory", "bytes" },
-		[RLIM_AS] = { "Max address space", "bytes" },
-		[RLIM_LOCKS] = { "Max file locks", "locks" },
-		[RLIM_SIGPENDING] = { "Max pending signals", "signals" },
-		[RLIM_MSGQUEUE] = { "Max msgqueue size", "bytes" },
-		[RLIM_NICE] = { "Max nice priority", "" },
-		[RLIM_RTPRIO] = { "Max realtime priority", "" },
-		[RLIM_RTTIME] = { "Max realtime timeout", "us" },
+	} names[RLIM_NLIMITS] = {
+		[RLIMIT_CPU] = { "Max cpu time", "seconds" },
+		[RLIMIT_FSIZE] = { "Max file size", "bytes" },
+		[RLIMIT_DATA] = { "Max data size", "bytes" },
+		[RLIMIT_STACK] = { "Max stack size", "bytes" },
+		[RLIMIT_CORE] = { "Max core file size", "bytes" },
+		[RLIMIT_RSS] = { "Max resident set", "bytes" },
+		[RLIMIT_NPROC] = { "Max processes", "processes" },
+		[RLIMIT_NOFILE] = { "Max open files", "files" },
+		[RLIMIT_MEMLOCK] = { "Max locked memory", "bytes" },
+		[RLIMIT_AS] = { "Max address space", "bytes" },
+		[RLIMIT_LOCKS] = { "Max file locks", "locks" },
+		[RLIMIT_SIGPENDING] = { "Max pending signals", "signals" },
+		[RLIMIT_MSGQUEUE] = { "Max msgqueue size", "bytes" },
+		[RLIMIT_NICE] = { "Max nice priority", "" },
+		[RLIMIT_RTPRIO] = { "Max realtime priority", "" },
+		[RLIMIT_RTTIME] = { "Max realtime timeout", "us" },
 	};
-	struct rlimit limits[RLIM_NR];
+	struct linux_rlimit limits[RLIM_NLIMITS];
 	struct proc_ref ref;
 	const int err = proc_get(s, &ref);
 
@@ -210,7 +210,7 @@ SHOW(show_pid_limits)
 	mutex_unlock(&ref.process->lock);
 	proc_put(&ref);
 	text_printf(t, "%-25s %-20s %-20s %-10s\n", "Limit", "Soft Limit", "Hard Limit", "Units");
-	for (int i = 0; i < RLIM_NR; i++) {
+	for (int i = 0; i < RLIM_NLIMITS; i++) {
 		text_printf(t, "%-25s ", names[i].name);
 		put_limit(t, limits[i].cur);
 		put_limit(t, limits[i].max);

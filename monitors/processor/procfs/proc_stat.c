@@ -159,9 +159,9 @@ static uint64_t rss_limit(const struct pseudo_subject *s)
 	uint64_t cur;
 
 	if (proc_get(s, &ref))
-		return RLIM_UNLIMITED;
+		return RLIM_INFINITY;
 	mutex_lock(&ref.process->lock);
-	cur = ref.process->rlimits[RLIM_RSS].cur;
+	cur = ref.process->rlimits[RLIMIT_RSS].cur;
 	mutex_unlock(&ref.process->lock);
 	proc_put(&ref);
 	return cur;

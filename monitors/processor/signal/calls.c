@@ -3,6 +3,7 @@
  * System calls on signals: rt_sigaction, rt_sigprocmask, rt_sigpending, rt_sigsuspend, rt_sigtimedwait, pause,
  * sigaltstack, restart_syscall.
  */
+#include <abi/signal.h>
 #include <arch/trap.h>
 #include <arch/uaccess.h>
 #include <kernel/time.h>
@@ -26,7 +27,7 @@ long sys_rt_sigaction(const struct syscall_args *args)
 {
 	struct process *p = process_current();
 	const int signo = (int)args->a[0];
-	struct sigaction_k act = { 0 }, old;
+	struct linux_sigaction act = { 0 }, old;
 	struct sighand *sh;
 
 	if (args->a[3] != SIGSET_SIZE)
@@ -54,12 +55,6 @@ long sys_rt_sigaction(const struct syscall_args *args)
 		return copy_to_user((void __user *)args->a[2], &old, sizeof(old));
 	return 0;
 }
-
-enum mask_how {
-	SIG_BLOCK = 0,
-	SIG_UNBLOCK = 1,
-	SIG_SETMASK = 2,
-};
 
 /* rt_sigprocmask(how, set, oldset, sigsetsize) */
 long sys_rt_sigprocmask(const struct syscall_args *args)
@@ -138,8 +133,8 @@ long sys_pause(const struct syscall_args *args)
  * The signals in @set are let through while the task waits, but are taken here, not delivered. Returns the signal,
  * or 0 when the wait ended otherwise (@err -EINTR or -ETIMEDOUT).
  */
-static int wait_and_take(struct task *t, uint64_t set, uint64_t deadline, struct siginfo_k *info,
-			 int *err)
+static int wait_and_take(struct task *t, uint64_t set, uint64_t deadline,
+			 struct linux_siginfo *info, int *err)
 {
 	struct process *p = t->process;
 	struct waitqueue none;
@@ -176,7 +171,7 @@ static int wait_and_take(struct task *t, uint64_t set, uint64_t deadline, struct
 long sys_rt_sigtimedwait(const struct syscall_args *args)
 {
 	uint64_t deadline = WAIT_FOREVER, set, ns;
-	struct siginfo_k info;
+	struct linux_siginfo info;
 	int err, signo;
 
 	if (args->a[3] != SIGSET_SIZE)
@@ -208,9 +203,7 @@ long sys_restart_syscall(const struct syscall_args *args)
 
 /* --- alternate stacks --------------------------------------------------------------------- */
 
-#define MINSIGSTKSZ 2048u
-
-static bool on_altstack(const struct sigaltstack_k *ss, uint64_t sp)
+static bool on_altstack(const struct linux_stack *ss, uint64_t sp)
 {
 	return !(ss->flags & (SS_DISABLE | SS_AUTODISARM)) && sp > ss->sp &&
 	       sp - ss->sp <= ss->size;
@@ -221,7 +214,7 @@ long sys_sigaltstack(const struct syscall_args *args)
 {
 	struct task *t = task_current();
 	const bool on = on_altstack(&t->sig.altstack, syscall_regs(args)->rsp);
-	struct sigaltstack_k old = t->sig.altstack, new;
+	struct linux_stack old = t->sig.altstack, new;
 	uint32_t mode;
 
 	old.flags |= on ? SS_ONSTACK : 0;
@@ -234,7 +227,7 @@ long sys_sigaltstack(const struct syscall_args *args)
 		if (mode != 0 && mode != SS_ONSTACK && mode != SS_DISABLE)
 			return -EINVAL;
 		if (mode == SS_DISABLE)
-			new = (struct sigaltstack_k){ .flags = SS_DISABLE };
+			new = (struct linux_stack){ .flags = SS_DISABLE };
 		else if (new.size < MINSIGSTKSZ)
 			return -ENOMEM;
 		new.flags &= ~SS_ONSTACK;

@@ -35,7 +35,7 @@ static void run_again(struct pt_regs *regs, uint64_t nr)
  * A system call that a signal has interrupted: see the table in signal.h. @act NULL: no handler runs. Only once,
  * before the first frame: what the handler's frame says is what the handler returns to.
  */
-static void restart_fixup(struct pt_regs *regs, const struct sigaction_k *act)
+static void restart_fixup(struct pt_regs *regs, const struct linux_sigaction *act)
 {
 	const uint64_t nr = regs->orig_rax;
 
@@ -78,7 +78,7 @@ long signal_restart_later(long (*fn)(const uint64_t args[RESTART_ARGS]),
 
 /* --- taking --------------------------------------------------------------------------- */
 
-int signal_take_locked(struct task *t, uint64_t set, struct siginfo_k *info)
+int signal_take_locked(struct task *t, uint64_t set, struct linux_siginfo *info)
 {
 	struct sigqueue *q = &t->sig.pending;
 	int signo = sigqueue_first(q, set);
@@ -96,8 +96,8 @@ int signal_take_locked(struct task *t, uint64_t set, struct siginfo_k *info)
 	return signo;
 }
 
-static bool take_for_delivery_locked(struct task *t, struct siginfo_k *info,
-				     struct sigaction_k *act)
+static bool take_for_delivery_locked(struct task *t, struct linux_siginfo *info,
+				     struct linux_sigaction *act)
 {
 	struct sighand *sh = t->process->sig.sighand;
 	const int signo = signal_take_locked(t, signal_deliverable_locked(t), info);
@@ -188,7 +188,7 @@ bool signal_take_continued(struct process *p, bool keep)
 
 /* --- actions -------------------------------------------------------------------------- */
 
-static void act_default(struct process *p, const struct siginfo_k *info, uint32_t cont_seq)
+static void act_default(struct process *p, const struct linux_siginfo *info, uint32_t cont_seq)
 {
 	const uint32_t status = (uint32_t)info->signo;
 
@@ -214,15 +214,15 @@ static void act_default(struct process *p, const struct siginfo_k *info, uint32_
 /* No stack for a frame: SIGSEGV instead, which may have a handler on a stack of its own, but not for itself. */
 static void no_frame(struct task *t, int signo)
 {
-	const struct siginfo_k segv = { .signo = SIGSEGV, .code = SI_KERNEL };
+	const struct linux_siginfo segv = { .signo = SIGSEGV, .code = SI_KERNEL };
 
 	if (signo == SIGSEGV)
 		act_default(t->process, &segv, 0);
 	signal_force(t, &segv);
 }
 
-static void run_handler(struct task *t, struct pt_regs *regs, const struct siginfo_k *info,
-			const struct sigaction_k *act)
+static void run_handler(struct task *t, struct pt_regs *regs, const struct linux_siginfo *info,
+			const struct linux_sigaction *act)
 {
 	/* The mask is the task's own to change; what others may look at changes under the lock. */
 	const uint64_t old = t->sig.has_saved_mask ? t->sig.saved_mask : t->sig.mask;
@@ -261,8 +261,8 @@ enum next {
 };
 
 struct step {
-	struct siginfo_k info;
-	struct sigaction_k act;
+	struct linux_siginfo info;
+	struct linux_sigaction act;
 	uint32_t cont_seq;
 	int report;
 };

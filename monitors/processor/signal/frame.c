@@ -10,6 +10,7 @@
  */
 #include "frame_private.h"
 
+#include <abi/sigcontext.h>
 #include <arch/fpu.h>
 #include <arch/trap.h>
 #include <arch/uaccess.h>
@@ -22,44 +23,18 @@
 
 #include "signal_private.h"
 
-#define UC_FP_XSTATE     1u
-#define UC_SIGCONTEXT_SS 2u
-#define FP_XSTATE_MAGIC1 0x46505853u
-#define FP_XSTATE_MAGIC2 0x46505845u
-#define FP_SW_RESERVED   464 /* offset in the legacy area */
-#define FXSAVE_SIZE      512
-#define RED_ZONE         128
-
-struct sigcontext_user {
-	uint64_t r8, r9, r10, r11, r12, r13, r14, r15;
-	uint64_t rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags;
-	uint16_t cs, gs, fs, ss;
-	uint64_t err, trapno, oldmask, cr2;
-	uint64_t fpstate; /* user pointer */
-	uint64_t reserved[8];
-};
-static_assert(sizeof(struct sigcontext_user) == 256, "sigcontext is ABI");
-
-struct ucontext_user {
-	uint64_t flags;
-	uint64_t link;
-	uint64_t stack_sp;
-	uint32_t stack_flags;
-	uint32_t pad;
-	uint64_t stack_size;
-	struct sigcontext_user mcontext;
-	uint64_t sigmask;
-};
-static_assert(offsetof(struct ucontext_user, sigmask) == 296, "ucontext is ABI");
+#define FP_SW_RESERVED 464 /* offset in the legacy area */
+#define FXSAVE_SIZE    512
+#define RED_ZONE       128
 
 /* siginfo_t: the kernel's part and zeroes. */
 struct siginfo_user {
-	struct siginfo_k info;
+	struct linux_siginfo info;
 	uint8_t zero[80];
 };
 static_assert(sizeof(struct siginfo_user) == 128, "siginfo is ABI");
 
-int siginfo_to_user(uint64_t uinfo, const struct siginfo_k *info)
+int siginfo_to_user(uint64_t uinfo, const struct linux_siginfo *info)
 {
 	const struct siginfo_user user = { .info = *info };
 
@@ -68,20 +43,11 @@ int siginfo_to_user(uint64_t uinfo, const struct siginfo_k *info)
 
 struct frame_user {
 	uint64_t return_address;
-	struct ucontext_user uc;
+	struct linux_ucontext uc;
 	struct siginfo_user info;
 };
 
-struct fp_sw_bytes {
-	uint32_t magic1;
-	uint32_t extended_size;
-	uint64_t xfeatures;
-	uint32_t xstate_size;
-	uint32_t pad[7];
-};
-static_assert(sizeof(struct fp_sw_bytes) == 48, "sw_reserved is ABI");
-
-static void fill_context(struct sigcontext_user *sc, const struct pt_regs *r,
+static void fill_context(struct linux_sigcontext *sc, const struct pt_regs *r,
 			 const struct signal_task *st, uint64_t old_mask)
 {
 	sc->r8 = r->r8;
@@ -110,7 +76,7 @@ static void fill_context(struct sigcontext_user *sc, const struct pt_regs *r,
 	sc->cr2 = st->cr2;
 }
 
-static void restore_context(struct pt_regs *r, const struct sigcontext_user *sc)
+static void restore_context(struct pt_regs *r, const struct linux_sigcontext *sc)
 {
 	r->r8 = sc->r8;
 	r->r9 = sc->r9;
@@ -138,7 +104,7 @@ static void restore_context(struct pt_regs *r, const struct sigcontext_user *sc)
 static int push_fpu(uint64_t at, struct fpu_state *fpu)
 {
 	const size_t size = fpu_size();
-	const struct fp_sw_bytes sw = {
+	const struct linux_fp_sw_bytes sw = {
 		.magic1 = FP_XSTATE_MAGIC1,
 		.extended_size = (uint32_t)size + 4,
 		.xfeatures = fpu_xfeatures(),
@@ -155,8 +121,8 @@ static int push_fpu(uint64_t at, struct fpu_state *fpu)
  * Where the frame grows down from: the alternate stack's top for a handler that wants it and is not on it yet.
  * 0: the frame would run out of the alternate stack that the program is on.
  */
-static uint64_t frame_top(const struct pt_regs *regs, const struct sigaction_k *act,
-			  const struct sigaltstack_k *ss, uint64_t need)
+static uint64_t frame_top(const struct pt_regs *regs, const struct linux_sigaction *act,
+			  const struct linux_stack *ss, uint64_t need)
 {
 	const bool armed = !(ss->flags & SS_DISABLE) && ss->size;
 	const bool on = armed && regs->rsp > ss->sp && regs->rsp - ss->sp <= ss->size;
@@ -169,12 +135,12 @@ static uint64_t frame_top(const struct pt_regs *regs, const struct sigaction_k *
 	return sp;
 }
 
-int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
-		      const struct sigaction_k *act, uint64_t old_mask)
+int signal_frame_push(struct pt_regs *regs, const struct linux_siginfo *info,
+		      const struct linux_sigaction *act, uint64_t old_mask)
 {
 	struct fpu_state *fpu = thread_current()->user.fpu;
 	struct signal_task *st = &task_current()->sig;
-	struct sigaltstack_k *ss = &st->altstack;
+	struct linux_stack *ss = &st->altstack;
 	struct frame_user *f = kzalloc(sizeof(*f));
 	const uint64_t top = frame_top(regs, act, ss, sizeof(*f) + fpu_size() + 4 + 63 + 23);
 	uint64_t fp_at, at;
@@ -188,9 +154,9 @@ int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
 		goto out;
 	f->return_address = act->restorer;
 	f->uc.flags = UC_FP_XSTATE | UC_SIGCONTEXT_SS;
-	f->uc.stack_sp = ss->sp;
-	f->uc.stack_flags = ss->flags;
-	f->uc.stack_size = ss->size;
+	f->uc.stack.sp = ss->sp;
+	f->uc.stack.flags = ss->flags;
+	f->uc.stack.size = ss->size;
 	f->uc.sigmask = old_mask;
 	fill_context(&f->uc.mcontext, regs, st, old_mask);
 	f->uc.mcontext.fpstate = fp_at;
@@ -210,14 +176,14 @@ int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
 	regs->orig_rax = UINT64_MAX;
 	user_regs_sanitise(regs);
 	if (ss->flags & SS_AUTODISARM)
-		*ss = (struct sigaltstack_k){ .flags = SS_DISABLE };
+		*ss = (struct linux_stack){ .flags = SS_DISABLE };
 out:
 	kfree(f);
 	return err;
 }
 
 /* Is there a whole XSAVE image, as push_fpu() leaves it, or only the 512 bytes of FXSAVE? */
-static bool has_xstate(uint64_t at, const struct fp_sw_bytes *sw)
+static bool has_xstate(uint64_t at, const struct linux_fp_sw_bytes *sw)
 {
 	uint32_t magic2;
 
@@ -229,7 +195,7 @@ static bool has_xstate(uint64_t at, const struct fp_sw_bytes *sw)
 
 static int pop_fpu(uint64_t at, struct fpu_state *fpu)
 {
-	struct fp_sw_bytes sw;
+	struct linux_fp_sw_bytes sw;
 	uint8_t *image;
 	size_t size;
 	int err;
@@ -257,16 +223,16 @@ static int pop_fpu(uint64_t at, struct fpu_state *fpu)
 }
 
 /* The alternate stack of when the signal came; nonsense is not taken over. */
-static void restore_altstack(struct task *t, const struct ucontext_user *uc)
+static void restore_altstack(struct task *t, const struct linux_ucontext *uc)
 {
-	const uint32_t flags = uc->stack_flags & ~SS_ONSTACK;
+	const uint32_t flags = uc->stack.flags & ~SS_ONSTACK;
 
 	if (flags & SS_DISABLE)
-		t->sig.altstack = (struct sigaltstack_k){ .flags = SS_DISABLE };
-	else if (!(flags & ~SS_AUTODISARM) && uc->stack_size >= 2048)
-		t->sig.altstack = (struct sigaltstack_k){ .sp = uc->stack_sp,
-							  .flags = flags,
-							  .size = uc->stack_size };
+		t->sig.altstack = (struct linux_stack){ .flags = SS_DISABLE };
+	else if (!(flags & ~SS_AUTODISARM) && uc->stack.size >= MINSIGSTKSZ)
+		t->sig.altstack = (struct linux_stack){ .sp = uc->stack.sp,
+							.flags = flags,
+							.size = uc->stack.size };
 }
 
 static bool is_canonical(uint64_t addr)
@@ -277,9 +243,9 @@ static bool is_canonical(uint64_t addr)
 /* rt_sigreturn(): back to where the signal came */
 long sys_rt_sigreturn(const struct syscall_args *args)
 {
-	const struct siginfo_k bad = { .signo = SIGSEGV, .code = SI_KERNEL };
+	const struct linux_siginfo bad = { .signo = SIGSEGV, .code = SI_KERNEL };
 	struct task *t = task_current();
-	struct ucontext_user *uc = kmalloc(sizeof(*uc));
+	struct linux_ucontext *uc = kmalloc(sizeof(*uc));
 	struct pt_regs *regs = syscall_regs(args);
 	int err = -ENOMEM;
 

@@ -9,5 +9,5 @@
 #include "signal.h"
 
 /* Push a frame and point @regs at the handler. -EFAULT: the stack cannot be written. */
-int signal_frame_push(struct pt_regs *regs, const struct siginfo_k *info,
-		      const struct sigaction_k *act, uint64_t old_mask) __must_check;
+int signal_frame_push(struct pt_regs *regs, const struct linux_siginfo *info,
+		      const struct linux_sigaction *act, uint64_t old_mask) __must_check;

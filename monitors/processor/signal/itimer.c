@@ -2,6 +2,7 @@
 /*
  * Interval timers (setitimer, getitimer, alarm) and RLIMIT_CPU.
  */
+#include <abi/time.h>
 #include <lib/errno.h>
 #include <processor/process/timespec.h>
 #include <processor/syscall/syscall.h>
@@ -11,13 +12,7 @@
 
 #define NS_PER_S NSEC_PER_SEC
 
-enum itimer {
-	ITIMER_REAL,
-	ITIMER_VIRTUAL,
-	ITIMER_PROF,
-};
-
-static struct ptimer *itimer_create(struct process *p, enum itimer which)
+static struct ptimer *itimer_create(struct process *p, unsigned int which)
 {
 	static const int signals[NR_ITIMERS] = { SIGALRM, SIGVTALRM, SIGPROF };
 	static const enum clock_kind clocks[NR_ITIMERS] = { CLOCK_KIND_MONO,
@@ -35,7 +30,7 @@ static struct ptimer *itimer_create(struct process *p, enum itimer which)
 	proto.entry = sigentry_alloc(&charge, true);
 	if (!proto.entry)
 		return NULL;
-	proto.entry->info = (struct siginfo_k){ .signo = signals[which], .code = SI_KERNEL };
+	proto.entry->info = (struct linux_siginfo){ .signo = signals[which], .code = SI_KERNEL };
 	t = ptimer_create(&proto);
 	if (!t)
 		sigentry_free(proto.entry);
@@ -43,7 +38,7 @@ static struct ptimer *itimer_create(struct process *p, enum itimer which)
 }
 
 /* @new NULL: only tell. */
-static int itimer_change(enum itimer which, const struct ptimer_value *new,
+static int itimer_change(unsigned int which, const struct ptimer_value *new,
 			 struct ptimer_value *old)
 {
 	struct process *p = process_current();
@@ -89,7 +84,7 @@ long sys_setitimer(const struct syscall_args *args)
 		return err;
 	if ((uint32_t)args->a[0] >= NR_ITIMERS)
 		return -EINVAL;
-	err = itimer_change((enum itimer)args->a[0], &new, &old);
+	err = itimer_change((unsigned int)args->a[0], &new, &old);
 	return err || !args->a[2] ? err : put_value(args->a[2], &old);
 }
 
@@ -101,7 +96,7 @@ long sys_getitimer(const struct syscall_args *args)
 
 	if ((uint32_t)args->a[0] >= NR_ITIMERS)
 		return -EINVAL;
-	err = itimer_change((enum itimer)args->a[0], NULL, &v);
+	err = itimer_change((unsigned int)args->a[0], NULL, &v);
 	return err ? err : put_value(args->a[1], &v);
 }
 
@@ -129,9 +124,9 @@ static uint64_t limit_ns(uint64_t seconds)
 void cpu_limit_expired_locked(struct ptimer *t, uint64_t now)
 {
 	struct process *p = t->process;
-	struct siginfo_k info = { .signo = SIGXCPU, .code = SI_KERNEL };
+	struct linux_siginfo info = { .signo = SIGXCPU, .code = SI_KERNEL };
 
-	if (now >= limit_ns(READ_ONCE(p->rlimits[RLIM_CPU].max)))
+	if (now >= limit_ns(READ_ONCE(p->rlimits[RLIMIT_CPU].max)))
 		info.signo = SIGKILL;
 	t->deadline = now + NS_PER_S;
 	(void)signal_post_locked(p, &info);
@@ -146,7 +141,7 @@ int signal_cpu_limit_locked(struct process *p, uint64_t seconds)
 	};
 	/* As Linux: a limit of 0 is one of a second. */
 	const struct ptimer_value v = {
-		.value = seconds == RLIM_UNLIMITED ? 0 : limit_ns(MAX(seconds, (uint64_t)1)),
+		.value = seconds == RLIM_INFINITY ? 0 : limit_ns(MAX(seconds, (uint64_t)1)),
 	};
 	struct process_timers *timers = timers_get_locked(p);
 	struct ptimer_value old;

@@ -13,23 +13,23 @@
 
 #include "signal.h"
 
-static struct siginfo_k sender_info(int signo, int code)
+static struct linux_siginfo sender_info(int signo, int code)
 {
 	struct process *p = process_current();
 
-	return (struct siginfo_k){
+	return (struct linux_siginfo){
 		.signo = signo, .code = code, .pid = p->pid, .uid = cred_current()->uid
 	};
 }
 
 void signal_raise_sigpipe(void)
 {
-	const struct siginfo_k info = sender_info(SIGPIPE, SI_USER);
+	const struct linux_siginfo info = sender_info(SIGPIPE, SI_USER);
 
 	(void)signal_post_task(task_current(), &info);
 }
 
-void signal_post_group(uint32_t pgid, const struct siginfo_k *info)
+void signal_post_group(uint32_t pgid, const struct linux_siginfo *info)
 {
 	(void)process_signal_group(&root_vnode, pgid, info);
 }
@@ -38,7 +38,7 @@ void signal_post_group(uint32_t pgid, const struct siginfo_k *info)
 long sys_kill(const struct syscall_args *args)
 {
 	const int pid = (int)args->a[0], signo = (int)args->a[1];
-	const struct siginfo_k info = sender_info(signo, SI_USER);
+	const struct linux_siginfo info = sender_info(signo, SI_USER);
 
 	if (signo < 0 || signo >= NR_SIGNALS)
 		return pid == INT32_MIN ? -ESRCH : -EINVAL;
@@ -46,7 +46,7 @@ long sys_kill(const struct syscall_args *args)
 }
 
 /* @tgid 0: whatever process it belongs to. */
-static long kill_task(uint32_t tgid, uint32_t tid, const struct siginfo_k *info)
+static long kill_task(uint32_t tgid, uint32_t tid, const struct linux_siginfo *info)
 {
 	struct task *t = task_find(tid);
 	struct process *p = t ? t->process : process_find(tid);
@@ -68,7 +68,7 @@ static long kill_task(uint32_t tgid, uint32_t tid, const struct siginfo_k *info)
 long sys_tkill(const struct syscall_args *args)
 {
 	const int tid = (int)args->a[0], signo = (int)args->a[1];
-	const struct siginfo_k info = sender_info(signo, SI_TKILL);
+	const struct linux_siginfo info = sender_info(signo, SI_TKILL);
 
 	if (tid <= 0 || signo < 0 || signo >= NR_SIGNALS)
 		return -EINVAL;
@@ -79,7 +79,7 @@ long sys_tkill(const struct syscall_args *args)
 long sys_tgkill(const struct syscall_args *args)
 {
 	const int tgid = (int)args->a[0], tid = (int)args->a[1], signo = (int)args->a[2];
-	const struct siginfo_k info = sender_info(signo, SI_TKILL);
+	const struct linux_siginfo info = sender_info(signo, SI_TKILL);
 
 	if (tgid <= 0 || tid <= 0 || signo < 0 || signo >= NR_SIGNALS)
 		return -EINVAL;
@@ -89,7 +89,7 @@ long sys_tgkill(const struct syscall_args *args)
 /* --- with a siginfo of the sender's ------------------------------------------------------ */
 
 /* What the kernel itself says (code >= 0, SI_TKILL) can be faked to nobody but oneself. */
-static int get_info(struct siginfo_k *info, uint64_t uinfo, int signo, uint32_t to)
+static int get_info(struct linux_siginfo *info, uint64_t uinfo, int signo, uint32_t to)
 {
 	uint8_t rest[128 - sizeof(*info)];
 
@@ -108,7 +108,7 @@ long sys_rt_sigqueueinfo(const struct syscall_args *args)
 {
 	const uint32_t pid = (uint32_t)args->a[0];
 	const int signo = (int)args->a[1];
-	struct siginfo_k info;
+	struct linux_siginfo info;
 	const int err = get_info(&info, args->a[2], signo, pid);
 
 	if (err)
@@ -122,7 +122,7 @@ long sys_rt_sigqueueinfo(const struct syscall_args *args)
 long sys_rt_tgsigqueueinfo(const struct syscall_args *args)
 {
 	const int tgid = (int)args->a[0], tid = (int)args->a[1], signo = (int)args->a[2];
-	struct siginfo_k info;
+	struct linux_siginfo info;
 	int err;
 
 	if (tgid <= 0 || tid <= 0)

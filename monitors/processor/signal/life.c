@@ -76,7 +76,7 @@ int signal_process_fork(struct process *p, struct process *parent, bool share)
 		return err;
 	/* The limit is inherited, the time used is not. */
 	mutex_lock(&p->lock);
-	err = signal_cpu_limit_locked(p, p->rlimits[RLIM_CPU].cur);
+	err = signal_cpu_limit_locked(p, p->rlimits[RLIMIT_CPU].cur);
 	mutex_unlock(&p->lock);
 	return err;
 }
@@ -89,7 +89,7 @@ void signal_reset_handlers(struct process *p)
 	for (int i = 1; i < NR_SIGNALS; i++) {
 		const uint64_t handler = sh->actions[i].handler == SIG_IGN ? SIG_IGN : SIG_DFL;
 
-		sh->actions[i] = (struct sigaction_k){ .handler = handler };
+		sh->actions[i] = (struct linux_sigaction){ .handler = handler };
 	}
 	spin_unlock(&sh->lock);
 }
@@ -110,7 +110,7 @@ int signal_exec(struct task *t)
 	}
 	signal_reset_handlers(p);
 	timers_exec(p);
-	t->sig.altstack = (struct sigaltstack_k){ .flags = SS_DISABLE };
+	t->sig.altstack = (struct linux_stack){ .flags = SS_DISABLE };
 	t->sig.restart.fn = NULL;
 	return 0;
 }
@@ -118,7 +118,7 @@ int signal_exec(struct task *t)
 void signal_task_init(struct task *t, const struct task *from, bool keep_altstack)
 {
 	sigqueue_init(&t->sig.pending);
-	t->sig.altstack = (struct sigaltstack_k){ .flags = SS_DISABLE };
+	t->sig.altstack = (struct linux_stack){ .flags = SS_DISABLE };
 	if (!from)
 		return;
 	/* A mask that holds for the call only is not inherited: a clone is no such call. */

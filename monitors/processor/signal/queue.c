@@ -144,12 +144,13 @@ void sigqueue_init(struct sigqueue *q)
 }
 
 /* The kernel and kill() get through; what carries a value of the sender's does not have to. */
-static bool may_exceed(const struct siginfo_k *info)
+static bool may_exceed(const struct linux_siginfo *info)
 {
 	return info->signo < SIGRTMIN && info->code >= SI_USER;
 }
 
-int sigqueue_add(struct sigqueue *q, const struct siginfo_k *info, const struct sig_charge *charge)
+int sigqueue_add(struct sigqueue *q, const struct linux_siginfo *info,
+		 const struct sig_charge *charge)
 {
 	struct sigentry *e;
 
@@ -199,7 +200,7 @@ int sigqueue_first(const struct sigqueue *q, uint64_t set)
 	return set ? __builtin_ctzll(set) + 1 : 0;
 }
 
-struct ptimer *sigqueue_take(struct sigqueue *q, int signo, struct siginfo_k *info)
+struct ptimer *sigqueue_take(struct sigqueue *q, int signo, struct linux_siginfo *info)
 {
 	struct sigentry *e, *found = NULL;
 	struct ptimer *timer;
@@ -217,7 +218,7 @@ struct ptimer *sigqueue_take(struct sigqueue *q, int signo, struct siginfo_k *in
 	if (!more)
 		q->set &= ~SIGMASK(signo);
 	if (!found) {
-		*info = (struct siginfo_k){ .signo = signo, .code = SI_USER };
+		*info = (struct linux_siginfo){ .signo = signo, .code = SI_USER };
 		return NULL;
 	}
 	*info = found->info;

@@ -15,7 +15,7 @@ struct sig_account;
 
 struct sigentry {
 	struct list_head link;
-	struct siginfo_k info;
+	struct linux_siginfo info;
 	struct sig_account *account; /* charged for it */
 	struct ptimer *timer;   /* the timer that the entry is part of; NULL: freed when taken */
 	struct sigqueue *queue; /* where the timer's entry is queued */
@@ -32,7 +32,8 @@ void sigqueue_init(struct sigqueue *q);
  * 0; -EAGAIN: the limit is reached, or no memory, and the signal must not lose what is said about it. A standard
  * signal that is pending already is not queued again.
  */
-int sigqueue_add(struct sigqueue *q, const struct siginfo_k *info, const struct sig_charge *charge);
+int sigqueue_add(struct sigqueue *q, const struct linux_siginfo *info,
+		 const struct sig_charge *charge);
 /* The entry of a timer, which is not queued and stays the timer's. */
 void sigqueue_add_timer(struct sigqueue *q, struct sigentry *e);
 /* Drop all signals in @set. */
@@ -40,7 +41,7 @@ void sigqueue_drop(struct sigqueue *q, uint64_t set);
 /* The signal of @set that is delivered first: what the CPU raised, then by number. 0: none. */
 int sigqueue_first(const struct sigqueue *q, uint64_t set);
 /* Take the oldest instance of pending signal @signo. The timer that it came from, or NULL. */
-struct ptimer *sigqueue_take(struct sigqueue *q, int signo, struct siginfo_k *info);
+struct ptimer *sigqueue_take(struct sigqueue *q, int signo, struct linux_siginfo *info);
 /* Take the entry of a timer out again, if it is queued. */
 void sigqueue_remove_timer(struct sigentry *e);
 

@@ -9,21 +9,21 @@
 
 static const struct sig_charge charge = { .uid = UID, .limit = 4 };
 
-static struct siginfo_k info_of(int signo, int code, uint64_t value)
+static struct linux_siginfo info_of(int signo, int code, uint64_t value)
 {
-	return (struct siginfo_k){ .signo = signo, .code = code, .value = value };
+	return (struct linux_siginfo){ .signo = signo, .code = code, .value = value };
 }
 
 static int add(struct sigqueue *q, int signo, int code, uint64_t value)
 {
-	const struct siginfo_k info = info_of(signo, code, value);
+	const struct linux_siginfo info = info_of(signo, code, value);
 
 	return sigqueue_add(q, &info, &charge);
 }
 
 static void standard_signals_coalesce(struct ktest *t)
 {
-	struct siginfo_k got;
+	struct linux_siginfo got;
 	struct sigqueue q;
 
 	sigqueue_init(&q);
@@ -38,7 +38,7 @@ static void standard_signals_coalesce(struct ktest *t)
 
 static void realtime_signals_queue_in_order(struct ktest *t)
 {
-	struct siginfo_k got;
+	struct linux_siginfo got;
 	struct sigqueue q;
 
 	sigqueue_init(&q);
@@ -79,7 +79,7 @@ static void faults_come_first(struct ktest *t)
 static void the_limit_is_the_users(struct ktest *t)
 {
 	struct sigqueue a, b;
-	struct siginfo_k got;
+	struct linux_siginfo got;
 
 	sigqueue_init(&a);
 	sigqueue_init(&b);
@@ -108,7 +108,7 @@ static void timers_keep_their_entry(struct ktest *t)
 {
 	struct ptimer *const timer = (struct ptimer *)&(uint64_t){ 0 };
 	struct sigentry *e = sigentry_alloc(&charge, false);
-	struct siginfo_k got;
+	struct linux_siginfo got;
 	struct sigqueue q;
 
 	ASSERT_TRUE(t, e != NULL);

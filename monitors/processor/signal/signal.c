@@ -47,9 +47,9 @@ enum default_action signal_default_action(int signo)
 	}
 }
 
-struct sigaction_k sighand_action(struct sighand *sh, int signo)
+struct linux_sigaction sighand_action(struct sighand *sh, int signo)
 {
-	struct sigaction_k act;
+	struct linux_sigaction act;
 
 	spin_lock(&sh->lock);
 	act = sh->actions[signo];
@@ -57,7 +57,7 @@ struct sigaction_k sighand_action(struct sighand *sh, int signo)
 	return act;
 }
 
-bool signal_ignored_by(const struct sigaction_k *act, int signo)
+bool signal_ignored_by(const struct linux_sigaction *act, int signo)
 {
 	if (signo == SIGKILL || signo == SIGSTOP)
 		return false;
@@ -68,7 +68,7 @@ bool signal_ignored_by(const struct sigaction_k *act, int signo)
 /* A blocked signal waits even if it would be ignored: the disposition may change before it is unblocked. */
 static bool ignored_locked(struct process *p, const struct task *t, int signo)
 {
-	const struct sigaction_k act = sighand_action(p->sig.sighand, signo);
+	const struct linux_sigaction act = sighand_action(p->sig.sighand, signo);
 
 	if (!t || ((t->sig.mask | t->sig.wait_set) & SIGMASK(signo)))
 		return false;
@@ -78,7 +78,7 @@ static bool ignored_locked(struct process *p, const struct task *t, int signo)
 bool signal_is_held(int signo)
 {
 	struct task *t = task_current();
-	const struct sigaction_k act = sighand_action(t->process->sig.sighand, signo);
+	const struct linux_sigaction act = sighand_action(t->process->sig.sighand, signo);
 
 	return (t->sig.mask & SIGMASK(signo)) || signal_ignored_by(&act, signo);
 }
@@ -117,7 +117,7 @@ void signal_drop_locked(struct process *p, uint64_t set)
 void signal_charge_of(const struct process *p, struct sig_charge *charge)
 {
 	charge->uid = READ_ONCE(p->uid);
-	charge->limit = READ_ONCE(p->rlimits[RLIM_SIGPENDING].cur);
+	charge->limit = READ_ONCE(p->rlimits[RLIMIT_SIGPENDING].cur);
 }
 
 void signal_queue_use(const struct process *p, uint64_t *queued, uint64_t *limit)
@@ -197,7 +197,7 @@ static struct task *choose_locked(struct process *p, int signo)
 /* @t will take @signo. One that ends the process does so now, whatever @t is waiting for. */
 static void notify_locked(struct process *p, struct task *t, int signo)
 {
-	const struct sigaction_k act = sighand_action(p->sig.sighand, signo);
+	const struct linux_sigaction act = sighand_action(p->sig.sighand, signo);
 
 	wake_all(&p->sig.posted);
 	if (!t)
@@ -210,7 +210,7 @@ static void notify_locked(struct process *p, struct task *t, int signo)
 }
 
 /* For task @t, or for the process. */
-static int post_locked(struct process *p, struct task *t, const struct siginfo_k *info)
+static int post_locked(struct process *p, struct task *t, const struct linux_siginfo *info)
 {
 	const int signo = info->signo;
 	struct task *first = list_first_entry_or_null(&p->tasks, struct task, link);
@@ -238,12 +238,12 @@ static int post_locked(struct process *p, struct task *t, const struct siginfo_k
 	return 0;
 }
 
-int signal_post_locked(struct process *p, const struct siginfo_k *info)
+int signal_post_locked(struct process *p, const struct linux_siginfo *info)
 {
 	return post_locked(p, NULL, info);
 }
 
-int signal_post(struct process *p, const struct siginfo_k *info)
+int signal_post(struct process *p, const struct linux_siginfo *info)
 {
 	int err;
 
@@ -253,7 +253,7 @@ int signal_post(struct process *p, const struct siginfo_k *info)
 	return err;
 }
 
-int signal_post_task(struct task *t, const struct siginfo_k *info)
+int signal_post_task(struct task *t, const struct linux_siginfo *info)
 {
 	int err;
 
@@ -274,7 +274,7 @@ static struct task *find_locked(struct process *p, uint32_t tid)
 	return NULL;
 }
 
-int signal_post_tid(struct process *p, uint32_t tid, const struct siginfo_k *info)
+int signal_post_tid(struct process *p, uint32_t tid, const struct linux_siginfo *info)
 {
 	struct task *t;
 	int err = -ESRCH;
@@ -316,7 +316,7 @@ void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *
  * A fault that is blocked or ignored would repeat for ever: it takes the default action instead, as a handler
  * whose frame cannot be written does.
  */
-void signal_force(struct task *t, const struct siginfo_k *info)
+void signal_force(struct task *t, const struct linux_siginfo *info)
 {
 	struct process *p = t->process;
 	struct sighand *sh = p->sig.sighand;
@@ -343,9 +343,9 @@ void signal_force(struct task *t, const struct siginfo_k *info)
 	spin_unlock(&p->sig_lock);
 }
 
-bool signal_post_child(struct process *parent, const struct siginfo_k *info)
+bool signal_post_child(struct process *parent, const struct linux_siginfo *info)
 {
-	const struct sigaction_k act = sighand_action(parent->sig.sighand, SIGCHLD);
+	const struct linux_sigaction act = sighand_action(parent->sig.sighand, SIGCHLD);
 	const bool ended = info->code != CLD_STOPPED && info->code != CLD_CONTINUED &&
 			   info->code != CLD_TRAPPED;
 

@@ -20,6 +20,7 @@
  */
 #pragma once
 
+#include <abi/signal.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
 #include <lib/atomic.h>
@@ -33,121 +34,9 @@ struct pt_regs;
 struct task;
 
 #define NR_SIGNALS 65 /* 1 to 64 */
-#define SIGRTMIN   32 /* from here on signals are queued, lower ones are pending once */
-
-enum {
-	SIGHUP = 1,
-	SIGINT = 2,
-	SIGQUIT = 3,
-	SIGILL = 4,
-	SIGTRAP = 5,
-	SIGABRT = 6,
-	SIGBUS = 7,
-	SIGFPE = 8,
-	SIGKILL = 9,
-	SIGUSR1 = 10,
-	SIGSEGV = 11,
-	SIGUSR2 = 12,
-	SIGPIPE = 13,
-	SIGALRM = 14,
-	SIGTERM = 15,
-	SIGSTKFLT = 16,
-	SIGCHLD = 17,
-	SIGCONT = 18,
-	SIGSTOP = 19,
-	SIGTSTP = 20,
-	SIGTTIN = 21,
-	SIGTTOU = 22,
-	SIGURG = 23,
-	SIGXCPU = 24,
-	SIGXFSZ = 25,
-	SIGVTALRM = 26,
-	SIGPROF = 27,
-	SIGWINCH = 28,
-	SIGIO = 29,
-	SIGPWR = 30,
-	SIGSYS = 31,
-};
-
-#define SIG_DFL 0ull
-#define SIG_IGN 1ull
 
 #define SIGMASK(signo)      (1ull << ((signo) - 1))
 #define SIGMASK_UNBLOCKABLE (SIGMASK(SIGKILL) | SIGMASK(SIGSTOP))
-
-/* struct sigaction as rt_sigaction passes it. */
-struct sigaction_k {
-	uint64_t handler;
-	uint64_t flags;
-	uint64_t restorer;
-	uint64_t mask;
-};
-
-#define SA_NOCLDSTOP      0x00000001ull
-#define SA_NOCLDWAIT      0x00000002ull
-#define SA_SIGINFO        0x00000004ull
-#define SA_EXPOSE_TAGBITS 0x00000800ull
-#define SA_RESTORER       0x04000000ull
-#define SA_ONSTACK        0x08000000ull
-#define SA_RESTART        0x10000000ull
-#define SA_NODEFER        0x40000000ull
-#define SA_RESETHAND      0x80000000ull
-
-/* stack_t as sigaltstack passes it. */
-struct sigaltstack_k {
-	uint64_t sp;
-	uint32_t flags; /* SS_* */
-	uint32_t pad;
-	uint64_t size;
-};
-
-#define SS_ONSTACK    1u
-#define SS_DISABLE    2u
-#define SS_AUTODISARM 0x80000000u
-
-/* siginfo_t: its first 48 bytes as Linux lays them out; the other 80 are zero. */
-struct siginfo_k {
-	int32_t signo;
-	int32_t err;
-	int32_t code;
-	uint32_t pad;
-	union {
-		struct {
-			union {
-				uint32_t pid; /* kill, sigqueue, SIGCHLD: in the receiver's eyes */
-				int32_t timer_id; /* SI_TIMER */
-			};
-			union {
-				uint32_t uid;
-				int32_t overrun; /* SI_TIMER */
-			};
-			union {
-				uint64_t value; /* sigqueue, SI_TIMER */
-				int32_t status; /* SIGCHLD: exit code or signal */
-			};
-			int64_t utime, stime; /* SIGCHLD: clock ticks */
-		};
-		uint64_t addr; /* faults */
-		uint64_t words[4];
-	};
-};
-static_assert(sizeof(struct siginfo_k) == 48, "siginfo is ABI");
-static_assert(offsetof(struct siginfo_k, value) == 24, "siginfo is ABI");
-
-#define SI_USER       0
-#define SI_KERNEL     0x80
-#define SI_QUEUE      (-1)
-#define SI_TIMER      (-2)
-#define SI_TKILL      (-6)
-#define SEGV_MAPERR   1
-#define SEGV_ACCERR   2
-#define BUS_ADRERR    2
-#define CLD_EXITED    1
-#define CLD_KILLED    2
-#define CLD_DUMPED    3
-#define CLD_TRAPPED   4
-#define CLD_STOPPED   5
-#define CLD_CONTINUED 6
 
 /* Signals that are pending for a task or a process. */
 struct sigqueue {
@@ -160,7 +49,7 @@ struct sigqueue {
 struct sighand {
 	refcount_t refs;
 	struct spinlock lock; /* RANK_SPIN_SIGHAND */
-	struct sigaction_k actions[NR_SIGNALS] __guarded_by(&lock);
+	struct linux_sigaction actions[NR_SIGNALS] __guarded_by(&lock);
 };
 
 #define RESTART_ARGS 5
@@ -179,10 +68,10 @@ struct signal_task {
 	uint64_t wait_set; /* rt_sigtimedwait: taken out of the mask while it waits */
 	struct sigqueue pending;
 	bool stopped;
-	struct sigaltstack_k altstack; /* own */
-	struct restart_block restart;  /* own */
-	uint32_t trapno;               /* own: of the last fault that raised a signal */
-	uint64_t error, cr2;           /* own: likewise */
+	struct linux_stack altstack;  /* own */
+	struct restart_block restart; /* own */
+	uint32_t trapno;              /* own: of the last fault that raised a signal */
+	uint64_t error, cr2;          /* own: likewise */
 };
 
 /* The part of a process; fields without a word belong to process.sig_lock. */
@@ -211,16 +100,16 @@ struct signal_process {
  * To one task (tkill) or to the process (kill). 0; -EAGAIN: a real-time signal whose siginfo would be lost, because
  * RLIMIT_SIGPENDING is reached. Not from interrupts.
  */
-int signal_post_task(struct task *t, const struct siginfo_k *info);
-int signal_post(struct process *p, const struct siginfo_k *info);
+int signal_post_task(struct task *t, const struct linux_siginfo *info);
+int signal_post(struct process *p, const struct linux_siginfo *info);
 /* To the task with @tid of @p. -ESRCH: there is none; @info NULL: only look. */
-int signal_post_tid(struct process *p, uint32_t tid, const struct siginfo_k *info);
+int signal_post_tid(struct process *p, uint32_t tid, const struct linux_siginfo *info);
 /* To every process of group @pgid; sleeps. */
-void signal_post_group(uint32_t pgid, const struct siginfo_k *info);
+void signal_post_group(uint32_t pgid, const struct linux_siginfo *info);
 /* Does the calling task block or ignore @signo? */
 bool signal_is_held(int signo);
 /* A fault of the running instruction: cannot be blocked or ignored. */
-void signal_force(struct task *t, const struct siginfo_k *info);
+void signal_force(struct task *t, const struct linux_siginfo *info);
 /*
  * SIGPIPE for the calling task, as a write to a pipe, stream or socket that nobody reads raises it, whatever part of it
  * was written before. send() with MSG_NOSIGNAL answers EPIPE without it.
@@ -230,7 +119,7 @@ void signal_raise_sigpipe(void);
  * SIGCHLD about a child that has ended, stopped or continued (@info->code). True: the parent wants no zombies
  * (SIG_IGN or SA_NOCLDWAIT).
  */
-bool signal_post_child(struct process *parent, const struct siginfo_k *info);
+bool signal_post_child(struct process *parent, const struct linux_siginfo *info);
 
 /* RLIMIT_CPU of @p is @seconds now: SIGXCPU then. process.lock held. -ENOMEM */
 int signal_cpu_limit_locked(struct process *p, uint64_t seconds) __must_check;

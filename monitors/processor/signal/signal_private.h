@@ -21,16 +21,16 @@ enum default_action signal_default_action(int signo);
 #define SIGMASK_STOP (SIGMASK(SIGSTOP) | SIGMASK(SIGTSTP) | SIGMASK(SIGTTIN) | SIGMASK(SIGTTOU))
 
 /* The 128 bytes of siginfo_t. */
-int siginfo_to_user(uint64_t uinfo, const struct siginfo_k *info) __must_check;
+int siginfo_to_user(uint64_t uinfo, const struct linux_siginfo *info) __must_check;
 
 /* Copies, so that sighand.lock is not held for long. */
-struct sigaction_k sighand_action(struct sighand *sh, int signo);
+struct linux_sigaction sighand_action(struct sighand *sh, int signo);
 /* Would @signo be thrown away by the disposition, if it is not blocked? */
-bool signal_ignored_by(const struct sigaction_k *act, int signo);
+bool signal_ignored_by(const struct linux_sigaction *act, int signo);
 /* Drop the signals in @set that are pending for the process or any of its tasks. */
 void signal_drop_locked(struct process *p, uint64_t set);
 /* signal_post() with sig_lock held. */
-int signal_post_locked(struct process *p, const struct siginfo_k *info);
+int signal_post_locked(struct process *p, const struct linux_siginfo *info);
 /* What may be delivered to @t now. */
 uint64_t signal_deliverable_locked(const struct task *t);
 /*
@@ -39,7 +39,7 @@ uint64_t signal_deliverable_locked(const struct task *t);
 void signal_retarget_locked(struct task *t, uint64_t set);
 void signal_set_mask_locked(struct task *t, uint64_t mask);
 /* Take the next signal of @set, its own before the process's. 0: none. */
-int signal_take_locked(struct task *t, uint64_t set, struct siginfo_k *info);
+int signal_take_locked(struct task *t, uint64_t set, struct linux_siginfo *info);
 /* A group stop may be complete now that @p's tasks are fewer or more of them stand. True: tell the parent. */
 bool signal_stop_complete_locked(struct process *p);
 
@@ -47,7 +47,7 @@ bool signal_stop_complete_locked(struct process *p);
  * The signal of a timer has been taken: what it says is filled in, and a periodic timer is set again (timers.c).
  */
 struct ptimer;
-void ptimer_taken_locked(struct ptimer *t, struct siginfo_k *info);
+void ptimer_taken_locked(struct ptimer *t, struct linux_siginfo *info);
 /* timers.c: exec, and the end, delete POSIX timers; the end stops the others too. */
 void timers_exec(struct process *p);
 void timers_free(struct process *p);

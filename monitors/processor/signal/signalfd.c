@@ -5,6 +5,7 @@
  * Whose:	as on Linux, the signals of the task that reads or polls, not of the one that made the descriptor.
  * Waiting:	process.sig.posted is woken whenever a signal is queued in the process.
  */
+#include <abi/signal.h>
 #include <arch/uaccess.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
@@ -15,29 +16,6 @@
 #include <processor/vfs/uio.h>
 
 #include "signal_private.h"
-
-#define SFD_CLOEXEC  O_CLOEXEC
-#define SFD_NONBLOCK O_NONBLOCK
-
-struct signalfd_siginfo {
-	uint32_t signo;
-	int32_t err;
-	int32_t code;
-	uint32_t pid, uid;
-	int32_t fd;
-	uint32_t tid, band, overrun, trapno;
-	int32_t status;
-	int32_t int_value;
-	uint64_t ptr;
-	uint64_t utime, stime;
-	uint64_t addr;
-	uint16_t addr_lsb, pad2;
-	int32_t syscall;
-	uint64_t call_addr;
-	uint32_t arch;
-	uint8_t pad[28];
-};
-static_assert(sizeof(struct signalfd_siginfo) == 128, "struct signalfd_siginfo is ABI");
 
 /* Of its own, because a file's private pointer is what its locks know it by: it never changes. */
 struct signal_set {
@@ -57,9 +35,9 @@ static bool is_fault(int signo)
 	       signo == SIGTRAP;
 }
 
-static void describe(const struct siginfo_k *info, struct signalfd_siginfo *out)
+static void describe(const struct linux_siginfo *info, struct linux_signalfd_siginfo *out)
 {
-	*out = (struct signalfd_siginfo){
+	*out = (struct linux_signalfd_siginfo){
 		.signo = (uint32_t)info->signo,
 		.err = info->err,
 		.code = info->code,
@@ -87,7 +65,7 @@ static void describe(const struct siginfo_k *info, struct signalfd_siginfo *out)
 	}
 }
 
-static bool take(struct file *f, struct siginfo_k *info)
+static bool take(struct file *f, struct linux_siginfo *info)
 {
 	struct task *t = task_current();
 	bool taken;
@@ -112,8 +90,8 @@ static bool has_some(struct file *f)
 static ssize_t signalfd_read(struct file *f, struct uio *uio, uint64_t *pos)
 {
 	struct waitqueue *wq = &process_current()->sig.posted;
-	struct signalfd_siginfo out;
-	struct siginfo_k info;
+	struct linux_signalfd_siginfo out;
+	struct linux_siginfo info;
 	ssize_t done = 0;
 
 	if (uio->left < sizeof(out))

@@ -4,6 +4,8 @@
  *
  * Limits:	each takes one signal of the user's RLIMIT_SIGPENDING, from its creation on.
  */
+#include <abi/signal.h>
+#include <abi/time.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <processor/process/timespec.h>
@@ -12,21 +14,10 @@
 #include "signal_private.h"
 #include "timers_private.h"
 
-#define TIMER_ABSTIME 1u
-
-struct sigevent_user {
-	uint64_t value;
-	int32_t signo;
-	int32_t notify;
-	int32_t tid;
-	uint8_t rest[44];
-};
-static_assert(sizeof(struct sigevent_user) == 64, "struct sigevent is ABI");
-
-static int get_sigevent(struct sigevent_user *ev, uint64_t uev)
+static int get_sigevent(struct linux_sigevent *ev, uint64_t uev)
 {
 	if (!uev) {
-		*ev = (struct sigevent_user){ .signo = SIGALRM, .notify = SIGEV_SIGNAL };
+		*ev = (struct linux_sigevent){ .signo = SIGALRM, .notify = SIGEV_SIGNAL };
 		return 0;
 	}
 	if (copy_from_user(ev, (const void __user *)uev, sizeof(*ev)))
@@ -95,7 +86,7 @@ static struct ptimer *find_locked(struct process *p, int id)
 	return NULL;
 }
 
-static int create_locked(struct process *p, const struct sigevent_user *ev,
+static int create_locked(struct process *p, const struct linux_sigevent *ev,
 			 const struct clock_id *clock, bool has_event)
 {
 	struct process_timers *timers = timers_get_locked(p);
@@ -103,7 +94,7 @@ static int create_locked(struct process *p, const struct sigevent_user *ev,
 		.process = p,
 		.kind = PTIMER_POSIX,
 		.clock = *clock,
-		.notify = (enum sigev_notify)ev->notify,
+		.notify = ev->notify,
 		.tid = ev->notify == SIGEV_THREAD_ID ? (uint32_t)ev->tid : 0,
 	};
 	struct sig_charge charge;
@@ -119,7 +110,7 @@ static int create_locked(struct process *p, const struct sigevent_user *ev,
 		proto.entry = sigentry_alloc(&charge, false);
 		if (!proto.entry)
 			return -EAGAIN;
-		proto.entry->info = (struct siginfo_k){
+		proto.entry->info = (struct linux_siginfo){
 			.signo = ev->signo,
 			.code = SI_TIMER,
 			.timer_id = proto.id,
@@ -140,7 +131,7 @@ static int create_locked(struct process *p, const struct sigevent_user *ev,
 long sys_timer_create(const struct syscall_args *args)
 {
 	struct process *p = process_current();
-	struct sigevent_user ev;
+	struct linux_sigevent ev;
 	struct clock_id clock;
 	struct ptimer *t;
 	int ret = get_sigevent(&ev, args->a[1]);

@@ -6,6 +6,7 @@
  *		which sets a periodic timer again. So an unread timer costs one interrupt.
  * Locking:	lock, which the interrupt takes too.
  */
+#include <abi/time.h>
 #include <arch/uaccess.h>
 #include <kernel/time.h>
 #include <kernel/timer.h>
@@ -18,12 +19,6 @@
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/uio.h>
-
-#define TFD_CLOEXEC       O_CLOEXEC
-#define TFD_NONBLOCK      O_NONBLOCK
-#define TFD_TIMER_ABSTIME 1u
-#define TFD_TIMER_CANCEL_ON_SET \
-	2u /* no program can set the clock, so there is nothing to cancel for */
 
 struct timerfd {
 	enum clock_kind clock; /* const */

@@ -111,7 +111,7 @@ void ptimer_dropped_locked(struct ptimer *t)
 	start_locked(t, now);
 }
 
-void ptimer_taken_locked(struct ptimer *t, struct siginfo_k *info)
+void ptimer_taken_locked(struct ptimer *t, struct linux_siginfo *info)
 {
 	uint64_t now, n;
 

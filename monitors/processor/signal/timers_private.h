@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <abi/signal.h>
 #include <kernel/timer.h>
 #include <kernel/work.h>
 #include <lib/list.h>
@@ -23,21 +24,14 @@ enum ptimer_kind {
 	PTIMER_CPU_LIMIT,
 };
 
-enum sigev_notify { /* Linux's numbers */
-	SIGEV_SIGNAL = 0,
-	SIGEV_NONE = 1,
-	SIGEV_THREAD = 2,
-	SIGEV_THREAD_ID = 4,
-};
-
 struct ptimer {
-	struct list_head link;    /* process.lock: process_timers.posix */
-	struct process *process;  /* const */
-	enum ptimer_kind kind;    /* const */
-	struct clock_id clock;    /* const */
-	int id;                   /* const */
-	enum sigev_notify notify; /* const */
-	uint32_t tid;             /* const: the task that gets the signal; 0: the process */
+	struct list_head link;   /* process.lock: process_timers.posix */
+	struct process *process; /* const */
+	enum ptimer_kind kind;   /* const */
+	struct clock_id clock;   /* const */
+	int id;                  /* const */
+	int notify;              /* const: SIGEV_* */
+	uint32_t tid;            /* const: the task that gets the signal; 0: the process */
 	struct timer timer;
 	struct work work;
 	/* process.sig_lock */

@@ -234,7 +234,7 @@ static void drop_setid(struct tmpfs_inode *ti)
 /* How much of @len bytes at @pos may be written: RLIMIT_FSIZE, and what an offset can say. */
 static int write_limit(uint64_t pos, uint64_t *len)
 {
-	const uint64_t limit = MIN(process_rlimit(RLIM_FSIZE), (uint64_t)SIZE_MAX_FILE);
+	const uint64_t limit = MIN(process_rlimit(RLIMIT_FSIZE), (uint64_t)SIZE_MAX_FILE);
 
 	if (pos >= limit)
 		return limit == SIZE_MAX_FILE ? -EFBIG : file_size_allowed(pos + 1);

@@ -25,7 +25,7 @@ static bool in_background(struct tty *tty, const struct process *p)
 
 int tty_job_check(struct tty *tty, int signo)
 {
-	const struct siginfo_k info = { .signo = signo, .code = SI_KERNEL };
+	const struct linux_siginfo info = { .signo = signo, .code = SI_KERNEL };
 	struct process *p = process_current();
 
 	if (!in_background(tty, p))

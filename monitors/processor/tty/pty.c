@@ -188,7 +188,7 @@ static long open_peer(struct tty *tty, uint32_t flags)
 
 static long send_signal(struct tty *tty, uint64_t signo)
 {
-	const struct siginfo_k info = { .signo = (int)signo, .code = SI_KERNEL };
+	const struct linux_siginfo info = { .signo = (int)signo, .code = SI_KERNEL };
 	const uint32_t pgrp = READ_ONCE(tty->pgrp);
 
 	if (signo == 0 || signo >= NR_SIGNALS)
@@ -296,7 +296,7 @@ static struct waitqueue *master_poll_wait(struct file *f)
 
 static void signal_leader(uint32_t session, int signo)
 {
-	const struct siginfo_k info = { .signo = signo, .code = SI_KERNEL };
+	const struct linux_siginfo info = { .signo = signo, .code = SI_KERNEL };
 	struct process *p = process_find(session);
 
 	if (!p)

@@ -221,7 +221,7 @@ void tty_begin_session(struct ctl_prog *prog, const struct process *leader)
 
 static void signal_foreground(struct tty *tty, int signo)
 {
-	const struct siginfo_k info = { .signo = signo, .code = SI_KERNEL };
+	const struct linux_siginfo info = { .signo = signo, .code = SI_KERNEL };
 	const uint32_t pgrp = READ_ONCE(tty->pgrp);
 
 	if (pgrp)

@@ -348,9 +348,9 @@ long sys_utime(const struct syscall_args *args)
 
 int file_size_allowed(uint64_t size)
 {
-	const struct siginfo_k info = { .signo = SIGXFSZ, .code = SI_USER };
+	const struct linux_siginfo info = { .signo = SIGXFSZ, .code = SI_USER };
 
-	if (size <= process_rlimit(RLIM_FSIZE))
+	if (size <= process_rlimit(RLIMIT_FSIZE))
 		return 0;
 	(void)signal_post_task(task_current(), &info);
 	return -EFBIG;

@@ -22,7 +22,7 @@ static long dup_from(struct file *f, uint64_t from, bool cloexec)
 {
 	int fd;
 
-	if (from >= process_rlimit(RLIM_NOFILE))
+	if (from >= process_rlimit(RLIMIT_NOFILE))
 		return -EINVAL;
 	file_get(f);
 	fd = files_install(files_current(), f, (int)from, cloexec);

@@ -247,7 +247,7 @@ int files_next(struct files *fs, int from)
 /* The limit of the calling process; the kernel's own set-up of a new one has none to ask yet. */
 static uint64_t fd_limit(void)
 {
-	return thread_current()->private ? MIN(process_rlimit(RLIM_NOFILE), (uint64_t)INT32_MAX)
+	return thread_current()->private ? MIN(process_rlimit(RLIMIT_NOFILE), (uint64_t)INT32_MAX)
 					 : FIRST_LIMIT;
 }
 
