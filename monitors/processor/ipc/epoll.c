@@ -19,6 +19,7 @@
 #include <arch/uaccess.h>
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
+#include <kernel/panic.h>
 #include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/rbtree.h>
@@ -162,6 +163,7 @@ static bool wake_waiter_locked(struct epoll *ep)
 {
 	struct ep_waiter *w = list_first_entry_or_null(&ep->waiters, struct ep_waiter, link);
 
+	assert_spin_held(&ep->lock);
 	if (!w)
 		return false;
 	list_del(&w->link);
@@ -172,6 +174,7 @@ static bool wake_waiter_locked(struct epoll *ep)
 /* Once reported, a one-shot item wants nothing. */
 static bool wants_locked(const struct epitem *item)
 {
+	assert_spin_held(&item->ep->lock);
 	return item->events & ~EPOLL_FLAGS;
 }
 
@@ -179,6 +182,7 @@ static bool make_ready_locked(struct epitem *item, bool first)
 {
 	struct epoll *ep = item->ep;
 
+	assert_spin_held(&ep->lock);
 	if (item->dead || !wants_locked(item))
 		return false;
 	if (list_empty(&item->ready_link)) {
@@ -227,8 +231,11 @@ struct picked { /* an item in use, and what was wanted when it was picked */
 
 static void item_put_locked(struct epitem *item)
 {
+	assert_spin_held(&item->ep->lock);
+	ASSERT(item->refs > 0);
 	if (--item->refs)
 		return;
+	ASSERT(list_empty(&item->ready_link));
 	kfree(item);
 	atomic64_sub(&nr_items, 1);
 }
@@ -542,7 +549,8 @@ static int compare(const struct rb_node *na, const struct rb_node *nb)
 	return (a->fd > b->fd) - (a->fd < b->fd);
 }
 
-static struct epitem *find_locked(const struct epoll *ep, const struct file *f, int fd)
+/* ep.lock or tree_lock is held: the tree changes under both. */
+static struct epitem *find_item(const struct epoll *ep, const struct file *f, int fd)
 {
 	struct rb_node *node = ep->items.node;
 
@@ -640,7 +648,7 @@ int epoll_modify(struct epoll *ep, struct file *f, int fd, const struct linux_ep
 {
 	const uint32_t events = ev->events | POLLERR | POLLHUP;
 	const unsigned long flags = lock(ep);
-	struct epitem *item = find_locked(ep, f, fd);
+	struct epitem *item = find_item(ep, f, fd);
 	const int err = !item ? -ENOENT : (item->events & EPOLLEXCLUSIVE) ? -EINVAL : 0;
 
 	if (!err) {
@@ -659,7 +667,7 @@ int epoll_delete(struct epoll *ep, struct file *f, int fd)
 	struct epitem *item;
 
 	mutex_lock(&tree_lock);
-	item = find_locked(ep, f, fd); /* the tree changes under tree_lock only */
+	item = find_item(ep, f, fd);
 	if (item)
 		remove_item(item);
 	mutex_unlock(&tree_lock);

@@ -7,6 +7,7 @@
  */
 #include <abi/poll.h>
 #include <arch/uaccess.h>
+#include <kernel/panic.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
@@ -33,6 +34,7 @@ static uint64_t try_take(struct eventfd *e)
 
 	spin_lock(&e->lock);
 	got = e->semaphore && e->count ? 1 : e->count;
+	ASSERT(e->count <= COUNT_MAX);
 	e->count -= got;
 	spin_unlock(&e->lock);
 	return got;

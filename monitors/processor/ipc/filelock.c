@@ -14,6 +14,7 @@
 
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
+#include <kernel/panic.h>
 #include <kernel/wait.h>
 #include <lib/errno.h>
 #include <lib/hash.h>
@@ -124,6 +125,8 @@ static struct lock_file *get_file(const struct lock_key *key)
 
 static void put_file(struct lock_file *lf)
 {
+	assert_mutex_held(&lock);
+	ASSERT(lf->users > 0);
 	if (--lf->users || !list_empty(&lf->locks))
 		return;
 	hlist_del(&lf->link);
@@ -152,6 +155,7 @@ static const struct file_lock *conflict(const struct lock_file *lf, const struct
 {
 	const struct file_lock *l;
 
+	assert_mutex_held(&lock);
 	list_for_each_entry(l, &lf->locks, link) {
 		if (in_the_way(&l->what, req))
 			return l;
@@ -163,6 +167,7 @@ static void wake_waiters(struct lock_file *lf)
 {
 	struct lock_waiter *w;
 
+	assert_mutex_held(&lock);
 	list_for_each_entry(w, &lf->waiters, link) {
 		if (w->retry || conflict(lf, w->req))
 			continue;

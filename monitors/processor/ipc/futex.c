@@ -13,6 +13,7 @@
 #include "futex.h"
 
 #include <arch/uaccess.h>
+#include <kernel/panic.h>
 #include <kernel/random.h>
 #include <kernel/thread.h>
 #include <lib/errno.h>
@@ -98,6 +99,7 @@ int futex_queue(struct futex_waiter *w, uint64_t addr, uint32_t val)
 	for (;;) {
 		spin_lock(&b->lock);
 		err = get_user_u32(&now, (const void __user *)addr);
+		ASSERT(!w->woken && list_empty(&w->link));
 		if (!err && now == val)
 			list_add_tail(&w->link, &b->waiters);
 		spin_unlock(&b->lock);
@@ -152,6 +154,8 @@ static void wake_locked(struct futex_waiter *w)
 {
 	struct waitqueue *wq = w->wq;
 
+	assert_spin_held(&w->bucket->lock);
+	ASSERT(!w->woken);
 	list_del(&w->link);
 	__atomic_store_n(&w->woken, true, __ATOMIC_RELEASE);
 	wake_all(wq); /* the waiter takes the bucket's lock before it leaves */
@@ -163,6 +167,7 @@ static int wake_key_locked(struct futex_bucket *b, const struct futex_key *key, 
 	struct futex_waiter *w, *tmp;
 	int woken = 0;
 
+	assert_spin_held(&b->lock);
 	list_for_each_entry_safe(w, tmp, &b->waiters, link) {
 		if (!futex_key_equal(&w->key, key) || !(w->bitset & bitset))
 			continue;
@@ -189,9 +194,12 @@ static int requeue_locked(struct futex_bucket *b1, struct futex_bucket *b2,
 			  int nr_move)
 {
 	struct futex_waiter *w, *tmp;
-	LIST_HEAD(moved);
+	struct list_head moved;
 	int count = 0;
 
+	assert_spin_held(&b1->lock);
+	assert_spin_held(&b2->lock);
+	list_init(&moved);
 	list_for_each_entry_safe(w, tmp, &b1->waiters, link) {
 		if (count - nr_wake >= nr_move)
 			break;

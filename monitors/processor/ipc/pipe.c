@@ -18,6 +18,7 @@
 
 #include <arch/uaccess.h>
 #include <kernel/mutex.h>
+#include <kernel/panic.h>
 #include <kernel/time.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
@@ -293,6 +294,7 @@ static ssize_t append(struct pipe *p, struct uio *uio, bool packet)
 		page_put(p, page);
 		return -EFAULT;
 	}
+	ASSERT(p->head - p->tail < p->nr_slots);
 	*slot(p, p->head) = (struct pipe_slot){ .page = page, .len = n, .packet = packet };
 	__atomic_store_n(&p->head, p->head + 1, __ATOMIC_RELEASE);
 	return (ssize_t)n;
@@ -489,6 +491,7 @@ struct pipe *pipe_of(const struct file *f)
 
 static void open_end_locked(struct pipe *p, const struct file *f)
 {
+	assert_mutex_held(&p->lock);
 	if (file_readable(f)) {
 		__atomic_store_n(&p->readers, p->readers + 1, __ATOMIC_RELEASE);
 		__atomic_store_n(&p->r_opened, p->r_opened + 1, __ATOMIC_RELEASE);
@@ -599,6 +602,7 @@ static int resize_locked(struct pipe *p, uint32_t nr)
 	struct pipe_slot *slots;
 	int err;
 
+	assert_mutex_held(&p->lock);
 	if (nr < used)
 		return -EBUSY;
 	slots = kcalloc(nr, sizeof(*slots));

@@ -45,6 +45,7 @@ static struct pipe_user *find_locked(uint32_t uid)
 {
 	struct pipe_user *u;
 
+	assert_spin_held(&lock);
 	list_for_each_entry(u, &users, link) {
 		if (u->uid == uid)
 			return u;

@@ -18,6 +18,7 @@
 #include <abi/socket.h>
 #include <arch/uaccess.h>
 #include <kernel/mutex.h>
+#include <kernel/panic.h>
 #include <kernel/time.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
@@ -156,6 +157,7 @@ static void push(struct end *to, struct list_head *chunks)
 static void pop(struct end *e, struct chunk *c)
 {
 	list_del(&c->node);
+	ASSERT(e->queued >= cost(c));
 	__atomic_store_n(&e->queued, e->queued - cost(c), __ATOMIC_RELEASE);
 	chunk_free(c);
 }
@@ -401,8 +403,10 @@ ssize_t unix_recv(struct file *f, struct uio *uio, uint32_t *flags)
 
 /* --- state --------------------------------------------------------------------------- */
 
-static void shut_locked(struct end *e, uint32_t how)
+static void shut_locked(struct pair *p, struct end *e, uint32_t how)
 {
+	assert_mutex_held(&p->lock);
+	ASSERT(!(how & ~CLOSED_BOTH));
 	__atomic_store_n(&e->shut, e->shut | how, __ATOMIC_RELEASE);
 }
 
@@ -416,9 +420,9 @@ int unix_shutdown(struct file *f, unsigned int how)
 	if (how > SHUT_RDWR)
 		return -EINVAL;
 	mutex_lock(&p->lock);
-	shut_locked(own(f), mine);
+	shut_locked(p, own(f), mine);
 	if (p->type != SOCK_DGRAM)
-		shut_locked(other(f), theirs);
+		shut_locked(p, other(f), theirs);
 	mutex_unlock(&p->lock);
 	wake_end(own(f));
 	if (p->type != SOCK_DGRAM)
@@ -570,7 +574,7 @@ static void socket_release(struct file *f)
 	__atomic_store_n(&e->queued, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&e->open, false, __ATOMIC_RELEASE);
 	if (p->type != SOCK_DGRAM) {
-		shut_locked(o, CLOSED_BOTH);
+		shut_locked(p, o, CLOSED_BOTH);
 		if (unread)
 			o->error = ECONNRESET;
 	}

@@ -33,6 +33,7 @@ bool cpu_clock_read_locked(struct process *p, const struct clock_id *clock, uint
 	const bool one = clock_is_thread(clock);
 	const struct task *t;
 
+	assert_spin_held(&p->sig_lock);
 	*ns = one ? 0 : user_only ? p->sig.dead_user_ns : p->sig.dead_cpu_ns;
 	list_for_each_entry(t, &p->tasks, link) {
 		if (one && t->tid != clock->id)

@@ -87,6 +87,7 @@ static int check_limits_locked(struct vnode *v, const struct cred *c, uint64_t n
 {
 	const uint64_t free_of_it = CAP_BIT(CAP_SYS_RESOURCE) | CAP_BIT(CAP_SYS_ADMIN);
 
+	assert_spin_held(&v->lock);
 	if (v->nr_tasks >= max_tasks)
 		return -EAGAIN;
 	if (c->uid != 0 && !(c->effective & free_of_it) && user_tasks_locked(v, c->uid) >= nproc)
@@ -252,6 +253,7 @@ static void link_process_locked(struct process *p, struct task *t, struct task *
 	struct process *parent = (flags & CLONE_PARENT) ? maker->parent : maker;
 	struct vnode *v = p->vnode;
 
+	assert_spin_held(&v->lock);
 	p->pid = t->tid;
 	p->pid_entry = t->pid_entry;
 	p->pid_entry->process = p;
@@ -277,6 +279,7 @@ static int publish_locked(struct task *t, struct task *from, struct pid *pid, ui
 	struct vnode *v = p->vnode;
 	int err;
 
+	assert_spin_held(&v->lock);
 	if (signal_pending())
 		return -ERESTARTNOINTR;
 	err = check_limits_locked(v, t->cred, nproc);

@@ -17,6 +17,7 @@
 #include <cluster/cluster.h>
 #include <ctl/ctl.h>
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <mm/slab.h>
 #include <processor/ipc/futex.h>
 #include <processor/mm/aspace.h>
@@ -50,6 +51,7 @@ void usage_of_locked(struct process *p, struct usage *u)
 	const struct task *t;
 	struct usage one;
 
+	assert_spin_held(&p->vnode->lock);
 	*u = p->usage_dead;
 	spin_lock(&p->sig_lock);
 	list_for_each_entry(t, &p->tasks, link) {
@@ -78,6 +80,7 @@ uint64_t process_cpu_ns(struct process *p)
 
 void process_wake_parent_locked(struct process *p)
 {
+	assert_spin_held(&p->vnode->lock);
 	if (p->parent)
 		wake_all(&p->parent->child_event);
 }
@@ -113,6 +116,7 @@ static bool notify_end_locked(struct process *p)
 	struct linux_siginfo info = end_info(p);
 	bool unwanted = false;
 
+	assert_spin_held(&p->vnode->lock);
 	if (!p->parent)
 		return true; /* pid 1 */
 	if (p->exit_signal == SIGCHLD)
@@ -143,6 +147,8 @@ void process_reap_locked(struct process *p)
 	struct vnode *v = p->vnode;
 	struct pid *pid = p->pid_entry;
 
+	assert_spin_held(&v->lock);
+	ASSERT(p->state == PROCESS_ZOMBIE && list_empty(&p->children));
 	WRITE_ONCE(p->state, PROCESS_REAPED);
 	wake_all(&p->ended);
 	v->nr_zombies--;
@@ -161,6 +167,7 @@ void process_reap_locked(struct process *p)
 /* Who gets the children of @p: the nearest ancestor that wants them, or pid 1. */
 static struct process *reaper_of_locked(const struct process *p)
 {
+	assert_spin_held(&p->vnode->lock);
 	for (struct process *r = p->parent; r; r = r->parent) {
 		if (r->child_subreaper && r->state == PROCESS_ALIVE)
 			return r;
@@ -174,6 +181,7 @@ static void reparent_locked(struct process *p, struct list_head *gone)
 	struct process *reaper = reaper_of_locked(p);
 	struct process *c, *tmp;
 
+	assert_spin_held(&p->vnode->lock);
 	list_for_each_entry_safe(c, tmp, &p->children, sibling) {
 		list_del(&c->sibling);
 		process_set_parent_locked(c, reaper);
@@ -211,6 +219,7 @@ static void leave_tree(struct process *p)
 	spin_lock(&v->lock);
 	reparent_locked(p, &gone);
 	group_check_orphaned_locked(p, NULL);
+	ASSERT(p->state == PROCESS_ALIVE && p->exiting && !p->nr_tasks);
 	WRITE_ONCE(p->state, PROCESS_ZOMBIE);
 	wake_all(&p->ended);
 	v->nr_zombies++;
@@ -224,7 +233,7 @@ static void leave_tree(struct process *p)
 
 /* --- programs ---------------------------------------------------------------------------------- */
 
-static bool alone_locked(struct program *program)
+static bool is_alone(struct program *program)
 {
 	return READ_ONCE(program->nr_members) == 1;
 }
@@ -242,7 +251,7 @@ static void kill_program(struct process *leader)
 			process_kill(p, SIGKILL);
 	}
 	spin_unlock(&v->lock);
-	wait_event(&program->gone, alone_locked(program));
+	wait_event(&program->gone, is_alone(program));
 }
 
 static void program_leave(struct process *p)
@@ -250,6 +259,7 @@ static void program_leave(struct process *p)
 	struct program *program = p->program;
 
 	spin_lock(&p->vnode->lock);
+	ASSERT(program->nr_members > 0);
 	program->nr_members--;
 	wake_all(&program->gone);
 	spin_unlock(&p->vnode->lock);
@@ -343,6 +353,7 @@ static bool leave_process(struct task *t, uint32_t wait_status)
 	spin_lock(&p->sig_lock);
 	list_del(&t->link);
 	last = --p->nr_tasks == 0;
+	ASSERT(last == list_empty(&p->tasks));
 	/* How the last task ends is how the process ends, unless all are made to. */
 	if (last && !p->exiting) {
 		p->exiting = true;

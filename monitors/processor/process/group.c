@@ -19,6 +19,7 @@ static bool orphaned_locked(const struct pid *group, const struct process *ignor
 {
 	const struct process *p;
 
+	assert_spin_held(&root_vnode.lock);
 	list_for_each_entry(p, &group->group, group_link) {
 		if (p == ignored || p->state != PROCESS_ALIVE || !p->parent)
 			continue;
@@ -42,6 +43,7 @@ static bool has_stopped_locked(const struct pid *group)
 {
 	const struct process *p;
 
+	assert_spin_held(&root_vnode.lock);
 	list_for_each_entry(p, &group->group, group_link) {
 		if (READ_ONCE(p->sig.stop_done))
 			return true;
@@ -53,6 +55,7 @@ static void signal_members_locked(const struct pid *group, const struct linux_si
 {
 	struct process *p;
 
+	assert_spin_held(&root_vnode.lock);
 	list_for_each_entry(p, &group->group, group_link) {
 		if (p->state == PROCESS_ALIVE)
 			(void)signal_post(p, info);
@@ -65,6 +68,7 @@ void group_check_orphaned_locked(struct process *p, const struct process *parent
 	static const struct linux_siginfo cont = { .signo = SIGCONT, .code = SI_KERNEL };
 	const struct process *ignored = parent ? NULL : p;
 
+	assert_spin_held(&p->vnode->lock);
 	if (!parent)
 		parent = p->parent;
 	/* Only if that was the connection outside. */
@@ -99,6 +103,7 @@ static bool may_signal_locked(struct process *p, int signo)
 	struct process *me = process_current();
 	bool may;
 
+	assert_spin_held(&p->vnode->lock);
 	if (p == me || capable(CAP_KILL) || (signo == SIGCONT && p->session == me->session))
 		return true;
 	spin_lock(&p->sig_lock);
@@ -121,6 +126,7 @@ bool process_may_signal(struct process *p, int signo)
 /* A zombie is there, but takes no signal. */
 static int kill_locked(struct process *p, const struct linux_siginfo *info)
 {
+	assert_spin_held(&p->vnode->lock);
 	if (!may_signal_locked(p, info->signo))
 		return -EPERM;
 	return info->signo && p->state == PROCESS_ALIVE ? signal_post(p, info) : 0;
@@ -144,6 +150,7 @@ static int kill_group_locked(struct vnode *v, uint32_t pgid, const struct linux_
 	int ret = -ESRCH, err;
 	struct process *p;
 
+	assert_spin_held(&v->lock);
 	if (!group)
 		return -ESRCH;
 	list_for_each_entry(p, &group->group, group_link) {
@@ -162,6 +169,7 @@ static int kill_all_locked(struct vnode *v, const struct linux_siginfo *info)
 	int ret = 0, err;
 	struct process *p;
 
+	assert_spin_held(&v->lock);
 	list_for_each_entry(p, &v->processes, all_link) {
 		if (p == me)
 			continue;
@@ -210,6 +218,7 @@ int process_kill_call(int pid, const struct linux_siginfo *info)
 /* The process of @pid, 0 being the caller's. */
 static struct process *by_number_locked(struct vnode *v, uint32_t pid)
 {
+	assert_spin_held(&v->lock);
 	return pid ? process_find_locked(v, pid) : process_current();
 }
 
@@ -220,6 +229,7 @@ static int setpgid_locked(struct vnode *v, uint32_t pid, uint32_t pgid)
 	struct pid *group;
 	const struct process *first;
 
+	assert_spin_held(&v->lock);
 	if (!p) {
 		const struct pid *entry = pid_find_locked(v, pid);
 

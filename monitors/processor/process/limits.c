@@ -23,6 +23,7 @@
 
 static int rlimit_set_locked(struct process *p, unsigned int kind, const struct linux_rlimit *new)
 {
+	assert_mutex_held(&p->lock);
 	if (new->cur > new->max)
 		return -EINVAL;
 	if (kind == RLIMIT_NOFILE && new->max > NOFILE_MOST)

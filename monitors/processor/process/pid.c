@@ -93,6 +93,7 @@ GAUGE(pid_gauge, "process.pids", "numbers in use by tasks, processes, groups and
 
 struct pid *pid_find_locked(struct vnode *v, uint32_t nr)
 {
+	assert_spin_held(&v->lock);
 	return radix_lookup(&v->pids, nr);
 }
 
@@ -101,6 +102,7 @@ static int insert_locked(struct vnode *v, struct pid *pid, uint32_t wanted)
 	uint32_t nr = wanted ? wanted : v->last_pid;
 	int err = -EEXIST;
 
+	assert_spin_held(&v->lock);
 	if (wanted && (wanted < pid_low || wanted > pid_high))
 		return -EINVAL; /* another processor's */
 	/* There are far fewer tasks than numbers. */
@@ -137,6 +139,7 @@ struct pid *pid_alloc(struct vnode *v, uint32_t wanted)
 
 void pid_release_locked(struct vnode *v, struct pid *pid)
 {
+	assert_spin_held(&v->lock);
 	if (pid->task || pid->process || !list_empty(&pid->group) || !list_empty(&pid->session))
 		return;
 	(void)radix_remove(&v->pids, pid->nr);
@@ -147,6 +150,7 @@ void process_set_group_locked(struct process *p, struct pid *group)
 {
 	struct pid *old = p->group;
 
+	assert_spin_held(&p->vnode->lock);
 	p->group = group;
 	__atomic_store_n(&p->pgid, group ? group->nr : 0, __ATOMIC_RELAXED);
 	if (old)
@@ -161,6 +165,7 @@ void process_set_session_locked(struct process *p, struct pid *session)
 {
 	struct pid *old = p->session;
 
+	assert_spin_held(&p->vnode->lock);
 	p->session = session;
 	__atomic_store_n(&p->sid, session ? session->nr : 0, __ATOMIC_RELAXED);
 	if (old)
@@ -178,6 +183,7 @@ int user_charge_locked(struct vnode *v, uint32_t uid)
 	struct user *u = radix_lookup(&v->users, uid);
 	int err;
 
+	assert_spin_held(&v->lock);
 	if (!u) {
 		u = kzalloc(sizeof(*u));
 		err = u ? radix_insert(&v->users, uid, u) : -ENOMEM;
@@ -194,6 +200,7 @@ void user_uncharge_locked(struct vnode *v, uint32_t uid)
 {
 	struct user *u = radix_lookup(&v->users, uid);
 
+	assert_spin_held(&v->lock);
 	if (u && --u->nr_tasks == 0) {
 		(void)radix_remove(&v->users, uid);
 		kfree(u);
@@ -204,6 +211,7 @@ uint64_t user_tasks_locked(const struct vnode *v, uint32_t uid)
 {
 	const struct user *u = radix_lookup(&v->users, uid);
 
+	assert_spin_held(&v->lock);
 	return u ? u->nr_tasks : 0;
 }
 
@@ -213,6 +221,7 @@ struct process *process_find_locked(struct vnode *v, uint32_t pid)
 {
 	const struct pid *entry = pid_find_locked(v, pid);
 
+	assert_spin_held(&v->lock);
 	return entry ? entry->process : NULL;
 }
 

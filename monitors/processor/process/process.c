@@ -116,6 +116,7 @@ static void take_early_signals_locked(struct process *p, struct ctl_prog *prog)
 {
 	const uint64_t set = (uint64_t)(uintptr_t)ctl_prog_private(prog);
 
+	assert_spin_held(&p->vnode->lock);
 	for (int signo = 1; signo < NR_SIGNALS; signo++) {
 		if (set & SIGMASK(signo))
 			process_kill(p, signo);

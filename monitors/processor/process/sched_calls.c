@@ -51,6 +51,7 @@ static bool may_schedule_locked(const struct task *t)
 	const struct cred *c = cred_current();
 	const struct cred *to = t->process->cred;
 
+	assert_spin_held(&t->process->sig_lock);
 	return c->euid == to->euid || c->euid == to->uid || capable(CAP_SYS_NICE);
 }
 

@@ -59,6 +59,7 @@ static bool take_zombie_locked(struct wait *w, struct process *c)
 	const uint32_t st = c->wait_status;
 	struct process *me = process_current();
 
+	assert_spin_held(&c->vnode->lock);
 	if (c->state != PROCESS_ZOMBIE || !(w->options & WEXITED))
 		return false;
 	if (st & 0x7f)
@@ -78,6 +79,7 @@ static bool take_stop_locked(struct wait *w, struct process *c)
 	const bool keep = w->options & WNOWAIT;
 	int signo;
 
+	assert_spin_held(&c->vnode->lock);
 	if (c->state != PROCESS_ALIVE)
 		return false;
 	signo = (w->options & WUNTRACED) ? signal_take_stopped(c, keep) : 0;

@@ -10,6 +10,7 @@
 #define PR_FMT "signal: "
 
 #include <arch/trap.h>
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -84,6 +85,7 @@ int signal_take_locked(struct task *t, uint64_t set, struct linux_siginfo *info)
 	int signo = sigqueue_first(q, set);
 	struct ptimer *timer;
 
+	assert_spin_held(&t->process->sig_lock);
 	if (!signo) {
 		q = &t->process->sig.pending;
 		signo = sigqueue_first(q, set);
@@ -102,6 +104,7 @@ static bool take_for_delivery_locked(struct task *t, struct linux_siginfo *info,
 	struct sighand *sh = t->process->sig.sighand;
 	const int signo = signal_take_locked(t, signal_deliverable_locked(t), info);
 
+	assert_spin_held(&t->process->sig_lock);
 	if (!signo)
 		return false;
 	spin_lock(&sh->lock);
@@ -116,6 +119,7 @@ static bool take_for_delivery_locked(struct task *t, struct linux_siginfo *info,
 
 bool signal_stop_complete_locked(struct process *p)
 {
+	assert_spin_held(&p->sig_lock);
 	if (!p->sig.stop_signo || p->sig.stop_done || p->exiting || !p->nr_tasks ||
 	    p->sig.nr_stopped < p->nr_tasks)
 		return false;
@@ -152,6 +156,7 @@ static void stop_here(struct process *p, struct task *t)
 	if (p->sig.stop_signo && !t->sig.stopped && !task_ending_locked(t)) {
 		t->sig.stopped = true;
 		p->sig.nr_stopped++;
+		ASSERT(p->sig.nr_stopped <= p->nr_tasks);
 		if (signal_stop_complete_locked(p))
 			report = p->sig.stop_signo;
 	}

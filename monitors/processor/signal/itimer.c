@@ -126,6 +126,7 @@ void cpu_limit_expired_locked(struct ptimer *t, uint64_t now)
 	struct process *p = t->process;
 	struct linux_siginfo info = { .signo = SIGXCPU, .code = SI_KERNEL };
 
+	assert_spin_held(&p->sig_lock);
 	if (now >= limit_ns(READ_ONCE(p->rlimits[RLIMIT_CPU].max)))
 		info.signo = SIGKILL;
 	t->deadline = now + NS_PER_S;
@@ -146,6 +147,7 @@ int signal_cpu_limit_locked(struct process *p, uint64_t seconds)
 	struct process_timers *timers = timers_get_locked(p);
 	struct ptimer_value old;
 
+	assert_mutex_held(&p->lock);
 	if (!timers)
 		return p->sig.timers_over ? 0 : -ENOMEM;
 	if (!timers->cpu_limit && !v.value)

@@ -2,6 +2,7 @@
 /*
  * The signal state of tasks and processes: made, inherited, reset by exec, given back.
  */
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/frame.h>
@@ -131,6 +132,7 @@ void signal_task_added_locked(struct task *t)
 {
 	const struct process *p = t->process;
 
+	assert_spin_held(&p->sig_lock);
 	/* Its maker has looked, but exit_group or exec may have gone through the list since. */
 	if (task_ending_locked(t))
 		thread_notify(t->thread, THREAD_F_SIGNAL | THREAD_F_KILL);
@@ -146,6 +148,7 @@ void signal_task_exit(struct task *t)
 
 	spin_lock(&p->sig_lock);
 	sigqueue_drop(&t->sig.pending, UINT64_MAX);
+	ASSERT(!t->sig.stopped || p->sig.nr_stopped > 0);
 	if (t->sig.stopped)
 		p->sig.nr_stopped--;
 	t->sig.stopped = false;

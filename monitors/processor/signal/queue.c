@@ -44,6 +44,7 @@ GAUGE(entries_gauge, "signal.queued", "signals queued, and entries of timers", g
 
 static struct list_head *bucket_locked(uint32_t uid)
 {
+	assert_spin_held(&accounts.lock);
 	if (!accounts.ready) {
 		for (size_t i = 0; i < ACCOUNT_BUCKETS; i++)
 			list_init(&accounts.buckets[i]);
@@ -56,6 +57,7 @@ static struct sig_account *find_locked(uint32_t uid)
 {
 	struct sig_account *a;
 
+	assert_spin_held(&accounts.lock);
 	list_for_each_entry(a, bucket_locked(uid), link) {
 		if (a->uid == uid)
 			return a;

@@ -70,6 +70,7 @@ static bool ignored_locked(struct process *p, const struct task *t, int signo)
 {
 	const struct linux_sigaction act = sighand_action(p->sig.sighand, signo);
 
+	assert_spin_held(&p->sig_lock);
 	if (!t || ((t->sig.mask | t->sig.wait_set) & SIGMASK(signo)))
 		return false;
 	return signal_ignored_by(&act, signo);
@@ -87,6 +88,7 @@ uint64_t signal_deliverable_locked(const struct task *t)
 {
 	const uint64_t pending = t->sig.pending.set | t->process->sig.pending.set;
 
+	assert_spin_held(&t->process->sig_lock);
 	return pending & ~(t->sig.mask & ~SIGMASK_UNBLOCKABLE);
 }
 
@@ -109,6 +111,7 @@ void signal_drop_locked(struct process *p, uint64_t set)
 {
 	struct task *t;
 
+	assert_spin_held(&p->sig_lock);
 	sigqueue_drop(&p->sig.pending, set);
 	list_for_each_entry(t, &p->tasks, link)
 		sigqueue_drop(&t->sig.pending, set);
@@ -135,6 +138,7 @@ static void continue_locked(struct process *p)
 {
 	struct task *t;
 
+	assert_spin_held(&p->sig_lock);
 	p->sig.cont_seq++;
 	if (p->sig.stop_signo) {
 		p->sig.tell_parent = p->sig.stop_done ? CLD_CONTINUED : CLD_STOPPED;
@@ -155,6 +159,7 @@ static void continue_locked(struct process *p)
 /* Stop signals and SIGCONT take back what of the other kind is pending. */
 static void cancel_opposite_locked(struct process *p, int signo)
 {
+	assert_spin_held(&p->sig_lock);
 	if (SIGMASK(signo) & SIGMASK_STOP) {
 		signal_drop_locked(p, SIGMASK(SIGCONT));
 	} else if (signo == SIGCONT) {
@@ -169,6 +174,7 @@ static void end_locked(struct process *p, int signo)
 {
 	struct task *t;
 
+	assert_spin_held(&p->sig_lock);
 	p->exiting = true;
 	p->wait_status = (uint32_t)signo;
 	list_for_each_entry(t, &p->tasks, link)
@@ -187,6 +193,7 @@ static struct task *choose_locked(struct process *p, int signo)
 {
 	struct task *t;
 
+	assert_spin_held(&p->sig_lock);
 	list_for_each_entry(t, &p->tasks, link) {
 		if (wants(t, signo))
 			return t;
@@ -199,6 +206,7 @@ static void notify_locked(struct process *p, struct task *t, int signo)
 {
 	const struct linux_sigaction act = sighand_action(p->sig.sighand, signo);
 
+	assert_spin_held(&p->sig_lock);
 	wake_all(&p->sig.posted);
 	if (!t)
 		return;
@@ -217,6 +225,7 @@ static int post_locked(struct process *p, struct task *t, const struct linux_sig
 	struct sig_charge charge;
 	int err;
 
+	assert_spin_held(&p->sig_lock);
 	if (p->exiting)
 		return 0;
 	if (signo == SIGKILL) {
@@ -240,6 +249,7 @@ static int post_locked(struct process *p, struct task *t, const struct linux_sig
 
 int signal_post_locked(struct process *p, const struct linux_siginfo *info)
 {
+	assert_spin_held(&p->sig_lock);
 	return post_locked(p, NULL, info);
 }
 
@@ -267,6 +277,7 @@ static struct task *find_locked(struct process *p, uint32_t tid)
 {
 	struct task *t;
 
+	assert_spin_held(&p->sig_lock);
 	list_for_each_entry(t, &p->tasks, link) {
 		if (t->tid == tid)
 			return t;
@@ -293,6 +304,7 @@ void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *
 		tid ? find_locked(p, tid) : list_first_entry_or_null(&p->tasks, struct task, link);
 	const int signo = e->info.signo;
 
+	assert_spin_held(&p->sig_lock);
 	if (p->exiting || !t)
 		return;
 	if (signo == SIGKILL) {
@@ -362,6 +374,7 @@ void signal_retarget_locked(struct task *t, uint64_t set)
 	struct process *p = t->process;
 	struct task *other;
 
+	assert_spin_held(&p->sig_lock);
 	set &= p->sig.pending.set;
 	list_for_each_entry(other, &p->tasks, link) {
 		if (!set)
@@ -377,6 +390,7 @@ void signal_set_mask_locked(struct task *t, uint64_t mask)
 {
 	const uint64_t blocked = mask & ~t->sig.mask;
 
+	assert_spin_held(&t->process->sig_lock);
 	t->sig.mask = mask & ~SIGMASK_UNBLOCKABLE;
 	if (blocked)
 		signal_retarget_locked(t, blocked);

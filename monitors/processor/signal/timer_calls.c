@@ -60,6 +60,7 @@ static int next_id_locked(struct process_timers *timers)
 	const struct ptimer *t;
 	bool taken;
 
+	assert_mutex_held(&process_current()->lock);
 	do {
 		const int id = timers->next_id;
 
@@ -77,6 +78,7 @@ static struct ptimer *find_locked(struct process *p, int id)
 {
 	struct ptimer *t;
 
+	assert_mutex_held(&p->lock);
 	if (!p->sig.timers)
 		return NULL;
 	list_for_each_entry(t, &p->sig.timers->posix, link) {
@@ -100,6 +102,7 @@ static int create_locked(struct process *p, const struct linux_sigevent *ev,
 	struct sig_charge charge;
 	struct ptimer *t;
 
+	assert_mutex_held(&p->lock);
 	if (!timers)
 		return -EAGAIN;
 	proto.id = next_id_locked(timers);

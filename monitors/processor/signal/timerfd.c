@@ -39,6 +39,7 @@ static void expired(void *arg)
 
 static bool due_locked(const struct timerfd *t)
 {
+	assert_spin_held(&t->lock);
 	return t->armed && time_now_ns() >= t->deadline;
 }
 
@@ -158,6 +159,7 @@ static void get_locked(const struct timerfd *t, uint64_t *value, uint64_t *inter
 {
 	const uint64_t now = time_now_ns();
 
+	assert_spin_held(&t->lock);
 	*interval = t->interval;
 	*value = 0;
 	if (!t->armed)
@@ -173,6 +175,7 @@ static void set_locked(struct timerfd *t, uint64_t value, uint64_t interval, boo
 	const uint64_t now = time_now_ns();
 	uint64_t real;
 
+	assert_spin_held(&t->lock);
 	t->armed = value != 0;
 	t->interval = value ? interval : 0;
 	(void)timer_cancel_async(&t->timer);

@@ -57,6 +57,7 @@ static bool on_cpu_clock(const struct ptimer *t)
 /* Deadlines of the wall clock are kept as monotonic times. False: the thread whose clock it is has ended. */
 static bool base_now_locked(struct ptimer *t, uint64_t *now)
 {
+	assert_spin_held(&t->process->sig_lock);
 	if (on_cpu_clock(t))
 		return cpu_clock_read_locked(t->process, &t->clock, now);
 	*now = time_now_ns();
@@ -80,6 +81,7 @@ static uint64_t look_again_ns(struct ptimer *t, uint64_t now)
 /* Have the hardware come back for the deadline. */
 static void start_locked(struct ptimer *t, uint64_t now)
 {
+	assert_spin_held(&t->process->sig_lock);
 	if (!t->armed || t->notify == SIGEV_NONE)
 		return;
 	timer_set(&t->timer, on_cpu_clock(t) ? time_after_ns(look_again_ns(t, now)) : t->deadline);
@@ -99,6 +101,7 @@ void ptimer_dropped_locked(struct ptimer *t)
 {
 	uint64_t now;
 
+	assert_spin_held(&t->process->sig_lock);
 	if (!t->armed)
 		return;
 	if (!t->interval || !base_now_locked(t, &now)) {
@@ -115,6 +118,7 @@ void ptimer_taken_locked(struct ptimer *t, struct linux_siginfo *info)
 {
 	uint64_t now, n;
 
+	assert_spin_held(&t->process->sig_lock);
 	t->overrun = 0;
 	if (t->armed && t->interval && base_now_locked(t, &now)) {
 		n = forward(t, now);
@@ -132,6 +136,7 @@ static void expire_locked(struct ptimer *t, uint64_t now)
 	struct process *p = t->process;
 	const int signo = t->entry ? t->entry->info.signo : 0;
 
+	assert_spin_held(&p->sig_lock);
 	if (t->kind == PTIMER_CPU_LIMIT) {
 		cpu_limit_expired_locked(t, now);
 		start_locked(t, now);
@@ -175,6 +180,7 @@ static void interrupt(void *arg)
 /* After the end of @p somebody may still try to limit it: nothing is made that nobody would free. */
 struct process_timers *timers_get_locked(struct process *p)
 {
+	assert_mutex_held(&p->lock);
 	if (!p->sig.timers && !p->sig.timers_over) {
 		p->sig.timers = kzalloc(sizeof(*p->sig.timers));
 		if (p->sig.timers)
@@ -201,6 +207,7 @@ struct ptimer *ptimer_create(const struct ptimer *proto)
 
 static void disarm_locked(struct ptimer *t)
 {
+	assert_spin_held(&t->process->sig_lock);
 	t->armed = false;
 	t->interval = 0;
 	t->overrun = 0;
@@ -229,6 +236,7 @@ static void get_locked(struct ptimer *t, struct ptimer_value *v)
 {
 	uint64_t now;
 
+	assert_spin_held(&t->process->sig_lock);
 	*v = (struct ptimer_value){ .interval = t->interval };
 	if (!t->armed || !base_now_locked(t, &now))
 		return;

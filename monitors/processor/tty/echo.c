@@ -7,6 +7,8 @@
  */
 #include "echo_private.h"
 
+#include <kernel/panic.h>
+
 #define TAB_WIDTH  8u
 #define MAX_EXPAND TAB_WIDTH /* bytes that one byte can become */
 
@@ -17,6 +19,7 @@ static uint32_t room(const struct ldisc *ld)
 
 static void put(struct ldisc *ld, uint8_t c)
 {
+	ASSERT(ld->out_head - ld->out_tail < LDISC_OUT_SIZE);
 	ld->out[ld->out_head++ % LDISC_OUT_SIZE] = c;
 }
 
@@ -115,6 +118,7 @@ uint32_t ldisc_take_output(struct ldisc *ld, uint8_t *buf, uint32_t n)
 
 	if (ld->stopped && !ld->handed_over)
 		return 0;
+	ASSERT(ld->out_head - ld->out_tail <= LDISC_OUT_SIZE);
 	while (got < n && ld->out_tail != ld->out_head)
 		buf[got++] = ld->out[ld->out_tail++ % LDISC_OUT_SIZE];
 	return got;

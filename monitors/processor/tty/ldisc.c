@@ -7,6 +7,7 @@
  */
 #include "ldisc_private.h"
 
+#include <kernel/panic.h>
 #include <lib/string.h>
 
 #include "echo_private.h"
@@ -118,6 +119,8 @@ uint32_t ldisc_input_room(const struct ldisc *ld)
 
 static void append(struct ldisc *ld, uint8_t c, bool delimiter)
 {
+	ASSERT(ld->head - ld->tail < LDISC_IN_SIZE);
+	ASSERT(ld->head - ld->tail < LDISC_IN_SIZE);
 	set_delimiter(ld, ld->head, delimiter);
 	ld->in[ld->head++ % LDISC_IN_SIZE] = c;
 }
@@ -125,6 +128,8 @@ static void append(struct ldisc *ld, uint8_t c, bool delimiter)
 /* Where the last character of the line begins, all of its bytes; false: there is no whole one. */
 static bool last_char(const struct ldisc *ld, uint32_t *at, uint8_t *c)
 {
+	ASSERT(ld->canon - ld->tail <= ld->head - ld->tail);
+	ASSERT(ld->canon - ld->tail <= ld->head - ld->tail);
 	*at = ld->head;
 	while (*at != ld->canon) {
 		*c = ld->in[--*at % LDISC_IN_SIZE];
@@ -331,6 +336,7 @@ unsigned int ldisc_input(struct ldisc *ld, uint8_t c)
 	const uint32_t iflag = ld->t.iflag;
 	unsigned int events = 0, signal;
 
+	ASSERT(ld->head - ld->tail <= LDISC_IN_SIZE);
 	if (iflag & ISTRIP)
 		c &= 0x7f;
 	if ((iflag & IUCLC) && lflag(ld, IEXTEN) && c >= 'A' && c <= 'Z')
@@ -410,6 +416,8 @@ uint32_t ldisc_read(struct ldisc *ld, uint8_t *buf, uint32_t n, bool *eof)
 {
 	uint32_t got = 0;
 
+	ASSERT(ld->canon - ld->tail <= ld->head - ld->tail);
+	ASSERT(ld->canon - ld->tail <= ld->head - ld->tail);
 	*eof = false;
 	if (lflag(ld, ICANON))
 		return read_line(ld, buf, n, eof);

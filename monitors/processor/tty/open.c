@@ -31,6 +31,7 @@ struct reading {
 /* Bytes that end a read which is not canonical. */
 static uint32_t least_locked(const struct tty *tty, uint32_t want)
 {
+	assert_spin_held(&tty->lock);
 	return MIN((uint32_t)tty->ld.t.cc[VMIN], want);
 }
 

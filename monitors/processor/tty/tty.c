@@ -17,6 +17,7 @@
 
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
+#include <kernel/panic.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
@@ -65,6 +66,7 @@ void tty_put(struct tty *tty)
 {
 	if (!refcount_dec_and_test(&tty->refs))
 		return;
+	ASSERT(!tty->listed);
 	mutex_lock(&table_lock);
 	ida_free(&indices, (int)tty->index);
 	mutex_unlock(&table_lock);
@@ -113,6 +115,7 @@ static bool match_prog(const struct tty *tty, uint64_t key)
 void tty_list(struct tty *tty)
 {
 	mutex_lock(&table_lock);
+	ASSERT(!tty->listed);
 	list_add_tail(&tty->link, &table);
 	tty->listed = true;
 	nr_ttys++;
@@ -123,6 +126,7 @@ void tty_unlist(struct tty *tty)
 {
 	mutex_lock(&table_lock);
 	if (tty->listed) {
+		ASSERT(nr_ttys > 0);
 		list_del(&tty->link);
 		tty->listed = false;
 		nr_ttys--;
@@ -321,6 +325,7 @@ void tty_resize_prog(struct ctl_prog *prog, const struct ctl_winsize *ws)
 
 bool tty_input_may_go_on_locked(struct tty *tty)
 {
+	assert_spin_held(&tty->lock);
 	return tty->hung_up || ldisc_input_room(&tty->ld) > THROTTLE ||
 	       !ldisc_readable(&tty->ld, 1);
 }

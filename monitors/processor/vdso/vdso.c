@@ -15,6 +15,7 @@
 #include <arch/tsc.h>
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
@@ -69,6 +70,7 @@ static uint32_t find_flags(void)
 
 void vvar_write(struct vvar *v)
 {
+	ASSERT(!(v->seq & 1)); /* writers are serialised */
 	__atomic_store_n(&v->seq, v->seq + 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	v->flags = find_flags();
@@ -138,6 +140,7 @@ int vdso_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 
 	if (!as->vdso || addr < start || addr >= as->vdso + nr_text * PAGE_SIZE)
 		return -EFAULT;
+	ASSERT(start >= PM_USER_TOP && as->vdso + nr_text * PAGE_SIZE <= USER_TOP);
 	if ((access & FAULT_ACC_WRITE) || ((access & FAULT_ACC_EXEC) && addr < as->vdso))
 		return -EACCES;
 	spin_lock(&as->lock);
