@@ -151,4 +151,4 @@ static int crash_run(void)
 	}
 	return 0;
 }
-INITCALL(late, crash_run);
+INITCALL(program, crash_run);

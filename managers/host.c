@@ -373,4 +373,4 @@ static int host_init(void)
 	cluster_host_register(host_start);
 	return 0;
 }
-INITCALL(monitor, host_init); /* before the monitor, whose Makefile is read after this folder's */
+INITCALL(cluster, host_init);

@@ -55,16 +55,20 @@ SECTIONS
 		histograms_start = .;
 		KEEP(*(.histograms))
 		histograms_end = .;
-		initcalls_early_start = .;
+		initcalls_early = .;
 		KEEP(*(.initcall.early))
-		initcalls_start = .;
+		initcalls_core = .;
 		KEEP(*(.initcall.core))
+		initcalls_driver = .;
 		KEEP(*(.initcall.driver))
-		KEEP(*(.initcall.net))
+		initcalls_fs = .;
 		KEEP(*(.initcall.fs))
-		initcalls_monitor_start = .;
+		initcalls_cluster = .;
+		KEEP(*(.initcall.cluster))
+		initcalls_monitor = .;
 		KEEP(*(.initcall.monitor))
-		KEEP(*(.initcall.late))
+		initcalls_program = .;
+		KEEP(*(.initcall.program))
 		initcalls_end = .;
 		__ktest_start = .;
 		KEEP(*(.ktest))

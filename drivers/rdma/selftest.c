@@ -480,4 +480,4 @@ static int selftest_init(void)
 	thread_detach(t);
 	return 0;
 }
-INITCALL(late, selftest_init);
+INITCALL(program, selftest_init);

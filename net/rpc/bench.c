@@ -589,7 +589,7 @@ static int bench_init(void)
 	thread_detach(t);
 	return 0;
 }
-INITCALL(net, bench_init);
+INITCALL(cluster, bench_init);
 
 int rpc_bench_listen(void)
 {

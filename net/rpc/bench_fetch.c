@@ -311,4 +311,4 @@ static int bench_fetch_init(void)
 	thread_detach(t);
 	return 0;
 }
-INITCALL(net, bench_fetch_init);
+INITCALL(cluster, bench_fetch_init);

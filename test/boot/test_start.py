@@ -6,6 +6,7 @@ command line.
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -57,6 +58,26 @@ def test_boot_order_does_not_matter(disk, programs, seed):
         assert running.run(argv) == on_host(argv)
     finally:
         running.close()
+
+
+def test_init_calls_need_no_order_inside_a_level(disk, programs):
+    orders = set()
+    for seed in (1, 2, 3):
+        flags = ("--append", f"initcall.shuffle={seed}", "--append", "p0:loglevel=debug")
+        running = up(f"initcalls{seed}", *flags, disk=disk)
+        running.up()
+        try:
+            argv = [programs / "glibc-static/hello", str(seed)]
+            assert running.run(argv) == on_host(argv)
+            places = ["/dev/pts", "/dev/shm", "/proc/self", "/sys/devices"]
+            seen = running.run(["/usr/bin/busybox", "ls", "-d", *places])
+            assert seen.status == 0, seen.err
+            log = running.log("p0")
+            assert "initcall" in log and "failed" not in log
+            orders.add(tuple(re.findall(r"initcall (\w+)", log)))
+        finally:
+            running.close()
+    assert len(orders) > 1 and len({tuple(sorted(o)) for o in orders}) == 1
 
 
 def test_the_rendezvous_node_is_named_by_its_gid(disk, programs):

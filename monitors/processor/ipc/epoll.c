@@ -136,7 +136,7 @@ static int start_nested(void)
 	thread_detach(t);
 	return 0;
 }
-INITCALL(fs, start_nested); /* before the monitor takes programs */
+INITCALL(core, start_nested);
 
 /* Those who watch @ep are told, soon. Any context. */
 static void tell_outer(struct epoll *ep)

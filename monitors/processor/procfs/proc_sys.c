@@ -82,7 +82,7 @@ static int boot_id_init(void)
 	random_bytes(boot_id, sizeof(boot_id));
 	return 0;
 }
-INITCALL(fs, boot_id_init);
+INITCALL(core, boot_id_init);
 
 static SHOW(show_boot_id)
 {

@@ -222,4 +222,4 @@ static int proc_init(void)
 {
 	return fs_register(&procfs);
 }
-INITCALL(monitor, proc_init);
+INITCALL(fs, proc_init);

@@ -372,4 +372,4 @@ static int sys_init(void)
 {
 	return fs_register(&sysfs);
 }
-INITCALL(monitor, sys_init);
+INITCALL(fs, sys_init);

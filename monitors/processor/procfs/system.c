@@ -141,7 +141,7 @@ static int load_init(void)
 	thread_detach(t);
 	return 0;
 }
-INITCALL(monitor, load_init);
+INITCALL(core, load_init);
 
 uint64_t system_forks(void)
 {

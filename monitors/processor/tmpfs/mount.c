@@ -109,7 +109,7 @@ static int tmpfs_init(void)
 	set_limits(&memfd_fs);
 	return err ? err : tmpfs_setup(&memfd_fs);
 }
-INITCALL(monitor, tmpfs_init);
+INITCALL(fs, tmpfs_init);
 
 /* --- memfd --------------------------------------------------------------------------- */
 

@@ -199,4 +199,4 @@ static int pts_init(void)
 	tty_set_fs(pts_fs.dev);
 	return err;
 }
-INITCALL(monitor, pts_init); /* behind dev.c's, by the order in the Makefile */
+INITCALL(fs, pts_init);

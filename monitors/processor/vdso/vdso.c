@@ -118,7 +118,7 @@ static int vdso_init(void)
 		pr_info("the TSC of this CPU cannot be trusted: clocks are system calls\n");
 	return 0;
 }
-INITCALL(fs, vdso_init); /* before the monitor takes programs */
+INITCALL(core, vdso_init);
 
 /* --- in a space ---------------------------------------------------------------------- */
 

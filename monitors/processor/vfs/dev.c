@@ -220,4 +220,4 @@ static int dev_init(void)
 		inode_init(&devs[i].inode, &dev_fs, &dev_ops, devs[i].target ? S_IFLNK : S_IFCHR);
 	return fs_register(&dev_fs);
 }
-INITCALL(monitor, dev_init);
+INITCALL(fs, dev_init);

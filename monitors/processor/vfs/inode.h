@@ -51,7 +51,7 @@ struct fs_type {             /* one file system, mounted at one place of each vN
 };
 
 /*
- * From an INITCALL(monitor, ...), before any program starts.  File systems are mounted in the order of the lengths
+ * From an INITCALL(fs, ...), before any program starts.  File systems are mounted in the order of the lengths
  * of their mount points' paths, the root ("/") first; one whose mount point has no directory to be in is left out.
  * -ENOMEM.
  */

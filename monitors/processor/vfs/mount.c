@@ -38,10 +38,20 @@ struct registration {
 };
 
 static struct mutex setup_lock = MUTEX_INIT(setup_lock, "mounts", RANK_MONITOR);
-static struct registration
-	*types; /* setup_lock; shorter paths first, so what is mounted on comes first */
+/*
+ * setup_lock; shorter paths first, so what is mounted on comes first. Among paths of one length the
+ * order is that of the alphabet, so that it does not depend on which init call came first.
+ */
+static struct registration *types;
 static uint32_t next_dev = FIRST_DEV; /* setup_lock */
 static struct mounts *mounts;         /* set once under setup_lock */
+
+static bool comes_first(const char *a, const char *b)
+{
+	const size_t a_len = strlen(a), b_len = strlen(b);
+
+	return a_len != b_len ? a_len < b_len : strcmp(a, b) < 0;
+}
 
 int fs_register(struct fs_type *type)
 {
@@ -52,7 +62,7 @@ int fs_register(struct fs_type *type)
 	r->type = type;
 	mutex_lock(&setup_lock);
 	type->dev = next_dev++;
-	while (*at && strlen((*at)->type->at) <= strlen(type->at))
+	while (*at && comes_first((*at)->type->at, type->at))
 		at = &(*at)->next;
 	r->next = *at;
 	*at = r;

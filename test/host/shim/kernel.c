@@ -228,12 +228,12 @@ const char *boot_cmdline(void)
 
 /* --- init calls --- */
 
-extern const initcall_fn initcalls_early_start[];
+extern const initcall_fn initcalls_early[];
 extern const initcall_fn initcalls_end[];
 
 int shim_initcalls_run(void)
 {
-	for (const initcall_fn *fn = initcalls_early_start; fn < initcalls_end; fn++) {
+	for (const initcall_fn *fn = initcalls_early; fn < initcalls_end; fn++) {
 		const int err = (*fn)();
 
 		if (err)
