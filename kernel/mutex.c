@@ -106,11 +106,6 @@ void mutex_unlock(struct mutex *m) __no_lock_analysis("implements the lock")
 		unlock_slow(m);
 }
 
-bool mutex_is_locked(const struct mutex *m)
-{
-	return __atomic_load_n(&m->owner, __ATOMIC_RELAXED) != 0;
-}
-
 bool mutex_is_mine(const struct mutex *m)
 {
 	return (__atomic_load_n(&m->owner, __ATOMIC_RELAXED) & ~HAS_WAITERS) ==

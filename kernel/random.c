@@ -100,6 +100,7 @@ static void mix_locked(const uint32_t *words, size_t n) __must_hold(&random_lock
 {
 	uint32_t block[16];
 
+	assert_spin_held(&random_lock);
 	for (size_t i = 0; i < n; i++) {
 		key[i % KEY_WORDS] ^= words[i];
 		if (i % KEY_WORDS == KEY_WORDS - 1 || i + 1 == n) {
@@ -111,6 +112,7 @@ static void mix_locked(const uint32_t *words, size_t n) __must_hold(&random_lock
 
 static void seed_locked(void) __must_hold(&random_lock)
 {
+	assert_spin_held(&random_lock);
 	for (unsigned int i = 0; i < KEY_WORDS; i++) {
 		uint64_t v = 0;
 

@@ -30,6 +30,7 @@ void rwsem_init(struct rwsem *s, const char *name, enum lock_rank rank)
 static bool take_locked(struct rwsem *s, bool write, struct thread *t) __must_hold(&s->lock)
 {
 	assert_spin_held(&s->lock);
+	ASSERT(!s->writer || s->readers == 0);
 	if (s->writer || (write && s->readers))
 		return false;
 	if (write)

@@ -77,6 +77,9 @@ void resched_cpu(unsigned int cpu)
 
 void rq_enqueue(struct runqueue *rq, struct thread *t)
 {
+	assert_rq_held(rq);
+	ASSERT(t->queued != THREAD_QUEUED && t->state != THREAD_DEAD && !t->is_idle);
+	ASSERT(t->cpu == rq->cpu && may_run_on(t, rq->cpu));
 	list_add_tail(&t->run_link, &rq->queues[t->prio]);
 	rq->bitmap |= BIT(t->prio);
 	WRITE_ONCE(rq->nr_queued, rq->nr_queued + 1);
@@ -85,6 +88,8 @@ void rq_enqueue(struct runqueue *rq, struct thread *t)
 
 void rq_dequeue(struct runqueue *rq, struct thread *t)
 {
+	assert_rq_held(rq);
+	ASSERT(t->queued == THREAD_QUEUED && rq->nr_queued > 0);
 	list_del(&t->run_link);
 	if (list_empty(&rq->queues[t->prio]))
 		rq->bitmap &= ~BIT(t->prio);
@@ -99,14 +104,18 @@ static unsigned int best_queued(const struct runqueue *rq) __must_hold(&rq->lock
 
 static struct thread *pick_locked(struct runqueue *rq) __must_hold(&rq->lock)
 {
-	const unsigned int prio = best_queued(rq);
-	struct thread *t = cpu_online_count() > 1 ? rq_steal(rq, prio) : NULL;
+	unsigned int prio;
+	struct thread *t;
 
+	assert_rq_held(rq);
+	prio = best_queued(rq);
+	t = cpu_online_count() > 1 ? rq_steal(rq, prio) : NULL;
 	if (t)
 		return t;
 	if (!rq->bitmap)
 		return rq->idle;
 	t = list_first_entry(&rq->queues[prio], struct thread, run_link);
+	ASSERT(t->cpu == rq->cpu && t->prio == prio);
 	rq_dequeue(rq, t);
 	return t;
 }
@@ -153,6 +162,7 @@ static void finish_switch(void)
 
 	assert_rq_held(rq);
 	prev = rq->prev;
+	ASSERT(prev != rq->curr && rq->curr == thread_current());
 	dead = prev->state == THREAD_DEAD;
 	moves = rq->prev_moves;
 	rq->prev = NULL;
@@ -191,12 +201,13 @@ static void switch_threads(struct runqueue *rq, struct thread *prev, struct thre
 }
 
 /* Interrupts off, preempt count one. */
-static void schedule_locked(bool preempted)
+static void reschedule(bool preempted)
 {
 	struct runqueue *rq = this_cpu_ptr(&runqueue);
 	struct thread *prev = rq->curr;
 	struct thread *next;
 
+	ASSERT(!local_irqs_enabled() && prev == thread_current());
 	rq_lock(rq);
 	percpu_write(need_resched, 0);
 	if (!prev->is_idle && (preempted || prev->state == THREAD_RUNNABLE)) {
@@ -224,7 +235,7 @@ void schedule(void)
 	lock_debug_may_sleep("schedule");
 	preempt_disable();
 	flags = local_irq_save();
-	schedule_locked(false);
+	reschedule(false);
 	local_irq_restore(flags);
 	preempt_enable_no_resched();
 }
@@ -232,7 +243,7 @@ void schedule(void)
 void preempt_schedule_irq(void)
 {
 	preempt_disable();
-	schedule_locked(true);
+	reschedule(true);
 	preempt_enable_no_resched();
 }
 
@@ -349,8 +360,10 @@ uint64_t thread_cpu_ns(const struct thread *t)
 static void split_locked(const struct runqueue *rq, struct thread *t, bool in_system, uint64_t now)
 	__must_hold(&rq->lock)
 {
-	const uint64_t ns = cpu_ns_locked(rq, t, now) - t->user_ns - t->system_ns;
+	uint64_t ns;
 
+	assert_rq_held(rq);
+	ns = cpu_ns_locked(rq, t, now) - t->user_ns - t->system_ns;
 	t->in_system = in_system;
 	if (in_system) {
 		t->system_ns += ns;
@@ -391,7 +404,7 @@ void sched_exit(void)
 	preempt_disable();
 	local_irq_disable();
 	thread_current()->state = THREAD_DEAD;
-	schedule_locked(false);
+	reschedule(false);
 	panic("a dead thread runs");
 }
 

@@ -122,6 +122,7 @@ static struct runqueue *arrive(struct thread *t) __no_lock_analysis("returns a q
 static struct runqueue *move_to(struct runqueue *rq, struct thread *t, unsigned int cpu)
 	__releases(&rq->lock)
 {
+	ASSERT(t->queued != THREAD_QUEUED && rq->curr != t);
 	counter_inc(&count_migrations);
 	t->queued = THREAD_MOVING;
 	WRITE_ONCE(t->cpu, cpu);

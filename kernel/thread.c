@@ -166,6 +166,7 @@ void thread_dead(struct thread *t)
 	const unsigned long flags = spin_lock_irqsave(&all_lock);
 	const bool detached = t->detached;
 
+	ASSERT(t->state == THREAD_DEAD && t->queued == THREAD_UNQUEUED && !t->exited);
 	list_del(&t->all_link);
 	nr_threads--;
 	if (detached)

@@ -54,8 +54,10 @@ static struct timer *first_locked(const struct timer_base *b) __must_hold(&b->lo
 
 static void program_locked(struct timer_base *b) __must_hold(&b->lock)
 {
-	const struct timer *t = first_locked(b);
+	const struct timer *t;
 
+	assert_spin_held(&b->lock);
+	t = first_locked(b);
 	if (b->ready)
 		clockevent_set(
 			MIN(t ? t->deadline_ns : UINT64_MAX, MIN(b->slice_end_ns, b->tick_ns)));
@@ -63,12 +65,13 @@ static void program_locked(struct timer_base *b) __must_hold(&b->lock)
 
 static void insert_locked(struct timer_base *b, struct timer *t) __must_hold(&b->lock)
 {
-	struct rb_node **link = &b->tree.node;
+	struct rb_node **link;
 	struct rb_node *parent = NULL;
 	bool leftmost = true;
 
 	assert_spin_held(&b->lock);
 	ASSERT(!t->pending);
+	link = &b->tree.node;
 	while (*link) {
 		parent = *link;
 		if (t->deadline_ns < rb_entry(parent, struct timer, node)->deadline_ns) {

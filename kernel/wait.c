@@ -19,8 +19,10 @@ void waitqueue_init(struct waitqueue *wq)
 
 static bool wake_first_locked(struct waitqueue *wq) __must_hold(&wq->lock)
 {
-	struct waiter *w = list_first_entry_or_null(&wq->waiters, struct waiter, link);
+	struct waiter *w;
 
+	assert_spin_held(&wq->lock);
+	w = list_first_entry_or_null(&wq->waiters, struct waiter, link);
 	if (!w)
 		return false;
 	list_del(&w->link);
@@ -34,6 +36,7 @@ static void notify_watchers_locked(struct waitqueue *wq) __must_hold(&wq->lock)
 	struct watcher *w, *tmp;
 	bool taken = false;
 
+	assert_spin_held(&wq->lock);
 	list_for_each_entry_safe(w, tmp, &wq->watchers, link) {
 		if (w->exclusive && taken)
 			continue;

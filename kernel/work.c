@@ -58,6 +58,7 @@ static bool running_locked(const struct workqueue *wq, const struct work *w) __m
 {
 	const struct worker *k;
 
+	assert_spin_held(&wq->lock);
 	list_for_each_entry(k, &wq->workers, link) {
 		if (k->current == w)
 			return true;
@@ -70,7 +71,9 @@ static struct work *take_locked(struct workqueue *wq) __must_hold(&wq->lock)
 {
 	struct work *w;
 
+	assert_spin_held(&wq->lock);
 	list_for_each_entry(w, &wq->pending, link) {
+		ASSERT(w->state == WORK_PENDING && w->wq == wq);
 		if (running_locked(wq, w))
 			continue;
 		list_del(&w->link);
@@ -85,6 +88,8 @@ static int spawn_worker(struct workqueue *wq);
 /* Another worker would help, and may be made: reserve its place. */
 static bool want_worker_locked(struct workqueue *wq) __must_hold(&wq->lock)
 {
+	assert_spin_held(&wq->lock);
+	ASSERT(wq->nr_idle <= wq->nr_workers && wq->nr_workers <= wq->max);
 	if (wq->nr_idle || wq->nr_workers >= wq->max || wq->stopping)
 		return false;
 	wq->nr_workers++;

@@ -6,6 +6,7 @@
  */
 #include <lib/bitmap.h>
 
+#include <lib/assert.h>
 #include <lib/string.h>
 
 /* The bits of one word from @start (inclusive) to the word's end. */
@@ -23,6 +24,7 @@ static void change_range(uint64_t *map, size_t start, size_t len, bool value)
 {
 	const size_t end = start + len;
 
+	ASSERT(end >= start);
 	while (start < end) {
 		const size_t word = start / BITMAP_WORD_BITS;
 		const size_t next = MIN((word + 1) * BITMAP_WORD_BITS, end);

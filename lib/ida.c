@@ -8,6 +8,7 @@
 #include <lib/ida.h>
 
 #include <lib/alloc.h>
+#include <lib/assert.h>
 #include <lib/bitmap.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -32,6 +33,7 @@ static int grow(struct ida *ida, size_t id)
 	size_t words = ida->nr_words ? ida->nr_words : IDA_MIN_WORDS;
 	uint64_t *map;
 
+	ASSERT(ida->hint <= ida->nr_words);
 	if (need <= ida->nr_words)
 		return 0;
 	while (words < need)
@@ -64,6 +66,7 @@ int ida_alloc_range(struct ida *ida, int min, int max)
 	if (err)
 		return err;
 
+	ASSERT(!bitmap_test(ida->map, id));
 	bitmap_set(ida->map, id);
 	while (ida->hint < ida->nr_words && ida->map[ida->hint] == UINT64_MAX)
 		ida->hint++;

@@ -10,6 +10,7 @@
 #include <lib/radix.h>
 
 #include <lib/alloc.h>
+#include <lib/assert.h>
 #include <lib/errno.h>
 
 #define RADIX_BITS       6
@@ -35,12 +36,14 @@ static unsigned int slot_of(uint64_t index, unsigned int level)
 
 static void slot_set(struct radix_node *node, unsigned int slot, void *what)
 {
+	ASSERT(!(node->used & 1ull << slot));
 	node->slots[slot] = what;
 	node->used |= 1ull << slot;
 }
 
 static void slot_clear(struct radix_node *node, unsigned int slot)
 {
+	ASSERT(node->used & 1ull << slot);
 	node->slots[slot] = NULL;
 	node->used &= ~(1ull << slot);
 }
@@ -105,6 +108,7 @@ void *radix_replace(struct radix_tree *tree, uint64_t index, void *entry)
 /* Drop roots that lead only to slot 0, and an empty one. */
 static void shrink(struct radix_tree *tree)
 {
+	ASSERT((tree->height == 0) == (tree->root == NULL));
 	while (tree->height > 1 && tree->root->used == 1) {
 		struct radix_node *old = tree->root;
 
@@ -206,6 +210,7 @@ void *radix_remove(struct radix_tree *tree, uint64_t index)
 	if (!entry)
 		return NULL;
 	slot_clear(node, slot_of(index, 1));
+	ASSERT(tree->count > 0);
 	tree->count--;
 	prune(tree, path, 1, index);
 	return entry;

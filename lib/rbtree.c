@@ -8,6 +8,8 @@
  */
 #include <lib/rbtree.h>
 
+#include <lib/assert.h>
+
 #define RB_BLACK 1UL
 
 static bool is_black(const struct rb_node *node)
@@ -44,6 +46,7 @@ static void copy_color(struct rb_node *to, const struct rb_node *from)
 static void replace_child(struct rb_node *parent, struct rb_node *old, struct rb_node *node,
 			  struct rb_root *root)
 {
+	ASSERT(parent ? parent->left == old || parent->right == old : root->node == old);
 	if (!parent)
 		root->node = node;
 	else if (parent->left == old)
@@ -85,11 +88,13 @@ void rb_insert_color(struct rb_node *node, struct rb_root *root)
 {
 	struct rb_node *parent;
 
+	ASSERT(is_red(node) && !node->left && !node->right);
 	while (is_red(parent = rb_parent(node)) && parent) {
 		struct rb_node *grand = rb_parent(parent); /* exists: a red node is not the root */
 		const bool left = grand->left == parent;
 		struct rb_node *uncle = left ? grand->right : grand->left;
 
+		ASSERT(is_black(grand)); /* its child is red */
 		if (is_red(uncle)) {
 			set_black(parent);
 			set_black(uncle);
@@ -128,6 +133,7 @@ static void erase_color(struct rb_node *node, struct rb_node *parent, struct rb_
 		struct rb_node *sibling = left ? parent->right : parent->left;
 		struct rb_node *far;
 
+		ASSERT(parent->left == node || parent->right == node);
 		if (is_red(sibling)) {
 			set_black(sibling);
 			set_red(parent);

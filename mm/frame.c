@@ -75,6 +75,7 @@ static void list_insert(pfn_t pfn, unsigned int order) __must_hold(&pool_lock)
 {
 	struct frame *f = &frame_table[pfn];
 
+	ASSERT(f->state != FRAME_FREE && IS_ALIGNED(pfn, 1ull << order));
 	f->state = FRAME_FREE;
 	f->order = (uint8_t)order;
 	f->refs = 0;
@@ -87,6 +88,7 @@ static void list_remove(pfn_t pfn, unsigned int order) __must_hold(&pool_lock)
 {
 	struct frame *f = &frame_table[pfn];
 
+	ASSERT(f->state == FRAME_FREE && f->order == order && f->refs == 0);
 	list_del(&f->link);
 	f->state = FRAME_TAIL;
 	if (list_empty(&free_lists[order]))
@@ -150,6 +152,7 @@ static struct frame *take_block(unsigned int order) __must_hold(&pool_lock)
 		return NULL;
 	from = (unsigned int)__builtin_ctz(fitting);
 	f = list_first_entry(&free_lists[from], struct frame, link);
+	ASSERT(nr_free >= 1ull << from);
 	split(frame_to_pfn(f), from, order);
 	nr_free -= 1ull << order;
 	return f;

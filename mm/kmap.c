@@ -98,6 +98,7 @@ static void insert_area(struct area *a) __must_hold(&kmap_lock)
 
 	while (*link) {
 		parent = *link;
+		ASSERT(a->end <= area_of(parent)->start || a->start >= area_of(parent)->end);
 		link = a->start < area_of(parent)->start ? &parent->left : &parent->right;
 	}
 	rb_link_node(&a->node, parent, link);

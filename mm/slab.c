@@ -182,11 +182,14 @@ static void slab_release(struct slab *s)
 
 static void *take_locked(struct kmem_cache *c) __must_hold(&c->lock)
 {
-	struct slab *s = list_first_entry_or_null(&c->partial, struct slab, link);
+	struct slab *s;
 	void *obj;
 
+	assert_spin_held(&c->lock);
+	s = list_first_entry_or_null(&c->partial, struct slab, link);
 	if (!s)
 		return NULL;
+	ASSERT(s->cache == c && s->in_use < c->per_slab);
 	obj = s->free;
 	s->free = *(void **)obj;
 	if (s->in_use++ == 0)
@@ -243,6 +246,7 @@ void kmem_cache_free(struct kmem_cache *c, void *obj)
 	BUG_ON(f->tag != TAG_SLAB || s->cache != c);
 	debug_on_free(c, obj);
 	flags = spin_lock_irqsave(&c->lock);
+	ASSERT(s->in_use > 0 && c->in_use > 0 && (s->free || s->in_use == c->per_slab));
 	if (!s->free)
 		list_add(&s->link, &c->partial);
 	*(void **)obj = s->free;

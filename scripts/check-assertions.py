@@ -28,7 +28,7 @@ POINTER = r"\w+(?:->\w+|\.\w+)*(?: != NULL)?\)"
 ASSERTION = re.compile(rf"\b(?:(?:ASSERT|BUG_ON)\s*\(\s*(?!{POINTER})|assert_\w+\s*\()")
 HELD = re.compile(r"^\s*assert_\w*(?:held|locked)\w*\(", re.M)
 QUALIFIER = r"(?:(?:static|const|volatile|struct|enum|union|unsigned) )"
-DECLARATION = re.compile(rf"{QUALIFIER}*\w+\s*[\s*](?:const )?\w+\s*[=;,[]|$")
+DECLARATION = re.compile(rf"{QUALIFIER}*\w+\s*[\s*]+(?:const )?\w+\s*[=;,[]|$")
 
 
 def part_of(path):

@@ -82,6 +82,7 @@ static bool is_loaded(const struct fpu_state *f)
 /* The image of @f is to change, so the registers do not count as its values any more; preemption off. */
 static void disown(const struct fpu_state *f)
 {
+	ASSERT(!preemptible() || !local_irqs_enabled());
 	if (percpu_read(fpu_owner) != f)
 		return;
 	percpu_write(fpu_owner, NULL);
@@ -91,6 +92,7 @@ static void disown(const struct fpu_state *f)
 /* Bring the image up to date if the registers of this CPU hold it; preemption off. */
 static void sync_image(struct fpu_state *f)
 {
+	ASSERT(!preemptible() || !local_irqs_enabled());
 	if (is_loaded(f))
 		image_save(f);
 }

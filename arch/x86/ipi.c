@@ -108,6 +108,7 @@ void ipi_interrupt(void)
 {
 	struct call_box *box = this_cpu_ptr(&call_box);
 
+	ASSERT(!local_irqs_enabled());
 	__atomic_exchange_n(&box->sent, 0, __ATOMIC_SEQ_CST);
 	(void)serve(CALL_TLB);
 	(void)serve(CALL_FUNCTION);
@@ -154,6 +155,7 @@ static unsigned int post(enum call_kind kind, const struct cpu_mask *targets, vo
 /* Halt until the last target has run @c. Interrupts on, preemption off. */
 static void halt_until_done(struct call *c)
 {
+	ASSERT(local_irqs_enabled() && !preemptible());
 	__atomic_fetch_or(&c->remaining, CALL_SLEEPER, __ATOMIC_ACQ_REL);
 	for (;;) {
 		local_irq_disable();

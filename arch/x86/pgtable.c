@@ -69,6 +69,7 @@ static uint64_t *table_alloc(struct pgtable *pt)
 
 static void table_free(struct pgtable *pt, uint64_t *t)
 {
+	ASSERT(pt->nr_tables > 0);
 	pt->nr_tables--;
 	frame_free(virt_to_frame(t), 0);
 }
@@ -106,6 +107,7 @@ void pgtable_destroy(struct pgtable *pt)
 {
 	pgtable_drop(pt);
 	free_level(pt, pt->pml4, 4); /* the kernel's half is noted nowhere */
+	ASSERT(pt->nr_tables == 0);
 	kfree(pt);
 }
 
@@ -140,6 +142,7 @@ static uint64_t *near_pte(const struct pgtable *pt, vaddr_t vaddr)
 
 static void note_near(struct pgtable *pt, uint64_t *t, vaddr_t vaddr)
 {
+	ASSERT(IS_ALIGNED((uintptr_t)t, PAGE_SIZE));
 	pt->near = t;
 	pt->near_base = vaddr & ~(pt_level_size(2) - 1);
 }
@@ -148,6 +151,7 @@ static uint64_t *make_far_pte(struct pgtable *pt, vaddr_t vaddr)
 {
 	uint64_t *t = pt->pml4;
 
+	ASSERT(vaddr < USER_TOP);
 	for (unsigned int level = 4; level > 1; level--) {
 		uint64_t *e = &t[pt_index(vaddr, level)];
 

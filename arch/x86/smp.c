@@ -295,6 +295,7 @@ static void number_arrived(void)
 		leave_out(s);
 		if (state_of(s) != AP_ARRIVED)
 			continue;
+		ASSERT(cpu < MAX_CPUS && !percpu_offsets[cpu]);
 		percpu_offsets[cpu] = s->gs_base;
 		*per_cpu_ptr(&percpu_cpu_id, cpu) = cpu;
 		apic_set_id(cpu, s->apic_id);

@@ -46,6 +46,7 @@ static void load_bases(const struct user_context *u)
 
 void thread_switch_arch(struct thread *prev, struct thread *next)
 {
+	ASSERT(!local_irqs_enabled());
 	tss_set_kernel_stack(next->stack_top);
 	if (prev->user.fpu)
 		fpu_switch_out(prev->user.fpu);

@@ -58,6 +58,7 @@ void pgtable_activate(struct pgtable *pt)
 	const unsigned long flags = local_irq_save(); /* a shootdown may change it too */
 	struct pgtable *old = percpu_read(active_pgtable);
 
+	ASSERT(!old || cpu_mask_test(&old->active, cpu_id()));
 	if (old != pt) {
 		active_set(pt, cpu_id(), true); /* before loading: a flush must not miss this CPU */
 		percpu_write(active_pgtable, pt);
@@ -150,6 +151,7 @@ void tlb_flush_range(struct pgtable *pt, vaddr_t start, vaddr_t end)
 	vaddr_t pages[TLB_BATCH_MAX];
 	unsigned int nr = 0;
 
+	ASSERT(start <= end && end <= USER_TOP);
 	if ((end - start) >> PAGE_SHIFT >= TLB_BATCH_MAX) {
 		tlb_flush_all(pt);
 		return;
@@ -162,6 +164,7 @@ void tlb_flush_range(struct pgtable *pt, vaddr_t start, vaddr_t end)
 
 void tlb_batch_flush(struct tlb_batch *b)
 {
+	ASSERT(b->nr <= TLB_BATCH_MAX);
 	if (b->full)
 		tlb_flush_all(b->pt);
 	else if (b->nr)

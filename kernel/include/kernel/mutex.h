@@ -39,6 +39,5 @@ static inline void assert_mutex_held(const struct mutex *m) __asserts_held(m)
 {
 	lock_debug_assert_held(m, m->name, 0);
 }
-bool mutex_is_locked(const struct mutex *m);
 /* Does the current thread hold it? */
 bool mutex_is_mine(const struct mutex *m);

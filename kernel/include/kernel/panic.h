@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <lib/assert.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
 
@@ -15,7 +16,6 @@ void panic(const char *fmt, ...) __printf(1, 2) __attribute__((noreturn, cold));
 void panic_regs(struct pt_regs *regs, const char *fmt, ...) __printf(2, 3)
 	__attribute__((noreturn, cold));
 void warn_at(const char *file, int line, const char *cond) __attribute__((cold));
-void bug_at(const char *file, int line, const char *cond) __attribute__((noreturn, cold));
 /* Log a symbolised backtrace of the caller. */
 void backtrace_print(void);
 /* The same of a stopped CPU: where it was, and its frame pointer. */
@@ -36,14 +36,3 @@ void backtrace_print_from(uint64_t rip, uint64_t rbp);
 			warn_at(__FILE__, __LINE__, #cond); \
 		unlikely(_wc);                              \
 	})
-
-/* Debug builds only: never the only check of an input. */
-#ifdef CONFIG_DEBUG
-# define ASSERT(cond)                                       \
-	 do {                                               \
-		 if (unlikely(!(cond)))                     \
-			 bug_at(__FILE__, __LINE__, #cond); \
-	 } while (0)
-#else
-# define ASSERT(cond) ((void)sizeof(!(cond)))
-#endif

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <lib/assert.h>
 #include <lib/types.h>
 
 typedef struct {
@@ -123,6 +124,7 @@ static inline void refcount_inc(refcount_t *r)
 {
 	const int old = __atomic_fetch_add(&r->v, 1, __ATOMIC_RELAXED);
 
+	ASSERT(old != 0); /* the object may be freed already */
 	if (unlikely(old <= 0 || old == INT32_MAX))
 		refcount_set(r, REFCOUNT_SATURATED);
 }
@@ -149,6 +151,7 @@ static inline bool __must_check refcount_dec_and_test(refcount_t *r)
 {
 	const int old = __atomic_fetch_sub(&r->v, 1, __ATOMIC_RELEASE);
 
+	ASSERT(old != 0);
 	if (old == 1) {
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		return true;

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <lib/assert.h>
 #include <lib/types.h>
 
 struct list_head {
@@ -26,6 +27,7 @@ static inline void list_init(struct list_head *head)
 static inline void list_insert_between(struct list_head *node, struct list_head *prev,
 				       struct list_head *next)
 {
+	ASSERT(prev->next == next && next->prev == prev);
 	next->prev = node;
 	node->next = next;
 	node->prev = prev;
@@ -47,6 +49,7 @@ static inline void list_add_tail(struct list_head *node, struct list_head *head)
 /* Remove; the node is left as an empty list, so removing it again does no harm. */
 static inline void list_del(struct list_head *node)
 {
+	ASSERT(node->prev->next == node && node->next->prev == node);
 	node->prev->next = node->next;
 	node->next->prev = node->prev;
 	list_init(node);
@@ -138,6 +141,7 @@ static inline bool hlist_empty(const struct hlist_head *head)
 
 static inline void hlist_add_head(struct hlist_node *node, struct hlist_head *head)
 {
+	ASSERT(!head->first || head->first->link == &head->first);
 	node->next = head->first;
 	node->link = &head->first;
 	if (head->first)
@@ -154,6 +158,7 @@ static inline void hlist_del(struct hlist_node *node)
 {
 	if (hlist_unhashed(node))
 		return;
+	ASSERT(*node->link == node);
 	*node->link = node->next;
 	if (node->next)
 		node->next->link = node->link;

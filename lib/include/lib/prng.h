@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <lib/assert.h>
 #include <lib/types.h>
 
 struct prng {
@@ -27,5 +28,6 @@ static inline uint64_t prng_next(struct prng *p)
 /* A value below @bound, which is not 0. The bias is below bound / 2^64. */
 static inline uint64_t prng_below(struct prng *p, uint64_t bound)
 {
+	ASSERT(bound != 0);
 	return (uint64_t)(((unsigned __int128)prng_next(p) * bound) >> 64);
 }

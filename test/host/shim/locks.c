@@ -171,11 +171,6 @@ void mutex_unlock(struct mutex *m)
 	pthread_mutex_unlock(&m->mutex);
 }
 
-bool mutex_is_locked(const struct mutex *m)
-{
-	return __atomic_load_n(&m->owner, __ATOMIC_RELAXED) != NULL;
-}
-
 bool mutex_is_mine(const struct mutex *m)
 {
 	return __atomic_load_n(&m->owner, __ATOMIC_RELAXED) == thread_current();
