@@ -9,14 +9,11 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
+#include "codec.h"
+#include "parts.h"
+
 #define VREGION_SHIFT_MIN 21
 #define VREGION_SHIFT_MAX 46
-
-static bool range_is_valid(uint64_t addr, uint64_t len)
-{
-	return !(addr & PAGE_MASK_LOW) && !(len & PAGE_MASK_LOW) && len && len <= PM_USER_TOP &&
-	       addr <= PM_USER_TOP - len;
-}
 
 static bool shift_is_valid(uint32_t shift)
 {
@@ -25,35 +22,19 @@ static bool shift_is_valid(uint32_t shift)
 
 /* --- MM_MAP ---------------------------------------------------------------------------- */
 
-ssize_t mm_map_req_encode(const struct mm_map_req *req, void *buf, size_t cap)
+#define MM_MAP_VREGION(F) F(u64, index), F(u64, version)
+
+CODEC_FIELDS(mm_map_vregion, MM_MAP_VREGION, codec_any)
+CODEC_PART(static, mm_map_vregion)
+CODEC_ELEMENTS(static, mm_map_vregion)
+
+#define MM_MAP_REQ(F)                                                                      \
+	F(id64, aspace), F(vma, vma), F(u64, charge), F(u32, phase), F(u32, want_credits), \
+		F(id32, nr_vregions), F(u32, vregion_shift)
+
+static bool map_req_is_valid(const struct mm_map_req *r)
 {
-	struct mm_map_req_wire w;
-	uint8_t *pos = buf;
-	size_t len;
-
-	if (req->nr_vregions > MM_MAP_MAX_VREGIONS)
-		return -EMSGSIZE;
-	len = sizeof(w) + req->nr_vregions * sizeof(struct mm_map_vregion_wire);
-	if (cap < len)
-		return -EMSGSIZE;
-	w.aspace = cpu_to_le64(req->aspace);
-	pm_vma_encode(&req->vma, &w.vma);
-	w.charge = cpu_to_le64(req->charge);
-	w.phase = cpu_to_le32(req->phase);
-	w.want_credits = cpu_to_le32(req->want_credits);
-	w.nr_vregions = cpu_to_le32(req->nr_vregions);
-	w.vregion_shift = cpu_to_le32(req->vregion_shift);
-	memcpy(pos, &w, sizeof(w));
-	pos += sizeof(w);
-	for (uint32_t i = 0; i < req->nr_vregions; i++) {
-		struct mm_map_vregion_wire vr;
-
-		vr.index = cpu_to_le64(req->vregions[i].index);
-		vr.version = cpu_to_le64(req->vregions[i].version);
-		memcpy(pos, &vr, sizeof(vr));
-		pos += sizeof(vr);
-	}
-	return (ssize_t)len;
+	return r->phase <= MM_ABORT && shift_is_valid(r->vregion_shift);
 }
 
 /* Each index lies in the vma's range and above the one before it. */
@@ -67,129 +48,31 @@ static bool map_index_is_valid(const struct mm_map_req *r, uint32_t i)
 	return !i || index > r->vregions[i - 1].index;
 }
 
-/* The result is large, so it is decoded in place: after a failure @out holds nothing of use. */
-int mm_map_req_decode(const void *buf, size_t len, struct mm_map_req *out)
-{
-	const uint8_t *pos = buf;
-	struct mm_map_req_wire w;
+CODEC_LIST(mm_map_req, MM_MAP_REQ, map_req_is_valid, mm_map_vregion, vregions, MM_MAP_MAX_VREGIONS,
+	   map_index_is_valid)
 
-	if (len < sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, pos, sizeof(w));
-	pos += sizeof(w);
-	out->aspace = le64_to_cpu(w.aspace);
-	out->charge = le64_to_cpu(w.charge);
-	out->phase = le32_to_cpu(w.phase);
-	out->want_credits = le32_to_cpu(w.want_credits);
-	out->nr_vregions = le32_to_cpu(w.nr_vregions);
-	out->vregion_shift = le32_to_cpu(w.vregion_shift);
-	if (!out->aspace || pm_vma_decode(&w.vma, &out->vma) || out->phase > MM_ABORT)
-		return -EPROTO;
-	if (!out->nr_vregions || out->nr_vregions > MM_MAP_MAX_VREGIONS ||
-	    !shift_is_valid(out->vregion_shift))
-		return -EPROTO;
-	if (len != sizeof(w) + out->nr_vregions * sizeof(struct mm_map_vregion_wire))
-		return -EMSGSIZE;
-	for (uint32_t i = 0; i < out->nr_vregions; i++) {
-		struct mm_map_vregion_wire vr;
+#define MM_RANGE_REP(F) F(u64, charge), F(u64, pages), F(grant, grant)
 
-		memcpy(&vr, pos, sizeof(vr));
-		pos += sizeof(vr);
-		out->vregions[i].index = le64_to_cpu(vr.index);
-		out->vregions[i].version = le64_to_cpu(vr.version);
-		if (!map_index_is_valid(out, i))
-			return -EPROTO;
-	}
-	return 0;
-}
-
-void mm_range_rep_encode(const struct mm_range_rep *rep, struct mm_range_rep_wire *w)
-{
-	w->charge = cpu_to_le64(rep->charge);
-	w->pages = cpu_to_le64(rep->pages);
-	pm_grant_encode(&rep->grant, &w->grant);
-}
-
-int mm_range_rep_decode(const void *buf, size_t len, struct mm_range_rep *out)
-{
-	struct mm_range_rep_wire w;
-	struct mm_range_rep r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.charge = le64_to_cpu(w.charge);
-	r.pages = le64_to_cpu(w.pages);
-	if (pm_grant_decode(&w.grant, &r.grant))
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
+CODEC_FIXED(mm_range_rep, MM_RANGE_REP, codec_any)
 
 /* --- MM_UNMAP, MM_PROTECT -------------------------------------------------------------- */
 
-void mm_range_req_encode(const struct mm_range_req *req, struct mm_range_req_wire *w)
+#define MM_RANGE_REQ(F) \
+	F(id64, aspace), F(u64, addr), F(u64, len), F(u64, charge), F(u32, prot), F(u32, phase)
+
+static bool range_req_is_valid(const struct mm_range_req *r)
 {
-	w->aspace = cpu_to_le64(req->aspace);
-	w->addr = cpu_to_le64(req->addr);
-	w->len = cpu_to_le64(req->len);
-	w->charge = cpu_to_le64(req->charge);
-	w->prot = cpu_to_le32(req->prot);
-	w->phase = cpu_to_le32(req->phase);
+	return range_is_valid(r->addr, r->len) && !(r->prot & ~(uint32_t)PM_PROT_ALL) &&
+	       r->phase <= MM_ABORT;
 }
 
-int mm_range_req_decode(const void *buf, size_t len, struct mm_range_req *out)
-{
-	struct mm_range_req_wire w;
-	struct mm_range_req r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.aspace = le64_to_cpu(w.aspace);
-	r.addr = le64_to_cpu(w.addr);
-	r.len = le64_to_cpu(w.len);
-	r.charge = le64_to_cpu(w.charge);
-	r.prot = le32_to_cpu(w.prot);
-	r.phase = le32_to_cpu(w.phase);
-	if (!r.aspace || !range_is_valid(r.addr, r.len))
-		return -EPROTO;
-	if ((r.prot & ~(uint32_t)PM_PROT_ALL) || r.phase > MM_ABORT)
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
+CODEC_FIXED(mm_range_req, MM_RANGE_REQ, range_req_is_valid)
 
 /* --- MM_MOVE, MM_PAGES ----------------------------------------------------------------- */
 
-ssize_t mm_move_req_encode(const struct mm_move_req *req, void *buf, size_t cap)
-{
-	struct mm_move_req_wire w;
-	uint8_t *pos = buf;
-	size_t len;
-
-	if (req->nr_vregions > MM_MAP_MAX_VREGIONS)
-		return -EMSGSIZE;
-	len = sizeof(w) + req->nr_vregions * sizeof(struct pm_vregion_wire);
-	if (cap < len)
-		return -EMSGSIZE;
-	w.aspace = cpu_to_le64(req->aspace);
-	w.old_addr = cpu_to_le64(req->old_addr);
-	w.new_addr = cpu_to_le64(req->new_addr);
-	w.len = cpu_to_le64(req->len);
-	w.nr_vregions = cpu_to_le32(req->nr_vregions);
-	w.vregion_shift = cpu_to_le32(req->vregion_shift);
-	memcpy(pos, &w, sizeof(w));
-	pos += sizeof(w);
-	for (uint32_t i = 0; i < req->nr_vregions; i++) {
-		struct pm_vregion_wire vr;
-
-		pm_vregion_encode(&req->vregions[i], &vr);
-		memcpy(pos, &vr, sizeof(vr));
-		pos += sizeof(vr);
-	}
-	return (ssize_t)len;
-}
+#define MM_MOVE_REQ(F)                                                                         \
+	F(id64, aspace), F(u64, old_addr), F(u64, new_addr), F(u64, len), F(u32, nr_vregions), \
+		F(u32, vregion_shift)
 
 /* The entries are exactly those of the new range, each with an owner. */
 static bool move_entry_is_valid(const struct mm_move_req *r, uint32_t i)
@@ -200,7 +83,7 @@ static bool move_entry_is_valid(const struct mm_move_req *r, uint32_t i)
 
 static bool move_is_valid(const struct mm_move_req *r)
 {
-	if (!r->aspace || !shift_is_valid(r->vregion_shift))
+	if (!shift_is_valid(r->vregion_shift))
 		return false;
 	if (!range_is_valid(r->old_addr, r->len) || !range_is_valid(r->new_addr, r->len))
 		return false;
@@ -210,152 +93,46 @@ static bool move_is_valid(const struct mm_move_req *r)
 					 (r->new_addr >> r->vregion_shift) + 1;
 }
 
-/* The result is large, so it is decoded in place: after a failure @out holds nothing of use. */
-int mm_move_req_decode(const void *buf, size_t len, struct mm_move_req *out)
+CODEC_LIST(mm_move_req, MM_MOVE_REQ, move_is_valid, pm_vregion, vregions, MM_MAP_MAX_VREGIONS,
+	   move_entry_is_valid)
+
+/* Unlike PM_WRITEBACK's, a page here may have no sequence number. */
+#define MM_PAGE(F) F(u64, vaddr), F(u64, seq)
+
+static bool moved_page_is_valid(const struct pm_writeback_page *page)
 {
-	struct mm_move_req_wire w;
-	const uint8_t *pos = buf;
-
-	if (len < sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, pos, sizeof(w));
-	pos += sizeof(w);
-	out->aspace = le64_to_cpu(w.aspace);
-	out->old_addr = le64_to_cpu(w.old_addr);
-	out->new_addr = le64_to_cpu(w.new_addr);
-	out->len = le64_to_cpu(w.len);
-	out->nr_vregions = le32_to_cpu(w.nr_vregions);
-	out->vregion_shift = le32_to_cpu(w.vregion_shift);
-	if (!move_is_valid(out))
-		return -EPROTO;
-	if (len != sizeof(w) + out->nr_vregions * sizeof(struct pm_vregion_wire))
-		return -EMSGSIZE;
-	for (uint32_t i = 0; i < out->nr_vregions; i++) {
-		struct pm_vregion_wire vr;
-
-		memcpy(&vr, pos, sizeof(vr));
-		pos += sizeof(vr);
-		if (pm_vregion_decode(&vr, &out->vregions[i]) || !move_entry_is_valid(out, i))
-			return -EPROTO;
-	}
-	return 0;
+	return page_is_valid(page->vaddr);
 }
 
-ssize_t mm_pages_req_encode(const struct mm_pages_req *req, void *buf, size_t cap)
-{
-	struct mm_pages_req_wire w;
-	uint8_t *pos = buf;
-	size_t len;
+CODEC_FIELDS(pm_writeback_page, MM_PAGE, moved_page_is_valid)
+CODEC_PART(static, pm_writeback_page)
+CODEC_ELEMENTS(static, pm_writeback_page)
 
-	if (req->nr_pages > MM_PAGES_MAX)
-		return -EMSGSIZE;
-	len = sizeof(w) + req->nr_pages * sizeof(struct pm_writeback_page_wire);
-	if (cap < len)
-		return -EMSGSIZE;
-	w.aspace = cpu_to_le64(req->aspace);
-	w.nr_pages = cpu_to_le32(req->nr_pages);
-	w.reserved = cpu_to_le32(0);
-	memcpy(pos, &w, sizeof(w));
-	pos += sizeof(w);
-	for (uint32_t i = 0; i < req->nr_pages; i++) {
-		struct pm_writeback_page_wire page;
+#define MM_PAGES_REQ(F) F(id64, aspace), F(id32, nr_pages), F(zero32, reserved)
 
-		page.vaddr = cpu_to_le64(req->pages[i].vaddr);
-		page.seq = cpu_to_le64(req->pages[i].seq);
-		memcpy(pos, &page, sizeof(page));
-		pos += sizeof(page);
-	}
-	return (ssize_t)len;
-}
-
-int mm_pages_req_decode(const void *buf, size_t len, struct mm_pages_req *out)
-{
-	struct mm_pages_req_wire w;
-	struct mm_pages_req r = { 0 };
-	const uint8_t *pos = buf;
-
-	if (len < sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, pos, sizeof(w));
-	pos += sizeof(w);
-	r.aspace = le64_to_cpu(w.aspace);
-	r.nr_pages = le32_to_cpu(w.nr_pages);
-	if (!r.aspace || !r.nr_pages || r.nr_pages > MM_PAGES_MAX || le32_to_cpu(w.reserved))
-		return -EPROTO;
-	if (len != sizeof(w) + r.nr_pages * sizeof(struct pm_writeback_page_wire))
-		return -EMSGSIZE;
-	for (uint32_t i = 0; i < r.nr_pages; i++) {
-		struct pm_writeback_page_wire page;
-
-		memcpy(&page, pos, sizeof(page));
-		pos += sizeof(page);
-		r.pages[i].vaddr = le64_to_cpu(page.vaddr);
-		r.pages[i].seq = le64_to_cpu(page.seq);
-		if (!range_is_valid(r.pages[i].vaddr, PAGE_SIZE))
-			return -EPROTO;
-	}
-	*out = r;
-	return 0;
-}
+CODEC_LIST(mm_pages_req, MM_PAGES_REQ, codec_any, pm_writeback_page, pages, MM_PAGES_MAX,
+	   codec_any_item)
 
 /* --- MM_VREGION_MOVE, MM_VREGION_TAKE -------------------------------------------------- */
 
-void mm_vregion_move_req_encode(const struct mm_vregion_move_req *req,
-				struct mm_vregion_move_req_wire *w)
+#define MM_VREGION_MOVE_REQ(F) F(id64, aspace), F(vregion, vregion)
+
+static bool vregion_move_req_is_valid(const struct mm_vregion_move_req *r)
 {
-	w->aspace = cpu_to_le64(req->aspace);
-	pm_vregion_encode(&req->vregion, &w->vregion);
+	return r->vregion.owner != 0;
 }
 
-int mm_vregion_move_req_decode(const void *buf, size_t len, struct mm_vregion_move_req *out)
-{
-	struct mm_vregion_move_req_wire w;
-	struct mm_vregion_move_req r;
+CODEC_FIXED(mm_vregion_move_req, MM_VREGION_MOVE_REQ, vregion_move_req_is_valid)
 
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.aspace = le64_to_cpu(w.aspace);
-	if (!r.aspace || pm_vregion_decode(&w.vregion, &r.vregion) || !r.vregion.owner)
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
-
-ssize_t mm_vregion_take_req_encode(const struct mm_vregion_take_req *req, void *buf, size_t cap)
-{
-	struct mm_vregion_take_req_wire w;
-	uint8_t *pos = buf;
-	size_t len;
-
-	if (req->nr_vmas > MM_TAKE_MAX_VMAS)
-		return -EMSGSIZE;
-	len = sizeof(w) + req->nr_vmas * sizeof(struct pm_vma_wire);
-	if (cap < len)
-		return -EMSGSIZE;
-	w.aspace = cpu_to_le64(req->aspace);
-	pm_vregion_encode(&req->vregion, &w.vregion);
-	w.stage = cpu_to_le32(req->stage);
-	w.nr_vmas = cpu_to_le32(req->nr_vmas);
-	w.vregion_shift = cpu_to_le32(req->vregion_shift);
-	w.home = cpu_to_le32(req->home);
-	memcpy(pos, &w, sizeof(w));
-	pos += sizeof(w);
-	for (uint32_t i = 0; i < req->nr_vmas; i++) {
-		struct pm_vma_wire vma;
-
-		pm_vma_encode(&req->vmas[i], &vma);
-		memcpy(pos, &vma, sizeof(vma));
-		pos += sizeof(vma);
-	}
-	return (ssize_t)len;
-}
+#define MM_VREGION_TAKE_REQ(F)                                                \
+	F(id64, aspace), F(vregion, vregion), F(u32, stage), F(u32, nr_vmas), \
+		F(u32, vregion_shift), F(node, home)
 
 static bool take_is_valid(const struct mm_vregion_take_req *r)
 {
-	if (!r->aspace || !r->vregion.owner || !shift_is_valid(r->vregion_shift))
+	if (!r->vregion.owner || !shift_is_valid(r->vregion_shift))
 		return false;
-	if (!r->home || r->home > PROTO_NODE_MAX)
+	if (!r->home)
 		return false;
 	if (r->vregion.index > PM_USER_TOP >> r->vregion_shift)
 		return false;
@@ -377,69 +154,36 @@ static bool take_vma_is_valid(const struct mm_vregion_take_req *r, uint32_t i)
 	return !i || vma->start >= r->vmas[i - 1].end;
 }
 
-/* The result is large, so it is decoded in place: after a failure @out holds nothing of use. */
-int mm_vregion_take_req_decode(const void *buf, size_t len, struct mm_vregion_take_req *out)
-{
-	struct mm_vregion_take_req_wire w;
-	const uint8_t *pos = buf;
-
-	if (len < sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, pos, sizeof(w));
-	pos += sizeof(w);
-	out->aspace = le64_to_cpu(w.aspace);
-	out->stage = le32_to_cpu(w.stage);
-	out->nr_vmas = le32_to_cpu(w.nr_vmas);
-	out->vregion_shift = le32_to_cpu(w.vregion_shift);
-	out->home = le32_to_cpu(w.home);
-	if (pm_vregion_decode(&w.vregion, &out->vregion) || !take_is_valid(out))
-		return -EPROTO;
-	if (len != sizeof(w) + out->nr_vmas * sizeof(struct pm_vma_wire))
-		return -EMSGSIZE;
-	for (uint32_t i = 0; i < out->nr_vmas; i++) {
-		struct pm_vma_wire vma;
-
-		memcpy(&vma, pos, sizeof(vma));
-		pos += sizeof(vma);
-		if (pm_vma_decode(&vma, &out->vmas[i]) || !take_vma_is_valid(out, i))
-			return -EPROTO;
-	}
-	return 0;
-}
+CODEC_LIST(mm_vregion_take_req, MM_VREGION_TAKE_REQ, take_is_valid, pm_vma, vmas, MM_TAKE_MAX_VMAS,
+	   take_vma_is_valid)
 
 /* --- MM_FORK ----------------------------------------------------------------------------- */
 
-void mm_fork_req_encode(const struct mm_fork_req *req, struct mm_fork_req_wire *w)
+#define MM_FORK_REQ(F) \
+	F(id64, aspace), F(id64, parent), F(id64, child), F(u32, want_credits), F(u32, phase)
+
+static bool fork_req_is_valid(const struct mm_fork_req *r)
 {
-	w->aspace = cpu_to_le64(req->aspace);
-	w->parent = cpu_to_le64(req->parent);
-	w->child = cpu_to_le64(req->child);
-	w->want_credits = cpu_to_le32(req->want_credits);
-	w->phase = cpu_to_le32(req->phase);
+	if (r->phase != MM_ONCE && r->phase != MM_ABORT)
+		return false;
+	return r->aspace != r->parent && r->aspace != r->child && r->parent != r->child;
 }
 
-int mm_fork_req_decode(const void *buf, size_t len, struct mm_fork_req *out)
-{
-	struct mm_fork_req_wire w;
-	struct mm_fork_req r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.aspace = le64_to_cpu(w.aspace);
-	r.parent = le64_to_cpu(w.parent);
-	r.child = le64_to_cpu(w.child);
-	r.want_credits = le32_to_cpu(w.want_credits);
-	r.phase = le32_to_cpu(w.phase);
-	if (!r.aspace || !r.parent || !r.child || (r.phase != MM_ONCE && r.phase != MM_ABORT))
-		return -EPROTO;
-	if (r.aspace == r.parent || r.aspace == r.child || r.parent == r.child)
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
+CODEC_FIXED(mm_fork_req, MM_FORK_REQ, fork_req_is_valid)
 
 /* --- MM_LOAD ----------------------------------------------------------------------------- */
+
+#define MM_LOAD_REQ(F)                                                                  \
+	F(id64, aspace), F(u32, want_credits), F(u32, vregion_shift), F(id32, nr_vmas), \
+		F(id32, nr_vregions)
+
+static bool load_req_is_valid(const struct mm_load_req *r)
+{
+	return shift_is_valid(r->vregion_shift) && r->nr_vmas <= MM_LOAD_MAX_VMAS &&
+	       r->nr_vregions <= MM_MAP_MAX_VREGIONS;
+}
+
+CODEC_FIELDS(mm_load_req, MM_LOAD_REQ, load_req_is_valid)
 
 static size_t load_req_size(const struct mm_load_req *req)
 {
@@ -455,104 +199,53 @@ ssize_t mm_load_req_encode(const struct mm_load_req *req, void *buf, size_t cap)
 	if (req->nr_vmas > MM_LOAD_MAX_VMAS || req->nr_vregions > MM_MAP_MAX_VREGIONS ||
 	    cap < load_req_size(req))
 		return -EMSGSIZE;
-	w.aspace = cpu_to_le64(req->aspace);
-	w.want_credits = cpu_to_le32(req->want_credits);
-	w.vregion_shift = cpu_to_le32(req->vregion_shift);
-	w.nr_vmas = cpu_to_le32(req->nr_vmas);
-	w.nr_vregions = cpu_to_le32(req->nr_vregions);
+	mm_load_req_put(req, &w);
 	memcpy(pos, &w, sizeof(w));
-	pos += sizeof(w);
-	for (uint32_t i = 0; i < req->nr_vmas; i++) {
-		struct pm_vma_wire vma;
-
-		pm_vma_encode(&req->vmas[i], &vma);
-		memcpy(pos, &vma, sizeof(vma));
-		pos += sizeof(vma);
-	}
-	for (uint32_t i = 0; i < req->nr_vregions; i++) {
-		struct mm_map_vregion_wire vr;
-
-		vr.index = cpu_to_le64(req->vregions[i].index);
-		vr.version = cpu_to_le64(req->vregions[i].version);
-		memcpy(pos, &vr, sizeof(vr));
-		pos += sizeof(vr);
-	}
+	pos = pm_vma_list_put(req->vmas, req->nr_vmas, pos + sizeof(w));
+	mm_map_vregion_list_put(req->vregions, req->nr_vregions, pos);
 	return (ssize_t)load_req_size(req);
 }
 
-/* Both lists, each ascending; the caller has checked that they are there. */
-static int load_lists_decode(const uint8_t *pos, struct mm_load_req *out)
+/* Both lists ascend. */
+static bool load_lists_are_valid(const struct mm_load_req *r)
 {
-	for (uint32_t i = 0; i < out->nr_vmas; i++) {
-		struct pm_vma_wire vma;
-
-		memcpy(&vma, pos, sizeof(vma));
-		pos += sizeof(vma);
-		if (pm_vma_decode(&vma, &out->vmas[i]) ||
-		    (i && out->vmas[i].start < out->vmas[i - 1].end))
-			return -EPROTO;
-	}
-	for (uint32_t i = 0; i < out->nr_vregions; i++) {
-		struct mm_map_vregion_wire vr;
-
-		memcpy(&vr, pos, sizeof(vr));
-		pos += sizeof(vr);
-		out->vregions[i].index = le64_to_cpu(vr.index);
-		out->vregions[i].version = le64_to_cpu(vr.version);
-		if (out->vregions[i].index > PM_USER_TOP >> out->vregion_shift ||
-		    (i && out->vregions[i].index <= out->vregions[i - 1].index))
-			return -EPROTO;
-	}
-	return 0;
+	for (uint32_t i = 1; i < r->nr_vmas; i++)
+		if (r->vmas[i].start < r->vmas[i - 1].end)
+			return false;
+	for (uint32_t i = 0; i < r->nr_vregions; i++)
+		if (r->vregions[i].index > PM_USER_TOP >> r->vregion_shift ||
+		    (i && r->vregions[i].index <= r->vregions[i - 1].index))
+			return false;
+	return true;
 }
 
 /* The result is large, so it is decoded in place: after a failure @out holds nothing of use. */
 int mm_load_req_decode(const void *buf, size_t len, struct mm_load_req *out)
 {
 	struct mm_load_req_wire w;
+	const uint8_t *pos = buf;
 
 	if (len < sizeof(w))
 		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	out->aspace = le64_to_cpu(w.aspace);
-	out->want_credits = le32_to_cpu(w.want_credits);
-	out->vregion_shift = le32_to_cpu(w.vregion_shift);
-	out->nr_vmas = le32_to_cpu(w.nr_vmas);
-	out->nr_vregions = le32_to_cpu(w.nr_vregions);
-	if (!out->aspace || !shift_is_valid(out->vregion_shift))
-		return -EPROTO;
-	if (!out->nr_vmas || out->nr_vmas > MM_LOAD_MAX_VMAS || !out->nr_vregions ||
-	    out->nr_vregions > MM_MAP_MAX_VREGIONS)
+	memcpy(&w, pos, sizeof(w));
+	if (!mm_load_req_get(&w, out))
 		return -EPROTO;
 	if (len != load_req_size(out))
 		return -EMSGSIZE;
-	return load_lists_decode((const uint8_t *)buf + sizeof(w), out);
+	pos = pm_vma_list_get(pos + sizeof(w), out->nr_vmas, out->vmas);
+	if (!pos || !mm_map_vregion_list_get(pos, out->nr_vregions, out->vregions))
+		return -EPROTO;
+	return load_lists_are_valid(out) ? 0 : -EPROTO;
 }
 
 /* --- MM_FILE_READ ---------------------------------------------------------------------- */
 
-void mm_file_read_req_encode(const struct mm_file_read_req *req, struct mm_file_read_req_wire *w)
+#define MM_FILE_READ_REQ(F) F(file, file), F(u64, offset), F(id32, len), F(zero32, reserved)
+
+static bool file_read_req_is_valid(const struct mm_file_read_req *r)
 {
-	proto_file_encode(&req->file, &w->file);
-	w->offset = cpu_to_le64(req->offset);
-	w->len = cpu_to_le32(req->len);
-	w->reserved = cpu_to_le32(0);
+	return r->file.node && r->len <= MM_FILE_READ_MAX &&
+	       r->offset <= (uint64_t)INT64_MAX - r->len;
 }
 
-int mm_file_read_req_decode(const void *buf, size_t len, struct mm_file_read_req *out)
-{
-	struct mm_file_read_req_wire w;
-	struct mm_file_read_req r;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	r.offset = le64_to_cpu(w.offset);
-	r.len = le32_to_cpu(w.len);
-	if (proto_file_decode(&w.file, &r.file) || !r.file.node || le32_to_cpu(w.reserved))
-		return -EPROTO;
-	if (!r.len || r.len > MM_FILE_READ_MAX || r.offset > (uint64_t)INT64_MAX - r.len)
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
+CODEC_FIXED(mm_file_read_req, MM_FILE_READ_REQ, file_read_req_is_valid)
