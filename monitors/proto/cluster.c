@@ -8,68 +8,30 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
-void cluster_member_encode(const struct cluster_member *m, struct cluster_member_wire *w)
+#include "codec.h"
+
+#define CLUSTER_MEMBER(F)                                                                         \
+	F(id32, id), F(id32, incarn), F(bytes, gid), F(u16, lid), F(u8, role), F(flag8, has_grh), \
+		F(zero32, reserved)
+
+static bool member_is_valid(const struct cluster_member *m)
 {
-	*w = (struct cluster_member_wire){ .id = cpu_to_le32(m->id),
-					   .incarn = cpu_to_le32(m->incarn),
-					   .lid = cpu_to_le16(m->lid),
-					   .role = m->role,
-					   .has_grh = m->has_grh };
-	memcpy(w->gid, m->gid, sizeof(w->gid));
+	return m->id <= PROTO_NODE_MAX && m->role >= 1 && m->role <= CLUSTER_NR_ROLES;
 }
 
-int cluster_member_decode(const void *buf, size_t len, struct cluster_member *out)
-{
-	struct cluster_member_wire w;
-	struct cluster_member m;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	m.id = le32_to_cpu(w.id);
-	m.incarn = le32_to_cpu(w.incarn);
-	m.lid = le16_to_cpu(w.lid);
-	m.role = w.role;
-	m.has_grh = w.has_grh;
-	memcpy(m.gid, w.gid, sizeof(m.gid));
-	if (m.id == 0 || m.id > 0xffff || m.incarn == 0)
-		return -EPROTO;
-	if (m.role < 1 || m.role > CLUSTER_NR_ROLES || w.has_grh > 1 || le32_to_cpu(w.reserved))
-		return -EPROTO;
-	*out = m;
-	return 0;
-}
-
-void cluster_beat_encode(const struct cluster_beat *b, struct cluster_beat_wire *w)
-{
-	*w = (struct cluster_beat_wire){ .epoch = cpu_to_le32(b->epoch),
-					 .incarn = cpu_to_le32(b->incarn),
-					 .seq = cpu_to_le64(b->seq),
-					 .runnable = cpu_to_le32(b->load.runnable),
-					 .tasks = cpu_to_le32(b->load.tasks),
-					 .cpus = cpu_to_le32(b->load.cpus),
-					 .free_lines = cpu_to_le32(b->load.free_lines) };
-}
+CODEC_FIXED(cluster_member, CLUSTER_MEMBER, member_is_valid)
 
 /* Any load decodes: it is a node's opinion of itself, and the policy bears every value. */
-int cluster_beat_decode(const void *buf, size_t len, struct cluster_beat *out)
-{
-	struct cluster_beat_wire w;
+#define CLUSTER_LOAD(F) F(u32, runnable), F(u32, tasks), F(u32, cpus), F(u32, free_lines)
 
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	if (le32_to_cpu(w.incarn) == 0 || le64_to_cpu(w.seq) == 0)
-		return -EPROTO;
-	out->epoch = le32_to_cpu(w.epoch);
-	out->incarn = le32_to_cpu(w.incarn);
-	out->seq = le64_to_cpu(w.seq);
-	out->load.runnable = le32_to_cpu(w.runnable);
-	out->load.tasks = le32_to_cpu(w.tasks);
-	out->load.cpus = le32_to_cpu(w.cpus);
-	out->load.free_lines = le32_to_cpu(w.free_lines);
-	return 0;
-}
+CODEC_FIELDS(cluster_load, CLUSTER_LOAD, codec_any)
+
+#define PUT_load(w, v) cluster_load_put(&(v), &(w))
+#define GET_load(v, w) (!cluster_load_get(&(w), &(v)))
+
+#define CLUSTER_BEAT_REQ(F) F(u32, epoch), F(id32, incarn), F(id64, seq), F(load, load)
+
+CODEC_FIXED(cluster_beat, CLUSTER_BEAT_REQ, codec_any)
 
 ssize_t cluster_view_encode(const struct cluster_view *v, void *buf, size_t cap)
 {

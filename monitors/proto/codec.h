@@ -27,9 +27,11 @@
 
 /* --- kinds of fields: store @v in @w; load @v from @w and answer whether it is wrong ------- */
 
+#define PUT_u8(w, v)  ((w) = (v))
 #define PUT_u16(w, v) ((w) = cpu_to_le16(v))
 #define PUT_u32(w, v) ((w) = cpu_to_le32(v))
 #define PUT_u64(w, v) ((w) = cpu_to_le64(v))
+#define GET_u8(v, w)  ((v) = (w), false)
 #define GET_u16(v, w) ((v) = le16_to_cpu(w), false)
 #define GET_u32(v, w) ((v) = le32_to_cpu(w), false)
 #define GET_u64(v, w) ((v) = le64_to_cpu(w), false)
@@ -54,12 +56,22 @@
 #define GET_zero16(v, w) (le16_to_cpu(w) != 0)
 #define GET_zero32(v, w) (le32_to_cpu(w) != 0)
 
+/* A bool: 0 or 1. */
+#define PUT_flag16(w, v) ((w) = cpu_to_le16(v))
+#define GET_flag16(v, w) ((v) = le16_to_cpu(w) != 0, le16_to_cpu(w) > 1)
+#define PUT_flag8(w, v)  ((w) = (v))
+#define GET_flag8(v, w)  ((v) = (w) != 0, (w) > 1)
+
 /* 0 or a negative errno, in two's complement. */
 #define PUT_status(w, v) ((w) = cpu_to_le32((uint32_t)(v)))
 #define GET_status(v, w) (((v) = (int)le32_to_cpu(w)) > 0 || (v) < -(int)PROTO_ERRNO_MAX)
 
 #define PUT_file(w, v) proto_file_encode(&(v), &(w))
 #define GET_file(v, w) (proto_file_decode(&(w), &(v)) != 0)
+
+/* Bytes as they are. */
+#define PUT_bytes(w, v) memcpy(w, v, sizeof(w))
+#define GET_bytes(v, w) (memcpy(v, w, sizeof(w)), false)
 
 /* The message's own code stores and loads it. */
 #define PUT_own(w, v) ((void)0)

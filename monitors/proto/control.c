@@ -12,6 +12,8 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
+#include "codec.h"
+
 #define PROG_NODE 0x1 /* prog == 0 */
 #define PROG_RUN  0x2 /* prog > 0 */
 
@@ -156,30 +158,11 @@ int ctl_hello_decode(const void *buf, size_t len, struct ctl_hello *out)
 	return 0;
 }
 
-void ctl_ready_encode(const struct ctl_ready *ready, struct ctl_ready_wire *w)
-{
-	w->epoch = cpu_to_le32(ready->epoch);
-	w->nr_processors = cpu_to_le16(ready->nr_processors);
-	w->nr_memories = cpu_to_le16(ready->nr_memories);
-	w->nr_storages = cpu_to_le16(ready->nr_storages);
-	w->reserved = cpu_to_le16(0);
-}
+#define CTL_READY_FIELDS(F)                                                             \
+	F(u32, epoch), F(u16, nr_processors), F(u16, nr_memories), F(u16, nr_storages), \
+		F(zero16, reserved)
 
-int ctl_ready_decode(const void *buf, size_t len, struct ctl_ready *out)
-{
-	struct ctl_ready_wire w;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	if (le16_to_cpu(w.reserved))
-		return -EPROTO;
-	out->epoch = le32_to_cpu(w.epoch);
-	out->nr_processors = le16_to_cpu(w.nr_processors);
-	out->nr_memories = le16_to_cpu(w.nr_memories);
-	out->nr_storages = le16_to_cpu(w.nr_storages);
-	return 0;
-}
+CODEC_FIXED(ctl_ready, CTL_READY_FIELDS, codec_any)
 
 /* Copy @nr strings from @src to @buf at *@pos. */
 static bool strings_put(const char *src, uint32_t nr, char *buf, size_t cap, size_t *pos)
@@ -195,24 +178,26 @@ static bool strings_put(const char *src, uint32_t nr, char *buf, size_t cap, siz
 	return true;
 }
 
+#define CTL_RUN_FIELDS(F)                                                                   \
+	F(u32, flags), F(u32, uid), F(u32, gid), F(u32, umask), F(u16, rows), F(u16, cols), \
+		F(u32, argc), F(u32, envc), F(zero32, reserved)
+
+static bool run_is_valid(const struct ctl_run *run)
+{
+	return !(run->flags & ~(uint32_t)CTL_RUN_TTY) && run->umask <= 0777;
+}
+
+CODEC_FIELDS(ctl_run, CTL_RUN_FIELDS, run_is_valid)
+
 ssize_t ctl_run_encode(const struct ctl_run *run, void *buf, size_t cap)
 {
-	struct ctl_run_wire w = {
-		.flags = cpu_to_le32(run->flags),
-		.uid = cpu_to_le32(run->uid),
-		.gid = cpu_to_le32(run->gid),
-		.umask = cpu_to_le32(run->umask),
-		.rows = cpu_to_le16(run->rows),
-		.cols = cpu_to_le16(run->cols),
-		.argc = cpu_to_le32(run->argc),
-		.envc = cpu_to_le32(run->envc),
-		.reserved = cpu_to_le32(0),
-	};
+	struct ctl_run_wire w;
 	size_t pos = sizeof(w);
 
 	cap = MIN(cap, (size_t)CTL_MAX_RUN);
 	if (cap < sizeof(w))
 		return -EMSGSIZE;
+	ctl_run_put(run, &w);
 	memcpy(buf, &w, sizeof(w));
 	if (!strings_put(run->path, 1, buf, cap, &pos) ||
 	    !strings_put(run->cwd, 1, buf, cap, &pos) ||
@@ -247,15 +232,7 @@ int ctl_run_decode(const void *buf, size_t len, struct ctl_run *out)
 	if (len < sizeof(w) || len > CTL_MAX_RUN)
 		return -EMSGSIZE;
 	memcpy(&w, buf, sizeof(w));
-	run.flags = le32_to_cpu(w.flags);
-	run.uid = le32_to_cpu(w.uid);
-	run.gid = le32_to_cpu(w.gid);
-	run.umask = le32_to_cpu(w.umask);
-	run.rows = le16_to_cpu(w.rows);
-	run.cols = le16_to_cpu(w.cols);
-	run.argc = le32_to_cpu(w.argc);
-	run.envc = le32_to_cpu(w.envc);
-	if ((run.flags & ~(uint32_t)CTL_RUN_TTY) || le32_to_cpu(w.reserved) || run.umask > 0777)
+	if (!ctl_run_get(&w, &run))
 		return -EPROTO;
 
 	run.path = strings_get(buf, len, &pos, 1);
@@ -274,24 +251,42 @@ int ctl_run_decode(const void *buf, size_t len, struct ctl_run *out)
 	return 0;
 }
 
-void ctl_started_encode(const struct ctl_started *started, struct ctl_started_wire *w)
+#define CTL_STARTED_FIELDS(F) F(u32, pid), F(zero32, reserved), F(u64, uptime_ns)
+
+CODEC_FIXED(ctl_started, CTL_STARTED_FIELDS, codec_any)
+
+#define CTL_PLACED_FIELDS(F) F(u32, err), F(node, node)
+
+static bool placed_is_valid(const struct ctl_placed *placed)
 {
-	w->pid = cpu_to_le32(started->pid);
-	w->reserved = cpu_to_le32(0);
-	w->uptime_ns = cpu_to_le64(started->uptime_ns);
+	return placed->err <= ERR_MAX && !placed->err != !placed->node;
 }
 
-int ctl_started_decode(const void *buf, size_t len, struct ctl_started *out)
-{
-	struct ctl_started_wire w;
+CODEC_FIXED(ctl_placed, CTL_PLACED_FIELDS, placed_is_valid)
 
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	if (le32_to_cpu(w.reserved))
+#define CTL_WINSIZE_FIELDS(F) F(u16, rows), F(u16, cols), F(u16, xpixel), F(u16, ypixel)
+
+CODEC_FIXED(ctl_winsize, CTL_WINSIZE_FIELDS, codec_any)
+
+#define CTL_EXIT_FIELDS(F) F(u32, status), F(zero32, reserved), F(u64, lifetime_ns)
+
+static bool exit_is_valid(const struct ctl_exit *ex)
+{
+	return ex->status <= 0xffff;
+}
+
+CODEC_FIXED(ctl_exit, CTL_EXIT_FIELDS, exit_is_valid)
+
+/* --- payloads that begin with one number ------------------------------------------------- */
+
+/* The number at the beginning of @buf, if it is in [min, max]. */
+static int number_decode(const void *buf, uint32_t min, uint32_t max, uint32_t *out)
+{
+	const uint32_t v = get_unaligned_le32(buf);
+
+	if (v < min || v > max)
 		return -EPROTO;
-	out->pid = le32_to_cpu(w.pid);
-	out->uptime_ns = le64_to_cpu(w.uptime_ns);
+	*out = v;
 	return 0;
 }
 
@@ -308,32 +303,7 @@ int ctl_place_decode(const void *buf, size_t len, uint32_t *vnode)
 	if (len != sizeof(w))
 		return -EMSGSIZE;
 	memcpy(&w, buf, sizeof(w));
-	if (le32_to_cpu(w.vnode) == 0 || le32_to_cpu(w.reserved))
-		return -EPROTO;
-	*vnode = le32_to_cpu(w.vnode);
-	return 0;
-}
-
-void ctl_placed_encode(const struct ctl_placed *placed, struct ctl_placed_wire *w)
-{
-	w->err = cpu_to_le32(placed->err);
-	w->node = cpu_to_le32(placed->node);
-}
-
-int ctl_placed_decode(const void *buf, size_t len, struct ctl_placed *out)
-{
-	struct ctl_placed_wire w;
-	struct ctl_placed placed;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	placed.err = le32_to_cpu(w.err);
-	placed.node = le32_to_cpu(w.node);
-	if (placed.err > ERR_MAX || placed.node > 0xffff || !placed.err == !placed.node)
-		return -EPROTO;
-	*out = placed;
-	return 0;
+	return le32_to_cpu(w.reserved) ? -EPROTO : number_decode(buf, 1, UINT32_MAX, vnode);
 }
 
 void ctl_errno_encode(uint32_t err, struct ctl_errno_wire *w)
@@ -341,17 +311,12 @@ void ctl_errno_encode(uint32_t err, struct ctl_errno_wire *w)
 	w->err = cpu_to_le32(err);
 }
 
+/* Text may follow. */
 int ctl_errno_decode(const void *buf, size_t len, uint32_t *err)
 {
-	struct ctl_errno_wire w;
-
-	if (len < sizeof(w))
+	if (len < sizeof(struct ctl_errno_wire))
 		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	if (le32_to_cpu(w.err) > ERR_MAX)
-		return -EPROTO;
-	*err = le32_to_cpu(w.err);
-	return 0;
+	return number_decode(buf, 0, ERR_MAX, err);
 }
 
 void ctl_credit_encode(uint32_t bytes, struct ctl_credit_wire *w)
@@ -361,37 +326,9 @@ void ctl_credit_encode(uint32_t bytes, struct ctl_credit_wire *w)
 
 int ctl_credit_decode(const void *buf, size_t len, uint32_t *bytes)
 {
-	struct ctl_credit_wire w;
-
-	if (len != sizeof(w))
+	if (len != sizeof(struct ctl_credit_wire))
 		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	if (!le32_to_cpu(w.bytes) || le32_to_cpu(w.bytes) > CTL_MAX_CREDIT)
-		return -EPROTO;
-	*bytes = le32_to_cpu(w.bytes);
-	return 0;
-}
-
-void ctl_winsize_encode(const struct ctl_winsize *ws, struct ctl_winsize_wire *w)
-{
-	w->rows = cpu_to_le16(ws->rows);
-	w->cols = cpu_to_le16(ws->cols);
-	w->xpixel = cpu_to_le16(ws->xpixel);
-	w->ypixel = cpu_to_le16(ws->ypixel);
-}
-
-int ctl_winsize_decode(const void *buf, size_t len, struct ctl_winsize *out)
-{
-	struct ctl_winsize_wire w;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	out->rows = le16_to_cpu(w.rows);
-	out->cols = le16_to_cpu(w.cols);
-	out->xpixel = le16_to_cpu(w.xpixel);
-	out->ypixel = le16_to_cpu(w.ypixel);
-	return 0;
+	return number_decode(buf, 1, CTL_MAX_CREDIT, bytes);
 }
 
 void ctl_signal_encode(uint32_t signo, struct ctl_signal_wire *w)
@@ -401,34 +338,7 @@ void ctl_signal_encode(uint32_t signo, struct ctl_signal_wire *w)
 
 int ctl_signal_decode(const void *buf, size_t len, uint32_t *signo)
 {
-	struct ctl_signal_wire w;
-
-	if (len != sizeof(w))
+	if (len != sizeof(struct ctl_signal_wire))
 		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	if (!le32_to_cpu(w.signo) || le32_to_cpu(w.signo) > CTL_MAX_SIGNAL)
-		return -EPROTO;
-	*signo = le32_to_cpu(w.signo);
-	return 0;
-}
-
-void ctl_exit_encode(const struct ctl_exit *ex, struct ctl_exit_wire *w)
-{
-	w->status = cpu_to_le32(ex->status);
-	w->reserved = cpu_to_le32(0);
-	w->lifetime_ns = cpu_to_le64(ex->lifetime_ns);
-}
-
-int ctl_exit_decode(const void *buf, size_t len, struct ctl_exit *out)
-{
-	struct ctl_exit_wire w;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	if (le32_to_cpu(w.reserved) || le32_to_cpu(w.status) > 0xffff)
-		return -EPROTO;
-	out->status = le32_to_cpu(w.status);
-	out->lifetime_ns = le64_to_cpu(w.lifetime_ns);
-	return 0;
+	return number_decode(buf, 1, CTL_MAX_SIGNAL, signo);
 }

@@ -8,6 +8,8 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
+#include "codec.h"
+
 static bool path_ok(const char *path, size_t len)
 {
 	return len >= 1 && len < PROTO_PATH_MAX && path[0] == '/' && !memchr(path, 0, len);
@@ -30,13 +32,24 @@ static bool mount_points_ok(const char *mount_points, size_t len)
 	return true;
 }
 
+#define PS_PATH_REQ(F)                                                                \
+	F(own, cred), F(u32, vnode), F(u32, flags), F(u32, access), F(u16, path_len), \
+		F(u16, canon_len), F(u16, mount_points_len), F(zero16, reserved)
+
+static bool path_req_is_valid(const struct ps_path_req *r)
+{
+	return !(r->flags & ~(uint32_t)PS_LOOKUP_ALL) && !(r->access & ~7u);
+}
+
+CODEC_FIELDS(ps_path_req, PS_PATH_REQ, path_req_is_valid)
+
 ssize_t ps_path_req_encode(const struct ps_path_req *req, void *buf, size_t cap)
 {
 	const size_t groups = (size_t)req->cred.nr_groups * sizeof(le32_t);
 	const size_t len =
 		sizeof(struct ps_path_req_wire) + groups + req->path_len + req->mount_points_len;
 	le32_t group_words[PROTO_MAX_GROUPS];
-	struct ps_path_req_wire w = { 0 };
+	struct ps_path_req_wire w;
 	uint8_t *out = buf;
 
 	if (req->cred.nr_groups > PROTO_MAX_GROUPS || len > cap ||
@@ -45,12 +58,7 @@ ssize_t ps_path_req_encode(const struct ps_path_req *req, void *buf, size_t cap)
 	    req->canon_len > req->path_len)
 		return -EMSGSIZE;
 	proto_cred_encode(&req->cred, &w.cred, group_words);
-	w.vnode = cpu_to_le32(req->vnode);
-	w.flags = cpu_to_le32(req->flags);
-	w.access = cpu_to_le32(req->access);
-	w.path_len = cpu_to_le16(req->path_len);
-	w.canon_len = cpu_to_le16(req->canon_len);
-	w.mount_points_len = cpu_to_le16(req->mount_points_len);
+	ps_path_req_put(req, &w);
 	memcpy(out, &w, sizeof(w));
 	memcpy(out + sizeof(w), group_words, groups);
 	memcpy(out + sizeof(w) + groups, req->path, req->path_len);
@@ -71,13 +79,7 @@ int ps_path_req_decode(const void *buf, size_t len, struct ps_path_req *out)
 	if (len < sizeof(w))
 		return -EMSGSIZE;
 	memcpy(&w, in, sizeof(w));
-	r.vnode = le32_to_cpu(w.vnode);
-	r.flags = le32_to_cpu(w.flags);
-	r.access = le32_to_cpu(w.access);
-	r.path_len = le16_to_cpu(w.path_len);
-	r.canon_len = le16_to_cpu(w.canon_len);
-	r.mount_points_len = le16_to_cpu(w.mount_points_len);
-	if ((r.flags & ~(uint32_t)PS_LOOKUP_ALL) || (r.access & ~7u) || le16_to_cpu(w.reserved))
+	if (!ps_path_req_get(&w, &r))
 		return -EPROTO;
 	if (le32_to_cpu(w.cred.nr_groups) > PROTO_MAX_GROUPS)
 		return -EPROTO;
@@ -96,19 +98,21 @@ int ps_path_req_decode(const void *buf, size_t len, struct ps_path_req *out)
 	return 0;
 }
 
+/* At a mount point there are no attributes: these bytes are 0. */
+#define PS_LOOKUP_REP(F) \
+	F(own, attr), F(u16, path_len), F(u16, rest_len), F(u16, nr_links), F(flag16, at_mount_point)
+
+CODEC_FIELDS(ps_lookup_rep, PS_LOOKUP_REP, codec_any)
+
 ssize_t ps_lookup_rep_encode(const struct ps_lookup_rep *rep, void *buf, size_t cap)
 {
 	const size_t len = sizeof(struct ps_lookup_rep_wire) + rep->path_len + rep->rest_len;
-	struct ps_lookup_rep_wire w = {
-		.path_len = cpu_to_le16(rep->path_len),
-		.rest_len = cpu_to_le16(rep->rest_len),
-		.nr_links = cpu_to_le16(rep->nr_links),
-		.at_mount_point = cpu_to_le16(rep->at_mount_point),
-	};
+	struct ps_lookup_rep_wire w = { 0 };
 	uint8_t *out = buf;
 
 	if (len > cap)
 		return -EMSGSIZE;
+	ps_lookup_rep_put(rep, &w);
 	if (!rep->at_mount_point)
 		proto_attr_encode(&rep->attr, &w.attr);
 	memcpy(out, &w, sizeof(w));
@@ -129,18 +133,16 @@ int ps_lookup_rep_decode(const void *buf, size_t len, struct ps_lookup_rep *out)
 	if (len < sizeof(w))
 		return -EMSGSIZE;
 	memcpy(&w, in, sizeof(w));
-	err = w.at_mount_point ? 0 : proto_attr_decode(&w.attr, sizeof(w.attr), &r.attr);
+	if (!ps_lookup_rep_get(&w, &r))
+		return -EPROTO;
+	err = r.at_mount_point ? 0 : proto_attr_decode(&w.attr, sizeof(w.attr), &r.attr);
 	if (err)
 		return err;
-	r.path_len = le16_to_cpu(w.path_len);
-	r.rest_len = le16_to_cpu(w.rest_len);
-	r.nr_links = le16_to_cpu(w.nr_links);
-	r.at_mount_point = le16_to_cpu(w.at_mount_point);
 	r.path = (const char *)in + sizeof(w);
 	r.rest = r.path + r.path_len;
 	if (len != sizeof(w) + r.path_len + r.rest_len)
 		return -EMSGSIZE;
-	if (le16_to_cpu(w.at_mount_point) > 1 || (r.path_len && !path_ok(r.path, r.path_len)))
+	if (r.path_len && !path_ok(r.path, r.path_len))
 		return -EPROTO;
 	if (r.at_mount_point ? !r.path_len : r.rest_len != 0)
 		return -EPROTO;
@@ -165,33 +167,9 @@ int ps_file_req_decode(const void *buf, size_t len, struct proto_file *out)
 	return proto_file_decode(&w.file, out);
 }
 
-void ps_getdents_req_encode(const struct ps_getdents_req *req, struct ps_getdents_req_wire *w)
-{
-	*w = (struct ps_getdents_req_wire){ 0 };
-	proto_file_encode(&req->file, &w->file);
-	w->cookie = cpu_to_le64(req->cookie);
-	w->max_bytes = cpu_to_le32(req->max_bytes);
-}
+#define PS_GETDENTS_REQ(F) F(file, file), F(u64, cookie), F(u32, max_bytes), F(zero32, reserved)
 
-int ps_getdents_req_decode(const void *buf, size_t len, struct ps_getdents_req *out)
-{
-	struct ps_getdents_req_wire w;
-	struct ps_getdents_req r;
-	int err;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	err = proto_file_decode(&w.file, &r.file);
-	if (err)
-		return err;
-	r.cookie = le64_to_cpu(w.cookie);
-	r.max_bytes = le32_to_cpu(w.max_bytes);
-	if (le32_to_cpu(w.reserved))
-		return -EPROTO;
-	*out = r;
-	return 0;
-}
+CODEC_FIXED(ps_getdents_req, PS_GETDENTS_REQ, codec_any)
 
 size_t ps_dirent_size(uint8_t name_len)
 {
@@ -244,38 +222,8 @@ int ps_dirent_decode(const void *buf, size_t len, size_t *off, struct ps_dirent 
 	return 0;
 }
 
-void ps_statfs_encode(const struct ps_statfs *st, struct ps_statfs_rep_wire *w)
-{
-	w->type = cpu_to_le64(st->type);
-	w->bsize = cpu_to_le64(st->bsize);
-	w->blocks = cpu_to_le64(st->blocks);
-	w->bfree = cpu_to_le64(st->bfree);
-	w->bavail = cpu_to_le64(st->bavail);
-	w->files = cpu_to_le64(st->files);
-	w->ffree = cpu_to_le64(st->ffree);
-	w->fsid = cpu_to_le64(st->fsid);
-	w->namelen = cpu_to_le64(st->namelen);
-	w->flags = cpu_to_le64(st->flags);
-}
+#define PS_STATFS(F)                                                                               \
+	F(u64, type), F(u64, bsize), F(u64, blocks), F(u64, bfree), F(u64, bavail), F(u64, files), \
+		F(u64, ffree), F(u64, fsid), F(u64, namelen), F(u64, flags)
 
-int ps_statfs_decode(const void *buf, size_t len, struct ps_statfs *out)
-{
-	struct ps_statfs_rep_wire w;
-
-	if (len != sizeof(w))
-		return -EMSGSIZE;
-	memcpy(&w, buf, sizeof(w));
-	*out = (struct ps_statfs){
-		.type = le64_to_cpu(w.type),
-		.bsize = le64_to_cpu(w.bsize),
-		.blocks = le64_to_cpu(w.blocks),
-		.bfree = le64_to_cpu(w.bfree),
-		.bavail = le64_to_cpu(w.bavail),
-		.files = le64_to_cpu(w.files),
-		.ffree = le64_to_cpu(w.ffree),
-		.fsid = le64_to_cpu(w.fsid),
-		.namelen = le64_to_cpu(w.namelen),
-		.flags = le64_to_cpu(w.flags),
-	};
-	return 0;
-}
+CODEC_FIXED(ps_statfs, PS_STATFS, codec_any)

@@ -95,7 +95,7 @@ ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void 
 
 ssize_t storage_statfs(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
 {
-	struct ps_statfs_rep_wire w;
+	struct ps_statfs_wire w;
 	struct proto_file file;
 	struct fs_statfs s;
 	struct ps_statfs out;

@@ -137,7 +137,7 @@ ssize_t storage_getdents(const struct proto_file *dir, uint64_t cookie, void *bu
 int storage_statfs(const struct proto_file *file, struct ps_statfs *st)
 {
 	struct ps_file_req_wire w;
-	struct ps_statfs_rep_wire reply;
+	struct ps_statfs_wire reply;
 	int ret;
 
 	ps_file_req_encode(file, &w);

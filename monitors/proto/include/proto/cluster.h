@@ -47,16 +47,21 @@ struct cluster_member {
 	bool has_grh;
 };
 
+/* What a node tells of its load; 0 of what it does not have. */
+struct cluster_load_wire {
+	le32_t runnable;
+	le32_t tasks;
+	le32_t cpus;
+	le32_t free_lines;
+};
+static_assert(sizeof(struct cluster_load_wire) == 16, "cluster_load is ABI");
+
 /* Body of CLUSTER_JOIN: one member.  Body of CLUSTER_BEAT: */
 struct cluster_beat_wire {
 	le32_t epoch; /* of the view that the node has */
 	le32_t incarn;
 	le64_t seq; /* 1, 2, ...: it renews the lease when it is greater than any before */
-	/* The load; 0 of what the node does not have. */
-	le32_t runnable;
-	le32_t tasks;
-	le32_t cpus;
-	le32_t free_lines;
+	struct cluster_load_wire load;
 };
 static_assert(sizeof(struct cluster_beat_wire) == 32, "CLUSTER_BEAT is ABI");
 

@@ -66,7 +66,7 @@ static_assert(sizeof(struct ps_lookup_rep_wire) == 128, "PS_LOOKUP reply is ABI"
 struct ps_file_req_wire { /* PS_GETATTR, PS_STATFS */
 	struct proto_file_wire file;
 };
-/* Reply: struct proto_attr_wire, or struct ps_statfs_rep_wire. -ESTALE when the inode is gone. */
+/* Reply: struct proto_attr_wire, or struct ps_statfs_wire. -ESTALE when the inode is gone. */
 
 struct ps_getdents_req_wire {
 	struct proto_file_wire file;
@@ -86,10 +86,10 @@ struct ps_dirent_wire {
 	uint8_t name[];
 };
 
-struct ps_statfs_rep_wire {
+struct ps_statfs_wire {
 	le64_t type, bsize, blocks, bfree, bavail, files, ffree, fsid, namelen, flags;
 };
-static_assert(sizeof(struct ps_statfs_rep_wire) == 80, "PS_STATFS reply is ABI");
+static_assert(sizeof(struct ps_statfs_wire) == 80, "PS_STATFS reply is ABI");
 
 /* --- host order, encode and decode; rules as in <proto/pm.h> ---------------------------- */
 
@@ -153,5 +153,5 @@ struct ps_statfs {
 	uint64_t type, bsize, blocks, bfree, bavail, files, ffree, fsid, namelen, flags;
 };
 
-void ps_statfs_encode(const struct ps_statfs *st, struct ps_statfs_rep_wire *w);
+void ps_statfs_encode(const struct ps_statfs *st, struct ps_statfs_wire *w);
 int ps_statfs_decode(const void *buf, size_t len, struct ps_statfs *out) __must_check;
