@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* GPM: the policy. */
-#include "gpm.h"
+/* GPM: the reports that its policy needs, and the policy. */
+#include <managers/policy.h>
+
+#include <kernel/panic.h>
 
 static struct gpm_node *find(struct gpm *g, uint32_t node)
 {
@@ -41,18 +43,9 @@ void gpm_forget(struct gpm *g, uint32_t node)
 		*n = (struct gpm_node){ 0 };
 }
 
-/* A node that has not reported yet is taken for an idle one. */
-static struct gpm_node load_of(struct gpm *g, uint32_t node)
-{
-	const struct gpm_node *n = find(g, node);
-	struct gpm_node out = n ? *n : (struct gpm_node){ .id = node };
+/* --- the policy -------------------------------------------------------------------------- */
 
-	if (out.load.cpus == 0)
-		out.load.cpus = 1;
-	return out;
-}
-
-static bool is_better(const struct gpm_node *a, const struct gpm_node *b)
+static bool is_less_busy(const struct gpm_node *a, const struct gpm_node *b)
 {
 	/* Reports are 32 bits wide, so nothing here overflows. */
 	const uint64_t a_tasks = (uint64_t)a->load.tasks + a->placed;
@@ -67,21 +60,47 @@ static bool is_better(const struct gpm_node *a, const struct gpm_node *b)
 	return a->load.free_lines > b->load.free_lines;
 }
 
+static size_t least_busy_place(const struct gpm_node *nodes, size_t nr)
+{
+	size_t best = 0;
+
+	for (size_t i = 1; i < nr; i++)
+		if (is_less_busy(&nodes[i], &nodes[best]))
+			best = i;
+	return best;
+}
+
+const struct gpm_ops gpm_least_busy = { .name = "least-busy", .place = least_busy_place };
+
+/* --- placing ----------------------------------------------------------------------------- */
+
+/* A node that has not reported yet is taken for an idle one. */
+static struct gpm_node candidate(struct gpm *g, uint32_t node)
+{
+	const struct gpm_node *n = find(g, node);
+	struct gpm_node out = n ? *n : (struct gpm_node){ .id = node };
+
+	if (out.load.cpus == 0)
+		out.load.cpus = 1;
+	return out;
+}
+
 uint32_t gpm_place(struct gpm *g, const uint32_t *nodes, size_t nr)
 {
-	struct gpm_node best, n;
 	struct gpm_node *e;
+	size_t at;
 
+	ASSERT(nr <= CLUSTER_MAX_MEMBERS);
 	if (!nr)
 		return 0;
-	best = load_of(g, nodes[0]);
-	for (size_t i = 1; i < nr; i++) {
-		n = load_of(g, nodes[i]);
-		if (is_better(&n, &best))
-			best = n;
+	for (size_t i = 0; i < nr; i++) {
+		g->candidates[i] = candidate(g, nodes[i]);
+		ASSERT(!i || nodes[i] > nodes[i - 1]);
 	}
-	e = entry(g, best.id);
+	at = g->ops->place(g->candidates, nr);
+	ASSERT(at < nr);
+	e = entry(g, nodes[at]);
 	if (e && e->placed < UINT32_MAX)
 		e->placed++;
-	return best.id;
+	return nodes[at];
 }

@@ -29,10 +29,9 @@
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <managers/policy.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
-
-#include "gpm.h"
 
 #define SCAN_NS  500000000ull
 #define STALL_NS (SCAN_NS + 1000000000ull) /* between two looks: it was us who stood still */
@@ -61,7 +60,10 @@ static struct {
 	bool dirty __guarded_by(&lock); /* atomic for the wait condition */
 	struct waitqueue wake;
 	uint32_t self;
-} host = { .lock = MUTEX_INIT(host.lock, "cluster.host", RANK_MANAGER) };
+} host = {
+	.lock = MUTEX_INIT(host.lock, "cluster.host", RANK_MANAGER),
+	.gpm = { .ops = &gpm_least_busy },
+};
 
 /* The lease of a member, or with @id 0 a free one; NULL = there is none. */
 static struct lease *lease_locked(uint32_t id)

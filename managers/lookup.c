@@ -5,14 +5,16 @@
 #include <managers/placement.h>
 
 #include <cluster/cluster.h>
+#include <managers/policy.h>
 
-#include "placement.h"
+static const struct gmm_ops *const gmm = &gmm_round_robin;
+static const struct gsm_ops *const gsm = &gsm_hash;
 
-static uint32_t choose_home(const uint32_t *nodes, size_t nr, const void *arg)
+static uint32_t choose_home(const uint32_t *ids, size_t nr, const void *arg)
 {
 	const uint64_t *aspace = arg;
 
-	return place_home(*aspace, nodes, nr);
+	return gmm->home(&(struct memory_nodes){ ids, nr }, *aspace);
 }
 
 uint32_t gmm_home_for(uint64_t aspace)
@@ -25,11 +27,11 @@ struct vregion {
 	uint32_t home;
 };
 
-static uint32_t choose_owner(const uint32_t *nodes, size_t nr, const void *arg)
+static uint32_t choose_owner(const uint32_t *ids, size_t nr, const void *arg)
 {
 	const struct vregion *vr = arg;
 
-	return place_vregion(vr->index, vr->home, nodes, nr);
+	return gmm->owner(&(struct memory_nodes){ ids, nr }, vr->index, vr->home);
 }
 
 uint32_t gmm_owner_for(uint64_t aspace, uint64_t index, uint32_t home)
@@ -39,9 +41,9 @@ uint32_t gmm_owner_for(uint64_t aspace, uint64_t index, uint32_t home)
 	return cluster_choose(NODE_ROLE_MEMORY, choose_owner, &vr);
 }
 
-static uint32_t choose_cache_node(const uint32_t *nodes, size_t nr, const void *arg)
+static uint32_t choose_cache_node(const uint32_t *ids, size_t nr, const void *arg)
 {
-	return proto_file_cache_node(arg, nodes, nr);
+	return gsm->cache_node(&(struct memory_nodes){ ids, nr }, arg);
 }
 
 uint32_t gsm_cache_node_for(const struct proto_file *file)
@@ -49,10 +51,9 @@ uint32_t gsm_cache_node_for(const struct proto_file *file)
 	return cluster_choose(NODE_ROLE_MEMORY, choose_cache_node, file);
 }
 
-/* The placement of files comes with several storage nodes; the first one has them all. */
-static uint32_t choose_storage(const uint32_t *nodes, size_t nr, const void *arg)
+static uint32_t choose_storage(const uint32_t *ids, size_t nr, const void *arg)
 {
-	return nodes[0];
+	return gsm->storage(&(struct storage_nodes){ ids, nr }, arg);
 }
 
 uint32_t gsm_storage_for(const char *path)

@@ -7,6 +7,7 @@
 #include <lib/alloc.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <managers/policy.h>
 
 int memory_init(struct memory *m, const struct memory_config *cfg)
 {
@@ -96,7 +97,9 @@ uint32_t memory_cache_node(struct memory *m, const struct proto_file *file)
 	if (m->net->cache_node)
 		return m->net->cache_node(m, file);
 	spin_lock(&m->nodes_lock);
-	node = proto_file_cache_node(file, m->nodes, m->nr_nodes);
+	node = m->nr_nodes
+		       ? gsm_hash.cache_node(&(struct memory_nodes){ m->nodes, m->nr_nodes }, file)
+		       : 0;
 	spin_unlock(&m->nodes_lock);
 	return node;
 }

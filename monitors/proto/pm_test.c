@@ -9,7 +9,6 @@
 static uint8_t buf[RECODE_MAX + 8];
 static uint8_t again[RECODE_MAX];
 
-static const struct proto_file file = { 77, 3, 21 };
 static const struct pm_vma file_vma = {
 	.start = 0x400000,
 	.end = 0x403000,
@@ -631,33 +630,11 @@ static void fetch_has_documented_bytes(struct ktest *t)
 	EXPECT_MEMEQ(t, buf, want, sizeof(want));
 }
 
-static void cache_node_is_the_same_everywhere(struct ktest *t)
-{
-	static const uint32_t nodes[] = { 2, 5, 9 };
-	bool seen[3] = { false };
-
-	EXPECT_EQ(t, proto_file_cache_node(&file, nodes, 0), 0);
-	for (uint64_t ino = 1; ino < 60; ino++) {
-		const struct proto_file f = { ino, 1, 21 };
-		const uint32_t node = proto_file_cache_node(&f, nodes, 3);
-
-		EXPECT_EQ(t, node, proto_file_cache_node(&f, nodes, 3));
-		for (int i = 0; i < 3; i++)
-			seen[i] |= node == nodes[i];
-	}
-	EXPECT_TRUE(t, seen[0] && seen[1] && seen[2]);
-}
-
 static const struct ktest_case cases[] = {
-	KTEST(every_message_there_and_back),
-	KTEST(a_list_of_ended_spaces),
-	KTEST(changed_fields_are_rejected),
-	KTEST(encoders_keep_limits),
-	KTEST(mappings_of_objects),
-	KTEST(exec_of_an_object),
-	KTEST(fetch_has_documented_bytes),
-	KTEST(cache_node_is_the_same_everywhere),
-	{ 0 },
+	KTEST(every_message_there_and_back), KTEST(a_list_of_ended_spaces),
+	KTEST(changed_fields_are_rejected),  KTEST(encoders_keep_limits),
+	KTEST(mappings_of_objects),          KTEST(exec_of_an_object),
+	KTEST(fetch_has_documented_bytes),   { 0 },
 };
 static const struct ktest_suite suite = { .name = "proto.memory", .cases = cases };
 KTEST_SUITE(suite);

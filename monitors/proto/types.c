@@ -7,7 +7,6 @@
 #include <proto/types.h>
 
 #include <lib/errno.h>
-#include <lib/hash.h>
 #include <lib/string.h>
 
 #include "codec.h"
@@ -111,11 +110,4 @@ int proto_cred_decode(const struct proto_cred_wire *w, const void *groups, size_
 	for (uint32_t i = 0; i < nr; i++)
 		out->groups[i] = get_unaligned_le32((const uint8_t *)groups + i * sizeof(le32_t));
 	return 0;
-}
-
-uint32_t proto_file_cache_node(const struct proto_file *file, const uint32_t *nodes, size_t nr)
-{
-	if (!nr)
-		return 0;
-	return nodes[hash64_pair(file->ino, (uint64_t)file->gen << 32 | file->node) % nr];
 }

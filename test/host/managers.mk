@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: MIT
 # The managers' policies.
 prog-y        += managers
-managers-objs := $(addprefix managers/,gpm.o gpm_test.o placement.o placement_test.o)
+managers-objs := $(addprefix managers/,gmm.o gmm_test.o gpm.o gpm_test.o gsm.o gsm_test.o)

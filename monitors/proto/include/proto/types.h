@@ -130,9 +130,3 @@ void proto_cred_encode(const struct proto_cred *cred, struct proto_cred_wire *w,
 /* @groups_len: bytes that are there behind @groups; -EMSGSIZE when the list is longer than that. */
 int proto_cred_decode(const struct proto_cred_wire *w, const void *groups, size_t groups_len,
 		      struct proto_cred *out) __must_check;
-
-/*
- * The memory node that holds the buffer cache of @file: the same on every node that sees the same
- * list of memory nodes, given in ascending order.  0 when the list is empty.
- */
-uint32_t proto_file_cache_node(const struct proto_file *file, const uint32_t *nodes, size_t nr);
