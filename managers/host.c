@@ -2,12 +2,12 @@
 /*
  * Membership at the node that hosts the managers.
  *
- * Flow:	JOIN enters a node (a new incarnation replaces and fences the old one), BEAT renews its lease, as a
+ * Flow:	JOIN enters a node (a new incarnation replaces and fences the old one), HEARTBEAT renews its lease, as a
  *		rule by datagram, so one that comes late or twice, which its number tells, renews nothing;
  *		each change makes a new epoch, which the host applies to itself and sends to all.  A view that
  *		is lost on the way is repaired by the answer to the next heartbeat.
  * Locking:	host.lock (RANK_MANAGER); views are sent from a copy, without it.
- * Failure:	a node whose lease ends is taken out, and refused (ESTALE) until it joins anew; a beat that comes
+ * Failure:	a node whose lease ends is taken out, and refused (ESTALE) until it joins anew; a heartbeat that comes
  *		after the end does not undo it, even if nobody has looked in between.  When this node has stood
  *		still itself, all leases are longer by that.  Nothing here cannot be rebuilt by the nodes joining
  *		again.
@@ -41,13 +41,13 @@ COUNTER(host_expired, "cluster.expired", "nodes whose lease ended");
 COUNTER(gpm_placed, "gpm.placed", "programs that GPM has placed");
 COUNTER(host_views, "cluster.views_sent", "views sent to members");
 
-COUNTER(host_beats, "cluster.beats", "heartbeats that renewed a lease");
-COUNTER(host_old_beats, "cluster.beats_old", "heartbeats that came late or twice");
+COUNTER(host_heartbeats, "cluster.heartbeats", "heartbeats that renewed a lease");
+COUNTER(host_old_heartbeats, "cluster.heartbeats_old", "heartbeats that came late or twice");
 
 struct lease {
 	uint32_t id; /* 0 = free */
 	uint64_t seen_ns;
-	uint64_t seq; /* of the last beat that renewed it */
+	uint64_t seq; /* of the last heartbeat that renewed it */
 };
 
 static struct {
@@ -121,7 +121,7 @@ static void expire_locked(void)
 }
 
 /* -ESTALE: no member, or not any more. */
-static int renew_locked(uint32_t id, const struct cluster_beat *beat)
+static int renew_locked(uint32_t id, const struct cluster_heartbeat *heartbeat)
 {
 	struct lease *l;
 	bool found;
@@ -130,17 +130,17 @@ static int renew_locked(uint32_t id, const struct cluster_beat *beat)
 	expire_locked();
 	at = view_find(&host.view, id, &found);
 	l = lease_locked(id);
-	if (!found || host.view.members[at].incarn != beat->incarn || !l)
+	if (!found || host.view.members[at].incarn != heartbeat->incarn || !l)
 		return -ESTALE;
-	if (beat->seq <= l->seq) {
-		counter_inc(&host_old_beats);
+	if (heartbeat->seq <= l->seq) {
+		counter_inc(&host_old_heartbeats);
 		return 0;
 	}
-	counter_inc(&host_beats);
-	l->seq = beat->seq;
+	counter_inc(&host_heartbeats);
+	l->seq = heartbeat->seq;
 	l->seen_ns = time_now_ns();
 	if (host.view.members[at].role == NODE_ROLE_PROCESSOR)
-		gpm_report(&host.gpm, id, &beat->load);
+		gpm_report(&host.gpm, id, &heartbeat->load);
 	return 0;
 }
 
@@ -234,28 +234,28 @@ static enum rpc_handler_result handle_join(struct rpc_request *req, void *arg)
 	return RPC_DONE;
 }
 
-static enum rpc_handler_result handle_beat(struct rpc_request *req, void *arg)
+static enum rpc_handler_result handle_heartbeat(struct rpc_request *req, void *arg)
 {
 	const uint32_t id = rpc_request_peer(req);
-	struct cluster_beat_wire copy;
-	struct cluster_beat beat;
+	struct cluster_heartbeat_wire copy;
+	struct cluster_heartbeat heartbeat;
 	uint32_t len;
 	const void *body = rpc_request_body(req, &len);
 	int err = len == sizeof(copy) ? 0 : -EMSGSIZE;
 
 	if (!err) {
 		memcpy(&copy, body, sizeof(copy));
-		err = cluster_beat_decode(&copy, sizeof(copy), &beat);
+		err = cluster_heartbeat_decode(&copy, sizeof(copy), &heartbeat);
 	}
 	if (!err) {
 		mutex_lock(&host.lock);
-		err = renew_locked(id, &beat);
+		err = renew_locked(id, &heartbeat);
 		mutex_unlock(&host.lock);
 	}
 	if (err)
 		rpc_reply(req, err, NULL, 0);
 	else
-		reply_view(req, beat.epoch);
+		reply_view(req, heartbeat.epoch);
 	return RPC_DONE;
 }
 
@@ -263,8 +263,8 @@ static const struct rpc_handler handlers[] = {
 	/* Worker thread; the sender lives (it has just connected); races with nothing but itself; twice: same. */
 	{ CLUSTER_JOIN, RPC_HANDLER_IDEMPOTENT, "cluster-join", handle_join },
 	/* Worker thread; the sender may be gone; races with itself, and the number decides; twice: same. */
-	{ CLUSTER_BEAT, RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM, "cluster-beat",
-	  handle_beat },
+	{ CLUSTER_HEARTBEAT, RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM, "cluster-heartbeat",
+	  handle_heartbeat },
 };
 
 /* --- placing programs ------------------------------------------------------------------ */

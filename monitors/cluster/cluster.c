@@ -35,10 +35,10 @@
 
 #define CALL_NS      10000000000ull /* of one JOIN */
 #define PACE_NS      50000000ull    /* between attempts to reach the host */
-#define JOIN_BEAT_NS 100000000ull   /* between heartbeats while the cluster is incomplete */
-#define BEAT_NS 2000000000ull /* of one heartbeat by datagram, if that is less than BEAT_TRIES_NS */
+#define JOIN_HEARTBEAT_NS 100000000ull   /* between heartbeats while the cluster is incomplete */
+#define HEARTBEAT_NS 2000000000ull /* of one heartbeat by datagram, if that is less than HEARTBEAT_TRIES_NS */
 
-COUNTER(beats_by_connection, "cluster.beats_by_connection",
+COUNTER(heartbeats_by_connection, "cluster.heartbeats_by_connection",
 	"heartbeats that went by connection, as no answer came by datagram");
 
 static struct {
@@ -317,20 +317,20 @@ static int wait_complete(uint64_t deadline)
  * Several to a lease, whatever was asked for.  Often while nodes are missing: the host's message about a new
  * one may not have reached us.
  */
-static uint64_t beat_interval_ns(void)
+static uint64_t heartbeat_interval_ns(void)
 {
-	const uint64_t ns = MIN(cluster_params.beat_ms * 1000000ull, lease_ns() / 4);
+	const uint64_t ns = MIN(cluster_params.heartbeat_ms * 1000000ull, lease_ns() / 4);
 
-	return __atomic_load_n(&cluster.complete, __ATOMIC_ACQUIRE) ? ns : MIN(ns, JOIN_BEAT_NS);
+	return __atomic_load_n(&cluster.complete, __ATOMIC_ACQUIRE) ? ns : MIN(ns, JOIN_HEARTBEAT_NS);
 }
 
 /* Both ways can be tried, and tried again, before the lease ends. */
-#define BEAT_TRIES_NS (lease_ns() / 4)
+#define HEARTBEAT_TRIES_NS (lease_ns() / 4)
 
 /* -EMSGSIZE: there is a newer view, too long for a datagram. */
-static int beat_by_datagram(const struct cluster_beat_wire *beat)
+static int heartbeat_by_datagram(const struct cluster_heartbeat_wire *heartbeat)
 {
-	const uint64_t ns = MIN(BEAT_TRIES_NS, BEAT_NS);
+	const uint64_t ns = MIN(HEARTBEAT_TRIES_NS, HEARTBEAT_NS);
 	const uint32_t max = rpc_datagram_max(cluster.host);
 	struct cluster_view_wire view;
 	uint8_t *reply;
@@ -341,7 +341,7 @@ static int beat_by_datagram(const struct cluster_beat_wire *beat)
 	reply = kmalloc(max);
 	if (!reply)
 		return -ENOMEM;
-	ret = rpc_datagram_sync(cluster.host, CLUSTER_BEAT, beat, sizeof(*beat), reply, max, ns);
+	ret = rpc_datagram_sync(cluster.host, CLUSTER_HEARTBEAT, heartbeat, sizeof(*heartbeat), reply, max, ns);
 	if (ret >= 0)
 		ret = apply_message(reply, (size_t)ret);
 	if (!ret) {
@@ -353,34 +353,34 @@ static int beat_by_datagram(const struct cluster_beat_wire *beat)
 	return ret;
 }
 
-static int beat(uint64_t *seq)
+static int send_heartbeat(uint64_t *seq)
 {
-	struct cluster_beat b = { .epoch = cluster_epoch(), .incarn = node_self()->incarn };
-	struct cluster_beat_wire w;
+	struct cluster_heartbeat b = { .epoch = cluster_epoch(), .incarn = node_self()->incarn };
+	struct cluster_heartbeat_wire w;
 	int err;
 
 	b.seq = ++*seq;
 	if (cluster.ops->load)
 		cluster.ops->load(&b.load);
-	cluster_beat_encode(&b, &w);
-	err = beat_by_datagram(&w);
+	cluster_heartbeat_encode(&b, &w);
+	err = heartbeat_by_datagram(&w);
 	if (!err || err == -ESTALE)
 		return err;
-	counter_inc(&beats_by_connection);
+	counter_inc(&heartbeats_by_connection);
 	b.seq = ++*seq;
-	cluster_beat_encode(&b, &w);
-	return call_host(CLUSTER_BEAT, &w, sizeof(w), BEAT_TRIES_NS);
+	cluster_heartbeat_encode(&b, &w);
+	return call_host(CLUSTER_HEARTBEAT, &w, sizeof(w), HEARTBEAT_TRIES_NS);
 }
 
-static void beat_thread(void *arg)
+static void heartbeat_thread(void *arg)
 {
 	uint64_t seq = 0, sent_ns;
 	int err;
 
 	for (;;) {
-		thread_sleep_until(time_now_ns() + beat_interval_ns());
+		thread_sleep_until(time_now_ns() + heartbeat_interval_ns());
 		sent_ns = time_now_ns();
-		err = beat(&seq);
+		err = send_heartbeat(&seq);
 		if (err == -ESTALE) {
 			__atomic_store_n(&cluster.fenced, true, __ATOMIC_RELEASE);
 			wake_all(&cluster.changed);
@@ -434,7 +434,7 @@ static int join_as_member(struct rdma_device *dev, uint64_t deadline)
 		status(line);
 		return err == -EHOSTDOWN ? -ETIMEDOUT : err;
 	}
-	t = thread_create("cluster-beat", beat_thread, NULL);
+	t = thread_create("cluster-heartbeat", heartbeat_thread, NULL);
 	if (IS_ERR(t))
 		return PTR_ERR(t);
 	thread_detach(t);

@@ -10,7 +10,7 @@
 
 struct cluster_params cluster_params = {
 	.wait_ms = 60000,
-	.beat_ms = 2000,
+	.heartbeat_ms = 2000,
 	.lease_ms = 15000,
 };
 
@@ -88,9 +88,9 @@ static int parse_ms(const char *value, uint32_t min, uint32_t *out)
 	return 0;
 }
 
-static int set_beat(const char *value)
+static int set_heartbeat(const char *value)
 {
-	return parse_ms(value, 10, &cluster_params.beat_ms);
+	return parse_ms(value, 10, &cluster_params.heartbeat_ms);
 }
 
 static int set_lease(const char *value)
@@ -103,7 +103,7 @@ BOOT_PARAM_CB_CRITICAL("cluster", set_cluster,
 		       "host the managers; the cluster is complete with these nodes: p1,m2,s1");
 BOOT_PARAM("cluster.wait_ms", u32, cluster_params.wait_ms, "give up joining after this time");
 BOOT_PARAM_CB_CRITICAL(
-	"cluster.beat_ms", set_beat,
+	"cluster.heartbeat_ms", set_heartbeat,
 	"time between heartbeats to the host: 10 ms to a day, at most a quarter of the lease");
 BOOT_PARAM_CB_CRITICAL(
 	"cluster.lease_ms", set_lease,

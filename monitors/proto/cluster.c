@@ -29,9 +29,9 @@ CODEC_FIELDS(cluster_load, CLUSTER_LOAD, codec_any)
 #define PUT_load(w, v) cluster_load_put(&(v), &(w))
 #define GET_load(v, w) (!cluster_load_get(&(w), &(v)))
 
-#define CLUSTER_BEAT_REQ(F) F(u32, epoch), F(id32, incarn), F(id64, seq), F(load, load)
+#define CLUSTER_HEARTBEAT_FIELDS(F) F(u32, epoch), F(id32, incarn), F(id64, seq), F(load, load)
 
-CODEC_FIXED(cluster_beat, CLUSTER_BEAT_REQ, codec_any)
+CODEC_FIXED(cluster_heartbeat, CLUSTER_HEARTBEAT_FIELDS, codec_any)
 
 ssize_t cluster_view_encode(const struct cluster_view *v, void *buf, size_t cap)
 {

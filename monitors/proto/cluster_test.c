@@ -90,38 +90,38 @@ static void view_round_trip(struct ktest *t)
 	EXPECT_EQ(t, cluster_view_encode(&view, buf, 83), -EMSGSIZE);
 }
 
-static void beat_round_trip(struct ktest *t)
+static void heartbeat_round_trip(struct ktest *t)
 {
 	static const uint8_t want[32] = { 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0,
 					  1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0 };
-	struct cluster_beat b = { .epoch = 5,
+	struct cluster_heartbeat b = { .epoch = 5,
 				  .incarn = 6,
 				  .seq = 0x100000007,
 				  .load = {
 					  .runnable = 1, .tasks = 2, .cpus = 3, .free_lines = 4 } };
-	struct cluster_beat_wire w;
-	struct cluster_beat out;
+	struct cluster_heartbeat_wire w;
+	struct cluster_heartbeat out;
 
-	cluster_beat_encode(&b, &w);
+	cluster_heartbeat_encode(&b, &w);
 	EXPECT_MEMEQ(t, &w, want, sizeof(want));
-	ASSERT_EQ(t, cluster_beat_decode(&w, sizeof(w), &out), 0);
+	ASSERT_EQ(t, cluster_heartbeat_decode(&w, sizeof(w), &out), 0);
 	EXPECT_MEMEQ(t, &out, &b, sizeof(b));
-	EXPECT_EQ(t, cluster_beat_decode(&w, 31, &out), -EMSGSIZE);
-	EXPECT_EQ(t, cluster_beat_decode(&w, 33, &out), -EMSGSIZE);
+	EXPECT_EQ(t, cluster_heartbeat_decode(&w, 31, &out), -EMSGSIZE);
+	EXPECT_EQ(t, cluster_heartbeat_decode(&w, 33, &out), -EMSGSIZE);
 	b.incarn = 0;
-	cluster_beat_encode(&b, &w);
-	EXPECT_EQ(t, cluster_beat_decode(&w, sizeof(w), &out), -EPROTO);
+	cluster_heartbeat_encode(&b, &w);
+	EXPECT_EQ(t, cluster_heartbeat_decode(&w, sizeof(w), &out), -EPROTO);
 	b.incarn = 6;
 	b.seq = 0;
-	cluster_beat_encode(&b, &w);
-	EXPECT_EQ(t, cluster_beat_decode(&w, sizeof(w), &out), -EPROTO);
+	cluster_heartbeat_encode(&b, &w);
+	EXPECT_EQ(t, cluster_heartbeat_decode(&w, sizeof(w), &out), -EPROTO);
 }
 
 static const struct ktest_case cluster_cases[] = {
 	KTEST(member_round_trip),
 	KTEST(member_rejects),
 	KTEST(view_round_trip),
-	KTEST(beat_round_trip),
+	KTEST(heartbeat_round_trip),
 	{ 0 },
 };
 static const struct ktest_suite cluster_suite = { .name = "proto.cluster", .cases = cluster_cases };

@@ -15,7 +15,7 @@ LIMIT_S = 120.0
 BUSYBOX = packages.require("busybox")[0]
 # Shorter leases than the usual 15 s, but no shorter than a loaded host bears.
 SHAPE = ("--processors", "3", "--memories", "2", "--vregion", "2M", "--excache", "8M",
-         "--append", "cluster.beat_ms=500", "--append", "storage:cluster.lease_ms=8000")
+         "--append", "cluster.heartbeat_ms=500", "--append", "storage:cluster.lease_ms=8000")
 # Gauges of a memory node: the state that it keeps for a processor's programs.
 OWNED = ("memory.frames_used", "memory.committed", "memory.spaces", "memory.aspaces",
          "memory.vregions", "memory.vmas", "memory.frames_pinned")  # fmt: skip

@@ -85,7 +85,7 @@ static int join(struct ktest *t)
 		EXPECT_EQ(t, shim_bootparam_set("cluster", "p1,m2,s1"), 0);
 	else
 		EXPECT_EQ(t, shim_bootparam_set("rendezvous", "lid:1"), 0);
-	shim_bootparam_set("cluster.beat_ms", "100");
+	shim_bootparam_set("cluster.heartbeat_ms", "100");
 	EXPECT_EQ(t, rpc_start(dev, role_of(sim_node_id())), 0);
 	return cluster_join(&ops);
 }
@@ -239,7 +239,7 @@ static void place_node(struct ktest *t)
 		EXPECT_EQ(t, shim_bootparam_set("cluster", "p2,m1,s1"), 0);
 	else
 		EXPECT_EQ(t, shim_bootparam_set("rendezvous", "lid:1"), 0);
-	shim_bootparam_set("cluster.beat_ms", "100");
+	shim_bootparam_set("cluster.heartbeat_ms", "100");
 	EXPECT_EQ(t, rpc_start(dev, two_roles(sim_node_id())), 0);
 	EXPECT_EQ(t, shim_initcalls_run(), 0);
 	ASSERT_EQ(t, cluster_join(&own), 0);
@@ -405,7 +405,7 @@ static void one_way_node(struct ktest *t)
 	sim_cmd("barrier 2 4");
 	usleep(2000000);
 	if (sim_node_id() != HOST)
-		EXPECT_GT(t, counter("cluster.beats_by_connection"), 0);
+		EXPECT_GT(t, counter("cluster.heartbeats_by_connection"), 0);
 	sim_cmd("barrier 3 4");
 	if (sim_node_id() == HOST) {
 		sim_cmd("loss 0");
@@ -417,7 +417,7 @@ static void one_way_node(struct ktest *t)
 		EXPECT_GT(t, sim_cmd("count lost"), 10);
 		EXPECT_GT(t, sim_cmd("count broken"), 0);
 		EXPECT_GT(t, counter("rpc.datagram.answered"), 10);
-		EXPECT_GT(t, counter("cluster.beats"), 20);
+		EXPECT_GT(t, counter("cluster.heartbeats"), 20);
 		sim_cmd("breaks 0");
 	}
 	sim_cmd("barrier 5 4");
@@ -427,7 +427,7 @@ static void one_way_node(struct ktest *t)
 	sim_cmd("barrier 6 4");
 }
 
-static void beat_one_way(struct ktest *t)
+static void heartbeats_one_way(struct ktest *t)
 {
 	static const struct sim_node nodes[] = { { .id = HOST, .fn = one_way_node },
 						 { .id = MEMORY_A, .fn = one_way_node },
@@ -511,16 +511,16 @@ static void node_stands_still(struct ktest *t)
 }
 
 /* By datagram and by connection; both must say the same. */
-static int beat(struct ktest *t, uint64_t seq)
+static int heartbeat(struct ktest *t, uint64_t seq)
 {
-	const struct cluster_beat b = { .incarn = node_self()->incarn, .seq = seq };
+	const struct cluster_heartbeat b = { .incarn = node_self()->incarn, .seq = seq };
 	static uint8_t reply[RPC_BODY_MAX_CTL];
-	struct cluster_beat_wire w;
+	struct cluster_heartbeat_wire w;
 	int one, other;
 
-	cluster_beat_encode(&b, &w);
-	one = rpc_datagram_sync(HOST, CLUSTER_BEAT, &w, sizeof(w), reply, sizeof(reply), 500000000);
-	other = rpc_call_sync(HOST, RPC_CLASS_CONTROL, CLUSTER_BEAT, &w, sizeof(w), reply,
+	cluster_heartbeat_encode(&b, &w);
+	one = rpc_datagram_sync(HOST, CLUSTER_HEARTBEAT, &w, sizeof(w), reply, sizeof(reply), 500000000);
+	other = rpc_call_sync(HOST, RPC_CLASS_CONTROL, CLUSTER_HEARTBEAT, &w, sizeof(w), reply,
 			      sizeof(reply), 500000000);
 	if (one >= 0 && other >= 0)
 		EXPECT_GE(t, one, (int)sizeof(struct cluster_view_wire));
@@ -554,20 +554,20 @@ static void handmade_node(struct ktest *t)
 	start = time_now_ns();
 	for (uint64_t seq = 1; time_now_ns() - start < 2000000000ull; seq++) {
 		last = time_now_ns();
-		EXPECT_EQ(t, beat(t, seq), 0);
+		EXPECT_EQ(t, heartbeat(t, seq), 0);
 		EXPECT_EQ(t, nr_gone, 0);
 		usleep(50000);
 	}
 	/* From here on only one that is long known, again and again. */
 	while (!err && time_now_ns() - start < 10000000000ull) {
-		err = beat(t, 1);
+		err = heartbeat(t, 1);
 		usleep(50000);
 	}
 	EXPECT_TRUE(t, err == -ESTALE || err == -EHOSTDOWN);
 	EXPECT_GE(t, time_now_ns() - last, 1000000000ull);
 	EXPECT_LT(t, time_now_ns() - last, 4000000000ull);
 	EXPECT_EQ(t,
-		  rpc_datagram_sync(host, CLUSTER_BEAT, &w, sizeof(struct cluster_beat_wire), NULL,
+		  rpc_datagram_sync(host, CLUSTER_HEARTBEAT, &w, sizeof(struct cluster_heartbeat_wire), NULL,
 				    0, 0),
 		  -ESTALE);
 	sim_cmd("barrier 2 4");
@@ -583,10 +583,10 @@ static void other_node(struct ktest *t)
 	sim_cmd("barrier 2 4");
 	EXPECT_EQ(t, nr_gone, 1);
 	if (sim_node_id() == HOST)
-		EXPECT_GT(t, counter("cluster.beats_old"), 10);
+		EXPECT_GT(t, counter("cluster.heartbeats_old"), 10);
 }
 
-static void beat_late_or_twice(struct ktest *t)
+static void heartbeats_late_or_twice(struct ktest *t)
 {
 	static const struct sim_node nodes[] = { { .id = HOST, .fn = other_node },
 						 { .id = MEMORY_A, .fn = other_node },
@@ -610,8 +610,8 @@ static void nonsense_to_host(struct ktest *t)
 	const struct node_info *self = node_self();
 	struct cluster_member m = { .id = self->id, .incarn = self->incarn, .lid = 4, .role = 1 };
 	struct cluster_member_wire w;
-	struct cluster_beat beat = { .incarn = self->incarn + 1, .seq = 1 };
-	struct cluster_beat_wire bw;
+	struct cluster_heartbeat heartbeat = { .incarn = self->incarn + 1, .seq = 1 };
+	struct cluster_heartbeat_wire bw;
 	uint32_t epoch;
 
 	memset(&w, 0xff, sizeof(w));
@@ -625,9 +625,9 @@ static void nonsense_to_host(struct ktest *t)
 	m.incarn++;
 	cluster_member_encode(&m, &w);
 	EXPECT_EQ(t, send(HOST, CLUSTER_JOIN, &w, sizeof(w)), -EPROTO);
-	cluster_beat_encode(&beat, &bw);
-	EXPECT_EQ(t, send(HOST, CLUSTER_BEAT, &bw, sizeof(bw)), -ESTALE);
-	EXPECT_EQ(t, send(HOST, CLUSTER_BEAT, &bw, sizeof(bw) - 1), -EMSGSIZE);
+	cluster_heartbeat_encode(&heartbeat, &bw);
+	EXPECT_EQ(t, send(HOST, CLUSTER_HEARTBEAT, &bw, sizeof(bw)), -ESTALE);
+	EXPECT_EQ(t, send(HOST, CLUSTER_HEARTBEAT, &bw, sizeof(bw) - 1), -EMSGSIZE);
 	/* Twice is once: no new epoch. */
 	m.incarn = self->incarn;
 	cluster_member_encode(&m, &w);
@@ -699,18 +699,18 @@ static void bad_network(struct ktest *t)
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
-static void leases_and_beats_have_limits(struct ktest *t)
+static void leases_and_heartbeats_have_limits(struct ktest *t)
 {
 	static const char *const bad[] = { "", "0", "9", "86400001", "4294967296", "-1", "1s" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		EXPECT_EQ(t, shim_bootparam_set("cluster.lease_ms", bad[i]), -EINVAL);
-		EXPECT_EQ(t, shim_bootparam_set("cluster.beat_ms", bad[i]), -EINVAL);
+		EXPECT_EQ(t, shim_bootparam_set("cluster.heartbeat_ms", bad[i]), -EINVAL);
 	}
 	EXPECT_EQ(t, shim_bootparam_set("cluster.lease_ms", "99"), -EINVAL);
 	EXPECT_EQ(t, shim_bootparam_set("cluster.lease_ms", "100"), 0);
-	EXPECT_EQ(t, shim_bootparam_set("cluster.beat_ms", "10"), 0);
-	EXPECT_EQ(t, shim_bootparam_set("cluster.beat_ms", "2000"), 0);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.heartbeat_ms", "10"), 0);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.heartbeat_ms", "2000"), 0);
 	EXPECT_EQ(t, shim_bootparam_set("cluster.lease_ms", "15000"), 0);
 }
 
@@ -725,11 +725,11 @@ static const struct ktest_case cases[] = {
 	KTEST(cut_off_too_long),
 	KTEST(nonsense),
 	KTEST(bad_network),
-	KTEST(beat_one_way),
-	KTEST(beat_late_or_twice),
+	KTEST(heartbeats_one_way),
+	KTEST(heartbeats_late_or_twice),
 	KTEST(host_stands_still),
 	KTEST(node_stands_still),
-	KTEST(leases_and_beats_have_limits),
+	KTEST(leases_and_heartbeats_have_limits),
 	{ 0 },
 };
 static const struct ktest_suite cluster_suite = { .name = "cluster.nodes", .cases = cases };

@@ -17,7 +17,7 @@ struct cluster_params {
 	uint16_t lid;
 	struct rdma_gid gid;
 	uint32_t wait_ms; /* give up joining after this */
-	uint32_t beat_ms;
+	uint32_t heartbeat_ms;
 	uint32_t lease_ms; /* of the host; the others hear it in the view */
 };
 extern struct cluster_params cluster_params; /* const after boot */

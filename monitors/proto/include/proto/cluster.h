@@ -3,10 +3,10 @@
  * Membership: every node <-> the node that hosts the managers.
  *
  *	CLUSTER_JOIN  node -> host   who I am; answered with the view
- *	CLUSTER_BEAT  node -> host   renews the lease, tells the load; answered with the view if the node's is old
+ *	CLUSTER_HEARTBEAT  node -> host   renews the lease, tells the load; answered with the view if the node's is old
  *	CLUSTER_VIEW  host -> node   the view has changed
  *
- * All are idempotent: a view carries the epoch, and an older one than the node has is ignored; a beat carries
+ * All are idempotent: a view carries the epoch, and an older one than the node has is ignored; a heartbeat carries
  * a number, and one that comes late or twice renews nothing.
  *
  * See:	docs/protocol/cluster.md
@@ -17,7 +17,7 @@
 
 enum cluster_opcode {
 	CLUSTER_JOIN = 0x0100,
-	CLUSTER_BEAT = 0x0101,
+	CLUSTER_HEARTBEAT = 0x0101,
 	CLUSTER_VIEW = 0x0102,
 };
 static_assert(CLUSTER_JOIN == PROTO_FIRST_OPCODE(PROTO_CLUSTER), "opcodes are ABI");
@@ -56,14 +56,14 @@ struct cluster_load_wire {
 };
 static_assert(sizeof(struct cluster_load_wire) == 16, "cluster_load is ABI");
 
-/* Body of CLUSTER_JOIN: one member.  Body of CLUSTER_BEAT: */
-struct cluster_beat_wire {
+/* Body of CLUSTER_JOIN: one member.  Body of CLUSTER_HEARTBEAT: */
+struct cluster_heartbeat_wire {
 	le32_t epoch; /* of the view that the node has */
 	le32_t incarn;
 	le64_t seq; /* 1, 2, ...: it renews the lease when it is greater than any before */
 	struct cluster_load_wire load;
 };
-static_assert(sizeof(struct cluster_beat_wire) == 32, "CLUSTER_BEAT is ABI");
+static_assert(sizeof(struct cluster_heartbeat_wire) == 32, "CLUSTER_HEARTBEAT is ABI");
 
 struct cluster_load {
 	uint32_t runnable; /* tasks of programs that run or would */
@@ -72,7 +72,7 @@ struct cluster_load {
 	uint32_t free_lines; /* of the ExCache */
 };
 
-struct cluster_beat {
+struct cluster_heartbeat {
 	uint32_t epoch;
 	uint32_t incarn;
 	uint64_t seq;
@@ -108,7 +108,7 @@ struct cluster_view { /* about 18 KiB: not for a kernel stack */
 
 void cluster_member_encode(const struct cluster_member *m, struct cluster_member_wire *w);
 int cluster_member_decode(const void *buf, size_t len, struct cluster_member *out) __must_check;
-void cluster_beat_encode(const struct cluster_beat *b, struct cluster_beat_wire *w);
-int cluster_beat_decode(const void *buf, size_t len, struct cluster_beat *out) __must_check;
+void cluster_heartbeat_encode(const struct cluster_heartbeat *b, struct cluster_heartbeat_wire *w);
+int cluster_heartbeat_decode(const void *buf, size_t len, struct cluster_heartbeat *out) __must_check;
 ssize_t cluster_view_encode(const struct cluster_view *v, void *buf, size_t cap) __must_check;
 int cluster_view_decode(const void *buf, size_t len, struct cluster_view *out) __must_check;
