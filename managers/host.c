@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Membership at the node that hosts the managers.
+ * The service of the managers: membership at the node that hosts them, and GPM.
  *
- * Flow:	JOIN enters a node (a new incarnation replaces and fences the old one), HEARTBEAT renews its lease, as a
- *		rule by datagram, so one that comes late or twice, which its number tells, renews nothing;
- *		each change makes a new epoch, which the host applies to itself and sends to all.  A view that
- *		is lost on the way is repaired by the answer to the next heartbeat.
+ * Flow:	JOIN enters a node (a new incarnation replaces and fences the old one). A heartbeat
+ *		renews the node's lease; its number tells one that comes late or twice, which
+ *		renews nothing. Each change makes a new epoch; the host applies it to itself and
+ *		sends it to all. The answer to the next heartbeat repairs a view that is lost on
+ *		the way.
  * Locking:	host.lock (RANK_MANAGER); views are sent from a copy, without it.
- * Failure:	a node whose lease ends is taken out, and refused (ESTALE) until it joins anew; a heartbeat that comes
- *		after the end does not undo it, even if nobody has looked in between.  When this node has stood
- *		still itself, all leases are longer by that.  Nothing here cannot be rebuilt by the nodes joining
- *		again.
+ * Invariants:	every member but the host itself has one lease.
+ * Failure:	the host takes out a node whose lease ends, and refuses it (ESTALE) until it joins
+ *		anew; a heartbeat that comes after the end does not undo it, even if the host has
+ *		not looked in between. When the host itself has stood still, all leases are longer
+ *		by that. Nodes that join again rebuild all of this.
  */
 #define PR_FMT "cluster: "
 
@@ -22,6 +24,7 @@
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/mutex.h>
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
@@ -34,7 +37,7 @@
 #include <net/rpc.h>
 
 #define SCAN_NS  500000000ull
-#define STALL_NS (SCAN_NS + 1000000000ull) /* between two looks: it was us who stood still */
+#define STALL_NS (SCAN_NS + 1000000000ull) /* between two looks: this node stood still */
 
 COUNTER(host_joins, "cluster.joins", "nodes that joined");
 COUNTER(host_expired, "cluster.expired", "nodes whose lease ended");
@@ -68,6 +71,7 @@ static struct {
 /* The lease of a member, or with @id 0 a free one; NULL = there is none. */
 static struct lease *lease_locked(uint32_t id)
 {
+	assert_mutex_held(&host.lock);
 	for (size_t i = 0; i < CLUSTER_MAX_MEMBERS; i++) {
 		if (host.leases[i].id == id)
 			return &host.leases[i];
@@ -75,8 +79,22 @@ static struct lease *lease_locked(uint32_t id)
 	return NULL;
 }
 
+static size_t __maybe_unused nr_leases_locked(void)
+{
+	size_t nr = 0;
+
+	assert_mutex_held(&host.lock);
+	for (size_t i = 0; i < CLUSTER_MAX_MEMBERS; i++)
+		nr += host.leases[i].id != 0;
+	return nr;
+}
+
+/* The members have changed: the only place that makes a new epoch. */
 static void changed_locked(void)
 {
+	assert_mutex_held(&host.lock);
+	ASSERT(nr_leases_locked() + 1 == host.view.nr_members);
+	view_check(&host.view);
 	host.view.epoch++;
 	if (view_is_complete(&host.view))
 		host.view.flags |= CLUSTER_COMPLETE; /* stays: nodes may come and go from here on */
@@ -86,23 +104,28 @@ static void changed_locked(void)
 
 /* --- leases -------------------------------------------------------------------------- */
 
-/* What nobody could renew while we stood still does not count. */
+/* Nodes could not renew their leases while this node stood still: that time does not count. */
 static void look_locked(uint64_t now)
 {
 	const uint64_t gap = now - host.looked_ns;
 
-	/* Never into the future: one that was seen just after the last look is as good as seen now. */
+	assert_mutex_held(&host.lock);
+	/*
+	 * Never into the future: one that was seen just after the last look is as good as seen
+	 * now.
+	 */
 	for (size_t i = 0; host.looked_ns && gap > STALL_NS && i < CLUSTER_MAX_MEMBERS; i++)
 		host.leases[i].seen_ns = MIN(host.leases[i].seen_ns + gap, now);
 	host.looked_ns = now;
 }
 
-/* Take out whose lease is over. */
+/* Take out the nodes whose lease is over. */
 static void expire_locked(void)
 {
 	const uint64_t period = host.view.lease_ms * 1000000ull;
 	const uint64_t now = time_now_ns();
 
+	assert_mutex_held(&host.lock);
 	look_locked(now);
 	for (size_t i = host.view.nr_members; i-- > 0;) {
 		const struct cluster_member m = host.view.members[i];
@@ -127,6 +150,7 @@ static int renew_locked(uint32_t id, const struct cluster_heartbeat *heartbeat)
 	bool found;
 	size_t at;
 
+	assert_mutex_held(&host.lock);
 	expire_locked();
 	at = view_find(&host.view, id, &found);
 	l = lease_locked(id);
@@ -219,7 +243,7 @@ static enum rpc_handler_result handle_join(struct rpc_request *req, void *arg)
 		memcpy(&copy, body, sizeof(copy)); /* the ring is the peer's to change */
 		err = cluster_member_decode(&copy, sizeof(copy), &m);
 	}
-	/* Who it is and where it is, the connection knows better than the message. */
+	/* Identity and address come from the connection, not from the message. */
 	if (!err && (m.id != rpc_request_peer(req) || !rpc_peer_info(m.id, &info) ||
 		     info.incarn != m.incarn || info.role != m.role))
 		err = -EPROTO;
@@ -260,9 +284,15 @@ static enum rpc_handler_result handle_heartbeat(struct rpc_request *req, void *a
 }
 
 static const struct rpc_handler handlers[] = {
-	/* Worker thread; the sender lives (it has just connected); races with nothing but itself; twice: same. */
+	/*
+	 * Worker thread; the sender lives (it has just connected); races with nothing but itself;
+	 * twice: same.
+	 */
 	{ CLUSTER_JOIN, RPC_HANDLER_IDEMPOTENT, "cluster-join", handle_join },
-	/* Worker thread; the sender may be gone; races with itself, and the number decides; twice: same. */
+	/*
+	 * Worker thread; the sender may be gone; races with itself, and the number decides; twice:
+	 * same.
+	 */
 	{ CLUSTER_HEARTBEAT, RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM, "cluster-heartbeat",
 	  handle_heartbeat },
 };
@@ -295,7 +325,7 @@ static void view_sent(struct rpc_call *call)
 	counter_inc(&host_views);
 }
 
-/* Best effort: who misses it hears of it with its next heartbeat. */
+/* Best effort: a node that misses it hears of it with its next heartbeat. */
 static void send_view(uint32_t node, const void *body, uint32_t len)
 {
 	struct rpc_call *call = rpc_call_alloc();

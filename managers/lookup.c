@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Placement on every node: the policies of GMM and GSM, applied to the members that this node knows of.
+ * Placement on every node: the policies of GMM and GSM, applied to the members that this node
+ * knows of.
  */
 #include <managers/placement.h>
 

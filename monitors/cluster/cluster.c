@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Membership and placement as every node sees them.
+ * Membership as every node sees it.
  *
- * Flow:	cluster_join(): reach the host at the rendezvous address, JOIN, apply the view that it answers and
- *		those that it sends later, until the cluster is complete; then a thread sends heartbeats.
- *		Applying a view adds and removes RPC peers.
- * Heartbeats:	by datagram, which neither needs a connection nor waits behind what others do with it; by
- *		connection when no answer comes, or one that has no room for the view.
- * Locking:	apply_lock (RANK_MANAGER) serialises views; ids_lock (RANK_SPIN_MONITOR) guards the id lists that
- *		the look-ups read.
- * Failure:	a heartbeat that is refused (ESTALE) means that we were fenced: one line, and nothing more is
- *		sent; other failures are tried again.
+ * Flow:	cluster_join(): reach the host at the rendezvous address, JOIN, apply the view that
+ *		it answers and those that it sends later, until the cluster is complete; then a
+ *		thread sends heartbeats. Applying a view adds and removes RPC peers. A heartbeat
+ *		goes by datagram, which needs no connection and does not wait behind other
+ *		requests; by connection when no answer comes, or one that has no room for the view.
+ * Locking:	apply_lock (RANK_MANAGER) serialises views; ids_lock (RANK_SPIN_MONITOR) guards the
+ *		id lists that the look-ups read.
+ * Invariants:	membership goes one way: out, joining, member, fenced (set_membership() asserts it).
+ * Failure:	a heartbeat that is refused (ESTALE) means that the host has fenced this node: the
+ *		node logs one line and sends nothing more. After other failures it tries again.
  */
 #define PR_FMT "cluster: "
 
@@ -20,6 +21,7 @@
 #include <cluster/view.h>
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/spinlock.h>
 #include <kernel/thread.h>
@@ -33,13 +35,21 @@
 #include <net/rpc.h>
 #include <rdma/sa.h>
 
-#define CALL_NS      10000000000ull /* of one JOIN */
-#define PACE_NS      50000000ull    /* between attempts to reach the host */
+#define CALL_NS           10000000000ull /* of one JOIN */
+#define PACE_NS           50000000ull    /* between attempts to reach the host */
 #define JOIN_HEARTBEAT_NS 100000000ull   /* between heartbeats while the cluster is incomplete */
-#define HEARTBEAT_NS 2000000000ull /* of one heartbeat by datagram, if that is less than HEARTBEAT_TRIES_NS */
+#define HEARTBEAT_NS \
+	2000000000ull /* of one heartbeat by datagram, if that is less than HEARTBEAT_TRIES_NS */
 
 COUNTER(heartbeats_by_connection, "cluster.heartbeats_by_connection",
 	"heartbeats that went by connection, as no answer came by datagram");
+
+enum membership {
+	OUT,
+	JOINING,
+	MEMBER,
+	FENCED, /* for good: what this node had elsewhere is gone */
+};
 
 static struct {
 	const struct cluster_ops *ops; /* const after join */
@@ -55,12 +65,27 @@ static struct {
 	uint32_t lease_ms; /* atomic: by the newest view; 0 = there was none yet */
 	struct waitqueue changed;
 	uint64_t renewed_ns; /* atomic: when the newest heartbeat that was answered was sent */
-	bool fenced;         /* atomic */
+	uint8_t membership;  /* atomic: enum membership */
 } cluster = {
 	.apply_lock = MUTEX_INIT(cluster.apply_lock, "cluster.view", RANK_MANAGER + 1),
 	.ids_lock = SPINLOCK_INIT("cluster.ids", RANK_SPIN_MONITOR),
 	.changed = WAITQUEUE_INIT(cluster.changed),
 };
+
+static enum membership membership(void)
+{
+	return (enum membership)__atomic_load_n(&cluster.membership, __ATOMIC_ACQUIRE);
+}
+
+/* The only place that changes it. */
+static void set_membership(enum membership to)
+{
+	const uint8_t from =
+		__atomic_exchange_n(&cluster.membership, (uint8_t)to, __ATOMIC_ACQ_REL);
+
+	ASSERT(to == from + 1u);
+	wake_all(&cluster.changed);
+}
 
 static void status(const char *line)
 {
@@ -89,6 +114,7 @@ static void publish_ids(const struct cluster_view *v)
 	for (size_t i = 0; i < v->nr_members; i++) {
 		const size_t role = v->members[i].role - 1u;
 
+		ASSERT(role < CLUSTER_NR_ROLES);
 		cluster.ids[role][cluster.nr_ids[role]++] = v->members[i].id;
 	}
 	spin_unlock(&cluster.ids_lock);
@@ -134,6 +160,7 @@ void cluster_apply(const struct cluster_view *v)
 {
 	mutex_lock(&cluster.apply_lock);
 	if (v->epoch > cluster.view.epoch) {
+		view_check(v);
 		for_each_missing(&cluster.view, v, member_gone);
 		for_each_missing(v, &cluster.view, member_came);
 		cluster.view = *v;
@@ -148,7 +175,7 @@ void cluster_apply(const struct cluster_view *v)
 	wake_all(&cluster.changed);
 }
 
-/* A hostile message with a view; one without members says that nothing has changed. */
+/* Apply a message that may be hostile; a view without members says that nothing has changed. */
 static int apply_message(const void *body, size_t len)
 {
 	struct cluster_view *v = kmalloc(sizeof(*v));
@@ -182,7 +209,10 @@ static enum rpc_handler_result handle_view(struct rpc_request *req, void *arg)
 }
 
 static const struct rpc_handler handlers[] = {
-	/* Worker thread; only from the host; races with our own JOIN and heartbeat; twice: ignored by epoch. */
+	/*
+	 * Worker thread; only from the host; races with our own JOIN and heartbeat; twice: ignored
+	 * by epoch.
+	 */
 	{ CLUSTER_VIEW, RPC_HANDLER_IDEMPOTENT, "cluster-view", handle_view },
 };
 
@@ -216,7 +246,7 @@ static int call_host(uint16_t opcode, const void *body, uint32_t len, uint64_t t
 	return ret;
 }
 
-/* Where the rendezvous node is: its LID as given, or asked from the subnet administrator. */
+/* The address of the rendezvous node: its LID as given, or asked from the subnet administrator. */
 static int rendezvous_addr(struct rdma_device *dev, struct rdma_addr *addr, uint64_t deadline)
 {
 	if (cluster_params.by_gid)
@@ -273,7 +303,8 @@ static int join_host(uint64_t deadline)
 	do {
 		err = call_host(CLUSTER_JOIN, &w, sizeof(w), CALL_NS);
 		if (!err && !lease_ns())
-			err = -EPROTO; /* no view, so that we would not know how long our lease is */
+			/* no view, so that we would not know how long our lease is */
+			err = -EPROTO;
 		if (!err || err == -EPROTO)
 			return err;
 		thread_sleep_until(time_now_ns() + PACE_NS);
@@ -314,14 +345,15 @@ static int wait_complete(uint64_t deadline)
 }
 
 /*
- * Several to a lease, whatever was asked for.  Often while nodes are missing: the host's message about a new
- * one may not have reached us.
+ * Several to a lease, whatever was asked for. Often while nodes are missing: the host's message
+ * about a new one may not have reached us.
  */
 static uint64_t heartbeat_interval_ns(void)
 {
 	const uint64_t ns = MIN(cluster_params.heartbeat_ms * 1000000ull, lease_ns() / 4);
 
-	return __atomic_load_n(&cluster.complete, __ATOMIC_ACQUIRE) ? ns : MIN(ns, JOIN_HEARTBEAT_NS);
+	return __atomic_load_n(&cluster.complete, __ATOMIC_ACQUIRE) ? ns
+								    : MIN(ns, JOIN_HEARTBEAT_NS);
 }
 
 /* Both ways can be tried, and tried again, before the lease ends. */
@@ -341,7 +373,8 @@ static int heartbeat_by_datagram(const struct cluster_heartbeat_wire *heartbeat)
 	reply = kmalloc(max);
 	if (!reply)
 		return -ENOMEM;
-	ret = rpc_datagram_sync(cluster.host, CLUSTER_HEARTBEAT, heartbeat, sizeof(*heartbeat), reply, max, ns);
+	ret = rpc_datagram_sync(cluster.host, CLUSTER_HEARTBEAT, heartbeat, sizeof(*heartbeat),
+				reply, max, ns);
 	if (ret >= 0)
 		ret = apply_message(reply, (size_t)ret);
 	if (!ret) {
@@ -382,8 +415,7 @@ static void heartbeat_thread(void *arg)
 		sent_ns = time_now_ns();
 		err = send_heartbeat(&seq);
 		if (err == -ESTALE) {
-			__atomic_store_n(&cluster.fenced, true, __ATOMIC_RELEASE);
-			wake_all(&cluster.changed);
+			set_membership(FENCED);
 			status("this node was fenced: its lease had ended");
 			if (cluster.ops->fenced)
 				cluster.ops->fenced();
@@ -398,7 +430,7 @@ static void heartbeat_thread(void *arg)
 	}
 }
 
-/* The host counts from when it hears of us, which is later: for us the lease ends first. */
+/* The host counts from when it hears of this node, which is later: here the lease ends first. */
 static bool lease_is_young(void)
 {
 	const uint64_t renewed = __atomic_load_n(&cluster.renewed_ns, __ATOMIC_ACQUIRE);
@@ -410,9 +442,8 @@ bool cluster_lease_holds(void)
 {
 	if (cluster_params.is_host)
 		return true;
-	wait_event(&cluster.changed,
-		   lease_is_young() || __atomic_load_n(&cluster.fenced, __ATOMIC_ACQUIRE));
-	return !__atomic_load_n(&cluster.fenced, __ATOMIC_ACQUIRE);
+	wait_event(&cluster.changed, lease_is_young() || membership() == FENCED);
+	return membership() != FENCED;
 }
 
 static int join_as_member(struct rdma_device *dev, uint64_t deadline)
@@ -434,6 +465,7 @@ static int join_as_member(struct rdma_device *dev, uint64_t deadline)
 		status(line);
 		return err == -EHOSTDOWN ? -ETIMEDOUT : err;
 	}
+	set_membership(MEMBER);
 	t = thread_create("cluster-heartbeat", heartbeat_thread, NULL);
 	if (IS_ERR(t))
 		return PTR_ERR(t);
@@ -454,6 +486,7 @@ int cluster_join(const struct cluster_ops *ops)
 	int err;
 
 	cluster.ops = ops;
+	set_membership(JOINING);
 	if (!dev)
 		return -ENODEV;
 	if (cluster_params.is_host) {
@@ -462,6 +495,8 @@ int cluster_join(const struct cluster_ops *ops)
 		err = cluster.host_start ? cluster.host_start(&self) : -ENOSYS;
 		if (err)
 			status("boot parameter cluster= on an image without the managers");
+		else
+			set_membership(MEMBER);
 	} else {
 		err = rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL);
 		if (!err)
@@ -484,7 +519,7 @@ size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max)
 
 	spin_lock(&cluster.ids_lock);
 	nr = cluster.nr_ids[r];
-	if (nr && max) /* to count, nobody gives a place to copy to */
+	if (nr && max) /* a caller that only counts gives no array */
 		memcpy(ids, cluster.ids[r], MIN(nr, max) * sizeof(*ids));
 	spin_unlock(&cluster.ids_lock);
 	return nr;
@@ -496,8 +531,10 @@ uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const voi
 	uint32_t node = 0;
 
 	spin_lock(&cluster.ids_lock);
-	if (cluster.nr_ids[r])
+	if (cluster.nr_ids[r]) {
 		node = choose(cluster.ids[r], cluster.nr_ids[r], arg);
+		ASSERT(node != 0);
+	}
 	spin_unlock(&cluster.ids_lock);
 	return node;
 }

@@ -42,7 +42,8 @@ static int parse_gid(const char *text, struct rdma_gid *gid)
 	return nr == 32 ? 0 : -EINVAL;
 }
 
-int cluster_parse_rendezvous(const char *text, struct cluster_params *out)
+/* "lid:N", or "gid:" and 32 hexadecimal digits (colons between groups are allowed). */
+static int parse_rendezvous(const char *text, struct cluster_params *out)
 {
 	struct rdma_gid gid;
 	uint32_t lid;
@@ -67,7 +68,7 @@ int cluster_parse_rendezvous(const char *text, struct cluster_params *out)
 
 static int set_rendezvous(const char *value)
 {
-	return cluster_parse_rendezvous(value, &cluster_params);
+	return parse_rendezvous(value, &cluster_params);
 }
 
 static int set_cluster(const char *value)

@@ -4,6 +4,7 @@
  */
 #include <cluster/view.h>
 
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
@@ -34,6 +35,16 @@ int view_put(struct cluster_view *v, const struct cluster_member *m)
 	return 0;
 }
 
+void view_check(const struct cluster_view *v)
+{
+	ASSERT(v->nr_members <= CLUSTER_MAX_MEMBERS);
+	for (size_t i = 0; i < v->nr_members; i++) {
+		ASSERT(v->members[i].role >= 1 && v->members[i].role <= CLUSTER_NR_ROLES);
+		ASSERT(v->members[i].incarn != 0);
+		ASSERT(!i || v->members[i].id > v->members[i - 1].id);
+	}
+}
+
 bool view_remove(struct cluster_view *v, uint32_t id)
 {
 	bool found;
@@ -46,7 +57,7 @@ bool view_remove(struct cluster_view *v, uint32_t id)
 	return true;
 }
 
-size_t view_count(const struct cluster_view *v, uint8_t role)
+static size_t view_count(const struct cluster_view *v, uint8_t role)
 {
 	size_t nr = 0;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Placement as the nodes ask for it: the managers' policies, applied to the members that this node knows of.
+ * Placement as the nodes ask for it: the managers' policies, applied to the members that this node
+ * knows of.
  *
  * Context:	anywhere but in interrupts; gpm_place_program() in threads that may sleep.
  * Failure:	0 when the cluster has no member of the role.
@@ -22,8 +23,8 @@ uint32_t gsm_cache_node_for(const struct proto_file *file);
 uint32_t gsm_storage_for(const char *path);
 
 /*
- * GPM: processor node for a new program, from approximate load reports.  0; -ENOSYS: this node does not host the
- * managers; -EHOSTDOWN: there is no processor.
+ * GPM: processor node for a new program, from approximate load reports. 0; -ENOSYS: this node does
+ * not host the managers; -EHOSTDOWN: there is no processor.
  */
 #ifdef CONFIG_MANAGERS
 int gpm_place_program(uint32_t *node) __must_check;

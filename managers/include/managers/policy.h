@@ -2,8 +2,8 @@
 /*
  * The global managers' policies: GPM places programs, GMM homes and vRegions, GSM files.
  *
- * Each is a table of operations that choose a node from a documented input.  The input holds what is
- * reported today and nothing else: a field comes with whatever fills it truthfully.
+ * Each is a table of operations that choose a node from a documented input. The input holds what
+ * is reported today and nothing else: a field comes with whatever fills it truthfully.
  *
  * Context:	pure code, which also links into a host simulator; the callers order the calls.
  * See:		docs/design/managers.md
@@ -20,7 +20,8 @@
 struct gpm_node {
 	uint32_t id; /* 0: this entry is free */
 	uint32_t
-		placed; /* programs placed there since its last report, which has the earlier ones */
+		/* programs placed there since its last report, which has the earlier ones */
+		placed;
 	struct cluster_load load; /* its last report; all 0 but one CPU when none has come yet */
 };
 
@@ -30,12 +31,15 @@ struct gpm_ops {
 	size_t (*place)(const struct gpm_node *nodes, size_t nr);
 };
 
-/* The fewest runnable tasks per CPU; then the fewest tasks; then the most free lines; then the lowest id. */
+/*
+ * The fewest runnable tasks per CPU; then the fewest tasks; then the most free lines; then the
+ * lowest id.
+ */
 extern const struct gpm_ops gpm_least_busy;
 
 /*
- * The state that GPM keeps for its policy.  It is approximate, and comes again by itself with the next
- * heartbeats.
+ * The state that GPM keeps for its policy. It is approximate, and comes again by itself with the
+ * next heartbeats.
  */
 struct gpm {
 	const struct gpm_ops *ops;
@@ -47,7 +51,9 @@ struct gpm {
 void gpm_report(struct gpm *g, uint32_t node, const struct cluster_load *load);
 /* The node is no member any more. */
 void gpm_forget(struct gpm *g, uint32_t node);
-/* Choose one of the processors @nodes, whose ids ascend, and count the program there.  0: @nr is 0. */
+/*
+ * Choose one of the processors @nodes, whose ids ascend, and count the program there. 0: @nr is 0.
+ */
 uint32_t gpm_place(struct gpm *g, const uint32_t *nodes, size_t nr);
 
 /* --- GMM: the home of an address space, the owner of a vRegion ------------------------------- */
@@ -64,7 +70,10 @@ struct gmm_ops {
 	uint32_t (*owner)(const struct memory_nodes *nodes, uint64_t index, uint32_t home);
 };
 
-/* Spaces of one processor take turns over the nodes; so do the vRegions of a space, beginning at the home. */
+/*
+ * Spaces of one processor take turns over the nodes; so do the vRegions of a space, beginning at
+ * the home.
+ */
 extern const struct gmm_ops gmm_round_robin;
 
 /* --- GSM: the cache node and the storage node of a file -------------------------------------- */
@@ -76,7 +85,10 @@ struct storage_nodes {
 
 struct gsm_ops {
 	const char *name;
-	/* The memory node that holds the page cache of @file: the same on every node with the same view. */
+	/*
+	 * The memory node that holds the page cache of @file: the same on every node with the same
+	 * view.
+	 */
 	uint32_t (*cache_node)(const struct memory_nodes *nodes, const struct proto_file *file);
 	uint32_t (*storage)(const struct storage_nodes *nodes, const char *path);
 };

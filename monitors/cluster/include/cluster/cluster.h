@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cluster membership and placement, as every node sees them.
+ * Cluster membership, as every node sees it.
  *
- * Flow:	after rpc_start(), cluster_join() finds the node that hosts the managers (boot parameter
- *		rendezvous=; the host itself has cluster=), tells it who we are, and waits until the cluster
- *		is complete; from then on members come and go by themselves.
- * Context:	cluster_join() sleeps; the look-ups do not and may be called anywhere but in interrupts.
- * Failure:	whom we wait for is told by status(); after cluster.wait_ms join gives up.
+ * Flow:	after rpc_start(), cluster_join() finds the node that hosts the managers (boot
+ *		parameter rendezvous=; the host itself has cluster=), tells it id, role and
+ *		address, and waits until the cluster is complete; from then on members come and go
+ *		by themselves.
+ * Context:	cluster_join() sleeps; the look-ups do not and may be called anywhere but in
+ *		interrupts.
+ * Failure:	status() names the missing nodes; after cluster.wait_ms join gives up.
  * See:		docs/protocol/cluster.md
  */
 #pragma once
@@ -18,7 +20,9 @@
 #include <proto/types.h>
 
 struct cluster_ops {
-	/* One line for the user: whom we wait for, or why joining failed.  May be NULL. */
+	/*
+	 * One line for the user: the nodes that are missing, or why joining failed. May be NULL.
+	 */
 	void (*status)(const char *line);
 	/* A member came; thread context.  May be NULL. */
 	void (*joined)(const struct node_info *node);
@@ -28,24 +32,25 @@ struct cluster_ops {
 	 */
 	void (*gone)(const struct node_info *node);
 	/*
-	 * The host has fenced us: our lease has ended, and what we had elsewhere is gone.  Once, after
-	 * status().  Thread context.  May be NULL.
+	 * The host has fenced this node: its lease has ended, and what it had elsewhere is gone.
+	 * Once, after status(). Thread context. May be NULL.
 	 */
 	void (*fenced)(void);
-	/* What is to be told of the node's load, with each heartbeat.  Thread context.  May be NULL: nothing. */
+	/* Fill in the load that the next heartbeat tells.  Thread context.  May be NULL: all 0. */
 	void (*load)(struct cluster_load *load);
 };
 
 /*
  * Join, and return when the cluster is complete.  @ops stays valid for ever.
- * -ETIMEDOUT: not complete in time; -EINVAL: boot parameters missing or wrong; both were told by status().
+ * -ETIMEDOUT: not complete in time; -EINVAL: boot parameters missing or wrong; status() has told
+ * both.
  */
 int cluster_join(const struct cluster_ops *ops) __must_check;
 
 /*
- * Does this node still have its lease?  What happened here while it had not, such as the end of a program
- * whose memory was given back, is not to be told as if it had been the program's doing.  Costs a look at
- * the clock; sleeps only when the lease may have ended, until a heartbeat is answered.
+ * Does this node still have its lease? A node that has lost it must not report the end of a
+ * program as the program's doing: the memory nodes have freed the program's memory. Costs a look
+ * at the clock; sleeps only when the lease may have ended, until a heartbeat is answered.
  * Context:	threads, no locks held.  Returns false once the node is fenced, and for ever after.
  */
 bool cluster_lease_holds(void);
@@ -57,8 +62,9 @@ uint32_t cluster_epoch(void);
 size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max);
 
 /*
- * Let @choose pick one of the live members of @role, whose ids it is given in ascending order: a node id, or 0 when
- * there is no such member.  @choose runs with a spin lock held, so it must not sleep or take locks.
+ * Let @choose pick one of the live members of @role, whose ids it is given in ascending order.
+ * Answers a node id, or 0 when there is no such member. @choose runs with a spin lock held, so it
+ * must not sleep or take locks.
  */
 typedef uint32_t (*cluster_choose_fn)(const uint32_t *nodes, size_t nr, const void *arg);
 uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const void *arg);
@@ -67,7 +73,10 @@ uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const voi
 
 /* Begin to take members in; @self is the first. */
 typedef int (*cluster_host_fn)(const struct cluster_member *self);
-/* From an initcall, by the managers' service: cluster_join() calls @start at the node that has cluster=. */
+/*
+ * From an initcall, by the managers' service: cluster_join() calls @start at the node that has
+ * cluster=.
+ */
 void cluster_host_register(cluster_host_fn start);
 /* Apply a view, from the host's own table or from a message. */
 void cluster_apply(const struct cluster_view *v);

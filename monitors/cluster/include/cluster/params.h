@@ -21,6 +21,3 @@ struct cluster_params {
 	uint32_t lease_ms; /* of the host; the others hear it in the view */
 };
 extern struct cluster_params cluster_params; /* const after boot */
-
-/* "lid:N" or "gid:" and 32 hexadecimal digits (colons between groups are allowed): -EINVAL. */
-int cluster_parse_rendezvous(const char *text, struct cluster_params *out) __must_check;

@@ -2,11 +2,12 @@
 /*
  * Start of a monitor: what every role does in the same order, with the role's own steps in between.
  *
- * Flow:	control channel (so that every failure below can be told) -> prepare() -> RDMA device -> RPC ->
- *		serve() -> join the cluster and wait until it is complete -> complete() -> READY.
+ * Flow:	control channel (so that every failure below can be told) -> prepare() -> RDMA
+ *		device -> RPC -> serve() -> join the cluster and wait until it is complete ->
+ *		complete() -> READY.
  * Context:	one start thread, which ends when the node is ready; the steps may sleep.
- * Failure:	one line to the launcher and the log; the node stays up, so that its log and counters can be
- *		read, but runs and serves nothing.
+ * Failure:	one line to the launcher and the log; the node stays up, so that its log and
+ *		counters can be read, but runs and serves nothing.
  */
 #pragma once
 
@@ -22,9 +23,14 @@ struct monitor {
 	enum node_role role;
 	const struct ctl_ops *ctl;
 	const struct cluster_ops *cluster;
-	/* What needs no network.  0, or a negative errno that ctl_error() has told of.  May be NULL. */
+	/*
+	 * The steps that need no network. 0, or a negative errno that ctl_error() has told. May be
+	 * NULL.
+	 */
 	int (*prepare)(void);
-	/* Have all that peers may ask for.  0, or a negative errno, which is told here. */
+	/*
+	 * Make ready all that peers may ask for. 0, or a negative errno, which the caller tells.
+	 */
 	int (*serve)(void);
 	/* The cluster is complete.  May be NULL. */
 	void (*complete)(void);

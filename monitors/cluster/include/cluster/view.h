@@ -13,11 +13,11 @@ size_t view_find(const struct cluster_view *v, uint32_t id, bool *found);
 int view_put(struct cluster_view *v, const struct cluster_member *m) __must_check;
 /* false: it was not there. */
 bool view_remove(struct cluster_view *v, uint32_t id);
-/* Members of a role (1 to 3). */
-size_t view_count(const struct cluster_view *v, uint8_t role);
+/* Assert what every view promises: ids ascend, roles and incarnations are set. */
+void view_check(const struct cluster_view *v);
 /* Have all the wanted nodes come? */
 bool view_is_complete(const struct cluster_view *v);
-/* One line that says who is missing ("waiting for memory nodes: 1 of 2 are here"). */
+/* One line that names the missing nodes ("waiting for memory nodes (1 of 2 are here)"). */
 void view_describe_missing(const struct cluster_view *v, char *buf, size_t size);
 /* Parse "p1,m2,s1" into wanted[]: -EINVAL. Each role at most once; a missing one wants none. */
 int view_parse_wanted(const char *text, uint16_t wanted[CLUSTER_NR_ROLES]) __must_check;
