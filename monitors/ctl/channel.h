@@ -13,16 +13,13 @@
 #include <proto/control.h>
 
 /*
- * Send one frame, or several with MORE when @len is above CTL_MAX_PAYLOAD.  Sleeps.  -EPIPE once the
+ * Send one frame, or several with MORE when @len is above CTL_MAX_PAYLOAD. Sleeps. -EPIPE once the
  * channel is down.
  */
 int ctl_send(enum ctl_type type, unsigned int stream, uint32_t prog, const void *payload,
 	     size_t len);
 
 const struct ctl_ops *ctl_ops(void);
-
-/* The channel is down for good. */
-bool ctl_is_down(void);
 
 /*
  * Frames of programs, from the reader thread.  0 or -EPROTO with *why set.  @payload is the whole
@@ -31,5 +28,5 @@ bool ctl_is_down(void);
 int prog_run(uint32_t id, void *payload, size_t len, const char **why) __must_check;
 int prog_frame(const struct ctl_hdr *hdr, const void *payload, const char **why) __must_check;
 
-/* Wake everyone who waits for a stream: the channel has gone down. */
+/* Wake all threads that wait for a stream: the channel has gone down. */
 void prog_channel_down(void);

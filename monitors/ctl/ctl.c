@@ -2,14 +2,15 @@
 /*
  * Control service: the channel itself, and the requests that concern the node.
  *
- * Flow:	ctl_start() finds the port and starts the reader thread; it sends HELLO, then reads frames
- *		for ever.  A payload cut by MORE is joined in a struct join before it is looked at.
- * Context:	one reader thread.  RUN and DEBUG are handed to threads of their own, because they may
- *		wait for peers; everything else is answered by the reader.
- * Locking:	ctl.tx orders whole frames on the wire.  Nothing else here is shared: joins belong to the
- *		reader thread.
- * Failure:	bytes that break the protocol: ERROR to the launcher with the reason, then the channel is
- *		down (reads end, writes answer -EPIPE); the node itself goes on.
+ * Flow:	ctl_start() finds the port and starts the reader thread; it sends HELLO, then reads
+ *		frames for ever. A payload cut by MORE is joined in a struct join before it is
+ *		looked at.
+ * Context:	one reader thread. RUN and DEBUG are handed to threads of their own, because they
+ *		may wait for peers; everything else is answered by the reader.
+ * Locking:	ctl.tx orders whole frames on the wire. Nothing else here is shared: joins belong
+ *		to the reader thread.
+ * Failure:	bytes that break the protocol: ERROR to the launcher with the reason, then the
+ *		channel is down (reads end, writes answer -EPIPE); the node itself goes on.
  * Limits:	MAX_JOINS payloads under way, each bounded by its type.
  */
 #define PR_FMT "ctl: "
@@ -21,6 +22,7 @@
 #include <drivers/console.h>
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/reboot.h>
 #include <kernel/symbols.h>
@@ -66,7 +68,7 @@ const struct ctl_ops *ctl_ops(void)
 	return ctl.ops;
 }
 
-bool ctl_is_down(void)
+static bool ctl_is_down(void)
 {
 	return !ctl.port || __atomic_load_n(&ctl.down, __ATOMIC_ACQUIRE);
 }
@@ -78,6 +80,7 @@ static int send_frame(const struct ctl_hdr *hdr, const void *payload)
 	struct ctl_hdr_wire w;
 	int err;
 
+	ASSERT(hdr->len <= CTL_MAX_PAYLOAD); /* tx_buf has room for no more */
 	ctl_hdr_encode(hdr, &w);
 	mutex_lock(&ctl.tx);
 	memcpy(ctl.tx_buf, &w, sizeof(w));
@@ -152,18 +155,6 @@ void ctl_error(const char *fmt, ...)
 	va_end(ap);
 	pr_err("%s\n", line);
 	send_line(CTL_ERROR, 0, line);
-}
-
-void ctl_prog_error(struct ctl_prog *prog, const char *fmt, ...)
-{
-	char line[256];
-	va_list ap;
-
-	va_start(ap, fmt);
-	(void)vscnprintf(line, sizeof(line), fmt, ap);
-	va_end(ap);
-	pr_err("program %u: %s\n", ctl_prog_id(prog), line);
-	send_line(CTL_ERROR, ctl_prog_id(prog), line);
 }
 
 /* --- requests to the node */
@@ -380,6 +371,7 @@ static int join_add(struct join *j, const void *payload, size_t len, const char 
 		j->buf = bigger;
 		j->cap *= 2;
 	}
+	ASSERT(len <= j->cap - j->len); /* a frame is never longer than what JOIN_SIZE grows by */
 	memcpy(j->buf + j->len, payload, len);
 	j->len += len;
 	return 0;
@@ -435,6 +427,7 @@ static int consume(const char **why)
 		pos += sizeof(struct ctl_hdr_wire) + hdr.len;
 		err = handle_frame(&hdr, p + sizeof(struct ctl_hdr_wire), why);
 	}
+	ASSERT(pos <= ctl.rx_len);
 	memmove(ctl.rx_buf, ctl.rx_buf + pos, ctl.rx_len - pos);
 	ctl.rx_len -= pos;
 	return err;
@@ -492,7 +485,7 @@ int ctl_start(enum ctl_role role, uint32_t node, const struct ctl_ops *ops)
 	if (!ctl.tx_buf || !ctl.rx_buf)
 		goto out_free;
 	if (!chardev_wait_connected(port, time_after_ns(PORT_WAIT_NS)))
-		pr_warn("nobody has opened the control port yet\n");
+		pr_warn("the launcher has not opened the control port yet\n");
 	ctl.port = port;
 	send_hello(role, node); /* before the caller can send anything */
 	t = thread_create("ctl", reader_thread, NULL);

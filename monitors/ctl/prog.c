@@ -2,18 +2,22 @@
 /*
  * Control service: programs and their streams.
  *
- * Input:	a ring per program.  The launcher is granted its free space, for the first time when the
- *		program first reads or polls: a program that does not read leaves the launcher's stdin alone.
- * Output:	a writer takes credit, then sends its bytes itself; without credit it sleeps.
- * Locking:	progs.lock guards the list, every ring and every credit.  It is dropped before anything is
- *		sent: credit is claimed under the lock, so two senders cannot spend it twice.
- * Lifetime:	the list holds no reference: a program leaves it with EXIT or REFUSED, which the holder
- *		of a reference sends.
+ * Flow:	input: a ring per program. The node grants its free space to the launcher, for the
+ *		first time when the program first reads or polls: a program that does not read
+ *		leaves the launcher's stdin alone. Output: a writer takes credit, then sends its
+ *		bytes itself; without credit it sleeps.
+ * Locking:	progs.lock guards the list, every ring and every credit. It is dropped before
+ *		anything is sent: credit is claimed under the lock, so two senders cannot spend it
+ *		twice.
+ * Invariants:	a ring's bytes and the credit for more never exceed its size.  The list holds no
+ *		reference: a program leaves it once, with EXIT or REFUSED, which the holder of a
+ *		reference sends.
  */
 #define PR_FMT "ctl: "
 
 #include "channel.h"
 
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/spinlock.h>
 #include <kernel/thread.h>
@@ -32,9 +36,9 @@
 
 struct stream {
 	struct waitqueue wq;
-	uint32_t credit;  /* 1, 2: bytes we may send; 0: bytes the launcher may still send */
-	bool peer_closed; /* EOF came: no more input, or nobody reads the output */
-	bool closed;      /* we have said EOF */
+	uint32_t credit;  /* 1, 2: bytes the node may send; 0: bytes the launcher may still send */
+	bool peer_closed; /* EOF came: no more input, or the launcher does not read the output */
+	bool closed;      /* the node has said EOF */
 };
 
 struct ctl_prog {
@@ -96,6 +100,7 @@ void ctl_prog_put(struct ctl_prog *prog)
 {
 	if (!refcount_dec_and_test(&prog->refs))
 		return;
+	ASSERT(list_empty(&prog->link));
 	work_flush(&prog->grant_work);
 	vfree(prog->ring);
 	kfree(prog);
@@ -144,6 +149,7 @@ static void wake_streams(struct ctl_prog *prog)
 static void prog_end(struct ctl_prog *prog)
 {
 	spin_lock(&progs.lock);
+	ASSERT(!list_empty(&prog->link));
 	list_del(&prog->link);
 	for (size_t i = 0; i < CTL_NR_STREAMS; i++)
 		prog->streams[i].peer_closed = true;
@@ -241,6 +247,7 @@ int prog_run(uint32_t id, void *payload, size_t len, const char **why)
 	prog->payload = payload;
 	prog->payload_len = len;
 	spin_lock(&progs.lock);
+	ASSERT(progs.last_id == id); /* the reader thread alone starts programs */
 	list_add_tail(&prog->link, &progs.list);
 	spin_unlock(&progs.lock);
 	prog_start(prog);
@@ -302,6 +309,7 @@ static int take_input(struct ctl_prog *prog, const uint8_t *data, size_t len, co
 		memcpy(prog->ring, data + first, len - first);
 		prog->head += (uint32_t)len;
 		s->credit -= (uint32_t)len;
+		ASSERT(prog->head - prog->tail <= RING_SIZE);
 	}
 	spin_unlock(&progs.lock);
 	return err;
@@ -391,12 +399,23 @@ int prog_frame(const struct ctl_hdr *hdr, const void *payload, const char **why)
 
 /* --- streams, on the program's threads */
 
+static uint32_t ring_used_locked(const struct ctl_prog *prog)
+{
+	const uint32_t used = prog->head - prog->tail;
+
+	assert_spin_held(&progs.lock);
+	ASSERT(used <= RING_SIZE && prog->streams[0].credit <= RING_SIZE - used);
+	return used;
+}
+
 /* Grant the launcher the free space of the ring, once that is at least half of it. */
 static uint32_t claim_grant_locked(struct ctl_prog *prog)
 {
 	struct stream *s = &prog->streams[0];
-	const uint32_t room = RING_SIZE - (prog->head - prog->tail) - s->credit;
+	uint32_t room;
 
+	assert_spin_held(&progs.lock);
+	room = RING_SIZE - ring_used_locked(prog) - s->credit;
 	if (!prog->wants_input || s->peer_closed || s->closed || room < RING_SIZE / 2)
 		return 0;
 	s->credit += room;
@@ -429,7 +448,7 @@ static ssize_t ring_take(struct ctl_prog *prog, uint8_t *buf, size_t len)
 
 	spin_lock(&progs.lock);
 	prog->wants_input = true;
-	len = MIN(len, (size_t)(prog->head - prog->tail));
+	len = MIN(len, (size_t)ring_used_locked(prog));
 	if (len) {
 		const uint32_t at = prog->tail % RING_SIZE;
 		const size_t first = MIN(len, (size_t)RING_SIZE - at);
@@ -506,6 +525,7 @@ ssize_t ctl_stream_write(struct ctl_prog *prog, unsigned int stream, const void 
 	size_t done = 0;
 	ssize_t ret = 0;
 
+	ASSERT(stream == 1 || stream == 2);
 	while (done < len) {
 		ret = credit_take(prog, s, len - done);
 		if (ret == -EAGAIN && !nonblock) {

@@ -4,7 +4,7 @@
  *
  * Flow:	the service is started once, by whichever case comes first; the cases follow each
  *		other on one channel, as a launcher's runs do. The last one breaks the protocol.
- *		run_program() acts by the path: echo, wait, refuse, fail.
+ * Programs:	run_program() does what the path names: echo, wait, refuse, fail.
  */
 #include <ctl/ctl.h>
 
@@ -248,8 +248,6 @@ static void run_program(struct ctl_prog *prog, const struct ctl_run *run)
 		status = flood(prog);
 	else if (!strcmp(run->path, "/long"))
 		long_argument = strlen(run->argv);
-	else if (!strcmp(run->path, "/error"))
-		ctl_prog_error(prog, "broken: %d", 7);
 	ctl_prog_exit(prog, status);
 }
 
@@ -391,7 +389,7 @@ static void echo_is_exact_and_status_comes_last(struct ktest *t)
 	send_frame(CTL_EOF, 0, 2, 0, NULL, 0);
 	EXPECT_EQ(t, drain_output(t, 2, 'e', &ex), 60000);
 	EXPECT_EQ(t, ex.status, 0);
-	/* The service drops frames that the launcher sent before it knew of the end. */
+	/* What the launcher sends before it knows is dropped. */
 	send_frame(CTL_EOF, 0, 2, 0, NULL, 0);
 	send_credit(1, 2, 100);
 }
@@ -465,18 +463,6 @@ static void long_run_is_joined(struct ktest *t)
 	kfree(buf);
 }
 
-static void error_of_one_program_leaves_the_node(struct ktest *t)
-{
-	ASSERT_TRUE(t, service_is_up(t));
-	send_run(6, "/error");
-	ASSERT_TRUE(t, receive_type(CTL_STARTED, 6));
-	ASSERT_TRUE(t, receive_type(CTL_ERROR, 6));
-	EXPECT_MEMEQ(t, got.payload, "broken: 7", 9);
-	ASSERT_TRUE(t, receive_type(CTL_EOF, 6));
-	ASSERT_TRUE(t, receive_type(CTL_EOF, 6));
-	ASSERT_TRUE(t, receive_type(CTL_EXIT, 6));
-}
-
 static void broken_protocol_ends_the_channel(struct ktest *t)
 {
 	ASSERT_TRUE(t, service_is_up(t));
@@ -502,7 +488,6 @@ static const struct ktest_case ctl_cases[] = {
 	KTEST(writer_stops_at_its_credit_and_gets_epipe),
 	KTEST(signal_reaches_its_program),
 	KTEST(long_run_is_joined),
-	KTEST(error_of_one_program_leaves_the_node),
 	KTEST(broken_protocol_ends_the_channel),
 	{ 0 },
 };

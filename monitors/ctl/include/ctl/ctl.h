@@ -2,16 +2,16 @@
 /*
  * Control service: a node's end of the control channel, the same for every role.
  *
- * Flow:	ctl_start() -> HELLO; a reader thread decodes frames and calls the monitor's ops table;
- *		a processor monitor answers RUN by starting a task whose descriptors 0-2 use
+ * Flow:	ctl_start() -> HELLO; a reader thread decodes frames and calls the monitor's ops
+ *		table; a processor monitor answers RUN by starting a task whose descriptors 0-2 use
  *		ctl_stream_read() and ctl_stream_write(), and ends it with ctl_prog_exit().
  * Context:	everything here may sleep, except where it says otherwise.
- * Lifetime:	a struct ctl_prog is counted.  ops->run() is given one reference, which it keeps for the
- *		program's main task and returns through ctl_prog_exit() or ctl_prog_refuse(); each open file
- *		description that refers to a stream holds another.
- * Failure:	no channel (the node was booted without one): ctl_start() answers -ENODEV and every other
- *		call does nothing.  A peer that breaks the protocol ends the channel: readers see end of
- *		file, writers see -EPIPE.
+ * Invariants:	a struct ctl_prog is counted. ops->run() is given one reference, which it keeps for
+ *		the program's main task and returns through ctl_prog_exit() or ctl_prog_refuse();
+ *		each open file description that refers to a stream holds another.
+ * Failure:	no channel (the node was booted without one): ctl_start() answers -ENODEV and every
+ *		other call does nothing. A peer that breaks the protocol ends the channel: readers
+ *		see end of file, writers see -EPIPE.
  * See:		docs/protocol/control.md
  */
 #pragma once
@@ -25,13 +25,17 @@ struct waitqueue;
 
 struct ctl_ops {
 	/*
-	 * Start a program.  @run and its strings are valid until return.  Runs on a thread of its own,
-	 * so it may take as long as it needs.  It consumes the reference to @prog, success or not, by
-	 * way of ctl_prog_exit() or ctl_prog_refuse(), now or later.  NULL: the role runs no programs.
+	 * Start a program. @run and its strings are valid until return. Runs on a thread of its
+	 * own, so it may take as long as it needs. It consumes the reference to @prog, success or
+	 * not, by way of ctl_prog_exit() or ctl_prog_refuse(), now or later. NULL: the role runs
+	 * no programs.
 	 */
 	void (*run)(struct ctl_prog *prog, const struct ctl_run *run);
 
-	/* Deliver @signo to the program.  On the reader thread: must not wait for a peer.  May be NULL. */
+	/*
+	 * Deliver @signo to the program. On the reader thread: must not wait for a peer. May be
+	 * NULL.
+	 */
 	void (*signal)(struct ctl_prog *prog, uint32_t signo);
 
 	/* The terminal has a new size.  As signal(). */
@@ -44,8 +48,8 @@ struct ctl_ops {
 	int (*debug)(const char *cmd, char *reply, size_t cap);
 
 	/*
-	 * Where shall a program of @vnode run?  The id of a processor node, or a negative errno.  On the
-	 * reader thread: must not wait for a peer.  NULL: this node has no managers (-ENOSYS).
+	 * Where shall a program of @vnode run? The id of a processor node, or a negative errno. On
+	 * the reader thread: must not wait for a peer. NULL: this node has no managers (-ENOSYS).
 	 */
 	int (*place)(uint32_t vnode, uint32_t *node);
 
@@ -71,11 +75,10 @@ void ctl_ready(const struct ctl_ready *ready);
 /* One line: what the node is doing or waiting for.  Also goes to the log. */
 void ctl_status(const char *fmt, ...) __printf(1, 2);
 
-/* One line: Tessera failed and the launcher must give up (exit status 125).  Also goes to the log. */
+/*
+ * One line: Tessera failed and the launcher must give up (exit status 125). Also goes to the log.
+ */
 void ctl_error(const char *fmt, ...) __printf(1, 2);
-
-/* As ctl_error(), for one program only: the node goes on.  Does not consume the reference. */
-void ctl_prog_error(struct ctl_prog *prog, const char *fmt, ...) __printf(2, 3);
 
 struct ctl_prog *ctl_prog_get(struct ctl_prog *prog);
 void ctl_prog_put(struct ctl_prog *prog);
@@ -95,8 +98,8 @@ void ctl_prog_started(struct ctl_prog *prog, uint32_t pid);
 void ctl_prog_refuse(struct ctl_prog *prog, int err, const char *text);
 
 /*
- * The program has ended with @wait_status (Linux's encoding).  Everything that its tasks wrote before
- * this call reaches the launcher first.  Consumes the reference.
+ * The program has ended with @wait_status (Linux's encoding). Everything that its tasks wrote
+ * before this call reaches the launcher first. Consumes the reference.
  */
 void ctl_prog_exit(struct ctl_prog *prog, uint32_t wait_status);
 
@@ -108,12 +111,13 @@ ssize_t __must_check ctl_stream_read(struct ctl_prog *prog, void *buf, size_t le
 
 /*
  * Write to stream 1 or 2: bytes taken (less than @len only if @nonblock or killed part way),
- * -EPIPE if nobody reads any more (the caller raises SIGPIPE), -EAGAIN, -EINTR as above.
+ * -EPIPE if the launcher does not read any more (the caller raises SIGPIPE), -EAGAIN, -EINTR as
+ * above.
  */
 ssize_t __must_check ctl_stream_write(struct ctl_prog *prog, unsigned int stream, const void *buf,
 				      size_t len, bool nonblock);
 
-/* Which CTL_POLL* hold now for a stream; does not sleep. */
+/* The CTL_POLL* bits that hold now for a stream; does not sleep. */
 unsigned int ctl_stream_poll(struct ctl_prog *prog, unsigned int stream);
 
 /* Woken at every change of ctl_stream_poll(). */
