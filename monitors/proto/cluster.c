@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Membership messages: encode and decode.  Pure; every decoder checks all of its input and writes its result
- * only on success (a view, which is large, may be half written after an error).
+ * Membership messages: encode and decode. Pure; every decoder checks all of its input and writes
+ * its result only on success (a view, which is large, may be half written after an error).
  */
 #include <proto/cluster.h>
 

@@ -94,11 +94,12 @@ static void heartbeat_round_trip(struct ktest *t)
 {
 	static const uint8_t want[32] = { 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0,
 					  1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0 };
-	struct cluster_heartbeat b = { .epoch = 5,
-				  .incarn = 6,
-				  .seq = 0x100000007,
-				  .load = {
-					  .runnable = 1, .tasks = 2, .cpus = 3, .free_lines = 4 } };
+	struct cluster_heartbeat b = {
+		.epoch = 5,
+		.incarn = 6,
+		.seq = 0x100000007,
+		.load = { .runnable = 1, .tasks = 2, .cpus = 3, .free_lines = 4 }
+	};
 	struct cluster_heartbeat_wire w;
 	struct cluster_heartbeat out;
 

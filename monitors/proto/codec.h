@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Codecs made from one description of each message: a macro that lists the fields of its wire structure.
+ * Codecs made from one description of each message: a macro that lists the fields of its wire
+ * structure.
  *
- *	#define PM_BRK_REQ(F) F(id64, aspace), F(u64, brk), F(u32, want_credits), F(zero32, reserved)
- *	CODEC_FIXED(pm_brk_req, PM_BRK_REQ, codec_any)
+ *	#define PM_BRK_REQ(F) F(id64, aspace), F(u64, brk), F(u32, want_credits), F(zero32,
+ *	reserved) CODEC_FIXED(pm_brk_req, PM_BRK_REQ, codec_any)
  *
  * make pm_brk_req_encode() and pm_brk_req_decode(), as the public header declares them.
  *
- * Fields:	F(kind, name), where the structure in host order has a field of the same name.  PUT_kind() and
- *		GET_kind() below say what a kind is; a decoder refuses what GET_kind() finds wrong.  A file adds
- *		a kind for each structure that its messages contain.
- * Checks:	the fields of a description must fill the wire structure (asserted at build time), so that no
- *		field, reserved space included, is forgotten.  What no kind can check is left to a function
- *		that sees the whole message in host order; codec_any takes every value.
- * Failure:	decoders answer -EMSGSIZE for a wrong length and -EPROTO for a wrong value, in that order but
- *		for the length of a list, which is looked at after the header.
+ * F(kind, name) stands for a field; the structure in host order has a field of the same name.
+ * PUT_kind() and GET_kind() below say what a kind is; a decoder refuses a value that GET_kind()
+ * finds wrong. A file adds a kind for each structure that its messages contain. A function that
+ * sees the whole message in host order checks the rest; codec_any takes every value.
+ *
+ * Invariants:	the fields of a description fill the wire structure (asserted at build time), so
+ *		that no field, reserved space included, is forgotten.
+ * Failure:	decoders answer -EMSGSIZE for a wrong length and -EPROTO for a wrong value, in that
+ *		order but for the length of a list, which they check after the header.
  */
 #pragma once
 
@@ -145,8 +147,9 @@
 	}
 
 /*
- * Lists of a part: x_list_put() and x_list_get() answer the position behind the list, and NULL for an element that
- * is wrong.  The caller has checked that the buffer has room for them all, or holds them all.
+ * Lists of a part: x_list_put() and x_list_get() answer the position behind the list, and NULL for
+ * an element that is wrong. The caller has checked that the buffer has room for them all, or holds
+ * them all.
  */
 #define CODEC_ELEMENTS(linkage, elem)                                                            \
 	linkage uint8_t *elem##_list_put(const struct elem *list, size_t nr, uint8_t *pos)       \
@@ -172,9 +175,9 @@
 	}
 
 /*
- * A header, then nr_@list elements, at most @max: x_encode(m, buf, cap), x_decode(buf, len, out).  The result may be
- * large, so it is decoded in place: after a failure it holds nothing of use.  @item_is_valid(m, i) compares an element
- * with the header or with the one before it.
+ * A header, then nr_@list elements, at most @max: x_encode(m, buf, cap), x_decode(buf, len, out).
+ * The result may be large, so it is decoded in place: after a failure it holds nothing of use.
+ * @item_is_valid(m, i) compares an element with the header or with the one before it.
  */
 #define CODEC_LIST(msg, FIELDS, is_valid, elem, list, max, item_is_valid)                          \
 	CODEC_FIELDS(msg, FIELDS, is_valid)                                                        \
@@ -209,7 +212,10 @@
 		return 0;                                                                          \
 	}
 
-/* A message that is one part and nothing else: x_decode(buf, len, out); the part's encoder makes it. */
+/*
+ * A message that is one part and nothing else: x_decode(buf, len, out); the part's encoder makes
+ * it.
+ */
 #define CODEC_ALONE(msg, part)                                          \
 	int msg##_decode(const void *buf, size_t len, struct part *out) \
 	{                                                               \

@@ -2,8 +2,8 @@
 /*
  * Control channel: encode and decode.
  *
- * Checks:	one table has, per type, who may send it, which program ids, streams, flags and payload
- *		lengths it takes; the payload decoders check the rest.
+ * Invariants:	one table has, per type, who may send it, which program ids, streams, flags and
+ *		payload lengths it takes; the payload decoders check the rest.
  * See:		docs/protocol/control.md
  */
 #include <proto/control.h>
@@ -207,7 +207,9 @@ ssize_t ctl_run_encode(const struct ctl_run *run, void *buf, size_t cap)
 	return (ssize_t)pos;
 }
 
-/* Pass over @nr strings from *@pos; the first one, or NULL if one does not end inside the payload. */
+/*
+ * Pass over @nr strings from *@pos; the first one, or NULL if one does not end inside the payload.
+ */
 static const char *strings_get(const char *buf, size_t len, size_t *pos, uint32_t nr)
 {
 	const char *first = buf + *pos;

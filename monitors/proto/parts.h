@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the messages of several files contain or check alike.
+ * Parts and rules that the messages of several files share.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ static inline bool file_pages_are_valid(uint64_t pgoff, uint64_t nr)
 	return pgoff <= (UINT64_MAX >> PAGE_SHIFT) - nr;
 }
 
-/* What a reply says of the pages that it filled: @last_bytes of the last one are the file's. */
+/* The count of pages that a reply has filled: @last_bytes of the last one are the file's. */
 static inline bool filled_is_valid(uint32_t nr_valid, uint32_t max, uint32_t last_bytes)
 {
 	if (nr_valid > max)

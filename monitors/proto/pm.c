@@ -124,7 +124,9 @@ static uint8_t *arrays_put(struct counts n, const struct pm_vma *vmas,
 	return pm_grant_list_put(grants, n.grants, pos);
 }
 
-/* The caller has checked the counts and that the buffer holds them all.  NULL: an element is wrong. */
+/*
+ * The caller has checked the counts and that the buffer holds them all. NULL: an element is wrong.
+ */
 static const uint8_t *arrays_get(const uint8_t *pos, struct counts n, struct pm_vma *vmas,
 				 struct pm_vregion *vregions, struct pm_grant *grants)
 {

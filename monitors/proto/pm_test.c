@@ -540,7 +540,7 @@ static void encoders_keep_limits(struct ktest *t)
 	EXPECT_EQ(t, pm_exec_req_encode(&exec, buf, RECODE_MAX), -EMSGSIZE);
 }
 
-/* What the id of an object and its pages may be, in requests and in vmas. */
+/* Limits of the id of an object and of its pages, in requests and in vmas. */
 static void mappings_of_objects(struct ktest *t)
 {
 	struct pm_mmap_req req = { .aspace = 1,

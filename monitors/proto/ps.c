@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processor -> storage messages: encode and decode.  Pure; linked into both monitors, the host tests and
- * the fuzzer.  Every decoder checks all of its input and writes its result only on success.
+ * Processor -> storage messages: encode and decode. Pure; linked into both monitors, the host
+ * tests and the fuzzer. Every decoder checks all of its input and writes its result only on
+ * success.
  */
 #include <proto/ps.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests and fuzzers: every message of memory monitors as a function that decodes it and encodes it
- * again.  What decodes must give the same bytes back.
+ * For tests and fuzzers: every message of memory monitors as a function that decodes it and
+ * encodes it again. A message that decodes must give the same bytes back.
  */
 #pragma once
 

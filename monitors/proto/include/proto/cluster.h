@@ -3,11 +3,11 @@
  * Membership: every node <-> the node that hosts the managers.
  *
  *	CLUSTER_JOIN  node -> host   who I am; answered with the view
- *	CLUSTER_HEARTBEAT  node -> host   renews the lease, tells the load; answered with the view if the node's is old
- *	CLUSTER_VIEW  host -> node   the view has changed
+ *	CLUSTER_HEARTBEAT node -> host renews the lease, tells the load; answered with the view if
+ *	the node's is old CLUSTER_VIEW host -> node the view has changed
  *
- * All are idempotent: a view carries the epoch, and an older one than the node has is ignored; a heartbeat carries
- * a number, and one that comes late or twice renews nothing.
+ * All are idempotent: a view carries the epoch, and an older one than the node has is ignored; a
+ * heartbeat carries a number, and one that comes late or twice renews nothing.
  *
  * See:	docs/protocol/cluster.md
  */
@@ -47,7 +47,7 @@ struct cluster_member {
 	bool has_grh;
 };
 
-/* What a node tells of its load; 0 of what it does not have. */
+/* The load of a node as it tells it itself; 0 for a thing that it does not have. */
 struct cluster_load_wire {
 	le32_t runnable;
 	le32_t tasks;
@@ -85,8 +85,8 @@ enum cluster_view_flags {
 };
 
 /*
- * Header, then the members, ascending by id.  nr_members 0: the epoch has not changed, or, when it is another
- * than the node has, the answer was too short for the members: ask by connection.
+ * Header, then the members, ascending by id. nr_members 0: the epoch has not changed, or, when it
+ * is another than the node has, the answer was too short for the members: ask by connection.
  */
 struct cluster_view_wire {
 	le32_t epoch;
@@ -109,6 +109,7 @@ struct cluster_view { /* about 18 KiB: not for a kernel stack */
 void cluster_member_encode(const struct cluster_member *m, struct cluster_member_wire *w);
 int cluster_member_decode(const void *buf, size_t len, struct cluster_member *out) __must_check;
 void cluster_heartbeat_encode(const struct cluster_heartbeat *b, struct cluster_heartbeat_wire *w);
-int cluster_heartbeat_decode(const void *buf, size_t len, struct cluster_heartbeat *out) __must_check;
+int cluster_heartbeat_decode(const void *buf, size_t len, struct cluster_heartbeat *out)
+	__must_check;
 ssize_t cluster_view_encode(const struct cluster_view *v, void *buf, size_t cap) __must_check;
 int cluster_view_decode(const void *buf, size_t len, struct cluster_view *out) __must_check;

@@ -2,19 +2,21 @@
 /*
  * Control channel: the frames between the launcher and one node.
  *
- * Carrier:	a byte stream per node (virtio-serial port "org.tessera.control"), in order and
- *		reliable; nothing else runs on it.  A stream that breaks the rules is not resynchronised:
- *		the receiver reports the error and closes (launcher: exit status 125).
- * Frame:	struct ctl_hdr_wire, then len bytes of payload whose form depends on the type.
- * Programs:	@prog names one run; the launcher chooses it (1 and up, not reused on one stream).
- *		0 means the node itself.  For CTL_DEBUG it is the request's number.
- * Streams:	0, 1, 2 are the program's stdin, stdout, stderr.  DATA may be sent only against credit:
- *		both sides begin with none and the receiver grants bytes with CTL_CREDIT.
- * Long text:	RUN, STATS, DEBUG and DEBUG_REPLY may be cut into several frames of the same type and
- *		prog; all but the last carry CTL_F_MORE.  No other frame of that prog comes between.
- * Checks:	decoders verify everything (magic, version, type, direction, stream, flags, length, counts,
- *		terminators) and write their result only on success.
- * See:		docs/protocol/control.md; tools/launcher/tessera_launcher/frames.py is the other end.
+ * Flow:	a byte stream per node (virtio-serial port "org.tessera.control"), in order and
+ *		reliable, carries nothing but frames: struct ctl_hdr_wire, then len bytes of
+ *		payload whose form depends on the type. @prog names one run; the launcher chooses
+ *		it (1 and up, not reused on one stream). 0 means the node itself; for CTL_DEBUG it
+ *		is the request's number. Streams 0, 1, 2 are the program's stdin, stdout, stderr.
+ *		DATA may be sent only against credit: both sides begin with none and the receiver
+ *		grants bytes with CTL_CREDIT. RUN, STATS, DEBUG and DEBUG_REPLY may be cut into
+ *		several frames of the same type and prog; all but the last carry CTL_F_MORE. No
+ *		other frame of that prog comes between.
+ * Failure:	decoders check everything (magic, version, type, direction, stream, flags, length,
+ *		counts, terminators) and write their result only on success. A stream that breaks
+ *		the rules is not resynchronised: the receiver reports the error and closes
+ *		(launcher: exit status 125).
+ * See:		docs/protocol/control.md; tools/launcher/tessera_launcher/frames.py is the other
+ *		end.
  */
 #pragma once
 
@@ -170,7 +172,8 @@ struct ctl_signal_wire {
 static_assert(sizeof(struct ctl_signal_wire) == 4, "ctl_signal_wire is wire layout");
 
 struct ctl_exit_wire {
-	le32_t status; /* as Linux's wait4 reports it: code << 8, or signal | 0x80 if it dumped core */
+	/* as Linux's wait4 reports it: code << 8, or signal | 0x80 if it dumped core */
+	le32_t status;
 	le32_t reserved; /* 0 */
 	le64_t lifetime_ns;
 } __packed;

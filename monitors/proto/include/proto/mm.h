@@ -3,17 +3,18 @@
  * Memory monitor -> memory monitor.
  *
  * Home -> owner (class control): MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_DESTROY, MM_LOAD,
- * MM_FORK, MM_MERGE, MM_DISCARD, MM_VREGION_MOVE.  Owner -> owner: MM_PAGES (write-back class), MM_VREGION_TAKE (control).  Any
- * memory node -> the one that holds a file's buffer cache: MM_FILE_READ (control).
+ * MM_FORK, MM_MERGE, MM_DISCARD, MM_VREGION_MOVE. Owner -> owner: MM_PAGES (write-back class),
+ * MM_VREGION_TAKE (control). Any memory node -> the one that holds the page cache of a file:
+ * MM_FILE_READ (control).
  *
- * Phases:	a call whose range lies on one owner is sent once (MM_ONCE) and happens or does not.
- *		When it spans owners, the home first sends MM_PREPARE to each: whatever can fail
- *		is done there (vmas cut at the range's ends, vRegions made, memory charged), and
- *		nothing that a program could see.  If all agree, MM_APPLY follows, which cannot run
- *		out of memory; else MM_ABORT gives the charge back.
- * Waiting:	no handler of these messages waits for the home, so a home may wait for them with
+ * Flow:	phases: a call whose range lies on one owner is sent once (MM_ONCE) and happens or
+ *		does not. When it spans owners, the home first sends MM_PREPARE to each: whatever
+ *		can fail is done there (vmas cut at the range's ends, vRegions made, memory
+ *		charged), and nothing that a program could see. If all agree, MM_APPLY follows,
+ *		which cannot run out of memory; else MM_ABORT gives the charge back.
+ * Ordering:	no handler of these messages waits for the home, so a home may wait for them with
  *		the space locked.  MM_MOVE and MM_VREGION_MOVE wait for another owner's
- *		MM_PAGES and MM_VREGION_TAKE, which wait for nobody.
+ *		MM_PAGES and MM_VREGION_TAKE, which wait for no node.
  *
  * See:	docs/protocol/mm.md, docs/design/memory.md
  */
@@ -56,7 +57,9 @@ struct mm_map_vregion_wire { /* a vRegion of the receiver's that the vma touches
 };
 static_assert(sizeof(struct mm_map_vregion_wire) == 16, "mm_map_vregion is ABI");
 
-/* Header, then nr_vregions entries in ascending order.  The range is free: the home has seen to it. */
+/*
+ * Header, then nr_vregions entries in ascending order. The range is free: the home has seen to it.
+ */
 struct mm_map_req_wire {
 	le64_t aspace;
 	struct pm_vma_wire vma; /* the whole of it; the receiver clips it to each vRegion */
@@ -140,12 +143,12 @@ struct mm_vregion_take_req_wire { /* old owner -> new owner */
 };
 static_assert(sizeof(struct mm_vregion_take_req_wire) == 48, "MM_VREGION_TAKE is ABI");
 
-/* --- MM_FORK: every vRegion of the receiver's of a space ---------------------------------------- */
+/* --- MM_FORK: every vRegion of the receiver's of a space -------------------------------------- */
 
 /*
- * MM_ONCE makes the child, which is charged, and gives the space's vmas to the parent; MM_ABORT undoes
- * it, as long as the processor does not know of the new spaces.  There are no other phases: what one
- * owner has done is undone when another cannot.
+ * MM_ONCE makes the child, which is charged, and gives the space's vmas to the parent; MM_ABORT
+ * undoes it, as long as the processor does not know of the new spaces. There are no other phases:
+ * what one owner has done is undone when another cannot.
  */
 struct mm_fork_req_wire {
 	le64_t aspace;
@@ -156,13 +159,13 @@ struct mm_fork_req_wire {
 };
 static_assert(sizeof(struct mm_fork_req_wire) == 32, "MM_FORK is ABI");
 
-/* --- MM_LOAD: the vmas of a new space, in the vRegions that the receiver owns ------------------- */
+/* --- MM_LOAD: the vmas of a new space, in the vRegions that the receiver owns ----------------- */
 
 #define MM_LOAD_MAX_VMAS 64
 
 /*
- * Header, then nr_vmas vmas, then nr_vregions struct mm_map_vregion_wire, both ascending.  The receiver
- * clips the vmas to each vRegion.  After an error it has nothing of the space.
+ * Header, then nr_vmas vmas, then nr_vregions struct mm_map_vregion_wire, both ascending. The
+ * receiver clips the vmas to each vRegion. After an error it has nothing of the space.
  */
 struct mm_load_req_wire {
 	le64_t aspace;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory -> storage monitor: fills of the buffer cache, and look-ups for PT_INTERP.
+ * Memory -> storage monitor: fills of the page cache, and look-ups for PT_INTERP.
  *
  * See:	docs/protocol/ms.md
  */

@@ -7,13 +7,13 @@
  * validates, assigns addresses, tells the owners (proto/mm.h), and replies with the vRegion entries
  * that the range touches.
  *
- * Kinds of spaces:	one with mappings (PM_EXEC, PM_FORK's parent and child); a frozen one, whose
- *		mappings PM_FORK has given away and which keeps its pages; a page-only one (PM_SPACE),
- *		the memory of a shared object, addressed by the object's pages from 0.
+ * There are three kinds of spaces: one with mappings (PM_EXEC, PM_FORK's parent and child); a
+ * frozen one, whose mappings PM_FORK has given away and which keeps its pages; a page-only one
+ * (PM_SPACE), the memory of a shared object, addressed by the object's pages from 0.
  *
  * To the owner of a vRegion: PM_FETCH and PM_FILL_VMA (demand), PM_WRITEBACK (write-back class),
- * PM_CREDIT (control).  To any memory node: PM_MEMINFO (control).  To the node that holds a file's buffer cache: PM_FILE_FETCH (demand or
- * prefetch).
+ * PM_CREDIT (control). To any memory node: PM_MEMINFO (control). To the node that holds a file's
+ * page cache: PM_FILE_FETCH (demand or prefetch).
  *
  * A node that is asked about a vRegion it does not own answers -EREMCHG with struct
  * pm_moved_wire as the body: the caller updates its copy of the vRegion array and asks there.
@@ -47,8 +47,8 @@ enum pm_opcode {
 static_assert(PM_EXEC == PROTO_FIRST_OPCODE(PROTO_PM), "opcodes are ABI");
 
 /*
- * Exclusive end of what is mapped for programs; the last 4 GiB of user addresses are the processor's own, which
- * maps the vDSO there without asking anybody.
+ * Exclusive end of what is mapped for programs; the last 4 GiB of user addresses are the
+ * processor's own, which maps the vDSO there without a message.
  */
 #define PM_USER_TOP    0x7ffeffff0000ull
 #define PM_VREGION_MIN (2ull << 20) /* bytes; a vRegion's size is a power of two */
@@ -86,14 +86,14 @@ struct pm_vma_wire {
 	le64_t end;   /* exclusive */
 	le64_t pgoff; /* page of the file or object behind start */
 	/*
-	 * PM_VMA_FILE, PM_VMA_OBJECT: bytes of it that the mapping shows, counted from pgoff * 4096.
-	 * ~0 = the whole of it.  Behind it (a program's bss) pages are zero-filled.
+	 * PM_VMA_FILE, PM_VMA_OBJECT: bytes of it that the mapping shows, counted from pgoff *
+	 * 4096. ~0 = the whole of it. Behind it (a program's bss) pages are zero-filled.
 	 */
 	le64_t file_bytes;
 	struct proto_file_wire file; /* PM_VMA_OBJECT: ino is the id of the object's space */
 	le32_t prot;                 /* enum pm_prot */
 	le32_t flags;                /* enum pm_vma_flags */
-	le32_t cache_node; /* PM_VMA_FILE: memory node that holds the file's buffer cache */
+	le32_t cache_node;           /* PM_VMA_FILE: memory node that holds the file's page cache */
 	le32_t reserved;
 };
 static_assert(sizeof(struct pm_vma_wire) == 64, "pm_vma is ABI");
@@ -104,11 +104,11 @@ struct pm_moved_wire {
 };
 
 /*
- * Frame credits: the owner promises that many frames for pages of this processor that it has not seen
- * yet (p-local lines).  A write-back of such a page uses one up.  Grants ride on replies.
+ * Frame credits: the owner promises that many frames for pages of this processor that it has not
+ * seen yet (p-local lines). A write-back of such a page uses one up. Replies piggy-back grants.
  */
 struct pm_grant_wire {
-	le32_t node; /* who grants */
+	le32_t node; /* the granting owner */
 	le32_t frames;
 };
 static_assert(sizeof(struct pm_grant_wire) == 8, "pm_grant is ABI");
@@ -131,9 +131,9 @@ struct pm_exec_req_wire {
 	le32_t vnode;
 	le32_t want_credits; /* frames */
 	/*
-	 * A program in a shared object, instead of in a file: the object's space, where PT_INTERP is
-	 * looked up (0: nowhere), and how much of its beginning comes along.  Headers beyond that are not
-	 * seen: -ENOEXEC.
+	 * A program in a shared object, instead of in a file: the object's space, where PT_INTERP
+	 * is looked up (0: nowhere), and how much of its beginning comes along. Headers beyond
+	 * that are not seen: -ENOEXEC.
 	 */
 	le64_t object;
 	le32_t storage;
@@ -147,7 +147,10 @@ enum pm_exec_flags {
 	PM_EXEC_ALL = 3,
 };
 
-/* Reply: this header, nr_vmas vmas, nr_vregions vRegion entries, nr_grants grants, struct proto_attr_wire. */
+/*
+ * Reply: this header, nr_vmas vmas, nr_vregions vRegion entries, nr_grants grants, struct
+ * proto_attr_wire.
+ */
 struct pm_exec_rep_wire {
 	le64_t entry;       /* where to start: the interpreter's entry if there is one */
 	le64_t prog_entry;  /* AT_ENTRY */
@@ -211,7 +214,8 @@ enum pm_mremap_flags {
 
 /*
  * The processor has already written back and dropped every line of the old range when it may
- * move; first it asks without PM_MREMAP_MAYMOVE, which needs no flush and grows or shrinks in place.
+ * move; first it asks without PM_MREMAP_MAYMOVE, which needs no flush and grows or shrinks in
+ * place.
  */
 struct pm_mremap_req_wire {
 	le64_t aspace;
@@ -237,7 +241,7 @@ static_assert(sizeof(struct pm_brk_req_wire) == 24, "PM_BRK is ABI");
 
 /*
  * Reply of MMAP, MUNMAP, MPROTECT, MREMAP, BRK: the header, then vmas (as they now are, within the
- * range), vRegion entries, grants.  What lies outside the range has not changed.  When there are more
+ * range), vRegion entries, grants.  Outside the range nothing has changed.  When there are more
  * vmas than fit, the rest is asked for by PM_FILL_VMA.
  */
 struct pm_range_rep_wire {
@@ -270,8 +274,8 @@ struct pm_destroy_req_wire {
 };
 #define PM_DESTROY_MAX 64
 /*
- * PM_DESTROY: one to PM_DESTROY_MAX of these; MM_DESTROY: one.  Frees everything on all owners before it is answered.
- * Idempotent: unknown space = 0.
+ * PM_DESTROY: one to PM_DESTROY_MAX of these; MM_DESTROY: one. Frees everything on all owners
+ * before it is answered. Idempotent: unknown space = 0.
  */
 
 /* --- fork, and spaces without mappings: docs/design/fork.md -------------------------------- */
@@ -338,7 +342,7 @@ static_assert(sizeof(struct pm_space_req_wire) == 32, "PM_SPACE is ABI");
 
 enum pm_fetch_flags {
 	PM_FETCH_WRITE = 1 << 0,  /* the fault was a write */
-	PM_FETCH_VICTIM = 1 << 1, /* 4 KiB of bulk follow: write-back of victim_* rides along */
+	PM_FETCH_VICTIM = 1 << 1, /* 4 KiB of bulk follow: piggy-backed write-back of victim_* */
 	PM_FETCH_ALL = 3,
 };
 
@@ -385,8 +389,8 @@ struct pm_fill_vma_req_wire { /* which vma is at this address? */
 struct pm_writeback_page_wire {
 	le64_t vaddr;
 	/*
-	 * Grows with each write-back of this page by this processor: an older one that arrives later
-	 * (after a retry) is acknowledged and dropped.
+	 * Grows with each write-back of this page by this processor: an older one that arrives
+	 * later (after a retry) is acknowledged and dropped.
 	 */
 	le64_t seq;
 };
@@ -426,7 +430,8 @@ static_assert(sizeof(struct pm_meminfo_rep_wire) == 40, "PM_MEMINFO is ABI");
 struct pm_file_fetch_req_wire {
 	struct proto_file_wire file;
 	le64_t pgoff;
-	le64_t version; /* of the file as the processor knows it; an older cached page is not used */
+	/* of the file as the processor knows it; an older cached page is not used */
+	le64_t version;
 	le32_t nr_pages;
 	le32_t reserved;
 };
@@ -443,11 +448,11 @@ static_assert(sizeof(struct pm_file_fetch_rep_wire) == 16, "PM_FILE_FETCH reply 
 /* --- host order, encode and decode ------------------------------------------------------ */
 
 /*
- * A decoder checks every field, and answers -EMSGSIZE for a wrong length and -EPROTO for a wrong value.
- * It writes its result only on success, but for a message with a list: that may be large, is decoded in
- * place, and holds nothing of use after a failure.  Requests and replies are decoded with equal care:
- * either side may be broken.  An encoder of a message of variable size answers its length in bytes, or
- * -EMSGSIZE when it does not fit @cap or a count is above its limit.
+ * A decoder checks every field, and answers -EMSGSIZE for a wrong length and -EPROTO for a wrong
+ * value. It writes its result only on success, but for a message with a list: that may be large,
+ * is decoded in place, and holds nothing of use after a failure. Requests and replies are decoded
+ * with equal care: either side may be broken. An encoder of a message of variable size answers its
+ * length in bytes, or -EMSGSIZE when it does not fit @cap or a count is above its limit.
  */
 
 struct pm_vregion {
@@ -600,7 +605,9 @@ int pm_vregions_req_decode(const void *buf, size_t len, struct pm_vregions_req *
 
 void pm_destroy_req_encode(uint64_t aspace, struct pm_destroy_req_wire *w);
 int pm_destroy_req_decode(const void *buf, size_t len, uint64_t *aspace) __must_check;
-/* @nr up to PM_DESTROY_MAX into @w[]; *nr out of a message into @ids, which has room for as many. */
+/*
+ * @nr up to PM_DESTROY_MAX into @w[]; *nr out of a message into @ids, which has room for as many.
+ */
 void pm_destroy_list_encode(const uint64_t *ids, uint32_t nr, struct pm_destroy_req_wire *w);
 int pm_destroy_list_decode(const void *buf, size_t len, uint64_t *ids, uint32_t *nr) __must_check;
 

@@ -2,8 +2,8 @@
 /*
  * Processor -> storage monitor.  Stateless: every request carries all that it needs.
  *
- * Paths are absolute within the vNode's mount point ("/" is the mount point); the processor joins the
- * working directory itself but leaves "..", "." and symbolic links to the server.
+ * Paths are absolute within the vNode's mount point ("/" is the mount point); the processor joins
+ * the working directory itself but leaves "..", "." and symbolic links to the server.
  *
  * See:	docs/protocol/ps.md
  */
@@ -31,16 +31,18 @@ enum ps_lookup_flags {
 };
 
 /*
- * PS_LOOKUP, PS_READLINK, PS_ACCESS: header, nr_groups le32, path_len bytes of path, mount_points_len
- * bytes of mount points: canonical paths, each with its NUL, where the processor has mounted a file
- * system.  A walk that comes to one of them ends there, whether by a name, a link or "..".  The first
- * canon_len bytes of the path are canonical, and no mount point is looked for in them.
+ * PS_LOOKUP, PS_READLINK, PS_ACCESS: header, nr_groups le32, path_len bytes of path,
+ * mount_points_len bytes of mount points: canonical paths, each with its NUL, where the processor
+ * has mounted a file system. A walk that comes to one of them ends there, whether by a name, a
+ * link or "..". The first canon_len bytes of the path are canonical, and no mount point is looked
+ * for in them.
  */
 struct ps_path_req_wire {
 	struct proto_cred_wire cred;
 	le32_t vnode;
 	le32_t flags; /* enum ps_lookup_flags */
-	le32_t access; /* bits R 4, W 2, X 1 to be checked on the result; 0 = search permission only */
+	/* bits R 4, W 2, X 1 to be checked on the result; 0 = search permission only */
+	le32_t access;
 	le16_t path_len;
 	le16_t canon_len;
 	le16_t mount_points_len;
@@ -49,7 +51,10 @@ struct ps_path_req_wire {
 static_assert(sizeof(struct ps_path_req_wire) == 36, "ps_path_req is ABI");
 #define PS_MOUNT_POINTS_MAX 1024 /* bytes */
 
-/* Reply of PS_LOOKUP, then path_len bytes of path and rest_len bytes of what is still to be walked. */
+/*
+ * Reply of PS_LOOKUP, then path_len bytes of path and rest_len bytes of what is still to be
+ * walked.
+ */
 struct ps_lookup_rep_wire {
 	struct proto_attr_wire attr; /* all 0 at a mount point */
 	le16_t path_len;             /* the canonical path if asked for, or the mount point */
@@ -59,8 +64,9 @@ struct ps_lookup_rep_wire {
 };
 static_assert(sizeof(struct ps_lookup_rep_wire) == 128, "PS_LOOKUP reply is ABI");
 /*
- * Reply of PS_READLINK: the target's bytes.  Reply of PS_ACCESS: nothing.  Both answer EXDEV at a mount point.
- * Errors: those of path resolution in Linux: ENOENT ENOTDIR EACCES ELOOP ENAMETOOLONG EINVAL EIO EUCLEAN.
+ * Reply of PS_READLINK: the target's bytes. Reply of PS_ACCESS: nothing. Both answer EXDEV at a
+ * mount point. Errors: those of path resolution in Linux: ENOENT ENOTDIR EACCES ELOOP ENAMETOOLONG
+ * EINVAL EIO EUCLEAN.
  */
 
 struct ps_file_req_wire { /* PS_GETATTR, PS_STATFS */

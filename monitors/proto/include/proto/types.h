@@ -2,8 +2,9 @@
 /*
  * Pieces that several protocol headers share: file identities, memory references, attributes.
  *
- * Every structure is little-endian, naturally aligned and without hidden padding; reserved fields are
- * zero on send and checked to be zero on receive where a later version may give them a meaning.
+ * Every structure is little-endian, naturally aligned and without hidden padding; reserved fields
+ * are zero on send and checked to be zero on receive where a later version may give them a
+ * meaning.
  */
 #pragma once
 
@@ -39,7 +40,7 @@ struct proto_file {
 	uint32_t node;
 };
 
-/* What stat(2) tells, times in seconds and nanoseconds. */
+/* The attributes that stat(2) tells, times in seconds and nanoseconds. */
 struct proto_attr_wire {
 	struct proto_file_wire file;
 	le64_t size;
@@ -68,7 +69,7 @@ struct proto_attr {
 	uint64_t fsid;
 };
 
-/* Who asks: checked against mode bits by the storage node. */
+/* The credentials of the asking thread; the storage node checks mode bits against them. */
 struct proto_cred_wire {
 	le32_t uid;
 	le32_t gid;
@@ -90,7 +91,10 @@ struct proto_cred {
 
 #define PROTO_PATH_MAX 4096 /* bytes, terminating 0 not sent */
 
-/* The protocols, one per pair of monitors: the upper byte of an opcode.  A number is never used again. */
+/*
+ * The protocols, one per pair of monitors: the upper byte of an opcode. A number is never used
+ * again.
+ */
 enum proto_id {
 	PROTO_CLUSTER = 1, /* proto/cluster.h */
 	PROTO_PM = 2,      /* processor -> memory: proto/pm.h */
