@@ -100,8 +100,9 @@ int ps_path_req_decode(const void *buf, size_t len, struct ps_path_req *out)
 }
 
 /* At a mount point there are no attributes: these bytes are 0. */
-#define PS_LOOKUP_REP(F) \
-	F(own, attr), F(u16, path_len), F(u16, rest_len), F(u16, nr_links), F(flag16, at_mount_point)
+#define PS_LOOKUP_REP(F)                                                    \
+	F(own, attr), F(u16, path_len), F(u16, rest_len), F(u16, nr_links), \
+		F(flag16, at_mount_point)
 
 CODEC_FIELDS(ps_lookup_rep, PS_LOOKUP_REP, codec_any)
 
