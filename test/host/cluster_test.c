@@ -519,7 +519,8 @@ static int heartbeat(struct ktest *t, uint64_t seq)
 	int one, other;
 
 	cluster_heartbeat_encode(&b, &w);
-	one = rpc_datagram_sync(HOST, CLUSTER_HEARTBEAT, &w, sizeof(w), reply, sizeof(reply), 500000000);
+	one = rpc_datagram_sync(HOST, CLUSTER_HEARTBEAT, &w, sizeof(w), reply, sizeof(reply),
+				500000000);
 	other = rpc_call_sync(HOST, RPC_CLASS_CONTROL, CLUSTER_HEARTBEAT, &w, sizeof(w), reply,
 			      sizeof(reply), 500000000);
 	if (one >= 0 && other >= 0)
@@ -567,8 +568,8 @@ static void handmade_node(struct ktest *t)
 	EXPECT_GE(t, time_now_ns() - last, 1000000000ull);
 	EXPECT_LT(t, time_now_ns() - last, 4000000000ull);
 	EXPECT_EQ(t,
-		  rpc_datagram_sync(host, CLUSTER_HEARTBEAT, &w, sizeof(struct cluster_heartbeat_wire), NULL,
-				    0, 0),
+		  rpc_datagram_sync(host, CLUSTER_HEARTBEAT, &w,
+				    sizeof(struct cluster_heartbeat_wire), NULL, 0, 0),
 		  -ESTALE);
 	sim_cmd("barrier 2 4");
 }

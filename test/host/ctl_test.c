@@ -4,7 +4,7 @@
  *
  * Flow:	the service is started once, by whichever case comes first; the cases follow each
  *		other on one channel, as a launcher's runs do. The last one breaks the protocol.
- * Programs:	run_program() does what the path names: echo, wait, refuse, fail.
+ *		run_program() acts by the path: echo, wait, refuse, fail.
  */
 #include <ctl/ctl.h>
 
@@ -389,7 +389,7 @@ static void echo_is_exact_and_status_comes_last(struct ktest *t)
 	send_frame(CTL_EOF, 0, 2, 0, NULL, 0);
 	EXPECT_EQ(t, drain_output(t, 2, 'e', &ex), 60000);
 	EXPECT_EQ(t, ex.status, 0);
-	/* What the launcher sends before it knows is dropped. */
+	/* The service drops frames that the launcher sent before it knew of the end. */
 	send_frame(CTL_EOF, 0, 2, 0, NULL, 0);
 	send_credit(1, 2, 100);
 }
