@@ -53,7 +53,7 @@ static void map(struct ktest *t, struct aspace *as, struct object *obj, uint64_t
 				  .pgoff = pgoff,
 				  .file_bytes = UINT64_MAX };
 
-	EXPECT_EQ(t, aspace_set_vma(as, &v, obj), 0);
+	EXPECT_EQ(t, aspace_set_vma(as, &v, obj, SEQ_ANY), 0);
 	if (!(prot & PM_PROT_WRITE))
 		aspace_set_vma_flags(as, v.start, v.end, VMA_PRISTINE);
 }

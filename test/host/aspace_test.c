@@ -33,7 +33,7 @@ static void set(struct ktest *t, struct aspace *as, uint64_t first, uint64_t end
 {
 	const struct pm_vma v = { .start = P(first), .end = P(end), .prot = prot };
 
-	EXPECT_EQ(t, aspace_set_vma(as, &v, NULL), 0);
+	EXPECT_EQ(t, aspace_set_vma(as, &v, NULL, SEQ_ANY), 0);
 }
 
 /* Rights of each of the first @nr pages as digits; '-' where there is no vma. */
@@ -93,7 +93,7 @@ static void file_parts_follow_a_split(struct ktest *t)
 	struct layout_seq seq;
 
 	ASSERT_FALSE(t, IS_ERR(obj));
-	EXPECT_EQ(t, aspace_set_vma(as, &v, obj), 0);
+	EXPECT_EQ(t, aspace_set_vma(as, &v, obj, SEQ_ANY), 0);
 	aspace_clear_vmas(as, P(2), P(3));
 	ASSERT_EQ(t, aspace_find_vma(as, P(1), &out, &seq), 0);
 	EXPECT_EQ(t, out.start, P(0));

@@ -45,7 +45,7 @@ static struct aspace *make_space(uint64_t pages)
 	if (IS_ERR(as))
 		abort();
 	as->anon->vregion_size = FAKE_VREGION_SIZE;
-	if (aspace_set_vma(as, &v, NULL))
+	if (aspace_set_vma(as, &v, NULL, SEQ_ANY))
 		abort();
 	return as;
 }
@@ -559,7 +559,7 @@ static struct object *map_file(struct ktest *t, struct aspace *as, uint64_t page
 
 	if (IS_ERR(obj))
 		abort();
-	EXPECT_EQ(t, aspace_set_vma(as, &v, obj), 0);
+	EXPECT_EQ(t, aspace_set_vma(as, &v, obj, SEQ_ANY), 0);
 	return obj;
 }
 
@@ -671,7 +671,7 @@ static void shared_file_line_is_never_writable(struct ktest *t)
 	as = make_space(1);
 	obj = map_file(t, as, 1, UINT64_MAX);
 	v.file = obj->file;
-	ASSERT_EQ(t, aspace_set_vma(as, &v, obj), 0);
+	ASSERT_EQ(t, aspace_set_vma(as, &v, obj, SEQ_ANY), 0);
 	EXPECT_EQ(t, file_word(as, 8, &word, false), 0);
 	EXPECT_EQ(t, word, 8u);
 	EXPECT_EQ(t, file_word(as, 8, &word, true), -EACCES);

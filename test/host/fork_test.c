@@ -52,7 +52,7 @@ static struct aspace *space_create(uint64_t pages)
 	if (IS_ERR(as))
 		abort();
 	as->anon->vregion_size = FAKE_VREGION_SIZE;
-	if (aspace_set_vma(as, &v, NULL))
+	if (aspace_set_vma(as, &v, NULL, SEQ_ANY))
 		abort();
 	return as;
 }

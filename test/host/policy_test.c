@@ -269,7 +269,7 @@ static unsigned int times_lost(struct ktest *t, const char *policy)
 	if (IS_ERR(as))
 		abort();
 	as->anon->vregion_size = FAKE_VREGION_SIZE;
-	EXPECT_EQ(t, aspace_set_vma(as, &v, NULL), 0);
+	EXPECT_EQ(t, aspace_set_vma(as, &v, NULL, SEQ_ANY), 0);
 	for (uint64_t n = 0; n < 200; n++) {
 		uint64_t word = n, steady = 4711;
 

@@ -50,12 +50,12 @@ static struct aspace *space_create(struct object *obj, uint64_t pages)
 	if (IS_ERR(as))
 		abort();
 	as->anon->vregion_size = FAKE_VREGION_SIZE;
-	if (aspace_set_vma(as, &v, obj))
+	if (aspace_set_vma(as, &v, obj, SEQ_ANY))
 		abort();
 	v.start = PRIV_BASE;
 	v.end = PRIV_BASE + pages * PAGE_SIZE;
 	v.flags = PM_VMA_OBJECT;
-	if (aspace_set_vma(as, &v, obj))
+	if (aspace_set_vma(as, &v, obj, SEQ_ANY))
 		abort();
 	return as;
 }
@@ -266,13 +266,13 @@ static void read_only_mappings_stay_so(struct ktest *t)
 	v.object = obj->id;
 	aspace_set_vma_flags(as, SHARED_BASE, SHARED_BASE + 10 * PAGE_SIZE, VMA_READ_ONLY);
 	aspace_protect_vmas(as, SHARED_BASE, SHARED_BASE + 4 * PAGE_SIZE, 0);
-	ASSERT_EQ(t, aspace_set_vma(as, &v, obj), 0);
+	ASSERT_EQ(t, aspace_set_vma(as, &v, obj, SEQ_ANY), 0);
 	ASSERT_EQ(t, aspace_fork(as, &c), 0);
 	ASSERT_EQ(t, aspace_find_vma(c, SHARED_BASE + 5 * PAGE_SIZE, &out, &seq), 0);
 	EXPECT_TRUE(t, out.flags & VMA_READ_ONLY);
 	vma_release(&out);
 	v.object = other->id;
-	ASSERT_EQ(t, aspace_set_vma(as, &v, other), 0);
+	ASSERT_EQ(t, aspace_set_vma(as, &v, other, SEQ_ANY), 0);
 	ASSERT_EQ(t, aspace_find_vma(as, SHARED_BASE, &out, &seq), 0);
 	EXPECT_FALSE(t, out.flags & VMA_READ_ONLY);
 	vma_release(&out);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chains of anonymous objects: finding pages, hiding them, growing and merging chains, and who can see an
- * object that has lost a page.
+ * Chains of anonymous objects: finding pages, hiding them, growing and collapsing chains, and which
+ * spaces can see an object that has lost a page.
  *
- * Merging:	of a top and the frozen object behind it the frozen one stays, because it has more lines as a
- *		rule: it gets the top's lines, name at the home and place in the space.  Lines of both are held
- *		(not written back) meanwhile, so that pages and credits are accounted for exactly.
- *		Of two frozen objects, the one behind stays as well; those in front of the other change over.
+ * Flow:	when a frozen object has one shadow left, the two collapse.  If the shadow is the
+ *		top of a space, the frozen object stays, because it has more lines as a rule: it
+ *		gets the top's lines, its name at the home and its place in the space.  Lines of
+ *		both are held (not written back) meanwhile, so that pages and credits are accounted
+ *		for exactly.  If no owner has a page of the frozen object, its name at the home just
+ *		ends.  Of two frozen objects the backing one stays as well, and the shadows of the
+ *		other become its own.
  * Locking:	see "anon.h"; `hidden` of a top is guarded by its space's lock.
- *		If no owner has a page of the frozen one, that is all: its name at the home ends.
- * Failure:	a merge that cannot be had leaves the chain longer; the next fork or exit tries again.
+ * Failure:	a collapse that fails leaves the chain longer; the next fork or exit tries again.
+ * See:		docs/design/fork.md
  */
 #include "anon.h"
 
@@ -72,14 +75,19 @@ static struct object *only_shadow_locked(const struct object *obj)
 {
 	struct object *shadow = list_first_entry_or_null(&obj->shadows, struct object, shadow_link);
 
+	assert_spin_held(&chain_lock);
 	return shadow && shadow->shadow_link.next == &obj->shadows ? shadow : NULL;
 }
 
-/* Whom to merge @obj with, referenced: the space whose top is its only shadow, or that shadow if it is frozen. */
+/*
+ * Whom to merge @obj with, referenced: the space whose top is its only shadow, or that shadow if
+ * it is frozen.
+ */
 static void find_collapse_locked(const struct object *obj, struct anon_collapse *m)
 {
 	struct object *shadow = only_shadow_locked(obj);
 
+	assert_spin_held(&chain_lock);
 	if (!shadow)
 		return;
 	if (shadow->as && refcount_inc_not_zero(&shadow->as->refs))
@@ -120,6 +128,7 @@ static bool maps(struct aspace *as, const struct object *obj)
 
 static bool can_see_locked(struct aspace *as, const struct object *obj)
 {
+	assert_spin_held(&chain_lock);
 	if (obj->kind == OBJECT_SHARED)
 		return maps(as, obj);
 	for (const struct object *o = as->anon; o; o = o->backing) {
@@ -335,6 +344,8 @@ void anon_push(struct aspace *parent, struct object *shadow, struct aspace *chil
 {
 	struct object *frozen = parent->anon;
 
+	assert_mutex_held(&parent->map_lock);
+	ASSERT(frozen->as == parent && list_empty(&frozen->shadows)); /* a top backs none */
 	spin_lock(&chain_lock);
 	shadow->backing = frozen; /* with the parent's reference */
 	list_add_tail(&shadow->shadow_link, &frozen->shadows);
@@ -444,10 +455,13 @@ static void unref_locked(struct object *obj)
 {
 	const bool last = refcount_dec_and_test(&obj->refs);
 
+	assert_spin_held(&chain_lock);
 	BUG_ON(last);
 }
 
-/* @back takes the place of @shadow: in its space if it is a top, else behind those in front of it. */
+/*
+ * @back takes the place of @shadow: in its space if it is a top, else behind those in front of it.
+ */
 static void replace_shadow(struct object *shadow, struct object *back)
 {
 	const struct radix_tree vregions = back->vregions;
@@ -485,14 +499,16 @@ static void replace_shadow(struct object *shadow, struct object *back)
 }
 
 /*
- * The chain lock is held for writing; of a top, its space is blocked and without faults. On success one reference of
- * @shadow is put.
+ * The chain lock is held for writing; of a top, its space is blocked and without faults. On
+ * success one reference of @shadow is put.
  */
 static int collapse_one(struct object *shadow, struct object *back)
 {
 	bool stored;
 	int err;
 
+	assert_rwsem_held_write(lock_of(shadow));
+	ASSERT(shadow->backing == back && shadow->seed == back->seed);
 	excache_hold(shadow);
 	excache_hold(back);
 	/* Nothing writes to any of these: who walks the chain is kept out, write-backs are held. */
@@ -524,6 +540,7 @@ int anon_collapse(struct aspace *as)
 	struct rwsem *lock = lock_of(as->anon);
 	int err = 0;
 
+	assert_mutex_held(&as->map_lock);
 	if (!anon_can_collapse(as))
 		return 0;
 	rwsem_write_lock(lock);

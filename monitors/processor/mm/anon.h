@@ -2,14 +2,15 @@
 /*
  * Chains of anonymous objects: the private pages of address spaces.
  *
- * Invariants:	aspace.anon is the top of a chain, the only object of it that gets new pages; a top is in
- *		shadow of at most one other, and no other has it as backing.  An object behind is frozen:
- *		it has two shadows or more, or one until that is merged with it.
- * Locking:	the top of a space changes only with its map_lock, its whole range blocked and no fault
- *		under way: so who has map_lock, or is inside a fault, has a top that stays.  What is behind
- *		it changes, and lines change their object, with the chain's rwsem (RANK_CHAIN) held for
- *		writing: a fault that goes beyond its top reads it.  The chain spinlock (RANK_SPIN_MONITOR)
- *		guards who is in front of whom, for those who have neither.
+ * Invariants:	aspace.anon is the top of a chain, its only object that gets new pages; a top is the
+ *		shadow of at most one backing object, and backs none.  A backing object is frozen:
+ *		it has two shadows or more, or one until the two have collapsed.
+ * Locking:	the top of a space changes only with its map_lock, its whole range blocked and no
+ *		fault under way: a thread that has map_lock, or is inside a fault, has a top that
+ *		stays.  The objects behind it change, and lines change their object, with the
+ *		chain's rwsem (RANK_CHAIN) held for writing: a fault that goes beyond its top reads
+ *		it.  The chain spinlock (RANK_SPIN_MONITOR) guards backing and shadows for threads
+ *		that hold neither.
  * See:		docs/design/fork.md
  */
 #pragma once
@@ -27,12 +28,11 @@ void anon_add_space(struct aspace *as);
 /* From here on nobody finds @as through its objects. */
 void anon_remove_space(struct aspace *as);
 /*
- * @obj, whose last reference is gone, leaves the object behind it.  That one is returned if it is gone with it; if it
- * has one shadow left, *merge says with whom it is to be merged: anon_collapse_soon() it.
+ * @obj, whose last reference is gone, leaves the object behind it. That one is returned if it is
+ * gone with it; if it has one shadow left, *merge says with whom it is to be merged:
+ * anon_collapse_soon() it.
  */
 struct object *anon_unchain(struct object *obj, struct anon_collapse *merge);
-/* Now, or in a thread of its own if it takes a message; consumes the reference.  Sleeps. */
-void anon_collapse_soon(const struct anon_collapse *m);
 void anon_init(void (*kill_failed)(void));
 /* An object with one reference and no page, which no home knows yet.  ERR_PTR(-ENOMEM). */
 struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed);
@@ -42,14 +42,14 @@ void anon_failed(struct object *obj, int error);
 /* --- inside a fault, or with map_lock and the range blocked ------------------------------ */
 
 /*
- * The line of private page @vpn, pinned, and the object of the chain that has it; @seq as for excache_get_at().
- * -ENOENT: no object has it.
+ * The line of private page @vpn, pinned, and the object of the chain that has it; @seq as for
+ * excache_get_at(). -ENOENT: no object has it.
  */
 int anon_find(struct aspace *as, uint64_t vpn, uint64_t seq, struct object **from,
 	      struct line **line) __must_check;
 /*
- * A line of the top with the contents of @src, pinned and dirty, or the one that somebody else has made meanwhile.
- * -ENOMEM: no frame is promised; others as excache_get_at().
+ * A line of the top with the contents of @src, pinned and dirty, or the one that another thread has
+ * made meanwhile. -ENOMEM: no frame credit is left; others as excache_get_at().
  */
 int anon_copy(struct aspace *as, uint64_t vpn, uint64_t seq, const struct line *src,
 	      struct line **out) __must_check;
@@ -65,9 +65,15 @@ int anon_pull(struct aspace *as, uint64_t first, uint64_t end) __must_check;
 
 /* --- with map_lock, everything blocked, no fault under way -------------------------------- */
 
-/* The top of @parent is frozen; @shadow and the top of @child (NULL: none), both new, have it as backing. */
+/*
+ * The top of @parent is frozen; @shadow and the top of @child (NULL: none), both new, have it as
+ * backing.
+ */
 void anon_push(struct aspace *parent, struct object *shadow, struct aspace *child);
-/* Merge frozen objects that only @as sees with its top, as many as there are. An error leaves a longer chain. */
+/*
+ * Merge frozen objects that only @as sees with its top, as many as there are. An error leaves a
+ * longer chain.
+ */
 int anon_collapse(struct aspace *as);
 bool anon_can_collapse(struct aspace *as);
 /* Would it need no message?  A guess: any context. */
@@ -76,7 +82,8 @@ bool anon_collapse_is_local(const struct anon_collapse *m);
 /* --- any context that may sleep ------------------------------------------------------------ */
 
 /*
- * Merge frozen @shadow with what is behind it, as long as nobody else sees that. An error leaves a longer chain.
+ * Merge frozen @shadow with what is behind it, as long as nobody else sees that. An error leaves a
+ * longer chain.
  */
 int anon_collapse_frozen(struct object *shadow);
 /* The same wherever it can be done in the chain of @as, whose map_lock is held. */

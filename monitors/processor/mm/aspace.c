@@ -2,9 +2,11 @@
 /*
  * Address spaces: life, the copy of the vma list, blocked ranges.
  *
- * Invariants:	vmas of the copy do not overlap; each PM_VMA_FILE one holds a reference of its object;
- *		seq.map grows before the effect of a layout change can be seen in the page table.
- * Locking:	aspace.lock for all of it; memory is allocated before it is taken where that may fail.
+ * Invariants:	vmas of the copy do not overlap; each PM_VMA_FILE one holds a reference of its
+ *		object; seq.map grows before the effect of a layout change can be seen in the page
+ *		table.
+ * Locking:	aspace.lock for all of it; memory is allocated before it is taken where that may
+ *		fail.
  */
 #define PR_FMT "aspace: "
 
@@ -26,6 +28,9 @@
 #define COLLAPSE_THREADS 4 /* merges that wait for owners at a time */
 
 static struct workqueue *collapse_wq; /* const after start */
+
+static void aspace_collapse(struct aspace *as);
+static void anon_collapse_soon(const struct anon_collapse *m);
 
 /* --- life ---------------------------------------------------------------------------- */
 
@@ -93,6 +98,9 @@ void aspace_put(struct aspace *as)
 {
 	if (!refcount_dec_and_test(&as->refs))
 		return;
+	/* Only a task of the space faults or changes its layout, and none is left. */
+	ASSERT(atomic_read(&as->nr_faults) == 0);
+	ASSERT(list_empty(&as->blocked));
 	anon_remove_space(as);
 	around_end(as);
 	aspace_unmap_range(as, 0, PM_USER_TOP);
@@ -114,6 +122,7 @@ static struct vma *vma_first_behind_locked(struct aspace *as, vaddr_t addr)
 	struct rb_node *n = as->vmas.node;
 	struct vma *best = NULL;
 
+	assert_spin_held(&as->lock);
 	while (n) {
 		struct vma *v = rb_entry(n, struct vma, node);
 
@@ -127,10 +136,19 @@ static struct vma *vma_first_behind_locked(struct aspace *as, vaddr_t addr)
 	return best;
 }
 
+static bool range_is_free_locked(struct aspace *as, vaddr_t start, vaddr_t end)
+{
+	const struct vma *next = vma_first_behind_locked(as, start);
+
+	assert_spin_held(&as->lock);
+	return !next || next->start >= end;
+}
+
 static bool blocked_locked(const struct aspace *as, vaddr_t addr)
 {
 	const struct blocked_range *r;
 
+	assert_spin_held(&as->lock);
 	list_for_each_entry(r, &as->blocked, link) {
 		if (addr >= r->start && addr < r->end)
 			return true;
@@ -142,6 +160,7 @@ static int find_vma_locked(struct aspace *as, vaddr_t addr, struct vma *out, str
 {
 	struct vma *v = vma_first_behind_locked(as, addr);
 
+	assert_spin_held(&as->lock);
 	*seq = as->seq;
 	if (!v || v->start > addr)
 		return -ENOENT;
@@ -208,7 +227,8 @@ struct touch aspace_touch_begin(struct aspace *as, vaddr_t addr, unsigned int ac
 
 void aspace_fault_end(struct aspace *as)
 {
-	/* Who waits says so before it looks at the count: either it sees our zero or we see it. */
+	ASSERT(atomic_read(&as->nr_faults) > 0);
+	/* A waiter sets quiescing before it reads the count: it sees our zero, or we see it. */
 	if (atomic_dec_and_test(&as->nr_faults) && atomic_read_acquire(&as->quiescing))
 		wake_all(&as->quiet);
 }
@@ -248,6 +268,7 @@ static void split_locked(struct aspace *as, vaddr_t addr, struct vma **spare)
 	struct vma *v = vma_first_behind_locked(as, addr);
 	struct vma *back = *spare;
 
+	assert_spin_held(&as->lock);
 	if (!v || v->start >= addr)
 		return;
 	*spare = NULL;
@@ -259,11 +280,14 @@ static void split_locked(struct aspace *as, vaddr_t addr, struct vma **spare)
 	rb_insert(&back->node, &as->vmas, vma_cmp);
 }
 
-/* Unhook every vma in [start, end) onto the list of nodes behind *gone (linked through node.left). */
+/*
+ * Unhook every vma in [start, end) onto the list of nodes behind *gone (linked through node.left).
+ */
 static void remove_locked(struct aspace *as, vaddr_t start, vaddr_t end, struct vma **gone)
 {
 	struct vma *v = vma_first_behind_locked(as, start);
 
+	assert_spin_held(&as->lock);
 	as->near = NULL;
 	while (v && v->start < end) {
 		struct rb_node *next = rb_next(&v->node);
@@ -300,11 +324,12 @@ static void spares_free(struct vma *spare[2])
 	kfree(spare[1]);
 }
 
-/* What the home does not know of a mapping stays when the copy of its vma is renewed. */
+/* Flags that the home does not know stay when the copy of a vma is renewed. */
 static void inherit_locked(struct aspace *as, struct vma *fresh)
 {
 	const struct vma *old = vma_first_behind_locked(as, fresh->start);
 
+	assert_spin_held(&as->lock);
 	if (!old || old->start >= fresh->end || !fresh->file || old->file != fresh->file)
 		return;
 	fresh->flags |= old->flags & VMA_READ_ONLY;
@@ -312,7 +337,7 @@ static void inherit_locked(struct aspace *as, struct vma *fresh)
 		fresh->flags |= old->flags & VMA_PRISTINE;
 }
 
-int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
+int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
 {
 	struct vma *fresh = kmalloc(sizeof(*fresh));
 	struct vma *spare[2], *gone = NULL;
@@ -338,6 +363,7 @@ int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *
 		split_locked(as, v->start, &spare[0]);
 		split_locked(as, v->end, &spare[1]);
 		remove_locked(as, v->start, v->end, &gone);
+		ASSERT(range_is_free_locked(as, v->start, v->end));
 		rb_insert(&fresh->node, &as->vmas, vma_cmp);
 		as->seq.map++;
 	} else {
@@ -349,11 +375,6 @@ int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *
 	free_gone(gone);
 	spares_free(spare);
 	return err;
-}
-
-int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file)
-{
-	return aspace_set_vma_at(as, v, file, SEQ_ANY);
 }
 
 /* A copy of the first vma that ends behind @addr; false: there is none. */
@@ -547,6 +568,7 @@ int aspace_quiesce(struct aspace *as, bool killable)
 {
 	int err;
 
+	assert_mutex_held(&as->map_lock);
 	atomic_or(&as->quiescing, 1);
 	err = wait_event_mode(&as->quiet, atomic_read_acquire(&as->nr_faults) == 0,
 			      killable ? WAIT_KILLABLE : WAIT_PLAIN, WAIT_FOREVER);
@@ -554,7 +576,8 @@ int aspace_quiesce(struct aspace *as, bool killable)
 	return err;
 }
 
-void aspace_collapse(struct aspace *as)
+/* Objects that only @as can see any more become one with its top, if that can be had. Sleeps. */
+static void aspace_collapse(struct aspace *as)
 {
 	struct blocked_range all;
 
@@ -594,7 +617,8 @@ static void collapse_frozen_soon(struct object *shadow, bool local)
 		object_put(shadow);
 }
 
-void anon_collapse_soon(const struct anon_collapse *m)
+/* Now, or in a thread of its own if it takes a message; consumes the reference.  Sleeps. */
+static void anon_collapse_soon(const struct anon_collapse *m)
 {
 	const bool local = anon_collapse_is_local(m);
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Address spaces on the processor: page table, copy of the vma list, and the object with the private pages.
+ * Address spaces on the processor: page table, copy of the vma list, and the object with the
+ * private pages.
  *
  * The copy is a cache of what the home and the owners keep: entries come with replies and are asked
  * for when missing.
  *
  * Locking:	aspace.map_lock (RANK_ASPACE, sleeping) serialises calls that change the layout.
- *		aspace.lock (RANK_SPIN_ASPACE, inside a cache set's lock) guards page table, vmas and
- *		blocked ranges; never held across an RPC.
- * Ordering:	a range that goes away is blocked first, then unmapped and flushed, its lines dropped,
- *		then the home is told, then it is unblocked (docs/design/memory.md).
+ *		aspace.lock (RANK_SPIN_ASPACE, inside a cache set's lock) guards page table, vmas
+ *		and blocked ranges; never held across an RPC.
+ * Ordering:	a range that goes away is blocked first, then unmapped and flushed, its lines
+ *		dropped, then the home is told, then it is unblocked (docs/design/memory.md).
  */
 #pragma once
 
@@ -28,13 +29,14 @@ struct line;
 struct process;
 
 /*
- * Besides enum pm_vma_flags, known here only: the file is not open for writing, so the shared mapping cannot become
- * writable.  A new copy of a vma of the same object keeps it.
+ * Besides enum pm_vma_flags, known here only: the file is not open for writing, so the shared
+ * mapping cannot become writable. A new copy of a vma of the same object keeps it.
  */
 #define VMA_READ_ONLY (1u << 31)
 /*
- * Likewise: a private mapping of a file that never could be written, so that no page of it has a private copy, here or
- * in a space that it was forked from.  Gone with the first mprotect() that allows writing.
+ * Likewise: a private mapping of a file that never could be written, so that no page of it has a
+ * private copy, here or in a space that it was forked from. Gone with the first mprotect() that
+ * allows writing.
  */
 #define VMA_PRISTINE  (1u << 30)
 
@@ -58,7 +60,8 @@ struct blocked_range {
 struct layout_seq {
 	uint64_t map; /* grows with every change of layout or rights */
 	uint64_t
-		cow; /* grows with every private copy of a page that was mapped read-only, perhaps */
+		/* grows with every private copy of a page that was mapped read-only, perhaps */
+		cow;
 };
 #define SEQ_ANY UINT64_MAX /* the caller knows that the layout stays */
 #define COW_ANY UINT64_MAX /* the line is the newest that there can be: copies do not matter */
@@ -90,8 +93,10 @@ struct aspace {
 	vaddr_t arg_start, arg_end, env_start, env_end;
 	vaddr_t auxv_start, auxv_end;
 	struct object *
-		exe; /* const once it is used: the program, if it lies in a shared object; counted */
-	vaddr_t vdso; /* const: its ELF header (<processor/vdso/vdso.h>), or 0; a fork has it at the same place */
+		/* const once it is used: the program, if it lies in a shared object; counted */
+		exe;
+	/* const: its ELF header (<processor/vdso/vdso.h>), or 0; a fork has it at the same place */
+	vaddr_t vdso;
 	uint64_t nr_pages_mapped; /* map_lock: bytes / 4096 in vmas, for RLIMIT_AS and statm */
 };
 
@@ -116,22 +121,26 @@ static inline uint32_t aspace_home(const struct aspace *as)
 }
 
 /*
- * fork: a new space with what @parent has now.  Private pages are shared copy-on-write: no page is copied,
- * written back or fetched; shared mappings show the same memory.  The layout (brk, stack, arguments) is copied,
- * Other threads of the parent may fault, write and call mmap on other CPUs
- * meanwhile: their faults wait, their stores land before the fork or wait.  Sleeps.
+ * fork: a new space with what @parent has now. Private pages are shared copy-on-write: no page is
+ * copied, written back or fetched; shared mappings show the same memory. The layout (brk, stack,
+ * arguments) is copied, Other threads of the parent may fault, write and call mmap on other CPUs
+ * meanwhile: their faults wait, their stores land before the fork or wait. Sleeps.
  *
- * 0 and *child with one reference.  On failure *child is NULL and the parent is as it was: -ENOMEM (here, or at a
- * memory node: the child's mappings are charged), -EHOSTDOWN, -ETIMEDOUT, -EINTR the calling thread is to be killed.
- * Either space may be put first.
+ * 0 and *child with one reference. On failure *child is NULL and the parent is as it was: -ENOMEM
+ * (here, or at a memory node: the child's mappings are charged), -EHOSTDOWN, -ETIMEDOUT, -EINTR
+ * the calling thread is to be killed. Either space may be put first.
  */
 int aspace_fork(struct aspace *parent, struct aspace **child) __must_check;
 
-/* Objects that only @as can see any more become one with its top, if that can be had. Sleeps. */
-void aspace_collapse(struct aspace *as);
-/* Wait for merges that anon_collapse_soon() has begun, and until the homes have freed all spaces that ended before. */
+/*
+ * Wait for merges that anon_collapse_soon() has begun, and until the homes have freed all spaces
+ * that ended before.
+ */
 void aspace_drain(void);
-/* Start the ExCache and what is built on it.  @kill_failed: a space was marked failed; polling context. */
+/*
+ * Start the ExCache and what is built on it. @kill_failed: a space was marked failed; polling
+ * context.
+ */
 int aspace_init(void (*kill_failed)(void)) __must_check;
 
 /* --- copies of the home's and owners' data ------------------------------------------- */
@@ -139,8 +148,9 @@ int aspace_init(void (*kill_failed)(void)) __must_check;
 /* Copy of the vma at @addr (file object referenced: vma_release()); -ENOENT not in the copy. */
 int aspace_find_vma(struct aspace *as, vaddr_t addr, struct vma *out, struct layout_seq *seq);
 /*
- * The same for a fault, which must not begin in a blocked range: -EAGAIN, wait first.  Else, whatever is answered,
- * the fault is under way until aspace_fault_end(): so long as->anon and the chain behind it stay as they are.
+ * The same for a fault, which must not begin in a blocked range: -EAGAIN, wait first. Else,
+ * whatever is answered, the fault is under way until aspace_fault_end(): so long as->anon and the
+ * chain behind it stay as they are.
  */
 int aspace_fault_begin(struct aspace *as, vaddr_t addr, struct vma *out, struct layout_seq *seq);
 struct touch {
@@ -148,21 +158,25 @@ struct touch {
 	uint32_t prot; /* of the vma; 0: no first touch, and no fault is under way */
 };
 /*
- * The same for an @access (enum fault_access) that may be a first touch: @addr lies in private anonymous memory that
- * allows it, there is nothing behind as->anon, and no range is blocked.
+ * The same for an @access (enum fault_access) that may be a first touch: @addr lies in private
+ * anonymous memory that allows it, there is nothing behind as->anon, and no range is blocked.
  */
 struct touch aspace_touch_begin(struct aspace *as, vaddr_t addr, unsigned int access);
 void aspace_fault_end(struct aspace *as);
 void vma_release(struct vma *vma);
-/* Replace what the copy says about [v->start, v->end). -ENOMEM. */
-int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file) __must_check;
-/* The same with an answer to a question that was asked when the layout was at @seq; -EAGAIN: it is out of date. */
-int aspace_set_vma_at(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
+/*
+ * Replace what the copy says about [v->start, v->end) with an answer to a question that was asked
+ * when the layout was at @seq; -EAGAIN: it is out of date.  -ENOMEM.
+ */
+int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
 	__must_check;
 /* Into @to, which has none. @from does not change meanwhile. -ENOMEM: some of them. */
 int aspace_copy_vmas(struct aspace *from, struct aspace *to) __must_check;
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);
-/* VMA_READ_ONLY or VMA_PRISTINE for the vmas in [start, end), which are a new mapping; the latter for whole ones only. */
+/*
+ * VMA_READ_ONLY or VMA_PRISTINE for the vmas in [start, end), which are a new mapping; the latter
+ * for whole ones only.
+ */
 void aspace_set_vma_flags(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t flags);
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot);
 /* The file object that some vma of the copy already has for @file; referenced, or NULL. */
@@ -179,8 +193,8 @@ void aspace_unmap_range(struct aspace *as, vaddr_t start, vaddr_t end);
 void aspace_block(struct aspace *as, struct blocked_range *r, vaddr_t start, vaddr_t end);
 void aspace_unblock(struct aspace *as, struct blocked_range *r);
 /*
- * With everything blocked: wait until no fault is under way.  One caller at a time (map_lock).  -EINTR if @killable and
- * the thread is to be killed.
+ * With everything blocked: wait until no fault is under way. One caller at a time (map_lock).
+ * -EINTR if @killable and the thread is to be killed.
  */
 int aspace_quiesce(struct aspace *as, bool killable);
 /* Sleep while @addr is blocked. -EINTR when the thread is to be killed. */

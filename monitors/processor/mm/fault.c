@@ -2,11 +2,12 @@
 /*
  * Page faults: from an address to a line in the page table.
  *
- * Flow:	perhaps a first touch of anonymous memory that nobody else has a part in: excache_touch() does it
- *		all.  Else: blocked? wait -> vma from the copy, or asked from the owner -> rights -> line (anonymous:
- *		in the cache, or p-local zero, or fetched; private file page: in the cache as a copy, or
- *		fetched copy, or the file's line read-only, copied on the first write) -> map, unless the
- *		layout has changed meanwhile: then again from the start.
+ * Flow:	perhaps a first touch of anonymous memory that nobody else has a part in:
+ *		excache_touch() does it all. Else: blocked? wait -> vma from the copy, or asked
+ *		from the owner -> rights -> line (anonymous: in the cache, or p-local zero, or
+ *		fetched; private file page: in the cache as a copy, or fetched copy, or the file's
+ *		line read-only, copied on the first write) -> map, unless the layout has changed
+ *		meanwhile: then again from the start.
  * Context:	the faulting thread, no lock held; sleeps in RPCs.
  * See:		docs/design/excache.md, "life of a page fault"
  */
@@ -121,7 +122,7 @@ static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum f
 	struct object *from;
 	int err;
 
-	/* What may be written may be read, also where it cannot be mapped for writing yet. */
+	/* A page that may be written may be read, also if it cannot be mapped for writing yet. */
 	*r = (struct resolved){ .prot = v->prot | PM_PROT_READ, .newest = true };
 	if (v->file && (v->flags & PM_VMA_SHARED)) {
 		if (v->file->kind == OBJECT_FILE)

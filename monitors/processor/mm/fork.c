@@ -2,13 +2,14 @@
 /*
  * fork of an address space: the order of the steps.
  *
- * Flow:	block faults of the whole parent and wait for those under way -> merge what only the parent
- *		sees -> send PM_FORK; while the home works: copy the vma list, write-protect and shoot down ->
- *		the answer -> parent and child get new tops in front of the old one -> unblock.
+ * Flow:	block faults of the whole parent and wait for those under way -> merge what only
+ *		the parent sees -> send PM_FORK; while the home works: copy the vma list,
+ *		write-protect and shoot down -> the answer -> parent and child get new tops in
+ *		front of the old one -> unblock.
  * Locking:	the parent's map_lock across all of it; the child is nobody else's yet.
- * Failure:	of PM_FORK: nothing has changed but rights in the page table, which faults restore.  Of memory
- *		for the child, when the home has done it: the parent gets its new top, with no child beside it,
- *		and the child's name ends at the home.
+ * Failure:	of PM_FORK: nothing has changed but rights in the page table, which faults restore.
+ *		Of memory for the child, when the home has done it: the parent gets its new top,
+ *		with no child beside it, and the child's name ends at the home.
  * See:		docs/design/fork.md
  */
 #include <kernel/counter.h>
@@ -47,7 +48,10 @@ static void copy_layout(const struct aspace *from, struct aspace *to)
 	to->nr_pages_mapped = from->nr_pages_mapped;
 }
 
-/* A space with the vmas of @parent and the object @top, which is not in the chain yet; takes the reference. */
+/*
+ * A space with the vmas of @parent and the object @top, which is not in the chain yet; takes the
+ * reference.
+ */
 static struct aspace *make_child(struct aspace *parent, struct object *top)
 {
 	struct aspace *child = aspace_create_for(top);
@@ -77,6 +81,7 @@ static int fork_blocked(struct aspace *parent, struct aspace **out)
 	struct aspace *child;
 	int err;
 
+	assert_mutex_held(&parent->map_lock);
 	if (READ_ONCE(parent->failed))
 		return -ENOMEM;
 	anon_collapse(parent); /* else the chain is longer, for now */

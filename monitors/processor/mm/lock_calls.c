@@ -2,9 +2,9 @@
 /*
  * mlock and its kin, mincore.
  *
- * Locking pages:	there is no swap. Every page is in the memory of a node at any time, so what mlock(2) promises
- *		holds for all of them, and the calls only check what Linux checks. Pages go to and from the cache of
- *		the processor all the same.
+ * Limits:	there is no swap.  Every page is in the memory of a node at any time, so the
+ *		guarantee of mlock(2) holds for all of them, and the calls only check what Linux
+ *		checks.  Pages go to and from the cache of the processor all the same.
  */
 #include <abi/mman.h>
 #include <arch/pgtable.h>

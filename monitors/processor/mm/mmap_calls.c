@@ -2,9 +2,10 @@
 /*
  * mmap, munmap, mprotect, mremap, brk, madvise, msync.
  *
- * Flow:	check the arguments as Linux does; ask the home, which assigns addresses and tells the owners;
- *		bring the copies up to date.  A range that goes away follows the order of
- *		docs/design/memory.md: block, unmap and flush, drop lines, tell the home, unblock.
+ * Flow:	check the arguments as Linux does; ask the home, which assigns addresses and tells
+ *		the owners; bring the copies up to date. A range that goes away follows the order
+ *		of docs/design/memory.md: block, unmap and flush, drop lines, tell the home,
+ *		unblock.
  * Locking:	aspace.map_lock across each call.
  */
 #include <abi/mman.h>
@@ -27,7 +28,10 @@ static uint64_t page_up(uint64_t len)
 	return (len + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1);
 }
 
-/* Where mappings of the program may be: what lies above is the kernel's, see <processor/vdso/vdso.h>. */
+/*
+ * Where mappings of the program may be: what lies above is the kernel's, see
+ * <processor/vdso/vdso.h>.
+ */
 static bool map_range_ok(uint64_t start, uint64_t len)
 {
 	return start <= PM_USER_TOP && len <= PM_USER_TOP - start;
@@ -43,21 +47,24 @@ static int check_range(uint64_t start, uint64_t *len, int err)
 }
 
 /*
- * Steps 1 to 4 of "a range goes away": nothing of it is left on this processor.  -ENOMEM: nothing has happened, and
- * it is not blocked.
+ * Steps 1 to 4 of "a range goes away": nothing of it is left on this processor. -ENOMEM: nothing
+ * has happened, and it is not blocked.
  */
 static int range_evacuate(struct aspace *as, struct blocked_range *r, vaddr_t start, uint64_t len)
 {
 	const uint64_t first = start >> PAGE_SHIFT, end = (start + len) >> PAGE_SHIFT;
 	int err;
 
+	assert_mutex_held(&as->map_lock);
 	aspace_block(as, r, start, start + len);
 	err = anon_hide_reserve(as, first, end);
 	if (err) {
 		aspace_unblock(as, r);
 		return err;
 	}
-	/* Each line with its mappings; then what is mapped of files and of objects behind the top. */
+	/*
+	 * Each line with its mappings; then what is mapped of files and of objects behind the top.
+	 */
 	excache_drop_top(as, first, end);
 	aspace_unmap_range(as, start, start + len);
 	return 0;
@@ -124,8 +131,8 @@ static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 }
 
 /*
- * What the mapping shows, with a reference, into @req and *object: a file, memory of its own, or nothing.
- * *read_only: see VMA_READ_ONLY.
+ * Put what the mapping shows into @req and, with a reference, *object: a file, memory of its own,
+ * or nothing. *read_only: see VMA_READ_ONLY.
  */
 static int map_object(struct pm_mmap_req *req, const struct syscall_args *args,
 		      struct object **object, bool *read_only)
@@ -194,8 +201,8 @@ static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *o
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_PRISTINE);
 	if (fixed) {
 		/*
-		 * What was there is gone even if the call failed half way; what the home says now is
-		 * asked for again on the next touch.
+		 * The old mapping is gone even if the call failed half way; the next touch asks
+		 * the owner what there is now.
 		 */
 		pages_forget(as, req->addr, req->len);
 		if (err)
@@ -385,8 +392,8 @@ static bool is_read_only(struct aspace *as, vaddr_t addr)
 }
 
 /*
- * The pages move on the owners, so every line of the range goes back to them first, and those in objects behind the
- * top are copied into it.
+ * The pages move on the owners, so every line of the range goes back to them first, and those in
+ * objects behind the top are copied into it.
  */
 static int move_blocked(struct aspace *as, struct pm_mremap_req *req, vaddr_t *addr)
 {
@@ -575,7 +582,10 @@ long sys_madvise(const struct syscall_args *args)
 	return err;
 }
 
-/* msync(addr, len, flags): mappings of files are never dirty here, and memory has no store behind it */
+/*
+ * msync(addr, len, flags): mappings of files are never dirty here, and memory has no store behind
+ * it
+ */
 long sys_msync(const struct syscall_args *args)
 {
 	const uint32_t flags = (uint32_t)args->a[2];

@@ -2,10 +2,10 @@
 /*
  * Requests about the layout of an address space, to its home and its owners.
  *
- * Flow:	encode, call in the control class, decode the hostile reply, enter what it says about
- *		vmas, vRegions and credits into the copies.
- * Failure:	a reply that cannot be entered for lack of memory is not an error: what is missing is
- *		asked for again when it is needed.
+ * Flow:	encode, call in the control class, decode the hostile reply, enter what it says
+ *		about vmas, vRegions and credits into the copies.
+ * Failure:	a reply that cannot be entered for lack of memory is not an error: what is missing
+ *		is asked for again when it is needed.
  */
 #define PR_FMT "remote: "
 
@@ -63,7 +63,7 @@ static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *h
 		if (IS_ERR(obj))
 			return PTR_ERR(obj);
 	}
-	err = aspace_set_vma_at(as, v, obj, seq);
+	err = aspace_set_vma(as, v, obj, seq);
 	if (obj)
 		object_put(obj);
 	return err;
@@ -92,7 +92,10 @@ static bool is_file(const struct pm_vma *v, const struct proto_attr *attr)
 	       v->file.gen == attr->file.gen && v->file.node == attr->file.node;
 }
 
-/* The vmas of a new program.  The versions of its files have come with the answers: nobody is asked. */
+/*
+ * The vmas of a new program. The versions of its files have come with the answers: nobody is
+ * asked.
+ */
 static void enter_program(struct aspace *as, const struct exec_program *prog,
 			  const struct pm_exec_rep *rep)
 {

@@ -24,7 +24,10 @@ struct exec_program {
 	uint32_t head_len;
 };
 
-/* Load @prog into @as and take over the layout that the home made. *rep is the caller's to kfree(). */
+/*
+ * Load @prog into @as and take over the layout that the home made. *rep is the caller's to
+ * kfree().
+ */
 int remote_exec(struct aspace *as, const struct exec_program *prog, const struct proto_cred *cred,
 		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep) __must_check;
 /* On success *addr is where the mapping is, and the copies are up to date. */
@@ -38,7 +41,7 @@ int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk) __must_check;
 /* --- owners -------------------------------------------------------------------------- */
 
 /*
- * The vma at @addr into the copy, if the layout is still at @seq (SEQ_ANY: the caller has map_lock): else -EAGAIN.
- * -EFAULT: there is none.
+ * The vma at @addr into the copy, if the layout is still at @seq (SEQ_ANY: the caller has
+ * map_lock): else -EAGAIN. -EFAULT: there is none.
  */
 int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq) __must_check;
