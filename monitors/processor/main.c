@@ -2,7 +2,8 @@
 /*
  * Processor monitor: start.
  *
- * Flow:	cluster/start.h; what is a processor's own is the ExCache, then all that programs need.
+ * Flow:	cluster/start.h; what is a processor's own is the ExCache, then all that programs
+ *		need.
  */
 #include <arch/cpu.h>
 #include <cluster/start.h>

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fault-around: a fault in a mapping of a file maps the cached pages next to it as well, without a message.
+ * Fault-around: a fault in a mapping of a file maps the cached pages next to it as well, without a
+ * message.
  *
- * Idea:	lines of a file are never dirty and many spaces map them, so the page table entries made here have no
- *		struct line_map each.  A file has a window of AROUND_PAGES lines per AROUND_PAGES pages; a space that
- *		maps some of them hangs one record on the window, with a bit per page.
- * Who:		mappings in which no private copy can hide the file's page: shared ones, and private ones that never
- *		could be written (VMA_PRISTINE).
- * Invariants:	a window names a VALID line or one that fills, and only while that has its tag; a bit is set exactly
- *		while the page's entry maps the window's line and says PGT_AROUND.  Such entries give no right to write.
- * Locking:	object.lock guards the windows, their lines and who hangs on them; aspace.lock, inside it, the page
- *		table, the tree of the space's records and their bits.  A line of a file loses its tag under
- *		object.lock (line_detach_locked()), so who holds that needs no lock of a set.
- * Failure:	without memory, less is mapped; the next fault maps what it needs itself.
- * Limits:	what is mapped where a record of another file has pages left behind it goes the general way.
+ * Flow:	many spaces map the lines of a file, and those are never dirty, so the page table
+ *		entries made here have no struct line_map each.  A file has a window of
+ *		AROUND_PAGES lines per AROUND_PAGES pages; a space that maps some of them hangs one
+ *		record on the window, with a bit per page.  Only mappings in which no private copy
+ *		can hide the file's page take part: shared ones, and private ones that never could
+ *		be written (VMA_PRISTINE).
+ * Invariants:	a window names a VALID line or one that fills, and only while that has its tag; a
+ *		bit is set exactly while the page's entry maps the window's line and says
+ *		PGT_AROUND.  Such entries give no right to write.
+ * Locking:	object.lock guards the windows, their lines and their lists of records;
+ *		aspace.lock, inside it, the page table, the tree of the space's records and their
+ *		bits.  A line of a file loses its tag under object.lock (line_detach_locked()), so
+ *		the holder of object.lock needs no lock of a set.
+ * Failure:	without memory, fewer pages are mapped; the next fault maps its own page.
+ * Limits:	a record of another file that still has pages where this one would begin keeps
+ *		its place; the fault then maps its page alone.
  */
 #include "around_private.h"
 
@@ -54,6 +59,7 @@ void window_add_locked(struct object *file, struct line *line)
 	const uint64_t index = line->pgoff / AROUND_PAGES;
 	struct file_window *w = radix_lookup(&file->windows, index);
 
+	assert_spin_held(&file->lock);
 	if (!w) {
 		w = kzalloc(sizeof(*w));
 		if (!w)
@@ -70,6 +76,7 @@ void window_add_locked(struct object *file, struct line *line)
 
 static void window_free_if_unused_locked(struct object *file, uint64_t index, struct file_window *w)
 {
+	assert_spin_held(&file->lock);
 	if (w->nr_lines > 0 || !list_empty(&w->spaces))
 		return;
 	(void)radix_remove(&file->windows, index);
@@ -97,6 +104,7 @@ void window_remove_locked(struct object *file, struct line *line)
 	const unsigned int i = (unsigned int)(line->pgoff % AROUND_PAGES);
 	struct around *a;
 
+	assert_spin_held(&file->lock);
 	if (!w || w->lines[i] != line)
 		return; /* there was no memory for it */
 	list_for_each_entry(a, &w->spaces, link)
@@ -151,6 +159,7 @@ static struct around *first_from_locked(struct aspace *as, uint64_t vpn)
 	struct rb_node *n = as->around.node;
 	struct around *best = NULL;
 
+	assert_spin_held(&as->lock);
 	while (n) {
 		struct around *a = rb_entry(n, struct around, node);
 
@@ -190,6 +199,7 @@ static struct around *record_locked(struct aspace *as, struct file_window *w, co
 {
 	struct around *a = first_from_locked(as, p->vpn);
 
+	assert_spin_held(&as->lock);
 	if (a && a->vpn == p->vpn)
 		return a->file == p->file && a->window == p->window && a->first == p->first ? a
 											    : NULL;
@@ -211,7 +221,10 @@ static struct around *record_locked(struct aspace *as, struct file_window *w, co
 
 /* --- mapping ------------------------------------------------------------------------- */
 
-/* May @line be mapped at once?  What is to be executed has been made safe for it by the fault that came first. */
+/*
+ * May @line be mapped at once? What is to be executed has been made safe for it by the fault that
+ * came first.
+ */
 static bool usable(const struct line *line, uint32_t prot)
 {
 	return line && __atomic_load_n(&line->state, __ATOMIC_ACQUIRE) == LINE_VALID &&
@@ -239,8 +252,8 @@ static bool find_part(const struct vma *v, vaddr_t vaddr, struct part *p)
 }
 
 /*
- * Both locks are held. Which pages of the part are mapped this way now; @nr_new of them were not. Entries of before have
- * the rights of this vma: mprotect() takes them away.
+ * Both locks are held. Which pages of the part are mapped this way now; @nr_new of them were not.
+ * Entries of before have the rights of this vma: mprotect() takes them away.
  */
 static uint64_t map_locked(struct aspace *as, struct file_window *w, const struct part *p,
 			   uint32_t prot, uint64_t seq, unsigned int *nr_new)
@@ -250,6 +263,7 @@ static uint64_t map_locked(struct aspace *as, struct file_window *w, const struc
 	struct around *a;
 	uint64_t mapped;
 
+	assert_spin_held(&as->lock);
 	/* Ranges that are blocked may lie in the window: rare enough to do without. */
 	if (as->seq.map != seq || !list_empty(&as->blocked))
 		return 0;
@@ -291,8 +305,8 @@ bool around_map(struct aspace *as, const struct vma *v, vaddr_t vaddr, const str
 		counter_add(&around_mapped, nr_new);
 	}
 	/*
-	 * The page itself may have been mapped by another thread just now. If it is not among them, it is mapped in
-	 * another way, whose rights are for the general way to judge.
+	 * The page itself may have been mapped by another thread just now. If it is not among
+	 * them, it is mapped in another way, whose rights are for the general way to judge.
 	 */
 	return mapped & BIT64((vaddr >> PAGE_SHIFT) - p.vpn);
 }
@@ -302,6 +316,7 @@ bool around_map(struct aspace *as, const struct vma *v, vaddr_t vaddr, const str
 /* Those pages of @a that lie in [first, end) of the space. */
 static void record_unmap_locked(struct around *a, uint64_t first, uint64_t end, struct tlb_batch *b)
 {
+	assert_spin_held(&a->as->lock);
 	for (uint64_t left = a->pages; left; left &= left - 1) {
 		const unsigned int i = (unsigned int)__builtin_ctzll(left);
 		const uint64_t vpn = a->vpn + i - a->first;
@@ -341,7 +356,10 @@ void around_unmap(struct aspace *as, vaddr_t start, vaddr_t end, bool keep)
 	}
 }
 
-/* In no order: nobody looks for a record of this space any more but by its window, and those have the other link. */
+/*
+ * In no order: nobody looks for a record of this space any more but by its window, and those have
+ * the other link.
+ */
 static void free_tree(struct rb_node *n)
 {
 	while (n) {

@@ -9,7 +9,10 @@
 #include "excache.h"
 #include "prefetch.h"
 
-/* Page @line->pgoff of @file has @line, or has it no more: then no space maps it around. object.lock is held. */
+/*
+ * Page @line->pgoff of @file has @line, or has it no more: then no space maps it around.
+ * object.lock is held.
+ */
 void window_add_locked(struct object *file, struct line *line) __must_hold(&file->lock);
 void window_remove_locked(struct object *file, struct line *line) __must_hold(&file->lock);
 /* Was the page used through an entry that fault-around made?  Clears the accessed bits. */

@@ -6,6 +6,7 @@
 
 #include <arch/barrier.h>
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
 #include <lib/list.h>
@@ -40,7 +41,8 @@ struct excache {
 	struct list_head free __guarded_by(&free_lock);
 	uint64_t nr_free; /* atomic; changed under free_lock */
 	uint64_t
-		nr_releases; /* atomic: objects whose lines may be evicted again, excache_release() */
+		/* atomic: objects whose lines may be evicted again, excache_release() */
+		nr_releases;
 	struct waitqueue freed;
 	struct waitqueue quiet; /* an object that is held has no write-back any more */
 };
@@ -56,10 +58,13 @@ extern struct excache excache;
  */
 struct excache_policy {
 	const char *name; /* as excache.policy says it */
-	/* A VALID line of @set without pins that @may_go() accepts, the last one asked; NULL: none. */
+	/*
+	 * A VALID line of @set without pins that @may_go() accepts, the last one asked; NULL:
+	 * none.
+	 */
 	struct line *(*victim)(struct cache_set *set, bool (*may_go)(struct line *line));
 };
-/* policy.c; NULL: there is none of that name. */
+/* NULL: there is none of that name. */
 const struct excache_policy *policy_find(const char *name);
 
 COUNTER_DECLARE(excache_miss);
@@ -69,14 +74,33 @@ COUNTER_DECLARE(excache_file_fetch);
 COUNTER_DECLARE(excache_prefetched);
 COUNTER_DECLARE(excache_evict_clean);
 COUNTER_DECLARE(excache_evict_dirty);
-COUNTER_DECLARE(excache_ride);
+COUNTER_DECLARE(excache_piggyback);
 COUNTER_DECLARE(excache_writeback);
 COUNTER_DECLARE(excache_lost);
+
+/* --- excache.c: sets and the free list ----------------------------------------------- */
 
 /* From the first frame to the line's. */
 static inline uint64_t line_offset(const struct line *line)
 {
 	return (uint64_t)(line - excache.lines) << PAGE_SHIFT;
+}
+
+/* The only place where a line's state changes. */
+static inline void line_set_state(struct line *line, enum line_state next)
+{
+	/* A claimed frame is FREE, or still VALID if it was just evicted; it may go back unused. */
+	static const uint8_t legal[] = {
+		[LINE_FREE] = 1u << LINE_FREE | 1u << LINE_FILLING,
+		[LINE_FILLING] = 1u << LINE_VALID | 1u << LINE_FREE | 1u << LINE_QUARANTINE,
+		[LINE_VALID] = 1u << LINE_WRITEBACK | 1u << LINE_FREE | 1u << LINE_FILLING,
+		[LINE_WRITEBACK] = 1u << LINE_FREE,
+		[LINE_QUARANTINE] = 1u << LINE_FREE,
+	};
+
+	ASSERT(legal[line->state] & (1u << next));
+	/* Contents first: fault-around reads the state without the set's lock. */
+	__atomic_store_n(&line->state, (uint8_t)next, __ATOMIC_RELEASE);
 }
 
 static inline struct cache_set *set_of_line(const struct line *line)
@@ -91,7 +115,7 @@ static inline uint32_t set_index(const struct object *obj, uint64_t pgoff)
 }
 struct line *set_find_locked(struct cache_set *set, const struct object *obj, uint64_t pgoff)
 	__must_hold(&set->lock);
-/* Tell those who wait for a line of this set. */
+/* Wake threads that wait for a line of this set. */
 static inline void set_changed_locked(struct cache_set *set) __must_hold(&set->lock)
 {
 	__atomic_store_n(&set->gen, set->gen + 1, __ATOMIC_RELEASE);
@@ -131,12 +155,7 @@ struct tag { /* for a new line */
 	bool copy;         /* EXCACHE_COPY */
 };
 
-/* --- object.c --- */
-void object_init(struct object *obj, enum object_kind kind, uint64_t seed);
-struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
-			    uint64_t vregion_size, uint64_t seed);
-/* The last reference of an anonymous or shared object is gone. */
-void space_end(struct object *obj);
+/* --- object.c ------------------------------------------------------------------------ */
 
 static inline uint64_t vregion_of(const struct object *obj, uint64_t pgoff)
 {
@@ -154,9 +173,7 @@ static inline struct vregion *vregion_locked(struct object *obj, uint64_t index)
 	return obj->near;
 }
 
-/* object.c: the home is to know @obj; @obj is not found by its name any more. */
-int shared_introduce(struct object *obj);
-void shared_forget(struct object *obj);
+/* --- excache.c: tags ----------------------------------------------------------------- */
 
 /* Give @line the tag and the state FILLING in @set, pinned @pins times. False: begin again. */
 bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
@@ -167,8 +184,8 @@ static inline void line_enter_object_locked(struct object *obj, struct line *lin
 {
 	list_add_tail(&line->obj_link, &obj->lines);
 	obj->nr_lines++;
-	line->pgoff = pgoff;        /* read under obj->lock by those who walk the list */
-	line->state = LINE_FILLING; /* and this by those who look at a file's windows */
+	line->pgoff = pgoff;                /* read under obj->lock by those who walk the list */
+	line_set_state(line, LINE_FILLING); /* and this by those who look at a file's windows */
 }
 
 /* ... and the newest of @set. */
@@ -185,19 +202,28 @@ static inline void line_enter_set_locked(struct cache_set *set, struct line *lin
 }
 
 /*
- * Take the tag away; gives back a credit that the line holds unless it was used up.  The caller frees or
- * quarantines the line, after it has dropped the lock, and puts the returned object, if it is one.
+ * Take the tag away; gives back a credit that the line holds unless it was used up. The caller
+ * frees or quarantines the line, after it has dropped the lock, and puts the returned object, if
+ * it is one.
  */
 struct object *line_detach_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
 
-struct claim {                   /* evict.c: what came of looking for a frame */
+/* The fill of @line, pinned once by us, is over. 0: VALID and still pinned; else it is dropped. */
+void fill_done(struct line *line, int error);
+
+/* --- evict.c ------------------------------------------------------------------------- */
+
+struct claim {                   /* Result of claim_locked(). */
 	struct line *line;       /* to be filled; NULL: there is none at the moment */
 	struct line *victims[2]; /* dirty lines that must be written back, or NULL */
 	struct object *puts[2];  /* references to give back */
 	uint32_t nr_victims, nr_puts;
 };
 
-/* A frame for @set; one that is not in @demand neither makes the set grow nor starts a write-back for it. */
+/*
+ * A frame for @set; one that is not in @demand neither makes the set grow nor starts a write-back
+ * for it.
+ */
 void claim_locked(struct cache_set *set, struct claim *c, bool demand) __must_hold(&set->lock);
 /* No lock held: queue the victims but the first @nr_kept, put the objects. */
 void claim_finish(struct claim *c, uint32_t nr_kept);
@@ -206,25 +232,32 @@ bool writeback_begin(struct object *obj);
 /* @line, unmapped and dirty, becomes WRITEBACK; writeback_begin() was true. */
 void start_writeback_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
 
-/* --- map.c ----------------------------------------------------------------------------- */
+/* --- map.c --------------------------------------------------------------------------- */
 
 /* Was @line used through a page table since the last call?  Does not flush. */
 bool line_clear_accessed_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
 /* Remove every mapping of @line, flush, and note whether it was written. */
 void line_unmap_all_locked(struct line *line);
-/* Enter the first mapping of @line. False: something is mapped there, no memory, or the layout is not at @seq. */
+/*
+ * Enter the first mapping of @line. False: something is mapped there, no memory, or the layout is
+ * not at @seq.
+ */
 bool line_map_first_locked(struct line *line, struct aspace *as, vaddr_t vaddr, uint32_t prot,
 			   uint64_t seq);
 
-/* fill.c */
+/* --- fill.c -------------------------------------------------------------------------- */
+
 int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line *victim);
 int fill_file(struct object *obj, uint64_t pgoff, struct line *line);
-/* Start filling up to @nr file pages from @pgoff, up to the first that is there. Never sleeps long. */
+/*
+ * Start filling up to @nr file pages from @pgoff, up to the first that is there. Never sleeps
+ * long.
+ */
 void fill_ahead(struct object *obj, uint64_t pgoff, unsigned int nr);
-/* The fill of @line, pinned once by us, is over. 0: VALID and still pinned; else it is dropped. */
-void fill_done(struct line *line, int error);
 
-/* destroy.c: names of spaces that ended, until their homes know.  Allocated with the space. */
+/* --- destroy.c ----------------------------------------------------------------------- */
+
+/* Names of spaces that ended, until their homes know.  Allocated with the space. */
 struct deferred_destroy;
 struct deferred_destroy *destroy_alloc(void); /* NULL: no memory */
 void destroy_free(struct deferred_destroy *r);

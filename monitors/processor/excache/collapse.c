@@ -2,8 +2,8 @@
 /*
  * ExCache: lines of two objects of a chain become those of one.
  *
- * Invariants:	objects of a chain have the same seed, so a page's line is in the same set whichever of them
- *		it belongs to: changing the tag moves nothing, and mappings stay.
+ * Invariants:	objects of a chain have the same seed, so a page's line is in the same set
+ *		whichever of them it belongs to: changing the tag moves nothing, and mappings stay.
  */
 #include "cache_private.h"
 
@@ -26,7 +26,7 @@ void excache_release(struct object *obj)
 	spin_lock(&obj->lock);
 	obj->held = false;
 	spin_unlock(&obj->lock);
-	/* Who found nothing to evict looks again. */
+	/* Wake threads that found no evictable line; these are evictable now. */
 	__atomic_add_fetch(&excache.nr_releases, 1, __ATOMIC_RELEASE);
 	wake_all(&excache.freed);
 }
@@ -36,6 +36,7 @@ static void retag_locked(struct line *line, struct object *from, struct object *
 {
 	bool stored;
 
+	assert_spin_held(&set_of_line(line)->lock);
 	spin_lock(&from->lock);
 	list_del(&line->obj_link);
 	from->nr_lines--;
@@ -47,7 +48,7 @@ static void retag_locked(struct line *line, struct object *from, struct object *
 	stored = page_bits_test(&to->stored, line->pgoff);
 	spin_unlock(&to->lock);
 	if (stored && (line->flags & LINE_PLOCAL)) {
-		/* The owner has a frame for an older version of the page: the promise is not needed. */
+		/* The owner has a frame for an older version of the page: no credit is needed. */
 		line->flags &= (uint8_t)~LINE_PLOCAL;
 		credit_put(line->credit_node);
 	}

@@ -2,12 +2,14 @@
 /*
  * Frame credits in hand, one count per memory node.
  *
- * Invariants:	a credit is in hand, or held by one p-local line, or was used up by a write-back that
- *		the owner has acknowledged.
- * Locking:	the table is read and grows under table_lock; hints find most entries without; counts are atomic; request_lock
- *		lets one thread at a time ask a node, so that a crowd of first touches sends one message.
- * Policy:	ask ahead (on other messages) below LOW, for CHUNK frames at a time; when an address space
- *		ends, what a node promised beyond KEEP goes back to it, for others to use.
+ * Flow:	a request that goes to a node anyway asks for CHUNK frames when fewer than LOW are
+ *		in hand.  When an address space ends, credits of a node beyond KEEP go back to it,
+ *		for other processors to use.
+ * Invariants:	a credit is in hand, or held by one p-local line, or was used up by a write-back
+ *		that the owner has acknowledged.
+ * Locking:	table_lock guards the table, which only grows; hints find most entries without
+ *		it; counts are atomic; request_lock lets one thread at a time ask a node, so that a
+ *		crowd of first touches sends one message.
  */
 #include "credit.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Frame credits: promises by memory nodes to store that many pages which they have not seen yet.
+ * Frame credits: page reservations at memory nodes, for pages that they have not seen yet.
  *
- * Flow:	credit_take() before a p-local line is made; credit_put() when such a line is dropped
- *		unsaved; a write-back uses the credit up at the owner.  Grants ride on replies
- *		(credit_add()) in answer to credit_want(), which every request to a node carries.
+ * Flow:	credit_take() before a p-local line is made; credit_put() when such a line is
+ *		dropped unsaved; a write-back uses the credit up at the owner. Grants are
+ *		piggy-backed on replies (credit_add()), in answer to credit_want() in the request.
  * Locking:	atomics, and one mutex around the synchronous request.
  */
 #pragma once

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Spaces that nobody uses any more: their homes are told later, of many in one message.
+ * Deferred destroy: the homes of spaces that have ended are told later, of many in one message.
  *
- * Flow:	the end of an anonymous object, or a merge that only renames it, puts its name here and goes on;
- *		a worker sends the names when there are DESTROY_BATCH, when the oldest has waited DESTROY_NS,
- *		at once if the owners hold pages of the space, or when somebody waits.
- * Order:	names go to a home in the order in which they came: a space before the objects behind it.
- * Truth:	memory that is promised to spaces in here must make no request fail: who is answered -ENOMEM
- *		calls destroy_drain() and asks again.  A program's end is told after a drain, too.
- *		What other processors hold back of the same home is free only when they have told it.
+ * Flow:	the end of an anonymous object, or a collapse that only renames it, queues the
+ *		name here and goes on.  A worker sends the names when there are DESTROY_BATCH, when
+ *		the oldest has waited for DESTROY_NS, at once if owners hold pages of the space, or
+ *		when a thread drains the queue.
+ * Ordering:	names go to a home in the order in which they came: a space before its backing
+ *		objects.
  * Locking:	deferred.lock for the queue and the counts; nothing is held over a message.
- * Failure:	a home that is out of reach frees its spaces with our lease: one line in the log.
+ * Failure:	memory of spaces in the queue can cause a false -ENOMEM: callers drain the queue
+ *		and retry once (destroy_may_help()).  The end of a program is told after a drain as
+ *		well.  A home that is out of reach frees its spaces with our lease, and the log has
+ *		one line.
+ * Limits:	a drain does not reach what other processors have queued for the same home.
  */
 #define PR_FMT "space: "
 

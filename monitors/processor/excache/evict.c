@@ -2,9 +2,9 @@
 /*
  * ExCache: eviction, a frame for a new line.
  *
- * Flow:	a free frame, or else a line of the set that the policy chooses gives up its own: it is
- *		unmapped, and its last dirty bit decides.  The frame of a clean line is
- *		reused at once; a dirty line is WRITEBACK until the owner has it.
+ * Flow:	a free frame, or else a line of the set that the policy chooses gives up its own:
+ *		it is unmapped, and its last dirty bit decides. The frame of a clean line is reused
+ *		at once; a dirty line is WRITEBACK until the owner has it.
  * Locking:	the set's lock.
  */
 #include "cache_private.h"
@@ -43,7 +43,8 @@ static bool may_go(struct line *line)
 
 void start_writeback_locked(struct cache_set *set, struct line *line)
 {
-	line->state = LINE_WRITEBACK;
+	assert_spin_held(&set->lock);
+	line_set_state(line, LINE_WRITEBACK);
 	line->seq = writeback_next_seq();
 	list_del(&line->set_link);
 	list_add_tail(&line->set_link, &set->inflight);
@@ -60,6 +61,7 @@ static bool evict_locked(struct cache_set *set, struct claim *c, struct line **f
 	struct line *old = excache.policy->victim(set, may_go);
 	struct object *put;
 
+	assert_spin_held(&set->lock);
 	*frame = NULL;
 	if (!old)
 		return false;
@@ -80,14 +82,16 @@ static bool evict_locked(struct cache_set *set, struct claim *c, struct line **f
 }
 
 /*
- * Progress:	a thread without a frame starts a write-back of its own set, unless one is under way, and
- *		waits; so frames come back even when other sets have taken all the spare ones.  A set that
- *		has grown, because its lines were pinned, shrinks with later claims.
+ * Progress:	a thread without a frame starts a write-back of its own set, unless one is under
+ *		way, and waits; so frames come back even when other sets have taken all the spare
+ *		ones. A set that has grown, because its lines were pinned, shrinks with later
+ *		claims.
  */
 void claim_locked(struct cache_set *set, struct claim *c, bool demand)
 {
 	struct line *frame;
 
+	assert_spin_held(&set->lock);
 	*c = (struct claim){ .line = line_free_take() };
 	if (c->line && set->nr_resident < excache.nr_ways)
 		return;

@@ -2,12 +2,13 @@
 /*
  * ExCache: geometry, sets, and finding or making a line.
  *
- * Invariants:	a tag is in at most one line; a line is either in one set's lists or on the free list or
- *		in quarantine or claimed by one thread; nr_resident may pass nr_ways only while every
- *		resident line of the set is pinned or filling.
+ * Invariants:	a tag is in at most one line; a line is either in one set's lists or on the free
+ *		list or in quarantine or claimed by one thread; nr_resident may pass nr_ways only
+ *		while every resident line of the set is pinned or filling.
  * Locking:	as in "excache.h".
- * Failure:	no frames for the cache at start is fatal for the processor monitor; later on a thread
- *		waits for a frame, because every frame comes back (write-backs end, pins are short).
+ * Failure:	no frames for the cache at start is fatal for the processor monitor; later on a
+ *		thread waits for a frame, because every frame comes back (write-backs end, pins are
+ *		short).
  */
 #define PR_FMT "excache: "
 
@@ -57,11 +58,6 @@ uint64_t excache_line_count(void)
 	return excache.nr_lines;
 }
 
-const struct rpc_mem *excache_mem(void)
-{
-	return excache.mem;
-}
-
 void *line_data(const struct line *line)
 {
 	return excache.data + line_offset(line);
@@ -86,6 +82,7 @@ struct line *set_find_locked(struct cache_set *set, const struct object *obj, ui
 {
 	struct line *line;
 
+	assert_spin_held(&set->lock);
 	list_for_each_entry(line, &set->resident, set_link) {
 		if (line->pgoff == pgoff && line->obj == obj)
 			return line;
@@ -102,7 +99,9 @@ void set_wait(struct cache_set *set, uint64_t gen)
 	wait_event(&set->changed, __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
 }
 
-/* For a thread that wants a line: also until a frame is free when @or_free. -EINTR: to be killed. */
+/*
+ * For a thread that wants a line: also until a frame is free when @or_free. -EINTR: to be killed.
+ */
 static int set_wait_line(struct cache_set *set, uint64_t gen, uint64_t releases, bool or_free)
 {
 	if (or_free)
@@ -129,7 +128,7 @@ static void wake_freed(void)
 void line_free_give(struct line *line)
 {
 	spin_lock(&excache.free_lock);
-	line->state = LINE_FREE;
+	line_set_state(line, LINE_FREE);
 	/* Last in, first out: the frame that was touched last is still in the CPU's caches. */
 	list_add(&line->set_link, &excache.free);
 	__atomic_store_n(&excache.nr_free, excache.nr_free + 1, __ATOMIC_RELAXED);
@@ -145,7 +144,7 @@ void line_free_give_all(struct list_head *lines)
 	if (list_empty(lines))
 		return;
 	list_for_each_entry(line, lines, set_link) {
-		line->state = LINE_FREE; /* ours until it is on the list */
+		line_set_state(line, LINE_FREE); /* ours until it is on the list */
 		nr++;
 	}
 	spin_lock(&excache.free_lock);
@@ -162,9 +161,9 @@ bool layout_is_at(struct aspace *as, uint64_t seq, bool copy)
 	bool same;
 
 	/*
-	 * Without the lock: a thread that makes a range go away raises the number, and only then takes the
-	 * locks of sets and objects, which our caller holds, to look for lines.  If that was before us, we
-	 * see the new number; if not, it sees the line.
+	 * Without the lock: a thread that makes a range go away raises the number, and only then
+	 * takes the locks of sets and objects, which our caller holds, to look for lines. If that
+	 * was before us, we see the new number; if not, it sees the line.
 	 */
 	if (!copy)
 		return READ_ONCE(as->seq.map) == seq;
@@ -179,6 +178,7 @@ bool layout_is_at(struct aspace *as, uint64_t seq, bool copy)
 /* obj->lock is held. */
 static bool may_attach_locked(struct object *obj, const struct tag *tag)
 {
+	assert_spin_held(&obj->lock);
 	if (tag->seq == SEQ_ANY)
 		return true;
 	if (tag->fresh && page_bits_test(&obj->stored, tag->pgoff))
@@ -191,9 +191,11 @@ bool line_attach_locked(struct cache_set *set, struct line *line, const struct t
 {
 	struct object *obj = tag->obj;
 
+	assert_spin_held(&set->lock);
 	/*
-	 * Whoever makes a range go away changes the layout's sequence number first and then looks
-	 * through obj->lines: with both under obj->lock either we see the one or it sees the other.
+	 * A thread that makes a range go away changes the layout's sequence number first and then
+	 * looks through obj->lines.  With both under obj->lock, either we see the new number or it
+	 * sees the line.
 	 */
 	spin_lock(&obj->lock);
 	if (!may_attach_locked(obj, tag)) {
@@ -218,6 +220,7 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 	const bool file = obj->kind == OBJECT_FILE;
 	bool quiet = false;
 
+	assert_spin_held(&set->lock);
 	ASSERT(line->nr_maps == 0);
 	list_del(&line->set_link);
 	if (line->state != LINE_WRITEBACK)
@@ -288,6 +291,7 @@ static enum get_result get_locked(struct cache_set *set, const struct tag *tag,
 {
 	struct line *line = set_find_locked(set, tag->obj, tag->pgoff);
 
+	assert_spin_held(&set->lock);
 	*c = (struct claim){ 0 };
 	if (line && line->state == LINE_VALID) {
 		line->pins++;
@@ -381,7 +385,7 @@ void fill_done(struct line *line, int error)
 		put = line_detach_locked(set, line);
 	} else {
 		/* For those who look at a file's windows: what the line holds, then this. */
-		__atomic_store_n(&line->state, LINE_VALID, __ATOMIC_RELEASE);
+		line_set_state(line, LINE_VALID);
 		set_changed_locked(set);
 	}
 	spin_unlock(&set->lock);

@@ -2,18 +2,19 @@
 /*
  * ExCache: the processor's DRAM as a set-associative virtual cache of 4 KiB lines.
  *
- * Geometry:	nr_sets sets of nr_ways resident lines each; nr_spare lines more, so that a line that
- *		is being written back keeps its frame (and its data) until the owner has acknowledged
- *		it, while the frame of its successor already fills.  One struct line per frame, for
- *		ever; which set a line belongs to follows from its tag.
- * States:	FREE -> FILLING -> VALID -> (FREE | WRITEBACK -> FREE).  A fill that timed out leaves
- *		its frame in QUARANTINE until no late reply can land in it.
- * Flow:	excache_get() finds or fills a line and pins it; aspace_map_line() enters it into a page
- *		table; excache_put() unpins.  Only an unpinned VALID line is evicted.
+ * Flow:	excache_get() finds or fills a line and pins it; excache_map() enters it into a
+ *		page table; excache_put() unpins.  Only an unpinned VALID line is evicted.  A line
+ *		goes FREE -> FILLING -> VALID -> (FREE | WRITEBACK -> FREE); a fill that timed out
+ *		leaves its frame in QUARANTINE until no late reply can land in it.
+ * Invariants:	nr_sets sets have nr_ways resident lines each, and there are nr_spare lines more:
+ *		a line that is being written back keeps its frame (and its data) until the owner
+ *		has acknowledged it, while the frame of its successor already fills.  A frame has
+ *		one struct line for ever; its set follows from its tag.
  * Locking:	a set's lock (RANK_EXCACHE_SET) guards the tags, states, pins and mappings of the
  *		lines in it; inside it: object.lock, aspace.lock, the free list, the write-back
  *		queue.  No lock is held across an RPC.
- * Ordering:	a PTE is removed and the TLB flushed before a line's data is sent or its frame reused.
+ * Ordering:	a PTE is removed and the TLB flushed before a line's data is sent or its frame
+ *		reused.
  * See:		docs/design/excache.md
  */
 #pragma once
@@ -58,7 +59,7 @@ struct line {
 	uint8_t flags;        /* set lock */
 	uint16_t nr_maps;     /* set lock */
 	uint32_t pins;        /* set lock */
-	uint32_t credit_node; /* set lock: who promised the frame of a LINE_PLOCAL line */
+	uint32_t credit_node; /* set lock: node that reserved a frame for a LINE_PLOCAL line */
 	uint32_t set;         /* which set it is or was in; valid while the line has mappings */
 	struct line_map first_map; /* set lock: used when first_map.as is not NULL */
 	struct list_head maps;     /* set lock: the others */
@@ -71,11 +72,12 @@ struct line {
 enum excache_how {
 	EXCACHE_FETCH, /* fill from the owner, or from the file's buffer cache */
 	EXCACHE_ZERO,  /* anonymous, never stored: zeroes, no message; takes a frame credit */
-	EXCACHE_COPY, /* anonymous, never stored: the caller writes it all, then excache_publish() */
+	/* anonymous, never stored: the caller writes it all, then excache_publish() */
+	EXCACHE_COPY,
 	EXCACHE_FIND, /* only if it is there already: else -ENOENT */
 };
 
-/* What the layers above do for the cache. */
+/* Functions of the layers above, for the cache to call. */
 struct excache_ops {
 	/* The memory node that becomes the home of new space @id; 0: there is none. */
 	uint32_t (*space_home)(uint64_t id);
@@ -102,15 +104,17 @@ int excache_init(const struct excache_ops *ops) __must_check;
 int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
 	__must_check;
 /*
- * The same for a fault that read the layout of @as (NULL: what there is of the shared object) at @seq: a new line is only made while the layout is the same
- * and, for EXCACHE_ZERO and EXCACHE_COPY, the page was not stored meanwhile.  Else -EAGAIN: begin again.
+ * The same for a fault that read the layout of @as (NULL: what there is of the shared object) at
+ * @seq: a new line is only made while the layout is the same and, for EXCACHE_ZERO and
+ * EXCACHE_COPY, the page was not stored meanwhile. Else -EAGAIN: begin again.
  */
 int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, struct aspace *as,
 		   uint64_t seq, struct line **out) __must_check;
 /*
- * First touch, inside a fault of @as that read the layout at @seq and whose space has nothing behind its top: a p-local
- * line of zeroes for @vaddr, mapped with @prot.  Never sleeps.  False: the page is there already, or something is not
- * at hand (a credit, a free frame, room in the set), or the layout has changed: go the long way.
+ * First touch, inside a fault of @as that read the layout at @seq and whose space has nothing
+ * behind its top: a p-local line of zeroes for @vaddr, mapped with @prot. Never sleeps. False: the
+ * page is there already, or something is not at hand (a credit, a free frame, room in the set), or
+ * the layout has changed: take the slow path.
  */
 bool excache_touch(struct aspace *as, vaddr_t vaddr, uint32_t prot, uint64_t seq) __must_check;
 /*
@@ -135,11 +139,15 @@ struct line *line_of_paddr(paddr_t paddr);
 void line_mark_dirty(struct line *line);
 
 /*
- * Pages [@first, @end) of @obj go away: mappings are removed and flushed, fills and write-backs under
- * way are waited for, contents are forgotten.  The caller has blocked new faults on the range.
+ * Pages [@first, @end) of @obj go away: mappings are removed and flushed, fills and write-backs
+ * under way are waited for, contents are forgotten. The caller has blocked new faults on the
+ * range.
  */
 void excache_drop(struct object *obj, uint64_t first, uint64_t end);
-/* The same of the top of @as, whose page table lives as long as the call: its TLB flushes are made for many at once. */
+/*
+ * The same of the top of @as, whose page table lives as long as the call: its TLB flushes are made
+ * for many at once.
+ */
 void excache_drop_top(struct aspace *as, uint64_t first, uint64_t end);
 /* The same, but dirty contents reach the owner first. 0, or the first error of a write-back. */
 int excache_flush(struct object *obj, uint64_t first, uint64_t end) __must_check;
@@ -151,8 +159,8 @@ int excache_flush(struct object *obj, uint64_t first, uint64_t end) __must_check
 void excache_hold(struct object *obj);
 void excache_release(struct object *obj);
 /*
- * Lines of @from become @to's, whose own lines of these pages are dropped.  Both are held, no fault of either is
- * under way, and the owners' pages of @to are what to->stored says.
+ * Lines of @from become @to's, whose own lines of these pages are dropped. Both are held, no fault
+ * of either is under way, and the owners' pages of @to are what to->stored says.
  */
 void excache_retag(struct object *from, struct object *to);
 
@@ -167,4 +175,3 @@ void excache_unmap_pte(struct aspace *as, vaddr_t vaddr, paddr_t paddr);
 
 uint64_t excache_line_count(void);
 uint64_t excache_free_count(void);
-const struct rpc_mem *excache_mem(void);

@@ -2,14 +2,15 @@
 /*
  * ExCache: fill a line from a memory node.
  *
- * Flow:	anonymous page: PM_FETCH to the owner, the reply's data lands in the line itself; a dirty
- *		victim of the same owner rides on the request.  File pages: PM_FILE_FETCH to the node
- *		with the file's buffer cache, one page on demand or several ahead.
- * Ownership:	a fetch is counted: one reference for the waiting thread, one for the RPC layer until
- *		release().  Only release() decides about the victim and about quarantined frames,
- *		because until then the fabric may still read the one and write the other.
- * Failure:	-EREMCHG updates the copy of the vRegion array and asks again; a timeout quarantines the
- *		frame; the error goes to the faulting thread.
+ * Flow:	anonymous page: PM_FETCH to the owner, the reply's data lands in the line itself; a
+ *		dirty victim of the same owner is piggy-backed on the request.  File pages:
+ *		PM_FILE_FETCH to the node that has the file in its page cache, one page on demand
+ *		or several ahead.
+ * Invariants:	a fetch is counted: one reference for the waiting thread, one for the RPC layer
+ *		until release().  Only release() decides about the victim and about quarantined
+ *		frames, because until then the fabric may still read the one and write the other.
+ * Failure:	a redirect updates the copy of the vRegion array, and the new owner is asked; a
+ *		timeout quarantines the frame; the error goes to the faulting thread.
  */
 #include "cache_private.h"
 
@@ -23,7 +24,7 @@
 COUNTER_GLOBAL(excache_fetch, "excache.fetches", "anonymous pages fetched from their owner");
 COUNTER_GLOBAL(excache_file_fetch, "excache.file_fetches", "requests for file pages");
 COUNTER_GLOBAL(excache_prefetched, "excache.prefetched", "file pages filled ahead");
-COUNTER_GLOBAL(excache_ride, "excache.rides", "dirty victims that rode on a fetch");
+COUNTER_GLOBAL(excache_piggyback, "excache.piggybacks", "dirty victims that went with a fetch");
 COUNTER(excache_quarantined, "excache.quarantined", "frames set aside after a timeout");
 HISTOGRAM(excache_fetch_ns, "excache.fetch_ns", "time of one anonymous fetch");
 
@@ -37,7 +38,7 @@ static void line_untag(struct line *line)
 
 	spin_lock(&set->lock);
 	put = line_detach_locked(set, line);
-	line->state = LINE_QUARANTINE;
+	line_set_state(line, LINE_QUARANTINE);
 	spin_unlock(&set->lock);
 	if (put)
 		object_put(put);
@@ -48,7 +49,7 @@ static void line_untag(struct line *line)
 struct fetch {
 	refcount_t refs;
 	struct line *line;
-	struct line *victim; /* rides on this request, or NULL */
+	struct line *victim; /* piggy-backed on this request, or NULL */
 	bool orphaned;       /* free_lock: the waiter gave up, release() frees the frame */
 	bool released;       /* free_lock */
 	struct pm_fetch_req_wire body;
@@ -105,7 +106,7 @@ static void fetch_abandon(struct fetch *f)
 		counter_inc(&excache_quarantined);
 }
 
-/* Let the victim ride if the page is its owner's business too; else it goes by itself. */
+/* Piggy-back the victim if the same node owns it; else it goes by itself. */
 static void fetch_add_victim(struct fetch *f, struct pm_fetch_req *req, struct line *victim,
 			     uint32_t owner)
 {
@@ -118,7 +119,7 @@ static void fetch_add_victim(struct fetch *f, struct pm_fetch_req *req, struct l
 		req->victim_aspace = victim->obj->id;
 		req->victim_vaddr = victim->pgoff << PAGE_SHIFT;
 		req->victim_seq = victim->seq;
-		counter_inc(&excache_ride);
+		counter_inc(&excache_piggyback);
 	} else {
 		writeback_queue(victim);
 	}
@@ -194,7 +195,7 @@ static int fetch_call(struct fetch *f, uint32_t owner, uint32_t *reply_len)
 	return err;
 }
 
-/* What the owner answered. 0, -ENODATA (file page), or an error. */
+/* The owner's answer: 0, -ENODATA (file page), or an error. */
 static int fetch_result(const struct fetch *f, uint32_t reply_len)
 {
 	struct pm_fetch_rep rep;

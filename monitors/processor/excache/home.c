@@ -2,10 +2,10 @@
 /*
  * Requests to the home of a space: the memory node that keeps its vRegion array.
  *
- * Flow:	encode, call in the control class, decode the hostile reply, enter what it says about
- *		vRegions and credits into the copies.
- * Failure:	a reply that cannot be entered for lack of memory is not an error: what is missing is
- *		asked for again when it is needed.
+ * Flow:	encode, call in the control class, decode the hostile reply, enter what it says
+ *		about vRegions and credits into the copies.
+ * Failure:	a reply that cannot be entered for lack of memory is not an error: what is missing
+ *		is asked for again when it is needed.
  */
 #define PR_FMT "home: "
 
@@ -66,7 +66,10 @@ static int take_range_reply(struct object *obj, int len, struct home_reply *r)
 	return 0;
 }
 
-/* One call to the home of @obj that is answered with a range reply, which is kmalloc()ed and taken. */
+/*
+ * One call to the home of @obj that is answered with a range reply, which is kmalloc()ed and
+ * taken.
+ */
 int home_range_call(struct object *obj, uint16_t opcode, const void *body, size_t body_len,
 		    struct home_reply **out)
 {
@@ -92,7 +95,7 @@ int home_vregions(struct object *obj, uint64_t first, uint32_t count)
 	struct home_reply *r;
 	int err;
 
-	/* Nobody maps a shared object's vRegion before a page of it is needed. */
+	/* The vRegion of a shared object is mapped when a page of it is needed first. */
 	if (obj->kind == OBJECT_SHARED) {
 		req.flags = PM_VREGIONS_ACTIVATE;
 		req.want_credits = credit_want(obj->home);
@@ -104,7 +107,8 @@ int home_vregions(struct object *obj, uint64_t first, uint32_t count)
 	return err;
 }
 
-#define SAY_AGAIN 3 /* times that a call without an answer is repeated, if a repetition can tell */
+#define REPEATS_MAX \
+	3 /* times that a call without an answer is repeated, if a repetition can tell */
 
 void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr)
 {
@@ -112,7 +116,7 @@ void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr)
 	int ret = -ETIMEDOUT;
 
 	pm_destroy_list_encode(ids, nr, w);
-	for (unsigned int tries = 0; ret == -ETIMEDOUT && tries < SAY_AGAIN; tries++)
+	for (unsigned int tries = 0; ret == -ETIMEDOUT && tries < REPEATS_MAX; tries++)
 		ret = home_call_once(home, PM_DESTROY, w, nr * sizeof(w[0]), NULL, 0);
 	if (ret < 0)
 		pr_warn("space %#llx and %u more: the home (node %u) did not free them: error %d\n",
@@ -184,8 +188,8 @@ int home_fork_end(struct home_fork *f)
 	struct home_reply *r = f->reply;
 	int err = fork_answer(f);
 
-	/* With the same names it is the same fork: said again until we know. */
-	for (unsigned int tries = 0; tries < SAY_AGAIN; tries++) {
+	/* With the same names it is the same fork: repeated until the outcome is known. */
+	for (unsigned int tries = 0; tries < REPEATS_MAX; tries++) {
 		if (err != -EAGAIN && err != -ETIMEDOUT && !destroy_may_help(err))
 			break;
 		kfree(r);
@@ -246,7 +250,7 @@ int home_collapse(struct object *from, const struct pm_merge_req *req)
 		kfree(body);
 		return (int)len;
 	}
-	for (tries = 0; err == -ETIMEDOUT && tries < SAY_AGAIN; tries++)
+	for (tries = 0; err == -ETIMEDOUT && tries < REPEATS_MAX; tries++)
 		err = plain_call(from, PM_MERGE, body, (size_t)len);
 	kfree(body);
 	/* It was done, but the answer did not come. */

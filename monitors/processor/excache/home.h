@@ -25,7 +25,10 @@ struct home_reply {
 /* The reply's length, or negative errno; -ENOMEM only if deferred destroys could not help. */
 int home_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply, size_t max)
 	__must_check;
-/* A call to the home of @obj that is answered with a range reply: kmalloc()ed, its vRegions and credits entered. */
+/*
+ * A call to the home of @obj that is answered with a range reply: kmalloc()ed, its vRegions and
+ * credits entered.
+ */
 int home_range_call(struct object *obj, uint16_t opcode, const void *body, size_t body_len,
 		    struct home_reply **out) __must_check;
 void home_enter_vregions(struct object *obj, const struct pm_vregion *v, size_t nr);
@@ -39,8 +42,8 @@ void home_destroy(struct object *obj);
 void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr);
 
 /*
- * @from is frozen; @parent and @child, both new, get its mappings and copies of its vRegion entries.  An error has
- * changed nothing.
+ * @from is frozen; @parent and @child, both new, get its mappings and copies of its vRegion
+ * entries. An error has changed nothing.
  */
 struct home_fork { /* one that is under way */
 	struct object *from, *parent, *child;
@@ -53,8 +56,8 @@ void home_fork_begin(struct home_fork *f, struct object *from, struct object *pa
 		     struct object *child);
 int home_fork_end(struct home_fork *f) __must_check;
 /*
- * @req->from, which is @from's, becomes part of @req->into.  After an error it is to be said again: some owners may have
- * done their part.
+ * @req->from, which is @from's, becomes part of @req->into. After an error the caller repeats it
+ * later: some owners may have done their part.
  */
 int home_collapse(struct object *from, const struct pm_merge_req *req) __must_check;
 /* The owners drop these pages, of which no line is left. */

@@ -2,10 +2,10 @@
 /*
  * ExCache: where lines are mapped, and dropping or flushing ranges of pages.
  *
- * Ordering:	a page table entry is removed and TLBs are flushed before a line's dirty bit is read for
- *		the last time; only then is the frame reused or sent.  Lines that are dropped for good
- *		need no dirty bit: several are unmapped and detached, then comes one flush, then their
- *		frames are free.
+ * Ordering:	a page table entry is removed and TLBs are flushed before a line's dirty bit is
+ *		read for the last time; only then is the frame reused or sent. Lines that are
+ *		dropped for good need no dirty bit: several are unmapped and detached, then comes
+ *		one flush, then their frames are free.
  * Locking:	a set's lock, inside it object.lock and aspace.lock; none across a wait.
  */
 #include "cache_private.h"
@@ -23,9 +23,10 @@ static void map_clear_locked(struct line *line, struct line_map *map)
 {
 	struct pgtable_entry old;
 
+	assert_spin_held(&set_of_line(line)->lock);
 	/*
-	 * Flushed before the lock is dropped: an owner of the space that finds no PTE any more may free
-	 * the page table.
+	 * Flushed before the lock is dropped: an owner of the space that finds no PTE any more may
+	 * free the page table.
 	 */
 	spin_lock(&map->as->lock);
 	pgtable_unmap(map->as->pt, map->vaddr, &old);
@@ -38,6 +39,7 @@ static void map_clear_locked(struct line *line, struct line_map *map)
 
 static void map_remove_locked(struct line *line, struct line_map *map)
 {
+	assert_spin_held(&set_of_line(line)->lock);
 	line->nr_maps--;
 	if (map == &line->first_map) {
 		map->as = NULL;
@@ -51,6 +53,7 @@ void line_unmap_all_locked(struct line *line)
 {
 	struct line_map *map, *tmp;
 
+	assert_spin_held(&set_of_line(line)->lock);
 	if (line->first_map.as) {
 		map_clear_locked(line, &line->first_map);
 		map_remove_locked(line, &line->first_map);
@@ -90,6 +93,7 @@ static struct line_map *map_find_locked(struct line *line, const struct aspace *
 {
 	struct line_map *map;
 
+	assert_spin_held(&set_of_line(line)->lock);
 	if (line->first_map.as == as && line->first_map.vaddr == vaddr)
 		return &line->first_map;
 	list_for_each_entry(map, &line->maps, link) {
@@ -106,7 +110,10 @@ void excache_unmap_pte(struct aspace *as, vaddr_t vaddr, paddr_t paddr)
 	struct line_map *map;
 
 	spin_lock(&set->lock);
-	/* Evicted and perhaps reused elsewhere since the caller looked: then the PTE is gone as well. */
+	/*
+	 * Evicted and perhaps reused elsewhere since the caller looked: then the PTE is gone as
+	 * well.
+	 */
 	map = line->set == (uint32_t)(set - excache.sets) ? map_find_locked(line, as, vaddr) : NULL;
 	if (map) {
 		map_clear_locked(line, map);
@@ -120,6 +127,7 @@ static struct line_map *map_add_locked(struct line *line, struct aspace *as, vad
 {
 	struct line_map *map = map_find_locked(line, as, vaddr);
 
+	assert_spin_held(&set_of_line(line)->lock);
 	if (map)
 		return map;
 	if (!line->first_map.as) {
@@ -152,6 +160,7 @@ static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, 
 	struct line_map *map;
 	int err;
 
+	assert_spin_held(&as->lock);
 	old->present = false;
 	if (as->seq.map != seq->map || (seq->cow != COW_ANY && as->seq.cow != seq->cow))
 		return -EAGAIN;
@@ -161,7 +170,9 @@ static int map_line_locked(struct aspace *as, vaddr_t vaddr, struct line *line, 
 	if (!map)
 		return -ENOMEM;
 	if (old->present) {
-		/* A rights change keeps accessed and dirty; wider rights need no flush elsewhere. */
+		/*
+		 * A rights change keeps accessed and dirty; wider rights need no flush elsewhere.
+		 */
 		pgtable_protect(as->pt, vaddr, pgt);
 		tlb_flush_range(as->pt, vaddr, vaddr + PAGE_SIZE);
 		return 0;
@@ -177,6 +188,7 @@ bool line_map_first_locked(struct line *line, struct aspace *as, vaddr_t vaddr, 
 {
 	bool ok;
 
+	assert_spin_held(&set_of_line(line)->lock);
 	ASSERT(line->nr_maps == 0);
 	spin_lock(&as->lock);
 	ok = as->seq.map == seq &&
@@ -238,8 +250,8 @@ static size_t collect(struct object *obj, uint64_t first, uint64_t end, uint64_t
 }
 
 /*
- * Lines that are dropped together: out of their sets, not yet on the free list, and perhaps still in TLBs for the
- * page table of @as.
+ * Lines that are dropped together: out of their sets, not yet on the free list, and perhaps still
+ * in TLBs for the page table of @as.
  */
 struct drop {
 	struct aspace *as; /* NULL: flush every mapping at once */
@@ -268,6 +280,7 @@ static void drop_unmap_locked(struct drop *d, struct line *line)
 {
 	bool present;
 
+	assert_spin_held(&set_of_line(line)->lock);
 	if (!d->as || line->first_map.as != d->as) {
 		line_unmap_all_locked(line);
 		return;
@@ -315,7 +328,7 @@ static void drop_one(struct object *obj, uint64_t pgoff, bool flush, struct drop
 			break;
 		}
 		spin_unlock(&set->lock);
-		/* Whoever has the line may wait for a frame: for one of ours, perhaps. */
+		/* The line's user may wait for a frame: for one of ours, perhaps. */
 		drop_finish(d);
 		set_wait(set, gen);
 	}

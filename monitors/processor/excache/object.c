@@ -2,18 +2,21 @@
 /*
  * Objects: life, files, shared memory, and what the memory nodes have of a space.
  *
- * Flow:	pages of a shared object are p-local when they are written first, with a frame credit, and are
- *		written back to and fetched from the owners like those of anonymous objects.  The home learns
- *		of the object when its first page is made, or at once if the object is reserved.
- * Invariants:	at most one object per (file, version) is in the table of files; an object leaves it with its
- *		last reference, which a line may hold.
- *		A page that an owner has acknowledged is in `stored` before its line loses its tag: a thread
- *		that finds no line looks at `stored` next and misses nothing.
- * Locking:	file_lock and shared_lock guard the tables, and nothing is taken inside them; an object is
- *		freed outside of them.  object.lock guards size, seq, the range that is going away and
- *		nr_pages, the copy of the vRegion array and `stored`; it is never held across an RPC.  setup_lock lets one thread at a time introduce an object to its home.
- * Ordering:	a range that goes away is blocked and seq grows, so that no line of it can be made; lines are
- *		dropped, the owners told, the range unblocked.
+ * Flow:	pages of a shared object are p-local when they are written first, with a frame
+ *		credit, and are written back to and fetched from the owners like those of anonymous
+ *		objects. The home learns of the object when its first page is made, or at once if
+ *		the object is reserved.
+ * Invariants:	at most one object per (file, version) is in the table of files; an object leaves
+ *		it with its last reference, which a line may hold. A page that an owner has
+ *		acknowledged is in `stored` before its line loses its tag: a thread that finds no
+ *		line looks at `stored` next and misses nothing.
+ * Locking:	file_lock and shared_lock guard the tables, and nothing is taken inside them; an
+ *		object is freed outside of them. object.lock guards size, seq, the range that is
+ *		going away and nr_pages, the copy of the vRegion array and `stored`; it is never
+ *		held across an RPC. setup_lock lets one thread at a time introduce an object to its
+ *		home.
+ * Ordering:	a range that goes away is blocked and seq grows, so that no line of it can be made;
+ *		lines are dropped, the owners told, the range unblocked.
  */
 #define PR_FMT "space: "
 
@@ -41,11 +44,21 @@ static struct spinlock file_lock = SPINLOCK_INIT("object.table", RANK_SPIN_MONIT
 static struct list_head file_table[FILE_BUCKETS]; /* file_lock; set up on first use */
 static uint64_t nr_files;                         /* file_lock */
 
-static uint64_t gauge_objects(void)
+static uint64_t file_object_count(void)
 {
-	return object_count();
+	uint64_t nr;
+
+	spin_lock(&file_lock);
+	nr = nr_files;
+	spin_unlock(&file_lock);
+	return nr;
 }
-GAUGE(object_gauge, "excache.file_objects", "files that are open or cached", gauge_objects);
+GAUGE(object_gauge, "excache.file_objects", "files that are open or cached", file_object_count);
+
+static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
+				   uint64_t vregion_size, uint64_t seed);
+/* The last reference of an anonymous or shared object is gone. */
+static void space_end(struct object *obj);
 
 static struct list_head *file_bucket_locked(const struct proto_file *file)
 {
@@ -53,6 +66,7 @@ static struct list_head *file_bucket_locked(const struct proto_file *file)
 		&file_table[hash64_pair(file->ino, (uint64_t)file->node << 32 | file->gen) %
 			    FILE_BUCKETS];
 
+	assert_spin_held(&file_lock);
 	if (!head->next)
 		list_init(head);
 	return head;
@@ -63,7 +77,7 @@ static bool same_file(const struct proto_file *a, const struct proto_file *b)
 	return a->ino == b->ino && a->gen == b->gen && a->node == b->node;
 }
 
-void object_init(struct object *obj, enum object_kind kind, uint64_t seed)
+static void object_init(struct object *obj, enum object_kind kind, uint64_t seed)
 {
 	obj->kind = kind;
 	refcount_set(&obj->refs, 1);
@@ -77,6 +91,7 @@ static struct object *find_locked(const struct proto_attr *attr)
 {
 	struct object *obj;
 
+	assert_spin_held(&file_lock);
 	list_for_each_entry(obj, file_bucket_locked(&attr->file), table_link) {
 		if (same_file(&obj->file, &attr->file) && obj->version == attr->version &&
 		    obj->size == attr->size && refcount_inc_not_zero(&obj->refs))
@@ -90,6 +105,7 @@ static struct object *find_stale_locked(const struct proto_attr *attr)
 {
 	struct object *obj;
 
+	assert_spin_held(&file_lock);
 	list_for_each_entry(obj, file_bucket_locked(&attr->file), table_link) {
 		if (same_file(&obj->file, &attr->file) && READ_ONCE(obj->nr_lines) > 0 &&
 		    (obj->version != attr->version || obj->size != attr->size) &&
@@ -158,16 +174,6 @@ void object_set_path(struct object *obj, const char *path)
 		kfree(copy);
 }
 
-size_t object_count(void)
-{
-	size_t nr;
-
-	spin_lock(&file_lock);
-	nr = nr_files;
-	spin_unlock(&file_lock);
-	return nr;
-}
-
 #define SHARED_BUCKETS 256
 #define PAGES_MAX      (PM_USER_TOP >> PAGE_SHIFT)
 
@@ -182,6 +188,7 @@ static struct list_head *shared_bucket_locked(uint64_t id)
 {
 	struct list_head *head = &shared_table[hash64(id) % SHARED_BUCKETS];
 
+	assert_spin_held(&shared_lock);
 	if (!head->next)
 		list_init(head);
 	return head;
@@ -197,7 +204,7 @@ static int introduce(struct object *obj, uint64_t len)
 	return err;
 }
 
-int shared_introduce(struct object *obj)
+static int shared_introduce(struct object *obj)
 {
 	return introduce(obj, 0);
 }
@@ -229,7 +236,7 @@ struct object *object_shared_create(uint64_t size, bool reserve)
 	return obj;
 }
 
-void shared_forget(struct object *obj)
+static void shared_forget(struct object *obj)
 {
 	spin_lock(&shared_lock);
 	list_del(&obj->table_link);
@@ -371,7 +378,7 @@ static int shared_drop(struct object *obj, uint64_t first, uint64_t end)
 	excache_drop(obj, first, end);
 	if (object_stores_any(obj, first, end))
 		err = home_discard(obj, &range, 1);
-	/* Whatever the owners say, nobody asks for these pages again. */
+	/* Also after an error of the owners: no thread asks for these pages again. */
 	object_clear_stored(obj, first, end);
 	return err;
 }
@@ -488,8 +495,8 @@ GAUGE(object_space_gauge, "excache.space_objects", "anonymous and shared objects
 
 /* --- spaces: life -------------------------------------------------------------------- */
 
-struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
-			    uint64_t vregion_size, uint64_t seed)
+static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
+				   uint64_t vregion_size, uint64_t seed)
 {
 	struct object *obj = kzalloc(sizeof(*obj));
 
@@ -558,7 +565,7 @@ void object_free_collapsed(struct object *obj, bool at_home)
 	object_put(obj);
 }
 
-void space_end(struct object *obj)
+static void space_end(struct object *obj)
 {
 	/* With it may go the last shadow of the object behind it, and so on. */
 	while (obj) {

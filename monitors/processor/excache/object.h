@@ -2,17 +2,19 @@
 /*
  * Objects: what a cached page belongs to.  A line's tag is (object, page).
  *
- * Kinds:	an anonymous object is private memory, page = virtual page number; the spaces of processes
- *		are chains of them (docs/design/fork.md).  A shared object is memory that several spaces map
- *		or that is a file of tmpfs, page = file page number.  Both are spaces to the memory nodes,
- *		which keep what was written back.  A file object is one version of one file of a storage
- *		node, shared by everyone who reads or maps it.
- * Lifetime:	counted.  The last reference of an anonymous or shared object drops its lines and tells the
- *		home (of an anonymous one: soon, see destroy.c), so it sleeps; lines hold none of those.  Each line of a file object holds one: file
- *		objects stay in the table while they are referenced or have lines, so that a program that
- *		runs again finds its text.
- * Locking:	object table: RANK_SPIN_MONITOR; object.lock (RANK_EXCACHE_OBJECT) guards the list of
- *		lines and what is known about the memory nodes, and is taken inside a set's lock.
+ * Flow:	an anonymous object is private memory, page = virtual page number; the spaces of
+ *		processes are chains of them (docs/design/fork.md).  A shared object is memory that
+ *		several spaces map or that is a file of tmpfs, page = file page number.  Both are
+ *		spaces to the memory nodes, which keep what was written back.  A file object is one
+ *		version of one file of a storage node, shared by all its readers and mappings.
+ * Invariants:	objects are counted.  The last reference of an anonymous or shared object drops
+ *		its lines and tells the home (of an anonymous one: soon, see destroy.c), so it
+ *		sleeps; lines hold none of those.  Each line of a file object holds one: file
+ *		objects stay in the table while they are referenced or have lines, so that a
+ *		program that runs again finds its text.
+ * Locking:	object table: RANK_SPIN_MONITOR; object.lock (RANK_EXCACHE_OBJECT) guards the list
+ *		of lines and what is known about the memory nodes, and is taken inside a set's
+ *		lock.
  */
 #pragma once
 
@@ -35,7 +37,10 @@ enum object_kind {
 	OBJECT_FILE,
 };
 
-/* A frozen object can be merged with its only shadow: the top of a space, or a frozen one.  At most one is not NULL. */
+/*
+ * A frozen object can be merged with its only shadow: the top of a space, or a frozen one. At most
+ * one is not NULL.
+ */
 struct anon_collapse {
 	struct aspace *as;     /* counted */
 	struct object *shadow; /* counted */
@@ -98,7 +103,10 @@ struct object {
  * older versions are dropped.  ERR_PTR(-ENOMEM).
  */
 struct object *object_file_get(const struct proto_attr *attr);
-/* It was found at @path (canonical); the first one stays. Only for people to read: without memory, none. */
+/*
+ * It was found at @path (canonical); the first one stays. Only for people to read: without memory,
+ * none.
+ */
 void object_set_path(struct object *obj, const char *path);
 
 static inline void object_get(struct object *obj)
@@ -109,33 +117,34 @@ static inline void object_get(struct object *obj)
 /* May sleep if it is the last one of an anonymous or shared object. */
 void object_put(struct object *obj);
 
-/* File objects in the table, for leak tests. */
-size_t object_count(void);
-
 /* --- shared objects: anonymous shared memory, files of tmpfs, memfd --------------------- */
 
 /*
- * A shared object of @size bytes, all holes, with one reference.  @reserve: the memory nodes promise all of it and
- * the size is fixed (MAP_SHARED | MAP_ANONYMOUS); else a page takes a frame when it is written.  Sleeps.
- * ERR_PTR: -ENOMEM, -EHOSTDOWN, -ETIMEDOUT.
+ * A shared object of @size bytes, all holes, with one reference. @reserve: the memory nodes
+ * reserve all of it and the size is fixed (MAP_SHARED | MAP_ANONYMOUS); else a page takes a frame
+ * when it is written. Sleeps. ERR_PTR: -ENOMEM, -EHOSTDOWN, -ETIMEDOUT.
  */
 struct object *object_shared_create(uint64_t size, bool reserve);
 /* Bytes.  Faults of mappings behind the last page get -EIO (SIGBUS). */
 uint64_t object_shared_size(struct object *obj);
 /*
- * Truncate or extend.  What lies behind a smaller size is gone, in mappings too, and reads as zero when the object
- * grows again, the rest of the last page included.  The caller lets one change of the size or object_shared_punch()
- * run at a time.  Sleeps.  -EINVAL reserved; -EFBIG; -ENOMEM, -EHOSTDOWN, -ETIMEDOUT, -EINTR, -EIO: the size is as
- * before.
+ * Truncate or extend. Everything behind a smaller size is gone, in mappings too, and reads as zero
+ * when the object grows again, the rest of the last page included. The caller lets one change of
+ * the size or object_shared_punch() run at a time. Sleeps. -EINVAL reserved; -EFBIG; -ENOMEM,
+ * -EHOSTDOWN, -ETIMEDOUT, -EINTR, -EIO: the size is as before.
  */
 int object_shared_set_size(struct object *obj, uint64_t size) __must_check;
-/* Pages [first, end) become holes, in mappings too. An error of a memory node: it may keep them until the end. */
+/*
+ * Pages [first, end) become holes, in mappings too. An error of a memory node: it may keep them
+ * until the end.
+ */
 int object_shared_punch(struct object *obj, uint64_t first, uint64_t end) __must_check;
 /*
- * The line of page @pgoff, pinned: read or write line_data(), line_mark_dirty() after a write, excache_put().
- * The size does not matter: who writes behind it extends it afterwards.  Without @write a hole is -ENOENT: it reads
- * as zeroes and stays a hole.  With @write it becomes a page of zeroes: -ENOMEM no memory node promises a
- * frame (tmpfs: ENOSPC).  -EFBIG; others as excache_get(); -EIO a page of the object was lost.
+ * The line of page @pgoff, pinned: read or write line_data(), line_mark_dirty() after a write,
+ * excache_put(). The size does not matter: a writer behind it extends it afterwards. Without
+ * @write a hole is -ENOENT: it reads as zeroes and stays a hole. With @write it becomes a page of
+ * zeroes: -ENOMEM no memory node reserves a frame (tmpfs: ENOSPC). -EFBIG; others as
+ * excache_get(); -EIO a page of the object was lost.
  */
 int object_shared_get(struct object *obj, uint64_t pgoff, bool write, struct line **out)
 	__must_check;
@@ -145,7 +154,10 @@ int object_shared_fault(struct object *obj, uint64_t pgoff, struct line **out) _
 struct object *object_shared_find(uint64_t id);
 /* Pages that are no holes. */
 uint64_t object_shared_pages(struct object *obj);
-/* Nobody can open it for writing and run it as a program at the same time: -ETXTBSY. Undone by the other one. */
+/*
+ * An object is open for writing or run as a program, never both: -ETXTBSY. Each is undone by its
+ * _end().
+ */
 int object_write_begin(struct object *obj) __must_check;
 void object_write_end(struct object *obj);
 int object_run_begin(struct object *obj) __must_check;
@@ -158,11 +170,14 @@ struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_s
 /* Anonymous and shared objects alive, for leak tests. */
 size_t object_space_count(void);
 
-/* A merge has left nothing of @obj here; @at_home: nor at its home, which else hears of it later. Puts it. */
+/*
+ * A merge has left nothing of @obj here; @at_home: nor at its home, which else hears of it later.
+ * Puts it.
+ */
 void object_free_collapsed(struct object *obj, bool at_home);
 /*
- * Wait until the homes have freed the spaces that ended before.  False: there were none.  For callers
- * that need the memory, or say that it is free.  Sleeps; aspace.map_lock may be held.
+ * Wait until the homes have freed the spaces that ended before. False: there were none. For
+ * callers that need the memory, or say that it is free. Sleeps; aspace.map_lock may be held.
  */
 bool destroy_drain(void);
 /*
@@ -184,9 +199,10 @@ int object_owner_cached(struct object *obj, uint64_t pgoff, uint32_t *owner) __m
 /* An older version than the copy's is ignored. -ENOMEM. */
 int object_set_vregion(struct object *obj, const struct pm_vregion *v) __must_check;
 /*
- * A node answered a request about page @pgoff with -EREMCHG ("redirect"), the first time after @tries
- * others.  @body, which is hostile, says who owns the page; NULL: the answer had none, and the home is
- * asked next time.  0: look for the owner again; -ELOOP: too many of them; or what is wrong with @body.
+ * A node answered a request about page @pgoff with -EREMCHG ("redirect"), the first time after
+ * @tries others. @body, which is hostile, says who owns the page; NULL: the answer had none, and
+ * the home is asked next time. 0: look for the owner again; -ELOOP: too many of them; or what is
+ * wrong with @body.
  */
 int object_redirected(struct object *obj, uint64_t pgoff, const void *body, size_t len,
 		      unsigned int tries);
@@ -201,7 +217,7 @@ void object_clear_stored(struct object *obj, uint64_t first, uint64_t end);
 int object_move_stored(struct object *obj, uint64_t from, uint64_t nr, uint64_t to) __must_check;
 
 /*
- * A page of @obj is lost or cannot be stored: the tasks of every space that can see it are killed and one
- * line goes to the log.  Polling context; idempotent.
+ * A page of @obj is lost or cannot be stored: the tasks of every space that can see it are killed
+ * and one line goes to the log. Polling context; idempotent.
  */
 void object_fail(struct object *obj, int error, uint64_t pgoff);

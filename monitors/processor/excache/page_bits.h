@@ -2,7 +2,8 @@
 /*
  * A sparse set of page numbers: bitmap pages in a radix tree.
  *
- * It grows with the pages that are in it, 32768 neighbours a bitmap page, never with the address range.
+ * It grows with the pages that are in it, 32768 neighbours a bitmap page, never with the address
+ * range.
  *
  * Locking:	the caller's.
  */

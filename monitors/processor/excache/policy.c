@@ -2,14 +2,16 @@
 /*
  * ExCache: replacement policies, which line of a full set is evicted.
  *
- * Flow:	FIFO evicts the line that has been in the set for longest.  CLOCK goes round the set with a
- *		hand: a line that was used since the hand passed it last gets another round, the first that
- *		was not is evicted.  The hand stands at the head of set->resident: passing a line moves it to
- *		the end.
- * Locking:	the set's lock; CLOCK takes object.lock and aspace.lock inside it to read accessed bits.
- * Limits:	accessed bits are cleared without a flush.  A CPU that has the translation in its TLB does not
- *		set the bit again before it loads the entry anew, so a line in steady use may look idle and
- *		be evicted early.  That costs a fault and loses nothing: eviction unmaps and flushes.
+ * Flow:	FIFO evicts the line that has been in the set for longest. CLOCK goes round the set
+ *		with a hand: a line that was used since the hand passed it last gets another round,
+ *		the first that was not is evicted. The hand stands at the head of set->resident:
+ *		passing a line moves it to the end.
+ * Locking:	the set's lock; CLOCK takes object.lock and aspace.lock inside it to read accessed
+ *		bits.
+ * Limits:	accessed bits are cleared without a flush. A CPU that has the translation in its
+ *		TLB does not set the bit again before it loads the entry anew, so a line in steady
+ *		use may look idle and be evicted early. That costs a fault and loses nothing:
+ *		eviction unmaps and flushes.
  * See:		docs/design/excache.md, "Replacement"
  */
 #include "cache_private.h"

@@ -2,12 +2,13 @@
 /*
  * ExCache: which pages of a file are fetched before a program asks for them.
  *
- * Flow:	a fault that had to fetch a page of a mapped file asks for the pages behind it.  A reader that
- *		goes forward asks for a window ahead of itself, twice as long each time; a reader that jumps
- *		starts again with a short one.  fill.c sends the request, in a class of its own, and a page
- *		that is there already ends it.
+ * Flow:	a fault that had to fetch a page of a mapped file asks for the pages behind it. A
+ *		reader that goes forward asks for a window ahead of itself, twice as long each
+ *		time; a reader that jumps starts again with a short one. fill.c sends the request,
+ *		in a class of its own, and a page that is there already ends it.
  * Context:	the faulting or reading thread; never sleeps for long.
- * See:		around.c, which maps pages that are there already; docs/design/excache.md, "Fetching ahead"
+ * See:		around.c, which maps pages that are there already; docs/design/excache.md,
+ *		"Fetching ahead"
  */
 #include "prefetch.h"
 

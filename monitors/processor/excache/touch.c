@@ -2,14 +2,15 @@
 /*
  * ExCache: the first touch of anonymous memory, in one pass.
  *
- * Flow:	under the set's lock, once: no line has the tag, the set has room, a frame is free -> under the
- *		object's: the owner has no such page, the layout is the same, a credit is in hand -> tag ->
- *		zeroes -> mapped -> VALID.  Nobody sees the line FILLING, so nobody waits for it, and it is
- *		never pinned.
- * Otherwise:	whatever is not at hand leaves all as it was, and the caller goes the long way, which sleeps,
- *		asks and evicts: excache_get_at().
- * Locking:	set -> object (the tag), set -> space (the mapping).  The page is cleared with only the set's
- *		lock held: a set is one of thousands, and who looks for its lines would have to wait for this one.
+ * Flow:	under the set's lock, once: no line has the tag, the set has room, a frame is free
+ *		-> under the object's: the owner has no such page, the layout is the same, a credit
+ *		is in hand -> tag -> zeroes -> mapped -> VALID.  No other thread sees the line
+ *		FILLING, so none waits for it, and it is never pinned.
+ * Locking:	set -> object (the tag), set -> space (the mapping).  The page is cleared with only
+ *		the set's lock held: a set is one of thousands, and a thread that looks for its
+ *		lines waits for one page at most.
+ * Failure:	something is not at hand: all stays as it was, and the caller takes the slow path,
+ *		which sleeps, asks and evicts: excache_get_at().
  */
 #include "cache_private.h"
 
@@ -24,6 +25,7 @@ static bool take_credit_locked(struct object *obj, uint64_t pgoff, uint32_t *nod
 	const struct vregion *vr;
 	struct credit *c;
 
+	assert_spin_held(&obj->lock);
 	if (unlikely(!obj->vregion_size))
 		return false;
 	vr = vregion_locked(obj, vregion_of(obj, pgoff));
@@ -43,6 +45,7 @@ static struct line *attach_locked(struct cache_set *set, struct aspace *as, uint
 	uint32_t node = 0;
 	bool ok;
 
+	assert_spin_held(&set->lock);
 	if (set->nr_resident >= excache.nr_ways || set_find_locked(set, obj, pgoff))
 		return NULL;
 	line = line_free_take();
@@ -76,7 +79,7 @@ bool excache_touch(struct aspace *as, vaddr_t vaddr, uint32_t prot, uint64_t seq
 	line = attach_locked(set, as, pgoff, seq);
 	if (likely(line)) {
 		clear_page(excache.data + line_offset(line));
-		line->state = LINE_VALID;
+		line_set_state(line, LINE_VALID);
 		mapped = line_map_first_locked(line, as, vaddr, prot, seq);
 		/* There is one more to evict: somebody may wait for just that. */
 		set_changed_locked(set);

@@ -2,18 +2,18 @@
 /*
  * ExCache: write dirty lines back to their owners.
  *
- * Flow:	an evicted or flushed dirty line is WRITEBACK and on the queue; the write-back thread
- *		collects up to PM_WRITEBACK_MAX_PAGES lines of one address space and owner into one
- *		message; when the message is released each line is freed, or queued again if its
- *		vRegion has moved.
- * Ordering:	a line's sequence number is drawn when it becomes WRITEBACK and kept over retries, so
- *		that an owner recognises what it has already stored.  A page is WRITEBACK in at most one
- *		line at a time, since a new fault on it waits.
- * Limits:	NR_MSGS messages under way; their memory is allocated at start, so that a full kernel
- *		heap cannot stop the write-backs that would free it.
- * Failure:	a page whose answer does not come in time is sent again, with the same number, for as
- *		long as its owner is a member; a page that its owner refuses for good is lost: the address space is marked failed, its
- *		tasks are killed, and the log says so.
+ * Flow:	an evicted or flushed dirty line is WRITEBACK and on the queue; the write-back
+ *		thread collects up to PM_WRITEBACK_MAX_PAGES lines of one address space and owner
+ *		into one message; when the message is released each line is freed, or queued again
+ *		if its vRegion has moved.
+ * Ordering:	a line's sequence number is drawn when it becomes WRITEBACK and kept over retries,
+ *		so that an owner recognises what it has already stored. A page is WRITEBACK in at
+ *		most one line at a time, since a new fault on it waits.
+ * Limits:	NR_MSGS messages under way; their memory is allocated at start, so that a full
+ *		kernel heap cannot stop the write-backs that would free it.
+ * Failure:	a page whose answer does not come in time is sent again, with the same number, for
+ *		as long as its owner is a member; a page that its owner refuses for good is lost:
+ *		the address space is marked failed, its tasks are killed, and the log says so.
  */
 #define PR_FMT "excache: "
 
@@ -108,7 +108,10 @@ static void page_answered(struct line *line, int status)
 		break;
 	case -ETIMEDOUT:
 	case -EAGAIN:
-		/* Perhaps it was stored, perhaps not: the sequence number makes sending it again safe. */
+		/*
+		 * Perhaps it was stored, perhaps not: the sequence number makes sending it again
+		 * safe.
+		 */
 		counter_inc(&excache_writeback_retry);
 		writeback_queue(line);
 		break;
