@@ -139,6 +139,7 @@ bool window_clear_accessed(struct object *file, struct line *line)
 
 void windows_destroy(struct object *file)
 {
+	lock_not_needed(&file->lock, "the last reference is gone");
 	ASSERT(file->windows.count == 0);
 	radix_destroy(&file->windows);
 }
@@ -156,10 +157,11 @@ static int around_cmp(const struct rb_node *x, const struct rb_node *y)
 /* The first record that begins at @vpn or behind it. */
 static struct around *first_from_locked(struct aspace *as, uint64_t vpn)
 {
-	struct rb_node *n = as->around.node;
 	struct around *best = NULL;
+	struct rb_node *n;
 
 	assert_spin_held(&as->lock);
+	n = as->around.node;
 	while (n) {
 		struct around *a = rb_entry(n, struct around, node);
 
@@ -335,8 +337,8 @@ void around_unmap(struct aspace *as, vaddr_t start, vaddr_t end, bool keep)
 	struct around *a, *next, *gone = NULL;
 	struct tlb_batch b;
 
-	tlb_batch_init(&b, as->pt);
 	spin_lock(&as->lock);
+	tlb_batch_init(&b, as->pt);
 	a = first_from_locked(as, first - MIN(first, (uint64_t)AROUND_PAGES - 1));
 	for (; a && a->vpn < last; a = next) {
 		next = rb_entry_or_null(rb_next(&a->node), struct around, node);
@@ -373,8 +375,10 @@ static void free_tree(struct rb_node *n)
 
 void around_end(struct aspace *as)
 {
-	struct rb_node *root = as->around.node;
+	struct rb_node *root;
 
+	lock_not_needed(&as->lock, "no thread uses the space any more");
+	root = as->around.node;
 	as->around = RB_ROOT;
 	free_tree(root);
 }

@@ -288,6 +288,7 @@ enum get_result {
 /* Find or claim under the set's lock; what the claim left over is in *c. */
 static enum get_result get_locked(struct cache_set *set, const struct tag *tag,
 				  enum excache_how how, struct line **out, struct claim *c)
+	__must_hold(&set->lock)
 {
 	struct line *line = set_find_locked(set, tag->obj, tag->pgoff);
 

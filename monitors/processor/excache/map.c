@@ -264,7 +264,7 @@ static void drop_begin(struct drop *d, struct aspace *as)
 	d->as = as;
 	list_init(&d->gone);
 	if (as)
-		tlb_batch_init(&d->tlb, as->pt);
+		tlb_batch_init(&d->tlb, READ_ONCE(as->pt)); /* stays as long as the space */
 }
 
 /* Flush, then the frames may be used again. */

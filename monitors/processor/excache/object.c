@@ -558,6 +558,7 @@ static void defer_destroy(struct object *obj, bool now)
 
 void object_free_collapsed(struct object *obj, bool at_home)
 {
+	lock_not_needed(&obj->lock, "no line and no other thread names it");
 	ASSERT(obj->nr_lines == 0);
 	if (!at_home)
 		defer_destroy(obj, false); /* owners have no page under that name */

@@ -53,6 +53,7 @@ static bool clock_used_locked(struct cache_set *set, struct line *line)
 }
 
 static struct line *clock_victim_locked(struct cache_set *set, bool (*may_go)(struct line *line))
+	__must_hold(&set->lock)
 {
 	/* Two rounds: the first may find every line used, and leaves them all marked idle. */
 	const uint32_t steps = 2 * set->nr_resident;

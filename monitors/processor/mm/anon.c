@@ -464,12 +464,14 @@ static void unref_locked(struct object *obj)
  */
 static void replace_shadow(struct object *shadow, struct object *back)
 {
-	const struct radix_tree vregions = back->vregions;
+	struct radix_tree vregions;
 	const uint64_t id = back->id;
 	struct object *o;
 
 	spin_lock(&chain_lock);
+	lock_not_needed(&shadow->lock, "no other thread can find it any more");
 	spin_lock(&back->lock);
+	vregions = back->vregions;
 	back->id = shadow->id;
 	back->vregions = shadow->vregions;
 	back->near = NULL;

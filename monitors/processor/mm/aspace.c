@@ -71,6 +71,7 @@ struct aspace *aspace_create_for(struct object *anon)
 
 	if (!as)
 		goto out_put;
+	spin_lock_init(&as->lock, "aspace", RANK_SPIN_ASPACE);
 	as->pt = pgtable_create();
 	err = IS_ERR(as->pt) ? PTR_ERR(as->pt) : 0;
 	if (err)
@@ -78,7 +79,6 @@ struct aspace *aspace_create_for(struct object *anon)
 	as->anon = anon;
 	refcount_set(&as->refs, 1);
 	mutex_init(&as->map_lock, "aspace.map", RANK_ASPACE);
-	spin_lock_init(&as->lock, "aspace", RANK_SPIN_ASPACE);
 	as->vmas = RB_ROOT;
 	as->around = RB_ROOT;
 	list_init(&as->blocked);
@@ -111,6 +111,7 @@ void aspace_put(struct aspace *as)
 		object_put(as->exe);
 	}
 	credit_trim();
+	lock_not_needed(&as->lock, "the last reference is gone");
 	pgtable_destroy(as->pt);
 	kfree(as);
 }
@@ -119,10 +120,11 @@ void aspace_put(struct aspace *as)
 
 static struct vma *vma_first_behind_locked(struct aspace *as, vaddr_t addr)
 {
-	struct rb_node *n = as->vmas.node;
 	struct vma *best = NULL;
+	struct rb_node *n;
 
 	assert_spin_held(&as->lock);
+	n = as->vmas.node;
 	while (n) {
 		struct vma *v = rb_entry(n, struct vma, node);
 
