@@ -230,7 +230,7 @@ static struct around *record_locked(struct aspace *as, struct file_window *w, co
 static bool usable(const struct line *line, uint32_t prot)
 {
 	return line && __atomic_load_n(&line->state, __ATOMIC_ACQUIRE) == LINE_VALID &&
-	       (!(prot & PM_PROT_EXEC) || (READ_ONCE(line->flags) & LINE_EXEC_OK));
+	       (!(prot & VMA_PROT_EXEC) || (READ_ONCE(line->flags) & LINE_EXEC_OK));
 }
 
 /* The part of the window behind @vaddr that @v shows whole pages of. False: @vaddr is in none. */
@@ -260,7 +260,7 @@ static bool find_part(const struct vma *v, vaddr_t vaddr, struct part *p)
 static uint64_t map_locked(struct aspace *as, struct file_window *w, const struct part *p,
 			   uint32_t prot, uint64_t seq, unsigned int *nr_new)
 {
-	const unsigned int pgt = PGT_AROUND | PGT_READ | ((prot & PM_PROT_EXEC) ? PGT_EXEC : 0);
+	const unsigned int pgt = PGT_AROUND | PGT_READ | ((prot & VMA_PROT_EXEC) ? PGT_EXEC : 0);
 	paddr_t frames[AROUND_PAGES];
 	struct around *a;
 	uint64_t mapped;
@@ -291,7 +291,7 @@ bool around_map(struct aspace *as, const struct vma *v, vaddr_t vaddr, const str
 	uint64_t mapped = 0;
 	struct part p;
 
-	if (v->file->kind != OBJECT_FILE || !(v->flags & (PM_VMA_SHARED | VMA_PRISTINE)) ||
+	if (v->file->kind != OBJECT_FILE || !(v->flags & (VMA_SHARED | VMA_PRISTINE)) ||
 	    !find_part(v, vaddr, &p))
 		return false;
 	spin_lock(&p.file->lock);

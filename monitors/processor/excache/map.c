@@ -146,9 +146,9 @@ static struct line_map *map_add_locked(struct line *line, struct aspace *as, vad
 
 static unsigned int pgt_of(uint32_t prot)
 {
-	return ((prot & PM_PROT_READ) ? PGT_READ : 0) |
-	       ((prot & PM_PROT_WRITE) ? PGT_WRITE | PGT_READ : 0) |
-	       ((prot & PM_PROT_EXEC) ? PGT_EXEC | PGT_READ : 0);
+	return ((prot & VMA_PROT_READ) ? PGT_READ : 0) |
+	       ((prot & VMA_PROT_WRITE) ? PGT_WRITE | PGT_READ : 0) |
+	       ((prot & VMA_PROT_EXEC) ? PGT_EXEC | PGT_READ : 0);
 }
 
 /* -EEXIST: *old is another frame that is still mapped there, or has no struct line_map. */
@@ -209,11 +209,11 @@ int excache_map(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t pr
 	struct pgtable_entry old;
 	int err;
 
-	if ((prot & PM_PROT_EXEC) && !(READ_ONCE(line->flags) & LINE_EXEC_OK))
+	if ((prot & VMA_PROT_EXEC) && !(READ_ONCE(line->flags) & LINE_EXEC_OK))
 		frame_rewrite_for_exec(line_data(line));
 	do {
 		spin_lock(&set->lock);
-		if (prot & PM_PROT_EXEC)
+		if (prot & VMA_PROT_EXEC)
 			line->flags |= LINE_EXEC_OK;
 		spin_lock(&as->lock);
 		err = map_line_locked(as, vaddr, line, prot, seq, &old);

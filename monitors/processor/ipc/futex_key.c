@@ -43,9 +43,9 @@ int futex_word_get(struct aspace *as, uint64_t addr, bool shared, struct futex_w
 	if (err)
 		return err;
 	/* As Linux, which must be able to make a private copy to know the page. */
-	if (!(v.flags & PM_VMA_SHARED) && !v.file && !(v.prot & PM_PROT_WRITE))
+	if (!(v.flags & VMA_SHARED) && !v.file && !(v.prot & VMA_PROT_WRITE))
 		err = -EFAULT;
-	if ((v.flags & PM_VMA_SHARED) && v.file) {
+	if ((v.flags & VMA_SHARED) && v.file) {
 		object_get(v.file);
 		w->key.object = v.file;
 		w->key.owner = v.file;

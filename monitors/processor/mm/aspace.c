@@ -2,7 +2,7 @@
 /*
  * Address spaces: life, the copy of the vma list, blocked ranges.
  *
- * Invariants:	vmas of the copy do not overlap; each PM_VMA_FILE one holds a reference of its
+ * Invariants:	vmas of the copy do not overlap; each VMA_FILE one holds a reference of its
  *		object; seq.map grows before the effect of a layout change can be seen in the page
  *		table.
  * Locking:	aspace.lock for all of it; memory is allocated before it is taken where that may
@@ -199,9 +199,9 @@ static bool anon_allows(const struct vma *v, unsigned int access)
 {
 	if (v->file || !v->prot)
 		return false;
-	if ((access & FAULT_ACC_WRITE) && !(v->prot & PM_PROT_WRITE))
+	if ((access & FAULT_ACC_WRITE) && !(v->prot & VMA_PROT_WRITE))
 		return false;
-	return !(access & FAULT_ACC_EXEC) || (v->prot & PM_PROT_EXEC);
+	return !(access & FAULT_ACC_EXEC) || (v->prot & VMA_PROT_EXEC);
 }
 
 struct touch aspace_touch_begin(struct aspace *as, vaddr_t addr, unsigned int access)
@@ -335,7 +335,7 @@ static void inherit_locked(struct aspace *as, struct vma *fresh)
 	if (!old || old->start >= fresh->end || !fresh->file || old->file != fresh->file)
 		return;
 	fresh->flags |= old->flags & VMA_READ_ONLY;
-	if (old->start <= fresh->start && old->end >= fresh->end && !(fresh->prot & PM_PROT_WRITE))
+	if (old->start <= fresh->start && old->end >= fresh->end && !(fresh->prot & VMA_PROT_WRITE))
 		fresh->flags |= old->flags & VMA_PRISTINE;
 }
 
@@ -474,7 +474,7 @@ void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t
 	v = vma_first_behind_locked(as, start);
 	while (v && v->start < end) {
 		v->prot = prot;
-		if (prot & PM_PROT_WRITE)
+		if (prot & VMA_PROT_WRITE)
 			v->flags &= ~VMA_PRISTINE;
 		v = rb_entry_or_null(rb_next(&v->node), struct vma, node);
 	}

@@ -28,25 +28,40 @@
 struct line;
 struct process;
 
+/* Rights of a mapping. */
+enum vma_prot {
+	VMA_PROT_READ = 1,
+	VMA_PROT_WRITE = 2,
+	VMA_PROT_EXEC = 4,
+	VMA_PROT_ALL = 7,
+};
+
+enum vma_flags {
+	VMA_SHARED = 1 << 0,
+	VMA_STACK = 1 << 1, /* grows down */
+	VMA_HEAP = 1 << 2,  /* brk */
+	VMA_FILE = 1 << 3,
+	VMA_NORESERVE = 1 << 4,
+	VMA_OBJECT = 1 << 5, /* a shared object */
+};
+
 /*
- * Besides enum pm_vma_flags, known here only: the file is not open for writing, so the shared
- * mapping cannot become writable. A new copy of a vma of the same object keeps it.
- */
-#define VMA_READ_ONLY (1u << 31)
-/*
- * Likewise: a private mapping of a file that never could be written, so that no page of it has a
- * private copy, here or in a space that it was forked from. Gone with the first mprotect() that
+ * Flags that the memory nodes do not know.  VMA_READ_ONLY: the file is not open for writing, so the
+ * shared mapping cannot become writable; a new copy of a vma of the same object keeps it.
+ * VMA_PRISTINE: a private mapping of a file that never could be written, so that no page of it has
+ * a private copy, here or in a space that it was forked from; gone with the first mprotect() that
  * allows writing.
  */
+#define VMA_READ_ONLY (1u << 31)
 #define VMA_PRISTINE  (1u << 30)
 
 struct vma {
 	struct rb_node node; /* by start */
 	vaddr_t start;
 	vaddr_t end;
-	uint32_t prot;       /* enum pm_prot */
-	uint32_t flags;      /* enum pm_vma_flags */
-	struct object *file; /* PM_VMA_FILE, PM_VMA_OBJECT: counted */
+	uint32_t prot;       /* enum vma_prot */
+	uint32_t flags;      /* enum vma_flags */
+	struct object *file; /* VMA_FILE, VMA_OBJECT: counted */
 	uint64_t pgoff;      /* file page behind start */
 	uint64_t file_bytes; /* bytes from pgoff that show the file; behind it zeroes */
 };

@@ -105,7 +105,7 @@ static int resolve_behind(struct aspace *as, uint64_t vpn, enum fault_access acc
 	int err;
 
 	if (!(access & FAULT_ACC_WRITE)) {
-		r->prot &= ~(uint32_t)PM_PROT_WRITE;
+		r->prot &= ~(uint32_t)VMA_PROT_WRITE;
 		r->newest = false;
 		return 0;
 	}
@@ -123,10 +123,10 @@ static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum f
 	int err;
 
 	/* A page that may be written may be read, also if it cannot be mapped for writing yet. */
-	*r = (struct resolved){ .prot = v->prot | PM_PROT_READ, .newest = true };
-	if (v->file && (v->flags & PM_VMA_SHARED)) {
+	*r = (struct resolved){ .prot = v->prot | VMA_PROT_READ, .newest = true };
+	if (v->file && (v->flags & VMA_SHARED)) {
 		if (v->file->kind == OBJECT_FILE)
-			r->prot &= ~(uint32_t)PM_PROT_WRITE; /* a file's line is never dirty */
+			r->prot &= ~(uint32_t)VMA_PROT_WRITE; /* a file's line is never dirty */
 		return file_line(v, vaddr, &r->line);
 	}
 	err = anon_find(as, vpn, seq, &from, &r->line);
@@ -138,7 +138,7 @@ static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum f
 		return excache_get_at(as->anon, vpn, EXCACHE_ZERO, as, seq, &r->line);
 	if ((access & FAULT_ACC_WRITE) || file_part(v, vaddr) < PAGE_SIZE)
 		return cow_line(as, v, vaddr, seq, &r->line);
-	r->prot &= ~(uint32_t)PM_PROT_WRITE;
+	r->prot &= ~(uint32_t)VMA_PROT_WRITE;
 	r->newest = false;
 	return file_line(v, vaddr, &r->line);
 }
@@ -147,10 +147,10 @@ static int check_rights(const struct vma *v, enum fault_access access)
 {
 	/* As on the hardware, what may be written or executed may be read. */
 	if ((access & FAULT_ACC_WRITE) &&
-	    (!(v->prot & PM_PROT_WRITE) ||
-	     (v->file && v->file->kind == OBJECT_FILE && (v->flags & PM_VMA_SHARED))))
+	    (!(v->prot & VMA_PROT_WRITE) ||
+	     (v->file && v->file->kind == OBJECT_FILE && (v->flags & VMA_SHARED))))
 		return -EACCES;
-	if ((access & FAULT_ACC_EXEC) && !(v->prot & PM_PROT_EXEC))
+	if ((access & FAULT_ACC_EXEC) && !(v->prot & VMA_PROT_EXEC))
 		return -EACCES;
 	return v->prot ? 0 : -EACCES;
 }
@@ -205,7 +205,7 @@ static bool first_touch(struct aspace *as, vaddr_t vaddr, enum fault_access acce
 
 	if (!t.prot)
 		return false;
-	done = excache_touch(as, vaddr, t.prot | PM_PROT_READ, t.seq);
+	done = excache_touch(as, vaddr, t.prot | VMA_PROT_READ, t.seq);
 	aspace_fault_end(as);
 	return done;
 }

@@ -196,7 +196,7 @@ static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *o
 	err = remote_mmap(as, req, object, &addr);
 	if (!err && read_only)
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_READ_ONLY);
-	if (!err && object && object->kind == OBJECT_FILE && !(req->prot & PM_PROT_WRITE) &&
+	if (!err && object && object->kind == OBJECT_FILE && !(req->prot & VMA_PROT_WRITE) &&
 	    !(req->flags & PM_MAP_SHARED))
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_PRISTINE);
 	if (fixed) {
@@ -296,7 +296,7 @@ static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
 					       : err; /* a hole: the home knows what it means */
 			continue;
 		}
-		refused = v.file && (v.flags & PM_VMA_SHARED) &&
+		refused = v.file && (v.flags & VMA_SHARED) &&
 			  (v.file->kind == OBJECT_FILE || (v.flags & VMA_READ_ONLY));
 		at = v.end;
 		vma_release(&v);
@@ -331,12 +331,12 @@ long sys_mprotect(const struct syscall_args *args)
 		return err;
 	}
 	aspace_block(as, &r, start, start + len);
-	err = remote_mprotect(as, start, len, prot & PM_PROT_ALL);
+	err = remote_mprotect(as, start, len, prot & VMA_PROT_ALL);
 	/* After a failure half way the home knows best: ask again on the next touch. */
 	if (err)
 		aspace_clear_vmas(as, start, start + len);
 	else
-		aspace_protect_vmas(as, start, start + len, prot & PM_PROT_ALL);
+		aspace_protect_vmas(as, start, start + len, prot & VMA_PROT_ALL);
 	/* PTEs are a cache of tags and rights: the next touch makes them anew. */
 	aspace_unmap_range(as, start, start + len);
 	aspace_unblock(as, &r);

@@ -21,6 +21,19 @@
 #include <processor/excache/credit.h>
 #include <processor/excache/home.h>
 
+/* Rights and flags go over the wire as they are. */
+static_assert((int)VMA_PROT_READ == (int)PM_PROT_READ, "the same");
+static_assert((int)VMA_PROT_WRITE == (int)PM_PROT_WRITE, "the same");
+static_assert((int)VMA_PROT_EXEC == (int)PM_PROT_EXEC, "the same");
+static_assert((int)VMA_PROT_ALL == (int)PM_PROT_ALL, "the same");
+static_assert((int)VMA_SHARED == (int)PM_VMA_SHARED, "the same");
+static_assert((int)VMA_STACK == (int)PM_VMA_STACK, "the same");
+static_assert((int)VMA_HEAP == (int)PM_VMA_HEAP, "the same");
+static_assert((int)VMA_FILE == (int)PM_VMA_FILE, "the same");
+static_assert((int)VMA_NORESERVE == (int)PM_VMA_NORESERVE, "the same");
+static_assert((int)VMA_OBJECT == (int)PM_VMA_OBJECT, "the same");
+static_assert(!((VMA_READ_ONLY | VMA_PRISTINE) & PM_VMA_ALL), "known here only");
+
 /* The object behind a file vma: one that we have, or @hint, or made from the file's attributes. */
 static struct object *vma_object(struct aspace *as, const struct pm_vma *v, struct object *hint)
 {
@@ -54,11 +67,11 @@ static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *h
 	struct object *obj = NULL;
 	int err;
 
-	if (v->flags & PM_VMA_OBJECT) {
+	if (v->flags & VMA_OBJECT) {
 		obj = shared_object(v, hint);
 		if (!obj)
 			return -ESTALE;
-	} else if (v->flags & PM_VMA_FILE) {
+	} else if (v->flags & VMA_FILE) {
 		obj = vma_object(as, v, hint);
 		if (IS_ERR(obj))
 			return PTR_ERR(obj);
@@ -88,7 +101,7 @@ static int range_call(struct aspace *as, uint16_t opcode, const void *body, size
 
 static bool is_file(const struct pm_vma *v, const struct proto_attr *attr)
 {
-	return (v->flags & PM_VMA_FILE) && v->file.ino == attr->file.ino &&
+	return (v->flags & VMA_FILE) && v->file.ino == attr->file.ino &&
 	       v->file.gen == attr->file.gen && v->file.node == attr->file.node;
 }
 
@@ -110,7 +123,7 @@ static void enter_program(struct aspace *as, const struct exec_program *prog,
 		if (IS_ERR(hint))
 			hint = NULL;
 		(void)enter_vma(as, v, hint, SEQ_ANY);
-		if ((v->flags & PM_VMA_FILE) && !(v->prot & PM_PROT_WRITE))
+		if ((v->flags & VMA_FILE) && !(v->prot & VMA_PROT_WRITE))
 			aspace_set_vma_flags(as, v->start, v->end, VMA_PRISTINE);
 		if (hint)
 			object_put(hint);

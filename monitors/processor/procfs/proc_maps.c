@@ -86,11 +86,11 @@ void proc_sizes(struct aspace *as, struct proc_sizes *out)
 		out->rss += c.pages;
 		if (v.file)
 			out->shared += c.pages;
-		if (v.flags & PM_VMA_STACK)
+		if (v.flags & VMA_STACK)
 			out->stack += pages;
-		else if (v.prot & PM_PROT_EXEC)
+		else if (v.prot & VMA_PROT_EXEC)
 			out->lib += pages;
-		else if ((v.prot & PM_PROT_WRITE) && !(v.flags & PM_VMA_SHARED))
+		else if ((v.prot & VMA_PROT_WRITE) && !(v.flags & VMA_SHARED))
 			out->data += pages;
 		vma_release(&v);
 	}
@@ -105,7 +105,7 @@ void proc_sizes(struct aspace *as, struct proc_sizes *out)
 
 static const char *region_name(const struct aspace *as, const struct vma *v)
 {
-	if (v->flags & PM_VMA_STACK && v->start < as->stack_top && v->end >= as->stack_top)
+	if (v->flags & VMA_STACK && v->start < as->stack_top && v->end >= as->stack_top)
 		return "[stack]";
 	if (!v->file && v->start < as->brk && v->end > as->brk_start)
 		return "[heap]";
@@ -118,8 +118,8 @@ static void put_range(struct text *t, vaddr_t start, vaddr_t end, uint32_t prot,
 	const size_t line = t->len;
 
 	text_printf(t, "%08llx-%08llx %c%c%c%c %08llx %02x:%02x %llu ", (unsigned long long)start,
-		    (unsigned long long)end, (prot & PM_PROT_READ) ? 'r' : '-',
-		    (prot & PM_PROT_WRITE) ? 'w' : '-', (prot & PM_PROT_EXEC) ? 'x' : '-',
+		    (unsigned long long)end, (prot & VMA_PROT_READ) ? 'r' : '-',
+		    (prot & VMA_PROT_WRITE) ? 'w' : '-', (prot & VMA_PROT_EXEC) ? 'x' : '-',
 		    shared ? 's' : 'p', (unsigned long long)offset, dev >> 8, dev & 0xff,
 		    (unsigned long long)ino);
 	if (name) {
@@ -144,7 +144,7 @@ static void put_vma(struct text *t, const struct aspace *as, const struct vma *v
 		else if (v->file->kind == OBJECT_SHARED)
 			name = "/dev/zero (deleted)"; /* as Linux names MAP_SHARED | MAP_ANONYMOUS */
 	}
-	put_range(t, v->start, v->end, v->prot, v->flags & PM_VMA_SHARED, offset, dev, ino, name);
+	put_range(t, v->start, v->end, v->prot, v->flags & VMA_SHARED, offset, dev, ino, name);
 }
 
 static void put_usage(struct text *t, struct aspace *as, vaddr_t start, vaddr_t end, bool file)
@@ -175,10 +175,10 @@ static void put_usage(struct text *t, struct aspace *as, vaddr_t start, vaddr_t 
 
 static void put_flags(struct text *t, uint32_t prot, uint32_t flags)
 {
-	text_printf(t, "VmFlags:%s%s%s%s%s%s%s\n", (prot & PM_PROT_READ) ? " rd" : "",
-		    (prot & PM_PROT_WRITE) ? " wr" : "", (prot & PM_PROT_EXEC) ? " ex" : "",
-		    (flags & PM_VMA_SHARED) ? " sh" : "", " mr mw me",
-		    (flags & PM_VMA_STACK) ? " gd" : "", (flags & PM_VMA_NORESERVE) ? " nr" : "");
+	text_printf(t, "VmFlags:%s%s%s%s%s%s%s\n", (prot & VMA_PROT_READ) ? " rd" : "",
+		    (prot & VMA_PROT_WRITE) ? " wr" : "", (prot & VMA_PROT_EXEC) ? " ex" : "",
+		    (flags & VMA_SHARED) ? " sh" : "", " mr mw me",
+		    (flags & VMA_STACK) ? " gd" : "", (flags & VMA_NORESERVE) ? " nr" : "");
 }
 
 static int all_lines(struct text *t, const struct pseudo_subject *s, bool usage)
@@ -207,7 +207,7 @@ static int all_lines(struct text *t, const struct pseudo_subject *s, bool usage)
 		vma_release(&v);
 	}
 	for (int i = 0; i < 2 && vdso_parts(as, parts); i++) {
-		const uint32_t prot = PM_PROT_READ | (parts[i].exec ? PM_PROT_EXEC : 0);
+		const uint32_t prot = VMA_PROT_READ | (parts[i].exec ? VMA_PROT_EXEC : 0);
 
 		put_range(t, parts[i].start, parts[i].end, prot, false, 0, 0, 0, parts[i].name);
 		if (usage) {
