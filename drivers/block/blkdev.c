@@ -63,13 +63,6 @@ int blkdev_register(struct blkdev *bd)
 	return err;
 }
 
-void blkdev_unregister(struct blkdev *bd)
-{
-	spin_lock(&registry.lock);
-	list_del(&bd->link);
-	spin_unlock(&registry.lock);
-}
-
 struct blkdev *blkdev_get(const char *name)
 {
 	struct blkdev *bd;
@@ -87,26 +80,6 @@ struct blkdev *blkdev_wait(const char *name, uint64_t deadline_ns)
 	if (!wait_event_timeout(&registry.arrived, (bd = blkdev_get(name)) != NULL, deadline_ns))
 		return NULL;
 	return bd;
-}
-
-int blkdev_for_each(int (*fn)(struct blkdev *bd, void *arg), void *arg)
-{
-	struct list_head *pos;
-	int ret = 0;
-
-	/* Devices are only ever added while the system runs, so a link stays valid. */
-	spin_lock(&registry.lock);
-	pos = registry.devices.next;
-	while (pos != &registry.devices && !ret) {
-		struct blkdev *bd = container_of(pos, struct blkdev, link);
-
-		spin_unlock(&registry.lock);
-		ret = fn(bd, arg);
-		spin_lock(&registry.lock);
-		pos = pos->next;
-	}
-	spin_unlock(&registry.lock);
-	return ret;
 }
 
 uint64_t blk_req_len(const struct blk_req *req)

@@ -79,17 +79,7 @@ int chardev_write(struct chardev *cd, const void *buf, size_t len, uint64_t dead
 	return cd->ops->write(cd, buf, len, deadline_ns);
 }
 
-bool chardev_is_connected(const struct chardev *cd)
-{
-	return cd->ops->is_connected(cd);
-}
-
 bool chardev_wait_connected(struct chardev *cd, uint64_t deadline_ns)
 {
 	return cd->ops->wait_connected(cd, deadline_ns);
-}
-
-bool chardev_drain(struct chardev *cd, uint64_t deadline_ns)
-{
-	return cd->ops->drain(cd, deadline_ns);
 }

@@ -6,7 +6,7 @@
  *		list; a reader takes bytes off it and gives each emptied buffer back.  With no
  *		reader the device runs out of buffers, and the host has to wait: nothing is lost.
  *		Sending: bytes are copied into free buffers; with none free the writer sleeps.
- * Context:	read, write, drain: threads.  rx_used, tx_used: interrupt.
+ * Context:	read, write: threads.  rx_used, tx_used: interrupt.
  * Locking:	read_lock or write_lock, then port->lock.
  */
 #include <kernel/counter.h>
@@ -235,27 +235,8 @@ static int vcon_write(struct chardev *cd, const void *buf, size_t len, uint64_t 
 	return err;
 }
 
-static bool is_drained(struct vcon_port *p)
+static bool is_open(struct vcon_port *p)
 {
-	unsigned long flags;
-	bool drained;
-
-	flags = spin_lock_irqsave(&p->lock);
-	drained = !p->nr_sending || p->dead;
-	spin_unlock_irqrestore(&p->lock, flags);
-	return drained;
-}
-
-static bool vcon_drain(struct chardev *cd, uint64_t deadline_ns)
-{
-	struct vcon_port *p = port_of(cd);
-
-	return wait_event_timeout(&p->tx_wait, is_drained(p), deadline_ns) && !port_error(p);
-}
-
-static bool vcon_is_connected(const struct chardev *cd)
-{
-	struct vcon_port *p = port_of((struct chardev *)(uintptr_t)cd);
 	unsigned long flags;
 	bool open;
 
@@ -280,16 +261,13 @@ static bool vcon_wait_connected(struct chardev *cd, uint64_t deadline_ns)
 {
 	struct vcon_port *p = port_of(cd);
 
-	return wait_event_timeout(&p->open_wait, open_or_dead(p), deadline_ns) &&
-	       vcon_is_connected(cd);
+	return wait_event_timeout(&p->open_wait, open_or_dead(p), deadline_ns) && is_open(p);
 }
 
 static const struct chardev_ops vcon_ops = {
 	.read = vcon_read,
 	.write = vcon_write,
-	.is_connected = vcon_is_connected,
 	.wait_connected = vcon_wait_connected,
-	.drain = vcon_drain,
 };
 
 void *vcon_bufs_alloc(struct vcon_buf *rx, struct vcon_buf *tx)

@@ -116,7 +116,7 @@ void vcon_port_free(struct vcon_port *p);
 void *vcon_bufs_alloc(struct vcon_buf *rx, struct vcon_buf *tx);
 void vcon_bufs_free(void *memory);
 
-/* vcon_control.c: checks one message; -EPROTO if it makes no sense.  Pure. */
+/* vcon_decode.c: checks one message; -EPROTO if it makes no sense.  Pure. */
 struct vcon_event {
 	uint32_t port;
 	enum virtio_console_event event;

@@ -93,7 +93,7 @@ void pci_bars_probe(struct pci_device *dev)
 	}
 }
 
-bool pci_bar_claims(const struct pci_bar *bar, uint64_t start, uint64_t end)
+static bool pci_bar_claims(const struct pci_bar *bar, uint64_t start, uint64_t end)
 {
 	if (!bar->len || bar->flags & (PCI_BAR_F_IO | PCI_BAR_F_UNASSIGNED))
 		return false;

@@ -28,6 +28,18 @@ static void msix_ctrl_change(struct pci_device *dev, uint16_t clear, uint16_t se
 	pci_cfg_write16(dev, off, (uint16_t)((ctrl & ~clear) | set));
 }
 
+static void pci_msix_mask(struct pci_device *dev, unsigned int index)
+{
+	if (index < dev->msix_nr)
+		mmio_write32(entry_reg(dev, index, PCI_MSIX_ENTRY_CTRL), PCI_MSIX_ENTRY_MASKED);
+}
+
+static void pci_msix_unmask(struct pci_device *dev, unsigned int index)
+{
+	if (index < dev->msix_nr)
+		mmio_write32(entry_reg(dev, index, PCI_MSIX_ENTRY_CTRL), 0);
+}
+
 int pci_msix_enable(struct pci_device *dev)
 {
 	const unsigned int cap = pci_cap_find(dev, PCI_CAP_MSIX, 0);
@@ -96,18 +108,6 @@ void pci_msix_free(struct pci_device *dev, unsigned int index)
 	(void)mmio_read32(entry_reg(dev, index, PCI_MSIX_ENTRY_CTRL));
 	irq_free((unsigned int)dev->msix[index].vector);
 	dev->msix[index].vector = 0;
-}
-
-void pci_msix_mask(struct pci_device *dev, unsigned int index)
-{
-	if (index < dev->msix_nr)
-		mmio_write32(entry_reg(dev, index, PCI_MSIX_ENTRY_CTRL), PCI_MSIX_ENTRY_MASKED);
-}
-
-void pci_msix_unmask(struct pci_device *dev, unsigned int index)
-{
-	if (index < dev->msix_nr)
-		mmio_write32(entry_reg(dev, index, PCI_MSIX_ENTRY_CTRL), 0);
 }
 
 void pci_msix_disable(struct pci_device *dev)

@@ -53,11 +53,6 @@ uint16_t pci_vendor_id(const struct pci_device *dev)
 	return dev->vendor;
 }
 
-uint16_t pci_device_id(const struct pci_device *dev)
-{
-	return dev->device;
-}
-
 void pci_set_drvdata(struct pci_device *dev, void *data)
 {
 	dev->drvdata = data;

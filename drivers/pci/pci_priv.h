@@ -115,7 +115,6 @@ extern const struct pci_cfg_ops pci_port_cfg_ops;
 
 /* bar.c: pure, over pci_cfg_ops */
 void pci_bars_probe(struct pci_device *dev);
-bool pci_bar_claims(const struct pci_bar *bar, uint64_t start, uint64_t end);
 /* An aligned range of @len in @win that no BAR on @devices claims; 0 = no room. */
 uint64_t pci_window_alloc(struct pci_window *win, uint64_t len, const struct list_head *devices);
 void pci_bar_assign(struct pci_device *dev, unsigned int bar, uint64_t addr);
@@ -129,4 +128,4 @@ struct pci_bus {
 };
 /* Find every function behind the root bus, then give addresses to BARs that have none. */
 int pci_bus_scan(struct pci_bus *bus) __must_check;
-void pci_bus_free(struct pci_bus *bus);
+void pci_bus_free(struct pci_bus *bus); /* for tests */

@@ -57,29 +57,6 @@ struct cm_listener *cm_listen(struct rdma_device *dev, uint8_t num, uint64_t ser
 	return l;
 }
 
-static bool listener_idle(struct cm_listener *l)
-{
-	bool idle;
-
-	mutex_lock(&l->port->lock);
-	idle = l->nr_running == 0;
-	mutex_unlock(&l->port->lock);
-	return idle;
-}
-
-void cm_listener_destroy(struct cm_listener *l)
-{
-	struct cm_port *port = l->port;
-
-	mutex_lock(&port->lock);
-	list_del(&l->node);
-	mutex_unlock(&port->lock);
-	/* A REQUEST that is being told of is finished first. */
-	while (thread_current() != port->thread && !listener_idle(l))
-		thread_yield();
-	kfree(l);
-}
-
 static int req_fill(struct cm_conn *conn, uint64_t service_id, const struct cm_params *p)
 {
 	struct rdma_port_attr attr;

@@ -84,7 +84,7 @@ struct cm_msg {
 	uint8_t private_data[CM_PRIVATE_MAX];
 };
 
-/* Bytes of private data that @attr carries, 0 for an unknown one. */
+/* Bytes of private data that @attr carries, 0 for an unknown one.  For tests. */
 uint32_t cm_private_len(uint16_t attr);
 /* @mad: MAD_LEN bytes.  Private data beyond msg->private_len is zero. */
 void cm_msg_encode(const struct cm_msg *msg, void *mad);

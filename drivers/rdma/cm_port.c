@@ -380,7 +380,6 @@ static struct cm_port *port_create(struct rdma_device *dev, uint8_t num)
 	list_init(&port->listeners);
 	list_init(&port->items);
 	waitqueue_init(&port->wq);
-	waitqueue_init(&port->event_done);
 	port->by_local.nr = HASH_FIRST;
 	port->by_remote.nr = HASH_FIRST;
 	port->by_local.heads = kcalloc(HASH_FIRST, sizeof(struct hlist_head));

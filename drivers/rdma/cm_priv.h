@@ -68,7 +68,6 @@ struct cm_listener {
 	uint64_t service_id;
 	cm_event_fn fn;
 	void *arg;
-	unsigned int nr_running; /* event functions at work that came from it */
 };
 
 struct cm_hash {
@@ -96,7 +95,6 @@ struct cm_port {
 	uint32_t next_id;
 	struct list_head timers;
 	struct list_head listeners;
-	struct waitqueue event_done;
 
 	struct spinlock items_lock; /* RANK_SPIN_NET */
 	struct list_head items __guarded_by(&items_lock);
@@ -134,7 +132,6 @@ void cm_expired_locked(struct cm_conn *conn) __must_hold(&conn->port->lock);
 /* Send @msg now and again until answered. */
 void cm_send_repeat_locked(struct cm_conn *conn, const struct cm_msg *msg)
 	__must_hold(&conn->port->lock);
-void cm_reply(struct cm_port *port, const struct rdma_addr *to, const struct cm_msg *msg);
 void cm_send_rej_locked(struct cm_conn *conn, uint16_t reason, const void *data, size_t len)
 	__must_hold(&conn->port->lock);
 void cm_send_dreq_locked(struct cm_conn *conn) __must_hold(&conn->port->lock);

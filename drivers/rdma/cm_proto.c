@@ -50,7 +50,7 @@ COUNTER(cnt_unreachable, "cm.unreachable", "connection attempts without an answe
 
 /* --- sending ------------------------------------------------------------------------- */
 
-void cm_reply(struct cm_port *port, const struct rdma_addr *to, const struct cm_msg *msg)
+static void cm_reply(struct cm_port *port, const struct rdma_addr *to, const struct cm_msg *msg)
 {
 	uint8_t mad[MAD_LEN] __aligned(8);
 
@@ -313,12 +313,10 @@ static void req_new(struct cm_port *port, struct cm_listener *l, const struct rd
 	struct cm_event ev = { .type = CM_EVENT_REQUEST, .from = *from };
 	struct cm_conn *conn;
 
-	l->nr_running++;
 	mutex_unlock(&port->lock);
 	conn = cm_conn_alloc(port, from);
 	mutex_lock(&port->lock);
 	if (IS_ERR(conn)) {
-		l->nr_running--;
 		rej_stranger(port, from, m, MSG_REQ, CM_REJ_NO_RESOURCES);
 		return;
 	}
@@ -334,7 +332,6 @@ static void req_new(struct cm_port *port, struct cm_listener *l, const struct rd
 	ev.private_data = m->private_data;
 	ev.private_len = m->private_len;
 	cm_event_locked(conn, &ev);
-	l->nr_running--;
 }
 
 /* Did the sender name its own port?  On InfiniBand by LID, where there are none by GID. */

@@ -48,7 +48,6 @@ struct vector {
 struct virtio_device {
 	struct pci_device *pci;
 	const char *name;
-	void *drvdata;
 	void (*config_changed)(struct virtio_device *vd);
 	uint64_t features; /* const after open: those agreed on */
 	struct window common, notify, config;
@@ -204,6 +203,11 @@ static void tell_users(struct virtio_device *vd)
 	}
 }
 
+static bool virtio_is_fenced(const struct virtio_device *vd)
+{
+	return atomic_read(&vd->fenced) != 0;
+}
+
 static void config_irq(unsigned int vector, void *arg)
 {
 	struct virtio_device *vd = arg;
@@ -328,16 +332,6 @@ void virtio_close(struct virtio_device *vd)
 bool virtio_has(const struct virtio_device *vd, unsigned int feature)
 {
 	return vd->features & BIT64(feature);
-}
-
-void virtio_set_drvdata(struct virtio_device *vd, void *data)
-{
-	vd->drvdata = data;
-}
-
-void *virtio_drvdata(const struct virtio_device *vd)
-{
-	return vd->drvdata;
 }
 
 int virtio_config_read(struct virtio_device *vd, unsigned int off, void *buf, unsigned int len)
@@ -497,9 +491,4 @@ void virtio_fence(struct virtio_device *vd, const char *why)
 	if (reset(vd))
 		pr_err("%s: does not finish its reset\n", vd->name);
 	pci_set_master(vd->pci, false);
-}
-
-bool virtio_is_fenced(const struct virtio_device *vd)
-{
-	return atomic_read(&vd->fenced) != 0;
 }

@@ -135,7 +135,7 @@ static bool goes_indirect(const struct virtq *vq, unsigned int nr)
 	return vq->indirect && nr > 1;
 }
 
-bool virtq_has_room(const struct virtq *vq, unsigned int nr_segs)
+static bool virtq_has_room(const struct virtq *vq, unsigned int nr_segs)
 {
 	return vq->nr_free >= (goes_indirect(vq, nr_segs) ? 1 : nr_segs);
 }

@@ -99,11 +99,6 @@ static int port_write(struct chardev *cd, const void *buf, size_t len, uint64_t 
 	return 0;
 }
 
-static bool port_is_connected(const struct chardev *cd)
-{
-	return true;
-}
-
 static bool port_wait(struct chardev *cd, uint64_t deadline_ns)
 {
 	return true;
@@ -112,9 +107,7 @@ static bool port_wait(struct chardev *cd, uint64_t deadline_ns)
 static const struct chardev_ops port_ops = {
 	.read = port_read,
 	.write = port_write,
-	.is_connected = port_is_connected,
 	.wait_connected = port_wait,
-	.drain = port_wait,
 };
 
 const char *build_id(void)

@@ -78,14 +78,11 @@ struct blkdev {
 
 /* Make @bd findable.  -EEXIST: the name is taken; -EINVAL: fields out of range. */
 int __must_check blkdev_register(struct blkdev *bd);
-void blkdev_unregister(struct blkdev *bd);
 
 /* NULL: no such device (yet).  Devices are not unplugged while someone uses them. */
 struct blkdev *blkdev_get(const char *name);
 /* The same, but waits for the device until the absolute time @deadline_ns. */
 struct blkdev *blkdev_wait(const char *name, uint64_t deadline_ns);
-/* Call @fn for every device until it returns non-zero; returns that value. */
-int blkdev_for_each(int (*fn)(struct blkdev *bd, void *arg), void *arg);
 
 /*
  * Start @req.  Bad requests (outside the device, unaligned, too many segments, a write
@@ -98,6 +95,8 @@ uint64_t blk_req_len(const struct blk_req *req);
 
 /* Synchronous helpers.  @buf is DMA-able; @len and @sector as in struct blk_req. */
 int __must_check blk_read(struct blkdev *bd, uint64_t sector, void *buf, uint32_t len);
+/* So far for tests, as is blk_flush(): files are read only. */
 int __must_check blk_write(struct blkdev *bd, uint64_t sector, const void *buf, uint32_t len,
 			   uint32_t flags);
+/* So far for tests. */
 int __must_check blk_flush(struct blkdev *bd);

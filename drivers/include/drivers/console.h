@@ -37,13 +37,8 @@ ssize_t __must_check chardev_read(struct chardev *cd, void *buf, size_t len, uin
 int __must_check chardev_write(struct chardev *cd, const void *buf, size_t len,
 			       uint64_t deadline_ns);
 
-/* Has the host side of the port been opened? */
-bool chardev_is_connected(const struct chardev *cd);
-/* Sleep until it has; false: @deadline_ns passed. */
+/* Sleep until the host side of the port has been opened; false: @deadline_ns passed. */
 bool chardev_wait_connected(struct chardev *cd, uint64_t deadline_ns);
-
-/* Sleep until everything written was taken by the host; false: @deadline_ns passed. */
-bool chardev_drain(struct chardev *cd, uint64_t deadline_ns);
 
 /* --- for drivers --- */
 
@@ -51,9 +46,7 @@ bool chardev_drain(struct chardev *cd, uint64_t deadline_ns);
 struct chardev_ops {
 	ssize_t (*read)(struct chardev *cd, void *buf, size_t len, uint64_t deadline_ns);
 	int (*write)(struct chardev *cd, const void *buf, size_t len, uint64_t deadline_ns);
-	bool (*is_connected)(const struct chardev *cd);
 	bool (*wait_connected)(struct chardev *cd, uint64_t deadline_ns);
-	bool (*drain)(struct chardev *cd, uint64_t deadline_ns);
 };
 
 struct chardev {

@@ -73,7 +73,6 @@ struct pci_driver {
 /* "pci 00:04.0", for log lines. */
 const char *pci_name(const struct pci_device *dev);
 uint16_t pci_vendor_id(const struct pci_device *dev);
-uint16_t pci_device_id(const struct pci_device *dev);
 
 /* The driver's own pointer. */
 void pci_set_drvdata(struct pci_device *dev, void *data);
@@ -99,8 +98,8 @@ void pci_set_master(struct pci_device *dev, bool on);
 
 /* Length in bytes of BAR @bar as sized at enumeration; 0 = absent or the high half of another. */
 uint64_t pci_bar_len(const struct pci_device *dev, unsigned int bar);
+/* The next two are for tests.  An address is physical (memory BAR) or a port number (I/O BAR). */
 bool pci_bar_is_io(const struct pci_device *dev, unsigned int bar);
-/* Physical address (memory BAR) or port number (I/O BAR). */
 paddr_t pci_bar_addr(const struct pci_device *dev, unsigned int bar);
 /*
  * Map @len bytes at @off of memory BAR @bar, uncached; @len 0 = to its end.
@@ -119,9 +118,7 @@ int pci_msix_enable(struct pci_device *dev) __must_check;
 int pci_msix_request(struct pci_device *dev, unsigned int index, unsigned int cpu, irq_handler_t fn,
 		     void *arg, const char *name) __must_check;
 void pci_msix_free(struct pci_device *dev, unsigned int index); /* fn is not running on return */
-void pci_msix_mask(struct pci_device *dev, unsigned int index);
-void pci_msix_unmask(struct pci_device *dev, unsigned int index);
-void pci_msix_disable(struct pci_device *dev); /* frees what is still bound */
+void pci_msix_disable(struct pci_device *dev);                  /* frees what is still bound */
 
 /*
  * Keep and put back what a device's reset loses: the header (BARs, command last), the PCI Express

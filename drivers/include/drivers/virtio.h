@@ -41,9 +41,6 @@ struct virtio_device *virtio_pci_open(struct pci_device *pci, const char *name, 
 void virtio_close(struct virtio_device *vd);
 
 bool virtio_has(const struct virtio_device *vd, unsigned int feature);
-/* The driver's own pointer. */
-void virtio_set_drvdata(struct virtio_device *vd, void *data);
-void *virtio_drvdata(const struct virtio_device *vd);
 
 /* Device configuration, consistent while the device changes it.  -ERANGE: outside of it. */
 int __must_check virtio_config_read(struct virtio_device *vd, unsigned int off, void *buf,
@@ -62,7 +59,6 @@ int __must_check virtio_start(struct virtio_device *vd);
 
 /* The device broke its contract or hangs: reset it (which ends its DMA) and use it no more. */
 void virtio_fence(struct virtio_device *vd, const char *why);
-bool virtio_is_fenced(const struct virtio_device *vd);
 
 /* --- queues --- */
 
@@ -86,8 +82,7 @@ void virtq_kick(struct virtq *vq);
 void *virtq_get(struct virtq *vq, uint32_t *len);
 /* After the fence: the tokens that the device will not use any more, one a call; then NULL. */
 void *virtq_detach(struct virtq *vq);
-/* Chains that are with the device. */
+/* Chains that are with the device.  For tests. */
 unsigned int virtq_nr_busy(const struct virtq *vq);
 /* Is there room for one more chain of @nr_segs? */
-bool virtq_has_room(const struct virtq *vq, unsigned int nr_segs);
 unsigned int virtq_size(const struct virtq *vq);

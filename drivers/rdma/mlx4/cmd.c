@@ -67,7 +67,7 @@ static uint64_t cmd_timeout_ns(void)
 	return cmd_timeout_ms * NSEC_PER_MSEC;
 }
 
-int mlx4_status_errno(uint8_t status)
+static int mlx4_status_errno(uint8_t status)
 {
 	for (size_t n = 0; n < ARRAY_SIZE(statuses); n++) {
 		if (statuses[n].status == status)
@@ -76,7 +76,7 @@ int mlx4_status_errno(uint8_t status)
 	return -EIO;
 }
 
-const char *mlx4_status_name(uint8_t status)
+static const char *mlx4_status_name(uint8_t status)
 {
 	for (size_t n = 0; n < ARRAY_SIZE(statuses); n++) {
 		if (statuses[n].status == status)

@@ -67,7 +67,8 @@ static bool async_pop(struct mlx4_dev *dev, struct mlx4_async *ev)
 	return true;
 }
 
-void mlx4_odd_event(struct mlx4_dev *dev, uint8_t type, uint8_t subtype, uint32_t num)
+/* An event that makes no sense: counted, and logged now and then.  Any context. */
+static void mlx4_odd_event(struct mlx4_dev *dev, uint8_t type, uint8_t subtype, uint32_t num)
 {
 	counter_inc(&cnt_odd);
 	pr_warn_ratelimited("%s: odd event %#x.%#x, number %#x: ignored\n", dev->name, type,

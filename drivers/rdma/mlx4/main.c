@@ -285,7 +285,7 @@ static int uars_map(struct mlx4_dev *dev)
 	return 0;
 }
 
-int mlx4_hca_up(struct mlx4_dev *dev)
+static int mlx4_hca_up(struct mlx4_dev *dev)
 {
 	int err;
 
@@ -356,7 +356,8 @@ static void mem_return(struct mlx4_dev *dev, bool *mapped, uint16_t op, struct m
 	*mapped = false;
 }
 
-void mlx4_hca_down(struct mlx4_dev *dev)
+/* Take down all below the verbs that is up; safe after a bring-up that failed half-way. */
+static void mlx4_hca_down(struct mlx4_dev *dev)
 {
 	/* The thread serves QP0: it ends before that goes. */
 	mlx4_event_thread_stop(dev);

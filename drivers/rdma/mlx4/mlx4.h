@@ -171,8 +171,6 @@ void mlx4_cmd_abort(struct mlx4_dev *dev);
 void mlx4_cmd_restart(struct mlx4_dev *dev);
 int mlx4_mbox_get(struct mlx4_mbox *mbox) __must_check; /* zeroed */
 void mlx4_mbox_put(struct mlx4_mbox *mbox);
-int mlx4_status_errno(uint8_t status);
-const char *mlx4_status_name(uint8_t status);
 
 /* --- memory regions (mr.c) --------------------------------------------------------------- */
 
@@ -208,9 +206,8 @@ uint64_t mlx4_mtt_count(uint64_t iova, uint64_t len, unsigned int shift);
 int mlx4_mtt_create(struct mlx4_dev *dev, uint64_t iova, const struct rdma_phys_range *ranges,
 		    size_t nr, uint64_t len, struct mlx4_mtt *mtt) __must_check;
 void mlx4_mtt_destroy(struct mlx4_dev *dev, struct mlx4_mtt *mtt);
-uint64_t mlx4_mtt_addr(const struct mlx4_mtt *mtt); /* byte offset from the MTT base */
 uint32_t mlx4_key_from_index(uint32_t index);
-uint32_t mlx4_index_from_key(uint32_t key);
+uint32_t mlx4_index_from_key(uint32_t key); /* for tests */
 void mlx4_mpt_fill(const struct mlx4_mpt_fields *f, struct mlx4_hw_mpt *hw);
 struct rdma_mr *mlx4_mr_create(struct rdma_pd *pd, uint64_t iova,
 			       const struct rdma_phys_range *ranges, size_t nr_ranges, uint64_t len,
@@ -526,8 +523,6 @@ static inline bool mlx4_qp_is_lost(const struct mlx4_dev *dev, const struct mlx4
 void mlx4_fatal(struct mlx4_dev *dev, const char *why);
 /* An asynchronous event for the thread; interrupt context. */
 void mlx4_async_push(struct mlx4_dev *dev, const struct mlx4_async *ev);
-/* One that makes no sense: counted, and told of now and then. Any context. */
-void mlx4_odd_event(struct mlx4_dev *dev, uint8_t type, uint8_t subtype, uint32_t num);
 int mlx4_event_thread_start(struct mlx4_dev *dev) __must_check;
 void mlx4_event_thread_stop(struct mlx4_dev *dev);
 int mlx4_reset(struct mlx4_dev *dev) __must_check;
@@ -540,9 +535,6 @@ void mlx4_recover(struct mlx4_dev *dev);
 /* Around each verb that needs commands: waits while the device recovers. */
 void mlx4_enter(struct mlx4_dev *dev);
 void mlx4_leave(struct mlx4_dev *dev);
-/* Bring-up and tear-down of everything below the verbs; down is safe after a partial up. */
-int mlx4_hca_up(struct mlx4_dev *dev) __must_check;
-void mlx4_hca_down(struct mlx4_dev *dev);
 /* After a reset: firmware, context memory, event queues, special queue pairs. */
 int mlx4_hca_restore(struct mlx4_dev *dev) __must_check;
 

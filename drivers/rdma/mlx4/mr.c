@@ -127,7 +127,8 @@ void mlx4_mtt_destroy(struct mlx4_dev *dev, struct mlx4_mtt *mtt)
 	mtt->present = false;
 }
 
-uint64_t mlx4_mtt_addr(const struct mlx4_mtt *mtt)
+/* Byte offset from the MTT base. */
+static uint64_t mlx4_mtt_addr(const struct mlx4_mtt *mtt)
 {
 	return (uint64_t)mtt->first * sizeof(struct mlx4_hw_mtt);
 }

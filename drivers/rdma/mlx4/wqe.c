@@ -492,7 +492,7 @@ void mlx4_cqe_decode(const void *cqe, struct mlx4_cqe *out)
 	};
 }
 
-enum rdma_wc_status mlx4_wc_status(uint8_t syndrome)
+static enum rdma_wc_status mlx4_wc_status(uint8_t syndrome)
 {
 	switch (syndrome) {
 	case SYNDROME_LOCAL_LEN:

@@ -96,6 +96,5 @@ struct mlx4_cqe {
 
 /* @cqe: 32 bytes. */
 void mlx4_cqe_decode(const void *cqe, struct mlx4_cqe *out);
-enum rdma_wc_status mlx4_wc_status(uint8_t syndrome);
 /* Fill the parts of @wc that the CQE tells. */
 void mlx4_cqe_to_wc(const struct mlx4_cqe *c, struct rdma_wc *wc);

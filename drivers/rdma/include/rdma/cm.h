@@ -59,7 +59,6 @@ struct cm_listener;
  */
 struct cm_listener *cm_listen(struct rdma_device *dev, uint8_t port, uint64_t service_id,
 			      cm_event_fn fn, void *arg);
-void cm_listener_destroy(struct cm_listener *l);
 
 struct cm_params {
 	struct rdma_qp *qp; /* in INIT, receives posted; the CM brings it to RTS */
