@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RPC benchmark: round trips of RPC, by connection and by datagram, and of bare RDMA WRITEs between the
- * same two nodes.
+ * RPC benchmark: round trips of RPC, by connection and by datagram, and of bare RDMA WRITEs
+ * between the same two nodes.
  *
- * Use:		bench.rpc=<node>,<n> on one node; <node> must be a peer.  One JSON line goes to the log.
- * Bare:	a queue pair of its own (CM service BENCH_SERVICE_ID).  The client WRITEs 64 bytes
- *		whose last word is a sequence number; the server polls for it in memory and WRITEs 64
- *		or 4096 bytes back; the client polls for those.  No completion is waited for.
+ * Flow:	bench.rpc=<node>,<n> on one node starts it; <node> must be a peer.  One JSON
+ *		line goes to the log.  Bare WRITEs have a queue pair of their own (CM service
+ *		BENCH_SERVICE_ID).  The client WRITEs 64 bytes whose last word is a sequence
+ *		number.  The server polls for it in memory and WRITEs 64 or 4096 bytes back.
+ *		The client polls for those.  Neither waits for a completion.
  * Context:	a kernel thread on each side; both spin, for at most BENCH_LIMIT_NS.
  * Failure:	one log line says why, and nothing else happens.
  */

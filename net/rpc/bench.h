@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two benchmarks of the RPC layer share: opcodes, message bodies, and the node they measure against. */
+/*
+ * Shared by the two benchmarks of the RPC layer: opcodes, message bodies, the node at the other
+ * end.
+ */
 #pragma once
 
 #include <lib/byteorder.h>

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Benchmark of fetches: 4 KiB pages with 1, 4, 16 and 64 of them in flight, and the doorbells that each took.
+ * Benchmark of fetches: 4 KiB pages with 1, 4, 16 and 64 of them in flight, and the doorbells
+ * that each took.
  *
- * Use:		bench.fetches=<node>,<n> on one node; <node> must be a peer.  One JSON line goes to the log.
- *		More in flight than the demand class has slots wait for one: rpc.slots.demand=64 has enough.
- * Flow:	the thread sends as many fetches as may be in flight; each that ends sends the next.
- * Targets:	a page for each fetch in flight.  Their done and release functions run in polling context;
- *		the last ones give their pages back by bits in free_pages, and when all are back the
- *		pages are unregistered.
- * Doorbells:	both nodes' rpc.doorbells, read before and after; a quiet cluster adds next to none of its own.
- * Context:	a kernel thread; it polls for completions itself, and sleeps after SPIN_NS without any.
+ * Flow:	bench.fetches=<node>,<n> on one node starts it; <node> must be a peer.  One JSON
+ *		line goes to the log.  The thread sends as many fetches as may be in flight;
+ *		each that ends sends the next.  Each fetch in flight has a page of its own.
+ *		Done and release functions run in polling context; the last ones give their
+ *		pages back by bits in free_pages, and when all are back the pages are
+ *		unregistered.  The number of doorbells is the difference of rpc.doorbells on
+ *		both nodes; a quiet cluster adds next to none of its own.
+ * Limits:	more fetches in flight than the demand class has slots wait for one:
+ *		rpc.slots.demand=64 has enough.
+ * Context:	a kernel thread; it polls for completions itself, and sleeps after SPIN_NS
+ *		without any.
  * Failure:	one log line says why, and nothing else happens.
  */
 #define PR_FMT "bench: "

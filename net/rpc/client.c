@@ -2,12 +2,13 @@
 /*
  * RPC client: calls.
  *
- * Flow:	submit takes a free slot of the session, writes header and body into the slot's
- *		registered buffer and posts; without a connection the slot stays unsent until there
- *		is one.  The reply, the deadline, a cancellation or the peer's death takes the call
- *		off its slot exactly once (the one who moves it to FINISHING under the session lock).
- * Fast path:	one session lock, one copy of the body, one doorbell; calls come from a per-CPU list.
- * See:		rpc.h for the contract, session.c for the slots' states.
+ * Flow:	rpc_call_submit() takes a free slot of the session, writes header and body into
+ *		the slot's registered buffer and posts.  Without a connection the slot stays
+ *		unsent until there is one.  The reply, the deadline, a cancellation or the
+ *		peer's death takes the call off its slot, exactly once: by the thread that moves
+ *		the call to FINISHING under the session lock.  A submit costs one session lock,
+ *		one copy of the body and one doorbell; calls come from a per-CPU list.
+ * See:		rpc.h for the contract, session.c for the states of slots.
  */
 #include "rpc_priv.h"
 
@@ -55,11 +56,6 @@ struct rpc_call *rpc_call_alloc(void)
 	atomic_set(&impl->state, RPC_CALL_NEW);
 	impl->session = NULL;
 	return &impl->pub;
-}
-
-void rpc_call_get(struct rpc_call *call)
-{
-	refcount_inc(&impl_of(call)->refs);
 }
 
 void rpc_call_put(struct rpc_call *call)

@@ -2,15 +2,17 @@
 /*
  * RPC connections: set-up, tear-down and replacement of the queue pair below a session.
  *
- * Flow:	conn_work() is the only place that makes and unmakes connections; CM events and errors
- *		leave a note in the connection and queue it.  Active: connect -> ESTABLISHED -> UP.
+ * Flow:	only conn_work() makes and unmakes connections; CM events and errors leave a
+ *		note in the connection and queue it.  Active: connect -> ESTABLISHED -> UP.
  *		Passive: REQ -> incoming -> accept -> (receives already) -> ESTABLISHED -> UP.
- * Crossing:	when both sides connect at once, the attempt of the node with the smaller id wins: it
- *		refuses the other's REQ, and the other gives its own attempt up when it sees the REQ.
- * Tear-down:	queue pair to ERR, drain the receive queue (a reply that came counts), destroy the
- *		queue pair: only then may quarantined targets be reused and slots be sent again.
- * Early data:	the passive side may send before we have read its REP here: such messages wait in
- *		rpc_conn.early until its incarnation is known.
+ *		Both sides may connect at once: the attempt of the node with the smaller id
+ *		wins.  That node refuses the other's REQ; the other node gives its own attempt
+ *		up when it sees the REQ.
+ * Ordering:	tear-down moves the queue pair to ERR, drains the receive queue (a reply that
+ *		came counts) and destroys the queue pair: only then may quarantined targets be
+ *		reused and slots be sent again.  The passive side may send before the active
+ *		side has read its REP: such messages wait in rpc_conn.early until the peer's
+ *		incarnation is known.
  * Locking:	rpc_session.conn_lock around everything; rpc_session.lock for what pollers read.
  */
 #define PR_FMT "rpc: "

@@ -2,19 +2,21 @@
 /*
  * RPC by datagrams: one UD queue pair of this node, its buffers, and the server side.
  *
- * Flow:	a thread of its own takes what arrives, so that no flood of datagrams holds up the poll
- *		of the connections.  Replies go to dgram_call.c; a request stays in its receive buffer,
- *		which the sender cannot reach any more, until it is answered: inline, or from a worker.
- * Sender:	who it is says the header, and is believed when the source LID (or GID) and queue pair
- *		are those that the peer told us over a connection, and the Q_Key, which the device
- *		checks, is ours.  Then the incarnation decides: -ESTALE to one that has been fenced.
- * Limits:	nothing is kept per sender.  Requests hold at most half of the receive buffers, so that
- *		replies to our own calls always find one; what exceeds that is dropped, as is a reply
- *		that finds no send buffer: the sender repeats.
- * Failure:	for a queue pair in error, or one that a reset of the device took along, the thread makes a
- *		new one; meanwhile calls end with -ENETDOWN.  Peers hear of its number with the next
- *		connection, which after a reset are all new ones; until then they do not believe us, and
- *		calls end with -ETIMEDOUT.
+ * Flow:	a thread of its own takes what arrives, so that a flood of datagrams does not
+ *		hold up the poll of the connections.  Replies go to dgram_call.c.  A request
+ *		stays in its receive buffer, which the sender cannot reach any more, until it is
+ *		answered: inline, or by a worker.
+ * Invariants:	the header names the sender.  This node believes it when the source address
+ *		(LID, GID) and the source queue pair are those that the peer told over a
+ *		connection, and the device has found our Q_Key in the packet.  Then the
+ *		incarnation decides: a fenced one is answered -ESTALE.
+ * Limits:	nothing is kept per sender.  Requests hold at most half of the receive buffers,
+ *		so that replies to our own calls always find one.  Requests beyond that are
+ *		dropped, as is a reply that finds no send buffer: the sender retransmits.
+ * Failure:	when the queue pair breaks, or a reset of the device loses it, the thread makes
+ *		a new one; until then calls end with -ENETDOWN.  A peer learns the new number
+ *		with its next connection (after a reset all connections are new).  Until then it
+ *		drops our datagrams as forged, and calls end with -ETIMEDOUT.
  */
 #define PR_FMT "rpc: "
 
@@ -83,7 +85,7 @@ static void failed_locked(enum rdma_wc_status status)
 	if (rpc_dgram.is_broken)
 		return;
 	WRITE_ONCE(rpc_dgram.is_broken, true);
-	/* What is made now might not outlive the reset; the device will tell when it is back. */
+	/* A queue pair made now might not outlive the reset: the device tells when it is back. */
 	WRITE_ONCE(rpc_dgram.is_dead, status == RDMA_WC_FATAL_ERR);
 	pr_warn("queue pair for datagrams: %s\n", rdma_wc_status_name(status));
 	atomic_set_release(&rpc_dgram.event, 1);
@@ -180,7 +182,7 @@ static void recv_repost(uint32_t slot)
 {
 	spin_lock(&rpc_dgram.lock);
 	rpc_dgram.requests[slot].is_held = false;
-	/* There is a buffer for every work request, so only a queue pair that is no more refuses. */
+	/* There is a buffer for every work request, so only a broken queue pair refuses. */
 	if (!rpc_dgram.is_broken && recv_post_locked(slot))
 		failed_locked(RDMA_WC_GENERAL_ERR);
 	spin_unlock(&rpc_dgram.lock);
@@ -436,7 +438,7 @@ void rpc_dgram_reply(struct rpc_request *req, int status, const void *body, uint
 		.status = status,
 	};
 
-	/* How much the peer takes, it has said itself: no reason to warn. */
+	/* The peer itself has said how much it takes: no reason to warn. */
 	if (body_len > dr->from.body_max)
 		hdr.status = -EMSGSIZE;
 	else
@@ -497,7 +499,7 @@ int rpc_dgram_create(void)
 	rpc_dgram.stride = ALIGN_UP(RDMA_GRH_LEN + mtu_bytes(attr.active_mtu), 64u);
 	rpc_dgram.nr_recv = rpc_tune.datagram_buffers;
 	rpc_dgram.nr_send = rpc_tune.datagram_buffers / 2;
-	/* Chosen anew at each boot: a datagram for what was here before is refused by the device. */
+	/* New at each boot: the device refuses datagrams for the node that was here before. */
 	rpc_dgram.qkey = (uint32_t)random_u64() & INT32_MAX;
 	err = buffers_create();
 	return err ? err : queues_create();

@@ -2,8 +2,8 @@
 /*
  * RPC by datagrams, private: the queue pair (dgram.c) and the calls that wait (dgram_call.c).
  *
- * Locking:	rpc_dgram.lock (spin, RANK_NET_QP) guards the buffers, posting, and the table of waiting
- *		calls; a call may only be touched by others while it is in the table.
+ * Locking:	rpc_dgram.lock (spin, RANK_NET_QP) guards the buffers, posting, and the table of
+ *		waiting calls; a call may only be touched by others while it is in the table.
  * See:		docs/design/rpc.md
  */
 #pragma once
@@ -105,7 +105,10 @@ bool rpc_dgram_end_of(struct rpc_peer *peer, struct rpc_dgram_end *end);
 int rpc_dgram_call_begin(struct rpc_dgram_call *call, uint64_t timeout_ns) __must_check;
 /* Send it (again). 0, or why there is no use in going on. */
 int rpc_dgram_call_send(struct rpc_dgram_call *call, uint64_t now) __must_check;
-/* Nothing touches @call after this. Bytes of reply, or @err when none came, or the reply's status. */
+/*
+ * Nothing touches @call after this. Bytes of reply, or @err when none came, or the reply's
+ * status.
+ */
 int rpc_dgram_call_end(struct rpc_dgram_call *call, int err) __must_check;
 /* A reply from @peer, whose address has been checked. */
 void rpc_dgram_reply_received(struct rpc_peer *peer, const struct rpc_dgram_hdr *hdr,

@@ -2,12 +2,12 @@
 /*
  * RPC by datagrams: the calling side.
  *
- * Flow:	send, wait, send again after four round trips (or 20 ms), then after twice as long each
- *		time, up to half a second, until the reply or the deadline; always the same random request
- *		id, so that any of the replies will do.
- * Replies:	looked up by request id; they must come from the node, incarnation and queue pair that
- *		was asked, be for our incarnation and echo the opcode.  The first one counts; what
- *		comes later finds no call and touches nothing.
+ * Flow:	send, wait, and retransmit: after four round trips (or 20 ms), then after twice
+ *		as long each time, up to half a second, until the reply or the deadline.  Every
+ *		repetition has the same random request id, so any reply to one of them will do.
+ * Invariants:	a reply is found by its request id.  It must come from the node, incarnation and
+ *		queue pair that was asked, be for our incarnation and echo the opcode.  The
+ *		first such reply ends the call; later ones find no call and touch nothing.
  * Context:	threads that may sleep.
  */
 #include "dgram.h"
@@ -33,7 +33,7 @@ static struct rpc_dgram_call *find_locked(uint64_t req_id)
 	return NULL;
 }
 
-/* Is there still somebody to ask? A connection is not needed, so a peer that seems dead may be asked. */
+/* May the peer be asked?  No connection is needed, so one that seems dead may. */
 static int target_check(const struct rpc_dgram_call *call)
 {
 	const struct rpc_peer *peer = call->peer;
@@ -100,7 +100,7 @@ int rpc_dgram_call_send(struct rpc_dgram_call *call, uint64_t now)
 	hdr.attempt = call->attempt;
 	call->sent_ns = now;
 	spin_unlock(&rpc_dgram.lock);
-	/* What finds no buffer is as good as lost on the way: the next attempt will do. */
+	/* Without a send buffer it is as good as lost on the way: the next attempt comes. */
 	if (rpc_dgram_post(&call->to, &hdr, call->body) == 0)
 		counter_inc(hdr.attempt ? &rpc_c_dgram_resent : &rpc_c_dgram_sent);
 	return 0;

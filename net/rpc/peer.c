@@ -2,10 +2,11 @@
 /*
  * RPC peers: the table by node id, introduction, removal, death and restart.
  *
- * Table:	insert-only hash, read without a lock; a peer is never freed, as calls and
- *		connections point to it; it is marked removed instead and renewed when it comes back.
- * Fencing:	a removed peer's connections are reset and its requests answered -ESTALE; so are those
- *		of an incarnation that was replaced.
+ * Invariants:	the table is an insert-only hash, read without a lock.  A peer is never freed,
+ *		as calls and connections point to it: it is marked removed, and renewed when it
+ *		comes back.
+ * Failure:	the connections of a removed peer are reset and its requests answered -ESTALE;
+ *		so are those of an incarnation that was replaced.
  * Context:	functions here sleep, except find, usable and dead.
  */
 #define PR_FMT "rpc: "

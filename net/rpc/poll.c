@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RPC receive side: who looks at the completion queue, and when it sleeps.
+ * RPC receive side: which thread looks at the completion queue, and when it sleeps.
  *
- * Owner:	one poller at a time, by a try-lock; whoever has it processes what there is, for
- *		everybody.  It runs with preemption off, so an owner is never switched out, and
- *		one on another CPU is gone after a batch.
- * Waiters:	a caller polls by itself for a bounded time (client.c), then arms the queue, polls
- *		once more and sleeps on its call.  That last poll waits for its turn: an owner on
- *		another CPU may have looked at the queue before it was armed.
- * Net thread:	wakes by the completion interrupt, polls with a budget, and then
- *		 - after serving requests, with an otherwise idle CPU: spins as long as the next
- *		   request usually takes to come, at most rpc.serve_spin_us;
- *		 - while callers poll by themselves and nobody waits for an asynchronous call: puts
- *		   off re-arming by rpc.lazy_us, which saves an interrupt per call;
- *		 - else arms, polls once more and sleeps.  An idle node burns nothing.
- * Doorbells:	what is posted while several completions are processed waits for one doorbell a
- *		connection at their end.
- * Ordering:	arm, then poll once more: a completion is found by that poll or raises the event.
+ * Flow:	one thread at a time owns the poll, by a try-lock, and processes what there is
+ *		for all threads.  A caller that waits polls for a bounded time (client.c), arms
+ *		the queue, polls once more and sleeps on its call.  The net thread wakes by the
+ *		completion interrupt and polls with a budget.  After it has served requests, and
+ *		with an otherwise idle CPU, it spins as long as the next request usually takes
+ *		to come, at most rpc.serve_spin_us.  While callers poll by themselves and none
+ *		waits for an asynchronous call, it puts off arming by rpc.lazy_us, which saves
+ *		an interrupt per call.  Otherwise it arms, polls once more and sleeps: an idle
+ *		node uses no CPU.  The messages that a batch of completions causes share one
+ *		doorbell per connection, at the end of the batch.
+ * Context:	the owner runs with preemption off, so it is never switched out, and an owner on
+ *		another CPU is gone after a batch.
+ * Ordering:	arm, then poll once more: a completion is found by that poll or raises the
+ *		event.  That last poll waits for its turn: an owner on another CPU may have
+ *		looked at the queue before it was armed.
  */
 #define PR_FMT "rpc: "
 
@@ -43,7 +43,7 @@ static unsigned int nr_to_ring;
 
 bool rpc_poll_rings_later(struct rpc_session *s)
 {
-	/* Nobody but this thread itself writes what is compared with. */
+	/* Only this thread itself writes the value that is compared with. */
 	if (__atomic_load_n(&batching, __ATOMIC_RELAXED) != thread_current())
 		return false;
 	for (unsigned int i = 0; i < nr_to_ring; i++)
@@ -61,7 +61,7 @@ static void ring_all(void)
 	for (unsigned int i = 0; i < nr_to_ring; i++) {
 		struct rpc_session *s = to_ring[i];
 
-		/* Broken meanwhile: what was posted is sent again on another connection, or given up. */
+		/* If it broke meanwhile: its requests are retransmitted on another, or given up. */
 		spin_lock(&s->lock);
 		if (s->conn && s->conn->state == RPC_CONN_UP)
 			rpc_ring_locked(s->conn);
@@ -200,7 +200,7 @@ bool rpc_poll(void)
 	return rpc_poll_try_once();
 }
 
-void rpc_arm(void)
+static void rpc_arm(void)
 {
 	/*
 	 * Others rely on what we have said we do: one that finds it armed polls and sleeps, and the
@@ -278,8 +278,9 @@ static int poll_some(void)
 }
 
 /*
- * A request arrived at @now, the one before was served at @served.  The time counts as the client sees
- * it, without our own waking up: else a server that sleeps would never find out that spinning pays.
+ * A request arrived at @now, the one before was served at @served.  The time between is the
+ * client's; our own wake-up does not count: a server that sleeps must be able to find out that
+ * spinning pays.
  */
 static void note_gap(uint64_t now, uint64_t served)
 {
@@ -364,7 +365,10 @@ static void net_main(void *arg)
 
 int rpc_poll_init(void)
 {
-	/* Receives of all sessions of all peers, and room for those of a connection on its way out. */
+	/*
+	 * Receives of all sessions of all peers, and room for those of a connection on its way
+	 * out.
+	 */
 	uint32_t nr_cqe = 0;
 	struct thread *t;
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RPC layer, private: peers, sessions, connections and what hangs off them.
+ * RPC layer, private: peers, sessions, connections and their parts.
  *
- * Objects:	peer (one per node id, never freed) -> one session per traffic class -> at most one
- *		connection (a queue pair, its ring and its send queue accounting).  A session outlives
- *		its connections: slots, request ids and remembered replies are the session's.
- * Locking:	rpc_session.lock guards slots, request states and posting; rpc_session.conn_lock (a
- *		mutex) serialises set-up and tear-down of its connection.  Done, release and sent
- *		functions run without any lock of this layer.
- * Polling:	the receive queue has one poller at a time (rpc_net.poll_owner).  A connection that
- *		is taken down passes through that ownership once, so that no poller still holds a
- *		completion of it.
+ * Invariants:	a peer (one per node id, never freed) has one session per traffic class, and a
+ *		session has at most one connection (a queue pair, its ring and its send queue
+ *		accounting).  A session outlives its connections: slots, request ids and
+ *		remembered replies belong to it.  The receive queue has one poller at a time
+ *		(rpc_net.poll_owner).  A connection that is taken down passes through that
+ *		ownership once, so that no poller still holds a completion of it.
+ * Locking:	rpc_session.lock guards slots, request states and posting; rpc_session.conn_lock
+ *		(a mutex) serialises set-up and tear-down of its connection.  Done, release and
+ *		sent functions run without any lock of this layer.
  * See:		docs/design/rpc.md
  */
 #pragma once
@@ -75,8 +75,8 @@ struct rpc_tune {
 extern struct rpc_tune rpc_tune;
 
 /*
- * Does spinning pay?  On a loaded host it does not: it takes the core that the peer needs.  When less
- * than about one in eight spins is won, only every eighth wait spins, to find out when that changes.
+ * Does spinning pay?  On a loaded host it does not: it takes the core that the peer needs.  While
+ * fewer than about one in eight spins is won, only every eighth wait spins, to notice a change.
  */
 struct rpc_spin_gauge { /* hints: races do no harm */
 	uint8_t score;  /* high = spins are won */
@@ -108,8 +108,8 @@ static inline void rpc_spin_note(struct rpc_spin_gauge *g, bool won)
 }
 
 /*
- * Follow a time from below: quickly down, slowly up.  What comes out is what it takes when nothing is
- * in the way, which is what spinning should be measured by.
+ * Follow a time from below: quickly down, slowly up.  The result is the time without hindrance, by
+ * which spinning is measured.
  */
 static inline uint64_t rpc_low_average(uint64_t avg, uint64_t sample)
 {
@@ -543,7 +543,10 @@ void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info)
 void rpc_peer_connected(struct rpc_peer *peer);
 /* -EHOSTDOWN, -ESTALE, or 0 when calls may go to it (a dead peer is tried again now and then). */
 int rpc_peer_usable(struct rpc_peer *peer) __must_check;
-/* Node id, role, incarnation and address of a REQ: which peer is it? REJ code in *code when NULL. */
+/*
+ * Node id, role, incarnation and address of a REQ: which peer is it? REJ code in *code when
+ * NULL.
+ */
 struct rpc_peer *rpc_peer_of_req(const struct rpc_conn_info *info, const struct rdma_addr *from,
 				 uint8_t *code);
 void rpc_peers_for_each(void (*fn)(struct rpc_peer *peer, void *arg), void *arg);
@@ -557,8 +560,8 @@ void rpc_session_fail_calls(struct rpc_session *s, int status);
 void rpc_session_forget_client(struct rpc_session *s, struct rpc_batch *b) __must_hold(&s->lock);
 void rpc_session_tick(struct rpc_session *s, uint64_t now);
 /*
- * The call on @slot times out or is cancelled: the slot gets free, or goes to quarantine.  The caller
- * has moved the call to FINISHING and ends it.  True: it releases the call at once.
+ * The call on @slot times out or is cancelled: the slot gets free, or goes to quarantine.  The
+ * caller has moved the call to FINISHING and ends it.  True: it releases the call at once.
  */
 bool rpc_cslot_give_up_locked(struct rpc_session *s, uint32_t slot, uint64_t now)
 	__must_hold(&s->lock);
@@ -626,13 +629,12 @@ int rpc_poll_init(void) __must_check;
 void rpc_poll_barrier(void);
 bool rpc_poll_try_once(void);
 /*
- * Is this thread processing several completions, and will it call rpc_ring_locked() for @s at their end?
- * Context: session lock.
+ * Is this thread processing several completions, and will it call rpc_ring_locked() for @s at
+ * their end? Context: session lock.
  */
 bool rpc_poll_rings_later(struct rpc_session *s);
 /* Process what came before the peer was known. */
 void rpc_poll_early(struct rpc_conn *conn);
-void rpc_arm(void);
 
 /* tick.c */
 int rpc_tick_init(void) __must_check;

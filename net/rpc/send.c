@@ -2,18 +2,19 @@
 /*
  * RPC send side: build work requests, post them, learn when they are done.
  *
- * Request:	one WRITE with immediate: header and body from the slot's registered buffer (or
- *		inline in the work request), bulk from where it lies.
- * Reply:	data WRITEs, then one WRITE with immediate; one chain, one doorbell.
- * Doorbells:	one a message; one for all that go out on a connection while a poll processes several
- *		completions.
- * Signalling:	every quarter of the send queue one completion is asked for; it stands for all
- *		before it.  The send queue's completions are looked at only when room runs short,
- *		or by the tick while somebody waits to hear that a reply was delivered.
- * Delivered:	a reply's sources are free (sent() runs) when the next request arrives in its slot,
- *		as the client uses a slot again only after its reply; or a later completion tells
- *		so; or the connection is down.
- * Locking:	everything here runs under the session lock, which also guards the scratch arrays.
+ * Flow:	a request is one WRITE with immediate: header and body from the slot's
+ *		registered buffer (or inline in the work request), bulk from where it lies.  A
+ *		reply is a chain of data WRITEs and one WRITE with immediate.  Each message or
+ *		chain has one doorbell; while a poll processes several completions, each
+ *		connection has one for all that goes out on it.
+ * Ordering:	every quarter of the send queue asks for one completion, which stands for all
+ *		work requests before it.  The sender looks at the completions of the send queue
+ *		when room runs short; the tick looks while somebody waits to hear that a reply
+ *		was delivered.  A reply's sources are free (sent() runs) when the next request
+ *		arrives in its slot, as the client uses a slot again only after its reply; or
+ *		when a later completion covers the reply; or when the connection is down.
+ * Locking:	everything here runs under the session lock, which also guards the scratch
+ *		arrays.
  */
 #include "rpc_priv.h"
 
@@ -64,7 +65,7 @@ static int post_chain(struct rpc_conn *conn, uint32_t nr)
 		conn->sq_signalled = conn->sq_posted;
 	}
 	/*
-	 * Who asks for a completion may soon need the room that it tells of: that part of the queue goes
+	 * A completion is asked for when room may soon run short: that part of the queue goes
 	 * out at once.
 	 */
 	if (!(last->flags & RDMA_SEND_SIGNALED) && rpc_poll_rings_later(s)) {
@@ -122,8 +123,8 @@ static uint64_t remote_slot(const struct rpc_conn *conn, bool reply, uint32_t sl
 }
 
 /*
- * Post the message of a BUSY client slot. Its bulk rides in the same work request as far as
- * scatter entries last; what is left goes ahead in WRITEs of its own.
+ * Post the message of a BUSY client slot.  Its bulk goes in the same work request as far as scatter
+ * entries last; the rest goes ahead in WRITEs of its own.
  */
 int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 {

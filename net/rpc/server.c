@@ -58,7 +58,10 @@ static int handler_add(const struct rpc_handler *h, void *arg)
 	level += h->opcode & 0xff;
 	if (level->handler)
 		return -EEXIST;
-	/* Datagrams come twice, late and out of order, and hold a buffer until they are answered. */
+	/*
+	 * Datagrams come twice, late and out of order, and hold a buffer until they are
+	 * answered.
+	 */
 	if ((h->flags & RPC_HANDLER_DATAGRAM) &&
 	    (!(h->flags & RPC_HANDLER_IDEMPOTENT) || (h->flags & RPC_HANDLER_WAITS)))
 		return -EINVAL;
@@ -83,11 +86,6 @@ int rpc_handlers_register(const struct rpc_handler *table, size_t nr, void *arg)
 uint32_t rpc_request_peer(const struct rpc_request *req)
 {
 	return req->peer->info.id;
-}
-
-uint32_t rpc_request_incarn(const struct rpc_request *req)
-{
-	return req->peer_incarn;
 }
 
 bool rpc_request_is_datagram(const struct rpc_request *req)

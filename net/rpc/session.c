@@ -2,12 +2,13 @@
 /*
  * RPC sessions: slots of one peer and traffic class, and what happens to them when time passes.
  *
- * Client slot:	FREE -> BUSY (a call has it) -> FREE when its reply came, or -> QUARANTINE when the
- *		call is given up while its request may still be answered -> FREE when the late reply
- *		came or the connection that carried it is down.
- * Server slot:	NONE -> BUSY (a handler has the request) -> DONE (answered) -> BUSY by the next
- *		request.  The request id tells a new request from a repetition.
- * Context:	prepare sleeps; the rest does not.
+ * Flow:	a client slot goes from FREE to BUSY when a call takes it.  It gets FREE again
+ *		when its reply comes.  When the call is given up while its request may still be
+ *		answered, the slot goes to QUARANTINE, and gets FREE when the late reply comes
+ *		or the connection that carried the request is down.  A server slot goes from
+ *		NONE to BUSY (a handler has the request) to DONE (answered), and to BUSY with
+ *		the next request; the request id tells a new request from a repetition.
+ * Context:	rpc_session_prepare() sleeps; the rest does not.
  * Locking:	rpc_session.lock; callbacks run after it is dropped.
  */
 #define PR_FMT "rpc: "

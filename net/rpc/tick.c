@@ -2,10 +2,10 @@
 /*
  * RPC tick: deadlines, quarantines, keepalives and dead peers.
  *
- * Flow:	while anything is outstanding a thread wakes every rpc.tick_ms and looks at all
+ * Flow:	while anything is outstanding, a thread wakes every rpc.tick_ms and looks at all
  *		sessions; with nothing outstanding for a while it sleeps until the next submit.
- * Stalls:	when the tick itself comes late, this virtual CPU stood still and may have missed
- *		traffic: every peer gets its time again.
+ * Failure:	when the tick itself comes late, this virtual CPU stood still and may have
+ *		missed traffic: the silence of every peer counts from now.
  */
 #define PR_FMT "rpc: "
 

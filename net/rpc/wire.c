@@ -3,7 +3,7 @@
  * RPC wire format: encode, and decode with every check that needs no state.
  *
  * Context:	pure; linked into the kernel, the host tests and the fuzzer.
- * Rule:	results are written only on success.
+ * Invariants:	results are written only on success.
  * See:		docs/protocol/rpc.md
  */
 #include <net/rpc_wire.h>
@@ -128,7 +128,10 @@ static int conn_check(const struct rpc_conn_info *info)
 		return -EPROTO;
 	if (info->ring_addr > UINT64_MAX - ring_len)
 		return -EPROTO;
-	/* 0 and 1 are the management queue pairs; a key with the top bit set is not for us to use. */
+	/*
+	 * 0 and 1 are the management queue pairs; a key with the top bit set is not for us to
+	 * use.
+	 */
 	if (info->dgram_qpn < 2 || info->dgram_qpn > 0xffffff || info->dgram_qkey >> 31)
 		return -EPROTO;
 	if (info->dgram_mtu < RDMA_MTU_256 || info->dgram_mtu > RDMA_MTU_4096)

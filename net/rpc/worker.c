@@ -2,11 +2,11 @@
 /*
  * RPC workers: threads that run handlers which may sleep.
  *
- * Pools:	one per traffic class and one for datagrams, bounded by rpc.workers, and one without
- *		a bound for handlers that wait for other nodes, so that no request on which they wait
- *		starves.
- * Threads:	made on demand by a thread that is about to run a handler and leaves nobody idle
- *		behind it, so the polling context never creates one; they end after idling a while.
+ * Flow:	there is one pool per traffic class and one for datagrams, bounded by
+ *		rpc.workers, and one without a bound for handlers that wait for other nodes: a
+ *		request on which such a handler waits never starves.  A thread that is about to
+ *		run a handler and leaves no idle thread behind makes one first, so the polling
+ *		context never creates threads.  Threads end after idling a while.
  * Context:	rpc_worker_queue() runs in polling context.
  */
 #define PR_FMT "rpc: "

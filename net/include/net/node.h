@@ -2,8 +2,9 @@
 /*
  * Nodes and peers: who this node is, and whom it may talk to.
  *
- * Flow:	node_self() comes from boot parameters; membership (monitors/cluster/) adds and removes peers;
- *		connections are made at the first call to a peer, or accepted from one.
+ * Flow:	node_self() comes from boot parameters; membership (monitors/cluster/) adds and
+ *		removes peers; connections are made at the first call to a peer, or accepted
+ *		from one.
  * Context:	all may sleep except node_self() and the counters.
  * See:		docs/protocol/rpc.md, docs/protocol/cluster.md
  */
@@ -32,11 +33,14 @@ const char *node_role_name(enum node_role role);
 
 /* Add or renew a peer. A changed incarnation ends all calls to the old one with -ESTALE. */
 int rpc_peer_add(const struct node_info *info) __must_check;
-/* Calls to it end with -EHOSTDOWN; its connections are reset; its requests are answered -ESTALE. */
+/*
+ * Calls to it end with -EHOSTDOWN; its connections are reset; its requests are answered -ESTALE.
+ * Membership uses rpc_peer_fence(); this one is for tests.
+ */
 void rpc_peer_remove(uint32_t node);
 /* The same for one incarnation: when another one lives there already, that one stays. */
 void rpc_peer_fence(uint32_t node, uint32_t incarn);
-/* A peer that nobody has introduced yet but whose address is known (the rendezvous node). */
+/* Add a peer of which only the address is known yet: the rendezvous node. */
 int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node) __must_check;
 
 struct rpc_peer_watcher {
@@ -44,19 +48,20 @@ struct rpc_peer_watcher {
 	/* Thread context. @status: 0 connected again, -EHOSTDOWN dead, -ESTALE restarted. */
 	void (*fn)(struct rpc_peer_watcher *w, uint32_t node, int status);
 };
+/* So far for tests. */
 void rpc_peer_watch(struct rpc_peer_watcher *w);
 
 /*
- * Let nodes that nobody has introduced connect in the control class: the rendezvous node, before its
- * first JOIN.  Elsewhere a stranger is told to try again later.
+ * Let strangers (nodes that membership has not introduced) connect in the control class: for the
+ * rendezvous node.  Other nodes tell a stranger to try again later.
  */
 void rpc_accept_strangers(bool on);
 /* The node's own view of the membership epoch, carried by every message. */
 void rpc_epoch_set(uint32_t epoch);
-uint32_t rpc_epoch(void);
-/* Has this node (this incarnation of it) been fenced by @node? */
+uint32_t rpc_epoch(void); /* for tests */
+/* Has this node (this incarnation of it) been fenced by @node?  For tests. */
 bool rpc_peer_fenced_us(uint32_t node);
-/* What is known of a peer; false when it is none. */
+/* All that this node knows of a peer; false when @node is none. */
 bool rpc_peer_info(uint32_t node, struct node_info *info);
 
 /* Bring the RPC layer up on @dev, as @role. Called once, by the monitor. */

@@ -2,26 +2,28 @@
 /*
  * RPC over RDMA verbs: the only way in which components talk.
  *
- * Flow:	client: rpc_call_alloc() -> fill -> rpc_call_submit() -> rpc_call_wait() (or its done
- *		function) -> rpc_call_put().  rpc_call_sync() does it all for small messages.
- *		server: rpc_handlers_register(); a handler reads the request, acts, and answers once by
- *		rpc_reply() or rpc_reply_bulk(), from the handler or later from any thread.
- * Sessions:	per peer and traffic class there is one session of nr_slots slots and one RC queue pair
- *		below it.  The caller owns a slot from submit until its reply has come; free slots are
- *		the credits, so the receiver's ring never overruns.  The server remembers the last
- *		request id and the last small reply of each slot, so a request that is sent again
- *		after a broken connection is executed at most once.
- * Context:	submit never sleeps and may be called with spinlocks below RANK_RPC held; it answers
- *		-EAGAIN when no slot is free.  submit_wait, wait, sync and slot_wait sleep.  Inline
- *		handlers and done functions run in polling context: they never sleep and never wait
- *		for an RPC.
- * Failure:	-ETIMEDOUT deadline passed; -EHOSTDOWN peer is dead or was never a member; -ESTALE
- *		the peer has restarted (or has fenced us); -EINTR a killable wait was interrupted;
- *		else the negative errno that the handler replied.  After -ETIMEDOUT and -EINTR the
- *		slot and the reply's target are in quarantine: release() says when the target may be
- *		reused, which is when the late reply has come or the connection has been reset.
- * Modes:	reliable, one call at a time or several to several nodes (rpc_multicast); and
- *		connectionless, with repetition by the client (rpc_datagram_sync).
+ * Flow:	client: rpc_call_alloc() -> fill -> rpc_call_submit() -> rpc_call_wait() (or its
+ *		done function) -> rpc_call_put().  rpc_call_sync() does it all for small
+ *		messages.  server: rpc_handlers_register(); a handler reads the request, acts,
+ *		and answers once by rpc_reply() or rpc_reply_bulk(), from the handler or later
+ *		from any thread.  Calls are reliable, one at a time or several to several nodes
+ *		(rpc_multicast), or connectionless, repeated by the client (rpc_datagram_sync).
+ * Invariants:	each peer and traffic class has one session of nr_slots slots and one RC queue
+ *		pair below it.  The caller owns a slot from submit until its reply has come;
+ *		free slots are the credits, so the receiver's ring never overruns.  The server
+ *		remembers the last request id and the last small reply of each slot, so a
+ *		request that is retransmitted after a broken connection is executed at most
+ *		once.
+ * Context:	submit never sleeps and may be called with spinlocks below RANK_RPC held; it
+ *		answers -EAGAIN when no slot is free.  submit_wait, wait, sync and slot_wait
+ *		sleep.  Inline handlers and done functions run in polling context: they never
+ *		sleep and never wait for an RPC.
+ * Failure:	-ETIMEDOUT deadline passed; -EHOSTDOWN peer is dead or was never a member;
+ *		-ESTALE the peer has restarted (or has fenced us); -EINTR a killable wait was
+ *		interrupted; else the negative errno that the handler replied.  After -ETIMEDOUT
+ *		and -EINTR the slot and the reply's target are in quarantine: release() says
+ *		when the target may be reused, which is when the late reply has come or the
+ *		connection has been reset.
  * See:		docs/protocol/rpc.md, design: docs/design/rpc.md
  */
 #pragma once
@@ -79,9 +81,9 @@ void rpc_poll_before_sleep(void);
 struct rpc_call;
 
 /*
- * The parts of a call that the caller fills in between alloc and submit, and reads after it is done.
- * A call is reference counted: the caller holds one reference, the RPC layer another from submit
- * until release.
+ * The parts of a call that the caller fills in between alloc and submit, and reads after it is
+ * done. A call is reference counted: the caller holds one reference, the RPC layer another from
+ * submit until release.
  */
 struct rpc_call {
 	/* request: set by the caller */
@@ -109,7 +111,6 @@ struct rpc_call {
 };
 
 struct rpc_call *rpc_call_alloc(void); /* NULL: no memory */
-void rpc_call_get(struct rpc_call *call);
 void rpc_call_put(struct rpc_call *call);
 /* 0, -EAGAIN (no free slot: see rpc_call_submit_wait), -EHOSTDOWN, -EMSGSIZE, -ENOMEM. */
 int rpc_call_submit(struct rpc_call *call) __must_check;
@@ -135,32 +136,35 @@ int rpc_call_wait_killable(struct rpc_call *call);
 void rpc_call_cancel(struct rpc_call *call);
 
 /*
- * Send @body, wait for a slot and the reply. Returns the reply's length in bytes, or a negative errno.
- * @timeout_ns relative; 0 = the class's default.
+ * Send @body, wait for a slot and the reply. Returns the reply's length in bytes, or a negative
+ * errno. @timeout_ns relative; 0 = the class's default.
  */
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns);
 
 /*
- * Several calls, to as many nodes as you like, in about one round trip: submit all, then wait for all.
- * What became of each is in its status, that of one which could not be submitted, too; a target
- * that fails keeps no other from being asked.  Returns 0, or the status of the first one that failed.
+ * Several calls, to any number of nodes, in about one round trip: submit all, then wait for
+ * all. Each call has its own status, also one that could not be submitted; a target that fails
+ * does not keep the others from being asked.  Returns 0, or the status of the first call that
+ * failed.  So far for tests.
  */
 int rpc_multicast(struct rpc_call **calls, size_t nr_calls);
 
 /* --- client, connectionless -------------------------------------------------------------- */
 
 /*
- * Ask @peer by datagrams, which are sent again, ever less often, until an answer comes or the time
- * is over.  No connection is needed or made, only that the peer has been connected once in its
- * present life (that is when the two tell each other their addresses).  The handler must have
- * RPC_HANDLER_DATAGRAM; it may run several times, at the same time, and after a later request has.
- * Sleeps.  @timeout_ns relative; 0 = the control class's default.  @reply NULL = not wanted.
+ * Ask @peer by datagrams, which are sent again, ever less often, until an answer comes or the
+ * time is over.  No connection is needed or made, only that the peer has been connected once in
+ * its present life (that is when the two tell each other their addresses).  The handler must
+ * have RPC_HANDLER_DATAGRAM; it may run several times, at the same time, and after a later
+ * request has. Sleeps.  @timeout_ns relative; 0 = the control class's default.  @reply NULL =
+ * not wanted.
  *
- * Returns the reply's length in bytes; -EMSGSIZE: @body or the reply does not fit; -EHOSTUNREACH: it
- * has not been connected in its present life; -EHOSTDOWN: no member; -ESTALE: it has fenced us;
- * -ETIMEDOUT; -ENETDOWN: this node's queue pair for datagrams has failed; -EOPNOTSUPP: the opcode is
- * not served by datagram; -ENOSYS: nor at all; else what the handler replied.
+ * Returns the reply's length in bytes; -EMSGSIZE: @body or the reply does not fit;
+ * -EHOSTUNREACH: it has not been connected in its present life; -EHOSTDOWN: no member; -ESTALE:
+ * it has fenced us; -ETIMEDOUT; -ENETDOWN: this node's queue pair for datagrams has failed;
+ * -EOPNOTSUPP: the opcode is not served by datagram; -ENOSYS: nor at all; else what the handler
+ * replied.
  */
 int rpc_datagram_sync(uint32_t peer, uint16_t opcode, const void *body, uint32_t body_len,
 		      void *reply, uint32_t reply_max, uint64_t timeout_ns);
@@ -173,8 +177,8 @@ struct rpc_request; /* one request being served; lives until it is answered */
 
 enum rpc_handler_flags {
 	/*
-	 * Try in polling context first.  The handler must not sleep; when it would have to, it returns
-	 * RPC_AGAIN before any effect and is run again in a worker.
+	 * Try in polling context first.  The handler must not sleep; when it would have to, it
+	 * returns RPC_AGAIN before any effect and is run again in a worker.
 	 */
 	RPC_HANDLER_INLINE = 1 << 0,
 	/* Running it twice does no harm: its reply need not be remembered. */
@@ -185,8 +189,9 @@ enum rpc_handler_flags {
 	 */
 	RPC_HANDLER_WAITS = 1 << 2,
 	/*
-	 * It may be called by datagram as well.  Needs RPC_HANDLER_IDEMPOTENT, and more than that: a
-	 * datagram may come twice, and long after what was sent behind it.  Not for handlers that wait.
+	 * It may be called by datagram as well.  Needs RPC_HANDLER_IDEMPOTENT, and more than
+	 * that: a datagram may come twice, and long after what was sent behind it.  Not for
+	 * handlers that wait.
 	 */
 	RPC_HANDLER_DATAGRAM = 1 << 3,
 };
@@ -206,9 +211,8 @@ struct rpc_handler {
 /* Register a table for the life of the kernel. -EEXIST when an opcode is taken, -EINVAL flags. */
 int rpc_handlers_register(const struct rpc_handler *table, size_t nr, void *arg) __must_check;
 
-uint32_t rpc_request_peer(const struct rpc_request *req);   /* node id, checked by the connection */
-uint32_t rpc_request_incarn(const struct rpc_request *req); /* the sender's, checked likewise */
-bool rpc_request_is_datagram(const struct rpc_request *req);
+uint32_t rpc_request_peer(const struct rpc_request *req); /* node id, checked by the connection */
+bool rpc_request_is_datagram(const struct rpc_request *req); /* for tests */
 bool rpc_request_may_sleep(const struct rpc_request *req);
 /* Bytes that the body of the reply may have: depends on the session's class, and on datagrams. */
 uint32_t rpc_request_reply_max(const struct rpc_request *req);
