@@ -91,7 +91,7 @@ uint64_t blk_req_len(const struct blk_req *req)
 	return len;
 }
 
-/* What is wrong with @req for this device: 0 or -errno. */
+/* Can this device do @req?  0 or -errno. */
 static int req_check(const struct blkdev *bd, const struct blk_req *req)
 {
 	const uint32_t per_block = bd->block_size >> BLK_SECTOR_SHIFT;

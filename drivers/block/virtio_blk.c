@@ -2,18 +2,18 @@
 /*
  * virtio block devices, named vda, vdb, ... in bus order.
  *
- * Flow:	submit: a free slot (header and status byte in DMA memory) and room in the ring, or
- *		the queue of waiting requests; interrupt: take what the device has used, complete
- *		it, start what waits.
+ * Flow:	submit takes a free slot (header and status byte in DMA memory) and room in the
+ *		ring, or puts the request into the queue of waiting requests.  The interrupt
+ *		takes what the device has used, completes it, and starts waiting requests.
  * Context:	submit: any.  Completion: interrupt, or the watchdog's worker.
  * Locking:	blk->lock (irq-safe) guards queue, slots and the list of waiting requests.
  *		done() runs without it.
- * Failure:	a request is reported when it has taken 10 s (virtio-blk.slow), and after 60 s
- *		(virtio-blk.timeout) the device is reset and taken out of use: what it had ends in
- *		-ETIMEDOUT, what comes later in -EIO.  There are no retries: a virtual disk that
+ * Ordering:	BLK_FLUSH is passed on; a write with BLK_FUA is followed by a flush.  Without
+ *		the FLUSH feature the device has no volatile cache, and both are done at once.
+ * Failure:	a request is reported when it has taken 10 s (virtio-blk.slow).  After 60 s
+ *		(virtio-blk.timeout) the device is reset and taken out of use: its requests end
+ *		in -ETIMEDOUT, later ones in -EIO.  There are no retries: a virtual disk that
  *		fails a read means it.
- * Durability:	BLK_FLUSH is passed on; a write with BLK_FUA is followed by a flush.  Without the
- *		FLUSH feature the device has no volatile cache, and both are done at once.
  * See:		docs/drivers/virtio.md; VIRTIO 1.1, section 5.2
  */
 #define PR_FMT "virtio-blk: "

@@ -2,8 +2,8 @@
 /*
  * MSI-X: one interrupt vector per entry of a table in the device's memory.
  *
- * Flow:	enable: map the table, mask every entry, set Enable; request: write address and data,
- *		unmask; free: mask, then give the vector back.
+ * Flow:	enable: map the table, mask every entry, set Enable; request: write address and
+ *		data, unmask; free: mask, then give the vector back.
  * Ordering:	an entry is written while masked; the mask bit is the last word written.
  */
 #include <arch/io.h>

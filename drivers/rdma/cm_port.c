@@ -2,11 +2,12 @@
 /*
  * Connection manager: ports, their thread, tables of connections, timers.
  *
- * Flow:	the MAD thread queues what comes in; the CM thread takes it, runs the state machine,
- *		calls event functions, and sends again what has not been answered in time.
- * Limits:	the queue of incoming messages is bounded: beyond it they are dropped, as the network
- *		might, and the peer sends again.  Finished connections are remembered for a while
- *		(TIMEWAIT), at most TIMEWAIT_MAX of them.
+ * Flow:	the MAD thread queues what comes in; the CM thread takes it, runs the state
+ *		machine, calls event functions, and sends again what has not been answered in
+ *		time.
+ * Limits:	the queue of incoming messages is bounded: beyond it they are dropped, as the
+ *		network might, and the peer sends again.  Finished connections are remembered
+ *		for a while (TIMEWAIT), at most TIMEWAIT_MAX of them.
  */
 #include <kernel/counter.h>
 #include <kernel/panic.h>
@@ -141,8 +142,8 @@ struct cm_conn *cm_conn_alloc(struct cm_port *port, const struct rdma_addr *addr
 }
 
 /*
- * A connection only moves on: towards ESTABLISHED, then through DREQ_SENT or TIMEWAIT to IDLE.  IDLE
- * is also where it begins.
+ * A connection only moves on: towards ESTABLISHED, then through DREQ_SENT or TIMEWAIT to IDLE.
+ * IDLE is also where it begins.
  */
 static bool may_become(enum cm_state from, enum cm_state to)
 {

@@ -9,13 +9,14 @@
  *	DREQ_SENT  --DREQ->	TIMEWAIT   (event DISCONNECTED)
  *	TIMEWAIT   <-DREP--
  *
- * Retry:	REQ, REP and DREQ are sent again, at doubling intervals, until answered; a duplicate
- *		of REQ is answered by MRA (still thinking) or the REP again, of REP by the RTU again,
- *		of DREQ by DREP whether we remember the connection or not.
- * Stale:	a REQ from a queue pair to which we think we are connected means that the peer has
- *		started anew: the old connection ends, and the REQ is rejected so that it comes again.
- * Failure:	a message that does not belong to any connection is dropped, or answered by REJ where
- *		the peer would otherwise wait.
+ * Flow:	REQ, REP and DREQ are retransmitted, at doubling intervals, until answered.  A
+ *		duplicate REQ is answered by MRA (still thinking) or the same REP, a duplicate
+ *		REP by the same RTU, any DREQ by DREP, whether we remember the connection or
+ *		not.
+ * Failure:	a REQ from a queue pair to which we think we are connected means that the peer
+ *		has started anew: the old connection ends, and the REQ is rejected so that the
+ *		peer retransmits it.  A message that belongs to no connection is dropped, or
+ *		answered by REJ where the peer would otherwise wait.
  */
 #include <kernel/counter.h>
 #include <kernel/time.h>

@@ -2,17 +2,18 @@
 /*
  * Management datagrams on QP1: agents by class, receive and send buffers.
  *
- * Flow:	the first agent of a port opens it: GSI queue pair, buffers, one thread.  The thread
- *		takes what arrives and calls the agent of its class; classes that no agent wants go to
- *		the provider's own agents (process_mad).  The last agent closes the port.
+ * Flow:	the first agent of a port opens it: GSI queue pair, buffers, one thread.  The
+ *		thread takes what arrives and calls the agent of its class; classes without an
+ *		agent go to the provider's own agents (process_mad).  The last agent closes the
+ *		port.
  * Context:	receive functions run in the port's thread.
- * Recovery:	a device that failed and came back has lost the queue pair: the port's thread makes a
- *		new one.  Meanwhile sends are -ENETDOWN.
  * Locking:	ports_lock (RANK_MAD) around opening and closing; port->lock (spinning) around
- *		the agents, the send slots, and posting on the queue pair.  No lock is held while an
- *		agent runs.
- * Failure:	a MAD of the wrong size or version is counted and dropped.  Send buffers come back by
- *		completions; a sender that finds none looks for completions, then waits a bounded time.
+ *		the agents, the send slots, and posting on the queue pair.  No lock is held
+ *		while an agent runs.
+ * Failure:	a MAD of the wrong size or version is counted and dropped.  Send buffers come
+ *		back by completions; a sender that finds none looks for completions, then waits
+ *		a bounded time.  A device that failed and came back has lost the queue pair: the
+ *		port's thread makes a new one, and meanwhile sends are -ENETDOWN.
  */
 #include <rdma/mad.h>
 

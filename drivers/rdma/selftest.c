@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RDMA self-test between two nodes: every kind of work request, checked data, error completions, and
- * a polled ping-pong.
+ * RDMA self-test between two nodes: every kind of work request, checked data, error
+ * completions, and a polled ping-pong.
  *
- * Flow:	rdma.selftest=serve listens; rdma.selftest=lid:<n> connects to the server there, once per
- *		case, prints TAP, and powers off.  The server obeys commands that come as SENDs and
- *		powers off when told to quit.
+ * Flow:	rdma.selftest=serve listens; rdma.selftest=lid:<n> connects to the server there,
+ *		once per case, prints TAP, and powers off.  The server obeys commands that come
+ *		as SENDs and powers off when told to quit.
  * Context:	a thread of its own on each side; the server has one per connection.
  * Limits:	for tests only (CONFIG_RDMA_SELFTEST): the server trusts its client.
  */

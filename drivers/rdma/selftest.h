@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RDMA self-test: what the server and connections (selftest_conn.c), the work that the server does to
- * its client (selftest_peer.c), the client's cases (selftest.c) and those without a peer
- * (selftest_local.c) share.  test/reference/peer.c repeats the
- * numbers and the two wire structures.
+ * RDMA self-test: shared by the server and connections (selftest_conn.c), the work that the
+ * server does to its client (selftest_peer.c), the client's cases (selftest.c) and those
+ * without a peer (selftest_local.c).
+ *
+ * See:		test/reference/peer.c, which repeats the numbers and the two wire structures.
  */
 #pragma once
 
@@ -34,8 +35,7 @@ enum st_op {
 	ST_GET = 8,   /* READ @len bytes there: are they the pattern @arg? */
 	ST_ADD = 9,   /* FETCH_ADD of @arg on the first eight bytes there; answers the old value */
 	ST_SWAP = 10, /* CAS there: if it is @arg, make it @result; answers the old value */
-	ST_DATAGRAMS =
-		11, /* answers a UD queue pair's number, then 1 after @arg datagrams were sent back */
+	ST_DATAGRAMS = 11, /* answers a UD queue pair's number, then 1 after @arg datagrams */
 };
 
 struct st_cmd {

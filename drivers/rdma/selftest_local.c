@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RDMA self-test: what a node can find out without a peer.
+ * RDMA self-test: the cases that a node can run without a peer.
  *
- * Flow:	a queue pair in the error state flushes what is posted: every post is one doorbell, and
- *		gives exactly one completion, so a register access that is lost is noticed at once.
- *		What needs two ends goes from one queue pair to another of the same port.
+ * Flow:	a queue pair in the error state flushes what is posted: every post is one
+ *		doorbell, and gives exactly one completion, so a register access that is lost is
+ *		noticed at once.  Cases that need two ends go from one queue pair to another of
+ *		the same port.
  * Context:	one thread, and for the hammer one more per CPU.
  */
 #include <arch/cpu.h>

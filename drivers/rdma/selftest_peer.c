@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RDMA self-test: what the server does to its client when told to: WRITE, READ and atomics on the client's
- * memory, and datagrams back to whoever sends some.
+ * RDMA self-test: work that the server does to its client on command: WRITE, READ and atomics
+ * on the client's memory, and datagrams back to their sender.
  *
- * Flow:	a command on the connection (selftest_conn.c) names the work; its answer is the outcome.  A
- *		program of another system that knows struct st_hello and struct st_cmd can be the client:
- *		test/reference/peer.c is one, for Linux.
+ * Flow:	a command on the connection (selftest_conn.c) names the work; its answer is the
+ *		outcome.  A program of another system that knows struct st_hello and struct
+ *		st_cmd can be the client: test/reference/peer.c is one, for Linux.
  * Context:	the connection's thread.
- * Limits:	for tests only.  Datagrams use the data area, so they overwrite what a WRITE left there.
+ * Limits:	for tests only.  Datagrams use the data area, so they overwrite what a WRITE
+ *		left there.
  */
 #include "selftest.h"
 
@@ -128,7 +129,10 @@ static int ud_open(struct ud *u, struct st_conn *c)
 	return err;
 }
 
-/* A datagram came: every byte of it goes back inverted, so that the sender sees that it was read. */
+/*
+ * A datagram came: every byte of it goes back inverted, so that the sender sees that it was
+ * read.
+ */
 static bool ud_send_back(struct ud *u, const struct rdma_wc *wc)
 {
 	const uint32_t slot = (uint32_t)wc->wr_id;

@@ -5,7 +5,7 @@
  * Flow:	virtio_pci_open(): capabilities -> reset -> ACKNOWLEDGE, DRIVER -> features ->
  *		FEATURES_OK; virtq_create() for each queue; virtio_start(): DRIVER_OK
  *		(VIRTIO 1.1, section 3.1.1, steps 1 to 8).
- * Interrupts:	MSI-X entry 0 is for configuration changes; queues get the others in turn, and
+ *		MSI-X entry 0 is for configuration changes; queues get the others in turn, and
  *		share them when there are not enough.
  * Locking:	set-up is single-threaded.  fenced is atomic.  The lists of queues per vector
  *		are const from virtio_start() on, and empty entries are not requested before.

@@ -4,7 +4,7 @@
  *
  * Ordering:	descriptors and the ring slot, dma_wmb(), then avail->idx; dma_mb(), then the
  *		device's wish not to be notified.  used->idx, dma_rmb(), then the used element.
- * Trust:	free list, chain lengths and tokens live in vq->shadow, which the device cannot
+ * Invariants:	free list, chain lengths and tokens live in vq->shadow, which the device cannot
  *		reach; what it writes to the used ring is an index into that, checked.
  * Locking:	the queue's user.
  */

@@ -11,7 +11,7 @@
 #define SIZE 8u
 
 /* A queue, and the device's side of it. */
-struct rig {
+struct fixture {
 	struct virtq vq;
 	struct virtq_shadow shadow[SIZE];
 	struct virtq_desc indirect[SIZE * 4];
@@ -24,18 +24,18 @@ struct rig {
 
 static void count_kick(struct virtq *vq)
 {
-	container_of(vq, struct rig, vq)->nr_kicks++;
+	container_of(vq, struct fixture, vq)->nr_kicks++;
 }
 
 static void count_fence(struct virtq *vq, const char *why)
 {
 	(void)why;
-	container_of(vq, struct rig, vq)->nr_fences++;
+	container_of(vq, struct fixture, vq)->nr_fences++;
 }
 
-static struct rig *rig_new(bool indirect)
+static struct fixture *fixture_new(bool indirect)
 {
-	struct rig *r = kzalloc(sizeof(*r));
+	struct fixture *r = kzalloc(sizeof(*r));
 
 	if (!r)
 		return NULL;
@@ -51,14 +51,14 @@ static struct rig *rig_new(bool indirect)
 }
 
 /* The head that the driver published next; SIZE if none. */
-static uint16_t device_take(struct rig *r)
+static uint16_t device_take(struct fixture *r)
 {
 	if (le16_to_cpu(r->vq.avail->idx) == r->avail_seen)
 		return SIZE;
 	return le16_to_cpu(r->vq.avail->ring[r->avail_seen++ % SIZE]);
 }
 
-static void device_use(struct rig *r, uint32_t id, uint32_t len)
+static void device_use(struct fixture *r, uint32_t id, uint32_t len)
 {
 	const uint16_t idx = le16_to_cpu(r->used->idx);
 
@@ -70,7 +70,7 @@ static void device_use(struct rig *r, uint32_t id, uint32_t len)
 static void chains_look_as_specified(struct ktest *t)
 {
 	static const struct virtq_seg segs[] = { { 0x1000, 16 }, { 0x2000, 512 }, { 0x3000, 1 } };
-	struct rig *r = rig_new(false);
+	struct fixture *r = fixture_new(false);
 	const struct virtq_desc *d;
 	uint32_t len;
 	uint16_t head;
@@ -102,7 +102,7 @@ static void chains_look_as_specified(struct ktest *t)
 static void indirect_chains_take_one_descriptor(struct ktest *t)
 {
 	static const struct virtq_seg segs[] = { { 0x1000, 16 }, { 0x2000, 512 }, { 0x3000, 1 } };
-	struct rig *r = rig_new(true);
+	struct fixture *r = fixture_new(true);
 	const struct virtq_desc *d;
 	uint16_t head;
 	int token;
@@ -126,7 +126,7 @@ static void indirect_chains_take_one_descriptor(struct ktest *t)
 static void full_and_around(struct ktest *t)
 {
 	const struct virtq_seg segs[3] = { { 0x1000, 16 }, { 0x2000, 4096 }, { 0x3000, 1 } };
-	struct rig *r = rig_new(false);
+	struct fixture *r = fixture_new(false);
 	unsigned int tokens[2];
 	uint16_t a, b;
 	uint32_t len;
@@ -151,7 +151,7 @@ static void full_and_around(struct ktest *t)
 static void kicks_only_when_asked(struct ktest *t)
 {
 	const struct virtq_seg seg = { 0x1000, 16 };
-	struct rig *r = rig_new(false);
+	struct fixture *r = fixture_new(false);
 	int token;
 
 	ASSERT_TRUE(t, r);
@@ -187,7 +187,7 @@ static void hostile_device(struct ktest *t)
 	int token;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct rig *r = rig_new(false);
+		struct fixture *r = fixture_new(false);
 		void *got;
 
 		ASSERT_TRUE(t, r);
@@ -211,7 +211,7 @@ static void hostile_device(struct ktest *t)
 static void bad_requests(struct ktest *t)
 {
 	struct virtq_seg segs[SIZE + 1];
-	struct rig *r = rig_new(false);
+	struct fixture *r = fixture_new(false);
 	int token;
 
 	ASSERT_TRUE(t, r);

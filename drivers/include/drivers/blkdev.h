@@ -2,19 +2,17 @@
 /*
  * Block devices: one request type, one table of operations, a registry by name.
  *
- * Flow:	a driver fills a struct blkdev and calls blkdev_register(); a user
- *		finds it with blkdev_get() or blkdev_wait() and hands it requests by
- *		blk_submit(), or calls the synchronous helpers.
- * Context:	blk_submit() never sleeps and never fails for want of room: a driver
- *		queues what its device has no room for.  done() may run in interrupt
- *		context, and before blk_submit() returns; it must not sleep.
- *		blk_read() and blk_flush() sleep.
- * Memory:	segments are DMA-able: inside the direct map (frames, kmalloc), never
- *		a stack or vmalloc memory.  They belong to the device until done().
- * Failure:	every submitted request is completed exactly once; a device that stops
- *		answering is reset by its driver, and its requests end in -ETIMEDOUT.
- * Units:	a sector is always 512 bytes; a request starts and ends on a multiple
- *		of the device's own block_size.
+ * Flow:	a driver fills a struct blkdev and calls blkdev_register(); a user finds it with
+ *		blkdev_get() or blkdev_wait() and hands it requests by blk_submit(), or calls
+ *		the synchronous helpers.
+ * Context:	blk_submit() never sleeps and never fails for want of room: a driver queues what
+ *		its device has no room for.  done() may run in interrupt context, and before
+ *		blk_submit() returns; it must not sleep.  blk_read() and blk_flush() sleep.
+ * Limits:	segments are DMA-able: inside the direct map (frames, kmalloc), never a stack or
+ *		vmalloc memory.  They belong to the device until done().  A sector is always 512
+ *		bytes; a request starts and ends on a multiple of the device's own block_size.
+ * Failure:	every submitted request is completed exactly once; a device that stops answering
+ *		is reset by its driver, and its requests end in -ETIMEDOUT.
  */
 #pragma once
 

@@ -3,8 +3,8 @@
  * Byte streams of console devices: virtio-console ports today.
  *
  * Flow:	a driver registers ports; a user finds one by name, then reads and
- *		writes it from threads.  What the reader does not take stays in the
- *		device's queue, so the other side is held back and nothing is lost.
+ *		writes it from threads.  Bytes that the reader does not take stay in
+ *		the device's queue, so the other side is held back and nothing is lost.
  * Context:	read, write and wait sleep.  One reader and one writer at a time are
  *		expected; more are serialised.
  * Failure:	-EPIPE after the host side closed the port (reads first drain what

@@ -78,7 +78,10 @@ uint16_t pci_vendor_id(const struct pci_device *dev);
 void pci_set_drvdata(struct pci_device *dev, void *data);
 void *pci_drvdata(const struct pci_device *dev);
 
-/* Configuration space; @off is aligned to the width and below 256.  A missing device reads as ones. */
+/*
+ * Configuration space; @off is aligned to the width and below 256.  A missing device reads as
+ * ones.
+ */
 uint8_t pci_cfg_read8(const struct pci_device *dev, unsigned int off);
 uint16_t pci_cfg_read16(const struct pci_device *dev, unsigned int off);
 uint32_t pci_cfg_read32(const struct pci_device *dev, unsigned int off);
@@ -112,7 +115,8 @@ void __iomem *pci_bar_map_wc(struct pci_device *dev, unsigned int bar, uint64_t 
 /*
  * MSI-X.  pci_msix_enable() maps the table with every entry masked and turns the function on;
  * returns the number of entries in the table, or -ENODEV when there is no usable capability.
- * pci_msix_request() binds entry @index to @fn on @cpu and unmasks it; @fn runs in interrupt context.
+ * pci_msix_request() binds entry @index to @fn on @cpu and unmasks it; @fn runs in interrupt
+ * context.
  */
 int pci_msix_enable(struct pci_device *dev) __must_check;
 int pci_msix_request(struct pci_device *dev, unsigned int index, unsigned int cpu, irq_handler_t fn,

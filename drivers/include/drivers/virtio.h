@@ -8,7 +8,7 @@
  * Context:	open, queue creation, start and close: threads.  virtq_* and virtio_fence(): any.
  *		Callbacks run in interrupt context.
  * Locking:	a queue's user serialises virtq_add(), virtq_get() and friends by a lock of its own.
- * Trust:	the device is hostile: ids, lengths and indexes that it writes are checked against
+ * Invariants:	the device is hostile: ids, lengths and indexes that it writes are checked against
  *		what we know from private memory; a device that breaks the rules is fenced, and its
  *		queues answer -EIO from then on.
  * See:		docs/drivers/virtio.md; Virtual I/O Device (VIRTIO) 1.1, sections 2.6 and 4.1
@@ -69,7 +69,8 @@ struct virtq_seg {
 
 /*
  * Add a chain: @nr_out segments that the device reads, then @nr_in that it writes.  @token (not
- * NULL) comes back from virtq_get().  -ENOSPC: no room now; -EINVAL: too many segments; -EIO: fenced.
+ * NULL) comes back from virtq_get().  -ENOSPC: no room now; -EINVAL: too many segments; -EIO:
+ * fenced.
  */
 int __must_check virtq_add(struct virtq *vq, const struct virtq_seg *segs, unsigned int nr_out,
 			   unsigned int nr_in, void *token);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ConnectX-3: BlueFlame: a doorbell that brings its work queue entry along, so that the device need
+ * ConnectX-3: BlueFlame: a doorbell that carries its work queue entry, so that the device need
  * not fetch it from memory.
  *
- * Use:		for a single request whose entry fits, where the device offers it.  On the model each
- *		store of 8 bytes is an exit, a plain doorbell only one: there it is off unless
- *		mlx4.blueflame=on.
- * Registers:	those of our doorbell page, one to a CPU as far as they go; each is two buffers that
- *		are written by turns, so that one may still be on its way.
+ * Flow:	used for a single request whose entry fits, where the device offers it.  On the
+ *		model each store of 8 bytes is an exit, a plain doorbell only one: there it is
+ *		off unless mlx4.blueflame=on.  The registers are those of our doorbell page, one
+ *		to a CPU as far as they go.  Each is two buffers that are written by turns, so
+ *		that one may still be on its way.
  * Ordering:	the entry is in the send queue before it is copied; the device may take it from
  *		either.  A copy has left the CPU before the register's lock is released.
  * Locking:	a register's lock (RANK_SPIN_QUEUE), inside the send queue's, interrupts off.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the device says about itself, and the layout of its context memory (ICM).
+ * The device's description of itself, and the layout of its context memory (ICM).
  *
  * All of this is pure: decoded from the device's output, which is checked field by field, because a
  * size taken on trust becomes an allocation, a shift or an address.
@@ -58,8 +58,8 @@ struct mlx4_port_caps {
 };
 
 /*
- * What a vendor-specific PCI capability of MLX4_HINT_LEN bytes tells: flags when it is that of the
- * HCA model, 0 for any other.
+ * The flags in a vendor-specific PCI capability of MLX4_HINT_LEN bytes, when it is that of the HCA
+ * model; 0 for any other.
  */
 #define MLX4_HINT_LEN         12
 #define MLX4_HINT_EMULATED    BIT(0) /* each register access costs an exit */
@@ -101,7 +101,7 @@ struct mlx4_profile {
 	uint64_t icm_len;
 };
 
-/* What we ask for; the device's limits cap it. */
+/* The numbers to ask for; the device's limits cap them. */
 struct mlx4_wish {
 	uint8_t log_qps, log_cqs, log_eqs, log_mpts, log_mtts;
 };

@@ -2,10 +2,11 @@
 /*
  * ConnectX-3: completion queues.
  *
- * Flow:	poll takes entries whose owner bit has turned, finds the queue pair, and writes the
- *		consumer index into the doorbell record; arm writes the record and one register.
- * Locking:	cq->lock with interrupts off, so that any context may poll.  A queue pair stays while
- *		it is on the lists of its completion queues, which the lock guards.
+ * Flow:	poll takes entries whose owner bit has turned, finds the queue pair, and writes
+ *		the consumer index into the doorbell record; arm writes the record and one
+ *		register.
+ * Locking:	cq->lock with interrupts off, so that any context may poll.  A queue pair stays
+ *		while it is on the lists of its completion queues, which the lock guards.
  * Ordering:	owner bit, dma_rmb(), the entry; doorbell record, then the register.
  * Failure:	once the device is dead, poll makes up flush completions for everything that was
  *		outstanding, so that no user waits for ever.
@@ -249,7 +250,7 @@ void mlx4_cqs_wake(struct mlx4_dev *dev)
 	}
 }
 
-/* What the device had put there and nobody had taken is made up again, as flushed. */
+/* Entries that the device had written and no poller had taken are made up again, as flushed. */
 static int cq_restore(struct mlx4_dev *dev, struct mlx4_cq *cq)
 {
 	unsigned long flags;
@@ -334,7 +335,7 @@ static struct rdma_wc wc_lost(struct mlx4_qp *qp)
 				 .status = RDMA_WC_FATAL_ERR };
 }
 
-/* Flush completions for what was outstanding on queue pairs that the device does not know any more. */
+/* Flush completions for work outstanding on queue pairs that the device does not know any more. */
 static int poll_lost(struct mlx4_dev *dev, struct mlx4_cq *cq, struct rdma_wc *wc, int max)
 	__must_hold(&cq->lock)
 {
@@ -424,7 +425,7 @@ void mlx4_arm_cq(struct rdma_cq *rdma, bool solicited_only)
 	const uint32_t head = (READ_ONCE(cq->arm_sn) & 3) << 28 | cmd << 24;
 	const uint32_t ci = READ_ONCE(cq->ci) & 0xffffff;
 
-	/* The device tells nothing of these.  When it is back, every queue gets an event to arm again. */
+	/* The device raises no event for these.  When it is back, every queue gets one. */
 	if (cq_may_have_lost(dev, cq)) {
 		if (cq_has_flushed(dev, cq))
 			rdma_cq_event(rdma);

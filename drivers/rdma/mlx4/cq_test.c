@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ConnectX-3: what completion queues tell of queue pairs that a reset has lost, and of a dead device. */
+/* ConnectX-3: completions of queue pairs that a reset has lost, and of a dead device. */
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
@@ -115,7 +115,7 @@ static void dead_device_flushes_everything(struct ktest *t)
 	kfree(b);
 }
 
-/* Who arms a queue with nothing to tell must not be woken at once, for ever. */
+/* Arming a queue without completions must not raise an event at once, for ever. */
 static void arming_of_a_dead_device(struct ktest *t)
 {
 	struct bench *b = bench_new();

@@ -2,11 +2,11 @@
 /*
  * ConnectX-3: event queues.
  *
- * Flow:	one queue for asynchronous events and command completions (vector 0), one per CPU for
- *		completions (vectors 1..).  The interrupt handler takes all entries, passes them on,
- *		and arms the queue by one register write.
- * Context:	interrupt.  Completion events are delivered there; other asynchronous events go to
- *		the device's thread, commands to their waiters.
+ * Flow:	one queue for asynchronous events and command completions (vector 0), one per
+ *		CPU for completions (vectors 1..).  The interrupt handler takes all entries,
+ *		passes them on, and arms the queue by one register write.
+ * Context:	interrupt.  Completion events are delivered there; other asynchronous events go
+ *		to the device's thread, commands to their waiters.
  * Ordering:	owner bit, dma_rmb(), the rest of the entry.
  */
 #include <arch/barrier.h>

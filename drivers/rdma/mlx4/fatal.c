@@ -2,12 +2,13 @@
 /*
  * ConnectX-3: the device's thread, its events, and what happens when the device fails.
  *
- * Flow:	asynchronous events are put into a ring by the interrupt handler and served here, in a
- *		thread.  A timer looks at the error buffer once a second.
- * Failure:	mlx4_fatal() takes the device's right to access memory away at once, ends all waits
- *		for commands, and lets the thread tell everybody: completion queues get an event (poll
- *		then makes up flush completions), event handlers get RDMA_EVENT_DEVICE_FATAL.  Then
- *		the thread brings the device up again (recover.c).
+ * Flow:	asynchronous events are put into a ring by the interrupt handler and served
+ *		here, in a thread.  A timer looks at the error buffer once a second.
+ * Failure:	mlx4_fatal() takes the device's right to access memory away at once, ends all
+ *		waits for commands, and lets the thread tell everybody: completion queues get an
+ *		event (poll then makes up flush completions), event handlers get
+ *		RDMA_EVENT_DEVICE_FATAL.  Then the thread brings the device up again
+ *		(recover.c).
  */
 #include <arch/io.h>
 #include <kernel/counter.h>

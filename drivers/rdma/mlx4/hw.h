@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ConnectX-3: the structures that the device and its driver share in memory.  Hardware facts only.
+ * ConnectX-3: the structures that the device and its driver share in memory.  Hardware facts
+ * only.
  *
- * Layout:	every number is big-endian; every structure is packed, because some numbers are not
- *		aligned.  A comment at a field gives its byte offset, as data sheets do.  Fields that
- *		share a number have a mask (X_MASK, a single bit without suffix) and a shift (_SH).
- * Apart:	the HCA model (tools/hca) has a description of its own, written from the facts by
- *		another author.  The two must not be merged: only while they are independent does a
- *		wrong offset in one of them show as a failure against the other.  Linux's driver,
- *		which runs on the model too, is the reference for both.
- * Limits:	fields that the driver neither reads nor writes are named only where that helps to
- *		find the way; the rest is reserved space, zero when software writes it.
+ * Invariants:	every number is big-endian; every structure is packed, because some numbers are
+ *		not aligned.  A comment at a field gives its byte offset, as data sheets do.
+ *		Fields that share a number have a mask (X_MASK, a single bit without suffix) and
+ *		a shift (_SH). The HCA model (tools/hca) has a description of its own, written
+ *		from the facts by another author.  The two must stay apart: only while they are
+ *		independent does a wrong offset in one of them show as a failure against the
+ *		other.  Linux's driver, which runs on the model too, is the reference for both.
+ * Limits:	fields that the driver neither reads nor writes are named only where that helps
+ *		to find the way; the rest is reserved space, zero when software writes it.
  * See:		regs.h for registers, opcodes and event types; docs/drivers/mlx4.md.
  */
 #pragma once
@@ -414,7 +415,7 @@ HW_SIZE(mlx4_hw_mtt, 8);
 
 /* --- queue entries ----------------------------------------------------------------------- */
 
-/* Event queue entry.  What lies at 04 depends on the type. */
+/* Event queue entry.  The layout from 04 on depends on the type. */
 struct mlx4_hw_eqe {
 	uint8_t reserved_00;
 	uint8_t type; /* 01: enum mlx4_event of regs.h */

@@ -53,7 +53,7 @@ static void chunk_unmap(struct mlx4_dev *dev, struct mlx4_icm *icm, uint32_t n)
 	};
 
 	icm->chunks[n] = NULL;
-	/* What the device may still write must not be reused before it is reset. */
+	/* Memory that the device may still write must not be reused before it is reset. */
 	if (mlx4_cmd(dev, &args) && !mlx4_is_dead(dev))
 		mlx4_fatal(dev, "context memory could not be taken back");
 	mlx4_mem_free(&c->mem);
@@ -126,7 +126,7 @@ void *mlx4_icm_find(struct mlx4_dev *dev, enum mlx4_region_id id, uint32_t index
 	return NULL;
 }
 
-/* What the firmware uses without asking stays mapped for good. */
+/* Entries that the firmware uses without asking stay mapped for good. */
 static int map_reserved(struct mlx4_dev *dev)
 {
 	const struct mlx4_caps *c = &dev->caps;

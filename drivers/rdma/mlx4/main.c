@@ -2,13 +2,14 @@
 /*
  * ConnectX-3: probe, bring-up, tear-down, and the restart after a reset.
  *
- * Flow:	reset, QUERY_FW, firmware memory, RUN_FW, QUERY_DEV_CAP, QUERY_PORT, context memory,
- *		INIT_HCA, event queues, interrupt test, ports, registration with the verbs core.
- * Restart:	the same commands with the memory that is there already; a device that then describes
- *		itself differently is refused, because everything was laid out after its first answer.
+ * Flow:	reset, QUERY_FW, firmware memory, RUN_FW, QUERY_DEV_CAP, QUERY_PORT, context
+ *		memory, INIT_HCA, event queues, interrupt test, ports, registration with the
+ *		verbs core.  A restart repeats these commands with the memory that is there
+ *		already.
  * Context:	boot thread; the device's thread for the restart.
- * Failure:	each step undoes itself; what was up before is taken down by mlx4_hca_down(), which
- *		looks at what there is.
+ * Failure:	each step undoes itself; mlx4_hca_down() looks at what is up and takes it down.
+ *		A device that describes itself differently at a restart is refused, because
+ *		everything was laid out after its first answer.
  */
 #include <arch/cpu.h>
 #include <arch/io.h>
@@ -400,7 +401,7 @@ static void dev_free(struct mlx4_dev *dev)
 	kfree(dev);
 }
 
-/* What the model says about itself; a board says nothing. */
+/* The hints that the model gives about itself; a board gives none. */
 static uint32_t hints_read(const struct pci_device *pci)
 {
 	uint32_t hints = 0;

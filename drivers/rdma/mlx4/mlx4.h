@@ -2,14 +2,14 @@
 /*
  * ConnectX-3 driver: the device and its parts.
  *
- * Locking:	sleeping: life (RANK_RDMA_DEVICE), read around each verb that makes, changes or ends an
- *		object, written by recovery; icm_lock (RANK_RDMA_ICM) around mapping of context
- *		memory; cmd.hcr_lock (RANK_DRIVER) around the command register.  Spinning: table_lock (RANK_SPIN_RDMA)
- *		around id bitmaps and translation space; a work queue's lock (RANK_RDMA_QP) around
- *		posting; a completion queue's lock (RANK_RDMA_CQ) around polling.  Interrupt handlers
- *		take none of these.
- * Ordering:	a CQE's or EQE's owner bit, dma_rmb(), its contents; a WQE's body, dma_wmb(), its
- *		owner bit, doorbell_write32be().
+ * Locking:	sleeping: life (RANK_RDMA_DEVICE), read around each verb that makes, changes or
+ *		ends an object, written by recovery; icm_lock (RANK_RDMA_ICM) around mapping of
+ *		context memory; cmd.hcr_lock (RANK_DRIVER) around the command register.
+ *		Spinning: table_lock (RANK_SPIN_RDMA) around id bitmaps and translation space; a
+ *		work queue's lock (RANK_RDMA_QP) around posting; a completion queue's lock
+ *		(RANK_RDMA_CQ) around polling.  Interrupt handlers take none of these.
+ * Ordering:	a CQE's or EQE's owner bit, dma_rmb(), its contents; a WQE's body, dma_wmb(),
+ *		its owner bit, doorbell_write32be().
  * See:		docs/drivers/mlx4.md
  */
 #pragma once
@@ -167,7 +167,7 @@ void mlx4_cmd_events_off(struct mlx4_dev *dev);
 void mlx4_cmd_event(struct mlx4_dev *dev, uint16_t token, uint8_t status, uint64_t out);
 /* Let everybody who waits go: the device is dead. */
 void mlx4_cmd_abort(struct mlx4_dev *dev);
-/* The device was reset: polled again, with the first toggle. Nobody else is in mlx4_cmd(). */
+/* The device was reset: polled again, with the first toggle.  No other thread is in mlx4_cmd(). */
 void mlx4_cmd_restart(struct mlx4_dev *dev);
 int mlx4_mbox_get(struct mlx4_mbox *mbox) __must_check; /* zeroed */
 void mlx4_mbox_put(struct mlx4_mbox *mbox);

@@ -9,7 +9,7 @@
 #include "mlx4.h"
 #include "raw_test.h"
 
-/* What our model of the device answers to QUERY_DEV_CAP. */
+/* The model's answer to QUERY_DEV_CAP. */
 static void good_caps(uint8_t *m)
 {
 	static const struct {
@@ -130,7 +130,7 @@ static void caps_refuses_nonsense(struct ktest *t)
 	kfree(m);
 }
 
-/* Whatever a device answers: refused, or a layout that holds together. */
+/* Any answer of a device is refused, or gives a layout that holds together. */
 static void layout_survives_any_device(struct ktest *t)
 {
 	const struct mlx4_wish wish = { 14, 12, 4, 14, 18 };

@@ -2,11 +2,12 @@
 /*
  * ConnectX-3: memory regions and address translation.
  *
- * Flow:	a region's physical runs become translation entries (MTT) with the largest page size
- *		that fits them, written straight into context memory; the protection entry (MPT) is
- *		handed over by SW2HW_MPT and taken back by HW2SW_MPT.
- * Keys:	a key is the MPT index with a variant above it, rotated left by 8.  Every registration
- *		takes a new variant, so a stale key of a peer does not open the next region.
+ * Flow:	a region's physical runs become translation entries (MTT) with the largest page
+ *		size that fits them, written straight into context memory; the protection entry
+ *		(MPT) is handed over by SW2HW_MPT and taken back by HW2SW_MPT.
+ * Invariants:	a key is the MPT index with a variant above it, rotated left by 8.  Every
+ *		registration takes a new variant, so a stale key of a peer does not open the
+ *		next region.
  */
 #include <arch/barrier.h>
 #include <lib/err.h>
@@ -278,7 +279,6 @@ void mlx4_mr_destroy(struct rdma_mr *rdma)
 	kfree(mr);
 }
 
-/* Nobody makes or destroys regions meanwhile: dev->life is held for writing. */
 int mlx4_mrs_restore(struct mlx4_dev *dev)
 {
 	const struct mlx4_mr *mr;

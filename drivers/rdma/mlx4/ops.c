@@ -3,8 +3,8 @@
  * ConnectX-3: the table of verbs.
  *
  * Locking:	every verb that makes, changes or ends an object runs inside mlx4_enter() and
- *		mlx4_leave(): recovery walks all objects, and must find them whole.  Posting, polling
- *		and arming are outside; they look at the device's state themselves.
+ *		mlx4_leave(): recovery walks all objects, and must find them whole.  Posting,
+ *		polling and arming are outside; they look at the device's state themselves.
  */
 #include <kernel/thread.h>
 #include <lib/err.h>
@@ -20,7 +20,7 @@ static void mlx4_device_attr(const struct rdma_device *rdma, struct rdma_device_
 	const struct mlx4_dev *dev = container_of(rdma, struct mlx4_dev, rdma);
 	const struct mlx4_caps *c = &dev->caps;
 	const uint32_t log_wqes = MIN(c->log_max_qp_wqes, (uint8_t)15);
-	/* What fits beside the headers of the longest kind of request. */
+	/* Room beside the headers of the longest kind of request. */
 	const uint32_t sge_room = (MIN(c->max_sq_desc, (uint16_t)1024) - 112U) / WQE_DATA_LEN;
 
 	lock_not_needed(&dev->table_lock, "the bounds of the numbers are const");
@@ -72,8 +72,8 @@ static void mlx4_pd_destroy(struct rdma_pd *rdma)
 /* --- against recovery ---------------------------------------------------------------- */
 
 /*
- * Something could not be made in life @lives of the device.  Regions and completion queues outlive a
- * reset, so their makers need not know of it: wait for the device.  True: try again.
+ * Something could not be made in life @lives of the device.  Regions and completion queues
+ * outlive a reset, so their makers need not know of it: wait for the device.  True: try again.
  */
 static bool came_back(struct mlx4_dev *dev, uint32_t lives)
 {

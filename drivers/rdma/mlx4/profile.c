@@ -2,7 +2,7 @@
 /*
  * ConnectX-3: how many objects of each kind, and where their contexts lie in ICM.
  *
- * Rule:	every region is a power of two of at least one page, and naturally aligned: packing
+ * Invariants:	every region is a power of two of at least one page, and naturally aligned: packing
  *		them from the largest down needs no gaps.
  */
 #include <lib/errno.h>

@@ -69,7 +69,7 @@ static uint8_t queue_size(uint32_t nr, unsigned int shift)
 	return (uint8_t)(log2_of(nr) << QPC_LOG_WQES_SH | (shift - 4));
 }
 
-/* What every transition repeats. */
+/* The part that every transition repeats. */
 static void context_common(struct mlx4_dev *dev, const struct mlx4_qp *qp, uint32_t state,
 			   struct mlx4_hw_qpc *ctx)
 {
@@ -102,7 +102,7 @@ static void context_port(const struct mlx4_qp *qp, uint8_t sl, struct mlx4_hw_qp
 			(uint8_t)(SCHED_QUEUE | port | (sl & 0xf) << SCHED_QUEUE_SL_SH);
 }
 
-/* What the peer may do: flags of params2. */
+/* The peer's rights: flags of params2. */
 static uint32_t params2_access(uint32_t access)
 {
 	uint32_t params2 = 0;
@@ -533,7 +533,7 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 		defer = wr->flags & RDMA_SEND_DEFER;
 		/* BlueFlame brings one entry, and what waits for a doorbell is in front of it. */
 		if (dev->bf_max && head == start && !wr->next && !qp->special && !defer &&
-		    !sq->unrung)
+		    !sq->doorbell_pending)
 			flame_len = mlx4_wqe_flame(sq, head, qp->qpn, dev->bf_max, &ctrl, &flame);
 		mlx4_wqe_commit(sq, head, ctrl);
 		mlx4_wqe_stamp(sq, head + spare);
@@ -543,7 +543,7 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 	if (head != start) {
 		WRITE_ONCE(sq->head, head);
 		lost = mlx4_qp_is_lost(dev, qp);
-		sq->unrung = defer && !lost;
+		sq->doorbell_pending = defer && !lost;
 		if (likely(!lost && !defer))
 			sq_ring(dev, qp, flame, flame_len);
 	}
@@ -553,7 +553,7 @@ int mlx4_post_send(struct rdma_qp *rdma, const struct rdma_send_wr *wr,
 		rdma_count_send(head - start, !lost && !defer);
 		rdma_count_send_kinds(nr_inline, nr_signalled);
 		rdma_count_mmio(!lost && !defer);
-		/* Nobody else will tell of these: poll makes up their completions. */
+		/* The device reports nothing of these: poll makes up their completions. */
 		if (unlikely(lost))
 			rdma_cq_event(&qp->send_cq->rdma);
 	}
@@ -572,8 +572,8 @@ void mlx4_ring_send(struct rdma_qp *rdma)
 
 	flags = spin_lock_irqsave(&sq->lock);
 	lost = mlx4_qp_is_lost(dev, qp);
-	ring = sq->unrung && !lost;
-	sq->unrung = false;
+	ring = sq->doorbell_pending && !lost;
+	sq->doorbell_pending = false;
 	if (likely(ring))
 		sq_ring(dev, qp, NULL, 0);
 	spin_unlock_irqrestore(&sq->lock, flags);

@@ -2,17 +2,17 @@
 /*
  * ConnectX-3: reset, and recovery of a device that failed.
  *
- * Flow:	the device's thread has told everybody that the device is dead.  Now it keeps verbs out,
- *		takes interrupts away, resets the device, and repeats the bring-up with the memory that
- *		is there.  Regions get the keys that they had, completion queues start empty, ports are
- *		opened again.  Queue pairs stay lost: what was under way on them is flushed, and their
- *		owners destroy them and make new ones; a number is not used again before that.  Then
- *		handlers get RDMA_EVENT_DEVICE_UP.
- * Memory:	the device's right to access memory ended when it failed and begins again behind the
- *		reset, after which it knows no address any more.
- * Failure:	tried again after a growing pause.  A device that fails RECOVER_TRIES times without
- *		having worked for RECOVER_QUIET_NS in between is given up; one that has gone from the
- *		bus at once.
+ * Flow:	the device's thread has told all users that the device is dead.  Now it keeps
+ *		verbs out, takes interrupts away, resets the device, and repeats the bring-up
+ *		with the memory that is there.  Regions get the keys that they had, completion
+ *		queues start empty, ports are opened again.  Queue pairs stay lost: their
+ *		outstanding work is flushed, and their owners destroy them and make new ones; a
+ *		number is not used again before that.  Then handlers get RDMA_EVENT_DEVICE_UP.
+ * Ordering:	the device's right to access memory ended when it failed.  It begins again after
+ *		the reset, when the device knows no address any more.
+ * Failure:	recovery is repeated after a growing pause.  A device that fails RECOVER_TRIES
+ *		times without having worked for RECOVER_QUIET_NS in between is given up; one
+ *		that has gone from the bus is given up at once.
  */
 #include <arch/io.h>
 #include <kernel/bootparam.h>

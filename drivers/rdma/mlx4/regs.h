@@ -2,8 +2,8 @@
 /*
  * ConnectX-3: registers, commands, opcodes, event types and flags.  Hardware facts only.
  *
- * Layout:	every register is big-endian; offsets are bytes.
- * Apart:	the HCA model keeps a description of its own: see hw.h.
+ * Invariants:	every register is big-endian; offsets are bytes.
+ *		The HCA model keeps a description of its own: hw.h says why.
  * See:		hw.h for the structures in memory; docs/drivers/mlx4.md.
  */
 #pragma once

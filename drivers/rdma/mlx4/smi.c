@@ -2,12 +2,12 @@
 /*
  * ConnectX-3: QP0, the subnet management interface of a port.
  *
- * Flow:	the subnet manager's packets (SMPs) arrive on QP0; each is handed to the device's own
- *		agent (MAD_IFC) and its answer is sent back.  A Set() may have changed the port, so
- *		its state is read again.
+ * Flow:	the subnet manager's packets (SMPs) arrive on QP0; each is handed to the
+ *		device's own agent (MAD_IFC) and its answer is sent back.  A Set() may have
+ *		changed the port, so its state is read again.
  * Context:	the device's thread.
- * Failure:	a malformed or unanswerable SMP is dropped; the subnet manager asks again.  When no
- *		send buffer is free the answer is dropped likewise.
+ * Failure:	a malformed or unanswerable SMP is dropped; the subnet manager asks again.  When
+ *		no send buffer is free the answer is dropped likewise.
  */
 #include <lib/err.h>
 #include <lib/string.h>
@@ -92,8 +92,8 @@ static int smi_send(struct mlx4_smi *smi, const struct mlx4_hw_smp *smp, const s
 }
 
 /*
- * Directed route, on arrival at the last hop: note the port it came in by.  False: not for us (we are
- * no switch).
+ * Directed route, on arrival at the last hop: note the port it came in by.  False: not for us
+ * (we are no switch).
  */
 static bool dr_arrive(struct mlx4_hw_smp *smp, uint8_t port)
 {

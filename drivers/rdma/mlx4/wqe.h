@@ -18,9 +18,9 @@ struct mlx4_wq {
 	unsigned int shift; /* log2 of an entry's bytes */
 	uint32_t max_post;  /* entries that may be outstanding */
 	uint32_t max_sge;
-	uint32_t head; /* next to post; lock */
-	uint32_t tail; /* next to complete; written by poll, atomic */
-	bool unrung;   /* posted with RDMA_SEND_DEFER, and not rung for yet; lock */
+	uint32_t head;         /* next to post; lock */
+	uint32_t tail;         /* next to complete; written by poll, atomic */
+	bool doorbell_pending; /* posted with RDMA_SEND_DEFER, and no doorbell yet; lock */
 };
 
 struct mlx4_wq_sizes {
@@ -42,7 +42,7 @@ int mlx4_wq_sizes(enum mlx4_wqe_kind kind, const struct rdma_qp_init *init, uint
 		  uint32_t max_rq_desc, uint8_t log_max_wqes, struct mlx4_wq_sizes *out)
 	__must_check;
 
-/* What a special queue pair's packet headers need. */
+/* Contents of the packet headers of a special queue pair. */
 struct mlx4_mlx_hdr {
 	uint32_t src_qpn;
 	uint16_t pkey;

@@ -54,8 +54,8 @@ typedef int (*cm_event_fn)(struct cm_conn *conn, const struct cm_event *ev, void
 struct cm_listener;
 
 /*
- * Hand REQs for @service_id that come in on @port to @fn; each is a new conn whose arg is @arg until
- * cm_conn_set_arg().
+ * Hand REQs for @service_id that come in on @port to @fn; each is a new conn whose arg is @arg
+ * until cm_conn_set_arg().
  */
 struct cm_listener *cm_listen(struct rdma_device *dev, uint8_t port, uint64_t service_id,
 			      cm_event_fn fn, void *arg);

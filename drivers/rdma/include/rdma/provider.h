@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an RDMA provider implements below the verbs.
+ * RDMA providers: the operations that each implements below the verbs.
  *
- * Flow:	the provider embeds the structures below in its own, fills rdma_device.ops and calls
- *		rdma_device_register() when at least the device (not necessarily a port) is up.  The
- *		verbs core checks arguments that need no knowledge of the provider, counts, and calls
- *		through the table.
+ * Flow:	the provider embeds the structures below in its own, fills rdma_device.ops and
+ *		calls rdma_device_register() when at least the device (not necessarily a port)
+ *		is up.  The verbs core checks arguments that need no knowledge of the provider,
+ *		counts, and calls through the table.
  * Context:	create, modify and destroy operations run in a thread and may sleep; the core
  *		serialises the modify operations of one queue pair (rdma_qp.lock).  post_send,
  *		ring_send, post_recv, poll_cq and arm_cq run in any context, on any CPU, in
@@ -136,7 +136,7 @@ void rdma_event_dispatch(const struct rdma_event *ev);
 /* A completion event for @cq; interrupt context allowed. */
 void rdma_cq_event(struct rdma_cq *cq);
 
-/* Counters rdma.send_wr, rdma.send_inline, rdma.recv_wr, rdma.cqe, rdma.doorbells, rdma.mmio, rdma.cq_arms, ... */
+/* The counters rdma.send_wr, rdma.recv_wr, rdma.cqe, rdma.doorbells, rdma.mmio and so on. */
 void rdma_count_send(uint32_t nr_wr, uint32_t nr_doorbells);
 /* Of those: inline, and with a completion asked for. */
 void rdma_count_send_kinds(uint32_t nr_inline, uint32_t nr_signalled);

@@ -32,7 +32,10 @@ struct rdma_gid {
 	uint8_t raw[16];
 };
 
-/* Where a port is.  An InfiniBand provider needs @dlid; a RoCE provider needs @dgid and @has_grh. */
+/*
+ * Where a port is.  An InfiniBand provider needs @dlid; a RoCE provider needs @dgid and
+ * @has_grh.
+ */
 struct rdma_addr {
 	struct rdma_gid dgid;
 	uint16_t dlid; /* host order; 0 on RoCE */
@@ -320,14 +323,17 @@ int rdma_qp_to_rtr(struct rdma_qp *qp, const struct rdma_qp_conn *conn) __must_c
 int rdma_qp_to_rts(struct rdma_qp *qp, const struct rdma_qp_conn *conn) __must_check;
 /* UD and GSI: RESET -> RTS in one go. */
 int rdma_qp_to_rts_ud(struct rdma_qp *qp) __must_check;
-/* Any -> ERR: outstanding work is flushed.  Once it has returned, the peer's accesses are refused. */
+/*
+ * Any -> ERR: outstanding work is flushed.  Once it has returned, the peer's accesses are
+ * refused.
+ */
 int rdma_qp_to_err(struct rdma_qp *qp) __must_check;
 
 /* --- fast path: never sleeps --------------------------------------------------------- */
 
 /*
- * 0, or -EINVAL/-ENOMEM with *@bad the first request that was not posted. One doorbell a call, or none:
- * RDMA_SEND_DEFER.
+ * 0, or -EINVAL/-ENOMEM with *@bad the first request that was not posted. One doorbell a call,
+ * or none: RDMA_SEND_DEFER.
  */
 int rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr,
 		   const struct rdma_send_wr **bad) __must_check;
@@ -337,7 +343,10 @@ int rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr,
 		   const struct rdma_recv_wr **bad) __must_check;
 /* Take up to @max completions; returns how many (0 = empty). */
 int rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, int max);
-/* Ask for one event at the next completion (or at the next solicited one). Poll once more after it. */
+/*
+ * Ask for one event at the next completion (or at the next solicited one). Poll once more after
+ * it.
+ */
 void rdma_arm_cq(struct rdma_cq *cq, bool solicited_only);
 
 /* --- addresses ----------------------------------------------------------------------- */
@@ -345,8 +354,8 @@ void rdma_arm_cq(struct rdma_cq *cq, bool solicited_only);
 #define RDMA_GRH_LEN 40u /* room in front of every datagram received, with a header or without */
 
 /*
- * Where the datagram of @wc came from, as an address that an answer can be sent to.  @grh: the first
- * RDMA_GRH_LEN bytes of its buffer.
+ * Where the datagram of @wc came from, as an address that an answer can be sent to.  @grh: the
+ * first RDMA_GRH_LEN bytes of its buffer.
  */
 void rdma_addr_of_wc(const struct rdma_wc *wc, const void *grh, struct rdma_addr *from);
 /*
