@@ -163,7 +163,7 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 	cs->call = impl;
 	rpc_cslot_set_state_locked(s, cs, RPC_CSLOT_BUSY);
 	cs->posted = false;
-	cs->again = false;
+	cs->retransmitted = false;
 	cs->is_async = call->done != NULL;
 	cs->deadline_ns = call->deadline_ns;
 	if (!cs->deadline_ns)

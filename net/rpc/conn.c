@@ -186,7 +186,7 @@ static struct rpc_call_impl *client_slots_drain_locked(struct rpc_session *s)
 			released = cs->call;
 			rpc_cslot_free_locked(s, i);
 		} else if (cs->state == RPC_CSLOT_BUSY) {
-			cs->again |= cs->posted;
+			cs->retransmitted |= cs->posted;
 			cs->posted = false;
 			s->c_unsent |= BIT64(i);
 		}

@@ -182,8 +182,8 @@ struct rpc_cslot { /* session lock */
 	uint64_t deadline_ns;
 	uint64_t quarantined_ns;
 	uint8_t state;
-	bool posted; /* on the current connection, or on one not yet taken down */
-	bool again;  /* it has been posted on an earlier connection */
+	bool posted;        /* on the current connection, or on one not yet taken down */
+	bool retransmitted; /* it has been posted on an earlier connection */
 	bool is_async;
 	uint16_t nr_sge;
 	uint32_t msg_len; /* header and body */

@@ -170,7 +170,7 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 	if (err)
 		return err;
 	cs->posted = true;
-	if (cs->again)
+	if (cs->retransmitted)
 		counter_inc(&rpc_c_resent);
 	s->c_unsent &= ~BIT64(slot);
 	counter_inc(&rpc_c_req_sent);
