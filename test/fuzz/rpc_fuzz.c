@@ -526,7 +526,7 @@ static void dgram_deliver(uint32_t len, uint32_t src_qpn, uint16_t slid)
 	dgram_wc = (struct rdma_wc){ .wr_id = dgram_recv[0],
 				     .qp = rpc_dgram.qp,
 				     .opcode = RDMA_WC_RECV,
-				     .byte_len = RPC_DGRAM_GRH_LEN + len,
+				     .byte_len = RDMA_GRH_LEN + len,
 				     .src_qpn = src_qpn,
 				     .slid = slid };
 	nr_dgram_recv--;
@@ -544,7 +544,7 @@ static void dgram_deliver(uint32_t len, uint32_t src_qpn, uint16_t slid)
 static void dgram_plausible(const uint8_t *p, const uint8_t *raw, size_t raw_len)
 {
 	const uint32_t i = p[2] % MAX_DGRAM_CALL;
-	uint8_t *msg = rpc_dgram.buf + (size_t)dgram_recv[0] * rpc_dgram.stride + RPC_DGRAM_GRH_LEN;
+	uint8_t *msg = rpc_dgram.buf + (size_t)dgram_recv[0] * rpc_dgram.stride + RDMA_GRH_LEN;
 	const uint32_t len = (uint32_t)MIN(raw_len, (size_t)p[3]);
 	const struct rpc_dgram_hdr hdr = {
 		.kind = p[0] & 8 ? RPC_DGRAM_REPLY : RPC_DGRAM_REQUEST,
@@ -567,7 +567,7 @@ static void dgram_plausible(const uint8_t *p, const uint8_t *raw, size_t raw_len
 static size_t dgram_command(const uint8_t *p, const uint8_t *raw, size_t raw_len)
 {
 	const uint32_t i = p[1] % MAX_DGRAM_CALL;
-	uint8_t *msg = rpc_dgram.buf + (size_t)dgram_recv[0] * rpc_dgram.stride + RPC_DGRAM_GRH_LEN;
+	uint8_t *msg = rpc_dgram.buf + (size_t)dgram_recv[0] * rpc_dgram.stride + RDMA_GRH_LEN;
 	int err;
 
 	switch (p[0] & 7) {

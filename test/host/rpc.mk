@@ -2,7 +2,7 @@
 # RPC between simulated nodes: test/host/memverbs is the RDMA provider and the fabric; the
 # connection manager above it is the real one.
 memverbs-objs := $(addprefix test/host/memverbs/,memverbs.o sim.o) \
-	$(addprefix drivers/rdma/,verbs.o cm.o cm_msg.o cm_port.o cm_proto.o mad.o)
+	$(addprefix drivers/rdma/,verbs.o addr.o cm.o cm_msg.o cm_port.o cm_proto.o mad.o)
 
 prog-y      += rpc
 rpc-folders := net/rpc
