@@ -145,7 +145,7 @@ struct cm_conn *cm_conn_alloc(struct cm_port *port, const struct rdma_addr *addr
  * A connection only moves on: towards ESTABLISHED, then through DREQ_SENT or TIMEWAIT to IDLE.
  * IDLE is also where it begins.
  */
-static bool may_become(enum cm_state from, enum cm_state to)
+static __maybe_unused bool may_become(enum cm_state from, enum cm_state to)
 {
 	static const uint8_t next[] = {
 		[CM_IDLE] = BIT(CM_REQ_SENT) | BIT(CM_REQ_RCVD),

@@ -354,7 +354,7 @@ uint32_t rdma_qp_num(const struct rdma_qp *qp)
 /* --- queue pair states --------------------------------------------------------------- */
 
 /* The steps of the specification's state diagram that there are verbs for. */
-static bool qp_may_become(enum rdma_qp_state from, enum rdma_qp_state to)
+static __maybe_unused bool qp_may_become(enum rdma_qp_state from, enum rdma_qp_state to)
 {
 	static const uint8_t next[] = {
 		[RDMA_QPS_RESET] = BIT(RDMA_QPS_INIT) | BIT(RDMA_QPS_RTS), /* RTS: UD, in one go */
