@@ -15,7 +15,6 @@
 #include <kernel/reboot.h>
 #include <kernel/time.h>
 #include <kernel/timer.h>
-#include <kernel/ubsan.h>
 #include <lib/fmt.h>
 #include <lib/ktest.h>
 #include <lib/string.h>

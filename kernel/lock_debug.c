@@ -2,9 +2,9 @@
 /*
  * Lock rules, checked at run time (CONFIG_DEBUG).
  *
- * Rules:	ranks rise (equal ranks: addresses rise); no lock twice; only the holder
+ * Invariants:	ranks rise (equal ranks: addresses rise); no lock twice; only the holder
  *		unlocks; nothing that sleeps with preemption off.
- * Method:	each thread lists the locks it holds.  An interrupt handler's locks are
+ * Flow:	each thread lists the locks it holds.  An interrupt handler's locks are
  *		listed on top with its nesting level and ordered among themselves; taking
  *		one that the interrupted code holds is a deadlock and found as "twice".
  * Locking:	the list belongs to the running thread; interrupts push and pop in

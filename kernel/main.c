@@ -2,7 +2,7 @@
 /*
  * kernel_main: from a bare CPU to running threads.
  *
- * Order:	boot parameters, memory, devices of the CPU, scheduler, then a thread
+ * Flow:	boot parameters, memory, devices of the CPU, scheduler, then a thread
  *		that runs the init calls; the boot context becomes the idle thread.
  */
 #define PR_FMT "boot: "
@@ -18,7 +18,6 @@
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/sched.h>
-#include <kernel/stack_protector.h>
 #include <kernel/symbols.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>

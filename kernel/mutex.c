@@ -2,8 +2,8 @@
 /*
  * Mutexes.
  *
- * Fast path:	owner goes from 0 to the thread by one compare-and-exchange, and back.
- * Slow path:	a waiter queues under m->lock and sets bit 0 of owner; unlock then hands
+ * Flow:	Fast path: owner goes from 0 to the thread by one compare-and-exchange, and back.
+ *		Slow path: a waiter queues under m->lock and sets bit 0 of owner; unlock then hands
  *		the mutex to the first waiter, so nobody overtakes the queue.
  */
 #include <kernel/mutex.h>

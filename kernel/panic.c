@@ -2,9 +2,9 @@
 /*
  * Panic: say all that is known, then stop as the boot parameter panic= wants.
  *
- * Output:	docs/debugging.md.  Registers (when a trap brought us here), backtrace,
+ * Flow:	Output: docs/debugging.md.  Registers (when a trap brought us here), backtrace,
  *		locks held, the last trace entries, build id.
- * CPUs:		the first to panic stops the others and prints for all; one that panics
+ *		CPUs: the first to panic stops the others and prints for all; one that panics
  *		while another does is stopped like the rest.
  * Locking:	none is waited for: panic_owner makes spinlocks and printk stand aside.
  * Failure:	a panic inside a panic prints one line and stops.
@@ -74,7 +74,10 @@ void backtrace_print_from(uint64_t rip, uint64_t rbp)
 	printk(LOG_ERR, "backtrace:\n");
 	for (unsigned int i = 0; i < BACKTRACE_MAX; i++) {
 		if (rip) {
-			/* The return address may lie past the end of a function that ends in a call. */
+			/*
+			 * The return address may lie past the end of a function that ends in a
+			 * call.
+			 */
 			symbol_format(name, sizeof(name), i ? rip - 1 : rip);
 			printk(LOG_ERR, "  %#018lx %s\n", rip, name);
 		}

@@ -2,12 +2,12 @@
 /*
  * Random bytes.
  *
- * Generator:	ChaCha20 (RFC 8439) in counter mode under a 256-bit key.  Each request
+ * Flow:	Generator: ChaCha20 (RFC 8439) in counter mode under a 256-bit key.  Each request
  *		first makes a new key from the first half block of the stream, so a
  *		later look at memory does not reveal earlier output.  The second half is the
  *		answer to a short request, the key of the answer's stream to a long one.
- * Seed:	RDSEED or RDRAND where the CPU has them, the TSC against the PIT's
- *		jitter, and whatever random_add() is given.
+ *		Seed: RDSEED or RDRAND where the CPU has them, the TSC against the PIT's
+ *		jitter.
  * Locking:	random_lock guards the key; output is made outside it.
  */
 #include <kernel/random.h>
@@ -123,23 +123,6 @@ static void seed_locked(void) __must_hold(&random_lock)
 	seeded = true;
 }
 
-void random_add(const void *buf, size_t len)
-{
-	const uint8_t *p = buf;
-	unsigned long flags = spin_lock_irqsave(&random_lock);
-
-	while (len) {
-		uint32_t words[KEY_WORDS] = { 0 };
-		const size_t n = MIN(len, sizeof(words));
-
-		memcpy(words, p, n);
-		mix_locked(words, KEY_WORDS);
-		p += n;
-		len -= n;
-	}
-	spin_unlock_irqrestore(&random_lock, flags);
-}
-
 void random_bytes(void *buf, size_t len)
 {
 	uint8_t *out = buf;
@@ -153,7 +136,10 @@ void random_bytes(void *buf, size_t len)
 	memcpy(key, block, sizeof(key)); /* first half: the next key */
 	memcpy(mine, block + KEY_WORDS, sizeof(mine));
 	spin_unlock_irqrestore(&random_lock, flags);
-	/* A short request gets the second half itself: nobody else ever sees it, and the key is another one by now. */
+	/*
+	 * A short request gets the second half itself: nobody else ever sees it, and the key is
+	 * another one by now.
+	 */
 	if (len <= sizeof(mine)) {
 		memcpy(out, mine, len);
 		return;

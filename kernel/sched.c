@@ -6,16 +6,17 @@
  * Locking:	rq->lock guards the queue and state, cpu, queued, prio and allowed of its
  *		threads.  It is held across the switch: taken by the thread that leaves,
  *		dropped by the one that arrives (so lock checking does not follow it).
- *		Whoever holds it therefore finds every thread but rq->curr off the CPU, its
- *		registers saved: it can be given to another.
- * Raw:		run queue locks are taken with interrupts off and held for a few lines that
+ *		Its holder therefore finds every thread but rq->curr off the CPU, with saved
+ *		registers, and may give it to another CPU.
+ *		Raw: run queue locks are taken with interrupts off and held for a few lines that
  *		wait for nothing, so their waiters need not serve IPIs meanwhile.
- * Sleep:	a thread sets its state to SLEEPING, tests its condition, then calls
+ * Ordering:	a thread sets its state to SLEEPING, tests its condition, then calls
  *		schedule().  A wake-up in between makes it RUNNABLE again, so none is
  *		lost.  A preempted thread stays queued whatever its state says.
- * Slices:	a slice timer runs only while another thread of the same class waits.
- * Ticks:	only while user threads run (timer.c), and only to tell user from system time: what a
- *		thread has run since the last tick is all taken for what this one finds.
+ * Flow:	Slices: a slice timer runs only while another thread of the same class waits.
+ *		Ticks: only while user threads run (timer.c), and only to tell user from system
+ *		time: all that a thread has run since the last tick counts for the mode that
+ *		this one finds.
  */
 #include <kernel/sched.h>
 
@@ -23,6 +24,7 @@
 #include <arch/cpu.h>
 #include <kernel/counter.h>
 #include <kernel/lock_debug.h>
+#include <kernel/lock_rank.h>
 #include <kernel/panic.h>
 #include <kernel/percpu.h>
 #include <kernel/time.h>
@@ -39,6 +41,8 @@ DEFINE_PERCPU(uint32_t, need_resched);
 DEFINE_PERCPU(struct thread *, current_thread);
 DEFINE_PERCPU(struct runqueue, runqueue);
 static struct thread boot_idle;
+static_assert(RANK_THREADS < RANK_RUNQUEUE && RANK_RUNQUEUE < RANK_TIMER,
+	      "threads wake under most locks, slices are set under the queue's");
 extern char boot_stack[];
 
 void thread_entry(void);
@@ -120,7 +124,7 @@ static struct thread *pick_locked(struct runqueue *rq) __must_hold(&rq->lock)
 	return t;
 }
 
-/* A slice runs only while somebody of the same class waits. */
+/* A slice runs only while another thread of the same class waits. */
 static void update_slice(struct runqueue *rq, const struct thread *running, uint64_t now)
 	__must_hold(&rq->lock)
 {
@@ -356,7 +360,7 @@ uint64_t thread_cpu_ns(const struct thread *t)
 	return ns;
 }
 
-/* What @t has run since this was last asked belongs to the kernel, or to user mode. */
+/* Count the time that @t has run since the last call for the kernel, or for user mode. */
 static void split_locked(const struct runqueue *rq, struct thread *t, bool in_system, uint64_t now)
 	__must_hold(&rq->lock)
 {

@@ -89,6 +89,10 @@ void rq_check_preempt(struct runqueue *rq, const struct thread *t) __must_hold(&
 struct runqueue *lock_rq_of(const struct thread *t, unsigned long *flags);
 void unlock_rq(struct runqueue *rq, unsigned long flags) __releases(&rq->lock);
 void resched_cpu(unsigned int cpu);
+/* Leave the CPU for good. */
+void sched_exit(void) __attribute__((noreturn));
+/* If @t runs on another CPU, make that CPU pass through its exit path. */
+void sched_kick(const struct thread *t);
 
 /* sched_smp.c; interrupts off. */
 /* Queue a woken thread where it runs soonest; @rq is its own; returns the queue now locked. */
@@ -108,10 +112,5 @@ void sched_idle_leave(void);
 
 /* thread.c */
 void thread_setup(struct thread *t, const char *name, enum thread_prio prio);
-void thread_register(struct thread *t);
-/* The switch away from @t is complete: nobody uses its stack any more. */
+/* The switch away from @t is complete: its stack is free. */
 void thread_dead(struct thread *t);
-/* Leave the CPU for good. */
-void sched_exit(void) __attribute__((noreturn));
-/* If @t runs on another CPU, make that CPU pass through its exit path. */
-void sched_kick(const struct thread *t);

@@ -2,19 +2,19 @@
 /*
  * Scheduler: which CPU a thread runs on.
  *
- * Waking:	the CPU that the thread ran on last if that is idle (its caches may still be
+ * Flow:	Waking: the CPU that the thread ran on last if that is idle (its caches may still be
  *		warm), else any idle one; with none idle, one that runs something of a lower
  *		class; else its last.  Waking an idle CPU claims its bit in idle_cpus, so
  *		two wakers do not choose the same one.
- * Pulling:	whenever a CPU chooses what to run next, it looks whether a thread of a
+ *		Pulling: whenever a CPU chooses what to run next, it looks whether a thread of a
  *		higher class waits elsewhere: an idle CPU therefore takes any.
- * Offering:	a thread that has to wait while some CPU is idle makes that CPU look.  The
+ *		Offering: a thread that has to wait while some CPU is idle makes that CPU look.  The
  *		CPU sets its idle bit, then looks at all queues, then halts; the other side
  *		queues, then looks at the bits: one of the two sees the other.
- * Pushing:	at the end of a time slice a CPU gives a waiting thread to one with at
+ *		Pushing: at the end of a time slice a CPU gives a waiting thread to one with at
  *		least two fewer.  Only a CPU where threads share has slices, so a system in
  *		balance takes no ticks.
- * Moving:	between two queues a thread is in the state THREAD_MOVING, its ->cpu names
+ * Locking:	Moving: between two queues a thread is in the state THREAD_MOVING, its ->cpu names
  *		where it goes, and no lock is held: then nobody holds two run queue locks,
  *		but for stealing, which only tries the second.
  */
@@ -60,7 +60,7 @@ static unsigned int curr_prio(unsigned int cpu)
 {
 	const struct runqueue *rq = rq_of(cpu);
 
-	/* What runs there may change at once; the idle thread's class is the lowest. */
+	/* May change at once; the idle thread's class is the lowest. */
 	return READ_ONCE(rq->curr_prio);
 }
 
@@ -186,7 +186,7 @@ struct thread *rq_steal(struct runqueue *rq, unsigned int prio)
 		t = first_for(from, rq->cpu, prio);
 		if (t) {
 			rq_dequeue(from, t);
-			/* Nobody can lock our queue meanwhile, so it is ours at once. */
+			/* We hold our queue's lock, so @t is ours at once. */
 			WRITE_ONCE(t->cpu, rq->cpu);
 		}
 		rq_unlock(from);

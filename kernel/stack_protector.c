@@ -4,7 +4,7 @@
  * the first thread is made.  Only kernel_main(), which never returns, is on the
  * stack at that moment.
  */
-#include <kernel/stack_protector.h>
+#include <kernel/boot.h>
 
 #include <kernel/panic.h>
 #include <kernel/random.h>

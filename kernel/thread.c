@@ -3,10 +3,10 @@
  * Threads: creation, exit, joining, and the table of all of them.
  *
  * Locking:	all_lock guards the list and the exited/detached pair.
- * Exit:	the last switch away from a dead thread (sched.c) calls
+ * Flow:	Exit: the last switch away from a dead thread (sched.c) calls
  *		thread_dead(); then either the joiner frees it, or the reaper thread when
  *		it was detached: a stack cannot be freed by the one who stands on it.
- * Stacks:	THREAD_STACK_SIZE from vmalloc, a guard page below; a few freed ones are
+ *		Stacks: THREAD_STACK_SIZE from vmalloc, a guard page below; a few freed ones are
  *		kept, because programs create threads in bursts.
  */
 #include <kernel/thread.h>
@@ -66,7 +66,7 @@ static void wake_sleeper(void *arg)
 	(void)thread_wake(arg);
 }
 
-void thread_register(struct thread *t)
+static void thread_register(struct thread *t)
 {
 	const unsigned long flags = spin_lock_irqsave(&all_lock);
 

@@ -4,13 +4,14 @@
  *
  * Flow:	timer_set() inserts and, when the earliest deadline changed, programs the
  *		hardware; the interrupt runs what has expired and programs the next.
+ *		Ticks: while user threads run, one every TICK_NS tells their user time from
+ *		their system time. It is not stopped when another thread gets the CPU, but it is
+ *		not set again once it finds no user thread.
+ *		Idle: no pending timer and no time slice means no interrupt at all.
  * Locking:	base->lock guards its tree and the fields of timers in it.  Callbacks run
  *		without it; base->running names the one that runs.  timer->cpu names the
  *		base; it changes under the old base's lock, and while a timer goes from one to
  *		the other it belongs to none (MOVING_CPU).
- * Ticks:	while user threads run, one every TICK_NS tells their user time from their system time. It is not
- *		stopped when another thread gets the CPU, but not set again either once it finds no user thread.
- * Idle:	no pending timer and no time slice means no interrupt at all.
  */
 #include <kernel/timer.h>
 
@@ -21,7 +22,6 @@
 #include <kernel/sched.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
-#include <kernel/timer_irq.h>
 
 struct timer_base {
 	struct spinlock lock; /* RANK_TIMER */

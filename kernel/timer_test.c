@@ -31,7 +31,10 @@ static void on_fire(void *arg)
 	f->in_irq = in_interrupt();
 }
 
-/* Order means something among the timers of one CPU, all of which are set before the first can fire. */
+/*
+ * Order means something among the timers of one CPU, all of which are set before the first can
+ * fire.
+ */
 static void fire_in_order_and_not_early(struct ktest *t)
 {
 	static struct fired f[NR];

@@ -2,11 +2,11 @@
 /*
  * Handlers that code built with -fsanitize=undefined calls.
  *
- * Output:	one line with place, kind and value, then a backtrace; execution goes on.
+ * Flow:	Output: one line with place, kind and value, then a backtrace; execution goes on.
  *		Tests fail on the word "UBSAN" in the log.
- * ABI:		the structures and names are the compiler's (gcc and clang agree).
+ *		ABI: the structures and names are the compiler's (gcc and clang agree).
  */
-#include <kernel/ubsan.h>
+#include <kernel/ktest_run.h>
 
 #include <kernel/panic.h>
 #include <kernel/printk.h>

@@ -52,8 +52,9 @@ void watch_begin(struct waitqueue *wq, struct watcher *w)
 	list_add_tail(&w->link, &wq->watchers);
 	spin_unlock_irqrestore(&wq->lock, flags);
 	/*
-	 * Unlocking lets the caller's next loads pass the store to the list.  Without this a waker that looks at the
-	 * list without the lock could miss us while we miss the state that it has just changed.
+	 * Unlocking lets the caller's next loads pass the store to the list. Without this a waker
+	 * that looks at the list without the lock could miss us while we miss the state that it
+	 * has just changed.
 	 */
 	smp_mb(); /* pairs with waitqueue_active() and waitqueue_watched() */
 }
@@ -87,7 +88,8 @@ void wake_all(struct waitqueue *wq)
 
 bool waitqueue_active(struct waitqueue *wq)
 {
-	smp_mb(); /* the caller's stores before this look; pairs with wait_prepare(), watch_begin() */
+	/* the caller's stores before this look; pairs with wait_prepare(), watch_begin() */
+	smp_mb();
 	return waitqueue_busy_mb(wq);
 }
 
@@ -112,7 +114,10 @@ void wait_prepare(struct waitqueue *wq, struct waiter *w, unsigned int mode)
 	w->woken = false;
 	if (list_empty(&w->link))
 		list_add_tail(&w->link, &wq->waiters);
-	/* Its barrier is also the one between the list and the caller's look at the condition: waitqueue_busy_mb(). */
+	/*
+	 * Its barrier is also the one between the list and the caller's look at the condition:
+	 * waitqueue_busy_mb().
+	 */
 	thread_prepare_sleep();
 	spin_unlock_irqrestore(&wq->lock, flags);
 }

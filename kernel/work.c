@@ -2,12 +2,12 @@
 /*
  * Work queues.
  *
- * Threads:	a worker that is about to run an item first makes sure that another
+ * Flow:	Threads: a worker that is about to run an item first makes sure that another
  *		one is idle, or makes one, up to max_threads; so work_queue() never has to
  *		create a thread and may be called from interrupts.  Workers beyond two
  *		end after IDLE_NS without work.
  * Locking:	wq->lock guards everything; it is dropped while an item runs.
- * Lifetime:	a handler may free its own struct work, so after the call only its
+ * Invariants:	a handler may free its own struct work, so after the call only its
  *		address is compared, never read.
  */
 #include <kernel/work.h>

@@ -2,7 +2,7 @@
 /*
  * Integer ids from a growing bitmap.
  *
- * Invariant:	every word below hint is full, so the lowest free id is found
+ * Invariants:	every word below hint is full, so the lowest free id is found
  *		without looking at them; words past nr_words count as free.
  */
 #include <lib/ida.h>
@@ -15,7 +15,7 @@
 
 #define IDA_MIN_WORDS 4
 
-void ida_init(struct ida *ida)
+static void ida_init(struct ida *ida)
 {
 	*ida = (struct ida)IDA_INIT;
 }

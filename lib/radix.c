@@ -2,7 +2,7 @@
 /*
  * Radix tree of 64-slot nodes.
  *
- * Shape:	height h covers indices below 64^h; the tree grows by new roots above
+ * Invariants:	height h covers indices below 64^h; the tree grows by new roots above
  *		the old one, and shrinks again when only slot 0 of the root is left.
  *		A node with no entries is freed at once, so an empty tree has no nodes.
  * Failure:	an insert that runs out of memory leaves the tree as it was.

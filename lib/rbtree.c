@@ -2,7 +2,7 @@
 /*
  * Red-black tree.
  *
- * Rules kept:	the root is black; a red node has black children; every path from a
+ * Invariants:	the root is black; a red node has black children; every path from a
  *		node down to a missing child passes the same number of black nodes.
  *		Missing children count as black.
  */

@@ -2,9 +2,9 @@
 /*
  * Memory and string functions.
  *
- * Build:	compiled so that the compiler does not turn these loops into calls of the very
- *		functions they are. On the host only what the C library lacks is built.
- * Speed:	copies and fills move quadwords by "rep movsq/stosq": an emulated CPU takes
+ * Limits:	Build: compiled so that the compiler does not turn these loops into calls of the
+ *		very functions they are. On the host only what the C library lacks is built.
+ * Flow:	Speed: copies and fills move quadwords by "rep movsq/stosq": an emulated CPU takes
  *		one step per unit, so byte-wise "rep movsb" would cost eight times as much.
  */
 #define LIB_STRING_DEFINES

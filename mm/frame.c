@@ -3,10 +3,10 @@
  * Frame allocator: a buddy system over all RAM, orders 0 (4 KiB) to
  * FRAME_MAX_ORDER (1 GiB).
  *
- * Metadata:	frame_table has one entry per page up to the highest RAM address.  At
+ * Flow:	Metadata: frame_table has one entry per page up to the highest RAM address.  At
  *		boot only the first entry of each 2 MiB chunk is written; the others of a
  *		chunk when the chunk is split for the first time (chunk_init()).
- * Chunks:	chunk_free says for each chunk whether it lies wholly inside a free
+ *		Chunks: chunk_free says for each chunk whether it lies wholly inside a free
  *		block; frame_alloc_contig() searches it for ranges larger than a block.
  * Locking:	pool_lock guards lists, states and both chunk arrays; refs are atomic.
  * Failure:	NULL; callers turn it into -ENOMEM.

@@ -136,7 +136,7 @@ static void contiguous_ranges(struct ktest *t)
 		EXPECT_EQ(t, frame_to_pfn(f) % cases[i].align, 0);
 		EXPECT_EQ(t, frames_free_count(), before - cases[i].nr);
 		EXPECT_EQ(t, frame_check(), 0);
-		/* What comes next lies outside. */
+		/* The next frame lies outside. */
 		g = frame_alloc(0, 0);
 		ASSERT_TRUE(t, g != NULL);
 		EXPECT_TRUE(t, g < f || g >= f + cases[i].nr);

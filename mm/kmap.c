@@ -2,7 +2,7 @@
 /*
  * The vmalloc area: virtual ranges for stacks, large tables and device memory.
  *
- * Ranges:	a tree of areas by address; the search goes up from the last area handed
+ * Flow:	Ranges: a tree of areas by address; the search goes up from the last area handed
  *		out, so that a freed address is not reused soon, and starts again at the
  *		bottom when the window is full, since page tables stay once they were
  *		needed.  Each area starts with a guard page, which also ends the one before.

@@ -36,7 +36,7 @@ static void freed_addresses_come_again_late(struct ktest *t)
 		ASSERT_TRUE(t, p != NULL);
 		seen[i] = (vaddr_t)p;
 		for (size_t j = 0; j < i; j++) {
-			/* What other threads hold may shift an area; its pages are used again. */
+			/* Areas of other threads may shift this one; its pages are used again. */
 			if (seen[i] < seen[j] + LENGTH && seen[j] < seen[i] + LENGTH)
 				again = i - j;
 		}
@@ -73,7 +73,7 @@ static void areas_larger_than_the_span(struct ktest *t)
 		vunmap(large[i]);
 	}
 	vfree(small);
-	/* What a large area had is not used again at once: the search goes on behind it. */
+	/* A large area's place is not used again at once: the search goes on behind it. */
 	small = vmalloc(3 * PAGE_SIZE);
 	ASSERT_TRUE(t, small != NULL);
 	EXPECT_TRUE(t, small > large[1] + (nr << PAGE_SHIFT));

@@ -2,13 +2,13 @@
 /*
  * Slab allocator: objects of one size cut from blocks of frames.
  *
- * Layout:	a slab is 2^order pages: struct slab, then objects at a fixed stride.  The
+ * Flow:	Layout: a slab is 2^order pages: struct slab, then objects at a fixed stride.  The
  *		frame of each of its pages points back to it (private) and is tagged.
  *		A free object holds the next free one in its first word.
  * kmalloc:	a table of size classes; larger requests are blocks of frames with the
  *		size in the frame.
  * Locking:	cache->lock; slabs come and go with it dropped.
- * Debug:	(CONFIG_DEBUG) an object is followed by a guard word that says live or
+ * Failure:	with CONFIG_DEBUG an object is followed by a guard word that says live or
  *		free; freed bytes are filled with POISON and checked when handed out
  *		again (the first DEBUG_SPAN bytes).
  */

@@ -2,11 +2,11 @@
 /*
  * Local APIC: end of interrupt, the one-shot timer, IPIs.
  *
- * Access:	x2APIC by MSR where the CPU has it, else xAPIC by MMIO; behind
+ * Flow:	Access: x2APIC by MSR where the CPU has it, else xAPIC by MMIO; behind
  *		struct apic_ops, chosen once.  Below it struct apic_hw touches the machine, or
  *		is a test's fake.  The registers are part of the CPU, so they do not go
  *		through the mmio_ functions with their quirks for devices.
- * Timer:	TSC deadline where the CPU has it; else one-shot count-down whose rate
+ *		Timer: TSC deadline where the CPU has it; else one-shot count-down whose rate
  *		is measured against the TSC for 1 ms at start-up.
  */
 #define PR_FMT "apic: "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of arch/x86 call in each other at start-up.
+ * Functions that the files of arch/x86 call in each other at start-up.
  */
 #pragma once
 
@@ -45,18 +45,22 @@ void paging_init(void);
 void paging_load_cpu(void);
 uint64_t kernel_cr3(void);
 
-/* entry.S and what it calls */
-void trap_dispatch(struct pt_regs *regs);
+/* entry.S */
+void user_enter_asm(const struct pt_regs *regs, struct pt_regs *at) __noreturn;
+void thread_entry_asm(void);
 extern const syscall_fn *syscall_fns;
 extern uint64_t syscall_fns_len;
 
-/* fpu.c, for clear_page() in entry.S: the CPU has no fast string instructions, but vector registers. */
+/*
+ * fpu.c, for clear_page() in entry.S: the CPU has no fast string instructions, but vector
+ * registers.
+ */
 extern bool clear_page_by_sse;
-void user_exit_prepare(struct pt_regs *regs);
-void user_enter_asm(const struct pt_regs *regs, struct pt_regs *at) __noreturn;
-void thread_entry_asm(void);
 
-/* traps.c, for tests: replace the hooks, returning the old ones. */
+/* traps.c, for entry.S */
+void trap_dispatch(struct pt_regs *regs);
+void user_exit_prepare(struct pt_regs *regs);
+/* For tests: replace the hooks, returning the old ones. */
 const struct user_trap_ops *user_trap_ops_swap(const struct user_trap_ops *ops);
 
 /* mmio.c: whether device accesses take turns; before the other CPUs run threads. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the compiler calls for builtins that the baseline instruction set lacks
+ * Functions that the compiler calls for builtins that the baseline instruction set lacks
  * (POPCNT is not in x86-64-v1).
  */
 #include <lib/types.h>

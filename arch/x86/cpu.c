@@ -2,7 +2,8 @@
 /*
  * Processor identification and the control register bits that follow from it.
  *
- * Flow:	cpu_detect() once on the boot CPU; cpu_init_control() on every CPU, once it knows its number.
+ * Flow:	cpu_detect() once on the boot CPU; cpu_init_control() on every CPU, once it knows
+ *		its number.
  */
 #include <arch/cpu.h>
 #include <kernel/printk.h>

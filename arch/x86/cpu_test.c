@@ -66,7 +66,10 @@ static void all_cpus_are_set_up_alike(struct ktest *t)
 	}
 }
 
-/* Three pages in a row, of which clear_page() clears the middle one and nothing else, the user's registers included. */
+/*
+ * Three pages in a row, of which clear_page() clears the middle one and nothing else, the user's
+ * registers included.
+ */
 static void clear_pages(struct ktest *t, bool by_sse)
 {
 	struct frame *f = frame_alloc(2, 0);

@@ -253,7 +253,8 @@ trap_paranoid:
 	.macro STUB n
 	.type trap_stub_\n, @function
 trap_stub_\n:
-	.if \n == 8 || \n == 10 || \n == 11 || \n == 12 || \n == 13 || \n == 14 || \n == 17 || \n == 21 || \n == 29 || \n == 30
+	/* For these the CPU pushes an error code; the others get a zero. */
+	.if \n == 8 || (\n >= 10 && \n <= 14) || \n == 17 || \n == 21 || \n == 29 || \n == 30
 	.else
 	pushq $0
 	.endif
@@ -327,8 +328,8 @@ thread_entry_asm:
 
 	/*
 	 * void clear_page(void *page)
-	 * Without fast string instructions, by stores of 16 bytes: the register is what it was afterwards,
-	 * and nobody else runs on this CPU meanwhile who could save or load it.
+	 * Without fast string instructions, by stores of 16 bytes: the register is what it was
+	 * afterwards, and nobody else runs on this CPU meanwhile who could save or load it.
 	 */
 	.globl clear_page
 	.type clear_page, @function

@@ -2,12 +2,12 @@
 /*
  * User FPU state: who owns the registers, and saving them.
  *
- * Owner:	fpu_owner of a CPU is the state whose values are in its registers, or
+ * Invariants:	Owner: fpu_owner of a CPU is the state whose values are in its registers, or
  *		NULL.  The kernel leaves the registers as they are (clear_page() borrows one),
  *		so they stay live across kernel threads.
- * Save:	with one CPU, only when another state wants the registers.  With more,
+ * Flow:	Save: with one CPU, only when another state wants the registers.  With more,
  *		at every switch away, because the thread may go on elsewhere.
- * Format:	standard XSAVE image (FXSAVE on CPUs without it).
+ *		Format: standard XSAVE image (FXSAVE on CPUs without it).
  */
 #define PR_FMT "fpu: "
 
@@ -42,7 +42,10 @@ struct fpu_state {
 };
 
 static DEFINE_PERCPU(struct fpu_state *, fpu_owner);
-/* Unless 0 the registers must be loaded before the current thread enters user mode; entry.S tests it. */
+/*
+ * Unless 0 the registers must be loaded before the current thread enters user mode; entry.S tests
+ * it.
+ */
 DEFINE_PERCPU(uint32_t, fpu_stale);
 static struct kmem_cache *fpu_cache;
 bool clear_page_by_sse; /* entry.S; const once the first CPU is set up */
@@ -79,7 +82,10 @@ static bool is_loaded(const struct fpu_state *f)
 	return percpu_read(fpu_owner) == f && f->cpu == cpu_id();
 }
 
-/* The image of @f is to change, so the registers do not count as its values any more; preemption off. */
+/*
+ * The image of @f is to change, so the registers do not count as its values any more; preemption
+ * off.
+ */
 static void disown(const struct fpu_state *f)
 {
 	ASSERT(!preemptible() || !local_irqs_enabled());

@@ -3,11 +3,11 @@
  * Descriptor tables of each CPU: GDT, TSS with its interrupt stacks, IDT, and
  * the system call MSRs.
  *
- * Stacks:	#DF, NMI and #MC have stacks of their own (IST), because they come when
+ * Flow:	Stacks: #DF, NMI and #MC have stacks of their own (IST), because they come when
  *		the current one cannot be trusted.  Above each of these stacks lies the
  *		CPU's per-CPU offset, from which entry.S restores the GS base whatever
  *		the interrupted code had there.
- * Order:	user data before user code, as SYSRET wants it.
+ * Ordering:	user data before user code, as SYSRET wants it.
  */
 #include <arch/cpu.h>
 #include <arch/percpu.h>

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Legacy interrupt controllers: the PIC is masked for good, the first I/O APIC
- * routes ISA lines on request.
+ * Legacy interrupt controllers: the PIC and all pins of the first I/O APIC are masked for good;
+ * devices use MSI and MSI-X.
  *
- * Locking:	ioapic_lock around the index/data register pair.
+ * Context:	start-up on the boot CPU only.
  */
 #define PR_FMT "ioapic: "
 
 #include <arch/io.h>
 #include <kernel/irq.h>
 #include <kernel/printk.h>
-#include <kernel/spinlock.h>
-#include <lib/errno.h>
 #include <mm/kmap.h>
 
 #include "apic.h"
@@ -22,15 +20,8 @@
 #define REG_VER        0x01u
 #define REG_REDIR(pin) (0x10u + 2u * (pin))
 
-#define REDIR_MASKED     BIT(16)
-#define REDIR_LEVEL      BIT(15)
-#define REDIR_ACTIVE_LOW BIT(13)
+#define REDIR_MASKED BIT(16)
 
-/* MADT flags of an interrupt source override */
-#define MPS_POLARITY_LOW  0x3u
-#define MPS_TRIGGER_LEVEL 0xcu
-
-static struct spinlock ioapic_lock = SPINLOCK_INIT("ioapic", RANK_LEAF);
 static char __iomem *ioapic;
 static unsigned int nr_pins;
 
@@ -73,29 +64,4 @@ void ioapic_init(void)
 	nr_pins = (ioapic_read(REG_VER) >> 16 & 0xff) + 1;
 	for (unsigned int pin = 0; pin < nr_pins; pin++)
 		ioapic_write(REG_REDIR(pin), REDIR_MASKED);
-}
-
-int irq_route_isa(unsigned int line, unsigned int vector)
-{
-	uint32_t gsi = line;
-	uint32_t low = vector;
-	unsigned long flags;
-
-	if (!ioapic || line >= ARRAY_SIZE(acpi_info.isa))
-		return -ENODEV;
-	if (acpi_info.isa[line].set) {
-		gsi = acpi_info.isa[line].gsi;
-		if ((acpi_info.isa[line].flags & 0x3) == MPS_POLARITY_LOW)
-			low |= REDIR_ACTIVE_LOW;
-		if ((acpi_info.isa[line].flags & 0xc) == MPS_TRIGGER_LEVEL)
-			low |= REDIR_LEVEL;
-	}
-	if (gsi < acpi_info.ioapic_gsi_base || gsi - acpi_info.ioapic_gsi_base >= nr_pins)
-		return -ENODEV;
-	gsi -= acpi_info.ioapic_gsi_base;
-	flags = spin_lock_irqsave(&ioapic_lock);
-	ioapic_write(REG_REDIR(gsi) + 1, apic_id_of_cpu(0) << 24);
-	ioapic_write(REG_REDIR(gsi), low);
-	spin_unlock_irqrestore(&ioapic_lock, flags);
-	return 0;
 }

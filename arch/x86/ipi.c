@@ -2,21 +2,22 @@
 /*
  * Interrupts from CPU to CPU: function calls, TLB invalidation, the stop.
  *
- * Calls:	each CPU has one call of each kind in flight at most (preemption is off
+ * Flow:	Calls: each CPU has one call of each kind in flight at most (preemption is off
  *		while it waits).  It describes the call in its own area, sets its bit in
  *		the box of every target, and interrupts those that have no interrupt on
  *		its way yet: calls that come close together share one.  A target takes all
  *		bits out of its box, runs those calls and counts each one's `remaining`
  *		down; the caller's wait ends at zero.
- * Kinds:	TLB calls are harmless anywhere, so whoever waits with interrupts off (for
+ *		Kinds: TLB calls are harmless anywhere, so whoever waits with interrupts off (for
  *		a spinlock, or for its own TLB call) serves them by ipi_poll(): a lock may
  *		therefore be held across a TLB call even when others wait for it with
  *		interrupts off.  Ordinary calls run in the interrupt only, so their caller
  *		must hold nothing.
- * Waiting:	a caller with interrupts on halts after a short spin, and the last target wakes it.
+ *		Waiting: a caller with interrupts on halts after a short spin, and the last target
+ *		wakes it.
  * Ordering:	a box bit is set before `sent` is tested; the target clears `sent` before
  *		it takes the bits.  So a bit set too late to be taken finds `sent` clear.
- * Stop:	by NMI, because a CPU may be anywhere when another panics.
+ * Failure:	Stop: by NMI, because a CPU may be anywhere when another panics.
  */
 #include <arch/ipi.h>
 
@@ -58,8 +59,8 @@ struct call {
 /* The caller has halted: whoever is the last to run the call interrupts it. */
 #define CALL_SLEEPER (1u << 31)
 /*
- * A caller spins so long, then halts.  A target that answers is back by then; one that does not is a virtual CPU
- * which the host has put aside, perhaps for the very core on which we spin.
+ * A caller spins so long, then halts. A target that answers is back by then; one that does not is
+ * a virtual CPU which the host has put aside, perhaps for the very core on which we spin.
  */
 #define SPIN_NS      (30 * NSEC_PER_USEC)
 
@@ -161,7 +162,7 @@ static void halt_until_done(struct call *c)
 		local_irq_disable();
 		if (__atomic_load_n(&c->remaining, __ATOMIC_ACQUIRE) == CALL_SLEEPER)
 			break;
-		/* What comes between the test and the halt is pending and ends the halt. */
+		/* An interrupt between the test and the halt stays pending and ends the halt. */
 		cpu_wait_irq();
 	}
 	local_irq_enable();

@@ -17,7 +17,7 @@
 #include <kernel/random.h>
 #include <kernel/sched.h>
 #include <kernel/spinlock.h>
-#include <kernel/timer_irq.h>
+#include <kernel/timer.h>
 #include <lib/errno.h>
 
 #include "apic.h"

@@ -3,7 +3,7 @@
  * The lock behind the mmio_ accessors (see arch/io.h): one access at a time
  * over all CPUs, when the quirk is on.
  *
- * Choice:	at boot when mmio.lock=on says so; otherwise, unless it says off,
+ * Flow:	at boot when mmio.lock=on says so; otherwise, unless it says off,
  *		when a driver finds that its device asks for it.  That is before the
  *		driver's first access, so it does not matter that accesses to other
  *		devices may be under way without the lock.  It stays on then.

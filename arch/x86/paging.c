@@ -3,7 +3,7 @@
  * Kernel page tables: the final map built at start-up, and changes to the
  * vmalloc area later.
  *
- * Map:		docs/design/boot.md.  Text ro+x, read-only data ro, data rw nx; the
+ * Flow:	Map: docs/design/boot.md.  Text ro+x, read-only data ro, data rw nx; the
  *		direct map is rw nx in 1 GiB and 2 MiB pages, except that the image's
  *		text and read-only data are read-only there too.
  * Locking:	the level-4 table never changes after paging_init(), so user tables copy

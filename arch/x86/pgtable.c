@@ -2,15 +2,16 @@
 /*
  * User page tables.
  *
- * Layout:	the upper half of the level-4 table is a copy of the kernel's, which
+ * Flow:	the upper half of the level-4 table is a copy of the kernel's, which
  *		never changes; the lower half belongs to the user.
- * Occupancy:	a table's frame has a bit for each group of 8 entries that may be in use (private): walks
- *		look at those only.  A bit is set before its entry and stays until the table is freed.
+ * Invariants:	a table's frame has a bit for each group of 8 entries that may be in use
+ *		(private): walks look at those only. A bit is set before its entry and stays
+ *		until the table is freed.
+ *		Near: changes to neighbouring pages find their table without the walk.
  * Locking:	the caller's for changes.  Entries are read and written whole; the CPU
  *		sets accessed and dirty bits concurrently, so changes to a live entry are
  *		atomic read-modify-writes.
- * Near:	changes to neighbouring pages find their table without the walk.
- * TLB:		tlb.c.
+ * See:		tlb.c for flushes.
  */
 #include <arch/cpu.h>
 #include <arch/pgtable.h>
@@ -161,7 +162,9 @@ static uint64_t *make_far_pte(struct pgtable *pt, vaddr_t vaddr)
 			if (!next)
 				return NULL;
 			note_used(t, pt_index(vaddr, level));
-			/* The zeroed table must be visible before the entry: x86 keeps that order. */
+			/*
+			 * The zeroed table must be visible before the entry: x86 keeps that order.
+			 */
 			WRITE_ONCE(*e, virt_to_phys(next) | PTE_P | PTE_W | PTE_U);
 		}
 		t = entry_table(*e);
@@ -397,7 +400,10 @@ static size_t write_protect_level(uint64_t *t, unsigned int level, vaddr_t base,
 			nr += write_protect_level(entry_table(e), level - 1, base + i * size, start,
 						  end);
 		else if (e & PTE_W)
-			/* One instruction, so that a dirty bit which a CPU sets meanwhile is not lost. */
+			/*
+			 * One instruction, so that a dirty bit which a CPU sets meanwhile is not
+			 * lost.
+			 */
 			nr += (__atomic_fetch_and(&t[i], ~PTE_W, __ATOMIC_ACQ_REL) & PTE_W) != 0;
 	}
 	return nr;

@@ -249,7 +249,10 @@ static void walk_finds_the_range(struct ktest *t)
 	pgtable_destroy(pt);
 }
 
-/* Walks look at groups of entries that were used: pages at the edges of groups, used again after unmapping. */
+/*
+ * Walks look at groups of entries that were used: pages at the edges of groups, used again after
+ * unmapping.
+ */
 static void edges_of_groups_are_walked(struct ktest *t)
 {
 	static const unsigned int index[] = { 0, 7, 8, 63, 64, 448, 503, 504, 511 };

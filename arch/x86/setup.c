@@ -2,7 +2,7 @@
 /*
  * Start-up of the boot CPU in C, from the boot page tables to kernel_main().
  *
- * Order:	serial line and exceptions first, so that everything after can be seen
+ * Ordering:	serial line and exceptions first, so that everything after can be seen
  *		failing; then the memory map, final page tables and the clock.
  */
 #define PR_FMT "boot: "

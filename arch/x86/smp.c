@@ -7,12 +7,12 @@
  *		(ap_boot.S) into low memory; INIT and start-up IPIs to all at once.  They
  *		come through ap_main(), set themselves up and halt.  When all have come, or
  *		the time is up, they get their numbers, check their clocks and schedule.
- * States:	AP_CALLED -> AP_ARRIVED (by the CPU) -> AP_GO (by the boot CPU) ->
+ *		States: AP_CALLED -> AP_ARRIVED (by the CPU) -> AP_GO (by the boot CPU) ->
  *		AP_ONLINE (by the CPU).  When its time is up the boot CPU changes the state
  *		to AP_LEFT_OUT instead; each change is a compare-and-exchange, so a CPU that
  *		comes late finds itself left out and halts for ever.
- * Numbers:	dense, in the order of the MADT, given only to CPUs that arrived.
- * Tables:	the boot page tables are used once more, with the trampoline's page mapped
+ *		Numbers: dense, in the order of the MADT, given only to CPUs that arrived.
+ *		Tables: the boot page tables are used once more, with the trampoline's page mapped
  *		at its own address, and cleared afterwards: nothing stays writable and
  *		executable.
  * Failure:	a CPU that does not start or whose clock cannot be made to agree is named

@@ -28,7 +28,7 @@ struct tsc_round {
 	uint64_t t0, t, t1;
 };
 /*
- * What @nr exchanges say: ticks to add to the other counter (0: it agrees with
+ * The result of @nr exchanges: ticks to add to the other counter (0: it agrees with
  * all of them), and how far off that may still be.  Pure.
  */
 int64_t tsc_offset(const struct tsc_round *rounds, unsigned int nr, uint64_t *uncertain);

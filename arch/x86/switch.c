@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What changes in the CPU besides the stack when another thread runs: page
+ * The CPU state besides the stack that changes when another thread runs: page
  * table, segment bases, entry stack, FPU ownership.
  *
- * Lazy:	a kernel thread keeps whatever page table is loaded; it touches no user
+ * Flow:	Lazy: a kernel thread keeps whatever page table is loaded; it touches no user
  *		address.  MSRs are written only when their value changes.
  */
 #include <arch/cpu.h>

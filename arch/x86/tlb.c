@@ -2,10 +2,10 @@
 /*
  * TLB invalidation, here and on other CPUs.
  *
- * Who:		a page table's `active` set names the CPUs that have it loaded.  A CPU sets
+ * Flow:	a page table's `active` set names the CPUs that have it loaded.  A CPU sets
  *		its bit before it loads the table and clears it after it loaded another, so
  *		that a flush which misses the bit comes before the load.
- * Lazy:	a kernel thread keeps the last program's table loaded.  The first flush
+ *		Lazy: a kernel thread keeps the last program's table loaded.  The first flush
  *		that reaches such a CPU makes it load the kernel's own instead, so that it
  *		is not interrupted again.
  * Context:	any but interrupt handlers, spinlocks held or not: see ipi.c for why other

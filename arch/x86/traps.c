@@ -184,7 +184,7 @@ static int x87_code(void)
 	return FPE_FLTRES;
 }
 
-/* What Linux sends for each exception. */
+/* The signal that Linux sends for each exception. */
 static void describe_exception(struct user_exception *ex)
 {
 	ex->signo = SIGSEGV;

@@ -2,7 +2,7 @@
 /*
  * TSC frequency: from CPUID where it says, else measured against the PIT.
  *
- * Measuring:	channel 2 of the PIT counts down at 1193182 Hz.  A sample reads it
+ * Flow:	Measuring: channel 2 of the PIT counts down at 1193182 Hz.  A sample reads it
  *		between two TSC reads; of several the narrowest counts, because a virtual
  *		CPU may be stopped at any instruction.  Two such samples about 5 ms apart
  *		give the rate to about 0.05 %.  Channel 2 ends after 55 ms, and its output

@@ -2,15 +2,15 @@
 /*
  * Do the time stamp counters of two CPUs agree?
  *
- * Method:	the boot CPU reads t0, asks the other CPU for its counter t, gets it, reads
+ * Flow:	the boot CPU reads t0, asks the other CPU for its counter t, gets it, reads
  *		t1.  Agreeing counters give t0 <= t <= t1, each time.  When one exchange says
  *		otherwise, the one with the narrowest window tells by how much, and the other
  *		CPU moves its counter (IA32_TSC_ADJUST) and is asked again.
- * Emulated:	TCG gives all virtual CPUs one counter, and with few host CPUs each exchange
- *		costs milliseconds; so there one is enough, whose first half lies before the
- *		other CPU was woken.
- * Why:		time_now_ns() and user code that reads the clock without a call rely on one
- *		clock for all CPUs, so a CPU that cannot agree is not used.
+ * Limits:	Emulated: TCG gives all virtual CPUs one counter, and with few host CPUs each
+ *		exchange costs milliseconds; so there one is enough, whose first half lies before
+ *		the other CPU was woken. Why: time_now_ns() and user code that reads the clock
+ *		without a call rely on one clock for all CPUs, so a CPU that cannot agree is not
+ *		used.
  */
 #include <arch/barrier.h>
 #include <arch/cpu.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What exchanges of counters between two CPUs say about their offset.
+ * The offset of two CPUs' counters, as exchanges between them show it.
  */
 #include <lib/ktest.h>
 #include <lib/prng.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the boot protocol told us; constant after arch start-up.
+ * The facts that the boot protocol handed over; constant after arch start-up.
  */
 #pragma once
 
@@ -31,3 +31,6 @@ extern struct boot_info boot_info;
 
 /* First C function with the final page tables and per-CPU base; by arch start-up. */
 void kernel_main(void) __attribute__((noreturn));
+
+/* stack_protector.c: choose the stack canary, in a function that never returns. */
+void stack_protector_init(void);

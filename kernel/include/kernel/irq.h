@@ -15,10 +15,9 @@ typedef void (*irq_handler_t)(unsigned int vector, void *arg);
 int irq_alloc(irq_handler_t handler, void *arg, const char *name) __must_check;
 /* No handler runs any more on return. */
 void irq_free(unsigned int vector);
-/* What to program into an MSI or MSI-X entry. */
+/* The address and data of an MSI or MSI-X entry. */
 uint64_t msi_address(unsigned int vector, unsigned int cpu);
 uint32_t msi_data(unsigned int vector);
 /* Route an ISA interrupt line (0-15) to @vector through the I/O APIC; -ENODEV without one. */
-int irq_route_isa(unsigned int line, unsigned int vector) __must_check;
 /* Count since boot. */
 uint64_t irq_count(unsigned int vector);

@@ -2,7 +2,7 @@
 /*
  * The order of all locks, outermost (smallest number) first.
  *
- * Rule:	a thread takes locks of rising rank; two locks of one rank are taken in
+ * Invariants:	a thread takes locks of rising rank; two locks of one rank are taken in
  *		rising address order, by one helper.  Checked at run time in debug builds
  *		(CONFIG_DEBUG).  The table with meanings is docs/locking.md: a new rank
  *		is added in both.
@@ -13,24 +13,18 @@
 
 enum lock_rank {
 	/* Sleeping locks: monitors and managers. */
-	RANK_MANAGER = 10,       /* tables of a global manager */
-	RANK_PSEUDO_FILE = 16,   /* an open file of /proc or /sys, while its text is made */
-	RANK_PROCESS_TABLE = 20, /* pid -> process, process tree */
-	RANK_PROCESS = 24,       /* one process's Linux state */
-	RANK_PROCESS_FS = 26,    /* working directory and umask that tasks share */
-	RANK_FILES = 28,         /* one descriptor table */
-	RANK_FILE = 32,          /* one open file: offset */
-	RANK_FILE_DATA = 34,     /* contents of one tmpfs file; held over copies from user memory */
-	RANK_PIPE = 36,          /* one pipe's ring; held over copies to and from user memory */
-	RANK_ASPACE_TABLE = 40,  /* id -> address space map */
-	RANK_ASPACE = 44,        /* vmas and page table of one address space */
-	RANK_CHAIN = 46,         /* chains of anonymous objects below their tops */
-	RANK_OBJECT = 48,        /* one page object / buffer-cache file */
-	RANK_MONITOR = 52,       /* other sleeping locks of a monitor */
+	RANK_MANAGER = 10,     /* tables of a global manager */
+	RANK_PSEUDO_FILE = 16, /* an open file of /proc or /sys, while its text is made */
+	RANK_PROCESS = 24,     /* one process's Linux state */
+	RANK_PROCESS_FS = 26,  /* working directory and umask that tasks share */
+	RANK_FILE = 32,        /* one open file: offset */
+	RANK_FILE_DATA = 34,   /* contents of one tmpfs file; held over copies from user memory */
+	RANK_PIPE = 36,        /* one pipe's ring; held over copies to and from user memory */
+	RANK_ASPACE = 44,      /* vmas and page table of one address space */
+	RANK_CHAIN = 46,       /* chains of anonymous objects below their tops */
+	RANK_MONITOR = 52,     /* other sleeping locks of a monitor */
 	/* Sleeping locks: file systems and network. */
 	RANK_FS = 60,        /* one mounted file system */
-	RANK_FS_INODE = 64,  /* one inode in memory */
-	RANK_FS_CACHE = 68,  /* block cache */
 	RANK_NET = 72,       /* connection tables, set-up and tear-down */
 	RANK_NET_PEER = 76,  /* one peer or session */
 	RANK_NET_SETUP = 80, /* connection set-up of the RPC layer */
@@ -42,8 +36,6 @@ enum lock_rank {
 	RANK_RDMA_DEVICE = 85, /* an RDMA device, against its recovery */
 	RANK_RDMA_ICM = 86,    /* an RDMA device's context memory */
 	RANK_DRIVER = 88,      /* one device: slow path, command queue */
-	RANK_PCI = 92,         /* device list, configuration */
-	RANK_KERNEL_SLEEP = 96,
 
 	RANK_SPIN_FIRST = 100,
 	/* Spinlocks: monitors. */
@@ -76,11 +68,10 @@ enum lock_rank {
 	RANK_VMALLOC = 212,    /* kernel address ranges and tables */
 	RANK_SLAB = 216,       /* one slab cache */
 	RANK_FRAME_POOL = 220, /* free lists of the frame allocator */
-	RANK_IDA = 224,
-	RANK_THREADS = 226,  /* list of all threads */
-	RANK_RUNQUEUE = 228, /* one CPU's run queue */
-	RANK_IRQ = 232,      /* vector table */
-	RANK_TIMER = 240,    /* one CPU's timer tree */
+	RANK_THREADS = 226,    /* list of all threads */
+	RANK_RUNQUEUE = 228,   /* one CPU's run queue */
+	RANK_IRQ = 232,        /* vector table */
+	RANK_TIMER = 240,      /* one CPU's timer tree */
 	RANK_RANDOM = 244,
 	RANK_CONSOLE = 250, /* leaf: printk may run under any lock above */
 	RANK_LEAF = 254,    /* guards a few lines that call nothing but device registers */

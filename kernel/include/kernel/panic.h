@@ -2,7 +2,7 @@
 /*
  * When our own state is broken.  docs/debugging.md shows what a panic prints.
  *
- * Rule:	never for what a peer, a user or a device did, nor for exhaustion.
+ * Invariants:	never for what a peer, a user or a device did, nor for exhaustion.
  */
 #pragma once
 

@@ -7,7 +7,7 @@
  *
  * Context:	anywhere, NMI included; irq-safe.  One call is one line (a missing
  *		newline is added).
- * Line:	"[    1.234567] node3 info: excache: 64 sets"
+ * Flow:	Line: "[    1.234567] node3 info: excache: 64 sets"
  */
 #pragma once
 

@@ -10,5 +10,3 @@
 /* Any context. */
 void random_bytes(void *buf, size_t len);
 uint64_t random_u64(void);
-/* Stir in something unpredictable (interrupt times, a host's seed). */
-void random_add(const void *buf, size_t len);

@@ -26,7 +26,10 @@ void sched_interrupt(void);
 /* The running thread's time slice is over; interrupt context. */
 void sched_slice_end(void);
 
-/* Does a user thread run? Then its time up to @now was spent in user mode or not. Interrupt context. */
+/*
+ * Does a user thread run? Then its time up to @now was spent in user mode or not. Interrupt
+ * context.
+ */
 bool sched_tick(bool user, uint64_t now);
 
 /* A user thread runs from now on: have ticks; interrupts off. */

@@ -4,9 +4,9 @@
  *
  * Context:	holding one turns preemption off; no sleeping.  A lock that an
  *		interrupt handler takes must be taken with the _irqsave form elsewhere.
- * Choice:	test-and-set, not tickets: virtual CPUs may be descheduled by their
+ * Flow:	Choice: test-and-set, not tickets: virtual CPUs may be descheduled by their
  *		host, and a ticket handed to a sleeping one stalls all behind it.
- * Debug:	with CONFIG_DEBUG, rank order, self-deadlock and unlocking by a
+ * Failure:	Debug: with CONFIG_DEBUG, rank order, self-deadlock and unlocking by a
  *		stranger are checked (lock_debug.c); a violation panics.
  */
 #pragma once
@@ -33,7 +33,7 @@ struct __capability("spinlock") spinlock {
 # define SPINLOCK_INIT(lock_name, lock_rank) { .locked = 0 }
 #endif
 
-/* Whoever initialises a lock is alone with what it guards: the analysis takes it as held. */
+/* No other thread knows a lock yet that is being initialised: the analysis takes it as held. */
 static inline void spin_lock_init(struct spinlock *l, const char *name, enum lock_rank rank)
 	__asserts_held(l)
 {

@@ -4,7 +4,7 @@
  *
  * Flow:	thread_create() -> runnable -> fn(arg) -> thread_exit() (or return)
  *		-> reaped by thread_join(), or by itself after thread_detach().
- * Priority:	strict between classes, round robin inside one.  A woken thread of a
+ *		Priority: strict between classes, round robin inside one.  A woken thread of a
  *		higher class preempts at once.
  * Locking:	state, cpu and the run queue link belong to the run queue lock of
  *		thread->cpu.  thread->private belongs to whoever created the thread.
@@ -132,12 +132,15 @@ void thread_discard(struct thread *t);
 void thread_exit(void) __attribute__((noreturn));
 /* Wait until @t has exited and free it. */
 void thread_join(struct thread *t);
-/* Nobody will join: @t frees itself at exit. */
+/* No thread will join @t: it frees itself at exit. */
 void thread_detach(struct thread *t);
 
 void thread_set_prio(struct thread *t, enum thread_prio prio);
 #define THREAD_SLICE_NS 10000000ull
-/* What it runs before others of its class have their turn; THREAD_SLICE_NS at first. From the next turn on. */
+/*
+ * The time that @t runs before others of its class have their turn, from its next turn on;
+ * THREAD_SLICE_NS at first.
+ */
 void thread_set_slice(struct thread *t, uint64_t ns);
 /*
  * Let @t run on the CPUs of @mask only (threads start with all); -EINVAL when none of
@@ -160,8 +163,9 @@ void thread_sleep_ns(uint64_t ns);
 /* CPU time used by @t so far. */
 uint64_t thread_cpu_ns(const struct thread *t);
 /*
- * The same in two parts, user and system, told apart by ticks: exact in their sum, which never shrinks in either. What no
- * tick has seen yet goes where the last one found the thread.
+ * The same in two parts, user and system, told apart by ticks: exact in their sum, and neither
+ * ever shrinks. Time that no tick has seen yet counts for the mode in which the last one found the
+ * thread.
  */
 void thread_cpu_times(struct thread *t, uint64_t *user_ns, uint64_t *system_ns);
 

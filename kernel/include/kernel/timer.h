@@ -31,3 +31,6 @@ bool timer_cancel(struct timer *t);
 /* Disarm without waiting. */
 bool timer_cancel_async(struct timer *t);
 bool timer_pending(const struct timer *t);
+
+/* For arch, at this CPU's timer interrupt, interrupts off. @user: it interrupted user mode. */
+void timer_interrupt(bool user);

@@ -2,7 +2,7 @@
 /*
  * Wait queues and completions.
  *
- * Pattern:	the waker changes the state that the condition reads, then calls
+ * Flow:	the waker changes the state that the condition reads, then calls
  *		wake_one() or wake_all(); the waiter evaluates the condition again
  *		each time it is woken.  The condition may be evaluated several times
  *		and must not sleep.
@@ -23,7 +23,7 @@ struct thread;
 
 #define WAIT_FOREVER UINT64_MAX
 
-/* What besides the condition may end a wait. */
+/* The events besides the condition that may end a wait. */
 #define WAIT_PLAIN         0x0u
 #define WAIT_KILLABLE      0x2u /* THREAD_F_KILL */
 #define WAIT_INTERRUPTIBLE 0x3u /* THREAD_F_KILL or THREAD_F_SIGNAL */
@@ -48,20 +48,23 @@ struct waiter { /* on the waiting thread's stack */
 };
 
 /*
- * Somebody who is told of every wake-up and takes none away from the waiters: poll and its kin.  It stays on the queue
- * until watch_end().
+ * For poll and its kin: told of every wake-up, and takes none away from the waiters. It stays on
+ * the queue until watch_end().
  */
 struct watcher {
 	struct list_head link;
 	/*
-	 * Called by wake_one() and wake_all() with the queue's lock held, perhaps in an interrupt handler: may wake
-	 * threads and take locks of higher rank. False: it could not make use of it.
+	 * Called by wake_one() and wake_all() with the queue's lock held, perhaps in an interrupt
+	 * handler: may wake threads and take locks of higher rank. False: it had no use for it.
 	 */
 	bool (*notify)(struct watcher *w);
-	bool exclusive; /* of these only the first that can make use of it is told */
+	bool exclusive; /* a wake-up goes only to the first of these that has a use for it */
 };
 
-/* What the caller looks at afterwards is not older than a change whose waker does not see @w: no change is missed. */
+/*
+ * No change is missed: a waker that does not see @w has made its change before this returns, so the
+ * caller's next look at the state sees it.
+ */
 void watch_begin(struct waitqueue *wq, struct watcher *w);
 /* On return notify() is neither running nor called again. */
 void watch_end(struct waitqueue *wq, struct watcher *w);
@@ -75,10 +78,12 @@ void wake_all(struct waitqueue *wq);
 bool waitqueue_active(struct waitqueue *wq);
 
 /*
- * Is there anybody to wake?  For a waker that has put a full barrier between its change of the state and this look,
- * perhaps one for several queues.  Then no wake-up is lost without the lock: a waiter puts itself on the queue, then
- * comes a full barrier (wait_prepare(), watch_begin()), then it looks at the state.  Of two such pairs at least one
- * look comes after the other side's store: either we see the waiter, or it sees the new state and does not sleep.
+ * Is there a thread or watcher to wake? For a waker that has put a full barrier between its change
+ * of the state and this look, perhaps one for several queues. Then no wake-up is lost without the
+ * lock: a waiter puts itself on the queue, then comes a full barrier (wait_prepare(),
+ * watch_begin()), then it looks at the state. Of two such pairs at least one look comes after the
+ * other side's store: either the waker sees the waiter, or the waiter sees the new state and does
+ * not sleep.
  */
 static inline bool waitqueue_busy_mb(const struct waitqueue *wq)
 {
@@ -95,8 +100,8 @@ int wait_sleep(struct waiter *w, unsigned int mode, uint64_t deadline_ns);
 void wait_finish(struct waitqueue *wq, struct waiter *w, int err);
 
 /*
- * 0, -EINTR or -ETIMEDOUT; a condition that is true wins over both.  The deadline is evaluated once,
- * the condition each time round.
+ * 0, -EINTR or -ETIMEDOUT; a condition that is true wins over both. The deadline is evaluated
+ * once, the condition each time round.
  */
 #define wait_event_mode(wq, cond, mode, deadline_ns)                         \
 	({                                                                   \

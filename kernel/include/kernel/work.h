@@ -2,7 +2,7 @@
 /*
  * Work queues: functions run by threads that are made on demand.
  *
- * Rule:	a handler that waits for another node must not occupy a worker that
+ * Invariants:	a handler that waits for another node must not occupy a worker that
  *		this wait depends on: give such work its own queue.  Up to max_threads
  *		items of one queue run at once; max_threads = 1 keeps order.
  * Context:	work_queue() anywhere (interrupts too); the function runs in a thread

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a process is, and may do: Linux's <linux/prctl.h>, <asm/prctl.h>, <linux/capability.h>,
+ * Properties and rights of a process: Linux's <linux/prctl.h>, <asm/prctl.h>, <linux/capability.h>,
  * <linux/securebits.h>, <linux/personality.h>.
  */
 #pragma once

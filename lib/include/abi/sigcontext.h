@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What a signal handler finds on its stack: Linux's <asm/sigcontext.h>, <asm/ucontext.h>. */
+/*
+ * The frame that a signal handler finds on its stack: Linux's <asm/sigcontext.h>,
+ * <asm/ucontext.h>.
+ */
 #pragma once
 
 #include <abi/signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is told about files and file systems: Linux's <linux/stat.h>, <asm/statfs.h>,
+ * Attributes of files and file systems: Linux's <linux/stat.h>, <asm/statfs.h>,
  * <linux/magic.h>, <linux/dirent.h>.
  */
 #pragma once

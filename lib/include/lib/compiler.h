@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the compiler can be told, and macros that every layer uses.
+ * Attributes for the compiler, and macros that every layer uses.
  *
  * __TESSERA_HOST__ is defined when a file is built for the host (unit tests,
  * fuzzers, tools); everything here works in both worlds.

@@ -17,8 +17,6 @@ struct ida {
 #define IDA_INIT         { NULL, 0, 0 }
 #define DEFINE_IDA(name) struct ida name = IDA_INIT
 
-void ida_init(struct ida *ida);
-
 /* Free the map; the ids themselves need not have been freed. */
 void ida_destroy(struct ida *ida);
 

@@ -3,14 +3,14 @@
  * Unit tests beside the code: the same x_test.c runs in the kernel (boot option
  * ktest=<glob>, TAP on the serial line) and on the host (cmocka, under ASan and UBSan).
  *
- * Use:		static void decode_rejects_short(struct ktest *t) { EXPECT_EQ(t, f(), -EINVAL); }
+ * Flow:	static void decode_rejects_short(struct ktest *t) { EXPECT_EQ(t, f(), -EINVAL); }
  *		static const struct ktest_case cases[] = { KTEST(decode_rejects_short), { 0 } };
  *		static const struct ktest_suite suite = { .name = "area.thing", .cases = cases };
  *		KTEST_SUITE(suite);
  * EXPECT_*:	note the failure and go on.
  * ASSERT_*:	note the failure and return from the function that they stand in.
- * Arguments:	the value found first, the value wanted second; each is evaluated once.
- * Runners:	kernel/ktest.c and test/host/runner.c define ktest_fail() and ktest_skip()
+ *		Arguments: the value found first, the value wanted second; each is evaluated once.
+ *		Runners: kernel/ktest.c and test/host/runner.c define ktest_fail() and ktest_skip()
  *		and walk the section.
  */
 #pragma once

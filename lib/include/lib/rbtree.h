@@ -2,7 +2,7 @@
 /*
  * Intrusive red-black tree: the caller walks and compares, this file balances.
  *
- * Insert:	walk from &root->node down to an empty link, remembering the parent;
+ * Flow:	Insert: walk from &root->node down to an empty link, remembering the parent;
  *		rb_link_node(node, parent, link); rb_insert_color(node, root).
  *		rb_insert() does it all, given a comparison.
  * Locking:	the caller's.

@@ -14,5 +14,5 @@ struct early_range {
 
 /* Pages below @limit, not zeroed; panics when there are none. */
 paddr_t early_alloc(uint64_t size, uint64_t align, paddr_t limit);
-/* What must not be handed out again, sorted. */
+/* The ranges that must not be handed out again, sorted. */
 const struct early_range *early_reserved(unsigned int *nr);

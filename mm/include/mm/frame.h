@@ -2,11 +2,11 @@
 /*
  * Frames: physical pages, handed out by a buddy allocator.
  *
- * Metadata:	one struct frame per page, found from the address by arithmetic.
+ * Flow:	Metadata: one struct frame per page, found from the address by arithmetic.
  *		Only the first frame of a block of FRAME_LAZY_ORDER or more carries
  *		valid metadata: the rest is set up when such a block is split, so that
  *		boot does not touch it.
- * Refcount:	frame_alloc() gives one reference.  Blocks are shared by frame_get()
+ * Invariants:	Refcount: frame_alloc() gives one reference.  Blocks are shared by frame_get()
  *		and given back by frame_put(); frame_free() is frame_put() that insists on
  *		being the last.
  * Context:	alloc and free anywhere, interrupt handlers included.

@@ -8,7 +8,7 @@
  * (64), from 2 KiB on a page.
  * Context:	anywhere, interrupt handlers included; never sleeps.
  * Failure:	NULL.
- * Debug:	with CONFIG_DEBUG, freed objects are poisoned and every object has a
+ *		Debug: with CONFIG_DEBUG, freed objects are poisoned and every object has a
  *		red zone; overruns, use after free (on reallocation) and double frees
  *		panic with the cache's name.
  */

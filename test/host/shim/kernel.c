@@ -364,12 +364,6 @@ void random_bytes(void *buf, size_t len)
 	}
 }
 
-void random_add(const void *buf, size_t len)
-{
-	(void)buf;
-	(void)len;
-}
-
 /* --- counters --- */
 
 extern const struct counter *const counters_start[];

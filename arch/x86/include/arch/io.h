@@ -2,7 +2,7 @@
 /*
  * Device access: I/O ports and memory-mapped registers.
  *
- * Rule:	every access to device registers goes through the mmio_ functions,
+ * Invariants:	every access to device registers goes through the mmio_ functions,
  *		so that a quirk of one machine lives here and in no driver.
  * Locking:	when a device asked for it, each access takes one global lock:
  *		QEMU's x-pci-proxy-dev loses accesses when two CPUs are inside it.

@@ -2,7 +2,7 @@
 /*
  * The kernel's own page tables: the shared upper half.
  *
- * Rule:	W^X: KPT_WRITE and KPT_EXEC never together.
+ * Invariants:	W^X: KPT_WRITE and KPT_EXEC never together.
  * Locking:	the caller owns the virtual range (mm/kmap.c hands ranges out).
  */
 #pragma once

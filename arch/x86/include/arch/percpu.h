@@ -4,7 +4,7 @@
  * section .percpu to that CPU's copy (0 for the boot CPU, which uses the
  * linked copy), so %gs:symbol is this CPU's variable.
  *
- * Start:	all zero, on every CPU; the section has no place for other values.
+ * Invariants:	all zero, on every CPU; the section has no place for other values.
  * Context:	the one-instruction forms (percpu_read and so on) are safe against
  *		preemption and interrupts.  A pointer from this_cpu_ptr() is only good
  *		while preemption is off.
@@ -30,7 +30,7 @@ DECLARE_PERCPU(uint32_t, percpu_cpu_id);
 /* A linked address, as a plain pointer to what lies @offset further. */
 #define PERCPU_SHIFT(p, offset) \
 	((__typeof__(*(p)) __kernel __force *)((__force uintptr_t)(p) + (offset)))
-/* What an instruction with a %gs prefix names. */
+/* The operand of an instruction with a %gs prefix. */
 #define PERCPU_PLAIN(var) (*(__typeof__(var) __kernel __force *)&(var))
 
 /* Read or write a per-CPU scalar of 4 or 8 bytes in one instruction. */

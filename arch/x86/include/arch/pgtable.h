@@ -42,8 +42,8 @@ int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int p
 int pgtable_map_new(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
 	__must_check;
 /*
- * Map up to 64 pages from @vaddr on where nothing is mapped, those whose frame is not 0.  Which ones, a bit each: fewer
- * when out of frames.
+ * Map up to 64 pages from @vaddr on where nothing is mapped, those whose frame is not 0. Which
+ * ones, a bit each: fewer when out of frames.
  */
 uint64_t pgtable_map_absent(struct pgtable *pt, vaddr_t vaddr, const paddr_t *frames,
 			    unsigned int nr, unsigned int prot);
@@ -53,7 +53,9 @@ void pgtable_unmap(struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *old)
 bool pgtable_clear(struct pgtable *pt, vaddr_t vaddr);
 /* Change rights; keeps accessed and dirty.  Returns false when nothing is mapped there. */
 bool pgtable_protect(struct pgtable *pt, vaddr_t vaddr, unsigned int prot);
-/* Take the right to write from every page of the range; keeps accessed and dirty.  How many had it. */
+/*
+ * Take the right to write from every page of the range; keeps accessed and dirty. How many had it.
+ */
 size_t pgtable_write_protect(struct pgtable *pt, vaddr_t start, vaddr_t end);
 /* Returns false (and present = false) when nothing is mapped. */
 bool pgtable_query(const struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *out);

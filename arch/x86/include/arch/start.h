@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What kernel_main() calls in arch, in this order.
+ * The functions of arch that kernel_main() calls, in this order.
  */
 #pragma once
 

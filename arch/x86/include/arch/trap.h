@@ -102,7 +102,10 @@ struct user_trap_ops {
 	 * the uaccess function returns -EFAULT.
 	 */
 	int (*page_fault)(const struct user_fault *fault);
-	/* By number, which is also in regs->orig_rax; none is NULL. syscalls[nr_syscalls] answers all others. */
+	/*
+	 * By number, which is also in regs->orig_rax; none is NULL. syscalls[nr_syscalls] answers
+	 * all others.
+	 */
 	const syscall_fn *syscalls;
 	uint64_t nr_syscalls;
 	/* A user-mode exception other than a page fault; queue the signal. */
