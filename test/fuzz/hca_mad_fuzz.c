@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "../../tools/hca/fixture.h"
-#include "../../tools/hca/mad.h"
 
 static bool handle(unsigned which, struct fixture *r, const uint8_t *in, uint8_t *out)
 {

@@ -37,6 +37,22 @@
 #define PAGE_MR    256
 #define PAGE_OTHER 512
 
+/* Offsets in management datagrams */
+#define MAD_METHOD     3
+#define MAD_STATUS     4
+#define MAD_ATTR       16
+#define MAD_MOD        20
+#define SMP_HOP_PTR    6
+#define SMP_HOP_CNT    7
+#define SMP_DATA       64
+#define SMP_PATH       128
+#define SMP_RETURN     192
+#define PMA_DATA       64
+#define SA_RMPP        24
+#define SA_ATTR_OFFSET 44
+#define SA_COMP_MASK   48
+#define SA_DATA        56
+
 struct fix_guest {
 	struct hca *h;
 	uint8_t *ram;

@@ -18,6 +18,7 @@
 #pragma once
 
 #include "layout.h"
+#include "mad.h"
 #include "regs.h"
 #include "util.h"
 
@@ -353,7 +354,7 @@ struct mc_group {
 	struct list_head link;
 	uint8_t mgid[16];
 	uint16_t mlid;
-	uint8_t rec[52]; /* MCMemberRecord without the join state */
+	struct mc_rec rec; /* without the join state */
 	struct list_head members;
 };
 
@@ -684,15 +685,14 @@ enum hca_status cmd_query_port(struct hca *h, struct cmd *c);
 enum hca_status cmd_mad_ifc(struct hca *h, struct cmd *c);
 
 /* mad.c, sma.c, sm.c, sa.c: 256-byte management datagrams */
-#define MAD_SIZE 256u
-bool sma_process(struct hca *h, const uint8_t *in, uint8_t *out); /* an HCA's agent */
-bool sm_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out);
-bool smp_route(struct hca *from, const uint8_t *in, uint8_t *out); /* directed route */
-bool pma_process(struct hca *h, const uint8_t *in, uint8_t *out);
-bool sa_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out);
+bool sma_process(struct hca *h, const void *in, void *out); /* an HCA's agent */
+bool sm_process(struct fabric *f, struct hca *from, const void *in, void *out);
+bool smp_route(struct hca *from, const void *in, void *out); /* directed route */
+bool pma_process(struct hca *h, const void *in, void *out);
+bool sa_process(struct fabric *f, struct hca *from, const void *request, void *reply);
 void sa_forget(struct fabric *f, struct hca *h);
 void sa_free(struct fabric *f);
-void mad_reply(const uint8_t *in, uint8_t *out, uint16_t status);
+void mad_reply(const void *in, void *out, uint16_t status);
 
 /* inject.c */
 void inject_init(struct fabric *f);

@@ -3,7 +3,6 @@
 #include <lib/ktest.h>
 
 #include "fixture.h"
-#include "mad.h"
 
 static void mad_init(uint8_t *m, uint8_t cls, uint8_t method, uint16_t attr, uint32_t mod)
 {

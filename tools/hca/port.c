@@ -197,18 +197,18 @@ enum hca_status cmd_query_port(struct hca *h, struct cmd *c)
 /* A MAD that the driver received, or makes up to ask about its own port. */
 enum hca_status cmd_mad_ifc(struct hca *h, struct cmd *c)
 {
-	const uint8_t *mad = c->in;
+	const struct mad_hdr *mad = c->in;
 	bool answered;
 
 	if (bad_port(c))
 		return ST_BAD_INDEX;
 	h->stats.mads++;
-	switch (mad[1]) {
-	case 0x01:
-	case 0x81:
+	switch (mad->class) {
+	case CLASS_SMP_LID:
+	case CLASS_SMP_ROUTED:
 		answered = sma_process(h, mad, c->out);
 		break;
-	case 0x04:
+	case CLASS_PMA:
 		answered = pma_process(h, mad, c->out);
 		break;
 	default:

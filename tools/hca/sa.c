@@ -9,7 +9,6 @@
  * Failure:	SA status in the upper byte of the MAD status.
  */
 #include "hca.h"
-#include "mad.h"
 
 #include <stdlib.h>
 
@@ -21,25 +20,11 @@
 #define SA_NO_RECORDS   0x0300
 #define SA_TOO_MANY     0x0400
 
-#define PR_SIZE      64u
-#define PR_DGID      8
-#define PR_SGID      24
-#define PR_DLID      40
-#define PR_SLID      42
 #define PR_MASK_DGID BIT(2)
 #define PR_MASK_SGID BIT(3)
 #define PR_MASK_DLID BIT(4)
 #define PR_MASK_SLID BIT(5)
 
-#define MC_SIZE      52u
-#define MC_PORT_GID  16
-#define MC_QKEY      32
-#define MC_MLID      36
-#define MC_MTU       38
-#define MC_PKEY      40
-#define MC_RATE      42
-#define MC_LIFE      43
-#define MC_STATE     48
 #define MC_MASK_MGID BIT(0)
 #define MC_MASK_QKEY BIT(2)
 
@@ -112,40 +97,43 @@ static bool find_end(struct fabric *f, bool by_gid, const uint8_t *gid, bool by_
 	return true;
 }
 
-static void path_record(uint8_t *r, const struct end *src, const struct end *dst)
+static void path_record(struct path_rec *r, const struct end *src, const struct end *dst)
 {
-	memset(r, 0, PR_SIZE);
-	memcpy(r + PR_DGID, dst->gid, 16);
-	memcpy(r + PR_SGID, src->gid, 16);
-	put_be16(r + PR_DLID, dst->lid);
-	put_be16(r + PR_SLID, src->lid);
-	r[49] = 0x80 | 1; /* reversible, one path */
-	put_be16(r + 50, PKEY_DEFAULT);
-	r[54] = EXACTLY | IB_MTU_4096;
-	r[55] = EXACTLY | RATE_40G;
-	r[56] = EXACTLY | PACKET_LIFE;
+	*r = (struct path_rec){
+		.dlid = cpu_to_be16(dst->lid),
+		.slid = cpu_to_be16(src->lid),
+		.reversible_numb = 0x80 | 1, /* reversible, one path */
+		.pkey = cpu_to_be16(PKEY_DEFAULT),
+		.mtu = EXACTLY | IB_MTU_4096,
+		.rate = EXACTLY | RATE_40G,
+		.life = EXACTLY | PACKET_LIFE,
+	};
+	memcpy(r->dgid, dst->gid, sizeof(r->dgid));
+	memcpy(r->sgid, src->gid, sizeof(r->sgid));
 }
 
-static uint16_t sa_path(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out)
+static uint16_t sa_path(struct fabric *f, struct hca *from, const struct sa_mad *in,
+			struct sa_mad *out)
 {
-	const uint64_t mask = get_be64(in + SA_COMP_MASK);
-	const uint8_t *q = in + SA_DATA;
-	const bool table = in[MAD_METHOD] == METHOD_GET_TABLE;
+	const struct path_rec *q = (const void *)in->data;
+	struct path_rec *r = (void *)out->data;
+	const uint64_t mask = be64_to_cpu(in->mask);
+	const bool table = in->hdr.method == METHOD_GET_TABLE;
 	struct end src, dst;
 	unsigned n = 0;
 
 	if (mask & (PR_MASK_SGID | PR_MASK_SLID)) {
-		if (!find_end(f, mask & PR_MASK_SGID, q + PR_SGID, mask & PR_MASK_SLID,
-			      get_be16(q + PR_SLID), &src))
+		if (!find_end(f, mask & PR_MASK_SGID, q->sgid, mask & PR_MASK_SLID,
+			      be16_to_cpu(q->slid), &src))
 			return SA_NO_RECORDS;
 	} else {
 		end_of(from, &src);
 	}
 	if (mask & (PR_MASK_DGID | PR_MASK_DLID)) {
-		if (!find_end(f, mask & PR_MASK_DGID, q + PR_DGID, mask & PR_MASK_DLID,
-			      get_be16(q + PR_DLID), &dst))
+		if (!find_end(f, mask & PR_MASK_DGID, q->dgid, mask & PR_MASK_DLID,
+			      be16_to_cpu(q->dlid), &dst))
 			return SA_NO_RECORDS;
-		path_record(out + SA_DATA, &src, &dst);
+		path_record(r, &src, &dst);
 		return SA_OK;
 	}
 	if (!table)
@@ -153,10 +141,10 @@ static uint16_t sa_path(struct fabric *f, struct hca *from, const uint8_t *in, u
 	for (unsigned i = 0; i < f->nr_hcas; i++) {
 		if (!f->hcas[i] || f->hcas[i]->port.state != PORT_ACTIVE)
 			continue;
-		if ((n + 1) * PR_SIZE > MAD_SIZE - SA_DATA)
+		if ((n + 1) * sizeof(*r) > sizeof(out->data))
 			return SA_TOO_MANY;
 		end_of(f->hcas[i], &dst);
-		path_record(out + SA_DATA + n++ * PR_SIZE, &src, &dst);
+		path_record(&r[n++], &src, &dst);
 	}
 	return n ? SA_OK : SA_NO_RECORDS;
 }
@@ -213,7 +201,7 @@ static uint16_t free_mlid(struct fabric *f)
 	return 0;
 }
 
-static struct mc_group *group_create(struct fabric *f, const uint8_t *q, uint64_t mask)
+static struct mc_group *group_create(struct fabric *f, const struct mc_rec *q, uint64_t mask)
 {
 	const uint16_t mlid = free_mlid(f);
 	struct mc_group *g = mlid ? calloc(1, sizeof(*g)) : NULL;
@@ -221,69 +209,71 @@ static struct mc_group *group_create(struct fabric *f, const uint8_t *q, uint64_
 	if (!g)
 		return NULL;
 	g->mlid = mlid;
-	memcpy(g->mgid, q, 16);
-	memcpy(g->rec, q, MC_SIZE);
+	memcpy(g->mgid, q->mgid, sizeof(g->mgid));
+	g->rec = *q;
 	if (!(mask & MC_MASK_QKEY))
-		put_be32(g->rec + MC_QKEY, 0x0b1b);
-	put_be16(g->rec + MC_MLID, mlid);
-	put_be16(g->rec + MC_PKEY, PKEY_DEFAULT);
-	g->rec[MC_MTU] = EXACTLY | IB_MTU_4096;
-	g->rec[MC_RATE] = EXACTLY | RATE_40G;
-	g->rec[MC_LIFE] = EXACTLY | PACKET_LIFE;
+		g->rec.qkey = cpu_to_be32(0x0b1b);
+	g->rec.mlid = cpu_to_be16(mlid);
+	g->rec.pkey = cpu_to_be16(PKEY_DEFAULT);
+	g->rec.mtu = EXACTLY | IB_MTU_4096;
+	g->rec.rate = EXACTLY | RATE_40G;
+	g->rec.life = EXACTLY | PACKET_LIFE;
 	list_init(&g->members);
 	list_add_tail(&g->link, &f->groups);
 	return g;
 }
 
-static void group_answer(const struct mc_group *g, const struct member *m, uint8_t *out)
+static void group_answer(const struct mc_group *g, const struct member *m, struct sa_mad *out)
 {
-	uint8_t *r = out + SA_DATA;
+	struct mc_rec *r = (void *)out->data;
 
-	memcpy(r, g->rec, MC_SIZE);
+	*r = g->rec;
 	if (m)
-		memcpy(r + MC_PORT_GID, m->port_gid, 16);
-	r[MC_STATE] = (uint8_t)((g->rec[MC_STATE] & 0xf0) | (m ? m->state : 0));
+		memcpy(r->port_gid, m->port_gid, sizeof(r->port_gid));
+	r->scope_state = (uint8_t)((g->rec.scope_state & 0xf0) | (m ? m->state : 0));
 }
 
-static uint16_t sa_join(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out)
+static uint16_t sa_join(struct fabric *f, struct hca *from, const struct sa_mad *in,
+			struct sa_mad *out)
 {
-	const uint64_t mask = get_be64(in + SA_COMP_MASK);
-	const uint8_t *q = in + SA_DATA;
+	const struct mc_rec *q = (const void *)in->data;
+	const uint64_t mask = be64_to_cpu(in->mask);
 	struct mc_group *g;
 	struct member *m;
 
-	if (!(mask & MC_MASK_MGID) || q[0] != 0xff || !(q[MC_STATE] & 0xf))
+	if (!(mask & MC_MASK_MGID) || q->mgid[0] != 0xff || !(q->scope_state & 0xf))
 		return SA_REQ_INVALID;
-	if (hca_by_gid(f, q + MC_PORT_GID) != from)
+	if (hca_by_gid(f, q->port_gid) != from)
 		return SA_REQ_INVALID;
-	g = group_find(f, q);
+	g = group_find(f, q->mgid);
 	if (!g)
 		g = group_create(f, q, mask);
 	if (!g)
 		return SA_NO_RESOURCES;
-	m = member_find(g, q + MC_PORT_GID);
+	m = member_find(g, q->port_gid);
 	if (!m) {
 		m = calloc(1, sizeof(*m));
 		if (!m)
 			return SA_NO_RESOURCES;
 		m->h = from;
-		memcpy(m->port_gid, q + MC_PORT_GID, 16);
+		memcpy(m->port_gid, q->port_gid, sizeof(m->port_gid));
 		list_add_tail(&m->link, &g->members);
 	}
-	m->state |= q[MC_STATE] & 0xf;
+	m->state |= q->scope_state & 0xf;
 	group_answer(g, m, out);
 	return SA_OK;
 }
 
-static uint16_t sa_leave(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out)
+static uint16_t sa_leave(struct fabric *f, struct hca *from, const struct sa_mad *in,
+			 struct sa_mad *out)
 {
-	const uint8_t *q = in + SA_DATA;
-	struct mc_group *g = group_find(f, q);
-	struct member *m = g ? member_find(g, q + MC_PORT_GID) : NULL;
+	const struct mc_rec *q = (const void *)in->data;
+	struct mc_group *g = group_find(f, q->mgid);
+	struct member *m = g ? member_find(g, q->port_gid) : NULL;
 
-	if (!m || m->h != from || !(m->state & q[MC_STATE] & 0xf))
+	if (!m || m->h != from || !(m->state & q->scope_state & 0xf))
 		return SA_REQ_INVALID;
-	m->state &= (uint8_t)~q[MC_STATE];
+	m->state &= (uint8_t)~q->scope_state;
 	group_answer(g, m, out);
 	if (!m->state)
 		member_free(m);
@@ -292,17 +282,19 @@ static uint16_t sa_leave(struct fabric *f, struct hca *from, const uint8_t *in, 
 	return SA_OK;
 }
 
-static uint16_t sa_multicast(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out)
+static uint16_t sa_multicast(struct fabric *f, struct hca *from, const struct sa_mad *in,
+			     struct sa_mad *out)
 {
+	const struct mc_rec *q = (const void *)in->data;
 	const struct mc_group *g;
 
-	switch (in[MAD_METHOD]) {
+	switch (in->hdr.method) {
 	case METHOD_SET:
 		return sa_join(f, from, in, out);
 	case METHOD_DELETE:
 		return sa_leave(f, from, in, out);
 	default:
-		g = group_find(f, in + SA_DATA);
+		g = group_find(f, q->mgid);
 		if (!g)
 			return SA_NO_RECORDS;
 		group_answer(g, NULL, out);
@@ -310,20 +302,21 @@ static uint16_t sa_multicast(struct fabric *f, struct hca *from, const uint8_t *
 	}
 }
 
-static uint16_t sa_class_port_info(uint8_t *out)
+static uint16_t sa_class_port_info(struct sa_mad *out)
 {
-	uint8_t *d = out + SA_DATA;
+	struct class_port_info *d = (void *)out->data;
 
-	memset(d, 0, MAD_SIZE - SA_DATA);
-	d[0] = 1;
-	d[1] = 2;
-	d[7] = 18; /* response time */
+	d->base_version = 1;
+	d->class_version = 2;
+	d->response_time = 18;
 	return SA_OK;
 }
 
 static unsigned record_size(uint16_t attr)
 {
-	return attr == ATTR_PATH_RECORD ? PR_SIZE : attr == ATTR_MC_MEMBER ? 56 : 72;
+	return attr == ATTR_PATH_RECORD ? sizeof(struct path_rec)
+	       : attr == ATTR_MC_MEMBER ? 56
+					: 72;
 }
 
 /*
@@ -331,27 +324,27 @@ static unsigned record_size(uint16_t attr)
  * acknowledges it by a MAD that differs from its query in nothing but this header; answering
  * that would have it acknowledged again, without an end.
  */
-static bool rmpp_is_control(const uint8_t *in)
+static bool rmpp_is_control(const struct sa_mad *in)
 {
-	return in[SA_RMPP + 2] & RMPP_ACTIVE && in[SA_RMPP + 1] != RMPP_DATA;
+	return in->rmpp_flags & RMPP_ACTIVE && in->rmpp_type != RMPP_DATA;
 }
 
 /* A table answer is one RMPP segment: first and last at once. */
-static void rmpp_single(uint8_t *out, unsigned records, unsigned size)
+static void rmpp_single(struct sa_mad *out, unsigned records, unsigned size)
 {
-	out[SA_RMPP] = 1; /* version */
-	out[SA_RMPP + 1] = RMPP_DATA;
-	out[SA_RMPP + 2] = RMPP_ACTIVE | RMPP_FIRST | RMPP_LAST;
-	put_be32(out + SA_RMPP + 4, 1);
-	put_be32(out + SA_RMPP + 8, 20 + records * size);
+	out->rmpp_version = 1;
+	out->rmpp_type = RMPP_DATA;
+	out->rmpp_flags = RMPP_ACTIVE | RMPP_FIRST | RMPP_LAST;
+	out->segment = cpu_to_be32(1);
+	out->payload = cpu_to_be32(20 + records * size);
 }
 
-static unsigned count_records(const uint8_t *out, unsigned size)
+static unsigned count_records(const struct sa_mad *out, unsigned size)
 {
 	unsigned n = 0;
 
-	while ((n + 1) * size <= MAD_SIZE - SA_DATA) {
-		const uint8_t *r = out + SA_DATA + n * size;
+	while ((n + 1) * size <= sizeof(out->data)) {
+		const uint8_t *r = out->data + n * size;
 		bool empty = true;
 
 		for (unsigned i = 0; i < size; i++)
@@ -363,13 +356,15 @@ static unsigned count_records(const uint8_t *out, unsigned size)
 	return n;
 }
 
-bool sa_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *out)
+bool sa_process(struct fabric *f, struct hca *from, const void *request, void *reply)
 {
-	const uint16_t attr = get_be16(in + MAD_ATTR);
-	const uint8_t method = in[MAD_METHOD];
+	const struct sa_mad *in = request;
+	struct sa_mad *out = reply;
+	const uint16_t attr = be16_to_cpu(in->hdr.attr);
+	const uint8_t method = in->hdr.method;
 	uint16_t status;
 
-	if (in[0] != 1 || in[1] != CLASS_SA || method & METHOD_RESPONSE)
+	if (in->hdr.version != 1 || in->hdr.class != CLASS_SA || method & METHOD_RESPONSE)
 		return false;
 	if (method != METHOD_GET && method != METHOD_SET && method != METHOD_GET_TABLE &&
 	    method != METHOD_DELETE)
@@ -377,7 +372,7 @@ bool sa_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *
 	if (rmpp_is_control(in))
 		return false;
 	mad_reply(in, out, 0);
-	memset(out + SA_DATA, 0, MAD_SIZE - SA_DATA);
+	memset(out->data, 0, sizeof(out->data));
 	if (attr == ATTR_PATH_RECORD && (method == METHOD_GET || method == METHOD_GET_TABLE))
 		status = sa_path(f, from, in, out);
 	else if (attr == ATTR_MC_MEMBER)
@@ -386,8 +381,8 @@ bool sa_process(struct fabric *f, struct hca *from, const uint8_t *in, uint8_t *
 		status = sa_class_port_info(out);
 	else
 		status = MAD_ST_BAD_ATTR;
-	put_be16(out + MAD_STATUS, status);
-	put_be16(out + SA_ATTR_OFFSET, (uint16_t)(record_size(attr) / 8));
+	out->hdr.status = cpu_to_be16(status);
+	out->attr_offset = cpu_to_be16((uint16_t)(record_size(attr) / 8));
 	if (method == METHOD_GET_TABLE) {
 		const unsigned size = record_size(attr);
 

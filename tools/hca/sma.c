@@ -6,76 +6,81 @@
  *		MAD status; a response or a trap is not answered at all.
  */
 #include "hca.h"
-#include "mad.h"
 
 #define IB_VENDOR 0x0002c9u
 
 /* Start an answer: the request's header and data with the method turned. */
-void mad_reply(const uint8_t *in, uint8_t *out, uint16_t status)
+void mad_reply(const void *in, void *out, uint16_t status)
 {
+	struct mad_hdr *hdr = out;
+
 	memcpy(out, in, MAD_SIZE);
-	out[MAD_METHOD] =
-		(in[MAD_METHOD] == METHOD_SET ? METHOD_GET : in[MAD_METHOD]) | METHOD_RESPONSE;
-	if (in[1] == CLASS_SMP_ROUTED)
+	hdr->method = (hdr->method == METHOD_SET ? METHOD_GET : hdr->method) | METHOD_RESPONSE;
+	if (hdr->class == CLASS_SMP_ROUTED)
 		status |= SMP_DIRECTION;
-	put_be16(out + MAD_STATUS, status);
+	hdr->status = cpu_to_be16(status);
 }
 
 /* PortInfo of @h as its own agent tells it. */
-static void port_info(struct hca *h, uint8_t *d)
+static void port_info(struct hca *h, void *data)
 {
 	const struct port *p = &h->port;
 	const bool up = p->state == PORT_ACTIVE;
+	const struct port_info d = {
+		.m_key = cpu_to_be64(p->m_key),
+		.gid_prefix = cpu_to_be64(GID_PREFIX),
+		.lid = cpu_to_be16(port_lid(h)),
+		.sm_lid = cpu_to_be16(p->sm_lid),
+		.cap_mask = cpu_to_be32(p->cap_mask),
+		.port = 1,
+		.width_enabled = 3,                          /* 1x and 4x */
+		.width_supported = 3,                        /* 1x and 4x */
+		.width_active = 2,                           /* 4x */
+		.speed_state = (uint8_t)(7 << 4 | p->state), /* SDR, DDR, QDR */
+		.phys_down_state = (uint8_t)((up ? 5 : 2) << 4 | 2),
+		.speeds = (up ? 4 : 1) << 4 | 7,
+		.mtu_sm_sl = (uint8_t)(p->mtu_cap << 4),
+		.vl_cap = (uint8_t)(p->vl_cap << 4),
+		.mtu_cap = IB_MTU_4096,
+		.nr_gids = NR_GIDS,
+		.subnet_timeout = 18,
+	};
 
-	memset(d, 0, SMP_DATA_LEN);
-	put_be64(d, p->m_key);
-	put_be64(d + 8, GID_PREFIX);
-	put_be16(d + 16, port_lid(h));
-	put_be16(d + 18, p->sm_lid);
-	put_be32(d + 20, p->cap_mask);
-	d[28] = 1;
-	d[29] = 3;                            /* width: enabled, */
-	d[30] = 3;                            /* supported 1x and 4x, */
-	d[31] = 2;                            /* active 4x */
-	d[32] = (uint8_t)(7 << 4 | p->state); /* speeds SDR, DDR, QDR */
-	d[33] = (uint8_t)((up ? 5 : 2) << 4 | 2);
-	d[35] = (up ? 4 : 1) << 4 | 7;
-	d[36] = (uint8_t)(p->mtu_cap << 4);
-	d[37] = (uint8_t)(p->vl_cap << 4);
-	d[41] = IB_MTU_4096;
-	d[50] = NR_GIDS;
-	d[51] = 18; /* subnet timeout */
+	memcpy(data, &d, sizeof(d));
 }
 
-static void node_info(const struct hca *h, uint8_t *d)
+static void node_info(const struct hca *h, void *data)
 {
-	d[0] = 1;
-	d[1] = 1;
-	d[2] = 1; /* channel adapter */
-	d[3] = 1;
-	put_be64(d + 4, h->port.guid + 2); /* system image */
-	put_be64(d + 12, h->port.guid - 1);
-	put_be64(d + 20, h->port.guid);
-	put_be16(d + 28, NR_PKEYS);
-	put_be16(d + 30, PCI_DEVICE_CX3);
-	d[36] = 1;
-	d[37] = (uint8_t)(IB_VENDOR >> 16);
-	put_be16(d + 38, IB_VENDOR & 0xffff);
+	const struct node_info d = {
+		.base_version = 1,
+		.class_version = 1,
+		.type = 1, /* channel adapter */
+		.nr_ports = 1,
+		.system_guid = cpu_to_be64(h->port.guid + 2),
+		.node_guid = cpu_to_be64(h->port.guid - 1),
+		.port_guid = cpu_to_be64(h->port.guid),
+		.nr_pkeys = cpu_to_be16(NR_PKEYS),
+		.device = cpu_to_be16(PCI_DEVICE_CX3),
+		.port = 1,
+		.vendor = { IB_VENDOR >> 16, IB_VENDOR >> 8 & 0xff, IB_VENDOR & 0xff },
+	};
+
+	memcpy(data, &d, sizeof(d));
 }
 
-static void guid_info(const struct hca *h, uint32_t block, uint8_t *d)
+static void guid_info(const struct hca *h, uint32_t block, be64_t *guids)
 {
 	for (unsigned i = 0; block == 0 && i < NR_GIDS; i++)
-		put_be64(d + i * 8, i ? h->port.extra_gids[i] : h->port.guid);
+		guids[i] = cpu_to_be64(i ? h->port.extra_gids[i] : h->port.guid);
 }
 
-static void pkey_table(const struct hca *h, uint32_t block, uint8_t *d)
+static void pkey_table(const struct hca *h, uint32_t block, be16_t *pkeys)
 {
 	for (unsigned i = 0; block == 0 && i < NR_PKEYS; i++)
-		put_be16(d + i * 2, h->port.pkeys[i]);
+		pkeys[i] = cpu_to_be16(h->port.pkeys[i]);
 }
 
-static bool sma_get(struct hca *h, uint16_t attr, uint32_t mod, uint8_t *d)
+static bool sma_get(struct hca *h, uint16_t attr, uint32_t mod, void *d)
 {
 	memset(d, 0, SMP_DATA_LEN);
 	switch (attr) {
@@ -95,7 +100,7 @@ static bool sma_get(struct hca *h, uint16_t attr, uint32_t mod, uint8_t *d)
 		pkey_table(h, mod & 0xffff, d);
 		return true;
 	case ATTR_SL2VL:
-		put_be64(d, 0x0123456701234567ull);
+		put_be64(d, 0x0123456701234567ull); /* half a byte for each level */
 		return true;
 	case ATTR_VL_ARB:
 	case ATTR_EXT_PORT_INFO:
@@ -109,15 +114,17 @@ static bool sma_get(struct hca *h, uint16_t attr, uint32_t mod, uint8_t *d)
  * Only the subnet manager may change the subnet; what a node may say about
  * itself is its description and, through its driver, its GUID aliases.
  */
-static uint16_t sma_set(struct hca *h, uint16_t attr, uint32_t mod, const uint8_t *d)
+static uint16_t sma_set(struct hca *h, uint16_t attr, uint32_t mod, const void *d)
 {
+	const be64_t *guids = d;
+
 	switch (attr) {
 	case ATTR_NODE_DESC:
 		memcpy(h->port.node_desc, d, sizeof(h->port.node_desc));
 		return 0;
 	case ATTR_GUID_INFO:
 		for (unsigned i = 1; mod == 0 && i < NR_GIDS; i++)
-			h->port.extra_gids[i] = get_be64(d + i * 8);
+			h->port.extra_gids[i] = be64_to_cpu(guids[i]);
 		return 0;
 	case ATTR_PORT_INFO:
 	case ATTR_PKEY_TABLE:
@@ -129,20 +136,22 @@ static uint16_t sma_set(struct hca *h, uint16_t attr, uint32_t mod, const uint8_
 	}
 }
 
-bool sma_process(struct hca *h, const uint8_t *in, uint8_t *out)
+bool sma_process(struct hca *h, const void *in, void *out)
 {
-	const uint16_t attr = get_be16(in + MAD_ATTR);
-	const uint32_t mod = get_be32(in + MAD_MOD);
+	const struct smp *smp = in;
+	const uint16_t attr = be16_to_cpu(smp->hdr.attr);
+	const uint32_t mod = be32_to_cpu(smp->hdr.mod);
+	struct smp *answer = out;
 	uint16_t status = 0;
 
-	if (in[0] != 1 || in[MAD_METHOD] & METHOD_RESPONSE)
+	if (smp->hdr.version != 1 || smp->hdr.method & METHOD_RESPONSE)
 		return false;
-	if (in[MAD_METHOD] == METHOD_SET)
-		status = sma_set(h, attr, mod, in + SMP_DATA);
-	else if (in[MAD_METHOD] != METHOD_GET)
+	if (smp->hdr.method == METHOD_SET)
+		status = sma_set(h, attr, mod, smp->data);
+	else if (smp->hdr.method != METHOD_GET)
 		status = MAD_ST_BAD_METHOD;
 	mad_reply(in, out, status);
-	if (!status && !sma_get(h, attr, mod, out + SMP_DATA))
+	if (!status && !sma_get(h, attr, mod, answer->data))
 		mad_reply(in, out, MAD_ST_BAD_ATTR);
 	return true;
 }
@@ -153,41 +162,47 @@ static uint32_t clamp32(uint64_t v)
 	return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
 }
 
-static void port_counters(const struct hca *h, uint8_t *d)
+static void port_counters(const struct hca *h, struct port_counters *d)
 {
-	put_be32(d + 24, clamp32(h->stats.tx_bytes / 4));
-	put_be32(d + 28, clamp32(h->stats.rx_bytes / 4));
-	put_be32(d + 32, clamp32(h->stats.tx_packets));
-	put_be32(d + 36, clamp32(h->stats.rx_packets));
+	d->tx_words = cpu_to_be32(clamp32(h->stats.tx_bytes / 4));
+	d->rx_words = cpu_to_be32(clamp32(h->stats.rx_bytes / 4));
+	d->tx_packets = cpu_to_be32(clamp32(h->stats.tx_packets));
+	d->rx_packets = cpu_to_be32(clamp32(h->stats.rx_packets));
 }
 
-static void port_counters_x(const struct hca *h, uint8_t *d)
+static void port_counters_x(const struct hca *h, struct port_counters_x *d)
 {
-	put_be64(d + 8, h->stats.tx_bytes / 4);
-	put_be64(d + 16, h->stats.rx_bytes / 4);
-	put_be64(d + 24, h->stats.tx_packets);
-	put_be64(d + 32, h->stats.rx_packets);
+	d->tx_words = cpu_to_be64(h->stats.tx_bytes / 4);
+	d->rx_words = cpu_to_be64(h->stats.rx_bytes / 4);
+	d->tx_packets = cpu_to_be64(h->stats.tx_packets);
+	d->rx_packets = cpu_to_be64(h->stats.rx_packets);
 }
 
-bool pma_process(struct hca *h, const uint8_t *in, uint8_t *out)
+static void class_port_info(struct class_port_info *d)
 {
-	uint8_t *d = out + PMA_DATA;
+	d->base_version = 1;
+	d->class_version = 1;
+	d->cap_mask = cpu_to_be16(0x0200); /* extended counters */
+	d->response_time = 18;
+}
 
-	if (in[0] != 1 || in[MAD_METHOD] & METHOD_RESPONSE)
+bool pma_process(struct hca *h, const void *in, void *out)
+{
+	const struct mad_hdr *hdr = in;
+	struct pma_mad *answer = out;
+	void *d = answer->data;
+
+	if (hdr->version != 1 || hdr->method & METHOD_RESPONSE)
 		return false;
-	if (in[MAD_METHOD] != METHOD_GET && in[MAD_METHOD] != METHOD_SET) {
+	if (hdr->method != METHOD_GET && hdr->method != METHOD_SET) {
 		mad_reply(in, out, MAD_ST_BAD_METHOD);
 		return true;
 	}
 	mad_reply(in, out, 0);
-	memset(d + 4, 0, MAD_SIZE - PMA_DATA - 4);
-	switch (get_be16(in + MAD_ATTR)) {
+	memset(answer->data + 4, 0, sizeof(answer->data) - 4); /* the selectors stay */
+	switch (be16_to_cpu(hdr->attr)) {
 	case ATTR_CLASS_PORT_INFO:
-		memset(d, 0, 4);
-		d[0] = 1;
-		d[1] = 1;
-		put_be16(d + 2, 0x0200); /* extended counters */
-		d[7] = 18;
+		class_port_info(d);
 		return true;
 	case ATTR_PORT_COUNTERS:
 		port_counters(h, d);

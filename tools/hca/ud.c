@@ -15,16 +15,15 @@
  */
 #include "hca.h"
 
-#define GRH_SIZE     40u
-#define LRH_SIZE     8u
-#define BTH_SIZE     12u
-#define DETH_SIZE    8u
-#define LNH_LOCAL    2u
-#define LNH_GRH      3u
-#define UD_HOLD_NS   (5 * NSEC_PER_MSEC)
-#define UD_LOOK_NS   (200 * NSEC_PER_USEC)
-#define MLX_SLR      BIT(16)
-#define METHOD_REPLY 0x80u
+#define GRH_SIZE   40u
+#define LRH_SIZE   8u
+#define BTH_SIZE   12u
+#define DETH_SIZE  8u
+#define LNH_LOCAL  2u
+#define LNH_GRH    3u
+#define UD_HOLD_NS (5 * NSEC_PER_MSEC)
+#define UD_LOOK_NS (200 * NSEC_PER_USEC)
+#define MLX_SLR    BIT(16)
 
 enum ud_result {
 	UD_DONE,
@@ -148,6 +147,7 @@ static void send_reply(struct hca *to, const struct packet *req, const uint8_t *
 /* Subnet management: answered by the agents, which on the model are firmware. */
 static bool deliver_smp(struct hca *from, const struct packet *p)
 {
+	const struct mad_hdr *hdr = (const void *)p->data;
 	struct hca *target;
 	uint8_t out[MAD_SIZE];
 	bool answered;
@@ -157,13 +157,13 @@ static bool deliver_smp(struct hca *from, const struct packet *p)
 	if (p->len != MAD_SIZE)
 		return true;
 	from->stats.mads++;
-	if (p->data[1] == 0x81) {
+	if (hdr->class == CLASS_SMP_ROUTED) {
 		answered = smp_route(from, p->data, out);
 	} else if (p->dlid == SM_LID) {
 		answered = sm_process(from->fabric, from, p->data, out);
 	} else {
-		if (p->data[3] & METHOD_REPLY)
-			return false; /* to whoever listens on that QP0 */
+		if (hdr->method & METHOD_RESPONSE)
+			return false; /* an answer goes to the QP0 itself */
 		target = fabric_route(from, p->dlid);
 		answered = target && sma_process(target, p->data, out);
 	}
