@@ -19,6 +19,7 @@
 
 #include "layout.h"
 #include "mad.h"
+#include "packet.h"
 #include "regs.h"
 #include "util.h"
 
@@ -659,7 +660,7 @@ struct packet {
 	uint16_t pkey;
 	bool has_grh, solicited, has_imm;
 	uint32_t imm;
-	uint8_t grh[40];
+	struct ib_grh grh;
 	const uint8_t *data;
 	uint32_t len;
 };

@@ -23,13 +23,11 @@
 #define PCAP_ETHERNET 1u
 #define FLUSH_NS      (200 * NSEC_PER_MSEC)
 #define UDP_ROCE      4791u
-#define ETH_LEN       14u
-#define IP_LEN        20u
-#define UDP_LEN       8u
-#define BTH_LEN       12u
+#define ETH_LEN       sizeof(struct eth_hdr)
+#define IP_LEN        sizeof(struct ip_hdr)
 #define EXT_MAX       28u /* AtomicETH */
 #define ICRC_LEN      4u
-#define FRAME_MAX     (ETH_LEN + IP_LEN + UDP_LEN + BTH_LEN + EXT_MAX + MAX_PACKET + ICRC_LEN)
+#define FRAME_MAX     (sizeof(struct roce_hdr) + EXT_MAX + MAX_PACKET + ICRC_LEN)
 
 /* Opcodes of the BTH: transport in 7:5 */
 #define BTH_UC           0x20u
@@ -75,77 +73,83 @@ static uint32_t crc32_add(uint32_t crc, const uint8_t *p, size_t len)
 	return crc;
 }
 
-/* Over what no router changes: variable fields count as ones. */
+/*
+ * Over the @len bytes from @ip on, without those that a router changes: they count as ones, and so
+ * do the 8 bytes of an InfiniBand header that RoCE has not.
+ */
 static uint32_t icrc(const uint8_t *ip, size_t len)
 {
-	uint8_t head[8 + IP_LEN + UDP_LEN + BTH_LEN];
-	uint8_t *h = head + 8;
+	struct {
+		uint8_t lrh[8];
+		struct ip_hdr ip;
+		struct udp_hdr udp;
+		struct ib_bth bth;
+	} __packed head;
+	const size_t copied = sizeof(head) - sizeof(head.lrh);
 	uint32_t crc;
 
-	memset(head, 0xff, 8);
-	memcpy(h, ip, IP_LEN + UDP_LEN + BTH_LEN);
-	h[1] = 0xff;             /* type of service */
-	h[8] = 0xff;             /* time to live */
-	memset(h + 10, 0xff, 2); /* checksums */
-	memset(h + IP_LEN + 6, 0xff, 2);
-	h[IP_LEN + UDP_LEN + 4] = 0xff;
-	crc = crc32_add(~0u, head, sizeof(head));
-	return ~crc32_add(crc, ip + sizeof(head) - 8, len - (sizeof(head) - 8));
+	memset(head.lrh, 0xff, sizeof(head.lrh));
+	memcpy(&head.ip, ip, copied);
+	head.ip.tos = 0xff;
+	head.ip.ttl = 0xff;
+	head.ip.checksum = cpu_to_be16(0xffff);
+	head.udp.checksum = cpu_to_be16(0xffff);
+	head.bth.dqpn |= cpu_to_be32(0xff000000u);
+	crc = crc32_add(~0u, (const uint8_t *)&head, sizeof(head));
+	return ~crc32_add(crc, ip + copied, len - copied);
 }
 
-static uint16_t ip_checksum(const uint8_t *ip)
+static uint16_t ip_checksum(const struct ip_hdr *ip)
 {
+	const uint8_t *p = (const uint8_t *)ip;
 	uint32_t sum = 0;
 
-	for (unsigned i = 0; i < IP_LEN; i += 2)
-		sum += get_be16(ip + i);
+	for (unsigned i = 0; i < sizeof(*ip); i += 2)
+		sum += get_be16(p + i);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum += sum >> 16;
 	return (uint16_t)~sum;
 }
 
-static void put_mac(uint8_t *p, uint16_t lid)
+static void put_mac(uint8_t mac[6], uint16_t lid)
 {
-	memset(p, 0, 6);
-	p[0] = 0x02;
-	put_be16(p + 4, lid);
+	memset(mac, 0, 6);
+	mac[0] = 0x02;
+	put_be16(mac + 4, lid);
 }
 
-static void put_ip(uint8_t *p, uint16_t lid)
+static void put_ip(uint8_t ip[4], uint16_t lid)
 {
-	p[0] = 10;
-	p[1] = 0;
-	put_be16(p + 2, lid);
+	ip[0] = 10;
+	ip[1] = 0;
+	put_be16(ip + 2, lid);
 }
 
-static void put_network(uint8_t *p, const struct frame *f, size_t ip_len)
+/* All headers but the extension; @ip_len bytes from the IP header on, @pad of them padding. */
+static void put_headers(struct roce_hdr *h, const struct frame *f, size_t ip_len, unsigned pad)
 {
-	uint8_t *ip = p + ETH_LEN, *udp = ip + IP_LEN;
-
-	put_mac(p, f->dlid);
-	put_mac(p + 6, f->slid);
-	put_be16(p + 12, 0x0800);
-	memset(ip, 0, IP_LEN + UDP_LEN);
-	ip[0] = 0x45;
-	put_be16(ip + 2, (uint16_t)ip_len);
-	ip[6] = 0x40; /* not to be fragmented */
-	ip[8] = 64;
-	ip[9] = 17;
-	put_ip(ip + 12, f->slid);
-	put_ip(ip + 16, f->dlid);
-	put_be16(ip + 10, ip_checksum(ip));
-	put_be16(udp, (uint16_t)(0xc000 | (f->dqpn & 0x3fff)));
-	put_be16(udp + 2, UDP_ROCE);
-	put_be16(udp + 4, (uint16_t)(ip_len - IP_LEN));
-}
-
-static void put_bth(uint8_t *p, const struct frame *f, unsigned pad)
-{
-	p[0] = f->opcode;
-	p[1] = (uint8_t)((f->solicited ? 0x80 : 0) | 0x40 | pad << 4);
-	put_be16(p + 2, f->pkey);
-	put_be32(p + 4, f->dqpn & QPN_MASK);
-	put_be32(p + 8, (f->ack_request ? BIT(31) : 0) | (f->psn & QPN_MASK));
+	*h = (struct roce_hdr){
+		.eth.type = cpu_to_be16(0x0800),
+		.ip.version_len = 0x45,
+		.ip.len = cpu_to_be16((uint16_t)ip_len),
+		.ip.fragment = cpu_to_be16(0x4000), /* not to be fragmented */
+		.ip.ttl = 64,
+		.ip.protocol = 17,
+		.udp.src = cpu_to_be16((uint16_t)(0xc000 | (f->dqpn & 0x3fff))),
+		.udp.dst = cpu_to_be16(UDP_ROCE),
+		.udp.len = cpu_to_be16((uint16_t)(ip_len - IP_LEN)),
+		.bth.opcode = f->opcode,
+		.bth.flags =
+			(uint8_t)((f->solicited ? BTH_SOLICITED : 0) | BTH_MIGRATED | pad << 4),
+		.bth.pkey = cpu_to_be16(f->pkey),
+		.bth.dqpn = cpu_to_be32(f->dqpn & QPN_MASK),
+		.bth.psn = cpu_to_be32((f->ack_request ? BIT(31) : 0) | (f->psn & QPN_MASK)),
+	};
+	put_mac(h->eth.dst, f->dlid);
+	put_mac(h->eth.src, f->slid);
+	put_ip(h->ip.src, f->slid);
+	put_ip(h->ip.dst, f->dlid);
+	h->ip.checksum = cpu_to_be16(ip_checksum(&h->ip));
 }
 
 static void flush_fired(struct alarm *t)
@@ -190,7 +194,7 @@ static bool room(struct pcap *c, uint64_t n)
 /* Payload of @len bytes is at c->frame + payload_at(f) already. */
 static size_t payload_at(const struct frame *f)
 {
-	return ETH_LEN + IP_LEN + UDP_LEN + BTH_LEN + f->ext_len;
+	return sizeof(struct roce_hdr) + f->ext_len;
 }
 
 static void emit(struct pcap *c, const struct frame *f, uint32_t len)
@@ -199,8 +203,7 @@ static void emit(struct pcap *c, const struct frame *f, uint32_t len)
 	const size_t at = payload_at(f), end = at + len + pad;
 	uint8_t *p = c->frame;
 
-	put_network(p, f, end + ICRC_LEN - ETH_LEN);
-	put_bth(p + ETH_LEN + IP_LEN + UDP_LEN, f, pad);
+	put_headers((struct roce_hdr *)p, f, end + ICRC_LEN - ETH_LEN, pad);
 	memcpy(p + at - f->ext_len, f->ext, f->ext_len);
 	memset(p + at + len, 0, pad);
 	put_unaligned_le32(icrc(p + ETH_LEN, end - ETH_LEN), p + end);

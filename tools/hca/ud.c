@@ -15,12 +15,10 @@
  */
 #include "hca.h"
 
-#define GRH_SIZE   40u
-#define LRH_SIZE   8u
-#define BTH_SIZE   12u
-#define DETH_SIZE  8u
-#define LNH_LOCAL  2u
-#define LNH_GRH    3u
+#define GRH_SIZE   ((uint32_t)sizeof(struct ib_grh))
+#define LRH_SIZE   ((uint32_t)sizeof(struct ib_lrh))
+#define BTH_SIZE   ((uint32_t)sizeof(struct ib_bth))
+#define DETH_SIZE  ((uint32_t)sizeof(struct ib_deth))
 #define UD_HOLD_NS (5 * NSEC_PER_MSEC)
 #define UD_LOOK_NS (200 * NSEC_PER_USEC)
 #define MLX_SLR    BIT(16)
@@ -70,7 +68,7 @@ static bool wanted(struct qp *qp, const struct packet *p)
 /* Put the packet into @qp's next receive WQE.  False: there is none. */
 static bool ud_receive(struct qp *qp, const struct packet *p)
 {
-	static const uint8_t no_grh[GRH_SIZE];
+	static const struct ib_grh no_grh;
 	struct completion c = {
 		.imm = p->has_imm ? p->imm : 0,
 		.src_qpn = p->src_qpn | (p->has_grh ? BIT(31) : 0),
@@ -103,7 +101,7 @@ static bool ud_receive(struct qp *qp, const struct packet *p)
 		return true;
 	}
 	stream_init(&s, qp->h, pd, MPT_LOCAL_WRITE, rw.sge, rw.nr_sge);
-	if (!stream_put(&s, p->has_grh ? p->grh : no_grh, GRH_SIZE) ||
+	if (!stream_put(&s, (const void *)(p->has_grh ? &p->grh : &no_grh), GRH_SIZE) ||
 	    !stream_put(&s, p->data, p->len))
 		c.syndrome = SYN_LOCAL_PROT;
 	qp->h->stats.rx_packets++;
@@ -217,7 +215,7 @@ static void deliver_multicast(struct hca *from, const struct packet *p)
 		struct hca *h = f->hcas[i];
 
 		if (h && h->port.state == PORT_ACTIVE && !h->port.killed)
-			mcg_for_each(h, p->grh + 24, mcast_member, &arg);
+			mcg_for_each(h, p->grh.dgid, mcast_member, &arg);
 	}
 }
 
@@ -257,12 +255,12 @@ static void build_grh(struct packet *p, struct hca *h, unsigned sgid_index, uint
 		      uint8_t hop_limit, const uint8_t *dgid)
 {
 	p->has_grh = true;
-	put_be32(p->grh, 6u << 28 | (tclass_flow & 0x0fffffff));
-	put_be16(p->grh + 4, (uint16_t)(p->len + BTH_SIZE + DETH_SIZE + 4));
-	p->grh[6] = 0x1b;
-	p->grh[7] = hop_limit;
-	port_gid(h, sgid_index, p->grh + 8);
-	memcpy(p->grh + 24, dgid, 16);
+	p->grh.version_tclass_flow = cpu_to_be32(6u << 28 | (tclass_flow & 0x0fffffff));
+	p->grh.len = cpu_to_be16((uint16_t)(p->len + BTH_SIZE + DETH_SIZE + 4));
+	p->grh.next = 0x1b;
+	p->grh.hop_limit = hop_limit;
+	port_gid(h, sgid_index, p->grh.sgid);
+	memcpy(p->grh.dgid, dgid, sizeof(p->grh.dgid));
 }
 
 /* The address vector of a UD WQE. */
@@ -290,31 +288,35 @@ static void build_ud(struct qp *qp, const struct wqe *w, struct packet *p)
 static bool build_special(struct qp *qp, const struct wqe *w, const uint8_t *buf, uint32_t len,
 			  struct packet *p)
 {
+	const struct ib_lrh *lrh = (const void *)buf;
+	const struct ib_deth *deth;
+	const struct ib_bth *bth;
 	uint32_t off = LRH_SIZE;
-	const uint8_t *bth;
 
 	if (len < LRH_SIZE + BTH_SIZE + DETH_SIZE + MAD_SIZE)
 		return false;
-	p->dlid = get_be16(buf + 2);
-	p->sl = buf[1] >> 4;
-	p->slid = w->mlx_flags & MLX_SLR ? LID_PERMISSIVE
-					 : (uint16_t)(port_lid(qp->h) | (get_be16(buf + 6) & 0x7f));
-	if ((buf[1] & 3) == LNH_GRH) {
+	p->dlid = be16_to_cpu(lrh->dlid);
+	p->sl = lrh->sl_next >> 4;
+	p->slid = w->mlx_flags & MLX_SLR
+			  ? LID_PERMISSIVE
+			  : (uint16_t)(port_lid(qp->h) | (be16_to_cpu(lrh->slid) & 0x7f));
+	if ((lrh->sl_next & LNH_MASK) == LNH_GRH) {
 		if (len < LRH_SIZE + GRH_SIZE + BTH_SIZE + DETH_SIZE + MAD_SIZE)
 			return false;
 		p->has_grh = true;
-		memcpy(p->grh, buf + off, GRH_SIZE);
+		memcpy(&p->grh, buf + off, GRH_SIZE);
 		off += GRH_SIZE;
-	} else if ((buf[1] & 3) != LNH_LOCAL) {
+	} else if ((lrh->sl_next & LNH_MASK) != LNH_LOCAL) {
 		return false;
 	}
-	bth = buf + off;
-	p->solicited = bth[1] & 0x80;
-	p->pkey = get_be16(bth + 2);
-	p->dst_qpn = get_be32(bth + 4) & QPN_MASK;
-	p->qkey = get_be32(bth + BTH_SIZE);
+	bth = (const void *)(buf + off);
+	deth = (const void *)(bth + 1);
+	p->solicited = bth->flags & BTH_SOLICITED;
+	p->pkey = be16_to_cpu(bth->pkey);
+	p->dst_qpn = be32_to_cpu(bth->dqpn) & QPN_MASK;
+	p->qkey = be32_to_cpu(deth->qkey);
 	p->src_qpn = qp_wire_number(qp); /* whatever the header claims */
-	p->data = bth + BTH_SIZE + DETH_SIZE;
+	p->data = (const uint8_t *)(deth + 1);
 	p->len = MAD_SIZE;
 	return true;
 }
