@@ -107,9 +107,10 @@ static void changed_locked(void)
 /* Nodes could not renew their leases while this node stood still: that time does not count. */
 static void look_locked(uint64_t now)
 {
-	const uint64_t gap = now - host.looked_ns;
+	uint64_t gap;
 
 	assert_mutex_held(&host.lock);
+	gap = now - host.looked_ns;
 	/*
 	 * Never into the future: one that was seen just after the last look is as good as seen
 	 * now.
@@ -122,10 +123,11 @@ static void look_locked(uint64_t now)
 /* Take out the nodes whose lease is over. */
 static void expire_locked(void)
 {
-	const uint64_t period = host.view.lease_ms * 1000000ull;
 	const uint64_t now = time_now_ns();
+	uint64_t period;
 
 	assert_mutex_held(&host.lock);
+	period = host.view.lease_ms * 1000000ull;
 	look_locked(now);
 	for (size_t i = host.view.nr_members; i-- > 0;) {
 		const struct cluster_member m = host.view.members[i];

@@ -479,6 +479,7 @@ int ctl_start(enum ctl_role role, uint32_t node, const struct ctl_ops *ops)
 
 	if (!port)
 		return -ENODEV;
+	lock_not_needed(&ctl.tx, "no thread sends before ctl.port is set");
 	ctl.ops = ops;
 	ctl.tx_buf = vmalloc(RX_SIZE);
 	ctl.rx_buf = vmalloc(RX_SIZE);

@@ -47,7 +47,7 @@ struct ctl_prog {
 	uint32_t id;         /* const */
 	void *private;       /* atomic */
 	uint64_t started_ns; /* owner: the monitor's task */
-	struct stream streams[CTL_NR_STREAMS] __guarded_by(&progs.lock);
+	struct stream streams[CTL_NR_STREAMS]; /* progs.lock */
 	uint8_t *ring;       /* const; RING_SIZE bytes under progs.lock */
 	uint32_t head, tail; /* progs.lock; free running */
 	bool wants_input;    /* progs.lock */
