@@ -19,8 +19,7 @@
 #include <managers/placement.h>
 
 #include <cluster/cluster.h>
-#include <cluster/params.h>
-#include <cluster/view.h>
+#include <cluster/membership.h>
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/mutex.h>

@@ -17,8 +17,7 @@
 
 #include <cluster/cluster.h>
 
-#include <cluster/params.h>
-#include <cluster/view.h>
+#include <cluster/membership.h>
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
 #include <kernel/panic.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Boot parameters of membership. */
-#include <cluster/params.h>
+#include <cluster/membership.h>
 
-#include <cluster/view.h>
 #include <kernel/bootparam.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>

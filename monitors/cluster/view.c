@@ -2,7 +2,7 @@
 /*
  * The membership view as pure data.  No locks: the callers have theirs.
  */
-#include <cluster/view.h>
+#include <cluster/membership.h>
 
 #include <kernel/panic.h>
 #include <lib/errno.h>

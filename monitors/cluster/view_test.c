@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The membership view: order, completeness, parsing. */
-#include <cluster/view.h>
+#include <cluster/membership.h>
 
 #include <lib/errno.h>
 #include <lib/ktest.h>

@@ -44,13 +44,13 @@ struct stream {
 struct ctl_prog {
 	struct list_head link; /* on progs.list until it has ended; progs.lock */
 	refcount_t refs;
-	uint32_t id;         /* const */
-	void *private;       /* atomic */
-	uint64_t started_ns; /* owner: the monitor's task */
+	uint32_t id;                           /* const */
+	void *private;                         /* atomic */
+	uint64_t started_ns;                   /* owner: the monitor's task */
 	struct stream streams[CTL_NR_STREAMS]; /* progs.lock */
-	uint8_t *ring;       /* const; RING_SIZE bytes under progs.lock */
-	uint32_t head, tail; /* progs.lock; free running */
-	bool wants_input;    /* progs.lock */
+	uint8_t *ring;                         /* const; RING_SIZE bytes under progs.lock */
+	uint32_t head, tail;                   /* progs.lock; free running */
+	bool wants_input;                      /* progs.lock */
 	struct work grant_work;
 	void *payload; /* owner: the run thread */
 	size_t payload_len;
