@@ -30,6 +30,7 @@ CONFIG = re.compile(r"\bCONFIG_([A-Z0-9_]+)\b")
 KCONFIG_ENTRY = re.compile(r"^\s*(?:menu)?config\s+([A-Z0-9_]+)\s*$", re.M)
 DEFINE = re.compile(r"^\s*#\s*define\s+CONFIG_([A-Z0-9_]+)\b", re.M)
 PASTED = re.compile(r"\b([a-z]\w*_) ?## ?\w")
+PASTED_BEHIND = re.compile(r"\w ?## ?(_[a-z]\w*)")
 # Called by the compiler.
 CALLED_UNSEEN = re.compile(r"__|mem(?:cpy|move|set|cmp)$|main$")
 # The half of a codec that only the launcher and the tests speak.
@@ -105,6 +106,11 @@ def check_uncalled(tree, problems):
         for prefix in PASTED.findall(tree.text.get(f, "")):
             for name in tree.definitions:
                 if name.startswith(prefix) and name[len(prefix) :] in words:
+                    uses[name][f] += 1
+        # The same behind a name: "msg##_decode".
+        for suffix in set(PASTED_BEHIND.findall(tree.text.get(f, ""))):
+            for name in tree.definitions:
+                if name.endswith(suffix) and name[: -len(suffix)] in words:
                     uses[name][f] += 1
     tests_say = set()
     for f, prototypes in tree.prototypes.items():

@@ -493,6 +493,9 @@ def test_signposts_refuse_functions_that_nothing_calls(tree):
     refuses(tree, "signposts", "net/a.c:3: nothing calls net_a()")
     write(tree, "net/a_test.c", "int x = net_a();\n")
     refuses(tree, "signposts", "net/a.c:3: only tests call net_a()")
+    write(tree, "net/b.c", "#define CALL(x) x##_a()\nint y = CALL(net);\n")
+    accepts(tree, "signposts")  # called by a name that is pasted together
+    (tree / "net/b.c").unlink()
     write(tree, "net/a.h", "/* For tests. */\nint net_a(void);\n")
     accepts(tree, "signposts")
 
