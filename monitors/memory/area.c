@@ -127,7 +127,7 @@ struct pm_vma area_clip(const struct pm_vma *v, uint64_t start, uint64_t end)
 	return out;
 }
 
-bool area_joins(const struct pm_vma *low, const struct pm_vma *high)
+static bool area_joins(const struct pm_vma *low, const struct pm_vma *high)
 {
 	struct pm_vma joined = *low;
 	struct pm_vma tail;
@@ -222,7 +222,7 @@ struct pm_vma area_pages_only(uint64_t start, uint64_t end)
 	};
 }
 
-void area_split(struct area_set *set, uint64_t addr, struct area_spare *spare)
+static void area_split(struct area_set *set, uint64_t addr, struct area_spare *spare)
 {
 	struct area *low = area_at(set, addr);
 	struct area *high;

@@ -50,8 +50,6 @@ struct area *area_prev(const struct area *area);
 
 /* @v as it looks from @start to @end, which lie within it: file offset and length follow. */
 struct pm_vma area_clip(const struct pm_vma *v, uint64_t start, uint64_t end);
-/* Are the two neighbours parts of one mapping? */
-bool area_joins(const struct pm_vma *low, const struct pm_vma *high);
 
 bool area_range_is_free(const struct area_set *set, uint64_t start, uint64_t end);
 /* Make @to, which is empty, a copy of @from.  Needs from->count spares. */
@@ -67,8 +65,6 @@ uint64_t area_mapped_until(const struct area_set *set, uint64_t start, uint64_t 
 
 /* Insert @v, whose range is free; joins neighbours that match.  Needs one spare. */
 void area_insert(struct area_set *set, const struct pm_vma *v, struct area_spare *spare);
-/* Cut areas so that none crosses @addr.  Needs one spare. */
-void area_split(struct area_set *set, uint64_t addr, struct area_spare *spare);
 /* Remove [start, end).  Needs two spares. */
 void area_remove(struct area_set *set, uint64_t start, uint64_t end, struct area_spare *spare);
 /* Give every area in [start, end) @prot; joins what matches afterwards.  Needs two spares. */

@@ -27,6 +27,7 @@ static struct home_space *home_find_locked(struct home *h, uint64_t id) __must_h
 {
 	struct rb_node *node = h->spaces.node;
 
+	assert_spin_held(&h->lock);
 	while (node) {
 		struct home_space *as = to_space(node);
 
@@ -42,6 +43,7 @@ static void home_link_locked(struct home *h, struct home_space *as) __must_hold(
 	struct rb_node **link = &h->spaces.node;
 	struct rb_node *parent = NULL;
 
+	assert_spin_held(&h->lock);
 	while (*link) {
 		parent = *link;
 		link = as->id < to_space(parent)->id ? &parent->left : &parent->right;
@@ -55,6 +57,7 @@ static void home_link_locked(struct home *h, struct home_space *as) __must_hold(
 /* May there be a new space of that id? */
 static int home_may_link_locked(struct memory *m, uint64_t id) __must_hold(&m->home.lock)
 {
+	assert_spin_held(&m->home.lock);
 	if (pool_is_fenced(&m->pool, space_processor(id)))
 		return -ESTALE;
 	return home_find_locked(&m->home, id) ? -EEXIST : 0;
@@ -88,12 +91,13 @@ int home_space_link_two(struct memory *m, struct home_space *a, struct home_spac
 	return err;
 }
 
-void home_space_free(struct home_space *as)
+static void home_space_free(struct home_space *as)
 {
 	struct area_spare dead = { 0 };
 	struct home_vregion *vr;
 	uint64_t index;
 
+	lock_not_needed(&as->mutex, "the last reference");
 	area_set_clear(&as->map, &dead);
 	area_spare_free(&dead);
 	radix_for_each(vr, &as->vregions, index)
@@ -115,11 +119,11 @@ struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space
 
 	if (!as)
 		return NULL;
+	mutex_init(&as->mutex, "aspace", RANK_ASPACE);
 	as->refs = 1;
 	as->kind = kind;
 	as->id = id;
 	as->vnode = vnode;
-	mutex_init(&as->mutex, "aspace", RANK_ASPACE);
 	area_set_init(&as->map);
 	radix_init(&as->vregions);
 	radix_init(&as->nodes);
@@ -129,6 +133,7 @@ struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space
 
 struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vnode,
 				     enum home_space_kind kind)
+	__no_lock_analysis("returns it locked")
 {
 	struct home_space *as = home_space_alloc(id, vnode, kind);
 	int err;
@@ -177,6 +182,7 @@ static int home_space_check(const struct home_space *as, unsigned int kinds) __m
 }
 
 struct home_space *home_space_lock(struct memory *m, uint64_t id, uint32_t proc, unsigned int kinds)
+	__no_lock_analysis("returns it locked")
 {
 	struct home_space *as = home_space_get(m, id, proc);
 	int err;
@@ -195,7 +201,7 @@ struct home_space *home_space_lock(struct memory *m, uint64_t id, uint32_t proc,
 
 int home_space_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int a_kinds,
 			uint64_t b_id, unsigned int b_kinds, struct home_space **a,
-			struct home_space **b)
+			struct home_space **b) __no_lock_analysis("returns both locked")
 {
 	int err = -ESRCH;
 
@@ -291,6 +297,7 @@ int home_space_copy_vregions(struct home_space *to, const struct home_space *fro
 	const struct home_vregion *vr;
 	uint64_t index;
 
+	lock_not_needed(&to->mutex, "it is in no table yet");
 	radix_for_each(vr, &from->vregions, index) {
 		struct home_vregion *copy = lib_alloc(sizeof(*copy));
 
@@ -347,6 +354,7 @@ int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc)
 
 	if (IS_ERR(as))
 		return 0;
+	assert_mutex_held(&as->mutex);
 	as->dead = true;
 	err = destroy_at_nodes(m, as);
 	home_space_unlink(m, as);
@@ -376,7 +384,8 @@ void home_processor_gone(struct memory *m, uint32_t proc)
 		struct home_space *as = home_space_lock(m, id, proc, SPACE_ANY | SPACE_MOVE_OPEN);
 
 		if (IS_ERR(as))
-			continue; /* being destroyed by somebody else, who will unlink it */
+			continue; /* another thread destroys it, and will unlink it */
+		assert_mutex_held(&as->mutex);
 		as->dead = true;
 		home_space_unlink(m, as);
 		home_space_unlock(as);

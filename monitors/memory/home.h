@@ -87,7 +87,6 @@ struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vno
 				     enum home_space_kind kind);
 /* One that is in no table yet, unlocked, to be linked or freed.  NULL: no memory. */
 struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space_kind kind);
-void home_space_free(struct home_space *as);
 /* Enter both into the table, which takes a reference of each.  -EEXIST: an id is taken; -ESTALE: fenced. */
 int home_space_link_two(struct memory *m, struct home_space *a, struct home_space *b) __must_check;
 void home_space_unlink(struct memory *m, struct home_space *as);
@@ -104,7 +103,7 @@ int home_space_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned
 			uint64_t b_id, unsigned int b_kinds, struct home_space **a,
 			struct home_space **b) __must_check;
 /* Unlock and drop the reference. */
-void home_space_unlock(struct home_space *as);
+void home_space_unlock(struct home_space *as) __releases(&as->mutex);
 /* Free everything on every owner.  Idempotent: 0 when there is no such space. */
 int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc);
 /* Those that ran on @proc; the owners have been told by whoever tells us. */

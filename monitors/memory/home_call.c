@@ -114,6 +114,7 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
+	assert_mutex_held(&as->mutex);
 	if (req->object && space_processor(req->object) != proc)
 		err = -ESRCH;
 	else
@@ -140,6 +141,7 @@ int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
+	assert_mutex_held(&as->mutex);
 	err = span_unmap(m, as, req->addr, req->addr + req->len);
 	rep->addr = req->addr;
 	home_space_unlock(as);
@@ -158,6 +160,7 @@ int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *re
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
+	assert_mutex_held(&as->mutex);
 	until = area_mapped_until(&as->map, req->addr, end);
 	if (until > req->addr)
 		err = span_protect(m, as, req->addr, until, req->prot);
@@ -252,6 +255,7 @@ static int mremap_locked(struct memory *m, struct home_space *as, const struct p
 	struct pm_vma old;
 	int err;
 
+	assert_mutex_held(&as->mutex);
 	if (!area || area->v.end < old_end)
 		return -EFAULT;
 	old = area_clip(&area->v, req->old_addr, old_end);
@@ -282,6 +286,7 @@ int home_mremap(struct memory *m, uint32_t proc, const struct pm_mremap_req *req
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
+	assert_mutex_held(&as->mutex);
 	err = mremap_locked(m, as, req, &addr, &grants);
 	if (!err) {
 		rep->addr = addr;
@@ -320,6 +325,7 @@ int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
+	assert_mutex_held(&as->mutex);
 	if (req->brk >= as->brk_start && req->brk <= as->brk_max) {
 		old_end = ALIGN_UP(as->brk, PAGE_SIZE);
 		end = ALIGN_UP(req->brk, PAGE_SIZE);
@@ -389,6 +395,7 @@ int home_move_locked(struct memory *m, struct home_space *as, uint64_t index, ui
 	const bool again = as->move_open && as->move_index == index && as->move_to == to;
 	int err;
 
+	assert_mutex_held(&as->mutex);
 	if (!vr)
 		return -ENOENT;
 	if (as->move_open) {
@@ -450,6 +457,7 @@ int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_
 				     SPACE_ANY | SPACE_MOVE_OPEN);
 		if (IS_ERR(as))
 			return (int)PTR_ERR(as);
+		assert_mutex_held(&as->mutex);
 		if (index == UINT64_MAX)
 			index = movable_index(m, as, to);
 		err = home_move_locked(m, as, index, to);
@@ -458,6 +466,7 @@ int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_
 	}
 	while (err == -ENOENT && (as = next_space(m, id))) {
 		id = as->id;
+		assert_mutex_held(&as->mutex);
 		err = home_move_locked(m, as,
 				       index == UINT64_MAX ? movable_index(m, as, to) : index, to);
 		home_space_unlock(as);

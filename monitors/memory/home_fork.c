@@ -160,6 +160,7 @@ static int fork_commit(struct memory *m, struct home_space *as, struct fork_new 
 static int fork_locked(struct memory *m, struct home_space *as, const struct pm_fork_req *req,
 		       struct fork_new *f) __must_hold(&as->mutex)
 {
+	assert_mutex_held(&as->mutex);
 	struct mm_fork_req mm = {
 		.aspace = req->aspace,
 		.parent = req->parent,
@@ -196,6 +197,7 @@ int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
+	assert_mutex_held(&as->mutex);
 	if (space_processor(req->parent) != proc || space_processor(req->child) != proc)
 		err = -ESRCH;
 	else if (as->kind == SPACE_MAPPED)
@@ -285,6 +287,7 @@ static bool is_collapsed(struct memory *m, uint32_t proc, const struct pm_merge_
 
 	if (IS_ERR(into))
 		return false;
+	assert_mutex_held(&into->mutex);
 	collapsed = into->collapsed == req->from;
 	home_space_unlock(into);
 	return collapsed;
@@ -301,6 +304,8 @@ int home_collapse(struct memory *m, uint32_t proc, const struct pm_merge_req *re
 		return 0;
 	if (err)
 		return err;
+	assert_mutex_held(&from->mutex);
+	assert_mutex_held(&into->mutex);
 	err = collapse_gather(m, from, into);
 	if (!err)
 		err = tell_nodes(m, from, MM_MERGE, body, len, NULL);
@@ -323,6 +328,7 @@ int home_discard(struct memory *m, uint32_t proc, const struct pm_discard_req *r
 
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
+	assert_mutex_held(&as->mutex);
 	err = tell_nodes(m, as, MM_DISCARD, body, len, req);
 	home_space_unlock(as);
 	return err;
@@ -366,6 +372,7 @@ int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req 
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
+	assert_mutex_held(&as->mutex);
 	if (req->first <= PM_USER_TOP >> m->vregion_shift) {
 		start = req->first << m->vregion_shift;
 		end = MIN((req->first + req->count) << m->vregion_shift, PM_USER_TOP);
@@ -412,6 +419,7 @@ int home_make_pages(struct memory *m, uint32_t proc, const struct pm_space_req *
 	as = home_space_create(m, req->aspace, req->vnode, SPACE_PAGES);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
+	assert_mutex_held(&as->mutex);
 	err = space_fill(m, as, req, &grants);
 	if (!err) {
 		rep->addr = 1ull << m->vregion_shift;

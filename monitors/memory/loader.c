@@ -221,7 +221,7 @@ static int map_image(struct load *ld, const struct proto_file *file, const struc
 }
 
 /* The stack, and below it the top of the mapping area. */
-static int map_stack(struct load *ld, struct pm_exec_rep *rep)
+static int map_stack(struct load *ld, struct pm_exec_rep *rep) __must_hold(&ld->as->mutex)
 {
 	const uint64_t size = MIN(MAX(ld->req->stack_size, 128ull << 10), STACK_MAX);
 	struct pm_vma v = {
@@ -251,7 +251,7 @@ static int map_program(struct load *ld)
 	return map_image(ld, ld->req->object ? NULL : &ld->req->file, img, ld->prog_bias);
 }
 
-static int map_interp(struct load *ld)
+static int map_interp(struct load *ld) __must_hold(&ld->as->mutex)
 {
 	const struct elf_image *img = &ld->interp;
 	uint64_t addr;
@@ -285,7 +285,7 @@ static void note_bounds(const struct load *ld, struct pm_exec_rep *rep)
 	}
 }
 
-static void set_brk(struct load *ld, struct pm_exec_rep *rep)
+static void set_brk(struct load *ld, struct pm_exec_rep *rep) __must_hold(&ld->as->mutex)
 {
 	struct home_space *as = ld->as;
 
@@ -295,11 +295,12 @@ static void set_brk(struct load *ld, struct pm_exec_rep *rep)
 	rep->brk_start = as->brk_start;
 }
 
-static void answer(struct load *ld, struct pm_exec_rep *rep)
+static void answer(struct load *ld, struct pm_exec_rep *rep) __must_hold(&ld->as->mutex)
 {
 	const struct home_space *as = ld->as;
 	const struct area *area;
 
+	assert_mutex_held(&as->mutex);
 	rep->prog_entry = ld->prog.entry + ld->prog_bias;
 	rep->entry = ld->has_interp ? ld->interp.entry + ld->interp_bias : rep->prog_entry;
 	rep->interp_base =
@@ -323,7 +324,7 @@ static void answer(struct load *ld, struct pm_exec_rep *rep)
 	memcpy(rep->grants, ld->grants.grants, ld->grants.nr * sizeof(rep->grants[0]));
 }
 
-static int load_into(struct load *ld, struct pm_exec_rep *rep)
+static int load_into(struct load *ld, struct pm_exec_rep *rep) __must_hold(&ld->as->mutex)
 {
 	int err;
 
@@ -373,6 +374,7 @@ int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,
 		err = (int)PTR_ERR(ld->as);
 		goto out_images;
 	}
+	assert_mutex_held(&ld->as->mutex);
 	err = load_into(ld, rep);
 	home_space_unlock(ld->as);
 	if (err)

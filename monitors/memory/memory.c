@@ -49,6 +49,8 @@ out_reserve:
 
 void memory_destroy(struct memory *m)
 {
+	lock_not_needed(&m->nodes_lock, "the last user");
+	lock_not_needed(&m->reserve_lock, "the last user");
 	home_destroy(m);
 	owner_destroy(m);
 	page_cache_destroy(m);

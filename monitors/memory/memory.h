@@ -121,6 +121,7 @@ struct memory_config {
 };
 
 int memory_init(struct memory *m, const struct memory_config *cfg) __must_check;
+/* For tests, and after a failed start. */
 void memory_destroy(struct memory *m);
 
 /* The memory nodes of the cluster, in ascending order. */

@@ -63,6 +63,7 @@ static struct region *above_locked(struct owner *o, uint64_t aspace, uint64_t va
 	struct rb_node *node = o->regions.node;
 	struct region *best = NULL;
 
+	assert_spin_held(&o->lock);
 	while (node) {
 		struct region *r = to_region(node);
 
@@ -103,12 +104,14 @@ void region_put(struct region *r)
 {
 	if (__atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL))
 		return;
+	lock_not_needed(&r->lock, "the last reference");
 	BUG_ON(r->nr_pages || r->areas.count);
 	area_spare_free(&r->spare);
 	lib_free(r);
 }
 
 void regions_lock(struct region *a, struct region *b)
+	__no_lock_analysis("the order depends on the addresses")
 {
 	struct region *first = a < b ? a : b;
 
@@ -118,6 +121,7 @@ void regions_lock(struct region *a, struct region *b)
 }
 
 void regions_unlock(struct region *a, struct region *b)
+	__no_lock_analysis("the order depends on the addresses")
 {
 	struct region *first = a < b ? a : b;
 
@@ -131,6 +135,7 @@ void region_link_locked(struct owner *o, struct region *r)
 	struct rb_node **link = &o->regions.node;
 	struct rb_node *parent = NULL;
 
+	assert_spin_held(&o->lock);
 	while (*link) {
 		const struct region *p = to_region(*link);
 
@@ -147,6 +152,7 @@ void region_link_locked(struct owner *o, struct region *r)
 
 void region_unlink_locked(struct owner *o, struct region *r)
 {
+	assert_spin_held(&o->lock);
 	rb_erase(&r->node, &o->regions);
 	o->nr_regions--;
 }
@@ -155,6 +161,7 @@ bool region_overlaps_locked(struct owner *o, const struct region *r)
 {
 	const struct region *above = above_locked(o, r->aspace, r->start);
 
+	assert_spin_held(&o->lock);
 	return above && above->start < r->end;
 }
 
@@ -162,6 +169,7 @@ struct owner_space *owner_space_find_locked(struct owner *o, uint64_t aspace)
 {
 	struct rb_node *node = o->spaces.node;
 
+	assert_spin_held(&o->lock);
 	while (node) {
 		struct owner_space *s = rb_entry(node, struct owner_space, node);
 
@@ -177,6 +185,7 @@ void owner_space_link_locked(struct owner *o, struct owner_space *s)
 	struct rb_node **link = &o->spaces.node;
 	struct rb_node *parent = NULL;
 
+	assert_spin_held(&o->lock);
 	while (*link) {
 		parent = *link;
 		link = s->aspace < rb_entry(parent, struct owner_space, node)->aspace
@@ -190,6 +199,7 @@ void owner_space_link_locked(struct owner *o, struct owner_space *s)
 
 void owner_space_unlink_locked(struct owner *o, struct owner_space *s)
 {
+	assert_spin_held(&o->lock);
 	rb_erase(&s->node, &o->spaces);
 	o->nr_spaces--;
 }
@@ -200,13 +210,13 @@ static struct region *region_alloc(struct owner *o, uint64_t aspace, uint64_t in
 
 	if (!r)
 		return NULL;
+	spin_lock_init(&r->lock, "region", RANK_SPIN_ASPACE);
 	r->refs = 2; /* the tree's and the caller's */
 	r->aspace = aspace;
 	r->index = index;
 	r->start = index << shift;
 	r->end = MIN((index + 1) << shift, PM_USER_TOP);
 	r->key = __atomic_add_fetch(&o->next_key, 1, __ATOMIC_RELAXED);
-	spin_lock_init(&r->lock, "region", RANK_SPIN_ASPACE);
 	area_set_init(&r->areas);
 	list_init(&r->pages);
 	waitqueue_init(&r->idle);
@@ -318,6 +328,7 @@ struct mpage *page_lookup_locked(struct memory *m, struct region *r, uint64_t va
 	struct spinlock *lock = &o->bucket_locks[b % OWNER_BUCKET_LOCKS];
 	struct mpage *page;
 
+	assert_spin_held(&r->lock);
 	spin_lock(lock);
 	hlist_for_each_entry(page, &o->buckets[b], hash)
 		if (page->key == r->key && page->index == vaddr)
@@ -332,6 +343,7 @@ void page_insert_locked(struct memory *m, struct region *r, struct mpage *page, 
 	const uint64_t b = bucket_of(o, r->key, vaddr);
 	struct spinlock *lock = &o->bucket_locks[b % OWNER_BUCKET_LOCKS];
 
+	assert_spin_held(&r->lock);
 	page->key = r->key;
 	page->index = vaddr;
 	spin_lock(lock);
@@ -347,6 +359,7 @@ void page_remove_locked(struct memory *m, struct region *r, struct mpage *page)
 	const uint64_t b = bucket_of(o, page->key, page->index);
 	struct spinlock *lock = &o->bucket_locks[b % OWNER_BUCKET_LOCKS];
 
+	assert_spin_held(&r->lock);
 	spin_lock(lock);
 	hlist_del(&page->hash);
 	spin_unlock(lock);
@@ -359,6 +372,8 @@ void pages_swap_locked(struct region *a, struct region *b)
 	const uint64_t key = a->key, nr = a->nr_pages;
 	struct list_head pages;
 
+	assert_spin_held(&a->lock);
+	assert_spin_held(&b->lock);
 	list_init(&pages);
 	list_splice_tail(&a->pages, &pages);
 	list_init(&a->pages);
@@ -373,7 +388,7 @@ void pages_swap_locked(struct region *a, struct region *b)
 
 /* --- whole spaces ---------------------------------------------------------------------- */
 
-void region_kill(struct memory *m, struct region *r)
+static void region_kill(struct memory *m, struct region *r)
 {
 	struct region_op op = { .change = { .kind = CHANGE_KILL } };
 

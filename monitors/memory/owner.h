@@ -107,8 +107,8 @@ struct region *region_get(struct memory *m, uint64_t aspace, uint64_t vaddr);
 struct region *region_get_above(struct memory *m, uint64_t aspace, uint64_t vaddr);
 void region_put(struct region *r);
 /* Lock two regions, in the order that the lock rules ask for. */
-void regions_lock(struct region *a, struct region *b);
-void regions_unlock(struct region *a, struct region *b);
+void regions_lock(struct region *a, struct region *b) __acquires(&a->lock) __acquires(&b->lock);
+void regions_unlock(struct region *a, struct region *b) __releases(&a->lock) __releases(&b->lock);
 /* How a new region begins. */
 struct region_init {
 	enum region_state state;
@@ -118,10 +118,8 @@ struct region_init {
 /* Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM), ERR_PTR(-ESTALE): fenced. */
 struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uint64_t index,
 			   uint32_t shift, const struct region_init *init);
-/* Take @r out of the tree, free its pages and vmas and give back what they were charged. */
-void region_kill(struct memory *m, struct region *r);
 /*
- * The same if nothing is mapped in it.  Only for the home's calls, of which there is one at a time: the
+ * End @r if nothing is mapped in it.  Only for the home's calls, of which there is one at a time: the
  * home's array still names us, and the next MM_MAP makes the region again.
  */
 void region_kill_if_empty(struct memory *m, struct region *r);

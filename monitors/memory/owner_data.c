@@ -147,6 +147,7 @@ static int fetch_locked(struct memory *m, struct region *r, const struct pm_fetc
 {
 	const struct area *area = area_at(&r->areas, req->vaddr);
 
+	assert_spin_held(&r->lock);
 	if (!area)
 		return -EFAULT;
 	if (!area->v.prot || ((req->flags & PM_FETCH_WRITE) && !(area->v.prot & PM_PROT_WRITE)))

@@ -10,6 +10,7 @@
  */
 #include "page_cache.h"
 
+#include <kernel/panic.h>
 #include <kernel/time.h>
 #include <lib/alloc.h>
 #include <lib/err.h>
@@ -41,6 +42,7 @@ int page_cache_init(struct memory *m)
 
 void page_cache_destroy(struct memory *m)
 {
+	lock_not_needed(&m->page_cache.lock, "the last user");
 	if (!m->page_cache.buckets)
 		return;
 	(void)page_cache_drop_all(m);
@@ -69,6 +71,7 @@ static struct cached_file *cached_file_get_locked(struct page_cache *pc,
 	struct rb_node **link = &pc->files.node;
 	struct rb_node *parent = NULL;
 
+	assert_spin_held(&pc->lock);
 	while (*link) {
 		struct cached_file *cf = rb_entry(*link, struct cached_file, node);
 		const int cmp = cached_file_cmp(file, &cf->file);
@@ -94,6 +97,7 @@ static struct cached_file *cached_file_get_locked(struct page_cache *pc,
 static bool cached_file_put_locked(struct page_cache *pc, struct cached_file *cf)
 	__must_hold(&pc->lock)
 {
+	assert_spin_held(&pc->lock);
 	if (--cf->refs)
 		return false;
 	rb_erase(&cf->node, &pc->files);
@@ -147,7 +151,7 @@ static bool behind_end(const struct cached_file *cf, uint64_t pgoff)
 /* --- pages ----------------------------------------------------------------------------- */
 
 static struct hlist_head *cache_bucket(struct page_cache *pc, const struct cached_file *cf,
-				       uint64_t pgoff)
+				       uint64_t pgoff) __must_hold(&pc->lock)
 {
 	return &pc->buckets[hash64_pair((uintptr_t)cf, pgoff) & (pc->nr_buckets - 1)];
 }
@@ -157,6 +161,7 @@ static struct mpage *cache_find_locked(struct page_cache *pc, struct cached_file
 {
 	struct mpage *page;
 
+	assert_spin_held(&pc->lock);
 	hlist_for_each_entry(page, cache_bucket(pc, cf, pgoff), hash)
 		if (page->key == (uintptr_t)cf && page->index == pgoff)
 			return page;
@@ -166,6 +171,7 @@ static struct mpage *cache_find_locked(struct page_cache *pc, struct cached_file
 static void cache_insert_locked(struct page_cache *pc, struct cached_file *cf, struct mpage *page,
 				uint64_t pgoff) __must_hold(&pc->lock)
 {
+	assert_spin_held(&pc->lock);
 	page->key = (uintptr_t)cf;
 	page->index = pgoff;
 	page->state = CACHE_PAGE_READING;
@@ -181,6 +187,7 @@ static void cache_insert_locked(struct page_cache *pc, struct cached_file *cf, s
 static void cache_remove_locked(struct page_cache *pc, struct cached_file *cf, struct mpage *page)
 	__must_hold(&pc->lock)
 {
+	assert_spin_held(&pc->lock);
 	hlist_del(&page->hash);
 	list_del(&page->link);
 	cf->refs--;
@@ -247,8 +254,10 @@ static bool reply_is_valid(const struct page_cache_read *rd, const struct ms_rea
 }
 
 /* Storage has told the file's version: note it; pages of another one are void. */
-static void note_version_locked(struct cached_file *cf, const struct ms_read_rep *rep)
+static void note_version_locked(struct page_cache *pc, struct cached_file *cf,
+				const struct ms_read_rep *rep) __must_hold(&pc->lock)
 {
+	assert_spin_held(&pc->lock);
 	if (!cf->known || cf->version != rep->version || cf->size != rep->file_size)
 		cf->gen++;
 	cf->known = true;
@@ -271,10 +280,11 @@ void page_cache_read_done(struct page_cache_read *rd, int status, uint32_t reply
 
 	spin_lock(&pc->lock);
 	if (!status)
-		note_version_locked(rd->cf, &rep);
+		note_version_locked(pc, rd->cf, &rep);
 	for (uint32_t i = 0; i < rd->nr; i++) {
 		struct mpage *page = rd->pages[i];
 
+		ASSERT(page->state == CACHE_PAGE_READING);
 		if (!status && i < rep.nr_valid) {
 			page->seq = rd->cf->gen;
 			list_add_tail(&page->link, &pc->lru);
@@ -432,6 +442,7 @@ static enum cache_look cache_look_locked(struct memory *m, struct cached_file *c
 	struct page_cache *pc = &m->page_cache;
 	struct mpage *page;
 
+	assert_spin_held(&pc->lock);
 	if (behind_end(cf, pgoff))
 		return LOOK_END;
 	page = cache_find_locked(pc, cf, pgoff);

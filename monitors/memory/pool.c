@@ -23,6 +23,7 @@ static int describe_run(struct pool *pool, size_t i)
 	run->pages = lib_zalloc(run->nr_pages * sizeof(*run->pages));
 	if (!run->pages)
 		return -ENOMEM;
+	lock_not_needed(&pool->lock, "no other thread knows the pool yet");
 	for (uint64_t p = 0; p < run->nr_pages; p++) {
 		run->pages[p].run = (uint16_t)i;
 		list_add_tail(&run->pages[p].link, &pool->dirty);
@@ -65,6 +66,7 @@ out_destroy:
 
 void pool_destroy(struct pool *pool)
 {
+	lock_not_needed(&pool->lock, "the last user");
 	for (size_t i = 0; i < pool->nr_runs; i++)
 		lib_free(pool->runs[i].pages);
 	for (size_t i = 0; pool->credits && i < CREDIT_BLOCKS; i++)
@@ -104,12 +106,20 @@ static uint64_t anon_limit(const struct pool *pool)
 	return pool->total - pool->file_min;
 }
 
+/* A frame that a credit stands for can be had at any time. */
+static void accounts_check_locked(const struct pool *pool) __must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	ASSERT(pool->used + pool->reserved <= anon_limit(pool));
+}
+
 /* Take any free frame, a zeroed one if there is one. */
 static struct mpage *frame_take_locked(struct pool *pool, enum mpage_kind kind)
 	__must_hold(&pool->lock)
 {
 	struct mpage *page;
 
+	assert_spin_held(&pool->lock);
 	if (!list_empty(&pool->zero)) {
 		page = list_first_entry(&pool->zero, struct mpage, link);
 		pool->nr_zero--;
@@ -158,6 +168,7 @@ static uint32_t *account_locked(struct pool *pool, uint32_t proc) __must_hold(&p
 {
 	uint32_t *block;
 
+	assert_spin_held(&pool->lock);
 	if (proc > PROTO_NODE_MAX)
 		return NULL;
 	block = pool->credits[proc / CREDIT_BLOCK];
@@ -181,6 +192,7 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credi
 		return NULL;
 	}
 	pool->used++;
+	accounts_check_locked(pool);
 	spin_unlock(&pool->lock);
 
 	page = frame_take_or_reclaim(pool, MPAGE_ANON);
@@ -220,6 +232,7 @@ void mpage_put(struct pool *pool, struct mpage *page)
 	if (__atomic_sub_fetch(&page->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	spin_lock(&pool->lock);
+	ASSERT(page->kind != MPAGE_FREE);
 	if (page->kind == MPAGE_ANON)
 		pool->used--;
 	else
@@ -272,11 +285,12 @@ uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget)
 static int account_make(struct pool *pool, uint32_t proc)
 {
 	uint32_t *block = lib_zalloc(CREDIT_BLOCK * sizeof(*block));
-	uint32_t **slot = &pool->credits[proc / CREDIT_BLOCK];
+	uint32_t **slot;
 
 	if (!block)
 		return -ENOMEM;
 	spin_lock(&pool->lock);
+	slot = &pool->credits[proc / CREDIT_BLOCK];
 	if (!*slot) {
 		*slot = block;
 		block = NULL;
@@ -307,6 +321,7 @@ uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want)
 	want = pool_is_fenced(pool, proc) ? 0 : MIN(want, UINT32_MAX - *credit);
 	*credit += want;
 	pool->reserved += want;
+	accounts_check_locked(pool);
 	spin_unlock(&pool->lock);
 	return want;
 }

@@ -116,6 +116,7 @@ uint32_t pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr);
 void pool_fence(struct pool *pool, uint32_t proc);
 void pool_admit(struct pool *pool, uint32_t proc);
 bool pool_is_fenced(const struct pool *pool, uint32_t proc);
+/* For tests. */
 uint32_t pool_credits(struct pool *pool, uint32_t proc);
 
 /* Charge a mapping: -ENOMEM when so much can never be granted. */

@@ -206,6 +206,7 @@ static int apply_make(struct memory *m, struct region *r, struct region_op *op)
 	if (region_overlaps_locked(o, r))
 		err = -EEXIST;
 	if (!err) {
+		lock_not_needed(&r->lock, "it is in no tree yet");
 		r->state = op->change.make.state;
 		r->holes = op->change.make.holes;
 		r->entry.version = op->change.make.version;
@@ -623,59 +624,67 @@ static void page_rename_locked(struct memory *m, struct region *from, struct reg
 }
 
 /* A page of the small frozen region: the other's, unless it has that page or maps nothing there. */
-static void collapse_forward_locked(struct memory *m, struct region_op *op, struct region *from,
-				    struct mpage *page) __must_hold(&from->lock)
+static void collapse_forward_locked(struct memory *m, struct collapse_batch *b, struct region *from,
+				    struct region *into, struct mpage *page)
+	__must_hold(&from->lock) __must_hold(&into->lock)
 {
-	struct region *into = op->other;
-
 	assert_spin_held(&from->lock);
 	if (!area_at(&into->areas, page->index) || page_lookup_locked(m, into, page->index)) {
-		collapse_drop_locked(m, op->batch, from, page);
+		collapse_drop_locked(m, b, from, page);
 	} else {
 		page_rename_locked(m, from, into, page);
-		op->batch->renamed++;
+		b->renamed++;
 	}
 }
 
 /* A page of the other takes the place of the large frozen region's. */
-static void collapse_gather_locked(struct memory *m, struct region_op *op, struct region *from,
-				   struct mpage *page) __must_hold(&from->lock)
+static void collapse_gather_locked(struct memory *m, struct collapse_batch *b, struct region *from,
+				   struct region *into, struct mpage *page) __must_hold(&from->lock)
+	__must_hold(&into->lock)
 {
 	struct mpage *old = page_lookup_locked(m, from, page->index);
 
 	assert_spin_held(&from->lock);
 	if (old)
-		collapse_drop_locked(m, op->batch, from, old);
-	page_rename_locked(m, op->other, from, page);
+		collapse_drop_locked(m, b, from, old);
+	page_rename_locked(m, into, from, page);
+}
+
+static void collapse_page_locked(struct memory *m, struct region *from, struct region *into,
+				 struct region_op *op, struct mpage *page) __must_hold(&from->lock)
+	__must_hold(&into->lock)
+{
+	assert_spin_held(&from->lock);
+	if (op->change.collapse.step == COLLAPSE_FORWARD)
+		collapse_forward_locked(m, op->batch, from, into, page);
+	else if (op->change.collapse.step == COLLAPSE_GATHER)
+		collapse_gather_locked(m, op->batch, from, into, page);
+	else
+		collapse_drop_locked(m, op->batch, into, page);
 }
 
 /* Do again what a description says was done to each of its pages. */
-static void collapse_replay_locked(struct memory *m, struct region *from, struct region_op *op)
-	__must_hold(&from->lock)
+static void collapse_replay_locked(struct memory *m, struct region *from, struct region *into,
+				   struct region_op *op) __must_hold(&from->lock)
+	__must_hold(&into->lock)
 {
 	const struct region_change *c = &op->change;
+	struct region *walked = c->collapse.step == COLLAPSE_FORWARD ? from : into;
 
 	assert_spin_held(&from->lock);
-	for (uint32_t i = 0; i < c->collapse.nr; i++) {
-		const uint64_t addr = c->collapse.addrs[i];
-
-		if (c->collapse.step == COLLAPSE_FORWARD)
-			collapse_forward_locked(m, op, from, page_lookup_locked(m, from, addr));
-		else if (c->collapse.step == COLLAPSE_GATHER)
-			collapse_gather_locked(m, op, from, page_lookup_locked(m, op->other, addr));
-		else
-			collapse_drop_locked(m, op->batch, op->other,
-					     page_lookup_locked(m, op->other, addr));
-	}
+	assert_spin_held(&walked->lock);
+	for (uint32_t i = 0; i < c->collapse.nr; i++)
+		collapse_page_locked(m, from, into, op,
+				     page_lookup_locked(m, walked, c->collapse.addrs[i]));
 }
 
 /* Treat up to COLLAPSE_BATCH pages, note which, and what comes next. */
-static void collapse_step_locked(struct memory *m, struct region *from, struct region_op *op)
-	__must_hold(&from->lock)
+static void collapse_step_locked(struct memory *m, struct region *from, struct region *into,
+				 struct region_op *op) __must_hold(&from->lock)
+	__must_hold(&into->lock)
 {
 	struct region_change *c = &op->change;
 	struct collapse_batch *b = op->batch;
-	struct region *into = op->other;
 	struct region *walked = c->collapse.step == COLLAPSE_FORWARD ? from : into;
 	size_t budget = COLLAPSE_BATCH;
 
@@ -694,12 +703,7 @@ static void collapse_step_locked(struct memory *m, struct region *from, struct r
 			}
 		}
 		b->addrs[c->collapse.nr++] = page->index;
-		if (c->collapse.step == COLLAPSE_FORWARD)
-			collapse_forward_locked(m, op, from, page);
-		else if (c->collapse.step == COLLAPSE_GATHER)
-			collapse_gather_locked(m, op, from, page);
-		else
-			collapse_drop_locked(m, b, into, page);
+		collapse_page_locked(m, from, into, op, page);
 	}
 	if (c->collapse.step == COLLAPSE_GATHER && !into->nr_pages) {
 		c->collapse.swap = true;
@@ -728,9 +732,9 @@ static int apply_collapse(struct memory *m, struct region *from, struct region_o
 		return -ESTALE;
 	}
 	if (op->replay)
-		collapse_replay_locked(m, from, op);
+		collapse_replay_locked(m, from, into, op);
 	else
-		collapse_step_locked(m, from, op);
+		collapse_step_locked(m, from, into, op);
 	if (c->collapse.swap)
 		pages_swap_locked(from, into);
 	if (c->collapse.last)

@@ -46,20 +46,6 @@ struct rpc_sge page_sge(const struct mpage *page)
 	};
 }
 
-/* Submit, waiting for a free slot as long as it takes within the class's time. */
-static int submit_waiting(struct rpc_call *call)
-{
-	const uint64_t deadline = time_now_ns() + SLOT_WAIT_NS;
-	int err;
-
-	while ((err = rpc_call_submit(call)) == -EAGAIN) {
-		err = rpc_slot_wait(call->peer, call->cls, deadline);
-		if (err)
-			break;
-	}
-	return err;
-}
-
 static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint32_t body_len,
 			  struct mpage *const *bulk, uint32_t nr_bulk)
 {
@@ -85,7 +71,7 @@ static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint
 	call->nr_bulk = nr_bulk;
 	call->release = bulk_release;
 	call->arg = pins;
-	err = submit_waiting(call);
+	err = rpc_call_submit_wait(call, SLOT_WAIT_NS);
 	if (err)
 		bulk_release(call);
 	else
@@ -134,7 +120,7 @@ static int node_read(struct memory *m, struct page_cache_read *rd, bool prefetch
 	call->done = read_done;
 	call->release = read_release;
 	call->arg = rd;
-	err = may_sleep ? submit_waiting(call) : rpc_call_submit(call);
+	err = may_sleep ? rpc_call_submit_wait(call, SLOT_WAIT_NS) : rpc_call_submit(call);
 	rpc_call_put(call);
 	return err;
 }
