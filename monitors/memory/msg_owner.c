@@ -73,7 +73,7 @@ int msg_meminfo(struct msg *msg)
 		.total = s.total,
 		.free = s.zero + s.dirty,
 		.file = s.file,
-		.promised = s.reserved,
+		.granted = s.reserved,
 		.committed = s.committed,
 	};
 	pm_meminfo_rep_encode(&rep, &w);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a memory node counts, as gauges: the numbers live in the instance, so that host tests with several
- * instances can tell them apart.
+ * The counts of a memory node, as gauges. The numbers live in the instance, so that host tests
+ * with several instances can tell them apart.
  */
 #include <kernel/counter.h>
 
@@ -45,11 +45,11 @@ POOL_GAUGE(total, "memory.frames_total", "frames for pages of programs and files
 POOL_GAUGE(file, "memory.frames_file", "frames that hold pages of files");
 POOL_GAUGE(zero, "memory.frames_zeroed", "free frames that are zeroed");
 POOL_GAUGE(dirty, "memory.frames_dirty", "free frames that are not");
-POOL_GAUGE(reserved, "memory.frames_promised", "frames promised to processors");
+POOL_GAUGE(reserved, "memory.frames_reserved", "frames that credits of processors stand for");
 POOL_GAUGE(committed, "memory.committed", "pages that mappings are charged for");
-OWNER_GAUGE(regions, "memory.vregions", "vRegions owned here, moved ones included");
+OWNER_GAUGE(regions, "memory.vregions", "vRegions owned here, and those that redirect");
 OWNER_GAUGE(spaces, "memory.spaces", "address spaces that have a part here");
-OWNER_GAUGE(areas, "memory.vmas", "vmas kept here");
+OWNER_GAUGE(areas, "memory.vmas", "areas kept here");
 OWNER_GAUGE(pages, "memory.frames_used", "frames that hold pages of programs");
 STAT_GAUGE(fetches, "memory.fetch", "fetches answered");
 STAT_GAUGE(fetch_data, "memory.fetch_data", "... with a page");
@@ -62,18 +62,18 @@ STAT_GAUGE(victims, "memory.victims", "write-backs that came with a fetch");
 STAT_GAUGE(writebacks, "memory.writeback", "pages written back");
 STAT_GAUGE(writeback_stale, "memory.writeback_stale", "... dropped: a newer one had come");
 STAT_GAUGE(bytes_in, "memory.writeback_bytes", "page data taken from processors");
-STAT_GAUGE(redirects_sent, "memory.moved_replies", "requests answered with \"moved, ask X\"");
+STAT_GAUGE(redirects_sent, "memory.moved_replies", "requests answered with a redirect");
 STAT_GAUGE(vregion_moves, "memory.vregions_moved", "vRegions handed to another owner");
 STAT_GAUGE(pages_moved, "memory.pages_moved", "pages sent to another owner");
 STAT_GAUGE(execs, "memory.exec", "programs loaded");
 STAT_GAUGE(maps, "memory.map", "ranges mapped");
 STAT_GAUGE(unmaps, "memory.unmap", "ranges unmapped");
 STAT_GAUGE(forks, "memory.fork", "spaces forked");
-STAT_GAUGE(collapses, "memory.merge", "frozen spaces merged into another");
-STAT_GAUGE(pages_renamed, "memory.pages_renamed", "pages that merges gave to another space");
-STAT_GAUGE(pages_discarded, "memory.pages_discarded", "pages dropped that nobody can see");
+STAT_GAUGE(collapses, "memory.merge", "frozen spaces that collapsed into another");
+STAT_GAUGE(pages_renamed, "memory.pages_renamed", "pages that collapses gave to another space");
+STAT_GAUGE(pages_discarded, "memory.pages_discarded", "pages dropped that no program can see");
 STAT_GAUGE(enomem, "memory.enomem", "requests refused for want of memory");
-STAT_GAUGE(grants, "memory.grants", "frames promised on request");
+STAT_GAUGE(grants, "memory.grants", "frames granted on request");
 STAT_GAUGE(bad_requests, "memory.bad_requests", "malformed requests");
 STAT_GAUGE(file_fetches, "bufcache.fetch", "requests for file pages answered");
 STAT_GAUGE(file_hits, "bufcache.hit", "file pages found in the page cache");

@@ -123,12 +123,12 @@ CODEC_ALONE(pm_credit_rep, pm_grant)
 #define MEMINFO_MAX (1ull << 44) /* frames: more than physical addresses allow */
 
 #define PM_MEMINFO_REP(F) \
-	F(u64, total), F(u64, free), F(u64, file), F(u64, promised), F(u64, committed)
+	F(u64, total), F(u64, free), F(u64, file), F(u64, granted), F(u64, committed)
 
 static bool meminfo_rep_is_valid(const struct pm_meminfo_rep *r)
 {
 	return r->total <= MEMINFO_MAX && r->free <= r->total && r->file <= r->total - r->free &&
-	       r->promised <= r->total && r->committed <= MEMINFO_MAX;
+	       r->granted <= r->total && r->committed <= MEMINFO_MAX;
 }
 
 CODEC_FIXED(pm_meminfo_rep, PM_MEMINFO_REP, meminfo_rep_is_valid)

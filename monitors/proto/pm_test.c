@@ -105,7 +105,7 @@ VARIABLE_SAMPLE(pm_writeback_req,
 VARIABLE_SAMPLE(pm_writeback_rep, { .nr_pages = 2, .status = { 0, -ENOMEM }, .grant = { 11, 7 } })
 FIXED_SAMPLE(pm_credit_req, { .want = 5, .give = 6 })
 FIXED_SAMPLE(pm_meminfo_rep,
-	     { .total = 100, .free = 60, .file = 40, .promised = 7, .committed = 200 })
+	     { .total = 100, .free = 60, .file = 40, .granted = 7, .committed = 200 })
 VARIABLE_SAMPLE(pm_file_fetch_req, { .file = { 77, 3, 21 },
 				     .pgoff = 4,
 				     .version = 8,

@@ -124,7 +124,7 @@ def test_lost_processors_are_given_back(several, texts, tmp_path):
     alone = steady(several)
     # Idle processors keep a store of credits; that of p0 includes what its lines will need.
     stats = counters(several, "p1", "p2", "m0", "m1")
-    promised = total(stats, "memory.frames_promised") - total(stats, "credit.held")
+    promised = total(stats, "memory.frames_reserved") - total(stats, "credit.held")
     killed, _ = start(several, "p1", HUNGRY)
     stopped, _ = start(several, "p2", HUNGRY)
     wait_for(lambda: owned(several)["memory.frames_used"] > alone["memory.frames_used"] + 8000)
@@ -142,7 +142,7 @@ def test_lost_processors_are_given_back(several, texts, tmp_path):
         wait_for(lambda: owned(several) == alone, 30)
     except AssertionError:
         assert owned(several) == alone
-    assert total(counters(several, "m0", "m1"), "memory.frames_promised") == promised
+    assert total(counters(several, "m0", "m1"), "memory.frames_reserved") == promised
     several.cluster.kill_node("p2", signal.SIGCONT)
     with pytest.raises(LaunchError, match="node p2: this node was fenced"):
         stopped.wait(time.monotonic() + LIMIT_S)

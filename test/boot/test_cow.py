@@ -27,7 +27,7 @@ def forks(cluster, programs, *args, limit=900.0):
     for gauge in GAUGES:
         assert total(after, gauge) == total(before, gauge), gauge
     # Every credit that a memory node has promised is in hand: none is lost, none is counted twice.
-    assert total(after, "memory.frames_promised") == total(after, "credit.held")
+    assert total(after, "memory.frames_reserved") == total(after, "credit.held")
     return before, after
 
 

@@ -48,7 +48,7 @@ static void add_node(uint32_t node, struct system_memory *m)
 		return;
 	m->total += r.total << PAGE_SHIFT;
 	m->free += r.free << PAGE_SHIFT;
-	m->available += (r.free + r.file - MIN(r.promised, r.free + r.file)) << PAGE_SHIFT;
+	m->available += (r.free + r.file - MIN(r.granted, r.free + r.file)) << PAGE_SHIFT;
 	m->cached += r.file << PAGE_SHIFT;
 	m->committed += r.committed << PAGE_SHIFT;
 }

@@ -270,7 +270,7 @@ static void credits_promise_frames(struct ktest *t)
 	ASSERT_EQ(t, pm_meminfo_rep_decode(&w, sizeof(w), &info), 0);
 	EXPECT_EQ(t, info.total, 1024);
 	EXPECT_EQ(t, info.free, 1024 - 30);
-	EXPECT_EQ(t, info.promised, 70);
+	EXPECT_EQ(t, info.granted, 70);
 	EXPECT_EQ(t, info.committed, 3 * MB / PAGE_SIZE);
 	EXPECT_EQ(
 		t,

@@ -415,9 +415,9 @@ struct pm_credit_req_wire {
 
 struct pm_meminfo_rep_wire { /* frames of 4 KiB */
 	le64_t total;        /* for pages of programs and files */
-	le64_t free;         /* hold nothing; some may be promised */
+	le64_t free;         /* hold nothing; some may be granted */
 	le64_t file;         /* hold clean pages of files, and give way */
-	le64_t promised;     /* to processors, by grants */
+	le64_t granted;      /* credits that processors hold */
 	le64_t committed;    /* that mappings are charged for */
 };
 static_assert(sizeof(struct pm_meminfo_rep_wire) == 40, "PM_MEMINFO is ABI");
@@ -724,7 +724,7 @@ int pm_credit_req_decode(const void *buf, size_t len, struct pm_credit_req *out)
 int pm_credit_rep_decode(const void *buf, size_t len, struct pm_grant *out) __must_check;
 
 struct pm_meminfo_rep {
-	uint64_t total, free, file, promised, committed;
+	uint64_t total, free, file, granted, committed;
 };
 
 void pm_meminfo_rep_encode(const struct pm_meminfo_rep *rep, struct pm_meminfo_rep_wire *w);
