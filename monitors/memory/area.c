@@ -2,8 +2,9 @@
 /*
  * Sets of virtual memory areas, kept as a red-black tree ordered by address.
  *
- * Joining:	two neighbours become one area when cutting the joined area at their border would
- *		give the two back; so a set does not depend on the order in which it was built.
+ * Invariants:	areas do not overlap. Two neighbours are one area when cutting the joined area at
+ *		their border would give the two back, so a set does not depend on the order in
+ *		which it was built.
  */
 #include "area.h"
 

@@ -2,10 +2,12 @@
 /*
  * Sets of virtual memory areas: which addresses of a space are mapped, and how.
  *
- * Users:	the home keeps one set for a whole space; an owner keeps one per vRegion.
- * Memory:	an operation that may have to cut areas takes its new nodes from a struct area_spare
- *		that the caller filled before it took its lock, and puts dead nodes there: nothing
- *		here allocates or frees under the caller's lock.
+ * The home keeps one set for a whole space; an owner keeps one for each vRegion. On the wire an
+ * area is a struct pm_vma.
+ *
+ * Context:	any: nothing here allocates or frees. An operation that may have to cut areas takes
+ *		its new nodes from a struct area_spare, which the caller filled before it took its
+ *		lock, and puts dead nodes there.
  * Locking:	the caller's.
  */
 #pragma once
@@ -55,8 +57,8 @@ bool area_range_is_free(const struct area_set *set, uint64_t start, uint64_t end
 /* Make @to, which is empty, a copy of @from.  Needs from->count spares. */
 void area_set_clone(struct area_set *to, const struct area_set *from, struct area_spare *spare);
 /*
- * The area that stands for mappings where there are none, in frozen and page-only spaces: every page of
- * [start, end) may be written back and fetched, and nothing is charged.
+ * The area that stands for mappings where there are none, in frozen and page-only spaces: every
+ * page of [start, end) may be written back and fetched, and nothing is charged.
  */
 struct pm_vma area_pages_only(uint64_t start, uint64_t end);
 

@@ -4,8 +4,8 @@
  *
  * Flow:	find the entry, check the sender, decode into the entry's structure, act.
  * Context:	a thread that may sleep, but for entries with @direct.
- * Failure:	a malformed request is counted and answered with -EMSGSIZE or -EPROTO before any effect; an
- *		unknown one with -ENOSYS.
+ * Failure:	a malformed request is counted and answered with -EMSGSIZE or -EPROTO before any
+ *		effect; an unknown one with -ENOSYS.
  */
 #include "dispatch.h"
 
@@ -83,14 +83,14 @@ HISTOGRAM(memory_collapse_ns, "memory.merge_ns", "PM_MERGE, from its arrival to 
 	ENTRY(op, op_flags, sizeof(struct type), decode_##type, handler)
 
 /*
- * Context:	INLINE: polling context first, then a thread; WAITS: a thread of its own, as it waits
- *		for other nodes; else a worker, which waits for no node.
+ * Context:	INLINE: polling context first, then a thread; WAITS: a thread of its own, as it
+ *		waits for other nodes; else a worker, which waits for no node.
  * Retry:	IDEMPOTENT entries may run twice.  The RPC layer runs the others at most once and
  *		repeats the remembered reply.
  * Sender:	a member whose connection is up.  It may die at any time, which changes nothing here
  *		until the cluster says that it is gone.
- * Races:	the home orders the calls of one space by its mutex.  At the owner a region's lock and
- *		state order everything.
+ * Races:	the home orders the calls of one space by its mutex. At the owner a region's lock
+ *		and state order everything.
  */
 const struct msg_type msg_types[] = {
 	/* From a processor to the home.  They wait for owners. */
@@ -141,7 +141,10 @@ const struct msg_type msg_types[] = {
 	/* From an owner to another one. */
 	{ CALL(MM_PAGES, FROM_MEMORY, mm_pages_req, msg_mm_pages) },
 	{ CALL(MM_VREGION_TAKE, FROM_MEMORY, mm_vregion_take_req, msg_mm_vregion_take) },
-	/* From a home that loads a program to the node with the file's page cache.  Waits for storage. */
+	/*
+	 * From a home that loads a program to the node with the file's page cache. Waits for
+	 * storage.
+	 */
 	{ CALL(MM_FILE_READ, FROM_MEMORY | WAITS | IDEMPOTENT, mm_file_read_req,
 	       msg_mm_file_read) },
 };
@@ -186,7 +189,10 @@ static int decode_and_act(const struct msg_type *type, struct msg *msg, void *re
 	return err ? err : type->act(msg);
 }
 
-/* With memory for the decoded request, from the reserve if the message must not fail for want of it. */
+/*
+ * With memory for the decoded request, from the reserve if the message must not fail for want of
+ * it.
+ */
 static int serve_large(const struct msg_type *type, struct msg *msg)
 {
 	struct memory *m = msg->m;

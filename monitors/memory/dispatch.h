@@ -2,9 +2,10 @@
 /*
  * Messages to a memory monitor: the table of them, and what a handler works with.
  *
- * Flow:	a request comes from the RPC layer (transport.c) or from this node itself (memory_call());
- *		its table entry says how it is decoded and which handler acts on it.  Handlers of
- *		messages that carry pages are called by the RPC layer directly (msg_data.c).
+ * Flow:	a request comes from the RPC layer (transport.c) or from this node itself
+ *		(memory_call()); its table entry says how it is decoded and which handler acts on
+ *		it. Handlers of messages that carry pages are called by the RPC layer directly
+ *		(msg_data.c).
  * Context:	a thread that may sleep; it holds no lock.
  * See:		docs/protocol/pm.md, docs/protocol/mm.md
  */

@@ -2,11 +2,12 @@
 /*
  * ELF64 programs: read and check the headers.
  *
- * Checks:	identification, type, machine, sizes and counts; of each segment: sizes, overflow, place
- *		below the end of user space, file offset congruent to the address, order, no page shared
- *		with another segment; of PT_INTERP: length, terminator, no NUL within.
- * Not checked:	that the file is as long as its segments say.  As in Linux, such a program runs until
- *		it touches a page that is not there.
+ * Flow:	check the identification, type, machine, sizes and counts; then each segment:
+ *		sizes, overflow, place below the end of user space, file offset congruent to the
+ *		address, order, no page shared with another segment; then PT_INTERP: length,
+ *		terminator, no NUL within.
+ * Limits:	a file that is shorter than its segments say is accepted. As in Linux, such a
+ *		program runs until it touches a page that is not there.
  */
 #include "elf.h"
 

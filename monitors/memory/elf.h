@@ -9,7 +9,9 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
-/* Where the bytes come from: like pread, fewer bytes at the end of the file, or a negative errno. */
+/*
+ * Where the bytes come from: like pread, fewer bytes at the end of the file, or a negative errno.
+ */
 struct elf_source {
 	int (*read)(void *arg, uint64_t offset, void *buf, uint32_t len);
 	void *arg;

@@ -2,17 +2,18 @@
 /*
  * Home: the address spaces whose calls this node oversees.
  *
- * An address space has a range map (what is mapped where), and the vRegion array: for each vRegion
- * that has ever held a mapping, its owner and a version.  The home chooses addresses and owners,
- * splits a range over the owners, and makes a call that spans several of them happen on all or
- * on none (proto/mm.h, phases).
+ * A space has a range map (which addresses are mapped, and how) and the vRegion array: the owner
+ * and version of each vRegion that has ever held a mapping. The home chooses addresses and owners,
+ * splits a range over the owners, and makes a call that spans several owners happen on all of them
+ * or on none (proto/mm.h, phases).
  *
- * Kinds:	a space with mappings; one that a fork has frozen, which keeps its pages; one of pages
- *		only, for a shared object.  The range map of the latter two holds what
- *		area_pages_only() makes, so that owners and moves treat all of them alike.
+ * A space is of one of three kinds: with mappings; frozen by a fork, which keeps its pages; or of
+ * pages only, for a shared object. The range map of the latter two holds the area of
+ * area_pages_only(), so owners and moves treat all kinds alike.
  *
- * Locking:	home_space.mutex (RANK_ASPACE) is held for a whole call, waits for owners included; home.lock
- *		(a spinlock) guards the table.  A space is counted: the table holds one reference.
+ * Locking:	a call holds home_space.mutex (RANK_ASPACE) from beginning to end, also while it
+ *		waits for owners. home.lock, a spinlock, guards the table. A space is counted: the
+ *		table holds one reference.
  */
 #pragma once
 
@@ -54,12 +55,12 @@ struct home_space {
 	bool fixed_size __guarded_by(&mutex);      /* SPACE_PAGES: all of it is charged */
 	uint64_t fork_parent __guarded_by(&mutex); /* SPACE_FROZEN: who has its mappings */
 	uint64_t fork_child __guarded_by(&mutex);
-	/* MM_VREGION_MOVE had no answer: who has the vRegion is to be found out before anything else. */
+	/* MM_VREGION_MOVE had no answer: find out the owner of the vRegion before anything else. */
 	bool move_open __guarded_by(&mutex);
 	uint64_t move_index __guarded_by(&mutex);
 	uint32_t move_to __guarded_by(&mutex);
 	uint64_t collapsed
-		__guarded_by(&mutex); /* the last space that was merged into it; 0 = none */
+		__guarded_by(&mutex); /* the last space that has collapsed into it; 0 = none */
 	struct area_set map __guarded_by(&mutex);
 	struct radix_tree vregions __guarded_by(&mutex); /* index -> struct home_vregion */
 	struct radix_tree nodes __guarded_by(&mutex);    /* node ids that hold, or held, a part */
@@ -82,19 +83,25 @@ void home_destroy(struct memory *m);
 
 /* --- home.c: spaces ----------------------------------------------------------------------- */
 
-/* Make a space; with a reference and its mutex held.  ERR_PTR: -EEXIST, -ENOMEM, -ESTALE (fenced). */
+/*
+ * Make a space; with a reference and its mutex held. ERR_PTR: -EEXIST, -ENOMEM, -ESTALE (fenced).
+ */
 struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vnode,
 				     enum home_space_kind kind);
 /* One that is in no table yet, unlocked, to be linked or freed.  NULL: no memory. */
 struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space_kind kind);
-/* Enter both into the table, which takes a reference of each.  -EEXIST: an id is taken; -ESTALE: fenced. */
+/*
+ * Enter both into the table, which takes a reference of each. -EEXIST: an id is taken; -ESTALE:
+ * fenced.
+ */
 int home_space_link_two(struct memory *m, struct home_space *a, struct home_space *b) __must_check;
 void home_space_unlink(struct memory *m, struct home_space *as);
 bool home_space_exists(struct memory *m, uint64_t id);
 void home_space_put(struct home_space *as);
 /*
- * Find a space of @proc and lock it; ERR_PTR(-ESRCH), ERR_PTR(-EINVAL): none of @kinds. A move whose outcome is not
- * known is settled first, unless @kinds says otherwise: ERR_PTR(-ETIMEDOUT) if it cannot be.
+ * Find a space of @proc and lock it; ERR_PTR(-ESRCH), ERR_PTR(-EINVAL): none of @kinds. If the
+ * outcome of a move is not known, find it out first, unless @kinds says otherwise:
+ * ERR_PTR(-ETIMEDOUT) if that fails.
  */
 struct home_space *home_space_lock(struct memory *m, uint64_t id, uint32_t proc,
 				   unsigned int kinds);
@@ -106,13 +113,15 @@ int home_space_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned
 void home_space_unlock(struct home_space *as) __releases(&as->mutex);
 /* Free everything on every owner.  Idempotent: 0 when there is no such space. */
 int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc);
-/* Those that ran on @proc; the owners have been told by whoever tells us. */
+/* Forget the spaces of @proc, without a message: the owners learn of its end themselves. */
 void home_processor_gone(struct memory *m, uint32_t proc);
 
 /* The owner of vRegion @index, which becomes active if it is not.  0: no memory, or no node. */
 uint32_t home_space_vregion_owner(struct memory *m, struct home_space *as, uint64_t index)
 	__must_hold(&as->mutex);
-/* Note that @node may hold a part of the space, so that it is told when the space ends.  -ENOMEM. */
+/*
+ * Note that @node may hold a part of the space, so that it is told when the space ends. -ENOMEM.
+ */
 int home_space_note_node(struct home_space *as, uint32_t node) __must_hold(&as->mutex) __must_check;
 bool home_space_vregion(const struct memory *m, const struct home_space *as, uint64_t index,
 			struct pm_vregion *out) __must_hold(&as->mutex);
@@ -142,8 +151,8 @@ int span_unmap(struct memory *m, struct home_space *as, uint64_t start, uint64_t
 int span_protect(struct memory *m, struct home_space *as, uint64_t start, uint64_t end,
 		 uint32_t prot) __must_hold(&as->mutex) __must_check;
 /*
- * Move the pages of [start, end) to @to, where the same is mapped, or back again after a failure: with
- * buffers that were allocated before the first step.
+ * Move the pages of [start, end) to @to, where the same is mapped, or back again after a failure:
+ * with buffers that were allocated before the first step.
  */
 struct move_bufs;
 struct move_bufs *span_move_prepare(void); /* NULL: no memory */
@@ -155,7 +164,7 @@ int span_move(struct memory *m, struct home_space *as, uint64_t start, uint64_t 
 uint32_t span_share(uint32_t want, size_t nr_parts);
 void grants_add(struct grants *grants, const struct pm_grant *g);
 
-/* --- home_load.c: all mappings of a new space -------------------------------------------------- */
+/* --- home_load.c: all mappings of a new space ------------------------------------------------- */
 
 /* Map all that the range map holds on its owners.  After an error the space is to be destroyed. */
 int span_load(struct memory *m, struct home_space *as, uint32_t want_credits, struct grants *grants)
@@ -168,13 +177,13 @@ int span_load(struct memory *m, struct home_space *as, uint32_t want_credits, st
 #define PLACE_GROW_ROOM (64ull << 20)
 
 /*
- * Find @len free bytes, at @hint if they are free there.  @room: as much again, or PLACE_GROW_ROOM, shall
- * be free behind them if that can be had.  0: there is no such place.
+ * Find @len free bytes, at @hint if they are free there. @room: as much again, or PLACE_GROW_ROOM,
+ * shall be free behind them if that can be had. 0: there is no such place.
  */
 uint64_t place_find(const struct area_set *map, uint64_t top, uint64_t hint, uint64_t len,
 		    bool room);
 
-/* --- home_call.c: the address space calls ------------------------------------------------------ */
+/* --- home_call.c: the address space calls ----------------------------------------------------- */
 
 int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	      struct pm_range_rep *rep) __must_check;
@@ -194,12 +203,12 @@ void reply_grants(const struct grants *g, struct pm_range_rep *rep);
 /* No more credits than the range has pages. */
 uint32_t home_wanted(uint32_t want, uint64_t len);
 /*
- * Give vRegion @index to @to; the space is locked.  -ETIMEDOUT: it may have been moved or not, which the next call
- * finds out; said again with the same @to, it goes on where it was.
+ * Give vRegion @index to @to; the space is locked. -ETIMEDOUT: it may have been moved or not, and
+ * the next call finds out; a repetition with the same @to continues the move.
  */
 int home_move_locked(struct memory *m, struct home_space *as, uint64_t index, uint32_t to)
 	__must_hold(&as->mutex) __must_check;
-/* Find out what came of a move that had no answer.  -ETIMEDOUT: still not known. */
+/* Find out the result of a move that had no answer.  -ETIMEDOUT: still not known. */
 int home_move_resolve(struct memory *m, struct home_space *as) __must_hold(&as->mutex) __must_check;
 /*
  * Give vRegion @index of @aspace to node @to.  @aspace 0: the first space that has one; @index
@@ -207,7 +216,7 @@ int home_move_resolve(struct memory *m, struct home_space *as) __must_hold(&as->
  */
 int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_t to) __must_check;
 
-/* --- home_fork.c: fork, and spaces without mappings -------------------------------------------- */
+/* --- home_fork.c: fork, and spaces without mappings ------------------------------------------- */
 
 int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 	      struct pm_range_rep *rep) __must_check;

@@ -2,8 +2,9 @@
 /*
  * Home: the calls of processors on a space with mappings, and moving a vRegion to another owner.
  *
- * Context:	a thread of its own per request (they wait for owners), the space locked throughout.
- * Replies:	the vmas of the range as they now are, the vRegion entries, and credits.
+ * Flow:	lock the space, act at its owners, note the result in the range map, reply with the
+ *		areas of the range as they now are, the vRegion entries, and credits.
+ * Context:	a thread of its own for each request, as these wait for owners.
  */
 #include <kernel/panic.h>
 #include <lib/err.h>
@@ -238,7 +239,7 @@ static int mremap_move(struct memory *m, struct home_space *as, const struct pm_
 	if (!err)
 		err = span_unmap(m, as, req->old_addr, req->old_addr + req->old_len);
 	if (err) {
-		/* What has been moved goes back; a page that does not is lost with its owner. */
+		/* Moved pages go back; a page that does not is lost with its owner. */
 		(void)span_move(m, as, *addr, *addr + keep, req->old_addr, bufs);
 		(void)span_unmap(m, as, *addr, *addr + req->new_len);
 	}

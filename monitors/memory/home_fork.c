@@ -2,15 +2,15 @@
 /*
  * Home: fork, and the spaces without mappings: frozen ones and those of shared objects.
  *
- * Fork:	the space is frozen and two new ones take its place.  Both are made, with everything
- *		that can fail, before the owners hear of it; they are entered into the table when all
- *		owners have agreed.
- * Repeats:	the RPC layer executes these calls at most once; a processor that had no answer may ask
- *		again with the same ids and hears what it would have heard.
- * Locking:	the space's mutex; a merge holds two.
- * Failure:	a fork that fails has changed nothing, unless an owner was lost halfway: then what can
- *		be reached is put back.  A merge that fails can be repeated: an owner forgets the frozen
- *		space when it is done.
+ * Flow:	a fork freezes the space; two new spaces take its place. The home makes both, with
+ *		everything that can fail, before the owners hear of it, and enters them into the
+ *		table when all owners have agreed. The RPC layer executes these calls at most once;
+ *		a processor that got no answer may ask again with the same ids and gets the same
+ *		answer.
+ * Locking:	the space's mutex; a collapse holds two spaces' mutexes.
+ * Failure:	a fork that fails has changed nothing. If it lost an owner halfway, the home puts
+ *		back what it can reach. A collapse that fails can be repeated: an owner forgets the
+ *		frozen space when it is done.
  */
 #include <lib/alloc.h>
 #include <lib/err.h>
@@ -20,7 +20,7 @@
 
 /* --- fork -------------------------------------------------------------------------------- */
 
-/* What a fork makes before it asks the owners. */
+/* Made by a fork before it asks the owners. */
 struct fork_new {
 	struct home_space *parent;
 	struct home_space *child;
@@ -96,7 +96,10 @@ static uint32_t granted_by(const struct grants *grants, uint64_t node)
 	return 0;
 }
 
-/* At every node below @end: put back what has been done, and the credits, of which nobody will hear. */
+/*
+ * At every node below @end: undo the fork, and take back the credits, of which the processor will
+ * not hear.
+ */
 static void fork_abort(struct memory *m, const struct radix_tree *nodes, struct mm_fork_req *req,
 		       const struct grants *grants, uint64_t end)
 {
@@ -133,8 +136,8 @@ static int fork_at_owners(struct memory *m, const struct radix_tree *nodes, stru
 }
 
 /*
- * The owners have done it: so do we.  An error, with nothing changed: an id has come into use, or the processor
- * is fenced.  Once they are in the table, the two may be used.
+ * The owners have done it: so do we. An error, with nothing changed: an id has come into use, or
+ * the processor is fenced. Once they are in the table, the two may be used.
  */
 static int fork_commit(struct memory *m, struct home_space *as, struct fork_new *f)
 	__must_hold(&as->mutex)
@@ -219,7 +222,7 @@ int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 	return err;
 }
 
-/* --- merge and discard -------------------------------------------------------------------- */
+/* --- collapse and discard -------------------------------------------------------------------- */
 
 /* Bring the vRegions of @from to where @into has them. */
 static int collapse_gather(struct memory *m, struct home_space *from, const struct home_space *into)
@@ -255,8 +258,8 @@ static bool has_range(const struct memory *m, const struct home_space *as, uint6
 }
 
 /*
- * Tell every node that has, or had, a part of @as; with @req, those that it concerns.  All are told; the
- * first error is returned.  What is lost with a node that is down was lost before.
+ * Tell every node that has, or had, a part of @as; with @req, those that it concerns. All are
+ * told; the first error is returned. A node that is down has lost its part already.
  */
 static int tell_nodes(struct memory *m, const struct home_space *as, uint16_t opcode,
 		      const void *body, uint32_t len, const struct pm_discard_req *req)
@@ -336,7 +339,10 @@ int home_discard(struct memory *m, uint32_t proc, const struct pm_discard_req *r
 
 /* --- page-only spaces ---------------------------------------------------------------------- */
 
-/* Make the vRegions of [start, end) active, those that are not.  @start and @end are vRegions' ends. */
+/*
+ * Make the vRegions of [start, end) active, those that are not. @start and @end are vRegions'
+ * ends.
+ */
 static int activate(struct memory *m, struct home_space *as, uint64_t start, uint64_t end,
 		    uint32_t want_credits, struct grants *grants) __must_hold(&as->mutex)
 {

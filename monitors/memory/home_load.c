@@ -2,10 +2,10 @@
 /*
  * Home: the mappings of a new space, sent to their owners in as few messages as can be.
  *
- * Flow:	the loader has laid out everything in the range map.  The vRegions that it touches become
- *		active; each owner gets its vRegions and the vmas that touch them, in one message unless
- *		there are very many.
- * Failure:	the space is new, so there are no phases: whoever loads it destroys it, everywhere.
+ * Flow:	the loader has laid out everything in the range map. The vRegions that it touches
+ *		become active; each owner gets its vRegions and the vmas that touch them, in one
+ *		message unless there are very many.
+ * Failure:	the space is new, so there are no phases: the loader destroys it, at all nodes.
  */
 #include <lib/alloc.h>
 #include <lib/errno.h>

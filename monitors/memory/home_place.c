@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Home: where a new mapping goes.
+ * Home: the place of a new mapping.
  *
- * Rule:	downwards from the top of the mapping area, as Linux does; but a large anonymous mapping
- *		is put where it has free room behind it, so that mremap usually grows it in place:
- *		moving one means that the processor writes back and drops all its lines.
- * Cost:	one walk over the areas from the top; a program with many holes pays for it.
+ * Flow:	search downwards from the top of the mapping area, as Linux does. A large anonymous
+ *		mapping gets free room behind it, so that mremap usually grows it in place: moving
+ *		it would make the processor write back and drop all its lines.
+ * Limits:	one walk over the areas from the top, which a program with many holes pays for.
  */
 #include "home.h"
 
-/* The highest place below @top with @need free bytes, or 0; the mapping is to begin at its start. */
+/*
+ * The highest place below @top with @need free bytes, or 0; the mapping is to begin at its start.
+ */
 static uint64_t highest_gap(const struct area_set *map, uint64_t top, uint64_t need)
 {
 	const struct area *above = area_above(map, top - 1);

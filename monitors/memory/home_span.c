@@ -2,11 +2,12 @@
 /*
  * Home: one operation over all owners of a range.
  *
- * Flow:	divide the range into parts, one message each: an owner's vRegions of it (MM_MAP has a
- *		limit per message, so an owner may get several).  One part: MM_ONCE.  Several:
+ * Flow:	divide the range into parts, one message each: an owner's vRegions of it (MM_MAP
+ *		has a limit per message, so an owner may get several). One part: MM_ONCE. Several:
  *		MM_PREPARE to each, then MM_APPLY to each, or MM_ABORT to those that agreed.
- * Failure:	a part that fails in MM_APPLY means that an owner was lost between two messages.  The
- *		caller gets the error; what has been mapped is unmapped again as far as owners answer.
+ * Failure:	a part that fails in MM_APPLY means that an owner was lost between two messages.
+ *		The caller gets the error; what has been mapped is unmapped again as far as owners
+ *		answer.
  */
 #include <lib/alloc.h>
 #include <lib/errno.h>

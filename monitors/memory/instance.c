@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one instance of a memory node, and its frames: set aside and registered at boot, zeroed ahead.
+ * The one instance of a memory node, and its frames: set aside and registered at boot, zeroed
+ * ahead.
  *
- * Frames:	all of them are in a few registered runs.  Storage nodes may write into these, as pages of
- *		files go straight into their frames; no node may read them.  The runs hold page frames
- *		and nothing else.
+ * All frames are in a few registered runs. Storage nodes may write into these, as pages of files
+ * go straight into their frames; no node may read them. The runs hold page frames and nothing
+ * else.
+ *
  * Context:	boot, and one thread of low priority that zeroes free frames.
  */
 #define PR_FMT "memory: "

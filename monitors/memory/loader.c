@@ -2,14 +2,15 @@
 /*
  * Home: PM_EXEC, loading a program into a new address space.
  *
- * Flow:	read the program's headers through the page cache, look its interpreter up at the storage
- *		node and read that one's headers; make the space; lay out stack, program, interpreter;
- *		tell the owners, in one message each.  Nothing is copied: pages come by demand.
- * Layout:	low to high: a program that says where (ET_EXEC), or one at PIE_BASE; its brk behind it;
- *		mappings downwards from below the stack; the stack at the top.  With a random seed each of
- *		these is shifted, as Linux does and by about as many bits.
- * Failure:	the space is taken apart again; the answer is what Linux's execve gives: -ENOEXEC, -ELIBBAD
- *		for an interpreter that is none, what the look-up said if it is not there, -ENOMEM.
+ * Flow:	read the program's headers through the page cache, look its interpreter up at the
+ *		storage node and read the interpreter's headers; make the space; lay out stack,
+ *		program and interpreter; tell each owner in one message. Nothing is copied: pages
+ *		come by demand. From low to high: a program at its own address (ET_EXEC) or at
+ *		PIE_BASE, brk behind it, mappings downwards from below the stack, the stack at the
+ *		top. A random seed shifts each of these, by about as many bits as in Linux.
+ * Failure:	the space is taken apart again. The answer is that of Linux's execve: -ENOEXEC,
+ *		-ELIBBAD for an interpreter that is none, the look-up's error if it is not there,
+ *		-ENOMEM.
  */
 #include <lib/alloc.h>
 #include <lib/err.h>
@@ -31,7 +32,7 @@
 #define MODE_TYPE      0170000u
 #define MODE_REGULAR   0100000u
 
-/* What is being loaded. */
+/* A program being loaded. */
 struct load {
 	struct memory *m;
 	const struct pm_exec_req *req;
@@ -201,7 +202,10 @@ static int map_segment(struct load *ld, const struct proto_file *file, const str
 			v.object = ld->req->object;
 		v.pgoff = ALIGN_DOWN(s->offset, PAGE_SIZE) >> PAGE_SHIFT;
 		v.cache_node = file ? memory_cache_node(ld->m, file) : 0;
-		/* A segment that the file fills shows whole pages, so that its lines can be shared. */
+		/*
+		 * A segment that the file fills shows whole pages, so that its lines can be
+		 * shared.
+		 */
 		v.file_bytes =
 			s->memsz > s->filesz ? (vaddr & PAGE_MASK_LOW) + s->filesz : UINT64_MAX;
 	}

@@ -2,13 +2,15 @@
 /*
  * Memory monitor: one instance and its parts.
  *
- * Parts:	pool (frames), owner (vRegions and the page table), home (address spaces), page_cache
- *		(page cache), loader (programs).  The parts know nothing of the RPC layer: they
- *		reach other nodes through struct memory_net, and msg.c hands requests to them.  So
- *		a host test can run several instances in one process.
+ * The parts are the pool (frames), the owner (vRegions and the page table), the home (address
+ * spaces), the page cache and the loader (programs). They know nothing of the RPC layer: they
+ * reach other nodes through struct memory_net, and memory_serve() hands requests to them, so a
+ * host test can run several instances in one process.
+ *
  * Locking:	home: home_space.mutex, held across calls to owners.
- *		owner: table.lock -> region.lock -> a page table bucket's lock -> pool.lock.
- *		page_cache: page_cache.lock -> pool.lock.  No spinlock is held across a call to a node.
+ *		owner: owner.lock -> region.lock -> a page table bucket's lock -> pool.lock.
+ *		page cache: page_cache.lock -> pool.lock. No spinlock is held across a call to a
+ *		node.
  * See:		docs/design/memory.md
  */
 #pragma once
@@ -39,8 +41,8 @@ struct memory_net {
 		    uint32_t body_len, struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
 		    uint32_t reply_max);
 	/*
-	 * Start an MS_READ.  page_cache_read_done() follows, then page_cache_read_release(), from any
-	 * context.  On a negative errno neither does.  Does not sleep unless @may_sleep.
+	 * Start an MS_READ. page_cache_read_done() follows, then page_cache_read_release(), from
+	 * any context. On a negative errno neither does. Does not sleep unless @may_sleep.
 	 */
 	int (*read)(struct memory *m, struct page_cache_read *rd, bool prefetch, bool may_sleep);
 	/* The key by which a storage node may write into @page. */
@@ -56,14 +58,14 @@ struct memory_stats {
 	uint64_t fetch_data;      /* ... of these: a page was sent */
 	uint64_t fetch_zero;      /* ... of these: never written */
 	uint64_t fetch_file;      /* ... of these: sent on to the page cache */
-	uint64_t fetch_errors;    /* PM_FETCH answered with an error other than "moved" */
+	uint64_t fetch_errors;    /* PM_FETCH answered with an error other than a redirect */
 	uint64_t fetch_slow;      /* PM_FETCH that needed a worker */
 	uint64_t victims;         /* write-backs that came with a fetch */
 	uint64_t writebacks;      /* pages written back, victims included */
 	uint64_t writeback_stale; /* ... dropped because a newer one had come */
 	uint64_t bytes_out;       /* page data sent to processors */
 	uint64_t bytes_in;        /* page data received from processors */
-	uint64_t redirects_sent;  /* "moved, ask X" */
+	uint64_t redirects_sent;  /* this node is not the owner any more */
 	uint64_t vregion_moves;   /* vRegions handed to another owner */
 	uint64_t pages_moved;     /* pages sent to another owner */
 	uint64_t execs;
@@ -71,10 +73,10 @@ struct memory_stats {
 	uint64_t unmaps;
 	uint64_t forks;
 	uint64_t collapses;
-	uint64_t pages_renamed;   /* by merges: they are another space's now */
-	uint64_t pages_discarded; /* nobody could see them any more */
+	uint64_t pages_renamed;   /* by collapses: they are another space's now */
+	uint64_t pages_discarded; /* no program could see them any more */
 	uint64_t enomem;          /* requests refused for want of memory */
-	uint64_t grants;          /* frames promised */
+	uint64_t grants;          /* frames granted by PM_CREDIT */
 	uint64_t file_fetches;    /* PM_FILE_FETCH answered with 0 */
 	uint64_t file_hits;       /* file pages found in the page cache */
 	uint64_t file_misses;
@@ -109,7 +111,7 @@ struct memory {
 	union memory_reserve *reserve __guarded_by(&reserve_lock);
 };
 
-/* What an instance is made with. */
+/* How an instance is made. */
 struct memory_config {
 	uint32_t node;
 	uint32_t vregion_shift;
@@ -126,30 +128,31 @@ void memory_destroy(struct memory *m);
 
 /* The memory nodes of the cluster, in ascending order. */
 int memory_set_nodes(struct memory *m, const uint32_t *nodes, size_t nr) __must_check;
-/* Who is to own a vRegion that becomes active: alternates over the nodes, this one at index 0. */
+/* The owner-to-be of a vRegion that becomes active: the nodes in turn, this one at index 0. */
 uint32_t memory_owner_for(struct memory *m, uint64_t aspace, uint64_t index);
-/* Who holds the page cache of @file. */
+/* The node that holds the page cache of @file. */
 uint32_t memory_cache_node(struct memory *m, const struct proto_file *file);
 
 /*
- * A request to another memory node or to this one, which is then served directly.  Returns the reply's
- * length or a negative errno.
+ * A request to another memory node or to this one, which is then served directly. Returns the
+ * reply's length or a negative errno.
  */
 int memory_call(struct memory *m, uint32_t peer, uint16_t opcode, const void *body,
 		uint32_t body_len, void *reply, uint32_t reply_max);
 
 /*
  * Serve an MM_* message or an address space call (anything that moves no bulk to the caller).
- * Returns the reply's length or a negative errno; *@error_len (may be NULL) is the length of the body
- * that goes with the errno.  May wait for other nodes.
+ * Returns the reply's length or a negative errno; *@error_len (may be NULL) is the length of the
+ * body that goes with the errno. May wait for other nodes.
  */
 int memory_serve(struct memory *m, uint32_t peer, uint16_t opcode, const void *body, uint32_t len,
 		 const void *bulk, uint32_t bulk_len, void *reply, uint32_t reply_max,
 		 uint32_t *error_len);
 
 /*
- * The processor is dead and fenced: everything of its programs goes, and nothing comes any more, though requests
- * of it are being served, or a home that does not know yet asks for it: -ESTALE.  Until it has joined again.
+ * The processor is dead and fenced: everything of its programs goes. Until it joins again nothing
+ * of it is made, even if its requests are still being served or a home that does not know yet asks
+ * for it: -ESTALE.
  */
 void memory_processor_gone(struct memory *m, uint32_t proc);
 void memory_processor_joined(struct memory *m, uint32_t proc);

@@ -2,11 +2,11 @@
 /*
  * Handlers of messages that carry pages: PM_FETCH, PM_WRITEBACK, PM_FILE_FETCH.
  *
- * Flow:	the device writes a page from its frame straight into the requester's memory; the reply
- *		keeps the frame pinned until it has been sent.
- * Context:	polling context first: nothing sleeps and nothing but frames is allocated.  A request that
- *		would have to sleep is run again by a thread (RPC_AGAIN) and has had no effect until then.
- * Retry:	all three may run twice.
+ * Flow:	the device writes a page from its frame straight into the requester's memory; the
+ *		reply keeps the frame pinned until it has been sent.
+ * Context:	polling context first: nothing sleeps and nothing but frames is allocated. A
+ *		request that would have to sleep is run again by a thread (RPC_AGAIN). All three
+ *		may run twice.
  * Failure:	a malformed request is counted and answered with its errno.
  */
 #include <lib/errno.h>
@@ -40,8 +40,9 @@ static enum rpc_handler_result reply_error(struct rpc_request *req, int err)
 }
 
 /*
- * A request whose changes must be complete before its reply.  Completion is immediate unless the owner has a
- * log, so the state lies on the handler's stack; with a log it may come later, and is allocated.
+ * A request whose changes must be complete before its reply. Completion is immediate unless the
+ * owner has a log, so the state lies on the handler's stack; with a log it may come later, and is
+ * allocated.
  */
 struct fetch_call {
 	struct region_completion completion;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Owner: the tree of vRegions and the hash page table.
+ * Owner: the tree of vRegions, the spaces, and the hash page table.
  *
- * Order:	regions are sorted by (space, start), spaces by id.
- * Freeing:	a range's vmas go first, then its pages in batches: without a vma no page can come back.
+ * Invariants:	the tree has regions in the order of (space, start), which do not overlap; spaces
+ *		are in the order of their ids.
  */
 #include "owner.h"
 

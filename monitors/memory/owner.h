@@ -1,19 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Owner: the vRegions that this node owns, their vmas, and the page table.
+ * Owner: the vRegions that this node owns, their areas, and the page table.
  *
- * Regions:	found by (space, address) in one tree.  A region is counted: the tree holds one
- *		reference and every user one more, so it can go away under a handler.
- * States:	ACTIVE; LEAVING while it is handed to another owner and ARRIVING while it is taken
- *		over, MERGING while pages go from one to another (faults wait); MOVED when only the
- *		new owner's name is left ("moved, ask X"); DEAD once it is out of the tree.
- * Pages only:	a region of a frozen or page-only space has one vma for all of it, so nothing here
- *		asks what kind of space it belongs to.
- * Page table:	one hash over (key of the region, page) for all regions; the frames' descriptors are
- *		its entries, so it never allocates.  A page is in its region's list as well.  Two
- *		regions can change keys and lists: then all pages of one are the other's.
- * Locking:	owner.lock guards the trees; region.lock a region's state, vmas and pages; a bucket's
- *		lock its chain.  Two regions are locked by regions_lock() only.
+ * One tree has all regions, by (space, address). A region is counted: the tree holds one reference
+ * and every user one more, so it can go away under a handler. The page table is one hash over (key
+ * of the region, page) for all regions; the frames' descriptors are its entries, so it never
+ * allocates. A page is in its region's list as well. Two regions can exchange keys and lists, and
+ * so all their pages.
+ *
+ * A region is ACTIVE; LEAVING while another owner takes it over, ARRIVING at that owner;
+ * COLLAPSING while pages go from one region to another; REDIRECT when only the new owner's name is
+ * left; DEAD once it is out of the tree. Requests wait for a region that is LEAVING, ARRIVING or
+ * COLLAPSING. A region of a frozen or page-only space has one area for all of it, so the owner
+ * never asks for the kind of a space.
+ *
+ *	COLLAPSING <--> ACTIVE <--> LEAVING --> REDIRECT
+ *	                  ^  \                    |  ^
+ *	                  |   +----+--------------+  |     any --> DEAD
+ *	                  |        v                 |
+ *	                  +---- ARRIVING ------------+
+ *
+ * Locking:	owner.lock guards the trees; region.lock a region's state, areas and pages; a
+ *		bucket's lock its chain. Only regions_lock() locks two regions.
+ * See:		region_apply.h: all changes of a region
  */
 #pragma once
 
@@ -52,19 +61,19 @@ struct region {
 	uint64_t start, end;  /* const */
 	struct spinlock lock; /* RANK_SPIN_ASPACE */
 	enum region_state state __guarded_by(&lock);
-	struct pm_vregion entry __guarded_by(&lock); /* MOVED: who has it now */
+	struct pm_vregion entry __guarded_by(&lock); /* REDIRECT: the owner now */
 	struct area_set areas __guarded_by(&lock);
 	struct area_spare spare __guarded_by(&lock); /* nodes for the next change */
 	/*
-	 * Since the space was made by fork, something that was mapped then has been unmapped: a page
-	 * of the frozen space behind it may lie where nothing is mapped here.
+	 * Since a fork made the space, an area that it had then has been unmapped: its backing
+	 * space may have a page where nothing is mapped here.
 	 */
 	bool holes __guarded_by(&lock);
 	uint64_t key
 		__guarded_by(&lock); /* of its pages in the page table; no other region has it */
 	struct list_head pages __guarded_by(&lock);
 	uint64_t nr_pages __guarded_by(&lock);
-	struct waitqueue idle; /* woken when it leaves LEAVING, ARRIVING or MERGING */
+	struct waitqueue idle; /* woken when it leaves LEAVING, ARRIVING or COLLAPSING */
 };
 
 static inline bool region_is_busy(enum region_state state)
@@ -72,7 +81,7 @@ static inline bool region_is_busy(enum region_state state)
 	return state == REGION_LEAVING || state == REGION_ARRIVING || state == REGION_COLLAPSING;
 }
 
-/* What this node holds of one address space. */
+/* One address space of which this node holds a part. */
 struct owner_space {
 	struct rb_node node; /* owner.lock */
 	uint64_t aspace;     /* const */
@@ -119,11 +128,11 @@ struct region_init {
 struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uint64_t index,
 			   uint32_t shift, const struct region_init *init);
 /*
- * End @r if nothing is mapped in it.  Only for the home's calls, of which there is one at a time: the
- * home's array still names us, and the next MM_MAP makes the region again.
+ * End @r if nothing is mapped in it. Only for the home's calls, of which there is one at a time:
+ * the home's array still names us, and the next MM_MAP makes the region again.
  */
 void region_kill_if_empty(struct memory *m, struct region *r);
-/* Wait until @r does not settle any more.  -ETIMEDOUT. */
+/* Wait until @r is not busy any more.  -ETIMEDOUT. */
 int region_wait_idle(struct region *r) __must_check;
 /* Have the nodes ready that any one change can need, so that the change itself cannot fail. */
 int region_reserve(struct region *r) __must_check;
@@ -161,7 +170,10 @@ void owner_destroy_matching(struct memory *m,
 
 int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 	       struct mm_range_rep *rep) __must_check;
-/* Both allocate nothing and may be repeated; they answer how many pages they have renamed, dropped. */
+/*
+ * Both allocate nothing and may be repeated; they answer how many pages they have renamed,
+ * dropped.
+ */
 int owner_collapse(struct memory *m, const struct pm_merge_req *req, struct mm_range_rep *rep)
 	__must_check;
 int owner_discard(struct memory *m, const struct pm_discard_req *req, struct mm_range_rep *rep)
@@ -170,16 +182,18 @@ int owner_discard(struct memory *m, const struct pm_discard_req *req, struct mm_
 /* --- owner_data.c: fetch and write-back ------------------------------------------------------- */
 
 /*
- * Serve a fetch.  @victim_data: 4 KiB, when the request has a victim.  On 0 *@page is the page to be
- * sent with a reference, or NULL when @rep says that none is sent.  -EREMCHG: *@redirect is filled in.
- * -EAGAIN (only unless @may_sleep): nothing has been done, call again where it may sleep.
- * A request that fails has not stored its victim.
+ * Serve a fetch. @victim_data: 4 KiB, when the request has a victim. On 0 *@page is the page to be
+ * sent with a reference, or NULL when @rep says that none is sent. -EREMCHG: *@redirect is filled
+ * in. -EAGAIN (only unless @may_sleep): nothing has been done, call again where it may sleep. A
+ * request that fails has not stored its victim.
  */
 int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 		const void *victim_data, bool may_sleep, struct pm_fetch_rep *rep,
 		struct mpage **page, struct pm_vregion *redirect,
 		struct region_completion *completion) __must_check;
-/* As above.  -EAGAIN: again where it may sleep; what has been stored by then may be stored twice. */
+/*
+ * As above. -EAGAIN: again where it may sleep; what has been stored by then may be stored twice.
+ */
 int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_req *req,
 		    const void *data, bool may_sleep, struct pm_writeback_rep *rep,
 		    struct region_completion *completion) __must_check;
@@ -202,7 +216,7 @@ struct page_batch {
 		     MM_PAGES_MAX * sizeof(struct pm_writeback_page_wire)];
 };
 
-/* What MM_MOVE needs, allocated in one piece or taken from the reserve. */
+/* The memory that MM_MOVE needs, in one piece: allocated, or the reserve. */
 struct owner_move_work {
 	struct mm_move_req req;
 	struct page_batch batch;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Owner: PM_FETCH, PM_FILL_VMA, PM_WRITEBACK.
+ * Owner: PM_FETCH, PM_FILL_VMA, PM_WRITEBACK, MM_PAGES.
  *
  * Flow:	fetch: find the region, check the area, pin the page, store the victim, answer; the
- *		page is unpinned when it has been sent.  Write-back: copy from the ring into the
- *		page's frame, or into a new one.
- * Context:	polling context first (no sleep, no allocation but a frame from the pool); a worker
- *		when a region is being handed over or frames are short for the moment.
- * Copy:	a page that is being sent (pinned) is not written: the new content goes into another
- *		frame, which takes its place.
+ *		page is unpinned when the device has sent it. Write-back: region_apply() copies
+ *		each page from the ring into its frame, or into a new one.
+ * Context:	polling context first (no sleep, no allocation but a frame from the pool). A thread
+ *		when a region is busy or frames are short for the moment.
  * Failure:	a fetch that fails has no effect: its victim has not been stored.
  */
 #include <kernel/time.h>
@@ -20,7 +18,7 @@
 
 /*
  * Find the region of @vaddr in a state to be used.  0; -ESRCH no such space here; -EFAULT nothing
- * mapped there; -EREMCHG with *@redirect; -EAGAIN it settles and we may not sleep.
+ * mapped there; -EREMCHG with *@redirect; -EAGAIN it is busy and we may not sleep.
  */
 static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool may_sleep,
 		       struct region **out, struct pm_vregion *redirect)
@@ -61,8 +59,8 @@ static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool m
 /* --- store ----------------------------------------------------------------------------- */
 
 /*
- * Store a page that has come from @proc (0: from another owner) into @r, if it is in @state.  Errors as
- * region_apply()'s.  @completion NULL: wait until it is complete.
+ * Store a page that has come from @proc (0: from another owner) into @r, if it is in @state.
+ * Errors as region_apply()'s. @completion NULL: wait until it is complete.
  */
 static int store_in(struct memory *m, struct region *r, enum region_state state, uint32_t proc,
 		    const struct pm_writeback_page *page, const void *data, bool may_sleep,
@@ -83,8 +81,8 @@ static int store_in(struct memory *m, struct region *r, enum region_state state,
 }
 
 /*
- * Store a page that has come from @proc.  -EFAULT not mapped; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN (only
- * unless @may_sleep).
+ * Store a page that has come from @proc. -EFAULT not mapped; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN
+ * (only unless @may_sleep).
  */
 static int store(struct memory *m, uint32_t proc, uint64_t aspace,
 		 const struct pm_writeback_page *page, const void *data, bool may_sleep,
@@ -134,7 +132,7 @@ int owner_pages(struct memory *m, const struct mm_pages_req *req, const void *da
 
 /* --- fetch ----------------------------------------------------------------------------- */
 
-/* What lies behind a page that has never been written? */
+/* The result of a fetch of a page that has never been written. */
 static enum pm_fetch_result unwritten(const struct pm_vma *v, uint64_t vaddr)
 {
 	if ((v->flags & (PM_VMA_FILE | PM_VMA_OBJECT)) && vaddr - v->start < v->file_bytes)
@@ -262,7 +260,7 @@ int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct p
 	return err;
 }
 
-/* Would storing every page of @req work without sleeping for a region to settle? */
+/* Could every page of @req be stored without waiting for a busy region? */
 static bool writeback_ready(struct memory *m, const struct pm_writeback_req *req)
 {
 	struct pm_vregion redirect;
@@ -290,7 +288,9 @@ int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_r
 	if (!may_sleep && !writeback_ready(m, req))
 		return -EAGAIN;
 	for (uint32_t i = 0; i < req->nr_pages; i++) {
-		/* Running this again is harmless: a page that is stored is not newer than itself. */
+		/*
+		 * Running this again is harmless: a page that is stored is not newer than itself.
+		 */
 		rep->status[i] =
 			store(m, proc, req->aspace, &req->pages[i],
 			      (const uint8_t *)data + i * PAGE_SIZE, may_sleep, completion);

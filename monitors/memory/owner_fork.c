@@ -2,18 +2,18 @@
 /*
  * Owner: MM_FORK, MM_MERGE, MM_DISCARD.
  *
- * Fork:	the child's regions are made first, with copies of the vmas, which are charged: that is
- *		what can fail.  Then the space's vmas go to the parent's regions; its own keep their
- *		pages and one vma that admits them all.  Either can be undone until the processor knows
- *		of the new spaces.
- * Merge:	pages change their region, not their frames.  The shorter list is walked: pages of a
- *		small frozen region are renamed one by one; a large one gets the few pages that are in
- *		front of it, and then the two regions change keys and lists.
- * Context:	a worker, or the home's own; may sleep.  The home lets one call per space through at a
- *		time; fetches and write-backs come meanwhile.
- * Locking:	a fork locks one region after the other: the parent's is not known to anybody yet.  A
- *		merge locks both for COLLAPSE_BATCH pages at a time; if that is not enough, requests for
- *		them wait until they have settled.
+ * Flow:	fork: make the child's regions with copies of the areas and charge them, which can
+ *		fail. Then the parent's regions get the space's areas; the space's own regions keep
+ *		their pages and one area that admits every page. The fork can be undone until the
+ *		processor knows of the new spaces. Collapse: pages change their region, not their
+ *		frames. Pages of a small frozen region are renamed one by one; a large one gets the
+ *		few pages of the region in front of it, and then the two regions exchange all
+ *		pages.
+ * Context:	a worker, or the home's own thread; may sleep. The home lets one call of a space
+ *		through at a time; fetches and write-backs come meanwhile.
+ * Locking:	a fork locks one pair of regions after the other.  A collapse locks both regions for
+ *		COLLAPSE_BATCH pages at a time; between two batches the regions are COLLAPSING, and
+ *		requests for them wait.
  */
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -21,7 +21,7 @@
 #include "memory.h"
 #include "region_apply.h"
 
-/* Call @fn for each region of @aspace here until one fails.  MOVED regions are somebody else's. */
+/* Call @fn for each region of @aspace here until one fails; not for those that redirect. */
 static int for_each_region(struct memory *m, uint64_t aspace,
 			   int (*fn)(struct memory *m, struct region *r, void *arg), void *arg)
 {
@@ -195,11 +195,11 @@ int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 	return 0;
 }
 
-/* --- merge ------------------------------------------------------------------------------- */
+/* --- collapse ------------------------------------------------------------------------------- */
 
 /*
- * The region with fewer pages is walked.  The first batch decides which; after it both are COLLAPSING until the
- * last one.  -ESTALE: one of the two is not ours any more.
+ * The region with fewer pages is walked. The first batch decides which; after it both are
+ * COLLAPSING until the last one. -ESTALE: one of the two is not ours any more.
  */
 static int collapse_regions(struct memory *m, struct region *from, struct region *into,
 			    uint64_t *renamed)

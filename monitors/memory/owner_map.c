@@ -2,13 +2,14 @@
 /*
  * Owner: MM_MAP, MM_LOAD, MM_UNMAP, MM_PROTECT.
  *
- * Context:	a worker of the owner, or the home's own; may sleep.  The home lets only one such
- *		call per space through at a time.
- * Phases:	see proto/mm.h.  What can fail is done by prepare_*(); what cannot, by apply_*();
- *		MM_ONCE is one after the other.
- * Locking:	each region's lock for the time of its own change only: a range over several regions
- *		is not changed at once, which nobody can tell, as the processor has blocked faults on
- *		it or does not know of it yet.
+ * Flow:	see proto/mm.h for the phases. MM_PREPARE does everything that can fail
+ *		(map_prepare(), protect_prepare(), reserve_edges()); MM_APPLY does the rest and
+ *		cannot fail; MM_ONCE does both.
+ * Context:	a worker of the owner, or the home's own thread; may sleep. The home lets one such
+ *		call of a space through at a time.
+ * Locking:	each region's lock during its own change only. A range over several regions does
+ *		not change at once, but no program sees that: the processor has blocked faults on
+ *		the range, or does not know of it yet.
  */
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -56,7 +57,7 @@ static void uncommit(struct memory *m, uint64_t aspace, uint64_t charge)
 	(void)account(m, aspace, -(int64_t)charge, 0);
 }
 
-/* What was prepared is spent; -EPROTO when the home's figure is not ours. */
+/* Spend a prepared charge; -EPROTO when the home's figure is not ours. */
 static int prepared_spend(struct memory *m, uint64_t aspace, uint64_t charge)
 {
 	if (!owner_has_space(m, aspace) || account(m, aspace, 0, -(int64_t)charge))
@@ -147,7 +148,10 @@ static int map_apply(struct memory *m, const struct mm_map_req *req, uint64_t ch
 
 	if (err)
 		return err;
-	/* From here on the charge belongs to the vmas; on a failure, what is not inserted is returned. */
+	/*
+	 * From here on the charge belongs to the vmas; on a failure, what is not inserted is
+	 * returned.
+	 */
 	for (uint32_t i = 0; i < req->nr_vregions; i++) {
 		err = map_apply_region(m, req, i);
 		if (!err)
@@ -245,8 +249,8 @@ int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
 /* --- ranges ---------------------------------------------------------------------------- */
 
 /*
- * Call @fn for each active region of [req->addr, +len) until one fails.  MOVED regions are somebody
- * else's by now.
+ * Call @fn for each active region of [req->addr, +len) until one fails.  Regions that redirect have
+ * another owner by now.
  */
 static int for_each_region(struct memory *m, const struct mm_range_req *req,
 			   int (*fn)(struct memory *m, struct region *r, uint64_t start,

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Owner: moving pages, for mremap (MM_MOVE) and when a vRegion gets another owner
- * (MM_VREGION_MOVE at the old owner, MM_VREGION_TAKE at the new one).
+ * Owner: moving pages, for mremap (MM_MOVE) and when a vRegion gets another owner (MM_VREGION_MOVE
+ * at the old owner, MM_VREGION_TAKE at the new one).
  *
- * Context:	a worker; waits for the other owner's MM_PAGES and MM_VREGION_TAKE.
- * mremap:	the processor has written back and dropped the old range's lines and blocks faults, so
- *		nobody touches either range.  A page's write-back numbers begin anew at its new address.
- * vRegion:	while it is LEAVING, fetches and write-backs wait.  Pages being sent to the processor
- *		are only read, so they may be sent to the new owner as well.  After MM_TAKE_DONE the old
- *		owner keeps nothing but the new owner's name and the waiting requests get "moved".
- * Failure:	until MM_TAKE_DONE has been answered the old owner has everything and takes up service
- *		again.  What the new owner has by then it drops when it hears so, or when the same
- *		version of the vRegion is begun again: nobody else has been told of it.
- * Again:	a home whose request had no answer says it again, and hears what came of it.
+ * Flow:	mremap: the processor has written back and dropped the old range's lines and blocks
+ *		faults, so no request touches either range. A page's write-back numbers begin anew
+ *		at its new address. vRegion: while it is LEAVING, fetches and write-backs wait. The
+ *		device only reads pages that it sends to the processor, so they may be sent to the
+ *		new owner as well. After MM_TAKE_DONE the old owner keeps the new owner's name and
+ *		redirects the waiting requests.
+ * Context:	a thread; it waits for the other owner's MM_PAGES and MM_VREGION_TAKE.
+ * Failure:	until MM_TAKE_DONE has been answered the old owner has everything, and serves
+ *		again. The new owner drops its part when it hears so, or when a move to the same
+ *		version begins again: no other node has been told of it. A home whose request got
+ *		no answer repeats it and gets the result.
  */
 #include <lib/alloc.h>
 #include <lib/err.h>
@@ -290,7 +291,8 @@ static int leave(struct memory *m, struct region *r, const struct mm_vregion_mov
 	if (!err)
 		err = take_stage(m, take, MM_TAKE_DONE);
 	if (err && take_stage(m, take, MM_TAKE_ABORT))
-		return err; /* the new owner is out of reach: it drops what it has when it rejoins */
+		/* the new owner is out of reach: it drops what it has when it rejoins */
+		return err;
 	return err;
 }
 
@@ -327,7 +329,9 @@ static int leave_begin(struct memory *m, struct region *r, const struct pm_vregi
 int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_move_req *req,
 		       struct mm_range_rep *rep)
 {
-	/* A region without mappings may be gone here; the new owner must learn of it all the same. */
+	/*
+	 * A region without mappings may be gone here; the new owner must learn of it all the same.
+	 */
 	const struct region_init init = { .state = REGION_ACTIVE, .holes = true };
 	struct region *r =
 		region_make(m, req->aspace, home, req->vregion.index, m->vregion_shift, &init);
@@ -354,9 +358,9 @@ int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_
 /* --- a vRegion arrives ----------------------------------------------------------------- */
 
 /*
- * Give up what has come of @move, perhaps all of it (then the answer to MM_TAKE_DONE was lost, and the old
- * owner serves), and be in @state; @entry: the node that has the vRegion.  @from: states beside ARRIVING and
- * ACTIVE by this very move.
+ * Give up what has come of @move, perhaps all of it (then the answer to MM_TAKE_DONE was lost, and
+ * the old owner serves), and be in @state; @entry: the node that has the vRegion. @from: states
+ * beside ARRIVING and ACTIVE by this very move.
  */
 static int take_drop(struct memory *m, struct region *r, const struct pm_vregion *move,
 		     unsigned int from, enum region_state state, const struct pm_vregion *entry)

@@ -2,8 +2,8 @@
 /*
  * Owner: what only region_apply() uses: the trees and the page table.
  *
- * Locking:	owner.lock for the trees; a region's lock for which pages it has, and inside it a bucket's
- *		lock for the chain.
+ * Locking:	owner.lock for the trees; a region's lock for which pages it has, and inside it a
+ *		bucket's lock for the chain.
  */
 #pragma once
 

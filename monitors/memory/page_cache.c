@@ -2,11 +2,12 @@
 /*
  * Page cache: lookup, reading, read-ahead, reclaim.
  *
- * States:	a page enters the cache as READING and becomes VALID (and joins the LRU list), or
- *		FAILED and leaves it.  The cache holds one reference to each page in it, each read
- *		one to each of its pages, and so does every user.
- * Read-ahead:	the window doubles from 16 to 64 pages while a file is read in order; half a window is
- *		read as soon as less than that lies ahead of the reader.
+ * Flow:	a page enters the cache as READING. It becomes VALID and joins the LRU list, or it
+ *		becomes FAILED and leaves the cache. The read-ahead window doubles from 16 to 64
+ *		pages while a file is read in order; half a window is read as soon as less than
+ *		that lies ahead of the reader.
+ * Invariants:	the cache holds one reference to each page in it, each read one to each of its
+ *		pages, and each user one.
  */
 #include "page_cache.h"
 
@@ -372,9 +373,9 @@ static int read_encode(struct memory *m, struct page_cache_read *rd)
 }
 
 /*
- * Start to read up to @nr pages from @pgoff, as far as they are missing.  0 also when the first of them
- * is not: whoever put it there reads it.  *@first (may be NULL): the first page, held, if we read it;
- * the read may have ended by then, and failed.
+ * Start to read up to @nr pages from @pgoff, as far as they are missing. 0 also when the first of
+ * them is not: the thread that put it there reads it. *@first (may be NULL): the first page, held,
+ * if we read it; the read may have ended by then, and failed.
  */
 static int read_start(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t nr,
 		      bool prefetch, bool may_sleep, struct mpage **first)
@@ -414,8 +415,9 @@ static int read_start(struct memory *m, struct cached_file *cf, uint64_t pgoff, 
 /* --- lookup ---------------------------------------------------------------------------- */
 
 /*
- * What the asker knows is not what we know: what we have is not used.  Once per version asked for: if
- * storage does not know it either, the asker is behind the times and gets what there is.
+ * A processor that knows another version of the file does not get our pages: they are read again.
+ * Once for each version: if storage does not know it either, the processor's version is old, and
+ * it gets ours.
  */
 static void check_version(struct memory *m, struct cached_file *cf, uint64_t version)
 {
@@ -487,7 +489,9 @@ static int wait_read(struct memory *m, struct mpage *page)
 	return page->seq ? -(int)page->seq : -EAGAIN;
 }
 
-/* The page that @out holds: wait until it is there.  1, or what page_cache_get() is to do about it. */
+/*
+ * The page that @out holds: wait until it is there. 1, or what page_cache_get() is to do about it.
+ */
 static int hold_reading(struct memory *m, struct mpage **out)
 {
 	const int err = wait_read(m, *out);
@@ -499,8 +503,8 @@ static int hold_reading(struct memory *m, struct mpage **out)
 }
 
 /*
- * Hold the page at @pgoff.  1: held; 0: behind the end; negative errno.  @more: pages that are wanted
- * from here on.
+ * Hold the page at @pgoff. 1: held; 0: behind the end; negative errno. @more: pages that are
+ * wanted from here on.
  */
 static int hold_page(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t more,
 		     bool may_sleep, struct mpage **out)
@@ -584,7 +588,9 @@ int page_cache_get(struct memory *m, const struct proto_file *file, uint64_t pgo
 		spin_lock(&m->page_cache.lock);
 		rep->file_size = cf->size;
 		spin_unlock(&m->page_cache.lock);
-		/* A file that shrank between two of the pages: those behind its end do not count. */
+		/*
+		 * A file that shrank between two of the pages: those behind its end do not count.
+		 */
 		while (n && rep->file_size <= (pgoff + n - 1) * PAGE_SIZE)
 			mpage_put(&m->pool, pages[--n]);
 		rep->nr_valid = n;

@@ -2,16 +2,17 @@
 /*
  * Page cache: pages of files, in frames into which the storage node writes them.
  *
- * Key:		(file, page).  A file has a generation here that changes when storage tells of another
- *		version of its content; pages of an older generation are not used any more.
- * Reading:	a miss starts one MS_READ for a run of missing pages; whoever else wants one of them
- *		waits for that read.  Sequential readers are read ahead of.
- * Memory:	pages fill what programs leave.  The least recently used one that nobody holds gives way
- *		(page_cache_reclaim(), called by the pool).
- * Locking:	page_cache.lock (a spinlock) guards everything here; a page that is held (referenced)
- *		may be read without it.
- * Failure:	a failed read fails everybody who waits for it and leaves nothing in the cache.  After a
- *		time-out the frames stay referenced until the RPC layer releases the call.
+ * Flow:	a page is found by (file, page number). A miss starts one MS_READ for a run of
+ *		missing pages; other threads that want one of them wait for that read. Sequential
+ *		readers get read-ahead. A file has a generation here, which changes when storage
+ *		tells of another version of its content; pages of an older generation are not used
+ *		any more.
+ * Locking:	page_cache.lock, a spinlock, guards everything here. A page that is held
+ *		(referenced) may be read without it.
+ * Failure:	a failed read fails all threads that wait for it and leaves nothing in the cache.
+ *		After a timeout the frames stay referenced until the RPC layer releases the call.
+ * Limits:	pages fill the frames that programs leave. The least recently used page that no
+ *		user holds gives way (page_cache_reclaim(), called by the pool).
  */
 #pragma once
 
@@ -31,7 +32,8 @@ struct mpage;
 enum cache_page_state {
 	CACHE_PAGE_READING,
 	CACHE_PAGE_VALID,
-	CACHE_PAGE_FAILED, /* out of the cache; mpage.seq holds the errno, 0: behind the end of the file */
+	/* out of the cache; mpage.seq holds the errno, 0: behind the end of the file */
+	CACHE_PAGE_FAILED,
 };
 
 struct cached_file {
@@ -75,10 +77,10 @@ int page_cache_init(struct memory *m) __must_check;
 void page_cache_destroy(struct memory *m);
 
 /*
- * Hold up to @nr pages of @file from @pgoff.  rep->nr_valid tells how many @pages were filled in, each
- * with a reference; fewer than asked for at the end of the file.  @version: what the asker knows, 0 = any.
- * -EAGAIN (only unless @may_sleep): not all of them are there.  -ENOMEM, -ESTALE, -EIO, or what the
- * call to storage ended with.
+ * Hold up to @nr pages of @file from @pgoff. rep->nr_valid tells how many @pages were filled in,
+ * each with a reference; fewer than asked for at the end of the file. @version: what the asker
+ * knows, 0 = any. -EAGAIN (only unless @may_sleep): not all of them are there. -ENOMEM, -ESTALE,
+ * -EIO, or what the call to storage ended with.
  */
 int page_cache_get(struct memory *m, const struct proto_file *file, uint64_t pgoff, uint32_t nr,
 		   uint64_t version, bool may_sleep, struct mpage **pages,
@@ -91,7 +93,9 @@ bool page_cache_reclaim(struct memory *m);
 /* Drop every page that nobody holds; returns how many. */
 uint64_t page_cache_drop_all(struct memory *m);
 
-/* From the transport, any context but interrupts: the read has ended with @status, then: its frames are
- * not written to any more. */
+/*
+ * From the transport, any context but interrupts: the read has ended with @status; then its
+ * frames are not written to any more.
+ */
 void page_cache_read_done(struct page_cache_read *rd, int status, uint32_t reply_len);
 void page_cache_read_release(struct page_cache_read *rd);

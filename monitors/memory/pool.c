@@ -2,8 +2,8 @@
 /*
  * The frames of a memory monitor: free lists, accounts, credits.
  *
- * Credits:	a processor's account is made at its first contact, one block of ids at a time, so the
- *		table costs nothing for ids that never appear.
+ * Limits:	a processor's account is made at its first contact, with a block of ids, so ids
+ *		that never appear cost nothing.
  */
 #include "pool.h"
 
@@ -342,8 +342,9 @@ uint32_t pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr)
 }
 
 /*
- * The bit is set before any lock is taken under which what the processor has is looked for; who gives it
- * something looks at the bit under the same lock.  So either he sees the bit, or what he gave is found.
+ * The bit is set first. Later the caller looks for everything that the processor has, under the
+ * locks that guard it. A thread that makes something for the processor looks at the bit under the
+ * same lock: so either it sees the bit, or the caller finds what it has made.
  */
 void pool_fence(struct pool *pool, uint32_t proc)
 {

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The frames of a memory monitor: who may have one, and which are free.
+ * The frames of a memory monitor: which are free, and which processor may have how many.
  *
- * Frames come in runs that were set aside and registered at boot.  Each has a struct mpage.  A frame
- * is free, holds a page of a program (MPAGE_ANON), or holds a page of a file (MPAGE_FILE).
+ * Frames come in runs that were set aside and registered at boot. Each has a struct mpage. A frame
+ * is free, holds a page of a program (MPAGE_ANON), or holds a page of a file (MPAGE_FILE). A freed
+ * frame goes to the dirty list; a thread of low priority keeps some frames zeroed ahead.
  *
- * Accounts:	used + promised never exceeds what programs may have (total - file_min).  Clean
- *		file pages fill the rest and give way: so a promised frame can always be had.
- *		committed is the sum of what mappings were charged; it is checked when a mapping is
- *		made, so that a program hears of a shortage from mmap and not from a fault.
- * Zeroing:	a freed frame goes to the dirty list; a thread of low priority keeps some frames
- *		zeroed ahead.  The allocator itself never zeroes: it prefers zeroed frames, and whoever
- *		takes one overwrites all of it before anybody can see it, so that nothing of one program
- *		is ever seen by another.
+ * Invariants:	used + reserved <= total - file_min, so a frame can be had for every credit: clean
+ *		pages of files fill the rest and give way. committed <= total - file_min: it is the
+ *		sum of the charges of mappings and is checked when a mapping is made, so a program
+ *		hears of a shortage from mmap and not from a fault. The taker of a frame overwrites
+ *		all of it before any program sees it, so no program sees another's data.
  * Context:	any but interrupts; nothing here sleeps except pool_zero_dirty()'s callers.
  * Locking:	pool.lock (RANK_MEM_POOL), a leaf but for counters.
  */
@@ -93,7 +91,8 @@ const struct rpc_mem *mpage_mem(const struct pool *pool, const struct mpage *pag
 
 /*
  * A frame for a program's page, with one reference, or NULL.  @proc: the processor whose credit it
- * uses up if it has one (0: none), which *@used_credit tells; without a credit the frame must come from what is not promised.
+ * uses up if it has one (0: none), which *@used_credit tells; without a credit only a frame that
+ * is not reserved is taken.
  */
 struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credit);
 /* A frame for a file's page, or NULL.  @may_reclaim: another file page may be given up for it. */
@@ -108,7 +107,7 @@ bool pool_wants_zeroing(struct pool *pool);
 /* Fill up to @budget dirty frames with zeroes; returns how many. */
 uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget);
 
-/* Promise up to @want frames to @proc: how many it got. */
+/* Reserve up to @want frames for credits of @proc: how many it got. */
 uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want);
 /* @proc gives up to @nr credits back; returns how many it had. */
 uint32_t pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr);

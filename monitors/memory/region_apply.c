@@ -2,13 +2,14 @@
 /*
  * Owner: making the changes of regions, each in one place.
  *
- * Flow:	region_apply() -> one function for each kind of change: lock, check, change, show the log,
- *		unlock, then free what is left over.
+ * Flow:	region_apply() -> one function for each kind of change: lock, check, change, show
+ *		the log, unlock, then free what is left over.
  * Context:	see region_apply.h.
- * Locking:	owner.lock for MAKE, KILL, FORGET and prepared charges; then one region's lock or two
- *		regions' locks in the order of their addresses; a bucket's lock and pool.lock inside.
- * Ordering:	a range's areas go first, then its pages in batches: without an area no page can come back,
- *		so the batches need not be one change.
+ * Locking:	owner.lock for MAKE, KILL, FORGET and prepared charges; then one region's lock or
+ *		two regions' locks in the order of their addresses; a bucket's lock and pool.lock
+ *		inside.
+ * Ordering:	a range's areas go first, then its pages in batches: without an area no page can
+ *		come back, so the batches need not be one change.
  * Failure:	a refused change gives back what its op brought along.
  */
 #include "region_apply.h"
@@ -115,8 +116,8 @@ static bool is_in_locked(const struct region *r, unsigned int states) __must_hol
 /* --- pages of a range ---------------------------------------------------------------------- */
 
 /*
- * Unlink up to DROP_BATCH pages of [start, end), looking at *@scan pages of the region's list.  Those
- * that stay go to its end, so that each is looked at once however often the lock is dropped.
+ * Unlink up to DROP_BATCH pages of [start, end), looking at *@scan pages of the region's list.
+ * Those that stay go to its end, so that each is looked at once however often the lock is dropped.
  */
 static size_t unlink_by_list_locked(struct memory *m, struct region *r, uint64_t start,
 				    uint64_t end, uint64_t *scan, struct mpage **out)
@@ -158,7 +159,9 @@ static size_t unlink_by_address_locked(struct memory *m, struct region *r, uint6
 	return n;
 }
 
-/* Free the pages of [start, end): walk whichever is shorter, the addresses or the region's pages. */
+/*
+ * Free the pages of [start, end): walk whichever is shorter, the addresses or the region's pages.
+ */
 static uint64_t drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end)
 {
 	struct mpage *batch[DROP_BATCH];
@@ -334,7 +337,10 @@ static int apply_map(struct memory *m, struct region *r, struct region_op *op)
 	return err;
 }
 
-/* Nodes are needed only where the range begins or ends inside the region: only there an area is cut. */
+/*
+ * Nodes are needed only where the range begins or ends inside the region: only there an area is
+ * cut.
+ */
 static bool has_nodes_locked(const struct region *r, const struct region_change *c)
 	__must_hold(&r->lock)
 {
@@ -473,8 +479,8 @@ static struct mpage *frame_for(struct memory *m, uint32_t proc, bool may_sleep, 
 }
 
 /*
- * A frame in the place of one that the page has already: the processor counts no credit as used, so none
- * is taken unless there is no other way.
+ * A frame in the place of one that the page has already: the processor counts no credit as used,
+ * so none is taken unless there is no other way.
  */
 static struct mpage *frame_instead(struct memory *m, uint32_t proc, bool may_sleep, bool *credit)
 {
@@ -496,8 +502,8 @@ static void show_lost_credit(struct memory *m, const struct region_op *store)
 }
 
 /*
- * A page that is being sent (pinned) is not written: the new content goes into another frame, which takes
- * its place.
+ * A page that is being sent (pinned) is not written: the new content goes into another frame,
+ * which takes its place.
  */
 static int apply_store(struct memory *m, struct region *r, struct region_op *op)
 {

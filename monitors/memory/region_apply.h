@@ -2,18 +2,20 @@
 /*
  * Changes of regions: the description of one, and the only function that makes one.
  *
- * A region's state, areas, page contents, the credits of processors and the commitments of this node change
- * in region_apply() and nowhere else.  struct region_change says what changes, completely: a second
- * node that makes the same changes in the same order is in the same state.
+ * A region's state, areas, page contents, the credits of processors and the commitments of this
+ * node change in region_apply() and nowhere else. struct region_change says what changes,
+ * completely: a second node that makes the same changes in the same order is in the same state.
  *
- * Flow:	a caller describes the change, adds what is only of use here (struct region_op), and applies
- *		it.  region_apply() checks, changes, and shows the description to the owner's log, if there
- *		is one, under the region's lock.  The log may defer completion: it takes a reference of the
- *		op's struct region_completion and drops it when a secondary has answered, say.
+ * Flow:	a caller describes the change, adds what is only of use here (struct region_op),
+ *		and applies it. region_apply() checks, changes, and shows the description to the
+ *		owner's log, if there is one, under the region's lock. The log may defer
+ *		completion: it takes a reference of the op's struct region_completion and drops it
+ *		when a secondary has answered, say.
  * Context:	polling context (STORE without may_sleep, ACCOUNT) or a thread.  Completion: any.
- * Locking:	region_apply() takes the locks itself: owner.lock, then one region's or two regions' lock.
- * Failure:	a change that is refused has changed nothing and is not shown to the log; a credit that it
- *		has used up in vain is.
+ * Locking:	region_apply() takes the locks itself: owner.lock, then one region's or two
+ *		regions' lock.
+ * Failure:	a change that is refused has changed nothing and is not shown to the log; a credit
+ *		that it has used up in vain is.
  * Limits:	there is no log yet, except in tests: completion is immediate.
  */
 #pragma once
@@ -51,11 +53,12 @@ enum region_change_kind {
 /* How one batch of a collapse treats its pages. */
 enum collapse_step {
 	COLLAPSE_FORWARD, /* pages of the small frozen region become the other's */
-	COLLAPSE_GATHER, /* pages of the other become the large frozen region's; then the two swap */
-	COLLAPSE_SCAN,   /* pages of the other that are not mapped there go */
+	/* pages of the other become the large frozen region's; then the two swap */
+	COLLAPSE_GATHER,
+	COLLAPSE_SCAN, /* pages of the other that are not mapped there go */
 };
 
-/* A tagged description.  What it points to is valid during the call only. */
+/* A tagged description.  Its pointers are valid during the call only. */
 struct region_change {
 	enum region_change_kind kind;
 	uint64_t other; /* CLONE, GIVE, TAKE_BACK, COLLAPSE: the other region's space */
@@ -110,8 +113,8 @@ struct region_change {
 };
 
 /*
- * The end of one or more changes.  It begins with one reference, its maker's; when the last reference
- * is dropped, @done runs once, in the context that dropped it.
+ * The end of one or more changes. It begins with one reference, its maker's; when the last
+ * reference is dropped, @done runs once, in the context that dropped it.
  */
 struct region_completion {
 	uint32_t refs; /* atomic */
@@ -165,17 +168,17 @@ struct region_op {
 #define REGION_ANY       (~0u)
 
 /*
- * Make the change.  0: made here; op->completion says when it is complete.  Else it is refused: -ESTALE
- * not in a state for it; -EEXIST the range or page is taken; -ENOMEM; STORE as owner_store();
- * -EAGAIN (STORE) not in a state for it, or a frame is needed and it may not sleep.
+ * Make the change. 0: made here; op->completion says when it is complete. Else it is refused:
+ * -ESTALE not in a state for it; -EEXIST the range or page is taken; -ENOMEM; STORE as
+ * owner_store(); -EAGAIN (STORE) not in a state for it, or a frame is needed and it may not sleep.
  */
 int region_apply(struct memory *m, struct region *r, struct region_op *op) __must_check;
 /* The same, and wait until it is complete.  Threads only. */
 int region_apply_wait(struct memory *m, struct region *r, struct region_op *op);
 
 /*
- * Show every change to @log: for a secondary, and for tests.  @log is called with the region's lock held and
- * does not sleep; @r is NULL for a change of no region.  Set before there are regions.
+ * Show every change to @log: for a secondary, and for tests. @log is called with the region's lock
+ * held and does not sleep; @r is NULL for a change of no region. Set before there are regions.
  */
 typedef void (*region_log_fn)(void *arg, struct region *r, const struct region_change *change,
 			      struct region_completion *completion);

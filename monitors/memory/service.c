@@ -2,7 +2,8 @@
 /*
  * Memory monitor on a node: boot parameters, start, membership.
  *
- * Flow:	see <cluster/start.h>: set frames aside and make the instance, then register the handlers.
+ * Flow:	see <cluster/start.h>: set frames aside and make the instance, then register the
+ *		handlers.
  * Context:	the start thread, and the cluster's calls when a member joins or is gone.
  * Failure:	a processor that is gone loses its spaces and credits.
  */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory monitor and the RPC layer: how an instance reaches other nodes, and how requests reach it.
+ * The memory monitor and the RPC layer: how an instance reaches other nodes, and how requests
+ * reach it.
  *
- * Flow:	server: a thread copies the request's body out of the ring, which its sender can still
- *		change, then serves it by its table entry (dispatch.c) and replies.
+ * Flow:	server: a thread copies the request's body out of the ring, which its sender can
+ *		still change, then serves it by its table entry (dispatch.c) and replies.
  * Context:	calls sleep, except reads that may not (fault-around and read-ahead of files).
- * Failure:	after a timeout the pages that a call names stay pinned until the RPC layer releases it.
+ * Failure:	after a timeout the pages that a call names stay pinned until the RPC layer
+ *		releases it.
  */
 #include "service.h"
 
@@ -183,7 +185,9 @@ int memory_handlers_register(void)
 	struct rpc_handler *handlers = kcalloc(nr_msg_types, sizeof(*handlers));
 	int err = handlers ? 0 : -ENOMEM;
 
-	/* One at a time: each is called with its own entry.  The array lives as long as the kernel. */
+	/*
+	 * One at a time: each is called with its own entry. The array lives as long as the kernel.
+	 */
 	for (size_t i = 0; i < nr_msg_types && !err; i++) {
 		const struct msg_type *type = &msg_types[i];
 
