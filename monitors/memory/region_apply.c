@@ -84,7 +84,8 @@ int region_apply_wait(struct memory *m, struct region *r, struct region_op *op)
 /* --- state --------------------------------------------------------------------------------- */
 
 /* The states that may follow each state. */
-static const uint8_t next_states[] = {
+static const uint8_t next_states[] __maybe_unused = {
+	/* by ASSERT() */
 	[REGION_ACTIVE] = REGION_IN(REGION_ACTIVE) | REGION_IN(REGION_LEAVING) |
 			  REGION_IN(REGION_ARRIVING) | REGION_IN(REGION_COLLAPSING) |
 			  REGION_IN(REGION_REDIRECT) | REGION_IN(REGION_DEAD),
