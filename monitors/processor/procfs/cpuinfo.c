@@ -2,8 +2,8 @@
 /*
  * /proc/cpuinfo: what CPUID says, with Linux's names for features.
  *
- * All CPUs of a node are alike.  Features that need the kernel's help (AVX and up) are named when XCR0 has
- * switched them on.
+ * All CPUs of a node are alike. Features that need the kernel's help (AVX and up) are named when
+ * XCR0 has switched them on.
  */
 #include <arch/cpu.h>
 #include <arch/fpu.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * /proc/<pid>/fd and fdinfo: what a process has open.
+ * /proc/<pid>/fd and fdinfo: the open files of a process.
  *
- * Reopening:	a link leads to the file itself, not to its name: files of storage nodes and inodes are opened
- *		again; a pipe gets another end; a stream of the launcher is shared, since it knows one
- *		user of each stream: both descriptors then have one set of flags.
+ * Flow:	a link leads to the file itself, not to its name. Opening it opens an inode again;
+ *		a pipe gets another end; a stream of the launcher is shared, because the launcher
+ *		knows one user of each stream: both descriptors then have one set of flags.
  */
 #include <fs/stat.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
@@ -76,6 +77,7 @@ static int next_fd(const struct pseudo_subject *s, uint64_t *nr, char name[PSEUD
 	files_put(fs);
 	if (fd < 0)
 		return -ENOENT;
+	ASSERT((uint64_t)fd >= *nr);
 	snprintf(name, PSEUDO_NAME_MAX, "%d", fd);
 	*nr = (uint64_t)fd + 1;
 	return 0;
@@ -282,6 +284,7 @@ static int link_to_handle(struct file *f, struct path *to)
 		kfree(h);
 		return err;
 	}
+	ASSERT(!f->path); /* a file with a path has an inode */
 	h->file = f;
 	inode_init(&h->inode, &handle_type, &handle_ops, to->attr.mode);
 	to->inode = &h->inode;
@@ -302,6 +305,7 @@ static int fd_magic_link(const struct pseudo_subject *s, struct path *to)
 			file_put(f);
 		return err;
 	}
+	ASSERT(f->inode);
 	to->text = kstrdup(f->path);
 	if (to->text) {
 		inode_get(f->inode);

@@ -2,17 +2,24 @@
 /*
  * /proc/<pid>/maps, smaps and statm: mappings, and how much of them is in memory here.
  *
- * Source:	the processor's copy of the vma list.  What only the home knows (after a call that failed half
- *		way, or more than 64 mappings changed by one call) is missing until it is touched.
- * Rss:		pages that the page table maps: what is in the ExCache only, or at a memory node, is not in it.
+ * Flow:	the mappings come from the processor's copy of the vma list. Rss counts the pages
+ *		that the page table maps.
+ * Limits:	a mapping that only the home knows (after a call that failed half way, or one that
+ *		changed more than 64 mappings) is missing until a thread touches it. Rss leaves out
+ *		pages that are only in the ExCache or at a memory node.
  */
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <processor/vdso/vdso.h>
 
 #include "proc_private.h"
 
-int proc_next_vma(struct aspace *as, vaddr_t *addr, struct vma *out)
+/*
+ * The mappings, lowest first: a copy of the one at or behind *@addr, which moves behind it.
+ * -ENOENT: no more.
+ */
+static int next_vma(struct aspace *as, vaddr_t *addr, struct vma *out)
 {
 	struct rb_node *n;
 	struct vma *best = NULL;
@@ -29,6 +36,7 @@ int proc_next_vma(struct aspace *as, vaddr_t *addr, struct vma *out)
 		}
 	}
 	if (best) {
+		ASSERT(best->start < best->end && best->end > *addr);
 		*out = *best;
 		if (out->file)
 			object_get(out->file);
@@ -40,8 +48,13 @@ int proc_next_vma(struct aspace *as, vaddr_t *addr, struct vma *out)
 
 #define COUNT_BATCH 4096u /* pages looked at under one hold of the lock */
 
+/* Pages that are mapped in the page table, and of those the ones that were changed. */
+struct rss {
+	uint64_t pages, dirty, accessed;
+};
+
 struct count {
-	struct proc_rss *rss;
+	struct rss *rss;
 	unsigned int nr;
 	vaddr_t last;
 };
@@ -50,6 +63,7 @@ static int count_page(vaddr_t vaddr, const struct pgtable_entry *e, void *arg)
 {
 	struct count *c = arg;
 
+	ASSERT(c->nr < COUNT_BATCH);
 	c->rss->pages++;
 	c->rss->dirty += e->dirty;
 	c->rss->accessed += e->accessed;
@@ -57,11 +71,11 @@ static int count_page(vaddr_t vaddr, const struct pgtable_entry *e, void *arg)
 	return ++c->nr == COUNT_BATCH;
 }
 
-void proc_count_mapped(struct aspace *as, vaddr_t start, vaddr_t end, struct proc_rss *out)
+static void count_mapped(struct aspace *as, vaddr_t start, vaddr_t end, struct rss *out)
 {
 	struct count c = { .rss = out, .nr = COUNT_BATCH };
 
-	*out = (struct proc_rss){ 0 };
+	*out = (struct rss){ 0 };
 	while (c.nr == COUNT_BATCH) {
 		c.nr = 0;
 		spin_lock(&as->lock);
@@ -73,15 +87,15 @@ void proc_count_mapped(struct aspace *as, vaddr_t start, vaddr_t end, struct pro
 
 void proc_sizes(struct aspace *as, struct proc_sizes *out)
 {
-	struct proc_rss c;
+	struct rss c;
 	vaddr_t addr = 0;
 	struct vma v;
 
 	*out = (struct proc_sizes){ 0 };
-	while (proc_next_vma(as, &addr, &v) == 0) {
+	while (next_vma(as, &addr, &v) == 0) {
 		const uint64_t pages = (v.end - v.start) >> PAGE_SHIFT;
 
-		proc_count_mapped(as, v.start, v.end, &c);
+		count_mapped(as, v.start, v.end, &c);
 		out->total += pages;
 		out->rss += c.pages;
 		if (v.file)
@@ -142,23 +156,25 @@ static void put_vma(struct text *t, const struct aspace *as, const struct vma *v
 		if (v->file->path)
 			name = v->file->path;
 		else if (v->file->kind == OBJECT_SHARED)
-			name = "/dev/zero (deleted)"; /* as Linux names MAP_SHARED | MAP_ANONYMOUS */
+			/* as Linux names MAP_SHARED | MAP_ANONYMOUS */
+			name = "/dev/zero (deleted)";
 	}
 	put_range(t, v->start, v->end, v->prot, v->flags & VMA_SHARED, offset, dev, ino, name);
 }
 
 static void put_usage(struct text *t, struct aspace *as, vaddr_t start, vaddr_t end, bool file)
 {
-	struct proc_rss c;
+	struct rss c;
 	unsigned long long kib;
 
-	proc_count_mapped(as, start, end, &c);
+	count_mapped(as, start, end, &c);
 	kib = c.pages * (PAGE_SIZE >> 10);
-	text_printf(
-		t,
-		"Size:           %8llu kB\nKernelPageSize:        4 kB\nMMUPageSize:           4 kB\n"
-		"Rss:            %8llu kB\nPss:            %8llu kB\n",
-		(unsigned long long)((end - start) >> 10), kib, kib);
+	text_printf(t,
+		    "Size:           %8llu kB\n"
+		    "KernelPageSize:        4 kB\n"
+		    "MMUPageSize:           4 kB\n"
+		    "Rss:            %8llu kB\nPss:            %8llu kB\n",
+		    (unsigned long long)((end - start) >> 10), kib, kib);
 	text_printf(t,
 		    "Shared_Clean:   %8llu kB\nShared_Dirty:          0 kB\n"
 		    "Private_Clean:  %8llu kB\nPrivate_Dirty:  %8llu kB\n",
@@ -167,8 +183,12 @@ static void put_usage(struct text *t, struct aspace *as, vaddr_t start, vaddr_t 
 	text_printf(
 		t,
 		"Referenced:     %8llu kB\nAnonymous:      %8llu kB\nLazyFree:              0 kB\n"
-		"AnonHugePages:         0 kB\nShmemPmdMapped:        0 kB\nFilePmdMapped:         0 kB\n"
-		"Shared_Hugetlb:        0 kB\nPrivate_Hugetlb:       0 kB\nSwap:                  0 kB\n"
+		"AnonHugePages:         0 kB\n"
+		"ShmemPmdMapped:        0 kB\n"
+		"FilePmdMapped:         0 kB\n"
+		"Shared_Hugetlb:        0 kB\n"
+		"Private_Hugetlb:       0 kB\n"
+		"Swap:                  0 kB\n"
 		"SwapPss:               0 kB\nLocked:                0 kB\nTHPeligible:    0\n",
 		(unsigned long long)c.accessed * 4, file ? 0 : kib);
 }
@@ -192,13 +212,13 @@ static int all_lines(struct text *t, const struct pseudo_subject *s, bool usage)
 	if (err || !as)
 		return err;
 	/* The first part of a file names it, so before any line. */
-	while (proc_next_vma(as, &addr, &v) == 0) {
+	while (next_vma(as, &addr, &v) == 0) {
 		if (v.file && v.file->kind == OBJECT_FILE && !v.file->path)
 			proc_name_object(s, as, &v);
 		vma_release(&v);
 	}
 	addr = 0;
-	while (!t->err && proc_next_vma(as, &addr, &v) == 0) {
+	while (!t->err && next_vma(as, &addr, &v) == 0) {
 		put_vma(t, as, &v);
 		if (usage) {
 			put_usage(t, as, v.start, v.end, v.file);

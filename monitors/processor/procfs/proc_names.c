@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of mapped files that nobody has opened by name on this node: the program itself and its interpreter, which
- * the home memory node has mapped.
+ * Names of mapped files that nobody has opened by name on this node: the program itself and its
+ * interpreter, which the home memory node has mapped.
  *
- * The interpreter is named by the program's headers in its memory, which may say anything by now: the name is only
- * used for a file that is the mapped one.
+ * The interpreter is named by the program's headers in its memory, which may say anything by now:
+ * the name is only used for a file that is the mapped one.
  */
 #include <abi/elf.h>
 #include <lib/errno.h>
@@ -22,7 +22,7 @@ struct phdr { /* Elf64_Phdr */
 };
 static_assert(sizeof(struct phdr) == 56, "Elf64_Phdr is ABI");
 
-/* What the auxiliary vector says about @type; 0: nothing. */
+/* The value of @type in the auxiliary vector; 0: it has none. */
 static uint64_t aux_value(struct aspace *as, uint64_t type)
 {
 	uint64_t pair[2];

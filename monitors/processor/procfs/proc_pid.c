@@ -12,7 +12,10 @@
 
 /* --- memory of the process ----------------------------------------------------------- */
 
-/* A program that has written over the end of its arguments means the environment behind them, too: ps shows a title. */
+/*
+ * A program that has written over the end of its arguments means the environment behind them, too:
+ * ps shows a title.
+ */
 SHOW(show_pid_cmdline)
 {
 	struct aspace *as;
@@ -263,7 +266,7 @@ SHOW(show_pid_mountinfo)
 	if (IS_ERR(m))
 		return PTR_ERR(m);
 	for (size_t i = 0; mounts_info(m, i, &mi, options, sizeof(options)); i++) {
-		/* Who has nothing above is its own parent's child: number 1 has no line. */
+		/* The root has nothing above it: its parent is number 1, which has no line. */
 		text_printf(t, "%u %u %u:%u / ", FIRST_MOUNT_ID + (unsigned int)i,
 			    i ? mount_id(m, mi.root_dev) : 1, (unsigned int)(mi.dev >> 8),
 			    (unsigned int)(mi.dev & 0xff));
@@ -311,7 +314,10 @@ CONSTANT(show_pid_coredump_filter, "00000033\n")
 CONSTANT(show_pid_id_map, "         0          0 4294967295\n")
 CONSTANT(show_pid_wchan, "0")
 
-/* Nobody is chosen to be killed when memory runs out, so there is nothing to adjust: only 0 is taken. */
+/*
+ * The kernel chooses no process to be killed when memory runs out, so there is nothing to adjust:
+ * only 0 is taken.
+ */
 int store_pid_oom_score_adj(const struct pseudo_subject *s, const char *buf, size_t len)
 {
 	int32_t val;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What proc_pid.c has for the tables in proc_tree.c. */
+/* Functions of proc_pid.c for the tables in proc_tree.c. */
 #pragma once
 
 #include "proc_private.h"

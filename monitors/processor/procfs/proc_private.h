@@ -7,7 +7,10 @@
 
 #include "pseudo_private.h"
 
-/* What a subject means now, referenced. -ESRCH: it is gone. @task is NULL when it names the process as a whole. */
+/*
+ * The process and task that a subject means now, referenced. -ESRCH: it is gone. @task is NULL when
+ * the subject is the process as a whole.
+ */
 struct proc_ref {
 	struct process *process;
 	struct task *task;
@@ -21,14 +24,6 @@ int proc_aspace(const struct pseudo_subject *s, struct aspace **as) __must_check
 size_t proc_read_memory(struct aspace *as, vaddr_t addr, void *buf, size_t len);
 /* [@start, @end) of it into @t, as far as it can be had. */
 void proc_put_memory(struct text *t, struct aspace *as, vaddr_t start, vaddr_t end);
-
-/* The mappings, lowest first: a copy of the one at or behind *@addr, which moves behind it. -ENOENT: no more. */
-int proc_next_vma(struct aspace *as, vaddr_t *addr, struct vma *out) __must_check;
-/* Pages that are mapped in the page table, and of those the ones that were changed. */
-struct proc_rss {
-	uint64_t pages, dirty, accessed;
-};
-void proc_count_mapped(struct aspace *as, vaddr_t start, vaddr_t end, struct proc_rss *out);
 /* Give the file of @v a name, if it is the program or its interpreter. */
 void proc_name_object(const struct pseudo_subject *s, struct aspace *as, const struct vma *v);
 struct proc_sizes { /* pages */

@@ -2,11 +2,13 @@
 /*
  * From the subject of a file to the process that it means, who may look into it, and its memory.
  *
- * A pid may be used again while a file about its former owner is open: the time of the start tells them apart.
+ * A pid may be used again while a file about its former owner is open: the time of the start tells
+ * them apart.
  */
 #include "proc_private.h"
 
 #include <arch/layout.h>
+#include <kernel/panic.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -15,6 +17,7 @@
 
 int proc_get(const struct pseudo_subject *s, struct proc_ref *ref)
 {
+	ASSERT(s->pid);
 	*ref = (struct proc_ref){ .process = process_find(s->pid) };
 	if (!ref->process)
 		return -ESRCH;
@@ -67,7 +70,7 @@ int proc_aspace(const struct pseudo_subject *s, struct aspace **as)
 	return 0;
 }
 
-/* --- who ----------------------------------------------------------------------------- */
+/* --- credentials ----------------------------------------------------------------------------- */
 
 static const struct cred *cred_of(struct process *p)
 {
@@ -102,7 +105,10 @@ int pseudo_owner(const struct pseudo_subject *s, struct pseudo_owner *out)
 	return 0;
 }
 
-/* As ptrace_may_access(PTRACE_MODE_READ) of Linux: the same ids all over, or the right to trace everybody. */
+/*
+ * As ptrace_may_access(PTRACE_MODE_READ) of Linux: the same ids all over, or the right to trace
+ * everybody.
+ */
 int pseudo_may_trace(const struct pseudo_subject *s)
 {
 	const struct cred *me = cred_current(), *it;
@@ -129,8 +135,8 @@ int pseudo_may_trace(const struct pseudo_subject *s)
 /* --- its memory ---------------------------------------------------------------------- */
 
 /*
- * What is mapped at @addr, up to the end of the page.  While the lock is held the page table entry cannot go, so
- * its frame stays.
+ * Copy what is mapped at @addr, up to the end of the page. While the lock is held the page table
+ * entry cannot go, so its frame stays.
  */
 static bool copy_mapped(struct aspace *as, vaddr_t addr, void *buf, size_t len)
 {
@@ -154,6 +160,7 @@ size_t proc_read_memory(struct aspace *as, vaddr_t addr, void *buf, size_t len)
 		const vaddr_t at = addr + done;
 		const size_t n = MIN(len - done, (size_t)(PAGE_SIZE - (at & (PAGE_SIZE - 1))));
 
+		ASSERT(n && n <= PAGE_SIZE);
 		while (!copy_mapped(as, at, to + done, n)) {
 			if (aspace_fault(as, at, FAULT_ACC_READ))
 				return done;

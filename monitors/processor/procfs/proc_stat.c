@@ -2,8 +2,10 @@
 /*
  * /proc/<pid>/stat and status: one process, or one thread, in numbers and in words.
  *
- * Fields that mean nothing here are 0 as on Linux: kernel stack, wait channel, page faults that went to a disk.
+ * Fields that mean nothing here are 0 as on Linux: kernel stack, wait channel, page faults that
+ * went to a disk.
  */
+#include <kernel/panic.h>
 #include <kernel/time.h>
 #include <lib/bitmap.h>
 #include <lib/errno.h>
@@ -15,7 +17,7 @@
 #include "proc_private.h"
 #include "system_private.h"
 
-/* What both files tell, read in one go. */
+/* The facts of both files, read in one go. */
 struct facts {
 	uint32_t pid, tgid, ppid, pgid, sid;
 	char state;
@@ -56,6 +58,7 @@ static void add_task_locked(const struct task *t, struct facts *f)
 {
 	uint64_t user_ns, system_ns;
 
+	assert_spin_held(&t->process->sig_lock);
 	thread_cpu_times(t->thread, &user_ns, &system_ns);
 	f->user_ns += user_ns;
 	f->system_ns += system_ns;
@@ -65,6 +68,7 @@ static void add_task_locked(const struct task *t, struct facts *f)
 
 static void describe_task_locked(const struct task *t, struct facts *f)
 {
+	assert_spin_held(&t->process->sig_lock);
 	f->state = state_of_thread(t);
 	f->cpu = READ_ONCE(t->thread->cpu);
 	thread_affinity(t->thread, &f->allowed);
@@ -77,6 +81,7 @@ static void read_signals(const struct proc_ref *ref, struct facts *f)
 	struct process *p = ref->process;
 	struct task *t, *first = NULL;
 
+	ASSERT(!ref->task || ref->task->process == p);
 	spin_lock(&p->sig_lock);
 	f->nr_threads = p->nr_tasks;
 	f->exit_code = p->wait_status;
@@ -269,6 +274,7 @@ static void put_memory(struct text *t, struct aspace *as)
 	put_kib(t, "VmStk", z.stack);
 	put_kib(t, "VmExe", z.text);
 	put_kib(t, "VmLib", z.lib);
+	lock_not_needed(&as->lock, "the pointer is const; the count is read as one word");
 	put_kib(t, "VmPTE", pgtable_table_pages(as->pt));
 	text_puts(t, "VmSwap:\t       0 kB\nHugetlbPages:\t       0 kB\n");
 }

@@ -27,7 +27,7 @@ CONSTANT(show_ngroups_max, STRINGIFY(PROTO_MAX_GROUPS))
 CONSTANT(show_cap_last_cap, "40")
 CONSTANT(show_core_pattern, "core")
 CONSTANT(show_overcommit,
-	 "0") /* mappings are promised, but for MAP_NORESERVE: docs/design/memory.md */
+	 "0") /* pages are reserved, but for MAP_NORESERVE: docs/design/memory.md */
 CONSTANT(show_overcommit_ratio, "100")
 CONSTANT(show_max_map_count, "2147483647")
 CONSTANT(show_zero, "0")

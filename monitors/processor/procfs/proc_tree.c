@@ -104,7 +104,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 	{ .name = (n), .mode = S_IFLNK | 0777, .traced = true, .link = (fn), .magic_link = (to) }
 #define NUMBERED_DIR(n, perm, dyn) { .name = (n), .mode = S_IFDIR | (perm), .dynamic = (dyn) }
 
-/* What a thread's directory and a process's have both. */
+/* Names that both a thread's directory and a process's have. */
 #define COMMON_NODES                                                                            \
 	TRACED_FILE("auxv", 0400, show_pid_auxv), PSEUDO_FILE("cgroup", 0444, show_pid_cgroup), \
 		PSEUDO_FILE("cmdline", 0444, show_pid_cmdline),                                 \

@@ -2,14 +2,16 @@
 /*
  * Inodes and open files of the tree that pseudo.h describes.
  *
- * Inodes are made by each look-up and hold their directory, so that ".." and the path are known.  Their numbers are
- * hashes of the path, the same each time.
+ * Inodes are made by each look-up and hold their directory, so that ".." and the path are known.
+ * Their numbers are hashes of the path, the same each time.
  *
- * Locking:	an open file's text is guarded by file.lock, which every read and write holds; it has a rank
- *		outside of all others, since show() takes the locks of whatever it describes.
+ * Locking:	an open file's text is guarded by file.lock, which every read and write holds; it
+ *		has a rank outside of all others, since show() takes the locks of whatever it
+ *		describes.
  */
 #include "pseudo_private.h"
 
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <lib/string.h>
@@ -32,8 +34,11 @@ struct pseudo_inode {
 static const struct inode_ops dir_inode_ops, file_inode_ops, link_inode_ops, magic_inode_ops,
 	device_inode_ops;
 
+static void pseudo_release(struct inode *inode);
+
 static struct pseudo_inode *pseudo(const struct inode *inode)
 {
+	ASSERT(inode->ops->release == pseudo_release);
 	return container_of(inode, struct pseudo_inode, inode);
 }
 
@@ -67,6 +72,7 @@ static int make(const struct fs_type *type, const struct pseudo_node *node,
 	const size_t len = strlen(name) + 1;
 	struct pseudo_inode *p = kzalloc(sizeof(*p) + len);
 
+	ASSERT((node->mode & S_IFMT) && (!dir || inode_is_dir(dir)));
 	if (!p)
 		return -ENOMEM;
 	inode_init(&p->inode, type, ops_of(node), node->mode);
@@ -116,7 +122,9 @@ static int pseudo_getattr(struct inode *inode, struct proto_attr *attr)
 	struct pseudo_owner owner;
 	const int err = pseudo_owner(&p->subject, &owner);
 
-	/* Who holds a file of a process that is gone may still look at it: it belongs to root then. */
+	/*
+	 * A file of a process that is gone can still be open; it belongs to root then.
+	 */
 	if (err && err != -ESRCH)
 		return err;
 	attr->file.ino = p->ino;
@@ -130,7 +138,7 @@ static int pseudo_getattr(struct inode *inode, struct proto_attr *attr)
 	return 0;
 }
 
-/* What a program may set without an effect: "> file" truncates, and touch is harmless. */
+/* A change of size has no effect: "> file" truncates, and touch is harmless. */
 static int pseudo_setattr(struct inode *inode, const struct attr_change *ch)
 {
 	return (ch->valid & ~(uint32_t)ATTR_SIZE) ? -EPERM : 0;
@@ -206,6 +214,7 @@ static int emit_dynamic(const struct pseudo_inode *d, uint64_t pos, struct dir_s
 	int err;
 
 	while ((err = dyn->next(&d->subject, &nr, name)) == 0) {
+		ASSERT(DYNAMIC_POS + nr > pos); /* or listing would never end */
 		if (!dir_emit(sink, name, strlen(name), ino_of(d->ino, name),
 			      fs_dtype_of_mode(dyn->node->mode), DYNAMIC_POS + nr))
 			return 0;
@@ -219,6 +228,7 @@ static int dir_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
 	struct pseudo_owner owner;
 	uint64_t at = FIRST_POS;
 
+	ASSERT(*pos >= FIRST_POS);
 	if (pseudo_owner(&d->subject, &owner))
 		return -ENOENT;
 	for (const struct pseudo_node *n = d->node->children; n && n->name; n++, at++) {
@@ -319,6 +329,7 @@ static ssize_t pseudo_read(struct file *f, struct uio *uio, uint64_t *pos)
 	}
 	if (*pos >= t->len)
 		return 0;
+	ASSERT(t->buf && t->len <= t->size);
 	want = (size_t)MIN((uint64_t)(t->len - *pos), uio->left);
 	moved = uio_put(uio, t->buf + *pos, want);
 	*pos += moved;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files whose contents are made when they are read: the tree that /proc, /sys and /dev are built from.
+ * Files whose contents are made when they are read: the tree that /proc and /sys are built from.
  *
- * Tables:	a struct pseudo_node describes one name; directories list their nodes in constant tables, and may
- *		have names that come and go (processes, descriptors, CPUs) by struct pseudo_dynamic.
- * Subject:	what a file is about: inherited from the directory, completed by a dynamic name.  It holds no
- *		reference: who is gone is found out when the file is used, which then answers ESRCH.
- * Reading:	the text is made by a read at offset 0 and kept with the open file, so that what
- *		is read in parts fits together.
- * Context:	show() and its kin run in the calling thread, with no lock but the open file's (RANK_PSEUDO_FILE, outside
- *		of every other).
+ * A struct pseudo_node describes one name. Directories list their nodes in constant tables, and
+ * may have names that come and go (processes, descriptors, CPUs) by struct pseudo_dynamic. A
+ * subject says what a file is about: a directory hands it down, a dynamic name completes it.
+ *
+ * Flow:	a read at offset 0 makes the text and keeps it with the open file, so that parts
+ *		which are read one after the other fit together.
+ * Context:	show() and its kin run in the calling thread, with no lock but the open file's
+ *		(RANK_PSEUDO_FILE, outside of every other).
+ * Failure:	a subject holds no reference: if its process has gone when the file is used, the
+ *		answer is ESRCH.
  */
 #pragma once
 
@@ -36,8 +38,8 @@ struct pseudo_dynamic {
 	/* Complete @s, a copy of the directory's, for @name. -ENOENT, -ESRCH */
 	int (*find)(struct pseudo_subject *s, const char *name);
 	/*
-	 * The first one at or behind *@nr (0 at the start) into @name, and where the one behind it is looked for
-	 * into *@nr, larger than before. -ENOENT: no more; -ESRCH
+	 * The first one at or behind *@nr (0 at the start) into @name, and where the one behind it
+	 * is looked for into *@nr, larger than before. -ENOENT: no more; -ESRCH
 	 */
 	int (*next)(const struct pseudo_subject *s, uint64_t *nr, char name[PSEUDO_NAME_MAX]);
 };
@@ -75,10 +77,12 @@ struct pseudo_node {
 int pseudo_root(const struct fs_type *type, const struct pseudo_node *node, struct inode **out)
 	__must_check;
 
-/* What the directory @inode directly below a root is about, if that is a process. -EBADF */
+/* The subject of directory @inode directly below a root, if that is a process. -EBADF */
 int pseudo_subject_of(const struct inode *inode, struct pseudo_subject *s) __must_check;
 
-/* Who owns what is about @s, for attributes. May be NULL in struct fs_type's place: root owns all. */
+/*
+ * The owner of the files about @s, for their attributes.
+ */
 struct pseudo_owner {
 	uint32_t uid, gid;
 	int64_t time_s; /* what atime, mtime and ctime say */

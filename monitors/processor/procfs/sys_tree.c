@@ -2,11 +2,12 @@
 /*
  * /sys: CPUs, their caches, the one NUMA node, the clock source, huge pages.
  *
- * Topology:	all CPUs are cores of one package on one NUMA node.  The memory nodes of the cluster are no NUMA
- *		nodes: no CPU is nearer to one of them.
+ * Limits:	all CPUs are cores of one package on one NUMA node. The memory nodes of the cluster
+ *		are no NUMA nodes: no CPU is nearer to one of them.
  */
 #include <arch/cpu.h>
 #include <kernel/initcall.h>
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
@@ -81,6 +82,7 @@ static int sharers(const struct pseudo_subject *s, unsigned int *first, unsigned
 		return err;
 	*first = s->nr / c.shared * c.shared;
 	*last = MIN(*first + c.shared, cpu_online_count()) - 1;
+	ASSERT(*first <= s->nr && s->nr <= *last);
 	return 0;
 }
 

@@ -2,10 +2,9 @@
 /*
  * Where the numbers of /proc, /sys, sysinfo and uname come from.
  *
- * Memory:	each memory node is asked, every time; one that does not answer is left out.
- *
- * Load:	a thread looks every five seconds at how many threads of programs run or want to, as Linux does, and
- *		keeps three decaying averages.
+ * Flow:	each memory node is asked, every time; one that does not answer is left out. A
+ *		thread counts every five seconds the threads of programs that run or want to, as
+ *		Linux does, and keeps three decaying averages.
  * Locking:	the averages are written by that thread only, read word by word.
  */
 #include "system.h"
@@ -36,7 +35,7 @@ uint64_t system_counter(const char *name)
 
 /* --- memory -------------------------------------------------------------------------- */
 
-/* What one memory node says; nothing when it cannot be asked. */
+/* Add the numbers of one memory node, if it answers. */
 static void add_node(uint32_t node, struct system_memory *m)
 {
 	struct pm_meminfo_rep_wire w;

@@ -89,7 +89,9 @@ static long log_to_user(uint64_t user, size_t len)
 	return ret;
 }
 
-/* syslog(action, buf, len): the log is the node's, so nobody can take lines out of it or clear it */
+/*
+ * syslog(action, buf, len): the log is the node's, so nobody can take lines out of it or clear it
+ */
 long sys_syslog(const struct syscall_args *args)
 {
 	const int action = (int)args->a[0], len = (int)args->a[2];

@@ -2,8 +2,8 @@
 /*
  * Files of /proc that are about the system as a whole: memory, load, statistics.
  *
- * Fields that mean nothing here are 0, as on a Linux without that part; lines whose number we do not have
- * are left out where programs bear it.
+ * Fields that mean nothing here are 0, as on a Linux without that part; lines whose number we do
+ * not have are left out where programs bear it.
  */
 #include "system_files_private.h"
 
@@ -53,7 +53,7 @@ SHOW(show_meminfo)
 	kib_line(t, "CommitLimit", m.total);
 	kib_line(t, "Committed_AS", m.committed);
 	kib_line(t, "VmallocTotal", 512ull << 30);
-	/* What Linux has no name for: the cache of that memory in this node's DRAM. */
+	/* Linux has no name for the cache of that memory in this node's DRAM. */
 	kib_line(t, "ExCacheTotal", m.line_total);
 	kib_line(t, "ExCacheFree", m.line_free);
 	text_puts(t, "HugePages_Total:       0\nHugePages_Free:        0\n"

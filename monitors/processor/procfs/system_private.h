@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Facts about the whole system, said the same by system calls, /proc and /sys.
+ * Facts about the whole system, the same for system calls, /proc and /sys.
  *
- * Memory:	that of all memory nodes is what programs can have; the DRAM of this node is a cache of it and
- *		holds the kernel.  docs/design/procfs.md says which number is which.
+ * Limits:	the memory of all memory nodes is what programs can have; the DRAM of this node is
+ *		a cache of it and holds the kernel.
+ * See:		docs/design/procfs.md says which number is which
  */
 #pragma once
 
@@ -27,7 +28,7 @@
 struct system_memory { /* bytes */
 	/* At all memory nodes: frames for pages of programs and files. */
 	uint64_t total, free;
-	uint64_t available; /* free, or pages of files that give way, and not promised */
+	uint64_t available; /* free, or pages of files that give way, and not reserved */
 	uint64_t cached;    /* pages of files */
 	uint64_t committed; /* that mappings are charged for */
 	/* On this node. */
@@ -60,7 +61,10 @@ struct system_cache {
 };
 bool system_cache(unsigned int index, struct system_cache *out);
 
-/* @avg (which 0 to 2) after five more seconds with @running threads: e^(-5/60), e^(-5/300), e^(-5/900). */
+/*
+ * @avg (which 0 to 2) after five more seconds with @running threads: e^(-5/60), e^(-5/300),
+ * e^(-5/900).
+ */
 static inline uint32_t loadavg_step(uint32_t avg, unsigned int which, uint32_t running)
 {
 	static const uint32_t decay[3] = { 60296, 64453,

@@ -4,6 +4,7 @@
  */
 #include "text_private.h"
 
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
@@ -36,6 +37,7 @@ void text_bytes(struct text *t, const void *bytes, size_t len)
 {
 	if (!reserve(t, len))
 		return;
+	ASSERT(len <= t->size - t->len);
 	memcpy(t->buf + t->len, bytes, len);
 	t->len += len;
 }
@@ -67,6 +69,7 @@ void text_printf(struct text *t, const char *fmt, ...)
 		len = vsnprintf(t->buf + t->len, t->size - t->len, fmt, ap);
 		va_end(ap);
 	}
+	ASSERT((size_t)len < t->size - t->len); /* its NUL fits too */
 	t->len += (size_t)len;
 }
 
@@ -103,7 +106,9 @@ void text_cpu_mask(struct text *t, unsigned int first, unsigned int end, unsigne
 
 		for (unsigned int cpu = MAX(first, 32 * w); cpu < MIN(end, 32 * (w + 1)); cpu++)
 			mask |= 1u << (cpu % 32);
-		/* As Linux: the topmost word has the digits that the CPUs need, the others eight. */
+		/*
+		 * As Linux: the topmost word has the digits that the CPUs need, the others eight.
+		 */
 		text_printf(t, "%0*x%s", 32 * (w + 1) >= cpus ? (int)((cpus - 32 * w + 3) / 4) : 8,
 			    mask, w ? "," : "");
 	}

@@ -19,11 +19,17 @@ void text_printf(struct text *t, const char *fmt, ...) __printf(2, 3);
 void text_bytes(struct text *t, const void *bytes, size_t len);
 void text_puts(struct text *t, const char *s);
 void text_putc(struct text *t, char c);
-/* @s with blanks, tabs, newlines and back slashes as \ooo, as /proc/mounts has them; and those of @more. */
+/*
+ * @s with blanks, tabs, newlines and back slashes as \ooo, as /proc/mounts has them; and those of
+ * @more.
+ */
 void text_escaped(struct text *t, const char *s, const char *more);
 /* Blanks up to column @column of the line that begins at byte @line. */
 void text_pad(struct text *t, size_t line, size_t column);
-/* CPUs 0 to @nr - 1 as a list: "0-3"; CPUs @first to @end - 1 as a mask for @possible: "f", "1,ffffffff". */
+/*
+ * CPUs 0 to @nr - 1 as a list: "0-3"; CPUs @first to @end - 1 as a mask for @possible: "f",
+ * "1,ffffffff".
+ */
 void text_cpu_list(struct text *t, unsigned int nr);
 void text_cpu_mask(struct text *t, unsigned int first, unsigned int end, unsigned int possible);
 void text_free(struct text *t);

@@ -2,18 +2,21 @@
 /*
  * tmpfs: contents of files.
  *
- * Flow:	a file's pages are those of a shared object, made with the first open; read and write copy between
- *		its lines and user memory, once, and mappings show the same lines.
- * Size:	ti->size is what programs see; the object's follows it, so that faults behind the end get SIGBUS. A
- *		write first makes pages and then the size, so nobody sees bytes that are not written yet.
- * Limits:	pages are counted when write or fallocate make them, those that a mapping has made with the next
- *		change of the size.
+ * Flow:	a file's pages are those of a shared object, made with the first open; read and
+ *		write copy between its lines and user memory, once, and mappings show the same
+ *		lines.
+ * Ordering:	ti->size is what programs see; the object's size follows it, so that faults behind
+ *		the end get SIGBUS. A write first makes pages and then the size, so no reader sees
+ *		bytes that are not written yet.
  * Locking:	data_lock over each change, which may fault on user memory: a fault never takes it.
+ * Limits:	pages are counted when write or fallocate make them, those that a mapping has made
+ *		with the next change of the size.
  */
 #include "tmpfs_private.h"
 
 #include <abi/fcntl.h>
 #include <arch/uaccess.h>
+#include <kernel/panic.h>
 #include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -27,7 +30,7 @@
 #define SIZE_MAX_FILE PM_USER_TOP /* what a shared object can address */
 #define PAGE_OFF(pos) ((size_t)((pos) & (PAGE_SIZE - 1)))
 
-/* What the memory nodes cannot hold is to a program a full file system. */
+/* To a program, memory nodes without a free page are a full file system. */
 static int space_error(int err)
 {
 	return err == -ENOMEM ? -ENOSPC : err;
@@ -43,10 +46,11 @@ uint64_t tmpfs_data_pages(struct tmpfs_inode *ti)
 }
 
 /* Pages that came or went without our doing are in the count from now on. */
-static void recount_locked(struct tmpfs_inode *ti)
+static void recount_locked(struct tmpfs_inode *ti) __must_hold(&ti->data_lock)
 {
 	const uint64_t pages = tmpfs_data_pages(ti);
 
+	assert_mutex_held(&ti->data_lock);
 	__atomic_add_fetch(&ti->fs->pages, pages - ti->counted, __ATOMIC_RELAXED);
 	ti->counted = pages;
 }
@@ -82,9 +86,13 @@ void tmpfs_release_data(struct tmpfs_inode *ti)
 
 /* A page to be written, pinned; a hole becomes one, if the limit allows. */
 static int page_for_write_locked(struct tmpfs_inode *ti, uint64_t pgoff, struct line **line)
+	__must_hold(&ti->data_lock)
 {
-	int err = object_shared_get(ti->object, pgoff, false, line);
+	assert_mutex_held(&ti->data_lock);
+	int err;
 
+	ASSERT(ti->object);
+	err = object_shared_get(ti->object, pgoff, false, line);
 	if (err != -ENOENT)
 		return space_error(err);
 	err = tmpfs_charge(ti->fs, 1);
@@ -100,10 +108,14 @@ static int page_for_write_locked(struct tmpfs_inode *ti, uint64_t pgoff, struct 
 
 /* Zeroes over [from, to) of one page, if it is there. */
 static int zero_part_locked(struct tmpfs_inode *ti, uint64_t from, uint64_t to)
+	__must_hold(&ti->data_lock)
 {
+	assert_mutex_held(&ti->data_lock);
 	struct line *line;
-	const int err = object_shared_get(ti->object, from >> PAGE_SHIFT, false, &line);
+	int err;
 
+	ASSERT(from <= to && (from >> PAGE_SHIFT) == (MAX(to, 1ull) - 1) >> PAGE_SHIFT);
+	err = object_shared_get(ti->object, from >> PAGE_SHIFT, false, &line);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	memset((uint8_t *)line_data(line) + PAGE_OFF(from), 0, (size_t)(to - from));
@@ -114,10 +126,11 @@ static int zero_part_locked(struct tmpfs_inode *ti, uint64_t from, uint64_t to)
 
 /* --- size ---------------------------------------------------------------------------- */
 
-static int resize_locked(struct tmpfs_inode *ti, uint64_t size)
+static int resize_locked(struct tmpfs_inode *ti, uint64_t size) __must_hold(&ti->data_lock)
 {
 	int err = 0;
 
+	assert_mutex_held(&ti->data_lock);
 	if (size == ti->size)
 		return 0;
 	/* Readers must not find old pages behind the new end while they go. */
@@ -187,12 +200,16 @@ static ssize_t data_read(struct file *f, struct uio *uio, uint64_t *pos)
 	return done;
 }
 
-/* Copy what @uio has to @pos on; the size is the caller's. Bytes written, or the error of the first page. */
+/*
+ * Copy what @uio has to @pos on; the size is the caller's. Bytes written, or the error of the
+ * first page.
+ */
 static ssize_t write_pages_locked(struct tmpfs_inode *ti, struct uio *uio, uint64_t pos,
-				  uint64_t len)
+				  uint64_t len) __must_hold(&ti->data_lock)
 {
 	ssize_t done = 0;
 
+	assert_mutex_held(&ti->data_lock);
 	while (len) {
 		const size_t off = PAGE_OFF(pos);
 		const size_t n = (size_t)MIN((uint64_t)(PAGE_SIZE - off), len);
@@ -327,6 +344,7 @@ static int64_t data_seek(struct file *f, int64_t off, int whence)
 	const int64_t size = (int64_t)READ_ONCE(tmpfs_inode(f->inode)->size);
 	int64_t base = 0;
 
+	assert_mutex_held(&f->lock);
 	if (whence == WHENCE_DATA || whence == WHENCE_HOLE)
 		return off < 0 ? -ENXIO
 			       : seek_extent(f, (uint64_t)off, (uint64_t)size,
@@ -343,10 +361,12 @@ static int64_t data_seek(struct file *f, int64_t off, int whence)
 /* --- fallocate ----------------------------------------------------------------------- */
 
 static int punch_locked(struct tmpfs_inode *ti, uint64_t off, uint64_t end)
+	__must_hold(&ti->data_lock)
 {
 	const uint64_t first = DIV_ROUND_UP(off, PAGE_SIZE), last = end >> PAGE_SHIFT;
 	int err = 0;
 
+	assert_mutex_held(&ti->data_lock);
 	if (first > last)
 		return zero_part_locked(ti, off, end); /* inside one page */
 	if (PAGE_OFF(off))
@@ -359,9 +379,14 @@ static int punch_locked(struct tmpfs_inode *ti, uint64_t off, uint64_t end)
 	return err;
 }
 
-/* Pages that are dirty are kept, whatever the cache does, so the space is there when it is written. */
+/*
+ * Pages that are dirty are kept, whatever the cache does, so the space is there when it is
+ * written.
+ */
 static int allocate_locked(struct tmpfs_inode *ti, uint64_t off, uint64_t end)
+	__must_hold(&ti->data_lock)
 {
+	assert_mutex_held(&ti->data_lock);
 	for (uint64_t p = off >> PAGE_SHIFT; p < DIV_ROUND_UP(end, PAGE_SIZE); p++) {
 		struct line *line;
 		int err;

@@ -2,14 +2,16 @@
 /*
  * tmpfs: directories.
  *
- * Invariants:	an entry is in the hash table and in its directory's tree, or in neither; nlink of a directory is 2 and
- *		one for each directory in it, of another file its entries; dir->self->child == dir.
- * Positions:	an entry has the same position as long as it is there, and positions are never used again, so a
- *		reader that goes on behind one misses and repeats nothing.
+ * Invariants:	an entry is in the hash table and in its directory's tree, or in neither; nlink of a
+ *		directory is 2 and one for each directory in it, of another file its entries;
+ *		dir->self->child == dir.  An entry has the same position as long as it is there, and
+ *		positions are never used again, so a reader that goes on behind one misses and
+ *		repeats nothing.
  * Failure:	memory is taken before anything changes.
  */
 #include "tmpfs_private.h"
 
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -17,19 +19,21 @@
 /* --- entries ------------------------------------------------------------------------- */
 
 static size_t bucket_locked(const struct tmpfs *fs, const struct tmpfs_inode *dir, const char *name,
-			    size_t len)
+			    size_t len) __must_hold(&fs->lock)
 {
 	struct siphash_key key = fs->key;
 
+	assert_mutex_held(&fs->lock);
 	key.k0 ^= dir->ino;
 	return (size_t)(siphash24(&key, name, len) & (fs->buckets - 1));
 }
 
 static struct tmpfs_entry *find_locked(const struct tmpfs *fs, const struct tmpfs_inode *dir,
-				       const char *name, size_t len)
+				       const char *name, size_t len) __must_hold(&fs->lock)
 {
 	struct tmpfs_entry *e;
 
+	assert_mutex_held(&fs->lock);
 	hlist_for_each_entry(e, &fs->table[bucket_locked(fs, dir, name, len)], hash) {
 		if (e->dir == dir && e->len == len && !memcmp(e->name, name, len))
 			return e;
@@ -38,11 +42,12 @@ static struct tmpfs_entry *find_locked(const struct tmpfs *fs, const struct tmpf
 }
 
 /* Twice the buckets when there are more entries than those; without memory the chains grow. */
-static void grow_locked(struct tmpfs *fs)
+static void grow_locked(struct tmpfs *fs) __must_hold(&fs->lock)
 {
 	const size_t old_buckets = fs->buckets;
 	struct hlist_head *table, *old = fs->table;
 
+	assert_mutex_held(&fs->lock);
 	if (fs->entries < old_buckets)
 		return;
 	table = kcalloc(old_buckets * 2, sizeof(*table));
@@ -85,6 +90,7 @@ static int entry_cmp(const struct rb_node *a, const struct rb_node *b)
 /* A directory is in @dir now, or not any more: its "..". */
 static void count_subdir_locked(struct tmpfs_inode *dir, const struct tmpfs_inode *child, int by)
 {
+	assert_mutex_held(&dir->fs->lock);
 	if (inode_is_dir(&child->inode))
 		WRITE_ONCE(dir->nlink, dir->nlink + (uint32_t)by);
 }
@@ -94,12 +100,14 @@ static void entry_point_locked(struct tmpfs_entry *e, struct tmpfs_inode *child)
 {
 	struct tmpfs_inode *dir = e->dir, *old_parent;
 
+	assert_mutex_held(&e->dir->fs->lock);
 	inode_get(&child->inode);
 	e->child = child;
 	count_subdir_locked(dir, child, 1);
 	if (!inode_is_dir(&child->inode))
 		return;
 	old_parent = child->parent;
+	ASSERT(!child->self); /* a directory has one entry */
 	child->self = e;
 	inode_get(&dir->inode);
 	child->parent = dir;
@@ -113,6 +121,7 @@ static struct tmpfs_inode *entry_unpoint_locked(struct tmpfs_entry *e)
 {
 	struct tmpfs_inode *child = e->child;
 
+	assert_mutex_held(&e->dir->fs->lock);
 	count_subdir_locked(e->dir, child, -1);
 	if (child->self == e)
 		child->self = NULL;
@@ -125,6 +134,8 @@ static void entry_add_locked(struct tmpfs_inode *dir, struct tmpfs_entry *e,
 {
 	struct tmpfs *fs = dir->fs;
 
+	assert_mutex_held(&fs->lock);
+	ASSERT(dir->nlink && !e->child);
 	e->dir = dir;
 	e->pos = dir->next_pos++;
 	grow_locked(fs);
@@ -139,10 +150,13 @@ static void entry_add_locked(struct tmpfs_inode *dir, struct tmpfs_entry *e,
 static struct tmpfs_inode *entry_del_locked(struct tmpfs_entry *e)
 {
 	struct tmpfs_inode *dir = e->dir;
+	struct tmpfs *fs = dir->fs;
 
+	assert_mutex_held(&fs->lock);
+	ASSERT(fs->entries && dir->nr_entries);
 	hlist_del(&e->hash);
 	rb_erase(&e->order, &dir->entries);
-	dir->fs->entries--;
+	fs->entries--;
 	WRITE_ONCE(dir->nr_entries, dir->nr_entries - 1);
 	return entry_unpoint_locked(e);
 }
@@ -155,6 +169,7 @@ static void changed(struct tmpfs_inode *dir)
 /* A directory that has been removed takes no more entries. */
 static bool is_removed_locked(const struct tmpfs_inode *dir)
 {
+	assert_mutex_held(&dir->fs->lock);
 	return dir->nlink == 0;
 }
 
@@ -223,6 +238,7 @@ static struct tmpfs_entry *first_from_locked(const struct tmpfs_inode *dir, uint
 	struct rb_node *n = dir->entries.node;
 	struct tmpfs_entry *best = NULL;
 
+	assert_mutex_held(&dir->fs->lock);
 	while (n) {
 		struct tmpfs_entry *e = rb_entry(n, struct tmpfs_entry, order);
 
@@ -273,6 +289,7 @@ static int charge_link_locked(struct tmpfs_inode *ti)
 {
 	struct tmpfs *fs = ti->fs;
 
+	assert_mutex_held(&fs->lock);
 	if (!ti->nlink) {
 		if (!ti->linkable)
 			return -ENOENT; /* unlinked for good */
@@ -356,17 +373,23 @@ static int dir_link(struct inode *inode, const char *name, size_t len, struct in
 /* One name less for a file; its last one is paid for by the inode itself. */
 static void drop_link_locked(struct tmpfs_inode *ti)
 {
+	struct tmpfs *fs = ti->fs;
+
+	assert_mutex_held(&fs->lock);
+	ASSERT(ti->nlink);
 	if (inode_is_dir(&ti->inode)) {
+		ASSERT(ti->nlink == 2 && !ti->nr_entries); /* only an empty one is removed */
 		WRITE_ONCE(ti->nlink, 0);
 		return;
 	}
 	WRITE_ONCE(ti->nlink, ti->nlink - 1);
 	if (ti->nlink)
-		ti->fs->inodes--;
+		fs->inodes--;
 }
 
 static int check_victim_locked(const struct tmpfs_entry *e, const struct tmpfs_inode *victim)
 {
+	assert_mutex_held(&victim->fs->lock);
 	if (!e || e->child != victim)
 		return -EAGAIN;
 	return inode_is_dir(&victim->inode) && victim->nr_entries ? -ENOTEMPTY : 0;
@@ -401,6 +424,7 @@ static int dir_remove(struct inode *inode, const char *name, size_t len, struct 
 /* Is @dir @ancestor, or below it? */
 static bool is_below_locked(const struct tmpfs_inode *dir, const struct tmpfs_inode *ancestor)
 {
+	assert_mutex_held(&ancestor->fs->lock);
 	for (; dir; dir = dir->parent) {
 		if (dir == ancestor)
 			return true;
@@ -416,6 +440,7 @@ static int check_rename_locked(const struct rename_args *a, const struct tmpfs_e
 	const struct tmpfs_inode *from_dir = tmpfs_inode(a->from_dir);
 	const struct tmpfs_inode *to_dir = tmpfs_inode(a->to_dir);
 
+	assert_mutex_held(&to_dir->fs->lock);
 	if (is_removed_locked(to_dir))
 		return -ENOENT;
 	if (!from || from->child != source || (to ? to->child : NULL) != target)
@@ -432,21 +457,29 @@ static int check_rename_locked(const struct rename_args *a, const struct tmpfs_e
 /* Both entries stay where they are and lead to each other's file. */
 static void exchange_locked(struct tmpfs_entry *from, struct tmpfs_entry *to)
 {
-	struct tmpfs_inode *a = entry_unpoint_locked(from), *b = entry_unpoint_locked(to);
+	struct tmpfs_inode *a, *b;
 
+	assert_mutex_held(&from->dir->fs->lock);
+	a = entry_unpoint_locked(from);
+	b = entry_unpoint_locked(to);
 	entry_point_locked(from, b);
 	entry_point_locked(to, a);
 	inode_put(&a->inode); /* what the entries held before */
 	inode_put(&b->inode);
 }
 
-/* @fresh, if there is no entry at the destination, becomes one. @victim: what the name led to before. */
+/*
+ * @fresh, if there is no entry at the destination, becomes one. @victim: what the name led to
+ * before.
+ */
 static void replace_locked(const struct rename_args *a, struct tmpfs_entry *from,
 			   struct tmpfs_entry *to, struct tmpfs_entry **fresh,
 			   struct tmpfs_inode **victim)
 {
-	struct tmpfs_inode *source = entry_del_locked(from);
+	struct tmpfs_inode *source;
 
+	assert_mutex_held(&from->dir->fs->lock);
+	source = entry_del_locked(from);
 	if (to) {
 		*victim = entry_unpoint_locked(to);
 		drop_link_locked(*victim);

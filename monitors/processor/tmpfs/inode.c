@@ -3,6 +3,7 @@
  * tmpfs: inodes and attributes.
  */
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <kernel/random.h>
 #include <kernel/time.h>
 #include <lib/err.h>
@@ -21,7 +22,7 @@
 
 static uint64_t nr_inodes; /* atomic */
 
-uint64_t tmpfs_inode_count(void)
+static uint64_t tmpfs_inode_count(void)
 {
 	return __atomic_load_n(&nr_inodes, __ATOMIC_RELAXED);
 }
@@ -39,6 +40,7 @@ int tmpfs_charge(struct tmpfs *fs, uint64_t n)
 
 void tmpfs_uncharge(struct tmpfs *fs, uint64_t n)
 {
+	ASSERT(__atomic_load_n(&fs->pages, __ATOMIC_RELAXED) >= n);
 	__atomic_sub_fetch(&fs->pages, n, __ATOMIC_RELAXED);
 }
 
@@ -71,7 +73,7 @@ static const struct inode_ops *ops_of(uint32_t mode)
 	}
 }
 
-/* What a kind of file has beside the rest. */
+/* The parts that only one kind of file has. */
 static int init_kind(struct tmpfs_inode *ti, const struct new_inode *how)
 {
 	int err;
@@ -116,6 +118,7 @@ static int take_number(struct tmpfs *fs, uint64_t *ino)
 static void give_number(struct tmpfs *fs)
 {
 	mutex_lock(&fs->lock);
+	ASSERT(fs->inodes);
 	fs->inodes--;
 	mutex_unlock(&fs->lock);
 }
@@ -123,6 +126,7 @@ static void give_number(struct tmpfs *fs)
 /* Everything but the parent's reference. */
 static void free_inode(struct tmpfs_inode *ti)
 {
+	ASSERT(!ti->self && !ti->nr_entries); /* an entry would hold a reference */
 	tmpfs_release_data(ti);
 	if (ti->pipe)
 		pipe_put(ti->pipe);
@@ -181,6 +185,7 @@ void tmpfs_release(struct inode *inode)
 
 int tmpfs_setup(struct tmpfs *fs)
 {
+	mutex_init(&fs->lock, "tmpfs", RANK_FS);
 	fs->table = kcalloc(FIRST_BUCKETS, sizeof(*fs->table));
 	if (!fs->table)
 		return -ENOMEM;
@@ -190,13 +195,13 @@ int tmpfs_setup(struct tmpfs *fs)
 	fs->pages = 0;
 	fs->next_ino = 1;
 	random_bytes(&fs->key, sizeof(fs->key));
-	mutex_init(&fs->lock, "tmpfs", RANK_FS);
 	fs->type.root = tmpfs_root;
 	return 0;
 }
 
 void tmpfs_destroy(struct tmpfs *fs)
 {
+	lock_not_needed(&fs->lock, "nothing of it is in use any more");
 	kfree(fs->table);
 	fs->table = NULL;
 }
@@ -224,6 +229,7 @@ static bool before(struct fs_time a, struct fs_time b)
 /* atime as with relatime: when the file has changed since it was read, and once a day. */
 static bool atime_is_due(const struct tmpfs_inode *ti, struct fs_time t)
 {
+	assert_spin_held(&ti->attr_lock);
 	return before(ti->atime, ti->mtime) || before(ti->atime, ti->ctime) ||
 	       t.sec - ti->atime.sec >= DAY_S;
 }

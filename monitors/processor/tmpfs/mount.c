@@ -2,8 +2,9 @@
 /*
  * tmpfs: the ones that are there from the start, and memfd_create.
  *
- * /tmp, /run and /var/tmp cover what the root has there, because it cannot be written, but show it (show_covered).
- * Each has the limits tmpfs.size and tmpfs.inodes for itself, as each mount of Linux's tmpfs has.
+ * /tmp, /run and /var/tmp cover what the root has there, because it cannot be written, but show it
+ * (show_covered). Each has the limits tmpfs.size and tmpfs.inodes for itself, as each mount of
+ * Linux's tmpfs has.
  */
 #define PR_FMT "tmpfs: "
 
@@ -75,11 +76,14 @@ static int statfs(struct inode *inode, struct ps_statfs *st)
 static void set_limits(struct tmpfs *fs)
 {
 	fs->max_pages = UINT64_MAX;
-	/* An inode and its entry take about 1 KiB: a quarter of the memory at most, over all of them. */
+	/*
+	 * An inode and its entry take about 1 KiB: a quarter of the memory at most, over all of
+	 * them.
+	 */
 	fs->max_inodes = param_inodes ? param_inodes : frames_total_count() / 4;
 }
 
-/* What memory there is can be asked when the first program starts. */
+/* When the first program starts, the memory nodes can be asked for their sizes. */
 static int mounted_root(const struct fs_type *type, struct inode **out)
 {
 	struct tmpfs *fs = tmpfs_of(type);

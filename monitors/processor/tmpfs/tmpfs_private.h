@@ -2,16 +2,17 @@
 /*
  * tmpfs: files in memory, between the files of this folder.
  *
- * Inodes and directory entries are in the processor's memory, contents in shared objects, whose pages are on the
- * memory nodes and in the cache.
+ * Inodes and directory entries are in the processor's memory, contents in shared objects, whose
+ * pages are on the memory nodes and in the cache.
  *
- * Locking:	fs->lock (RANK_FS) guards entries, link counts, parents and the numbers of the file system.
- *		inode->data_lock (RANK_FILE_DATA) serialises what changes contents and size; reading takes none.
- *		inode->attr_lock (RANK_SPIN_FS) guards mode, owner and times.
- * Lifetime:	an entry holds a reference of its inode, a directory one of its parent (also once it has been removed,
- *		for ".."), an open file one of its inode.
- * Limits:	nr_inodes counts inodes and entries; size counts pages of contents, and a page for a link target that
- *		is long. ENOSPC.
+ * Locking:	fs->lock (RANK_FS) guards entries, link counts, parents and the numbers of the file
+ *		system. inode->data_lock (RANK_FILE_DATA) serialises changes of contents and
+ *		size; reading takes none. inode->attr_lock (RANK_SPIN_FS) guards mode, owner and
+ *		times.
+ * Invariants:	an entry holds a reference of its inode, a directory one of its parent (also once
+ *		it has been removed, for ".."), an open file one of its inode.
+ * Limits:	nr_inodes counts inodes and entries; size counts pages of contents, and a page for
+ *		a link target that is long. ENOSPC.
  */
 #pragma once
 
@@ -90,10 +91,13 @@ static inline struct tmpfs *tmpfs_of(const struct fs_type *type)
 	return container_of(type, struct tmpfs, type);
 }
 
-/* Make @fs usable, with type.name, type.at and the limits set; its root is made by type.root(). -ENOMEM. */
+/*
+ * Make @fs usable, with type.name, type.at and the limits set; its root is made by type.root().
+ * -ENOMEM.
+ */
 int tmpfs_setup(struct tmpfs *fs) __must_check;
 /* Give back what tmpfs_setup() took; nothing of it is in use any more. */
-void tmpfs_destroy(struct tmpfs *fs);
+void tmpfs_destroy(struct tmpfs *fs); /* for tests */
 int tmpfs_root(const struct fs_type *type, struct inode **out);
 /* A file without a name and without an entry. */
 int tmpfs_new_inode(struct tmpfs *fs, const struct new_inode *how, struct tmpfs_inode **out)
@@ -121,6 +125,3 @@ int tmpfs_open(struct inode *inode, struct file *f);
 int tmpfs_resize(struct tmpfs_inode *ti, uint64_t size) __must_check;
 void tmpfs_release_data(struct tmpfs_inode *ti);
 uint64_t tmpfs_data_pages(struct tmpfs_inode *ti);
-
-/* Inodes of all file systems of this kind, for leak tests. */
-uint64_t tmpfs_inode_count(void);

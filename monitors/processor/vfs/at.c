@@ -6,6 +6,7 @@
 
 #include <arch/uaccess.h>
 #include <fs/access.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -19,6 +20,7 @@ static int place_of(const struct file *f, struct path *out)
 	*out = (struct path){ 0 };
 	if (!f->path)
 		return -ENOENT;
+	ASSERT(f->inode);
 	out->text = kstrdup(f->path);
 	if (!out->text)
 		return -ENOMEM;
@@ -87,13 +89,6 @@ int at_get(struct at_path *at, int dfd, uint64_t upath, bool empty_ok)
 		return (int)len;
 	}
 	return begin(at, dfd);
-}
-
-int at_get_kernel(struct at_path *at, int dfd, const char *text)
-{
-	at->dir = (struct path){ 0 };
-	at->text = kstrdup(text);
-	return at->text ? begin(at, dfd) : -ENOMEM;
 }
 
 void at_put(struct at_path *at)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What system calls with paths have in common. */
+/* Shared by the system calls that take paths. */
 #pragma once
 
 #include <abi/fcntl.h>
@@ -16,12 +16,11 @@ struct at_path {
 };
 
 /*
- * Take over the user's string and the directory that it is relative to.  -EFAULT, -ENAMETOOLONG, -EBADF, -ENOTDIR,
- * -ENOMEM.  With @empty_ok an empty string means the file behind @dfd itself, of whatever kind.
+ * Take over the user's string and the directory that it is relative to. -EFAULT, -ENAMETOOLONG,
+ * -EBADF, -ENOTDIR, -ENOMEM. With @empty_ok an empty string means the file behind @dfd itself, of
+ * whatever kind.
  */
 int at_get(struct at_path *at, int dfd, uint64_t upath, bool empty_ok) __must_check;
-/* The same for a string of the kernel's. */
-int at_get_kernel(struct at_path *at, int dfd, const char *text) __must_check;
 void at_put(struct at_path *at);
 
 /* at_get() and path_walk() in one. */

@@ -2,10 +2,11 @@
 /*
  * System calls that make, remove and rename files.
  *
- * Order of checks: as Linux.  On a read-only file system what exists answers EEXIST, what should and does not ENOENT,
- * the rest EROFS.
- * Races:	permissions are checked on what a name stands for; the file system says -EAGAIN when it stands for
- *		something else by then, and the call looks again.
+ * Ordering:	checks are made in Linux's order. On a read-only file system a name that exists
+ *		answers EEXIST, one that should and does not ENOENT, the rest EROFS.
+ * Failure:	permissions are checked on the inode that a name stands for.  If the name stands for
+ *		another one by the time of the change, the file system answers -EAGAIN, and the call
+ *		looks again.
  */
 #include <abi/fcntl.h>
 #include <fs/access.h>
@@ -193,7 +194,10 @@ static long do_link(int olddfd, uint64_t uold, int newdfd, uint64_t unew, uint32
 	if (err)
 		return err;
 	if (flags & AT_EMPTY_PATH) {
-		/* Only who may read everything: a descriptor that was passed on must not become a name. */
+		/*
+		 * Only for user 0: a descriptor that was passed on must not become a
+		 * name.
+		 */
 		if (to.cred.uid == 0)
 			walk |= WALK_EMPTY;
 	}
@@ -318,7 +322,10 @@ static bool result_is_dir(const struct walk_result *res)
 	return (res->at.attr.mode & S_IFMT) == S_IFDIR;
 }
 
-/* May what is at @res go from its directory? A directory that moves elsewhere has its ".." written. */
+/*
+ * May what is at @res go from its directory? A directory that moves elsewhere has its ".."
+ * written.
+ */
 static int check_moves(const struct proto_cred *cred, const struct walk_result *res, bool elsewhere)
 {
 	const int err = may_remove(cred, &res->parent.attr, &res->at.attr);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls on the contents of whole files: fallocate, copy_file_range, sync and its kin, readahead.
+ * System calls on the contents of whole files: fallocate, copy_file_range, sync and its kin,
+ * readahead.
  */
 #include <abi/fcntl.h>
 #include <arch/uaccess.h>
@@ -178,7 +179,10 @@ long sys_copy_file_range(const struct syscall_args *args)
 
 /* --- sync ---------------------------------------------------------------------------- */
 
-/* sync(): what is written is at the memory nodes, or will be when it is evicted; the root is read-only */
+/*
+ * sync(): what is written is at the memory nodes, or will be when it is evicted; the root is
+ * read-only
+ */
 long sys_sync(const struct syscall_args *args)
 {
 	return 0;

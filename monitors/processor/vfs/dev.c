@@ -2,7 +2,7 @@
 /*
  * /dev: null, zero, full, random, urandom, tty, ptmx, and links to the descriptors.
  *
- * Lifetime:	the inodes are static; their first reference is never given back.
+ * Invariants:	the inodes are static; their first reference is never given back.
  */
 #include "file.h"
 
@@ -138,7 +138,7 @@ static int dev_open(struct inode *inode, struct file *f)
 	return 0;
 }
 
-/* What is written goes nowhere, so there is nothing to truncate. */
+/* Devices keep nothing, so there is nothing to truncate. */
 static int dev_setattr(struct inode *inode, const struct attr_change *ch)
 {
 	return ch->valid == ATTR_SIZE ? 0 : -EROFS;

@@ -2,12 +2,13 @@
 /*
  * Open directories, and open names (O_PATH).
  *
- * Positions:	0 is ".", 1 is "..", then come the entries of the file system at positions that it chooses (all of them,
- *		where it lists "." and ".." itself), then at DIR_MOUNTS the mount points, which hide entries of the same
- *		name.
+ * Ordering:	position 0 is ".", 1 is "..", then come the entries of the file system at positions
+ *		that it chooses (all of them, where it lists "." and ".." itself), then at
+ *		DIR_MOUNTS the mount points, which hide entries of the same name.
  */
 #include <abi/stat.h>
 #include <arch/uaccess.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <processor/process/process.h>
@@ -27,6 +28,7 @@ static bool put(struct dir_sink *sink, const char *name, size_t len, uint64_t in
 	uint8_t rec[ALIGN_UP(NAME_AT + FS_NAME_MAX + 1, 8)] = { 0 };
 	struct linux_dirent64 *d = (struct linux_dirent64 *)rec;
 
+	ASSERT(len <= FS_NAME_MAX && sink->used <= sink->size);
 	if (reclen > sink->size - sink->used) {
 		sink->full = true;
 		return false;
@@ -63,6 +65,7 @@ static void emit_mounts(struct dir_sink *sink, uint64_t pos)
 	const struct mount *mt;
 	uint64_t i = pos - DIR_MOUNTS;
 
+	ASSERT(pos >= DIR_MOUNTS);
 	for (; !sink->full && (mt = mount_nth(sink->mounts, i)); i++) {
 		if (mt->parent == sink->dir &&
 		    !put(sink, mt->name, strlen(mt->name), i + 1, fs_dtype_of_mode(mt->root->mode),
@@ -73,7 +76,7 @@ static void emit_mounts(struct dir_sink *sink, uint64_t pos)
 		sink->pos = DIR_MOUNTS + i;
 }
 
-/* What getdents64() answers. */
+/* The result of getdents64(). */
 static ssize_t result(const struct dir_sink *sink)
 {
 	if (sink->used)
@@ -136,6 +139,7 @@ static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
 	};
 	int err;
 
+	ASSERT(inode_is_dir(f->inode));
 	mutex_lock(&f->lock);
 	sink.pos = f->pos;
 	err = emit_all(f->inode, f->pos, &sink);

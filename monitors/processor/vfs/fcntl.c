@@ -2,8 +2,8 @@
 /*
  * fcntl, and the ioctls that every file has.
  *
- * Limits:	O_ASYNC cannot be set: F_SETFL leaves it out, FIOASYNC answers ENOTTY. F_SETOWN is kept and told, but
- *		nobody sends SIGIO. No leases, no directory notification.
+ * Limits:	O_ASYNC cannot be set: F_SETFL leaves it out, FIOASYNC answers ENOTTY. F_SETOWN is
+ *		kept and told, but nobody sends SIGIO. No leases, no directory notification.
  */
 #include <abi/fcntl.h>
 #include <abi/ioctl.h>

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptor tables.
+ * Descriptor tables: a directory of chunks of 64 descriptors; both grow as they are needed, up to
+ * RLIMIT_NOFILE, and never shrink.  The first chunk is part of the table.
  *
- * Form:	a directory of chunks of 64 descriptors; both grow as they are needed, up to RLIMIT_NOFILE, and never
- *		shrink. The first chunk is part of the table.
- * Invariants:	a slot that is not NULL holds one reference and its bit in used is set; a used bit without a file
- *		is reserved by a call that is about to put one there. No chunk before first_free has a free bit.
- * Locking:	files.lock (RANK_SPIN_MONITOR). Memory is got and files are put outside of it. Only tasks that have the
- *		table change it, so the one task of a table that is not shared reads it without the lock.
+ * Invariants:	a slot that is not NULL holds one reference and its bit in used is set; a used bit
+ *		without a file is reserved by a call that is about to put one there. No chunk
+ *		before first_free has a free bit.
+ * Locking:	files.lock (RANK_SPIN_MONITOR). Memory is allocated and files are put outside of
+ *		it. Only tasks that have the table change it, so the one task of a table that is
+ *		not shared reads it without the lock.
  */
 #include "file.h"
 
+#include <kernel/panic.h>
 #include <kernel/spinlock.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -70,6 +72,7 @@ bool files_shared(const struct files *fs)
 
 static void free_table(struct files *fs)
 {
+	lock_not_needed(&fs->lock, "the last reference has gone");
 	for (uint32_t i = 1; i < fs->nr_chunks; i++)
 		kfree(fs->dir[i]);
 	if (fs->dir != fs->first_dir)
@@ -87,8 +90,9 @@ void files_put(struct files *fs)
 
 /* --- growing ------------------------------------------------------------------------- */
 
-static struct fd_chunk *chunk_locked(const struct files *fs, unsigned int fd)
+static struct fd_chunk *chunk_locked(const struct files *fs, unsigned int fd) __must_hold(&fs->lock)
 {
+	assert_spin_held(&fs->lock);
 	return fd / CHUNK_FDS < fs->nr_chunks ? fs->dir[fd / CHUNK_FDS] : NULL;
 }
 
@@ -135,14 +139,16 @@ static int grow(struct files *fs, unsigned int fd)
 	return 0;
 }
 
-/* Room in @to for what @from has now; true when its lock is held and nothing has been added since. */
-static bool reserve_like_locked(struct files *to, struct files *from, int *err)
+/* Room in @to, which is new, for what @from has; true: from->lock is held, so that stays so. */
+static bool lock_with_room(struct files *to, struct files *from, int *err)
+	__no_lock_analysis("returns with from->lock held, or not")
 {
 	unsigned int missing = 0;
 
+	lock_not_needed(&to->lock, "no other task has it yet");
 	spin_lock(&from->lock);
 	for (uint32_t c = 0; c < from->nr_chunks && !missing; c++) {
-		if (from->dir[c] && !chunk_locked(to, c * CHUNK_FDS))
+		if (from->dir[c] && (c >= to->nr_chunks || !to->dir[c]))
 			missing = c * CHUNK_FDS;
 	}
 	if (!missing)
@@ -159,12 +165,14 @@ struct files *files_copy(struct files *from)
 
 	if (IS_ERR(to))
 		return to;
-	while (!reserve_like_locked(to, from, &err)) {
+	while (!lock_with_room(to, from, &err)) {
 		if (err) {
 			free_table(to);
 			return ERR_PTR(err);
 		}
 	}
+	assert_spin_held(&from->lock);
+	lock_not_needed(&to->lock, "no other task has it yet");
 	for (uint32_t c = 0; c < from->nr_chunks; c++) {
 		const struct fd_chunk *src = from->dir[c];
 
@@ -185,11 +193,23 @@ struct files *files_copy(struct files *from)
 
 /* --- looking up ---------------------------------------------------------------------- */
 
-static struct file *slot_locked(const struct files *fs, int fd)
+/* The file at @fd, or NULL.  The caller has the lock, or the only reference of the table. */
+static struct file *slot(const struct files *fs, int fd)
 {
-	const struct fd_chunk *chunk = fd >= 0 ? chunk_locked(fs, (unsigned int)fd) : NULL;
+	const uint32_t c = (unsigned int)fd / CHUNK_FDS;
+	const struct fd_chunk *chunk;
 
+	lock_not_needed(&fs->lock, "held, or no other task has the table");
+	if (fd < 0 || c >= fs->nr_chunks)
+		return NULL;
+	chunk = fs->dir[c];
 	return chunk ? chunk->slots[(unsigned int)fd % CHUNK_FDS] : NULL;
+}
+
+static struct file *slot_locked(const struct files *fs, int fd) __must_hold(&fs->lock)
+{
+	assert_spin_held(&fs->lock);
+	return slot(fs, fd);
 }
 
 struct file *files_get(struct files *fs, int fd)
@@ -216,9 +236,12 @@ struct file *fd_borrow(int fd, bool *counted)
 	struct files *fs = files_current();
 	struct file *f;
 
-	/* Pairs with the release of whoever shared it: what that one has done to the table is seen. */
+	/*
+	 * Pairs with the release in files_put() of a task that shared the table: its changes are
+	 * visible here.
+	 */
 	*counted = __atomic_load_n(&fs->refs.v, __ATOMIC_ACQUIRE) > 1;
-	f = *counted ? files_get(fs, fd) : slot_locked(fs, fd);
+	f = *counted ? files_get(fs, fd) : slot(fs, fd);
 	return f ? f : ERR_PTR(-EBADF);
 }
 
@@ -242,6 +265,17 @@ int files_next(struct files *fs, int from)
 	return found;
 }
 
+/* A descriptor of @fs no longer holds @f. */
+static void file_close(struct files *fs, struct file *f)
+{
+	/*
+	 * POSIX: closing any descriptor of a file gives up all that the process has locked in it.
+	 */
+	if (filelock_any_posix())
+		filelock_drop(f, fs);
+	file_put(f);
+}
+
 /* --- reserving and filling ----------------------------------------------------------- */
 
 /* The limit of the calling process; the kernel's own set-up of a new one has none to ask yet. */
@@ -252,11 +286,12 @@ static uint64_t fd_limit(void)
 }
 
 /* Lowest one that is free, in a chunk that may not exist yet. */
-static unsigned int free_locked(struct files *fs, unsigned int from)
+static unsigned int free_locked(struct files *fs, unsigned int from) __must_hold(&fs->lock)
 {
 	const uint32_t first = from / CHUNK_FDS;
 	uint32_t c = MAX(first, fs->first_free);
 
+	assert_spin_held(&fs->lock);
 	for (; c < fs->nr_chunks && fs->dir[c]; c++) {
 		const uint64_t low = c == first ? bit_of(from) - 1 : 0;
 		const uint64_t free = ~fs->dir[c]->used & ~low;
@@ -296,15 +331,23 @@ int files_reserve(struct files *fs, int from, bool cloexec)
 
 void files_fill(struct files *fs, int fd, struct file *f)
 {
+	const unsigned int n = (unsigned int)fd;
+	struct fd_chunk *chunk;
+
 	spin_lock(&fs->lock);
-	chunk_locked(fs, (unsigned int)fd)->slots[(unsigned int)fd % CHUNK_FDS] = f;
+	chunk = chunk_locked(fs, n);
+	ASSERT((chunk->used & bit_of(n)) && !chunk->slots[n % CHUNK_FDS]); /* reserved */
+	chunk->slots[n % CHUNK_FDS] = f;
 	spin_unlock(&fs->lock);
 }
 
-static void clear_locked(struct files *fs, unsigned int fd)
+static void clear_locked(struct files *fs, unsigned int fd) __must_hold(&fs->lock)
 {
-	struct fd_chunk *chunk = chunk_locked(fs, fd);
+	struct fd_chunk *chunk;
 
+	assert_spin_held(&fs->lock);
+	chunk = chunk_locked(fs, fd);
+	ASSERT(chunk->used & bit_of(fd));
 	chunk->slots[fd % CHUNK_FDS] = NULL;
 	chunk->used &= ~bit_of(fd);
 	chunk->cloexec &= ~bit_of(fd);
@@ -361,14 +404,6 @@ int files_replace(struct files *fs, struct file *f, int fd, bool cloexec)
 
 /* --- closing ------------------------------------------------------------------------- */
 
-void file_close(struct files *fs, struct file *f)
-{
-	/* POSIX: closing any descriptor of a file gives up all that the process has locked in it. */
-	if (filelock_any_posix())
-		filelock_drop(f, fs);
-	file_put(f);
-}
-
 int files_close(struct files *fs, int fd)
 {
 	struct file *f;
@@ -384,7 +419,10 @@ int files_close(struct files *fs, int fd)
 	return 0;
 }
 
-/* The next descriptor from *@fd to @last that is open (and close-on-exec), taken out; NULL: there is none. */
+/*
+ * The next descriptor from *@fd to @last that is open (and close-on-exec), taken out; NULL: there
+ * is none.
+ */
 static struct file *take_next(struct files *fs, unsigned int *fd, unsigned int last,
 			      bool only_cloexec)
 {
@@ -433,9 +471,12 @@ int files_get_cloexec(struct files *fs, int fd, bool *cloexec)
 }
 
 static void set_cloexec_locked(struct files *fs, unsigned int fd, bool cloexec)
+	__must_hold(&fs->lock)
 {
-	struct fd_chunk *chunk = chunk_locked(fs, fd);
+	struct fd_chunk *chunk;
 
+	assert_spin_held(&fs->lock);
+	chunk = chunk_locked(fs, fd);
 	if (cloexec)
 		chunk->cloexec |= bit_of(fd);
 	else

@@ -2,12 +2,14 @@
 /*
  * Open files: making, counting, putting.
  *
- * Limits:	files are memory of the kernel: the node has at most one for every 10 KiB of it, as Linux's default
- *		fs.file-max; beyond that open(2) and its kin answer -ENFILE, for root too.
+ * Limits:	files are memory of the kernel: the node has at most one for every 10 KiB of it, as
+ *		Linux's default fs.file-max; beyond that open(2) and its kin answer -ENFILE, for
+ *		root too.
  */
 #include "file.h"
 
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
@@ -62,6 +64,7 @@ struct file *file_create(const struct file_ops *ops, uint32_t flags, const char 
 		atomic64_sub(&nr_files, 1);
 		return ERR_PTR(-ENOMEM);
 	}
+	ASSERT(ops->stat);
 	f->ops = ops;
 	f->flags = flags & ~(uint32_t)(O_CLOEXEC | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC);
 	refcount_set(&f->refs, 1);

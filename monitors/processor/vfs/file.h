@@ -2,10 +2,10 @@
 /*
  * Open files and descriptor tables.
  *
- * Lifetime:	a struct file is counted: descriptors and running calls hold it.  A struct files is
+ * Invariants:	a struct file is counted: descriptors and running calls hold it. A struct files is
  *		counted by the processes that share it.
- * Locking:	a table has a spinlock of its own; file.lock (RANK_FILE) guards the offset, across a whole
- *		read or write, as POSIX wants it.
+ * Locking:	a table has a spinlock of its own; file.lock (RANK_FILE) guards the offset, across
+ *		a whole read or write, as POSIX wants it.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ struct uio;
 
 /* Linux's open flags, as programs pass them. */
 
-/* What a kind of file can do; NULL: the errno named. Each may sleep. */
+/* Operations of a kind of open file; NULL: the errno named. Each may sleep. */
 struct file_ops {
 	const char *name;
 	/* At *@pos, which it moves; file.lock is held for files with an offset. -EINVAL */
@@ -80,7 +80,10 @@ static inline void file_get(struct file *f)
 	refcount_inc(&f->refs);
 }
 void file_put(struct file *f);
-/* stat() of kinds of files that have no inode (eventfd and its kin): Linux has one for all of them. */
+/*
+ * stat() of kinds of files that have no inode (eventfd and its kin): Linux has one for all of
+ * them.
+ */
 int anon_stat(struct file *f, struct proto_attr *attr);
 /* Bits of f->flags that change after open. */
 void file_change_flags(struct file *f, uint32_t clear, uint32_t set);
@@ -122,15 +125,19 @@ void files_put(struct files *fs);             /* the last one closes everything 
 struct file *files_get(struct files *fs, int fd);
 /* Lowest free descriptor >= @from; takes over the reference of @f on success. -EMFILE, -ENOMEM */
 int files_install(struct files *fs, struct file *f, int from, bool cloexec) __must_check;
-/* The same in two steps, so that nobody sees the descriptor before all is well: then fill or unreserve. */
+/*
+ * The same in two steps, so that nobody sees the descriptor before all is well: then fill or
+ * unreserve.
+ */
 int files_reserve(struct files *fs, int from, bool cloexec) __must_check;
 void files_fill(struct files *fs, int fd, struct file *f);
 void files_unreserve(struct files *fs, int fd);
-/* Put @f at exactly @fd, closing what was there; takes over the reference on success. -EBADF, -EBUSY, -ENOMEM */
+/*
+ * Put @f at exactly @fd, closing what was there; takes over the reference on success. -EBADF,
+ * -EBUSY, -ENOMEM
+ */
 int files_replace(struct files *fs, struct file *f, int fd, bool cloexec) __must_check;
 int files_close(struct files *fs, int fd); /* -EBADF */
-/* A descriptor of @fs no longer holds @f: what POSIX says of locks, then file_put(). */
-void file_close(struct files *fs, struct file *f);
 /* Lowest open descriptor >= @from, for /proc; -ENOENT. */
 int files_next(struct files *fs, int from) __must_check;
 int files_get_cloexec(struct files *fs, int fd, bool *cloexec) __must_check;
@@ -141,8 +148,8 @@ void files_cloexec_range(struct files *fs, unsigned int first, unsigned int last
 /* The calling task's file behind @fd, referenced; ERR_PTR(-EBADF). */
 struct file *fd_get(int fd);
 /*
- * The same for the length of one call: if nobody else has the table, nobody can close the descriptor meanwhile, so the
- * file need not be counted. fd_return() when done.
+ * The same for the length of one call: if nobody else has the table, nobody can close the
+ * descriptor meanwhile, so the file need not be counted. fd_return() when done.
  */
 struct file *fd_borrow(int fd, bool *counted);
 static inline void fd_return(struct file *f, bool counted)
@@ -165,14 +172,14 @@ extern const struct file_ops fifo_ops;
 /* --- paths --------------------------------------------------------------------------- */
 
 /*
- * Make the path that call *at(@dfd, @upath) means absolute, in a new buffer of PROTO_PATH_MAX bytes.
- * ERR_PTR(-EFAULT, -ENAMETOOLONG, -EBADF, -ENOTDIR, -ENOENT for an empty one unless @empty_ok,
- * -ENOMEM). An empty path with @empty_ok gives "".
+ * Make the path that call *at(@dfd, @upath) means absolute, in a new buffer of PROTO_PATH_MAX
+ * bytes. ERR_PTR(-EFAULT, -ENAMETOOLONG, -EBADF, -ENOTDIR, -ENOENT for an empty one unless
+ * @empty_ok, -ENOMEM). An empty path with @empty_ok gives "".
  */
 char *path_from_user(int dfd, uint64_t upath, bool empty_ok);
 /*
- * Attributes of @path as the calling process sees it; @flags as in PS_LOOKUP, @access is checked.  attr->file.node is
- * 0 for a file that no storage node has.  See "path.h" for more.
+ * Attributes of @path as the calling process sees it; @flags as in PS_LOOKUP, @access is checked.
+ * attr->file.node is 0 for a file that no storage node has. See "path.h" for more.
  */
 int path_lookup(const char *path, uint32_t flags, uint32_t access, struct proto_attr *attr,
 		char *realpath) __must_check;

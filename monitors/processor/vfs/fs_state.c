@@ -3,6 +3,7 @@
  * Working directory and umask of a process.
  */
 #include <fs/access.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -32,6 +33,7 @@ struct fs_state *fs_state_create(uint32_t umask)
 	fs = alloc_state(umask, mounts);
 	if (!fs)
 		return ERR_PTR(-ENOMEM);
+	lock_not_needed(&fs->lock, "no other task has it yet");
 	fs->cwd.attr.mode = S_IFDIR;
 	fs->cwd.text = kstrdup("/");
 	if (!fs->cwd.text) {
@@ -59,6 +61,7 @@ void fs_state_put(struct fs_state *fs)
 {
 	if (!refcount_dec_and_test(&fs->refs))
 		return;
+	lock_not_needed(&fs->lock, "the last reference has gone");
 	path_put(&fs->cwd);
 	kfree(fs);
 }
@@ -94,6 +97,7 @@ void fs_state_set_cwd(struct fs_state *fs, struct path *to)
 {
 	struct path old;
 
+	ASSERT(to->inode && to->text && (to->attr.mode & S_IFMT) == S_IFDIR);
 	mutex_lock(&fs->lock);
 	old = fs->cwd;
 	fs->cwd = *to;

@@ -2,18 +2,20 @@
 /*
  * Inodes: one interface for every file system that a program sees.
  *
- * Each file that a path leads to has a struct inode: those of the storage nodes (vfs/storagefs.c), of tmpfs, of
- * /dev, /proc and /sys.  Path walking (vfs/walk.c), mount points, permissions and the system calls are written
- * once, for all of them; a file system fills in a struct fs_type and tables of struct inode_ops.
+ * Each file that a path leads to has a struct inode: those of the storage nodes (vfs/storagefs.c),
+ * of tmpfs, of /dev, /proc and /sys. Path walking (vfs/walk.c), mount points, permissions and the
+ * system calls are written once, for all of them; a file system fills in a struct fs_type and
+ * tables of struct inode_ops.
  *
- * Lifetime:	counted.  A walk, an open file and a working directory each hold a reference of their inode;
- *		release() is called when the last one has gone.
- * Identity:	as long as one is referenced, a file has one struct inode, so inodes are compared by address.
- * Context:	each operation may sleep.  The caller has checked permissions, types and names (1 to 255 bytes, no
- *		slash, not "." or ".."); the file system checks what depends on the contents of a directory, under
- *		its own lock.
- * Failure:	an operation that is missing answers the errno beside it in struct inode_ops.  A read-only file
- *		system needs no checks of its own: the generic code answers -EROFS for it (inode_writable()).
+ * Invariants:	inodes are counted: a walk, an open file and a working directory each hold a
+ *		reference; release() is called when the last one has gone. As long as one is
+ *		referenced, a file has one struct inode, so inodes are compared by address.
+ * Context:	each operation may sleep. The caller has checked permissions, types and names (1 to
+ *		255 bytes, no slash, not "." or ".."); the file system checks what depends on the
+ *		contents of a directory, under its own lock.
+ * Failure:	an operation that is missing answers the errno beside it in struct inode_ops. A
+ *		read-only file system needs no checks of its own: the generic code answers -EROFS
+ *		for it (inode_writable()).
  * See:		docs/design/vfs.md
  */
 #pragma once
@@ -39,21 +41,23 @@ struct fs_type {             /* one file system, mounted at one place of each vN
 	bool read_only;
 	bool noexec; /* programs on it cannot be executed: EACCES */
 	/*
-	 * The files of the covered directory stay visible, each mounted on its own name: the launcher packs
-	 * programs and volumes under whatever path they have on its side.
+	 * The files of the covered directory stay visible, each mounted on its own name: the
+	 * launcher packs programs and volumes under whatever path they have on its side.
 	 */
 	bool show_covered;
 	/* The root directory, referenced; asked for once per vNode. */
 	int (*root)(const struct fs_type *type, struct inode **out);
 	uint32_t dev; /* st_dev, set by fs_register() */
-	/* May be NULL: then nothing is limited. Fills what it knows; type, bsize, namelen are set. */
+	/*
+	 * May be NULL: then nothing is limited. Fills what it knows; type, bsize, namelen are set.
+	 */
 	int (*statfs)(struct inode *inode, struct ps_statfs *st);
 };
 
 /*
- * From an INITCALL(fs, ...), before any program starts.  File systems are mounted in the order of the lengths
- * of their mount points' paths, the root ("/") first; one whose mount point has no directory to be in is left out.
- * -ENOMEM.
+ * From an INITCALL(fs, ...), before any program starts. File systems are mounted in the order
+ * of the lengths of their mount points' paths, the root ("/") first; one whose mount point has no
+ * directory to be in is left out. -ENOMEM.
  */
 int fs_register(struct fs_type *type) __must_check;
 
@@ -116,13 +120,18 @@ struct path_found {
 	unsigned int nr_links; /* followed on the way to a mount point */
 };
 
-/* What a file system can do; NULL: fs_type.create_error, or the errno named. */
+/* Operations of a kind of file; NULL: fs_type.create_error, or the errno named. */
 struct inode_ops {
 	const char *name;
-	/* st_mode, ino, size ...; file.node stays 0, fsid and blksize are filled in by the caller. */
+	/*
+	 * st_mode, ino, size ...; file.node stays 0, fsid and blksize are filled in by the caller.
+	 */
 	int (*getattr)(struct inode *inode, struct proto_attr *attr); /* required */
 	void (*release)(struct inode *inode);                         /* required */
-	/* Make @f, which has inode, flags and attr, usable: set f->ops, f->private, f->object. Not directories. */
+	/*
+	 * Make @f, which has inode, flags and attr, usable: set f->ops, f->private, f->object. Not
+	 * directories.
+	 */
 	int (*open)(struct inode *inode, struct file *f); /* -ENXIO */
 	int (*setattr)(struct inode *inode,
 		       const struct attr_change *ch); /* fs_type.create_error */
@@ -130,28 +139,37 @@ struct inode_ops {
 	/* Symbolic links. The target's length, cut at @size and not terminated. */
 	ssize_t (*readlink)(struct inode *link, char *buf, size_t size); /* -EINVAL */
 	/*
-	 * Magic links, which lead to a file and not to a name (/proc/self/fd/1, /proc/self/cwd): fills in @to->inode
-	 * (referenced) and @to->text.  NULL, or -EINVAL: the target's text is walked.
+	 * Magic links, which lead to a file and not to a name (/proc/self/fd/1, /proc/self/cwd):
+	 * fills in @to->inode (referenced) and @to->text. NULL, or -EINVAL: the target's text is
+	 * walked.
 	 */
 	int (*magic_link)(struct inode *link, struct path *to);
 
 	/* Directories. -ENOENT; *out is referenced. */
 	int (*lookup)(struct inode *dir, const char *name, size_t len, struct inode **out);
 	/*
-	 * Optional, for file systems where each question costs a message: look up all of @how->rest at once, as far
-	 * as the next mount point.  The walk then asks no single names of this file system.
+	 * Optional, for file systems where each question costs a message: look up all of
+	 * @how->rest at once, as far as the next mount point. The walk then asks no single names
+	 * of this file system.
 	 */
 	int (*lookup_path)(struct inode *dir, const struct path_lookup *how,
 			   struct path_found *found);
-	/* Where ".." leads, referenced; never asked of a file system's root, nor beside lookup_path(). */
+	/*
+	 * Where ".." leads, referenced; never asked of a file system's root, nor beside
+	 * lookup_path().
+	 */
 	int (*parent)(struct inode *dir, struct inode **out);
 	/*
-	 * dir_emit() entries from *@pos on until the sink is full or there are no more.  "." and ".." take 0 and 1
-	 * and are the caller's, unless @lists_dots.  -errno only if nothing was emitted.
+	 * dir_emit() entries from *@pos on until the sink is full or there are no more. "." and
+	 * ".." take 0 and 1 and are the caller's, unless @lists_dots. -errno only if nothing was
+	 * emitted.
 	 */
 	int (*readdir)(struct inode *dir, uint64_t *pos, struct dir_sink *sink);
 	bool lists_dots;
-	/* -EEXIST, -ENOSPC; -ENOENT in a removed directory. *out may be NULL, else it is referenced. */
+	/*
+	 * -EEXIST, -ENOSPC; -ENOENT in a removed directory. *out may be NULL, else it is
+	 * referenced.
+	 */
 	int (*create)(struct inode *dir, const struct new_inode *how, struct inode **out);
 	/* A file without a name (O_TMPFILE). */
 	int (*tmpfile)(struct inode *dir, const struct new_inode *how,
@@ -159,16 +177,16 @@ struct inode_ops {
 	int (*link)(struct inode *dir, const char *name, size_t len,
 		    struct inode *inode); /* -EPERM */
 	/*
-	 * unlink, or rmdir when @victim is a directory.  -EAGAIN when the name is not @victim's any more: the caller
-	 * has checked permissions on that one and looks again.  -ENOTEMPTY.
+	 * unlink, or rmdir when @victim is a directory. -EAGAIN when the name is not @victim's any
+	 * more: the caller has checked permissions on that one and looks again. -ENOTEMPTY.
 	 */
 	int (*remove)(struct inode *dir, const char *name, size_t len, struct inode *victim);
 	/* -EAGAIN as above; -EINVAL into itself, -ENOTEMPTY, -ENOENT in a removed directory. */
 	int (*rename)(const struct rename_args *args);
 	/*
-	 * The path below the file system's root ("" for that itself, else "/a/b") as it is now: -ENOENT when it has
-	 * been removed, -EINVAL when the path of the last walk is as good.  NULL: that one too, but a file without
-	 * links has been removed.
+	 * The path below the file system's root ("" for that itself, else "/a/b") as it is now:
+	 * -ENOENT when it has been removed, -EINVAL when the path of the last walk is as good.
+	 * NULL: that one too, but a file without links has been removed.
 	 */
 	int (*text)(struct inode *inode, char *buf, size_t size);
 };
@@ -210,15 +228,15 @@ int inode_getattr(struct inode *inode, struct proto_attr *attr) __must_check;
 /* -EROFS for an inode of a read-only file system. */
 int inode_writable(const struct inode *inode) __must_check;
 /*
- * May @cred use @inode, whose attributes are @attr, as @access (bits R 4, W 2, X 1) says?  In Linux's order: -EROFS
- * for what would be written on a read-only file system, then -EACCES.
+ * May @cred use @inode, whose attributes are @attr, as @access (bits R 4, W 2, X 1) says? In
+ * Linux's order: -EROFS for what would be written on a read-only file system, then -EACCES.
  */
 int inode_permission(const struct inode *inode, const struct proto_cred *cred,
 		     const struct proto_attr *attr, uint32_t access) __must_check;
 
 /*
- * One entry for readdir; @cookie is where to go on behind it.  False: the buffer is full, this entry was not
- * taken.  @type is DT_*.
+ * One entry for readdir; @cookie is where to go on behind it. False: the buffer is full, this
+ * entry was not taken. @type is DT_*.
  */
 bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
 	      uint64_t cookie);

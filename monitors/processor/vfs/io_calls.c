@@ -2,7 +2,8 @@
 /*
  * read, write and their kin, lseek, sendfile.
  *
- * Order:	as Linux: the descriptor first (EBADF), then the arguments (EINVAL), then the memory (EFAULT).
+ * Ordering:	as Linux: the descriptor first (EBADF), then the arguments (EINVAL), then the
+ *		memory (EFAULT).
  */
 #include <arch/uaccess.h>
 #include <lib/err.h>
@@ -31,7 +32,9 @@ enum io_kind {
 	IO_WRITE,
 };
 
-/* At the file's own offset, which the lock keeps in step; streams have none and must not hold it. */
+/*
+ * At the file's own offset, which the lock keeps in step; streams have none and must not hold it.
+ */
 static ssize_t io_at_offset(struct file *f, struct uio *uio, enum io_kind kind)
 {
 	uint64_t none = 0;
@@ -59,7 +62,7 @@ static ssize_t io_at(struct file *f, struct uio *uio, enum io_kind kind, int64_t
 
 #define AT_OFFSET INT64_MIN
 
-/* What can be said before the memory is looked at. */
+/* The checks that come before those of the memory. */
 static int io_check(const struct file *f, enum io_kind kind, int64_t off)
 {
 	if (off != AT_OFFSET && off < 0)
@@ -119,7 +122,10 @@ long sys_write(const struct syscall_args *args)
 	return io_one((int)args->a[0], args->a[1], args->a[2], IO_WRITE, AT_OFFSET);
 }
 
-/* An offset of the user's: its lowest value means something else here, and is as bad as any negative. */
+/*
+ * An offset of the user's: its lowest value means something else here, and is as bad as any
+ * negative.
+ */
 static int64_t user_offset(uint64_t off)
 {
 	return (int64_t)off < 0 ? -1 : (int64_t)off;
@@ -199,6 +205,7 @@ static int64_t seek_target(const struct file *f, int64_t off, int whence)
 	const int64_t size = (int64_t)f->attr.size;
 	int64_t base;
 
+	assert_mutex_held(&f->lock);
 	switch (whence) {
 	case WHENCE_SET:
 		base = 0;
@@ -268,7 +275,7 @@ static ssize_t send(struct file *out, struct file *in, uint64_t *pos, uint64_t c
 			break;
 		uio_kernel(&uio, buf, (uint64_t)n);
 		wrote = io_at_offset(out, &uio, IO_WRITE);
-		/* What was read but not taken is read again by the next call. */
+		/* Bytes that were read but not taken are read again by the next call. */
 		*pos = start + (uint64_t)MAX(wrote, 0);
 		if (wrote > 0) {
 			done += wrote;

@@ -2,16 +2,20 @@
 /*
  * Mounts: which file system is where.
  *
- * Flow:	fs_register() collects the file systems; the first mounts_get() mounts them, the root first, then by the
- *		length of the mount point's path.  Below a file system with show_covered, each name of the covered
- *		directory becomes a mount point too, at which that file is mounted by itself.
- * Locking:	setup_lock guards the types and the making of mounts.  A finished struct mounts never changes.
- * Limits:	one vNode; no mount(2).  A file mounted by itself has the same path in its own file system.
+ * Flow:	fs_register() collects the file systems; the first mounts_get() mounts them, the
+ *		root first, then by the length of the mount point's path. Below a file system with
+ *		show_covered, each name of the covered directory becomes a mount point too, at
+ *		which that file is mounted by itself.
+ * Locking:	setup_lock guards the types and the making of mounts. A finished struct mounts
+ *		never changes.
+ * Limits:	one vNode; no mount(2). A file mounted by itself has the same path in its own file
+ *		system.
  */
 #define PR_FMT "mount: "
 
 #include "mount_private.h"
 
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <lib/err.h>
 #include <lib/fmt.h>
@@ -61,6 +65,7 @@ int fs_register(struct fs_type *type)
 		return -ENOMEM;
 	r->type = type;
 	mutex_lock(&setup_lock);
+	ASSERT(!mounts && type->root && type->at[0] == '/');
 	type->dev = next_dev++;
 	while (*at && comes_first((*at)->type->at, type->at))
 		at = &(*at)->next;
@@ -119,6 +124,7 @@ const struct mount *mount_nth(const struct mounts *m, size_t i)
 
 struct inode *mounts_root(const struct mounts *m)
 {
+	ASSERT(m->nr && !m->all[0]->parent);
 	return m->all[0]->root;
 }
 
@@ -144,6 +150,7 @@ static int add(struct mounts *m, struct mount *mt)
 		mount_free(mt);
 		return -ENOMEM;
 	}
+	ASSERT(mt->root && (mt->parent || !m->nr) && mt->at[0] == '/');
 	mt->name = strrchr(mt->at, '/') + 1;
 	b = bucket(mt->parent, mt->name, strlen(mt->name));
 	mt->chain = m->buckets[b];
@@ -164,7 +171,10 @@ static int add_point(struct mounts *m, const char *at)
 	return 0;
 }
 
-/* The directory that the mount point @at is in; -ENOENT, -ENOTDIR: there is none, or a link is in its place. */
+/*
+ * The directory that the mount point @at is in; -ENOENT, -ENOTDIR: there is none, or a link is in
+ * its place.
+ */
 static int find_parent(const struct mounts *m, const char *at, struct inode **out)
 {
 	const struct proto_cred kernel = { 0 };

@@ -2,13 +2,14 @@
 /*
  * Opening files by path, and look-ups for the rest of the monitor.
  *
- * Order of checks: as Linux: the walk, O_EXCL, kinds (ELOOP, EISDIR, ENOTDIR), permission, then what the file
- * system does.
+ * Order of checks: as Linux: the walk, O_EXCL, kinds (ELOOP, EISDIR, ENOTDIR), permission, then
+ * what the file system does.
  */
 #include "path.h"
 
 #include <arch/uaccess.h>
 #include <fs/access.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -95,6 +96,7 @@ static struct file *open_inode(struct inode *inode, const char *text, const stru
 		err = inode->ops->open ? inode->ops->open(inode, f) : -ENXIO;
 	if (!err && !plain && !(flags & O_NOCTTY))
 		tty_opened(f);
+	ASSERT(err || plain || f->ops != &path_ops); /* open() has said how to use it */
 	if (!err)
 		return f;
 	f->ops = &path_ops; /* nothing to release but the inode */
@@ -111,7 +113,7 @@ static int truncate_opened(struct inode *inode)
 	return inode->ops->setattr ? inode->ops->setattr(inode, &ch) : 0;
 }
 
-/* What is wrong with opening a file that is there; access has been checked already. */
+/* Errors of opening a file that is there, but for permissions. */
 static int check_existing(const struct path *at, uint32_t flags)
 {
 	const uint32_t type = at->attr.mode & S_IFMT;
@@ -201,6 +203,7 @@ static struct file *create_and_open(const struct proto_cred *cred, const struct 
 	struct file *f;
 	int err;
 
+	ASSERT(inode_is_dir(dir));
 	if (res->slash)
 		return ERR_PTR(-EISDIR);
 	if (!dir->ops->create)

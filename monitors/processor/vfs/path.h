@@ -2,9 +2,10 @@
 /*
  * Paths: where a walk comes to, working directories, mounts.
  *
- * Flow:	a walk goes name by name, from mount to mount.  Where the file system has lookup_path() (the files of
- *		storage nodes) the walk hands it all that is left of the path at once, with the mount points at which
- *		the file system must hand the rest back.
+ * Flow:	a walk goes name by name, from mount to mount. Where the file system has
+ *		lookup_path() (the files of storage nodes) the walk hands it all that is left of
+ *		the path at once, with the mount points at which the file system must hand the rest
+ *		back.
  * Limits:	40 links, components of 255 bytes, paths below 4096 bytes.
  */
 #pragma once
@@ -30,7 +31,10 @@ enum walk_flags {
 	WALK_NOFOLLOW = 1 << 0,  /* a link in the last component is the result itself */
 	WALK_DIRECTORY = 1 << 1, /* -ENOTDIR unless it is one */
 	WALK_EMPTY = 1 << 2,     /* AT_EMPTY_PATH: an empty path is the base itself */
-	/* A last component that is missing is no error: the result is empty, but has parent and name. */
+	/*
+	 * A last component that is missing is no error: the result is empty, but has parent and
+	 * name.
+	 */
 	WALK_CREATE = 1 << 3,
 };
 
@@ -44,7 +48,7 @@ struct walk_result {
 };
 void walk_result_put(struct walk_result *res);
 
-/* Who walks, and from where. */
+/* Where a walk begins, and whose permissions count. */
 struct walk_base {
 	const struct proto_cred *cred;
 	const struct mounts *mounts;
@@ -58,8 +62,8 @@ struct walk_base {
 int path_walk(const struct walk_base *base, const char *text, uint32_t flags, uint32_t access,
 	      struct walk_result *res) __must_check;
 /*
- * Walk up to the last component, which is res->name; res->at is empty.  -EEXIST, -EBUSY ... are the caller's to
- * tell: a name of "." or ".." or "/" is handed out as it is.
+ * Walk up to the last component, which is res->name; res->at is empty. -EEXIST, -EBUSY ... are the
+ * caller's to tell: a name of "." or ".." or "/" is handed out as it is.
  */
 int path_walk_parent(const struct walk_base *base, const char *text, struct walk_result *res)
 	__must_check;
@@ -76,8 +80,8 @@ int attr_access(const struct proto_cred *cred, const struct proto_attr *attr, ui
 /* --- mounts -------------------------------------------------------------------------- */
 
 /*
- * The mounts of vNode 0, complete: the first call makes them.  They last as long as the monitor does.  ERR_PTR: the
- * storage node cannot be asked.
+ * The mounts of vNode 0, complete: the first call makes them. They last as long as the monitor
+ * does. ERR_PTR: the storage node cannot be asked.
  */
 struct mounts *mounts_get(void);
 /* The directory "/"; not referenced. */
@@ -132,7 +136,7 @@ int fs_state_walk(struct fs_state *fs, const struct proto_cred *cred, const char
 		  uint32_t flags, uint32_t access, struct walk_result *res) __must_check;
 
 /*
- * The path of a directory or file as it is now, into PROTO_PATH_MAX bytes: -ENOENT when it has been removed, in which
- * case @buf has the last path that it had.
+ * The path of a directory or file as it is now, into PROTO_PATH_MAX bytes: -ENOENT when it has
+ * been removed, in which case @buf has the last path that it had.
  */
 int path_text(const struct path *p, char *buf) __must_check;

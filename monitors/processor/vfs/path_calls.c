@@ -44,7 +44,7 @@ long sys_openat(const struct syscall_args *args)
 	return do_open((int)args->a[0], args->a[1], (uint32_t)args->a[2], (uint32_t)args->a[3]);
 }
 
-/* What openat() ignores, openat2() refuses. */
+/* openat2() refuses all other flags, which openat() ignores. */
 #define OPENAT2_FLAGS                                                                      \
 	(O_ACCMODE | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_APPEND | O_NONBLOCK |       \
 	 04030000u /* O_SYNC, O_DSYNC, O_ASYNC */ | O_DIRECT | O_LARGEFILE | O_DIRECTORY | \

@@ -2,14 +2,17 @@
 /*
  * Regular files of storage nodes.
  *
- * Flow:	read(2) copies out of the same cache lines that mmap would show, page by page, and asks for what
- *		a sequential reader will want next; nothing here keeps a copy of its own.
- * Context:	file.lock is held over read(), so the read-ahead state and the offset need no other lock.
+ * Flow:	read(2) copies out of the same cache lines that mmap would show, page by page, and
+ *		asks for what a sequential reader will want next; nothing here keeps a copy of its
+ *		own.
+ * Context:	file.lock is held over read(), so the read-ahead state and the offset need no other
+ *		lock.
  * Failure:	-EIO when a page cannot be had; what was read before it is returned first.
  */
 #include "file.h"
 
 #include <arch/uaccess.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <processor/excache/excache.h>
@@ -36,6 +39,7 @@ static ssize_t regular_read(struct file *f, struct uio *uio, uint64_t *pos)
 	const uint64_t size = f->attr.size;
 	ssize_t done = 0;
 
+	ASSERT(f->object);
 	while (uio->left && *pos < size) {
 		const uint64_t pgoff = *pos >> PAGE_SHIFT;
 		const size_t off = (size_t)(*pos & (PAGE_SIZE - 1));

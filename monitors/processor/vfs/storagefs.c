@@ -2,13 +2,15 @@
 /*
  * The file system of the storage nodes, which is the root of every vNode.
  *
- * Flow:	lookup_path() sends all that is left of a path in one message and makes an inode of the answer; the
- *		other operations ask by the file's handle (inode, generation, node).
- * Identity:	a table leads from a handle to the inode that is in use, so a file has one inode here, and what is
- *		mounted on a directory or locked in a file is found by the inode's address.
+ * Flow:	lookup_path() sends all that is left of a path in one message and makes an inode of
+ *		the answer; the other operations ask by the file's handle (inode, generation,
+ *		node).
+ * Invariants:	a table leads from a handle to the inode that is in use, so a file has one inode
+ *		here, so mount points and locks are found by the inode's address.
  * Locking:	table.lock (RANK_SPIN_FS) guards the buckets; never held across a message.
- * Limits:	read-only, which the generic code enforces.  A file of several names has the path by which it was
- *		found first; only directories and links, whose path stays good, are looked up by it.
+ * Limits:	read-only, which the generic code enforces. A file of several names has the path by
+ *		which it was found first; only directories and links, whose path stays good, are
+ *		looked up by it.
  */
 #include <kernel/initcall.h>
 #include <kernel/panic.h>
@@ -71,12 +73,16 @@ static struct storage_inode *find_locked(const struct proto_file *file) __must_h
 	return NULL;
 }
 
-/* The inode of the file that @attr is of, referenced. @len bytes of @path are its canonical path. -ENOMEM */
+/*
+ * The inode of the file that @attr is of, referenced. @len bytes of @path are its canonical path.
+ * -ENOMEM
+ */
 static int get_inode(const struct proto_attr *attr, const char *path, size_t len,
 		     struct inode **out)
 {
 	struct storage_inode *si, *fresh = kzalloc(sizeof(*fresh) + len + 1);
 
+	ASSERT(len && path[0] == '/');
 	if (!fresh)
 		return -ENOMEM;
 	inode_init(&fresh->inode, &storagefs, &storagefs_ops, attr->mode);
@@ -216,6 +222,7 @@ static int storagefs_open(struct inode *inode, struct file *f)
 
 	if (inode->mode != S_IFREG)
 		return -ENXIO; /* a device or pipe that nothing serves */
+	ASSERT(f->inode == inode && !f->object);
 	object = object_file_get(&f->attr);
 	if (IS_ERR(object))
 		return PTR_ERR(object);

@@ -2,9 +2,9 @@
 /*
  * Standard streams: a program's stdin, stdout and stderr, carried by the control channel.
  *
- * Lifetime:	each open file holds a reference of the program and says end of file for its stream when the
- *		last descriptor of it is closed.
- * Failure:	a stream that nobody reads raises SIGPIPE and answers -EPIPE.
+ * Invariants:	each open file holds a reference of the program; closing the last descriptor of it
+ *		sends end of file for its stream.
+ * Failure:	a stream without a reader raises SIGPIPE and answers -EPIPE.
  */
 #include "file.h"
 

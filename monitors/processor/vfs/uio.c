@@ -5,6 +5,7 @@
 #include "uio.h"
 
 #include <arch/uaccess.h>
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -128,6 +129,7 @@ static size_t move(struct uio *u, void *buf, size_t len, enum direction dir)
 						  buf ? (uint8_t *)buf + moved : NULL, n, dir)
 				     : 0;
 
+		ASSERT(did <= n && u->at < u->nr);
 		moved += did;
 		u->off += did;
 		u->left -= did;

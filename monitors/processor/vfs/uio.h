@@ -3,7 +3,8 @@
  * Scatter lists of user (or kernel) memory for reads and writes.
  *
  * Context:	copying to user memory may fault and sleep; no lock of the cache may be held.
- * Failure:	a fault part way ends the copy: the caller returns what was moved, or -EFAULT if nothing was.
+ * Failure:	a fault part way ends the copy: the caller returns what was moved, or -EFAULT if
+ *		nothing was.
  */
 #pragma once
 

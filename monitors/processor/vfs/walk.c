@@ -2,13 +2,16 @@
 /*
  * Path walking, across mounts.
  *
- * Flow:	name by name: search permission, mount point, look-up, link.  A file system with lookup_path() gets
- *		all that is left of the path at once, with the mount points that are in it.
- * State:	the inode that the walk is at, and its canonical path, which getcwd and /proc want; nothing is looked
- *		up by that path.
- * Limits:	40 links on the whole way; each step takes a component away or follows a link, so every walk ends.
+ * Flow:	name by name: search permission, mount point, look-up, link. A file system with
+ *		lookup_path() gets all that is left of the path at once, with the mount points that
+ *		are in it.
+ *		A walk keeps the inode that it is at, and its canonical path for getcwd and /proc;
+ *		nothing is looked up by that path.
+ * Limits:	40 links on the whole way; each step takes a component away or follows a link, so
+ *		every walk ends.
  */
 #include <fs/access.h>
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -188,12 +191,14 @@ static void canon_pop(struct walk *w)
 {
 	char *slash = strrchr(w->canon, '/');
 
+	ASSERT(slash && w->canon[0] == '/');
 	slash[slash == w->canon ? 1 : 0] = '\0';
 }
 
 /* Go to @inode, whose reference is taken over. */
 static void go_to(struct walk *w, struct inode *inode)
 {
+	ASSERT(inode);
 	inode_put(w->cur);
 	w->cur = inode;
 }
@@ -214,7 +219,7 @@ static void go_to_root(struct walk *w)
 	strlcpy(w->canon, "/", PROTO_PATH_MAX);
 }
 
-/* What is left becomes @head, a slash, and what was left. */
+/* Put @head and a slash in front of the rest. */
 static int put_in_front(struct walk *w, const char *head, size_t len)
 {
 	const size_t rest_len = strlen(w->rest);
@@ -304,7 +309,10 @@ static int finish_found(struct walk *w, struct path_found *found)
 	return 0;
 }
 
-/* The rest names nothing, and the caller wants to make it: look for the directory that it would be in. */
+/*
+ * The rest names nothing, and the caller wants to make it: look for the directory that it would be
+ * in.
+ */
 static int find_missing(struct walk *w, struct path_lookup *how)
 {
 	struct walk_result *res = w->res;
@@ -360,6 +368,7 @@ static int walk_rest(struct walk *w, bool *done)
 	how.mount_points = mount_points(w->base->mounts, &how.mount_points_len);
 	w->must_be_dir = false; /* the file system sees the slashes of the rest */
 	err = w->cur->ops->lookup_path(w->cur, &how, &found);
+	ASSERT(err || (found.text && !found.inode != !found.rest));
 	*done = err || found.inode;
 	if (err == -ENOENT && (w->flags & WALK_CREATE))
 		return find_missing(w, &how);
@@ -383,6 +392,8 @@ static int go_up(struct walk *w)
 	struct inode *parent;
 	int err;
 
+	/* skip_to_mount() takes ".." at "/", and lookup_path() its own. */
+	ASSERT(w->cur != mounts_root(w->base->mounts) && !w->cur->ops->lookup_path);
 	if (mt) {
 		inode_get(mt->parent);
 		go_to(w, mt->parent);
@@ -408,6 +419,7 @@ static int follow_magic(struct walk *w, struct inode *link)
 	err = link->ops->magic_link(link, &to);
 	if (err)
 		return err;
+	ASSERT(to.inode && to.text);
 	strlcpy(w->canon, to.text, PROTO_PATH_MAX);
 	go_to(w, to.inode);
 	to.inode = NULL;
@@ -466,6 +478,7 @@ static int walk_name(struct walk *w, const char *name, size_t len, bool *done)
 	struct inode *next = NULL;
 	int err;
 
+	ASSERT(inode_is_dir(w->cur) && len && len <= FS_NAME_MAX);
 	w->must_be_dir = slash;
 	if (mt) {
 		enter_mount(w, mt);
@@ -585,6 +598,8 @@ int path_walk(const struct walk_base *base, const char *text, uint32_t flags, ui
 	inode_put(w.cur);
 	kfree(w.owned);
 	kfree(w.canon);
+	/* A file, or the place where one would be. */
+	ASSERT(err || (res->at.inode ? !!res->at.text : res->parent.inode && res->name));
 	if (err)
 		walk_result_put(res);
 	return err;
@@ -633,6 +648,7 @@ int path_walk_last(const struct walk_base *base, struct walk_result *res)
 	struct walk_result found;
 	int err;
 
+	ASSERT(res->parent.inode && res->name && !res->at.inode);
 	from.dir = &res->parent;
 	err = path_walk(&from, res->name[0] ? res->name : "/", WALK_NOFOLLOW, 0, &found);
 	if (err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Extended attributes: no file system here has any.  Lists are empty, and the rest answers EOPNOTSUPP once the file
- * has been found, as Linux does for such a file system.
+ * Extended attributes: no file system here has any. Lists are empty, and the rest answers
+ * EOPNOTSUPP once the file has been found, as Linux does for such a file system.
  */
 #include <lib/err.h>
 #include <processor/syscall/syscall.h>
