@@ -24,8 +24,11 @@ static struct object anon;
 static struct line lines[WAYS];
 static struct line *refused; /* by may_go() */
 
-static void set_start(void)
+static const struct excache_policy *policy; /* the one under test */
+
+static void set_start(const char *name)
 {
+	policy = policy_find(name);
 	memset(&set, 0, sizeof(set));
 	memset(lines, 0, sizeof(lines));
 	spin_lock_init(&set.lock, "test.set", RANK_EXCACHE_SET);
@@ -40,20 +43,26 @@ static void insert(struct line *line)
 	line->flags = 0;
 	line->pins = 0;
 	list_init(&line->maps);
-	list_add_tail(&line->set_link, &set.resident);
+	spin_lock(&set.lock);
+	policy->insert(&set, line);
+	spin_unlock(&set.lock);
 	set.nr_resident++;
 }
 
 static void take_out(struct line *line)
 {
-	list_del(&line->set_link);
+	spin_lock(&set.lock);
+	policy->forget(&set, line);
+	spin_unlock(&set.lock);
 	line->state = LINE_FREE;
 	set.nr_resident--;
 }
 
 static void touch(struct line *line)
 {
-	line->flags &= (uint8_t)~LINE_IDLE; /* as get_locked() */
+	spin_lock(&set.lock);
+	policy->touch(&set, line);
+	spin_unlock(&set.lock);
 }
 
 static bool may_go(struct line *line)
@@ -62,12 +71,12 @@ static bool may_go(struct line *line)
 }
 
 /* Index of the line that goes, or -1. */
-static int victim(const struct excache_policy *p)
+static int victim(void)
 {
 	struct line *line;
 
 	spin_lock(&set.lock);
-	line = p->victim(&set, may_go);
+	line = policy->victim(&set, may_go);
 	spin_unlock(&set.lock);
 	if (!line)
 		return -1;
@@ -85,68 +94,62 @@ static void policies_are_found_by_name(struct ktest *t)
 
 static void fifo_evicts_the_oldest(struct ktest *t)
 {
-	const struct excache_policy *fifo = policy_find("fifo");
-
-	set_start();
+	set_start("fifo");
 	for (int i = 0; i < 5; i++)
 		insert(&lines[i]);
 	touch(&lines[0]); /* does not matter */
 	lines[1].pins = 1;
 	lines[2].state = LINE_FILLING;
 	refused = &lines[3];
-	EXPECT_EQ(t, victim(fifo), 0);
-	EXPECT_EQ(t, victim(fifo), 4);
-	EXPECT_EQ(t, victim(fifo), -1);
+	EXPECT_EQ(t, victim(), 0);
+	EXPECT_EQ(t, victim(), 4);
+	EXPECT_EQ(t, victim(), -1);
 	refused = NULL;
 	lines[1].pins = 0;
-	EXPECT_EQ(t, victim(fifo), 1);
-	EXPECT_EQ(t, victim(fifo), 3);
-	EXPECT_EQ(t, victim(fifo), -1);
+	EXPECT_EQ(t, victim(), 1);
+	EXPECT_EQ(t, victim(), 3);
+	EXPECT_EQ(t, victim(), -1);
 }
 
 static void clock_gives_used_lines_another_round(struct ktest *t)
 {
-	const struct excache_policy *clock = policy_find("clock");
-
-	set_start();
+	set_start("clock");
 	for (int i = 0; i < 4; i++)
 		insert(&lines[i]);
 	/* All are new: the hand goes round once, then the oldest goes. */
-	EXPECT_EQ(t, victim(clock), 0);
+	EXPECT_EQ(t, victim(), 0);
 	touch(&lines[1]);
 	touch(&lines[3]);
 	insert(&lines[0]);
-	EXPECT_EQ(t, victim(clock), 2); /* 1 was used, and comes behind the new one */
-	EXPECT_EQ(t, victim(clock), 1); /* 3 was used, 0 is new; 1 was not used again */
-	EXPECT_EQ(t, victim(clock), 3);
-	EXPECT_EQ(t, victim(clock), 0);
-	EXPECT_EQ(t, victim(clock), -1);
+	EXPECT_EQ(t, victim(), 2); /* 1 was used, and comes behind the new one */
+	EXPECT_EQ(t, victim(), 1); /* 3 was used, 0 is new; 1 was not used again */
+	EXPECT_EQ(t, victim(), 3);
+	EXPECT_EQ(t, victim(), 0);
+	EXPECT_EQ(t, victim(), -1);
 }
 
 static void clock_evicts_unused_prefetches_first(struct ktest *t)
 {
-	set_start();
+	set_start("clock");
 	insert(&lines[0]);
 	insert(&lines[1]);
 	insert(&lines[2]);
 	lines[1].flags |= LINE_PREFETCH;
-	EXPECT_EQ(t, victim(policy_find("clock")), 1);
+	EXPECT_EQ(t, victim(), 1);
 }
 
 static void clock_passes_what_cannot_go(struct ktest *t)
 {
-	const struct excache_policy *clock = policy_find("clock");
-
-	set_start();
+	set_start("clock");
 	for (int i = 0; i < 3; i++)
 		insert(&lines[i]);
 	lines[0].pins = 1;
 	lines[1].state = LINE_FILLING;
 	refused = &lines[2];
-	EXPECT_EQ(t, victim(clock), -1);
+	EXPECT_EQ(t, victim(), -1);
 	refused = NULL;
-	EXPECT_EQ(t, victim(clock), 2);
-	EXPECT_EQ(t, victim(clock), -1);
+	EXPECT_EQ(t, victim(), 2);
+	EXPECT_EQ(t, victim(), -1);
 }
 
 /* --- against models ------------------------------------------------------------------------ */
@@ -203,7 +206,7 @@ static int model_victim(void)
 	return -1;
 }
 
-static void random_step(struct ktest *t, const struct excache_policy *p, struct prng *rng)
+static void random_step(struct ktest *t, struct prng *rng)
 {
 	const int i = (int)prng_below(rng, WAYS);
 	struct line *line = &lines[i];
@@ -228,7 +231,7 @@ static void random_step(struct ktest *t, const struct excache_policy *p, struct 
 		}
 		break;
 	default:
-		EXPECT_EQ(t, victim(p), model_victim());
+		EXPECT_EQ(t, victim(), model_victim());
 	}
 }
 
@@ -238,11 +241,11 @@ static void policies_agree_with_their_models(struct ktest *t)
 
 	for (uint64_t seed = 1; seed <= 16; seed++) {
 		prng_seed(&rng, seed);
-		set_start();
 		memset(&model, 0, sizeof(model));
 		model.clock = seed % 2;
+		set_start(model.clock ? "clock" : "fifo");
 		for (int n = 0; n < 10000 && t->nr_failed == 0; n++)
-			random_step(t, policy_find(model.clock ? "clock" : "fifo"), &rng);
+			random_step(t, &rng);
 	}
 }
 
@@ -251,7 +254,7 @@ static void policies_agree_with_their_models(struct ktest *t)
 #define BASE 0x400000ull
 
 /* How often a page that is read again and again is gone while others of its set come and go. */
-static unsigned int times_lost(struct ktest *t, const char *policy)
+static unsigned int times_lost(struct ktest *t, const char *name)
 {
 	const struct pm_vma v = { .start = BASE,
 				  .end = BASE + 4096 * PAGE_SIZE,
@@ -264,7 +267,7 @@ static unsigned int times_lost(struct ktest *t, const char *policy)
 	fake_cache();
 	fake_reset();
 	before = excache.policy;
-	excache.policy = policy_find(policy);
+	excache.policy = policy_find(name);
 	as = aspace_create(object_new_id(), 1);
 	if (IS_ERR(as))
 		abort();

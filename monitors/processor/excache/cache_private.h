@@ -36,6 +36,7 @@ struct excache {
 	struct rpc_mem *mem;                 /* const */
 	const struct excache_ops *ops;       /* const */
 	const struct excache_policy *policy; /* const */
+	uint32_t touch_ways; /* const: nr_ways if the policy appends; 0: first touches are slow */
 
 	struct spinlock free_lock; /* RANK_EXCACHE_FREE */
 	struct list_head free __guarded_by(&free_lock);
@@ -49,21 +50,23 @@ struct excache {
 extern struct excache excache;
 
 /*
- * A replacement policy.  Three of its four events happen on every fault, so they are the same few
- * instructions for all policies and no calls:
- *	insert	a new line goes to the end of set->resident, without LINE_IDLE;
- *	touch	a get that finds a line clears LINE_IDLE; the CPU sets accessed bits;
- *	forget	a line that leaves the set leaves the list.
- * The fourth is the policy's own, and so is the order of the list.
+ * A replacement policy: which lines are in set->resident is as the cache says, their order is the
+ * policy's.  All with the set's lock held.
  */
 struct excache_policy {
 	const char *name; /* as excache.policy says it */
-	/*
-	 * A VALID line of @set without pins that @may_go() accepts, the last one asked; NULL:
-	 * none.
-	 */
+	/* @line, which has a tag of @set now, comes into the list. */
+	void (*insert)(struct cache_set *set, struct line *line);
+	/* A thread asked for @line and found it. */
+	void (*touch)(struct cache_set *set, struct line *line);
+	/* A VALID line of @set without pins that @may_go() accepts, the last one asked; NULL: none. */
 	struct line *(*victim)(struct cache_set *set, bool (*may_go)(struct line *line));
+	/* @line, whatever its state, leaves the list. */
+	void (*forget)(struct cache_set *set, struct line *line);
 };
+
+/* The insert of policies that append: with these the first touch makes no call (touch_ways). */
+void policy_append_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
 /* NULL: there is none of that name. */
 const struct excache_policy *policy_find(const char *name);
 
@@ -188,16 +191,16 @@ static inline void line_enter_object_locked(struct object *obj, struct line *lin
 	line_set_state(line, LINE_FILLING); /* and this by those who look at a file's windows */
 }
 
-/* ... and the newest of @set. */
+/* ... and of @set, whose policy lists it. */
 static inline void line_enter_set_locked(struct cache_set *set, struct line *line,
-					 struct object *obj, uint32_t pins) __must_hold(&set->lock)
+					 struct object *obj, uint8_t flags, uint32_t pins)
+	__must_hold(&set->lock)
 {
+	assert_spin_held(&set->lock);
 	line->obj = obj;
 	line->set = (uint32_t)(set - excache.sets);
-	line->flags = 0;
+	line->flags = flags;
 	line->pins = pins;
-	line->credit_node = 0;
-	list_add_tail(&line->set_link, &set->resident);
 	set->nr_resident++;
 }
 

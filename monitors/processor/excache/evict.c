@@ -46,7 +46,7 @@ void start_writeback_locked(struct cache_set *set, struct line *line)
 	assert_spin_held(&set->lock);
 	line_set_state(line, LINE_WRITEBACK);
 	line->seq = writeback_next_seq();
-	list_del(&line->set_link);
+	excache.policy->forget(set, line);
 	list_add_tail(&line->set_link, &set->inflight);
 	set->nr_resident--;
 	set_changed_locked(set);

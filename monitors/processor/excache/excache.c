@@ -210,7 +210,9 @@ bool line_attach_locked(struct cache_set *set, struct line *line, const struct t
 	spin_unlock(&obj->lock);
 	if (obj->kind == OBJECT_FILE)
 		object_get(obj); /* the others' last reference drops their lines */
-	line_enter_set_locked(set, line, obj, pins);
+	line_enter_set_locked(set, line, obj, 0, pins);
+	line->credit_node = 0;
+	excache.policy->insert(set, line);
 	return true;
 }
 
@@ -222,9 +224,12 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 
 	assert_spin_held(&set->lock);
 	ASSERT(line->nr_maps == 0);
-	list_del(&line->set_link);
-	if (line->state != LINE_WRITEBACK)
+	if (line->state == LINE_WRITEBACK) {
+		list_del(&line->set_link);
+	} else {
+		excache.policy->forget(set, line);
 		set->nr_resident--;
+	}
 	spin_lock(&obj->lock);
 	list_del(&line->obj_link);
 	obj->nr_lines--;
@@ -296,7 +301,8 @@ static enum get_result get_locked(struct cache_set *set, const struct tag *tag,
 	*c = (struct claim){ 0 };
 	if (line && line->state == LINE_VALID) {
 		line->pins++;
-		line->flags &= (uint8_t)~(LINE_PREFETCH | LINE_IDLE);
+		line->flags &= (uint8_t)~LINE_PREFETCH;
+		excache.policy->touch(set, line);
 		*out = line;
 		return GET_FOUND;
 	}
@@ -461,6 +467,7 @@ static int choose_geometry(void)
 		return -EINVAL;
 	}
 	excache.nr_ways = param_ways;
+	excache.touch_ways = excache.policy->insert == policy_append_locked ? param_ways : 0;
 	excache.nr_sets = (uint32_t)(pages / param_ways);
 	excache.nr_spare = param_spare;
 	excache.nr_lines = (uint64_t)excache.nr_sets * excache.nr_ways + excache.nr_spare;

@@ -41,8 +41,7 @@ enum line_flags {
 	LINE_PLOCAL = 1 << 1, /* the owner does not know this page; a frame credit is held for it */
 	LINE_EXEC_OK = 1 << 2,  /* safe to execute: see frame_rewrite_for_exec() */
 	LINE_PREFETCH = 1 << 3, /* filled ahead, not asked for yet */
-	LINE_IDLE = 1
-		<< 4, /* not asked for since the policy looked last: see struct excache_policy */
+	LINE_IDLE = 1 << 4,     /* CLOCK: not asked for since the hand passed */
 };
 
 /* One place where a line is mapped. */

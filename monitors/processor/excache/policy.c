@@ -28,6 +28,23 @@ static bool is_idle(const struct line *line)
 	return line->state == LINE_VALID && line->pins == 0;
 }
 
+void policy_append_locked(struct cache_set *set, struct line *line)
+{
+	assert_spin_held(&set->lock);
+	list_add_tail(&line->set_link, &set->resident);
+}
+
+static void forget_locked(struct cache_set *set, struct line *line)
+{
+	assert_spin_held(&set->lock);
+	list_del(&line->set_link);
+}
+
+static void fifo_touch_locked(struct cache_set *set, struct line *line)
+{
+	assert_spin_held(&set->lock); /* FIFO does not care for use */
+}
+
 static struct line *fifo_victim_locked(struct cache_set *set, bool (*may_go)(struct line *line))
 {
 	struct line *line;
@@ -38,6 +55,12 @@ static struct line *fifo_victim_locked(struct cache_set *set, bool (*may_go)(str
 			return line;
 	}
 	return NULL;
+}
+
+static void clock_touch_locked(struct cache_set *set, struct line *line)
+{
+	assert_spin_held(&set->lock);
+	line->flags &= (uint8_t)~LINE_IDLE;
 }
 
 /* Was @line used since the hand passed it last? */
@@ -75,8 +98,20 @@ static struct line *clock_victim_locked(struct cache_set *set, bool (*may_go)(st
 }
 
 static const struct excache_policy policies[] = {
-	{ .name = "fifo", .victim = fifo_victim_locked },
-	{ .name = "clock", .victim = clock_victim_locked },
+	{
+		.name = "fifo",
+		.insert = policy_append_locked,
+		.touch = fifo_touch_locked,
+		.victim = fifo_victim_locked,
+		.forget = forget_locked,
+	},
+	{
+		.name = "clock",
+		.insert = policy_append_locked,
+		.touch = clock_touch_locked,
+		.victim = clock_victim_locked,
+		.forget = forget_locked,
+	},
 };
 
 const struct excache_policy *policy_find(const char *name)

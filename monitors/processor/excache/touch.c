@@ -46,7 +46,7 @@ static struct line *attach_locked(struct cache_set *set, struct aspace *as, uint
 	bool ok;
 
 	assert_spin_held(&set->lock);
-	if (set->nr_resident >= excache.nr_ways || set_find_locked(set, obj, pgoff))
+	if (set->nr_resident >= excache.touch_ways || set_find_locked(set, obj, pgoff))
 		return NULL;
 	line = line_free_take();
 	if (unlikely(!line))
@@ -62,9 +62,9 @@ static struct line *attach_locked(struct cache_set *set, struct aspace *as, uint
 		line_free_give(line);
 		return NULL;
 	}
-	line_enter_set_locked(set, line, obj, 0);
+	line_enter_set_locked(set, line, obj, LINE_PLOCAL | LINE_EXEC_OK, 0);
 	line->credit_node = node;
-	line->flags = LINE_PLOCAL | LINE_EXEC_OK;
+	list_add_tail(&line->set_link, &set->resident); /* as the policy does: see touch_ways */
 	return line;
 }
 
