@@ -2,17 +2,19 @@
 /*
  * epoll: instances that keep watching files, and a list of those that may be ready.
  *
- * Flow:	a file's wake-up puts the item on the ready list and wakes one waiter. Who waits takes items off the
- *		list, asks each file, reports what is there, and puts level-triggered items back. An item is off the list
- *		while its file is asked, so an edge in between puts it on again: none is lost.
- * Locking:	tree_lock (RANK_MONITOR) is held where items come and go: add, delete, the end of a file or an
- *		instance, and it makes the look for loops safe. ep.lock (RANK_EPOLL, interrupts off, taken inside
- *		a wait queue's lock) guards the tree, the ready list, the waiters, and events and refs of items.
- *		No lock is held while a file is asked or user memory is written.
- * Lifetime:	an item does not count its file: file_put() calls epoll_file_gone() before the file goes. An item that
- *		is in use is counted, and so is its file then.
- * Nesting:	an instance that is watched itself must wake its own queue, which cannot be done inside another queue's
- *		lock: a thread does it.
+ * Flow:	a file's wake-up puts the item on the ready list and wakes one waiting thread. That
+ *		thread takes items off the list, asks each file, reports what is there, and puts
+ *		level-triggered items back. An item is off the list while its file is asked, so an
+ *		edge in between puts it on again: none is lost. An instance that is watched by
+ *		another wakes its own queue from a thread, because it cannot do so inside another
+ *		queue's lock.
+ * Locking:	tree_lock (RANK_MONITOR) is held where items come and go (add, delete, the end of a
+ *		file or an instance) and while add looks for loops. ep.lock (RANK_EPOLL,
+ *		interrupts off, taken inside a wait queue's lock) guards the tree, the ready list,
+ *		the waiters, and events and refs of items. No lock is held while a file is asked or
+ *		user memory is written.
+ * Invariants:	an item does not count its file: file_put() calls epoll_file_gone() before the file
+ *		goes. An item in use is counted, and its file is counted with it.
  */
 #include "epoll_private.h"
 
@@ -286,7 +288,10 @@ static void put_back(struct picked *p, bool first)
 
 /* --- waiting ------------------------------------------------------------------------- */
 
-/* Reported in @pass: level-triggered items come back behind the others, one-shot items want nothing any more. */
+/*
+ * Reported in @pass: level-triggered items come back behind the others, one-shot items want nothing
+ * any more.
+ */
 static void reported(struct picked *p, uint64_t pass)
 {
 	struct epitem *item = p->item;
@@ -301,7 +306,7 @@ static void reported(struct picked *p, uint64_t pass)
 	unlock(ep, flags);
 }
 
-/* What is ready now: how many events were written, -EFAULT. */
+/* Write the events that are ready now: how many, or -EFAULT. */
 static long harvest(struct epoll *ep, uint64_t events, int max)
 {
 	unsigned long flags = lock(ep);
@@ -311,7 +316,10 @@ static long harvest(struct epoll *ep, uint64_t events, int max)
 
 	unlock(ep, flags);
 	while (done < max && pick(ep, &p)) {
-		/* From here on the list has only what was reported by this pass, or a later one, already. */
+		/*
+		 * From here on the list has only what was reported by this pass, or a later one,
+		 * already.
+		 */
 		const bool again = p.pass >= pass;
 		const struct linux_epoll_event ev = { again ? 0 : ask(&p), p.data };
 		int err = 0;
@@ -334,7 +342,7 @@ static long harvest(struct epoll *ep, uint64_t events, int max)
 	}
 	if (!done)
 		return 0;
-	/* What is left is for the next one. */
+	/* Wake the next waiter for the items that are left. */
 	flags = lock(ep);
 	if (!list_empty(&ep->ready))
 		(void)wake_waiter_locked(ep);
@@ -484,7 +492,10 @@ struct file *epoll_file_create(void)
 
 static uint64_t walk_number; /* tree_lock */
 
-/* How many instances lie below @ep, one in the other; more than MAX_NESTING when @other is one of them. */
+/*
+ * How many instances lie below @ep, one in the other; more than MAX_NESTING when @other is one of
+ * them.
+ */
 static unsigned int depth_below(struct epoll *ep, const struct epoll *other, unsigned int level)
 {
 	unsigned int depth = 0;

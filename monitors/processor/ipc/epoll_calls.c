@@ -12,7 +12,7 @@
 #include "epoll_private.h"
 #include "poll.h"
 
-/* What may stand beside EPOLLEXCLUSIVE. */
+/* Events and flags that are allowed beside EPOLLEXCLUSIVE. */
 #define EXCLUSIVE_OK                                                                    \
 	(POLL_EVENTS_IN | POLL_EVENTS_OUT | POLLERR | POLLHUP | EPOLLWAKEUP | EPOLLET | \
 	 EPOLLEXCLUSIVE)

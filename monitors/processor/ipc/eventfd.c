@@ -2,8 +2,9 @@
 /*
  * eventfd: a counter that is a file.
  *
+ * Flow:	a write wakes one reader, and a read wakes one writer. A woken thread that leaves
+ *		something behind wakes the next one.
  * Locking:	lock (RANK_SPIN_TASK) guards the count.
- * Waking:	a write wakes one reader, a read one writer; who was woken and leaves something wakes the next.
  */
 #include <abi/poll.h>
 #include <arch/uaccess.h>
@@ -27,7 +28,7 @@ struct eventfd {
 	struct waitqueue rd_wait, wr_wait;
 };
 
-/* What a read returns, 0: it would have to wait. */
+/* The value for a read; 0: the read has to wait. */
 static uint64_t try_take(struct eventfd *e)
 {
 	uint64_t got;

@@ -2,13 +2,15 @@
 /*
  * The table of advisory locks.
  *
- * Files:	known by inode, or by what the storage node calls them; whatever else can be opened is known by what it
- *		stands for. An entry exists while a file has locks or somebody waits for one. Two processors know
- *		nothing of each other's locks.
- * Locking:	lock (RANK_MONITOR) guards everything; it is not held while somebody waits.
- * Waking:	when locks go or shrink, those who wait for the file and have nothing in their way any more.
- * Deadlock:	before a POSIX lock is waited for, owners are followed from who holds it to what they wait for, as far
- *		as 64 waits; OFD locks and flock have no owner that could be said to wait, as on Linux.
+ * A file is known by its inode, or by the name that the storage node has for it; any other open
+ * file by the object it stands for. An entry exists while a file has locks or waiting threads.
+ *
+ * Flow:	when a lock goes or shrinks, the threads that wait for the file and have no conflict
+ *		any more are woken. Before a thread waits for a POSIX lock, the table follows owners
+ *		from the holder to the lock that the holder waits for, through up to 64 waits, to
+ *		find a deadlock. OFD locks and flock have no owner that could wait, as on Linux.
+ * Locking:	lock (RANK_MONITOR) guards everything; no thread holds it while it waits.
+ * Limits:	processors do not know each other's locks.
  */
 #include "filelock.h"
 
@@ -177,8 +179,8 @@ static void wake_waiters(struct lock_file *lf)
 }
 
 /*
- * Who holds what @req wants waits for something too: put those waits on @todo. True: one of them is @owner,
- * who would wait for itself.
+ * The holder of a lock that @req wants may wait too: put those waits on @todo. True: @owner is
+ * among the holders and would wait for itself.
  */
 static bool look_behind(const struct lock_file *lf, const struct lock_req *req, const void *owner,
 			struct list_head *todo, unsigned int *left)
@@ -308,7 +310,10 @@ static int apply(struct lock_file *lf, const struct lock_req *req)
 	return 0;
 }
 
-/* flock changes its kind of lock in two steps: what it had is given up first, whatever comes then. True: it has it. */
+/*
+ * flock changes its kind of lock in two steps: what it had is given up first, whatever comes then.
+ * True: it has it.
+ */
 static bool give_up(struct lock_file *lf, const struct lock_req *req)
 {
 	struct file_lock *l, *tmp;

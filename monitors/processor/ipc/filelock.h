@@ -31,18 +31,19 @@ struct lock_req {
 };
 
 /*
- * Lock, change or unlock (LOCK_NONE) for req->owner. Another's lock in the way: -EAGAIN, or with @wait it sleeps:
- * -EINTR, -EDEADLK. -ENOLCK: the node has too many.
+ * Lock, change or unlock (LOCK_NONE) for req->owner. Another's lock in the way: -EAGAIN, or with
+ * @wait it sleeps: -EINTR, -EDEADLK. -ENOLCK: the node has too many.
  */
 int filelock_set(struct file *f, const struct lock_req *req, bool wait) __must_check;
-/* What is in the way of @req; false: nothing. */
+/* Find a lock that conflicts with @req; false: there is none. */
 bool filelock_test(const struct file *f, const struct lock_req *req, struct lock_req *found);
 /* Everything that @owner has locked in @f's file. */
 void filelock_drop(const struct file *f, const void *owner);
 /* Are there POSIX locks at all? A hint for those who close. */
 bool filelock_any_posix(void);
-/* Locks of the node, and those who wait for one. */
+/* Locks of the node. */
 uint64_t filelock_count(void);
+/* Threads that wait for one, for tests. */
 uint64_t filelock_waiting(void);
 
 /* fcntl's F_GETLK and its kin (lock_calls.c); -EINVAL: @cmd is another one. */

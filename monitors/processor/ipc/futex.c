@@ -2,12 +2,13 @@
 /*
  * Futexes: waiters by key, waking, requeueing.
  *
- * Locking:	a bucket's lock (RANK_SPIN_TASK) guards its waiters; two are taken in rising address order. The word
- *		is compared with the lock held, so that no wake-up comes between the look and the queue.
- * Faults:	with a spinlock held a user access does not fault pages in, it answers -EFAULT; then the lock is
- *		dropped, the page is touched, and all begins again.
- * Lifetime:	a waiter is on its thread's stack. It takes the lock of its bucket before it goes, so a waker that
- *		holds that lock may use it until it has said woken.
+ * Locking:	a bucket's lock (RANK_SPIN_TASK) guards its waiters; two are taken in rising address
+ *		order. The word is compared with the lock held, so that no wake-up comes between the
+ *		look and the queue. With a spinlock held a user access does not fault pages in: it
+ *		answers -EFAULT, and futex code drops the lock, touches the page and begins again.
+ * Invariants:	a waiter is on its thread's stack. The thread takes the lock of its waiter's bucket
+ *		before it leaves, so a waker that holds that lock may use the waiter until it has
+ *		set woken.
  * Limits:	no priority inheritance (docs/syscalls.md).
  */
 #include "futex.h"
@@ -205,7 +206,10 @@ static int requeue_locked(struct futex_bucket *b1, struct futex_bucket *b2,
 			break;
 		if (!futex_key_equal(&w->key, from))
 			continue;
-		/* A waiter counts its own word's object only: for another one it is woken, and looks for itself. */
+		/*
+		 * A waiter counts its own word's object only: for another one it is woken, and
+		 * looks for itself.
+		 */
 		if (++count <= nr_wake || w->key.object != to->object) {
 			wake_locked(w);
 			continue;

@@ -2,9 +2,9 @@
 /*
  * System calls on futexes, and robust lists.
  *
- * Order:	arguments are checked as Linux does: timeout, operation, bit set, address.
- * Restart:	a wait that a signal ended begins again: without a timeout by -ERESTARTSYS, with one for what is
- *		left of it.
+ * Ordering:	arguments are checked in Linux's order: timeout, operation, bit set, address.
+ * Failure:	a wait that a signal ended begins again: without a timeout by -ERESTARTSYS, with a
+ *		timeout for the time that is left.
  */
 #include <abi/futex.h>
 #include <abi/time.h>
@@ -314,7 +314,10 @@ static int let_go(struct aspace *as, uint32_t tid, uint64_t addr, bool pi, bool 
 	return 0;
 }
 
-/* Everything here is the program's own, so nothing of it is believed: a list may be endless, or lead nowhere. */
+/*
+ * Everything here is the program's own, so nothing of it is believed: a list may be endless, or
+ * lead nowhere.
+ */
 static void walk_robust_list(struct task *t, uint64_t head)
 {
 	struct aspace *as = t->process->as;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a futex word is known by.
+ * Keys: how futex code knows a word.
  *
- * Two threads mean the same word if they reach the same byte of memory: in a shared mapping that is the object and the
- * offset in it, whatever addresses it has; private memory belongs to one space.  So a shared operation on
- * private memory has the same key as a private one, as on Linux.
+ * Two threads mean the same word if they reach the same byte of memory: in a shared mapping that is
+ * the object and the offset in it, whatever addresses it has; private memory belongs to one space.
+ * So a shared operation on private memory has the same key as a private one, as on Linux.
  */
 #include "futex_private.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Futexes, inside: keys, waiters, and the operations on them. No user pointer is trusted: a word is read and changed
- * only by the uaccess calls.
+ * Futexes, inside: keys, waiters, and the operations on them. No user pointer is trusted: a word is
+ * read and changed only by the uaccess calls.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ struct aspace;
 struct futex_bucket;
 struct object;
 
-/* What a word is known by: (space, address), or (object, offset) in a shared mapping. */
+/* The key of a word: (space, address), or (object, offset) in a shared mapping. */
 struct futex_key {
 	const void *owner;
 	uint64_t where;
@@ -29,8 +29,8 @@ struct futex_word {
 };
 
 /*
- * The key of the word at @addr: with @shared, that of a shared mapping if there is one. -EINVAL not aligned,
- * -EFAULT nothing there. futex_word_put() when done.
+ * The key of the word at @addr: with @shared, that of a shared mapping if there is one. -EINVAL not
+ * aligned, -EFAULT nothing there. futex_word_put() when done.
  */
 int futex_word_get(struct aspace *as, uint64_t addr, bool shared, struct futex_word *w)
 	__must_check;
@@ -67,8 +67,8 @@ int futex_wait(const struct futex_word *word, uint32_t val, uint32_t bitset, uin
 /* How many: at least one is tried. */
 int futex_wake(const struct futex_key *key, int nr, uint32_t bitset);
 /*
- * Wake @nr_wake waiters of @from, move up to @nr_move others to @to. @expect: if the word still is that, else -EAGAIN.
- * How many were woken or moved; -EFAULT, -EINTR to be killed.
+ * Wake @nr_wake waiters of @from, move up to @nr_move others to @to. @expect: if the word still is
+ * that, else -EAGAIN. How many were woken or moved; -EFAULT, -EINTR to be killed.
  */
 int futex_requeue(const struct futex_word *from, const struct futex_word *to, int nr_wake,
 		  int nr_move, const uint32_t *expect);

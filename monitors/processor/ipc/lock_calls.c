@@ -12,7 +12,7 @@
 
 #include "filelock.h"
 
-/* What l_start counts from. */
+/* The offset that l_start counts from. */
 static int base_of(struct file *f, int whence, int64_t *base)
 {
 	struct proto_attr attr;

@@ -2,16 +2,18 @@
 /*
  * Pipes and FIFOs.
  *
- * Ring:	slots of one page each, head and tail count for ever, slot = count % nr_slots. A write fills the
- *		rest of the last page if all of what does not fill a page of its own fits there, else it takes
- *		new slots; so a write of at most PIPE_BUF (one page) lies in one slot and is atomic. Pages come
- *		when they are written; two are kept for the next write.
- * Locking:	pipe.lock (RANK_PIPE) is held over the copies, which may fault and sleep. head, tail, nr_slots,
- *		readers and writers change under it and are read without it by poll and by wait conditions.
- * Waking:	one reader when the ring stops being empty, one writer when it stops being full; who was woken and
- *		leaves something behind wakes the next one; all of a side when the other side has gone. Nothing is
- *		touched when nobody waits.
- * Failure:	as Linux: what was moved before a fault or a signal is returned.
+ * Flow:	the ring has slots of one page each; head and tail count for ever, slot = count %
+ *		nr_slots. A write fills the rest of the last page if the part that does not fill a
+ *		page of its own fits there, else it takes new slots; so a write of at most PIPE_BUF
+ *		(one page) lies in one slot and is atomic. Pages are allocated when they are
+ *		written; two are kept for the next write. A write wakes one reader when the ring
+ *		stops being empty, and a read wakes one writer when it stops being full. A woken
+ *		thread that leaves something behind wakes the next one. The last close of a side
+ *		wakes the whole other side.
+ * Locking:	pipe.lock (RANK_PIPE) is held over the copies, which may fault and sleep. head,
+ *		tail, nr_slots, readers and writers change under it and are read without it by poll
+ *		and by wait conditions.
+ * Failure:	as Linux: bytes moved before a fault or a signal are returned.
  * Limits:	splice, tee and vmsplice are not there.
  */
 #include "pipe.h"
@@ -189,8 +191,8 @@ void pipe_put(struct pipe *p)
 /* --- reading ------------------------------------------------------------------------- */
 
 /*
- * From the oldest slot. What does not arrive whole stays in the pipe: -EFAULT. *@stop when the read ends here
- * whatever room is left.
+ * Read from the oldest slot. Data that does not arrive whole stays in the pipe: -EFAULT. *@stop
+ * when the read ends here whatever room is left.
  */
 static ssize_t take(struct pipe *p, struct uio *uio, bool *stop)
 {
@@ -265,7 +267,7 @@ static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
 
 /* --- writing ------------------------------------------------------------------------- */
 
-/* What does not fill a page goes behind what was written last, if it all fits. */
+/* The part that does not fill a page goes behind the last write, if all of it fits. */
 static ssize_t merge(struct pipe *p, struct uio *uio)
 {
 	const uint32_t n = (uint32_t)(uio->left & (PAGE_SIZE - 1));
@@ -301,8 +303,8 @@ static ssize_t append(struct pipe *p, struct uio *uio, bool packet)
 }
 
 /*
- * As much as there is room for now. 0 when all is written or the ring is full; the errno that ends the call;
- * *@done grows.
+ * As much as there is room for now. 0 when all is written or the ring is full; the errno that ends
+ * the call; *@done grows.
  */
 static int put_all(struct pipe *p, struct uio *uio, bool packet, ssize_t *done)
 {
@@ -369,7 +371,9 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 
 /* --- the rest of a file -------------------------------------------------------------- */
 
-/* An end hangs up when the writers that it has seen are gone; a FIFO's that had none yet does not. */
+/*
+ * An end hangs up when the writers that it has seen are gone; a FIFO's that had none yet does not.
+ */
 static unsigned int pipe_poll(struct file *f)
 {
 	const struct pipe *p = f->private;

@@ -2,7 +2,7 @@
 /*
  * Pipes: a ring of pages between writers and readers.
  *
- * Life:	counted: every open end holds a reference, and so does the inode of a FIFO.
+ * Invariants:	counted: every open end holds a reference, and so does the inode of a FIFO.
  * Context:	all may sleep, except pipe_poll().
  */
 #pragma once
@@ -21,9 +21,10 @@ struct pipe *pipe_create(void);
 void pipe_put(struct pipe *p);
 
 /*
- * open(2) of a FIFO: @f is a new file whose operations are fifo_ops or a copy of them; it takes a reference of @p.
- * Waits for the other side as POSIX says. -ERESTARTSYS, -ENXIO (O_WRONLY | O_NONBLOCK without a reader), -ENFILE,
- * -ENOMEM; after an error the caller drops @f, whose release() is not to be called: it has no pipe yet.
+ * open(2) of a FIFO: @f is a new file whose operations are fifo_ops or a copy of them; it takes a
+ * reference of @p. Waits for the other side as POSIX says. -ERESTARTSYS, -ENXIO (O_WRONLY |
+ * O_NONBLOCK without a reader), -ENFILE, -ENOMEM; after an error the caller drops @f, whose
+ * release() is not to be called: it has no pipe yet.
  */
 int fifo_open(struct file *f, struct pipe *p) __must_check;
 

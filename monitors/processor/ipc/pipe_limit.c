@@ -2,10 +2,11 @@
 /*
  * Limits of pipes: their pages are memory of the kernel.
  *
- * Node:	all rings together have at most a quarter of the node's frames as slots (ENFILE); from an eighth on,
- *		new pipes get two slots and none can be made larger.
- * User:	the same from 16384 slots on for users other than root, as Linux's pipe-user-pages-soft.
  * Locking:	lock (RANK_SPIN_MONITOR) guards the list of users; counts are atomic.
+ * Limits:	all rings together have at most a quarter of the node's frames as slots (ENFILE);
+ *		from an eighth on, new pipes get two slots and none can be made larger. The same
+ *		holds from 16384 slots on for a user other than root, as Linux's
+ *		pipe-user-pages-soft.
  */
 #include "pipe_limit_private.h"
 

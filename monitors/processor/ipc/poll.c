@@ -2,11 +2,12 @@
 /*
  * poll, ppoll, select, pselect6.
  *
- * Flow:	look at every file; if none has what is wanted, watch them all, look again, and sleep until one of them
- *		says that something has changed. A kind of file without poll() is always ready.
- * Cost:	a look at every file for each wake-up that matters; memory only for files that are waited for.
- * Restart:	poll goes on for what is left of its timeout; the others begin again with what they have written
- *		back, unless a handler ran.
+ * Flow:	look at every file; if none has what is wanted, watch them all, look again, and
+ *		sleep until one of them says that something has changed. A kind of file without
+ *		poll() is always ready.
+ * Failure:	a wait that a signal ended: poll goes on for the rest of its timeout; the others
+ *		begin again with the timeout that they have written back, unless a handler ran.
+ * Limits:	each wake-up that matters costs a look at every file.
  */
 #include "poll.h"
 
@@ -89,7 +90,10 @@ static bool notify_out(struct watcher *w)
 	return tell(container_of(w, struct poll_entry, watch.out)->sleeper);
 }
 
-/* Look at all; returns how many have something to say. @always: events that nobody needs to ask for. */
+/*
+ * Look at all; returns how many have something to say. @always: events that nobody needs to ask
+ * for.
+ */
 static int look(struct linux_pollfd *fds, size_t nr, unsigned int always)
 {
 	int hits = 0;
@@ -126,7 +130,10 @@ static void unwatch(struct poll_chunk *c)
 	}
 }
 
-/* Be told of every file that can say something some day. The caller unwatches what is there after -ENOMEM too. */
+/*
+ * Be told of every file that can say something some day. The caller unwatches what is there after
+ * -ENOMEM too.
+ */
 static int watch(struct poll_chunk **chunks, struct sleeper *s, const struct linux_pollfd *fds,
 		 size_t nr)
 {
@@ -282,8 +289,8 @@ static int mask_begin(uint64_t umask, uint64_t size)
 }
 
 /*
- * What is left of the time is written back, so that the call may begin again with that.  Into memory that cannot be
- * written it is not, as on Linux, and then it does not begin again.
+ * Write the rest of the timeout back, so that the call may begin again with it. If the memory
+ * cannot be written, the call does not begin again, as on Linux.
  */
 static long finish(long ret, uint64_t utime, uint64_t deadline, bool timeval)
 {

@@ -25,9 +25,9 @@ static inline unsigned int file_poll(struct file *f)
 }
 
 /*
- * Be told when the answer of file_poll() may have changed, as far as @events are concerned; of errors and hang-ups
- * always. @notify_out, of fw->out, is used for a file that has a queue of its own for output. The file must stay
- * until file_watch_end().
+ * Be told when the answer of file_poll() may have changed, as far as @events are concerned; of
+ * errors and hang-ups always. @notify_out, of fw->out, is used for a file that has a queue of its
+ * own for output. The file must stay until file_watch_end().
  */
 void file_watch_begin(struct file_watch *fw, struct file *f, unsigned int events, bool exclusive,
 		      bool (*notify_in)(struct watcher *w), bool (*notify_out)(struct watcher *w));

@@ -10,12 +10,15 @@
 
 struct uio;
 
-/* Who made a socket. */
+/* The identity of the task that made a socket. */
 struct socket_cred {
 	uint32_t pid, uid, gid;
 };
 
-/* Both ends of a new pair of @type STREAM, DGRAM or SEQPACKET; @flags: O_NONBLOCK. -ENFILE, -ENOMEM. */
+/*
+ * Both ends of a new pair of @type STREAM, DGRAM or SEQPACKET; @flags: O_NONBLOCK. -ENFILE,
+ * -ENOMEM.
+ */
 int unix_pair_open(uint32_t type, uint32_t flags, struct file *ends[2]) __must_check;
 bool file_is_socket(const struct file *f);
 

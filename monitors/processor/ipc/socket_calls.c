@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls on sockets. There are connected pairs of AF_UNIX (unix_pair.c) and no others: a socket of any family
- * by itself cannot be had, and a descriptor of anything else is bad, or not a socket.
+ * System calls on sockets. There are connected pairs of AF_UNIX (unix_pair.c) and no others: a
+ * socket of any family by itself cannot be had, and a descriptor of anything else is bad, or not a
+ * socket.
  */
 #include <abi/socket.h>
 #include <arch/uaccess.h>
@@ -194,7 +195,7 @@ long sys_sendmsg(const struct syscall_args *args)
 	return ret;
 }
 
-/* What recvmsg() tells besides the data. */
+/* The header that recvmsg() writes back. */
 static int put_header(uint64_t umsg, const struct linux_msghdr *msg, uint32_t flags)
 {
 	uint8_t __user *at = (uint8_t __user *)umsg;

@@ -2,15 +2,17 @@
 /*
  * Connected pairs of AF_UNIX sockets.
  *
- * Queue:	each end has the chunks that it will read, at most a page each; chunks of a message of a datagram or
- *		packet socket are put in together, the last one is marked. What a chunk takes counts against the
- *		writer's buffer size until it is read: a writer may begin while there is less than that.
- * Locking:	pair.lock (RANK_PIPE) guards both ends and is held over the copies, which may fault and sleep. What poll
- *		and wait conditions look at changes under it and is read without it.
- * Waking:	everybody at the queue concerned, and nothing is touched when nobody waits.
- * Lifetime:	both files hold the pair; an end that is closed drops what it had to read.
- * Limits:	no ancillary data, so no descriptors travel; all sockets of the node together keep no more than a
- *		sixteenth of its memory: ENOBUFS.
+ * Flow:	each end has a queue of chunks to read, at most a page each. The chunks of a message
+ *		of a datagram or packet socket are queued together, and the last one is marked. A
+ *		chunk counts against the writer's buffer size until it is read: a writer may begin
+ *		while less than that size is queued. A change wakes every thread at the queue
+ *		concerned.
+ * Locking:	pair.lock (RANK_PIPE) guards both ends and is held over the copies, which may fault
+ *		and sleep. The fields that poll and wait conditions read change under it and are
+ *		read without it.
+ * Invariants:	both files hold the pair; an end that is closed drops its queue.
+ * Limits:	no ancillary data, so no descriptors travel; all sockets of the node together keep
+ *		no more than a sixteenth of its memory: ENOBUFS.
  */
 #include "socket.h"
 
@@ -169,7 +171,7 @@ static bool has_room(const struct end *from, const struct end *to)
 	return __atomic_load_n(&to->queued, __ATOMIC_ACQUIRE) < READ_ONCE(from->sndbuf);
 }
 
-/* What keeps an end from writing for good: the errno. */
+/* The errno that keeps an end from writing for good; 0: none. */
 static int broken(const struct pair *p, const struct end *from, const struct end *to)
 {
 	if (READ_ONCE(from->shut) & CLOSED_WR)
@@ -279,7 +281,9 @@ static bool may_read(const struct end *e)
 	       (READ_ONCE(e->shut) & CLOSED_RD);
 }
 
-/* Wait for something to read: 1; 0: the end; the errno. The lock is held, and let go of meanwhile. */
+/*
+ * Wait for something to read: 1; 0: the end; the errno. The lock is held, and let go of meanwhile.
+ */
 static int wait_for_data(struct file *f, uint32_t flags)
 {
 	struct pair *p = pair_of(f);
@@ -309,7 +313,7 @@ static int wait_for_data(struct file *f, uint32_t flags)
 	}
 }
 
-/* What is there, up to what is wanted; what does not arrive whole stays. */
+/* Read up to what is wanted; a chunk that does not arrive whole stays. */
 static ssize_t take_stream(struct end *e, struct uio *uio, bool peek)
 {
 	struct chunk *c, *next;
@@ -333,7 +337,10 @@ static ssize_t take_stream(struct end *e, struct uio *uio, bool peek)
 	return done;
 }
 
-/* One message: what of it there is no room for is lost. As on Linux, one that does not arrive whole is lost too. */
+/*
+ * One message: what of it there is no room for is lost. As on Linux, one that does not arrive whole
+ * is lost too.
+ */
 static ssize_t take_message(struct end *e, struct uio *uio, uint32_t asked, uint32_t *told)
 {
 	struct chunk *c, *next;

@@ -2,8 +2,9 @@
 /*
  * /dev/pts: the terminals that are there, by number.
  *
- * Lifetime:	an inode is made by each look-up and holds a reference of its terminal; there is nothing else to keep.
- * Limits:	/dev/ptmx is a device of /dev; here, where Linux has another one that nobody may open, is none.
+ * Invariants:	an inode is made by each look-up and holds a reference of its terminal.
+ * Limits:	/dev/ptmx is a device of /dev; Linux has another one here, which no program may
+ *		open.
  */
 #include <fs/stat.h>
 #include <kernel/initcall.h>

@@ -2,8 +2,8 @@
 /*
  * Line discipline: output processing and echo.
  *
- * Column:	the cursor is followed through everything that is put out, so that tabs are erased and expanded
- *		by as many columns as they took.
+ * Flow:	the column of the cursor is followed through all output, so that tabs are erased and
+ *		expanded by as many columns as they took.
  */
 #include "echo_private.h"
 

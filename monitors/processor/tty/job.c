@@ -2,7 +2,8 @@
 /*
  * Terminals: sessions, foreground groups, and what background groups may not do.
  *
- * See:		credentials(7) "Process group ID and session ID", ioctl_tty(2), POSIX.1-2017 section 11.1.4
+ * See:		credentials(7) "Process group ID and session ID", ioctl_tty(2), POSIX.1-2017 section
+ *		11.1.4
  */
 #include <arch/uaccess.h>
 #include <lib/errno.h>
@@ -48,7 +49,10 @@ static bool is_controlling(struct tty *tty, const struct process *p)
 	return yes;
 }
 
-/* Only a session's leader without a terminal may take one that no session has; root may take it away with 1. */
+/*
+ * Only a session's leader without a terminal may take one that no session has; root may take it
+ * away with 1.
+ */
 static long set_controlling(struct tty *tty, uint64_t steal)
 {
 	struct process *p = process_current();
@@ -93,7 +97,10 @@ static long give_up(struct tty *tty)
 		return -ENOTTY;
 	if (p->sid == p->pid)
 		tty_leave_session(tty);
-	/* Others of the session keep it: they have it by their session, which only setsid() changes. */
+	/*
+	 * Others of the session keep it: they have it by their session, which only setsid()
+	 * changes.
+	 */
 	return 0;
 }
 

@@ -2,8 +2,9 @@
 /*
  * Line discipline: settings, input, reading. Output and echo are in echo.c.
  *
- * Invariants:	tail <= canon <= head <= tail + size; every byte in [tail, canon) lies in a line whose last byte
- *		has its delimiter bit; in canonical mode the bytes of [canon, head) can still be erased.
+ * Invariants:	tail <= canon <= head <= tail + size; every byte in [tail, canon) lies in a line
+ *		whose last byte has its delimiter bit; in canonical mode the bytes of [canon, head)
+ *		can still be erased.
  */
 #include "ldisc_private.h"
 
@@ -73,7 +74,7 @@ unsigned int ldisc_set_termios(struct ldisc *ld, const struct linux_termios *t)
 	ld->t = *t;
 	if (was_canon != is_canon) {
 		memset(ld->delimiter, 0, sizeof(ld->delimiter));
-		/* What was typed before is one line, complete or not. */
+		/* Bytes typed before make one line, complete or not. */
 		if (is_canon && ld->head != ld->tail)
 			set_delimiter(ld, ld->head - 1, true);
 		ld->canon = is_canon ? ld->head : ld->tail;
@@ -154,7 +155,10 @@ static bool erase_one(struct ldisc *ld, bool by_erase)
 	return true;
 }
 
-/* Letters, digits and the underscore; bytes above ASCII as in Latin-1, which is what Linux has here. */
+/*
+ * Letters, digits and the underscore; bytes above ASCII as in Latin-1, which is what Linux has
+ * here.
+ */
 static bool is_word(uint8_t c)
 {
 	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Line discipline of a terminal: from bytes that are typed to lines, echoes and signals, and from bytes that a
- * program writes to what the terminal gets.  Pure: no thread, no lock, no memory but its own.
+ * Line discipline of a terminal: from bytes that are typed to lines, echoes and signals, and from
+ * bytes that a program writes to the terminal's output. Pure: no thread, no lock, no memory but its
+ * own.
  *
- * Input:	a ring of bytes.  In canonical mode a line can be read when its delimiter has come; bit marks
- *		tell delimiters from the same bytes typed behind LNEXT.  Else each byte can be read at once.
- * Output:	a ring of bytes for the terminal; echoes that find it full are lost, as on Linux, program
- *		output is taken as far as there is room.
+ * Flow:	input is a ring of bytes. In canonical mode a line can be read when its delimiter
+ *		has come; bit marks tell delimiters from the same bytes typed behind LNEXT. Else
+ *		each byte can be read at once. Output is a ring of bytes for the terminal; echoes
+ *		that find it full are lost, as on Linux; program output is taken as far as there is
+ *		room.
  * Locking:	the caller's; one terminal's calls must not overlap.
  * See:		termios(3), ioctl_tty(2)
  */
@@ -40,7 +42,8 @@ struct ldisc {
 	bool literal;                           /* VLNEXT: the next byte is data */
 	bool stopped;                           /* VSTOP */
 	bool erasing;                           /* ECHOPRT: between \ and / */
-	bool handed_over; /* const: what was written is the far side's; VSTOP and flushing do not take it back */
+	/* const: what was written is the far side's; VSTOP and flushing do not take it back */
+	bool handed_over;
 	/* Output. */
 	uint32_t out_head, out_tail;
 	uint8_t out[LDISC_OUT_SIZE];
@@ -63,8 +66,8 @@ bool ldisc_readable(const struct ldisc *ld, uint32_t min);
 /* Bytes that a read would get at most (FIONREAD). */
 uint32_t ldisc_available(const struct ldisc *ld);
 /*
- * Take up to @n bytes into @buf: in canonical mode at most one line, whose VEOF is taken but not delivered.
- * *@eof: it was an end of file (with 0 bytes).
+ * Take up to @n bytes into @buf: in canonical mode at most one line, whose VEOF is taken but not
+ * delivered. *@eof: it was an end of file (with 0 bytes).
  */
 uint32_t ldisc_read(struct ldisc *ld, uint8_t *buf, uint32_t n, bool *eof);
 void ldisc_flush_input(struct ldisc *ld);

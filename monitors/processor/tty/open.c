@@ -2,9 +2,10 @@
 /*
  * Terminals: open files.
  *
- * Reading:	in canonical mode one line at most; else as termios(3) says of VMIN and VTIME.
- * Closing:	the last file waits until the launcher has all output, so that a program's exit status comes behind its
- *		last byte. An output that ^S has stopped goes on then.
+ * Flow:	in canonical mode a read gets one line at most; else termios(3) says how VMIN and
+ *		VTIME end it. The last close waits until the launcher has all output, so that a
+ *		program's exit status comes behind its last byte. An output that ^S has stopped goes
+ *		on then.
  */
 #include <arch/uaccess.h>
 #include <kernel/time.h>
@@ -109,7 +110,7 @@ static int read_wait(struct reading *r)
 	return wait_event_interruptible(&tty->changed, read_ready(r)) ? -ERESTARTSYS : 0;
 }
 
-/* What is there now; *@again: nothing, and the caller may wait for it. */
+/* Read the bytes that are there; *@again: there are none, and the caller may wait. */
 static ssize_t read_now(struct tty *tty, uint8_t *buf, uint32_t n, bool *again)
 {
 	bool eof, hung_up, raw;
@@ -360,7 +361,9 @@ static long tty_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 		return put_count(arg, n);
 	case TCSBRK:
 	case TCSBRKP:
-		/* There is no line to break: with or without one, what was written goes out first. */
+		/*
+		 * There is no line to break: with or without one, what was written goes out first.
+		 */
 		return tty_drain(tty, WAIT_INTERRUPTIBLE) ? -ERESTARTSYS : 0;
 	case TCXONC:
 		return flow(tty, arg);

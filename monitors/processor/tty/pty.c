@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pseudo terminals: /dev/ptmx and the file that opening it gives, the master. The other side is /dev/pts/N.
+ * Pseudo terminals: /dev/ptmx and the file that opening it gives, the master. The other side is
+ * /dev/pts/N.
  *
- * Flow:	master write -> ldisc_input() -> readers, signals, echo; writers and echo -> ldisc's output ring -> master
- *		read. No thread carries anything: the master's calls do what a console's threads do.
- * Closing:	with the last file of the terminal the master reads what is left, then EIO; opening it again ends that.
- *		With the master the terminal is hung up: its files read nothing and write EIO, the session's leader
- *		gets SIGHUP and SIGCONT, and nobody finds it under its name any more.
- * Locking:	tty.lock as elsewhere; no job control: a master is nobody's controlling terminal.
+ * Flow:	master write -> ldisc_input() -> readers, signals, echo; writers and echo -> ldisc's
+ *		output ring -> master read. No thread carries anything: the master's calls do what a
+ *		console's threads do.
+ *		After the last close of the terminal the master reads the rest, then EIO; opening
+ *		the terminal again ends that. The close of the master hangs the terminal up: its
+ *		files read nothing and write EIO, the session's leader gets SIGHUP and SIGCONT, and
+ *		its name is gone.
+ * Locking:	tty.lock as elsewhere. A master has no job control: it never controls a session.
  * Limits:	no packet mode (TIOCPKT answers ENOTTY), no TCXONC by way of the master.
  * See:		pty(7), ioctl_tty(2)
  */
@@ -39,7 +42,9 @@ static bool master_readable(struct tty *tty)
 	return ok;
 }
 
-/* What the terminal shows. Bytes, -EAGAIN: there is nothing yet, -EIO: and nobody who could write. */
+/*
+ * Take the terminal's output. Bytes; -EAGAIN: there is none yet; -EIO: and there is no writer.
+ */
 static ssize_t take_output(struct tty *tty, uint8_t *buf, uint32_t n)
 {
 	uint32_t got;
@@ -93,7 +98,10 @@ static bool master_writable(struct tty *tty)
 	return ok;
 }
 
-/* Up to @n bytes are typed: how many. It ends behind a byte that raises a signal, which is sent first. */
+/*
+ * Up to @n bytes are typed: how many. It ends behind a byte that raises a signal, which is sent
+ * first.
+ */
 static uint32_t type(struct tty *tty, const uint8_t *buf, uint32_t n)
 {
 	unsigned int events = 0;
@@ -205,7 +213,9 @@ static long session_of(struct tty *tty, uint64_t arg)
 	return session ? put_u32(arg, session) : -ENOTTY;
 }
 
-/* What a master has to read is what the terminal has shown; what it has written is at the other side. */
+/*
+ * The master's input is the terminal's output, and the master's output is at the other side.
+ */
 static long flush_master(struct tty *tty, uint64_t which)
 {
 	if (which > TCIOFLUSH)

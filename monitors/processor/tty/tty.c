@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Terminals: the table, and the threads of a console. Open files are in open.c, job control is in job.c, masters of
- * pseudo terminals in pty.c.
+ * Terminals: the table, and the threads of a console. Open files are in open.c, job control is in
+ * job.c, masters of pseudo terminals in pty.c.
  *
- * Flow:	launcher -> stream 0 -> input thread -> ldisc_input() -> readers; signals to the foreground;
- *		writers and echo -> ldisc's output ring -> output thread -> stream 1 -> launcher.  So a
- *		terminal that is slow, or stopped by ^S, does not keep ^C from being seen.
- * Table:	has no references. A console is in it as long as its output thread, a pseudo terminal as long as its
- *		master; if it is a session's when that is closed, until the session has ended, with the master's reference.
+ * Flow:	launcher -> stream 0 -> input thread -> ldisc_input() -> readers; signals to the
+ *		foreground; writers and echo -> ldisc's output ring -> output thread -> stream 1 ->
+ *		launcher. So a terminal that is slow, or stopped by ^S, does not keep ^C from being
+ *		seen.
  * Locking:	table_lock, then tty.lock; signals are posted with neither held.
- * Failure:	when the launcher is gone the terminal is hung up: SIGHUP and SIGCONT for the session, end of file for
- *		readers, EIO for writers.
- * Limits:	no break conditions, no baud rates: what tcsetattr says about them is kept and returned.
+ * Invariants:	the table has no references. A console is in it as long as its output thread, a
+ *		pseudo terminal as long as its master; if a session has it when the master is
+ *		closed, until the session has ended, with the master's reference.
+ * Failure:	when the launcher is gone the terminal is hung up: SIGHUP and SIGCONT for the
+ *		session, end of file for readers, EIO for writers.
+ * Limits:	no break conditions, no baud rates: tcsetattr's settings are only kept.
  */
 #include "tty.h"
 
@@ -416,7 +418,7 @@ static bool is_drained(struct tty *tty)
 	bool done;
 
 	spin_lock(&tty->lock);
-	/* What is written to a pseudo terminal is at the other side at once. */
+	/* Output of a pseudo terminal is at the other side at once. */
 	done = tty->hung_up || tty_is_pty(tty) || (!ldisc_output_len(&tty->ld) && !tty->out_busy);
 	spin_unlock(&tty->lock);
 	return done;
@@ -428,8 +430,8 @@ int tty_drain(struct tty *tty, unsigned int mode)
 }
 
 /*
- * Consoles come with programs that the launcher starts; programs themselves can make pseudo terminals, so those have
- * a bound: what all of them take is a small part of the node's memory.
+ * Consoles come with programs that the launcher starts; programs themselves can make pseudo
+ * terminals, so those have a bound: what all of them take is a small part of the node's memory.
  */
 static int max_index(bool pty)
 {
@@ -481,7 +483,10 @@ struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run)
 	}
 	out = thread_create_stopped("tty-out", output_main, tty, PRIO_NORMAL);
 	if (IS_ERR(out)) {
-		/* The other one ends at once, with the reference: nobody types on a terminal that is hung up. */
+		/*
+		 * The other one ends at once, with the reference: nobody types on a terminal that
+		 * is hung up.
+		 */
 		tty->hung_up = true;
 		thread_detach(in);
 		thread_start(in);

@@ -47,7 +47,10 @@ static inline bool tty_is_pty(const struct tty *tty)
 }
 
 /* tty.c */
-/* A terminal that is in no table yet, with one reference; @prog may be NULL. ERR_PTR(-ENOMEM, -ENOSPC) */
+/*
+ * A terminal that is in no table yet, with one reference; @prog may be NULL. ERR_PTR(-ENOMEM,
+ * -ENOSPC)
+ */
 struct tty *tty_alloc(struct ctl_prog *prog, uint32_t uid, uint32_t gid);
 /* Others can find it now; the table has no reference of its own. */
 void tty_list(struct tty *tty);
@@ -57,21 +60,27 @@ void tty_unlist(struct tty *tty);
 void tty_events(struct tty *tty, unsigned int events);
 /* Wait until the launcher has everything that was written. @mode of wait_event_mode(). */
 int tty_drain(struct tty *tty, unsigned int mode);
-/* May more be typed? As Linux throttles: with little room left, as long as a reader could make some. */
+/*
+ * May more be typed? As Linux throttles: with little room left, as long as a reader could make
+ * some.
+ */
 bool tty_input_may_go_on_locked(struct tty *tty) __must_hold(&tty->lock);
 /* Its session has it no longer; the foreground group hears of it. */
 void tty_leave_session(struct tty *tty);
-/* The session @sid takes another terminal: it has nothing to do with those any more that have gone away from it. */
+/*
+ * The session @sid takes another terminal: it has nothing to do with those any more that have gone
+ * away from it.
+ */
 void tty_forget_gone(uint32_t sid);
 
 /* open.c */
-/* What is the same for a terminal and the master of one. -ENOTTY: nothing of that kind. */
+/* The ioctls that a terminal and its master have in common. -ENOTTY: none of these. */
 long tty_common_ioctl(struct tty *tty, uint32_t cmd, uint64_t arg);
 
 /* job.c */
 /*
- * May the caller use @tty now?  0; -ERESTARTSYS: @signo was sent to its group, which is in the background; -EIO: it
- * cannot be stopped.  For SIGTTOU a caller that ignores or blocks it goes on.
+ * May the caller use @tty now? 0; -ERESTARTSYS: @signo was sent to its group, which is in the
+ * background; -EIO: it cannot be stopped. For SIGTTOU a caller that ignores or blocks it goes on.
  */
 int tty_job_check(struct tty *tty, int signo) __must_check;
 long tty_job_ioctl(struct tty *tty, uint32_t cmd, uint64_t arg);
