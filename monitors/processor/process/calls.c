@@ -91,7 +91,9 @@ long sys_arch_prctl(const struct syscall_args *args)
 
 /* --- personality --------------------------------------------------------------------- */
 
-/* personality(persona): only Linux's own, with flags that are kept and told; 0xffffffff only asks */
+/*
+ * personality(persona): only Linux's own, with flags that are kept and told; 0xffffffff only asks
+ */
 long sys_personality(const struct syscall_args *args)
 {
 	const uint32_t want = (uint32_t)args->a[0];

@@ -10,7 +10,7 @@
 
 struct process;
 
-/* What a clock id means. */
+/* A decoded clock id. */
 struct clock_id {
 	enum clock_kind {
 		CLOCK_KIND_REAL,
@@ -37,6 +37,7 @@ static inline bool clock_is_thread(const struct clock_id *c)
 }
 
 /*
- * CPU time of all threads that @p has and had, or of thread @clock->id of @p; false: there is none. sig_lock held.
+ * CPU time of all threads that @p has and had, or of thread @clock->id of @p; false: there is none.
+ * sig_lock held.
  */
 bool cpu_clock_read_locked(struct process *p, const struct clock_id *clock, uint64_t *ns);

@@ -2,13 +2,13 @@
 /*
  * New tasks: clone, clone3, fork, vfork, and the first steps of a task.
  *
- * Flow:	check the flags as Linux does, make or share each part, make the kernel thread, and only then
- *		take a place in the tree, with the tree locked: from there on nothing fails. A signal that is
- *		pending by then is served first (-ERESTARTNOINTR), so that one sent to a group reaches either
- *		the parent before it forks, or parent and child.
- * Limits:	RLIMIT_NPROC for a user; for everybody, a number of tasks that the kernel's memory can hold,
- *		and a reserve of memory that clone() leaves alone: both answer EAGAIN.
- *		No namespaces, no cgroups: their flags answer EINVAL.
+ * Flow:	check the flags as Linux does, make or share each part, make the kernel thread, and
+ *		only then take a place in the tree, with the tree locked: from there on nothing
+ *		fails. A signal that is pending by then is served first (-ERESTARTNOINTR), so that
+ *		one sent to a group reaches either the parent before it forks, or parent and child.
+ * Limits:	RLIMIT_NPROC for a user; for everybody, a number of tasks that the kernel's memory
+ *		can hold, and a reserve of memory that clone() leaves alone: both answer EAGAIN. No
+ *		namespaces, no cgroups: their flags answer EINVAL.
  */
 #define PR_FMT "process: "
 
@@ -53,8 +53,8 @@ struct clone_spec {
 /* --- limits ---------------------------------------------------------------------------- */
 
 /*
- * A process takes about this much of the kernel's memory: stack, page tables, structures. Whatever it is in truth,
- * the reserve below is what keeps the monitor alive.
+ * A process takes about this much of the kernel's memory: stack, page tables, structures. Whatever
+ * it is in truth, the reserve below is what keeps the monitor alive.
  */
 #define BYTES_PER_TASK (64u << 10)
 #define MIN_TASKS      64u
@@ -271,7 +271,10 @@ static void link_process_locked(struct process *p, struct task *t, struct task *
 	process_get(p); /* the table's */
 }
 
-/* With the tree locked: 0, and @t is everywhere that it belongs, or an errno and nothing has changed. */
+/*
+ * With the tree locked: 0, and @t is everywhere that it belongs, or an errno and nothing has
+ * changed.
+ */
 static int publish_locked(struct task *t, struct task *from, struct pid *pid, uint64_t nproc,
 			  const struct clone_spec *spec)
 {

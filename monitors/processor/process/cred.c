@@ -2,8 +2,8 @@
 /*
  * Credentials, and the calls that read and change them.
  *
- * Flow:	a call copies its task's set, changes the copy by Linux's rules, and installs it. Nobody else
- *		changes a task's set, so the task itself reads it without a lock.
+ * Flow:	a call copies its task's set, changes the copy by Linux's rules, and installs it.
+ *		Only the task itself changes its set, so it reads it without a lock.
  * Locking:	process.sig_lock for the copy that others look at (kill, prlimit).
  * Limits:	a task belongs to at most PROTO_MAX_GROUPS supplementary groups; there are no user
  *		namespaces and no set-user-id programs.
@@ -92,7 +92,10 @@ struct cred *cred_exec(const struct cred *c)
 	n->suid = n->fsuid = n->euid;
 	n->sgid = n->fsgid = n->egid;
 	n->securebits &= ~SECBIT_KEEP_CAPS;
-	/* capabilities(7), "Transformation of capabilities during execve()", for files without capabilities. */
+	/*
+	 * capabilities(7), "Transformation of capabilities during execve()", for files without
+	 * capabilities.
+	 */
 	if (!(n->securebits & SECBIT_NOROOT) && (n->uid == 0 || n->euid == 0)) {
 		n->permitted = n->inheritable | n->bounding;
 		n->effective = n->euid == 0 ? n->permitted : n->ambient;
@@ -106,8 +109,9 @@ struct cred *cred_exec(const struct cred *c)
 /* --- changing --------------------------------------------------------------------------- */
 
 /*
- * The calling task's new set; takes over the reference. Its tasks are counted for another user if its real one has
- * changed: going over that user's RLIMIT_NPROC shows at the next exec, as on Linux.
+ * The calling task's new set; takes over the reference. Its tasks are counted for another user if
+ * its real one has changed: going over that user's RLIMIT_NPROC shows at the next exec, as on
+ * Linux.
  */
 int cred_install(struct cred *n)
 {
@@ -144,7 +148,9 @@ int cred_install(struct cred *n)
 	return err ? -EAGAIN : 0;
 }
 
-/* What a change of user ids does to capabilities: capabilities(7), "Effect of user ID changes". */
+/*
+ * The effect of a change of user ids on capabilities: capabilities(7), "Effect of user ID changes".
+ */
 static void fix_caps(struct cred *n, const struct cred *old)
 {
 	const bool was_root = old->uid == 0 || old->euid == 0 || old->suid == 0;
@@ -163,7 +169,10 @@ static void fix_caps(struct cred *n, const struct cred *old)
 		n->effective = n->permitted;
 }
 
-/* CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, MKNOD, LINUX_IMMUTABLE, MAC_OVERRIDE: they go with fsuid. */
+/*
+ * CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, MKNOD, LINUX_IMMUTABLE, MAC_OVERRIDE: they
+ * go with fsuid.
+ */
 #define FS_CAPS 0x10800021full
 
 #define KEEP UINT32_MAX /* -1: as it is */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Credentials: who a task is.
+ * Credentials: the identity and the rights of a task.
  *
- * Lifetime:	counted and never changed: a call that changes something makes a new set for its task.
- * Limits:	capabilities are kept and checked as Linux does here; storage and memory nodes only see ids, and
- *		uid 0 may do everything there.
+ * Invariants:	counted and never changed: a call that changes something makes a new set for its
+ *		task.
+ * Limits:	capabilities are kept and checked as Linux does here; storage and memory nodes only
+ *		see ids, and uid 0 may do everything there.
  */
 #pragma once
 
@@ -38,9 +39,9 @@ struct cred *cred_create(uint32_t uid, uint32_t gid);
 struct cred *cred_copy(const struct cred *from);
 const struct cred *cred_get(const struct cred *c);
 void cred_put(const struct cred *c);
-/* What other nodes are told. */
+/* The part of @c that requests carry to other nodes. */
 void cred_to_proto(const struct cred *c, struct proto_cred *out);
 /* Has the calling task this capability? */
 bool capable(unsigned int cap);
-/* What exec makes of @c: capabilities of root, saved ids. NULL: no memory. */
+/* The set that exec makes of @c: capabilities of root, saved ids. NULL: no memory. */
 struct cred *cred_exec(const struct cred *c);

@@ -2,10 +2,12 @@
 /*
  * exec: a new address space from the home memory node, and the initial stack.
  *
- * Flow:	the home reads the ELF file and makes the vmas; we write the stack (strings, auxiliary
- *		vector, pointers) into p-local lines of the new space, and make up the registers.
- * Stack:	System V ABI for x86-64, section 3.4.1: argc, argv[], NULL, envp[], NULL, auxv[], NULL; the
- *		stack pointer is 16-byte aligned and points to argc.
+ * Flow:	the home reads the ELF file and makes the vmas; we write the stack (strings,
+ *		auxiliary vector, pointers) into p-local lines of the new space, and make up the
+ *		registers.
+ *		The stack begins as the System V ABI for x86-64, section 3.4.1, says: argc, argv[],
+ *		NULL, envp[], NULL, auxv[], NULL; the stack pointer is 16-byte aligned and points
+ *		to argc.
  * Failure:	the errno of execve(2); the new space is dropped.
  */
 #include <abi/elf.h>
@@ -246,7 +248,7 @@ static struct aspace *new_space(void)
 	return home ? aspace_create(id, home) : ERR_PTR(-EHOSTDOWN);
 }
 
-/* What arguments may take, by Linux's rules for the same limit. */
+/* Linux's rule for the size of the arguments under the same limit. */
 uint64_t exec_arg_limit(uint64_t stack_limit)
 {
 	return MAX(MIN(stack_limit / 4, ARG_MAX_BYTES), ARG_MIN_BYTES);

@@ -2,10 +2,11 @@
 /*
  * execve, execveat: another program in the calling process.
  *
- * Flow:	copy the strings; find and load the program into a space of its own, by way of its interpreter if
- *		it is a script; make everything else that may fail. Then end the other threads of the process and
- *		wait for that: from here on there is no way back, and what fails kills. The caller becomes the
- *		first task, its process gets the new space.
+ * Flow:	copy the strings; find and load the program into a space of its own, by way of its
+ *		interpreter if it is a script; make everything else that may fail. Then end the
+ *		other threads of the process and wait for that: from here on there is no way back,
+ *		and what fails kills. The caller becomes the first task, its process gets the new
+ *		space.
  * Failure:	before that the caller goes on with the errno of execve(2), as if nothing had been.
  * Limits:	set-user-id bits and file capabilities are ignored, as with PR_SET_NO_NEW_PRIVS.
  */
@@ -50,7 +51,7 @@ static void room_free(char *buf, size_t size)
 		kfree(buf);
 }
 
-void exec_strings_free(struct exec_strings *s)
+static void exec_strings_free(struct exec_strings *s)
 {
 	room_free(s->buf, s->size);
 	*s = (struct exec_strings){ 0 };
@@ -171,10 +172,10 @@ static char *skip_word(char *s)
 }
 
 /*
- * Take "#! interpreter argument" apart, in place; @line has SCRIPT_LINE bytes and a NUL.  A line that is cut off must
- * at least name the whole interpreter.  -ENOEXEC, -EACCES.
+ * Take "#! interpreter argument" apart, in place; @line has SCRIPT_LINE bytes and a NUL. A line
+ * that is cut off must at least name the whole interpreter. -ENOEXEC, -EACCES.
  */
-int exec_script_parse(char *line, char **interp, char **arg)
+static int exec_script_parse(char *line, char **interp, char **arg)
 {
 	char *end = strchr(line, '\n');
 	char *name, *after;
@@ -187,7 +188,8 @@ int exec_script_parse(char *line, char **interp, char **arg)
 		if (end == line + SCRIPT_LINE && skip_word(name) == end)
 			return -ENOEXEC;
 		if (!*name)
-			return -EACCES; /* as Linux, which takes no name for the working directory */
+			/* as Linux, which takes no name for the working directory */
+			return -EACCES;
 	}
 	while (end > line + 2 && is_blank(end[-1]))
 		end--;
@@ -306,7 +308,7 @@ static int load_shared(struct exec_image *img, struct file *f, const struct exec
 	};
 	ssize_t len = head ? file_head(f, head) : -ENOMEM;
 
-	/* What is no ELF file is not worth a message: it may be a script. */
+	/* A file that is not ELF may be a script: no message. */
 	if (len >= 0 && (len < 4 || memcmp(head, "\177ELF", 4)))
 		len = -ENOEXEC;
 	if (len > 0) {
@@ -318,8 +320,8 @@ static int load_shared(struct exec_image *img, struct file *f, const struct exec
 }
 
 /*
- * A program of a file system of our own lies in a shared object, whose newest pages are here: the home is told how it
- * begins.
+ * A program of a file system of our own lies in a shared object, whose newest pages are here: the
+ * home is told how it begins.
  */
 static int load_object(struct exec_image *img, const struct path *at, const struct exec_args *args)
 {
@@ -422,7 +424,10 @@ void task_set_comm(struct task *t, const char *path)
 
 /* --- the point of no return ------------------------------------------------------------------- */
 
-/* End the other threads, and wait for that. -EINTR: the caller is ended itself, by a signal or another exec. */
+/*
+ * End the other threads, and wait for that. -EINTR: the caller is ended itself, by a signal or
+ * another exec.
+ */
 static int end_other_tasks(struct task *t)
 {
 	struct process *p = t->process;
@@ -450,7 +455,10 @@ static int end_other_tasks(struct task *t)
 	return err;
 }
 
-/* The caller is the only task: it takes the process's number if it was not the first one, and the new space. */
+/*
+ * The caller is the only task: it takes the process's number if it was not the first one, and the
+ * new space.
+ */
 static struct aspace *take_over(struct task *t, struct exec_image *img)
 {
 	struct process *p = t->process;
@@ -560,7 +568,9 @@ static int exec_now(struct exec_image *img, struct pt_regs *regs)
 	return 0;
 }
 
-/* --- the calls ---------------------------------------------------------------------------------- */
+/*
+ * --- the calls ----------------------------------------------------------------------------------
+ */
 
 /* setuid() went over the user's RLIMIT_NPROC: it shows here, unless others have ended meanwhile. */
 static int check_nproc(struct task *t)

@@ -2,13 +2,13 @@
 /*
  * The end: of tasks, of processes, of programs.
  *
- * Flow:	task_exit(): what the task shares is put, and it leaves its process; the last one goes on: the
- *		address space is given back, children go to a subreaper or to pid 1, the parent is told, and the
- *		process is a zombie until it is waited for, or gone at once if nobody wants to.
- *		The first process of a program also kills all others of it, waits until they are gone, and only
- *		then tells the launcher.
- * Locking:	vnode.lock around everything that the tree shows, so that wait() sees a child either alive or
- *		ended. Nothing is freed under it that may sleep.
+ * Flow:	task_exit(): what the task shares is put, and it leaves its process; the last one
+ *		goes on: the address space is given back, children go to a subreaper or to pid 1,
+ *		the parent is told, and the process is a zombie until it is waited for, or gone at
+ *		once if nobody wants to. The first process of a program also kills all others of it,
+ *		waits until they are gone, and only then tells the launcher.
+ * Locking:	vnode.lock around everything that the tree shows, so that wait() sees a child either
+ *		alive or ended. Nothing is freed under it that may sleep.
  */
 #include "process_private.h"
 
@@ -68,17 +68,9 @@ void usage_of(struct process *p, struct usage *u)
 	spin_unlock(&p->vnode->lock);
 }
 
-uint64_t process_cpu_ns(struct process *p)
-{
-	struct usage u;
-
-	usage_of(p, &u);
-	return u.utime_ns + u.stime_ns;
-}
-
 /* --- telling the parent -------------------------------------------------------------------- */
 
-void process_wake_parent_locked(struct process *p)
+static void wake_parent_locked(struct process *p)
 {
 	assert_spin_held(&p->vnode->lock);
 	if (p->parent)
@@ -123,7 +115,7 @@ static bool notify_end_locked(struct process *p)
 		unwanted = signal_post_child(p->parent, &info);
 	else if (p->exit_signal > 0 && p->exit_signal < NR_SIGNALS)
 		(void)signal_post(p->parent, &info);
-	process_wake_parent_locked(p);
+	wake_parent_locked(p);
 	return unwanted;
 }
 
@@ -135,7 +127,7 @@ void process_report_child(struct process *p, int code, int status)
 	if (p->parent) {
 		info = child_info(p, SIGCHLD, code, status);
 		(void)signal_post_child(p->parent, &info);
-		process_wake_parent_locked(p);
+		wake_parent_locked(p);
 	}
 	spin_unlock(&p->vnode->lock);
 }
@@ -164,7 +156,7 @@ void process_reap_locked(struct process *p)
 	pid_release_locked(v, pid);
 }
 
-/* Who gets the children of @p: the nearest ancestor that wants them, or pid 1. */
+/* The new parent of @p's children: the nearest ancestor that wants them, or pid 1. */
 static struct process *reaper_of_locked(const struct process *p)
 {
 	assert_spin_held(&p->vnode->lock);
@@ -175,7 +167,9 @@ static struct process *reaper_of_locked(const struct process *p)
 	return NULL;
 }
 
-/* Children of @p go to another parent; those that are to be freed go onto @gone through all_link. */
+/*
+ * Children of @p go to another parent; those that are to be freed go onto @gone through all_link.
+ */
 static void reparent_locked(struct process *p, struct list_head *gone)
 {
 	struct process *reaper = reaper_of_locked(p);
@@ -231,7 +225,9 @@ static void leave_tree(struct process *p)
 	put_all(&gone);
 }
 
-/* --- programs ---------------------------------------------------------------------------------- */
+/*
+ * --- programs ----------------------------------------------------------------------------------
+ */
 
 static bool is_alone(struct program *program)
 {
@@ -244,7 +240,9 @@ static void kill_program(struct process *leader)
 	struct vnode *v = leader->vnode;
 	struct process *p;
 
-	/* A fork that is under way either is in the table or sees the signal before it gets there. */
+	/*
+	 * A fork that is under way either is in the table or sees the signal before it gets there.
+	 */
 	spin_lock(&v->lock);
 	list_for_each_entry(p, &v->processes, all_link) {
 		if (p->program == program && p != leader && p->state == PROCESS_ALIVE)
@@ -265,7 +263,9 @@ static void program_leave(struct process *p)
 	spin_unlock(&p->vnode->lock);
 }
 
-/* --- the end of a process ---------------------------------------------------------------------- */
+/*
+ * --- the end of a process ----------------------------------------------------------------------
+ */
 
 static void give_back_space(struct process *p)
 {
@@ -302,8 +302,8 @@ static void process_finish(struct process *p)
 	leave_tree(p);
 	program_leave(p);
 	if (leader) {
-		aspace_drain(); /* who hears of the end finds the memory free */
-		/* On a node that is lost its programs do not end, they are lost: the launcher says so. */
+		aspace_drain(); /* the launcher must find the memory free */
+		/* Programs of a lost node do not end, they are lost: the launcher says so. */
 		if (cluster_lease_holds())
 			ctl_prog_exit(prog, status);
 	}
@@ -332,7 +332,9 @@ void process_exit_group(struct process *p, uint32_t wait_status)
 	spin_unlock(&p->sig_lock);
 }
 
-/* --- the end of a task --------------------------------------------------------------------------- */
+/*
+ * --- the end of a task ---------------------------------------------------------------------------
+ */
 
 /* Off the process and out of the table; true for the last one. */
 static bool leave_process(struct task *t, uint32_t wait_status)
@@ -370,7 +372,10 @@ static bool leave_process(struct task *t, uint32_t wait_status)
 	return last;
 }
 
-/* Somebody may be waiting for the task's end at the word (pthread_join), if anybody else can see it. */
+/*
+ * Somebody may be waiting for the task's end at the word (pthread_join), if anybody else can see
+ * it.
+ */
 static void clear_child_tid(struct task *t)
 {
 	struct process *p = t->process;

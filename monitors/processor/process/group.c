@@ -2,10 +2,12 @@
 /*
  * Process groups and sessions, and signals to several processes.
  *
- * Rules:	setpgid(2), setsid(2) and kill(2) as Linux has them. A group is orphaned when no member has a
- *		parent in another group of the same session; pid 1 counts as nobody.
- * Locking:	vnode.lock for all of it, held while a group is signalled, so that no child is missed: a fork is
- *		in the table, or its parent has the signal pending and forks again after it.
+ * setpgid(2), setsid(2) and kill(2) follow Linux. A group is orphaned when no member has a parent
+ * in another group of the same session; pid 1 does not count as a parent.
+ *
+ * Locking:	vnode.lock for all of it, held while a group is signalled, so that no child is
+ *		missed: a fork is in the table, or its parent has the signal pending and forks again
+ *		after it.
  */
 #include "process_private.h"
 
@@ -95,7 +97,9 @@ int process_signal_group(struct vnode *v, uint32_t pgid, const struct linux_sigi
 	return err;
 }
 
-/* --- kill -------------------------------------------------------------------------------------- */
+/*
+ * --- kill --------------------------------------------------------------------------------------
+ */
 
 static bool may_signal_locked(struct process *p, int signo)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Limits, use of resources, nice values: getrlimit, setrlimit, prlimit64, getrusage, times, getpriority and setpriority.
+ * Limits, use of resources, nice values: getrlimit, setrlimit, prlimit64, getrusage, times,
+ * getpriority and setpriority.
  *
- * Nice:	one value a process, where Linux has one a thread. It makes time slices longer or shorter, by a quarter a
- *		step, within bounds that keep a switch cheap and a turn short; who waits for a CPU alone does not notice.
+ * Limits:	a process has one nice value, where Linux has one for each thread. It makes time
+ *		slices longer or shorter, by a quarter a step, within bounds that keep a switch
+ *		cheap and a turn short. A thread that has a CPU to itself does not notice.
  */
 #include "process_private.h"
 

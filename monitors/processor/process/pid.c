@@ -2,8 +2,8 @@
 /*
  * Numbers: the pid table of a vNode, and everything that looks processes and tasks up by number.
  *
- * Invariants:	a number is in the table as long as a task, a process (zombies too), a process group or a
- *		session is named by it, and is not given out again meanwhile.
+ * Invariants:	a number is in the table as long as a task, a process (zombies too), a process group
+ *		or a session is named by it, and is not given out again meanwhile.
  * Locking:	vnode.lock for all of it; memory for tree nodes is taken without sleeping.
  */
 #include "process_private.h"
@@ -21,8 +21,8 @@
 #define PID_MIN_RANGE  32768u
 
 /*
- * The numbers that this node gives out: a vNode spans processors, and its numbers are unique because each
- * processor has its own range of them.  Const after boot.
+ * The numbers that this node gives out: a vNode spans processors, and its numbers are unique
+ * because each processor has its own range of them. Const after boot.
  */
 static uint32_t pid_low = INIT_PID + 1;
 static uint32_t pid_high = PID_MAX - 1;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors of processes: pidfd_open, pidfd_send_signal, CLONE_PIDFD, and what waitid(P_PIDFD) looks at.
+ * Descriptors of processes: pidfd_open, pidfd_send_signal, CLONE_PIDFD, and what waitid(P_PIDFD)
+ * looks at.
  *
- * Lifetime:	an open file holds a reference of the process, zombie or gone, so it never means another one that
- *		got the number later.
+ * Invariants:	an open file holds a reference of the process, zombie or gone, so it never means
+ *		another one that got the number later.
  * Limits:	no descriptors of threads, no pidfd_getfd.
  */
 #include "process_private.h"
@@ -106,7 +107,9 @@ void pidfd_fill(struct pidfd_slot *slot)
 	files_fill(files_current(), slot->fd, slot->f);
 }
 
-/* --- the calls --------------------------------------------------------------------------------- */
+/*
+ * --- the calls ---------------------------------------------------------------------------------
+ */
 
 /* pidfd_open(pid, flags) */
 long sys_pidfd_open(const struct syscall_args *args)
@@ -155,7 +158,10 @@ static int get_info(struct linux_siginfo *info, uint64_t uinfo, int signo, const
 	return 0;
 }
 
-/* Behind a descriptor of a process, or of its directory in /proc; referenced. ERR_PTR(-EBADF, -ESRCH) */
+/*
+ * Behind a descriptor of a process, or of its directory in /proc; referenced. ERR_PTR(-EBADF,
+ * -ESRCH)
+ */
 static struct process *signal_target(int fd)
 {
 	struct process *p = ERR_PTR(-EBADF);

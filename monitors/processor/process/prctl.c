@@ -2,8 +2,9 @@
 /*
  * prctl: names, capabilities, and what happens at the end of parents.
  *
- * Limits:	the signal of PR_SET_PDEATHSIG is the process's and comes when the parent process ends, not one of
- *		its threads. An option that is not here answers EINVAL, as on a Linux without it.
+ * Limits:	the signal of PR_SET_PDEATHSIG is the process's and comes when the parent process
+ *		ends, not one of its threads. An option that is not here answers EINVAL, as on a
+ *		Linux without it.
  */
 #include "process_private.h"
 
@@ -166,7 +167,9 @@ static long cap_option(const struct syscall_args *args)
 	}
 }
 
-/* --- parents and children ----------------------------------------------------------------------- */
+/*
+ * --- parents and children -----------------------------------------------------------------------
+ */
 
 static long set_pdeath_signal(struct process *p, uint64_t signo)
 {

@@ -2,8 +2,8 @@
 /*
  * Processes: their structures, and the start of a program for the launcher.
  *
- * Flow:	RUN -> process_run(): look the program up, load it, make process and task, start its kernel
- *		thread. Everything else that begins comes from fork.c, and ends in exit.c.
+ * Flow:	RUN -> process_run(): look the program up, load it, make process and task, start its
+ *		kernel thread. Everything else that begins comes from fork.c, and ends in exit.c.
  * Failure:	a program that cannot be started is refused with its errno and one line.
  */
 #define PR_FMT "process: "
@@ -45,7 +45,7 @@ static struct program *program_create(struct ctl_prog *prog)
 	return program;
 }
 
-void program_put(struct program *program)
+static void program_put(struct program *program)
 {
 	if (refcount_dec_and_test(&program->refs))
 		kfree(program);
@@ -109,8 +109,8 @@ void task_put(struct task *t)
 /* --- signals of the launcher ---------------------------------------------------------- */
 
 /*
- * Those that came before the process was in the table wait in the program's private word, a set as in
- * SIGMASK(), under vnode.lock.
+ * Those that came before the process was in the table wait in the program's private word, a set as
+ * in SIGMASK(), under vnode.lock.
  */
 static void take_early_signals_locked(struct process *p, struct ctl_prog *prog)
 {
@@ -190,7 +190,7 @@ static bool task_complete(const struct task *t)
 	return t->process->cred != NULL;
 }
 
-/* What an unstarted task has. */
+/* Free an unstarted task. */
 static void task_drop(struct task *t)
 {
 	if (t->cred)
@@ -254,7 +254,7 @@ static int copy_strings(struct exec_strings *to, const char *s, size_t n)
 	return err;
 }
 
-/* What the launcher asks for, found and loaded: everything but the thread. */
+/* Find and load the program that the launcher asks for: everything but the thread. */
 static int load_image(struct exec_image *img, struct task *t, const struct ctl_run *run)
 {
 	struct process *p = t->process;
@@ -388,7 +388,7 @@ void process_run(struct ctl_prog *prog, const struct ctl_run *run)
 			task_drop(t);
 		ctl_prog_refuse(prog, err, run->path);
 	}
-	/* What has been started has references of its own by now. */
+	/* A started task has references of its own by now. */
 	if (p)
 		process_put(p);
 	if (program)

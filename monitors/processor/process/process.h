@@ -2,18 +2,20 @@
 /*
  * Processes and tasks: what Linux keeps per process and per thread.
  *
- * Life:	process_run() (the launcher's RUN) makes a process with one task; clone() makes more of both.
- *		A task has a kernel thread of its own. process_exit_group() or a fatal signal ends all tasks of
- *		a process; the last one gives back what the process had, hands its children to pid 1 and makes
- *		it a zombie, until its parent has waited for it.
- * Pid 1:	has no process: it stands for the kernel, is the parent of launched programs and of orphans,
- *		and reaps at once.
- * Programs:	what a launched program has forked belongs to it, sessions of their own or not. When its first
- *		process ends, the others are killed, and the launcher hears of the end when all are gone.
- * Locking:	vnode.lock (RANK_SPIN_TREE) guards the pid table and the tree; process.lock (RANK_PROCESS) the
- *		Linux state that several tasks share; process.sig_lock (RANK_SPIN_TASK), inside the tree's lock,
- *		signals, the list of tasks and how it ends. What a task shares with tasks of its own choice
- *		(descriptors, working directory, handlers) has locks of its own.
+ * Flow:	process_run() (the launcher's RUN) makes a process with one task; clone() makes more
+ *		of both. A task has a kernel thread of its own. process_exit_group() or a fatal
+ *		signal ends all tasks of a process. The last task gives back what the process had,
+ *		hands its children to pid 1 and makes the process a zombie, until its parent has
+ *		waited for it. A program that the launcher started owns every process that it has
+ *		forked. When its first process ends, the others are killed, and the launcher hears
+ *		of the end when all are gone.
+ * Locking:	vnode.lock (RANK_SPIN_TREE) guards the pid table and the tree; process.lock
+ *		(RANK_PROCESS) the Linux state that several tasks share; process.sig_lock
+ *		(RANK_SPIN_TASK), inside the tree's lock, signals, the list of tasks and how the
+ *		process ends. Objects that a task shares with tasks of its own choice (descriptors,
+ *		working directory, handlers) have locks of their own.
+ * Invariants:	pid 1 has no process: it stands for the kernel, is the parent of launched programs
+ *		and of orphans, and reaps at once.
  */
 #pragma once
 
@@ -45,7 +47,9 @@ struct strace_call;
 
 #define COMM_LEN 16
 
-/* A number that names a task, a process, a process group or a session; while any of them is there. */
+/*
+ * A number that names a task, a process, a process group or a session; while any of them is there.
+ */
 struct pid {
 	uint32_t nr;              /* const */
 	struct task *task;        /* vnode.lock; not counted */
@@ -79,7 +83,7 @@ struct program {
 	struct waitqueue gone; /* nr_members has become smaller */
 };
 
-/* What tasks have used; sums are kept of those that are gone. */
+/* Resources that tasks have used; sums are kept for tasks that are gone. */
 struct usage {
 	uint64_t utime_ns, stime_ns;
 	uint64_t faults;
@@ -230,13 +234,18 @@ static inline void task_get(struct task *t)
 void task_put(struct task *t);
 /* By pid, zombies too; referenced; NULL if there is none. */
 struct process *process_find(uint32_t pid);
-/* Whose directory of /proc @inode is; referenced.  ERR_PTR(-EBADF): nobody's; ERR_PTR(-ESRCH): it is gone. */
+/*
+ * Whose directory of /proc @inode is; referenced. ERR_PTR(-EBADF): nobody's; ERR_PTR(-ESRCH): it is
+ * gone.
+ */
 struct process *proc_dir_process(const struct inode *inode);
 /* Call @fn for every living process, with the tree locked, until it answers false. */
 void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg);
 /* By tid; referenced; NULL if there is none. Its process is @task->process. */
 struct task *task_find(uint32_t tid);
-/* The process with the smallest pid >= *@pid, referenced, and its pid; NULL at the end. For /proc. */
+/*
+ * The process with the smallest pid >= *@pid, referenced, and its pid; NULL at the end. For /proc.
+ */
 struct process *process_next(uint32_t *pid);
 /* The task of @p with the smallest tid >= *@tid, referenced. For /proc/<pid>/task. */
 struct task *process_next_task(struct process *p, uint32_t *tid);
@@ -251,7 +260,10 @@ static inline void process_set_parent_locked(struct process *p, struct process *
 	p->parent = parent;
 	WRITE_ONCE(p->ppid, parent ? parent->pid : INIT_PID);
 }
-/* Any living task's table of descriptors and file system state, referenced; NULL: a zombie. For /proc. */
+/*
+ * Any living task's table of descriptors and file system state, referenced; NULL: a zombie. For
+ * /proc.
+ */
 struct files *process_files(struct process *p);
 struct fs_state *process_fs(struct process *p);
 /* The address space, referenced; NULL: a zombie. */
@@ -259,7 +271,9 @@ struct aspace *process_aspace(struct process *p);
 
 /* --- the end ---------------------------------------------------------------------------- */
 
-/* End every task of @p with @wait_status; a caller that belongs to it ends on its way to user mode. */
+/*
+ * End every task of @p with @wait_status; a caller that belongs to it ends on its way to user mode.
+ */
 void process_exit_group(struct process *p, uint32_t wait_status);
 /* The calling task ends; with the last one the process does. */
 void task_exit(uint32_t wait_status) __attribute__((noreturn));
@@ -271,13 +285,16 @@ void process_kill_failed(void);
 /* --- signals to several ------------------------------------------------------------------ */
 
 /*
- * kill(2): @pid as there (a process, 0, -1, -group); @info->signo 0 only looks. -ESRCH, -EPERM, and what
- * signal_post() answers.
+ * kill(2): @pid as there (a process, 0, -1, -group); @info->signo 0 only looks. -ESRCH, -EPERM, and
+ * what signal_post() answers.
  */
 int process_kill_call(int pid, const struct linux_siginfo *info);
 /* May the calling task send @signo to @p? */
 bool process_may_signal(struct process *p, int signo);
-/* To every process of a group, without asking for permission (terminals). -ESRCH: there is no such group. */
+/*
+ * To every process of a group, without asking for permission (terminals). -ESRCH: there is no such
+ * group.
+ */
 int process_signal_group(struct vnode *v, uint32_t pgid, const struct linux_siginfo *info);
 /* Is nobody there who could continue @p's group? */
 bool process_group_orphaned(struct process *p);
@@ -289,8 +306,6 @@ void process_report_child(struct process *p, int code, int status);
 /* Credentials for requests to other nodes. */
 void process_cred(struct proto_cred *cred);
 uint64_t process_rlimit(unsigned int kind); /* RLIMIT_* */
-/* CPU time of all tasks of @p, those that are gone included. */
-uint64_t process_cpu_ns(struct process *p);
 
 /* trap.c: register what user code calls; once, before the first program. */
 void trap_init(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of process management share among themselves.
+ * Shared by the files of process management only.
  */
 #pragma once
 
@@ -26,13 +26,15 @@ void process_set_session_locked(struct process *p, struct pid *session);
 
 /* --- process.c: structures ---------------------------------------------------------------- */
 
-/* A process without tasks, in no list; what it shares with its maker is the caller's to add. NULL: no memory. */
+/*
+ * A process without tasks, in no list; what it shares with its maker is the caller's to add. NULL:
+ * no memory.
+ */
 struct process *process_alloc(struct vnode *v, struct program *program);
 /* A task of @p in no list, with one reference. NULL: no memory. */
 struct task *task_alloc(struct process *p);
-void program_put(struct program *program);
 
-/* --- fork.c: a task begins ------------------------------------------------------------------ */
+/* --- clone.c: a task begins ------------------------------------------------------------------ */
 
 struct task_start; /* what a new task's thread begins with */
 
@@ -45,7 +47,7 @@ void task_start(struct task_start *start, bool announce);
 void vfork_release(struct task *t);
 uint64_t fork_max_tasks(void);
 
-/* What an unstarted or ending task has in common with others: put it. */
+/* Put the objects that an unstarted or ending task shares with others. */
 void task_release_parts(struct task *t);
 
 /* --- pidfd.c --------------------------------------------------------------------------------- */
@@ -66,11 +68,15 @@ struct process *pidfd_process(int fd, bool *nonblock);
 
 /* @p was never in the table, and its task is gone: consumes the reference. */
 void process_abandon(struct process *p);
-/* The task stops using its address space: robust futexes, the word of CLONE_CHILD_CLEARTID, vfork. */
+/*
+ * The task stops using its address space: robust futexes, the word of CLONE_CHILD_CLEARTID, vfork.
+ */
 void task_release_mm(struct task *t);
-/* A zombie that nobody waits for any more leaves the table; its reference is the caller's to put, unlocked. */
+/*
+ * A zombie that nobody waits for any more leaves the table; its reference is the caller's to put,
+ * unlocked.
+ */
 void process_reap_locked(struct process *p);
-void process_wake_parent_locked(struct process *p);
 void usage_of(struct process *p, struct usage *u);
 void usage_of_locked(struct process *p, struct usage *u);
 void usage_of_task(const struct task *t, struct usage *u);
@@ -79,8 +85,9 @@ void usage_add(struct usage *to, const struct usage *from);
 /* --- group.c --------------------------------------------------------------------------------- */
 
 /*
- * @p's group may have lost its last connection outside (POSIX's orphaned process group): stopped members get SIGHUP
- * and SIGCONT.  @parent NULL: @p itself ends; else @p is given away by @parent, which ends.
+ * @p's group may have lost its last connection outside (POSIX's orphaned process group): stopped
+ * members get SIGHUP and SIGCONT. @parent NULL: @p itself ends; else @p is given away by @parent,
+ * which ends.
  */
 void group_check_orphaned_locked(struct process *p, const struct process *parent);
 
@@ -128,11 +135,11 @@ struct exec_image {
 int exec_image_load(struct exec_image *img, struct fs_state *fs) __must_check;
 void exec_image_free(struct exec_image *img);
 int exec_strings_add(struct exec_strings *s, const char *str) __must_check;
-void exec_strings_free(struct exec_strings *s);
-int exec_script_parse(char *line, char **interp, char **arg) __must_check;
 void task_set_comm(struct task *t, const char *path);
 
-/* --- cred.c ------------------------------------------------------------------------------------- */
+/*
+ * --- cred.c -------------------------------------------------------------------------------------
+ */
 
 /* The calling task's new set; takes over the reference. -EAGAIN. */
 int cred_install(struct cred *n) __must_check;
@@ -152,5 +159,5 @@ uint64_t nice_slice_ns(int nice);
 
 /* --- sched_calls.c ------------------------------------------------------------------------- */
 
-/* What new task @t takes over from its maker, the current one: CPUs, policy, time slice. */
+/* New task @t inherits from its maker, the current one: CPUs, policy, time slice. */
 void sched_inherit(struct task *t);

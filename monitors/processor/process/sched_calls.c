@@ -2,10 +2,10 @@
 /*
  * Where and how tasks run: sched_setaffinity and its kin, policies.
  *
- * CPUs:	a task has a mask, which fork and exec keep; the scheduler obeys it when it wakes, moves and balances.
- *		CPUs that are not there are dropped from it.
- * Limits:	the scheduler knows one class for programs: SCHED_BATCH and SCHED_IDLE are kept and told and
- *		change nothing, real-time policies are refused (EPERM).
+ * Flow:	a task has a mask of CPUs, which fork and exec keep; the scheduler obeys it when it
+ *		wakes, moves and balances. CPUs that are not there are dropped from it.
+ * Limits:	the scheduler knows one class for programs: SCHED_BATCH and SCHED_IDLE are kept and
+ *		told and change nothing, real-time policies are refused (EPERM).
  */
 #include "process_private.h"
 
@@ -256,7 +256,7 @@ long sys_sched_rr_get_interval(const struct syscall_args *args)
 
 /* --- memory barriers -------------------------------------------------------------------------- */
 
-/* What MEMBARRIER_CMD_QUERY answers. */
+/* The answer to MEMBARRIER_CMD_QUERY. */
 #define MEMBARRIER_ALL                                                                 \
 	(MEMBARRIER_CMD_GLOBAL | MEMBARRIER_CMD_GLOBAL_EXPEDITED |                     \
 	 MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED | MEMBARRIER_CMD_PRIVATE_EXPEDITED | \

@@ -131,7 +131,10 @@ long sys_clock_nanosleep(const struct syscall_args *args)
 
 /* --- setting clocks ---------------------------------------------------------------------- */
 
-/* The clocks of a node are the cluster's to set: no program has the right, as without CAP_SYS_TIME on Linux. */
+/*
+ * The clocks of a node are the cluster's to set: no program has the right, as without CAP_SYS_TIME
+ * on Linux.
+ */
 
 /* clock_settime(clock, ts) */
 long sys_clock_settime(const struct syscall_args *args)

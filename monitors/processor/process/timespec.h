@@ -9,18 +9,22 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
-/* Nobody waits for longer than this: what is more than it is this. It can be added to any clock. */
+/* The longest wait: longer times are cut to it. It can be added to any clock. */
 #define TIMESPEC_MAX_NS (UINT64_MAX / 4)
 
-/* A struct timespec as nanoseconds. -EFAULT; -EINVAL: negative, or a billion nanoseconds or more. */
+/*
+ * A struct timespec as nanoseconds. -EFAULT; -EINVAL: negative, or a billion nanoseconds or more.
+ */
 int user_timespec_get(uint64_t uts, uint64_t *ns) __must_check;
 /* A struct timeval likewise. */
 int user_timeval_get(uint64_t utv, uint64_t *ns) __must_check;
 int user_timespec_put(uint64_t uts, uint64_t ns) __must_check;
 int user_timeval_put(uint64_t utv, uint64_t ns) __must_check;
-/* A relative timeout as the monotonic time at which it is over; no timeout (@uts 0): WAIT_FOREVER. */
+/*
+ * A relative timeout as the monotonic time at which it is over; no timeout (@uts 0): WAIT_FOREVER.
+ */
 int user_timeout_get(uint64_t uts, uint64_t *deadline) __must_check;
-/* What is left until @deadline, 0 when it is over. */
+/* The time left until @deadline, 0 when it is over. */
 static inline uint64_t time_left_ns(uint64_t deadline)
 {
 	const uint64_t now = time_now_ns();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What user code does to the CPU: faults, exceptions, system calls, and the way back.
+ * Traps from user mode: faults, exceptions, system calls, and the way back.
  */
 #define PR_FMT "trap: "
 
@@ -48,7 +48,7 @@ static struct linux_siginfo signal_of(int err, const struct user_fault *fault)
 	return info;
 }
 
-/* What the signal's frame says about the trap. */
+/* Keep the facts about the trap for the signal's frame. */
 static void note_trap(struct task *t, uint32_t trapno, uint64_t error)
 {
 	t->sig.trapno = trapno;
@@ -67,8 +67,9 @@ static __noinline int page_fault_failed(struct task *t, const struct user_fault 
 		pr_warn("pid %u: page %#llx cannot be had: error %d\n", t->process->pid,
 			(unsigned long long)fault->addr, err);
 	/*
-	 * A kernel copy just answers EFAULT, but a program without memory dies in any case.  A task whose wait was
-	 * ended (-EINTR) is to end itself: its process may go on, by exec in another thread.
+	 * A kernel copy just answers EFAULT, but a program without memory dies in any case. A task
+	 * whose wait was ended (-EINTR) is to end itself: its process may go on, by exec in another
+	 * thread.
 	 */
 	if (err != -EINTR && ((fault->flags & FAULT_USER) || err == -ENOMEM)) {
 		info = signal_of(err, fault);

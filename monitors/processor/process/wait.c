@@ -2,8 +2,8 @@
 /*
  * wait4, waitid: what has happened to children.
  *
- * Flow:	look at the caller's children with the tree locked; the first one with something to report ends
- *		the call; else sleep until something happens to any of them.
+ * Flow:	look at the caller's children with the tree locked; the first one with something to
+ *		report ends the call; else sleep until something happens to any of them.
  * Locking:	vnode.lock; signal_take_*() inside it.
  */
 #include "process_private.h"
@@ -20,7 +20,7 @@ struct wait {
 	uint32_t options;
 	struct process *pidfd; /* P_PIDFD: counted */
 	bool nonblock;         /* P_PIDFD: the descriptor says so */
-	/* What was found. */
+	/* The result. */
 	struct process *reaped; /* the table's reference, for the caller to put */
 	uint32_t pid, uid;
 	int code;             /* CLD_* */

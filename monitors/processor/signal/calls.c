@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls on signals: rt_sigaction, rt_sigprocmask, rt_sigpending, rt_sigsuspend, rt_sigtimedwait, pause,
- * sigaltstack, restart_syscall.
+ * System calls on signals: rt_sigaction, rt_sigprocmask, rt_sigpending, rt_sigsuspend,
+ * rt_sigtimedwait, pause, sigaltstack, restart_syscall.
  */
 #include <abi/signal.h>
 #include <arch/trap.h>
@@ -130,8 +130,8 @@ long sys_pause(const struct syscall_args *args)
 }
 
 /*
- * The signals in @set are let through while the task waits, but are taken here, not delivered. Returns the signal,
- * or 0 when the wait ended otherwise (@err -EINTR or -ETIMEDOUT).
+ * The signals in @set are let through while the task waits, but are taken here, not delivered.
+ * Returns the signal, or 0 when the wait ended otherwise (@err -EINTR or -ETIMEDOUT).
  */
 static int wait_and_take(struct task *t, uint64_t set, uint64_t deadline,
 			 struct linux_siginfo *info, int *err)
@@ -161,7 +161,7 @@ static int wait_and_take(struct task *t, uint64_t set, uint64_t deadline,
 		thread_clear_flags(t->thread, THREAD_F_SIGNAL);
 		*err = 0;
 	}
-	/* What came for us while we let it through may be for another task now. */
+	/* A signal of @set that has come meanwhile may be for another task now. */
 	signal_retarget_locked(t, t->sig.mask & set);
 	spin_unlock(&p->sig_lock);
 	return signo;

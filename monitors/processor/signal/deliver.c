@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals on the way to user mode: handlers, default actions, stopping, and the restart of system calls.
+ * Signals on the way to user mode: handlers, default actions, stopping, and the restart of system
+ * calls.
  *
- * Flow:	signal_return_work() runs while the task has flags set: it ends, or stops until SIGCONT, or takes
- *		one signal after the other; each handler gets a frame, so the last one taken runs first.
- * Stop:	the task that takes a stop signal sets process.sig.stop_signo; every task stops when it comes
- *		by; the last one tells the parent. SIGCONT clears it when it is posted.
+ * Flow:	signal_return_work() runs while the task has flags set: it ends, or stops until
+ *		SIGCONT, or takes one signal after the other; each handler gets a frame, so the last
+ *		one taken runs first. The task that takes a stop signal sets
+ *		process.sig.stop_signo; every task stops when it comes by; the last one tells the
+ *		parent. A SIGCONT clears the stop when it is posted.
+ * See:		docs/design/signals.md
  */
 #define PR_FMT "signal: "
 
@@ -33,8 +36,9 @@ static void run_again(struct pt_regs *regs, uint64_t nr)
 }
 
 /*
- * A system call that a signal has interrupted: see the table in signal.h. @act NULL: no handler runs. Only once,
- * before the first frame: what the handler's frame says is what the handler returns to.
+ * A system call that a signal has interrupted: see the table in signal.h. @act NULL: no handler
+ * runs. Only once, before the first frame: what the handler's frame says is what the handler
+ * returns to.
  */
 static void restart_fixup(struct pt_regs *regs, const struct linux_sigaction *act)
 {
@@ -132,7 +136,7 @@ static void begin_stop(struct process *p, int signo, uint32_t cont_seq)
 {
 	struct task *t;
 
-	/* Nobody could continue it: SIGSTOP is the only one that stops such a group. */
+	/* No parent could continue an orphaned group: only SIGSTOP stops it. */
 	if (signo != SIGSTOP && process_group_orphaned(p))
 		return;
 	spin_lock(&p->sig_lock);
@@ -216,7 +220,10 @@ static void act_default(struct process *p, const struct linux_siginfo *info, uin
 	task_exit(status);
 }
 
-/* No stack for a frame: SIGSEGV instead, which may have a handler on a stack of its own, but not for itself. */
+/*
+ * No stack for a frame: SIGSEGV instead, which may have a handler on a stack of its own, but not
+ * for itself.
+ */
 static void no_frame(struct task *t, int signo)
 {
 	const struct linux_siginfo segv = { .signo = SIGSEGV, .code = SI_KERNEL };

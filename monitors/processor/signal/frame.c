@@ -2,10 +2,12 @@
 /*
  * Signal frames: push one for a handler, and rt_sigreturn.
  *
- * Layout:	(lowest address first) return address, struct ucontext, siginfo; above them the XSAVE image,
- *		64-byte aligned.  At the handler's entry the stack pointer is 8 below a multiple of 16.
- * Hostile:	everything that rt_sigreturn reads back may have been changed by the program: flags and
- *		selectors are sanitised, the FPU image is checked, a bad frame raises SIGSEGV.
+ * Layout of a frame, lowest address first: return address, struct ucontext, siginfo; above them the
+ * XSAVE image, 64-byte aligned. At the handler's entry the stack pointer is 8 below a multiple of
+ * 16.
+ *
+ * Failure:	everything that rt_sigreturn reads back may have been changed by the program: flags
+ *		and selectors are sanitised, the FPU image is checked, a bad frame raises SIGSEGV.
  * See:		System V ABI for x86-64; Linux's ucontext as glibc and musl declare it.
  */
 #include "frame_private.h"
@@ -118,8 +120,8 @@ static int push_fpu(uint64_t at, struct fpu_state *fpu)
 }
 
 /*
- * Where the frame grows down from: the alternate stack's top for a handler that wants it and is not on it yet.
- * 0: the frame would run out of the alternate stack that the program is on.
+ * Where the frame grows down from: the alternate stack's top for a handler that wants it and is not
+ * on it yet. 0: the frame would run out of the alternate stack that the program is on.
  */
 static uint64_t frame_top(const struct pt_regs *regs, const struct linux_sigaction *act,
 			  const struct linux_stack *ss, uint64_t need)

@@ -2,9 +2,11 @@
 /*
  * System calls that send signals: kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo.
  *
- * Permission:	as kill(2): root, or the sender's real or effective user is the receiver's real or saved one;
- *		SIGCONT also inside a session. Whoever may not signal a process learns only that (EPERM).
- * See:		process/group.c for who gets them
+ * A sender may signal as kill(2) says: root may; else the sender's real or effective user must be
+ * the receiver's real or saved one; SIGCONT may go to any process of the sender's session.
+ *
+ * Failure:	EPERM, and nothing else about the process, for a sender that may not signal it.
+ * See:		process/group.c finds the receivers
  */
 #include <arch/uaccess.h>
 #include <lib/errno.h>
@@ -52,7 +54,10 @@ static long kill_task(uint32_t tgid, uint32_t tid, const struct linux_siginfo *i
 	struct process *p = t ? t->process : process_find(tid);
 	long ret = -ESRCH;
 
-	/* Without a task it is the number of a process whose first task has ended, which takes no signals. */
+	/*
+	 * Without a task it is the number of a process whose first task has ended, which takes no
+	 * signals.
+	 */
 	if (p && (!tgid || p->pid == tgid))
 		ret = process_may_signal(p, info->signo) ? 0 : -EPERM;
 	if (t && !ret && info->signo)
@@ -88,7 +93,7 @@ long sys_tgkill(const struct syscall_args *args)
 
 /* --- with a siginfo of the sender's ------------------------------------------------------ */
 
-/* What the kernel itself says (code >= 0, SI_TKILL) can be faked to nobody but oneself. */
+/* A code of the kernel's own (>= 0, SI_TKILL) can be faked only to the sender itself. */
 static int get_info(struct linux_siginfo *info, uint64_t uinfo, int signo, uint32_t to)
 {
 	uint8_t rest[128 - sizeof(*info)];

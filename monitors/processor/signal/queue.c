@@ -2,10 +2,10 @@
 /*
  * Queues of pending signals.
  *
- * A queue is a set of numbers and a list of entries. A number without an entry is a signal of which nothing is
- * known but that it came: there was no memory, or its user had too many.
- * Limits:	as Linux: entries are charged to the receiver's user; a standard signal of the kernel or of
- *		kill() is queued above the limit too.
+ * A queue is a set of numbers and a list of entries. A number without an entry is a signal of which
+ * nothing is known but that it came: there was no memory, or its user had too many.
+ * Limits:	as Linux: entries are charged to the receiver's user; a standard signal of the
+ *		kernel or of kill() is queued above the limit too.
  */
 #include "queue_private.h"
 

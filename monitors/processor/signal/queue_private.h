@@ -29,8 +29,8 @@ struct sig_charge {
 
 void sigqueue_init(struct sigqueue *q);
 /*
- * 0; -EAGAIN: the limit is reached, or no memory, and the signal must not lose what is said about it. A standard
- * signal that is pending already is not queued again.
+ * 0; -EAGAIN: the limit is reached, or no memory, and the signal must not lose what is said about
+ * it. A standard signal that is pending already is not queued again.
  */
 int sigqueue_add(struct sigqueue *q, const struct linux_siginfo *info,
 		 const struct sig_charge *charge);

@@ -88,7 +88,10 @@ static void the_limit_is_the_users(struct ktest *t)
 	EXPECT_EQ(t, add(&a, SIGRTMIN, SI_QUEUE, 9), -EAGAIN);
 	EXPECT_EQ(t, add(&a, SIGRTMIN + 1, SI_TKILL, 9), -EAGAIN);
 	EXPECT_EQ(t, a.set, SIGMASK(SIGRTMIN));
-	/* kill() gets through: a real-time signal loses what is said about it, a standard one does not. */
+	/*
+	 * kill() gets through: a real-time signal loses what is said about it, a standard one does
+	 * not.
+	 */
 	EXPECT_EQ(t, add(&a, SIGRTMIN + 2, SI_USER, 5), 0);
 	EXPECT_EQ(t, sig_account_count(UID), charge.limit);
 	(void)sigqueue_take(&a, SIGRTMIN + 2, &got);

@@ -2,10 +2,12 @@
 /*
  * Signals: posting, and the choice of the task that takes one.
  *
- * Flow:	a signal is queued on a task or a process and one task that may take it is notified; on its way to
- *		user mode that one takes it (deliver.c). Stop signals and SIGCONT cancel each other when they
- *		are posted, whether or not they are blocked; a signal that ends the process ends it at once.
- * Locking:	process.sig_lock, a spinlock, so that faults and lost pages can post from any context.
+ * Flow:	a signal is queued on a task or a process and one task that may take it is notified;
+ *		on its way to user mode that one takes it (deliver.c). Stop signals and SIGCONT
+ *		cancel each other when they are posted, whether or not they are blocked; a signal
+ *		that ends the process ends it at once.
+ * Locking:	process.sig_lock, a spinlock, so that faults and lost pages can post from any
+ *		context.
  */
 #define PR_FMT "signal: "
 
@@ -47,7 +49,8 @@ enum default_action signal_default_action(int signo)
 	}
 }
 
-struct linux_sigaction sighand_action(struct sighand *sh, int signo)
+/* A copy, so that sighand.lock is not held for long. */
+static struct linux_sigaction sighand_action(struct sighand *sh, int signo)
 {
 	struct linux_sigaction act;
 
@@ -65,7 +68,10 @@ bool signal_ignored_by(const struct linux_sigaction *act, int signo)
 	       (act->handler == SIG_DFL && signal_default_action(signo) == ACT_IGNORE);
 }
 
-/* A blocked signal waits even if it would be ignored: the disposition may change before it is unblocked. */
+/*
+ * A blocked signal waits even if it would be ignored: the disposition may change before it is
+ * unblocked.
+ */
 static bool ignored_locked(struct process *p, const struct task *t, int signo)
 {
 	const struct linux_sigaction act = sighand_action(p->sig.sighand, signo);
@@ -100,7 +106,10 @@ bool signal_pending(void)
 	spin_lock(&t->process->sig_lock);
 	pending = task_ending_locked(t) || signal_deliverable_locked(t) != 0 ||
 		  t->process->sig.stop_signo;
-	/* It may be another task that was told of it: who answers -ERESTART* for it must come by deliver.c as well. */
+	/*
+	 * It may be another task that was told of it: who answers -ERESTART* for it must come by
+	 * deliver.c as well.
+	 */
 	if (pending)
 		thread_notify(t->thread, THREAD_F_SIGNAL);
 	spin_unlock(&t->process->sig_lock);
@@ -325,8 +334,8 @@ void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *
 }
 
 /*
- * A fault that is blocked or ignored would repeat for ever: it takes the default action instead, as a handler
- * whose frame cannot be written does.
+ * A fault that is blocked or ignored would repeat for ever: it takes the default action instead, as
+ * a handler whose frame cannot be written does.
  */
 void signal_force(struct task *t, const struct linux_siginfo *info)
 {
@@ -347,7 +356,7 @@ void signal_force(struct task *t, const struct linux_siginfo *info)
 		sh->actions[info->signo].handler = SIG_DFL;
 	spin_unlock(&sh->lock);
 	t->sig.mask &= ~bit;
-	/* What is said about the fault counts, not an older one. */
+	/* The siginfo of this fault replaces an older one. */
 	sigqueue_drop(&t->sig.pending, bit);
 	(void)sigqueue_add(&t->sig.pending, info,
 			   &free); /* without an entry it has the number at least */

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals: numbers, pending queues, dispositions, stop and continue, and the restart of system calls.
+ * Signals: pending queues, dispositions, stop and continue, and the restart of system calls.
  *
- * Locking:	process.sig_lock guards what is said to be its; sighand.lock (inside it) the dispositions,
- *		because CLONE_SIGHAND shares them between processes. Signals may be posted in any context but
- *		interrupts: timers post from a work queue.
- * Restart:	a wait that a signal ends answers -EINTR (kernel/wait.h). A blocking system call must not
- *		hand that on as it is, it answers what signal(7) says for it:
- *		-ERESTARTSYS	again if no handler ran or its action has SA_RESTART: read, write, open, wait4,
- *				waitid, ioctl, futex without a timeout, flock, F_SETLKW
- *		-ERESTARTNOHAND	again only if no handler ran: select, pselect6, ppoll, pause, rt_sigsuspend,
- *				clock_nanosleep(TIMER_ABSTIME)
- *		signal_restart_later()	as -ERESTARTNOHAND, but goes on with what is left of a relative
- *				timeout: nanosleep, poll, futex with a timeout
- *		-ERESTARTNOINTR	again always: calls that a signal must not be able to see at all (clone)
- *		-EINTR		never again: rt_sigtimedwait, epoll_wait, semop, io_getevents
- *		On the way to user mode that becomes -EINTR or the call runs again. It also runs again when
- *		another thread took the signal, or the process was stopped and continued.
+ * A wait that a signal ends answers -EINTR (kernel/wait.h). A blocking system call must turn that
+ * into the answer that signal(7) gives for it:
+ *
+ *   -ERESTARTSYS again if no handler ran or its action has SA_RESTART: read, write, open,
+ *                           wait4, waitid, ioctl, futex without a timeout, flock, F_SETLKW
+ *   -ERESTARTNOHAND         again only if no handler ran: select, pselect6, ppoll, pause,
+ *                           rt_sigsuspend, clock_nanosleep(TIMER_ABSTIME)
+ *   signal_restart_later()  as -ERESTARTNOHAND, but goes on for the rest of a relative timeout:
+ *                           nanosleep, poll, futex with a timeout
+ *   -ERESTARTNOINTR         again always: calls whose program must not see a signal at all (clone)
+ *   -EINTR                  never again: rt_sigtimedwait, epoll_wait, semop, io_getevents
+ *
+ * On the way to user mode that becomes -EINTR or the call runs again. The call also runs again when
+ * another thread took the signal, or the process was stopped and continued.
+ *
+ * Context:	signals may be posted in any context but interrupts: timers post from a work queue.
+ * Locking:	process.sig_lock guards the fields that name it; sighand.lock (inside it) the
+ *		dispositions, because CLONE_SIGHAND shares them between processes.
+ * See:		docs/design/signals.md
  */
 #pragma once
 
@@ -42,7 +46,8 @@ struct task;
 struct sigqueue {
 	uint64_t set; /* one bit a pending signal */
 	struct list_head
-		entries; /* what is said about them, oldest first; may lack some for want of memory */
+		/* what is said about them, oldest first; may lack some for want of memory */
+		entries;
 };
 
 /* Dispositions. */
@@ -81,8 +86,9 @@ struct signal_process {
 	int stop_signo;          /* not 0: tasks stop on their way to user mode */
 	uint32_t nr_stopped;     /* tasks that have */
 	uint32_t
-		cont_seq; /* counts SIGCONT: one that came after a stop signal was taken cancels it */
-	bool stop_done;   /* all have stopped */
+		/* counts SIGCONT: one that came after a stop signal was taken cancels it */
+		cont_seq;
+	bool stop_done;          /* all have stopped */
 	int stop_report;         /* stop signal that wait(WUNTRACED) has not seen yet */
 	bool cont_report;        /* wait(WCONTINUED) has not seen yet that it goes on */
 	int tell_parent;         /* CLD_* that a task tells the parent on its way to user mode */
@@ -97,8 +103,8 @@ struct signal_process {
 /* --- posting -------------------------------------------------------------------------- */
 
 /*
- * To one task (tkill) or to the process (kill). 0; -EAGAIN: a real-time signal whose siginfo would be lost, because
- * RLIMIT_SIGPENDING is reached. Not from interrupts.
+ * To one task (tkill) or to the process (kill). 0; -EAGAIN: a real-time signal whose siginfo would
+ * be lost, because RLIMIT_SIGPENDING is reached. Not from interrupts.
  */
 int signal_post_task(struct task *t, const struct linux_siginfo *info);
 int signal_post(struct process *p, const struct linux_siginfo *info);
@@ -111,13 +117,13 @@ bool signal_is_held(int signo);
 /* A fault of the running instruction: cannot be blocked or ignored. */
 void signal_force(struct task *t, const struct linux_siginfo *info);
 /*
- * SIGPIPE for the calling task, as a write to a pipe, stream or socket that nobody reads raises it, whatever part of it
- * was written before. send() with MSG_NOSIGNAL answers EPIPE without it.
+ * SIGPIPE for the calling task, as a write to a pipe, stream or socket that nobody reads raises it,
+ * whatever part of it was written before. send() with MSG_NOSIGNAL answers EPIPE without it.
  */
 void signal_raise_sigpipe(void);
 /*
- * SIGCHLD about a child that has ended, stopped or continued (@info->code). True: the parent wants no zombies
- * (SIG_IGN or SA_NOCLDWAIT).
+ * SIGCHLD about a child that has ended, stopped or continued (@info->code). True: the parent wants
+ * no zombies (SIG_IGN or SA_NOCLDWAIT).
  */
 bool signal_post_child(struct process *parent, const struct linux_siginfo *info);
 
@@ -125,7 +131,7 @@ bool signal_post_child(struct process *parent, const struct linux_siginfo *info)
 int signal_cpu_limit_locked(struct process *p, uint64_t seconds) __must_check;
 /* How many signals are queued for the user of @p, and how many may be. For /proc. */
 void signal_queue_use(const struct process *p, uint64_t *queued, uint64_t *limit);
-/* What RLIMIT_SIGPENDING is for a new program: queued signals of one user. */
+/* RLIMIT_SIGPENDING of a new program: queued signals of one user. */
 uint64_t signal_queue_limit(void);
 
 /* --- on the way to user mode ------------------------------------------------------------ */
@@ -135,9 +141,9 @@ void signal_return_work(struct pt_regs *regs);
 /* Is something deliverable pending for the calling task, or is it to end? */
 bool signal_pending(void);
 /*
- * Calls that wait with a signal mask of their own (ppoll, pselect, sigsuspend): the mask holds from begin on.
- * After a wait that a signal has interrupted (@ret -EINTR or one of -ERESTART*) it stays until that signal is
- * delivered.
+ * Calls that wait with a signal mask of their own (ppoll, pselect, sigsuspend): the mask holds from
+ * begin on. After a wait that a signal has interrupted (@ret -EINTR or one of -ERESTART*) it stays
+ * until that signal is delivered.
  */
 void signal_mask_begin(uint64_t mask);
 long signal_mask_end(long ret);
@@ -152,23 +158,30 @@ long signal_restart_later(long (*fn)(const uint64_t args[RESTART_ARGS]),
 /* A process without a parent: default dispositions. -ENOMEM */
 int signal_process_init(struct process *p) __must_check;
 /*
- * clone() without CLONE_THREAD: dispositions of @parent, copied or shared; nothing is pending, no timer runs. The
- * rlimits are there already. -ENOMEM
+ * clone() without CLONE_THREAD: dispositions of @parent, copied or shared; nothing is pending, no
+ * timer runs. The rlimits are there already. -ENOMEM
  */
 int signal_process_fork(struct process *p, struct process *parent, bool share) __must_check;
 /* CLONE_CLEAR_SIGHAND and exec: handlers go back to the default; what is ignored stays so. */
 void signal_reset_handlers(struct process *p);
-/* exec, with one task left: unshare, reset the handlers, no alternate stack, no POSIX timers. -ENOMEM */
+/*
+ * exec, with one task left: unshare, reset the handlers, no alternate stack, no POSIX timers.
+ * -ENOMEM
+ */
 int signal_exec(struct task *t) __must_check;
-/* A task that is not yet on process.tasks. @from: whose mask it gets, or NULL; a thread gets no altstack. */
+/*
+ * A task that is not yet on process.tasks. @from: whose mask it gets, or NULL; a thread gets no
+ * altstack.
+ */
 void signal_task_init(struct task *t, const struct task *from, bool keep_altstack);
 /*
- * A new task is on process.tasks (sig_lock held), before it is started: a stop that is under way stops it too.
+ * A new task is on process.tasks (sig_lock held), before it is started: a stop that is under way
+ * stops it too.
  */
 void signal_task_added_locked(struct task *t);
 /*
- * The task is off process.tasks and nr_tasks is counted down: drop what is pending for it, let others take what
- * it was to take, finish a stop that waited for it.
+ * The task is off process.tasks and nr_tasks is counted down: drop what is pending for it, let
+ * others take what it was to take, finish a stop that waited for it.
  */
 void signal_task_exit(struct task *t);
 /* The last task is gone: timers stop. */
@@ -179,11 +192,18 @@ void signal_process_free(struct process *p);
 /* --- stop, continue, and the parent -------------------------------------------------------- */
 
 /*
- * For wait(): has @p stopped (WUNTRACED: the signal) or gone on (WCONTINUED) since that was last seen? @keep: WNOWAIT.
+ * For wait(): has @p stopped (WUNTRACED: the signal) or gone on (WCONTINUED) since that was last
+ * seen? @keep: WNOWAIT.
  */
 int signal_take_stopped(struct process *p, bool keep);
 bool signal_take_continued(struct process *p, bool keep);
-/* Provided by process/: tell the parent that @p has stopped or continued (@code CLD_*, @status the signal). */
+/*
+ * Provided by process/: tell the parent that @p has stopped or continued (@code CLD_*, @status the
+ * signal).
+ */
 void process_report_child(struct process *p, int code, int status);
-/* Provided by process/: is nobody there who could continue @p's group? Such groups ignore SIGTSTP, TTIN, TTOU. */
+/*
+ * Provided by process/: is nobody there who could continue @p's group? Such groups ignore SIGTSTP,
+ * TTIN, TTOU.
+ */
 bool process_group_orphaned(struct process *p);

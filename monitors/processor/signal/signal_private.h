@@ -9,6 +9,10 @@
 
 #include "signal.h"
 
+struct ptimer;
+struct sig_charge;
+struct sigentry;
+
 enum default_action {
 	ACT_TERM,
 	ACT_CORE,
@@ -23,38 +27,37 @@ enum default_action signal_default_action(int signo);
 /* The 128 bytes of siginfo_t. */
 int siginfo_to_user(uint64_t uinfo, const struct linux_siginfo *info) __must_check;
 
-/* Copies, so that sighand.lock is not held for long. */
-struct linux_sigaction sighand_action(struct sighand *sh, int signo);
 /* Would @signo be thrown away by the disposition, if it is not blocked? */
 bool signal_ignored_by(const struct linux_sigaction *act, int signo);
 /* Drop the signals in @set that are pending for the process or any of its tasks. */
 void signal_drop_locked(struct process *p, uint64_t set);
+/* The limit and the user that entries for @p are charged to. */
+void signal_charge_of(const struct process *p, struct sig_charge *charge);
+/* Post the entry of a timer, which the timer has filled in; @tid 0: to the process. */
+void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *e);
 /* signal_post() with sig_lock held. */
 int signal_post_locked(struct process *p, const struct linux_siginfo *info);
-/* What may be delivered to @t now. */
+/* The signals that may be delivered to @t now. */
 uint64_t signal_deliverable_locked(const struct task *t);
 /*
- * @set of @t's process's signals can no longer be taken by @t (blocked now, or @t ends): let others look that can.
+ * @set of @t's process's signals can no longer be taken by @t (blocked now, or @t ends): let others
+ * look that can.
  */
 void signal_retarget_locked(struct task *t, uint64_t set);
 void signal_set_mask_locked(struct task *t, uint64_t mask);
 /* Take the next signal of @set, its own before the process's. 0: none. */
 int signal_take_locked(struct task *t, uint64_t set, struct linux_siginfo *info);
-/* A group stop may be complete now that @p's tasks are fewer or more of them stand. True: tell the parent. */
+/*
+ * A group stop may be complete now that @p's tasks are fewer or more of them stand. True: tell the
+ * parent.
+ */
 bool signal_stop_complete_locked(struct process *p);
 
 /*
- * The signal of a timer has been taken: what it says is filled in, and a periodic timer is set again (timers.c).
+ * The signal of a timer has been taken: what it says is filled in, and a periodic timer is set
+ * again (timers.c).
  */
-struct ptimer;
 void ptimer_taken_locked(struct ptimer *t, struct linux_siginfo *info);
 /* timers.c: exec, and the end, delete POSIX timers; the end stops the others too. */
 void timers_exec(struct process *p);
 void timers_free(struct process *p);
-
-/* An entry of a timer, which its owner's timer has filled in; @tid 0: for the process. */
-struct sigentry;
-void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *e);
-/* The limit and the user that entries for @p are charged to. */
-struct sig_charge;
-void signal_charge_of(const struct process *p, struct sig_charge *charge);

@@ -2,8 +2,9 @@
 /*
  * signalfd: pending signals that are read.
  *
- * Whose:	as on Linux, the signals of the task that reads or polls, not of the one that made the descriptor.
- * Waiting:	process.sig.posted is woken whenever a signal is queued in the process.
+ * Flow:	a read takes the signals of the task that reads or polls, not of the task that made
+ *		the descriptor, as on Linux. process.sig.posted is woken whenever a signal is queued
+ *		in the process.
  */
 #include <abi/signal.h>
 #include <arch/uaccess.h>

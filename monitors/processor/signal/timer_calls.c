@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls on POSIX timers: timer_create, timer_settime, timer_gettime, timer_getoverrun, timer_delete.
+ * System calls on POSIX timers: timer_create, timer_settime, timer_gettime, timer_getoverrun,
+ * timer_delete.
  *
  * Limits:	each takes one signal of the user's RLIMIT_SIGPENDING, from its creation on.
  */

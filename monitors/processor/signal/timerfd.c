@@ -2,8 +2,9 @@
 /*
  * timerfd: timers that are read.
  *
- * Flow:	the kernel timer's interrupt wakes readers; how many periods have passed is found out by the read,
- *		which sets a periodic timer again. So an unread timer costs one interrupt.
+ * Flow:	the kernel timer's interrupt wakes readers; how many periods have passed is found
+ *		out by the read, which sets a periodic timer again. So an unread timer costs one
+ *		interrupt.
  * Locking:	lock, which the interrupt takes too.
  */
 #include <abi/time.h>

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Timers that raise signals: see timers.h.
+ * Timers that raise signals: see timers_private.h.
  *
- * CPU time:	nobody is told when a process has used so much of it. A timer on such a clock looks again when the
- *		process could be there at the earliest; while it uses none the looks become rare. So it is
- *		late by some milliseconds, after a long sleep of the process by up to IDLE_MAX_NS.
- * Many:	the more timers there are, the rarer each of them works without its program doing something.
+ * Flow:	the scheduler tells no timer that a process has used so much CPU time. A timer on
+ *		such a clock looks again when the process could be there at the earliest; while the
+ *		process uses none, the looks become rare.
+ * Limits:	a timer on a CPU clock is late by some milliseconds, after a long sleep of the
+ *		process by up to IDLE_MAX_NS. The more timers there are, the rarer each of them
+ *		works without its program doing something.
  */
 #define PR_FMT "timers: "
 
@@ -33,7 +35,7 @@ static uint64_t gauge_timers(void)
 }
 GAUGE(timers_gauge, "signal.timers", "timers of programs that raise signals", gauge_timers);
 
-/* What a timer does by itself costs the node little, however many a program makes. */
+/* Timers' own work costs the node little, however many a program makes. */
 static uint64_t paced(uint64_t ns)
 {
 	return ns * (1 + __atomic_load_n(&nr_timers, __ATOMIC_RELAXED) / PACE_TIMERS);
@@ -54,7 +56,10 @@ static bool on_cpu_clock(const struct ptimer *t)
 	return clock_is_process(&t->clock) || clock_is_thread(&t->clock);
 }
 
-/* Deadlines of the wall clock are kept as monotonic times. False: the thread whose clock it is has ended. */
+/*
+ * Deadlines of the wall clock are kept as monotonic times. False: the thread whose clock it is has
+ * ended.
+ */
 static bool base_now_locked(struct ptimer *t, uint64_t *now)
 {
 	assert_spin_held(&t->process->sig_lock);
@@ -177,7 +182,9 @@ static void interrupt(void *arg)
 
 /* --- for the calls -------------------------------------------------------------------- */
 
-/* After the end of @p somebody may still try to limit it: nothing is made that nobody would free. */
+/*
+ * After the end of @p somebody may still try to limit it: nothing is made that nobody would free.
+ */
 struct process_timers *timers_get_locked(struct process *p)
 {
 	assert_mutex_held(&p->lock);

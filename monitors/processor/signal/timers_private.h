@@ -2,10 +2,12 @@
 /*
  * Timers of a process that raise signals: POSIX timers, interval timers, RLIMIT_CPU.
  *
- * Flow:	arm -> kernel timer (an interrupt) -> work queue -> expire: the signal is queued, by an entry that
- *		the timer has had from the start -> the signal is taken: a periodic timer is set again and what
- *		was missed meanwhile is its overrun. So a timer costs no more than its program takes signals.
- * Locking:	process.lock guards the list and the existence of timers; process.sig_lock their state.
+ * Flow:	arm -> kernel timer (an interrupt) -> work queue -> expire: the signal is queued, by
+ *		an entry that the timer has had from the start -> the signal is taken: a periodic
+ *		timer is set again and what was missed meanwhile is its overrun. So a timer costs no
+ *		more than its program takes signals.
+ * Locking:	process.lock guards the list and the existence of timers; process.sig_lock their
+ *		state.
  */
 #pragma once
 
@@ -53,7 +55,7 @@ struct process_timers {
 	struct ptimer *cpu_limit;           /* NULL until used */
 };
 
-/* What a timer is set to, or has left, in ns. */
+/* The setting of a timer, or the time it has left, in ns. */
 struct ptimer_value {
 	uint64_t value; /* 0: not armed */
 	uint64_t interval;
@@ -65,7 +67,10 @@ struct process_timers *timers_get_locked(struct process *p);
 struct ptimer *ptimer_create(const struct ptimer *proto);
 /* Stop it, take its signal back, free it. May sleep; sig_lock not held. */
 void ptimer_destroy(struct ptimer *t);
-/* Set it; a signal of it that is pending is taken back. @absolute: value is a time of the timer's clock. */
+/*
+ * Set it; a signal of it that is pending is taken back. @absolute: value is a time of the timer's
+ * clock.
+ */
 void ptimer_set(struct ptimer *t, const struct ptimer_value *v, bool absolute,
 		struct ptimer_value *old);
 void ptimer_get(struct ptimer *t, struct ptimer_value *v);

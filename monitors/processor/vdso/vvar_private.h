@@ -26,5 +26,5 @@ struct vvar {
 
 /* For the kernel: bring @v up to date with the clocks; the caller serialises writers. */
 void vvar_write(struct vvar *v);
-/* The page that programs see; NULL: none. */
+/* The page that programs see, for tests; NULL: none. */
 const struct vvar *vvar_get(void);
