@@ -208,6 +208,7 @@ static inline bool task_ending_locked(const struct task *t)
 {
 	const struct process *p = t->process;
 
+	assert_spin_held(&p->sig_lock);
 	return p->exiting || (p->exec_task && p->exec_task != t);
 }
 

@@ -325,7 +325,7 @@ void signal_return_work(struct pt_regs *regs)
 	for (;;) {
 		switch (next_step(p, t, &s)) {
 		case NEXT_END:
-			task_exit(p->wait_status);
+			task_exit(READ_ONCE(p->wait_status)); /* final: p->exiting is set */
 		case NEXT_REPORT:
 			process_report_child(p, s.report, s.report == CLD_CONTINUED ? SIGCONT : 0);
 			break;

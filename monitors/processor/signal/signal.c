@@ -230,11 +230,12 @@ static void notify_locked(struct process *p, struct task *t, int signo)
 static int post_locked(struct process *p, struct task *t, const struct linux_siginfo *info)
 {
 	const int signo = info->signo;
-	struct task *first = list_first_entry_or_null(&p->tasks, struct task, link);
 	struct sig_charge charge;
+	struct task *first;
 	int err;
 
 	assert_spin_held(&p->sig_lock);
+	first = list_first_entry_or_null(&p->tasks, struct task, link);
 	if (p->exiting)
 		return 0;
 	if (signo == SIGKILL) {
@@ -309,11 +310,11 @@ int signal_post_tid(struct process *p, uint32_t tid, const struct linux_siginfo 
 
 void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *e)
 {
-	struct task *t =
-		tid ? find_locked(p, tid) : list_first_entry_or_null(&p->tasks, struct task, link);
 	const int signo = e->info.signo;
+	struct task *t;
 
 	assert_spin_held(&p->sig_lock);
+	t = tid ? find_locked(p, tid) : list_first_entry_or_null(&p->tasks, struct task, link);
 	if (p->exiting || !t)
 		return;
 	if (signo == SIGKILL) {

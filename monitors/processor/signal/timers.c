@@ -72,7 +72,7 @@ static bool base_now_locked(struct ptimer *t, uint64_t *now)
 /* How long until a CPU clock at @now can be at the deadline. */
 static uint64_t look_again_ns(struct ptimer *t, uint64_t now)
 {
-	const uint32_t tasks = clock_is_process(&t->clock) ? t->process->nr_tasks : 1;
+	const uint32_t tasks = clock_is_process(&t->clock) ? READ_ONCE(t->process->nr_tasks) : 1;
 	const uint64_t left = t->deadline > now ? t->deadline - now : 0;
 
 	if (now == t->last_cpu)

@@ -359,6 +359,7 @@ int ptmx_use(struct file *f)
 	tty = tty_alloc(NULL, cred.uid, PTS_GID);
 	if (IS_ERR(tty))
 		return (int)PTR_ERR(tty);
+	lock_not_needed(&tty->lock, "the terminal is not listed yet");
 	tty->locked = true;
 	tty->ld.handed_over = true;
 	tty_list(tty);

@@ -456,12 +456,12 @@ struct tty *tty_alloc(struct ctl_prog *prog, uint32_t uid, uint32_t gid)
 	}
 	tty->index = (uint32_t)index;
 	tty->prog = prog ? ctl_prog_get(prog) : NULL;
+	spin_lock_init(&tty->lock, "tty", RANK_SPIN_MONITOR);
 	tty->uid = uid;
 	tty->gid = gid;
 	tty->mode = 0620;
 	tty->born_s = (int64_t)(time_real_ns() / NSEC_PER_SEC);
 	refcount_set(&tty->refs, 1);
-	spin_lock_init(&tty->lock, "tty", RANK_SPIN_MONITOR);
 	ldisc_init(&tty->ld);
 	waitqueue_init(&tty->changed);
 	waitqueue_init(&tty->far);
@@ -475,6 +475,7 @@ struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run)
 
 	if (IS_ERR(tty))
 		return ERR_PTR(-ENOMEM);
+	lock_not_needed(&tty->lock, "its threads have not started");
 	tty->size = (struct ctl_winsize){ .rows = run->rows, .cols = run->cols };
 	in = thread_create_stopped("tty-in", input_main, tty, PRIO_NORMAL);
 	if (IS_ERR(in)) {

@@ -92,7 +92,7 @@ static void clock_changed(void)
 
 const struct vvar *vvar_get(void)
 {
-	return vvar;
+	return READ_ONCE(vvar);
 }
 
 static int vdso_init(void)
@@ -111,6 +111,7 @@ static int vdso_init(void)
 	memcpy(frame_to_virt(text), vdso_image, len);
 	text_paddr = frame_to_paddr(text);
 	vvar_paddr = frame_to_paddr(data);
+	lock_not_needed(&vdso_lock, "nothing else knows the page yet");
 	vvar = frame_to_virt(data);
 	time_on_step(clock_changed);
 	clock_changed();
