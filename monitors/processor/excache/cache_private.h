@@ -59,7 +59,10 @@ struct excache_policy {
 	void (*insert)(struct cache_set *set, struct line *line);
 	/* A thread asked for @line and found it. */
 	void (*touch)(struct cache_set *set, struct line *line);
-	/* A VALID line of @set without pins that @may_go() accepts, the last one asked; NULL: none. */
+	/*
+	 * A VALID line of @set without pins that @may_go() accepts: it asks of no line behind that
+	 * one.  NULL: none.
+	 */
 	struct line *(*victim)(struct cache_set *set, bool (*may_go)(struct line *line));
 	/* @line, whatever its state, leaves the list. */
 	void (*forget)(struct cache_set *set, struct line *line);

@@ -314,4 +314,4 @@ static int storagefs_init(void)
 {
 	return fs_register(&storagefs);
 }
-INITCALL(monitor, storagefs_init);
+INITCALL(fs, storagefs_init);
