@@ -78,12 +78,12 @@ static uint64_t gauge_items(void)
 }
 GAUGE(items_gauge, "epoll.items", "files that epoll instances watch", gauge_items);
 
-static unsigned long lock(struct epoll *ep)
+static unsigned long lock(struct epoll *ep) __acquires(&ep->lock)
 {
 	return spin_lock_irqsave(&ep->lock);
 }
 
-static void unlock(struct epoll *ep, unsigned long flags)
+static void unlock(struct epoll *ep, unsigned long flags) __releases(&ep->lock)
 {
 	spin_unlock_irqrestore(&ep->lock, flags);
 }
@@ -163,9 +163,10 @@ static void tell_outer(struct epoll *ep)
 
 static bool wake_waiter_locked(struct epoll *ep)
 {
-	struct ep_waiter *w = list_first_entry_or_null(&ep->waiters, struct ep_waiter, link);
+	struct ep_waiter *w;
 
 	assert_spin_held(&ep->lock);
+	w = list_first_entry_or_null(&ep->waiters, struct ep_waiter, link);
 	if (!w)
 		return false;
 	list_del(&w->link);
@@ -563,7 +564,7 @@ static int compare(const struct rb_node *na, const struct rb_node *nb)
 /* ep.lock or tree_lock is held: the tree changes under both. */
 static struct epitem *find_item(const struct epoll *ep, const struct file *f, int fd)
 {
-	struct rb_node *node = ep->items.node;
+	struct rb_node *node = READ_ONCE(ep->items.node);
 
 	while (node) {
 		struct epitem *item = rb_entry(node, struct epitem, node);

@@ -330,11 +330,12 @@ static bool give_up(struct lock_file *lf, const struct lock_req *req)
 }
 
 /* With the lock held, which is dropped meanwhile. 0: try again. */
-static int wait_for(struct lock_file *lf, const struct lock_req *req)
+static int wait_for(struct lock_file *lf, const struct lock_req *req) __must_hold(&lock)
 {
 	struct lock_waiter w = { .req = req, .file = lf };
 	int err;
 
+	assert_mutex_held(&lock);
 	waitqueue_init(&w.wq);
 	list_init(&w.all_link);
 	list_init(&w.todo);

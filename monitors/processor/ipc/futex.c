@@ -49,7 +49,8 @@ static struct futex_bucket *bucket_of(const struct futex_key *key)
 	return &buckets[siphash24(&hash_key, words, sizeof(words)) % BUCKETS];
 }
 
-static void lock_two(struct futex_bucket *a, struct futex_bucket *b)
+static void lock_two(struct futex_bucket *a, struct futex_bucket *b) __acquires(&a->lock, &b->lock)
+	__no_lock_analysis("in address order; a and b may be one")
 {
 	spin_lock(&MIN(a, b)->lock);
 	if (a != b)
@@ -57,6 +58,7 @@ static void lock_two(struct futex_bucket *a, struct futex_bucket *b)
 }
 
 static void unlock_two(struct futex_bucket *a, struct futex_bucket *b)
+	__releases(&a->lock, &b->lock) __no_lock_analysis("as lock_two()")
 {
 	if (a != b)
 		spin_unlock(&MAX(a, b)->lock);
@@ -114,6 +116,7 @@ int futex_queue(struct futex_waiter *w, uint64_t addr, uint32_t val)
 
 /* The bucket that it is in now, locked. */
 static struct futex_bucket *lock_bucket_of(struct futex_waiter *w)
+	__no_lock_analysis("returns it locked")
 {
 	for (;;) {
 		struct futex_bucket *b = __atomic_load_n(&w->bucket, __ATOMIC_ACQUIRE);
@@ -129,6 +132,7 @@ bool futex_unqueue(struct futex_waiter *w)
 {
 	struct futex_bucket *b = lock_bucket_of(w);
 
+	assert_spin_held(&b->lock);
 	list_del(&w->link);
 	spin_unlock(&b->lock);
 	return w->woken;

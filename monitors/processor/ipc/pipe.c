@@ -86,7 +86,7 @@ static bool may_write(const struct pipe *p)
 	return !is_full(p) || !__atomic_load_n(&p->readers, __ATOMIC_ACQUIRE);
 }
 
-static struct pipe_slot *slot(const struct pipe *p, uint32_t count)
+static struct pipe_slot *slot(const struct pipe *p, uint32_t count) __must_hold(&p->lock)
 {
 	return &p->slots[count & (p->nr_slots - 1)];
 }
@@ -99,17 +99,18 @@ static void wake(struct waitqueue *wq)
 
 /* --- pages --------------------------------------------------------------------------- */
 
-static uint8_t *page_get(struct pipe *p)
+static uint8_t *page_get(struct pipe *p) __must_hold(&p->lock)
 {
 	struct frame *f;
 
+	assert_mutex_held(&p->lock);
 	if (p->nr_spares)
 		return p->spares[--p->nr_spares];
 	f = frame_alloc(0, 0);
 	return f ? frame_to_virt(f) : NULL;
 }
 
-static void page_put(struct pipe *p, uint8_t *page)
+static void page_put(struct pipe *p, uint8_t *page) __must_hold(&p->lock)
 {
 	if (p->nr_spares < MAX_SPARES)
 		p->spares[p->nr_spares++] = page;
@@ -117,7 +118,7 @@ static void page_put(struct pipe *p, uint8_t *page)
 		frame_free(virt_to_frame(page), 0);
 }
 
-static void drop_contents(struct pipe *p)
+static void drop_contents(struct pipe *p) __must_hold(&p->lock)
 {
 	for (uint32_t i = p->tail; i != p->head; i++)
 		page_put(p, slot(p, i)->page);
@@ -145,7 +146,7 @@ struct pipe *pipe_create(void)
 }
 
 /* The ring, for the first that opens an end. -ENFILE, -ENOMEM. */
-static int ring_create(struct pipe *p, uint32_t uid)
+static int ring_create(struct pipe *p, uint32_t uid) __must_hold(&p->lock)
 {
 	struct pipe_user *user;
 	uint32_t nr;
@@ -167,7 +168,7 @@ static int ring_create(struct pipe *p, uint32_t uid)
 	return 0;
 }
 
-static void ring_destroy(struct pipe *p)
+static void ring_destroy(struct pipe *p) __must_hold(&p->lock)
 {
 	if (!p->nr_slots)
 		return;
@@ -184,6 +185,7 @@ void pipe_put(struct pipe *p)
 {
 	if (!refcount_dec_and_test(&p->refs))
 		return;
+	lock_not_needed(&p->lock, "the last reference is gone");
 	ring_destroy(p);
 	kfree(p);
 }
@@ -194,11 +196,12 @@ void pipe_put(struct pipe *p)
  * Read from the oldest slot. Data that does not arrive whole stays in the pipe: -EFAULT. *@stop
  * when the read ends here whatever room is left.
  */
-static ssize_t take(struct pipe *p, struct uio *uio, bool *stop)
+static ssize_t take(struct pipe *p, struct uio *uio, bool *stop) __must_hold(&p->lock)
 {
 	struct pipe_slot *s = slot(p, p->tail);
 	const uint32_t n = (uint32_t)MIN((uint64_t)s->len, uio->left);
 
+	assert_mutex_held(&p->lock);
 	if (uio_put(uio, s->page + s->off, n) < n)
 		return -EFAULT;
 	s->off += n;
@@ -216,11 +219,12 @@ static ssize_t take(struct pipe *p, struct uio *uio, bool *stop)
 }
 
 /* All that is there, up to what is wanted. */
-static ssize_t take_all(struct pipe *p, struct uio *uio)
+static ssize_t take_all(struct pipe *p, struct uio *uio) __must_hold(&p->lock)
 {
 	bool stop = false;
 	ssize_t done = 0;
 
+	assert_mutex_held(&p->lock);
 	while (uio->left && !stop && p->head != p->tail) {
 		const ssize_t n = take(p, uio, &stop);
 
@@ -268,11 +272,12 @@ static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
 /* --- writing ------------------------------------------------------------------------- */
 
 /* The part that does not fill a page goes behind the last write, if all of it fits. */
-static ssize_t merge(struct pipe *p, struct uio *uio)
+static ssize_t merge(struct pipe *p, struct uio *uio) __must_hold(&p->lock)
 {
 	const uint32_t n = (uint32_t)(uio->left & (PAGE_SIZE - 1));
 	struct pipe_slot *s;
 
+	assert_mutex_held(&p->lock);
 	if (!n || p->head == p->tail)
 		return 0;
 	s = slot(p, p->head - 1);
@@ -285,7 +290,7 @@ static ssize_t merge(struct pipe *p, struct uio *uio)
 }
 
 /* A new slot; as Linux, nothing of one that a fault cut short. */
-static ssize_t append(struct pipe *p, struct uio *uio, bool packet)
+static ssize_t append(struct pipe *p, struct uio *uio, bool packet) __must_hold(&p->lock)
 {
 	const uint32_t n = (uint32_t)MIN(uio->left, (uint64_t)PAGE_SIZE);
 	uint8_t *page = page_get(p);
@@ -307,7 +312,9 @@ static ssize_t append(struct pipe *p, struct uio *uio, bool packet)
  * the call; *@done grows.
  */
 static int put_all(struct pipe *p, struct uio *uio, bool packet, ssize_t *done)
+	__must_hold(&p->lock)
 {
+	assert_mutex_held(&p->lock);
 	while (uio->left) {
 		ssize_t n;
 
@@ -527,6 +534,7 @@ int pipe_open(uint32_t flags, struct file *ends[2])
 
 	if (IS_ERR(p))
 		return PTR_ERR(p);
+	lock_not_needed(&p->lock, "nothing else knows the pipe yet");
 	p->uid = cred_current()->fsuid;
 	p->gid = cred_current()->fsgid;
 	err = ring_create(p, p->uid);

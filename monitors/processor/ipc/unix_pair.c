@@ -182,12 +182,12 @@ static int broken(const struct pair *p, const struct end *from, const struct end
 }
 
 /* Wait until a message may be put in. The lock is held, and let go of meanwhile. */
-static int wait_for_room(struct file *f, uint32_t flags)
+static int wait_for_room(struct pair *p, struct file *f, uint32_t flags) __must_hold(&p->lock)
 {
-	struct pair *p = pair_of(f);
 	struct end *from = own(f), *to = other(f);
 	int err = broken(p, from, to);
 
+	assert_mutex_held(&p->lock);
 	while (!err && !has_room(from, to)) {
 		if (file_nonblock(f) || (flags & MSG_DONTWAIT))
 			return -EAGAIN;
@@ -201,13 +201,15 @@ static int wait_for_room(struct file *f, uint32_t flags)
 }
 
 /* Bytes of a stream, as they fit. */
-static ssize_t send_stream(struct file *f, struct uio *uio, uint32_t flags)
+static ssize_t send_stream(struct pair *p, struct file *f, struct uio *uio, uint32_t flags)
+	__must_hold(&p->lock)
 {
 	struct list_head one;
 	ssize_t done = 0;
 
+	assert_mutex_held(&p->lock);
 	while (uio->left) {
-		int err = wait_for_room(f, flags);
+		int err = wait_for_room(p, f, flags);
 		struct chunk *c = err ? ERR_PTR(err) : chunk_fetch(uio);
 
 		if (IS_ERR(c))
@@ -222,16 +224,18 @@ static ssize_t send_stream(struct file *f, struct uio *uio, uint32_t flags)
 }
 
 /* All of a message, or nothing. */
-static ssize_t send_message(struct file *f, struct uio *uio, uint32_t flags)
+static ssize_t send_message(struct pair *p, struct file *f, struct uio *uio, uint32_t flags)
+	__must_hold(&p->lock)
 {
 	const ssize_t len = (ssize_t)uio->left;
 	struct list_head chunks;
 	struct chunk *c;
 	int err;
 
+	assert_mutex_held(&p->lock);
 	if (uio->left + sizeof(*c) > READ_ONCE(own(f)->sndbuf))
 		return -EMSGSIZE;
-	err = wait_for_room(f, flags);
+	err = wait_for_room(p, f, flags);
 	if (err == -ECONNREFUSED) {
 		err = own(f)->alone ? -ENOTCONN : err;
 		own(f)->alone = true;
@@ -266,7 +270,7 @@ ssize_t unix_send(struct file *f, struct uio *uio, uint32_t flags)
 	if (stream && !uio->left)
 		ret = own(f)->shut & CLOSED_WR ? -EPIPE : 0;
 	else
-		ret = stream ? send_stream(f, uio, flags) : send_message(f, uio, flags);
+		ret = stream ? send_stream(p, f, uio, flags) : send_message(p, f, uio, flags);
 	mutex_unlock(&p->lock);
 	if (ret == -EPIPE && stream && !(flags & MSG_NOSIGNAL))
 		signal_raise_sigpipe();
@@ -284,12 +288,12 @@ static bool may_read(const struct end *e)
 /*
  * Wait for something to read: 1; 0: the end; the errno. The lock is held, and let go of meanwhile.
  */
-static int wait_for_data(struct file *f, uint32_t flags)
+static int wait_for_data(struct pair *p, struct file *f, uint32_t flags) __must_hold(&p->lock)
 {
-	struct pair *p = pair_of(f);
 	struct end *e = own(f);
 	const bool nonblock = file_nonblock(f) || (flags & MSG_DONTWAIT);
 
+	assert_mutex_held(&p->lock);
 	for (;;) {
 		int err;
 
@@ -367,16 +371,18 @@ static ssize_t take_message(struct end *e, struct uio *uio, uint32_t asked, uint
 	return asked & MSG_TRUNC ? len : copied;
 }
 
-static ssize_t recv_stream(struct file *f, struct uio *uio, uint32_t flags)
+static ssize_t recv_stream(struct pair *p, struct file *f, struct uio *uio, uint32_t flags)
+	__must_hold(&p->lock)
 {
 	const bool peek = flags & MSG_PEEK;
 	const bool all = (flags & MSG_WAITALL) && !peek;
 	ssize_t done = 0;
 
+	assert_mutex_held(&p->lock);
 	if (!uio->left)
 		return 0;
 	do {
-		const int ready = wait_for_data(f, flags);
+		const int ready = wait_for_data(p, f, flags);
 		const ssize_t n = ready > 0 ? take_stream(own(f), uio, peek) : ready;
 
 		if (n <= 0)
@@ -397,9 +403,9 @@ ssize_t unix_recv(struct file *f, struct uio *uio, uint32_t *flags)
 		return -EOPNOTSUPP;
 	mutex_lock(&p->lock);
 	if (p->type == SOCK_STREAM) {
-		ret = recv_stream(f, uio, asked);
+		ret = recv_stream(p, f, uio, asked);
 	} else {
-		ret = wait_for_data(f, asked);
+		ret = wait_for_data(p, f, asked);
 		if (ret > 0)
 			ret = take_message(own(f), uio, asked, flags);
 	}
