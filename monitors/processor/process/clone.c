@@ -112,7 +112,7 @@ static void task_main(void *arg)
 	struct task *t = s.task;
 
 	kfree(start);
-	thread_set_user(t->process->as->pt, s.fpu);
+	thread_set_user(READ_ONCE(t->process->as->pt), s.fpu); /* stays as long as the space */
 	thread_set_fs_base(s.fs_base);
 	thread_set_gs_base(s.gs_base);
 	if (s.announce)
@@ -205,10 +205,11 @@ static struct process *copy_process(struct process *from, uint64_t flags)
 
 	if (!p)
 		return ERR_PTR(-ENOMEM);
+	lock_not_needed(&p->lock, "nothing else knows the process yet");
 	mutex_lock(&from->lock);
 	memcpy(p->rlimits, from->rlimits, sizeof(p->rlimits));
 	memcpy(p->comm, from->comm, sizeof(p->comm));
-	p->nice = from->nice;
+	p->nice = READ_ONCE(from->nice);
 	p->personality = READ_ONCE(from->personality);
 	p->exe_path = kstrdup(from->exe_path);
 	mutex_unlock(&from->lock);
@@ -263,6 +264,7 @@ static void link_process_locked(struct process *p, struct task *t, struct task *
 		list_add_tail(&p->sibling, &parent->children);
 	process_set_group_locked(p, maker->group);
 	process_set_session_locked(p, maker->session);
+	lock_not_needed(&p->sig_lock, "no list has the process yet");
 	p->cred = cred_get(t->cred);
 	p->uid = t->cred->uid;
 	list_add_tail(&p->all_link, &v->processes);

@@ -478,7 +478,7 @@ static struct aspace *take_over(struct task *t, struct exec_image *img)
 	p->exit_signal = SIGCHLD;
 	img->as = NULL;
 	spin_unlock(&v->lock);
-	thread_set_user(p->as->pt, NULL);
+	thread_set_user(READ_ONCE(p->as->pt), NULL); /* stays as long as the space */
 	return old;
 }
 

@@ -78,24 +78,27 @@ static void wake_parent_locked(struct process *p)
 }
 
 static struct linux_siginfo child_info(const struct process *p, int signo, int code, int status)
+	__must_hold(&p->vnode->lock)
 {
 	const struct usage *u = &p->usage_dead;
 
+	assert_spin_held(&p->vnode->lock);
 	return (struct linux_siginfo){
 		.signo = signo,
 		.code = code,
 		.pid = p->pid,
-		.uid = p->cred->uid,
+		.uid = READ_ONCE(p->cred)->uid, /* changes under vnode.lock too */
 		.status = status,
 		.utime = (int64_t)(u->utime_ns / 10000000u),
 		.stime = (int64_t)(u->stime_ns / 10000000u),
 	};
 }
 
-static struct linux_siginfo end_info(const struct process *p)
+static struct linux_siginfo end_info(const struct process *p) __must_hold(&p->vnode->lock)
 {
-	const uint32_t status = p->wait_status;
+	const uint32_t status = READ_ONCE(p->wait_status); /* final: p is a zombie */
 
+	assert_spin_held(&p->vnode->lock);
 	if (status & 0x7f)
 		return child_info(p, p->exit_signal, (status & 0x80) ? CLD_DUMPED : CLD_KILLED,
 				  (int)(status & 0x7f));
@@ -105,12 +108,13 @@ static struct linux_siginfo end_info(const struct process *p)
 /* The end of zombie @p. True: nobody will wait for it. */
 static bool notify_end_locked(struct process *p)
 {
-	struct linux_siginfo info = end_info(p);
+	struct linux_siginfo info;
 	bool unwanted = false;
 
 	assert_spin_held(&p->vnode->lock);
 	if (!p->parent)
 		return true; /* pid 1 */
+	info = end_info(p);
 	if (p->exit_signal == SIGCHLD)
 		unwanted = signal_post_child(p->parent, &info);
 	else if (p->exit_signal > 0 && p->exit_signal < NR_SIGNALS)
@@ -213,7 +217,7 @@ static void leave_tree(struct process *p)
 	spin_lock(&v->lock);
 	reparent_locked(p, &gone);
 	group_check_orphaned_locked(p, NULL);
-	ASSERT(p->state == PROCESS_ALIVE && p->exiting && !p->nr_tasks);
+	ASSERT(p->state == PROCESS_ALIVE && READ_ONCE(p->exiting) && !READ_ONCE(p->nr_tasks));
 	WRITE_ONCE(p->state, PROCESS_ZOMBIE);
 	wake_all(&p->ended);
 	v->nr_zombies++;
@@ -291,7 +295,7 @@ static void process_finish(struct process *p)
 {
 	const bool leader = p->pid == p->program->leader;
 	struct ctl_prog *prog = p->program->prog;
-	const uint32_t status = p->wait_status;
+	const uint32_t status = READ_ONCE(p->wait_status); /* final: p->exiting is set */
 
 	counter_inc(&exit_exits);
 	signal_process_exit(p);

@@ -224,12 +224,14 @@ uint64_t nice_slice_ns(int nice)
 	return MIN(MAX(ns, SLICE_MIN_NS), SLICE_MAX_NS);
 }
 
-static int nice_set(struct process *p, int nice)
+static int nice_set(struct process *p, int nice) __must_hold(&p->vnode->lock)
 {
 	const struct cred *c = cred_current();
+	const struct cred *to = READ_ONCE(p->cred); /* changes under vnode.lock too */
 	struct task *t;
 
-	if (c->euid != p->cred->uid && c->euid != p->cred->euid && !capable(CAP_SYS_NICE))
+	assert_spin_held(&p->vnode->lock);
+	if (c->euid != to->uid && c->euid != to->euid && !capable(CAP_SYS_NICE))
 		return -EPERM;
 	/* RLIMIT_NICE counts from 20 downwards. */
 	if (nice < p->nice && (uint64_t)(20 - nice) > READ_ONCE(p->rlimits[RLIMIT_NICE].cur) &&
@@ -248,6 +250,7 @@ static bool nice_one(struct process *p, void *arg)
 	struct nice_call *n = arg;
 	int err = 0;
 
+	assert_spin_held(&p->vnode->lock);
 	if (!nice_concerns(n, p))
 		return true;
 	if (n->set)

@@ -43,6 +43,7 @@ static int set_pids(const char *text)
 		return -EINVAL;
 	pid_low = low;
 	pid_high = high;
+	lock_not_needed(&root_vnode.lock, "start-up: there is no process yet");
 	root_vnode.last_pid = low - 1;
 	return 0;
 }
@@ -99,10 +100,11 @@ struct pid *pid_find_locked(struct vnode *v, uint32_t nr)
 
 static int insert_locked(struct vnode *v, struct pid *pid, uint32_t wanted)
 {
-	uint32_t nr = wanted ? wanted : v->last_pid;
 	int err = -EEXIST;
+	uint32_t nr;
 
 	assert_spin_held(&v->lock);
+	nr = wanted ? wanted : v->last_pid;
 	if (wanted && (wanted < pid_low || wanted > pid_high))
 		return -EINVAL; /* another processor's */
 	/* There are far fewer tasks than numbers. */

@@ -77,6 +77,8 @@ void process_put(struct process *p)
 {
 	if (!refcount_dec_and_test(&p->refs))
 		return;
+	lock_not_needed(&p->lock, "the last reference is gone");
+	lock_not_needed(&p->sig_lock, "the last reference is gone");
 	if (p->cred)
 		cred_put(p->cred);
 	if (p->sig.sighand)
@@ -148,6 +150,7 @@ void process_signal_prog(struct ctl_prog *prog, int signo)
 
 static void set_rlimits(struct process *p)
 {
+	lock_not_needed(&p->lock, "nothing else knows the process yet");
 	for (size_t i = 0; i < RLIM_NLIMITS; i++)
 		p->rlimits[i] = (struct linux_rlimit){ RLIM_INFINITY, RLIM_INFINITY };
 	p->rlimits[RLIMIT_NOFILE] = (struct linux_rlimit){ NOFILE_SOFT, NOFILE_HARD };
@@ -180,6 +183,7 @@ static struct task *first_task(struct process *p, const struct ctl_run *run)
 		t->files = NULL;
 	if (!t->cred || !t->fs || !t->files)
 		return t; /* for the caller to see and to discard */
+	lock_not_needed(&p->sig_lock, "nothing else knows the process yet");
 	p->cred = cred_get(t->cred);
 	p->uid = t->cred->uid;
 	return t;
@@ -187,6 +191,7 @@ static struct task *first_task(struct process *p, const struct ctl_run *run)
 
 static bool task_complete(const struct task *t)
 {
+	lock_not_needed(&t->process->sig_lock, "nothing else knows the process yet");
 	return t->process->cred != NULL;
 }
 
@@ -261,6 +266,7 @@ static int load_image(struct exec_image *img, struct task *t, const struct ctl_r
 	struct proto_cred cred;
 	int err;
 
+	lock_not_needed(&p->lock, "nothing else knows the process yet");
 	img->cred = cred_get(t->cred);
 	img->stack_limit = p->rlimits[RLIMIT_STACK].cur;
 	img->path = kstrdup(run->path);
@@ -283,6 +289,7 @@ static int load(struct task *t, const struct ctl_run *run, struct pt_regs *regs)
 
 	if (!err) {
 		task_set_comm(t, img->execfn);
+		lock_not_needed(&p->lock, "nothing else knows the process yet");
 		p->exe_path = img->exe_path;
 		p->as = img->as;
 		*regs = img->regs;

@@ -131,13 +131,13 @@ struct process {
 	struct linux_rlimit rlimits[RLIM_NLIMITS] __guarded_by(&lock);
 	char *exe_path __guarded_by(&lock);      /* canonical, for /proc/self/exe */
 	char comm[COMM_LEN] __guarded_by(&lock); /* of the first task */
-	int nice __guarded_by(&lock);
-	uint32_t personality; /* atomic */
-	uint32_t barriers;    /* atomic: what membarrier() has registered */
+	int nice;                                /* vnode.lock; others read it without */
+	uint32_t personality;                    /* atomic */
+	uint32_t barriers;                       /* atomic: what membarrier() has registered */
 
 	struct spinlock sig_lock; /* RANK_SPIN_TASK */
 	const struct cred *
-		cred __guarded_by(&sig_lock); /* of the first task, for others to look at */
+		cred __guarded_by(&sig_lock); /* of the first task; written under vnode.lock too */
 	uint32_t uid;              /* atomic: its real uid, for what is counted by user */
 	struct signal_process sig; /* as it says itself */
 	struct list_head tasks __guarded_by(&sig_lock);

@@ -49,9 +49,10 @@ static int task_of(int id, struct task **out)
 static bool may_schedule_locked(const struct task *t)
 {
 	const struct cred *c = cred_current();
-	const struct cred *to = t->process->cred;
+	const struct cred *to;
 
 	assert_spin_held(&t->process->sig_lock);
+	to = t->process->cred;
 	return c->euid == to->euid || c->euid == to->uid || capable(CAP_SYS_NICE);
 }
 

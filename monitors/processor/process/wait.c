@@ -44,9 +44,11 @@ static bool concerns(const struct wait *w, const struct process *c)
 }
 
 static void report(struct wait *w, struct process *c, int code, int status, uint32_t wait_status)
+	__must_hold(&c->vnode->lock)
 {
+	assert_spin_held(&c->vnode->lock);
 	w->pid = c->pid;
-	w->uid = c->cred->uid;
+	w->uid = READ_ONCE(c->cred)->uid; /* changes under vnode.lock too */
 	w->code = code;
 	w->status = status;
 	w->wait_status = wait_status;
@@ -56,7 +58,7 @@ static void report(struct wait *w, struct process *c, int code, int status, uint
 
 static bool take_zombie_locked(struct wait *w, struct process *c)
 {
-	const uint32_t st = c->wait_status;
+	const uint32_t st = READ_ONCE(c->wait_status); /* of a zombie: final */
 	struct process *me = process_current();
 
 	assert_spin_held(&c->vnode->lock);

@@ -121,7 +121,7 @@ static int read_facts(const struct pseudo_subject *s, struct facts *f)
 	f->start_ns = p->start_ns;
 	mutex_lock(&p->lock);
 	strlcpy(f->comm, ref.task ? ref.task->comm : p->comm, sizeof(f->comm));
-	f->nice = p->nice;
+	f->nice = READ_ONCE(p->nice);
 	mutex_unlock(&p->lock);
 	spin_lock(&p->vnode->lock);
 	f->pgid = p->pgid;
