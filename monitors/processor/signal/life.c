@@ -140,6 +140,22 @@ void signal_task_added_locked(struct task *t)
 		thread_notify(t->thread, THREAD_F_SIGNAL);
 }
 
+/*
+ * Here and not in signal_task_exit(): between the two another thread may see the process, and
+ * then sig.nr_stopped counts tasks of the list only.
+ */
+void signal_task_left_locked(struct task *t)
+{
+	struct process *p = t->process;
+
+	assert_spin_held(&p->sig_lock);
+	if (!t->sig.stopped)
+		return;
+	ASSERT(p->sig.nr_stopped > 0);
+	p->sig.nr_stopped--;
+	t->sig.stopped = false;
+}
+
 void signal_task_exit(struct task *t)
 {
 	struct process *p = t->process;
@@ -148,10 +164,7 @@ void signal_task_exit(struct task *t)
 
 	spin_lock(&p->sig_lock);
 	sigqueue_drop(&t->sig.pending, UINT64_MAX);
-	ASSERT(!t->sig.stopped || p->sig.nr_stopped > 0);
-	if (t->sig.stopped)
-		p->sig.nr_stopped--;
-	t->sig.stopped = false;
+	ASSERT(!t->sig.stopped);
 	if (p->nr_tasks && !p->exiting) {
 		signal_retarget_locked(t, ~t->sig.mask);
 		if (signal_stop_complete_locked(p))

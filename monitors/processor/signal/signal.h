@@ -179,6 +179,8 @@ void signal_task_init(struct task *t, const struct task *from, bool keep_altstac
  * stops it too.
  */
 void signal_task_added_locked(struct task *t);
+/* The task comes off process.tasks (sig_lock held): it counts as stopped no longer. */
+void signal_task_left_locked(struct task *t);
 /*
  * The task is off process.tasks and nr_tasks is counted down: drop what is pending for it, let
  * others take what it was to take, finish a stop that waited for it.
