@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bitmaps: ranges, searches and weights, a word at a time.
+ * Bitmaps: ranges and searches, a word at a time.
  *
  * Bits of the last word beyond the given length are never looked at or changed.
  */
 #include <lib/bitmap.h>
 
 #include <lib/assert.h>
-#include <lib/string.h>
 
 /* The bits of one word from @start (inclusive) to the word's end. */
 static uint64_t mask_from(size_t start)
 {
 	return ~0ULL << (start % BITMAP_WORD_BITS);
-}
-
-void bitmap_zero(uint64_t *map, size_t nr)
-{
-	memset(map, 0, BITMAP_BYTES(nr));
 }
 
 static void change_range(uint64_t *map, size_t start, size_t len, bool value)
@@ -92,16 +86,4 @@ size_t bitmap_find_zero_area(const uint64_t *map, size_t nr, size_t start, size_
 		at = used + 1;
 	}
 	return nr;
-}
-
-size_t bitmap_weight(const uint64_t *map, size_t nr)
-{
-	const size_t words = nr / BITMAP_WORD_BITS;
-	size_t weight = 0;
-
-	for (size_t i = 0; i < words; i++)
-		weight += (size_t)__builtin_popcountll(map[i]);
-	if (nr % BITMAP_WORD_BITS)
-		weight += (size_t)__builtin_popcountll(map[words] & ~mask_from(nr));
-	return weight;
 }

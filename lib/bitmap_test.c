@@ -8,9 +8,8 @@
 
 static void single_bits(struct ktest *t)
 {
-	DECLARE_BITMAP(map, NR_BITS);
+	DECLARE_BITMAP(map, NR_BITS) = { 0 };
 
-	bitmap_zero(map, NR_BITS);
 	EXPECT_FALSE(t, bitmap_test_and_set(map, 63));
 	EXPECT_TRUE(t, bitmap_test_and_set(map, 63));
 	bitmap_set(map, 64);
@@ -18,10 +17,8 @@ static void single_bits(struct ktest *t)
 	EXPECT_EQ(t, map[0], 1ULL << 63);
 	EXPECT_EQ(t, map[1], 1);
 	EXPECT_EQ(t, map[3], 1ULL << 7);
-	EXPECT_EQ(t, bitmap_weight(map, NR_BITS), 3);
 	EXPECT_TRUE(t, bitmap_test_and_clear(map, 63));
 	EXPECT_FALSE(t, bitmap_test(map, 63));
-	EXPECT_EQ(t, bitmap_weight(map, 199), 1); /* the last bit is out of range */
 }
 
 static void ranges(struct ktest *t)
@@ -36,22 +33,21 @@ static void ranges(struct ktest *t)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const size_t end = cases[i].start + cases[i].len;
 
-		bitmap_zero(map, NR_BITS);
+		memset(map, 0, sizeof(map));
 		bitmap_set_range(map, cases[i].start, cases[i].len);
 		for (size_t bit = 0; bit < NR_BITS; bit++)
 			EXPECT_EQ(t, bitmap_test(map, bit), bit >= cases[i].start && bit < end);
 		bitmap_clear_range(map, cases[i].start, cases[i].len);
-		EXPECT_EQ(t, bitmap_weight(map, NR_BITS), 0);
+		EXPECT_EQ(t, bitmap_find_first(map, NR_BITS), NR_BITS);
 	}
 }
 
 static void searches(struct ktest *t)
 {
-	DECLARE_BITMAP(map, NR_BITS);
+	DECLARE_BITMAP(map, NR_BITS) = { 0 };
 	size_t bit;
 	size_t sum = 0;
 
-	bitmap_zero(map, NR_BITS);
 	EXPECT_EQ(t, bitmap_find_first(map, NR_BITS), NR_BITS);
 	EXPECT_EQ(t, bitmap_find_first_zero(map, NR_BITS), 0);
 	bitmap_set(map, 3);
@@ -74,9 +70,8 @@ static void searches(struct ktest *t)
 
 static void zero_areas(struct ktest *t)
 {
-	DECLARE_BITMAP(map, NR_BITS);
+	DECLARE_BITMAP(map, NR_BITS) = { 0 };
 
-	bitmap_zero(map, NR_BITS);
 	bitmap_set(map, 10);
 	bitmap_set(map, 70);
 	EXPECT_EQ(t, bitmap_find_zero_area(map, NR_BITS, 0, 10, 1), 0);
@@ -91,12 +86,11 @@ static void zero_areas(struct ktest *t)
 /* Against a bool per bit. */
 static void random_changes(struct ktest *t)
 {
-	DECLARE_BITMAP(map, NR_BITS);
+	DECLARE_BITMAP(map, NR_BITS) = { 0 };
 	bool model[NR_BITS] = { false };
 	struct prng rng;
 
 	prng_seed(&rng, 7);
-	bitmap_zero(map, NR_BITS);
 	for (int step = 0; step < 2000; step++) {
 		const size_t start = prng_below(&rng, NR_BITS);
 		const size_t len = prng_below(&rng, NR_BITS - start + 1);

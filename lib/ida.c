@@ -73,11 +73,6 @@ int ida_alloc_range(struct ida *ida, int min, int max)
 	return (int)id;
 }
 
-int ida_alloc(struct ida *ida)
-{
-	return ida_alloc_range(ida, 0, INT32_MAX);
-}
-
 bool ida_is_used(const struct ida *ida, int id)
 {
 	if (id < 0 || (size_t)id / BITMAP_WORD_BITS >= ida->nr_words)

@@ -73,10 +73,9 @@ void radix_destroy(struct radix_tree *tree)
 	radix_init(tree);
 }
 
-/* The place of @index, or NULL when its nodes are not there. */
-static void **find_slot(const struct radix_tree *tree, uint64_t index)
+void *radix_lookup(const struct radix_tree *tree, uint64_t index)
 {
-	struct radix_node *node = tree->root;
+	const struct radix_node *node = tree->root;
 
 	if (!node || !covers(tree->height, index))
 		return NULL;
@@ -85,24 +84,7 @@ static void **find_slot(const struct radix_tree *tree, uint64_t index)
 		if (!node)
 			return NULL;
 	}
-	return &node->slots[slot_of(index, 1)];
-}
-
-void *radix_lookup(const struct radix_tree *tree, uint64_t index)
-{
-	void **slot = find_slot(tree, index);
-
-	return slot ? *slot : NULL;
-}
-
-void *radix_replace(struct radix_tree *tree, uint64_t index, void *entry)
-{
-	void **slot = find_slot(tree, index);
-	void *old = slot ? *slot : NULL;
-
-	if (old)
-		*slot = entry;
-	return old;
+	return node->slots[slot_of(index, 1)];
 }
 
 /* Drop roots that lead only to slot 0, and an empty one. */

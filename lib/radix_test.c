@@ -35,20 +35,6 @@ static void lookup_and_remove(struct ktest *t)
 	EXPECT_EQ(t, tree.height, 0);
 }
 
-static void replace(struct ktest *t)
-{
-	struct radix_tree tree = RADIX_TREE_INIT;
-
-	EXPECT_TRUE(t, radix_replace(&tree, 5, &marks[0]) == NULL);
-	EXPECT_TRUE(t, radix_lookup(&tree, 5) == NULL);
-	EXPECT_EQ(t, radix_insert(&tree, 5, &marks[0]), 0);
-	EXPECT_TRUE(t, radix_replace(&tree, 5, &marks[1]) == &marks[0]);
-	EXPECT_TRUE(t, radix_lookup(&tree, 5) == &marks[1]);
-	EXPECT_EQ(t, tree.count, 1);
-	radix_destroy(&tree);
-	EXPECT_TRUE(t, radix_lookup(&tree, 5) == NULL);
-}
-
 static void walk_in_order(struct ktest *t)
 {
 	struct radix_tree tree = RADIX_TREE_INIT;
@@ -97,8 +83,10 @@ static void next_from_the_middle(struct ktest *t)
 }
 
 static const struct ktest_case radix_cases[] = {
-	KTEST(lookup_and_remove),    KTEST(replace), KTEST(walk_in_order),
-	KTEST(next_from_the_middle), { 0 },
+	KTEST(lookup_and_remove),
+	KTEST(walk_in_order),
+	KTEST(next_from_the_middle),
+	{ 0 },
 };
 static const struct ktest_suite radix_suite = { .name = "lib.radix", .cases = radix_cases };
 KTEST_SUITE(radix_suite);

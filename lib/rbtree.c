@@ -216,16 +216,6 @@ void rb_erase(struct rb_node *node, struct rb_root *root)
 		erase_color(child, parent, root);
 }
 
-void rb_replace_node(struct rb_node *old, struct rb_node *node, struct rb_root *root)
-{
-	*node = *old;
-	replace_child(rb_parent(old), old, node, root);
-	if (node->left)
-		set_parent(node->left, node);
-	if (node->right)
-		set_parent(node->right, node);
-}
-
 static struct rb_node *leftmost(struct rb_node *node)
 {
 	while (node && node->left)

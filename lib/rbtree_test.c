@@ -128,24 +128,6 @@ static void random_changes(struct ktest *t)
 	EXPECT_TRUE(t, tree_is_right(&root));
 }
 
-static void replace(struct ktest *t)
-{
-	struct rb_root root = RB_ROOT;
-	struct item other;
-
-	for (uint32_t i = 0; i < NR_ITEMS; i++) {
-		items[i] = (struct item){ .key = i, .in_tree = true };
-		(void)rb_insert(&items[i].node, &root, by_key);
-	}
-	for (uint32_t i = 0; i < NR_ITEMS; i += 37) {
-		other = (struct item){ .key = i, .in_tree = true };
-		rb_replace_node(&items[i].node, &other.node, &root);
-		EXPECT_TRUE(t, tree_is_right(&root));
-		rb_replace_node(&other.node, &items[i].node, &root);
-		EXPECT_TRUE(t, tree_is_right(&root));
-	}
-}
-
 static void check_sees_damage(struct ktest *t)
 {
 	struct rb_root root = RB_ROOT;
@@ -163,13 +145,8 @@ static void check_sees_damage(struct ktest *t)
 }
 
 static const struct ktest_case rbtree_cases[] = {
-	KTEST(empty_tree),
-	KTEST(ordered_keys),
-	KTEST(equal_keys_are_refused),
-	KTEST(random_changes),
-	KTEST(replace),
-	KTEST(check_sees_damage),
-	{ 0 },
+	KTEST(empty_tree),     KTEST(ordered_keys),      KTEST(equal_keys_are_refused),
+	KTEST(random_changes), KTEST(check_sees_damage), { 0 },
 };
 static const struct ktest_suite rbtree_suite = { .name = "lib.rbtree", .cases = rbtree_cases };
 KTEST_SUITE(rbtree_suite);

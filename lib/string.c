@@ -246,15 +246,6 @@ char *strstr(const char *s, const char *sub)
 	}
 }
 
-size_t strspn(const char *s, const char *set)
-{
-	size_t n = 0;
-
-	while (s[n] && strchr(set, s[n]))
-		n++;
-	return n;
-}
-
 size_t strcspn(const char *s, const char *set)
 {
 	size_t n = 0;

@@ -50,13 +50,13 @@ static void ida_keeps_its_ids(struct ktest *t)
 	int n = 0;
 
 	shim_fail_alloc_after(0);
-	EXPECT_EQ(t, ida_alloc(&ida), -ENOMEM);
+	EXPECT_EQ(t, ida_alloc_range(&ida, 0, INT32_MAX), -ENOMEM);
 	shim_fail_alloc_after(1);
-	while (ida_alloc(&ida) >= 0)
+	while (ida_alloc_range(&ida, 0, INT32_MAX) >= 0)
 		n++;
 	EXPECT_EQ(t, n, 256);
 	shim_fail_alloc_after(-1);
-	EXPECT_EQ(t, ida_alloc(&ida), 256);
+	EXPECT_EQ(t, ida_alloc_range(&ida, 0, INT32_MAX), 256);
 	EXPECT_TRUE(t, ida_is_used(&ida, 0));
 	ida_destroy(&ida);
 }

@@ -45,7 +45,6 @@ static inline bool bitmap_test_and_clear(uint64_t *map, size_t bit)
 	return was;
 }
 
-void bitmap_zero(uint64_t *map, size_t nr);
 void bitmap_set_range(uint64_t *map, size_t start, size_t len);
 void bitmap_clear_range(uint64_t *map, size_t start, size_t len);
 
@@ -56,9 +55,6 @@ size_t bitmap_find_next_zero(const uint64_t *map, size_t nr, size_t start) __pur
 /* Start of the first run of @len clear bits at or after @start, on a multiple of @align. */
 size_t bitmap_find_zero_area(const uint64_t *map, size_t nr, size_t start, size_t len,
 			     size_t align) __pure;
-
-/* Number of set bits. */
-size_t bitmap_weight(const uint64_t *map, size_t nr) __pure;
 
 static inline size_t bitmap_find_first(const uint64_t *map, size_t nr)
 {

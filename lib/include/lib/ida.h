@@ -17,16 +17,16 @@ struct ida {
 #define IDA_INIT         { NULL, 0, 0 }
 #define DEFINE_IDA(name) struct ida name = IDA_INIT
 
-/* Free the map; the ids themselves need not have been freed. */
-void ida_destroy(struct ida *ida);
-
 /* An id from @min to @max inclusive, or -ENOSPC, -ENOMEM, -EINVAL (@min above @max or negative). */
 int ida_alloc_range(struct ida *ida, int min, int max) __must_check;
-
-/* An id from 0. */
-int ida_alloc(struct ida *ida) __must_check;
 
 /* Return @id; returns false, and changes nothing, when it was not allocated. */
 bool ida_free(struct ida *ida, int id);
 
 bool ida_is_used(const struct ida *ida, int id);
+
+/*
+ * For tests: free the map; the ids themselves need not have been freed. The kernel's own ids live
+ * as long as it does.
+ */
+void ida_destroy(struct ida *ida);

@@ -47,7 +47,7 @@ extern const struct ktest_suite *const __ktest_end[];
 
 void ktest_fail(struct ktest *t, const char *file, int line, const char *fmt, ...) __printf(4, 5);
 
-/* Mark the running case as skipped, with a literal reason; the case then returns. */
+/* For tests: mark the running case as skipped, with a literal reason; the case then returns. */
 void ktest_skip(struct ktest *t, const char *reason);
 
 #define KTEST_CHECK_CMP(t, a, op, b, on_fail)                                                     \

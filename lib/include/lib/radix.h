@@ -30,9 +30,6 @@ void *radix_lookup(const struct radix_tree *tree, uint64_t index);
 /* Store @entry (not NULL); -EEXIST when the place is taken, -ENOMEM. */
 int radix_insert(struct radix_tree *tree, uint64_t index, void *entry) __must_check;
 
-/* Put @entry (not NULL) in the place of what is stored; returns that, or NULL and does nothing. */
-void *radix_replace(struct radix_tree *tree, uint64_t index, void *entry);
-
 /* Remove and return what was stored, or NULL. Never allocates. */
 void *radix_remove(struct radix_tree *tree, uint64_t index);
 

@@ -54,9 +54,6 @@ void rb_insert_color(struct rb_node *node, struct rb_root *root);
 /* Remove @node, which must be in @root. */
 void rb_erase(struct rb_node *node, struct rb_root *root);
 
-/* Put @node in the place of @old, which must compare as it does. */
-void rb_replace_node(struct rb_node *old, struct rb_node *node, struct rb_root *root);
-
 /* In order; NULL at the end. */
 struct rb_node *rb_first(const struct rb_root *root);
 struct rb_node *rb_last(const struct rb_root *root);

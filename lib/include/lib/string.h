@@ -26,7 +26,6 @@ char *strchr(const char *s, int c) __pure;
 char *strrchr(const char *s, int c) __pure;
 char *strchrnul(const char *s, int c) __pure;
 char *strstr(const char *s, const char *sub) __pure;
-size_t strspn(const char *s, const char *set) __pure;
 size_t strcspn(const char *s, const char *set) __pure;
 
 /* A freestanding compiler takes these for unknown functions; say that it knows them. */
