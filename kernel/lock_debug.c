@@ -131,20 +131,6 @@ static struct held_lock *find_held(struct thread *t, const void *lock)
 	return NULL;
 }
 
-void lock_debug_downgrade(const void *lock, const char *name)
-{
-	struct thread *t = thread_current();
-	struct held_lock *h;
-
-	if (!t || panic_in_progress())
-		return;
-	h = find_held(t, lock);
-	if (h)
-		h->shared = true;
-	else if (!tolerate())
-		panic("lock %s downgraded by thread %s, which does not hold it", name, t->name);
-}
-
 void lock_debug_assert_held(const void *lock, const char *name, uint32_t how)
 {
 	struct thread *t = thread_current();
@@ -157,21 +143,6 @@ void lock_debug_assert_held(const void *lock, const char *name, uint32_t how)
 		return;
 	if (!tolerate())
 		panic("lock %s is not held%s by thread %s", name, h ? " for writing" : "", t->name);
-}
-
-void assert_no_spinlocks_held(void)
-{
-	const struct thread *t = thread_current();
-	const uint32_t level = irq_level();
-
-	if (!t || panic_in_progress())
-		return;
-	for (unsigned int i = 0; i < t->nr_held; i++) {
-		const struct held_lock *h = &t->held[i];
-
-		if (h->rank >= RANK_SPIN_FIRST && h->irq_level == level && !tolerate())
-			panic("spinlock %s is held by thread %s", h->name, t->name);
-	}
 }
 
 void lock_debug_may_sleep(const char *what)

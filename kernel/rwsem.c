@@ -75,18 +75,6 @@ static void lock_any(struct rwsem *s, bool write)
 	spin_unlock_irqrestore(&s->lock, flags);
 }
 
-static bool trylock_any(struct rwsem *s, bool write)
-{
-	const unsigned long flags = spin_lock_irqsave(&s->lock);
-	const bool ok = list_empty(&s->waiters) && take_locked(s, write, thread_current());
-
-	spin_unlock_irqrestore(&s->lock, flags);
-	if (ok)
-		lock_debug_acquire(s, s->name, s->rank,
-				   LOCK_DEBUG_TRY | (write ? 0 : LOCK_DEBUG_SHARED));
-	return ok;
-}
-
 void rwsem_read_lock(struct rwsem *s) __no_lock_analysis("implements the lock")
 {
 	lock_any(s, false);
@@ -95,16 +83,6 @@ void rwsem_read_lock(struct rwsem *s) __no_lock_analysis("implements the lock")
 void rwsem_write_lock(struct rwsem *s) __no_lock_analysis("implements the lock")
 {
 	lock_any(s, true);
-}
-
-bool rwsem_read_trylock(struct rwsem *s) __no_lock_analysis("implements the lock")
-{
-	return trylock_any(s, false);
-}
-
-bool rwsem_write_trylock(struct rwsem *s) __no_lock_analysis("implements the lock")
-{
-	return trylock_any(s, true);
 }
 
 void rwsem_read_unlock(struct rwsem *s) __no_lock_analysis("implements the lock")
@@ -127,19 +105,6 @@ void rwsem_write_unlock(struct rwsem *s) __no_lock_analysis("implements the lock
 	flags = spin_lock_irqsave(&s->lock);
 	BUG_ON(s->writer != thread_current());
 	s->writer = NULL;
-	grant_locked(s);
-	spin_unlock_irqrestore(&s->lock, flags);
-}
-
-void rwsem_downgrade(struct rwsem *s) __no_lock_analysis("implements the lock")
-{
-	unsigned long flags;
-
-	lock_debug_downgrade(s, s->name);
-	flags = spin_lock_irqsave(&s->lock);
-	BUG_ON(s->writer != thread_current());
-	s->writer = NULL;
-	s->readers = 1;
 	grant_locked(s);
 	spin_unlock_irqrestore(&s->lock, flags);
 }

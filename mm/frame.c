@@ -8,7 +8,7 @@
  *		chunk when the chunk is split for the first time (chunk_init()).
  *		Chunks: chunk_free says for each chunk whether it lies wholly inside a free
  *		block; frame_alloc_contig() searches it for ranges larger than a block.
- * Locking:	pool_lock guards lists, states and both chunk arrays; refs are atomic.
+ * Locking:	pool_lock guards lists, states and both chunk arrays.
  * Failure:	NULL; callers turn it into -ENOMEM.
  */
 #define PR_FMT "frame: "
@@ -78,7 +78,6 @@ static void list_insert(pfn_t pfn, unsigned int order) __must_hold(&pool_lock)
 	ASSERT(f->state != FRAME_FREE && IS_ALIGNED(pfn, 1ull << order));
 	f->state = FRAME_FREE;
 	f->order = (uint8_t)order;
-	f->refs = 0;
 	list_add(&f->link, &free_lists[order]);
 	free_orders |= BIT(order);
 	chunks_mark(pfn, order, 1);
@@ -88,7 +87,7 @@ static void list_remove(pfn_t pfn, unsigned int order) __must_hold(&pool_lock)
 {
 	struct frame *f = &frame_table[pfn];
 
-	ASSERT(f->state == FRAME_FREE && f->order == order && f->refs == 0);
+	ASSERT(f->state == FRAME_FREE && f->order == order);
 	list_del(&f->link);
 	f->state = FRAME_TAIL;
 	if (list_empty(&free_lists[order]))
@@ -165,7 +164,6 @@ static void make_used(struct frame *f, unsigned int order)
 	f->tag = 0;
 	f->order = (uint8_t)order;
 	f->state = FRAME_USED;
-	__atomic_store_n(&f->refs, 1, __ATOMIC_RELAXED);
 }
 
 struct frame *frame_alloc(unsigned int order, unsigned int flags)
@@ -192,30 +190,13 @@ struct frame *frame_alloc(unsigned int order, unsigned int flags)
 	return f;
 }
 
-static void give_back(struct frame *f, unsigned int order)
+void frame_free(struct frame *f, unsigned int order)
 {
 	const unsigned long irq = spin_lock_irqsave(&pool_lock);
 
 	BUG_ON(f->state != FRAME_USED || f->order != order);
 	free_block(frame_to_pfn(f), order);
 	spin_unlock_irqrestore(&pool_lock, irq);
-}
-
-void frame_free(struct frame *f, unsigned int order)
-{
-	const uint32_t refs = __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL);
-
-	BUG_ON(refs != 0);
-	give_back(f, order);
-}
-
-void frame_put(struct frame *f)
-{
-	const uint32_t refs = __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL);
-
-	BUG_ON(refs == UINT32_MAX);
-	if (refs == 0)
-		give_back(f, f->order);
 }
 
 /* First run of @nr free chunks at a multiple of @align chunks; UINT64_MAX if none. */
@@ -322,21 +303,8 @@ void frame_free_contig(struct frame *f, uint64_t nr)
 
 	BUG_ON(f->state != FRAME_USED || f->order != ORDER_CONTIG);
 	f->state = FRAME_TAIL;
-	f->refs = 0;
 	free_range(frame_to_pfn(f), frame_to_pfn(f) + nr);
 	spin_unlock_irqrestore(&pool_lock, irq);
-}
-
-bool frame_paddr_valid(paddr_t paddr, uint64_t len)
-{
-	for (unsigned int i = 0; i < boot_info.nr_mem; i++) {
-		const struct boot_mem *m = &boot_info.mem[i];
-
-		if (m->type == BOOT_MEM_RAM && paddr >= m->base && len <= m->size &&
-		    paddr - m->base <= m->size - len)
-			return true;
-	}
-	return false;
 }
 
 static void add_ram(paddr_t start, paddr_t end) __must_hold(&pool_lock)
@@ -405,7 +373,7 @@ unsigned int frame_check(void)
 		faults += list_empty(&free_lists[o]) == !!(free_orders & BIT(o));
 		list_for_each_entry(f, &free_lists[o], link) {
 			seen += 1ull << o;
-			faults += f->state != FRAME_FREE || f->order != o || f->refs != 0;
+			faults += f->state != FRAME_FREE || f->order != o;
 			faults += !IS_ALIGNED(frame_to_pfn(f), 1ull << o);
 		}
 	}

@@ -41,21 +41,6 @@ static void zero_flag_zeroes(struct ktest *t)
 	}
 }
 
-static void references_keep_a_frame(struct ktest *t)
-{
-	const uint64_t before = frames_free_count();
-	struct frame *f = frame_alloc(0, 0);
-
-	ASSERT_TRUE(t, f != NULL);
-	frame_get(f);
-	frame_get(f);
-	frame_put(f);
-	frame_put(f);
-	EXPECT_EQ(t, frames_free_count(), before - 1);
-	frame_put(f);
-	EXPECT_EQ(t, frames_free_count(), before);
-}
-
 /* No two live blocks overlap: each carries its own mark over all its pages. */
 static void random_orders_do_not_overlap(struct ktest *t)
 {
@@ -150,27 +135,9 @@ static void contiguous_ranges(struct ktest *t)
 	EXPECT_TRUE(t, frame_alloc_contig(UINT64_MAX / 2, 1) == NULL);
 }
 
-static void addresses_from_outside_are_checked(struct ktest *t)
-{
-	struct frame *f = frame_alloc(0, 0);
-
-	ASSERT_TRUE(t, f != NULL);
-	EXPECT_TRUE(t, frame_paddr_valid(frame_to_paddr(f), PAGE_SIZE));
-	EXPECT_FALSE(t, frame_paddr_valid((paddr_t)frame_max_pfn << PAGE_SHIFT, 1));
-	EXPECT_FALSE(t, frame_paddr_valid(frame_to_paddr(f), UINT64_MAX));
-	EXPECT_FALSE(t, frame_paddr_valid(0xa0000, 8));
-	frame_free(f, 0);
-}
-
 static const struct ktest_case frame_cases[] = {
-	KTEST(alloc_and_free),
-	KTEST(zero_flag_zeroes),
-	KTEST(references_keep_a_frame),
-	KTEST(random_orders_do_not_overlap),
-	KTEST(exhaustion_is_null),
-	KTEST(contiguous_ranges),
-	KTEST(addresses_from_outside_are_checked),
-	{ 0 },
+	KTEST(alloc_and_free),     KTEST(zero_flag_zeroes),  KTEST(random_orders_do_not_overlap),
+	KTEST(exhaustion_is_null), KTEST(contiguous_ranges), { 0 },
 };
 static const struct ktest_suite frame_suite = { .name = "mm.frame", .cases = frame_cases };
 KTEST_SUITE(frame_suite);

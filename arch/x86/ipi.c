@@ -195,30 +195,6 @@ void ipi_tlb_call(const struct cpu_mask *targets, void (*fn)(void *arg), void *a
 	wait_done(CALL_TLB);
 }
 
-static void call_mask(const struct cpu_mask *targets, void (*fn)(void *arg), void *arg)
-{
-	counter_add(&count_calls, post(CALL_FUNCTION, targets, fn, arg));
-	wait_done(CALL_FUNCTION);
-}
-
-void smp_call(unsigned int cpu, void (*fn)(void *arg), void *arg)
-{
-	struct cpu_mask targets;
-	unsigned long flags;
-
-	BUG_ON(cpu >= cpu_online_count() || !local_irqs_enabled());
-	preempt_disable();
-	if (cpu == cpu_id()) {
-		flags = local_irq_save();
-		fn(arg);
-		local_irq_restore(flags);
-	} else {
-		cpu_mask_only(&targets, cpu);
-		call_mask(&targets, fn, arg);
-	}
-	preempt_enable();
-}
-
 void smp_call_all(void (*fn)(void *arg), void *arg)
 {
 	struct cpu_mask targets = { 0 };
@@ -230,7 +206,8 @@ void smp_call_all(void (*fn)(void *arg), void *arg)
 		if (cpu != cpu_id())
 			cpu_mask_set(&targets, cpu);
 	}
-	call_mask(&targets, fn, arg);
+	counter_add(&count_calls, post(CALL_FUNCTION, &targets, fn, arg));
+	wait_done(CALL_FUNCTION);
 	flags = local_irq_save();
 	fn(arg);
 	local_irq_restore(flags);

@@ -33,7 +33,6 @@ struct irq_slot {
 	const char *name;      /* irq_lock */
 	uint32_t running;      /* atomic: CPUs inside the handler */
 	bool used;             /* irq_lock */
-	uint64_t count;        /* atomic */
 };
 
 static struct irq_slot slots[256];
@@ -52,7 +51,6 @@ int irq_alloc(irq_handler_t handler, void *arg, const char *name)
 		s->used = true;
 		s->arg = arg;
 		s->name = name;
-		s->count = 0;
 		__atomic_store_n(&s->handler, handler, __ATOMIC_RELEASE);
 		vector = (int)v;
 		break;
@@ -75,11 +73,6 @@ void irq_free(unsigned int vector)
 	spin_unlock_irqrestore(&irq_lock, flags);
 }
 
-uint64_t irq_count(unsigned int vector)
-{
-	return vector < ARRAY_SIZE(slots) ? READ_ONCE(slots[vector].count) : 0;
-}
-
 uint64_t msi_address(unsigned int vector, unsigned int cpu)
 {
 	return 0xfee00000ull | (uint64_t)(apic_id_of_cpu(cpu) & 0xff) << 12;
@@ -99,7 +92,6 @@ static void device_irq(unsigned int vector)
 	handler = __atomic_load_n(&s->handler, __ATOMIC_SEQ_CST);
 	if (likely(handler)) {
 		counter_inc(&count_irqs);
-		__atomic_add_fetch(&s->count, 1, __ATOMIC_RELAXED);
 		handler(vector, s->arg);
 	} else {
 		counter_inc(&count_spurious);

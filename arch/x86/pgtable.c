@@ -27,8 +27,7 @@
 #include "pgtable_private.h"
 #include "pte.h"
 
-#define TRIM_BATCH 16u /* table pages freed after one flush */
-#define GROUP      (PT_ENTRIES / 64)
+#define GROUP (PT_ENTRIES / 64)
 
 static uint64_t *entry_table(uint64_t e)
 {
@@ -311,21 +310,11 @@ bool pgtable_query(const struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry
 	return out->present;
 }
 
-static bool test_clear(struct pgtable *pt, vaddr_t vaddr, uint64_t bit)
+bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr)
 {
 	uint64_t *pte = find_pte(pt, vaddr);
 
-	return pte && (__atomic_fetch_and(pte, ~bit, __ATOMIC_ACQ_REL) & bit);
-}
-
-bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr)
-{
-	return test_clear(pt, vaddr, PTE_A);
-}
-
-bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr)
-{
-	return test_clear(pt, vaddr, PTE_D);
+	return pte && (__atomic_fetch_and(pte, ~PTE_A, __ATOMIC_ACQ_REL) & PTE_A);
 }
 
 struct walk {
@@ -413,66 +402,4 @@ size_t pgtable_write_protect(struct pgtable *pt, vaddr_t start, vaddr_t end)
 {
 	end = MIN(end, USER_TOP);
 	return start < end ? write_protect_level(pt->pml4, 4, 0, start, end) : 0;
-}
-
-static bool table_empty(const uint64_t *t)
-{
-	unsigned int i;
-
-	for_each_used(i, t, 0) {
-		if (t[i])
-			return false;
-	}
-	return true;
-}
-
-/* Tables that are out of the tree, but that CPUs may still have in their walk caches. */
-struct trim {
-	struct pgtable *pt;
-	vaddr_t start, end;
-	unsigned int nr;
-	uint64_t *tables[TRIM_BATCH];
-};
-
-static void trim_flush(struct trim *tr)
-{
-	if (tr->nr)
-		tlb_flush_all(tr->pt);
-	while (tr->nr)
-		table_free(tr->pt, tr->tables[--tr->nr]);
-}
-
-static void trim_level(struct trim *tr, uint64_t *t, unsigned int level, vaddr_t base)
-{
-	const uint64_t size = pt_level_size(level);
-	const unsigned int first = tr->start > base ? (unsigned int)((tr->start - base) / size) : 0;
-	unsigned int i;
-
-	for_each_used(i, t, first) {
-		uint64_t *next;
-
-		if (base + i * size >= tr->end)
-			break;
-		if (!(t[i] & PTE_P))
-			continue;
-		next = entry_table(t[i]);
-		if (level > 2)
-			trim_level(tr, next, level - 1, base + i * size);
-		if (!table_empty(next))
-			continue;
-		WRITE_ONCE(t[i], 0);
-		if (tr->nr == TRIM_BATCH)
-			trim_flush(tr);
-		tr->tables[tr->nr++] = next;
-	}
-}
-
-void pgtable_trim(struct pgtable *pt, vaddr_t start, vaddr_t end)
-{
-	struct trim tr = { .pt = pt, .start = start, .end = MIN(end, USER_TOP) };
-
-	pt->near = NULL; /* it may be freed */
-	if (tr.start < tr.end)
-		trim_level(&tr, pt->pml4, 4, 0);
-	trim_flush(&tr);
 }

@@ -79,7 +79,7 @@ int clear_user(void __user *dst, size_t len)
 	return left ? -EFAULT : 0;
 }
 
-static ssize_t string_op(char *dst, const char __user *src, size_t size)
+ssize_t strncpy_from_user(char *dst, const char __user *src, size_t size)
 {
 	const uint64_t at = (uint64_t)src;
 	size_t max;
@@ -96,16 +96,6 @@ static ssize_t string_op(char *dst, const char __user *src, size_t size)
 	if ((size_t)len < max)
 		return len;
 	return max < size ? -EFAULT : -ENAMETOOLONG;
-}
-
-ssize_t strncpy_from_user(char *dst, const char __user *src, size_t size)
-{
-	return string_op(dst, src, size);
-}
-
-ssize_t strnlen_user(const char __user *src, size_t max)
-{
-	return string_op(NULL, src, max == SIZE_MAX ? max : max + 1);
 }
 
 int get_user_u32(uint32_t *val, const void __user *src)

@@ -53,8 +53,7 @@ uaccess_clear:
 
 	/*
 	 * long uaccess_strncpy(char *dst, const char *src, size_t size)
-	 * Length without the NUL, -1 on a fault, @size when there is no NUL; a NULL
-	 * @dst only measures.
+	 * Length without the NUL, -1 on a fault, @size when there is no NUL.
 	 */
 	.globl uaccess_strncpy
 	.type uaccess_strncpy, @function
@@ -63,10 +62,8 @@ uaccess_strncpy:
 1:	cmpq %rdx, %rax
 	jae 3f
 2:	movb (%rsi, %rax), %cl
-	testq %rdi, %rdi
-	jz 4f
 	movb %cl, (%rdi, %rax)
-4:	testb %cl, %cl
+	testb %cl, %cl
 	jz 3f
 	incq %rax
 	jmp 1b

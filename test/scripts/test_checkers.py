@@ -172,7 +172,8 @@ RIGHT = """
 	mutex_unlock(&s->m);
 	rwsem_write_lock(&s->s);
 	s->r = READ_ONCE(s->n);
-	rwsem_downgrade(&s->s);
+	rwsem_write_unlock(&s->s);
+	rwsem_read_lock(&s->s);
 	s->k = s->r;
 """
 
@@ -215,10 +216,9 @@ def test_locks_accept(tree):
         ("spin_lock(&s->lock); spin_lock(&s->lock); spin_unlock(&s->lock);", "already held"),
         ("mutex_unlock(&s->m);", "releasing mutex 's->m' that was not held"),
         ("mutex_lock(&s->m); if (s->k) return; mutex_unlock(&s->m);", "not held on every path"),
-        ("if (!mutex_trylock(&s->m)) s->k = 1; else mutex_unlock(&s->m);", "writing variable 'k'"),
+        ("if (!spin_trylock(&s->lock)) s->n = 1; else spin_unlock(&s->lock);",
+         "writing variable 'n'"),
         ("rwsem_read_lock(&s->s); s->r = 1; rwsem_read_unlock(&s->s);", "writing variable 'r'"),
-        ("rwsem_write_lock(&s->s); rwsem_downgrade(&s->s); s->r = 1; rwsem_read_unlock(&s->s);",
-         "'r'"),
     ],
 )
 def test_locks_refuse(tree, body, said):

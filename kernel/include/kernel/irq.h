@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device interrupts: vectors, MSI addresses, legacy lines.
+ * Device interrupts: vectors and MSI addresses.
  *
  * Context:	handlers run with interrupts off; they wake threads and return.
  */
@@ -18,6 +18,3 @@ void irq_free(unsigned int vector);
 /* The address and data of an MSI or MSI-X entry. */
 uint64_t msi_address(unsigned int vector, unsigned int cpu);
 uint32_t msi_data(unsigned int vector);
-/* Route an ISA interrupt line (0-15) to @vector through the I/O APIC; -ENODEV without one. */
-/* Count since boot. */
-uint64_t irq_count(unsigned int vector);

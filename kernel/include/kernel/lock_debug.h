@@ -45,15 +45,11 @@ static inline void lock_analysis_rwsem(const struct rwsem *l) __asserts_held(l)
 #ifdef CONFIG_DEBUG
 void lock_debug_acquire(const void *lock, const char *name, uint32_t rank, uint32_t how);
 void lock_debug_release(const void *lock, const char *name);
-/* The holder for writing is one for reading from here on. */
-void lock_debug_downgrade(const void *lock, const char *name);
 /*
  * Panic unless the caller holds @lock: this thread at this interrupt level, so that what an
  * interrupted thread holds does not count. @how: LOCK_DEBUG_SHARED when reading is enough.
  */
 void lock_debug_assert_held(const void *lock, const char *name, uint32_t how);
-/* The caller holds no spinlock; it may hold sleeping locks and have interrupts off. */
-void assert_no_spinlocks_held(void);
 /* The caller is about to sleep: panic when it must not. */
 void lock_debug_may_sleep(const char *what);
 /* Print the locks that the current thread holds. */
@@ -69,13 +65,7 @@ static inline void lock_debug_acquire(const void *lock, const char *name, uint32
 static inline void lock_debug_release(const void *lock, const char *name)
 {
 }
-static inline void lock_debug_downgrade(const void *lock, const char *name)
-{
-}
 static inline void lock_debug_assert_held(const void *lock, const char *name, uint32_t how)
-{
-}
-static inline void assert_no_spinlocks_held(void)
 {
 }
 static inline void lock_debug_may_sleep(const char *what)

@@ -32,7 +32,6 @@ struct __capability("mutex") mutex {
 
 void mutex_init(struct mutex *m, const char *name, enum lock_rank rank) __asserts_held(m);
 void mutex_lock(struct mutex *m) __acquires(m);
-bool mutex_trylock(struct mutex *m) __must_check __try_acquires(m);
 void mutex_unlock(struct mutex *m) __releases(m);
 /* Debug builds: the current thread holds it. */
 static inline void assert_mutex_held(const struct mutex *m) __asserts_held(m)

@@ -25,13 +25,9 @@ struct __capability("rwsem") rwsem {
 
 void rwsem_init(struct rwsem *s, const char *name, enum lock_rank rank) __asserts_held(s);
 void rwsem_read_lock(struct rwsem *s) __acquires_shared(s);
-bool rwsem_read_trylock(struct rwsem *s) __must_check __try_acquires_shared(s);
 void rwsem_read_unlock(struct rwsem *s) __releases_shared(s);
 void rwsem_write_lock(struct rwsem *s) __acquires(s);
-bool rwsem_write_trylock(struct rwsem *s) __must_check __try_acquires(s);
 void rwsem_write_unlock(struct rwsem *s) __releases(s);
-/* Writer becomes reader without letting another writer in between. */
-void rwsem_downgrade(struct rwsem *s) __releases(s) __acquires_shared(s);
 
 /* Debug builds: the current thread holds it, for reading or writing. */
 static inline void assert_rwsem_held(const struct rwsem *s) __asserts_held_shared(s)

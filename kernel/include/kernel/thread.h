@@ -135,7 +135,6 @@ void thread_join(struct thread *t);
 /* No thread will join @t: it frees itself at exit. */
 void thread_detach(struct thread *t);
 
-void thread_set_prio(struct thread *t, enum thread_prio prio);
 #define THREAD_SLICE_NS 10000000ull
 /*
  * The time that @t runs before others of its class have their turn, from its next turn on;
@@ -151,8 +150,6 @@ int thread_set_affinity(struct thread *t, const struct cpu_mask *mask);
 void thread_affinity(const struct thread *t, struct cpu_mask *mask);
 /* Keep the current thread on @cpu, which is online. */
 void thread_pin(unsigned int cpu);
-/* Where @t runs, or ran last. */
-unsigned int thread_cpu(const struct thread *t);
 /* Does a thread of a higher class than @prio wait for this CPU? For those who poll. */
 bool thread_waits_above(enum thread_prio prio);
 void thread_set_name(struct thread *t, const char *name);
@@ -168,6 +165,11 @@ uint64_t thread_cpu_ns(const struct thread *t);
  * thread.
  */
 void thread_cpu_times(struct thread *t, uint64_t *user_ns, uint64_t *system_ns);
+
+/* For tests: @t changes its class, wherever it runs or waits. */
+void thread_set_prio(struct thread *t, enum thread_prio prio);
+/* For tests: where @t runs, or ran last. */
+unsigned int thread_cpu(const struct thread *t);
 
 /* Low level, for wait.c and friends: see wait.h for the pattern. */
 void thread_prepare_sleep(void);

@@ -31,8 +31,6 @@ struct workqueue *workqueue_create(const char *name, unsigned int max_threads);
 /* With a thread priority other than PRIO_NORMAL (enum thread_prio). */
 struct workqueue *workqueue_create_prio(const char *name, unsigned int max_threads,
 					unsigned int prio);
-/* Runs what is queued, then ends the threads. */
-void workqueue_destroy(struct workqueue *wq);
 /* False when @w is already pending (it will run once, after now). */
 bool work_queue(struct workqueue *wq, struct work *w);
 /* Wait until @w is neither pending nor running. */
@@ -41,3 +39,6 @@ void work_flush(struct work *w);
 void workqueue_flush(struct workqueue *wq);
 /* Take @w off the queue if it has not started; true if it was pending. */
 bool work_cancel(struct work *w);
+
+/* For tests: the kernel's own queues stay. Runs what is queued, then ends the threads. */
+void workqueue_destroy(struct workqueue *wq);

@@ -6,9 +6,7 @@
  *		Only the first frame of a block of FRAME_LAZY_ORDER or more carries
  *		valid metadata: the rest is set up when such a block is split, so that
  *		boot does not touch it.
- * Invariants:	Refcount: frame_alloc() gives one reference.  Blocks are shared by frame_get()
- *		and given back by frame_put(); frame_free() is frame_put() that insists on
- *		being the last.
+ * Invariants:	a block has one owner, the caller of frame_alloc(), until frame_free().
  * Context:	alloc and free anywhere, interrupt handlers included.
  * Failure:	NULL when nothing is left; never a panic.
  */
@@ -35,7 +33,6 @@ enum frame_state {
 struct frame {
 	struct list_head link; /* free list; the owner's to use while allocated */
 	uint64_t private;      /* the owner's */
-	uint32_t refs;         /* atomic */
 	uint8_t order;
 	uint8_t state; /* enum frame_state; frame pool lock */
 	uint16_t tag;  /* the owner's; slab uses it for kfree() */
@@ -54,13 +51,6 @@ void frame_free(struct frame *f, unsigned int order);
 struct frame *frame_alloc_contig(uint64_t nr_pages, uint64_t align_pages);
 void frame_free_contig(struct frame *f, uint64_t nr_pages);
 
-static inline void frame_get(struct frame *f)
-{
-	__atomic_add_fetch(&f->refs, 1, __ATOMIC_RELAXED);
-}
-/* The last one frees the block. */
-void frame_put(struct frame *f);
-
 static inline pfn_t frame_to_pfn(const struct frame *f)
 {
 	return (pfn_t)(f - frame_table);
@@ -76,7 +66,7 @@ static inline void *frame_to_virt(const struct frame *f)
 	return (void *)(DIRECT_MAP_BASE + frame_to_paddr(f));
 }
 
-/* @paddr must be RAM: check frame_paddr_valid() for addresses from outside. */
+/* @paddr must be RAM. */
 static inline struct frame *paddr_to_frame(paddr_t paddr)
 {
 	return &frame_table[paddr >> PAGE_SHIFT];
@@ -86,8 +76,6 @@ static inline struct frame *virt_to_frame(const void *virt)
 {
 	return paddr_to_frame((uint64_t)virt - DIRECT_MAP_BASE);
 }
-
-bool frame_paddr_valid(paddr_t paddr, uint64_t len);
 
 uint64_t frames_free_count(void);
 uint64_t frames_total_count(void);

@@ -42,7 +42,11 @@ void mmio_unmap(volatile void __iomem *addr);
 void *vmalloc(size_t len);
 void vfree(const void *p);
 paddr_t vmalloc_to_phys(const void *p);
-/* Map @nr frames (physical addresses, page aligned) read-write. */
+
+/*
+ * For tests, which need large areas of few frames: map @nr frames (physical addresses, page
+ * aligned) read-write.
+ */
 void *vmap(const paddr_t *pages, size_t nr);
 void vunmap(const void *p);
 

@@ -32,12 +32,12 @@ char *kstrdup(const char *s);
 
 /* @align: a power of two or 0 for the default.  ERR-free: NULL when out of memory. */
 struct kmem_cache *kmem_cache_create(const char *name, size_t size, size_t align);
-void kmem_cache_destroy(struct kmem_cache *c); /* every object must have been freed */
 void *kmem_cache_alloc(struct kmem_cache *c);
-void *kmem_cache_zalloc(struct kmem_cache *c);
 void kmem_cache_free(struct kmem_cache *c, void *obj);
 /* Objects in use, for leak tests. */
 size_t kmem_cache_in_use(const struct kmem_cache *c);
+/* For tests: the kernel's own caches stay. Every object must have been freed. */
+void kmem_cache_destroy(struct kmem_cache *c);
 
 void slab_init(void);
 /* Bytes handed out by kmalloc and all caches. */

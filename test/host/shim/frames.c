@@ -114,7 +114,7 @@ struct frame *frame_alloc_contig(uint64_t nr_pages, uint64_t align_pages)
 		nr_used += nr_pages;
 		hint = bitmap_find_next_zero(used, nr_frames, hint);
 		f = &frame_table[ARENA_FIRST_PFN + at];
-		*f = (struct frame){ .refs = 1, .state = FRAME_USED };
+		*f = (struct frame){ .state = FRAME_USED };
 		list_init(&f->link);
 		for (uint64_t i = 1; i < nr_pages; i++)
 			f[i] = (struct frame){ .state = FRAME_TAIL };
@@ -165,29 +165,12 @@ struct frame *frame_alloc(unsigned int order, unsigned int flags)
 	return f;
 }
 
-void frame_put(struct frame *f)
-{
-	const uint32_t left = __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL);
-
-	if (f->state != FRAME_USED || left == UINT32_MAX)
-		panic("frame %#lx put without a reference", (unsigned long)frame_to_pfn(f));
-	if (left == 0)
-		give_back(f, 1ULL << f->order);
-}
-
 void frame_free(struct frame *f, unsigned int order)
 {
+	if (f->state != FRAME_USED)
+		panic("frame %#lx freed twice", (unsigned long)frame_to_pfn(f));
 	BUG_ON(f->order != order);
-	BUG_ON(__atomic_load_n(&f->refs, __ATOMIC_ACQUIRE) != 1);
-	frame_put(f);
-}
-
-bool frame_paddr_valid(paddr_t paddr, uint64_t len)
-{
-	const paddr_t start = ARENA_FIRST_PFN << PAGE_SHIFT;
-	const paddr_t end = frame_max_pfn << PAGE_SHIFT;
-
-	return paddr >= start && paddr <= end && len <= end - paddr;
+	give_back(f, 1ULL << order);
 }
 
 uint64_t frames_free_count(void)

@@ -251,7 +251,6 @@ static pthread_mutex_t irq_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	irq_handler_t handler;
 	void *arg;
-	uint64_t count;
 } vectors[NR_VECTORS]; /* irq_lock */
 
 int irq_alloc(irq_handler_t handler, void *arg, const char *name)
@@ -285,18 +284,12 @@ bool shim_irq_raise(unsigned int vector)
 	pthread_mutex_lock(&irq_lock);
 	if (vector < NR_VECTORS && vectors[vector].handler) {
 		handler = vectors[vector].handler;
-		vectors[vector].count++;
 		shim_in_interrupt = true;
 		handler(vector, vectors[vector].arg);
 		shim_in_interrupt = false;
 	}
 	pthread_mutex_unlock(&irq_lock);
 	return handler != NULL;
-}
-
-uint64_t irq_count(unsigned int vector)
-{
-	return vectors[vector].count;
 }
 
 uint64_t msi_address(unsigned int vector, unsigned int cpu)

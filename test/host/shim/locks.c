@@ -87,14 +87,6 @@ void lock_debug_assert_held(const void *lock, const char *name, uint32_t how)
 		panic("lock %s is not held%s by this thread", name, h ? " for writing" : "");
 }
 
-void assert_no_spinlocks_held(void)
-{
-	for (unsigned int i = 0; i < nr_held; i++) {
-		if (held[i].rank >= RANK_SPIN_FIRST)
-			panic("spinlock %s is held by this thread", held[i].name);
-	}
-}
-
 void spin_lock_init(struct spinlock *l, const char *name, enum lock_rank rank)
 {
 	pthread_mutex_init(&l->mutex, NULL);
@@ -155,15 +147,6 @@ void mutex_lock(struct mutex *m)
 	mutex_set_owner(m, thread_current());
 }
 
-bool mutex_trylock(struct mutex *m)
-{
-	if (pthread_mutex_trylock(&m->mutex) != 0)
-		return false;
-	shim_rank_acquire(m, m->name, m->rank, LOCK_DEBUG_TRY);
-	mutex_set_owner(m, thread_current());
-	return true;
-}
-
 void mutex_unlock(struct mutex *m)
 {
 	shim_rank_release(m, m->name);
@@ -194,20 +177,6 @@ void rwsem_read_lock(struct rwsem *s)
 	pthread_mutex_unlock(&s->mutex);
 }
 
-bool rwsem_read_trylock(struct rwsem *s)
-{
-	bool ok;
-
-	pthread_mutex_lock(&s->mutex);
-	ok = !s->writer && !s->waiting_writers;
-	if (ok)
-		s->readers++;
-	pthread_mutex_unlock(&s->mutex);
-	if (ok)
-		shim_rank_acquire(s, s->name, s->rank, LOCK_DEBUG_TRY | LOCK_DEBUG_SHARED);
-	return ok;
-}
-
 void rwsem_read_unlock(struct rwsem *s)
 {
 	shim_rank_release(s, s->name);
@@ -230,35 +199,11 @@ void rwsem_write_lock(struct rwsem *s)
 	pthread_mutex_unlock(&s->mutex);
 }
 
-bool rwsem_write_trylock(struct rwsem *s)
-{
-	bool ok;
-
-	pthread_mutex_lock(&s->mutex);
-	ok = !s->writer && !s->readers;
-	s->writer |= ok;
-	pthread_mutex_unlock(&s->mutex);
-	if (ok)
-		shim_rank_acquire(s, s->name, s->rank, LOCK_DEBUG_TRY);
-	return ok;
-}
-
 void rwsem_write_unlock(struct rwsem *s)
 {
 	shim_rank_release(s, s->name);
 	pthread_mutex_lock(&s->mutex);
 	s->writer = false;
-	pthread_cond_broadcast(&s->changed);
-	pthread_mutex_unlock(&s->mutex);
-}
-
-void rwsem_downgrade(struct rwsem *s)
-{
-	assert_rwsem_held_write(s);
-	find_held(s)->shared = true;
-	pthread_mutex_lock(&s->mutex);
-	s->writer = false;
-	s->readers++;
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->mutex);
 }

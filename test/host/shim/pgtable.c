@@ -151,7 +151,7 @@ bool shim_pgtable_touch(struct pgtable *pt, vaddr_t vaddr, bool write)
 	return ok;
 }
 
-static bool test_clear(struct pgtable *pt, vaddr_t vaddr, bool dirty)
+bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr)
 {
 	struct pgtable_entry *e;
 	bool was = false;
@@ -159,23 +159,11 @@ static bool test_clear(struct pgtable *pt, vaddr_t vaddr, bool dirty)
 	pthread_mutex_lock(&pt->lock);
 	e = find(pt, vaddr);
 	if (e) {
-		bool *bit = dirty ? &e->dirty : &e->accessed;
-
-		was = *bit;
-		*bit = false;
+		was = e->accessed;
+		e->accessed = false;
 	}
 	pthread_mutex_unlock(&pt->lock);
 	return was;
-}
-
-bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr)
-{
-	return test_clear(pt, vaddr, false);
-}
-
-bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr)
-{
-	return test_clear(pt, vaddr, true);
 }
 
 int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
@@ -236,13 +224,6 @@ size_t pgtable_write_protect(struct pgtable *pt, vaddr_t start, vaddr_t end)
 	}
 	pthread_mutex_unlock(&pt->lock);
 	return nr;
-}
-
-void pgtable_trim(struct pgtable *pt, vaddr_t start, vaddr_t end)
-{
-	(void)pt;
-	(void)start;
-	(void)end;
 }
 
 size_t pgtable_table_pages(const struct pgtable *pt)
@@ -341,23 +322,17 @@ int clear_user(void __user *dst, size_t len)
 	return n < len ? -EFAULT : 0;
 }
 
-ssize_t strnlen_user(const char __user *src, size_t max)
+ssize_t strncpy_from_user(char *dst, const char __user *src, size_t size)
 {
 	size_t n;
 
-	if ((uintptr_t)src < USER_BASE || (uintptr_t)src >= USER_TOP)
+	if (size && ((uintptr_t)src < USER_BASE || (uintptr_t)src >= USER_TOP))
 		return -EFAULT;
-	n = strnlen(src, max + 1);
-	return n <= max ? (ssize_t)n : -ENAMETOOLONG;
-}
-
-ssize_t strncpy_from_user(char *dst, const char __user *src, size_t size)
-{
-	const ssize_t n = size ? strnlen_user(src, size - 1) : -ENAMETOOLONG;
-
-	if (n >= 0)
-		memcpy(dst, src, (size_t)n + 1);
-	return n;
+	n = strnlen(src, size);
+	if (n == size)
+		return -ENAMETOOLONG;
+	memcpy(dst, src, n + 1);
+	return (ssize_t)n;
 }
 
 int get_user_u32(uint32_t *val, const void __user *src)

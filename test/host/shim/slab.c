@@ -147,13 +147,6 @@ void *kmem_cache_alloc(struct kmem_cache *c)
 	return p;
 }
 
-void *kmem_cache_zalloc(struct kmem_cache *c)
-{
-	void *p = kmem_cache_alloc(c);
-
-	return p ? memset(p, 0, c->size) : NULL;
-}
-
 void kmem_cache_free(struct kmem_cache *c, void *obj)
 {
 	if (!obj)

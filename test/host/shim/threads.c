@@ -187,12 +187,6 @@ void thread_detach(struct thread *t)
 	pthread_mutex_unlock(&all_lock);
 }
 
-void thread_set_prio(struct thread *t, enum thread_prio prio)
-{
-	(void)t;
-	(void)prio;
-}
-
 void thread_set_name(struct thread *t, const char *name)
 {
 	strlcpy(t->name, name, sizeof(t->name));

@@ -3,7 +3,7 @@
  * Making other CPUs do something: function calls with completion, and stopping
  * them for a panic.
  *
- * Context:	a thread; smp_call*() with interrupts on and no spinlock held, since
+ * Context:	a thread; smp_call_all() with interrupts on and no spinlock held, since
  *		it waits for CPUs that may be in an interrupt handler.  The function runs
  *		there in an interrupt: short, no sleeping, no calls of its own.
  */
@@ -12,9 +12,7 @@
 #include <arch/cpumask.h>
 #include <lib/types.h>
 
-/* Run fn(arg) on @cpu and wait until it has; directly when that is this CPU. */
-void smp_call(unsigned int cpu, void (*fn)(void *arg), void *arg);
-/* The same on all CPUs at once, this one included. */
+/* Run fn(arg) on all CPUs at once, this one included, and wait until all have. */
 void smp_call_all(void (*fn)(void *arg), void *arg);
 
 /*

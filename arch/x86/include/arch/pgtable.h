@@ -59,9 +59,8 @@ bool pgtable_protect(struct pgtable *pt, vaddr_t vaddr, unsigned int prot);
 size_t pgtable_write_protect(struct pgtable *pt, vaddr_t start, vaddr_t end);
 /* Returns false (and present = false) when nothing is mapped. */
 bool pgtable_query(const struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *out);
-/* Clear the accessed / dirty bits, returning what they were; the caller flushes when it matters. */
+/* Clear the accessed bit, returning what it was; the caller flushes when it matters. */
 bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr);
-bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr);
 /*
  * Walk the present entries of [start, end), lowest first, skipping empty
  * tables quickly; stops when @fn returns non-zero and returns that.
@@ -72,8 +71,6 @@ int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
 int pgtable_walk_tracked(struct pgtable *pt, vaddr_t start, vaddr_t end,
 			 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg),
 			 void *arg);
-/* Free table pages that map nothing in [start, end); after the range was unmapped and flushed. */
-void pgtable_trim(struct pgtable *pt, vaddr_t start, vaddr_t end);
 size_t pgtable_table_pages(const struct pgtable *pt);
 
 /* Load @pt on this CPU (NULL: the kernel's own tables); preemption off. */

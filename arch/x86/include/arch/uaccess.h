@@ -28,8 +28,6 @@ size_t copy_to_user_partial(void __user *dst, const void *src, size_t len) __mus
  * its length without the NUL, -EFAULT, or -ENAMETOOLONG when no NUL was found.
  */
 ssize_t strncpy_from_user(char *dst, const char __user *src, size_t size) __must_check;
-/* Length without the NUL; -EFAULT, or -ENAMETOOLONG when longer than @max. */
-ssize_t strnlen_user(const char __user *src, size_t max) __must_check;
 int get_user_u32(uint32_t *val, const void __user *src) __must_check;
 int get_user_u64(uint64_t *val, const void __user *src) __must_check;
 int put_user_u32(uint32_t val, void __user *dst) __must_check;

@@ -12,4 +12,3 @@
 #define lock_not_needed(lock, why) ((void)0)
 
 void lock_debug_assert_held(const void *lock, const char *name, uint32_t how);
-void assert_no_spinlocks_held(void);

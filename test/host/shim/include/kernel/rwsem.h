@@ -23,12 +23,9 @@ struct rwsem {
 
 void rwsem_init(struct rwsem *s, const char *name, enum lock_rank rank);
 void rwsem_read_lock(struct rwsem *s);
-bool rwsem_read_trylock(struct rwsem *s) __must_check;
 void rwsem_read_unlock(struct rwsem *s);
 void rwsem_write_lock(struct rwsem *s);
-bool rwsem_write_trylock(struct rwsem *s) __must_check;
 void rwsem_write_unlock(struct rwsem *s);
-void rwsem_downgrade(struct rwsem *s);
 
 static inline void assert_rwsem_held(const struct rwsem *s) __asserts_held_shared(s)
 {

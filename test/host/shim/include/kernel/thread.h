@@ -72,7 +72,6 @@ void thread_exit(void) __noreturn;
 void thread_join(struct thread *t);
 void thread_detach(struct thread *t);
 
-void thread_set_prio(struct thread *t, enum thread_prio prio);
 /* The host has CPUs enough. */
 static inline bool thread_waits_above(enum thread_prio prio)
 {
