@@ -9,8 +9,6 @@
 
 monitors/proto is not measured by itself: its codecs see only what a peer wrote, and an assertion
 is never the check of an input. It counts in the total. --report prints the table of all parts.
-
-Folders whose owners are still mending them are listed in scripts/exempt/ (names: locked, density).
 """
 
 import argparse
@@ -20,7 +18,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import csource  # noqa: E402
-from treefiles import Exempt, kernel_folder, source_files  # noqa: E402
+from treefiles import kernel_folder, source_files  # noqa: E402
 
 WANTED = 4  # per 1,000 lines
 UNMEASURED = {pathlib.Path("monitors/proto")}
@@ -55,7 +53,6 @@ def main():
     args = parser.parse_args()
     root = args.root.resolve()
 
-    exempt = {name: Exempt(root, name) for name in ("locked", "density")}
     problems, lines, assertions = [], {}, {}
     for f in source_files(root):
         if f.suffix not in (".c", ".h") or not kernel_folder(f) or f.stem.endswith("_test"):
@@ -65,7 +62,7 @@ def main():
         part = part_of(f)
         lines[part] = lines.get(part, 0) + text.count("\n")
         assertions[part] = assertions.get(part, 0) + len(ASSERTION.findall(code))
-        if f.suffix == ".c" and f not in exempt["locked"]:
+        if f.suffix == ".c":
             problems += [
                 f"{f}:{d.line}: {d.name}() does not begin with an assertion that its lock is held"
                 for d in csource.functions(text)[0]
@@ -77,10 +74,10 @@ def main():
             counted = f"{lines[part]:6} lines {assertions[part]:4} assertions"
             print(f"{str(part):30} {counted} {rate:5.1f} per 1,000")
         too_few = assertions[part] < WANTED * lines[part] // 1000
-        if too_few and part not in UNMEASURED and part not in exempt["density"]:
+        if too_few and part not in UNMEASURED:
             problems.append(f"{part}: {rate:.1f} assertions per 1,000 lines; {WANTED} are wanted")
     total, nr = sum(lines.values()), sum(assertions.values())
-    if nr < WANTED * total // 1000 and not exempt["density"]:
+    if nr < WANTED * total // 1000:
         problems.append(
             f"the kernel: {nr} assertions in {total} lines; {WANTED} per 1,000 are wanted"
         )

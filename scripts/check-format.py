@@ -4,8 +4,7 @@
 
 No line of a C, assembly, Python, shell or make file is wider than 100 columns (a tab is 8),
 comments and strings included; clang-format leaves those as they are. --fix formats, and leaves
-wide lines to their authors. Folders whose owners are still mending wide lines are listed in
-scripts/exempt/ (name: columns).
+wide lines to their authors.
 """
 
 import argparse
@@ -16,7 +15,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from treefiles import Exempt, source_files  # noqa: E402
+from treefiles import source_files  # noqa: E402
 
 BATCH = 40
 COLUMNS = 100
@@ -72,8 +71,7 @@ def main():
     text = "".join(reports)
     sys.stdout.write(text)
     bad = {line.split(":")[0] for line in text.splitlines() if ": error:" in line}
-    exempt = Exempt(args.root, "columns")
-    measured = [f for f in sources if has_columns(args.root, f) and f not in exempt]
+    measured = [f for f in sources if has_columns(args.root, f)]
     wide = [line for f in measured for line in wide_lines(args.root, f)] if not args.fix else []
     sys.stdout.write("".join(wide))
     hint = " (make format)" if bad else ""

@@ -9,9 +9,6 @@
     is for tests;
   - every lock rank is taken by a lock;
   - every CONFIG_ symbol that sources use exists in a Kconfig, and every symbol there is used.
-
-Folders whose owners are still mending them are listed in scripts/exempt/ (names: prototypes,
-uncalled, ranks, kconfig).
 """
 
 import argparse
@@ -22,7 +19,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import csource  # noqa: E402
-from treefiles import Exempt, kernel_folder, source_files  # noqa: E402
+from treefiles import kernel_folder, source_files  # noqa: E402
 
 SIGNPOST = re.compile(r"^/\*\s*(?:\n \* )?((?:[a-z]\w*\.[cS](?:, | and )?)+)(?=[\s:;,*])", re.M)
 RANK = re.compile(r"^\s*(RANK_[A-Z0-9_]+)\s*=", re.M)
@@ -84,7 +81,7 @@ def check_prototypes(tree, problems):
             if above and near and not near & above[-1]:
                 listed, home = ", ".join(sorted(above[-1])), ", ".join(sorted(near))
                 text = f"{p.name}() is listed under {listed}, but {home} defines it"
-                problems.add("prototypes", header, f"{p.line}: {text}")
+                problems.add(header, f"{p.line}: {text}")
 
 
 def check_uncalled(tree, problems):
@@ -135,10 +132,10 @@ def check_uncalled(tree, problems):
                 if users and (codec or name in tests_say or for_tests(tree.text[f], d.line)):
                     continue
                 who = "only tests call" if users else "nothing calls"
-                problems.add("uncalled", f, f"{d.line}: {who} {name}()")
+                problems.add(f, f"{d.line}: {who} {name}()")
             elif users == {f}:
                 text = f"{name}() is used in this file only: make it static"
-                problems.add("uncalled", f, f"{d.line}: {text}")
+                problems.add(f, f"{d.line}: {text}")
 
 
 def check_ranks(tree, problems):
@@ -153,7 +150,7 @@ def check_ranks(tree, problems):
     }
     for rank in RANK.findall(tree.text[header]):
         if rank not in taken and rank != "RANK_SPIN_FIRST":
-            problems.add("ranks", header, f"no lock has {rank}")
+            problems.add(header, f"no lock has {rank}")
 
 
 def check_kconfig(tree, problems):
@@ -178,23 +175,20 @@ def check_kconfig(tree, problems):
     inside = set(re.findall(r"\b[A-Z][A-Z0-9_]+\b", "\n".join(others)))
     for name, f in sorted(used.items()):
         if name not in entries and entries:
-            problems.add("kconfig", f, f"CONFIG_{name} is in no Kconfig")
+            problems.add(f, f"CONFIG_{name} is in no Kconfig")
     for name, f in sorted(entries.items()):
         if name not in used and name not in inside:
-            problems.add("kconfig", f, f"nothing uses {name}")
+            problems.add(f, f"nothing uses {name}")
 
 
 class Problems:
-    """What was found, without what is exempt."""
+    """What was found."""
 
-    def __init__(self, root):
-        names = ("prototypes", "uncalled", "ranks", "kconfig")
-        self.exempt = {name: Exempt(root, name) for name in names}
+    def __init__(self):
         self.lines = []
 
-    def add(self, check, path, text):
-        if path not in self.exempt[check]:
-            self.lines.append(f"{path}:{text}" if text[0].isdigit() else f"{path}: {text}")
+    def add(self, path, text):
+        self.lines.append(f"{path}:{text}" if text[0].isdigit() else f"{path}: {text}")
 
 
 def main():
@@ -203,7 +197,7 @@ def main():
     root = parser.parse_args().root.resolve()
 
     tree = Tree(root)
-    problems = Problems(root)
+    problems = Problems()
     check_prototypes(tree, problems)
     check_uncalled(tree, problems)
     check_ranks(tree, problems)

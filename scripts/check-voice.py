@@ -6,9 +6,6 @@
   - no sentence of a comment has "who", "whoever", "nobody", "what" or "whatever" as its subject: a
     reader wants to know which thread, node or line it is about. Questions may;
   - words that were ours alone, where the field has a name (WORDS), do not come back.
-
-Folders whose owners are still mending them are listed in scripts/exempt/ (names: labels,
-sentences, words).
 """
 
 import argparse
@@ -17,7 +14,7 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from treefiles import Exempt, source_files  # noqa: E402
+from treefiles import source_files  # noqa: E402
 
 SUFFIXES = {".c", ".h", ".S", ".lds", ".py", ".mk", ".sh", ".md"}
 NAMES = ("Makefile", "Kconfig")
@@ -80,7 +77,6 @@ def main():
     parser.add_argument("--root", default=".", type=pathlib.Path)
     root = parser.parse_args().root.resolve()
 
-    exempt = {name: Exempt(root, name) for name in ("labels", "sentences", "words")}
     problems = []
     files = [f for f in source_files(root) if f.suffix in SUFFIXES or f.name in NAMES]
     for f in files:
@@ -91,14 +87,11 @@ def main():
         ):
             continue
         text = (root / f).read_text(errors="replace")
-        if f.suffix in (".c", ".h") and f not in exempt["labels"]:
+        if f.suffix in (".c", ".h"):
             others = [label for label in top_labels(text) if label not in LABELS]
             problems += [f"{f}: label \"{x}:\" in the block at the top" for x in others]
-        if f not in exempt["sentences"]:
-            for line, word in sentences(f, text):
-                problems.append(f"{f}:{line}: a sentence begins with \"{word}\"")
-        if f in exempt["words"]:
-            continue
+        for line, word in sentences(f, text):
+            problems.append(f"{f}:{line}: a sentence begins with \"{word}\"")
         for pattern, folders, instead in WORDS:
             if any(f.is_relative_to(folder) for folder in folders):
                 for i, line in enumerate(text.splitlines(), 1):

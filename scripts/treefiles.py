@@ -37,24 +37,3 @@ def kernel_folder(path):
         "monitors",
         "managers",
     }
-
-
-class Exempt:
-    """The folders that one check passes over, until their owners have mended them.
-
-    Each file of scripts/exempt/ has lines "CHECK FOLDER" (or a file's path); "#" begins a comment.
-    """
-
-    def __init__(self, root, check):
-        self.paths = []
-        for f in sorted((pathlib.Path(root) / "scripts/exempt").glob("*.txt")):
-            for line in f.read_text().splitlines():
-                words = line.split("#")[0].split()
-                if words and words[0] == check:
-                    self.paths.append(pathlib.Path(words[1]))
-
-    def __contains__(self, path):
-        return any(path == e or e in path.parents for e in self.paths)
-
-    def __bool__(self):
-        return bool(self.paths)
