@@ -8,7 +8,12 @@
  *		which that file is mounted by itself.
  * Locking:	setup_lock guards the types and the making of mounts. A finished struct mounts
  *		never changes.
- * Limits:	one vNode; no mount(2). A file mounted by itself has the same path in its own file
+ * Failure:	a name of a covered directory that cannot be looked up is left out with a warning,
+ *		and so is a directory that cannot be listed. Only -ENOMEM ends the making of mounts
+ *		there; the next mounts_get() tries again.
+ * Limits:	each name of a covered directory costs one look-up, a message to the storage node,
+ *		before the first program starts; MAX_COVERED names of a directory are shown.
+ *		One vNode; no mount(2). A file mounted by itself has the same path in its own file
  *		system.
  */
 #define PR_FMT "mount: "
@@ -25,8 +30,9 @@
 
 #include "dirent_private.h"
 
-#define BUCKETS   256u
-#define FIRST_DEV 32u /* st_dev of the first; smaller ones are those of pipes and their kin */
+#define BUCKETS     256u
+#define MAX_COVERED 65536u
+#define FIRST_DEV   32u /* st_dev of the first; smaller ones are those of pipes and their kin */
 
 struct mounts {
 	struct mount *buckets[BUCKETS]; /* by parent and name */
@@ -237,6 +243,8 @@ struct covered {
 	struct mounts *m;
 	const struct mount *mt; /* what covers it */
 	struct inode *dir;
+	size_t nr;     /* names that the directory has listed */
+	size_t nr_bad; /* of which could not be looked up */
 };
 
 static int show_name(struct covered *c, const char *name, size_t len)
@@ -271,12 +279,26 @@ static bool put_covered(struct dir_sink *sink, const char *name, size_t len, uin
 			uint8_t type, uint64_t cookie)
 {
 	struct covered *c = container_of(sink, struct covered, sink);
+	int err;
 
+	if (c->nr++ == MAX_COVERED) {
+		pr_warn("%s: only %u names of the covered directory are shown\n", c->mt->at,
+			MAX_COVERED);
+		sink->full = true;
+		return false;
+	}
 	if ((len == 1 && name[0] == '.') || (len == 2 && name[0] == '.' && name[1] == '.'))
 		return true;
-	sink->err = show_name(c, name, len);
-	sink->full = sink->err;
-	return !sink->err;
+	err = show_name(c, name, len);
+	if (err && err != -ENOMEM) {
+		if (!c->nr_bad++)
+			pr_warn("%s: a name of the covered directory is left out: error %d\n",
+				c->mt->at, err);
+		return true;
+	}
+	sink->err = err;
+	sink->full = err;
+	return !err;
 }
 
 static int show_covered(struct mounts *m, const struct mount *mt)
@@ -285,15 +307,16 @@ static int show_covered(struct mounts *m, const struct mount *mt)
 	uint64_t pos = 0;
 	int err = mt->parent->ops->lookup(mt->parent, mt->name, strlen(mt->name), &c.dir);
 
-	if (err)
-		return err == -ENOENT ? 0 : err;
-	if (inode_is_dir(c.dir)) {
+	if (!err && inode_is_dir(c.dir)) {
 		err = c.dir->ops->readdir(c.dir, &pos, &c.sink);
 		if (!err)
 			err = c.sink.err;
 	}
 	inode_put(c.dir);
-	return err;
+	if (!err || err == -ENOENT || err == -ENOMEM)
+		return err == -ENOMEM ? err : 0;
+	pr_warn("%s: the covered directory cannot be listed: error %d\n", mt->at, err);
+	return 0;
 }
 
 static void mounts_free(struct mounts *m)

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Walks and mounts, beside a storage node that lies: files where a directory was asked for, types
+ * that change, names that cannot be looked up, mount points that it was not told of.
+ */
+#include <lib/err.h>
+#include <lib/ktest.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/client/storage.h>
+#include <processor/excache/object.h>
+#include <shim/shim.h>
+
+#include <processor/vfs/dirent_private.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/path.h>
+
+enum {
+	INO_ROOT = 2,
+	INO_TMP,
+	INO_GOOD,
+	INO_X
+};
+
+/* --- the storage node ---------------------------------------------------------------- */
+
+struct answer {
+	int err;
+	const char *mount_point; /* NULL: the file @ino of @mode at @path */
+	const char *rest;
+	uint16_t nr_links;
+	uint32_t mode;
+	const char *path;
+};
+
+static struct {
+	uint32_t root_mode;         /* 0: a directory */
+	int bad_err;                /* of looking up /tmp/bad */
+	bool endless;               /* /tmp has ever more names */
+	uint32_t attr_mode;         /* getattr: 0: a directory */
+	const struct answer *walks; /* answers of storage_walk(), the last one for ever */
+	size_t nr_walks, next;
+	size_t nr_asked;
+} node;
+
+static struct proto_attr attr_of(uint64_t ino, uint32_t mode)
+{
+	return (struct proto_attr){
+		.file = { .ino = ino, .gen = 1, .node = 7 },
+		.mode = mode | 0755,
+		.nlink = 1,
+	};
+}
+
+int storage_lookup(const struct proto_cred *cred, const char *path, uint32_t flags, uint32_t access,
+		   struct proto_attr *attr, char *realpath)
+{
+	if (!strcmp(path, "/"))
+		*attr = attr_of(INO_ROOT, node.root_mode ? node.root_mode : S_IFDIR);
+	else if (!strcmp(path, "/tmp"))
+		*attr = attr_of(INO_TMP, S_IFDIR);
+	else if (!strcmp(path, "/tmp/good"))
+		*attr = attr_of(INO_GOOD, S_IFREG);
+	else
+		return !strcmp(path, "/tmp/bad") ? node.bad_err : -ENOENT;
+	return 0;
+}
+
+/* With no answers prepared: as far as "/tmp", as an honest node does. */
+int storage_walk(const struct proto_cred *cred, const struct storage_walk *how,
+		 struct ps_lookup_rep *rep, void **buf)
+{
+	const struct answer *a = &node.walks[node.next];
+	char *text = kstrdup(how->path), *end;
+
+	node.nr_asked++;
+	*buf = text;
+	*rep = (struct ps_lookup_rep){ .path = "/tmp", .path_len = 4, .at_mount_point = true };
+	if (!node.walks) {
+		end = text ? strstr(text, "/tmp") : NULL;
+		if (!end)
+			return -ENOENT;
+		rep->rest = end + 4;
+		rep->rest_len = (uint16_t)strlen(rep->rest);
+		return 0;
+	}
+	if (node.next + 1 < node.nr_walks)
+		node.next++;
+	rep->at_mount_point = a->mount_point;
+	rep->path = a->mount_point ? a->mount_point : a->path;
+	rep->path_len = (uint16_t)(rep->path ? strlen(rep->path) : 0);
+	rep->rest = a->rest;
+	rep->rest_len = (uint16_t)(a->rest ? strlen(a->rest) : 0);
+	rep->nr_links = a->nr_links;
+	rep->attr = attr_of(INO_X, a->mode);
+	return a->err;
+}
+
+int storage_getattr(const struct proto_file *file, struct proto_attr *attr)
+{
+	*attr = attr_of(file->ino, node.attr_mode ? node.attr_mode : S_IFDIR);
+	return 0;
+}
+
+ssize_t storage_readlink(const struct proto_cred *cred, const char *path, char *buf, size_t size)
+{
+	return -EIO;
+}
+
+int storage_statfs(const struct proto_file *file, struct ps_statfs *st)
+{
+	return -EIO;
+}
+
+ssize_t storage_getdents(const struct proto_file *dir, uint64_t cookie, void *buf, uint32_t size)
+{
+	static const char *const names[] = { ".", "..", "bad", "gone", "good" };
+	size_t used = 0;
+
+	if (cookie >= ARRAY_SIZE(names) && !node.endless)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const struct ps_dirent e = {
+			.ino = 1,
+			.cookie = i + 1,
+			.name = names[i],
+			.name_len = (uint8_t)strlen(names[i]),
+		};
+
+		if (ps_dirent_encode(&e, buf, size, &used))
+			break;
+	}
+	return (ssize_t)used;
+}
+
+/* --- what is not linked -------------------------------------------------------------- */
+
+const struct file_ops regular_ops = { .name = "regular" };
+
+struct object *object_file_get(const struct proto_attr *attr)
+{
+	return ERR_PTR(-ENOMEM);
+}
+
+bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
+	      uint64_t cookie)
+{
+	return !sink->full && sink->put(sink, name, len, ino, type, cookie);
+}
+
+/* --- file systems of the processor: one empty directory each -------------------------- */
+
+static int empty_getattr(struct inode *inode, struct proto_attr *attr)
+{
+	attr->mode = S_IFDIR | 0755;
+	return 0;
+}
+
+static void empty_release(struct inode *inode)
+{
+	kfree(inode);
+}
+
+static int empty_lookup(struct inode *dir, const char *name, size_t len, struct inode **out)
+{
+	return -ENOENT;
+}
+
+static const struct inode_ops empty_ops = {
+	.name = "empty",
+	.getattr = empty_getattr,
+	.release = empty_release,
+	.lookup = empty_lookup,
+};
+
+static int empty_root(const struct fs_type *type, struct inode **out)
+{
+	*out = kmalloc(sizeof(**out));
+	if (!*out)
+		return -ENOMEM;
+	inode_init(*out, type, &empty_ops, S_IFDIR);
+	return 0;
+}
+
+static struct fs_type empties[] = {
+	{ .name = "tmp", .at = "/tmp", .root = empty_root, .show_covered = true },
+	{ .name = "dev", .at = "/dev", .root = empty_root },
+	{ .name = "shm", .at = "/dev/shm", .root = empty_root },
+};
+
+/* --- fixture ------------------------------------------------------------------------- */
+
+static struct mounts *mounts;
+static const struct proto_cred root_cred;
+
+static void setup_types(struct ktest *t)
+{
+	static bool done;
+
+	node.nr_asked = node.next = node.nr_walks = 0;
+	node.walks = NULL;
+	node.attr_mode = 0;
+	if (done)
+		return;
+	done = true;
+	ASSERT_EQ(t, shim_initcalls_run(), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(empties); i++)
+		ASSERT_EQ(t, fs_register(&empties[i]), 0);
+}
+
+/* Mounts are made once; what happens before they are is tried here. */
+static void setup(struct ktest *t)
+{
+	setup_types(t);
+	if (mounts)
+		return;
+	node.bad_err = -ENOMEM;
+	EXPECT_EQ(t, PTR_ERR(mounts_get()), -ENOMEM);
+	node.bad_err = -EUCLEAN;
+	node.endless = true;
+	shim_log_clear();
+	mounts = mounts_get();
+	ASSERT_FALSE(t, IS_ERR(mounts));
+	EXPECT_TRUE(t, shim_log_contains("/tmp: only 65536 names"));
+	EXPECT_TRUE(t, shim_log_contains("/tmp: a name of the covered directory"));
+}
+
+static int walk(const char *path, uint32_t flags, struct walk_result *res)
+{
+	const struct walk_base base = { .cred = &root_cred, .mounts = mounts };
+
+	return path_walk(&base, path, flags, 0, res);
+}
+
+/* The error of a walk whose result does not matter. */
+static int try_walk(const char *path, uint32_t flags)
+{
+	struct walk_result res;
+	const int err = walk(path, flags, &res);
+
+	if (!err)
+		walk_result_put(&res);
+	return err;
+}
+
+/* --- cases --------------------------------------------------------------------------- */
+
+static void a_covered_name_that_fails_is_left_out(struct ktest *t)
+{
+	struct walk_result res;
+
+	setup(t);
+	EXPECT_EQ(t, try_walk("/tmp/bad", 0), -ENOENT);
+	EXPECT_EQ(t, try_walk("/tmp/gone", 0), -ENOENT);
+	node.attr_mode = S_IFREG;
+	ASSERT_EQ(t, walk("/tmp/good", 0, &res), 0);
+	EXPECT_STREQ(t, res.at.text, "/tmp/good");
+	EXPECT_EQ(t, res.at.inode->mode, (uint32_t)S_IFREG);
+	walk_result_put(&res);
+}
+
+static const struct ktest_case vfs_cases[] = {
+	KTEST(a_covered_name_that_fails_is_left_out),
+	{ 0 },
+};
+static const struct ktest_suite vfs_suite = { .name = "vfs.hostile", .cases = vfs_cases };
+KTEST_SUITE(vfs_suite);
