@@ -214,6 +214,9 @@ static void setup(struct ktest *t)
 	setup_types(t);
 	if (mounts)
 		return;
+	node.root_mode = S_IFREG;
+	EXPECT_EQ(t, PTR_ERR(mounts_get()), -ENOTDIR);
+	node.root_mode = 0;
 	node.bad_err = -ENOMEM;
 	EXPECT_EQ(t, PTR_ERR(mounts_get()), -ENOMEM);
 	node.bad_err = -EUCLEAN;
@@ -223,6 +226,13 @@ static void setup(struct ktest *t)
 	ASSERT_FALSE(t, IS_ERR(mounts));
 	EXPECT_TRUE(t, shim_log_contains("/tmp: only 65536 names"));
 	EXPECT_TRUE(t, shim_log_contains("/tmp: a name of the covered directory"));
+}
+
+static void answer(const struct answer *walks, size_t nr)
+{
+	node.walks = walks;
+	node.nr_walks = nr;
+	node.next = node.nr_asked = 0;
 }
 
 static int walk(const char *path, uint32_t flags, struct walk_result *res)
@@ -259,8 +269,41 @@ static void a_covered_name_that_fails_is_left_out(struct ktest *t)
 	walk_result_put(&res);
 }
 
+static void a_file_keeps_its_type(struct ktest *t)
+{
+	static const struct answer file[] = { { .mode = S_IFREG, .path = "/x" } };
+	static const struct answer dir[] = { { .mode = S_IFDIR, .path = "/x" } };
+	struct walk_result res;
+	struct fs_state *fs;
+	size_t live;
+
+	setup(t);
+	live = shim_allocs_live();
+	fs = fs_state_create(022);
+	ASSERT_FALSE(t, IS_ERR(fs));
+	answer(dir, 1);
+	ASSERT_EQ(t, walk("/x", 0, &res), 0);
+	answer(file, 1);
+	EXPECT_EQ(t, try_walk("/x", 0), -ESTALE);
+	EXPECT_EQ(t, fs_state_chdir(fs, &root_cred, "/x"), -ESTALE);
+	/* By the attributes alone: "/" is walked without a question. */
+	node.attr_mode = S_IFREG;
+	EXPECT_EQ(t, fs_state_chdir(fs, &root_cred, "/"), -ESTALE);
+	node.attr_mode = 0;
+	EXPECT_EQ(t, fs_state_chdir(fs, &root_cred, "/"), 0);
+	answer(dir, 1);
+	EXPECT_EQ(t, fs_state_chdir(fs, &root_cred, "/x"), 0);
+	walk_result_put(&res);
+	fs_state_put(fs);
+	/* The inode has gone with its last reference: now it may be anything. */
+	answer(file, 1);
+	EXPECT_EQ(t, try_walk("/x", 0), 0);
+	EXPECT_EQ(t, shim_allocs_live(), live);
+}
+
 static const struct ktest_case vfs_cases[] = {
 	KTEST(a_covered_name_that_fails_is_left_out),
+	KTEST(a_file_keeps_its_type),
 	{ 0 },
 };
 static const struct ktest_suite vfs_suite = { .name = "vfs.hostile", .cases = vfs_cases };

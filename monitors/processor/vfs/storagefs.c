@@ -8,6 +8,8 @@
  * Invariants:	a table leads from a handle to the inode that is in use, so a file has one inode
  *		here, so mount points and locks are found by the inode's address.
  * Locking:	table.lock (RANK_SPIN_FS) guards the buckets; never held across a message.
+ * Failure:	attributes of another type than the inode has are -ESTALE, whichever message brings
+ *		them.
  * Limits:	read-only, which the generic code enforces. A file of several names has the path by
  *		which it was found first; only directories and links, whose path stays good, are
  *		looked up by it.
@@ -74,8 +76,17 @@ static struct storage_inode *find_locked(const struct proto_file *file) __must_h
 }
 
 /*
+ * A file keeps its type, on which the callers rely: they check the inode's and use attributes, or
+ * the other way round. So attributes of another type are not handed out.
+ */
+static bool same_type(const struct storage_inode *si, const struct proto_attr *attr)
+{
+	return si->inode.mode == (attr->mode & S_IFMT);
+}
+
+/*
  * The inode of the file that @attr is of, referenced. @len bytes of @path are its canonical path.
- * -ENOMEM
+ * -ENOMEM; -ESTALE: the inode in use is of another type.
  */
 static int get_inode(const struct proto_attr *attr, const char *path, size_t len,
 		     struct inode **out)
@@ -95,6 +106,10 @@ static int get_inode(const struct proto_attr *attr, const char *path, size_t len
 	spin_unlock(&table.lock);
 	if (si)
 		kfree(fresh);
+	if (si && !same_type(si, attr)) {
+		inode_put(&si->inode);
+		return -ESTALE;
+	}
 	*out = si ? &si->inode : &fresh->inode;
 	return 0;
 }
@@ -111,7 +126,10 @@ static void storagefs_release(struct inode *inode)
 
 static int storagefs_getattr(struct inode *inode, struct proto_attr *attr)
 {
-	return storage_getattr(&si_of(inode)->file, attr);
+	const struct storage_inode *si = si_of(inode);
+	const int err = storage_getattr(&si->file, attr);
+
+	return err ? err : same_type(si, attr) ? 0 : -ESTALE;
 }
 
 /* --- paths --------------------------------------------------------------------------- */
@@ -296,6 +314,8 @@ static int storagefs_root(const struct fs_type *type, struct inode **out)
 
 	if (err)
 		return err;
+	if ((attr.mode & S_IFMT) != S_IFDIR)
+		return -ENOTDIR;
 	storagefs.dev = attr.fsid & 0xffff;
 	return get_inode(&attr, "/", 1, out);
 }
