@@ -269,6 +269,27 @@ static void a_covered_name_that_fails_is_left_out(struct ktest *t)
 	walk_result_put(&res);
 }
 
+static void the_directory_of_a_missing_name_is_a_directory(struct ktest *t)
+{
+	static const struct answer file[] = { { .err = -ENOENT },
+					      { .mode = S_IFREG, .path = "/x" } };
+	static const struct answer dir[] = { { .err = -ENOENT },
+					     { .mode = S_IFDIR, .path = "/x" } };
+	struct walk_result res;
+	size_t live;
+
+	setup(t);
+	live = shim_allocs_live();
+	answer(file, 2);
+	EXPECT_EQ(t, try_walk("/x/new", WALK_CREATE), -ENOTDIR);
+	answer(dir, 2);
+	ASSERT_EQ(t, walk("/x/new", WALK_CREATE, &res), 0);
+	EXPECT_TRUE(t, inode_is_dir(res.parent.inode));
+	EXPECT_STREQ(t, res.name, "new");
+	walk_result_put(&res);
+	EXPECT_EQ(t, shim_allocs_live(), live);
+}
+
 static void a_file_keeps_its_type(struct ktest *t)
 {
 	static const struct answer file[] = { { .mode = S_IFREG, .path = "/x" } };
@@ -303,6 +324,7 @@ static void a_file_keeps_its_type(struct ktest *t)
 
 static const struct ktest_case vfs_cases[] = {
 	KTEST(a_covered_name_that_fails_is_left_out),
+	KTEST(the_directory_of_a_missing_name_is_a_directory),
 	KTEST(a_file_keeps_its_type),
 	{ 0 },
 };

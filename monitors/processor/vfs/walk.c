@@ -341,6 +341,8 @@ static int find_missing(struct walk *w, struct path_lookup *how)
 	err = w->cur->ops->lookup_path(w->cur, how, &found);
 	if (!err && !found.inode)
 		err = -ENOENT;
+	if (!err && !inode_is_dir(found.inode))
+		err = -ENOTDIR; /* must_be_dir is a request, and the storage node's to ignore */
 	if (!err)
 		err = inode_permission(found.inode, w->base->cred, &found.attr, FS_MAY_EXEC);
 	if (!err) {
