@@ -322,10 +322,74 @@ static void a_file_keeps_its_type(struct ktest *t)
 	EXPECT_EQ(t, shim_allocs_live(), live);
 }
 
+static void only_mount_points_that_were_offered_are_crossed(struct ktest *t)
+{
+	static const char *const never[] = { "/", "/dev/shm", "/tmp/good", "/nowhere" };
+	static const struct answer tmp = { .mount_point = "/tmp", .rest = "" };
+	struct walk_result res;
+	size_t live;
+
+	setup(t);
+	live = shim_allocs_live();
+	for (size_t i = 0; i < ARRAY_SIZE(never); i++) {
+		const struct answer a = { .mount_point = never[i], .rest = "" };
+
+		answer(&a, 1);
+		EXPECT_EQ(t, try_walk("/a/b", 0), -EPROTO);
+	}
+	answer(&tmp, 1);
+	ASSERT_EQ(t, walk("/a/b", 0, &res), 0);
+	EXPECT_STREQ(t, res.at.text, "/tmp");
+	walk_result_put(&res);
+	EXPECT_EQ(t, shim_allocs_live(), live);
+}
+
+static void no_answer_makes_a_walk_endless(struct ktest *t)
+{
+	static const struct answer again = { .mount_point = "/tmp", .rest = "/../a/b" };
+	static const struct answer same = { .mount_point = "/tmp", .rest = "/../a" };
+	static const struct answer link = { .mount_point = "/tmp",
+					    .rest = "/../a/b",
+					    .nr_links = 1 };
+	size_t live;
+
+	setup(t);
+	live = shim_allocs_live();
+	answer(&again, 1);
+	EXPECT_EQ(t, try_walk("/a/b", 0), -EPROTO);
+	EXPECT_EQ(t, node.nr_asked, 1u);
+	answer(&same, 1);
+	EXPECT_EQ(t, try_walk("/a/b/", 0), -EPROTO);
+	EXPECT_EQ(t, node.nr_asked, 1u);
+	answer(&link, 1);
+	EXPECT_EQ(t, try_walk("/a/b", 0), -ELOOP);
+	EXPECT_EQ(t, node.nr_asked, 41u);
+	EXPECT_EQ(t, shim_allocs_live(), live);
+}
+
+/* More crossings than links are allowed, each by names alone. */
+static void a_path_may_cross_often(struct ktest *t)
+{
+	enum {
+		TIMES = 200
+	};
+	static const char turn[] = "/a/../tmp/..";
+	char path[TIMES * (sizeof(turn) - 1) + 1];
+
+	setup(t);
+	for (size_t i = 0; i < TIMES; i++)
+		memcpy(path + i * (sizeof(turn) - 1), turn, sizeof(turn));
+	EXPECT_EQ(t, try_walk(path, 0), 0);
+	EXPECT_EQ(t, node.nr_asked, (size_t)TIMES);
+}
+
 static const struct ktest_case vfs_cases[] = {
 	KTEST(a_covered_name_that_fails_is_left_out),
 	KTEST(the_directory_of_a_missing_name_is_a_directory),
 	KTEST(a_file_keeps_its_type),
+	KTEST(only_mount_points_that_were_offered_are_crossed),
+	KTEST(no_answer_makes_a_walk_endless),
+	KTEST(a_path_may_cross_often),
 	{ 0 },
 };
 static const struct ktest_suite vfs_suite = { .name = "vfs.hostile", .cases = vfs_cases };

@@ -8,7 +8,8 @@
  *		A walk keeps the inode that it is at, and its canonical path for getcwd and /proc;
  *		nothing is looked up by that path.
  * Limits:	40 links on the whole way; each step takes a component away or follows a link, so
- *		every walk ends.
+ *		every walk ends. The walk does not trust the file system for that: what it hands
+ *		back at a mount point is shorter than what it got, or counts as a link.
  */
 #include <fs/access.h>
 #include <kernel/panic.h>
@@ -271,16 +272,35 @@ static void skip_to_mount(struct walk *w)
 	}
 }
 
-/* The file system came to a mount point, and hands back what is left. */
-static int cross(struct walk *w, struct path_found *found)
+/* Was @at among the mount points at which the file system was told to end? */
+static bool was_offered(const struct path_lookup *how, const char *at)
 {
-	const struct mount *mt = mount_at(w->base->mounts, found->text);
+	const char *end = how->mount_points + how->mount_points_len;
 
+	for (const char *p = how->mount_points; p != end; p += strlen(p) + 1) {
+		if (!strcmp(p, at))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The file system came to a mount point, and hands back what is left. -EPROTO: it was not told of
+ * that mount point.
+ */
+static int cross(struct walk *w, const struct path_lookup *how, struct path_found *found)
+{
+	const struct mount *mt =
+		was_offered(how, found->text) ? mount_at(w->base->mounts, found->text) : NULL;
+
+	if (!mt)
+		return -EPROTO;
+	/* Without a link the names up to the mount point are gone, so a rest as long is false. */
+	if (!found->nr_links && strlen(found->rest) >= strlen(w->rest))
+		return -EPROTO;
 	w->nr_links += found->nr_links;
 	if (w->nr_links > MAX_LINKS)
 		return -ELOOP;
-	if (!mt)
-		return -EPROTO;
 	kfree(w->owned);
 	w->owned = found->rest;
 	w->rest = found->rest;
@@ -375,7 +395,7 @@ static int walk_rest(struct walk *w, bool *done)
 	if (err == -ENOENT && (w->flags & WALK_CREATE))
 		return find_missing(w, &how);
 	if (!err)
-		err = found.inode ? finish_found(w, &found) : cross(w, &found);
+		err = found.inode ? finish_found(w, &found) : cross(w, &how, &found);
 	found_put(&found);
 	return err;
 }
