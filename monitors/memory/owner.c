@@ -449,13 +449,14 @@ void owner_destroy_matching(struct memory *m,
 
 bool owner_prepared(struct memory *m, uint64_t aspace, int64_t delta)
 {
+	const uint64_t spent = delta < 0 ? 0 - (uint64_t)delta : 0; /* right for INT64_MIN, too */
 	struct owner *o = &m->owner;
 	struct owner_space *s;
 	bool ok;
 
 	spin_lock(&o->lock);
 	s = owner_space_find_locked(o, aspace);
-	ok = s && (delta >= 0 || s->prepared >= (uint64_t)-delta);
+	ok = s && s->prepared >= spent;
 	if (ok)
 		s->prepared += (uint64_t)delta;
 	spin_unlock(&o->lock);

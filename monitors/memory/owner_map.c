@@ -51,15 +51,20 @@ static int account(struct memory *m, uint64_t aspace, int64_t commit, int64_t pr
 	return commit || prepared ? region_apply_wait(m, NULL, &op) : 0;
 }
 
-/* Give @charge back; cannot fail. */
+/* Give @charge back, which has been committed; cannot fail. */
 static void uncommit(struct memory *m, uint64_t aspace, uint64_t charge)
 {
 	(void)account(m, aspace, -(int64_t)charge, 0);
 }
 
-/* Spend a prepared charge; -EPROTO when the home's figure is not ours. */
+/*
+ * Spend a prepared charge; -EPROTO when the home's figure is not ours. The figure comes from the
+ * message: one that no signed change can hold was never prepared.
+ */
 static int prepared_spend(struct memory *m, uint64_t aspace, uint64_t charge)
 {
+	if (charge > INT64_MAX)
+		return -EPROTO;
 	if (!owner_has_space(m, aspace) || account(m, aspace, 0, -(int64_t)charge))
 		return -EPROTO;
 	return 0;

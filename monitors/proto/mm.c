@@ -20,6 +20,12 @@ static bool shift_is_valid(uint32_t shift)
 	return shift >= VREGION_SHIFT_MIN && shift <= VREGION_SHIFT_MAX;
 }
 
+/* No call charges more pages than a space has. */
+static bool charge_is_valid(uint64_t charge)
+{
+	return charge <= PM_USER_TOP >> PAGE_SHIFT;
+}
+
 /* --- MM_MAP ---------------------------------------------------------------------------- */
 
 #define MM_MAP_VREGION(F) F(u64, index), F(u64, version)
@@ -34,7 +40,8 @@ CODEC_ELEMENTS(static, mm_map_vregion)
 
 static bool map_req_is_valid(const struct mm_map_req *r)
 {
-	return r->phase <= MM_ABORT && shift_is_valid(r->vregion_shift);
+	return r->phase <= MM_ABORT && shift_is_valid(r->vregion_shift) &&
+	       charge_is_valid(r->charge);
 }
 
 /* Each index lies in the vma's range and above the one before it. */
@@ -63,7 +70,7 @@ CODEC_FIXED(mm_range_rep, MM_RANGE_REP, codec_any)
 static bool range_req_is_valid(const struct mm_range_req *r)
 {
 	return range_is_valid(r->addr, r->len) && !(r->prot & ~(uint32_t)PM_PROT_ALL) &&
-	       r->phase <= MM_ABORT;
+	       r->phase <= MM_ABORT && charge_is_valid(r->charge);
 }
 
 CODEC_FIXED(mm_range_req, MM_RANGE_REQ, range_req_is_valid)

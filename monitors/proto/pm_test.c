@@ -441,6 +441,8 @@ static const struct rejection {
 	{ "pm_moved", 8, 4, 0x10000 },
 	{ "pm_destroy_req", 0, 8, 0 },
 	{ "mm_map_req", 0, 8, 0 },
+	{ "mm_map_req", 72, 8, (PM_USER_TOP >> 12) + 1 }, /* more than a space has */
+	{ "mm_map_req", 72, 8, (1ull << 63) + 1 },
 	{ "mm_map_req", 80, 4, 4 }, /* phase */
 	{ "mm_map_req", 88, 4, 0 }, /* no vRegion */
 	{ "mm_map_req", 88, 4, 513 },
@@ -450,6 +452,8 @@ static const struct rejection {
 	{ "mm_map_req", 112, 8, 3 }, /* outside the vma */
 	{ "mm_range_rep", 16, 4, 0 },
 	{ "mm_range_req", 16, 8, 0 },
+	{ "mm_range_req", 24, 8, (PM_USER_TOP >> 12) + 1 },
+	{ "mm_range_req", 24, 8, (1ull << 63) + 1 },
 	{ "mm_range_req", 36, 4, 4 },
 	{ "mm_move_req", 24, 8, 0x1000 }, /* fewer vRegions than named */
 	{ "mm_move_req", 36, 4, 64 },

@@ -13,6 +13,7 @@
 #include <lib/ktest.h>
 #include <shim/shim.h>
 
+#include "../../../monitors/memory/dispatch.h"
 #include "fake.h"
 
 #define SHIFT_2M 21u
@@ -235,6 +236,80 @@ static void shortage_is_all_or_nothing(struct ktest *t)
 	/* brk says it by not moving. */
 	EXPECT_EQ(t, proc_brk(&p, 0x10000000 + 64 * MB, &addr), 0);
 	EXPECT_EQ(t, addr, 0x10000000);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Call MM_PROTECT of 2 MiB at FIXED_AT as node 12 does, at the owner and by its message. */
+static int protect_from_peer(struct memory *m, uint32_t phase, uint64_t charge, bool message)
+{
+	const struct mm_range_req req = { .aspace = FAKE_ASPACE(1),
+					  .addr = FIXED_AT,
+					  .len = 2 * MB,
+					  .charge = charge,
+					  .prot = RW,
+					  .phase = phase };
+	struct mm_range_rep rep = { 0 };
+	struct mm_range_rep_wire reply;
+	struct mm_range_req_wire w;
+	int ret;
+
+	if (!message)
+		return owner_protect(m, &req, &rep);
+	mm_range_req_encode(&req, &w);
+	ret = memory_serve(m, FAKE_MEM_FIRST + 1, MM_PROTECT, &w, sizeof(w), NULL, 0, &reply,
+			   sizeof(reply), NULL);
+	return MIN(ret, 0);
+}
+
+/* The same charge in an MM_ABORT of MM_MAP. */
+static int map_abort(struct memory *m, uint64_t charge)
+{
+	static struct mm_map_req req;
+	struct mm_range_rep rep = { 0 };
+
+	req.aspace = FAKE_ASPACE(1);
+	req.vma = (struct pm_vma){ .start = FIXED_AT, .end = FIXED_AT + 2 * MB, .prot = RW };
+	req.charge = charge;
+	req.phase = MM_ABORT;
+	req.nr_vregions = 1;
+	req.vregion_shift = SHIFT_2M;
+	req.vregions[0].index = FIXED_AT >> SHIFT_2M;
+	return owner_map(m, m->node, &req, &rep);
+}
+
+static void peer_spends_only_what_is_prepared(struct ktest *t)
+{
+	static const uint64_t charges[] = { 513,        (PM_USER_TOP >> PAGE_SHIFT) + 1,
+					    INT64_MAX,  (1ull << 63) + 1,
+					    1ull << 63, 0ull - 512,
+					    UINT64_MAX };
+	struct pool_stats s;
+	struct fake_proc p;
+	struct memory *m;
+	struct fake f;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	m = &f.mem[0];
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 2 * MB, PM_PROT_READ, PM_MAP_FIXED, &addr), 0);
+	ASSERT_EQ(t, protect_from_peer(m, MM_PREPARE, 0, true), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(charges); i++) {
+		EXPECT_EQ(t, protect_from_peer(m, MM_ABORT, charges[i], true), -EPROTO);
+		EXPECT_EQ(t, protect_from_peer(m, MM_ABORT, charges[i], false), -EPROTO);
+		EXPECT_EQ(t, protect_from_peer(m, MM_APPLY, charges[i], false), -EPROTO);
+		EXPECT_EQ(t, map_abort(m, charges[i]), -EPROTO);
+	}
+	pool_stats(&m->pool, &s);
+	EXPECT_EQ(t, s.committed, 512);
+	/* The prepared charge is still there to be spent, once. */
+	EXPECT_EQ(t, protect_from_peer(m, MM_ABORT, 512, true), 0);
+	EXPECT_EQ(t, protect_from_peer(m, MM_ABORT, 512, true), -EPROTO);
+	pool_stats(&m->pool, &s);
+	EXPECT_EQ(t, s.committed, 0);
 	EXPECT_EQ(t, proc_destroy(&p), 0);
 	proc_done(&p);
 	EXPECT_TRUE(t, fake_stop(&f));
@@ -845,6 +920,7 @@ static const struct ktest_case cases[] = {
 	KTEST(failed_move_leaves_the_old_owner),
 	KTEST(lost_answer_of_a_move_is_settled),
 	KTEST(shortage_is_all_or_nothing),
+	KTEST(peer_spends_only_what_is_prepared),
 	KTEST(credits_promise_frames),
 	KTEST(old_writeback_is_dropped),
 	KTEST(victim_rides_on_the_fetch),
