@@ -722,6 +722,24 @@ static void collapse_step_locked(struct memory *m, struct region *from, struct r
 								 : !b->scan;
 }
 
+/*
+ * One of the two was killed between two batches: the other is to be used again. Before its first
+ * batch a collapse has made neither COLLAPSING; one that is belongs to another call.
+ */
+static void collapse_release_locked(struct region *from, struct region *into,
+				    const struct region_op *op) __must_hold(&from->lock)
+	__must_hold(&into->lock)
+{
+	assert_spin_held(&from->lock);
+	assert_spin_held(&into->lock);
+	if (op->from != REGION_IN(REGION_COLLAPSING))
+		return;
+	if (from->state == REGION_COLLAPSING)
+		set_state_locked(from, REGION_ACTIVE);
+	if (into->state == REGION_COLLAPSING)
+		set_state_locked(into, REGION_ACTIVE);
+}
+
 static int apply_collapse(struct memory *m, struct region *from, struct region_op *op)
 {
 	struct region_change *c = &op->change;
@@ -730,12 +748,10 @@ static int apply_collapse(struct memory *m, struct region *from, struct region_o
 
 	regions_lock(from, into);
 	if (!is_in_locked(from, op->from) || !is_in_locked(into, op->from)) {
-		/* One was killed meanwhile: the other is to be used again. */
-		if (from->state == REGION_COLLAPSING)
-			set_state_locked(from, REGION_ACTIVE);
-		if (into->state == REGION_COLLAPSING)
-			set_state_locked(into, REGION_ACTIVE);
+		collapse_release_locked(from, into, op);
 		regions_unlock(from, into);
+		wake_all(&from->idle);
+		wake_all(&into->idle);
 		return -ESTALE;
 	}
 	if (op->replay)

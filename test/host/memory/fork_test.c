@@ -12,6 +12,7 @@
 #include <lib/ktest.h>
 #include <shim/shim.h>
 
+#include "../../../monitors/memory/region_apply.h"
 #include "fake.h"
 
 #define SHIFT_2M 21u
@@ -515,6 +516,125 @@ static void merges_while_pages_are_used(struct ktest *t)
 	}
 }
 
+/*
+ * A collapse that its log holds after the first batch: by then the 300 pages of a frozen vRegion
+ * are the parent's, which scans them for what is not mapped. Only the owner's part: the home would
+ * let no other call in.
+ */
+struct held_collapse {
+	struct region *from, *into;
+	struct region_completion *completion; /* atomic: the first batch's */
+	struct thread *thread;
+	int err;
+};
+
+static struct held_collapse held;
+static struct pm_merge_req held_req;
+
+static void hold_first_batch(void *arg, struct region *r, const struct region_change *change,
+			     struct region_completion *completion)
+{
+	if (change->kind != CHANGE_COLLAPSE || __atomic_load_n(&held.completion, __ATOMIC_RELAXED))
+		return;
+	region_completion_get(completion);
+	__atomic_store_n(&held.completion, completion, __ATOMIC_RELEASE);
+}
+
+static void collapse_thread(void *arg)
+{
+	struct mm_range_rep rep = { 0 };
+
+	held.err = owner_collapse(&fam.f.mem[0], &held_req, &rep);
+}
+
+static void held_start(struct ktest *t)
+{
+	struct memory *m = &fam.f.mem[0];
+
+	family_start(t, 1);
+	for (uint64_t i = 0; i < 300; i++)
+		ASSERT_EQ(t, put(&fam.a, FIXED_AT + i * PAGE_SIZE, 1000 + i), 0);
+	ASSERT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
+	ASSERT_EQ(t, proc_munmap(&fam.parent, FIXED_AT + MB, PAGE_SIZE), 0);
+	ASSERT_EQ(t, put(&fam.parent, FIXED_AT, 2000), 0);
+	held = (struct held_collapse){ .from = region_get(m, fam.a.aspace, FIXED_AT),
+				       .into = region_get(m, fam.parent.aspace, FIXED_AT) };
+	held_req = (struct pm_merge_req){ .from = fam.a.aspace, .into = fam.parent.aspace };
+	owner_set_log(m, hold_first_batch, NULL);
+	held.thread = thread_create("collapse", collapse_thread, NULL);
+	ASSERT_FALSE(t, IS_ERR(held.thread));
+	for (int i = 0; i < 20000 && !__atomic_load_n(&held.completion, __ATOMIC_ACQUIRE); i++)
+		thread_sleep_ns(1000 * 1000);
+	ASSERT_TRUE(t, held.completion != NULL);
+	EXPECT_EQ(t, held.from->state, REGION_COLLAPSING);
+	EXPECT_EQ(t, held.into->state, REGION_COLLAPSING);
+}
+
+/* Let the other batches come: how the collapse ended. */
+static int held_finish(void)
+{
+	region_completion_put(held.completion, 0);
+	thread_join(held.thread);
+	owner_set_log(&fam.f.mem[0], NULL, NULL);
+	return held.err;
+}
+
+static void held_end(struct ktest *t)
+{
+	region_put(held.from);
+	region_put(held.into);
+	family_end(t);
+}
+
+/* A second MM_MERGE comes between two batches of the first. */
+static void refused_merge_leaves_the_first_alone(struct ktest *t)
+{
+	struct mm_range_rep rep = { 0 };
+
+	held_start(t);
+	EXPECT_EQ(t, owner_collapse(&fam.f.mem[0], &held_req, &rep), -ESTALE);
+	EXPECT_EQ(t, held.from->state, REGION_COLLAPSING);
+	EXPECT_EQ(t, held.into->state, REGION_COLLAPSING);
+	EXPECT_EQ(t, held_finish(), 0);
+	EXPECT_EQ(t, get(&fam.parent, FIXED_AT), 2000);
+	EXPECT_EQ(t, get(&fam.parent, FIXED_AT + MB), -EFAULT);
+	EXPECT_EQ(t, get(&fam.parent, FIXED_AT + 299 * PAGE_SIZE), 1299);
+	EXPECT_EQ(t, used(&fam.f), 299 + 6);
+	held_end(t);
+}
+
+struct wake_count {
+	struct watcher watcher;
+	uint32_t nr; /* atomic */
+};
+
+static bool count_wake(struct watcher *w)
+{
+	__atomic_fetch_add(&container_of(w, struct wake_count, watcher)->nr, 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+/* One of the two regions is killed between two batches: the other serves again, and says so. */
+static void merge_that_is_cut_off_wakes_waiters(struct ktest *t)
+{
+	struct wake_count from = { .watcher.notify = count_wake };
+	struct wake_count into = { .watcher.notify = count_wake };
+
+	held_start(t);
+	owner_destroy_space(&fam.f.mem[0], fam.parent.aspace);
+	EXPECT_EQ(t, held.into->state, REGION_DEAD);
+	watch_begin(&held.from->idle, &from.watcher);
+	watch_begin(&held.into->idle, &into.watcher);
+	EXPECT_EQ(t, held_finish(), -ESTALE);
+	watch_end(&held.from->idle, &from.watcher);
+	watch_end(&held.into->idle, &into.watcher);
+	EXPECT_EQ(t, held.from->state, REGION_ACTIVE);
+	EXPECT_EQ(t, held.into->state, REGION_DEAD);
+	EXPECT_GT(t, from.nr, 0);
+	EXPECT_GT(t, into.nr, 0);
+	held_end(t);
+}
+
 /* --- discard ----------------------------------------------------------------------------- */
 
 static void discard_drops_pages(struct ktest *t)
@@ -709,6 +829,8 @@ static const struct ktest_case cases[] = {
 	KTEST(merge_can_be_repeated),
 	KTEST(merge_into_a_frozen_space),
 	KTEST(merges_while_pages_are_used),
+	KTEST(refused_merge_leaves_the_first_alone),
+	KTEST(merge_that_is_cut_off_wakes_waiters),
 	KTEST(discard_drops_pages),
 	KTEST(objects_have_pages_from_zero),
 	KTEST(reserved_objects_are_charged_once),
