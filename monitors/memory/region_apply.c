@@ -699,6 +699,8 @@ static void collapse_step_locked(struct memory *m, struct region *from, struct r
 	c->collapse.addrs = b->addrs;
 	c->collapse.nr = 0;
 	c->collapse.swap = false;
+	/* An MM_DISCARD between two batches may have taken pages that were still to be scanned. */
+	b->scan = MIN(b->scan, walked->nr_pages);
 	while (budget-- && (c->collapse.step == COLLAPSE_SCAN ? b->scan : walked->nr_pages)) {
 		struct mpage *page = list_first_entry(&walked->pages, struct mpage, link);
 

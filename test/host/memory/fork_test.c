@@ -661,6 +661,35 @@ static void discard_drops_pages(struct ktest *t)
 	family_end(t);
 }
 
+/* Pages that a merge is about to scan go between two of its batches: all, or but the unmapped. */
+static void discard_between_batches_of_a_merge(struct ktest *t)
+{
+	for (uint32_t rest = 0; rest < 2; rest++) {
+		static struct pm_discard_req req;
+		struct mm_range_rep rep = { 0 };
+
+		held_start(t);
+		req = (struct pm_discard_req){
+			.aspace = fam.parent.aspace,
+			.nr_ranges = 2,
+			.ranges = { { FIXED_AT, MB + (rest ? 0 : PAGE_SIZE) },
+				    { FIXED_AT + MB + PAGE_SIZE, MB - PAGE_SIZE } },
+		};
+		EXPECT_EQ(t, owner_discard(&fam.f.mem[0], &req, &rep), 0);
+		EXPECT_EQ(t, rep.pages, 300 - rest);
+		EXPECT_EQ(t, held.into->nr_pages, rest);
+		EXPECT_EQ(t, held_finish(), 0);
+		EXPECT_EQ(t, held.into->state, REGION_ACTIVE);
+		EXPECT_EQ(t, held.into->nr_pages, 0);
+		EXPECT_EQ(t, get(&fam.parent, FIXED_AT), 0);
+		EXPECT_EQ(t, get(&fam.parent, FIXED_AT + 2 * MB), 3);
+		EXPECT_EQ(t, put(&fam.parent, FIXED_AT, 7), 0);
+		EXPECT_EQ(t, get(&fam.parent, FIXED_AT), 7);
+		EXPECT_EQ(t, used(&fam.f), 1 + 6);
+		held_end(t);
+	}
+}
+
 /* --- page-only spaces ---------------------------------------------------------------------- */
 
 static void objects_have_pages_from_zero(struct ktest *t)
@@ -831,6 +860,7 @@ static const struct ktest_case cases[] = {
 	KTEST(merges_while_pages_are_used),
 	KTEST(refused_merge_leaves_the_first_alone),
 	KTEST(merge_that_is_cut_off_wakes_waiters),
+	KTEST(discard_between_batches_of_a_merge),
 	KTEST(discard_drops_pages),
 	KTEST(objects_have_pages_from_zero),
 	KTEST(reserved_objects_are_charged_once),
