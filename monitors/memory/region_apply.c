@@ -53,31 +53,29 @@ static inline void show(struct memory *m, struct region *r, const struct region_
 
 struct change_wait {
 	struct region_completion completion;
-	struct waitqueue queue;
-	bool over; /* atomic */
+	struct completion over; /* complete() is done with it when the waiter goes on */
 };
 
 static void change_complete(struct region_completion *c)
 {
 	struct change_wait *w = container_of(c, struct change_wait, completion);
 
-	__atomic_store_n(&w->over, true, __ATOMIC_RELEASE);
-	wake_all(&w->queue);
+	complete(&w->over);
 }
 
 int region_apply_wait(struct memory *m, struct region *r, struct region_op *op)
 {
-	struct change_wait w = { .over = false };
+	struct change_wait w;
 	int err;
 
 	if (likely(!m->owner.log))
 		return region_apply(m, r, op);
-	waitqueue_init(&w.queue);
+	completion_init(&w.over);
 	region_completion_init(&w.completion, change_complete);
 	op->completion = &w.completion;
 	err = region_apply(m, r, op);
 	region_completion_put(&w.completion, err);
-	wait_event(&w.queue, __atomic_load_n(&w.over, __ATOMIC_ACQUIRE));
+	completion_wait(&w.over);
 	return w.completion.err;
 }
 
