@@ -140,9 +140,10 @@ static struct vma *vma_first_behind_locked(struct aspace *as, vaddr_t addr)
 
 static bool range_is_free_locked(struct aspace *as, vaddr_t start, vaddr_t end)
 {
-	const struct vma *next = vma_first_behind_locked(as, start);
+	const struct vma *next;
 
 	assert_spin_held(&as->lock);
+	next = vma_first_behind_locked(as, start);
 	return !next || next->start >= end;
 }
 
@@ -160,9 +161,10 @@ static bool blocked_locked(const struct aspace *as, vaddr_t addr)
 
 static int find_vma_locked(struct aspace *as, vaddr_t addr, struct vma *out, struct layout_seq *seq)
 {
-	struct vma *v = vma_first_behind_locked(as, addr);
+	struct vma *v;
 
 	assert_spin_held(&as->lock);
+	v = vma_first_behind_locked(as, addr);
 	*seq = as->seq;
 	if (!v || v->start > addr)
 		return -ENOENT;
@@ -267,10 +269,11 @@ static void vma_trim_front(struct vma *v, vaddr_t start)
  */
 static void split_locked(struct aspace *as, vaddr_t addr, struct vma **spare)
 {
-	struct vma *v = vma_first_behind_locked(as, addr);
 	struct vma *back = *spare;
+	struct vma *v;
 
 	assert_spin_held(&as->lock);
+	v = vma_first_behind_locked(as, addr);
 	if (!v || v->start >= addr)
 		return;
 	*spare = NULL;
@@ -287,9 +290,10 @@ static void split_locked(struct aspace *as, vaddr_t addr, struct vma **spare)
  */
 static void remove_locked(struct aspace *as, vaddr_t start, vaddr_t end, struct vma **gone)
 {
-	struct vma *v = vma_first_behind_locked(as, start);
+	struct vma *v;
 
 	assert_spin_held(&as->lock);
+	v = vma_first_behind_locked(as, start);
 	as->near = NULL;
 	while (v && v->start < end) {
 		struct rb_node *next = rb_next(&v->node);
@@ -329,9 +333,10 @@ static void spares_free(struct vma *spare[2])
 /* Flags that the home does not know stay when the copy of a vma is renewed. */
 static void inherit_locked(struct aspace *as, struct vma *fresh)
 {
-	const struct vma *old = vma_first_behind_locked(as, fresh->start);
+	const struct vma *old;
 
 	assert_spin_held(&as->lock);
+	old = vma_first_behind_locked(as, fresh->start);
 	if (!old || old->start >= fresh->end || !fresh->file || old->file != fresh->file)
 		return;
 	fresh->flags |= old->flags & VMA_READ_ONLY;
