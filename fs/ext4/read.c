@@ -99,6 +99,7 @@ static int batch_add(struct batch *b, uint64_t sector, uint8_t *buf, uint32_t le
 		return 0;
 	if (b->nr_reqs == BATCH_REQS || b->nr_segs == BATCH_SEGS)
 		err = batch_run(b);
+	ASSERT(b->nr_reqs < BATCH_REQS && b->nr_segs < BATCH_SEGS);
 	req = &b->reqs[b->nr_reqs++];
 	memset(req, 0, sizeof(*req));
 	req->op = BLK_READ;
@@ -109,7 +110,6 @@ static int batch_add(struct batch *b, uint64_t sector, uint8_t *buf, uint32_t le
 	req->arg = b;
 	b->segs[b->nr_segs++] = (struct blk_seg){ .buf = buf, .len = len };
 	b->next_sector = sector + (len >> BLK_SECTOR_SHIFT);
-	ASSERT(b->nr_reqs <= BATCH_REQS && b->nr_segs <= BATCH_SEGS);
 	return err;
 }
 
