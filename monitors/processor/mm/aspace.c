@@ -138,7 +138,7 @@ static struct vma *vma_first_behind_locked(struct aspace *as, vaddr_t addr)
 	return best;
 }
 
-static bool range_is_free_locked(struct aspace *as, vaddr_t start, vaddr_t end)
+static __maybe_unused bool range_is_free_locked(struct aspace *as, vaddr_t start, vaddr_t end)
 {
 	const struct vma *next;
 
