@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inodes and open files of the tree that pseudo.h describes.
+ * Inodes and open files of the tree that pseudo_private.h describes.
  *
  * Inodes are made by each look-up and hold their directory, so that ".." and the path are known.
  * Their numbers are hashes of the path, the same each time.

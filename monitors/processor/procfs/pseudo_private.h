@@ -87,7 +87,7 @@ struct pseudo_owner {
 	uint32_t uid, gid;
 	int64_t time_s; /* what atime, mtime and ctime say */
 };
-/* proc/facts.c: -ESRCH when the process is gone. */
+/* proc_ref.c: -ESRCH when the process is gone. */
 int pseudo_owner(const struct pseudo_subject *s, struct pseudo_owner *out) __must_check;
 /* May the calling process look into that process? -EACCES, -ESRCH. */
 int pseudo_may_trace(const struct pseudo_subject *s) __must_check;
