@@ -33,7 +33,7 @@ DECODER(pm_brk_req)
 DECODER(pm_fork_req)
 DECODER(pm_space_req)
 DECODER(pm_vregions_req)
-DECODER(pm_merge_req)
+DECODER(pm_collapse_req)
 DECODER(pm_discard_req)
 DECODER(pm_credit_req)
 DECODER(pm_fill_vma_req)
@@ -68,7 +68,7 @@ static int decode_destroy_list(const void *body, size_t len, void *req)
 
 HISTOGRAM(memory_exec_ns, "memory.exec_ns", "PM_EXEC, from its arrival to its reply");
 HISTOGRAM(memory_fork_ns, "memory.fork_ns", "PM_FORK, from its arrival to its reply");
-HISTOGRAM(memory_collapse_ns, "memory.merge_ns", "PM_MERGE, from its arrival to its reply");
+HISTOGRAM(memory_collapse_ns, "memory.merge_ns", "PM_COLLAPSE, from its arrival to its reply");
 
 #define INLINE      RPC_HANDLER_INLINE
 #define WAITS       RPC_HANDLER_WAITS
@@ -105,7 +105,7 @@ const struct msg_type msg_types[] = {
 	{ ENTRY(PM_DESTROY, WAITS | IDEMPOTENT, sizeof(struct destroy_list), decode_destroy_list,
 		msg_destroy) },
 	{ CALL(PM_FORK, WAITS, pm_fork_req, msg_fork), .time = &memory_fork_ns },
-	{ CALL(PM_MERGE, WAITS, pm_merge_req, msg_collapse), .time = &memory_collapse_ns },
+	{ CALL(PM_COLLAPSE, WAITS, pm_collapse_req, msg_collapse), .time = &memory_collapse_ns },
 	{ CALL(PM_DISCARD, WAITS | IDEMPOTENT, pm_discard_req, msg_discard) },
 	{ CALL(PM_SPACE, WAITS, pm_space_req, msg_make_pages) },
 	/* From a processor to an owner.  They wait only while a vRegion is handed over. */
@@ -135,7 +135,7 @@ const struct msg_type msg_types[] = {
 	{ ENTRY(MM_DESTROY, FROM_MEMORY | IDEMPOTENT, sizeof(uint64_t), decode_aspace,
 		msg_mm_destroy) },
 	{ CALL(MM_FORK, FROM_MEMORY, mm_fork_req, msg_mm_fork) },
-	{ CALL(MM_MERGE, FROM_MEMORY | RESERVE | IDEMPOTENT, pm_merge_req, msg_mm_collapse) },
+	{ CALL(MM_COLLAPSE, FROM_MEMORY | RESERVE | IDEMPOTENT, pm_collapse_req, msg_mm_collapse) },
 	{ CALL(MM_DISCARD, FROM_MEMORY | RESERVE | IDEMPOTENT, pm_discard_req, msg_mm_discard) },
 	{ CALL(MM_VREGION_MOVE, FROM_MEMORY | WAITS, mm_vregion_move_req, msg_mm_vregion_move) },
 	/* From an owner to another one. */

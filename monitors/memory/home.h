@@ -221,8 +221,8 @@ int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_
 int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 	      struct pm_range_rep *rep) __must_check;
 /* @body: the request as it came, which goes on to the owners. */
-int home_collapse(struct memory *m, uint32_t proc, const struct pm_merge_req *req, const void *body,
-		  uint32_t len) __must_check;
+int home_collapse(struct memory *m, uint32_t proc, const struct pm_collapse_req *req,
+		  const void *body, uint32_t len) __must_check;
 int home_discard(struct memory *m, uint32_t proc, const struct pm_discard_req *req,
 		 const void *body, uint32_t len) __must_check;
 int home_make_pages(struct memory *m, uint32_t proc, const struct pm_space_req *req,

@@ -283,7 +283,7 @@ static int tell_nodes(struct memory *m, const struct home_space *as, uint16_t op
 }
 
 /* Has it been done already, and the answer been lost? */
-static bool is_collapsed(struct memory *m, uint32_t proc, const struct pm_merge_req *req)
+static bool is_collapsed(struct memory *m, uint32_t proc, const struct pm_collapse_req *req)
 {
 	struct home_space *into = home_space_lock(m, req->into, proc, SPACE_ANY);
 	bool collapsed;
@@ -296,8 +296,8 @@ static bool is_collapsed(struct memory *m, uint32_t proc, const struct pm_merge_
 	return collapsed;
 }
 
-int home_collapse(struct memory *m, uint32_t proc, const struct pm_merge_req *req, const void *body,
-		  uint32_t len)
+int home_collapse(struct memory *m, uint32_t proc, const struct pm_collapse_req *req,
+		  const void *body, uint32_t len)
 {
 	struct home_space *from, *into;
 	int err = home_space_lock_two(m, proc, req->from, SPACE_FROZEN, req->into,
@@ -311,7 +311,7 @@ int home_collapse(struct memory *m, uint32_t proc, const struct pm_merge_req *re
 	assert_mutex_held(&into->mutex);
 	err = collapse_gather(m, from, into);
 	if (!err)
-		err = tell_nodes(m, from, MM_MERGE, body, len, NULL);
+		err = tell_nodes(m, from, MM_COLLAPSE, body, len, NULL);
 	if (!err) {
 		from->dead = true;
 		into->collapsed = from->id;

@@ -25,9 +25,9 @@ static void page_sent(void *arg)
 
 static void reply_redirect(struct rpc_request *req, const struct pm_vregion *redirect)
 {
-	struct pm_moved_wire w;
+	struct pm_redirect_wire w;
 
-	pm_moved_encode(redirect, &w);
+	pm_redirect_encode(redirect, &w);
 	rpc_reply(req, -EREMCHG, &w, sizeof(w));
 }
 

@@ -17,9 +17,9 @@
 /* A redirect has a body, although it is an error. */
 static int reply_redirect(struct msg *msg, const struct pm_vregion *redirect)
 {
-	struct pm_moved_wire w;
+	struct pm_redirect_wire w;
 
-	pm_moved_encode(redirect, &w);
+	pm_redirect_encode(redirect, &w);
 	if (msg_reply(msg, &w, sizeof(w)) > 0)
 		msg->error_len = sizeof(w);
 	return -EREMCHG;

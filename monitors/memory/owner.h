@@ -174,7 +174,7 @@ int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
  * Both allocate nothing and may be repeated; they answer how many pages they have renamed,
  * dropped.
  */
-int owner_collapse(struct memory *m, const struct pm_merge_req *req, struct mm_range_rep *rep)
+int owner_collapse(struct memory *m, const struct pm_collapse_req *req, struct mm_range_rep *rep)
 	__must_check;
 int owner_discard(struct memory *m, const struct pm_discard_req *req, struct mm_range_rep *rep)
 	__must_check;

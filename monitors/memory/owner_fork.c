@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Owner: MM_FORK, MM_MERGE, MM_DISCARD.
+ * Owner: MM_FORK, MM_COLLAPSE, MM_DISCARD.
  *
  * Flow:	fork: make the child's regions with copies of the areas and charge them, which can
  *		fail. Then the parent's regions get the space's areas; the space's own regions keep
@@ -276,7 +276,7 @@ static uint64_t discard_ranges(struct memory *m, uint64_t aspace,
 	return dropped;
 }
 
-int owner_collapse(struct memory *m, const struct pm_merge_req *req, struct mm_range_rep *rep)
+int owner_collapse(struct memory *m, const struct pm_collapse_req *req, struct mm_range_rep *rep)
 {
 	struct collapse_call call = { .into = req->into };
 	int err;

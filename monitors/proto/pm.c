@@ -26,9 +26,9 @@ static bool vregion_is_valid(const struct pm_vregion *vr)
 CODEC_FIELDS(pm_vregion, PM_VREGION, vregion_is_valid)
 CODEC_PART(, pm_vregion)
 CODEC_ELEMENTS(, pm_vregion)
-CODEC_ALONE(pm_moved, pm_vregion)
+CODEC_ALONE(pm_redirect, pm_vregion)
 
-void pm_moved_encode(const struct pm_vregion *vr, struct pm_moved_wire *w)
+void pm_redirect_encode(const struct pm_vregion *vr, struct pm_redirect_wire *w)
 {
 	pm_vregion_encode(vr, &w->vregion);
 }

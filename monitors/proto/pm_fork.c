@@ -2,7 +2,7 @@
 /*
  * Processor <-> memory messages of fork, and of spaces without mappings: encode and decode.
  *
- * PM_DISCARD and PM_MERGE go from home to owner as well (MM_DISCARD, MM_MERGE).
+ * PM_DISCARD and PM_COLLAPSE go from home to owner as well (MM_DISCARD, MM_COLLAPSE).
  *
  * See:	docs/protocol/pm.md, docs/design/fork.md
  */
@@ -46,21 +46,21 @@ static bool ranges_ascend(const struct pm_page_range *ranges, uint32_t i)
 }
 #define range_ascends(m, i) ranges_ascend((m)->ranges, i)
 
-/* --- PM_DISCARD, PM_MERGE ------------------------------------------------------------------ */
+/* --- PM_DISCARD, PM_COLLAPSE --------------------------------------------------------------- */
 
 #define PM_DISCARD_REQ(F) F(id64, aspace), F(id32, nr_ranges), F(zero32, reserved)
 
 CODEC_LIST(pm_discard_req, PM_DISCARD_REQ, codec_any, pm_page_range, ranges, PM_DISCARD_MAX_RANGES,
 	   range_ascends)
 
-#define PM_MERGE_REQ(F) F(id64, from), F(id64, into), F(u32, nr_ranges), F(zero32, reserved)
+#define PM_COLLAPSE_REQ(F) F(id64, from), F(id64, into), F(u32, nr_ranges), F(zero32, reserved)
 
-static bool merge_req_is_valid(const struct pm_merge_req *r)
+static bool collapse_req_is_valid(const struct pm_collapse_req *r)
 {
 	return r->from != r->into;
 }
 
-CODEC_LIST(pm_merge_req, PM_MERGE_REQ, merge_req_is_valid, pm_page_range, ranges,
+CODEC_LIST(pm_collapse_req, PM_COLLAPSE_REQ, collapse_req_is_valid, pm_page_range, ranges,
 	   PM_DISCARD_MAX_RANGES, range_ascends)
 
 /* --- PM_SPACE ------------------------------------------------------------------------------ */

@@ -80,10 +80,10 @@ FIXED_SAMPLE(pm_fork_req, { .aspace = 1, .parent = 2, .child = 3, .want_credits 
 VARIABLE_SAMPLE(pm_discard_req, { .aspace = 1,
 				  .nr_ranges = 2,
 				  .ranges = { { 0x1000, 0x2000 }, { 0x3000, 0x1000 } } })
-VARIABLE_SAMPLE(pm_merge_req, { .from = 1,
-				.into = 2,
-				.nr_ranges = 2,
-				.ranges = { { 0, 0x2000 }, { PM_USER_TOP - 0x1000, 0x1000 } } })
+VARIABLE_SAMPLE(pm_collapse_req, { .from = 1,
+				   .into = 2,
+				   .nr_ranges = 2,
+				   .ranges = { { 0, 0x2000 }, { PM_USER_TOP - 0x1000, 0x1000 } } })
 FIXED_SAMPLE(
 	pm_space_req,
 	{ .aspace = 1, .len = 0x3000, .flags = PM_SPACE_RESERVE, .vnode = 2, .want_credits = 3 })
@@ -212,11 +212,11 @@ static ssize_t sample_pm_range_rep(void)
 	return pm_range_rep_encode(&rep, buf, RECODE_MAX);
 }
 
-static ssize_t sample_pm_moved(void)
+static ssize_t sample_pm_redirect(void)
 {
-	struct pm_moved_wire w;
+	struct pm_redirect_wire w;
 
-	pm_moved_encode(&vregion, &w);
+	pm_redirect_encode(&vregion, &w);
 	memcpy(buf, &w, sizeof(w));
 	return sizeof(w);
 }
@@ -258,10 +258,10 @@ static ssize_t (*const samples[])(void) = {
 	sample_pm_file_fetch_rep,   sample_mm_map_req,          sample_mm_range_rep,
 	sample_mm_range_req,        sample_mm_move_req,         sample_mm_pages_req,
 	sample_mm_vregion_move_req, sample_mm_vregion_take_req, sample_mm_file_read_req,
-	sample_ms_read_req,         sample_ms_read_rep,         sample_pm_moved,
+	sample_ms_read_req,         sample_ms_read_rep,         sample_pm_redirect,
 	sample_pm_destroy_req,      sample_pm_fill_vma_rep,     sample_pm_credit_rep,
 	sample_proto_attr,          sample_pm_fork_req,         sample_pm_discard_req,
-	sample_pm_merge_req,        sample_pm_space_req,        sample_mm_fork_req,
+	sample_pm_collapse_req,     sample_pm_space_req,        sample_mm_fork_req,
 	sample_pm_meminfo_rep,      sample_mm_load_req,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
@@ -375,13 +375,13 @@ static const struct rejection {
 	{ "pm_discard_req", 24, 8, 0x3000 },             /* into the next one */
 	{ "pm_discard_req", 32, 8, PM_USER_TOP },        /* beyond the end */
 	{ "pm_discard_req", 40, 8, 0xfffffffffffff000 }, /* overflow */
-	{ "pm_merge_req", 0, 8, 0 },
-	{ "pm_merge_req", 8, 8, 0 },
-	{ "pm_merge_req", 8, 8, 1 }, /* into itself */
-	{ "pm_merge_req", 16, 4, 257 },
-	{ "pm_merge_req", 20, 4, 1 },
-	{ "pm_merge_req", 32, 8, 1 },
-	{ "pm_merge_req", 48, 8, 0x2000 },
+	{ "pm_collapse_req", 0, 8, 0 },
+	{ "pm_collapse_req", 8, 8, 0 },
+	{ "pm_collapse_req", 8, 8, 1 }, /* into itself */
+	{ "pm_collapse_req", 16, 4, 257 },
+	{ "pm_collapse_req", 20, 4, 1 },
+	{ "pm_collapse_req", 32, 8, 1 },
+	{ "pm_collapse_req", 48, 8, 0x2000 },
 	{ "pm_space_req", 0, 8, 0 },
 	{ "pm_space_req", 8, 8, 1 },
 	{ "pm_space_req", 8, 8, PM_USER_TOP + 0x1000 },
@@ -437,8 +437,8 @@ static const struct rejection {
 	{ "pm_file_fetch_rep", 4, 4, 0 },
 	{ "pm_file_fetch_rep", 4, 4, 4097 },
 	{ "pm_file_fetch_rep", 8, 8, 1ull << 63 },
-	{ "pm_moved", 0, 8, 1ull << 40 },
-	{ "pm_moved", 8, 4, 0x10000 },
+	{ "pm_redirect", 0, 8, 1ull << 40 },
+	{ "pm_redirect", 8, 4, 0x10000 },
 	{ "pm_destroy_req", 0, 8, 0 },
 	{ "mm_map_req", 0, 8, 0 },
 	{ "mm_map_req", 72, 8, (PM_USER_TOP >> 12) + 1 }, /* more than a space has */
@@ -530,12 +530,12 @@ static void encoders_keep_limits(struct ktest *t)
 	struct pm_exec_req exec = { .aspace = 1, .cred = { .nr_groups = PROTO_MAX_GROUPS + 1 } };
 	static struct pm_discard_req discard = { .aspace = 1,
 						 .nr_ranges = PM_DISCARD_MAX_RANGES + 1 };
-	static struct pm_merge_req merge = { .from = 1,
-					     .into = 2,
-					     .nr_ranges = PM_DISCARD_MAX_RANGES + 1 };
+	static struct pm_collapse_req merge = { .from = 1,
+						.into = 2,
+						.nr_ranges = PM_DISCARD_MAX_RANGES + 1 };
 
 	EXPECT_EQ(t, pm_discard_req_encode(&discard, buf, RECODE_MAX), -EMSGSIZE);
-	EXPECT_EQ(t, pm_merge_req_encode(&merge, buf, RECODE_MAX), -EMSGSIZE);
+	EXPECT_EQ(t, pm_collapse_req_encode(&merge, buf, RECODE_MAX), -EMSGSIZE);
 	rep.nr_vmas = PM_RANGE_MAX_VMAS + 1;
 	EXPECT_EQ(t, pm_range_rep_encode(&rep, buf, RECODE_MAX), -EMSGSIZE);
 	rep.nr_vmas = 1;

@@ -60,7 +60,7 @@ RECODE_VARIABLE(pm_range_rep)
 RECODE_FIXED(pm_vregions_req)
 RECODE_FIXED(pm_fork_req)
 RECODE_VARIABLE(pm_discard_req)
-RECODE_VARIABLE(pm_merge_req)
+RECODE_VARIABLE(pm_collapse_req)
 RECODE_FIXED(pm_space_req)
 RECODE_FIXED(pm_fetch_req)
 RECODE_FIXED(pm_fetch_rep)
@@ -83,7 +83,8 @@ RECODE_VARIABLE(mm_load_req)
 RECODE_FIXED(mm_file_read_req)
 RECODE_VARIABLE(ms_read_req)
 RECODE_FIXED(ms_read_rep)
-RECODE_FIXED_AS(pm_moved, struct pm_vregion, pm_moved_decode, pm_moved_encode, struct pm_moved_wire)
+RECODE_FIXED_AS(pm_redirect, struct pm_vregion, pm_redirect_decode, pm_redirect_encode,
+		struct pm_redirect_wire)
 RECODE_FIXED_AS(pm_destroy_req, uint64_t, pm_destroy_req_decode, destroy_encode,
 		struct pm_destroy_req_wire)
 RECODE_FIXED_AS(pm_fill_vma_rep, struct pm_vma, pm_fill_vma_rep_decode, pm_vma_encode,
@@ -123,14 +124,14 @@ static const struct {
 	{ "mm_file_read_req", recode_mm_file_read_req },
 	{ "ms_read_req", recode_ms_read_req },
 	{ "ms_read_rep", recode_ms_read_rep },
-	{ "pm_moved", recode_pm_moved },
+	{ "pm_redirect", recode_pm_redirect },
 	{ "pm_destroy_req", recode_pm_destroy_req },
 	{ "pm_fill_vma_rep", recode_pm_fill_vma_rep },
 	{ "pm_credit_rep", recode_pm_credit_rep },
 	{ "proto_attr", recode_proto_attr },
 	{ "pm_fork_req", recode_pm_fork_req },
 	{ "pm_discard_req", recode_pm_discard_req },
-	{ "pm_merge_req", recode_pm_merge_req },
+	{ "pm_collapse_req", recode_pm_collapse_req },
 	{ "pm_space_req", recode_pm_space_req },
 	{ "mm_fork_req", recode_mm_fork_req },
 	{ "pm_meminfo_rep", recode_pm_meminfo_rep },

@@ -66,6 +66,6 @@ def test_many_forks(pool, programs):
     before, after = forks(pool.get(), programs, "many", str(n))
     assert delta(before, after, "p0", "fork.spaces") == n
     assert delta(before, after, "p0", "fork.merges") == n
-    # PM_FORK, PM_MERGE, PM_DESTROY; the rest is the program's own start, reported by other nodes,
-    # or credits.
+    # PM_FORK, PM_COLLAPSE, PM_DESTROY; the rest is the program's own start, reported by other
+    # nodes, or credits.
     assert delta(before, after, "p0", "process.memory_calls") <= 3 * n + 40

@@ -178,11 +178,11 @@ static void owners_alternate_over_regions(struct ktest *t)
 
 	ASSERT_TRUE(t, cache_start(t));
 	sweep(t, 1600, 1, &c); /* more than three vRegions of 512 pages */
-	EXPECT_EQ(t, c.moved, 0u);
+	EXPECT_EQ(t, c.redirects, 0u);
 	EXPECT_GT(t, c.fetches, 0u);
 }
 
-static void moved_owner_is_asked_once(struct ktest *t)
+static void redirected_owner_is_asked_once(struct ktest *t)
 {
 	struct fake_counts c;
 	struct aspace *as;
@@ -203,7 +203,7 @@ static void moved_owner_is_asked_once(struct ktest *t)
 		EXPECT_EQ(t, v, i + 7);
 	}
 	fake_counts(&c);
-	EXPECT_EQ(t, c.moved, 1u);
+	EXPECT_EQ(t, c.redirects, 1u);
 	EXPECT_EQ(t, c.fetches, 17u);
 	space_destroy(t, as);
 }
@@ -745,7 +745,7 @@ static const struct ktest_case cases[] = {
 	KTEST(first_touch_sends_nothing),
 	KTEST(evicted_pages_come_back),
 	KTEST(owners_alternate_over_regions),
-	KTEST(moved_owner_is_asked_once),
+	KTEST(redirected_owner_is_asked_once),
 	KTEST(late_data_never_lands_in_a_reused_line),
 	KTEST(dropped_range_reads_zero),
 	KTEST(credits_are_given_back),

@@ -216,7 +216,7 @@ static void store(uint64_t aspace, uint64_t vaddr, uint64_t seq, const uint8_t *
 	memcpy(p->data, data, PAGE_SIZE);
 }
 
-static int moved(uint64_t vaddr, uint32_t node, struct pm_moved_wire *w)
+static int redirect(uint64_t vaddr, uint32_t node, struct pm_redirect_wire *w)
 {
 	const uint64_t index = vaddr / FAKE_VREGION_SIZE;
 	const struct pm_vregion vr = { .index = index,
@@ -225,8 +225,8 @@ static int moved(uint64_t vaddr, uint32_t node, struct pm_moved_wire *w)
 
 	if (vr.owner == node)
 		return 0;
-	fake.counts.moved++;
-	pm_moved_encode(&vr, w);
+	fake.counts.redirects++;
+	pm_redirect_encode(&vr, w);
 	return -EREMCHG;
 }
 
@@ -254,20 +254,20 @@ static void serve_fetch(struct fake_call *fc)
 {
 	struct pm_fetch_rep rep = { .result = PM_FETCH_DATA, .prot = PM_PROT_ALL };
 	struct pm_fetch_rep_wire w;
-	struct pm_moved_wire mw;
+	struct pm_redirect_wire rw;
 	struct pm_fetch_req req;
 	struct page *p;
 
 	if (pm_fetch_req_decode(fc->body, fc->call.body_len, &req))
 		abort();
 	fake.counts.fetches++;
-	if (moved(req.vaddr, fc->call.peer, &mw)) {
-		reply(fc, -EREMCHG, &mw, sizeof(mw));
+	if (redirect(req.vaddr, fc->call.peer, &rw)) {
+		reply(fc, -EREMCHG, &rw, sizeof(rw));
 		return;
 	}
 	if (req.flags & PM_FETCH_VICTIM) {
 		fake.counts.rides++;
-		rep.victim_status = moved(req.victim_vaddr, fc->call.peer, &mw);
+		rep.victim_status = redirect(req.victim_vaddr, fc->call.peer, &rw);
 		if (!rep.victim_status)
 			rep.victim_status = refused(req.victim_vaddr);
 		if (!rep.victim_status)
@@ -288,7 +288,7 @@ static void serve_writeback(struct fake_call *fc)
 	struct pm_writeback_rep rep = { .grant = { .node = fc->call.peer } };
 	struct pm_writeback_req req;
 	uint8_t body[256];
-	struct pm_moved_wire mw;
+	struct pm_redirect_wire rw;
 	ssize_t len;
 
 	if (pm_writeback_req_decode(fc->body, fc->call.body_len, &req))
@@ -296,7 +296,7 @@ static void serve_writeback(struct fake_call *fc)
 	fake.counts.writeback_msgs++;
 	rep.nr_pages = req.nr_pages;
 	for (uint32_t i = 0; i < req.nr_pages; i++) {
-		rep.status[i] = moved(req.pages[i].vaddr, fc->call.peer, &mw);
+		rep.status[i] = redirect(req.pages[i].vaddr, fc->call.peer, &rw);
 		if (!rep.status[i])
 			rep.status[i] = refused(req.pages[i].vaddr);
 		if (!rep.status[i]) {
@@ -606,13 +606,13 @@ static int sync_space(const void *body, uint32_t len, void *out, uint32_t max)
 
 static int sync_merge(const void *body, uint32_t len)
 {
-	struct pm_merge_req *req = calloc(1, sizeof(*req));
+	struct pm_collapse_req *req = calloc(1, sizeof(*req));
 	int err;
 
-	if (pm_merge_req_decode(body, len, req))
+	if (pm_collapse_req_decode(body, len, req))
 		abort();
 	pthread_mutex_lock(&fake.lock);
-	err = injected(PM_MERGE);
+	err = injected(PM_COLLAPSE);
 	if (!err) {
 		fake.counts.merges++;
 		for (uint32_t i = 0; i < req->nr_ranges; i++)
@@ -669,7 +669,7 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 		return sync_fork(body, body_len, out, reply_max);
 	case PM_SPACE:
 		return sync_space(body, body_len, out, reply_max);
-	case PM_MERGE:
+	case PM_COLLAPSE:
 		return sync_merge(body, body_len);
 	case PM_DISCARD:
 		return sync_discard(body, body_len);

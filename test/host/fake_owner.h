@@ -23,11 +23,11 @@ void fake_writeback_timeout_every(unsigned int n);
 void fake_refuse(uint64_t vaddr, int status);
 /* Files have @pages pages, of which each word is its offset; page @bad cannot be read. */
 void fake_file(uint64_t pages, uint64_t bad);
-/* Give vRegion @index to @node: the old owner answers "moved". */
+/* Give vRegion @index to @node: the old owner answers with a redirect. */
 void fake_move(uint64_t index, uint32_t node);
 /*
- * The next request @opcode (PM_FORK, PM_MERGE, PM_DISCARD, PM_SPACE) is answered with @status and
- * changes nothing.
+ * The next request @opcode (PM_FORK, PM_COLLAPSE, PM_DISCARD, PM_SPACE) is answered with @status
+ * and changes nothing.
  */
 void fake_fail(uint16_t opcode, int status);
 /* Frame credits that are granted and neither used nor given back, by what the nodes know. */
@@ -41,7 +41,8 @@ void fake_quiesce(void);
 
 /* Counts of the requests that the far side saw. */
 struct fake_counts {
-	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, moved, late;
+	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, redirects,
+		late;
 	unsigned int file_fetches, refused;
 	unsigned int forks, merges, discards, destroy_msgs, destroys, spaces;
 	unsigned int given; /* frame credits that came back */

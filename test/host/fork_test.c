@@ -530,7 +530,7 @@ static void refused_merge_is_tried_again(struct ktest *t)
 	c = fork_of(t, p);
 	for (uint64_t i = 0; i < 150; i += 5)
 		put(t, p, i, i + 3);
-	fake_fail(PM_MERGE, -EHOSTDOWN);
+	fake_fail(PM_COLLAPSE, -EHOSTDOWN);
 	space_end(c);
 	EXPECT_EQ(t, chain_length(p), 2u);
 	for (uint64_t i = 0; i < 150; i++)

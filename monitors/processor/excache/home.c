@@ -237,12 +237,12 @@ int home_introduce(struct object *obj, uint64_t len)
 	return 0;
 }
 
-int home_collapse(struct object *from, const struct pm_merge_req *req)
+int home_collapse(struct object *from, const struct pm_collapse_req *req)
 {
-	const size_t cap = sizeof(struct pm_merge_req_wire) +
+	const size_t cap = sizeof(struct pm_collapse_req_wire) +
 			   PM_DISCARD_MAX_RANGES * sizeof(struct pm_page_range_wire);
 	void *body = kmalloc(cap);
-	ssize_t len = body ? pm_merge_req_encode(req, body, cap) : -ENOMEM;
+	ssize_t len = body ? pm_collapse_req_encode(req, body, cap) : -ENOMEM;
 	int err = -ETIMEDOUT;
 	unsigned int tries;
 
@@ -251,7 +251,7 @@ int home_collapse(struct object *from, const struct pm_merge_req *req)
 		return (int)len;
 	}
 	for (tries = 0; err == -ETIMEDOUT && tries < REPEATS_MAX; tries++)
-		err = plain_call(from, PM_MERGE, body, (size_t)len);
+		err = plain_call(from, PM_COLLAPSE, body, (size_t)len);
 	kfree(body);
 	/* It was done, but the answer did not come. */
 	return err == -ESRCH && tries > 1 ? 0 : err;

@@ -59,7 +59,7 @@ int home_fork_end(struct home_fork *f) __must_check;
  * @req->from, which is @from's, becomes part of @req->into. After an error the caller repeats it
  * later: some owners may have done their part.
  */
-int home_collapse(struct object *from, const struct pm_merge_req *req) __must_check;
+int home_collapse(struct object *from, const struct pm_collapse_req *req) __must_check;
 /* The owners drop these pages, of which no line is left. */
 int home_discard(struct object *obj, const struct pm_page_range *ranges, uint32_t nr) __must_check;
 

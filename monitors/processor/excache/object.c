@@ -646,7 +646,7 @@ int object_set_vregion(struct object *obj, const struct pm_vregion *v)
 static int enter_redirect(struct object *obj, const void *body, size_t len)
 {
 	struct pm_vregion v;
-	const int err = pm_moved_decode(body, len, &v);
+	const int err = pm_redirect_decode(body, len, &v);
 
 	return err ? err : object_set_vregion(obj, &v);
 }

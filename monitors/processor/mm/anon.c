@@ -390,7 +390,7 @@ bool anon_collapse_is_local(const struct anon_collapse *m)
 /* Stored pages of @back that its only shadow hides are dropped by their owners. */
 static int collapse_remote(struct object *top, struct object *back)
 {
-	struct pm_merge_req *req = kzalloc(sizeof(*req));
+	struct pm_collapse_req *req = kzalloc(sizeof(*req));
 	uint64_t page = 0;
 	int err = 0;
 

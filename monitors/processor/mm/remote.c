@@ -239,7 +239,8 @@ int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq)
 	uint32_t owner;
 	int ret;
 
-	static_assert(sizeof(struct pm_moved_wire) <= sizeof(struct pm_vma_wire), "moved fits");
+	static_assert(sizeof(struct pm_redirect_wire) <= sizeof(struct pm_vma_wire),
+		      "redirect fits");
 	pm_fill_vma_req_encode(&req, &w);
 	for (unsigned int tries = 0;; tries++) {
 		ret = object_owner(as->anon, addr >> PAGE_SHIFT, &owner);

@@ -465,7 +465,7 @@ static int plain_call(struct fake_proc *p, uint16_t opcode, const void *body, ss
 int proc_collapse(struct fake_proc *from, struct fake_proc *into,
 		  const struct pm_page_range *ranges, uint32_t nr)
 {
-	static struct pm_merge_req req;
+	static struct pm_collapse_req req;
 	static uint8_t body[8192];
 
 	req.from = from->aspace;
@@ -473,7 +473,8 @@ int proc_collapse(struct fake_proc *from, struct fake_proc *into,
 	req.nr_ranges = nr;
 	if (nr)
 		memcpy(req.ranges, ranges, nr * sizeof(*ranges));
-	return plain_call(from, PM_MERGE, body, pm_merge_req_encode(&req, body, sizeof(body)));
+	return plain_call(from, PM_COLLAPSE, body,
+			  pm_collapse_req_encode(&req, body, sizeof(body)));
 }
 
 int proc_discard(struct fake_proc *p, const struct pm_page_range *ranges, uint32_t nr)

@@ -227,7 +227,7 @@ static void merge(struct model *m, struct obj *x, struct obj *y)
 	while ((nr = hidden_ranges(x, y, ranges, max, &pg)) == max && pg < PAGES)
 		ASSERT_EQ(m->t, proc_discard(&x->p, ranges, nr), 0);
 	if (!below(m, 3)) {
-		m->f.fail_opcode = below(m, 2) ? MM_MERGE : MM_VREGION_TAKE;
+		m->f.fail_opcode = below(m, 2) ? MM_COLLAPSE : MM_VREGION_TAKE;
 		m->f.fail_after = (int)below(m, 3);
 		m->f.fail_late = below(m, 2);
 		m->f.fail_once = true;

@@ -418,7 +418,7 @@ static void merge_can_be_repeated(struct ktest *t)
 	family_start(t, 3);
 	ASSERT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
 	ASSERT_EQ(t, proc_destroy(&fam.child), 0);
-	fam.f.fail_opcode = MM_MERGE;
+	fam.f.fail_opcode = MM_COLLAPSE;
 	fam.f.fail_after = 1;
 	fam.f.fail_error = -ETIMEDOUT;
 	EXPECT_EQ(t, proc_collapse(&fam.a, &fam.parent, NULL, 0), -ETIMEDOUT);
@@ -529,7 +529,7 @@ struct held_collapse {
 };
 
 static struct held_collapse held;
-static struct pm_merge_req held_req;
+static struct pm_collapse_req held_req;
 
 static void hold_first_batch(void *arg, struct region *r, const struct region_change *change,
 			     struct region_completion *completion)
@@ -559,7 +559,7 @@ static void held_start(struct ktest *t)
 	ASSERT_EQ(t, put(&fam.parent, FIXED_AT, 2000), 0);
 	held = (struct held_collapse){ .from = region_get(m, fam.a.aspace, FIXED_AT),
 				       .into = region_get(m, fam.parent.aspace, FIXED_AT) };
-	held_req = (struct pm_merge_req){ .from = fam.a.aspace, .into = fam.parent.aspace };
+	held_req = (struct pm_collapse_req){ .from = fam.a.aspace, .into = fam.parent.aspace };
 	owner_set_log(m, hold_first_batch, NULL);
 	held.thread = thread_create("collapse", collapse_thread, NULL);
 	ASSERT_FALSE(t, IS_ERR(held.thread));
@@ -586,7 +586,7 @@ static void held_end(struct ktest *t)
 	family_end(t);
 }
 
-/* A second MM_MERGE comes between two batches of the first. */
+/* A second MM_COLLAPSE comes between two batches of the first. */
 static void refused_merge_leaves_the_first_alone(struct ktest *t)
 {
 	struct mm_range_rep rep = { 0 };

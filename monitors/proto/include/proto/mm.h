@@ -3,7 +3,7 @@
  * Memory monitor -> memory monitor.
  *
  * Home -> owner (class control): MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_DESTROY, MM_LOAD,
- * MM_FORK, MM_MERGE, MM_DISCARD, MM_VREGION_MOVE. Owner -> owner: MM_PAGES (write-back class),
+ * MM_FORK, MM_COLLAPSE, MM_DISCARD, MM_VREGION_MOVE. Owner -> owner: MM_PAGES (write-back class),
  * MM_VREGION_TAKE (control). Any memory node -> the one that holds the page cache of a file:
  * MM_FILE_READ (control).
  *
@@ -34,8 +34,8 @@ enum mm_opcode {
 	MM_VREGION_TAKE = 0x0307,
 	MM_FILE_READ = 0x0308,
 	MM_FORK = 0x0309,
-	MM_MERGE = 0x030a,   /* body as PM_MERGE */
-	MM_DISCARD = 0x030b, /* body as PM_DISCARD */
+	MM_COLLAPSE = 0x030a, /* body as PM_COLLAPSE */
+	MM_DISCARD = 0x030b,  /* body as PM_DISCARD */
 	MM_LOAD = 0x030c,
 };
 static_assert(MM_MAP == PROTO_FIRST_OPCODE(PROTO_MM), "opcodes are ABI");
@@ -71,8 +71,8 @@ struct mm_map_req_wire {
 };
 static_assert(sizeof(struct mm_map_req_wire) == 96, "MM_MAP is ABI");
 
-/* Reply of MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_VREGION_MOVE, MM_FORK, MM_MERGE, MM_DISCARD,
- * MM_LOAD. */
+/* Reply of MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_VREGION_MOVE, MM_FORK, MM_COLLAPSE,
+ * MM_DISCARD, MM_LOAD. */
 struct mm_range_rep_wire {
 	le64_t charge; /* MM_PREPARE: pages charged */
 	le64_t pages;  /* pages freed, moved or renamed */

@@ -3,7 +3,7 @@
  * Processor -> memory monitor.
  *
  * To the home node of an address space (class control): PM_EXEC, PM_MMAP, PM_MUNMAP, PM_MPROTECT,
- * PM_MREMAP, PM_BRK, PM_VREGIONS, PM_DESTROY, PM_FORK, PM_MERGE, PM_DISCARD, PM_SPACE.  The home
+ * PM_MREMAP, PM_BRK, PM_VREGIONS, PM_DESTROY, PM_FORK, PM_COLLAPSE, PM_DISCARD, PM_SPACE.  The home
  * validates, assigns addresses, tells the owners (proto/mm.h), and replies with the vRegion entries
  * that the range touches.
  *
@@ -16,7 +16,7 @@
  * page cache: PM_FILE_FETCH (demand or prefetch).
  *
  * A node that is asked about a vRegion it does not own answers -EREMCHG with struct
- * pm_moved_wire as the body: the caller updates its copy of the vRegion array and asks there.
+ * pm_redirect_wire as the body: the caller updates its copy of the vRegion array and asks there.
  *
  * See:	docs/protocol/pm.md, docs/design/memory.md
  */
@@ -39,7 +39,7 @@ enum pm_opcode {
 	PM_CREDIT = 0x020b,
 	PM_FILE_FETCH = 0x020c,
 	PM_FORK = 0x020d,
-	PM_MERGE = 0x020e,
+	PM_COLLAPSE = 0x020e,
 	PM_DISCARD = 0x020f,
 	PM_SPACE = 0x0210,
 	PM_MEMINFO = 0x0211,
@@ -99,7 +99,7 @@ struct pm_vma_wire {
 static_assert(sizeof(struct pm_vma_wire) == 64, "pm_vma is ABI");
 
 /* Reply body of a request to a node that no longer owns the vRegion (status -EREMCHG). */
-struct pm_moved_wire {
+struct pm_redirect_wire {
 	struct pm_vregion_wire vregion;
 };
 
@@ -314,13 +314,13 @@ static_assert(sizeof(struct pm_discard_req_wire) == 16, "PM_DISCARD is ABI");
  * Header, then nr_ranges ranges of @from whose pages are dropped first.  The rest become pages of
  * @into unless that has the page; then @from is gone.  No reply body.
  */
-struct pm_merge_req_wire {
+struct pm_collapse_req_wire {
 	le64_t from;      /* a frozen space */
 	le64_t into;      /* one with mappings, or a frozen one */
 	le32_t nr_ranges; /* 0 to PM_DISCARD_MAX_RANGES */
 	le32_t reserved;
 };
-static_assert(sizeof(struct pm_merge_req_wire) == 24, "PM_MERGE is ABI");
+static_assert(sizeof(struct pm_collapse_req_wire) == 24, "PM_COLLAPSE is ABI");
 
 enum pm_space_flags {
 	PM_SPACE_RESERVE = 1 << 0, /* charge @len bytes; the space cannot become larger */
@@ -374,13 +374,13 @@ struct pm_fetch_rep_wire {
 	le32_t reserved;
 };
 static_assert(sizeof(struct pm_fetch_rep_wire) == 24, "PM_FETCH reply is ABI");
-/* Errors: -EFAULT no vma, -EACCES, -EREMCHG moved, -ESRCH no such space, -ENOMEM, -EIO. */
+/* Errors: -EFAULT no vma, -EACCES, -EREMCHG redirect, -ESRCH no such space, -ENOMEM, -EIO. */
 
 struct pm_fill_vma_req_wire { /* which vma is at this address? */
 	le64_t aspace;
 	le64_t vaddr;
 };
-/* Reply: struct pm_vma_wire, clipped to the vRegion. -EFAULT none; -EREMCHG moved. */
+/* Reply: struct pm_vma_wire, clipped to the vRegion. -EFAULT none; -EREMCHG redirect. */
 
 /* --- owner: write-back --------------------------------------------------------------- */
 
@@ -487,8 +487,8 @@ int pm_vma_decode(const struct pm_vma_wire *w, struct pm_vma *out) __must_check;
 void pm_grant_encode(const struct pm_grant *grant, struct pm_grant_wire *w);
 int pm_grant_decode(const struct pm_grant_wire *w, struct pm_grant *out) __must_check;
 
-void pm_moved_encode(const struct pm_vregion *vr, struct pm_moved_wire *w);
-int pm_moved_decode(const void *buf, size_t len, struct pm_vregion *out) __must_check;
+void pm_redirect_encode(const struct pm_vregion *vr, struct pm_redirect_wire *w);
+int pm_redirect_decode(const void *buf, size_t len, struct pm_vregion *out) __must_check;
 
 struct pm_exec_req {
 	uint64_t aspace;
@@ -635,15 +635,16 @@ struct pm_discard_req { /* about 4 KiB: not for a kernel stack */
 ssize_t pm_discard_req_encode(const struct pm_discard_req *req, void *buf, size_t cap) __must_check;
 int pm_discard_req_decode(const void *buf, size_t len, struct pm_discard_req *out) __must_check;
 
-struct pm_merge_req { /* about 4 KiB: not for a kernel stack */
+struct pm_collapse_req { /* about 4 KiB: not for a kernel stack */
 	uint64_t from;
 	uint64_t into;
 	uint32_t nr_ranges;
 	struct pm_page_range ranges[PM_DISCARD_MAX_RANGES];
 };
 
-ssize_t pm_merge_req_encode(const struct pm_merge_req *req, void *buf, size_t cap) __must_check;
-int pm_merge_req_decode(const void *buf, size_t len, struct pm_merge_req *out) __must_check;
+ssize_t pm_collapse_req_encode(const struct pm_collapse_req *req, void *buf, size_t cap)
+	__must_check;
+int pm_collapse_req_decode(const void *buf, size_t len, struct pm_collapse_req *out) __must_check;
 
 struct pm_space_req {
 	uint64_t aspace;
