@@ -68,7 +68,7 @@ static int decode_destroy_list(const void *body, size_t len, void *req)
 
 HISTOGRAM(memory_exec_ns, "memory.exec_ns", "PM_EXEC, from its arrival to its reply");
 HISTOGRAM(memory_fork_ns, "memory.fork_ns", "PM_FORK, from its arrival to its reply");
-HISTOGRAM(memory_collapse_ns, "memory.merge_ns", "PM_COLLAPSE, from its arrival to its reply");
+HISTOGRAM(memory_collapse_ns, "memory.collapse_ns", "PM_COLLAPSE, from its arrival to its reply");
 
 #define INLINE      RPC_HANDLER_INLINE
 #define WAITS       RPC_HANDLER_WAITS

@@ -62,25 +62,25 @@ STAT_GAUGE(victims, "memory.victims", "write-backs that came with a fetch");
 STAT_GAUGE(writebacks, "memory.writeback", "pages written back");
 STAT_GAUGE(writeback_stale, "memory.writeback_stale", "... dropped: a newer one had come");
 STAT_GAUGE(bytes_in, "memory.writeback_bytes", "page data taken from processors");
-STAT_GAUGE(redirects_sent, "memory.moved_replies", "requests answered with a redirect");
+STAT_GAUGE(redirects_sent, "memory.redirects", "requests answered with a redirect");
 STAT_GAUGE(vregion_moves, "memory.vregions_moved", "vRegions handed to another owner");
 STAT_GAUGE(pages_moved, "memory.pages_moved", "pages sent to another owner");
 STAT_GAUGE(execs, "memory.exec", "programs loaded");
 STAT_GAUGE(maps, "memory.map", "ranges mapped");
 STAT_GAUGE(unmaps, "memory.unmap", "ranges unmapped");
 STAT_GAUGE(forks, "memory.fork", "spaces forked");
-STAT_GAUGE(collapses, "memory.merge", "frozen spaces that collapsed into another");
+STAT_GAUGE(collapses, "memory.collapse", "frozen spaces that collapsed into another");
 STAT_GAUGE(pages_renamed, "memory.pages_renamed", "pages that collapses gave to another space");
 STAT_GAUGE(pages_discarded, "memory.pages_discarded", "pages dropped that no program can see");
 STAT_GAUGE(enomem, "memory.enomem", "requests refused for want of memory");
 STAT_GAUGE(grants, "memory.grants", "frames granted on request");
 STAT_GAUGE(bad_requests, "memory.bad_requests", "malformed requests");
-STAT_GAUGE(file_fetches, "bufcache.fetch", "requests for file pages answered");
-STAT_GAUGE(file_hits, "bufcache.hit", "file pages found in the page cache");
-STAT_GAUGE(file_misses, "bufcache.miss", "file pages that had to be read");
-STAT_GAUGE(file_reads, "bufcache.read", "read requests sent to storage");
-STAT_GAUGE(file_read_pages, "bufcache.read_pages", "pages read from storage");
-STAT_GAUGE(file_evicted, "bufcache.evict", "file pages given up");
+STAT_GAUGE(file_fetches, "page_cache.fetch", "requests for file pages answered");
+STAT_GAUGE(file_hits, "page_cache.hit", "file pages found in the page cache");
+STAT_GAUGE(file_misses, "page_cache.miss", "file pages that had to be read");
+STAT_GAUGE(file_reads, "page_cache.read", "read requests sent to storage");
+STAT_GAUGE(file_read_pages, "page_cache.read_pages", "pages read from storage");
+STAT_GAUGE(file_evicted, "page_cache.evict", "file pages given up");
 
 /* A page that has been freed keeps its frame until the device has told that it is sent. */
 static uint64_t read_pinned(void)

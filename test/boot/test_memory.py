@@ -160,7 +160,7 @@ def test_a_clean_miss_is_one_request_and_one_reply(pool, programs, shape):
         # Bodies of requests and small replies are copied; the page itself never is.
         assert delta(before, after, node, "rpc.copied_bytes") <= 256 * (fetches + slack)
     pages = fetches + delta(before, after, "p0", "excache.writebacks")
-    pages += sum(delta(before, after, n, "bufcache.fetch") for n in nodes if n[0] == "m")
+    pages += sum(delta(before, after, n, "page_cache.fetch") for n in nodes if n[0] == "m")
     sent = sum(delta(before, after, n, "rpc.bulk_bytes") for n in nodes)
     assert fetches * PAGE <= sent <= (pages + slack) * PAGE
 
@@ -190,8 +190,8 @@ def test_moving_an_owner_costs_one_redirect(pool, programs):
     after = cluster.stats()
     steps.end()
     assert total(after, "memory.vregions_moved") - total(before, "memory.vregions_moved") == 1
-    assert delta(before, after, "p0", "excache.moved") == 1
-    assert total(after, "memory.moved_replies") - total(before, "memory.moved_replies") == 1
+    assert delta(before, after, "p0", "excache.redirected") == 1
+    assert total(after, "memory.redirects") - total(before, "memory.redirects") == 1
 
 
 def test_programs_that_lie_in_tmpfs(cluster, programs):

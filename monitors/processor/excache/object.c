@@ -482,7 +482,7 @@ void object_run_end(struct object *obj)
 
 #define REDIRECTS_MAX 16 /* of one request: after more of them, owners and home disagree */
 
-COUNTER(object_redirects, "excache.moved", "requests redirected to a new owner");
+COUNTER(object_redirects, "excache.redirected", "requests redirected to a new owner");
 
 static uint64_t nr_spaces; /* atomic */
 

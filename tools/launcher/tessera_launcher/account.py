@@ -45,8 +45,8 @@ LINES = {
     "memory": [
         ("memory.fetch", count, "fetches answered"),
         ("memory.writeback", count, "write-backs taken"),
-        ("bufcache.hit", count, "file pages found in the buffer cache"),
-        ("bufcache.miss", count, "file pages asked of storage"),
+        ("page_cache.hit", count, "file pages found in the page cache"),
+        ("page_cache.miss", count, "file pages asked of storage"),
         ("rpc.bulk_bytes", size, "of pages sent"),
     ],
     "storage": [
