@@ -20,6 +20,8 @@
 #include "credit.h"
 #include "object.h"
 
+static_assert(SPACE_TOP == PM_USER_TOP, "what homes give out");
+
 COUNTER(remote_calls, "process.memory_calls", "requests about address spaces (mmap and its kin)");
 COUNTER(fork_messages, "fork.messages", "requests for forks, merges and discarded pages");
 

@@ -175,7 +175,7 @@ void object_set_path(struct object *obj, const char *path)
 }
 
 #define SHARED_BUCKETS 256
-#define PAGES_MAX      (PM_USER_TOP >> PAGE_SHIFT)
+#define PAGES_MAX      (SPACE_TOP >> PAGE_SHIFT)
 
 static struct spinlock shared_lock = SPINLOCK_INIT("object.shared", RANK_SPIN_MONITOR);
 static struct list_head shared_table[SHARED_BUCKETS]; /* shared_lock; set up on first use */
@@ -216,7 +216,7 @@ struct object *object_shared_create(uint64_t size, bool reserve)
 	struct object *obj;
 	int err;
 
-	if (size > PM_USER_TOP)
+	if (size > SPACE_TOP)
 		return ERR_PTR(-EFBIG);
 	if (!home)
 		return ERR_PTR(-EHOSTDOWN);
@@ -428,7 +428,7 @@ int object_shared_set_size(struct object *obj, uint64_t size)
 
 	if (obj->reserved)
 		return -EINVAL;
-	if (size > PM_USER_TOP)
+	if (size > SPACE_TOP)
 		return -EFBIG;
 	if (size < old) {
 		err = clear_tail(obj, size);

@@ -31,6 +31,9 @@
 struct aspace;
 struct line;
 
+/* Exclusive end of what programs map: what is above, up to USER_TOP, is the processor's own. */
+#define SPACE_TOP 0x7ffeffff0000ull
+
 enum object_kind {
 	OBJECT_ANON,
 	OBJECT_SHARED,

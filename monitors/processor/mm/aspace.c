@@ -103,9 +103,9 @@ void aspace_put(struct aspace *as)
 	ASSERT(list_empty(&as->blocked));
 	anon_remove_space(as);
 	around_end(as);
-	aspace_unmap_range(as, 0, PM_USER_TOP);
+	aspace_unmap_range(as, 0, SPACE_TOP);
 	object_put(as->anon);
-	aspace_clear_vmas(as, 0, PM_USER_TOP); /* shared objects go after what maps them */
+	aspace_clear_vmas(as, 0, SPACE_TOP); /* shared objects go after what maps them */
 	if (as->exe) {
 		object_run_end(as->exe);
 		object_put(as->exe);
@@ -590,7 +590,7 @@ static void aspace_collapse(struct aspace *as)
 
 	mutex_lock(&as->map_lock);
 	if (anon_can_collapse(as)) {
-		aspace_block(as, &all, 0, PM_USER_TOP);
+		aspace_block(as, &all, 0, SPACE_TOP);
 		(void)aspace_quiesce(as, false);
 		anon_collapse(as); /* tried again before the next fork */
 		aspace_unblock(as, &all);

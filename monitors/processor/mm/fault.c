@@ -217,7 +217,7 @@ static __noinline int fault_slow(struct aspace *as, vaddr_t addr, vaddr_t vaddr,
 
 	if (!user_range_ok(addr, 1))
 		return -EFAULT;
-	if (addr >= PM_USER_TOP)
+	if (addr >= SPACE_TOP)
 		return vdso_fault(as, vaddr, access);
 	for (;;) {
 		/* A page that was lost would read as one that never was. */
@@ -236,7 +236,7 @@ int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 
 	counter_inc(&fault_count);
 	/* A space that has lost a page gets no new ones: its tasks are to die. */
-	if (addr < PM_USER_TOP && !READ_ONCE(as->failed) && first_touch(as, vaddr, access))
+	if (addr < SPACE_TOP && !READ_ONCE(as->failed) && first_touch(as, vaddr, access))
 		return 0;
 	return fault_slow(as, addr, vaddr, access);
 }

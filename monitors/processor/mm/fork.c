@@ -97,7 +97,7 @@ static int fork_blocked(struct aspace *parent, struct aspace **out)
 	home_fork_begin(&remote, parent->anon, shadow, top);
 	object_get(top); /* until the answer is there, whatever becomes of the child */
 	child = make_child(parent, top);
-	aspace_write_protect(parent, 0, PM_USER_TOP);
+	aspace_write_protect(parent, 0, SPACE_TOP);
 	err = home_fork_end(&remote);
 	if (err) {
 		object_put(shadow);
@@ -120,7 +120,7 @@ int aspace_fork(struct aspace *parent, struct aspace **child)
 
 	*child = NULL;
 	mutex_lock(&parent->map_lock);
-	aspace_block(parent, &all, 0, PM_USER_TOP);
+	aspace_block(parent, &all, 0, SPACE_TOP);
 	err = aspace_quiesce(parent, true);
 	if (!err)
 		err = fork_blocked(parent, child);

@@ -34,13 +34,13 @@ static uint64_t page_up(uint64_t len)
  */
 static bool map_range_ok(uint64_t start, uint64_t len)
 {
-	return start <= PM_USER_TOP && len <= PM_USER_TOP - start;
+	return start <= SPACE_TOP && len <= SPACE_TOP - start;
 }
 
 /* Page aligned, where mappings may be, after rounding the length up: 0, else @err. */
 static int check_range(uint64_t start, uint64_t *len, int err)
 {
-	if ((start & (PAGE_SIZE - 1)) || *len > PM_USER_TOP)
+	if ((start & (PAGE_SIZE - 1)) || *len > SPACE_TOP)
 		return err;
 	*len = page_up(*len);
 	return map_range_ok(start, *len) ? 0 : err;
@@ -224,7 +224,7 @@ long sys_mmap(const struct syscall_args *args)
 
 	if (req.len == 0 || (args->a[5] & (PAGE_SIZE - 1)))
 		return -EINVAL;
-	if (req.len > PM_USER_TOP)
+	if (req.len > SPACE_TOP)
 		return -ENOMEM;
 	req.len = page_up(req.len);
 	ret = map_flags(flags, &req.flags);
@@ -355,7 +355,7 @@ long sys_brk(const struct syscall_args *args)
 
 	mutex_lock(&as->map_lock);
 	old_end = page_up(as->brk);
-	if (want < as->brk_start || want > PM_USER_TOP) {
+	if (want < as->brk_start || want > SPACE_TOP) {
 		/* refused: the answer is the break that holds */
 	} else if (new_end == old_end) {
 		as->brk = want;
@@ -487,7 +487,7 @@ long sys_mremap(const struct syscall_args *args)
 		return -EINVAL;
 	if ((flags & MREMAP_FIXED) && !(flags & MREMAP_MAYMOVE))
 		return -EINVAL;
-	if (check_range(req.old_addr, &req.old_len, -EINVAL) || req.new_len > PM_USER_TOP)
+	if (check_range(req.old_addr, &req.old_len, -EINVAL) || req.new_len > SPACE_TOP)
 		return -EINVAL;
 	req.new_len = page_up(req.new_len);
 	if (flags & MREMAP_FIXED) {

@@ -258,8 +258,8 @@ SHOW(show_pid_smaps_rollup)
 	if (err || !as)
 		return err;
 	proc_sizes(as, &sizes);
-	put_range(t, 0, PM_USER_TOP, 0, false, 0, 0, 0, "[rollup]");
-	put_usage(t, as, 0, PM_USER_TOP, false);
+	put_range(t, 0, SPACE_TOP, 0, false, 0, 0, 0, "[rollup]");
+	put_usage(t, as, 0, SPACE_TOP, false);
 	aspace_put(as);
 	return 0;
 }

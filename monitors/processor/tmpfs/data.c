@@ -27,7 +27,7 @@
 #include <processor/vfs/file.h>
 #include <processor/vfs/uio.h>
 
-#define SIZE_MAX_FILE PM_USER_TOP /* what a shared object can address */
+#define SIZE_MAX_FILE SPACE_TOP /* what a shared object can address */
 #define PAGE_OFF(pos) ((size_t)((pos) & (PAGE_SIZE - 1)))
 
 /* To a program, memory nodes without a free page are a full file system. */

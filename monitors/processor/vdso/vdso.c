@@ -126,11 +126,11 @@ INITCALL(core, vdso_init);
 vaddr_t vdso_place(uint64_t random)
 {
 	/* Behind the data page, and never at the very ends: nothing adjoins. */
-	const uint64_t places = ((USER_TOP - PM_USER_TOP) >> PAGE_SHIFT) - nr_text - 3;
+	const uint64_t places = ((USER_TOP - SPACE_TOP) >> PAGE_SHIFT) - nr_text - 3;
 
 	if (!nr_text)
 		return 0;
-	return PM_USER_TOP + ((2 + random % places) << PAGE_SHIFT);
+	return SPACE_TOP + ((2 + random % places) << PAGE_SHIFT);
 }
 
 int vdso_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
@@ -141,7 +141,7 @@ int vdso_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 
 	if (!as->vdso || addr < start || addr >= as->vdso + nr_text * PAGE_SIZE)
 		return -EFAULT;
-	ASSERT(start >= PM_USER_TOP && as->vdso + nr_text * PAGE_SIZE <= USER_TOP);
+	ASSERT(start >= SPACE_TOP && as->vdso + nr_text * PAGE_SIZE <= USER_TOP);
 	if ((access & FAULT_ACC_WRITE) || ((access & FAULT_ACC_EXEC) && addr < as->vdso))
 		return -EACCES;
 	spin_lock(&as->lock);
