@@ -12,7 +12,6 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/home.h>
 #include <processor/process/process.h>
@@ -96,7 +95,7 @@ static int map_flags(uint32_t flags, uint32_t *out)
 		break;
 	case MAP_SHARED:
 	case MAP_SHARED_VALIDATE:
-		f |= PM_MAP_SHARED;
+		f |= MAPPING_SHARED;
 		break;
 	default:
 		return -EINVAL;
@@ -104,13 +103,13 @@ static int map_flags(uint32_t flags, uint32_t *out)
 	if (flags & MAP_HUGETLB)
 		return -ENOMEM; /* as a Linux without reserved huge pages */
 	if (flags & MAP_FIXED_NOREPLACE)
-		f |= PM_MAP_FIXED_NOREPLACE;
+		f |= MAPPING_FIXED_NOREPLACE;
 	else if (flags & MAP_FIXED)
-		f |= PM_MAP_FIXED;
+		f |= MAPPING_FIXED;
 	if (flags & (MAP_STACK | MAP_GROWSDOWN))
-		f |= PM_MAP_STACK;
+		f |= MAPPING_STACK;
 	if (flags & MAP_NORESERVE)
-		f |= PM_MAP_NORESERVE;
+		f |= MAPPING_NORESERVE;
 	*out = f;
 	return 0;
 }
@@ -131,25 +130,24 @@ static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 }
 
 /*
- * Put what the mapping shows into @req and, with a reference, *object: a file, memory of its own,
- * or nothing. *read_only: see VMA_READ_ONLY.
+ * Put what the mapping shows into @req, with a reference: a file, memory of its own, or nothing.
+ * *read_only: see VMA_READ_ONLY.
  */
-static int map_object(struct pm_mmap_req *req, const struct syscall_args *args,
-		      struct object **object, bool *read_only)
+static int map_object(struct map_request *req, const struct syscall_args *args, bool *read_only)
 {
 	const uint32_t prot = (uint32_t)args->a[2], flags = (uint32_t)args->a[3];
+	struct object *object;
 	struct file *f;
 	int err;
 
-	*object = NULL;
 	*read_only = false;
 	if (flags & MAP_ANONYMOUS) {
-		if (!(req->flags & PM_MAP_SHARED))
+		if (!(req->flags & MAPPING_SHARED))
 			return 0;
-		*object = object_shared_create(req->len, !(req->flags & PM_MAP_NORESERVE));
-		if (IS_ERR(*object))
-			return PTR_ERR(*object);
-		req->object = (*object)->id;
+		object = object_shared_create(req->len, !(req->flags & MAPPING_NORESERVE));
+		if (IS_ERR(object))
+			return PTR_ERR(object);
+		req->object = object;
 		return 0;
 	}
 	f = fd_get((int)args->a[4]);
@@ -160,31 +158,25 @@ static int map_object(struct pm_mmap_req *req, const struct syscall_args *args,
 	if (!err && req->pgoff + (req->len >> PAGE_SHIFT) < req->pgoff)
 		err = -EOVERFLOW;
 	if (!err) {
-		*read_only = (req->flags & PM_MAP_SHARED) && !file_writable(f);
-		*object = f->object;
-		object_get(*object);
+		*read_only = (req->flags & MAPPING_SHARED) && !file_writable(f);
+		req->object = f->object;
+		object_get(req->object);
 		if (f->path)
 			object_set_path(f->object, f->path);
-		if (f->object->kind == OBJECT_SHARED)
-			req->object = f->object->id;
-		else
-			req->file = f->attr.file;
 	}
 	file_put(f);
 	return err;
 }
 
-static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *object,
-		    bool read_only)
+static long do_mmap(struct aspace *as, const struct map_request *req, bool read_only)
 {
-	const bool fixed = req->flags & PM_MAP_FIXED;
+	const struct object *object = req->object;
+	const bool fixed = req->flags & MAPPING_FIXED;
 	struct blocked_range r;
 	vaddr_t addr = 0;
 	int err = 0;
 
 	mutex_lock(&as->map_lock);
-	req->aspace = aspace_id(as);
-	req->want_credits = credit_want(aspace_home(as));
 	if (fixed)
 		err = range_evacuate(as, &r, req->addr, req->len);
 	if (err) {
@@ -193,11 +185,11 @@ static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *o
 	}
 	if (fixed)
 		aspace_clear_vmas(as, req->addr, req->addr + req->len);
-	err = remote_mmap(as, req, object, &addr);
+	err = remote_mmap(as, req, &addr);
 	if (!err && read_only)
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_READ_ONLY);
 	if (!err && object && object->kind == OBJECT_FILE && !(req->prot & VMA_PROT_WRITE) &&
-	    !(req->flags & PM_MAP_SHARED))
+	    !(req->flags & MAPPING_SHARED))
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_PRISTINE);
 	if (fixed) {
 		/*
@@ -216,9 +208,8 @@ static long do_mmap(struct aspace *as, struct pm_mmap_req *req, struct object *o
 /* mmap(addr, len, prot, flags, fd, offset) */
 long sys_mmap(const struct syscall_args *args)
 {
-	struct pm_mmap_req req = { .addr = args->a[0], .len = args->a[1] };
+	struct map_request req = { .addr = args->a[0], .len = args->a[1] };
 	const uint32_t prot = (uint32_t)args->a[2], flags = (uint32_t)args->a[3];
-	struct object *object;
 	bool read_only;
 	long ret;
 
@@ -230,7 +221,7 @@ long sys_mmap(const struct syscall_args *args)
 	ret = map_flags(flags, &req.flags);
 	if (ret)
 		return ret;
-	if (req.flags & (PM_MAP_FIXED | PM_MAP_FIXED_NOREPLACE)) {
+	if (req.flags & (MAPPING_FIXED | MAPPING_FIXED_NOREPLACE)) {
 		if (req.addr & (PAGE_SIZE - 1))
 			return -EINVAL;
 		if (!map_range_ok(req.addr, req.len))
@@ -241,12 +232,12 @@ long sys_mmap(const struct syscall_args *args)
 			req.addr = 0; /* a hint only */
 	}
 	req.prot = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
-	ret = map_object(&req, args, &object, &read_only);
+	ret = map_object(&req, args, &read_only);
 	if (ret)
 		return ret;
-	ret = do_mmap(aspace_current(), &req, object, read_only);
-	if (object)
-		object_put(object); /* the mapping has one of its own */
+	ret = do_mmap(aspace_current(), &req, read_only);
+	if (req.object)
+		object_put(req.object); /* the mapping has one of its own */
 	return ret;
 }
 
@@ -395,7 +386,7 @@ static bool is_read_only(struct aspace *as, vaddr_t addr)
  * The pages move on the owners, so every line of the range goes back to them first, and those in
  * objects behind the top are copied into it.
  */
-static int move_blocked(struct aspace *as, struct pm_mremap_req *req, vaddr_t *addr)
+static int move_blocked(struct aspace *as, const struct move_request *req, vaddr_t *addr)
 {
 	const uint64_t first = req->old_addr >> PAGE_SHIFT;
 	const uint64_t nr = req->old_len >> PAGE_SHIFT;
@@ -423,14 +414,14 @@ static int move_blocked(struct aspace *as, struct pm_mremap_req *req, vaddr_t *a
 	return err;
 }
 
-static long move(struct aspace *as, struct pm_mremap_req *req)
+static long move(struct aspace *as, const struct move_request *req)
 {
 	struct blocked_range r, to;
 	vaddr_t addr = 0;
 	int err = 0;
 
 	aspace_block(as, &r, req->old_addr, req->old_addr + req->old_len);
-	if (req->flags & PM_MREMAP_FIXED) {
+	if (req->flags & MOVE_FIXED) {
 		err = range_evacuate(as, &to, req->new_addr, req->new_len);
 		/* Nor is there a vma whose flags the new one could take for its own. */
 		if (!err)
@@ -438,14 +429,14 @@ static long move(struct aspace *as, struct pm_mremap_req *req)
 	}
 	if (!err) {
 		err = move_blocked(as, req, &addr);
-		if (req->flags & PM_MREMAP_FIXED)
+		if (req->flags & MOVE_FIXED)
 			aspace_unblock(as, &to);
 	}
 	aspace_unblock(as, &r);
 	return err ? err : (long)addr;
 }
 
-static long do_mremap(struct aspace *as, struct pm_mremap_req *req, uint32_t flags)
+static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flags)
 {
 	vaddr_t addr;
 	int err;
@@ -465,7 +456,7 @@ static long do_mremap(struct aspace *as, struct pm_mremap_req *req, uint32_t fla
 		if (err != -ENOMEM || !(flags & MREMAP_MAYMOVE))
 			return err;
 	}
-	req->flags = PM_MREMAP_MAYMOVE | ((flags & MREMAP_FIXED) ? PM_MREMAP_FIXED : 0);
+	req->flags = MOVE_MAY | ((flags & MREMAP_FIXED) ? MOVE_FIXED : 0);
 	return move(as, req);
 }
 
@@ -473,7 +464,7 @@ static long do_mremap(struct aspace *as, struct pm_mremap_req *req, uint32_t fla
 long sys_mremap(const struct syscall_args *args)
 {
 	struct aspace *as = aspace_current();
-	struct pm_mremap_req req = {
+	struct move_request req = {
 		.old_addr = args->a[0],
 		.old_len = args->a[1],
 		.new_len = args->a[2],
@@ -499,8 +490,6 @@ long sys_mremap(const struct syscall_args *args)
 			return -EINVAL;
 	}
 	mutex_lock(&as->map_lock);
-	req.aspace = aspace_id(as);
-	req.want_credits = credit_want(aspace_home(as));
 	ret = aspace_find_vma(as, req.old_addr, &v, &seq);
 	if (ret == -ENOENT)
 		ret = remote_fill_vma(as, req.old_addr, SEQ_ANY);

@@ -32,6 +32,13 @@ static_assert((int)VMA_HEAP == (int)PM_VMA_HEAP, "the same");
 static_assert((int)VMA_FILE == (int)PM_VMA_FILE, "the same");
 static_assert((int)VMA_NORESERVE == (int)PM_VMA_NORESERVE, "the same");
 static_assert((int)VMA_OBJECT == (int)PM_VMA_OBJECT, "the same");
+static_assert((int)MAPPING_FIXED == (int)PM_MAP_FIXED, "the same");
+static_assert((int)MAPPING_FIXED_NOREPLACE == (int)PM_MAP_FIXED_NOREPLACE, "the same");
+static_assert((int)MAPPING_SHARED == (int)PM_MAP_SHARED, "the same");
+static_assert((int)MAPPING_STACK == (int)PM_MAP_STACK, "the same");
+static_assert((int)MAPPING_NORESERVE == (int)PM_MAP_NORESERVE, "the same");
+static_assert((int)MOVE_MAY == (int)PM_MREMAP_MAYMOVE, "the same");
+static_assert((int)MOVE_FIXED == (int)PM_MREMAP_FIXED, "the same");
 static_assert(!((VMA_READ_ONLY | VMA_PRISTINE) & PM_VMA_ALL), "known here only");
 
 /* The object behind a file vma: one that we have, or @hint, or made from the file's attributes. */
@@ -177,13 +184,25 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 	return 0;
 }
 
-int remote_mmap(struct aspace *as, const struct pm_mmap_req *req, struct object *file,
-		vaddr_t *addr)
+int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr)
 {
+	struct pm_mmap_req wire_req = {
+		.aspace = aspace_id(as),
+		.addr = req->addr,
+		.len = req->len,
+		.pgoff = req->pgoff,
+		.prot = req->prot,
+		.flags = req->flags,
+		.want_credits = credit_want(aspace_home(as)),
+	};
 	struct pm_mmap_req_wire w;
 
-	pm_mmap_req_encode(req, &w);
-	return range_call(as, PM_MMAP, &w, sizeof(w), file, addr);
+	if (req->object && req->object->kind == OBJECT_FILE)
+		wire_req.file = req->object->file;
+	else if (req->object)
+		wire_req.object = req->object->id;
+	pm_mmap_req_encode(&wire_req, &w);
+	return range_call(as, PM_MMAP, &w, sizeof(w), req->object, addr);
 }
 
 static int range_simple(struct aspace *as, uint16_t opcode, vaddr_t start, uint64_t len,
@@ -208,11 +227,20 @@ int remote_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t pro
 	return range_simple(as, PM_MPROTECT, start, len, prot);
 }
 
-int remote_mremap(struct aspace *as, const struct pm_mremap_req *req, vaddr_t *addr)
+int remote_mremap(struct aspace *as, const struct move_request *req, vaddr_t *addr)
 {
+	const struct pm_mremap_req wire_req = {
+		.aspace = aspace_id(as),
+		.old_addr = req->old_addr,
+		.old_len = req->old_len,
+		.new_len = req->new_len,
+		.new_addr = req->new_addr,
+		.flags = req->flags,
+		.want_credits = credit_want(aspace_home(as)),
+	};
 	struct pm_mremap_req_wire w;
 
-	pm_mremap_req_encode(req, &w);
+	pm_mremap_req_encode(&wire_req, &w);
 	return range_call(as, PM_MREMAP, &w, sizeof(w), NULL, addr);
 }
 

@@ -30,12 +30,44 @@ struct exec_program {
  */
 int remote_exec(struct aspace *as, const struct exec_program *prog, const struct proto_cred *cred,
 		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep) __must_check;
+
+enum map_flags {
+	MAPPING_FIXED = 1 << 0,           /* replaces what is there */
+	MAPPING_FIXED_NOREPLACE = 1 << 1, /* -EEXIST instead */
+	MAPPING_SHARED = 1 << 2,
+	MAPPING_STACK = 1 << 3,
+	MAPPING_NORESERVE = 1 << 4,
+};
+
+/* A new mapping. */
+struct map_request {
+	vaddr_t addr;          /* 0: anywhere; without a FIXED flag a hint */
+	uint64_t len;          /* whole pages */
+	struct object *object; /* what it shows; NULL: private memory */
+	uint64_t pgoff;        /* page of the object at its start */
+	uint32_t prot;         /* enum vma_prot */
+	uint32_t flags;        /* enum map_flags */
+};
+
+enum move_flags {
+	MOVE_MAY = 1 << 0,   /* to another address */
+	MOVE_FIXED = 1 << 1, /* to new_addr; with MOVE_MAY */
+};
+
+/* A mapping that gets another length, another place, or both. */
+struct move_request {
+	vaddr_t old_addr;
+	uint64_t old_len;
+	uint64_t new_len;
+	vaddr_t new_addr; /* 0 without MOVE_FIXED */
+	uint32_t flags;   /* enum move_flags */
+};
+
 /* On success *addr is where the mapping is, and the copies are up to date. */
-int remote_mmap(struct aspace *as, const struct pm_mmap_req *req, struct object *file,
-		vaddr_t *addr) __must_check;
+int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr) __must_check;
 int remote_munmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 int remote_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot) __must_check;
-int remote_mremap(struct aspace *as, const struct pm_mremap_req *req, vaddr_t *addr) __must_check;
+int remote_mremap(struct aspace *as, const struct move_request *req, vaddr_t *addr) __must_check;
 /* *brk: what holds now, changed or not. */
 int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk) __must_check;
 /* --- owners -------------------------------------------------------------------------- */
