@@ -45,15 +45,15 @@ static struct object *start(struct ktest *t)
 static void map(struct ktest *t, struct aspace *as, struct object *obj, uint64_t first,
 		uint64_t pgoff, uint64_t nr, uint32_t prot)
 {
-	const struct pm_vma v = { .start = MAP_BASE + first * PAGE_SIZE,
-				  .end = MAP_BASE + (first + nr) * PAGE_SIZE,
-				  .prot = prot,
-				  .flags = PM_VMA_FILE,
-				  .file = obj->file,
-				  .pgoff = pgoff,
-				  .file_bytes = UINT64_MAX };
+	const struct vma v = { .start = MAP_BASE + first * PAGE_SIZE,
+			       .end = MAP_BASE + (first + nr) * PAGE_SIZE,
+			       .prot = prot,
+			       .flags = VMA_FILE,
+			       .file = obj,
+			       .pgoff = pgoff,
+			       .file_bytes = UINT64_MAX };
 
-	EXPECT_EQ(t, aspace_set_vma(as, &v, obj, SEQ_ANY), 0);
+	EXPECT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
 	if (!(prot & PM_PROT_WRITE))
 		aspace_set_vma_flags(as, v.start, v.end, VMA_PRISTINE);
 }

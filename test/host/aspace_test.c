@@ -31,9 +31,9 @@ static struct aspace *space(void)
 
 static void set(struct ktest *t, struct aspace *as, uint64_t first, uint64_t end, uint32_t prot)
 {
-	const struct pm_vma v = { .start = P(first), .end = P(end), .prot = prot };
+	const struct vma v = { .start = P(first), .end = P(end), .prot = prot };
 
-	EXPECT_EQ(t, aspace_set_vma(as, &v, NULL, SEQ_ANY), 0);
+	EXPECT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
 }
 
 /* Rights of each of the first @nr pages as digits; '-' where there is no vma. */
@@ -82,18 +82,18 @@ static void file_parts_follow_a_split(struct ktest *t)
 					 .size = 100 * PAGE_SIZE };
 	struct object *obj = object_file_get(&attr);
 	struct aspace *as = space();
-	const struct pm_vma v = { .start = P(0),
-				  .end = P(8),
-				  .prot = 3,
-				  .flags = PM_VMA_FILE,
-				  .file = attr.file,
-				  .pgoff = 10,
-				  .file_bytes = 5 * PAGE_SIZE + 100 };
+	const struct vma v = { .start = P(0),
+			       .end = P(8),
+			       .prot = 3,
+			       .flags = VMA_FILE,
+			       .file = obj,
+			       .pgoff = 10,
+			       .file_bytes = 5 * PAGE_SIZE + 100 };
 	struct vma out;
 	struct layout_seq seq;
 
 	ASSERT_FALSE(t, IS_ERR(obj));
-	EXPECT_EQ(t, aspace_set_vma(as, &v, obj, SEQ_ANY), 0);
+	EXPECT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
 	aspace_clear_vmas(as, P(2), P(3));
 	ASSERT_EQ(t, aspace_find_vma(as, P(1), &out, &seq), 0);
 	EXPECT_EQ(t, out.start, P(0));

@@ -37,15 +37,15 @@ static bool cache_start(struct ktest *t)
 static struct aspace *make_space(uint64_t pages)
 {
 	static uint64_t next_id = 1;
-	const struct pm_vma v = { .start = BASE,
-				  .end = BASE + pages * PAGE_SIZE,
-				  .prot = PM_PROT_READ | PM_PROT_WRITE };
+	const struct vma v = { .start = BASE,
+			       .end = BASE + pages * PAGE_SIZE,
+			       .prot = VMA_PROT_READ | VMA_PROT_WRITE };
 	struct aspace *as = aspace_create(next_id++, 1);
 
 	if (IS_ERR(as))
 		abort();
 	as->anon->vregion_size = FAKE_VREGION_SIZE;
-	if (aspace_set_vma(as, &v, NULL, SEQ_ANY))
+	if (aspace_set_vma(as, &v, SEQ_ANY))
 		abort();
 	return as;
 }
@@ -549,17 +549,17 @@ static struct object *map_file(struct ktest *t, struct aspace *as, uint64_t page
 	const struct proto_attr attr = { .file = { .ino = next_ino++, .node = 9 },
 					 .version = 1,
 					 .size = FILE_PAGES * PAGE_SIZE };
-	const struct pm_vma v = { .start = FILE_BASE,
-				  .end = FILE_BASE + pages * PAGE_SIZE,
-				  .prot = PM_PROT_READ | PM_PROT_WRITE,
-				  .flags = PM_VMA_FILE,
-				  .file = attr.file,
-				  .file_bytes = bytes };
 	struct object *obj = object_file_get(&attr);
+	const struct vma v = { .start = FILE_BASE,
+			       .end = FILE_BASE + pages * PAGE_SIZE,
+			       .prot = VMA_PROT_READ | VMA_PROT_WRITE,
+			       .flags = VMA_FILE,
+			       .file = obj,
+			       .file_bytes = bytes };
 
 	if (IS_ERR(obj))
 		abort();
-	EXPECT_EQ(t, aspace_set_vma(as, &v, obj, SEQ_ANY), 0);
+	EXPECT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
 	return obj;
 }
 
@@ -659,19 +659,19 @@ static void shared_file_line_is_never_writable(struct ktest *t)
 {
 	struct object *obj;
 	struct aspace *as;
-	struct pm_vma v = { .start = FILE_BASE,
-			    .end = FILE_BASE + PAGE_SIZE,
-			    .prot = PM_PROT_READ | PM_PROT_WRITE,
-			    .flags = PM_VMA_FILE | PM_VMA_SHARED,
-			    .file_bytes = UINT64_MAX };
+	struct vma v = { .start = FILE_BASE,
+			 .end = FILE_BASE + PAGE_SIZE,
+			 .prot = VMA_PROT_READ | VMA_PROT_WRITE,
+			 .flags = VMA_FILE | VMA_SHARED,
+			 .file_bytes = UINT64_MAX };
 	uint64_t word = 1;
 
 	ASSERT_TRUE(t, cache_start(t));
 	fake_file(FILE_PAGES, UINT64_MAX);
 	as = make_space(1);
 	obj = map_file(t, as, 1, UINT64_MAX);
-	v.file = obj->file;
-	ASSERT_EQ(t, aspace_set_vma(as, &v, obj, SEQ_ANY), 0);
+	v.file = obj;
+	ASSERT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
 	EXPECT_EQ(t, file_word(as, 8, &word, false), 0);
 	EXPECT_EQ(t, word, 8u);
 	EXPECT_EQ(t, file_word(as, 8, &word, true), -EACCES);

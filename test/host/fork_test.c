@@ -44,15 +44,15 @@ static bool cache_start(struct ktest *t)
 
 static struct aspace *space_create(uint64_t pages)
 {
-	const struct pm_vma v = { .start = BASE,
-				  .end = BASE + pages * PAGE_SIZE,
-				  .prot = PM_PROT_READ | PM_PROT_WRITE };
+	const struct vma v = { .start = BASE,
+			       .end = BASE + pages * PAGE_SIZE,
+			       .prot = VMA_PROT_READ | VMA_PROT_WRITE };
 	struct aspace *as = aspace_create(object_new_id(), 1);
 
 	if (IS_ERR(as))
 		abort();
 	as->anon->vregion_size = FAKE_VREGION_SIZE;
-	if (aspace_set_vma(as, &v, NULL, SEQ_ANY))
+	if (aspace_set_vma(as, &v, SEQ_ANY))
 		abort();
 	return as;
 }

@@ -256,9 +256,9 @@ static void policies_agree_with_their_models(struct ktest *t)
 /* How often a page that is read again and again is gone while others of its set come and go. */
 static unsigned int times_lost(struct ktest *t, const char *name)
 {
-	const struct pm_vma v = { .start = BASE,
-				  .end = BASE + 4096 * PAGE_SIZE,
-				  .prot = PM_PROT_READ | PM_PROT_WRITE };
+	const struct vma v = { .start = BASE,
+			       .end = BASE + 4096 * PAGE_SIZE,
+			       .prot = VMA_PROT_READ | VMA_PROT_WRITE };
 	const struct excache_policy *before;
 	struct pgtable_entry e;
 	unsigned int lost = 0;
@@ -272,7 +272,7 @@ static unsigned int times_lost(struct ktest *t, const char *name)
 	if (IS_ERR(as))
 		abort();
 	as->anon->vregion_size = FAKE_VREGION_SIZE;
-	EXPECT_EQ(t, aspace_set_vma(as, &v, NULL, SEQ_ANY), 0);
+	EXPECT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
 	for (uint64_t n = 0; n < 200; n++) {
 		uint64_t word = n, steady = 4711;
 

@@ -39,23 +39,23 @@ static bool cache_start(struct ktest *t)
 /* A space that maps @obj shared at SHARED_BASE and privately at PRIV_BASE. */
 static struct aspace *space_create(struct object *obj, uint64_t pages)
 {
-	struct pm_vma v = { .start = SHARED_BASE,
-			    .end = SHARED_BASE + pages * PAGE_SIZE,
-			    .prot = PM_PROT_READ | PM_PROT_WRITE,
-			    .file_bytes = UINT64_MAX,
-			    .flags = PM_VMA_SHARED | PM_VMA_OBJECT,
-			    .object = obj->id };
+	struct vma v = { .start = SHARED_BASE,
+			 .end = SHARED_BASE + pages * PAGE_SIZE,
+			 .prot = VMA_PROT_READ | VMA_PROT_WRITE,
+			 .file_bytes = UINT64_MAX,
+			 .flags = VMA_SHARED | VMA_OBJECT,
+			 .file = obj };
 	struct aspace *as = aspace_create(object_new_id(), 1);
 
 	if (IS_ERR(as))
 		abort();
 	as->anon->vregion_size = FAKE_VREGION_SIZE;
-	if (aspace_set_vma(as, &v, obj, SEQ_ANY))
+	if (aspace_set_vma(as, &v, SEQ_ANY))
 		abort();
 	v.start = PRIV_BASE;
 	v.end = PRIV_BASE + pages * PAGE_SIZE;
-	v.flags = PM_VMA_OBJECT;
-	if (aspace_set_vma(as, &v, obj, SEQ_ANY))
+	v.flags = VMA_OBJECT;
+	if (aspace_set_vma(as, &v, SEQ_ANY))
 		abort();
 	return as;
 }
@@ -253,26 +253,26 @@ static void read_only_mappings_stay_so(struct ktest *t)
 	struct object *obj, *other;
 	struct aspace *as, *c;
 	struct layout_seq seq;
-	struct pm_vma v = { .start = SHARED_BASE,
-			    .end = SHARED_BASE + 10 * PAGE_SIZE,
-			    .prot = PM_PROT_READ,
-			    .flags = PM_VMA_SHARED | PM_VMA_OBJECT };
+	struct vma v = { .start = SHARED_BASE,
+			 .end = SHARED_BASE + 10 * PAGE_SIZE,
+			 .prot = VMA_PROT_READ,
+			 .flags = VMA_SHARED | VMA_OBJECT };
 	struct vma out;
 
 	ASSERT_TRUE(t, cache_start(t));
 	obj = object_shared_create(10 * PAGE_SIZE, false);
 	other = object_shared_create(10 * PAGE_SIZE, false);
 	as = space_create(obj, 10);
-	v.object = obj->id;
+	v.file = obj;
 	aspace_set_vma_flags(as, SHARED_BASE, SHARED_BASE + 10 * PAGE_SIZE, VMA_READ_ONLY);
 	aspace_protect_vmas(as, SHARED_BASE, SHARED_BASE + 4 * PAGE_SIZE, 0);
-	ASSERT_EQ(t, aspace_set_vma(as, &v, obj, SEQ_ANY), 0);
+	ASSERT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
 	ASSERT_EQ(t, aspace_fork(as, &c), 0);
 	ASSERT_EQ(t, aspace_find_vma(c, SHARED_BASE + 5 * PAGE_SIZE, &out, &seq), 0);
 	EXPECT_TRUE(t, out.flags & VMA_READ_ONLY);
 	vma_release(&out);
-	v.object = other->id;
-	ASSERT_EQ(t, aspace_set_vma(as, &v, other, SEQ_ANY), 0);
+	v.file = other;
+	ASSERT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
 	ASSERT_EQ(t, aspace_find_vma(as, SHARED_BASE, &out, &seq), 0);
 	EXPECT_FALSE(t, out.flags & VMA_READ_ONLY);
 	vma_release(&out);

@@ -344,7 +344,7 @@ static void inherit_locked(struct aspace *as, struct vma *fresh)
 		fresh->flags |= old->flags & VMA_PRISTINE;
 }
 
-int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
+int aspace_set_vma(struct aspace *as, const struct vma *v, uint64_t seq)
 {
 	struct vma *fresh = kmalloc(sizeof(*fresh));
 	struct vma *spare[2], *gone = NULL;
@@ -359,11 +359,11 @@ int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *fil
 			       .end = v->end,
 			       .prot = v->prot,
 			       .flags = v->flags,
-			       .file = file,
+			       .file = v->file,
 			       .pgoff = v->pgoff,
 			       .file_bytes = v->file_bytes };
-	if (file)
-		object_get(file);
+	if (v->file)
+		object_get(v->file);
 	spin_lock(&as->lock);
 	if (seq == SEQ_ANY || seq == as->seq.map) {
 		inherit_locked(as, fresh);

@@ -180,11 +180,10 @@ struct touch aspace_touch_begin(struct aspace *as, vaddr_t addr, unsigned int ac
 void aspace_fault_end(struct aspace *as);
 void vma_release(struct vma *vma);
 /*
- * Replace what the copy says about [v->start, v->end) with an answer to a question that was asked
- * when the layout was at @seq; -EAGAIN: it is out of date.  -ENOMEM.
+ * Replace what the copy says about [v->start, v->end) with @v, an answer to a question that was
+ * asked when the layout was at @seq; -EAGAIN: it is out of date.  -ENOMEM.
  */
-int aspace_set_vma(struct aspace *as, const struct pm_vma *v, struct object *file, uint64_t seq)
-	__must_check;
+int aspace_set_vma(struct aspace *as, const struct vma *v, uint64_t seq) __must_check;
 /* Into @to, which has none. @from does not change meanwhile. -ENOMEM: some of them. */
 int aspace_copy_vmas(struct aspace *from, struct aspace *to) __must_check;
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);

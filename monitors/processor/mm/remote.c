@@ -72,6 +72,7 @@ static struct object *shared_object(const struct pm_vma *v, struct object *hint)
 static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *hint, uint64_t seq)
 {
 	struct object *obj = NULL;
+	struct vma vma;
 	int err;
 
 	if (v->flags & VMA_OBJECT) {
@@ -83,7 +84,14 @@ static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *h
 		if (IS_ERR(obj))
 			return PTR_ERR(obj);
 	}
-	err = aspace_set_vma(as, v, obj, seq);
+	vma = (struct vma){ .start = v->start,
+			    .end = v->end,
+			    .prot = v->prot,
+			    .flags = v->flags,
+			    .file = obj,
+			    .pgoff = v->pgoff,
+			    .file_bytes = v->file_bytes };
+	err = aspace_set_vma(as, &vma, seq);
 	if (obj)
 		object_put(obj);
 	return err;
