@@ -77,7 +77,7 @@ static void first_touch_sends_nothing(struct ktest *t)
 	space_destroy(t, as);
 }
 
-/* All in one pass, or nothing: whoever goes the long way afterwards finds things as they were. */
+/* All in one pass, or nothing: the slow path afterwards finds things as they were. */
 static void first_touch_is_all_or_nothing(struct ktest *t)
 {
 	struct pgtable_entry e;

@@ -604,7 +604,7 @@ static int sync_space(const void *body, uint32_t len, void *out, uint32_t max)
 	return (int)n;
 }
 
-static int sync_merge(const void *body, uint32_t len)
+static int sync_collapse(const void *body, uint32_t len)
 {
 	struct pm_collapse_req *req = calloc(1, sizeof(*req));
 	int err;
@@ -614,7 +614,7 @@ static int sync_merge(const void *body, uint32_t len)
 	pthread_mutex_lock(&fake.lock);
 	err = injected(PM_COLLAPSE);
 	if (!err) {
-		fake.counts.merges++;
+		fake.counts.collapses++;
 		for (uint32_t i = 0; i < req->nr_ranges; i++)
 			drop_pages(req->from, req->ranges[i].addr, req->ranges[i].len);
 		for (size_t i = 0; i < fake.nr_pages;) {
@@ -670,7 +670,7 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 	case PM_SPACE:
 		return sync_space(body, body_len, out, reply_max);
 	case PM_COLLAPSE:
-		return sync_merge(body, body_len);
+		return sync_collapse(body, body_len);
 	case PM_DISCARD:
 		return sync_discard(body, body_len);
 	default:

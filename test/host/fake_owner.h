@@ -44,7 +44,7 @@ struct fake_counts {
 	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, redirects,
 		late;
 	unsigned int file_fetches, refused;
-	unsigned int forks, merges, discards, destroy_msgs, destroys, spaces;
+	unsigned int forks, collapses, discards, destroy_msgs, destroys, spaces;
 	unsigned int given; /* frame credits that came back */
 	unsigned int stale; /* write-backs that were older than what was stored */
 };

@@ -227,7 +227,7 @@ static void a_range_that_went_away_stays_away(struct ktest *t)
 		EXPECT_EQ(t, get(t, c, i), i < 12 ? 0 : 1 + i);
 	}
 	put(t, p, 15, 4711);
-	/* After the merge as well, in the cache and at the owners. */
+	/* After the collapse as well, in the cache and at the owners. */
 	space_end(c);
 	EXPECT_EQ(t, chain_length(p), 1u);
 	for (unsigned int round = 0; round < 2; round++) {
@@ -400,11 +400,11 @@ static void many_forks_leave_nothing_behind(struct ktest *t)
 	fake_counts(&counts);
 	EXPECT_EQ(t, counts.forks, 2000u);
 	/*
-	 * Of each fork two spaces end: the child's, and the frozen one by a merge or, if no page
+	 * Of each fork two spaces end: the child's, and the frozen one by a collapse or, if no page
 	 * is stored, alone.
 	 */
-	EXPECT_EQ(t, counts.merges + counts.destroys, 4000u);
-	EXPECT_GT(t, counts.merges, 0u);
+	EXPECT_EQ(t, counts.collapses + counts.destroys, 4000u);
+	EXPECT_GT(t, counts.collapses, 0u);
 	space_end(p);
 	all_gone(t);
 }
@@ -484,7 +484,7 @@ static void ends_of_spaces_share_messages(struct ktest *t)
 	shim_time_freeze(false);
 	fake_counts(&counts);
 	EXPECT_EQ(t, counts.forks, 200u);
-	EXPECT_EQ(t, counts.merges, 0u);
+	EXPECT_EQ(t, counts.collapses, 0u);
 	EXPECT_EQ(t, counts.destroys, 400u);
 	EXPECT_LE(t, counts.destroy_msgs, 400u / 16 + 1);
 	space_end(p);
@@ -518,8 +518,8 @@ static void a_refusal_is_no_lie(struct ktest *t)
 	all_gone(t);
 }
 
-/* A merge that the home refuses is made up for before the next fork. */
-static void refused_merge_is_tried_again(struct ktest *t)
+/* A collapse that the home refuses is made up for before the next fork. */
+static void refused_collapse_is_tried_again(struct ktest *t)
 {
 	struct aspace *p, *c;
 
@@ -885,7 +885,7 @@ static const struct ktest_case cases[] = {
 	KTEST(ends_of_spaces_share_messages),
 	KTEST(overlapping_children_keep_the_chain_short),
 	KTEST(a_refusal_is_no_lie),
-	KTEST(refused_merge_is_tried_again),
+	KTEST(refused_collapse_is_tried_again),
 	KTEST(a_lost_page_kills_all_who_see_it),
 	KTEST(threads_write_while_one_forks),
 	KTEST(a_read_never_undoes_a_copy),

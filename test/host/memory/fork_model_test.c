@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chains of spaces against a reference model: random writes, mappings, forks, merges, discards,
+ * Chains of spaces against a reference model: random writes, mappings, forks, collapses, discards,
  * ends and moves of vRegions on one to three memory monitors, with allocations and messages that
  * fail.
  *
  * The model plays the processor: it knows which object has which page and what is hidden, and
- * merges when an object has one in front of it, at the top as the processor does and sometimes in
- * the middle.
+ * collapses when an object has one in front of it, at the top as the processor does and sometimes
+ * in the middle.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,7 +194,7 @@ static void do_protect(struct model *m)
 		o->writable[i] = prot == RW;
 }
 
-/* --- merge and end ---------------------------------------------------------------------------- */
+/* --- collapse and end ------------------------------------------------------------------------- */
 
 /* The ranges that the processor tells the owners to drop: pages that @y hides. */
 static uint32_t hidden_ranges(const struct obj *x, const struct obj *y, struct pm_page_range *out,
@@ -217,7 +217,7 @@ static uint32_t hidden_ranges(const struct obj *x, const struct obj *y, struct p
 	return nr;
 }
 
-static void merge(struct model *m, struct obj *x, struct obj *y)
+static void collapse(struct model *m, struct obj *x, struct obj *y)
 {
 	static struct pm_page_range ranges[PM_DISCARD_MAX_RANGES];
 	const uint32_t max = 1 + below(m, PM_DISCARD_MAX_RANGES);
@@ -263,7 +263,7 @@ static void lost_front(struct model *m, struct obj *o)
 		struct obj *front = only_front(m, o);
 
 		if (front->top || below(m, 2))
-			merge(m, o, front);
+			collapse(m, o, front);
 	}
 }
 
@@ -309,7 +309,7 @@ static void do_fork(struct model *m)
 	if (count(m, true) == TOPS)
 		return;
 	if (o->behind && o->behind->shadows == 1)
-		merge(m, o->behind, o);
+		collapse(m, o->behind, o);
 	parent = obj_new(m);
 	child = obj_new(m);
 	ASSERT_TRUE(m->t, parent && child);

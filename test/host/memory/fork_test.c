@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fork, merge, discard and page-only spaces over several memory monitors: single calls, what is
- * refused, failures halfway, and merges under way while others use the pages.
+ * Fork, collapse, discard and page-only spaces over several memory monitors: single calls, what is
+ * refused, failures halfway, and collapses under way while others use the pages.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -258,7 +258,7 @@ static void fork_without_allocations(struct ktest *t)
 	family_end(t);
 }
 
-/* One message to the home, one to each other owner; so with the end and the merge. */
+/* One message to the home, one to each other owner; so with the end and the collapse. */
 static void fork_sends_one_message_per_owner(struct ktest *t)
 {
 	uint64_t calls;
@@ -280,9 +280,9 @@ static void fork_sends_one_message_per_owner(struct ktest *t)
 	family_end(t);
 }
 
-/* --- merge ------------------------------------------------------------------------------- */
+/* --- collapse ------------------------------------------------------------------------------- */
 
-static void merge_gives_pages_to_the_one_in_front(struct ktest *t)
+static void collapse_gives_pages_to_the_one_in_front(struct ktest *t)
 {
 	const struct pm_page_range hidden[] = { { FIXED_AT + 3 * MB, PAGE_SIZE },
 						{ FIXED_AT + 5 * MB, 2 * PAGE_SIZE } };
@@ -313,7 +313,7 @@ static void merge_gives_pages_to_the_one_in_front(struct ktest *t)
 }
 
 /* Both ways of renaming, beyond what one batch takes, with something unmapped in front. */
-static void merge_of_many_pages(struct ktest *t)
+static void collapse_of_many_pages(struct ktest *t)
 {
 	static const uint32_t sizes[][2] = { { 500, 20 }, { 20, 500 }, { 300, 300 }, { 0, 9 } };
 
@@ -347,7 +347,7 @@ static void merge_of_many_pages(struct ktest *t)
 	}
 }
 
-static void merge_brings_vregions_together(struct ktest *t)
+static void collapse_brings_vregions_together(struct ktest *t)
 {
 	const uint64_t index = FIXED_AT >> SHIFT_2M;
 
@@ -370,7 +370,7 @@ static void merge_brings_vregions_together(struct ktest *t)
 }
 
 /* A vRegion goes to another node, loses a mapping there and comes back. */
-static void merge_drops_what_was_unmapped_elsewhere(struct ktest *t)
+static void collapse_drops_what_was_unmapped_elsewhere(struct ktest *t)
 {
 	const uint64_t index = FIXED_AT >> SHIFT_2M;
 
@@ -387,8 +387,8 @@ static void merge_drops_what_was_unmapped_elsewhere(struct ktest *t)
 	family_end(t);
 }
 
-/* A merge needs no memory but where a vRegion has to be moved first. */
-static void merge_without_allocations(struct ktest *t)
+/* A collapse needs no memory but where a vRegion has to be moved first. */
+static void collapse_without_allocations(struct ktest *t)
 {
 	const uint64_t index = FIXED_AT >> SHIFT_2M;
 	int err = -ENOMEM;
@@ -413,7 +413,7 @@ static void merge_without_allocations(struct ktest *t)
 	family_end(t);
 }
 
-static void merge_can_be_repeated(struct ktest *t)
+static void collapse_can_be_repeated(struct ktest *t)
 {
 	family_start(t, 3);
 	ASSERT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
@@ -426,7 +426,7 @@ static void merge_can_be_repeated(struct ktest *t)
 	EXPECT_EQ(t, proc_collapse(&fam.a, &fam.parent, NULL, 0), 0);
 	for (uint64_t i = 0; i < 8; i++)
 		EXPECT_EQ(t, get(&fam.parent, FIXED_AT + i * MB), i + 1);
-	/* Kinds: only a frozen space can be merged, and not into one of pages only. */
+	/* Kinds: only a frozen space can collapse, and not into one of pages only. */
 	EXPECT_EQ(t, proc_object(&fam.child, 0, 0), 0);
 	EXPECT_EQ(t, proc_collapse(&fam.parent, &fam.child, NULL, 0), -EINVAL);
 	EXPECT_EQ(t, proc_collapse(&fam.child, &fam.parent, NULL, 0), -EINVAL);
@@ -434,7 +434,7 @@ static void merge_can_be_repeated(struct ktest *t)
 }
 
 /* One in the middle of a chain. */
-static void merge_into_a_frozen_space(struct ktest *t)
+static void collapse_into_a_frozen_space(struct ktest *t)
 {
 	struct fake_proc top, other;
 
@@ -466,7 +466,7 @@ struct user {
 	uint64_t bad; /* atomic */
 };
 
-/* Writes back and fetches its own pages of the space that others are merged into. */
+/* Writes back and fetches its own pages of the space that others collapse into. */
 static void use_pages(void *arg)
 {
 	struct user *u = arg;
@@ -483,7 +483,7 @@ static void use_pages(void *arg)
 	free(buf);
 }
 
-static void merges_while_pages_are_used(struct ktest *t)
+static void collapses_while_pages_are_used(struct ktest *t)
 {
 	for (uint32_t round = 0; round < 12; round++) {
 		struct user user = { .p = &fam.parent };
@@ -587,7 +587,7 @@ static void held_end(struct ktest *t)
 }
 
 /* A second MM_COLLAPSE comes between two batches of the first. */
-static void refused_merge_leaves_the_first_alone(struct ktest *t)
+static void refused_collapse_leaves_the_first_alone(struct ktest *t)
 {
 	struct mm_range_rep rep = { 0 };
 
@@ -615,7 +615,7 @@ static bool count_wake(struct watcher *w)
 }
 
 /* One of the two regions is killed between two batches: the other serves again, and says so. */
-static void merge_that_is_cut_off_wakes_waiters(struct ktest *t)
+static void collapse_that_is_cut_off_wakes_waiters(struct ktest *t)
 {
 	struct wake_count from = { .watcher.notify = count_wake };
 	struct wake_count into = { .watcher.notify = count_wake };
@@ -661,8 +661,8 @@ static void discard_drops_pages(struct ktest *t)
 	family_end(t);
 }
 
-/* Pages that a merge is about to scan go between two of its batches: all, or but the unmapped. */
-static void discard_between_batches_of_a_merge(struct ktest *t)
+/* Pages go between two batches of the collapse that is to scan them: all, or but the unmapped. */
+static void discard_between_batches_of_a_collapse(struct ktest *t)
 {
 	for (uint32_t rest = 0; rest < 2; rest++) {
 		static struct pm_discard_req req;
@@ -850,17 +850,17 @@ static const struct ktest_case cases[] = {
 	KTEST(failed_fork_promises_nothing),
 	KTEST(fork_without_allocations),
 	KTEST(fork_sends_one_message_per_owner),
-	KTEST(merge_gives_pages_to_the_one_in_front),
-	KTEST(merge_of_many_pages),
-	KTEST(merge_brings_vregions_together),
-	KTEST(merge_drops_what_was_unmapped_elsewhere),
-	KTEST(merge_without_allocations),
-	KTEST(merge_can_be_repeated),
-	KTEST(merge_into_a_frozen_space),
-	KTEST(merges_while_pages_are_used),
-	KTEST(refused_merge_leaves_the_first_alone),
-	KTEST(merge_that_is_cut_off_wakes_waiters),
-	KTEST(discard_between_batches_of_a_merge),
+	KTEST(collapse_gives_pages_to_the_one_in_front),
+	KTEST(collapse_of_many_pages),
+	KTEST(collapse_brings_vregions_together),
+	KTEST(collapse_drops_what_was_unmapped_elsewhere),
+	KTEST(collapse_without_allocations),
+	KTEST(collapse_can_be_repeated),
+	KTEST(collapse_into_a_frozen_space),
+	KTEST(collapses_while_pages_are_used),
+	KTEST(refused_collapse_leaves_the_first_alone),
+	KTEST(collapse_that_is_cut_off_wakes_waiters),
+	KTEST(discard_between_batches_of_a_collapse),
 	KTEST(discard_drops_pages),
 	KTEST(objects_have_pages_from_zero),
 	KTEST(reserved_objects_are_charged_once),

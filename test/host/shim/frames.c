@@ -161,7 +161,7 @@ struct frame *frame_alloc(unsigned int order, unsigned int flags)
 		memset(frame_to_virt(f), 0, PAGE_SIZE << order);
 	else
 		memset(frame_to_virt(f), 0xa5,
-		       PAGE_SIZE << order); /* whoever relies on zeroes sees it */
+		       PAGE_SIZE << order); /* code that relies on zeroes sees it */
 	return f;
 }
 
