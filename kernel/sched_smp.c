@@ -15,7 +15,7 @@
  *		least two fewer.  Only a CPU where threads share has slices, so a system in
  *		balance takes no ticks.
  * Locking:	Moving: between two queues a thread is in the state THREAD_MOVING, its ->cpu names
- *		where it goes, and no lock is held: then nobody holds two run queue locks,
+ *		where it goes, and no lock is held: then no CPU holds two run queue locks,
  *		but for stealing, which only tries the second.
  */
 #include "sched_private.h"

@@ -374,7 +374,7 @@ static void calls_reach_their_cpus(struct ktest *t)
 		EXPECT_EQ(t, call_counts[cpu], 1);
 }
 
-/* Everybody calls everybody: whoever waits serves the others meanwhile. */
+/* Each CPU calls all others: one that waits serves the others' calls meanwhile. */
 static void call_member(struct member *m)
 {
 	for (unsigned int i = 0; i < rounds(100); i++)
@@ -526,7 +526,7 @@ static void work_from_all_cpus(struct ktest *t)
 #define NR_SHARED 64u
 static void *shared[NR_SHARED]; /* atomic: objects on their way from one CPU to another */
 
-/* Every object carries its size and a pattern; whoever takes it out checks and frees it. */
+/* Every object carries its size and a pattern; the CPU that takes it out checks and frees it. */
 static uint64_t *make_object(size_t size)
 {
 	uint64_t *p = kmalloc(size);

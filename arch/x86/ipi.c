@@ -8,8 +8,8 @@
  *		its way yet: calls that come close together share one.  A target takes all
  *		bits out of its box, runs those calls and counts each one's `remaining`
  *		down; the caller's wait ends at zero.
- *		Kinds: TLB calls are harmless anywhere, so whoever waits with interrupts off (for
- *		a spinlock, or for its own TLB call) serves them by ipi_poll(): a lock may
+ *		Kinds: TLB calls are harmless anywhere, so a CPU that waits with interrupts off
+ *		(for a spinlock, or for its own TLB call) serves them by ipi_poll(): a lock may
  *		therefore be held across a TLB call even when others wait for it with
  *		interrupts off.  Ordinary calls run in the interrupt only, so their caller
  *		must hold nothing.
@@ -56,7 +56,7 @@ struct call {
 	uint32_t remaining; /* atomic: targets that have not run it, and CALL_SLEEPER */
 };
 
-/* The caller has halted: whoever is the last to run the call interrupts it. */
+/* The caller has halted: the CPU that runs the call last interrupts it. */
 #define CALL_SLEEPER (1u << 31)
 /*
  * A caller spins so long, then halts. A target that answers is back by then; one that does not is

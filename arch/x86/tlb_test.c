@@ -184,7 +184,7 @@ static void all_flush_at_once(struct ktest *t)
 static void leave_loaded(void *arg)
 {
 	thread_set_user(arg, NULL);
-	/* As a switch to a kernel thread leaves it: loaded, but nobody's. */
+	/* As a switch to a kernel thread leaves it: loaded, but no thread's table. */
 	preempt_disable();
 	thread_current()->user.pgtable = NULL;
 	preempt_enable();

@@ -123,7 +123,7 @@ static void test_return_work(struct pt_regs *regs)
 
 	thread_clear_flags(thread_current(), THREAD_F_SIGNAL);
 	killed = __atomic_load_n(&thread_current()->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL;
-	/* Last: who waits for it sends the next flag, which is to be seen the next time. */
+	/* Last: the thread that waits for it sends the next flag, for the next time. */
 	__atomic_store_n(&r->return_works, r->return_works + 1, __ATOMIC_RELEASE);
 	if (killed)
 		thread_exit();

@@ -222,7 +222,7 @@ int cm_msg_decode(const void *mad, struct cm_msg *msg)
 	m.local_id = get_unaligned_be32(b + LOCAL_ID);
 	if (m.attr != CM_REQ)
 		m.remote_id = get_unaligned_be32(b + REMOTE_ID);
-	/* Only a refusal of an unknown REQ may come from nobody in particular. */
+	/* Only a refusal of an unknown REQ may come without a local id. */
 	if (!m.local_id && m.attr != CM_REJ)
 		return -EPROTO;
 	err = body_decode(b + DATA, &m);

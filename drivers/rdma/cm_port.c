@@ -268,7 +268,7 @@ static uint64_t next_deadline(struct cm_port *port)
 	return next;
 }
 
-/* One that is due and that nobody is telling its user about; or NULL. */
+/* A connection that is due, and whose user no thread is calling yet; or NULL. */
 static struct cm_conn *expired_locked(struct cm_port *port, uint64_t now)
 {
 	struct cm_conn *conn;

@@ -181,7 +181,7 @@ int cm_qp_connect(struct cm_conn *conn)
 	const struct rdma_qp_conn qc = {
 		.addr = conn->addr,
 		.remote_qpn = conn->remote_qpn,
-		/* A message's Starting PSN is where whoever gets it begins to send. */
+		/* The receiver of a message begins to send at that message's Starting PSN. */
 		.rq_psn = conn->psn,
 		.sq_psn = req->psn,
 		.path_mtu = (enum rdma_mtu)conn->path_mtu,

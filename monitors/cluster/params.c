@@ -107,4 +107,4 @@ BOOT_PARAM_CB_CRITICAL(
 	"time between heartbeats to the host: 10 ms to a day, at most a quarter of the lease");
 BOOT_PARAM_CB_CRITICAL(
 	"cluster.lease_ms", set_lease,
-	"given to the managers' node: who is silent for this long is fenced; 100 ms to a day");
+	"given to the managers' node: a node silent for this long is fenced; 100 ms to a day");

@@ -53,7 +53,7 @@ struct home_space {
 	bool dead __guarded_by(&mutex); /* destroyed: every call answers -ESRCH */
 	enum home_space_kind kind __guarded_by(&mutex);
 	bool fixed_size __guarded_by(&mutex);      /* SPACE_PAGES: all of it is charged */
-	uint64_t fork_parent __guarded_by(&mutex); /* SPACE_FROZEN: who has its mappings */
+	uint64_t fork_parent __guarded_by(&mutex); /* SPACE_FROZEN: the spaces with its mappings */
 	uint64_t fork_child __guarded_by(&mutex);
 	/* MM_VREGION_MOVE had no answer: find out the owner of the vRegion before anything else. */
 	bool move_open __guarded_by(&mutex);

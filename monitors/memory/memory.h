@@ -89,7 +89,7 @@ struct memory_stats {
 union memory_reserve {
 	struct mm_map_req map;
 	struct owner_move_work move;
-	struct pm_collapse_req merge;
+	struct pm_collapse_req collapse;
 	struct pm_discard_req discard;
 };
 

@@ -182,8 +182,8 @@ static void cache_insert_locked(struct page_cache *pc, struct cached_file *cf, s
 }
 
 /*
- * Take @page out; the cache's reference goes to the caller.  @cf keeps at least the reference of
- * whoever calls, except in reclaim_locked(), which looks after it.
+ * Take @page out; the cache's reference goes to the caller.  @cf keeps at least the
+ * caller's own reference, except in reclaim_locked(), which looks after it.
  */
 static void cache_remove_locked(struct page_cache *pc, struct cached_file *cf, struct mpage *page)
 	__must_hold(&pc->lock)

@@ -90,7 +90,7 @@ int page_cache_copy(struct memory *m, const struct proto_file *file, uint64_t of
 		    uint32_t len) __must_check;
 /* Give up one page; false when every page is in use. */
 bool page_cache_reclaim(struct memory *m);
-/* Drop every page that nobody holds; returns how many. */
+/* Drop every page without another reference; returns how many. */
 uint64_t page_cache_drop_all(struct memory *m);
 
 /*

@@ -147,7 +147,7 @@ struct collapse_batch {
 	uint64_t renamed;
 };
 
-/* A change under way here: its description, and what is of no use to anybody else. */
+/* A change under way here: its description, and what only this node uses. */
 struct region_op {
 	struct region_change change;
 	unsigned int from; /* REGION_IN(): the states in which the change may be made */

@@ -530,12 +530,12 @@ static void encoders_keep_limits(struct ktest *t)
 	struct pm_exec_req exec = { .aspace = 1, .cred = { .nr_groups = PROTO_MAX_GROUPS + 1 } };
 	static struct pm_discard_req discard = { .aspace = 1,
 						 .nr_ranges = PM_DISCARD_MAX_RANGES + 1 };
-	static struct pm_collapse_req merge = { .from = 1,
-						.into = 2,
-						.nr_ranges = PM_DISCARD_MAX_RANGES + 1 };
+	static struct pm_collapse_req collapse = { .from = 1,
+						   .into = 2,
+						   .nr_ranges = PM_DISCARD_MAX_RANGES + 1 };
 
 	EXPECT_EQ(t, pm_discard_req_encode(&discard, buf, RECODE_MAX), -EMSGSIZE);
-	EXPECT_EQ(t, pm_collapse_req_encode(&merge, buf, RECODE_MAX), -EMSGSIZE);
+	EXPECT_EQ(t, pm_collapse_req_encode(&collapse, buf, RECODE_MAX), -EMSGSIZE);
 	rep.nr_vmas = PM_RANGE_MAX_VMAS + 1;
 	EXPECT_EQ(t, pm_range_rep_encode(&rep, buf, RECODE_MAX), -EMSGSIZE);
 	rep.nr_vmas = 1;

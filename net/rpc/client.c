@@ -306,7 +306,7 @@ static int wait_sleep_done(struct rpc_call_impl *impl, unsigned int mode)
 	int old;
 
 	rpc_poll_before_sleep();
-	/* From here on whoever ends the call wakes us. */
+	/* From here on the thread that ends the call wakes us. */
 	do {
 		old = atomic_read(&impl->state);
 		if ((old & RPC_CALL_STATE_MASK) == RPC_CALL_DONE)

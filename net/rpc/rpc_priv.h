@@ -207,7 +207,7 @@ struct rpc_request {
 	uint32_t gen; /* connection that carried it last; session lock */
 	uint32_t peer_incarn;
 	uint16_t opcode;
-	bool orphan; /* nobody waits for its reply any more; session lock */
+	bool orphan; /* its client does not wait for the reply any more; session lock */
 	bool may_sleep;
 	struct list_head link;    /* worker pool */
 	struct rpc_request *next; /* free list; session lock */
@@ -278,7 +278,7 @@ struct rpc_conn {
 	struct rdma_cq *send_cq;
 	struct rpc_ring *ring;
 	struct rpc_incoming *incoming; /* passive side: the REQ; const */
-	uint32_t target_incarn;        /* active side: whom we mean, 0 = unknown; const */
+	uint32_t target_incarn;        /* active side: the peer that we mean, 0 = unknown; const */
 	uint32_t peer_incarn;
 	uint32_t *early; /* immediates that came before the peer was known: session lock */
 	uint32_t nr_early;
@@ -383,8 +383,8 @@ static inline void rpc_conn_set_state_locked(struct rpc_conn *conn, enum rpc_con
 
 /* Where a peer takes datagrams, as it said at connection set-up. */
 struct rpc_dgram_addr {
-	uint32_t incarn; /* who said so */
-	uint32_t qpn;    /* 0 = nobody yet */
+	uint32_t incarn; /* the incarnation that said so */
+	uint32_t qpn;    /* 0: not known yet */
 	uint32_t qkey;
 	uint8_t mtu; /* enum rdma_mtu */
 };
@@ -403,7 +403,7 @@ struct rpc_peer {
 	uint32_t prev_incarn;       /* replaced or fenced: 0 = none */
 	struct rpc_dgram_addr dgram;
 	uint8_t state;          /* enum rpc_peer_state */
-	bool is_stranger;       /* connected by itself; nobody introduced it */
+	bool is_stranger;       /* it connected by itself: no list of nodes names it */
 	bool fenced_us;         /* it told us that our incarnation is over */
 	uint64_t last_rx_ns;    /* poll owner writes, atomic */
 	uint64_t busy_since_ns; /* when nr_busy last left 0; atomic */
@@ -440,7 +440,7 @@ struct rpc_net {
 	uint32_t waiter_activity; /* bumped by every waiter that polls */
 	uint32_t requests_served; /* poll owner */
 	atomic_t nr_working;      /* requests in worker threads */
-	atomic_t nr_async;        /* calls outstanding that nobody waits for */
+	atomic_t nr_async;        /* outstanding calls without a waiting thread */
 	atomic_t nr_outstanding;  /* reasons for the ticking thread to run */
 	atomic_t tick_idle;
 	struct waitqueue tick_wq;

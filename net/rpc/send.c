@@ -285,7 +285,7 @@ void rpc_reap_locked(struct rpc_conn *conn, struct rpc_batch *b)
 				rpc_conn_break_locked(conn->session, conn);
 				continue;
 			}
-			/* Completions come in order; one that lies is no use to anybody. */
+			/* Completions come in order; one out of order is ignored. */
 			if (wc[i].wr_id > conn->sq_completed && wc[i].wr_id <= conn->sq_posted)
 				conn->sq_completed = wc[i].wr_id;
 		}

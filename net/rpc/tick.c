@@ -74,7 +74,7 @@ static void peer_tick(struct rpc_peer *peer, void *arg)
 		ping_send(peer);
 }
 
-/* True: nothing is outstanding, and whoever changes that will kick us. */
+/* True: nothing is outstanding, and the thread that changes that will kick us. */
 static bool tick_go_idle(void)
 {
 	atomic_xchg(&rpc_net.tick_idle, 1);

@@ -61,11 +61,11 @@ def test_mappings_of_files_in_memory(cluster, programs):
 
 
 def test_many_forks(pool, programs):
-    """One after the other: messages are bounded, and each frozen object is merged again."""
+    """One after the other: messages are bounded, and each frozen object collapses again."""
     n = 2000 if os.environ.get("TEST_LONG") else 200
     before, after = forks(pool.get(), programs, "many", str(n))
     assert delta(before, after, "p0", "fork.spaces") == n
-    assert delta(before, after, "p0", "fork.merges") == n
+    assert delta(before, after, "p0", "fork.collapses") == n
     # PM_FORK, PM_COLLAPSE, PM_DESTROY; the rest is the program's own start, reported by other
     # nodes, or credits.
     assert delta(before, after, "p0", "process.memory_calls") <= 3 * n + 40

@@ -17,7 +17,7 @@ def tree(programs, seed):
 
 
 def check_freed(before, after):
-    """Of all those spaces nothing is left, and each fork was followed by a merge or an end of
+    """Of all those spaces nothing is left, and each fork was followed by a collapse or an end of
     both.
     """
     for node in [n for n in after if n[0] == "m"]:
@@ -77,7 +77,7 @@ def test_messages(pool, programs, name, operations, bound):
     assert delta(before, after, "p0", "fault.count") <= (25 if name == "fork" else 40) * operations
     if name == "exec":
         assert delta(before, after, "p0", "fault.around") >= 4 * operations
-    assert delta(before, after, "p0", "fork.local_merges") == delta(
-        before, after, "p0", "fork.merges"
+    assert delta(before, after, "p0", "fork.local_collapses") == delta(
+        before, after, "p0", "fork.collapses"
     )
     assert delta(before, after, "p0", "fork.spaces") >= operations

@@ -174,7 +174,7 @@ def test_delayed_messages_arrive_late_and_whole(guests):
 
 
 def test_cut_link_ends_in_retry_exceeded(guests):
-    """Whoever has a message under way is told; the other may wait for ever."""
+    """A node that has a message under way is told; the other may wait for ever."""
     command = "(ibv_rc_pingpong -n 100000000 {} >/tmp/cut 2>&1; echo $? >>/tmp/cut) &"
     try:
         guests[0].run(command.format(""))

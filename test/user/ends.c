@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pipes, eventfds, poll and epoll between processes: who waits is woken, records of up to PIPE_BUF
- * bytes stay whole, ends are seen, signals end waits with what was moved. Prints the same on both.
+ * Pipes, eventfds, poll and epoll between processes: waiting tasks are woken, records of up to
+ * PIPE_BUF bytes stay whole, ends are seen, signals end waits with what was moved. Prints the same
+ * on both.
  */
 #include "alarms.h"
 #include "state.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * FIFOs in /dev/shm: who waits for whom when they are opened, what reads, writes and polls answer,
+ * FIFOs in /dev/shm: which open waits for which other, what reads, writes and polls answer,
  * names that go away. Prints the same as on Linux.
  */
 #include "alarms.h"

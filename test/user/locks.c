@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Advisory locks between processes: records of fcntl, OFD locks, flock; who is in the way, what a
- * close gives up, waiting, deadlocks, signals; against a model too. Prints the same on both.
+ * Advisory locks between processes: records of fcntl, OFD locks, flock; which lock is in the way,
+ * what a close gives up, waiting, deadlocks, signals; against a model too. Prints the same on both.
  */
 #include "alarms.h"
 #include "user.h"

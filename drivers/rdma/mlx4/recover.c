@@ -176,9 +176,9 @@ static void tell_up(struct mlx4_dev *dev)
 	struct rdma_event ev = { .type = RDMA_EVENT_DEVICE_UP, .dev = &dev->rdma };
 
 	dev->dead_told = false;
-	wake_all(&dev->event_wq); /* who waits to make something */
+	wake_all(&dev->event_wq); /* threads that wait to make an object */
 	mlx4_catas_watch(dev, true);
-	mlx4_cqs_wake(dev); /* whoever armed one while the device was dead arms it again */
+	mlx4_cqs_wake(dev); /* users that armed one while the device was dead arm it again */
 	rdma_event_dispatch(&ev);
 	ev.type = RDMA_EVENT_PORT_ACTIVE;
 	for (unsigned int n = 0; n < dev->caps.nr_ports; n++) {
@@ -194,7 +194,7 @@ static void tell_up(struct mlx4_dev *dev)
 static void give_up(struct mlx4_dev *dev, int err)
 {
 	WRITE_ONCE(dev->given_up, true);
-	wake_all(&dev->event_wq); /* who waits to make something */
+	wake_all(&dev->event_wq); /* threads that wait to make an object */
 	pr_err("%s: given up: it cannot be brought up again: error %d\n", dev->name, err);
 }
 

@@ -16,7 +16,7 @@ struct blkdev;
 struct bcache;
 
 struct bcache_buf {
-	const uint8_t *data; /* block_size bytes; const while nobody can write */
+	const uint8_t *data; /* block_size bytes; const while no user can write */
 	uint64_t block;      /* const */
 	/*
 	 * As which kind of block it was last found good: a number that its reader chooses, from

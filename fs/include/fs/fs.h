@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * File systems on a disk: one table of operations for whoever serves their files.
+ * File systems on a disk: one table of operations for the server of their files.
  *
  * A file system fills in struct fs_ops, embeds struct fs and struct fs_inode in its own
  * structures, and has a mount function that returns a struct fs.  Callers use the functions

@@ -48,7 +48,7 @@ enum lock_rank {
 	RANK_EXCACHE_OBJECT = 124, /* lines of one object */
 	RANK_SPIN_ASPACE = 128,    /* page table, vma and vRegion copies of one address space */
 	RANK_EXCACHE_FREE = 130,   /* free lines, credits */
-	RANK_SPIN_CACHE = 134,     /* buffer cache hash chain */
+	RANK_SPIN_CACHE = 134,     /* page cache of files; an owner's page table */
 	RANK_MEM_POOL = 138,       /* free frames and accounts of a memory monitor */
 	/* Spinlocks: file systems, network, drivers. */
 	RANK_SPIN_FS = 150,

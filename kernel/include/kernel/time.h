@@ -24,8 +24,8 @@ uint64_t time_boot_real_ns(void);
 /* Step the real-time clock (clock_settime, time from another node). */
 void time_set_real_ns(uint64_t real_ns);
 /*
- * @fn runs after each step of the real-time clock, in the context of who stepped it; one for the
- * kernel.
+ * @fn runs after each step of the real-time clock, in the context of the thread that stepped
+ * it; the kernel has one such function.
  */
 void time_on_step(void (*fn)(void));
 

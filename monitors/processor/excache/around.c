@@ -359,8 +359,8 @@ void around_unmap(struct aspace *as, vaddr_t start, vaddr_t end, bool keep)
 }
 
 /*
- * In no order: nobody looks for a record of this space any more but by its window, and those have
- * the other link.
+ * In no order: records of this space are found by their window alone from here on, over the other
+ * link.
  */
 static void free_tree(struct rb_node *n)
 {

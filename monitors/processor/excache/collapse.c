@@ -11,7 +11,7 @@
 
 #include "credit.h"
 
-COUNTER(excache_retagged, "fork.pages_retagged", "lines that a merge gave to another object");
+COUNTER(excache_retagged, "fork.pages_retagged", "lines that a collapse gave to another object");
 
 void excache_hold(struct object *obj)
 {

@@ -236,7 +236,7 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 	if (file)
 		window_remove_locked(obj, line);
 	if ((line->flags & LINE_PLOCAL) && obj->kind == OBJECT_SHARED)
-		obj->nr_pages--; /* nobody has it any more */
+		obj->nr_pages--; /* neither cached nor stored any more */
 	if (line->state == LINE_WRITEBACK)
 		quiet = --obj->nr_writebacks == 0 && obj->held;
 	spin_unlock(&obj->lock);

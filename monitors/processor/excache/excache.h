@@ -69,7 +69,7 @@ struct line {
 };
 
 enum excache_how {
-	EXCACHE_FETCH, /* fill from the owner, or from the file's buffer cache */
+	EXCACHE_FETCH, /* fill from the owner, or from the memory node's page cache */
 	EXCACHE_ZERO,  /* anonymous, never stored: zeroes, no message; takes a frame credit */
 	/* anonymous, never stored: the caller writes it all, then excache_publish() */
 	EXCACHE_COPY,
@@ -83,9 +83,9 @@ struct excache_ops {
 	/* The node that has @file in its page cache. */
 	uint32_t (*file_node)(const struct proto_file *file);
 	/* The last reference of @obj, which has a backing object, is gone: see anon_unchain(). */
-	struct object *(*unchain)(struct object *obj, struct anon_collapse *merge);
-	/* Consumes what unchain() left in @merge; sleeps. */
-	void (*collapse_soon)(const struct anon_collapse *merge);
+	struct object *(*unchain)(struct object *obj, struct anon_collapse *collapse);
+	/* Consumes what unchain() left in @collapse; sleeps. */
+	void (*collapse_soon)(const struct anon_collapse *collapse);
 	/* object_fail() was called for the first time.  Polling context. */
 	void (*failed)(struct object *obj, int error);
 };

@@ -23,7 +23,7 @@
 static_assert(SPACE_TOP == PM_USER_TOP, "what homes give out");
 
 COUNTER(remote_calls, "process.memory_calls", "requests about address spaces (mmap and its kin)");
-COUNTER(fork_messages, "fork.messages", "requests for forks, merges and discarded pages");
+COUNTER(fork_messages, "fork.messages", "requests for forks, collapses and discarded pages");
 
 static int home_call_once(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
 			  size_t max)

@@ -318,7 +318,7 @@ static void drop_one(struct object *obj, uint64_t pgoff, bool flush, struct drop
 			if (flush && (line->flags & LINE_DIRTY)) {
 				const bool may = writeback_begin(obj);
 
-				BUG_ON(!may); /* who flushes holds off merges */
+				BUG_ON(!may); /* the caller holds off collapses */
 				start_writeback_locked(set, line);
 				queue = line;
 			} else {

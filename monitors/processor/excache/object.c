@@ -436,7 +436,7 @@ int object_shared_set_size(struct object *obj, uint64_t size)
 			return err;
 		going_begin(obj, DIV_ROUND_UP(size, PAGE_SIZE), PAGES_MAX);
 		shared_set_size(obj, size);
-		/* An owner that cannot be reached keeps pages that nobody asks for. */
+		/* An owner that cannot be reached keeps pages that no reader asks for. */
 		(void)shared_drop(obj, DIV_ROUND_UP(size, PAGE_SIZE), PAGES_MAX);
 		going_end(obj);
 		return 0;
@@ -447,7 +447,7 @@ int object_shared_set_size(struct object *obj, uint64_t size)
 
 /* --- programs and writers ------------------------------------------------------------ */
 
-/* One more in the direction of @step, if there is nobody on the other side. */
+/* Count one more user in the direction of @step, unless the other direction has some. */
 static int users_begin(struct object *obj, int step)
 {
 	int old = __atomic_load_n(&obj->writers, __ATOMIC_RELAXED);
@@ -570,21 +570,21 @@ static void space_end(struct object *obj)
 {
 	/* With it may go the last shadow of the object behind it, and so on. */
 	while (obj) {
-		struct anon_collapse merge = { 0 };
+		struct anon_collapse collapse = { 0 };
 		struct object *gone = NULL;
 
 		if (obj->backing)
-			gone = excache.ops->unchain(obj, &merge);
+			gone = excache.ops->unchain(obj, &collapse);
 		if (obj->kind == OBJECT_SHARED)
 			shared_forget(obj);
 		excache_drop(obj, 0, UINT64_MAX);
 		if (obj->vregion_size && obj->kind == OBJECT_ANON)
 			defer_destroy(obj, object_stores_any(obj, 0, UINT64_MAX));
 		else if (obj->vregion_size)
-			home_destroy(obj); /* who unlinks a file has its memory back at once */
+			home_destroy(obj); /* unlinking a file gives its memory back at once */
 		space_free(obj);
-		if (merge.as || merge.shadow)
-			excache.ops->collapse_soon(&merge);
+		if (collapse.as || collapse.shadow)
+			excache.ops->collapse_soon(&collapse);
 		obj = gone;
 	}
 }
@@ -692,7 +692,7 @@ int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner)
 		if (!err)
 			err = object_owner_cached(obj, pgoff, owner);
 		if (err == -ENOENT)
-			err = -EFAULT; /* the home says that nobody owns it */
+			err = -EFAULT; /* the home says that no node owns it */
 	}
 	return err;
 }

@@ -41,7 +41,7 @@ enum object_kind {
 };
 
 /*
- * A frozen object can be merged with its only shadow: the top of a space, or a frozen one. At most
+ * A frozen object can collapse into its only shadow: the top of a space, or a frozen one. At most
  * one is not NULL.
  */
 struct anon_collapse {
@@ -63,7 +63,7 @@ struct object {
 	size_t nr_lines __guarded_by(&lock);
 
 	/* OBJECT_ANON, OBJECT_SHARED: the space at the memory nodes */
-	uint64_t id;           /* changes with a merge: no write-back is under way then */
+	uint64_t id;           /* changes with a collapse: no write-back is under way then */
 	uint32_t home;         /* const: memory node */
 	uint64_t vregion_size; /* const after exec; 0: the home does not know the space yet */
 	struct radix_tree vregions __guarded_by(&lock); /* index -> struct vregion */
@@ -72,7 +72,7 @@ struct object {
 	struct page_bits stored __guarded_by(&lock); /* the owner has the page */
 	int failed;                               /* atomic: negative errno once a page was lost */
 	size_t nr_writebacks __guarded_by(&lock); /* lines that are being written back */
-	bool held __guarded_by(&lock); /* no line is to be written back: it is being merged */
+	bool held __guarded_by(&lock);            /* no line is to be written back: it collapses */
 
 	/* OBJECT_ANON: its place in a chain */
 	struct object *backing; /* counted; chain locks, see <processor/mm/anon.h> */
@@ -174,7 +174,8 @@ struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_s
 size_t object_space_count(void);
 
 /*
- * A merge has left nothing of @obj here; @at_home: nor at its home, which else hears of it later.
+ * A collapse has left nothing of @obj here; @at_home: nor at its home, which else hears of it
+ * later.
  * Puts it.
  */
 void object_free_collapsed(struct object *obj, bool at_home);

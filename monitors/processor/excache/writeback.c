@@ -117,7 +117,7 @@ static void page_answered(struct line *line, int status)
 		break;
 	case -ESRCH:
 	case -EFAULT:
-		/* The range or the space is gone: nobody wants the page. */
+		/* The range or the space is gone: the page is not wanted. */
 		writeback_finish(line, false);
 		break;
 	default:

@@ -26,7 +26,7 @@ struct lock_req {
 	enum lock_kind kind;
 	enum lock_type type;
 	const void *owner;
-	uint32_t pid;       /* who is said to hold it */
+	uint32_t pid;       /* of the holder, as F_GETLK tells it */
 	int64_t start, end; /* the last byte too; INT64_MAX: to the end */
 };
 

@@ -55,7 +55,7 @@ struct pipe {
 	unsigned int nr_spares __guarded_by(&lock);
 	struct waitqueue rd_wait;                   /* readers: data, or no writer */
 	struct waitqueue wr_wait;                   /* writers: room, or no reader */
-	struct pipe_user *user __guarded_by(&lock); /* who is charged for nr_slots */
+	struct pipe_user *user __guarded_by(&lock); /* charged for nr_slots */
 	uint64_t ino;                               /* const */
 	uint32_t uid, gid;                          /* const */
 	int64_t born_s;                             /* const */

@@ -16,7 +16,7 @@ struct pipe;
 #define PIPE_DEF_SLOTS 16u        /* pages of a new pipe */
 #define PIPE_MAX_SIZE  (1u << 20) /* bytes that a user may ask for; root may ask for more */
 
-/* For the inode of a FIFO: a pipe that nobody has opened. ERR_PTR(-ENOMEM). */
+/* For the inode of a FIFO: a pipe that no task has opened yet. ERR_PTR(-ENOMEM). */
 struct pipe *pipe_create(void);
 void pipe_put(struct pipe *p);
 

@@ -91,8 +91,8 @@ static bool notify_out(struct watcher *w)
 }
 
 /*
- * Look at all; returns how many have something to say. @always: events that nobody needs to ask
- * for.
+ * Look at all; returns how many have something to say. @always: events that are told
+ * unasked.
  */
 static int look(struct linux_pollfd *fds, size_t nr, unsigned int always)
 {

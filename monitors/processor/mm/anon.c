@@ -29,8 +29,9 @@
 
 COUNTER(anon_cow, "fork.cow_copies", "pages copied from an object that a fork has frozen");
 COUNTER(anon_walks, "fork.chain_walks", "steps of faults beyond the top of a chain");
-COUNTER(anon_merges, "fork.merges", "frozen objects merged with the top in front of them");
-COUNTER(anon_local_merges, "fork.local_merges", "of these, without a message: no owner had a page");
+COUNTER(anon_collapses, "fork.collapses", "frozen objects put into a shadow");
+COUNTER(anon_local_collapses, "fork.local_collapses",
+	"of these, without a message: no owner had a page");
 
 static struct spinlock chain_lock = SPINLOCK_INIT("anon.chain", RANK_SPIN_MONITOR);
 static LIST_HEAD(spaces); /* chain_lock */
@@ -80,8 +81,8 @@ static struct object *only_shadow_locked(const struct object *obj)
 }
 
 /*
- * Whom to merge @obj with, referenced: the space whose top is its only shadow, or that shadow if
- * it is frozen.
+ * Find the space or object that @obj can collapse into, referenced: the space whose top is its
+ * only shadow, or that shadow if it is frozen.
  */
 static void find_collapse_locked(const struct object *obj, struct anon_collapse *m)
 {
@@ -97,19 +98,19 @@ static void find_collapse_locked(const struct object *obj, struct anon_collapse 
 		m->shadow = shadow;
 }
 
-struct object *anon_unchain(struct object *obj, struct anon_collapse *merge)
+struct object *anon_unchain(struct object *obj, struct anon_collapse *collapse)
 {
 	struct object *backing;
 	bool last;
 
-	*merge = (struct anon_collapse){ 0 };
+	*collapse = (struct anon_collapse){ 0 };
 	spin_lock(&chain_lock);
 	backing = obj->backing;
 	obj->backing = NULL;
 	list_del(&obj->shadow_link);
 	last = refcount_dec_and_test(&backing->refs);
 	if (!last)
-		find_collapse_locked(backing, merge);
+		find_collapse_locked(backing, collapse);
 	spin_unlock(&chain_lock);
 	return last ? backing : NULL;
 }
@@ -357,7 +358,7 @@ void anon_push(struct aspace *parent, struct object *shadow, struct aspace *chil
 		child->anon->backing = frozen;
 		list_add_tail(&child->anon->shadow_link, &frozen->shadows);
 		if (frozen->failed)
-			child->failed = frozen->failed; /* lost while nobody knew of the child */
+			child->failed = frozen->failed; /* lost before the child was known */
 	}
 	spin_unlock(&chain_lock);
 }
@@ -478,7 +479,7 @@ static void replace_shadow(struct object *shadow, struct object *back)
 	spin_unlock(&back->lock);
 	shadow->id = id;
 	shadow->vregions = vregions;
-	shadow->near = NULL; /* nobody asks it any more */
+	shadow->near = NULL; /* no look-up uses it any more */
 	if (!back->failed)
 		back->failed = shadow->failed;
 	list_del(&shadow->shadow_link);
@@ -513,7 +514,7 @@ static int collapse_one(struct object *shadow, struct object *back)
 	ASSERT(shadow->backing == back && shadow->seed == back->seed);
 	excache_hold(shadow);
 	excache_hold(back);
-	/* Nothing writes to any of these: who walks the chain is kept out, write-backs are held. */
+	/* Nothing writes to these: the lock keeps out chain walks, write-backs are held. */
 	spin_lock(&back->lock);
 	err = page_bits_reserve_all(&back->stored, &shadow->stored);
 	spin_unlock(&back->lock);
@@ -526,9 +527,9 @@ static int collapse_one(struct object *shadow, struct object *back)
 	if (!err) {
 		collapse_local(shadow, back);
 		replace_shadow(shadow, back);
-		counter_inc(&anon_merges);
+		counter_inc(&anon_collapses);
 		if (!stored)
-			counter_inc(&anon_local_merges);
+			counter_inc(&anon_local_collapses);
 	}
 	excache_release(back);
 	excache_release(shadow);

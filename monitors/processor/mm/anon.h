@@ -25,14 +25,14 @@ struct line;
 /* --- life: aspace.c and the objects' end ----------------------------------------------- */
 
 void anon_add_space(struct aspace *as);
-/* From here on nobody finds @as through its objects. */
+/* From here on @as is not found through its objects. */
 void anon_remove_space(struct aspace *as);
 /*
  * @obj, whose last reference is gone, leaves the object behind it. That one is returned if it is
- * gone with it; if it has one shadow left, *merge says with whom it is to be merged:
- * anon_collapse_soon() it.
+ * gone with it; if it has one shadow left, *collapse says into what it can
+ * collapse: anon_collapse_soon() does that.
  */
-struct object *anon_unchain(struct object *obj, struct anon_collapse *merge);
+struct object *anon_unchain(struct object *obj, struct anon_collapse *collapse);
 void anon_init(void (*kill_failed)(void));
 /* An object with one reference and no page, which no home knows yet.  ERR_PTR(-ENOMEM). */
 struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed);
@@ -71,7 +71,7 @@ int anon_pull(struct aspace *as, uint64_t first, uint64_t end) __must_check;
  */
 void anon_push(struct aspace *parent, struct object *shadow, struct aspace *child);
 /*
- * Merge frozen objects that only @as sees with its top, as many as there are. An error leaves a
+ * Collapse frozen objects that only @as sees into its top, as many as there are. An error leaves a
  * longer chain.
  */
 int anon_collapse(struct aspace *as);
@@ -82,8 +82,8 @@ bool anon_collapse_is_local(const struct anon_collapse *m);
 /* --- any context that may sleep ------------------------------------------------------------ */
 
 /*
- * Merge frozen @shadow with what is behind it, as long as nobody else sees that. An error leaves a
- * longer chain.
+ * Collapse what is behind frozen @shadow into it, as long as no other shadow sees that. An error
+ * leaves a longer chain.
  */
 int anon_collapse_frozen(struct object *shadow);
 /* The same wherever it can be done in the chain of @as, whose map_lock is held. */

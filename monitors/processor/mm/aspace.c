@@ -25,7 +25,7 @@
 
 #include "anon.h"
 
-#define COLLAPSE_THREADS 4 /* merges that wait for owners at a time */
+#define COLLAPSE_THREADS 4 /* collapses that wait for owners at a time */
 
 static struct workqueue *collapse_wq; /* const after start */
 
@@ -53,7 +53,7 @@ static const struct excache_ops cache_ops = {
 int aspace_init(void (*kill_failed)(void))
 {
 	anon_init(kill_failed);
-	collapse_wq = workqueue_create("space-merge", COLLAPSE_THREADS);
+	collapse_wq = workqueue_create("collapse", COLLAPSE_THREADS);
 	return IS_ERR(collapse_wq) ? PTR_ERR(collapse_wq) : excache_init(&cache_ops);
 }
 

@@ -148,7 +148,7 @@ static inline uint32_t aspace_home(const struct aspace *as)
 int aspace_fork(struct aspace *parent, struct aspace **child) __must_check;
 
 /*
- * Wait for merges that anon_collapse_soon() has begun, and until the homes have freed all spaces
+ * Wait for collapses that anon_collapse_soon() has begun, and until the homes have freed all spaces
  * that ended before.
  */
 void aspace_drain(void);

@@ -2,7 +2,7 @@
 /*
  * Page faults: from an address to a line in the page table.
  *
- * Flow:	perhaps a first touch of anonymous memory that nobody else has a part in:
+ * Flow:	perhaps a first touch of anonymous memory that is not shared:
  *		excache_touch() does it all. Else: blocked? wait -> vma from the copy, or asked
  *		from the owner -> rights -> line (anonymous: in the cache, or p-local zero, or
  *		fetched; private file page: in the cache as a copy, or fetched copy, or the file's
@@ -71,7 +71,7 @@ static int cow_line(struct aspace *as, const struct vma *v, vaddr_t vaddr, uint6
 		*out = line;
 		return err;
 	}
-	/* Somebody else made it meanwhile? A line that was found is VALID, a claimed one is not. */
+	/* Did another task make it meanwhile? A line found is VALID, a claimed one is not. */
 	if (excache_is_valid(line)) {
 		*out = line;
 		return 0;

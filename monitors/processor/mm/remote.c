@@ -121,7 +121,7 @@ static bool is_file(const struct pm_vma *v, const struct proto_attr *attr)
 }
 
 /*
- * The vmas of a new program. The versions of its files have come with the answers: nobody is
+ * The vmas of a new program. The versions of its files have come with the answers: no node is
  * asked.
  */
 static void enter_program(struct aspace *as, const struct exec_program *prog,

@@ -505,7 +505,7 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 	}
 	tid = t->tid;
 	count(spec->flags);
-	/* As Linux: that it cannot be written is nobody's failure. */
+	/* As Linux: a word that cannot be written does not fail the call. */
 	if ((spec->flags & CLONE_PARENT_SETTID) &&
 	    put_user_u32(tid, (void __user *)spec->parent_tid))
 		err = 0;

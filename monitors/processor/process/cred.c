@@ -345,7 +345,7 @@ long sys_setfsuid(const struct syscall_args *args)
 	else if (old != 0 && uid == 0)
 		n->effective |= n->permitted & FS_CAPS;
 	if (cred_install(n))
-		return old; /* nobody is told whether it has worked */
+		return old; /* as on Linux, the result does not tell */
 	return old;
 }
 
@@ -364,7 +364,7 @@ long sys_setfsgid(const struct syscall_args *args)
 		return old;
 	n->fsgid = gid;
 	if (cred_install(n))
-		return old; /* nobody is told whether it has worked */
+		return old; /* as on Linux, the result does not tell */
 	return old;
 }
 

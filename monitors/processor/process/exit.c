@@ -5,8 +5,8 @@
  * Flow:	task_exit(): what the task shares is put, and it leaves its process; the last one
  *		goes on: the address space is given back, children go to a subreaper or to pid 1,
  *		the parent is told, and the process is a zombie until it is waited for, or gone at
- *		once if nobody wants to. The first process of a program also kills all others of it,
- *		waits until they are gone, and only then tells the launcher.
+ *		once if no parent wants to. The first process of a program also kills all others of
+ *		it, waits until they are gone, and only then tells the launcher.
  * Locking:	vnode.lock around everything that the tree shows, so that wait() sees a child either
  *		alive or ended. Nothing is freed under it that may sleep.
  */
@@ -105,7 +105,7 @@ static struct linux_siginfo end_info(const struct process *p) __must_hold(&p->vn
 	return child_info(p, p->exit_signal, CLD_EXITED, (int)(status >> 8 & 0xff));
 }
 
-/* The end of zombie @p. True: nobody will wait for it. */
+/* The end of zombie @p. True: no task will wait for it. */
 static bool notify_end_locked(struct process *p)
 {
 	struct linux_siginfo info;
@@ -378,8 +378,7 @@ static bool leave_process(struct task *t, uint32_t wait_status)
 }
 
 /*
- * Somebody may be waiting for the task's end at the word (pthread_join), if anybody else can see
- * it.
+ * A task may be waiting for @t's end at the word (pthread_join), if another task can see the word.
  */
 static void clear_child_tid(struct task *t)
 {
@@ -408,7 +407,7 @@ void task_exit(uint32_t wait_status)
 	bool last;
 
 	task_release_mm(t);
-	/* Off the page table before anybody could think that it is not used any more. */
+	/* Off the page table before another CPU could take it for unused. */
 	thread_clear_user();
 	fpu_free(fpu);
 	task_release_parts(t);

@@ -16,7 +16,7 @@
 
 /* --- orphaned groups ------------------------------------------------------------------------ */
 
-/* Without @ignored, is nobody left in @group who has a parent that could continue it? */
+/* Without @ignored, has no member of @group a parent that could continue it? */
 static bool orphaned_locked(const struct pid *group, const struct process *ignored)
 {
 	const struct process *p;

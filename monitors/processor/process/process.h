@@ -236,8 +236,8 @@ void task_put(struct task *t);
 /* By pid, zombies too; referenced; NULL if there is none. */
 struct process *process_find(uint32_t pid);
 /*
- * Whose directory of /proc @inode is; referenced. ERR_PTR(-EBADF): nobody's; ERR_PTR(-ESRCH): it is
- * gone.
+ * The process whose directory of /proc @inode is; referenced. ERR_PTR(-EBADF): it is another inode;
+ * ERR_PTR(-ESRCH): the process is gone.
  */
 struct process *proc_dir_process(const struct inode *inode);
 /* Call @fn for every living process, with the tree locked, until it answers false. */
@@ -297,7 +297,7 @@ bool process_may_signal(struct process *p, int signo);
  * group.
  */
 int process_signal_group(struct vnode *v, uint32_t pgid, const struct linux_siginfo *info);
-/* Is nobody there who could continue @p's group? */
+/* Is @p's group orphaned: has no member a parent that could continue it? */
 bool process_group_orphaned(struct process *p);
 /* Tell the parent that @p has stopped or continued (@code CLD_*, @status the signal). */
 void process_report_child(struct process *p, int code, int status);

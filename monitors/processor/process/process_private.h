@@ -73,7 +73,7 @@ void process_abandon(struct process *p);
  */
 void task_release_mm(struct task *t);
 /*
- * A zombie that nobody waits for any more leaves the table; its reference is the caller's to put,
+ * A zombie that no parent will wait for leaves the table; its reference is the caller's to put,
  * unlocked.
  */
 void process_reap_locked(struct process *p);

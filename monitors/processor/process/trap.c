@@ -59,7 +59,7 @@ static __noinline int page_fault_failed(struct task *t, const struct user_fault 
 {
 	struct linux_siginfo info;
 
-	/* Somebody else was killed who was fetching the same line: again. */
+	/* Another task, which was fetching the same line, was killed: fault again. */
 	if (err == -EINTR &&
 	    !(__atomic_load_n(&t->thread->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL))
 		return 0;
@@ -73,7 +73,7 @@ static __noinline int page_fault_failed(struct task *t, const struct user_fault 
 	 */
 	if (err != -EINTR && ((fault->flags & FAULT_USER) || err == -ENOMEM)) {
 		info = signal_of(err, fault);
-		/* As Linux, whether the kernel has something there is nobody's business. */
+		/* As Linux: of kernel addresses a program does not learn what is mapped. */
 		note_trap(t, TRAP_PF,
 			  fault->flags | FAULT_USER |
 				  (fault->addr >= USER_TOP ? FAULT_PRESENT : 0));

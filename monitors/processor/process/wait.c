@@ -96,7 +96,7 @@ static bool take_stop_locked(struct wait *w, struct process *c)
 	return false;
 }
 
-/* 1 something was found, 0 not yet, -ECHILD there is nobody to wait for. */
+/* 1 something was found, 0 not yet, -ECHILD there is no such child. */
 static int look(struct wait *w)
 {
 	struct process *me = process_current();

@@ -224,7 +224,7 @@ static const struct file_ops shared_ops = {
 	.release = shared_release,
 };
 
-/* Another end of a pipe that is open: unlike that of a FIFO, this open waits for nobody. */
+/* Another end of a pipe that is open: unlike that of a FIFO, this open does not wait. */
 static int reopen_pipe(struct file *f, struct file *to, struct pipe *pipe)
 {
 	const bool nonblock = file_nonblock(f);

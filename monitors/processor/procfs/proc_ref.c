@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From the subject of a file to the process that it means, who may look into it, and its memory.
+ * From the subject of a file to the process that it means, the right to look into it, its memory.
  *
  * A pid may be used again while a file about its former owner is open: the time of the start tells
  * them apart.

@@ -47,7 +47,7 @@ struct pseudo_dynamic {
 struct pseudo_node {
 	const char *name;
 	uint32_t mode; /* type and permissions */
-	bool traced;   /* only for whom could trace the process: its owner and root; else EACCES */
+	bool traced;   /* only for its owner and root, who could trace the process; else EACCES */
 	/* Regular files; NULL: -EINVAL. */
 	int (*show)(struct text *t, const struct pseudo_subject *s);
 	/* Takes all of @buf, NUL-terminated, or an error. */

@@ -90,7 +90,8 @@ static long log_to_user(uint64_t user, size_t len)
 }
 
 /*
- * syslog(action, buf, len): the log is the node's, so nobody can take lines out of it or clear it
+ * syslog(action, buf, len): the log is the node's, so no program can take lines out of it or
+ * clear it
  */
 long sys_syslog(const struct syscall_args *args)
 {

@@ -131,7 +131,7 @@ SHOW(show_cmdline)
 
 SHOW(show_filesystems)
 {
-	/* Those that can be mounted by nobody, then that of the root. */
+	/* Those without a disk, then that of the root. No program can mount any. */
 	text_puts(t, "nodev\tproc\nnodev\tsysfs\nnodev\ttmpfs\nnodev\tdevtmpfs\n\text4\n");
 	return 0;
 }

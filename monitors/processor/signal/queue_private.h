@@ -21,7 +21,7 @@ struct sigentry {
 	struct sigqueue *queue; /* where the timer's entry is queued */
 };
 
-/* Whom to charge for an entry, and up to how many. */
+/* The user to charge for an entry, and up to how many. */
 struct sig_charge {
 	uint32_t uid;
 	uint64_t limit;

@@ -107,8 +107,8 @@ bool signal_pending(void)
 	pending = task_ending_locked(t) || signal_deliverable_locked(t) != 0 ||
 		  t->process->sig.stop_signo;
 	/*
-	 * It may be another task that was told of it: who answers -ERESTART* for it must come by
-	 * deliver.c as well.
+	 * Another task may have been told of the signal: a task that answers -ERESTART* for it
+	 * must come by deliver.c as well.
 	 */
 	if (pending)
 		thread_notify(t->thread, THREAD_F_SIGNAL);

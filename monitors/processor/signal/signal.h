@@ -205,7 +205,8 @@ bool signal_take_continued(struct process *p, bool keep);
  */
 void process_report_child(struct process *p, int code, int status);
 /*
- * Provided by process/: is nobody there who could continue @p's group? Such groups ignore SIGTSTP,
+ * Provided by process/: has no member of @p's group a parent that could continue it? Such groups
+ * ignore SIGTSTP,
  * TTIN, TTOU.
  */
 bool process_group_orphaned(struct process *p);

@@ -23,7 +23,7 @@
 
 #define LOOK_MIN_NS (1 * NSEC_PER_MSEC)  /* between two looks at a CPU clock */
 #define IDLE_MAX_NS (64 * NSEC_PER_MSEC) /* between two that find it unchanged */
-#define DROP_MIN_NS (4 * NSEC_PER_MSEC)  /* between two expirations that nobody takes */
+#define DROP_MIN_NS (4 * NSEC_PER_MSEC)  /* between two expirations that no task takes */
 
 #define PACE_TIMERS 16u /* so many keep the times above, twice as many are half as fast */
 
@@ -183,7 +183,8 @@ static void interrupt(void *arg)
 /* --- for the calls -------------------------------------------------------------------- */
 
 /*
- * After the end of @p somebody may still try to limit it: nothing is made that nobody would free.
+ * After the end of @p another process may still set its limits: timers made then would never be
+ * freed, so none are.
  */
 struct process_timers *timers_get_locked(struct process *p)
 {
@@ -228,7 +229,7 @@ void ptimer_destroy(struct ptimer *t)
 	struct process *p = t->process;
 
 	spin_lock(&p->sig_lock);
-	disarm_locked(t); /* from here on nobody sets it again */
+	disarm_locked(t); /* from here on it cannot be set again */
 	spin_unlock(&p->sig_lock);
 	(void)timer_cancel(&t->timer);
 	if (!work_cancel(&t->work))

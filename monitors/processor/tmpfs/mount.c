@@ -143,7 +143,7 @@ static struct file *memfd_open(const char *name, uint32_t flags)
 	if (!err)
 		err = tmpfs_open(f->inode, f);
 	if (!err) {
-		/* As on Linux: who has made it may run it without closing it. */
+		/* As on Linux: its maker may run it without closing it. */
 		object_write_end(f->private);
 		f->private = NULL;
 		return f;

@@ -85,8 +85,7 @@ void tty_job_opened(struct tty *tty)
 	const struct process *p = process_current();
 
 	if (p->sid == p->pid && !READ_ONCE(tty->session))
-		(void)set_controlling(tty,
-				      0); /* somebody may have been faster: then it is theirs */
+		(void)set_controlling(tty, 0); /* another session may have been faster */
 }
 
 static long give_up(struct tty *tty)

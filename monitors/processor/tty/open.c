@@ -285,7 +285,7 @@ static long get_winsize(struct tty *tty, uint64_t arg)
 	return copy_to_user((void __user *)arg, &ws, sizeof(ws)) ? -EFAULT : 0;
 }
 
-/* tcflow(3): 0 stops output, 1 lets it go on; 2 and 3 are for whoever types. */
+/* tcflow(3): 0 stops output, 1 lets it go on; 2 and 3 ask the other end. */
 static long flow(struct tty *tty, uint64_t how)
 {
 	if (how > 3)

@@ -250,7 +250,7 @@ void tty_events(struct tty *tty, unsigned int events)
 		signal_foreground(tty, SIGWINCH);
 }
 
-/* Nobody's controlling terminal; one that has gone had only waited for that. */
+/* @tty controls no session from here on; one whose master has gone ends with that. */
 static void clear_session(struct tty *tty)
 {
 	bool last;
@@ -485,8 +485,8 @@ struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run)
 	out = thread_create_stopped("tty-out", output_main, tty, PRIO_NORMAL);
 	if (IS_ERR(out)) {
 		/*
-		 * The other one ends at once, with the reference: nobody types on a terminal that
-		 * is hung up.
+		 * The other one ends at once, with the reference: no input comes to a terminal
+		 * that is hung up.
 		 */
 		tty->hung_up = true;
 		thread_detach(in);

@@ -26,7 +26,7 @@ struct tty {
 	uint32_t mode __guarded_by(&lock);
 	struct ldisc ld __guarded_by(&lock);
 	struct ctl_winsize size __guarded_by(&lock);
-	uint32_t session __guarded_by(&lock); /* 0: nobody's controlling terminal */
+	uint32_t session __guarded_by(&lock); /* 0: it controls no session */
 	uint32_t pgrp __guarded_by(&lock);    /* in the foreground */
 	uint32_t nr_files __guarded_by(&lock);
 	bool hung_up __guarded_by(&lock);  /* the far side is gone: reads end, writes fail */
@@ -35,7 +35,7 @@ struct tty {
 	bool locked __guarded_by(&lock); /* TIOCSPTLCK: it cannot be opened */
 	bool closed __guarded_by(
 		&lock); /* it was opened, and no file of it is left: the master reads EIO */
-	bool gone __guarded_by(&lock); /* the master is closed: nobody finds it any more */
+	bool gone __guarded_by(&lock); /* the master is closed: no path leads to it */
 	struct waitqueue changed;      /* readers, writers, drainers, poll */
 	struct waitqueue
 		far; /* the threads that carry a console's input and output; files of a master */

@@ -7,7 +7,7 @@
 
 #include "path.h"
 
-/* A path argument of the calling process: text, where it begins, and who asks. */
+/* A path argument of the calling process: text, where it begins, and the caller's rights. */
 struct at_path {
 	char *text;
 	struct proto_cred cred;

@@ -3,7 +3,7 @@
  * fcntl, and the ioctls that every file has.
  *
  * Limits:	O_ASYNC cannot be set: F_SETFL leaves it out, FIOASYNC answers ENOTTY. F_SETOWN is
- *		kept and told, but nobody sends SIGIO. No leases, no directory notification.
+ *		kept and told, but SIGIO is never sent. No leases, no directory notification.
  */
 #include <abi/fcntl.h>
 #include <abi/ioctl.h>

@@ -126,7 +126,7 @@ struct file *files_get(struct files *fs, int fd);
 /* Lowest free descriptor >= @from; takes over the reference of @f on success. -EMFILE, -ENOMEM */
 int files_install(struct files *fs, struct file *f, int from, bool cloexec) __must_check;
 /*
- * The same in two steps, so that nobody sees the descriptor before all is well: then fill or
+ * The same in two steps, so that no task sees the descriptor before all is well: then fill or
  * unreserve.
  */
 int files_reserve(struct files *fs, int from, bool cloexec) __must_check;
@@ -148,7 +148,7 @@ void files_cloexec_range(struct files *fs, unsigned int first, unsigned int last
 /* The calling task's file behind @fd, referenced; ERR_PTR(-EBADF). */
 struct file *fd_get(int fd);
 /*
- * The same for the length of one call: if nobody else has the table, nobody can close the
+ * The same for the length of one call: if no other task has the table, none can close the
  * descriptor meanwhile, so the file need not be counted. fd_return() when done.
  */
 struct file *fd_borrow(int fd, bool *counted);

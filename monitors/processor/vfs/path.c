@@ -297,7 +297,7 @@ struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode
 	do {
 		f = (flags & O_TMPFILE & ~O_DIRECTORY) ? open_tmpfile(&at, flags, mode)
 						       : open_once(&at, flags, mode);
-		/* Somebody else made it between the look and the making. */
+		/* Another task made it between the look and the making. */
 	} while (PTR_ERR(f) == -EEXIST && !(flags & O_EXCL) && ++tries < OPEN_TRIES);
 	at_put(&at);
 	return f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes and peers: who this node is, and whom it may talk to.
+ * Nodes and peers: the name of this node, and the nodes that it may talk to.
  *
  * Flow:	node_self() comes from boot parameters; membership (monitors/cluster/) adds and
  *		removes peers; connections are made at the first call to a peer, or accepted

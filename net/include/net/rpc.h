@@ -197,7 +197,7 @@ enum rpc_handler_flags {
 };
 
 enum rpc_handler_result {
-	RPC_DONE,  /* answered, or will be answered later by whoever has the request */
+	RPC_DONE,  /* answered, or will be later, by the holder of the request */
 	RPC_AGAIN, /* inline only: run me again where I may sleep */
 };
 

@@ -49,7 +49,7 @@ static_assert(offsetof(struct rpc_hdr_wire, incarn) == 24, "rpc_hdr is ABI");
 #define RPC_IMM_SLOT_MASK  0x7ffu
 #define RPC_IMM_LEN_MASK   0xfffffu
 
-/* Private data of REQ and REP: who is calling and where its ring is. */
+/* Private data of REQ and REP: the caller's node and where its ring is. */
 struct rpc_conn_wire {
 	le32_t magic;    /* RPC_CONN_MAGIC */
 	uint8_t version; /* RPC_CONN_VERSION */
@@ -98,7 +98,7 @@ struct rpc_rej_wire {
 	uint8_t version;
 	uint8_t code; /* enum rpc_rej_code */
 	le16_t reserved;
-	le32_t node; /* who refuses */
+	le32_t node; /* the one that refuses */
 	le32_t incarn;
 };
 static_assert(sizeof(struct rpc_rej_wire) == 16, "rpc_rej is ABI");

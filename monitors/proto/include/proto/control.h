@@ -52,7 +52,7 @@ enum ctl_type {
 	CTL_REFUSED = 7,      /* node: the program cannot be started: errno, one line */
 	CTL_DATA = 8,         /* both: bytes of a stream */
 	CTL_CREDIT = 9,       /* both: the sender can take so many more bytes of a stream */
-	CTL_EOF = 10,         /* both: no more bytes; or, from the reader's side, nobody reads */
+	CTL_EOF = 10,         /* both: no more bytes; from the reader's side: no readers */
 	CTL_WINSIZE = 11,     /* host: the terminal changed its size */
 	CTL_SIGNAL = 12,      /* host: send a signal to the program */
 	CTL_EXIT = 13,        /* node: wait status; the last frame of this program */
