@@ -25,7 +25,6 @@
 #include <lib/string.h>
 
 #include "arch_private.h"
-#include "extable.h"
 #include "smp.h"
 
 COUNTER(count_user_faults, "trap.user_faults", "page faults taken in user mode");
@@ -33,6 +32,13 @@ COUNTER(count_uaccess_faults, "trap.uaccess_faults", "page faults taken by user 
 
 DEFINE_PERCPU(uint64_t, nr_syscalls); /* entry.S */
 COUNTER_OF(count_syscalls, nr_syscalls, "trap.syscalls", "system calls entered");
+
+/* Kernel instructions that may fault, and where to go on; collected by the linker script. */
+struct extable_entry {
+	uint64_t insn;
+	uint64_t fixup;
+};
+extern const struct extable_entry extable_start[], extable_end[];
 
 static const struct user_trap_ops *trap_ops;
 /* Of trap_ops, for entry.S. */

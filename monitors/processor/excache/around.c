@@ -20,12 +20,13 @@
  * Limits:	a record of another file that still has pages where this one would begin keeps
  *		its place; the fault then maps its page alone.
  */
-#include "around_private.h"
+#include "prefetch.h"
 
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <lib/errno.h>
 #include <mm/slab.h>
+#include <processor/mm/aspace.h>
 
 #include "cache_private.h"
 

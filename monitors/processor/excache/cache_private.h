@@ -261,6 +261,19 @@ int fill_file(struct object *obj, uint64_t pgoff, struct line *line);
  */
 void fill_ahead(struct object *obj, uint64_t pgoff, unsigned int nr);
 
+/* --- around.c: which lines a file has, by window ------------------------------------- */
+
+/*
+ * Page @line->pgoff of @file has @line, or has it no more: then no space maps it around.
+ * object.lock is held.
+ */
+void window_add_locked(struct object *file, struct line *line) __must_hold(&file->lock);
+void window_remove_locked(struct object *file, struct line *line) __must_hold(&file->lock);
+/* Was the page used through an entry that fault-around made?  Clears the accessed bits. */
+bool window_clear_accessed(struct object *file, struct line *line);
+/* The last reference of @file is gone. */
+void windows_destroy(struct object *file);
+
 /* --- destroy.c ----------------------------------------------------------------------- */
 
 /* Names of spaces that ended, until their homes know.  Allocated with the space. */

@@ -26,7 +26,6 @@
 #include <mm/slab.h>
 #include <processor/mm/aspace.h>
 
-#include "around_private.h"
 #include "cache_private.h"
 #include "credit.h"
 

@@ -14,7 +14,7 @@
 #include <mm/slab.h>
 #include <processor/mm/aspace.h>
 
-#include "around_private.h"
+#include "prefetch.h"
 
 /* --- mappings ------------------------------------------------------------------------ */
 

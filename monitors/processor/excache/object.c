@@ -33,7 +33,6 @@
 #include <mm/slab.h>
 #include <net/node.h>
 
-#include "around_private.h"
 #include "cache_private.h"
 #include "excache.h"
 #include "home.h"

@@ -10,7 +10,7 @@
 #include <arch/tsc.h>
 #include <lib/string.h>
 
-#include "system_files_private.h"
+#include "proc_private.h"
 #include "system_private.h"
 
 /* One name a bit; a NULL is not told. */

@@ -2,7 +2,7 @@
 /*
  * The smaller files of /proc/<pid>: command line, environment, links, limits, mounts, settings.
  */
-#include "proc_pid_private.h"
+#include "proc_private.h"
 
 #include <lib/err.h>
 #include <lib/fmt.h>

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of /proc/<pid>, between the files of this folder. */
+/* Files of /proc, between the files of this folder. */
 #pragma once
 
 #include <processor/mm/aspace.h>
 #include <processor/process/process.h>
 
 #include "pseudo_private.h"
+
+/* --- /proc/<pid> ---------------------------------------------------------------------- */
 
 /*
  * The process and task that a subject means now, referenced. -ESRCH: it is gone. @task is NULL when
@@ -42,3 +44,46 @@ SHOW(show_pid_mounts);
 SHOW(show_pid_fdinfo);
 
 extern const struct pseudo_dynamic proc_fds, proc_fdinfos;
+
+/* proc_pid.c, for the tables in proc_tree.c */
+SHOW(show_pid_auxv);
+SHOW(show_pid_cgroup);
+SHOW(show_pid_cmdline);
+SHOW(show_pid_comm);
+SHOW(show_pid_coredump_filter);
+SHOW(show_pid_cpuset);
+SHOW(show_pid_environ);
+SHOW(show_pid_id_map);
+SHOW(show_pid_limits);
+SHOW(show_pid_loginuid);
+SHOW(show_pid_oom_score);
+SHOW(show_pid_oom_score_adj);
+SHOW(show_pid_personality);
+SHOW(show_pid_wchan);
+
+int store_pid_comm(const struct pseudo_subject *s, const char *buf, size_t len);
+int store_pid_oom_score_adj(const struct pseudo_subject *s, const char *buf, size_t len);
+
+int link_pid_cwd(struct text *t, const struct pseudo_subject *s);
+int link_pid_exe(struct text *t, const struct pseudo_subject *s);
+int link_pid_root(struct text *t, const struct pseudo_subject *s);
+int magic_pid_cwd(const struct pseudo_subject *s, struct path *to);
+
+/* --- the system as a whole ------------------------------------------------------------ */
+
+SHOW(show_cgroups);
+SHOW(show_cmdline);
+SHOW(show_cpuinfo);
+SHOW(show_devices);
+SHOW(show_filesystems);
+SHOW(show_interrupts);
+SHOW(show_loadavg);
+SHOW(show_meminfo);
+SHOW(show_partitions);
+SHOW(show_stat);
+SHOW(show_swaps);
+SHOW(show_uptime);
+SHOW(show_version);
+SHOW(show_vmstat);
+
+extern const struct pseudo_node proc_sys_nodes[];

@@ -8,7 +8,7 @@
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 
-#include "system_files_private.h"
+#include "proc_private.h"
 #include "system_private.h"
 
 #define CONSTANT(fn, string)               \

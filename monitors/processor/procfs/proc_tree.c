@@ -7,8 +7,7 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 
-#include "proc_pid_private.h"
-#include "system_files_private.h"
+#include "proc_private.h"
 
 /* --- names that are numbers ---------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
 #include <lib/string.h>
 #include <processor/vfs/inode.h>
 
-#include "system_files_private.h"
+#include "proc_private.h"
 #include "system_private.h"
 
 #define CONSTANT(fn, string)               \

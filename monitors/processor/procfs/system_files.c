@@ -5,7 +5,7 @@
  * Fields that mean nothing here are 0, as on a Linux without that part; lines whose number we do
  * not have are left out where programs bear it.
  */
-#include "system_files_private.h"
+#include "proc_private.h"
 
 #include <arch/cpu.h>
 #include <kernel/bootparam.h>

@@ -20,7 +20,6 @@
 #include <processor/process/process.h>
 #include <processor/syscall/strace.h>
 
-#include "frame_private.h"
 #include "queue_private.h"
 #include "signal_private.h"
 

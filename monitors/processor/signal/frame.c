@@ -10,8 +10,6 @@
  *		and selectors are sanitised, the FPU image is checked, a bad frame raises SIGSEGV.
  * See:		System V ABI for x86-64; Linux's ucontext as glibc and musl declare it.
  */
-#include "frame_private.h"
-
 #include <abi/sigcontext.h>
 #include <arch/fpu.h>
 #include <arch/trap.h>

@@ -61,3 +61,10 @@ void ptimer_taken_locked(struct ptimer *t, struct linux_siginfo *info);
 /* timers.c: exec, and the end, delete POSIX timers; the end stops the others too. */
 void timers_exec(struct process *p);
 void timers_free(struct process *p);
+
+/*
+ * frame.c: push a frame on the user's stack, as Linux lays it out on x86-64, and point @regs at the
+ * handler. -EFAULT: the stack cannot be written.
+ */
+int signal_frame_push(struct pt_regs *regs, const struct linux_siginfo *info,
+		      const struct linux_sigaction *act, uint64_t old_mask) __must_check;

@@ -5,7 +5,7 @@
  * Flow:	the column of the cursor is followed through all output, so that tabs are erased and
  *		expanded by as many columns as they took.
  */
-#include "echo_private.h"
+#include "ldisc_private.h"
 
 #include <kernel/panic.h>
 

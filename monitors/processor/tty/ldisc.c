@@ -11,8 +11,6 @@
 #include <kernel/panic.h>
 #include <lib/string.h>
 
-#include "echo_private.h"
-
 #define DISABLED 0u /* _POSIX_VDISABLE */
 
 static void set_delimiter(struct ldisc *ld, uint32_t at, bool on)

@@ -88,3 +88,26 @@ static inline uint32_t ldisc_output_len(const struct ldisc *ld)
 bool ldisc_writable(const struct ldisc *ld);
 /* For the terminal: up to @n bytes. */
 uint32_t ldisc_take_output(struct ldisc *ld, uint8_t *buf, uint32_t n);
+
+/* --- echo.c: what goes to the terminal; for ldisc.c only ------------------------------------ */
+
+/* A byte that belongs to the character before it. */
+static inline bool is_continuation(const struct ldisc *ld, uint8_t c)
+{
+	return (ld->t.iflag & IUTF8) && (c & 0xc0) == 0x80;
+}
+
+/*
+ * One byte through output processing, as a program would have written it; lost when there is no
+ * room.
+ */
+void echo_raw(struct ldisc *ld, uint8_t c);
+/* A typed byte: control characters as ^X with ECHOCTL. */
+void echo_char(struct ldisc *ld, uint8_t c);
+/*
+ * The line now ends at ld->head, where @c was; it ended at @old. @by_erase: by VERASE, which has an
+ * echo of its own.
+ */
+void echo_erased(struct ldisc *ld, uint32_t old, uint8_t c, bool by_erase);
+/* ECHOPRT: something else than an erasure follows. */
+void echo_finish_erase(struct ldisc *ld);
