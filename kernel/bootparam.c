@@ -71,6 +71,23 @@ static unsigned int number_base(const char *s)
 	return s[0] == '0' && (s[1] == 'x' || s[1] == 'X') ? 0 : 10;
 }
 
+static int store_number(const struct boot_param *p, const char *value)
+{
+	uint64_t n;
+	int err = p->type == BOOT_PARAM_size ? parse_size(value, &n)
+					     : kstrtou64(value, number_base(value), &n);
+
+	if (err)
+		return err;
+	if (n < p->min || n > p->max || (p->type == BOOT_PARAM_u32 && n > UINT32_MAX))
+		return -ERANGE;
+	if (p->type == BOOT_PARAM_u32)
+		*p->var.u32 = (uint32_t)n;
+	else
+		*p->var.u64 = n;
+	return 0;
+}
+
 /* @value is NULL when the word had no '='. */
 static int store(const struct boot_param *p, const char *value)
 {
@@ -84,11 +101,9 @@ static int store(const struct boot_param *p, const char *value)
 		}
 		return parse_bool(value, p->var.b);
 	case BOOT_PARAM_u32:
-		return kstrtou32(value, number_base(value), p->var.u32);
 	case BOOT_PARAM_u64:
-		return kstrtou64(value, number_base(value), p->var.u64);
 	case BOOT_PARAM_size:
-		return parse_size(value, p->var.u64);
+		return store_number(p, value);
 	case BOOT_PARAM_string:
 		*p->var.str = value;
 		return 0;
@@ -98,14 +113,27 @@ static int store(const struct boot_param *p, const char *value)
 	return -EINVAL;
 }
 
+static void refuse(const struct boot_param *p, const char *value)
+{
+	const bool number = p->type == BOOT_PARAM_u32 || p->type == BOOT_PARAM_u64 ||
+			    p->type == BOOT_PARAM_size;
+	const uint64_t max = p->type == BOOT_PARAM_u32 ? MIN(p->max, (uint64_t)UINT32_MAX) : p->max;
+
+	if (number)
+		pr_err("bad value for %s: \"%s\", not a number from %llu to %llu (%s)\n", p->name,
+		       value ? value : "", (unsigned long long)p->min, (unsigned long long)max,
+		       p->help);
+	else
+		pr_err("bad value for %s: \"%s\" (%s)\n", p->name, value ? value : "", p->help);
+}
+
 unsigned int bootparam_parse(char *line, const struct boot_param *const *begin,
-			     const struct boot_param *const *end, bool *critical)
+			     const struct boot_param *const *end)
 {
 	unsigned int refused = 0;
 	bool closed;
 	char *word;
 
-	*critical = false;
 	while ((word = next_word(&line, &closed))) {
 		char *value = strchr(word, '=');
 		const struct boot_param *p;
@@ -115,12 +143,9 @@ unsigned int bootparam_parse(char *line, const struct boot_param *const *begin,
 		p = find_param(word, begin, end);
 		if (!p) {
 			pr_warn("unknown parameter \"%s\", ignored\n", word);
-			refused++;
 		} else if (!closed || store(p, value)) {
-			pr_err("bad value for %s: \"%s\" (%s)\n", word, value ? value : "",
-			       p->help);
+			refuse(p, value);
 			refused++;
-			*critical |= p->critical;
 		}
 	}
 	return refused;
@@ -133,12 +158,9 @@ const char *boot_cmdline(void)
 
 void bootparam_init(void)
 {
-	bool critical;
-
 	strlcpy(parse_buffer, boot_info.cmdline, sizeof(parse_buffer));
-	(void)bootparam_parse(parse_buffer, bootparams_start, bootparams_end, &critical);
-	if (critical) {
-		pr_err("a parameter that must be right is not: the boot ends here\n");
+	if (bootparam_parse(parse_buffer, bootparams_start, bootparams_end)) {
+		pr_err("a boot parameter cannot be used: the boot ends here\n");
 		machine_poweroff(EXIT_STATUS_BOOT);
 	}
 }

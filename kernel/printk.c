@@ -29,7 +29,7 @@ static uint64_t ring_end __guarded_by(&log_lock); /* bytes ever written */
 static uint32_t log_level = LOG_INFO;
 static uint32_t node_id;
 
-BOOT_PARAM_CRITICAL("node", u32, node_id, "id of this node, unique in the cluster");
+BOOT_PARAM_RANGE("node", u32, node_id, 0, 65535, "id of this node, unique in the cluster");
 
 static const char *const level_names[] = { "error", "warning", "info", "debug" };
 

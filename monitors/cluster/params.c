@@ -78,33 +78,12 @@ static int set_cluster(const char *value)
 	return err;
 }
 
-static int parse_ms(const char *value, uint32_t min, uint32_t *out)
-{
-	uint32_t ms;
-
-	if (kstrtou32(value, 0, &ms) || ms < min || ms > CLUSTER_LEASE_MAX_MS)
-		return -EINVAL;
-	*out = ms;
-	return 0;
-}
-
-static int set_heartbeat(const char *value)
-{
-	return parse_ms(value, 10, &cluster_params.heartbeat_ms);
-}
-
-static int set_lease(const char *value)
-{
-	return parse_ms(value, CLUSTER_LEASE_MIN_MS, &cluster_params.lease_ms);
-}
-
-BOOT_PARAM_CB_CRITICAL("rendezvous", set_rendezvous, "where the managers are: lid:N or gid:HEX");
-BOOT_PARAM_CB_CRITICAL("cluster", set_cluster,
-		       "host the managers; the cluster is complete with these nodes: p1,m2,s1");
+BOOT_PARAM_CB("rendezvous", set_rendezvous, "where the managers are: lid:N or gid:HEX");
+BOOT_PARAM_CB("cluster", set_cluster,
+	      "host the managers; the cluster is complete with these nodes: p1,m2,s1");
 BOOT_PARAM("cluster.wait_ms", u32, cluster_params.wait_ms, "give up joining after this time");
-BOOT_PARAM_CB_CRITICAL(
-	"cluster.heartbeat_ms", set_heartbeat,
-	"time between heartbeats to the host: 10 ms to a day, at most a quarter of the lease");
-BOOT_PARAM_CB_CRITICAL(
-	"cluster.lease_ms", set_lease,
-	"given to the managers' node: a node silent for this long is fenced; 100 ms to a day");
+BOOT_PARAM_RANGE("cluster.heartbeat_ms", u32, cluster_params.heartbeat_ms, 10, CLUSTER_LEASE_MAX_MS,
+		 "time between heartbeats to the host, at most a quarter of the lease");
+BOOT_PARAM_RANGE("cluster.lease_ms", u32, cluster_params.lease_ms, CLUSTER_LEASE_MIN_MS,
+		 CLUSTER_LEASE_MAX_MS,
+		 "given to the managers' node: a node that is silent for this long is fenced");

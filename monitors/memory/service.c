@@ -21,9 +21,8 @@
 
 static uint64_t vregion_size = 1ull << 30;
 
-BOOT_PARAM_CRITICAL(
-	"vregion.size", size, vregion_size,
-	"unit of memory placement, a power of two from 2M to 1T; the same on all nodes");
+BOOT_PARAM_SAME("vregion.size", size, vregion_size, PM_VREGION_MIN, 1ull << 40,
+		"unit of memory placement, a power of two");
 
 /* --- cluster --------------------------------------------------------------------------- */
 
@@ -77,10 +76,10 @@ static const struct ctl_ops ctl_ops = {
 
 static int prepare(void)
 {
-	if (IS_POWER_OF_2(vregion_size) && vregion_size >= PM_VREGION_MIN &&
-	    vregion_size <= (1ull << 40))
+	if (IS_POWER_OF_2(vregion_size))
 		return 0;
-	ctl_error("boot parameter vregion.size is not a power of two from 2M to 1T");
+	ctl_error("bad value for vregion.size: %llu is no power of two",
+		  (unsigned long long)vregion_size);
 	return -EINVAL;
 }
 

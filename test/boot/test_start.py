@@ -13,6 +13,7 @@ import time
 
 import pytest
 from boot import BUILD, ROOT, WORK, LaunchError, Running, on_host
+from tessera_launcher.errors import UsageError
 
 LATE_S = 5.0
 GUID_OF_LID_3 = "0002c90300000301"  # the model's own choice
@@ -123,20 +124,26 @@ def test_a_node_that_never_comes_is_named(disk):
     )
 
 
-def test_an_unknown_parameter_is_named_and_ignored(disk, programs):
-    running = up("unknown", "--append", "p0:no.such.parameter=7", disk=disk)
-    running.up()
-    try:
-        assert running.run([programs / "musl-static/hello"]).status == 0
-        assert "no.such.parameter" in running.log("p0")
-    finally:
-        running.close()
+@pytest.mark.parametrize("param, text", [
+    ("p0:no.such.parameter=7", "--append: no.such.parameter is no boot parameter of a p0 node"),
+    ("processor:rpc.slots.demand=7", "rpc.slots.demand must be the same on all nodes"),
+    ("m0:node=banana", "bad value for node: 'banana', not a number from 0 to 65535"),
+    ("memory:vregion.size=1G vregion.size=1M", "bad value for vregion.size: '1M'"),
+])  # fmt: skip
+def test_what_no_kernel_can_use_is_refused_before_anything_starts(disk, param, text):
+    with pytest.raises(UsageError, match=re.escape(text)) as err:
+        up("refused", "--append", param, disk=disk)
+    assert "\n" not in str(err.value)
 
 
-def test_a_malformed_critical_parameter_stops_the_boot(disk):
-    line, running = refused("malformed", "--append", "m0:node=banana", disk=disk)
-    assert "node m0" in line
-    assert "banana" in running.log("m0")
+@pytest.mark.parametrize("param, text", [
+    ("m0:loglevel=banana", 'bad value for loglevel: "banana" (lines to print and keep: err, warn'),
+    ("p0:excache.policy=lru", 'bad value for excache.policy: "lru" (which line a full set evicts:'),
+    ("p0:excache=64K", "excache=65536: must give at least 16 sets"),
+], ids=["callback", "policy", "start"])  # fmt: skip
+def test_what_a_kernel_finds_wrong_is_shown(disk, param, text):
+    line, _ = refused("malformed", "--append", param, disk=disk)
+    assert line.startswith("node m0" if param[0] == "m" else "node p0") and text in line
 
 
 def make_bad_disks(disk):

@@ -27,10 +27,11 @@
 #include <kernel/printk.h>
 
 static uint32_t wish_qps = 14, wish_cqs = 12, wish_mrs = 14, wish_mtts = 18;
-BOOT_PARAM("mlx4.log_qps", u32, wish_qps, "log2 of the number of queue pairs");
-BOOT_PARAM("mlx4.log_cqs", u32, wish_cqs, "log2 of the number of completion queues");
-BOOT_PARAM("mlx4.log_mrs", u32, wish_mrs, "log2 of the number of memory regions");
-BOOT_PARAM("mlx4.log_mtts", u32, wish_mtts, "log2 of the number of translation entries");
+BOOT_PARAM_RANGE("mlx4.log_qps", u32, wish_qps, 0, 24, "log2 of the number of queue pairs");
+BOOT_PARAM_RANGE("mlx4.log_cqs", u32, wish_cqs, 0, 24, "log2 of the number of completion queues");
+BOOT_PARAM_RANGE("mlx4.log_mrs", u32, wish_mrs, 0, 24, "log2 of the number of memory regions");
+BOOT_PARAM_RANGE("mlx4.log_mtts", u32, wish_mtts, 0, 28,
+		 "log2 of the number of translation entries");
 
 /* --- registers ----------------------------------------------------------------------- */
 
@@ -182,10 +183,10 @@ static int profile_choose(struct mlx4_dev *dev)
 	const uint32_t first_eq =
 		MAX(1U << dev->caps.log_reserved_eqs, 4 * dev->caps.reserved_uars);
 	const struct mlx4_wish wish = {
-		.log_qps = (uint8_t)MIN(wish_qps, 24U),
-		.log_cqs = (uint8_t)MIN(wish_cqs, 24U),
-		.log_mpts = (uint8_t)MIN(wish_mrs, 24U),
-		.log_mtts = (uint8_t)MIN(wish_mtts, 28U),
+		.log_qps = (uint8_t)wish_qps,
+		.log_cqs = (uint8_t)wish_cqs,
+		.log_mpts = (uint8_t)wish_mrs,
+		.log_mtts = (uint8_t)wish_mtts,
 		.log_eqs =
 			log2_up(first_eq + 1 + MIN(cpu_online_count(), (unsigned int)MAX_COMP_EQS)),
 	};

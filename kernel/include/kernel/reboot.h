@@ -18,5 +18,5 @@ void machine_halt(void) __attribute__((noreturn));
 /* Statuses handed to machine_poweroff(). */
 #define EXIT_STATUS_OK        0u
 #define EXIT_STATUS_TEST_FAIL 1u
-#define EXIT_STATUS_BOOT      2u /* a critical boot parameter, no memory map, ... */
+#define EXIT_STATUS_BOOT      2u /* a bad boot parameter, no memory map, ... */
 #define EXIT_STATUS_PANIC     3u

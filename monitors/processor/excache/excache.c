@@ -34,11 +34,17 @@ struct excache excache;
 static uint64_t param_size;
 static uint32_t param_ways = 8;
 static uint32_t param_spare = 128;
-static const char *param_policy = "fifo";
+static const struct excache_policy *param_policy; /* NULL: the first, fifo */
 BOOT_PARAM("excache", size, param_size, "bytes of DRAM used as ExCache (default: half of free)");
-BOOT_PARAM("excache.ways", u32, param_ways, "lines in one set, 1 to 64");
-BOOT_PARAM("excache.policy", string, param_policy, "which line a full set evicts: fifo or clock");
-BOOT_PARAM("excache.spare", u32, param_spare, "frames beyond the sets, for write-backs under way");
+BOOT_PARAM_RANGE("excache.ways", u32, param_ways, 1, 64, "lines in one set");
+static int set_policy(const char *name)
+{
+	param_policy = policy_find(name);
+	return param_policy ? 0 : -EINVAL;
+}
+BOOT_PARAM_CB("excache.policy", set_policy, "which line a full set evicts: fifo or clock");
+BOOT_PARAM_RANGE("excache.spare", u32, param_spare, 2 * PM_WRITEBACK_MAX_PAGES, 1u << 20,
+		 "frames beyond the sets, for write-backs under way");
 
 COUNTER_GLOBAL(excache_miss, "excache.misses", "pages that were not in the cache");
 COUNTER_GLOBAL(excache_plocal, "excache.plocal", "lines made without a message (p-local)");
@@ -445,26 +451,12 @@ static int choose_geometry(void)
 	uint64_t size = param_size ? param_size : (frames_free_count() << PAGE_SHIFT) / 2;
 	const uint64_t pages = size >> PAGE_SHIFT;
 
-	if (param_ways < 1 || param_ways > 64) {
-		pr_err("excache.ways=%u: must be 1 to 64\n", param_ways);
-		return -EINVAL;
-	}
-	/* Every spare frame carries a write-back; a batch of them must fit. */
-	if (param_spare < 2 * PM_WRITEBACK_MAX_PAGES) {
-		pr_err("excache.spare=%u: must be at least %u\n", param_spare,
-		       2 * PM_WRITEBACK_MAX_PAGES);
-		return -EINVAL;
-	}
 	if (pages / param_ways < 16 || pages / param_ways > UINT32_MAX) {
 		pr_err("excache=%llu: must give at least 16 sets of %u lines\n",
 		       (unsigned long long)size, param_ways);
 		return -EINVAL;
 	}
-	excache.policy = policy_find(param_policy);
-	if (!excache.policy) {
-		pr_err("excache.policy=%s: must be fifo or clock\n", param_policy);
-		return -EINVAL;
-	}
+	excache.policy = param_policy ? param_policy : policy_find("fifo");
 	excache.nr_ways = param_ways;
 	excache.touch_ways = excache.policy->insert == policy_append_locked ? param_ways : 0;
 	excache.nr_sets = (uint32_t)(pages / param_ways);

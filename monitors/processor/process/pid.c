@@ -47,9 +47,8 @@ static int set_pids(const char *text)
 	root_vnode.last_pid = low - 1;
 	return 0;
 }
-BOOT_PARAM_CB_CRITICAL(
-	"pids", set_pids,
-	"process ids that this node gives out: LOW-HIGH; those of two processors are apart");
+BOOT_PARAM_CB("pids", set_pids,
+	      "process ids that this node gives out: LOW-HIGH; those of two processors are apart");
 
 struct user {
 	uint64_t nr_tasks;

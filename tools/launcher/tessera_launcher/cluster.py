@@ -656,8 +656,18 @@ class Cluster:
         what = "the HCA model" if name == "hca" else f"node {name}"
         log = os.path.join(self.plan.log_dir, f"{name}.log")
         host = os.path.join(self.plan.log_dir, f"{name}.host.log")
-        reason = _panic_line(log) or _last_line(host)
+        reason = _panic_line(log) or _boot_error(log) or _last_line(host)
         return f"{what} {how}" + (f": {reason}" if reason else "")
+
+    def _with_reason(self, node: NodePlan, said: str) -> str:
+        """A node that cannot start says that; its log, just before, what it could not bear."""
+        log = os.path.join(self.plan.log_dir, f"{node.name}.log")
+        before = [line for line in _error_lines(log) if not line.endswith(said)]
+        reason = f" ({before[-1]})" if before and node.name not in self._ready_nodes() else ""
+        return f"node {node.name}: {said}{reason}"
+
+    def _ready_nodes(self) -> set[str]:
+        return {name for name, channel in self._channels.items() if channel.ready}
 
     def _read_channel(self, sel: selectors.BaseSelector, channel: Channel) -> None:
         try:
@@ -711,7 +721,7 @@ class Cluster:
         elif frame.type is Type.STATUS:
             channel.status = frames.decode_line(frame.payload)
         elif frame.type is Type.ERROR:
-            self._give_up(node, f"node {node.name}: {frames.decode_line(frame.payload)}")
+            self._give_up(node, self._with_reason(node, frames.decode_line(frame.payload)))
 
     def _give_up(self, node: NodePlan, why: str) -> None:
         self._node_failed(node, why)
@@ -764,6 +774,21 @@ def _panic_line(path: str) -> str:
     except OSError:
         pass
     return ""
+
+
+def _error_lines(path: str) -> list[str]:
+    """What a node's log has at level error, without time and node."""
+    try:
+        with open(path, errors="replace") as f:
+            return [line.partition(" error: ")[2].strip() for line in f if " error: " in line]
+    except OSError:
+        return []
+
+
+def _boot_error(path: str) -> str:
+    """Why the boot ended, if it did: what was logged before the line that says so."""
+    lines = _error_lines(path)
+    return lines[-2] if len(lines) > 1 and lines[-1].endswith("the boot ends here") else ""
 
 
 def run_dir_name(base: str) -> str:

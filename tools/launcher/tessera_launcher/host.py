@@ -11,10 +11,10 @@ import subprocess
 import tempfile
 import time
 
-from . import accel, fabric, image, packages, plan
+from . import accel, bootparams, fabric, image, packages, plan
 from .cluster import RUN_DIR_PREFIX, Cluster, run_dir_name
 from .errors import LaunchError
-from .options import Options
+from .options import ROLES, Options
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 SHM = "/dev/shm"
@@ -42,6 +42,7 @@ class Host:
             self.qemu = packages.require("qemu-system-x86_64")[0]
         if self.o.build and not self.o.dry_run:
             self.build()
+        self.check_params()
         if self.o.hca:
             self.hca = _program_at(self.o.hca, "--hca")
         run_dir = "/dev/shm/tessera-RUN" if self.o.dry_run else run_dir_name(self._run_base())
@@ -55,6 +56,12 @@ class Host:
             self.o, qemu=self.qemu, hca=self.hca, accel=accelerator, build_dir=self.build_dir,
             log_dir=self.log_dir, run_dir=run_dir, disk=disk, choice=choice,
         )  # fmt: skip
+
+    def check_params(self) -> None:
+        """UsageError when --append has what the kernels, as far as they are built, cannot use."""
+        kernels = zip(ROLES, self.kernels(), strict=True)
+        tables = {role: bootparams.read(path) for role, path in kernels}
+        bootparams.check(self.o, plan.node_list(self.o), tables)
 
     def _accel(self) -> str:
         cache = os.path.join(self.build_dir, "accel.json")
@@ -115,8 +122,7 @@ class Host:
         shutil.rmtree(stage)
 
     def kernels(self) -> list[str]:
-        roles = ("processor", "memory", "storage")
-        return [os.path.join(self.build_dir, role, "kernel.elf") for role in roles]
+        return [os.path.join(self.build_dir, role, "kernel.elf") for role in ROLES]
 
     def _tree(self) -> image.Tree | None:
         """What is packed beside --rootfs; None: nothing."""
