@@ -52,7 +52,7 @@ static struct proto_attr attr_of(uint64_t ino, uint32_t mode)
 	};
 }
 
-int storage_lookup(const struct proto_cred *cred, const char *path, uint32_t flags, uint32_t access,
+int storage_lookup(const struct fs_cred *cred, const char *path, uint32_t flags, uint32_t access,
 		   struct proto_attr *attr, char *realpath)
 {
 	if (!strcmp(path, "/"))
@@ -67,7 +67,7 @@ int storage_lookup(const struct proto_cred *cred, const char *path, uint32_t fla
 }
 
 /* With no answers prepared: as far as "/tmp", as an honest node does. */
-int storage_walk(const struct proto_cred *cred, const struct storage_walk *how,
+int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 		 struct ps_lookup_rep *rep, void **buf)
 {
 	const struct answer *a = &node.walks[node.next];
@@ -102,7 +102,7 @@ int storage_getattr(const struct proto_file *file, struct proto_attr *attr)
 	return 0;
 }
 
-ssize_t storage_readlink(const struct proto_cred *cred, const char *path, char *buf, size_t size)
+ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf, size_t size)
 {
 	return -EIO;
 }
@@ -191,7 +191,7 @@ static struct fs_type empties[] = {
 /* --- fixture ------------------------------------------------------------------------- */
 
 static struct mounts *mounts;
-static const struct proto_cred root_cred;
+static const struct fs_cred root_cred;
 
 static void setup_types(struct ktest *t)
 {

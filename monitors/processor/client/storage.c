@@ -14,6 +14,8 @@
 #include <mm/slab.h>
 #include <net/rpc.h>
 
+#include "convert.h"
+
 COUNTER(storage_calls, "vfs.storage_calls", "requests to storage nodes");
 
 static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
@@ -33,12 +35,11 @@ struct path_call { /* too large for a stack */
 };
 
 /* The reply's length, or negative errno; *pc is the caller's to kfree() in any case. */
-static int path_call(uint16_t opcode, const struct proto_cred *cred, const struct storage_walk *how,
+static int path_call(uint16_t opcode, const struct fs_cred *cred, const struct storage_walk *how,
 		     struct path_call **pc)
 {
 	const size_t path_len = strlen(how->path);
 	struct ps_path_req req = {
-		.cred = *cred,
 		.flags = how->flags,
 		.access = how->access,
 		.path_len = (uint16_t)path_len,
@@ -49,6 +50,7 @@ static int path_call(uint16_t opcode, const struct proto_cred *cred, const struc
 	};
 	ssize_t len;
 
+	cred_to_proto(cred, &req.cred);
 	*pc = NULL;
 	if (path_len >= PROTO_PATH_MAX)
 		return -ENAMETOOLONG;
@@ -62,7 +64,7 @@ static int path_call(uint16_t opcode, const struct proto_cred *cred, const struc
 		    sizeof((*pc)->reply));
 }
 
-int storage_walk(const struct proto_cred *cred, const struct storage_walk *how,
+int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 		 struct ps_lookup_rep *rep, void **buf)
 {
 	struct path_call *pc;
@@ -76,7 +78,7 @@ int storage_walk(const struct proto_cred *cred, const struct storage_walk *how,
 	return ret;
 }
 
-int storage_lookup(const struct proto_cred *cred, const char *path, uint32_t flags, uint32_t access,
+int storage_lookup(const struct fs_cred *cred, const char *path, uint32_t flags, uint32_t access,
 		   struct proto_attr *attr, char *realpath)
 {
 	const struct storage_walk how = {
@@ -111,7 +113,7 @@ int storage_getattr(const struct proto_file *file, struct proto_attr *attr)
 	return ret < 0 ? ret : proto_attr_decode(&reply, (size_t)ret, attr);
 }
 
-ssize_t storage_readlink(const struct proto_cred *cred, const char *path, char *buf, size_t size)
+ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf, size_t size)
 {
 	const struct storage_walk how = { .path = path, .flags = PS_LOOKUP_NOFOLLOW };
 	struct path_call *pc;

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <fs/access.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
 #include <proto/ps.h>
@@ -15,7 +16,7 @@
  * Attributes of @path (absolute within the vNode).  @realpath, if not NULL, has PROTO_PATH_MAX
  * bytes and gets the canonical path.
  */
-int storage_lookup(const struct proto_cred *cred, const char *path, uint32_t flags, uint32_t access,
+int storage_lookup(const struct fs_cred *cred, const char *path, uint32_t flags, uint32_t access,
 		   struct proto_attr *attr, char *realpath) __must_check;
 /*
  * The same from a canonical part of @canon_len bytes on, as far as one of @mount_points (canonical
@@ -30,11 +31,11 @@ struct storage_walk {
 	size_t mount_points_len;
 	uint32_t flags, access;
 };
-int storage_walk(const struct proto_cred *cred, const struct storage_walk *how,
+int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 		 struct ps_lookup_rep *rep, void **buf) __must_check;
 int storage_getattr(const struct proto_file *file, struct proto_attr *attr) __must_check;
 /* The target's length (not terminated, cut at @size), or negative errno. */
-ssize_t storage_readlink(const struct proto_cred *cred, const char *path, char *buf, size_t size)
+ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf, size_t size)
 	__must_check;
 /* Bytes of struct ps_dirent_wire records in @buf; 0 at the end. */
 ssize_t storage_getdents(const struct proto_file *dir, uint64_t cookie, void *buf, uint32_t size)

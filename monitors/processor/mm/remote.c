@@ -17,6 +17,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
+#include <processor/client/convert.h>
 #include <processor/client/storage.h>
 #include <processor/excache/credit.h>
 #include <processor/excache/home.h>
@@ -145,15 +146,14 @@ static void enter_program(struct aspace *as, const struct exec_program *prog,
 	}
 }
 
-int remote_exec(struct aspace *as, const struct exec_program *prog, const struct proto_cred *cred,
+int remote_exec(struct aspace *as, const struct exec_program *prog, const struct fs_cred *cred,
 		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep)
 {
-	const struct pm_exec_req req = {
+	struct pm_exec_req req = {
 		.aspace = aspace_id(as),
 		.file = prog->attr ? prog->attr->file : (struct proto_file){ 0 },
 		.stack_size = stack_size,
 		.random_seed = random_seed,
-		.cred = *cred,
 		.want_credits = credit_want(aspace_home(as)),
 		.object = prog->object ? prog->object->id : 0,
 		.storage = prog->storage,
@@ -163,10 +163,13 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 	const size_t cap = sizeof(struct pm_exec_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) +
 			   PM_EXEC_HEAD_MAX;
 	void *body = kmalloc(cap);
-	const ssize_t len = body ? pm_exec_req_encode(&req, body, cap) : -ENOMEM;
 	struct home_reply *r = kmalloc(sizeof(*r));
+	ssize_t len = -ENOMEM;
 	int ret;
 
+	cred_to_proto(cred, &req.cred);
+	if (body)
+		len = pm_exec_req_encode(&req, body, cap);
 	*rep = kmalloc(sizeof(**rep));
 	ret = len < 0 ? (int)len : !r || !*rep ? -ENOMEM : 0;
 	if (!ret) {

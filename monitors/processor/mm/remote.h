@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <fs/access.h>
 #include <lib/compiler.h>
 #include <net/rpc.h>
 #include <proto/pm.h>
@@ -28,7 +29,7 @@ struct exec_program {
  * Load @prog into @as and take over the layout that the home made. *rep is the caller's to
  * kfree().
  */
-int remote_exec(struct aspace *as, const struct exec_program *prog, const struct proto_cred *cred,
+int remote_exec(struct aspace *as, const struct exec_program *prog, const struct fs_cred *cred,
 		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep) __must_check;
 
 enum map_flags {

@@ -5,7 +5,7 @@
  * Flow:	a call copies its task's set, changes the copy by Linux's rules, and installs it.
  *		Only the task itself changes its set, so it reads it without a lock.
  * Locking:	process.sig_lock for the copy that others look at (kill, prlimit).
- * Limits:	a task belongs to at most PROTO_MAX_GROUPS supplementary groups; there are no user
+ * Limits:	a task belongs to at most CRED_GROUPS_MAX supplementary groups; there are no user
  *		namespaces and no set-user-id programs.
  */
 #include "cred.h"
@@ -65,17 +65,17 @@ void cred_put(const struct cred *c)
 		kfree((void *)(uintptr_t)c);
 }
 
-void cred_to_proto(const struct cred *c, struct proto_cred *out)
+void cred_to_fs(const struct cred *c, struct fs_cred *out)
 {
 	out->uid = c->fsuid;
 	out->gid = c->fsgid;
 	out->nr_groups = c->nr_groups;
-	memcpy(out->groups, c->groups, c->nr_groups * sizeof(c->groups[0]));
+	out->groups = c->groups;
 }
 
-void process_cred(struct proto_cred *cred)
+void process_cred(struct fs_cred *cred)
 {
-	cred_to_proto(cred_current(), cred);
+	cred_to_fs(cred_current(), cred);
 }
 
 bool capable(unsigned int cap)
@@ -376,7 +376,7 @@ long sys_setgroups(const struct syscall_args *args)
 
 	if (!capable(CAP_SETGID))
 		return -EPERM;
-	if (size > PROTO_MAX_GROUPS)
+	if (size > CRED_GROUPS_MAX)
 		return -EINVAL;
 	n = cred_copy(cred_current());
 	if (!n)

@@ -10,9 +10,10 @@
 #pragma once
 
 #include <abi/prctl.h>
+#include <fs/access.h>
 #include <lib/atomic.h>
 #include <lib/compiler.h>
-#include <proto/types.h>
+#include <processor/client/file_attr.h>
 
 struct task;
 
@@ -30,7 +31,7 @@ struct cred {
 	uint32_t securebits;                                           /* SECBIT_* */
 	bool no_new_privs; /* kept and told; exec gives no privileges anyway */
 	uint32_t nr_groups;
-	uint32_t groups[PROTO_MAX_GROUPS]; /* supplementary */
+	uint32_t groups[CRED_GROUPS_MAX]; /* supplementary */
 };
 
 /* For a launched program; NULL: no memory. */
@@ -39,8 +40,8 @@ struct cred *cred_create(uint32_t uid, uint32_t gid);
 struct cred *cred_copy(const struct cred *from);
 const struct cred *cred_get(const struct cred *c);
 void cred_put(const struct cred *c);
-/* The part of @c that requests carry to other nodes. */
-void cred_to_proto(const struct cred *c, struct proto_cred *out);
+/* The part of @c that permissions of files depend on. @out is good as long as @c is there. */
+void cred_to_fs(const struct cred *c, struct fs_cred *out);
 /* Has the calling task this capability? */
 bool capable(unsigned int cap);
 /* The set that exec makes of @c: capabilities of root, saved ids. NULL: no memory. */

@@ -259,7 +259,7 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 {
 	const uint64_t stack_size = MAX(MIN(stack_limit, STACK_MAX_ADDR_SPACE), STACK_MIN);
 	struct pm_exec_rep *rep = NULL;
-	struct proto_cred pc;
+	struct fs_cred pc;
 	struct aspace *as;
 	struct { /* drawn at once: a draw costs as much as a page fault */
 		uint64_t seed, vdso;
@@ -269,7 +269,7 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 
 	if (err)
 		return err;
-	cred_to_proto(cred, &pc);
+	cred_to_fs(cred, &pc);
 	as = new_space();
 	if (IS_ERR(as))
 		return PTR_ERR(as);

@@ -272,10 +272,10 @@ static int enter_script(struct exec_image *img, const struct path *at, char *tex
 static int find(const struct exec_image *img, struct fs_state *fs, const char *text,
 		struct walk_result *res)
 {
-	struct proto_cred cred;
+	struct fs_cred cred;
 	int err;
 
-	cred_to_proto(img->cred, &cred);
+	cred_to_fs(img->cred, &cred);
 	err = fs_state_walk(fs, &cred, text, img->nofollow ? WALK_NOFOLLOW : 0, FS_MAY_EXEC, res);
 	if (err)
 		return err;

@@ -263,7 +263,7 @@ static int copy_strings(struct exec_strings *to, const char *s, size_t n)
 static int load_image(struct exec_image *img, struct task *t, const struct ctl_run *run)
 {
 	struct process *p = t->process;
-	struct proto_cred cred;
+	struct fs_cred cred;
 	int err;
 
 	lock_not_needed(&p->lock, "nothing else knows the process yet");
@@ -273,7 +273,7 @@ static int load_image(struct exec_image *img, struct task *t, const struct ctl_r
 	err = img->path ? copy_strings(&img->argv, run->argv, run->argc) : -ENOMEM;
 	if (!err)
 		err = copy_strings(&img->envp, run->envp, run->envc);
-	cred_to_proto(t->cred, &cred);
+	cred_to_fs(t->cred, &cred);
 	if (!err)
 		err = fs_state_chdir(t->fs, &cred, run->cwd);
 	if (!err)

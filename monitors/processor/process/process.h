@@ -304,8 +304,8 @@ void process_report_child(struct process *p, int code, int status);
 
 /* --- state of the calling process --------------------------------------------------------- */
 
-/* Credentials for requests to other nodes. */
-void process_cred(struct proto_cred *cred);
+/* For permissions of files: good until the calling task changes its credentials. */
+void process_cred(struct fs_cred *cred);
 uint64_t process_rlimit(unsigned int kind); /* RLIMIT_* */
 
 /* trap.c: register what user code calls; once, before the first program. */

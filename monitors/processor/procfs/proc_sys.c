@@ -23,7 +23,7 @@ CONSTANT(show_ostype, SYSTEM_NAME)
 CONSTANT(show_hostname, SYSTEM_HOSTNAME)
 CONSTANT(show_domainname, SYSTEM_DOMAIN)
 CONSTANT(show_kversion, SYSTEM_VERSION)
-CONSTANT(show_ngroups_max, STRINGIFY(PROTO_MAX_GROUPS))
+CONSTANT(show_ngroups_max, STRINGIFY(CRED_GROUPS_MAX))
 CONSTANT(show_cap_last_cap, "40")
 CONSTANT(show_core_pattern, "core")
 CONSTANT(show_overcommit,

@@ -234,7 +234,7 @@ static ssize_t write_pages_locked(struct tmpfs_inode *ti, struct uio *uio, uint6
 /* Somebody else's program must not keep rights that its contents had. */
 static void drop_setid(struct tmpfs_inode *ti)
 {
-	struct proto_cred cred;
+	struct fs_cred cred;
 
 	if (!(READ_ONCE(ti->mode) & 06000))
 		return;

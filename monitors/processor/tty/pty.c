@@ -352,7 +352,7 @@ static const struct file_ops master_ops = {
 
 int ptmx_use(struct file *f)
 {
-	struct proto_cred cred;
+	struct fs_cred cred;
 	struct tty *tty;
 
 	process_cred(&cred);

@@ -112,7 +112,7 @@ int at_walk(int dfd, uint64_t upath, uint32_t flags, uint32_t access, struct wal
 
 /* --- permissions --------------------------------------------------------------------- */
 
-bool at_in_group(const struct proto_cred *cred, uint32_t gid)
+bool at_in_group(const struct fs_cred *cred, uint32_t gid)
 {
 	for (uint32_t i = 0; i < cred->nr_groups; i++) {
 		if (cred->groups[i] == gid)
@@ -121,12 +121,12 @@ bool at_in_group(const struct proto_cred *cred, uint32_t gid)
 	return cred->gid == gid;
 }
 
-int may_create(const struct proto_cred *cred, const struct proto_attr *dir)
+int may_create(const struct fs_cred *cred, const struct proto_attr *dir)
 {
 	return attr_access(cred, dir, FS_MAY_WRITE | FS_MAY_EXEC);
 }
 
-int may_remove(const struct proto_cred *cred, const struct proto_attr *dir,
+int may_remove(const struct fs_cred *cred, const struct proto_attr *dir,
 	       const struct proto_attr *victim)
 {
 	const int err = attr_access(cred, dir, FS_MAY_WRITE | FS_MAY_EXEC);
@@ -143,7 +143,7 @@ int create_error(const struct inode *dir)
 	return dir->type->create_error ? dir->type->create_error : -EROFS;
 }
 
-void new_owner(struct new_inode *how, const struct proto_cred *cred, const struct proto_attr *dir,
+void new_owner(struct new_inode *how, const struct fs_cred *cred, const struct proto_attr *dir,
 	       uint32_t mode)
 {
 	const uint32_t type = mode & S_IFMT;

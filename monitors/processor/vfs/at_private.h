@@ -10,7 +10,7 @@
 /* A path argument of the calling process: text, where it begins, and the caller's rights. */
 struct at_path {
 	char *text;
-	struct proto_cred cred;
+	struct fs_cred cred;
 	struct path dir;
 	struct walk_base base;
 };
@@ -30,13 +30,13 @@ int at_walk(int dfd, uint64_t upath, uint32_t flags, uint32_t access, struct wal
 int at_file(int fd, struct path *out) __must_check;
 
 /* May @cred remove @victim from directory @dir, or put something in its place? -EACCES, -EPERM. */
-int may_remove(const struct proto_cred *cred, const struct proto_attr *dir,
+int may_remove(const struct fs_cred *cred, const struct proto_attr *dir,
 	       const struct proto_attr *victim) __must_check;
 /* May @cred make something in directory @dir? -EACCES. */
-int may_create(const struct proto_cred *cred, const struct proto_attr *dir) __must_check;
-bool at_in_group(const struct proto_cred *cred, uint32_t gid);
+int may_create(const struct fs_cred *cred, const struct proto_attr *dir) __must_check;
+bool at_in_group(const struct fs_cred *cred, uint32_t gid);
 /* The error of making something where the file system cannot. */
 int create_error(const struct inode *dir);
 /* Mode and owner of a new file in @dir: umask, set-group-id directories. */
-void new_owner(struct new_inode *how, const struct proto_cred *cred, const struct proto_attr *dir,
+void new_owner(struct new_inode *how, const struct fs_cred *cred, const struct proto_attr *dir,
 	       uint32_t mode);

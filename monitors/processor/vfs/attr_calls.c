@@ -73,7 +73,7 @@ static int at_change(int dfd, uint64_t upath, uint32_t flags, struct path *at)
 static int chmod_path(const struct path *at, uint32_t mode)
 {
 	struct attr_change ch = { .valid = ATTR_MODE, .mode = mode & 07777 };
-	struct proto_cred cred;
+	struct fs_cred cred;
 
 	int err = inode_writable(at->inode);
 
@@ -143,7 +143,7 @@ static int chown_path(const struct path *at, uint32_t uid, uint32_t gid)
 {
 	struct attr_change ch = { .uid = uid, .gid = gid };
 	const struct proto_attr *a = &at->attr;
-	struct proto_cred cred;
+	struct fs_cred cred;
 	int err = inode_writable(at->inode);
 
 	if (err)
@@ -235,7 +235,7 @@ static struct fs_time now(void)
 static int utimes_path(const struct path *at, const struct user_time *t)
 {
 	struct attr_change ch = { .valid = ATTR_ATIME | ATTR_MTIME };
-	struct proto_cred cred;
+	struct fs_cred cred;
 	const bool both_now = !t || (t[0].sub == UTIME_NOW && t[1].sub == UTIME_NOW);
 	bool owner;
 	int err = inode_writable(at->inode);
@@ -360,7 +360,7 @@ static int truncate_path(const struct path *at, uint64_t size)
 {
 	struct attr_change ch = { .valid = ATTR_SIZE, .size = size };
 	const uint32_t type = at->attr.mode & S_IFMT;
-	struct proto_cred cred;
+	struct fs_cred cred;
 	int err;
 
 	if (type == S_IFDIR)

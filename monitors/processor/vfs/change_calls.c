@@ -326,7 +326,7 @@ static bool result_is_dir(const struct walk_result *res)
  * May what is at @res go from its directory? A directory that moves elsewhere has its ".."
  * written.
  */
-static int check_moves(const struct proto_cred *cred, const struct walk_result *res, bool elsewhere)
+static int check_moves(const struct fs_cred *cred, const struct walk_result *res, bool elsewhere)
 {
 	const int err = may_remove(cred, &res->parent.attr, &res->at.attr);
 

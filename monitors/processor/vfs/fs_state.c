@@ -106,8 +106,8 @@ void fs_state_set_cwd(struct fs_state *fs, struct path *to)
 	path_put(&old);
 }
 
-int fs_state_walk(struct fs_state *fs, const struct proto_cred *cred, const char *text,
-		  uint32_t flags, uint32_t access, struct walk_result *res)
+int fs_state_walk(struct fs_state *fs, const struct fs_cred *cred, const char *text, uint32_t flags,
+		  uint32_t access, struct walk_result *res)
 {
 	struct walk_base base = { .cred = cred, .mounts = fs->mounts };
 	struct path cwd;
@@ -121,7 +121,7 @@ int fs_state_walk(struct fs_state *fs, const struct proto_cred *cred, const char
 	return err;
 }
 
-int fs_state_chdir(struct fs_state *fs, const struct proto_cred *cred, const char *text)
+int fs_state_chdir(struct fs_state *fs, const struct fs_cred *cred, const char *text)
 {
 	struct walk_result res;
 	int err = fs_state_walk(fs, cred, text, WALK_DIRECTORY, FS_MAY_EXEC, &res);

@@ -20,6 +20,7 @@
  */
 #pragma once
 
+#include <fs/access.h>
 #include <fs/stat.h>
 #include <lib/atomic.h>
 #include <lib/compiler.h>
@@ -103,9 +104,9 @@ struct rename_args {
 /* --- the rest of a path at once ------------------------------------------------------ */
 
 struct path_lookup {
-	const struct proto_cred *cred; /* search permission is checked on the way */
-	const char *rest;              /* names, links, "." and ".." below the directory */
-	bool nofollow;                 /* a link in the last component is the result itself */
+	const struct fs_cred *cred; /* search permission is checked on the way */
+	const char *rest;           /* names, links, "." and ".." below the directory */
+	bool nofollow;              /* a link in the last component is the result itself */
 	bool must_be_dir;
 	/* Canonical paths of this file system, each with its NUL, at which the look-up ends. */
 	const char *mount_points;
@@ -231,7 +232,7 @@ int inode_writable(const struct inode *inode) __must_check;
  * May @cred use @inode, whose attributes are @attr, as @access (bits R 4, W 2, X 1) says? In
  * Linux's order: -EROFS for what would be written on a read-only file system, then -EACCES.
  */
-int inode_permission(const struct inode *inode, const struct proto_cred *cred,
+int inode_permission(const struct inode *inode, const struct fs_cred *cred,
 		     const struct proto_attr *attr, uint32_t access) __must_check;
 
 /*

@@ -183,7 +183,7 @@ static int add_point(struct mounts *m, const char *at)
  */
 static int find_parent(const struct mounts *m, const char *at, struct inode **out)
 {
-	const struct proto_cred kernel = { 0 };
+	const struct fs_cred kernel = { 0 };
 	const struct walk_base base = { .cred = &kernel, .mounts = m };
 	const size_t len = (size_t)(strrchr(at, '/') - at);
 	struct walk_result res;

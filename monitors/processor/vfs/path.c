@@ -61,7 +61,7 @@ int path_lookup(const char *path, uint32_t flags, uint32_t access, struct proto_
 {
 	const uint32_t walk = ((flags & PS_LOOKUP_NOFOLLOW) ? WALK_NOFOLLOW : 0) |
 			      ((flags & PS_LOOKUP_DIRECTORY) ? WALK_DIRECTORY : 0);
-	struct proto_cred cred;
+	struct fs_cred cred;
 	struct walk_result res;
 	int err;
 
@@ -130,14 +130,12 @@ static int check_existing(const struct path *at, uint32_t flags)
 	return 0;
 }
 
-static int check_noatime(const struct proto_cred *cred, const struct proto_attr *attr,
-			 uint32_t flags)
+static int check_noatime(const struct fs_cred *cred, const struct proto_attr *attr, uint32_t flags)
 {
 	return (flags & O_NOATIME) && cred->uid && cred->uid != attr->uid ? -EPERM : 0;
 }
 
-static struct file *open_existing(const struct proto_cred *cred, const struct path *at,
-				  uint32_t flags)
+static struct file *open_existing(const struct fs_cred *cred, const struct path *at, uint32_t flags)
 {
 	const uint32_t acc = flags & O_ACCMODE;
 	const uint32_t want = (acc != O_WRONLY ? FS_MAY_READ : 0) |
@@ -195,7 +193,7 @@ static struct file *open_new(struct inode *inode, const struct path *dir, const 
 	return f;
 }
 
-static struct file *create_and_open(const struct proto_cred *cred, const struct walk_result *res,
+static struct file *create_and_open(const struct fs_cred *cred, const struct walk_result *res,
 				    uint32_t flags, uint32_t mode)
 {
 	struct new_inode how = { .name = res->name, .len = strlen(res->name) };

@@ -50,7 +50,7 @@ void walk_result_put(struct walk_result *res);
 
 /* Where a walk begins, and whose permissions count. */
 struct walk_base {
-	const struct proto_cred *cred;
+	const struct fs_cred *cred;
 	const struct mounts *mounts;
 	const struct path *dir; /* of relative paths; NULL: there are none */
 };
@@ -74,7 +74,7 @@ int path_walk_last(const struct walk_base *base, struct walk_result *res) __must
 struct file *path_open_exec(const struct path *at);
 
 /* May @cred use a file like this as @access says? */
-int attr_access(const struct proto_cred *cred, const struct proto_attr *attr, uint32_t access)
+int attr_access(const struct fs_cred *cred, const struct proto_attr *attr, uint32_t access)
 	__must_check;
 
 /* --- mounts -------------------------------------------------------------------------- */
@@ -123,8 +123,7 @@ static inline void fs_state_get(struct fs_state *fs)
 }
 void fs_state_put(struct fs_state *fs);
 /* A directory that @cred may search; -ENOENT, -ENOTDIR, -EACCES ... */
-int fs_state_chdir(struct fs_state *fs, const struct proto_cred *cred, const char *text)
-	__must_check;
+int fs_state_chdir(struct fs_state *fs, const struct fs_cred *cred, const char *text) __must_check;
 /* A copy of the working directory. -ENOMEM */
 int fs_state_cwd(struct fs_state *fs, struct path *out) __must_check;
 uint32_t fs_state_umask(struct fs_state *fs);
@@ -132,8 +131,8 @@ uint32_t fs_state_set_umask(struct fs_state *fs, uint32_t umask); /* the old one
 /* Takes over @to, which is empty afterwards. */
 void fs_state_set_cwd(struct fs_state *fs, struct path *to);
 /* path_walk() from the working directory. */
-int fs_state_walk(struct fs_state *fs, const struct proto_cred *cred, const char *text,
-		  uint32_t flags, uint32_t access, struct walk_result *res) __must_check;
+int fs_state_walk(struct fs_state *fs, const struct fs_cred *cred, const char *text, uint32_t flags,
+		  uint32_t access, struct walk_result *res) __must_check;
 
 /*
  * The path of a directory or file as it is now, into PROTO_PATH_MAX bytes: -ENOENT when it has

@@ -219,7 +219,7 @@ long sys_chdir(const struct syscall_args *args)
 /* fchdir(fd) */
 long sys_fchdir(const struct syscall_args *args)
 {
-	struct proto_cred cred;
+	struct fs_cred cred;
 	struct proto_attr attr;
 	struct path to;
 	int err = at_file((int)args->a[0], &to);

@@ -45,7 +45,7 @@ static struct {
 
 static struct fs_type storagefs;
 static const struct inode_ops storagefs_ops;
-static const struct proto_cred kernel_cred; /* user 0: the walk has checked permissions */
+static const struct fs_cred kernel_cred; /* user 0: the walk has checked permissions */
 
 static struct storage_inode *si_of(const struct inode *inode)
 {

@@ -79,7 +79,7 @@ int inode_writable(const struct inode *inode)
 	return inode->type->read_only ? -EROFS : 0;
 }
 
-int inode_permission(const struct inode *inode, const struct proto_cred *cred,
+int inode_permission(const struct inode *inode, const struct fs_cred *cred,
 		     const struct proto_attr *attr, uint32_t access)
 {
 	const uint32_t type = inode->mode;
@@ -96,16 +96,9 @@ int inode_permission(const struct inode *inode, const struct proto_cred *cred,
 	return access ? attr_access(cred, attr, access) : 0;
 }
 
-int attr_access(const struct proto_cred *cred, const struct proto_attr *attr, uint32_t access)
+int attr_access(const struct fs_cred *cred, const struct proto_attr *attr, uint32_t access)
 {
-	const struct fs_cred fc = {
-		.uid = cred->uid,
-		.gid = cred->gid,
-		.nr_groups = cred->nr_groups,
-		.groups = cred->groups,
-	};
-
-	return fs_access(&fc, attr->mode, attr->uid, attr->gid, access);
+	return fs_access(cred, attr->mode, attr->uid, attr->gid, access);
 }
 
 int path_text(const struct path *p, char *buf)
