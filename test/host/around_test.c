@@ -27,9 +27,9 @@
 static struct object *start(struct ktest *t)
 {
 	static uint64_t next_ino = 5000;
-	const struct proto_attr attr = { .file = { .ino = next_ino++, .node = 9 },
-					 .version = 1,
-					 .size = FILE_PAGES * PAGE_SIZE };
+	const struct file_attr attr = { .file = { .ino = next_ino++, .node = 9 },
+					.version = 1,
+					.size = FILE_PAGES * PAGE_SIZE };
 	struct object *obj;
 
 	fake_cache();

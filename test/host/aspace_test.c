@@ -77,9 +77,9 @@ static void vmas_are_replaced_and_split(struct ktest *t)
 /* The rest of a file's mapping shows the same bytes at the same addresses as before. */
 static void file_parts_follow_a_split(struct ktest *t)
 {
-	const struct proto_attr attr = { .file = { .ino = 7777, .node = 9 },
-					 .version = 1,
-					 .size = 100 * PAGE_SIZE };
+	const struct file_attr attr = { .file = { .ino = 7777, .node = 9 },
+					.version = 1,
+					.size = 100 * PAGE_SIZE };
 	struct object *obj = object_file_get(&attr);
 	struct aspace *as = space();
 	const struct vma v = { .start = P(0),

@@ -546,9 +546,9 @@ static void a_kill_ends_the_wait_for_a_fetch(struct ktest *t)
 static struct object *map_file(struct ktest *t, struct aspace *as, uint64_t pages, uint64_t bytes)
 {
 	static uint64_t next_ino = 100;
-	const struct proto_attr attr = { .file = { .ino = next_ino++, .node = 9 },
-					 .version = 1,
-					 .size = FILE_PAGES * PAGE_SIZE };
+	const struct file_attr attr = { .file = { .ino = next_ino++, .node = 9 },
+					.version = 1,
+					.size = FILE_PAGES * PAGE_SIZE };
 	struct object *obj = object_file_get(&attr);
 	const struct vma v = { .start = FILE_BASE,
 			       .end = FILE_BASE + pages * PAGE_SIZE,

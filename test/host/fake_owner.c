@@ -714,7 +714,7 @@ uint32_t gsm_cache_node_for(const struct proto_file *file)
 	return 1;
 }
 
-int storage_getattr(const struct proto_file *file, struct proto_attr *attr)
+int storage_getattr(const struct file_id *file, struct file_attr *attr)
 {
 	return -ESTALE;
 }

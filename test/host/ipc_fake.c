@@ -57,7 +57,7 @@ void file_put(struct file *f)
 }
 
 /* No case asks for the attributes of a FIFO. */
-int inode_getattr(struct inode *inode, struct proto_attr *attr)
+int inode_getattr(struct inode *inode, struct file_attr *attr)
 {
 	return -ENOENT;
 }

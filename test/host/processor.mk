@@ -2,7 +2,8 @@
 # ExCache and address spaces over a fake RPC layer whose far side is a model of the owners.
 prog-y            += processor
 processor-folders := monitors/processor/excache monitors/proto
-processor-objs    := monitors/processor/mm/anon.o monitors/processor/mm/aspace.o \
+processor-objs    := monitors/processor/client/nodes.o \
+	monitors/processor/mm/anon.o monitors/processor/mm/aspace.o \
 	monitors/processor/mm/fault.o monitors/processor/mm/fork.o \
 	monitors/processor/mm/remote.o monitors/processor/vfs/uio.o \
 	test/host/around_test.o test/host/aspace_test.o test/host/excache_test.o \

@@ -9,6 +9,7 @@
 #include <mm/slab.h>
 #include <processor/client/storage.h>
 #include <processor/excache/object.h>
+#include <proto/ps.h>
 #include <shim/shim.h>
 
 #include <processor/vfs/dirent_private.h>
@@ -43,9 +44,9 @@ static struct {
 	size_t nr_asked;
 } node;
 
-static struct proto_attr attr_of(uint64_t ino, uint32_t mode)
+static struct file_attr attr_of(uint64_t ino, uint32_t mode)
 {
-	return (struct proto_attr){
+	return (struct file_attr){
 		.file = { .ino = ino, .gen = 1, .node = 7 },
 		.mode = mode | 0755,
 		.nlink = 1,
@@ -53,7 +54,7 @@ static struct proto_attr attr_of(uint64_t ino, uint32_t mode)
 }
 
 int storage_lookup(const struct fs_cred *cred, const char *path, uint32_t flags, uint32_t access,
-		   struct proto_attr *attr, char *realpath)
+		   struct file_attr *attr, char *realpath)
 {
 	if (!strcmp(path, "/"))
 		*attr = attr_of(INO_ROOT, node.root_mode ? node.root_mode : S_IFDIR);
@@ -68,14 +69,14 @@ int storage_lookup(const struct fs_cred *cred, const char *path, uint32_t flags,
 
 /* With no answers prepared: as far as "/tmp", as an honest node does. */
 int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
-		 struct ps_lookup_rep *rep, void **buf)
+		 struct storage_found *rep, void **buf)
 {
 	const struct answer *a = &node.walks[node.next];
 	char *text = kstrdup(how->path), *end;
 
 	node.nr_asked++;
 	*buf = text;
-	*rep = (struct ps_lookup_rep){ .path = "/tmp", .path_len = 4, .at_mount_point = true };
+	*rep = (struct storage_found){ .path = "/tmp", .path_len = 4, .at_mount_point = true };
 	if (!node.walks) {
 		end = text ? strstr(text, "/tmp") : NULL;
 		if (!end)
@@ -96,7 +97,7 @@ int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 	return a->err;
 }
 
-int storage_getattr(const struct proto_file *file, struct proto_attr *attr)
+int storage_getattr(const struct file_id *file, struct file_attr *attr)
 {
 	*attr = attr_of(file->ino, node.attr_mode ? node.attr_mode : S_IFDIR);
 	return 0;
@@ -107,12 +108,12 @@ ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf
 	return -EIO;
 }
 
-int storage_statfs(const struct proto_file *file, struct ps_statfs *st)
+int storage_statfs(const struct file_id *file, struct fs_info *st)
 {
 	return -EIO;
 }
 
-ssize_t storage_getdents(const struct proto_file *dir, uint64_t cookie, void *buf, uint32_t size)
+ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, void *buf, uint32_t size)
 {
 	static const char *const names[] = { ".", "..", "bad", "gone", "good" };
 	size_t used = 0;
@@ -133,11 +134,23 @@ ssize_t storage_getdents(const struct proto_file *dir, uint64_t cookie, void *bu
 	return (ssize_t)used;
 }
 
+int storage_dirent_next(const void *buf, size_t len, size_t *off, struct storage_dirent *out)
+{
+	struct ps_dirent e;
+	const int err = ps_dirent_decode(buf, len, off, &e);
+
+	if (!err)
+		*out = (struct storage_dirent){
+			.ino = e.ino, .cookie = e.cookie, .name = e.name, .name_len = e.name_len
+		};
+	return err;
+}
+
 /* --- what is not linked -------------------------------------------------------------- */
 
 const struct file_ops regular_ops = { .name = "regular" };
 
-struct object *object_file_get(const struct proto_attr *attr)
+struct object *object_file_get(const struct file_attr *attr)
 {
 	return ERR_PTR(-ENOMEM);
 }
@@ -150,7 +163,7 @@ bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino,
 
 /* --- file systems of the processor: one empty directory each -------------------------- */
 
-static int empty_getattr(struct inode *inode, struct proto_attr *attr)
+static int empty_getattr(struct inode *inode, struct file_attr *attr)
 {
 	attr->mode = S_IFDIR | 0755;
 	return 0;

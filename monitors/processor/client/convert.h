@@ -6,6 +6,7 @@
 #pragma once
 
 #include <fs/access.h>
+#include <kernel/panic.h>
 #include <proto/types.h>
 
 #include "file_attr.h"
@@ -14,9 +15,41 @@ static_assert(CRED_GROUPS_MAX == PROTO_MAX_GROUPS, "requests carry all groups of
 
 static inline void cred_to_proto(const struct fs_cred *cred, struct proto_cred *out)
 {
+	ASSERT(cred->nr_groups <= CRED_GROUPS_MAX);
 	out->uid = cred->uid;
 	out->gid = cred->gid;
 	out->nr_groups = cred->nr_groups;
 	for (uint32_t i = 0; i < cred->nr_groups; i++)
 		out->groups[i] = cred->groups[i];
+}
+
+static inline struct proto_file file_to_proto(const struct file_id *file)
+{
+	return (struct proto_file){ .ino = file->ino, .gen = file->gen, .node = file->node };
+}
+
+static inline struct file_id file_from_proto(const struct proto_file *file)
+{
+	return (struct file_id){ .ino = file->ino, .gen = file->gen, .node = file->node };
+}
+
+static inline void attr_from_proto(const struct proto_attr *from, struct file_attr *out)
+{
+	*out = (struct file_attr){
+		.file = file_from_proto(&from->file),
+		.size = from->size,
+		.blocks = from->blocks,
+		.atime = { from->atime_s, from->atime_ns },
+		.mtime = { from->mtime_s, from->mtime_ns },
+		.ctime = { from->ctime_s, from->ctime_ns },
+		.btime = { from->btime_s, from->btime_ns },
+		.mode = from->mode,
+		.nlink = from->nlink,
+		.uid = from->uid,
+		.gid = from->gid,
+		.rdev = from->rdev,
+		.blksize = from->blksize,
+		.version = from->version,
+		.fsid = from->fsid,
+	};
 }

@@ -8,13 +8,21 @@
 #include "storage.h"
 
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <managers/placement.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
+#include <proto/ps.h>
 
 #include "convert.h"
+
+static_assert(FS_PATH_MAX == PROTO_PATH_MAX, "the same");
+static_assert((int)STORAGE_MOUNT_POINTS_MAX == (int)PS_MOUNT_POINTS_MAX, "the same");
+static_assert((int)STORAGE_NOFOLLOW == (int)PS_LOOKUP_NOFOLLOW, "the same");
+static_assert((int)STORAGE_DIRECTORY == (int)PS_LOOKUP_DIRECTORY, "the same");
+static_assert((int)STORAGE_REALPATH == (int)PS_LOOKUP_REALPATH, "the same");
 
 COUNTER(storage_calls, "vfs.storage_calls", "requests to storage nodes");
 
@@ -50,6 +58,7 @@ static int path_call(uint16_t opcode, const struct fs_cred *cred, const struct s
 	};
 	ssize_t len;
 
+	ASSERT(how->canon_len <= path_len && how->mount_points_len <= STORAGE_MOUNT_POINTS_MAX);
 	cred_to_proto(cred, &req.cred);
 	*pc = NULL;
 	if (path_len >= PROTO_PATH_MAX)
@@ -65,57 +74,79 @@ static int path_call(uint16_t opcode, const struct fs_cred *cred, const struct s
 }
 
 int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
-		 struct ps_lookup_rep *rep, void **buf)
+		 struct storage_found *found, void **buf)
 {
+	struct ps_lookup_rep rep;
 	struct path_call *pc;
 	int ret = path_call(PS_LOOKUP, cred, how, &pc);
 
 	*buf = pc;
 	if (ret >= 0)
-		ret = ps_lookup_rep_decode(pc->reply, (size_t)ret, rep);
-	if (ret == 0 && (how->flags & PS_LOOKUP_REALPATH) && !rep->path_len)
-		ret = -EPROTO;
-	return ret;
+		ret = ps_lookup_rep_decode(pc->reply, (size_t)ret, &rep);
+	if (ret)
+		return ret;
+	if ((how->flags & STORAGE_REALPATH) && !rep.path_len)
+		return -EPROTO;
+	found->at_mount_point = rep.at_mount_point;
+	attr_from_proto(&rep.attr, &found->attr);
+	found->path = rep.path;
+	found->path_len = rep.path_len;
+	found->rest = rep.rest;
+	found->rest_len = rep.rest_len;
+	found->nr_links = rep.nr_links;
+	return 0;
 }
 
 int storage_lookup(const struct fs_cred *cred, const char *path, uint32_t flags, uint32_t access,
-		   struct proto_attr *attr, char *realpath)
+		   struct file_attr *attr, char *realpath)
 {
 	const struct storage_walk how = {
 		.path = path,
-		.flags = flags | (realpath ? PS_LOOKUP_REALPATH : 0),
+		.flags = flags | (realpath ? STORAGE_REALPATH : 0),
 		.access = access,
 	};
-	struct ps_lookup_rep rep;
+	struct storage_found found;
 	void *buf;
-	int ret = storage_walk(cred, &how, &rep, &buf);
+	int ret = storage_walk(cred, &how, &found, &buf);
 
-	if (ret == 0 && rep.at_mount_point)
+	if (ret == 0 && found.at_mount_point)
 		ret = -EPROTO;
 	if (ret == 0 && realpath) {
-		memcpy(realpath, rep.path, rep.path_len);
-		realpath[rep.path_len] = '\0';
+		memcpy(realpath, found.path, found.path_len);
+		realpath[found.path_len] = '\0';
 	}
 	if (ret == 0)
-		*attr = rep.attr;
+		*attr = found.attr;
 	kfree(buf);
 	return ret;
 }
 
-int storage_getattr(const struct proto_file *file, struct proto_attr *attr)
+/* A request about @file. The reply's length, or negative errno. */
+static int file_call(uint16_t opcode, const struct file_id *file, void *reply, size_t max)
 {
+	const struct proto_file f = file_to_proto(file);
 	struct ps_file_req_wire w;
-	struct proto_attr_wire reply;
-	int ret;
 
-	ps_file_req_encode(file, &w);
-	ret = call(file->node, PS_GETATTR, &w, sizeof(w), &reply, sizeof(reply));
-	return ret < 0 ? ret : proto_attr_decode(&reply, (size_t)ret, attr);
+	ps_file_req_encode(&f, &w);
+	return call(file->node, opcode, &w, sizeof(w), reply, max);
+}
+
+int storage_getattr(const struct file_id *file, struct file_attr *attr)
+{
+	struct proto_attr_wire reply;
+	struct proto_attr a;
+	int ret = file_call(PS_GETATTR, file, &reply, sizeof(reply));
+
+	if (ret >= 0)
+		ret = proto_attr_decode(&reply, (size_t)ret, &a);
+	if (ret == 0)
+		attr_from_proto(&a, attr);
+	return ret;
 }
 
 ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf, size_t size)
 {
-	const struct storage_walk how = { .path = path, .flags = PS_LOOKUP_NOFOLLOW };
+	const struct storage_walk how = { .path = path, .flags = STORAGE_NOFOLLOW };
 	struct path_call *pc;
 	ssize_t ret = path_call(PS_READLINK, cred, &how, &pc);
 
@@ -127,22 +158,55 @@ ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf
 	return ret;
 }
 
-ssize_t storage_getdents(const struct proto_file *dir, uint64_t cookie, void *buf, uint32_t size)
+ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, void *buf, uint32_t size)
 {
-	const struct ps_getdents_req req = { .file = *dir, .cookie = cookie, .max_bytes = size };
+	const struct ps_getdents_req req = { .file = file_to_proto(dir),
+					     .cookie = cookie,
+					     .max_bytes = size };
 	struct ps_getdents_req_wire w;
 
 	ps_getdents_req_encode(&req, &w);
 	return call(dir->node, PS_GETDENTS, &w, sizeof(w), buf, size);
 }
 
-int storage_statfs(const struct proto_file *file, struct ps_statfs *st)
+int storage_dirent_next(const void *buf, size_t len, size_t *off, struct storage_dirent *out)
 {
-	struct ps_file_req_wire w;
-	struct ps_statfs_wire reply;
-	int ret;
+	struct ps_dirent e;
+	const int err = ps_dirent_decode(buf, len, off, &e);
 
-	ps_file_req_encode(file, &w);
-	ret = call(file->node, PS_STATFS, &w, sizeof(w), &reply, sizeof(reply));
-	return ret < 0 ? ret : ps_statfs_decode(&reply, (size_t)ret, st);
+	if (err)
+		return err;
+	*out = (struct storage_dirent){
+		.ino = e.ino,
+		.cookie = e.cookie,
+		.type = e.type,
+		.name_len = e.name_len,
+		.name = e.name,
+	};
+	return 0;
+}
+
+int storage_statfs(const struct file_id *file, struct fs_info *info)
+{
+	struct ps_statfs_wire reply;
+	struct ps_statfs st;
+	int ret = file_call(PS_STATFS, file, &reply, sizeof(reply));
+
+	if (ret >= 0)
+		ret = ps_statfs_decode(&reply, (size_t)ret, &st);
+	if (ret)
+		return ret;
+	*info = (struct fs_info){
+		.type = st.type,
+		.bsize = st.bsize,
+		.blocks = st.blocks,
+		.bfree = st.bfree,
+		.bavail = st.bavail,
+		.files = st.files,
+		.ffree = st.ffree,
+		.fsid = st.fsid,
+		.namelen = st.namelen,
+		.flags = st.flags,
+	};
+	return 0;
 }

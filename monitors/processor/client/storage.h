@@ -10,34 +10,63 @@
 #include <fs/access.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
-#include <proto/ps.h>
+
+#include "file_attr.h"
+
+enum storage_flags {
+	STORAGE_NOFOLLOW = 1 << 0,  /* a link in the last component is the result itself */
+	STORAGE_DIRECTORY = 1 << 1, /* -ENOTDIR unless it is one */
+	STORAGE_REALPATH = 1 << 2,  /* the answer has the canonical path */
+};
+
+#define STORAGE_MOUNT_POINTS_MAX 1024 /* bytes */
 
 /*
- * Attributes of @path (absolute within the vNode).  @realpath, if not NULL, has PROTO_PATH_MAX
+ * Attributes of @path (absolute within the vNode).  @realpath, if not NULL, has FS_PATH_MAX
  * bytes and gets the canonical path.
  */
 int storage_lookup(const struct fs_cred *cred, const char *path, uint32_t flags, uint32_t access,
-		   struct proto_attr *attr, char *realpath) __must_check;
+		   struct file_attr *attr, char *realpath) __must_check;
 /*
  * The same from a canonical part of @canon_len bytes on, as far as one of @mount_points (canonical
- * paths, each with its NUL, @mount_points_len bytes in all): then *rep->at_mount_point, with it in
- * rep->path and what is left in rep->rest.  Both point into *buf, the caller's to kfree() in any
- * case.
+ * paths, each with its NUL, @mount_points_len bytes in all).
  */
 struct storage_walk {
 	const char *path;
 	size_t canon_len;
 	const char *mount_points;
 	size_t mount_points_len;
-	uint32_t flags, access;
+	uint32_t flags; /* enum storage_flags */
+	uint32_t access;
 };
+struct storage_found {
+	bool at_mount_point;
+	struct file_attr attr; /* all 0 at a mount point */
+	const char *path;      /* canonical, if asked for, or the mount point; not terminated */
+	size_t path_len;
+	const char *rest; /* at a mount point: what is left to be walked; not terminated */
+	size_t rest_len;
+	unsigned int nr_links; /* followed */
+};
+/* @found points into *buf, the caller's to kfree() in any case. */
 int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
-		 struct ps_lookup_rep *rep, void **buf) __must_check;
-int storage_getattr(const struct proto_file *file, struct proto_attr *attr) __must_check;
+		 struct storage_found *found, void **buf) __must_check;
+int storage_getattr(const struct file_id *file, struct file_attr *attr) __must_check;
 /* The target's length (not terminated, cut at @size), or negative errno. */
 ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf, size_t size)
 	__must_check;
-/* Bytes of struct ps_dirent_wire records in @buf; 0 at the end. */
-ssize_t storage_getdents(const struct proto_file *dir, uint64_t cookie, void *buf, uint32_t size)
+
+struct storage_dirent {
+	uint64_t ino;
+	uint64_t cookie; /* to go on behind this entry */
+	uint8_t type;    /* DT_* */
+	uint8_t name_len;
+	const char *name; /* not terminated; points into the answer */
+};
+/* Bytes of @buf that hold entries behind @cookie; 0 at the end. */
+ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, void *buf, uint32_t size)
 	__must_check;
-int storage_statfs(const struct proto_file *file, struct ps_statfs *st) __must_check;
+/* The entry at *@off of these, which moves behind it. -ENOENT at the end; -EPROTO malformed. */
+int storage_dirent_next(const void *buf, size_t len, size_t *off, struct storage_dirent *out)
+	__must_check;
+int storage_statfs(const struct file_id *file, struct fs_info *info) __must_check;

@@ -81,7 +81,7 @@ struct excache_ops {
 	/* The memory node that becomes the home of new space @id; 0: there is none. */
 	uint32_t (*space_home)(uint64_t id);
 	/* The node that has @file in its page cache. */
-	uint32_t (*file_node)(const struct proto_file *file);
+	uint32_t (*file_node)(const struct file_id *file);
 	/* The last reference of @obj, which has a backing object, is gone: see anon_unchain(). */
 	struct object *(*unchain)(struct object *obj, struct anon_collapse *collapse);
 	/* Consumes what unchain() left in @collapse; sleeps. */

@@ -18,6 +18,7 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/slab.h>
+#include <processor/client/convert.h>
 
 #include "credit.h"
 
@@ -310,7 +311,7 @@ static struct rpc_call *file_fetch_call(struct file_fetch *ff, struct object *ob
 	ssize_t len = -ENOMEM;
 
 	if (req && call) {
-		req->file = obj->file;
+		req->file = file_to_proto(&obj->file);
 		req->pgoff = pgoff;
 		req->version = obj->version;
 		req->nr_pages = ff->nr;

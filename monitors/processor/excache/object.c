@@ -59,7 +59,7 @@ static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t 
 /* The last reference of an anonymous or shared object is gone. */
 static void space_end(struct object *obj);
 
-static struct list_head *file_bucket_locked(const struct proto_file *file)
+static struct list_head *file_bucket_locked(const struct file_id *file)
 {
 	struct list_head *head =
 		&file_table[hash64_pair(file->ino, (uint64_t)file->node << 32 | file->gen) %
@@ -69,11 +69,6 @@ static struct list_head *file_bucket_locked(const struct proto_file *file)
 	if (!head->next)
 		list_init(head);
 	return head;
-}
-
-static bool same_file(const struct proto_file *a, const struct proto_file *b)
-{
-	return a->ino == b->ino && a->gen == b->gen && a->node == b->node;
 }
 
 static void object_init(struct object *obj, enum object_kind kind, uint64_t seed)
@@ -86,13 +81,13 @@ static void object_init(struct object *obj, enum object_kind kind, uint64_t seed
 }
 
 /* The object of exactly this version, referenced, or NULL. */
-static struct object *find_locked(const struct proto_attr *attr)
+static struct object *find_locked(const struct file_attr *attr)
 {
 	struct object *obj;
 
 	assert_spin_held(&file_lock);
 	list_for_each_entry(obj, file_bucket_locked(&attr->file), table_link) {
-		if (same_file(&obj->file, &attr->file) && obj->version == attr->version &&
+		if (file_id_equal(&obj->file, &attr->file) && obj->version == attr->version &&
 		    obj->size == attr->size && refcount_inc_not_zero(&obj->refs))
 			return obj;
 	}
@@ -100,13 +95,13 @@ static struct object *find_locked(const struct proto_attr *attr)
 }
 
 /* One of another version that still has lines, referenced, or NULL. */
-static struct object *find_stale_locked(const struct proto_attr *attr)
+static struct object *find_stale_locked(const struct file_attr *attr)
 {
 	struct object *obj;
 
 	assert_spin_held(&file_lock);
 	list_for_each_entry(obj, file_bucket_locked(&attr->file), table_link) {
-		if (same_file(&obj->file, &attr->file) && READ_ONCE(obj->nr_lines) > 0 &&
+		if (file_id_equal(&obj->file, &attr->file) && READ_ONCE(obj->nr_lines) > 0 &&
 		    (obj->version != attr->version || obj->size != attr->size) &&
 		    refcount_inc_not_zero(&obj->refs))
 			return obj;
@@ -114,7 +109,7 @@ static struct object *find_stale_locked(const struct proto_attr *attr)
 	return NULL;
 }
 
-struct object *object_file_get(const struct proto_attr *attr)
+struct object *object_file_get(const struct file_attr *attr)
 {
 	struct object *fresh = kzalloc(sizeof(*fresh));
 	struct object *obj, *stale;

@@ -23,8 +23,8 @@
 #include <lib/atomic.h>
 #include <lib/errno.h>
 #include <lib/list.h>
+#include <processor/client/file_attr.h>
 #include <proto/pm.h>
-#include <proto/types.h>
 
 #include "page_bits.h"
 
@@ -92,10 +92,10 @@ struct object {
 	uint64_t nr_pages __guarded_by(&lock);               /* that are no holes */
 
 	/* OBJECT_FILE */
-	struct proto_file file; /* const */
-	uint64_t version;       /* const */
-	uint64_t size;          /* bytes; file: const, of this version; shared: lock */
-	uint32_t dev;           /* const: st_dev */
+	struct file_id file; /* const */
+	uint64_t version;    /* const */
+	uint64_t size;       /* bytes; file: const, of this version; shared: lock */
+	uint32_t dev;        /* const: st_dev */
 	char *path; /* atomic: where it was found first, for /proc/<pid>/maps; NULL: not known */
 	struct radix_tree windows __guarded_by(&lock); /* lines, for fault-around: around.c */
 	struct list_head table_link; /* table lock, of files or of shared objects */
@@ -105,7 +105,7 @@ struct object {
  * The object of @attr's file at @attr's version, found or made; takes a reference.  Lines of
  * older versions are dropped.  ERR_PTR(-ENOMEM).
  */
-struct object *object_file_get(const struct proto_attr *attr);
+struct object *object_file_get(const struct file_attr *attr);
 /*
  * It was found at @path (canonical); the first one stays. Only for people to read: without memory,
  * none.

@@ -15,7 +15,7 @@
 /* The offset that l_start counts from. */
 static int base_of(struct file *f, int whence, int64_t *base)
 {
-	struct proto_attr attr;
+	struct file_attr attr;
 	int err;
 
 	switch (whence) {

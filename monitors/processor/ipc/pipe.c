@@ -429,11 +429,11 @@ static long pipe_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 	return put_user_u32((uint32_t)bytes, (void __user *)arg);
 }
 
-static int pipe_stat(struct file *f, struct proto_attr *attr)
+static int pipe_stat(struct file *f, struct file_attr *attr)
 {
 	const struct pipe *p = f->private;
 
-	*attr = (struct proto_attr){ 0 };
+	*attr = (struct file_attr){ 0 };
 	attr->file.ino = p->ino;
 	attr->fsid = 14;
 	attr->mode = 0010600;
@@ -441,11 +441,11 @@ static int pipe_stat(struct file *f, struct proto_attr *attr)
 	attr->blksize = PAGE_SIZE;
 	attr->uid = p->uid;
 	attr->gid = p->gid;
-	attr->atime_s = attr->mtime_s = attr->ctime_s = p->born_s;
+	attr->atime.sec = attr->mtime.sec = attr->ctime.sec = p->born_s;
 	return 0;
 }
 
-static int fifo_stat(struct file *f, struct proto_attr *attr)
+static int fifo_stat(struct file *f, struct file_attr *attr)
 {
 	return inode_getattr(f->inode, attr);
 }

@@ -549,11 +549,11 @@ static long socket_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 	return put_user_u32(bytes, (void __user *)arg);
 }
 
-static int socket_stat(struct file *f, struct proto_attr *attr)
+static int socket_stat(struct file *f, struct file_attr *attr)
 {
 	const struct pair *p = pair_of(f);
 
-	*attr = (struct proto_attr){ 0 };
+	*attr = (struct file_attr){ 0 };
 	attr->file.ino = p->ino + f->minor;
 	attr->fsid = 8;
 	attr->mode = 0140777;
@@ -561,7 +561,7 @@ static int socket_stat(struct file *f, struct proto_attr *attr)
 	attr->blksize = PAGE_SIZE;
 	attr->uid = p->cred.uid;
 	attr->gid = p->cred.gid;
-	attr->atime_s = attr->mtime_s = attr->ctime_s = p->born_s;
+	attr->atime.sec = attr->mtime.sec = attr->ctime.sec = p->born_s;
 	return 0;
 }
 

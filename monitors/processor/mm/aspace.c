@@ -19,6 +19,7 @@
 #include <lib/hash.h>
 #include <managers/placement.h>
 #include <mm/slab.h>
+#include <processor/client/nodes.h>
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/prefetch.h>
@@ -44,7 +45,7 @@ static void collapse_work(struct work *w)
 
 static const struct excache_ops cache_ops = {
 	.space_home = gmm_home_for,
-	.file_node = gsm_cache_node_for,
+	.file_node = file_cache_node,
 	.unchain = anon_unchain,
 	.collapse_soon = anon_collapse_soon,
 	.failed = anon_failed,
@@ -488,15 +489,15 @@ void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t
 	spares_free(spare);
 }
 
-struct object *aspace_file_object(struct aspace *as, const struct proto_file *file)
+struct object *aspace_file_object(struct aspace *as, const struct file_id *file)
 {
 	struct object *obj = NULL;
 	struct vma *v;
 
 	spin_lock(&as->lock);
 	rb_for_each_entry(v, &as->vmas, node) {
-		if (v->file && v->file->kind == OBJECT_FILE && v->file->file.ino == file->ino &&
-		    v->file->file.gen == file->gen && v->file->file.node == file->node) {
+		if (v->file && v->file->kind == OBJECT_FILE &&
+		    file_id_equal(&v->file->file, file)) {
 			obj = v->file;
 			object_get(obj);
 			break;

@@ -194,7 +194,7 @@ void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);
 void aspace_set_vma_flags(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t flags);
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot);
 /* The file object that some vma of the copy already has for @file; referenced, or NULL. */
-struct object *aspace_file_object(struct aspace *as, const struct proto_file *file);
+struct object *aspace_file_object(struct aspace *as, const struct file_id *file);
 
 /* --- page table ---------------------------------------------------------------------- */
 

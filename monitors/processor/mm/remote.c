@@ -45,19 +45,19 @@ static_assert(!((VMA_READ_ONLY | VMA_PRISTINE) & PM_VMA_ALL), "known here only")
 /* The object behind a file vma: one that we have, or @hint, or made from the file's attributes. */
 static struct object *vma_object(struct aspace *as, const struct pm_vma *v, struct object *hint)
 {
-	struct proto_attr attr;
+	const struct file_id file = file_from_proto(&v->file);
+	struct file_attr attr;
 	struct object *obj;
 	int err;
 
-	if (hint && hint->kind == OBJECT_FILE && hint->file.ino == v->file.ino &&
-	    hint->file.gen == v->file.gen && hint->file.node == v->file.node) {
+	if (hint && hint->kind == OBJECT_FILE && file_id_equal(&hint->file, &file)) {
 		object_get(hint);
 		return hint;
 	}
-	obj = aspace_file_object(as, &v->file);
+	obj = aspace_file_object(as, &file);
 	if (obj)
 		return obj;
-	err = storage_getattr(&v->file, &attr);
+	err = storage_getattr(&file, &attr);
 	return err ? ERR_PTR(err) : object_file_get(&attr);
 }
 
@@ -115,10 +115,11 @@ static int range_call(struct aspace *as, uint16_t opcode, const void *body, size
 	return 0;
 }
 
-static bool is_file(const struct pm_vma *v, const struct proto_attr *attr)
+static bool is_file(const struct pm_vma *v, const struct file_attr *attr)
 {
-	return (v->flags & VMA_FILE) && v->file.ino == attr->file.ino &&
-	       v->file.gen == attr->file.gen && v->file.node == attr->file.node;
+	const struct file_id file = file_from_proto(&v->file);
+
+	return (v->flags & VMA_FILE) && file_id_equal(&file, &attr->file);
 }
 
 /*
@@ -128,14 +129,18 @@ static bool is_file(const struct pm_vma *v, const struct proto_attr *attr)
 static void enter_program(struct aspace *as, const struct exec_program *prog,
 			  const struct pm_exec_rep *rep)
 {
+	struct file_attr interp = { 0 };
+
+	if (rep->flags & PM_EXEC_INTERP)
+		attr_from_proto(&rep->interp, &interp);
 	for (size_t i = 0; i < rep->nr_vmas; i++) {
 		const struct pm_vma *v = &rep->vmas[i];
 		struct object *hint = NULL;
 
 		if (prog->attr && is_file(v, prog->attr))
 			hint = object_file_get(prog->attr);
-		else if ((rep->flags & PM_EXEC_INTERP) && is_file(v, &rep->interp))
-			hint = object_file_get(&rep->interp);
+		else if ((rep->flags & PM_EXEC_INTERP) && is_file(v, &interp))
+			hint = object_file_get(&interp);
 		if (IS_ERR(hint))
 			hint = NULL;
 		(void)enter_vma(as, v, hint, SEQ_ANY);
@@ -151,7 +156,6 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 {
 	struct pm_exec_req req = {
 		.aspace = aspace_id(as),
-		.file = prog->attr ? prog->attr->file : (struct proto_file){ 0 },
 		.stack_size = stack_size,
 		.random_seed = random_seed,
 		.want_credits = credit_want(aspace_home(as)),
@@ -167,6 +171,8 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 	ssize_t len = -ENOMEM;
 	int ret;
 
+	if (prog->attr)
+		req.file = file_to_proto(&prog->attr->file);
 	cred_to_proto(cred, &req.cred);
 	if (body)
 		len = pm_exec_req_encode(&req, body, cap);
@@ -209,7 +215,7 @@ int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr)
 	struct pm_mmap_req_wire w;
 
 	if (req->object && req->object->kind == OBJECT_FILE)
-		wire_req.file = req->object->file;
+		wire_req.file = file_to_proto(&req->object->file);
 	else if (req->object)
 		wire_req.object = req->object->id;
 	pm_mmap_req_encode(&wire_req, &w);

@@ -18,7 +18,7 @@
 
 /* A program: a file, or a shared object and how it begins. */
 struct exec_program {
-	const struct proto_attr *attr; /* of the file, as just looked up; NULL: the object */
+	const struct file_attr *attr; /* of the file, as just looked up; NULL: the object */
 	const struct object *object;
 	uint32_t storage;    /* node that its interpreter is looked up at; 0 for a file */
 	const uint8_t *head; /* up to PM_EXEC_HEAD_MAX bytes */

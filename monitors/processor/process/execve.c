@@ -260,7 +260,7 @@ static int enter_script(struct exec_image *img, const struct path *at, char *tex
 		err = rewrite_argv(img, interp, arg);
 	if (err)
 		return err;
-	strlcpy(text, interp, PROTO_PATH_MAX);
+	strlcpy(text, interp, FS_PATH_MAX);
 	kfree(img->path);
 	img->path = kstrdup(interp);
 	return img->path ? 0 : -ENOMEM;
@@ -368,24 +368,24 @@ static int load_once(struct exec_image *img, const struct path *at)
 
 int exec_image_load(struct exec_image *img, struct fs_state *fs)
 {
-	char *text = kmalloc(PROTO_PATH_MAX);
+	char *text = kmalloc(FS_PATH_MAX);
 	struct walk_result res;
 	int err = -ENOMEM;
 
 	img->execfn = kstrdup(img->path);
-	img->exe_path = kmalloc(PROTO_PATH_MAX);
+	img->exe_path = kmalloc(FS_PATH_MAX);
 	/* A program without argv[0] gets an empty one, as on Linux. */
 	if (text && img->execfn && img->exe_path)
 		err = img->argv.nr ? 0 : exec_strings_add(&img->argv, "");
 	if (!err)
-		strlcpy(text, img->path, PROTO_PATH_MAX);
+		strlcpy(text, img->path, FS_PATH_MAX);
 	for (unsigned int depth = 0; !err; depth++) {
 		err = find(img, fs, text, &res);
 		if (err)
 			break;
 		err = load_once(img, &res.at);
 		if (!err)
-			strlcpy(img->exe_path, res.at.text, PROTO_PATH_MAX);
+			strlcpy(img->exe_path, res.at.text, FS_PATH_MAX);
 		else if (err == -ENOEXEC)
 			err = depth < SCRIPT_DEPTH ? enter_script(img, &res.at, text) : -ELOOP;
 		walk_result_put(&res);
@@ -589,11 +589,11 @@ static int check_nproc(struct task *t)
 /* The name of the program, as it was given. */
 static char *name_from_user(int dfd, uint64_t upath, uint32_t flags)
 {
-	char *name = kmalloc(PROTO_PATH_MAX);
+	char *name = kmalloc(FS_PATH_MAX);
 	ssize_t len = -ENOMEM;
 
 	if (name)
-		len = strncpy_from_user(name, (const char __user *)upath, PROTO_PATH_MAX);
+		len = strncpy_from_user(name, (const char __user *)upath, FS_PATH_MAX);
 	if (!len && !(flags & AT_EMPTY_PATH))
 		len = -ENOENT;
 	if (len > 0 && name[0] != '/' && dfd != AT_FDCWD) {
@@ -605,7 +605,7 @@ static char *name_from_user(int dfd, uint64_t upath, uint32_t flags)
 
 		len = IS_ERR(f) ? PTR_ERR(f) : f->path ? 0 : -EACCES;
 		if (!len)
-			strlcpy(name, f->path, PROTO_PATH_MAX);
+			strlcpy(name, f->path, FS_PATH_MAX);
 		if (!IS_ERR(f))
 			file_put(f);
 	}

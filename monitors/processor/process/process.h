@@ -28,9 +28,9 @@
 #include <lib/atomic.h>
 #include <lib/list.h>
 #include <lib/radix.h>
+#include <processor/client/file_attr.h>
 #include <processor/signal/signal.h>
 #include <processor/vfs/path.h>
-#include <proto/types.h>
 
 #include "cred.h"
 
@@ -39,7 +39,7 @@ struct ctl_prog;
 struct ctl_run;
 struct files;
 struct inode;
-struct proto_attr;
+struct file_attr;
 struct strace_call;
 
 #define INIT_PID 1u

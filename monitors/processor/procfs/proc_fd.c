@@ -88,7 +88,7 @@ static int next_fd(const struct pseudo_subject *s, uint64_t *nr, char name[PSEUD
 static int put_path(struct text *t, struct file *f)
 {
 	const struct path at = { .inode = f->inode, .text = f->path };
-	char *buf = kmalloc(PROTO_PATH_MAX);
+	char *buf = kmalloc(FS_PATH_MAX);
 	int err;
 
 	if (!buf)
@@ -103,7 +103,7 @@ static int put_path(struct text *t, struct file *f)
 
 static int put_name(struct text *t, struct file *f)
 {
-	struct proto_attr attr = { 0 };
+	struct file_attr attr = { 0 };
 	int err;
 
 	if (f->path)
@@ -150,7 +150,7 @@ static struct file *handle_file(const struct inode *inode)
 	return container_of(inode, struct handle, inode)->file;
 }
 
-static int handle_getattr(struct inode *inode, struct proto_attr *attr)
+static int handle_getattr(struct inode *inode, struct file_attr *attr)
 {
 	struct file *f = handle_file(inode);
 
@@ -180,7 +180,7 @@ static ssize_t shared_write(struct file *f, struct uio *uio, uint64_t *pos)
 	return file_write(f->private, uio, pos);
 }
 
-static int shared_stat(struct file *f, struct proto_attr *attr)
+static int shared_stat(struct file *f, struct file_attr *attr)
 {
 	struct file *to = f->private;
 
@@ -327,7 +327,7 @@ const struct pseudo_dynamic proc_fds = { .node = &fd_node, .find = find_fd, .nex
 
 SHOW(show_pid_fdinfo)
 {
-	struct proto_attr attr = { 0 };
+	struct file_attr attr = { 0 };
 	struct files *fs;
 	bool cloexec = false;
 	struct file *f;

@@ -36,7 +36,7 @@ static uint64_t aux_value(struct aspace *as, uint64_t type)
 	return 0;
 }
 
-/* The interpreter's name as the program has it, into PROTO_PATH_MAX bytes. */
+/* The interpreter's name as the program has it, into FS_PATH_MAX bytes. */
 static int interp_text(struct aspace *as, char *buf)
 {
 	const vaddr_t phdrs = aux_value(as, AT_PHDR);
@@ -55,7 +55,7 @@ static int interp_text(struct aspace *as, char *buf)
 			bias = phdrs - ph.vaddr; /* it stands in front of PT_INTERP */
 		if (ph.type != PT_INTERP)
 			continue;
-		len = (size_t)MIN(ph.filesz, (uint64_t)PROTO_PATH_MAX);
+		len = (size_t)MIN(ph.filesz, (uint64_t)FS_PATH_MAX);
 		if (proc_read_memory(as, bias + ph.vaddr, buf, len) < len ||
 		    !memchr(buf, '\0', len))
 			return -ENOENT;
@@ -66,12 +66,11 @@ static int interp_text(struct aspace *as, char *buf)
 
 static void name_interp(struct aspace *as, struct object *obj)
 {
-	char *text = kmalloc(PROTO_PATH_MAX), *real = kmalloc(PROTO_PATH_MAX);
-	struct proto_attr attr;
+	char *text = kmalloc(FS_PATH_MAX), *real = kmalloc(FS_PATH_MAX);
+	struct file_attr attr;
 
 	if (text && real && interp_text(as, text) == 0 &&
-	    path_lookup(text, 0, 0, &attr, real) == 0 && attr.file.ino == obj->file.ino &&
-	    attr.file.node == obj->file.node && attr.file.gen == obj->file.gen)
+	    path_lookup(text, 0, 0, &attr, real) == 0 && file_id_equal(&attr.file, &obj->file))
 		object_set_path(obj, real);
 	kfree(text);
 	kfree(real);

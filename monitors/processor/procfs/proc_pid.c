@@ -98,7 +98,7 @@ static int cwd_of(const struct pseudo_subject *s, struct path *out)
 
 int link_pid_cwd(struct text *t, const struct pseudo_subject *s)
 {
-	char *buf = kmalloc(PROTO_PATH_MAX);
+	char *buf = kmalloc(FS_PATH_MAX);
 	struct path at = { 0 };
 	int err = buf ? cwd_of(s, &at) : -ENOMEM;
 

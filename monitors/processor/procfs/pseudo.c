@@ -116,7 +116,7 @@ static void pseudo_release(struct inode *inode)
 	inode_put(dir);
 }
 
-static int pseudo_getattr(struct inode *inode, struct proto_attr *attr)
+static int pseudo_getattr(struct inode *inode, struct file_attr *attr)
 {
 	const struct pseudo_inode *p = pseudo(inode);
 	struct pseudo_owner owner;
@@ -133,7 +133,7 @@ static int pseudo_getattr(struct inode *inode, struct proto_attr *attr)
 	attr->uid = owner.uid;
 	attr->gid = owner.gid;
 	attr->rdev = p->node->rdev;
-	attr->atime_s = attr->mtime_s = attr->ctime_s = owner.time_s;
+	attr->atime.sec = attr->mtime.sec = attr->ctime.sec = owner.time_s;
 	attr->blksize = inode_is_dir(inode) || p->node->rdev ? 4096 : 1024;
 	return 0;
 }
@@ -361,7 +361,7 @@ static ssize_t pseudo_write(struct file *f, struct uio *uio, uint64_t *pos)
 	return (ssize_t)len;
 }
 
-static int pseudo_stat(struct file *f, struct proto_attr *attr)
+static int pseudo_stat(struct file *f, struct file_attr *attr)
 {
 	return inode_getattr(f->inode, attr);
 }

@@ -115,9 +115,9 @@ static ssize_t signalfd_read(struct file *f, struct uio *uio, uint64_t *pos)
 	return done;
 }
 
-static int signalfd_stat(struct file *f, struct proto_attr *attr)
+static int signalfd_stat(struct file *f, struct file_attr *attr)
 {
-	*attr = (struct proto_attr){ .mode = 0600, .nlink = 1 };
+	*attr = (struct file_attr){ .mode = 0600, .nlink = 1 };
 	return 0;
 }
 

@@ -89,9 +89,9 @@ static ssize_t timerfd_read(struct file *f, struct uio *uio, uint64_t *pos)
 	return uio_put(uio, &n, sizeof(n)) == sizeof(n) ? (ssize_t)sizeof(n) : -EFAULT;
 }
 
-static int timerfd_stat(struct file *f, struct proto_attr *attr)
+static int timerfd_stat(struct file *f, struct file_attr *attr)
 {
-	*attr = (struct proto_attr){ .mode = 0600, .nlink = 1 };
+	*attr = (struct file_attr){ .mode = 0600, .nlink = 1 };
 	return 0;
 }
 

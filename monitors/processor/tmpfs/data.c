@@ -433,7 +433,7 @@ static int data_fallocate(struct file *f, int mode, uint64_t off, uint64_t len)
 
 /* --- open ---------------------------------------------------------------------------- */
 
-static int data_stat(struct file *f, struct proto_attr *attr)
+static int data_stat(struct file *f, struct file_attr *attr)
 {
 	return inode_getattr(f->inode, attr);
 }

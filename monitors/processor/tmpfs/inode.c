@@ -248,7 +248,7 @@ void tmpfs_touch(struct tmpfs_inode *ti, uint32_t what)
 	spin_unlock(&ti->attr_lock);
 }
 
-int tmpfs_getattr(struct inode *inode, struct proto_attr *attr)
+int tmpfs_getattr(struct inode *inode, struct file_attr *attr)
 {
 	struct tmpfs_inode *ti = tmpfs_inode(inode);
 
@@ -258,14 +258,10 @@ int tmpfs_getattr(struct inode *inode, struct proto_attr *attr)
 	attr->mode = ti->mode;
 	attr->uid = ti->uid;
 	attr->gid = ti->gid;
-	attr->atime_s = ti->atime.sec;
-	attr->atime_ns = ti->atime.nsec;
-	attr->mtime_s = ti->mtime.sec;
-	attr->mtime_ns = ti->mtime.nsec;
-	attr->ctime_s = ti->ctime.sec;
-	attr->ctime_ns = ti->ctime.nsec;
-	attr->btime_s = ti->btime.sec;
-	attr->btime_ns = ti->btime.nsec;
+	attr->atime = ti->atime;
+	attr->mtime = ti->mtime;
+	attr->ctime = ti->ctime;
+	attr->btime = ti->btime;
 	spin_unlock(&ti->attr_lock);
 	switch (inode->mode) {
 	case S_IFREG:

@@ -33,7 +33,7 @@ BOOT_PARAM("tmpfs.size", size, param_size,
 	   "bytes in the files of one tmpfs, 0: half of what memory nodes have");
 BOOT_PARAM("tmpfs.inodes", u32, param_inodes, "files of one tmpfs, 0: by the processor's memory");
 
-static int statfs(struct inode *inode, struct ps_statfs *st);
+static int statfs(struct inode *inode, struct fs_info *st);
 
 #define TMPFS(where, show)                           \
 	{                                            \
@@ -55,7 +55,7 @@ static struct tmpfs mounted[] = {
 /* Files without a name are nowhere in the tree. */
 static struct tmpfs memfd_fs = TMPFS("/memfd:", false);
 
-static int statfs(struct inode *inode, struct ps_statfs *st)
+static int statfs(struct inode *inode, struct fs_info *st)
 {
 	struct tmpfs *fs = tmpfs_of(inode->type);
 	const uint64_t pages = __atomic_load_n(&fs->pages, __ATOMIC_RELAXED);

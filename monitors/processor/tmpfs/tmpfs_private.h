@@ -111,7 +111,7 @@ enum tmpfs_touch {
 	TOUCH_CTIME = 4,
 };
 void tmpfs_touch(struct tmpfs_inode *ti, uint32_t what);
-int tmpfs_getattr(struct inode *inode, struct proto_attr *attr);
+int tmpfs_getattr(struct inode *inode, struct file_attr *attr);
 int tmpfs_setattr(struct inode *inode, const struct attr_change *ch);
 /* The last reference of an inode is gone. */
 void tmpfs_release(struct inode *inode);

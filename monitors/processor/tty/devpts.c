@@ -32,7 +32,7 @@ static struct tty *tty_of(const struct inode *inode)
 	return container_of(inode, struct pts_inode, inode)->tty;
 }
 
-static int pts_getattr(struct inode *inode, struct proto_attr *attr)
+static int pts_getattr(struct inode *inode, struct file_attr *attr)
 {
 	tty_attr(tty_of(inode), attr);
 	return 0;
@@ -153,9 +153,9 @@ static int root_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
 	}
 }
 
-static int root_getattr(struct inode *inode, struct proto_attr *attr)
+static int root_getattr(struct inode *inode, struct file_attr *attr)
 {
-	*attr = (struct proto_attr){ 0 };
+	*attr = (struct file_attr){ 0 };
 	attr->file.ino = 1;
 	attr->mode = S_IFDIR | 0755;
 	attr->nlink = 2;

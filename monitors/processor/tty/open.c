@@ -378,7 +378,7 @@ static long tty_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 
 /* --- the rest of a file -------------------------------------------------------------- */
 
-static int tty_stat(struct file *f, struct proto_attr *attr)
+static int tty_stat(struct file *f, struct file_attr *attr)
 {
 	struct tty *tty = f->private;
 

@@ -276,7 +276,7 @@ static long master_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 
 /* --- the rest of a file -------------------------------------------------------------- */
 
-static int master_stat(struct file *f, struct proto_attr *attr)
+static int master_stat(struct file *f, struct file_attr *attr)
 {
 	return inode_getattr(f->inode, attr);
 }

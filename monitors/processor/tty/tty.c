@@ -29,7 +29,6 @@
 #include <processor/process/process.h>
 #include <processor/signal/signal.h>
 #include <processor/vfs/inode.h>
-#include <proto/types.h>
 
 #include "tty_private.h"
 
@@ -172,15 +171,15 @@ static uint32_t tty_dev(const struct tty *tty)
 	return TTY_MAJOR << 8 | (tty->index & 0xff) | (tty->index & ~0xffu) << 12;
 }
 
-void tty_attr(struct tty *tty, struct proto_attr *attr)
+void tty_attr(struct tty *tty, struct file_attr *attr)
 {
-	*attr = (struct proto_attr){ 0 };
+	*attr = (struct file_attr){ 0 };
 	attr->file.ino = tty->index + 3ull; /* as devpts numbers them */
 	attr->nlink = 1;
 	attr->blksize = 1024;
 	attr->fsid = fs_dev;
 	attr->rdev = tty_dev(tty);
-	attr->atime_s = attr->mtime_s = attr->ctime_s = tty->born_s;
+	attr->atime.sec = attr->mtime.sec = attr->ctime.sec = tty->born_s;
 	spin_lock(&tty->lock);
 	attr->mode = 0020000 | tty->mode;
 	attr->uid = tty->uid;

@@ -20,7 +20,7 @@ struct ctl_run;
 struct ctl_winsize;
 struct file;
 struct process;
-struct proto_attr;
+struct file_attr;
 struct tty;
 
 /*
@@ -47,7 +47,7 @@ int ptmx_use(struct file *f) __must_check;
 uint32_t tty_index(const struct tty *tty);
 /* For stat(); @dev of tty_set_fs() is the file system that shows the terminals. */
 void tty_set_fs(uint32_t dev);
-void tty_attr(struct tty *tty, struct proto_attr *attr);
+void tty_attr(struct tty *tty, struct file_attr *attr);
 void tty_set_attr(struct tty *tty, const struct attr_change *ch);
 /* The terminal of @prog controls the new session of @leader, whose group is in the foreground. */
 void tty_begin_session(struct ctl_prog *prog, const struct process *leader);

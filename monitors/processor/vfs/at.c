@@ -78,10 +78,10 @@ int at_get(struct at_path *at, int dfd, uint64_t upath, bool empty_ok)
 	ssize_t len;
 
 	at->dir = (struct path){ 0 };
-	at->text = kmalloc(PROTO_PATH_MAX);
+	at->text = kmalloc(FS_PATH_MAX);
 	if (!at->text)
 		return -ENOMEM;
-	len = strncpy_from_user(at->text, (const char __user *)upath, PROTO_PATH_MAX);
+	len = strncpy_from_user(at->text, (const char __user *)upath, FS_PATH_MAX);
 	if (len == 0 && !empty_ok)
 		len = -ENOENT;
 	if (len < 0) {
@@ -121,13 +121,13 @@ bool at_in_group(const struct fs_cred *cred, uint32_t gid)
 	return cred->gid == gid;
 }
 
-int may_create(const struct fs_cred *cred, const struct proto_attr *dir)
+int may_create(const struct fs_cred *cred, const struct file_attr *dir)
 {
 	return attr_access(cred, dir, FS_MAY_WRITE | FS_MAY_EXEC);
 }
 
-int may_remove(const struct fs_cred *cred, const struct proto_attr *dir,
-	       const struct proto_attr *victim)
+int may_remove(const struct fs_cred *cred, const struct file_attr *dir,
+	       const struct file_attr *victim)
 {
 	const int err = attr_access(cred, dir, FS_MAY_WRITE | FS_MAY_EXEC);
 
@@ -143,7 +143,7 @@ int create_error(const struct inode *dir)
 	return dir->type->create_error ? dir->type->create_error : -EROFS;
 }
 
-void new_owner(struct new_inode *how, const struct fs_cred *cred, const struct proto_attr *dir,
+void new_owner(struct new_inode *how, const struct fs_cred *cred, const struct file_attr *dir,
 	       uint32_t mode)
 {
 	const uint32_t type = mode & S_IFMT;

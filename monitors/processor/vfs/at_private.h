@@ -30,13 +30,13 @@ int at_walk(int dfd, uint64_t upath, uint32_t flags, uint32_t access, struct wal
 int at_file(int fd, struct path *out) __must_check;
 
 /* May @cred remove @victim from directory @dir, or put something in its place? -EACCES, -EPERM. */
-int may_remove(const struct fs_cred *cred, const struct proto_attr *dir,
-	       const struct proto_attr *victim) __must_check;
+int may_remove(const struct fs_cred *cred, const struct file_attr *dir,
+	       const struct file_attr *victim) __must_check;
 /* May @cred make something in directory @dir? -EACCES. */
-int may_create(const struct fs_cred *cred, const struct proto_attr *dir) __must_check;
+int may_create(const struct fs_cred *cred, const struct file_attr *dir) __must_check;
 bool at_in_group(const struct fs_cred *cred, uint32_t gid);
 /* The error of making something where the file system cannot. */
 int create_error(const struct inode *dir);
 /* Mode and owner of a new file in @dir: umask, set-group-id directories. */
-void new_owner(struct new_inode *how, const struct fs_cred *cred, const struct proto_attr *dir,
+void new_owner(struct new_inode *how, const struct fs_cred *cred, const struct file_attr *dir,
 	       uint32_t mode);

@@ -142,7 +142,7 @@ long sys_fchmod(const struct syscall_args *args)
 static int chown_path(const struct path *at, uint32_t uid, uint32_t gid)
 {
 	struct attr_change ch = { .uid = uid, .gid = gid };
-	const struct proto_attr *a = &at->attr;
+	const struct file_attr *a = &at->attr;
 	struct fs_cred cred;
 	int err = inode_writable(at->inode);
 
@@ -394,7 +394,7 @@ long sys_truncate(const struct syscall_args *args)
 long sys_ftruncate(const struct syscall_args *args)
 {
 	struct attr_change ch = { .valid = ATTR_SIZE, .size = args->a[1] };
-	struct proto_attr attr;
+	struct file_attr attr;
 	struct file *f;
 	long ret;
 

@@ -89,7 +89,7 @@ static ssize_t dev_write(struct file *f, struct uio *uio, uint64_t *pos)
 	return f->minor == DEV_FULL ? -ENOSPC : (ssize_t)uio->left;
 }
 
-static int dev_getattr(struct inode *inode, struct proto_attr *attr)
+static int dev_getattr(struct inode *inode, struct file_attr *attr)
 {
 	const struct dev *d = inode == &dev_root ? NULL : container_of(inode, struct dev, inode);
 
@@ -98,11 +98,12 @@ static int dev_getattr(struct inode *inode, struct proto_attr *attr)
 	attr->mode = !d ? S_IFDIR | 0755 : d->target ? S_IFLNK | 0777 : S_IFCHR | 0666;
 	attr->size = d && d->target ? strlen(d->target) : 0;
 	attr->rdev = d && !d->target ? d->number : 0;
-	attr->atime_s = attr->mtime_s = attr->ctime_s = (int64_t)(time_real_ns() / 1000000000u);
+	attr->atime.sec = attr->mtime.sec = attr->ctime.sec =
+		(int64_t)(time_real_ns() / 1000000000u);
 	return 0;
 }
 
-static int dev_file_stat(struct file *f, struct proto_attr *attr)
+static int dev_file_stat(struct file *f, struct file_attr *attr)
 {
 	return inode_getattr(f->inode, attr);
 }

@@ -88,7 +88,7 @@ static ssize_t result(const struct dir_sink *sink)
 static uint64_t parent_ino(struct inode *dir, uint64_t own)
 {
 	struct inode *parent;
-	struct proto_attr attr;
+	struct file_attr attr;
 
 	if (!dir->ops->parent || dir->ops->parent(dir, &parent))
 		return own;
@@ -100,7 +100,7 @@ static uint64_t parent_ino(struct inode *dir, uint64_t own)
 
 static int emit_dots(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
 {
-	struct proto_attr attr;
+	struct file_attr attr;
 	int err = inode_getattr(dir, &attr);
 
 	if (!err && attr.nlink == 0)
@@ -148,7 +148,7 @@ static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
 	return err ? err : result(&sink);
 }
 
-static int inode_stat(struct file *f, struct proto_attr *attr)
+static int inode_stat(struct file *f, struct file_attr *attr)
 {
 	return inode_getattr(f->inode, attr);
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <lib/compiler.h>
-#include <proto/ps.h>
 
 #include "path.h"
 

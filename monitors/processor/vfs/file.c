@@ -90,9 +90,9 @@ void file_put(struct file *f)
 	atomic64_sub(&nr_files, 1);
 }
 
-int anon_stat(struct file *f, struct proto_attr *attr)
+int anon_stat(struct file *f, struct file_attr *attr)
 {
-	*attr = (struct proto_attr){ .mode = 0600, .nlink = 1, .blksize = PAGE_SIZE, .fsid = 15 };
+	*attr = (struct file_attr){ .mode = 0600, .nlink = 1, .blksize = PAGE_SIZE, .fsid = 15 };
 	attr->file.ino = 1;
 	return 0;
 }

@@ -16,8 +16,8 @@
 #include <lib/atomic.h>
 #include <lib/compiler.h>
 #include <lib/list.h>
+#include <processor/client/file_attr.h>
 #include <processor/excache/prefetch.h>
-#include <proto/types.h>
 
 struct file;
 struct inode;
@@ -32,7 +32,7 @@ struct file_ops {
 	/* At *@pos, which it moves; file.lock is held for files with an offset. -EINVAL */
 	ssize_t (*read)(struct file *f, struct uio *uio, uint64_t *pos);
 	ssize_t (*write)(struct file *f, struct uio *uio, uint64_t *pos); /* -EINVAL */
-	int (*stat)(struct file *f, struct proto_attr *attr);             /* required */
+	int (*stat)(struct file *f, struct file_attr *attr);              /* required */
 	long (*ioctl)(struct file *f, uint32_t cmd, uint64_t arg);        /* -ENOTTY */
 	ssize_t (*getdents)(struct file *f, uint64_t buf, uint32_t size); /* -ENOTDIR */
 	/* POLL_*; may take a lock, must not wait. Always ready */
@@ -60,8 +60,8 @@ struct file {
 	struct inode
 		*inode; /* const: counted; NULL: no path leads to it (pipes, streams, sockets) */
 
-	struct proto_attr attr; /* const: as it was at open */
-	struct object *object;  /* const: pages of a regular file, or NULL */
+	struct file_attr attr; /* const: as it was at open */
+	struct object *object; /* const: pages of a regular file, or NULL */
 	struct read_ahead read_ahead __guarded_by(&lock);
 
 	bool has_locks;            /* OFD or flock, now or before; filelock.c's lock */
@@ -84,7 +84,7 @@ void file_put(struct file *f);
  * stat() of kinds of files that have no inode (eventfd and its kin): Linux has one for all of
  * them.
  */
-int anon_stat(struct file *f, struct proto_attr *attr);
+int anon_stat(struct file *f, struct file_attr *attr);
 /* Bits of f->flags that change after open. */
 void file_change_flags(struct file *f, uint32_t clear, uint32_t set);
 /* Open files of the node, and how many there may be. */
@@ -172,16 +172,16 @@ extern const struct file_ops fifo_ops;
 /* --- paths --------------------------------------------------------------------------- */
 
 /*
- * Make the path that call *at(@dfd, @upath) means absolute, in a new buffer of PROTO_PATH_MAX
+ * Make the path that call *at(@dfd, @upath) means absolute, in a new buffer of FS_PATH_MAX
  * bytes. ERR_PTR(-EFAULT, -ENAMETOOLONG, -EBADF, -ENOTDIR, -ENOENT for an empty one unless
  * @empty_ok, -ENOMEM). An empty path with @empty_ok gives "".
  */
 char *path_from_user(int dfd, uint64_t upath, bool empty_ok);
 /*
- * Attributes of @path as the calling process sees it; @flags as in PS_LOOKUP, @access is checked.
- * attr->file.node is 0 for a file that no storage node has. See "path.h" for more.
+ * Attributes of @path as the calling process sees it; @flags of enum walk_flags, @access is
+ * checked. attr->file.node is 0 for a file that no storage node has. See "path.h" for more.
  */
-int path_lookup(const char *path, uint32_t flags, uint32_t access, struct proto_attr *attr,
+int path_lookup(const char *path, uint32_t flags, uint32_t access, struct file_attr *attr,
 		char *realpath) __must_check;
 /* openat(2) for the calling process, up to the descriptor; ERR_PTR. */
 struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode);

@@ -24,8 +24,7 @@
 #include <fs/stat.h>
 #include <lib/atomic.h>
 #include <lib/compiler.h>
-#include <proto/ps.h>
-#include <proto/types.h>
+#include <processor/client/file_attr.h>
 
 struct dir_sink;
 struct file;
@@ -52,7 +51,7 @@ struct fs_type {             /* one file system, mounted at one place of each vN
 	/*
 	 * May be NULL: then nothing is limited. Fills what it knows; type, bsize, namelen are set.
 	 */
-	int (*statfs)(struct inode *inode, struct ps_statfs *st);
+	int (*statfs)(struct inode *inode, struct fs_info *st);
 };
 
 /*
@@ -114,8 +113,8 @@ struct path_lookup {
 };
 
 struct path_found {
-	struct inode *inode;    /* referenced; NULL: the look-up came to a mount point */
-	struct proto_attr attr; /* of the inode */
+	struct inode *inode;   /* referenced; NULL: the look-up came to a mount point */
+	struct file_attr attr; /* of the inode */
 	char *text; /* canonical path of the inode or mount point; the caller's to kfree() */
 	char *rest; /* what is left behind a mount point, or NULL; the caller's to kfree() */
 	unsigned int nr_links; /* followed on the way to a mount point */
@@ -127,8 +126,8 @@ struct inode_ops {
 	/*
 	 * st_mode, ino, size ...; file.node stays 0, fsid and blksize are filled in by the caller.
 	 */
-	int (*getattr)(struct inode *inode, struct proto_attr *attr); /* required */
-	void (*release)(struct inode *inode);                         /* required */
+	int (*getattr)(struct inode *inode, struct file_attr *attr); /* required */
+	void (*release)(struct inode *inode);                        /* required */
 	/*
 	 * Make @f, which has inode, flags and attr, usable: set f->ops, f->private, f->object. Not
 	 * directories.
@@ -225,7 +224,7 @@ static inline bool inode_is_dir(const struct inode *inode)
 }
 
 /* getattr, with what is the same for every file system filled in. */
-int inode_getattr(struct inode *inode, struct proto_attr *attr) __must_check;
+int inode_getattr(struct inode *inode, struct file_attr *attr) __must_check;
 /* -EROFS for an inode of a read-only file system. */
 int inode_writable(const struct inode *inode) __must_check;
 /*
@@ -233,7 +232,7 @@ int inode_writable(const struct inode *inode) __must_check;
  * Linux's order: -EROFS for what would be written on a read-only file system, then -EACCES.
  */
 int inode_permission(const struct inode *inode, const struct fs_cred *cred,
-		     const struct proto_attr *attr, uint32_t access) __must_check;
+		     const struct file_attr *attr, uint32_t access) __must_check;
 
 /*
  * One entry for readdir; @cookie is where to go on behind it. False: the buffer is full, this

@@ -27,6 +27,7 @@
 #include <lib/hash.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/client/storage.h>
 
 #include "dirent_private.h"
 
@@ -38,7 +39,7 @@ struct mounts {
 	struct mount *buckets[BUCKETS]; /* by parent and name */
 	struct mount **all;             /* in the order of mounting; the root is the first */
 	size_t nr;
-	char points[PS_MOUNT_POINTS_MAX]; /* those in the root's file system */
+	char points[STORAGE_MOUNT_POINTS_MAX]; /* those in the root's file system */
 	size_t points_len;
 };
 

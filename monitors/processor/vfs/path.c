@@ -38,15 +38,15 @@ char *path_from_user(int dfd, uint64_t upath, bool empty_ok)
 		at_put(&at);
 		return text;
 	}
-	out = kmalloc(PROTO_PATH_MAX);
+	out = kmalloc(FS_PATH_MAX);
 	err = out ? path_text(&at.dir, out) : -ENOMEM;
 	if (!err) {
 		len = strlen(out);
-		if (len + 1 + strlen(at.text) >= PROTO_PATH_MAX) {
+		if (len + 1 + strlen(at.text) >= FS_PATH_MAX) {
 			err = -ENAMETOOLONG;
 		} else {
 			out[len] = '/';
-			strlcpy(out + len + 1, at.text, PROTO_PATH_MAX - len - 1);
+			strlcpy(out + len + 1, at.text, FS_PATH_MAX - len - 1);
 		}
 	}
 	at_put(&at);
@@ -56,22 +56,20 @@ char *path_from_user(int dfd, uint64_t upath, bool empty_ok)
 	return ERR_PTR(err);
 }
 
-int path_lookup(const char *path, uint32_t flags, uint32_t access, struct proto_attr *attr,
+int path_lookup(const char *path, uint32_t flags, uint32_t access, struct file_attr *attr,
 		char *realpath)
 {
-	const uint32_t walk = ((flags & PS_LOOKUP_NOFOLLOW) ? WALK_NOFOLLOW : 0) |
-			      ((flags & PS_LOOKUP_DIRECTORY) ? WALK_DIRECTORY : 0);
 	struct fs_cred cred;
 	struct walk_result res;
 	int err;
 
 	process_cred(&cred);
-	err = fs_state_walk(fs_current(), &cred, path, walk, access, &res);
+	err = fs_state_walk(fs_current(), &cred, path, flags, access, &res);
 	if (err)
 		return err;
 	*attr = res.at.attr;
 	if (realpath)
-		strlcpy(realpath, res.at.text, PROTO_PATH_MAX);
+		strlcpy(realpath, res.at.text, FS_PATH_MAX);
 	walk_result_put(&res);
 	return 0;
 }
@@ -79,7 +77,7 @@ int path_lookup(const char *path, uint32_t flags, uint32_t access, struct proto_
 /* --- opening ------------------------------------------------------------------------- */
 
 /* An open file of @inode, whose reference stays the caller's. */
-static struct file *open_inode(struct inode *inode, const char *text, const struct proto_attr *attr,
+static struct file *open_inode(struct inode *inode, const char *text, const struct file_attr *attr,
 			       uint32_t flags)
 {
 	const bool plain = (flags & O_PATH) || inode_is_dir(inode);
@@ -130,7 +128,7 @@ static int check_existing(const struct path *at, uint32_t flags)
 	return 0;
 }
 
-static int check_noatime(const struct fs_cred *cred, const struct proto_attr *attr, uint32_t flags)
+static int check_noatime(const struct fs_cred *cred, const struct file_attr *attr, uint32_t flags)
 {
 	return (flags & O_NOATIME) && cred->uid && cred->uid != attr->uid ? -EPERM : 0;
 }
@@ -184,7 +182,7 @@ static struct file *open_new(struct inode *inode, const struct path *dir, const 
 			     uint32_t flags)
 {
 	char *text = entry_text(dir, name);
-	struct proto_attr attr;
+	struct file_attr attr;
 	struct file *f;
 	int err = text ? inode_getattr(inode, &attr) : -ENOMEM;
 

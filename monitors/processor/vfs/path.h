@@ -19,9 +19,9 @@ struct mounts;
 
 /* A place in the tree. An empty one is all zeros. */
 struct path {
-	struct inode *inode;    /* referenced */
-	char *text;             /* canonical, own */
-	struct proto_attr attr; /* as it was when the walk came here */
+	struct inode *inode;   /* referenced */
+	char *text;            /* canonical, own */
+	struct file_attr attr; /* as it was when the walk came here */
 };
 
 void path_put(struct path *p);
@@ -74,7 +74,7 @@ int path_walk_last(const struct walk_base *base, struct walk_result *res) __must
 struct file *path_open_exec(const struct path *at);
 
 /* May @cred use a file like this as @access says? */
-int attr_access(const struct fs_cred *cred, const struct proto_attr *attr, uint32_t access)
+int attr_access(const struct fs_cred *cred, const struct file_attr *attr, uint32_t access)
 	__must_check;
 
 /* --- mounts -------------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ int fs_state_walk(struct fs_state *fs, const struct fs_cred *cred, const char *t
 		  uint32_t access, struct walk_result *res) __must_check;
 
 /*
- * The path of a directory or file as it is now, into PROTO_PATH_MAX bytes: -ENOENT when it has
+ * The path of a directory or file as it is now, into FS_PATH_MAX bytes: -ENOENT when it has
  * been removed, in which case @buf has the last path that it had.
  */
 int path_text(const struct path *p, char *buf) __must_check;

@@ -160,7 +160,7 @@ static ssize_t link_target(const struct path *at, char *buf)
 
 	if (link->mode != S_IFLNK || !link->ops->readlink)
 		return -EINVAL;
-	return link->ops->readlink(link, buf, PROTO_PATH_MAX);
+	return link->ops->readlink(link, buf, FS_PATH_MAX);
 }
 
 static long do_readlink(int dfd, uint64_t upath, uint64_t ubuf, int size)
@@ -175,7 +175,7 @@ static long do_readlink(int dfd, uint64_t upath, uint64_t ubuf, int size)
 	len = at_walk(dfd, upath, WALK_NOFOLLOW | WALK_EMPTY, 0, &res);
 	if (len)
 		return len;
-	target = kmalloc(PROTO_PATH_MAX);
+	target = kmalloc(FS_PATH_MAX);
 	len = target ? link_target(&res.at, target) : -ENOMEM;
 	if (len > 0) {
 		len = MIN(len, (ssize_t)size);
@@ -220,7 +220,7 @@ long sys_chdir(const struct syscall_args *args)
 long sys_fchdir(const struct syscall_args *args)
 {
 	struct fs_cred cred;
-	struct proto_attr attr;
+	struct file_attr attr;
 	struct path to;
 	int err = at_file((int)args->a[0], &to);
 
@@ -242,7 +242,7 @@ long sys_fchdir(const struct syscall_args *args)
 /* getcwd(buf, size): the length with its NUL */
 long sys_getcwd(const struct syscall_args *args)
 {
-	char *text = kmalloc(PROTO_PATH_MAX);
+	char *text = kmalloc(FS_PATH_MAX);
 	struct path cwd = { 0 };
 	size_t len;
 	long ret = text ? fs_state_cwd(fs_current(), &cwd) : -ENOMEM;

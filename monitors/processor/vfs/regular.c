@@ -63,7 +63,7 @@ static ssize_t regular_read(struct file *f, struct uio *uio, uint64_t *pos)
 	return done;
 }
 
-static int regular_stat(struct file *f, struct proto_attr *attr)
+static int regular_stat(struct file *f, struct file_attr *attr)
 {
 	return inode_getattr(f->inode, attr);
 }

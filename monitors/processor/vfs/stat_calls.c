@@ -12,12 +12,12 @@
 #include "at_private.h"
 #include "file.h"
 
-static uint64_t dev_of(const struct proto_attr *a)
+static uint64_t dev_of(const struct file_attr *a)
 {
 	return a->fsid & 0xffff;
 }
 
-static long put_stat(uint64_t ubuf, const struct proto_attr *a)
+static long put_stat(uint64_t ubuf, const struct file_attr *a)
 {
 	const struct linux_stat st = {
 		.dev = dev_of(a),
@@ -30,19 +30,19 @@ static long put_stat(uint64_t ubuf, const struct proto_attr *a)
 		.size = (int64_t)a->size,
 		.blksize = a->blksize,
 		.blocks = (int64_t)a->blocks,
-		.atime = (uint64_t)a->atime_s,
-		.atime_ns = a->atime_ns,
-		.mtime = (uint64_t)a->mtime_s,
-		.mtime_ns = a->mtime_ns,
-		.ctime = (uint64_t)a->ctime_s,
-		.ctime_ns = a->ctime_ns,
+		.atime = (uint64_t)a->atime.sec,
+		.atime_ns = a->atime.nsec,
+		.mtime = (uint64_t)a->mtime.sec,
+		.mtime_ns = a->mtime.nsec,
+		.ctime = (uint64_t)a->ctime.sec,
+		.ctime_ns = a->ctime.nsec,
 	};
 
 	return copy_to_user((void __user *)ubuf, &st, sizeof(st));
 }
 
 /* Attributes of what (@dfd, @upath, AT_* @flags) names. */
-static int stat_at(int dfd, uint64_t upath, uint32_t flags, struct proto_attr *attr)
+static int stat_at(int dfd, uint64_t upath, uint32_t flags, struct file_attr *attr)
 {
 	struct walk_result res;
 	struct at_path at;
@@ -76,7 +76,7 @@ by_file:
 
 static long do_stat(int dfd, uint64_t upath, uint32_t flags, uint64_t ubuf)
 {
-	struct proto_attr attr;
+	struct file_attr attr;
 	const int err = stat_at(dfd, upath, flags, &attr);
 
 	return err ? err : put_stat(ubuf, &attr);
@@ -108,7 +108,7 @@ long sys_newfstatat(const struct syscall_args *args)
 long sys_fstat(const struct syscall_args *args)
 {
 	struct file *f = fd_get((int)args->a[0]);
-	struct proto_attr attr;
+	struct file_attr attr;
 	int err;
 
 	if (IS_ERR(f))
@@ -123,7 +123,7 @@ long sys_statx(const struct syscall_args *args)
 {
 	const uint32_t flags = (uint32_t)args->a[2];
 	struct linux_statx sx = { 0 };
-	struct proto_attr a;
+	struct file_attr a;
 	int err;
 
 	if ((flags &
@@ -133,7 +133,7 @@ long sys_statx(const struct syscall_args *args)
 	err = stat_at((int)args->a[0], args->a[1], flags, &a);
 	if (err)
 		return err;
-	sx.mask = STATX_BASIC_STATS | (a.btime_s ? STATX_BTIME : 0);
+	sx.mask = STATX_BASIC_STATS | (a.btime.sec ? STATX_BTIME : 0);
 	sx.blksize = a.blksize;
 	sx.nlink = a.nlink;
 	sx.uid = a.uid;
@@ -142,10 +142,10 @@ long sys_statx(const struct syscall_args *args)
 	sx.ino = a.file.ino;
 	sx.size = a.size;
 	sx.blocks = a.blocks;
-	sx.atime = (struct linux_statx_timestamp){ .sec = a.atime_s, .nsec = a.atime_ns };
-	sx.btime = (struct linux_statx_timestamp){ .sec = a.btime_s, .nsec = a.btime_ns };
-	sx.ctime = (struct linux_statx_timestamp){ .sec = a.ctime_s, .nsec = a.ctime_ns };
-	sx.mtime = (struct linux_statx_timestamp){ .sec = a.mtime_s, .nsec = a.mtime_ns };
+	sx.atime = (struct linux_statx_timestamp){ .sec = a.atime.sec, .nsec = a.atime.nsec };
+	sx.btime = (struct linux_statx_timestamp){ .sec = a.btime.sec, .nsec = a.btime.nsec };
+	sx.ctime = (struct linux_statx_timestamp){ .sec = a.ctime.sec, .nsec = a.ctime.nsec };
+	sx.mtime = (struct linux_statx_timestamp){ .sec = a.mtime.sec, .nsec = a.mtime.nsec };
 	sx.rdev_major = (a.rdev >> 8) & 0xfff;
 	sx.rdev_minor = (a.rdev & 0xff) | ((a.rdev >> 12) & 0xfff00);
 	sx.dev_major = (uint32_t)(dev_of(&a) >> 8);
@@ -155,14 +155,14 @@ long sys_statx(const struct syscall_args *args)
 
 /* --- statfs -------------------------------------------------------------------------- */
 
-static int statfs_of(struct inode *inode, struct ps_statfs *st)
+static int statfs_of(struct inode *inode, struct fs_info *st)
 {
 	const struct fs_type *type;
 
 	if (!inode)
 		return -ENOSYS; /* a pipe, a stream, a socket */
 	type = inode->type;
-	*st = (struct ps_statfs){
+	*st = (struct fs_info){
 		.type = type->magic,
 		.bsize = PAGE_SIZE,
 		.namelen = FS_NAME_MAX,
@@ -174,7 +174,7 @@ static int statfs_of(struct inode *inode, struct ps_statfs *st)
 
 static long put_statfs(struct inode *inode, uint64_t ubuf)
 {
-	struct ps_statfs st;
+	struct fs_info st;
 	struct linux_statfs u = { 0 };
 	const int err = statfs_of(inode, &st);
 

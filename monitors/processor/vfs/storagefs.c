@@ -34,7 +34,7 @@
 struct storage_inode {
 	struct inode inode;
 	struct hlist_node link; /* table.lock */
-	struct proto_file file; /* const */
+	struct file_id file;    /* const */
 	char path[];            /* const: canonical, in this file system */
 };
 
@@ -55,21 +55,20 @@ static struct storage_inode *si_of(const struct inode *inode)
 
 /* --- inodes -------------------------------------------------------------------------- */
 
-static struct hlist_head *bucket_of(const struct proto_file *file)
+static struct hlist_head *bucket_of(const struct file_id *file)
 {
 	return &table.buckets[hash64_pair(file->ino, (uint64_t)file->gen << 32 | file->node) %
 			      BUCKETS];
 }
 
 /* The inode of @file with a reference; one whose last reference has gone does not count. */
-static struct storage_inode *find_locked(const struct proto_file *file) __must_hold(&table.lock)
+static struct storage_inode *find_locked(const struct file_id *file) __must_hold(&table.lock)
 {
 	struct storage_inode *si;
 
 	assert_spin_held(&table.lock);
 	hlist_for_each_entry(si, bucket_of(file), link) {
-		if (si->file.ino == file->ino && si->file.gen == file->gen &&
-		    si->file.node == file->node && refcount_inc_not_zero(&si->inode.refs))
+		if (file_id_equal(&si->file, file) && refcount_inc_not_zero(&si->inode.refs))
 			return si;
 	}
 	return NULL;
@@ -79,7 +78,7 @@ static struct storage_inode *find_locked(const struct proto_file *file) __must_h
  * A file keeps its type, on which the callers rely: they check the inode's and use attributes, or
  * the other way round. So attributes of another type are not handed out.
  */
-static bool same_type(const struct storage_inode *si, const struct proto_attr *attr)
+static bool same_type(const struct storage_inode *si, const struct file_attr *attr)
 {
 	return si->inode.mode == (attr->mode & S_IFMT);
 }
@@ -88,8 +87,7 @@ static bool same_type(const struct storage_inode *si, const struct proto_attr *a
  * The inode of the file that @attr is of, referenced. @len bytes of @path are its canonical path.
  * -ENOMEM; -ESTALE: the inode in use is of another type.
  */
-static int get_inode(const struct proto_attr *attr, const char *path, size_t len,
-		     struct inode **out)
+static int get_inode(const struct file_attr *attr, const char *path, size_t len, struct inode **out)
 {
 	struct storage_inode *si, *fresh = kzalloc(sizeof(*fresh) + len + 1);
 
@@ -124,7 +122,7 @@ static void storagefs_release(struct inode *inode)
 	kfree(si);
 }
 
-static int storagefs_getattr(struct inode *inode, struct proto_attr *attr)
+static int storagefs_getattr(struct inode *inode, struct file_attr *attr)
 {
 	const struct storage_inode *si = si_of(inode);
 	const int err = storage_getattr(&si->file, attr);
@@ -169,23 +167,23 @@ static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *ho
 		.canon_len = base_len,
 		.mount_points = how->mount_points,
 		.mount_points_len = how->mount_points_len,
-		.flags = PS_LOOKUP_REALPATH,
+		.flags = STORAGE_REALPATH,
 	};
-	struct ps_lookup_rep rep;
+	struct storage_found rep;
 	void *buf = NULL;
 	char *text;
 	int err;
 
-	if (base_len + 1 + rest_len >= PROTO_PATH_MAX)
+	if (base_len + 1 + rest_len >= FS_PATH_MAX)
 		return -ENAMETOOLONG;
 	text = join(base, how->rest, rest_len);
 	if (!text)
 		return -ENOMEM;
 	walk.path = text;
 	if (how->nofollow)
-		walk.flags |= PS_LOOKUP_NOFOLLOW;
+		walk.flags |= STORAGE_NOFOLLOW;
 	if (how->must_be_dir)
-		walk.flags |= PS_LOOKUP_DIRECTORY;
+		walk.flags |= STORAGE_DIRECTORY;
 	err = storage_walk(how->cred, &walk, &rep, &buf);
 	kfree(text);
 	if (err)
@@ -210,11 +208,11 @@ static int storagefs_lookup(struct inode *dir, const char *name, size_t len, str
 {
 	const char *base = si_of(dir)->path;
 	char *text = join(strcmp(base, "/") ? base : "", name, len);
-	struct proto_attr attr;
+	struct file_attr attr;
 	int err = -ENOMEM;
 
 	if (text)
-		err = storage_lookup(&kernel_cred, text, PS_LOOKUP_NOFOLLOW, 0, &attr, NULL);
+		err = storage_lookup(&kernel_cred, text, STORAGE_NOFOLLOW, 0, &attr, NULL);
 	if (!err)
 		err = get_inode(&attr, text, strlen(text), out);
 	kfree(text);
@@ -250,17 +248,17 @@ static int storagefs_open(struct inode *inode, struct file *f)
 }
 
 /* One message's worth of entries from *@pos on.  0: the end; 1: there may be more. */
-static int emit_chunk(const struct proto_file *dir, uint64_t *pos, struct dir_sink *sink,
+static int emit_chunk(const struct file_id *dir, uint64_t *pos, struct dir_sink *sink,
 		      uint8_t *chunk)
 {
 	const ssize_t len = storage_getdents(dir, *pos, chunk, DIR_CHUNK);
-	struct ps_dirent e;
+	struct storage_dirent e;
 	size_t off = 0;
 	int err;
 
 	if (len <= 0)
 		return (int)len;
-	while ((err = ps_dirent_decode(chunk, (size_t)len, &off, &e)) == 0) {
+	while ((err = storage_dirent_next(chunk, (size_t)len, &off, &e)) == 0) {
 		if (!dir_emit(sink, e.name, e.name_len, e.ino, e.type, e.cookie))
 			return 1;
 		*pos = e.cookie;
@@ -287,7 +285,7 @@ static int storagefs_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *
 	return MIN(ret, 0);
 }
 
-static int storagefs_statfs(struct inode *inode, struct ps_statfs *st)
+static int storagefs_statfs(struct inode *inode, struct fs_info *st)
 {
 	return storage_statfs(&si_of(inode)->file, st);
 }
@@ -309,7 +307,7 @@ static const struct inode_ops storagefs_ops = {
 
 static int storagefs_root(const struct fs_type *type, struct inode **out)
 {
-	struct proto_attr attr;
+	struct file_attr attr;
 	int err = storage_lookup(&kernel_cred, "/", 0, 0, &attr, NULL);
 
 	if (err)

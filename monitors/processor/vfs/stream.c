@@ -69,9 +69,9 @@ static ssize_t stream_write(struct file *f, struct uio *uio, uint64_t *pos)
 }
 
 /* A pipe, as a program that is run from a script sees it. */
-static int stream_stat(struct file *f, struct proto_attr *attr)
+static int stream_stat(struct file *f, struct file_attr *attr)
 {
-	*attr = (struct proto_attr){ 0 };
+	*attr = (struct file_attr){ 0 };
 	attr->file.ino = ctl_prog_id(f->private) * 4ull + f->minor;
 	attr->fsid = 13;
 	attr->mode = 0010600;
@@ -79,7 +79,8 @@ static int stream_stat(struct file *f, struct proto_attr *attr)
 	attr->blksize = 4096;
 	attr->uid = cred_current()->fsuid;
 	attr->gid = cred_current()->fsgid;
-	attr->atime_s = attr->mtime_s = attr->ctime_s = (int64_t)(time_real_ns() / 1000000000u);
+	attr->atime.sec = attr->mtime.sec = attr->ctime.sec =
+		(int64_t)(time_real_ns() / 1000000000u);
 	return 0;
 }
 

@@ -26,7 +26,7 @@ struct walk {
 	const struct walk_base *base;
 	uint32_t flags, access;
 	struct inode *cur; /* referenced */
-	char *canon;       /* of cur; PROTO_PATH_MAX bytes */
+	char *canon;       /* of cur; FS_PATH_MAX bytes */
 	char *owned;       /* what @rest points into, if not into the caller's text */
 	const char *rest;
 	unsigned int nr_links;
@@ -63,11 +63,11 @@ void walk_result_put(struct walk_result *res)
 	res->name = NULL;
 }
 
-int inode_getattr(struct inode *inode, struct proto_attr *attr)
+int inode_getattr(struct inode *inode, struct file_attr *attr)
 {
 	int err;
 
-	*attr = (struct proto_attr){ .blksize = PAGE_SIZE };
+	*attr = (struct file_attr){ .blksize = PAGE_SIZE };
 	err = inode->ops->getattr(inode, attr);
 	if (!err && !attr->fsid)
 		attr->fsid = inode->type->dev;
@@ -80,7 +80,7 @@ int inode_writable(const struct inode *inode)
 }
 
 int inode_permission(const struct inode *inode, const struct fs_cred *cred,
-		     const struct proto_attr *attr, uint32_t access)
+		     const struct file_attr *attr, uint32_t access)
 {
 	const uint32_t type = inode->mode;
 
@@ -96,7 +96,7 @@ int inode_permission(const struct inode *inode, const struct fs_cred *cred,
 	return access ? attr_access(cred, attr, access) : 0;
 }
 
-int attr_access(const struct fs_cred *cred, const struct proto_attr *attr, uint32_t access)
+int attr_access(const struct fs_cred *cred, const struct file_attr *attr, uint32_t access)
 {
 	return fs_access(cred, attr->mode, attr->uid, attr->gid, access);
 }
@@ -104,18 +104,18 @@ int attr_access(const struct fs_cred *cred, const struct proto_attr *attr, uint3
 int path_text(const struct path *p, char *buf)
 {
 	const struct inode *inode = p->inode;
-	struct proto_attr attr;
+	struct file_attr attr;
 	size_t at;
 	int err;
 
 	if (!inode || !inode->ops->text) { /* no inode: an open pipe or stream */
-		strlcpy(buf, p->text, PROTO_PATH_MAX);
+		strlcpy(buf, p->text, FS_PATH_MAX);
 		return inode && !inode_getattr(p->inode, &attr) && !attr.nlink ? -ENOENT : 0;
 	}
-	at = strlcpy(buf, inode->type->at, PROTO_PATH_MAX);
-	err = inode->ops->text(p->inode, buf + at, PROTO_PATH_MAX - at);
+	at = strlcpy(buf, inode->type->at, FS_PATH_MAX);
+	err = inode->ops->text(p->inode, buf + at, FS_PATH_MAX - at);
 	if (err)
-		strlcpy(buf, p->text, PROTO_PATH_MAX);
+		strlcpy(buf, p->text, FS_PATH_MAX);
 	return err == -EINVAL ? 0 : err;
 }
 
@@ -173,7 +173,7 @@ static int canon_push(struct walk *w, const char *name, size_t len)
 
 	if (at == 1)
 		at = 0; /* "/" */
-	if (at + 1 + len >= PROTO_PATH_MAX)
+	if (at + 1 + len >= FS_PATH_MAX)
 		return -ENAMETOOLONG;
 	w->canon[at] = '/';
 	memcpy(w->canon + at + 1, name, len);
@@ -201,7 +201,7 @@ static void enter_mount(struct walk *w, const struct mount *mt)
 {
 	inode_get(mt->root);
 	go_to(w, mt->root);
-	strlcpy(w->canon, mt->at, PROTO_PATH_MAX);
+	strlcpy(w->canon, mt->at, FS_PATH_MAX);
 }
 
 static void go_to_root(struct walk *w)
@@ -210,7 +210,7 @@ static void go_to_root(struct walk *w)
 
 	inode_get(root);
 	go_to(w, root);
-	strlcpy(w->canon, "/", PROTO_PATH_MAX);
+	strlcpy(w->canon, "/", FS_PATH_MAX);
 }
 
 /* Put @head and a slash in front of the rest. */
@@ -219,7 +219,7 @@ static int put_in_front(struct walk *w, const char *head, size_t len)
 	const size_t rest_len = strlen(w->rest);
 	char *joined;
 
-	if (len + 1 + rest_len >= 2 * PROTO_PATH_MAX)
+	if (len + 1 + rest_len >= 2 * FS_PATH_MAX)
 		return -ENAMETOOLONG;
 	joined = kmalloc(len + 1 + rest_len + 1);
 	if (!joined)
@@ -235,7 +235,7 @@ static int put_in_front(struct walk *w, const char *head, size_t len)
 	return 0;
 }
 
-static int finish(struct walk *w, struct inode *inode, const struct proto_attr *attr)
+static int finish(struct walk *w, struct inode *inode, const struct file_attr *attr)
 {
 	if (((w->flags & WALK_DIRECTORY) || w->must_be_dir) && !inode_is_dir(inode))
 		return -ENOTDIR;
@@ -435,7 +435,7 @@ static int follow_magic(struct walk *w, struct inode *link)
 	if (err)
 		return err;
 	ASSERT(to.inode && to.text);
-	strlcpy(w->canon, to.text, PROTO_PATH_MAX);
+	strlcpy(w->canon, to.text, FS_PATH_MAX);
 	go_to(w, to.inode);
 	to.inode = NULL;
 	path_put(&to);
@@ -455,10 +455,10 @@ static int follow(struct walk *w, struct inode *link)
 		return err;
 	if (!link->ops->readlink)
 		return -EINVAL;
-	target = kmalloc(PROTO_PATH_MAX);
+	target = kmalloc(FS_PATH_MAX);
 	if (!target)
 		return -ENOMEM;
-	len = link->ops->readlink(link, target, PROTO_PATH_MAX);
+	len = link->ops->readlink(link, target, FS_PATH_MAX);
 	if (len == 0)
 		len = -ENOENT;
 	err = len < 0 ? (int)len : put_in_front(w, target, (size_t)len);
@@ -539,7 +539,7 @@ static int finish_here(struct walk *w)
 /* One component, or the end. */
 static int walk_here(struct walk *w, bool *done)
 {
-	struct proto_attr attr;
+	struct file_attr attr;
 	const char *name;
 	const size_t len = next_name(w, &name);
 	int err;
@@ -604,7 +604,7 @@ int path_walk(const struct walk_base *base, const char *text, uint32_t flags, ui
 			return -ENOENT;
 		w.flags |= WALK_NOFOLLOW;
 	}
-	w.canon = kmalloc(PROTO_PATH_MAX);
+	w.canon = kmalloc(FS_PATH_MAX);
 	err = w.canon ? begin(&w, text) : -ENOMEM;
 	while (!err && !done) {
 		skip_to_mount(&w);
