@@ -192,17 +192,30 @@ void machine_halt(void)
 extern const struct boot_param *const bootparams_start[];
 extern const struct boot_param *const bootparams_end[];
 
+static int set_number(const struct boot_param *p, const char *value)
+{
+	uint64_t n;
+
+	if (p->type == BOOT_PARAM_size ? parse_size(value, &n) : kstrtou64(value, 0, &n))
+		return -EINVAL;
+	if (n < p->min || n > p->max || (p->type == BOOT_PARAM_u32 && n > UINT32_MAX))
+		return -EINVAL;
+	if (p->type == BOOT_PARAM_u32)
+		*p->var.u32 = (uint32_t)n;
+	else
+		*p->var.u64 = n;
+	return 0;
+}
+
 static int set_param(const struct boot_param *p, const char *value)
 {
 	switch (p->type) {
 	case BOOT_PARAM_bool:
 		return parse_bool(value, p->var.b);
 	case BOOT_PARAM_u32:
-		return kstrtou32(value, 0, p->var.u32);
 	case BOOT_PARAM_u64:
-		return kstrtou64(value, 0, p->var.u64);
 	case BOOT_PARAM_size:
-		return parse_size(value, p->var.u64);
+		return set_number(p, value);
 	case BOOT_PARAM_string:
 		*p->var.str = value;
 		return 0;
