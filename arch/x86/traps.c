@@ -119,7 +119,8 @@ static void kernel_page_fault(struct pt_regs *regs, vaddr_t addr)
 		int err = -1;
 
 		counter_inc(&count_uaccess_faults);
-		if (trap_ops && t->user.pgtable && preemptible() && (regs->rflags & RFLAGS_IF)) {
+		if (trap_ops && t->user.pgtable && !t->faults_off && preemptible() &&
+		    (regs->rflags & RFLAGS_IF)) {
 			local_irq_enable();
 			err = trap_ops->page_fault(&fault);
 			local_irq_disable();

@@ -10,6 +10,7 @@
 #include <arch/cpu.h>
 #include <arch/uaccess.h>
 #include <kernel/panic.h>
+#include <kernel/thread.h>
 #include <lib/errno.h>
 
 size_t uaccess_copy(void *dst, const void *src, size_t len);
@@ -31,6 +32,21 @@ static inline void user_close(void)
 {
 	if (cpu_features.smap)
 		__asm__ volatile("clac" ::: "cc", "memory");
+}
+
+void user_faults_off(void)
+{
+	thread_current()->faults_off++;
+	barrier();
+}
+
+void user_faults_on(void)
+{
+	struct thread *t = thread_current();
+
+	barrier();
+	ASSERT(t->faults_off > 0);
+	t->faults_off--;
 }
 
 size_t copy_from_user_partial(void *dst, const void __user *src, size_t len)

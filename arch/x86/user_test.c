@@ -431,6 +431,20 @@ static void copy_thread(void *arg)
 	EXPECT_EQ(t, get_user_u32(&old, (void __user *)(DATA + 9 * PAGE_SIZE)), -EFAULT);
 	preempt_enable();
 	EXPECT_EQ(t, c->run.nr_faults, v);
+	/* So it is with faults off, which nest: what is mapped before it is copied. */
+	user = (void __user *)(DATA + 9 * PAGE_SIZE);
+	EXPECT_EQ(t, put_user_u32(1, user), 0);
+	v = c->run.nr_faults;
+	user_faults_off();
+	user_faults_off();
+	user = (void __user *)(DATA + 10 * PAGE_SIZE - 16);
+	EXPECT_EQ(t, copy_to_user_partial(user, buf, 64), 48);
+	user_faults_on();
+	EXPECT_EQ(t, copy_from_user_partial(buf, user, 64), 48);
+	EXPECT_EQ(t, c->run.nr_faults, v);
+	user_faults_on();
+	EXPECT_EQ(t, copy_to_user(user, buf, 64), 0);
+	EXPECT_EQ(t, c->run.nr_faults, v + 1);
 }
 
 static void copies_fault_and_recover(struct ktest *t)

@@ -199,6 +199,15 @@ def test_processes_at_once(pool, programs, geometry):
         assert delta(before, after, "p0", counter) == 0, counter
 
 
+@pytest.mark.parametrize("where", [(), ("/dev/shm/self",)], ids=["memfd", "tmpfs"])
+def test_a_file_read_into_itself_while_it_is_cut(pool, programs, where):
+    """A fault of a mapping of the file, in a copy to or from the same file, holds up no thread."""
+    cluster = pool.get("--cpus", "processor=4")
+    argv = [programs / "glibc-static/selfread", "300", *where]
+    assert on_host([*argv[:2], *(["/dev/shm/selfread"] if where else [])]).status == 0
+    assert cluster.run(argv) == Result(0, b"neither hangs\n", b"")
+
+
 def test_limits(pool, programs):
     cluster = pool.get("--append", "processor:tmpfs.size=1M tmpfs.inodes=100")
     got = cluster.run([programs / "glibc-static/tmpdata", "/dev/shm", "limits"])

@@ -723,7 +723,9 @@ static void an_overtaken_read_begins_again(struct ktest *t)
 	ASSERT_EQ(t, aspace_fault_begin(p, va, &v, &seq), 0);
 	ASSERT_EQ(t, anon_find(p, BASE_VPN + 3, seq.map, &from, &line), 0);
 	EXPECT_TRUE(t, from == p->anon->backing);
+	thread_current()->nr_pins--; /* another thread faults meanwhile */
 	put(t, p, 3, 2);
+	thread_current()->nr_pins++;
 	EXPECT_EQ(t, excache_map(p, va, line, PM_PROT_READ, &seq), -EAGAIN);
 	excache_put(line);
 	aspace_fault_end(p);

@@ -360,11 +360,40 @@ static void punching_under_writers(struct ktest *t)
 	all_gone(t);
 }
 
+/* Truncation waits for pins and a fault for truncation: a thread that has a pin must not fault. */
+static void a_fault_under_a_pin_is_caught(struct ktest *t)
+{
+	struct object *obj;
+	struct aspace *as;
+	struct line *line;
+	static int err;
+
+	if (!cache_start(t))
+		return;
+	obj = object_shared_create(4 * PAGE_SIZE, false);
+	ASSERT_TRUE(t, !IS_ERR(obj));
+	as = space_create(obj, 4);
+	ASSERT_EQ(t, object_shared_get(obj, 0, true, &line), 0);
+	EXPECT_TRUE(t, SHIM_PANICS(err = aspace_fault(as, SHARED_BASE, FAULT_ACC_READ)));
+	EXPECT_EQ(t, err, 0);
+	line_mark_dirty(line);
+	excache_put(line);
+	EXPECT_EQ(t, aspace_fault(as, SHARED_BASE, FAULT_ACC_READ), 0);
+	aspace_put(as);
+	object_put(obj);
+	all_gone(t);
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(all_spaces_see_one_memory),   KTEST(holes_stay_holes),
-	KTEST(truncation_reaches_mappings), KTEST(private_mappings_copy),
-	KTEST(read_only_mappings_stay_so),  KTEST(refused_creation_leaves_nothing),
-	KTEST(punching_under_writers),      { 0 },
+	KTEST(all_spaces_see_one_memory),
+	KTEST(holes_stay_holes),
+	KTEST(truncation_reaches_mappings),
+	KTEST(private_mappings_copy),
+	KTEST(read_only_mappings_stay_so),
+	KTEST(refused_creation_leaves_nothing),
+	KTEST(punching_under_writers),
+	KTEST(a_fault_under_a_pin_is_caught),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.shared", .cases = cases };
 KTEST_SUITE(suite);

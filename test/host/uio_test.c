@@ -2,6 +2,7 @@
 /*
  * Scatter lists: checks of hostile arrays, and copies that end at a fault part way.
  */
+#include <kernel/thread.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
@@ -124,6 +125,62 @@ static void a_fault_ends_the_copy(struct ktest *t)
 	shim_user_bad(NULL, 0);
 }
 
+/* With faults off, for a caller that holds a pin: words before the page move, and it stays. */
+static void mapped_copies_do_not_fault(struct ktest *t)
+{
+	static uint8_t buf[3 * PAGE_SIZE] __aligned(PAGE_SIZE);
+	uint8_t back[20] = { 0 };
+	struct uio u;
+
+	memset(buf, 7, sizeof(buf));
+	/* 13 bytes before the page: one word moves, the next crosses. */
+	ASSERT_EQ(t, uio_user(&u, addr(buf + PAGE_SIZE - 13), 20), 0);
+	shim_user_unmapped(buf + PAGE_SIZE);
+	EXPECT_EQ(t, uio_put_mapped(&u, "0123456789abcdefghij", 20), 8u);
+	EXPECT_EQ(t, shim_nr_user_faults, 0u);
+	EXPECT_EQ(t, uio_fault_in(&u, true), 0);
+	EXPECT_EQ(t, shim_nr_user_faults, 1u);
+	EXPECT_EQ(t, buf[PAGE_SIZE - 5], 7); /* it has changed nothing */
+	EXPECT_EQ(t, uio_put_mapped(&u, "89abcdefghij", 12), 12u);
+	EXPECT_MEMEQ(t, buf + PAGE_SIZE - 13, "0123456789abcdefghij", 20);
+	ASSERT_EQ(t, uio_user(&u, addr(buf + PAGE_SIZE - 13), 20), 0);
+	shim_user_unmapped(buf + PAGE_SIZE);
+	EXPECT_EQ(t, uio_fetch_mapped(&u, back, 20), 8u);
+	EXPECT_EQ(t, uio_fault_in(&u, false), 0);
+	EXPECT_EQ(t, shim_nr_user_faults, 1u);
+	EXPECT_EQ(t, uio_fetch_mapped(&u, back + 8, 12), 12u);
+	EXPECT_MEMEQ(t, back, "0123456789abcdefghij", 20);
+	shim_user_unmapped(NULL);
+	EXPECT_EQ(t, thread_current()->faults_off, 0u);
+}
+
+static void what_comes_next_is_faulted_in(struct ktest *t)
+{
+	static uint8_t buf[PAGE_SIZE] __aligned(PAGE_SIZE);
+	const struct uio_seg iov[4] = {
+		{ addr(buf), 4 }, { 0, 0 }, { addr(buf) + 8, 4 }, { 0, 0 }
+	};
+	struct uio u;
+
+	/* Empty segments are passed over; at the end there is none. */
+	ASSERT_EQ(t, uio_iovec(&u, addr(iov), 4), 0);
+	EXPECT_EQ(t, uio_put_mapped(&u, "0123", 4), 4u);
+	shim_user_unmapped(buf);
+	EXPECT_EQ(t, uio_fault_in(&u, true), 0);
+	EXPECT_EQ(t, shim_nr_user_faults, 1u);
+	EXPECT_EQ(t, uio_put_mapped(&u, "4567", 4), 4u);
+	EXPECT_EQ(t, uio_fault_in(&u, true), 0);
+	uio_done(&u);
+	shim_user_bad(buf, 1);
+	ASSERT_EQ(t, uio_user(&u, addr(buf), 4), 0);
+	EXPECT_EQ(t, uio_put_mapped(&u, "x", 1), 0u);
+	EXPECT_EQ(t, uio_fault_in(&u, true), -EFAULT);
+	EXPECT_EQ(t, uio_fault_in(&u, false), -EFAULT);
+	shim_user_bad(NULL, 0);
+	uio_kernel(&u, NULL, 4);
+	EXPECT_EQ(t, uio_fault_in(&u, true), 0);
+}
+
 static void kernel_memory_needs_no_checks(struct ktest *t)
 {
 	char buf[4];
@@ -143,6 +200,8 @@ static const struct ktest_case cases[] = {
 	KTEST(pieces_cross_segments),
 	KTEST(many_segments_are_allocated),
 	KTEST(a_fault_ends_the_copy),
+	KTEST(mapped_copies_do_not_fault),
+	KTEST(what_comes_next_is_faulted_in),
 	KTEST(kernel_memory_needs_no_checks),
 	{ 0 },
 };

@@ -80,6 +80,7 @@ struct thread {
 	uint32_t state;           /* enum thread_state; run queue lock */
 	struct user_context user; /* owner thread */
 	void *private;            /* owner: the creator (a monitor's task) */
+	uint32_t faults_off;      /* owner thread: see user_faults_off() */
 
 	struct list_head run_link; /* run queue lock */
 	uint32_t prio;             /* run queue lock */
@@ -104,6 +105,7 @@ struct thread {
 	void *arg;                 /* const */
 	char name[THREAD_NAME_LEN];
 #ifdef CONFIG_DEBUG
+	unsigned int nr_pins; /* owner thread: of what a user fault may have to wait for */
 	unsigned int nr_held; /* owner thread */
 	struct held_lock held[LOCK_DEBUG_DEPTH];
 #endif

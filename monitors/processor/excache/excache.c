@@ -17,6 +17,7 @@
 #include <arch/cpu.h>
 #include <kernel/bootparam.h>
 #include <kernel/panic.h>
+#include <kernel/pins.h>
 #include <kernel/printk.h>
 #include <lib/err.h>
 #include <lib/hash.h>
@@ -377,9 +378,11 @@ int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, str
 	if (tag.fresh && got != GET_NEW)
 		credit_put(credit_node);
 	err = got == GET_NEW ? fill(obj, pgoff, how, line, victim, credit_node) : got;
-	if (!err)
-		*out = line;
-	return err;
+	if (err)
+		return err;
+	pin_taken();
+	*out = line;
+	return 0;
 }
 
 int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
@@ -420,6 +423,7 @@ void excache_publish(struct line *line)
 
 void excache_abandon(struct line *line, int error)
 {
+	pin_given_back();
 	fill_done(line, error);
 }
 
@@ -427,6 +431,7 @@ void excache_put(struct line *line)
 {
 	struct cache_set *set = set_of_line(line);
 
+	pin_given_back();
 	spin_lock(&set->lock);
 	ASSERT(line->pins > 0 && line->state == LINE_VALID);
 	if (--line->pins == 0)

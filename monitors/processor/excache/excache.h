@@ -94,7 +94,8 @@ struct excache_ops {
 int excache_init(const struct excache_ops *ops) __must_check;
 
 /*
- * The line of (@obj, @pgoff), VALID and pinned.  May sleep.
+ * The line of (@obj, @pgoff), VALID and pinned.  May sleep.  A thread that has a line pinned must
+ * not fault on user memory: see kernel/pins.h.
  * -ENOMEM no frame credit is left; -EFAULT, -EACCES the owner knows no such page; -ENODATA an
  * EXCACHE_FETCH of a private file page that was never stored: use the file's page; -EIO behind
  * the end of a file or a disk error; -EHOSTDOWN, -ETIMEDOUT, -ESTALE the owner cannot be reached;

@@ -14,6 +14,7 @@
 #include <arch/uaccess.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
+#include <kernel/pins.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/frame.h>
@@ -234,6 +235,7 @@ int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 {
 	const vaddr_t vaddr = addr & ~(vaddr_t)(PAGE_SIZE - 1);
 
+	assert_no_pins(); /* a range that is to go waits for pins, and this fault for the range */
 	counter_inc(&fault_count);
 	/* A space that has lost a page gets no new ones: its tasks are to die. */
 	if (addr < SPACE_TOP && !READ_ONCE(as->failed) && first_touch(as, vaddr, access))

@@ -9,6 +9,8 @@
  *		the end get SIGBUS. A write first makes pages and then the size, so no reader sees
  *		bytes that are not written yet.
  * Locking:	data_lock over each change, which may fault on user memory: a fault never takes it.
+ *		No line is pinned then: a mapping of this very file may be what faults, and a
+ *		thread that shrinks the file waits for pins.
  * Limits:	pages are counted when write or fallocate make them, those that a mapping has made
  *		with the next change of the size.
  */
@@ -187,12 +189,12 @@ static ssize_t data_read(struct file *f, struct uio *uio, uint64_t *pos)
 		if (err) {
 			moved = uio_zero(uio, n);
 		} else {
-			moved = uio_put(uio, (uint8_t *)line_data(line) + off, n);
+			moved = uio_put_mapped(uio, (uint8_t *)line_data(line) + off, n);
 			excache_put(line);
 		}
 		done += (ssize_t)moved;
 		*pos += moved;
-		if (moved < n)
+		if (moved < n && (err || uio_fault_in(uio, true)))
 			return done ? done : -EFAULT;
 	}
 	if (!(f->flags & O_NOATIME))
@@ -219,13 +221,13 @@ static ssize_t write_pages_locked(struct tmpfs_inode *ti, struct uio *uio, uint6
 
 		if (err)
 			return done ? done : err;
-		moved = uio_fetch(uio, (uint8_t *)line_data(line) + off, n);
+		moved = uio_fetch_mapped(uio, (uint8_t *)line_data(line) + off, n);
 		line_mark_dirty(line);
 		excache_put(line);
 		done += (ssize_t)moved;
 		pos += moved;
 		len -= moved;
-		if (moved < n)
+		if (moved < n && uio_fault_in(uio, false))
 			return done ? done : -EFAULT;
 	}
 	return done;

@@ -53,11 +53,11 @@ static ssize_t regular_read(struct file *f, struct uio *uio, uint64_t *pos)
 		err = page_get(f, pgoff, &line);
 		if (err)
 			return done ? done : err;
-		moved = uio_put(uio, (uint8_t *)line_data(line) + off, n);
+		moved = uio_put_mapped(uio, (uint8_t *)line_data(line) + off, n);
 		excache_put(line);
 		done += (ssize_t)moved;
 		*pos += moved;
-		if (moved < n)
+		if (moved < n && uio_fault_in(uio, true))
 			return done ? done : -EFAULT;
 	}
 	return done;

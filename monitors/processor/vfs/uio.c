@@ -157,3 +157,48 @@ size_t uio_zero(struct uio *u, size_t len)
 {
 	return move(u, NULL, len, ZERO_USER);
 }
+
+static size_t move_mapped(struct uio *u, void *buf, size_t len, enum direction dir)
+{
+	size_t moved;
+
+	user_faults_off();
+	moved = move(u, buf, len, dir);
+	user_faults_on();
+	return moved;
+}
+
+size_t uio_put_mapped(struct uio *u, const void *src, size_t len)
+{
+	return move_mapped(u, (void *)(uintptr_t)src, len, TO_USER);
+}
+
+size_t uio_fetch_mapped(struct uio *u, void *dst, size_t len)
+{
+	return move_mapped(u, dst, len, FROM_USER);
+}
+
+static int touch(uint64_t addr, bool write)
+{
+	void __user *word = (void __user *)ALIGN_DOWN(addr, sizeof(uint32_t));
+	uint32_t old;
+
+	/* Replacing 0 by 0 is a write that other threads of the program cannot see. */
+	return write ? cmpxchg_user_u32(&old, word, 0, 0) : get_user_u32(&old, word);
+}
+
+int uio_fault_in(const struct uio *u, bool write)
+{
+	const struct uio_seg *s = &u->segs[u->at];
+	uint64_t off = u->off;
+	int err;
+
+	if (u->kernel || !u->left)
+		return 0;
+	for (; off == s->len; off = 0)
+		s++;
+	ASSERT(s < u->segs + u->nr);
+	err = touch(s->base + off, write);
+	/* A copy moves words: one that crosses into the next page needs both. */
+	return err ? err : touch(s->base + MIN(off + sizeof(uint64_t), s->len) - 1, write);
+}

@@ -2,7 +2,8 @@
 /*
  * Scatter lists of user (or kernel) memory for reads and writes.
  *
- * Context:	copying to user memory may fault and sleep; no lock of the cache may be held.
+ * Context:	copying to user memory may fault and sleep; no lock of the cache may be held, and no
+ *		line pinned, but for the forms that say so.
  * Failure:	a fault part way ends the copy: the caller returns what was moved, or -EFAULT if
  *		nothing was.
  */
@@ -40,3 +41,12 @@ void uio_done(struct uio *u);
 size_t uio_put(struct uio *u, const void *src, size_t len);
 size_t uio_fetch(struct uio *u, void *dst, size_t len);
 size_t uio_zero(struct uio *u, size_t len);
+
+/*
+ * The same for a caller that has a line of the cache pinned: they never fault, and end where they
+ * would. The caller then gives the line back, has uio_fault_in() map what comes next, and goes on.
+ */
+size_t uio_put_mapped(struct uio *u, const void *src, size_t len);
+size_t uio_fetch_mapped(struct uio *u, void *dst, size_t len);
+/* @write: for uio_put_mapped(); changes no byte. -EFAULT. */
+int uio_fault_in(const struct uio *u, bool write) __must_check;

@@ -10,6 +10,8 @@
 
 #include <arch/pgtable.h>
 #include <arch/uaccess.h>
+#include <kernel/panic.h>
+#include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/radix.h>
 #include <lib/string.h>
@@ -273,6 +275,39 @@ void shim_user_bad(const void *start, size_t len)
 	bad_end = bad_start + len;
 }
 
+/* A page that the next fault maps. */
+static uint64_t unmapped_page;
+unsigned int shim_nr_user_faults;
+
+void shim_user_unmapped(const void *page)
+{
+	unmapped_page = ALIGN_DOWN((uint64_t)(uintptr_t)page, PAGE_SIZE);
+	shim_nr_user_faults = 0;
+}
+
+/* Bytes from @a on before the page that is not mapped, if a fault is not allowed to map it. */
+static size_t mapped_part(uint64_t a, size_t len)
+{
+	if (!unmapped_page || a >= unmapped_page + PAGE_SIZE || a + len <= unmapped_page)
+		return len;
+	if (thread_current()->faults_off)
+		return a < unmapped_page ? (size_t)(unmapped_page - a) & ~(size_t)7 : 0;
+	unmapped_page = 0;
+	shim_nr_user_faults++;
+	return len;
+}
+
+void user_faults_off(void)
+{
+	thread_current()->faults_off++;
+}
+
+void user_faults_on(void)
+{
+	ASSERT(thread_current()->faults_off > 0);
+	thread_current()->faults_off--;
+}
+
 /* Bytes from @addr on that can be accessed. */
 static size_t user_part(const void *addr, size_t len)
 {
@@ -280,6 +315,7 @@ static size_t user_part(const void *addr, size_t len)
 
 	if (!user_range_ok(a, len) || (len && a < USER_BASE))
 		return 0;
+	len = mapped_part(a, len);
 	if (a >= bad_end || a + len <= bad_start)
 		return len;
 	return a < bad_start ? (size_t)(bad_start - a) : 0;
@@ -357,7 +393,7 @@ int put_user_u64(uint64_t val, void __user *dst)
 
 int cmpxchg_user_u32(uint32_t *old, void __user *dst, uint32_t expect, uint32_t val)
 {
-	if (!user_range_ok((uintptr_t)dst, sizeof(val)) || (uintptr_t)dst < USER_BASE)
+	if (user_part((const void __force *)dst, sizeof(val)) < sizeof(val))
 		return -EFAULT;
 	__atomic_compare_exchange_n((uint32_t *)dst, &expect, val, false, __ATOMIC_SEQ_CST,
 				    __ATOMIC_SEQ_CST);

@@ -32,5 +32,11 @@ int get_user_u32(uint32_t *val, const void __user *src) __must_check;
 int get_user_u64(uint64_t *val, const void __user *src) __must_check;
 int put_user_u32(uint32_t val, void __user *dst) __must_check;
 int put_user_u64(uint64_t val, void __user *dst) __must_check;
+/*
+ * Until user_faults_on(), which must come, the current thread's accesses to user memory fail where
+ * they would fault, and never sleep. For a thread that holds what a fault may wait for. They nest.
+ */
+void user_faults_off(void);
+void user_faults_on(void);
 /* Atomic compare-and-exchange on a user word (futex); *old gets what was there. */
 int cmpxchg_user_u32(uint32_t *old, void __user *dst, uint32_t expect, uint32_t val) __must_check;

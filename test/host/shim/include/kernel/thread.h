@@ -46,6 +46,8 @@ struct thread {
 	uint32_t flags; /* atomic: THREAD_F_* */
 	struct user_context user;
 	void *private;
+	uint32_t faults_off;
+	unsigned int nr_pins;
 	uint32_t tid;
 	char name[THREAD_NAME_LEN];
 

@@ -16,3 +16,7 @@ extern unsigned int shim_nr_tlb_flushes;
 
 /* User accesses of the range fault from now on; length 0: none do. */
 void shim_user_bad(const void *start, size_t len);
+/* The next access of @page faults, which maps it. NULL: none does. */
+void shim_user_unmapped(const void *page);
+/* How many have, since then. */
+extern unsigned int shim_nr_user_faults;
