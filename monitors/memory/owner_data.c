@@ -17,8 +17,8 @@
 #include "region_apply.h"
 
 /*
- * Find the region of @vaddr in a state to be used.  0; -ESRCH no such space here; -EFAULT nothing
- * mapped there; -EREMCHG with *@redirect; -EAGAIN it is busy and we may not sleep.
+ * Find the region of @vaddr in a state to be used.  0; -ESRCH it is not known here; -EREMCHG with
+ * *@redirect; -EAGAIN it is busy and we may not sleep.
  */
 static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool may_sleep,
 		       struct region **out, struct pm_vregion *redirect)
@@ -29,14 +29,14 @@ static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool m
 	for (;;) {
 		r = region_get(m, aspace, vaddr);
 		if (!r)
-			return -EFAULT;
+			return -ESRCH;
 		err = 0;
 		spin_lock(&r->lock);
 		if (r->state == REGION_REDIRECT) {
 			*redirect = r->entry;
 			err = -EREMCHG;
 		} else if (r->state == REGION_DEAD) {
-			err = -EFAULT;
+			err = -ESRCH;
 		} else if (region_is_busy(r->state)) {
 			err = -EAGAIN;
 		}
@@ -54,6 +54,16 @@ static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool m
 	}
 	*out = r;
 	return 0;
+}
+
+/* The same for a question about what is mapped: where there is no region, nothing is: -EFAULT. */
+static int region_find_mapped(struct memory *m, uint64_t aspace, uint64_t vaddr, bool may_sleep,
+			      struct region **out, struct pm_vregion *redirect)
+{
+	const int err = region_find(m, aspace, vaddr, may_sleep, out, redirect);
+
+	/* But of a space of which nothing is here, we may have lost what there was. */
+	return err == -ESRCH && owner_has_space(m, aspace) ? -EFAULT : err;
 }
 
 /* --- store ----------------------------------------------------------------------------- */
@@ -81,8 +91,8 @@ static int store_in(struct memory *m, struct region *r, enum region_state state,
 }
 
 /*
- * Store a page that has come from @proc. -EFAULT not mapped; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN
- * (only unless @may_sleep).
+ * Store a page that has come from @proc. -ESRCH the region is not known here; -EFAULT it is, and
+ * nothing is mapped there; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN (only unless @may_sleep).
  */
 static int store(struct memory *m, uint32_t proc, uint64_t aspace,
 		 const struct pm_writeback_page *page, const void *data, bool may_sleep,
@@ -182,7 +192,7 @@ static int fetch_pin(struct memory *m, const struct pm_fetch_req *req, bool may_
 	int err;
 
 	do {
-		err = region_find(m, req->aspace, req->vaddr, may_sleep, &r, redirect);
+		err = region_find_mapped(m, req->aspace, req->vaddr, may_sleep, &r, redirect);
 		if (err)
 			return err;
 		spin_lock(&r->lock);
@@ -244,7 +254,7 @@ int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct p
 	struct region *r;
 	int err;
 
-	err = region_find(m, req->aspace, req->vaddr, true, &r, redirect);
+	err = region_find_mapped(m, req->aspace, req->vaddr, true, &r, redirect);
 	if (err == -EREMCHG)
 		STAT_INC(m, redirects_sent);
 	if (err)

@@ -208,6 +208,54 @@ static void redirected_owner_is_asked_once(struct ktest *t)
 	space_destroy(t, as);
 }
 
+/* Another thread hears of a move, and then that it must ask the home. */
+static void overtake(void *arg)
+{
+	const uint64_t index = BASE / FAKE_VREGION_SIZE;
+	const struct pm_vregion v = { .index = index, .owner = 2, .version = 2 };
+	struct aspace *as = arg;
+
+	fake_move(index, v.owner);
+	if (object_set_vregion(as->anon, &v) ||
+	    object_redirected(as->anon, BASE >> PAGE_SHIFT, NULL, 0, 0))
+		abort();
+}
+
+/*
+ * The home's answer is out of date when it comes, and the copy knows no owner: that says nothing
+ * about whether there is one.
+ */
+static void an_overtaken_answer_still_names_an_owner(struct ktest *t)
+{
+	struct aspace *as;
+	uint64_t v = 7, word;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_kills = 0;
+	as = make_space(2);
+	ASSERT_EQ(t, user_word(as, BASE, 0, &v, true), 0);
+	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
+	EXPECT_EQ(t, object_redirected(as->anon, BASE >> PAGE_SHIFT, NULL, 0, 0), 0);
+	fake_before_vregions(overtake, as);
+	EXPECT_EQ(t, user_word(as, BASE, 0, &v, false), 0);
+	EXPECT_EQ(t, v, 7u);
+	space_destroy(t, as);
+
+	/* The write-back thread asks in the same way, and loses nothing. */
+	ASSERT_TRUE(t, cache_start(t));
+	as = make_space(2);
+	v = 8;
+	ASSERT_EQ(t, user_word(as, BASE, 0, &v, true), 0);
+	EXPECT_EQ(t, object_redirected(as->anon, BASE >> PAGE_SHIFT, NULL, 0, 0), 0);
+	fake_before_vregions(overtake, as);
+	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
+	EXPECT_TRUE(t, fake_stored(aspace_id(as), BASE, &word));
+	EXPECT_EQ(t, user_word(as, BASE, 0, &v, false), 0);
+	EXPECT_EQ(t, v, 8u);
+	EXPECT_EQ(t, fake_kills, 0u);
+	space_destroy(t, as);
+}
+
 static void late_data_never_lands_in_a_reused_line(struct ktest *t)
 {
 	struct fake_counts c;
@@ -439,6 +487,50 @@ static void write_back_without_answer_is_sent_again(struct ktest *t)
 	EXPECT_EQ(t, fake_kills, 0u);
 }
 
+/*
+ * An owner that has dropped the region, or maps nothing there, cannot know why: a range that this
+ * processor unmaps has no line any more when its owners hear of it. So the page is lost.
+ */
+static void a_page_unknown_to_its_owner_is_lost(struct ktest *t)
+{
+	static const int answers[] = { -EFAULT, -ESRCH };
+	struct aspace *as;
+
+	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+		uint64_t v = 1;
+
+		ASSERT_TRUE(t, cache_start(t));
+		fake_kills = 0;
+		as = make_space(4);
+		ASSERT_EQ(t, user_word(as, BASE, 0, &v, true), 0);
+		fake_refuse(BASE, answers[i]);
+		EXPECT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), answers[i]);
+		EXPECT_EQ(t, fake_kills, 1u);
+		/* Not zeroes. */
+		EXPECT_EQ(t, user_word(as, BASE, 0, &v, false), -ENOMEM);
+		fake_refuse(0, 0);
+		space_destroy(t, as);
+	}
+}
+
+/* Nothing is mapped there, says a home that has the space; without it, all is lost. */
+static void an_owner_without_the_space_is_not_believed(struct ktest *t)
+{
+	struct aspace *as;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_kills = 0;
+	as = make_space(4);
+	fake_fail(PM_FILL_VMA, -ESRCH);
+	EXPECT_EQ(t, aspace_fault(as, BASE + 8 * PAGE_SIZE, FAULT_ACC_READ), -EFAULT);
+	EXPECT_EQ(t, fake_kills, 0u);
+	fake_fail(PM_FILL_VMA, -ESRCH);
+	fake_fail(PM_VREGIONS, -EHOSTDOWN);
+	EXPECT_EQ(t, aspace_fault(as, BASE + 8 * PAGE_SIZE, FAULT_ACC_READ), -EHOSTDOWN);
+	EXPECT_EQ(t, fake_kills, 1u);
+	space_destroy(t, as);
+}
+
 static void refused_page_kills_its_program(struct ktest *t)
 {
 	struct fake_counts c;
@@ -477,11 +569,12 @@ static void refused_rider_is_settled(struct ktest *t)
 		v = i;
 		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
 	}
-	fake_refuse(BASE + 250 * PAGE_SIZE, -EFAULT);
-	for (uint64_t i = 0; i < 250; i++) {
-		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
+	fake_kills = 0;
+	fake_refuse(BASE + 250 * PAGE_SIZE, -EROFS);
+	for (uint64_t i = 0; i < 250 && user_word(as, BASE, i, &v, false) == 0; i++)
 		EXPECT_EQ(t, v, i);
-	}
+	EXPECT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), -EROFS);
+	EXPECT_EQ(t, fake_kills, 1u);
 	fake_counts(&c);
 	EXPECT_GT(t, c.rides, 0u);
 	EXPECT_GT(t, c.refused, 0u);
@@ -748,6 +841,7 @@ static const struct ktest_case cases[] = {
 	KTEST(evicted_pages_come_back),
 	KTEST(owners_alternate_over_regions),
 	KTEST(redirected_owner_is_asked_once),
+	KTEST(an_overtaken_answer_still_names_an_owner),
 	KTEST(late_data_never_lands_in_a_reused_line),
 	KTEST(dropped_range_reads_zero),
 	KTEST(credits_are_given_back),
@@ -759,6 +853,8 @@ static const struct ktest_case cases[] = {
 	KTEST(threads_see_their_own_data_under_clock),
 	KTEST(a_set_that_has_grown_starves_nobody),
 	KTEST(write_back_without_answer_is_sent_again),
+	KTEST(a_page_unknown_to_its_owner_is_lost),
+	KTEST(an_owner_without_the_space_is_not_believed),
 	KTEST(refused_page_kills_its_program),
 	KTEST(refused_rider_is_settled),
 	KTEST(exhausted_credits_answer_enomem),

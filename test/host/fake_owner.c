@@ -50,8 +50,13 @@ static struct {
 	uint32_t frames;
 	int64_t promised; /* credits that the processor should have in hand */
 	unsigned int under_way;
-	uint16_t fail_opcode;
-	int fail_status;
+	struct {
+		int status;
+		unsigned int times;
+		bool done;
+	} fail[32]; /* by opcode, from PM_EXEC on */
+	void (*before_vregions)(void *arg);
+	void *before_vregions_arg;
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct fake_call {
@@ -85,7 +90,7 @@ void fake_reset(void)
 	fake.refuse_status = 0;
 	fake.file_pages = 0;
 	fake.frames = UINT32_MAX;
-	fake.fail_opcode = 0;
+	memset(fake.fail, 0, sizeof(fake.fail));
 	pthread_mutex_unlock(&fake.lock);
 }
 
@@ -125,10 +130,22 @@ void fake_frames(uint32_t frames)
 
 void fake_fail(uint16_t opcode, int status)
 {
+	fake_fail_times(opcode, status, 1, false);
+}
+
+void fake_fail_times(uint16_t opcode, int status, unsigned int times, bool done)
+{
 	pthread_mutex_lock(&fake.lock);
-	fake.fail_opcode = opcode;
-	fake.fail_status = status;
+	fake.fail[opcode - PM_EXEC].status = status;
+	fake.fail[opcode - PM_EXEC].times = times;
+	fake.fail[opcode - PM_EXEC].done = done;
 	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_before_vregions(void (*fn)(void *arg), void *arg)
+{
+	fake.before_vregions_arg = arg;
+	fake.before_vregions = fn;
 }
 
 int64_t fake_promised(void)
@@ -478,6 +495,21 @@ int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
 	return err;
 }
 
+/*
+ * The status that the test wants for the next call @opcode, or 0. *@skip: nothing is done, then.
+ */
+static int injected(uint16_t opcode, bool *skip)
+{
+	const size_t i = opcode - PM_EXEC;
+
+	*skip = false;
+	if (!fake.fail[i].times)
+		return 0;
+	fake.fail[i].times--;
+	*skip = !fake.fail[i].done;
+	return fake.fail[i].status;
+}
+
 static int sync_credit(uint32_t node, const void *body, uint32_t len, void *out)
 {
 	struct pm_credit_req req;
@@ -504,7 +536,9 @@ static int sync_credit(uint32_t node, const void *body, uint32_t len, void *out)
 static int sync_vregions(const void *body, uint32_t len, void *out, uint32_t max)
 {
 	struct pm_range_rep *rep = calloc(1, sizeof(*rep));
+	void (*before)(void *arg) = fake.before_vregions;
 	struct pm_vregions_req req;
+	bool skip;
 	ssize_t n;
 
 	if (pm_vregions_req_decode(body, len, &req))
@@ -515,7 +549,12 @@ static int sync_vregions(const void *body, uint32_t len, void *out, uint32_t max
 						.owner = fake.owner[req.first],
 						.version = fake.version[req.first] };
 	pthread_mutex_unlock(&fake.lock);
-	n = pm_range_rep_encode(rep, out, max);
+	fake.before_vregions = NULL;
+	if (before)
+		before(fake.before_vregions_arg);
+	n = injected(PM_VREGIONS, &skip);
+	if (!n)
+		n = pm_range_rep_encode(rep, out, max);
 	free(rep);
 	return (int)n;
 }
@@ -532,16 +571,6 @@ static void drop_pages(uint64_t aspace, uint64_t addr, uint64_t len)
 		fake.pages[i] = fake.pages[--fake.nr_pages];
 		free(p);
 	}
-}
-
-/* The next of the calls that change a space fails, if the test wants it. */
-static int injected(uint16_t opcode)
-{
-	const int err = fake.fail_opcode == opcode ? fake.fail_status : 0;
-
-	if (err)
-		fake.fail_opcode = 0;
-	return err;
 }
 
 static int sync_destroy(const void *body, uint32_t len)
@@ -564,13 +593,14 @@ static int sync_fork(const void *body, uint32_t len, void *out, uint32_t max)
 {
 	struct pm_range_rep *rep = calloc(1, sizeof(*rep));
 	struct pm_fork_req req;
+	bool skip;
 	ssize_t n;
 
 	if (pm_fork_req_decode(body, len, &req))
 		abort();
 	pthread_mutex_lock(&fake.lock);
-	n = injected(PM_FORK);
-	fake.counts.forks += n == 0;
+	n = injected(PM_FORK, &skip);
+	fake.counts.forks += !skip;
 	for (uint64_t i = 0; i < 64; i++)
 		rep->vregions[rep->nr_vregions++] = (struct pm_vregion){
 			.index = i,
@@ -589,13 +619,14 @@ static int sync_space(const void *body, uint32_t len, void *out, uint32_t max)
 {
 	struct pm_range_rep *rep = calloc(1, sizeof(*rep));
 	struct pm_space_req req;
+	bool skip;
 	ssize_t n;
 
 	if (pm_space_req_decode(body, len, &req))
 		abort();
 	pthread_mutex_lock(&fake.lock);
-	n = injected(PM_SPACE);
-	fake.counts.spaces += n == 0;
+	n = injected(PM_SPACE, &skip);
+	fake.counts.spaces += !skip;
 	pthread_mutex_unlock(&fake.lock);
 	rep->addr = FAKE_VREGION_SIZE;
 	if (!n)
@@ -607,13 +638,14 @@ static int sync_space(const void *body, uint32_t len, void *out, uint32_t max)
 static int sync_collapse(const void *body, uint32_t len)
 {
 	struct pm_collapse_req *req = calloc(1, sizeof(*req));
+	bool skip;
 	int err;
 
 	if (pm_collapse_req_decode(body, len, req))
 		abort();
 	pthread_mutex_lock(&fake.lock);
-	err = injected(PM_COLLAPSE);
-	if (!err) {
+	err = injected(PM_COLLAPSE, &skip);
+	if (!skip) {
 		fake.counts.collapses++;
 		for (uint32_t i = 0; i < req->nr_ranges; i++)
 			drop_pages(req->from, req->ranges[i].addr, req->ranges[i].len);
@@ -639,15 +671,16 @@ static int sync_collapse(const void *body, uint32_t len)
 static int sync_discard(const void *body, uint32_t len)
 {
 	struct pm_discard_req *req = calloc(1, sizeof(*req));
+	bool skip;
 	int err;
 
 	if (pm_discard_req_decode(body, len, req))
 		abort();
 	pthread_mutex_lock(&fake.lock);
-	err = injected(PM_DISCARD);
-	for (uint32_t i = 0; !err && i < req->nr_ranges; i++)
+	err = injected(PM_DISCARD, &skip);
+	for (uint32_t i = 0; !skip && i < req->nr_ranges; i++)
 		drop_pages(req->aspace, req->ranges[i].addr, req->ranges[i].len);
-	fake.counts.discards += !err;
+	fake.counts.discards += !skip;
 	pthread_mutex_unlock(&fake.lock);
 	free(req);
 	return err;
@@ -656,13 +689,17 @@ static int sync_discard(const void *body, uint32_t len)
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *out, uint32_t reply_max, uint64_t timeout_ns)
 {
+	bool skip;
+	int err;
+
 	switch (opcode) {
 	case PM_CREDIT:
 		return sync_credit(peer, body, body_len, out);
 	case PM_VREGIONS:
 		return sync_vregions(body, body_len, out, reply_max);
 	case PM_FILL_VMA:
-		return -EFAULT;
+		err = injected(PM_FILL_VMA, &skip);
+		return err ? err : -EFAULT;
 	case PM_DESTROY:
 		return sync_destroy(body, body_len);
 	case PM_FORK:

@@ -26,10 +26,17 @@ void fake_file(uint64_t pages, uint64_t bad);
 /* Give vRegion @index to @node: the old owner answers with a redirect. */
 void fake_move(uint64_t index, uint32_t node);
 /*
- * The next request @opcode (PM_FORK, PM_COLLAPSE, PM_DISCARD, PM_SPACE) is answered with @status
- * and changes nothing.
+ * The next request @opcode (PM_FORK, PM_COLLAPSE, PM_DISCARD, PM_SPACE, PM_VREGIONS,
+ * PM_FILL_VMA) is answered with @status and changes nothing.
  */
 void fake_fail(uint16_t opcode, int status);
+/* The next @times of them; @done: they are done all the same. */
+void fake_fail_times(uint16_t opcode, int status, unsigned int times, bool done);
+/*
+ * Call @fn once, between the next answer of the home about vRegions and its arrival: what another
+ * thread does meanwhile.
+ */
+void fake_before_vregions(void (*fn)(void *arg), void *arg);
 /* Frame credits that are granted and neither used nor given back, by what the nodes know. */
 int64_t fake_promised(void);
 /* Pages stored, of all spaces. */

@@ -211,9 +211,17 @@ static int fetch_result(const struct fetch *f, uint32_t reply_len)
 	case PM_FETCH_FILE:
 		return -ENODATA;
 	default:
-		/* We fetch only what we stored: a page that the owner never saw is lost. */
 		return -EIO;
 	}
+}
+
+/*
+ * We fetch only what was stored. An owner that does not know the region (-ESRCH), maps nothing
+ * there (-EFAULT) or has no page (-EIO) has lost it: a range that we unmap has no fetch under way.
+ */
+static bool is_lost(int err)
+{
+	return err == -ESRCH || err == -EFAULT || err == -EIO;
 }
 
 int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line *victim)
@@ -246,6 +254,10 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 	}
 	if (!err)
 		err = fetch_result(f, reply_len);
+	if (is_lost(err)) {
+		object_fail(obj, err, pgoff);
+		err = -EIO;
+	}
 	if (err)
 		fetch_abandon(f);
 	else

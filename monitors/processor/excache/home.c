@@ -90,9 +90,9 @@ int home_range_call(struct object *obj, uint16_t opcode, const void *body, size_
 	return 0;
 }
 
-int home_vregions(struct object *obj, uint64_t first, uint32_t count)
+int home_vregion_owner(struct object *obj, uint64_t index, uint32_t *owner)
 {
-	struct pm_vregions_req req = { .aspace = obj->id, .first = first, .count = count };
+	struct pm_vregions_req req = { .aspace = obj->id, .first = index, .count = 1 };
 	struct pm_vregions_req_wire w;
 	struct home_reply *r;
 	int err;
@@ -104,8 +104,16 @@ int home_vregions(struct object *obj, uint64_t first, uint32_t count)
 	}
 	pm_vregions_req_encode(&req, &w);
 	err = home_range_call(obj, PM_VREGIONS, &w, sizeof(w), &r);
-	if (!err)
-		kfree(r);
+	if (err)
+		return err;
+	err = -EFAULT;
+	for (uint16_t i = 0; i < r->range.nr_vregions && err; i++) {
+		if (r->range.vregions[i].index == index && r->range.vregions[i].owner) {
+			*owner = r->range.vregions[i].owner;
+			err = 0;
+		}
+	}
+	kfree(r);
 	return err;
 }
 

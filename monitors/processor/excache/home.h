@@ -34,8 +34,12 @@ int home_range_call(struct object *obj, uint16_t opcode, const void *body, size_
 void home_enter_vregions(struct object *obj, const struct pm_vregion *v, size_t nr);
 void home_enter_grants(const struct pm_grant *g, size_t nr);
 
-/* Entries [first, first + count) of the vRegion array into the copy. */
-int home_vregions(struct object *obj, uint64_t first, uint32_t count) __must_check;
+/*
+ * The owner of vRegion @index by the home's answer, which is entered into the copy as well. The
+ * answer counts even if the copy has become newer meanwhile: who is not the owner any more
+ * redirects. -EFAULT: there is none.
+ */
+int home_vregion_owner(struct object *obj, uint64_t index, uint32_t *owner) __must_check;
 /* Tell the home that the space is gone. Failures are logged: the home frees it with our lease. */
 void home_destroy(struct object *obj);
 /* The same for 1 to PM_DESTROY_MAX spaces of one home. */

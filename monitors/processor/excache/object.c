@@ -681,14 +681,11 @@ int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner)
 		if (!err)
 			err = -ENOENT;
 	}
-	if (err == -ENOENT) {
-		err = home_vregions(obj, vregion_of(obj, pgoff), 1);
-		if (!err)
-			err = object_owner_cached(obj, pgoff, owner);
-		if (err == -ENOENT)
-			err = -EFAULT; /* the home says that no node owns it */
-	}
-	return err;
+	/*
+	 * Not read back from the copy: another thread's redirect may have taken the owner out of
+	 * it again.
+	 */
+	return err == -ENOENT ? home_vregion_owner(obj, vregion_of(obj, pgoff), owner) : err;
 }
 
 /* --- stored pages -------------------------------------------------------------------- */

@@ -196,7 +196,10 @@ static inline bool destroy_may_help(int err)
 /* A name that no other space has had. */
 uint64_t object_new_id(void);
 
-/* Node that owns page @pgoff: from the copy of the vRegion array, or asked from the home. */
+/*
+ * Node that owns page @pgoff: from the copy of the vRegion array, or asked from the home. -EFAULT:
+ * the home says that there is none.
+ */
 int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner) __must_check;
 /* The same from the copy only; never sleeps. -ENOENT. */
 int object_owner_cached(struct object *obj, uint64_t pgoff, uint32_t *owner) __must_check;

@@ -115,12 +115,12 @@ static void page_answered(struct line *line, int status)
 		counter_inc(&excache_writeback_retry);
 		writeback_queue(line);
 		break;
-	case -ESRCH:
-	case -EFAULT:
-		/* The range or the space is gone: the page is not wanted. */
-		writeback_finish(line, false);
-		break;
 	default:
+		/*
+		 * Also when the owner does not know the page's region (-ESRCH) or maps nothing
+		 * there (-EFAULT): a range that we unmap has no line any more when its owners hear
+		 * of it.
+		 */
 		counter_inc(&excache_lost);
 		object_fail(line->obj, status, line->pgoff);
 		writeback_finish(line, false);

@@ -274,6 +274,21 @@ int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
 	return err;
 }
 
+/*
+ * The owner knows nothing of the space. If the home still has it, nothing is mapped at @addr;
+ * else all that the program had is lost.
+ */
+static int unknown_to_owner(struct object *anon, vaddr_t addr)
+{
+	uint32_t owner;
+	const int err = home_vregion_owner(anon, addr / anon->vregion_size, &owner);
+
+	if (!err || err == -EFAULT)
+		return -EFAULT;
+	object_fail(anon, err, addr >> PAGE_SHIFT);
+	return err;
+}
+
 int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq)
 {
 	const struct pm_fill_vma_req req = { .aspace = aspace_id(as),
@@ -299,6 +314,8 @@ int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq)
 		if (ret)
 			return ret;
 	}
+	if (ret == -ESRCH)
+		return unknown_to_owner(as->anon, addr);
 	if (ret >= 0)
 		ret = pm_fill_vma_rep_decode(reply, (size_t)ret, &vma);
 	if (!ret && (addr < vma.start || addr >= vma.end))

@@ -301,7 +301,7 @@ static void collapse_gives_pages_to_the_one_in_front(struct ktest *t)
 	EXPECT_EQ(t, get(&fam.parent, FIXED_AT + 5 * MB), 0);
 	EXPECT_EQ(t, used(&fam.f), 5);
 	EXPECT_EQ(t, committed(&fam.f), 2047);
-	EXPECT_EQ(t, get(&fam.a, FIXED_AT + MB), -EFAULT);
+	EXPECT_EQ(t, get(&fam.a, FIXED_AT + MB), -ESRCH);
 	/* The answer may have been lost. */
 	EXPECT_EQ(t, proc_collapse(&fam.a, &fam.parent, hidden, 2), 0);
 	EXPECT_EQ(t, proc_collapse(&fam.child, &fam.parent, NULL, 0), -ESRCH);
@@ -710,7 +710,7 @@ static void objects_have_pages_from_zero(struct ktest *t)
 	EXPECT_EQ(t, put(&o, 4 * MB - PAGE_SIZE, 2), 0);
 	EXPECT_EQ(t, get(&o, 0), 1);
 	EXPECT_EQ(t, get(&o, PAGE_SIZE), 0);
-	EXPECT_EQ(t, put(&o, 10 * MB, 3), -EFAULT);
+	EXPECT_EQ(t, put(&o, 10 * MB, 3), -ESRCH);
 	ASSERT_EQ(t, proc_activate(&o, 4, 3, 5, &got), 0);
 	EXPECT_EQ(t, got, 6); /* a share of each of two owners */
 	EXPECT_EQ(t, put(&o, 10 * MB, 3), 0);
@@ -805,7 +805,7 @@ static void nothing_is_left_of_a_processor(struct ktest *t)
 	for (int n = 0; n < 2; n++)
 		memory_processor_gone(&fam.f.mem[n], FAKE_PROC);
 	EXPECT_EQ(t, used(&fam.f), 0);
-	EXPECT_EQ(t, get(&fam.a, FIXED_AT), -EFAULT);
+	EXPECT_EQ(t, get(&fam.a, FIXED_AT), -ESRCH);
 	proc_done(&o);
 	family_end(t);
 

@@ -70,7 +70,39 @@ static void range_over_two_owners(struct ktest *t)
 	EXPECT_EQ(t, p.redirects, 0);
 	EXPECT_EQ(t, proc_destroy(&p), 0);
 	EXPECT_EQ(t, proc_destroy(&p), 0);
+	EXPECT_EQ(t, proc_fetch(&p, addr, false, page), -ESRCH);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* An owner that has lost what it had does not answer as one where nothing is mapped. */
+static void unmapped_and_unknown_are_different_answers(struct ktest *t)
+{
+	struct pm_vma vma;
+	struct fake_proc p;
+	struct fake f;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	page_stamp(page, 1);
+	for (uint64_t off = 0; off < 4 * MB; off += MB)
+		ASSERT_EQ(t, proc_writeback(&p, addr + off, page), 0);
+	ASSERT_EQ(t, proc_munmap(&p, addr, MB), 0);
+	EXPECT_EQ(t, proc_writeback(&p, addr, page), -EFAULT);
 	EXPECT_EQ(t, proc_fetch(&p, addr, false, page), -EFAULT);
+	EXPECT_EQ(t, proc_fill_vma(&p, addr, &vma), -EFAULT);
+	/* A home is fenced: its owners drop the regions of its spaces. */
+	memory_node_gone(&f.mem[0], FAKE_MEM_FIRST);
+	memory_node_gone(&f.mem[1], FAKE_MEM_FIRST);
+	for (uint64_t off = MB; off < 4 * MB; off += MB) {
+		EXPECT_EQ(t, proc_writeback(&p, addr + off, page), -ESRCH);
+		EXPECT_EQ(t, proc_fetch(&p, addr + off, false, page), -ESRCH);
+		EXPECT_EQ(t, proc_fill_vma(&p, addr + off, &vma), -ESRCH);
+	}
+	EXPECT_EQ(t, proc_destroy(&p), 0);
 	proc_done(&p);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
@@ -364,7 +396,7 @@ static void credits_promise_frames(struct ktest *t)
 	pool_stats(&f.mem[0].pool, &s);
 	EXPECT_EQ(t, s.reserved, 0);
 	EXPECT_EQ(t, s.used, 0);
-	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), -EFAULT);
+	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), -ESRCH);
 	proc_done(&p);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
@@ -662,7 +694,9 @@ static void do_write(struct ktest *t, struct fake_proc *p, struct model *m, stru
 
 	page_stamp(page, ++m->next);
 	if (!m->mapped[pg]) {
-		EXPECT_EQ(t, proc_writeback(p, va(pg), page), -EFAULT);
+		const int err = proc_writeback(p, va(pg), page);
+
+		EXPECT_TRUE(t, err == -EFAULT || err == -ESRCH); /* the region may be gone, too */
 		return;
 	}
 	ASSERT_EQ(t, proc_writeback(p, va(pg), page), 0);
@@ -675,7 +709,7 @@ static void check_page(struct ktest *t, struct fake_proc *p, const struct model 
 	const int got = proc_fetch(p, va(pg), write, page);
 
 	if (!m->mapped[pg]) {
-		EXPECT_EQ(t, got, -EFAULT);
+		EXPECT_TRUE(t, got == -EFAULT || got == -ESRCH);
 	} else if (!m->prot[pg] || (write && !(m->prot[pg] & PM_PROT_WRITE))) {
 		EXPECT_EQ(t, got, -EACCES);
 	} else if (!m->value[pg]) {
@@ -916,6 +950,7 @@ static void faults_race_with_moves(struct ktest *t)
 
 static const struct ktest_case cases[] = {
 	KTEST(range_over_two_owners),
+	KTEST(unmapped_and_unknown_are_different_answers),
 	KTEST(moving_an_owner_counts_one_redirect),
 	KTEST(failed_move_leaves_the_old_owner),
 	KTEST(lost_answer_of_a_move_is_settled),
