@@ -36,6 +36,7 @@ DECODER(pm_vregions_req)
 DECODER(pm_collapse_req)
 DECODER(pm_discard_req)
 DECODER(pm_credit_req)
+DECODER(pm_commit)
 DECODER(pm_fill_vma_req)
 DECODER(mm_map_req)
 DECODER(mm_load_req)
@@ -120,6 +121,7 @@ const struct msg_type msg_types[] = {
 	  .direct = msg_writeback },
 	{ CALL(PM_CREDIT, 0, pm_credit_req, msg_credit) }, /* twice would grant twice */
 	{ ENTRY(PM_MEMINFO, IDEMPOTENT, 0, decode_nothing, msg_meminfo) },
+	{ CALL(PM_COMMIT, IDEMPOTENT, pm_commit, msg_commit) }, /* from memory nodes, too */
 	/* From a processor to the node with a file's page cache.  Waits for storage. */
 	{ .opcode = PM_FILE_FETCH,
 	  .flags = INLINE | WAITS | IDEMPOTENT,

@@ -87,6 +87,7 @@ struct destroy_list {
 int msg_fill_vma(struct msg *msg);
 int msg_credit(struct msg *msg);
 int msg_meminfo(struct msg *msg);
+int msg_commit(struct msg *msg);
 int msg_mm_map(struct msg *msg);
 int msg_mm_load(struct msg *msg);
 int msg_mm_unmap(struct msg *msg);

@@ -164,6 +164,14 @@ int span_move(struct memory *m, struct home_space *as, uint64_t start, uint64_t 
 uint32_t span_share(uint32_t want, size_t nr_parts);
 void grants_add(struct grants *grants, const struct pm_grant *g);
 
+/* --- home_commit.c: the policy of commitment ------------------------------------------------- */
+
+/*
+ * May [start, end) be mapped, of which @pages are charged? -ENOMEM: the heuristic mode says that
+ * they can never be had. May ask other memory nodes.
+ */
+int home_may_commit(struct memory *m, uint64_t start, uint64_t end, uint64_t pages) __must_check;
+
 /* --- home_load.c: all mappings of a new space ------------------------------------------------- */
 
 /* Map all that the range map holds on its owners.  After an error the space is to be destroyed. */

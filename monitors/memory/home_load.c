@@ -26,7 +26,8 @@ static int load_activate(struct memory *m, struct home_space *as) __must_hold(&a
 		const uint64_t first = area->v.start >> m->vregion_shift;
 		const uint64_t last = (area->v.end - 1) >> m->vregion_shift;
 
-		if (last - first >= SPAN_MAX_VREGIONS)
+		if (last - first >= SPAN_MAX_VREGIONS ||
+		    home_may_commit(m, area->v.start, area->v.end, area_charge(&area->v)))
 			return -ENOMEM;
 		for (uint64_t i = first; i <= last; i++)
 			if (!home_space_vregion_owner(m, as, i))

@@ -286,6 +286,9 @@ int span_map(struct memory *m, struct home_space *as, const struct pm_vma *v, ui
 
 	if (!a || area_spare_fill(&spare, AREA_SPARE_MAX))
 		goto out;
+	err = home_may_commit(m, v->start, v->end, area_charge(v));
+	if (err)
+		goto out;
 	err = span_for_map(m, as, v, &s);
 	if (err)
 		goto out;
@@ -327,10 +330,13 @@ int span_unmap(struct memory *m, struct home_space *as, uint64_t start, uint64_t
 int span_protect(struct memory *m, struct home_space *as, uint64_t start, uint64_t end,
 		 uint32_t prot)
 {
+	const uint64_t charge = area_range_charge_as(&as->map, start, end, prot);
 	struct range_args a = { MM_PROTECT, start, end, prot };
 	struct area_spare spare = { 0 };
 	int err = area_spare_fill(&spare, AREA_SPARE_MAX);
 
+	if (!err && charge > area_range_charge(&as->map, start, end))
+		err = home_may_commit(m, start, end, charge);
 	if (!err)
 		err = range_run(m, as, &a);
 	if (!err)

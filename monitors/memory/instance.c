@@ -34,9 +34,15 @@ static bool memory_up;
 
 static uint64_t memory_limit;
 static uint32_t zero_ahead = 256;
+static uint32_t overcommit = PM_COMMIT_HEURISTIC;
+static uint32_t overcommit_ratio = 100;
 
 BOOT_PARAM("memory.limit", size, memory_limit,
 	   "memory for pages of programs and files; 0 = all but what the kernel needs");
+BOOT_PARAM_SAME("memory.overcommit", u32, overcommit, PM_COMMIT_HEURISTIC, PM_COMMIT_MODES - 1,
+		"as vm.overcommit_memory: 0 heuristic, 1 without limit, 2 strict");
+BOOT_PARAM_SAME("memory.overcommit_ratio", u32, overcommit_ratio, 0, INT32_MAX,
+		"as vm.overcommit_ratio: the strict limit, in percent of the frames for programs");
 BOOT_PARAM("memory.zero_ahead", u32, zero_ahead, "frames that are kept zeroed ahead");
 
 struct memory *memory_self(void)
@@ -123,6 +129,7 @@ int memory_node_make(uint32_t vregion_shift)
 	}
 	if (got)
 		err = 0;
+	cfg.policy = (struct pm_commit){ .mode = overcommit, .ratio = overcommit_ratio };
 	cfg.file_min = MAX(got / 16, MIN(got / 4, 512ull));
 	if (!err)
 		err = memory_init(&memory_node, &cfg);

@@ -24,7 +24,7 @@ int memory_init(struct memory *m, const struct memory_config *cfg)
 	err = m->reserve ? memory_set_nodes(m, &m->node, 1) : -ENOMEM;
 	if (err)
 		goto out_reserve;
-	err = pool_init(&m->pool, cfg->runs, cfg->nr_runs, cfg->file_min);
+	err = pool_init(&m->pool, cfg->runs, cfg->nr_runs, cfg->file_min, &cfg->policy);
 	if (err)
 		goto out_nodes;
 	err = owner_init(m);
@@ -74,6 +74,56 @@ int memory_set_nodes(struct memory *m, const uint32_t *nodes, size_t nr)
 	spin_unlock(&m->nodes_lock);
 	lib_free(old);
 	return 0;
+}
+
+int memory_get_nodes(struct memory *m, uint32_t **nodes, size_t *nr)
+{
+	size_t cap = 0;
+
+	*nodes = NULL;
+	for (;;) {
+		spin_lock(&m->nodes_lock);
+		*nr = m->nr_nodes;
+		if (*nr <= cap && *nodes) {
+			memcpy(*nodes, m->nodes, *nr * sizeof(**nodes));
+			spin_unlock(&m->nodes_lock);
+			return 0;
+		}
+		spin_unlock(&m->nodes_lock);
+		cap = *nr + 1;
+		lib_free(*nodes);
+		*nodes = lib_alloc(cap * sizeof(**nodes));
+		if (!*nodes) {
+			*nr = 0;
+			return -ENOMEM;
+		}
+	}
+}
+
+void memory_tell_policy(struct memory *m)
+{
+	const struct pm_commit ask = { 0 };
+	struct pm_commit_wire w, rw;
+	struct pm_commit now;
+	uint32_t *nodes;
+	size_t nr;
+
+	pool_set_policy(&m->pool, &ask, &now);
+	if (!now.version || memory_get_nodes(m, &nodes, &nr))
+		return;
+	pm_commit_encode(&now, &w);
+	for (size_t i = 0; i < nr; i++) {
+		int ret = 0;
+
+		if (nodes[i] != m->node)
+			ret = memory_call(m, nodes[i], PM_COMMIT, &w, sizeof(w), &rw, sizeof(rw));
+		if (ret > 0)
+			ret = pm_commit_decode(&rw, (size_t)ret, &now);
+		/* It may know a newer one. One that does not answer hears of it from another. */
+		if (!ret && nodes[i] != m->node)
+			pool_set_policy(&m->pool, &now, &now);
+	}
+	lib_free(nodes);
 }
 
 uint32_t memory_owner_for(struct memory *m, uint64_t aspace, uint64_t index)

@@ -119,7 +119,8 @@ struct memory_config {
 	void *net_arg;
 	const struct pool_run *runs;
 	size_t nr_runs;
-	uint64_t file_min; /* frames that programs may not have */
+	uint64_t file_min;       /* frames that programs may not have */
+	struct pm_commit policy; /* at first: version 0 */
 };
 
 int memory_init(struct memory *m, const struct memory_config *cfg) __must_check;
@@ -128,8 +129,12 @@ void memory_destroy(struct memory *m);
 
 /* The memory nodes of the cluster, in ascending order. */
 int memory_set_nodes(struct memory *m, const uint32_t *nodes, size_t nr) __must_check;
+/* A copy of the list, to be freed with lib_free(); *@nr is 0 after an error.  -ENOMEM. */
+int memory_get_nodes(struct memory *m, uint32_t **nodes, size_t *nr) __must_check;
 /* The owner-to-be of a vRegion that becomes active: the nodes in turn, this one at index 0. */
 uint32_t memory_owner_for(struct memory *m, uint64_t aspace, uint64_t index);
+/* Tell the other memory nodes the policy of commitment: one that has joined does not know it. */
+void memory_tell_policy(struct memory *m);
 /* The node that holds the page cache of @file. */
 uint32_t memory_cache_node(struct memory *m, const struct proto_file *file);
 

@@ -75,8 +75,20 @@ int msg_meminfo(struct msg *msg)
 		.file = s.file,
 		.granted = s.reserved,
 		.committed = s.committed,
+		.programs = s.programs,
+		.commit_limit = s.commit_limit,
 	};
 	pm_meminfo_rep_encode(&rep, &w);
+	return msg_reply(msg, &w, sizeof(w));
+}
+
+int msg_commit(struct msg *msg)
+{
+	struct pm_commit now;
+	struct pm_commit_wire w;
+
+	pool_set_policy(&msg->m->pool, msg->req, &now);
+	pm_commit_encode(&now, &w);
 	return msg_reply(msg, &w, sizeof(w));
 }
 

@@ -13,6 +13,8 @@
 #include <lib/string.h>
 #include <proto/types.h>
 
+#include "commit.h"
+
 #define CREDIT_BLOCK  256u
 #define CREDIT_BLOCKS ((PROTO_NODE_MAX + 1) / CREDIT_BLOCK)
 
@@ -33,7 +35,8 @@ static int describe_run(struct pool *pool, size_t i)
 	return 0;
 }
 
-int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, uint64_t file_min)
+int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, uint64_t file_min,
+	      const struct pm_commit *policy)
 {
 	int err = -ENOMEM;
 
@@ -57,6 +60,8 @@ int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, ui
 			goto out_destroy;
 	}
 	pool->file_min = MIN(file_min, pool->total / 2);
+	lock_not_needed(&pool->lock, "no other thread knows the pool yet");
+	pool->policy = *policy;
 	return 0;
 
 out_destroy:
@@ -384,7 +389,7 @@ int pool_commit(struct pool *pool, uint64_t pages)
 	int err = 0;
 
 	spin_lock(&pool->lock);
-	if (pages > anon_limit(pool) - MIN(anon_limit(pool), pool->committed))
+	if (!commit_allows(&pool->policy, anon_limit(pool), pool->committed, pages))
 		err = -ENOMEM;
 	else
 		pool->committed += pages;
@@ -400,6 +405,25 @@ void pool_uncommit(struct pool *pool, uint64_t pages)
 	spin_unlock(&pool->lock);
 }
 
+void pool_set_policy(struct pool *pool, const struct pm_commit *policy, struct pm_commit *now)
+{
+	spin_lock(&pool->lock);
+	if (policy->version > pool->policy.version)
+		pool->policy = *policy;
+	*now = pool->policy;
+	spin_unlock(&pool->lock);
+}
+
+enum pm_commit_mode pool_commit_mode(struct pool *pool)
+{
+	enum pm_commit_mode mode;
+
+	spin_lock(&pool->lock);
+	mode = (enum pm_commit_mode)pool->policy.mode;
+	spin_unlock(&pool->lock);
+	return mode;
+}
+
 void pool_stats(struct pool *pool, struct pool_stats *out)
 {
 	spin_lock(&pool->lock);
@@ -410,5 +434,7 @@ void pool_stats(struct pool *pool, struct pool_stats *out)
 	out->file = pool->file;
 	out->reserved = pool->reserved;
 	out->committed = pool->committed;
+	out->programs = anon_limit(pool);
+	out->commit_limit = commit_limit(&pool->policy, anon_limit(pool));
 	spin_unlock(&pool->lock);
 }

@@ -7,10 +7,10 @@
  * frame goes to the dirty list; a thread of low priority keeps some frames zeroed ahead.
  *
  * Invariants:	used + reserved <= total - file_min, so a frame can be had for every credit: clean
- *		pages of files fill the rest and give way. committed <= total - file_min: it is the
- *		sum of the charges of mappings and is checked when a mapping is made, so a program
- *		hears of a shortage from mmap and not from a fault. The taker of a frame overwrites
- *		all of it before any program sees it, so no program sees another's data.
+ *		pages of files fill the rest and give way. committed is the sum of the charges of
+ *		mappings, in every mode of commitment; in the strict one it is checked when a
+ *		mapping is made. The taker of a frame overwrites all of it before any program sees
+ *		it, so no program sees another's data.
  * Context:	any but interrupts; nothing here sleeps except pool_zero_dirty()'s callers.
  * Locking:	pool.lock (RANK_MEM_POOL), a leaf but for counters.
  */
@@ -21,6 +21,7 @@
 #include <lib/compiler.h>
 #include <lib/list.h>
 #include <lib/types.h>
+#include <proto/pm.h>
 
 struct rpc_mem;
 struct pool_run;
@@ -67,6 +68,7 @@ struct pool {
 	uint64_t file __guarded_by(&lock);      /* MPAGE_FILE frames */
 	uint64_t reserved __guarded_by(&lock);  /* sum of all credits */
 	uint64_t committed __guarded_by(&lock); /* pages charged by mappings */
+	struct pm_commit policy __guarded_by(&lock);
 	uint32_t **credits __guarded_by(&lock); /* two levels, by processor node id */
 	uint64_t *fenced;        /* atomic words: a bit for each processor that is gone */
 	struct waitqueue freed;  /* woken when frames become free */
@@ -78,11 +80,13 @@ struct pool {
 
 struct pool_stats {
 	uint64_t total, zero, dirty, used, file, reserved, committed;
+	uint64_t programs;     /* frames that programs may have at most */
+	uint64_t commit_limit; /* pages */
 };
 
 /* @runs is copied; pages are described here.  -ENOMEM. */
-int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, uint64_t file_min)
-	__must_check;
+int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, uint64_t file_min,
+	      const struct pm_commit *policy) __must_check;
 void pool_destroy(struct pool *pool);
 
 void *mpage_virt(const struct pool *pool, const struct mpage *page);
@@ -118,8 +122,12 @@ bool pool_is_fenced(const struct pool *pool, uint32_t proc);
 /* For tests. */
 uint32_t pool_credits(struct pool *pool, uint32_t proc);
 
-/* Charge a mapping: -ENOMEM when so much can never be granted. */
+/* Charge a mapping: -ENOMEM when the policy does not allow it. */
 int pool_commit(struct pool *pool, uint64_t pages) __must_check;
 void pool_uncommit(struct pool *pool, uint64_t pages);
+
+/* Take @policy over if it is newer than the one that holds; that which holds then goes to @now. */
+void pool_set_policy(struct pool *pool, const struct pm_commit *policy, struct pm_commit *now);
+enum pm_commit_mode pool_commit_mode(struct pool *pool);
 
 void pool_stats(struct pool *pool, struct pool_stats *out);

@@ -15,6 +15,9 @@
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
+#include <kernel/work.h>
+#include <lib/err.h>
+#include <lib/errno.h>
 #include <mm/slab.h>
 
 #include "memory.h"
@@ -42,12 +45,23 @@ static void update_nodes(void)
 	kfree(ids);
 }
 
+static struct workqueue *policy_queue; /* const after start */
+static struct work policy_work;
+
+static void tell_policy(struct work *w)
+{
+	memory_tell_policy(&memory_node);
+}
+
 static void member_joined(const struct node_info *node)
 {
-	if (node->role == NODE_ROLE_MEMORY)
+	if (node->role == NODE_ROLE_MEMORY) {
 		update_nodes();
-	else if (node->role == NODE_ROLE_PROCESSOR)
+		if (policy_queue)
+			(void)work_queue(policy_queue, &policy_work); /* asks other nodes */
+	} else if (node->role == NODE_ROLE_PROCESSOR) {
 		memory_processor_joined(&memory_node, node->id);
+	}
 }
 
 static void member_gone(const struct node_info *node)
@@ -87,6 +101,14 @@ static int serve_pages(void)
 {
 	int err = memory_node_make((uint32_t)__builtin_ctzll(vregion_size));
 
+	if (err)
+		return err;
+	work_init(&policy_work, tell_policy);
+	policy_queue = workqueue_create("policy", 1);
+	if (IS_ERR(policy_queue)) {
+		err = PTR_ERR(policy_queue);
+		policy_queue = NULL;
+	}
 	if (!err)
 		err = memory_handlers_register();
 	return err;

@@ -113,25 +113,39 @@ int pm_writeback_rep_decode(const void *buf, size_t len, struct pm_writeback_rep
 	return 0;
 }
 
-/* --- PM_CREDIT, PM_MEMINFO ------------------------------------------------------------- */
+/* --- PM_CREDIT, PM_MEMINFO, PM_COMMIT -------------------------------------------------- */
 
 #define PM_CREDIT_REQ(F) F(u32, want), F(u32, give)
 
 CODEC_FIXED(pm_credit_req, PM_CREDIT_REQ, codec_any)
 CODEC_ALONE(pm_credit_rep, pm_grant)
 
-#define MEMINFO_MAX (1ull << 44) /* frames: more than physical addresses allow */
+#define MEMINFO_MAX PM_COMMITTED_MAX /* frames: more than physical addresses allow */
 
-#define PM_MEMINFO_REP(F) \
-	F(u64, total), F(u64, free), F(u64, file), F(u64, granted), F(u64, committed)
+#define PM_MEMINFO_REP(F)                                                              \
+	F(u64, total), F(u64, free), F(u64, file), F(u64, granted), F(u64, committed), \
+		F(u64, programs), F(u64, commit_limit)
 
 static bool meminfo_rep_is_valid(const struct pm_meminfo_rep *r)
 {
 	return r->total <= MEMINFO_MAX && r->free <= r->total && r->file <= r->total - r->free &&
-	       r->granted <= r->total && r->committed <= MEMINFO_MAX;
+	       r->granted <= r->total && r->committed <= MEMINFO_MAX && r->programs <= r->total &&
+	       r->commit_limit <= MEMINFO_MAX;
 }
 
 CODEC_FIXED(pm_meminfo_rep, PM_MEMINFO_REP, meminfo_rep_is_valid)
+
+#define PM_COMMIT_FIELDS(F) \
+	F(u64, version), F(u32, mode), F(u32, ratio), F(u64, kbytes), F(u64, programs)
+
+/* The bounds keep the products of commit_limit() below 2^64. */
+static bool commit_is_valid(const struct pm_commit *c)
+{
+	return c->mode < PM_COMMIT_MODES && c->ratio <= INT32_MAX && c->kbytes <= INT64_MAX &&
+	       c->programs <= MEMINFO_MAX;
+}
+
+CODEC_FIXED(pm_commit, PM_COMMIT_FIELDS, commit_is_valid)
 
 /* --- PM_FILE_FETCH --------------------------------------------------------------------- */
 

@@ -104,8 +104,15 @@ VARIABLE_SAMPLE(pm_writeback_req,
 		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 1 }, { 0x11000, 2 } } })
 VARIABLE_SAMPLE(pm_writeback_rep, { .nr_pages = 2, .status = { 0, -ENOMEM }, .grant = { 11, 7 } })
 FIXED_SAMPLE(pm_credit_req, { .want = 5, .give = 6 })
-FIXED_SAMPLE(pm_meminfo_rep,
-	     { .total = 100, .free = 60, .file = 40, .granted = 7, .committed = 200 })
+FIXED_SAMPLE(pm_meminfo_rep, { .total = 100,
+			       .free = 60,
+			       .file = 40,
+			       .granted = 7,
+			       .committed = 200,
+			       .programs = 90,
+			       .commit_limit = 180 })
+FIXED_SAMPLE(pm_commit,
+	     { .version = 5 << 16 | 3, .mode = 2, .ratio = 50, .kbytes = 1024, .programs = 9000 })
 VARIABLE_SAMPLE(pm_file_fetch_req, { .file = { 77, 3, 21 },
 				     .pgoff = 4,
 				     .version = 8,
@@ -262,7 +269,7 @@ static ssize_t (*const samples[])(void) = {
 	sample_pm_destroy_req,      sample_pm_fill_vma_rep,     sample_pm_credit_rep,
 	sample_proto_attr,          sample_pm_fork_req,         sample_pm_discard_req,
 	sample_pm_collapse_req,     sample_pm_space_req,        sample_mm_fork_req,
-	sample_pm_meminfo_rep,      sample_mm_load_req,
+	sample_pm_meminfo_rep,      sample_mm_load_req,         sample_pm_commit,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -426,6 +433,12 @@ static const struct rejection {
 	{ "pm_meminfo_rep", 16, 8, 41 },
 	{ "pm_meminfo_rep", 24, 8, 101 },
 	{ "pm_meminfo_rep", 32, 8, (1ull << 44) + 1 },
+	{ "pm_meminfo_rep", 40, 8, 101 },
+	{ "pm_meminfo_rep", 48, 8, (1ull << 44) + 1 },
+	{ "pm_commit", 8, 4, PM_COMMIT_MODES },
+	{ "pm_commit", 12, 4, 1u << 31 },
+	{ "pm_commit", 16, 8, 1ull << 63 },
+	{ "pm_commit", 24, 8, (1ull << 44) + 1 },
 	{ "pm_file_fetch_req", 12, 4, 0 },
 	{ "pm_file_fetch_req", 16, 8, UINT64_MAX >> 12 },
 	{ "pm_file_fetch_req", 32, 4, 0 },

@@ -69,6 +69,7 @@ RECODE_VARIABLE(pm_writeback_req)
 RECODE_VARIABLE(pm_writeback_rep)
 RECODE_FIXED(pm_credit_req)
 RECODE_FIXED(pm_meminfo_rep)
+RECODE_FIXED(pm_commit)
 RECODE_VARIABLE(pm_file_fetch_req)
 RECODE_FIXED(pm_file_fetch_rep)
 RECODE_VARIABLE(mm_map_req)
@@ -136,4 +137,5 @@ static const struct {
 	{ "mm_fork_req", recode_mm_fork_req },
 	{ "pm_meminfo_rep", recode_pm_meminfo_rep },
 	{ "mm_load_req", recode_mm_load_req },
+	{ "pm_commit", recode_pm_commit },
 };

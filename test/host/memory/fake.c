@@ -79,7 +79,8 @@ static int fake_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 		return -EHOSTDOWN;
 	/* Exact copies, so that a sanitizer sees every byte read beyond the message. */
 	copy = malloc(body_len ? body_len : 1);
-	memcpy(copy, body, body_len);
+	if (body_len)
+		memcpy(copy, body, body_len);
 	if (nr_bulk) {
 		data = malloc(nr_bulk * PAGE_SIZE);
 		for (uint32_t i = 0; i < nr_bulk; i++)
@@ -215,6 +216,7 @@ void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift)
 			.runs = runs,
 			.nr_runs = 2,
 			.file_min = frames / 16,
+			.policy = { .mode = PM_COMMIT_STRICT, .ratio = 100 },
 		};
 
 		f->arena[i] = aligned_alloc(PAGE_SIZE, frames * PAGE_SIZE);

@@ -12,8 +12,8 @@
  * (PM_SPACE), the memory of a shared object, addressed by the object's pages from 0.
  *
  * To the owner of a vRegion: PM_FETCH and PM_FILL_VMA (demand), PM_WRITEBACK (write-back class),
- * PM_CREDIT (control). To any memory node: PM_MEMINFO (control). To the node that holds a file's
- * page cache: PM_FILE_FETCH (demand or prefetch).
+ * PM_CREDIT (control). To any memory node: PM_MEMINFO, PM_COMMIT (control). To the node that holds
+ * a file's page cache: PM_FILE_FETCH (demand or prefetch).
  *
  * A node that is asked about a vRegion it does not own answers -EREMCHG with struct
  * pm_redirect_wire as the body: the caller updates its copy of the vRegion array and asks there.
@@ -43,6 +43,7 @@ enum pm_opcode {
 	PM_DISCARD = 0x020f,
 	PM_SPACE = 0x0210,
 	PM_MEMINFO = 0x0211,
+	PM_COMMIT = 0x0212,
 };
 static_assert(PM_EXEC == PROTO_FIRST_OPCODE(PROTO_PM), "opcodes are ABI");
 
@@ -411,7 +412,7 @@ struct pm_credit_req_wire {
 };
 /* Reply: struct pm_grant_wire; -ENOMEM when none is left. */
 
-/* --- any memory node: PM_MEMINFO, without a body ------------------------------------- */
+/* --- any memory node: PM_MEMINFO, without a body; PM_COMMIT -------------------------- */
 
 struct pm_meminfo_rep_wire { /* frames of 4 KiB */
 	le64_t total;        /* for pages of programs and files */
@@ -419,8 +420,33 @@ struct pm_meminfo_rep_wire { /* frames of 4 KiB */
 	le64_t file;         /* hold clean pages of files, and give way */
 	le64_t granted;      /* credits that processors hold */
 	le64_t committed;    /* that mappings are charged for */
+	le64_t programs;     /* that programs may have at most: the others are for files */
+	le64_t commit_limit; /* that mappings are charged for at most in the strict mode */
 };
-static_assert(sizeof(struct pm_meminfo_rep_wire) == 40, "PM_MEMINFO is ABI");
+static_assert(sizeof(struct pm_meminfo_rep_wire) == 56, "PM_MEMINFO is ABI");
+
+#define PM_COMMITTED_MAX (1ull << 44) /* pages at one node, in every mode */
+
+enum pm_commit_mode {        /* as vm.overcommit_memory of Linux */
+	PM_COMMIT_HEURISTIC, /* only what can never be had is refused */
+	PM_COMMIT_ALWAYS,    /* nothing is */
+	PM_COMMIT_STRICT,    /* what is more than the commit limit */
+	PM_COMMIT_MODES,
+};
+
+/*
+ * How mappings are charged.  The receiver takes over a policy that is newer than its own.  The
+ * reply is the policy that holds there then, so version 0 only asks.  Memory nodes tell one that
+ * joins.
+ */
+struct pm_commit_wire {
+	le64_t version;  /* (count << 16 | node that set it); 0: the receiver's boot parameters */
+	le32_t mode;     /* enum pm_commit_mode */
+	le32_t ratio;    /* percent of the frames that programs may have, when kbytes is 0 */
+	le64_t kbytes;   /* the commit limit of the cluster; 0: ratio says */
+	le64_t programs; /* frames that programs may have on all nodes together */
+};
+static_assert(sizeof(struct pm_commit_wire) == 32, "PM_COMMIT is ABI");
 
 /* --- file pages ---------------------------------------------------------------------- */
 
@@ -725,12 +751,23 @@ int pm_credit_req_decode(const void *buf, size_t len, struct pm_credit_req *out)
 int pm_credit_rep_decode(const void *buf, size_t len, struct pm_grant *out) __must_check;
 
 struct pm_meminfo_rep {
-	uint64_t total, free, file, granted, committed;
+	uint64_t total, free, file, granted, committed, programs, commit_limit;
 };
 
 void pm_meminfo_rep_encode(const struct pm_meminfo_rep *rep, struct pm_meminfo_rep_wire *w);
 /* -EPROTO: the parts are more than the whole. */
 int pm_meminfo_rep_decode(const void *buf, size_t len, struct pm_meminfo_rep *out) __must_check;
+
+struct pm_commit {
+	uint64_t version;
+	uint32_t mode;
+	uint32_t ratio;
+	uint64_t kbytes;
+	uint64_t programs;
+};
+
+void pm_commit_encode(const struct pm_commit *c, struct pm_commit_wire *w);
+int pm_commit_decode(const void *buf, size_t len, struct pm_commit *out) __must_check;
 
 struct pm_file_fetch_req {
 	struct proto_file file;
