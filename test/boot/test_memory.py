@@ -96,7 +96,7 @@ def test_everything_is_freed_at_exit(cluster, programs):
 
 
 def test_memory_runs_out_with_enomem(pool, programs):
-    cluster = pool.get("--memory", "memory=128M")
+    cluster = pool.get("--memory", "memory=128M", "--append", "memory:memory.overcommit=2")
     for _ in range(2):
         got = cluster.run([programs / "glibc-static/exhaust", "4"], limit=300)
         assert got.checked() == b"refused, checked, given back, and going on\n"

@@ -20,6 +20,7 @@
 
 #include "anon.h"
 #include "aspace.h"
+#include "commit.h"
 #include "remote.h"
 
 static uint64_t page_up(uint64_t len)
@@ -144,7 +145,8 @@ static int map_object(struct map_request *req, const struct syscall_args *args, 
 	if (flags & MAP_ANONYMOUS) {
 		if (!(req->flags & MAPPING_SHARED))
 			return 0;
-		object = object_shared_create(req->len, !(req->flags & MAPPING_NORESERVE));
+		object = object_shared_create(req->len, !(req->flags & MAPPING_NORESERVE) ||
+								commit_is_strict());
 		if (IS_ERR(object))
 			return PTR_ERR(object);
 		req->object = object;

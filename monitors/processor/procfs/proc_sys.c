@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * /proc/sys: limits and settings. Nothing can be set; what is told is what holds.
+ * /proc/sys: limits and settings, as they hold. Commitment can be set: the memory
+ * nodes hear of it.
  */
 #include <kernel/initcall.h>
 #include <kernel/random.h>
 #include <lib/string.h>
+#include <processor/mm/commit.h>
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 
@@ -26,9 +28,6 @@ CONSTANT(show_kversion, SYSTEM_VERSION)
 CONSTANT(show_ngroups_max, STRINGIFY(CRED_GROUPS_MAX))
 CONSTANT(show_cap_last_cap, "40")
 CONSTANT(show_core_pattern, "core")
-CONSTANT(show_overcommit,
-	 "0") /* pages are reserved, but for MAP_NORESERVE: docs/design/memory.md */
-CONSTANT(show_overcommit_ratio, "100")
 CONSTANT(show_max_map_count, "2147483647")
 CONSTANT(show_zero, "0")
 CONSTANT(show_two, "2")
@@ -93,6 +92,95 @@ static SHOW(show_boot_id)
 	return 0;
 }
 
+/* --- commitment: see docs/design/memory.md ------------------------------------------------- */
+
+static int show_commit(struct text *t, uint64_t (*field)(const struct pm_commit *p))
+{
+	struct pm_commit policy;
+	const int err = commit_policy_get(&policy);
+
+	if (err)
+		return err == -ENOMEM ? err : -EIO;
+	text_printf(t, "%llu\n", (unsigned long long)field(&policy));
+	return 0;
+}
+
+static int store_commit(const char *buf, size_t len, uint64_t max,
+			void (*change)(struct pm_commit *p, uint64_t value))
+{
+	uint64_t value;
+	int err = text_number(buf, len, max, &value);
+
+	if (!err)
+		err = commit_policy_set(change, value);
+	return err == -EHOSTDOWN ? -EIO : err;
+}
+
+static uint64_t mode_of(const struct pm_commit *p)
+{
+	return p->mode;
+}
+
+static void set_mode(struct pm_commit *p, uint64_t value)
+{
+	p->mode = (uint32_t)value;
+}
+
+/* As Linux, the one that is set last counts. */
+static uint64_t ratio_of(const struct pm_commit *p)
+{
+	return p->kbytes ? 0 : p->ratio;
+}
+
+static void set_ratio(struct pm_commit *p, uint64_t value)
+{
+	p->ratio = (uint32_t)value;
+	p->kbytes = 0;
+}
+
+static uint64_t kbytes_of(const struct pm_commit *p)
+{
+	return p->kbytes;
+}
+
+static void set_kbytes(struct pm_commit *p, uint64_t value)
+{
+	p->kbytes = value;
+	p->ratio = 0;
+}
+
+static SHOW(show_overcommit)
+{
+	return show_commit(t, mode_of);
+}
+
+static SHOW(show_overcommit_ratio)
+{
+	return show_commit(t, ratio_of);
+}
+
+static SHOW(show_overcommit_kbytes)
+{
+	return show_commit(t, kbytes_of);
+}
+
+static int store_overcommit(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	return store_commit(buf, len, PM_COMMIT_MODES - 1, set_mode);
+}
+
+static int store_overcommit_ratio(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	return store_commit(buf, len, INT32_MAX, set_ratio);
+}
+
+static int store_overcommit_kbytes(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	return store_commit(buf, len, INT64_MAX, set_kbytes);
+}
+
+/* --- the tree ------------------------------------------------------------------------------ */
+
 static const struct pseudo_node random_nodes[] = {
 	PSEUDO_FILE("boot_id", 0444, show_boot_id),
 	PSEUDO_FILE("entropy_avail", 0444, show_entropy),
@@ -120,8 +208,9 @@ static const struct pseudo_node kernel_nodes[] = {
 static const struct pseudo_node vm_nodes[] = {
 	PSEUDO_FILE("max_map_count", 0444, show_max_map_count),
 	PSEUDO_FILE("mmap_min_addr", 0444, show_mmap_min_addr),
-	PSEUDO_FILE("overcommit_memory", 0444, show_overcommit),
-	PSEUDO_FILE("overcommit_ratio", 0444, show_overcommit_ratio),
+	PSEUDO_WRITABLE("overcommit_kbytes", 0644, show_overcommit_kbytes, store_overcommit_kbytes),
+	PSEUDO_WRITABLE("overcommit_memory", 0644, show_overcommit, store_overcommit),
+	PSEUDO_WRITABLE("overcommit_ratio", 0644, show_overcommit_ratio, store_overcommit_ratio),
 	PSEUDO_FILE("swappiness", 0444, show_zero),
 	{ 0 },
 };

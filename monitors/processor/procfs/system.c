@@ -50,6 +50,7 @@ static void add_node(uint32_t node, struct system_memory *m)
 	m->available += (r.free + r.file - MIN(r.granted, r.free + r.file)) << PAGE_SHIFT;
 	m->cached += r.file << PAGE_SHIFT;
 	m->committed += r.committed << PAGE_SHIFT;
+	m->commit_limit += r.commit_limit << PAGE_SHIFT;
 }
 
 void system_memory(struct system_memory *m)

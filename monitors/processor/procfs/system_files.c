@@ -50,7 +50,7 @@ SHOW(show_meminfo)
 	kib_line(t, "SReclaimable", 0);
 	kib_line(t, "SUnreclaim", m.slab);
 	kib_line(t, "KernelStack", m.kernel_stack);
-	kib_line(t, "CommitLimit", m.total);
+	kib_line(t, "CommitLimit", m.commit_limit);
 	kib_line(t, "Committed_AS", m.committed);
 	kib_line(t, "VmallocTotal", 512ull << 30);
 	/* Linux has no name for the cache of that memory in this node's DRAM. */

@@ -28,9 +28,10 @@
 struct system_memory { /* bytes */
 	/* At all memory nodes: frames for pages of programs and files. */
 	uint64_t total, free;
-	uint64_t available; /* free, or pages of files that give way, and not reserved */
-	uint64_t cached;    /* pages of files */
-	uint64_t committed; /* that mappings are charged for */
+	uint64_t available;    /* free, or pages of files that give way, and not reserved */
+	uint64_t cached;       /* pages of files */
+	uint64_t committed;    /* that mappings are charged for */
+	uint64_t commit_limit; /* the same, at most, in the strict mode */
 	/* On this node. */
 	uint64_t slab, kernel_stack;
 	uint64_t line_total, line_free; /* ExCache */

@@ -52,6 +52,35 @@ void text_putc(struct text *t, char c)
 	text_bytes(t, &c, 1);
 }
 
+static bool is_blank(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+int text_number(const char *buf, size_t len, uint64_t max, uint64_t *value)
+{
+	char digits[24];
+	size_t n = 0;
+	uint64_t v;
+
+	while (len && is_blank(*buf)) {
+		buf++;
+		len--;
+	}
+	while (len && is_blank(buf[len - 1]))
+		len--;
+	while (n < len && n < sizeof(digits) - 1) {
+		digits[n] = buf[n];
+		n++;
+	}
+	digits[n] = '\0';
+	if (n < len || digits[0] < '0' || digits[0] > '9' || strlen(digits) != n ||
+	    kstrtou64(digits, 0, &v) || v > max)
+		return -EINVAL;
+	*value = v;
+	return 0;
+}
+
 void text_printf(struct text *t, const char *fmt, ...)
 {
 	va_list ap;

@@ -33,3 +33,9 @@ void text_pad(struct text *t, size_t line, size_t column);
 void text_cpu_list(struct text *t, unsigned int nr);
 void text_cpu_mask(struct text *t, unsigned int first, unsigned int end, unsigned int possible);
 void text_free(struct text *t);
+
+/*
+ * The number that was written to a file of /proc/sys, as Linux reads it: blanks around it; decimal,
+ * 0x or 0; nothing else. -EINVAL: that it is not, or it is more than @max.
+ */
+int text_number(const char *buf, size_t len, uint64_t max, uint64_t *value) __must_check;

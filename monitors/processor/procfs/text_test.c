@@ -134,7 +134,39 @@ static void load_averages_decay(struct ktest *t)
 	EXPECT_EQ(t, avg[0] * 100 >> LOADAVG_SHIFT, 0);
 }
 
+static void written_numbers(struct ktest *t)
+{
+	static const struct {
+		const char *text;
+		int err;
+		uint64_t value;
+	} rows[] = {
+		{ "0", 0, 0 },
+		{ "2\n", 0, 2 },
+		{ " \t1 \n", 0, 1 },
+		{ "0x2", 0, 2 },
+		{ "3", -EINVAL, 0 },
+		{ "-1", -EINVAL, 0 },
+		{ "", -EINVAL, 0 },
+		{ "\n", -EINVAL, 0 },
+		{ "1x", -EINVAL, 0 },
+		{ "1 2", -EINVAL, 0 },
+		{ "99999999999999999999", -EINVAL, 0 },
+		{ "000000000000000000000000000000000000001", -EINVAL, 0 },
+	};
+	uint64_t value;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		value = 7;
+		EXPECT_EQ(t, text_number(rows[i].text, strlen(rows[i].text), 2, &value),
+			  rows[i].err);
+		EXPECT_EQ(t, value, rows[i].err ? 7 : rows[i].value);
+	}
+	EXPECT_EQ(t, text_number("1\0", 2, 2, &value), -EINVAL);
+}
+
 static const struct ktest_case text_cases[] = {
+	KTEST(written_numbers),
 	KTEST(text_grows_without_a_limit),
 	KTEST(pieces_of_every_size_fit),
 	KTEST(names_are_escaped),
