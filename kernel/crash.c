@@ -116,7 +116,7 @@ static void crash_cpus(void)
 {
 	thread_pin(0);
 	for (unsigned int cpu = 1; cpu < cpu_online_count(); cpu++) {
-		struct thread *t = thread_create_stopped("deaf", deaf_loop, NULL, PRIO_HIGH);
+		struct thread *t = thread_create_stopped("deaf", deaf_loop, NULL, THREAD_PRIO_HIGH);
 		struct cpu_mask mask;
 
 		cpu_mask_only(&mask, cpu);

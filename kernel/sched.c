@@ -103,7 +103,7 @@ void rq_dequeue(struct runqueue *rq, struct thread *t)
 
 static unsigned int best_queued(const struct runqueue *rq) __must_hold(&rq->lock)
 {
-	return rq->bitmap ? 31u - (unsigned int)__builtin_clz(rq->bitmap) : PRIO_IDLE;
+	return rq->bitmap ? 31u - (unsigned int)__builtin_clz(rq->bitmap) : THREAD_PRIO_IDLE;
 }
 
 static struct thread *pick_locked(struct runqueue *rq) __must_hold(&rq->lock)
@@ -466,7 +466,7 @@ void sched_init(void)
 {
 	struct thread *t = &boot_idle;
 
-	thread_setup(t, "idle0", PRIO_IDLE);
+	thread_setup(t, "idle0", THREAD_PRIO_IDLE);
 	t->stack = (vaddr_t)boot_stack;
 	t->stack_top = t->stack + THREAD_STACK_SIZE;
 	init_cpu(t);

@@ -66,7 +66,7 @@ static unsigned int curr_prio(unsigned int cpu)
 
 static unsigned int load_of(const struct runqueue *rq)
 {
-	return READ_ONCE(rq->nr_queued) + (READ_ONCE(rq->curr_prio) != PRIO_IDLE);
+	return READ_ONCE(rq->nr_queued) + (READ_ONCE(rq->curr_prio) != THREAD_PRIO_IDLE);
 }
 
 /* The queue that governs @t is locked: its mask must not change while the CPUs are gone through. */
@@ -170,7 +170,7 @@ static struct thread *first_for(const struct runqueue *rq, unsigned int cpu, uns
 static bool worth_a_look(const struct runqueue *rq, unsigned int prio)
 {
 	return READ_ONCE(rq->bitmap) >> (prio + 1) &&
-	       (READ_ONCE(rq->curr_prio) != PRIO_IDLE || READ_ONCE(rq->nr_queued) > 1);
+	       (READ_ONCE(rq->curr_prio) != THREAD_PRIO_IDLE || READ_ONCE(rq->nr_queued) > 1);
 }
 
 struct thread *rq_steal(struct runqueue *rq, unsigned int prio)
@@ -227,10 +227,10 @@ bool sched_idle_enter(void)
 		struct runqueue *from = rq_of((me + i) % nr);
 		struct thread *t;
 
-		if (!worth_a_look(from, PRIO_IDLE))
+		if (!worth_a_look(from, THREAD_PRIO_IDLE))
 			continue;
 		rq_lock(from);
-		t = first_for(from, me, PRIO_IDLE);
+		t = first_for(from, me, THREAD_PRIO_IDLE);
 		if (t) {
 			rq_dequeue(from, t);
 			counter_inc(&count_pulls);
@@ -282,7 +282,7 @@ void sched_slice_end(void)
 	if (cpu == MAX_CPUS)
 		return;
 	rq_lock(rq);
-	t = first_for(rq, cpu, PRIO_IDLE);
+	t = first_for(rq, cpu, THREAD_PRIO_IDLE);
 	if (t) {
 		rq_dequeue(rq, t);
 		counter_inc(&count_pushes);

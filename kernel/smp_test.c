@@ -62,8 +62,8 @@ static unsigned int on_all(struct ktest *t, unsigned int each, void (*fn)(struct
 		struct cpu_mask mask;
 
 		members[i] = (struct member){ .cpu = i / each, .fn = fn, .t = t, .arg = arg };
-		threads[i] =
-			thread_create_stopped("smp-test", member_main, &members[i], PRIO_NORMAL);
+		threads[i] = thread_create_stopped("smp-test", member_main, &members[i],
+						   THREAD_PRIO_NORMAL);
 		if (IS_ERR(threads[i])) {
 			threads[i] = NULL;
 			errors = 1;
@@ -252,7 +252,7 @@ static void running_threads_can_be_moved(struct ktest *t)
 	prng_seed(&rng, 11);
 	for (unsigned int i = 0; i < ARRAY_SIZE(s); i++) {
 		s[i] = (struct shoved){ 0 };
-		s[i].thread = thread_create_stopped("shoved", shoved_main, &s[i], PRIO_USER);
+		s[i].thread = thread_create_stopped("shoved", shoved_main, &s[i], THREAD_PRIO_USER);
 		ASSERT_FALSE(t, IS_ERR(s[i].thread));
 		thread_start(s[i].thread);
 	}
@@ -263,7 +263,7 @@ static void running_threads_can_be_moved(struct ktest *t)
 		cpu_mask_only(&mask, (unsigned int)prng_below(&rng, nr));
 		EXPECT_EQ(t, thread_set_affinity(th, &mask), 0);
 		if (i % 5 == 0)
-			thread_set_prio(th, i & 1 ? PRIO_USER : PRIO_LOW);
+			thread_set_prio(th, i & 1 ? THREAD_PRIO_USER : THREAD_PRIO_LOW);
 		if (i % 3 == 0)
 			thread_sleep_ns(100 * NSEC_PER_USEC);
 	}
@@ -306,7 +306,7 @@ static void load_spreads(struct ktest *t)
 
 	cpu_mask_only(&mask, 0);
 	for (i = 0; i < nr; i++) {
-		threads[i] = thread_create_stopped("load", spin_until, &stop, PRIO_USER);
+		threads[i] = thread_create_stopped("load", spin_until, &stop, THREAD_PRIO_USER);
 		ASSERT_FALSE(t, IS_ERR(threads[i]));
 		EXPECT_EQ(t, thread_set_affinity(threads[i], &mask), 0);
 		thread_start(threads[i]);

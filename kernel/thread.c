@@ -144,7 +144,7 @@ struct thread *thread_create_prio(const char *name, void (*fn)(void *arg), void 
 
 struct thread *thread_create(const char *name, void (*fn)(void *arg), void *arg)
 {
-	return thread_create_prio(name, fn, arg, PRIO_NORMAL);
+	return thread_create_prio(name, fn, arg, THREAD_PRIO_NORMAL);
 }
 
 void thread_exit(void)
@@ -206,7 +206,7 @@ struct thread *sched_create_idle(void)
 		vfree(stack);
 		return NULL;
 	}
-	thread_setup(t, "idle", PRIO_IDLE);
+	thread_setup(t, "idle", THREAD_PRIO_IDLE);
 	t->stack = (vaddr_t)stack;
 	t->stack_top = t->stack + THREAD_STACK_SIZE;
 	return t;

@@ -74,8 +74,8 @@ static void loops_are_preempted(struct ktest *t)
 {
 	struct spin a = { 0 };
 	struct spin b = { 0 };
-	struct thread *ta = thread_create_prio("spin-a", spin_main, &a, PRIO_USER);
-	struct thread *tb = thread_create_prio("spin-b", spin_main, &b, PRIO_USER);
+	struct thread *ta = thread_create_prio("spin-a", spin_main, &a, THREAD_PRIO_USER);
+	struct thread *tb = thread_create_prio("spin-b", spin_main, &b, THREAD_PRIO_USER);
 	unsigned int naps = 0;
 
 	while (naps++ < 100 && (thread_cpu_ns(ta) < 10 * MS || thread_cpu_ns(tb) < 10 * MS))
@@ -112,15 +112,15 @@ static void higher_class_runs_first(struct ktest *t)
 
 	thread_pin(0);
 	preempt_disable();
-	th = create_here("high", &sum, PRIO_HIGH);
+	th = create_here("high", &sum, THREAD_PRIO_HIGH);
 	EXPECT_EQ(t, sum, 0);
 	preempt_enable(); /* the switch happens here */
 	EXPECT_EQ(t, sum, 1);
 	thread_join(th);
-	th = create_here("low", &sum, PRIO_LOW);
+	th = create_here("low", &sum, THREAD_PRIO_LOW);
 	thread_yield();
 	EXPECT_EQ(t, sum, 1);
-	thread_set_prio(th, PRIO_HIGH);
+	thread_set_prio(th, THREAD_PRIO_HIGH);
 	EXPECT_EQ(t, sum, 2);
 	thread_join(th);
 	cpu_mask_fill(&all);

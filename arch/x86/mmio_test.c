@@ -56,7 +56,7 @@ static void write_beside_lock(struct ktest *t, bool quirk)
 	unsigned long flags;
 	bool through;
 
-	thread = thread_create_stopped("mmio-test", other_main, &o, PRIO_NORMAL);
+	thread = thread_create_stopped("mmio-test", other_main, &o, THREAD_PRIO_NORMAL);
 	ASSERT_TRUE(t, !IS_ERR(thread));
 	if (cpu == cpu_id())
 		cpu = 0;

@@ -64,7 +64,8 @@ static struct reader *readers_start(struct pgtable *pt, unsigned int nr)
 		struct cpu_mask mask;
 
 		r[i] = (struct reader){ .pt = pt, .cpu = i };
-		r[i].thread = thread_create_stopped("tlb-reader", reader_main, &r[i], PRIO_USER);
+		r[i].thread =
+			thread_create_stopped("tlb-reader", reader_main, &r[i], THREAD_PRIO_USER);
 		if (IS_ERR(r[i].thread)) {
 			r[i].thread = NULL;
 			continue;
@@ -201,7 +202,8 @@ static void flush_makes_kernel_threads_let_go(struct ktest *t)
 	thread_affinity(thread_current(), &mine);
 	thread_pin(0);
 	for (unsigned int cpu = 1; cpu < nr; cpu++) {
-		struct thread *th = thread_create_stopped("lazy", leave_loaded, pt, PRIO_NORMAL);
+		struct thread *th =
+			thread_create_stopped("lazy", leave_loaded, pt, THREAD_PRIO_NORMAL);
 
 		ASSERT_FALSE(t, IS_ERR(th));
 		cpu_mask_only(&mask, cpu);
@@ -227,7 +229,7 @@ static void destroyed_tables_are_loaded_nowhere(struct ktest *t)
 		ASSERT_FALSE(t, IS_ERR(pt));
 		for_each_cpu(cpu) {
 			struct thread *th =
-				thread_create_stopped("lazy", leave_loaded, pt, PRIO_NORMAL);
+				thread_create_stopped("lazy", leave_loaded, pt, THREAD_PRIO_NORMAL);
 			struct cpu_mask mask;
 
 			ASSERT_FALSE(t, IS_ERR(th));

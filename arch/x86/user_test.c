@@ -176,7 +176,7 @@ static void run_teardown(struct run *r)
 
 static struct thread *run_start(struct run *r)
 {
-	struct thread *t = thread_create_stopped("user-test", user_main, r, PRIO_USER);
+	struct thread *t = thread_create_stopped("user-test", user_main, r, THREAD_PRIO_USER);
 
 	if (!IS_ERR(t)) {
 		t->private = r;
@@ -455,7 +455,7 @@ static void copies_fault_and_recover(struct ktest *t)
 
 	c.run.pt = pgtable_create();
 	ASSERT_FALSE(t, IS_ERR(c.run.pt));
-	th = thread_create_stopped("copy-test", copy_thread, &c, PRIO_USER);
+	th = thread_create_stopped("copy-test", copy_thread, &c, THREAD_PRIO_USER);
 	ASSERT_FALSE(t, IS_ERR(th));
 	th->private = &c.run;
 	thread_start(th);

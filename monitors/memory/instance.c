@@ -100,7 +100,7 @@ static void zero_thread(void *arg)
 
 static int start_zero_thread(void)
 {
-	struct thread *t = thread_create_prio("zero", zero_thread, NULL, PRIO_LOW);
+	struct thread *t = thread_create_prio("zero", zero_thread, NULL, THREAD_PRIO_LOW);
 
 	if (IS_ERR(t))
 		return (int)PTR_ERR(t);

@@ -513,7 +513,7 @@ int rpc_dgram_init(void)
 	err = rpc_dgram_create();
 	if (err)
 		return err;
-	t = thread_create_prio("rpc-dgram", recv_main, NULL, PRIO_HIGH);
+	t = thread_create_prio("rpc-dgram", recv_main, NULL, THREAD_PRIO_HIGH);
 	if (IS_ERR(t))
 		return (int)PTR_ERR(t);
 	thread_detach(t);

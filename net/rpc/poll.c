@@ -298,7 +298,7 @@ static bool serve_spin(uint64_t since)
 
 	if (!limit || atomic_read(&rpc_net.nr_working) || !rpc_spin_pays(&serve_gauge))
 		return false;
-	while (!found && !thread_waits_above(PRIO_LOW) && now - since < limit) {
+	while (!found && !thread_waits_above(THREAD_PRIO_LOW) && now - since < limit) {
 		for (int i = 0; i < 8 && !found; i++) {
 			found = rpc_poll_try_once();
 			cpu_relax();
@@ -382,7 +382,7 @@ int rpc_poll_init(void)
 		return (int)PTR_ERR(rpc_net.cq);
 	rpc_net.cq_room = nr_cqe;
 	request_gap_ns = 2 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
-	t = thread_create_prio("rpc-net", net_main, NULL, PRIO_HIGH);
+	t = thread_create_prio("rpc-net", net_main, NULL, THREAD_PRIO_HIGH);
 	if (IS_ERR(t)) {
 		rdma_cq_destroy(rpc_net.cq);
 		return (int)PTR_ERR(t);

@@ -25,11 +25,11 @@ struct pgtable;
 struct pt_regs;
 
 enum thread_prio {
-	PRIO_IDLE,   /* the idle thread of a CPU */
-	PRIO_LOW,    /* background: reclaim, zeroing */
-	PRIO_USER,   /* threads that run user code */
-	PRIO_NORMAL, /* kernel threads */
-	PRIO_HIGH,   /* latency-sensitive: network poll */
+	THREAD_PRIO_IDLE,   /* the idle thread of a CPU */
+	THREAD_PRIO_LOW,    /* background: reclaim, zeroing */
+	THREAD_PRIO_USER,   /* threads that run user code */
+	THREAD_PRIO_NORMAL, /* kernel threads */
+	THREAD_PRIO_HIGH,   /* latency-sensitive: network poll */
 	NR_PRIOS,
 };
 
@@ -119,7 +119,7 @@ static inline struct thread *thread_current(void)
 }
 
 /*
- * Create a thread of PRIO_NORMAL and start it.  ERR_PTR(-ENOMEM).  The result
+ * Create a thread of THREAD_PRIO_NORMAL and start it.  ERR_PTR(-ENOMEM).  The result
  * stays valid until thread_join() or thread_detach().
  */
 struct thread *thread_create(const char *name, void (*fn)(void *arg), void *arg);

@@ -28,7 +28,7 @@ struct work {
 void work_init(struct work *w, void (*fn)(struct work *w));
 /* ERR_PTR(-ENOMEM). */
 struct workqueue *workqueue_create(const char *name, unsigned int max_threads);
-/* With a thread priority other than PRIO_NORMAL (enum thread_prio). */
+/* With a thread priority other than THREAD_PRIO_NORMAL (enum thread_prio). */
 struct workqueue *workqueue_create_prio(const char *name, unsigned int max_threads,
 					unsigned int prio);
 /* False when @w is already pending (it will run once, after now). */

@@ -130,7 +130,7 @@ struct task_start *task_prepare(struct task *t, const struct pt_regs *regs, stru
 	if (!start)
 		return NULL;
 	*start = (struct task_start){ .task = t, .fpu = fpu, .regs = *regs };
-	t->thread = thread_create_stopped(t->comm, task_main, start, PRIO_USER);
+	t->thread = thread_create_stopped(t->comm, task_main, start, THREAD_PRIO_USER);
 	if (IS_ERR(t->thread)) {
 		t->thread = NULL;
 		kfree(start);

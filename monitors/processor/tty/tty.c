@@ -476,12 +476,12 @@ struct tty *tty_console_create(struct ctl_prog *prog, const struct ctl_run *run)
 		return ERR_PTR(-ENOMEM);
 	lock_not_needed(&tty->lock, "its threads have not started");
 	tty->size = (struct ctl_winsize){ .rows = run->rows, .cols = run->cols };
-	in = thread_create_stopped("tty-in", input_main, tty, PRIO_NORMAL);
+	in = thread_create_stopped("tty-in", input_main, tty, THREAD_PRIO_NORMAL);
 	if (IS_ERR(in)) {
 		tty_put(tty);
 		return ERR_PTR(-ENOMEM);
 	}
-	out = thread_create_stopped("tty-out", output_main, tty, PRIO_NORMAL);
+	out = thread_create_stopped("tty-out", output_main, tty, THREAD_PRIO_NORMAL);
 	if (IS_ERR(out)) {
 		/*
 		 * The other one ends at once, with the reference: no input comes to a terminal

@@ -155,7 +155,7 @@ struct thread *thread_create_prio(const char *name, void (*fn)(void *arg), void 
 
 struct thread *thread_create(const char *name, void (*fn)(void *arg), void *arg)
 {
-	return thread_create_prio(name, fn, arg, PRIO_NORMAL);
+	return thread_create_prio(name, fn, arg, THREAD_PRIO_NORMAL);
 }
 
 void thread_join(struct thread *t)

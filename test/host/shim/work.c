@@ -141,7 +141,7 @@ struct workqueue *workqueue_create_prio(const char *name, unsigned int max_threa
 
 struct workqueue *workqueue_create(const char *name, unsigned int max_threads)
 {
-	return workqueue_create_prio(name, max_threads, PRIO_NORMAL);
+	return workqueue_create_prio(name, max_threads, THREAD_PRIO_NORMAL);
 }
 
 void workqueue_destroy(struct workqueue *wq)

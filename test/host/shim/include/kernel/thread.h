@@ -21,11 +21,11 @@ struct pgtable;
 struct pt_regs;
 
 enum thread_prio {
-	PRIO_IDLE,
-	PRIO_LOW,
-	PRIO_USER,
-	PRIO_NORMAL,
-	PRIO_HIGH,
+	THREAD_PRIO_IDLE,
+	THREAD_PRIO_LOW,
+	THREAD_PRIO_USER,
+	THREAD_PRIO_NORMAL,
+	THREAD_PRIO_HIGH,
 	NR_PRIOS,
 };
 
