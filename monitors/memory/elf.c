@@ -22,36 +22,6 @@
 #define PHNUM_MAX 1170 /* as in Linux: the table fits 64 KiB */
 #define ALIGN_MAX (1ull << 30)
 
-struct elf64_ehdr {
-	uint8_t ident[16];
-	le16_t type;
-	le16_t machine;
-	le32_t version;
-	le64_t entry;
-	le64_t phoff;
-	le64_t shoff;
-	le32_t flags;
-	le16_t ehsize;
-	le16_t phentsize;
-	le16_t phnum;
-	le16_t shentsize;
-	le16_t shnum;
-	le16_t shstrndx;
-};
-static_assert(sizeof(struct elf64_ehdr) == 64, "elf64_ehdr is file layout");
-
-struct elf64_phdr {
-	le32_t type;
-	le32_t flags;
-	le64_t offset;
-	le64_t vaddr;
-	le64_t paddr;
-	le64_t filesz;
-	le64_t memsz;
-	le64_t align;
-};
-static_assert(sizeof(struct elf64_phdr) == 56, "elf64_phdr is file layout");
-
 /* All @len bytes, or -ENOEXEC when the file ends before. */
 static int read_all(const struct elf_source *src, uint64_t offset, void *buf, uint64_t len)
 {
@@ -74,7 +44,7 @@ static int read_all(const struct elf_source *src, uint64_t offset, void *buf, ui
 	return 0;
 }
 
-static bool ehdr_is_valid(const struct elf64_ehdr *eh)
+static bool ehdr_is_valid(const struct linux_elf64_hdr *eh)
 {
 	static const uint8_t magic[4] = { 0x7f, 'E', 'L', 'F' };
 	const uint16_t type = le16_to_cpu(eh->type);
@@ -86,7 +56,7 @@ static bool ehdr_is_valid(const struct elf64_ehdr *eh)
 	if ((type != ET_EXEC && type != ET_DYN) || le16_to_cpu(eh->machine) != EM_X86_64 ||
 	    le32_to_cpu(eh->version) != EV_CURRENT)
 		return false;
-	return le16_to_cpu(eh->phentsize) == sizeof(struct elf64_phdr) && phnum &&
+	return le16_to_cpu(eh->phentsize) == sizeof(struct linux_elf64_phdr) && phnum &&
 	       phnum <= PHNUM_MAX && le64_to_cpu(eh->entry) < PM_USER_TOP;
 }
 
@@ -107,7 +77,7 @@ static bool segment_is_valid(const struct elf_segment *s)
 	return !s->filesz || !((s->offset ^ s->vaddr) & PAGE_MASK_LOW);
 }
 
-static int load_segment(const struct elf64_phdr *ph, struct elf_image *img)
+static int load_segment(const struct linux_elf64_phdr *ph, struct elf_image *img)
 {
 	struct elf_segment *s = &img->segments[img->nr_segments];
 	const uint64_t align = le64_to_cpu(ph->align);
@@ -132,7 +102,7 @@ static int load_segment(const struct elf64_phdr *ph, struct elf_image *img)
 	return 0;
 }
 
-static int load_interp(const struct elf_source *src, const struct elf64_phdr *ph,
+static int load_interp(const struct elf_source *src, const struct linux_elf64_phdr *ph,
 		       struct elf_image *img)
 {
 	const uint64_t len = le64_to_cpu(ph->filesz);
@@ -151,7 +121,7 @@ static int load_interp(const struct elf_source *src, const struct elf64_phdr *ph
 	return err;
 }
 
-static int load_phdr(const struct elf_source *src, const struct elf64_phdr *ph,
+static int load_phdr(const struct elf_source *src, const struct linux_elf64_phdr *ph,
 		     struct elf_image *img)
 {
 	switch (le32_to_cpu(ph->type)) {
@@ -170,7 +140,7 @@ static int load_phdr(const struct elf_source *src, const struct elf64_phdr *ph,
 /* Where the program headers will be in memory: in the segment that holds their part of the file. */
 static void find_phdr(uint64_t phoff, struct elf_image *img)
 {
-	const uint64_t len = (uint64_t)img->phnum * sizeof(struct elf64_phdr);
+	const uint64_t len = (uint64_t)img->phnum * sizeof(struct linux_elf64_phdr);
 
 	for (uint32_t i = 0; i < img->nr_segments; i++) {
 		const struct elf_segment *s = &img->segments[i];
@@ -186,8 +156,8 @@ static void find_phdr(uint64_t phoff, struct elf_image *img)
 
 static int read_phdrs(const struct elf_source *src, uint64_t phoff, struct elf_image *img)
 {
-	const uint64_t len = (uint64_t)img->phnum * sizeof(struct elf64_phdr);
-	struct elf64_phdr *table = lib_alloc(len);
+	const uint64_t len = (uint64_t)img->phnum * sizeof(struct linux_elf64_phdr);
+	struct linux_elf64_phdr *table = lib_alloc(len);
 	int err = -ENOMEM;
 
 	img->segments = lib_zalloc(img->phnum * sizeof(*img->segments));
@@ -204,7 +174,7 @@ static int read_phdrs(const struct elf_source *src, uint64_t phoff, struct elf_i
 int elf_read(const struct elf_source *src, struct elf_image *out)
 {
 	struct elf_image img = { .stack_x = true, .align = PAGE_SIZE };
-	struct elf64_ehdr eh;
+	struct linux_elf64_hdr eh;
 	int err;
 
 	err = read_all(src, 0, &eh, sizeof(eh));

@@ -40,9 +40,22 @@ const struct abi_number abi_libc[] = {
 /* The structures. These headers have numbers of their own. */
 #include <generated/abi_undef.h>
 
+#include <abi/elf.h>
 #include <abi/socket.h>
 #include <abi/stat.h>
 #include <lib/compiler.h>
+
+SAME_SIZE(elf64_hdr, Elf64_Ehdr);
+SAME_MEMBER(elf64_hdr, machine, Elf64_Ehdr, e_machine);
+SAME_MEMBER(elf64_hdr, entry, Elf64_Ehdr, e_entry);
+SAME_MEMBER(elf64_hdr, phoff, Elf64_Ehdr, e_phoff);
+SAME_MEMBER(elf64_hdr, phentsize, Elf64_Ehdr, e_phentsize);
+SAME_MEMBER(elf64_hdr, phnum, Elf64_Ehdr, e_phnum);
+SAME_SIZE(elf64_phdr, Elf64_Phdr);
+SAME_MEMBER(elf64_phdr, flags, Elf64_Phdr, p_flags);
+SAME_MEMBER(elf64_phdr, vaddr, Elf64_Phdr, p_vaddr);
+SAME_MEMBER(elf64_phdr, filesz, Elf64_Phdr, p_filesz);
+SAME_MEMBER(elf64_phdr, align, Elf64_Phdr, p_align);
 
 SAME_MEMBER(dirent64, ino, struct dirent64, d_ino);
 SAME_MEMBER(dirent64, off, struct dirent64, d_off);

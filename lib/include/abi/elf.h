@@ -2,6 +2,9 @@
 /* Programs, and what they are told when they begin: Linux's <linux/elf.h>, <linux/auxvec.h>. */
 #pragma once
 
+#include <lib/byteorder.h>
+#include <lib/compiler.h>
+
 /* e_ident, and other fields of the header */
 #define EI_CLASS    4
 #define EI_DATA     5
@@ -21,6 +24,23 @@
 #define PF_X         0x1u
 #define PF_W         0x2u
 #define PF_R         0x4u
+
+/* The file's header, and one segment: little-endian on x86-64, in files and in memory. */
+struct linux_elf64_hdr {
+	uint8_t ident[16];
+	le16_t type, machine;
+	le32_t version;
+	le64_t entry, phoff, shoff;
+	le32_t flags;
+	le16_t ehsize, phentsize, phnum, shentsize, shnum, shstrndx;
+};
+static_assert(sizeof(struct linux_elf64_hdr) == 64, "Elf64_Ehdr is ABI");
+
+struct linux_elf64_phdr {
+	le32_t type, flags;
+	le64_t offset, vaddr, paddr, filesz, memsz, align;
+};
+static_assert(sizeof(struct linux_elf64_phdr) == 56, "Elf64_Phdr is ABI");
 
 /* The auxiliary vector */
 #define AT_NULL         0

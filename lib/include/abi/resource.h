@@ -31,6 +31,11 @@ struct linux_rlimit {
 	uint64_t max;
 };
 
+/* getpriority(), setpriority(): whose nice value */
+#define PRIO_PROCESS 0
+#define PRIO_PGRP    1
+#define PRIO_USER    2
+
 /* getrusage() */
 #define RUSAGE_SELF     0
 #define RUSAGE_CHILDREN (-1)

@@ -183,13 +183,6 @@ long sys_times(const struct syscall_args *args)
 
 /* --- nice --------------------------------------------------------------------------------- */
 
-/* Linux's PRIO_PROCESS and so on, whose names the scheduler has for something else. */
-enum prio_which {
-	PRIO_OF_PROCESS,
-	PRIO_OF_GROUP,
-	PRIO_OF_USER,
-};
-
 #define NICE_MIN (-20)
 #define NICE_MAX 19
 
@@ -198,15 +191,15 @@ struct nice_call {
 	uint32_t id;
 	bool set;
 	int nice; /* to set, or the best found */
-	int ret;  /* -ESRCH until somebody is found */
+	int ret;  /* -ESRCH until a process is found */
 };
 
 static bool nice_concerns(const struct nice_call *n, const struct process *p)
 {
 	switch (n->which) {
-	case PRIO_OF_PROCESS:
+	case PRIO_PROCESS:
 		return p->pid == n->id;
-	case PRIO_OF_GROUP:
+	case PRIO_PGRP:
 		return p->pgid == n->id;
 	default:
 		return READ_ONCE(p->uid) == n->id;
@@ -268,9 +261,9 @@ static int nice_run(struct nice_call *n, uint32_t id)
 
 	n->ret = -ESRCH;
 	n->id = id;
-	if (!id && n->which == PRIO_OF_PROCESS)
+	if (!id && n->which == PRIO_PROCESS)
 		n->id = me->pid;
-	else if (!id && n->which == PRIO_OF_GROUP)
+	else if (!id && n->which == PRIO_PGRP)
 		n->id = me->pgid;
 	else if (!id)
 		n->id = cred_current()->uid;
@@ -284,7 +277,7 @@ long sys_getpriority(const struct syscall_args *args)
 	struct nice_call n = { .which = (uint32_t)args->a[0] };
 	int err;
 
-	if ((uint32_t)args->a[0] > PRIO_OF_USER)
+	if ((uint32_t)args->a[0] > PRIO_USER)
 		return -EINVAL;
 	err = nice_run(&n, (uint32_t)args->a[1]);
 	return err ? err : 20 - n.nice;
@@ -295,7 +288,7 @@ long sys_setpriority(const struct syscall_args *args)
 {
 	struct nice_call n = { .which = (uint32_t)args->a[0], .set = true };
 
-	if ((uint32_t)args->a[0] > PRIO_OF_USER)
+	if ((uint32_t)args->a[0] > PRIO_USER)
 		return -EINVAL;
 	n.nice = MAX(MIN((int)args->a[2], NICE_MAX), NICE_MIN);
 	return nice_run(&n, (uint32_t)args->a[1]);

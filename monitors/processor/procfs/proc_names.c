@@ -16,12 +16,6 @@
 
 #define PHDRS_MAX 128u
 
-struct phdr { /* Elf64_Phdr */
-	uint32_t type, flags;
-	uint64_t offset, vaddr, paddr, filesz, memsz, align;
-};
-static_assert(sizeof(struct phdr) == 56, "Elf64_Phdr is ABI");
-
 /* The value of @type in the auxiliary vector; 0: it has none. */
 static uint64_t aux_value(struct aspace *as, uint64_t type)
 {
@@ -43,21 +37,24 @@ static int interp_text(struct aspace *as, char *buf)
 	const uint64_t nr = MIN(aux_value(as, AT_PHNUM), (uint64_t)PHDRS_MAX);
 	vaddr_t bias = 0;
 
-	if (!phdrs || aux_value(as, AT_PHENT) != sizeof(struct phdr))
+	if (!phdrs || aux_value(as, AT_PHENT) != sizeof(struct linux_elf64_phdr))
 		return -ENOENT;
 	for (uint64_t i = 0; i < nr; i++) {
-		struct phdr ph;
+		struct linux_elf64_phdr ph;
+		uint64_t vaddr;
+		uint32_t type;
 		size_t len;
 
 		if (proc_read_memory(as, phdrs + i * sizeof(ph), &ph, sizeof(ph)) < sizeof(ph))
 			return -ENOENT;
-		if (ph.type == PT_PHDR)
-			bias = phdrs - ph.vaddr; /* it stands in front of PT_INTERP */
-		if (ph.type != PT_INTERP)
+		type = le32_to_cpu(ph.type);
+		vaddr = le64_to_cpu(ph.vaddr);
+		if (type == PT_PHDR)
+			bias = phdrs - vaddr; /* it stands in front of PT_INTERP */
+		if (type != PT_INTERP)
 			continue;
-		len = (size_t)MIN(ph.filesz, (uint64_t)FS_PATH_MAX);
-		if (proc_read_memory(as, bias + ph.vaddr, buf, len) < len ||
-		    !memchr(buf, '\0', len))
+		len = (size_t)MIN(le64_to_cpu(ph.filesz), (uint64_t)FS_PATH_MAX);
+		if (proc_read_memory(as, bias + vaddr, buf, len) < len || !memchr(buf, '\0', len))
 			return -ENOENT;
 		return buf[0] == '/' ? 0 : -ENOENT;
 	}
