@@ -130,7 +130,7 @@ static bool has_room_locked(const struct rpc_session *s, uint32_t len)
 
 /* Write the call into a free slot; the caller posts. */
 static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *impl,
-				 uint32_t bulk_len, uint64_t now)
+				 uint32_t bulk_len, uint64_t now) __must_hold(&s->lock)
 {
 	const struct rpc_call *call = &impl->pub;
 	const uint32_t slot = (uint32_t)__builtin_ctzll(s->c_free);
@@ -500,8 +500,9 @@ static int copy_reply(struct rpc_call *call, const uint8_t *msg, const struct rp
 	return hdr->status;
 }
 
-static void note_latency(struct rpc_session *s, uint64_t ns)
+static void note_latency_locked(struct rpc_session *s, uint64_t ns)
 {
+	assert_spin_held(&s->lock);
 	hist_record(rpc_h_latency[s->cls], ns);
 	s->usual_ns = rpc_low_average(s->usual_ns, ns);
 }
@@ -559,7 +560,7 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 	if (cs->is_async)
 		atomic_dec(&rpc_net.nr_async);
 	rpc_cslot_free_locked(s, imm->slot);
-	note_latency(s, now - impl->submitted_ns);
+	note_latency_locked(s, now - impl->submitted_ns);
 	spin_unlock(&s->lock);
 	rpc_call_finish(impl, status, len, true);
 	rpc_session_wake_slots(s);

@@ -109,6 +109,14 @@ out_cq:
 	return err;
 }
 
+/* For the holder of conn_lock, without which s->conn is not written. */
+static struct rpc_conn *session_conn(struct rpc_session *s)
+{
+	assert_mutex_held(&s->conn_lock);
+	lock_not_needed(&s->lock, "writers hold conn_lock too");
+	return s->conn;
+}
+
 /* @state: RPC_CONN_CONNECTING or RPC_CONN_ACCEPTING. */
 static struct rpc_conn *conn_create(struct rpc_session *s, enum rpc_conn_state state)
 {
@@ -130,7 +138,7 @@ static struct rpc_conn *conn_create(struct rpc_session *s, enum rpc_conn_state s
 		goto out_free;
 	conn->session = s;
 	conn->state = (uint8_t)state;
-	conn->gen = s->gen + 1;
+	conn->gen = READ_ONCE(s->gen) + 1; /* writers hold conn_lock, as we do */
 	conn->opened_ns = time_now_ns();
 	err = conn_create_qp(conn, cfg);
 	if (err)
@@ -344,6 +352,7 @@ static void conn_up(struct rpc_conn *conn)
 	struct rpc_session *s = conn->session;
 	bool up;
 
+	assert_mutex_held(&s->conn_lock);
 	spin_lock(&s->lock);
 	up = conn->state == RPC_CONN_CONNECTING || conn->state == RPC_CONN_ACCEPTING;
 	if (up) {
@@ -366,9 +375,10 @@ static void conn_up(struct rpc_conn *conn)
 
 static void attempt_failed(struct rpc_session *s)
 {
-	const uint32_t shift = MIN(s->nr_attempts, 8u);
-	uint64_t ms = MIN(BACKOFF_MIN_MS << shift, BACKOFF_MAX_MS);
+	uint64_t ms;
 
+	assert_mutex_held(&s->conn_lock);
+	ms = MIN(BACKOFF_MIN_MS << MIN(s->nr_attempts, 8u), BACKOFF_MAX_MS);
 	s->nr_attempts++;
 	/* Jitter keeps two sides from crossing for ever. */
 	ms = ms * NSEC_PER_MSEC + random_u64() % (ms * NSEC_PER_MSEC);
@@ -492,7 +502,7 @@ static void incoming_refuse(struct rpc_incoming *inc, uint8_t code)
 /* Does our own attempt go on instead? */
 static bool own_attempt_wins(struct rpc_session *s, const struct rpc_incoming *inc)
 {
-	const struct rpc_conn *own = s->conn;
+	const struct rpc_conn *own = session_conn(s);
 
 	return own && own->state == RPC_CONN_CONNECTING && node_self()->id < inc->info.node &&
 	       (own->target_incarn == 0 || own->target_incarn == inc->info.incarn);
@@ -530,6 +540,8 @@ static void incoming_accept(struct rpc_session *s, struct rpc_incoming *inc)
 
 static void incoming_handle(struct rpc_session *s, struct rpc_incoming *inc)
 {
+	struct rpc_conn *conn;
+
 	if (__atomic_load_n(&inc->is_dead, __ATOMIC_ACQUIRE)) {
 		cm_conn_destroy(inc->cm);
 		kfree(inc);
@@ -549,10 +561,11 @@ static void incoming_handle(struct rpc_session *s, struct rpc_incoming *inc)
 		return;
 	}
 	/* An attempt that loses, or a connection whose other end is gone: theirs replaces it. */
-	if (s->conn) {
-		if (s->conn->state == RPC_CONN_CONNECTING)
+	conn = session_conn(s);
+	if (conn) {
+		if (conn->state == RPC_CONN_CONNECTING)
 			counter_inc(&rpc_c_crossed);
-		conn_close(s->conn);
+		conn_close(conn);
 	}
 	incoming_accept(s, inc);
 }
@@ -671,11 +684,13 @@ void rpc_conn_work(struct work *w)
 {
 	struct rpc_session *s = container_of(w, struct rpc_session, conn_work);
 	struct rpc_incoming *inc;
+	struct rpc_conn *conn;
 	bool wanted;
 
 	mutex_lock(&s->conn_lock);
-	if (s->conn)
-		conn_advance(s, s->conn);
+	conn = session_conn(s);
+	if (conn)
+		conn_advance(s, conn);
 	wanted = rpc_session_prepare(s) == 0;
 
 	spin_lock(&s->lock);
@@ -687,7 +702,7 @@ void rpc_conn_work(struct work *w)
 
 	spin_lock(&s->lock);
 	wanted = wanted && !s->conn && (s->nr_busy || s->want_conn) &&
-		 time_now_ns() >= s->next_attempt_ns &&
+		 time_now_ns() >= READ_ONCE(s->next_attempt_ns) &&
 		 READ_ONCE(s->peer->state) == RPC_PEER_ALIVE && !s->peer->fenced_us;
 	spin_unlock(&s->lock);
 	if (wanted)

@@ -318,43 +318,45 @@ struct rpc_session {
 	uint8_t cls;           /* const */
 	struct spinlock lock;  /* RANK_SPIN_RPC */
 	bool is_ready;         /* memory below is there; set once with release */
-	int init_err;
-	struct rpc_conn *conn; /* lock */
-	uint32_t gen;          /* of the newest connection; lock */
+	int init_err;          /* conn_lock; read without */
+	struct rpc_conn *conn __guarded_by(&lock); /* writers hold conn_lock too */
+	uint32_t gen __guarded_by(&lock);          /* of the newest connection */
 
 	/* client */
-	struct rpc_cslot *cslots;
-	uint64_t c_free;   /* bit per slot; lock */
-	uint64_t c_unsent; /* BUSY but not posted; lock */
-	uint32_t nr_busy, nr_quarantine;
-	uint64_t inflight_bytes;
-	uint64_t usual_ns; /* an unhindered round trip; lock, read without */
-	struct rpc_spin_gauge gauge;
-	uint32_t nr_slot_waiters;
+	struct rpc_cslot *cslots;              /* const from is_ready on; the slots: lock */
+	uint64_t c_free __guarded_by(&lock);   /* bit per slot */
+	uint64_t c_unsent __guarded_by(&lock); /* BUSY but not posted */
+	uint32_t nr_busy __guarded_by(&lock), nr_quarantine __guarded_by(&lock);
+	uint64_t inflight_bytes __guarded_by(&lock);
+	uint64_t usual_ns __guarded_by(&lock); /* an unhindered round trip */
+	struct rpc_spin_gauge gauge;           /* hints: races do no harm */
+	uint32_t nr_slot_waiters __guarded_by(&lock);
 	struct waitqueue slot_wq;
-	uint8_t *req_buf; /* registered: one message of header and body per slot */
+	/* const from is_ready on; registered: one message of header and body per slot */
+	uint8_t *req_buf;
 	uint64_t req_buf_phys;
 	uint32_t req_stride;
 
 	/* server */
-	struct rpc_sslot *sslots;
-	uint64_t s_unsent;       /* answered but not posted; lock */
-	uint64_t s_sent_pending; /* ->sent still to be called; lock */
-	struct rpc_request *free_requests;
-	uint8_t *rep_buf;
+	struct rpc_sslot *sslots;                    /* const from is_ready on; the slots: lock */
+	uint64_t s_unsent __guarded_by(&lock);       /* answered but not posted */
+	uint64_t s_sent_pending __guarded_by(&lock); /* ->sent still to be called */
+	struct rpc_request *free_requests __guarded_by(&lock);
+	uint8_t *rep_buf; /* const from is_ready on, as the next three */
 	uint64_t rep_buf_phys;
 	uint32_t rep_stride;
 	struct rdma_mr *buf_mr;
-	uint32_t server_incarn; /* of the peer whose requests the slots remember; lock */
+	/* of the peer whose requests the slots remember */
+	uint32_t server_incarn __guarded_by(&lock);
 
 	/* connection set-up */
 	struct mutex conn_lock; /* RANK_NET_PEER */
 	struct work conn_work;
-	struct rpc_incoming *incoming; /* lock */
-	bool want_conn;                /* somebody needs one though no call waits; lock */
-	uint32_t nr_attempts;          /* since the last success; conn_lock */
-	uint64_t next_attempt_ns;
-	bool was_up;
+	struct rpc_incoming *incoming __guarded_by(&lock);
+	bool want_conn __guarded_by(&lock);            /* a caller needs one though no call waits */
+	uint32_t nr_attempts __guarded_by(&conn_lock); /* since the last success */
+	uint64_t next_attempt_ns;                      /* atomic */
+	bool was_up __guarded_by(&conn_lock);
 };
 
 /* How a client slot, a server slot and a connection get another state. */

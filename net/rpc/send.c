@@ -252,10 +252,11 @@ void rpc_post_flush_write_locked(struct rpc_conn *conn)
 }
 
 /* Run sent() of the replies that are known to be delivered. */
-static void collect_sent(struct rpc_conn *conn, struct rpc_batch *b)
+static void collect_sent_locked(struct rpc_conn *conn, struct rpc_batch *b)
 {
 	struct rpc_session *s = conn->session;
 
+	assert_spin_held(&s->lock);
 	for (uint64_t m = s->s_sent_pending; m; m &= m - 1) {
 		const uint32_t slot = (uint32_t)__builtin_ctzll(m);
 		struct rpc_sslot *ss = &s->sslots[slot];
@@ -291,7 +292,7 @@ void rpc_reap_locked(struct rpc_conn *conn, struct rpc_batch *b)
 		}
 	} while (n == (int)ARRAY_SIZE(wc));
 	if (b && conn->session->s_sent_pending)
-		collect_sent(conn, b);
+		collect_sent_locked(conn, b);
 }
 
 /* Post what waits: after a connection came up, or room in the send queue. */

@@ -119,9 +119,10 @@ const void *rpc_request_bulk(const struct rpc_request *req, uint32_t *len)
 
 static struct rpc_request *request_get_locked(struct rpc_session *s)
 {
-	struct rpc_request *req = s->free_requests;
+	struct rpc_request *req;
 
 	assert_spin_held(&s->lock);
+	req = s->free_requests;
 	if (likely(req)) {
 		s->free_requests = req->next;
 		return req;
@@ -185,6 +186,7 @@ static bool keep_writes(struct rpc_sslot *ss, const struct rpc_write *writes, si
  */
 static bool reply_send_locked(struct rpc_session *s, struct rpc_request *req, bool idempotent,
 			      const struct rpc_write *writes, size_t nr_writes)
+	__must_hold(&s->lock)
 {
 	struct rpc_sslot *ss = &s->sslots[req->slot];
 	struct rpc_conn *conn = s->conn;

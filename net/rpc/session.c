@@ -47,6 +47,7 @@ static int alloc_slots(struct rpc_session *s, const struct rpc_class_cfg *cfg)
 		for (uint32_t i = 0; i < cfg->nr_slots; i++)
 			s->cslots[i].sge = sge + (size_t)i * cfg->max_sge;
 	}
+	lock_not_needed(&s->lock, "not ready: no request uses it");
 	for (uint32_t i = 0; i < cfg->nr_slots; i++) {
 		struct rpc_request *req = kzalloc(sizeof(*req));
 
@@ -84,6 +85,7 @@ static int alloc_buffers(struct rpc_session *s, const struct rpc_class_cfg *cfg)
 
 static void free_slots(struct rpc_session *s)
 {
+	lock_not_needed(&s->lock, "never was ready: no request used it");
 	while (s->free_requests) {
 		struct rpc_request *req = s->free_requests;
 
@@ -118,6 +120,7 @@ int rpc_session_prepare(struct rpc_session *s)
 		rpc_session_wake_slots(s);
 		return err;
 	}
+	lock_not_needed(&s->lock, "not ready yet: no call uses it");
 	s->c_free = cfg->nr_slots == 64 ? UINT64_MAX : BIT64(cfg->nr_slots) - 1;
 	s->init_err = 0;
 	__atomic_store_n(&s->is_ready, true, __ATOMIC_RELEASE);
@@ -320,6 +323,5 @@ void rpc_session_tick(struct rpc_session *s, uint64_t now)
 	rpc_batch_run(&b);
 	if (kick)
 		rpc_session_kick(s);
-	if (s->nr_slot_waiters)
-		rpc_session_wake_slots(s);
+	rpc_session_wake_slots(s);
 }
