@@ -19,10 +19,9 @@
 #include <lib/string.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
-#include <net/rpc.h>
+#include <processor/client/nodes.h>
 #include <processor/excache/excache.h>
 #include <processor/process/process.h>
-#include <proto/pm.h>
 
 #include "system_private.h"
 
@@ -38,12 +37,9 @@ uint64_t system_counter(const char *name)
 /* Add the numbers of one memory node, if it answers. */
 static void add_node(uint32_t node, struct system_memory *m)
 {
-	struct pm_meminfo_rep_wire w;
-	struct pm_meminfo_rep r;
-	const int ret =
-		rpc_call_sync(node, RPC_CLASS_CONTROL, PM_MEMINFO, NULL, 0, &w, sizeof(w), 0);
+	struct node_memory r;
 
-	if (ret < 0 || pm_meminfo_rep_decode(&w, (size_t)ret, &r))
+	if (node_memory(node, &r))
 		return;
 	m->total += r.total << PAGE_SHIFT;
 	m->free += r.free << PAGE_SHIFT;

@@ -30,8 +30,8 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <net/rpc.h>
+#include <processor/client/nodes.h>
 #include <processor/process/process.h>
-#include <proto/types.h>
 
 #include "strace_private.h"
 
@@ -53,22 +53,10 @@ struct strace_call {
 bool strace_on;
 BOOT_PARAM("strace", bool, strace_on, "log every system call");
 
-static const char *role_of(uint16_t opcode)
-{
-	switch (proto_of(opcode)) {
-	case PROTO_PM:
-		return "memory";
-	case PROTO_PS:
-		return "storage";
-	default:
-		return "manager";
-	}
-}
-
 /* The calling thread sends a request. */
 static void count_request(uint32_t node, uint16_t opcode)
 {
-	const char *role = role_of(opcode);
+	const char *role = node_part_serving(opcode);
 	struct strace_call *call;
 	uint32_t i;
 
