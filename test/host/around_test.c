@@ -22,7 +22,7 @@
 
 #define MAP_BASE   0x6000000ull
 #define FILE_PAGES 90 /* more than one window */
-#define TEXT       (PM_PROT_READ | PM_PROT_EXEC)
+#define TEXT       (VMA_PROT_READ | VMA_PROT_EXEC)
 
 static struct object *start(struct ktest *t)
 {
@@ -54,7 +54,7 @@ static void map(struct ktest *t, struct aspace *as, struct object *obj, uint64_t
 			       .file_bytes = UINT64_MAX };
 
 	EXPECT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
-	if (!(prot & PM_PROT_WRITE))
+	if (!(prot & VMA_PROT_WRITE))
 		aspace_set_vma_flags(as, v.start, v.end, VMA_PRISTINE);
 }
 
@@ -143,7 +143,7 @@ static unsigned int nr_around(struct aspace *as)
 	unsigned int nr = 0;
 
 	spin_lock(&as->lock);
-	(void)pgtable_walk(as->pt, 0, PM_USER_TOP, count_around, &nr);
+	(void)pgtable_walk(as->pt, 0, SPACE_TOP, count_around, &nr);
 	spin_unlock(&as->lock);
 	return nr;
 }
@@ -151,7 +151,7 @@ static unsigned int nr_around(struct aspace *as)
 static void a_second_space_faults_once_a_window(struct ktest *t)
 {
 	struct object *obj = start(t);
-	struct aspace *a = space(t, obj, PM_PROT_READ), *b = space(t, obj, PM_PROT_READ);
+	struct aspace *a = space(t, obj, VMA_PROT_READ), *b = space(t, obj, VMA_PROT_READ);
 	struct fake_counts before, after;
 
 	read_all(t, a, FAULT_ACC_READ);
@@ -172,13 +172,13 @@ static void a_second_space_faults_once_a_window(struct ktest *t)
 static void parts_of_a_file_at_other_places(struct ktest *t)
 {
 	struct object *obj = start(t);
-	struct aspace *a = space(t, obj, PM_PROT_READ);
-	struct aspace *b = space(t, obj, PM_PROT_READ);
+	struct aspace *a = space(t, obj, VMA_PROT_READ);
+	struct aspace *b = space(t, obj, VMA_PROT_READ);
 
 	read_all(t, a, FAULT_ACC_READ);
 	/* Pages 60 to 79 of the file from place 3 on, over what was there; 10 to 13 behind that. */
-	map(t, b, obj, 3, 60, 20, PM_PROT_READ);
-	map(t, b, obj, 23, 10, 4, PM_PROT_READ);
+	map(t, b, obj, 3, 60, 20, VMA_PROT_READ);
+	map(t, b, obj, 23, 10, 4, VMA_PROT_READ);
 	expect(t, b, 3, 60, FAULT_ACC_READ, 1);
 	EXPECT_EQ(t, nr_around(b), 4u); /* to the end of the window */
 	expect(t, b, 22, 79, FAULT_ACC_READ, 1);
@@ -202,7 +202,7 @@ static void parts_of_a_file_at_other_places(struct ktest *t)
 static void an_evicted_line_is_mapped_nowhere(struct ktest *t)
 {
 	struct object *obj = start(t);
-	struct aspace *a = space(t, obj, PM_PROT_READ), *b = space(t, obj, PM_PROT_READ);
+	struct aspace *a = space(t, obj, VMA_PROT_READ), *b = space(t, obj, VMA_PROT_READ);
 	struct pgtable_entry e;
 	struct line *line;
 
@@ -227,7 +227,7 @@ static void an_evicted_line_is_mapped_nowhere(struct ktest *t)
 static void a_fault_that_comes_second_changes_nothing(struct ktest *t)
 {
 	struct object *obj = start(t);
-	struct aspace *a = space(t, obj, PM_PROT_READ), *b = space(t, obj, PM_PROT_READ);
+	struct aspace *a = space(t, obj, VMA_PROT_READ), *b = space(t, obj, VMA_PROT_READ);
 	unsigned int nr;
 
 	read_all(t, a, FAULT_ACC_READ);
@@ -267,8 +267,8 @@ static void text_has_to_have_run(struct ktest *t)
 static void private_copies_are_not_hidden(struct ktest *t)
 {
 	struct object *obj = start(t);
-	struct aspace *a = space(t, obj, PM_PROT_READ);
-	struct aspace *b = space(t, obj, PM_PROT_READ | PM_PROT_WRITE);
+	struct aspace *a = space(t, obj, VMA_PROT_READ);
+	struct aspace *b = space(t, obj, VMA_PROT_READ | VMA_PROT_WRITE);
 	const vaddr_t end = MAP_BASE + FILE_PAGES * PAGE_SIZE;
 	unsigned int faults;
 	uint64_t v = 4711;
@@ -278,7 +278,7 @@ static void private_copies_are_not_hidden(struct ktest *t)
 	EXPECT_EQ(t, nr_around(b), 0u); /* it can be written */
 	ASSERT_EQ(t, load(b, 2, &v, FAULT_ACC_WRITE, &faults), 0);
 	/* mprotect() to what could be mapped around: not any more. */
-	aspace_protect_vmas(b, MAP_BASE, end, PM_PROT_READ);
+	aspace_protect_vmas(b, MAP_BASE, end, VMA_PROT_READ);
 	aspace_unmap_range(b, MAP_BASE, end);
 	expect(t, b, 1, 1, FAULT_ACC_READ, 1);
 	ASSERT_EQ(t, load(b, 2, &v, FAULT_ACC_READ, &faults), 0);
@@ -289,10 +289,10 @@ static void private_copies_are_not_hidden(struct ktest *t)
 	aspace_unmap_range(a, MAP_BASE, end);
 	expect(t, a, 0, 0, FAULT_ACC_READ, 1);
 	EXPECT_GT(t, nr_around(a), 1u);
-	aspace_protect_vmas(a, MAP_BASE, end, PM_PROT_READ | PM_PROT_WRITE);
+	aspace_protect_vmas(a, MAP_BASE, end, VMA_PROT_READ | VMA_PROT_WRITE);
 	v = 4712;
 	ASSERT_EQ(t, load(a, 2, &v, FAULT_ACC_WRITE, &faults), 0);
-	aspace_protect_vmas(a, MAP_BASE, end, PM_PROT_READ);
+	aspace_protect_vmas(a, MAP_BASE, end, VMA_PROT_READ);
 	aspace_unmap_range(a, MAP_BASE, end);
 	expect(t, a, 1, 1, FAULT_ACC_READ, 1);
 	ASSERT_EQ(t, load(a, 2, &v, FAULT_ACC_READ, &faults), 0);
@@ -305,7 +305,7 @@ static void private_copies_are_not_hidden(struct ktest *t)
 static void nothing_is_mapped_into_a_blocked_range(struct ktest *t)
 {
 	struct object *obj = start(t);
-	struct aspace *a = space(t, obj, PM_PROT_READ), *b = space(t, obj, PM_PROT_READ);
+	struct aspace *a = space(t, obj, VMA_PROT_READ), *b = space(t, obj, VMA_PROT_READ);
 	struct blocked_range r;
 
 	read_all(t, a, FAULT_ACC_READ);
@@ -351,7 +351,7 @@ static void lines_and_spaces_go_under_readers(struct ktest *t)
 {
 	static struct reader r[4];
 	struct object *obj = start(t);
-	struct aspace *as[2] = { space(t, obj, PM_PROT_READ), space(t, obj, PM_PROT_READ) };
+	struct aspace *as[2] = { space(t, obj, VMA_PROT_READ), space(t, obj, VMA_PROT_READ) };
 	unsigned int seed = 5;
 	pthread_t threads[4];
 
@@ -361,7 +361,7 @@ static void lines_and_spaces_go_under_readers(struct ktest *t)
 	}
 	for (unsigned int round = 0; round < 300; round++) {
 		const uint64_t page = (uint64_t)rand_r(&seed) % FILE_PAGES;
-		struct aspace *other = space(t, obj, PM_PROT_READ);
+		struct aspace *other = space(t, obj, VMA_PROT_READ);
 		unsigned int faults;
 		struct line *line;
 		uint64_t v;

@@ -173,20 +173,20 @@ static void stored_pages_are_kept_and_moved(struct ktest *t)
 
 static void older_owners_do_not_win(struct ktest *t)
 {
-	const struct pm_vregion first = { .index = 2, .owner = 2, .version = 5 };
-	const struct pm_vregion old = { .index = 2, .owner = 3, .version = 4 };
-	const struct pm_vregion next = { .index = 2, .owner = 3, .version = 6 };
+	const struct vregion first = { .owner = 2, .version = 5 };
+	const struct vregion old = { .owner = 3, .version = 4 };
+	const struct vregion next = { .owner = 3, .version = 6 };
 	const uint64_t page = P(0) >> PAGE_SHIFT;
 	struct aspace *as = space();
 	struct object *obj = as->anon;
 	uint32_t owner = 0;
 
 	EXPECT_EQ(t, object_owner_cached(obj, page, &owner), -ENOENT);
-	EXPECT_EQ(t, object_set_vregion(obj, &first), 0);
-	EXPECT_EQ(t, object_set_vregion(obj, &old), 0);
+	EXPECT_EQ(t, object_set_vregion(obj, 2, &first), 0);
+	EXPECT_EQ(t, object_set_vregion(obj, 2, &old), 0);
 	EXPECT_EQ(t, object_owner_cached(obj, page, &owner), 0);
 	EXPECT_EQ(t, owner, 2u);
-	EXPECT_EQ(t, object_set_vregion(obj, &next), 0);
+	EXPECT_EQ(t, object_set_vregion(obj, 2, &next), 0);
 	EXPECT_EQ(t, object_owner_cached(obj, page, &owner), 0);
 	EXPECT_EQ(t, owner, 3u);
 	object_redirected(obj, page, NULL, 0, 0);

@@ -16,6 +16,7 @@
 #include <processor/excache/excache.h>
 #include <processor/excache/object.h>
 #include <processor/mm/aspace.h>
+#include <proto/pm.h>
 #include <shim/pgtable.h>
 #include <shim/shim.h>
 
@@ -94,7 +95,7 @@ static void first_touch_is_all_or_nothing(struct ktest *t)
 	held = credit_held();
 	nr_free = excache_free_count();
 	touch = aspace_touch_begin(as, BASE, FAULT_ACC_WRITE);
-	ASSERT_EQ(t, touch.prot, (uint32_t)(PM_PROT_READ | PM_PROT_WRITE));
+	ASSERT_EQ(t, touch.prot, (uint32_t)(VMA_PROT_READ | VMA_PROT_WRITE));
 	EXPECT_FALSE(t, excache_touch(as, BASE, touch.prot, touch.seq + 1));
 	EXPECT_EQ(t, credit_held(), held);
 	EXPECT_EQ(t, excache_free_count(), nr_free);
@@ -212,11 +213,11 @@ static void redirected_owner_is_asked_once(struct ktest *t)
 static void overtake(void *arg)
 {
 	const uint64_t index = BASE / FAKE_VREGION_SIZE;
-	const struct pm_vregion v = { .index = index, .owner = 2, .version = 2 };
+	const struct vregion v = { .owner = 2, .version = 2 };
 	struct aspace *as = arg;
 
 	fake_move(index, v.owner);
-	if (object_set_vregion(as->anon, &v) ||
+	if (object_set_vregion(as->anon, index, &v) ||
 	    object_redirected(as->anon, BASE >> PAGE_SHIFT, NULL, 0, 0))
 		abort();
 }
@@ -365,7 +366,7 @@ static void rights_are_checked(struct ktest *t)
 	EXPECT_EQ(t, aspace_fault(as, BASE + 2 * PAGE_SIZE, FAULT_ACC_READ), -EFAULT);
 	EXPECT_EQ(t, aspace_fault(as, BASE, FAULT_ACC_EXEC), -EACCES);
 	EXPECT_EQ(t, aspace_fault(as, 0xffff888000000000ull, FAULT_ACC_READ), -EFAULT);
-	aspace_protect_vmas(as, BASE, BASE + PAGE_SIZE, PM_PROT_READ);
+	aspace_protect_vmas(as, BASE, BASE + PAGE_SIZE, VMA_PROT_READ);
 	EXPECT_EQ(t, user_word(as, BASE, 0, &v, true), -EACCES);
 	EXPECT_EQ(t, user_word(as, BASE, 1, &v, true), 0);
 	space_destroy(t, as);

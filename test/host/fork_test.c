@@ -19,6 +19,7 @@
 #include <processor/excache/object.h>
 #include <processor/mm/anon.h>
 #include <processor/mm/aspace.h>
+#include <proto/pm.h>
 #include <shim/shim.h>
 
 #include "fake_owner.h"
@@ -98,7 +99,7 @@ static unsigned int chain_length(const struct aspace *as)
 static void renew(struct ktest *t, struct aspace *as, uint64_t first, uint64_t nr)
 {
 	const uint64_t start = BASE_VPN + first, end = start + nr;
-	const struct pm_page_range range = { .addr = start << PAGE_SHIFT, .len = nr << PAGE_SHIFT };
+	const struct page_range range = { .first = start, .end = start + nr };
 	struct blocked_range r;
 
 	mutex_lock(&as->map_lock);
@@ -726,7 +727,7 @@ static void an_overtaken_read_begins_again(struct ktest *t)
 	thread_current()->nr_pins--; /* another thread faults meanwhile */
 	put(t, p, 3, 2);
 	thread_current()->nr_pins++;
-	EXPECT_EQ(t, excache_map(p, va, line, PM_PROT_READ, &seq), -EAGAIN);
+	EXPECT_EQ(t, excache_map(p, va, line, VMA_PROT_READ, &seq), -EAGAIN);
 	excache_put(line);
 	aspace_fault_end(p);
 	EXPECT_EQ(t, get(t, p, 3), 2u);

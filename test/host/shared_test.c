@@ -13,6 +13,7 @@
 #include <processor/excache/excache.h>
 #include <processor/excache/object.h>
 #include <processor/mm/aspace.h>
+#include <proto/pm.h>
 #include <shim/shim.h>
 
 #include "fake_owner.h"

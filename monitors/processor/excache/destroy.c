@@ -83,7 +83,7 @@ static uint32_t take_names(struct list_head *list, uint32_t *home, uint64_t *ids
 
 	*home = list_first_entry(list, struct deferred_destroy, link)->home;
 	list_for_each_entry_safe(r, tmp, list, link) {
-		if (r->home != *home || nr == PM_DESTROY_MAX)
+		if (r->home != *home || nr == HOME_DESTROY_MAX)
 			continue;
 		ids[nr++] = r->id;
 		list_del(&r->link);
@@ -94,7 +94,7 @@ static uint32_t take_names(struct list_head *list, uint32_t *home, uint64_t *ids
 
 static void tell_all(struct list_head *list)
 {
-	uint64_t ids[PM_DESTROY_MAX];
+	uint64_t ids[HOME_DESTROY_MAX];
 
 	while (!list_empty(list)) {
 		uint32_t home;

@@ -26,6 +26,7 @@
 #include <mm/kmap.h>
 #include <mm/slab.h>
 #include <processor/mm/aspace.h>
+#include <proto/pm.h>
 
 #include "cache_private.h"
 #include "credit.h"

@@ -19,6 +19,7 @@
 #include <lib/err.h>
 #include <mm/slab.h>
 #include <processor/client/convert.h>
+#include <proto/pm.h>
 
 #include "credit.h"
 

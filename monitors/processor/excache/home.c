@@ -12,15 +12,20 @@
 #include "home.h"
 
 #include <kernel/counter.h>
+#include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 
 #include "credit.h"
+#include "home_wire.h"
 #include "object.h"
 
 static_assert(SPACE_TOP == PM_USER_TOP, "what homes give out");
+static_assert(HOME_DESTROY_MAX <= PM_DESTROY_MAX, "one message");
+static_assert(HOME_RANGES_MAX <= PM_DISCARD_MAX_RANGES, "one message");
+static_assert(HOME_FORK_BODY == sizeof(struct pm_fork_req_wire), "the message");
 
 COUNTER(remote_calls, "process.memory_calls", "requests about address spaces (mmap and its kin)");
 COUNTER(fork_messages, "fork.messages", "requests for forks, collapses and discarded pages");
@@ -43,7 +48,9 @@ int home_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void
 void home_enter_vregions(struct object *obj, const struct pm_vregion *v, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++) {
-		if (object_set_vregion(obj, &v[i]) < 0)
+		const struct vregion vr = { .owner = v[i].owner, .version = v[i].version };
+
+		if (object_set_vregion(obj, v[i].index, &vr) < 0)
 			return; /* asked for again when needed */
 	}
 }
@@ -122,7 +129,7 @@ int home_vregion_owner(struct object *obj, uint64_t index, uint32_t *owner)
 
 void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr)
 {
-	struct pm_destroy_req_wire w[PM_DESTROY_MAX];
+	struct pm_destroy_req_wire w[HOME_DESTROY_MAX];
 	int ret = -ETIMEDOUT;
 
 	pm_destroy_list_encode(ids, nr, w);
@@ -157,16 +164,18 @@ void home_fork_begin(struct home_fork *f, struct object *from, struct object *pa
 		.want_credits = credit_want(from->home),
 	};
 	struct home_reply *r = kmalloc(sizeof(*r));
+	struct pm_fork_req_wire body;
 
 	*f = (struct home_fork){ .from = from, .parent = parent, .child = child, .reply = r };
-	pm_fork_req_encode(&req, &f->body);
+	pm_fork_req_encode(&req, &body);
+	memcpy(f->body, &body, sizeof(body));
 	f->call = r ? rpc_call_alloc() : NULL;
 	if (!f->call)
 		return;
 	f->call->peer = from->home;
 	f->call->cls = RPC_CLASS_CONTROL;
 	f->call->opcode = PM_FORK;
-	f->call->body = &f->body;
+	f->call->body = f->body;
 	f->call->body_len = sizeof(f->body);
 	f->call->reply = r->body;
 	f->call->reply_max = sizeof(r->body);
@@ -205,7 +214,7 @@ int home_fork_end(struct home_fork *f)
 		kfree(r);
 		r = NULL;
 		counter_inc(&fork_messages);
-		err = home_range_call(f->from, PM_FORK, &f->body, sizeof(f->body), &r);
+		err = home_range_call(f->from, PM_FORK, f->body, sizeof(f->body), &r);
 	}
 	if (!err) {
 		f->parent->vregion_size = f->child->vregion_size = f->from->vregion_size;
@@ -247,15 +256,33 @@ int home_introduce(struct object *obj, uint64_t len)
 	return 0;
 }
 
-int home_collapse(struct object *from, const struct pm_collapse_req *req)
+static void encode_ranges(const struct page_range *from, uint32_t nr, struct pm_page_range *to)
+{
+	ASSERT(nr <= HOME_RANGES_MAX);
+	for (uint32_t i = 0; i < nr; i++)
+		to[i] = (struct pm_page_range){ .addr = from[i].first << PAGE_SHIFT,
+						.len = (from[i].end - from[i].first)
+						       << PAGE_SHIFT };
+}
+
+int home_collapse(struct object *from, const struct object *into, const struct page_ranges *drop)
 {
 	const size_t cap = sizeof(struct pm_collapse_req_wire) +
-			   PM_DISCARD_MAX_RANGES * sizeof(struct pm_page_range_wire);
+			   HOME_RANGES_MAX * sizeof(struct pm_page_range_wire);
+	struct pm_collapse_req *req = kmalloc(sizeof(*req));
 	void *body = kmalloc(cap);
-	ssize_t len = body ? pm_collapse_req_encode(req, body, cap) : -ENOMEM;
+	ssize_t len = -ENOMEM;
 	int err = -ETIMEDOUT;
 	unsigned int tries;
 
+	if (req && body) {
+		req->from = from->id;
+		req->into = into->id;
+		req->nr_ranges = drop->nr;
+		encode_ranges(drop->ranges, drop->nr, req->ranges);
+		len = pm_collapse_req_encode(req, body, cap);
+	}
+	kfree(req);
 	if (len < 0) {
 		kfree(body);
 		return (int)len;
@@ -267,10 +294,10 @@ int home_collapse(struct object *from, const struct pm_collapse_req *req)
 	return err == -ESRCH && tries > 1 ? 0 : err;
 }
 
-int home_discard(struct object *obj, const struct pm_page_range *ranges, uint32_t nr)
+int home_discard(struct object *obj, const struct page_range *ranges, uint32_t nr)
 {
 	const size_t cap = sizeof(struct pm_discard_req_wire) +
-			   PM_DISCARD_MAX_RANGES * sizeof(struct pm_page_range_wire);
+			   HOME_RANGES_MAX * sizeof(struct pm_page_range_wire);
 	struct pm_discard_req *req = kmalloc(sizeof(*req));
 	void *body = kmalloc(cap);
 	int ret = -ENOMEM;
@@ -280,7 +307,7 @@ int home_discard(struct object *obj, const struct pm_page_range *ranges, uint32_
 
 		req->aspace = obj->id;
 		req->nr_ranges = nr;
-		memcpy(req->ranges, ranges, nr * sizeof(*ranges));
+		encode_ranges(ranges, nr, req->ranges);
 		len = pm_discard_req_encode(req, body, cap);
 		ret = len < 0 ? (int)len : plain_call(obj, PM_DISCARD, body, (size_t)len);
 	}

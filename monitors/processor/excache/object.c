@@ -36,6 +36,7 @@
 #include "cache_private.h"
 #include "excache.h"
 #include "home.h"
+#include "owner.h"
 
 #define FILE_BUCKETS 1024 /* chains grow; the count of open files is in the hundreds */
 
@@ -365,8 +366,7 @@ static void going_end(struct object *obj)
 /* The blocked range: lines, then what the owners have. */
 static int shared_drop(struct object *obj, uint64_t first, uint64_t end)
 {
-	const struct pm_page_range range = { .addr = first << PAGE_SHIFT,
-					     .len = (end - first) << PAGE_SHIFT };
+	const struct page_range range = { .first = first, .end = end };
 	int err = 0;
 
 	excache_drop(obj, first, end);
@@ -614,23 +614,22 @@ int object_owner_cached(struct object *obj, uint64_t pgoff, uint32_t *owner)
 	return err;
 }
 
-int object_set_vregion(struct object *obj, const struct pm_vregion *v)
+int object_set_vregion(struct object *obj, uint64_t index, const struct vregion *v)
 {
 	struct vregion *fresh = kmalloc(sizeof(*fresh));
 	struct vregion *vr;
 	int err = 0;
 
 	spin_lock(&obj->lock);
-	vr = radix_lookup(&obj->vregions, v->index);
+	vr = radix_lookup(&obj->vregions, index);
 	if (!vr) {
-		err = fresh ? radix_insert(&obj->vregions, v->index, fresh) : -ENOMEM;
+		err = fresh ? radix_insert(&obj->vregions, index, fresh) : -ENOMEM;
 		if (!err) {
-			*fresh = (struct vregion){ .owner = v->owner, .version = v->version };
+			*fresh = *v;
 			fresh = NULL;
 		}
 	} else if (v->version >= vr->version) {
-		vr->owner = v->owner;
-		vr->version = v->version;
+		*vr = *v;
 	}
 	spin_unlock(&obj->lock);
 	kfree(fresh);
@@ -639,10 +638,11 @@ int object_set_vregion(struct object *obj, const struct pm_vregion *v)
 
 static int enter_redirect(struct object *obj, const void *body, size_t len)
 {
-	struct pm_vregion v;
-	const int err = pm_redirect_decode(body, len, &v);
+	struct vregion v;
+	uint64_t index;
+	const int err = owner_redirect_decode(body, len, &index, &v);
 
-	return err ? err : object_set_vregion(obj, &v);
+	return err ? err : object_set_vregion(obj, index, &v);
 }
 
 static void forget_owner(struct object *obj, uint64_t pgoff)

@@ -24,7 +24,6 @@
 #include <lib/errno.h>
 #include <lib/list.h>
 #include <processor/client/file_attr.h>
-#include <proto/pm.h>
 
 #include "page_bits.h"
 
@@ -204,7 +203,7 @@ int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner) __must_che
 /* The same from the copy only; never sleeps. -ENOENT. */
 int object_owner_cached(struct object *obj, uint64_t pgoff, uint32_t *owner) __must_check;
 /* An older version than the copy's is ignored. -ENOMEM. */
-int object_set_vregion(struct object *obj, const struct pm_vregion *v) __must_check;
+int object_set_vregion(struct object *obj, uint64_t index, const struct vregion *v) __must_check;
 /*
  * A node answered a request about page @pgoff with -EREMCHG ("redirect"), the first time after
  * @tries others. @body, which is hostile, says who owns the page; NULL: the answer had none, and

@@ -13,6 +13,7 @@
 #include "prefetch.h"
 
 #include <lib/compiler.h>
+#include <proto/pm.h>
 
 #include "cache_private.h"
 

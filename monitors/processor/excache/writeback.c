@@ -25,6 +25,7 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/slab.h>
+#include <proto/pm.h>
 
 #include "credit.h"
 

@@ -391,38 +391,31 @@ bool anon_collapse_is_local(const struct anon_collapse *m)
 /* Stored pages of @back that its only shadow hides are dropped by their owners. */
 static int collapse_remote(struct object *top, struct object *back)
 {
-	struct pm_collapse_req *req = kzalloc(sizeof(*req));
+	struct page_ranges *drop = kzalloc(sizeof(*drop));
 	uint64_t page = 0;
 	int err = 0;
 
-	if (!req)
+	if (!drop)
 		return -ENOMEM;
 	for (; !err && (page = page_bits_next(&top->hidden, page, UINT64_MAX)) != UINT64_MAX;
 	     page++) {
-		struct pm_page_range *last = &req->ranges[req->nr_ranges - 1];
-
 		if (!object_stored(back, page))
 			continue;
-		if (req->nr_ranges > 0 && last->addr + last->len == page << PAGE_SHIFT) {
-			last->len += PAGE_SIZE;
+		if (drop->nr > 0 && drop->ranges[drop->nr - 1].end == page) {
+			drop->ranges[drop->nr - 1].end++;
 			continue;
 		}
-		if (req->nr_ranges == PM_DISCARD_MAX_RANGES) {
-			err = home_discard(back, req->ranges, req->nr_ranges);
+		if (drop->nr == HOME_RANGES_MAX) {
+			err = home_discard(back, drop->ranges, drop->nr);
 			if (!err)
-				object_clear_stored(back, req->ranges[0].addr >> PAGE_SHIFT, page);
-			req->nr_ranges = 0;
+				object_clear_stored(back, drop->ranges[0].first, page);
+			drop->nr = 0;
 		}
-		req->ranges[req->nr_ranges++] = (struct pm_page_range){
-			.addr = page << PAGE_SHIFT,
-			.len = PAGE_SIZE,
-		};
+		drop->ranges[drop->nr++] = (struct page_range){ .first = page, .end = page + 1 };
 	}
-	req->from = back->id;
-	req->into = top->id;
 	if (!err)
-		err = home_collapse(back, req);
-	kfree(req);
+		err = home_collapse(back, top, drop);
+	kfree(drop);
 	return err;
 }
 

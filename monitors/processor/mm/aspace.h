@@ -23,7 +23,6 @@
 #include <lib/radix.h>
 #include <lib/rbtree.h>
 #include <processor/excache/object.h>
-#include <proto/pm.h>
 
 struct line;
 struct process;
@@ -100,7 +99,7 @@ struct aspace {
 	struct object *anon; /* private pages: the top of a chain; map_lock, or inside a fault */
 	int failed; /* atomic: negative errno once a page of it was lost; its tasks are killed */
 
-	/* Layout, as PM_EXEC answered it; brk under map_lock. */
+	/* Layout, as exec got it from the home; brk under map_lock. */
 	vaddr_t brk_start;
 	vaddr_t brk;
 	vaddr_t stack_top, stack_bottom;

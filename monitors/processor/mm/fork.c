@@ -3,11 +3,11 @@
  * fork of an address space: the order of the steps.
  *
  * Flow:	block faults of the whole parent and wait for those under way -> collapse what only
- *		the parent sees -> send PM_FORK; while the home works: copy the vma list,
+ *		the parent sees -> ask the home to fork; while the home works: copy the vma list,
  *		write-protect and shoot down -> the answer -> parent and child get new tops in
  *		front of the old one -> unblock.
  * Locking:	the parent's map_lock across all of it; no other thread knows the child yet.
- * Failure:	of PM_FORK: nothing has changed but rights in the page table, which faults restore.
+ * Failure:	of the home: nothing has changed but rights in the page table, which faults restore.
  *		Of memory for the child, when the home has done it: the parent gets its new top,
  *		with no child beside it, and the child's name ends at the home.
  * See:		docs/design/fork.md

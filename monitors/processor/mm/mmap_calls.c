@@ -508,13 +508,14 @@ long sys_mremap(const struct syscall_args *args)
 /* Drop the pages: private anonymous ones read as zero afterwards, file ones as the file. */
 static int discard(struct aspace *as, vaddr_t start, uint64_t len)
 {
-	const struct pm_page_range range = { .addr = start, .len = len };
+	const struct page_range range = { .first = start >> PAGE_SHIFT,
+					  .end = (start + len) >> PAGE_SHIFT };
 	struct blocked_range r;
 	int err = range_evacuate(as, &r, start, len);
 
 	if (err)
 		return err;
-	if (object_stores_any(as->anon, start >> PAGE_SHIFT, (start + len) >> PAGE_SHIFT))
+	if (object_stores_any(as->anon, range.first, range.end))
 		err = home_discard(as->anon, &range, 1);
 	if (!err)
 		pages_forget(as, start, len);

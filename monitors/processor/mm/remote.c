@@ -20,7 +20,7 @@
 #include <processor/client/convert.h>
 #include <processor/client/storage.h>
 #include <processor/excache/credit.h>
-#include <processor/excache/home.h>
+#include <processor/excache/home_wire.h>
 
 /* Rights and flags go over the wire as they are. */
 static_assert((int)VMA_PROT_READ == (int)PM_PROT_READ, "the same");
@@ -40,6 +40,7 @@ static_assert((int)MAPPING_STACK == (int)PM_MAP_STACK, "the same");
 static_assert((int)MAPPING_NORESERVE == (int)PM_MAP_NORESERVE, "the same");
 static_assert((int)MOVE_MAY == (int)PM_MREMAP_MAYMOVE, "the same");
 static_assert((int)MOVE_FIXED == (int)PM_MREMAP_FIXED, "the same");
+static_assert(EXEC_HEAD_MAX == PM_EXEC_HEAD_MAX, "the same");
 static_assert(!((VMA_READ_ONLY | VMA_PRISTINE) & PM_VMA_ALL), "known here only");
 
 /* The object behind a file vma: one that we have, or @hint, or made from the file's attributes. */
@@ -151,8 +152,27 @@ static void enter_program(struct aspace *as, const struct exec_program *prog,
 	}
 }
 
+static void take_layout(const struct pm_exec_rep *rep, struct program_layout *out)
+{
+	*out = (struct program_layout){
+		.entry = rep->entry,
+		.prog_entry = rep->prog_entry,
+		.phdr = rep->phdr,
+		.interp_base = rep->interp_base,
+		.phent = rep->phent,
+		.phnum = rep->phnum,
+		.brk_start = rep->brk_start,
+		.stack_top = rep->stack_top,
+		.stack_bottom = rep->stack_bottom,
+		.code_start = rep->code_start,
+		.code_end = rep->code_end,
+		.data_start = rep->data_start,
+		.data_end = rep->data_end,
+	};
+}
+
 int remote_exec(struct aspace *as, const struct exec_program *prog, const struct fs_cred *cred,
-		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep)
+		uint64_t stack_size, uint64_t random_seed, struct program_layout *layout)
 {
 	struct pm_exec_req req = {
 		.aspace = aspace_id(as),
@@ -176,29 +196,26 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 	cred_to_proto(cred, &req.cred);
 	if (body)
 		len = pm_exec_req_encode(&req, body, cap);
-	*rep = kmalloc(sizeof(**rep));
-	ret = len < 0 ? (int)len : !r || !*rep ? -ENOMEM : 0;
+	ret = len < 0 ? (int)len : !r ? -ENOMEM : 0;
 	if (!ret) {
 		ret = home_call(aspace_home(as), PM_EXEC, body, (size_t)len, r->body,
 				sizeof(r->body));
 		if (ret >= 0)
-			ret = pm_exec_rep_decode(r->body, (size_t)ret, *rep);
+			ret = pm_exec_rep_decode(r->body, (size_t)ret, &r->exec);
 		/* No answer that makes sense: the home may have made the space all the same. */
 		if (ret == -ETIMEDOUT || ret == -EPROTO || ret == -EMSGSIZE)
 			home_destroy(as->anon);
 	}
-	kfree(r);
 	kfree(body);
-	if (ret) {
-		kfree(*rep);
-		*rep = NULL;
-		return ret;
+	if (!ret) {
+		as->anon->vregion_size = r->exec.vregion_size;
+		home_enter_vregions(as->anon, r->exec.vregions, r->exec.nr_vregions);
+		home_enter_grants(r->exec.grants, r->exec.nr_grants);
+		enter_program(as, prog, &r->exec);
+		take_layout(&r->exec, layout);
 	}
-	as->anon->vregion_size = (*rep)->vregion_size;
-	home_enter_vregions(as->anon, (*rep)->vregions, (*rep)->nr_vregions);
-	home_enter_grants((*rep)->grants, (*rep)->nr_grants);
-	enter_program(as, prog, *rep);
-	return 0;
+	kfree(r);
+	return ret;
 }
 
 int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr)

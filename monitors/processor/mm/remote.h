@@ -9,28 +9,40 @@
 
 #include <fs/access.h>
 #include <lib/compiler.h>
-#include <net/rpc.h>
-#include <proto/pm.h>
+#include <processor/client/file_attr.h>
 
 #include "aspace.h"
 
 /* --- the home of an address space ---------------------------------------------------- */
+
+#define EXEC_HEAD_MAX 4096
 
 /* A program: a file, or a shared object and how it begins. */
 struct exec_program {
 	const struct file_attr *attr; /* of the file, as just looked up; NULL: the object */
 	const struct object *object;
 	uint32_t storage;    /* node that its interpreter is looked up at; 0 for a file */
-	const uint8_t *head; /* up to PM_EXEC_HEAD_MAX bytes */
+	const uint8_t *head; /* up to EXEC_HEAD_MAX bytes */
 	uint32_t head_len;
 };
 
-/*
- * Load @prog into @as and take over the layout that the home made. *rep is the caller's to
- * kfree().
- */
+/* A program in its new space. */
+struct program_layout {
+	vaddr_t entry;       /* where to start: the interpreter's if there is one */
+	vaddr_t prog_entry;  /* AT_ENTRY */
+	vaddr_t phdr;        /* AT_PHDR; 0: not mapped */
+	vaddr_t interp_base; /* AT_BASE; 0: no interpreter */
+	uint16_t phent, phnum;
+	vaddr_t brk_start; /* page aligned */
+	vaddr_t stack_top; /* exclusive, page aligned */
+	vaddr_t stack_bottom;
+	vaddr_t code_start, code_end, data_start, data_end;
+};
+
+/* Load @prog into @as, and take over the layout that the home made. */
 int remote_exec(struct aspace *as, const struct exec_program *prog, const struct fs_cred *cred,
-		uint64_t stack_size, uint64_t random_seed, struct pm_exec_rep **rep) __must_check;
+		uint64_t stack_size, uint64_t random_seed, struct program_layout *layout)
+	__must_check;
 
 enum map_flags {
 	MAPPING_FIXED = 1 << 0,           /* replaces what is there */

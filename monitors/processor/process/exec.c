@@ -158,9 +158,9 @@ static int check_strings(const struct exec_args *args)
 #define NR_AUX      21
 #define EXEC_RANDOM 16u /* bytes for the program: AT_RANDOM */
 
-static void push_words(struct stack *s, const struct exec_args *args, const struct pm_exec_rep *rep,
-		       const struct cred *cred, vaddr_t argv, vaddr_t envp, vaddr_t execfn,
-		       vaddr_t platform, vaddr_t random)
+static void push_words(struct stack *s, const struct exec_args *args,
+		       const struct program_layout *layout, const struct cred *cred, vaddr_t argv,
+		       vaddr_t envp, vaddr_t execfn, vaddr_t platform, vaddr_t random)
 {
 	const size_t nr = 1 + args->argc + 1 + args->envc + 1 + 2 * NR_AUX;
 	struct words w = { .s = s };
@@ -182,12 +182,12 @@ static void push_words(struct stack *s, const struct exec_args *args, const stru
 	aux(&w, AT_HWCAP, cpuid(1, 0).edx);
 	aux(&w, AT_PAGESZ, PAGE_SIZE);
 	aux(&w, AT_CLKTCK, 100);
-	aux(&w, AT_PHDR, rep->phdr);
-	aux(&w, AT_PHENT, rep->phent);
-	aux(&w, AT_PHNUM, rep->phnum);
-	aux(&w, AT_BASE, rep->interp_base);
+	aux(&w, AT_PHDR, layout->phdr);
+	aux(&w, AT_PHENT, layout->phent);
+	aux(&w, AT_PHNUM, layout->phnum);
+	aux(&w, AT_BASE, layout->interp_base);
 	aux(&w, AT_FLAGS, 0);
-	aux(&w, AT_ENTRY, rep->prog_entry);
+	aux(&w, AT_ENTRY, layout->prog_entry);
 	aux(&w, AT_UID, cred->uid);
 	aux(&w, AT_EUID, cred->euid);
 	aux(&w, AT_GID, cred->gid);
@@ -203,13 +203,15 @@ static void push_words(struct stack *s, const struct exec_args *args, const stru
 }
 
 static int build_stack(struct aspace *as, const struct exec_args *args,
-		       const struct pm_exec_rep *rep, const struct cred *cred, uint64_t arg_limit,
-		       const uint8_t *random, vaddr_t *sp)
+		       const struct program_layout *layout, const struct cred *cred,
+		       uint64_t arg_limit, const uint8_t *random, vaddr_t *sp)
 {
 	struct stack s = {
 		.as = as,
-		.sp = rep->stack_top - 16, /* a word of zero at the very top, as Linux leaves it */
-		.limit = rep->stack_top - MIN(arg_limit, rep->stack_top - rep->stack_bottom),
+		.sp = layout->stack_top -
+		      16, /* a word of zero at the very top, as Linux leaves it */
+		.limit = layout->stack_top -
+			 MIN(arg_limit, layout->stack_top - layout->stack_bottom),
 	};
 	vaddr_t execfn, envp, argv, platform, random_at;
 
@@ -222,22 +224,22 @@ static int build_stack(struct aspace *as, const struct exec_args *args,
 	as->arg_end = argv + args->argv_len;
 	as->env_start = envp;
 	as->env_end = envp + args->envp_len;
-	push_words(&s, args, rep, cred, argv, envp, execfn, platform, random_at);
+	push_words(&s, args, layout, cred, argv, envp, execfn, platform, random_at);
 	stack_release(&s);
 	*sp = s.sp;
 	return s.err;
 }
 
-static void take_layout(struct aspace *as, const struct pm_exec_rep *rep)
+static void take_layout(struct aspace *as, const struct program_layout *layout)
 {
-	as->brk_start = rep->brk_start;
-	as->brk = rep->brk_start;
-	as->stack_top = rep->stack_top;
-	as->stack_bottom = rep->stack_bottom;
-	as->code_start = rep->code_start;
-	as->code_end = rep->code_end;
-	as->data_start = rep->data_start;
-	as->data_end = rep->data_end;
+	as->brk_start = layout->brk_start;
+	as->brk = layout->brk_start;
+	as->stack_top = layout->stack_top;
+	as->stack_bottom = layout->stack_bottom;
+	as->code_start = layout->code_start;
+	as->code_end = layout->code_end;
+	as->data_start = layout->data_start;
+	as->data_end = layout->data_end;
 }
 
 static struct aspace *new_space(void)
@@ -258,7 +260,7 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	      const struct exec_program *prog, struct aspace **out, struct pt_regs *regs)
 {
 	const uint64_t stack_size = MAX(MIN(stack_limit, STACK_MAX_ADDR_SPACE), STACK_MIN);
-	struct pm_exec_rep *rep = NULL;
+	struct program_layout layout;
 	struct fs_cred pc;
 	struct aspace *as;
 	struct { /* drawn at once: a draw costs as much as a page fault */
@@ -274,21 +276,20 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	if (IS_ERR(as))
 		return PTR_ERR(as);
 	random_bytes(&random, sizeof(random));
-	err = remote_exec(as, prog, &pc, stack_size, random.seed | 1, &rep);
+	err = remote_exec(as, prog, &pc, stack_size, random.seed | 1, &layout);
 	if (err) {
 		aspace_put(as);
 		return err;
 	}
-	take_layout(as, rep);
+	take_layout(as, &layout);
 	as->vdso = vdso_place(random.vdso);
 	memset(regs, 0, sizeof(*regs));
-	regs->rip = rep->entry;
+	regs->rip = layout.entry;
 	regs->rflags = RFLAGS_IF;
 	regs->cs = SEL_USER_CS;
 	regs->ss = SEL_USER_DS;
-	err = build_stack(as, args, rep, cred, exec_arg_limit(stack_limit), random.user,
+	err = build_stack(as, args, &layout, cred, exec_arg_limit(stack_limit), random.user,
 			  &regs->rsp);
-	kfree(rep);
 	if (err) {
 		aspace_put(as);
 		return err;

@@ -293,14 +293,14 @@ static ssize_t file_head(struct file *f, uint8_t *head)
 	struct uio uio;
 	uint64_t pos = 0;
 
-	uio_kernel(&uio, head, PM_EXEC_HEAD_MAX);
+	uio_kernel(&uio, head, EXEC_HEAD_MAX);
 	return file_read(f, &uio, &pos);
 }
 
 /* @f is not open for writing by anybody, and will not be while the program runs. */
 static int load_shared(struct exec_image *img, struct file *f, const struct exec_args *args)
 {
-	uint8_t *head = kmalloc(PM_EXEC_HEAD_MAX);
+	uint8_t *head = kmalloc(EXEC_HEAD_MAX);
 	struct exec_program prog = {
 		.object = f->object,
 		.storage = gsm_storage_for("/"),
