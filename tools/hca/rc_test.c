@@ -232,6 +232,62 @@ static void errors_complete_as_hardware_would(struct ktest *t)
 	}
 }
 
+/* Keys of another protection domain, without the right, of another variant, beyond the end. */
+static void a_key_opens_only_what_it_is_for(struct ktest *t)
+{
+#define ALL_RIGHTS \
+	(MPT_LOCAL_READ | MPT_LOCAL_WRITE | MPT_REMOTE_READ | MPT_REMOTE_WRITE | MPT_ATOMIC)
+	static const struct {
+		uint8_t opcode;
+		uint32_t pd, flags;
+		uint32_t variant; /* what the key's is off by */
+		uint64_t off;     /* in the region */
+		bool ok;
+	} cases[] = {
+		{ WQE_WRITE, FIX_PD, ALL_RIGHTS, 0, 0, true },
+		{ WQE_READ, FIX_PD, ALL_RIGHTS, 0, 0, true },
+		{ WQE_WRITE, FIX_PD + 1, ALL_RIGHTS, 0, 0, false },
+		{ WQE_READ, FIX_PD + 1, ALL_RIGHTS, 0, 0, false },
+		{ WQE_FAA, FIX_PD + 1, ALL_RIGHTS, 0, 0, false },
+		{ WQE_WRITE, FIX_PD, ALL_RIGHTS & ~MPT_REMOTE_WRITE, 0, 0, false },
+		{ WQE_READ, FIX_PD, ALL_RIGHTS & ~MPT_REMOTE_READ, 0, 0, false },
+		{ WQE_FAA, FIX_PD, ALL_RIGHTS & ~MPT_ATOMIC, 0, 0, false },
+		{ WQE_WRITE, FIX_PD, ALL_RIGHTS, 1, 0, false },
+		{ WQE_WRITE, FIX_PD, ALL_RIGHTS, 0x80, 0, false },
+		{ WQE_WRITE, FIX_PD, ALL_RIGHTS, 0, FIX_LEN - 7, false },
+		{ WQE_WRITE, FIX_PD, ALL_RIGHTS, 0, UINT64_MAX - 6, false },
+	};
+	const uint32_t index = 0x41000022; /* a region beside the one of the fixture */
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct fix_wr wr = write_wr;
+		struct fix_guest *a, *b;
+		struct fixture r;
+		const uint8_t *e;
+
+		fix_create(&r);
+		fix_connect(&r, 3, 4);
+		a = &r.g[0];
+		b = &r.g[1];
+		EXPECT_EQ(t, fix_mr(b, index, cases[i].flags, cases[i].pd), ST_OK);
+		fill(a, 0x100, 8, 1);
+		wr.opcode = cases[i].opcode;
+		wr.rkey = (index << 8 | index >> 24) ^ cases[i].variant;
+		wr.raddr = FIX_VA + cases[i].off;
+		wr.len = 8;
+		fix_post(a, &wr);
+		fix_ring(a);
+		expect_cqe(t, a, true, cases[i].ok ? 0 : SYN_REM_ACCESS, 0);
+		e = fix_eqe(b);
+		EXPECT_EQ(t, e ? e[1] : 0, cases[i].ok ? 0 : EV_WQ_ACCESS);
+		for (unsigned k = 0; k < FIX_LEN; k++)
+			if (!cases[i].ok && fix_page(b, PAGE_MR)[k])
+				EXPECT_EQ(t, k, FIX_LEN);
+		fix_destroy(&r);
+	}
+#undef ALL_RIGHTS
+}
+
 /* Two retries of four times 2^8 * 4.096 us: the third silence is the last. */
 static void silence_ends_in_retry_exceeded(struct ktest *t)
 {
@@ -485,6 +541,7 @@ static const struct ktest_case rc_cases[] = {
 	KTEST(atomics_return_the_old_value),
 	KTEST(rings_wrap),
 	KTEST(errors_complete_as_hardware_would),
+	KTEST(a_key_opens_only_what_it_is_for),
 	KTEST(silence_ends_in_retry_exceeded),
 	KTEST(wrong_sequence_number_is_not_answered),
 	KTEST(late_receive_ends_the_rnr_wait),

@@ -25,6 +25,11 @@ int mlx4_ids_init(struct mlx4_ids *ids, uint32_t first, uint32_t nr)
 	return 0;
 }
 
+void mlx4_ids_begin_at(struct mlx4_ids *ids, uint32_t random)
+{
+	ids->next = ids->first + random % (ids->nr - ids->first);
+}
+
 void mlx4_ids_destroy(struct mlx4_ids *ids)
 {
 	lib_free(ids->map);

@@ -89,6 +89,8 @@ static void qp_event(struct mlx4_dev *dev, const struct mlx4_async *a)
 		a->type == EVENT_WQ_ACCESS      ? "access error"
 		: a->type == EVENT_WQ_INVAL_REQ ? "invalid request"
 						: "queue failed");
+	if (a->type == EVENT_WQ_ACCESS)
+		ev.type = RDMA_EVENT_QP_ACCESS;
 	ev.qp = &qp->rdma;
 	ev.port = qp->rdma.port;
 	if (dev->registered)

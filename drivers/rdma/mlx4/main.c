@@ -25,6 +25,7 @@
 
 #define PR_FMT "mlx4: "
 #include <kernel/printk.h>
+#include <kernel/random.h>
 
 static uint32_t wish_qps = 14, wish_cqs = 12, wish_mrs = 14, wish_mtts = 18;
 BOOT_PARAM_RANGE("mlx4.log_qps", u32, wish_qps, 0, 24, "log2 of the number of queue pairs");
@@ -213,6 +214,8 @@ static int tables_init(struct mlx4_dev *dev)
 		err = mlx4_ids_init(&dev->cqns, 1U << c->log_reserved_cqs, 1U << p->log_cqs);
 	if (!err)
 		err = mlx4_ids_init(&dev->mpts, 1U << c->log_reserved_mrws, 1U << p->log_mpts);
+	if (!err)
+		mlx4_ids_begin_at(&dev->mpts, (uint32_t)random_u64());
 	if (!err)
 		err = mlx4_ids_init(&dev->pdns, MAX(c->reserved_pds, 1U), nr_pds);
 	if (!err)

@@ -46,6 +46,8 @@ struct mlx4_ids {
 
 int mlx4_ids_init(struct mlx4_ids *ids, uint32_t first, uint32_t nr) __must_check;
 void mlx4_ids_destroy(struct mlx4_ids *ids);
+/* Before the first get: the numbers begin somewhere, as @random has it. */
+void mlx4_ids_begin_at(struct mlx4_ids *ids, uint32_t random);
 int mlx4_ids_get(struct mlx4_ids *ids, uint32_t align, uint32_t count, uint32_t *id) __must_check;
 void mlx4_ids_put(struct mlx4_ids *ids, uint32_t id, uint32_t count);
 
@@ -207,6 +209,8 @@ int mlx4_mtt_create(struct mlx4_dev *dev, uint64_t iova, const struct rdma_phys_
 		    size_t nr, uint64_t len, struct mlx4_mtt *mtt) __must_check;
 void mlx4_mtt_destroy(struct mlx4_dev *dev, struct mlx4_mtt *mtt);
 uint32_t mlx4_key_from_index(uint32_t index);
+/* The index with @variant above it, as far as there are bits for one. */
+uint32_t mlx4_key_index(uint32_t index, uint8_t log_mpts, uint32_t variant);
 uint32_t mlx4_index_from_key(uint32_t key); /* for tests */
 void mlx4_mpt_fill(const struct mlx4_mpt_fields *f, struct mlx4_hw_mpt *hw);
 struct rdma_mr *mlx4_mr_create(struct rdma_pd *pd, uint64_t iova,
@@ -462,7 +466,6 @@ struct mlx4_dev {
 	struct mlx4_ids mpts __guarded_by(&table_lock);
 	struct mlx4_ids pdns __guarded_by(&table_lock);
 	struct mlx4_buddy mtts __guarded_by(&table_lock);
-	uint32_t key_variant __guarded_by(&table_lock);
 	struct list_head db_pages __guarded_by(&table_lock);
 	struct mlx4_table qps, cqs; /* written under table_lock, read by anyone */
 	uint32_t special_qpn;

@@ -271,6 +271,28 @@ static void ids_go_round(struct ktest *t)
 	EXPECT_EQ(t, mlx4_ids_init(&ids, 4, 4), -EINVAL);
 }
 
+static void keys_have_variants(struct ktest *t)
+{
+	struct mlx4_ids ids;
+	uint32_t id;
+
+	/* Two registrations in one place: the old key names the place, but does not open it. */
+	EXPECT_NE(t, mlx4_key_index(0x21, 17, 5), mlx4_key_index(0x21, 17, 6));
+	EXPECT_EQ(t, mlx4_key_index(0x21, 17, 5) & 0x1ffff, 0x21U);
+	/* Never the key that ends a scatter list; bits of the variant beyond the key fall off. */
+	EXPECT_NE(t, mlx4_key_from_index(mlx4_key_index(1, 17, 0)), WQE_INVALID_LKEY);
+	EXPECT_NE(t, mlx4_key_from_index(mlx4_key_index(1, 17, 0x8000)), WQE_INVALID_LKEY);
+	EXPECT_EQ(t, mlx4_key_index(1, 17, 0) & 0x1ffff, 1U);
+
+	ASSERT_EQ(t, mlx4_ids_init(&ids, 10, 14), 0);
+	mlx4_ids_begin_at(&ids, 4 * 1000 + 3);
+	EXPECT_EQ(t, mlx4_ids_get(&ids, 1, 1, &id), 0);
+	EXPECT_EQ(t, id, 13U);
+	EXPECT_EQ(t, mlx4_ids_get(&ids, 1, 1, &id), 0);
+	EXPECT_EQ(t, id, 10U);
+	mlx4_ids_destroy(&ids);
+}
+
 static void buddy_splits_and_joins(struct ktest *t)
 {
 	struct mlx4_buddy b;
@@ -392,6 +414,7 @@ static const struct ktest_case mlx4_cases[] = {
 	KTEST(fw_is_checked),
 	KTEST(hint_is_the_models_own),
 	KTEST(ids_go_round),
+	KTEST(keys_have_variants),
 	KTEST(buddy_splits_and_joins),
 	KTEST(table_is_sparse),
 	KTEST(keys_rotate),

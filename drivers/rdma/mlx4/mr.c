@@ -6,10 +6,11 @@
  *		size that fits them, written straight into context memory; the protection entry
  *		(MPT) is handed over by SW2HW_MPT and taken back by HW2SW_MPT.
  * Invariants:	a key is the MPT index with a variant above it, rotated left by 8.  Every
- *		registration takes a new variant, so a stale key of a peer does not open the
- *		next region.
+ *		registration takes a random variant, and the first index is random at each boot: a
+ *		peer cannot guess a key, and a stale one does not open the next region.
  */
 #include <arch/barrier.h>
+#include <kernel/random.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -178,19 +179,25 @@ void mlx4_mpt_fill(const struct mlx4_mpt_fields *f, struct mlx4_hw_mpt *hw)
 	};
 }
 
+uint32_t mlx4_key_index(uint32_t index, uint8_t log_mpts, uint32_t variant)
+{
+	uint32_t key_index = index | variant << log_mpts;
+
+	/* Key 0x100 marks the end of a scatter list. */
+	if (mlx4_key_from_index(key_index) == WQE_INVALID_LKEY)
+		key_index = index | (variant + 1) << log_mpts;
+	return key_index;
+}
+
 static int mpt_index_get(struct mlx4_dev *dev, uint32_t *index, uint32_t *key_index)
 {
 	int err;
 
 	spin_lock(&dev->table_lock);
 	err = mlx4_ids_get(&dev->mpts, 1, 1, index);
-	if (!err) {
-		*key_index = *index | ++dev->key_variant << dev->prof.log_mpts;
-		/* Key 0x100 marks the end of a scatter list. */
-		if (mlx4_key_from_index(*key_index) == WQE_INVALID_LKEY)
-			*key_index = *index | ++dev->key_variant << dev->prof.log_mpts;
-	}
 	spin_unlock(&dev->table_lock);
+	if (!err)
+		*key_index = mlx4_key_index(*index, dev->prof.log_mpts, (uint32_t)random_u64());
 	return err;
 }
 
