@@ -351,6 +351,16 @@ uint32_t rdma_qp_num(const struct rdma_qp *qp)
 	return qp->qpn;
 }
 
+enum rdma_qp_type rdma_qp_type(const struct rdma_qp *qp)
+{
+	return qp->type;
+}
+
+void *rdma_qp_context(const struct rdma_qp *qp)
+{
+	return qp->context;
+}
+
 /* --- queue pair states --------------------------------------------------------------- */
 
 /* The steps of the specification's state diagram that there are verbs for. */

@@ -3,9 +3,10 @@
  * The one instance of a memory node, and its frames: set aside and registered at boot, zeroed
  * ahead.
  *
- * All frames are in a few registered runs. Storage nodes may write into these, as pages of files
- * go straight into their frames; no node may read them. The runs hold page frames and nothing
- * else.
+ * All frames are in a few runs; neighbouring runs are registered as one. They are sent to
+ * processors and to other memory nodes. Storage nodes may write into them, as pages of files go
+ * straight into their frames; no other node may, and none may read them. The runs hold page frames
+ * and nothing else.
  *
  * Context:	boot, and one thread of low priority that zeroes free frames.
  */
@@ -23,7 +24,7 @@
 
 #include "memory.h"
 
-#define RUN_PAGES     16384ull /* of one registered run: 64 MiB */
+#define RUN_PAGES     16384ull /* of one run: 64 MiB */
 #define RUN_PAGES_MIN 64ull
 #define RUNS_MAX      4096u
 #define RESERVE_MIN   (24ull << 20) /* bytes left to the kernel, beside a sixteenth of all */
@@ -64,23 +65,47 @@ static int take_run(struct pool_run *run, uint64_t want)
 {
 	uint64_t pages = MIN(want, RUN_PAGES);
 	struct frame *f;
-	struct rpc_mem *mem;
 
 	while (!(f = frame_alloc_contig(pages, 1)) && pages > RUN_PAGES_MIN)
 		pages /= 2;
 	if (!f)
 		return -ENOMEM;
-	mem = rpc_mem_register(frame_to_paddr(f), pages * PAGE_SIZE, true);
-	if (IS_ERR(mem)) {
-		frame_free_contig(f, pages);
-		return (int)PTR_ERR(mem);
-	}
 	*run = (struct pool_run){
 		.virt = frame_to_virt(f),
 		.paddr = frame_to_paddr(f),
 		.nr_pages = pages,
-		.mem = mem,
 	};
+	return 0;
+}
+
+/* Insert the last of @nr runs where it belongs: they ascend by address. */
+static void sort_last(struct pool_run *runs, size_t nr)
+{
+	const struct pool_run run = runs[nr - 1];
+	size_t at = nr - 1;
+
+	for (; at > 0 && runs[at - 1].paddr > run.paddr; at--)
+		runs[at] = runs[at - 1];
+	runs[at] = run;
+}
+
+/* Register all runs, in ascending order, those that touch as one. */
+static int register_runs(struct pool_run *runs, size_t nr)
+{
+	for (size_t first = 0, end; first < nr; first = end) {
+		uint64_t len = runs[first].nr_pages * PAGE_SIZE;
+		struct rpc_mem *mem;
+
+		for (end = first + 1; end < nr && runs[end].paddr == runs[first].paddr + len; end++)
+			len += runs[end].nr_pages * PAGE_SIZE;
+		mem = rpc_mem_register(runs[first].paddr, len,
+				       RPC_ROLE(NODE_ROLE_PROCESSOR) | RPC_ROLE(NODE_ROLE_MEMORY),
+				       RPC_ROLE(NODE_ROLE_STORAGE));
+		if (IS_ERR(mem))
+			return (int)PTR_ERR(mem);
+		for (size_t i = first; i < end; i++)
+			runs[i].mem = mem;
+	}
 	return 0;
 }
 
@@ -126,9 +151,10 @@ int memory_node_make(uint32_t vregion_shift)
 		if (err)
 			break;
 		got += runs[cfg.nr_runs++].nr_pages;
+		sort_last(runs, cfg.nr_runs);
 	}
 	if (got)
-		err = 0;
+		err = register_runs(runs, cfg.nr_runs);
 	cfg.policy = (struct pm_commit){ .mode = overcommit, .ratio = overcommit_ratio };
 	cfg.file_min = MAX(got / 16, MIN(got / 4, 512ull));
 	if (!err)

@@ -362,7 +362,7 @@ static int read_encode(struct memory *m, struct page_cache_read *rd)
 
 	for (uint32_t i = 0; i < rd->nr; i++) {
 		req.pages[i].addr = mpage_paddr(&m->pool, rd->pages[i]);
-		req.pages[i].rkey = m->net->rkey(m, rd->pages[i]);
+		req.pages[i].rkey = m->net->rkey(m, req.file.node, rd->pages[i]);
 		req.pages[i].len = PAGE_SIZE;
 	}
 	len = ms_read_req_encode(&req, rd->body, sizeof(rd->body));

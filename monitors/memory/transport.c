@@ -127,9 +127,9 @@ static int node_read(struct memory *m, struct page_cache_read *rd, bool prefetch
 	return err;
 }
 
-static uint32_t node_rkey(struct memory *m, const struct mpage *page)
+static uint32_t node_rkey(struct memory *m, uint32_t node, const struct mpage *page)
 {
-	return rpc_mem_rkey(mpage_mem(&m->pool, page));
+	return rpc_mem_rkey(mpage_mem(&m->pool, page), node);
 }
 
 static uint32_t node_owner_for(struct memory *m, uint64_t aspace, uint64_t index)

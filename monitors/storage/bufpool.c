@@ -46,7 +46,8 @@ int bufpool_init(uint64_t bytes)
 		kfree(bufs);
 		return -ENOMEM;
 	}
-	pool.mem = rpc_mem_register(frame_to_paddr(f), nr * BUF_BYTES, false);
+	pool.mem = rpc_mem_register(frame_to_paddr(f), nr * BUF_BYTES, RPC_ROLE(NODE_ROLE_MEMORY),
+				    RPC_ROLES_NONE);
 	if (IS_ERR(pool.mem)) {
 		const int err = (int)PTR_ERR(pool.mem);
 

@@ -109,7 +109,8 @@ static int page_prepare(void)
 	if (!page_frame)
 		page_frame = frame_alloc(0, FRAME_ZERO);
 	if (page_frame && !page_mem) {
-		mem = rpc_mem_register(frame_to_paddr(page_frame), PAGE_SIZE, false);
+		mem = rpc_mem_register(frame_to_paddr(page_frame), PAGE_SIZE, RPC_ROLES_ALL,
+				       RPC_ROLES_NONE);
 		if (IS_ERR(mem))
 			err = (int)PTR_ERR(mem);
 		else
@@ -460,13 +461,13 @@ static int rpc_run(uint64_t *ns, uint32_t n, bool page)
 
 	if (!f)
 		return -ENOMEM;
-	mem = rpc_mem_register(frame_to_paddr(f), PAGE_SIZE, true);
+	mem = rpc_mem_register(frame_to_paddr(f), PAGE_SIZE, RPC_ROLES_NONE, RPC_ROLES_ALL);
 	if (IS_ERR(mem)) {
 		frame_free(f, 0);
 		return (int)PTR_ERR(mem);
 	}
 	w.addr = cpu_to_le64(frame_to_paddr(f));
-	w.rkey = cpu_to_le32(rpc_mem_rkey(mem));
+	w.rkey = cpu_to_le32(rpc_mem_rkey(mem, target_node));
 	for (uint32_t i = 0; i < n && err >= 0; i++) {
 		const uint64_t start = time_now_ns();
 

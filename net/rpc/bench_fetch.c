@@ -148,7 +148,7 @@ static int fetch_into(struct fetches *f, uint32_t index)
 {
 	const struct bench_page_wire w = {
 		.addr = cpu_to_le64(frame_to_paddr(f->frames) + (uint64_t)index * PAGE_SIZE),
-		.rkey = cpu_to_le32(rpc_mem_rkey(f->mem)),
+		.rkey = cpu_to_le32(rpc_mem_rkey(f->mem, target_node)),
 	};
 	struct rpc_call *call = rpc_call_alloc();
 	int err;
@@ -273,7 +273,8 @@ static void fetches_thread(void *arg)
 		return;
 	}
 	bench_wait_target(target_node);
-	f.mem = rpc_mem_register(frame_to_paddr(f.frames), MAX_DEPTH * PAGE_SIZE, true);
+	f.mem = rpc_mem_register(frame_to_paddr(f.frames), MAX_DEPTH * PAGE_SIZE, RPC_ROLES_NONE,
+				 RPC_ROLES_ALL);
 	if (IS_ERR(f.mem)) {
 		pr_err("the pages to fetch cannot be registered: %d\n", (int)PTR_ERR(f.mem));
 	} else {

@@ -155,7 +155,7 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 	for (uint32_t i = 0; i < call->nr_bulk; i++) {
 		cs->sge[i].addr = call->bulk[i].addr;
 		cs->sge[i].len = call->bulk[i].len;
-		cs->sge[i].lkey = call->bulk[i].mem->lkey;
+		cs->sge[i].lkey = rpc_mem_lkey(call->bulk[i].mem, s->peer);
 	}
 	cs->nr_sge = (uint16_t)call->nr_bulk;
 	cs->msg_len = RPC_HDR_LEN + call->body_len;

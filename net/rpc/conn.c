@@ -91,7 +91,7 @@ static int conn_create_qp(struct rpc_conn *conn, const struct rpc_class_cfg *cfg
 	if (IS_ERR(conn->send_cq))
 		return (int)PTR_ERR(conn->send_cq);
 	init.send_cq = conn->send_cq;
-	conn->qp = rdma_qp_create(rpc_net.pd, &init);
+	conn->qp = rdma_qp_create(conn->session->peer->pd, &init);
 	if (IS_ERR(conn->qp)) {
 		err = (int)PTR_ERR(conn->qp);
 		goto out_cq;
@@ -133,7 +133,7 @@ static struct rpc_conn *conn_create(struct rpc_session *s, enum rpc_conn_state s
 	if (!conn)
 		goto out_room;
 	conn->early = kcalloc(recv_depth(cfg), sizeof(*conn->early));
-	conn->ring = rpc_ring_create(cfg);
+	conn->ring = rpc_ring_create(s->peer->pd, cfg);
 	if (!conn->early || !conn->ring)
 		goto out_free;
 	conn->session = s;

@@ -61,6 +61,11 @@ COUNTER_GLOBAL(rpc_c_peers_dead, "rpc.peers_dead", "peers declared dead");
 COUNTER_GLOBAL(rpc_c_flush_writes, "rpc.flush_writes",
 	       "empty WRITEs sent to learn that earlier replies were delivered");
 
+COUNTER_GLOBAL(rpc_c_access_refused, "rpc.access_refused",
+	       "accesses of peers to memory that they were not given");
+COUNTER_GLOBAL(rpc_c_access_errors, "rpc.access_errors",
+	       "accesses of this node that a peer has refused");
+
 COUNTER_GLOBAL(rpc_c_dgram_sent, "rpc.datagram.sent", "requests sent by datagram, first attempts");
 COUNTER_GLOBAL(rpc_c_dgram_resent, "rpc.datagram.resent", "the same, repetitions");
 COUNTER_GLOBAL(rpc_c_dgram_received, "rpc.datagram.received",

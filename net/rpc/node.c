@@ -56,6 +56,26 @@ uint32_t rpc_epoch(void)
 	return READ_ONCE(rpc_net.epoch);
 }
 
+/*
+ * A peer asked for memory that it was not given: the device has refused it and ended the
+ * connection.  Thread context.
+ */
+static void device_event(struct rdma_event_handler *h, const struct rdma_event *ev)
+{
+	const struct rpc_conn *conn;
+
+	if (ev->type != RDMA_EVENT_QP_ACCESS || rdma_qp_type(ev->qp) != RDMA_QPT_RC)
+		return;
+	conn = rdma_qp_context(ev->qp);
+	if (!conn)
+		return; /* not one of a session */
+	counter_inc(&rpc_c_access_refused);
+	pr_warn_ratelimited("node %u asked for memory that it was not given: refused\n",
+			    conn->session->peer->info.id);
+}
+
+static struct rdma_event_handler event_handler = { .fn = device_event };
+
 /* The first active port, waiting for the subnet manager if need be. */
 static int port_find(struct rdma_device *dev, struct rdma_port_attr *attr)
 {
@@ -125,6 +145,7 @@ int rpc_start(struct rdma_device *dev, enum node_role role)
 		err = rpc_dgram_init();
 	if (err)
 		return err;
+	rdma_event_register(dev, &event_handler);
 	rpc_net.is_started = true;
 	rpc_net.listener =
 		cm_listen(dev, rpc_net.port, RPC_SERVICE_ID, rpc_conn_request_event, NULL);

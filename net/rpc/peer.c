@@ -109,12 +109,27 @@ void rpc_peer_watch(struct rpc_peer_watcher *w)
 
 /* --- the table ------------------------------------------------------------------------ */
 
+/* Of one that was not published. */
+static void peer_free(struct rpc_peer *peer)
+{
+	if (!IS_ERR_OR_NULL(peer->pd))
+		rdma_pd_destroy(peer->pd);
+	kfree(peer->grants);
+	kfree(peer);
+}
+
 struct rpc_peer *rpc_peer_alloc(const struct node_info *info)
 {
 	struct rpc_peer *peer = kzalloc(sizeof(*peer));
 
 	if (!peer)
 		return NULL;
+	peer->grants = kcalloc(RPC_MEMS_MAX, sizeof(*peer->grants));
+	peer->pd = rdma_pd_create(rpc_net.dev);
+	if (!peer->grants || IS_ERR(peer->pd)) {
+		peer_free(peer);
+		return NULL;
+	}
 	spin_lock_init(&peer->lock, "rpc.peer", RANK_SPIN_NET);
 	peer->info = *info;
 	peer->state = RPC_PEER_ALIVE;
@@ -310,6 +325,7 @@ static void peer_renew(struct rpc_peer *peer, const struct node_info *info)
 int rpc_peer_add(const struct node_info *info)
 {
 	struct rpc_peer *peer;
+	int err;
 
 	if (info->id == 0 || info->id > 0xffff || info->incarn == 0)
 		return -EINVAL;
@@ -317,17 +333,20 @@ int rpc_peer_add(const struct node_info *info)
 		return -EINVAL;
 	peer = rpc_peer_find(info->id);
 	if (!peer) {
-		int err;
-
 		peer = rpc_peer_alloc(info);
 		if (!peer)
 			return -ENOMEM;
-		err = rpc_peer_publish(peer);
+		err = rpc_mem_grant(peer, info->role, true);
 		if (!err)
 			return 0;
-		kfree(peer); /* somebody was faster */
-		peer = rpc_peer_find(info->id);
+		peer_free(peer);
+		if (err != -EEXIST)
+			return err;
+		peer = rpc_peer_find(info->id); /* somebody was faster */
 	}
+	err = rpc_mem_grant(peer, info->role, false);
+	if (err)
+		return err;
 	peer_renew(peer, info);
 	return 0;
 }
@@ -398,7 +417,7 @@ static struct rpc_peer *stranger_add(const struct rpc_conn_info *info, const str
 	peer->is_stranger = true;
 	err = rpc_peer_publish(peer);
 	if (err) {
-		kfree(peer);
+		peer_free(peer);
 		*code = RPC_REJ_BUSY;
 		return NULL;
 	}

@@ -120,9 +120,19 @@ static inline uint64_t rpc_low_average(uint64_t avg, uint64_t sample)
 	return avg + MIN(sample - avg, avg) / 32;
 }
 
-struct rpc_mem {
-	struct rdma_mr *mr;
-	uint32_t lkey, rkey; /* const */
+#define RPC_MEMS_MAX 256u
+
+struct rpc_mem { /* const */
+	paddr_t start;
+	uint64_t len;
+	uint32_t sent_to, written_by; /* RPC_ROLE() */
+	uint32_t index;               /* into rpc_peer.grants */
+};
+
+/* One rpc_mem in one peer's protection domain; all 0: not given to it. */
+struct rpc_grant {
+	struct rdma_mr *mr; /* mems_lock */
+	uint32_t lkey, rkey;
 };
 
 /* Registered memory that the peer writes: request slots, then reply slots. */
@@ -417,6 +427,9 @@ struct rpc_peer {
 	bool has_event;
 	bool told_up; /* the last status told was "connected" or none yet */
 	struct work event_work;
+	struct rdma_pd *pd;       /* const: of its queue pairs and of all that it may reach */
+	struct rpc_grant *grants; /* const; RPC_MEMS_MAX entries by rpc_mem.index */
+	enum node_role granted;   /* the role that ->grants are for, 0 = none; mems_lock */
 	struct rpc_session sessions[RPC_NR_CLASSES];
 };
 
@@ -427,7 +440,7 @@ struct rpc_net {
 	struct rdma_device *dev;
 	uint8_t port;
 	struct rdma_device_attr attr;
-	struct rdma_pd *pd;
+	struct rdma_pd *pd; /* of datagrams: nothing in it can be written from outside */
 	struct rdma_cq *cq; /* all receives of all connections */
 	uint32_t cq_room;   /* completions not yet promised to a queue pair; atomic */
 	struct cm_listener *listener;
@@ -519,6 +532,8 @@ COUNTER_DECLARE(rpc_c_stale);
 COUNTER_DECLARE(rpc_c_pings);
 COUNTER_DECLARE(rpc_c_peers_dead);
 COUNTER_DECLARE(rpc_c_flush_writes);
+COUNTER_DECLARE(rpc_c_access_refused);
+COUNTER_DECLARE(rpc_c_access_errors);
 HISTOGRAM_DECLARE(rpc_h_handler);
 extern const struct histogram *const rpc_h_latency[RPC_NR_CLASSES];
 
@@ -526,12 +541,23 @@ extern const struct histogram *const rpc_h_latency[RPC_NR_CLASSES];
 int rpc_params_check(void) __must_check;
 
 /* mem.c */
-struct rpc_ring *rpc_ring_create(const struct rpc_class_cfg *cfg);
+struct rpc_ring *rpc_ring_create(struct rdma_pd *pd, const struct rpc_class_cfg *cfg);
 void rpc_ring_put(struct rpc_ring *ring);
 static inline uint8_t *rpc_ring_slot(const struct rpc_ring *r, bool reply, uint32_t slot)
 {
 	return r->virt + (reply ? (uint64_t)r->nr_slots * r->req_size + (uint64_t)slot * r->rep_size
 				: (uint64_t)slot * r->req_size);
+}
+
+/*
+ * Give a peer of @role what such peers may reach, and make it visible if it is new, so that no
+ * region is left out.  -EEXIST: that id is taken; -ENOMEM or what the device answers: nothing has
+ * changed.
+ */
+int rpc_mem_grant(struct rpc_peer *peer, enum node_role role, bool publish) __must_check;
+static inline uint32_t rpc_mem_lkey(const struct rpc_mem *mem, const struct rpc_peer *peer)
+{
+	return peer->grants[mem->index].lkey;
 }
 
 /* peer.c */

@@ -16,9 +16,12 @@
  * Locking:	everything here runs under the session lock, which also guards the scratch
  *		arrays.
  */
+#define PR_FMT "rpc: "
+
 #include "rpc_priv.h"
 
 #include <kernel/panic.h>
+#include <kernel/printk.h>
 #include <kernel/time.h>
 #include <lib/string.h>
 
@@ -182,11 +185,13 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 /* Append a data WRITE to the scratch chain, or join it with the one before. */
 static uint32_t add_reply_write(struct rpc_conn *conn, uint32_t nr, const struct rpc_write *w)
 {
+	const uint32_t lkey = rpc_mem_lkey(w->src.mem, conn->session->peer);
+
 	if (nr) {
 		struct rdma_sge *sge = &conn->wr_sge[nr - 1];
 		const struct rdma_send_wr *wr = &conn->wr[nr - 1];
 
-		if (sge->lkey == w->src.mem->lkey && sge->addr + sge->len == w->src.addr &&
+		if (sge->lkey == lkey && sge->addr + sge->len == w->src.addr &&
 		    wr->rkey == w->rkey && wr->remote_addr + sge->len == w->remote_addr) {
 			sge->len += w->src.len;
 			counter_inc(&rpc_c_merged);
@@ -195,7 +200,7 @@ static uint32_t add_reply_write(struct rpc_conn *conn, uint32_t nr, const struct
 	}
 	conn->wr_sge[nr].addr = w->src.addr;
 	conn->wr_sge[nr].len = w->src.len;
-	conn->wr_sge[nr].lkey = w->src.mem->lkey;
+	conn->wr_sge[nr].lkey = lkey;
 	set_write(&conn->wr[nr], &conn->wr_sge[nr], 1, w->remote_addr, w->rkey);
 	return nr + 1;
 }
@@ -272,6 +277,15 @@ static void collect_sent_locked(struct rpc_conn *conn, struct rpc_batch *b)
 	}
 }
 
+static void send_failed(const struct rpc_conn *conn, enum rdma_wc_status status)
+{
+	if (status != RDMA_WC_REM_ACCESS_ERR)
+		return;
+	counter_inc(&rpc_c_access_errors);
+	pr_warn_ratelimited("node %u refused this node's access to its memory\n",
+			    conn->session->peer->info.id);
+}
+
 /* Look at the send completions. @b: collect sent() functions, NULL = leave them for later. */
 void rpc_reap_locked(struct rpc_conn *conn, struct rpc_batch *b)
 {
@@ -283,6 +297,7 @@ void rpc_reap_locked(struct rpc_conn *conn, struct rpc_batch *b)
 		n = rdma_poll_cq(conn->send_cq, wc, (int)ARRAY_SIZE(wc));
 		for (int i = 0; i < n; i++) {
 			if (wc[i].status != RDMA_WC_SUCCESS) {
+				send_failed(conn, wc[i].status);
 				rpc_conn_break_locked(conn->session, conn);
 				continue;
 			}

@@ -69,7 +69,7 @@ static int alloc_buffers(struct rpc_session *s, const struct rpc_class_cfg *cfg)
 	s->req_buf = dma_alloc(len, &range.paddr);
 	if (!s->req_buf)
 		return -ENOMEM;
-	s->buf_mr = rdma_mr_create(rpc_net.pd, range.paddr, &range, 1, 0);
+	s->buf_mr = rdma_mr_create(s->peer->pd, range.paddr, &range, 1, 0);
 	if (IS_ERR(s->buf_mr)) {
 		const int err = (int)PTR_ERR(s->buf_mr);
 

@@ -719,7 +719,7 @@ struct rpc_mem {
 	paddr_t start;
 };
 
-struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, bool remote_write)
+struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, uint32_t sent_to, uint32_t written_by)
 {
 	static struct rpc_mem mem;
 
@@ -727,7 +727,7 @@ struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, bool remote_write)
 	return &mem;
 }
 
-uint32_t rpc_mem_rkey(const struct rpc_mem *mem)
+uint32_t rpc_mem_rkey(const struct rpc_mem *mem, uint32_t node)
 {
 	return 0x1234;
 }

@@ -7,4 +7,4 @@ memverbs-objs := $(addprefix test/host/memverbs/,memverbs.o sim.o) \
 prog-y      += rpc
 rpc-folders := net/rpc
 rpc-objs    := $(memverbs-objs) $(addprefix test/host/,rpc_nodes.o rpc_pair.o rpc_pair_test.o \
-	rpc_lives_test.o rpc_datagram_test.o)
+	rpc_lives_test.o rpc_datagram_test.o rpc_doors_test.o)

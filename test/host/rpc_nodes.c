@@ -54,14 +54,18 @@ uint32_t rpc_node_incarn(uint32_t id)
 	return (uint32_t)sim_get(SH_BASE + id);
 }
 
-void peer_add(struct ktest *t, uint32_t id)
+void peer_add_role(struct ktest *t, uint32_t id, enum node_role role)
 {
-	const struct node_info info = { .id = id,
-					.role = NODE_ROLE_MEMORY,
-					.incarn = rpc_node_incarn(id),
-					.addr = sim_addr(id) };
+	const struct node_info info = {
+		.id = id, .role = role, .incarn = rpc_node_incarn(id), .addr = sim_addr(id)
+	};
 
 	EXPECT_EQ(t, rpc_peer_add(&info), 0);
+}
+
+void peer_add(struct ktest *t, uint32_t id)
+{
+	peer_add_role(t, id, NODE_ROLE_MEMORY);
 }
 
 void rpc_node_join(struct ktest *t, uint32_t n)

@@ -27,6 +27,8 @@ void rpc_node_start(struct ktest *t, enum node_role role, const struct rpc_handl
 		    size_t nr);
 /* Wait until node @id has started; its present incarnation. */
 uint32_t rpc_node_incarn(uint32_t id);
+/* Introduce node @id, as a memory node if no role is given. */
+void peer_add_role(struct ktest *t, uint32_t id, enum node_role role);
 void peer_add(struct ktest *t, uint32_t id);
 /* Know all other nodes of 1..@n, which do the same. */
 void rpc_node_join(struct ktest *t, uint32_t n);

@@ -157,7 +157,8 @@ void node_start(struct ktest *t, enum node_role role)
 
 	rpc_node_start(t, role, handlers, ARRAY_SIZE(handlers));
 	src_frame = frame_alloc(0, 0);
-	src_mem = rpc_mem_register(frame_to_paddr(src_frame), PAGE_SIZE, false);
+	src_mem = rpc_mem_register(frame_to_paddr(src_frame), PAGE_SIZE, RPC_ROLES_ALL,
+				   RPC_ROLES_NONE);
 	ASSERT_FALSE(t, IS_ERR(src_mem));
 	p = frame_to_virt(src_frame);
 	for (uint32_t i = 0; i < PAGE_SIZE; i++)
@@ -198,10 +199,11 @@ int echo(uint32_t peer, enum rpc_class cls, uint32_t len)
 void target_init(struct ktest *t, struct target *tg)
 {
 	tg->frame = frame_alloc(0, FRAME_ZERO);
-	tg->mem = rpc_mem_register(frame_to_paddr(tg->frame), PAGE_SIZE, true);
+	tg->mem = rpc_mem_register(frame_to_paddr(tg->frame), PAGE_SIZE, RPC_ROLES_NONE,
+				   RPC_ROLES_ALL);
 	ASSERT_FALSE(t, IS_ERR(tg->mem));
 	tg->req.addr = frame_to_paddr(tg->frame);
-	tg->req.rkey = rpc_mem_rkey(tg->mem);
+	tg->req.rkey = rpc_mem_rkey(tg->mem, 1);
 	tg->req.arg = 0x600d;
 }
 

@@ -118,7 +118,7 @@ static void data_client(struct ktest *t)
 
 	node_join(t, 2);
 	target_init(t, &tg);
-	mem = rpc_mem_register(frame_to_paddr(f), 16 * PAGE_SIZE, false);
+	mem = rpc_mem_register(frame_to_paddr(f), 16 * PAGE_SIZE, RPC_ROLES_ALL, RPC_ROLES_NONE);
 	for (uint32_t i = 0; i < 16 * PAGE_SIZE; i++) {
 		p[i] = (uint8_t)(i * 13 + i / 4096);
 		want = want * 31 + p[i];

@@ -498,7 +498,9 @@ int excache_init(const struct excache_ops *ops)
 		err = alloc_tables();
 	if (err)
 		return err;
-	excache.mem = rpc_mem_register(excache.base, excache.nr_lines << PAGE_SHIFT, true);
+	/* Memory nodes alone fill lines and take them back. */
+	excache.mem = rpc_mem_register(excache.base, excache.nr_lines << PAGE_SHIFT,
+				       RPC_ROLE(NODE_ROLE_MEMORY), RPC_ROLE(NODE_ROLE_MEMORY));
 	if (IS_ERR(excache.mem)) {
 		pr_err("cannot register %llu lines\n", (unsigned long long)excache.nr_lines);
 		return PTR_ERR(excache.mem);

@@ -135,7 +135,7 @@ static struct fetch *fetch_create(struct object *obj, uint64_t pgoff, struct lin
 		.aspace = obj->id,
 		.vaddr = pgoff << PAGE_SHIFT,
 		.line = { .addr = line_paddr(line),
-			  .rkey = rpc_mem_rkey(excache.mem),
+			  .rkey = rpc_mem_rkey(excache.mem, owner),
 			  .len = PAGE_SIZE },
 		.want_credits = credit_want(owner),
 	};
@@ -320,17 +320,20 @@ static struct rpc_call *file_fetch_call(struct file_fetch *ff, struct object *ob
 					enum rpc_class cls)
 {
 	struct pm_file_fetch_req *req = kzalloc(sizeof(*req));
+	const uint32_t node = excache.ops->file_node(&obj->file);
 	struct rpc_call *call = rpc_call_alloc();
 	ssize_t len = -ENOMEM;
 
 	if (req && call) {
+		const uint32_t rkey = rpc_mem_rkey(excache.mem, node);
+
 		req->file = file_to_proto(&obj->file);
 		req->pgoff = pgoff;
 		req->version = obj->version;
 		req->nr_pages = ff->nr;
 		for (uint32_t i = 0; i < ff->nr; i++)
 			req->pages[i] = (struct proto_mr_ref){ .addr = line_paddr(ff->lines[i]),
-							       .rkey = rpc_mem_rkey(excache.mem),
+							       .rkey = rkey,
 							       .len = PAGE_SIZE };
 		len = pm_file_fetch_req_encode(req, ff->body, sizeof(ff->body));
 	}
@@ -340,7 +343,7 @@ static struct rpc_call *file_fetch_call(struct file_fetch *ff, struct object *ob
 			rpc_call_put(call);
 		return NULL;
 	}
-	call->peer = excache.ops->file_node(&obj->file);
+	call->peer = node;
 	call->cls = cls;
 	call->opcode = PM_FILE_FETCH;
 	call->body = ff->body;

@@ -50,14 +50,26 @@ enum rpc_class {
 
 /* --- registered memory --------------------------------------------------------------- */
 
+/* A set of roles of peers. */
+#define RPC_ROLE(role) (1u << (role))
+#define RPC_ROLES_NONE 0u
+#define RPC_ROLES_ALL \
+	(RPC_ROLE(NODE_ROLE_PROCESSOR) | RPC_ROLE(NODE_ROLE_MEMORY) | RPC_ROLE(NODE_ROLE_STORAGE))
+
 /*
- * A run of frames that peers may write (ExCache lines, buffer frames), or that only local sends
- * read.  Addresses in messages and SGEs are physical addresses inside the run.
+ * A run of frames that this node sends from, or that peers write.  Addresses in messages and SGEs
+ * are physical addresses inside the run.  Each peer has a protection domain, and the run is a
+ * region of it only if the peer's role is in @sent_to (we send from the run to such peers) or in
+ * @written_by (they may write it, and it may be sent to them).  So a peer's key opens nothing to
+ * another one.  -ENOSPC: there are RPC_MEMS_MAX runs already.  Sleeps.
  */
 struct rpc_mem;
-struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, bool remote_write);
+struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, uint32_t sent_to,
+				 uint32_t written_by);
+/* No call, reply or peer uses it any more. */
 void rpc_mem_unregister(struct rpc_mem *mem);
-uint32_t rpc_mem_rkey(const struct rpc_mem *mem);
+/* The key that @node writes the run with; 0: it may not, or membership has not introduced it. */
+uint32_t rpc_mem_rkey(const struct rpc_mem *mem, uint32_t node);
 
 /* A piece of registered local memory. */
 struct rpc_sge {

@@ -164,7 +164,7 @@ static int fake_read(struct memory *m, struct page_cache_read *rd, bool prefetch
 	return 0;
 }
 
-static uint32_t fake_rkey(struct memory *m, const struct mpage *page)
+static uint32_t fake_rkey(struct memory *m, uint32_t node, const struct mpage *page)
 {
 	return 0x1234;
 }

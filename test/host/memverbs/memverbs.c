@@ -7,8 +7,9 @@
  *		node's device thread checks key, bounds and access, places the data, takes a
  *		receive, completes, and acknowledges; the acknowledgement completes the sender's
  *		request.
- * Like hardware: order per queue pair, RNR when no receive is posted, errors that flush what is
- *		behind them, one event per arm, nothing touches memory once destroy has returned.
+ * Like hardware: a key opens its region to queue pairs of its protection domain alone; order per
+ *		queue pair, RNR when no receive is posted, errors that flush what is behind them,
+ *		one event per arm, nothing touches memory once destroy has returned.
  * Locking:	dev_lock guards everything; the socket has a lock of its own inside it.
  */
 #include <pthread.h>
@@ -293,7 +294,7 @@ static enum rdma_wc_status write_place(struct mem_qp *qp, const struct fab_hdr *
 	if (h->len == 0)
 		return RDMA_WC_SUCCESS; /* an empty WRITE needs no key */
 	mr = mr_find(h->rkey);
-	if (!mr || !mr_covers(mr, h->raddr, h->len) ||
+	if (!mr || mr->mr.pd != qp->qp.pd || !mr_covers(mr, h->raddr, h->len) ||
 	    !(mr->mr.access & RDMA_ACCESS_REMOTE_WRITE) || !(qp->access & RDMA_ACCESS_REMOTE_WRITE))
 		return RDMA_WC_REM_ACCESS_ERR;
 	memcpy(mr_pointer(mr, h->raddr), data, h->len);
@@ -323,8 +324,14 @@ static bool write_execute(struct mem_qp *qp, const struct fab_hdr *h, const uint
 		cq_push(qp->qp.recv_cq, &wc);
 	}
 	ack_send(h, status);
-	if (status != RDMA_WC_SUCCESS)
+	if (status != RDMA_WC_SUCCESS) {
+		const struct rdma_event ev = {
+			.type = RDMA_EVENT_QP_ACCESS, .dev = &mem_dev, .port = 1, .qp = &qp->qp
+		};
+
 		qp_break(qp);
+		rdma_event_dispatch(&ev);
+	}
 	return true;
 }
 
@@ -385,7 +392,8 @@ static void ack_arrived(const struct fab_hdr *h)
 }
 
 /* Copy @len bytes at @off of the receive's scatter list. */
-static void scatter(const struct recv *r, uint32_t off, const uint8_t *data, uint64_t len)
+static void scatter(const struct rdma_pd *pd, const struct recv *r, uint32_t off,
+		    const uint8_t *data, uint64_t len)
 {
 	uint64_t done = 0;
 
@@ -393,7 +401,8 @@ static void scatter(const struct recv *r, uint32_t off, const uint8_t *data, uin
 		const struct mem_mr *mr = mr_find(r->sge[i].lkey);
 		uint64_t n;
 
-		if (!mr || !mr_covers(mr, r->sge[i].addr, r->sge[i].len) || r->sge[i].len <= off) {
+		if (!mr || mr->mr.pd != pd || !mr_covers(mr, r->sge[i].addr, r->sge[i].len) ||
+		    r->sge[i].len <= off) {
 			off -= MIN(off, r->sge[i].len);
 			continue;
 		}
@@ -422,9 +431,9 @@ static void ud_arrived(const struct fab_hdr *h, const uint8_t *data)
 	r = list_first_entry(&qp->recvs, struct recv, link);
 	if (from.has_grh) {
 		memcpy(grh + 8, &from.dgid, sizeof(from.dgid));
-		scatter(r, 0, grh, sizeof(grh));
+		scatter(qp->qp.pd, r, 0, grh, sizeof(grh));
 	}
-	scatter(r, RDMA_GRH_LEN, data, h->len);
+	scatter(qp->qp.pd, r, RDMA_GRH_LEN, data, h->len);
 	wc.wr_id = r->wr_id;
 	wc.qp = &qp->qp;
 	wc.byte_len = h->len + RDMA_GRH_LEN;
@@ -705,7 +714,8 @@ static int mem_qp_to_err(struct rdma_qp *rqp)
 	return 0;
 }
 
-static bool gather(const struct rdma_send_wr *wr, uint8_t *buf, uint32_t *len)
+static bool gather(const struct rdma_pd *pd, const struct rdma_send_wr *wr, uint8_t *buf,
+		   uint32_t *len)
 {
 	*len = 0;
 	for (uint32_t i = 0; i < wr->nr_sge; i++) {
@@ -718,7 +728,7 @@ static bool gather(const struct rdma_send_wr *wr, uint8_t *buf, uint32_t *len)
 			memcpy(buf + *len, (const void *)(uintptr_t)sge->addr, sge->len);
 		} else {
 			mr = mr_find(sge->lkey);
-			if (!mr || !mr_covers(mr, sge->addr, sge->len))
+			if (!mr || mr->mr.pd != pd || !mr_covers(mr, sge->addr, sge->len))
 				return false;
 			memcpy(buf + *len, mr_pointer(mr, sge->addr), sge->len);
 		}
@@ -762,7 +772,7 @@ static int send_one(struct mem_qp *qp, const struct rdma_send_wr *wr, bool defer
 		send_complete(qp, s, RDMA_WC_WR_FLUSH_ERR);
 		return 0;
 	}
-	if (!gather(wr, buf, &h.len)) {
+	if (!gather(qp->qp.pd, wr, buf, &h.len)) {
 		send_complete(qp, s, RDMA_WC_LOC_PROT_ERR);
 		qp_break(qp);
 		return 0;

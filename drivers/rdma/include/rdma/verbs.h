@@ -250,6 +250,7 @@ enum rdma_event_type {
 	RDMA_EVENT_PORT_DOWN,
 	RDMA_EVENT_LID_CHANGE,
 	RDMA_EVENT_QP_FATAL,
+	RDMA_EVENT_QP_ACCESS, /* the peer asked for memory that it was not given; it is in ERR */
 	RDMA_EVENT_CQ_ERR,
 	RDMA_EVENT_DEVICE_FATAL, /* everything outstanding is flushed; nothing goes out any more */
 	/*
@@ -263,7 +264,7 @@ struct rdma_event {
 	enum rdma_event_type type;
 	struct rdma_device *dev;
 	uint8_t port;
-	struct rdma_qp *qp; /* QP events */
+	struct rdma_qp *qp; /* QP events: it lives as long as the handler runs */
 	struct rdma_cq *cq; /* CQ events */
 };
 
@@ -316,6 +317,8 @@ struct rdma_qp *rdma_qp_create(struct rdma_pd *pd, const struct rdma_qp_init *in
 /* Once this has returned, nothing that was under way through @qp touches memory any more. */
 void rdma_qp_destroy(struct rdma_qp *qp);
 uint32_t rdma_qp_num(const struct rdma_qp *qp);
+enum rdma_qp_type rdma_qp_type(const struct rdma_qp *qp);
+void *rdma_qp_context(const struct rdma_qp *qp); /* struct rdma_qp_init's */
 /* RESET -> INIT (receives may be posted from here on). */
 int rdma_qp_to_init(struct rdma_qp *qp, uint32_t access) __must_check;
 /* INIT -> RTR, RTR -> RTS. */

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A peer with a valid connection reaches only what it was given, whatever its role is and whosever
+ * key it uses.
+ *
+ * Flow:	node 1 is the victim, in each role in turn; nodes 2 to 4 are a processor, a memory
+ *		and a storage node that attack it.  The victim asks an attacker for a page (OP_PAGE)
+ *		and names a target that was not given to it, so that a WRITE with a key that the
+ *		attacker should not have goes out on its own, valid connection.
+ */
+#include <unistd.h>
+
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <mm/kmap.h>
+
+#include "../../net/rpc/rpc_priv.h"
+#include "rpc_pair.h"
+
+#define VICTIM    1u
+#define NR_NODES  4u
+#define REFUSE_NS (150 * NSEC_PER_MSEC)
+
+static enum node_role victim_role;
+
+static enum node_role role_of(uint32_t id)
+{
+	return id == VICTIM ? victim_role : (enum node_role)(id - 1);
+}
+
+static uint32_t node_of(enum node_role role)
+{
+	return (uint32_t)role + 1;
+}
+
+/* The regions of the victim: one for each role to write, and one that is only sent. */
+static struct target given[NODE_ROLE_STORAGE + 1], sent_only;
+
+static void region_make(struct ktest *t, struct target *tg, uint32_t sent_to, uint32_t written_by)
+{
+	tg->frame = frame_alloc(0, FRAME_ZERO);
+	tg->mem = rpc_mem_register(frame_to_paddr(tg->frame), PAGE_SIZE, sent_to, written_by);
+	ASSERT_FALSE(t, IS_ERR(tg->mem));
+	tg->req.addr = frame_to_paddr(tg->frame);
+	memset(frame_to_virt(tg->frame), 0xa5, PAGE_SIZE);
+}
+
+static bool is_untouched(const struct target *tg)
+{
+	const uint8_t *p = frame_to_virt(tg->frame);
+
+	for (uint32_t i = 0; i < PAGE_SIZE; i++)
+		if (p[i] != 0xa5)
+			return false;
+	return true;
+}
+
+static int ask(uint32_t node, const struct page_req *req, uint64_t timeout_ns)
+{
+	uint32_t arg;
+
+	return rpc_call_sync(node, RPC_CLASS_DEMAND, OP_PAGE, req, sizeof(*req), &arg, sizeof(arg),
+			     timeout_ns);
+}
+
+/* @node writes to @addr with @rkey: it is refused, counted, and ends the connection. */
+static void expect_refused(struct ktest *t, uint32_t node, uint64_t addr, uint32_t rkey,
+			   const char *what)
+{
+	const struct page_req req = { .addr = addr, .rkey = rkey, .arg = 0x600d };
+	const uint64_t before = counter("rpc.access_refused");
+	bool refused = false;
+
+	for (int i = 0; i < 40 && !refused; i++) {
+		const int ret = ask(node, &req, REFUSE_NS);
+
+		EXPECT_LT(t, ret, 0);
+		if (ret >= 0)
+			break;
+		refused = counter("rpc.access_refused") > before;
+	}
+	if (!refused)
+		ktest_fail(t, __FILE__, __LINE__, "node %u was not refused %s", node, what);
+	for (enum node_role r = NODE_ROLE_PROCESSOR; r <= NODE_ROLE_STORAGE; r++)
+		EXPECT_TRUE(t, is_untouched(&given[r]));
+	EXPECT_TRUE(t, is_untouched(&sent_only));
+}
+
+/* A request slot of the ring that @owner alone writes; nobody uses the last one. */
+static void ring_of(struct ktest *t, uint32_t owner, uint64_t *addr, uint32_t *rkey)
+{
+	struct rpc_session *s = &rpc_peer_find(owner)->sessions[RPC_CLASS_DEMAND];
+	const struct rpc_ring *r;
+
+	/* An attack before may have ended the connection. */
+	for (int i = 0; i < 50 && echo(owner, RPC_CLASS_DEMAND, 8); i++)
+		;
+	ASSERT_TRUE(t, s->conn != NULL);
+	r = s->conn->ring;
+	*addr = r->phys + (uint64_t)(r->nr_slots - 1) * r->req_size;
+	*rkey = rdma_mr_rkey(r->mr);
+}
+
+static void attack_by(struct ktest *t, enum node_role attacker)
+{
+	const uint32_t node = node_of(attacker);
+	const struct target *own = &given[attacker];
+	const uint32_t own_key = rpc_mem_rkey(own->mem, node);
+	uint64_t addr;
+	uint32_t rkey;
+
+	for (enum node_role r = NODE_ROLE_PROCESSOR; r <= NODE_ROLE_STORAGE; r++) {
+		if (r == attacker)
+			continue;
+		/* It has no key to what others may write, and theirs does not open it. */
+		EXPECT_EQ(t, rpc_mem_rkey(given[r].mem, node), 0);
+		expect_refused(t, node, given[r].req.addr, rpc_mem_rkey(given[r].mem, node_of(r)),
+			       "another role's region");
+		ring_of(t, node_of(r), &addr, &rkey);
+		expect_refused(t, node, addr, rkey, "another peer's ring");
+	}
+	/* The key of a region that is only sent is good in its domain, but not for writing. */
+	EXPECT_EQ(t, rpc_mem_rkey(sent_only.mem, node), 0);
+	expect_refused(t, node, sent_only.req.addr,
+		       rpc_mem_lkey(sent_only.mem, rpc_peer_find(node)),
+		       "a region that is only sent");
+	expect_refused(t, node, own->req.addr + 64, own_key, "the end of its own region");
+	expect_refused(t, node, own->req.addr, own_key + 1, "a key of nobody");
+}
+
+static void victim(struct ktest *t)
+{
+	node_start(t, victim_role);
+	for (enum node_role r = NODE_ROLE_PROCESSOR; r <= NODE_ROLE_STORAGE; r++)
+		region_make(t, &given[r], RPC_ROLES_NONE, RPC_ROLE(r));
+	for (uint32_t id = 2; id <= NR_NODES; id++)
+		peer_add_role(t, id, role_of(id));
+	/* Registered when the peers are there: they get it, too. */
+	region_make(t, &sent_only, RPC_ROLES_ALL, RPC_ROLES_NONE);
+	sim_cmd("barrier 0 %u", NR_NODES);
+	for (uint32_t id = 2; id <= NR_NODES; id++) {
+		struct target *own = &given[role_of(id)];
+
+		own->req.rkey = rpc_mem_rkey(own->mem, id);
+		own->req.arg = 0x600d;
+		EXPECT_NE(t, own->req.rkey, 0);
+		EXPECT_EQ(t, fetch(id, OP_PAGE, own), 0);
+		memset(frame_to_virt(own->frame), 0xa5, PAGE_SIZE);
+	}
+	for (enum node_role r = NODE_ROLE_PROCESSOR; r <= NODE_ROLE_STORAGE; r++)
+		attack_by(t, r);
+	sim_cmd("barrier 1 %u", NR_NODES);
+}
+
+static void attacker(struct ktest *t)
+{
+	node_start(t, role_of(sim_node_id()));
+	peer_add_role(t, VICTIM, victim_role);
+	sim_cmd("barrier 0 %u", NR_NODES);
+	sim_cmd("barrier 1 %u", NR_NODES);
+	EXPECT_TRUE(t, wait_counter("rpc.access_errors", 1));
+}
+
+static void attack_all(struct ktest *t, enum node_role role)
+{
+	static const struct sim_node nodes[] = {
+		{ .id = 1, .fn = victim },
+		{ .id = 2, .fn = attacker },
+		{ .id = 3, .fn = attacker },
+		{ .id = 4, .fn = attacker },
+	};
+
+	victim_role = role;
+	sim_run(t, nodes, NR_NODES, 60);
+}
+
+static void processor_gives_only_what_it_gave(struct ktest *t)
+{
+	attack_all(t, NODE_ROLE_PROCESSOR);
+}
+
+static void memory_gives_only_what_it_gave(struct ktest *t)
+{
+	attack_all(t, NODE_ROLE_MEMORY);
+}
+
+static void storage_gives_only_what_it_gave(struct ktest *t)
+{
+	attack_all(t, NODE_ROLE_STORAGE);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(processor_gives_only_what_it_gave),
+	KTEST(memory_gives_only_what_it_gave),
+	KTEST(storage_gives_only_what_it_gave),
+	{ 0 },
+};
+static const struct ktest_suite rpc_doors_suite = { .name = "rpc.doors", .cases = cases };
+KTEST_SUITE(rpc_doors_suite);
