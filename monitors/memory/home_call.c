@@ -110,6 +110,7 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_MAPPED);
 	struct grants grants = { 0 };
 	struct pm_vma v;
+	bool replaces = false;
 	uint64_t addr;
 	int err;
 
@@ -117,6 +118,8 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
 	assert_mutex_held(&as->mutex);
+	if (req->flags & PM_MAP_FIXED)
+		replaces = !area_range_is_free(&as->map, req->addr, req->addr + req->len);
 	if (req->object && space_processor(req->object) != proc)
 		err = -ESRCH;
 	else
@@ -124,6 +127,8 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	if (!err) {
 		mmap_vma(m, req, addr, &v);
 		err = span_map(m, as, &v, home_wanted(req->want_credits, req->len), &grants);
+		if (err == -ENOMEM && replaces)
+			err = -EIDRM; /* the processor must know that the old mapping is gone */
 	}
 	if (!err) {
 		rep->addr = addr;
@@ -225,9 +230,13 @@ static int mremap_move(struct memory *m, struct home_space *as, const struct pm_
 {
 	const uint64_t keep = MIN(req->old_len, req->new_len);
 	struct move_bufs *bufs = span_move_prepare();
+	bool replaces = false;
 	struct pm_vma v;
 	int err = -ENOMEM;
 
+	if (req->flags & PM_MREMAP_FIXED)
+		replaces =
+			!area_range_is_free(&as->map, req->new_addr, req->new_addr + req->new_len);
 	if (bufs)
 		err = mremap_place(m, as, req, old, addr);
 	if (err)
@@ -235,15 +244,19 @@ static int mremap_move(struct memory *m, struct home_space *as, const struct pm_
 	v = remapped(old, *addr, req->new_len);
 	err = span_map(m, as, &v, home_wanted(req->want_credits, req->new_len), grants);
 	if (err)
-		goto out;
+		goto out_replaced;
 	err = span_move(m, as, req->old_addr, req->old_addr + keep, *addr, bufs);
 	if (!err)
 		err = span_unmap(m, as, req->old_addr, req->old_addr + req->old_len);
 	if (err) {
-		/* Moved pages go back; a page that does not is lost with its owner. */
-		(void)span_move(m, as, *addr, *addr + keep, req->old_addr, bufs);
+		/* Moved pages go back; a page that does not is lost, and the program with it. */
+		if (span_move(m, as, *addr, *addr + keep, req->old_addr, bufs))
+			err = -EIO;
 		(void)span_unmap(m, as, *addr, *addr + req->new_len);
 	}
+out_replaced:
+	if (err == -ENOMEM && replaces)
+		err = -EIDRM; /* as in home_mmap() */
 out:
 	span_move_finish(bufs);
 	return err;

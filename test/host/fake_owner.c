@@ -686,6 +686,67 @@ static int sync_discard(const void *body, uint32_t len)
 	return err;
 }
 
+static void move_pages(uint64_t aspace, uint64_t from, uint64_t len, uint64_t to)
+{
+	for (size_t i = 0; i < fake.nr_pages; i++) {
+		struct page *p = fake.pages[i];
+
+		if (p->aspace == aspace && p->vaddr - from < len)
+			p->vaddr = p->vaddr - from + to;
+	}
+}
+
+/* Do to the pages what a call that changes the layout does, and say what is mapped then. */
+static void change_layout(uint16_t opcode, const void *body, uint32_t len, struct pm_range_rep *rep)
+{
+	struct pm_mmap_req map;
+	struct pm_mremap_req move;
+	struct pm_range_req range;
+	struct pm_brk_req brk;
+	struct pm_vma *v = &rep->vmas[0];
+
+	if (opcode == PM_MUNMAP && !pm_range_req_decode(body, len, &range)) {
+		drop_pages(range.aspace, range.addr, range.len);
+		rep->addr = range.addr;
+	} else if (opcode == PM_MMAP && !pm_mmap_req_decode(body, len, &map)) {
+		drop_pages(map.aspace, map.addr, map.len);
+		*v = (struct pm_vma){ map.addr, map.addr + map.len, .prot = map.prot };
+	} else if (opcode == PM_MREMAP && !pm_mremap_req_decode(body, len, &move)) {
+		drop_pages(move.aspace, move.new_addr, move.new_len);
+		move_pages(move.aspace, move.old_addr, MIN(move.old_len, move.new_len),
+			   move.new_addr);
+		*v = (struct pm_vma){ move.new_addr, move.new_addr + move.new_len,
+				      .prot = PM_PROT_READ | PM_PROT_WRITE };
+	} else if (opcode == PM_BRK && !pm_brk_req_decode(body, len, &brk)) {
+		/* The heap is all that there is. */
+		drop_pages(brk.aspace, brk.brk, UINT64_MAX - brk.brk);
+		rep->addr = brk.brk;
+	} else {
+		abort();
+	}
+	if (v->end) {
+		rep->nr_vmas = 1;
+		rep->addr = v->start;
+	}
+}
+
+static int sync_layout(uint16_t opcode, const void *body, uint32_t len, void *out, uint32_t max)
+{
+	struct pm_range_rep *rep = calloc(1, sizeof(*rep));
+	bool skip;
+	ssize_t n;
+
+	pthread_mutex_lock(&fake.lock);
+	n = injected(opcode, &skip);
+	if (!skip)
+		change_layout(opcode, body, len, rep);
+	pthread_mutex_unlock(&fake.lock);
+	if (!n)
+		n = pm_range_rep_encode(rep, out, max);
+	free(rep);
+	return (int)n;
+}
+
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *out, uint32_t reply_max, uint64_t timeout_ns)
 {
@@ -700,6 +761,11 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 	case PM_FILL_VMA:
 		err = injected(PM_FILL_VMA, &skip);
 		return err ? err : -EFAULT;
+	case PM_MMAP:
+	case PM_MUNMAP:
+	case PM_MREMAP:
+	case PM_BRK:
+		return sync_layout(opcode, body, body_len, out, reply_max);
 	case PM_DESTROY:
 		return sync_destroy(body, body_len);
 	case PM_FORK:

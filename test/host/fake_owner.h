@@ -26,8 +26,8 @@ void fake_file(uint64_t pages, uint64_t bad);
 /* Give vRegion @index to @node: the old owner answers with a redirect. */
 void fake_move(uint64_t index, uint32_t node);
 /*
- * The next request @opcode (PM_FORK, PM_COLLAPSE, PM_DISCARD, PM_SPACE, PM_VREGIONS,
- * PM_FILL_VMA) is answered with @status and changes nothing.
+ * The next request @opcode to the home, or PM_FILL_VMA, is answered with @status and changes
+ * nothing. Not for PM_EXEC and PM_DESTROY.
  */
 void fake_fail(uint16_t opcode, int status);
 /* The next @times of them; @done: they are done all the same. */

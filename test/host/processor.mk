@@ -5,7 +5,17 @@ processor-folders := monitors/processor/excache monitors/proto
 processor-objs    := monitors/processor/client/nodes.o \
 	monitors/processor/mm/anon.o monitors/processor/mm/aspace.o \
 	monitors/processor/mm/fault.o monitors/processor/mm/fork.o \
-	monitors/processor/mm/remote.o monitors/processor/vfs/uio.o \
+	monitors/processor/mm/mmap_calls.o monitors/processor/mm/remote.o \
+	monitors/processor/vfs/uio.o \
 	test/host/around_test.o test/host/aspace_test.o test/host/excache_test.o \
 	test/host/fake_owner.o test/host/fork_test.o test/host/policy_test.o \
-	test/host/shared_test.o test/host/uio_test.o test/host/user_word.o
+	test/host/range_test.o test/host/shared_test.o test/host/uio_test.o test/host/user_word.o
+
+syscall_handlers := $(O)/include/generated/syscall_handlers.h
+$(syscall_handlers): $(srctree)/monitors/processor/syscall/syscall.tbl \
+		$(srctree)/scripts/gen-syscalls.py
+	@mkdir -p $(@D)
+	$(call cmd,GEN,$(@F),python3 $(srctree)/scripts/gen-syscalls.py h $< > $@)
+
+$(addprefix $(O)/obj/,monitors/processor/mm/mmap_calls.o test/host/range_test.o): \
+	| $(syscall_handlers)

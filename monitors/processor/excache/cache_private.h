@@ -152,6 +152,13 @@ void line_free_give(struct line *line);
 /* Many, linked by set_link. */
 void line_free_give_all(struct list_head *lines);
 
+/* Lines may be evicted again: wake threads that found none that may. */
+static inline void releases_wake(void)
+{
+	__atomic_add_fetch(&excache.nr_releases, 1, __ATOMIC_RELEASE);
+	wake_all(&excache.freed);
+}
+
 struct tag { /* for a new line */
 	struct object *obj;
 	uint64_t pgoff;
@@ -233,8 +240,8 @@ struct claim {                   /* Result of claim_locked(). */
 void claim_locked(struct cache_set *set, struct claim *c, bool demand) __must_hold(&set->lock);
 /* No lock held: queue the victims but the first @nr_kept, put the objects. */
 void claim_finish(struct claim *c, uint32_t nr_kept);
-/* May lines of @obj be written back?  If so one is counted. */
-bool writeback_begin(struct object *obj);
+/* May the line of page @pgoff leave the cache by itself?  If so a write-back of @obj is counted. */
+bool writeback_begin(struct object *obj, uint64_t pgoff);
 /* @line, unmapped and dirty, becomes WRITEBACK; writeback_begin() was true. */
 void start_writeback_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
 

@@ -26,9 +26,7 @@ void excache_release(struct object *obj)
 	spin_lock(&obj->lock);
 	obj->held = false;
 	spin_unlock(&obj->lock);
-	/* Wake threads that found no evictable line; these are evictable now. */
-	__atomic_add_fetch(&excache.nr_releases, 1, __ATOMIC_RELEASE);
-	wake_all(&excache.freed);
+	releases_wake();
 }
 
 /* The line is VALID and idle: nothing but eviction of clean lines goes on beside us. */

@@ -11,12 +11,18 @@
 
 #include <kernel/panic.h>
 
-bool writeback_begin(struct object *obj)
+static bool is_kept_locked(const struct object *obj, uint64_t pgoff) __must_hold(&obj->lock)
+{
+	assert_spin_held(&obj->lock);
+	return pgoff - obj->kept_first < obj->kept_end - obj->kept_first;
+}
+
+bool writeback_begin(struct object *obj, uint64_t pgoff)
 {
 	bool ok;
 
 	spin_lock(&obj->lock);
-	ok = !obj->held;
+	ok = !obj->held && !is_kept_locked(obj, pgoff);
 	if (ok)
 		obj->nr_writebacks++;
 	spin_unlock(&obj->lock);
@@ -38,7 +44,7 @@ static void writeback_cancel(struct object *obj)
 /* A write-back of it is counted if it may be evicted. */
 static bool may_go(struct line *line)
 {
-	return writeback_begin(line->obj);
+	return writeback_begin(line->obj, line->pgoff);
 }
 
 void start_writeback_locked(struct cache_set *set, struct line *line)

@@ -153,6 +153,16 @@ void excache_drop_top(struct aspace *as, uint64_t first, uint64_t end);
 int excache_flush(struct object *obj, uint64_t first, uint64_t end) __must_check;
 
 /*
+ * Pages [@first, @end) of the top of @as are about to go away, if the home agrees. Until
+ * excache_keep_end() none of their lines leaves the cache, and when excache_keep() returns none is
+ * being filled or written back: so whatever the home answers nothing is lost here, and no owner
+ * hears of a page of the range while it unmaps it. The caller has map_lock and has blocked new
+ * faults on the range; one range of a space at a time. Sleeps.
+ */
+void excache_keep(struct aspace *as, uint64_t first, uint64_t end);
+void excache_keep_end(struct aspace *as);
+
+/*
  * Merging two objects of one chain (mm/anon.c): no line of a held object is written back, and when
  * excache_hold() returns no write-back is under way.  Sleeps.
  */

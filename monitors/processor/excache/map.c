@@ -10,6 +10,7 @@
  */
 #include "cache_private.h"
 
+#include <arch/cpu.h>
 #include <kernel/panic.h>
 #include <mm/slab.h>
 #include <processor/mm/aspace.h>
@@ -316,7 +317,7 @@ static void drop_one(struct object *obj, uint64_t pgoff, bool flush, struct drop
 			else
 				drop_unmap_locked(d, line);
 			if (flush && (line->flags & LINE_DIRTY)) {
-				const bool may = writeback_begin(obj);
+				const bool may = writeback_begin(obj, pgoff);
 
 				BUG_ON(!may); /* the caller holds off collapses */
 				start_writeback_locked(set, line);
@@ -350,7 +351,7 @@ static void flush_start(struct object *obj, const uint64_t *pgoffs, size_t nr)
 		line = set_find_locked(set, obj, pgoffs[i]);
 		if (line && line->state == LINE_VALID && line->pins == 0) {
 			line_unmap_all_locked(line);
-			if ((line->flags & LINE_DIRTY) && writeback_begin(obj))
+			if ((line->flags & LINE_DIRTY) && writeback_begin(obj, pgoffs[i]))
 				start_writeback_locked(set, line);
 			else
 				line = NULL;
@@ -411,4 +412,89 @@ int excache_flush(struct object *obj, uint64_t first, uint64_t end)
 {
 	drop_range(obj, NULL, first, end, true);
 	return obj->kind == OBJECT_FILE ? 0 : READ_ONCE(obj->failed);
+}
+
+/* --- ranges that stay until the home has agreed ------------------------------------------ */
+
+enum quiet {
+	RANGE_QUIET,
+	RANGE_CHANGES, /* a line begins or ends a write-back at this moment */
+	RANGE_BUSY,    /* *pgoff's line fills or is being written back */
+};
+
+static enum quiet range_is_quiet(struct object *obj, uint64_t *pgoff)
+{
+	enum quiet quiet = RANGE_QUIET;
+	struct line *line;
+	size_t nr = 0;
+
+	spin_lock(&obj->lock);
+	list_for_each_entry(line, &obj->lines, obj_link) {
+		const uint8_t state = __atomic_load_n(&line->state, __ATOMIC_ACQUIRE);
+
+		nr += state == LINE_WRITEBACK;
+		if (state == LINE_VALID ||
+		    line->pgoff - obj->kept_first >= obj->kept_end - obj->kept_first)
+			continue;
+		*pgoff = line->pgoff;
+		quiet = RANGE_BUSY;
+		break;
+	}
+	/* A line that was chosen before the range was kept is counted, and soon in its state. */
+	if (quiet == RANGE_QUIET && nr != obj->nr_writebacks)
+		quiet = RANGE_CHANGES;
+	spin_unlock(&obj->lock);
+	return quiet;
+}
+
+static void line_quiesce(struct object *obj, uint64_t pgoff)
+{
+	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
+	const struct line *line;
+	uint64_t gen;
+	bool busy;
+
+	for (;;) {
+		spin_lock(&set->lock);
+		gen = set->gen;
+		line = set_find_locked(set, obj, pgoff);
+		busy = line && line->state != LINE_VALID;
+		spin_unlock(&set->lock);
+		if (!busy)
+			return;
+		set_wait(set, gen);
+	}
+}
+
+void excache_keep(struct aspace *as, uint64_t first, uint64_t end)
+{
+	struct object *obj = as->anon;
+	enum quiet quiet;
+	uint64_t pgoff = 0;
+	bool idle;
+
+	spin_lock(&obj->lock);
+	obj->kept_first = first;
+	obj->kept_end = end;
+	idle = obj->nr_writebacks == 0;
+	spin_unlock(&obj->lock);
+	/* Only a fault that is under way fills, and none can begin in the range. */
+	if (idle && atomic_read_acquire(&as->nr_faults) == 0)
+		return;
+	while ((quiet = range_is_quiet(obj, &pgoff)) != RANGE_QUIET) {
+		if (quiet == RANGE_BUSY)
+			line_quiesce(obj, pgoff);
+		else
+			cpu_relax();
+	}
+}
+
+void excache_keep_end(struct aspace *as)
+{
+	struct object *obj = as->anon;
+
+	spin_lock(&obj->lock);
+	obj->kept_first = obj->kept_end = 0;
+	spin_unlock(&obj->lock);
+	releases_wake();
 }

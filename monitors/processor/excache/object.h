@@ -72,6 +72,8 @@ struct object {
 	int failed;                               /* atomic: negative errno once a page was lost */
 	size_t nr_writebacks __guarded_by(&lock); /* lines that are being written back */
 	bool held __guarded_by(&lock);            /* no line is to be written back: it collapses */
+	/* Nor a line of these pages: excache_keep(). */
+	uint64_t kept_first __guarded_by(&lock), kept_end __guarded_by(&lock);
 
 	/* OBJECT_ANON: its place in a chain */
 	struct object *backing; /* counted; chain locks, see <processor/mm/anon.h> */

@@ -9,8 +9,8 @@
  * Locking:	aspace.map_lock (RANK_ASPACE, sleeping) serialises calls that change the layout.
  *		aspace.lock (RANK_SPIN_ASPACE, inside a cache set's lock) guards page table, vmas
  *		and blocked ranges; never held across an RPC.
- * Ordering:	a range that goes away is blocked first, then unmapped and flushed, its lines
- *		dropped, then the home is told, then it is unblocked (docs/design/memory.md).
+ * Ordering:	a range that goes away is blocked first; when the home has agreed it is unmapped
+ *		and flushed and its lines dropped, then it is unblocked (docs/design/excache.md).
  */
 #pragma once
 

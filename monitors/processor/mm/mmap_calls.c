@@ -3,10 +3,12 @@
  * mmap, munmap, mprotect, mremap, brk, madvise, msync.
  *
  * Flow:	check the arguments as Linux does; ask the home, which assigns addresses and tells
- *		the owners; bring the copies up to date. A range that goes away follows the order
- *		of docs/design/memory.md: block, unmap and flush, drop lines, tell the home,
- *		unblock.
+ *		the owners; bring the copies up to date. A range that goes away: block, keep its
+ *		lines where they are, ask the home, unmap, flush and drop the lines, unblock.
  * Locking:	aspace.map_lock across each call.
+ * Failure:	a refusal of the home has changed nothing, here either; after an error that leaves
+ *		open what the owners have done, the program ends.
+ * See:		docs/design/excache.md, "a range goes away"
  */
 #include <abi/mman.h>
 #include <arch/uaccess.h>
@@ -46,11 +48,13 @@ static int check_range(uint64_t start, uint64_t *len, int err)
 	return map_range_ok(start, *len) ? 0 : err;
 }
 
+/* --- a range goes away ----------------------------------------------------------------- */
+
 /*
- * Steps 1 to 4 of "a range goes away": nothing of it is left on this processor. -ENOMEM: nothing
- * has happened, and it is not blocked.
+ * Before the home is asked: no fault begins in the range, and every line of it stays. -ENOMEM:
+ * nothing has happened, and it is not blocked.
  */
-static int range_evacuate(struct aspace *as, struct blocked_range *r, vaddr_t start, uint64_t len)
+static int range_begin(struct aspace *as, struct blocked_range *r, vaddr_t start, uint64_t len)
 {
 	const uint64_t first = start >> PAGE_SHIFT, end = (start + len) >> PAGE_SHIFT;
 	int err;
@@ -58,23 +62,29 @@ static int range_evacuate(struct aspace *as, struct blocked_range *r, vaddr_t st
 	assert_mutex_held(&as->map_lock);
 	aspace_block(as, r, start, start + len);
 	err = anon_hide_reserve(as, first, end);
-	if (err) {
+	if (err)
 		aspace_unblock(as, r);
-		return err;
-	}
+	else
+		excache_keep(as, first, end);
+	return err;
+}
+
+static void range_end(struct aspace *as, struct blocked_range *r)
+{
+	excache_keep_end(as);
+	aspace_unblock(as, r);
+}
+
+/* The home has agreed: none of the pages is left, here and in objects behind the top. */
+static void pages_forget(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	const uint64_t first = start >> PAGE_SHIFT, end = (start + len) >> PAGE_SHIFT;
+
 	/*
 	 * Each line with its mappings; then what is mapped of files and of objects behind the top.
 	 */
 	excache_drop_top(as, first, end);
 	aspace_unmap_range(as, start, start + len);
-	return 0;
-}
-
-/* No page of the range is left, not in objects behind the top either. */
-static void pages_forget(struct aspace *as, vaddr_t start, uint64_t len)
-{
-	const uint64_t first = start >> PAGE_SHIFT, end = (start + len) >> PAGE_SHIFT;
-
 	object_clear_stored(as->anon, first, end);
 	anon_hide(as, first, end);
 }
@@ -83,6 +93,44 @@ static void range_forget(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	pages_forget(as, start, len);
 	aspace_clear_vmas(as, start, start + len);
+}
+
+/*
+ * A call that was to unmap pages from @start on has failed with @err. A refusal has changed
+ * nothing, at the home or here. After any other error the home, or some owners, may have done it:
+ * which contents are right cannot be told, so the program ends.
+ */
+static void range_failed(struct aspace *as, vaddr_t start, int err)
+{
+	switch (err) {
+	case -ENOMEM:
+	case -EINVAL:
+	case -EPERM:
+	case -EEXIST:
+	case -EACCES:
+	case -EFAULT:
+		break;
+	case -EINTR: /* the thread is to be killed: only programs that share the space remain */
+		WRITE_ONCE(as->failed, err);
+		break;
+	default:
+		object_fail(as->anon, err, start >> PAGE_SHIFT);
+		break;
+	}
+}
+
+/*
+ * The same for a call that puts a mapping over [start, +len): the home may have unmapped what was
+ * there and have no memory for what was to come, -EIDRM. Returns the error for the program.
+ */
+static int over_failed(struct aspace *as, vaddr_t start, uint64_t len, int err)
+{
+	if (err != -EIDRM) {
+		range_failed(as, start, err);
+		return err;
+	}
+	range_forget(as, start, len);
+	return -ENOMEM;
 }
 
 /* --- mmap ---------------------------------------------------------------------------- */
@@ -180,29 +228,23 @@ static long do_mmap(struct aspace *as, const struct map_request *req, bool read_
 
 	mutex_lock(&as->map_lock);
 	if (fixed)
-		err = range_evacuate(as, &r, req->addr, req->len);
+		err = range_begin(as, &r, req->addr, req->len);
 	if (err) {
 		mutex_unlock(&as->map_lock);
 		return err;
 	}
-	if (fixed)
-		aspace_clear_vmas(as, req->addr, req->addr + req->len);
 	err = remote_mmap(as, req, &addr);
+	if (fixed && err)
+		err = over_failed(as, req->addr, req->len, err);
+	else if (fixed)
+		pages_forget(as, req->addr, req->len);
 	if (!err && read_only)
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_READ_ONLY);
 	if (!err && object && object->kind == OBJECT_FILE && !(req->prot & VMA_PROT_WRITE) &&
 	    !(req->flags & MAPPING_SHARED))
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_PRISTINE);
-	if (fixed) {
-		/*
-		 * The old mapping is gone even if the call failed half way; the next touch asks
-		 * the owner what there is now.
-		 */
-		pages_forget(as, req->addr, req->len);
-		if (err)
-			aspace_clear_vmas(as, req->addr, req->addr + req->len);
-		aspace_unblock(as, &r);
-	}
+	if (fixed)
+		range_end(as, &r);
 	mutex_unlock(&as->map_lock);
 	return err ? err : (long)addr;
 }
@@ -246,13 +288,16 @@ long sys_mmap(const struct syscall_args *args)
 static int unmap(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	struct blocked_range r;
-	int err = range_evacuate(as, &r, start, len);
+	int err = range_begin(as, &r, start, len);
 
 	if (err)
 		return err;
 	err = remote_munmap(as, start, len);
-	range_forget(as, start, len);
-	aspace_unblock(as, &r);
+	if (err)
+		range_failed(as, start, err);
+	else
+		range_forget(as, start, len);
+	range_end(as, &r);
 	return err;
 }
 
@@ -337,6 +382,21 @@ long sys_mprotect(const struct syscall_args *args)
 	return err;
 }
 
+static void set_brk(struct aspace *as, vaddr_t want)
+{
+	const vaddr_t old_end = page_up(as->brk), new_end = page_up(want);
+	vaddr_t brk;
+	int err;
+
+	err = remote_brk(as, want, &brk);
+	if (!err && brk == want && new_end < old_end)
+		range_forget(as, new_end, old_end - new_end);
+	else if (err && new_end < old_end)
+		range_failed(as, new_end, err);
+	if (!err)
+		as->brk = brk;
+}
+
 /* brk(addr): the break that holds now, in any case */
 long sys_brk(const struct syscall_args *args)
 {
@@ -352,17 +412,11 @@ long sys_brk(const struct syscall_args *args)
 		/* refused: the answer is the break that holds */
 	} else if (new_end == old_end) {
 		as->brk = want;
-	} else {
-		const bool shrinks = new_end < old_end;
-		int err = shrinks ? range_evacuate(as, &r, new_end, old_end - new_end) : 0;
-
-		if (!err && remote_brk(as, want, &brk) == 0) {
-			if (brk == want && shrinks)
-				range_forget(as, new_end, old_end - new_end);
-			as->brk = brk;
-		}
-		if (shrinks && !err)
-			aspace_unblock(as, &r);
+	} else if (new_end > old_end) {
+		set_brk(as, want);
+	} else if (!range_begin(as, &r, new_end, old_end - new_end)) {
+		set_brk(as, want);
+		range_end(as, &r);
 	}
 	brk = as->brk;
 	mutex_unlock(&as->map_lock);
@@ -402,10 +456,17 @@ static int move_blocked(struct aspace *as, const struct move_request *req, vaddr
 	err = anon_pull(as, first, first + nr);
 	if (!err)
 		err = excache_flush(as->anon, first, first + nr);
-	if (!err)
-		err = remote_mremap(as, req, addr);
+	if (err)
+		return err;
+	err = remote_mremap(as, req, addr);
+	if (err && (req->flags & MOVE_FIXED))
+		return over_failed(as, req->new_addr, req->new_len, err);
+	if (err)
+		range_failed(as, req->old_addr, err);
 	if (err || *addr == req->old_addr)
 		return err;
+	if (req->flags & MOVE_FIXED)
+		pages_forget(as, req->new_addr, req->new_len);
 	if (read_only)
 		aspace_set_vma_flags(as, *addr, *addr + req->new_len, VMA_READ_ONLY);
 	err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
@@ -423,16 +484,12 @@ static long move(struct aspace *as, const struct move_request *req)
 	int err = 0;
 
 	aspace_block(as, &r, req->old_addr, req->old_addr + req->old_len);
-	if (req->flags & MOVE_FIXED) {
-		err = range_evacuate(as, &to, req->new_addr, req->new_len);
-		/* Nor is there a vma whose flags the new one could take for its own. */
-		if (!err)
-			range_forget(as, req->new_addr, req->new_len);
-	}
+	if (req->flags & MOVE_FIXED)
+		err = range_begin(as, &to, req->new_addr, req->new_len);
 	if (!err) {
 		err = move_blocked(as, req, &addr);
 		if (req->flags & MOVE_FIXED)
-			aspace_unblock(as, &to);
+			range_end(as, &to);
 	}
 	aspace_unblock(as, &r);
 	return err ? err : (long)addr;
@@ -511,15 +568,17 @@ static int discard(struct aspace *as, vaddr_t start, uint64_t len)
 	const struct page_range range = { .first = start >> PAGE_SHIFT,
 					  .end = (start + len) >> PAGE_SHIFT };
 	struct blocked_range r;
-	int err = range_evacuate(as, &r, start, len);
+	int err = range_begin(as, &r, start, len);
 
 	if (err)
 		return err;
 	if (object_stores_any(as->anon, range.first, range.end))
 		err = home_discard(as->anon, &range, 1);
-	if (!err)
+	if (err)
+		range_failed(as, start, err);
+	else
 		pages_forget(as, start, len);
-	aspace_unblock(as, &r);
+	range_end(as, &r);
 	return err;
 }
 

@@ -99,9 +99,15 @@ static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *h
 	return err;
 }
 
+/* A range that a call has replaced: the copies of its vmas go before those of the reply come. */
+struct replaced {
+	vaddr_t start;
+	uint64_t len;
+};
+
 /* The same for a call that changes the layout of @as: the vmas of the reply are entered. */
 static int range_call(struct aspace *as, uint16_t opcode, const void *body, size_t body_len,
-		      struct object *hint, vaddr_t *addr)
+		      struct object *hint, const struct replaced *replaced, vaddr_t *addr)
 {
 	struct home_reply *r;
 	const int err = home_range_call(as->anon, opcode, body, body_len, &r);
@@ -110,6 +116,9 @@ static int range_call(struct aspace *as, uint16_t opcode, const void *body, size
 		return err;
 	if (addr)
 		*addr = r->range.addr;
+	/* Else a new vma could take flags of an old one for its own. */
+	if (replaced && replaced->len)
+		aspace_clear_vmas(as, replaced->start, replaced->start + replaced->len);
 	for (size_t i = 0; i < r->range.nr_vmas; i++)
 		(void)enter_vma(as, &r->range.vmas[i], hint, SEQ_ANY);
 	kfree(r);
@@ -229,6 +238,7 @@ int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr)
 		.flags = req->flags,
 		.want_credits = credit_want(aspace_home(as)),
 	};
+	const struct replaced replaced = { req->addr, req->flags & MAPPING_FIXED ? req->len : 0 };
 	struct pm_mmap_req_wire w;
 
 	if (req->object && req->object->kind == OBJECT_FILE)
@@ -236,7 +246,7 @@ int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr)
 	else if (req->object)
 		wire_req.object = req->object->id;
 	pm_mmap_req_encode(&wire_req, &w);
-	return range_call(as, PM_MMAP, &w, sizeof(w), req->object, addr);
+	return range_call(as, PM_MMAP, &w, sizeof(w), req->object, &replaced, addr);
 }
 
 static int range_simple(struct aspace *as, uint16_t opcode, vaddr_t start, uint64_t len,
@@ -248,7 +258,7 @@ static int range_simple(struct aspace *as, uint16_t opcode, vaddr_t start, uint6
 	struct pm_range_req_wire w;
 
 	pm_range_req_encode(&req, &w);
-	return range_call(as, opcode, &w, sizeof(w), NULL, NULL);
+	return range_call(as, opcode, &w, sizeof(w), NULL, NULL, NULL);
 }
 
 int remote_munmap(struct aspace *as, vaddr_t start, uint64_t len)
@@ -272,10 +282,12 @@ int remote_mremap(struct aspace *as, const struct move_request *req, vaddr_t *ad
 		.flags = req->flags,
 		.want_credits = credit_want(aspace_home(as)),
 	};
+	const struct replaced replaced = { req->new_addr,
+					   req->flags & MOVE_FIXED ? req->new_len : 0 };
 	struct pm_mremap_req_wire w;
 
 	pm_mremap_req_encode(&wire_req, &w);
-	return range_call(as, PM_MREMAP, &w, sizeof(w), NULL, addr);
+	return range_call(as, PM_MREMAP, &w, sizeof(w), NULL, &replaced, addr);
 }
 
 int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
@@ -285,9 +297,9 @@ int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
 	int err;
 
 	pm_brk_req_encode(&req, &w);
-	err = range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
+	err = range_call(as, PM_BRK, &w, sizeof(w), NULL, NULL, brk);
 	if (!err && *brk < want && destroy_may_help(-ENOMEM))
-		err = range_call(as, PM_BRK, &w, sizeof(w), NULL, brk);
+		err = range_call(as, PM_BRK, &w, sizeof(w), NULL, NULL, brk);
 	return err;
 }
 

@@ -76,7 +76,10 @@ struct move_request {
 	uint32_t flags;   /* enum move_flags */
 };
 
-/* On success *addr is where the mapping is, and the copies are up to date. */
+/*
+ * On success *addr is where the mapping is, and the copies are up to date. -EIDRM (MAPPING_FIXED,
+ * MOVE_FIXED): what was there has been unmapped, and there was no memory for what was to come.
+ */
 int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr) __must_check;
 int remote_munmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 int remote_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot) __must_check;
