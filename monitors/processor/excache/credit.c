@@ -20,10 +20,9 @@
 #include <lib/errno.h>
 #include <lib/radix.h>
 #include <mm/slab.h>
-#include <net/rpc.h>
-#include <proto/pm.h>
 
 #include "object.h"
+#include "owner.h"
 
 #define CREDIT_LOW   256
 #define CREDIT_CHUNK 1024
@@ -79,25 +78,16 @@ static inline struct credit *credit_of(uint32_t node)
 /* Ask @node now. 0 when it granted something. */
 static int request(uint32_t node)
 {
-	const struct pm_credit_req req = { .want = CREDIT_CHUNK };
-	struct pm_credit_req_wire body;
-	struct pm_grant_wire reply;
-	struct pm_grant grant;
+	uint32_t frames;
 	int ret;
 
 	counter_inc(&credit_requests);
-	pm_credit_req_encode(&req, &body);
-	ret = rpc_call_sync(node, RPC_CLASS_CONTROL, PM_CREDIT, &body, sizeof(body), &reply,
-			    sizeof(reply), 0);
-	if (ret >= 0)
-		ret = pm_credit_rep_decode(&reply, (size_t)ret, &grant);
-	if (ret == 0 && (grant.node != node || grant.frames == 0))
-		ret = -ENOMEM;
+	ret = owner_credit_take(node, CREDIT_CHUNK, &frames);
 	if (ret < 0) {
 		counter_inc(&credit_refused);
 		return ret;
 	}
-	credit_add(grant.node, grant.frames);
+	credit_add(node, frames);
 	return 0;
 }
 
@@ -150,16 +140,7 @@ static uint32_t take_excess(struct credit *c)
 
 static void give_back(uint32_t node, uint32_t frames)
 {
-	const struct pm_credit_req req = { .give = frames };
-	struct pm_credit_req_wire body;
-	struct pm_grant_wire reply;
-	int ret;
-
-	pm_credit_req_encode(&req, &body);
-	ret = rpc_call_sync(node, RPC_CLASS_CONTROL, PM_CREDIT, &body, sizeof(body), &reply,
-			    sizeof(reply), 0);
-	/* -ENOMEM says that nothing was granted, which is what we asked for. */
-	if (ret < 0 && ret != -ENOMEM)
+	if (owner_credit_give(node, frames))
 		credit_add(node, frames);
 }
 

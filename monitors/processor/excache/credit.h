@@ -45,7 +45,7 @@ static inline bool credit_try(struct credit *c)
 	return false;
 }
 
-/* One frame of @node. May sleep for a PM_CREDIT. -ENOMEM: the node has none left; -EHOSTDOWN ... */
+/* One frame of @node. May ask it, and sleep. -ENOMEM: the node has none left; -EHOSTDOWN ... */
 int credit_take(uint32_t node) __must_check;
 /* A grant came. */
 void credit_add(uint32_t node, uint32_t frames);

@@ -26,10 +26,10 @@
 #include <mm/kmap.h>
 #include <mm/slab.h>
 #include <processor/mm/aspace.h>
-#include <proto/pm.h>
 
 #include "cache_private.h"
 #include "credit.h"
+#include "owner.h"
 
 struct excache excache;
 
@@ -45,7 +45,7 @@ static int set_policy(const char *name)
 	return param_policy ? 0 : -EINVAL;
 }
 BOOT_PARAM_CB("excache.policy", set_policy, "which line a full set evicts: fifo or clock");
-BOOT_PARAM_RANGE("excache.spare", u32, param_spare, 2 * PM_WRITEBACK_MAX_PAGES, 1u << 20,
+BOOT_PARAM_RANGE("excache.spare", u32, param_spare, 2 * WRITEBACK_MAX, 1u << 20,
 		 "frames beyond the sets, for write-backs under way");
 
 COUNTER_GLOBAL(excache_miss, "excache.misses", "pages that were not in the cache");

@@ -2,10 +2,10 @@
 /*
  * ExCache: fill a line from a memory node.
  *
- * Flow:	anonymous page: PM_FETCH to the owner, the reply's data lands in the line itself; a
- *		dirty victim of the same owner is piggy-backed on the request.  File pages:
- *		PM_FILE_FETCH to the node that has the file in its page cache, one page on demand
- *		or several ahead.
+ * Flow:	an anonymous page is asked of its owner: the reply's data lands in the line itself,
+ *		and a dirty victim of the same owner is piggy-backed on the request.  File pages
+ *		are asked of the node that has the file in its page cache, one on demand or several
+ *		ahead.  owner.c makes the messages.
  * Invariants:	a fetch is counted: one reference for the waiting thread, one for the RPC layer
  *		until release().  Only release() decides about the victim and about quarantined
  *		frames, because until then the fabric may still read the one and write the other.
@@ -18,10 +18,9 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <processor/client/convert.h>
-#include <proto/pm.h>
 
 #include "credit.h"
+#include "owner.h"
 
 COUNTER_GLOBAL(excache_fetch, "excache.fetches", "anonymous pages fetched from their owner");
 COUNTER_GLOBAL(excache_file_fetch, "excache.file_fetches", "requests for file pages");
@@ -54,8 +53,7 @@ struct fetch {
 	struct line *victim; /* piggy-backed on this request, or NULL */
 	bool orphaned;       /* free_lock: the waiter gave up, release() frees the frame */
 	bool released;       /* free_lock */
-	struct pm_fetch_req_wire body;
-	struct pm_fetch_rep_wire reply;
+	struct fetch_msg msg;
 };
 
 static void fetch_put(struct fetch *f)
@@ -67,10 +65,10 @@ static void fetch_put(struct fetch *f)
 /* Decode the reply once more for the victim's fate; the waiter may be gone. */
 static void fetch_finish_victim(struct fetch *f, const struct rpc_call *call)
 {
-	struct pm_fetch_rep rep;
+	struct fetch_answer a;
 
-	if (call->status == 0 && pm_fetch_rep_decode(&f->reply, call->reply_len, &rep) == 0 &&
-	    rep.victim_status == 0)
+	if (call->status == 0 && owner_fetch_answer(&f->msg, call->reply_len, &a) == 0 &&
+	    a.victim_err == 0)
 		writeback_finish(f->victim, true);
 	else
 		writeback_queue(f->victim); /* again, by itself: the sequence number stays */
@@ -109,44 +107,29 @@ static void fetch_abandon(struct fetch *f)
 }
 
 /* Piggy-back the victim if the same node owns it; else it goes by itself. */
-static void fetch_add_victim(struct fetch *f, struct pm_fetch_req *req, struct line *victim,
-			     uint32_t owner)
+static void fetch_add_victim(struct fetch *f, struct line *victim, uint32_t owner)
 {
 	uint32_t victim_owner;
 
 	if (object_owner_cached(victim->obj, victim->pgoff, &victim_owner) == 0 &&
 	    victim_owner == owner) {
 		f->victim = victim;
-		req->flags |= PM_FETCH_VICTIM;
-		req->victim_aspace = victim->obj->id;
-		req->victim_vaddr = victim->pgoff << PAGE_SHIFT;
-		req->victim_seq = victim->seq;
 		counter_inc(&excache_piggyback);
 	} else {
 		writeback_queue(victim);
 	}
 }
 
-static struct fetch *fetch_create(struct object *obj, uint64_t pgoff, struct line *line,
-				  struct line *victim, uint32_t owner)
+static struct fetch *fetch_create(struct line *line, struct line *victim, uint32_t owner)
 {
 	struct fetch *f = kzalloc(sizeof(*f));
-	struct pm_fetch_req req = {
-		.aspace = obj->id,
-		.vaddr = pgoff << PAGE_SHIFT,
-		.line = { .addr = line_paddr(line),
-			  .rkey = rpc_mem_rkey(excache.mem, owner),
-			  .len = PAGE_SIZE },
-		.want_credits = credit_want(owner),
-	};
 
 	if (!f)
 		return NULL;
 	refcount_set(&f->refs, 1);
 	f->line = line;
 	if (victim)
-		fetch_add_victim(f, &req, victim, owner);
-	pm_fetch_req_encode(&req, &f->body);
+		fetch_add_victim(f, victim, owner);
 	return f;
 }
 
@@ -159,29 +142,17 @@ static void fetch_never_sent(struct fetch *f)
 }
 
 /* Send and wait. Returns the call's status; the RPC layer holds its own reference of @f. */
-static int fetch_call(struct fetch *f, uint32_t owner, uint32_t *reply_len)
+static int fetch_call(struct fetch *f, const struct object *obj, uint64_t pgoff, uint32_t owner,
+		      uint32_t *reply_len)
 {
 	struct rpc_call *call = rpc_call_alloc();
-	const struct rpc_sge bulk = {
-		.mem = excache.mem,
-		.addr = f->victim ? line_paddr(f->victim) : 0,
-		.len = PAGE_SIZE,
-	};
 	int err;
 
 	if (!call) {
 		fetch_never_sent(f);
 		return -ENOMEM;
 	}
-	call->peer = owner;
-	call->cls = RPC_CLASS_DEMAND;
-	call->opcode = PM_FETCH;
-	call->body = &f->body;
-	call->body_len = sizeof(f->body);
-	call->bulk = f->victim ? &bulk : NULL;
-	call->nr_bulk = f->victim ? 1 : 0;
-	call->reply = &f->reply;
-	call->reply_max = sizeof(f->reply);
+	owner_fetch_prepare(call, &f->msg, owner, obj, pgoff, f->line, f->victim);
 	call->release = fetch_release;
 	call->arg = f;
 	refcount_inc(&f->refs);
@@ -200,16 +171,16 @@ static int fetch_call(struct fetch *f, uint32_t owner, uint32_t *reply_len)
 /* The owner's answer: 0, -ENODATA (file page), or an error. */
 static int fetch_result(const struct fetch *f, uint32_t reply_len)
 {
-	struct pm_fetch_rep rep;
-	const int err = pm_fetch_rep_decode(&f->reply, reply_len, &rep);
+	struct fetch_answer a;
+	const int err = owner_fetch_answer(&f->msg, reply_len, &a);
 
 	if (err)
 		return err;
-	credit_add(rep.grant.node, rep.grant.frames);
-	switch (rep.result) {
-	case PM_FETCH_DATA:
+	credit_add(a.granted.node, a.granted.frames);
+	switch (a.result) {
+	case FETCH_DATA:
 		return 0;
-	case PM_FETCH_FILE:
+	case FETCH_FILE:
 		return -ENODATA;
 	default:
 		return -EIO;
@@ -235,7 +206,7 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 	counter_inc(&excache_fetch);
 	for (unsigned int tries = 0;; tries++) {
 		err = object_owner(obj, pgoff, &owner);
-		f = err ? NULL : fetch_create(obj, pgoff, line, victim, owner);
+		f = err ? NULL : fetch_create(line, victim, owner);
 		if (!f) {
 			if (victim)
 				writeback_queue(victim);
@@ -243,10 +214,10 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 			return err ? err : -ENOMEM;
 		}
 		victim = NULL; /* release() or the write-back queue has it now */
-		err = fetch_call(f, owner, &reply_len);
+		err = fetch_call(f, obj, pgoff, owner, &reply_len);
 		if (err != -EREMCHG)
 			break;
-		err = object_redirected(obj, pgoff, &f->reply, reply_len, tries);
+		err = object_redirected(obj, pgoff, f->msg.reply, reply_len, tries);
 		fetch_put(f);
 		if (err) {
 			fill_done(line, err);
@@ -273,14 +244,9 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 struct file_fetch {
 	uint32_t nr;      /* lines; demand, under free_lock: 0 once released */
 	bool waiter_gone; /* free_lock; demand: release() frees the frame */
-	struct line *lines[PM_FILE_FETCH_MAX];
-	struct pm_file_fetch_rep_wire reply;
+	struct line *lines[FILE_FETCH_MAX];
 	refcount_t refs;
-	union {
-		struct pm_file_fetch_req_wire hdr;
-		uint8_t body[sizeof(struct pm_file_fetch_req_wire) +
-			     PM_FILE_FETCH_MAX * sizeof(struct proto_mr_ref_wire)];
-	};
+	struct file_fetch_msg msg;
 };
 
 static void file_fetch_put(struct file_fetch *ff)
@@ -292,11 +258,11 @@ static void file_fetch_put(struct file_fetch *ff)
 /* How many pages came; 0 after an error. */
 static uint32_t file_fetch_valid(struct file_fetch *ff, const struct rpc_call *call)
 {
-	struct pm_file_fetch_rep rep;
+	uint32_t nr_valid;
 
-	if (call->status != 0 || pm_file_fetch_rep_decode(&ff->reply, call->reply_len, &rep) != 0)
+	if (call->status != 0 || owner_file_fetch_answer(&ff->msg, call->reply_len, &nr_valid) != 0)
 		return 0;
-	return MIN(rep.nr_valid, ff->nr);
+	return MIN(nr_valid, ff->nr);
 }
 
 /* Pages that were filled ahead: nobody has them pinned. */
@@ -319,37 +285,14 @@ static void file_fetch_release(struct rpc_call *call)
 static struct rpc_call *file_fetch_call(struct file_fetch *ff, struct object *obj, uint64_t pgoff,
 					enum rpc_class cls)
 {
-	struct pm_file_fetch_req *req = kzalloc(sizeof(*req));
-	const uint32_t node = excache.ops->file_node(&obj->file);
 	struct rpc_call *call = rpc_call_alloc();
-	ssize_t len = -ENOMEM;
 
-	if (req && call) {
-		const uint32_t rkey = rpc_mem_rkey(excache.mem, node);
-
-		req->file = file_to_proto(&obj->file);
-		req->pgoff = pgoff;
-		req->version = obj->version;
-		req->nr_pages = ff->nr;
-		for (uint32_t i = 0; i < ff->nr; i++)
-			req->pages[i] = (struct proto_mr_ref){ .addr = line_paddr(ff->lines[i]),
-							       .rkey = rkey,
-							       .len = PAGE_SIZE };
-		len = pm_file_fetch_req_encode(req, ff->body, sizeof(ff->body));
-	}
-	kfree(req);
-	if (len < 0) {
-		if (call)
-			rpc_call_put(call);
+	if (!call)
+		return NULL;
+	if (owner_file_fetch_prepare(call, &ff->msg, obj, pgoff, ff->lines, ff->nr, cls)) {
+		rpc_call_put(call);
 		return NULL;
 	}
-	call->peer = node;
-	call->cls = cls;
-	call->opcode = PM_FILE_FETCH;
-	call->body = ff->body;
-	call->body_len = (uint32_t)len;
-	call->reply = &ff->reply;
-	call->reply_max = sizeof(ff->reply);
 	call->arg = ff;
 	counter_inc(&excache_file_fetch);
 	return call;
@@ -388,7 +331,7 @@ static void file_demand_abandon(struct file_fetch *ff)
 /* Submit @call, waiting for a slot, and wait for its reply. */
 static int file_demand_run(struct file_fetch *ff, struct rpc_call *call)
 {
-	struct pm_file_fetch_rep rep;
+	uint32_t nr_valid;
 	int err;
 
 	refcount_inc(&ff->refs);
@@ -400,8 +343,8 @@ static int file_demand_run(struct file_fetch *ff, struct rpc_call *call)
 	}
 	err = rpc_call_wait_killable(call);
 	if (!err)
-		err = pm_file_fetch_rep_decode(&ff->reply, call->reply_len, &rep);
-	if (!err && rep.nr_valid == 0)
+		err = owner_file_fetch_answer(&ff->msg, call->reply_len, &nr_valid);
+	if (!err && nr_valid == 0)
 		err = -EIO; /* behind the end of the file */
 	return err;
 }
@@ -460,7 +403,7 @@ void fill_ahead(struct object *obj, uint64_t pgoff, unsigned int nr)
 
 	if (pgoff >= file_pages)
 		return;
-	nr = (unsigned int)MIN(MIN((uint64_t)nr, file_pages - pgoff), (uint64_t)PM_FILE_FETCH_MAX);
+	nr = (unsigned int)MIN(MIN((uint64_t)nr, file_pages - pgoff), (uint64_t)FILE_FETCH_MAX);
 	ff = kzalloc(sizeof(*ff));
 	if (!ff)
 		return;

@@ -1,10 +1,95 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages to the owners of pages: what is said in terms of the ExCache becomes bytes here. */
+/*
+ * Messages about pages: bytes on one side, lines and objects on the other. fill.c, writeback.c and
+ * credit.c decide what is asked, when, and what follows from an answer.
+ */
 #include "owner.h"
 
+#include <kernel/panic.h>
+#include <lib/errno.h>
+#include <mm/slab.h>
+#include <processor/client/convert.h>
 #include <proto/pm.h>
 
-#include "object.h"
+#include "cache_private.h"
+#include "credit.h"
+
+static_assert(sizeof(((struct fetch_msg *)0)->body) == sizeof(struct pm_fetch_req_wire), "fits");
+static_assert(sizeof(((struct fetch_msg *)0)->reply) >= sizeof(struct pm_fetch_rep_wire), "fits");
+static_assert(sizeof(((struct fetch_msg *)0)->reply) >= sizeof(struct pm_redirect_wire), "fits");
+static_assert((int)FETCH_DATA == (int)PM_FETCH_DATA, "the same");
+static_assert((int)FETCH_ZERO == (int)PM_FETCH_ZERO, "the same");
+static_assert((int)FETCH_FILE == (int)PM_FETCH_FILE, "the same");
+static_assert(FILE_FETCH_MAX <= PM_FILE_FETCH_MAX, "one message");
+static_assert(sizeof(((struct file_fetch_msg *)0)->body) ==
+		      sizeof(struct pm_file_fetch_req_wire) +
+			      FILE_FETCH_MAX * sizeof(struct proto_mr_ref_wire),
+	      "fits");
+static_assert(sizeof(((struct file_fetch_msg *)0)->reply) == sizeof(struct pm_file_fetch_rep_wire),
+	      "fits");
+static_assert((int)WRITEBACK_MAX <= (int)PM_WRITEBACK_MAX_PAGES, "one message");
+static_assert(sizeof(((struct writeback_msg *)0)->body) ==
+		      sizeof(struct pm_writeback_req_wire) +
+			      WRITEBACK_MAX * sizeof(struct pm_writeback_page_wire),
+	      "fits");
+static_assert(sizeof(((struct writeback_msg *)0)->reply) ==
+		      WRITEBACK_MAX * sizeof(le32_t) + sizeof(struct pm_grant_wire),
+	      "fits");
+
+static struct proto_mr_ref line_ref(struct line *line, uint32_t rkey)
+{
+	return (struct proto_mr_ref){ .addr = line_paddr(line), .rkey = rkey, .len = PAGE_SIZE };
+}
+
+static struct rpc_sge line_sge(struct line *line)
+{
+	return (struct rpc_sge){ .mem = excache.mem, .addr = line_paddr(line), .len = PAGE_SIZE };
+}
+
+/* --- one page from its owner --------------------------------------------------------- */
+
+void owner_fetch_prepare(struct rpc_call *call, struct fetch_msg *msg, uint32_t owner,
+			 const struct object *obj, uint64_t pgoff, struct line *line,
+			 struct line *victim)
+{
+	struct pm_fetch_req req = {
+		.aspace = obj->id,
+		.vaddr = pgoff << PAGE_SHIFT,
+		.line = line_ref(line, rpc_mem_rkey(excache.mem, owner)),
+		.want_credits = credit_want(owner),
+	};
+
+	if (victim) {
+		msg->bulk = line_sge(victim);
+		call->bulk = &msg->bulk;
+		call->nr_bulk = 1;
+		req.flags |= PM_FETCH_VICTIM;
+		req.victim_aspace = victim->obj->id;
+		req.victim_vaddr = victim->pgoff << PAGE_SHIFT;
+		req.victim_seq = victim->seq;
+	}
+	pm_fetch_req_encode(&req, (struct pm_fetch_req_wire *)msg->body);
+	call->peer = owner;
+	call->cls = RPC_CLASS_DEMAND;
+	call->opcode = PM_FETCH;
+	call->body = msg->body;
+	call->body_len = sizeof(msg->body);
+	call->reply = msg->reply;
+	call->reply_max = sizeof(msg->reply);
+}
+
+int owner_fetch_answer(const struct fetch_msg *msg, size_t len, struct fetch_answer *out)
+{
+	struct pm_fetch_rep rep;
+	const int err = pm_fetch_rep_decode(msg->reply, len, &rep);
+
+	if (err)
+		return err;
+	out->result = (enum fetch_result)rep.result;
+	out->victim_err = rep.victim_status;
+	out->granted = (struct granted){ .node = rep.grant.node, .frames = rep.grant.frames };
+	return 0;
+}
 
 int owner_redirect_decode(const void *body, size_t len, uint64_t *index, struct vregion *out)
 {
@@ -16,4 +101,128 @@ int owner_redirect_decode(const void *body, size_t len, uint64_t *index, struct 
 	*index = v.index;
 	*out = (struct vregion){ .owner = v.owner, .version = v.version };
 	return 0;
+}
+
+/* --- pages of a file ----------------------------------------------------------------- */
+
+int owner_file_fetch_prepare(struct rpc_call *call, struct file_fetch_msg *msg,
+			     const struct object *obj, uint64_t pgoff, struct line *const *lines,
+			     uint32_t nr, enum rpc_class cls)
+{
+	struct pm_file_fetch_req *req = kzalloc(sizeof(*req));
+	const uint32_t node = excache.ops->file_node(&obj->file);
+	const uint32_t rkey = rpc_mem_rkey(excache.mem, node);
+	ssize_t len;
+
+	if (!req)
+		return -ENOMEM;
+	ASSERT(nr > 0 && nr <= FILE_FETCH_MAX);
+	req->file = file_to_proto(&obj->file);
+	req->pgoff = pgoff;
+	req->version = obj->version;
+	req->nr_pages = nr;
+	for (uint32_t i = 0; i < nr; i++)
+		req->pages[i] = line_ref(lines[i], rkey);
+	len = pm_file_fetch_req_encode(req, msg->body, sizeof(msg->body));
+	kfree(req);
+	if (len < 0)
+		return (int)len;
+	call->peer = node;
+	call->cls = cls;
+	call->opcode = PM_FILE_FETCH;
+	call->body = msg->body;
+	call->body_len = (uint32_t)len;
+	call->reply = msg->reply;
+	call->reply_max = sizeof(msg->reply);
+	return 0;
+}
+
+int owner_file_fetch_answer(const struct file_fetch_msg *msg, size_t len, uint32_t *nr_valid)
+{
+	struct pm_file_fetch_rep rep;
+	const int err = pm_file_fetch_rep_decode(msg->reply, len, &rep);
+
+	if (err)
+		return err;
+	*nr_valid = rep.nr_valid;
+	return 0;
+}
+
+/* --- pages back to their owner ------------------------------------------------------- */
+
+void owner_writeback_prepare(struct rpc_call *call, struct writeback_msg *msg, uint32_t owner,
+			     const struct object *obj, struct line *const *lines, uint32_t nr)
+{
+	struct pm_writeback_req req = { .aspace = obj->id, .nr_pages = nr };
+	ssize_t len;
+
+	ASSERT(nr > 0 && nr <= WRITEBACK_MAX);
+	for (uint32_t i = 0; i < nr; i++) {
+		req.pages[i].vaddr = lines[i]->pgoff << PAGE_SHIFT;
+		req.pages[i].seq = lines[i]->seq;
+		msg->bulk[i] = line_sge(lines[i]);
+	}
+	len = pm_writeback_req_encode(&req, msg->body, sizeof(msg->body));
+	BUG_ON(len < 0);
+	call->peer = owner;
+	call->cls = RPC_CLASS_WRITEBACK;
+	call->opcode = PM_WRITEBACK;
+	call->body = msg->body;
+	call->body_len = (uint32_t)len;
+	call->bulk = msg->bulk;
+	call->nr_bulk = nr;
+	call->reply = msg->reply;
+	call->reply_max = sizeof(msg->reply);
+}
+
+int owner_writeback_answer(const struct writeback_msg *msg, size_t len, uint32_t nr,
+			   struct writeback_answer *out)
+{
+	struct pm_writeback_rep rep = { 0 };
+	const int err = pm_writeback_rep_decode(msg->reply, len, &rep);
+
+	if (err)
+		return err;
+	if (rep.nr_pages != nr)
+		return -EPROTO;
+	for (uint32_t i = 0; i < nr; i++)
+		out->status[i] = rep.status[i];
+	out->granted = (struct granted){ .node = rep.grant.node, .frames = rep.grant.frames };
+	return 0;
+}
+
+/* --- frame credits ------------------------------------------------------------------- */
+
+static int credit_call(uint32_t node, const struct pm_credit_req *req, struct pm_grant_wire *reply)
+{
+	struct pm_credit_req_wire body;
+
+	pm_credit_req_encode(req, &body);
+	return rpc_call_sync(node, RPC_CLASS_CONTROL, PM_CREDIT, &body, sizeof(body), reply,
+			     sizeof(*reply), 0);
+}
+
+int owner_credit_take(uint32_t node, uint32_t want, uint32_t *frames)
+{
+	const struct pm_credit_req req = { .want = want };
+	struct pm_grant_wire reply;
+	struct pm_grant grant;
+	int ret = credit_call(node, &req, &reply);
+
+	if (ret >= 0)
+		ret = pm_credit_rep_decode(&reply, (size_t)ret, &grant);
+	if (ret)
+		return ret;
+	*frames = grant.frames;
+	return grant.node != node || grant.frames == 0 ? -ENOMEM : 0;
+}
+
+int owner_credit_give(uint32_t node, uint32_t frames)
+{
+	const struct pm_credit_req req = { .give = frames };
+	struct pm_grant_wire reply;
+	const int ret = credit_call(node, &req, &reply);
+
+	/* -ENOMEM says that nothing was granted, which is what we asked for. */
+	return ret < 0 && ret != -ENOMEM ? ret : 0;
 }

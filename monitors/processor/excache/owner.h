@@ -1,15 +1,101 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages to the owners of pages. */
+/*
+ * Messages about pages, to the nodes that have them: the owner of an anonymous or shared page, or
+ * the node with a file's page cache.
+ *
+ * Flow:	owner_*_prepare() fills in the request of a call but for its callbacks; the caller
+ *		submits it, and has the answer decoded when the call is done. The buffers of a
+ *		message live until the call is released.
+ * Context:	any, but for those that say that they sleep or allocate.
+ * Failure:	answers are hostile: -EMSGSIZE, -EPROTO.
+ */
 #pragma once
 
 #include <lib/compiler.h>
 #include <lib/types.h>
+#include <net/rpc.h>
 
+struct line;
+struct object;
 struct vregion;
 
-/*
- * The body of an answer -EREMCHG, which is hostile: entry *@index of the vRegion array. -EMSGSIZE,
- * -EPROTO.
- */
+/* Frames that a node has granted with an answer. */
+struct granted {
+	uint32_t node;
+	uint32_t frames;
+};
+
+/* --- one page from its owner --------------------------------------------------------- */
+
+struct fetch_msg {
+	uint64_t body[8];
+	uint64_t reply[3];   /* or whom to ask instead: for object_redirected() */
+	struct rpc_sge bulk; /* the victim */
+};
+
+enum fetch_result {
+	FETCH_DATA, /* the page is in the line */
+	FETCH_ZERO, /* anonymous and never written */
+	FETCH_FILE, /* private and never written: the page of the file or object behind it */
+};
+
+struct fetch_answer {
+	enum fetch_result result;
+	int victim_err; /* 0: the victim is stored */
+	struct granted granted;
+};
+
+/* Page @pgoff of @obj from @owner into @line; @victim, if not NULL, goes there with it. */
+void owner_fetch_prepare(struct rpc_call *call, struct fetch_msg *msg, uint32_t owner,
+			 const struct object *obj, uint64_t pgoff, struct line *line,
+			 struct line *victim);
+int owner_fetch_answer(const struct fetch_msg *msg, size_t len, struct fetch_answer *out)
+	__must_check;
+/* The body of an answer -EREMCHG: entry *@index of the vRegion array. */
 int owner_redirect_decode(const void *body, size_t len, uint64_t *index, struct vregion *out)
 	__must_check;
+
+/* --- pages of a file ----------------------------------------------------------------- */
+
+#define FILE_FETCH_MAX 32
+
+struct file_fetch_msg {
+	uint64_t body[5 + 2 * FILE_FETCH_MAX];
+	uint64_t reply[2];
+};
+
+/* @nr pages of @obj from @pgoff on into @lines. -ENOMEM. */
+int owner_file_fetch_prepare(struct rpc_call *call, struct file_fetch_msg *msg,
+			     const struct object *obj, uint64_t pgoff, struct line *const *lines,
+			     uint32_t nr, enum rpc_class cls) __must_check;
+/* *@nr_valid: how many of the pages the file has. */
+int owner_file_fetch_answer(const struct file_fetch_msg *msg, size_t len, uint32_t *nr_valid)
+	__must_check;
+
+/* --- pages back to their owner ------------------------------------------------------- */
+
+#define WRITEBACK_MAX 16
+
+struct writeback_msg {
+	uint64_t body[2 + 2 * WRITEBACK_MAX];
+	uint64_t reply[WRITEBACK_MAX / 2 + 1];
+	struct rpc_sge bulk[WRITEBACK_MAX];
+};
+
+struct writeback_answer {
+	int status[WRITEBACK_MAX]; /* of each page; -EREMCHG: it has another owner */
+	struct granted granted;
+};
+
+/* @nr lines of @obj to @owner. */
+void owner_writeback_prepare(struct rpc_call *call, struct writeback_msg *msg, uint32_t owner,
+			     const struct object *obj, struct line *const *lines, uint32_t nr);
+int owner_writeback_answer(const struct writeback_msg *msg, size_t len, uint32_t nr,
+			   struct writeback_answer *out) __must_check;
+
+/* --- frame credits: these sleep for the answer --------------------------------------- */
+
+/* @want frames of @node; *@frames is what it grants. -ENOMEM: none. */
+int owner_credit_take(uint32_t node, uint32_t want, uint32_t *frames) __must_check;
+/* Give @frames back. After an error they may still be ours. */
+int owner_credit_give(uint32_t node, uint32_t frames) __must_check;

@@ -13,15 +13,15 @@
 #include "prefetch.h"
 
 #include <lib/compiler.h>
-#include <proto/pm.h>
 
 #include "cache_private.h"
+#include "owner.h"
 
 #define READ_AHEAD_MIN   4u  /* pages */
 #define READ_AHEAD_MAX   32u /* pages: one message */
 #define FAULT_READ_PAGES 16u /* pages behind one that a fault has fetched */
 
-static_assert(READ_AHEAD_MAX <= PM_FILE_FETCH_MAX, "one message");
+static_assert(READ_AHEAD_MAX <= FILE_FETCH_MAX, "one message");
 
 void prefetch_fault(struct object *file, uint64_t pgoff, uint64_t nr_mapped)
 {

@@ -3,7 +3,7 @@
  * ExCache: write dirty lines back to their owners.
  *
  * Flow:	an evicted or flushed dirty line is WRITEBACK and on the queue; the write-back
- *		thread collects up to PM_WRITEBACK_MAX_PAGES lines of one address space and owner
+ *		thread collects up to WRITEBACK_MAX lines of one address space and owner
  *		into one message; when the message is released each line is freed, or queued again
  *		if its vRegion has moved.
  * Ordering:	a line's sequence number is drawn when it becomes WRITEBACK and kept over retries,
@@ -25,9 +25,9 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/slab.h>
-#include <proto/pm.h>
 
 #include "credit.h"
+#include "owner.h"
 
 #define NR_MSGS 16
 
@@ -42,11 +42,8 @@ struct wb_msg {
 	struct object *obj;    /* outlives its lines */
 	uint32_t owner;
 	uint32_t nr;
-	struct line *lines[PM_WRITEBACK_MAX_PAGES];
-	struct rpc_sge bulk[PM_WRITEBACK_MAX_PAGES];
-	uint8_t body[sizeof(struct pm_writeback_req_wire) +
-		     PM_WRITEBACK_MAX_PAGES * sizeof(struct pm_writeback_page_wire)];
-	uint8_t reply[PM_WRITEBACK_MAX_PAGES * 4 + sizeof(struct pm_grant_wire)];
+	struct line *lines[WRITEBACK_MAX];
+	struct writeback_msg msg;
 };
 
 static struct {
@@ -58,7 +55,6 @@ static struct {
 	struct waitqueue wake;
 	uint64_t seq; /* atomic */
 	struct wb_msg msgs[NR_MSGS];
-	struct pm_writeback_req req; /* write-back thread */
 } wb;
 
 uint64_t writeback_next_seq(void)
@@ -140,17 +136,14 @@ static void msg_idle(struct wb_msg *msg)
 
 static void msg_answered(struct wb_msg *msg, int status, uint32_t reply_len)
 {
-	struct pm_writeback_rep rep = { 0 };
+	struct writeback_answer a = { 0 };
 
-	if (status == 0) {
-		status = pm_writeback_rep_decode(msg->reply, reply_len, &rep);
-		if (status == 0 && rep.nr_pages != msg->nr)
-			status = -EPROTO;
-	}
 	if (status == 0)
-		credit_add(rep.grant.node, rep.grant.frames);
+		status = owner_writeback_answer(&msg->msg, reply_len, msg->nr, &a);
+	if (status == 0)
+		credit_add(a.granted.node, a.granted.frames);
 	for (uint32_t i = 0; i < msg->nr; i++)
-		page_answered(msg->lines[i], status ? status : rep.status[i]);
+		page_answered(msg->lines[i], status ? status : a.status[i]);
 	msg_idle(msg);
 }
 
@@ -186,7 +179,7 @@ static int msg_collect(struct wb_msg *msg)
 		list_del(&line->wb_link);
 		__atomic_store_n(&wb.nr_pending, wb.nr_pending - 1, __ATOMIC_RELAXED);
 		msg->lines[msg->nr++] = line;
-		if (msg->nr == PM_WRITEBACK_MAX_PAGES)
+		if (msg->nr == WRITEBACK_MAX)
 			break;
 	}
 	spin_unlock(&wb.lock);
@@ -196,31 +189,11 @@ static int msg_collect(struct wb_msg *msg)
 static int msg_send(struct wb_msg *msg)
 {
 	struct rpc_call *call = rpc_call_alloc();
-	ssize_t len;
 	int err;
 
 	if (!call)
 		return -ENOMEM;
-	wb.req.aspace = msg->obj->id;
-	wb.req.nr_pages = msg->nr;
-	for (uint32_t i = 0; i < msg->nr; i++) {
-		wb.req.pages[i].vaddr = msg->lines[i]->pgoff << PAGE_SHIFT;
-		wb.req.pages[i].seq = msg->lines[i]->seq;
-		msg->bulk[i] = (struct rpc_sge){ .mem = excache.mem,
-						 .addr = line_paddr(msg->lines[i]),
-						 .len = PAGE_SIZE };
-	}
-	len = pm_writeback_req_encode(&wb.req, msg->body, sizeof(msg->body));
-	BUG_ON(len < 0);
-	call->peer = msg->owner;
-	call->cls = RPC_CLASS_WRITEBACK;
-	call->opcode = PM_WRITEBACK;
-	call->body = msg->body;
-	call->body_len = (uint32_t)len;
-	call->bulk = msg->bulk;
-	call->nr_bulk = msg->nr;
-	call->reply = msg->reply;
-	call->reply_max = sizeof(msg->reply);
+	owner_writeback_prepare(call, &msg->msg, msg->owner, msg->obj, msg->lines, msg->nr);
 	call->release = msg_release;
 	call->arg = msg;
 	err = rpc_call_submit_wait(call, WAIT_FOREVER);
