@@ -16,6 +16,7 @@
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
+#include <proto/pm.h>
 
 #include "fake_owner.h"
 #include "user_word.h"
