@@ -29,3 +29,21 @@ def test_modes_are_the_clusters(pool, programs):
         "another user: 0\n"
     )
     assert total(cluster.stats(), "memory.committed") == 0
+
+
+def shell(cluster, script, uid=0):
+    return cluster.run(["/usr/bin/busybox", "sh", "-c", script], uid=uid)
+
+
+def test_weights_are_inherited_and_kept(pool):
+    cluster = pool.get(*SMALL)
+    adj = "/proc/self/oom_score_adj"
+    script = f"cat {adj}; echo 500 >{adj}; cat {adj} /proc/self/oom_score; (cat {adj})"
+    lines = shell(cluster, script).checked().decode().split()
+    assert [lines[0], lines[1], lines[3]] == ["0", "500", "500"]
+    assert 985 <= int(lines[2]) < 1030  # as a small program on Linux
+    got = shell(cluster, f"for n in 1001 -1001 x; do echo $n >{adj} || echo refused; done")
+    assert got.out == b"refused\n" * 3 and got.err.count(b"Invalid argument") == 3
+    got = shell(cluster, f"echo 7 >{adj}; echo -1 >{adj} || cat {adj}", uid=1000)
+    assert got.out == b"7\n" and b"Permission denied" in got.err
+    assert shell(cluster, f"echo -1000 >{adj}; cat /proc/self/oom_score").checked() == b"0\n"

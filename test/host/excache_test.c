@@ -837,7 +837,38 @@ static void drop_leaves_nothing_behind(struct ktest *t)
 	space_destroy(t, as);
 }
 
+/* Sets of pages over several bitmap pages, counted one by one and at once. */
+static void pages_are_counted(struct ktest *t)
+{
+	const uint64_t top = 3ull << PAGE_BITS_SHIFT;
+	struct page_bits b;
+	uint64_t state = 7;
+
+	page_bits_init(&b);
+	for (int i = 0; i < 2000; i++) {
+		state = state * 6364136223846793005ull + 1442695040888963407ull;
+		/* None in the middle third. */
+		EXPECT_EQ(t, page_bits_set(&b, (state >> 40) % (top / 3) + (i & 1) * (top / 3) * 2),
+			  0);
+	}
+	for (int i = 0; i < 300; i++) {
+		uint64_t first, end, nr = 0;
+
+		state = state * 6364136223846793005ull + 1442695040888963407ull;
+		first = (state >> 40) % top;
+		end = first + (state >> 20) % (i & 1 ? 200 : top);
+		for (uint64_t p = page_bits_next(&b, first, end); p < end;
+		     p = page_bits_next(&b, p + 1, end))
+			nr++;
+		EXPECT_EQ(t, page_bits_count(&b, first, end), nr);
+	}
+	EXPECT_EQ(t, page_bits_count(&b, 5, 5), 0);
+	EXPECT_EQ(t, page_bits_count(&b, 0, UINT64_MAX), page_bits_count(&b, 0, top));
+	page_bits_destroy(&b);
+}
+
 static const struct ktest_case cases[] = {
+	KTEST(pages_are_counted),
 	KTEST(first_touch_sends_nothing),
 	KTEST(evicted_pages_come_back),
 	KTEST(owners_alternate_over_regions),

@@ -93,6 +93,33 @@ uint64_t page_bits_next(const struct page_bits *b, uint64_t page, uint64_t end)
 	return end;
 }
 
+/* The bits of word @page / 64 that stand for pages of [page, end). */
+static uint64_t word_mask(uint64_t page, uint64_t end)
+{
+	const uint64_t from = ~0ull << (page & 63);
+
+	return end - (page & ~63ull) >= 64 ? from : from & ((1ull << (end & 63)) - 1);
+}
+
+uint64_t page_bits_count(const struct page_bits *b, uint64_t first, uint64_t end)
+{
+	uint64_t nr = 0, index, page = first;
+
+	while (page < end) {
+		const uint64_t *words;
+
+		index = page >> PAGE_BITS_SHIFT;
+		words = radix_next(&b->pages, &index);
+		if (!words)
+			break;
+		page = MAX(page, index << PAGE_BITS_SHIFT);
+		for (; page < end && page >> PAGE_BITS_SHIFT == index; page = (page | 63) + 1)
+			nr += (uint64_t)__builtin_popcountll(words[PAGE_WORD(page)] &
+							     word_mask(page, end));
+	}
+	return nr;
+}
+
 uint64_t page_bits_clear_range(struct page_bits *b, uint64_t first, uint64_t end)
 {
 	uint64_t nr = 0;

@@ -31,6 +31,8 @@ int page_bits_set(struct page_bits *b, uint64_t page) __must_check;
 void page_bits_clear(struct page_bits *b, uint64_t page);
 /* The first page of [page, end) that is in the set, or end. */
 uint64_t page_bits_next(const struct page_bits *b, uint64_t page, uint64_t end);
+/* How many of [first, end) are in the set. */
+uint64_t page_bits_count(const struct page_bits *b, uint64_t first, uint64_t end);
 /* How many of [first, end) were in the set; none is afterwards. */
 uint64_t page_bits_clear_range(struct page_bits *b, uint64_t first, uint64_t end);
 /* Room in @to for everything that @from has.  -ENOMEM. */

@@ -25,6 +25,7 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/frames.h>
 #include <processor/excache/home.h>
 
 COUNTER(anon_cow, "fork.cow_copies", "pages copied from an object that a fork has frozen");
@@ -150,6 +151,17 @@ void anon_failed(struct object *obj, int error)
 	}
 	spin_unlock(&chain_lock);
 	kill_failed_tasks();
+}
+
+uint64_t anon_frames(struct aspace *as, uint32_t node)
+{
+	uint64_t nr = 0;
+
+	spin_lock(&chain_lock);
+	for (struct object *obj = as->anon; obj; obj = obj->backing)
+		nr += object_frames(obj, node);
+	spin_unlock(&chain_lock);
+	return nr;
 }
 
 /* --- finding pages ------------------------------------------------------------------- */

@@ -36,6 +36,8 @@ struct object *anon_unchain(struct object *obj, struct anon_collapse *collapse);
 void anon_init(void (*kill_failed)(void));
 /* An object with one reference and no page, which no home knows yet.  ERR_PTR(-ENOMEM). */
 struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed);
+/* Frames of memory node @node (0: of all) that the chain of @as has. Any thread. */
+uint64_t anon_frames(struct aspace *as, uint32_t node);
 /* Every space that can see @obj is marked, and its tasks are killed. Polling context. */
 void anon_failed(struct object *obj, int error);
 

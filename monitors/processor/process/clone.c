@@ -210,6 +210,8 @@ static struct process *copy_process(struct process *from, uint64_t flags)
 	memcpy(p->rlimits, from->rlimits, sizeof(p->rlimits));
 	memcpy(p->comm, from->comm, sizeof(p->comm));
 	p->nice = READ_ONCE(from->nice);
+	p->oom_adj = READ_ONCE(from->oom_adj);
+	p->oom_adj_min = READ_ONCE(from->oom_adj_min);
 	p->personality = READ_ONCE(from->personality);
 	p->exe_path = kstrdup(from->exe_path);
 	mutex_unlock(&from->lock);

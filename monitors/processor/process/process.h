@@ -132,8 +132,10 @@ struct process {
 	char *exe_path __guarded_by(&lock);      /* canonical, for /proc/self/exe */
 	char comm[COMM_LEN] __guarded_by(&lock); /* of the first task */
 	int nice;                                /* vnode.lock; others read it without */
-	uint32_t personality;                    /* atomic */
-	uint32_t barriers;                       /* atomic: what membarrier() has registered */
+	int oom_adj;          /* vnode.lock; others read it without: see oom_score.h */
+	int oom_adj_min;      /* vnode.lock: below it, only with CAP_SYS_RESOURCE */
+	uint32_t personality; /* atomic */
+	uint32_t barriers;    /* atomic: what membarrier() has registered */
 
 	struct spinlock sig_lock; /* RANK_SPIN_TASK */
 	const struct cred *

@@ -4,11 +4,16 @@
  */
 #include "proc_private.h"
 
+#include <abi/prctl.h>
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/mm/frames.h>
+#include <processor/process/oom_score.h>
 #include <processor/vfs/path.h>
+
+#include "system_private.h"
 
 /* --- memory of the process ----------------------------------------------------------- */
 
@@ -307,26 +312,75 @@ SHOW(show_pid_personality)
 
 CONSTANT(show_pid_cgroup, "0::/\n")
 CONSTANT(show_pid_cpuset, "/\n")
-CONSTANT(show_pid_oom_score, "0\n")
-CONSTANT(show_pid_oom_score_adj, "0\n")
 CONSTANT(show_pid_loginuid, "4294967295")
 CONSTANT(show_pid_coredump_filter, "00000033\n")
 CONSTANT(show_pid_id_map, "         0          0 4294967295\n")
 CONSTANT(show_pid_wchan, "0")
 
-/*
- * The kernel chooses no process to be killed when memory runs out, so there is nothing to adjust:
- * only 0 is taken.
- */
+/* --- who has to end when a memory node has no frame left ------------------------------ */
+
+SHOW(show_pid_oom_score)
+{
+	struct aspace *as;
+	struct proc_ref ref;
+	uint64_t total, frames = 0;
+	int err = proc_get(s, &ref);
+
+	if (err)
+		return err;
+	total = system_memory_total() >> PAGE_SHIFT;
+	as = process_aspace(ref.process);
+	if (as) {
+		frames = aspace_frames(as, 0);
+		aspace_put(as);
+	}
+	text_printf(t, "%u\n",
+		    oom_score(oom_badness(frames, total, READ_ONCE(ref.process->oom_adj)), total));
+	proc_put(&ref);
+	return 0;
+}
+
+SHOW(show_pid_oom_score_adj)
+{
+	struct proc_ref ref;
+	const int err = proc_get(s, &ref);
+
+	if (err)
+		return err;
+	text_printf(t, "%d\n", READ_ONCE(ref.process->oom_adj));
+	proc_put(&ref);
+	return 0;
+}
+
+/* As Linux: nobody goes below what root has set, but root. */
+static int set_oom_adj(struct process *p, int adj)
+{
+	const bool may = capable(CAP_SYS_RESOURCE);
+	int err = 0;
+
+	spin_lock(&p->vnode->lock);
+	if (adj < p->oom_adj_min && !may) {
+		err = -EACCES;
+	} else {
+		WRITE_ONCE(p->oom_adj, adj);
+		if (may)
+			WRITE_ONCE(p->oom_adj_min, adj);
+	}
+	spin_unlock(&p->vnode->lock);
+	return err;
+}
+
 int store_pid_oom_score_adj(const struct pseudo_subject *s, const char *buf, size_t len)
 {
-	int32_t val;
-	char text[16];
+	struct proc_ref ref;
+	int err, adj;
 
-	strlcpy(text, buf, sizeof(text));
-	if (len && len < sizeof(text) && text[len - 1] == '\n')
-		text[len - 1] = '\0';
-	if (kstrtos32(text, 10, &val) || val < -1000 || val > 1000)
-		return -EINVAL;
-	return val == 0 ? 0 : -EACCES;
+	err = text_signed(buf, len, OOM_ADJ_MIN, OOM_ADJ_MAX, &adj);
+	if (!err)
+		err = proc_get(s, &ref);
+	if (err)
+		return err;
+	err = set_oom_adj(ref.process, adj);
+	proc_put(&ref);
+	return err;
 }

@@ -57,11 +57,10 @@ static bool is_blank(char c)
 	return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-int text_number(const char *buf, size_t len, uint64_t max, uint64_t *value)
+/* The characters between blanks, as a string. False: that is too long for a number. */
+static bool number_word(const char *buf, size_t len, char *word, size_t size)
 {
-	char digits[24];
-	size_t n = 0;
-	uint64_t v;
+	size_t n;
 
 	while (len && is_blank(*buf)) {
 		buf++;
@@ -69,13 +68,33 @@ int text_number(const char *buf, size_t len, uint64_t max, uint64_t *value)
 	}
 	while (len && is_blank(buf[len - 1]))
 		len--;
-	while (n < len && n < sizeof(digits) - 1) {
-		digits[n] = buf[n];
-		n++;
-	}
-	digits[n] = '\0';
-	if (n < len || digits[0] < '0' || digits[0] > '9' || strlen(digits) != n ||
-	    kstrtou64(digits, 0, &v) || v > max)
+	if (len >= size)
+		return false;
+	for (n = 0; n < len && buf[n]; n++)
+		word[n] = buf[n];
+	word[n] = '\0';
+	return n == len;
+}
+
+int text_number(const char *buf, size_t len, uint64_t max, uint64_t *value)
+{
+	char word[24];
+	uint64_t v;
+
+	if (!number_word(buf, len, word, sizeof(word)) || word[0] == '+' ||
+	    kstrtou64(word, 0, &v) || v > max)
+		return -EINVAL;
+	*value = v;
+	return 0;
+}
+
+int text_signed(const char *buf, size_t len, int min, int max, int *value)
+{
+	char word[24];
+	int32_t v;
+
+	if (!number_word(buf, len, word, sizeof(word)) || kstrtos32(word, 0, &v) || v < min ||
+	    v > max)
 		return -EINVAL;
 	*value = v;
 	return 0;

@@ -155,6 +155,7 @@ static void written_numbers(struct ktest *t)
 		{ "000000000000000000000000000000000000001", -EINVAL, 0 },
 	};
 	uint64_t value;
+	int adj = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		value = 7;
@@ -163,6 +164,12 @@ static void written_numbers(struct ktest *t)
 		EXPECT_EQ(t, value, rows[i].err ? 7 : rows[i].value);
 	}
 	EXPECT_EQ(t, text_number("1\0", 2, 2, &value), -EINVAL);
+	EXPECT_EQ(t, text_signed("-1000\n", 6, -1000, 1000, &adj), 0);
+	EXPECT_EQ(t, adj, -1000);
+	EXPECT_EQ(t, text_signed("-1001", 5, -1000, 1000, &adj), -EINVAL);
+	EXPECT_EQ(t, text_signed("1001", 4, -1000, 1000, &adj), -EINVAL);
+	EXPECT_EQ(t, text_signed("-", 1, -1000, 1000, &adj), -EINVAL);
+	EXPECT_EQ(t, adj, -1000);
 }
 
 static const struct ktest_case text_cases[] = {
