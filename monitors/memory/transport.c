@@ -22,8 +22,6 @@
 #include "dispatch.h"
 #include "memory.h"
 
-#define SLOT_WAIT_NS (30 * NSEC_PER_SEC)
-
 /* Pages of a call stay where they are until nothing can read them any more. */
 struct bulk_pins {
 	uint32_t nr;
@@ -73,7 +71,7 @@ static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint
 	call->nr_bulk = nr_bulk;
 	call->release = bulk_release;
 	call->arg = pins;
-	err = rpc_call_submit_wait(call, SLOT_WAIT_NS);
+	err = rpc_call_submit_wait(call, WAIT_FOREVER);
 	if (err)
 		bulk_release(call);
 	else
@@ -122,7 +120,7 @@ static int node_read(struct memory *m, struct page_cache_read *rd, bool prefetch
 	call->done = read_done;
 	call->release = read_release;
 	call->arg = rd;
-	err = may_sleep ? rpc_call_submit_wait(call, SLOT_WAIT_NS) : rpc_call_submit(call);
+	err = may_sleep ? rpc_call_submit_wait(call, WAIT_FOREVER) : rpc_call_submit(call);
 	rpc_call_put(call);
 	return err;
 }

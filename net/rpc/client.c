@@ -4,10 +4,11 @@
  *
  * Flow:	rpc_call_submit() takes a free slot of the session, writes header and body into
  *		the slot's registered buffer and posts.  Without a connection the slot stays
- *		unsent until there is one.  The reply, the deadline, a cancellation or the
- *		peer's death takes the call off its slot, exactly once: by the thread that moves
- *		the call to FINISHING under the session lock.  A submit costs one session lock,
- *		one copy of the body and one doorbell; calls come from a per-CPU list.
+ *		unsent until there is one.  The reply, the deadline, a cancellation or the end
+ *		of the peer's membership takes the call off its slot, exactly once: by the
+ *		thread that moves the call to FINISHING under the session lock.  A submit costs
+ *		one session lock, one copy of the body and one doorbell; calls come from a
+ *		per-CPU list.
  * See:		rpc.h for the contract, session.c for the states of slots.
  */
 #include "rpc_priv.h"
@@ -165,16 +166,14 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 	cs->posted = false;
 	cs->retransmitted = false;
 	cs->is_async = call->done != NULL;
-	cs->deadline_ns = call->deadline_ns;
-	if (!cs->deadline_ns)
-		cs->deadline_ns = now + (uint64_t)rpc_class_cfg[s->cls].timeout_ms * NSEC_PER_MSEC;
+	cs->deadline_ns = call->deadline_ns ? call->deadline_ns : WAIT_FOREVER;
+	if (s->nr_busy == 0)
+		s->probed_ns = now; /* the request itself is the first probe */
 
 	s->c_free &= ~BIT64(slot);
 	s->c_unsent |= BIT64(slot);
 	s->nr_busy++;
 	s->inflight_bytes += cs->msg_len + bulk_len;
-	if (atomic_inc_return(&s->peer->nr_busy) == 1)
-		WRITE_ONCE(s->peer->busy_since_ns, now);
 	if (cs->is_async)
 		atomic_inc(&rpc_net.nr_async);
 	rpc_outstanding_inc();
@@ -382,8 +381,7 @@ int rpc_slot_wait(uint32_t peer_id, enum rpc_class cls, uint64_t deadline_ns)
 {
 	struct rpc_peer *peer = rpc_peer_find(peer_id);
 	struct rpc_session *s;
-	int err = 0;
-	bool ok;
+	int err = 0, wait_err;
 
 	if (!peer)
 		return -EHOSTDOWN;
@@ -395,28 +393,20 @@ int rpc_slot_wait(uint32_t peer_id, enum rpc_class cls, uint64_t deadline_ns)
 	if (!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE))
 		rpc_session_kick(s);
 	rpc_poll_before_sleep();
-	ok = wait_event_timeout(&s->slot_wq,
-				(err = rpc_peer_usable(peer)) != 0 || slot_may_be_free(s),
-				deadline_ns ? deadline_ns : WAIT_FOREVER);
+	wait_err = wait_event_mode(&s->slot_wq,
+				   (err = rpc_peer_usable(peer)) != 0 || slot_may_be_free(s),
+				   WAIT_PLAIN, deadline_ns ? deadline_ns : WAIT_FOREVER);
 	rpc_outstanding_dec();
 	__atomic_sub_fetch(&s->nr_slot_waiters, 1, __ATOMIC_SEQ_CST);
-	if (!ok)
-		return -ETIMEDOUT;
-	return err;
+	return wait_err ? wait_err : err;
 }
 
 /* The last moment to wait for a slot: see rpc_call_submit_wait(). */
-static uint64_t slot_deadline(struct rpc_call *call, uint64_t slot_timeout_ns)
+static uint64_t slot_deadline(const struct rpc_call *call, uint64_t slot_timeout_ns)
 {
-	const uint64_t usual_ms = rpc_class_cfg[call->cls].timeout_ms;
-
-	if (slot_timeout_ns == WAIT_FOREVER)
-		return WAIT_FOREVER;
 	if (slot_timeout_ns)
 		return time_after_ns(slot_timeout_ns);
-	if (!call->deadline_ns)
-		call->deadline_ns = time_after_ns(usual_ms * NSEC_PER_MSEC);
-	return call->deadline_ns;
+	return call->deadline_ns ? call->deadline_ns : WAIT_FOREVER;
 }
 
 int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
@@ -556,7 +546,7 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 	/* Under the lock, so that a deadline that passes now finds the call taken. */
 	status = copy_reply(&impl->pub, msg, &hdr, &len);
 	s->nr_busy--;
-	atomic_dec(&s->peer->nr_busy);
+	impl->pub.answered = true;
 	if (cs->is_async)
 		atomic_dec(&rpc_net.nr_async);
 	rpc_cslot_free_locked(s, imm->slot);

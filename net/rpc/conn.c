@@ -28,6 +28,7 @@
 
 #define BACKOFF_MIN_MS 2u
 #define BACKOFF_MAX_MS 500u
+#define RENDEZVOUS_NS  (500 * NSEC_PER_MSEC) /* the caller has more patience */
 #define CONN_INLINE    128u /* bytes: a header and the body of a typical small message */
 
 static uint32_t recv_depth(const struct rpc_class_cfg *cfg)
@@ -370,7 +371,6 @@ static void conn_up(struct rpc_conn *conn)
 	if (s->was_up)
 		counter_inc(&rpc_c_reconnects);
 	s->was_up = true;
-	rpc_peer_connected(s->peer);
 }
 
 static void attempt_failed(struct rpc_session *s)
@@ -678,6 +678,8 @@ static void conn_advance(struct rpc_session *s, struct rpc_conn *conn)
 		attempt_failed(s);
 	if (n.rej_code == RPC_REJ_STALE)
 		rpc_peer_fenced(s->peer);
+	else if (n.rej_code == RPC_REJ_GEOMETRY)
+		rpc_session_fail_calls(s, -EPROTO); /* another attempt would end alike */
 }
 
 void rpc_conn_work(struct work *w)
@@ -719,7 +721,7 @@ static struct mutex rendezvous_lock = MUTEX_INIT(rendezvous_lock, "rpc.rendezvou
 int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node)
 {
 	const struct node_info info = { .role = NODE_ROLE_STORAGE, .addr = *addr };
-	const uint64_t deadline = time_now_ns() + rpc_tune.dead_ms * NSEC_PER_MSEC;
+	const uint64_t deadline = time_now_ns() + RENDEZVOUS_NS;
 	struct rpc_session *s;
 	int err = -EHOSTDOWN;
 

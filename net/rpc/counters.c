@@ -56,8 +56,7 @@ COUNTER_GLOBAL(rpc_c_crossed, "rpc.crossed",
 COUNTER_GLOBAL(rpc_c_rejected, "rpc.rejected", "connection requests refused");
 COUNTER_GLOBAL(rpc_c_malformed, "rpc.malformed", "messages and private data refused as malformed");
 COUNTER_GLOBAL(rpc_c_stale, "rpc.stale", "messages and connections of another incarnation");
-COUNTER_GLOBAL(rpc_c_pings, "rpc.pings", "keepalives sent");
-COUNTER_GLOBAL(rpc_c_peers_dead, "rpc.peers_dead", "peers declared dead");
+COUNTER_GLOBAL(rpc_c_probes, "rpc.probes", "connections probed while a call waited on them");
 COUNTER_GLOBAL(rpc_c_flush_writes, "rpc.flush_writes",
 	       "empty WRITEs sent to learn that earlier replies were delivered");
 

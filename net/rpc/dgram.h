@@ -14,7 +14,8 @@
 #define RPC_DGRAM_HASH     32u
 #define RPC_DGRAM_FIRST_NS (20 * NSEC_PER_MSEC) /* until the first repetition, round trip unknown */
 #define RPC_DGRAM_SOON_NS (10 * NSEC_PER_MSEC) /* the least; a repetition costs, but does no harm */
-#define RPC_DGRAM_SELDOM_NS (500 * NSEC_PER_MSEC)
+#define RPC_DGRAM_SELDOM_NS  (500 * NSEC_PER_MSEC)
+#define RPC_DGRAM_LONGEST_NS (60 * NSEC_PER_SEC) /* for callers without a deadline of their own */
 
 /* One end: where it is and what it takes. */
 struct rpc_dgram_end {

@@ -162,7 +162,7 @@ int rpc_datagram_sync(uint32_t node, uint16_t opcode, const void *body, uint32_t
 	if (!call.peer)
 		return -EHOSTDOWN;
 	if (!timeout_ns)
-		timeout_ns = rpc_class_cfg[RPC_CLASS_CONTROL].timeout_ms * NSEC_PER_MSEC;
+		timeout_ns = RPC_DGRAM_LONGEST_NS;
 	err = rpc_dgram_call_begin(&call, timeout_ns);
 	if (err)
 		return err;

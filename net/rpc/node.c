@@ -111,9 +111,6 @@ int rpc_start(struct rdma_device *dev, enum node_role role)
 
 	if (rpc_net.is_started)
 		return -EBUSY;
-	err = rpc_params_check();
-	if (err)
-		return err;
 	if (log_node_id() == 0 || log_node_id() > 0xffff) {
 		pr_err("boot parameter node=%u is not in 1..65535\n", log_node_id());
 		return -EINVAL;

@@ -1,45 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /* RPC: boot parameters and the limits of each traffic class. See docs/boot-params.md. */
-#define PR_FMT "rpc: "
-
 #include "rpc_priv.h"
 
 #include <kernel/bootparam.h>
-#include <kernel/printk.h>
-#include <lib/errno.h>
 
 struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES] = {
 	[RPC_CLASS_CONTROL] = { .name = "control",
 				.nr_slots = 16,
 				.body_max = RPC_BODY_MAX_CTL,
 				.bulk_max = RPC_BULK_MAX_ONE,
-				.max_sge = 4,
-				.timeout_ms = 60000 },
+				.max_sge = 4 },
 	[RPC_CLASS_DEMAND] = { .name = "demand",
 			       .nr_slots = 32,
 			       .body_max = RPC_BODY_MAX,
 			       .bulk_max = RPC_BULK_MAX_ONE,
-			       .max_sge = 4,
-			       .timeout_ms = 30000 },
+			       .max_sge = 4 },
 	[RPC_CLASS_PREFETCH] = { .name = "prefetch",
 				 .nr_slots = 16,
 				 .body_max = RPC_BODY_MAX,
 				 .bulk_max = 0,
-				 .max_sge = 0,
-				 .timeout_ms = 30000 },
+				 .max_sge = 0 },
 	[RPC_CLASS_WRITEBACK] = { .name = "writeback",
 				  .nr_slots = 8,
 				  .body_max = RPC_BODY_MAX,
 				  .bulk_max = RPC_BULK_MAX,
-				  .max_sge = 32,
-				  .timeout_ms = 30000 },
+				  .max_sge = 32 },
 };
 
 struct rpc_tune rpc_tune = {
 	.spin_us = 600,
 	.serve_spin_us = 600,
 	.lazy_us = 500,
-	.dead_ms = 10000,
 	.keepalive_ms = 2000,
 	.quarantine_ms = 5000,
 	.window_kb = 1024,
@@ -58,24 +49,14 @@ BOOT_PARAM_SAME("rpc.slots.prefetch", u32, rpc_class_cfg[RPC_CLASS_PREFETCH].nr_
 		RPC_MAX_SLOTS, "requests in flight per peer, prefetch class");
 BOOT_PARAM_SAME("rpc.slots.writeback", u32, rpc_class_cfg[RPC_CLASS_WRITEBACK].nr_slots, 1,
 		RPC_MAX_SLOTS, "requests in flight per peer, write-back class");
-BOOT_PARAM_RANGE("rpc.timeout_ms.control", u32, rpc_class_cfg[RPC_CLASS_CONTROL].timeout_ms, 100,
-		 3600000, "default deadline of a call, control class");
-BOOT_PARAM_RANGE("rpc.timeout_ms.demand", u32, rpc_class_cfg[RPC_CLASS_DEMAND].timeout_ms, 100,
-		 3600000, "default deadline of a call, demand class");
-BOOT_PARAM_RANGE("rpc.timeout_ms.prefetch", u32, rpc_class_cfg[RPC_CLASS_PREFETCH].timeout_ms, 100,
-		 3600000, "default deadline of a call, prefetch class");
-BOOT_PARAM_RANGE("rpc.timeout_ms.writeback", u32, rpc_class_cfg[RPC_CLASS_WRITEBACK].timeout_ms,
-		 100, 3600000, "default deadline of a call, write-back class");
 BOOT_PARAM_RANGE("rpc.spin_us", u32, rpc_tune.spin_us, 0, 1000000,
 		 "longest time that a waiting caller polls before it sleeps");
 BOOT_PARAM_RANGE("rpc.serve_spin_us", u32, rpc_tune.serve_spin_us, 0, 1000000,
 		 "longest time that an idle server polls for the next request before it sleeps");
 BOOT_PARAM_RANGE("rpc.lazy_us", u32, rpc_tune.lazy_us, 0, 100000,
 		 "how long re-arming the interrupt is put off while callers poll by themselves");
-BOOT_PARAM_RANGE("rpc.dead_ms", u32, rpc_tune.dead_ms, 100, 3600000,
-		 "a peer that is silent so long while a call waits for it is dead");
 BOOT_PARAM_RANGE("rpc.keepalive_ms", u32, rpc_tune.keepalive_ms, 10, 3600000,
-		 "a peer that is silent so long while a call waits for it is pinged");
+		 "a connection that a call waits on is probed so often");
 BOOT_PARAM_RANGE("rpc.quarantine_ms", u32, rpc_tune.quarantine_ms, 10, 3600000,
 		 "a connection is reset to free slots that are in quarantine for so long");
 BOOT_PARAM_RANGE("rpc.window_kb", u32, rpc_tune.window_kb, 4, 1u << 20,
@@ -89,12 +70,3 @@ BOOT_PARAM_RANGE("rpc.tick_ms", u32, rpc_tune.tick_ms, 1, 1000,
 		 "period of deadline checks while calls are outstanding");
 BOOT_PARAM_RANGE("rpc.datagram_buffers", u32, rpc_tune.datagram_buffers, 4, 4096,
 		 "receive buffers for datagrams, each of one MTU (half as many to send)");
-
-int rpc_params_check(void)
-{
-	if (rpc_tune.keepalive_ms <= rpc_tune.dead_ms)
-		return 0;
-	pr_err("rpc.keepalive_ms=%u is more than rpc.dead_ms=%u\n", rpc_tune.keepalive_ms,
-	       rpc_tune.dead_ms);
-	return -EINVAL;
-}

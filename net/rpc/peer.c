@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RPC peers: the table by node id, introduction, removal, death and restart.
+ * RPC peers: the table by node id, introduction, removal and restart.
  *
  * Invariants:	the table is an insert-only hash, read without a lock.  A peer is never freed,
  *		as calls and connections point to it: it is marked removed, and renewed when it
  *		comes back.
- * Failure:	the connections of a removed peer are reset and its requests answered -ESTALE;
- *		so are those of an incarnation that was replaced.
- * Context:	functions here sleep, except find, usable and dead.
+ * Failure:	a peer that is silent stays a peer, and its calls wait: only membership says that
+ *		one is gone.  Then its calls end with -EHOSTDOWN, its connections are reset and
+ *		its requests answered -ESTALE; so are those of an incarnation that was replaced.
+ * Context:	functions here sleep, except find and usable.
  */
 #define PR_FMT "rpc: "
 
 #include "rpc_priv.h"
 
 #include <kernel/printk.h>
-#include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -24,7 +24,6 @@
 static struct rpc_peer *peer_hash[PEER_HASH]; /* atomic heads */
 static LIST_HEAD(peer_list);                  /* published peers; added to under table_lock */
 static struct mutex table_lock = MUTEX_INIT(table_lock, "rpc.peers", RANK_NET_SETUP);
-static LIST_HEAD(watchers); /* the same */
 
 struct rpc_peer *rpc_peer_find(uint32_t node)
 {
@@ -47,47 +46,13 @@ void rpc_peers_for_each(void (*fn)(struct rpc_peer *peer, void *arg), void *arg)
 }
 
 /*
- * Silence makes a living peer dead, and a dead one is tried again; membership removes any peer, and
- * only an introduction, or a new incarnation at its address, brings it back.
+ * Membership removes a peer, and only an introduction, or a new incarnation at its address, brings
+ * it back.
  */
 static void peer_set_state_locked(struct rpc_peer *peer, enum rpc_peer_state to)
 {
 	assert_spin_held(&peer->lock);
-	ASSERT(!(peer->state == RPC_PEER_REMOVED && to == RPC_PEER_DEAD));
 	peer->state = (uint8_t)to;
-}
-
-/* --- events --------------------------------------------------------------------------- */
-
-static void peer_event(struct work *work)
-{
-	struct rpc_peer *peer = container_of(work, struct rpc_peer, event_work);
-	const struct list_head *pos;
-	int status;
-
-	spin_lock(&peer->lock);
-	status = peer->event_status;
-	peer->has_event = false;
-	spin_unlock(&peer->lock);
-
-	/* Without a lock, so that a watcher may take its own: watchers are only ever added. */
-	pos = __atomic_load_n(&watchers.next, __ATOMIC_ACQUIRE);
-	while (pos != &watchers) {
-		struct rpc_peer_watcher *w = list_entry(pos, struct rpc_peer_watcher, node);
-
-		w->fn(w, peer->info.id, status);
-		pos = __atomic_load_n(&pos->next, __ATOMIC_ACQUIRE);
-	}
-}
-
-static void peer_tell_locked(struct rpc_peer *peer, int status)
-{
-	assert_spin_held(&peer->lock);
-	/* A restart must not be hidden by what follows it. */
-	if (!(peer->has_event && peer->event_status == -ESTALE && status == 0))
-		peer->event_status = status;
-	peer->has_event = true;
-	work_queue(rpc_net.conn_wq, &peer->event_work);
 }
 
 /* Add to the end of a list that is walked without a lock; table_lock is held. */
@@ -98,13 +63,6 @@ static void list_append(struct list_head *node, struct list_head *head)
 	/* Readers see a complete entry: pairs with their acquire loads. */
 	__atomic_store_n(&head->prev->next, node, __ATOMIC_RELEASE);
 	head->prev = node;
-}
-
-void rpc_peer_watch(struct rpc_peer_watcher *w)
-{
-	mutex_lock(&table_lock);
-	list_append(&w->node, &watchers);
-	mutex_unlock(&table_lock);
 }
 
 /* --- the table ------------------------------------------------------------------------ */
@@ -133,8 +91,6 @@ struct rpc_peer *rpc_peer_alloc(const struct node_info *info)
 	spin_lock_init(&peer->lock, "rpc.peer", RANK_SPIN_NET);
 	peer->info = *info;
 	peer->state = RPC_PEER_ALIVE;
-	peer->last_rx_ns = time_now_ns();
-	work_init(&peer->event_work, peer_event);
 	for (uint8_t i = 0; i < RPC_NR_CLASSES; i++)
 		rpc_session_init(&peer->sessions[i], peer, i);
 	return peer;
@@ -183,28 +139,6 @@ static void fail_all_calls(struct rpc_peer *peer, int status)
 		rpc_session_fail_calls(&peer->sessions[i], status);
 }
 
-void rpc_peer_dead(struct rpc_peer *peer)
-{
-	bool died;
-
-	spin_lock(&peer->lock);
-	died = peer->state == RPC_PEER_ALIVE;
-	if (died) {
-		peer_set_state_locked(peer, RPC_PEER_DEAD);
-		peer->died_ns = time_now_ns();
-		peer->told_up = false;
-		peer_tell_locked(peer, -EHOSTDOWN);
-	}
-	spin_unlock(&peer->lock);
-	if (!died)
-		return;
-	counter_inc(&rpc_c_peers_dead);
-	pr_warn("node %u does not answer\n", peer->info.id);
-	/* Reset first: what goes to quarantine now is released by the tear-down. */
-	reset_conns(peer);
-	fail_all_calls(peer, -EHOSTDOWN);
-}
-
 /* The peer says that our incarnation is over. */
 void rpc_peer_fenced(struct rpc_peer *peer)
 {
@@ -230,31 +164,15 @@ void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info)
 
 	spin_lock(&peer->lock);
 	restarted = peer->info.incarn && peer->info.incarn != info->incarn;
-	if (restarted) {
+	if (restarted)
 		peer->prev_incarn = peer->info.incarn;
-		peer->told_up = false;
-		peer_tell_locked(peer, -ESTALE);
-	}
 	peer->info.incarn = info->incarn;
 	peer->info.role = (enum node_role)info->role;
 	spin_unlock(&peer->lock);
 	if (!restarted)
 		return;
 	pr_warn("node %u has restarted\n", peer->info.id);
-	fail_all_calls(peer, -ESTALE);
-}
-
-void rpc_peer_connected(struct rpc_peer *peer)
-{
-	spin_lock(&peer->lock);
-	if (peer->state == RPC_PEER_DEAD)
-		peer_set_state_locked(peer, RPC_PEER_ALIVE);
-	WRITE_ONCE(peer->last_rx_ns, time_now_ns());
-	if (!peer->told_up && peer->state == RPC_PEER_ALIVE) {
-		peer->told_up = true;
-		peer_tell_locked(peer, 0);
-	}
-	spin_unlock(&peer->lock);
+	fail_all_calls(peer, -EHOSTDOWN);
 }
 
 int rpc_peer_usable(struct rpc_peer *peer)
@@ -265,19 +183,10 @@ int rpc_peer_usable(struct rpc_peer *peer)
 	if (likely(state == RPC_PEER_ALIVE && !READ_ONCE(peer->fenced_us)))
 		return 0;
 	spin_lock(&peer->lock);
-	if (peer->fenced_us) {
+	if (peer->fenced_us)
 		err = -ESTALE;
-	} else if (peer->state == RPC_PEER_REMOVED) {
+	else if (peer->state == RPC_PEER_REMOVED)
 		err = -EHOSTDOWN;
-	} else if (peer->state == RPC_PEER_DEAD) {
-		/* Now and then somebody may find out whether it is back. */
-		if (time_now_ns() - peer->died_ns < NSEC_PER_SEC) {
-			err = -EHOSTDOWN;
-		} else {
-			peer_set_state_locked(peer, RPC_PEER_ALIVE);
-			WRITE_ONCE(peer->last_rx_ns, time_now_ns());
-		}
-	}
 	spin_unlock(&peer->lock);
 	return err;
 }
@@ -300,11 +209,7 @@ static void peer_renew(struct rpc_peer *peer, const struct node_info *info)
 	peer->is_stranger = false;
 	if (restarted || was_removed) {
 		peer->fenced_us = false;
-		peer->told_up = false;
-		WRITE_ONCE(peer->last_rx_ns, time_now_ns());
 	}
-	if (restarted)
-		peer_tell_locked(peer, -ESTALE);
 	spin_unlock(&peer->lock);
 	if (!restarted)
 		return;
@@ -319,7 +224,7 @@ static void peer_renew(struct rpc_peer *peer, const struct node_info *info)
 		WRITE_ONCE(s->next_attempt_ns, 0);
 		spin_unlock(&s->lock);
 	}
-	fail_all_calls(peer, -ESTALE);
+	fail_all_calls(peer, -EHOSTDOWN);
 }
 
 int rpc_peer_add(const struct node_info *info)
@@ -362,10 +267,6 @@ static void peer_remove(struct rpc_peer *peer, bool any, uint32_t incarn)
 		incarn = peer->info.incarn;
 	}
 	peer->prev_incarn = incarn;
-	if (gone) {
-		peer->told_up = false;
-		peer_tell_locked(peer, -EHOSTDOWN);
-	}
 	spin_unlock(&peer->lock);
 	if (!gone)
 		return;

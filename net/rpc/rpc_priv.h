@@ -42,8 +42,7 @@ struct rpc_class_cfg {
 	uint32_t nr_slots; /* boot parameter rpc.slots.<class> */
 	uint32_t body_max;
 	uint32_t bulk_max;
-	uint32_t max_sge;    /* bulk pieces of one request */
-	uint32_t timeout_ms; /* boot parameter rpc.timeout_ms.<class> */
+	uint32_t max_sge; /* bulk pieces of one request */
 };
 extern struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES];
 
@@ -62,7 +61,6 @@ struct rpc_tune {
 	uint32_t spin_us;       /* most that a waiter spins */
 	uint32_t serve_spin_us; /* most that the net thread spins after serving */
 	uint32_t lazy_us;       /* re-arming is put off so long while waiters poll */
-	uint32_t dead_ms;
 	uint32_t keepalive_ms;
 	uint32_t quarantine_ms;
 	uint32_t window_kb; /* bytes of requests in flight per session */
@@ -338,8 +336,9 @@ struct rpc_session {
 	uint64_t c_unsent __guarded_by(&lock); /* BUSY but not posted */
 	uint32_t nr_busy __guarded_by(&lock), nr_quarantine __guarded_by(&lock);
 	uint64_t inflight_bytes __guarded_by(&lock);
-	uint64_t usual_ns __guarded_by(&lock); /* an unhindered round trip */
-	struct rpc_spin_gauge gauge;           /* hints: races do no harm */
+	uint64_t usual_ns __guarded_by(&lock);  /* an unhindered round trip */
+	uint64_t probed_ns __guarded_by(&lock); /* when the connection was probed last */
+	struct rpc_spin_gauge gauge;            /* hints: races do no harm */
 	uint32_t nr_slot_waiters __guarded_by(&lock);
 	struct waitqueue slot_wq;
 	/* const from is_ready on; registered: one message of header and body per slot */
@@ -402,8 +401,7 @@ struct rpc_dgram_addr {
 };
 
 enum rpc_peer_state {
-	RPC_PEER_ALIVE,
-	RPC_PEER_DEAD,    /* does not answer; may come back */
+	RPC_PEER_ALIVE,   /* as far as membership says: it may be silent for long */
 	RPC_PEER_REMOVED, /* no member any more: fenced */
 };
 
@@ -414,19 +412,11 @@ struct rpc_peer {
 	struct node_info info;      /* id is const once not 0; incarn 0 = not yet known */
 	uint32_t prev_incarn;       /* replaced or fenced: 0 = none */
 	struct rpc_dgram_addr dgram;
-	uint8_t state;          /* enum rpc_peer_state */
-	bool is_stranger;       /* it connected by itself: no list of nodes names it */
-	bool fenced_us;         /* it told us that our incarnation is over */
-	uint64_t last_rx_ns;    /* poll owner writes, atomic */
-	uint64_t busy_since_ns; /* when nr_busy last left 0; atomic */
-	uint64_t died_ns;
-	uint64_t dgram_usual_ns; /* an unhindered round trip by datagram; atomic */
-	atomic_t ping_pending;
-	atomic_t nr_busy; /* calls outstanding, all classes */
-	int event_status; /* for the watchers; lock */
-	bool has_event;
-	bool told_up; /* the last status told was "connected" or none yet */
-	struct work event_work;
+	uint8_t state;       /* enum rpc_peer_state */
+	bool is_stranger;    /* it connected by itself: no list of nodes names it */
+	bool fenced_us;      /* it told us that our incarnation is over */
+	uint64_t last_rx_ns; /* when the newest completion was taken; poll owner writes, atomic */
+	uint64_t dgram_usual_ns;  /* an unhindered round trip by datagram; atomic */
 	struct rdma_pd *pd;       /* const: of its queue pairs and of all that it may reach */
 	struct rpc_grant *grants; /* const; RPC_MEMS_MAX entries by rpc_mem.index */
 	enum node_role granted;   /* the role that ->grants are for, 0 = none; mems_lock */
@@ -529,16 +519,12 @@ COUNTER_DECLARE(rpc_c_crossed);
 COUNTER_DECLARE(rpc_c_rejected);
 COUNTER_DECLARE(rpc_c_malformed);
 COUNTER_DECLARE(rpc_c_stale);
-COUNTER_DECLARE(rpc_c_pings);
-COUNTER_DECLARE(rpc_c_peers_dead);
+COUNTER_DECLARE(rpc_c_probes);
 COUNTER_DECLARE(rpc_c_flush_writes);
 COUNTER_DECLARE(rpc_c_access_refused);
 COUNTER_DECLARE(rpc_c_access_errors);
 HISTOGRAM_DECLARE(rpc_h_handler);
 extern const struct histogram *const rpc_h_latency[RPC_NR_CLASSES];
-
-/* params.c */
-int rpc_params_check(void) __must_check;
 
 /* mem.c */
 struct rpc_ring *rpc_ring_create(struct rdma_pd *pd, const struct rpc_class_cfg *cfg);
@@ -565,11 +551,9 @@ struct rpc_peer *rpc_peer_find(uint32_t node);
 struct rpc_peer *rpc_peer_alloc(const struct node_info *info);
 /* Make a peer whose id has just been learnt visible. -EEXIST when that id is taken. */
 int rpc_peer_publish(struct rpc_peer *peer) __must_check;
-void rpc_peer_dead(struct rpc_peer *peer);
 void rpc_peer_fenced(struct rpc_peer *peer);
 void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info);
-void rpc_peer_connected(struct rpc_peer *peer);
-/* -EHOSTDOWN, -ESTALE, or 0 when calls may go to it (a dead peer is tried again now and then). */
+/* 0: calls may go to it; -EHOSTDOWN: it is no member; -ESTALE: it has fenced this node. */
 int rpc_peer_usable(struct rpc_peer *peer) __must_check;
 /*
  * Node id, role, incarnation and address of a REQ: which peer is it? REJ code in *code when

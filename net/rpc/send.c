@@ -125,6 +125,16 @@ static uint64_t remote_slot(const struct rpc_conn *conn, bool reply, uint32_t sl
 	       (uint64_t)slot * r->rep_size;
 }
 
+/* For the header: 0 = there is no deadline. */
+static uint32_t time_left_ms(uint64_t deadline_ns, uint64_t now)
+{
+	if (deadline_ns == WAIT_FOREVER)
+		return 0;
+	if (now >= deadline_ns)
+		return 1;
+	return (uint32_t)MIN((deadline_ns - now) / NSEC_PER_MSEC + 1, (uint64_t)UINT32_MAX);
+}
+
 /*
  * Post the message of a BUSY client slot.  Its bulk goes in the same work request as far as scatter
  * entries last; the rest goes ahead in WRITEs of its own.
@@ -148,9 +158,7 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 		return -EAGAIN;
 	hdr->dst_incarn = cpu_to_le32(conn->peer_incarn);
 	hdr->epoch = cpu_to_le32(READ_ONCE(rpc_net.epoch));
-	hdr->timeout_ms = cpu_to_le32(
-		now >= cs->deadline_ns ? 1
-				       : (uint32_t)((cs->deadline_ns - now) / NSEC_PER_MSEC + 1));
+	hdr->timeout_ms = cpu_to_le32(time_left_ms(cs->deadline_ns, now));
 
 	sge[0].addr = s->req_buf_phys + (uint64_t)slot * s->req_stride;
 	sge[0].len = cs->msg_len;

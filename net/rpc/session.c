@@ -170,7 +170,6 @@ bool rpc_cslot_give_up_locked(struct rpc_session *s, uint32_t slot, uint64_t now
 	assert_spin_held(&s->lock);
 	ASSERT(s->nr_busy > 0 && rpc_call_state(cs->call) == RPC_CALL_FINISHING);
 	s->nr_busy--;
-	atomic_dec(&s->peer->nr_busy);
 	if (cs->is_async)
 		atomic_dec(&rpc_net.nr_async);
 	if (!cs->posted) {
@@ -290,6 +289,13 @@ static void tick_conn_locked(struct rpc_session *s, struct rpc_conn *conn, uint6
 	rpc_flush_locked(s);
 	if (conn->sq_signalled > conn->sq_completed)
 		return; /* a completion is on its way */
+	if (s->nr_busy > 0 &&
+	    now - s->probed_ns >= (uint64_t)rpc_tune.keepalive_ms * NSEC_PER_MSEC) {
+		s->probed_ns = now;
+		counter_inc(&rpc_c_probes);
+		rpc_post_flush_write_locked(conn);
+		return;
+	}
 	for (pending = s->s_sent_pending; pending; pending &= pending - 1) {
 		const struct rpc_sslot *ss = &s->sslots[__builtin_ctzll(pending)];
 

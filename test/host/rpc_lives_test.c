@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* RPC between simulated nodes that die, come back, are slow, fenced, or late at the rendezvous. */
+/*
+ * RPC between simulated nodes that are silent, die, come back, are fenced, or late at the
+ * rendezvous.
+ */
 #include "rpc_pair.h"
 
 #include <unistd.h>
@@ -8,28 +11,93 @@
 #include <lib/errno.h>
 #include <shim/shim.h>
 
-/* --- death, restart, fencing ------------------------------------------------------------------ */
+/* --- silence, death, restart, fencing --------------------------------------------------------- */
 
-static int watched_status[8];
-static uint32_t nr_watched;
-
-static void watch(struct rpc_peer_watcher *w, uint32_t node, int status)
+/* The answer to @call has not come after @ms. */
+static bool waits_still(struct rpc_call *call, uint32_t *released, uint32_t ms)
 {
-	(void)w, (void)node;
-	if (nr_watched < ARRAY_SIZE(watched_status))
-		watched_status[nr_watched] = status;
-	__atomic_add_fetch(&nr_watched, 1, __ATOMIC_SEQ_CST);
+	return !wait_flag(released, ms) && call->status == 0;
 }
 
-static struct rpc_peer_watcher watcher = { .fn = watch };
-
-static bool wait_watched(uint32_t n)
+/* Nothing is heard of a peer: its calls wait, for as long as membership does not say more. */
+static void silence_client(struct ktest *t)
 {
-	for (int i = 0; i < 5000 && __atomic_load_n(&nr_watched, __ATOMIC_SEQ_CST) < n; i++)
-		usleep(1000);
-	return __atomic_load_n(&nr_watched, __ATOMIC_SEQ_CST) >= n;
+	struct target tg;
+	struct rpc_call *call;
+	uint32_t released;
+
+	shim_bootparam_set("rpc.keepalive_ms", "100");
+	node_join(t, 2);
+	target_init(t, &tg);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	sim_cmd("hold 1 2");
+	call = slow_submit(t, &tg, 1, 0, &released);
+	EXPECT_TRUE(t, waits_still(call, &released, 2000));
+	sim_cmd("release 1 2");
+	EXPECT_EQ(t, rpc_call_wait(call), 0);
+	EXPECT_TRUE(t, target_is_good(&tg));
+	rpc_call_put(call);
+
+	/* Nor does the end of all connections end a call. */
+	call = slow_submit(t, &tg, 300, 0, &released);
+	sim_cmd("breaks 10000");
+	EXPECT_TRUE(t, waits_still(call, &released, 2000));
+	sim_cmd("breaks 0");
+	EXPECT_EQ(t, rpc_call_wait(call), 0);
+	EXPECT_TRUE(t, target_is_good(&tg));
+	EXPECT_EQ(t, counter("rpc.timeouts"), 0);
+	rpc_call_put(call);
+	sim_cmd("barrier 1 2");
 }
 
+static void silence_is_not_death(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
+						 { .id = 2, .fn = silence_client } };
+
+	sim_run(t, nodes, 2, 40);
+}
+
+/* The server's end of the connection goes, with the request, and the news of it is lost. */
+static void lost_end_client(struct ktest *t)
+{
+	struct target tg;
+	struct rpc_call *call;
+	uint32_t released;
+
+	shim_bootparam_set("rpc.keepalive_ms", "100");
+	node_join(t, 2);
+	target_init(t, &tg);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	call = slow_submit(t, &tg, 500, 0, &released);
+	sim_cmd("loss 100");
+	sim_cmd("lose 1 2");
+	usleep(1000000);
+	sim_cmd("loss 0");
+	EXPECT_TRUE(t, wait_flag(&released, 5000));
+	EXPECT_EQ(t, rpc_call_wait(call), 0);
+	EXPECT_TRUE(t, target_is_good(&tg));
+	EXPECT_GT(t, counter("rpc.probes"), 0);
+	rpc_call_put(call);
+	sim_cmd("barrier 1 2");
+}
+
+static void lost_end_is_noticed(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
+						 { .id = 2, .fn = lost_end_client } };
+
+	sim_run(t, nodes, 2, 30);
+}
+
+static uint32_t spawn_server(void)
+{
+	sim_shared[SH_BASE + 1] = 0;
+	sim_cmd("spawn 1");
+	return (uint32_t)rpc_node_incarn(1);
+}
+
+/* A peer is dead when membership says so, and at once. */
 static void death_client(struct ktest *t)
 {
 	struct node_info info = { .id = 1, .role = NODE_ROLE_MEMORY, .addr = { .dlid = 1 } };
@@ -38,34 +106,35 @@ static void death_client(struct ktest *t)
 	uint32_t released;
 	uint64_t start;
 
-	shim_bootparam_set("rpc.dead_ms", "1500");
-	shim_bootparam_set("rpc.keepalive_ms", "200");
-	rpc_peer_watch(&watcher);
+	shim_bootparam_set("rpc.keepalive_ms", "100");
 	node_join(t, 2);
 	target_init(t, &tg);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
-	EXPECT_TRUE(t, wait_watched(1));
-	EXPECT_EQ(t, watched_status[0], 0);
 
 	/* It dies with a request in its hands. */
-	call = slow_submit(t, &tg, 20000, 20000, &released);
-	start = time_now_ns();
+	call = slow_submit(t, &tg, 20000, 0, &released);
 	EXPECT_EQ(t, sim_cmd("kill 1"), 0);
+	EXPECT_TRUE(t, waits_still(call, &released, 1500));
+	start = time_now_ns();
+	rpc_peer_fence(1, (uint32_t)sim_get(SH_BASE + 1));
 	EXPECT_EQ(t, rpc_call_wait(call), -EHOSTDOWN);
-	EXPECT_LT(t, time_now_ns() - start, 4 * NSEC_PER_SEC);
+	EXPECT_LT(t, time_now_ns() - start, 500 * NSEC_PER_MSEC);
 	EXPECT_TRUE(t, wait_flag(&released, 2000));
 	rpc_call_put(call);
-	EXPECT_TRUE(t, wait_watched(2));
-	EXPECT_EQ(t, watched_status[1], -EHOSTDOWN);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), -EHOSTDOWN);
 
 	/* It comes back as another incarnation. */
-	sim_shared[SH_BASE + 1] = 0;
-	EXPECT_EQ(t, sim_cmd("spawn 1"), 0);
-	info.incarn = rpc_node_incarn(1);
+	info.incarn = spawn_server();
 	EXPECT_EQ(t, rpc_peer_add(&info), 0);
-	EXPECT_TRUE(t, wait_watched(3));
-	EXPECT_EQ(t, watched_status[2], -ESTALE);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+
+	/* And once more: that the next one is a member says that this one is gone. */
+	call = slow_submit(t, &tg, 20000, 0, &released);
+	EXPECT_EQ(t, sim_cmd("kill 1"), 0);
+	info.incarn = spawn_server();
+	EXPECT_EQ(t, rpc_peer_add(&info), 0);
+	EXPECT_EQ(t, rpc_call_wait(call), -EHOSTDOWN);
+	rpc_call_put(call);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
 	sim_cmd("barrier 1 2");
 }
@@ -87,33 +156,6 @@ static void death_and_restart(struct ktest *t)
 						 { .id = 2, .fn = death_client } };
 
 	sim_run(t, nodes, 2, 40);
-}
-
-/* A slow but living server is not dead: its pings are answered. */
-static void alive_client(struct ktest *t)
-{
-	struct target tg;
-	struct rpc_call *call;
-	uint32_t released;
-
-	shim_bootparam_set("rpc.dead_ms", "500");
-	shim_bootparam_set("rpc.keepalive_ms", "100");
-	node_join(t, 2);
-	target_init(t, &tg);
-	call = slow_submit(t, &tg, 1800, 10000, &released);
-	EXPECT_EQ(t, rpc_call_wait(call), 0);
-	EXPECT_TRUE(t, target_is_good(&tg));
-	EXPECT_GT(t, counter("rpc.pings"), 3);
-	rpc_call_put(call);
-	sim_cmd("barrier 1 2");
-}
-
-static void slow_is_not_dead(struct ktest *t)
-{
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = alive_client } };
-
-	sim_run(t, nodes, 2, 30);
 }
 
 static void fence_server(struct ktest *t)
@@ -189,11 +231,9 @@ static void rendezvous_late(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(death_and_restart),
-	KTEST(slow_is_not_dead),
-	KTEST(fencing),
-	KTEST(rendezvous_late),
-	{ 0 },
+	KTEST(silence_is_not_death), KTEST(lost_end_is_noticed),
+	KTEST(death_and_restart),    KTEST(fencing),
+	KTEST(rendezvous_late),      { 0 },
 };
 static const struct ktest_suite rpc_lives_suite = { .name = "rpc.lives", .cases = cases };
 KTEST_SUITE(rpc_lives_suite);

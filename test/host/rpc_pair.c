@@ -248,7 +248,7 @@ struct rpc_call *slow_submit(struct ktest *t, struct target *tg, uint32_t ms, ui
 	call->opcode = OP_SLOW;
 	call->body = &tg->req;
 	call->body_len = sizeof(tg->req);
-	call->deadline_ns = time_now_ns() + limit_ms * NSEC_PER_MSEC;
+	call->deadline_ns = limit_ms ? time_now_ns() + limit_ms * NSEC_PER_MSEC : 0;
 	call->release = note_release;
 	call->arg = released;
 	EXPECT_EQ(t, rpc_slot_wait(1, RPC_CLASS_DEMAND, 0), 0);

@@ -57,7 +57,7 @@ int fetch(uint32_t peer, uint16_t opcode, struct target *tg);
 
 void target_init(struct ktest *t, struct target *tg);
 bool target_is_good(const struct target *tg);
-/* Submit OP_SLOW of @ms; *released becomes 1 when @tg may be used again. */
+/* Submit OP_SLOW of @ms; *released becomes 1 when @tg may be used again. @timeout_ms 0: none. */
 struct rpc_call *slow_submit(struct ktest *t, struct target *tg, uint32_t ms, uint32_t timeout_ms,
 			     uint32_t *released);
 bool wait_flag(const uint32_t *flag, uint32_t ms);

@@ -29,8 +29,6 @@ COUNTER_GLOBAL(excache_piggyback, "excache.piggybacks", "dirty victims that went
 COUNTER(excache_quarantined, "excache.quarantined", "frames set aside after a timeout");
 HISTOGRAM(excache_fetch_ns, "excache.fetch_ns", "time of one anonymous fetch");
 
-#define SLOT_WAIT_NS 30000000000ull /* as long as a demand call may take */
-
 /* Take the tag off a line whose fill failed; the frame is not freed. */
 static void line_untag(struct line *line)
 {
@@ -156,7 +154,7 @@ static int fetch_call(struct fetch *f, const struct object *obj, uint64_t pgoff,
 	call->release = fetch_release;
 	call->arg = f;
 	refcount_inc(&f->refs);
-	err = rpc_call_submit_wait(call, SLOT_WAIT_NS);
+	err = rpc_call_submit_wait(call, WAIT_FOREVER);
 	if (err) {
 		fetch_never_sent(f);
 		fetch_put(f);
@@ -335,7 +333,7 @@ static int file_demand_run(struct file_fetch *ff, struct rpc_call *call)
 	int err;
 
 	refcount_inc(&ff->refs);
-	err = rpc_call_submit_wait(call, SLOT_WAIT_NS);
+	err = rpc_call_submit_wait(call, WAIT_FOREVER);
 	if (err) {
 		ff->nr = 0; /* never sent: nothing will release it */
 		file_fetch_put(ff);

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <lib/compiler.h>
-#include <lib/list.h>
 #include <lib/types.h>
 #include <rdma/verbs.h>
 
@@ -31,7 +30,7 @@ struct node_info {
 const struct node_info *node_self(void);
 const char *node_role_name(enum node_role role);
 
-/* Add or renew a peer. A changed incarnation ends all calls to the old one with -ESTALE. */
+/* Add or renew a peer. A changed incarnation ends all calls to the old one with -EHOSTDOWN. */
 int rpc_peer_add(const struct node_info *info) __must_check;
 /*
  * Calls to it end with -EHOSTDOWN; its connections are reset; its requests are answered -ESTALE.
@@ -42,14 +41,6 @@ void rpc_peer_remove(uint32_t node);
 void rpc_peer_fence(uint32_t node, uint32_t incarn);
 /* Add a peer of which only the address is known yet: the rendezvous node. */
 int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node) __must_check;
-
-struct rpc_peer_watcher {
-	struct list_head node;
-	/* Thread context. @status: 0 connected again, -EHOSTDOWN dead, -ESTALE restarted. */
-	void (*fn)(struct rpc_peer_watcher *w, uint32_t node, int status);
-};
-/* So far for tests. */
-void rpc_peer_watch(struct rpc_peer_watcher *w);
 
 /*
  * Let strangers (nodes that membership has not introduced) connect in the control class: for the

@@ -18,8 +18,11 @@
  *		answers -EAGAIN when no slot is free.  submit_wait, wait, sync and slot_wait
  *		sleep.  Inline handlers and done functions run in polling context: they never
  *		sleep and never wait for an RPC.
- * Failure:	-ETIMEDOUT deadline passed; -EHOSTDOWN peer is dead or was never a member;
- *		-ESTALE the peer has restarted (or has fenced us); -EINTR a killable wait was
+ * Failure:	a call whose caller gave no deadline waits until it is answered or membership says
+ *		that the peer is gone: a silent peer ends no call.  -EHOSTDOWN: the peer is no
+ *		member (any more), or another incarnation has taken its place; -ESTALE: the peer
+ *		has fenced this node; -ETIMEDOUT: the caller's deadline passed; -EPROTO: the two
+ *		nodes' numbers of slots do not fit; -EINTR: a killable wait was
  *		interrupted; else the negative errno that the handler replied.  After -ETIMEDOUT
  *		and -EINTR the slot and the reply's target are in quarantine: release() says
  *		when the target may be reused, which is when the late reply has come or the
@@ -107,7 +110,7 @@ struct rpc_call {
 	const struct rpc_sge
 		*bulk; /* read by the device until done: the array is copied, data not */
 	uint32_t nr_bulk;
-	uint64_t deadline_ns; /* absolute, monotonic; 0 = the class's default */
+	uint64_t deadline_ns; /* absolute, monotonic; 0 = none */
 	void *reply;          /* reply body is copied here; NULL = not wanted */
 	uint32_t reply_max;   /* a longer reply ends the call with -EMSGSIZE */
 	/* optional; polling context; done runs exactly once after a successful submit */
@@ -119,6 +122,7 @@ struct rpc_call {
 
 	/* result: valid from done on */
 	int status;         /* 0 or negative errno */
+	bool answered;      /* the peer said so: false when the call ended without its reply */
 	uint32_t reply_len; /* bytes of reply body */
 };
 
@@ -128,9 +132,9 @@ void rpc_call_put(struct rpc_call *call);
 int rpc_call_submit(struct rpc_call *call) __must_check;
 /*
  * Submit @call; while no slot is free, sleep until one is and try again.  @slot_timeout_ns is the
- * longest time to wait for a slot, relative: 0 = until the call's own deadline, which becomes the
- * class's default from now when it has none; WAIT_FOREVER = as long as it takes.
- * 0, -ETIMEDOUT (no slot in time), else as rpc_call_submit(), but never -EAGAIN.
+ * longest time to wait for a slot, relative: 0 = until the call's own deadline; WAIT_FOREVER = as
+ * long as it takes. 0, -ETIMEDOUT (no slot in time), else as rpc_call_submit(), but never
+ * -EAGAIN.
  */
 int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns) __must_check;
 /*
@@ -138,7 +142,7 @@ int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns) __must
  * before the first request.
  */
 void rpc_set_observer(void (*fn)(uint32_t peer, uint16_t opcode));
-/* Sleep until a slot to @peer may be free again, or the deadline. */
+/* Sleep until a slot to @peer may be free again, or the deadline (0 = none). */
 int rpc_slot_wait(uint32_t peer, enum rpc_class cls, uint64_t deadline_ns) __must_check;
 /* Spin a bounded, adaptive time, then sleep, until done. Returns call->status. */
 int rpc_call_wait(struct rpc_call *call);
@@ -149,7 +153,7 @@ void rpc_call_cancel(struct rpc_call *call);
 
 /*
  * Send @body, wait for a slot and the reply. Returns the reply's length in bytes, or a negative
- * errno. @timeout_ns relative; 0 = the class's default.
+ * errno. @timeout_ns relative; 0 = none.
  */
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns);
@@ -169,8 +173,7 @@ int rpc_multicast(struct rpc_call **calls, size_t nr_calls);
  * time is over.  No connection is needed or made, only that the peer has been connected once in
  * its present life (that is when the two tell each other their addresses).  The handler must
  * have RPC_HANDLER_DATAGRAM; it may run several times, at the same time, and after a later
- * request has. Sleeps.  @timeout_ns relative; 0 = the control class's default.  @reply NULL =
- * not wanted.
+ * request has. Sleeps.  @timeout_ns relative; 0 = a minute.  @reply NULL = not wanted.
  *
  * Returns the reply's length in bytes; -EMSGSIZE: @body or the reply does not fit;
  * -EHOSTUNREACH: it has not been connected in its present life; -EHOSTDOWN: no member; -ESTALE:

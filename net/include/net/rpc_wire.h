@@ -80,8 +80,8 @@ static_assert(offsetof(struct rpc_conn_wire, dgram_qkey) == 48, "rpc_conn is ABI
 
 /*
  * Private data of REJ: why a connection was refused. The request is repeated with back-off for
- * CROSSED, UNKNOWN, BUSY and NO_MEMORY; STALE ends all calls with -ESTALE; the others with
- * -EHOSTDOWN after the usual time.
+ * CROSSED, UNKNOWN, BUSY, NO_MEMORY and MALFORMED; STALE ends all calls with -ESTALE; GEOMETRY
+ * those of the class with -EPROTO.
  */
 enum rpc_rej_code {
 	RPC_REJ_CROSSED = 1,   /* both connected at once; the node with the smaller id goes on */

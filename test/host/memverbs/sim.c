@@ -266,6 +266,13 @@ static void break_qps(uint16_t a, uint32_t qa, uint16_t b, uint32_t qb)
 	fab.nr_broken++;
 }
 
+static void lose_qps(uint16_t a, uint16_t b)
+{
+	const struct fab_hdr h = { .type = FAB_BREAK, .src = b, .dst = a };
+
+	deliver(&h, NULL);
+}
+
 /* The frame is due: it arrives, is lost, or takes its queue pair with it. */
 static void frame_due(const struct frame_queued *f)
 {
@@ -426,6 +433,8 @@ static void command(uint16_t node, const char *line)
 		fab.breaks = a;
 	else if (strcmp(verb, "break") == 0)
 		break_qps((uint16_t)a, 0, (uint16_t)b, 0);
+	else if (strcmp(verb, "lose") == 0)
+		lose_qps((uint16_t)a, (uint16_t)b);
 	else if (strcmp(verb, "hold") == 0 && a < FAB_MAX_NODES && b < FAB_MAX_NODES)
 		fab.lane[a][b].held = true;
 	else if (strcmp(verb, "release") == 0 && a < FAB_MAX_NODES && b < FAB_MAX_NODES)

@@ -13,6 +13,7 @@
  *	dup PERCENT		of datagrams arrive twice
  *	reorder PERCENT		of datagrams go again behind later ones, 0 to 3 ms after them
  *	break A B		break all queue pairs between two nodes
+ *	lose A B		break those of A to B; nobody tells B
  *	breaks PER_10000	break the queue pair of that share of RC frames, half of them after
  *				the frame was delivered
  *	hold A B, release A B	keep frames from A to B back, let them go
