@@ -106,7 +106,17 @@ static struct node_info info_of(const struct cluster_member *m)
 	return info;
 }
 
-static void publish_ids(const struct cluster_view *v)
+/* Is @m, in the same incarnation, in @v? */
+static bool is_in(const struct cluster_member *m, const struct cluster_view *v)
+{
+	bool found;
+	const size_t at = view_find(v, m->id, &found);
+
+	return found && v->members[at].incarn == m->incarn;
+}
+
+/* Look-ups choose from the members of @v that are in @next, too (NULL: all). */
+static void publish_ids(const struct cluster_view *v, const struct cluster_view *next)
 {
 	spin_lock(&cluster.ids_lock);
 	memset(cluster.nr_ids, 0, sizeof(cluster.nr_ids));
@@ -114,6 +124,8 @@ static void publish_ids(const struct cluster_view *v)
 		const size_t role = v->members[i].role - 1u;
 
 		ASSERT(role < CLUSTER_NR_ROLES);
+		if (next && !is_in(&v->members[i], next))
+			continue;
 		cluster.ids[role][cluster.nr_ids[role]++] = v->members[i].id;
 	}
 	spin_unlock(&cluster.ids_lock);
@@ -125,10 +137,8 @@ static void for_each_missing(const struct cluster_view *a, const struct cluster_
 {
 	for (size_t i = 0; i < a->nr_members; i++) {
 		const struct cluster_member *m = &a->members[i];
-		bool found;
-		const size_t at = view_find(b, m->id, &found);
 
-		if (m->id != node_self()->id && (!found || b->members[at].incarn != m->incarn))
+		if (m->id != node_self()->id && !is_in(m, b))
 			fn(m);
 	}
 }
@@ -155,15 +165,20 @@ static void member_came(const struct cluster_member *m)
 		cluster.ops->joined(&info);
 }
 
+/*
+ * A look-up never answers a member whose calls end with -EHOSTDOWN, so that a thread whose call
+ * has ended so asks for another member and gets one; nor one that is no peer yet.
+ */
 void cluster_apply(const struct cluster_view *v)
 {
 	mutex_lock(&cluster.apply_lock);
 	if (v->epoch > cluster.view.epoch) {
 		view_check(v);
+		publish_ids(&cluster.view, v);
 		for_each_missing(&cluster.view, v, member_gone);
 		for_each_missing(v, &cluster.view, member_came);
 		cluster.view = *v;
-		publish_ids(v);
+		publish_ids(v, NULL);
 		rpc_epoch_set(v->epoch);
 		__atomic_store_n(&cluster.lease_ms, v->lease_ms, __ATOMIC_RELEASE);
 		__atomic_store_n(&cluster.epoch, v->epoch, __ATOMIC_RELEASE);

@@ -24,11 +24,12 @@ struct cluster_ops {
 	 * One line for the user: the nodes that are missing, or why joining failed. May be NULL.
 	 */
 	void (*status)(const char *line);
-	/* A member came; thread context.  May be NULL. */
+	/* A member came; look-ups do not answer it yet.  Thread context.  May be NULL. */
 	void (*joined)(const struct node_info *node);
 	/*
 	 * A member is gone for good (left, or its lease has ended) and is fenced: requests of that
-	 * incarnation answer ESTALE from here on.  Thread context.  May be NULL.
+	 * incarnation answer ESTALE from here on, calls to it end with EHOSTDOWN, and look-ups do
+	 * not answer it any more.  Thread context.  May be NULL.
 	 */
 	void (*gone)(const struct node_info *node);
 	/*
