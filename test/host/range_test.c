@@ -13,6 +13,7 @@
 #include <lib/ktest.h>
 #include <processor/excache/excache.h>
 #include <processor/mm/aspace.h>
+#include <processor/mm/commit.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
@@ -35,6 +36,11 @@ struct file *fd_get(int fd)
 
 void file_put(struct file *f)
 {
+}
+
+bool commit_is_strict(void)
+{
+	return false;
 }
 
 /* --- one program --------------------------------------------------------------------- */
