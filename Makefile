@@ -154,7 +154,7 @@ format: $(venv_stamp)
 check-layers check-docs check-spdx check-signposts check-assertions check-voice:
 	$(Q)python3 $(srctree)/scripts/$@.py --root $(srctree)
 
-# T=FOLDER: that folder only, listed in scripts/locks-checked.txt or not.
+# T=FOLDER: that folder only.
 check-locks: $(venv_stamp)
 	$(Q)+for role in $(ROLES); do $(call build,$$role) commands || exit; done
 	$(Q)$(PYTHON) $(srctree)/scripts/check-locks.py --root $(srctree) \

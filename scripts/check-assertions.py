@@ -23,7 +23,7 @@ from treefiles import kernel_folder, source_files  # noqa: E402
 WANTED = 4  # per 1,000 lines
 UNMEASURED = {pathlib.Path("monitors/proto")}
 POINTER = r"\w+(?:->\w+|\.\w+)*(?: != NULL)?\)"
-ASSERTION = re.compile(rf"\b(?:(?:ASSERT|BUG_ON)\s*\(\s*(?!{POINTER})|assert_\w+\s*\()")
+ASSERTION = re.compile(rf"\b(?:(?:ASSERT|BUG_ON)\s*\(\s*(?!{POINTER})|(?<!void )assert_\w+\s*\()")
 HELD = re.compile(r"^\s*assert_\w*(?:held|locked)\w*\(", re.M)
 QUALIFIER = r"(?:(?:static|const|volatile|struct|enum|union|unsigned) )"
 DECLARATION = re.compile(rf"{QUALIFIER}*\w+\s*[\s*]+(?:const )?\w+\s*[=;,[]|$")

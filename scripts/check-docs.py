@@ -5,11 +5,11 @@
   - every BOOT_PARAM of the kernel has one row in docs/boot-params.md ("| `name` | ..."), and every
     row a parameter;
   - every lock rank has one row in docs/locking.md, and every row a rank;
-  - every COUNTER, GAUGE and HISTOGRAM has one row in docs/counters.md, once that page exists;
   - every name in the tables of /proc and /sys has a row in docs/design/procfs.md, and every row a
     name;
   - docs/syscalls.md is what scripts/gen-syscalls.py makes of the table;
-  - relative links in Markdown files lead somewhere, and docs/index.md links every page of docs/.
+  - relative links in Markdown files lead to a file, and to a heading of it if they name one;
+  - docs/index.md links every page of docs/.
 """
 
 import argparse
@@ -23,7 +23,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from treefiles import kernel_folder, source_files  # noqa: E402
 
 BOOT_PARAM = re.compile(r'\bBOOT_PARAM(?:_[A-Z]+)*\(\s*"([^"]+)"')
-COUNTER = re.compile(r'\b(?:COUNTER|GAUGE|HISTOGRAM)(?:_GLOBAL)?\(\s*\w+\s*,\s*"([^"]+)"')
 RANK = re.compile(r"^\s*(RANK_[A-Z0-9_]+)\s*=", re.M)
 PSEUDO = re.compile(
     r'(?:\b[A-Z]+_(?:DIR|FILE|LINK|WRITABLE)\(|\.name ='
@@ -125,16 +124,32 @@ def check_syscalls(root, problems):
         )
 
 
+def anchors(path):
+    """The names of a page's headings, as GitHub makes them."""
+    seen, names = collections.Counter(), set()
+    text = FENCE.sub("", path.read_text(errors="replace"))
+    for title in re.findall(r"^#{1,6} +(.+?)\s*$", text, re.M):
+        title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
+        name = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        names.add(f"{name}-{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return names
+
+
 def check_links(root, files, problems):
     for f in files:
         if f.suffix != ".md":
             continue
         text = FENCE.sub("", (root / f).read_text(errors="replace"))
         for target in LINK.findall(text):
-            if re.match(r"[a-z]+:", target) or target.startswith("#"):
+            if re.match(r"[a-z]+:", target):
                 continue
-            if not (root / f.parent / target.split("#")[0]).exists():
+            name, _, anchor = target.partition("#")
+            page = root / f.parent / name if name else root / f
+            if not page.exists():
                 problems.append(f"{f}: link to {target} leads nowhere")
+            elif anchor and page.suffix == ".md" and anchor not in anchors(page):
+                problems.append(f"{f}: link to {target} leads to no heading")
 
 
 def check_index(root, files, problems):
@@ -157,9 +172,6 @@ def main():
     problems = []
     params = declared(root, files, BOOT_PARAM)
     compare(root / "docs/boot-params.md", params, "boot parameter", problems)
-    counters = declared(root, files, COUNTER)
-    if (root / "docs/counters.md").exists():
-        compare(root / "docs/counters.md", counters, "counter", problems)
     check_ranks(root, problems)
     check_syscalls(root, problems)
     check_pseudo_files(root, problems)
@@ -167,10 +179,7 @@ def main():
     check_index(root, files, problems)
     for p in problems:
         print(p)
-    print(
-        f"check-docs: {len(params)} boot parameters, {len(counters)} counters, {len(problems)}"
-        " problems"
-    )
+    print(f"check-docs: {len(params)} boot parameters, {len(problems)} problems")
     return 1 if problems else 0
 
 

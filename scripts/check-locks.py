@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Check the lock rules that the code states (docs/locking.md), by clang's -Wthread-safety.
 
-usage: check-locks.py --root DIR --build DIR [--all] [FILE...]
+usage: check-locks.py --root DIR --build DIR [PATH...]
 
-Checks every file of the images (DIR/<role>/.commands) that lies in a folder of
-scripts/locks-checked.txt, with CONFIG_CONTEXT_ANALYSIS; --all: whatever folder; FILE: just these.
+Checks every file of the images (DIR/<role>/.commands) with CONFIG_CONTEXT_ANALYSIS; PATH: just
+these files and folders.
 Tests are left out: they break the rules on purpose. A file that was clean, and whose text, headers
 and flags are the same as then, is not compiled again.
 """
@@ -37,14 +37,8 @@ def clang():
     return [str(folder / "zig"), "clang"], folder / "lib/include"
 
 
-def wanted(listing):
-    """Folders and files of a list with comments."""
-    lines = (line.split("#")[0].strip() for line in listing.read_text().splitlines())
-    return [line.rstrip("/") for line in lines if line]
-
-
-def listed(source, folders):
-    return any(source == f or source.startswith(f + "/") for f in folders)
+def lies_in(source, folders):
+    return not folders or any(source == f or source.startswith(f + "/") for f in folders)
 
 
 class Cache:
@@ -105,19 +99,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default=".", type=pathlib.Path)
     parser.add_argument("--build", required=True, type=pathlib.Path)
-    parser.add_argument("--all", action="store_true", help="also folders that are not listed yet")
-    parser.add_argument("files", nargs="*")
+    parser.add_argument("paths", nargs="*")
     args = parser.parse_args()
     root = args.root.resolve()
     build = args.build.resolve()
 
     program, headers = clang()
     compiler = [*program, *FLAGS, "-isystem", str(headers)]
-    folders = [f.rstrip("/") for f in args.files] or wanted(root / "scripts/locks-checked.txt")
+    folders = [f.rstrip("/") for f in args.paths]
     todo = {
         source: flags
         for source, flags in sorted(commands(build, system_headers=False).items())
-        if not source.endswith("_test.c") and (args.all or listed(source, folders))
+        if not source.endswith("_test.c") and lies_in(source, folders)
     }
     cache = Cache(build / "locks/clean.json", " ".join([str(program), *FLAGS]))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

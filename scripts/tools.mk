@@ -38,7 +38,8 @@ $(foreach p,$(prog-y),
 	$(eval libs-$(obj_dir)/$(1)/$(p) := $($(p)-libs))
 	$(eval all_objects += $(addprefix $(obj_dir)/obj/,$($(p)-objs))))
 endef
-$(foreach f,$(wildcard $(srctree)/tools/*/Makefile),\
+tool_makefiles := $(wildcard $(srctree)/tools/*/Makefile)
+$(foreach f,$(tool_makefiles),\
 	$(strip $(call descend,$(notdir $(patsubst %/,%,$(dir $(f)))))))
 
 flags_stamp := $(obj_dir)/.flags
@@ -49,7 +50,7 @@ crc_tables := $(obj_dir)/include/generated/crc_tables.h
 $(crc_tables): $(srctree)/scripts/gen-crc-tables.py
 	$(call cmd,GEN,$(@F),python3 $< | $(update-file); touch $@)
 
-$(obj_dir)/obj/%.o: $(srctree)/%.c $(flags_stamp) | $(crc_tables)
+$(obj_dir)/obj/%.o: $(srctree)/%.c $(flags_stamp) $(tool_makefiles) | $(crc_tables)
 	@mkdir -p $(@D)
 	$(call cmd,HOSTCC,$*.o,$(HOSTCC) -MMD -MP $(HOST_CPPFLAGS) $(HOST_CFLAGS) $(CFLAGS_$*.o) \
 		-c -o $@ $<)

@@ -196,7 +196,6 @@ def check_locks(tree, body, *args, attributes=""):
     )
     commands(tree, "kernel/x.c")
     (tree / "scripts").mkdir(exist_ok=True)
-    (tree / "scripts/locks-checked.txt").write_text("# all\nkernel\n")
     return check(tree, "locks", "--build", str(tree / "build"), *args)
 
 
@@ -225,6 +224,11 @@ def test_locks_refuse(tree, body, said):
     status, text = check_locks(tree, body)
     assert status == 1, text
     assert said in text, text
+
+
+def test_locks_take_a_folder(tree):
+    assert "1 files, 1 with" in check_locks(tree, "s->n++;", "kernel/")[1]
+    assert "0 files, 0 with" in check_locks(tree, "s->n++;", "lib")[1]
 
 
 def test_locks_do_not_look_where_they_are_told_not_to(tree):
@@ -402,15 +406,32 @@ def test_docs_want_every_rank(documented):
     refuses(documented, "docs", "lock rank RANK_A has no row")
 
 
-def test_docs_want_counters_once_there_is_a_page(documented):
-    write(documented, "net/x.c", 'COUNTER(c, "rpc.sent", "help");\n')
-    accepts(documented, "docs")
-    write(documented, "docs/counters.md", "| name |\n|---|\n", spdx=False)
-    refuses(documented, "docs", "counter rpc.sent has no row")
+def test_docs_refuse_dead_anchors(documented):
+    page = """# A page
+
+## Life of a `read()`, and more
+
+```
+# no heading
+```
+
+## Twice
+## Twice
+"""
+    write(documented, "docs/page.md", page, spdx=False)
+    index = "[p](page.md) [l](locking.md) [b](boot-params.md)\n\n## Use it\n"
+    for right in (
+        "page.md#life-of-a-read-and-more", "page.md#twice", "page.md#twice-1", "#use-it"
+    ):  # fmt: skip
+        write(documented, "docs/index.md", f"{index}[x]({right})\n", spdx=False)
+        accepts(documented, "docs")
+    for wrong in ("page.md#no-heading", "page.md#twice-2", "#use", "page.md#Twice"):
+        write(documented, "docs/index.md", f"{index}[x]({wrong})\n", spdx=False)
+        refuses(documented, "docs", f"docs/index.md: link to {wrong} leads to no heading")
 
 
 def test_docs_refuse_dead_links(documented):
-    right = "[a](boot-params.md#x) [b](https://example.org) [c](locking.md)\n"
+    right = "[a](boot-params.md) [b](https://example.org) [c](locking.md)\n"
     write(documented, "docs/index.md", right, spdx=False)
     accepts(documented, "docs")
     write(documented, "docs/index.md", "[a](nowhere.md)\n", spdx=False)
@@ -563,6 +584,7 @@ def test_assertions_want_enough_of_them(tree):
     write(tree, "net/x.c", "int x;\n" * 990)
     refuses(tree, "assertions", "net: 0.0 assertions per 1,000 lines")
     weak = "ASSERT(x != NULL);\nASSERT(x->y);\nstatic_assert(1);\n/* ASSERT(a == b); */\n"
+    weak += "void assert_mutex_held(const struct mutex *m);\n" * 4
     write(tree, "net/x.c", "int x;\n" * 990 + weak)
     refuses(tree, "assertions", "net: 0.0 assertions per 1,000 lines")
     strong = "ASSERT(a == b);\nBUG_ON(a->b > c);\nassert_mutex_held(&m);\n"
