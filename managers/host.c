@@ -329,15 +329,10 @@ static void view_sent(struct rpc_call *call)
 /* Best effort: a node that misses it hears of it with its next heartbeat. */
 static void send_view(uint32_t node, const void *body, uint32_t len)
 {
-	struct rpc_call *call = rpc_call_alloc();
+	struct rpc_call *call = rpc_call_create(node, RPC_CLASS_CONTROL, CLUSTER_VIEW, body, len);
 
 	if (!call)
 		return;
-	call->peer = node;
-	call->cls = RPC_CLASS_CONTROL;
-	call->opcode = CLUSTER_VIEW;
-	call->body = body;
-	call->body_len = len;
 	call->done = view_sent;
 	if (rpc_call_submit(call) != 0)
 		pr_debug("view for node %u waits for its heartbeat\n", node);

@@ -50,7 +50,7 @@ static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint
 			  struct mpage *const *bulk, uint32_t nr_bulk)
 {
 	struct bulk_pins *pins = kmalloc(sizeof(*pins));
-	struct rpc_call *call = rpc_call_alloc();
+	struct rpc_call *call = rpc_call_create(peer, RPC_CLASS_WRITEBACK, opcode, body, body_len);
 	struct rpc_sge sge[MM_PAGES_MAX];
 	int err = -ENOMEM;
 
@@ -62,11 +62,6 @@ static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint
 		mpage_get(bulk[i]);
 		sge[i] = page_sge(bulk[i]);
 	}
-	call->peer = peer;
-	call->cls = RPC_CLASS_WRITEBACK;
-	call->opcode = opcode;
-	call->body = body;
-	call->body_len = body_len;
 	call->bulk = sge;
 	call->nr_bulk = nr_bulk;
 	call->release = bulk_release;
@@ -105,16 +100,13 @@ static void read_release(struct rpc_call *call)
 
 static int node_read(struct memory *m, struct page_cache_read *rd, bool prefetch, bool may_sleep)
 {
-	struct rpc_call *call = rpc_call_alloc();
+	struct rpc_call *call =
+		rpc_call_create(rd->cf->file.node, prefetch ? RPC_CLASS_PREFETCH : RPC_CLASS_DEMAND,
+				MS_READ, rd->body, rd->body_len);
 	int err;
 
 	if (!call)
 		return -ENOMEM;
-	call->peer = rd->cf->file.node;
-	call->cls = prefetch ? RPC_CLASS_PREFETCH : RPC_CLASS_DEMAND;
-	call->opcode = MS_READ;
-	call->body = rd->body;
-	call->body_len = rd->body_len;
 	call->reply = &rd->reply;
 	call->reply_max = sizeof(rd->reply);
 	call->done = read_done;

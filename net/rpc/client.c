@@ -427,20 +427,14 @@ int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns)
 {
-	struct rpc_call *call = rpc_call_alloc();
+	struct rpc_call *call;
 	int err;
 
+	if ((unsigned int)cls >= RPC_NR_CLASSES)
+		return -EINVAL;
+	call = rpc_call_create(peer, cls, opcode, body, body_len);
 	if (!call)
 		return -ENOMEM;
-	if ((unsigned int)cls >= RPC_NR_CLASSES) {
-		rpc_call_put(call);
-		return -EINVAL;
-	}
-	call->peer = peer;
-	call->cls = cls;
-	call->opcode = opcode;
-	call->body = body;
-	call->body_len = body_len;
 	call->reply = reply;
 	call->reply_max = reply_max;
 	if (timeout_ns)

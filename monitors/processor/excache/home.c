@@ -169,14 +169,11 @@ void home_fork_begin(struct home_fork *f, struct object *from, struct object *pa
 	*f = (struct home_fork){ .from = from, .parent = parent, .child = child, .reply = r };
 	pm_fork_req_encode(&req, &body);
 	memcpy(f->body, &body, sizeof(body));
-	f->call = r ? rpc_call_alloc() : NULL;
+	f->call = r ? rpc_call_create(from->home, RPC_CLASS_CONTROL, PM_FORK, f->body,
+				      sizeof(f->body))
+		    : NULL;
 	if (!f->call)
 		return;
-	f->call->peer = from->home;
-	f->call->cls = RPC_CLASS_CONTROL;
-	f->call->opcode = PM_FORK;
-	f->call->body = f->body;
-	f->call->body_len = sizeof(f->body);
 	f->call->reply = r->body;
 	f->call->reply_max = sizeof(r->body);
 	if (!rpc_call_submit(f->call)) {

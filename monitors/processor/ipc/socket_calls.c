@@ -168,6 +168,16 @@ long sys_recvfrom(const struct syscall_args *args)
 	return ret;
 }
 
+/* The header at @umsg, as far as both directions check it. */
+static int get_header(struct linux_msghdr *msg, uint64_t umsg)
+{
+	const int err = copy_from_user(msg, (const void __user *)umsg, sizeof(*msg));
+
+	if (err)
+		return err;
+	return msg->iovlen > UIO_MAXIOV ? -EMSGSIZE : 0;
+}
+
 /* sendmsg(fd, msg, flags) */
 long sys_sendmsg(const struct syscall_args *args)
 {
@@ -178,9 +188,7 @@ long sys_sendmsg(const struct syscall_args *args)
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = copy_from_user(&msg, (const void __user *)args->a[1], sizeof(msg));
-	if (!ret && msg.iovlen > UIO_MAXIOV)
-		ret = -EMSGSIZE;
+	ret = get_header(&msg, args->a[1]);
 	if (!ret && msg.controllen)
 		ret = -EINVAL; /* neither descriptors nor credentials travel */
 	if (!ret)
@@ -218,9 +226,7 @@ long sys_recvmsg(const struct syscall_args *args)
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = copy_from_user(&msg, (const void __user *)args->a[1], sizeof(msg));
-	if (!ret && msg.iovlen > UIO_MAXIOV)
-		ret = -EMSGSIZE;
+	ret = get_header(&msg, args->a[1]);
 	if (!ret)
 		ret = uio_iovec(&uio, msg.iov, msg.iovlen);
 	if (!ret) {

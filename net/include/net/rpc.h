@@ -127,6 +127,21 @@ struct rpc_call {
 };
 
 struct rpc_call *rpc_call_alloc(void); /* NULL: no memory */
+/* The same with its request filled in, for the caller to add what else it needs. */
+static inline struct rpc_call *rpc_call_create(uint32_t peer, enum rpc_class cls, uint16_t opcode,
+					       const void *body, uint32_t body_len)
+{
+	struct rpc_call *call = rpc_call_alloc();
+
+	if (call) {
+		call->peer = peer;
+		call->cls = cls;
+		call->opcode = opcode;
+		call->body = body;
+		call->body_len = body_len;
+	}
+	return call;
+}
 void rpc_call_put(struct rpc_call *call);
 /* 0, -EAGAIN (no free slot: see rpc_call_submit_wait), -EHOSTDOWN, -EMSGSIZE, -ENOMEM. */
 int rpc_call_submit(struct rpc_call *call) __must_check;
