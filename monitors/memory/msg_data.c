@@ -44,40 +44,75 @@ static enum rpc_handler_result reply_error(struct rpc_request *req, int err)
  * owner has a log, so the state lies on the handler's stack; with a log it may come later, and is
  * allocated.
  */
-struct fetch_call {
+struct deferred_reply {
 	struct region_completion completion;
 	bool on_heap;
-	struct rpc_request *req; /* NULL: the request is run again, this attempt has no reply */
-	struct mpage *page;
-	struct proto_mr_ref line;
-	struct pm_fetch_rep rep;
+	struct rpc_request *req; /* NULL: this attempt has no reply, see reply_cancel() */
+	union {
+		struct {
+			struct mpage *page;
+			struct proto_mr_ref line;
+			struct pm_fetch_rep rep;
+		} fetch;
+		struct pm_writeback_rep writeback;
+	};
 };
+
+/* @send runs when all changes are complete, and ends with reply_end(). NULL: no memory. */
+static inline struct deferred_reply *reply_begin(struct deferred_reply *on_stack,
+						 struct rpc_request *req,
+						 void (*send)(struct region_completion *c))
+{
+	struct deferred_reply *r = on_stack;
+
+	if (unlikely(memory_node.owner.log)) {
+		r = kmalloc(sizeof(*r));
+		if (!r)
+			return NULL;
+	}
+	r->on_heap = r != on_stack;
+	r->req = req;
+	region_completion_init(&r->completion, send);
+	return r;
+}
+
+/* The request is answered otherwise, or run again. */
+static void reply_cancel(struct deferred_reply *r)
+{
+	r->req = NULL;
+	region_completion_put(&r->completion, 0);
+}
+
+static inline void reply_end(struct deferred_reply *r)
+{
+	if (unlikely(r->on_heap))
+		kfree(r);
+}
 
 static void fetch_reply(struct region_completion *c)
 {
-	struct fetch_call *call = container_of(c, struct fetch_call, completion);
+	struct deferred_reply *r = container_of(c, struct deferred_reply, completion);
+	struct mpage *page = r->fetch.page;
 	struct pm_fetch_rep_wire w;
 	struct rpc_write write;
 
-	if (unlikely(c->err || !call->req)) {
-		if (call->page)
-			mpage_put(&memory_node.pool, call->page);
-		if (call->req)
-			(void)reply_error(call->req, c->err);
+	if (unlikely(c->err || !r->req)) {
+		if (page)
+			mpage_put(&memory_node.pool, page);
+		if (r->req)
+			(void)reply_error(r->req, c->err);
 	} else {
-		pm_fetch_rep_encode(&call->rep, &w);
-		if (call->page) {
-			write.src = page_sge(call->page);
-			write.remote_addr = call->line.addr;
-			write.rkey = call->line.rkey;
-			rpc_reply_bulk(call->req, 0, &w, sizeof(w), &write, 1, page_sent,
-				       call->page);
+		pm_fetch_rep_encode(&r->fetch.rep, &w);
+		if (page) {
+			write.src = page_sge(page);
+			write.remote_addr = r->fetch.line.addr;
+			write.rkey = r->fetch.line.rkey;
+			rpc_reply_bulk(r->req, 0, &w, sizeof(w), &write, 1, page_sent, page);
 		} else {
-			rpc_reply(call->req, 0, &w, sizeof(w));
+			rpc_reply(r->req, 0, &w, sizeof(w));
 		}
 	}
-	if (unlikely(call->on_heap))
-		kfree(call);
+	reply_end(r);
 }
 
 enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
@@ -85,7 +120,7 @@ enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
 	uint32_t len, bulk_len;
 	const void *body = rpc_request_body(req, &len);
 	const void *victim = rpc_request_bulk(req, &bulk_len);
-	struct fetch_call on_stack, *call = &on_stack;
+	struct deferred_reply on_stack, *r;
 	struct pm_fetch_req fetch;
 	struct pm_vregion redirect;
 	int err = pm_fetch_req_decode(body, len, &fetch);
@@ -94,21 +129,15 @@ enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
 		err = -EMSGSIZE;
 	if (err)
 		return reply_error(req, err);
-	if (unlikely(memory_node.owner.log)) {
-		call = kmalloc(sizeof(*call));
-		if (!call)
-			return reply_error(req, -ENOMEM);
-	}
-	call->on_heap = call != &on_stack;
-	call->req = req;
-	call->line = fetch.line;
-	region_completion_init(&call->completion, fetch_reply);
+	r = reply_begin(&on_stack, req, fetch_reply);
+	if (unlikely(!r))
+		return reply_error(req, -ENOMEM);
+	r->fetch.line = fetch.line;
 	err = owner_fetch(&memory_node, rpc_request_peer(req), &fetch, victim,
-			  rpc_request_may_sleep(req), &call->rep, &call->page, &redirect,
-			  &call->completion);
+			  rpc_request_may_sleep(req), &r->fetch.rep, &r->fetch.page, &redirect,
+			  &r->completion);
 	if (unlikely(err == -EAGAIN || err == -EREMCHG)) {
-		call->req = NULL;
-		region_completion_put(&call->completion, 0);
+		reply_cancel(r);
 		if (err == -EAGAIN) {
 			STAT_INC(&memory_node, fetch_slow);
 			return RPC_AGAIN;
@@ -116,31 +145,23 @@ enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
 		reply_redirect(req, &redirect);
 		return RPC_DONE;
 	}
-	region_completion_put(&call->completion, err);
+	region_completion_put(&r->completion, err);
 	return RPC_DONE;
 }
-
-struct writeback_call {
-	struct region_completion completion;
-	bool on_heap;
-	struct rpc_request *req; /* NULL: as above */
-	struct pm_writeback_rep rep;
-};
 
 static void writeback_reply(struct region_completion *c)
 {
 	uint8_t buf[PM_WRITEBACK_MAX_PAGES * sizeof(le32_t) + sizeof(struct pm_grant_wire)];
-	struct writeback_call *call = container_of(c, struct writeback_call, completion);
+	struct deferred_reply *r = container_of(c, struct deferred_reply, completion);
 	ssize_t len;
 
-	if (call->req && c->err) {
-		(void)reply_error(call->req, c->err);
-	} else if (call->req) {
-		len = pm_writeback_rep_encode(&call->rep, buf, sizeof(buf));
-		rpc_reply(call->req, len < 0 ? (int)len : 0, buf, len < 0 ? 0 : (uint32_t)len);
+	if (r->req && c->err) {
+		(void)reply_error(r->req, c->err);
+	} else if (r->req) {
+		len = pm_writeback_rep_encode(&r->writeback, buf, sizeof(buf));
+		rpc_reply(r->req, len < 0 ? (int)len : 0, buf, len < 0 ? 0 : (uint32_t)len);
 	}
-	if (unlikely(call->on_heap))
-		kfree(call);
+	reply_end(r);
 }
 
 enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
@@ -148,7 +169,7 @@ enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
 	uint32_t len, bulk_len;
 	const void *body = rpc_request_body(req, &len);
 	const void *data = rpc_request_bulk(req, &bulk_len);
-	struct writeback_call on_stack, *call = &on_stack;
+	struct deferred_reply on_stack, *r;
 	struct pm_writeback_req wb;
 	int err = pm_writeback_req_decode(body, len, &wb);
 
@@ -156,22 +177,16 @@ enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
 		err = -EMSGSIZE;
 	if (err)
 		return reply_error(req, err);
-	if (unlikely(memory_node.owner.log)) {
-		call = kmalloc(sizeof(*call));
-		if (!call)
-			return reply_error(req, -ENOMEM);
-	}
-	call->on_heap = call != &on_stack;
-	call->req = req;
-	region_completion_init(&call->completion, writeback_reply);
+	r = reply_begin(&on_stack, req, writeback_reply);
+	if (unlikely(!r))
+		return reply_error(req, -ENOMEM);
 	err = owner_writeback(&memory_node, rpc_request_peer(req), &wb, data,
-			      rpc_request_may_sleep(req), &call->rep, &call->completion);
+			      rpc_request_may_sleep(req), &r->writeback, &r->completion);
 	if (err == -EAGAIN) {
-		call->req = NULL;
-		region_completion_put(&call->completion, 0);
+		reply_cancel(r);
 		return RPC_AGAIN;
 	}
-	region_completion_put(&call->completion, err);
+	region_completion_put(&r->completion, err);
 	return RPC_DONE;
 }
 
