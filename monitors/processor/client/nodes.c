@@ -8,6 +8,12 @@
 
 #include "convert.h"
 
+static_assert(PROTO_NODE_MAX < 1u << COMMIT_NODE_BITS, "a version has room for a node");
+static_assert((int)COMMIT_HEURISTIC == (int)PM_COMMIT_HEURISTIC, "the same");
+static_assert((int)COMMIT_ALWAYS == (int)PM_COMMIT_ALWAYS, "the same");
+static_assert((int)COMMIT_STRICT == (int)PM_COMMIT_STRICT, "the same");
+static_assert((int)COMMIT_MODES == (int)PM_COMMIT_MODES, "the same");
+
 uint32_t file_cache_node(const struct file_id *file)
 {
 	const struct proto_file f = file_to_proto(file);
@@ -31,7 +37,38 @@ int node_memory(uint32_t node, struct node_memory *out)
 		.file = r.file,
 		.granted = r.granted,
 		.committed = r.committed,
+		.programs = r.programs,
 		.commit_limit = r.commit_limit,
+	};
+	return 0;
+}
+
+int node_commit(uint32_t node, const struct commit_policy *policy, struct commit_policy *now)
+{
+	const struct pm_commit req = {
+		.version = policy->version,
+		.mode = policy->mode,
+		.ratio = policy->ratio,
+		.kbytes = policy->kbytes,
+		.programs = policy->programs,
+	};
+	struct pm_commit_wire w, reply;
+	struct pm_commit rep;
+	int ret;
+
+	pm_commit_encode(&req, &w);
+	ret = rpc_call_sync(node, RPC_CLASS_CONTROL, PM_COMMIT, &w, sizeof(w), &reply,
+			    sizeof(reply), 0);
+	if (ret >= 0)
+		ret = pm_commit_decode(&reply, (size_t)ret, &rep);
+	if (ret)
+		return ret;
+	*now = (struct commit_policy){
+		.version = rep.version,
+		.mode = rep.mode,
+		.ratio = rep.ratio,
+		.kbytes = rep.kbytes,
+		.programs = rep.programs,
 	};
 	return 0;
 }

@@ -14,31 +14,14 @@
 #include <cluster/cluster.h>
 #include <lib/errno.h>
 #include <mm/slab.h>
-#include <net/rpc.h>
-
-#define NODE_BITS 16
-static_assert(PROTO_NODE_MAX < 1u << NODE_BITS, "a version has room for a node");
-
-/* Send @policy to @node; what holds there then goes to *@now. */
-static int tell(uint32_t node, const struct pm_commit *policy, struct pm_commit *now)
-{
-	struct pm_commit_wire w, rw;
-	int ret;
-
-	pm_commit_encode(policy, &w);
-	ret = rpc_call_sync(node, RPC_CLASS_CONTROL, PM_COMMIT, &w, sizeof(w), &rw, sizeof(rw), 0);
-	return ret < 0 ? ret : pm_commit_decode(&rw, (size_t)ret, now);
-}
+#include <net/node.h>
 
 /* Frames that programs may have at @node; 0: it does not answer. */
 static uint64_t programs_of(uint32_t node)
 {
-	struct pm_meminfo_rep_wire w;
-	struct pm_meminfo_rep r;
-	const int ret =
-		rpc_call_sync(node, RPC_CLASS_CONTROL, PM_MEMINFO, NULL, 0, &w, sizeof(w), 0);
+	struct node_memory m;
 
-	return ret < 0 || pm_meminfo_rep_decode(&w, (size_t)ret, &r) ? 0 : r.programs;
+	return node_memory(node, &m) ? 0 : m.programs;
 }
 
 /* The memory nodes, kmalloc()ed. */
@@ -51,15 +34,15 @@ static uint32_t *memory_nodes(size_t *nr)
 	return nodes;
 }
 
-static int newest(const uint32_t *nodes, size_t nr, struct pm_commit *out)
+static int newest(const uint32_t *nodes, size_t nr, struct commit_policy *out)
 {
-	const struct pm_commit ask = { 0 };
+	const struct commit_policy ask = { 0 };
 	int err = -EHOSTDOWN;
 
 	for (size_t i = 0; i < nr; i++) {
-		struct pm_commit p;
+		struct commit_policy p;
 
-		if (tell(nodes[i], &ask, &p))
+		if (node_commit(nodes[i], &ask, &p))
 			continue;
 		if (err || p.version > out->version)
 			*out = p;
@@ -68,7 +51,7 @@ static int newest(const uint32_t *nodes, size_t nr, struct pm_commit *out)
 	return err;
 }
 
-int commit_policy_get(struct pm_commit *policy)
+int commit_policy_get(struct commit_policy *policy)
 {
 	size_t nr;
 	uint32_t *nodes = memory_nodes(&nr);
@@ -78,9 +61,9 @@ int commit_policy_get(struct pm_commit *policy)
 	return err;
 }
 
-int commit_policy_set(void (*change)(struct pm_commit *policy, uint64_t value), uint64_t value)
+int commit_policy_set(void (*change)(struct commit_policy *policy, uint64_t value), uint64_t value)
 {
-	struct pm_commit policy, now;
+	struct commit_policy policy, now;
 	size_t nr;
 	uint32_t *nodes = memory_nodes(&nr);
 	int err = nodes ? newest(nodes, nr, &policy) : -ENOMEM;
@@ -88,12 +71,13 @@ int commit_policy_set(void (*change)(struct pm_commit *policy, uint64_t value), 
 	if (err)
 		goto out;
 	change(&policy, value);
-	policy.version = ((policy.version >> NODE_BITS) + 1) << NODE_BITS | node_self()->id;
+	policy.version =
+		((policy.version >> COMMIT_NODE_BITS) + 1) << COMMIT_NODE_BITS | node_self()->id;
 	policy.programs = 0;
 	for (size_t i = 0; i < nr; i++)
 		policy.programs += programs_of(nodes[i]);
 	for (size_t i = 0; i < nr; i++)
-		if (tell(nodes[i], &policy, &now))
+		if (node_commit(nodes[i], &policy, &now))
 			err = -EIO;
 out:
 	kfree(nodes);
@@ -102,7 +86,7 @@ out:
 
 bool commit_is_strict(void)
 {
-	struct pm_commit policy;
+	struct commit_policy policy;
 
-	return !commit_policy_get(&policy) && policy.mode == PM_COMMIT_STRICT;
+	return !commit_policy_get(&policy) && policy.mode == COMMIT_STRICT;
 }

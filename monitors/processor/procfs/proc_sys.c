@@ -94,9 +94,9 @@ static SHOW(show_boot_id)
 
 /* --- commitment: see docs/design/memory.md ------------------------------------------------- */
 
-static int show_commit(struct text *t, uint64_t (*field)(const struct pm_commit *p))
+static int show_commit(struct text *t, uint64_t (*field)(const struct commit_policy *p))
 {
-	struct pm_commit policy;
+	struct commit_policy policy;
 	const int err = commit_policy_get(&policy);
 
 	if (err)
@@ -106,7 +106,7 @@ static int show_commit(struct text *t, uint64_t (*field)(const struct pm_commit 
 }
 
 static int store_commit(const char *buf, size_t len, uint64_t max,
-			void (*change)(struct pm_commit *p, uint64_t value))
+			void (*change)(struct commit_policy *p, uint64_t value))
 {
 	uint64_t value;
 	int err = text_number(buf, len, max, &value);
@@ -116,34 +116,34 @@ static int store_commit(const char *buf, size_t len, uint64_t max,
 	return err == -EHOSTDOWN ? -EIO : err;
 }
 
-static uint64_t mode_of(const struct pm_commit *p)
+static uint64_t mode_of(const struct commit_policy *p)
 {
 	return p->mode;
 }
 
-static void set_mode(struct pm_commit *p, uint64_t value)
+static void set_mode(struct commit_policy *p, uint64_t value)
 {
 	p->mode = (uint32_t)value;
 }
 
 /* As Linux, the one that is set last counts. */
-static uint64_t ratio_of(const struct pm_commit *p)
+static uint64_t ratio_of(const struct commit_policy *p)
 {
 	return p->kbytes ? 0 : p->ratio;
 }
 
-static void set_ratio(struct pm_commit *p, uint64_t value)
+static void set_ratio(struct commit_policy *p, uint64_t value)
 {
 	p->ratio = (uint32_t)value;
 	p->kbytes = 0;
 }
 
-static uint64_t kbytes_of(const struct pm_commit *p)
+static uint64_t kbytes_of(const struct commit_policy *p)
 {
 	return p->kbytes;
 }
 
-static void set_kbytes(struct pm_commit *p, uint64_t value)
+static void set_kbytes(struct commit_policy *p, uint64_t value)
 {
 	p->kbytes = value;
 	p->ratio = 0;
@@ -166,7 +166,7 @@ static SHOW(show_overcommit_kbytes)
 
 static int store_overcommit(const struct pseudo_subject *s, const char *buf, size_t len)
 {
-	return store_commit(buf, len, PM_COMMIT_MODES - 1, set_mode);
+	return store_commit(buf, len, COMMIT_MODES - 1, set_mode);
 }
 
 static int store_overcommit_ratio(const struct pseudo_subject *s, const char *buf, size_t len)
