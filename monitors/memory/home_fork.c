@@ -209,7 +209,9 @@ int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 		err = -EINVAL;
 	if (!err) {
 		rep->addr = 1ull << m->vregion_shift;
-		reply_vregions(m, as, 0, PM_USER_TOP, rep);
+		/* Of a repeated one the three may have moved apart since: asked for when needed. */
+		if (f.parent)
+			reply_vregions(m, as, 0, PM_USER_TOP, rep);
 		reply_grants(&f.grants, rep);
 		STAT_INC(m, forks);
 	}

@@ -294,6 +294,29 @@ static void refused_fork_leaves_the_parent(struct ktest *t)
 	all_gone(t);
 }
 
+/* The home may have frozen the parent: nothing of it can be trusted any more. */
+static void a_fork_without_an_answer_ends_the_parent(struct ktest *t)
+{
+	static const int answers[] = { -ETIMEDOUT, -EHOSTDOWN, -EPROTO };
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(answers); i++) {
+		struct aspace *p, *c;
+		uint64_t v = 1;
+
+		ASSERT_TRUE(t, cache_start(t));
+		p = space_create(8);
+		put(t, p, 3, 33);
+		fake_fail_times(PM_FORK, answers[i / 2], 100, i & 1);
+		EXPECT_EQ(t, aspace_fork(p, &c), answers[i / 2]);
+		EXPECT_TRUE(t, c == NULL);
+		EXPECT_EQ(t, fake_kills, 1u);
+		EXPECT_EQ(t, user_word(p, BASE, 4, &v, true), -ENOMEM);
+		space_end(p);
+		fake_kills = 0;
+		all_gone(t);
+	}
+}
+
 static void failing_allocations_leave_the_parent(struct ktest *t)
 {
 	struct aspace *p, *c = NULL;
@@ -882,6 +905,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_range_that_went_away_stays_away),
 	KTEST(pull_makes_pages_ones_own),
 	KTEST(refused_fork_leaves_the_parent),
+	KTEST(a_fork_without_an_answer_ends_the_parent),
 	KTEST(failing_allocations_leave_the_parent),
 	KTEST(deep_chains_shrink_again),
 	KTEST(many_forks_leave_nothing_behind),

@@ -199,10 +199,20 @@ static int fork_answer(struct home_fork *f)
 	return take_range_reply(f->from, ret, f->reply);
 }
 
+/*
+ * Has the home refused the fork, and changed nothing?  After an attempt without an answer that
+ * cannot be told: it may have been served, or be served yet.
+ */
+static bool fork_is_refused(int err)
+{
+	return err == -ENOMEM || err == -EINVAL || err == -EEXIST || err == -EAGAIN;
+}
+
 int home_fork_end(struct home_fork *f)
 {
 	struct home_reply *r = f->reply;
 	int err = fork_answer(f);
+	bool unknown = err && !fork_is_refused(err);
 
 	/* With the same names it is the same fork: repeated until the outcome is known. */
 	for (unsigned int tries = 0; tries < REPEATS_MAX; tries++) {
@@ -212,7 +222,10 @@ int home_fork_end(struct home_fork *f)
 		r = NULL;
 		counter_inc(&fork_messages);
 		err = home_range_call(f->from, PM_FORK, f->body, sizeof(f->body), &r);
+		unknown |= err && !fork_is_refused(err);
 	}
+	if (err && unknown)
+		object_fail(f->from, err, 0);
 	if (!err) {
 		f->parent->vregion_size = f->child->vregion_size = f->from->vregion_size;
 		home_enter_vregions(f->parent, r->range.vregions, r->range.nr_vregions);

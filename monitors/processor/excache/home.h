@@ -27,7 +27,8 @@ void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr);
 
 /*
  * @from is frozen; @parent and @child, both new, get its mappings and copies of its vRegion
- * entries. An error has changed nothing.
+ * entries. An error has changed nothing, or, if the home does not say whether it has, @from is
+ * failed: its programs end.
  */
 #define HOME_FORK_BODY 32
 struct home_fork { /* one that is under way */

@@ -8,6 +8,8 @@
  *		front of the old one -> unblock.
  * Locking:	the parent's map_lock across all of it; no other thread knows the child yet.
  * Failure:	of the home: nothing has changed but rights in the page table, which faults restore.
+ *		If it does not say, even when asked again, whether it has frozen the parent, the
+ *		parent is failed: its programs end.
  *		Of memory for the child, when the home has done it: the parent gets its new top,
  *		with no child beside it, and the child's name ends at the home.
  * See:		docs/design/fork.md

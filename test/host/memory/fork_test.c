@@ -149,6 +149,14 @@ static void fork_again_answers_again(struct ktest *t)
 	ASSERT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
 	EXPECT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
 	EXPECT_EQ(t, committed(&fam.f), 4096);
+	/* By now its pages may have another owner than those of the two. */
+	ASSERT_EQ(t,
+		  home_move_vregion(&fam.f.mem[0], fam.a.aspace, FIXED_AT >> fam.a.shift,
+				    FAKE_MEM_FIRST + 1),
+		  0);
+	EXPECT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
+	EXPECT_EQ(t, get(&fam.parent, FIXED_AT), 0);
+	EXPECT_EQ(t, get(&fam.child, FIXED_AT), 0);
 	/* Other ids: it is frozen. */
 	proc_init(&other, &fam.f, FAKE_ASPACE(4), FAKE_MEM_FIRST);
 	EXPECT_EQ(t, proc_fork(&fam.a, &fam.parent, &other), -EINVAL);
