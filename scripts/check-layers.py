@@ -15,6 +15,9 @@ monitors/cluster; monitors/* and managers. The rules:
   - monitors/processor has layers inside, lowest first: client; excache; mm, vdso; process; vfs,
     ipc, signal, tty, tmpfs, procfs; syscall.  A module includes its own layer or lower ones; UPWARD
     lists the exceptions with their reasons.  excache/ is told what managers/ decide;
+  - the protocols stay at the edge of monitors/processor: only the files of EDGE include <proto/...>
+    or name what is declared there, comments included, and only they include the headers of
+    EDGE_HEADERS;
   - the C library's headers are used only where __TESSERA_HOST__ is defined;
   - only monitors/<role>/ may test CONFIG_ROLE_*, beside Kconfig and the makefiles on top;
   - a .c file includes its own header first.
@@ -78,6 +81,22 @@ UPWARD = {
     # Delivered signals are part of a trace.
     ("signal/deliver.c", "syscall/strace.h"),
 }
+# Files of monitors/processor that encode and decode messages: all others have types of their own.
+EDGE = {
+    # Requests to storage nodes, and those to memory nodes that are about no space.
+    "client/*",
+    # Pages to and from their owners: the buffers are filled from lines, in place, as a fetch or a
+    # write-back must not be copied once more.  excache/ lies above client/, so it stays there.
+    "excache/owner.c",
+    # The home of a space: what it answers is entered into objects, which client/ lies below.
+    "excache/home.c",
+    "excache/home_wire.h",
+    # The same for layouts: the answers are entered into address spaces.
+    "mm/remote.c",
+}
+# Headers that show the protocols to more than one of these files.
+EDGE_HEADERS = {"processor/client/convert.h", "processor/excache/home_wire.h"}
+PROTOCOL_NAME = re.compile(r"\b(?:PM|pm|PS|ps|PROTO|proto)_\w+")
 ROLES = {"processor", "memory", "storage"}
 # Headers that a freestanding compiler provides itself.
 FREESTANDING = {"stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "limits.h"}
@@ -206,9 +225,32 @@ def check_module_rank(path, module, header):
     return f"processor/{module}/ lies below {header.split('/')[0]}/"
 
 
+def is_edge(path):
+    """May this file know the protocols of the memory and storage nodes?"""
+    if path.parts[:2] != ("monitors", "processor"):
+        return True
+    name = "/".join(path.parts[2:])
+    return any(fnmatch.fnmatch(name, pattern) for pattern in EDGE)
+
+
+def check_edge(path, line):
+    """What is wrong with a line of a file that may not know the protocols, or None."""
+    m = INCLUDE.match(line)
+    if m:
+        quote, inc = m.groups()
+        if quote == '"':
+            inc = "/".join((*path.parts[1:-1], inc))
+        if inc.startswith("proto/") or inc in EDGE_HEADERS:
+            return f"{inc}: the protocols stay at the edge of the processor: see EDGE"
+        return None
+    m = PROTOCOL_NAME.search(line)
+    return f"{m[0]}: the protocols stay at the edge of the processor: see EDGE" if m else None
+
+
 def check_file(root, path, files, prefixes):
     problems = []
     host_only = HostOnly()
+    edge = is_edge(path)
     want_first = own_header(path, files) if path.suffix == ".c" else None
     for n, line in enumerate((root / path).read_text(errors="replace").splitlines(), 1):
         host_only.feed(line)
@@ -222,6 +264,9 @@ def check_file(root, path, files, prefixes):
             if want_first and written != want_first:
                 problems.append(f"{path}:{n}: include its own header, {want_first}, first")
             want_first = None
+        why = None if edge else check_edge(path, line)
+        if why:
+            problems.append(f"{path}:{n}: {why}")
         if ROLE_TEST.search(line) and not role_of(path):
             problems.append(f"{path}:{n}: shared code may not ask which monitor is being built")
     return problems

@@ -23,7 +23,7 @@ TREE = {
     "monitors/memory/include/memory/owner.h": SPDX + "#pragma once\n\n#include <proto/pm.h>\n",
     "monitors/memory/owner.c": SPDX + "#include <memory/owner.h>\n\n#include \"vma.h\"\n",
     "monitors/memory/vma.h": SPDX + "#pragma once\n\n#ifdef CONFIG_ROLE_MEMORY\n#endif\n",
-    "monitors/processor/fault.c": SPDX + "#include <net/rpc.h>\n#include <proto/pm.h>\n",
+    "monitors/processor/client/pm.c": SPDX + "#include <net/rpc.h>\n#include <proto/pm.h>\n",
     "monitors/processor/mm/y.h": SPDX + "#pragma once\n",
     "monitors/processor/mm/y_private.h": SPDX + "#pragma once\n\n#include \"y.h\"\n",
     "monitors/processor/vfs/file.h": SPDX + "#pragma once\n",
@@ -109,6 +109,13 @@ def test_layers_accept_the_tree(tree):
          "below vfs/"),
         ("monitors/processor/new/x.c", "#include <processor/vfs/file.h>\n", "new has no layer"),
         ("monitors/processor/excache/x.c", "#include <managers/placement.h>\n", "is told what"),
+        ("monitors/processor/vfs/x.c", "#include <proto/ps.h>\n", "stay at the edge"),
+        ("monitors/processor/mm/x.c", "int x = PM_MMAP;\n", "PM_MMAP: the protocols stay"),
+        ("monitors/processor/mm/y.h", "#pragma once\nstruct proto_attr;\n", "proto_attr: the"),
+        ("monitors/processor/tty/x.c", "/* As PS_LOOKUP answers. */\n", "PS_LOOKUP: the"),
+        ("monitors/processor/main.c", "#include <proto/pm.h>\n", "stay at the edge"),
+        ("monitors/processor/vfs/x.c", "#include <processor/client/convert.h>\n", "at the edge"),
+        ("monitors/processor/excache/x.c", '#include "home_wire.h"\n', "at the edge"),
         ("monitors/processor/mm/y.c", '#include "y_private.h"\n#include "y.h"\n', "its own header"),
         ("kernel/x.c", "#include <stdio.h>\n", "no such public header"),
         ("kernel/x.c", "#include <kernel/none.h>\n", None),
@@ -125,6 +132,15 @@ def test_layers_refuse(tree, name, text, said):
         accepts(tree, "layers")
     else:
         refuses(tree, "layers", said)
+
+
+@pytest.mark.parametrize(
+    "name", ["client/x.c", "client/y.h", "excache/owner.c", "excache/home.c", "mm/remote.c"]
+)
+def test_layers_let_the_edge_know_the_protocols(tree, name):
+    text = "#include <proto/pm.h>\nint x = PM_EXEC; /* pm_exec_req */\n"
+    write(tree, f"monitors/processor/{name}", "#pragma once\n" * name.endswith(".h") + text)
+    accepts(tree, "layers")
 
 
 def test_layers_let_host_code_use_the_c_library(tree):
