@@ -277,7 +277,7 @@ static bool call_is_done(struct rpc_call_impl *impl)
 /* Poll by ourselves for a bounded time. True when the call is done. */
 static bool wait_spin(struct rpc_call_impl *impl)
 {
-	struct rpc_session *s = impl->session;
+	struct rpc_session *s = impl->session; /* stays ours, whoever ends the call meanwhile */
 	/* Counted from the submit, which as a rule was just now. */
 	const uint64_t until = impl->submitted_ns + spin_time_ns(s);
 

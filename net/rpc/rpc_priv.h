@@ -159,7 +159,7 @@ struct rpc_call_impl {
 	struct rpc_call pub;
 	refcount_t refs;
 	atomic_t state;
-	struct rpc_session *session; /* while submitted; session lock */
+	struct rpc_session *session; /* const from the submit to the last reference */
 	uint32_t slot;
 	uint64_t submitted_ns;
 	struct waitqueue wq;

@@ -706,6 +706,43 @@ static void slow_network(struct ktest *t)
 	sim_run(t, nodes, 2, 30);
 }
 
+/* --- a waiter that comes while its call ends -------------------------------------------------- */
+
+#define HOLD_US 2000
+
+static uint32_t ending; /* a call's done() runs: the call is off its slot and not yet DONE */
+
+static void hold_done(struct rpc_call *call)
+{
+	(void)call;
+	__atomic_store_n(&ending, 1, __ATOMIC_SEQ_CST);
+	usleep(HOLD_US); /* so that the waiter as a rule looks meanwhile */
+}
+
+static void ending_client(struct ktest *t)
+{
+	node_join(t, 2);
+	for (int i = 0; i < 20; i++) {
+		struct rpc_call *call = echo_call(RPC_CLASS_DEMAND);
+
+		call->done = hold_done;
+		__atomic_store_n(&ending, 0, __ATOMIC_SEQ_CST);
+		ASSERT_EQ(t, rpc_call_submit_wait(call, 0), 0);
+		EXPECT_TRUE(t, wait_flag(&ending, 5000));
+		EXPECT_EQ(t, rpc_call_wait(call), 0);
+		rpc_call_put(call);
+	}
+	sim_cmd("barrier 1 2");
+}
+
+static void a_wait_while_the_call_ends(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
+						 { .id = 2, .fn = ending_client } };
+
+	sim_run(t, nodes, 2, 30);
+}
+
 /* --- a completion of a queue pair that is being destroyed ------------------------------------- */
 
 static void late_flush_client(struct ktest *t)
@@ -743,6 +780,7 @@ static const struct ktest_case cases[] = {
 	KTEST(nested_waits),
 	KTEST(crossing_connects),
 	KTEST(multicast),
+	KTEST(a_wait_while_the_call_ends),
 	KTEST(late_flush),
 	KTEST(serves_after_calls),
 	KTEST(slow_network),
