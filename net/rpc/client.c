@@ -78,11 +78,21 @@ void rpc_call_put(struct rpc_call *call)
 	kfree(impl);
 }
 
-void rpc_call_release(struct rpc_call_impl *impl)
+static void call_release(struct rpc_call_impl *impl)
 {
 	if (impl->pub.release)
 		impl->pub.release(&impl->pub);
 	rpc_call_put(&impl->pub);
+}
+
+/*
+ * A call that is given up ends in one thread while the slot may leave quarantine in another: the
+ * last of the two releases it, so that done() comes first and the call stays as long.
+ */
+void rpc_call_left_quarantine(struct rpc_call_impl *impl)
+{
+	if (atomic_dec_return(&impl->nr_to_release) == 0)
+		call_release(impl);
 }
 
 void rpc_call_finish(struct rpc_call_impl *impl, int status, uint32_t reply_len, bool release)
@@ -100,7 +110,9 @@ void rpc_call_finish(struct rpc_call_impl *impl, int status, uint32_t reply_len,
 	if (old & RPC_CALL_SLEEPER)
 		wake_all(&impl->wq);
 	if (release)
-		rpc_call_release(impl);
+		call_release(impl);
+	else
+		rpc_call_left_quarantine(impl);
 }
 
 static int call_check(const struct rpc_call *call, uint32_t *bulk_len)
@@ -500,7 +512,7 @@ static void late_reply_locked(struct rpc_session *s, uint32_t slot) __releases(&
 	counter_inc(&rpc_c_late_replies);
 	rpc_cslot_free_locked(s, slot);
 	spin_unlock(&s->lock);
-	rpc_call_release(impl);
+	rpc_call_left_quarantine(impl);
 	rpc_session_wake_slots(s);
 }
 

@@ -191,7 +191,7 @@ static struct rpc_call_impl *client_slots_drain_locked(struct rpc_session *s)
 		struct rpc_cslot *cs = &s->cslots[i];
 
 		if (cs->state == RPC_CSLOT_QUARANTINE) {
-			cs->call->next = released;
+			cs->call->next_q = released;
 			released = cs->call;
 			rpc_cslot_free_locked(s, i);
 		} else if (cs->state == RPC_CSLOT_BUSY) {
@@ -238,8 +238,8 @@ static __noinline void slots_drain(struct rpc_session *s, uint32_t gen)
 	while (released) {
 		struct rpc_call_impl *impl = released;
 
-		released = impl->next;
-		rpc_call_release(impl);
+		released = impl->next_q;
+		rpc_call_left_quarantine(impl);
 	}
 	rpc_batch_run(&b);
 	rpc_session_wake_slots(s);

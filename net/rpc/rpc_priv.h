@@ -163,7 +163,9 @@ struct rpc_call_impl {
 	uint32_t slot;
 	uint64_t submitted_ns;
 	struct waitqueue wq;
-	struct rpc_call_impl *next; /* free list, or a list of calls to end */
+	atomic_t nr_to_release;       /* of finish and the slot's freeing, for one given up */
+	struct rpc_call_impl *next;   /* free list, or a list of calls to end */
+	struct rpc_call_impl *next_q; /* of those whose slot has left quarantine */
 };
 
 enum rpc_cslot_state {
@@ -601,9 +603,13 @@ void rpc_post_flush_write_locked(struct rpc_conn *conn);
 
 /* client.c */
 void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm);
-/* Run done, publish, and release if @release: no lock held. @impl came off its slot. */
+/*
+ * Run done, publish, and release if @release; else the call's slot is in quarantine.  No lock held.
+ * @impl came off its slot.
+ */
 void rpc_call_finish(struct rpc_call_impl *impl, int status, uint32_t reply_len, bool release);
-void rpc_call_release(struct rpc_call_impl *impl);
+/* The slot of a call that was given up is free: it is released when it has been finished, too. */
+void rpc_call_left_quarantine(struct rpc_call_impl *impl);
 static inline uint32_t rpc_call_state(struct rpc_call_impl *impl)
 {
 	return (uint32_t)atomic_read_acquire(&impl->state) & RPC_CALL_STATE_MASK;

@@ -176,6 +176,7 @@ bool rpc_cslot_give_up_locked(struct rpc_session *s, uint32_t slot, uint64_t now
 		rpc_cslot_free_locked(s, slot);
 		return true;
 	}
+	atomic_set(&cs->call->nr_to_release, 2);
 	rpc_cslot_set_state_locked(s, cs, RPC_CSLOT_QUARANTINE);
 	cs->quarantined_ns = now;
 	s->nr_quarantine++;

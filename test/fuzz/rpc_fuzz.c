@@ -407,7 +407,7 @@ static void settle(void)
 		spin_lock(&session->lock);
 		rpc_cslot_free_locked(session, i);
 		spin_unlock(&session->lock);
-		rpc_call_release(impl);
+		rpc_call_left_quarantine(impl);
 	}
 	CHECK(nr_released == nr_submitted && session->inflight_bytes == 0);
 	CHECK(session->nr_busy == 0 && session->nr_quarantine == 0);
