@@ -516,6 +516,24 @@ static void late_reply_locked(struct rpc_session *s, uint32_t slot) __releases(&
 	rpc_session_wake_slots(s);
 }
 
+/*
+ * The peer has not run the request, as too many of ours that we gave up are still being served
+ * there. It is sent again at the next tick, as a new one in the same slot, until its deadline.
+ */
+static void refused_locked(struct rpc_session *s, uint32_t slot)
+{
+	struct rpc_cslot *cs = &s->cslots[slot];
+	struct rpc_hdr_wire *w = (void *)(s->req_buf + (uint64_t)slot * s->req_stride);
+
+	assert_spin_held(&s->lock);
+	ASSERT(cs->state == RPC_CSLOT_BUSY && cs->posted);
+	w->req_id = cpu_to_le64(++cs->req_id);
+	cs->posted = false;
+	cs->retransmitted = false;
+	s->c_parked |= BIT64(slot);
+	counter_inc(&rpc_c_refusals);
+}
+
 /* Polling context. */
 void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 {
@@ -545,6 +563,11 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 	counter_inc(&rpc_c_rep_received);
 	if (cs->state == RPC_CSLOT_QUARANTINE) {
 		late_reply_locked(s, imm->slot); /* drops the lock */
+		return;
+	}
+	if (unlikely(hdr.flags & RPC_HDR_F_REFUSED) && cs->posted) {
+		refused_locked(s, imm->slot);
+		spin_unlock(&s->lock);
 		return;
 	}
 	impl = cs->call;

@@ -198,6 +198,7 @@ static struct rpc_call_impl *client_slots_drain_locked(struct rpc_session *s)
 			cs->retransmitted |= cs->posted;
 			cs->posted = false;
 			s->c_unsent |= BIT64(i);
+			s->c_parked &= ~BIT64(i);
 		}
 	}
 	return released;

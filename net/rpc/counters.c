@@ -40,6 +40,9 @@ COUNTER_GLOBAL(rpc_c_late_replies, "rpc.late_replies",
 	       "replies that came after their call had been given up");
 COUNTER_GLOBAL(rpc_c_orphans, "rpc.orphans",
 	       "replies not sent because nobody waits for them any more");
+COUNTER_GLOBAL(rpc_c_refused, "rpc.refused",
+	       "requests not run, as too many of their sender are being served");
+COUNTER_GLOBAL(rpc_c_refusals, "rpc.refusals", "requests of ours that a peer did not run yet");
 COUNTER_GLOBAL(rpc_c_timeouts, "rpc.timeouts", "calls that passed their deadline");
 COUNTER_GLOBAL(rpc_c_cancels, "rpc.cancels", "calls that were cancelled");
 COUNTER_GLOBAL(rpc_c_quarantined, "rpc.quarantined", "slots put into quarantine");

@@ -119,7 +119,7 @@ static void wc_process(const struct rdma_wc *wc, uint64_t now)
 		spin_unlock(&s->lock);
 		return;
 	}
-	/* conn_close() says BROKEN, passes the ownership of the poll, and destroys the queue pair. */
+	/* conn_close() says BROKEN, passes the poll's ownership, then destroys the queue pair. */
 	if (++conn->recv_to_post >= RPC_RECV_BATCH && READ_ONCE(conn->state) != RPC_CONN_BROKEN) {
 		conn->recv_to_post = 0;
 		rpc_conn_post_recv(conn, RPC_RECV_BATCH);

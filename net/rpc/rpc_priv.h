@@ -29,13 +29,18 @@
 #include <rdma/cm.h>
 #include <rdma/verbs.h>
 
-#define RPC_MAX_SLOTS  64u /* of one session; a 64-bit map holds their states */
-#define RPC_POLL_BATCH 16
-#define RPC_RECV_BATCH 16u /* receives are reposted so many at a time */
-#define RPC_RECV_SPARE (2 * RPC_RECV_BATCH)
-#define RPC_HDR_LEN    ((uint32_t)sizeof(struct rpc_hdr_wire))
-#define RPC_SERVICE_ID 0x5445535352504300ull /* "TESSRPC" */
-#define RPC_OP_PING    0x0001
+#define RPC_MAX_SLOTS         64u /* of one session; a 64-bit map holds their states */
+#define RPC_POLL_BATCH        16
+#define RPC_RECV_BATCH        16u /* receives are reposted so many at a time */
+#define RPC_RECV_SPARE        (2 * RPC_RECV_BATCH)
+#define RPC_HDR_LEN           ((uint32_t)sizeof(struct rpc_hdr_wire))
+#define RPC_SERVICE_ID        0x5445535352504300ull /* "TESSRPC" */
+#define RPC_OP_PING           0x0001
+/*
+ * Requests of one session that may be served at once: one in each slot, and as many whose sender
+ * has given up on them (orphans).
+ */
+#define RPC_REQUESTS_PER_SLOT 2u
 
 struct rpc_class_cfg {
 	const char *name;
@@ -336,6 +341,7 @@ struct rpc_session {
 	struct rpc_cslot *cslots;              /* const from is_ready on; the slots: lock */
 	uint64_t c_free __guarded_by(&lock);   /* bit per slot */
 	uint64_t c_unsent __guarded_by(&lock); /* BUSY but not posted */
+	uint64_t c_parked __guarded_by(&lock); /* BUSY and refused: posted again at the next tick */
 	uint32_t nr_busy __guarded_by(&lock), nr_quarantine __guarded_by(&lock);
 	uint64_t inflight_bytes __guarded_by(&lock);
 	uint64_t usual_ns __guarded_by(&lock);  /* an unhindered round trip */
@@ -352,6 +358,7 @@ struct rpc_session {
 	struct rpc_sslot *sslots;                    /* const from is_ready on; the slots: lock */
 	uint64_t s_unsent __guarded_by(&lock);       /* answered but not posted */
 	uint64_t s_sent_pending __guarded_by(&lock); /* ->sent still to be called */
+	/* RPC_REQUESTS_PER_SLOT per slot */
 	struct rpc_request *free_requests __guarded_by(&lock);
 	uint8_t *rep_buf; /* const from is_ready on, as the next three */
 	uint64_t rep_buf_phys;
@@ -507,6 +514,8 @@ COUNTER_DECLARE(rpc_c_dup_rerun);
 COUNTER_DECLARE(rpc_c_dup_old);
 COUNTER_DECLARE(rpc_c_late_replies);
 COUNTER_DECLARE(rpc_c_orphans);
+COUNTER_DECLARE(rpc_c_refused);
+COUNTER_DECLARE(rpc_c_refusals);
 COUNTER_DECLARE(rpc_c_timeouts);
 COUNTER_DECLARE(rpc_c_cancels);
 COUNTER_DECLARE(rpc_c_quarantined);

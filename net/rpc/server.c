@@ -8,6 +8,9 @@
  * At most once: a repetition of a request that is being served only moves its reply to the present
  *		connection; one that was answered gets the remembered reply; an idempotent handler
  *		whose reply carried data is run again; anything older is dropped.
+ * Limits:	a session has RPC_REQUESTS_PER_SLOT request objects for each slot, so a client that
+ *		gives requests up and sends others makes the server run no more than that; what is
+ *		beyond is refused, and the client sends it again.
  * Ordering:	a reply goes out only on the connection on which its request came last: the client
  *		has let go of targets that an older connection could still write.
  * Failure:	what a peer sends is counted and dropped or answered with an errno, never trusted:
@@ -123,11 +126,9 @@ static struct rpc_request *request_get_locked(struct rpc_session *s)
 
 	assert_spin_held(&s->lock);
 	req = s->free_requests;
-	if (likely(req)) {
+	if (likely(req))
 		s->free_requests = req->next;
-		return req;
-	}
-	return kmalloc(sizeof(*req)); /* only while orphans are still being served */
+	return req;
 }
 
 static void request_free_locked(struct rpc_request *req)
@@ -143,9 +144,11 @@ static void request_free_locked(struct rpc_request *req)
 
 /* --- replies -------------------------------------------------------------------------- */
 
-/* Copy the reply into the slot's buffer: a repetition sends it from there. */
+/*
+ * Copy the reply into the slot's buffer: a repetition sends it from there. @flags: RPC_HDR_F_*.
+ */
 static void reply_write(struct rpc_session *s, const struct rpc_request *req, int status,
-			const void *body, uint32_t body_len)
+			uint32_t flags, const void *body, uint32_t body_len)
 {
 	uint8_t *buf = s->rep_buf + (uint64_t)req->slot * s->rep_stride;
 	const struct rpc_hdr hdr = {
@@ -158,6 +161,7 @@ static void reply_write(struct rpc_session *s, const struct rpc_request *req, in
 		.dst_incarn = req->peer_incarn,
 		.epoch = READ_ONCE(rpc_net.epoch),
 		.status = status,
+		.flags = flags,
 	};
 
 	rpc_hdr_encode(&hdr, (void *)buf);
@@ -217,7 +221,7 @@ static bool reply_send_locked(struct rpc_session *s, struct rpc_request *req, bo
 
 no_memory:
 	/* Without its data the reply must not look like a good one. */
-	reply_write(s, req, -ENOMEM, NULL, 0);
+	reply_write(s, req, -ENOMEM, 0, NULL, 0);
 	ss->bulk = false;
 	ss->keep = true;
 	s->s_unsent |= BIT64(req->slot);
@@ -247,7 +251,7 @@ static void session_reply(struct rpc_session *s, struct rpc_request *req, int st
 			!req->handler || (req->handler->flags & RPC_HANDLER_IDEMPOTENT);
 
 		ASSERT(ss->req == req); /* it has not been made an orphan */
-		reply_write(s, req, status, body, body_len);
+		reply_write(s, req, status, 0, body, body_len);
 		rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_DONE);
 		ss->req = NULL;
 		in_use = reply_send_locked(s, req, idempotent, writes, nr_writes) && sent;
@@ -363,7 +367,33 @@ static bool repeated_locked(struct rpc_conn *conn, uint32_t slot)
 	return false;
 }
 
-/* Take the slot for a new request; NULL when the message is dropped. */
+/*
+ * Too many requests of this session run already, most of them for nobody. This one is answered, not
+ * run; its client repeats it.
+ */
+static void request_refuse_locked(struct rpc_conn *conn, const struct rpc_imm *imm,
+				  const struct rpc_hdr *hdr)
+{
+	struct rpc_session *s = conn->session;
+	struct rpc_sslot *ss = &s->sslots[imm->slot];
+	const struct rpc_request req = { .slot = imm->slot,
+					 .opcode = hdr->opcode,
+					 .req_id = hdr->req_id,
+					 .peer_incarn = conn->peer_incarn };
+
+	assert_spin_held(&s->lock);
+	ASSERT(!ss->req);
+	reply_write(s, &req, -EBUSY, RPC_HDR_F_REFUSED, NULL, 0);
+	rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_DONE);
+	ss->bulk = false;
+	ss->keep = true;
+	ss->gen = conn->gen;
+	s->s_unsent |= BIT64(imm->slot);
+	rpc_flush_locked(s);
+	counter_inc(&rpc_c_refused);
+}
+
+/* Take the slot for a new request; NULL when it is refused. */
 static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const struct rpc_imm *imm,
 						const struct rpc_hdr *hdr, const uint8_t *msg)
 {
@@ -372,11 +402,18 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 	struct rpc_request *req;
 
 	assert_spin_held(&s->lock);
-	req = request_get_locked(s);
-	if (!req)
-		return NULL; /* the client's deadline or its next connection tells it */
 	if (ss->req)
 		ss->req->orphan = true; /* its client has given up */
+	ss->req = NULL;
+	ss->req_id = hdr->req_id;
+	ss->nr_writes = 0;
+	s->s_unsent &= ~BIT64(imm->slot);
+	rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_BUSY);
+	req = request_get_locked(s);
+	if (unlikely(!req)) {
+		request_refuse_locked(conn, imm, hdr);
+		return NULL;
+	}
 	refcount_inc(&conn->ring->refs);
 	req->session = s;
 	req->peer = s->peer;
@@ -393,11 +430,17 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 	req->opcode = hdr->opcode;
 	req->orphan = false;
 	ss->req = req;
-	ss->req_id = hdr->req_id;
-	rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_BUSY);
-	ss->nr_writes = 0;
-	s->s_unsent &= ~BIT64(imm->slot);
 	return req;
+}
+
+/*
+ * A client owns a slot until its reply, or until the connection that carried the request is down:
+ * on one connection a slot that is being served takes no other request.
+ */
+static bool slot_is_taken_locked(const struct rpc_conn *conn, const struct rpc_sslot *ss)
+{
+	assert_spin_held(&conn->session->lock);
+	return ss->req && ss->req->gen == conn->gen;
 }
 
 static bool request_is_ours(const struct rpc_conn *conn, const struct rpc_hdr *hdr)
@@ -437,6 +480,8 @@ void rpc_request_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 	}
 	if (hdr.req_id < ss->req_id) {
 		counter_inc(&rpc_c_dup_old);
+	} else if (hdr.req_id > ss->req_id && slot_is_taken_locked(conn, ss)) {
+		counter_inc(&rpc_c_malformed);
 	} else if (hdr.req_id > ss->req_id || repeated_locked(conn, imm->slot)) {
 		if (ss->sent) { /* a new request in the slot: the old reply has arrived */
 			sent = ss->sent;

@@ -48,7 +48,7 @@ static int alloc_slots(struct rpc_session *s, const struct rpc_class_cfg *cfg)
 			s->cslots[i].sge = sge + (size_t)i * cfg->max_sge;
 	}
 	lock_not_needed(&s->lock, "not ready: no request uses it");
-	for (uint32_t i = 0; i < cfg->nr_slots; i++) {
+	for (uint32_t i = 0; i < cfg->nr_slots * RPC_REQUESTS_PER_SLOT; i++) {
 		struct rpc_request *req = kzalloc(sizeof(*req));
 
 		if (!req)
@@ -155,6 +155,7 @@ void rpc_cslot_free_locked(struct rpc_session *s, uint32_t slot)
 	rpc_cslot_set_state_locked(s, cs, RPC_CSLOT_FREE);
 	cs->call = NULL;
 	s->c_unsent &= ~BIT64(slot);
+	s->c_parked &= ~BIT64(slot);
 	s->c_free |= BIT64(slot);
 	rpc_outstanding_dec();
 }
@@ -321,6 +322,8 @@ void rpc_session_tick(struct rpc_session *s, uint64_t now)
 		counter_inc(&rpc_c_quarantine_resets);
 		rpc_conn_break_locked(s, s->conn);
 	}
+	s->c_unsent |= s->c_parked;
+	s->c_parked = 0;
 	if (s->conn)
 		tick_conn_locked(s, s->conn, now, &b);
 	else if ((s->nr_busy || s->want_conn) && now >= READ_ONCE(s->next_attempt_ns))

@@ -52,7 +52,7 @@ void rpc_hdr_encode(const struct rpc_hdr *hdr, struct rpc_hdr_wire *out)
 	out->epoch = cpu_to_le32(hdr->epoch);
 	out->status = cpu_to_le32((uint32_t)hdr->status);
 	out->timeout_ms = cpu_to_le32(hdr->timeout_ms);
-	out->reserved = cpu_to_le32(0);
+	out->flags = cpu_to_le32(hdr->flags);
 }
 
 int rpc_hdr_decode(const struct rpc_hdr_wire *w, uint32_t len, bool reply, struct rpc_hdr *hdr)
@@ -84,6 +84,7 @@ int rpc_hdr_decode(const struct rpc_hdr_wire *w, uint32_t len, bool reply, struc
 	hdr->epoch = le32_to_cpu(w->epoch);
 	hdr->status = status;
 	hdr->timeout_ms = le32_to_cpu(w->timeout_ms);
+	hdr->flags = reply ? le32_to_cpu(w->flags) & RPC_HDR_F_ALL : 0;
 	return 0;
 }
 

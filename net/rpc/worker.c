@@ -3,7 +3,8 @@
  * RPC workers: threads that run handlers which may sleep.
  *
  * Flow:	there is one pool per traffic class and one for datagrams, bounded by
- *		rpc.workers, and one without a bound for handlers that wait for other nodes: a
+ *		rpc.workers, and one for handlers that wait for other nodes, which has as many
+ *		threads as all sessions together may have requests (RPC_REQUESTS_PER_SLOT): a
  *		request on which such a handler waits never starves.  A thread that is about to
  *		run a handler and leaves no idle thread behind makes one first, so the polling
  *		context never creates threads.  Threads end after idling a while.
@@ -19,8 +20,7 @@
 #include <lib/err.h>
 #include <lib/fmt.h>
 
-#define WORKER_IDLE_NS    (10 * NSEC_PER_SEC)
-#define WORKERS_UNBOUNDED 65536u
+#define WORKER_IDLE_NS (10 * NSEC_PER_SEC)
 
 struct pool {
 	struct spinlock lock; /* RANK_NET_QP */
@@ -151,9 +151,19 @@ static int pool_init(struct pool *p, const char *name, uint32_t max_threads)
 	return worker_create(p);
 }
 
+/* Requests that all peers together may have in our hands. */
+static uint32_t requests_max(void)
+{
+	uint32_t nr_slots = 0;
+
+	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++)
+		nr_slots += rpc_class_cfg[i].nr_slots;
+	return nr_slots * RPC_REQUESTS_PER_SLOT * rpc_tune.max_peers;
+}
+
 int rpc_workers_init(void)
 {
-	int err = pool_init(&waits_pool, "waits", WORKERS_UNBOUNDED);
+	int err = pool_init(&waits_pool, "waits", requests_max());
 
 	if (!err)
 		err = pool_init(&dgram_pool, "datagram", rpc_tune.workers);

@@ -133,6 +133,20 @@ static enum rpc_handler_result h_nest(struct rpc_request *req, void *arg)
 	return RPC_DONE;
 }
 
+static enum rpc_handler_result h_hold(struct rpc_request *req, void *arg)
+{
+	const uint64_t nr = sim_add(SH_HELD, 1);
+
+	(void)arg;
+	if (nr > sim_get(SH_HELD_MOST)) /* a lost update hides one of many */
+		sim_add(SH_HELD_MOST, nr - sim_get(SH_HELD_MOST));
+	while (!sim_get(SH_RELEASE))
+		usleep(1000);
+	sim_add(SH_HELD, (uint64_t)-1);
+	rpc_reply(req, 0, NULL, 0);
+	return RPC_DONE;
+}
+
 static enum rpc_handler_result h_pages_once(struct rpc_request *req, void *arg)
 {
 	return h_page(req, arg);
@@ -147,6 +161,7 @@ static const struct rpc_handler handlers[] = {
 	{ OP_AGAIN, RPC_HANDLER_INLINE, "again", h_again },
 	{ OP_NEST, RPC_HANDLER_WAITS, "nest", h_nest },
 	{ OP_PAGES_ONCE, 0, "pages_once", h_pages_once },
+	{ OP_HOLD, RPC_HANDLER_WAITS, "hold", h_hold },
 };
 
 /* --- set-up -------------------------------------------------------------------------------- */

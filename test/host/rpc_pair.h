@@ -19,6 +19,7 @@ enum {                          /* opcodes of the handlers beside OP_ECHO */
 	OP_AGAIN = 0x0f15,      /* inline first, then worker */
 	OP_NEST = 0x0f16,       /* waits for another node */
 	OP_PAGES_ONCE = 0x0f17, /* not idempotent, with data */
+	OP_HOLD = 0x0f18,       /* waits until SH_RELEASE, and counts how many do */
 };
 
 enum { /* sim_shared */
@@ -26,6 +27,9 @@ enum { /* sim_shared */
 	SH_EXECUTED = 2,
 	SH_SENT = 3,
 	SH_CALLS = 4,
+	SH_HELD = 5, /* OP_HOLD: handlers in it, and how many there were at most */
+	SH_HELD_MOST = 6,
+	SH_RELEASE = 7,
 };
 
 struct page_req {

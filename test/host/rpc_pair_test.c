@@ -706,6 +706,58 @@ static void slow_network(struct ktest *t)
 	sim_run(t, nodes, 2, 30);
 }
 
+/* --- a client that gives requests up and sends others ----------------------------------------- */
+
+#define GIVEN_UP_SLOTS 2u
+
+static void given_up_server(struct ktest *t)
+{
+	server_n(t, 2);
+	EXPECT_GT(t, counter("rpc.refused"), 0);
+	EXPECT_EQ(t, counter("rpc.malformed"), 0);
+}
+
+static void given_up_client(struct ktest *t)
+{
+	struct rpc_call *held[GIVEN_UP_SLOTS], *last;
+
+	shim_bootparam_set("rpc.quarantine_ms", "20");
+	node_join(t, 2);
+	for (int round = 0; round < 6; round++) {
+		for (size_t i = 0; i < ARRAY_SIZE(held); i++) {
+			held[i] = echo_call(RPC_CLASS_DEMAND);
+			held[i]->opcode = OP_HOLD;
+			held[i]->deadline_ns = time_after_ns(100 * NSEC_PER_MSEC);
+			/* Slots get free when the connection has been reset. */
+			ASSERT_EQ(t, rpc_call_submit_wait(held[i], WAIT_FOREVER), 0);
+		}
+		for (size_t i = 0; i < ARRAY_SIZE(held); i++) {
+			EXPECT_EQ(t, rpc_call_wait(held[i]), -ETIMEDOUT);
+			rpc_call_put(held[i]);
+		}
+	}
+	EXPECT_LE(t, sim_get(SH_HELD_MOST), 2 * GIVEN_UP_SLOTS);
+	EXPECT_GT(t, counter("rpc.refusals"), 0);
+	/* One with time enough is run once there is room, and its caller sees nothing of it. */
+	last = echo_call(RPC_CLASS_DEMAND);
+	last->deadline_ns = time_after_ns(20 * NSEC_PER_SEC);
+	ASSERT_EQ(t, rpc_call_submit_wait(last, WAIT_FOREVER), 0);
+	sim_add(SH_RELEASE, 1);
+	EXPECT_EQ(t, rpc_call_wait(last), 0);
+	rpc_call_put(last);
+	sim_cmd("barrier 1 2");
+}
+
+static void given_up_requests_are_bounded(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = given_up_server },
+						 { .id = 2, .fn = given_up_client } };
+
+	shim_bootparam_set("rpc.slots.demand", "2");
+	sim_run(t, nodes, 2, 30);
+	shim_bootparam_set("rpc.slots.demand", "32");
+}
+
 /* --- a waiter that comes while its call ends -------------------------------------------------- */
 
 #define HOLD_US 2000
@@ -780,6 +832,7 @@ static const struct ktest_case cases[] = {
 	KTEST(nested_waits),
 	KTEST(crossing_connects),
 	KTEST(multicast),
+	KTEST(given_up_requests_are_bounded),
 	KTEST(a_wait_while_the_call_ends),
 	KTEST(late_flush),
 	KTEST(serves_after_calls),

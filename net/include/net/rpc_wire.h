@@ -39,10 +39,14 @@ struct rpc_hdr_wire {
 	le32_t epoch;      /* membership epoch that the sender believes in */
 	le32_t status;     /* reply: 0 or a negative errno as two's complement; 0 in a request */
 	le32_t timeout_ms; /* request: time left when it was sent; 0 = none.  0 in a reply */
-	le32_t reserved;   /* zero on send, ignored on receive */
+	le32_t flags;      /* RPC_HDR_F_*; others are 0 on send, ignored on receive */
 };
 static_assert(sizeof(struct rpc_hdr_wire) == 48, "rpc_hdr is ABI");
 static_assert(offsetof(struct rpc_hdr_wire, incarn) == 24, "rpc_hdr is ABI");
+
+/* Reply: the request was not run, as its sender has too many; it may be sent again as a new one. */
+#define RPC_HDR_F_REFUSED 0x01
+#define RPC_HDR_F_ALL     0x01
 
 #define RPC_IMM_REPLY      (1u << 31)
 #define RPC_IMM_SLOT_SHIFT 20
@@ -144,6 +148,7 @@ struct rpc_hdr {
 	uint32_t epoch;
 	int32_t status;
 	uint32_t timeout_ms;
+	uint32_t flags;
 };
 
 struct rpc_imm {
