@@ -118,13 +118,15 @@ static void fetch_reply(struct region_completion *c)
 enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
 {
 	uint32_t len, bulk_len;
-	const void *body = rpc_request_body(req, &len);
 	const void *victim = rpc_request_bulk(req, &bulk_len);
 	struct deferred_reply on_stack, *r;
+	struct pm_fetch_req_wire body;
 	struct pm_fetch_req fetch;
 	struct pm_vregion redirect;
-	int err = pm_fetch_req_decode(body, len, &fetch);
+	int err = rpc_request_copy(req, &body, sizeof(body), &len);
 
+	if (!err)
+		err = pm_fetch_req_decode(&body, len, &fetch);
 	if (!err && bulk_len != (fetch.flags & PM_FETCH_VICTIM ? PAGE_SIZE : 0))
 		err = -EMSGSIZE;
 	if (err)
@@ -166,13 +168,17 @@ static void writeback_reply(struct region_completion *c)
 
 enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
 {
+	uint64_t body[(sizeof(struct pm_writeback_req_wire) +
+		       PM_WRITEBACK_MAX_PAGES * sizeof(struct pm_writeback_page_wire)) /
+		      sizeof(uint64_t)];
 	uint32_t len, bulk_len;
-	const void *body = rpc_request_body(req, &len);
 	const void *data = rpc_request_bulk(req, &bulk_len);
 	struct deferred_reply on_stack, *r;
 	struct pm_writeback_req wb;
-	int err = pm_writeback_req_decode(body, len, &wb);
+	int err = rpc_request_copy(req, body, sizeof(body), &len);
 
+	if (!err)
+		err = pm_writeback_req_decode(body, len, &wb);
 	if (!err && bulk_len != wb.nr_pages * PAGE_SIZE)
 		err = -EMSGSIZE;
 	if (err)
@@ -225,14 +231,18 @@ static void file_reply_send(struct rpc_request *req, struct file_reply *fr,
 
 enum rpc_handler_result msg_file_fetch(struct rpc_request *req, void *arg)
 {
+	uint64_t body[(sizeof(struct pm_file_fetch_req_wire) +
+		       PM_FILE_FETCH_MAX * sizeof(struct proto_mr_ref_wire)) /
+		      sizeof(uint64_t)];
 	struct file_reply *fr = kmalloc(sizeof(*fr));
 	struct pm_file_fetch_rep rep;
 	uint32_t len, bulk_len;
-	const void *body = rpc_request_body(req, &len);
 	int err = -ENOMEM;
 
 	(void)rpc_request_bulk(req, &bulk_len);
 	if (fr)
+		err = rpc_request_copy(req, body, sizeof(body), &len);
+	if (!err)
 		err = pm_file_fetch_req_decode(body, len, &fr->req);
 	if (!err && bulk_len)
 		err = -EMSGSIZE;

@@ -102,13 +102,15 @@ static enum rpc_handler_result handle_read(struct rpc_request *req, void *arg)
 	struct storage_buf *buf = bufpool_get();
 	struct storage *st = arg;
 	struct ms_read_rep rep;
-	const void *body;
+	uint64_t body[(sizeof(struct ms_read_req_wire) +
+		       MS_READ_MAX_PAGES * sizeof(struct proto_mr_ref_wire)) /
+		      sizeof(uint64_t)];
 	uint32_t len;
 	int err;
 
-	/* Decoding copies each field once, and nothing is looked at again in the ring. */
-	body = rpc_request_body(req, &len);
-	err = ms_read_req_decode(body, len, &buf->read);
+	err = rpc_request_copy(req, body, sizeof(body), &len);
+	if (!err)
+		err = ms_read_req_decode(body, len, &buf->read);
 	if (!err)
 		err = storage_read(st, &buf->read, buf->pages, &rep);
 	if (err) {

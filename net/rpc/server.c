@@ -20,6 +20,7 @@
 
 #include "rpc_priv.h"
 
+#include <arch/barrier.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/time.h>
@@ -118,6 +119,16 @@ const void *rpc_request_bulk(const struct rpc_request *req, uint32_t *len)
 {
 	*len = req->bulk_len;
 	return req->body + req->body_len;
+}
+
+int rpc_request_copy(const struct rpc_request *req, void *buf, size_t size, uint32_t *len)
+{
+	if (req->body_len > size)
+		return -EMSGSIZE;
+	memcpy(buf, req->body, req->body_len);
+	barrier(); /* and nothing is read from the ring again in place of the copy */
+	*len = req->body_len;
+	return 0;
 }
 
 static struct rpc_request *request_get_locked(struct rpc_session *s)

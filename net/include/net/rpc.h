@@ -252,6 +252,9 @@ uint32_t rpc_request_reply_max(const struct rpc_request *req);
  */
 const void *rpc_request_body(const struct rpc_request *req, uint32_t *len);
 const void *rpc_request_bulk(const struct rpc_request *req, uint32_t *len);
+/* A private copy of the body in @buf; *@len of it. -EMSGSIZE: it is longer than @size bytes. */
+int rpc_request_copy(const struct rpc_request *req, void *buf, size_t size, uint32_t *len)
+	__must_check;
 
 /* One piece of data that goes straight from local registered memory to the caller's memory. */
 struct rpc_write {
