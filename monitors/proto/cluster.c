@@ -29,9 +29,20 @@ CODEC_FIELDS(cluster_load, CLUSTER_LOAD, codec_any)
 #define PUT_load(w, v) cluster_load_put(&(v), &(w))
 #define GET_load(v, w) (!cluster_load_get(&(w), &(v)))
 
-#define CLUSTER_HEARTBEAT_FIELDS(F) F(u32, epoch), F(id32, incarn), F(id64, seq), F(load, load)
+#define CLUSTER_HEARTBEAT_FIELDS(F)                                                \
+	F(u32, epoch), F(id32, incarn), F(id64, seq), F(load, load), F(u32, host), \
+		F(zero32, reserved)
 
 CODEC_FIXED(cluster_heartbeat, CLUSTER_HEARTBEAT_FIELDS, codec_any)
+
+#define CLUSTER_VETO_FIELDS(F) F(id32, id), F(id32, incarn)
+
+static bool veto_is_valid(const struct cluster_veto *veto)
+{
+	return veto->id <= PROTO_NODE_MAX;
+}
+
+CODEC_FIXED(cluster_veto, CLUSTER_VETO_FIELDS, veto_is_valid)
 
 ssize_t cluster_view_encode(const struct cluster_view *v, void *buf, size_t cap)
 {

@@ -92,13 +92,15 @@ static void view_round_trip(struct ktest *t)
 
 static void heartbeat_round_trip(struct ktest *t)
 {
-	static const uint8_t want[32] = { 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0,
-					  1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0 };
+	static const uint8_t want[40] = { 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 1, 0,
+					  0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0,
+					  4, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0 };
 	struct cluster_heartbeat b = {
 		.epoch = 5,
 		.incarn = 6,
 		.seq = 0x100000007,
-		.load = { .runnable = 1, .tasks = 2, .cpus = 3, .free_lines = 4 }
+		.load = { .runnable = 1, .tasks = 2, .cpus = 3, .free_lines = 4 },
+		.host = 8,
 	};
 	struct cluster_heartbeat_wire w;
 	struct cluster_heartbeat out;
@@ -106,9 +108,12 @@ static void heartbeat_round_trip(struct ktest *t)
 	cluster_heartbeat_encode(&b, &w);
 	EXPECT_MEMEQ(t, &w, want, sizeof(want));
 	ASSERT_EQ(t, cluster_heartbeat_decode(&w, sizeof(w), &out), 0);
-	EXPECT_MEMEQ(t, &out, &b, sizeof(b));
-	EXPECT_EQ(t, cluster_heartbeat_decode(&w, 31, &out), -EMSGSIZE);
-	EXPECT_EQ(t, cluster_heartbeat_decode(&w, 33, &out), -EMSGSIZE);
+	w.reserved = cpu_to_le32(1);
+	EXPECT_EQ(t, cluster_heartbeat_decode(&w, sizeof(w), &out), -EPROTO);
+	EXPECT_EQ(t, out.host, 8u);
+	EXPECT_MEMEQ(t, &out, &b, offsetof(struct cluster_heartbeat, host));
+	EXPECT_EQ(t, cluster_heartbeat_decode(&w, 39, &out), -EMSGSIZE);
+	EXPECT_EQ(t, cluster_heartbeat_decode(&w, 41, &out), -EMSGSIZE);
 	b.incarn = 0;
 	cluster_heartbeat_encode(&b, &w);
 	EXPECT_EQ(t, cluster_heartbeat_decode(&w, sizeof(w), &out), -EPROTO);
@@ -118,12 +123,28 @@ static void heartbeat_round_trip(struct ktest *t)
 	EXPECT_EQ(t, cluster_heartbeat_decode(&w, sizeof(w), &out), -EPROTO);
 }
 
+static void veto_round_trip(struct ktest *t)
+{
+	static const uint8_t want[8] = { 5, 1, 0, 0, 6, 0, 0, 0 };
+	struct cluster_veto veto = { .id = 0x105, .incarn = 6 }, out;
+	struct cluster_veto_wire w;
+
+	cluster_veto_encode(&veto, &w);
+	EXPECT_MEMEQ(t, &w, want, sizeof(want));
+	ASSERT_EQ(t, cluster_veto_decode(&w, sizeof(w), &out), 0);
+	EXPECT_MEMEQ(t, &out, &veto, sizeof(veto));
+	EXPECT_EQ(t, cluster_veto_decode(&w, 7, &out), -EMSGSIZE);
+	veto.incarn = 0;
+	cluster_veto_encode(&veto, &w);
+	EXPECT_EQ(t, cluster_veto_decode(&w, sizeof(w), &out), -EPROTO);
+	veto = (struct cluster_veto){ .id = 0x10000, .incarn = 6 };
+	cluster_veto_encode(&veto, &w);
+	EXPECT_EQ(t, cluster_veto_decode(&w, sizeof(w), &out), -EPROTO);
+}
+
 static const struct ktest_case cluster_cases[] = {
-	KTEST(member_round_trip),
-	KTEST(member_rejects),
-	KTEST(view_round_trip),
-	KTEST(heartbeat_round_trip),
-	{ 0 },
+	KTEST(member_round_trip),    KTEST(member_rejects),  KTEST(view_round_trip),
+	KTEST(heartbeat_round_trip), KTEST(veto_round_trip), { 0 },
 };
 static const struct ktest_suite cluster_suite = { .name = "proto.cluster", .cases = cluster_cases };
 KTEST_SUITE(cluster_suite);

@@ -2,9 +2,11 @@
 /*
  * Membership: every node <-> the node that hosts the managers.
  *
- *	CLUSTER_JOIN  node -> host   who I am; answered with the view
+ *	CLUSTER_JOIN  node -> host   who I am, and to a host that was started again also the view
+ *	that I have; answered with the view
  *	CLUSTER_HEARTBEAT node -> host renews the lease, tells the load; answered with the view if
  *	the node's is old CLUSTER_VIEW host -> node the view has changed
+ *	CLUSTER_VETO  node -> host   the view has a member again that this node has seen leave
  *
  * All are idempotent: a view carries the epoch, and an older one than the node has is ignored; a
  * heartbeat carries a number, and one that comes late or twice renews nothing.
@@ -19,6 +21,7 @@ enum cluster_opcode {
 	CLUSTER_JOIN = 0x0100,
 	CLUSTER_HEARTBEAT = 0x0101,
 	CLUSTER_VIEW = 0x0102,
+	CLUSTER_VETO = 0x0103,
 };
 static_assert(CLUSTER_JOIN == PROTO_FIRST_OPCODE(PROTO_CLUSTER), "opcodes are ABI");
 
@@ -56,14 +59,16 @@ struct cluster_load_wire {
 };
 static_assert(sizeof(struct cluster_load_wire) == 16, "cluster_load is ABI");
 
-/* Body of CLUSTER_JOIN: one member.  Body of CLUSTER_HEARTBEAT: */
+/* Body of CLUSTER_JOIN: one member, and perhaps a view.  Body of CLUSTER_HEARTBEAT: */
 struct cluster_heartbeat_wire {
 	le32_t epoch; /* of the view that the node has */
 	le32_t incarn;
 	le64_t seq; /* 1, 2, ...: it renews the lease when it is greater than any before */
 	struct cluster_load_wire load;
+	le32_t host; /* incarnation of the host in that view */
+	le32_t reserved;
 };
-static_assert(sizeof(struct cluster_heartbeat_wire) == 32, "CLUSTER_HEARTBEAT is ABI");
+static_assert(sizeof(struct cluster_heartbeat_wire) == 40, "CLUSTER_HEARTBEAT is ABI");
 
 struct cluster_load {
 	uint32_t runnable; /* tasks of programs that run or would */
@@ -77,6 +82,19 @@ struct cluster_heartbeat {
 	uint32_t incarn;
 	uint64_t seq;
 	struct cluster_load load;
+	uint32_t host;
+};
+
+/* Body of CLUSTER_VETO. */
+struct cluster_veto_wire {
+	le32_t id;
+	le32_t incarn;
+};
+static_assert(sizeof(struct cluster_veto_wire) == 8, "CLUSTER_VETO is ABI");
+
+struct cluster_veto {
+	uint32_t id;
+	uint32_t incarn;
 };
 
 enum cluster_view_flags {
@@ -111,5 +129,7 @@ int cluster_member_decode(const void *buf, size_t len, struct cluster_member *ou
 void cluster_heartbeat_encode(const struct cluster_heartbeat *b, struct cluster_heartbeat_wire *w);
 int cluster_heartbeat_decode(const void *buf, size_t len, struct cluster_heartbeat *out)
 	__must_check;
+void cluster_veto_encode(const struct cluster_veto *veto, struct cluster_veto_wire *w);
+int cluster_veto_decode(const void *buf, size_t len, struct cluster_veto *out) __must_check;
 ssize_t cluster_view_encode(const struct cluster_view *v, void *buf, size_t cap) __must_check;
 int cluster_view_decode(const void *buf, size_t len, struct cluster_view *out) __must_check;

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who is a member: the table of the node that hosts the managers, as pure code over a clock that
+ * the caller brings.
+ *
+ * Flow:	a node joins, renews its lease, and is taken out when the lease ends, when a new
+ *		incarnation takes its place, or when its machine has ended. A host that was started
+ *		again has an empty table: a member's heartbeat, which names the host's incarnation
+ *		that it knows, is answered -EAGAIN; the member then joins with the view that it has.
+ *		From the newest of these views the table is made again.
+ * Invariants:	a host gives an epoch to one view only, and a member of an earlier host gets none
+ *		but greater ones. A node that has seen a member leave, and lives, sees it no more in
+ *		that incarnation. Every member but the host itself has one lease.
+ * Failure:	nothing is kept over a restart. A node that the newest view of an earlier host does
+ *		not have was fenced by that host, and stays so; where the newest view that was heard
+ *		of is not the newest there was, members that have seen the node leave say so
+ *		(members_veto()). All leases begin anew, so that no silence ends one for as long as
+ *		a lease lasts.
+ * Context:	any; the caller serialises the calls.
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+#include <proto/cluster.h>
+
+#define MEMBERS_SCAN_NS    500000000ull /* between two looks for leases that have ended */
+/* Epochs that a host leaves out behind those it hears of: more than an earlier one made unheard. */
+#define MEMBERS_EPOCH_JUMP 4096u
+#define MEMBERS_EPOCH_MAX  (1u << 31) /* of a view that is believed */
+
+enum members_why {
+	MEMBERS_SILENT,   /* its lease is over */
+	MEMBERS_REPLACED, /* a new incarnation has joined */
+	MEMBERS_ENDED,    /* its machine has ended */
+	MEMBERS_EARLIER,  /* an earlier host took it out */
+};
+
+struct member_lease {
+	uint32_t id;  /* 0 = free */
+	bool rebuilt; /* known from an earlier host's view; else it has joined here */
+	uint64_t seen_ns;
+	uint64_t seq; /* of the last heartbeat that renewed it */
+};
+
+struct members {
+	struct cluster_view view; /* the epoch grows with every change */
+	uint32_t self;            /* the host, and its incarnation */
+	uint32_t incarn;
+	uint32_t reported; /* the highest epoch of an earlier host that was heard of; 0 = none */
+	uint64_t looked_ns;
+	struct member_lease leases[CLUSTER_MAX_MEMBERS]; /* in any order */
+	void (*gone)(uint32_t id, enum members_why why); /* may be NULL */
+};
+
+/* A host begins, with itself as the only member. */
+void members_init(struct members *m, const struct cluster_member *self,
+		  const uint16_t wanted[CLUSTER_NR_ROLES], uint32_t lease_ms, uint64_t now);
+
+/*
+ * A node joins. A new incarnation replaces the one that is there; the same one again changes
+ * nothing. -ENOSPC: the view is full.
+ */
+int members_join(struct members *m, const struct cluster_member *who, uint64_t now) __must_check;
+
+/*
+ * A member of an earlier host joins with the view that it has. -EPROTO: the view cannot be
+ * @who's; -ESTALE: @who has been fenced.
+ */
+int members_rejoin(struct members *m, const struct cluster_member *who,
+		   const struct cluster_view *told, uint64_t now) __must_check;
+
+/*
+ * A heartbeat. 0, or 1: it is late or came twice, and renews nothing; -EAGAIN: the sender knows an
+ * earlier host and has to join with its view; -ESTALE: it has been fenced.
+ */
+int members_renew(struct members *m, uint32_t id, const struct cluster_heartbeat *heartbeat,
+		  uint64_t now) __must_check;
+
+/*
+ * A member has seen this incarnation leave, under an earlier host. true: it was known from that
+ * host's time, and is out; who has joined here stays.
+ */
+bool members_veto(struct members *m, uint32_t id, uint32_t incarn);
+
+/* Take out the members whose lease is over. At least once in MEMBERS_SCAN_NS. */
+void members_expire(struct members *m, uint64_t now);
+
+/* The machine with this incarnation has ended.  true: it was a member. */
+bool members_ended(struct members *m, uint32_t id, uint32_t incarn);

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/* Who is a member: see members.h. */
+#include <managers/members.h>
+
+#include <cluster/membership.h>
+#include <kernel/panic.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+
+#define STALL_NS (MEMBERS_SCAN_NS + 1000000000ull) /* between two looks: the host stood still */
+
+/* The lease of a member, or with @id 0 a free one; NULL = there is none. */
+static struct member_lease *lease_of(struct members *m, uint32_t id)
+{
+	for (size_t i = 0; i < CLUSTER_MAX_MEMBERS; i++) {
+		if (m->leases[i].id == id)
+			return &m->leases[i];
+	}
+	return NULL;
+}
+
+static const struct cluster_member *find(const struct cluster_view *v, uint32_t id)
+{
+	bool found;
+	const size_t at = view_find(v, id, &found);
+
+	return found ? &v->members[at] : NULL;
+}
+
+/* Is this incarnation of @id in the view? */
+static bool has(const struct cluster_view *v, uint32_t id, uint32_t incarn)
+{
+	const struct cluster_member *at = find(v, id);
+
+	return at && at->incarn == incarn;
+}
+
+/* The only place that makes a new epoch. */
+static void changed(struct members *m)
+{
+	view_check(&m->view);
+	ASSERT(m->view.epoch < UINT32_MAX);
+	m->view.epoch++;
+	if (view_is_complete(&m->view))
+		m->view.flags |= CLUSTER_COMPLETE; /* stays: nodes may come and go from here on */
+}
+
+static void take_out(struct members *m, uint32_t id, enum members_why why)
+{
+	struct member_lease *l = lease_of(m, id);
+
+	ASSERT(id != m->self);
+	(void)view_remove(&m->view, id);
+	if (l)
+		l->id = 0;
+	if (m->gone)
+		m->gone(id, why);
+}
+
+/* @who, not there yet in any incarnation, becomes a member. */
+static int put(struct members *m, const struct cluster_member *who, bool rebuilt, uint64_t now)
+{
+	struct member_lease *l = lease_of(m, 0);
+	int err = l ? view_put(&m->view, who) : -ENOSPC;
+
+	if (!err)
+		*l = (struct member_lease){ .id = who->id, .rebuilt = rebuilt, .seen_ns = now };
+	return err;
+}
+
+/* Nodes could not renew their leases while the host stood still: that time does not count. */
+static void look(struct members *m, uint64_t now)
+{
+	const uint64_t gap = now - m->looked_ns;
+
+	/* Never into the future: a node seen just after the last look is as good as seen now. */
+	for (size_t i = 0; gap > STALL_NS && i < CLUSTER_MAX_MEMBERS; i++)
+		m->leases[i].seen_ns = MIN(m->leases[i].seen_ns + gap, now);
+	m->looked_ns = now;
+}
+
+void members_init(struct members *m, const struct cluster_member *self,
+		  const uint16_t wanted[CLUSTER_NR_ROLES], uint32_t lease_ms, uint64_t now)
+{
+	void (*gone)(uint32_t id, enum members_why why) = m->gone;
+	int err;
+
+	memset(m, 0, sizeof(*m));
+	m->gone = gone;
+	m->self = self->id;
+	m->incarn = self->incarn;
+	m->looked_ns = now;
+	m->view.lease_ms = lease_ms;
+	memcpy(m->view.wanted, wanted, sizeof(m->view.wanted));
+	err = view_put(&m->view, self);
+	ASSERT(!err);
+	changed(m);
+}
+
+void members_expire(struct members *m, uint64_t now)
+{
+	const uint64_t period = m->view.lease_ms * 1000000ull;
+
+	look(m, now);
+	for (size_t i = m->view.nr_members; i-- > 0;) {
+		const uint32_t id = m->view.members[i].id;
+		const struct member_lease *l = lease_of(m, id);
+
+		if (id == m->self || (l && now < l->seen_ns + period))
+			continue;
+		take_out(m, id, MEMBERS_SILENT);
+		changed(m);
+	}
+}
+
+int members_renew(struct members *m, uint32_t id, const struct cluster_heartbeat *heartbeat,
+		  uint64_t now)
+{
+	struct member_lease *l;
+
+	members_expire(m, now);
+	if (heartbeat->host != m->incarn)
+		return -EAGAIN;
+	l = lease_of(m, id);
+	if (!l || !has(&m->view, id, heartbeat->incarn))
+		return -ESTALE;
+	if (heartbeat->seq <= l->seq)
+		return 1;
+	l->seq = heartbeat->seq;
+	l->seen_ns = now;
+	return 0;
+}
+
+int members_join(struct members *m, const struct cluster_member *who, uint64_t now)
+{
+	const struct cluster_member *at = find(&m->view, who->id);
+	int err;
+
+	if (who->id == m->self)
+		return -EPROTO;
+	if (at && at->incarn == who->incarn) {
+		struct member_lease *l = lease_of(m, who->id);
+
+		l->seen_ns = now;
+		l->rebuilt = false; /* it is here itself */
+		return 0;
+	}
+	if (at)
+		take_out(m, who->id, MEMBERS_REPLACED);
+	err = put(m, who, false, now);
+	if (!err || at)
+		changed(m);
+	return err;
+}
+
+/* --- after a restart ----------------------------------------------------------------------- */
+
+/* @told is newer than all that were heard of: what an earlier host decided until then holds. */
+static void adopt(struct members *m, const struct cluster_view *told, uint64_t now)
+{
+	m->reported = told->epoch;
+	for (size_t i = m->view.nr_members; i-- > 0;) {
+		const struct cluster_member at = m->view.members[i];
+		const struct member_lease *l = lease_of(m, at.id);
+
+		if (l && l->rebuilt && !has(told, at.id, at.incarn))
+			take_out(m, at.id, MEMBERS_EARLIER);
+	}
+	for (size_t i = 0; i < told->nr_members; i++) {
+		const struct cluster_member *at = &told->members[i];
+
+		/* If it is there, it is the same, or one that has joined here. */
+		if (at->id != m->self && !find(&m->view, at->id) && put(m, at, true, now))
+			break; /* as many as a view can have */
+	}
+	m->view.flags |= told->flags & CLUSTER_COMPLETE;
+	m->view.epoch = MAX(m->view.epoch, told->epoch + MEMBERS_EPOCH_JUMP);
+	changed(m);
+}
+
+static bool same_place(const struct cluster_member *a, const struct cluster_member *b)
+{
+	return a->lid == b->lid && a->has_grh == b->has_grh &&
+	       memcmp(a->gid, b->gid, sizeof(a->gid)) == 0;
+}
+
+int members_rejoin(struct members *m, const struct cluster_member *who,
+		   const struct cluster_view *told, uint64_t now)
+{
+	const struct cluster_member *host = find(told, m->self);
+
+	if (who->id == m->self || !host || told->epoch > MEMBERS_EPOCH_MAX ||
+	    !has(told, who->id, who->incarn))
+		return -EPROTO;
+	members_expire(m, now);
+	if (host->incarn != m->incarn && told->epoch > m->reported)
+		adopt(m, told, now);
+	if (!has(&m->view, who->id, who->incarn))
+		return -ESTALE;
+	/* Its address is that of its connection; in the view it was what another node had told. */
+	if (!same_place(find(&m->view, who->id), who)) {
+		const int err = view_put(&m->view, who);
+
+		ASSERT(!err);
+		changed(m);
+	}
+	lease_of(m, who->id)->seen_ns = now;
+	return 0;
+}
+
+bool members_veto(struct members *m, uint32_t id, uint32_t incarn)
+{
+	const struct member_lease *l = lease_of(m, id);
+
+	if (!l || !id || !l->rebuilt || !has(&m->view, id, incarn))
+		return false;
+	take_out(m, id, MEMBERS_EARLIER);
+	changed(m);
+	return true;
+}
+
+bool members_ended(struct members *m, uint32_t id, uint32_t incarn)
+{
+	if (id == m->self || !has(&m->view, id, incarn))
+		return false;
+	take_out(m, id, MEMBERS_ENDED);
+	changed(m);
+	return true;
+}
