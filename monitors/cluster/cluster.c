@@ -11,7 +11,8 @@
  *		id lists that the look-ups read.
  * Invariants:	membership goes one way: out, joining, member, fenced (set_membership() asserts it).
  * Failure:	a heartbeat that is refused (ESTALE) means that the host has fenced this node: the
- *		node logs one line and sends nothing more. After other failures it tries again.
+ *		node logs one line and sends nothing more. EAGAIN: the host was started again and
+ *		knows nothing; the node joins with its view. After other failures it tries again.
  */
 #define PR_FMT "cluster: "
 
@@ -40,6 +41,8 @@
 #define HEARTBEAT_NS \
 	2000000000ull /* of one heartbeat by datagram, if that is less than HEARTBEAT_TRIES_NS */
 
+COUNTER(cluster_rejoins, "cluster.rejoined", "times that this node joined a host started again");
+COUNTER(cluster_vetoes, "cluster.vetoes", "members that came again after this node saw them leave");
 COUNTER(heartbeats_by_connection, "cluster.heartbeats_by_connection",
 	"heartbeats that went by connection, as no answer came by datagram");
 
@@ -59,9 +62,11 @@ static struct {
 	struct spinlock ids_lock; /* RANK_SPIN_MONITOR */
 	uint32_t ids[CLUSTER_NR_ROLES][CLUSTER_MAX_MEMBERS] __guarded_by(&ids_lock);
 	size_t nr_ids[CLUSTER_NR_ROLES] __guarded_by(&ids_lock);
-	bool complete;     /* atomic */
-	uint32_t epoch;    /* atomic */
-	uint32_t lease_ms; /* atomic: by the newest view; 0 = there was none yet */
+	bool complete;        /* atomic */
+	uint32_t epoch;       /* atomic */
+	uint32_t host_incarn; /* atomic: of the host in the view; 0 = there was none yet */
+	bool hurry;           /* atomic: the next heartbeat is due now */
+	uint32_t lease_ms;    /* atomic: by the newest view; 0 = there was none yet */
 	struct waitqueue changed;
 	uint64_t renewed_ns; /* atomic: when the newest heartbeat that was answered was sent */
 	uint8_t membership;  /* atomic: enum membership */
@@ -165,12 +170,23 @@ static void member_came(const struct cluster_member *m)
 		cluster.ops->joined(&info);
 }
 
+/* The host's incarnation in a view; 0 = it has none. */
+static uint32_t host_of(const struct cluster_view *v)
+{
+	bool found;
+	const size_t at = view_find(v, cluster.host, &found);
+
+	return found ? v->members[at].incarn : 0;
+}
+
 /*
  * A look-up never answers a member whose calls end with -EHOSTDOWN, so that a thread whose call
  * has ended so asks for another member and gets one; nor one that is no peer yet.
  */
 void cluster_apply(const struct cluster_view *v)
 {
+	bool is_new = false;
+
 	mutex_lock(&cluster.apply_lock);
 	if (v->epoch > cluster.view.epoch) {
 		view_check(v);
@@ -180,17 +196,35 @@ void cluster_apply(const struct cluster_view *v)
 		cluster.view = *v;
 		publish_ids(v, NULL);
 		rpc_epoch_set(v->epoch);
+		__atomic_store_n(&cluster.host_incarn, host_of(v), __ATOMIC_RELEASE);
 		__atomic_store_n(&cluster.lease_ms, v->lease_ms, __ATOMIC_RELEASE);
 		__atomic_store_n(&cluster.epoch, v->epoch, __ATOMIC_RELEASE);
 		if (v->flags & CLUSTER_COMPLETE)
 			__atomic_store_n(&cluster.complete, true, __ATOMIC_RELEASE);
+		is_new = true;
 	}
 	mutex_unlock(&cluster.apply_lock);
 	wake_all(&cluster.changed);
+	if (is_new && cluster.ops->changed)
+		cluster.ops->changed(v);
 }
 
-/* Apply a message that may be hostile; a view without members says that nothing has changed. */
-static int apply_message(const void *body, size_t len)
+/*
+ * A host that was started again sends views before it has heard what this node knows: not for this
+ * node, which would see members leave that the host has not heard of yet. It joins first.
+ */
+static bool is_of_stranger(const struct cluster_view *v)
+{
+	const uint32_t known = __atomic_load_n(&cluster.host_incarn, __ATOMIC_ACQUIRE);
+
+	return known && host_of(v) != known;
+}
+
+/*
+ * Apply a message that may be hostile; a view without members says that nothing has changed.
+ * @asked: it answers what this node told the host.
+ */
+static int apply_message(const void *body, size_t len, bool asked)
 {
 	struct cluster_view *v = kmalloc(sizeof(*v));
 	int err;
@@ -198,8 +232,14 @@ static int apply_message(const void *body, size_t len)
 	if (!v)
 		return -ENOMEM;
 	err = cluster_view_decode(body, len, v);
-	if (!err && v->nr_members > 0)
-		cluster_apply(v);
+	if (!err && v->nr_members > 0) {
+		if (asked || !is_of_stranger(v)) {
+			cluster_apply(v);
+		} else {
+			__atomic_store_n(&cluster.hurry, true, __ATOMIC_RELEASE);
+			wake_all(&cluster.changed);
+		}
+	}
 	kfree(v);
 	return err;
 }
@@ -215,7 +255,7 @@ static enum rpc_handler_result handle_view(struct rpc_request *req, void *arg)
 		err = -EPERM;
 	} else if (copy) {
 		memcpy(copy, body, len);
-		err = apply_message(copy, len);
+		err = apply_message(copy, len, false);
 	}
 	kfree(copy);
 	rpc_reply(req, err, NULL, 0);
@@ -255,7 +295,7 @@ static int call_host(uint16_t opcode, const void *body, uint32_t len, uint64_t t
 	ret = rpc_call_sync(cluster.host, RPC_CLASS_CONTROL, opcode, body, len, reply,
 			    RPC_BODY_MAX_CTL, timeout_ns);
 	if (ret >= 0)
-		ret = apply_message(reply, (size_t)ret);
+		ret = apply_message(reply, (size_t)ret, true);
 	kfree(reply);
 	return ret;
 }
@@ -390,7 +430,7 @@ static int heartbeat_by_datagram(const struct cluster_heartbeat_wire *heartbeat)
 	ret = rpc_datagram_sync(cluster.host, CLUSTER_HEARTBEAT, heartbeat, sizeof(*heartbeat),
 				reply, max, ns);
 	if (ret >= 0)
-		ret = apply_message(reply, (size_t)ret);
+		ret = apply_message(reply, (size_t)ret, true);
 	if (!ret) {
 		memcpy(&view, reply, sizeof(view)); /* the decoder has seen that it is there */
 		if (le32_to_cpu(view.epoch) > cluster_epoch())
@@ -402,7 +442,11 @@ static int heartbeat_by_datagram(const struct cluster_heartbeat_wire *heartbeat)
 
 static int send_heartbeat(uint64_t *seq)
 {
-	struct cluster_heartbeat b = { .epoch = cluster_epoch(), .incarn = node_self()->incarn };
+	struct cluster_heartbeat b = {
+		.epoch = cluster_epoch(),
+		.incarn = node_self()->incarn,
+		.host = __atomic_load_n(&cluster.host_incarn, __ATOMIC_ACQUIRE),
+	};
 	struct cluster_heartbeat_wire w;
 	int err;
 
@@ -411,7 +455,11 @@ static int send_heartbeat(uint64_t *seq)
 		cluster.ops->load(&b.load);
 	cluster_heartbeat_encode(&b, &w);
 	err = heartbeat_by_datagram(&w);
-	if (!err || err == -ESTALE)
+	/*
+	 * A datagram may be refused for what RPC knows of incarnations, an earlier host's
+	 * included; what comes by connection is the answer of the host that there is.
+	 */
+	if (!err || err == -EAGAIN)
 		return err;
 	counter_inc(&heartbeats_by_connection);
 	b.seq = ++*seq;
@@ -419,15 +467,83 @@ static int send_heartbeat(uint64_t *seq)
 	return call_host(CLUSTER_HEARTBEAT, &w, sizeof(w), HEARTBEAT_TRIES_NS);
 }
 
+/* The host was started again: join as the member that this node is, with the view that it has. */
+static int rejoin(void)
+{
+	const size_t max = sizeof(struct cluster_member_wire) + RPC_BODY_MAX_CTL;
+	struct cluster_member self;
+	uint8_t *body = kmalloc(max);
+	ssize_t len;
+	int err;
+
+	if (!body)
+		return -ENOMEM;
+	self_member(&self);
+	cluster_member_encode(&self, (struct cluster_member_wire *)(void *)body);
+	mutex_lock(&cluster.apply_lock);
+	len = cluster_view_encode(&cluster.view, body + sizeof(struct cluster_member_wire),
+				  max - sizeof(struct cluster_member_wire));
+	mutex_unlock(&cluster.apply_lock);
+	err = len < 0 ? (int)len
+		      : call_host(CLUSTER_JOIN, body,
+				  (uint32_t)len + sizeof(struct cluster_member_wire),
+				  HEARTBEAT_TRIES_NS);
+	kfree(body);
+	if (!err) {
+		counter_inc(&cluster_rejoins);
+		pr_info("the managers' node was started again: joined it at epoch %u\n",
+			cluster_epoch());
+	}
+	return err;
+}
+
+/*
+ * A host that was started again may have heard of a member only from nodes that did not see it
+ * leave. This one did: what the member had here is gone.
+ */
+static void veto_returned(void)
+{
+	struct cluster_veto veto = { 0 };
+	struct cluster_veto_wire w;
+
+	mutex_lock(&cluster.apply_lock);
+	for (size_t i = 0; i < cluster.view.nr_members && !veto.id; i++) {
+		const struct cluster_member *m = &cluster.view.members[i];
+
+		if (rpc_peer_has_left(m->id, m->incarn))
+			veto = (struct cluster_veto){ .id = m->id, .incarn = m->incarn };
+	}
+	mutex_unlock(&cluster.apply_lock);
+	if (!veto.id)
+		return;
+	counter_inc(&cluster_vetoes);
+	pr_warn("node %u is a member again, but it has left\n", veto.id);
+	cluster_veto_encode(&veto, &w);
+	if (rpc_call_sync(cluster.host, RPC_CLASS_CONTROL, CLUSTER_VETO, &w, sizeof(w), NULL, 0,
+			  HEARTBEAT_TRIES_NS) < 0)
+		pr_debug("the veto waits for the next heartbeat\n");
+}
+
 static void heartbeat_thread(void *arg)
 {
 	uint64_t seq = 0, sent_ns;
+	uint32_t seen = cluster_epoch();
 	int err;
 
 	for (;;) {
-		thread_sleep_until(time_now_ns() + heartbeat_interval_ns());
+		(void)wait_event_timeout(&cluster.changed,
+					 __atomic_load_n(&cluster.hurry, __ATOMIC_ACQUIRE),
+					 time_now_ns() + heartbeat_interval_ns());
+		__atomic_store_n(&cluster.hurry, false, __ATOMIC_RELAXED);
 		sent_ns = time_now_ns();
 		err = send_heartbeat(&seq);
+		if (err == -EAGAIN)
+			err = rejoin();
+		if (!err && seen != cluster_epoch()) {
+			seen = cluster_epoch();
+			if (node_self()->role == NODE_ROLE_MEMORY)
+				veto_returned();
+		}
 		if (err == -ESTALE) {
 			set_membership(FENCED);
 			status("this node was fenced: its lease had ended");
@@ -517,6 +633,11 @@ int cluster_join(const struct cluster_ops *ops)
 			err = join_as_member(dev, deadline);
 	}
 	return err ? err : wait_complete(deadline);
+}
+
+bool cluster_is_host(void)
+{
+	return cluster_params.is_host;
 }
 
 /* --- look-ups ------------------------------------------------------------------------ */

@@ -92,6 +92,20 @@ static int port_find(struct rdma_device *dev, struct rdma_port_attr *attr)
 	return -ENETDOWN;
 }
 
+uint32_t node_incarnation(void)
+{
+	static uint32_t incarn; /* atomic */
+	uint32_t none = 0, mine;
+
+	do {
+		mine = (uint32_t)random_u64();
+	} while (!mine);
+	return __atomic_compare_exchange_n(&incarn, &none, mine, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_ACQUIRE)
+		       ? mine
+		       : none;
+}
+
 static void self_init(enum node_role role, const struct rdma_port_attr *attr)
 {
 	self.id = log_node_id();
@@ -99,9 +113,7 @@ static void self_init(enum node_role role, const struct rdma_port_attr *attr)
 	self.addr.dlid = attr->lid;
 	self.addr.dgid = attr->gid;
 	self.addr.has_grh = attr->lid == 0;
-	do {
-		self.incarn = (uint32_t)random_u64();
-	} while (self.incarn == 0);
+	self.incarn = node_incarnation();
 }
 
 int rpc_start(struct rdma_device *dev, enum node_role role)

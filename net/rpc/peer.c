@@ -302,6 +302,19 @@ bool rpc_peer_info(uint32_t node, struct node_info *info)
 	return true;
 }
 
+bool rpc_peer_has_left(uint32_t node, uint32_t incarn)
+{
+	struct rpc_peer *peer = rpc_peer_find(node);
+	bool left = false;
+
+	if (peer) {
+		spin_lock(&peer->lock);
+		left = peer->prev_incarn == incarn;
+		spin_unlock(&peer->lock);
+	}
+	return left;
+}
+
 static struct rpc_peer *stranger_add(const struct rpc_conn_info *info, const struct rdma_addr *from,
 				     uint8_t *code)
 {

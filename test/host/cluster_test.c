@@ -137,6 +137,21 @@ static void expect_everybody(struct ktest *t)
 	EXPECT_EQ(t, cluster_epoch(), rpc_epoch());
 }
 
+static uint64_t counter(const char *name)
+{
+	uint64_t v = 0;
+
+	counter_find(name, &v);
+	return v;
+}
+
+static bool wait_for_counter(const char *name, uint64_t at_least)
+{
+	for (int i = 0; i < 8000 && counter(name) < at_least; i++)
+		usleep(1000);
+	return counter(name) >= at_least;
+}
+
 static int ping(uint32_t node, enum rpc_class cls)
 {
 	return rpc_call_sync(node, cls, 0x0001, NULL, 0, NULL, 0, 5 * NSEC_PER_SEC);
@@ -367,6 +382,72 @@ static void restarted_node(struct ktest *t)
 	sim_run(t, nodes, 4, 40);
 }
 
+/* The host is away for longer than a lease, and is started again. */
+static void headless_node(struct ktest *t)
+{
+	uint32_t epoch, gone;
+
+	shim_bootparam_set("cluster.lease_ms", "1200");
+	ASSERT_EQ(t, join(t), 0);
+	if (sim_incarnation() == 1) {
+		/* Its members come by themselves, with what they know. */
+		expect_everybody(t);
+		EXPECT_TRUE(t, wait_for_counter("cluster.rejoins", 3));
+		EXPECT_EQ(t, counter("cluster.joins"), 0);
+		sim_cmd("barrier 2 4");
+		usleep(2000000);
+		EXPECT_EQ(t, counter("cluster.expired"), 0);
+		EXPECT_GT(t, counter("cluster.heartbeats"), 5);
+		expect_everybody(t);
+		sim_cmd("barrier 3 4");
+		return;
+	}
+	for (uint32_t id = 1; id <= 4; id++) {
+		if (id != sim_node_id())
+			EXPECT_EQ(t, ping(id, RPC_CLASS_DEMAND), 0);
+	}
+	epoch = cluster_epoch();
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == HOST) {
+		sleep(30); /* killed meanwhile */
+		return;
+	}
+	if (sim_node_id() == PROCESSOR)
+		EXPECT_EQ(t, sim_cmd("kill %u", HOST), 0);
+	usleep(3000000);
+	/* Nobody is declared dead, and what does not need the host goes on. */
+	EXPECT_EQ(t, nr_gone, 0);
+	expect_everybody(t);
+	EXPECT_EQ(t, ping(sim_node_id() == MEMORY_A ? MEMORY_B : MEMORY_A, RPC_CLASS_DEMAND), 0);
+	sim_cmd("barrier 4 3");
+	if (sim_node_id() == PROCESSOR)
+		EXPECT_EQ(t, sim_cmd("spawn %u", HOST), 0);
+	EXPECT_TRUE(t, wait_for(&nr_gone, 1));
+	EXPECT_EQ(t, last_gone, HOST);
+	EXPECT_TRUE(t, wait_epoch_after(epoch));
+	sim_cmd("barrier 2 4");
+	gone = nr_gone;
+	usleep(2000000);
+	EXPECT_EQ(t, gone, nr_gone);
+	EXPECT_EQ(t, nr_fenced, 0);
+	expect_everybody(t);
+	for (uint32_t id = 1; id <= 4; id++) {
+		if (id != sim_node_id())
+			EXPECT_EQ(t, ping(id, RPC_CLASS_DEMAND), 0);
+	}
+	sim_cmd("barrier 3 4");
+}
+
+static void host_is_started_again(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = headless_node },
+						 { .id = MEMORY_A, .fn = headless_node },
+						 { .id = MEMORY_B, .fn = headless_node },
+						 { .id = PROCESSOR, .fn = headless_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
 /* A node that was cut off for longer than its lease has been fenced, and hears of it. */
 static void fenced_node(struct ktest *t)
 {
@@ -401,14 +482,6 @@ static void cut_off_too_long(struct ktest *t)
 }
 
 /* --- heartbeats ------------------------------------------------------------------------------- */
-
-static uint64_t counter(const char *name)
-{
-	uint64_t v = 0;
-
-	counter_find(name, &v);
-	return v;
-}
 
 /* Either way to send a heartbeat keeps a node alive while the other one is gone. */
 static void one_way_node(struct ktest *t)
@@ -526,10 +599,19 @@ static void node_stands_still(struct ktest *t)
 	sim_run(t, nodes, 4, 40);
 }
 
+static uint32_t host_incarn(void)
+{
+	struct node_info info = { 0 };
+
+	return rpc_peer_info(HOST, &info) ? info.incarn : 0;
+}
+
 /* By datagram and by connection; both must say the same. */
 static int heartbeat(struct ktest *t, uint64_t seq)
 {
-	const struct cluster_heartbeat b = { .incarn = node_self()->incarn, .seq = seq };
+	const struct cluster_heartbeat b = { .incarn = node_self()->incarn,
+					     .seq = seq,
+					     .host = host_incarn() };
 	static uint8_t reply[RPC_BODY_MAX_CTL];
 	struct cluster_heartbeat_wire w;
 	int one, other;
@@ -627,7 +709,11 @@ static void nonsense_to_host(struct ktest *t)
 	const struct node_info *self = node_self();
 	struct cluster_member m = { .id = self->id, .incarn = self->incarn, .lid = 4, .role = 1 };
 	struct cluster_member_wire w;
-	struct cluster_heartbeat heartbeat = { .incarn = self->incarn + 1, .seq = 1 };
+	struct cluster_heartbeat heartbeat = { .incarn = self->incarn + 1,
+					       .seq = 1,
+					       .host = host_incarn() };
+	const struct cluster_veto veto = { .id = MEMORY_A, .incarn = 1 };
+	struct cluster_veto_wire vw;
 	struct cluster_heartbeat_wire bw;
 	uint32_t epoch;
 
@@ -645,6 +731,13 @@ static void nonsense_to_host(struct ktest *t)
 	cluster_heartbeat_encode(&heartbeat, &bw);
 	EXPECT_EQ(t, send(HOST, CLUSTER_HEARTBEAT, &bw, sizeof(bw)), -ESTALE);
 	EXPECT_EQ(t, send(HOST, CLUSTER_HEARTBEAT, &bw, sizeof(bw) - 1), -EMSGSIZE);
+	/* Of another host than this one; about members, in which a processor has no say. */
+	heartbeat.host++;
+	cluster_heartbeat_encode(&heartbeat, &bw);
+	EXPECT_EQ(t, send(HOST, CLUSTER_HEARTBEAT, &bw, sizeof(bw)), -EAGAIN);
+	cluster_veto_encode(&veto, &vw);
+	EXPECT_EQ(t, send(HOST, CLUSTER_VETO, &vw, sizeof(vw)), -EPERM);
+	EXPECT_EQ(t, send(HOST, CLUSTER_VETO, &vw, sizeof(vw) - 1), -EMSGSIZE);
 	/* Twice is once: no new epoch. */
 	m.incarn = self->incarn;
 	cluster_member_encode(&m, &w);
@@ -739,6 +832,7 @@ static const struct ktest_case cases[] = {
 	KTEST(programs_are_placed),
 	KTEST(lease_ends),
 	KTEST(restarted_node),
+	KTEST(host_is_started_again),
 	KTEST(cut_off_too_long),
 	KTEST(nonsense),
 	KTEST(bad_network),

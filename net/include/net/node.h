@@ -28,6 +28,8 @@ struct node_info {
 };
 
 const struct node_info *node_self(void);
+/* The incarnation of this node: a random number, the same from the first call on; not 0. */
+uint32_t node_incarnation(void);
 const char *node_role_name(enum node_role role);
 
 /* Add or renew a peer. A changed incarnation ends all calls to the old one with -EHOSTDOWN. */
@@ -54,6 +56,8 @@ uint32_t rpc_epoch(void); /* for tests */
 bool rpc_peer_fenced_us(uint32_t node);
 /* All that this node knows of a peer; false when @node is none. */
 bool rpc_peer_info(uint32_t node, struct node_info *info);
+/* Was the last incarnation of the node that this node has seen leave @incarn? */
+bool rpc_peer_has_left(uint32_t node, uint32_t incarn);
 
 /* Bring the RPC layer up on @dev, as @role. Called once, by the monitor. */
 int rpc_start(struct rdma_device *dev, enum node_role role) __must_check;

@@ -37,6 +37,8 @@ struct cluster_ops {
 	 * Once, after status(). Thread context. May be NULL.
 	 */
 	void (*fenced)(void);
+	/* There is a new view, which has been applied.  Thread context.  May be NULL. */
+	void (*changed)(const struct cluster_view *view);
 	/* Fill in the load that the next heartbeat tells.  Thread context.  May be NULL: all 0. */
 	void (*load)(struct cluster_load *load);
 };
@@ -55,6 +57,9 @@ int cluster_join(const struct cluster_ops *ops) __must_check;
  * Context:	threads, no locks held.  Returns false once the node is fenced, and for ever after.
  */
 bool cluster_lease_holds(void);
+
+/* Does this node host the managers? */
+bool cluster_is_host(void);
 
 /* The membership epoch. */
 uint32_t cluster_epoch(void);
