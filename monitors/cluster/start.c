@@ -67,7 +67,7 @@ static void start_thread(void *arg)
 {
 	const struct monitor *m = monitor;
 	struct ctl_ready ready;
-	int err = ctl_start(m->ctl_role, log_node_id(), m->ctl);
+	int err = ctl_start(m->ctl_role, log_node_id(), node_incarnation(), m->ctl);
 
 	if (err && err != -ENODEV)
 		pr_err("no control channel: error %d\n", err);

@@ -133,6 +133,19 @@ void ctl_ready(const struct ctl_ready *ready)
 	(void)ctl_send(CTL_READY, 0, 0, &w, sizeof(w));
 }
 
+void ctl_members(const struct ctl_members *m)
+{
+	const size_t cap = sizeof(struct ctl_members_wire) + m->nr * sizeof(struct ctl_member_wire);
+	uint8_t *buf = kmalloc(cap);
+	const ssize_t len = buf ? ctl_members_encode(m, buf, cap) : -ENOMEM;
+
+	if (len > 0)
+		(void)ctl_send(CTL_MEMBERS, 0, 0, buf, (size_t)len);
+	else
+		pr_warn("the launcher does not hear of epoch %u\n", m->epoch);
+	kfree(buf);
+}
+
 void ctl_status(const char *fmt, ...)
 {
 	char line[256];
@@ -263,6 +276,19 @@ static int handle_place(const struct ctl_hdr *hdr, const void *payload, const ch
 	return 0;
 }
 
+static int handle_lost(const struct ctl_hdr *hdr, const void *payload, const char **why)
+{
+	struct ctl_member m;
+
+	if (ctl_member_decode(payload, hdr->len, &m)) {
+		*why = "a bad LOST";
+		return -EPROTO;
+	}
+	if (ctl.ops->lost)
+		ctl.ops->lost(m.node, m.incarn);
+	return 0;
+}
+
 static void handle_shutdown(void)
 {
 	pr_info("shutting down\n");
@@ -307,6 +333,8 @@ static int dispatch(const struct ctl_hdr *hdr, const void *payload, const char *
 		return 0;
 	case CTL_PLACE:
 		return handle_place(hdr, payload, why);
+	case CTL_LOST:
+		return handle_lost(hdr, payload, why);
 	case CTL_RUN:
 	case CTL_DEBUG:
 		copy = payload_dup(payload, hdr->len);
@@ -458,12 +486,12 @@ static void reader_thread(void *arg)
 	channel_down(why);
 }
 
-static void send_hello(enum ctl_role role, uint32_t node)
+static void send_hello(enum ctl_role role, uint32_t node, uint32_t incarn)
 {
 	struct ctl_hello hello = {
 		.role = (uint8_t)role,
 		.node = node,
-		.incarnation = time_real_ns(),
+		.incarnation = incarn,
 	};
 	struct ctl_hello_wire w;
 
@@ -472,7 +500,7 @@ static void send_hello(enum ctl_role role, uint32_t node)
 	(void)ctl_send(CTL_HELLO, 0, 0, &w, sizeof(w));
 }
 
-int ctl_start(enum ctl_role role, uint32_t node, const struct ctl_ops *ops)
+int ctl_start(enum ctl_role role, uint32_t node, uint32_t incarn, const struct ctl_ops *ops)
 {
 	struct chardev *port = chardev_wait(CTL_PORT_NAME, time_after_ns(PORT_WAIT_NS));
 	struct thread *t;
@@ -488,7 +516,7 @@ int ctl_start(enum ctl_role role, uint32_t node, const struct ctl_ops *ops)
 	if (!chardev_wait_connected(port, time_after_ns(PORT_WAIT_NS)))
 		pr_warn("the launcher has not opened the control port yet\n");
 	ctl.port = port;
-	send_hello(role, node); /* before the caller can send anything */
+	send_hello(role, node, incarn); /* before the caller can send anything */
 	t = thread_create("ctl", reader_thread, NULL);
 	if (IS_ERR(t)) {
 		ctl.port = NULL;

@@ -67,6 +67,12 @@ static const struct ctl_rule ctl_rules[CTL_TYPE_END] = {
 			      .max_len = CTL_MAX_PAYLOAD },
 	[CTL_PLACE] = { CTL_FROM_HOST, PROG_RUN, NO_STREAM, FIXED(struct ctl_place_wire) },
 	[CTL_PLACED] = { CTL_FROM_NODE, PROG_RUN, NO_STREAM, FIXED(struct ctl_placed_wire) },
+	[CTL_MEMBERS] = { CTL_FROM_NODE, PROG_NODE, NO_STREAM,
+			  .min_len =
+				  sizeof(struct ctl_members_wire) + sizeof(struct ctl_member_wire),
+			  .max_len = sizeof(struct ctl_members_wire) +
+				     CTL_MAX_MEMBERS * sizeof(struct ctl_member_wire) },
+	[CTL_LOST] = { CTL_FROM_HOST, PROG_NODE, NO_STREAM, FIXED(struct ctl_member_wire) },
 };
 
 const char *ctl_string_next(const char *s)
@@ -265,6 +271,63 @@ static bool placed_is_valid(const struct ctl_placed *placed)
 }
 
 CODEC_FIXED(ctl_placed, CTL_PLACED_FIELDS, placed_is_valid)
+
+#define CTL_MEMBER_FIELDS(F) F(node, node), F(id32, incarn)
+
+static bool member_is_valid(const struct ctl_member *m)
+{
+	return m->node != 0;
+}
+
+CODEC_FIXED(ctl_member, CTL_MEMBER_FIELDS, member_is_valid)
+
+ssize_t ctl_members_encode(const struct ctl_members *m, void *buf, size_t cap)
+{
+	const struct ctl_members_wire head = { .epoch = cpu_to_le32(m->epoch) };
+	const size_t len = sizeof(head) + m->nr * sizeof(struct ctl_member_wire);
+	uint8_t *out = buf;
+
+	if (m->nr > CTL_MAX_MEMBERS || len > cap)
+		return -EMSGSIZE;
+	memcpy(out, &head, sizeof(head));
+	out += sizeof(head);
+	for (uint32_t i = 0; i < m->nr; i++, out += sizeof(struct ctl_member_wire)) {
+		struct ctl_member_wire w;
+
+		ctl_member_encode(&m->members[i], &w);
+		memcpy(out, &w, sizeof(w));
+	}
+	return (ssize_t)len;
+}
+
+int ctl_members_decode(const void *buf, size_t len, struct ctl_members *out)
+{
+	const uint8_t *in = buf;
+	struct ctl_members_wire head;
+	uint32_t nr;
+
+	if (len < sizeof(head) + sizeof(struct ctl_member_wire) ||
+	    (len - sizeof(head)) % sizeof(struct ctl_member_wire) ||
+	    (len - sizeof(head)) / sizeof(struct ctl_member_wire) > CTL_MAX_MEMBERS)
+		return -EMSGSIZE;
+	nr = (uint32_t)((len - sizeof(head)) / sizeof(struct ctl_member_wire));
+	memcpy(&head, in, sizeof(head));
+	if (le32_to_cpu(head.reserved))
+		return -EPROTO;
+	in += sizeof(head);
+	for (uint32_t i = 0; i < nr; i++, in += sizeof(struct ctl_member_wire)) {
+		const int err =
+			ctl_member_decode(in, sizeof(struct ctl_member_wire), &out->members[i]);
+
+		if (err)
+			return err;
+		if (i && out->members[i].node <= out->members[i - 1].node)
+			return -EPROTO;
+	}
+	out->epoch = le32_to_cpu(head.epoch);
+	out->nr = nr;
+	return 0;
+}
 
 #define CTL_WINSIZE_FIELDS(F) F(u16, rows), F(u16, cols), F(u16, xpixel), F(u16, ypixel)
 

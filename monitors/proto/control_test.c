@@ -49,6 +49,9 @@ static const struct {
 	{ CTL_FROM_NODE, { CTL_DEBUG_REPLY, 0, 0, 3, 4 } },
 	{ CTL_FROM_HOST, { CTL_PLACE, 0, 0, 3, 8 } },
 	{ CTL_FROM_NODE, { CTL_PLACED, 0, 0, 3, 8 } },
+	{ CTL_FROM_NODE, { CTL_MEMBERS, 0, 0, 0, 16 } },
+	{ CTL_FROM_NODE, { CTL_MEMBERS, 0, 0, 0, 8 + 8 * CTL_MAX_MEMBERS } },
+	{ CTL_FROM_HOST, { CTL_LOST, 0, 0, 0, 8 } },
 };
 
 static void hdr_round_trip(struct ktest *t)
@@ -102,6 +105,12 @@ static void hdr_rejects_bad_fields(struct ktest *t)
 		{ CTL_FROM_HOST, { CTL_PLACE, 0, 0, 0, 8 } },
 		{ CTL_FROM_HOST, { CTL_PLACED, 0, 0, 3, 8 } },
 		{ CTL_FROM_NODE, { CTL_PLACED, 0, 0, 3, 4 } },
+		{ CTL_FROM_NODE, { CTL_MEMBERS, 0, 0, 1, 16 } },
+		{ CTL_FROM_HOST, { CTL_MEMBERS, 0, 0, 0, 16 } },
+		{ CTL_FROM_NODE, { CTL_MEMBERS, 0, 0, 0, 8 } },
+		{ CTL_FROM_NODE, { CTL_MEMBERS, 0, 0, 0, 9 + 8 * CTL_MAX_MEMBERS } },
+		{ CTL_FROM_NODE, { CTL_LOST, 0, 0, 0, 8 } },
+		{ CTL_FROM_HOST, { CTL_LOST, 0, 0, 0, 16 } },
 	};
 	struct ctl_hdr_wire w;
 	struct ctl_hdr out = { .type = 99 };
@@ -119,6 +128,38 @@ static void hdr_rejects_bad_fields(struct ktest *t)
 	w.magic = cpu_to_le32(CTL_MAGIC ^ 0x100);
 	EXPECT_EQ(t, ctl_hdr_decode(&w, sizeof(w), CTL_FROM_NODE, &out), -EPROTO);
 	EXPECT_EQ(t, out.type, 99); /* nothing was written */
+}
+
+static void members_round_trip_and_rejections(struct ktest *t)
+{
+	static struct ctl_members in = { .epoch = 9, .nr = 2, .members = { { 3, 30 }, { 4, 40 } } };
+	static struct ctl_members out;
+	uint8_t buf[32];
+
+	ASSERT_EQ(t, ctl_members_encode(&in, buf, sizeof(buf)), 24);
+	EXPECT_EQ(t, buf[8], 3u);
+	EXPECT_EQ(t, buf[20], 40u);
+	EXPECT_EQ(t, ctl_members_decode(buf, 24, &out), 0);
+	EXPECT_EQ(t, out.epoch, 9u);
+	EXPECT_EQ(t, out.nr, 2u);
+	EXPECT_EQ(t, out.members[1].node, 4u);
+	EXPECT_EQ(t, out.members[1].incarn, 40u);
+	EXPECT_EQ(t, ctl_members_encode(&in, buf, 23), -EMSGSIZE);
+	EXPECT_EQ(t, ctl_members_decode(buf, 23, &out), -EMSGSIZE);
+	EXPECT_EQ(t, ctl_members_decode(buf, 8, &out), -EMSGSIZE);
+	buf[16] = 3; /* twice the same */
+	EXPECT_EQ(t, ctl_members_decode(buf, 24, &out), -EPROTO);
+	buf[16] = 4;
+	buf[18] = 1; /* no node's id */
+	EXPECT_EQ(t, ctl_members_decode(buf, 24, &out), -EPROTO);
+	buf[18] = 0;
+	buf[20] = 0; /* no incarnation */
+	EXPECT_EQ(t, ctl_members_decode(buf, 24, &out), -EPROTO);
+	buf[20] = 40;
+	buf[4] = 1; /* reserved */
+	EXPECT_EQ(t, ctl_members_decode(buf, 24, &out), -EPROTO);
+	buf[4] = 0;
+	EXPECT_EQ(t, ctl_members_decode(buf, 24, &out), 0);
 }
 
 static void hello_round_trip_and_rejections(struct ktest *t)
@@ -331,15 +372,11 @@ static void small_payloads_reject_bad_values(struct ktest *t)
 }
 
 static const struct ktest_case control_cases[] = {
-	KTEST(hdr_has_documented_bytes),
-	KTEST(hdr_round_trip),
-	KTEST(hdr_rejects_bad_fields),
-	KTEST(hello_round_trip_and_rejections),
-	KTEST(run_round_trip),
-	KTEST(run_rejects_bad_payloads),
-	KTEST(small_payloads_round_trip),
-	KTEST(small_payloads_reject_bad_values),
-	{ 0 },
+	KTEST(hdr_has_documented_bytes),         KTEST(hdr_round_trip),
+	KTEST(hdr_rejects_bad_fields),           KTEST(members_round_trip_and_rejections),
+	KTEST(hello_round_trip_and_rejections),  KTEST(run_round_trip),
+	KTEST(run_rejects_bad_payloads),         KTEST(small_payloads_round_trip),
+	KTEST(small_payloads_reject_bad_values), { 0 },
 };
 static const struct ktest_suite control_suite = { .name = "proto.control", .cases = control_cases };
 KTEST_SUITE(control_suite);

@@ -17,7 +17,9 @@
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <managers/host.h>
 #include <managers/placement.h>
+#include <mm/slab.h>
 
 #include "storage.h"
 
@@ -102,11 +104,30 @@ static int place(uint32_t vnode, uint32_t *node)
 }
 
 static const struct ctl_ops ctl_ops = { .debug = debug_command,
-					.place = place }; /* runs no programs */
+					.place = place,
+					.lost = managers_node_ended }; /* runs no programs */
+
+/* The node that hosts the managers tells the launcher who is a member. */
+static void view_changed(const struct cluster_view *view)
+{
+	static_assert(CLUSTER_MAX_MEMBERS <= CTL_MAX_MEMBERS, "MEMBERS has room for a view");
+	struct ctl_members *m = cluster_is_host() ? kmalloc(sizeof(*m)) : NULL;
+
+	if (!m)
+		return;
+	m->epoch = view->epoch;
+	m->nr = view->nr_members;
+	for (size_t i = 0; i < view->nr_members; i++)
+		m->members[i] = (struct ctl_member){ .node = view->members[i].id,
+						     .incarn = view->members[i].incarn };
+	ctl_members(m);
+	kfree(m);
+}
 
 static const struct cluster_ops cluster_ops = {
 	.status = monitor_status,
 	.fenced = monitor_fenced,
+	.changed = view_changed,
 };
 
 /* The disk that was asked for, NULL if none is wanted; ERR_PTR if it is missing. */

@@ -27,6 +27,7 @@ static void recode_run(const uint8_t *buf, size_t len, uint8_t *out)
 static void recode(uint8_t type, const uint8_t *buf, size_t len)
 {
 	uint8_t *out = malloc(len + 1);
+	static struct ctl_members members;
 	uint32_t v;
 
 	if (!out)
@@ -62,6 +63,14 @@ static void recode(uint8_t type, const uint8_t *buf, size_t len)
 	case CTL_PLACE:
 		if (!ctl_place_decode(buf, len, &v))
 			ctl_place_encode(v, (void *)out);
+		break;
+	case CTL_LOST:
+		RECODE(member);
+		break;
+	case CTL_MEMBERS:
+		if (!ctl_members_decode(buf, len, &members) &&
+		    ctl_members_encode(&members, out, len) != (ssize_t)len)
+			abort();
 		break;
 	case CTL_REFUSED:
 	case CTL_DEBUG_REPLY:

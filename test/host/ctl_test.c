@@ -257,10 +257,19 @@ static int debug(const char *cmd, char *reply, size_t cap)
 	return 0;
 }
 
+static uint32_t lost_node, lost_incarn;
+
+static void lost(uint32_t node, uint32_t incarn)
+{
+	lost_node = node;
+	lost_incarn = incarn;
+}
+
 static const struct ctl_ops ops = {
 	.run = run_program,
 	.signal = take_signal,
 	.debug = debug,
+	.lost = lost,
 };
 
 /* --- cases, in this order */
@@ -279,7 +288,7 @@ static bool service_is_up(struct ktest *t)
 	console.port.ops = &port_ops;
 	strlcpy(console.port.name, CTL_PORT_NAME, sizeof(console.port.name));
 	EXPECT_EQ(t, chardev_register(&console.port), 0);
-	EXPECT_EQ(t, ctl_start(CTL_ROLE_MEMORY, 7, &ops), 0);
+	EXPECT_EQ(t, ctl_start(CTL_ROLE_MEMORY, 7, 0x77, &ops), 0);
 	EXPECT_TRUE(t, receive_type(CTL_HELLO, 0));
 	EXPECT_EQ(t, ctl_hello_decode(got.payload, got.hdr.len, &hello), 0);
 	up = t->nr_failed == 0;
@@ -291,7 +300,30 @@ static void hello_comes_first(struct ktest *t)
 	ASSERT_TRUE(t, service_is_up(t));
 	EXPECT_EQ(t, hello.role, CTL_ROLE_MEMORY);
 	EXPECT_EQ(t, hello.node, 7);
+	EXPECT_EQ(t, hello.incarnation, 0x77);
 	EXPECT_STREQ(t, hello.build, "test-build");
+}
+
+static void members_go_out_and_losses_come_in(struct ktest *t)
+{
+	static struct ctl_members in = { .epoch = 5, .nr = 2, .members = { { 3, 30 }, { 7, 70 } } };
+	static struct ctl_members out;
+	const struct ctl_member gone = { 3, 30 };
+	struct ctl_member_wire w;
+
+	ASSERT_TRUE(t, service_is_up(t));
+	ctl_members(&in);
+	ASSERT_TRUE(t, receive_type(CTL_MEMBERS, 0));
+	EXPECT_EQ(t, ctl_members_decode(got.payload, got.hdr.len, &out), 0);
+	EXPECT_EQ(t, out.nr, 2u);
+	EXPECT_EQ(t, out.members[1].incarn, 70u);
+	ctl_member_encode(&gone, &w);
+	send_frame(CTL_LOST, 0, 0, 0, &w, sizeof(w));
+	send_frame(CTL_STATS_REQ, 0, 0, 0, NULL,
+		   0); /* its answer comes after the other was handled */
+	ASSERT_TRUE(t, receive_type(CTL_STATS, 0));
+	EXPECT_EQ(t, lost_node, 3u);
+	EXPECT_EQ(t, lost_incarn, 30u);
 }
 
 static void status_and_ready_reach_the_launcher(struct ktest *t)
@@ -474,6 +506,7 @@ static void broken_protocol_ends_the_channel(struct ktest *t)
 
 static const struct ktest_case ctl_cases[] = {
 	KTEST(hello_comes_first),
+	KTEST(members_go_out_and_losses_come_in),
 	KTEST(status_and_ready_reach_the_launcher),
 	KTEST(node_requests_are_answered),
 	KTEST(refusal_tells_why),

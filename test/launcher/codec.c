@@ -23,6 +23,7 @@
 /* Decode a payload and encode it again; for text and data, copy it. */
 static int recode(uint8_t type, const uint8_t *buf, size_t len, uint8_t *out)
 {
+	static struct ctl_members members;
 	struct ctl_run run;
 	uint32_t v;
 
@@ -59,6 +60,12 @@ static int recode(uint8_t type, const uint8_t *buf, size_t len, uint8_t *out)
 			return -1;
 		ctl_place_encode(v, (void *)out);
 		return 0;
+	case CTL_LOST:
+		RECODE(LOST, member);
+	case CTL_MEMBERS:
+		if (ctl_members_decode(buf, len, &members))
+			return -1;
+		return ctl_members_encode(&members, out, len) == (ssize_t)len ? 0 : -1;
 	case CTL_REFUSED:
 	case CTL_DEBUG_REPLY:
 		if (ctl_errno_decode(buf, len, &v))

@@ -29,6 +29,7 @@ SAMPLES = {
         Frame(Type.STATS, 0, 0, b"{}" * 50000),
         Frame(Type.DEBUG_REPLY, 3, 0, frames.encode_errno(0, "done")),
         Frame(Type.PLACED, 4, 0, frames.encode_placed(0, 2)),
+        Frame(Type.MEMBERS, 0, 0, frames.encode_members(9, {3: 0xFFFFFFFF, 1: 5})),
     ],
     End.HOST: [
         Frame(Type.RUN, 1, 0, frames.encode_run(RUN)),
@@ -41,6 +42,7 @@ SAMPLES = {
         Frame(Type.SHUTDOWN),
         Frame(Type.DEBUG, 9, 0, b"help"),
         Frame(Type.PLACE, 4, 0, frames.encode_place(1)),
+        Frame(Type.LOST, 0, 0, frames.encode_lost(3, 1 << 31)),
     ],
 }
 
@@ -60,7 +62,7 @@ def test_round_trip_in_pieces_of_any_size(end, step):
 
 
 @pytest.mark.parametrize("bad", [
-    raw(magic=b"TSCX"), raw(version=2), raw(0), raw(21), raw(flags=1), raw(flags=2), raw(stream=1),
+    raw(magic=b"TSCX"), raw(version=2), raw(0), raw(23), raw(flags=1), raw(flags=2), raw(stream=1),
     raw(prog=1), raw(payload=b""), raw(payload=b"x" * 1025), raw(Type.SHUTDOWN, payload=b""),
     raw(Type.DATA, prog=1, stream=0), raw(Type.DATA, prog=1, stream=3),
     raw(Type.DATA, prog=0, stream=1), raw(Type.DATA, prog=1, stream=1, payload=b""),
@@ -95,6 +97,10 @@ def test_long_payloads_are_bounded_and_not_interleaved():
     (frames.decode_errno, b"\0\x10\0\0"), (frames.decode_errno, b"\0"),
     (frames.decode_place, bytes(8)), (frames.decode_place, b"\1\0\0\0\1\0\0\0"),
     (frames.decode_placed, bytes(8)), (frames.decode_placed, b"\1\0\0\0\1\0\0\0"),
+    (frames.decode_members, bytes(8)), (frames.decode_members, b"\1\0\0\0" * 5),
+    (frames.decode_members, b"\1\0\0\0" * 4), (frames.decode_members, bytes(16)),
+    (frames.decode_members, bytes(8) + b"\1\0\0\0" * 4), (frames.decode_lost, bytes(8)),
+    (frames.decode_lost, b"\1\0\0\0" * 3), (frames.decode_lost, b"\0\0\1\0\1\0\0\0"),
     (frames.decode_placed, b"\0\0\0\0\0\0\1\0"), (frames.decode_run, bytes(31)), (frames.decode_run,
                                                                                   bytes(32)),
 ])  # fmt: skip
@@ -190,6 +196,7 @@ def python_accepts(end: End, data: bytes) -> bool:
         Type.WINSIZE: frames.decode_winsize, Type.SIGNAL: frames.decode_signal,
         Type.EXIT: frames.decode_exit, Type.DEBUG_REPLY: frames.decode_errno,
         Type.PLACE: frames.decode_place, Type.PLACED: frames.decode_placed,
+        Type.MEMBERS: frames.decode_members, Type.LOST: frames.decode_lost,
     }  # fmt: skip
     try:
         for frame in Decoder(end).feed(data):

@@ -22,6 +22,7 @@ MAX_LINE = 1024
 MAX_CREDIT = 16 << 20
 MAX_SIGNAL = 64
 MAX_ERRNO = 4095
+MAX_MEMBERS = 512
 MAX_JOINS = 16  # long payloads under way at one time
 F_MORE = 0x01
 RUN_TTY = 0x01
@@ -68,6 +69,8 @@ class Type(enum.IntEnum):
     DEBUG_REPLY = 18
     PLACE = 19
     PLACED = 20
+    MEMBERS = 21
+    LOST = 22
 
 
 ROLES = {1: "processor", 2: "memory", 3: "storage"}
@@ -106,6 +109,8 @@ _RULES = {
     Type.DEBUG_REPLY: _Rule(_NODE, 1, MAX_PAYLOAD, more=MAX_TEXT),
     Type.PLACE: _Rule(_HOST, _PAIR.size, _PAIR.size),
     Type.PLACED: _Rule(_NODE, _PAIR.size, _PAIR.size),
+    Type.MEMBERS: _Rule(_NODE, 2 * _PAIR.size, (1 + MAX_MEMBERS) * _PAIR.size, "node"),
+    Type.LOST: _Rule(_HOST, _PAIR.size, _PAIR.size, "node"),
 }
 
 
@@ -361,6 +366,34 @@ def decode_placed(payload: bytes) -> tuple[int, int]:
     if err > MAX_ERRNO or node > 0xFFFF or (err == 0) == (node == 0):
         raise ProtocolError("PLACED with bad fields")
     return err, node
+
+
+def encode_members(epoch: int, members: dict[int, int]) -> bytes:
+    """The incarnations of the cluster's members by node."""
+    return _PAIR.pack(epoch, 0) + b"".join(_PAIR.pack(*m) for m in sorted(members.items()))
+
+
+def decode_members(payload: bytes) -> tuple[int, dict[int, int]]:
+    """The epoch, and the incarnations of the members by node."""
+    if len(payload) < 2 * _PAIR.size or len(payload) % _PAIR.size:
+        raise ProtocolError(f"MEMBERS of {len(payload)} bytes")
+    (epoch, reserved), *members = _PAIR.iter_unpack(payload)
+    nodes = [node for node, _ in members]
+    good = all(0 < n <= 0xFFFF and i for n, i in members)
+    if reserved or not good or nodes != sorted(set(nodes)):
+        raise ProtocolError("MEMBERS with bad fields")
+    return epoch, dict(members)
+
+
+def encode_lost(node: int, incarnation: int) -> bytes:
+    return _PAIR.pack(node, incarnation)
+
+
+def decode_lost(payload: bytes) -> tuple[int, int]:
+    node, incarnation = _unpack(_PAIR, payload, "LOST")
+    if not 0 < node <= 0xFFFF or not incarnation:
+        raise ProtocolError("LOST with bad fields")
+    return node, incarnation
 
 
 def decode_line(payload: bytes) -> str:

@@ -53,6 +53,12 @@ struct ctl_ops {
 	 */
 	int (*place)(uint32_t vnode, uint32_t *node);
 
+	/*
+	 * The launcher knows that the machine in which that incarnation of a node ran has ended. On
+	 * the reader thread: must not wait for a peer. NULL: this node does not care.
+	 */
+	void (*lost)(uint32_t node, uint32_t incarn);
+
 	/* Quiesce before power off.  May be NULL. */
 	void (*shutdown)(void);
 };
@@ -64,13 +70,18 @@ struct ctl_ops {
 #define CTL_POLLHUP 0x010
 
 /*
- * Open the channel, send HELLO and begin to serve.  @ops must stay valid for ever.
+ * Open the channel, send HELLO and begin to serve.  @incarn is this node's incarnation, by which
+ * members know it too. @ops must stay valid for ever.
  * -ENODEV: there is no control port.
  */
-int __must_check ctl_start(enum ctl_role role, uint32_t node, const struct ctl_ops *ops);
+int __must_check ctl_start(enum ctl_role role, uint32_t node, uint32_t incarn,
+			   const struct ctl_ops *ops);
 
 /* The cluster is complete. */
 void ctl_ready(const struct ctl_ready *ready);
+
+/* These are the members of the cluster: from the node that hosts the managers. */
+void ctl_members(const struct ctl_members *m);
 
 /* One line: what the node is doing or waiting for.  Also goes to the log. */
 void ctl_status(const char *fmt, ...) __printf(1, 2);

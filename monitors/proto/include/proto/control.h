@@ -63,6 +63,8 @@ enum ctl_type {
 	CTL_DEBUG_REPLY = 18, /* node: errno and text */
 	CTL_PLACE = 19,       /* host: on which processor shall a program run? */
 	CTL_PLACED = 20,      /* node: there */
+	CTL_MEMBERS = 21,     /* node that hosts the managers: the members of the cluster */
+	CTL_LOST = 22,        /* host: the machine of this incarnation of a node has ended */
 	CTL_TYPE_END,
 };
 
@@ -151,6 +153,33 @@ static_assert(sizeof(struct ctl_placed_wire) == 8, "ctl_placed_wire is wire layo
 struct ctl_placed {
 	uint32_t err;
 	uint32_t node;
+};
+
+/* Followed by the members, ascending by node; at least one, the sender. */
+struct ctl_members_wire {
+	le32_t epoch;
+	le32_t reserved; /* 0 */
+} __packed;
+static_assert(sizeof(struct ctl_members_wire) == 8, "ctl_members_wire is wire layout");
+
+/* One member; also the payload of LOST. */
+struct ctl_member_wire {
+	le32_t node;   /* cluster-wide id, not 0 */
+	le32_t incarn; /* not 0 */
+} __packed;
+static_assert(sizeof(struct ctl_member_wire) == 8, "ctl_member_wire is wire layout");
+
+#define CTL_MAX_MEMBERS 512u
+
+struct ctl_member {
+	uint32_t node;
+	uint32_t incarn;
+};
+
+struct ctl_members { /* about 4 KiB: not for a kernel stack */
+	uint32_t epoch;
+	uint32_t nr;
+	struct ctl_member members[CTL_MAX_MEMBERS];
 };
 
 struct ctl_credit_wire {
@@ -267,6 +296,11 @@ void ctl_place_encode(uint32_t vnode, struct ctl_place_wire *w);
 int __must_check ctl_place_decode(const void *buf, size_t len, uint32_t *vnode);
 void ctl_placed_encode(const struct ctl_placed *placed, struct ctl_placed_wire *w);
 int __must_check ctl_placed_decode(const void *buf, size_t len, struct ctl_placed *out);
+/* The length of what is in @buf then; -EMSGSIZE: it does not fit. */
+ssize_t __must_check ctl_members_encode(const struct ctl_members *m, void *buf, size_t cap);
+int __must_check ctl_members_decode(const void *buf, size_t len, struct ctl_members *out);
+void ctl_member_encode(const struct ctl_member *m, struct ctl_member_wire *w);
+int __must_check ctl_member_decode(const void *buf, size_t len, struct ctl_member *out);
 void ctl_errno_encode(uint32_t err, struct ctl_errno_wire *w);
 int __must_check ctl_errno_decode(const void *buf, size_t len, uint32_t *err);
 
