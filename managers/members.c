@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is a member: see members.h. */
+/* The table of members: see members.h. */
 #include <managers/members.h>
 
 #include <cluster/membership.h>

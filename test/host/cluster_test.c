@@ -415,7 +415,7 @@ static void headless_node(struct ktest *t)
 	if (sim_node_id() == PROCESSOR)
 		EXPECT_EQ(t, sim_cmd("kill %u", HOST), 0);
 	usleep(3000000);
-	/* Nobody is declared dead, and what does not need the host goes on. */
+	/* No node is declared dead, and what does not need the host goes on. */
 	EXPECT_EQ(t, nr_gone, 0);
 	expect_everybody(t);
 	EXPECT_EQ(t, ping(sim_node_id() == MEMORY_A ? MEMORY_B : MEMORY_A, RPC_CLASS_DEMAND), 0);

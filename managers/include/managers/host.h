@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the node that hosts the managers is told from outside the cluster.
+ * The managers' node is told this from outside the cluster.
  *
  * Context:	threads that may sleep; it does not wait for a peer.
  */

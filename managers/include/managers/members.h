@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is a member: the table of the node that hosts the managers, as pure code over a clock that
- * the caller brings.
+ * The members of the cluster: the table of the node that hosts the managers, as pure code over a
+ * clock that the caller brings.
  *
  * Flow:	a node joins, renews its lease, and is taken out when the lease ends, when a new
  *		incarnation takes its place, or when its machine has ended. A host that was started
