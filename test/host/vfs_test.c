@@ -37,6 +37,7 @@ struct answer {
 static struct {
 	uint32_t root_mode;         /* 0: a directory */
 	int bad_err;                /* of looking up /tmp/bad */
+	int list_err;               /* of listing /tmp */
 	bool endless;               /* /tmp has ever more names */
 	uint32_t attr_mode;         /* getattr: 0: a directory */
 	const struct answer *walks; /* answers of storage_walk(), the last one for ever */
@@ -118,6 +119,8 @@ ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, void *buf, 
 	static const char *const names[] = { ".", "..", "bad", "gone", "good" };
 	size_t used = 0;
 
+	if (node.list_err)
+		return node.list_err;
 	if (cookie >= ARRAY_SIZE(names) && !node.endless)
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -232,7 +235,13 @@ static void setup(struct ktest *t)
 	node.root_mode = 0;
 	node.bad_err = -ENOMEM;
 	EXPECT_EQ(t, PTR_ERR(mounts_get()), -ENOMEM);
+	/* An error that may be gone the next time leaves nothing out for good. */
+	node.bad_err = -ETIMEDOUT;
+	EXPECT_EQ(t, PTR_ERR(mounts_get()), -ETIMEDOUT);
 	node.bad_err = -EUCLEAN;
+	node.list_err = -EHOSTDOWN;
+	EXPECT_EQ(t, PTR_ERR(mounts_get()), -EHOSTDOWN);
+	node.list_err = 0;
 	node.endless = true;
 	shim_log_clear();
 	mounts = mounts_get();

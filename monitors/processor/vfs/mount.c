@@ -9,8 +9,9 @@
  * Locking:	setup_lock guards the types and the making of mounts. A finished struct mounts
  *		never changes.
  * Failure:	a name of a covered directory that cannot be looked up is left out with a warning,
- *		and so is a directory that cannot be listed. Only -ENOMEM ends the making of mounts
- *		there; the next mounts_get() tries again.
+ *		and so is a directory that cannot be listed, for as long as the monitor runs. An
+ *		error that may be gone the next time (no memory, no answer) ends the making of
+ *		mounts instead; the next mounts_get() tries again.
  * Limits:	each name of a covered directory costs one look-up, a message to the storage node,
  *		before the first program starts; MAX_COVERED names of a directory are shown.
  *		One vNode; no mount(2). A file mounted by itself has the same path in its own file
@@ -248,6 +249,12 @@ struct covered {
 	size_t nr_bad; /* of which could not be looked up */
 };
 
+/* May the same request work later?  The storage node did not answer, or memory was short. */
+static bool is_transient(int err)
+{
+	return err == -ENOMEM || err == -ETIMEDOUT || err == -EHOSTDOWN || err == -ECANCELED;
+}
+
 static int show_name(struct covered *c, const char *name, size_t len)
 {
 	const size_t at_len = strlen(c->mt->at);
@@ -291,7 +298,7 @@ static bool put_covered(struct dir_sink *sink, const char *name, size_t len, uin
 	if ((len == 1 && name[0] == '.') || (len == 2 && name[0] == '.' && name[1] == '.'))
 		return true;
 	err = show_name(c, name, len);
-	if (err && err != -ENOMEM) {
+	if (err && !is_transient(err)) {
 		if (!c->nr_bad++)
 			pr_warn("%s: a name of the covered directory is left out: error %d\n",
 				c->mt->at, err);
@@ -314,8 +321,10 @@ static int show_covered(struct mounts *m, const struct mount *mt)
 			err = c.sink.err;
 	}
 	inode_put(c.dir);
-	if (!err || err == -ENOENT || err == -ENOMEM)
-		return err == -ENOMEM ? err : 0;
+	if (is_transient(err))
+		return err;
+	if (!err || err == -ENOENT)
+		return 0;
 	pr_warn("%s: the covered directory cannot be listed: error %d\n", mt->at, err);
 	return 0;
 }
