@@ -26,6 +26,8 @@ static const initcall_fn *const levels[NR_INITCALL_LEVELS + 1] = {
 	[INITCALL_LEVEL_program] = initcalls_program, [NR_INITCALL_LEVELS] = initcalls_end,
 };
 
+static unsigned int nr_begun; /* atomic: levels */
+
 static uint64_t shuffle_seed;
 BOOT_PARAM("initcall.shuffle", u64, shuffle_seed,
 	   "mix the init calls of each level, in an order that follows from this number");
@@ -49,6 +51,8 @@ static void run_level(enum initcall_level level)
 	struct prng prng;
 
 	BUG_ON(nr > ARRAY_SIZE(fns));
+	ASSERT(nr_begun == level);
+	__atomic_store_n(&nr_begun, level + 1, __ATOMIC_RELEASE);
 	for (size_t i = 0; i < nr; i++)
 		fns[i] = levels[level][i];
 	prng_seed(&prng, shuffle_seed * 8 + level); /* each level in its own way */
@@ -60,6 +64,11 @@ static void run_level(enum initcall_level level)
 			fns[k] = fns[k + 1];
 		run(fn);
 	}
+}
+
+bool initcalls_begun(enum initcall_level level)
+{
+	return __atomic_load_n(&nr_begun, __ATOMIC_ACQUIRE) > level;
 }
 
 void initcalls_run_early(void)

@@ -241,8 +241,10 @@ static void reaper(void *arg)
 
 static int reaper_start(void)
 {
-	struct thread *t = thread_create("reaper", reaper, NULL);
+	struct thread *t;
 
+	ASSERT_BEFORE(driver); /* whose threads end */
+	t = thread_create("reaper", reaper, NULL);
 	return IS_ERR(t) ? (int)PTR_ERR(t) : 0;
 }
 INITCALL(core, reaper_start);

@@ -39,6 +39,7 @@ static int time_init(void)
 {
 	const uint64_t now = rtc_read_ns();
 
+	ASSERT_BEFORE(core); /* whose functions read the clock */
 	if (now == 0)
 		pr_warn("real-time clock makes no sense, starting at 1970\n");
 	time_set_real_ns(now ? now : time_now_ns());

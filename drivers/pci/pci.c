@@ -361,6 +361,7 @@ static int pci_init(void)
 	struct pci_device *dev;
 	int err;
 
+	ASSERT_BEFORE(monitor); /* which waits for devices */
 	err = pci_bus_scan(&root_bus);
 	if (err) {
 		pr_err("scan failed: error %d\n", err);

@@ -20,6 +20,7 @@
 
 #include <cluster/membership.h>
 #include <kernel/counter.h>
+#include <kernel/initcall.h>
 #include <kernel/mutex.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
@@ -605,6 +606,7 @@ static int join_as_member(struct rdma_device *dev, uint64_t deadline)
 
 void cluster_host_register(cluster_host_fn start)
 {
+	ASSERT_BEFORE(monitor); /* where the node joins */
 	cluster.host_start = start;
 }
 

@@ -7,11 +7,16 @@
  *
  *	INITCALL(driver, mlx4_init);
  *
+ * A wrong level shows at every boot, whatever the order inside it: what others rely on without
+ * asking (a registry, a queue) asserts in its init call that the level which uses it has not
+ * begun: ASSERT_BEFORE(monitor).
+ *
  * A new level goes here, in arch/x86/kernel.lds.S and test/host/sections.lds, in initcall.c, and in
  * docs/design/boot.md.
  */
 #pragma once
 
+#include <lib/assert.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
 
@@ -35,4 +40,7 @@ typedef int (*initcall_fn)(void);
 		__attribute__((used, section(".initcall." #level))) = (fn)
 
 void initcalls_run_early(void);
+/* Has @level begun, or a later one?  Any context. */
+bool initcalls_begun(enum initcall_level level);
+#define ASSERT_BEFORE(level) ASSERT(!initcalls_begun(INITCALL_LEVEL_##level))
 void initcalls_run(void);

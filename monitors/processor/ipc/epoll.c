@@ -130,8 +130,10 @@ static void nested_main(void *arg)
 
 static int start_nested(void)
 {
-	struct thread *t = thread_create("epoll", nested_main, NULL);
+	struct thread *t;
 
+	ASSERT_BEFORE(monitor); /* where programs start */
+	t = thread_create("epoll", nested_main, NULL);
 	if (IS_ERR(t))
 		return PTR_ERR(t);
 	nested_thread = t;

@@ -78,6 +78,7 @@ static uint8_t boot_id[16]; /* const after init */
 
 static int boot_id_init(void)
 {
+	ASSERT_BEFORE(monitor); /* where programs start */
 	random_bytes(boot_id, sizeof(boot_id));
 	return 0;
 }

@@ -46,6 +46,7 @@ static struct workqueue *queue;
 
 static int timers_init(void)
 {
+	ASSERT_BEFORE(monitor); /* where programs start */
 	queue = workqueue_create("timers", 1);
 	return IS_ERR(queue) ? (int)PTR_ERR(queue) : 0;
 }

@@ -100,6 +100,7 @@ static int vdso_init(void)
 	const size_t len = (size_t)(vdso_image_end - vdso_image);
 	struct frame *data, *text;
 
+	ASSERT_BEFORE(monitor); /* where programs start */
 	if (mode == MODE_OFF)
 		return 0;
 	data = frame_alloc(0, FRAME_ZERO);

@@ -21,6 +21,7 @@
 
 #include "mount_private.h"
 
+#include <kernel/initcall.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <lib/err.h>
@@ -73,6 +74,7 @@ int fs_register(struct fs_type *type)
 		return -ENOMEM;
 	r->type = type;
 	mutex_lock(&setup_lock);
+	ASSERT_BEFORE(monitor); /* where programs start */
 	ASSERT(!mounts && type->root && type->at[0] == '/');
 	type->dev = next_dev++;
 	while (*at && comes_first((*at)->type->at, type->at))
