@@ -85,7 +85,8 @@ HISTOGRAM(memory_collapse_ns, "memory.collapse_ns", "PM_COLLAPSE, from its arriv
 
 /*
  * Context:	INLINE: polling context first, then a thread; WAITS: a thread of its own, as it
- *		waits for other nodes; else a worker, which waits for no node.
+ *		waits for other nodes; else a worker, which waits for no node but, if
+ *		the owner has a log, for what completes its changes.
  * Retry:	IDEMPOTENT entries may run twice.  The RPC layer runs the others at most once and
  *		repeats the remembered reply.
  * Sender:	a member whose connection is up.  It may die at any time, which changes nothing here

@@ -4,6 +4,12 @@
  * processors whose reply is a body only.
  *
  * Context:	a worker, or for a node's messages to itself the thread that makes them; may sleep.
+ *		The changes that a call makes are waited for one by one (region_apply_wait()), not
+ *		replied from their completion as msg_data.c does: a call goes over several regions,
+ *		whether its next step is made depends on the one before being safe (MM_PREPARE is
+ *		undone, a fork is undone, a collapse goes on by batches), and its reply counts
+ *		them. Without a log nothing waits. A log must complete without a worker of this
+ *		node, in polling context, say: all workers may be waiting here.
  * Failure:	as docs/protocol/pm.md and docs/protocol/mm.md list.
  */
 #include <lib/errno.h>

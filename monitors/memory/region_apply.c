@@ -11,6 +11,11 @@
  * Ordering:	a range's areas go first, then its pages in batches: without an area no page can
  *		come back, so the batches need not be one change.
  * Failure:	a refused change gives back what its op brought along.
+ * Limits:	two walks of one region's list at once (drop_pages() by list, COLLAPSE_SCAN) share
+ *		its order: each counts pages that the other has moved to the end, and may miss some
+ *		of its own. The home lets one call of a space through at a time; an MM_DISCARD of
+ *		one space beside a collapse of two is left, and leaves pages that have no area
+ *		until the region ends.
  */
 #include "region_apply.h"
 
@@ -668,7 +673,12 @@ static void collapse_page_locked(struct memory *m, struct region *from, struct r
 		collapse_drop_locked(m, op->batch, into, page);
 }
 
-/* Do again what a description says was done to each of its pages. */
+/*
+ * Do again what a description says was done to each of its pages. One that is not here is gone by a
+ * CHANGE_DROP: the other node shows that when it begins to drop pages, and shows collapses between
+ * its batches; here the whole range has been dropped already. No program sees dropped pages either
+ * way.
+ */
 static void collapse_replay_locked(struct memory *m, struct region *from, struct region *into,
 				   struct region_op *op) __must_hold(&from->lock)
 	__must_hold(&into->lock)
@@ -678,9 +688,12 @@ static void collapse_replay_locked(struct memory *m, struct region *from, struct
 
 	assert_spin_held(&from->lock);
 	assert_spin_held(&walked->lock);
-	for (uint32_t i = 0; i < c->collapse.nr; i++)
-		collapse_page_locked(m, from, into, op,
-				     page_lookup_locked(m, walked, c->collapse.addrs[i]));
+	for (uint32_t i = 0; i < c->collapse.nr; i++) {
+		struct mpage *page = page_lookup_locked(m, walked, c->collapse.addrs[i]);
+
+		if (page)
+			collapse_page_locked(m, from, into, op, page);
+	}
 }
 
 /* Treat up to COLLAPSE_BATCH pages, note which, and what comes next. */

@@ -173,7 +173,7 @@ struct region_op {
  * owner_store(); -EAGAIN (STORE) not in a state for it, or a frame is needed and it may not sleep.
  */
 int region_apply(struct memory *m, struct region *r, struct region_op *op) __must_check;
-/* The same, and wait until it is complete.  Threads only. */
+/* The same, and wait until it is complete.  Threads only; msg_owner.c says why they may. */
 int region_apply_wait(struct memory *m, struct region *r, struct region_op *op);
 
 /*

@@ -698,6 +698,36 @@ static void discard_between_batches_of_a_collapse(struct ktest *t)
 	}
 }
 
+/* A second node has done all of an MM_DISCARD, of which the first had done a part by this batch. */
+static void a_replayed_collapse_bears_a_discard(struct ktest *t)
+{
+	const uint64_t addrs[] = { FIXED_AT + PAGE_SIZE, FIXED_AT + 299 * PAGE_SIZE };
+	struct collapse_batch batch = { .nr_dead = 0 };
+	static struct pm_discard_req req;
+	struct mm_range_rep rep = { 0 };
+	struct region_op op = {
+		.change = { .kind = CHANGE_COLLAPSE,
+			    .collapse = { .step = COLLAPSE_SCAN, .nr = 2, .addrs = addrs } },
+		.from = REGION_ANY,
+		.replay = true,
+		.batch = &batch,
+	};
+
+	held_start(t);
+	req = (struct pm_discard_req){ .aspace = fam.parent.aspace,
+				       .nr_ranges = 1,
+				       .ranges = { { FIXED_AT + PAGE_SIZE, PAGE_SIZE } } };
+	EXPECT_EQ(t, owner_discard(&fam.f.mem[0], &req, &rep), 0);
+	EXPECT_EQ(t, rep.pages, 1);
+	op.change.other = fam.parent.aspace;
+	op.other = held.into;
+	EXPECT_EQ(t, region_apply_wait(&fam.f.mem[0], held.from, &op), 0);
+	EXPECT_EQ(t, held.into->nr_pages, 300 - 2);
+	EXPECT_EQ(t, held_finish(), 0);
+	EXPECT_EQ(t, get(&fam.parent, FIXED_AT), 2000);
+	held_end(t);
+}
+
 /* --- page-only spaces ---------------------------------------------------------------------- */
 
 static void objects_have_pages_from_zero(struct ktest *t)
@@ -869,6 +899,7 @@ static const struct ktest_case cases[] = {
 	KTEST(refused_collapse_leaves_the_first_alone),
 	KTEST(collapse_that_is_cut_off_wakes_waiters),
 	KTEST(discard_between_batches_of_a_collapse),
+	KTEST(a_replayed_collapse_bears_a_discard),
 	KTEST(discard_drops_pages),
 	KTEST(objects_have_pages_from_zero),
 	KTEST(reserved_objects_are_charged_once),
