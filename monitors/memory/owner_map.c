@@ -366,9 +366,14 @@ static int protect_prepare(struct memory *m, const struct mm_range_req *req,
 static int protect_apply(struct memory *m, const struct mm_range_req *req, struct protect_sum *sum,
 			 uint64_t charge)
 {
-	const int err = prepared_spend(m, req->aspace, charge);
+	int err = prepared_spend(m, req->aspace, charge);
 
-	return err ? err : for_each_region(m, req, protect_region, sum);
+	if (err)
+		return err;
+	err = for_each_region(m, req, protect_region, sum);
+	/* Each region has been charged for what it has now, which need not be what was measured. */
+	uncommit(m, req->aspace, charge);
+	return err;
 }
 
 int owner_protect(struct memory *m, const struct mm_range_req *req, struct mm_range_rep *rep)

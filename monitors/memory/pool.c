@@ -205,11 +205,12 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credi
 		return page;
 	spin_lock(&pool->lock);
 	pool->used--;
-	if (*used_credit) {
-		*used_credit = false;
+	/* A processor that has been fenced meanwhile has no credits any more: see pool_fence(). */
+	if (*used_credit && !pool_is_fenced(pool, proc)) {
 		(*credit)++;
 		pool->reserved++;
 	}
+	*used_credit = false;
 	spin_unlock(&pool->lock);
 	return NULL;
 }
@@ -397,10 +398,19 @@ int pool_commit(struct pool *pool, uint64_t pages)
 	return err;
 }
 
+void pool_commit_more(struct pool *pool, uint64_t pages)
+{
+	spin_lock(&pool->lock);
+	pool->committed += pages;
+	spin_unlock(&pool->lock);
+}
+
 void pool_uncommit(struct pool *pool, uint64_t pages)
 {
 	spin_lock(&pool->lock);
-	BUG_ON(pages > pool->committed);
+	/* The account would be wrong, which is no reason to end the programs of all. */
+	if (WARN_ON(pages > pool->committed))
+		pages = pool->committed;
 	pool->committed -= pages;
 	spin_unlock(&pool->lock);
 }

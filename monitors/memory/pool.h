@@ -124,6 +124,8 @@ uint32_t pool_credits(struct pool *pool, uint32_t proc);
 
 /* Charge a mapping: -ENOMEM when the policy does not allow it. */
 int pool_commit(struct pool *pool, uint64_t pages) __must_check;
+/* Charge what is there already, whatever the policy says. */
+void pool_commit_more(struct pool *pool, uint64_t pages);
 void pool_uncommit(struct pool *pool, uint64_t pages);
 
 /* Take @policy over if it is newer than the one that holds; that which holds then goes to @now. */

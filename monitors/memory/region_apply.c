@@ -387,11 +387,17 @@ static int apply_protect(struct memory *m, struct region *r, struct region_op *o
 	before = area_range_charge(&r->areas, c->range.start, c->range.end);
 	after = area_range_charge_as(&r->areas, c->range.start, c->range.end, c->range.prot);
 	area_protect(&r->areas, c->range.start, c->range.end, c->range.prot, &r->spare);
+	/*
+	 * By what the region has, under its lock: it may have come or gone since its home asked for
+	 * the charge. The caller gives back the charge that was prepared.
+	 */
+	if (before > after)
+		pool_uncommit(&m->pool, before - after);
+	else
+		pool_commit_more(&m->pool, after - before);
 	show(m, r, op);
 	spin_unlock(&r->lock);
 	region_trim(r);
-	if (before > after)
-		pool_uncommit(&m->pool, before - after);
 	return 0;
 }
 
@@ -407,7 +413,10 @@ static int apply_clone(struct memory *m, struct region *r, struct region_op *op)
 	int err = 0;
 
 	regions_lock(r, child);
-	if (!is_in_locked(r, op->from) || op->spare->count != r->areas.count || child->areas.count)
+	/* The child may be gone again: its processor has been fenced. */
+	if (!is_in_locked(r, op->from) ||
+	    !is_in_locked(child, op->from & ~REGION_IN(REGION_DEAD)) ||
+	    op->spare->count != r->areas.count || child->areas.count)
 		err = -ESTALE;
 	op->charge = err ? 0 : area_range_charge(&r->areas, r->start, r->end);
 	if (!err)

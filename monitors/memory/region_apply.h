@@ -37,7 +37,7 @@ enum region_change_kind {
 	CHANGE_RESET,     /* another state; areas, pages and their charge go */
 	CHANGE_MAP,       /* one area more, charged unless it has been */
 	CHANGE_UNMAP,     /* areas and pages of a range go, and their charge */
-	CHANGE_PROTECT,   /* another protection; a growing charge has been prepared */
+	CHANGE_PROTECT,   /* another protection, and what the region is charged for it */
 	CHANGE_STORE,     /* the content of a page */
 	CHANGE_DROP,      /* pages of a range go */
 	CHANGE_SENT,      /* a page goes: another owner has it */

@@ -14,6 +14,7 @@
 #include <shim/shim.h>
 
 #include "../../../monitors/memory/dispatch.h"
+#include "../../../monitors/memory/region_apply.h"
 #include "fake.h"
 
 #define SHIFT_2M 21u
@@ -377,6 +378,125 @@ static void peer_spends_only_what_is_prepared(struct ktest *t)
 	EXPECT_EQ(t, s.committed, 0);
 	EXPECT_EQ(t, proc_destroy(&p), 0);
 	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static uint64_t committed(struct memory *m)
+{
+	struct pool_stats s;
+
+	pool_stats(&m->pool, &s);
+	return s.committed;
+}
+
+/*
+ * A home may say APPLY for a range that is not what was measured: a vRegion has come since, or the
+ * processor is gone. Each page is charged once and given back once, and no count goes below zero.
+ */
+static void an_apply_charges_what_is_there(struct ktest *t)
+{
+	struct fake_proc p;
+	struct memory *m;
+	struct fake f;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	m = &f.mem[0];
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 2 * MB, PM_PROT_READ, PM_MAP_FIXED, &addr), 0);
+	/* Nothing was prepared. */
+	EXPECT_EQ(t, protect_from_peer(m, MM_APPLY, 0, true), 0);
+	EXPECT_EQ(t, committed(m), 512);
+	/* Prepared, but it has been charged since. */
+	EXPECT_EQ(t, proc_mprotect(&p, FIXED_AT, 2 * MB, PM_PROT_READ), 0);
+	EXPECT_EQ(t, committed(m), 0);
+	ASSERT_EQ(t, protect_from_peer(m, MM_PREPARE, 0, true), 0);
+	EXPECT_EQ(t, proc_mprotect(&p, FIXED_AT, 2 * MB, RW), 0);
+	EXPECT_EQ(t, committed(m), 2 * 512);
+	EXPECT_EQ(t, protect_from_peer(m, MM_APPLY, 512, true), 0);
+	EXPECT_EQ(t, committed(m), 512);
+	/* Prepared, and then the end of the processor. */
+	EXPECT_EQ(t, proc_mprotect(&p, FIXED_AT, 2 * MB, PM_PROT_READ), 0);
+	ASSERT_EQ(t, protect_from_peer(m, MM_PREPARE, 0, true), 0);
+	owner_destroy_space(m, FAKE_ASPACE(1));
+	EXPECT_EQ(t, committed(m), 0);
+	EXPECT_EQ(t, protect_from_peer(m, MM_APPLY, 512, true), -EPROTO);
+	EXPECT_EQ(t, protect_from_peer(m, MM_ABORT, 512, true), -EPROTO);
+	EXPECT_EQ(t, committed(m), 0);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* The processor of a fork is fenced when the child's region has been made and is still empty. */
+static void a_dead_child_gets_no_areas(struct ktest *t)
+{
+	const struct region_init init = { REGION_ACTIVE, true, 1 };
+	struct area_spare spare = { 0 };
+	struct region_op op = {
+		.change = { .kind = CHANGE_CLONE, .other = FAKE_ASPACE(2) },
+		.from = REGION_IN(REGION_ACTIVE),
+		.spare = &spare,
+	};
+	struct fake_proc p;
+	struct region *r;
+	struct memory *m;
+	struct fake f;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	m = &f.mem[0];
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
+	r = region_get(m, FAKE_ASPACE(1), FIXED_AT);
+	ASSERT_TRUE(t, r);
+	op.other = region_make(m, FAKE_ASPACE(2), m->node, r->index, SHIFT_2M, &init);
+	ASSERT_FALSE(t, IS_ERR(op.other));
+	ASSERT_EQ(t, area_spare_fill(&spare, r->areas.count), 0);
+	owner_destroy_space(m, FAKE_ASPACE(2));
+	EXPECT_EQ(t, region_apply(m, r, &op), -ESTALE);
+	EXPECT_EQ(t, committed(m), 256);
+	area_spare_free(&spare);
+	region_put(op.other);
+	region_put(r);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static bool fence_it(void *arg)
+{
+	pool_fence(arg, FAKE_PROC);
+	return false; /* and there is no page to give up */
+}
+
+/* The processor is fenced while a frame is looked for that one of its credits stands for. */
+static void a_fenced_processor_gets_no_credit_back(struct ktest *t)
+{
+	struct mpage *frame, *pages[16];
+	struct pool_stats s;
+	struct fake f;
+	struct pool *pool;
+	bool credit;
+	size_t nr = 0;
+
+	fake_start(&f, 1, ARRAY_SIZE(pages), SHIFT_2M);
+	pool = &f.mem[0].pool;
+	EXPECT_EQ(t, pool_grant(pool, FAKE_PROC, 2), 2);
+	while (nr < ARRAY_SIZE(pages) && (frame = pool_alloc_file(pool, false)))
+		pages[nr++] = frame;
+	pool->reclaim = fence_it;
+	pool->reclaim_arg = pool;
+	EXPECT_TRUE(t, pool_alloc_anon(pool, FAKE_PROC, &credit) == NULL);
+	EXPECT_FALSE(t, credit);
+	EXPECT_EQ(t, pool_credits(pool, FAKE_PROC), 0);
+	pool_stats(pool, &s);
+	EXPECT_EQ(t, s.reserved, 0);
+	pool->reclaim = NULL;
+	while (nr)
+		mpage_put(pool, pages[--nr]);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
@@ -991,6 +1111,9 @@ static const struct ktest_case cases[] = {
 	KTEST(shortage_is_all_or_nothing),
 	KTEST(a_mapping_that_goes_for_nothing_is_told_apart),
 	KTEST(peer_spends_only_what_is_prepared),
+	KTEST(an_apply_charges_what_is_there),
+	KTEST(a_dead_child_gets_no_areas),
+	KTEST(a_fenced_processor_gets_no_credit_back),
 	KTEST(credits_promise_frames),
 	KTEST(old_writeback_is_dropped),
 	KTEST(victim_rides_on_the_fetch),
