@@ -10,8 +10,8 @@
  *		anything is sent: credit is claimed under the lock, so two senders cannot spend it
  *		twice.
  * Invariants:	a ring's bytes and the credit for more never exceed its size.  The list holds no
- *		reference: a program leaves it once, with EXIT or REFUSED, which the holder of a
- *		reference sends.
+ *		reference: a program leaves it once, with EXIT, ERROR or REFUSED, which the
+ *		holder of a reference sends.
  */
 #define PR_FMT "ctl: "
 
@@ -271,6 +271,14 @@ void ctl_prog_refuse(struct ctl_prog *prog, int err, const char *text)
 	ctl_prog_put(prog);
 }
 
+/* Everything that its tasks wrote is on its way before what says that it has ended. */
+static void prog_close(struct ctl_prog *prog)
+{
+	ctl_stream_close(prog, 1);
+	ctl_stream_close(prog, 2);
+	prog_end(prog);
+}
+
 void ctl_prog_exit(struct ctl_prog *prog, uint32_t wait_status)
 {
 	const struct ctl_exit ex = {
@@ -279,11 +287,16 @@ void ctl_prog_exit(struct ctl_prog *prog, uint32_t wait_status)
 	};
 	struct ctl_exit_wire w;
 
-	ctl_stream_close(prog, 1);
-	ctl_stream_close(prog, 2);
-	prog_end(prog);
+	prog_close(prog);
 	ctl_exit_encode(&ex, &w);
 	(void)ctl_send(CTL_EXIT, 0, prog->id, &w, sizeof(w));
+	ctl_prog_put(prog);
+}
+
+void ctl_prog_lost(struct ctl_prog *prog, const char *line)
+{
+	prog_close(prog);
+	(void)ctl_send(CTL_ERROR, 0, prog->id, line, MIN(strlen(line), (size_t)CTL_MAX_LINE));
 	ctl_prog_put(prog);
 }
 

@@ -41,7 +41,14 @@ static void load(struct cluster_load *out)
 	out->free_lines = (uint32_t)MIN(free, (uint64_t)UINT32_MAX);
 }
 
+static void member_gone(const struct node_info *node)
+{
+	if (node->role == NODE_ROLE_MEMORY)
+		aspace_node_gone(node->id);
+}
+
 static const struct cluster_ops cluster_ops = {
+	.gone = member_gone,
 	.status = monitor_status,
 	.fenced = monitor_fenced,
 	.load = load,

@@ -154,3 +154,41 @@ def test_lost_processors_are_given_back(several, texts, tmp_path):
     assert bytes(capture.data[1]) == there.checked()
     after, _ = start(several, "p0", "exit 3")
     assert after.wait(time.monotonic() + LIMIT_S) and run.exit_status(after.exit.status) == 3
+
+
+SORT = "echo ready; for i in 1 2 3 4; do sort -r text.small | sha256sum; done"
+
+
+def stop_for(running: Running, seconds: float, *nodes: str) -> None:
+    for node in nodes:
+        running.cluster.kill_node(node, signal.SIGSTOP)
+    time.sleep(seconds)
+    for node in nodes:
+        running.cluster.kill_node(node, signal.SIGCONT)
+
+
+def test_a_memory_that_is_silent_for_less_than_a_lease(several, texts):
+    """Programs wait for it, and are right."""
+    program, capture = start(several, "p0", SORT)
+    wait_for(lambda: b"ready" in capture.data[1])
+    time.sleep(0.5)
+    stop_for(several, 5, "m1")
+    assert program.wait(time.monotonic() + LIMIT_S)
+    assert program.exit.status == 0
+    there = on_host([BUSYBOX, "sh", "-c", SORT], cwd=texts)
+    assert bytes(capture.data[1]) == there.checked()
+
+
+def test_programs_of_a_lost_memory_end_with_a_line(several):
+    """Not by a signal: the system ends them, and says which component is gone. New ones run."""
+    programs = [start(several, "p0", "x=$(seq 1 20000); echo ready; read x") for _ in range(2)]
+    for _, capture in programs:
+        wait_for(lambda capture=capture: b"ready" in capture.data[1])
+    several.cluster.kill_node("m1", signal.SIGSTOP)
+    for program, _ in programs:
+        lost = rf"m1 is gone, and with it memory of busybox \(pid {program.started.pid}\)"
+        with pytest.raises(LaunchError, match=lost):
+            program.wait(time.monotonic() + LIMIT_S)
+    after, capture = start(several, "p0", "seq 1 20000 | wc -l; ls | wc -l")
+    assert after.wait(time.monotonic() + LIMIT_S) and after.exit.status == 0
+    assert capture.data[1].startswith(b"20000")

@@ -241,7 +241,10 @@ static void run_program(struct ctl_prog *prog, const struct ctl_run *run)
 		status = flood(prog);
 	else if (!strcmp(run->path, "/long"))
 		long_argument = strlen(run->argv);
-	ctl_prog_exit(prog, status);
+	if (!strcmp(run->path, "/lost"))
+		ctl_prog_lost(prog, "its memory is gone");
+	else
+		ctl_prog_exit(prog, status);
 }
 
 static void take_signal(struct ctl_prog *prog, uint32_t signo)
@@ -374,6 +377,25 @@ static void refusal_tells_why(struct ktest *t)
 	EXPECT_EQ(t, err, ENOEXEC);
 	EXPECT_MEMEQ(t, got.payload + 4, "not an ELF", 10);
 	EXPECT_EQ(t, got.hdr.len, 14);
+}
+
+/* The launcher is told that the system ended the program, and why; its output is closed before. */
+static void lost_program_is_an_error(struct ktest *t)
+{
+	ASSERT_TRUE(t, service_is_up(t));
+	send_run(6, "/lost");
+	ASSERT_TRUE(t, receive_type(CTL_STARTED, 6));
+	for (int i = 0; i < 2; i++) {
+		ASSERT_TRUE(t, receive());
+		EXPECT_EQ(t, got.hdr.type, CTL_EOF);
+	}
+	ASSERT_TRUE(t, receive());
+	EXPECT_EQ(t, got.hdr.type, CTL_ERROR);
+	EXPECT_EQ(t, got.hdr.prog, 6);
+	ASSERT_EQ(t, got.hdr.len, 18);
+	EXPECT_MEMEQ(t, got.payload, "its memory is gone", 18);
+	/* As after an EXIT, what the launcher sent before it knew is dropped. */
+	send_credit(1, 6, 100);
 }
 
 /* Everything from here to the exit, bytes of stdout counted and checked to be @fill. */
@@ -514,6 +536,7 @@ static const struct ktest_case ctl_cases[] = {
 	KTEST(writer_stops_at_its_credit_and_gets_epipe),
 	KTEST(signal_reaches_its_program),
 	KTEST(long_run_is_joined),
+	KTEST(lost_program_is_an_error),
 	KTEST(broken_protocol_ends_the_channel),
 	{ 0 },
 };

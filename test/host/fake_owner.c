@@ -47,6 +47,8 @@ static struct {
 	uint64_t refuse_from;
 	int refuse_status;
 	uint64_t file_pages, file_bad;
+	bool file_node_goes;
+	uint32_t gone; /* a node that is no member any more */
 	uint32_t frames;
 	int64_t promised; /* credits that the processor should have in hand */
 	unsigned int under_way;
@@ -89,6 +91,8 @@ void fake_reset(void)
 	fake.nr_writebacks = 0;
 	fake.refuse_status = 0;
 	fake.file_pages = 0;
+	fake.file_node_goes = false;
+	fake.gone = 0;
 	fake.frames = UINT32_MAX;
 	memset(fake.fail, 0, sizeof(fake.fail));
 	pthread_mutex_unlock(&fake.lock);
@@ -166,6 +170,13 @@ size_t fake_pages(void)
 	nr = fake.nr_pages;
 	pthread_mutex_unlock(&fake.lock);
 	return nr;
+}
+
+void fake_file_node_goes(void)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.file_node_goes = true;
+	pthread_mutex_unlock(&fake.lock);
 }
 
 void fake_move(uint64_t index, uint32_t node)
@@ -358,6 +369,15 @@ static void serve_file(struct fake_call *fc)
 
 static void serve(struct fake_call *fc)
 {
+	if (fc->call.opcode == PM_FILE_FETCH && fake.file_node_goes) {
+		fake.file_node_goes = false;
+		fake.gone = fc->call.peer;
+	}
+	if (fc->call.peer == fake.gone) {
+		fc->call.status = -EHOSTDOWN;
+		return;
+	}
+	fc->call.answered = true;
 	switch (fc->call.opcode) {
 	case PM_FETCH:
 		serve_fetch(fc);
@@ -814,7 +834,12 @@ uint32_t gmm_home_for(uint64_t aspace)
 
 uint32_t gsm_cache_node_for(const struct proto_file *file)
 {
-	return 1;
+	uint32_t gone;
+
+	pthread_mutex_lock(&fake.lock);
+	gone = fake.gone;
+	pthread_mutex_unlock(&fake.lock);
+	return gone == 1 ? 2 : 1;
 }
 
 int storage_getattr(const struct file_id *file, struct file_attr *attr)

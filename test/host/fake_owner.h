@@ -23,6 +23,11 @@ void fake_writeback_timeout_every(unsigned int n);
 void fake_refuse(uint64_t vaddr, int status);
 /* Files have @pages pages, of which each word is its offset; page @bad cannot be read. */
 void fake_file(uint64_t pages, uint64_t bad);
+/*
+ * The node that is asked for a file page next goes: it never answers again, and look-ups choose
+ * another.
+ */
+void fake_file_node_goes(void);
 /* Give vRegion @index to @node: the old owner answers with a redirect. */
 void fake_move(uint64_t index, uint32_t node);
 /*

@@ -29,11 +29,17 @@ COUNTER(storage_calls, "vfs.storage_calls", "requests to storage nodes");
 static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
 		size_t max)
 {
+	int ret = -EHOSTDOWN;
+
 	if (node == 0)
-		return -EHOSTDOWN;
-	counter_inc(&storage_calls);
-	return rpc_call_sync(node, RPC_CLASS_CONTROL, opcode, body, (uint32_t)len, reply,
-			     (uint32_t)max, 0);
+		return ret;
+	/* When a new incarnation has taken the node's place, that one is asked. */
+	for (int tries = 0; ret == -EHOSTDOWN && tries < 2; tries++) {
+		counter_inc(&storage_calls);
+		ret = rpc_call_sync(node, RPC_CLASS_CONTROL, opcode, body, (uint32_t)len, reply,
+				    (uint32_t)max, 0);
+	}
+	return ret;
 }
 
 struct path_call { /* too large for a stack */

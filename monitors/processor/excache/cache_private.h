@@ -261,6 +261,7 @@ bool line_map_first_locked(struct line *line, struct aspace *as, vaddr_t vaddr, 
 /* --- fill.c -------------------------------------------------------------------------- */
 
 int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line *victim);
+/* -EREMCHG: the node that has the file is gone, and another has taken its place. */
 int fill_file(struct object *obj, uint64_t pgoff, struct line *line);
 /*
  * Start filling up to @nr file pages from @pgoff, up to the first that is there. Never sleeps

@@ -123,6 +123,17 @@ void credit_add(uint32_t node, uint32_t frames)
 		atomic64_add(&c->frames, frames);
 }
 
+void credit_forget(uint32_t node)
+{
+	struct credit *c;
+
+	spin_lock(&table_lock);
+	c = radix_lookup(&table, node);
+	spin_unlock(&table_lock);
+	if (c)
+		atomic64_set(&c->frames, 0);
+}
+
 /* Take what @c has beyond CREDIT_KEEP; 0: nothing. */
 static uint32_t take_excess(struct credit *c)
 {

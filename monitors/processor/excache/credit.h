@@ -61,6 +61,8 @@ static inline void credit_put(uint32_t node)
 }
 /* How many frames the next request to @node should ask for, 0 = enough in hand. */
 uint32_t credit_want(uint32_t node);
+/* @node is gone, and so are its credits. */
+void credit_forget(uint32_t node);
 /* Give back what is more than a running program needs in hand. Sleeps. */
 void credit_trim(void);
 /* Credits in hand from all nodes, for leak tests. */

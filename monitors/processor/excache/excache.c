@@ -31,6 +31,8 @@
 #include "credit.h"
 #include "owner.h"
 
+#define FILE_NODES_TRIED 8 /* for one page, while one after the other goes */
+
 struct excache excache;
 
 static uint64_t param_size;
@@ -356,8 +358,8 @@ static int get_or_wait(const struct tag *tag, enum excache_how how, struct line 
 	}
 }
 
-int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, struct aspace *as,
-		   uint64_t seq, struct line **out)
+static int get_once(struct object *obj, uint64_t pgoff, enum excache_how how, struct aspace *as,
+		    uint64_t seq, struct line **out)
 {
 	const struct tag tag = { .obj = obj,
 				 .pgoff = pgoff,
@@ -384,6 +386,16 @@ int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, str
 	pin_taken();
 	*out = line;
 	return 0;
+}
+
+int excache_get_at(struct object *obj, uint64_t pgoff, enum excache_how how, struct aspace *as,
+		   uint64_t seq, struct line **out)
+{
+	int err = -EREMCHG;
+
+	for (int tries = 0; err == -EREMCHG && tries < FILE_NODES_TRIED; tries++)
+		err = get_once(obj, pgoff, how, as, seq, out);
+	return err == -EREMCHG ? -EHOSTDOWN : err;
 }
 
 int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)

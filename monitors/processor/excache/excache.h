@@ -86,8 +86,8 @@ struct excache_ops {
 	struct object *(*unchain)(struct object *obj, struct anon_collapse *collapse);
 	/* Consumes what unchain() left in @collapse; sleeps. */
 	void (*collapse_soon)(const struct anon_collapse *collapse);
-	/* object_fail() was called for the first time.  Polling context. */
-	void (*failed)(struct object *obj, int error);
+	/* A part of @obj, which was at @node (0: not known), is lost. Once; polling context. */
+	void (*failed)(struct object *obj, int error, uint32_t node);
 };
 
 /* Once at start: reserves and registers the frames. Geometry by boot parameters excache*. */

@@ -366,6 +366,8 @@ int fill_file(struct object *obj, uint64_t pgoff, struct line *line)
 	}
 	call->release = file_demand_release;
 	err = file_demand_run(ff, call);
+	if (err == -EHOSTDOWN && !call->answered && excache.ops->file_node(&obj->file))
+		err = -EREMCHG; /* that node is gone; there are others */
 	rpc_call_put(call);
 	if (err)
 		file_demand_abandon(ff);

@@ -10,11 +10,11 @@
  *		it with its last reference, which a line may hold. A page that an owner has
  *		acknowledged is in `stored` before its line loses its tag: a thread that finds no
  *		line looks at `stored` next and misses nothing.
- * Locking:	file_lock and shared_lock guard the tables, and nothing is taken inside them; an
- *		object is freed outside of them. object.lock guards size, seq, the range that is
- *		going away and nr_pages, the copy of the vRegion array and `stored`; it is never
- *		held across an RPC. setup_lock lets one thread at a time introduce an object to its
- *		home.
+ * Locking:	file_lock and shared_lock guard the tables, and nothing but an object's lock is
+ *		taken inside them; an object is freed outside of them. object.lock guards size,
+ *		seq, the range that is going away and nr_pages, the copy of the vRegion array and
+ *		`stored`; it is never held across an RPC. setup_lock lets one thread at a time
+ *		introduce an object to its home.
  * Ordering:	a range that goes away is blocked and seq grows, so that no line of it can be made;
  *		lines are dropped, the owners told, the range unblocked.
  */
@@ -35,6 +35,7 @@
 
 #include "cache_private.h"
 #include "excache.h"
+#include "frames.h"
 #include "home.h"
 #include "owner.h"
 
@@ -189,12 +190,27 @@ static struct list_head *shared_bucket_locked(uint64_t id)
 	return head;
 }
 
+/* Another home for an object that no home knows yet, as its own is gone. False: there is none. */
+static bool choose_another_home(struct object *obj)
+{
+	const uint32_t home = excache.ops->space_home(obj->id);
+
+	if (!home || home == obj->home)
+		return false;
+	obj->home = home;
+	return true;
+}
+
 static int introduce(struct object *obj, uint64_t len)
 {
-	int err;
+	int err = 0;
 
 	mutex_lock(&setup_lock);
-	err = READ_ONCE(obj->vregion_size) ? 0 : home_introduce(obj, len);
+	if (!READ_ONCE(obj->vregion_size)) {
+		do {
+			err = home_introduce(obj, len);
+		} while (err == -EHOSTDOWN && choose_another_home(obj));
+	}
 	mutex_unlock(&setup_lock);
 	return err;
 }
@@ -583,16 +599,71 @@ static void space_end(struct object *obj)
 	}
 }
 
-void object_fail(struct object *obj, int error, uint64_t pgoff)
+/* Of its failures the first one counts. */
+static void fail_once(struct object *obj, int error, uint32_t node)
 {
 	int expected = 0;
 
-	if (!__atomic_compare_exchange_n(&obj->failed, &expected, error, false, __ATOMIC_SEQ_CST,
-					 __ATOMIC_RELAXED))
+	if (__atomic_compare_exchange_n(&obj->failed, &expected, error, false, __ATOMIC_SEQ_CST,
+					__ATOMIC_RELAXED))
+		excache.ops->failed(obj, error, node);
+}
+
+void object_fail(struct object *obj, int error, uint64_t pgoff)
+{
+	uint32_t node = 0;
+
+	if (READ_ONCE(obj->failed))
 		return;
-	pr_err("%#llx: page %#llx is lost (error %d): its programs are killed\n",
-	       (unsigned long long)obj->id, (unsigned long long)(pgoff << PAGE_SHIFT), error);
-	excache.ops->failed(obj, error);
+	if (obj->kind != OBJECT_FILE && object_owner_cached(obj, pgoff, &node) < 0)
+		node = obj->home; /* the home says who has it, and has not */
+	pr_err("%#llx: page %#llx is lost (node %u, error %d): its programs end\n",
+	       (unsigned long long)obj->id, (unsigned long long)(pgoff << PAGE_SHIFT), node, error);
+	fail_once(obj, error, node);
+}
+
+bool object_has_part_at(struct object *obj, uint32_t node)
+{
+	/* A home knows the object once it has told the size of its vRegions. */
+	return !READ_ONCE(obj->failed) && READ_ONCE(obj->vregion_size) &&
+	       (obj->home == node || object_frames(obj, node) > 0);
+}
+
+void object_node_gone(struct object *obj, uint32_t node)
+{
+	pr_err("%#llx: node %u is gone with a part of it: its programs end\n",
+	       (unsigned long long)obj->id, node);
+	fail_once(obj, -EHOSTDOWN, node);
+}
+
+/* A shared object that has a part at @node, referenced; NULL: there is none. */
+static struct object *shared_find_part(uint32_t node)
+{
+	struct object *obj;
+
+	spin_lock(&shared_lock);
+	for (size_t i = 0; i < SHARED_BUCKETS; i++) {
+		if (!shared_table[i].next)
+			continue;
+		list_for_each_entry(obj, &shared_table[i], table_link) {
+			if (object_has_part_at(obj, node) && refcount_inc_not_zero(&obj->refs))
+				goto out;
+		}
+	}
+	obj = NULL;
+out:
+	spin_unlock(&shared_lock);
+	return obj;
+}
+
+void object_shared_node_gone(uint32_t node)
+{
+	struct object *obj;
+
+	while ((obj = shared_find_part(node))) {
+		object_node_gone(obj, node);
+		object_put(obj);
+	}
 }
 
 /* --- vRegions ------------------------------------------------------------------------ */

@@ -63,7 +63,7 @@ struct object {
 
 	/* OBJECT_ANON, OBJECT_SHARED: the space at the memory nodes */
 	uint64_t id;           /* changes with a collapse: no write-back is under way then */
-	uint32_t home;         /* const: memory node */
+	uint32_t home;         /* memory node; const once it knows the object */
 	uint64_t vregion_size; /* const after exec; 0: the home does not know the space yet */
 	struct radix_tree vregions __guarded_by(&lock); /* index -> struct vregion */
 	struct vregion *near __guarded_by(&lock); /* the one looked up last, or NULL: of vregions */
@@ -225,7 +225,13 @@ void object_clear_stored(struct object *obj, uint64_t first, uint64_t end);
 int object_move_stored(struct object *obj, uint64_t from, uint64_t nr, uint64_t to) __must_check;
 
 /*
- * A page of @obj is lost or cannot be stored: the tasks of every space that can see it are killed
- * and one line goes to the log. Polling context; idempotent.
+ * A page of @obj is lost or cannot be stored: every program that can see it is ended, with a line
+ * that names the memory node. Polling context; idempotent.
  */
 void object_fail(struct object *obj, int error, uint64_t pgoff);
+/* Is memory node @node its home, or has it pages there? An object that has failed has none. */
+bool object_has_part_at(struct object *obj, uint32_t node);
+/* The same for an object that has a part at memory node @node, which is gone. */
+void object_node_gone(struct object *obj, uint32_t node);
+/* And for each shared object that has. Sleeps. */
+void object_shared_node_gone(uint32_t node);

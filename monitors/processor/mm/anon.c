@@ -140,17 +140,54 @@ static bool can_see_locked(struct aspace *as, const struct object *obj)
 	return false;
 }
 
-void anon_failed(struct object *obj, int error)
+static void fail_space(struct aspace *as, int error, uint32_t node)
+{
+	if (READ_ONCE(as->failed))
+		return;
+	WRITE_ONCE(as->lost_node, node);
+	__atomic_store_n(&as->failed, error, __ATOMIC_RELEASE);
+}
+
+void anon_failed(struct object *obj, int error, uint32_t node)
 {
 	struct aspace *as;
 
 	spin_lock(&chain_lock);
 	list_for_each_entry(as, &spaces, link) {
-		if (!READ_ONCE(as->failed) && can_see_locked(as, obj))
-			WRITE_ONCE(as->failed, error);
+		if (can_see_locked(as, obj))
+			fail_space(as, error, node);
 	}
 	spin_unlock(&chain_lock);
 	kill_failed_tasks();
+}
+
+/* A private object of some space that has a part at @node, referenced; NULL: there is none. */
+static struct object *find_part(uint32_t node)
+{
+	struct object *obj = NULL;
+	struct aspace *as;
+
+	spin_lock(&chain_lock);
+	list_for_each_entry(as, &spaces, link) {
+		for (obj = as->anon; obj; obj = obj->backing) {
+			if (object_has_part_at(obj, node) && refcount_inc_not_zero(&obj->refs))
+				goto out;
+		}
+	}
+	obj = NULL;
+out:
+	spin_unlock(&chain_lock);
+	return obj;
+}
+
+void anon_node_gone(uint32_t node)
+{
+	struct object *obj;
+
+	while ((obj = find_part(node))) {
+		object_node_gone(obj, node);
+		object_put(obj);
+	}
 }
 
 uint64_t anon_frames(struct aspace *as, uint32_t node)
@@ -369,8 +406,8 @@ void anon_push(struct aspace *parent, struct object *shadow, struct aspace *chil
 		object_get(frozen);
 		child->anon->backing = frozen;
 		list_add_tail(&child->anon->shadow_link, &frozen->shadows);
-		if (frozen->failed)
-			child->failed = frozen->failed; /* lost before the child was known */
+		if (frozen->failed) /* lost before the child was known */
+			fail_space(child, frozen->failed, parent->lost_node);
 	}
 	spin_unlock(&chain_lock);
 }

@@ -39,7 +39,9 @@ struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed);
 /* Frames of memory node @node (0: of all) that the chain of @as has. Any thread. */
 uint64_t anon_frames(struct aspace *as, uint32_t node);
 /* Every space that can see @obj is marked, and its tasks are killed. Polling context. */
-void anon_failed(struct object *obj, int error);
+void anon_failed(struct object *obj, int error, uint32_t node);
+/* The same for every space with private pages at memory node @node, which is gone. Sleeps. */
+void anon_node_gone(uint32_t node);
 
 /* --- inside a fault, or with map_lock and the range blocked ------------------------------ */
 

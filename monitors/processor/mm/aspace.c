@@ -58,6 +58,13 @@ int aspace_init(void (*kill_failed)(void))
 	return IS_ERR(collapse_wq) ? PTR_ERR(collapse_wq) : excache_init(&cache_ops);
 }
 
+void aspace_node_gone(uint32_t node)
+{
+	anon_node_gone(node);
+	object_shared_node_gone(node);
+	credit_forget(node);
+}
+
 struct aspace *aspace_create(uint64_t id, uint32_t home)
 {
 	struct object *anon = anon_create(id, home, hash64(id) >> 1);

@@ -98,6 +98,7 @@ struct aspace {
 	struct waitqueue quiet;
 	struct object *anon; /* private pages: the top of a chain; map_lock, or inside a fault */
 	int failed; /* atomic: negative errno once a page of it was lost; its tasks are killed */
+	uint32_t lost_node; /* const once failed: where the page was, 0 = not known */
 
 	/* Layout, as exec got it from the home; brk under map_lock. */
 	vaddr_t brk_start;
@@ -156,6 +157,10 @@ void aspace_drain(void);
  * context.
  */
 int aspace_init(void (*kill_failed)(void)) __must_check;
+/*
+ * Memory node @node is gone: every space that had pages or its home there fails. Sleeps.
+ */
+void aspace_node_gone(uint32_t node);
 
 /* --- copies of the home's and owners' data ------------------------------------------- */
 

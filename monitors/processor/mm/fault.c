@@ -195,6 +195,8 @@ static int fault_once(struct aspace *as, vaddr_t vaddr, enum fault_access access
 		err = fault_in_vma(as, &v, vaddr, access, &seq);
 		vma_release(&v);
 	}
+	if (err == -EHOSTDOWN)
+		object_fail(as->anon, err, vaddr >> PAGE_SHIFT);
 	aspace_fault_end(as);
 	return err;
 }

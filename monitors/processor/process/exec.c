@@ -256,6 +256,25 @@ uint64_t exec_arg_limit(uint64_t stack_limit)
 	return MAX(MIN(stack_limit / 4, ARG_MAX_BYTES), ARG_MIN_BYTES);
 }
 
+/* A space with @prog in it. When the home is gone before it has answered, another one is asked. */
+static struct aspace *load_space(const struct exec_program *prog, const struct fs_cred *cred,
+				 uint64_t stack_size, uint64_t seed, struct program_layout *layout)
+{
+	int err = -EHOSTDOWN;
+
+	for (int tries = 0; err == -EHOSTDOWN && tries < 2; tries++) {
+		struct aspace *as = new_space();
+
+		if (IS_ERR(as))
+			return as;
+		err = remote_exec(as, prog, cred, stack_size, seed, layout);
+		if (!err)
+			return as;
+		aspace_put(as);
+	}
+	return ERR_PTR(err);
+}
+
 int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_args *args,
 	      const struct exec_program *prog, struct aspace **out, struct pt_regs *regs)
 {
@@ -272,15 +291,10 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	if (err)
 		return err;
 	cred_to_fs(cred, &pc);
-	as = new_space();
+	random_bytes(&random, sizeof(random));
+	as = load_space(prog, &pc, stack_size, random.seed | 1, &layout);
 	if (IS_ERR(as))
 		return PTR_ERR(as);
-	random_bytes(&random, sizeof(random));
-	err = remote_exec(as, prog, &pc, stack_size, random.seed | 1, &layout);
-	if (err) {
-		aspace_put(as);
-		return err;
-	}
 	take_layout(as, &layout);
 	as->vdso = vdso_place(random.vdso);
 	memset(regs, 0, sizeof(*regs));

@@ -512,7 +512,6 @@ static void install_names(struct task *t, struct exec_image *img)
 
 static int commit(struct task *t, struct exec_image *img)
 {
-	struct process *p = t->process;
 	const struct cred *cred = img->cred;
 	struct aspace *old;
 	int err;
@@ -530,8 +529,6 @@ static int commit(struct task *t, struct exec_image *img)
 	fpu_reset(thread_current()->user.fpu);
 	thread_set_fs_base(0);
 	thread_set_gs_base(0);
-	if (!err && READ_ONCE(p->as->failed))
-		err = -EIO;
 	return err;
 }
 
@@ -561,8 +558,12 @@ static int exec_now(struct exec_image *img, struct pt_regs *regs)
 	err = end_other_tasks(t);
 	if (err)
 		return err;
-	if (commit(t, img))
-		process_kill(t->process, SIGKILL);
+	err = commit(t, img);
+	if (READ_ONCE(t->process->as->failed))
+		process_kill_failed();
+	else if (err)
+		process_lost(t->process, "%s (pid %u) cannot be run: error %d", t->comm,
+			     t->process->pid, err);
 	start_over(regs, &img->regs);
 	counter_inc(&exec_execs);
 	return 0;

@@ -290,11 +290,20 @@ static void end_session(const struct process *p)
 		tty_session_ended(p->pid);
 }
 
+static void report_end(struct program *program, uint32_t status)
+{
+	lock_not_needed(&root_vnode.lock, "no process of it is left, and so the line stays");
+	if (program->lost[0])
+		ctl_prog_lost(program->prog, program->lost);
+	/* Programs of a lost node do not end, they are lost: the launcher says so. */
+	else if (cluster_lease_holds())
+		ctl_prog_exit(program->prog, status);
+}
+
 /* The last task is gone: free what the process had, then say how it ended. */
 static void process_finish(struct process *p)
 {
 	const bool leader = p->pid == p->program->leader;
-	struct ctl_prog *prog = p->program->prog;
 	const uint32_t status = READ_ONCE(p->wait_status); /* final: p->exiting is set */
 
 	counter_inc(&exit_exits);
@@ -307,9 +316,7 @@ static void process_finish(struct process *p)
 	program_leave(p);
 	if (leader) {
 		aspace_drain(); /* the launcher must find the memory free */
-		/* Programs of a lost node do not end, they are lost: the launcher says so. */
-		if (cluster_lease_holds())
-			ctl_prog_exit(prog, status);
+		report_end(p->program, status);
 	}
 }
 

@@ -348,16 +348,3 @@ struct aspace *process_aspace(struct process *p)
 	spin_unlock(&p->vnode->lock);
 	return as;
 }
-
-void process_kill_failed(void)
-{
-	struct vnode *v = &root_vnode;
-	struct process *p;
-
-	spin_lock(&v->lock);
-	list_for_each_entry(p, &v->processes, all_link) {
-		if (p->as && READ_ONCE(p->as->failed))
-			process_kill(p, SIGKILL);
-	}
-	spin_unlock(&v->lock);
-}

@@ -370,7 +370,7 @@ static int start_program(struct task *t, struct ctl_prog *prog, const struct ctl
 	if (run->flags & CTL_RUN_TTY)
 		tty_begin_session(prog, p);
 	if (READ_ONCE(p->as->failed))
-		process_kill(p, SIGKILL); /* a page was lost before there was a task to kill */
+		process_kill_failed(); /* a page was lost before there was a task to kill */
 	counter_inc(&process_started);
 	task_start(start, true);
 	return 0;

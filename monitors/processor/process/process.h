@@ -74,6 +74,8 @@ struct vnode {
 /* Every node serves one vNode so far. */
 extern struct vnode root_vnode;
 
+#define LOST_LINE 160
+
 /* A launched program: the processes that come from one RUN. */
 struct program {
 	refcount_t refs;
@@ -81,6 +83,7 @@ struct program {
 	uint32_t leader;       /* const: pid of the first process */
 	uint32_t nr_members;   /* vnode.lock: processes that still have resources */
 	struct waitqueue gone; /* nr_members has become smaller */
+	char lost[LOST_LINE];  /* vnode.lock: why the system had to end it; empty: it has not */
 };
 
 /* Resources that tasks have used; sums are kept for tasks that are gone. */
@@ -282,7 +285,12 @@ void process_exit_group(struct process *p, uint32_t wait_status);
 void task_exit(uint32_t wait_status) __attribute__((noreturn));
 /* Post signal @signo to the process as a whole. Not from interrupts. */
 void process_kill(struct process *p, int signo);
-/* Kill those whose address space has failed. Not from interrupts. */
+/*
+ * The system has to end the program of @p: all its processes are killed, and the launcher gets the
+ * line instead of a status. A program that is ending already ends as it would. Not from interrupts.
+ */
+void process_lost(struct process *p, const char *fmt, ...) __printf(2, 3);
+/* The same for those whose address space has failed. Not from interrupts. */
 void process_kill_failed(void);
 
 /* --- signals to several ------------------------------------------------------------------ */

@@ -38,10 +38,6 @@ static struct linux_siginfo signal_of(int err, const struct user_fault *fault)
 		info.signo = SIGSEGV;
 		info.code = SEGV_ACCERR;
 		break;
-	case -ENOMEM:
-		info.signo = SIGKILL;
-		info.code = SI_KERNEL;
-		break;
 	default:
 		break;
 	}
@@ -55,23 +51,54 @@ static void note_trap(struct task *t, uint32_t trapno, uint64_t error)
 	t->sig.error = error;
 }
 
+/* Does the program get a signal for it? Else the system cannot do what it should, and ends it. */
+static bool is_the_programs_fault(int err)
+{
+	switch (err) {
+	case -EFAULT:
+	case -EACCES:
+	case -EIO:    /* behind the end of a file, or its disk cannot be read */
+	case -ESTALE: /* the file is gone */
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void end_program(struct task *t, vaddr_t addr, int err)
+{
+	const struct process *p = t->process;
+
+	if (READ_ONCE(p->as->failed))
+		process_kill_failed();
+	else if (err == -ENOMEM)
+		process_lost(t->process, "there is no memory for %s (pid %u)", t->comm, p->pid);
+	else
+		process_lost(t->process, "page %#llx of %s (pid %u) cannot be had: error %d",
+			     (unsigned long long)addr, t->comm, p->pid, err);
+}
+
 static __noinline int page_fault_failed(struct task *t, const struct user_fault *fault, int err)
 {
 	struct linux_siginfo info;
 
-	/* Another task, which was fetching the same line, was killed: fault again. */
-	if (err == -EINTR &&
-	    !(__atomic_load_n(&t->thread->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL))
-		return 0;
-	if (err != -EFAULT && err != -EACCES && err != -EINTR)
+	if (err == -EINTR) {
+		/*
+		 * A task whose wait was ended is to end itself: its process may go on, by exec in
+		 * another thread. Else another task, which was fetching the same line, was killed:
+		 * fault again.
+		 */
+		return __atomic_load_n(&t->thread->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL ? err
+											    : 0;
+	}
+	if (READ_ONCE(t->process->as->failed) || !is_the_programs_fault(err)) {
+		end_program(t, fault->addr, err);
+		return err;
+	}
+	if (err != -EFAULT && err != -EACCES)
 		pr_warn("pid %u: page %#llx cannot be had: error %d\n", t->process->pid,
 			(unsigned long long)fault->addr, err);
-	/*
-	 * A kernel copy just answers EFAULT, but a program without memory dies in any case. A task
-	 * whose wait was ended (-EINTR) is to end itself: its process may go on, by exec in another
-	 * thread.
-	 */
-	if (err != -EINTR && ((fault->flags & FAULT_USER) || err == -ENOMEM)) {
+	if (fault->flags & FAULT_USER) { /* a kernel copy just answers EFAULT */
 		info = signal_of(err, fault);
 		/* As Linux: of kernel addresses a program does not learn what is mapped. */
 		note_trap(t, TRAP_PF,

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import json
 import os
 import random
+import re
 import selectors
 import shutil
 import signal
@@ -734,11 +736,19 @@ class Cluster:
         if program is None:
             late = "after its EXIT" if key in self._past else "that was never started"
             raise frames.ProtocolError(f"{frame.type.name} for program {frame.prog} {late}")
+        if frame.type is Type.ERROR:
+            line = self._named(frames.decode_line(frame.payload))
+            frame = dataclasses.replace(frame, payload=line.encode()[: frames.MAX_LINE])
         program.handle(frame)
         if program.over:
             with self._cond:
                 del self._programs[key]
                 self._past.add(key)
+
+    def _named(self, line: str) -> str:
+        """A node's line names nodes by their ids; the user knows them as m0, p1."""
+        names = {str(node.node): node.name for node in self.plan.nodes}
+        return re.sub(r"\bnode (\d+)\b", lambda m: names.get(m[1], m[0]), line)
 
     def _answer(self, channel: Channel, frame: Frame) -> None:
         with self._cond:

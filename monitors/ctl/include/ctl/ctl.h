@@ -4,10 +4,12 @@
  *
  * Flow:	ctl_start() -> HELLO; a reader thread decodes frames and calls the monitor's ops
  *		table; a processor monitor answers RUN by starting a task whose descriptors 0-2 use
- *		ctl_stream_read() and ctl_stream_write(), and ends it with ctl_prog_exit().
+ *		ctl_stream_read() and ctl_stream_write(), and ends it with ctl_prog_exit() or
+ *		ctl_prog_lost().
  * Context:	everything here may sleep, except where it says otherwise.
  * Invariants:	a struct ctl_prog is counted. ops->run() is given one reference, which it keeps for
- *		the program's main task and returns through ctl_prog_exit() or ctl_prog_refuse();
+ *		the program's main task and returns through ctl_prog_exit(), ctl_prog_lost() or
+ *		ctl_prog_refuse();
  *		each open file description that refers to a stream holds another.
  * Failure:	no channel (the node was booted without one): ctl_start() answers -ENODEV and every
  *		other call does nothing. A peer that breaks the protocol ends the channel: readers
@@ -113,6 +115,12 @@ void ctl_prog_refuse(struct ctl_prog *prog, int err, const char *text);
  * before this call reaches the launcher first. Consumes the reference.
  */
 void ctl_prog_exit(struct ctl_prog *prog, uint32_t wait_status);
+
+/*
+ * The system, not the program, was the reason why it had to end: the launcher answers 125 and shows
+ * @line. Else as ctl_prog_exit().
+ */
+void ctl_prog_lost(struct ctl_prog *prog, const char *line);
 
 /*
  * Read from stream 0 into kernel memory: bytes read, 0 at end of file, -EAGAIN if @nonblock and

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A memory node is gone: spaces and shared objects with a part there fail, others go on; pages of
+ * files come from another node.
+ */
+#include <stdlib.h>
+
+#include <lib/err.h>
+#include <lib/ktest.h>
+#include <mm/kmap.h>
+#include <processor/excache/excache.h>
+#include <processor/excache/object.h>
+#include <processor/mm/aspace.h>
+#include <proto/pm.h>
+#include <shim/shim.h>
+
+#include "fake_owner.h"
+#include "user_word.h"
+
+#define VREGION(i) ((i) * FAKE_VREGION_SIZE) /* node 1 + i % 3 owns it */
+#define PAGES      (FAKE_VREGION_SIZE / PAGE_SIZE)
+
+extern unsigned int fake_kills;
+
+static void cache_start(void)
+{
+	fake_cache();
+	fake_reset();
+	fake_kills = 0;
+}
+
+/* A space with @file (NULL: anonymous memory) at vRegions @first up to @end. */
+static struct aspace *make_space(uint64_t first, uint64_t end, struct object *file, uint32_t flags)
+{
+	const struct vma v = { .start = VREGION(first),
+			       .end = VREGION(end),
+			       .prot = VMA_PROT_READ | VMA_PROT_WRITE,
+			       .flags = flags,
+			       .file = file,
+			       .file_bytes = UINT64_MAX };
+	struct aspace *as = aspace_create(object_new_id(), 1);
+
+	if (IS_ERR(as))
+		abort();
+	as->anon->vregion_size = FAKE_VREGION_SIZE;
+	if (aspace_set_vma(as, &v, SEQ_ANY))
+		abort();
+	return as;
+}
+
+static void put(struct ktest *t, struct aspace *as, uint64_t vregion, uint64_t page)
+{
+	uint64_t v = vregion;
+
+	EXPECT_EQ(t, user_word(as, VREGION(vregion), page, &v, true), 0);
+}
+
+static void expect_lost(struct ktest *t, struct aspace *as, uint32_t node)
+{
+	uint64_t v = 1;
+
+	EXPECT_EQ(t, as->failed, -EHOSTDOWN);
+	EXPECT_EQ(t, as->lost_node, node);
+	/* No page of it can be made or had again. */
+	EXPECT_EQ(t, user_word(as, VREGION(3), 1, &v, true), -ENOMEM);
+}
+
+/* Node 2 owns vRegions 1 and 4, node 3 those of 2 and 5; node 1 is every home. */
+static void spaces_with_a_part_there_fail(struct ktest *t)
+{
+	struct aspace *cached, *stored, *child, *other;
+
+	cache_start();
+	cached = make_space(1, 4, NULL, 0);
+	stored = make_space(1, 4, NULL, 0);
+	other = make_space(1, 4, NULL, 0);
+	put(t, cached, 1, 5);
+	put(t, cached, 3, 5);
+	put(t, stored, 1, 7);
+	ASSERT_EQ(t, excache_flush(stored->anon, 0, UINT64_MAX), 0);
+	excache_drop(stored->anon, 0, UINT64_MAX);
+	ASSERT_EQ(t, object_set_stored(stored->anon, VREGION(1) / PAGE_SIZE + 7), 0);
+	put(t, other, 2, 5);
+	put(t, other, 3, 5);
+	/* A page that a child shares with its parent since a fork is a page of both. */
+	ASSERT_EQ(t, aspace_fork(cached, &child), 0);
+
+	aspace_node_gone(2);
+	expect_lost(t, cached, 2);
+	expect_lost(t, stored, 2);
+	expect_lost(t, child, 2);
+	EXPECT_EQ(t, other->failed, 0);
+	put(t, other, 3, 6);
+	EXPECT_GT(t, fake_kills, 0);
+
+	/* The home of all. */
+	aspace_node_gone(1);
+	expect_lost(t, other, 1);
+	EXPECT_EQ(t, cached->lost_node, 2);
+	aspace_put(cached);
+	aspace_put(stored);
+	aspace_put(child);
+	aspace_put(other);
+	fake_quiesce();
+}
+
+static void shared_memory_fails_with_its_spaces(struct ktest *t)
+{
+	struct object *there = object_shared_create(FAKE_VREGION_SIZE * 2, false);
+	struct object *elsewhere = object_shared_create(FAKE_VREGION_SIZE * 2, false);
+	struct aspace *a, *b;
+	struct line *line;
+
+	cache_start();
+	ASSERT_FALSE(t, IS_ERR(there) || IS_ERR(elsewhere));
+	a = make_space(0, 2, there, VMA_SHARED | VMA_OBJECT);
+	b = make_space(0, 2, elsewhere, VMA_SHARED | VMA_OBJECT);
+	put(t, a, 1, 0); /* page PAGES of the object: its vRegion 1, of node 2 */
+	put(t, b, 0, 0);
+	aspace_node_gone(2);
+	EXPECT_EQ(t, a->failed, -EHOSTDOWN);
+	EXPECT_EQ(t, a->lost_node, 2);
+	EXPECT_EQ(t, b->failed, 0);
+	EXPECT_EQ(t, object_shared_get(there, 0, true, &line), -EIO);
+	ASSERT_EQ(t, object_shared_get(elsewhere, 1, true, &line), 0);
+	excache_put(line);
+	aspace_put(a);
+	aspace_put(b);
+	object_put(there);
+	object_put(elsewhere);
+	fake_quiesce();
+}
+
+/* The node that has the file goes while a page is asked for: no program ends. */
+static void file_pages_come_from_another_node(struct ktest *t)
+{
+	const struct file_attr attr = { .file = { .ino = 4711, .node = 9 },
+					.version = 1,
+					.size = PAGES * PAGE_SIZE };
+	struct object *obj;
+	struct aspace *as;
+	uint64_t v = 0;
+
+	cache_start();
+	fake_file(PAGES, UINT64_MAX);
+	obj = object_file_get(&attr);
+	ASSERT_FALSE(t, IS_ERR(obj));
+	as = make_space(1, 2, obj, VMA_FILE);
+	EXPECT_EQ(t, user_word(as, VREGION(1), 3, &v, false), 0);
+	fake_file_node_goes();
+	EXPECT_EQ(t, user_word(as, VREGION(1), 200, &v, false), 0);
+	EXPECT_EQ(t, v, 200 * (PAGE_SIZE + 8)); /* the word's offset */
+	EXPECT_EQ(t, as->failed, 0);
+	aspace_put(as);
+	excache_drop(obj, 0, UINT64_MAX);
+	object_put(obj);
+	fake_quiesce();
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(spaces_with_a_part_there_fail),
+	KTEST(shared_memory_fails_with_its_spaces),
+	KTEST(file_pages_come_from_another_node),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "processor.loss", .cases = cases };
+KTEST_SUITE(suite);
