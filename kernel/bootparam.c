@@ -21,6 +21,7 @@ extern const struct boot_param *const bootparams_start[];
 extern const struct boot_param *const bootparams_end[];
 
 static char parse_buffer[4096];
+static char shown[4096]; /* the line as logs may have it */
 
 static bool is_blank(char c)
 {
@@ -119,7 +120,9 @@ static void refuse(const struct boot_param *p, const char *value)
 			    p->type == BOOT_PARAM_size;
 	const uint64_t max = p->type == BOOT_PARAM_u32 ? MIN(p->max, (uint64_t)UINT32_MAX) : p->max;
 
-	if (number)
+	if (p->secret)
+		pr_err("bad value for %s (%s)\n", p->name, p->help);
+	else if (number)
 		pr_err("bad value for %s: \"%s\", not a number from %llu to %llu (%s)\n", p->name,
 		       value ? value : "", (unsigned long long)p->min, (unsigned long long)max,
 		       p->help);
@@ -151,13 +154,39 @@ unsigned int bootparam_parse(char *line, const struct boot_param *const *begin,
 	return refused;
 }
 
+void bootparam_redact(const char *line, char *out, size_t size,
+		      const struct boot_param *const *begin, const struct boot_param *const *end)
+{
+	static char words[4096]; /* one caller: the boot, or a test */
+	char *rest = words, *word;
+	size_t len = 0;
+	bool closed;
+
+	strlcpy(words, line, sizeof(words));
+	out[0] = '\0';
+	while ((word = next_word(&rest, &closed))) {
+		char *at = strchr(word, '=');
+		const char *value = at ? at + 1 : NULL;
+		const struct boot_param *p;
+
+		if (at)
+			*at = '\0';
+		p = find_param(word, begin, end);
+		if (value && p && p->secret)
+			value = "...";
+		len += scnprintf(out + len, size - len, "%s%s%s%s", len ? " " : "", word,
+				 value ? "=" : "", value ? value : "");
+	}
+}
+
 const char *boot_cmdline(void)
 {
-	return boot_info.cmdline;
+	return shown;
 }
 
 void bootparam_init(void)
 {
+	bootparam_redact(boot_info.cmdline, shown, sizeof(shown), bootparams_start, bootparams_end);
 	strlcpy(parse_buffer, boot_info.cmdline, sizeof(parse_buffer));
 	if (bootparam_parse(parse_buffer, bootparams_start, bootparams_end)) {
 		pr_err("a boot parameter cannot be used: the boot ends here\n");

@@ -48,9 +48,11 @@ static const struct boot_param params[] = {
 	  .max = 1u << 20,
 	  .var.u64 = &bytes,
 	  .help = "" },
+	{ .name = "key", .type = BOOT_PARAM_cb, .secret = true, .var.cb = callback, .help = "" },
 };
-static const struct boot_param *const table[] = { &params[0], &params[1], &params[2], &params[3],
-						  &params[4], &params[5], &params[6], &params[7] };
+static const struct boot_param *const table[] = { &params[0], &params[1], &params[2],
+						  &params[3], &params[4], &params[5],
+						  &params[6], &params[7], &params[8] };
 
 static char line[256];
 
@@ -141,12 +143,35 @@ static void all_faults_are_named_at_once(struct ktest *t)
 	EXPECT_TRUE(t, flag);
 }
 
+static void secrets_are_not_shown(struct ktest *t)
+{
+	static const struct {
+		const char *line, *shown;
+	} cases[] = {
+		{ "key=sesame", "key=..." },
+		{ "flag key=sesame few=3", "flag key=... few=3" },
+		{ "key=\"open sesame\" x=key=y", "key=... x=key=y" },
+		{ "\"key=open sesame", "key=..." },
+		{ "key key=", "key key=..." },
+		{ "", "" },
+	};
+	char out[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		bootparam_redact(cases[i].line, out, sizeof(out), table, table + ARRAY_SIZE(table));
+		EXPECT_STREQ(t, out, cases[i].shown);
+	}
+	bootparam_redact("flag few=3", out, 6, table, table + ARRAY_SIZE(table));
+	EXPECT_STREQ(t, out, "flag ");
+}
+
 static const struct ktest_case bootparam_cases[] = {
 	KTEST(good_values),
 	KTEST(bad_values_are_refused),
 	KTEST(ranges_end_where_they_say),
 	KTEST(unknown_names_are_ignored),
 	KTEST(all_faults_are_named_at_once),
+	KTEST(secrets_are_not_shown),
 	{ 0 },
 };
 static const struct ktest_suite bootparam_suite = {

@@ -35,6 +35,7 @@ struct boot_param {
 	const char *help;
 	enum boot_param_type type;
 	bool same;         /* nodes that differ in it do not work together */
+	bool secret;       /* its value is never shown */
 	uint64_t min, max; /* of u32, u64 and size */
 	union {
 		bool *b;
@@ -79,10 +80,21 @@ static_assert(offsetof(struct boot_param, same) == 20 && offsetof(struct boot_pa
 #define BOOT_PARAM_SAME(name, type, variable, min, max, help)    \
 	BOOT_PARAM_DECL(name, BOOT_PARAM_##type, true, min, max, \
 			.var.BOOT_PARAM_FIELD_##type = &(variable), help)
+#define BOOT_PARAM_CB_SECRET(pname, fn, phelp)                                             \
+	static const struct boot_param BOOT_PARAM_CAT(boot_param_,                         \
+						      __LINE__) = { .name = (pname),       \
+								    .help = (phelp),       \
+								    .type = BOOT_PARAM_cb, \
+								    .secret = true,        \
+								    .max = UINT64_MAX,     \
+								    .var.cb = (fn) };      \
+	static const struct boot_param *const BOOT_PARAM_CAT(boot_param_ptr_, __LINE__)    \
+		__attribute__((used, section(".bootparam"))) =                             \
+			&BOOT_PARAM_CAT(boot_param_, __LINE__)
 #define BOOT_PARAM_CB(name, fn, help) \
 	BOOT_PARAM_DECL(name, BOOT_PARAM_cb, false, 0, UINT64_MAX, .var.cb = (fn), help)
 
-/* The whole command line, as given. */
+/* The command line for logs: as given, but for the values of secret parameters. */
 const char *boot_cmdline(void);
 
 /*
@@ -92,5 +104,11 @@ const char *boot_cmdline(void);
  */
 unsigned int bootparam_parse(char *line, const struct boot_param *const *begin,
 			     const struct boot_param *const *end);
+/*
+ * Copy the command line @line to @out as far as it fits, and put "..." in place of the values of
+ * secret parameters.
+ */
+void bootparam_redact(const char *line, char *out, size_t size,
+		      const struct boot_param *const *begin, const struct boot_param *const *end);
 /* Parse the kernel's command line; called by kernel_main(). */
 void bootparam_init(void);

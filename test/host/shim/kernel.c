@@ -2,6 +2,7 @@
 /*
  * Host shim: log, panics, boot parameters, init calls, interrupts, random bytes and counters.
  */
+#include <arch/fwcfg.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -223,6 +224,12 @@ static int set_param(const struct boot_param *p, const char *value)
 		return p->var.cb(value);
 	}
 	return -EINVAL;
+}
+
+/* No machine that hands files over. */
+size_t fwcfg_read(const char *name, void *buf, size_t max)
+{
+	return 0;
 }
 
 int shim_bootparam_set(const char *name, const char *value)
