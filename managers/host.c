@@ -169,6 +169,8 @@ static int identify(struct rpc_request *req, struct cluster_member *m)
 	    info.incarn != m->incarn || info.role != m->role)
 		return -EPROTO;
 	m->lid = info.addr.dlid;
+	m->has_grh = info.addr.has_grh;
+	memcpy(m->gid, info.addr.dgid.raw, sizeof(m->gid));
 	return 0;
 }
 

@@ -331,7 +331,7 @@ static int reach_host(struct rdma_device *dev, uint64_t deadline)
 		err = rendezvous_addr(dev, &addr, deadline);
 		if (!err)
 			err = rpc_peer_add_rendezvous(&addr, &cluster.host);
-		if (!err || time_now_ns() >= deadline)
+		if (!err || err == -EACCES || time_now_ns() >= deadline)
 			return err;
 		if (!told) {
 			describe_rendezvous(line, sizeof(line));
@@ -621,6 +621,10 @@ int cluster_join(const struct cluster_ops *ops)
 	set_membership(JOINING);
 	if (!dev)
 		return -ENODEV;
+	if (cluster_key_find()) {
+		status("this node has no key of the cluster: boot parameter cluster.key=");
+		return -ENOKEY;
+	}
 	if (cluster_params.is_host) {
 		cluster.host = node_self()->id;
 		self_member(&self);

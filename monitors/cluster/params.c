@@ -2,6 +2,7 @@
 /* Boot parameters of membership. */
 #include <cluster/membership.h>
 
+#include <arch/fwcfg.h>
 #include <kernel/bootparam.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
@@ -78,9 +79,49 @@ static int set_cluster(const char *value)
 	return err;
 }
 
+/* RPC_KEY_LEN bytes as hexadecimal digits, with nothing but a line's end behind them. */
+static int parse_key(const char *text, uint8_t key[RPC_KEY_LEN])
+{
+	for (size_t i = 0; i < 2 * RPC_KEY_LEN; i++) {
+		const int d = hex_digit(text[i]);
+
+		if (d < 0)
+			return -EINVAL;
+		key[i / 2] = (uint8_t)(i % 2 ? key[i / 2] | d : d << 4);
+	}
+	return strcmp(text + 2 * RPC_KEY_LEN, "") && strcmp(text + 2 * RPC_KEY_LEN, "\n") ? -EINVAL
+											  : 0;
+}
+
+static int set_key(const char *value)
+{
+	const int err = parse_key(value, cluster_params.key);
+
+	cluster_params.has_key = err == 0;
+	return err;
+}
+
+int cluster_key_find(void)
+{
+	char text[2 * RPC_KEY_LEN + 2];
+	size_t len;
+
+	if (!cluster_params.has_key) {
+		len = fwcfg_read(CLUSTER_KEY_FILE, text, sizeof(text) - 1);
+		text[len] = '\0';
+		if (!len || set_key(text))
+			return -ENOKEY;
+	}
+	rpc_key_set(cluster_params.key, cluster_params.is_host);
+	return 0;
+}
+
 BOOT_PARAM_CB("rendezvous", set_rendezvous, "where the managers are: lid:N or gid:HEX");
 BOOT_PARAM_CB("cluster", set_cluster,
 	      "host the managers; the cluster is complete with these nodes: p1,m2,s1");
+BOOT_PARAM_CB_SECRET("cluster.key", set_key,
+		     "64 hexadecimal digits: the managers' node has the cluster's key, each other "
+		     "node its own");
 BOOT_PARAM("cluster.wait_ms", u32, cluster_params.wait_ms, "give up joining after this time");
 BOOT_PARAM_RANGE("cluster.heartbeat_ms", u32, cluster_params.heartbeat_ms, 10, CLUSTER_LEASE_MAX_MS,
 		 "time between heartbeats to the host, at most a quarter of the lease");

@@ -367,6 +367,7 @@ static void conn_up(struct rpc_conn *conn)
 		return;
 	rpc_poll_early(conn);
 	s->nr_attempts = 0;
+	s->nr_challenges = 0;
 	WRITE_ONCE(s->next_attempt_ns, 0);
 	counter_inc(&rpc_c_connects);
 	if (s->was_up)
@@ -386,11 +387,9 @@ static void attempt_failed(struct rpc_session *s)
 	WRITE_ONCE(s->next_attempt_ns, time_now_ns() + ms);
 }
 
-static void conn_reject(struct cm_conn *cm, uint8_t code)
+static void conn_reject(struct cm_conn *cm, struct rpc_rej rej)
 {
-	const struct rpc_rej rej = { .code = code,
-				     .node = node_self()->id,
-				     .incarn = node_self()->incarn };
+	const uint8_t code = rej.code;
 	struct rpc_rej_wire w;
 	int err;
 
@@ -399,6 +398,8 @@ static void conn_reject(struct cm_conn *cm, uint8_t code)
 		counter_inc(&rpc_c_stale);
 	else if (code == RPC_REJ_MALFORMED || code == RPC_REJ_GEOMETRY)
 		counter_inc(&rpc_c_malformed);
+	rej.node = node_self()->id;
+	rej.incarn = node_self()->incarn;
 	rpc_rej_encode(&rej, &w);
 	err = cm_reject(cm, CM_REJ_CONSUMER, &w, sizeof(w));
 	if (err)
@@ -428,10 +429,13 @@ static int conn_event(struct cm_conn *cm, const struct cm_event *ev, void *arg)
 		conn->ev_established = true;
 		conn->ev_info = info;
 		conn->ev_info_err = info_err;
+		if (!info_err && !conn->incoming)
+			memcpy(&conn->ev_rep, ev->private_data, sizeof(conn->ev_rep));
 	} else {
 		conn->ev_ended = true;
 		if (rej.code)
 			conn->ev_rej_code = rej.code;
+		memcpy(conn->ev_challenge, rej.challenge, sizeof(conn->ev_challenge));
 	}
 	spin_unlock(&s->lock);
 	rpc_session_kick(s);
@@ -453,27 +457,30 @@ static int incoming_event(struct cm_conn *cm, const struct cm_event *ev, void *a
 int rpc_conn_request_event(struct cm_conn *cm, const struct cm_event *ev, void *arg)
 {
 	struct rpc_incoming *inc;
+	struct rpc_rej rej = { .code = RPC_REJ_MALFORMED };
 	struct rpc_conn_info info;
+	struct rpc_conn_wire wire;
 	struct rpc_session *s;
 	struct rpc_peer *peer;
-	uint8_t code = RPC_REJ_MALFORMED;
 	bool taken;
 
 	if (ev->type != CM_EVENT_REQUEST)
 		return 1;
 	if (rpc_conn_decode(ev->private_data, ev->private_len, &info))
 		goto reject;
-	peer = rpc_peer_of_req(&info, &ev->from, &code);
-	pr_debug("node %u %s: REQ, code %u\n", info.node, rpc_class_cfg[info.cls].name, code);
+	memcpy(&wire, ev->private_data, sizeof(wire));
+	peer = rpc_peer_of_req(&info, &wire, &ev->from, &rej);
+	pr_debug("node %u %s: REQ, code %u\n", info.node, rpc_class_cfg[info.cls].name, rej.code);
 	if (!peer)
 		goto reject;
-	code = RPC_REJ_NO_MEMORY;
+	rej.code = RPC_REJ_NO_MEMORY;
 	inc = kzalloc(sizeof(*inc));
 	if (!inc)
 		goto reject;
 	s = &peer->sessions[info.cls];
 	inc->cm = cm;
 	inc->info = info;
+	inc->wire = wire;
 	cm_conn_set_arg(cm, incoming_event, inc);
 	spin_lock(&s->lock);
 	taken = !s->incoming;
@@ -485,9 +492,9 @@ int rpc_conn_request_event(struct cm_conn *cm, const struct cm_event *ev, void *
 		return 0;
 	}
 	kfree(inc);
-	code = RPC_REJ_BUSY;
+	rej.code = RPC_REJ_BUSY;
 reject:
-	conn_reject(cm, code);
+	conn_reject(cm, rej);
 	return 1;
 }
 
@@ -495,7 +502,7 @@ reject:
 
 static void incoming_refuse(struct rpc_incoming *inc, uint8_t code)
 {
-	conn_reject(inc->cm, code);
+	conn_reject(inc->cm, (struct rpc_rej){ .code = code });
 	cm_conn_destroy(inc->cm);
 	kfree(inc);
 }
@@ -530,6 +537,8 @@ static void incoming_accept(struct rpc_session *s, struct rpc_incoming *inc)
 	conn_learn(conn, &inc->info);
 	cm_conn_set_arg(inc->cm, conn_event, conn);
 	private_data_fill(conn, &priv);
+	if (s->cls == RPC_CLASS_CONTROL)
+		rpc_auth_rep(&priv, &inc->wire);
 	cm_params_fill(conn, &priv, &params);
 	err = __atomic_load_n(&inc->is_dead, __ATOMIC_ACQUIRE) ? -ECONNRESET
 							       : cm_accept(inc->cm, &params);
@@ -581,6 +590,7 @@ static void connect_start(struct rpc_session *s)
 	struct rpc_conn *conn;
 	struct cm_conn *cm;
 
+	assert_mutex_held(&s->conn_lock);
 	conn = conn_create(s, RPC_CONN_CONNECTING);
 	if (IS_ERR(conn)) {
 		attempt_failed(s);
@@ -588,6 +598,12 @@ static void connect_start(struct rpc_session *s)
 	}
 	conn->target_incarn = s->peer->info.incarn;
 	private_data_fill(conn, &priv);
+	if (s->cls == RPC_CLASS_CONTROL) {
+		conn->wants_proof = !s->peer->info.id || s->has_challenge;
+		rpc_auth_req(&priv, s->has_challenge ? s->challenge : NULL, &to);
+		s->has_challenge = false;
+		conn->req = priv;
+	}
 	cm_params_fill(conn, &priv, &params);
 	spin_lock(&s->lock);
 	s->gen = conn->gen;
@@ -611,6 +627,13 @@ static bool rep_check(struct rpc_session *s, struct rpc_conn *conn)
 
 	if (conn->ev_info_err || info->cls != s->cls ||
 	    (peer->info.id && info->node != peer->info.id) || info->node == node_self()->id) {
+		counter_inc(&rpc_c_malformed);
+		return false;
+	}
+	if (conn->wants_proof) {
+		if (!rpc_auth_rep_is_good(&conn->req, &conn->ev_rep))
+			return false;
+	} else if (info->role != peer->info.role) {
 		counter_inc(&rpc_c_malformed);
 		return false;
 	}
@@ -646,6 +669,7 @@ static bool conn_established(struct rpc_session *s, struct rpc_conn *conn)
 struct notes {
 	bool broken, established, connecting;
 	uint8_t rej_code;
+	uint8_t challenge[RPC_NONCE_LEN];
 };
 
 static void conn_notes(struct rpc_session *s, struct rpc_conn *conn, struct notes *n)
@@ -655,9 +679,21 @@ static void conn_notes(struct rpc_session *s, struct rpc_conn *conn, struct note
 	n->established = conn->ev_established;
 	n->connecting = conn->state != RPC_CONN_UP;
 	n->rej_code = conn->ev_rej_code;
+	memcpy(n->challenge, conn->ev_challenge, sizeof(n->challenge));
 	if (conn->state == RPC_CONN_UP && conn->ev_ended)
 		counter_inc(&rpc_c_breaks);
 	spin_unlock(&s->lock);
+}
+
+/* The host wants a proof: the next attempt brings it, and the first few need not wait. */
+static bool challenge_noted(struct rpc_session *s, const struct notes *n)
+{
+	assert_mutex_held(&s->conn_lock);
+	if (n->rej_code != RPC_REJ_CHALLENGE)
+		return false;
+	memcpy(s->challenge, n->challenge, sizeof(s->challenge));
+	s->has_challenge = true;
+	return s->nr_challenges++ < 2;
 }
 
 /* Look at what happened to the present connection. */
@@ -675,8 +711,10 @@ static void conn_advance(struct rpc_session *s, struct rpc_conn *conn)
 		return;
 	conn_close(conn);
 	/* A crossed attempt is no failure, but the other side's needs a moment. */
-	if (n.connecting)
+	if (n.connecting && !challenge_noted(s, &n))
 		attempt_failed(s);
+	if (n.rej_code == RPC_REJ_KEY)
+		WRITE_ONCE(s->peer->key_refused, true);
 	if (n.rej_code == RPC_REJ_STALE)
 		rpc_peer_fenced(s->peer);
 	else if (n.rej_code == RPC_REJ_GEOMETRY)
@@ -746,6 +784,10 @@ int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node)
 		if (wait_event_timeout(&s->slot_wq, READ_ONCE(rendezvous->info.id) != 0, step)) {
 			*node = rendezvous->info.id;
 			err = rpc_peer_find(*node) ? 0 : -EAGAIN;
+			break;
+		}
+		if (READ_ONCE(rendezvous->key_refused)) {
+			err = -EACCES;
 			break;
 		}
 		if (READ_ONCE(rendezvous->fenced_us)) {

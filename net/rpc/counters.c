@@ -65,6 +65,8 @@ COUNTER_GLOBAL(rpc_c_flush_writes, "rpc.flush_writes",
 
 COUNTER_GLOBAL(rpc_c_access_refused, "rpc.access_refused",
 	       "accesses of peers to memory that they were not given");
+COUNTER_GLOBAL(rpc_c_auth_refused, "rpc.auth_refused",
+	       "connections refused because the other side has no key of the cluster");
 COUNTER_GLOBAL(rpc_c_access_errors, "rpc.access_errors",
 	       "accesses of this node that a peer has refused");
 

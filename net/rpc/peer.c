@@ -316,7 +316,7 @@ bool rpc_peer_has_left(uint32_t node, uint32_t incarn)
 }
 
 static struct rpc_peer *stranger_add(const struct rpc_conn_info *info, const struct rdma_addr *from,
-				     uint8_t *code)
+				     struct rpc_rej *rej)
 {
 	const struct node_info ni = { .id = info->node,
 				      .role = (enum node_role)info->role,
@@ -325,56 +325,73 @@ static struct rpc_peer *stranger_add(const struct rpc_conn_info *info, const str
 	struct rpc_peer *peer = rpc_peer_alloc(&ni);
 	int err;
 
-	*code = RPC_REJ_NO_MEMORY;
+	rej->code = RPC_REJ_NO_MEMORY;
 	if (!peer)
 		return NULL;
 	peer->is_stranger = true;
 	err = rpc_peer_publish(peer);
 	if (err) {
 		peer_free(peer);
-		*code = RPC_REJ_BUSY;
+		rej->code = RPC_REJ_BUSY;
 		return NULL;
 	}
 	return peer;
 }
 
-struct rpc_peer *rpc_peer_of_req(const struct rpc_conn_info *info, const struct rdma_addr *from,
-				 uint8_t *code)
+/* Which REJ is due to a REQ of a node that is here already, or was; 0: none. */
+static uint8_t known_check_locked(const struct rpc_peer *peer, const struct rpc_conn_info *info,
+				  const struct rdma_addr *from, bool strangers)
+{
+	assert_spin_held(&peer->lock);
+	if (info->incarn != peer->info.incarn) {
+		if (info->incarn == peer->prev_incarn)
+			return RPC_REJ_STALE;
+		return strangers ? 0 : RPC_REJ_UNKNOWN; /* membership will tell us */
+	}
+	if (peer->state == RPC_PEER_REMOVED)
+		return RPC_REJ_STALE;
+	if (!rdma_addr_equal(from, &peer->info.addr) || info->role != peer->info.role)
+		return RPC_REJ_MALFORMED; /* somebody else in its name, or in another role */
+	return 0;
+}
+
+/* A new incarnation has proved that it is this node. */
+static void peer_replace(struct rpc_peer *peer, const struct rpc_conn_info *info,
+			 const struct rdma_addr *from)
+{
+	spin_lock(&peer->lock);
+	peer->info.addr = *from;
+	spin_unlock(&peer->lock);
+	rpc_peer_restarted(peer, info);
+	spin_lock(&peer->lock);
+	peer_set_state_locked(peer, RPC_PEER_ALIVE);
+	peer->fenced_us = false;
+	spin_unlock(&peer->lock);
+}
+
+struct rpc_peer *rpc_peer_of_req(const struct rpc_conn_info *info, const struct rpc_conn_wire *wire,
+				 const struct rdma_addr *from, struct rpc_rej *rej)
 {
 	const bool strangers = rpc_net.accept_strangers && info->cls == RPC_CLASS_CONTROL;
 	struct rpc_peer *peer = rpc_peer_find(info->node);
-	bool is_new;
+	bool is_new = true;
 
-	if (info->node == node_self()->id) {
-		*code = RPC_REJ_MALFORMED;
-		return NULL;
-	}
-	if (!peer) {
-		*code = RPC_REJ_UNKNOWN;
-		return strangers ? stranger_add(info, from, code) : NULL;
-	}
-	spin_lock(&peer->lock);
-	is_new = info->incarn != peer->info.incarn;
-	*code = 0;
-	if (is_new && info->incarn == peer->prev_incarn)
-		*code = RPC_REJ_STALE;
-	else if (!is_new && peer->state == RPC_PEER_REMOVED)
-		*code = RPC_REJ_STALE;
-	else if (is_new && !strangers)
-		*code = RPC_REJ_UNKNOWN; /* membership will tell us */
-	else if (!is_new && !rdma_addr_equal(from, &peer->info.addr))
-		*code = RPC_REJ_MALFORMED; /* somebody else in its name */
-	else if (is_new)
-		peer->info.addr = *from;
-	spin_unlock(&peer->lock);
-	if (*code)
-		return NULL;
-	if (is_new) {
-		rpc_peer_restarted(peer, info);
+	rej->code = strangers ? 0 : RPC_REJ_UNKNOWN;
+	if (peer) {
 		spin_lock(&peer->lock);
-		peer_set_state_locked(peer, RPC_PEER_ALIVE);
-		peer->fenced_us = false;
+		is_new = info->incarn != peer->info.incarn;
+		rej->code = known_check_locked(peer, info, from, strangers);
 		spin_unlock(&peer->lock);
 	}
+	if (info->node == node_self()->id)
+		rej->code = RPC_REJ_MALFORMED;
+	if (!rej->code && is_new)
+		rej->code = rpc_auth_check_req(wire, from, rej->challenge);
+	if (rej->code)
+		return NULL;
+	if (!peer)
+		return stranger_add(info, from, rej);
+	if (is_new)
+		peer_replace(peer, info, from);
 	return peer;
 }

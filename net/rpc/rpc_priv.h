@@ -293,6 +293,8 @@ struct rpc_conn {
 	struct rdma_cq *send_cq;
 	struct rpc_ring *ring;
 	struct rpc_incoming *incoming; /* passive side: the REQ; const */
+	struct rpc_conn_wire req;      /* active side: ours; conn_lock */
+	bool wants_proof;              /* active side: of the REP; conn_lock */
 	uint32_t target_incarn;        /* active side: the peer that we mean, 0 = unknown; const */
 	uint32_t peer_incarn;
 	uint32_t *early; /* immediates that came before the peer was known: session lock */
@@ -313,6 +315,8 @@ struct rpc_conn {
 	/* what the CM said, until conn_work looks: session lock */
 	bool ev_established, ev_ended;
 	uint8_t ev_rej_code; /* enum rpc_rej_code, 0 = none */
+	uint8_t ev_challenge[RPC_NONCE_LEN];
+	struct rpc_conn_wire ev_rep;
 	struct rpc_conn_info ev_info;
 	int ev_info_err;
 	/* scratch for posting: session lock */
@@ -325,7 +329,8 @@ struct rpc_conn {
 struct rpc_incoming {
 	struct cm_conn *cm;
 	struct rpc_conn_info info;
-	bool is_dead; /* atomic */
+	struct rpc_conn_wire wire; /* const */
+	bool is_dead;              /* atomic */
 };
 
 struct rpc_session {
@@ -371,9 +376,13 @@ struct rpc_session {
 	struct mutex conn_lock; /* RANK_NET_PEER */
 	struct work conn_work;
 	struct rpc_incoming *incoming __guarded_by(&lock);
-	bool want_conn __guarded_by(&lock);            /* a caller needs one though no call waits */
-	uint32_t nr_attempts __guarded_by(&conn_lock); /* since the last success */
-	uint64_t next_attempt_ns;                      /* atomic */
+	bool want_conn __guarded_by(&lock); /* a caller needs one though no call waits */
+	/* of the host, for the next REQ */
+	uint8_t challenge[RPC_NONCE_LEN] __guarded_by(&conn_lock);
+	bool has_challenge __guarded_by(&conn_lock);
+	uint32_t nr_challenges __guarded_by(&conn_lock); /* since the last success */
+	uint32_t nr_attempts __guarded_by(&conn_lock);   /* since the last success */
+	uint64_t next_attempt_ns;                        /* atomic */
 	bool was_up __guarded_by(&conn_lock);
 };
 
@@ -423,6 +432,7 @@ struct rpc_peer {
 	struct rpc_dgram_addr dgram;
 	uint8_t state;       /* enum rpc_peer_state */
 	bool is_stranger;    /* it connected by itself: no list of nodes names it */
+	bool key_refused;    /* it says that this node has no key of the cluster */
 	bool fenced_us;      /* it told us that our incarnation is over */
 	uint64_t last_rx_ns; /* when the newest completion was taken; poll owner writes, atomic */
 	uint64_t dgram_usual_ns;  /* an unhindered round trip by datagram; atomic */
@@ -533,6 +543,7 @@ COUNTER_DECLARE(rpc_c_stale);
 COUNTER_DECLARE(rpc_c_probes);
 COUNTER_DECLARE(rpc_c_flush_writes);
 COUNTER_DECLARE(rpc_c_access_refused);
+COUNTER_DECLARE(rpc_c_auth_refused);
 COUNTER_DECLARE(rpc_c_access_errors);
 HISTOGRAM_DECLARE(rpc_h_handler);
 extern const struct histogram *const rpc_h_latency[RPC_NR_CLASSES];
@@ -557,6 +568,22 @@ static inline uint32_t rpc_mem_lkey(const struct rpc_mem *mem, const struct rpc_
 	return peer->grants[mem->index].lkey;
 }
 
+/* auth.c */
+/*
+ * Put a nonce into a REQ to @to that says all but that; with @challenge (may be NULL) a proof, too.
+ */
+void rpc_auth_req(struct rpc_conn_wire *req, const uint8_t *challenge, const struct rdma_addr *to);
+/* Does the sender of @rep, an answer to our @req, have the cluster's key? */
+bool rpc_auth_rep_is_good(const struct rpc_conn_wire *req, const struct rpc_conn_wire *rep);
+/*
+ * The host: may the sender of @req be the node that it says it is? 0: yes; RPC_REJ_CHALLENGE: it
+ * has to prove it by @challenge, which is filled in; RPC_REJ_KEY: no.
+ */
+uint8_t rpc_auth_check_req(const struct rpc_conn_wire *req, const struct rdma_addr *from,
+			   uint8_t challenge[RPC_NONCE_LEN]);
+/* The host: add the proof to the REP that answers @req. */
+void rpc_auth_rep(struct rpc_conn_wire *rep, const struct rpc_conn_wire *req);
+
 /* peer.c */
 struct rpc_peer *rpc_peer_find(uint32_t node);
 struct rpc_peer *rpc_peer_alloc(const struct node_info *info);
@@ -567,11 +594,11 @@ void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info)
 /* 0: calls may go to it; -EHOSTDOWN: it is no member; -ESTALE: it has fenced this node. */
 int rpc_peer_usable(struct rpc_peer *peer) __must_check;
 /*
- * Node id, role, incarnation and address of a REQ: which peer is it? REJ code in *code when
- * NULL.
+ * Node id, role, incarnation, proof and address of a REQ: which peer is it?  When NULL, the code
+ * and the challenge of the REJ are in @rej.
  */
-struct rpc_peer *rpc_peer_of_req(const struct rpc_conn_info *info, const struct rdma_addr *from,
-				 uint8_t *code);
+struct rpc_peer *rpc_peer_of_req(const struct rpc_conn_info *info, const struct rpc_conn_wire *wire,
+				 const struct rdma_addr *from, struct rpc_rej *rej);
 void rpc_peers_for_each(void (*fn)(struct rpc_peer *peer, void *arg), void *arg);
 
 /* session.c */

@@ -237,6 +237,7 @@ void rpc_rej_encode(const struct rpc_rej *rej, struct rpc_rej_wire *out)
 	out->code = rej->code;
 	out->node = cpu_to_le32(rej->node);
 	out->incarn = cpu_to_le32(rej->incarn);
+	memcpy(out->challenge, rej->challenge, sizeof(out->challenge));
 }
 
 int rpc_rej_decode(const void *buf, size_t len, struct rpc_rej *rej)
@@ -250,10 +251,11 @@ int rpc_rej_decode(const void *buf, size_t len, struct rpc_rej *rej)
 		return -EPROTO;
 	if (w.version != RPC_VERSION)
 		return -EPROTONOSUPPORT;
-	if (w.code < RPC_REJ_CROSSED || w.code > RPC_REJ_NO_MEMORY)
+	if (w.code < RPC_REJ_CROSSED || w.code > RPC_REJ_KEY)
 		return -EPROTO;
 	rej->code = w.code;
 	rej->node = le32_to_cpu(w.node);
 	rej->incarn = le32_to_cpu(w.incarn);
+	memcpy(rej->challenge, w.challenge, sizeof(rej->challenge));
 	return 0;
 }

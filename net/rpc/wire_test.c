@@ -175,7 +175,7 @@ static void conn_round_trip(struct ktest *t)
 	EXPECT_EQ(t, out.dgram_qpn, good_conn.dgram_qpn);
 	EXPECT_EQ(t, out.dgram_qkey, good_conn.dgram_qkey);
 	EXPECT_EQ(t, out.dgram_mtu, good_conn.dgram_mtu);
-	EXPECT_EQ(t, rpc_conn_decode(buf, 55, &out), -EMSGSIZE);
+	EXPECT_EQ(t, rpc_conn_decode(buf, 87, &out), -EMSGSIZE);
 }
 
 static void conn_rejects(struct ktest *t)
@@ -188,6 +188,7 @@ static void conn_rejects(struct ktest *t)
 		{ 0, 0, -EPROTO },                                 /* magic */
 		{ 4, 9, -EPROTONOSUPPORT }, { 5, 4, -EPROTO },     /* version, class */
 		{ 4, 1, -EPROTONOSUPPORT },                        /* without datagrams */
+		{ 4, 2, -EPROTONOSUPPORT },                        /* without a proof */
 		{ 6, 0, -EPROTO },          { 6, 4, -EPROTO },     /* role */
 		{ 7, 0x80, -EPROTO },                              /* flags */
 		{ 8, 0, -EPROTO },          { 10, 1, -EPROTO },    /* node 0, node 65539 */
@@ -298,10 +299,10 @@ static void rej_codec(struct ktest *t)
 	EXPECT_EQ(t, out.code, rej.code);
 	EXPECT_EQ(t, out.node, rej.node);
 	EXPECT_EQ(t, out.incarn, rej.incarn);
-	EXPECT_EQ(t, rpc_rej_decode(&w, 15, &out), -EMSGSIZE);
+	EXPECT_EQ(t, rpc_rej_decode(&w, 31, &out), -EMSGSIZE);
 	w.code = 0;
 	EXPECT_EQ(t, rpc_rej_decode(&w, sizeof(w), &out), -EPROTO);
-	w.code = 8;
+	w.code = 10;
 	EXPECT_EQ(t, rpc_rej_decode(&w, sizeof(w), &out), -EPROTO);
 	rpc_rej_encode(&rej, &w);
 	w.version = 2;

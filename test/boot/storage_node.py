@@ -28,7 +28,7 @@ class StorageNode:
         self.log = WORK / "log" / f"storage-{name}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.disk = disk
-        self.append = f"node=1 rendezvous=lid:1 cluster=p0,m0,s1 {append}"
+        self.append = f"node=1 rendezvous=lid:1 cluster=p0,m0,s1 cluster.key={'5a' * 32} {append}"
         self.lines: list[tuple[Type, str]] = []
         self._decoder = Decoder(End.NODE)
         self._number = 0

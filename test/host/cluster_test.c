@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cluster/cluster.h>
+#include <cluster/membership.h>
 #include <kernel/counter.h>
 #include <kernel/time.h>
 #include <lib/byteorder.h>
@@ -93,7 +94,28 @@ static enum node_role role_of(uint32_t id)
 				 : NODE_ROLE_MEMORY;
 }
 
-static int join(struct ktest *t)
+static const uint8_t cluster_key[RPC_KEY_LEN] = { 'k', 'e', 'y' };
+
+static void key_set(const uint8_t key[RPC_KEY_LEN])
+{
+	char text[2 * RPC_KEY_LEN + 1];
+
+	for (size_t i = 0; i < RPC_KEY_LEN; i++)
+		scnprintf(text + 2 * i, 3, "%02x", key[i]);
+	shim_bootparam_set("cluster.key", text);
+}
+
+/* The key that the launcher would give node @id in @role. */
+static void key_set_for(uint32_t id, enum node_role role)
+{
+	uint8_t own[RPC_KEY_LEN];
+
+	rpc_node_key(cluster_key, id, role, own);
+	key_set(id == HOST ? cluster_key : own);
+}
+
+/* With the key that it has. */
+static int join_as(struct ktest *t, enum node_role role)
 {
 	struct rdma_device *dev = rdma_device_wait(NULL, time_now_ns() + NSEC_PER_SEC);
 
@@ -103,8 +125,14 @@ static int join(struct ktest *t)
 	else
 		EXPECT_EQ(t, shim_bootparam_set("rendezvous", "lid:1"), 0);
 	shim_bootparam_set("cluster.heartbeat_ms", "100");
-	EXPECT_EQ(t, rpc_start(dev, role_of(sim_node_id())), 0);
+	EXPECT_EQ(t, rpc_start(dev, role), 0);
 	return cluster_join(&ops);
+}
+
+static int join(struct ktest *t)
+{
+	key_set_for(sim_node_id(), role_of(sim_node_id()));
+	return join_as(t, role_of(sim_node_id()));
 }
 
 static bool wait_for(const uint32_t *n, uint32_t at_least)
@@ -273,6 +301,7 @@ static void place_node(struct ktest *t)
 	shim_bootparam_set("cluster.heartbeat_ms", "100");
 	EXPECT_EQ(t, rpc_start(dev, two_roles(sim_node_id())), 0);
 	EXPECT_EQ(t, shim_initcalls_run(), 0);
+	key_set_for(sim_node_id(), two_roles(sim_node_id()));
 	ASSERT_EQ(t, cluster_join(&own), 0);
 	/* Two more heartbeats: the first of them may have begun before. */
 	loads = __atomic_load_n(&nr_loads, __ATOMIC_SEQ_CST);
@@ -640,6 +669,8 @@ static void handmade_node(struct ktest *t)
 	uint32_t host;
 	int err = 0;
 
+	key_set_for(PROCESSOR, NODE_ROLE_PROCESSOR);
+	EXPECT_EQ(t, cluster_key_find(), 0);
 	EXPECT_EQ(t, rpc_start(dev, NODE_ROLE_PROCESSOR), 0);
 	while (rpc_peer_add_rendezvous(&addr, &host))
 		;
@@ -807,6 +838,54 @@ static void bad_network(struct ktest *t)
 	sim_run(t, nodes, 4, 50);
 }
 
+/* --- strangers ------------------------------------------------------------------------------ */
+
+static enum {
+	NO_KEY,
+	ANY_KEY,
+	OTHER_NODE,
+	OTHER_ROLE
+} lie;
+
+static void waiting_host(struct ktest *t)
+{
+	uint32_t id;
+
+	EXPECT_EQ(t, shim_bootparam_set("cluster.wait_ms", "1500"), 0);
+	EXPECT_EQ(t, join(t), -ETIMEDOUT);
+	EXPECT_EQ(t, cluster_nodes(NODE_ROLE_PROCESSOR, &id, 1), 0);
+	EXPECT_EQ(t, cluster_nodes(NODE_ROLE_MEMORY, &id, 1), 0);
+	EXPECT_FALSE(t, rpc_peer_info(PROCESSOR, &(struct node_info){ 0 }));
+	if (lie != NO_KEY)
+		EXPECT_GE(t, counter("rpc.auth_refused"), 1);
+	sim_cmd("barrier 1 2");
+}
+
+static void stranger(struct ktest *t)
+{
+	static const uint8_t any[RPC_KEY_LEN] = { 'y', 'e', 'k' };
+
+	if (lie == ANY_KEY)
+		key_set(any);
+	if (lie == OTHER_NODE)
+		key_set_for(MEMORY_A, NODE_ROLE_PROCESSOR);
+	if (lie == OTHER_ROLE)
+		key_set_for(PROCESSOR, NODE_ROLE_MEMORY);
+	/* In each case it says that it is node 4, a processor. */
+	EXPECT_EQ(t, join_as(t, NODE_ROLE_PROCESSOR), lie == NO_KEY ? -ENOKEY : -EACCES);
+	EXPECT_EQ(t, cluster_epoch(), 0);
+	sim_cmd("barrier 1 2");
+}
+
+static void strangers_are_not_let_in(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = waiting_host },
+						 { .id = PROCESSOR, .fn = stranger } };
+
+	for (lie = NO_KEY; lie <= OTHER_ROLE; lie++)
+		sim_run(t, nodes, 2, 20);
+}
+
 /* --- parameters ------------------------------------------------------------------------------- */
 
 static void leases_and_heartbeats_have_limits(struct ktest *t)
@@ -840,6 +919,7 @@ static const struct ktest_case cases[] = {
 	KTEST(heartbeats_late_or_twice),
 	KTEST(host_stands_still),
 	KTEST(node_stands_still),
+	KTEST(strangers_are_not_let_in),
 	KTEST(leases_and_heartbeats_have_limits),
 	{ 0 },
 };

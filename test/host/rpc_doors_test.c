@@ -189,7 +189,124 @@ static void storage_gives_only_what_it_gave(struct ktest *t)
 	attack_all(t, NODE_ROLE_STORAGE);
 }
 
+/* --- joining --------------------------------------------------------------------------------- */
+
+static const uint8_t cluster_key[RPC_KEY_LEN] = { 'k', 'e', 'y' };
+
+static struct rpc_conn_wire req_of(uint32_t node, enum node_role role)
+{
+	return (struct rpc_conn_wire){ .node = cpu_to_le32(node),
+				       .incarn = cpu_to_le32(77),
+				       .role = (uint8_t)role };
+}
+
+static void have_key(uint32_t node, enum node_role role)
+{
+	uint8_t own[RPC_KEY_LEN];
+
+	rpc_node_key(cluster_key, node, role, own);
+	rpc_key_set(own, false);
+}
+
+/* The joiner's REQ for that challenge, and the host's answer to it. */
+static uint8_t host_checks(const struct rpc_conn_wire *req, const struct rdma_addr *from,
+			   uint8_t challenge[RPC_NONCE_LEN])
+{
+	rpc_key_set(cluster_key, true);
+	return rpc_auth_check_req(req, from, challenge);
+}
+
+/* No node runs here: node_self() has no address, and neither has the host. */
+static void a_join_proves_the_key_once(struct ktest *t)
+{
+	struct rpc_conn_wire req = req_of(7, NODE_ROLE_PROCESSOR), forged;
+	const struct rdma_addr here = node_self()->addr, there = { .dlid = 9 };
+	uint8_t c1[RPC_NONCE_LEN], c2[RPC_NONCE_LEN], none[RPC_NONCE_LEN] = { 0 };
+
+	have_key(7, NODE_ROLE_PROCESSOR);
+	rpc_auth_req(&req, NULL, &here);
+	EXPECT_EQ(t, host_checks(&req, &here, c1), RPC_REJ_CHALLENGE);
+	EXPECT_NE(t, memcmp(c1, none, sizeof(c1)), 0);
+	/* A REQ that comes twice gets the same challenge. */
+	EXPECT_EQ(t, host_checks(&req, &here, c2), RPC_REJ_CHALLENGE);
+	EXPECT_MEMEQ(t, c1, c2, sizeof(c1));
+
+	have_key(7, NODE_ROLE_PROCESSOR);
+	rpc_auth_req(&req, c1, &here);
+	EXPECT_EQ(t, host_checks(&req, &here, c2), 0);
+	/* Recorded and sent again: at once, or to answer the next challenge. */
+	EXPECT_EQ(t, host_checks(&req, &here, c2), RPC_REJ_CHALLENGE);
+	EXPECT_NE(t, memcmp(c1, c2, sizeof(c1)), 0);
+	EXPECT_EQ(t, host_checks(&req, &here, c2), RPC_REJ_KEY);
+	/* From another address: it has a challenge of its own. */
+	forged = req_of(7, NODE_ROLE_PROCESSOR);
+	EXPECT_EQ(t, host_checks(&forged, &here, c1), RPC_REJ_CHALLENGE);
+	have_key(7, NODE_ROLE_PROCESSOR);
+	rpc_auth_req(&req, c1, &here);
+	EXPECT_EQ(t, host_checks(&req, &there, c2), RPC_REJ_CHALLENGE);
+	EXPECT_EQ(t, host_checks(&req, &there, c2), RPC_REJ_KEY);
+	/* Another role, node, ring or incarnation than the proof is for. */
+	for (int what = 0; what < 4; what++) {
+		forged = req_of(7, NODE_ROLE_PROCESSOR);
+		EXPECT_EQ(t, host_checks(&forged, &here, c1), RPC_REJ_CHALLENGE);
+		have_key(7, NODE_ROLE_PROCESSOR);
+		rpc_auth_req(&forged, c1, &here);
+		if (what == 0)
+			forged.role = NODE_ROLE_MEMORY;
+		else if (what == 1)
+			forged.node = cpu_to_le32(8);
+		else if (what == 2)
+			forged.ring_addr = cpu_to_le64(4096);
+		else
+			forged.incarn = cpu_to_le32(78);
+		EXPECT_EQ(t, host_checks(&forged, &here, c2), RPC_REJ_KEY);
+	}
+}
+
+static void a_host_proves_the_key(struct ktest *t)
+{
+	static const uint8_t other_key[RPC_KEY_LEN] = { 'y', 'e', 'k' };
+	struct rpc_conn_wire req = req_of(7, NODE_ROLE_PROCESSOR);
+	struct rpc_conn_wire rep = req_of(1, NODE_ROLE_STORAGE), next;
+	const struct rdma_addr here = node_self()->addr;
+
+	have_key(7, NODE_ROLE_PROCESSOR);
+	rpc_auth_req(&req, NULL, &here);
+	next = req;
+	rpc_auth_req(&next, NULL, &here);
+	rpc_key_set(cluster_key, true);
+	rpc_auth_rep(&rep, &req);
+	have_key(7, NODE_ROLE_PROCESSOR);
+	EXPECT_TRUE(t, rpc_auth_rep_is_good(&req, &rep));
+	EXPECT_FALSE(t, rpc_auth_rep_is_good(&next, &rep)); /* recorded, for another REQ */
+	rep.ring_rkey = cpu_to_le32(1);
+	EXPECT_FALSE(t, rpc_auth_rep_is_good(&req, &rep));
+	rpc_key_set(other_key, true);
+	rpc_auth_rep(&rep, &req);
+	have_key(7, NODE_ROLE_PROCESSOR);
+	EXPECT_FALSE(t, rpc_auth_rep_is_good(&req, &rep));
+}
+
+/* The launcher's node_key() has the same example: test/launcher/test_options.py. */
+static void the_launcher_makes_the_same_keys(struct ktest *t)
+{
+	static const uint8_t want[RPC_KEY_LEN] = {
+		0x02, 0xfc, 0x68, 0x2f, 0xfc, 0x08, 0x73, 0x73, 0xb5, 0x60, 0xc9,
+		0xf4, 0x0d, 0x51, 0x1b, 0x6c, 0xb2, 0xb2, 0x9f, 0x91, 0xc9, 0xf0,
+		0xf1, 0xd9, 0x27, 0xdd, 0x54, 0x54, 0x4e, 0x47, 0x94, 0xa4,
+	};
+	uint8_t key[RPC_KEY_LEN], out[RPC_KEY_LEN];
+
+	for (uint8_t i = 0; i < RPC_KEY_LEN; i++)
+		key[i] = i;
+	rpc_node_key(key, 4, NODE_ROLE_PROCESSOR, out);
+	EXPECT_MEMEQ(t, out, want, sizeof(want));
+}
+
 static const struct ktest_case cases[] = {
+	KTEST(a_join_proves_the_key_once),
+	KTEST(a_host_proves_the_key),
+	KTEST(the_launcher_makes_the_same_keys),
 	KTEST(processor_gives_only_what_it_gave),
 	KTEST(memory_gives_only_what_it_gave),
 	KTEST(storage_gives_only_what_it_gave),

@@ -192,10 +192,13 @@ static void fencing(struct ktest *t)
 
 /* --- the rendezvous --------------------------------------------------------------------------- */
 
+static const uint8_t cluster_key[RPC_KEY_LEN] = { 'k', 'e', 'y' };
+
 static void rendezvous_host(struct ktest *t)
 {
 	usleep(300000); /* up later than its clients */
 	node_start(t, NODE_ROLE_STORAGE);
+	rpc_key_set(cluster_key, true);
 	rpc_accept_strangers(true);
 	sim_cmd("barrier 1 2");
 }
@@ -203,10 +206,13 @@ static void rendezvous_host(struct ktest *t)
 static void rendezvous_client(struct ktest *t)
 {
 	const struct rdma_addr addr = { .dlid = 1 };
+	uint8_t own[RPC_KEY_LEN];
 	struct node_info info;
 	uint32_t id = 0;
 
 	node_start(t, NODE_ROLE_MEMORY);
+	rpc_node_key(cluster_key, sim_node_id(), NODE_ROLE_MEMORY, own);
+	rpc_key_set(own, false);
 	while (rpc_peer_add_rendezvous(&addr, &id) == -EHOSTDOWN)
 		;
 	EXPECT_EQ(t, id, 1);

@@ -45,10 +45,20 @@ void rpc_peer_fence(uint32_t node, uint32_t incarn);
 int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node) __must_check;
 
 /*
- * Let strangers (nodes that membership has not introduced) connect in the control class: for the
- * rendezvous node.  Other nodes tell a stranger to try again later.
+ * Let strangers (nodes that membership has not introduced) connect in the control class, if they
+ * prove that they have their key: for the rendezvous node.  Other nodes tell a stranger to try
+ * again later.
  */
 void rpc_accept_strangers(bool on);
+#define RPC_KEY_LEN 32u
+/*
+ * The key that this node and the managers' node prove to each other.  @is_host: @key is the
+ * cluster's; else it is the one that follows from it for this node.  Before the first connection.
+ */
+void rpc_key_set(const uint8_t key[RPC_KEY_LEN], bool is_host);
+/* The key of node @node in @role.  The launcher computes the same (secrets.py). */
+void rpc_node_key(const uint8_t cluster_key[RPC_KEY_LEN], uint32_t node, enum node_role role,
+		  uint8_t out[RPC_KEY_LEN]);
 /* The node's own view of the membership epoch, carried by every message. */
 void rpc_epoch_set(uint32_t epoch);
 uint32_t rpc_epoch(void); /* for tests */

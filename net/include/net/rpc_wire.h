@@ -53,6 +53,9 @@ static_assert(offsetof(struct rpc_hdr_wire, incarn) == 24, "rpc_hdr is ABI");
 #define RPC_IMM_SLOT_MASK  0x7ffu
 #define RPC_IMM_LEN_MASK   0xfffffu
 
+#define RPC_NONCE_LEN 16u
+#define RPC_PROOF_LEN 16u
+
 /* Private data of REQ and REP: the caller's node and where its ring is. */
 struct rpc_conn_wire {
 	le32_t magic;    /* RPC_CONN_MAGIC */
@@ -73,19 +76,23 @@ struct rpc_conn_wire {
 	le32_t dgram_qkey; /* and the key that it takes them with */
 	uint8_t dgram_mtu; /* enum rdma_mtu: the longest datagram, header included */
 	uint8_t reserved2[3];
+	uint8_t nonce[RPC_NONCE_LEN]; /* REQ: random; REP: 0 */
+	uint8_t proof[RPC_PROOF_LEN]; /* of the cluster's key (net/rpc/auth.c); 0 = none */
 };
-static_assert(sizeof(struct rpc_conn_wire) == 56, "rpc_conn is ABI");
+static_assert(sizeof(struct rpc_conn_wire) == 88, "rpc_conn is ABI");
+static_assert(offsetof(struct rpc_conn_wire, proof) == 72, "rpc_conn is ABI");
 static_assert(offsetof(struct rpc_conn_wire, dgram_qkey) == 48, "rpc_conn is ABI");
 #define RPC_CONN_MAGIC   0x41525354u /* "TSRA" */
-#define RPC_CONN_VERSION 2 /* of REQ and REP; 1 had no datagrams.  REJ stays at RPC_VERSION */
+/* Of REQ and REP: 1 had no datagrams, 2 no proof.  REJ stays at RPC_VERSION. */
+#define RPC_CONN_VERSION 3
 
 #define RPC_CONN_F_STRANGER 0x01 /* the sender does not know the receiver's node id */
 #define RPC_CONN_F_ALL      0x01
 
 /*
  * Private data of REJ: why a connection was refused. The request is repeated with back-off for
- * CROSSED, UNKNOWN, BUSY, NO_MEMORY and MALFORMED; STALE ends all calls with -ESTALE; GEOMETRY
- * those of the class with -EPROTO.
+ * CROSSED, UNKNOWN, BUSY, NO_MEMORY, MALFORMED and CHALLENGE; STALE ends all calls with -ESTALE;
+ * GEOMETRY those of the class with -EPROTO.
  */
 enum rpc_rej_code {
 	RPC_REJ_CROSSED = 1,   /* both connected at once; the node with the smaller id goes on */
@@ -95,6 +102,8 @@ enum rpc_rej_code {
 	RPC_REJ_GEOMETRY = 5,  /* numbers or sizes of slots differ from ours */
 	RPC_REJ_BUSY = 6,      /* an earlier attempt is still being taken down */
 	RPC_REJ_NO_MEMORY = 7,
+	RPC_REJ_CHALLENGE = 8, /* prove that you have the cluster's key, with this challenge */
+	RPC_REJ_KEY = 9,       /* the proof is not one of that node in that role */
 };
 
 struct rpc_rej_wire {
@@ -104,8 +113,9 @@ struct rpc_rej_wire {
 	le16_t reserved;
 	le32_t node; /* the one that refuses */
 	le32_t incarn;
+	uint8_t challenge[RPC_NONCE_LEN]; /* with RPC_REJ_CHALLENGE; else 0 */
 };
-static_assert(sizeof(struct rpc_rej_wire) == 16, "rpc_rej is ABI");
+static_assert(sizeof(struct rpc_rej_wire) == 32, "rpc_rej is ABI");
 
 /* A datagram: this header, then the body. */
 struct rpc_dgram_wire {
@@ -192,6 +202,7 @@ struct rpc_rej {
 	uint8_t code;
 	uint32_t node;
 	uint32_t incarn;
+	uint8_t challenge[RPC_NONCE_LEN];
 };
 
 uint32_t rpc_imm_encode(const struct rpc_imm *imm);

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from . import fabric, frames
 from .errors import LaunchError, ProgramRefused
 from .frames import Frame, Type
-from .plan import Command, NodePlan, Plan
+from .plan import Command, NodePlan, Plan, key_path
 
 SHUTDOWN_S = 5.0
 STATS_S = 10.0
@@ -309,6 +309,7 @@ class Cluster:
         self._start_supervisor(theirs)
         os.makedirs(self.plan.run_dir, mode=0o700)
         os.makedirs(self.plan.log_dir, exist_ok=True)
+        self._write_keys()
         with open(os.path.join(self.plan.log_dir, "launcher.log"), "a") as log:
             log.write(self.plan.fabric.text() + "\n")
         if self._prepare:
@@ -326,6 +327,14 @@ class Cluster:
         for sock in theirs.values():
             sock.close()
         self._thread.start()
+
+    def _write_keys(self) -> None:
+        """Where QEMU finds them: every user of this machine can read command lines."""
+        for node in self.plan.nodes:
+            path = key_path(self.plan.run_dir, node.name)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(fd, "w") as file:
+                file.write(node.key)
 
     def _wait_model(self) -> None:
         if not fabric.wait_listening(os.path.join(self.plan.run_dir, "hca.sock"), CONTROL_S):

@@ -7,10 +7,13 @@ starts; --dry-run prints them as they are.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import re
+import secrets
 import shlex
+import struct
 from dataclasses import dataclass, field
 
 from . import accel as accel_mod
@@ -23,6 +26,8 @@ DEFAULT_RAM = {"memory": 512 << 20, "storage": 256 << 20}
 PROCESSOR_RAM = 192 << 20  # beside the excache
 GDB_PORT = 12340
 PID_MAX = 4194304  # of Linux: numbers are below it
+KEY_BYTES = 32
+KEY_FILE = "opt/tessera/cluster.key"  # in QEMU's fw_cfg
 FIRST_PID = 2  # 1 is init, which every processor has
 
 
@@ -52,7 +57,9 @@ class NodePlan:
     delay: float = 0.0
     gdb_port: int | None = None
     icount: bool = False
+    hosts_managers: bool = False
     kernel: str = ""
+    key: str = field(default="", repr=False)  # what the node joins with, in hexadecimal digits
 
 
 @dataclass
@@ -109,6 +116,7 @@ def node_list(o: Options) -> list[NodePlan]:
                         _ram(o, role, name), params, _selected(o.delay, role, name, 0.0))
         if o.gdb and role_matches(o.gdb, role, name):
             node.gdb_port = GDB_PORT + os.getuid() % 1000 * 8 + i
+        node.hosts_managers = i == first_storage
         node.icount = bool(o.icount) and role_matches(o.icount, role, name)
         nodes.append(node)
     return nodes
@@ -120,6 +128,24 @@ def _role_params(o: Options, role: str) -> list[str]:
     if role == "processor":
         return [f"excache={format_size(o.excache)}"] + (["strace"] if o.strace else [])
     return []
+
+
+def node_key(cluster_key: bytes, node: int, role: str) -> bytes:
+    """What node @node in @role proves to the managers' node (net/rpc/auth.c does the same)."""
+    text = b"tessera node key" + struct.pack("<IB", node, ROLES.index(role) + 1)
+    return hashlib.blake2b(text, key=cluster_key, digest_size=KEY_BYTES).digest()
+
+
+def _give_keys(nodes: list[NodePlan]) -> None:
+    """A new key for the cluster: the managers' node has it, the others what follows from it."""
+    cluster_key = secrets.token_bytes(KEY_BYTES)
+    for node in nodes:
+        own = node_key(cluster_key, node.node, node.role)
+        node.key = (cluster_key if node.hosts_managers else own).hex()
+
+
+def key_path(run_dir: str, name: str) -> str:
+    return os.path.join(run_dir, f"{name}.key")
 
 
 def pid_range(index: int, count: int) -> str:
@@ -156,6 +182,7 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
         "-m", f"{node.ram >> 20}M",
         "-object", f"memory-backend-memfd,id=ram0,size={node.ram >> 20}M,share=on",
         "-kernel", node.kernel, "-append", " ".join(node.params),
+        "-fw_cfg", f"name={KEY_FILE},file={_path(key_path(run_dir, n))}",
         "-chardev", f"file,id=log,path={_path(log)}", "-serial", "chardev:log",
         "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
         "-device", "virtio-serial-pci,disable-legacy=on,max_ports=2",
@@ -203,6 +230,7 @@ def hca_command(
 def make_plan(o: Options, *, qemu: str, hca: str, accel: str, build_dir: str, log_dir: str,
               run_dir: str, disk: str, choice: fabric.Choice) -> Plan:  # fmt: skip
     nodes = node_list(o)
+    _give_keys(nodes)
     vms = []
     for node in nodes:
         node.kernel = os.path.join(build_dir, node.role, "kernel.elf")

@@ -6,6 +6,7 @@
 
 #include <lib/compiler.h>
 #include <lib/types.h>
+#include <net/node.h>
 #include <proto/cluster.h>
 #include <rdma/verbs.h>
 
@@ -18,11 +19,20 @@ struct cluster_params {
 	bool by_gid; /* else by LID */
 	uint16_t lid;
 	struct rdma_gid gid;
-	uint32_t wait_ms; /* give up joining after this */
+	bool has_key;
+	uint8_t key[RPC_KEY_LEN]; /* the host: the cluster's; else this node's */
+	uint32_t wait_ms;         /* give up joining after this */
 	uint32_t heartbeat_ms;
 	uint32_t lease_ms; /* of the host; the others hear it in the view */
 };
 extern struct cluster_params cluster_params; /* const after boot */
+
+#define CLUSTER_KEY_FILE "opt/tessera/cluster.key" /* of QEMU's fw_cfg */
+/*
+ * Tell the RPC layer the key: boot parameter cluster.key=, else the one that QEMU hands over.
+ * -ENOKEY: there is none that makes sense.
+ */
+int cluster_key_find(void) __must_check;
 
 /* --- view.c */
 
