@@ -119,6 +119,8 @@ def test_gpm_places_where_there_is_least_to_do(several):
 
 def test_lost_processors_are_given_back(several, texts, tmp_path):
     """p1 is killed. p2 stops for longer than its lease: when it goes on it may do nothing more."""
+    # The spaces of programs that have ended go a little later.
+    wait_for(lambda: owned(several)["memory.aspaces"] == 0)
     program, capture = start(several, "p0", STEADY)
     wait_for(lambda: b"ready" in capture.data[1])
     alone = steady(several)
