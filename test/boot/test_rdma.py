@@ -232,12 +232,17 @@ def test_driver_goes_and_comes_back():
         pair.close()
 
 
+# The driver's patience with the one command that hangs. All others end in time, also on a loaded
+# host, which may keep the model from running for a while.
+HANG_MS = 5000
+
+
 def test_device_recovers():
     """Catastrophes, a command that never ends, lost completions: a reset each time, and then all
     verbs work again.
     """
-    pair = Pair("recover", "rdma.selftest=serve mlx4.cmd_timeout=500", "rdma.selftest=lid:1", now=1,
-                model=["--stay"])  # fmt: skip
+    pair = Pair("recover", f"rdma.selftest=serve mlx4.cmd_timeout={HANG_MS}", "rdma.selftest=lid:1",
+                now=1, model=["--stay"])  # fmt: skip
     try:
         pair.wait_log(0, "selftest: serving")
         for n in (1, 2):
@@ -261,6 +266,22 @@ def test_device_recovers():
         assert re.findall(r"^ok \d+ rdma\.selftest\.(\w+)$", log, re.MULTILINE) == CASES, log
         assert len(re.findall(r"CQ 0x[0-9a-f]+: overrun", log)) == 1, log
         assert len(re.findall("device failed: ", log)) == 4 and not BROKEN.search(log), log
+    finally:
+        pair.close()
+
+
+def test_device_that_fails_for_good():
+    """No command is answered any more: the device is given up, and nothing says that it is up."""
+    pair = Pair("for-good", "rdma.selftest=serve mlx4.cmd_timeout=200")
+    try:
+        pair.wait_log(0, "selftest: serving")
+        pair.ask("fail 1 any hang 1000000")
+        pair.ask("link 1 down")  # the driver looks at its port
+        pair.wait_log(0, "given up: it cannot be brought up again")
+        log = pair.log(0)
+        after = log[log.index("device failed: "):]
+        assert not re.search(r"is up after|recovered, up again|PORT_ACTIVE", after), log
+        assert not BROKEN.search(log), log
     finally:
         pair.close()
 

@@ -420,6 +420,18 @@ static uint32_t hints_read(const struct pci_device *pci)
 	return hints;
 }
 
+/* A device may fail while the state of its ports is read: then its thread resets it. */
+static void say_up(const struct mlx4_dev *dev, uint64_t start)
+{
+	const unsigned long ms = (unsigned long)((time_now_ns() - start) / NSEC_PER_MSEC);
+
+	if (mlx4_is_dead(dev))
+		pr_warn("%s: %s failed while it came up, after %lu ms\n", dev->name,
+			rdma_device_name(&dev->rdma), ms);
+	else
+		pr_info("%s: %s is up after %lu ms\n", dev->name, rdma_device_name(&dev->rdma), ms);
+}
+
 static int mlx4_probe(struct pci_device *pci, const struct pci_id *id)
 {
 	const uint64_t start = time_now_ns();
@@ -464,8 +476,7 @@ static int mlx4_probe(struct pci_device *pci, const struct pci_id *id)
 	pci_set_drvdata(pci, dev);
 	WRITE_ONCE(dev->registered, true);
 	wake_all(&dev->event_wq); /* it may have failed meanwhile */
-	pr_info("%s: %s is up after %lu ms\n", dev->name, rdma_device_name(&dev->rdma),
-		(unsigned long)((time_now_ns() - start) / NSEC_PER_MSEC));
+	say_up(dev, start);
 	return 0;
 
 out_down:
