@@ -6,7 +6,7 @@
  *		never changes; the lower half belongs to the user.
  * Invariants:	a table's frame has a bit for each group of 8 entries that may be in use
  *		(private): walks look at those only. A bit is set before its entry and stays
- *		until the table is freed.
+ *		until the table is freed, with its space or by pgtable_prune().
  *		Near: changes to neighbouring pages find their table without the walk.
  * Locking:	the caller's for changes.  Entries are read and written whole; the CPU
  *		sets accessed and dirty bits concurrently, so changes to a live entry are
@@ -101,6 +101,49 @@ static void free_level(struct pgtable *pt, uint64_t *t, unsigned int level)
 		}
 	}
 	table_free(pt, t);
+}
+
+/*
+ * Take the tables below @t out that map nothing, and add them to *@dead. CPUs may still walk them:
+ * they stay empty until the flush. False: something is left in @t.
+ */
+static bool prune_level(uint64_t *t, unsigned int level, struct frame **dead)
+{
+	bool is_empty = true;
+	unsigned int i;
+
+	for_each_used(i, t, 0) {
+		const uint64_t e = READ_ONCE(t[i]);
+		struct frame *f;
+
+		if (!(e & (PTE_P | PTE_NONE)))
+			continue;
+		if (level == 1 || !prune_level(entry_table(e), level - 1, dead)) {
+			is_empty = false;
+			continue;
+		}
+		WRITE_ONCE(t[i], 0);
+		f = virt_to_frame(entry_table(e));
+		f->private = (uintptr_t)*dead; /* no thread walks it any more */
+		*dead = f;
+	}
+	return is_empty;
+}
+
+size_t pgtable_prune(struct pgtable *pt)
+{
+	struct frame *dead = NULL, *next;
+	size_t nr = 0;
+
+	pt->near = NULL;
+	(void)prune_level(pt->pml4, 4, &dead);
+	if (dead)
+		tlb_flush_all(pt); /* what CPUs remember of the upper levels goes, too */
+	for (; dead; dead = next, nr++) {
+		next = (struct frame *)(uintptr_t)dead->private;
+		table_free(pt, frame_to_virt(dead));
+	}
+	return nr;
 }
 
 void pgtable_destroy(struct pgtable *pt)

@@ -50,6 +50,35 @@ static void map_query_unmap(struct ktest *t)
 	pgtable_destroy(pt);
 }
 
+static void empty_tables_are_pruned(struct ktest *t)
+{
+	const vaddr_t far = VA + 3 * pt_level_size(3), next = VA + pt_level_size(2);
+	struct pgtable *pt = pgtable_create();
+	struct pgtable_entry e;
+
+	ASSERT_FALSE(t, IS_ERR(pt));
+	EXPECT_EQ(t, pgtable_prune(pt), 0);
+	for (unsigned int round = 0; round < 2; round++) {
+		ASSERT_EQ(t, pgtable_map(pt, VA, 0x5000, PGT_READ), 0);
+		ASSERT_EQ(t, pgtable_map(pt, next, 0x6000, PGT_READ), 0);
+		ASSERT_EQ(t, pgtable_map(pt, far, 0x7000, PGT_READ), 0);
+		EXPECT_EQ(t, pgtable_table_pages(pt), 7);
+		EXPECT_EQ(t, pgtable_prune(pt), 0);
+		EXPECT_TRUE(t, pgtable_protect(pt, next, PGT_NONE)); /* it keeps its frame */
+		EXPECT_EQ(t, pgtable_prune(pt), 0);
+		pgtable_unmap(pt, far, NULL);
+		EXPECT_EQ(t, pgtable_prune(pt), 2);
+		EXPECT_TRUE(t, pgtable_query(pt, VA, &e));
+		EXPECT_TRUE(t, pgtable_query(pt, next, &e));
+		pgtable_unmap(pt, next, NULL);
+		pgtable_unmap(pt, VA, NULL);
+		EXPECT_EQ(t, pgtable_prune(pt), 4);
+		EXPECT_EQ(t, pgtable_table_pages(pt), 1);
+		EXPECT_FALSE(t, pgtable_query(pt, VA, &e));
+	}
+	pgtable_destroy(pt);
+}
+
 /* Neighbours go to the table that was used last. */
 static void new_pages_replace_nothing(struct ktest *t)
 {
@@ -326,6 +355,7 @@ static void kernel_image_is_w_xor_x(struct ktest *t)
 
 static const struct ktest_case pgtable_cases[] = {
 	KTEST(map_query_unmap),
+	KTEST(empty_tables_are_pruned),
 	KTEST(new_pages_replace_nothing),
 	KTEST(write_protection_keeps_the_rest),
 	KTEST(absent_pages_are_mapped_together),

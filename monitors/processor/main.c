@@ -11,6 +11,7 @@
 #include <processor/excache/excache.h>
 #include <processor/ipc/futex.h>
 #include <processor/mm/aspace.h>
+#include <processor/mm/kmem.h>
 #include <processor/process/process.h>
 #include <processor/procfs/system.h>
 #include <processor/syscall/strace.h>
@@ -60,6 +61,7 @@ static int serve(void)
 
 	if (err)
 		return err;
+	kmem_init();
 	process_init();
 	futex_init();
 	strace_init();

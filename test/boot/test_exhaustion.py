@@ -5,7 +5,7 @@ The memory node's own shortages are in test_memory.py.
 """
 
 import pytest
-from boot import on_host
+from boot import Result, delta, on_host
 
 SMALL_PROCESSOR = ("--memory", "processor=128M", "--excache", "16M")
 SMALL_STORAGE = ("--memory", "storage=64M")
@@ -33,6 +33,23 @@ def test_processor_refuses_and_goes_on(pool, programs, what):
     assert got.out == f"{what}: refused after many\n".encode() * 3, got
     assert got.status == 0
     assert gauges(cluster) == before
+    assert cluster.run(["/usr/bin/busybox", "echo", "alive"]).checked() == b"alive\n"
+
+
+def test_mappings_are_counted(pool, programs):
+    """max_map_count, whatever makes a mapping; and then there is room again."""
+    cluster = pool.get("--append", "processor:vm.max_map_count=300")
+    got = cluster.run([programs / "glibc-static" / "bombs", "vmas"])
+    assert got == Result(0, b"vmas: refused after many\n" * 3, b"")
+
+
+def test_page_tables_are_a_cache(pool, programs):
+    """A program that needs more page tables than its node has memory for goes on, as do others."""
+    cluster = pool.get(*SMALL_PROCESSOR)
+    before = cluster.stats()
+    got = cluster.run([programs / "glibc-static" / "bombs", "tables", "once"], limit=300)
+    assert got == Result(0, b"tables: all of them\n", b"")
+    assert delta(before, cluster.stats(), "p0", "kmem.trims") > 1000
     assert cluster.run(["/usr/bin/busybox", "echo", "alive"]).checked() == b"alive\n"
 
 

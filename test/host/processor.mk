@@ -5,7 +5,8 @@ processor-folders := monitors/processor/excache monitors/proto
 processor-objs    := monitors/processor/client/nodes.o \
 	monitors/processor/mm/anon.o monitors/processor/mm/aspace.o \
 	monitors/processor/mm/fault.o monitors/processor/mm/fork.o \
-	monitors/processor/mm/mmap_calls.o monitors/processor/mm/remote.o \
+	monitors/processor/mm/kmem.o monitors/processor/mm/mmap_calls.o \
+	monitors/processor/mm/remote.o \
 	monitors/processor/vfs/uio.o \
 	test/host/around_test.o test/host/aspace_test.o test/host/excache_test.o \
 	test/host/fake_owner.o test/host/fork_test.o test/host/loss_test.o test/host/policy_test.o \

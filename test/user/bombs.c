@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Takes what a node's kernel has to give until it refuses, gives it back, and does it again:
- * bombs pipes | processes | threads | files.
+ * bombs pipes | processes | threads | files | vmas | tables [unlimited | once].
  *
  * Prints how it was refused, never how much there was: that depends on the machine.
  */
@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -101,22 +102,56 @@ static void threads(void)
 	say("threads", nr, err);
 }
 
+/* Mappings that do not join their neighbours. */
+static void vmas(void)
+{
+	char *base = mmap(NULL, MOST * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int nr = 0, err;
+
+	CHECK(base != MAP_FAILED);
+	while (2 * nr < MOST && mprotect(base + nr * 2 * PAGE, PAGE, PROT_READ) == 0)
+		nr++;
+	err = errno;
+	CHECK(munmap(base, MOST * PAGE) == 0);
+	say("vmas", nr, err);
+}
+
+/*
+ * One page in each 2 MiB: its page table is as large as it. None is refused: tables that the kernel
+ * takes back are made again.
+ */
+static void tables(void)
+{
+	const size_t step = 2 * MB, nr = 1u << 15;
+	char *base = mmap(NULL, nr * step, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	CHECK(base != MAP_FAILED);
+	for (size_t i = 0; i < nr; i++)
+		*(size_t *)(base + i * step) = i + 1;
+	for (size_t i = 0; i < nr; i += 7)
+		CHECK(*(size_t *)(base + i * step) == i + 1);
+	CHECK(munmap(base, nr * step) == 0);
+	puts("tables: all of them");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
 	} bombs[] = {
-		{ "pipes", pipes },
-		{ "files", files },
-		{ "processes", processes },
-		{ "threads", threads },
+		{ "pipes", pipes },     { "files", files }, { "processes", processes },
+		{ "threads", threads }, { "vmas", vmas },   { "tables", tables },
 	};
 	struct rlimit many = { MOST, MOST };
+	int rounds = ROUNDS;
 
 	if (argc > 2 && strcmp(argv[2], "unlimited") == 0)
 		CHECK(setrlimit(RLIMIT_NOFILE, &many) == 0);
-	for (int round = 0; round < ROUNDS; round++) {
+	if (argc > 2 && strcmp(argv[2], "once") == 0)
+		rounds = 1;
+	for (int round = 0; round < rounds; round++) {
 		for (size_t i = 0; i < sizeof(bombs) / sizeof(bombs[0]); i++) {
 			if (argc > 1 && strcmp(argv[1], bombs[i].name) == 0)
 				bombs[i].run();

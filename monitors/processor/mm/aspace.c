@@ -291,6 +291,7 @@ static void split_locked(struct aspace *as, vaddr_t addr, struct vma **spare)
 	v->end = addr;
 	vma_trim_front(back, addr);
 	rb_insert(&back->node, &as->vmas, vma_cmp);
+	as->nr_vmas++;
 }
 
 /*
@@ -307,6 +308,7 @@ static void remove_locked(struct aspace *as, vaddr_t start, vaddr_t end, struct 
 		struct rb_node *next = rb_next(&v->node);
 
 		rb_erase(&v->node, &as->vmas);
+		as->nr_vmas--;
 		v->node.left = *gone ? &(*gone)->node : NULL;
 		*gone = v;
 		v = rb_entry_or_null(next, struct vma, node);
@@ -380,6 +382,7 @@ int aspace_set_vma(struct aspace *as, const struct vma *v, uint64_t seq)
 		remove_locked(as, v->start, v->end, &gone);
 		ASSERT(range_is_free_locked(as, v->start, v->end));
 		rb_insert(&fresh->node, &as->vmas, vma_cmp);
+		as->nr_vmas++;
 		as->seq.map++;
 	} else {
 		fresh->node.left = NULL;
@@ -424,6 +427,7 @@ int aspace_copy_vmas(struct aspace *from, struct aspace *to)
 		addr = v.end;
 		spin_lock(&to->lock);
 		rb_insert(&copy->node, &to->vmas, vma_cmp);
+		to->nr_vmas++;
 		spin_unlock(&to->lock);
 	}
 	return 0;

@@ -88,6 +88,7 @@ struct aspace {
 	struct spinlock lock;      /* RANK_SPIN_ASPACE */
 	struct pgtable *pt __guarded_by(&lock);
 	struct rb_root vmas __guarded_by(&lock);
+	uint64_t nr_vmas __guarded_by(&lock);
 	struct vma *near __guarded_by(&lock); /* of vmas: the one that a touch met last, or NULL */
 	struct list_head blocked __guarded_by(&lock);
 	struct rb_root around __guarded_by(&lock); /* <processor/excache/prefetch.h> */

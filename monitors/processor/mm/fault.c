@@ -24,6 +24,7 @@
 
 #include "anon.h"
 #include "aspace.h"
+#include "kmem.h"
 #include "remote.h"
 
 COUNTER(fault_count, "fault.count", "page faults of user addresses");
@@ -239,6 +240,8 @@ int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 
 	assert_no_pins(); /* a range that is to go waits for pins, and this fault for the range */
 	counter_inc(&fault_count);
+	if (unlikely(kmem_is_short()))
+		kmem_trim(as);
 	/* A space that has lost a page gets no new ones: its tasks are to die. */
 	if (addr < SPACE_TOP && !READ_ONCE(as->failed) && first_touch(as, vaddr, access))
 		return 0;

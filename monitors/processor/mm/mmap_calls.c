@@ -23,6 +23,7 @@
 #include "anon.h"
 #include "aspace.h"
 #include "commit.h"
+#include "kmem.h"
 #include "remote.h"
 
 static uint64_t page_up(uint64_t len)
@@ -224,10 +225,11 @@ static long do_mmap(struct aspace *as, const struct map_request *req, bool read_
 	const bool fixed = req->flags & MAPPING_FIXED;
 	struct blocked_range r;
 	vaddr_t addr = 0;
-	int err = 0;
+	int err;
 
 	mutex_lock(&as->map_lock);
-	if (fixed)
+	err = kmem_may_map(as);
+	if (!err && fixed)
 		err = range_begin(as, &r, req->addr, req->len);
 	if (err) {
 		mutex_unlock(&as->map_lock);
@@ -285,11 +287,27 @@ long sys_mmap(const struct syscall_args *args)
 	return ret;
 }
 
+/* Would an munmap of the range leave two parts of one vma, as this node knows it? */
+static bool leaves_two(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	struct layout_seq seq;
+	struct vma v;
+	bool two;
+
+	if (aspace_find_vma(as, start, &v, &seq))
+		return false;
+	two = v.start < start && v.end - start > len;
+	vma_release(&v);
+	return two;
+}
+
 static int unmap(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	struct blocked_range r;
-	int err = range_begin(as, &r, start, len);
+	int err = leaves_two(as, start, len) ? kmem_may_map(as) : 0;
 
+	if (!err)
+		err = range_begin(as, &r, start, len);
 	if (err)
 		return err;
 	err = remote_munmap(as, start, len);
@@ -363,7 +381,9 @@ long sys_mprotect(const struct syscall_args *args)
 	if (check_range(start, &len, -ENOMEM))
 		return -ENOMEM;
 	mutex_lock(&as->map_lock);
-	err = (prot & PROT_WRITE) ? check_writable(as, start, start + len) : 0;
+	err = kmem_may_map(as);
+	if (!err && (prot & PROT_WRITE))
+		err = check_writable(as, start, start + len);
 	if (err) {
 		mutex_unlock(&as->map_lock);
 		return err;
@@ -554,6 +574,8 @@ long sys_mremap(const struct syscall_args *args)
 		ret = remote_fill_vma(as, req.old_addr, SEQ_ANY);
 	else if (ret == 0)
 		vma_release(&v);
+	if (!ret)
+		ret = kmem_may_map(as);
 	if (!ret)
 		ret = do_mremap(as, &req, flags);
 	mutex_unlock(&as->map_lock);

@@ -26,6 +26,7 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <processor/mm/aspace.h>
+#include <processor/mm/kmem.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
 
@@ -54,20 +55,18 @@ struct clone_spec {
 
 /*
  * A process takes about this much of the kernel's memory: stack, page tables, structures. Whatever
- * it is in truth, the reserve below is what keeps the monitor alive.
+ * it is in truth, the reserve of kmem.h is what keeps the monitor alive.
  */
 #define BYTES_PER_TASK (64u << 10)
 #define MIN_TASKS      64u
 
 static uint64_t max_tasks;
-static size_t reserve_frames;
 
 void process_init(void)
 {
 	const uint64_t free_bytes = frames_free_count() << PAGE_SHIFT;
 
 	max_tasks = MAX(MIN(free_bytes / BYTES_PER_TASK, (uint64_t)PID_MAX / 2), MIN_TASKS);
-	reserve_frames = frames_free_count() / 8;
 	pr_info("up to %llu tasks: %u KiB of the node's free memory for each\n",
 		(unsigned long long)max_tasks, BYTES_PER_TASK >> 10);
 }
@@ -75,11 +74,6 @@ void process_init(void)
 uint64_t fork_max_tasks(void)
 {
 	return max_tasks;
-}
-
-static bool memory_is_short(void)
-{
-	return frames_free_count() < reserve_frames;
 }
 
 /* -EAGAIN when the calling task's user or the vNode has its fill. */
@@ -487,7 +481,7 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 		return -EPERM;
 	if (signal_pending())
 		return -ERESTARTNOINTR;
-	if (memory_is_short()) {
+	if (kmem_is_short()) {
 		counter_inc(&fork_refused);
 		return -EAGAIN;
 	}

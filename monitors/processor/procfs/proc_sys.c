@@ -7,6 +7,7 @@
 #include <kernel/random.h>
 #include <lib/string.h>
 #include <processor/mm/commit.h>
+#include <processor/mm/kmem.h>
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 
@@ -28,7 +29,6 @@ CONSTANT(show_kversion, SYSTEM_VERSION)
 CONSTANT(show_ngroups_max, STRINGIFY(CRED_GROUPS_MAX))
 CONSTANT(show_cap_last_cap, "40")
 CONSTANT(show_core_pattern, "core")
-CONSTANT(show_max_map_count, "2147483647")
 CONSTANT(show_zero, "0")
 CONSTANT(show_two, "2")
 CONSTANT(show_mmap_min_addr, "65536")
@@ -40,6 +40,12 @@ CONSTANT(show_pipe_max, "1048576")
 static SHOW(show_pid_max)
 {
 	text_printf(t, "%u\n", PID_MAX);
+	return 0;
+}
+
+static SHOW(show_max_map_count)
+{
+	text_printf(t, "%u\n", kmem_max_map_count());
 	return 0;
 }
 

@@ -233,6 +233,12 @@ size_t pgtable_table_pages(const struct pgtable *pt)
 	return pt->entries.count ? 1 : 0;
 }
 
+size_t pgtable_prune(struct pgtable *pt)
+{
+	(void)pt;
+	return 0;
+}
+
 void pgtable_activate(struct pgtable *pt)
 {
 	(void)pt;

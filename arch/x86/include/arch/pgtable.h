@@ -72,6 +72,8 @@ int pgtable_walk_tracked(struct pgtable *pt, vaddr_t start, vaddr_t end,
 			 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg),
 			 void *arg);
 size_t pgtable_table_pages(const struct pgtable *pt);
+/* Free the tables in which nothing is mapped, after a flush; how many they were. */
+size_t pgtable_prune(struct pgtable *pt);
 
 /* Load @pt on this CPU (NULL: the kernel's own tables); preemption off. */
 void pgtable_activate(struct pgtable *pt);
