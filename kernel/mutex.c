@@ -67,6 +67,14 @@ void mutex_lock(struct mutex *m) __no_lock_analysis("implements the lock")
 		lock_slow(m);
 }
 
+bool mutex_trylock(struct mutex *m) __no_lock_analysis("implements the lock")
+{
+	if (!try_take(m))
+		return false;
+	lock_debug_acquire(m, m->name, m->rank, LOCK_DEBUG_TRY);
+	return true;
+}
+
 static void unlock_slow(struct mutex *m)
 {
 	const unsigned long flags = spin_lock_irqsave(&m->lock);

@@ -131,6 +131,15 @@ static bool vregion_move_req_is_valid(const struct mm_vregion_move_req *r)
 
 CODEC_FIXED(mm_vregion_move_req, MM_VREGION_MOVE_REQ, vregion_move_req_is_valid)
 
+#define MM_RELIEVE_REQ(F) F(id64, aspace), F(u64, index), F(node, to), F(zero32, reserved)
+
+static bool relieve_req_is_valid(const struct mm_relieve_req *r)
+{
+	return r->to != 0;
+}
+
+CODEC_FIXED(mm_relieve_req, MM_RELIEVE_REQ, relieve_req_is_valid)
+
 #define MM_VREGION_TAKE_REQ(F)                                                \
 	F(id64, aspace), F(vregion, vregion), F(u32, stage), F(u32, nr_vmas), \
 		F(u32, vregion_shift), F(node, home)

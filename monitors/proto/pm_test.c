@@ -113,6 +113,9 @@ FIXED_SAMPLE(pm_meminfo_rep, { .total = 100,
 			       .commit_limit = 180 })
 FIXED_SAMPLE(pm_commit,
 	     { .version = 5 << 16 | 3, .mode = 2, .ratio = 50, .kbytes = 1024, .programs = 9000 })
+FIXED_SAMPLE(mp_oom_req, { .total = 1000, .flags = MP_OOM_END, .pid = 77 })
+FIXED_SAMPLE(mp_oom_rep, { .badness = -5, .frames = 40, .pid = 77, .state = MP_OOM_CANDIDATE })
+FIXED_SAMPLE(mm_relieve_req, { .aspace = 1, .index = 3, .to = 12 })
 VARIABLE_SAMPLE(pm_file_fetch_req, { .file = { 77, 3, 21 },
 				     .pgoff = 4,
 				     .version = 8,
@@ -270,6 +273,7 @@ static ssize_t (*const samples[])(void) = {
 	sample_proto_attr,          sample_pm_fork_req,         sample_pm_discard_req,
 	sample_pm_collapse_req,     sample_pm_space_req,        sample_mm_fork_req,
 	sample_pm_meminfo_rep,      sample_mm_load_req,         sample_pm_commit,
+	sample_mp_oom_req,          sample_mp_oom_rep,          sample_mm_relieve_req,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -435,6 +439,17 @@ static const struct rejection {
 	{ "pm_meminfo_rep", 32, 8, (1ull << 44) + 1 },
 	{ "pm_meminfo_rep", 40, 8, 101 },
 	{ "pm_meminfo_rep", 48, 8, (1ull << 44) + 1 },
+	{ "mp_oom_req", 0, 8, PM_COMMITTED_MAX + 1 },
+	{ "mp_oom_req", 8, 4, 3 },
+	{ "mp_oom_req", 8, 4, 0 },  /* a pid, and not to be ended */
+	{ "mp_oom_req", 12, 4, 0 }, /* to be ended, and no pid */
+	{ "mp_oom_rep", 16, 4, 0 }, /* a candidate without a pid */
+	{ "mp_oom_rep", 20, 4, MP_OOM_NONE },
+	{ "mp_oom_rep", 20, 4, MP_OOM_STATES },
+	{ "mm_relieve_req", 0, 8, 0 },
+	{ "mm_relieve_req", 16, 4, 0 },
+	{ "mm_relieve_req", 16, 4, 0x10000 },
+	{ "mm_relieve_req", 20, 4, 1 },
 	{ "pm_commit", 8, 4, PM_COMMIT_MODES },
 	{ "pm_commit", 12, 4, 1u << 31 },
 	{ "pm_commit", 16, 8, 1ull << 63 },

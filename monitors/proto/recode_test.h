@@ -10,6 +10,7 @@
 #include <lib/string.h>
 #include <lib/types.h>
 #include <proto/mm.h>
+#include <proto/mp.h>
 #include <proto/ms.h>
 #include <proto/pm.h>
 
@@ -70,6 +71,9 @@ RECODE_VARIABLE(pm_writeback_rep)
 RECODE_FIXED(pm_credit_req)
 RECODE_FIXED(pm_meminfo_rep)
 RECODE_FIXED(pm_commit)
+RECODE_FIXED(mp_oom_req)
+RECODE_FIXED(mp_oom_rep)
+RECODE_FIXED(mm_relieve_req)
 RECODE_VARIABLE(pm_file_fetch_req)
 RECODE_FIXED(pm_file_fetch_rep)
 RECODE_VARIABLE(mm_map_req)
@@ -138,4 +142,7 @@ static const struct {
 	{ "pm_meminfo_rep", recode_pm_meminfo_rep },
 	{ "mm_load_req", recode_mm_load_req },
 	{ "pm_commit", recode_pm_commit },
+	{ "mp_oom_req", recode_mp_oom_req },
+	{ "mp_oom_rep", recode_mp_oom_rep },
+	{ "mm_relieve_req", recode_mm_relieve_req },
 };

@@ -32,6 +32,8 @@ struct __capability("mutex") mutex {
 
 void mutex_init(struct mutex *m, const char *name, enum lock_rank rank) __asserts_held(m);
 void mutex_lock(struct mutex *m) __acquires(m);
+/* Take it if it is free; never waits. */
+bool mutex_trylock(struct mutex *m) __try_acquires(m);
 void mutex_unlock(struct mutex *m) __releases(m);
 /* Debug builds: the current thread holds it. */
 static inline void assert_mutex_held(const struct mutex *m) __asserts_held(m)

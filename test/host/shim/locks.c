@@ -147,6 +147,15 @@ void mutex_lock(struct mutex *m)
 	mutex_set_owner(m, thread_current());
 }
 
+bool mutex_trylock(struct mutex *m)
+{
+	if (pthread_mutex_trylock(&m->mutex))
+		return false;
+	shim_rank_acquire(m, m->name, m->rank, LOCK_DEBUG_TRY);
+	mutex_set_owner(m, thread_current());
+	return true;
+}
+
 void mutex_unlock(struct mutex *m)
 {
 	shim_rank_release(m, m->name);

@@ -4,8 +4,8 @@
  *
  * Home -> owner (class control): MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_DESTROY, MM_LOAD,
  * MM_FORK, MM_COLLAPSE, MM_DISCARD, MM_VREGION_MOVE. Owner -> owner: MM_PAGES (write-back class),
- * MM_VREGION_TAKE (control). Any memory node -> the one that holds the page cache of a file:
- * MM_FILE_READ (control).
+ * MM_VREGION_TAKE (control). Owner -> home: MM_RELIEVE (control). Any memory node -> the one that
+ * holds the page cache of a file: MM_FILE_READ (control).
  *
  * Flow:	phases: a call whose range lies on one owner is sent once (MM_ONCE) and happens or
  *		does not. When it spans owners, the home first sends MM_PREPARE to each: whatever
@@ -37,6 +37,7 @@ enum mm_opcode {
 	MM_COLLAPSE = 0x030a, /* body as PM_COLLAPSE */
 	MM_DISCARD = 0x030b,  /* body as PM_DISCARD */
 	MM_LOAD = 0x030c,
+	MM_RELIEVE = 0x030d,
 };
 static_assert(MM_MAP == PROTO_FIRST_OPCODE(PROTO_MM), "opcodes are ABI");
 
@@ -122,6 +123,19 @@ struct mm_vregion_move_req_wire { /* home -> old owner */
 	struct pm_vregion_wire vregion; /* as it will be: new owner, higher version */
 };
 static_assert(sizeof(struct mm_vregion_move_req_wire) == 32, "MM_VREGION_MOVE is ABI");
+
+/*
+ * Owner -> home: @to has more room than we.  The home moves the vRegion there, if no other call of
+ * the space is under way.  No reply body.  -EAGAIN: one is; -ESTALE: it is not the sender's; and
+ * what MM_VREGION_MOVE answers.
+ */
+struct mm_relieve_req_wire {
+	le64_t aspace;
+	le64_t index;
+	le32_t to;
+	le32_t reserved;
+};
+static_assert(sizeof(struct mm_relieve_req_wire) == 24, "MM_RELIEVE is ABI");
 
 enum mm_take_stage {
 	MM_TAKE_BEGIN = 1, /* make the vRegion; faults on it wait */
@@ -262,6 +276,15 @@ void mm_vregion_move_req_encode(const struct mm_vregion_move_req *req,
 				struct mm_vregion_move_req_wire *w);
 int mm_vregion_move_req_decode(const void *buf, size_t len, struct mm_vregion_move_req *out)
 	__must_check;
+
+struct mm_relieve_req {
+	uint64_t aspace;
+	uint64_t index;
+	uint32_t to;
+};
+
+void mm_relieve_req_encode(const struct mm_relieve_req *req, struct mm_relieve_req_wire *w);
+int mm_relieve_req_decode(const void *buf, size_t len, struct mm_relieve_req *out) __must_check;
 
 struct mm_vregion_take_req { /* about 5 KiB: not for a kernel stack */
 	uint64_t aspace;

@@ -101,6 +101,7 @@ enum proto_id {
 	PROTO_MM = 3,      /* memory -> memory: proto/mm.h */
 	PROTO_PS = 4,      /* processor -> storage: proto/ps.h */
 	PROTO_MS = 5,      /* memory -> storage: proto/ms.h */
+	PROTO_MP = 6,      /* memory -> processor: proto/mp.h */
 	PROTO_BENCH = 15,  /* net/rpc/bench.h */
 };
 
