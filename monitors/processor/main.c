@@ -62,6 +62,9 @@ static int serve(void)
 	if (err)
 		return err;
 	kmem_init();
+	err = oom_init();
+	if (err)
+		return err;
 	process_init();
 	futex_init();
 	strace_init();

@@ -16,6 +16,8 @@
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
 #include <kernel/spinlock.h>
+#include <kernel/time.h>
+#include <kernel/wait.h>
 #include <lib/atomic.h>
 #include <lib/errno.h>
 #include <lib/radix.h>
@@ -28,13 +30,18 @@
 #define CREDIT_CHUNK 1024
 #define CREDIT_KEEP  2048
 
+#define ASK_AGAIN_NS (10 * NSEC_PER_MSEC) /* a node that is making room */
+
 COUNTER(credit_requests, "credit.requests", "synchronous requests for frame credits");
+COUNTER(credit_waits, "credit.waits", "waits for a memory node that was making room");
 COUNTER(credit_refused, "credit.refused", "requests that a memory node could not grant");
 GAUGE(credit_gauge, "credit.held", "frame credits in hand", credit_held);
 
 static struct spinlock table_lock = SPINLOCK_INIT("credit.table", RANK_EXCACHE_FREE);
 static struct radix_tree table = RADIX_TREE_INIT; /* node id -> struct credit */
 static struct mutex request_lock = MUTEX_INIT(request_lock, "credit.request", RANK_MONITOR);
+
+static struct waitqueue came = WAITQUEUE_INIT(came); /* woken when a grant has come */
 
 struct credit *credit_hints[CREDIT_HINTS];
 
@@ -91,6 +98,22 @@ static int request(uint32_t node)
 	return 0;
 }
 
+/*
+ * @c's node has no frame left just now and is about to make some. Spaces that have ended may hold
+ * some; else it is asked again after a while. -EINTR: the thread is to be killed.
+ */
+static int wait_for_frames(struct credit *c)
+{
+	int err;
+
+	counter_inc(&credit_waits);
+	if (destroy_drain())
+		return 0;
+	err = wait_event_killable_timeout(&came, atomic64_read(&c->frames) > 0,
+					  time_now_ns() + ASK_AGAIN_NS);
+	return err == -ETIMEDOUT ? 0 : err;
+}
+
 int credit_take(uint32_t node)
 {
 	struct credit *c = credit_of(node);
@@ -106,6 +129,8 @@ int credit_take(uint32_t node)
 		if (destroy_may_help(err))
 			err = atomic64_read(&c->frames) > 0 ? 0 : request(node);
 		mutex_unlock(&request_lock);
+		if (err == -EAGAIN)
+			err = wait_for_frames(c);
 		if (err)
 			return err;
 	}
@@ -119,8 +144,11 @@ void credit_add(uint32_t node, uint32_t frames)
 	if (node == 0 || frames == 0)
 		return;
 	c = credit_of(node);
-	if (c)
-		atomic64_add(&c->frames, frames);
+	if (!c)
+		return;
+	atomic64_add(&c->frames, frames);
+	if (waitqueue_active(&came))
+		wake_all(&came);
 }
 
 void credit_forget(uint32_t node)
@@ -153,6 +181,23 @@ static void give_back(uint32_t node, uint32_t frames)
 {
 	if (owner_credit_give(node, frames))
 		credit_add(node, frames);
+}
+
+bool credit_recall(uint32_t node)
+{
+	struct credit *c = credit_of(node);
+	int64_t old = c ? atomic64_read(&c->frames) : 0;
+
+	while (old > 0) {
+		const int64_t seen = atomic64_cmpxchg(&c->frames, old, 0);
+
+		if (seen == old) {
+			give_back(node, (uint32_t)MIN(old, (int64_t)UINT32_MAX));
+			return true;
+		}
+		old = seen;
+	}
+	return false;
 }
 
 void credit_trim(void)

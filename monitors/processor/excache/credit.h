@@ -45,7 +45,10 @@ static inline bool credit_try(struct credit *c)
 	return false;
 }
 
-/* One frame of @node. May ask it, and sleep. -ENOMEM: the node has none left; -EHOSTDOWN ... */
+/*
+ * One frame of @node. May sleep until it is asked, and while the node makes room: -EINTR, the
+ * thread is to be killed. -ENOMEM: the node has none left and cannot make any; -EHOSTDOWN ...
+ */
 int credit_take(uint32_t node) __must_check;
 /* A grant came. */
 void credit_add(uint32_t node, uint32_t frames);
@@ -65,5 +68,7 @@ uint32_t credit_want(uint32_t node);
 void credit_forget(uint32_t node);
 /* Give back what is more than a running program needs in hand. Sleeps. */
 void credit_trim(void);
+/* @node is short: give it back what is in hand of its frames. False: nothing is. Sleeps. */
+bool credit_recall(uint32_t node);
 /* Credits in hand from all nodes, for leak tests. */
 uint64_t credit_held(void);

@@ -31,9 +31,49 @@ static void scores(struct ktest *t)
 	EXPECT_EQ(t, oom_score(oom_badness(1ull << 44, 1, 0), 1), 2000);
 }
 
+static const struct oom_candidate *chosen(const struct oom_candidate *c, size_t nr, uint64_t total)
+{
+	const struct oom_candidate *best = NULL;
+
+	for (size_t i = 0; i < nr; i++)
+		if (oom_is_worse(&c[i], best, total))
+			best = &c[i];
+	return best;
+}
+
+static void choice(struct ktest *t)
+{
+	struct oom_candidate c[] = {
+		{ .frames = 100, .start_ns = 1, .pid = 1 },
+		{ .frames = 300, .start_ns = 2, .pid = 2 },
+		{ .frames = 200, .start_ns = 3, .pid = 3 },
+		{ .frames = 300, .start_ns = 4, .pid = 4 },
+	};
+
+	/* The most frames; of equals the younger, wherever it stands. */
+	EXPECT_EQ(t, chosen(c, 4, 1000)->pid, 4);
+	c[1].start_ns = 9;
+	EXPECT_EQ(t, chosen(c, 4, 1000)->pid, 2);
+	/* The weight counts against it. */
+	c[1].adj = -100;
+	EXPECT_EQ(t, chosen(c, 4, 1000)->pid, 4);
+	c[0].adj = 500;
+	EXPECT_EQ(t, chosen(c, 4, 1000)->pid, 1);
+	/* But one that has nothing there does not help, however willing. */
+	c[0].frames = 0;
+	c[0].adj = 1000;
+	EXPECT_EQ(t, chosen(c, 4, 1000)->pid, 4);
+	/* All of them are spared: there is none. */
+	for (size_t i = 0; i < 4; i++)
+		c[i].adj = -1000;
+	EXPECT_TRUE(t, !chosen(c, 4, 1000));
+	EXPECT_TRUE(t, !chosen(c, 0, 1000));
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(points),
 	KTEST(scores),
+	KTEST(choice),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.oom", .cases = cases };

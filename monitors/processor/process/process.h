@@ -135,10 +135,11 @@ struct process {
 	char *exe_path __guarded_by(&lock);      /* canonical, for /proc/self/exe */
 	char comm[COMM_LEN] __guarded_by(&lock); /* of the first task */
 	int nice;                                /* vnode.lock; others read it without */
-	int oom_adj;          /* vnode.lock; others read it without: see oom_score.h */
-	int oom_adj_min;      /* vnode.lock: below it, only with CAP_SYS_RESOURCE */
-	uint32_t personality; /* atomic */
-	uint32_t barriers;    /* atomic: what membarrier() has registered */
+	int oom_adj;           /* vnode.lock; others read it without: see oom_score.h */
+	int oom_adj_min;       /* vnode.lock: below it, only with CAP_SYS_RESOURCE */
+	uint64_t oom_since_ns; /* atomic: when it was chosen to end for its frames; 0: it was not */
+	uint32_t personality;  /* atomic */
+	uint32_t barriers;     /* atomic: what membarrier() has registered */
 
 	struct spinlock sig_lock; /* RANK_SPIN_TASK */
 	const struct cred *
@@ -317,6 +318,9 @@ void process_report_child(struct process *p, int code, int status);
 /* For permissions of files: good until the calling task changes its credentials. */
 void process_cred(struct fs_cred *cred);
 uint64_t process_rlimit(unsigned int kind); /* RLIMIT_* */
+
+/* oom.c: serve memory nodes that have no frame left; once. -ENOMEM. */
+int oom_init(void) __must_check;
 
 /* trap.c: register what user code calls; once, before the first program. */
 void trap_init(void);
