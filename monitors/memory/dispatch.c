@@ -46,6 +46,7 @@ DECODER(mm_pages_req)
 DECODER(mm_fork_req)
 DECODER(mm_vregion_move_req)
 DECODER(mm_vregion_take_req)
+DECODER(mm_relieve_req)
 DECODER(mm_file_read_req)
 
 static int decode_nothing(const void *body, size_t len, void *req)
@@ -141,6 +142,8 @@ const struct msg_type msg_types[] = {
 	{ CALL(MM_COLLAPSE, FROM_MEMORY | RESERVE | IDEMPOTENT, pm_collapse_req, msg_mm_collapse) },
 	{ CALL(MM_DISCARD, FROM_MEMORY | RESERVE | IDEMPOTENT, pm_discard_req, msg_mm_discard) },
 	{ CALL(MM_VREGION_MOVE, FROM_MEMORY | WAITS, mm_vregion_move_req, msg_mm_vregion_move) },
+	/* From an owner to a home. It waits for owners, not for another call of the space. */
+	{ CALL(MM_RELIEVE, FROM_MEMORY | WAITS, mm_relieve_req, msg_mm_relieve) },
 	/* From an owner to another one. */
 	{ CALL(MM_PAGES, FROM_MEMORY, mm_pages_req, msg_mm_pages) },
 	{ CALL(MM_VREGION_TAKE, FROM_MEMORY, mm_vregion_take_req, msg_mm_vregion_take) },

@@ -100,6 +100,7 @@ int msg_mm_collapse(struct msg *msg);
 int msg_mm_discard(struct msg *msg);
 int msg_mm_vregion_move(struct msg *msg);
 int msg_mm_vregion_take(struct msg *msg);
+int msg_mm_relieve(struct msg *msg);
 int msg_mm_file_read(struct msg *msg);
 
 /* --- msg_data.c: messages that carry pages (not in host tests) ------------------------------ */

@@ -199,6 +199,25 @@ struct home_space *home_space_lock(struct memory *m, uint64_t id, uint32_t proc,
 	return ERR_PTR(err);
 }
 
+struct home_space *home_space_trylock(struct memory *m, uint64_t id)
+	__no_lock_analysis("returns it locked")
+{
+	struct home_space *as = home_space_get(m, id, space_processor(id));
+	int err = -EAGAIN;
+
+	if (!as)
+		return ERR_PTR(-ESRCH);
+	if (mutex_trylock(&as->mutex)) {
+		err = home_space_check(as, SPACE_ANY);
+		if (!err && !as->move_open)
+			return as;
+		mutex_unlock(&as->mutex);
+		err = err ? err : -EAGAIN;
+	}
+	home_space_put(as);
+	return ERR_PTR(err);
+}
+
 int home_space_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int a_kinds,
 			uint64_t b_id, unsigned int b_kinds, struct home_space **a,
 			struct home_space **b) __no_lock_analysis("returns both locked")

@@ -105,6 +105,8 @@ void home_space_put(struct home_space *as);
  */
 struct home_space *home_space_lock(struct memory *m, uint64_t id, uint32_t proc,
 				   unsigned int kinds);
+/* The same for any kind, without waiting: ERR_PTR(-EAGAIN), it is in use or a move is open. */
+struct home_space *home_space_trylock(struct memory *m, uint64_t id);
 /* The same for two spaces, in the order that the lock rules ask for.  0 or a negative errno. */
 int home_space_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned int a_kinds,
 			uint64_t b_id, unsigned int b_kinds, struct home_space **a,
@@ -223,6 +225,12 @@ int home_move_resolve(struct memory *m, struct home_space *as) __must_hold(&as->
  * UINT64_MAX: its first active vRegion that @to does not own.
  */
 int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_t to) __must_check;
+
+/*
+ * The owner @from of a vRegion is short of frames: give it away as @req says.  -EAGAIN: another
+ * call of the space is under way; -ESTALE: it is not @from's.
+ */
+int home_relieve(struct memory *m, uint32_t from, const struct mm_relieve_req *req) __must_check;
 
 /* --- home_fork.c: fork, and spaces without mappings ------------------------------------------- */
 

@@ -488,3 +488,19 @@ int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_
 	}
 	return err;
 }
+
+int home_relieve(struct memory *m, uint32_t from, const struct mm_relieve_req *req)
+{
+	struct home_space *as = home_space_trylock(m, req->aspace);
+	const struct home_vregion *vr;
+	int err = -ESTALE;
+
+	if (IS_ERR(as))
+		return (int)PTR_ERR(as);
+	assert_mutex_held(&as->mutex);
+	vr = radix_lookup(&as->vregions, req->index);
+	if (vr && vr->owner == from)
+		err = home_move_locked(m, as, req->index, req->to);
+	home_space_unlock(as);
+	return err;
+}

@@ -123,6 +123,25 @@ static void zero_thread(void *arg)
 	}
 }
 
+static void relief_thread(void *arg)
+{
+	for (;;) {
+		wait_event(&memory_node.relief.wake, relief_is_wanted(&memory_node));
+		relief_run(&memory_node);
+	}
+}
+
+static int start_relief_thread(void)
+{
+	struct thread *t = thread_create("relief", relief_thread, NULL);
+
+	if (IS_ERR(t))
+		return (int)PTR_ERR(t);
+	thread_detach(t);
+	memory_node.relief.on = true;
+	return 0;
+}
+
 static int start_zero_thread(void)
 {
 	struct thread *t = thread_create_prio("zero", zero_thread, NULL, THREAD_PRIO_LOW);
@@ -168,5 +187,6 @@ int memory_node_make(uint32_t vregion_shift)
 	__atomic_store_n(&memory_up, true, __ATOMIC_RELEASE);
 	pr_info("%lu MiB for pages in %zu runs, vRegions of %lu MiB\n", (unsigned long)(got >> 8),
 		cfg.nr_runs, 1ul << (vregion_shift - 20));
-	return start_zero_thread();
+	err = start_relief_thread();
+	return err ? err : start_zero_thread();
 }

@@ -31,6 +31,7 @@ int memory_init(struct memory *m, const struct memory_config *cfg)
 	if (err)
 		goto out_pool;
 	home_init(m);
+	relief_init(m);
 	err = page_cache_init(m);
 	if (err)
 		goto out_owner;

@@ -27,6 +27,7 @@
 #include "owner.h"
 #include "page_cache.h"
 #include "pool.h"
+#include "relief.h"
 
 struct memory;
 struct mpage;
@@ -76,6 +77,8 @@ struct memory_stats {
 	uint64_t pages_renamed;   /* by collapses: they are another space's now */
 	uint64_t pages_discarded; /* no program could see them any more */
 	uint64_t enomem;          /* requests refused for want of memory */
+	uint64_t relief_moves;    /* vRegions handed over for want of frames */
+	uint64_t relief_ends;     /* programs ended for want of frames */
 	uint64_t grants;          /* frames granted by PM_CREDIT */
 	uint64_t file_fetches;    /* PM_FILE_FETCH answered with 0 */
 	uint64_t file_hits;       /* file pages found in the page cache */
@@ -105,6 +108,7 @@ struct memory {
 	struct owner owner;
 	struct home home;
 	struct page_cache page_cache;
+	struct relief relief;
 	struct memory_stats stats; /* atomic */
 	/* For a decoded request that must not fail for want of memory (MSG_RESERVE). */
 	struct mutex reserve_lock; /* RANK_MONITOR */

@@ -61,6 +61,9 @@ int msg_credit(struct msg *msg)
 	grant.frames = owner_grant(msg->m, msg->peer, req->want, NULL);
 	STAT_ADD(msg->m, grants, grant.frames);
 	if (req->want && !grant.frames) {
+		/* A processor that is fenced gets none however many there are. */
+		if (!pool_is_fenced(&msg->m->pool, msg->peer) && relief_kick(msg->m))
+			return -EAGAIN;
 		STAT_INC(msg->m, enomem);
 		return -ENOMEM;
 	}
@@ -215,6 +218,11 @@ int msg_mm_vregion_move(struct msg *msg)
 	if (req->vregion.index <= PM_USER_TOP >> msg->m->vregion_shift)
 		err = owner_vregion_move(msg->m, msg->peer, req, &rep);
 	return reply_mm(msg, err, &rep);
+}
+
+int msg_mm_relieve(struct msg *msg)
+{
+	return home_relieve(msg->m, msg->peer, msg->req);
 }
 
 int msg_mm_vregion_take(struct msg *msg)

@@ -485,6 +485,54 @@ uint32_t owner_space_home(struct memory *m, uint64_t aspace)
 	return home;
 }
 
+/* Up to @max regions into @out; how many there are. */
+static size_t list_regions(struct owner *o, struct relief_region *out, size_t max)
+{
+	struct region *r;
+	size_t n = 0;
+
+	spin_lock(&o->lock);
+	rb_for_each_entry(r, &o->regions, node) {
+		spin_lock(&r->lock);
+		if (r->state == REGION_ACTIVE && r->nr_pages) {
+			if (n < max)
+				out[n] = (struct relief_region){
+					.aspace = r->aspace,
+					.index = r->index,
+					.pages = r->nr_pages,
+				};
+			n++;
+		}
+		spin_unlock(&r->lock);
+	}
+	spin_unlock(&o->lock);
+	return n;
+}
+
+struct relief_region *owner_list_regions(struct memory *m, size_t *nr)
+{
+	const size_t max = list_regions(&m->owner, NULL, 0);
+	struct relief_region *out = lib_alloc((max + 1) * sizeof(*out));
+
+	*nr = out ? MIN(max, list_regions(&m->owner, out, max)) : 0;
+	return out;
+}
+
+bool owner_next_space(struct memory *m, uint64_t *aspace)
+{
+	struct owner *o = &m->owner;
+	struct owner_space *s;
+
+	spin_lock(&o->lock);
+	rb_for_each_entry(s, &o->spaces, node)
+		if (s->aspace >= *aspace)
+			break;
+	if (s)
+		*aspace = s->aspace;
+	spin_unlock(&o->lock);
+	return s != NULL;
+}
+
 void owner_counts(struct memory *m, struct owner_counts *out)
 {
 	struct owner *o = &m->owner;

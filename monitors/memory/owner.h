@@ -230,6 +230,11 @@ int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_
 int owner_vregion_take(struct memory *m, uint32_t peer, const struct mm_vregion_take_req *req)
 	__must_check;
 
+/* All regions that serve and have pages, to be freed with lib_free(): *@nr.  NULL: no memory. */
+struct relief_region *owner_list_regions(struct memory *m, size_t *nr);
+/* The first space with an id >= *@aspace goes there; false: there is none. */
+bool owner_next_space(struct memory *m, uint64_t *aspace);
+
 struct owner_counts {
 	uint64_t regions, spaces, areas, pages;
 };

@@ -292,20 +292,28 @@ int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_r
 		    const void *data, bool may_sleep, struct pm_writeback_rep *rep,
 		    struct region_completion *completion)
 {
+	bool is_short = false;
+
 	*rep = (struct pm_writeback_rep){ .nr_pages = req->nr_pages };
 	if (space_processor(req->aspace) != proc)
 		return -ESRCH;
 	if (!may_sleep && !writeback_ready(m, req))
 		return -EAGAIN;
 	for (uint32_t i = 0; i < req->nr_pages; i++) {
+		int *status = &rep->status[i];
+
 		/*
 		 * Running this again is harmless: a page that is stored is not newer than itself.
 		 */
-		rep->status[i] =
-			store(m, proc, req->aspace, &req->pages[i],
-			      (const uint8_t *)data + i * PAGE_SIZE, may_sleep, completion);
-		if (rep->status[i] == -EAGAIN && !may_sleep)
+		*status = store(m, proc, req->aspace, &req->pages[i],
+				(const uint8_t *)data + i * PAGE_SIZE, may_sleep && !is_short,
+				completion);
+		if (*status == -EAGAIN && !may_sleep)
 			return -EAGAIN;
+		/* Room is being made: the page is to be sent again. One wait is enough for all. */
+		is_short |= *status == -ENOMEM;
+		if (*status == -ENOMEM && relief_kick(m))
+			*status = -EAGAIN;
 	}
 	return 0;
 }

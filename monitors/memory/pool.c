@@ -385,6 +385,16 @@ uint32_t pool_credits(struct pool *pool, uint32_t proc)
 	return nr;
 }
 
+uint64_t pool_room(struct pool *pool)
+{
+	uint64_t room;
+
+	spin_lock(&pool->lock);
+	room = anon_limit(pool) - MIN(anon_limit(pool), pool->used + pool->reserved);
+	spin_unlock(&pool->lock);
+	return room;
+}
+
 int pool_commit(struct pool *pool, uint64_t pages)
 {
 	int err = 0;

@@ -122,6 +122,8 @@ bool pool_is_fenced(const struct pool *pool, uint32_t proc);
 /* For tests. */
 uint32_t pool_credits(struct pool *pool, uint32_t proc);
 
+/* Frames that programs could still get, if need be from pages of files. */
+uint64_t pool_room(struct pool *pool);
 /* Charge a mapping: -ENOMEM when the policy does not allow it. */
 int pool_commit(struct pool *pool, uint64_t pages) __must_check;
 /* Charge what is there already, whatever the policy says. */

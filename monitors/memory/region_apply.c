@@ -484,10 +484,12 @@ static struct mpage *frame_for(struct memory *m, uint32_t proc, bool may_sleep, 
 {
 	struct mpage *page = pool_alloc_anon(&m->pool, proc, credit);
 
-	if (!page && may_sleep)
-		(void)wait_event_timeout(&m->pool.freed,
-					 (page = pool_alloc_anon(&m->pool, proc, credit)) != NULL,
-					 time_now_ns() + FRAME_WAIT_NS);
+	if (page || !may_sleep)
+		return page;
+	(void)relief_kick(m);
+	(void)wait_event_timeout(&m->pool.freed,
+				 (page = pool_alloc_anon(&m->pool, proc, credit)) != NULL,
+				 time_now_ns() + FRAME_WAIT_NS);
 	return page;
 }
 

@@ -9,6 +9,7 @@
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/hash.h>
+#include <proto/mp.h>
 #include <proto/ps.h>
 
 #include "../../../monitors/memory/dispatch.h"
@@ -75,6 +76,8 @@ static int fake_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 		return f->fail_error;
 	if (peer == FAKE_STORAGE && opcode == MS_LOOKUP)
 		return storage_lookup(f, body, body_len, reply, reply_max);
+	if (opcode == MP_OOM && f->oom)
+		return f->oom(f, peer, body, body_len, reply);
 	if (!to)
 		return -EHOSTDOWN;
 	/* Exact copies, so that a sanitizer sees every byte read beyond the message. */

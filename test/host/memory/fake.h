@@ -33,10 +33,12 @@ struct fake {
 	uint16_t fail_opcode; /* calls with it fail while fail_after is 0; it counts down */
 	int fail_after;
 	int fail_error;
-	bool fail_once;    /* only the first of them */
-	bool fail_late;    /* the call is served, its answer is lost */
-	int read_error;    /* MS_READ ends with it */
-	bool read_async;   /* answered by a thread */
+	bool fail_once;  /* only the first of them */
+	bool fail_late;  /* the call is served, its answer is lost */
+	int read_error;  /* MS_READ ends with it */
+	bool read_async; /* answered by a thread */
+	/* what processors answer to MP_OOM; NULL: they are down */
+	int (*oom)(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply);
 	uint64_t seq;      /* atomic: the processor's write-backs */
 	uint64_t nr_calls; /* atomic */
 	uint64_t nr_reads; /* atomic */

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Relief: making room at a node that has no frame left.
+ *
+ * Ordering:	a program is ended only when the shortage has lasted for END_AFTER_NS: processors
+ *		that were told to ask again have told by then of spaces that ended.
+ * Failure:	a node that does not answer is passed over. If a processor does not, its programs
+ *		may be the worst: nothing is refused.
+ */
+#include "relief.h"
+
+#include <kernel/time.h>
+#include <lib/alloc.h>
+#include <lib/errno.h>
+#include <proto/mp.h>
+
+#include "memory.h"
+
+#define END_AFTER_NS  (200 * NSEC_PER_MSEC)
+#define REFUSE_FOR_NS NSEC_PER_SEC
+#define LOOK_AGAIN_NS (50 * NSEC_PER_MSEC) /* while something is on its way */
+
+void relief_init(struct memory *m)
+{
+	waitqueue_init(&m->relief.wake);
+}
+
+bool relief_kick(struct memory *m)
+{
+	const uint64_t refused = __atomic_load_n(&m->relief.refused_ns, __ATOMIC_RELAXED);
+
+	if (!m->relief.on || (refused && time_now_ns() - refused < REFUSE_FOR_NS))
+		return false;
+	__atomic_add_fetch(&m->relief.kicks, 1, __ATOMIC_RELEASE);
+	wake_all(&m->relief.wake);
+	return true;
+}
+
+bool relief_is_wanted(struct memory *m)
+{
+	return __atomic_load_n(&m->relief.kicks, __ATOMIC_ACQUIRE) !=
+	       __atomic_load_n(&m->relief.handled, __ATOMIC_RELAXED);
+}
+
+/* --- handing a vRegion over --------------------------------------------------------- */
+
+bool relief_choose(const struct relief_node *nodes, size_t nr_nodes,
+		   const struct relief_region *regions, size_t nr_regions, size_t *node,
+		   size_t *region)
+{
+	bool found = false;
+
+	*node = 0;
+	for (size_t i = 1; i < nr_nodes; i++)
+		if (nodes[i].room > nodes[*node].room)
+			*node = i;
+	for (size_t i = 0; nr_nodes && i < nr_regions; i++) {
+		const struct relief_region *r = &regions[i];
+
+		if (r->refused || r->pages < RELIEF_PAGES_MIN || r->pages > nodes[*node].room / 2)
+			continue;
+		if (!found || r->pages > regions[*region].pages)
+			*region = i;
+		found = true;
+	}
+	return found;
+}
+
+/* The room of the other memory nodes that answer; *@nr of them, to be freed with lib_free(). */
+static struct relief_node *look_at_nodes(struct memory *m, size_t *nr)
+{
+	struct relief_node *out = NULL;
+	struct pm_meminfo_rep info;
+	uint32_t *ids;
+	size_t all;
+
+	*nr = 0;
+	if (!memory_get_nodes(m, &ids, &all))
+		out = lib_alloc((all + 1) * sizeof(*out));
+	for (size_t i = 0; out && i < all; i++) {
+		struct pm_meminfo_rep_wire w;
+		uint64_t taken;
+		int ret;
+
+		if (ids[i] == m->node)
+			continue;
+		ret = memory_call(m, ids[i], PM_MEMINFO, NULL, 0, &w, sizeof(w));
+		if (ret < 0 || pm_meminfo_rep_decode(&w, (size_t)ret, &info))
+			continue;
+		taken = info.total - info.free - info.file + info.granted;
+		out[(*nr)++] = (struct relief_node){
+			.id = ids[i],
+			.room = info.programs - MIN(info.programs, taken),
+		};
+	}
+	lib_free(ids);
+	return out;
+}
+
+/* Ask the home of @r for the move.  0: it has been made. */
+static int give(struct memory *m, const struct relief_region *r, uint32_t to)
+{
+	const struct mm_relieve_req req = { .aspace = r->aspace, .index = r->index, .to = to };
+	struct mm_relieve_req_wire w;
+	int ret;
+
+	mm_relieve_req_encode(&req, &w);
+	ret = memory_call(m, owner_space_home(m, r->aspace), MM_RELIEVE, &w, sizeof(w), NULL, 0);
+	return MIN(ret, 0);
+}
+
+static bool hand_over(struct memory *m)
+{
+	size_t nr_nodes, nr_regions, node, region;
+	struct relief_node *nodes = look_at_nodes(m, &nr_nodes);
+	struct relief_region *regions = owner_list_regions(m, &nr_regions);
+	bool moved = false;
+
+	while (nodes && regions && !moved &&
+	       relief_choose(nodes, nr_nodes, regions, nr_regions, &node, &region)) {
+		moved = !give(m, &regions[region], nodes[node].id);
+		regions[region].refused = true;
+	}
+	if (moved)
+		STAT_INC(m, relief_moves);
+	lib_free(nodes);
+	lib_free(regions);
+	return moved;
+}
+
+/* --- ending a program --------------------------------------------------------------- */
+
+static int ask_processor(struct memory *m, uint32_t proc, uint32_t pid, struct mp_oom_rep *rep)
+{
+	const struct mp_oom_req req = {
+		.total = m->pool.total - m->pool.file_min,
+		.flags = pid ? MP_OOM_END : 0,
+		.pid = pid,
+	};
+	struct mp_oom_req_wire w;
+	struct mp_oom_rep_wire rw;
+	int ret;
+
+	mp_oom_req_encode(&req, &w);
+	ret = m->net->call(m, proc, MP_OOM, &w, sizeof(w), NULL, 0, &rw, sizeof(rw));
+	return ret < 0 ? ret : mp_oom_rep_decode(&rw, (size_t)ret, rep);
+}
+
+struct worst {
+	uint32_t proc;
+	struct mp_oom_rep rep;
+};
+
+/* The worst program of all processors. RELIEF_ENDED: it is in *@worst. */
+static enum relief_result find_worst(struct memory *m, struct worst *worst)
+{
+	enum relief_result result = RELIEF_NOTHING;
+	uint64_t aspace = 0;
+
+	/* Spaces are ordered by their ids, and so by their processors. */
+	while (owner_next_space(m, &aspace)) {
+		const uint32_t proc = space_processor(aspace);
+		struct mp_oom_rep rep;
+		const int err = ask_processor(m, proc, 0, &rep);
+
+		aspace = (uint64_t)(proc + 1) << 40;
+		if (err || rep.state == MP_OOM_ENDING)
+			return RELIEF_WAITS;
+		if (rep.state != MP_OOM_CANDIDATE ||
+		    (result == RELIEF_ENDED &&
+		     (rep.badness < worst->rep.badness ||
+		      (rep.badness == worst->rep.badness && rep.frames <= worst->rep.frames))))
+			continue;
+		*worst = (struct worst){ proc, rep };
+		result = RELIEF_ENDED;
+	}
+	return result;
+}
+
+static enum relief_result end_one(struct memory *m)
+{
+	struct worst worst;
+	enum relief_result result = find_worst(m, &worst);
+
+	if (result == RELIEF_ENDED && ask_processor(m, worst.proc, worst.rep.pid, &worst.rep))
+		return RELIEF_WAITS; /* it is gone by itself, or nobody knows */
+	if (result == RELIEF_ENDED)
+		STAT_INC(m, relief_ends);
+	return result;
+}
+
+/* --- steps -------------------------------------------------------------------------- */
+
+enum relief_result relief_step(struct memory *m)
+{
+	struct relief *r = &m->relief;
+	const uint64_t now = time_now_ns();
+
+	if (pool_room(&m->pool)) {
+		r->short_since_ns = 0;
+		return RELIEF_ENOUGH;
+	}
+	if (!r->short_since_ns)
+		r->short_since_ns = now;
+	if (hand_over(m))
+		return RELIEF_MOVED;
+	if (now - r->short_since_ns < END_AFTER_NS)
+		return RELIEF_WAITS;
+	return end_one(m);
+}
+
+void relief_run(struct memory *m)
+{
+	const uint64_t kicks = __atomic_load_n(&m->relief.kicks, __ATOMIC_ACQUIRE);
+	enum relief_result result = RELIEF_MOVED;
+
+	while (result != RELIEF_ENOUGH && result != RELIEF_NOTHING) {
+		result = relief_step(m);
+		if (result == RELIEF_WAITS || result == RELIEF_ENDED)
+			(void)wait_event_timeout(&m->pool.freed, pool_room(&m->pool) > 0,
+						 time_now_ns() + LOOK_AGAIN_NS);
+	}
+	__atomic_store_n(&m->relief.refused_ns, result == RELIEF_NOTHING ? time_now_ns() : 0,
+			 __ATOMIC_RELAXED);
+	__atomic_store_n(&m->relief.handled, kicks, __ATOMIC_RELEASE);
+}

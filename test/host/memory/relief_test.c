@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A node that has no frame left: files give way, a vRegion goes to another node, a program ends,
+ * and nobody loses a page meanwhile.
+ */
+#include <kernel/thread.h>
+#include <lib/ktest.h>
+#include <lib/string.h>
+#include <proto/mp.h>
+#include <shim/shim.h>
+
+#include "fake.h"
+
+#define SHIFT_2M 21u
+#define MB       (1ull << 20)
+#define RW       (PM_PROT_READ | PM_PROT_WRITE)
+#define REGION   (2 * MB)
+#define FIXED_AT 0x20000000ull /* vRegions from here on take turns, beginning at the first node */
+#define FRAMES   960ull        /* for programs, of 1024 */
+
+static uint8_t page[PAGE_SIZE];
+
+/* --- the choice ---------------------------------------------------------------------- */
+
+static void choice(struct ktest *t)
+{
+	const struct relief_node nodes[] = { { 5, 100 }, { 6, 1000 }, { 7, 900 } };
+	struct relief_region regions[] = {
+		{ 1, 0, 200, false },
+		{ 1, 1, 501, false },
+		{ 2, 0, 500, false },
+		{ 3, 9, 63, false },
+	};
+	size_t node = 9, region = 9;
+
+	/* The largest that leaves half of the room. */
+	EXPECT_TRUE(t, relief_choose(nodes, 3, regions, 4, &node, &region));
+	EXPECT_EQ(t, node, 1);
+	EXPECT_EQ(t, region, 2);
+	regions[2].refused = true;
+	EXPECT_TRUE(t, relief_choose(nodes, 3, regions, 4, &node, &region));
+	EXPECT_EQ(t, region, 0);
+	regions[0].refused = true;
+	EXPECT_FALSE(t, relief_choose(nodes, 3, regions, 4, &node, &region));
+	EXPECT_FALSE(t, relief_choose(nodes, 0, regions, 4, &node, &region));
+	EXPECT_FALSE(t, relief_choose(nodes, 3, regions, 0, &node, &region));
+	EXPECT_FALSE(t, relief_choose(nodes, 1, regions, 3, &node, &region));
+}
+
+/* --- steps --------------------------------------------------------------------------- */
+
+static void start(struct ktest *t, struct fake *f, size_t nr)
+{
+	const struct pm_commit heuristic = { .version = 1 };
+	struct pm_commit now;
+
+	fake_start(f, nr, 1024, SHIFT_2M);
+	for (size_t i = 0; i < nr; i++) {
+		pool_set_policy(&f->mem[i].pool, &heuristic, &now);
+		f->mem[i].relief.on = true;
+	}
+}
+
+static void space(struct ktest *t, struct fake *f, struct fake_proc *p, uint64_t id)
+{
+	proc_init(p, f, FAKE_ASPACE(id), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(p), 0);
+}
+
+/* Map vRegion @at and store @nr pages in it. */
+static void fill(struct ktest *t, struct fake_proc *p, uint64_t at, uint64_t nr)
+{
+	uint64_t addr;
+
+	ASSERT_EQ(t, proc_mmap(p, at, REGION, RW, PM_MAP_FIXED, &addr), 0);
+	for (uint64_t i = 0; i < nr; i++) {
+		page_stamp(page, at + i);
+		ASSERT_EQ(t, proc_writeback(p, at + i * PAGE_SIZE, page), 0);
+	}
+}
+
+static void check(struct ktest *t, struct fake_proc *p, uint64_t at, uint64_t nr)
+{
+	for (uint64_t i = 0; i < nr; i++) {
+		ASSERT_EQ(t, proc_fetch(p, at + i * PAGE_SIZE, true, page), PM_FETCH_DATA);
+		ASSERT_EQ(t, page_value(page), at + i);
+	}
+}
+
+static void end(struct ktest *t, struct fake_proc *p)
+{
+	EXPECT_EQ(t, proc_destroy(p), 0);
+	proc_done(p);
+}
+
+static void vregion_goes_where_there_is_room(struct ktest *t)
+{
+	struct fake_proc p;
+	struct fake f;
+	uint32_t got = 0;
+
+	start(t, &f, 2);
+	space(t, &f, &p, 1);
+	fill(t, &p, FIXED_AT, 512);
+	fill(t, &p, FIXED_AT + 2 * REGION, FRAMES - 512);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 10, 0, &got), -EAGAIN);
+	EXPECT_TRUE(t, relief_is_wanted(&f.mem[0]));
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_MOVED); /* 512 are more than half of 960 */
+	EXPECT_EQ(t, f.mem[0].stats.relief_moves, 1);
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENOUGH);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 10, 0, &got), 0);
+	EXPECT_EQ(t, got, 10);
+	check(t, &p, FIXED_AT, 512);
+	check(t, &p, FIXED_AT + 2 * REGION, FRAMES - 512);
+	EXPECT_EQ(t, p.redirects, 1);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 10, &got), 0);
+	end(t, &p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void busy_space_is_passed_over(struct ktest *t)
+{
+	struct home_space *as;
+	struct fake_proc p, q;
+	struct fake f;
+
+	start(t, &f, 2);
+	space(t, &f, &p, 1);
+	space(t, &f, &q, 2);
+	fill(t, &p, FIXED_AT, 400);
+	fill(t, &q, FIXED_AT, 300);
+	fill(t, &q, FIXED_AT + 2 * REGION, FRAMES - 700);
+	as = home_space_lock(&f.mem[0], p.aspace, FAKE_PROC, SPACE_ANY);
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_MOVED);
+	home_space_unlock(as);
+	check(t, &p, FIXED_AT, 400);
+	EXPECT_EQ(t, p.redirects, 0);
+	check(t, &q, FIXED_AT, 300);
+	EXPECT_EQ(t, q.redirects, 1);
+	end(t, &p);
+	end(t, &q);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static const struct proto_file file1 = { 1, 1, FAKE_STORAGE };
+
+static void files_give_way_first(struct ktest *t)
+{
+	static uint8_t buf[64 * PAGE_SIZE];
+	struct pool_stats s;
+	struct fake_proc p;
+	struct fake f;
+	uint32_t got;
+
+	start(t, &f, 2);
+	f.files[0] = (struct fake_file){ .size = 1024 * PAGE_SIZE, .version = 1 };
+	for (uint64_t off = 0; off < 1024 * PAGE_SIZE; off += sizeof(buf))
+		ASSERT_EQ(t, page_cache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)),
+			  (int)sizeof(buf));
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.zero + s.dirty, 0);
+	space(t, &f, &p, 1);
+	fill(t, &p, FIXED_AT, 512);
+	fill(t, &p, FIXED_AT + 2 * REGION, FRAMES - 512);
+	EXPECT_EQ(t, f.mem[0].relief.kicks, 0);
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.file, 1024 - FRAMES);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 1, 0, &got), -EAGAIN);
+	end(t, &p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* --- programs that have to end ------------------------------------------------------- */
+
+static struct {
+	struct ktest *t;
+	struct fake_proc *victim;
+	uint32_t state;
+	uint32_t asked, ended;
+	uint64_t total;
+} oom;
+
+static int answer(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply)
+{
+	struct mp_oom_rep rep = { .state = oom.state };
+	struct mp_oom_req req;
+
+	EXPECT_EQ(oom.t, mp_oom_req_decode(body, len, &req), 0);
+	EXPECT_EQ(oom.t, proc, FAKE_PROC);
+	oom.total = req.total;
+	if (req.flags & MP_OOM_END) {
+		EXPECT_EQ(oom.t, req.pid, 42);
+		oom.ended++;
+	} else {
+		oom.asked++;
+	}
+	if (rep.state == MP_OOM_CANDIDATE)
+		rep = (struct mp_oom_rep){
+			.badness = 7, .frames = 7, .pid = 42, .state = rep.state
+		};
+	mp_oom_rep_encode(&rep, reply);
+	return sizeof(struct mp_oom_rep_wire);
+}
+
+static void program_ends_when_no_node_has_room(struct ktest *t)
+{
+	struct fake_proc p, q;
+	struct fake f;
+	uint32_t got;
+
+	shim_time_freeze(true);
+	start(t, &f, 2);
+	oom = (__typeof__(oom)){ .t = t, .state = MP_OOM_CANDIDATE };
+	f.oom = answer;
+	space(t, &f, &p, 1);
+	space(t, &f, &q, 2);
+	for (uint64_t i = 0; i < 2; i++) { /* both nodes are full */
+		fill(t, &p, FIXED_AT + i * REGION, 500);
+		fill(t, &q, FIXED_AT + i * REGION, FRAMES - 500);
+	}
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 1, 0, &got), -EAGAIN);
+	/* Not at once: what has ended may not have been told yet. */
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+	EXPECT_EQ(t, oom.asked, 0);
+	shim_time_advance_ns(300 * 1000 * 1000);
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENDED);
+	EXPECT_EQ(t, oom.asked, 1);
+	EXPECT_EQ(t, oom.ended, 1);
+	EXPECT_EQ(t, oom.total, FRAMES);
+	/* While it ends no other one does. */
+	oom.state = MP_OOM_ENDING;
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+	EXPECT_EQ(t, oom.ended, 1);
+	end(t, &q);
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENOUGH);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 1, 0, &got), 0);
+	check(t, &p, FIXED_AT, 500);
+	check(t, &p, FIXED_AT + REGION, 500);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 1, &got), 0);
+	shim_time_freeze(false);
+	end(t, &p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void nothing_can_be_done(struct ktest *t)
+{
+	struct fake_proc p;
+	struct fake f;
+	uint32_t got;
+
+	shim_time_freeze(true);
+	start(t, &f, 1);
+	oom = (__typeof__(oom)){ .t = t, .state = MP_OOM_NONE };
+	space(t, &f, &p, 1);
+	fill(t, &p, FIXED_AT, 512);
+	fill(t, &p, FIXED_AT + REGION, FRAMES - 512);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 1, 0, &got), -EAGAIN);
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+	shim_time_advance_ns(300 * 1000 * 1000);
+	/* No processor answers: it is not known that nothing can be done. */
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+	f.oom = answer;
+	relief_run(&f.mem[0]);
+	EXPECT_FALSE(t, relief_is_wanted(&f.mem[0]));
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 1, 0, &got), -ENOMEM);
+	/* After a while it is tried again. */
+	shim_time_advance_ns(2000ull * 1000 * 1000);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 1, 0, &got), -EAGAIN);
+	EXPECT_TRUE(t, relief_is_wanted(&f.mem[0]));
+	shim_time_freeze(false);
+	end(t, &p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* --- write-backs --------------------------------------------------------------------- */
+
+static void relief_thread(void *arg)
+{
+	struct memory *m = arg;
+
+	relief_run(m);
+}
+
+/*
+ * A page that comes without a credit: its vRegion has moved, say. Its writer is told to send it
+ * again, and it is stored in the end.
+ */
+static void page_without_a_credit_is_not_lost(struct ktest *t)
+{
+	const uint64_t late = FIXED_AT + 511 * PAGE_SIZE;
+	struct thread *thread;
+	struct fake_proc p;
+	struct fake f;
+	int err;
+
+	start(t, &f, 2);
+	space(t, &f, &p, 1);
+	fill(t, &p, FIXED_AT, 511);
+	fill(t, &p, FIXED_AT + 2 * REGION, FRAMES - 511);
+	thread = thread_create("relief", relief_thread, &f.mem[0]);
+	page_stamp(page, late);
+	do
+		err = proc_writeback(&p, late, page);
+	while (err == -EAGAIN);
+	EXPECT_EQ(t, err, 0);
+	thread_join(thread);
+	EXPECT_EQ(t, proc_fetch(&p, late, true, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, page_value(page), late);
+	check(t, &p, FIXED_AT, 511);
+	check(t, &p, FIXED_AT + 2 * REGION, FRAMES - 511);
+	end(t, &p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Without anybody who makes room the answer is "again", not "lost"; then, that there is none. */
+static void full_node_says_again(struct ktest *t)
+{
+	struct fake_proc p;
+	struct fake f;
+
+	start(t, &f, 1);
+	space(t, &f, &p, 1);
+	fill(t, &p, FIXED_AT, 511);
+	fill(t, &p, FIXED_AT + REGION, FRAMES - 511);
+	EXPECT_EQ(t, proc_writeback(&p, FIXED_AT + 511 * PAGE_SIZE, page), -EAGAIN);
+	f.mem[0].relief.on = false;
+	EXPECT_EQ(t, proc_writeback(&p, FIXED_AT + 511 * PAGE_SIZE, page), -ENOMEM);
+	end(t, &p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(choice),
+	KTEST(vregion_goes_where_there_is_room),
+	KTEST(busy_space_is_passed_over),
+	KTEST(files_give_way_first),
+	KTEST(program_ends_when_no_node_has_room),
+	KTEST(nothing_can_be_done),
+	KTEST(page_without_a_credit_is_not_lost),
+	KTEST(full_node_says_again),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "memory.relief", .cases = cases };
+KTEST_SUITE(suite);
