@@ -203,6 +203,20 @@ def test_the_command_line_refuses_in_one_line(disk, program, status):
     assert done.returncode == status and done.stderr.count(b"\n") == 1, done.stderr
 
 
+@pytest.mark.parametrize("where, status", [("/", 126), ("/bad", 126)])
+def test_a_damaged_directory_is_told_as_that(disk, where, status):
+    """The program's directory, or the root itself, has a block of noise."""
+    image = _copy(disk)
+    ask = ["debugfs", "-R", f"bmap {where} 0", image]
+    block = int(subprocess.run(ask, capture_output=True, check=True, text=True).stdout)
+    with open(image, "r+b") as f:
+        f.seek(block * 4096)
+        f.write(b"\xa5" * 4096)
+    done = tessera("--disk", image, "/bad/text")
+    assert done.returncode == status and done.stderr.count(b"\n") == 1, done.stderr
+    assert b"Structure needs cleaning" in done.stderr
+
+
 def _copy(disk):
     target = WORK / "copy.img"
     subprocess.run(["cp", "--sparse=always", disk, target], check=True)

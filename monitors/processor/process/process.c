@@ -164,35 +164,31 @@ static void set_rlimits(struct process *p)
 	p->rlimits[RLIMIT_RTPRIO] = (struct linux_rlimit){ 0, 0 };
 }
 
-/* The task of a new program, with everything that a task has of its own. */
-static struct task *first_task(struct process *p, const struct ctl_run *run)
+/* Everything that the task of a new program has of its own; the caller drops an incomplete one. */
+static int task_fill(struct task *t, const struct ctl_run *run)
 {
-	struct task *t = task_alloc(p);
+	struct process *p = t->process;
+	struct fs_state *fs;
+	struct files *files;
 
-	if (!t)
-		return NULL;
 	if (signal_process_init(p))
-		return t;
+		return -ENOMEM;
 	signal_task_init(t, NULL, false);
 	t->cred = cred_create(run->uid, run->gid);
-	t->fs = fs_state_create(run->umask);
-	if (IS_ERR(t->fs))
-		t->fs = NULL;
-	t->files = files_create();
-	if (IS_ERR(t->files))
-		t->files = NULL;
-	if (!t->cred || !t->fs || !t->files)
-		return t; /* for the caller to see and to discard */
+	if (!t->cred)
+		return -ENOMEM;
+	files = files_create();
+	if (IS_ERR(files))
+		return PTR_ERR(files);
+	t->files = files;
+	fs = fs_state_create(run->umask);
+	if (IS_ERR(fs))
+		return PTR_ERR(fs); /* of the root file system, perhaps */
+	t->fs = fs;
 	lock_not_needed(&p->sig_lock, "nothing else knows the process yet");
 	p->cred = cred_get(t->cred);
 	p->uid = t->cred->uid;
-	return t;
-}
-
-static bool task_complete(const struct task *t)
-{
-	lock_not_needed(&t->process->sig_lock, "nothing else knows the process yet");
-	return t->process->cred != NULL;
+	return 0;
 }
 
 /* Free an unstarted task. */
@@ -350,8 +346,10 @@ static int start_program(struct task *t, struct ctl_prog *prog, const struct ctl
 	struct task_start *start = NULL;
 	struct fpu_state *fpu = NULL;
 	struct pt_regs regs;
-	int err = task_complete(t) ? load(t, run, &regs) : -ENOMEM;
+	int err = task_fill(t, run);
 
+	if (!err)
+		err = load(t, run, &regs);
 	if (!err) {
 		fpu = fpu_alloc();
 		start = fpu ? task_prepare(t, &regs, fpu) : NULL;
@@ -385,7 +383,7 @@ void process_run(struct ctl_prog *prog, const struct ctl_run *run)
 
 	if (p) {
 		set_rlimits(p);
-		t = first_task(p, run);
+		t = task_alloc(p);
 	}
 	if (t)
 		err = start_program(t, prog, run);
