@@ -72,10 +72,11 @@ HISTOGRAM(memory_exec_ns, "memory.exec_ns", "PM_EXEC, from its arrival to its re
 HISTOGRAM(memory_fork_ns, "memory.fork_ns", "PM_FORK, from its arrival to its reply");
 HISTOGRAM(memory_collapse_ns, "memory.collapse_ns", "PM_COLLAPSE, from its arrival to its reply");
 
+#define FROM_PROC   RPC_HANDLER_FROM_PROCESSOR
 #define INLINE      RPC_HANDLER_INLINE
 #define WAITS       RPC_HANDLER_WAITS
 #define IDEMPOTENT  RPC_HANDLER_IDEMPOTENT
-#define FROM_MEMORY MSG_FROM_MEMORY
+#define FROM_MEMORY (MSG_FROM_MEMORY | RPC_HANDLER_FROM_MEMORY)
 #define RESERVE     MSG_RESERVE
 
 #define ENTRY(op, op_flags, size, decoder, handler)                                                \
@@ -97,36 +98,40 @@ HISTOGRAM(memory_collapse_ns, "memory.collapse_ns", "PM_COLLAPSE, from its arriv
  */
 const struct msg_type msg_types[] = {
 	/* From a processor to the home.  They wait for owners. */
-	{ CALL(PM_EXEC, WAITS, pm_exec_req, msg_exec),
+	{ CALL(PM_EXEC, FROM_PROC | WAITS, pm_exec_req, msg_exec),
 	  .time = &memory_exec_ns }, /* and for storage */
-	{ CALL(PM_MMAP, WAITS, pm_mmap_req, msg_mmap) },
-	{ CALL(PM_MUNMAP, WAITS, pm_range_req, msg_munmap) },
-	{ CALL(PM_MPROTECT, WAITS, pm_range_req, msg_mprotect) },
-	{ CALL(PM_MREMAP, WAITS, pm_mremap_req, msg_mremap) },
-	{ CALL(PM_BRK, WAITS, pm_brk_req, msg_brk) },
-	{ CALL(PM_VREGIONS, WAITS, pm_vregions_req, msg_vregions) }, /* twice would grant twice */
-	{ ENTRY(PM_DESTROY, WAITS | IDEMPOTENT, sizeof(struct destroy_list), decode_destroy_list,
-		msg_destroy) },
-	{ CALL(PM_FORK, WAITS, pm_fork_req, msg_fork), .time = &memory_fork_ns },
-	{ CALL(PM_COLLAPSE, WAITS, pm_collapse_req, msg_collapse), .time = &memory_collapse_ns },
-	{ CALL(PM_DISCARD, WAITS | IDEMPOTENT, pm_discard_req, msg_discard) },
-	{ CALL(PM_SPACE, WAITS, pm_space_req, msg_make_pages) },
+	{ CALL(PM_MMAP, FROM_PROC | WAITS, pm_mmap_req, msg_mmap) },
+	{ CALL(PM_MUNMAP, FROM_PROC | WAITS, pm_range_req, msg_munmap) },
+	{ CALL(PM_MPROTECT, FROM_PROC | WAITS, pm_range_req, msg_mprotect) },
+	{ CALL(PM_MREMAP, FROM_PROC | WAITS, pm_mremap_req, msg_mremap) },
+	{ CALL(PM_BRK, FROM_PROC | WAITS, pm_brk_req, msg_brk) },
+	{ CALL(PM_VREGIONS, FROM_PROC | WAITS, pm_vregions_req,
+	       msg_vregions) }, /* twice would grant twice */
+	{ ENTRY(PM_DESTROY, FROM_PROC | WAITS | IDEMPOTENT, sizeof(struct destroy_list),
+		decode_destroy_list, msg_destroy) },
+	{ CALL(PM_FORK, FROM_PROC | WAITS, pm_fork_req, msg_fork), .time = &memory_fork_ns },
+	{ CALL(PM_COLLAPSE, FROM_PROC | WAITS, pm_collapse_req, msg_collapse),
+	  .time = &memory_collapse_ns },
+	{ CALL(PM_DISCARD, FROM_PROC | WAITS | IDEMPOTENT, pm_discard_req, msg_discard) },
+	{ CALL(PM_SPACE, FROM_PROC | WAITS, pm_space_req, msg_make_pages) },
 	/* From a processor to an owner.  They wait only while a vRegion is handed over. */
 	{ .opcode = PM_FETCH,
-	  .flags = INLINE | WAITS | IDEMPOTENT,
+	  .flags = FROM_PROC | INLINE | WAITS | IDEMPOTENT,
 	  .name = "PM_FETCH",
 	  .direct = msg_fetch },
-	{ CALL(PM_FILL_VMA, WAITS | IDEMPOTENT, pm_fill_vma_req, msg_fill_vma) },
+	{ CALL(PM_FILL_VMA, FROM_PROC | WAITS | IDEMPOTENT, pm_fill_vma_req, msg_fill_vma) },
 	{ .opcode = PM_WRITEBACK,
-	  .flags = INLINE | WAITS | IDEMPOTENT,
+	  .flags = FROM_PROC | INLINE | WAITS | IDEMPOTENT,
 	  .name = "PM_WRITEBACK",
 	  .direct = msg_writeback },
-	{ CALL(PM_CREDIT, 0, pm_credit_req, msg_credit) }, /* twice would grant twice */
-	{ ENTRY(PM_MEMINFO, IDEMPOTENT, 0, decode_nothing, msg_meminfo) },
-	{ CALL(PM_COMMIT, IDEMPOTENT, pm_commit, msg_commit) }, /* from memory nodes, too */
+	{ CALL(PM_CREDIT, FROM_PROC, pm_credit_req, msg_credit) }, /* twice would grant twice */
+	{ ENTRY(PM_MEMINFO, FROM_PROC | RPC_HANDLER_FROM_MEMORY | IDEMPOTENT, 0, decode_nothing,
+		msg_meminfo) }, /* from memory nodes, too */
+	{ CALL(PM_COMMIT, FROM_PROC | RPC_HANDLER_FROM_MEMORY | IDEMPOTENT, pm_commit,
+	       msg_commit) }, /* from memory nodes, too */
 	/* From a processor to the node with a file's page cache.  Waits for storage. */
 	{ .opcode = PM_FILE_FETCH,
-	  .flags = INLINE | WAITS | IDEMPOTENT,
+	  .flags = FROM_PROC | INLINE | WAITS | IDEMPOTENT,
 	  .name = "PM_FILE_FETCH",
 	  .direct = msg_file_fetch },
 	/* From the home to an owner.  Only MM_MOVE and MM_VREGION_MOVE wait: for another owner. */

@@ -20,6 +20,11 @@ static void entries_are_complete(struct ktest *t)
 		EXPECT_TRUE(t, !(type->flags & RPC_HANDLER_INLINE) == !type->direct);
 		/* A memory node's messages are taken from memory nodes only. */
 		EXPECT_EQ(t, !!(type->flags & MSG_FROM_MEMORY), type->opcode >= MM_MAP);
+		/* The RPC layer lets nobody else call: a processor's only, or a memory node's. */
+		EXPECT_EQ(t, !!(type->flags & RPC_HANDLER_FROM_PROCESSOR), type->opcode < MM_MAP);
+		EXPECT_FALSE(t, type->flags & RPC_HANDLER_FROM_STORAGE);
+		if (type->opcode >= MM_MAP)
+			EXPECT_TRUE(t, type->flags & RPC_HANDLER_FROM_MEMORY);
 		EXPECT_TRUE(t, msg_find(type->opcode) == type); /* no opcode twice */
 		if (type->flags & MSG_RESERVE)
 			EXPECT_TRUE(t, type->req_size <= sizeof(union memory_reserve));

@@ -123,17 +123,19 @@ static enum rpc_handler_result handle_read(struct rpc_request *req, void *arg)
 	return RPC_DONE;
 }
 
-#define FLAGS (RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_WAITS)
+#define FLAGS  (RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_WAITS)
+#define FOR_PS (FLAGS | RPC_HANDLER_FROM_PROCESSOR)
+#define FOR_MS (FLAGS | RPC_HANDLER_FROM_MEMORY)
 
 static const struct rpc_handler handlers[] = {
-	{ PS_LOOKUP, FLAGS, "ps.lookup", handle_lookup },
-	{ PS_GETATTR, FLAGS, "ps.getattr", handle_getattr },
-	{ PS_READLINK, FLAGS, "ps.readlink", handle_readlink },
-	{ PS_GETDENTS, FLAGS, "ps.getdents", handle_getdents },
-	{ PS_STATFS, FLAGS, "ps.statfs", handle_statfs },
-	{ PS_ACCESS, FLAGS, "ps.access", handle_access },
-	{ MS_READ, FLAGS, "ms.read", handle_read },
-	{ MS_LOOKUP, FLAGS, "ms.lookup", handle_lookup },
+	{ PS_LOOKUP, FOR_PS, "ps.lookup", handle_lookup },
+	{ PS_GETATTR, FOR_PS, "ps.getattr", handle_getattr },
+	{ PS_READLINK, FOR_PS, "ps.readlink", handle_readlink },
+	{ PS_GETDENTS, FOR_PS, "ps.getdents", handle_getdents },
+	{ PS_STATFS, FOR_PS, "ps.statfs", handle_statfs },
+	{ PS_ACCESS, FOR_PS, "ps.access", handle_access },
+	{ MS_READ, FOR_MS, "ms.read", handle_read },
+	{ MS_LOOKUP, FOR_MS, "ms.lookup", handle_lookup },
 };
 
 int storage_serve(struct storage *st)

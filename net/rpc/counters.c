@@ -67,6 +67,10 @@ COUNTER_GLOBAL(rpc_c_access_refused, "rpc.access_refused",
 	       "accesses of peers to memory that they were not given");
 COUNTER_GLOBAL(rpc_c_auth_refused, "rpc.auth_refused",
 	       "connections refused because the other side has no key of the cluster");
+COUNTER_GLOBAL(rpc_c_wrong_role, "rpc.wrong_role",
+	       "requests refused because nodes in the sender's role may not make them");
+COUNTER_GLOBAL(rpc_c_expired, "rpc.expired",
+	       "requests not executed: their sender had stopped to wait, or had been fenced");
 COUNTER_GLOBAL(rpc_c_access_errors, "rpc.access_errors",
 	       "accesses of this node that a peer has refused");
 

@@ -223,13 +223,15 @@ static bool request_received(struct rpc_peer *peer, const struct rpc_dgram_end *
 	dr->slot = slot;
 	dr->attempt = hdr->attempt;
 	dr->is_held = true; /* this thread, which also renews, gives it away */
-	dr->req = (struct rpc_request){ .peer = peer,
-					.body = recv_buf(slot) + RDMA_GRH_LEN + RPC_DGRAM_HDR_LEN,
-					.req_id = hdr->req_id,
-					.received_ns = time_now_ns(),
-					.body_len = hdr->body_len,
-					.peer_incarn = hdr->incarn,
-					.opcode = hdr->opcode };
+	dr->req =
+		(struct rpc_request){ .peer = peer,
+				      .body = recv_buf(slot) + RDMA_GRH_LEN + RPC_DGRAM_HDR_LEN,
+				      .req_id = hdr->req_id,
+				      .received_ns = time_now_ns(),
+				      .body_len = hdr->body_len,
+				      .expires_ns = rpc_expires_ns(time_now_ns(), hdr->timeout_ms),
+				      .peer_incarn = hdr->incarn,
+				      .opcode = hdr->opcode };
 	if (is_stale) {
 		counter_inc(&rpc_c_dgram_stale);
 		rpc_reply(&dr->req, -ESTALE, NULL, 0);

@@ -19,6 +19,7 @@
 #include <kernel/mutex.h>
 #include <kernel/panic.h>
 #include <kernel/spinlock.h>
+#include <kernel/time.h>
 #include <kernel/wait.h>
 #include <kernel/work.h>
 #include <lib/atomic.h>
@@ -217,6 +218,7 @@ struct rpc_request {
 	const uint8_t *body;
 	uint64_t req_id;
 	uint64_t received_ns;
+	uint64_t expires_ns; /* its sender waits no longer; 0 = it waits for ever */
 	uint32_t body_len, bulk_len;
 	uint32_t slot;
 	uint32_t gen; /* connection that carried it last; session lock */
@@ -543,6 +545,8 @@ COUNTER_DECLARE(rpc_c_stale);
 COUNTER_DECLARE(rpc_c_probes);
 COUNTER_DECLARE(rpc_c_flush_writes);
 COUNTER_DECLARE(rpc_c_access_refused);
+COUNTER_DECLARE(rpc_c_wrong_role);
+COUNTER_DECLARE(rpc_c_expired);
 COUNTER_DECLARE(rpc_c_auth_refused);
 COUNTER_DECLARE(rpc_c_access_errors);
 HISTOGRAM_DECLARE(rpc_h_handler);
@@ -655,6 +659,12 @@ static inline void rpc_call_set_finishing(struct rpc_call_impl *impl)
 {
 	ASSERT(rpc_call_state(impl) == RPC_CALL_SUBMITTED);
 	atomic_inc_return(&impl->state);
+}
+
+/* When the sender of a request that came at @now stops to wait: struct rpc_request.expires_ns. */
+static inline uint64_t rpc_expires_ns(uint64_t now, uint32_t timeout_ms)
+{
+	return timeout_ms ? now + timeout_ms * NSEC_PER_MSEC : 0;
 }
 
 /* server.c */

@@ -306,13 +306,49 @@ void rpc_reply(struct rpc_request *req, int status, const void *body, uint32_t b
 
 /* --- requests ------------------------------------------------------------------------- */
 
+/*
+ * A request has waited for a thread: is it still to be executed?  0, or the answer: its sender has
+ * been fenced or replaced since, or waits no longer.
+ */
+static int request_verdict(const struct rpc_request *req)
+{
+	if (READ_ONCE(req->peer->state) == RPC_PEER_REMOVED ||
+	    READ_ONCE(req->peer->info.incarn) != req->peer_incarn)
+		return -ESTALE;
+	if (req->expires_ns && time_now_ns() >= req->expires_ns)
+		return -ETIMEDOUT;
+	return 0;
+}
+
 void rpc_request_run(struct rpc_request *req)
 {
+	const int err = request_verdict(req);
+
+	if (unlikely(err)) {
+		counter_inc(&rpc_c_expired);
+		rpc_reply(req, err, NULL, 0);
+		return;
+	}
 	if (req->handler->fn(req, req->handler_arg) == RPC_AGAIN) {
 		/* Only inline runs may say so; answering keeps the slot alive. */
 		WARN_ON(true);
 		rpc_reply(req, -EDEADLK, NULL, 0);
 	}
+}
+
+#define FROM_ALL (RPC_HANDLER_FROM_PROCESSOR | RPC_HANDLER_FROM_MEMORY | RPC_HANDLER_FROM_STORAGE)
+
+static bool may_call(const struct rpc_request *req, const struct rpc_handler *h)
+{
+	const uint32_t from = h->flags & FROM_ALL;
+	const enum node_role role = READ_ONCE(req->peer->info.role);
+
+	if (!from || (from & (RPC_HANDLER_FROM_PROCESSOR << (role - NODE_ROLE_PROCESSOR))))
+		return true;
+	counter_inc(&rpc_c_wrong_role);
+	pr_warn_ratelimited("node %u (%s) may not call %s: refused\n", req->peer->info.id,
+			    node_role_name(role), h->name);
+	return false;
 }
 
 void rpc_request_dispatch(struct rpc_request *req)
@@ -326,6 +362,10 @@ void rpc_request_dispatch(struct rpc_request *req)
 	}
 	if (unlikely(!req->session) && !(e->handler->flags & RPC_HANDLER_DATAGRAM)) {
 		rpc_reply(req, -EOPNOTSUPP, NULL, 0);
+		return;
+	}
+	if (unlikely(!may_call(req, e->handler))) {
+		rpc_reply(req, -EPERM, NULL, 0);
 		return;
 	}
 	req->handler = e->handler;
@@ -433,6 +473,7 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 	req->body = msg + RPC_HDR_LEN;
 	req->req_id = hdr->req_id;
 	req->received_ns = READ_ONCE(s->peer->last_rx_ns);
+	req->expires_ns = rpc_expires_ns(req->received_ns, hdr->timeout_ms);
 	req->body_len = hdr->body_len;
 	req->bulk_len = hdr->bulk_len;
 	req->slot = imm->slot;

@@ -13,6 +13,7 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/kmap.h>
+#include <shim/shim.h>
 
 #include "../../net/rpc/rpc_priv.h"
 #include "rpc_pair.h"
@@ -189,6 +190,113 @@ static void storage_gives_only_what_it_gave(struct ktest *t)
 	attack_all(t, NODE_ROLE_STORAGE);
 }
 
+/* --- requests -------------------------------------------------------------------------------- */
+
+#define OP_FOR(role) ((uint16_t)(0x0f20 + (role)))
+
+static enum rpc_handler_result h_nothing(struct rpc_request *req, void *arg)
+{
+	rpc_reply(req, 0, NULL, 0);
+	return RPC_DONE;
+}
+
+static const struct rpc_handler role_handlers[] = {
+	{ OP_FOR(NODE_ROLE_PROCESSOR), RPC_HANDLER_FROM_PROCESSOR, "for processors", h_nothing },
+	{ OP_FOR(NODE_ROLE_MEMORY), RPC_HANDLER_FROM_MEMORY | RPC_HANDLER_INLINE, "for memories",
+	  h_nothing },
+	{ OP_FOR(NODE_ROLE_STORAGE), RPC_HANDLER_FROM_STORAGE, "for storages", h_nothing },
+};
+
+static void role_server(struct ktest *t)
+{
+	node_start(t, NODE_ROLE_MEMORY);
+	ASSERT_EQ(t, rpc_handlers_register(role_handlers, ARRAY_SIZE(role_handlers), NULL), 0);
+	for (uint32_t id = 2; id <= NR_NODES; id++)
+		peer_add_role(t, id, (enum node_role)(id - 1));
+	sim_cmd("barrier 0 %u", NR_NODES);
+	sim_cmd("barrier 1 %u", NR_NODES);
+	EXPECT_EQ(t, counter("rpc.wrong_role"), 6);
+}
+
+static void role_client(struct ktest *t)
+{
+	const enum node_role own = (enum node_role)(sim_node_id() - 1);
+
+	node_start(t, own);
+	peer_add_role(t, 1, NODE_ROLE_MEMORY);
+	sim_cmd("barrier 0 %u", NR_NODES);
+	for (enum node_role r = NODE_ROLE_PROCESSOR; r <= NODE_ROLE_STORAGE; r++)
+		EXPECT_EQ(t, rpc_call_sync(1, RPC_CLASS_CONTROL, OP_FOR(r), NULL, 0, NULL, 0, 0),
+			  r == own ? 0 : -EPERM);
+	sim_cmd("barrier 1 %u", NR_NODES);
+}
+
+static void a_request_is_for_a_role(struct ktest *t)
+{
+	static const struct sim_node nodes[] = {
+		{ .id = 1, .fn = role_server },
+		{ .id = 2, .fn = role_client },
+		{ .id = 3, .fn = role_client },
+		{ .id = 4, .fn = role_client },
+	};
+
+	sim_run(t, nodes, NR_NODES, 30);
+}
+
+/* One worker: what comes behind a slow request waits for it. */
+static bool fences;
+
+static void busy_server(struct ktest *t)
+{
+	EXPECT_EQ(t, shim_bootparam_set("rpc.workers", "1"), 0);
+	node_start(t, NODE_ROLE_MEMORY);
+	rpc_node_join(t, 2);
+	EXPECT_TRUE(t, wait_counter("rpc.requests_received", 2));
+	if (fences)
+		rpc_peer_fence(2, rpc_node_incarn(2));
+	sim_cmd("barrier 1 2");
+	EXPECT_TRUE(t, wait_counter("rpc.expired", 1));
+	EXPECT_EQ(t, sim_get(SH_EXECUTED), 1); /* the slow one */
+}
+
+static void hasty_client(struct ktest *t)
+{
+	struct rpc_call *slow;
+	struct target tg;
+	uint32_t released, key = 7;
+
+	node_start(t, NODE_ROLE_MEMORY);
+	rpc_node_join(t, 2);
+	target_init(t, &tg);
+	slow = slow_submit(t, &tg, 1000, 5000, &released);
+	EXPECT_LT(t,
+		  rpc_call_sync(1, RPC_CLASS_DEMAND, OP_COUNT, &key, sizeof(key), NULL, 0,
+				(fences ? 3000 : 300) * NSEC_PER_MSEC),
+		  0);
+	rpc_call_wait(slow);
+	rpc_call_put(slow);
+	sim_cmd("barrier 1 2");
+}
+
+static void too_late(struct ktest *t, bool by_fence)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = busy_server },
+						 { .id = 2, .fn = hasty_client } };
+
+	fences = by_fence;
+	sim_run(t, nodes, 2, 30);
+}
+
+static void an_expired_request_is_not_executed(struct ktest *t)
+{
+	too_late(t, false);
+}
+
+static void a_request_of_a_fenced_node_is_not_executed(struct ktest *t)
+{
+	too_late(t, true);
+}
+
 /* --- joining --------------------------------------------------------------------------------- */
 
 static const uint8_t cluster_key[RPC_KEY_LEN] = { 'k', 'e', 'y' };
@@ -304,6 +412,9 @@ static void the_launcher_makes_the_same_keys(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
+	KTEST(a_request_is_for_a_role),
+	KTEST(an_expired_request_is_not_executed),
+	KTEST(a_request_of_a_fenced_node_is_not_executed),
 	KTEST(a_join_proves_the_key_once),
 	KTEST(a_host_proves_the_key),
 	KTEST(the_launcher_makes_the_same_keys),

@@ -224,6 +224,10 @@ enum rpc_handler_flags {
 	 * handlers that wait.
 	 */
 	RPC_HANDLER_DATAGRAM = 1 << 3,
+	/* Only nodes in these roles may call it, others get -EPERM; none of the three: all may. */
+	RPC_HANDLER_FROM_PROCESSOR = 1 << 4,
+	RPC_HANDLER_FROM_MEMORY = 1 << 5,
+	RPC_HANDLER_FROM_STORAGE = 1 << 6,
 };
 
 enum rpc_handler_result {
