@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import zlib
+from random import Random
 
 import pytest
 
@@ -295,6 +296,31 @@ def test_readdir_in_pieces(fsread, path_image):
     whole = fsread(path_image, "ls", "/names").stdout
     assert fsread(path_image, "ls", "/names", "1").stdout == whole
     assert fsread(path_image, "ls", "/names", "3").stdout == whole
+
+
+def test_noise_in_directories_is_told_as_corruption(fsread, tmp_path, trees, copy):
+    """Blocks of directories, and their inodes: no call says that it has no memory."""
+    clean = tmp_path / "clean"
+    tool("mke2fs", "-q", "-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^has_journal", "-d",
+         str(trees("small")), str(clean), "16M")  # fmt: skip
+    random = Random(11)
+    said = set()
+    for round in range(40):
+        image = copy(clean, f"noise{round}")
+        where = ("/", "/names")[round % 2]
+        block = int(tool("debugfs", "-R", f"bmap {where} 0", str(image)))
+        at = block * 4096 if round % 4 < 2 else inode_offset(image, where) + 40
+        for _ in range(1 + round // 4):
+            flip(image, at + random.randrange(100), random.randrange(1, 256))
+        for args in (("ls", "/names"), ("ls", "/"), ("lookup", "/names/x")):
+            done = fsread(image, *args, check=False)
+            assert done.returncode in (0, 1), done
+            if done.returncode:
+                said.add(done.stderr.decode("latin-1").splitlines()[-1].split(": ")[-1])
+        image.unlink()
+    assert "Structure needs cleaning" in said
+    assert said <= {"Structure needs cleaning", "Input/output error", "No such file or directory",
+                    "Not a directory", "Too many levels of symbolic links"}, said
 
 
 REFUSALS = [
