@@ -24,7 +24,12 @@ def gauges(cluster) -> dict[str, float]:
     return {name: stats[name] for name in GAUGES}
 
 
-@pytest.mark.parametrize("what", ["pipes", "files", "processes", "threads"])
+# Each lock is looked for among all others of its file.
+KINDS = ["pipes", "files", "processes", "threads", "sockets", "timers", "epolls", "signals",
+         "names", pytest.param("locks", marks=pytest.mark.long)]  # fmt: skip
+
+
+@pytest.mark.parametrize("what", KINDS)
 def test_processor_refuses_and_goes_on(pool, programs, what):
     """Three times as much as there is, and the third refusal comes like the first."""
     cluster = pool.get(*SMALL_PROCESSOR)

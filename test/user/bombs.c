@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Takes what a node's kernel has to give until it refuses, gives it back, and does it again:
- * bombs pipes | processes | threads | files | vmas | tables [unlimited | once].
+ * bombs KIND [unlimited | once]
  *
  * Prints how it was refused, never how much there was: that depends on the machine.
  */
@@ -11,9 +11,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #define ROUNDS 3
 #define MOST   200000
@@ -102,6 +106,119 @@ static void threads(void)
 	say("threads", nr, err);
 }
 
+/* Socket pairs, each filled: what waits in them is the kernel's. */
+static void sockets(void)
+{
+	static char data[8192];
+	int nr = 0, full = 0, err;
+
+	while (nr + 2 <= MOST &&
+	       socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, &taken[nr]) == 0) {
+		while (write(taken[nr], data, sizeof(data)) > 0)
+			;
+		full += errno == ENOBUFS || errno == ENOMEM;
+		nr += 2;
+	}
+	err = errno;
+	for (int i = 0; i < nr; i++)
+		close(taken[i]);
+	CHECK(full > 0); /* the bytes end before the descriptors */
+	say("sockets", nr, err);
+}
+
+static void timers(void)
+{
+	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
+	static timer_t ids[MOST];
+	int nr = 0, err;
+
+	while (nr < MOST && timer_create(CLOCK_MONOTONIC, &ev, &ids[nr]) == 0)
+		nr++;
+	err = errno;
+	for (int i = 0; i < nr; i++)
+		CHECK(timer_delete(ids[i]) == 0);
+	say("timers", nr, err);
+}
+
+static void locks(void)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	const int fd = open("/dev/shm/locks", O_RDWR | O_CREAT, 0600);
+	int nr = 0, err;
+
+	CHECK(fd >= 0 && unlink("/dev/shm/locks") == 0);
+	while (nr < MOST && fcntl(fd, F_SETLK, &l) == 0) {
+		l.l_start += 2;
+		nr++;
+	}
+	err = errno == ENOLCK ? ENOMEM : errno; /* the documented one */
+	close(fd);
+	say("locks", nr, err);
+}
+
+/* Many descriptors in many instances. */
+static void epolls(void)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int nr = 0, items = 0, err = 0;
+
+	CHECK(pipe(&taken[500]) == 0);
+	for (int fd = 1000; fd < 1400; fd++)
+		(void)!dup2(taken[500], fd);
+	while (nr < 400 && !err && (taken[nr] = epoll_create1(0)) >= 0) {
+		for (int fd = 0; fd < 1400 && !err; fd++) {
+			if (epoll_ctl(taken[nr], EPOLL_CTL_ADD, fd, &ev) == 0)
+				items++;
+			else if (errno == ENOSPC || errno == ENOMEM)
+				err = errno;
+		}
+		nr++;
+	}
+	for (int i = 0; i < nr; i++)
+		close(taken[i]);
+	for (int fd = 1000; fd < 1400; fd++)
+		close(fd);
+	close(taken[500]);
+	close(taken[501]);
+	say("epolls", items, err == ENOSPC ? ENOMEM : err);
+}
+
+static void signals(void)
+{
+	union sigval val = { .sival_int = 0 };
+	sigset_t set;
+	int nr = 0, err;
+
+	CHECK(sigemptyset(&set) == 0 && sigaddset(&set, SIGRTMIN) == 0);
+	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	while (nr < 10 * MOST && sigqueue(getpid(), SIGRTMIN, val) == 0)
+		nr++;
+	err = errno;
+	for (int i = 0; i < nr; i++)
+		CHECK(sigwaitinfo(&set, NULL) == SIGRTMIN);
+	say("signals", nr, err);
+}
+
+/* Names of the longest kind, of one file. */
+static void names(void)
+{
+	char path[300];
+	int nr = 0, err;
+
+	CHECK(mkdir("/dev/shm/names", 0700) == 0 && chdir("/dev/shm/names") == 0);
+	CHECK(close(open("file", O_CREAT | O_WRONLY, 0600)) == 0);
+	do
+		snprintf(path, sizeof(path), "%0250d", ++nr);
+	while (nr < MOST && link("file", path) == 0);
+	err = errno == ENOSPC ? ENOMEM : errno;
+	for (int i = 1; i < nr; i++) {
+		snprintf(path, sizeof(path), "%0250d", i);
+		CHECK(unlink(path) == 0);
+	}
+	CHECK(unlink("file") == 0 && chdir("/") == 0 && rmdir("/dev/shm/names") == 0);
+	say("names", nr, err);
+}
+
 /* Mappings that do not join their neighbours. */
 static void vmas(void)
 {
@@ -141,8 +258,10 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} bombs[] = {
-		{ "pipes", pipes },     { "files", files }, { "processes", processes },
-		{ "threads", threads }, { "vmas", vmas },   { "tables", tables },
+		{ "pipes", pipes },     { "files", files },     { "processes", processes },
+		{ "threads", threads }, { "sockets", sockets }, { "timers", timers },
+		{ "locks", locks },     { "epolls", epolls },   { "signals", signals },
+		{ "names", names },     { "vmas", vmas },       { "tables", tables },
 	};
 	struct rlimit many = { MOST, MOST };
 	int rounds = ROUNDS;
