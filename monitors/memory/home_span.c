@@ -139,6 +139,10 @@ static int span_for_map(struct memory *m, struct home_space *as, const struct pm
 typedef int (*part_fn)(struct memory *m, struct home_space *as, struct part *part, uint32_t phase,
 		       void *arg);
 
+/*
+ * Run @fn for each owner: all do it, or none. An error that says "refused" (-ENOMEM and the like)
+ * means none. When one fails after another may have done it, that is -EIO, or -EHOSTDOWN.
+ */
 static int span_run(struct memory *m, struct home_space *as, struct span *s, part_fn fn, void *arg)
 {
 	size_t i;
@@ -158,8 +162,8 @@ static int span_run(struct memory *m, struct home_space *as, struct span *s, par
 	for (i = 0; i < s->nr_parts; i++) {
 		const int ret = fn(m, as, &s->parts[i], MM_APPLY, arg);
 
-		if (ret && !err)
-			err = ret;
+		if (ret && err != -EHOSTDOWN)
+			err = ret == -EHOSTDOWN ? ret : -EIO;
 	}
 	return err;
 }
@@ -301,7 +305,9 @@ int span_map(struct memory *m, struct home_space *as, const struct pm_vma *v, ui
 	} else if (s.nr_parts > 1) {
 		struct range_args undo = { MM_UNMAP, v->start, v->end, 0 };
 
-		(void)range_run(m, as, &undo);
+		/* Then nothing has been mapped after all. */
+		if (!range_run(m, as, &undo) && err == -EIO)
+			err = -ENOMEM;
 	}
 out:
 	span_free(&s);

@@ -307,6 +307,44 @@ static void a_mapping_that_goes_for_nothing_is_told_apart(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/*
+ * An owner that fails when another one has dropped its pages: the home does not say that nothing
+ * has changed. Of a mapping that is taken back in all places it does.
+ */
+static void half_a_change_is_no_refusal(struct ktest *t)
+{
+	struct fake f;
+	struct fake_proc p;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	f.fail_error = -ENOMEM;
+	f.fail_once = true;
+	f.fail_opcode = MM_MAP;
+	f.fail_after = 1; /* node 12 has prepared it */
+	EXPECT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), -ENOMEM);
+	EXPECT_EQ(t, f.fail_opcode, 0);
+	EXPECT_EQ(t, total_used(&f), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	page_stamp(page, 1);
+	ASSERT_EQ(t, proc_writeback(&p, FIXED_AT, page), 0);
+	ASSERT_EQ(t, proc_writeback(&p, FIXED_AT + 2 * MB, page), 0);
+	f.fail_opcode = MM_UNMAP;
+	f.fail_after = 1;
+	EXPECT_EQ(t, proc_munmap(&p, FIXED_AT, 4 * MB), -EIO);
+	EXPECT_EQ(t, f.fail_opcode, 0);
+	f.fail_opcode = MM_UNMAP;
+	f.fail_after = 0; /* nobody has prepared it */
+	EXPECT_EQ(t, proc_munmap(&p, FIXED_AT, 4 * MB), -ENOMEM);
+	EXPECT_EQ(t, proc_munmap(&p, FIXED_AT, 4 * MB), 0);
+	EXPECT_EQ(t, total_used(&f), 0);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 /* Call MM_PROTECT of 2 MiB at FIXED_AT as node 12 does, at the owner and by its message. */
 static int protect_from_peer(struct memory *m, uint32_t phase, uint64_t charge, bool message)
 {
@@ -1110,6 +1148,7 @@ static const struct ktest_case cases[] = {
 	KTEST(lost_answer_of_a_move_is_settled),
 	KTEST(shortage_is_all_or_nothing),
 	KTEST(a_mapping_that_goes_for_nothing_is_told_apart),
+	KTEST(half_a_change_is_no_refusal),
 	KTEST(peer_spends_only_what_is_prepared),
 	KTEST(an_apply_charges_what_is_there),
 	KTEST(a_dead_child_gets_no_areas),
