@@ -509,7 +509,7 @@ static int hold_reading(struct memory *m, struct mpage **out)
 static int hold_page(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t more,
 		     bool may_sleep, struct mpage **out)
 {
-	bool missed = false;
+	bool missed = false, again = false;
 	enum cache_look res;
 	int ret;
 
@@ -533,7 +533,15 @@ static int hold_page(struct memory *m, struct cached_file *cf, uint64_t pgoff, u
 		} else if (res == LOOK_WAIT) {
 			ret = hold_reading(m, out);
 		}
+		/* A storage node that was started again ends the reads that its old self had. */
+		if (ret == -EHOSTDOWN && !again) {
+			again = true;
+			ret = -EAGAIN;
+		}
 	} while (ret == -EAGAIN); /* behind the end, as we know now, or somebody else reads it */
+	/* -EHOSTDOWN would say that this node is gone. */
+	if (ret == -EHOSTDOWN)
+		ret = -EIO;
 	if (ret > 0 && !missed)
 		STAT_INC(m, file_hits);
 	return ret;

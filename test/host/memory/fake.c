@@ -138,6 +138,8 @@ static void read_finish(struct page_cache_read *rd)
 	struct ms_read_rep rep;
 	int err = f->read_error ? f->read_error : storage_read(f, rd->body, rd->body_len, &rep);
 
+	if (f->read_errors && --f->read_errors == 0)
+		f->read_error = 0;
 	if (!err)
 		ms_read_rep_encode(&rep, &rd->reply);
 	page_cache_read_done(rd, err, err ? 0 : sizeof(rd->reply));

@@ -35,7 +35,8 @@ struct fake {
 	int fail_error;
 	bool fail_once;  /* only the first of them */
 	bool fail_late;  /* the call is served, its answer is lost */
-	int read_error;  /* MS_READ ends with it */
+	int read_error;  /* MS_READ ends with it, */
+	int read_errors; /* only so many times; 0: each one */
 	bool read_async; /* answered by a thread */
 	/* what processors answer to MP_OOM; NULL: they are down */
 	int (*oom)(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply);

@@ -142,6 +142,24 @@ static void failed_read_is_tried_again(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* The pages are wanted from the node that has taken its place; without one they cannot be read. */
+static void a_lost_storage_node_is_not_this_node(struct ktest *t)
+{
+	struct fake f;
+
+	fake_start(&f, 1, 1024, 30);
+	f.files[0] = (struct fake_file){ .size = MB, .version = 1 };
+	f.read_error = -EHOSTDOWN;
+	f.read_errors = 1;
+	EXPECT_EQ(t, page_cache_copy(&f.mem[0], &file1, 0, buf, 10), 10);
+	page_cache_drop_all(&f.mem[0]);
+	f.read_error = -EHOSTDOWN;
+	EXPECT_EQ(t, page_cache_copy(&f.mem[0], &file1, 0, buf, 10), -EIO);
+	f.read_error = 0;
+	EXPECT_EQ(t, page_cache_copy(&f.mem[0], &file1, 0, buf, 10), 10);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static void newer_version_is_read_again(struct ktest *t)
 {
 	static uint8_t old_data[PAGE_SIZE], new_data[PAGE_SIZE];
@@ -653,6 +671,7 @@ static const struct ktest_case cases[] = {
 	KTEST(misses_at_once_share_a_read),
 	KTEST(failed_read_fails_all_who_wait),
 	KTEST(failed_read_is_tried_again),
+	KTEST(a_lost_storage_node_is_not_this_node),
 	KTEST(newer_version_is_read_again),
 	KTEST(file_pages_give_way),
 	KTEST(frames_are_zeroed_ahead),
