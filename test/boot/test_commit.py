@@ -22,6 +22,24 @@ def test_forks_are_not_charged_for_what_they_share(pool, programs):
     assert total(cluster.stats(), "memory.committed") == 0
 
 
+def meminfo(cluster, name):
+    text = cluster.run(["/usr/bin/busybox", "cat", "/proc/meminfo"]).checked().decode()
+    return int(next(line for line in text.splitlines() if line.startswith(name)).split()[1])
+
+
+def test_the_limit_is_shown(pool):
+    cluster = pool.get(*SMALL)
+    vm = "/proc/sys/vm/overcommit_"
+    whole = meminfo(cluster, "CommitLimit")
+    assert whole < meminfo(cluster, "MemTotal")
+    assert shell(cluster, f"echo 50 >{vm}ratio; cat {vm}kbytes").checked() == b"0\n"
+    assert abs(meminfo(cluster, "CommitLimit") - whole // 2) <= 8
+    assert shell(cluster, f"echo 20000 >{vm}kbytes; cat {vm}ratio").checked() == b"0\n"
+    assert abs(meminfo(cluster, "CommitLimit") - 20000) <= 8
+    shell(cluster, f"echo 100 >{vm}ratio").checked()
+    assert meminfo(cluster, "CommitLimit") == whole
+
+
 def test_modes_are_the_clusters(pool, programs):
     cluster = pool.get(*SMALL)
     assert cluster.run(commit(programs, "modes")).checked().decode() == (

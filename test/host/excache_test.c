@@ -602,6 +602,30 @@ static void exhausted_credits_answer_enomem(struct ktest *t)
 	space_destroy(t, as);
 }
 
+/* A node that makes room is asked again as long as it says so; a killed thread does not wait. */
+static void a_node_that_makes_room_is_asked_again(struct ktest *t)
+{
+	struct fake_counts before, after;
+
+	ASSERT_TRUE(t, cache_start(t));
+	(void)credit_recall(1);
+	fake_counts(&before);
+	fake_fail_times(PM_CREDIT, -EAGAIN, 3, false);
+	EXPECT_EQ(t, credit_take(1), 0);
+	fake_counts(&after);
+	EXPECT_EQ(t, after.credit_requests - before.credit_requests, 1u);
+	credit_put(1);
+	EXPECT_TRUE(t, credit_recall(1));
+	EXPECT_FALSE(t, credit_recall(1));
+	fake_fail_times(PM_CREDIT, -EAGAIN, 1000000, false);
+	thread_notify(thread_current(), THREAD_F_KILL);
+	EXPECT_EQ(t, credit_take(1), -EINTR);
+	thread_clear_flags(thread_current(), THREAD_F_KILL);
+	fake_fail_times(PM_CREDIT, 0, 0, false);
+	EXPECT_EQ(t, credit_take(1), 0);
+	credit_put(1);
+}
+
 /* A killed thread does not wait for its page; the frame is set aside until the page has come. */
 static void a_kill_ends_the_wait_for_a_fetch(struct ktest *t)
 {
@@ -877,6 +901,7 @@ static const struct ktest_case cases[] = {
 	KTEST(late_data_never_lands_in_a_reused_line),
 	KTEST(dropped_range_reads_zero),
 	KTEST(credits_are_given_back),
+	KTEST(a_node_that_makes_room_is_asked_again),
 	KTEST(excess_credits_go_back),
 	KTEST(rights_are_checked),
 	KTEST(first_touch_is_all_or_nothing),

@@ -535,10 +535,17 @@ static int sync_credit(uint32_t node, const void *body, uint32_t len, void *out)
 	struct pm_credit_req req;
 	struct pm_grant grant = { .node = node };
 	struct pm_grant_wire w;
+	bool skip;
+	int err;
 
 	if (pm_credit_req_decode(body, len, &req))
 		abort();
 	pthread_mutex_lock(&fake.lock);
+	err = req.want ? injected(PM_CREDIT, &skip) : 0;
+	if (err) {
+		pthread_mutex_unlock(&fake.lock);
+		return err;
+	}
 	fake.counts.given += req.give;
 	fake.counts.credit_requests += req.want > 0;
 	grant.frames = MIN(req.want, fake.frames);

@@ -272,6 +272,51 @@ static void nothing_can_be_done(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* The worst of two processors' programs: which is asked first does not matter. */
+static int answer_of_two(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply)
+{
+	struct mp_oom_rep rep = { .state = MP_OOM_CANDIDATE, .pid = proc, .frames = 9 };
+	struct mp_oom_req req;
+
+	EXPECT_EQ(oom.t, mp_oom_req_decode(body, len, &req), 0);
+	if (req.flags & MP_OOM_END)
+		oom.ended = proc;
+	rep.badness = proc == oom.state ? 5 : -5;
+	mp_oom_rep_encode(&rep, reply);
+	return sizeof(struct mp_oom_rep_wire);
+}
+
+static void worst_of_all_processors_ends(struct ktest *t)
+{
+	const uint32_t other = FAKE_PROC + 1;
+
+	for (uint32_t worst = FAKE_PROC; worst <= other; worst++) {
+		const struct region_init init = { .state = REGION_ACTIVE };
+		struct fake_proc p;
+		struct region *r;
+		struct fake f;
+
+		shim_time_freeze(true);
+		start(t, &f, 1);
+		oom = (__typeof__(oom)){ .t = t, .state = worst };
+		f.oom = answer_of_two;
+		space(t, &f, &p, 1);
+		fill(t, &p, FIXED_AT, 512);
+		fill(t, &p, FIXED_AT + REGION, FRAMES - 512);
+		r = region_make(&f.mem[0], (uint64_t)other << 40 | 1, FAKE_MEM_FIRST, 0, SHIFT_2M,
+				&init);
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+		shim_time_advance_ns(300 * 1000 * 1000);
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENDED);
+		EXPECT_EQ(t, oom.ended, worst);
+		shim_time_freeze(false);
+		region_put(r);
+		owner_destroy_space(&f.mem[0], (uint64_t)other << 40 | 1);
+		end(t, &p);
+		EXPECT_TRUE(t, fake_stop(&f));
+	}
+}
+
 /* --- write-backs --------------------------------------------------------------------- */
 
 static void relief_thread(void *arg)
@@ -335,6 +380,7 @@ static const struct ktest_case cases[] = {
 	KTEST(busy_space_is_passed_over),
 	KTEST(files_give_way_first),
 	KTEST(program_ends_when_no_node_has_room),
+	KTEST(worst_of_all_processors_ends),
 	KTEST(nothing_can_be_done),
 	KTEST(page_without_a_credit_is_not_lost),
 	KTEST(full_node_says_again),
