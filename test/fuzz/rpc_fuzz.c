@@ -51,6 +51,16 @@ void rdma_mr_destroy(struct rdma_mr *mr)
 {
 }
 
+enum rdma_qp_type rdma_qp_type(const struct rdma_qp *qp)
+{
+	return RDMA_QPT_RC;
+}
+
+void *rdma_qp_context(const struct rdma_qp *qp)
+{
+	return NULL;
+}
+
 uint32_t rdma_mr_lkey(const struct rdma_mr *mr)
 {
 	return 1;
@@ -348,7 +358,7 @@ static void setup(void)
 	the_conn->state = RPC_CONN_UP;
 	the_conn->is_known = true;
 	the_conn->peer_incarn = INCARN;
-	the_conn->ring = rpc_ring_create(&rpc_class_cfg[RPC_CLASS_DEMAND]);
+	the_conn->ring = rpc_ring_create(NULL, &rpc_class_cfg[RPC_CLASS_DEMAND]);
 	the_conn->qp = (void *)stub_object[2];
 	the_conn->send_cq = (void *)stub_object[1];
 	the_conn->sq_size = 256;
@@ -443,7 +453,8 @@ static void decoders(const uint8_t *data, size_t size)
 		memcpy(&w, data, sizeof(w));
 		if (rpc_hdr_decode(&w, (uint32_t)size, data[0] & 0x80, &hdr) == 0) {
 			rpc_hdr_encode(&hdr, &again);
-			w.reserved = cpu_to_le32(0);
+			w.flags = cpu_to_le32((data[0] & 0x80 ? le32_to_cpu(w.flags) : 0) &
+					      RPC_HDR_F_ALL);
 			CHECK(memcmp(&w, &again, sizeof(w)) == 0);
 		}
 	}
