@@ -140,9 +140,10 @@ void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr)
 			(unsigned long long)ids[0], nr - 1, home, ret);
 }
 
-void home_destroy(struct object *obj)
+void home_no_answer(struct object *obj, int err)
 {
-	home_destroy_many(obj->home, &obj->id, 1);
+	if (err == -EINTR || err == -ETIMEDOUT || err == -EPROTO || err == -EMSGSIZE)
+		WRITE_ONCE(obj->perhaps_at_home, true);
 }
 
 /* A call without a reply body. */
@@ -192,7 +193,7 @@ static int fork_answer(struct home_fork *f)
 
 	if (!f->call)
 		return -EAGAIN;
-	ret = rpc_call_wait(f->call);
+	ret = rpc_call_wait_killable(f->call);
 	if (!ret)
 		ret = (int)f->call->reply_len;
 	rpc_call_put(f->call);
@@ -224,8 +225,11 @@ int home_fork_end(struct home_fork *f)
 		err = home_range_call(f->from, PM_FORK, f->body, sizeof(f->body), &r);
 		unknown |= err && !fork_is_refused(err);
 	}
-	if (err && unknown)
+	if (err && unknown) {
 		object_fail(f->from, err, 0);
+		WRITE_ONCE(f->parent->perhaps_at_home, true);
+		WRITE_ONCE(f->child->perhaps_at_home, true);
+	}
 	if (!err) {
 		f->parent->vregion_size = f->child->vregion_size = f->from->vregion_size;
 		home_enter_vregions(f->parent, r->range.vregions, r->range.nr_vregions);
@@ -250,16 +254,19 @@ int home_introduce(struct object *obj, uint64_t len)
 
 	pm_space_req_encode(&req, &w);
 	err = home_range_call(obj, PM_SPACE, &w, sizeof(w), &r);
+	if (err == -EEXIST) { /* by an earlier attempt without an answer: the name is ours */
+		home_destroy_many(obj->home, &obj->id, 1);
+		err = home_range_call(obj, PM_SPACE, &w, sizeof(w), &r);
+	}
 	if (err) {
 		/* No answer that makes sense: the home may have made it all the same. */
-		if (err == -ETIMEDOUT || err == -EPROTO || err == -EMSGSIZE)
-			home_destroy(obj);
+		home_no_answer(obj, err);
 		return err;
 	}
 	size = r->range.addr;
 	kfree(r);
 	if (size < PM_VREGION_MIN || size > PM_VREGION_MAX || (size & (size - 1))) {
-		home_destroy(obj);
+		WRITE_ONCE(obj->perhaps_at_home, true);
 		return -EPROTO;
 	}
 	WRITE_ONCE(obj->vregion_size, size);
