@@ -43,7 +43,7 @@ class Launcher:
         return self.finish(self.words(command, *args), **how)
 
     def words(self, command: str, *args: str) -> list[str]:
-        options = self.options if command == "up" else []
+        options = self.options if command == "up" and "--restart" not in args else []
         return [str(ROOT / "tessera"), command, *options, *map(str, args)]
 
     def finish(self, argv: list[str], **how) -> subprocess.CompletedProcess:

@@ -4,7 +4,9 @@
 
 It reads the role and node id from -append and the channel from -chardev, and answers RUN by running
 the same path on the host, with pipes for its streams, or a terminal. What goes wrong on request is
-chosen by the boot parameter fake=: panic, silent, garbage, error, eof, late-exit-data.
+chosen by the boot parameter fake=: panic, silent, garbage, error, eof, late-exit-data. The node with
+cluster= says who is a member: who has written its incarnation beside its log and is not reported
+lost; SIGUSR1 makes it fence node 4.
 """
 
 import fcntl
@@ -35,6 +37,9 @@ def _environment(run: frames.Run) -> dict[bytes, bytes]:
 class Fake:
     def __init__(self, argv: list[str]):
         text = " ".join(argv)
+        self.incarnation = os.getpid()
+        self.out: set[tuple[int, int]] = set()  # members that were fenced
+        self.members: dict[int, int] = {}
         self.name = argv[argv.index("-name") + 1].removeprefix("tessera-")
         params = argv[argv.index("-append") + 1].split()
         self.params = dict(p.split("=", 1) for p in params if "=" in p)
@@ -59,9 +64,14 @@ class Fake:
         fault = self.params.get("fake")
         if fault == "silent":
             time.sleep(3600)
-        hello = frames.Hello(ROLE[self.name[0]], int(self.params["node"]), 7, "fake")
+        node = int(self.params["node"])
+        hello = frames.Hello(ROLE[self.name[0]], node, self.incarnation, "fake")
+        with open(os.path.join(os.path.dirname(self.log), f"member.{node}"), "w") as f:
+            f.write(str(self.incarnation))
         self.send(Frame(Type.HELLO, payload=frames.encode_hello(hello)))
         self.send(Frame(Type.STATUS, payload=b"waiting for nobody"))
+        if os.path.exists(os.path.join(os.path.dirname(self.log), f"{self.name}.broken")):
+            fault = "panic"
         if fault == "panic":
             with open(self.log, "a") as log:
                 log.write("panic: the fake was told to\n")
@@ -73,10 +83,30 @@ class Fake:
             self.send(Frame(Type.ERROR, payload=b"the disk is not ext4"))
         if fault != "unready":
             self.send(Frame(Type.READY, payload=frames.encode_ready(frames.Ready(1, 1, 1, 1))))
+        if "cluster" in self.params:
+            signal.signal(signal.SIGUSR1, lambda *_: self.out.add((4, self.members.get(4, 0))))
+            threading.Thread(target=self.tell_members, daemon=True).start()
         decoder = frames.Decoder(frames.End.HOST)
         while data := self.sock.recv(65536):
             for frame in decoder.feed(data):
                 self.handle(frame)
+
+    def tell_members(self) -> None:
+        epoch = 0
+        while True:
+            where = os.path.dirname(self.log)
+            now = {}
+            for name in os.listdir(where):
+                if name.startswith("member."):
+                    with open(os.path.join(where, name)) as f:
+                        now[int(name[7:])] = int(f.read() or "0")
+            now = {n: i for n, i in now.items() if i and (n, i) not in self.out}
+            if now != self.members:
+                epoch += 1
+                self.members = now
+                payload = frames.encode_members(epoch, now)
+                self.send(Frame(Type.MEMBERS, payload=payload))
+            time.sleep(0.05)
 
     def handle(self, frame: Frame) -> None:
         if frame.type is Type.SHUTDOWN:
@@ -87,6 +117,10 @@ class Fake:
                     Type.STATS, payload=b'{"counters":{"excache.misses":3,"virtio-blk.requests":5}}'
                 )
             )
+        elif frame.type is Type.LOST:
+            with open(os.path.join(os.path.dirname(self.log), "reported"), "a") as f:
+                f.write(f"{frame.payload[0]}\n")
+            self.out.add(frames.decode_lost(frame.payload))
         elif frame.type is Type.DEBUG:
             self.send(Frame(Type.DEBUG_REPLY, frame.prog, 0, frames.encode_errno(38, "")))
         elif frame.type is Type.PLACE:

@@ -185,15 +185,104 @@ def test_down_ends_everything_and_says_so_to_programs(cluster, state):
     assert cluster.call("ps").stdout == b"no cluster is up\n"
 
 
-@pytest.mark.parametrize("whom", ["keeper", "supervisor", "storage"])
+@pytest.fixture
+def two_memories(launcher, state):
+    """p0, p1, m0, m1, s0: nodes 1 to 5."""
+    done = launcher.call("up", "--processors", "2", "--memories", "2", "sh", "cat", "sleep")
+    assert done.returncode == 0, done.stderr
+    return launcher
+
+
+def state_of(launcher, node: str) -> str:
+    text = launcher.call("ps").stdout.decode()
+    return re.search(rf"^  {node} .* MiB +(.*)$", text, re.MULTILINE)[1]
+
+
+def log_dir(launcher) -> pathlib.Path:
+    return pathlib.Path(re.search(rb"logs: (.*)", launcher.call("ps").stdout)[1].decode())
+
+
+@pytest.mark.parametrize("node, number", [("m0", 3), ("m1", 4), ("s0", 5), ("p1", 2)])
+def test_a_lost_node_leaves_the_cluster_and_can_be_started_again(two_memories, node, number):
+    stays = background(
+        two_memories, "exec", "--processor", "0", *sh("echo ready; cat; exit 5"),
+        stdin=subprocess.PIPE,
+    )  # fmt: skip
+    assert stays.stdout.readline() == b"ready\n"
+    before = pid_of(two_memories, node)
+    os.kill(before, signal.SIGKILL)
+    assert wait_for(lambda: "was killed by signal 9" in state_of(two_memories, node))
+    assert {n: state_of(two_memories, n) for n in ("p0", "m0", "m1", "s0", "p1") if n != node} == {
+        n: "up" for n in ("p0", "m0", "m1", "s0", "p1") if n != node
+    }
+    reported = log_dir(two_memories) / "reported"
+    assert node == "s0" or wait_for(lambda: reported.read_text().splitlines()[:1] == [str(number)])
+    # New programs run on what is left, also while the managers are away.
+    assert {two_memories.call("exec", *sh("exit 3")).returncode for _ in range(3)} == {3}
+    done = two_memories.call("up", "--restart", node)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == f"node {node} of cluster default is up again\n".encode()
+    assert state_of(two_memories, node) == "up" and pid_of(two_memories, node) != before
+    assert (log_dir(two_memories) / f"{node}.2.log").read_text().startswith("fake node")
+    if node == "p1":
+        assert two_memories.call("exec", "--processor", "1", *sh("exit 8")).returncode == 8
+    assert stays.communicate(b"on and on", timeout=30)[0] == b"on and on"
+    assert stays.returncode == 5
+    assert two_memories.call("exec", *sh("exit 3")).returncode == 3
+
+
+def test_a_node_that_is_up_is_ended_and_started_again(two_memories):
+    goes = background(two_memories, "exec", "--processor", "1", *sh("echo ready; sleep 1000"))
+    goes.stdout.readline()
+    before = pid_of(two_memories, "p1")
+    assert two_memories.call("up", "--restart", "p1").returncode == 0
+    assert pid_of(two_memories, "p1") != before
+    assert goes.communicate(timeout=30)[1].startswith(b"tessera: node p1 is started again; logs")
+    assert goes.returncode == 125
+    assert two_memories.call("exec", "--processor", "1", *sh("exit 8")).returncode == 8
+
+
+def test_a_fenced_node_is_shown_at_once(two_memories):
+    assert state_of(two_memories, "m1") == "up"
+    time.sleep(0.5)  # until the fake managers have said who is a member
+    os.kill(pid_of(two_memories, "s0"), signal.SIGUSR1)
+    assert wait_for(lambda: state_of(two_memories, "m1") != "up")
+    assert state_of(two_memories, "m1") == "node m1: this node was fenced: its lease had ended"
+    # When it ends at last, it comes back by itself.
+    os.kill(pid_of(two_memories, "m1"), signal.SIGKILL)
+    assert wait_for(lambda: state_of(two_memories, "m1") == "up")
+
+
+@pytest.mark.parametrize("argv, text", [
+    (("--restart", "m7"), b"there is no node m7"),
+    (("--restart", "memory"), b"--restart: 'memory' is not a node (such as m0)"),
+    (("--restart", "m0", "--memories", "2"), b"--restart is for a cluster that is up"),
+    (("--restart", "m0", "sh"), b"--restart is for a cluster that is up"),
+    (("--restart", "m0", "--name", "other"), b"no cluster other is up"),
+])  # fmt: skip
+def test_restarts_that_make_no_sense_are_refused(shared, argv, text):
+    done = shared.call("up", *argv)
+    assert done.returncode == 125 and text in done.stderr and done.stderr.count(b"\n") == 1
+
+
+def test_a_node_that_does_not_come_again_is_shown(two_memories):
+    os.kill(pid_of(two_memories, "m1"), signal.SIGKILL)
+    (log_dir(two_memories) / "m1.broken").touch()
+    done = two_memories.call("up", "--restart", "m1")
+    assert done.returncode == 125 and done.stderr.count(b"\n") == 1
+    assert b"node m1 ended with status 3: panic: the fake was told to" in done.stderr
+    assert "ended with status 3" in state_of(two_memories, "m1")
+    (log_dir(two_memories) / "m1.broken").unlink()
+    assert two_memories.call("up", "--restart", "m1").returncode == 0
+
+
+@pytest.mark.parametrize("whom", ["keeper", "supervisor"])
 def test_sigkill_of_anything_leaves_nothing(cluster, state, whom):
     keeper = keeper_pid(state)
     if whom == "keeper":
         victim = keeper
-    elif whom == "supervisor":
-        victim = int(pathlib.Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()[0])
     else:
-        victim = pid_of(cluster, "s0")
+        victim = int(pathlib.Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()[0])
     os.kill(victim, signal.SIGKILL)
     assert wait_for(lambda: not fakes_of(cluster.build))
     assert wait_for(lambda: not list(cluster.run_dir.iterdir()))

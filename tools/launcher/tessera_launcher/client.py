@@ -41,6 +41,8 @@ UTILITIES = (
 
 
 def up(o: Options) -> int:
+    if o.restart:
+        return restart(o)
     if not (o.pack or o.rootfs or o.disk):
         o.pack = [name for name in UTILITIES if shutil.which(name)]
     if o.dry_run:
@@ -59,6 +61,14 @@ def up(o: Options) -> int:
         # The keeper has said what went wrong.
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     print(_describe_up(o, report))
+    return 0
+
+
+def restart(o: Options) -> int:
+    entry = registry.find(o.name)
+    with entry.connect() as sock:
+        _ask(entry, sock, op="restart", node=o.restart)
+    print(f"node {o.restart} of cluster {entry.name} is up again")
     return 0
 
 

@@ -4,8 +4,9 @@
 Threads: one I/O thread owns every socket; callers block on events in their own threads. Whatever
 the I/O thread hands out (stream data, events) goes through thread-safe objects; callers reach it
 by Channel.send(), which only appends and wakes it. Failure: the first reason is kept; every waiter
-then raises it as a LaunchError of one line. A processor node that is lost once the cluster is
-ready takes only its own programs along, if there is another one.
+then raises it as a LaunchError of one line. A node that is lost once the cluster is ready takes only
+its own programs along; the processors tell of others that depended on it. A cluster that does not
+stay fails when nothing could go on: no node of the role is left, or its storage has gone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from . import fabric, frames
+from . import fabric, frames, plan as planning
 from .errors import LaunchError, ProgramRefused
 from .frames import Frame, Type
 from .plan import Command, NodePlan, Plan, key_path
@@ -36,6 +37,8 @@ SHUTDOWN_S = 5.0
 STATS_S = 10.0
 CONTROL_S = 10.0
 ROOT_VNODE = 1  # the only one so far
+STARTING = "starting"  # as the reason why a node is not there
+FENCED = "this node was fenced: its lease had ended"  # as it says itself, if it can
 STDIN_CHUNK = 32768
 WINDOW = 256 << 10  # what the launcher grants on stdout and stderr
 RUN_DIR_PREFIX = "tessera-"
@@ -250,11 +253,13 @@ class Cluster:
 
     def __init__(self, plan: Plan, prepare: Callable[[Cluster], None] | None = None,
                  boot_timeout: float = 60.0, keep_logs: bool = True, remove: tuple[str, ...] = (),
-                 on_change: Callable[[], None] | None = None):  # fmt: skip
+                 on_change: Callable[[], None] | None = None,
+                 stays: bool = False):  # fmt: skip
         self.plan = plan
         self.boot_timeout = boot_timeout
         self.failure: str | None = None
-        self.lost: dict[str, str] = {}  # processor nodes that have gone, and why
+        self.lost: dict[str, str] = {}  # nodes that have gone or are fenced, and why
+        self.members: dict[int, int] = {}  # incarnations by node, as the managers said last
         self.started_at = 0.0
         self.ready_at = 0.0
         self.pids: dict[str, int] = {}
@@ -263,6 +268,13 @@ class Cluster:
         self._remove = remove  # more directories that go with the cluster
         self._on_change = on_change  # something has failed: any thread
         self._keep_logs = keep_logs
+        self._stays = stays  # nodes may be lost, and be started again
+        self._host = next(n for n in plan.nodes if n.role == "storage").name  # of the managers
+        self._members_of = 0  # incarnation of the host that said so
+        self._fenced: set[str] = set()
+        self._starts = {n.name: 1 for n in plan.nodes}
+        self._restarting = threading.Lock()
+        self._swaps: collections.deque[tuple[Channel, threading.Event]] = collections.deque()
         self._cond = threading.Condition()
         self._launching = threading.Lock()
         self._closing = False
@@ -274,6 +286,8 @@ class Cluster:
         self._channels: dict[str, Channel] = {}
         self._wake_r, self._wake_w = socket.socketpair()
         self._supervisor: subprocess.Popen | None = None
+        self._orders: socket.socket | None = None
+        self._ordering = threading.Lock()
         self._thread: threading.Thread | None = None
         self._super_buf = b""
 
@@ -356,16 +370,21 @@ class Cluster:
         remove = [self.plan.run_dir, *self._remove] + (
             [] if self._keep_logs else [self.plan.log_dir]
         )
-        self._supervisor = subprocess.Popen(
-            [sys.executable, "-I", "-S", program, *remove],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            pass_fds=[s.fileno() for s in theirs.values()], start_new_session=True,
-        )  # fmt: skip
+        self._orders, orders = socket.socketpair()
+        with orders:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-I", "-S", program, *remove],
+                stdin=orders, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                pass_fds=[s.fileno() for s in theirs.values()], start_new_session=True,
+            )  # fmt: skip
 
-    def _order(self, **order: object) -> None:
+    def _order(self, along: tuple[int, ...] = (), **order: object) -> None:
+        """Descriptors may go along with the order, which has their names."""
+        data = (json.dumps(order) + "\n").encode()
         try:
-            self._supervisor.stdin.write((json.dumps(order) + "\n").encode())
-            self._supervisor.stdin.flush()
+            with self._ordering:
+                sent = socket.send_fds(self._orders, [data], along) if along else 0
+                self._orders.sendall(data[sent:])
         except OSError:
             raise LaunchError("the supervisor process has died") from None
 
@@ -375,8 +394,8 @@ class Cluster:
         for name, fd in fds.items():
             argv = [word.replace("{%s}" % name, str(fd)) for word in argv]
         self._order(
-            op="start", name=command.name, argv=argv, fds=list(fds.values()), delay=command.delay,
-            asked=command.asked,
+            op="start", name=command.name, argv=argv, fds=list(fds.values()), names=[],
+            delay=command.delay, asked=command.asked,
             log=os.path.join(self.plan.log_dir, f"{command.name}.host.log"),
         )  # fmt: skip
 
@@ -385,7 +404,7 @@ class Cluster:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, errors="replace", preexec_fn=_die_with_parent,
-            pass_fds=[self._supervisor.stdin.fileno()],  # the supervisor waits for it too
+            pass_fds=[self._orders.fileno()],  # the supervisor waits for it too
         )  # fmt: skip
         if done.returncode:
             lines = done.stdout.strip().splitlines() or [f"status {done.returncode}"]
@@ -403,10 +422,7 @@ class Cluster:
                 self._shut_down()
         supervisor = self._supervisor
         if supervisor:
-            try:
-                supervisor.stdin.close()
-            except OSError:
-                pass
+            self._orders.close()
             supervisor.wait()
         self._wake()
         if self._thread and self._thread.ident:
@@ -441,13 +457,20 @@ class Cluster:
             program.fail(self.failure or why)
         self._changed()
 
+    def _can_lose(self, node: NodePlan) -> bool:
+        """Can anything go on without this node?"""
+        others = [n for n in self.plan.nodes
+                  if n.role == node.role and n.name not in (node.name, *self.lost)]  # fmt: skip
+        return bool(self.ready_at and (self._stays or (others and node.role != "storage")))
+
     def _node_failed(self, node: NodePlan, why: str) -> None:
         """A node is of no use any more: its programs fail, or everything does."""
         with self._cond:
-            others = [n for n in self.plan.nodes
-                      if n.role == "processor" and n.name not in (node.name, *self.lost)]
-            alone = node.role != "processor" or not others or not self.ready_at
+            alone = not self._can_lose(node)
+            if self.lost.get(node.name) == STARTING:
+                self.lost[node.name] = why
             if node.name in self.lost or self._closing:
+                self._cond.notify_all()
                 return
             if not alone:
                 self.lost[node.name] = why
@@ -461,6 +484,126 @@ class Cluster:
         for program in programs:
             program.fail(why)
         self._changed()
+
+    # Members, and nodes that are started again.
+
+    def _members_frame(self, channel: Channel, payload: bytes) -> None:
+        """Who is a member, by the node that hosts the managers."""
+        if channel.node.name != self._host:
+            raise frames.ProtocolError("MEMBERS from a node without the managers")
+        _, members = frames.decode_members(payload)
+        with self._cond:
+            # One that has just begun does not know all yet: it takes nobody out.
+            before = self.members if self._members_of == channel.hello.incarnation else {}
+            self.members, self._members_of = members, channel.hello.incarnation
+        for node in self.plan.nodes:
+            hello = self._channels[node.name].hello
+            if hello is None:
+                continue
+            if members.get(node.node) == hello.incarnation:
+                if node.name in self.ended:
+                    self._tell_lost(node)
+            elif before.get(node.node) == hello.incarnation and node.name not in self.ended:
+                self._fenced.add(node.name)
+                self._node_failed(node, f"node {node.name}: {FENCED}")
+
+    def _tell_lost(self, node: NodePlan) -> None:
+        """This machine has ended for certain: no lease need be waited for."""
+        channel, hello = self._channels[self._host], self._channels[node.name].hello
+        if hello and channel.open and channel.hello and self._host not in self.lost:
+            channel.send(Frame(Type.LOST, 0, 0,
+                               frames.encode_lost(node.node, hello.incarnation)))  # fmt: skip
+
+    def state(self, name: str) -> str:
+        """Of a node, for people."""
+        if name in self.lost:
+            return self.lost[name]
+        return "up" if self._channels[name].ready else "starting"
+
+    def restart(self, name: str) -> None:
+        """Start a node again, as another incarnation; what ran there is lost. LaunchError if it does
+        not become a member in time.
+        """
+        node = next((n for n in self.plan.nodes if n.name == name), None)
+        if node is None:
+            raise LaunchError(f"there is no node {name}")
+        with self._restarting:
+            self._end_node(node)
+            with self._cond:
+                self.lost[name] = STARTING
+                self._starts[name] += 1
+            channel = self._start_again(node)
+            done = lambda: channel.ready or self.lost.get(name) != STARTING  # noqa: E731
+            in_time = self._wait(done, self.boot_timeout)
+            with self._cond:
+                why = self.lost.get(name)
+                if in_time and why == STARTING:
+                    del self.lost[name]
+                elif why == STARTING:
+                    why = self.lost[name] = (
+                        f"node {name} was not ready after {self.boot_timeout:g} s ({channel.status})"
+                    )
+            if why != STARTING or not in_time:
+                self.kill_node(name)
+                raise LaunchError(why)
+
+    def _end_node(self, node: NodePlan) -> None:
+        self._node_failed(node, f"node {node.name} is started again")
+        if node.name not in self.ended:
+            self.kill_node(node.name)
+        if not self._wait(lambda: node.name in self.ended, CONTROL_S):
+            raise LaunchError(f"node {node.name} does not end")
+
+    def _start_again(self, node: NodePlan) -> Channel:
+        name = node.name
+        old = next(c for c in self.plan.commands if c.name == name)
+        command = planning.again(old, self.plan.run_dir, self._starts[name])
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        channel, swapped = Channel(node, ours, self._wake), threading.Event()
+        self._swaps.append((channel, swapped))
+        self._wake()
+        swapped.wait(CONTROL_S)
+        with self._cond:
+            del self.ended[name]
+            self._fenced.discard(name)
+        given = {f"{name}.ctl": theirs}
+        if f"{name}.hca" in command.fds:
+            given[f"{name}.hca"] = self._attach(node)
+        fds = tuple(given[f].fileno() for f in command.fds)
+        self._order(
+            fds, op="start", name=name, argv=command.argv, fds=[], names=command.fds, asked=False,
+            log=os.path.join(self.plan.log_dir, f"{name}.host.log"),
+        )  # fmt: skip
+        for sock in given.values():
+            sock.close()
+        return channel
+
+    def _attach(self, node: NodePlan) -> socket.socket:
+        """A board for the new machine, at the LID of the old one; QEMU's end of it."""
+        qemus, models = socket.socketpair()
+        where = planning.qtest_path(self.plan.run_dir, node.name, self._starts[node.name])
+        command = f"attach lid={node.lid},name={node.name},qtest={where}"
+        deadline = time.monotonic() + CONTROL_S
+        with models:
+            while True:  # until the model has seen that the old one has left
+                try:
+                    self.inject(command, (models.fileno(),))
+                    return qemus
+                except LaunchError:
+                    if time.monotonic() > deadline:
+                        qemus.close()
+                        raise
+                    time.sleep(0.05)
+
+    def _come_back(self, node: NodePlan) -> None:
+        """It was fenced and has ended since: it joins anew, with nothing of what it had."""
+
+        def again() -> None:
+            with contextlib.suppress(LaunchError):  # ps shows it
+                self.restart(node.name)
+
+        threading.Thread(target=again, daemon=True).start()
 
     def _changed(self) -> None:
         if self._on_change:
@@ -544,12 +687,15 @@ class Cluster:
 
     def place(self, timeout: float = CONTROL_S) -> str:
         """The processor that GPM chooses for a new program."""
-        manager = next(n for n in self.plan.nodes if n.role == "storage")
+        manager = next(n for n in self.plan.nodes if n.name == self._host)
+        if self._host in self.lost:
+            raise LaunchError(self.lost[self._host])
         number = self.take_id()
         self._channels[manager.name].send(
             Frame(Type.PLACE, number, 0, frames.encode_place(ROOT_VNODE))
         )
-        if not self._wait(lambda: number in self._replies, timeout):
+        done = lambda: number in self._replies or self._host in self.lost  # noqa: E731
+        if not self._wait(done, timeout) or number not in self._replies:
             raise LaunchError(f"{manager.name}: no placement in {timeout:g} s")
         err, node = self._replies.pop(number)
         if err:
@@ -563,14 +709,16 @@ class Cluster:
             )
         return name
 
-    def inject(self, command: str) -> dict:
+    def inject(self, command: str, fds: tuple[int, ...] = ()) -> dict:
         """A command to the HCA model; its reply."""
         path = os.path.join(self.plan.run_dir, "hca.sock")
         try:
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.settimeout(CONTROL_S)
                 self._connect_model(sock, path)
-                sock.sendall(command.encode() + b"\n")
+                data = command.encode() + b"\n"
+                sent = socket.send_fds(sock, [data], fds) if fds else 0
+                sock.sendall(data[sent:])
                 with sock.makefile("rb") as replies:
                     reply = json.loads(replies.readline(1 << 20))
         except (OSError, ValueError) as err:
@@ -613,10 +761,23 @@ class Cluster:
                 self._arm(sel)
                 for key, events in sel.select(1.0):
                     self._serve(sel, key, events)
+                self._swap(sel)
         except Exception as err:  # a bug here must not leave the waiters hanging
             self.fail(f"launcher: {type(err).__name__}: {err}")
         finally:
             sel.close()
+
+    def _swap(self, sel: selectors.BaseSelector) -> None:
+        """Channels of nodes that are started again take the places of the old ones."""
+        while self._swaps:
+            channel, done = self._swaps.popleft()
+            old = self._channels[channel.node.name]
+            if old.open:
+                sel.unregister(old.sock)
+            old.sock.close()
+            self._channels[channel.node.name] = channel
+            sel.register(channel.sock, selectors.EVENT_READ, channel)
+            done.set()
 
     def _arm(self, sel: selectors.BaseSelector) -> None:
         for channel in self._channels.values():
@@ -658,6 +819,9 @@ class Cluster:
             node = next((n for n in self.plan.nodes if n.name == name), None)
             if node:
                 self._node_failed(node, why)
+                self._tell_lost(node)
+                if self._stays and name in self._fenced:
+                    self._come_back(node)
             else:
                 self.fail(why)
 
@@ -665,17 +829,21 @@ class Cluster:
         code = os.waitstatus_to_exitcode(status)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         what = "the HCA model" if name == "hca" else f"node {name}"
-        log = os.path.join(self.plan.log_dir, f"{name}.log")
+        log = self._log(name)
         host = os.path.join(self.plan.log_dir, f"{name}.host.log")
         reason = _panic_line(log) or _boot_error(log) or _last_line(host)
         return f"{what} {how}" + (f": {reason}" if reason else "")
 
     def _with_reason(self, node: NodePlan, said: str) -> str:
         """A node that cannot start says that; its log, just before, what it could not bear."""
-        log = os.path.join(self.plan.log_dir, f"{node.name}.log")
+        log = self._log(node.name)
         before = [line for line in _error_lines(log) if not line.endswith(said)]
         reason = f" ({before[-1]})" if before and node.name not in self._ready_nodes() else ""
         return f"node {node.name}: {said}{reason}"
+
+    def _log(self, name: str) -> str:
+        start = self._starts.get(name, 1)
+        return os.path.join(self.plan.log_dir, f"{name}.{start}.log" if start > 1 else f"{name}.log")
 
     def _ready_nodes(self) -> set[str]:
         return {name for name, channel in self._channels.items() if channel.ready}
@@ -731,8 +899,13 @@ class Cluster:
             channel.ready = frames.decode_ready(frame.payload)
         elif frame.type is Type.STATUS:
             channel.status = frames.decode_line(frame.payload)
+        elif frame.type is Type.MEMBERS:
+            self._members_frame(channel, frame.payload)
         elif frame.type is Type.ERROR:
-            self._give_up(node, self._with_reason(node, frames.decode_line(frame.payload)))
+            said = frames.decode_line(frame.payload)
+            if said == FENCED:
+                self._fenced.add(node.name)
+            self._give_up(node, self._with_reason(node, said))
 
     def _give_up(self, node: NodePlan, why: str) -> None:
         self._node_failed(node, why)

@@ -164,6 +164,7 @@ class Keeper:
         self._wake_w.setblocking(False)
         self._lock = threading.Lock()
         self._programs: set[Relayed] = set()
+        self._turn = 0
 
     def wake(self) -> None:
         with contextlib.suppress(OSError):
@@ -190,7 +191,9 @@ class Keeper:
         with sock, contextlib.suppress(OSError):
             try:
                 request = read_line(sock)
-                op = {"exec": self._exec, "ps": self._ps, "down": self._down}.get(request.get("op"))
+                ops = {"exec": self._exec, "ps": self._ps, "down": self._down,
+                       "restart": self._restart}  # fmt: skip
+                op = ops.get(request.get("op"))
                 if op is None:
                     raise LaunchError(f"unknown request {request.get('op')!r}")
                 op(sock, request)
@@ -202,12 +205,16 @@ class Keeper:
         self.stop()
         sock.recv(1)  # ends with this process
 
+    def _restart(self, sock: socket.socket, request: dict) -> None:
+        self.cluster.restart(str(request.get("node")))
+        write_line(sock, ok=True)
+
     def _ps(self, sock: socket.socket, _request: dict) -> None:
         cluster = self.cluster
         nodes = [
             {"name": n.name, "role": n.role, "cpus": n.cpus, "ram": n.ram,
              "pid": cluster.pids.get(n.name),
-             "state": cluster.lost.get(n.name) or "up"}
+             "state": cluster.state(n.name)}
             for n in cluster.plan.nodes
         ]  # fmt: skip
         with self._lock:
@@ -231,13 +238,23 @@ class Keeper:
             return f"p{processor}"
         if len(nodes) == 1:
             return nodes[0]
-        # A loss is known here before the lease has ended: then GPM may still name the lost one,
+        # A loss may be known here before the managers know: then GPM may still name the lost one,
         # which counts a program there each time, so that another one's turn comes.
-        for _ in range(PLACE_TRIES):
-            node = self.cluster.place()
-            if node not in self.cluster.lost:
-                return node
-        return next(n for n in nodes if n not in self.cluster.lost)
+        with contextlib.suppress(LaunchError):
+            for _ in range(PLACE_TRIES):
+                node = self.cluster.place()
+                if node not in self.cluster.lost:
+                    return node
+        return self._in_turn(nodes)
+
+    def _in_turn(self, nodes: list[str]) -> str:
+        """While the managers are away."""
+        living = [n for n in nodes if n not in self.cluster.lost]
+        if not living:
+            raise LaunchError("no processor is up: ./tessera up --restart starts one again")
+        with self._lock:
+            self._turn += 1
+            return living[self._turn % len(living)]
 
     def _exec(self, sock: socket.socket, request: dict) -> None:
         node = self._choose(request.get("processor"))
@@ -290,7 +307,8 @@ def main(o: Options, report: int) -> int:
         raise
     keeper: Keeper | None = None
     cluster = Cluster(laid_out, side.prepare, o.boot_timeout, keep_logs=side.keep_logs,
-                      remove=(claim.path,), on_change=lambda: keeper and keeper.wake())  # fmt: skip
+                      remove=(claim.path,), on_change=lambda: keeper and keeper.wake(),
+                      stays=True)  # fmt: skip
     try:
         with cluster:
             announce_gdb(cluster)

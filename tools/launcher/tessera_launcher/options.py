@@ -46,6 +46,7 @@ class Options:
     pack: list[str] = field(default_factory=list)  # up: programs of the host to pack
     name: str | None = None  # up, exec
     processor: int | None = None  # exec
+    restart: str | None = None  # up: a node of the cluster that is up
     processors: int = 1
     memories: int = 1
     storages: int = 1
@@ -148,6 +149,9 @@ def make_parser(command: str = "run") -> argparse.ArgumentParser:
             "of the cluster (default)" if command == "up" else "of the cluster (the one that is up)"
         )
         p.add_argument("--name", metavar="NAME", help=help_text)
+    if command == "up":
+        p.add_argument("--restart", metavar="NODE",
+                       help="start a node (m0) of a cluster that is up again")  # fmt: skip
     if command == "exec":
         p.add_argument("--processor", metavar="I", help="the processor node (the cluster chooses)")
     if command != "exec":
@@ -249,6 +253,8 @@ def parse_run(argv: list[str]) -> Options:
 def parse_up(argv: list[str]) -> Options:
     """The options of a cluster that stays."""
     ns, pack = _parse("up", argv)
+    if ns.restart is not None:
+        return _parse_restart(ns, pack)
     o = Options(pack=pack, name=_check_name(ns.name or DEFAULT_NAME))
     _cluster_options(o, ns)
     _files_options(o, ns)
@@ -258,6 +264,15 @@ def parse_up(argv: list[str]) -> Options:
         )
     _host_options(o, ns)
     return o
+
+
+def _parse_restart(ns: argparse.Namespace, pack: list[str]) -> Options:
+    given = {k for k, v in vars(ns).items() if v != make_parser("up").get_default(k)}
+    if pack or given - {"restart", "name"}:
+        raise UsageError("--restart is for a cluster that is up: with --name and nothing else")
+    if not re.fullmatch(r"[pms]\d+", ns.restart):
+        raise UsageError(f"--restart: {ns.restart!r} is not a node (such as m0)")
+    return Options(restart=ns.restart, name=_check_name(ns.name) if ns.name else None)
 
 
 def parse_exec(argv: list[str]) -> Options:

@@ -207,6 +207,25 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
     return Command(n, argv, fds, node.delay)
 
 
+def again(command: Command, run_dir: str, start: int) -> Command:
+    """The same machine, started another time: with a log of its own, and what it shares with the
+    model under names, since only one descriptor can be handed to a model that runs.
+    """
+    n = command.name
+    argv, fds = [], [fd for fd in command.fds if fd != f"{n}.qtest"]
+    for word in command.argv:
+        if word.startswith("file,id=log,path="):
+            word = word.removesuffix(".log") + f".{start}.log"
+        elif word == f"socket,id=qtest,fd={{{n}.qtest}}":
+            word = f"socket,id=qtest,path={_path(qtest_path(run_dir, n, start))},server=on,wait=off"
+        argv.append(word)
+    return Command(n, argv, fds)
+
+
+def qtest_path(run_dir: str, name: str, start: int) -> str:
+    return os.path.join(run_dir, f"{name}.{start}.qtest")
+
+
 def hca_command(
     nodes: list[NodePlan], binary: str, control: str, front: str, run_dir: str
 ) -> Command:

@@ -5,7 +5,7 @@ Started by the launcher as a process of its own, in its own session (terminal si
 of the launcher's process group do not reach it). Orders come as JSON lines on stdin, reports go as
 JSON lines to stdout; its arguments are the directories to remove at the end. End of file on stdin
 means that the launcher has gone, in whatever way: the supervisor kills its children, removes the
-directories and ends. A child that has files of its own to complete is asked to end first. Should
+directories and ends. An order may bring descriptors along (SCM_RIGHTS). A child that has files of its own to complete is asked to end first. Should
 the supervisor itself be killed, each child has asked the kernel to be killed with it
 (PR_SET_PDEATHSIG).
 
@@ -17,12 +17,14 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 MAX_LINE = 1 << 20
+MAX_FDS = 16
 GRACE_S = 2.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -40,7 +42,9 @@ class Supervisor:
         self.remove = remove
         self.children: dict[int, Child] = {}
         self.delayed: list[tuple[float, dict]] = []
+        self.orders = socket.socket(fileno=0)
         self.buf = b""
+        self.fds: list[int] = []  # that came along and belong to orders to come
         self.running = True
         self.wake_r, self.wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -51,6 +55,13 @@ class Supervisor:
             pass  # the launcher has gone; stdin will say so
 
     # Starting and stopping.
+
+    def take_fds(self, order: dict) -> None:
+        """Name the descriptors that came with an order in its command line."""
+        for name in order["names"]:
+            fd = self.fds.pop(0)
+            order["fds"].append(fd)
+            order["argv"] = [w.replace("{%s}" % name, str(fd)) for w in order["argv"]]
 
     def start(self, order: dict) -> None:
         me = os.getpid()
@@ -144,6 +155,7 @@ class Supervisor:
     def order(self, order: dict) -> None:
         op = order["op"]
         if op == "start":
+            self.take_fds(order)
             if order.get("delay"):
                 self.delayed.append((time.monotonic() + order["delay"], order))
             else:
@@ -156,9 +168,13 @@ class Supervisor:
             self.running = False
 
     def read_orders(self) -> None:
-        data = os.read(0, 1 << 16)
+        try:
+            data, fds, _, _ = socket.recv_fds(self.orders, 1 << 16, MAX_FDS)
+        except OSError:
+            data, fds = b"", []
         if not data:
             self.running = False
+        self.fds += fds
         self.buf += data
         *lines, self.buf = self.buf.split(b"\n")
         for line in lines:
