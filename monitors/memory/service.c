@@ -18,6 +18,8 @@
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/errno.h>
+#include <lib/alloc.h>
+#include <lib/string.h>
 #include <mm/slab.h>
 
 #include "memory.h"
@@ -45,6 +47,29 @@ static void update_nodes(void)
 	kfree(ids);
 }
 
+/*
+ * A memory node comes with a view of which the look-ups know nothing yet; it may ask for something
+ * before they do.
+ */
+static void add_node(uint32_t came)
+{
+	uint32_t *ids = NULL, *more;
+	size_t nr = 0, at = 0;
+
+	more = memory_get_nodes(&memory_node, &ids, &nr) ? NULL : kcalloc(nr + 1, sizeof(*more));
+	while (more && at < nr && ids[at] < came)
+		at++;
+	if (more && (at == nr || ids[at] != came)) {
+		memcpy(more, ids, at * sizeof(*ids));
+		more[at] = came;
+		memcpy(&more[at + 1], &ids[at], (nr - at) * sizeof(*ids));
+	}
+	if (!more || (more[at] == came && memory_set_nodes(&memory_node, more, nr + 1)))
+		pr_err("no memory for the list of memory nodes\n");
+	kfree(more);
+	lib_free(ids);
+}
+
 static struct workqueue *policy_queue; /* const after start */
 static struct work policy_work;
 
@@ -56,7 +81,7 @@ static void tell_policy(struct work *w)
 static void member_joined(const struct node_info *node)
 {
 	if (node->role == NODE_ROLE_MEMORY) {
-		update_nodes();
+		add_node(node->id);
 		if (policy_queue)
 			(void)work_queue(policy_queue, &policy_work); /* asks other nodes */
 	} else if (node->role == NODE_ROLE_PROCESSOR) {
@@ -75,8 +100,14 @@ static void member_gone(const struct node_info *node)
 	}
 }
 
+static void view_changed(const struct cluster_view *view)
+{
+	update_nodes();
+}
+
 static const struct cluster_ops cluster_ops = {
 	.status = monitor_status,
+	.changed = view_changed,
 	.joined = member_joined,
 	.gone = member_gone,
 	.fenced = monitor_fenced,
