@@ -121,7 +121,18 @@ static bool is_in(const struct cluster_member *m, const struct cluster_view *v)
 	return found && v->members[at].incarn == m->incarn;
 }
 
-/* Look-ups choose from the members of @v that are in @next, too (NULL: all). */
+static bool is_storage_again(const struct cluster_member *m, const struct cluster_view *v)
+{
+	bool found;
+
+	(void)view_find(v, m->id, &found);
+	return found && m->role == NODE_ROLE_STORAGE;
+}
+
+/*
+ * Look-ups choose from the members of @v that are in @next, too (NULL: all). A storage node that was
+ * started again stays: it has kept nothing for its callers, and RPC reaches it as soon as it is back.
+ */
 static void publish_ids(const struct cluster_view *v, const struct cluster_view *next)
 {
 	spin_lock(&cluster.ids_lock);
@@ -130,7 +141,7 @@ static void publish_ids(const struct cluster_view *v, const struct cluster_view 
 		const size_t role = v->members[i].role - 1u;
 
 		ASSERT(role < CLUSTER_NR_ROLES);
-		if (next && !is_in(&v->members[i], next))
+		if (next && !is_in(&v->members[i], next) && !is_storage_again(&v->members[i], next))
 			continue;
 		cluster.ids[role][cluster.nr_ids[role]++] = v->members[i].id;
 	}

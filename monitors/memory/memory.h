@@ -174,6 +174,9 @@ static inline uint32_t space_processor(uint64_t aspace)
 	return (uint32_t)(aspace >> 40);
 }
 
+/* Requests to a storage node that was started again meanwhile are sent again, so many times. */
+#define STORAGE_TRIES 8u
+
 #define STAT_ADD(m, field, n) \
 	((void)__atomic_fetch_add(&(m)->stats.field, (uint64_t)(n), __ATOMIC_RELAXED))
 #define STAT_INC(m, field) STAT_ADD(m, field, 1)

@@ -16,9 +16,9 @@
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
 #include <kernel/work.h>
+#include <lib/alloc.h>
 #include <lib/err.h>
 #include <lib/errno.h>
-#include <lib/alloc.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 

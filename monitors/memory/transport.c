@@ -83,9 +83,17 @@ static int node_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 		     uint32_t body_len, struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
 		     uint32_t reply_max)
 {
+	uint32_t tries = STORAGE_TRIES;
+	int ret;
+
 	if (nr_bulk)
 		return call_with_bulk(peer, opcode, body, body_len, bulk, nr_bulk);
-	return rpc_call_sync(peer, RPC_CLASS_CONTROL, opcode, body, body_len, reply, reply_max, 0);
+	do {
+		ret = rpc_call_sync(peer, RPC_CLASS_CONTROL, opcode, body, body_len, reply,
+				    reply_max, 0);
+		/* A storage node that was started again has lost the call; all of them only read. */
+	} while (ret == -EHOSTDOWN && proto_of(opcode) == PROTO_MS && --tries);
+	return ret;
 }
 
 static void read_done(struct rpc_call *call)

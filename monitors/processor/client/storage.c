@@ -24,6 +24,8 @@ static_assert((int)STORAGE_NOFOLLOW == (int)PS_LOOKUP_NOFOLLOW, "the same");
 static_assert((int)STORAGE_DIRECTORY == (int)PS_LOOKUP_DIRECTORY, "the same");
 static_assert((int)STORAGE_REALPATH == (int)PS_LOOKUP_REALPATH, "the same");
 
+#define TRIES 8u /* of a call whose node was started again meanwhile */
+
 COUNTER(storage_calls, "vfs.storage_calls", "requests to storage nodes");
 
 static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
@@ -31,10 +33,8 @@ static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, vo
 {
 	int ret = -EHOSTDOWN;
 
-	if (node == 0)
-		return ret;
-	/* When a new incarnation has taken the node's place, that one is asked. */
-	for (int tries = 0; ret == -EHOSTDOWN && tries < 2; tries++) {
+	/* The node was started again, and has lost the call; or it has left for good. */
+	for (uint32_t tries = 0; node && ret == -EHOSTDOWN && tries < TRIES; tries++) {
 		counter_inc(&storage_calls);
 		ret = rpc_call_sync(node, RPC_CLASS_CONTROL, opcode, body, (uint32_t)len, reply,
 				    (uint32_t)max, 0);
