@@ -130,8 +130,9 @@ static bool is_storage_again(const struct cluster_member *m, const struct cluste
 }
 
 /*
- * Look-ups choose from the members of @v that are in @next, too (NULL: all). A storage node that was
- * started again stays: it has kept nothing for its callers, and RPC reaches it as soon as it is back.
+ * Look-ups choose from the members of @v that are in @next, too (NULL: all). A storage node that
+ * was started again stays: it has kept nothing for its callers, and RPC reaches it as soon as it is
+ * back.
  */
 static void publish_ids(const struct cluster_view *v, const struct cluster_view *next)
 {

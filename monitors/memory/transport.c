@@ -91,7 +91,7 @@ static int node_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 	do {
 		ret = rpc_call_sync(peer, RPC_CLASS_CONTROL, opcode, body, body_len, reply,
 				    reply_max, 0);
-		/* A storage node that was started again has lost the call; all of them only read. */
+		/* A storage node that was started again has lost the call; all such only read. */
 	} while (ret == -EHOSTDOWN && proto_of(opcode) == PROTO_MS && --tries);
 	return ret;
 }

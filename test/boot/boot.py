@@ -231,7 +231,8 @@ class Result:
 class Running:
     """A cluster that is up, and programs in it."""
 
-    def __init__(self, args: tuple[str, ...], disk: pathlib.Path | None, name: str):
+    def __init__(self, args: tuple[str, ...], disk: pathlib.Path | None, name: str,
+                 stays: bool = False):  # fmt: skip
         self.args = args
         self.name = name
         log_dir = WORK / "log" / f"{time.strftime('%H%M%S')}-{name}"
@@ -243,7 +244,8 @@ class Running:
         self.disk = disk
         self.log_dir = pathlib.Path(plan.log_dir)
         shutil.rmtree(self.log_dir, ignore_errors=True)
-        self.cluster = Cluster(plan, self._prepare, self.options.boot_timeout, keep_logs=True)
+        self.cluster = Cluster(plan, self._prepare, self.options.boot_timeout, keep_logs=True,
+                               stays=stays)  # fmt: skip
         self.started = time.monotonic()
 
     def _prepare(self, cluster: Cluster) -> None:

@@ -136,10 +136,9 @@ def test_lost_processors_are_given_back(several, texts, tmp_path):
     with pytest.raises(LaunchError, match="node p1 was killed by signal 9"):
         killed.wait(time.monotonic() + LIMIT_S)
     assert several.alive
-    for node in (2, 3):
-        wait_for(
-            lambda node=node: f"node {node} was silent for 8000 ms: fenced" in several.log("s0")
-        )
+    # The launcher has told the managers of the machine that ended; the other's lease runs out.
+    wait_for(lambda: "node 2 has ended: fenced" in several.log("s0"))
+    wait_for(lambda: "node 3 was silent for 8000 ms: fenced" in several.log("s0"))
     try:
         wait_for(lambda: owned(several) == alone, 30)
     except AssertionError:
@@ -196,3 +195,76 @@ def test_programs_of_a_lost_memory_end_with_a_line(several):
     after, capture = start(several, "p0", "seq 1 20000 | wc -l; ls | wc -l")
     assert after.wait(time.monotonic() + LIMIT_S) and after.exit.status == 0
     assert capture.data[1].startswith(b"20000")
+
+
+# Nodes come and go.
+
+
+@pytest.fixture(scope="module")
+def lasting(disk):
+    """A cluster that stays: of one processor, two memories and the managers."""
+    args = ("--memories", "2", "--vregion", "2M", "--excache", "8M",
+            "--append", "cluster.heartbeat_ms=500", "--append", "storage:cluster.lease_ms=5000")
+    running = Running(args, disk, "lasting", stays=True).up()
+    yield running
+    running.close()
+    assert not running.complaints(), "\n".join(running.complaints())
+
+
+def check_programs(running, texts, count=2):
+    """The homes of their spaces take turns over the memories."""
+    argv = [BUSYBOX, "sh", "-c", "sort text.small | sha256sum"]
+    there = on_host(argv, cwd=texts)
+    for _ in range(count):
+        assert running.run(argv, cwd="/data") == there
+
+
+def test_nodes_come_and_go(lasting, texts):
+    """A memory is killed, and fenced at once; started again, it takes new programs."""
+    cluster = lasting.cluster
+    check_programs(lasting, texts)
+    cluster.kill_node("m1")
+    wait_for(lambda: "node 3 has ended: fenced" in lasting.log("s0"), 4)
+    assert cluster.state("m1") == "node m1 was killed by signal 9"
+    check_programs(lasting, texts)
+    cluster.restart("m1")
+    assert cluster.state("m1") == "up"
+    check_programs(lasting, texts, 3)
+    assert counters(lasting, "m1")["m1"]["memory.fetch"] > 0
+
+
+def test_a_fenced_node_joins_anew(lasting, texts):
+    """m1 stops for longer than its lease; it hears that it is fenced, and is started again."""
+    cluster = lasting.cluster
+    old = cluster.pids["m1"]
+    cluster.kill_node("m1", signal.SIGSTOP)
+    wait_for(lambda: cluster.state("m1") != "up", 30)
+    assert cluster.state("m1") == "node m1: this node was fenced: its lease had ended"
+    check_programs(lasting, texts)
+    cluster.kill_node("m1", signal.SIGCONT)
+    wait_for(lambda: cluster.state("m1") == "up", 30)
+    assert cluster.pids["m1"] != old
+    check_programs(lasting, texts, 3)
+
+
+def test_the_managers_node_comes_back(lasting, texts):
+    """Away for longer than a lease: no member is lost, and what waits for files goes on."""
+    cluster = lasting.cluster
+    gone = {node: lasting.log(node).count("is gone") for node in ("p0", "m0")}
+    program, capture = start(lasting, "p0", "echo ready; read x; sort text.small | sha256sum")
+    wait_for(lambda: b"ready" in capture.data[1])
+    cluster.kill_node("s0")
+    wait_for(lambda: cluster.state("s0") != "up", 5)
+    feed(program, b"go\n")
+    assert not program.wait(time.monotonic() + 7.0) or program.exit.status == 0
+    assert lasting.log("p0").count("is gone") == gone["p0"]
+    cluster.restart("s0")
+    assert program.wait(time.monotonic() + LIMIT_S)
+    assert program.exit.status == 0
+    there = on_host([BUSYBOX, "sh", "-c", "sort text.small | sha256sum"], cwd=texts)
+    assert (bytes(capture.data[1]), bytes(capture.data[2])) == (b"ready\n" + there.checked(), b"")
+    for node in ("p0", "m0"):
+        wait_for(lambda node=node: "managers' node was started again" in lasting.log(node), 10)
+        assert lasting.log(node).count("is gone") == gone[node] + 1  # the managers' node itself
+    assert {cluster.state(n) for n in ("p0", "m0", "m1", "s0")} == {"up"}
+    check_programs(lasting, texts)

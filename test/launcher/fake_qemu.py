@@ -4,9 +4,9 @@
 
 It reads the role and node id from -append and the channel from -chardev, and answers RUN by running
 the same path on the host, with pipes for its streams, or a terminal. What goes wrong on request is
-chosen by the boot parameter fake=: panic, silent, garbage, error, eof, late-exit-data. The node with
-cluster= says who is a member: who has written its incarnation beside its log and is not reported
-lost; SIGUSR1 makes it fence node 4.
+chosen by the boot parameter fake=: panic, silent, garbage, error, eof, late-exit-data. The node
+with cluster= says who is a member: each that has written its incarnation beside its log and is not
+reported lost; SIGUSR1 makes it fence node 4.
 """
 
 import fcntl

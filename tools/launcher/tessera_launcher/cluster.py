@@ -4,9 +4,9 @@
 Threads: one I/O thread owns every socket; callers block on events in their own threads. Whatever
 the I/O thread hands out (stream data, events) goes through thread-safe objects; callers reach it
 by Channel.send(), which only appends and wakes it. Failure: the first reason is kept; every waiter
-then raises it as a LaunchError of one line. A node that is lost once the cluster is ready takes only
-its own programs along; the processors tell of others that depended on it. A cluster that does not
-stay fails when nothing could go on: no node of the role is left, or its storage has gone.
+then raises it as a LaunchError of one line. A node that is lost once the cluster is ready takes
+only its own programs along; the processors tell of others that depended on it. A cluster that does
+not stay fails when nothing could go on: no node of the role is left, or its storage has gone.
 """
 
 from __future__ import annotations
@@ -521,8 +521,8 @@ class Cluster:
         return "up" if self._channels[name].ready else "starting"
 
     def restart(self, name: str) -> None:
-        """Start a node again, as another incarnation; what ran there is lost. LaunchError if it does
-        not become a member in time.
+        """Start a node again, as another incarnation; what ran there is lost. LaunchError if it
+        does not become a member in time.
         """
         node = next((n for n in self.plan.nodes if n.name == name), None)
         if node is None:
@@ -540,9 +540,8 @@ class Cluster:
                 if in_time and why == STARTING:
                     del self.lost[name]
                 elif why == STARTING:
-                    why = self.lost[name] = (
-                        f"node {name} was not ready after {self.boot_timeout:g} s ({channel.status})"
-                    )
+                    late = f"node {name} was not ready after {self.boot_timeout:g} s"
+                    why = self.lost[name] = f"{late} ({channel.status})"
             if why != STARTING or not in_time:
                 self.kill_node(name)
                 raise LaunchError(why)
@@ -843,7 +842,8 @@ class Cluster:
 
     def _log(self, name: str) -> str:
         start = self._starts.get(name, 1)
-        return os.path.join(self.plan.log_dir, f"{name}.{start}.log" if start > 1 else f"{name}.log")
+        number = f".{start}" if start > 1 else ""
+        return os.path.join(self.plan.log_dir, f"{name}{number}.log")
 
     def _ready_nodes(self) -> set[str]:
         return {name for name, channel in self._channels.items() if channel.ready}

@@ -5,9 +5,9 @@ Started by the launcher as a process of its own, in its own session (terminal si
 of the launcher's process group do not reach it). Orders come as JSON lines on stdin, reports go as
 JSON lines to stdout; its arguments are the directories to remove at the end. End of file on stdin
 means that the launcher has gone, in whatever way: the supervisor kills its children, removes the
-directories and ends. An order may bring descriptors along (SCM_RIGHTS). A child that has files of its own to complete is asked to end first. Should
-the supervisor itself be killed, each child has asked the kernel to be killed with it
-(PR_SET_PDEATHSIG).
+directories and ends. An order may bring descriptors along (SCM_RIGHTS). A child that has files of
+its own to complete is asked to end first. Should the supervisor itself be killed, each child has
+asked the kernel to be killed with it (PR_SET_PDEATHSIG).
 
 Only the standard library, and little of it: this runs with -I -S and must start fast.
 """
