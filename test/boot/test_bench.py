@@ -37,3 +37,22 @@ def test_fetches_and_round_trips(pool):
         assert row["ns"] > 0 and row["doorbells"] >= least and row["served"] >= least
     stats = cluster.stats()
     assert stats["m0"]["rpc.bulk_bytes"] >= 4 * ROUNDS * 4096
+
+
+def test_the_card_refuses_keys_that_were_not_given(pool):
+    """m0 writes a page of p0: one that it was given, one that is only sent to it, and one by
+    another key than its own.
+    """
+    cluster = pool.get("--append", "p0:bench.doors=2")
+    deadline = time.monotonic() + 60
+    while '"another key"' not in cluster.log("p0"):
+        assert time.monotonic() < deadline, cluster.log("p0")
+        time.sleep(0.1)
+    found = re.findall(r'\{"bench":"doors".*\}', cluster.log("p0"))
+    rows = {row["what"]: row for row in map(json.loads, found)}
+    assert rows["given"]["err"] == 0 and not rows["given"]["untouched"]
+    for what in ("only sent", "another key"):
+        assert rows[what]["err"] < 0 and rows[what]["untouched"]
+    assert "node 2 asked for memory that it was not given: refused" in cluster.log("p0")
+    stats = cluster.stats()
+    assert stats["p0"]["rpc.access_refused"] >= 2 and stats["m0"]["rpc.access_errors"] >= 2
