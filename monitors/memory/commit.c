@@ -36,6 +36,27 @@ bool commit_allows(const struct pm_commit *policy, uint64_t frames, uint64_t com
 	return pages <= limit - MIN(limit, committed);
 }
 
+/* How far a version may be ahead: of a node that has missed some, of one that was away for long. */
+#define AHEAD_PROCESSOR 1024u
+#define AHEAD_MEMORY    65536u
+
+static uint64_t count_of(const struct pm_commit *policy)
+{
+	return policy->version >> PM_COMMIT_NODE_BITS;
+}
+
+bool commit_follows(const struct pm_commit *held, const struct pm_commit *next, uint32_t proc)
+{
+	const uint64_t ahead = count_of(next) - count_of(held);
+
+	if (next->version <= held->version)
+		return false;
+	if (!proc)
+		return !held->version || ahead <= AHEAD_MEMORY;
+	return (next->version & ((1u << PM_COMMIT_NODE_BITS) - 1)) == proc &&
+	       ahead <= AHEAD_PROCESSOR;
+}
+
 bool commit_is_hopeless(const struct commit_size *size)
 {
 	return size->pages > size->total || size->part > size->largest;

@@ -22,6 +22,13 @@ uint64_t commit_limit(const struct pm_commit *policy, uint64_t frames);
 bool commit_allows(const struct pm_commit *policy, uint64_t frames, uint64_t committed,
 		   uint64_t pages);
 
+/*
+ * Does @next take the place of @held?  @proc: the processor that sends it, 0 for a memory node. A
+ * processor makes versions of its own, and none makes one that is so far ahead that no later one
+ * could follow it.
+ */
+bool commit_follows(const struct pm_commit *held, const struct pm_commit *next, uint32_t proc);
+
 /* The size of a mapping beside that of the memory nodes: in frames that programs may have. */
 struct commit_size {
 	uint64_t pages;   /* all of it */

@@ -181,7 +181,7 @@ int msg_reply(const struct msg *msg, const void *w, size_t len)
 	return (int)len;
 }
 
-static bool is_memory_node(struct memory *m, uint32_t node)
+bool is_memory_node(struct memory *m, uint32_t node)
 {
 	bool found = false;
 

@@ -58,6 +58,8 @@ extern const size_t nr_msg_types;
 const struct msg_type *msg_find(uint16_t opcode);
 /* Check the sender, decode, act.  Returns the reply's length or a negative errno. */
 int msg_serve(const struct msg_type *type, struct msg *msg);
+/* Is @node one of the memory nodes that @m knows of? */
+bool is_memory_node(struct memory *m, uint32_t node);
 /* Put @len bytes into the reply; returns @len, or -EMSGSIZE. */
 int msg_reply(const struct msg *msg, const void *w, size_t len);
 

@@ -109,7 +109,7 @@ void memory_tell_policy(struct memory *m)
 	uint32_t *nodes;
 	size_t nr;
 
-	pool_set_policy(&m->pool, &ask, &now);
+	pool_set_policy(&m->pool, &ask, 0, &now);
 	if (!now.version || memory_get_nodes(m, &nodes, &nr))
 		return;
 	pm_commit_encode(&now, &w);
@@ -122,7 +122,7 @@ void memory_tell_policy(struct memory *m)
 			ret = pm_commit_decode(&rw, (size_t)ret, &now);
 		/* It may know a newer one. One that does not answer hears of it from another. */
 		if (!ret && nodes[i] != m->node)
-			pool_set_policy(&m->pool, &now, &now);
+			pool_set_policy(&m->pool, &now, 0, &now);
 	}
 	lib_free(nodes);
 }

@@ -93,10 +93,11 @@ int msg_meminfo(struct msg *msg)
 
 int msg_commit(struct msg *msg)
 {
+	const uint32_t proc = is_memory_node(msg->m, msg->peer) ? 0 : msg->peer;
 	struct pm_commit now;
 	struct pm_commit_wire w;
 
-	pool_set_policy(&msg->m->pool, msg->req, &now);
+	pool_set_policy(&msg->m->pool, msg->req, proc, &now);
 	pm_commit_encode(&now, &w);
 	return msg_reply(msg, &w, sizeof(w));
 }

@@ -425,10 +425,11 @@ void pool_uncommit(struct pool *pool, uint64_t pages)
 	spin_unlock(&pool->lock);
 }
 
-void pool_set_policy(struct pool *pool, const struct pm_commit *policy, struct pm_commit *now)
+void pool_set_policy(struct pool *pool, const struct pm_commit *policy, uint32_t proc,
+		     struct pm_commit *now)
 {
 	spin_lock(&pool->lock);
-	if (policy->version > pool->policy.version)
+	if (commit_follows(&pool->policy, policy, proc))
 		pool->policy = *policy;
 	*now = pool->policy;
 	spin_unlock(&pool->lock);

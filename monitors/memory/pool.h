@@ -130,8 +130,12 @@ int pool_commit(struct pool *pool, uint64_t pages) __must_check;
 void pool_commit_more(struct pool *pool, uint64_t pages);
 void pool_uncommit(struct pool *pool, uint64_t pages);
 
-/* Take @policy over if it is newer than the one that holds; that which holds then goes to @now. */
-void pool_set_policy(struct pool *pool, const struct pm_commit *policy, struct pm_commit *now);
+/*
+ * Take @policy of processor @proc (0: of a memory node) over if it follows the one that holds; that
+ * which holds then goes to @now.
+ */
+void pool_set_policy(struct pool *pool, const struct pm_commit *policy, uint32_t proc,
+		     struct pm_commit *now);
 enum pm_commit_mode pool_commit_mode(struct pool *pool);
 
 void pool_stats(struct pool *pool, struct pool_stats *out);

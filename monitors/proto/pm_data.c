@@ -141,8 +141,8 @@ CODEC_FIXED(pm_meminfo_rep, PM_MEMINFO_REP, meminfo_rep_is_valid)
 /* The bounds keep the products of commit_limit() below 2^64. */
 static bool commit_is_valid(const struct pm_commit *c)
 {
-	return c->mode < PM_COMMIT_MODES && c->ratio <= INT32_MAX && c->kbytes <= INT64_MAX &&
-	       c->programs <= MEMINFO_MAX;
+	return c->version >> PM_COMMIT_NODE_BITS <= UINT32_MAX && c->mode < PM_COMMIT_MODES &&
+	       c->ratio <= INT32_MAX && c->kbytes <= INT64_MAX && c->programs <= MEMINFO_MAX;
 }
 
 CODEC_FIXED(pm_commit, PM_COMMIT_FIELDS, commit_is_valid)

@@ -450,6 +450,8 @@ static const struct rejection {
 	{ "mm_relieve_req", 16, 4, 0 },
 	{ "mm_relieve_req", 16, 4, 0x10000 },
 	{ "mm_relieve_req", 20, 4, 1 },
+	{ "pm_commit", 0, 8, 1ull << 48 },
+	{ "pm_commit", 0, 8, UINT64_MAX },
 	{ "pm_commit", 8, 4, PM_COMMIT_MODES },
 	{ "pm_commit", 12, 4, 1u << 31 },
 	{ "pm_commit", 16, 8, 1ull << 63 },

@@ -57,7 +57,8 @@ static enum rpc_handler_result handle_oom(struct rpc_request *req, void *arg)
  * the same.
  */
 static const struct rpc_handler handlers[] = {
-	{ MP_OOM, RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_WAITS, "oom", handle_oom },
+	{ MP_OOM, RPC_HANDLER_FROM_MEMORY | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_WAITS, "oom",
+	  handle_oom },
 };
 
 int oom_serve(const struct oom_ops *ops)

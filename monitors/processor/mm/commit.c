@@ -77,7 +77,8 @@ int commit_policy_set(void (*change)(struct commit_policy *policy, uint64_t valu
 	for (size_t i = 0; i < nr; i++)
 		policy.programs += programs_of(nodes[i]);
 	for (size_t i = 0; i < nr; i++)
-		if (node_commit(nodes[i], &policy, &now))
+		/* A newer one that another processor has set holds as well as ours. */
+		if (node_commit(nodes[i], &policy, &now) || now.version < policy.version)
 			err = -EIO;
 out:
 	kfree(nodes);

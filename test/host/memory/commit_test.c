@@ -3,6 +3,7 @@
  * Commitment in a cluster: what each mode refuses, how nodes come to one policy, and that the
  * accounts add up whatever the modes are.
  */
+#include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/prng.h>
 
@@ -13,26 +14,38 @@
 #define RW       (PM_PROT_READ | PM_PROT_WRITE)
 #define FIXED_AT 0x20000000ull
 
-/* Send @policy to @node as a processor does; returns what holds there. */
-static struct pm_commit tell(struct ktest *t, struct fake *f, uint32_t node,
-			     struct pm_commit policy)
+/* The @count'th version of FAKE_PROC. */
+static uint64_t version(uint64_t count)
+{
+	return count << PM_COMMIT_NODE_BITS | FAKE_PROC;
+}
+
+/* Send @policy to @node as processor @peer does; returns what holds there. */
+static struct pm_commit tell_as(struct ktest *t, struct fake *f, uint32_t peer, uint32_t node,
+				struct pm_commit policy)
 {
 	struct pm_commit_wire w, rw;
 	struct pm_commit now = { 0 };
 
 	pm_commit_encode(&policy, &w);
 	EXPECT_EQ(t,
-		  memory_serve(fake_node(f, node), FAKE_PROC, PM_COMMIT, &w, sizeof(w), NULL, 0,
-			       &rw, sizeof(rw), NULL),
+		  memory_serve(fake_node(f, node), peer, PM_COMMIT, &w, sizeof(w), NULL, 0, &rw,
+			       sizeof(rw), NULL),
 		  (int)sizeof(rw));
 	EXPECT_EQ(t, pm_commit_decode(&rw, sizeof(rw), &now), 0);
 	return now;
 }
 
-/* All nodes get @mode. */
-static void set_mode(struct ktest *t, struct fake *f, uint64_t version, uint32_t mode)
+static struct pm_commit tell(struct ktest *t, struct fake *f, uint32_t node,
+			     struct pm_commit policy)
 {
-	const struct pm_commit policy = { .version = version, .mode = mode, .ratio = 100 };
+	return tell_as(t, f, FAKE_PROC, node, policy);
+}
+
+/* All nodes get @mode. */
+static void set_mode(struct ktest *t, struct fake *f, uint64_t count, uint32_t mode)
+{
+	const struct pm_commit policy = { .version = version(count), .mode = mode, .ratio = 100 };
 
 	for (uint32_t i = 0; i < f->nr_mem; i++)
 		EXPECT_EQ(t, tell(t, f, FAKE_MEM_FIRST + i, policy).mode, mode);
@@ -166,22 +179,55 @@ static void noreserve_counts_in_the_strict_mode(struct ktest *t)
 
 static void newest_policy_holds(struct ktest *t)
 {
-	struct pm_commit p = { .version = 5, .mode = PM_COMMIT_ALWAYS, .ratio = 50 };
+	struct pm_commit p = { .version = version(5), .mode = PM_COMMIT_ALWAYS, .ratio = 50 };
 	struct pool_stats s;
 	struct fake f;
 
 	fake_start(&f, 1, 1024, SHIFT_2M);
 	EXPECT_EQ(t, tell(t, &f, FAKE_MEM_FIRST, p).mode, PM_COMMIT_ALWAYS);
 	p.mode = PM_COMMIT_STRICT;
-	for (p.version = 0; p.version <= 5; p.version++)
+	for (uint64_t count = 0; count <= 5; count++) {
+		p.version = count ? version(count) : 0;
 		EXPECT_EQ(t, tell(t, &f, FAKE_MEM_FIRST, p).mode, PM_COMMIT_ALWAYS);
+	}
 	pool_stats(&f.mem[0].pool, &s);
 	EXPECT_EQ(t, s.commit_limit, 480);
+	p.version = version(6);
 	p.kbytes = 4000;
 	p.programs = 9600;
 	EXPECT_EQ(t, tell(t, &f, FAKE_MEM_FIRST, p).mode, PM_COMMIT_STRICT);
 	pool_stats(&f.mem[0].pool, &s);
 	EXPECT_EQ(t, s.commit_limit, 100);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* No version of a hostile node is the last one, or another's. */
+static void policy_cannot_be_frozen(struct ktest *t)
+{
+	struct pm_commit p = { .version = UINT64_MAX, .mode = PM_COMMIT_STRICT };
+	const struct pm_commit next = { .version = 1 << 16 | 3, .mode = PM_COMMIT_ALWAYS };
+	struct pm_commit_wire w;
+	struct fake f;
+
+	fake_start(&f, 2, 1024, SHIFT_2M);
+	pm_commit_encode(&p, &w);
+	for (uint32_t peer = FAKE_PROC; peer <= FAKE_MEM_FIRST + 1; peer += FAKE_MEM_FIRST)
+		EXPECT_EQ(t,
+			  memory_serve(&f.mem[0], peer, PM_COMMIT, &w, sizeof(w), NULL, 0, &w,
+				       sizeof(w), NULL),
+			  -EPROTO);
+	/* Too far ahead; another's. */
+	p.version = version(UINT32_MAX);
+	EXPECT_EQ(t, tell(t, &f, FAKE_MEM_FIRST, p).version, 0);
+	p.version = version(2000);
+	EXPECT_EQ(t, tell(t, &f, FAKE_MEM_FIRST, p).version, 0);
+	p.version = next.version;
+	EXPECT_EQ(t, tell(t, &f, FAKE_MEM_FIRST, p).version, 0);
+	EXPECT_EQ(t, tell_as(t, &f, 3, FAKE_MEM_FIRST, next).version, next.version);
+	/* From a memory node: no far jump either, but for one that has just started. */
+	p.version = version(100000);
+	EXPECT_EQ(t, tell_as(t, &f, FAKE_MEM_FIRST + 1, FAKE_MEM_FIRST, p).version, next.version);
+	EXPECT_EQ(t, tell_as(t, &f, FAKE_MEM_FIRST, FAKE_MEM_FIRST + 1, p).version, p.version);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
@@ -199,7 +245,7 @@ static void accounts_bear_any_mode(struct ktest *t)
 		const uint64_t at = FIXED_AT + prng_below(&rng, 16) * MB / 2;
 		const uint64_t len = (prng_below(&rng, 6) + 1) * MB / 2;
 		const uint32_t prot = prng_below(&rng, 2) ? RW : PM_PROT_READ;
-		const struct pm_commit policy = { .version = i,
+		const struct pm_commit policy = { .version = version(i),
 						  .mode = (uint32_t)prng_below(&rng, 3),
 						  .ratio = 100 };
 
@@ -228,6 +274,7 @@ static const struct ktest_case cases[] = {
 	KTEST(heuristic_looks_at_one_vregion),
 	KTEST(noreserve_counts_in_the_strict_mode),
 	KTEST(newest_policy_holds),
+	KTEST(policy_cannot_be_frozen),
 	KTEST(accounts_bear_any_mode),
 	{ 0 },
 };

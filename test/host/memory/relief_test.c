@@ -56,7 +56,7 @@ static void start(struct ktest *t, struct fake *f, size_t nr)
 
 	fake_start(f, nr, 1024, SHIFT_2M);
 	for (size_t i = 0; i < nr; i++) {
-		pool_set_policy(&f->mem[i].pool, &heuristic, &now);
+		pool_set_policy(&f->mem[i].pool, &heuristic, 0, &now);
 		f->mem[i].relief.on = true;
 	}
 }

@@ -425,6 +425,8 @@ struct pm_meminfo_rep_wire { /* frames of 4 KiB */
 };
 static_assert(sizeof(struct pm_meminfo_rep_wire) == 56, "PM_MEMINFO is ABI");
 
+#define PM_COMMIT_NODE_BITS 16 /* of a version: the node that set it */
+
 #define PM_COMMITTED_MAX (1ull << 44) /* pages at one node, in every mode */
 
 enum pm_commit_mode {        /* as vm.overcommit_memory of Linux */
