@@ -217,6 +217,18 @@ static int session_of_call(const struct rpc_call *call, struct rpc_session **out
 	return err ? err : -EAGAIN;
 }
 
+/*
+ * The peer may have left since session_of_call(), and its calls been ended: who ends them takes the
+ * lock after the state was set, so either this sees the state or the other finds the call.
+ */
+static int still_usable_locked(const struct rpc_session *s)
+{
+	assert_spin_held(&s->lock);
+	if (unlikely(READ_ONCE(s->peer->fenced_us)))
+		return -ESTALE;
+	return likely(READ_ONCE(s->peer->state) == RPC_PEER_ALIVE) ? 0 : -EHOSTDOWN;
+}
+
 static void (*observer)(uint32_t peer, uint16_t opcode); /* const after start */
 
 void rpc_set_observer(void (*fn)(uint32_t peer, uint16_t opcode))
@@ -242,6 +254,11 @@ int rpc_call_submit(struct rpc_call *call)
 		return err;
 
 	spin_lock(&s->lock);
+	err = still_usable_locked(s);
+	if (unlikely(err)) {
+		spin_unlock(&s->lock);
+		return err;
+	}
 	if (unlikely(!has_room_locked(s, RPC_HDR_LEN + call->body_len + bulk_len))) {
 		spin_unlock(&s->lock);
 		counter_inc(&rpc_c_no_slot);

@@ -178,6 +178,55 @@ static void death_client(struct ktest *t)
 	sim_cmd("barrier 1 2");
 }
 
+/* Called once, when a submit has found its peer usable and has no slot yet. */
+static void (*after_look)(void);
+
+struct rpc_peer;
+int __real_rpc_peer_usable(struct rpc_peer *peer);
+int __wrap_rpc_peer_usable(struct rpc_peer *peer);
+
+int __wrap_rpc_peer_usable(struct rpc_peer *peer)
+{
+	const int err = __real_rpc_peer_usable(peer);
+	void (*fn)(void) = after_look;
+
+	after_look = NULL;
+	if (fn)
+		fn();
+	return err;
+}
+
+static void server_leaves(void)
+{
+	rpc_peer_remove(1);
+}
+
+/* The peer leaves, and its calls are ended, just before another call takes a slot. */
+static void late_submit_client(struct ktest *t)
+{
+	struct rpc_call *call;
+	int err;
+
+	node_join(t, 2);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	call = rpc_call_create(1, RPC_CLASS_DEMAND, OP_ECHO, NULL, 0);
+	ASSERT_TRUE(t, call != NULL);
+	after_look = server_leaves;
+	err = rpc_call_submit(call);
+	EXPECT_TRUE(t, after_look == NULL);
+	EXPECT_EQ(t, err, -EHOSTDOWN); /* it was submitted: nothing would ever end it */
+	rpc_call_put(call);
+	sim_cmd("barrier 1 2");
+}
+
+static void submit_to_one_that_leaves(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
+						 { .id = 2, .fn = late_submit_client } };
+
+	sim_run(t, nodes, 2, 30);
+}
+
 static void death_server(struct ktest *t)
 {
 	if (sim_incarnation() == 0) {
@@ -279,6 +328,7 @@ static const struct ktest_case cases[] = {
 	KTEST(silence_is_not_death),
 	KTEST(lost_end_is_noticed),
 	KTEST(kill_ends_a_call),
+	KTEST(submit_to_one_that_leaves),
 	KTEST(death_and_restart),
 	KTEST(fencing),
 	KTEST(rendezvous_late),
