@@ -38,8 +38,9 @@ static struct home_space *home_find_locked(struct home *h, uint64_t id) __must_h
 	return NULL;
 }
 
-static void home_link_locked(struct home *h, struct home_space *as) __must_hold(&h->lock)
+static void home_link_locked(struct memory *m, struct home_space *as) __must_hold(&m->home.lock)
 {
+	struct home *h = &m->home;
 	struct rb_node **link = &h->spaces.node;
 	struct rb_node *parent = NULL;
 
@@ -51,7 +52,14 @@ static void home_link_locked(struct home *h, struct home_space *as) __must_hold(
 	rb_link_node(&as->node, parent, link);
 	rb_insert_color(&as->node, &h->spaces);
 	__atomic_add_fetch(&as->refs, 1, __ATOMIC_RELAXED);
+	as->m = m;
+	as->is_linked = true;
 	h->nr_spaces++;
+}
+
+static bool is_dead(const struct home_space *as)
+{
+	return __atomic_load_n(&as->dead, __ATOMIC_ACQUIRE);
 }
 
 /* May there be a new space of that id? */
@@ -70,22 +78,24 @@ static int home_space_link(struct memory *m, struct home_space *as)
 	spin_lock(&m->home.lock);
 	err = home_may_link_locked(m, as->id);
 	if (!err)
-		home_link_locked(&m->home, as);
+		home_link_locked(m, as);
 	spin_unlock(&m->home.lock);
 	return err;
 }
 
-int home_space_link_two(struct memory *m, struct home_space *a, struct home_space *b)
+int home_space_link_two(struct memory *m, const struct home_space *of, struct home_space *a,
+			struct home_space *b)
 {
 	int err;
 
 	spin_lock(&m->home.lock);
-	err = home_may_link_locked(m, a->id);
+	/* Its processor may have gone, and come again, since the call began. */
+	err = is_dead(of) ? -ESTALE : home_may_link_locked(m, a->id);
 	if (!err)
 		err = home_may_link_locked(m, b->id);
 	if (!err) {
-		home_link_locked(&m->home, a);
-		home_link_locked(&m->home, b);
+		home_link_locked(m, a);
+		home_link_locked(m, b);
 	}
 	spin_unlock(&m->home.lock);
 	return err;
@@ -158,6 +168,53 @@ bool home_space_exists(struct memory *m, uint64_t id)
 	return found;
 }
 
+/* Tell every node that has ever held a part.  The first error is returned, but all are told. */
+static int destroy_at_nodes(struct memory *m, struct home_space *as)
+{
+	struct pm_destroy_req_wire w;
+	const void *held;
+	uint64_t node;
+	int err = 0;
+
+	pm_destroy_req_encode(as->id, &w);
+	radix_for_each(held, &as->nodes, node) {
+		const int ret = memory_call(m, (uint32_t)node, MM_DESTROY, &w, sizeof(w), NULL, 0);
+
+		if (ret < 0 && !err)
+			err = ret;
+	}
+	return err;
+}
+
+static void set_dead(struct home_space *as)
+{
+	__atomic_store_n(&as->dead, true, __ATOMIC_RELEASE);
+}
+
+static void unlink_locked(struct memory *m, struct home_space *as) __must_hold(&m->home.lock)
+{
+	assert_spin_held(&m->home.lock);
+	set_dead(as);
+	if (!as->is_linked)
+		return;
+	as->is_linked = false;
+	rb_erase(&as->node, &m->home.spaces);
+	m->home.nr_spaces--;
+}
+
+/*
+ * Its processor went while a call was under way, which may have made something at owners that had
+ * dropped all of it before: dropped again.
+ */
+static void space_mutex_unlock(struct home_space *as) __releases(&as->mutex)
+{
+	mutex_unlock(&as->mutex);
+	if (likely(!__atomic_exchange_n(&as->is_orphan, false, __ATOMIC_SEQ_CST)))
+		return;
+	lock_not_needed(&as->mutex, "it is dead: no call changes it any more");
+	(void)destroy_at_nodes(as->m, as);
+}
+
 /* With a reference, or NULL. */
 static struct home_space *home_space_get(struct memory *m, uint64_t id, uint32_t proc)
 {
@@ -176,7 +233,7 @@ static struct home_space *home_space_get(struct memory *m, uint64_t id, uint32_t
 /* May a call for one of @kinds go on with @as? */
 static int home_space_check(const struct home_space *as, unsigned int kinds) __must_hold(&as->mutex)
 {
-	if (as->dead)
+	if (is_dead(as))
 		return -ESRCH;
 	return as->kind & kinds ? 0 : -EINVAL;
 }
@@ -211,7 +268,7 @@ struct home_space *home_space_trylock(struct memory *m, uint64_t id)
 		err = home_space_check(as, SPACE_ANY);
 		if (!err && !as->move_open)
 			return as;
-		mutex_unlock(&as->mutex);
+		space_mutex_unlock(as);
 		err = err ? err : -EAGAIN;
 	}
 	home_space_put(as);
@@ -239,8 +296,8 @@ int home_space_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned
 		err = home_move_resolve(m, *b);
 	if (!err)
 		return 0;
-	mutex_unlock(&(*a)->mutex);
-	mutex_unlock(&(*b)->mutex);
+	space_mutex_unlock(*a);
+	space_mutex_unlock(*b);
 out_put:
 	if (*a)
 		home_space_put(*a);
@@ -251,7 +308,7 @@ out_put:
 
 void home_space_unlock(struct home_space *as)
 {
-	mutex_unlock(&as->mutex);
+	space_mutex_unlock(as);
 	home_space_put(as);
 }
 
@@ -335,31 +392,16 @@ int home_space_copy_vregions(struct home_space *to, const struct home_space *fro
 
 /* --- the end of a space ---------------------------------------------------------------- */
 
-/* Tell every node that has ever held a part.  The first error is returned, but all are told. */
-static int destroy_at_nodes(struct memory *m, struct home_space *as)
-{
-	struct pm_destroy_req_wire w;
-	const void *held;
-	uint64_t node;
-	int err = 0;
-
-	pm_destroy_req_encode(as->id, &w);
-	radix_for_each(held, &as->nodes, node) {
-		const int ret = memory_call(m, (uint32_t)node, MM_DESTROY, &w, sizeof(w), NULL, 0);
-
-		if (ret < 0 && !err)
-			err = ret;
-	}
-	return err;
-}
-
 void home_space_unlink(struct memory *m, struct home_space *as)
 {
+	bool was_linked;
+
 	spin_lock(&m->home.lock);
-	rb_erase(&as->node, &m->home.spaces);
-	m->home.nr_spaces--;
+	was_linked = as->is_linked;
+	unlink_locked(m, as);
 	spin_unlock(&m->home.lock);
-	home_space_put(as);
+	if (was_linked)
+		home_space_put(as);
 }
 
 /*
@@ -374,14 +416,15 @@ int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc)
 	if (IS_ERR(as))
 		return 0;
 	assert_mutex_held(&as->mutex);
-	as->dead = true;
+	set_dead(as);
 	err = destroy_at_nodes(m, as);
 	home_space_unlink(m, as);
 	home_space_unlock(as);
 	return err;
 }
 
-static bool first_of(struct memory *m, uint32_t proc, bool any, uint64_t *id)
+/* Take a space of @proc, or any, off the table, with the table's reference; NULL: none is left. */
+static struct home_space *take_off(struct memory *m, uint32_t proc, bool any)
 {
 	struct home_space *as;
 
@@ -390,31 +433,34 @@ static bool first_of(struct memory *m, uint32_t proc, bool any, uint64_t *id)
 		if (any || space_processor(as->id) == proc)
 			break;
 	if (as)
-		*id = as->id;
+		unlink_locked(m, as);
 	spin_unlock(&m->home.lock);
-	return as != NULL;
+	return as;
+}
+
+static void forget(struct home_space *as)
+{
+	/* A call that has the mutex sees the mark when it has dropped it, or this takes it. */
+	__atomic_store_n(&as->is_orphan, true, __ATOMIC_SEQ_CST);
+	if (mutex_trylock(&as->mutex)) {
+		__atomic_store_n(&as->is_orphan, false, __ATOMIC_SEQ_CST);
+		mutex_unlock(&as->mutex);
+	}
+	home_space_put(as);
 }
 
 void home_processor_gone(struct memory *m, uint32_t proc)
 {
-	uint64_t id;
+	struct home_space *as;
 
-	while (first_of(m, proc, false, &id)) {
-		struct home_space *as = home_space_lock(m, id, proc, SPACE_ANY | SPACE_MOVE_OPEN);
-
-		if (IS_ERR(as))
-			continue; /* another thread destroys it, and will unlink it */
-		assert_mutex_held(&as->mutex);
-		as->dead = true;
-		home_space_unlink(m, as);
-		home_space_unlock(as);
-	}
+	while ((as = take_off(m, proc, false)))
+		forget(as);
 }
 
 void home_destroy(struct memory *m)
 {
-	uint64_t id;
+	struct home_space *as;
 
-	while (first_of(m, 0, true, &id))
-		home_processor_gone(m, space_processor(id));
+	while ((as = take_off(m, 0, true)))
+		forget(as);
 }

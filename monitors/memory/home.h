@@ -49,8 +49,11 @@ struct home_space {
 	uint32_t refs;       /* atomic */
 	uint64_t id;         /* const */
 	uint32_t vnode;      /* const */
+	struct memory *m;    /* const once it has been in the table */
+	bool is_linked;      /* home.lock: it is in the table */
+	bool dead;           /* atomic: destroyed, every call answers -ESRCH; set under home.lock */
+	bool is_orphan;      /* atomic: a call was under way when its processor went */
 	struct mutex mutex;
-	bool dead __guarded_by(&mutex); /* destroyed: every call answers -ESRCH */
 	enum home_space_kind kind __guarded_by(&mutex);
 	bool fixed_size __guarded_by(&mutex);      /* SPACE_PAGES: all of it is charged */
 	uint64_t fork_parent __guarded_by(&mutex); /* SPACE_FROZEN: the spaces with its mappings */
@@ -91,10 +94,12 @@ struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vno
 /* One that is in no table yet, unlocked, to be linked or freed.  NULL: no memory. */
 struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space_kind kind);
 /*
- * Enter both into the table, which takes a reference of each. -EEXIST: an id is taken; -ESTALE:
- * fenced.
+ * Enter both, which come of a fork of @of, into the table, which takes a reference of each.
+ * -EEXIST: an id is taken; -ESTALE: fenced, or @of is dead.
  */
-int home_space_link_two(struct memory *m, struct home_space *a, struct home_space *b) __must_check;
+int home_space_link_two(struct memory *m, const struct home_space *of, struct home_space *a,
+			struct home_space *b) __must_check;
+/* The space is dead from here on. */
 void home_space_unlink(struct memory *m, struct home_space *as);
 bool home_space_exists(struct memory *m, uint64_t id);
 void home_space_put(struct home_space *as);
@@ -115,7 +120,10 @@ int home_space_lock_two(struct memory *m, uint32_t proc, uint64_t a_id, unsigned
 void home_space_unlock(struct home_space *as) __releases(&as->mutex);
 /* Free everything on every owner.  Idempotent: 0 when there is no such space. */
 int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc);
-/* Forget the spaces of @proc, without a message: the owners learn of its end themselves. */
+/*
+ * Forget the spaces of @proc, without a message: the owners learn of its end themselves. Waits for
+ * no call: one that is under way tells the owners again when it ends.
+ */
 void home_processor_gone(struct memory *m, uint32_t proc);
 
 /* The owner of vRegion @index, which becomes active if it is not.  0: no memory, or no node. */

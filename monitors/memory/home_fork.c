@@ -147,7 +147,7 @@ static int fork_commit(struct memory *m, struct home_space *as, struct fork_new 
 	int err;
 
 	f->parent->map = as->map;
-	err = home_space_link_two(m, f->parent, f->child);
+	err = home_space_link_two(m, as, f->parent, f->child);
 	if (err) {
 		area_set_init(&f->parent->map);
 		return err;
@@ -315,7 +315,6 @@ int home_collapse(struct memory *m, uint32_t proc, const struct pm_collapse_req 
 	if (!err)
 		err = tell_nodes(m, from, MM_COLLAPSE, body, len, NULL);
 	if (!err) {
-		from->dead = true;
 		into->collapsed = from->id;
 		home_space_unlink(m, from);
 		STAT_INC(m, collapses);

@@ -325,14 +325,10 @@ static void rendezvous_late(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(silence_is_not_death),
-	KTEST(lost_end_is_noticed),
-	KTEST(kill_ends_a_call),
-	KTEST(submit_to_one_that_leaves),
-	KTEST(death_and_restart),
-	KTEST(fencing),
-	KTEST(rendezvous_late),
-	{ 0 },
+	KTEST(silence_is_not_death), KTEST(lost_end_is_noticed),
+	KTEST(kill_ends_a_call),     KTEST(submit_to_one_that_leaves),
+	KTEST(death_and_restart),    KTEST(fencing),
+	KTEST(rendezvous_late),      { 0 },
 };
 static const struct ktest_suite rpc_lives_suite = { .name = "rpc.lives", .cases = cases };
 KTEST_SUITE(rpc_lives_suite);

@@ -32,6 +32,24 @@ static bool inject(struct fake *f, uint16_t opcode)
 	return true;
 }
 
+/* Keep the caller as one that a silent node keeps. */
+static void hold(struct fake *f, uint16_t opcode)
+{
+	if (f->hold_opcode != opcode)
+		return;
+	f->hold_opcode = 0;
+	__atomic_store_n(&f->held, true, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&f->release, __ATOMIC_ACQUIRE))
+		thread_sleep_ns(1000 * 1000);
+}
+
+bool fake_wait_held(struct fake *f)
+{
+	for (int i = 0; i < 20000 && !__atomic_load_n(&f->held, __ATOMIC_ACQUIRE); i++)
+		thread_sleep_ns(1000 * 1000);
+	return __atomic_load_n(&f->held, __ATOMIC_ACQUIRE);
+}
+
 static int storage_lookup(struct fake *f, const void *body, uint32_t len, void *reply,
 			  uint32_t reply_max)
 {
@@ -71,6 +89,7 @@ static int fake_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 	int ret;
 
 	__atomic_fetch_add(&f->nr_calls, 1, __ATOMIC_RELAXED);
+	hold(f, opcode);
 	fails = inject(f, opcode);
 	if (fails && !f->fail_late)
 		return f->fail_error;

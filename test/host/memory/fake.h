@@ -33,11 +33,13 @@ struct fake {
 	uint16_t fail_opcode; /* calls with it fail while fail_after is 0; it counts down */
 	int fail_after;
 	int fail_error;
-	bool fail_once;  /* only the first of them */
-	bool fail_late;  /* the call is served, its answer is lost */
-	int read_error;  /* MS_READ ends with it, */
-	int read_errors; /* only so many times; 0: each one */
-	bool read_async; /* answered by a thread */
+	bool fail_once;       /* only the first of them */
+	bool fail_late;       /* the call is served, its answer is lost */
+	uint16_t hold_opcode; /* the next call with it waits for @release; held: it does */
+	bool held, release;   /* atomic */
+	int read_error;       /* MS_READ ends with it, */
+	int read_errors;      /* only so many times; 0: each one */
+	bool read_async;      /* answered by a thread */
 	/* what processors answer to MP_OOM; NULL: they are down */
 	int (*oom)(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply);
 	uint64_t seq;      /* atomic: the processor's write-backs */
@@ -45,6 +47,8 @@ struct fake {
 	uint64_t nr_reads; /* atomic */
 };
 
+/* Wait until a call is held; false: none has come. */
+bool fake_wait_held(struct fake *f);
 /* @frames of each of @nr nodes; vRegions of 2^@shift bytes. */
 void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift);
 /* Everything must have been given back: returns false, with a line on stderr, if not. */

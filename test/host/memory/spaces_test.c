@@ -538,6 +538,123 @@ static void a_fenced_processor_gets_no_credit_back(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* A call of a program that waits for a node, and the end of the program's processor meanwhile. */
+struct late_call {
+	struct fake_proc *p;
+	uint32_t done; /* atomic */
+	int err;
+};
+
+static void late_mmap(void *arg)
+{
+	struct late_call *c = arg;
+	uint64_t addr;
+
+	c->err = proc_mmap(c->p, FIXED_AT + 8 * MB, 8 * MB, RW, PM_MAP_FIXED, &addr);
+}
+
+static void processor_goes(void *arg)
+{
+	struct late_call *c = arg;
+
+	memory_processor_gone(&c->p->f->mem[0], FAKE_PROC);
+	__atomic_store_n(&c->done, 1, __ATOMIC_RELEASE);
+}
+
+static bool is_done(struct late_call *c)
+{
+	for (int i = 0; i < 2000 && !__atomic_load_n(&c->done, __ATOMIC_ACQUIRE); i++)
+		thread_sleep_ns(1000 * 1000);
+	return __atomic_load_n(&c->done, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * The home learns of its processor's end while a call of it waits for a silent node: it does not
+ * wait with it, and what the call still does at other nodes is undone.
+ */
+static void the_end_of_a_processor_waits_for_no_node(struct ktest *t)
+{
+	struct thread *mapper, *end;
+	struct late_call map = { 0 };
+	struct fake_proc p;
+	struct fake f;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	map.p = &p;
+	f.hold_opcode = MM_MAP;
+	mapper = thread_create("mmap", late_mmap, &map);
+	ASSERT_FALSE(t, IS_ERR(mapper));
+	EXPECT_TRUE(t, fake_wait_held(&f));
+	memory_processor_gone(&f.mem[1], FAKE_PROC);
+	end = thread_create("gone", processor_goes, &map);
+	ASSERT_FALSE(t, IS_ERR(end));
+	EXPECT_TRUE(t, is_done(&map)); /* without an answer to the call */
+	EXPECT_FALSE(t, home_space_exists(&f.mem[0], FAKE_ASPACE(1)));
+	/* Its next incarnation is here when the answer comes. */
+	memory_processor_joined(&f.mem[0], FAKE_PROC);
+	memory_processor_joined(&f.mem[1], FAKE_PROC);
+	__atomic_store_n(&f.release, true, __ATOMIC_RELEASE);
+	thread_join(mapper);
+	thread_join(end);
+	for (int i = 0; i < 2; i++) {
+		EXPECT_FALSE(t, owner_has_space(&f.mem[i], FAKE_ASPACE(1)));
+		EXPECT_EQ(t, committed(&f.mem[i]), 0);
+	}
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void late_fork(void *arg)
+{
+	struct late_call *c = arg;
+	struct fake_proc parent, child;
+
+	proc_init(&parent, c->p->f, FAKE_ASPACE(2), FAKE_MEM_FIRST);
+	proc_init(&child, c->p->f, FAKE_ASPACE(3), FAKE_MEM_FIRST);
+	c->err = proc_fork(c->p, &parent, &child);
+	proc_done(&parent);
+	proc_done(&child);
+}
+
+/* The same with a fork, which makes spaces when the owners have answered. */
+static void a_late_fork_makes_no_space(struct ktest *t)
+{
+	struct late_call fork = { 0 };
+	struct thread *forker, *end;
+	struct fake_proc p;
+	struct fake f;
+	uint64_t addr;
+
+	fake_start(&f, 2, 8192, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 8 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	fork.p = &p;
+	f.hold_opcode = MM_FORK;
+	forker = thread_create("fork", late_fork, &fork);
+	ASSERT_FALSE(t, IS_ERR(forker));
+	EXPECT_TRUE(t, fake_wait_held(&f));
+	end = thread_create("gone", processor_goes, &fork);
+	ASSERT_FALSE(t, IS_ERR(end));
+	EXPECT_TRUE(t, is_done(&fork));
+	memory_processor_joined(&f.mem[0], FAKE_PROC);
+	__atomic_store_n(&f.release, true, __ATOMIC_RELEASE);
+	thread_join(forker);
+	thread_join(end);
+	EXPECT_LT(t, fork.err, 0);
+	EXPECT_EQ(t, f.mem[0].home.nr_spaces, 0);
+	for (int i = 0; i < 2; i++) {
+		EXPECT_EQ(t, f.mem[i].owner.nr_spaces, 0);
+		EXPECT_EQ(t, committed(&f.mem[i]), 0);
+	}
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static void credits_promise_frames(struct ktest *t)
 {
 	struct fake f;
@@ -1153,6 +1270,8 @@ static const struct ktest_case cases[] = {
 	KTEST(an_apply_charges_what_is_there),
 	KTEST(a_dead_child_gets_no_areas),
 	KTEST(a_fenced_processor_gets_no_credit_back),
+	KTEST(the_end_of_a_processor_waits_for_no_node),
+	KTEST(a_late_fork_makes_no_space),
 	KTEST(credits_promise_frames),
 	KTEST(old_writeback_is_dropped),
 	KTEST(victim_rides_on_the_fetch),
