@@ -161,12 +161,16 @@ static void for_each_missing(const struct cluster_view *a, const struct cluster_
 	}
 }
 
+static void member_fence(const struct cluster_member *m)
+{
+	pr_info("node %u (%s) is gone\n", m->id, node_role_name((enum node_role)m->role));
+	rpc_peer_fence(m->id, m->incarn); /* a new incarnation may be connected already */
+}
+
 static void member_gone(const struct cluster_member *m)
 {
 	const struct node_info info = info_of(m);
 
-	pr_info("node %u (%s) is gone\n", m->id, node_role_name(info.role));
-	rpc_peer_fence(m->id, m->incarn); /* a new incarnation may be connected already */
 	if (cluster.ops->gone)
 		cluster.ops->gone(&info);
 }
@@ -174,13 +178,15 @@ static void member_gone(const struct cluster_member *m)
 static void member_came(const struct cluster_member *m)
 {
 	const struct node_info info = info_of(m);
-	const int err = rpc_peer_add(&info);
+	int err;
 
+	/* Its requests are taken as soon as it is a peer: by then this node is ready for them. */
+	if (cluster.ops->joined)
+		cluster.ops->joined(&info);
+	err = rpc_peer_add(&info);
 	if (err)
 		pr_err("node %u cannot be a peer: error %d\n", m->id, err);
 	pr_info("node %u (%s) is here\n", m->id, node_role_name(info.role));
-	if (cluster.ops->joined)
-		cluster.ops->joined(&info);
 }
 
 /* The host's incarnation in a view; 0 = it has none. */
@@ -204,6 +210,8 @@ void cluster_apply(const struct cluster_view *v)
 	if (v->epoch > cluster.view.epoch) {
 		view_check(v);
 		publish_ids(&cluster.view, v);
+		/* All calls to those that left end first: gone() may meet one of them. */
+		for_each_missing(&cluster.view, v, member_fence);
 		for_each_missing(&cluster.view, v, member_gone);
 		for_each_missing(v, &cluster.view, member_came);
 		cluster.view = *v;

@@ -82,8 +82,6 @@ static void member_joined(const struct node_info *node)
 {
 	if (node->role == NODE_ROLE_MEMORY) {
 		add_node(node->id);
-		if (policy_queue)
-			(void)work_queue(policy_queue, &policy_work); /* asks other nodes */
 	} else if (node->role == NODE_ROLE_PROCESSOR) {
 		memory_processor_joined(&memory_node, node->id);
 	}
@@ -103,6 +101,9 @@ static void member_gone(const struct node_info *node)
 static void view_changed(const struct cluster_view *view)
 {
 	update_nodes();
+	/* By now a node that came can be called. The work asks other nodes. */
+	if (policy_queue)
+		(void)work_queue(policy_queue, &policy_work);
 }
 
 static const struct cluster_ops cluster_ops = {

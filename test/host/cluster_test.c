@@ -115,7 +115,7 @@ static void key_set_for(uint32_t id, enum node_role role)
 }
 
 /* With the key that it has. */
-static int join_as(struct ktest *t, enum node_role role)
+static int join_as_with(struct ktest *t, enum node_role role, const struct cluster_ops *with)
 {
 	struct rdma_device *dev = rdma_device_wait(NULL, time_now_ns() + NSEC_PER_SEC);
 
@@ -126,13 +126,23 @@ static int join_as(struct ktest *t, enum node_role role)
 		EXPECT_EQ(t, shim_bootparam_set("rendezvous", "lid:1"), 0);
 	shim_bootparam_set("cluster.heartbeat_ms", "100");
 	EXPECT_EQ(t, rpc_start(dev, role), 0);
-	return cluster_join(&ops);
+	return cluster_join(with);
+}
+
+static int join_as(struct ktest *t, enum node_role role)
+{
+	return join_as_with(t, role, &ops);
+}
+
+static int join_with(struct ktest *t, const struct cluster_ops *with)
+{
+	key_set_for(sim_node_id(), role_of(sim_node_id()));
+	return join_as_with(t, role_of(sim_node_id()), with);
 }
 
 static int join(struct ktest *t)
 {
-	key_set_for(sim_node_id(), role_of(sim_node_id()));
-	return join_as(t, role_of(sim_node_id()));
+	return join_with(t, &ops);
 }
 
 static bool wait_for(const uint32_t *n, uint32_t at_least)
@@ -327,6 +337,88 @@ static void programs_are_placed(struct ktest *t)
 						 { .id = MEMORY_A, .fn = place_node },
 						 { .id = PROCESSOR_B, .fn = place_node },
 						 { .id = PROCESSOR, .fn = place_node } };
+
+	sim_run(t, nodes, 4, 30);
+}
+
+/* --- the order of a view's parts ------------------------------------------------------------- */
+
+static uint32_t calls_left;  /* gone() while a call to one that went in the same view would wait */
+static uint32_t peers_early; /* joined() when the peer could send requests already */
+
+static void look_gone(const struct node_info *node)
+{
+	for (uint32_t id = MEMORY_B; id <= PROCESSOR; id++) {
+		if (rpc_call_sync(id, RPC_CLASS_CONTROL, 0x0001, NULL, 0, NULL, 0, NSEC_PER_SEC) !=
+		    -EHOSTDOWN)
+			calls_left++;
+	}
+	note_gone(node);
+}
+
+static void look_joined(const struct node_info *node)
+{
+	struct node_info peer;
+
+	if (rpc_peer_info(node->id, &peer) && peer.incarn == node->incarn)
+		peers_early++;
+	note_joined(node);
+}
+
+static void member_of(uint32_t id, struct cluster_member *m)
+{
+	struct node_info info;
+
+	if (!rpc_peer_info(id, &info))
+		info = *node_self();
+	*m = (struct cluster_member){
+		.id = id, .incarn = info.incarn, .lid = info.addr.dlid, .role = (uint8_t)info.role
+	};
+}
+
+/* Two leave in one view; in the next they are here again, restarted. */
+static void views_by_hand(struct ktest *t)
+{
+	static struct cluster_view v;
+	const uint32_t lost = __atomic_load_n(&nr_gone, __ATOMIC_SEQ_CST);
+	const uint32_t came = __atomic_load_n(&nr_joined, __ATOMIC_SEQ_CST);
+
+	v = (struct cluster_view){ .epoch = 1000, .lease_ms = 10000, .nr_members = 2 };
+	for (uint32_t id = HOST; id <= PROCESSOR; id++)
+		member_of(id, &v.members[id - 1]);
+	peers_early = 0;
+	cluster_apply(&v);
+	EXPECT_EQ(t, nr_gone, lost + 2);
+	EXPECT_EQ(t, calls_left, 0);
+	v.epoch++;
+	v.nr_members = 4;
+	v.members[MEMORY_B - 1].incarn++;
+	v.members[PROCESSOR - 1].incarn++;
+	cluster_apply(&v);
+	EXPECT_EQ(t, nr_joined, came + 2);
+	EXPECT_EQ(t, peers_early, 0);
+}
+
+static void order_node(struct ktest *t)
+{
+	static struct cluster_ops own;
+
+	own = ops;
+	own.gone = look_gone;
+	own.joined = look_joined;
+	ASSERT_EQ(t, join_with(t, &own), 0);
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == MEMORY_A)
+		views_by_hand(t);
+	sim_cmd("barrier 2 4");
+}
+
+static void leavers_first_then_comers(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = order_node },
+						 { .id = MEMORY_A, .fn = order_node },
+						 { .id = MEMORY_B, .fn = order_node },
+						 { .id = PROCESSOR, .fn = order_node } };
 
 	sim_run(t, nodes, 4, 30);
 }
@@ -909,6 +1001,7 @@ static const struct ktest_case cases[] = {
 	KTEST(never_complete),
 	KTEST(no_host),
 	KTEST(programs_are_placed),
+	KTEST(leavers_first_then_comers),
 	KTEST(lease_ends),
 	KTEST(restarted_node),
 	KTEST(host_is_started_again),

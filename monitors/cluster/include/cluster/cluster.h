@@ -24,12 +24,16 @@ struct cluster_ops {
 	 * One line for the user: the nodes that are missing, or why joining failed. May be NULL.
 	 */
 	void (*status)(const char *line);
-	/* A member came; look-ups do not answer it yet.  Thread context.  May be NULL. */
+	/*
+	 * A member came; look-ups do not answer it yet, and calls to it end with EHOSTDOWN.
+	 * Thread context: must not wait for a node, as no view is applied meanwhile.  May be NULL.
+	 */
 	void (*joined)(const struct node_info *node);
 	/*
 	 * A member is gone for good (left, or its lease has ended) and is fenced: requests of that
 	 * incarnation answer ESTALE from here on, calls to it end with EHOSTDOWN, and look-ups do
-	 * not answer it any more.  Thread context.  May be NULL.
+	 * not answer it any more.  Thread context: must not wait for a node, as no view is applied
+	 * meanwhile, so that the node would never be declared gone.  May be NULL.
 	 */
 	void (*gone)(const struct node_info *node);
 	/*
