@@ -62,7 +62,7 @@ static void member_out(uint32_t id, enum members_why why)
 	static const char *const text[] = {
 		[MEMBERS_REPLACED] = "was started again",
 		[MEMBERS_ENDED] = "has ended",
-		[MEMBERS_EARLIER] = "was fenced by an earlier host",
+		[MEMBERS_EARLIER] = "has left under an earlier host",
 	};
 
 	assert_mutex_held(&host.lock);
@@ -232,7 +232,7 @@ static enum rpc_handler_result handle_veto(struct rpc_request *req, void *arg)
 		err = -EPERM;
 	if (!err) {
 		mutex_lock(&host.lock);
-		(void)members_veto(&host.members, veto.id, veto.incarn);
+		(void)members_veto(&host.members, veto.id, veto.incarn, time_now_ns());
 		look_locked();
 		mutex_unlock(&host.lock);
 	}
@@ -373,6 +373,9 @@ static int host_start(const struct cluster_member *self)
 	host.members.gone = member_out;
 	members_init(&host.members, self, cluster_params.wanted, cluster_params.lease_ms,
 		     time_now_ns());
+	if (cluster_params.again)
+		members_expect(&host.members, cluster_params.again_epoch, cluster_params.expected,
+			       cluster_params.nr_expected, time_now_ns());
 	look_locked();
 	mutex_unlock(&host.lock);
 	err = rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL);

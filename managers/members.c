@@ -90,6 +90,7 @@ void members_init(struct members *m, const struct cluster_member *self,
 	m->self = self->id;
 	m->incarn = self->incarn;
 	m->looked_ns = now;
+	m->began_ns = now;
 	m->view.lease_ms = lease_ms;
 	memcpy(m->view.wanted, wanted, sizeof(m->view.wanted));
 	err = view_put(&m->view, self);
@@ -155,26 +156,16 @@ int members_join(struct members *m, const struct cluster_member *who, uint64_t n
 
 /* --- after a restart ----------------------------------------------------------------------- */
 
-/* @told is newer than all that were heard of: what an earlier host decided until then holds. */
-static void adopt(struct members *m, const struct cluster_view *told, uint64_t now)
+void members_expect(struct members *m, uint32_t epoch, const struct cluster_member *members,
+		    size_t nr, uint64_t now)
 {
-	m->reported = told->epoch;
-	for (size_t i = m->view.nr_members; i-- > 0;) {
-		const struct cluster_member at = m->view.members[i];
-		const struct member_lease *l = lease_of(m, at.id);
-
-		if (l && l->rebuilt && !has(told, at.id, at.incarn))
-			take_out(m, at.id, MEMBERS_EARLIER);
-	}
-	for (size_t i = 0; i < told->nr_members; i++) {
-		const struct cluster_member *at = &told->members[i];
-
-		/* If it is there, it is the same, or one that has joined here. */
-		if (at->id != m->self && !find(&m->view, at->id) && put(m, at, true, now))
+	m->again = true;
+	for (size_t i = 0; i < nr; i++) {
+		if (members[i].id != m->self && put(m, &members[i], true, now))
 			break; /* as many as a view can have */
 	}
-	m->view.flags |= told->flags & CLUSTER_COMPLETE;
-	m->view.epoch = MAX(m->view.epoch, told->epoch + MEMBERS_EPOCH_JUMP);
+	m->view.flags |= CLUSTER_COMPLETE;
+	m->view.epoch = MIN(epoch, UINT32_MAX / 2) + MEMBERS_EPOCH_JUMP;
 	changed(m);
 }
 
@@ -189,12 +180,12 @@ int members_rejoin(struct members *m, const struct cluster_member *who,
 {
 	const struct cluster_member *host = find(told, m->self);
 
-	if (who->id == m->self || !host || told->epoch > MEMBERS_EPOCH_MAX ||
-	    !has(told, who->id, who->incarn))
+	if (who->id == m->self || !host || !has(told, who->id, who->incarn))
+		return -EPROTO;
+	/* It would not take our views; and no honest node has one of an earlier host otherwise. */
+	if (host->incarn != m->incarn && (!m->again || told->epoch >= m->view.epoch))
 		return -EPROTO;
 	members_expire(m, now);
-	if (host->incarn != m->incarn && told->epoch > m->reported)
-		adopt(m, told, now);
 	if (!has(&m->view, who->id, who->incarn))
 		return -ESTALE;
 	/* Its address is that of its connection; in the view it was what another node had told. */
@@ -208,10 +199,12 @@ int members_rejoin(struct members *m, const struct cluster_member *who,
 	return 0;
 }
 
-bool members_veto(struct members *m, uint32_t id, uint32_t incarn)
+bool members_veto(struct members *m, uint32_t id, uint32_t incarn, uint64_t now)
 {
 	const struct member_lease *l = lease_of(m, id);
 
+	if (now - m->began_ns >= m->view.lease_ms * 1000000ull)
+		return false;
 	if (!l || !id || !l->rebuilt || !has(&m->view, id, incarn))
 		return false;
 	take_out(m, id, MEMBERS_EARLIER);

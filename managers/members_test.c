@@ -66,6 +66,13 @@ static int rejoin(uint32_t id, uint32_t incarn, const struct cluster_view *told,
 	return members_rejoin(&m, &who, told, now);
 }
 
+/* The launcher has seen @last. */
+static void start_again(uint32_t incarn, const struct cluster_view *last, uint64_t now)
+{
+	start(incarn, now);
+	members_expect(&m, last->epoch, last->members, last->nr_members, now);
+}
+
 static bool is_member(const struct cluster_view *v, uint32_t id, uint32_t incarn)
 {
 	for (size_t i = 0; i < v->nr_members; i++)
@@ -143,27 +150,22 @@ static void a_new_host_learns_from_the_views_of_its_members(struct ktest *t)
 	EXPECT_EQ(t, join(3, 31, S), 0);
 	before = m.view;
 
-	start(8, 100 * S);
+	start_again(8, &before, 100 * S);
 	EXPECT_EQ(t, renew(2, 20, 7, 9, 100 * S), -EAGAIN);
 	/* One that has started meanwhile stays, whatever the views say. */
 	EXPECT_EQ(t, join(4, 41, 100 * S), 0);
-	/* The first to report was stopped, and knows nothing of the fence. */
-	EXPECT_EQ(t, rejoin(3, 30, &older, 100 * S), 0);
-	EXPECT_GT(t, m.view.epoch, older.epoch);
-	EXPECT_TRUE(t, is_member(&m.view, 2, 20)); /* which has not come itself */
-	EXPECT_EQ(t, rejoin(2, 20, &before, 101 * S), 0);
-	EXPECT_EQ(t, (int)last_why, (int)MEMBERS_EARLIER);
-	EXPECT_GT(t, m.view.epoch, before.epoch + MEMBERS_EPOCH_JUMP);
+	EXPECT_TRUE(t, is_member(&m.view, 2, 20)); /* which has not come yet */
 	EXPECT_TRUE(t, is_member(&m.view, 3, 31));
 	EXPECT_TRUE(t, is_member(&m.view, 4, 41));
 	EXPECT_TRUE(t, m.view.flags & CLUSTER_COMPLETE);
-	EXPECT_EQ(t, rejoin(3, 30, &older, 101 * S), -ESTALE);
+	EXPECT_GT(t, m.view.epoch, before.epoch + MEMBERS_EPOCH_JUMP);
+	EXPECT_EQ(t, rejoin(2, 20, &before, 101 * S), 0);
+	EXPECT_EQ(t, rejoin(3, 30, &older, 101 * S), -ESTALE); /* it was stopped, and fenced */
 	/* Those that do not come at all are out one lease later, and no sooner. */
-	for (uint64_t now = 101 * S; now < 106 * S; now += MEMBERS_SCAN_NS)
+	for (uint64_t now = 101 * S; now < 105 * S; now += MEMBERS_SCAN_NS)
 		EXPECT_EQ(t, renew(2, 20, 8, now, now), 0);
 	EXPECT_TRUE(t, is_member(&m.view, 3, 31));
-	EXPECT_FALSE(t, is_member(&m.view, 4, 41)); /* has joined at 100 s */
-	members_expire(&m, 106 * S);
+	members_expire(&m, 105 * S);
 	EXPECT_FALSE(t, is_member(&m.view, 3, 31));
 	EXPECT_TRUE(t, is_member(&m.view, 2, 20));
 }
@@ -175,16 +177,19 @@ static void members_that_have_seen_one_leave_say_so(struct ktest *t)
 	EXPECT_EQ(t, join(2, 20, S), 0);
 	EXPECT_EQ(t, join(3, 30, S), 0);
 	older = m.view;
-	start(8, 100 * S);
+	start_again(8, &older, 100 * S);
 	EXPECT_EQ(t, rejoin(2, 20, &older, 100 * S), 0);
 	EXPECT_EQ(t, join(4, 40, 100 * S), 0);
-	EXPECT_FALSE(t, members_veto(&m, 4, 40)); /* has joined here */
-	EXPECT_FALSE(t, members_veto(&m, 3, 31));
-	EXPECT_FALSE(t, members_veto(&m, 0, 0));
-	EXPECT_FALSE(t, members_veto(&m, HOST, 8));
-	EXPECT_TRUE(t, members_veto(&m, 3, 30));
+	EXPECT_FALSE(t, members_veto(&m, 4, 40, 100 * S)); /* has joined here */
+	EXPECT_FALSE(t, members_veto(&m, 3, 31, 100 * S));
+	EXPECT_FALSE(t, members_veto(&m, 0, 0, 100 * S));
+	EXPECT_FALSE(t, members_veto(&m, HOST, 8, 100 * S));
+	EXPECT_TRUE(t, members_veto(&m, 3, 30, 100 * S));
 	EXPECT_FALSE(t, is_member(&m.view, 3, 30));
 	EXPECT_EQ(t, rejoin(3, 30, &older, 100 * S), -ESTALE);
+	/* Later on, one memory node alone has no such say. */
+	EXPECT_FALSE(t, members_veto(&m, 2, 20, 106 * S));
+	EXPECT_TRUE(t, is_member(&m.view, 2, 20));
 }
 
 static void views_that_cannot_be_are_refused(struct ktest *t)
@@ -192,23 +197,56 @@ static void views_that_cannot_be_are_refused(struct ktest *t)
 	start(7, S);
 	EXPECT_EQ(t, join(2, 20, S), 0);
 	before = m.view;
-	start(8, S);
+	start_again(8, &before, S);
 	EXPECT_EQ(t, rejoin(3, 30, &before, S), -EPROTO); /* it is not in it */
 	EXPECT_EQ(t, rejoin(2, 21, &before, S), -EPROTO);
 	EXPECT_EQ(t, rejoin(HOST, 7, &before, S), -EPROTO);
-	before.epoch = MEMBERS_EPOCH_MAX + 1;
+	before.epoch = m.view.epoch;
 	EXPECT_EQ(t, rejoin(2, 20, &before, S), -EPROTO);
 	before.epoch = 5;
 	memmove(&before.members[0], &before.members[1], sizeof(before.members[0]));
 	before.nr_members = 1; /* without the host */
 	EXPECT_EQ(t, rejoin(2, 20, &before, S), -EPROTO);
-	EXPECT_EQ(t, m.view.nr_members, 1);
+	EXPECT_EQ(t, m.view.nr_members, 2);
 	/* In the name of this host: its own table decides. */
 	EXPECT_EQ(t, join(2, 20, S), 0);
 	before = m.view;
 	EXPECT_EQ(t, rejoin(2, 20, &before, S), 0);
 	EXPECT_TRUE(t, members_ended(&m, 2, 20));
 	EXPECT_EQ(t, rejoin(2, 20, &before, S), -ESTALE);
+}
+
+/* A member tells of a host that never was, of a member that is none, of one that has left. */
+static void views_of_members_move_nobody(struct ktest *t)
+{
+	const struct cluster_member forged = member(77, 1);
+	uint32_t epoch;
+
+	start(8, S);
+	EXPECT_EQ(t, join(2, 20, S), 0);
+	EXPECT_EQ(t, join(4, 40, S), 0);
+	before = m.view;
+	before.epoch = 7;
+	before.members[0].incarn = 99; /* another host */
+	before.members[before.nr_members++] = forged;
+	epoch = m.view.epoch;
+	EXPECT_EQ(t, rejoin(2, 20, &before, S), -EPROTO); /* this host was never started again */
+	EXPECT_EQ(t, m.view.epoch, epoch);
+	EXPECT_FALSE(t, is_member(&m.view, 77, 1));
+
+	older = m.view;
+	start_again(9, &older, S);
+	epoch = m.view.epoch;
+	before.epoch = epoch - 1;
+	before.members[2] = forged; /* and without 4 */
+	before.nr_members = 3;
+	EXPECT_EQ(t, rejoin(2, 20, &before, S), 0);
+	EXPECT_EQ(t, m.view.epoch, epoch);
+	EXPECT_FALSE(t, is_member(&m.view, 77, 1));
+	EXPECT_TRUE(t, is_member(&m.view, 4, 40));
+	before.epoch = 1u << 31;
+	EXPECT_EQ(t, rejoin(2, 20, &before, S), -EPROTO);
+	EXPECT_EQ(t, m.view.epoch, epoch);
 }
 
 /* --- random lives ---------------------------------------------------------------------------- */
@@ -240,6 +278,8 @@ static struct {
 	uint64_t sum;
 } views[EPOCH_HASH];
 static uint32_t nr_fenced, nr_hosts, nr_silent;
+static struct cluster_view launcher; /* the last that it heard of, or one before that */
+static uint32_t nr_hosts_now;
 
 static uint32_t rnd(uint32_t n)
 {
@@ -270,7 +310,7 @@ static void take(struct ktest *t, uint32_t id)
 		return;
 	for (uint32_t other = 2; other < NODES + 2; other++) {
 		if (seen_leave[id][other] && is_member(v, other, seen_leave[id][other]))
-			EXPECT_TRUE(t, members_veto(&m, other, seen_leave[id][other]));
+			EXPECT_TRUE(t, members_veto(&m, other, seen_leave[id][other], now_ns));
 	}
 	at = v->epoch % EPOCH_HASH;
 	if (views[at].epoch == v->epoch && views[at].host == host_incarn)
@@ -318,6 +358,25 @@ static void host_begins(void)
 
 	m.gone = note_random_gone;
 	members_init(&m, &self, wanted, LEASE_MS, now_ns);
+	if (nr_hosts_now++) {
+		size_t nr = 0;
+
+		for (size_t i = 0; i < launcher.nr_members; i++) {
+			const struct cluster_member *at = &launcher.members[i];
+
+			if (at->id != HOST && nodes[at->id].alive &&
+			    nodes[at->id].incarn == at->incarn)
+				launcher.members[nr++] = *at;
+		}
+		for (uint32_t id = 2; id < NODES + 2; id++) {
+			bool known = false;
+
+			for (size_t i = 0; i < nr; i++)
+				known |= launcher.members[i].id == id;
+			nodes[id].unheard |= !known;
+		}
+		members_expect(&m, launcher.epoch, launcher.members, nr, now_ns);
+	}
 	host_up = true;
 	host_began = now_ns;
 	nr_hosts++;
@@ -416,6 +475,8 @@ static void live(struct ktest *t, uint32_t steps, bool faults)
 {
 	for (uint32_t i = 0; i < steps; i++) {
 		now_ns += STEP;
+		if (host_up)
+			launcher = m.view; /* and not what this step brings */
 		if (!host_up && rnd(faults ? 80 : 4) == 0)
 			host_begins();
 		else if (host_up && faults && rnd(150) == 0)
@@ -440,6 +501,7 @@ static void random_lives(struct ktest *t)
 		memset(gone, 0, sizeof(gone));
 		memset(views, 0, sizeof(views));
 		host_incarn = 0;
+		nr_hosts_now = 0;
 		host_begins();
 		for (uint32_t id = 2; id < NODES + 2; id++)
 			node_begins(id);
@@ -466,6 +528,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_new_host_learns_from_the_views_of_its_members),
 	KTEST(members_that_have_seen_one_leave_say_so),
 	KTEST(views_that_cannot_be_are_refused),
+	KTEST(views_of_members_move_nobody),
 	KTEST(random_lives),
 	{ 0 },
 };

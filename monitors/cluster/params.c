@@ -116,6 +116,68 @@ int cluster_key_find(void)
 	return 0;
 }
 
+/* The number at *@s, which ends before @end; *@s is behind @end then. */
+static int take_number(const char **s, char end, unsigned int base, uint32_t *out)
+{
+	char digits[16];
+	size_t n = 0;
+
+	while (**s && **s != end && n < sizeof(digits) - 1)
+		digits[n++] = *(*s)++;
+	digits[n] = '\0';
+	if (**s != end)
+		return -EINVAL;
+	if (end && !*++*s)
+		return -EINVAL; /* something has to follow */
+	return kstrtou32(digits, base, out);
+}
+
+static char end_of(const char *s)
+{
+	return strchr(s, ',') ? ',' : '\0';
+}
+
+/* "m2:5a3b1c2d:2": role, node, incarnation in hexadecimal, LID. */
+static int take_member(const char **s, struct cluster_member *m)
+{
+	static const char letters[] = "pms";
+	const char end = end_of(*s);
+	const char *letter = strchr(letters, **s);
+	uint32_t lid;
+
+	*m = (struct cluster_member){ 0 };
+	if (!letter || !*letter)
+		return -EINVAL;
+	(*s)++;
+	if (take_number(s, ':', 10, &m->id) || take_number(s, ':', 16, &m->incarn) ||
+	    take_number(s, end, 10, &lid))
+		return -EINVAL;
+	m->role = (uint8_t)(letter - letters + 1);
+	m->lid = (uint16_t)lid;
+	return m->id && m->id <= PROTO_NODE_MAX && m->incarn && lid && lid < 0xc000 ? 0 : -EINVAL;
+}
+
+static int set_again(const char *value)
+{
+	uint32_t last = 0;
+	size_t nr = 0;
+
+	if (take_number(&value, end_of(value), 10, &cluster_params.again_epoch))
+		return -EINVAL;
+	while (*value) {
+		struct cluster_member *m = &cluster_params.expected[nr];
+
+		if (nr++ == CLUSTER_PARAM_MEMBERS || take_member(&value, m) || m->id <= last)
+			return -EINVAL;
+		last = m->id;
+	}
+	cluster_params.nr_expected = nr;
+	cluster_params.again = true;
+	return 0;
+}
+
+BOOT_PARAM_CB("cluster.again", set_again,
+	      "the managers are started again: the last epoch, then members as m2:INCARNATION:LID");
 BOOT_PARAM_CB("rendezvous", set_rendezvous, "where the managers are: lid:N or gid:HEX");
 BOOT_PARAM_CB("cluster", set_cluster,
 	      "host the managers; the cluster is complete with these nodes: p1,m2,s1");

@@ -503,13 +503,27 @@ static void restarted_node(struct ktest *t)
 	sim_run(t, nodes, 4, 40);
 }
 
+/* As the launcher does: what it had heard of the earlier host, from the nodes themselves. */
+static void expect_members(struct ktest *t)
+{
+	static char text[128];
+
+	scnprintf(text, sizeof(text), "%u,m2:%x:2,m3:%x:3,p4:%x:4", (uint32_t)sim_get(10),
+		  (uint32_t)sim_get(12), (uint32_t)sim_get(13), (uint32_t)sim_get(14));
+	EXPECT_EQ(t, shim_bootparam_set("cluster.again", text), 0);
+}
+
 /* The host is away for longer than a lease, and is started again. */
 static void headless_node(struct ktest *t)
 {
 	uint32_t epoch, gone;
 
 	shim_bootparam_set("cluster.lease_ms", "1200");
+	if (sim_incarnation() == 1)
+		expect_members(t);
 	ASSERT_EQ(t, join(t), 0);
+	sim_shared[10] = cluster_epoch();
+	sim_shared[10 + sim_node_id()] = node_self()->incarn;
 	if (sim_incarnation() == 1) {
 		/* Its members come by themselves, with what they know. */
 		expect_everybody(t);
@@ -995,6 +1009,37 @@ static void leases_and_heartbeats_have_limits(struct ktest *t)
 	EXPECT_EQ(t, shim_bootparam_set("cluster.lease_ms", "15000"), 0);
 }
 
+static void members_of_an_earlier_host_are_parsed(struct ktest *t)
+{
+	static const char *const bad[] = {
+		"",
+		"x",
+		"5,",
+		"5,m2",
+		"5,m2:1",
+		"5,m2:1:",
+		"5,m2:0:2",
+		"5,m0:1:2",
+		"5,q2:1:2",
+		"5,m2:1:49152",
+		"5,m2:1:2,",
+		"5 m2:1:2",
+		"5,m2:g:2",
+		"5,2:1:2",
+		"-1,m2:1:2",
+		"5,m3:1:3,m2:1:2",
+		"5,m2:1:2,m2:1:2",
+		"5,m2:123456789:2",
+		"5,m65536:1:2",
+		"5,:1:2",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		EXPECT_EQ(t, shim_bootparam_set("cluster.again", bad[i]), -EINVAL);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.again", "7"), 0);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.again", "7,m2:ffffffff:2,s65535:1:49151"), 0);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(any_order),
 	KTEST(late_memory),
@@ -1014,6 +1059,7 @@ static const struct ktest_case cases[] = {
 	KTEST(node_stands_still),
 	KTEST(strangers_are_not_let_in),
 	KTEST(leases_and_heartbeats_have_limits),
+	KTEST(members_of_an_earlier_host_are_parsed), /* the last, as it leaves some behind */
 	{ 0 },
 };
 static const struct ktest_suite cluster_suite = { .name = "cluster.nodes", .cases = cases };

@@ -224,6 +224,13 @@ def test_a_lost_node_leaves_the_cluster_and_can_be_started_again(two_memories, n
     assert done.stdout == f"node {node} of cluster default is up again\n".encode()
     assert state_of(two_memories, node) == "up" and pid_of(two_memories, node) != before
     assert (log_dir(two_memories) / f"{node}.2.log").read_text().startswith("fake node")
+    words = pathlib.Path(f"/proc/{pid_of(two_memories, node)}/cmdline").read_text()
+    again = re.search(r"cluster\.again=(\d+),(\S+?)\0", words)
+    assert bool(again) == (node == "s0")
+    if again:  # the managers are told who was a member: not themselves, as they have ended
+        members = [m.split(":") for m in again[2].split(",")]
+        assert [m[0] for m in members] == ["p1", "p2", "m3", "m4"]
+        assert int(members[2][1], 16) == pid_of(two_memories, "m0") and members[2][2] == "3"
     if node == "p1":
         assert two_memories.call("exec", "--processor", "1", *sh("exit 8")).returncode == 8
     assert stays.communicate(b"on and on", timeout=30)[0] == b"on and on"

@@ -5,17 +5,16 @@
  *
  * Flow:	a node joins, renews its lease, and is taken out when the lease ends, when a new
  *		incarnation takes its place, or when its machine has ended. A host that was started
- *		again has an empty table: a member's heartbeat, which names the host's incarnation
+ *		again is told by the launcher who was a member last (members_expect()): nobody else
+ *		is believed about others. A member's heartbeat, which names the host's incarnation
  *		that it knows, is answered -EAGAIN; the member then joins with the view that it has.
- *		From the newest of these views the table is made again.
  * Invariants:	a host gives an epoch to one view only, and a member of an earlier host gets none
  *		but greater ones. A node that has seen a member leave, and lives, sees it no more in
  *		that incarnation. Every member but the host itself has one lease.
- * Failure:	nothing is kept over a restart. A node that the newest view of an earlier host does
- *		not have was fenced by that host, and stays so; where the newest view that was heard
- *		of is not the newest there was, members that have seen the node leave say so
- *		(members_veto()). All leases begin anew, so that no silence ends one for as long as
- *		a lease lasts.
+ * Failure:	the table is not kept over a restart. All leases begin anew, so that no silence ends
+ *		one for as long as a lease lasts. If the launcher did not hear of the last views, a
+ *		member may be expected that others have seen leave: memory nodes say so for as long
+ *		as a lease lasts (members_veto()).
  * Context:	any; the caller serialises the calls.
  */
 #pragma once
@@ -27,13 +26,12 @@
 #define MEMBERS_SCAN_NS    500000000ull /* between two looks for leases that have ended */
 /* Epochs that a host leaves out behind those it hears of: more than an earlier one made unheard. */
 #define MEMBERS_EPOCH_JUMP 4096u
-#define MEMBERS_EPOCH_MAX  (1u << 31) /* of a view that is believed */
 
 enum members_why {
 	MEMBERS_SILENT,   /* its lease is over */
 	MEMBERS_REPLACED, /* a new incarnation has joined */
 	MEMBERS_ENDED,    /* its machine has ended */
-	MEMBERS_EARLIER,  /* an earlier host took it out */
+	MEMBERS_EARLIER,  /* a memory node has seen it leave under an earlier host */
 };
 
 struct member_lease {
@@ -47,7 +45,8 @@ struct members {
 	struct cluster_view view; /* the epoch grows with every change */
 	uint32_t self;            /* the host, and its incarnation */
 	uint32_t incarn;
-	uint32_t reported; /* the highest epoch of an earlier host that was heard of; 0 = none */
+	bool again; /* members_expect() has said who was there under an earlier host */
+	uint64_t began_ns;
 	uint64_t looked_ns;
 	struct member_lease leases[CLUSTER_MAX_MEMBERS]; /* in any order */
 	void (*gone)(uint32_t id, enum members_why why); /* may be NULL */
@@ -58,6 +57,13 @@ void members_init(struct members *m, const struct cluster_member *self,
 		  const uint16_t wanted[CLUSTER_NR_ROLES], uint32_t lease_ms, uint64_t now);
 
 /*
+ * This host was started again: @nr members, ascending by id, were there at @epoch; the host itself
+ * may be among them. Called once, before any other call but members_init().
+ */
+void members_expect(struct members *m, uint32_t epoch, const struct cluster_member *members,
+		    size_t nr, uint64_t now);
+
+/*
  * A node joins. A new incarnation replaces the one that is there; the same one again changes
  * nothing. -ENOSPC: the view is full.
  */
@@ -65,7 +71,7 @@ int members_join(struct members *m, const struct cluster_member *who, uint64_t n
 
 /*
  * A member of an earlier host joins with the view that it has. -EPROTO: the view cannot be
- * @who's; -ESTALE: @who has been fenced.
+ * @who's, or this host was not started again; -ESTALE: @who has been fenced.
  */
 int members_rejoin(struct members *m, const struct cluster_member *who,
 		   const struct cluster_view *told, uint64_t now) __must_check;
@@ -81,7 +87,7 @@ int members_renew(struct members *m, uint32_t id, const struct cluster_heartbeat
  * A member has seen this incarnation leave, under an earlier host. true: it was known from that
  * host's time, and is out; who has joined here stays.
  */
-bool members_veto(struct members *m, uint32_t id, uint32_t incarn);
+bool members_veto(struct members *m, uint32_t id, uint32_t incarn, uint64_t now);
 
 /* Take out the members whose lease is over. At least once in MEMBERS_SCAN_NS. */
 void members_expire(struct members *m, uint64_t now);

@@ -259,6 +259,7 @@ class Cluster:
         self.boot_timeout = boot_timeout
         self.failure: str | None = None
         self.lost: dict[str, str] = {}  # nodes that have gone or are fenced, and why
+        self.members_epoch = 0
         self.members: dict[int, int] = {}  # incarnations by node, as the managers said last
         self.started_at = 0.0
         self.ready_at = 0.0
@@ -491,11 +492,12 @@ class Cluster:
         """Who is a member, by the node that hosts the managers."""
         if channel.node.name != self._host:
             raise frames.ProtocolError("MEMBERS from a node without the managers")
-        _, members = frames.decode_members(payload)
+        epoch, members = frames.decode_members(payload)
         with self._cond:
             # One that has just begun does not know all yet: it takes nobody out.
             before = self.members if self._members_of == channel.hello.incarnation else {}
             self.members, self._members_of = members, channel.hello.incarnation
+            self.members_epoch = epoch
         for node in self.plan.nodes:
             hello = self._channels[node.name].hello
             if hello is None:
@@ -556,7 +558,8 @@ class Cluster:
     def _start_again(self, node: NodePlan) -> Channel:
         name = node.name
         old = next(c for c in self.plan.commands if c.name == name)
-        command = planning.again(old, self.plan.run_dir, self._starts[name])
+        words = self._known_members() if name == self._host else ""
+        command = planning.again(old, self.plan.run_dir, self._starts[name], words)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         channel, swapped = Channel(node, ours, self._wake), threading.Event()
@@ -594,6 +597,18 @@ class Cluster:
                         qemus.close()
                         raise
                     time.sleep(0.05)
+
+    def _known_members(self) -> str:
+        """For a host of the managers that is started again: the members that it had, and live."""
+        with self._cond:
+            epoch, members = self.members_epoch, dict(self.members)
+        out = [str(epoch)]
+        for node in sorted(self.plan.nodes, key=lambda n: n.node):
+            hello = self._channels[node.name].hello
+            if (hello and node.name not in self.lost
+                    and members.get(node.node) == hello.incarnation):  # fmt: skip
+                out.append(f"{node.role[0]}{node.node}:{hello.incarnation:x}:{node.lid}")
+        return "cluster.again=" + ",".join(out)
 
     def _come_back(self, node: NodePlan) -> None:
         """It was fenced and has ended since: it joins anew, with nothing of what it had."""

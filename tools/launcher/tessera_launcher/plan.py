@@ -207,14 +207,17 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
     return Command(n, argv, fds, node.delay)
 
 
-def again(command: Command, run_dir: str, start: int) -> Command:
+def again(command: Command, run_dir: str, start: int, words: str = "") -> Command:
     """The same machine, started another time: with a log of its own, and what it shares with the
-    model under names, since only one descriptor can be handed to a model that runs.
+    model under names, since only one descriptor can be handed to a model that runs; and with more
+    boot parameters.
     """
     n = command.name
     argv, fds = [], [fd for fd in command.fds if fd != f"{n}.qtest"]
-    for word in command.argv:
-        if word.startswith("file,id=log,path="):
+    for i, word in enumerate(command.argv):
+        if i and words and command.argv[i - 1] == "-append":
+            word = f"{word} {words}"
+        elif word.startswith("file,id=log,path="):
             word = word.removesuffix(".log") + f".{start}.log"
         elif word == f"socket,id=qtest,fd={{{n}.qtest}}":
             word = f"socket,id=qtest,path={_path(qtest_path(run_dir, n, start))},server=on,wait=off"

@@ -12,6 +12,8 @@
 
 /* --- params.c */
 
+#define CLUSTER_PARAM_MEMBERS 200u /* for which a command line has room */
+
 struct cluster_params {
 	bool is_host; /* cluster= was given: this node hosts the managers */
 	uint16_t wanted[CLUSTER_NR_ROLES];
@@ -21,7 +23,11 @@ struct cluster_params {
 	struct rdma_gid gid;
 	bool has_key;
 	uint8_t key[RPC_KEY_LEN]; /* the host: the cluster's; else this node's */
-	uint32_t wait_ms;         /* give up joining after this */
+	bool again; /* cluster.again= was given: the members at that epoch, ascending by id */
+	uint32_t again_epoch;
+	size_t nr_expected;
+	struct cluster_member expected[CLUSTER_PARAM_MEMBERS];
+	uint32_t wait_ms; /* give up joining after this */
 	uint32_t heartbeat_ms;
 	uint32_t lease_ms; /* of the host; the others hear it in the view */
 };
