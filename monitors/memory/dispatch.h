@@ -23,6 +23,7 @@ struct memory;
 struct msg {
 	struct memory *m;
 	uint32_t peer;    /* checked: the node at the other end of the connection, or this one */
+	uint32_t incarn;  /* of the peer when the request came; 0: not known, as of this node */
 	const void *body; /* as it came; a handler that passes it on has had it decoded */
 	uint32_t len;
 	const void *bulk;

@@ -63,20 +63,26 @@ static bool is_dead(const struct home_space *as)
 }
 
 /* May there be a new space of that id? */
-static int home_may_link_locked(struct memory *m, uint64_t id) __must_hold(&m->home.lock)
+static int home_may_link_locked(struct memory *m, uint64_t id, uint32_t incarn)
+	__must_hold(&m->home.lock)
 {
+	const uint32_t proc = space_processor(id);
+
 	assert_spin_held(&m->home.lock);
-	if (pool_is_fenced(&m->pool, space_processor(id)))
+	if (pool_is_fenced(&m->pool, proc))
+		return -ESTALE;
+	/* A request may outlive its processor, and be served when the next incarnation is here. */
+	if (incarn && m->net->has_left && m->net->has_left(m, proc, incarn))
 		return -ESTALE;
 	return home_find_locked(&m->home, id) ? -EEXIST : 0;
 }
 
-static int home_space_link(struct memory *m, struct home_space *as)
+static int home_space_link(struct memory *m, struct home_space *as, uint32_t incarn)
 {
 	int err;
 
 	spin_lock(&m->home.lock);
-	err = home_may_link_locked(m, as->id);
+	err = home_may_link_locked(m, as->id, incarn);
 	if (!err)
 		home_link_locked(m, as);
 	spin_unlock(&m->home.lock);
@@ -90,9 +96,9 @@ int home_space_link_two(struct memory *m, const struct home_space *of, struct ho
 
 	spin_lock(&m->home.lock);
 	/* Its processor may have gone, and come again, since the call began. */
-	err = is_dead(of) ? -ESTALE : home_may_link_locked(m, a->id);
+	err = is_dead(of) ? -ESTALE : home_may_link_locked(m, a->id, 0);
 	if (!err)
-		err = home_may_link_locked(m, b->id);
+		err = home_may_link_locked(m, b->id, 0);
 	if (!err) {
 		home_link_locked(m, a);
 		home_link_locked(m, b);
@@ -142,7 +148,7 @@ struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space
 }
 
 struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vnode,
-				     enum home_space_kind kind)
+				     enum home_space_kind kind, uint32_t incarn)
 	__no_lock_analysis("returns it locked")
 {
 	struct home_space *as = home_space_alloc(id, vnode, kind);
@@ -151,7 +157,7 @@ struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vno
 	if (!as)
 		return ERR_PTR(-ENOMEM);
 	mutex_lock(&as->mutex);
-	err = home_space_link(m, as);
+	err = home_space_link(m, as, incarn);
 	if (!err)
 		return as;
 	home_space_unlock(as);

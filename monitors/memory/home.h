@@ -87,10 +87,11 @@ void home_destroy(struct memory *m);
 /* --- home.c: spaces ----------------------------------------------------------------------- */
 
 /*
- * Make a space; with a reference and its mutex held. ERR_PTR: -EEXIST, -ENOMEM, -ESTALE (fenced).
+ * Make a space for the processor's incarnation @incarn (0: whichever there is); with a reference
+ * and its mutex held. ERR_PTR: -EEXIST, -ENOMEM, -ESTALE (fenced, or that incarnation has left).
  */
 struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vnode,
-				     enum home_space_kind kind);
+				     enum home_space_kind kind, uint32_t incarn);
 /* One that is in no table yet, unlocked, to be linked or freed.  NULL: no memory. */
 struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space_kind kind);
 /*
@@ -249,12 +250,14 @@ int home_collapse(struct memory *m, uint32_t proc, const struct pm_collapse_req 
 		  const void *body, uint32_t len) __must_check;
 int home_discard(struct memory *m, uint32_t proc, const struct pm_discard_req *req,
 		 const void *body, uint32_t len) __must_check;
-int home_make_pages(struct memory *m, uint32_t proc, const struct pm_space_req *req,
-		    struct pm_range_rep *rep) __must_check;
+/* @incarn: of @proc, as the request came; see home_space_create(). */
+int home_make_pages(struct memory *m, uint32_t proc, uint32_t incarn,
+		    const struct pm_space_req *req, struct pm_range_rep *rep) __must_check;
 int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req *req,
 		  struct pm_range_rep *rep) __must_check;
 
 /* --- loader.c --------------------------------------------------------------------------------- */
 
-int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,
+/* @incarn: of @proc, as the request came; see home_space_create(). */
+int home_exec(struct memory *m, uint32_t proc, uint32_t incarn, const struct pm_exec_req *req,
 	      struct pm_exec_rep *rep) __must_check;

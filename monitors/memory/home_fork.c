@@ -413,8 +413,8 @@ static int space_fill(struct memory *m, struct home_space *as, const struct pm_s
 	return span_map(m, as, &v, home_wanted(req->want_credits, req->len), grants);
 }
 
-int home_make_pages(struct memory *m, uint32_t proc, const struct pm_space_req *req,
-		    struct pm_range_rep *rep)
+int home_make_pages(struct memory *m, uint32_t proc, uint32_t incarn,
+		    const struct pm_space_req *req, struct pm_range_rep *rep)
 {
 	struct grants grants = { 0 };
 	struct home_space *as;
@@ -423,7 +423,7 @@ int home_make_pages(struct memory *m, uint32_t proc, const struct pm_space_req *
 	reply_init(rep);
 	if (space_processor(req->aspace) != proc)
 		return -ESRCH;
-	as = home_space_create(m, req->aspace, req->vnode, SPACE_PAGES);
+	as = home_space_create(m, req->aspace, req->vnode, SPACE_PAGES, incarn);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
 	assert_mutex_held(&as->mutex);

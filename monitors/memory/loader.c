@@ -351,7 +351,7 @@ static int load_into(struct load *ld, struct pm_exec_rep *rep) __must_hold(&ld->
 	return err;
 }
 
-int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,
+int home_exec(struct memory *m, uint32_t proc, uint32_t incarn, const struct pm_exec_req *req,
 	      struct pm_exec_rep *rep)
 {
 	struct load *ld;
@@ -373,7 +373,7 @@ int home_exec(struct memory *m, uint32_t proc, const struct pm_exec_req *req,
 	err = read_interp(ld);
 	if (err)
 		goto out_images;
-	ld->as = home_space_create(m, req->aspace, req->vnode, SPACE_MAPPED);
+	ld->as = home_space_create(m, req->aspace, req->vnode, SPACE_MAPPED, incarn);
 	if (IS_ERR(ld->as)) {
 		err = (int)PTR_ERR(ld->as);
 		goto out_images;

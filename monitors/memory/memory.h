@@ -48,6 +48,8 @@ struct memory_net {
 	int (*read)(struct memory *m, struct page_cache_read *rd, bool prefetch, bool may_sleep);
 	/* The key by which a storage node may write into @page. */
 	uint32_t (*rkey)(struct memory *m, uint32_t node, const struct mpage *page);
+	/* Is @incarn of @node no member any more? Any context, spinlocks held. NULL: not known. */
+	bool (*has_left)(struct memory *m, uint32_t node, uint32_t incarn);
 	/* Placement; NULL: by the list of memory nodes. */
 	uint32_t (*owner_for)(struct memory *m, uint64_t aspace, uint64_t index);
 	uint32_t (*cache_node)(struct memory *m, const struct proto_file *file);

@@ -74,7 +74,8 @@ int msg_make_pages(struct msg *msg)
 {
 	struct pm_range_rep *rep = range_rep();
 
-	return reply_range(msg, rep, rep ? home_make_pages(msg->m, msg->peer, msg->req, rep) : 0);
+	return reply_range(
+		msg, rep, rep ? home_make_pages(msg->m, msg->peer, msg->incarn, msg->req, rep) : 0);
 }
 
 int msg_vregions(struct msg *msg)
@@ -91,7 +92,7 @@ int msg_exec(struct msg *msg)
 
 	if (!rep)
 		return -ENOMEM;
-	err = home_exec(msg->m, msg->peer, msg->req, rep);
+	err = home_exec(msg->m, msg->peer, msg->incarn, msg->req, rep);
 	if (!err)
 		err = (int)pm_exec_rep_encode(rep, msg->reply, msg->reply_max);
 	lib_free(rep);

@@ -140,7 +140,17 @@ static uint32_t node_cache_node(struct memory *m, const struct proto_file *file)
 	return gsm_cache_node_for(file);
 }
 
+/* By what the RPC layer knows before gone() and until joined() of the next one, or after it. */
+static bool node_has_left(struct memory *m, uint32_t node, uint32_t incarn)
+{
+	struct node_info info;
+
+	return rpc_peer_has_left(node, incarn) || !rpc_peer_info(node, &info) ||
+	       info.incarn != incarn;
+}
+
 const struct memory_net node_net = {
+	.has_left = node_has_left,
 	.call = node_call,
 	.read = node_read,
 	.rkey = node_rkey,
@@ -153,7 +163,9 @@ const struct memory_net node_net = {
 static enum rpc_handler_result serve_request(struct rpc_request *req, void *arg)
 {
 	const struct msg_type *type = arg;
-	struct msg msg = { .m = &memory_node, .peer = rpc_request_peer(req) };
+	struct msg msg = { .m = &memory_node,
+			   .peer = rpc_request_peer(req),
+			   .incarn = rpc_request_incarn(req) };
 	const void *ring_body = rpc_request_body(req, &msg.len);
 	void *body = kmalloc(msg.len ? msg.len : 1);
 	const uint64_t start = time_now_ns();

@@ -92,6 +92,11 @@ uint32_t rpc_request_peer(const struct rpc_request *req)
 	return req->peer->info.id;
 }
 
+uint32_t rpc_request_incarn(const struct rpc_request *req)
+{
+	return req->peer_incarn;
+}
+
 bool rpc_request_is_datagram(const struct rpc_request *req)
 {
 	return !req->session;

@@ -385,7 +385,21 @@ static void a_fault_under_a_pin_is_caught(struct ktest *t)
 	all_gone(t);
 }
 
+/* What an earlier life of the processor still has somewhere does not get the names of this one. */
+static void names_of_two_lives_differ(struct ktest *t)
+{
+	EXPECT_TRUE(t, object_id(7, 1, 1) != object_id(7, 2, 1));
+	for (uint32_t incarn = 1; incarn < 2000; incarn++) {
+		const uint64_t id = object_id(7, incarn, 1);
+
+		EXPECT_EQ(t, id >> 40, 7);
+		EXPECT_EQ(t, object_id(7, incarn, 1ull << 40) >> 40, 7);
+		EXPECT_TRUE(t, id != object_id(7, incarn, 2));
+	}
+}
+
 static const struct ktest_case cases[] = {
+	KTEST(names_of_two_lives_differ),
 	KTEST(all_spaces_see_one_memory),
 	KTEST(holes_stay_holes),
 	KTEST(truncation_reaches_mappings),

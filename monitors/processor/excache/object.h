@@ -207,6 +207,8 @@ static inline bool destroy_may_help(int err)
 
 /* A name that no other space has had. */
 uint64_t object_new_id(void);
+/* The @nr-th of @node in its life @incarn. */
+uint64_t object_id(uint32_t node, uint32_t incarn, uint64_t nr);
 
 /*
  * Node that owns page @pgoff: from the copy of the vRegion array, or asked from the home. -EFAULT:

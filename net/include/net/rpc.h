@@ -246,7 +246,8 @@ struct rpc_handler {
 /* Register a table for the life of the kernel. -EEXIST when an opcode is taken, -EINVAL flags. */
 int rpc_handlers_register(const struct rpc_handler *table, size_t nr, void *arg) __must_check;
 
-uint32_t rpc_request_peer(const struct rpc_request *req); /* node id, checked by the connection */
+uint32_t rpc_request_peer(const struct rpc_request *req);   /* node id, checked by the connection */
+uint32_t rpc_request_incarn(const struct rpc_request *req); /* of the peer, when it asked */
 bool rpc_request_is_datagram(const struct rpc_request *req); /* for tests */
 bool rpc_request_may_sleep(const struct rpc_request *req);
 /* Bytes that the body of the reply may have: depends on the session's class, and on datagrams. */

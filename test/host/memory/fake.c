@@ -193,7 +193,15 @@ static uint32_t fake_rkey(struct memory *m, uint32_t node, const struct mpage *p
 	return 0x1234;
 }
 
+static bool fake_has_left(struct memory *m, uint32_t node, uint32_t incarn)
+{
+	const struct fake *f = m->net_arg;
+
+	return node == FAKE_PROC && incarn == f->left_incarn;
+}
+
 static const struct memory_net fake_net = {
+	.has_left = fake_has_left,
 	.call = fake_call,
 	.read = fake_read,
 	.rkey = fake_rkey,
@@ -306,7 +314,7 @@ void proc_done(struct fake_proc *p)
 int proc_space(struct fake_proc *p)
 {
 	struct home_space *as =
-		home_space_create(fake_node(p->f, p->home), p->aspace, 0, SPACE_MAPPED);
+		home_space_create(fake_node(p->f, p->home), p->aspace, 0, SPACE_MAPPED, 0);
 
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);

@@ -36,6 +36,7 @@ struct fake {
 	bool fail_once;       /* only the first of them */
 	bool fail_late;       /* the call is served, its answer is lost */
 	uint16_t hold_opcode; /* the next call with it waits for @release; held: it does */
+	uint32_t left_incarn; /* requests of it, of FAKE_PROC, come late */
 	bool held, release;   /* atomic */
 	int read_error;       /* MS_READ ends with it, */
 	int read_errors;      /* only so many times; 0: each one */

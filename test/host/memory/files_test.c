@@ -379,6 +379,48 @@ static const struct pm_vma *vma_holding(const struct pm_exec_rep *rep, uint64_t 
 	return NULL;
 }
 
+static struct ktest *late_test;
+
+/* The exec of an earlier incarnation of FAKE_PROC, which waits for a file. */
+static void late_exec(void *arg)
+{
+	struct fake *f = arg;
+	struct pm_exec_rep *rep = calloc(1, sizeof(*rep));
+	const struct pm_exec_req req = {
+		.aspace = FAKE_ASPACE(1),
+		.file = { 1, 1, FAKE_STORAGE },
+		.stack_size = 8 * MB,
+	};
+
+	EXPECT_EQ(late_test, home_exec(&f->mem[0], FAKE_PROC, f->left_incarn, &req, rep), -ESTALE);
+	free(rep);
+}
+
+static void a_late_exec_makes_no_space(struct ktest *t)
+{
+	struct prog_files *pf = malloc(sizeof(*pf));
+	struct thread *thread;
+	struct fake f;
+
+	late_test = t;
+	prog_start(&f, pf);
+	f.left_incarn = 77;
+	f.hold_opcode = MS_LOOKUP;
+	thread = thread_create("exec", late_exec, &f);
+	ASSERT_FALSE(t, IS_ERR(thread));
+	EXPECT_TRUE(t, fake_wait_held(&f));
+	for (int i = 0; i < 2; i++) {
+		memory_processor_gone(&f.mem[i], FAKE_PROC);
+		memory_processor_joined(&f.mem[i], FAKE_PROC);
+	}
+	__atomic_store_n(&f.release, true, __ATOMIC_RELEASE);
+	thread_join(thread);
+	EXPECT_FALSE(t, home_space_exists(&f.mem[0], FAKE_ASPACE(1)));
+	EXPECT_EQ(t, f.mem[0].owner.nr_spaces + f.mem[1].owner.nr_spaces, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+	free(pf);
+}
+
 static void program_with_interpreter(struct ktest *t)
 {
 	struct pm_exec_rep *rep = malloc(sizeof(*rep));
@@ -666,23 +708,15 @@ static void bad_programs_get_an_errno(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(reads_in_order_are_few),
-	KTEST(last_page_is_zero_behind_the_end),
-	KTEST(misses_at_once_share_a_read),
-	KTEST(failed_read_fails_all_who_wait),
-	KTEST(failed_read_is_tried_again),
-	KTEST(a_lost_storage_node_is_not_this_node),
-	KTEST(newer_version_is_read_again),
-	KTEST(file_pages_give_way),
-	KTEST(frames_are_zeroed_ahead),
-	KTEST(program_with_interpreter),
-	KTEST(layout_is_random_with_a_seed),
-	KTEST(bad_programs_get_an_errno),
-	KTEST(program_that_runs_again),
-	KTEST(program_in_an_object),
-	KTEST(program_with_many_segments),
-	KTEST(exec_that_fails_leaves_nothing),
-	{ 0 },
+	KTEST(reads_in_order_are_few),         KTEST(last_page_is_zero_behind_the_end),
+	KTEST(misses_at_once_share_a_read),    KTEST(failed_read_fails_all_who_wait),
+	KTEST(failed_read_is_tried_again),     KTEST(a_lost_storage_node_is_not_this_node),
+	KTEST(newer_version_is_read_again),    KTEST(file_pages_give_way),
+	KTEST(frames_are_zeroed_ahead),        KTEST(a_late_exec_makes_no_space),
+	KTEST(program_with_interpreter),       KTEST(layout_is_random_with_a_seed),
+	KTEST(bad_programs_get_an_errno),      KTEST(program_that_runs_again),
+	KTEST(program_in_an_object),           KTEST(program_with_many_segments),
+	KTEST(exec_that_fails_leaves_nothing), { 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.files", .cases = cases };
 KTEST_SUITE(suite);
