@@ -385,7 +385,7 @@ static void a_fault_under_a_pin_is_caught(struct ktest *t)
 	all_gone(t);
 }
 
-/* What an earlier life of the processor still has somewhere does not get the names of this one. */
+/* Spaces that an earlier life of the processor still has somewhere have other names. */
 static void names_of_two_lives_differ(struct ktest *t)
 {
 	EXPECT_TRUE(t, object_id(7, 1, 1) != object_id(7, 2, 1));
