@@ -80,6 +80,7 @@ struct memory_stats {
 	uint64_t pages_discarded; /* no program could see them any more */
 	uint64_t enomem;          /* requests refused for want of memory */
 	uint64_t relief_moves;    /* vRegions handed over for want of frames */
+	uint64_t relief_revokes;  /* processors that lost their credits for want of frames */
 	uint64_t relief_ends;     /* programs ended for want of frames */
 	uint64_t grants;          /* frames granted by PM_CREDIT */
 	uint64_t file_fetches;    /* PM_FILE_FETCH answered with 0 */

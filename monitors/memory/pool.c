@@ -373,6 +373,23 @@ bool pool_is_fenced(const struct pool *pool, uint32_t proc)
 	       (__atomic_load_n(&pool->fenced[proc / 64], __ATOMIC_ACQUIRE) & BIT64(proc % 64));
 }
 
+uint32_t pool_next_creditor(struct pool *pool, uint32_t proc)
+{
+	uint32_t found = 0;
+
+	spin_lock(&pool->lock);
+	for (; proc <= PROTO_NODE_MAX && !found; proc++) {
+		const uint32_t *credit = account_locked(pool, proc);
+
+		if (!credit)
+			proc |= CREDIT_BLOCK - 1; /* nobody of this block */
+		else if (*credit)
+			found = proc;
+	}
+	spin_unlock(&pool->lock);
+	return found;
+}
+
 uint32_t pool_credits(struct pool *pool, uint32_t proc)
 {
 	const uint32_t *credit;

@@ -119,7 +119,8 @@ uint32_t pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr);
 void pool_fence(struct pool *pool, uint32_t proc);
 void pool_admit(struct pool *pool, uint32_t proc);
 bool pool_is_fenced(const struct pool *pool, uint32_t proc);
-/* For tests. */
+/* The first processor with a number >= @proc that has credits; 0: there is none. */
+uint32_t pool_next_creditor(struct pool *pool, uint32_t proc);
 uint32_t pool_credits(struct pool *pool, uint32_t proc);
 
 /* Frames that programs could still get, if need be from pages of files. */

@@ -4,8 +4,9 @@
  *
  * Ordering:	a program is ended only when the shortage has lasted for END_AFTER_NS: processors
  *		that were told to ask again have told by then of spaces that ended.
- * Failure:	a node that does not answer is passed over. If a processor does not, its programs
- *		may be the worst: nothing is refused.
+ * Failure:	a node that does not answer is passed over. If a processor does not, or ends
+ *		nothing, its programs may be the worst: it is given PATIENCE_NS, and loses its
+ *		credits before a program of another one ends.
  */
 #include "relief.h"
 
@@ -15,9 +16,11 @@
 #include <proto/mp.h>
 
 #include "memory.h"
+#include "region_apply.h"
 
 #define END_AFTER_NS  (200 * NSEC_PER_MSEC)
 #define REFUSE_FOR_NS NSEC_PER_SEC
+#define PATIENCE_NS   (10 * NSEC_PER_SEC)  /* with a processor that ends nothing */
 #define LOOK_AGAIN_NS (50 * NSEC_PER_MSEC) /* while something is on its way */
 
 void relief_init(struct memory *m)
@@ -151,9 +154,40 @@ struct worst {
 	struct mp_oom_rep rep;
 };
 
-/* The worst program of all processors. RELIEF_ENDED: it is in *@worst. */
+/*
+ * Take back the frames that credits of @proc stand for. A page that it writes back without a credit
+ * waits for a frame like others' pages. False: it has none.
+ */
+static bool revoke(struct memory *m, uint32_t proc)
+{
+	if (!pool_credits(&m->pool, proc))
+		return false;
+	owner_take_credits(m, proc, UINT32_MAX);
+	STAT_INC(m, relief_revokes);
+	return true;
+}
+
+/* Credits of processors that have no space here, and so no use for them. */
+static bool revoke_idle(struct memory *m)
+{
+	bool revoked = false;
+
+	for (uint32_t proc = 0; (proc = pool_next_creditor(&m->pool, proc + 1)) != 0;) {
+		uint64_t aspace = (uint64_t)proc << 40;
+
+		if (!owner_next_space(m, &aspace) || space_processor(aspace) != proc)
+			revoked |= revoke(m, proc);
+	}
+	return revoked;
+}
+
+/*
+ * The worst program of all processors. RELIEF_ENDED: it is in *@worst. A processor that has none to
+ * end, or has had its time, loses its credits first (RELIEF_MOVED), and then others' programs end.
+ */
 static enum relief_result find_worst(struct memory *m, struct worst *worst)
 {
+	const bool patient = time_now_ns() - m->relief.short_since_ns < PATIENCE_NS;
 	enum relief_result result = RELIEF_NOTHING;
 	uint64_t aspace = 0;
 
@@ -164,9 +198,11 @@ static enum relief_result find_worst(struct memory *m, struct worst *worst)
 		const int err = ask_processor(m, proc, 0, &rep);
 
 		aspace = (uint64_t)(proc + 1) << 40;
-		if (err || rep.state == MP_OOM_ENDING)
+		if ((err || rep.state == MP_OOM_ENDING) && patient)
 			return RELIEF_WAITS;
-		if (rep.state != MP_OOM_CANDIDATE ||
+		if ((err || rep.state != MP_OOM_CANDIDATE) && revoke(m, proc))
+			return RELIEF_MOVED;
+		if (err || rep.state != MP_OOM_CANDIDATE ||
 		    (result == RELIEF_ENDED &&
 		     (rep.badness < worst->rep.badness ||
 		      (rep.badness == worst->rep.badness && rep.frames <= worst->rep.frames))))
@@ -203,6 +239,8 @@ enum relief_result relief_step(struct memory *m)
 	if (!r->short_since_ns)
 		r->short_since_ns = now;
 	if (hand_over(m))
+		return RELIEF_MOVED;
+	if (revoke_idle(m))
 		return RELIEF_MOVED;
 	if (now - r->short_since_ns < END_AFTER_NS)
 		return RELIEF_WAITS;

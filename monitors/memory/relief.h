@@ -57,7 +57,7 @@ bool relief_choose(const struct relief_node *nodes, size_t nr_nodes,
 
 enum relief_result {
 	RELIEF_ENOUGH, /* there are frames */
-	RELIEF_MOVED,  /* a vRegion has been handed over */
+	RELIEF_MOVED,  /* a vRegion has been handed over, or credits have been taken back */
 	RELIEF_ENDED,  /* a program is to end */
 	RELIEF_WAITS,  /* something that has begun may still bring frames */
 	RELIEF_NOTHING,

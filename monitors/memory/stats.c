@@ -74,6 +74,7 @@ STAT_GAUGE(pages_renamed, "memory.pages_renamed", "pages that collapses gave to 
 STAT_GAUGE(pages_discarded, "memory.pages_discarded", "pages dropped that no program can see");
 STAT_GAUGE(enomem, "memory.enomem", "requests refused for want of memory");
 STAT_GAUGE(relief_moves, "relief.moves", "vRegions handed over for want of frames");
+STAT_GAUGE(relief_revokes, "relief.revokes", "times that a processor lost its credits");
 STAT_GAUGE(relief_ends, "relief.ends", "programs ended for want of frames");
 STAT_GAUGE(grants, "memory.grants", "frames granted on request");
 STAT_GAUGE(bad_requests, "memory.bad_requests", "malformed requests");

@@ -18,9 +18,12 @@
 #include <managers/placement.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
+#include <proto/mp.h>
 
 #include "dispatch.h"
 #include "memory.h"
+
+#define OOM_WAIT_NS (5 * NSEC_PER_SEC)
 
 /* Pages of a call stay where they are until nothing can read them any more. */
 struct bulk_pins {
@@ -89,8 +92,9 @@ static int node_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 	if (nr_bulk)
 		return call_with_bulk(peer, opcode, body, body_len, bulk, nr_bulk);
 	do {
+		/* A processor that does not answer keeps no other from being asked. */
 		ret = rpc_call_sync(peer, RPC_CLASS_CONTROL, opcode, body, body_len, reply,
-				    reply_max, 0);
+				    reply_max, opcode == MP_OOM ? OOM_WAIT_NS : 0);
 		/* A storage node that was started again has lost the call; all such only read. */
 	} while (ret == -EHOSTDOWN && proto_of(opcode) == PROTO_MS && --tries);
 	return ret;

@@ -4,6 +4,7 @@
  * and nobody loses a page meanwhile.
  */
 #include <kernel/thread.h>
+#include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
 #include <proto/mp.h>
@@ -317,6 +318,85 @@ static void worst_of_all_processors_ends(struct ktest *t)
 	}
 }
 
+/* One processor answers as oom.state says, for ever; the other has a program to end. */
+static int answer_of_liar(struct fake *f, uint32_t proc, const void *body, uint32_t len,
+			  void *reply)
+{
+	const bool liar = proc == FAKE_PROC + 1;
+	struct mp_oom_rep rep = { .state = liar ? oom.state : MP_OOM_CANDIDATE,
+				  .pid = liar ? 0 : proc,
+				  .frames = 9 };
+	struct mp_oom_req req;
+
+	EXPECT_EQ(oom.t, mp_oom_req_decode(body, len, &req), 0);
+	if (liar && oom.total)
+		return -ETIMEDOUT;
+	if (req.flags & MP_OOM_END)
+		oom.ended = proc;
+	mp_oom_rep_encode(&rep, reply);
+	return sizeof(struct mp_oom_rep_wire);
+}
+
+static void nobody_waits_for_a_liar(struct ktest *t)
+{
+	const uint64_t other = (uint64_t)(FAKE_PROC + 1) << 40 | 1;
+
+	for (uint32_t round = 0; round < 2; round++) {
+		const struct region_init init = { .state = REGION_ACTIVE };
+		struct fake_proc p;
+		struct region *r;
+		struct fake f;
+
+		shim_time_freeze(true);
+		start(t, &f, 1);
+		/* It says for ever that one is ending, or nothing. */
+		oom = (__typeof__(oom)){ .t = t, .state = MP_OOM_ENDING, .total = round };
+		f.oom = answer_of_liar;
+		space(t, &f, &p, 1);
+		fill(t, &p, FIXED_AT, 300);
+		r = region_make(&f.mem[0], other, FAKE_MEM_FIRST, 0, SHIFT_2M, &init);
+		EXPECT_EQ(t, pool_grant(&f.mem[0].pool, FAKE_PROC + 1, UINT32_MAX), FRAMES - 300);
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+		shim_time_advance_ns(1000ull * 1000 * 1000);
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+		shim_time_advance_ns(10ull * 1000 * 1000 * 1000);
+		/* First it loses the frames that it has not used ... */
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_MOVED);
+		EXPECT_EQ(t, oom.ended, 0);
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENOUGH);
+		/* ... and when these are gone as well the other's program ends. */
+		fill(t, &p, FIXED_AT + REGION, 400);
+		fill(t, &p, FIXED_AT + 2 * REGION, FRAMES - 700);
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+		shim_time_advance_ns(60ull * 1000 * 1000 * 1000);
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENDED);
+		EXPECT_EQ(t, oom.ended, FAKE_PROC);
+		shim_time_freeze(false);
+		region_put(r);
+		owner_destroy_space(&f.mem[0], other);
+		end(t, &p);
+		EXPECT_TRUE(t, fake_stop(&f));
+	}
+}
+
+/* A processor without a space here has no use for credits, however many it has asked for. */
+static void hoarded_credits_come_back(struct ktest *t)
+{
+	struct fake_proc p;
+	struct fake f;
+
+	start(t, &f, 1);
+	space(t, &f, &p, 1);
+	fill(t, &p, FIXED_AT, 300);
+	EXPECT_EQ(t, pool_grant(&f.mem[0].pool, 700, UINT32_MAX), FRAMES - 300);
+	EXPECT_EQ(t, proc_writeback(&p, FIXED_AT + 400 * PAGE_SIZE, page), -EAGAIN);
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_MOVED);
+	EXPECT_EQ(t, proc_writeback(&p, FIXED_AT + 400 * PAGE_SIZE, page), 0);
+	EXPECT_EQ(t, pool_credits(&f.mem[0].pool, 700), 0);
+	end(t, &p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 /* --- write-backs --------------------------------------------------------------------- */
 
 static void relief_thread(void *arg)
@@ -381,6 +461,8 @@ static const struct ktest_case cases[] = {
 	KTEST(files_give_way_first),
 	KTEST(program_ends_when_no_node_has_room),
 	KTEST(worst_of_all_processors_ends),
+	KTEST(nobody_waits_for_a_liar),
+	KTEST(hoarded_credits_come_back),
 	KTEST(nothing_can_be_done),
 	KTEST(page_without_a_credit_is_not_lost),
 	KTEST(full_node_says_again),
