@@ -582,6 +582,16 @@ static void incoming_handle(struct rpc_session *s, struct rpc_incoming *inc)
 
 /* --- active side ---------------------------------------------------------------------- */
 
+static struct rpc_peer *rendezvous; /* not published until its id is known; set once, atomic */
+
+/* The host of the managers, or what answers at its address. */
+static bool is_host(const struct rpc_peer *peer)
+{
+	const struct rpc_peer *host = __atomic_load_n(&rendezvous, __ATOMIC_ACQUIRE);
+
+	return host && peer->info.id == host->info.id;
+}
+
 static void connect_start(struct rpc_session *s)
 {
 	struct rdma_addr to = s->peer->info.addr;
@@ -599,7 +609,7 @@ static void connect_start(struct rpc_session *s)
 	conn->target_incarn = s->peer->info.incarn;
 	private_data_fill(conn, &priv);
 	if (s->cls == RPC_CLASS_CONTROL) {
-		conn->wants_proof = !s->peer->info.id || s->has_challenge;
+		conn->wants_proof = is_host(s->peer) || s->has_challenge;
 		rpc_auth_req(&priv, s->has_challenge ? s->challenge : NULL, &to);
 		s->has_challenge = false;
 		conn->req = priv;
@@ -635,6 +645,9 @@ static bool rep_check(struct rpc_session *s, struct rpc_conn *conn)
 			return false;
 	} else if (info->role != peer->info.role) {
 		counter_inc(&rpc_c_malformed);
+		return false;
+	} else if (info->incarn != peer->info.incarn) {
+		counter_inc(&rpc_c_stale); /* the host's view will tell us, if it is that node */
 		return false;
 	}
 	return geometry_fits(s, info);
@@ -754,7 +767,6 @@ void rpc_conn_work(struct work *w)
 
 /* --- the rendezvous node -------------------------------------------------------------- */
 
-static struct rpc_peer *rendezvous; /* not published until its id is known */
 static struct mutex rendezvous_lock = MUTEX_INIT(rendezvous_lock, "rpc.rendezvous", RANK_NET);
 
 int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node)
@@ -766,7 +778,7 @@ int rpc_peer_add_rendezvous(const struct rdma_addr *addr, uint32_t *node)
 
 	mutex_lock(&rendezvous_lock);
 	if (!rendezvous)
-		rendezvous = rpc_peer_alloc(&info);
+		__atomic_store_n(&rendezvous, rpc_peer_alloc(&info), __ATOMIC_RELEASE);
 	if (!rendezvous) {
 		mutex_unlock(&rendezvous_lock);
 		return -ENOMEM;

@@ -324,11 +324,77 @@ static void rendezvous_late(struct ktest *t)
 	sim_run(t, nodes, 2, 30);
 }
 
+/* The host's first life, then a node without a key in its place, then the host again. */
+static void replaced_host(struct ktest *t)
+{
+	node_start(t, NODE_ROLE_STORAGE);
+	if (sim_incarnation() == 1) {
+		peer_add(t, 2); /* so it asks for no proof */
+	} else {
+		rpc_key_set(cluster_key, true);
+		rpc_accept_strangers(true);
+	}
+	sim_cmd("barrier 1 2");
+}
+
+static int echo_within(enum rpc_class cls, uint32_t ms)
+{
+	return rpc_call_sync(1, cls, OP_ECHO, NULL, 0, NULL, 0, ms * NSEC_PER_MSEC);
+}
+
+static void wary_client(struct ktest *t)
+{
+	const struct rdma_addr addr = { .dlid = 1 };
+	uint8_t own[RPC_KEY_LEN];
+	struct node_info info;
+	uint32_t id = 0, first;
+	int ret;
+
+	shim_bootparam_set("rpc.keepalive_ms", "100");
+	node_start(t, NODE_ROLE_MEMORY);
+	rpc_node_key(cluster_key, sim_node_id(), NODE_ROLE_MEMORY, own);
+	rpc_key_set(own, false);
+	while (rpc_peer_add_rendezvous(&addr, &id) == -EHOSTDOWN)
+		;
+	EXPECT_EQ(t, echo(1, RPC_CLASS_CONTROL, 8), 0);
+	first = (uint32_t)sim_get(SH_BASE + 1);
+
+	sim_cmd("kill 1");
+	spawn_server();
+	EXPECT_EQ(t, echo_within(RPC_CLASS_DEMAND, 1000), -ETIMEDOUT);
+	EXPECT_EQ(t, echo_within(RPC_CLASS_CONTROL, 1000), -ETIMEDOUT);
+	EXPECT_GT(t, counter("rpc.auth_refused"), 0);
+	EXPECT_TRUE(t, rpc_peer_info(1, &info));
+	EXPECT_EQ(t, info.incarn, first);
+
+	sim_cmd("kill 1");
+	first = spawn_server();
+	while ((ret = echo_within(RPC_CLASS_CONTROL, 5000)) == -EHOSTDOWN)
+		; /* the call met the restart */
+	EXPECT_EQ(t, ret, 0);
+	EXPECT_TRUE(t, rpc_peer_info(1, &info));
+	EXPECT_EQ(t, info.incarn, first);
+	sim_cmd("barrier 1 2");
+}
+
+static void a_restarted_host_proves_the_key(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = replaced_host },
+						 { .id = 2, .fn = wary_client } };
+
+	sim_run(t, nodes, 2, 40);
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(silence_is_not_death), KTEST(lost_end_is_noticed),
-	KTEST(kill_ends_a_call),     KTEST(submit_to_one_that_leaves),
-	KTEST(death_and_restart),    KTEST(fencing),
-	KTEST(rendezvous_late),      { 0 },
+	KTEST(silence_is_not_death),
+	KTEST(lost_end_is_noticed),
+	KTEST(kill_ends_a_call),
+	KTEST(submit_to_one_that_leaves),
+	KTEST(death_and_restart),
+	KTEST(fencing),
+	KTEST(rendezvous_late),
+	KTEST(a_restarted_host_proves_the_key),
+	{ 0 },
 };
 static const struct ktest_suite rpc_lives_suite = { .name = "rpc.lives", .cases = cases };
 KTEST_SUITE(rpc_lives_suite);
