@@ -4,9 +4,9 @@
 
 It reads the role and node id from -append and the channel from -chardev, and answers RUN by running
 the same path on the host, with pipes for its streams, or a terminal. What goes wrong on request is
-chosen by the boot parameter fake=: panic, silent, garbage, error, eof, late-exit-data. The node
-with cluster= says who is a member: each that has written its incarnation beside its log and is not
-reported lost; SIGUSR1 makes it fence node 4.
+chosen by the boot parameter fake=: panic, silent, garbage, stray, error, eof, late-exit-data.
+The node with cluster= says who is a member: each that has written its incarnation beside its log
+and is not reported lost; SIGUSR1 makes it fence node 4.
 """
 
 import fcntl
@@ -83,6 +83,8 @@ class Fake:
             self.send(Frame(Type.ERROR, payload=b"the disk is not ext4"))
         if fault != "unready":
             self.send(Frame(Type.READY, payload=frames.encode_ready(frames.Ready(1, 1, 1, 1))))
+        if fault == "stray":
+            self.send(Frame(Type.PLACED, 1, payload=frames.encode_placed(0, 1)))
         if "cluster" in self.params:
             signal.signal(signal.SIGUSR1, lambda *_: self.out.add((4, self.members.get(4, 0))))
             threading.Thread(target=self.tell_members, daemon=True).start()

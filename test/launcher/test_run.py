@@ -165,6 +165,7 @@ def failing(launcher, *args):
     ("m0:fake=panic", r"node m0 ended with status 3: panic: the fake was told to"),
     ("s0:fake=error", r"node s0: the disk is not ext4"),
     ("p0:fake=garbage", r"node p0 broke the control protocol: bad magic"),
+    ("m0:fake=stray", r"node m0 broke the control protocol: PLACED 1, which was not asked"),
     ("p0:fake=late-exit-data", None),
 ])  # fmt: skip
 def test_failures_are_one_line_that_names_the_logs(launcher, fault, text):

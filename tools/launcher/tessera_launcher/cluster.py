@@ -282,6 +282,7 @@ class Cluster:
         self._next_prog = 1
         self._programs: dict[tuple[str, int], Program | Relay] = {}
         self._past: set[tuple[str, int]] = set()
+        self._asked: dict[int, tuple[str, Type]] = {}  # node and kind of answer, by number
         self._replies: dict[int, tuple[int, str | int]] = {}
         self._stats: dict[str, str] = {}
         self._channels: dict[str, Channel] = {}
@@ -665,6 +666,13 @@ class Cluster:
     def channel(self, node: str) -> Channel:
         return self._channels[node]
 
+    def _ask(self, node: str, answer: Type) -> int:
+        """The number of a request to @node. Its answer may come after we have given up."""
+        number = self.take_id()
+        with self._cond:
+            self._asked[number] = node, answer
+        return number
+
     def take_id(self) -> int:
         with self._cond:
             self._next_prog += 1
@@ -690,7 +698,7 @@ class Cluster:
 
     def debug(self, node: str, command: str, timeout: float = 60.0) -> str:
         """A test command to a node; its answer. OSError with the node's errno if it refuses."""
-        number = self.take_id()
+        number = self._ask(node, Type.DEBUG_REPLY)
         self._channels[node].send(Frame(Type.DEBUG, number, 0, command.encode()))
         if not self._wait(lambda: number in self._replies, timeout):
             raise LaunchError(f"{node}: no answer to {command!r} in {timeout:g} s")
@@ -704,7 +712,7 @@ class Cluster:
         manager = next(n for n in self.plan.nodes if n.name == self._host)
         if self._host in self.lost:
             raise LaunchError(self.lost[self._host])
-        number = self.take_id()
+        number = self._ask(self._host, Type.PLACED)
         self._channels[manager.name].send(
             Frame(Type.PLACE, number, 0, frames.encode_place(ROOT_VNODE))
         )
@@ -951,7 +959,11 @@ class Cluster:
         with self._cond:
             if frame.type is Type.STATS:
                 self._stats[channel.node.name] = frame.payload.decode("utf-8", "replace")
-            elif frame.type is Type.PLACED:
+                return
+            if self._asked.get(frame.prog) != (channel.node.name, frame.type):
+                raise frames.ProtocolError(f"{frame.type.name} {frame.prog}, which was not asked")
+            del self._asked[frame.prog]
+            if frame.type is Type.PLACED:
                 self._replies[frame.prog] = frames.decode_placed(frame.payload)
             else:
                 self._replies[frame.prog] = frames.decode_errno(frame.payload)
