@@ -77,6 +77,10 @@ void bench_wait_target(uint32_t node)
 		thread_sleep_ns((uint64_t)settle_ms * NSEC_PER_MSEC);
 }
 
+/* A stranger that reaches the listener costs this node a spinning thread: off by default. */
+static bool serve;
+BOOT_PARAM("bench.serve", bool, serve, "let other nodes measure bare WRITEs with this one");
+
 static int parse_bench(const char *value)
 {
 	return bench_parse_target(value, &target_node, &nr_rounds);
@@ -595,8 +599,10 @@ INITCALL(cluster, bench_init);
 
 int rpc_bench_listen(void)
 {
-	struct cm_listener *l =
-		cm_listen(rpc_net.dev, rpc_net.port, BENCH_SERVICE_ID, pong_request, NULL);
+	struct cm_listener *l;
 
+	if (!serve)
+		return 0;
+	l = cm_listen(rpc_net.dev, rpc_net.port, BENCH_SERVICE_ID, pong_request, NULL);
 	return IS_ERR(l) ? (int)PTR_ERR(l) : 0;
 }

@@ -23,7 +23,7 @@ def logged(cluster, kind: str) -> dict:
 def test_fetches_and_round_trips(pool):
     cluster = pool.get(
         "--append", f"p0:bench.fetches=2,{ROUNDS}", "--append", f"p0:bench.rpc=2,{ROUNDS}",
-        "--append", "rpc.slots.demand=64",
+        "--append", "rpc.slots.demand=64", "--append", "m0:bench.serve=1",
     )  # fmt: skip
     fetches = logged(cluster, "fetches")
     assert fetches["rounds"] == ROUNDS and list(fetches["depth"]) == ["1", "4", "16", "64"]
