@@ -77,6 +77,7 @@ HISTOGRAM(memory_collapse_ns, "memory.collapse_ns", "PM_COLLAPSE, from its arriv
 #define WAITS       RPC_HANDLER_WAITS
 #define IDEMPOTENT  RPC_HANDLER_IDEMPOTENT
 #define FROM_MEMORY (MSG_FROM_MEMORY | RPC_HANDLER_FROM_MEMORY)
+#define FROM_HOME   (FROM_MEMORY | MSG_FROM_HOME)
 #define RESERVE     MSG_RESERVE
 
 #define ENTRY(op, op_flags, size, decoder, handler)                                                \
@@ -135,18 +136,18 @@ const struct msg_type msg_types[] = {
 	  .name = "PM_FILE_FETCH",
 	  .direct = msg_file_fetch },
 	/* From the home to an owner.  Only MM_MOVE and MM_VREGION_MOVE wait: for another owner. */
-	{ CALL(MM_MAP, FROM_MEMORY | RESERVE, mm_map_req, msg_mm_map) },
-	{ CALL(MM_LOAD, FROM_MEMORY, mm_load_req, msg_mm_load) },
-	{ CALL(MM_UNMAP, FROM_MEMORY, mm_range_req, msg_mm_unmap) },
-	{ CALL(MM_PROTECT, FROM_MEMORY, mm_range_req, msg_mm_protect) },
-	{ ENTRY(MM_MOVE, FROM_MEMORY | RESERVE | WAITS, sizeof(struct owner_move_work),
+	{ CALL(MM_MAP, FROM_HOME | RESERVE, mm_map_req, msg_mm_map) },
+	{ CALL(MM_LOAD, FROM_HOME, mm_load_req, msg_mm_load) },
+	{ CALL(MM_UNMAP, FROM_HOME, mm_range_req, msg_mm_unmap) },
+	{ CALL(MM_PROTECT, FROM_HOME, mm_range_req, msg_mm_protect) },
+	{ ENTRY(MM_MOVE, FROM_HOME | RESERVE | WAITS, sizeof(struct owner_move_work),
 		decode_mm_move_req, msg_mm_move) },
-	{ ENTRY(MM_DESTROY, FROM_MEMORY | IDEMPOTENT, sizeof(uint64_t), decode_aspace,
+	{ ENTRY(MM_DESTROY, FROM_HOME | IDEMPOTENT, sizeof(uint64_t), decode_aspace,
 		msg_mm_destroy) },
-	{ CALL(MM_FORK, FROM_MEMORY, mm_fork_req, msg_mm_fork) },
-	{ CALL(MM_COLLAPSE, FROM_MEMORY | RESERVE | IDEMPOTENT, pm_collapse_req, msg_mm_collapse) },
-	{ CALL(MM_DISCARD, FROM_MEMORY | RESERVE | IDEMPOTENT, pm_discard_req, msg_mm_discard) },
-	{ CALL(MM_VREGION_MOVE, FROM_MEMORY | WAITS, mm_vregion_move_req, msg_mm_vregion_move) },
+	{ CALL(MM_FORK, FROM_HOME, mm_fork_req, msg_mm_fork) },
+	{ CALL(MM_COLLAPSE, FROM_HOME | RESERVE | IDEMPOTENT, pm_collapse_req, msg_mm_collapse) },
+	{ CALL(MM_DISCARD, FROM_HOME | RESERVE | IDEMPOTENT, pm_discard_req, msg_mm_discard) },
+	{ CALL(MM_VREGION_MOVE, FROM_HOME | WAITS, mm_vregion_move_req, msg_mm_vregion_move) },
 	/* From an owner to a home. It waits for owners, not for another call of the space. */
 	{ CALL(MM_RELIEVE, FROM_MEMORY | WAITS, mm_relieve_req, msg_mm_relieve) },
 	/* From an owner to another one. */
@@ -192,12 +193,34 @@ bool is_memory_node(struct memory *m, uint32_t node)
 	return found;
 }
 
+/* Is the sender the home of every space of the request that has a part here? */
+static bool is_from_home(const struct msg_type *type, const struct msg *msg, const void *req)
+{
+	const uint64_t *aspace = req;
+	const struct pm_collapse_req *collapse = req;
+	const struct mm_fork_req *fork = req;
+	bool ok = owner_obeys(msg->m, *aspace, msg->peer);
+
+	if (type->opcode == MM_COLLAPSE)
+		ok = ok && owner_obeys(msg->m, collapse->into, msg->peer);
+	if (type->opcode == MM_FORK)
+		ok = ok && owner_obeys(msg->m, fork->parent, msg->peer) &&
+		     owner_obeys(msg->m, fork->child, msg->peer);
+	return ok;
+}
+
 static int decode_and_act(const struct msg_type *type, struct msg *msg, void *req)
 {
 	const int err = type->decode(msg->body, msg->len, req);
 
+	if (err)
+		return err;
 	msg->req = req;
-	return err ? err : type->act(msg);
+	if ((type->flags & MSG_FROM_HOME) && !is_from_home(type, msg, req)) {
+		STAT_INC(msg->m, not_home);
+		return -EPERM;
+	}
+	return type->act(msg);
 }
 
 /*

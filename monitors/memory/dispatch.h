@@ -38,6 +38,8 @@ struct msg {
 #define MSG_RPC_FLAGS   0xffu
 #define MSG_FROM_MEMORY (1u << 8) /* taken from memory nodes only: -EPERM */
 #define MSG_RESERVE     (1u << 9) /* must not fail for want of memory for the decoded request */
+/* Of a space that is here, taken from its home only: -EPERM. The request begins with its id. */
+#define MSG_FROM_HOME   (1u << 10)
 
 struct msg_type {
 	uint16_t opcode;

@@ -90,6 +90,7 @@ struct memory_stats {
 	uint64_t file_read_pages;
 	uint64_t file_evicted;
 	uint64_t bad_requests; /* malformed */
+	uint64_t not_home;     /* a home's requests that came from another node */
 };
 
 union memory_reserve {

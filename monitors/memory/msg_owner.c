@@ -231,6 +231,10 @@ int msg_mm_vregion_take(struct msg *msg)
 	const struct mm_vregion_take_req *req = msg->req;
 	const int err = check_shift(msg, req->vregion_shift);
 
+	if (!owner_obeys(msg->m, req->aspace, req->home)) {
+		STAT_INC(msg->m, not_home); /* nobody gives a space that is here another home */
+		return -EPERM;
+	}
 	return err ? err : owner_vregion_take(msg->m, msg->peer, req);
 }
 

@@ -485,6 +485,18 @@ uint32_t owner_space_home(struct memory *m, uint64_t aspace)
 	return home;
 }
 
+bool owner_obeys(struct memory *m, uint64_t aspace, uint32_t node)
+{
+	const struct owner_space *s;
+	bool ok;
+
+	spin_lock(&m->owner.lock);
+	s = owner_space_find_locked(&m->owner, aspace);
+	ok = !s || s->home == node;
+	spin_unlock(&m->owner.lock);
+	return ok;
+}
+
 /* Up to @max regions into @out; how many there are. */
 static size_t list_regions(struct owner *o, struct relief_region *out, size_t max)
 {

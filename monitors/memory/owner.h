@@ -147,6 +147,8 @@ struct mpage *page_lookup_locked(struct memory *m, struct region *r, uint64_t va
 bool owner_has_space(struct memory *m, uint64_t aspace);
 /* The home of a space that has a part here; this node if it has none. */
 uint32_t owner_space_home(struct memory *m, uint64_t aspace);
+/* May @node command @aspace here: is it its home, or is nothing of the space here? */
+bool owner_obeys(struct memory *m, uint64_t aspace, uint32_t node);
 
 /* --- messages: owner_map.c ------------------------------------------------------------------ */
 

@@ -345,7 +345,7 @@ static void half_a_change_is_no_refusal(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
-/* Call MM_PROTECT of 2 MiB at FIXED_AT as node 12 does, at the owner and by its message. */
+/* Call MM_PROTECT of 2 MiB at FIXED_AT as its home does, at the owner and by its message. */
 static int protect_from_peer(struct memory *m, uint32_t phase, uint64_t charge, bool message)
 {
 	const struct mm_range_req req = { .aspace = FAKE_ASPACE(1),
@@ -362,7 +362,7 @@ static int protect_from_peer(struct memory *m, uint32_t phase, uint64_t charge, 
 	if (!message)
 		return owner_protect(m, &req, &rep);
 	mm_range_req_encode(&req, &w);
-	ret = memory_serve(m, FAKE_MEM_FIRST + 1, MM_PROTECT, &w, sizeof(w), NULL, 0, &reply,
+	ret = memory_serve(m, FAKE_MEM_FIRST, MM_PROTECT, &w, sizeof(w), NULL, 0, &reply,
 			   sizeof(reply), NULL);
 	return MIN(ret, 0);
 }
@@ -1257,6 +1257,60 @@ static void faults_race_with_moves(struct ktest *t)
 	free(race);
 }
 
+/* Only the home of a space commands it at its owners, whatever else is a memory node. */
+static void another_memory_node_commands_no_space(struct ktest *t)
+{
+	const uint32_t home = FAKE_MEM_FIRST, other = FAKE_MEM_FIRST + 1;
+	struct mm_range_req range = { .aspace = FAKE_ASPACE(1), .addr = FIXED_AT, .len = 2 * MB };
+	struct mm_fork_req fork = { .aspace = FAKE_ASPACE(7),
+				    .parent = FAKE_ASPACE(8),
+				    .child = FAKE_ASPACE(1),
+				    .phase = MM_ABORT };
+	struct mm_range_rep_wire reply;
+	struct mm_range_req_wire rw;
+	struct mm_fork_req_wire fw;
+	struct pm_destroy_req_wire dw;
+	struct fake_proc p;
+	struct memory *m;
+	struct fake f;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	m = &f.mem[0];
+	proc_init(&p, &f, range.aspace, home);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 2 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	page_stamp(page, 1);
+	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	ASSERT_EQ(t, owner_has_space(m, range.aspace), true);
+
+	mm_range_req_encode(&range, &rw);
+	EXPECT_EQ(t,
+		  memory_serve(m, other, MM_PROTECT, &rw, sizeof(rw), NULL, 0, &reply,
+			       sizeof(reply), NULL),
+		  -EPERM);
+	EXPECT_EQ(t,
+		  memory_serve(m, other, MM_UNMAP, &rw, sizeof(rw), NULL, 0, &reply, sizeof(reply),
+			       NULL),
+		  -EPERM);
+	mm_fork_req_encode(&fork, &fw); /* its end would destroy the child */
+	EXPECT_EQ(t,
+		  memory_serve(m, other, MM_FORK, &fw, sizeof(fw), NULL, 0, &reply, sizeof(reply),
+			       NULL),
+		  -EPERM);
+	pm_destroy_req_encode(range.aspace, &dw);
+	EXPECT_EQ(t,
+		  memory_serve(m, other, MM_DESTROY, &dw, sizeof(dw), NULL, 0, &reply,
+			       sizeof(reply), NULL),
+		  -EPERM);
+	EXPECT_EQ(t, m->stats.not_home, 4);
+	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, page_value(page), 1);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(range_over_two_owners),
 	KTEST(unmapped_and_unknown_are_different_answers),
@@ -1267,6 +1321,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_mapping_that_goes_for_nothing_is_told_apart),
 	KTEST(half_a_change_is_no_refusal),
 	KTEST(peer_spends_only_what_is_prepared),
+	KTEST(another_memory_node_commands_no_space),
 	KTEST(an_apply_charges_what_is_there),
 	KTEST(a_dead_child_gets_no_areas),
 	KTEST(a_fenced_processor_gets_no_credit_back),
