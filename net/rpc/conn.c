@@ -565,6 +565,10 @@ static void incoming_handle(struct rpc_session *s, struct rpc_incoming *inc)
 		incoming_refuse(inc, RPC_REJ_GEOMETRY);
 		return;
 	}
+	if (inc->info.incarn != READ_ONCE(s->peer->info.incarn)) {
+		incoming_refuse(inc, RPC_REJ_BUSY); /* replaced since: its next REQ is told */
+		return;
+	}
 	if (own_attempt_wins(s, inc)) {
 		counter_inc(&rpc_c_crossed);
 		incoming_refuse(inc, RPC_REJ_CROSSED);
@@ -666,11 +670,11 @@ static bool conn_established(struct rpc_session *s, struct rpc_conn *conn)
 		return false;
 	if (!peer->info.id) {
 		peer->info.id = conn->ev_info.node;
-		rpc_peer_restarted(peer, &conn->ev_info);
+		rpc_peer_restarted(peer, &conn->ev_info, conn);
 		if (rpc_peer_publish(peer))
 			return false; /* known already by another way */
 	} else if (peer->info.incarn != conn->ev_info.incarn) {
-		rpc_peer_restarted(peer, &conn->ev_info);
+		rpc_peer_restarted(peer, &conn->ev_info, conn);
 	}
 	conn_learn(conn, &conn->ev_info);
 	conn_up(conn);

@@ -133,6 +133,21 @@ static void reset_conns(struct rpc_peer *peer)
 	}
 }
 
+/* Of other incarnations than @incarn, one of which may be up already; @own is being set up. */
+static void reset_others(struct rpc_peer *peer, uint32_t incarn, const struct rpc_conn *own)
+{
+	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++) {
+		struct rpc_session *s = &peer->sessions[i];
+
+		spin_lock(&s->lock);
+		if (s->conn && s->conn != own &&
+		    (s->conn->is_known ? s->conn->peer_incarn : s->conn->target_incarn) != incarn)
+			rpc_conn_break_locked(s, s->conn);
+		WRITE_ONCE(s->next_attempt_ns, 0);
+		spin_unlock(&s->lock);
+	}
+}
+
 static void fail_all_calls(struct rpc_peer *peer, int status)
 {
 	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++)
@@ -157,8 +172,9 @@ bool rpc_peer_fenced_us(uint32_t node)
 	return peer && READ_ONCE(peer->fenced_us);
 }
 
-/* Learnt from a connection: another incarnation lives at that address (or the first one). */
-void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info)
+/* Learnt from connection @own: another incarnation lives at that address (or the first one). */
+void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info,
+			const struct rpc_conn *own)
 {
 	bool restarted;
 
@@ -172,6 +188,7 @@ void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info)
 	if (!restarted)
 		return;
 	pr_warn("node %u has restarted\n", peer->info.id);
+	reset_others(peer, info->incarn, own);
 	fail_all_calls(peer, -EHOSTDOWN);
 }
 
@@ -213,17 +230,7 @@ static void peer_renew(struct rpc_peer *peer, const struct node_info *info)
 	spin_unlock(&peer->lock);
 	if (!restarted)
 		return;
-	/* Connections of the old incarnation; one of the new may be up already. */
-	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++) {
-		struct rpc_session *s = &peer->sessions[i];
-
-		spin_lock(&s->lock);
-		if (s->conn && (s->conn->is_known ? s->conn->peer_incarn
-						  : s->conn->target_incarn) != info->incarn)
-			rpc_conn_break_locked(s, s->conn);
-		WRITE_ONCE(s->next_attempt_ns, 0);
-		spin_unlock(&s->lock);
-	}
+	reset_others(peer, info->incarn, NULL);
 	fail_all_calls(peer, -EHOSTDOWN);
 }
 
@@ -362,7 +369,7 @@ static void peer_replace(struct rpc_peer *peer, const struct rpc_conn_info *info
 	spin_lock(&peer->lock);
 	peer->info.addr = *from;
 	spin_unlock(&peer->lock);
-	rpc_peer_restarted(peer, info);
+	rpc_peer_restarted(peer, info, NULL);
 	spin_lock(&peer->lock);
 	peer_set_state_locked(peer, RPC_PEER_ALIVE);
 	peer->fenced_us = false;

@@ -594,7 +594,8 @@ struct rpc_peer *rpc_peer_alloc(const struct node_info *info);
 /* Make a peer whose id has just been learnt visible. -EEXIST when that id is taken. */
 int rpc_peer_publish(struct rpc_peer *peer) __must_check;
 void rpc_peer_fenced(struct rpc_peer *peer);
-void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info);
+void rpc_peer_restarted(struct rpc_peer *peer, const struct rpc_conn_info *info,
+			const struct rpc_conn *own);
 /* 0: calls may go to it; -EHOSTDOWN: it is no member; -ESTALE: it has fenced this node. */
 int rpc_peer_usable(struct rpc_peer *peer) __must_check;
 /*

@@ -527,7 +527,8 @@ void rpc_request_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 	}
 	counter_inc(&rpc_c_req_received);
 	is_stale = hdr.dst_incarn != node_self()->incarn ||
-		   READ_ONCE(s->peer->state) == RPC_PEER_REMOVED;
+		   READ_ONCE(s->peer->state) == RPC_PEER_REMOVED ||
+		   READ_ONCE(s->peer->info.incarn) != conn->peer_incarn;
 	rpc_net.requests_served++;
 
 	spin_lock(&s->lock);

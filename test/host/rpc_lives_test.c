@@ -385,6 +385,62 @@ static void a_restarted_host_proves_the_key(struct ktest *t)
 	sim_run(t, nodes, 2, 40);
 }
 
+/* Two lives of node 2, at two addresses: the second one joins while the first one is connected. */
+static void two_lives_host(struct ktest *t)
+{
+	node_start(t, NODE_ROLE_STORAGE);
+	rpc_key_set(cluster_key, true);
+	rpc_accept_strangers(true);
+	sim_cmd("barrier 2 3");
+	sim_cmd("barrier 3 3");
+	sim_cmd("barrier 1 3");
+}
+
+static void node_2_joins(struct ktest *t)
+{
+	const struct rdma_addr addr = { .dlid = 1 };
+	uint8_t own[RPC_KEY_LEN];
+	uint32_t id = 0;
+
+	shim_node_id_set(2);
+	node_start(t, NODE_ROLE_MEMORY);
+	rpc_node_key(cluster_key, 2, NODE_ROLE_MEMORY, own);
+	rpc_key_set(own, false);
+	while (rpc_peer_add_rendezvous(&addr, &id) == -EHOSTDOWN)
+		;
+	EXPECT_EQ(t, echo(1, RPC_CLASS_CONTROL, 8), 0);
+}
+
+static void first_life(struct ktest *t)
+{
+	node_2_joins(t);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	sim_cmd("barrier 2 3");
+	sim_cmd("barrier 3 3");
+	EXPECT_EQ(t, echo_within(RPC_CLASS_DEMAND, 3000), -ESTALE);
+	EXPECT_TRUE(t, rpc_peer_fenced_us(1));
+	sim_cmd("barrier 1 3");
+}
+
+static void second_life(struct ktest *t)
+{
+	sim_cmd("barrier 2 3");
+	node_2_joins(t);
+	sim_cmd("barrier 3 3");
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_CONTROL, 8), 0);
+	sim_cmd("barrier 1 3");
+}
+
+static void a_replaced_life_is_not_served(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = two_lives_host },
+						 { .id = 2, .fn = first_life },
+						 { .id = 3, .fn = second_life } };
+
+	sim_run(t, nodes, 3, 30);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(silence_is_not_death),
 	KTEST(lost_end_is_noticed),
@@ -394,6 +450,7 @@ static const struct ktest_case cases[] = {
 	KTEST(fencing),
 	KTEST(rendezvous_late),
 	KTEST(a_restarted_host_proves_the_key),
+	KTEST(a_replaced_life_is_not_served),
 	{ 0 },
 };
 static const struct ktest_suite rpc_lives_suite = { .name = "rpc.lives", .cases = cases };
