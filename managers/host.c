@@ -10,7 +10,8 @@
  * Failure:	the host takes out a node whose lease ends, and refuses it (ESTALE) until it joins
  *		anew; a heartbeat that comes after the end does not undo it, even if the host has
  *		not looked in between. When the host itself has stood still, all leases are longer
- *		by that. A host that was started again makes its table from what the members tell.
+ *		by that. A host that was started again makes its table from what the launcher tells
+ *		(cluster.again=); a member's view is believed about nobody else.
  */
 #define PR_FMT "cluster: "
 
@@ -65,6 +66,7 @@ static void member_out(uint32_t id, enum members_why why)
 		[MEMBERS_EARLIER] = "has left under an earlier host",
 	};
 
+	static_assert(ARRAY_SIZE(text) == MEMBERS_WHYS, "each reason has its words");
 	assert_mutex_held(&host.lock);
 	if (why == MEMBERS_SILENT) {
 		pr_warn("node %u was silent for %u ms: fenced\n", id, host.members.view.lease_ms);

@@ -83,7 +83,7 @@ UPWARD = {
 }
 # Files of monitors/processor that encode and decode messages: all others have types of their own.
 EDGE = {
-    # Requests to storage nodes, and those to memory nodes that are about no space.
+    # Requests to storage nodes, those to memory nodes that are about no space, and theirs.
     "client/*",
     # Pages to and from their owners: the buffers are filled from lines, in place, as a fetch or a
     # write-back must not be copied once more.  excache/ lies above client/, so it stays there.
@@ -96,7 +96,7 @@ EDGE = {
 }
 # Headers that show the protocols to more than one of these files.
 EDGE_HEADERS = {"processor/client/convert.h", "processor/excache/home_wire.h"}
-PROTOCOL_NAME = re.compile(r"\b(?:PM|pm|PS|ps|PROTO|proto)_\w+")
+PROTOCOL_NAME = re.compile(r"\b(?:PM|pm|PS|ps|MP|mp|PROTO|proto)_\w+")
 ROLES = {"processor", "memory", "storage"}
 # Headers that a freestanding compiler provides itself.
 FREESTANDING = {"stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "limits.h"}

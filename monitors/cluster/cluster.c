@@ -12,7 +12,8 @@
  * Invariants:	membership goes one way: out, joining, member, fenced (set_membership() asserts it).
  * Failure:	a heartbeat that is refused (ESTALE) means that the host has fenced this node: the
  *		node logs one line and sends nothing more. EAGAIN: the host was started again and
- *		knows nothing; the node joins with its view. After other failures it tries again.
+ *		wants proof that this is the member it expects; the node joins with its view.
+ *		After other failures it tries again.
  */
 #define PR_FMT "cluster: "
 
@@ -200,7 +201,8 @@ static uint32_t host_of(const struct cluster_view *v)
 
 /*
  * A look-up never answers a member whose calls end with -EHOSTDOWN, so that a thread whose call
- * has ended so asks for another member and gets one; nor one that is no peer yet.
+ * has ended so asks for another member and gets one; nor one that is no peer yet. But a storage
+ * node that was started again stays in the look-ups: callers repeat calls that end meanwhile.
  */
 void cluster_apply(const struct cluster_view *v)
 {
@@ -231,8 +233,8 @@ void cluster_apply(const struct cluster_view *v)
 }
 
 /*
- * A host that was started again sends views before it has heard what this node knows: not for this
- * node, which would see members leave that the host has not heard of yet. It joins first.
+ * The view of a host that was started again is taken only as the answer to our own JOIN, in which
+ * it proves its key.
  */
 static bool is_of_stranger(const struct cluster_view *v)
 {
@@ -519,8 +521,8 @@ static int rejoin(void)
 }
 
 /*
- * A host that was started again may have heard of a member only from nodes that did not see it
- * leave. This one did: what the member had here is gone.
+ * The launcher may have missed the last views of the earlier host, and named a member that this
+ * node has seen leave: what that member had here is gone.
  */
 static void veto_returned(void)
 {

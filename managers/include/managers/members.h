@@ -32,11 +32,12 @@ enum members_why {
 	MEMBERS_REPLACED, /* a new incarnation has joined */
 	MEMBERS_ENDED,    /* its machine has ended */
 	MEMBERS_EARLIER,  /* a memory node has seen it leave under an earlier host */
+	MEMBERS_WHYS,
 };
 
 struct member_lease {
 	uint32_t id;  /* 0 = free */
-	bool rebuilt; /* known from an earlier host's view; else it has joined here */
+	bool rebuilt; /* expected by members_expect(); else it has joined here */
 	uint64_t seen_ns;
 	uint64_t seq; /* of the last heartbeat that renewed it */
 };

@@ -99,7 +99,7 @@ struct aspace {
 	atomic_t quiescing; /* somebody waits until there are none */
 	struct waitqueue quiet;
 	struct object *anon; /* private pages: the top of a chain; map_lock, or inside a fault */
-	int failed; /* atomic: negative errno once a page of it was lost; its tasks are killed */
+	int failed; /* atomic: negative errno once a page was lost, or may be: no more come */
 	uint32_t lost_node; /* const once failed: where the page was, 0 = not known */
 
 	/* Layout, as exec got it from the home; brk under map_lock. */

@@ -111,7 +111,11 @@ static void range_failed(struct aspace *as, vaddr_t start, int err)
 	case -EACCES:
 	case -EFAULT:
 		break;
-	case -EINTR: /* the thread is to be killed: only programs that share the space remain */
+	case -EINTR:
+		/*
+		 * The calling thread is being killed. The call may have been executed or not, so
+		 * others that share the space may not go on with it.
+		 */
 		WRITE_ONCE(as->failed, err);
 		break;
 	default:

@@ -74,9 +74,12 @@ static void describe_loss(const struct process *p, char *line, size_t size)
 	if (error == -EHOSTDOWN)
 		scnprintf(line, size, "node %u is gone, and with it memory of %s (pid %u)", node,
 			  p->comm, p->pid);
-	else
+	else if (node)
 		scnprintf(line, size, "memory of %s (pid %u) at node %u is lost: error %d", p->comm,
 			  p->pid, node, error);
+	else
+		scnprintf(line, size, "memory of %s (pid %u) is lost: error %d", p->comm, p->pid,
+			  error);
 }
 
 void process_kill_failed(void)

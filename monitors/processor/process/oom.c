@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A memory node has no frame left: which program here has to end, and its end (MP_OOM).
+ * A memory node has no frame left: which program here has to end, and its end.
  *
  * Flow:	the memory node asks each processor whose programs have frames there for its worst
  *		program, compares, and has one of them ended. While a chosen one is on its way out

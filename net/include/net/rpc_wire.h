@@ -91,8 +91,8 @@ static_assert(offsetof(struct rpc_conn_wire, dgram_qkey) == 48, "rpc_conn is ABI
 
 /*
  * Private data of REJ: why a connection was refused. The request is repeated with back-off for
- * CROSSED, UNKNOWN, BUSY, NO_MEMORY, MALFORMED and CHALLENGE; STALE ends all calls with -ESTALE;
- * GEOMETRY those of the class with -EPROTO.
+ * CROSSED, UNKNOWN, BUSY, NO_MEMORY, MALFORMED and KEY, and at once for a first CHALLENGE; STALE
+ * ends all calls with -ESTALE; GEOMETRY those of the class with -EPROTO.
  */
 enum rpc_rej_code {
 	RPC_REJ_CROSSED = 1,   /* both connected at once; the node with the smaller id goes on */

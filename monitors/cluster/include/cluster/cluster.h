@@ -32,8 +32,9 @@ struct cluster_ops {
 	/*
 	 * A member is gone for good (left, or its lease has ended) and is fenced: requests of that
 	 * incarnation answer ESTALE from here on, calls to it end with EHOSTDOWN, and look-ups do
-	 * not answer it any more.  Thread context: must not wait for a node, as no view is applied
-	 * meanwhile, so that the node would never be declared gone.  May be NULL.
+	 * not answer it any more (but for a storage node that was started again).  Thread context:
+	 * must not wait for a node, as no view is applied meanwhile, so that the node would never
+	 * be declared gone.  May be NULL.
 	 */
 	void (*gone)(const struct node_info *node);
 	/*

@@ -2,11 +2,15 @@
 /*
  * Membership: every node <-> the node that hosts the managers.
  *
- *	CLUSTER_JOIN  node -> host   who I am, and to a host that was started again also the view
- *	that I have; answered with the view
- *	CLUSTER_HEARTBEAT node -> host renews the lease, tells the load; answered with the view if
- *	the node's is old CLUSTER_VIEW host -> node the view has changed
- *	CLUSTER_VETO  node -> host   the view has a member again that this node has seen leave
+ * CLUSTER_JOIN, node to host: who I am, and to a host that was started again also the view that I
+ * have; answered with the view.
+ *
+ * CLUSTER_HEARTBEAT, node to host: renews the lease, tells the load; answered with the view if the
+ * node's is old.
+ *
+ * CLUSTER_VIEW, host to node: the view has changed.
+ *
+ * CLUSTER_VETO, memory node to host: the view has a member again that this node has seen leave.
  *
  * All are idempotent: a view carries the epoch, and an older one than the node has is ignored; a
  * heartbeat carries a number, and one that comes late or twice renews nothing.

@@ -32,7 +32,7 @@ static_assert(sizeof(struct mp_oom_req_wire) == 16, "MP_OOM is ABI");
 enum mp_oom_state {
 	MP_OOM_NONE,      /* no program here has frames there, or all are spared */
 	MP_OOM_CANDIDATE, /* the one that the reply names */
-	MP_OOM_ENDING,    /* one with frames there is about to end: wait for it */
+	MP_OOM_ENDING,    /* frames are on their way: wait */
 	MP_OOM_STATES,
 };
 
