@@ -254,9 +254,9 @@ static bool queue_idle(struct workqueue *wq)
 	return idle;
 }
 
-bool workqueue_flush(struct workqueue *wq, uint64_t deadline_ns)
+void workqueue_flush(struct workqueue *wq)
 {
-	return wait_event_timeout(&wq->done, queue_idle(wq), deadline_ns);
+	wait_event(&wq->done, queue_idle(wq));
 }
 
 bool work_cancel(struct work *w)

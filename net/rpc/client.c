@@ -422,9 +422,9 @@ int rpc_slot_wait(uint32_t peer_id, enum rpc_class cls, uint64_t deadline_ns)
 	if (!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE))
 		rpc_session_kick(s);
 	rpc_poll_before_sleep();
-	wait_err = wait_event_killable_timeout(
-		&s->slot_wq, (err = rpc_peer_usable(peer)) != 0 || slot_may_be_free(s),
-		deadline_ns ? deadline_ns : WAIT_FOREVER);
+	wait_err = wait_event_mode(&s->slot_wq,
+				   (err = rpc_peer_usable(peer)) != 0 || slot_may_be_free(s),
+				   WAIT_PLAIN, deadline_ns ? deadline_ns : WAIT_FOREVER);
 	rpc_outstanding_dec();
 	__atomic_sub_fetch(&s->nr_slot_waiters, 1, __ATOMIC_SEQ_CST);
 	return wait_err ? wait_err : err;
@@ -470,7 +470,7 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 		call->deadline_ns = time_after_ns(timeout_ns);
 	err = rpc_call_submit_wait(call, 0);
 	if (!err)
-		err = rpc_call_wait_killable(call);
+		err = rpc_call_wait(call);
 	if (!err)
 		err = (int)call->reply_len;
 	rpc_call_put(call);

@@ -160,22 +160,20 @@ def test_lost_processors_are_given_back(several, texts, tmp_path):
 SORT = "echo ready; for i in 1 2 3 4; do sort -r text.small | sha256sum; done"
 
 
+def stop_for(running: Running, seconds: float, *nodes: str) -> None:
+    for node in nodes:
+        running.cluster.kill_node(node, signal.SIGSTOP)
+    time.sleep(seconds)
+    for node in nodes:
+        running.cluster.kill_node(node, signal.SIGCONT)
+
+
 def test_a_memory_that_is_silent_for_less_than_a_lease(several, texts):
     """Programs wait for it, and are right."""
     program, capture = start(several, "p0", SORT)
-    victims = [start(several, "p0", HUNGRY)[0], start(several, "p0", "echo $(seq 1 90000)")[0]]
     wait_for(lambda: b"ready" in capture.data[1])
     time.sleep(0.5)
-    several.cluster.kill_node("m1", signal.SIGSTOP)
-    stopped = time.monotonic()
-    time.sleep(1)
-    # A program that waits for it can be killed meanwhile.
-    for victim in victims:
-        victim.signal(signal.SIGKILL)
-    for victim in victims:
-        assert victim.wait(time.monotonic() + 2)
-    time.sleep(max(0, stopped + 5 - time.monotonic()))
-    several.cluster.kill_node("m1", signal.SIGCONT)
+    stop_for(several, 5, "m1")
     assert program.wait(time.monotonic() + LIMIT_S)
     assert program.exit.status == 0
     there = on_host([BUSYBOX, "sh", "-c", SORT], cwd=texts)

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include <kernel/thread.h>
-#include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <mm/kmap.h>
@@ -56,7 +55,6 @@ static void space_destroy(struct ktest *t, struct aspace *as)
 {
 	aspace_put(as);
 	fake_quiesce();
-	aspace_drain();
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 }
 
@@ -356,28 +354,6 @@ static void excess_credits_go_back(struct ktest *t)
 	EXPECT_EQ(t, held + 10000, credit_held() + (after.given - before.given));
 	EXPECT_LE(t, credit_held(), 2048u * FAKE_NODES);
 	EXPECT_GT(t, after.given - before.given, 7000u);
-}
-
-/* Write-backs are under way to owners that are slow to answer: the end of the space is quick. */
-static void an_end_waits_for_no_owner(struct ktest *t)
-{
-	struct aspace *as;
-	uint64_t start, v = 5;
-
-	ASSERT_TRUE(t, cache_start(t));
-	as = make_space(LINES + 24);
-	for (uint64_t i = 0; i < LINES + 24; i++) {
-		if (i == LINES)
-			fake_delay_us(1500000);
-		EXPECT_EQ(t, user_word(as, BASE, i, &v, true), 0);
-	}
-	start = time_now_ns();
-	aspace_put(as);
-	EXPECT_LT(t, time_now_ns() - start, 100 * NSEC_PER_MSEC);
-	fake_quiesce();
-	for (int i = 0; i < 20 && excache_free_count() < excache_line_count(); i++)
-		aspace_drain();
-	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 }
 
 static void rights_are_checked(struct ktest *t)
@@ -927,7 +903,6 @@ static const struct ktest_case cases[] = {
 	KTEST(credits_are_given_back),
 	KTEST(a_node_that_makes_room_is_asked_again),
 	KTEST(excess_credits_go_back),
-	KTEST(an_end_waits_for_no_owner),
 	KTEST(rights_are_checked),
 	KTEST(first_touch_is_all_or_nothing),
 	KTEST(dropped_lines_share_flushes),

@@ -283,7 +283,6 @@ static unsigned int times_lost(struct ktest *t, const char *name)
 	}
 	aspace_put(as);
 	fake_quiesce();
-	aspace_drain();
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 	excache.policy = before;
 	return lost;

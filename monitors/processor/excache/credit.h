@@ -16,7 +16,6 @@
 struct credit {            /* one memory node's; lives for ever: node ids are few */
 	uint32_t node;     /* const */
 	atomic64_t frames; /* in hand */
-	bool asking;       /* atomic: a thread asks the node for more */
 };
 
 /* By node id modulo its length, the one that was looked up last: atomic. */

@@ -27,12 +27,10 @@
 #include <mm/slab.h>
 
 #include "cache_private.h"
-#include "credit.h"
 #include "home.h"
 
 #define DESTROY_BATCH 16u
 #define DESTROY_NS    (50 * NSEC_PER_MSEC)
-#define DRAIN_NS      (200 * NSEC_PER_MSEC) /* a silent home holds up nobody for longer */
 
 COUNTER(destroy_messages, "destroy.messages", "requests that told a home of spaces that ended");
 COUNTER(destroy_spaces, "destroy.spaces", "spaces that those requests named");
@@ -120,7 +118,6 @@ static void destroy_work(struct work *w)
 	upto = deferred.nr_queued;
 	spin_unlock(&deferred.lock);
 	tell_all(&list);
-	credit_trim(); /* a thread that ends must not wait for a silent node */
 	spin_lock(&deferred.lock);
 	deferred.nr_told = upto; /* the queue has one worker */
 	spin_unlock(&deferred.lock);
@@ -169,7 +166,8 @@ bool destroy_drain(void)
 		return false;
 	counter_inc(&destroy_drains);
 	(void)work_queue(deferred.wq, &deferred.work);
-	return wait_event_timeout(&deferred.told, told_upto(upto), time_after_ns(DRAIN_NS));
+	wait_event(&deferred.told, told_upto(upto));
+	return true;
 }
 
 int destroy_init(void)
@@ -180,5 +178,5 @@ int destroy_init(void)
 	timer_init(&deferred.timer, destroy_timer, NULL);
 	work_init(&deferred.work, destroy_work);
 	deferred.wq = workqueue_create("space-destroy", 1);
-	return IS_ERR(deferred.wq) ? PTR_ERR(deferred.wq) : object_ends_init();
+	return IS_ERR(deferred.wq) ? PTR_ERR(deferred.wq) : 0;
 }

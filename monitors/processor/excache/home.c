@@ -140,10 +140,9 @@ void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr)
 			(unsigned long long)ids[0], nr - 1, home, ret);
 }
 
-void home_no_answer(struct object *obj, int err)
+void home_destroy(struct object *obj)
 {
-	if (err == -EINTR || err == -ETIMEDOUT || err == -EPROTO || err == -EMSGSIZE)
-		WRITE_ONCE(obj->perhaps_at_home, true);
+	home_destroy_many(obj->home, &obj->id, 1);
 }
 
 /* A call without a reply body. */
@@ -193,7 +192,7 @@ static int fork_answer(struct home_fork *f)
 
 	if (!f->call)
 		return -EAGAIN;
-	ret = rpc_call_wait_killable(f->call);
+	ret = rpc_call_wait(f->call);
 	if (!ret)
 		ret = (int)f->call->reply_len;
 	rpc_call_put(f->call);
@@ -225,11 +224,8 @@ int home_fork_end(struct home_fork *f)
 		err = home_range_call(f->from, PM_FORK, f->body, sizeof(f->body), &r);
 		unknown |= err && !fork_is_refused(err);
 	}
-	if (err && unknown) {
+	if (err && unknown)
 		object_fail(f->from, err, 0);
-		WRITE_ONCE(f->parent->perhaps_at_home, true);
-		WRITE_ONCE(f->child->perhaps_at_home, true);
-	}
 	if (!err) {
 		f->parent->vregion_size = f->child->vregion_size = f->from->vregion_size;
 		home_enter_vregions(f->parent, r->range.vregions, r->range.nr_vregions);
@@ -254,19 +250,16 @@ int home_introduce(struct object *obj, uint64_t len)
 
 	pm_space_req_encode(&req, &w);
 	err = home_range_call(obj, PM_SPACE, &w, sizeof(w), &r);
-	if (err == -EEXIST) { /* by an earlier attempt without an answer: the name is ours */
-		home_destroy_many(obj->home, &obj->id, 1);
-		err = home_range_call(obj, PM_SPACE, &w, sizeof(w), &r);
-	}
 	if (err) {
 		/* No answer that makes sense: the home may have made it all the same. */
-		home_no_answer(obj, err);
+		if (err == -ETIMEDOUT || err == -EPROTO || err == -EMSGSIZE)
+			home_destroy(obj);
 		return err;
 	}
 	size = r->range.addr;
 	kfree(r);
 	if (size < PM_VREGION_MIN || size > PM_VREGION_MAX || (size & (size - 1))) {
-		WRITE_ONCE(obj->perhaps_at_home, true);
+		home_destroy(obj);
 		return -EPROTO;
 	}
 	WRITE_ONCE(obj->vregion_size, size);

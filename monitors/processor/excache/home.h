@@ -19,11 +19,8 @@ struct rpc_call;
  * redirects. -EFAULT: there is none.
  */
 int home_vregion_owner(struct object *obj, uint64_t index, uint32_t *owner) __must_check;
-/*
- * The home was asked to make the space, and the attempt ended with @err: if it may have made it all
- * the same, it is told of its end.
- */
-void home_no_answer(struct object *obj, int err);
+/* Tell the home that the space is gone. Failures are logged: the home frees it with our lease. */
+void home_destroy(struct object *obj);
 #define HOME_DESTROY_MAX 64
 /* The same for 1 to HOME_DESTROY_MAX spaces of one home. */
 void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr);

@@ -61,10 +61,6 @@ static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t 
 /* The last reference of an anonymous or shared object is gone. */
 static void space_end(struct object *obj);
 
-#define END_THREADS 4 /* ends that wait for owners at a time */
-
-static struct workqueue *end_wq; /* const after start */
-
 static struct list_head *file_bucket_locked(const struct file_id *file)
 {
 	struct list_head *head =
@@ -590,67 +586,27 @@ void object_free_collapsed(struct object *obj, bool at_home)
 	object_put(obj);
 }
 
-bool object_quiesce(struct object *obj)
-{
-	bool quiet;
-
-	spin_lock(&obj->lock);
-	obj->held = true;
-	quiet = obj->nr_writebacks == 0;
-	spin_unlock(&obj->lock);
-	return quiet;
-}
-
-void object_end_later(struct work *w)
-{
-	(void)work_queue(end_wq, w);
-}
-
-void object_ends_flush(uint64_t deadline_ns)
-{
-	(void)workqueue_flush(end_wq, deadline_ns);
-}
-
-int object_ends_init(void)
-{
-	end_wq = workqueue_create("space-end", END_THREADS);
-	return IS_ERR(end_wq) ? PTR_ERR(end_wq) : 0;
-}
-
-/* Answers the object behind it when that ends with it, as @obj was its last shadow. */
-static struct object *space_end_one(struct object *obj)
-{
-	struct anon_collapse collapse = { 0 };
-	struct object *gone = NULL;
-
-	if (obj->backing)
-		gone = excache.ops->unchain(obj, &collapse);
-	if (obj->kind == OBJECT_SHARED)
-		shared_forget(obj);
-	excache_drop(obj, 0, UINT64_MAX);
-	/* Unlinking a file gives its memory back at once. */
-	if (obj->vregion_size || obj->perhaps_at_home)
-		defer_destroy(obj,
-			      obj->kind == OBJECT_SHARED || object_stores_any(obj, 0, UINT64_MAX));
-	space_free(obj);
-	if (collapse.as || collapse.shadow)
-		excache.ops->collapse_soon(&collapse);
-	return gone;
-}
-
-static void space_end_work(struct work *w)
-{
-	space_end(space_end_one(container_of(w, struct object, end_work)));
-}
-
 static void space_end(struct object *obj)
 {
-	while (obj && object_quiesce(obj))
-		obj = space_end_one(obj);
-	if (!obj)
-		return;
-	work_init(&obj->end_work, space_end_work);
-	object_end_later(&obj->end_work);
+	/* With it may go the last shadow of the object behind it, and so on. */
+	while (obj) {
+		struct anon_collapse collapse = { 0 };
+		struct object *gone = NULL;
+
+		if (obj->backing)
+			gone = excache.ops->unchain(obj, &collapse);
+		if (obj->kind == OBJECT_SHARED)
+			shared_forget(obj);
+		excache_drop(obj, 0, UINT64_MAX);
+		if (obj->vregion_size && obj->kind == OBJECT_ANON)
+			defer_destroy(obj, object_stores_any(obj, 0, UINT64_MAX));
+		else if (obj->vregion_size)
+			home_destroy(obj); /* unlinking a file gives its memory back at once */
+		space_free(obj);
+		if (collapse.as || collapse.shadow)
+			excache.ops->collapse_soon(&collapse);
+		obj = gone;
+	}
 }
 
 /* Of its failures the first one counts. */

@@ -84,8 +84,6 @@ struct object {
 	struct aspace *as;                /* chain lock: the space whose top this is, or NULL */
 	struct work collapse_work;        /* anon_collapse_soon() */
 	struct deferred_destroy *destroy; /* to tell the home of its end without memory */
-	struct work end_work;             /* of its end: see object_end_later() */
-	bool perhaps_at_home; /* atomic: the home was asked to make it, and has not answered */
 
 	/* OBJECT_SHARED */
 	bool reserved; /* const */
@@ -173,15 +171,6 @@ void object_run_end(struct object *obj);
 
 /* An object with one reference and no page; @vregion_size 0: not known yet.  ERR_PTR(-ENOMEM). */
 struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_size, uint64_t seed);
-/*
- * @obj is about to end: no write-back of it begins any more. False: one is under way, perhaps to a
- * silent owner, for which an ending thread must not wait: it leaves the rest to object_end_later().
- */
-bool object_quiesce(struct object *obj);
-void object_end_later(struct work *w);
-/* Wait until all that was left so is done, or @deadline_ns. */
-void object_ends_flush(uint64_t deadline_ns);
-int object_ends_init(void) __must_check;
 /* Anonymous and shared objects alive, for leak tests. */
 size_t object_space_count(void);
 

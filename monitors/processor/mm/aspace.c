@@ -14,7 +14,6 @@
 
 #include <kernel/panic.h>
 #include <kernel/printk.h>
-#include <kernel/time.h>
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/hash.h>
@@ -27,7 +26,6 @@
 
 #include "anon.h"
 
-#define DRAIN_NS         (200 * NSEC_PER_MSEC)
 #define COLLAPSE_THREADS 4 /* collapses that wait for owners at a time */
 
 static struct workqueue *collapse_wq; /* const after start */
@@ -104,8 +102,10 @@ out_put:
 	return ERR_PTR(err);
 }
 
-static void aspace_end(struct aspace *as)
+void aspace_put(struct aspace *as)
 {
+	if (!refcount_dec_and_test(&as->refs))
+		return;
 	/* Only a task of the space faults or changes its layout, and none is left. */
 	ASSERT(atomic_read(&as->nr_faults) == 0);
 	ASSERT(list_empty(&as->blocked));
@@ -118,26 +118,10 @@ static void aspace_end(struct aspace *as)
 		object_run_end(as->exe);
 		object_put(as->exe);
 	}
+	credit_trim();
 	lock_not_needed(&as->lock, "the last reference is gone");
 	pgtable_destroy(as->pt);
 	kfree(as);
-}
-
-static void aspace_end_work(struct work *w)
-{
-	aspace_end(container_of(w, struct aspace, end_work));
-}
-
-void aspace_put(struct aspace *as)
-{
-	if (!refcount_dec_and_test(&as->refs))
-		return;
-	if (object_quiesce(as->anon)) {
-		aspace_end(as);
-		return;
-	}
-	work_init(&as->end_work, aspace_end_work);
-	object_end_later(&as->end_work);
 }
 
 /* --- vmas ---------------------------------------------------------------------------- */
@@ -667,9 +651,7 @@ static void anon_collapse_soon(const struct anon_collapse *m)
 
 void aspace_drain(void)
 {
-	/* Not for ever: a node that is silent must hold up nobody for long. */
-	(void)workqueue_flush(collapse_wq, time_after_ns(DRAIN_NS));
-	object_ends_flush(time_after_ns(DRAIN_NS));
+	workqueue_flush(collapse_wq);
 	(void)destroy_drain();
 }
 

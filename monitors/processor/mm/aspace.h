@@ -84,7 +84,6 @@ struct aspace {
 	refcount_t refs;
 	struct list_head link;     /* list of all spaces */
 	struct work collapse_work; /* anon_collapse_soon() */
-	struct work end_work;      /* object_end_later() */
 	struct mutex map_lock;     /* RANK_ASPACE */
 	struct spinlock lock;      /* RANK_SPIN_ASPACE */
 	struct pgtable *pt __guarded_by(&lock);
@@ -125,10 +124,7 @@ static inline void aspace_get(struct aspace *as)
 {
 	refcount_inc(&as->refs);
 }
-/*
- * The last one drops all lines and tells the home, which frees everything: perhaps later, when
- * write-backs are under way. May sleep, but waits for no node.
- */
+/* The last one drops all lines and tells the home, which frees everything. May sleep. */
 void aspace_put(struct aspace *as);
 /* The space's name at its home, which changes with fork: under map_lock or inside a fault. */
 static inline uint64_t aspace_id(const struct aspace *as)
@@ -154,7 +150,7 @@ int aspace_fork(struct aspace *parent, struct aspace **child) __must_check;
 
 /*
  * Wait for collapses that anon_collapse_soon() has begun, and until the homes have freed all spaces
- * that ended before; less than a second, should a node be silent.
+ * that ended before.
  */
 void aspace_drain(void);
 /*

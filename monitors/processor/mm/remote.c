@@ -212,7 +212,8 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 		if (ret >= 0)
 			ret = pm_exec_rep_decode(r->body, (size_t)ret, &r->exec);
 		/* No answer that makes sense: the home may have made the space all the same. */
-		home_no_answer(as->anon, ret);
+		if (ret == -ETIMEDOUT || ret == -EPROTO || ret == -EMSGSIZE)
+			home_destroy(as->anon);
 	}
 	kfree(body);
 	if (!ret) {

@@ -148,7 +148,7 @@ int rpc_call_submit(struct rpc_call *call) __must_check;
 /*
  * Submit @call; while no slot is free, sleep until one is and try again.  @slot_timeout_ns is the
  * longest time to wait for a slot, relative: 0 = until the call's own deadline; WAIT_FOREVER = as
- * long as it takes. 0, -ETIMEDOUT (no slot in time), -EINTR, else as rpc_call_submit(), but never
+ * long as it takes. 0, -ETIMEDOUT (no slot in time), else as rpc_call_submit(), but never
  * -EAGAIN.
  */
 int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns) __must_check;
@@ -157,7 +157,7 @@ int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns) __must
  * before the first request.
  */
 void rpc_set_observer(void (*fn)(uint32_t peer, uint16_t opcode));
-/* Sleep until a slot to @peer may be free again, or the deadline (0 = none). -EINTR: killed. */
+/* Sleep until a slot to @peer may be free again, or the deadline (0 = none). */
 int rpc_slot_wait(uint32_t peer, enum rpc_class cls, uint64_t deadline_ns) __must_check;
 /* Spin a bounded, adaptive time, then sleep, until done. Returns call->status. */
 int rpc_call_wait(struct rpc_call *call);
@@ -168,8 +168,7 @@ void rpc_call_cancel(struct rpc_call *call);
 
 /*
  * Send @body, wait for a slot and the reply. Returns the reply's length in bytes, or a negative
- * errno. @timeout_ns relative; 0 = none. -EINTR: the thread is to be killed; the request may
- * be executed all the same.
+ * errno. @timeout_ns relative; 0 = none.
  */
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns);

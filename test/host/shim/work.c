@@ -7,10 +7,8 @@
  *		stack. An item never runs twice at the same time.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <kernel/thread.h>
-#include <kernel/time.h>
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -191,24 +189,13 @@ void work_flush(struct work *w)
 	pthread_mutex_unlock(&wq->lock);
 }
 
-static bool is_idle(struct workqueue *wq)
+void workqueue_flush(struct workqueue *wq)
 {
-	bool idle;
-
-	pthread_mutex_lock(&wq->lock);
-	idle = list_empty(&wq->items) && list_empty(&wq->running);
-	pthread_mutex_unlock(&wq->lock);
-	return idle;
-}
-
-bool workqueue_flush(struct workqueue *wq, uint64_t deadline_ns)
-{
-	bool idle;
-
 	shim_check_may_sleep("workqueue_flush");
-	while (!(idle = is_idle(wq)) && time_now_ns() < deadline_ns)
-		usleep(200);
-	return idle;
+	pthread_mutex_lock(&wq->lock);
+	while (!list_empty(&wq->items) || !list_empty(&wq->running))
+		pthread_cond_wait(&wq->changed, &wq->lock);
+	pthread_mutex_unlock(&wq->lock);
 }
 
 bool work_cancel(struct work *w)
