@@ -523,17 +523,18 @@ class Cluster:
             return self.lost[name]
         return "up" if self._channels[name].ready else "starting"
 
-    def restart(self, name: str) -> None:
+    def restart(self, name: str, if_fenced: bool = False) -> None:
         """Start a node again, as another incarnation; what ran there is lost. LaunchError if it
-        does not become a member in time.
+        does not become a member in time. With if_fenced: unless that has been done meanwhile.
         """
         node = next((n for n in self.plan.nodes if n.name == name), None)
         if node is None:
             raise LaunchError(f"there is no node {name}")
         with self._restarting:
+            if if_fenced and name not in self._fenced:
+                return
             self._end_node(node)
             with self._cond:
-                self.lost[name] = STARTING
                 self._starts[name] += 1
             channel = self._start_again(node)
             done = lambda: channel.ready or self.lost.get(name) != STARTING  # noqa: E731
@@ -567,7 +568,8 @@ class Cluster:
         self._swaps.append((channel, swapped))
         self._wake()
         swapped.wait(CONTROL_S)
-        with self._cond:
+        with self._cond:  # not before: the old channel may still have told of a failure
+            self.lost[name] = STARTING
             del self.ended[name]
             self._fenced.discard(name)
         given = {f"{name}.ctl": theirs}
@@ -616,7 +618,7 @@ class Cluster:
 
         def again() -> None:
             with contextlib.suppress(LaunchError):  # ps shows it
-                self.restart(node.name)
+                self.restart(node.name, if_fenced=True)
 
         threading.Thread(target=again, daemon=True).start()
 
@@ -833,19 +835,19 @@ class Cluster:
         if event["event"] == "started":
             self.pids[name] = event["pid"]
             return
+        node = next((n for n in self.plan.nodes if n.name == name), None)
+        why = "" if self._closing else self._why_ended(name, event["status"])
+        if why and node:
+            self._node_failed(node, why)
+            self._tell_lost(node)
+        # Last: restart() begins a new machine as soon as it sees that the old one has ended.
         with self._cond:
             self.ended[name] = event["status"]
             self._cond.notify_all()
-        if not self._closing:
-            why = self._why_ended(name, event["status"])
-            node = next((n for n in self.plan.nodes if n.name == name), None)
-            if node:
-                self._node_failed(node, why)
-                self._tell_lost(node)
-                if self._stays and name in self._fenced:
-                    self._come_back(node)
-            else:
-                self.fail(why)
+        if why and not node:
+            self.fail(why)
+        elif why and self._stays and name in self._fenced:
+            self._come_back(node)
 
     def _why_ended(self, name: str, status: int) -> str:
         code = os.waitstatus_to_exitcode(status)
