@@ -31,7 +31,7 @@
 struct sim_dev {
 	struct rdma_device rdma;
 	uint16_t lid;
-	uint32_t next_qpn;
+	atomic_t next_qpn; /* taken by the test and by this port's CM thread */
 };
 
 struct mad_agent {
@@ -198,7 +198,7 @@ static void net_start(unsigned int loss, unsigned int dup, unsigned int delay_ms
 	for (uint16_t lid = 1; lid <= NR_PORTS; lid++) {
 		devs[lid].rdma.ops = &sim_ops;
 		devs[lid].lid = lid;
-		devs[lid].next_qpn = 0x40;
+		atomic_set(&devs[lid].next_qpn, 0x40);
 	}
 	thread_detach(thread_create("net", net_thread, NULL));
 }
@@ -218,7 +218,7 @@ struct end {
 
 static struct waitqueue ends_wq = WAITQUEUE_INIT(ends_wq);
 static atomic_t nr_requests, nr_passive_up, nr_passive_over;
-static LIST_HEAD(passive_ends); /* the CM thread's */
+static LIST_HEAD(passive_ends); /* net_lock: each port's CM thread adds to it */
 static bool defer_accept;
 static struct end *deferred;
 
@@ -226,7 +226,7 @@ static void end_init(struct end *e, struct sim_dev *dev)
 {
 	memset(e, 0, sizeof(*e));
 	e->qp.dev = &dev->rdma;
-	e->qp.qpn = dev->next_qpn++;
+	e->qp.qpn = (uint32_t)atomic_inc_return(&dev->next_qpn) - 1;
 	e->qp.type = RDMA_QPT_RC;
 	e->qp.state = RDMA_QPS_INIT;
 	e->qp.context = &e->seen;
@@ -288,7 +288,9 @@ static int request_event(struct cm_conn *cm, const struct cm_event *ev, void *ar
 	end_init(e, arg);
 	memcpy(e->private_data, ev->private_data, ev->private_len);
 	e->cm = cm;
+	spin_lock(&net_lock);
 	list_add_tail(&e->node, &passive_ends);
+	spin_unlock(&net_lock);
 	atomic_inc(&nr_requests);
 	if (strcmp((const char *)e->private_data, "refuse") == 0) {
 		(void)cm_reject(cm, CM_REJ_CONSUMER, "sorry", 6);
@@ -480,6 +482,8 @@ static void many_over_a_bad_network(struct ktest *t)
 		EXPECT_EQ(t, atomic_read(&ends[n].nr_up), 1);
 		cm_conn_destroy(ends[n].cm);
 	}
+	/* A CM thread may still be ending one that passive_free() would end, too. */
+	(void)wait_for(&nr_passive_over, MANY);
 	net_start(0, 0, 0, 4);
 	passive_free();
 	free(ends);
@@ -494,13 +498,13 @@ static void stale_connection(struct ktest *t)
 	connect_end(&a, 2, 1, SERVICE, "old");
 	ASSERT_TRUE(t, wait_for(&nr_passive_up, 1));
 	/* The node starts anew and uses the same queue pair number. */
-	devs[2].next_qpn = a.qp.qpn;
+	atomic_set(&devs[2].next_qpn, (int)a.qp.qpn);
 	connect_end(&b, 2, 1, SERVICE, "new");
 	EXPECT_TRUE(t, wait_for(&b.nr_over, 1));
 	EXPECT_EQ(t, b.reason, CM_REJ_STALE_CONN);
 	EXPECT_TRUE(t, wait_for(&nr_passive_over, 1));
 	cm_conn_destroy(b.cm);
-	devs[2].next_qpn = a.qp.qpn;
+	atomic_set(&devs[2].next_qpn, (int)a.qp.qpn);
 	connect_end(&b, 2, 1, SERVICE, "again");
 	EXPECT_TRUE(t, wait_for(&b.nr_up, 1));
 	cm_conn_destroy(b.cm);
