@@ -6,6 +6,7 @@
 #include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <net/node.h>
 
 #define STALL_NS (MEMBERS_SCAN_NS + 1000000000ull) /* between two looks: the host stood still */
 
@@ -146,6 +147,8 @@ int members_join(struct members *m, const struct cluster_member *who, uint64_t n
 		l->rebuilt = false; /* it is here itself */
 		return 0;
 	}
+	if (at && node_start_of(who->incarn) < node_start_of(at->incarn))
+		return -ESTALE; /* its successor is here */
 	if (at)
 		take_out(m, who->id, MEMBERS_REPLACED);
 	err = put(m, who, false, now);

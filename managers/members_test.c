@@ -8,11 +8,14 @@
 #include <lib/ktest.h>
 #include <lib/string.h>
 #include <managers/members.h>
+#include <net/node.h>
 
 #define HOST     1u
 #define LEASE_MS 5000u
 #define S        1000000000ull
 #define MS       1000000ull
+
+#define STARTED(n) ((uint32_t)(n) << (32 - NODE_START_BITS))
 
 static struct members m; /* large, like the views below */
 static const uint16_t wanted[CLUSTER_NR_ROLES] = { 1, 2, 1 };
@@ -109,6 +112,13 @@ static void leases_are_renewed_and_end(struct ktest *t)
 	EXPECT_TRUE(t, is_member(&m.view, 3, 31));
 	EXPECT_EQ(t, join(2, 22, 6 * S), 0);
 	EXPECT_EQ(t, (int)last_why, (int)MEMBERS_REPLACED);
+	/* The third start of a node, then one of its first, which has been stopped so long. */
+	EXPECT_EQ(t, join(2, STARTED(3) | 5, 6 * S), 0);
+	epoch = m.view.epoch;
+	EXPECT_EQ(t, join(2, STARTED(1) | 7, 6 * S), -ESTALE);
+	EXPECT_TRUE(t, is_member(&m.view, 2, STARTED(3) | 5));
+	EXPECT_EQ(t, m.view.epoch, epoch);
+	EXPECT_EQ(t, join(2, STARTED(4) | 1, 6 * S), 0);
 }
 
 static void time_in_which_the_host_stood_still_does_not_count(struct ktest *t)

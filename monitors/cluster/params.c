@@ -79,9 +79,14 @@ static int set_cluster(const char *value)
 	return err;
 }
 
-/* RPC_KEY_LEN bytes as hexadecimal digits, with nothing but a line's end behind them. */
-static int parse_key(const char *text, uint8_t key[RPC_KEY_LEN])
+/*
+ * RPC_KEY_LEN bytes as hexadecimal digits, perhaps ":N" for the number of the start, with nothing
+ * but a line's end behind them.
+ */
+static int parse_key(const char *text, uint8_t key[RPC_KEY_LEN], uint32_t *start)
 {
+	char number[8] = "0"; /* with a line's end */
+
 	for (size_t i = 0; i < 2 * RPC_KEY_LEN; i++) {
 		const int d = hex_digit(text[i]);
 
@@ -89,21 +94,33 @@ static int parse_key(const char *text, uint8_t key[RPC_KEY_LEN])
 			return -EINVAL;
 		key[i / 2] = (uint8_t)(i % 2 ? key[i / 2] | d : d << 4);
 	}
-	return strcmp(text + 2 * RPC_KEY_LEN, "") && strcmp(text + 2 * RPC_KEY_LEN, "\n") ? -EINVAL
-											  : 0;
+	text += 2 * RPC_KEY_LEN;
+	if (*text == ':') {
+		if (strlcpy(number, text + 1, sizeof(number)) >= sizeof(number))
+			return -EINVAL;
+		text += strlen(text);
+		if (strlen(number) && number[strlen(number) - 1] == '\n')
+			number[strlen(number) - 1] = '\0';
+	}
+	if (strcmp(text, "") && strcmp(text, "\n"))
+		return -EINVAL;
+	return kstrtou32(number, 10, start) || *start > NODE_START_MAX ? -EINVAL : 0;
 }
 
 static int set_key(const char *value)
 {
-	const int err = parse_key(value, cluster_params.key);
+	uint32_t start;
+	const int err = parse_key(value, cluster_params.key, &start);
 
 	cluster_params.has_key = err == 0;
+	if (!err)
+		node_start_set(start);
 	return err;
 }
 
 int cluster_key_find(void)
 {
-	char text[2 * RPC_KEY_LEN + 2];
+	char text[2 * RPC_KEY_LEN + 8];
 	size_t len;
 
 	if (!cluster_params.has_key) {
@@ -183,7 +200,7 @@ BOOT_PARAM_CB("cluster", set_cluster,
 	      "host the managers; the cluster is complete with these nodes: p1,m2,s1");
 BOOT_PARAM_CB_SECRET("cluster.key", set_key,
 		     "64 hexadecimal digits: the managers' node has the cluster's key, each other "
-		     "node its own");
+		     "node its own; then perhaps :N, the number of the node's start");
 BOOT_PARAM("cluster.wait_ms", u32, cluster_params.wait_ms, "give up joining after this time");
 BOOT_PARAM_RANGE("cluster.heartbeat_ms", u32, cluster_params.heartbeat_ms, 10, CLUSTER_LEASE_MAX_MS,
 		 "time between heartbeats to the host, at most a quarter of the lease");

@@ -4,6 +4,7 @@
 
 #include <cluster/start.h>
 
+#include <cluster/membership.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
@@ -67,8 +68,12 @@ static void start_thread(void *arg)
 {
 	const struct monitor *m = monitor;
 	struct ctl_ready ready;
-	int err = ctl_start(m->ctl_role, log_node_id(), node_incarnation(), m->ctl);
+	int err;
 
+	/* Before there is an incarnation, as the key comes with the number of this start. */
+	if (cluster_key_find())
+		pr_debug("no key\n"); /* cluster_join() tells */
+	err = ctl_start(m->ctl_role, log_node_id(), node_incarnation(), m->ctl);
 	if (err && err != -ENODEV)
 		pr_err("no control channel: error %d\n", err);
 	if (start_node(m))

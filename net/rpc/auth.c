@@ -3,12 +3,12 @@
  * RPC: a node that joins proves that it has the cluster's key.
  *
  * Flow:	the cluster has one key.  The managers' node has it; each other node has the key
- *		that follows from it for that node's id and role (rpc_node_key()), so no node can
- *		pass for another one or in another role.  A node that the host does not know sends
- *		a REQ with a nonce; the host refuses it with a challenge, a nonce of its own.  The
- *		node's next REQ carries a keyed hash over all that it says, the challenge, and the
- *		addresses of both ends as each sees them; the host's REP carries one over that REQ
- *		and the REP itself.  No key travels.
+ *		that follows from it for that node's id, role and start (rpc_node_key()), so no
+ *		node can pass for another one, in another role, or for a later start.  A node that
+ *		the host does not know sends a REQ with a nonce; the host refuses it with a
+ *		challenge, a nonce of its own.  The node's next REQ carries a keyed hash over all
+ *		that it says, the challenge, and the addresses of both ends as each sees them; the
+ *		host's REP carries one over that REQ and the REP itself.  No key travels.
  * Invariants:	a challenge is good once, for one address, and not for long: a recorded REQ is of no
  *		use.  A REP answers one REQ, whose nonce is fresh.
  * Locking:	challenges_lock, a leaf.  Keys are set before the first connection.
@@ -39,13 +39,16 @@ static struct {
 } auth;
 
 void rpc_node_key(const uint8_t cluster_key[RPC_KEY_LEN], uint32_t node, enum node_role role,
-		  uint8_t out[RPC_KEY_LEN])
+		  uint32_t start, uint8_t out[RPC_KEY_LEN])
 {
 	struct {
 		uint8_t label[LABEL_LEN];
 		le32_t node;
 		uint8_t role;
-	} __packed in = { .node = cpu_to_le32(node), .role = (uint8_t)role };
+		le32_t start;
+	} __packed in = { .node = cpu_to_le32(node),
+			  .role = (uint8_t)role,
+			  .start = cpu_to_le32(start) };
 
 	memcpy(in.label, NODE_KEY_LABEL, LABEL_LEN);
 	blake2b(out, RPC_KEY_LEN, cluster_key, RPC_KEY_LEN, &in, sizeof(in));
@@ -209,7 +212,8 @@ static void challenge_make(const struct rdma_addr *from, uint8_t nonce[RPC_NONCE
 
 static void host_key_of(const struct rpc_conn_wire *req, uint8_t key[RPC_KEY_LEN])
 {
-	rpc_node_key(auth.key, le32_to_cpu(req->node), (enum node_role)req->role, key);
+	rpc_node_key(auth.key, le32_to_cpu(req->node), (enum node_role)req->role,
+		     node_start_of(le32_to_cpu(req->incarn)), key);
 }
 
 uint8_t rpc_auth_check_req(const struct rpc_conn_wire *req, const struct rdma_addr *from,

@@ -647,6 +647,10 @@ static bool rep_check(struct rpc_session *s, struct rpc_conn *conn)
 	if (conn->wants_proof) {
 		if (!rpc_auth_rep_is_good(&conn->req, &conn->ev_rep))
 			return false;
+		if (node_start_of(info->incarn) < node_start_of(peer->info.incarn)) {
+			counter_inc(&rpc_c_stale); /* it was stopped, and goes on too late */
+			return false;
+		}
 	} else if (info->role != peer->info.role) {
 		counter_inc(&rpc_c_malformed);
 		return false;

@@ -92,14 +92,23 @@ static int port_find(struct rdma_device *dev, struct rdma_port_attr *attr)
 	return -ENETDOWN;
 }
 
+static uint32_t start_number; /* const once there is an incarnation */
+
+void node_start_set(uint32_t start)
+{
+	ASSERT(start <= NODE_START_MAX);
+	start_number = start;
+}
+
 uint32_t node_incarnation(void)
 {
 	static uint32_t incarn; /* atomic */
 	uint32_t none = 0, mine;
 
 	do {
-		mine = (uint32_t)random_u64();
+		mine = (uint32_t)random_u64() >> NODE_START_BITS;
 	} while (!mine);
+	mine |= start_number << (32 - NODE_START_BITS);
 	return __atomic_compare_exchange_n(&incarn, &none, mine, false, __ATOMIC_ACQ_REL,
 					   __ATOMIC_ACQUIRE)
 		       ? mine

@@ -351,7 +351,8 @@ static uint8_t known_check_locked(const struct rpc_peer *peer, const struct rpc_
 {
 	assert_spin_held(&peer->lock);
 	if (info->incarn != peer->info.incarn) {
-		if (info->incarn == peer->prev_incarn)
+		if (info->incarn == peer->prev_incarn ||
+		    node_start_of(info->incarn) < node_start_of(peer->info.incarn))
 			return RPC_REJ_STALE;
 		return strangers ? 0 : RPC_REJ_UNKNOWN; /* membership will tell us */
 	}

@@ -110,7 +110,7 @@ static void key_set_for(uint32_t id, enum node_role role)
 {
 	uint8_t own[RPC_KEY_LEN];
 
-	rpc_node_key(cluster_key, id, role, own);
+	rpc_node_key(cluster_key, id, role, 0, own);
 	key_set(id == HOST ? cluster_key : own);
 }
 

@@ -260,7 +260,7 @@ static void rendezvous_client(struct ktest *t)
 	uint32_t id = 0;
 
 	node_start(t, NODE_ROLE_MEMORY);
-	rpc_node_key(cluster_key, sim_node_id(), NODE_ROLE_MEMORY, own);
+	rpc_node_key(cluster_key, sim_node_id(), NODE_ROLE_MEMORY, 0, own);
 	rpc_key_set(own, false);
 	while (rpc_peer_add_rendezvous(&addr, &id) == -EHOSTDOWN)
 		;
@@ -313,7 +313,7 @@ static void wary_client(struct ktest *t)
 
 	shim_bootparam_set("rpc.keepalive_ms", "100");
 	node_start(t, NODE_ROLE_MEMORY);
-	rpc_node_key(cluster_key, sim_node_id(), NODE_ROLE_MEMORY, own);
+	rpc_node_key(cluster_key, sim_node_id(), NODE_ROLE_MEMORY, 0, own);
 	rpc_key_set(own, false);
 	while (rpc_peer_add_rendezvous(&addr, &id) == -EHOSTDOWN)
 		;
@@ -357,15 +357,16 @@ static void two_lives_host(struct ktest *t)
 	sim_cmd("barrier 1 3");
 }
 
-static void node_2_joins(struct ktest *t)
+static void node_2_joins(struct ktest *t, uint32_t start)
 {
 	const struct rdma_addr addr = { .dlid = 1 };
 	uint8_t own[RPC_KEY_LEN];
 	uint32_t id = 0;
 
 	shim_node_id_set(2);
+	node_start_set(start);
 	node_start(t, NODE_ROLE_MEMORY);
-	rpc_node_key(cluster_key, 2, NODE_ROLE_MEMORY, own);
+	rpc_node_key(cluster_key, 2, NODE_ROLE_MEMORY, start, own);
 	rpc_key_set(own, false);
 	while (rpc_peer_add_rendezvous(&addr, &id) == -EHOSTDOWN)
 		;
@@ -374,7 +375,7 @@ static void node_2_joins(struct ktest *t)
 
 static void first_life(struct ktest *t)
 {
-	node_2_joins(t);
+	node_2_joins(t, 0);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
 	sim_cmd("barrier 2 3");
 	sim_cmd("barrier 3 3");
@@ -386,7 +387,7 @@ static void first_life(struct ktest *t)
 static void second_life(struct ktest *t)
 {
 	sim_cmd("barrier 2 3");
-	node_2_joins(t);
+	node_2_joins(t, 0);
 	sim_cmd("barrier 3 3");
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_CONTROL, 8), 0);
@@ -402,6 +403,104 @@ static void a_replaced_life_is_not_served(struct ktest *t)
 	sim_run(t, nodes, 3, 30);
 }
 
+/*
+ * Three starts of node 2: the first one is alive still, and proves its key, when the third one has
+ * joined.
+ */
+static void three_starts_host(struct ktest *t)
+{
+	node_start(t, NODE_ROLE_STORAGE);
+	rpc_key_set(cluster_key, true);
+	rpc_accept_strangers(true);
+	for (uint32_t step = 2; step <= 5; step++)
+		sim_cmd("barrier %u 4", step);
+	sim_cmd("barrier 1 4");
+}
+
+static void each_start(struct ktest *t)
+{
+	const uint32_t start = sim_node_id() - 1; /* before it is node 2 */
+
+	for (uint32_t step = 2; step <= start; step++)
+		sim_cmd("barrier %u 4", step);
+	node_2_joins(t, start);
+	for (uint32_t step = start + 1; step <= 4; step++)
+		sim_cmd("barrier %u 4", step);
+	if (start == 1) {
+		EXPECT_EQ(t, echo_within(RPC_CLASS_CONTROL, 3000), -ESTALE);
+		EXPECT_TRUE(t, rpc_peer_fenced_us(1));
+	}
+	sim_cmd("barrier 5 4");
+	if (start == 3) {
+		EXPECT_EQ(t, echo(1, RPC_CLASS_CONTROL, 8), 0);
+		EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+		EXPECT_FALSE(t, rpc_peer_fenced_us(1));
+	}
+	sim_cmd("barrier 1 4");
+}
+
+static void an_earlier_start_displaces_none(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = three_starts_host },
+						 { .id = 2, .fn = each_start },
+						 { .id = 3, .fn = each_start },
+						 { .id = 4, .fn = each_start } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
+/* A host that was stopped goes on when its successor has the cluster. */
+static void late_host(struct ktest *t)
+{
+	const uint32_t start = sim_node_id() == 1 ? 2 : 1;
+
+	shim_node_id_set(1);
+	node_start_set(start);
+	node_start(t, NODE_ROLE_STORAGE);
+	rpc_key_set(cluster_key, true);
+	rpc_accept_strangers(true);
+	sim_cmd("barrier 2 3");
+	sim_cmd("barrier 1 3");
+}
+
+static void member_of_two_hosts(struct ktest *t)
+{
+	struct node_info info = { .id = 1, .role = NODE_ROLE_STORAGE };
+	struct rdma_addr addr = { .dlid = 1 };
+	uint8_t own[RPC_KEY_LEN];
+	uint32_t id = 0, first;
+
+	shim_bootparam_set("rpc.keepalive_ms", "100");
+	node_start(t, NODE_ROLE_MEMORY);
+	rpc_node_key(cluster_key, sim_node_id(), NODE_ROLE_MEMORY, 0, own);
+	rpc_key_set(own, false);
+	while (rpc_peer_add_rendezvous(&addr, &id) == -EHOSTDOWN)
+		;
+	EXPECT_EQ(t, echo(1, RPC_CLASS_CONTROL, 8), 0);
+	sim_cmd("barrier 2 3");
+	EXPECT_TRUE(t, rpc_peer_info(1, &info));
+	first = info.incarn;
+	EXPECT_EQ(t, node_start_of(first), 2);
+	/* Its successor is silent, and it is at that address now. */
+	sim_cmd("kill 1");
+	info.addr.dlid = 2;
+	EXPECT_EQ(t, rpc_peer_add(&info), 0);
+	EXPECT_EQ(t, echo_within(RPC_CLASS_CONTROL, 1000), -ETIMEDOUT);
+	EXPECT_TRUE(t, rpc_peer_info(1, &info));
+	EXPECT_EQ(t, info.incarn, first);
+	EXPECT_GT(t, counter("rpc.stale"), 0);
+	sim_cmd("barrier 1 2");
+}
+
+static void an_earlier_host_displaces_none(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = late_host },
+						 { .id = 2, .fn = late_host },
+						 { .id = 3, .fn = member_of_two_hosts } };
+
+	sim_run(t, nodes, 3, 40);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(silence_is_not_death),
 	KTEST(lost_end_is_noticed),
@@ -411,6 +510,8 @@ static const struct ktest_case cases[] = {
 	KTEST(rendezvous_late),
 	KTEST(a_restarted_host_proves_the_key),
 	KTEST(a_replaced_life_is_not_served),
+	KTEST(an_earlier_start_displaces_none),
+	KTEST(an_earlier_host_displaces_none),
 	{ 0 },
 };
 static const struct ktest_suite rpc_lives_suite = { .name = "rpc.lives", .cases = cases };

@@ -114,14 +114,17 @@ def test_processors_have_process_ids_apart():
 
 def test_each_node_has_a_key_that_no_command_line_shows():
     made = make(parse_run(["--memories", "2", "p"]))
-    keys = {node.name: bytes.fromhex(node.key) for node in made.nodes}
+    given = {node.name: plan.give_key(made, node, 5).split(":") for node in made.nodes}
+    keys = {name: bytes.fromhex(key) for name, (key, start) in given.items() if start == "5"}
     assert len(set(keys.values())) == 4 and all(len(k) == 32 for k in keys.values())
-    assert keys["m1"] == plan.node_key(keys["s0"], 3, "memory")
+    assert keys["m1"] == plan.node_key(keys["s0"], 3, "memory", 5)
+    assert keys["m1"] != plan.node_key(keys["s0"], 3, "memory", 4)
     assert not any(key.hex() in made.text() + repr(made) for key in keys.values())
+    assert repr(made.key) not in repr(made)
     assert "opt/tessera/cluster.key,file=/r/p0.key" in made.text()
     # The same as in test/host/rpc_doors_test.c.
-    assert plan.node_key(bytes(range(32)), 4, "processor").hex() == (
-        "02fc682ffc087373b560c9f40d511b6cb2b29f91c9f0f1d927dd54544e4794a4")
+    assert plan.node_key(bytes(range(32)), 4, "processor", 3).hex() == (
+        "fe6408722fc739d5e2f4144d97ecb8dfd667288dc4038e879531a5b49c924a8d")
 
 
 def test_a_node_that_is_not_there_is_named():

@@ -23,13 +23,26 @@ enum node_role {
 struct node_info {
 	uint32_t id; /* boot parameter node=; 1 to 0xffff, unique in the cluster */
 	enum node_role role;
-	uint32_t incarn; /* chosen at boot; differs from one boot to the next */
+	uint32_t incarn; /* chosen at boot: see node_start_of() */
 	struct rdma_addr addr;
 };
 
 const struct node_info *node_self(void);
-/* The incarnation of this node: a random number, the same from the first call on; not 0. */
+/*
+ * The incarnation of this node, the same from the first call on; not 0.  Its upper bits count how
+ * often the launcher has started the node, as far as node_start_set() has told; the lower ones are
+ * random.
+ */
 uint32_t node_incarnation(void);
+#define NODE_START_BITS 12
+#define NODE_START_MAX  ((1u << NODE_START_BITS) - 1)
+/* Of which start an incarnation is: of two with different numbers the smaller one is over. */
+static inline uint32_t node_start_of(uint32_t incarn)
+{
+	return incarn >> (32 - NODE_START_BITS);
+}
+/* Which start of this node this is, 0 = not known.  Before the first node_incarnation(). */
+void node_start_set(uint32_t start);
 const char *node_role_name(enum node_role role);
 
 /* Add or renew a peer. A changed incarnation ends all calls to the old one with -EHOSTDOWN. */
@@ -56,9 +69,9 @@ void rpc_accept_strangers(bool on);
  * cluster's; else it is the one that follows from it for this node.  Before the first connection.
  */
 void rpc_key_set(const uint8_t key[RPC_KEY_LEN], bool is_host);
-/* The key of node @node in @role.  The launcher computes the same (secrets.py). */
+/* The key of start @start of node @node in @role.  The launcher computes the same (plan.py). */
 void rpc_node_key(const uint8_t cluster_key[RPC_KEY_LEN], uint32_t node, enum node_role role,
-		  uint8_t out[RPC_KEY_LEN]);
+		  uint32_t start, uint8_t out[RPC_KEY_LEN]);
 /* The node's own view of the membership epoch, carried by every message. */
 void rpc_epoch_set(uint32_t epoch);
 uint32_t rpc_epoch(void); /* for tests */

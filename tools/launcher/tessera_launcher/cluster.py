@@ -325,7 +325,8 @@ class Cluster:
         self._start_supervisor(theirs)
         os.makedirs(self.plan.run_dir, mode=0o700)
         os.makedirs(self.plan.log_dir, exist_ok=True)
-        self._write_keys()
+        for node in self.plan.nodes:
+            self._write_key(node)
         with open(os.path.join(self.plan.log_dir, "launcher.log"), "a") as log:
             log.write(self.plan.fabric.text() + "\n")
         if self._prepare:
@@ -344,13 +345,14 @@ class Cluster:
             sock.close()
         self._thread.start()
 
-    def _write_keys(self) -> None:
-        """Where QEMU finds them: every user of this machine can read command lines."""
-        for node in self.plan.nodes:
-            path = key_path(self.plan.run_dir, node.name)
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(fd, "w") as file:
-                file.write(node.key)
+    def _write_key(self, node: NodePlan) -> None:
+        """Where QEMU finds it: every user of this machine can read command lines."""
+        path = key_path(self.plan.run_dir, node.name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(fd, "w") as file:
+            file.write(planning.give_key(self.plan, node, self._starts[node.name]))
 
     def _wait_model(self) -> None:
         if not fabric.wait_listening(os.path.join(self.plan.run_dir, "hca.sock"), CONTROL_S):
@@ -533,6 +535,8 @@ class Cluster:
         with self._restarting:
             if if_fenced and name not in self._fenced:
                 return
+            if self._starts[name] == planning.START_MAX:
+                raise LaunchError(f"node {name} cannot be started again: it was too often")
             self._end_node(node)
             with self._cond:
                 self._starts[name] += 1
@@ -562,6 +566,7 @@ class Cluster:
         old = next(c for c in self.plan.commands if c.name == name)
         words = self._known_members() if name == self._host else ""
         command = planning.again(old, self.plan.run_dir, self._starts[name], words)
+        self._write_key(node)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         channel, swapped = Channel(node, ours, self._wake), threading.Event()

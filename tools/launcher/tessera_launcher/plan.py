@@ -27,6 +27,7 @@ PROCESSOR_RAM = 192 << 20  # beside the excache
 GDB_PORT = 12340
 PID_MAX = 4194304  # of Linux: numbers are below it
 KEY_BYTES = 32
+START_MAX = 4095  # of a node: the number is a part of its incarnation
 KEY_FILE = "opt/tessera/cluster.key"  # in QEMU's fw_cfg
 FIRST_PID = 2  # 1 is init, which every processor has
 
@@ -59,7 +60,6 @@ class NodePlan:
     icount: bool = False
     hosts_managers: bool = False
     kernel: str = ""
-    key: str = field(default="", repr=False)  # what the node joins with, in hexadecimal digits
 
 
 @dataclass
@@ -70,6 +70,7 @@ class Plan:
     log_dir: str
     run_dir: str
     fabric: fabric.Choice
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES), repr=False)
 
     def text(self) -> str:
         """For --dry-run."""
@@ -130,18 +131,20 @@ def _role_params(o: Options, role: str) -> list[str]:
     return []
 
 
-def node_key(cluster_key: bytes, node: int, role: str) -> bytes:
-    """What node @node in @role proves to the managers' node (net/rpc/auth.c does the same)."""
-    text = b"tessera node key" + struct.pack("<IB", node, ROLES.index(role) + 1)
+def node_key(cluster_key: bytes, node: int, role: str, start: int) -> bytes:
+    """What start number @start of node @node in @role proves to the managers' node (net/rpc/auth.c
+    does the same).
+    """
+    text = b"tessera node key" + struct.pack("<IBI", node, ROLES.index(role) + 1, start)
     return hashlib.blake2b(text, key=cluster_key, digest_size=KEY_BYTES).digest()
 
 
-def _give_keys(nodes: list[NodePlan]) -> None:
-    """A new key for the cluster: the managers' node has it, the others what follows from it."""
-    cluster_key = secrets.token_bytes(KEY_BYTES)
-    for node in nodes:
-        own = node_key(cluster_key, node.node, node.role)
-        node.key = (cluster_key if node.hosts_managers else own).hex()
+def give_key(plan: Plan, node: NodePlan, start: int) -> str:
+    """What the node reads at that start of it: its key, which is good for no other start, and the
+    number. The managers' node has the key of the cluster, from which the others follow.
+    """
+    own = node_key(plan.key, node.node, node.role, start)
+    return f"{(plan.key if node.hosts_managers else own).hex()}:{start}"
 
 
 def key_path(run_dir: str, name: str) -> str:
@@ -252,7 +255,6 @@ def hca_command(
 def make_plan(o: Options, *, qemu: str, hca: str, accel: str, build_dir: str, log_dir: str,
               run_dir: str, disk: str, choice: fabric.Choice) -> Plan:  # fmt: skip
     nodes = node_list(o)
-    _give_keys(nodes)
     vms = []
     for node in nodes:
         node.kernel = os.path.join(build_dir, node.role, "kernel.elf")

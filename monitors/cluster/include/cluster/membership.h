@@ -35,8 +35,8 @@ extern struct cluster_params cluster_params; /* const after boot */
 
 #define CLUSTER_KEY_FILE "opt/tessera/cluster.key" /* of QEMU's fw_cfg */
 /*
- * Tell the RPC layer the key: boot parameter cluster.key=, else the one that QEMU hands over.
- * -ENOKEY: there is none that makes sense.
+ * Tell the RPC layer the key, and which start of the node this is: boot parameter cluster.key=,
+ * else what QEMU hands over.  -ENOKEY: there is none that makes sense.
  */
 int cluster_key_find(void) __must_check;
 
