@@ -47,7 +47,7 @@ def test_heap_larger_than_the_cache(pool, programs, what, megabytes, shape):
             assert delta(before, after, node, "memory.fetch") > 0
 
 
-@pytest.mark.parametrize("policy", ["fifo", "clock"])
+@pytest.mark.parametrize("policy", ["fifo", "clock", "drrip"])
 def test_replacement_policies(pool, programs, policy):
     """A heap of twice the cache's size under each policy; CLOCK sees that pages are used."""
     cluster = pool.get(*SMALL_CACHE, "--append", f"processor:excache.policy={policy}")

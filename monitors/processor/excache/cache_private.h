@@ -21,7 +21,15 @@ struct cache_set {
 		resident __guarded_by(&lock); /* FILLING and VALID; in the policy's order */
 	struct list_head inflight __guarded_by(&lock); /* WRITEBACK */
 	uint64_t gen; /* atomic: grows, under the lock, when a line's state or last pin changes */
+	uint8_t duel; /* const: enum duel_side */
 	struct waitqueue changed;
+};
+
+/* DRRIP: which insertion a set tries out. */
+enum duel_side {
+	DUEL_FOLLOWS, /* the one that misses less */
+	DUEL_STATIC,
+	DUEL_BIMODAL,
 };
 
 struct excache {
@@ -55,6 +63,11 @@ extern struct excache excache;
  */
 struct excache_policy {
 	const char *name; /* as excache.policy says it */
+	/*
+	 * insert() of a line in a set with room does no more than list_add_tail(): the first touch
+	 * makes no call then (touch_ways).
+	 */
+	bool appends;
 	/* @line, which has a tag of @set now, comes into the list. */
 	void (*insert)(struct cache_set *set, struct line *line);
 	/* A thread asked for @line and found it. */
@@ -66,10 +79,12 @@ struct excache_policy {
 	struct line *(*victim)(struct cache_set *set, bool (*may_go)(struct line *line));
 	/* @line, whatever its state, leaves the list. */
 	void (*forget)(struct cache_set *set, struct line *line);
+	/* Optional, and without locks: a thread is about to fill @line and then to use it. */
+	void (*entered)(struct line *line);
 };
 
-/* The insert of policies that append: with these the first touch makes no call (touch_ways). */
-void policy_append_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
+/* The sets are there: choose those that try something out. */
+void policy_start(void);
 /* NULL: there is none of that name. */
 const struct excache_policy *policy_find(const char *name);
 
@@ -211,6 +226,7 @@ static inline void line_enter_set_locked(struct cache_set *set, struct line *lin
 	line->set = (uint32_t)(set - excache.sets);
 	line->flags = flags;
 	line->pins = pins;
+	line->age = LINE_AGE_NEW;
 	set->nr_resident++;
 }
 

@@ -46,7 +46,8 @@ static int set_policy(const char *name)
 	param_policy = policy_find(name);
 	return param_policy ? 0 : -EINVAL;
 }
-BOOT_PARAM_CB("excache.policy", set_policy, "which line a full set evicts: fifo or clock");
+BOOT_PARAM_CB("excache.policy", set_policy,
+	      "which line a full set evicts: fifo, clock, lru or drrip");
 BOOT_PARAM_RANGE("excache.spare", u32, param_spare, 2 * WRITEBACK_MAX, 1u << 20,
 		 "frames beyond the sets, for write-backs under way");
 
@@ -310,8 +311,8 @@ static enum get_result get_locked(struct cache_set *set, const struct tag *tag,
 	*c = (struct claim){ 0 };
 	if (line && line->state == LINE_VALID) {
 		line->pins++;
-		line->flags &= (uint8_t)~LINE_PREFETCH;
 		excache.policy->touch(set, line);
+		line->flags &= (uint8_t)~LINE_PREFETCH;
 		*out = line;
 		return GET_FOUND;
 	}
@@ -380,6 +381,8 @@ static int get_once(struct object *obj, uint64_t pgoff, enum excache_how how, st
 	got = get_or_wait(&tag, how, &line, &victim);
 	if (tag.fresh && got != GET_NEW)
 		credit_put(credit_node);
+	if (got == GET_NEW && excache.policy->entered)
+		excache.policy->entered(line);
 	err = got == GET_NEW ? fill(obj, pgoff, how, line, victim, credit_node) : got;
 	if (err)
 		return err;
@@ -476,7 +479,7 @@ static int choose_geometry(void)
 	}
 	excache.policy = param_policy ? param_policy : policy_find("fifo");
 	excache.nr_ways = param_ways;
-	excache.touch_ways = excache.policy->insert == policy_append_locked ? param_ways : 0;
+	excache.touch_ways = excache.policy->appends ? param_ways : 0;
 	excache.nr_sets = (uint32_t)(pages / param_ways);
 	excache.nr_spare = param_spare;
 	excache.nr_lines = (uint64_t)excache.nr_sets * excache.nr_ways + excache.nr_spare;
@@ -530,6 +533,7 @@ int excache_init(const struct excache_ops *ops)
 		list_init(&set->inflight);
 		waitqueue_init(&set->changed);
 	}
+	policy_start();
 	memset(excache.lines, 0, excache.nr_lines * sizeof(struct line));
 	for (uint64_t i = excache.nr_lines; i-- > 0;) {
 		list_init(&excache.lines[i].maps);

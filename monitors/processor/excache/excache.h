@@ -42,7 +42,10 @@ enum line_flags {
 	LINE_EXEC_OK = 1 << 2,  /* safe to execute: see frame_rewrite_for_exec() */
 	LINE_PREFETCH = 1 << 3, /* filled ahead, not asked for yet */
 	LINE_IDLE = 1 << 4,     /* CLOCK: not asked for since the hand passed */
+	LINE_SETTLED = 1 << 5,  /* DRRIP: what has used it since is not the access that missed */
 };
+
+#define LINE_AGE_NEW 2 /* of a line in a set with room */
 
 /* One place where a line is mapped. */
 struct line_map {
@@ -60,6 +63,7 @@ struct line {
 	uint32_t pins;        /* set lock */
 	uint32_t credit_node; /* set lock: node that reserved a frame for a LINE_PLOCAL line */
 	uint32_t set;         /* which set it is or was in; valid while the line has mappings */
+	uint8_t age;          /* set lock: DRRIP, 0 to 3: how far away the next use is */
 	struct line_map first_map; /* set lock: used when first_map.as is not NULL */
 	struct list_head maps;     /* set lock: the others */
 	struct list_head set_link; /* set lock; free list lock when FREE */

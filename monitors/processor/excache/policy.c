@@ -5,9 +5,14 @@
  * Flow:	FIFO evicts the line that has been in the set for longest. CLOCK goes round the set
  *		with a hand: a line that was used since the hand passed it last gets another round,
  *		the first that was not is evicted. The hand stands at the head of set->resident:
- *		passing a line moves it to the end.
- * Locking:	the set's lock; CLOCK takes object.lock and aspace.lock inside it to read accessed
- *		bits.
+ *		passing a line moves it to the end. LRU moves the lines that were used since the
+ *		last look to the end and evicts the first. DRRIP gives each line an age, how far
+ *		away its next use is thought to be: 0 after a use, a new line 2 (static) or as a
+ *		rule 3 (bimodal); of the oldest in age the one that came last goes, and if none has
+ *		age 3, all age. Some sets always insert in the one way, some in the other; the
+ *		others do as those that miss less.
+ * Locking:	the set's lock; all but FIFO take object.lock and aspace.lock inside it to read
+ *		accessed bits.
  * Limits:	accessed bits are cleared without a flush. A CPU that has the translation in its
  *		TLB does not set the bit again before it loads the entry anew, so a line in steady
  *		use may look idle and be evicted early. That costs a fault and loses nothing:
@@ -18,8 +23,18 @@
 
 #include <kernel/panic.h>
 #include <lib/errno.h>
+#include <lib/hash.h>
 #include <lib/string.h>
 
+static int duel_score; /* atomic: misses of the static sets less those of the bimodal ones */
+static int duel_score_max = 64; /* const after start */
+
+static uint64_t duel_is_bimodal(void)
+{
+	return __atomic_load_n(&duel_score, __ATOMIC_RELAXED) > 0;
+}
+GAUGE(policy_bimodal, "excache.bimodal", "DRRIP: 1 while new lines are thought to be used once",
+      duel_is_bimodal);
 COUNTER(policy_chances, "excache.second_chances", "used lines that CLOCK kept for another round");
 
 /* FILLING and pinned lines stay whatever the policy. */
@@ -28,7 +43,7 @@ static bool is_idle(const struct line *line)
 	return line->state == LINE_VALID && line->pins == 0;
 }
 
-void policy_append_locked(struct cache_set *set, struct line *line)
+static void append_locked(struct cache_set *set, struct line *line)
 {
 	assert_spin_held(&set->lock);
 	list_add_tail(&line->set_link, &set->resident);
@@ -97,20 +112,194 @@ static struct line *clock_victim_locked(struct cache_set *set, bool (*may_go)(st
 	return fifo_victim_locked(set, may_go);
 }
 
+/* --- LRU ----------------------------------------------------------------------------- */
+
+static void lru_touch_locked(struct cache_set *set, struct line *line)
+{
+	assert_spin_held(&set->lock);
+	list_move_tail(&line->set_link, &set->resident);
+}
+
+static struct line *lru_victim_locked(struct cache_set *set, bool (*may_go)(struct line *line))
+	__must_hold(&set->lock)
+{
+	struct line *line, *tmp;
+	struct list_head used;
+
+	assert_spin_held(&set->lock);
+	list_init(&used);
+	list_for_each_entry_safe(line, tmp, &set->resident, set_link) {
+		if (is_idle(line) && line_clear_accessed_locked(set, line))
+			list_move_tail(&line->set_link, &used);
+	}
+	list_splice_tail(&used, &set->resident);
+	return fifo_victim_locked(set, may_go);
+}
+
+/* --- DRRIP --------------------------------------------------------------------------- */
+
+#define AGE_USED    0
+#define AGE_DISTANT 3
+
+#define BIMODAL_ONE_IN  32 /* new lines of which one is not distant */
+#define DUEL_PERIOD_MAX 32 /* sets of which one is static and one is bimodal */
+#define DUEL_PERIOD_MIN 4
+
+/*
+ * The access that missed sets the accessed bit of the new entry, so a bit says nothing before it
+ * was cleared once. That happens when RECENT more lines have entered the cache, or sooner, when the
+ * set looks for a victim.
+ */
+#define RECENT_MAX 64u
+static struct line *recent[RECENT_MAX]; /* atomic */
+static uint32_t nr_recent = 1;          /* const after start */
+static uint32_t next_recent;            /* atomic */
+
+static uint32_t nr_bimodal; /* atomic */
+
+void policy_start(void)
+{
+	const uint32_t period =
+		MAX(MIN(excache.nr_sets / 8, (uint32_t)DUEL_PERIOD_MAX), (uint32_t)DUEL_PERIOD_MIN);
+
+	for (uint32_t i = 0; i < excache.nr_sets; i++)
+		excache.sets[i].duel = i % period == 0            ? DUEL_STATIC
+				       : i % period == period / 2 ? DUEL_BIMODAL
+								  : DUEL_FOLLOWS;
+	duel_score_max = (int)(excache.nr_sets / period * excache.nr_ways);
+	nr_recent = MIN(excache.nr_sets / 4, RECENT_MAX);
+}
+
+/* A miss in a set that tries something out: @by is 1 for the static insertion. */
+static void duel_count(int by)
+{
+	int old = __atomic_load_n(&duel_score, __ATOMIC_RELAXED);
+
+	/* A lost update of another CPU does not matter. */
+	if (old + by <= duel_score_max && old + by >= -duel_score_max)
+		__atomic_store_n(&duel_score, old + by, __ATOMIC_RELAXED);
+}
+
+static uint8_t new_age(const struct cache_set *set)
+{
+	bool bimodal = set->duel == DUEL_BIMODAL;
+
+	if (set->duel == DUEL_FOLLOWS)
+		bimodal = duel_is_bimodal();
+	else
+		duel_count(bimodal ? -1 : 1);
+	if (!bimodal)
+		return LINE_AGE_NEW;
+	/* Hashed: the one must not always meet the same set. */
+	return hash64(__atomic_add_fetch(&nr_bimodal, 1, __ATOMIC_RELAXED)) % BIMODAL_ONE_IN == 0
+		       ? LINE_AGE_NEW
+		       : AGE_DISTANT;
+}
+
+static void drrip_insert_locked(struct cache_set *set, struct line *line)
+{
+	assert_spin_held(&set->lock);
+	append_locked(set, line);
+	line->age = set->nr_resident >= excache.nr_ways ? new_age(set) : LINE_AGE_NEW;
+}
+
+static void drrip_touch_locked(struct cache_set *set, struct line *line)
+{
+	assert_spin_held(&set->lock);
+	/* The first use of a page that was fetched ahead is the one that it was fetched for. */
+	if (line->flags & LINE_PREFETCH)
+		return;
+	line->age = AGE_USED;
+}
+
+static void drrip_look_locked(struct cache_set *set, struct line *line)
+{
+	assert_spin_held(&set->lock);
+	if (line_clear_accessed_locked(set, line) && (line->flags & LINE_SETTLED))
+		line->age = AGE_USED;
+	if (!(line->flags & LINE_PREFETCH))
+		line->flags |= LINE_SETTLED;
+}
+
+static void drrip_entered(struct line *line)
+{
+	const uint32_t at = __atomic_fetch_add(&next_recent, 1, __ATOMIC_RELAXED) % nr_recent;
+	struct line *old = __atomic_exchange_n(&recent[at], line, __ATOMIC_RELAXED);
+	struct cache_set *set;
+
+	if (!old)
+		return;
+	set = set_of_line(old);
+	spin_lock(&set->lock);
+	/* If it has another page by now, that one is looked at a little early. */
+	if (set_of_line(old) == set && old->state == LINE_VALID && !(old->flags & LINE_SETTLED))
+		drrip_look_locked(set, old);
+	spin_unlock(&set->lock);
+}
+
+static struct line *drrip_victim_locked(struct cache_set *set, bool (*may_go)(struct line *line))
+	__must_hold(&set->lock)
+{
+	struct line *line, *oldest;
+	int age;
+
+	assert_spin_held(&set->lock);
+	list_for_each_entry(line, &set->resident, set_link) {
+		if (line->state == LINE_VALID)
+			drrip_look_locked(set, line);
+	}
+	for (age = AGE_DISTANT; age >= AGE_USED; age--) {
+		oldest = NULL;
+		/* Of several the last: those that came before it have stayed for longer. */
+		list_for_each_entry_reverse(line, &set->resident, set_link) {
+			if (line->age == age && is_idle(line) && may_go(line)) {
+				oldest = line;
+				break;
+			}
+		}
+		if (oldest)
+			break;
+	}
+	if (!oldest)
+		return NULL;
+	list_for_each_entry(line, &set->resident, set_link)
+		line->age = (uint8_t)MIN(line->age + AGE_DISTANT - age, AGE_DISTANT);
+	return oldest;
+}
+
 static const struct excache_policy policies[] = {
 	{
 		.name = "fifo",
-		.insert = policy_append_locked,
+		.appends = true,
+		.insert = append_locked,
 		.touch = fifo_touch_locked,
 		.victim = fifo_victim_locked,
 		.forget = forget_locked,
 	},
 	{
 		.name = "clock",
-		.insert = policy_append_locked,
+		.appends = true,
+		.insert = append_locked,
 		.touch = clock_touch_locked,
 		.victim = clock_victim_locked,
 		.forget = forget_locked,
+	},
+	{
+		.name = "lru",
+		.appends = true,
+		.insert = append_locked,
+		.touch = lru_touch_locked,
+		.victim = lru_victim_locked,
+		.forget = forget_locked,
+	},
+	{
+		.name = "drrip",
+		.appends = true,
+		.insert = drrip_insert_locked,
+		.touch = drrip_touch_locked,
+		.victim = drrip_victim_locked,
+		.forget = forget_locked,
+		.entered = drrip_entered,
 	},
 };
 
