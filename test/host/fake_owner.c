@@ -59,6 +59,10 @@ static struct {
 	} fail[32]; /* by opcode, from PM_EXEC on */
 	void (*before_vregions)(void *arg);
 	void *before_vregions_arg;
+	struct {
+		uint16_t opcode; /* 0: none */
+		uint32_t node;
+	} silent[4]; /* atomic */
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct fake_call {
@@ -70,10 +74,13 @@ struct fake_call {
 	struct rpc_sge sges[PM_WRITEBACK_MAX_PAGES];
 };
 
+static struct waitqueue speaks = WAITQUEUE_INIT(speaks);
+
 /* --- controls ------------------------------------------------------------------------ */
 
 void fake_reset(void)
 {
+	fake_speak();
 	fake_quiesce();
 	pthread_mutex_lock(&fake.lock);
 	for (size_t i = 0; i < fake.nr_pages; i++)
@@ -144,6 +151,35 @@ void fake_fail_times(uint16_t opcode, int status, unsigned int times, bool done)
 	fake.fail[opcode - PM_EXEC].times = times;
 	fake.fail[opcode - PM_EXEC].done = done;
 	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_silence(uint32_t node, uint16_t opcode)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(fake.silent); i++) {
+		if (fake.silent[i].opcode)
+			continue;
+		fake.silent[i].node = node;
+		__atomic_store_n(&fake.silent[i].opcode, opcode, __ATOMIC_RELEASE);
+		return;
+	}
+	abort();
+}
+
+void fake_speak(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(fake.silent); i++)
+		__atomic_store_n(&fake.silent[i].opcode, 0, __ATOMIC_RELEASE);
+	wake_all(&speaks);
+}
+
+static bool is_silent(uint32_t node, uint16_t opcode)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(fake.silent); i++) {
+		if (__atomic_load_n(&fake.silent[i].opcode, __ATOMIC_ACQUIRE) == opcode &&
+		    fake.silent[i].node == node)
+			return true;
+	}
+	return false;
 }
 
 void fake_before_vregions(void (*fn)(void *arg), void *arg)
@@ -780,6 +816,7 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 	bool skip;
 	int err;
 
+	wait_event(&speaks, !is_silent(peer, opcode));
 	switch (opcode) {
 	case PM_CREDIT:
 		return sync_credit(peer, body, body_len, out);

@@ -37,6 +37,9 @@ void fake_move(uint64_t index, uint32_t node);
 void fake_fail(uint16_t opcode, int status);
 /* The next @times of them; @done: they are done all the same. */
 void fake_fail_times(uint16_t opcode, int status, unsigned int times, bool done);
+/* @node serves and answers no request @opcode until fake_speak(). */
+void fake_silence(uint32_t node, uint16_t opcode);
+void fake_speak(void);
 /*
  * Call @fn once, between the next answer of the home about vRegions and its arrival: what another
  * thread does meanwhile.

@@ -10,7 +10,8 @@ processor-objs    := monitors/processor/client/nodes.o \
 	monitors/processor/vfs/uio.o \
 	test/host/around_test.o test/host/aspace_test.o test/host/excache_test.o \
 	test/host/fake_owner.o test/host/fork_test.o test/host/loss_test.o test/host/policy_test.o \
-	test/host/range_test.o test/host/shared_test.o test/host/uio_test.o test/host/user_word.o
+	test/host/range_test.o test/host/shared_test.o test/host/silence_test.o \
+	test/host/uio_test.o test/host/user_word.o
 
 syscall_handlers := $(O)/include/generated/syscall_handlers.h
 $(syscall_handlers): $(srctree)/monitors/processor/syscall/syscall.tbl \

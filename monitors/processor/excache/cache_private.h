@@ -302,10 +302,12 @@ void windows_destroy(struct object *file);
 
 /* Names of spaces that ended, until their homes know.  Allocated with the space. */
 struct deferred_destroy;
-struct deferred_destroy *destroy_alloc(void); /* NULL: no memory */
+struct deferred_destroy *destroy_alloc(uint32_t home); /* NULL: no memory */
+/* The space gets another home, as it is known at none. -ENOMEM. */
+int destroy_set_home(struct deferred_destroy *r, uint32_t home) __must_check;
 void destroy_free(struct deferred_destroy *r);
 /* Takes @r over; @now: owners hold pages of it.  Never sleeps. */
-void destroy_defer(struct deferred_destroy *r, uint32_t home, uint64_t id, bool now);
+void destroy_defer(struct deferred_destroy *r, uint64_t id, bool now);
 int destroy_init(void);
 
 /* writeback.c: @line is WRITEBACK; it becomes FREE when its owner has it. */

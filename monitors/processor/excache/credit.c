@@ -107,7 +107,7 @@ static int wait_for_frames(struct credit *c)
 	int err;
 
 	counter_inc(&credit_waits);
-	if (destroy_drain())
+	if (destroy_drain(true))
 		return 0;
 	err = wait_event_killable_timeout(&came, atomic64_read(&c->frames) > 0,
 					  time_now_ns() + ASK_AGAIN_NS);
@@ -200,22 +200,28 @@ bool credit_recall(uint32_t node)
 	return false;
 }
 
+void credit_trim_node(uint32_t node)
+{
+	struct credit *c = credit_of(node);
+	const uint32_t excess = c ? take_excess(c) : 0;
+
+	if (excess)
+		give_back(node, excess);
+}
+
 void credit_trim(void)
 {
 	struct credit *c;
 	uint64_t node = 0;
 
 	for (;;) {
-		uint32_t excess;
-
 		spin_lock(&table_lock);
 		c = radix_next(&table, &node);
 		spin_unlock(&table_lock);
 		if (!c)
 			return;
-		excess = take_excess(c);
-		if (excess)
-			give_back((uint32_t)node, excess);
+		if (atomic64_read(&c->frames) > CREDIT_KEEP)
+			destroy_trim(c->node);
 		node++;
 	}
 }

@@ -66,8 +66,10 @@ static inline void credit_put(uint32_t node)
 uint32_t credit_want(uint32_t node);
 /* @node is gone, and so are its credits. */
 void credit_forget(uint32_t node);
-/* Give back what is more than a running program needs in hand. Sleeps. */
+/* Give back what is more than a running program needs in hand, later: no node is waited for. */
 void credit_trim(void);
+/* The same now, for @node. Sleeps. */
+void credit_trim_node(uint32_t node);
 /* @node is short: give it back what is in hand of its frames. False: nothing is. Sleeps. */
 bool credit_recall(uint32_t node);
 /* Credits in hand from all nodes, for leak tests. */

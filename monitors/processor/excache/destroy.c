@@ -2,17 +2,19 @@
 /*
  * Deferred destroy: the homes of spaces that have ended are told later, of many in one message.
  *
- * Flow:	the end of an anonymous object, or a collapse that only renames it, queues the
- *		name here and goes on.  A worker sends the names when there are DESTROY_BATCH, when
- *		the oldest has waited for DESTROY_NS, at once if owners hold pages of the space, or
- *		when a thread drains the queue.
+ * Flow:	the end of an anonymous or shared object, or a collapse that only renames it, queues
+ *		the name for its home and goes on.  A work of that home sends the names when there
+ *		are DESTROY_BATCH, when the oldest has waited for DESTROY_NS, at once if owners hold
+ *		pages of the space, or when a thread drains the queues.  The same work gives back
+ *		credits of that node, so that a thread that ends asks no node anything.
  * Ordering:	names go to a home in the order in which they came: a space before its backing
- *		objects.
- * Locking:	deferred.lock for the queue and the counts; nothing is held over a message.
- * Failure:	memory of spaces in the queue can cause a false -ENOMEM: callers drain the queue
- *		and retry once (destroy_may_help()).  The end of a program is told after a drain as
- *		well.  A home that is out of reach frees its spaces with our lease, and the log has
- *		one line.
+ *		objects.  A silent home holds up no other one.
+ * Locking:	table_lock for the table, which only grows; a queue's backlog for its names, which
+ *		its work alone takes out; nothing is held over a message.
+ * Failure:	memory of spaces in the queues can cause a false -ENOMEM: callers drain them and
+ *		retry once (destroy_may_help()).  The end of a program is told after a drain as
+ *		well.  A drain does not wait for a home that is silent (backlog.h).  A home that
+ *		refuses frees its spaces when this processor leaves, and the log has one line.
  * Limits:	a drain does not reach what other processors have queued for the same home.
  */
 #define PR_FMT "space: "
@@ -21,53 +23,115 @@
 #include <kernel/printk.h>
 #include <kernel/time.h>
 #include <kernel/timer.h>
-#include <kernel/wait.h>
 #include <kernel/work.h>
 #include <lib/err.h>
+#include <lib/radix.h>
 #include <mm/slab.h>
 
+#include "backlog.h"
 #include "cache_private.h"
+#include "credit.h"
 #include "home.h"
 
-#define DESTROY_BATCH 16u
-#define DESTROY_NS    (50 * NSEC_PER_MSEC)
+#define DESTROY_BATCH   16u
+#define DESTROY_NS      (50 * NSEC_PER_MSEC)
+#define DESTROY_THREADS 64u /* homes that are told at the same time */
 
 COUNTER(destroy_messages, "destroy.messages", "requests that told a home of spaces that ended");
 COUNTER(destroy_spaces, "destroy.spaces", "spaces that those requests named");
 COUNTER(destroy_drains, "destroy.drains", "times that somebody waited until all were told");
+COUNTER(destroy_silent, "destroy.silent", "of these, without an end, as a home was silent");
 
 struct deferred_destroy {
-	struct list_head link;
+	struct backlog_item item;
+	struct destroy_queue *to;
 	uint64_t id;
-	uint32_t home;
 };
 
-static struct {
-	struct spinlock lock;                       /* RANK_SPIN_MONITOR */
-	struct list_head queue __guarded_by(&lock); /* oldest first */
-	uint64_t nr_queued __guarded_by(&lock);     /* ever */
-	uint64_t nr_told __guarded_by(&lock);       /* of these, the first so many are told */
-	struct waitqueue told;
+struct destroy_queue { /* one memory node's; lives for ever: node ids are few */
+	uint32_t node; /* const */
+	struct backlog names;
 	struct timer timer;
 	struct work work;
-	struct workqueue *wq; /* const after start */
-} deferred;
+};
+
+static struct spinlock table_lock = SPINLOCK_INIT("space.homes", RANK_EXCACHE_FREE);
+static struct radix_tree table = RADIX_TREE_INIT; /* table_lock: node id -> destroy_queue */
+static struct workqueue *destroy_wq;              /* const after start */
+
+/* The queue of the first node from @node on; NULL: there is none. */
+static struct destroy_queue *queue_next(uint64_t *node)
+{
+	struct destroy_queue *q;
+
+	spin_lock(&table_lock);
+	q = radix_next(&table, node);
+	spin_unlock(&table_lock);
+	return q;
+}
 
 static uint64_t destroy_waiting(void)
 {
-	uint64_t nr;
+	struct destroy_queue *q;
+	uint64_t node = 0, nr = 0;
 
-	spin_lock(&deferred.lock);
-	nr = deferred.nr_queued - deferred.nr_told;
-	spin_unlock(&deferred.lock);
+	for (; (q = queue_next(&node)); node++)
+		nr += backlog_size(&q->names);
 	return nr;
 }
 GAUGE(destroy_gauge, "destroy.waiting", "spaces that ended and whose homes do not know",
       destroy_waiting);
 
-struct deferred_destroy *destroy_alloc(void)
+static void destroy_timer(void *arg)
 {
-	return kzalloc(sizeof(struct deferred_destroy));
+	struct destroy_queue *q = arg;
+
+	(void)work_queue(destroy_wq, &q->work);
+}
+
+static void destroy_work(struct work *w);
+
+/* NULL: no memory. */
+static struct destroy_queue *queue_of(uint32_t node)
+{
+	uint64_t at = node;
+	struct destroy_queue *q = queue_next(&at), *fresh;
+
+	if (q && q->node == node)
+		return q;
+	fresh = kzalloc(sizeof(*fresh));
+	if (!fresh)
+		return NULL;
+	fresh->node = node;
+	backlog_init(&fresh->names, "space.destroy");
+	timer_init(&fresh->timer, destroy_timer, fresh);
+	work_init(&fresh->work, destroy_work);
+	spin_lock(&table_lock);
+	q = radix_lookup(&table, node);
+	if (!q && radix_insert(&table, node, fresh) == 0) {
+		q = fresh;
+		fresh = NULL;
+	}
+	spin_unlock(&table_lock);
+	kfree(fresh);
+	return q;
+}
+
+struct deferred_destroy *destroy_alloc(uint32_t home)
+{
+	struct deferred_destroy *r = kzalloc(sizeof(*r));
+
+	if (r && destroy_set_home(r, home)) {
+		kfree(r);
+		r = NULL;
+	}
+	return r;
+}
+
+int destroy_set_home(struct deferred_destroy *r, uint32_t home)
+{
+	r->to = queue_of(home);
+	return r->to ? 0 : -ENOMEM;
 }
 
 void destroy_free(struct deferred_destroy *r)
@@ -75,108 +139,99 @@ void destroy_free(struct deferred_destroy *r)
 	kfree(r);
 }
 
-/* Names of one home, from the front of @list on. */
-static uint32_t take_names(struct list_head *list, uint32_t *home, uint64_t *ids)
+/* The first names of @q, up to number @upto: @rs and @ids. They stay in. */
+static uint32_t first_names(struct destroy_queue *q, uint64_t upto, struct deferred_destroy **rs,
+			    uint64_t *ids)
 {
-	struct deferred_destroy *r, *tmp;
+	struct deferred_destroy *r;
 	uint32_t nr = 0;
 
-	*home = list_first_entry(list, struct deferred_destroy, link)->home;
-	list_for_each_entry_safe(r, tmp, list, link) {
-		if (r->home != *home || nr == HOME_DESTROY_MAX)
-			continue;
+	spin_lock(&q->names.lock);
+	list_for_each_entry(r, &q->names.items, item.link) {
+		if (nr == HOME_DESTROY_MAX || r->item.nr > upto)
+			break;
+		rs[nr] = r;
 		ids[nr++] = r->id;
-		list_del(&r->link);
-		kfree(r);
 	}
+	spin_unlock(&q->names.lock);
 	return nr;
 }
 
-static void tell_all(struct list_head *list)
+static uint64_t last_name(struct destroy_queue *q)
 {
-	uint64_t ids[HOME_DESTROY_MAX];
+	uint64_t last;
 
-	while (!list_empty(list)) {
-		uint32_t home;
-		const uint32_t nr = take_names(list, &home, ids);
-
-		counter_inc(&destroy_messages);
-		counter_add(&destroy_spaces, nr);
-		home_destroy_many(home, ids, nr);
-	}
+	spin_lock(&q->names.lock);
+	last = q->names.last;
+	spin_unlock(&q->names.lock);
+	return last;
 }
 
 static void destroy_work(struct work *w)
 {
-	struct list_head list;
-	uint64_t upto;
+	struct destroy_queue *q = container_of(w, struct destroy_queue, work);
+	const uint64_t upto = last_name(q); /* later ones may wait for more */
+	struct deferred_destroy *rs[HOME_DESTROY_MAX];
+	uint64_t ids[HOME_DESTROY_MAX];
+	uint32_t nr;
 
-	list_init(&list);
-	spin_lock(&deferred.lock);
-	list_splice_tail(&deferred.queue, &list);
-	list_init(&deferred.queue);
-	upto = deferred.nr_queued;
-	spin_unlock(&deferred.lock);
-	tell_all(&list);
-	spin_lock(&deferred.lock);
-	deferred.nr_told = upto; /* the queue has one worker */
-	spin_unlock(&deferred.lock);
-	wake_all(&deferred.told);
+	credit_trim_node(q->node);
+	while ((nr = first_names(q, upto, rs, ids))) {
+		counter_inc(&destroy_messages);
+		counter_add(&destroy_spaces, nr);
+		home_destroy_many(q->node, ids, nr);
+		for (uint32_t i = 0; i < nr; i++) {
+			backlog_done(&q->names, &rs[i]->item);
+			kfree(rs[i]);
+		}
+	}
 }
 
-static void destroy_timer(void *arg)
+void destroy_defer(struct deferred_destroy *r, uint64_t id, bool now)
 {
-	(void)work_queue(deferred.wq, &deferred.work);
-}
+	struct destroy_queue *q = r->to;
 
-void destroy_defer(struct deferred_destroy *r, uint32_t home, uint64_t id, bool now)
-{
-	uint64_t waiting;
-
-	r->home = home;
 	r->id = id;
-	spin_lock(&deferred.lock);
-	list_add_tail(&r->link, &deferred.queue);
-	waiting = ++deferred.nr_queued - deferred.nr_told;
-	spin_unlock(&deferred.lock);
-	if (now || waiting >= DESTROY_BATCH)
-		(void)work_queue(deferred.wq, &deferred.work);
-	else if (!timer_pending(&deferred.timer))
-		timer_set(&deferred.timer, time_now_ns() + DESTROY_NS);
+	if (backlog_add(&q->names, &r->item) >= DESTROY_BATCH || now)
+		(void)work_queue(destroy_wq, &q->work);
+	else if (!timer_pending(&q->timer))
+		timer_set(&q->timer, time_now_ns() + DESTROY_NS);
 }
 
-static bool told_upto(uint64_t upto)
+void destroy_trim(uint32_t node)
 {
-	bool done;
+	struct destroy_queue *q = queue_of(node);
 
-	spin_lock(&deferred.lock);
-	done = deferred.nr_told >= upto;
-	spin_unlock(&deferred.lock);
-	return done;
+	if (q)
+		(void)work_queue(destroy_wq, &q->work);
 }
 
-bool destroy_drain(void)
+bool destroy_drain(bool killable)
 {
-	uint64_t upto;
+	struct destroy_queue *q;
+	bool told = false;
+	uint64_t node;
 
-	spin_lock(&deferred.lock);
-	upto = deferred.nr_queued;
-	spin_unlock(&deferred.lock);
-	if (told_upto(upto))
-		return false;
-	counter_inc(&destroy_drains);
-	(void)work_queue(deferred.wq, &deferred.work);
-	wait_event(&deferred.told, told_upto(upto));
-	return true;
+	for (node = 0; (q = queue_next(&node)); node++) {
+		if (backlog_size(&q->names))
+			(void)work_queue(destroy_wq, &q->work);
+	}
+	for (node = 0; (q = queue_next(&node)); node++) {
+		int err;
+
+		if (!backlog_size(&q->names))
+			continue;
+		counter_inc(&destroy_drains);
+		err = backlog_wait(&q->names, killable ? WAIT_KILLABLE : WAIT_PLAIN);
+		if (err == -ETIMEDOUT)
+			counter_inc(&destroy_silent);
+		told |= !err;
+	}
+	return told;
 }
 
 int destroy_init(void)
 {
-	spin_lock_init(&deferred.lock, "space.destroy", RANK_SPIN_MONITOR);
-	list_init(&deferred.queue);
-	waitqueue_init(&deferred.told);
-	timer_init(&deferred.timer, destroy_timer, NULL);
-	work_init(&deferred.work, destroy_work);
-	deferred.wq = workqueue_create("space-destroy", 1);
-	return IS_ERR(deferred.wq) ? PTR_ERR(deferred.wq) : 0;
+	destroy_wq = workqueue_create("space-destroy", DESTROY_THREADS);
+	return IS_ERR(destroy_wq) ? PTR_ERR(destroy_wq) : 0;
 }

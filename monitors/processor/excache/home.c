@@ -140,9 +140,10 @@ void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr)
 			(unsigned long long)ids[0], nr - 1, home, ret);
 }
 
-void home_destroy(struct object *obj)
+void home_no_answer(struct object *obj, int err)
 {
-	home_destroy_many(obj->home, &obj->id, 1);
+	if (err == -ETIMEDOUT || err == -EPROTO || err == -EMSGSIZE)
+		WRITE_ONCE(obj->perhaps_at_home, true);
 }
 
 /* A call without a reply body. */
@@ -250,16 +251,18 @@ int home_introduce(struct object *obj, uint64_t len)
 
 	pm_space_req_encode(&req, &w);
 	err = home_range_call(obj, PM_SPACE, &w, sizeof(w), &r);
+	if (err == -EEXIST && obj->perhaps_at_home) { /* by an earlier attempt: the name is ours */
+		home_destroy_many(obj->home, &obj->id, 1);
+		err = home_range_call(obj, PM_SPACE, &w, sizeof(w), &r);
+	}
 	if (err) {
-		/* No answer that makes sense: the home may have made it all the same. */
-		if (err == -ETIMEDOUT || err == -EPROTO || err == -EMSGSIZE)
-			home_destroy(obj);
+		home_no_answer(obj, err);
 		return err;
 	}
 	size = r->range.addr;
 	kfree(r);
 	if (size < PM_VREGION_MIN || size > PM_VREGION_MAX || (size & (size - 1))) {
-		home_destroy(obj);
+		home_no_answer(obj, -EPROTO);
 		return -EPROTO;
 	}
 	WRITE_ONCE(obj->vregion_size, size);

@@ -19,10 +19,16 @@ struct rpc_call;
  * redirects. -EFAULT: there is none.
  */
 int home_vregion_owner(struct object *obj, uint64_t index, uint32_t *owner) __must_check;
-/* Tell the home that the space is gone. Failures are logged: the home frees it with our lease. */
-void home_destroy(struct object *obj);
+/*
+ * The home was asked to make the space of @obj, and the attempt ended with @err: if it may have
+ * made it all the same, it hears of its end.
+ */
+void home_no_answer(struct object *obj, int err);
 #define HOME_DESTROY_MAX 64
-/* The same for 1 to HOME_DESTROY_MAX spaces of one home. */
+/*
+ * Tell a home that 1 to HOME_DESTROY_MAX spaces are gone. Failures are logged: it frees them when
+ * this processor leaves.
+ */
 void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr);
 
 /*

@@ -195,7 +195,7 @@ static bool choose_another_home(struct object *obj)
 {
 	const uint32_t home = excache.ops->space_home(obj->id);
 
-	if (!home || home == obj->home)
+	if (!home || home == obj->home || destroy_set_home(obj->destroy, home))
 		return false;
 	obj->home = home;
 	return true;
@@ -520,7 +520,7 @@ static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t 
 	page_bits_init(&obj->stored);
 	page_bits_init(&obj->hidden);
 	list_init(&obj->shadows);
-	obj->destroy = destroy_alloc();
+	obj->destroy = destroy_alloc(home);
 	if (!obj->destroy) {
 		kfree(obj);
 		return ERR_PTR(-ENOMEM);
@@ -573,7 +573,7 @@ static void defer_destroy(struct object *obj, bool now)
 	struct deferred_destroy *r = obj->destroy;
 
 	obj->destroy = NULL;
-	destroy_defer(r, obj->home, obj->id, now);
+	destroy_defer(r, obj->id, now);
 }
 
 void object_free_collapsed(struct object *obj, bool at_home)
@@ -598,10 +598,10 @@ static void space_end(struct object *obj)
 		if (obj->kind == OBJECT_SHARED)
 			shared_forget(obj);
 		excache_drop(obj, 0, UINT64_MAX);
-		if (obj->vregion_size && obj->kind == OBJECT_ANON)
-			defer_destroy(obj, object_stores_any(obj, 0, UINT64_MAX));
-		else if (obj->vregion_size)
-			home_destroy(obj); /* unlinking a file gives its memory back at once */
+		/* Unlinking a file gives its memory back at once. */
+		if (obj->vregion_size || obj->perhaps_at_home)
+			defer_destroy(obj, obj->kind == OBJECT_SHARED ||
+						   object_stores_any(obj, 0, UINT64_MAX));
 		space_free(obj);
 		if (collapse.as || collapse.shadow)
 			excache.ops->collapse_soon(&collapse);

@@ -8,7 +8,7 @@
  *		spaces to the memory nodes, which keep what was written back.  A file object is one
  *		version of one file of a storage node, shared by all its readers and mappings.
  * Invariants:	objects are counted.  The last reference of an anonymous or shared object drops
- *		its lines and tells the home (of an anonymous one: soon, see destroy.c), so it
+ *		its lines and tells the home (soon: see destroy.c), so it
  *		sleeps; lines hold none of those.  Each line of a file object holds one: file
  *		objects stay in the table while they are referenced or have lines, so that a
  *		program that runs again finds its text.
@@ -84,6 +84,7 @@ struct object {
 	struct aspace *as;                /* chain lock: the space whose top this is, or NULL */
 	struct work collapse_work;        /* anon_collapse_soon() */
 	struct deferred_destroy *destroy; /* to tell the home of its end without memory */
+	bool perhaps_at_home;             /* atomic: home_no_answer() */
 
 	/* OBJECT_SHARED */
 	bool reserved; /* const */
@@ -181,17 +182,20 @@ size_t object_space_count(void);
  */
 void object_free_collapsed(struct object *obj, bool at_home);
 /*
- * Wait until the homes have freed the spaces that ended before. False: there were none. For
- * callers that need the memory, or say that it is free. Sleeps; aspace.map_lock may be held.
+ * Wait until the homes have freed the spaces that ended before, those that are silent left out
+ * (backlog.h). True: some have. For callers that need the memory, or say that it is free. Sleeps;
+ * aspace.map_lock may be held. @killable: not in a thread that is to be killed.
  */
-bool destroy_drain(void);
+bool destroy_drain(bool killable);
+/* Credits of @node that are too many go back to it, later. Sleeps at most for memory. */
+void destroy_trim(uint32_t node);
 /*
  * A memory node answered @err.  True: it was -ENOMEM, but memory may have been held by spaces whose
  * destroy was deferred and is done now: the caller asks once more.
  */
 static inline bool destroy_may_help(int err)
 {
-	return err == -ENOMEM && destroy_drain();
+	return err == -ENOMEM && destroy_drain(true);
 }
 
 /* A name that no other space has had. */

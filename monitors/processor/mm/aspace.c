@@ -652,7 +652,7 @@ static void anon_collapse_soon(const struct anon_collapse *m)
 void aspace_drain(void)
 {
 	workqueue_flush(collapse_wq);
-	(void)destroy_drain();
+	(void)destroy_drain(false);
 }
 
 static bool is_blocked(struct aspace *as, vaddr_t addr)

@@ -211,9 +211,7 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 				sizeof(r->body));
 		if (ret >= 0)
 			ret = pm_exec_rep_decode(r->body, (size_t)ret, &r->exec);
-		/* No answer that makes sense: the home may have made the space all the same. */
-		if (ret == -ETIMEDOUT || ret == -EPROTO || ret == -EMSGSIZE)
-			home_destroy(as->anon);
+		home_no_answer(as->anon, ret);
 	}
 	kfree(body);
 	if (!ret) {

@@ -84,7 +84,7 @@ static void choose(uint32_t node, uint64_t total, struct oom_answer *rep)
 
 	/* First what nobody here needs: memory of spaces that have ended, frames kept in hand. */
 	*rep = (struct oom_answer){ .state = OOM_ENDING };
-	if (destroy_drain() || credit_recall(node))
+	if (destroy_drain(false) || credit_recall(node))
 		return;
 	rep->state = OOM_NONE;
 	for (uint32_t pid = 0; pid < PID_MAX && (p = process_next(&pid)); pid++) {
