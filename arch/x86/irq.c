@@ -17,11 +17,13 @@
 #include <kernel/random.h>
 #include <kernel/sched.h>
 #include <kernel/spinlock.h>
+#include <kernel/time.h>
 #include <kernel/timer.h>
 #include <lib/errno.h>
 
 #include "apic.h"
 #include "arch_private.h"
+#include "pgtable_private.h"
 #include "smp.h"
 
 COUNTER(count_irqs, "irq.device", "device interrupts taken");
@@ -107,6 +109,8 @@ void irq_dispatch(unsigned int vector, bool user)
 		return; /* no end of interrupt for this one */
 	case VECTOR_TIMER:
 		apic_eoi();
+		if (user)
+			tlb_refresh(time_now_ns());
 		timer_interrupt(user);
 		return;
 	case VECTOR_RESCHED:

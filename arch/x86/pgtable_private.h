@@ -18,3 +18,5 @@ struct pgtable {
 
 /* No CPU has @pt loaded any more; none may be running a thread of it. */
 void pgtable_drop(struct pgtable *pt);
+/* In a timer interrupt that came while a program ran; see tlb.c (Emulated). */
+void tlb_refresh(uint64_t now_ns);

@@ -8,6 +8,7 @@
 #include <arch/pgtable.h>
 #include <arch/trap.h>
 #include <arch/uaccess.h>
+#include <kernel/counter.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
@@ -316,11 +317,22 @@ static void segment_bases_follow_the_thread(struct ktest *t)
 	}
 }
 
-/* A program that never enters the kernel is still preempted, notified and killed. */
+static uint64_t nr_refreshes(void)
+{
+	uint64_t nr = 0;
+
+	return counter_find("tlb.refreshes", &nr) ? nr : 0;
+}
+
+/*
+ * A program that never enters the kernel is still preempted, notified and killed; under TCG its
+ * CPU's TLB is flushed meanwhile.
+ */
 static void spinning_program_is_interrupted(struct ktest *t)
 {
 	extern const char user_prog_spin[], user_prog_spin_end[];
 	const struct user_trap_ops *old = user_trap_ops_swap(&test_ops);
+	const uint64_t refreshes = nr_refreshes();
 	struct run r = { .start.rdi = DATA };
 	struct thread *th;
 
@@ -330,6 +342,8 @@ static void spinning_program_is_interrupted(struct ktest *t)
 		thread_sleep_ns(NSEC_PER_MSEC); /* the host may give its CPU nothing for a while */
 	thread_notify(th, THREAD_F_SIGNAL);
 	while (READ_ONCE(r.return_works) != 1)
+		thread_sleep_ns(NSEC_PER_MSEC);
+	while (cpu_is_tcg() && nr_refreshes() == refreshes)
 		thread_sleep_ns(NSEC_PER_MSEC);
 	thread_notify(th, THREAD_F_KILL);
 	thread_join(th);
