@@ -11,6 +11,7 @@
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <net/rpc.h>
+#include <proto/types.h>
 #include <rdma/verbs.h>
 
 #define DEVICE_WAIT_S 30u
@@ -35,6 +36,7 @@ static int start_network(const struct monitor *m)
 		ctl_error("no RDMA device came up within %u s", DEVICE_WAIT_S);
 		return -ENODEV;
 	}
+	rpc_set_waits(proto_waits);
 	err = rpc_start(dev, m->role);
 	if (err)
 		ctl_error("RPC cannot start: error %d", err);

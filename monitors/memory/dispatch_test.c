@@ -9,6 +9,19 @@
 
 #include "memory.h"
 
+/* Faults wait only while a vRegion is handed over, and then for a bounded time. */
+static bool waits_for_ever(const struct msg_type *type)
+{
+	switch (type->opcode) {
+	case PM_FETCH:
+	case PM_FILL_VMA:
+	case PM_WRITEBACK:
+		return false;
+	default:
+		return type->flags & RPC_HANDLER_WAITS;
+	}
+}
+
 static void entries_are_complete(struct ktest *t)
 {
 	for (size_t i = 0; i < nr_msg_types; i++) {
@@ -26,6 +39,7 @@ static void entries_are_complete(struct ktest *t)
 		if (type->opcode >= MM_MAP)
 			EXPECT_TRUE(t, type->flags & RPC_HANDLER_FROM_MEMORY);
 		EXPECT_TRUE(t, msg_find(type->opcode) == type); /* no opcode twice */
+		EXPECT_EQ(t, proto_waits(type->opcode), waits_for_ever(type));
 		if (type->flags & MSG_RESERVE)
 			EXPECT_TRUE(t, type->req_size <= sizeof(union memory_reserve));
 	}

@@ -375,7 +375,7 @@ static int read_encode(struct memory *m, struct page_cache_read *rd)
 /*
  * Start to read up to @nr pages from @pgoff, as far as they are missing. 0 also when the first of
  * them is not: the thread that put it there reads it. *@first (may be NULL): the first page, held,
- * if we read it; the read may have ended by then, and failed.
+ * if we read it; the read may have ended by then, and failed. -EINTR: nobody waits for it.
  */
 static int read_start(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t nr,
 		      bool prefetch, bool may_sleep, struct mpage **first)
@@ -408,6 +408,10 @@ static int read_start(struct memory *m, struct cached_file *cf, uint64_t pgoff, 
 	if (err) {
 		page_cache_read_done(rd, err, 0);
 		page_cache_read_release(rd);
+	}
+	if (err == -EINTR && first) {
+		mpage_put(&m->pool, *first);
+		return err;
 	}
 	return first ? 0 : err;
 }
@@ -477,16 +481,22 @@ static enum cache_look cache_look(struct memory *m, struct cached_file *cf, uint
 	return res;
 }
 
-/* Wait for a page that is being read; 0, or why it failed.  -EAGAIN: it is behind the end. */
+/*
+ * Wait for a page that is being read; 0, or why it failed.  -EAGAIN: it is behind the end; -EINTR:
+ * nobody waits for our answer any more.
+ */
 static int wait_read(struct memory *m, struct mpage *page)
 {
 	uint8_t state;
 
-	wait_event(&m->page_cache.done,
-		   (state = __atomic_load_n(&page->state, __ATOMIC_ACQUIRE)) != CACHE_PAGE_READING);
+	if (wait_event_killable(&m->page_cache.done,
+				(state = __atomic_load_n(&page->state, __ATOMIC_ACQUIRE)) !=
+					CACHE_PAGE_READING))
+		return -EINTR;
 	if (state == CACHE_PAGE_VALID)
 		return 0;
-	return page->seq ? -(int)page->seq : -EAGAIN;
+	/* A reader for whom nobody waited any more has not read it: somebody else may. */
+	return page->seq && page->seq != EINTR ? -(int)page->seq : -EAGAIN;
 }
 
 /*

@@ -124,7 +124,7 @@ static int node_read(struct memory *m, struct page_cache_read *rd, bool prefetch
 	call->done = read_done;
 	call->release = read_release;
 	call->arg = rd;
-	err = may_sleep ? rpc_call_submit_wait(call, WAIT_FOREVER) : rpc_call_submit(call);
+	err = may_sleep ? rpc_call_submit_killable(call) : rpc_call_submit(call);
 	rpc_call_put(call);
 	return err;
 }

@@ -134,16 +134,18 @@ static int call_check(const struct rpc_call *call, uint32_t *bulk_len)
 }
 
 /* Free slot and window? */
-static bool has_room_locked(const struct rpc_session *s, uint32_t len)
+static bool has_room_locked(const struct rpc_session *s, uint32_t len, bool waits)
 {
 	assert_spin_held(&s->lock);
-	return s->c_free && (s->inflight_bytes == 0 ||
-			     s->inflight_bytes + len <= (uint64_t)rpc_tune.window_kb * 1024);
+	return s->c_free &&
+	       (!waits || s->c_waits < rpc_waits_share(rpc_class_cfg[s->cls].nr_slots)) &&
+	       (s->inflight_bytes == 0 ||
+		s->inflight_bytes + len <= (uint64_t)rpc_tune.window_kb * 1024);
 }
 
 /* Write the call into a free slot; the caller posts. */
 static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *impl,
-				 uint32_t bulk_len, uint64_t now) __must_hold(&s->lock)
+				 uint32_t bulk_len, bool waits, uint64_t now) __must_hold(&s->lock)
 {
 	const struct rpc_call *call = &impl->pub;
 	const uint32_t slot = (uint32_t)__builtin_ctzll(s->c_free);
@@ -178,6 +180,8 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 	cs->posted = false;
 	cs->retransmitted = false;
 	cs->is_async = call->done != NULL;
+	cs->waits = waits;
+	s->c_waits += waits;
 	cs->deadline_ns = call->deadline_ns ? call->deadline_ns : WAIT_FOREVER;
 	if (s->nr_busy == 0)
 		s->probed_ns = now; /* the request itself is the first probe */
@@ -236,11 +240,24 @@ void rpc_set_observer(void (*fn)(uint32_t peer, uint16_t opcode))
 	observer = fn;
 }
 
+static bool (*waits_for_others)(uint16_t opcode); /* const after start */
+
+void rpc_set_waits(bool (*fn)(uint16_t opcode))
+{
+	waits_for_others = fn;
+}
+
+static bool call_waits(const struct rpc_call *call)
+{
+	return waits_for_others && waits_for_others(call->opcode);
+}
+
 int rpc_call_submit(struct rpc_call *call)
 {
 	struct rpc_call_impl *impl = impl_of(call);
 	struct rpc_session *s;
 	struct rpc_conn *conn;
+	const bool waits = call_waits(call);
 	uint32_t bulk_len, slot;
 	uint64_t now;
 	bool kick = false;
@@ -259,14 +276,14 @@ int rpc_call_submit(struct rpc_call *call)
 		spin_unlock(&s->lock);
 		return err;
 	}
-	if (unlikely(!has_room_locked(s, RPC_HDR_LEN + call->body_len + bulk_len))) {
+	if (unlikely(!has_room_locked(s, RPC_HDR_LEN + call->body_len + bulk_len, waits))) {
 		spin_unlock(&s->lock);
 		counter_inc(&rpc_c_no_slot);
 		return -EAGAIN;
 	}
 	refcount_inc(&impl->refs); /* dropped by release */
 	now = time_now_ns();
-	slot = slot_fill_locked(s, impl, bulk_len, now);
+	slot = slot_fill_locked(s, impl, bulk_len, waits, now);
 	conn = s->conn;
 	if (likely(conn && conn->state == RPC_CONN_UP)) {
 		/* When it cannot be posted now, the flush does it later. */
@@ -394,37 +411,37 @@ void rpc_call_cancel(struct rpc_call *call)
 	rpc_session_wake_slots(s);
 }
 
-static bool slot_may_be_free(struct rpc_session *s)
+static bool slot_may_be_free(struct rpc_session *s, bool waits)
 {
 	bool ok;
 
 	if (!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE))
 		return READ_ONCE(s->init_err) != 0;
 	spin_lock(&s->lock);
-	ok = has_room_locked(s, rpc_req_slot_size(&rpc_class_cfg[s->cls]));
+	ok = has_room_locked(s, rpc_req_slot_size(&rpc_class_cfg[s->cls]), waits);
 	spin_unlock(&s->lock);
 	return ok;
 }
 
-int rpc_slot_wait(uint32_t peer_id, enum rpc_class cls, uint64_t deadline_ns)
+/* Sleep until there may be a slot for @call. */
+static int slot_wait(const struct rpc_call *call, unsigned int mode, uint64_t deadline_ns)
 {
-	struct rpc_peer *peer = rpc_peer_find(peer_id);
+	struct rpc_peer *peer = rpc_peer_find(call->peer);
+	const bool waits = call_waits(call);
 	struct rpc_session *s;
 	int err = 0, wait_err;
 
 	if (!peer)
 		return -EHOSTDOWN;
-	if ((unsigned int)cls >= RPC_NR_CLASSES)
-		return -EINVAL;
-	s = &peer->sessions[cls];
+	s = &peer->sessions[call->cls];
 	__atomic_add_fetch(&s->nr_slot_waiters, 1, __ATOMIC_SEQ_CST);
 	rpc_outstanding_inc(); /* the tick looks after us if a wake-up is missed */
 	if (!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE))
 		rpc_session_kick(s);
 	rpc_poll_before_sleep();
 	wait_err = wait_event_mode(&s->slot_wq,
-				   (err = rpc_peer_usable(peer)) != 0 || slot_may_be_free(s),
-				   WAIT_PLAIN, deadline_ns ? deadline_ns : WAIT_FOREVER);
+				   (err = rpc_peer_usable(peer)) != 0 || slot_may_be_free(s, waits),
+				   mode, deadline_ns);
 	rpc_outstanding_dec();
 	__atomic_sub_fetch(&s->nr_slot_waiters, 1, __ATOMIC_SEQ_CST);
 	return wait_err ? wait_err : err;
@@ -438,7 +455,7 @@ static uint64_t slot_deadline(const struct rpc_call *call, uint64_t slot_timeout
 	return call->deadline_ns ? call->deadline_ns : WAIT_FOREVER;
 }
 
-int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
+static int submit_wait(struct rpc_call *call, unsigned int mode, uint64_t slot_timeout_ns)
 {
 	uint64_t until = 0;
 	int err;
@@ -446,11 +463,21 @@ int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
 	while ((err = rpc_call_submit(call)) == -EAGAIN) {
 		if (!until)
 			until = slot_deadline(call, slot_timeout_ns);
-		err = rpc_slot_wait(call->peer, call->cls, until);
+		err = slot_wait(call, mode, until);
 		if (err)
 			return err;
 	}
 	return err;
+}
+
+int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
+{
+	return submit_wait(call, WAIT_PLAIN, slot_timeout_ns);
+}
+
+int rpc_call_submit_killable(struct rpc_call *call)
+{
+	return submit_wait(call, WAIT_KILLABLE, WAIT_FOREVER);
 }
 
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,

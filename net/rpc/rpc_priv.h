@@ -43,6 +43,15 @@
  */
 #define RPC_REQUESTS_PER_SLOT 2u
 
+/*
+ * Of a session's slots, those that calls which wait for a third node may take: what else goes to
+ * that peer always finds one. The same share of a session's requests may be with such handlers.
+ */
+static inline uint32_t rpc_waits_share(uint32_t nr)
+{
+	return MAX(nr / 2, 1u);
+}
+
 struct rpc_class_cfg {
 	const char *name;
 	uint32_t nr_slots; /* boot parameter rpc.slots.<class> */
@@ -201,6 +210,7 @@ struct rpc_cslot { /* session lock */
 	bool posted;        /* on the current connection, or on one not yet taken down */
 	bool retransmitted; /* it has been posted on an earlier connection */
 	bool is_async;
+	bool waits; /* its handler waits for a third node: counted in c_waits */
 	uint16_t nr_sge;
 	uint32_t msg_len; /* header and body */
 	uint32_t bulk_len;
@@ -208,6 +218,12 @@ struct rpc_cslot { /* session lock */
 };
 
 /* --- server side ---------------------------------------------------------------------- */
+
+/* A thread in a handler that waits for other nodes. On its stack. */
+struct rpc_runner {
+	struct thread *thread;   /* const */
+	struct rpc_request *req; /* NULL: answered; session lock */
+};
 
 struct rpc_request {
 	struct rpc_session *session; /* NULL: a datagram, part of a struct rpc_dgram_request */
@@ -226,6 +242,9 @@ struct rpc_request {
 	uint16_t opcode;
 	bool orphan; /* its client does not wait for the reply any more; session lock */
 	bool may_sleep;
+	bool waits; /* counted in s_waits; session lock */
+	/* the thread whose waits end when this becomes an orphan, or NULL; session lock */
+	struct rpc_runner *runner;
 	struct list_head link;    /* worker pool */
 	struct rpc_request *next; /* free list; session lock */
 };
@@ -350,6 +369,7 @@ struct rpc_session {
 	uint64_t c_unsent __guarded_by(&lock); /* BUSY but not posted */
 	uint64_t c_parked __guarded_by(&lock); /* BUSY and refused: posted again at the next tick */
 	uint32_t nr_busy __guarded_by(&lock), nr_quarantine __guarded_by(&lock);
+	uint32_t c_waits __guarded_by(&lock); /* slots not free whose calls wait for a third node */
 	uint64_t inflight_bytes __guarded_by(&lock);
 	uint64_t usual_ns __guarded_by(&lock);  /* an unhindered round trip */
 	uint64_t probed_ns __guarded_by(&lock); /* when the connection was probed last */
@@ -367,7 +387,8 @@ struct rpc_session {
 	uint64_t s_sent_pending __guarded_by(&lock); /* ->sent still to be called */
 	/* RPC_REQUESTS_PER_SLOT per slot */
 	struct rpc_request *free_requests __guarded_by(&lock);
-	uint8_t *rep_buf; /* const from is_ready on, as the next three */
+	uint32_t s_waits __guarded_by(&lock); /* requests with handlers that wait */
+	uint8_t *rep_buf;                     /* const from is_ready on, as the next three */
 	uint64_t rep_buf_phys;
 	uint32_t rep_stride;
 	struct rdma_mr *buf_mr;
@@ -669,10 +690,15 @@ static inline uint64_t rpc_expires_ns(uint64_t now, uint32_t timeout_ms)
 }
 
 /* server.c */
+/* The client of @req waits for its reply no more: the handler's killable waits end. */
+void rpc_request_orphan_locked(struct rpc_session *s, struct rpc_request *req)
+	__must_hold(&s->lock);
 void rpc_request_received(struct rpc_conn *conn, const struct rpc_imm *imm);
 /* Find the handler and run it, here or in a worker. */
 void rpc_request_dispatch(struct rpc_request *req);
 void rpc_request_run(struct rpc_request *req);
+/* The same for a handler that waits for other nodes. */
+void rpc_request_run_waits(struct rpc_request *req);
 extern const struct rpc_handler rpc_own_handlers[];
 extern const size_t rpc_nr_own_handlers;
 

@@ -10,7 +10,9 @@
  *		whose reply carried data is run again; anything older is dropped.
  * Limits:	a session has RPC_REQUESTS_PER_SLOT request objects for each slot, so a client that
  *		gives requests up and sends others makes the server run no more than that; what is
- *		beyond is refused, and the client sends it again.
+ *		beyond is refused, and the client sends it again. Handlers that wait for other
+ *		nodes have at most half of the objects, so the others always find one.  When
+ *		the client of such a handler gives up, the handler's killable waits end.
  * Ordering:	a reply goes out only on the connection on which its request came last: the client
  *		has let go of targets that an older connection could still write.
  * Failure:	what a peer sends is counted and dropped or answered with an errno, never trusted:
@@ -23,6 +25,7 @@
 #include <arch/barrier.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
+#include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -152,10 +155,24 @@ static void request_free_locked(struct rpc_request *req)
 	struct rpc_session *s = req->session;
 
 	assert_spin_held(&s->lock);
+	if (req->runner) {
+		req->runner->req = NULL;
+		req->runner = NULL;
+	}
+	s->s_waits -= req->waits;
+	req->waits = false;
 	rpc_ring_put(req->ring);
 	req->ring = NULL;
 	req->next = s->free_requests;
 	s->free_requests = req;
+}
+
+void rpc_request_orphan_locked(struct rpc_session *s, struct rpc_request *req)
+{
+	assert_spin_held(&s->lock);
+	req->orphan = true;
+	if (req->runner)
+		thread_notify(req->runner->thread, THREAD_F_KILL);
 }
 
 /* --- replies -------------------------------------------------------------------------- */
@@ -341,6 +358,25 @@ void rpc_request_run(struct rpc_request *req)
 	}
 }
 
+void rpc_request_run_waits(struct rpc_request *req)
+{
+	struct rpc_session *s = req->session;
+	struct rpc_runner runner = { .thread = thread_current(), .req = req };
+
+	spin_lock(&s->lock);
+	if (likely(!req->orphan))
+		req->runner = &runner;
+	spin_unlock(&s->lock);
+	if (unlikely(!req->runner))
+		thread_notify(runner.thread, THREAD_F_KILL);
+	rpc_request_run(req);
+	spin_lock(&s->lock);
+	if (runner.req) /* to be answered later */
+		runner.req->runner = NULL;
+	spin_unlock(&s->lock);
+	thread_clear_flags(runner.thread, THREAD_F_KILL);
+}
+
 #define FROM_ALL (RPC_HANDLER_FROM_PROCESSOR | RPC_HANDLER_FROM_MEMORY | RPC_HANDLER_FROM_STORAGE)
 
 static bool may_call(const struct rpc_request *req, const struct rpc_handler *h)
@@ -354,6 +390,54 @@ static bool may_call(const struct rpc_request *req, const struct rpc_handler *h)
 	pr_warn_ratelimited("node %u (%s) may not call %s: refused\n", req->peer->info.id,
 			    node_role_name(role), h->name);
 	return false;
+}
+
+/*
+ * Too many requests of this session are being served already, most of them for nobody. This one is
+ * answered, not run; its client repeats it.
+ */
+static void request_refuse_locked(struct rpc_session *s, const struct rpc_request *req)
+	__must_hold(&s->lock)
+{
+	struct rpc_sslot *ss = &s->sslots[req->slot];
+
+	assert_spin_held(&s->lock);
+	ASSERT(!ss->req);
+	reply_write(s, req, -EBUSY, RPC_HDR_F_REFUSED, NULL, 0);
+	rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_DONE);
+	ss->bulk = false;
+	ss->keep = true;
+	ss->gen = req->gen;
+	s->s_unsent |= BIT64(req->slot);
+	rpc_flush_locked(s);
+	counter_inc(&rpc_c_refused);
+}
+
+/*
+ * @req is going to a handler that waits for other nodes: it may keep no more than its share of the
+ * session's requests. False: it has been refused.
+ */
+static bool waits_begin(struct rpc_request *req)
+{
+	struct rpc_session *s = req->session;
+	bool ok;
+
+	if (!s)
+		return true;
+	spin_lock(&s->lock);
+	ok = s->s_waits < rpc_waits_share(rpc_class_cfg[s->cls].nr_slots * RPC_REQUESTS_PER_SLOT);
+	if (likely(ok)) {
+		req->waits = true;
+		s->s_waits++;
+	} else {
+		if (!req->orphan) {
+			s->sslots[req->slot].req = NULL;
+			request_refuse_locked(s, req);
+		}
+		request_free_locked(req);
+	}
+	spin_unlock(&s->lock);
+	return ok;
 }
 
 void rpc_request_dispatch(struct rpc_request *req)
@@ -383,6 +467,8 @@ void rpc_request_dispatch(struct rpc_request *req)
 		}
 	}
 	req->may_sleep = true;
+	if ((e->handler->flags & RPC_HANDLER_WAITS) && !waits_begin(req))
+		return;
 	counter_inc(&rpc_c_dispatched);
 	rpc_worker_queue(req, e->handler->flags & RPC_HANDLER_WAITS);
 }
@@ -423,32 +509,6 @@ static bool repeated_locked(struct rpc_conn *conn, uint32_t slot)
 	return false;
 }
 
-/*
- * Too many requests of this session run already, most of them for nobody. This one is answered, not
- * run; its client repeats it.
- */
-static void request_refuse_locked(struct rpc_conn *conn, const struct rpc_imm *imm,
-				  const struct rpc_hdr *hdr)
-{
-	struct rpc_session *s = conn->session;
-	struct rpc_sslot *ss = &s->sslots[imm->slot];
-	const struct rpc_request req = { .slot = imm->slot,
-					 .opcode = hdr->opcode,
-					 .req_id = hdr->req_id,
-					 .peer_incarn = conn->peer_incarn };
-
-	assert_spin_held(&s->lock);
-	ASSERT(!ss->req);
-	reply_write(s, &req, -EBUSY, RPC_HDR_F_REFUSED, NULL, 0);
-	rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_DONE);
-	ss->bulk = false;
-	ss->keep = true;
-	ss->gen = conn->gen;
-	s->s_unsent |= BIT64(imm->slot);
-	rpc_flush_locked(s);
-	counter_inc(&rpc_c_refused);
-}
-
 /* Take the slot for a new request; NULL when it is refused. */
 static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const struct rpc_imm *imm,
 						const struct rpc_hdr *hdr, const uint8_t *msg)
@@ -459,7 +519,7 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 
 	assert_spin_held(&s->lock);
 	if (ss->req)
-		ss->req->orphan = true; /* its client has given up */
+		rpc_request_orphan_locked(s, ss->req); /* its client has given up */
 	ss->req = NULL;
 	ss->req_id = hdr->req_id;
 	ss->nr_writes = 0;
@@ -467,7 +527,13 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 	rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_BUSY);
 	req = request_get_locked(s);
 	if (unlikely(!req)) {
-		request_refuse_locked(conn, imm, hdr);
+		const struct rpc_request refused = { .slot = imm->slot,
+						     .opcode = hdr->opcode,
+						     .req_id = hdr->req_id,
+						     .gen = conn->gen,
+						     .peer_incarn = conn->peer_incarn };
+
+		request_refuse_locked(s, &refused);
 		return NULL;
 	}
 	refcount_inc(&conn->ring->refs);
@@ -486,6 +552,8 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 	req->peer_incarn = conn->peer_incarn;
 	req->opcode = hdr->opcode;
 	req->orphan = false;
+	req->waits = false;
+	req->runner = NULL;
 	ss->req = req;
 	return req;
 }

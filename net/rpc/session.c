@@ -152,6 +152,7 @@ void rpc_cslot_free_locked(struct rpc_session *s, uint32_t slot)
 		counter_inc(&rpc_c_released);
 	}
 	s->inflight_bytes -= cs->msg_len + cs->bulk_len;
+	s->c_waits -= cs->waits;
 	rpc_cslot_set_state_locked(s, cs, RPC_CSLOT_FREE);
 	cs->call = NULL;
 	s->c_unsent &= ~BIT64(slot);
@@ -239,7 +240,7 @@ void rpc_session_forget_client(struct rpc_session *s, struct rpc_batch *b)
 		struct rpc_sslot *ss = &s->sslots[i];
 
 		if (ss->req)
-			ss->req->orphan = true;
+			rpc_request_orphan_locked(s, ss->req);
 		if (ss->sent) {
 			rpc_batch_add(b, ss->sent, ss->sent_arg);
 			ss->sent = NULL;

@@ -107,7 +107,10 @@ static void worker_main(void *arg)
 		struct rpc_request *req = worker_take(p);
 
 		if (req) {
-			rpc_request_run(req);
+			if (p == &waits_pool)
+				rpc_request_run_waits(req);
+			else
+				rpc_request_run(req);
 			atomic_dec(&rpc_net.nr_working);
 			spin_lock(&p->lock);
 			p->nr_idle++;

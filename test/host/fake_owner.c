@@ -536,11 +536,6 @@ int rpc_call_wait_killable(struct rpc_call *call)
 	return completion_wait_killable(&fc->done) ? -EINTR : call->status;
 }
 
-int rpc_slot_wait(uint32_t peer, enum rpc_class cls, uint64_t deadline_ns)
-{
-	return 0;
-}
-
 int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
 {
 	int err;

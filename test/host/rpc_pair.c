@@ -6,6 +6,7 @@
 
 #include <kernel/thread.h>
 #include <kernel/time.h>
+#include <kernel/wait.h>
 #include <lib/err.h>
 #include <mm/kmap.h>
 
@@ -147,6 +148,23 @@ static enum rpc_handler_result h_hold(struct rpc_request *req, void *arg)
 	return RPC_DONE;
 }
 
+/* For an event that never comes. */
+static enum rpc_handler_result h_hold_killable(struct rpc_request *req, void *arg)
+{
+	struct waitqueue never;
+	int err;
+
+	(void)arg;
+	if (!rpc_request_may_sleep(req))
+		return RPC_AGAIN;
+	waitqueue_init(&never);
+	sim_add(SH_HELD, 1);
+	err = wait_event_killable(&never, sim_get(SH_RELEASE));
+	sim_add(SH_HELD, (uint64_t)-1);
+	rpc_reply(req, err, NULL, 0);
+	return RPC_DONE;
+}
+
 static enum rpc_handler_result h_pages_once(struct rpc_request *req, void *arg)
 {
 	return h_page(req, arg);
@@ -162,6 +180,8 @@ static const struct rpc_handler handlers[] = {
 	{ OP_NEST, RPC_HANDLER_WAITS, "nest", h_nest },
 	{ OP_PAGES_ONCE, 0, "pages_once", h_pages_once },
 	{ OP_HOLD, RPC_HANDLER_WAITS, "hold", h_hold },
+	{ OP_HOLD_KILLABLE, RPC_HANDLER_INLINE | RPC_HANDLER_WAITS, "hold_killable",
+	  h_hold_killable },
 };
 
 /* --- set-up -------------------------------------------------------------------------------- */
@@ -266,8 +286,7 @@ struct rpc_call *slow_submit(struct ktest *t, struct target *tg, uint32_t ms, ui
 	call->deadline_ns = limit_ms ? time_now_ns() + limit_ms * NSEC_PER_MSEC : 0;
 	call->release = note_release;
 	call->arg = released;
-	EXPECT_EQ(t, rpc_slot_wait(1, RPC_CLASS_DEMAND, 0), 0);
-	EXPECT_EQ(t, rpc_call_submit(call), 0);
+	EXPECT_EQ(t, rpc_call_submit_wait(call, WAIT_FOREVER), 0);
 	return call;
 }
 

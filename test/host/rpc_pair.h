@@ -20,6 +20,7 @@ enum {                          /* opcodes of the handlers beside OP_ECHO */
 	OP_NEST = 0x0f16,       /* waits for another node */
 	OP_PAGES_ONCE = 0x0f17, /* not idempotent, with data */
 	OP_HOLD = 0x0f18,       /* waits until SH_RELEASE, and counts how many do */
+	OP_HOLD_KILLABLE = 0x0f19, /* the same, but ends when its client has given up */
 };
 
 enum { /* sim_shared */

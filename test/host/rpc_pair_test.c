@@ -142,8 +142,7 @@ static void data_client(struct ktest *t)
 		call->nr_bulk = 16;
 		call->reply = &sum;
 		call->reply_max = sizeof(sum);
-		ASSERT_EQ(t, rpc_slot_wait(1, RPC_CLASS_WRITEBACK, 0), 0);
-		ASSERT_EQ(t, rpc_call_submit(call), 0);
+		ASSERT_EQ(t, rpc_call_submit_wait(call, WAIT_FOREVER), 0);
 		EXPECT_EQ(t, rpc_call_wait(call), 0);
 		EXPECT_EQ(t, sum, want);
 		rpc_call_put(call);
@@ -512,12 +511,10 @@ static void credits_client(struct ktest *t)
 	EXPECT_EQ(t, rpc_call_wait(call), 0);
 	rpc_call_put(call);
 	/* A slot comes free, and is used. */
-	EXPECT_EQ(t, rpc_slot_wait(1, RPC_CLASS_PREFETCH, time_now_ns() + 3 * NSEC_PER_SEC), 0);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_PREFETCH, 8), 0);
 	for (int i = 0; i < 3000 && __atomic_load_n(&done, __ATOMIC_SEQ_CST) < 16; i++)
 		usleep(1000);
 	EXPECT_EQ(t, done, 16);
-	EXPECT_EQ(t, rpc_slot_wait(9, RPC_CLASS_PREFETCH, 0), -EHOSTDOWN);
 	call = echo_call(RPC_CLASS_PREFETCH);
 	call->peer = 9;
 	EXPECT_EQ(t, rpc_call_submit_wait(call, WAIT_FOREVER), -EHOSTDOWN);
@@ -758,6 +755,93 @@ static void given_up_requests_are_bounded(struct ktest *t)
 	shim_bootparam_set("rpc.slots.demand", "32");
 }
 
+/* --- handlers that wait for a third node which is silent ------------------------------------ */
+
+#define WAITS_SLOTS 4u
+
+static bool op_waits(uint16_t opcode)
+{
+	return opcode == OP_HOLD || opcode == OP_HOLD_KILLABLE;
+}
+
+/* As many as the session takes, then none: their slots get free with the next reset. */
+static uint32_t fill_and_give_up(struct ktest *t, uint16_t opcode)
+{
+	struct rpc_call *held[WAITS_SLOTS];
+	uint32_t nr = 0;
+
+	do {
+		held[nr] = echo_call(RPC_CLASS_DEMAND);
+		held[nr]->opcode = opcode;
+	} while (rpc_call_submit_wait(held[nr], (nr ? 50 : 5000) * NSEC_PER_MSEC) == 0 &&
+		 ++nr < WAITS_SLOTS);
+	if (nr < WAITS_SLOTS)
+		rpc_call_put(held[nr]);
+	/* A request that does not wait is answered beside them. */
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	for (uint32_t i = 0; i < nr; i++) {
+		rpc_call_cancel(held[i]);
+		EXPECT_EQ(t, rpc_call_wait(held[i]), -ECANCELED);
+		rpc_call_put(held[i]);
+	}
+	return nr;
+}
+
+static void waits_client(struct ktest *t)
+{
+	shim_bootparam_set("rpc.quarantine_ms", "20");
+	rpc_set_waits(op_waits);
+	node_join(t, 2);
+	for (uint64_t round = 0; round < 4; round++) {
+		EXPECT_EQ(t, fill_and_give_up(t, OP_HOLD), WAITS_SLOTS / 2);
+		EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	}
+	EXPECT_LE(t, sim_get(SH_HELD_MOST), WAITS_SLOTS);
+	EXPECT_GT(t, counter("rpc.refusals"), 0);
+	sim_add(SH_RELEASE, 1);
+	sim_cmd("barrier 1 2");
+}
+
+static void waits_have_a_share(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
+						 { .id = 2, .fn = waits_client } };
+
+	shim_bootparam_set("rpc.slots.demand", "4");
+	sim_run(t, nodes, 2, 30);
+	shim_bootparam_set("rpc.slots.demand", "32");
+}
+
+/* Those that nobody waits for end, so that others of their kind are served. */
+static void orphans_client(struct ktest *t)
+{
+	shim_bootparam_set("rpc.quarantine_ms", "20");
+	rpc_set_waits(op_waits);
+	node_join(t, 2);
+	for (uint64_t round = 0; round < 4; round++)
+		EXPECT_EQ(t, fill_and_give_up(t, OP_HOLD_KILLABLE), WAITS_SLOTS / 2);
+	/* No more than one for each slot has not been found out. */
+	for (int i = 0; i < 5000 && sim_get(SH_HELD) > WAITS_SLOTS; i++)
+		usleep(1000);
+	EXPECT_LE(t, sim_get(SH_HELD), WAITS_SLOTS);
+	sim_add(SH_RELEASE, 1);
+	EXPECT_EQ(t,
+		  rpc_call_sync(1, RPC_CLASS_DEMAND, OP_HOLD, NULL, 0, NULL, 0, 10 * NSEC_PER_SEC),
+		  0);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	sim_cmd("barrier 1 2");
+}
+
+static void waits_of_orphans_end(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
+						 { .id = 2, .fn = orphans_client } };
+
+	shim_bootparam_set("rpc.slots.demand", "4");
+	sim_run(t, nodes, 2, 30);
+	shim_bootparam_set("rpc.slots.demand", "32");
+}
+
 /* --- a waiter that comes while its call ends -------------------------------------------------- */
 
 #define HOLD_US 2000
@@ -833,6 +917,8 @@ static const struct ktest_case cases[] = {
 	KTEST(crossing_connects),
 	KTEST(multicast),
 	KTEST(given_up_requests_are_bounded),
+	KTEST(waits_have_a_share),
+	KTEST(waits_of_orphans_end),
 	KTEST(a_wait_while_the_call_ends),
 	KTEST(late_flush),
 	KTEST(serves_after_calls),

@@ -153,12 +153,21 @@ int rpc_call_submit(struct rpc_call *call) __must_check;
  */
 int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns) __must_check;
 /*
+ * The same for as long as it takes, but ends with -EINTR when the waiting thread is to be killed,
+ * or runs a handler whose client has given up.
+ */
+int rpc_call_submit_killable(struct rpc_call *call) __must_check;
+/*
+ * Which requests have handlers that may wait for third nodes for ever: @fn says so by the opcode.
+ * Such calls take at most half of the slots of a session, so that what does not need the third
+ * node goes on when it is silent. Set once, before the first request.
+ */
+void rpc_set_waits(bool (*fn)(uint16_t opcode));
+/*
  * For tracing: the sending thread calls @fn for each request; it may hold spinlocks.  Set once,
  * before the first request.
  */
 void rpc_set_observer(void (*fn)(uint32_t peer, uint16_t opcode));
-/* Sleep until a slot to @peer may be free again, or the deadline (0 = none). */
-int rpc_slot_wait(uint32_t peer, enum rpc_class cls, uint64_t deadline_ns) __must_check;
 /* Spin a bounded, adaptive time, then sleep, until done. Returns call->status. */
 int rpc_call_wait(struct rpc_call *call);
 /* The same, but ends with -EINTR when the waiting thread is to be killed. */
@@ -215,7 +224,9 @@ enum rpc_handler_flags {
 	RPC_HANDLER_IDEMPOTENT = 1 << 1,
 	/*
 	 * It may wait for another node.  Such handlers get threads of their own (as many as there
-	 * are requests), so that no request on which they wait starves behind them.
+	 * are requests), so that no request on which they wait starves behind them, and at most
+	 * half of a session's requests. When the client gives up, the handler's killable waits end
+	 * with -EINTR.
 	 */
 	RPC_HANDLER_WAITS = 1 << 2,
 	/*

@@ -167,8 +167,13 @@ static void read_finish(struct page_cache_read *rd)
 
 static void read_thread(void *arg)
 {
-	thread_sleep_ns(200 * 1000);
-	read_finish(arg);
+	struct page_cache_read *rd = arg;
+	struct fake *f = rd->m->net_arg;
+
+	do {
+		thread_sleep_ns(200 * 1000);
+	} while (__atomic_load_n(&f->read_held, __ATOMIC_ACQUIRE));
+	read_finish(rd);
 }
 
 static int fake_read(struct memory *m, struct page_cache_read *rd, bool prefetch, bool may_sleep)
@@ -177,6 +182,8 @@ static int fake_read(struct memory *m, struct page_cache_read *rd, bool prefetch
 	struct thread *t;
 
 	__atomic_fetch_add(&f->nr_reads, 1, __ATOMIC_RELAXED);
+	if (f->read_refused)
+		return f->read_refused;
 	if (!f->read_async) {
 		read_finish(rd);
 		return 0;

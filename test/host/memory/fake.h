@@ -40,7 +40,9 @@ struct fake {
 	bool held, release;   /* atomic */
 	int read_error;       /* MS_READ ends with it, */
 	int read_errors;      /* only so many times; 0: each one */
-	bool read_async;      /* answered by a thread */
+	bool read_async;      /* answered by a thread, */
+	bool read_held;       /* once this is false; atomic */
+	int read_refused;     /* MS_READ cannot be sent */
 	/* what processors answer to MP_OOM; NULL: they are down */
 	int (*oom)(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply);
 	uint64_t seq;      /* atomic: the processor's write-backs */

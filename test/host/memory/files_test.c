@@ -129,6 +129,42 @@ static void failed_read_fails_all_who_wait(struct ktest *t)
 	misses_at_once(t, -EIO);
 }
 
+/* A client that has given up: its handler stops to wait, and takes nobody else's page away. */
+static void a_read_that_nobody_waits_for(struct ktest *t)
+{
+	struct reader readers[2];
+	struct thread *threads[ARRAY_SIZE(readers)];
+	struct fake f;
+
+	fake_start(&f, 1, 1024, 30);
+	f.files[0] = (struct fake_file){ .size = 32 * PAGE_SIZE, .version = 1 };
+	f.read_async = true;
+	f.read_held = true;
+	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
+		readers[i] = (struct reader){ &f, 1 };
+		threads[i] = thread_create("reader", reader_thread, &readers[i]);
+		ASSERT_FALSE(t, IS_ERR(threads[i]));
+		while (!__atomic_load_n(&f.nr_reads, __ATOMIC_ACQUIRE))
+			thread_sleep_ns(100 * 1000);
+	}
+	thread_notify(threads[0], THREAD_F_KILL); /* it reads, and the other waits for its read */
+	thread_join(threads[0]);
+	EXPECT_EQ(t, readers[0].ret, -EINTR);
+	EXPECT_EQ(t, __atomic_load_n(&readers[1].ret, __ATOMIC_ACQUIRE), 1);
+	__atomic_store_n(&f.read_held, false, __ATOMIC_RELEASE);
+	thread_join(threads[1]);
+	EXPECT_EQ(t, readers[1].ret, 0);
+	thread_sleep_ns(20 * 1000 * 1000); /* read-ahead that is still under way */
+	/* So does one that waits for its turn to ask storage. */
+	f.read_refused = -EINTR;
+	page_cache_drop_all(&f.mem[0]);
+	EXPECT_EQ(t, page_cache_copy(&f.mem[0], &file1, 0, buf, 10), -EINTR);
+	f.read_refused = 0;
+	f.read_async = false;
+	EXPECT_EQ(t, page_cache_copy(&f.mem[0], &file1, 0, buf, 10), 10);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static void failed_read_is_tried_again(struct ktest *t)
 {
 	struct fake f;
@@ -708,15 +744,25 @@ static void bad_programs_get_an_errno(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(reads_in_order_are_few),         KTEST(last_page_is_zero_behind_the_end),
-	KTEST(misses_at_once_share_a_read),    KTEST(failed_read_fails_all_who_wait),
-	KTEST(failed_read_is_tried_again),     KTEST(a_lost_storage_node_is_not_this_node),
-	KTEST(newer_version_is_read_again),    KTEST(file_pages_give_way),
-	KTEST(frames_are_zeroed_ahead),        KTEST(a_late_exec_makes_no_space),
-	KTEST(program_with_interpreter),       KTEST(layout_is_random_with_a_seed),
-	KTEST(bad_programs_get_an_errno),      KTEST(program_that_runs_again),
-	KTEST(program_in_an_object),           KTEST(program_with_many_segments),
-	KTEST(exec_that_fails_leaves_nothing), { 0 },
+	KTEST(reads_in_order_are_few),
+	KTEST(last_page_is_zero_behind_the_end),
+	KTEST(misses_at_once_share_a_read),
+	KTEST(failed_read_fails_all_who_wait),
+	KTEST(failed_read_is_tried_again),
+	KTEST(a_lost_storage_node_is_not_this_node),
+	KTEST(newer_version_is_read_again),
+	KTEST(file_pages_give_way),
+	KTEST(frames_are_zeroed_ahead),
+	KTEST(a_late_exec_makes_no_space),
+	KTEST(program_with_interpreter),
+	KTEST(layout_is_random_with_a_seed),
+	KTEST(bad_programs_get_an_errno),
+	KTEST(program_that_runs_again),
+	KTEST(program_in_an_object),
+	KTEST(program_with_many_segments),
+	KTEST(exec_that_fails_leaves_nothing),
+	KTEST(a_read_that_nobody_waits_for),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.files", .cases = cases };
 KTEST_SUITE(suite);

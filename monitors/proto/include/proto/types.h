@@ -112,6 +112,12 @@ static inline enum proto_id proto_of(uint16_t opcode)
 	return (enum proto_id)(opcode >> 8);
 }
 
+/*
+ * Does the handler of such a request wait for a third node for as long as that is silent?  False
+ * also for those that wait for one for a bounded time.
+ */
+bool proto_waits(uint16_t opcode);
+
 /* --- encode and decode ------------------------------------------------------------------ */
 
 /* A status on the wire is 0 or a negative errno as two's complement. */
