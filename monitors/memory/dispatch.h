@@ -111,5 +111,6 @@ int msg_mm_file_read(struct msg *msg);
 /* --- msg_data.c: messages that carry pages (not in host tests) ------------------------------ */
 
 enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg);
+enum rpc_handler_result msg_fetch_ahead(struct rpc_request *req, void *arg);
 enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg);
 enum rpc_handler_result msg_file_fetch(struct rpc_request *req, void *arg);

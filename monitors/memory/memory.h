@@ -57,20 +57,22 @@ struct memory_net {
 
 /* Counted with atomics; shown as gauges by stats.c. */
 struct memory_stats {
-	uint64_t fetches;         /* PM_FETCH answered with 0 */
-	uint64_t fetch_data;      /* ... of these: a page was sent */
-	uint64_t fetch_zero;      /* ... of these: never written */
-	uint64_t fetch_file;      /* ... of these: sent on to the page cache */
-	uint64_t fetch_errors;    /* PM_FETCH answered with an error other than a redirect */
-	uint64_t fetch_slow;      /* PM_FETCH that needed a worker */
-	uint64_t victims;         /* write-backs that came with a fetch */
-	uint64_t writebacks;      /* pages written back, victims included */
-	uint64_t writeback_stale; /* ... dropped because a newer one had come */
-	uint64_t bytes_out;       /* page data sent to processors */
-	uint64_t bytes_in;        /* page data received from processors */
-	uint64_t redirects_sent;  /* this node is not the owner any more */
-	uint64_t vregion_moves;   /* vRegions handed to another owner */
-	uint64_t pages_moved;     /* pages sent to another owner */
+	uint64_t fetches;           /* PM_FETCH answered with 0 */
+	uint64_t fetch_data;        /* ... of these: a page was sent */
+	uint64_t fetch_zero;        /* ... of these: never written */
+	uint64_t fetch_file;        /* ... of these: sent on to the page cache */
+	uint64_t fetch_errors;      /* PM_FETCH answered with an error other than a redirect */
+	uint64_t fetch_slow;        /* PM_FETCH that needed a worker */
+	uint64_t fetches_ahead;     /* PM_FETCH_AHEAD answered with 0 */
+	uint64_t fetch_ahead_pages; /* ... pages that were sent */
+	uint64_t victims;           /* write-backs that came with a fetch */
+	uint64_t writebacks;        /* pages written back, victims included */
+	uint64_t writeback_stale;   /* ... dropped because a newer one had come */
+	uint64_t bytes_out;         /* page data sent to processors */
+	uint64_t bytes_in;          /* page data received from processors */
+	uint64_t redirects_sent;    /* this node is not the owner any more */
+	uint64_t vregion_moves;     /* vRegions handed to another owner */
+	uint64_t pages_moved;       /* pages sent to another owner */
 	uint64_t execs;
 	uint64_t maps;
 	uint64_t unmaps;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers of messages that carry pages: PM_FETCH, PM_WRITEBACK, PM_FILE_FETCH.
+ * Handlers of messages that carry pages: PM_FETCH, PM_FETCH_AHEAD, PM_WRITEBACK, PM_FILE_FETCH.
  *
  * Flow:	the device writes a page from its frame straight into the requester's memory; the
  *		reply keeps the frame pinned until it has been sent.
  * Context:	polling context first: nothing sleeps and nothing but frames is allocated. A
- *		request that would have to sleep is run again by a thread (RPC_AGAIN). All three
+ *		request that would have to sleep is run again by a thread (RPC_AGAIN). All of them
  *		may run twice.
  * Failure:	a malformed request is counted and answered with its errno.
  */
@@ -193,6 +193,69 @@ enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
 		return RPC_AGAIN;
 	}
 	region_completion_put(&r->completion, err);
+	return RPC_DONE;
+}
+
+/* Pages on their way; those that the owner does not have are left out. */
+struct ahead_reply {
+	uint32_t nr;
+	struct mpage *pages[PM_FETCH_AHEAD_MAX];
+	struct rpc_write writes[PM_FETCH_AHEAD_MAX];
+	struct pm_fetch_ahead_req req;
+};
+
+static void ahead_sent(void *arg)
+{
+	struct ahead_reply *ar = arg;
+
+	for (uint32_t i = 0; i < ar->nr; i++)
+		mpage_put(&memory_node.pool, ar->pages[i]);
+	kfree(ar);
+}
+
+static void ahead_reply_send(struct rpc_request *req, struct ahead_reply *ar, uint32_t sent)
+{
+	const struct pm_fetch_ahead_rep rep = { .sent = sent };
+	struct pm_fetch_ahead_rep_wire w;
+
+	for (uint32_t i = 0; i < ar->req.nr_pages; i++) {
+		struct rpc_write *write = &ar->writes[ar->nr];
+
+		if (!ar->pages[i])
+			continue;
+		write->src = page_sge(ar->pages[i]);
+		write->remote_addr = ar->req.pages[i].line.addr;
+		write->rkey = ar->req.pages[i].line.rkey;
+		ar->pages[ar->nr++] = ar->pages[i];
+	}
+	pm_fetch_ahead_rep_encode(&rep, &w);
+	rpc_reply_bulk(req, 0, &w, sizeof(w), ar->writes, ar->nr, ahead_sent, ar);
+}
+
+enum rpc_handler_result msg_fetch_ahead(struct rpc_request *req, void *arg)
+{
+	uint64_t body[(sizeof(struct pm_fetch_ahead_req_wire) +
+		       PM_FETCH_AHEAD_MAX * sizeof(struct pm_ahead_page_wire)) /
+		      sizeof(uint64_t)];
+	struct ahead_reply *ar = kmalloc(sizeof(*ar));
+	uint32_t len, bulk_len;
+	int err = -ENOMEM;
+
+	(void)rpc_request_bulk(req, &bulk_len);
+	if (ar)
+		err = rpc_request_copy(req, body, sizeof(body), &len);
+	if (!err)
+		err = pm_fetch_ahead_req_decode(body, len, &ar->req);
+	if (!err && bulk_len)
+		err = -EMSGSIZE;
+	if (err) {
+		kfree(ar);
+		return reply_error(req, err);
+	}
+	ar->nr = 0;
+	ahead_reply_send(
+		req, ar,
+		owner_fetch_ahead(&memory_node, rpc_request_peer(req), &ar->req, ar->pages));
 	return RPC_DONE;
 }
 

@@ -194,6 +194,12 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 		struct mpage **page, struct pm_vregion *redirect,
 		struct region_completion *completion) __must_check;
 /*
+ * Page i of @req, if it can be had at once: a reference in pages[i], else NULL. Answers which, a
+ * bit for each. Never sleeps.
+ */
+uint32_t owner_fetch_ahead(struct memory *m, uint32_t proc, const struct pm_fetch_ahead_req *req,
+			   struct mpage **pages) __must_check;
+/*
  * As above. -EAGAIN: again where it may sleep; what has been stored by then may be stored twice.
  */
 int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_req *req,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Owner: PM_FETCH, PM_FILL_VMA, PM_WRITEBACK, MM_PAGES.
+ * Owner: PM_FETCH, PM_FETCH_AHEAD, PM_FILL_VMA, PM_WRITEBACK, MM_PAGES.
  *
  * Flow:	fetch: find the region, check the area, pin the page, store the victim, answer; the
  *		page is unpinned when the device has sent it. Write-back: region_apply() copies
@@ -245,6 +245,29 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 	rep->grant.frames = owner_grant(m, proc, req->want_credits, completion);
 	fetch_count(m, rep);
 	return 0;
+}
+
+uint32_t owner_fetch_ahead(struct memory *m, uint32_t proc, const struct pm_fetch_ahead_req *req,
+			   struct mpage **pages)
+{
+	struct pm_vregion redirect;
+	struct pm_fetch_rep rep;
+	uint32_t sent = 0;
+
+	memset(pages, 0, req->nr_pages * sizeof(*pages));
+	if (space_processor(req->aspace) != proc)
+		return 0;
+	for (uint32_t i = 0; i < req->nr_pages; i++) {
+		const struct pm_fetch_req one = { .aspace = req->aspace,
+						  .vaddr = req->pages[i].vaddr };
+
+		if (fetch_pin(m, &one, false, &rep, &pages[i], &redirect) == 0 && pages[i])
+			sent |= 1u << i;
+	}
+	STAT_INC(m, fetches_ahead);
+	STAT_ADD(m, fetch_ahead_pages, (uint64_t)__builtin_popcount(sent));
+	STAT_ADD(m, bytes_out, (uint64_t)__builtin_popcount(sent) * PAGE_SIZE);
+	return sent;
 }
 
 int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct pm_vma *out,

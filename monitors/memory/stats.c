@@ -57,6 +57,8 @@ STAT_GAUGE(fetch_zero, "memory.fetch_zero", "... with \"never written\"");
 STAT_GAUGE(fetch_file, "memory.fetch_file", "... with \"ask the page cache\"");
 STAT_GAUGE(fetch_errors, "memory.fetch_errors", "fetches refused");
 STAT_GAUGE(fetch_slow, "memory.fetch_slow", "fetches that went to a thread");
+STAT_GAUGE(fetches_ahead, "memory.fetch_ahead", "requests for pages ahead answered");
+STAT_GAUGE(fetch_ahead_pages, "memory.fetch_ahead_pages", "... pages that were sent");
 STAT_GAUGE(bytes_out, "memory.fetch_bytes", "page data sent to processors");
 STAT_GAUGE(victims, "memory.victims", "write-backs that came with a fetch");
 STAT_GAUGE(writebacks, "memory.writeback", "pages written back");

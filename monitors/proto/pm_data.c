@@ -41,6 +41,28 @@ static bool fetch_rep_is_valid(const struct pm_fetch_rep *r)
 
 CODEC_FIXED(pm_fetch_rep, PM_FETCH_REP, fetch_rep_is_valid)
 
+/* --- PM_FETCH_AHEAD -------------------------------------------------------------------- */
+
+#define PM_AHEAD_PAGE(F) F(u64, vaddr), F(mr_ref, line)
+
+static bool ahead_page_is_valid(const struct pm_ahead_page *page)
+{
+	return page_is_valid(page->vaddr);
+}
+
+CODEC_FIELDS(pm_ahead_page, PM_AHEAD_PAGE, ahead_page_is_valid)
+CODEC_PART(static, pm_ahead_page)
+CODEC_ELEMENTS(static, pm_ahead_page)
+
+#define PM_FETCH_AHEAD_REQ(F) F(id64, aspace), F(id32, nr_pages), F(zero32, reserved)
+
+CODEC_LIST(pm_fetch_ahead_req, PM_FETCH_AHEAD_REQ, codec_any, pm_ahead_page, pages,
+	   PM_FETCH_AHEAD_MAX, codec_any_item)
+
+#define PM_FETCH_AHEAD_REP(F) F(u32, sent), F(zero32, reserved)
+
+CODEC_FIXED(pm_fetch_ahead_rep, PM_FETCH_AHEAD_REP, codec_any)
+
 /* --- PM_FILL_VMA ----------------------------------------------------------------------- */
 
 #define PM_FILL_VMA_REQ(F) F(id64, aspace), F(u64, vaddr)

@@ -99,6 +99,11 @@ FIXED_SAMPLE(pm_fetch_rep, { .result = PM_FETCH_FILE,
 			     .prot = PM_PROT_READ,
 			     .grant = { 11, 5 },
 			     .victim_status = -EREMCHG })
+VARIABLE_SAMPLE(pm_fetch_ahead_req, { .aspace = 1,
+				      .nr_pages = 2,
+				      .pages = { { 0x10000, { 0x123456000, 1, 4096 } },
+						 { 0x1000, { 0x1000, 2, 4096 } } } })
+FIXED_SAMPLE(pm_fetch_ahead_rep, { .sent = 2 })
 FIXED_SAMPLE(pm_fill_vma_req, { .aspace = 1, .vaddr = 0x10000 })
 VARIABLE_SAMPLE(pm_writeback_req,
 		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 1 }, { 0x11000, 2 } } })
@@ -260,20 +265,21 @@ static ssize_t sample_pm_credit_rep(void)
 
 /* In the order of recoders[]. */
 static ssize_t (*const samples[])(void) = {
-	sample_pm_exec_req,         sample_pm_exec_rep,         sample_pm_mmap_req,
-	sample_pm_range_req,        sample_pm_mremap_req,       sample_pm_brk_req,
-	sample_pm_range_rep,        sample_pm_vregions_req,     sample_pm_fetch_req,
-	sample_pm_fetch_rep,        sample_pm_fill_vma_req,     sample_pm_writeback_req,
-	sample_pm_writeback_rep,    sample_pm_credit_req,       sample_pm_file_fetch_req,
-	sample_pm_file_fetch_rep,   sample_mm_map_req,          sample_mm_range_rep,
-	sample_mm_range_req,        sample_mm_move_req,         sample_mm_pages_req,
-	sample_mm_vregion_move_req, sample_mm_vregion_take_req, sample_mm_file_read_req,
-	sample_ms_read_req,         sample_ms_read_rep,         sample_pm_redirect,
-	sample_pm_destroy_req,      sample_pm_fill_vma_rep,     sample_pm_credit_rep,
-	sample_proto_attr,          sample_pm_fork_req,         sample_pm_discard_req,
-	sample_pm_collapse_req,     sample_pm_space_req,        sample_mm_fork_req,
-	sample_pm_meminfo_rep,      sample_mm_load_req,         sample_pm_commit,
-	sample_mp_oom_req,          sample_mp_oom_rep,          sample_mm_relieve_req,
+	sample_pm_exec_req,         sample_pm_exec_rep,        sample_pm_mmap_req,
+	sample_pm_range_req,        sample_pm_mremap_req,      sample_pm_brk_req,
+	sample_pm_range_rep,        sample_pm_vregions_req,    sample_pm_fetch_req,
+	sample_pm_fetch_rep,        sample_pm_fetch_ahead_req, sample_pm_fetch_ahead_rep,
+	sample_pm_fill_vma_req,     sample_pm_writeback_req,   sample_pm_writeback_rep,
+	sample_pm_credit_req,       sample_pm_file_fetch_req,  sample_pm_file_fetch_rep,
+	sample_mm_map_req,          sample_mm_range_rep,       sample_mm_range_req,
+	sample_mm_move_req,         sample_mm_pages_req,       sample_mm_vregion_move_req,
+	sample_mm_vregion_take_req, sample_mm_file_read_req,   sample_ms_read_req,
+	sample_ms_read_rep,         sample_pm_redirect,        sample_pm_destroy_req,
+	sample_pm_fill_vma_rep,     sample_pm_credit_rep,      sample_proto_attr,
+	sample_pm_fork_req,         sample_pm_discard_req,     sample_pm_collapse_req,
+	sample_pm_space_req,        sample_mm_fork_req,        sample_pm_meminfo_rep,
+	sample_mm_load_req,         sample_pm_commit,          sample_mp_oom_req,
+	sample_mp_oom_rep,          sample_mm_relieve_req,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -456,6 +462,15 @@ static const struct rejection {
 	{ "pm_commit", 12, 4, 1u << 31 },
 	{ "pm_commit", 16, 8, 1ull << 63 },
 	{ "pm_commit", 24, 8, (1ull << 44) + 1 },
+	{ "pm_fetch_ahead_req", 0, 8, 0 },
+	{ "pm_fetch_ahead_req", 8, 4, 0 },
+	{ "pm_fetch_ahead_req", 8, 4, 33 },
+	{ "pm_fetch_ahead_req", 12, 4, 1 },
+	{ "pm_fetch_ahead_req", 16, 8, 0x10001 }, /* part of a page */
+	{ "pm_fetch_ahead_req", 40, 8, PM_USER_TOP },
+	{ "pm_fetch_ahead_req", 24, 8, 0x1001 },
+	{ "pm_fetch_ahead_req", 36, 4, 8192 },
+	{ "pm_fetch_ahead_rep", 4, 4, 1 },
 	{ "pm_file_fetch_req", 12, 4, 0 },
 	{ "pm_file_fetch_req", 16, 8, UINT64_MAX >> 12 },
 	{ "pm_file_fetch_req", 32, 4, 0 },

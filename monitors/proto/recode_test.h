@@ -65,6 +65,8 @@ RECODE_VARIABLE(pm_collapse_req)
 RECODE_FIXED(pm_space_req)
 RECODE_FIXED(pm_fetch_req)
 RECODE_FIXED(pm_fetch_rep)
+RECODE_VARIABLE(pm_fetch_ahead_req)
+RECODE_FIXED(pm_fetch_ahead_rep)
 RECODE_FIXED(pm_fill_vma_req)
 RECODE_VARIABLE(pm_writeback_req)
 RECODE_VARIABLE(pm_writeback_rep)
@@ -113,6 +115,8 @@ static const struct {
 	{ "pm_vregions_req", recode_pm_vregions_req },
 	{ "pm_fetch_req", recode_pm_fetch_req },
 	{ "pm_fetch_rep", recode_pm_fetch_rep },
+	{ "pm_fetch_ahead_req", recode_pm_fetch_ahead_req },
+	{ "pm_fetch_ahead_rep", recode_pm_fetch_ahead_rep },
 	{ "pm_fill_vma_req", recode_pm_fill_vma_req },
 	{ "pm_writeback_req", recode_pm_writeback_req },
 	{ "pm_writeback_rep", recode_pm_writeback_rep },

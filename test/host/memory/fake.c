@@ -230,6 +230,11 @@ enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
 	abort();
 }
 
+enum rpc_handler_result msg_fetch_ahead(struct rpc_request *req, void *arg)
+{
+	abort();
+}
+
 enum rpc_handler_result msg_file_fetch(struct rpc_request *req, void *arg)
 {
 	abort();

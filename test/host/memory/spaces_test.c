@@ -802,6 +802,43 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+static void pages_ahead_come_if_they_are_there(struct ktest *t)
+{
+	struct pm_fetch_ahead_req req = { .aspace = FAKE_ASPACE(1), .nr_pages = 5 };
+	struct mpage *pages[PM_FETCH_AHEAD_MAX];
+	struct fake f;
+	struct fake_proc p;
+	uint64_t addr;
+
+	fake_start(&f, 1, 1024, 30);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
+	page_stamp(page, 7);
+	ASSERT_EQ(t, proc_writeback(&p, addr + 2 * PAGE_SIZE, page), 0);
+	page_stamp(page, 8);
+	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	req.pages[0].vaddr = addr + 2 * PAGE_SIZE;
+	req.pages[1].vaddr = addr + PAGE_SIZE; /* never written */
+	req.pages[2].vaddr = addr + 2 * MB;    /* not mapped */
+	req.pages[3].vaddr = addr;
+	req.pages[4].vaddr = addr + (1ull << 40); /* no vRegion */
+	EXPECT_EQ(t, owner_fetch_ahead(&f.mem[0], FAKE_PROC, &req, pages), 1u | 8u);
+	ASSERT_TRUE(t, pages[0] && !pages[1] && !pages[2] && pages[3] && !pages[4]);
+	EXPECT_EQ(t, page_value(mpage_virt(&f.mem[0].pool, pages[0])), 7);
+	EXPECT_EQ(t, page_value(mpage_virt(&f.mem[0].pool, pages[3])), 8);
+	EXPECT_EQ(t, f.mem[0].stats.fetch_ahead_pages, 2);
+	mpage_put(&f.mem[0].pool, pages[0]);
+	mpage_put(&f.mem[0].pool, pages[3]);
+	/* Another processor gets none, nor does anybody from what may not be read. */
+	EXPECT_EQ(t, owner_fetch_ahead(&f.mem[0], FAKE_PROC + 1, &req, pages), 0u);
+	ASSERT_EQ(t, proc_mprotect(&p, addr, MB, 0), 0);
+	EXPECT_EQ(t, owner_fetch_ahead(&f.mem[0], FAKE_PROC, &req, pages), 0u);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 /* As busybox sort does: a mapping that grows by a little a thousand times. */
 static void growing_mapping_rarely_moves(struct ktest *t)
 {
@@ -1330,6 +1367,7 @@ static const struct ktest_case cases[] = {
 	KTEST(credits_promise_frames),
 	KTEST(old_writeback_is_dropped),
 	KTEST(victim_rides_on_the_fetch),
+	KTEST(pages_ahead_come_if_they_are_there),
 	KTEST(growing_mapping_rarely_moves),
 	KTEST(random_ops_match_the_model),
 	KTEST(allocation_failures_change_nothing),

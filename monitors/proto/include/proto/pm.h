@@ -11,9 +11,9 @@
  * frozen one, whose mappings PM_FORK has given away and which keeps its pages; a page-only one
  * (PM_SPACE), the memory of a shared object, addressed by the object's pages from 0.
  *
- * To the owner of a vRegion: PM_FETCH and PM_FILL_VMA (demand), PM_WRITEBACK (write-back class),
- * PM_CREDIT (control). To any memory node: PM_MEMINFO, PM_COMMIT (control). To the node that holds
- * a file's page cache: PM_FILE_FETCH (demand or prefetch).
+ * To the owner of a vRegion: PM_FETCH and PM_FILL_VMA (demand), PM_FETCH_AHEAD (prefetch),
+ * PM_WRITEBACK (write-back class), PM_CREDIT (control). To any memory node: PM_MEMINFO, PM_COMMIT
+ * (control). To the node that holds a file's page cache: PM_FILE_FETCH (demand or prefetch).
  *
  * A node that is asked about a vRegion it does not own answers -EREMCHG with struct
  * pm_redirect_wire as the body: the caller updates its copy of the vRegion array and asks there.
@@ -44,6 +44,7 @@ enum pm_opcode {
 	PM_SPACE = 0x0210,
 	PM_MEMINFO = 0x0211,
 	PM_COMMIT = 0x0212,
+	PM_FETCH_AHEAD = 0x0213,
 };
 static_assert(PM_EXEC == PROTO_FIRST_OPCODE(PROTO_PM), "opcodes are ABI");
 
@@ -377,6 +378,28 @@ struct pm_fetch_rep_wire {
 static_assert(sizeof(struct pm_fetch_rep_wire) == 24, "PM_FETCH reply is ABI");
 /* Errors: -EFAULT no vma, -EACCES, -EREMCHG redirect, -ESRCH no such space, -ENOMEM, -EIO. */
 
+#define PM_FETCH_AHEAD_MAX 32
+
+struct pm_ahead_page_wire {
+	le64_t vaddr;                  /* page aligned */
+	struct proto_mr_ref_wire line; /* where the page is to be written, len 4096 */
+};
+static_assert(sizeof(struct pm_ahead_page_wire) == 24, "pm_ahead_page is ABI");
+
+/* Header, nr_pages pages. */
+struct pm_fetch_ahead_req_wire {
+	le64_t aspace;
+	le32_t nr_pages; /* 1 to PM_FETCH_AHEAD_MAX */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_fetch_ahead_req_wire) == 16, "PM_FETCH_AHEAD is ABI");
+
+struct pm_fetch_ahead_rep_wire {
+	le32_t sent; /* bit i: page i of the request has been written; not why others were not */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_fetch_ahead_rep_wire) == 8, "PM_FETCH_AHEAD reply is ABI");
+
 struct pm_fill_vma_req_wire { /* which vma is at this address? */
 	le64_t aspace;
 	le64_t vaddr;
@@ -708,6 +731,31 @@ struct pm_fetch_rep {
 
 void pm_fetch_rep_encode(const struct pm_fetch_rep *rep, struct pm_fetch_rep_wire *w);
 int pm_fetch_rep_decode(const void *buf, size_t len, struct pm_fetch_rep *out) __must_check;
+
+struct pm_ahead_page {
+	uint64_t vaddr;
+	struct proto_mr_ref line;
+};
+
+struct pm_fetch_ahead_req {
+	uint64_t aspace;
+	uint32_t nr_pages;
+	struct pm_ahead_page pages[PM_FETCH_AHEAD_MAX];
+};
+
+ssize_t pm_fetch_ahead_req_encode(const struct pm_fetch_ahead_req *req, void *buf, size_t cap)
+	__must_check;
+int pm_fetch_ahead_req_decode(const void *buf, size_t len, struct pm_fetch_ahead_req *out)
+	__must_check;
+
+struct pm_fetch_ahead_rep {
+	uint32_t sent; /* a bit for each page */
+};
+
+void pm_fetch_ahead_rep_encode(const struct pm_fetch_ahead_rep *rep,
+			       struct pm_fetch_ahead_rep_wire *w);
+int pm_fetch_ahead_rep_decode(const void *buf, size_t len, struct pm_fetch_ahead_rep *out)
+	__must_check;
 
 struct pm_fill_vma_req {
 	uint64_t aspace;
