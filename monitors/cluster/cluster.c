@@ -10,10 +10,14 @@
  * Locking:	apply_lock (RANK_MANAGER) serialises views; ids_lock (RANK_SPIN_MONITOR) guards the
  *		id lists that the look-ups read.
  * Invariants:	membership goes one way: out, joining, member, fenced (set_membership() asserts it).
- * Failure:	a heartbeat that is refused (ESTALE) means that the host has fenced this node: the
- *		node logs one line and sends nothing more. EAGAIN: the host was started again and
- *		wants proof that this is the member it expects; the node joins with its view.
- *		After other failures it tries again.
+ * Failure:	a heartbeat that is refused (ESTALE) means that the host has fenced this node. The
+ *		node says so in one line, ends its calls, and serves nothing more. EAGAIN: the host
+ *		was started again and wants proof that this is the member it expects; the node
+ *		joins with its view. After other failures it tries again. When the host has been
+ *		silent for a lease, by a clock that runs only while this node does (lease.c), a
+ *		second thread asks the other members: one that answers shows that the host is away,
+ *		and nobody is declared dead then. If none does for half a lease more, this node is
+ *		cut off: it ends as a fenced one does.
  */
 #define PR_FMT "cluster: "
 
@@ -40,11 +44,14 @@
 #define CALL_NS           10000000000ull /* of one JOIN */
 #define PACE_NS           50000000ull    /* between attempts to reach the host */
 #define JOIN_HEARTBEAT_NS 100000000ull   /* between heartbeats while the cluster is incomplete */
+#define LOOK_NS           500000000ull   /* between two looks at the lease, or an eighth of it */
+#define ASK_NS            2000000000ull  /* for one member's answer, or a quarter of the lease */
 #define HEARTBEAT_NS \
 	2000000000ull /* of one heartbeat by datagram, if that is less than HEARTBEAT_TRIES_NS */
 
 COUNTER(cluster_rejoins, "cluster.rejoined", "times that this node joined a host started again");
 COUNTER(cluster_vetoes, "cluster.vetoes", "members that came again after this node saw them leave");
+COUNTER(cluster_asked, "cluster.asked", "members asked because the host was silent for a lease");
 COUNTER(heartbeats_by_connection, "cluster.heartbeats_by_connection",
 	"heartbeats that went by connection, as no answer came by datagram");
 
@@ -71,6 +78,7 @@ static struct {
 	uint32_t lease_ms;    /* atomic: by the newest view; 0 = there was none yet */
 	struct waitqueue changed;
 	uint64_t renewed_ns; /* atomic: when the newest heartbeat that was answered was sent */
+	uint64_t vouched_ns; /* atomic: when a member was asked that then answered */
 	uint8_t membership;  /* atomic: enum membership */
 } cluster = {
 	.apply_lock = MUTEX_INIT(cluster.apply_lock, "cluster.view", RANK_MANAGER + 1),
@@ -209,7 +217,7 @@ void cluster_apply(const struct cluster_view *v)
 	bool is_new = false;
 
 	mutex_lock(&cluster.apply_lock);
-	if (v->epoch > cluster.view.epoch) {
+	if (v->epoch > cluster.view.epoch && membership() != FENCED) {
 		view_check(v);
 		publish_ids(&cluster.view, v);
 		/* All calls to those that left end first: gone() may meet one of them. */
@@ -547,6 +555,28 @@ static void veto_returned(void)
 		pr_debug("the veto waits for the next heartbeat\n");
 }
 
+/* The programs of this node end, then all that waits for another node, and all service. */
+static void end_membership(const char *why)
+{
+	uint8_t from = MEMBER;
+
+	if (!__atomic_compare_exchange_n(&cluster.membership, &from, FENCED, false,
+					 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return; /* the other thread was first */
+	wake_all(&cluster.changed);
+	status(why);
+	if (cluster.ops->fenced)
+		cluster.ops->fenced(why);
+	mutex_lock(&cluster.apply_lock); /* no view comes after this */
+	for (size_t i = 0; i < cluster.view.nr_members; i++) {
+		const struct cluster_member *m = &cluster.view.members[i];
+
+		if (m->id != node_self()->id)
+			rpc_peer_fence(m->id, m->incarn);
+	}
+	mutex_unlock(&cluster.apply_lock);
+}
+
 static void heartbeat_thread(void *arg)
 {
 	uint64_t seq = 0, sent_ns;
@@ -567,13 +597,10 @@ static void heartbeat_thread(void *arg)
 			if (node_self()->role == NODE_ROLE_MEMORY)
 				veto_returned();
 		}
-		if (err == -ESTALE) {
-			set_membership(FENCED);
-			status("this node was fenced: its lease had ended");
-			if (cluster.ops->fenced)
-				cluster.ops->fenced();
+		if (err == -ESTALE)
+			end_membership("this node was fenced: its lease had ended");
+		if (membership() == FENCED)
 			return;
-		}
 		if (err) {
 			pr_warn("heartbeat failed: error %d\n", err);
 			continue;
@@ -591,17 +618,117 @@ static bool lease_is_young(void)
 	return time_now_ns() - renewed < lease_ns();
 }
 
+static bool is_vouched_for_since(uint64_t ns)
+{
+	return __atomic_load_n(&cluster.vouched_ns, __ATOMIC_ACQUIRE) >= ns;
+}
+
 bool cluster_lease_holds(void)
 {
+	const uint64_t now = time_now_ns();
+
 	if (cluster_params.is_host)
 		return true;
-	wait_event(&cluster.changed, lease_is_young() || membership() == FENCED);
+	wait_event(&cluster.changed,
+		   lease_is_young() || is_vouched_for_since(now) || membership() == FENCED);
 	return membership() != FENCED;
+}
+
+/* --- while the host is silent -------------------------------------------------------------- */
+
+/* Only the thread below uses these. */
+static struct own_lease own_lease;
+static uint64_t own_renewed_ns; /* cluster.renewed_ns at the last look */
+
+/* false: nothing that was asked before means anything now. */
+static bool look(uint64_t waited_ns)
+{
+	const uint64_t renewed = __atomic_load_n(&cluster.renewed_ns, __ATOMIC_ACQUIRE);
+	const bool ran = lease_look(&own_lease, time_now_ns(), waited_ns);
+
+	if (renewed == own_renewed_ns)
+		return ran;
+	own_renewed_ns = renewed;
+	lease_renewed(&own_lease);
+	return false;
+}
+
+/* Ask one after the other, until one answers or all have been silent: true. */
+static bool are_silent(const uint32_t *ids, size_t nr)
+{
+	const uint64_t ask_ns = MIN(ASK_NS, lease_ns() / 4);
+
+	for (size_t i = 0; i < nr; i++) {
+		const uint64_t now = time_now_ns();
+		int err;
+
+		if (ids[i] == node_self()->id || ids[i] == cluster.host)
+			continue;
+		counter_inc(&cluster_asked);
+		err = rpc_ping(ids[i], ask_ns);
+		if (!look(2 * ask_ns))
+			return false;
+		if (!err) {
+			__atomic_store_n(&cluster.vouched_ns, now, __ATOMIC_RELEASE);
+			wake_all(&cluster.changed);
+		}
+		/* -ESTALE: it knows that the host has fenced us; the host will say so itself. */
+		if (!err || err == -ESTALE) {
+			lease_heard(&own_lease);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Is there any other member but the host, and has none of them answered? */
+static bool everybody_is_silent(void)
+{
+	static const enum node_role roles[] = { NODE_ROLE_MEMORY, NODE_ROLE_PROCESSOR,
+						NODE_ROLE_STORAGE };
+	static uint32_t ids[CLUSTER_MAX_MEMBERS]; /* the only thread's that comes here */
+	size_t others = 0, nr;
+
+	for (size_t i = 0; i < ARRAY_SIZE(roles); i++) {
+		nr = MIN(cluster_nodes(roles[i], ids, CLUSTER_MAX_MEMBERS),
+			 (size_t)CLUSTER_MAX_MEMBERS);
+		if (!are_silent(ids, nr))
+			return false;
+		others += nr;
+	}
+	return others > 2; /* besides the host and this node */
+}
+
+static uint64_t look_ns(void)
+{
+	return MIN(LOOK_NS, lease_ns() / 8);
+}
+
+static void lease_thread(void *arg)
+{
+	lease_start(&own_lease, time_now_ns());
+	while (!wait_event_timeout(&cluster.changed, membership() == FENCED,
+				   time_now_ns() + look_ns())) {
+		if (!look(look_ns()) || !lease_is_over(&own_lease, lease_ns()))
+			continue;
+		if (everybody_is_silent() && lease_is_cut_off(&own_lease, lease_ns()))
+			end_membership("this node was cut off: no member has answered for longer "
+				       "than its lease");
+	}
+}
+
+static int start_thread(const char *name, void (*fn)(void *arg))
+{
+	struct thread *t = thread_create(name, fn, NULL);
+
+	if (IS_ERR(t))
+		return PTR_ERR(t);
+	thread_detach(t);
+	return 0;
 }
 
 static int join_as_member(struct rdma_device *dev, uint64_t deadline)
 {
-	struct thread *t;
 	char line[128];
 	int err;
 
@@ -619,11 +746,8 @@ static int join_as_member(struct rdma_device *dev, uint64_t deadline)
 		return err == -EHOSTDOWN ? -ETIMEDOUT : err;
 	}
 	set_membership(MEMBER);
-	t = thread_create("cluster-heartbeat", heartbeat_thread, NULL);
-	if (IS_ERR(t))
-		return PTR_ERR(t);
-	thread_detach(t);
-	return 0;
+	err = start_thread("cluster-heartbeat", heartbeat_thread);
+	return err ? err : start_thread("cluster-lease", lease_thread);
 }
 
 void cluster_host_register(cluster_host_fn start)

@@ -21,9 +21,9 @@ void monitor_status(const char *line)
 	ctl_status("%s", line);
 }
 
-void monitor_fenced(void)
+void monitor_fenced(const char *why)
 {
-	ctl_error("this node was fenced: its lease had ended");
+	ctl_error("%s", why);
 }
 
 static int start_network(const struct monitor *m)

@@ -48,10 +48,17 @@ static void member_gone(const struct node_info *node)
 		aspace_node_gone(node->id);
 }
 
+/* The launcher first: it names the node to all of its programs, however long they take to end. */
+static void fenced(const char *why)
+{
+	monitor_fenced(why);
+	process_lose_all(why);
+}
+
 static const struct cluster_ops cluster_ops = {
 	.gone = member_gone,
 	.status = monitor_status,
-	.fenced = monitor_fenced,
+	.fenced = fenced,
 	.load = load,
 };
 

@@ -177,6 +177,16 @@ uint32_t rpc_datagram_max(uint32_t node)
 	return peer && rpc_dgram_end_of(peer, &end) ? end.body_max : 0;
 }
 
+int rpc_ping(uint32_t node, uint64_t timeout_ns)
+{
+	int err = rpc_datagram_sync(node, RPC_OP_PING, NULL, 0, NULL, 0, timeout_ns);
+
+	if (err == -EHOSTUNREACH)
+		err = rpc_call_sync(node, RPC_CLASS_CONTROL, RPC_OP_PING, NULL, 0, NULL, 0,
+				    timeout_ns);
+	return MIN(err, 0);
+}
+
 /* --- replies -------------------------------------------------------------------------- */
 
 static void reply_take_locked(struct rpc_dgram_call *call, const struct rpc_dgram_hdr *hdr,

@@ -245,6 +245,21 @@ def test_a_fenced_node_joins_anew(lasting, texts):
     check_programs(lasting, texts, 3)
 
 
+def test_a_processor_that_is_cut_off(lasting, texts):
+    """Its port is silent: it notices by itself, not only the managers, and joins anew."""
+    cluster = lasting.cluster
+    lid = next(n.lid for n in cluster.plan.nodes if n.name == "p0")
+    program, capture = start(lasting, "p0", "x=$(seq 1 20000); echo ready; read x")
+    wait_for(lambda: b"ready" in capture.data[1])
+    cluster.inject(f"kill {lid}")
+    with pytest.raises(LaunchError, match="node p0: this node was (fenced|cut off)"):
+        program.wait(time.monotonic() + 30)
+    wait_for(lambda: "this node was cut off: no member has answered" in lasting.log("p0"), 30)
+    cluster.inject(f"revive {lid}")
+    wait_for(lambda: cluster.state("p0") == "up", 30)
+    check_programs(lasting, texts)
+
+
 def test_the_managers_node_comes_back(lasting, texts):
     """Away for longer than a lease: no member is lost, and what waits for files goes on."""
     cluster = lasting.cluster

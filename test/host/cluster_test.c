@@ -76,8 +76,11 @@ static void tell_load(struct cluster_load *load)
 	*load = (struct cluster_load){ .runnable = 3, .tasks = 9, .cpus = 1, .free_lines = 7 };
 }
 
-static void note_fenced(void)
+static char fenced_why[128];
+
+static void note_fenced(const char *why)
 {
+	strlcpy(fenced_why, why, sizeof(fenced_why));
 	__atomic_add_fetch(&nr_fenced, 1, __ATOMIC_SEQ_CST);
 }
 
@@ -554,6 +557,8 @@ static void headless_node(struct ktest *t)
 	EXPECT_EQ(t, nr_gone, 0);
 	expect_everybody(t);
 	EXPECT_EQ(t, ping(sim_node_id() == MEMORY_A ? MEMORY_B : MEMORY_A, RPC_CLASS_DEMAND), 0);
+	EXPECT_TRUE(t, cluster_lease_holds()); /* a program that ends now is told so */
+	EXPECT_EQ(t, nr_fenced, 0);
 	sim_cmd("barrier 4 3");
 	if (sim_node_id() == PROCESSOR)
 		EXPECT_EQ(t, sim_cmd("spawn %u", HOST), 0);
@@ -598,7 +603,7 @@ static void fenced_node(struct ktest *t)
 		EXPECT_TRUE(t, strstr(status_text, "was fenced") != NULL);
 		EXPECT_TRUE(t, wait_for(&nr_fenced, 1));
 		EXPECT_EQ(t, ping(HOST, RPC_CLASS_CONTROL), -ESTALE);
-		EXPECT_EQ(t, ping(MEMORY_A, RPC_CLASS_CONTROL), -ESTALE);
+		EXPECT_EQ(t, ping(MEMORY_A, RPC_CLASS_CONTROL), -EHOSTDOWN); /* asks no more */
 	} else {
 		EXPECT_TRUE(t, wait_for(&nr_gone, 1));
 		sim_cmd("barrier 2 4");
@@ -612,6 +617,47 @@ static void cut_off_too_long(struct ktest *t)
 						 { .id = MEMORY_A, .fn = fenced_node },
 						 { .id = MEMORY_B, .fn = fenced_node },
 						 { .id = PROCESSOR, .fn = fenced_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
+/* A node that no member answers ends by its own clock: its programs, its calls, its service. */
+static void cut_off_node(struct ktest *t)
+{
+	shim_bootparam_set("cluster.lease_ms", "1200");
+	ASSERT_EQ(t, join(t), 0);
+	for (uint32_t id = 1; id <= 4; id++) {
+		if (id != sim_node_id())
+			EXPECT_EQ(t, ping(id, RPC_CLASS_CONTROL), 0);
+	}
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == PROCESSOR) {
+		for (uint32_t id = 1; id < 4; id++) {
+			sim_cmd("hold %u %u", PROCESSOR, id);
+			sim_cmd("hold %u %u", id, PROCESSOR);
+		}
+		/* Without a deadline: what ends it is that this node is a member no more. */
+		EXPECT_EQ(t, rpc_call_sync(MEMORY_A, RPC_CLASS_DEMAND, 0x0001, NULL, 0, NULL, 0, 0),
+			  -EHOSTDOWN);
+		EXPECT_TRUE(t, strstr(fenced_why, "was cut off") != NULL);
+		EXPECT_FALSE(t, cluster_lease_holds());
+		EXPECT_EQ(t, nr_fenced, 1);
+		EXPECT_GE(t, counter("cluster.asked"), 2);
+	} else {
+		EXPECT_TRUE(t, wait_for(&nr_gone, 1));
+		EXPECT_EQ(t, last_gone, PROCESSOR);
+		EXPECT_TRUE(t, cluster_lease_holds());
+		EXPECT_EQ(t, nr_fenced, 0);
+	}
+	sim_cmd("barrier 2 4");
+}
+
+static void a_node_that_is_cut_off_ends(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = cut_off_node },
+						 { .id = MEMORY_A, .fn = cut_off_node },
+						 { .id = MEMORY_B, .fn = cut_off_node },
+						 { .id = PROCESSOR, .fn = cut_off_node } };
 
 	sim_run(t, nodes, 4, 40);
 }
@@ -1051,6 +1097,7 @@ static const struct ktest_case cases[] = {
 	KTEST(restarted_node),
 	KTEST(host_is_started_again),
 	KTEST(cut_off_too_long),
+	KTEST(a_node_that_is_cut_off_ends),
 	KTEST(nonsense),
 	KTEST(bad_network),
 	KTEST(heartbeats_one_way),

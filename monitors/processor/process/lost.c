@@ -97,3 +97,19 @@ void process_kill_failed(void)
 	}
 	spin_unlock(&v->lock);
 }
+
+void process_lose_all(const char *why)
+{
+	struct vnode *v = &root_vnode;
+	char line[LOST_LINE];
+	struct process *p;
+
+	spin_lock(&v->lock);
+	list_for_each_entry(p, &v->processes, all_link) {
+		lock_not_needed(&p->lock, "a torn name is good enough for a message");
+		scnprintf(line, sizeof(line), "%s, and %s (pid %u) has ended with it", why, p->comm,
+			  p->pid);
+		lose_locked(p, line);
+	}
+	spin_unlock(&v->lock);
+}

@@ -293,6 +293,8 @@ void process_kill(struct process *p, int signo);
 void process_lost(struct process *p, const char *fmt, ...) __printf(2, 3);
 /* The same for those whose address space has failed. Not from interrupts. */
 void process_kill_failed(void);
+/* The same for all, as this node serves no more; @why begins the line. Not from interrupts. */
+void process_lose_all(const char *why);
 
 /* --- signals to several ------------------------------------------------------------------ */
 

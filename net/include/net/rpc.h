@@ -209,6 +209,12 @@ int rpc_datagram_sync(uint32_t peer, uint16_t opcode, const void *body, uint32_t
 		      void *reply, uint32_t reply_max, uint64_t timeout_ns);
 /* Bytes that such a request or reply may have: one MTU without the header. 0: cannot be asked. */
 uint32_t rpc_datagram_max(uint32_t peer);
+/*
+ * Does @peer answer? By datagram, which waits behind no request; by connection to one that has none
+ * yet. 0: it does, and takes this node for a member; -ESTALE: it does, and has fenced this node;
+ * else nothing came in time, or no answer can. Sleeps.
+ */
+int rpc_ping(uint32_t peer, uint64_t timeout_ns) __must_check;
 
 /* --- server -------------------------------------------------------------------------- */
 

@@ -39,6 +39,7 @@ CONTROL_S = 10.0
 ROOT_VNODE = 1  # the only one so far
 STARTING = "starting"  # as the reason why a node is not there
 FENCED = "this node was fenced: its lease had ended"  # as it says itself, if it can
+CUT_OFF = "this node was cut off: no member has answered for longer than its lease"
 STDIN_CHUNK = 32768
 WINDOW = 256 << 10  # what the launcher grants on stdout and stderr
 RUN_DIR_PREFIX = "tessera-"
@@ -933,7 +934,7 @@ class Cluster:
             self._members_frame(channel, frame.payload)
         elif frame.type is Type.ERROR:
             said = frames.decode_line(frame.payload)
-            if said == FENCED:
+            if said in (FENCED, CUT_OFF):
                 self._fenced.add(node.name)
             self._give_up(node, self._with_reason(node, said))
 

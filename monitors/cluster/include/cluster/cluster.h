@@ -38,10 +38,12 @@ struct cluster_ops {
 	 */
 	void (*gone)(const struct node_info *node);
 	/*
-	 * The host has fenced this node: its lease has ended, and what it had elsewhere is gone.
-	 * Once, after status(). Thread context. May be NULL.
+	 * This node is a member no more, for good: the host has fenced it, so that what it had
+	 * elsewhere is gone, or it is cut off from all members. @why: one line. Once, after
+	 * status(); all calls end afterwards, so it must not wait for a node. Thread context. May
+	 * be NULL.
 	 */
-	void (*fenced)(void);
+	void (*fenced)(const char *why);
 	/* There is a new view, which has been applied.  Thread context.  May be NULL. */
 	void (*changed)(const struct cluster_view *view);
 	/* Fill in the load that the next heartbeat tells.  Thread context.  May be NULL: all 0. */
@@ -58,8 +60,10 @@ int cluster_join(const struct cluster_ops *ops) __must_check;
 /*
  * Does this node still have its lease? A node that has lost it must not report the end of a
  * program as the program's doing: the memory nodes have freed the program's memory. Costs a look
- * at the clock; sleeps only when the lease may have ended, until a heartbeat is answered.
- * Context:	threads, no locks held.  Returns false once the node is fenced, and for ever after.
+ * at the clock; sleeps only when the lease may have ended: until a heartbeat is answered, or, while
+ * the host is away, another member says that it knows this node.
+ * Context:	threads, no locks held.  Returns false once the node is fenced or cut off, and for
+ *		ever after.
  */
 bool cluster_lease_holds(void);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by the membership client and its host: boot parameters, and the view as pure data.
+ * Shared by the membership client and its host: boot parameters, the view and the lease as pure
+ * data.
  */
 #pragma once
 
@@ -56,3 +57,32 @@ bool view_is_complete(const struct cluster_view *v);
 void view_describe_missing(const struct cluster_view *v, char *buf, size_t size);
 /* Parse "p1,m2,s1" into wanted[]: -EINVAL. Each role at most once; a missing one wants none. */
 int view_parse_wanted(const char *text, uint16_t wanted[CLUSTER_NR_ROLES]) __must_check;
+
+/* --- lease.c */
+
+/*
+ * A member's own clock of its lease: pure code over a clock that the caller brings. It runs while
+ * the node runs; time in which the node stood still, alone or with all others, counts for nothing.
+ * Invariant: heard_ns and renewed_ns are never ahead of ran_ns.
+ */
+struct own_lease {
+	uint64_t looked_ns;  /* when the caller looked last, by its clock */
+	uint64_t ran_ns;     /* how long this node has run since lease_start() */
+	uint64_t renewed_ns; /* of that, when the host answered last */
+	uint64_t heard_ns;   /* of that, when any member did */
+};
+
+void lease_start(struct own_lease *l, uint64_t now);
+/*
+ * The caller looks, after it meant to wait for at most @waited_ns. false: this node has stood still
+ * since the last look, so that what was not answered meanwhile says nothing.
+ */
+bool lease_look(struct own_lease *l, uint64_t now, uint64_t waited_ns);
+/* The host has answered a heartbeat. */
+void lease_renewed(struct own_lease *l);
+/* Another member has answered. */
+void lease_heard(struct own_lease *l);
+/* Has the host been silent for as long as a lease lasts? The other members are to be asked. */
+bool lease_is_over(const struct own_lease *l, uint64_t lease_ns);
+/* And has no other member answered since, for half as long again? */
+bool lease_is_cut_off(const struct own_lease *l, uint64_t lease_ns);

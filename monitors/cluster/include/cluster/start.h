@@ -41,4 +41,4 @@ int monitor_start(const struct monitor *m) __must_check;
 
 /* For the status and fenced members of its cluster_ops. */
 void monitor_status(const char *line);
-void monitor_fenced(void);
+void monitor_fenced(const char *why);
