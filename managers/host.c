@@ -220,7 +220,6 @@ static enum rpc_handler_result handle_veto(struct rpc_request *req, void *arg)
 {
 	struct cluster_veto_wire copy;
 	struct cluster_veto veto;
-	struct node_info info;
 	uint32_t len;
 	const void *body = rpc_request_body(req, &len);
 	int err = len == sizeof(copy) ? 0 : -EMSGSIZE;
@@ -229,9 +228,6 @@ static enum rpc_handler_result handle_veto(struct rpc_request *req, void *arg)
 		memcpy(&copy, body, sizeof(copy));
 		err = cluster_veto_decode(&copy, sizeof(copy), &veto);
 	}
-	/* Only memory nodes have given away what a node had that left. */
-	if (!err && (!rpc_peer_info(rpc_request_peer(req), &info) || info.role != NODE_ROLE_MEMORY))
-		err = -EPERM;
 	if (!err) {
 		mutex_lock(&host.lock);
 		(void)members_veto(&host.members, veto.id, veto.incarn, time_now_ns());
@@ -271,9 +267,11 @@ static const struct rpc_handler handlers[] = {
 	 */
 	{ CLUSTER_JOIN, RPC_HANDLER_IDEMPOTENT, "cluster-join", handle_join },
 	/*
-	 * Worker thread; the sender may be gone; races with JOINs of whom it names; twice: same.
+	 * Only memory nodes have given away what a node had that left. Worker thread; the sender
+	 * may be gone; races with JOINs of whom it names; twice: same.
 	 */
-	{ CLUSTER_VETO, RPC_HANDLER_IDEMPOTENT, "cluster-veto", handle_veto },
+	{ CLUSTER_VETO, RPC_HANDLER_FROM_MEMORY | RPC_HANDLER_IDEMPOTENT, "cluster-veto",
+	  handle_veto },
 	/*
 	 * Worker thread; the sender may be gone; races with itself, and the number decides; twice:
 	 * same.

@@ -528,31 +528,41 @@ static int rejoin(void)
 	return err;
 }
 
+/* The next member of the view, behind @veto's, that this node has seen leave. */
+static bool next_returned(struct cluster_veto *veto)
+{
+	bool found = false;
+
+	mutex_lock(&cluster.apply_lock);
+	for (size_t i = 0; i < cluster.view.nr_members && !found; i++) {
+		const struct cluster_member *m = &cluster.view.members[i];
+
+		found = m->id > veto->id && rpc_peer_has_left(m->id, m->incarn);
+		if (found)
+			*veto = (struct cluster_veto){ .id = m->id, .incarn = m->incarn };
+	}
+	mutex_unlock(&cluster.apply_lock);
+	return found;
+}
+
 /*
- * The launcher may have missed the last views of the earlier host, and named a member that this
- * node has seen leave: what that member had here is gone.
+ * The launcher may have missed the last views of the earlier host, and named members that this
+ * node has seen leave: what they had here is gone. false: the host has not heard of all of them.
  */
-static void veto_returned(void)
+static bool veto_returned(void)
 {
 	struct cluster_veto veto = { 0 };
 	struct cluster_veto_wire w;
 
-	mutex_lock(&cluster.apply_lock);
-	for (size_t i = 0; i < cluster.view.nr_members && !veto.id; i++) {
-		const struct cluster_member *m = &cluster.view.members[i];
-
-		if (rpc_peer_has_left(m->id, m->incarn))
-			veto = (struct cluster_veto){ .id = m->id, .incarn = m->incarn };
+	while (next_returned(&veto)) {
+		counter_inc(&cluster_vetoes);
+		pr_warn("node %u is a member again, but it has left\n", veto.id);
+		cluster_veto_encode(&veto, &w);
+		if (rpc_call_sync(cluster.host, RPC_CLASS_CONTROL, CLUSTER_VETO, &w, sizeof(w),
+				  NULL, 0, HEARTBEAT_TRIES_NS) < 0)
+			return false;
 	}
-	mutex_unlock(&cluster.apply_lock);
-	if (!veto.id)
-		return;
-	counter_inc(&cluster_vetoes);
-	pr_warn("node %u is a member again, but it has left\n", veto.id);
-	cluster_veto_encode(&veto, &w);
-	if (rpc_call_sync(cluster.host, RPC_CLASS_CONTROL, CLUSTER_VETO, &w, sizeof(w), NULL, 0,
-			  HEARTBEAT_TRIES_NS) < 0)
-		pr_debug("the veto waits for the next heartbeat\n");
+	return true;
 }
 
 /* The programs of this node end, then all that waits for another node, and all service. */
@@ -580,7 +590,7 @@ static void end_membership(const char *why)
 static void heartbeat_thread(void *arg)
 {
 	uint64_t seq = 0, sent_ns;
-	uint32_t seen = cluster_epoch();
+	uint32_t seen = cluster_epoch(), epoch;
 	int err;
 
 	for (;;) {
@@ -592,11 +602,10 @@ static void heartbeat_thread(void *arg)
 		err = send_heartbeat(&seq);
 		if (err == -EAGAIN)
 			err = rejoin();
-		if (!err && seen != cluster_epoch()) {
-			seen = cluster_epoch();
-			if (node_self()->role == NODE_ROLE_MEMORY)
-				veto_returned();
-		}
+		epoch = cluster_epoch();
+		if (!err && seen != epoch &&
+		    (node_self()->role != NODE_ROLE_MEMORY || veto_returned()))
+			seen = epoch;
 		if (err == -ESTALE)
 			end_membership("this node was fenced: its lease had ended");
 		if (membership() == FENCED)

@@ -2,7 +2,8 @@
 /*
  * MP_OOM: a memory node has no frame left.
  *
- * Failure:	a malformed request, or one of a node that is no memory node, has no effect.
+ * Failure:	a malformed request has no effect; the RPC layer refuses one of a node that is no
+ *		memory node.
  */
 #include "oom_server.h"
 
@@ -18,14 +19,11 @@ static_assert((int)OOM_ENDING == (int)MP_OOM_ENDING, "the same");
 static int serve(const struct oom_ops *ops, uint32_t peer, const void *body, size_t len,
 		 struct oom_answer *out)
 {
-	struct node_info info;
 	struct mp_oom_req req;
 	int err = mp_oom_req_decode(body, len, &req);
 
 	if (err)
 		return err;
-	if (!rpc_peer_info(peer, &info) || info.role != NODE_ROLE_MEMORY)
-		return -EPERM;
 	if (req.flags & MP_OOM_END)
 		return ops->end(peer, req.pid, out);
 	ops->choose(peer, req.total, out);
