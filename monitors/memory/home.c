@@ -320,23 +320,64 @@ void home_space_unlock(struct home_space *as)
 
 /* --- vRegion array --------------------------------------------------------------------- */
 
-uint32_t home_space_vregion_owner(struct memory *m, struct home_space *as, uint64_t index)
+bool home_vregion_is_lost(struct memory *m, const struct home_vregion *vr)
+{
+	return vr->life != memory_node_life(m, vr->owner);
+}
+
+static bool is_mapped(const struct memory *m, const struct home_space *as, uint64_t index)
+	__must_hold(&as->mutex)
+{
+	const uint64_t start = index << m->vregion_shift;
+
+	return !area_range_is_free(&as->map, start, start + (1ull << m->vregion_shift));
+}
+
+int home_space_check_owners(struct memory *m, struct home_space *as, uint64_t start, uint64_t end)
+{
+	uint64_t index = start >> m->vregion_shift;
+	const struct home_vregion *vr;
+
+	while ((vr = radix_next(&as->vregions, &index)) && index <= (end - 1) >> m->vregion_shift) {
+		if (home_vregion_is_lost(m, vr) && is_mapped(m, as, index))
+			return -EHOSTDOWN;
+		index++;
+	}
+	return 0;
+}
+
+/* Choose the owner of @vr, which has none that is a member. */
+static int give_owner(struct memory *m, struct home_space *as, uint64_t index,
+		      struct home_vregion *vr) __must_hold(&as->mutex)
+{
+	const uint32_t owner = memory_owner_for(m, as->id, index);
+
+	if (!owner || home_space_note_node(as, owner))
+		return -ENOMEM;
+	vr->owner = owner;
+	vr->life = memory_node_life(m, owner);
+	vr->version++;
+	return 0;
+}
+
+int home_space_vregion_activate(struct memory *m, struct home_space *as, uint64_t index)
 {
 	struct home_vregion *vr = radix_lookup(&as->vregions, index);
+	int err;
 
-	if (vr)
-		return vr->owner;
+	if (vr && !home_vregion_is_lost(m, vr))
+		return 0;
+	if (vr) /* what has been unmapped is missed by nobody */
+		return is_mapped(m, as, index) ? -EHOSTDOWN : give_owner(m, as, index, vr);
 	vr = lib_zalloc(sizeof(*vr));
 	if (!vr)
-		return 0;
-	vr->owner = memory_owner_for(m, as->id, index);
-	vr->version = 1;
-	if (!vr->owner || home_space_note_node(as, vr->owner) ||
-	    radix_insert(&as->vregions, index, vr)) {
+		return -ENOMEM;
+	err = give_owner(m, as, index, vr);
+	if (!err)
+		err = radix_insert(&as->vregions, index, vr);
+	if (err)
 		lib_free(vr);
-		return 0;
-	}
-	return vr->owner;
+	return err;
 }
 
 int home_space_note_node(struct home_space *as, uint32_t node)

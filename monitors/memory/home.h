@@ -32,6 +32,7 @@ struct memory;
 
 struct home_vregion {
 	uint32_t owner;
+	uint32_t life; /* memory_node_life() of the owner when it got the vRegion */
 	uint32_t secondary;
 	uint64_t version;
 };
@@ -127,9 +128,17 @@ int home_destroy_space(struct memory *m, uint64_t id, uint32_t proc);
  */
 void home_processor_gone(struct memory *m, uint32_t proc);
 
-/* The owner of vRegion @index, which becomes active if it is not.  0: no memory, or no node. */
-uint32_t home_space_vregion_owner(struct memory *m, struct home_space *as, uint64_t index)
-	__must_hold(&as->mutex);
+/*
+ * Make vRegion @index active, if it is not, with an owner that is a member. -ENOMEM: no memory, or
+ * no node; -EHOSTDOWN: its owner has left the cluster, with what is mapped there.
+ */
+int home_space_vregion_activate(struct memory *m, struct home_space *as, uint64_t index)
+	__must_hold(&as->mutex) __must_check;
+/* Has the owner of @vr left the cluster, though it may be a member again? */
+bool home_vregion_is_lost(struct memory *m, const struct home_vregion *vr);
+/* Is anything mapped in [start, end) where that is so? -EHOSTDOWN. */
+int home_space_check_owners(struct memory *m, struct home_space *as, uint64_t start, uint64_t end)
+	__must_hold(&as->mutex) __must_check;
 /*
  * Note that @node may hold a part of the space, so that it is told when the space ends. -ENOMEM.
  */

@@ -389,6 +389,7 @@ static int move_ask(struct memory *m, struct home_space *as, struct home_vregion
 	if (err < 0)
 		return err;
 	vr->owner = to;
+	vr->life = memory_node_life(m, to);
 	vr->version++;
 	return 0;
 }

@@ -388,6 +388,9 @@ int home_vregions(struct memory *m, uint32_t proc, const struct pm_vregions_req 
 		err = -EINVAL;
 	if (active && !err)
 		err = activate(m, as, start, end, req->want_credits, &grants);
+	/* Asked for one: an owner that knows nothing of it has sent the processor here. */
+	if (req->count == 1 && !err && start < end)
+		err = home_space_check_owners(m, as, start, end);
 	if (!err) {
 		rep->addr = 1ull << m->vregion_shift;
 		if (start < end)

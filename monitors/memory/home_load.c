@@ -30,7 +30,7 @@ static int load_activate(struct memory *m, struct home_space *as) __must_hold(&a
 		    home_may_commit(m, area->v.start, area->v.end, area_charge(&area->v)))
 			return -ENOMEM;
 		for (uint64_t i = first; i <= last; i++)
-			if (!home_space_vregion_owner(m, as, i))
+			if (home_space_vregion_activate(m, as, i))
 				return -ENOMEM;
 	}
 	return 0;

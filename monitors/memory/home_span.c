@@ -64,7 +64,7 @@ static bool has_owner(const struct span *s, uint32_t owner)
 	return false;
 }
 
-/* The owners of what is active in the range, once each. */
+/* The owners of what is active in the range, once each; those that have left hold nothing. */
 static int span_by_owner(struct memory *m, struct home_space *as, uint64_t start, uint64_t end,
 			 struct span *s) __must_hold(&as->mutex)
 {
@@ -72,7 +72,8 @@ static int span_by_owner(struct memory *m, struct home_space *as, uint64_t start
 	const struct home_vregion *vr;
 
 	while ((vr = radix_next(&as->vregions, &index)) && index <= (end - 1) >> m->vregion_shift) {
-		if (!has_owner(s, vr->owner) && !part_add(s, vr->owner))
+		if (!home_vregion_is_lost(m, vr) && !has_owner(s, vr->owner) &&
+		    !part_add(s, vr->owner))
 			return -ENOMEM;
 		index++;
 	}
@@ -109,9 +110,11 @@ static int span_for_map(struct memory *m, struct home_space *as, const struct pm
 	s->vregions = lib_alloc((last - first + 1) * sizeof(*s->vregions));
 	if (!s->vregions)
 		return -ENOMEM;
-	for (uint64_t i = first; i <= last; i++)
-		if (!home_space_vregion_owner(m, as, i))
-			return -ENOMEM;
+	for (uint64_t i = first; i <= last; i++) {
+		err = home_space_vregion_activate(m, as, i);
+		if (err)
+			return err;
+	}
 	err = span_by_owner(m, as, v->start, v->end, &owners);
 	for (size_t o = 0; o < owners.nr_parts && !err; o++) {
 		uint64_t next = first;
@@ -265,8 +268,10 @@ static int range_run(struct memory *m, struct home_space *as, struct range_args 
 	__must_hold(&as->mutex)
 {
 	struct span s = { 0 };
-	int err = span_by_owner(m, as, a->start, a->end, &s);
+	int err = home_space_check_owners(m, as, a->start, a->end);
 
+	if (!err)
+		err = span_by_owner(m, as, a->start, a->end, &s);
 	if (!err)
 		err = span_run(m, as, &s, range_part, a);
 	span_free(&s);
@@ -401,8 +406,8 @@ static int move_at_owners(struct memory *m, struct home_space *as, struct move_b
 
 	for (index = first; !err && (vr = radix_next(&as->vregions, &index)) && index <= last;
 	     index++) {
-		for (prior = first;
-		     (lower = radix_next(&as->vregions, &prior)) && lower->owner != vr->owner;
+		for (prior = first; (lower = radix_next(&as->vregions, &prior)) &&
+				    (lower->owner != vr->owner || home_vregion_is_lost(m, lower));
 		     prior++)
 			;
 		if (lower == vr)
@@ -414,7 +419,7 @@ static int move_at_owners(struct memory *m, struct home_space *as, struct move_b
 int span_move(struct memory *m, struct home_space *as, uint64_t start, uint64_t end, uint64_t to,
 	      struct move_bufs *bufs)
 {
-	int err = 0;
+	int err = home_space_check_owners(m, as, start, end);
 
 	while (start < end && !err) {
 		const uint64_t len = move_piece(m, to, end - start);

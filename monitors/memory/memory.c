@@ -43,6 +43,7 @@ out_pool:
 	pool_destroy(&m->pool);
 out_nodes:
 	lib_free(m->nodes);
+	lib_free(m->lives);
 out_reserve:
 	lib_free(m->reserve);
 	return err;
@@ -57,6 +58,7 @@ void memory_destroy(struct memory *m)
 	page_cache_destroy(m);
 	pool_destroy(&m->pool);
 	lib_free(m->nodes);
+	lib_free(m->lives);
 	lib_free(m->reserve);
 }
 
@@ -188,7 +190,62 @@ void memory_processor_joined(struct memory *m, uint32_t proc)
 	pool_admit(&m->pool, proc);
 }
 
-void memory_node_gone(struct memory *m, uint32_t node)
+static struct node_life *life_locked(struct memory *m, uint32_t node)
 {
+	assert_spin_held(&m->nodes_lock);
+	for (size_t i = 0; i < m->nr_lives; i++) {
+		if (m->lives[i].node == node)
+			return &m->lives[i];
+	}
+	return NULL;
+}
+
+uint32_t memory_node_life(struct memory *m, uint32_t node)
+{
+	const struct node_life *at;
+	uint32_t life;
+
+	spin_lock(&m->nodes_lock);
+	at = life_locked(m, node);
+	life = at ? at->life : 0;
+	spin_unlock(&m->nodes_lock);
+	return life;
+}
+
+/* One caller at a time: views are applied one after the other. */
+static int end_life(struct memory *m, uint32_t node)
+{
+	struct node_life *more, *old = NULL;
+	struct node_life *at;
+	size_t nr;
+
+	spin_lock(&m->nodes_lock);
+	nr = m->nr_lives;
+	at = life_locked(m, node);
+	if (at)
+		at->life++;
+	spin_unlock(&m->nodes_lock);
+	if (at)
+		return 0;
+	more = lib_alloc((nr + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	spin_lock(&m->nodes_lock);
+	old = m->lives;
+	if (nr)
+		memcpy(more, old, nr * sizeof(*more));
+	more[nr] = (struct node_life){ node, 1 };
+	m->lives = more;
+	m->nr_lives = nr + 1;
+	spin_unlock(&m->nodes_lock);
+	lib_free(old);
+	return 0;
+}
+
+int memory_node_gone(struct memory *m, uint32_t node)
+{
+	const int err = end_life(m, node);
+
 	owner_destroy_matching(m, matches_home, node);
+	return err;
 }

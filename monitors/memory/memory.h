@@ -102,6 +102,11 @@ union memory_reserve {
 	struct pm_discard_req discard;
 };
 
+struct node_life {
+	uint32_t node;
+	uint32_t life;
+};
+
 struct memory {
 	uint32_t node;                             /* const */
 	const struct memory_net *net;              /* const */
@@ -110,6 +115,9 @@ struct memory {
 	struct spinlock nodes_lock;                /* RANK_SPIN_MONITOR */
 	uint32_t *nodes __guarded_by(&nodes_lock); /* memory nodes, ascending */
 	size_t nr_nodes __guarded_by(&nodes_lock);
+	struct node_life *
+		lives __guarded_by(&nodes_lock); /* of nodes that have left, in any order */
+	size_t nr_lives __guarded_by(&nodes_lock);
 	struct pool pool;
 	struct owner owner;
 	struct home home;
@@ -172,7 +180,9 @@ int memory_serve(struct memory *m, uint32_t peer, uint16_t opcode, const void *b
 void memory_processor_gone(struct memory *m, uint32_t proc);
 void memory_processor_joined(struct memory *m, uint32_t proc);
 /* A memory node is dead: the spaces whose home it was cannot go on. */
-void memory_node_gone(struct memory *m, uint32_t node);
+int memory_node_gone(struct memory *m, uint32_t node) __must_check;
+/* How often memory node @node has left: a vRegion that it got in an earlier life is lost. */
+uint32_t memory_node_life(struct memory *m, uint32_t node);
 
 /* The processor on which the programs of a space run. */
 static inline uint32_t space_processor(uint64_t aspace)

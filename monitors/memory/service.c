@@ -94,7 +94,8 @@ static void member_gone(const struct node_info *node)
 		memory_processor_gone(&memory_node, node->id);
 	} else if (node->role == NODE_ROLE_MEMORY) {
 		update_nodes();
-		memory_node_gone(&memory_node, node->id);
+		if (memory_node_gone(&memory_node, node->id))
+			pr_err("no memory to note that node %u has left\n", node->id);
 	}
 }
 

@@ -874,7 +874,7 @@ static void nothing_is_left_of_a_processor(struct ktest *t)
 	/* The home is lost: what the other node has goes. */
 	family_start(t, 2);
 	ASSERT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
-	memory_node_gone(&fam.f.mem[1], FAKE_MEM_FIRST);
+	EXPECT_EQ(t, memory_node_gone(&fam.f.mem[1], FAKE_MEM_FIRST), 0);
 	EXPECT_EQ(t, fam.f.mem[1].owner.nr_spaces, 0);
 	EXPECT_EQ(t, used(&fam.f), 4);
 	family_end(t);

@@ -96,13 +96,58 @@ static void unmapped_and_unknown_are_different_answers(struct ktest *t)
 	EXPECT_EQ(t, proc_fetch(&p, addr, false, page), -EFAULT);
 	EXPECT_EQ(t, proc_fill_vma(&p, addr, &vma), -EFAULT);
 	/* A home is fenced: its owners drop the regions of its spaces. */
-	memory_node_gone(&f.mem[0], FAKE_MEM_FIRST);
-	memory_node_gone(&f.mem[1], FAKE_MEM_FIRST);
+	EXPECT_EQ(t, memory_node_gone(&f.mem[0], FAKE_MEM_FIRST), 0);
+	EXPECT_EQ(t, memory_node_gone(&f.mem[1], FAKE_MEM_FIRST), 0);
 	for (uint64_t off = MB; off < 4 * MB; off += MB) {
 		EXPECT_EQ(t, proc_writeback(&p, addr + off, page), -ESRCH);
 		EXPECT_EQ(t, proc_fetch(&p, addr + off, false, page), -ESRCH);
 		EXPECT_EQ(t, proc_fill_vma(&p, addr + off, &vma), -ESRCH);
 	}
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/*
+ * An owner leaves and is a member again, with nothing. A mapping there is lost, and the home says
+ * so; a vRegion without one goes to a member.
+ */
+static void a_vregion_outlives_its_owner(struct ktest *t)
+{
+	const uint64_t there = FIXED_AT + 2 * MB, other = there + 4 * MB;
+	const uint32_t at = FAKE_MEM_FIRST + 1;
+	struct fake_proc p;
+	struct pm_vma vma;
+	struct fake f;
+	uint64_t addr;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	/* Both vRegions are the second node's; of one it keeps nothing. */
+	ASSERT_EQ(t, proc_mmap(&p, there, MB, RW, PM_MAP_FIXED, &addr), 0);
+	ASSERT_EQ(t, proc_mmap(&p, other, MB, RW, PM_MAP_FIXED, &addr), 0);
+	ASSERT_EQ(t, proc_munmap(&p, other, MB), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
+
+	EXPECT_EQ(t, memory_node_gone(&f.mem[0], at), 0);
+	EXPECT_EQ(t, memory_node_gone(&f.mem[1], FAKE_MEM_FIRST), 0); /* as a new life: nothing */
+	EXPECT_EQ(t, proc_fill_vma(&p, there, &vma), -ESRCH);
+	EXPECT_EQ(t, proc_refresh(&p, there), -EHOSTDOWN);
+	EXPECT_EQ(t, proc_mprotect(&p, there, MB, PM_PROT_READ), -EHOSTDOWN);
+	EXPECT_EQ(t, proc_munmap(&p, there, MB), -EHOSTDOWN);
+	EXPECT_EQ(t, proc_mmap(&p, there + MB, MB, RW, PM_MAP_FIXED, &addr), -EHOSTDOWN);
+	/* Where nothing was mapped, or all at a member, the space goes on. */
+	EXPECT_EQ(t, proc_refresh(&p, FIXED_AT), 0);
+	EXPECT_EQ(t, proc_fill_vma(&p, FIXED_AT, &vma), 0);
+	EXPECT_EQ(t, proc_munmap(&p, other, 2 * MB), 0);
+	EXPECT_EQ(t, proc_mmap(&p, other, MB, RW, PM_MAP_FIXED, &addr), 0);
+	EXPECT_EQ(t, proc_fill_vma(&p, other, &vma), 0);
+	page_stamp(page, 7);
+	EXPECT_EQ(t, proc_writeback(&p, other, page), 0);
+	EXPECT_EQ(t, proc_mprotect(&p, other, MB, PM_PROT_READ), 0);
+	EXPECT_EQ(t, proc_munmap(&p, other, MB), 0);
+	EXPECT_EQ(t, proc_munmap(&p, FIXED_AT, MB), 0);
 	EXPECT_EQ(t, proc_destroy(&p), 0);
 	proc_done(&p);
 	EXPECT_TRUE(t, fake_stop(&f));
@@ -1351,6 +1396,7 @@ static void another_memory_node_commands_no_space(struct ktest *t)
 static const struct ktest_case cases[] = {
 	KTEST(range_over_two_owners),
 	KTEST(unmapped_and_unknown_are_different_answers),
+	KTEST(a_vregion_outlives_its_owner),
 	KTEST(moving_an_owner_counts_one_redirect),
 	KTEST(failed_move_leaves_the_old_owner),
 	KTEST(lost_answer_of_a_move_is_settled),
