@@ -265,19 +265,20 @@ static const struct rpc_handler handlers[] = {
 	 * Worker thread; the sender lives (it has just connected); races with nothing but itself;
 	 * twice: same.
 	 */
-	{ CLUSTER_JOIN, RPC_HANDLER_IDEMPOTENT, "cluster-join", handle_join },
+	{ CLUSTER_JOIN, RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_ANY_EPOCH, "cluster-join",
+	  handle_join },
 	/*
 	 * Only memory nodes have given away what a node had that left. Worker thread; the sender
 	 * may be gone; races with JOINs of whom it names; twice: same.
 	 */
-	{ CLUSTER_VETO, RPC_HANDLER_FROM_MEMORY | RPC_HANDLER_IDEMPOTENT, "cluster-veto",
-	  handle_veto },
+	{ CLUSTER_VETO, RPC_HANDLER_FROM_MEMORY | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_ANY_EPOCH,
+	  "cluster-veto", handle_veto },
 	/*
 	 * Worker thread; the sender may be gone; races with itself, and the number decides; twice:
 	 * same.
 	 */
-	{ CLUSTER_HEARTBEAT, RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM, "cluster-heartbeat",
-	  handle_heartbeat },
+	{ CLUSTER_HEARTBEAT, RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM | RPC_HANDLER_ANY_EPOCH,
+	  "cluster-heartbeat", handle_heartbeat },
 };
 
 /* --- placing programs ------------------------------------------------------------------ */

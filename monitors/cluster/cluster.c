@@ -251,6 +251,13 @@ static bool is_of_stranger(const struct cluster_view *v)
 	return known && host_of(v) != known;
 }
 
+/* The next heartbeat is due now. Any context but interrupts. */
+static void ask_for_view(void)
+{
+	__atomic_store_n(&cluster.hurry, true, __ATOMIC_RELEASE);
+	wake_all(&cluster.changed);
+}
+
 /*
  * Apply a message that may be hostile; a view without members says that nothing has changed.
  * @asked: it answers what this node told the host.
@@ -264,12 +271,10 @@ static int apply_message(const void *body, size_t len, bool asked)
 		return -ENOMEM;
 	err = cluster_view_decode(body, len, v);
 	if (!err && v->nr_members > 0) {
-		if (asked || !is_of_stranger(v)) {
+		if (asked || !is_of_stranger(v))
 			cluster_apply(v);
-		} else {
-			__atomic_store_n(&cluster.hurry, true, __ATOMIC_RELEASE);
-			wake_all(&cluster.changed);
-		}
+		else
+			ask_for_view();
 	}
 	kfree(v);
 	return err;
@@ -298,7 +303,8 @@ static const struct rpc_handler handlers[] = {
 	 * Worker thread; only from the host; races with our own JOIN and heartbeat; twice: ignored
 	 * by epoch.
 	 */
-	{ CLUSTER_VIEW, RPC_HANDLER_IDEMPOTENT, "cluster-view", handle_view },
+	{ CLUSTER_VIEW, RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_ANY_EPOCH, "cluster-view",
+	  handle_view },
 };
 
 /* --- joining ------------------------------------------------------------------------- */
@@ -773,6 +779,7 @@ int cluster_join(const struct cluster_ops *ops)
 	int err;
 
 	cluster.ops = ops;
+	rpc_epoch_notify(ask_for_view);
 	set_membership(JOINING);
 	if (!dev)
 		return -ENODEV;

@@ -172,6 +172,7 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 		cs->sge[i].len = call->bulk[i].len;
 		cs->sge[i].lkey = rpc_mem_lkey(call->bulk[i].mem, s->peer);
 	}
+	cs->behind_ns = 0;
 	cs->nr_sge = (uint16_t)call->nr_bulk;
 	cs->msg_len = RPC_HDR_LEN + call->body_len;
 	cs->bulk_len = bulk_len;
@@ -562,9 +563,10 @@ static void late_reply_locked(struct rpc_session *s, uint32_t slot) __releases(&
 
 /*
  * The peer has not run the request, as too many of ours that we gave up are still being served
- * there. It is sent again at the next tick, as a new one in the same slot, until its deadline.
+ * there, or as it has a newer view. It is sent again at the next tick, as a new one in the same
+ * slot, until its deadline.
  */
-static void refused_locked(struct rpc_session *s, uint32_t slot)
+static void refused_locked(struct rpc_session *s, uint32_t slot, bool behind, uint64_t now)
 {
 	struct rpc_cslot *cs = &s->cslots[slot];
 	struct rpc_hdr_wire *w = (void *)(s->req_buf + (uint64_t)slot * s->req_stride);
@@ -574,6 +576,8 @@ static void refused_locked(struct rpc_session *s, uint32_t slot)
 	w->req_id = cpu_to_le64(++cs->req_id);
 	cs->posted = false;
 	cs->retransmitted = false;
+	if (behind && !cs->behind_ns)
+		cs->behind_ns = now;
 	s->c_parked |= BIT64(slot);
 	counter_inc(&rpc_c_refusals);
 }
@@ -589,6 +593,8 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 	struct rpc_cslot *cs;
 	struct rpc_hdr hdr;
 	uint32_t len;
+	void (*tell)(void);
+	bool behind;
 	int status;
 
 	memcpy(&w, msg, sizeof(w));
@@ -610,8 +616,12 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 		return;
 	}
 	if (unlikely(hdr.flags & RPC_HDR_F_REFUSED) && cs->posted) {
-		refused_locked(s, imm->slot);
+		behind = hdr.epoch > READ_ONCE(rpc_net.epoch);
+		refused_locked(s, imm->slot, behind, now);
 		spin_unlock(&s->lock);
+		tell = behind ? __atomic_load_n(&rpc_net.behind, __ATOMIC_ACQUIRE) : NULL;
+		if (tell)
+			tell();
 		return;
 	}
 	impl = cs->call;

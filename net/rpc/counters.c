@@ -42,6 +42,8 @@ COUNTER_GLOBAL(rpc_c_orphans, "rpc.orphans",
 	       "replies not sent because nobody waits for them any more");
 COUNTER_GLOBAL(rpc_c_refused, "rpc.refused",
 	       "requests not run, as too many of their sender are being served");
+COUNTER_GLOBAL(rpc_c_behind, "rpc.behind",
+	       "requests refused because their sender has an older view than this node");
 COUNTER_GLOBAL(rpc_c_refusals, "rpc.refusals", "requests of ours that a peer did not run yet");
 COUNTER_GLOBAL(rpc_c_timeouts, "rpc.timeouts", "calls that passed their deadline");
 COUNTER_GLOBAL(rpc_c_cancels, "rpc.cancels", "calls that were cancelled");

@@ -51,6 +51,11 @@ void rpc_epoch_set(uint32_t epoch)
 	WRITE_ONCE(rpc_net.epoch, epoch);
 }
 
+void rpc_epoch_notify(void (*fn)(void))
+{
+	__atomic_store_n(&rpc_net.behind, fn, __ATOMIC_RELEASE);
+}
+
 uint32_t rpc_epoch(void)
 {
 	return READ_ONCE(rpc_net.epoch);

@@ -206,6 +206,7 @@ struct rpc_cslot { /* session lock */
 	uint64_t req_id;
 	uint64_t deadline_ns;
 	uint64_t quarantined_ns;
+	uint64_t behind_ns; /* when the peer refused it first for our older view; 0 = it has not */
 	uint8_t state;
 	bool posted;        /* on the current connection, or on one not yet taken down */
 	bool retransmitted; /* it has been posted on an earlier connection */
@@ -479,6 +480,7 @@ struct rpc_net {
 	struct workqueue *conn_wq;
 	bool accept_strangers;
 	uint32_t epoch;
+	void (*behind)(void); /* atomic: told that a peer has a newer one; NULL: nobody is */
 
 	atomic_t poll_owner;
 	atomic_t armed;
@@ -549,6 +551,7 @@ COUNTER_DECLARE(rpc_c_late_replies);
 COUNTER_DECLARE(rpc_c_orphans);
 COUNTER_DECLARE(rpc_c_refused);
 COUNTER_DECLARE(rpc_c_refusals);
+COUNTER_DECLARE(rpc_c_behind);
 COUNTER_DECLARE(rpc_c_timeouts);
 COUNTER_DECLARE(rpc_c_cancels);
 COUNTER_DECLARE(rpc_c_quarantined);

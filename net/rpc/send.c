@@ -25,6 +25,8 @@
 #include <kernel/time.h>
 #include <lib/string.h>
 
+#define INSIST_NS NSEC_PER_SEC /* for which a request waits for a newer view */
+
 void rpc_ring_locked(struct rpc_conn *conn)
 {
 	assert_spin_held(&conn->session->lock);
@@ -151,6 +153,7 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 	uint64_t off = remote_slot(conn, false, slot);
 	struct rdma_sge *sge = conn->req_sge;
 	uint32_t done = fit;
+	bool insist;
 	int err;
 
 	assert_spin_held(&s->lock);
@@ -159,6 +162,9 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 	hdr->dst_incarn = cpu_to_le32(conn->peer_incarn);
 	hdr->epoch = cpu_to_le32(READ_ONCE(rpc_net.epoch));
 	hdr->timeout_ms = cpu_to_le32(time_left_ms(cs->deadline_ns, now));
+	/* The managers' node, from which the view comes, may be away: what is asked goes on. */
+	insist = cs->behind_ns && now - cs->behind_ns >= INSIST_NS;
+	hdr->flags = cpu_to_le32(insist ? RPC_HDR_F_INSIST : 0);
 
 	sge[0].addr = s->req_buf_phys + (uint64_t)slot * s->req_stride;
 	sge[0].len = cs->msg_len;

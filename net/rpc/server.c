@@ -393,11 +393,11 @@ static bool may_call(const struct rpc_request *req, const struct rpc_handler *h)
 }
 
 /*
- * Too many requests of this session are being served already, most of them for nobody. This one is
- * answered, not run; its client repeats it.
+ * Too many requests of this session are being served already, most of them for nobody, or the
+ * client's view is old (@why counts it). This one is answered, not run; its client repeats it.
  */
-static void request_refuse_locked(struct rpc_session *s, const struct rpc_request *req)
-	__must_hold(&s->lock)
+static void request_refuse_locked(struct rpc_session *s, const struct rpc_request *req,
+				  const struct counter *why) __must_hold(&s->lock)
 {
 	struct rpc_sslot *ss = &s->sslots[req->slot];
 
@@ -410,7 +410,7 @@ static void request_refuse_locked(struct rpc_session *s, const struct rpc_reques
 	ss->gen = req->gen;
 	s->s_unsent |= BIT64(req->slot);
 	rpc_flush_locked(s);
-	counter_inc(&rpc_c_refused);
+	counter_inc(why);
 }
 
 /*
@@ -432,7 +432,7 @@ static bool waits_begin(struct rpc_request *req)
 	} else {
 		if (!req->orphan) {
 			s->sslots[req->slot].req = NULL;
-			request_refuse_locked(s, req);
+			request_refuse_locked(s, req, &rpc_c_refused);
 		}
 		request_free_locked(req);
 	}
@@ -509,9 +509,21 @@ static bool repeated_locked(struct rpc_conn *conn, uint32_t slot)
 	return false;
 }
 
+/* Must the sender learn of a newer view first, on which the answer may depend? */
+static bool is_behind(const struct rpc_hdr *hdr)
+{
+	const struct handler_entry *e;
+
+	if (likely(hdr->epoch >= READ_ONCE(rpc_net.epoch)) || (hdr->flags & RPC_HDR_F_INSIST))
+		return false;
+	e = handler_find(hdr->opcode);
+	return e && !(e->handler->flags & RPC_HANDLER_ANY_EPOCH);
+}
+
 /* Take the slot for a new request; NULL when it is refused. */
 static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const struct rpc_imm *imm,
-						const struct rpc_hdr *hdr, const uint8_t *msg)
+						const struct rpc_hdr *hdr, const uint8_t *msg,
+						bool behind)
 {
 	struct rpc_session *s = conn->session;
 	struct rpc_sslot *ss = &s->sslots[imm->slot];
@@ -525,7 +537,7 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 	ss->nr_writes = 0;
 	s->s_unsent &= ~BIT64(imm->slot);
 	rpc_sslot_set_state_locked(s, ss, RPC_SSLOT_BUSY);
-	req = request_get_locked(s);
+	req = unlikely(behind) ? NULL : request_get_locked(s);
 	if (unlikely(!req)) {
 		const struct rpc_request refused = { .slot = imm->slot,
 						     .opcode = hdr->opcode,
@@ -533,7 +545,7 @@ static struct rpc_request *request_begin_locked(struct rpc_conn *conn, const str
 						     .gen = conn->gen,
 						     .peer_incarn = conn->peer_incarn };
 
-		request_refuse_locked(s, &refused);
+		request_refuse_locked(s, &refused, behind ? &rpc_c_behind : &rpc_c_refused);
 		return NULL;
 	}
 	refcount_inc(&conn->ring->refs);
@@ -616,7 +628,7 @@ void rpc_request_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 			s->s_sent_pending &= ~BIT64(imm->slot);
 			rpc_outstanding_dec();
 		}
-		req = request_begin_locked(conn, imm, &hdr, msg);
+		req = request_begin_locked(conn, imm, &hdr, msg, !is_stale && is_behind(&hdr));
 	}
 	spin_unlock(&s->lock);
 
@@ -642,7 +654,9 @@ static enum rpc_handler_result ping(struct rpc_request *req, void *arg)
 
 /* Context: inline. Sender alive: yes. Races with: nothing. Safe to run twice: yes. */
 const struct rpc_handler rpc_own_handlers[] = {
-	{ RPC_OP_PING, RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM, "ping",
-	  ping },
+	{ RPC_OP_PING,
+	  RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_DATAGRAM |
+		  RPC_HANDLER_ANY_EPOCH,
+	  "ping", ping },
 };
 const size_t rpc_nr_own_handlers = ARRAY_SIZE(rpc_own_handlers);

@@ -84,7 +84,7 @@ int rpc_hdr_decode(const struct rpc_hdr_wire *w, uint32_t len, bool reply, struc
 	hdr->epoch = le32_to_cpu(w->epoch);
 	hdr->status = status;
 	hdr->timeout_ms = le32_to_cpu(w->timeout_ms);
-	hdr->flags = reply ? le32_to_cpu(w->flags) & RPC_HDR_F_ALL : 0;
+	hdr->flags = le32_to_cpu(w->flags) & (reply ? RPC_HDR_F_REFUSED : RPC_HDR_F_INSIST);
 	return 0;
 }
 

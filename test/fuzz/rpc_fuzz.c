@@ -453,8 +453,9 @@ static void decoders(const uint8_t *data, size_t size)
 		memcpy(&w, data, sizeof(w));
 		if (rpc_hdr_decode(&w, (uint32_t)size, data[0] & 0x80, &hdr) == 0) {
 			rpc_hdr_encode(&hdr, &again);
-			w.flags = cpu_to_le32((data[0] & 0x80 ? le32_to_cpu(w.flags) : 0) &
-					      RPC_HDR_F_ALL);
+			w.flags = cpu_to_le32(
+				le32_to_cpu(w.flags) &
+				(data[0] & 0x80 ? RPC_HDR_F_REFUSED : RPC_HDR_F_INSIST));
 			CHECK(memcmp(&w, &again, sizeof(w)) == 0);
 		}
 	}

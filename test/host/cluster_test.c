@@ -11,6 +11,7 @@
 #include <cluster/cluster.h>
 #include <cluster/membership.h>
 #include <kernel/counter.h>
+#include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/byteorder.h>
 #include <lib/errno.h>
@@ -437,7 +438,7 @@ static void hold_the_answer(uint32_t peer, uint16_t opcode)
 		sim_cmd("hold %u %u", HOST, MEMORY_A);
 }
 
-/* What has no answer in time is said again with a later heartbeat, and then no more. */
+/* A veto that has no answer in time is said again with a later heartbeat, and then no more. */
 static void lost_veto(struct ktest *t)
 {
 	static struct cluster_view v;
@@ -562,6 +563,89 @@ static void restarted_node(struct ktest *t)
 
 	sim_run(t, nodes, 4, 40);
 }
+
+/* --- under load ------------------------------------------------------------------------------- */
+
+#define LIVES   50u
+#define SH_LIFE 20u /* of the second memory node, once it has joined */
+#define SH_OVER 21u
+
+static uint32_t nr_answered, nr_refused;
+
+#define OP_WORK 0x7001u
+
+static enum rpc_handler_result work(struct rpc_request *req, void *arg)
+{
+	rpc_reply(req, 0, NULL, 0);
+	return RPC_DONE;
+}
+
+static const struct rpc_handler workers[] = { { OP_WORK, RPC_HANDLER_INLINE, "work", work } };
+
+/* A member that stays answers all the time, whoever comes and goes. */
+static void ask_for_ever(void *arg)
+{
+	while (!sim_get(SH_OVER)) {
+		if (rpc_call_sync(MEMORY_A, RPC_CLASS_DEMAND, OP_WORK, NULL, 0, NULL, 0, 0))
+			__atomic_add_fetch(&nr_refused, 1, __ATOMIC_SEQ_CST);
+		else
+			__atomic_add_fetch(&nr_answered, 1, __ATOMIC_SEQ_CST);
+		/* This one answers, or is gone. */
+		(void)ping(MEMORY_B, RPC_CLASS_DEMAND);
+	}
+}
+
+static void kill_and_start(struct ktest *t)
+{
+	struct thread *load = thread_create("load", ask_for_ever, NULL);
+	uint32_t answered;
+
+	for (uint32_t life = 1; life <= LIVES; life++) {
+		answered = __atomic_load_n(&nr_answered, __ATOMIC_SEQ_CST);
+		EXPECT_EQ(t, sim_cmd("kill %u", MEMORY_B), 0);
+		EXPECT_EQ(t, sim_cmd("spawn %u", MEMORY_B), 0);
+		for (int i = 0; i < 20000 && sim_get(SH_LIFE) != life; i++)
+			usleep(1000);
+		ASSERT_EQ(t, sim_get(SH_LIFE), life);
+		EXPECT_TRUE(t, wait_for(&nr_answered, answered + 1));
+	}
+	sim_shared[SH_OVER] = 1;
+	thread_join(load);
+	EXPECT_EQ(t, nr_refused, 0);
+	EXPECT_GE(t, nr_answered, LIVES);
+	EXPECT_GE(t, nr_gone, 1);
+}
+
+static void come_and_go_node(struct ktest *t)
+{
+	EXPECT_EQ(t, rpc_handlers_register(workers, ARRAY_SIZE(workers), NULL), 0);
+	ASSERT_EQ(t, join(t), 0);
+	if (sim_incarnation() == 0)
+		sim_cmd("barrier 1 4");
+	else
+		sim_shared[SH_LIFE] = sim_incarnation();
+	if (sim_node_id() == PROCESSOR)
+		kill_and_start(t);
+	while (!sim_get(SH_OVER))
+		usleep(1000);
+	if (sim_node_id() == HOST)
+		EXPECT_EQ(t, counter("cluster.joins"), 3 + LIVES);
+	expect_everybody(t);
+	EXPECT_EQ(t, nr_fenced, 0);
+	sim_cmd("barrier 2 4");
+}
+
+static void many_come_and_go_under_load(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = come_and_go_node },
+						 { .id = MEMORY_A, .fn = come_and_go_node },
+						 { .id = MEMORY_B, .fn = come_and_go_node },
+						 { .id = PROCESSOR, .fn = come_and_go_node } };
+
+	sim_run(t, nodes, 4, 90);
+}
+
+/* --- the host is started again ---------------------------------------------------------------- */
 
 /* As the launcher does: what it had heard of the earlier host, from the nodes themselves. */
 static void expect_members(struct ktest *t)
@@ -739,6 +823,10 @@ static void one_way_node(struct ktest *t)
 		sim_cmd("breaks 10000"); /* no connections */
 	}
 	sim_cmd("barrier 4 4");
+	/* While heartbeats go by datagram nothing else need use a connection. */
+	for (int i = 0; i < 80 && sim_node_id() == HOST && sim_cmd("count broken") == 0; i++)
+		(void)rpc_call_sync(MEMORY_A, RPC_CLASS_CONTROL, 0x0001, NULL, 0, NULL, 0,
+				    NSEC_PER_SEC / 10);
 	usleep(2000000);
 	if (sim_node_id() == HOST) {
 		EXPECT_GT(t, sim_cmd("count lost"), 10);
@@ -1153,6 +1241,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_veto_without_answer_is_repeated),
 	KTEST(lease_ends),
 	KTEST(restarted_node),
+	KTEST(many_come_and_go_under_load),
 	KTEST(host_is_started_again),
 	KTEST(cut_off_too_long),
 	KTEST(a_node_that_is_cut_off_ends),

@@ -239,6 +239,65 @@ static void fencing(struct ktest *t)
 	sim_run(t, nodes, 2, 30);
 }
 
+/* --- views --------------------------------------------------------------------------------- */
+
+static bool learns; /* the client gets the new view when it hears of one */
+static uint32_t nr_told;
+
+static void newer_epoch(void)
+{
+	__atomic_add_fetch(&nr_told, 1, __ATOMIC_SEQ_CST);
+	if (learns)
+		rpc_epoch_set(5);
+}
+
+static void newer_server(struct ktest *t)
+{
+	node_join(t, 2);
+	rpc_epoch_set(5);
+	sim_cmd("barrier 1 2");
+	sim_cmd("barrier 2 2");
+	EXPECT_EQ(t, sim_get(SH_EXECUTED), 1);
+	EXPECT_GE(t, counter("rpc.behind"), learns ? 1 : 2);
+}
+
+/* Its caller sees nothing of it but the time. */
+static void older_client(struct ktest *t)
+{
+	const uint32_t key = 1;
+	uint64_t start;
+
+	node_join(t, 2);
+	rpc_epoch_notify(newer_epoch);
+	rpc_epoch_set(3);
+	sim_cmd("barrier 1 2");
+	EXPECT_EQ(t, rpc_ping(1, NSEC_PER_SEC), 0); /* asks for nothing that a view decides */
+	EXPECT_EQ(t, nr_told, 0);
+	start = time_now_ns();
+	EXPECT_EQ(t, rpc_call_sync(1, RPC_CLASS_CONTROL, OP_COUNT, &key, 4, NULL, 0, 0), 0);
+	if (learns) {
+		EXPECT_GE(t, nr_told, 1);
+		EXPECT_EQ(t, rpc_epoch(), 5);
+	} else {
+		/* A node that cannot get the view is served all the same. */
+		EXPECT_GE(t, nr_told, 2);
+		EXPECT_GE(t, time_now_ns() - start, NSEC_PER_SEC);
+		EXPECT_LT(t, time_now_ns() - start, 8 * NSEC_PER_SEC);
+	}
+	sim_cmd("barrier 2 2");
+}
+
+static void an_older_view_comes_first(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = newer_server },
+						 { .id = 2, .fn = older_client } };
+
+	learns = true;
+	sim_run(t, nodes, 2, 30);
+	learns = false;
+	sim_run(t, nodes, 2, 30);
+}
+
 /* --- the rendezvous --------------------------------------------------------------------------- */
 
 static const uint8_t cluster_key[RPC_KEY_LEN] = { 'k', 'e', 'y' };
@@ -507,6 +566,7 @@ static const struct ktest_case cases[] = {
 	KTEST(submit_to_one_that_leaves),
 	KTEST(death_and_restart),
 	KTEST(fencing),
+	KTEST(an_older_view_comes_first),
 	KTEST(rendezvous_late),
 	KTEST(a_restarted_host_proves_the_key),
 	KTEST(a_replaced_life_is_not_served),

@@ -74,6 +74,8 @@ void rpc_node_key(const uint8_t cluster_key[RPC_KEY_LEN], uint32_t node, enum no
 		  uint32_t start, uint8_t out[RPC_KEY_LEN]);
 /* The node's own view of the membership epoch, carried by every message. */
 void rpc_epoch_set(uint32_t epoch);
+/* @fn is called when a peer has a newer one; polling context. Set once. */
+void rpc_epoch_notify(void (*fn)(void));
 uint32_t rpc_epoch(void); /* for tests */
 /* Has this node (this incarnation of it) been fenced by @node?  For tests. */
 bool rpc_peer_fenced_us(uint32_t node);

@@ -245,6 +245,11 @@ enum rpc_handler_flags {
 	RPC_HANDLER_FROM_PROCESSOR = 1 << 4,
 	RPC_HANDLER_FROM_MEMORY = 1 << 5,
 	RPC_HANDLER_FROM_STORAGE = 1 << 6,
+	/*
+	 * It is run whatever view the sender has. Requests for others are repeated until the sender
+	 * has as new a view as this node, or cannot get it; datagrams are not.
+	 */
+	RPC_HANDLER_ANY_EPOCH = 1 << 7,
 };
 
 enum rpc_handler_result {

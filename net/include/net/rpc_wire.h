@@ -44,9 +44,13 @@ struct rpc_hdr_wire {
 static_assert(sizeof(struct rpc_hdr_wire) == 48, "rpc_hdr is ABI");
 static_assert(offsetof(struct rpc_hdr_wire, incarn) == 24, "rpc_hdr is ABI");
 
-/* Reply: the request was not run, as its sender has too many; it may be sent again as a new one. */
+/*
+ * Reply: the request was not run, as its sender has too many or has an older view than the receiver
+ * (the reply's epoch is greater); it may be sent again as a new one.
+ */
 #define RPC_HDR_F_REFUSED 0x01
-#define RPC_HDR_F_ALL     0x01
+/* Request: run it though its sender's view is older; the sender cannot get the new one. */
+#define RPC_HDR_F_INSIST  0x02
 
 #define RPC_IMM_REPLY      (1u << 31)
 #define RPC_IMM_SLOT_SHIFT 20
