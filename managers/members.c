@@ -69,15 +69,37 @@ static int put(struct members *m, const struct cluster_member *who, bool rebuilt
 	return err;
 }
 
-/* Nodes could not renew their leases while the host stood still: that time does not count. */
+/*
+ * None of several members has been heard for so long that more than a heartbeat of each is missing:
+ * it is the host that they do not reach.
+ */
+static bool is_cut_off(const struct members *m, uint64_t now)
+{
+	return m->view.nr_members > 2 && now - m->heard_ns >= m->view.lease_ms * 1000000ull / 2;
+}
+
+/*
+ * Nodes could not renew their leases while the host stood still, or was cut off: that time does not
+ * count.
+ */
 static void look(struct members *m, uint64_t now)
 {
 	const uint64_t gap = now - m->looked_ns;
+	const bool stood_still = gap > STALL_NS;
 
 	/* Never into the future: a node seen just after the last look is as good as seen now. */
-	for (size_t i = 0; gap > STALL_NS && i < CLUSTER_MAX_MEMBERS; i++)
+	for (size_t i = 0; (stood_still || is_cut_off(m, now)) && i < CLUSTER_MAX_MEMBERS; i++)
 		m->leases[i].seen_ns = MIN(m->leases[i].seen_ns + gap, now);
+	if (stood_still)
+		m->heard_ns = MIN(m->heard_ns + gap, now);
 	m->looked_ns = now;
+}
+
+/* A member has said something: its lease begins anew. */
+static void heard(struct members *m, struct member_lease *l, uint64_t now)
+{
+	l->seen_ns = now;
+	m->heard_ns = now;
 }
 
 void members_init(struct members *m, const struct cluster_member *self,
@@ -91,6 +113,7 @@ void members_init(struct members *m, const struct cluster_member *self,
 	m->self = self->id;
 	m->incarn = self->incarn;
 	m->looked_ns = now;
+	m->heard_ns = now;
 	m->began_ns = now;
 	m->view.lease_ms = lease_ms;
 	memcpy(m->view.wanted, wanted, sizeof(m->view.wanted));
@@ -129,7 +152,7 @@ int members_renew(struct members *m, uint32_t id, const struct cluster_heartbeat
 	if (heartbeat->seq <= l->seq)
 		return 1;
 	l->seq = heartbeat->seq;
-	l->seen_ns = now;
+	heard(m, l, now);
 	return 0;
 }
 
@@ -143,7 +166,7 @@ int members_join(struct members *m, const struct cluster_member *who, uint64_t n
 	if (at && at->incarn == who->incarn) {
 		struct member_lease *l = lease_of(m, who->id);
 
-		l->seen_ns = now;
+		heard(m, l, now);
 		l->rebuilt = false; /* it is here itself */
 		return 0;
 	}
@@ -152,6 +175,8 @@ int members_join(struct members *m, const struct cluster_member *who, uint64_t n
 	if (at)
 		take_out(m, who->id, MEMBERS_REPLACED);
 	err = put(m, who, false, now);
+	if (!err)
+		m->heard_ns = now;
 	if (!err || at)
 		changed(m);
 	return err;
@@ -198,7 +223,7 @@ int members_rejoin(struct members *m, const struct cluster_member *who,
 		ASSERT(!err);
 		changed(m);
 	}
-	lease_of(m, who->id)->seen_ns = now;
+	heard(m, lease_of(m, who->id), now);
 	return 0;
 }
 

@@ -102,8 +102,8 @@ static void leases_are_renewed_and_end(struct ktest *t)
 	EXPECT_EQ(t, renew(2, 20, 7, 1, 2 * S), 1); /* twice */
 	EXPECT_EQ(t, renew(2, 21, 7, 2, 2 * S), -ESTALE);
 	EXPECT_EQ(t, renew(9, 90, 7, 1, 2 * S), -ESTALE);
-	for (uint64_t now = 2 * S; now <= 6 * S; now += MEMBERS_SCAN_NS)
-		members_expire(&m, now);
+	for (uint64_t now = 2 * S, seq = 2; now <= 6 * S; now += MEMBERS_SCAN_NS)
+		EXPECT_EQ(t, renew(2, 20, 7, seq++, now), 0);
 	EXPECT_EQ(t, nr_gone, 2); /* 3 and 4, silent since 1 s */
 	EXPECT_EQ(t, (int)last_why, (int)MEMBERS_SILENT);
 	EXPECT_EQ(t, m.view.epoch, epoch + 2);
@@ -131,6 +131,32 @@ static void time_in_which_the_host_stood_still_does_not_count(struct ktest *t)
 	for (uint64_t now = 60 * S; now <= 65 * S; now += MEMBERS_SCAN_NS)
 		members_expire(&m, now);
 	EXPECT_EQ(t, nr_gone, 1);
+}
+
+/* All of several are silent at once: none of them is taken out, for however long. */
+static void a_host_that_hears_nobody_is_cut_off(struct ktest *t)
+{
+	uint64_t now = S;
+
+	start(7, now);
+	EXPECT_EQ(t, join(2, 20, now), 0);
+	EXPECT_EQ(t, join(3, 30, now), 0);
+	for (; now <= 600 * S; now += MEMBERS_SCAN_NS)
+		members_expire(&m, now);
+	EXPECT_EQ(t, nr_gone, 0);
+	/* One is heard again: the lease of the other goes on from where it stood, and ends. */
+	EXPECT_EQ(t, renew(2, 20, 7, 1, now), 0);
+	for (uint64_t i = 2; i < 6; i++, now += MEMBERS_SCAN_NS)
+		EXPECT_EQ(t, renew(2, 20, 7, i, now), 0);
+	EXPECT_EQ(t, nr_gone, 0);
+	for (uint64_t i = 6; i < 10; i++, now += MEMBERS_SCAN_NS)
+		EXPECT_EQ(t, renew(2, 20, 7, i, now), 0);
+	EXPECT_EQ(t, nr_gone, 1);
+	EXPECT_EQ(t, last_gone, 3u);
+	/* The only one that is left may be fenced: nobody needs it. */
+	for (uint64_t until = now + 6 * S; now < until; now += MEMBERS_SCAN_NS)
+		members_expire(&m, now);
+	EXPECT_EQ(t, nr_gone, 2);
 }
 
 static void a_machine_that_has_ended_is_out_at_once(struct ktest *t)
@@ -534,6 +560,7 @@ static void random_lives(struct ktest *t)
 static const struct ktest_case cases[] = {
 	KTEST(leases_are_renewed_and_end),
 	KTEST(time_in_which_the_host_stood_still_does_not_count),
+	KTEST(a_host_that_hears_nobody_is_cut_off),
 	KTEST(a_machine_that_has_ended_is_out_at_once),
 	KTEST(a_new_host_learns_from_the_views_of_its_members),
 	KTEST(members_that_have_seen_one_leave_say_so),

@@ -305,7 +305,9 @@ class Running:
         return {n: account.flatten(s or {}) for n, s in self.cluster.stats().items()}
 
     def log(self, node: str) -> str:
-        return (self.log_dir / f"{node}.log").read_text(errors="replace")
+        """Of all its lives, if it was started again."""
+        lives = [self.log_dir / f"{node}.log", *sorted(self.log_dir.glob(f"{node}.[0-9]*.log"))]
+        return "".join(life.read_text(errors="replace") for life in lives)
 
     def complaints(self) -> list[str]:
         """Lines in the kernel logs that no test may cause."""

@@ -157,6 +157,8 @@ def test_lost_processors_are_given_back(several, texts, tmp_path):
     assert after.wait(time.monotonic() + LIMIT_S) and run.exit_status(after.exit.status) == 3
 
 
+# Memory of more than two vRegions, wherever they begin: some of it is on each of two nodes.
+EVERYWHERE = "x=$(seq 1 600000)"
 SORT = "echo ready; for i in 1 2 3 4; do sort -r text.small | sha256sum; done"
 
 
@@ -182,7 +184,7 @@ def test_a_memory_that_is_silent_for_less_than_a_lease(several, texts):
 
 def test_programs_of_a_lost_memory_end_with_a_line(several):
     """Not by a signal: the system ends them, and says which component is gone. New ones run."""
-    programs = [start(several, "p0", "x=$(seq 1 20000); echo ready; read x") for _ in range(2)]
+    programs = [start(several, "p0", f"{EVERYWHERE}; echo ready; read x") for _ in range(2)]
     for _, capture in programs:
         wait_for(lambda capture=capture: b"ready" in capture.data[1])
     several.cluster.kill_node("m1", signal.SIGSTOP)
@@ -193,6 +195,35 @@ def test_programs_of_a_lost_memory_end_with_a_line(several):
     after, capture = start(several, "p0", "seq 1 20000 | wc -l; ls | wc -l")
     assert after.wait(time.monotonic() + LIMIT_S) and after.exit.status == 0
     assert capture.data[1].startswith(b"20000")
+
+
+def test_a_program_without_memory_at_a_lost_node_goes_on(disk):
+    """The others end, each with its line."""
+    running = Running(("--memories", "2"), disk, "without").up()
+    at_m1 = lambda: counters(running, "m1")["m1"]["memory.vregions"]  # noqa: E731
+    programs = []
+    try:
+        goes_on = None
+        # Every second home is m0; where the stack lies, and so at which node, is random.
+        while goes_on is None and len(programs) < 60:
+            before = at_m1()
+            program, capture = start(running, "p0", "echo ready; read x; seq 1 20000 | wc -l")
+            wait_for(lambda capture=capture: b"ready" in capture.data[1])
+            if at_m1() == before:
+                goes_on = program, capture
+            else:
+                programs.append(program)
+        running.cluster.kill_node("m1")
+        for program in programs:
+            lost = rf"m1 is gone, and with it memory of busybox \(pid {program.started.pid}\)"
+            with pytest.raises(LaunchError, match=lost):
+                program.wait(time.monotonic() + LIMIT_S)
+        program, capture = goes_on
+        feed(program, b"go\n")
+        assert program.wait(time.monotonic() + LIMIT_S) and program.exit.status == 0
+        assert bytes(capture.data[1]) == b"ready\n20000\n"
+    finally:
+        running.close()
 
 
 # Nodes come and go.
@@ -231,6 +262,38 @@ def test_nodes_come_and_go(lasting, texts):
     assert counters(lasting, "m1")["m1"]["memory.fetch"] > 0
 
 
+@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.long)])
+def test_members_join_and_leave_under_load(lasting, texts, rounds):
+    """A program that began while m1 was away reads files, which either memory keeps: it sees
+    nothing of the coming and going.
+    """
+    cluster = lasting.cluster
+    cluster.kill_node("m1")
+    news = lambda what: lasting.log("p0").count(f"node 3 (memory) is {what}")  # noqa: E731
+    wait_for(lambda: news("gone") == news("here"))
+    line = on_host([BUSYBOX, "sha256sum", "text.big"], cwd=texts).checked()
+    capture = Capture()
+    argv = [BUSYBOX, "sha256sum", *["text.big"] * 10000]
+    # Of a terminal, so that each line comes at once.
+    what = frames.Run(argv[0], argv, run.environment([]), "/data", tty=True)
+    program = cluster.start_program(what, capture.sink, "p0")
+    capture.attach(program)
+    try:
+        for _ in range(rounds):
+            for change in (cluster.restart, cluster.kill_node):
+                change("m1")
+                seen = capture.data[1].count(b"\n")
+                wait_for(lambda seen=seen: capture.data[1].count(b"\n") > seen)
+                assert not program.over, capture.data[2]
+    finally:
+        program.signal(signal.SIGTERM)
+        assert program.wait(time.monotonic() + LIMIT_S)
+    got = bytes(capture.data[1]).replace(b"\r\n", b"\n")
+    assert got.startswith(line) and not got.replace(line, b""), got[-200:]
+    assert run.exit_status(program.exit.status) == 128 + signal.SIGTERM
+    cluster.restart("m1")
+
+
 def test_a_fenced_node_joins_anew(lasting, texts):
     """m1 stops for longer than its lease; it hears that it is fenced, and is started again."""
     cluster = lasting.cluster
@@ -258,6 +321,79 @@ def test_a_processor_that_is_cut_off(lasting, texts):
     cluster.inject(f"revive {lid}")
     wait_for(lambda: cluster.state("p0") == "up", 30)
     check_programs(lasting, texts)
+
+
+def fences(running: Running) -> int:
+    """How many nodes the managers have fenced, and how many ended by themselves."""
+    logs = [running.log(node) for node in running.cluster.pids if node != "hca"]
+    return sum(log.count(": fenced") + log.count("was cut off") for log in logs)
+
+
+def check_all_stand_still(running: Running, seconds: float, texts) -> None:
+    """Every machine at once, as on a host that was suspended: nobody was silent."""
+    program, capture = start(running, "p0", SORT)
+    wait_for(lambda: b"ready" in capture.data[1])
+    before = fences(running)
+    stop_for(running, seconds, *(n.name for n in running.cluster.plan.nodes))
+    assert program.wait(time.monotonic() + LIMIT_S)
+    assert program.exit.status == 0
+    assert bytes(capture.data[1]) == on_host([BUSYBOX, "sh", "-c", SORT], cwd=texts).checked()
+    assert fences(running) == before
+    assert {running.cluster.state(n.name) for n in running.cluster.plan.nodes} == {"up"}
+
+
+def test_all_stand_still_together(lasting, texts):
+    """For longer than a lease."""
+    check_all_stand_still(lasting, 7, texts)
+
+
+@pytest.mark.long
+def test_the_managers_node_is_cut_off(lasting, texts):
+    """For longer than a lease: it fences nobody, as it hears nobody."""
+    cluster = lasting.cluster
+    lid = next(n.lid for n in cluster.plan.nodes if n.name == "s0")
+    program, capture = start(lasting, "p0", f"{EVERYWHERE}; echo ready; read y; echo $x | wc -c")
+    wait_for(lambda: b"ready" in capture.data[1])
+    before = fences(lasting)
+    cluster.inject(f"kill {lid}")
+    time.sleep(8)  # the lease is 5 s
+    cluster.inject(f"revive {lid}")
+    feed(program, b"go\n")
+    assert program.wait(time.monotonic() + LIMIT_S) and program.exit.status == 0
+    assert bytes(capture.data[1]) == b"ready\n4088895\n"
+    check_programs(lasting, texts)
+    assert fences(lasting) == before
+
+
+def check_comes_back(running: Running, node: str, seconds: float, texts) -> None:
+    """It stands still for longer than its lease: fenced, and as soon as it hears that, started
+    again.
+    """
+    cluster = running.cluster
+    old = cluster.pids[node]
+    stop_for(running, seconds, node)
+    wait_for(lambda: cluster.pids[node] != old and cluster.state(node) == "up", 30)
+    check_programs(running, texts, 3)
+
+
+@pytest.mark.long
+def test_signs_of_life_with_the_usual_lease(disk, texts):
+    """All stand still for 30 s; one for 12 s, and for a minute."""
+    args = ("--memories", "2", "--vregion", "2M", "--excache", "8M")
+    running = Running(args, disk, "usual", stays=True).up()
+    try:
+        check_all_stand_still(running, 30, texts)
+        program, capture = start(running, "p0", SORT)
+        wait_for(lambda: b"ready" in capture.data[1])
+        before = fences(running)
+        stop_for(running, 12, "m1")
+        assert program.wait(time.monotonic() + LIMIT_S) and program.exit.status == 0
+        assert bytes(capture.data[1]) == on_host([BUSYBOX, "sh", "-c", SORT], cwd=texts).checked()
+        assert fences(running) == before
+        for node in ("m1", "p0"):
+            check_comes_back(running, node, 60, texts)
+    finally:
+        running.close()
 
 
 def test_the_managers_node_comes_back(lasting, texts):

@@ -49,6 +49,7 @@ struct members {
 	bool again; /* members_expect() has said who was there under an earlier host */
 	uint64_t began_ns;
 	uint64_t looked_ns;
+	uint64_t heard_ns; /* of any member; while of none, leases stand still */
 	struct member_lease leases[CLUSTER_MAX_MEMBERS]; /* in any order */
 	void (*gone)(uint32_t id, enum members_why why); /* may be NULL */
 };
@@ -90,7 +91,10 @@ int members_renew(struct members *m, uint32_t id, const struct cluster_heartbeat
  */
 bool members_veto(struct members *m, uint32_t id, uint32_t incarn, uint64_t now);
 
-/* Take out the members whose lease is over. At least once in MEMBERS_SCAN_NS. */
+/*
+ * Take out the members whose lease is over. At least once in MEMBERS_SCAN_NS. When all of several
+ * members are silent, it is the host that is cut off, and nobody is taken out.
+ */
 void members_expire(struct members *m, uint64_t now);
 
 /* The machine with this incarnation has ended.  true: it was a member. */
