@@ -242,16 +242,43 @@ def test_a_killed_model_is_one_line_and_status_125(disk):
         run.wait()
 
 
-def model_of(pid):
-    """The HCA model among the descendants of a process."""
+def below(pid):
+    """The descendants of a process."""
     for child in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
         for found in map(int, child.read_text().split()):
-            if os.path.basename(os.readlink(f"/proc/{found}/exe")) == "tessera-hca":
-                return found
-            below = model_of(found)
-            if below:
-                return below
-    return None
+            yield found
+            yield from below(found)
+
+
+def model_of(pid):
+    return next(p for p in below(pid) if os.readlink(f"/proc/{p}/exe").endswith("/tessera-hca"))
+
+
+def machine_of(pid, node):
+    words = lambda p: pathlib.Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")  # noqa: E731
+    return next(p for p in below(pid) if f"tessera-{node}".encode() in words(p))
+
+
+def test_a_program_of_a_killed_memory_is_lost_in_one_line(disk):
+    """The cluster would go on with the other memory; the run says what is lost, and ends."""
+    # More than two vRegions of private memory: some of it is on each node.
+    script = "x=$(seq 1 600000); echo ready $$; read y"
+    run = subprocess.Popen(
+        [ROOT / "tessera", "run", "--no-build", "--build-dir", BUILD, "--disk", _copy(disk),
+         "--memories", "2", "--vregion", "2M", "/usr/bin/busybox", "sh", "-c", script],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        ready, pid = run.stdout.readline().split()
+        assert ready == b"ready"
+        os.kill(machine_of(run.pid, "m1"), signal.SIGKILL)
+        err = run.stderr.read().decode()
+        assert run.wait(60) == 125 and err.count("\n") == 1, err
+        lost = rf"tessera: m1 is gone, and with it memory of busybox \(pid {int(pid)}\)"
+        assert re.match(lost, err), err
+    finally:
+        run.kill()
+        run.communicate()
 
 
 def test_a_killed_memory_node_is_one_line(disk):
