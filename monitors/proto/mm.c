@@ -131,6 +131,15 @@ static bool vregion_move_req_is_valid(const struct mm_vregion_move_req *r)
 
 CODEC_FIXED(mm_vregion_move_req, MM_VREGION_MOVE_REQ, vregion_move_req_is_valid)
 
+#define MM_EXPECT_REQ(F) F(id64, aspace), F(node, from), F(node, processor)
+
+static bool expect_req_is_valid(const struct mm_expect_req *r)
+{
+	return r->processor != 0;
+}
+
+CODEC_FIXED(mm_expect_req, MM_EXPECT_REQ, expect_req_is_valid)
+
 #define MM_RELIEVE_REQ(F) F(id64, aspace), F(u64, index), F(node, to), F(zero32, reserved)
 
 static bool relieve_req_is_valid(const struct mm_relieve_req *r)

@@ -120,6 +120,7 @@ FIXED_SAMPLE(pm_commit,
 	     { .version = 5 << 16 | 3, .mode = 2, .ratio = 50, .kbytes = 1024, .programs = 9000 })
 FIXED_SAMPLE(mp_oom_req, { .total = 1000, .flags = MP_OOM_END, .pid = 77 })
 FIXED_SAMPLE(mp_oom_rep, { .badness = -5, .frames = 40, .pid = 77, .state = MP_OOM_CANDIDATE })
+FIXED_SAMPLE(mm_expect_req, { .aspace = 1, .from = 11, .processor = 2 })
 FIXED_SAMPLE(mm_relieve_req, { .aspace = 1, .index = 3, .to = 12 })
 VARIABLE_SAMPLE(pm_file_fetch_req, { .file = { 77, 3, 21 },
 				     .pgoff = 4,
@@ -279,7 +280,7 @@ static ssize_t (*const samples[])(void) = {
 	sample_pm_fork_req,         sample_pm_discard_req,     sample_pm_collapse_req,
 	sample_pm_space_req,        sample_mm_fork_req,        sample_pm_meminfo_rep,
 	sample_mm_load_req,         sample_pm_commit,          sample_mp_oom_req,
-	sample_mp_oom_rep,          sample_mm_relieve_req,
+	sample_mp_oom_rep,          sample_mm_relieve_req,     sample_mm_expect_req,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -507,6 +508,10 @@ static const struct rejection {
 	{ "mm_pages_req", 8, 4, 33 },
 	{ "mm_pages_req", 16, 8, 1 },
 	{ "mm_vregion_move_req", 16, 4, 0 },
+	{ "mm_expect_req", 0, 8, 0 },
+	{ "mm_expect_req", 8, 4, 0x10000 },
+	{ "mm_expect_req", 12, 4, 0 },
+	{ "mm_expect_req", 12, 4, 0x10000 },
 	{ "mm_vregion_take_req", 32, 4, 0 },
 	{ "mm_vregion_take_req", 32, 4, 5 },
 	{ "mm_vregion_take_req", 32, 4, MM_TAKE_DONE }, /* with vmas */

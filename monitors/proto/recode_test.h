@@ -75,6 +75,7 @@ RECODE_FIXED(pm_meminfo_rep)
 RECODE_FIXED(pm_commit)
 RECODE_FIXED(mp_oom_req)
 RECODE_FIXED(mp_oom_rep)
+RECODE_FIXED(mm_expect_req)
 RECODE_FIXED(mm_relieve_req)
 RECODE_VARIABLE(pm_file_fetch_req)
 RECODE_FIXED(pm_file_fetch_rep)
@@ -149,4 +150,5 @@ static const struct {
 	{ "mp_oom_req", recode_mp_oom_req },
 	{ "mp_oom_rep", recode_mp_oom_rep },
 	{ "mm_relieve_req", recode_mm_relieve_req },
+	{ "mm_expect_req", recode_mm_expect_req },
 };

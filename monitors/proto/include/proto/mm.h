@@ -38,6 +38,7 @@ enum mm_opcode {
 	MM_DISCARD = 0x030b,  /* body as PM_DISCARD */
 	MM_LOAD = 0x030c,
 	MM_RELIEVE = 0x030d,
+	MM_EXPECT = 0x030e,
 };
 static_assert(MM_MAP == PROTO_FIRST_OPCODE(PROTO_MM), "opcodes are ABI");
 
@@ -123,6 +124,17 @@ struct mm_vregion_move_req_wire { /* home -> old owner */
 	struct pm_vregion_wire vregion; /* as it will be: new owner, higher version */
 };
 static_assert(sizeof(struct mm_vregion_move_req_wire) == 32, "MM_VREGION_MOVE is ABI");
+
+/*
+ * Home -> an owner that will get pages of the space from another owner: @from alone may send them
+ * (MM_PAGES, MM_VREGION_TAKE) until the next MM_EXPECT. @from 0: nobody may.  No reply body.
+ */
+struct mm_expect_req_wire {
+	le64_t aspace;
+	le32_t from;
+	le32_t processor;
+};
+static_assert(sizeof(struct mm_expect_req_wire) == 16, "MM_EXPECT is ABI");
 
 /*
  * Owner -> home: @to has more room than we.  The home moves the vRegion there, if no other call of
@@ -276,6 +288,15 @@ void mm_vregion_move_req_encode(const struct mm_vregion_move_req *req,
 				struct mm_vregion_move_req_wire *w);
 int mm_vregion_move_req_decode(const void *buf, size_t len, struct mm_vregion_move_req *out)
 	__must_check;
+
+struct mm_expect_req {
+	uint64_t aspace;
+	uint32_t from;
+	uint32_t processor;
+};
+
+void mm_expect_req_encode(const struct mm_expect_req *req, struct mm_expect_req_wire *w);
+int mm_expect_req_decode(const void *buf, size_t len, struct mm_expect_req *out) __must_check;
 
 struct mm_relieve_req {
 	uint64_t aspace;
