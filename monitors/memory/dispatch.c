@@ -7,9 +7,12 @@
  * Failure:	a malformed request is counted and answered with -EMSGSIZE or -EPROTO before any
  *		effect; an unknown one with -ENOSYS.
  */
+#define PR_FMT "memory: "
+
 #include "dispatch.h"
 
 #include <kernel/counter.h>
+#include <kernel/printk.h>
 #include <lib/alloc.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -47,6 +50,7 @@ DECODER(mm_fork_req)
 DECODER(mm_vregion_move_req)
 DECODER(mm_vregion_take_req)
 DECODER(mm_relieve_req)
+DECODER(mm_expect_req)
 DECODER(mm_file_read_req)
 
 static int decode_nothing(const void *body, size_t len, void *req)
@@ -152,6 +156,7 @@ const struct msg_type msg_types[] = {
 	{ CALL(MM_COLLAPSE, FROM_HOME | RESERVE | IDEMPOTENT, pm_collapse_req, msg_mm_collapse) },
 	{ CALL(MM_DISCARD, FROM_HOME | RESERVE | IDEMPOTENT, pm_discard_req, msg_mm_discard) },
 	{ CALL(MM_VREGION_MOVE, FROM_HOME | WAITS, mm_vregion_move_req, msg_mm_vregion_move) },
+	{ CALL(MM_EXPECT, FROM_HOME | IDEMPOTENT, mm_expect_req, msg_mm_expect) },
 	/* From an owner to a home. It waits for owners, not for another call of the space. */
 	{ CALL(MM_RELIEVE, FROM_MEMORY | WAITS, mm_relieve_req, msg_mm_relieve) },
 	/* From an owner to another one. */
@@ -197,7 +202,15 @@ bool is_memory_node(struct memory *m, uint32_t node)
 	return found;
 }
 
-/* Is the sender the home of every space of the request that has a part here? */
+int msg_not_home(const struct msg *msg)
+{
+	STAT_INC(msg->m, not_home);
+	pr_warn_ratelimited("node %u commands a space whose home is another node: refused\n",
+			    msg->peer);
+	return -EPERM;
+}
+
+/* Is the sender the home of every space of the request? */
 static bool is_from_home(const struct msg_type *type, const struct msg *msg, const void *req)
 {
 	const uint64_t *aspace = req;
@@ -220,10 +233,8 @@ static int decode_and_act(const struct msg_type *type, struct msg *msg, void *re
 	if (err)
 		return err;
 	msg->req = req;
-	if ((type->flags & MSG_FROM_HOME) && !is_from_home(type, msg, req)) {
-		STAT_INC(msg->m, not_home);
-		return -EPERM;
-	}
+	if ((type->flags & MSG_FROM_HOME) && !is_from_home(type, msg, req))
+		return msg_not_home(msg);
 	return type->act(msg);
 }
 

@@ -38,7 +38,7 @@ struct msg {
 #define MSG_RPC_FLAGS   0xffu
 #define MSG_FROM_MEMORY (1u << 8) /* taken from memory nodes only: -EPERM */
 #define MSG_RESERVE     (1u << 9) /* must not fail for want of memory for the decoded request */
-/* Of a space that is here, taken from its home only: -EPERM. The request begins with its id. */
+/* Taken from the home of the space only: -EPERM. The request begins with the space's id. */
 #define MSG_FROM_HOME   (1u << 10)
 
 struct msg_type {
@@ -63,6 +63,8 @@ const struct msg_type *msg_find(uint16_t opcode);
 int msg_serve(const struct msg_type *type, struct msg *msg);
 /* Is @node one of the memory nodes that @m knows of? */
 bool is_memory_node(struct memory *m, uint32_t node);
+/* Count and log a request about a space that does not come from its home: -EPERM. */
+int msg_not_home(const struct msg *msg);
 /* Put @len bytes into the reply; returns @len, or -EMSGSIZE. */
 int msg_reply(const struct msg *msg, const void *w, size_t len);
 
@@ -105,6 +107,7 @@ int msg_mm_collapse(struct msg *msg);
 int msg_mm_discard(struct msg *msg);
 int msg_mm_vregion_move(struct msg *msg);
 int msg_mm_vregion_take(struct msg *msg);
+int msg_mm_expect(struct msg *msg);
 int msg_mm_relieve(struct msg *msg);
 int msg_mm_file_read(struct msg *msg);
 

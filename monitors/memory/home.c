@@ -62,19 +62,19 @@ static bool is_dead(const struct home_space *as)
 	return __atomic_load_n(&as->dead, __ATOMIC_ACQUIRE);
 }
 
-/* May there be a new space of that id? */
-static int home_may_link_locked(struct memory *m, uint64_t id, uint32_t incarn)
+/* May @as be in the table? */
+static int home_may_link_locked(struct memory *m, const struct home_space *as, uint32_t incarn)
 	__must_hold(&m->home.lock)
 {
-	const uint32_t proc = space_processor(id);
-
 	assert_spin_held(&m->home.lock);
-	if (pool_is_fenced(&m->pool, proc))
+	if (pm_space_home(as->id) != m->node)
+		return -EINVAL;
+	if (pool_is_fenced(&m->pool, as->proc))
 		return -ESTALE;
 	/* A request may outlive its processor, and be served when the next incarnation is here. */
-	if (incarn && m->net->has_left && m->net->has_left(m, proc, incarn))
+	if (incarn && m->net->has_left && m->net->has_left(m, as->proc, incarn))
 		return -ESTALE;
-	return home_find_locked(&m->home, id) ? -EEXIST : 0;
+	return home_find_locked(&m->home, as->id) ? -EEXIST : 0;
 }
 
 static int home_space_link(struct memory *m, struct home_space *as, uint32_t incarn)
@@ -82,7 +82,7 @@ static int home_space_link(struct memory *m, struct home_space *as, uint32_t inc
 	int err;
 
 	spin_lock(&m->home.lock);
-	err = home_may_link_locked(m, as->id, incarn);
+	err = home_may_link_locked(m, as, incarn);
 	if (!err)
 		home_link_locked(m, as);
 	spin_unlock(&m->home.lock);
@@ -96,9 +96,9 @@ int home_space_link_two(struct memory *m, const struct home_space *of, struct ho
 
 	spin_lock(&m->home.lock);
 	/* Its processor may have gone, and come again, since the call began. */
-	err = is_dead(of) ? -ESTALE : home_may_link_locked(m, a->id, 0);
+	err = is_dead(of) ? -ESTALE : home_may_link_locked(m, a, 0);
 	if (!err)
-		err = home_may_link_locked(m, b->id, 0);
+		err = home_may_link_locked(m, b, 0);
 	if (!err) {
 		home_link_locked(m, a);
 		home_link_locked(m, b);
@@ -129,7 +129,8 @@ void home_space_put(struct home_space *as)
 		home_space_free(as);
 }
 
-struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space_kind kind)
+struct home_space *home_space_alloc(uint64_t id, uint32_t proc, uint32_t vnode,
+				    enum home_space_kind kind)
 {
 	struct home_space *as = lib_zalloc(sizeof(*as));
 
@@ -139,6 +140,7 @@ struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space
 	as->refs = 1;
 	as->kind = kind;
 	as->id = id;
+	as->proc = proc;
 	as->vnode = vnode;
 	area_set_init(&as->map);
 	radix_init(&as->vregions);
@@ -147,11 +149,11 @@ struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space
 	return as;
 }
 
-struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vnode,
+struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t proc, uint32_t vnode,
 				     enum home_space_kind kind, uint32_t incarn)
 	__no_lock_analysis("returns it locked")
 {
-	struct home_space *as = home_space_alloc(id, vnode, kind);
+	struct home_space *as = home_space_alloc(id, proc, vnode, kind);
 	int err;
 
 	if (!as)
@@ -172,6 +174,18 @@ bool home_space_exists(struct memory *m, uint64_t id)
 	found = home_find_locked(&m->home, id) != NULL;
 	spin_unlock(&m->home.lock);
 	return found;
+}
+
+bool home_space_is_others(struct memory *m, uint64_t id, uint32_t proc)
+{
+	const struct home_space *as;
+	bool others;
+
+	spin_lock(&m->home.lock);
+	as = home_find_locked(&m->home, id);
+	others = as && as->proc != proc;
+	spin_unlock(&m->home.lock);
+	return others;
 }
 
 /* Tell every node that has ever held a part.  The first error is returned, but all are told. */
@@ -226,10 +240,10 @@ static struct home_space *home_space_get(struct memory *m, uint64_t id, uint32_t
 {
 	struct home_space *as = NULL;
 
-	if (space_processor(id) != proc)
-		return NULL;
 	spin_lock(&m->home.lock);
 	as = home_find_locked(&m->home, id);
+	if (as && proc != ANY_PROC && as->proc != proc)
+		as = NULL;
 	if (as)
 		__atomic_add_fetch(&as->refs, 1, __ATOMIC_RELAXED);
 	spin_unlock(&m->home.lock);
@@ -265,7 +279,7 @@ struct home_space *home_space_lock(struct memory *m, uint64_t id, uint32_t proc,
 struct home_space *home_space_trylock(struct memory *m, uint64_t id)
 	__no_lock_analysis("returns it locked")
 {
-	struct home_space *as = home_space_get(m, id, space_processor(id));
+	struct home_space *as = home_space_get(m, id, ANY_PROC);
 	int err = -EAGAIN;
 
 	if (!as)
@@ -477,7 +491,7 @@ static struct home_space *take_off(struct memory *m, uint32_t proc, bool any)
 
 	spin_lock(&m->home.lock);
 	rb_for_each_entry(as, &m->home.spaces, node)
-		if (any || space_processor(as->id) == proc)
+		if (any || as->proc == proc)
 			break;
 	if (as)
 		unlink_locked(m, as);

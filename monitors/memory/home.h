@@ -50,6 +50,7 @@ struct home_space {
 	uint32_t refs;       /* atomic */
 	uint64_t id;         /* const */
 	uint32_t vnode;      /* const */
+	uint32_t proc;       /* const: the processor that may use it */
 	struct memory *m;    /* const once it has been in the table */
 	bool is_linked;      /* home.lock: it is in the table */
 	bool dead;           /* atomic: destroyed, every call answers -ESRCH; set under home.lock */
@@ -88,26 +89,31 @@ void home_destroy(struct memory *m);
 /* --- home.c: spaces ----------------------------------------------------------------------- */
 
 /*
- * Make a space for the processor's incarnation @incarn (0: whichever there is); with a reference
- * and its mutex held. ERR_PTR: -EEXIST, -ENOMEM, -ESTALE (fenced, or that incarnation has left).
+ * Make a space for incarnation @incarn (0: whichever there is) of processor @proc; with a reference
+ * and its mutex held. ERR_PTR: -EEXIST, -ENOMEM, -ESTALE (fenced, or that incarnation has left),
+ * -EINVAL (by its number it has another home).
  */
-struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t vnode,
+struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t proc, uint32_t vnode,
 				     enum home_space_kind kind, uint32_t incarn);
 /* One that is in no table yet, unlocked, to be linked or freed.  NULL: no memory. */
-struct home_space *home_space_alloc(uint64_t id, uint32_t vnode, enum home_space_kind kind);
+struct home_space *home_space_alloc(uint64_t id, uint32_t proc, uint32_t vnode,
+				    enum home_space_kind kind);
 /*
  * Enter both, which come of a fork of @of, into the table, which takes a reference of each.
- * -EEXIST: an id is taken; -ESTALE: fenced, or @of is dead.
+ * -EEXIST: an id is taken; -ESTALE: fenced, or @of is dead; -EINVAL: not of this home.
  */
 int home_space_link_two(struct memory *m, const struct home_space *of, struct home_space *a,
 			struct home_space *b) __must_check;
 /* The space is dead from here on. */
 void home_space_unlink(struct memory *m, struct home_space *as);
 bool home_space_exists(struct memory *m, uint64_t id);
+/* Is there a space @id here, and may another processor than @proc use it? */
+bool home_space_is_others(struct memory *m, uint64_t id, uint32_t proc);
+#define ANY_PROC 0u /* a call of this node, for whichever processor's space */
 void home_space_put(struct home_space *as);
 /*
- * Find a space of @proc and lock it; ERR_PTR(-ESRCH), ERR_PTR(-EINVAL): none of @kinds. If the
- * outcome of a move is not known, find it out first, unless @kinds says otherwise:
+ * Find a space of @proc, or ANY_PROC, and lock it; ERR_PTR(-ESRCH), ERR_PTR(-EINVAL): none of
+ * @kinds. If the outcome of a move is not known, find it out first, unless @kinds says otherwise:
  * ERR_PTR(-ETIMEDOUT) if that fails.
  */
 struct home_space *home_space_lock(struct memory *m, uint64_t id, uint32_t proc,
@@ -236,6 +242,11 @@ uint32_t home_wanted(uint32_t want, uint64_t len);
  */
 int home_move_locked(struct memory *m, struct home_space *as, uint64_t index, uint32_t to)
 	__must_hold(&as->mutex) __must_check;
+/*
+ * Tell @to that @from, and no other node, sends it pages of @as; @from 0: none does.  0, or what
+ * the call ended with.
+ */
+int home_expect(struct memory *m, const struct home_space *as, uint32_t to, uint32_t from);
 /* Find out the result of a move that had no answer.  -ETIMEDOUT: still not known. */
 int home_move_resolve(struct memory *m, struct home_space *as) __must_hold(&as->mutex) __must_check;
 /*

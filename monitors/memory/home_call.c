@@ -120,7 +120,7 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	assert_mutex_held(&as->mutex);
 	if (req->flags & PM_MAP_FIXED)
 		replaces = !area_range_is_free(&as->map, req->addr, req->addr + req->len);
-	if (req->object && space_processor(req->object) != proc)
+	if (req->object && home_space_is_others(m, req->object, proc))
 		err = -ESRCH;
 	else
 		err = mmap_place(m, as, req, &addr);
@@ -364,6 +364,21 @@ int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 
 /* --- vRegions -------------------------------------------------------------------------- */
 
+int home_expect(struct memory *m, const struct home_space *as, uint32_t to, uint32_t from)
+{
+	const struct mm_expect_req req = {
+		.aspace = as->id,
+		.from = from,
+		.processor = as->proc,
+	};
+	struct mm_expect_req_wire w;
+	int ret;
+
+	mm_expect_req_encode(&req, &w);
+	ret = memory_call(m, to, MM_EXPECT, &w, sizeof(w), NULL, 0);
+	return MIN(ret, 0);
+}
+
 /* Ask the owner of @vr, or ask again: with the same version it is the same move. */
 static int move_ask(struct memory *m, struct home_space *as, struct home_vregion *vr,
 		    uint64_t index, uint32_t to) __must_hold(&as->mutex)
@@ -376,14 +391,19 @@ static int move_ask(struct memory *m, struct home_space *as, struct home_vregion
 			.secondary = vr->secondary,
 			.version = vr->version + 1,
 		},
+		.processor = as->proc,
 	};
 	struct mm_vregion_move_req_wire w;
 	struct mm_range_rep_wire rw;
 	int err;
 
+	/* If @to does not hear of it, it refuses what comes: the old owner keeps the vRegion. */
+	(void)home_expect(m, as, to, vr->owner);
 	mm_vregion_move_req_encode(&req, &w);
 	err = memory_call(m, vr->owner, MM_VREGION_MOVE, &w, sizeof(w), &rw, sizeof(rw));
 	as->move_open = err == -ETIMEDOUT;
+	if (!as->move_open)
+		(void)home_expect(m, as, to, 0);
 	as->move_index = index;
 	as->move_to = to;
 	if (err < 0)
@@ -441,7 +461,7 @@ static struct home_space *next_space(struct memory *m, uint64_t id)
 	spin_unlock(&m->home.lock);
 	if (!found)
 		return NULL;
-	locked = home_space_lock(m, found, space_processor(found), SPACE_ANY | SPACE_MOVE_OPEN);
+	locked = home_space_lock(m, found, ANY_PROC, SPACE_ANY | SPACE_MOVE_OPEN);
 	return IS_ERR(locked) ? next_space(m, found) : locked;
 }
 
@@ -469,8 +489,7 @@ int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_
 	int err = -ENOENT;
 
 	if (aspace) {
-		as = home_space_lock(m, aspace, space_processor(aspace),
-				     SPACE_ANY | SPACE_MOVE_OPEN);
+		as = home_space_lock(m, aspace, ANY_PROC, SPACE_ANY | SPACE_MOVE_OPEN);
 		if (IS_ERR(as))
 			return (int)PTR_ERR(as);
 		assert_mutex_held(&as->mutex);

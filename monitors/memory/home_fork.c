@@ -39,7 +39,7 @@ static void fork_copy_fields(struct home_space *to, const struct home_space *fro
 
 static struct home_space *fork_alloc(struct home_space *as, uint64_t id) __must_hold(&as->mutex)
 {
-	struct home_space *made = home_space_alloc(id, as->vnode, SPACE_MAPPED);
+	struct home_space *made = home_space_alloc(id, as->proc, as->vnode, SPACE_MAPPED);
 
 	if (!made)
 		return NULL;
@@ -201,8 +201,8 @@ int home_fork(struct memory *m, uint32_t proc, const struct pm_fork_req *req,
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
 	assert_mutex_held(&as->mutex);
-	if (space_processor(req->parent) != proc || space_processor(req->child) != proc)
-		err = -ESRCH;
+	if (pm_space_home(req->parent) != m->node || pm_space_home(req->child) != m->node)
+		err = -EINVAL;
 	else if (as->kind == SPACE_MAPPED)
 		err = fork_locked(m, as, req, &f);
 	else if (!is_repeated(as, req))
@@ -424,9 +424,7 @@ int home_make_pages(struct memory *m, uint32_t proc, uint32_t incarn,
 	int err;
 
 	reply_init(rep);
-	if (space_processor(req->aspace) != proc)
-		return -ESRCH;
-	as = home_space_create(m, req->aspace, req->vnode, SPACE_PAGES, incarn);
+	as = home_space_create(m, req->aspace, proc, req->vnode, SPACE_PAGES, incarn);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
 	assert_mutex_held(&as->mutex);

@@ -225,6 +225,7 @@ static int map_part(struct memory *m, struct home_space *as, struct part *part, 
 	a->req.want_credits = a->want_credits;
 	a->req.nr_vregions = part->nr;
 	a->req.vregion_shift = m->vregion_shift;
+	a->req.processor = as->proc;
 	memcpy(a->req.vregions, part->vr, part->nr * sizeof(part->vr[0]));
 	len = mm_map_req_encode(&a->req, a->body, sizeof(a->body));
 	if (len < 0)
@@ -382,7 +383,24 @@ void span_move_finish(struct move_bufs *bufs)
 	lib_free(bufs);
 }
 
-static int move_at_owner(struct memory *m, uint32_t owner, struct move_bufs *bufs)
+/* Tell each owner of the new range, once, that @from sends it pages; 0: nobody does. */
+static void move_expect(struct memory *m, const struct home_space *as,
+			const struct mm_move_req *req, uint32_t owner, uint32_t from)
+{
+	for (uint32_t i = 0; i < req->nr_vregions; i++) {
+		const uint32_t to = req->vregions[i].owner;
+		uint32_t first = 0;
+
+		while (req->vregions[first].owner != to)
+			first++;
+		/* One that does not hear of it refuses the pages, and the move fails. */
+		if (first == i && to != owner)
+			(void)home_expect(m, as, to, from);
+	}
+}
+
+static int move_at_owner(struct memory *m, const struct home_space *as, uint32_t owner,
+			 struct move_bufs *bufs)
 {
 	const ssize_t len = mm_move_req_encode(&bufs->req, bufs->body, sizeof(bufs->body));
 	struct mm_range_rep_wire w;
@@ -390,7 +408,9 @@ static int move_at_owner(struct memory *m, uint32_t owner, struct move_bufs *buf
 
 	if (len < 0)
 		return (int)len;
+	move_expect(m, as, &bufs->req, owner, owner);
 	ret = memory_call(m, owner, MM_MOVE, bufs->body, (uint32_t)len, &w, sizeof(w));
+	move_expect(m, as, &bufs->req, owner, 0);
 	return ret < 0 ? ret : 0;
 }
 
@@ -411,7 +431,7 @@ static int move_at_owners(struct memory *m, struct home_space *as, struct move_b
 		     prior++)
 			;
 		if (lower == vr)
-			err = move_at_owner(m, vr->owner, bufs);
+			err = move_at_owner(m, as, vr->owner, bufs);
 	}
 	return err;
 }

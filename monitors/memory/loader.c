@@ -357,9 +357,7 @@ int home_exec(struct memory *m, uint32_t proc, uint32_t incarn, const struct pm_
 	struct load *ld;
 	int err;
 
-	if (space_processor(req->aspace) != proc)
-		return -EINVAL;
-	if (req->object && space_processor(req->object) != proc)
+	if (req->object && home_space_is_others(m, req->object, proc))
 		return -ESRCH;
 	ld = lib_zalloc(sizeof(*ld));
 	if (!ld)
@@ -373,7 +371,7 @@ int home_exec(struct memory *m, uint32_t proc, uint32_t incarn, const struct pm_
 	err = read_interp(ld);
 	if (err)
 		goto out_images;
-	ld->as = home_space_create(m, req->aspace, req->vnode, SPACE_MAPPED, incarn);
+	ld->as = home_space_create(m, req->aspace, proc, req->vnode, SPACE_MAPPED, incarn);
 	if (IS_ERR(ld->as)) {
 		err = (int)PTR_ERR(ld->as);
 		goto out_images;

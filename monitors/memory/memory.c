@@ -170,7 +170,7 @@ int memory_call(struct memory *m, uint32_t peer, uint16_t opcode, const void *bo
 
 static bool matches_processor(const struct owner_space *s, uint32_t node)
 {
-	return space_processor(s->aspace) == node;
+	return s->proc == node;
 }
 
 static bool matches_home(const struct owner_space *s, uint32_t node)

@@ -184,12 +184,6 @@ int memory_node_gone(struct memory *m, uint32_t node) __must_check;
 /* How often memory node @node has left: a vRegion that it got in an earlier life is lost. */
 uint32_t memory_node_life(struct memory *m, uint32_t node);
 
-/* The processor on which the programs of a space run. */
-static inline uint32_t space_processor(uint64_t aspace)
-{
-	return (uint32_t)(aspace >> 40);
-}
-
 /* Requests to a storage node that was started again meanwhile are sent again, so many times. */
 #define STORAGE_TRIES 8u
 

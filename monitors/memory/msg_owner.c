@@ -39,9 +39,7 @@ int msg_fill_vma(struct msg *msg)
 	struct pm_vma vma;
 	int err;
 
-	if (space_processor(req->aspace) != msg->peer)
-		return -ESRCH;
-	err = owner_fill_vma(msg->m, req, &vma, &redirect);
+	err = owner_fill_vma(msg->m, msg->peer, req, &vma, &redirect);
 	if (err == -EREMCHG)
 		return reply_redirect(msg, &redirect);
 	if (err)
@@ -175,6 +173,8 @@ int msg_mm_pages(struct msg *msg)
 
 	if (msg->bulk_len != req->nr_pages * PAGE_SIZE)
 		return -EMSGSIZE;
+	if (!owner_expects(msg->m, req->aspace, msg->peer))
+		return msg_not_home(msg);
 	return owner_pages(msg->m, req, msg->bulk);
 }
 
@@ -221,6 +221,11 @@ int msg_mm_vregion_move(struct msg *msg)
 	return reply_mm(msg, err, &rep);
 }
 
+int msg_mm_expect(struct msg *msg)
+{
+	return owner_expect(msg->m, msg->peer, msg->req);
+}
+
 int msg_mm_relieve(struct msg *msg)
 {
 	return home_relieve(msg->m, msg->peer, msg->req);
@@ -231,10 +236,10 @@ int msg_mm_vregion_take(struct msg *msg)
 	const struct mm_vregion_take_req *req = msg->req;
 	const int err = check_shift(msg, req->vregion_shift);
 
-	if (!owner_obeys(msg->m, req->aspace, req->home)) {
-		STAT_INC(msg->m, not_home); /* nobody gives a space that is here another home */
-		return -EPERM;
-	}
+	/* The home has told of it, and nobody gives a space another home. */
+	if (!owner_expects(msg->m, req->aspace, msg->peer) ||
+	    !owner_obeys(msg->m, req->aspace, req->home))
+		return msg_not_home(msg);
 	return err ? err : owner_vregion_take(msg->m, msg->peer, req);
 }
 

@@ -204,7 +204,8 @@ void owner_space_unlink_locked(struct owner *o, struct owner_space *s)
 	o->nr_spaces--;
 }
 
-static struct region *region_alloc(struct owner *o, uint64_t aspace, uint64_t index, uint32_t shift)
+static struct region *region_alloc(struct owner *o, uint64_t aspace, uint32_t proc, uint64_t index,
+				   uint32_t shift)
 {
 	struct region *r = lib_zalloc(sizeof(*r));
 
@@ -213,6 +214,7 @@ static struct region *region_alloc(struct owner *o, uint64_t aspace, uint64_t in
 	spin_lock_init(&r->lock, "region", RANK_SPIN_ASPACE);
 	r->refs = 2; /* the tree's and the caller's */
 	r->aspace = aspace;
+	r->proc = proc;
 	r->index = index;
 	r->start = index << shift;
 	r->end = MIN((index + 1) << shift, PM_USER_TOP);
@@ -233,13 +235,18 @@ struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uin
 				      .shift = shift,
 				      .state = init->state,
 				      .holes = init->holes,
-				      .version = init->version } },
+				      .version = init->version,
+				      .proc = init->proc } },
 	};
 	int err;
 
+	if (r && r->proc != init->proc) {
+		region_put(r);
+		return ERR_PTR(-EPROTO);
+	}
 	if (r)
 		return r;
-	r = region_alloc(&m->owner, aspace, index, shift);
+	r = region_alloc(&m->owner, aspace, init->proc, index, shift);
 	op.space = lib_zalloc(sizeof(*op.space));
 	if (!r || !op.space) {
 		lib_free(r);
@@ -248,6 +255,7 @@ struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uin
 	}
 	op.space->aspace = aspace;
 	op.space->home = home;
+	op.space->proc = init->proc;
 	err = region_apply_wait(m, r, &op);
 	lib_free(op.space);
 	if (!err)
@@ -492,9 +500,59 @@ bool owner_obeys(struct memory *m, uint64_t aspace, uint32_t node)
 
 	spin_lock(&m->owner.lock);
 	s = owner_space_find_locked(&m->owner, aspace);
-	ok = !s || s->home == node;
+	ok = (s ? s->home : pm_space_home(aspace)) == node;
 	spin_unlock(&m->owner.lock);
 	return ok;
+}
+
+uint32_t owner_space_processor(struct memory *m, uint64_t aspace)
+{
+	const struct owner_space *s;
+	uint32_t proc;
+
+	spin_lock(&m->owner.lock);
+	s = owner_space_find_locked(&m->owner, aspace);
+	proc = s ? s->proc : 0;
+	spin_unlock(&m->owner.lock);
+	return proc;
+}
+
+bool owner_expects(struct memory *m, uint64_t aspace, uint32_t node)
+{
+	const struct owner_space *s;
+	bool ok;
+
+	spin_lock(&m->owner.lock);
+	s = owner_space_find_locked(&m->owner, aspace);
+	ok = s && s->source == node;
+	spin_unlock(&m->owner.lock);
+	return ok;
+}
+
+int owner_expect(struct memory *m, uint32_t home, const struct mm_expect_req *req)
+{
+	struct region_op op = {
+		.change = { .kind = CHANGE_EXPECT,
+			    .expect = { .aspace = req->aspace,
+					.home = home,
+					.proc = req->processor,
+					.from = req->from } },
+		.space = req->from ? lib_zalloc(sizeof(*op.space)) : NULL,
+	};
+	int err;
+
+	if (req->from && !op.space)
+		return -ENOMEM;
+	err = region_apply_wait(m, NULL, &op);
+	lib_free(op.space);
+	return err;
+}
+
+uint32_t owner_grant_space(struct memory *m, uint64_t aspace, uint32_t want)
+{
+	const uint32_t proc = want ? owner_space_processor(m, aspace) : 0;
+
+	return proc ? owner_grant(m, proc, want, NULL) : 0;
 }
 
 /* Up to @max regions into @out; how many there are. */
@@ -530,19 +588,18 @@ struct relief_region *owner_list_regions(struct memory *m, size_t *nr)
 	return out;
 }
 
-bool owner_next_space(struct memory *m, uint64_t *aspace)
+uint32_t owner_next_processor(struct memory *m, uint32_t proc)
 {
 	struct owner *o = &m->owner;
 	struct owner_space *s;
+	uint32_t best = 0;
 
 	spin_lock(&o->lock);
 	rb_for_each_entry(s, &o->spaces, node)
-		if (s->aspace >= *aspace)
-			break;
-	if (s)
-		*aspace = s->aspace;
+		if (s->proc >= proc && (!best || s->proc < best))
+			best = s->proc;
 	spin_unlock(&o->lock);
-	return s != NULL;
+	return best;
 }
 
 void owner_counts(struct memory *m, struct owner_counts *out)

@@ -57,6 +57,7 @@ struct region {
 	struct rb_node node;  /* owner.lock */
 	uint32_t refs;        /* atomic */
 	uint64_t aspace;      /* const */
+	uint32_t proc;        /* const: as of its space */
 	uint64_t index;       /* const */
 	uint64_t start, end;  /* const */
 	struct spinlock lock; /* RANK_SPIN_ASPACE */
@@ -86,6 +87,8 @@ struct owner_space {
 	struct rb_node node; /* owner.lock */
 	uint64_t aspace;     /* const */
 	uint32_t home;       /* const */
+	uint32_t proc;       /* const: the processor that may use it */
+	uint32_t source;     /* owner.lock: the node that may send pages of it; 0 = none */
 	uint64_t prepared;   /* owner.lock: pages charged by MM_PREPARE, not yet applied */
 };
 
@@ -123,8 +126,12 @@ struct region_init {
 	enum region_state state;
 	bool holes;
 	uint64_t version;
+	uint32_t proc;
 };
-/* Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM), ERR_PTR(-ESTALE): fenced. */
+/*
+ * Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM), ERR_PTR(-ESTALE): fenced;
+ * ERR_PTR(-EPROTO): the space is another processor's.
+ */
 struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uint64_t index,
 			   uint32_t shift, const struct region_init *init);
 /*
@@ -147,8 +154,16 @@ struct mpage *page_lookup_locked(struct memory *m, struct region *r, uint64_t va
 bool owner_has_space(struct memory *m, uint64_t aspace);
 /* The home of a space that has a part here; this node if it has none. */
 uint32_t owner_space_home(struct memory *m, uint64_t aspace);
-/* May @node command @aspace here: is it its home, or is nothing of the space here? */
+/* The processor of a space that has a part here; 0 if it has none. */
+uint32_t owner_space_processor(struct memory *m, uint64_t aspace);
+/* Is @node the home of @aspace? If nothing of the space is here, its number tells. */
 bool owner_obeys(struct memory *m, uint64_t aspace, uint32_t node);
+/* Has the home said that @node sends pages of @aspace? */
+bool owner_expects(struct memory *m, uint64_t aspace, uint32_t node);
+/* It says so now: the request is the home's.  -ENOMEM, -ESTALE: the processor is fenced. */
+int owner_expect(struct memory *m, uint32_t home, const struct mm_expect_req *req) __must_check;
+/* Credits for the processor of @aspace: how many it got. */
+uint32_t owner_grant_space(struct memory *m, uint64_t aspace, uint32_t want);
 
 /* --- messages: owner_map.c ------------------------------------------------------------------ */
 
@@ -205,8 +220,8 @@ uint32_t owner_fetch_ahead(struct memory *m, uint32_t proc, const struct pm_fetc
 int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_req *req,
 		    const void *data, bool may_sleep, struct pm_writeback_rep *rep,
 		    struct region_completion *completion) __must_check;
-int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct pm_vma *out,
-		   struct pm_vregion *redirect) __must_check;
+int owner_fill_vma(struct memory *m, uint32_t proc, const struct pm_fill_vma_req *req,
+		   struct pm_vma *out, struct pm_vregion *redirect) __must_check;
 /*
  * Store a page that has come from @proc (0: from another owner, and then into a region that is
  * arriving too).  -EFAULT not mapped; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN as above.
@@ -240,8 +255,8 @@ int owner_vregion_take(struct memory *m, uint32_t peer, const struct mm_vregion_
 
 /* All regions that serve and have pages, to be freed with lib_free(): *@nr.  NULL: no memory. */
 struct relief_region *owner_list_regions(struct memory *m, size_t *nr);
-/* The first space with an id >= *@aspace goes there; false: there is none. */
-bool owner_next_space(struct memory *m, uint64_t *aspace);
+/* The first processor from @proc on that has a space here; 0: there is none. */
+uint32_t owner_next_processor(struct memory *m, uint32_t proc);
 
 struct owner_counts {
 	uint64_t regions, spaces, areas, pages;

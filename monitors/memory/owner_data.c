@@ -17,11 +17,11 @@
 #include "region_apply.h"
 
 /*
- * Find the region of @vaddr in a state to be used.  0; -ESRCH it is not known here; -EREMCHG with
- * *@redirect; -EAGAIN it is busy and we may not sleep.
+ * Find the region of @vaddr in a state to be used.  0; -ESRCH it is not known here, or its space is
+ * not @proc's; -EREMCHG with *@redirect; -EAGAIN it is busy and we may not sleep.
  */
-static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool may_sleep,
-		       struct region **out, struct pm_vregion *redirect)
+static int region_find(struct memory *m, uint32_t proc, uint64_t aspace, uint64_t vaddr,
+		       bool may_sleep, struct region **out, struct pm_vregion *redirect)
 {
 	struct region *r;
 	int err;
@@ -32,7 +32,9 @@ static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool m
 			return -ESRCH;
 		err = 0;
 		spin_lock(&r->lock);
-		if (r->state == REGION_REDIRECT) {
+		if (r->proc != proc) {
+			err = -ESRCH;
+		} else if (r->state == REGION_REDIRECT) {
 			*redirect = r->entry;
 			err = -EREMCHG;
 		} else if (r->state == REGION_DEAD) {
@@ -57,13 +59,13 @@ static int region_find(struct memory *m, uint64_t aspace, uint64_t vaddr, bool m
 }
 
 /* The same for a question about what is mapped: where there is no region, nothing is: -EFAULT. */
-static int region_find_mapped(struct memory *m, uint64_t aspace, uint64_t vaddr, bool may_sleep,
-			      struct region **out, struct pm_vregion *redirect)
+static int region_find_mapped(struct memory *m, uint32_t proc, uint64_t aspace, uint64_t vaddr,
+			      bool may_sleep, struct region **out, struct pm_vregion *redirect)
 {
-	const int err = region_find(m, aspace, vaddr, may_sleep, out, redirect);
+	const int err = region_find(m, proc, aspace, vaddr, may_sleep, out, redirect);
 
 	/* But of a space of which nothing is here, we may have lost what there was. */
-	return err == -ESRCH && owner_has_space(m, aspace) ? -EFAULT : err;
+	return err == -ESRCH && owner_space_processor(m, aspace) == proc ? -EFAULT : err;
 }
 
 /* --- store ----------------------------------------------------------------------------- */
@@ -103,7 +105,7 @@ static int store(struct memory *m, uint32_t proc, uint64_t aspace,
 	int err;
 
 	do {
-		err = region_find(m, aspace, page->vaddr, may_sleep, &r, &redirect);
+		err = region_find(m, proc, aspace, page->vaddr, may_sleep, &r, &redirect);
 		if (err)
 			return err;
 		err = store_in(m, r, REGION_ACTIVE, proc, page, data, may_sleep, completion);
@@ -185,14 +187,15 @@ static void fetch_count(struct memory *m, const struct pm_fetch_rep *rep)
 }
 
 /* Pin the page, or find out why there is none.  -EAGAIN (only unless @may_sleep). */
-static int fetch_pin(struct memory *m, const struct pm_fetch_req *req, bool may_sleep,
-		     struct pm_fetch_rep *rep, struct mpage **page, struct pm_vregion *redirect)
+static int fetch_pin(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
+		     bool may_sleep, struct pm_fetch_rep *rep, struct mpage **page,
+		     struct pm_vregion *redirect)
 {
 	struct region *r;
 	int err;
 
 	do {
-		err = region_find_mapped(m, req->aspace, req->vaddr, may_sleep, &r, redirect);
+		err = region_find_mapped(m, proc, req->aspace, req->vaddr, may_sleep, &r, redirect);
 		if (err)
 			return err;
 		spin_lock(&r->lock);
@@ -212,16 +215,12 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 
 	*rep = (struct pm_fetch_rep){ 0 };
 	*page = NULL;
-	if (space_processor(req->aspace) != proc)
-		return -ESRCH;
-	err = fetch_pin(m, req, may_sleep, rep, page, redirect);
+	err = fetch_pin(m, proc, req, may_sleep, rep, page, redirect);
 	if (!err && (req->flags & PM_FETCH_VICTIM)) {
 		const struct pm_writeback_page victim = { req->victim_vaddr, req->victim_seq };
 
-		err = -ESRCH;
-		if (space_processor(req->victim_aspace) == proc)
-			err = store(m, proc, req->victim_aspace, &victim, victim_data, may_sleep,
-				    completion);
+		err = store(m, proc, req->victim_aspace, &victim, victim_data, may_sleep,
+			    completion);
 		if (err == -EAGAIN && *page) {
 			mpage_put(&m->pool, *page);
 			*page = NULL;
@@ -255,13 +254,11 @@ uint32_t owner_fetch_ahead(struct memory *m, uint32_t proc, const struct pm_fetc
 	uint32_t sent = 0;
 
 	memset(pages, 0, req->nr_pages * sizeof(*pages));
-	if (space_processor(req->aspace) != proc)
-		return 0;
 	for (uint32_t i = 0; i < req->nr_pages; i++) {
 		const struct pm_fetch_req one = { .aspace = req->aspace,
 						  .vaddr = req->pages[i].vaddr };
 
-		if (fetch_pin(m, &one, false, &rep, &pages[i], &redirect) == 0 && pages[i])
+		if (fetch_pin(m, proc, &one, false, &rep, &pages[i], &redirect) == 0 && pages[i])
 			sent |= 1u << i;
 	}
 	STAT_INC(m, fetches_ahead);
@@ -270,14 +267,14 @@ uint32_t owner_fetch_ahead(struct memory *m, uint32_t proc, const struct pm_fetc
 	return sent;
 }
 
-int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct pm_vma *out,
-		   struct pm_vregion *redirect)
+int owner_fill_vma(struct memory *m, uint32_t proc, const struct pm_fill_vma_req *req,
+		   struct pm_vma *out, struct pm_vregion *redirect)
 {
 	const struct area *area;
 	struct region *r;
 	int err;
 
-	err = region_find_mapped(m, req->aspace, req->vaddr, true, &r, redirect);
+	err = region_find_mapped(m, proc, req->aspace, req->vaddr, true, &r, redirect);
 	if (err == -EREMCHG)
 		STAT_INC(m, redirects_sent);
 	if (err)
@@ -294,14 +291,14 @@ int owner_fill_vma(struct memory *m, const struct pm_fill_vma_req *req, struct p
 }
 
 /* Could every page of @req be stored without waiting for a busy region? */
-static bool writeback_ready(struct memory *m, const struct pm_writeback_req *req)
+static bool writeback_ready(struct memory *m, uint32_t proc, const struct pm_writeback_req *req)
 {
 	struct pm_vregion redirect;
 	struct region *r;
 
 	for (uint32_t i = 0; i < req->nr_pages; i++) {
-		const int err =
-			region_find(m, req->aspace, req->pages[i].vaddr, false, &r, &redirect);
+		const int err = region_find(m, proc, req->aspace, req->pages[i].vaddr, false, &r,
+					    &redirect);
 
 		if (!err)
 			region_put(r);
@@ -318,9 +315,7 @@ int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_r
 	bool is_short = false;
 
 	*rep = (struct pm_writeback_rep){ .nr_pages = req->nr_pages };
-	if (space_processor(req->aspace) != proc)
-		return -ESRCH;
-	if (!may_sleep && !writeback_ready(m, req))
+	if (!may_sleep && !writeback_ready(m, proc, req))
 		return -EAGAIN;
 	for (uint32_t i = 0; i < req->nr_pages; i++) {
 		int *status = &rep->status[i];

@@ -50,7 +50,7 @@ struct fork_call {
 static struct region *fork_make(struct memory *m, const struct fork_call *call, uint64_t aspace,
 				struct region *r)
 {
-	struct region_init init = { .state = REGION_ACTIVE };
+	struct region_init init = { .state = REGION_ACTIVE, .proc = r->proc };
 
 	spin_lock(&r->lock);
 	init.version = r->entry.version;
@@ -171,12 +171,14 @@ static void fork_abort(struct memory *m, struct fork_call *call)
 int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 	       struct mm_range_rep *rep)
 {
+	const uint32_t proc = owner_space_processor(m, req->aspace);
 	struct fork_call call = { .req = req, .home = home };
 	int err;
 
 	if (req->phase == MM_ABORT) {
 		fork_abort(m, &call);
-		owner_take_credits(m, space_processor(req->aspace), req->want_credits);
+		if (proc)
+			owner_take_credits(m, proc, req->want_credits);
 		return 0;
 	}
 	err = fork_prepare(m, &call);
@@ -191,7 +193,7 @@ int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
 		return err;
 	}
 	rep->grant.node = m->node;
-	rep->grant.frames = owner_grant(m, space_processor(req->aspace), req->want_credits, NULL);
+	rep->grant.frames = owner_grant_space(m, req->aspace, req->want_credits);
 	return 0;
 }
 

@@ -79,7 +79,8 @@ static int map_prepare_region(struct memory *m, uint32_t home, const struct mm_m
 	int err;
 
 	r = region_make(m, req->aspace, home, req->vregions[i].index, req->vregion_shift,
-			&(struct region_init){ REGION_ACTIVE, true, req->vregions[i].version });
+			&(struct region_init){ REGION_ACTIVE, true, req->vregions[i].version,
+					       req->processor });
 	if (IS_ERR(r))
 		return (int)PTR_ERR(r);
 	err = region_reserve(r);
@@ -195,7 +196,7 @@ int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
 		return err;
 	STAT_INC(m, maps);
 	rep->grant.node = m->node;
-	rep->grant.frames = owner_grant(m, space_processor(req->aspace), req->want_credits, NULL);
+	rep->grant.frames = owner_grant_space(m, req->aspace, req->want_credits);
 	return 0;
 }
 
@@ -231,7 +232,8 @@ int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
 	int err = 0;
 
 	for (uint32_t i = 0; i < req->nr_vregions && !err; i++) {
-		const struct region_init init = { REGION_ACTIVE, true, req->vregions[i].version };
+		const struct region_init init = { REGION_ACTIVE, true, req->vregions[i].version,
+						  req->processor };
 		struct region *r = region_make(m, req->aspace, home, req->vregions[i].index,
 					       req->vregion_shift, &init);
 
@@ -247,7 +249,7 @@ int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
 	}
 	STAT_ADD(m, maps, req->nr_vmas);
 	rep->grant.node = m->node;
-	rep->grant.frames = owner_grant(m, space_processor(req->aspace), req->want_credits, NULL);
+	rep->grant.frames = owner_grant_space(m, req->aspace, req->want_credits);
 	return 0;
 }
 

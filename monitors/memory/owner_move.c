@@ -282,6 +282,7 @@ static int leave(struct memory *m, struct region *r, const struct mm_vregion_mov
 	take->aspace = req->aspace;
 	take->vregion = req->vregion;
 	take->home = owner_space_home(m, req->aspace);
+	take->processor = r->proc;
 	take->vregion_shift = m->vregion_shift;
 	err = take_stage(m, take, MM_TAKE_BEGIN);
 	if (!err)
@@ -332,7 +333,9 @@ int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_
 	/*
 	 * A region without mappings may be gone here; the new owner must learn of it all the same.
 	 */
-	const struct region_init init = { .state = REGION_ACTIVE, .holes = true };
+	const struct region_init init = { .state = REGION_ACTIVE,
+					  .holes = true,
+					  .proc = req->processor };
 	struct region *r =
 		region_make(m, req->aspace, home, req->vregion.index, m->vregion_shift, &init);
 	struct mm_vregion_take_req *take;
@@ -376,7 +379,9 @@ static int take_drop(struct memory *m, struct region *r, const struct pm_vregion
 
 static int take_begin(struct memory *m, const struct mm_vregion_take_req *req)
 {
-	const struct region_init init = { .state = REGION_ARRIVING, .holes = true };
+	const struct region_init init = { .state = REGION_ARRIVING,
+					  .holes = true,
+					  .proc = req->processor };
 	struct region *r = region_make(m, req->aspace, req->home, req->vregion.index,
 				       req->vregion_shift, &init);
 	int err;

@@ -199,18 +199,22 @@ static uint64_t drop_pages(struct memory *m, struct region *r, uint64_t start, u
 static int apply_make(struct memory *m, struct region *r, struct region_op *op)
 {
 	struct owner *o = &m->owner;
+	const struct owner_space *s;
 	int err = 0;
 
 	spin_lock(&o->lock);
-	if (pool_is_fenced(&m->pool, space_processor(r->aspace))) {
+	if (pool_is_fenced(&m->pool, r->proc)) {
 		spin_unlock(&o->lock);
 		return -ESTALE;
 	}
-	if (!owner_space_find_locked(o, r->aspace)) {
+	s = owner_space_find_locked(o, r->aspace);
+	if (!s) {
 		owner_space_link_locked(o, op->space);
 		op->space = NULL;
+	} else if (s->proc != r->proc) {
+		err = -EPROTO;
 	}
-	if (region_overlaps_locked(o, r))
+	if (!err && region_overlaps_locked(o, r))
 		err = -EEXIST;
 	if (!err) {
 		lock_not_needed(&r->lock, "it is in no tree yet");
@@ -821,6 +825,35 @@ static int apply_forget(struct memory *m, struct region_op *op)
 	return 0;
 }
 
+static int apply_expect(struct memory *m, struct region_op *op)
+{
+	const struct region_change *c = &op->change;
+	struct owner *o = &m->owner;
+	struct owner_space *s;
+	int err = 0;
+
+	spin_lock(&o->lock);
+	s = owner_space_find_locked(o, c->expect.aspace);
+	if (!s && c->expect.from) {
+		if (pool_is_fenced(&m->pool, c->expect.proc))
+			err = -ESTALE;
+		s = err ? NULL : op->space;
+	}
+	if (s && s == op->space) {
+		s->aspace = c->expect.aspace;
+		s->home = c->expect.home;
+		s->proc = c->expect.proc;
+		owner_space_link_locked(o, s);
+		op->space = NULL;
+	}
+	if (s) {
+		s->source = c->expect.from;
+		show(m, NULL, op);
+	}
+	spin_unlock(&o->lock);
+	return err;
+}
+
 static void change_credits(struct memory *m, struct region_change *c)
 {
 	const int64_t credits = c->account.credits;
@@ -894,6 +927,8 @@ int region_apply(struct memory *m, struct region *r, struct region_op *op)
 		return apply_collapse(m, r, op);
 	case CHANGE_FORGET:
 		return apply_forget(m, op);
+	case CHANGE_EXPECT:
+		return apply_expect(m, op);
 	}
 	return -EINVAL;
 }

@@ -47,6 +47,7 @@ enum region_change_kind {
 	CHANGE_TAKE_BACK, /* the reverse of CHANGE_GIVE */
 	CHANGE_COLLAPSE,  /* some pages become @other's, or go */
 	CHANGE_FORGET,    /* no region: a space is gone, and what was prepared for it */
+	CHANGE_EXPECT,    /* no region: who may send pages of a space, which may be new here */
 	CHANGE_ACCOUNT,   /* no region: commitments and credits */
 };
 
@@ -69,7 +70,13 @@ struct region_change {
 			enum region_state state;
 			bool holes;
 			uint64_t version;
+			uint32_t proc;
 		} make;
+		struct {
+			uint64_t aspace;
+			uint32_t home, proc;
+			uint32_t from;
+		} expect;
 		struct { /* STATE, RESET */
 			enum region_state to;
 			bool holes;
@@ -158,7 +165,7 @@ struct region_op {
 	const struct pm_vregion *move; /* RESET: an active region is one that this move has made */
 	struct area_spare *spare;      /* nodes for areas; NULL: the region's own */
 	struct mpage *page;            /* SENT: only if it is still this page; may be NULL */
-	struct owner_space *space;     /* MAKE: used if the space is new, then NULL */
+	struct owner_space *space;     /* MAKE, EXPECT: used if the space is new, then NULL */
 	struct collapse_batch *batch;
 	uint64_t pages;  /* result: UNMAP, DROP, MOVE_PAGE: how many */
 	uint64_t charge; /* result: CLONE */

@@ -173,9 +173,7 @@ static bool revoke_idle(struct memory *m)
 	bool revoked = false;
 
 	for (uint32_t proc = 0; (proc = pool_next_creditor(&m->pool, proc + 1)) != 0;) {
-		uint64_t aspace = (uint64_t)proc << 40;
-
-		if (!owner_next_space(m, &aspace) || space_processor(aspace) != proc)
+		if (owner_next_processor(m, proc) != proc)
 			revoked |= revoke(m, proc);
 	}
 	return revoked;
@@ -189,15 +187,11 @@ static enum relief_result find_worst(struct memory *m, struct worst *worst)
 {
 	const bool patient = time_now_ns() - m->relief.short_since_ns < PATIENCE_NS;
 	enum relief_result result = RELIEF_NOTHING;
-	uint64_t aspace = 0;
 
-	/* Spaces are ordered by their ids, and so by their processors. */
-	while (owner_next_space(m, &aspace)) {
-		const uint32_t proc = space_processor(aspace);
+	for (uint32_t proc = 0; (proc = owner_next_processor(m, proc + 1)) != 0;) {
 		struct mp_oom_rep rep;
 		const int err = ask_processor(m, proc, 0, &rep);
 
-		aspace = (uint64_t)(proc + 1) << 40;
 		if ((err || rep.state == MP_OOM_ENDING) && patient)
 			return RELIEF_WAITS;
 		if ((err || rep.state != MP_OOM_CANDIDATE) && revoke(m, proc))

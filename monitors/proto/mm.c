@@ -36,11 +36,12 @@ CODEC_ELEMENTS(static, mm_map_vregion)
 
 #define MM_MAP_REQ(F)                                                                      \
 	F(id64, aspace), F(vma, vma), F(u64, charge), F(u32, phase), F(u32, want_credits), \
-		F(id32, nr_vregions), F(u32, vregion_shift)
+		F(id32, nr_vregions), F(u32, vregion_shift), F(node, processor),           \
+		F(zero32, reserved)
 
 static bool map_req_is_valid(const struct mm_map_req *r)
 {
-	return r->phase <= MM_ABORT && shift_is_valid(r->vregion_shift) &&
+	return r->processor && r->phase <= MM_ABORT && shift_is_valid(r->vregion_shift) &&
 	       charge_is_valid(r->charge);
 }
 
@@ -122,11 +123,12 @@ CODEC_LIST(mm_pages_req, MM_PAGES_REQ, codec_any, pm_writeback_page, pages, MM_P
 
 /* --- MM_VREGION_MOVE, MM_VREGION_TAKE -------------------------------------------------- */
 
-#define MM_VREGION_MOVE_REQ(F) F(id64, aspace), F(vregion, vregion)
+#define MM_VREGION_MOVE_REQ(F) \
+	F(id64, aspace), F(vregion, vregion), F(node, processor), F(zero32, reserved)
 
 static bool vregion_move_req_is_valid(const struct mm_vregion_move_req *r)
 {
-	return r->vregion.owner != 0;
+	return r->vregion.owner && r->processor;
 }
 
 CODEC_FIXED(mm_vregion_move_req, MM_VREGION_MOVE_REQ, vregion_move_req_is_valid)
@@ -151,13 +153,13 @@ CODEC_FIXED(mm_relieve_req, MM_RELIEVE_REQ, relieve_req_is_valid)
 
 #define MM_VREGION_TAKE_REQ(F)                                                \
 	F(id64, aspace), F(vregion, vregion), F(u32, stage), F(u32, nr_vmas), \
-		F(u32, vregion_shift), F(node, home)
+		F(u32, vregion_shift), F(node, home), F(node, processor), F(zero32, reserved)
 
 static bool take_is_valid(const struct mm_vregion_take_req *r)
 {
 	if (!r->vregion.owner || !shift_is_valid(r->vregion_shift))
 		return false;
-	if (!r->home)
+	if (!r->home || !r->processor)
 		return false;
 	if (r->vregion.index > PM_USER_TOP >> r->vregion_shift)
 		return false;
@@ -200,11 +202,11 @@ CODEC_FIXED(mm_fork_req, MM_FORK_REQ, fork_req_is_valid)
 
 #define MM_LOAD_REQ(F)                                                                  \
 	F(id64, aspace), F(u32, want_credits), F(u32, vregion_shift), F(id32, nr_vmas), \
-		F(id32, nr_vregions)
+		F(id32, nr_vregions), F(node, processor), F(zero32, reserved)
 
 static bool load_req_is_valid(const struct mm_load_req *r)
 {
-	return shift_is_valid(r->vregion_shift) && r->nr_vmas <= MM_LOAD_MAX_VMAS &&
+	return r->processor && shift_is_valid(r->vregion_shift) && r->nr_vmas <= MM_LOAD_MAX_VMAS &&
 	       r->nr_vregions <= MM_MAP_MAX_VREGIONS;
 }
 

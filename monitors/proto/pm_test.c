@@ -135,6 +135,7 @@ VARIABLE_SAMPLE(mm_map_req, { .aspace = 1,
 			      .want_credits = 2,
 			      .nr_vregions = 2,
 			      .vregion_shift = 21,
+			      .processor = 2,
 			      .vregions = { { 0, 1 }, { 2, 7 } } })
 FIXED_SAMPLE(mm_range_rep, { .charge = 1, .pages = 2, .grant = { 11, 3 } })
 FIXED_SAMPLE(mm_range_req, { .aspace = 1,
@@ -152,7 +153,7 @@ VARIABLE_SAMPLE(mm_move_req, { .aspace = 1,
 			       .vregions = { { 1, 11, 0, 1 }, { 2, 12, 0, 1 } } })
 VARIABLE_SAMPLE(mm_pages_req,
 		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 0 }, { 0x11000, 2 } } })
-FIXED_SAMPLE(mm_vregion_move_req, { .aspace = 1, .vregion = { 5, 11, 0, 9 } })
+FIXED_SAMPLE(mm_vregion_move_req, { .aspace = 1, .vregion = { 5, 11, 0, 9 }, .processor = 2 })
 VARIABLE_SAMPLE(mm_vregion_take_req,
 		{ .aspace = 1,
 		  .vregion = { 5, 11, 0, 9 },
@@ -160,6 +161,7 @@ VARIABLE_SAMPLE(mm_vregion_take_req,
 		  .nr_vmas = 1,
 		  .vregion_shift = 21,
 		  .home = 12,
+		  .processor = 2,
 		  .vmas = { { .start = 0xa00000, .end = 0xa01000, .prot = PM_PROT_READ } } })
 FIXED_SAMPLE(mm_fork_req,
 	     { .aspace = 1, .parent = 2, .child = 3, .want_credits = 4, .phase = MM_ABORT })
@@ -169,6 +171,7 @@ VARIABLE_SAMPLE(mm_load_req,
 		  .vregion_shift = 21,
 		  .nr_vmas = 2,
 		  .nr_vregions = 2,
+		  .processor = 2,
 		  .vmas = { { .start = 0x10000, .end = 0x20000, .prot = PM_PROT_READ },
 			    { .start = 0x20000, .end = 0x600000, .prot = PM_PROT_WRITE } },
 		  .vregions = { { 0, 1 }, { 2, 7 } } })
@@ -494,8 +497,10 @@ static const struct rejection {
 	{ "mm_map_req", 88, 4, 513 },
 	{ "mm_map_req", 92, 4, 20 }, /* too small vRegions */
 	{ "mm_map_req", 92, 4, 47 },
-	{ "mm_map_req", 96, 8, 2 },  /* not ascending */
-	{ "mm_map_req", 112, 8, 3 }, /* outside the vma */
+	{ "mm_map_req", 96, 4, 0 }, /* no processor */
+	{ "mm_map_req", 100, 4, 1 },
+	{ "mm_map_req", 104, 8, 2 }, /* not ascending */
+	{ "mm_map_req", 120, 8, 3 }, /* outside the vma */
 	{ "mm_range_rep", 16, 4, 0 },
 	{ "mm_range_req", 16, 8, 0 },
 	{ "mm_range_req", 24, 8, (PM_USER_TOP >> 12) + 1 },
@@ -508,6 +513,8 @@ static const struct rejection {
 	{ "mm_pages_req", 8, 4, 33 },
 	{ "mm_pages_req", 16, 8, 1 },
 	{ "mm_vregion_move_req", 16, 4, 0 },
+	{ "mm_vregion_move_req", 32, 4, 0 },
+	{ "mm_vregion_move_req", 36, 4, 1 },
 	{ "mm_expect_req", 0, 8, 0 },
 	{ "mm_expect_req", 8, 4, 0x10000 },
 	{ "mm_expect_req", 12, 4, 0 },
@@ -516,7 +523,9 @@ static const struct rejection {
 	{ "mm_vregion_take_req", 32, 4, 5 },
 	{ "mm_vregion_take_req", 32, 4, MM_TAKE_DONE }, /* with vmas */
 	{ "mm_vregion_take_req", 44, 4, 0 },            /* no home */
-	{ "mm_vregion_take_req", 48, 8, 0x9ff000 },     /* outside the vRegion */
+	{ "mm_vregion_take_req", 48, 4, 0 },            /* no processor */
+	{ "mm_vregion_take_req", 52, 4, 1 },
+	{ "mm_vregion_take_req", 56, 8, 0x9ff000 }, /* outside the vRegion */
 	{ "mm_fork_req", 0, 8, 0 },
 	{ "mm_fork_req", 0, 8, 3 },
 	{ "mm_fork_req", 8, 8, 3 },
@@ -528,9 +537,11 @@ static const struct rejection {
 	{ "mm_load_req", 16, 4, 65 },
 	{ "mm_load_req", 20, 4, 0 },
 	{ "mm_load_req", 20, 4, 513 },
-	{ "mm_load_req", 88, 8, 0x1f000 },     /* a vma that begins in the one before */
-	{ "mm_load_req", 152, 8, 3 },          /* vRegions not ascending */
-	{ "mm_load_req", 168, 8, 1ull << 40 }, /* beyond user space */
+	{ "mm_load_req", 24, 4, 0 },
+	{ "mm_load_req", 28, 4, 1 },
+	{ "mm_load_req", 96, 8, 0x1f000 },     /* a vma that begins in the one before */
+	{ "mm_load_req", 160, 8, 3 },          /* vRegions not ascending */
+	{ "mm_load_req", 176, 8, 1ull << 40 }, /* beyond user space */
 	{ "mm_file_read_req", 16, 8, 1ull << 63 },
 	{ "mm_file_read_req", 24, 4, 0 },
 	{ "mm_file_read_req", 24, 4, MM_FILE_READ_MAX + 1 },

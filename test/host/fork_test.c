@@ -48,7 +48,7 @@ static struct aspace *space_create(uint64_t pages)
 	const struct vma v = { .start = BASE,
 			       .end = BASE + pages * PAGE_SIZE,
 			       .prot = VMA_PROT_READ | VMA_PROT_WRITE };
-	struct aspace *as = aspace_create(object_new_id(), 1);
+	struct aspace *as = aspace_create(object_id(1, object_new_number()), 1);
 
 	if (IS_ERR(as))
 		abort();

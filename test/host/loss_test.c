@@ -38,7 +38,7 @@ static struct aspace *make_space(uint64_t first, uint64_t end, struct object *fi
 			       .flags = flags,
 			       .file = file,
 			       .file_bytes = UINT64_MAX };
-	struct aspace *as = aspace_create(object_new_id(), 1);
+	struct aspace *as = aspace_create(object_id(1, object_new_number()), 1);
 
 	if (IS_ERR(as))
 		abort();

@@ -334,7 +334,7 @@ static struct aspace *start_space(struct ktest *t)
 	const struct vma v = { .start = BASE,
 			       .end = BASE + 4096 * PAGE_SIZE,
 			       .prot = VMA_PROT_READ | VMA_PROT_WRITE };
-	struct aspace *as = aspace_create(object_new_id(), 1);
+	struct aspace *as = aspace_create(object_id(1, object_new_number()), 1);
 
 	if (IS_ERR(as))
 		abort();

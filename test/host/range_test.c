@@ -58,7 +58,7 @@ static struct aspace *program_start(struct ktest *t)
 	fake_cache();
 	fake_reset();
 	fake_kills = 0;
-	as = aspace_create(object_new_id(), 1);
+	as = aspace_create(object_id(1, object_new_number()), 1);
 	if (IS_ERR(as) || aspace_set_vma(as, &v, SEQ_ANY))
 		abort();
 	as->anon->vregion_size = FAKE_VREGION_SIZE;

@@ -46,7 +46,7 @@ static struct aspace *space_create(struct object *obj, uint64_t pages)
 			 .file_bytes = UINT64_MAX,
 			 .flags = VMA_SHARED | VMA_OBJECT,
 			 .file = obj };
-	struct aspace *as = aspace_create(object_new_id(), 1);
+	struct aspace *as = aspace_create(object_id(1, object_new_number()), 1);
 
 	if (IS_ERR(as))
 		abort();
@@ -388,13 +388,14 @@ static void a_fault_under_a_pin_is_caught(struct ktest *t)
 /* Spaces that an earlier life of the processor still has somewhere have other names. */
 static void names_of_two_lives_differ(struct ktest *t)
 {
-	EXPECT_TRUE(t, object_id(7, 1, 1) != object_id(7, 2, 1));
+	EXPECT_TRUE(t, object_number(7, 1, 1) != object_number(7, 2, 1));
 	for (uint32_t incarn = 1; incarn < 2000; incarn++) {
-		const uint64_t id = object_id(7, incarn, 1);
+		const uint64_t number = object_number(7, incarn, 1);
 
-		EXPECT_EQ(t, id >> 40, 7);
-		EXPECT_EQ(t, object_id(7, incarn, 1ull << 40) >> 40, 7);
-		EXPECT_TRUE(t, id != object_id(7, incarn, 2));
+		EXPECT_EQ(t, number >> 32, 7);
+		EXPECT_EQ(t, object_number(7, incarn, UINT32_MAX) >> 32, 7);
+		EXPECT_TRUE(t, number != object_number(7, incarn, 2));
+		EXPECT_EQ(t, object_id(11, number), (11ull << 48) + number);
 	}
 }
 

@@ -49,7 +49,7 @@ static struct aspace *space_create(uint32_t home, uint64_t pages)
 	const struct vma v = { .start = BASE,
 			       .end = BASE + pages * PAGE_SIZE,
 			       .prot = VMA_PROT_READ | VMA_PROT_WRITE };
-	struct aspace *as = aspace_create(object_new_id(), home);
+	struct aspace *as = aspace_create(object_id(home, object_new_number()), home);
 
 	if (IS_ERR(as))
 		abort();

@@ -22,6 +22,8 @@
 #include "home_wire.h"
 #include "object.h"
 
+static_assert(OBJECT_HOME_SHIFT == PM_SPACE_HOME_SHIFT, "object.c is not of the edge");
+
 static_assert(SPACE_TOP == PM_USER_TOP, "what homes give out");
 static_assert(HOME_DESTROY_MAX <= PM_DESTROY_MAX, "one message");
 static_assert(HOME_RANGES_MAX <= PM_DISCARD_MAX_RANGES, "one message");

@@ -222,8 +222,9 @@ static int shared_introduce(struct object *obj)
 
 struct object *object_shared_create(uint64_t size, bool reserve)
 {
-	const uint64_t id = object_new_id();
-	const uint32_t home = excache.ops->space_home(id);
+	const uint64_t number = object_new_number();
+	const uint32_t home = excache.ops->space_home(number);
+	const uint64_t id = object_id(home, number);
 	struct object *obj;
 	int err;
 
@@ -534,21 +535,18 @@ struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_s
 	return space_create(OBJECT_ANON, id, home, vregion_size, seed);
 }
 
-uint64_t object_id(uint32_t node, uint32_t incarn, uint64_t nr)
+uint64_t object_number(uint32_t node, uint32_t incarn, uint64_t nr)
 {
-	const uint64_t mask = BIT64(40) - 1;
-
-	/* Never 0, and different for 2^40 - 1 numbers in a row. */
-	return (uint64_t)node << 40 | ((hash64(incarn) % mask + nr) % mask + 1);
+	return (uint64_t)node << 32 | (uint32_t)(hash64(incarn) + nr);
 }
 
-uint64_t object_new_id(void)
+uint64_t object_new_number(void)
 {
 	static atomic64_t counter;
 	const uint64_t nr = (uint64_t)atomic64_inc_return(&counter);
 
 	/* Each life starts elsewhere: spaces of an earlier one may still be on their way. */
-	return object_id(node_self()->id, node_self()->incarn, nr);
+	return object_number(node_self()->id, node_self()->incarn, nr);
 }
 
 static void space_free(struct object *obj)

@@ -198,10 +198,19 @@ static inline bool destroy_may_help(int err)
 	return err == -ENOMEM && destroy_drain(true);
 }
 
-/* A name that no other space has had. */
-uint64_t object_new_id(void);
-/* The @nr-th of @node in its life @incarn. */
-uint64_t object_id(uint32_t node, uint32_t incarn, uint64_t nr);
+/* A number that makes the name of a space unique: no other space has had it. */
+uint64_t object_new_number(void);
+/*
+ * The @nr-th of @node in its life @incarn: other than the 2^32 before, and than other nodes'.  48
+ * bits.
+ */
+uint64_t object_number(uint32_t node, uint32_t incarn, uint64_t nr);
+#define OBJECT_HOME_SHIFT 48
+/* The name of a new space whose home is @home: owners take it from that node only. */
+static inline uint64_t object_id(uint32_t home, uint64_t number)
+{
+	return (uint64_t)home << OBJECT_HOME_SHIFT | number;
+}
 
 /*
  * Node that owns page @pgoff: from the copy of the vRegion array, or asked from the home. -EFAULT:

@@ -27,7 +27,7 @@ COUNTER(fork_failed, "fork.failed", "forks of address spaces that failed");
 /* A new top for the chain that @old is the top of. */
 static struct object *new_top(const struct object *old)
 {
-	return anon_create(object_new_id(), old->home, old->seed);
+	return anon_create(object_id(old->home, object_new_number()), old->home, old->seed);
 }
 
 static void copy_layout(const struct aspace *from, struct aspace *to)

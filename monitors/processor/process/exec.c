@@ -244,10 +244,10 @@ static void take_layout(struct aspace *as, const struct program_layout *layout)
 
 static struct aspace *new_space(void)
 {
-	const uint64_t id = object_new_id();
-	const uint32_t home = gmm_home_for(id);
+	const uint64_t number = object_new_number();
+	const uint32_t home = gmm_home_for(number);
 
-	return home ? aspace_create(id, home) : ERR_PTR(-EHOSTDOWN);
+	return home ? aspace_create(object_id(home, number), home) : ERR_PTR(-EHOSTDOWN);
 }
 
 /* Linux's rule for the size of the arguments under the same limit. */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include <kernel/thread.h>
+#include <lib/alloc.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
@@ -122,7 +123,8 @@ static void point_to_copies(struct record *rec)
 static int replay_make(struct memory *m, const struct record *rec)
 {
 	const struct region_change *c = &rec->change;
-	const struct region_init init = { c->make.state, c->make.holes, c->make.version };
+	const struct region_init init = { c->make.state, c->make.holes, c->make.version,
+					  c->make.proc };
 	struct region *r = region_make(m, rec->aspace, c->make.home, rec->start >> c->make.shift,
 				       c->make.shift, &init);
 
@@ -177,12 +179,15 @@ static int replay(struct second *s, struct record *rec)
 			return -ESRCH;
 	}
 	op.change = rec->change;
+	if (op.change.kind == CHANGE_EXPECT)
+		op.space = lib_zalloc(sizeof(*op.space));
 	err = replay_prepare(&s->m, rec, r, &op, &spare);
 	if (!err)
 		err = region_apply(&s->m, r, &op);
 	if (!err && rec->change.kind == CHANGE_ACCOUNT &&
 	    op.change.account.credits != rec->change.account.credits)
 		err = -EPROTO;
+	lib_free(op.space);
 	if (op.other)
 		region_put(op.other);
 	if (r)
@@ -366,11 +371,11 @@ static uint64_t any_page(struct pair *p)
 	return BASE + below(p, PAGES) * PAGE_SIZE;
 }
 
-static void fresh_space(struct pair *p, struct fake_proc *proc)
+static void fresh_space(struct pair *p, struct fake_proc *proc, uint32_t home)
 {
 	(void)proc_destroy(proc);
 	proc_done(proc);
-	proc_init(proc, &p->f, FAKE_ASPACE(++p->next_id), FAKE_MEM_FIRST + below(p, NODES));
+	proc_init(proc, &p->f, FAKE_SPACE(home, ++p->next_id), home);
 }
 
 static void write_pages(struct pair *p, struct fake_proc *proc, uint32_t nr)
@@ -408,9 +413,8 @@ static void fork_space(struct pair *p)
 
 	if (proc == parent || proc == child || parent == child)
 		return;
-	fresh_space(p, parent);
-	fresh_space(p, child);
-	parent->home = child->home = proc->home;
+	fresh_space(p, parent, proc->home);
+	fresh_space(p, child, proc->home);
 	write_pages(p, proc, 100);
 	if (proc_fork(proc, parent, child))
 		return;
@@ -448,7 +452,7 @@ static void one_call(struct pair *p)
 
 	switch (below(p, 16)) {
 	case 0:
-		fresh_space(p, proc);
+		fresh_space(p, proc, FAKE_MEM_FIRST + below(p, NODES));
 		if (below(p, 4))
 			(void)proc_space(proc);
 		else

@@ -315,6 +315,7 @@ void proc_init(struct fake_proc *p, struct fake *f, uint64_t aspace, uint32_t ho
 	p->f = f;
 	p->aspace = aspace;
 	p->home = home;
+	p->proc = FAKE_PROC;
 	p->shift = f->mem[0].vregion_shift;
 }
 
@@ -326,7 +327,7 @@ void proc_done(struct fake_proc *p)
 int proc_space(struct fake_proc *p)
 {
 	struct home_space *as =
-		home_space_create(fake_node(p->f, p->home), p->aspace, 0, SPACE_MAPPED, 0);
+		home_space_create(fake_node(p->f, p->home), p->aspace, p->proc, 0, SPACE_MAPPED, 0);
 
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
@@ -357,7 +358,7 @@ static int range_call_grants(struct fake_proc *p, uint16_t opcode, const void *b
 	uint8_t *buf = malloc(16384);
 	int ret;
 
-	ret = memory_serve(fake_node(p->f, p->home), FAKE_PROC, opcode, body, len, NULL, 0, buf,
+	ret = memory_serve(fake_node(p->f, p->home), p->proc, opcode, body, len, NULL, 0, buf,
 			   16384, NULL);
 	if (ret >= 0)
 		ret = pm_range_rep_decode(buf, (size_t)ret, rep);
@@ -441,7 +442,7 @@ int proc_destroy(struct fake_proc *p)
 	struct pm_destroy_req_wire w;
 
 	pm_destroy_req_encode(p->aspace, &w);
-	return memory_serve(fake_node(p->f, p->home), FAKE_PROC, PM_DESTROY, &w, sizeof(w), NULL, 0,
+	return memory_serve(fake_node(p->f, p->home), p->proc, PM_DESTROY, &w, sizeof(w), NULL, 0,
 			    NULL, 0, NULL);
 }
 
@@ -502,8 +503,8 @@ static int plain_call(struct fake_proc *p, uint16_t opcode, const void *body, ss
 	int ret;
 
 	memcpy(copy, body, (size_t)len);
-	ret = memory_serve(fake_node(p->f, p->home), FAKE_PROC, opcode, copy, (uint32_t)len, NULL,
-			   0, NULL, 0, NULL);
+	ret = memory_serve(fake_node(p->f, p->home), p->proc, opcode, copy, (uint32_t)len, NULL, 0,
+			   NULL, 0, NULL);
 	free(copy);
 	return ret;
 }
@@ -569,7 +570,7 @@ int proc_credit(struct fake_proc *p, uint32_t node, uint32_t want, uint32_t give
 	int ret;
 
 	pm_credit_req_encode(&req, &w);
-	ret = memory_serve(fake_node(p->f, node), FAKE_PROC, PM_CREDIT, &w, sizeof(w), NULL, 0, &gw,
+	ret = memory_serve(fake_node(p->f, node), p->proc, PM_CREDIT, &w, sizeof(w), NULL, 0, &gw,
 			   sizeof(gw), NULL);
 	if (ret >= 0)
 		ret = pm_credit_rep_decode(&gw, (size_t)ret, &grant);
@@ -594,20 +595,20 @@ int proc_fill_vma(struct fake_proc *p, uint64_t vaddr, struct pm_vma *out)
 	int ret;
 
 	pm_fill_vma_req_encode(&req, &w);
-	ret = memory_serve(owner_of(p, vaddr), FAKE_PROC, PM_FILL_VMA, &w, sizeof(w), NULL, 0, &vw,
+	ret = memory_serve(owner_of(p, vaddr), p->proc, PM_FILL_VMA, &w, sizeof(w), NULL, 0, &vw,
 			   sizeof(vw), NULL);
 	return ret < 0 ? ret : pm_fill_vma_rep_decode(&vw, (size_t)ret, out);
 }
 
 /* Inline first, as the RPC layer does, and then where it may sleep. */
-static int fetch_at(struct memory *m, const struct pm_fetch_req *req, void *data,
+static int fetch_at(uint32_t proc, struct memory *m, const struct pm_fetch_req *req, void *data,
 		    struct pm_fetch_rep *rep, struct pm_vregion *redirect)
 {
 	struct mpage *page;
-	int err = owner_fetch(m, FAKE_PROC, req, NULL, false, rep, &page, redirect, NULL);
+	int err = owner_fetch(m, proc, req, NULL, false, rep, &page, redirect, NULL);
 
 	if (err == -EAGAIN)
-		err = owner_fetch(m, FAKE_PROC, req, NULL, true, rep, &page, redirect, NULL);
+		err = owner_fetch(m, proc, req, NULL, true, rep, &page, redirect, NULL);
 	if (!err && page) {
 		if (data)
 			memcpy(data, mpage_virt(&m->pool, page), PAGE_SIZE);
@@ -627,7 +628,8 @@ int proc_fetch(struct fake_proc *p, uint64_t vaddr, bool write, void *data)
 	struct pm_fetch_rep rep;
 	int err;
 
-	while ((err = fetch_at(owner_of(p, vaddr), &req, data, &rep, &redirect)) == -EREMCHG) {
+	while ((err = fetch_at(p->proc, owner_of(p, vaddr), &req, data, &rep, &redirect)) ==
+	       -EREMCHG) {
 		learn(p, &redirect);
 		p->redirects++;
 	}
@@ -659,9 +661,9 @@ int proc_writeback(struct fake_proc *p, uint64_t vaddr, const void *data)
 	for (;;) {
 		struct memory *m = owner_of(p, vaddr);
 
-		err = owner_writeback(m, FAKE_PROC, &req, data, false, &rep, NULL);
+		err = owner_writeback(m, p->proc, &req, data, false, &rep, NULL);
 		if (err == -EAGAIN)
-			err = owner_writeback(m, FAKE_PROC, &req, data, true, &rep, NULL);
+			err = owner_writeback(m, p->proc, &req, data, true, &rep, NULL);
 		if (err)
 			return err;
 		if (rep.status[0] != -EREMCHG)

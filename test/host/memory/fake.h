@@ -10,12 +10,14 @@
 
 #include "../../../monitors/memory/memory.h"
 
-#define FAKE_PROC      1u
-#define FAKE_MEM_FIRST 11u
-#define FAKE_MEM_MAX   3u
-#define FAKE_STORAGE   21u
-#define FAKE_ASPACE(n) (((uint64_t)FAKE_PROC << 40) | (n))
-#define FAKE_MAX_FILES 8u
+#define FAKE_PROC           1u
+#define FAKE_MEM_FIRST      11u
+#define FAKE_MEM_MAX        3u
+#define FAKE_STORAGE        21u
+/* The number of a space: of home @home, and of the first one. */
+#define FAKE_SPACE(home, n) (((uint64_t)(home) << PM_SPACE_HOME_SHIFT) | (n))
+#define FAKE_ASPACE(n)      FAKE_SPACE(FAKE_MEM_FIRST, n)
+#define FAKE_MAX_FILES      8u
 
 struct fake_file {
 	uint64_t size;
@@ -69,6 +71,7 @@ struct fake_proc {
 	struct fake *f;
 	uint64_t aspace;
 	uint32_t home;
+	uint32_t proc; /* FAKE_PROC, or as the test says */
 	uint32_t shift;
 	struct fake_owner *owners; /* by libc: allocation failures are not for the test itself */
 	size_t nr_owners;

@@ -67,7 +67,7 @@ static struct obj *obj_new(struct model *m)
 			continue;
 		memset(o, 0, sizeof(*o));
 		o->used = true;
-		proc_init(&o->p, &m->f, FAKE_ASPACE(++m->next_id), m->home);
+		proc_init(&o->p, &m->f, FAKE_SPACE(m->home, ++m->next_id), m->home);
 		return o;
 	}
 	return NULL;

@@ -143,7 +143,7 @@ static void fork_shares_what_was_written(struct ktest *t)
 
 static void fork_again_answers_again(struct ktest *t)
 {
-	struct fake_proc other;
+	struct fake_proc other, third;
 
 	family_start(t, 2);
 	ASSERT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
@@ -160,10 +160,13 @@ static void fork_again_answers_again(struct ktest *t)
 	/* Other ids: it is frozen. */
 	proc_init(&other, &fam.f, FAKE_ASPACE(4), FAKE_MEM_FIRST);
 	EXPECT_EQ(t, proc_fork(&fam.a, &fam.parent, &other), -EINVAL);
-	/* Ids that are taken, or another processor's; a space that is not there. */
+	/* Ids that are taken, or of another home; a space that is not there. */
 	EXPECT_EQ(t, proc_fork(&fam.parent, &other, &fam.child), -EEXIST);
-	other.aspace = (uint64_t)(FAKE_PROC + 1) << 40 | 4;
-	EXPECT_EQ(t, proc_fork(&fam.parent, &fam.child, &other), -ESRCH);
+	other.aspace = FAKE_SPACE(FAKE_MEM_FIRST + 1, 4);
+	EXPECT_EQ(t, proc_fork(&fam.parent, &other, &other), -EPROTO);
+	proc_init(&third, &fam.f, FAKE_ASPACE(5), FAKE_MEM_FIRST);
+	EXPECT_EQ(t, proc_fork(&fam.parent, &third, &other), -EINVAL);
+	proc_done(&third);
 	EXPECT_EQ(t, proc_fork(&other, &fam.parent, &fam.child), -ESRCH);
 	proc_done(&other);
 	family_end(t);
@@ -771,15 +774,15 @@ static void objects_have_pages_from_zero(struct ktest *t)
 	EXPECT_EQ(t, proc_mmap(&o, 0, MB, RW, 0, &addr), -EINVAL);
 	EXPECT_EQ(t, proc_destroy(&o), 0);
 	EXPECT_EQ(t, proc_activate(&o, 0, 1, 0, &got), -ESRCH);
-	o.aspace = (uint64_t)(FAKE_PROC + 1) << 40 | 9;
-	EXPECT_EQ(t, proc_object(&o, 0, 0), -ESRCH);
+	o.aspace = FAKE_SPACE(FAKE_MEM_FIRST + 1, 9);
+	EXPECT_EQ(t, proc_object(&o, 0, 0), -EINVAL);
 	proc_done(&o);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
 static void reserved_objects_are_charged_once(struct ktest *t)
 {
-	struct fake_proc o;
+	struct fake_proc o, others;
 	struct pm_vma v;
 	uint64_t addr;
 	uint32_t got;
@@ -816,10 +819,14 @@ static void reserved_objects_are_charged_once(struct ktest *t)
 	EXPECT_EQ(t, put(&fam.child, FIXED_AT + 32 * MB, 6), 0);
 	EXPECT_EQ(t, get(&fam.child, FIXED_AT + 32 * MB), 6);
 	/* Somebody else's object. */
+	proc_init(&others, &fam.f, FAKE_ASPACE(10), FAKE_MEM_FIRST);
+	others.proc = FAKE_PROC + 1;
+	ASSERT_EQ(t, proc_object(&others, MB, 0), 0);
 	EXPECT_EQ(t,
-		  proc_mmap_object(&fam.child, 0, MB, RW, PM_MAP_SHARED,
-				   (uint64_t)(FAKE_PROC + 1) << 40 | 1, 0, &addr),
+		  proc_mmap_object(&fam.child, 0, MB, RW, PM_MAP_SHARED, others.aspace, 0, &addr),
 		  -ESRCH);
+	EXPECT_EQ(t, proc_destroy(&others), 0);
+	proc_done(&others);
 	EXPECT_EQ(t, proc_fork(&o, &fam.parent, &fam.child), -EINVAL);
 	EXPECT_EQ(t, proc_destroy(&o), 0);
 	EXPECT_EQ(t, committed(&fam.f), 2 * 2304);
@@ -836,7 +843,7 @@ static void nothing_is_left_of_a_processor(struct ktest *t)
 	uint32_t got;
 
 	family_start(t, 2);
-	proc_init(&o, &fam.f, FAKE_ASPACE(9), FAKE_MEM_FIRST + 1);
+	proc_init(&o, &fam.f, FAKE_SPACE(FAKE_MEM_FIRST + 1, 9), FAKE_MEM_FIRST + 1);
 	ASSERT_EQ(t, proc_object(&o, 5 * MB, PM_SPACE_RESERVE), 0);
 	EXPECT_EQ(t, put(&o, 0, 1), 0);
 	ASSERT_EQ(t, proc_fork(&fam.a, &fam.parent, &fam.child), 0);
@@ -855,7 +862,7 @@ static void nothing_is_left_of_a_processor(struct ktest *t)
 	memory_processor_gone(&fam.f.mem[1], FAKE_PROC);
 	EXPECT_EQ(t, proc_mmap(&fam.a, FIXED_AT + 64 * MB, 8 * MB, RW, PM_MAP_FIXED, &addr),
 		  -ESTALE);
-	proc_init(&o, &fam.f, FAKE_ASPACE(9), FAKE_MEM_FIRST + 1);
+	proc_init(&o, &fam.f, FAKE_SPACE(FAKE_MEM_FIRST + 1, 9), FAKE_MEM_FIRST + 1);
 	EXPECT_EQ(t, proc_space(&o), -ESTALE);
 	EXPECT_EQ(t, proc_credit(&o, FAKE_MEM_FIRST + 1, 5, 0, &got), -ENOMEM);
 	EXPECT_EQ(t, fam.f.mem[1].owner.nr_spaces, 0);

@@ -292,7 +292,7 @@ static void worst_of_all_processors_ends(struct ktest *t)
 	const uint32_t other = FAKE_PROC + 1;
 
 	for (uint32_t worst = FAKE_PROC; worst <= other; worst++) {
-		const struct region_init init = { .state = REGION_ACTIVE };
+		const struct region_init init = { .state = REGION_ACTIVE, .proc = FAKE_PROC + 1 };
 		struct fake_proc p;
 		struct region *r;
 		struct fake f;
@@ -304,15 +304,14 @@ static void worst_of_all_processors_ends(struct ktest *t)
 		space(t, &f, &p, 1);
 		fill(t, &p, FIXED_AT, 512);
 		fill(t, &p, FIXED_AT + REGION, FRAMES - 512);
-		r = region_make(&f.mem[0], (uint64_t)other << 40 | 1, FAKE_MEM_FIRST, 0, SHIFT_2M,
-				&init);
+		r = region_make(&f.mem[0], FAKE_ASPACE(77), FAKE_MEM_FIRST, 0, SHIFT_2M, &init);
 		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
 		shim_time_advance_ns(300 * 1000 * 1000);
 		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENDED);
 		EXPECT_EQ(t, oom.ended, worst);
 		shim_time_freeze(false);
 		region_put(r);
-		owner_destroy_space(&f.mem[0], (uint64_t)other << 40 | 1);
+		owner_destroy_space(&f.mem[0], FAKE_ASPACE(77));
 		end(t, &p);
 		EXPECT_TRUE(t, fake_stop(&f));
 	}
@@ -339,10 +338,10 @@ static int answer_of_liar(struct fake *f, uint32_t proc, const void *body, uint3
 
 static void nobody_waits_for_a_liar(struct ktest *t)
 {
-	const uint64_t other = (uint64_t)(FAKE_PROC + 1) << 40 | 1;
+	const uint64_t other = FAKE_ASPACE(77);
 
 	for (uint32_t round = 0; round < 2; round++) {
-		const struct region_init init = { .state = REGION_ACTIVE };
+		const struct region_init init = { .state = REGION_ACTIVE, .proc = FAKE_PROC + 1 };
 		struct fake_proc p;
 		struct region *r;
 		struct fake f;

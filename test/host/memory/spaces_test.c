@@ -515,7 +515,7 @@ static void an_apply_charges_what_is_there(struct ktest *t)
 /* The processor of a fork is fenced when the child's region has been made and is still empty. */
 static void a_dead_child_gets_no_areas(struct ktest *t)
 {
-	const struct region_init init = { REGION_ACTIVE, true, 1 };
+	const struct region_init init = { REGION_ACTIVE, true, 1, FAKE_PROC };
 	struct area_spare spare = { 0 };
 	struct region_op op = {
 		.change = { .kind = CHANGE_CLONE, .other = FAKE_ASPACE(2) },
@@ -780,8 +780,8 @@ static void old_writeback_is_dropped(struct ktest *t)
 	EXPECT_EQ(t, page_value(page), 1);
 	EXPECT_EQ(t, f.mem[0].stats.writeback_stale, 2);
 	/* Somebody else's processor gets nowhere. */
-	EXPECT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC + 1, &req, page, true, &rep, NULL),
-		  -ESRCH);
+	EXPECT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC + 1, &req, page, true, &rep, NULL), 0);
+	EXPECT_EQ(t, rep.status[0], -ESRCH);
 	EXPECT_EQ(t, proc_destroy(&p), 0);
 	proc_done(&p);
 	EXPECT_TRUE(t, fake_stop(&f));
@@ -1130,6 +1130,7 @@ static uint64_t model_written(const struct model *m)
 
 static void model_run(struct ktest *t, uint64_t seed, int ops, size_t nr_mem)
 {
+	const uint32_t home = FAKE_MEM_FIRST + (uint32_t)(seed % nr_mem);
 	struct model *m = calloc(1, sizeof(*m));
 	struct fake_proc p;
 	struct prng r;
@@ -1137,7 +1138,7 @@ static void model_run(struct ktest *t, uint64_t seed, int ops, size_t nr_mem)
 
 	prng_seed(&r, seed);
 	fake_start(&f, nr_mem, 16384, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(3), FAKE_MEM_FIRST + (uint32_t)(seed % nr_mem));
+	proc_init(&p, &f, FAKE_SPACE(home, 3), home);
 	EXPECT_EQ(t, proc_space(&p), 0);
 	for (int i = 0; i < ops && !t->nr_failed; i++) {
 		switch (prng_below(&r, 16)) {
@@ -1393,7 +1394,206 @@ static void another_memory_node_commands_no_space(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+static bool region_is_here(struct memory *m, uint64_t aspace, uint64_t vaddr)
+{
+	struct region *r = region_get(m, aspace, vaddr);
+
+	if (r)
+		region_put(r);
+	return r != NULL;
+}
+
+/* The first request that makes a part of a space at an owner comes from its home. */
+static void another_node_introduces_no_space(struct ktest *t)
+{
+	const uint32_t home = FAKE_MEM_FIRST, other = FAKE_MEM_FIRST + 1;
+	struct mm_map_req map = { .aspace = FAKE_SPACE(home, 1),
+				  .vma = { .start = 0, .end = PAGE_SIZE, .prot = PM_PROT_READ },
+				  .phase = MM_ONCE,
+				  .nr_vregions = 1,
+				  .vregion_shift = SHIFT_2M,
+				  .processor = FAKE_PROC,
+				  .vregions = { { 0, 1 } } };
+	struct mm_load_req load = { .aspace = map.aspace,
+				    .vregion_shift = SHIFT_2M,
+				    .nr_vmas = 1,
+				    .nr_vregions = 1,
+				    .processor = FAKE_PROC,
+				    .vmas = { map.vma },
+				    .vregions = { { 0, 1 } } };
+	const struct mm_expect_req expect = { .aspace = map.aspace,
+					      .from = other,
+					      .processor = FAKE_PROC };
+	const struct mm_vregion_take_req take = { .aspace = map.aspace,
+						  .vregion = { 0, FAKE_MEM_FIRST + 2, 0, 2 },
+						  .stage = MM_TAKE_BEGIN,
+						  .vregion_shift = SHIFT_2M,
+						  .home = home,
+						  .processor = FAKE_PROC };
+	struct mm_expect_req_wire ew;
+	struct mm_range_rep_wire reply;
+	static uint8_t body[4096];
+	struct memory *m;
+	struct fake f;
+	ssize_t len;
+
+	fake_start(&f, 3, 4096, SHIFT_2M);
+	m = &f.mem[2];
+	len = mm_map_req_encode(&map, body, sizeof(body));
+	EXPECT_EQ(t,
+		  memory_serve(m, other, MM_MAP, body, (uint32_t)len, NULL, 0, &reply,
+			       sizeof(reply), NULL),
+		  -EPERM);
+	len = mm_load_req_encode(&load, body, sizeof(body));
+	EXPECT_EQ(t,
+		  memory_serve(m, other, MM_LOAD, body, (uint32_t)len, NULL, 0, &reply,
+			       sizeof(reply), NULL),
+		  -EPERM);
+	mm_expect_req_encode(&expect, &ew);
+	EXPECT_EQ(t, memory_serve(m, other, MM_EXPECT, &ew, sizeof(ew), NULL, 0, NULL, 0, NULL),
+		  -EPERM);
+	len = mm_vregion_take_req_encode(&take, body, sizeof(body));
+	EXPECT_EQ(t,
+		  memory_serve(m, other, MM_VREGION_TAKE, body, (uint32_t)len, NULL, 0, NULL, 0,
+			       NULL),
+		  -EPERM);
+	EXPECT_EQ(t, m->stats.not_home, 4);
+	EXPECT_FALSE(t, owner_has_space(m, map.aspace));
+	/* The home may, and from then on takes place what it has told. */
+	EXPECT_EQ(t, memory_serve(m, home, MM_EXPECT, &ew, sizeof(ew), NULL, 0, NULL, 0, NULL), 0);
+	EXPECT_EQ(
+		t,
+		memory_serve(m, home, MM_VREGION_TAKE, body, (uint32_t)len, NULL, 0, NULL, 0, NULL),
+		-EPERM);
+	EXPECT_EQ(t,
+		  memory_serve(m, other, MM_VREGION_TAKE, body, (uint32_t)len, NULL, 0, NULL, 0,
+			       NULL),
+		  0);
+	owner_destroy_space(m, map.aspace);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Pages come from the owner only that the home has named, and only until it says otherwise. */
+static void pages_come_from_the_owner_named(struct ktest *t)
+{
+	const uint32_t home = FAKE_MEM_FIRST, other = FAKE_MEM_FIRST + 1;
+	struct mm_pages_req req = { .aspace = FAKE_ASPACE(1), .nr_pages = 1 };
+	struct mm_expect_req expect = { .aspace = req.aspace, .processor = FAKE_PROC };
+	struct mm_expect_req_wire ew;
+	static uint8_t body[128];
+	struct fake_proc p;
+	struct memory *m;
+	struct fake f;
+	uint64_t addr, to;
+	ssize_t len;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	m = &f.mem[0];
+	proc_init(&p, &f, req.aspace, home);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	if (!region_is_here(m, req.aspace, addr))
+		addr += 2 * MB;
+	page_stamp(page, 1);
+	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	req.pages[0] = (struct pm_writeback_page){ .vaddr = addr, .seq = 1000 };
+	len = mm_pages_req_encode(&req, body, sizeof(body));
+	page_stamp(page, 2);
+	for (uint32_t round = 0; round < 2; round++) {
+		EXPECT_EQ(t,
+			  memory_serve(m, other, MM_PAGES, body, (uint32_t)len, page, PAGE_SIZE,
+				       NULL, 0, NULL),
+			  -EPERM);
+		EXPECT_EQ(t, m->stats.not_home, round + 1);
+		expect.from = round ? 0 : other;
+		mm_expect_req_encode(&expect, &ew);
+		EXPECT_EQ(t,
+			  memory_serve(m, home, MM_EXPECT, &ew, sizeof(ew), NULL, 0, NULL, 0, NULL),
+			  0);
+		expect.from = 0;
+		mm_expect_req_encode(&expect, &ew);
+		EXPECT_EQ(t,
+			  memory_serve(m, home, MM_EXPECT, &ew, sizeof(ew), NULL, 0, NULL, 0, NULL),
+			  0);
+	}
+	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, page_value(page), 1);
+	/* Nothing that the calls of the home have announced outlasts them. */
+	ASSERT_EQ(t,
+		  proc_mremap(&p, FIXED_AT, 4 * MB, 4 * MB, PM_MREMAP_MAYMOVE | PM_MREMAP_FIXED,
+			      FIXED_AT + 10 * MB, &to),
+		  0);
+	EXPECT_EQ(t, proc_fetch(&p, to + (addr - FIXED_AT), true, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, page_value(page), 1);
+	for (size_t i = 0; i < 2; i++)
+		for (uint32_t node = home; node <= other; node++)
+			EXPECT_FALSE(t, owner_expects(&f.mem[i], req.aspace, node));
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Which processor may use a space is what its home was told by it, whatever the number is. */
+static void a_space_is_one_processors(struct ktest *t)
+{
+	struct fake_proc p, q, parent, child;
+	struct pm_vma v;
+	struct fake f;
+	uint64_t addr, brk;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	p.proc = FAKE_PROC + 1;
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		page_stamp(page, 1 + i);
+		ASSERT_EQ(t, proc_writeback(&p, addr + i * 2 * MB, page), 0);
+	}
+	/* Another one knows all that this one knows. */
+	q = p;
+	q.proc = FAKE_PROC;
+	proc_init(&parent, &f, FAKE_ASPACE(2), FAKE_MEM_FIRST);
+	proc_init(&child, &f, FAKE_ASPACE(3), FAKE_MEM_FIRST);
+	for (uint32_t i = 0; i < 2; i++) {
+		EXPECT_EQ(t, proc_fetch(&q, addr + i * 2 * MB, true, page), -ESRCH);
+		page_stamp(page, 9);
+		EXPECT_EQ(t, proc_writeback(&q, addr + i * 2 * MB, page), -ESRCH);
+		EXPECT_EQ(t, proc_fill_vma(&q, addr + i * 2 * MB, &v), -ESRCH);
+	}
+	EXPECT_EQ(t, proc_mmap(&q, 0, MB, RW, 0, &addr), -ESRCH);
+	EXPECT_EQ(t, proc_munmap(&q, FIXED_AT, 4 * MB), -ESRCH);
+	EXPECT_EQ(t, proc_mprotect(&q, FIXED_AT, 4 * MB, 0), -ESRCH);
+	EXPECT_EQ(t, proc_brk(&q, 0, &brk), -ESRCH);
+	EXPECT_EQ(t, proc_fork(&q, &parent, &child), -ESRCH);
+	EXPECT_EQ(t, proc_refresh(&q, FIXED_AT), -ESRCH);
+	EXPECT_EQ(t, proc_destroy(&q), 0); /* as of one that is not there */
+	/* Its end takes nothing along. */
+	memory_processor_gone(&f.mem[0], FAKE_PROC);
+	memory_processor_gone(&f.mem[1], FAKE_PROC);
+	for (uint32_t i = 0; i < 2; i++) {
+		EXPECT_EQ(t, proc_fetch(&p, FIXED_AT + i * 2 * MB, true, page), PM_FETCH_DATA);
+		EXPECT_EQ(t, page_value(page), 1 + i);
+	}
+	/* A fork's spaces are the same one's. */
+	parent.proc = child.proc = p.proc;
+	ASSERT_EQ(t, proc_fork(&p, &parent, &child), 0);
+	EXPECT_EQ(t, proc_mmap(&child, 0, MB, RW, 0, &addr), 0);
+	memory_processor_gone(&f.mem[0], p.proc);
+	memory_processor_gone(&f.mem[1], p.proc);
+	for (size_t i = 0; i < 2; i++)
+		EXPECT_EQ(t, f.mem[i].owner.nr_spaces, 0);
+	EXPECT_EQ(t, f.mem[0].home.nr_spaces, 0);
+	proc_done(&p);
+	proc_done(&parent);
+	proc_done(&child);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static const struct ktest_case cases[] = {
+	KTEST(another_node_introduces_no_space),
+	KTEST(pages_come_from_the_owner_named),
+	KTEST(a_space_is_one_processors),
 	KTEST(range_over_two_owners),
 	KTEST(unmapped_and_unknown_are_different_answers),
 	KTEST(a_vregion_outlives_its_owner),

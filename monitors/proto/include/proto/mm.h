@@ -3,9 +3,9 @@
  * Memory monitor -> memory monitor.
  *
  * Home -> owner (class control): MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_DESTROY, MM_LOAD,
- * MM_FORK, MM_COLLAPSE, MM_DISCARD, MM_VREGION_MOVE. Owner -> owner: MM_PAGES (write-back class),
- * MM_VREGION_TAKE (control). Owner -> home: MM_RELIEVE (control). Any memory node -> the one that
- * holds the page cache of a file: MM_FILE_READ (control).
+ * MM_FORK, MM_COLLAPSE, MM_DISCARD, MM_VREGION_MOVE, MM_EXPECT. Owner -> owner: MM_PAGES
+ * (write-back class), MM_VREGION_TAKE (control). Owner -> home: MM_RELIEVE (control). Any memory
+ * node -> the one that holds the page cache of a file: MM_FILE_READ (control).
  *
  * Flow:	phases: a call whose range lies on one owner is sent once (MM_ONCE) and happens or
  *		does not. When it spans owners, the home first sends MM_PREPARE to each: whatever
@@ -70,8 +70,10 @@ struct mm_map_req_wire {
 	le32_t want_credits; /* frames for the processor of the space */
 	le32_t nr_vregions;
 	le32_t vregion_shift; /* log2 of the vRegion size */
+	le32_t processor;     /* which may use the space */
+	le32_t reserved;
 };
-static_assert(sizeof(struct mm_map_req_wire) == 96, "MM_MAP is ABI");
+static_assert(sizeof(struct mm_map_req_wire) == 104, "MM_MAP is ABI");
 
 /* Reply of MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_VREGION_MOVE, MM_FORK, MM_COLLAPSE,
  * MM_DISCARD, MM_LOAD. */
@@ -122,8 +124,10 @@ static_assert(sizeof(struct mm_pages_req_wire) == 16, "MM_PAGES is ABI");
 struct mm_vregion_move_req_wire { /* home -> old owner */
 	le64_t aspace;
 	struct pm_vregion_wire vregion; /* as it will be: new owner, higher version */
+	le32_t processor;
+	le32_t reserved;
 };
-static_assert(sizeof(struct mm_vregion_move_req_wire) == 32, "MM_VREGION_MOVE is ABI");
+static_assert(sizeof(struct mm_vregion_move_req_wire) == 40, "MM_VREGION_MOVE is ABI");
 
 /*
  * Home -> an owner that will get pages of the space from another owner: @from alone may send them
@@ -166,8 +170,10 @@ struct mm_vregion_take_req_wire { /* old owner -> new owner */
 	le32_t nr_vmas;
 	le32_t vregion_shift;
 	le32_t home; /* of the space */
+	le32_t processor;
+	le32_t reserved;
 };
-static_assert(sizeof(struct mm_vregion_take_req_wire) == 48, "MM_VREGION_TAKE is ABI");
+static_assert(sizeof(struct mm_vregion_take_req_wire) == 56, "MM_VREGION_TAKE is ABI");
 
 /* --- MM_FORK: every vRegion of the receiver's of a space -------------------------------------- */
 
@@ -199,8 +205,10 @@ struct mm_load_req_wire {
 	le32_t vregion_shift;
 	le32_t nr_vmas;     /* 1 to MM_LOAD_MAX_VMAS */
 	le32_t nr_vregions; /* 1 to MM_MAP_MAX_VREGIONS */
+	le32_t processor;
+	le32_t reserved;
 };
-static_assert(sizeof(struct mm_load_req_wire) == 24, "MM_LOAD is ABI");
+static_assert(sizeof(struct mm_load_req_wire) == 32, "MM_LOAD is ABI");
 
 /* --- MM_FILE_READ: a few bytes of a file, for the program loader ------------------------------ */
 
@@ -230,6 +238,7 @@ struct mm_map_req { /* about 8 KiB: not for a kernel stack */
 	uint32_t want_credits;
 	uint32_t nr_vregions;
 	uint32_t vregion_shift;
+	uint32_t processor;
 	struct mm_map_vregion vregions[MM_MAP_MAX_VREGIONS];
 };
 
@@ -282,6 +291,7 @@ int mm_pages_req_decode(const void *buf, size_t len, struct mm_pages_req *out) _
 struct mm_vregion_move_req {
 	uint64_t aspace;
 	struct pm_vregion vregion;
+	uint32_t processor;
 };
 
 void mm_vregion_move_req_encode(const struct mm_vregion_move_req *req,
@@ -314,6 +324,7 @@ struct mm_vregion_take_req { /* about 5 KiB: not for a kernel stack */
 	uint32_t nr_vmas;
 	uint32_t vregion_shift;
 	uint32_t home;
+	uint32_t processor;
 	struct pm_vma vmas[MM_TAKE_MAX_VMAS];
 };
 
@@ -339,6 +350,7 @@ struct mm_load_req { /* about 14 KiB: not for a kernel stack */
 	uint32_t vregion_shift;
 	uint32_t nr_vmas;
 	uint32_t nr_vregions;
+	uint32_t processor;
 	struct pm_vma vmas[MM_LOAD_MAX_VMAS];
 	struct mm_map_vregion vregions[MM_MAP_MAX_VREGIONS];
 };

@@ -115,6 +115,19 @@ struct pm_grant_wire {
 };
 static_assert(sizeof(struct pm_grant_wire) == 8, "pm_grant is ABI");
 
+/* --- the number of a space ------------------------------------------------------------ */
+
+/*
+ * A space's number begins with the node that is its home when it is made; the rest makes it unique.
+ * So an owner that has nothing of a space yet knows from whom it may hear of it. Which processor
+ * may use the space is no part of the number, but a field at its home and its owners.
+ */
+#define PM_SPACE_HOME_SHIFT 48
+static inline uint32_t pm_space_home(uint64_t aspace)
+{
+	return (uint32_t)(aspace >> PM_SPACE_HOME_SHIFT);
+}
+
 /* --- PM_EXEC: make an address space and load a program into it ----------------------- */
 
 #define PM_EXEC_MAX_VMAS     64
@@ -125,7 +138,7 @@ static_assert(sizeof(struct pm_grant_wire) == 8, "pm_grant is ABI");
 
 /* Header, groups, the first head_len bytes of the program. */
 struct pm_exec_req_wire {
-	le64_t aspace;               /* new, cluster-unique: (processor node id << 40) | counter */
+	le64_t aspace;               /* new, cluster-unique: see pm_space_home() */
 	struct proto_file_wire file; /* the program; the processor has looked it up and checked x */
 	le64_t stack_size;  /* bytes of address space for the stack (RLIMIT_STACK, capped) */
 	le64_t random_seed; /* for address randomisation; 0 = none */
@@ -289,7 +302,7 @@ struct pm_destroy_req_wire {
  */
 struct pm_fork_req_wire {
 	le64_t aspace;
-	le64_t parent; /* new ids of the same processor */
+	le64_t parent; /* new ids, of the same home */
 	le64_t child;
 	le32_t want_credits;
 	le32_t reserved;
