@@ -30,6 +30,7 @@
 #define NODE_KEY_LABEL "tessera node key"
 #define REQ_LABEL      "tessera join req"
 #define REP_LABEL      "tessera join rep"
+#define DATAGRAM_LABEL "tessera datagram"
 #define LABEL_LEN      16u
 
 static struct {
@@ -115,6 +116,33 @@ static void prove_rep(const uint8_t key[RPC_KEY_LEN], const struct rpc_conn_wire
 	memcpy(in.req, req, sizeof(in.req));
 	memcpy(in.rep, rep, sizeof(in.rep));
 	blake2b(proof, RPC_PROOF_LEN, key, RPC_KEY_LEN, &in, sizeof(in));
+}
+
+bool rpc_auth_pair_key(uint32_t id, enum node_role role, uint32_t incarn, bool is_host,
+		       uint8_t key[RPC_KEY_LEN])
+{
+	if (!auth.is_set || auth.is_host == is_host)
+		return false;
+	if (auth.is_host)
+		rpc_node_key(auth.key, id, role, node_start_of(incarn), key);
+	else
+		memcpy(key, auth.key, RPC_KEY_LEN);
+	return true;
+}
+
+void rpc_auth_datagram(const uint8_t key[RPC_KEY_LEN], const struct rpc_dgram_wire *hdr,
+		       const void *body, size_t len, uint8_t mac[RPC_PROOF_LEN])
+{
+	struct {
+		uint8_t label[LABEL_LEN];
+		uint8_t hdr[offsetof(struct rpc_dgram_wire, mac)];
+		uint8_t body[BLAKE2B_MAX];
+	} in;
+
+	memcpy(in.label, DATAGRAM_LABEL, LABEL_LEN);
+	memcpy(in.hdr, hdr, sizeof(in.hdr));
+	blake2b(in.body, sizeof(in.body), NULL, 0, body, len);
+	blake2b(mac, RPC_PROOF_LEN, key, RPC_KEY_LEN, &in, sizeof(in));
 }
 
 /* --- the node that joins ------------------------------------------------------------------- */

@@ -588,8 +588,7 @@ static void incoming_handle(struct rpc_session *s, struct rpc_incoming *inc)
 
 static struct rpc_peer *rendezvous; /* not published until its id is known; set once, atomic */
 
-/* The host of the managers, or what answers at its address. */
-static bool is_host(const struct rpc_peer *peer)
+bool rpc_peer_is_host(const struct rpc_peer *peer)
 {
 	const struct rpc_peer *host = __atomic_load_n(&rendezvous, __ATOMIC_ACQUIRE);
 
@@ -613,7 +612,7 @@ static void connect_start(struct rpc_session *s)
 	conn->target_incarn = s->peer->info.incarn;
 	private_data_fill(conn, &priv);
 	if (s->cls == RPC_CLASS_CONTROL) {
-		conn->wants_proof = is_host(s->peer) || s->has_challenge;
+		conn->wants_proof = rpc_peer_is_host(s->peer) || s->has_challenge;
 		rpc_auth_req(&priv, s->has_challenge ? s->challenge : NULL, &to);
 		s->has_challenge = false;
 		conn->req = priv;

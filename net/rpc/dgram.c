@@ -8,7 +8,8 @@
  *		answered: inline, or by a worker.
  * Invariants:	the header names the sender.  This node believes it when the source address
  *		(LID, GID) and the source queue pair are those that the peer told over a
- *		connection, and the device has found our Q_Key in the packet.  Then the
+ *		connection, and the device has found our Q_Key in the packet.  Between a node and
+ *		the host of the managers there must be a keyed hash as well (auth.c).  Then the
  *		incarnation decides: a fenced one is answered -ESTALE.
  * Limits:	nothing is kept per sender.  Requests hold at most half of the receive buffers,
  *		so that replies to our own calls always find one.  Requests beyond that are
@@ -26,6 +27,7 @@
 #include <kernel/random.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
+#include <lib/blake2b.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/kmap.h>
@@ -63,11 +65,15 @@ void rpc_dgram_learn(struct rpc_peer *peer, const struct rpc_conn_info *info)
 bool rpc_dgram_end_of(struct rpc_peer *peer, struct rpc_dgram_end *end)
 {
 	struct rpc_dgram_addr a;
+	enum node_role role;
 
 	spin_lock(&peer->lock);
 	a = peer->dgram;
 	end->addr = peer->info.addr;
+	role = peer->info.role;
 	spin_unlock(&peer->lock);
+	end->has_key =
+		rpc_auth_pair_key(peer->info.id, role, a.incarn, rpc_peer_is_host(peer), end->key);
 	end->qpn = a.qpn;
 	end->qkey = a.qkey;
 	end->incarn = a.incarn;
@@ -108,10 +114,10 @@ static void send_reap_locked(void)
 	} while (n == POLL_BATCH);
 }
 
-static int post_locked(const struct rpc_dgram_end *to, const struct rpc_dgram_hdr *hdr,
-		       const void *body)
+static int post_locked(const struct rpc_dgram_end *to, const struct rpc_dgram_wire *hdr,
+		       const void *body, uint32_t body_len)
 {
-	struct rdma_sge sge = { .len = RPC_DGRAM_HDR_LEN + hdr->body_len,
+	struct rdma_sge sge = { .len = RPC_DGRAM_HDR_LEN + body_len,
 				.lkey = rdma_mr_lkey(rpc_dgram.mr) };
 	struct rdma_send_wr wr = { .sge = &sge,
 				   .nr_sge = 1,
@@ -134,9 +140,9 @@ static int post_locked(const struct rpc_dgram_end *to, const struct rpc_dgram_hd
 		return -ENOBUFS;
 	slot = rpc_dgram.send_free[--rpc_dgram.nr_send_free];
 	off = (uint64_t)(rpc_dgram.nr_recv + slot) * rpc_dgram.stride;
-	rpc_dgram_encode(hdr, (void *)(rpc_dgram.buf + off));
-	if (hdr->body_len)
-		memcpy(rpc_dgram.buf + off + RPC_DGRAM_HDR_LEN, body, hdr->body_len);
+	memcpy(rpc_dgram.buf + off, hdr, sizeof(*hdr));
+	if (body_len)
+		memcpy(rpc_dgram.buf + off + RPC_DGRAM_HDR_LEN, body, body_len);
 	sge.addr = rpc_dgram.phys + off;
 	wr.wr_id = slot;
 	err = rdma_post_send(rpc_dgram.qp, &wr, &bad);
@@ -148,10 +154,14 @@ static int post_locked(const struct rpc_dgram_end *to, const struct rpc_dgram_hd
 int rpc_dgram_post(const struct rpc_dgram_end *to, const struct rpc_dgram_hdr *hdr,
 		   const void *body)
 {
+	struct rpc_dgram_wire w;
 	int err;
 
+	rpc_dgram_encode(hdr, &w);
+	if (to->has_key)
+		rpc_auth_datagram(to->key, &w, body, hdr->body_len, w.mac);
 	spin_lock(&rpc_dgram.lock);
-	err = post_locked(to, hdr, body);
+	err = post_locked(to, &w, body, hdr->body_len);
 	spin_unlock(&rpc_dgram.lock);
 	if (err)
 		counter_inc(&rpc_c_dgram_dropped);
@@ -201,6 +211,19 @@ static bool sent_by(const struct rdma_wc *wc, const uint8_t *grh, struct rpc_dgr
 		return false;
 	end->addr = from;
 	return true;
+}
+
+/* Where there is a key, has the datagram been sent by who has it? */
+static bool has_mac(const struct rpc_dgram_end *end, const uint8_t *msg, uint32_t body_len)
+{
+	uint8_t mac[RPC_PROOF_LEN];
+	struct rpc_dgram_wire w;
+
+	if (!end->has_key)
+		return true;
+	memcpy(&w, msg, sizeof(w));
+	rpc_auth_datagram(end->key, &w, msg + sizeof(w), body_len, mac);
+	return bytes_equal(mac, w.mac, sizeof(mac));
 }
 
 /* True: the request has the buffer now. */
@@ -258,7 +281,8 @@ static bool received(const struct rdma_wc *wc)
 		return false;
 	}
 	peer = rpc_peer_find(hdr.src_node);
-	if (!peer || !rpc_dgram_end_of(peer, &end) || !sent_by(wc, buf, &end)) {
+	if (!peer || !rpc_dgram_end_of(peer, &end) || !sent_by(wc, buf, &end) ||
+	    (hdr.incarn == end.incarn && !has_mac(&end, msg, hdr.body_len))) {
 		counter_inc(&rpc_c_dgram_forged);
 		return false;
 	}

@@ -23,6 +23,8 @@ struct rpc_dgram_end {
 	uint32_t qpn, qkey;
 	uint32_t incarn;
 	uint32_t body_max; /* bytes behind the header that both ends can take */
+	bool has_key;      /* what goes between the two has a keyed hash */
+	uint8_t key[RPC_KEY_LEN];
 };
 
 /* A request that lies in receive buffer number @slot until it is answered. */

@@ -609,6 +609,19 @@ bool rpc_auth_rep_is_good(const struct rpc_conn_wire *req, const struct rpc_conn
  */
 uint8_t rpc_auth_check_req(const struct rpc_conn_wire *req, const struct rdma_addr *from,
 			   uint8_t challenge[RPC_NONCE_LEN]);
+/*
+ * The key that this node shares with node @id in @role and incarnation @incarn: one of the two is
+ * the host (@is_host: that one).  False: there is none.
+ */
+bool rpc_auth_pair_key(uint32_t id, enum node_role role, uint32_t incarn, bool is_host,
+		       uint8_t key[RPC_KEY_LEN]);
+/*
+ * The keyed hash of a datagram: of its header, but for the hash itself, and the @len bytes of its
+ * body.  The header says who sends it to which incarnation, and whether it is a reply to which
+ * request; a heartbeat's body has a number that counts once.
+ */
+void rpc_auth_datagram(const uint8_t key[RPC_KEY_LEN], const struct rpc_dgram_wire *hdr,
+		       const void *body, size_t len, uint8_t mac[RPC_PROOF_LEN]);
 /* The host: add the proof to the REP that answers @req. */
 void rpc_auth_rep(struct rpc_conn_wire *rep, const struct rpc_conn_wire *req);
 
@@ -651,6 +664,8 @@ void rpc_session_kick(struct rpc_session *s);
 /* conn.c */
 void rpc_conn_work(struct work *w);
 int rpc_conn_request_event(struct cm_conn *cm, const struct cm_event *ev, void *arg);
+/* Is it the host of the managers, or what answers at its address? */
+bool rpc_peer_is_host(const struct rpc_peer *peer);
 /* @conn is one of @s, its present one or not. */
 void rpc_conn_break_locked(struct rpc_session *s, struct rpc_conn *conn) __must_hold(&s->lock);
 void rpc_conn_post_recv(struct rpc_conn *conn, uint32_t nr);

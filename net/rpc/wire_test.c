@@ -228,14 +228,14 @@ static const struct rpc_dgram_hdr good_dgram = {
 
 static void dgram_round_trip(struct ktest *t)
 {
-	static const uint8_t want[48] = {
-		'T',  'S',  'R',  'D',  1,    1,    0,    0x0f, 7,    0,    0,    0,
+	static const uint8_t want[64] = {
+		'T',  'S',  'R',  'D',  2,    1,    0,    0x0f, 7,    0,    0,    0,
 		3,    0,    2,    0,    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
 		0xa4, 0xa3, 0xa2, 0xa1, 0xb4, 0xb3, 0xb2, 0xb1, 9,    0,    0,    0,
 		0,    0,    0,    0,    0x30, 0x75, 0,    0,    0,    0,    0,    0,
 	};
 	struct rpc_dgram_hdr out;
-	uint8_t buf[51] __aligned(8) = { 0 };
+	uint8_t buf[67] __aligned(8) = { 0 };
 
 	rpc_dgram_encode(&good_dgram, (void *)buf);
 	EXPECT_MEMEQ(t, buf, want, sizeof(want));
@@ -261,14 +261,14 @@ static void dgram_rejects(struct ktest *t)
 		size_t len;
 		int want;
 	} cases[] = {
-		{ 5, 2, 51, 0 },         { 5, 1, 0, -EMSGSIZE },  { 5, 1, 47, -EMSGSIZE },
-		{ 5, 1, 50, -EMSGSIZE }, { 5, 1, 52, -EMSGSIZE }, { 13, 1, 51, -EMSGSIZE },
-		{ 0, 0, 51, -EPROTO },   { 4, 2, 51, -EPROTO }, /* magic, version */
-		{ 5, 0, 51, -EPROTO },   { 5, 3, 51, -EPROTO }, /* kind */
-		{ 36, 1, 51, -EPROTO },                         /* status in a request */
+		{ 5, 2, 67, 0 },         { 5, 1, 0, -EMSGSIZE },  { 5, 1, 63, -EMSGSIZE },
+		{ 5, 1, 66, -EMSGSIZE }, { 5, 1, 68, -EMSGSIZE }, { 13, 1, 67, -EMSGSIZE },
+		{ 0, 0, 67, -EPROTO },   { 4, 1, 67, -EPROTO }, /* magic, version */
+		{ 5, 0, 67, -EPROTO },   { 5, 3, 67, -EPROTO }, /* kind */
+		{ 36, 1, 67, -EPROTO },                         /* status in a request */
 	};
 	struct rpc_dgram_hdr out, h = good_dgram;
-	uint8_t buf[64] __aligned(8) = { 0 };
+	uint8_t buf[80] __aligned(8) = { 0 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		rpc_dgram_encode(&good_dgram, (void *)buf);
@@ -279,13 +279,13 @@ static void dgram_rejects(struct ktest *t)
 	for (int32_t status = -4097; status <= 1; status++) {
 		h.status = status;
 		rpc_dgram_encode(&h, (void *)buf);
-		EXPECT_EQ(t, rpc_dgram_decode(buf, 51, &out),
+		EXPECT_EQ(t, rpc_dgram_decode(buf, 67, &out),
 			  status < -4095 || status > 0 ? -EPROTO : 0);
 	}
 	h.status = 0;
 	h.req_id = 0;
 	rpc_dgram_encode(&h, (void *)buf);
-	EXPECT_EQ(t, rpc_dgram_decode(buf, 51, &out), -EPROTO);
+	EXPECT_EQ(t, rpc_dgram_decode(buf, 67, &out), -EPROTO);
 }
 
 static void rej_codec(struct ktest *t)

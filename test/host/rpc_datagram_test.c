@@ -729,6 +729,61 @@ static void hostile(struct ktest *t)
 	sim_run(t, nodes, 3, 30);
 }
 
+/* --- keys ------------------------------------------------------------------------------------ */
+
+static const uint8_t cluster_key[RPC_KEY_LEN] = { 'k', 'e', 'y' };
+
+static void keyed_host(struct ktest *t)
+{
+	rpc_node_start(t, NODE_ROLE_STORAGE, handlers, ARRAY_SIZE(handlers));
+	rpc_key_set(cluster_key, true);
+	rpc_accept_strangers(true);
+	sim_cmd("barrier 1 2");
+	EXPECT_EQ(t, sim_get(SH_RUNS), 2);
+	EXPECT_GT(t, counter("rpc.datagram.forged"), 2);
+	expect_at_rest(t);
+}
+
+/* All that the network shows does not help a node that does not have the key. */
+static void keyed_node(struct ktest *t)
+{
+	const struct rdma_addr addr = { .dlid = 1 };
+	uint8_t own[RPC_KEY_LEN], wrong[RPC_KEY_LEN];
+	struct rpc_dgram_end host;
+	struct rpc_dgram_hdr h;
+	uint32_t id = 0;
+
+	node_start(t);
+	rpc_node_key(cluster_key, sim_node_id(), NODE_ROLE_MEMORY, 0, own);
+	rpc_node_key(cluster_key, sim_node_id() + 1, NODE_ROLE_MEMORY, 0, wrong);
+	rpc_key_set(own, false);
+	while (rpc_peer_add_rendezvous(&addr, &id) == -EHOSTDOWN)
+		;
+	ASSERT_EQ(t, connect_to(1), 0);
+	EXPECT_EQ(t, square(1, 3), 0);
+	ASSERT_TRUE(t, rpc_dgram_end_of(rpc_peer_find(1), &host));
+	EXPECT_TRUE(t, host.has_key);
+	h = forgery(&host, RPC_DGRAM_REQUEST);
+	memcpy(host.key, wrong, sizeof(wrong));
+	post(t, &host, &h);
+	host.has_key = false; /* no hash at all */
+	post(t, &host, &h);
+	/* Another key: the host's answers are no good here either. */
+	rpc_key_set(wrong, false);
+	EXPECT_EQ(t, echo_ms(1, 8, 300), -ETIMEDOUT);
+	rpc_key_set(own, false);
+	EXPECT_EQ(t, square(1, 4), 0);
+	sim_cmd("barrier 1 2");
+}
+
+static void forged_without_the_key(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = keyed_host },
+						 { .id = 2, .fn = keyed_node } };
+
+	sim_run(t, nodes, 2, 30);
+}
+
 /* --- without LIDs ---------------------------------------------------------------------------- */
 
 static void by_gid(struct ktest *t)
@@ -749,7 +804,8 @@ static const struct ktest_case cases[] = {
 	KTEST(plain),    KTEST(bad_network),    KTEST(without_connection),
 	KTEST(deadline), KTEST(overload),       KTEST(fencing),
 	KTEST(restart),  KTEST(hostile),        KTEST(renewed),
-	KTEST(by_gid),   KTEST(hostile_by_gid), { 0 },
+	KTEST(by_gid),   KTEST(hostile_by_gid), KTEST(forged_without_the_key),
+	{ 0 },
 };
 static const struct ktest_suite rpc_datagram_suite = { .name = "rpc.datagram", .cases = cases };
 KTEST_SUITE(rpc_datagram_suite);

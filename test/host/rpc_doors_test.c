@@ -395,6 +395,48 @@ static void a_host_proves_the_key(struct ktest *t)
 	EXPECT_FALSE(t, rpc_auth_rep_is_good(&req, &rep));
 }
 
+/* The keyed hash of a datagram is over all of it, and with the key of one pair. */
+static void a_datagram_is_its_senders(struct ktest *t)
+{
+	uint8_t own[RPC_KEY_LEN], key[RPC_KEY_LEN], body[40] = { 1 };
+	uint8_t mac[RPC_PROOF_LEN], other[RPC_PROOF_LEN];
+	const struct rpc_dgram_hdr hdr = { .kind = RPC_DGRAM_REQUEST,
+					   .opcode = 1,
+					   .body_len = sizeof(body),
+					   .src_node = 7,
+					   .req_id = 9,
+					   .incarn = 77,
+					   .dst_incarn = 78 };
+	struct rpc_dgram_wire w;
+
+	/* Both ends have the same key; other pairs, and two nodes, have none of theirs. */
+	have_key(7, NODE_ROLE_PROCESSOR);
+	EXPECT_TRUE(t, rpc_auth_pair_key(1, NODE_ROLE_STORAGE, 5, true, own));
+	EXPECT_FALSE(t, rpc_auth_pair_key(2, NODE_ROLE_MEMORY, 5, false, key));
+	rpc_key_set(cluster_key, true);
+	EXPECT_TRUE(t, rpc_auth_pair_key(7, NODE_ROLE_PROCESSOR, 77, false, key));
+	EXPECT_MEMEQ(t, own, key, sizeof(key));
+	EXPECT_TRUE(t, rpc_auth_pair_key(8, NODE_ROLE_PROCESSOR, 77, false, key));
+	EXPECT_NE(t, memcmp(own, key, sizeof(key)), 0);
+
+	rpc_dgram_encode(&hdr, &w);
+	rpc_auth_datagram(own, &w, body, sizeof(body), mac);
+	rpc_auth_datagram(key, &w, body, sizeof(body), other);
+	EXPECT_NE(t, memcmp(mac, other, sizeof(mac)), 0);
+	for (size_t i = 0; i < offsetof(struct rpc_dgram_wire, mac) + sizeof(body); i++) {
+		uint8_t *at = i < offsetof(struct rpc_dgram_wire, mac)
+				      ? (uint8_t *)&w + i
+				      : body + i - offsetof(struct rpc_dgram_wire, mac);
+
+		*at ^= 0x40;
+		rpc_auth_datagram(own, &w, body, sizeof(body), other);
+		EXPECT_NE(t, memcmp(mac, other, sizeof(mac)), 0);
+		*at ^= 0x40;
+	}
+	rpc_auth_datagram(own, &w, body, sizeof(body) - 1, other);
+	EXPECT_NE(t, memcmp(mac, other, sizeof(mac)), 0);
+}
+
 /* The launcher's node_key() has the same example: test/launcher/test_options.py. */
 static void the_launcher_makes_the_same_keys(struct ktest *t)
 {
@@ -417,6 +459,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_request_of_a_fenced_node_is_not_executed),
 	KTEST(a_join_proves_the_key_once),
 	KTEST(a_host_proves_the_key),
+	KTEST(a_datagram_is_its_senders),
 	KTEST(the_launcher_makes_the_same_keys),
 	KTEST(processor_gives_only_what_it_gave),
 	KTEST(memory_gives_only_what_it_gave),

@@ -13,7 +13,7 @@
  *	bits 30:20 slot number
  *	bits 19:0  message length in bytes, header included
  *
- * A datagram of the connectionless mode is one UD SEND:  | struct rpc_dgram_wire (48) | body |
+ * A datagram of the connectionless mode is one UD SEND:  | struct rpc_dgram_wire (64) | body |
  *
  * See:	docs/protocol/rpc.md
  */
@@ -137,11 +137,13 @@ struct rpc_dgram_wire {
 	le32_t status;     /* reply: 0 or a negative errno as two's complement; 0 in a request */
 	le32_t timeout_ms; /* request: time left when it was sent.  0 in a reply */
 	le32_t reserved;   /* zero on send, ignored on receive */
+	uint8_t mac
+		[RPC_PROOF_LEN]; /* between a node and the host: see rpc_auth_datagram(); else 0 */
 };
-static_assert(sizeof(struct rpc_dgram_wire) == 48, "rpc_dgram is ABI");
+static_assert(sizeof(struct rpc_dgram_wire) == 64, "rpc_dgram is ABI");
 static_assert(offsetof(struct rpc_dgram_wire, req_id) == 16, "rpc_dgram is ABI");
 #define RPC_DGRAM_MAGIC   0x44525354u /* "TSRD" */
-#define RPC_DGRAM_VERSION 1
+#define RPC_DGRAM_VERSION 2
 
 enum rpc_dgram_kind {
 	RPC_DGRAM_REQUEST = 1,

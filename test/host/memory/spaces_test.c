@@ -1473,6 +1473,51 @@ static void another_node_introduces_no_space(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* A vma that is handed over lies in its vRegion, whatever has decoded the message. */
+static void a_vma_that_moves_stays_in_its_vregion(struct ktest *t)
+{
+	const struct pm_vma outside[] = {
+		{ .start = 4 * MB - PAGE_SIZE, .end = 4 * MB + PAGE_SIZE, .prot = RW },
+		{ .start = 6 * MB - PAGE_SIZE, .end = 6 * MB + PAGE_SIZE, .prot = RW },
+		{ .start = 0, .end = PAGE_SIZE, .prot = RW },
+		{ .start = 8 * MB, .end = 8 * MB + PAGE_SIZE, .prot = RW },
+	};
+	struct mm_vregion_take_req *take = calloc(1, sizeof(*take));
+	const uint32_t home = FAKE_MEM_FIRST, from = FAKE_MEM_FIRST + 1;
+	const struct mm_expect_req expect = { .aspace = FAKE_ASPACE(1),
+					      .from = from,
+					      .processor = FAKE_PROC };
+	struct owner_counts counts;
+	struct memory *m;
+	struct fake f;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	m = &f.mem[0];
+	ASSERT_EQ(t, owner_expect(m, home, &expect), 0);
+	take->aspace = expect.aspace;
+	take->vregion = (struct pm_vregion){ .index = 2, .owner = home, .version = 2 };
+	take->vregion_shift = SHIFT_2M;
+	take->home = home;
+	take->processor = FAKE_PROC;
+	take->stage = MM_TAKE_BEGIN;
+	ASSERT_EQ(t, owner_vregion_take(m, from, take), 0);
+	take->stage = MM_TAKE_VMAS;
+	take->nr_vmas = 1;
+	for (size_t i = 0; i < ARRAY_SIZE(outside); i++) {
+		take->vmas[0] = outside[i];
+		EXPECT_EQ(t, owner_vregion_take(m, from, take), -EPROTO);
+	}
+	owner_counts(m, &counts);
+	EXPECT_EQ(t, counts.areas, 0);
+	take->vmas[0] = (struct pm_vma){ .start = 4 * MB, .end = 6 * MB, .prot = RW };
+	EXPECT_EQ(t, owner_vregion_take(m, from, take), 0);
+	owner_counts(m, &counts);
+	EXPECT_EQ(t, counts.areas, 1);
+	owner_destroy_space(m, expect.aspace);
+	EXPECT_TRUE(t, fake_stop(&f));
+	free(take);
+}
+
 /* Pages come from the owner only that the home has named, and only until it says otherwise. */
 static void pages_come_from_the_owner_named(struct ktest *t)
 {
@@ -1592,6 +1637,7 @@ static void a_space_is_one_processors(struct ktest *t)
 
 static const struct ktest_case cases[] = {
 	KTEST(another_node_introduces_no_space),
+	KTEST(a_vma_that_moves_stays_in_its_vregion),
 	KTEST(pages_come_from_the_owner_named),
 	KTEST(a_space_is_one_processors),
 	KTEST(range_over_two_owners),
