@@ -390,6 +390,13 @@ int rpc_call_wait_killable(struct rpc_call *call)
 	return call_wait(call, WAIT_KILLABLE);
 }
 
+bool rpc_call_wait_or_leave(struct rpc_call *call)
+{
+	struct rpc_call_impl *impl = impl_of(call);
+
+	return call_is_done(impl) || wait_spin(impl) || wait_sleep_done(impl, WAIT_KILLABLE) == 0;
+}
+
 void rpc_call_cancel(struct rpc_call *call)
 {
 	struct rpc_call_impl *impl = impl_of(call);
@@ -481,28 +488,43 @@ int rpc_call_submit_killable(struct rpc_call *call)
 	return submit_wait(call, WAIT_KILLABLE, WAIT_FOREVER);
 }
 
-int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
-		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns)
+static int call_sync(struct rpc_call *call, unsigned int mode, void *reply, uint32_t reply_max)
 {
-	struct rpc_call *call;
 	int err;
 
-	if ((unsigned int)cls >= RPC_NR_CLASSES)
-		return -EINVAL;
-	call = rpc_call_create(peer, cls, opcode, body, body_len);
 	if (!call)
 		return -ENOMEM;
 	call->reply = reply;
 	call->reply_max = reply_max;
-	if (timeout_ns)
-		call->deadline_ns = time_after_ns(timeout_ns);
-	err = rpc_call_submit_wait(call, 0);
+	err = submit_wait(call, mode, 0);
 	if (!err)
-		err = rpc_call_wait(call);
+		err = call_wait(call, mode);
 	if (!err)
 		err = (int)call->reply_len;
 	rpc_call_put(call);
 	return err;
+}
+
+int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
+		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns)
+{
+	struct rpc_call *call;
+
+	if ((unsigned int)cls >= RPC_NR_CLASSES)
+		return -EINVAL;
+	call = rpc_call_create(peer, cls, opcode, body, body_len);
+	if (call && timeout_ns)
+		call->deadline_ns = time_after_ns(timeout_ns);
+	return call_sync(call, WAIT_PLAIN, reply, reply_max);
+}
+
+int rpc_call_sync_killable(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
+			   uint32_t body_len, void *reply, uint32_t reply_max)
+{
+	if ((unsigned int)cls >= RPC_NR_CLASSES)
+		return -EINVAL;
+	return call_sync(rpc_call_create(peer, cls, opcode, body, body_len), WAIT_KILLABLE, reply,
+			 reply_max);
 }
 
 int rpc_multicast(struct rpc_call **calls, size_t nr_calls)

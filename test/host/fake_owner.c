@@ -69,7 +69,7 @@ struct fake_call {
 	struct rpc_call call;
 	refcount_t refs;
 	struct completion done;
-	uint8_t body[4096];
+	uint8_t body[RPC_BODY_MAX_CTL];
 	uint8_t bulk[PM_WRITEBACK_MAX_PAGES * PAGE_SIZE];
 	struct rpc_sge sges[PM_WRITEBACK_MAX_PAGES];
 };
@@ -495,27 +495,48 @@ void rpc_call_put(struct rpc_call *call)
 		free(fc);
 }
 
-static int sync_fork(const void *body, uint32_t len, void *out, uint32_t max);
+static int serve_home(uint32_t peer, uint16_t opcode, const void *body, uint32_t body_len,
+		      void *out, uint32_t reply_max);
+
+/* A request to a home. */
+static void home_call_serve(struct fake_call *fc)
+{
+	const int ret = serve_home(fc->call.peer, fc->call.opcode, fc->body, fc->call.body_len,
+				   fc->call.reply, fc->call.reply_max);
+
+	fc->call.status = MIN(ret, 0);
+	fc->call.reply_len = (uint32_t)MAX(ret, 0);
+	complete_all(&fc->done);
+}
+
+static void *home_call_thread(void *arg)
+{
+	struct fake_call *fc = arg;
+
+	wait_event(&speaks, !is_silent(fc->call.peer, fc->call.opcode));
+	home_call_serve(fc);
+	rpc_call_put(&fc->call);
+	__atomic_sub_fetch(&fake.under_way, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
 
 int rpc_call_submit(struct rpc_call *call)
 {
 	struct fake_call *fc = container_of(call, struct fake_call, call);
 	pthread_t t;
 
-	if (call->opcode == PM_FORK) {
-		const int ret = sync_fork(call->body, call->body_len, call->reply, call->reply_max);
+	const bool home = call->cls == RPC_CLASS_CONTROL;
 
-		call->status = MIN(ret, 0);
-		call->reply_len = (uint32_t)MAX(ret, 0);
-		complete_all(&fc->done);
+	memcpy(fc->body, call->body, call->body_len);
+	if (home && !is_silent(call->peer, call->opcode)) {
+		home_call_serve(fc);
 		return 0;
 	}
-	memcpy(fc->body, call->body, call->body_len);
 	for (uint32_t i = 0; i < call->nr_bulk; i++)
 		fc->sges[i] = call->bulk[i];
 	refcount_inc(&fc->refs);
 	__atomic_add_fetch(&fake.under_way, 1, __ATOMIC_ACQUIRE);
-	if (pthread_create(&t, NULL, call_thread, fc))
+	if (pthread_create(&t, NULL, home ? home_call_thread : call_thread, fc))
 		abort();
 	pthread_detach(t);
 	return 0;
@@ -536,6 +557,13 @@ int rpc_call_wait_killable(struct rpc_call *call)
 	return completion_wait_killable(&fc->done) ? -EINTR : call->status;
 }
 
+bool rpc_call_wait_or_leave(struct rpc_call *call)
+{
+	struct fake_call *fc = container_of(call, struct fake_call, call);
+
+	return completion_wait_killable(&fc->done) == 0;
+}
+
 int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
 {
 	int err;
@@ -544,6 +572,11 @@ int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
 		err = rpc_call_submit(call);
 	} while (err == -EAGAIN);
 	return err;
+}
+
+int rpc_call_submit_killable(struct rpc_call *call)
+{
+	return rpc_call_submit_wait(call, WAIT_FOREVER);
 }
 
 /*
@@ -808,10 +841,24 @@ static int sync_layout(uint16_t opcode, const void *body, uint32_t len, void *ou
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *out, uint32_t reply_max, uint64_t timeout_ns)
 {
+	wait_event(&speaks, !is_silent(peer, opcode));
+	return serve_home(peer, opcode, body, body_len, out, reply_max);
+}
+
+int rpc_call_sync_killable(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
+			   uint32_t body_len, void *out, uint32_t reply_max)
+{
+	if (wait_event_killable(&speaks, !is_silent(peer, opcode)))
+		return -EINTR;
+	return serve_home(peer, opcode, body, body_len, out, reply_max);
+}
+
+static int serve_home(uint32_t peer, uint16_t opcode, const void *body, uint32_t body_len,
+		      void *out, uint32_t reply_max)
+{
 	bool skip;
 	int err;
 
-	wait_event(&speaks, !is_silent(peer, opcode));
 	switch (opcode) {
 	case PM_CREDIT:
 		return sync_credit(peer, body, body_len, out);
@@ -866,9 +913,16 @@ const struct node_info *node_self(void)
 
 /* --- what else the cache asks for ---------------------------------------------------- */
 
+static uint32_t home = 1;
+
+void fake_home(uint32_t node)
+{
+	home = node;
+}
+
 uint32_t gmm_home_for(uint64_t aspace)
 {
-	return 1;
+	return home;
 }
 
 uint32_t gsm_cache_node_for(const struct proto_file *file)

@@ -37,6 +37,8 @@ void fake_move(uint64_t index, uint32_t node);
 void fake_fail(uint16_t opcode, int status);
 /* The next @times of them; @done: they are done all the same. */
 void fake_fail_times(uint16_t opcode, int status, unsigned int times, bool done);
+/* The home of shared objects to come; 1 at first. */
+void fake_home(uint32_t node);
 /* @node serves and answers no request @opcode until fake_speak(). */
 void fake_silence(uint32_t node, uint16_t opcode);
 void fake_speak(void);

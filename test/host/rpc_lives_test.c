@@ -7,7 +7,9 @@
 
 #include <unistd.h>
 
+#include <kernel/thread.h>
 #include <kernel/time.h>
+#include <lib/err.h>
 #include <lib/errno.h>
 #include <shim/shim.h>
 
@@ -56,6 +58,45 @@ static void silence_is_not_death(struct ktest *t)
 						 { .id = 2, .fn = silence_client } };
 
 	sim_run(t, nodes, 2, 40);
+}
+
+/* A thread that is told to die leaves its call, whatever the peer does. */
+static uint32_t killed_status; /* atomic: of the call, negated; 0 = it is under way */
+
+static void victim_main(void *arg)
+{
+	__atomic_store_n(
+		&killed_status,
+		(uint32_t)-rpc_call_sync_killable(1, RPC_CLASS_CONTROL, OP_ECHO, NULL, 0, NULL, 0),
+		__ATOMIC_RELEASE);
+}
+
+static void kill_client(struct ktest *t)
+{
+	struct thread *victim;
+
+	node_join(t, 2);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_CONTROL, 8), 0);
+	sim_cmd("hold 1 2");
+	victim = thread_create("victim", victim_main, NULL);
+	ASSERT_FALSE(t, IS_ERR(victim));
+	usleep(300000);
+	EXPECT_EQ(t, killed_status, 0);
+	thread_notify(victim, THREAD_F_KILL);
+	EXPECT_TRUE(t, wait_flag(&killed_status, 1000));
+	EXPECT_EQ(t, killed_status, EINTR);
+	sim_cmd("release 1 2");
+	thread_join(victim);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_CONTROL, 8), 0);
+	sim_cmd("barrier 1 2");
+}
+
+static void kill_ends_a_call(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
+						 { .id = 2, .fn = kill_client } };
+
+	sim_run(t, nodes, 2, 30);
 }
 
 /* The server's end of the connection goes, with the request, and the news of it is lost. */
@@ -563,6 +604,7 @@ static void an_earlier_host_displaces_none(struct ktest *t)
 static const struct ktest_case cases[] = {
 	KTEST(silence_is_not_death),
 	KTEST(lost_end_is_noticed),
+	KTEST(kill_ends_a_call),
 	KTEST(submit_to_one_that_leaves),
 	KTEST(death_and_restart),
 	KTEST(fencing),

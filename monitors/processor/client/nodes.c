@@ -25,7 +25,8 @@ int node_memory(uint32_t node, struct node_memory *out)
 {
 	struct pm_meminfo_rep_wire w;
 	struct pm_meminfo_rep r;
-	int ret = rpc_call_sync(node, RPC_CLASS_CONTROL, PM_MEMINFO, NULL, 0, &w, sizeof(w), 0);
+	int ret =
+		rpc_call_sync_killable(node, RPC_CLASS_CONTROL, PM_MEMINFO, NULL, 0, &w, sizeof(w));
 
 	if (ret >= 0)
 		ret = pm_meminfo_rep_decode(&w, (size_t)ret, &r);
@@ -57,8 +58,8 @@ int node_commit(uint32_t node, const struct commit_policy *policy, struct commit
 	int ret;
 
 	pm_commit_encode(&req, &w);
-	ret = rpc_call_sync(node, RPC_CLASS_CONTROL, PM_COMMIT, &w, sizeof(w), &reply,
-			    sizeof(reply), 0);
+	ret = rpc_call_sync_killable(node, RPC_CLASS_CONTROL, PM_COMMIT, &w, sizeof(w), &reply,
+				     sizeof(reply));
 	if (ret >= 0)
 		ret = pm_commit_decode(&reply, (size_t)ret, &rep);
 	if (ret)

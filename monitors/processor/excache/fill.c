@@ -154,7 +154,7 @@ static int fetch_call(struct fetch *f, const struct object *obj, uint64_t pgoff,
 	call->release = fetch_release;
 	call->arg = f;
 	refcount_inc(&f->refs);
-	err = rpc_call_submit_wait(call, WAIT_FOREVER);
+	err = rpc_call_submit_killable(call);
 	if (err) {
 		fetch_never_sent(f);
 		fetch_put(f);
@@ -333,7 +333,7 @@ static int file_demand_run(struct file_fetch *ff, struct rpc_call *call)
 	int err;
 
 	refcount_inc(&ff->refs);
-	err = rpc_call_submit_wait(call, WAIT_FOREVER);
+	err = rpc_call_submit_killable(call);
 	if (err) {
 		ff->nr = 0; /* never sent: nothing will release it */
 		file_fetch_put(ff);

@@ -170,8 +170,13 @@ void rpc_set_waits(bool (*fn)(uint16_t opcode));
 void rpc_set_observer(void (*fn)(uint32_t peer, uint16_t opcode));
 /* Spin a bounded, adaptive time, then sleep, until done. Returns call->status. */
 int rpc_call_wait(struct rpc_call *call);
-/* The same, but ends with -EINTR when the waiting thread is to be killed. */
+/* The same, but ends with -EINTR when the waiting thread is to be killed; the call is cancelled. */
 int rpc_call_wait_killable(struct rpc_call *call);
+/*
+ * The same, but the call goes on: false, the thread is to be killed before it is done. Another one
+ * waits for it then.
+ */
+bool rpc_call_wait_or_leave(struct rpc_call *call) __must_check;
 /* Give up: done runs with -ECANCELED unless it has run; the target stays in quarantine. */
 void rpc_call_cancel(struct rpc_call *call);
 
@@ -181,6 +186,12 @@ void rpc_call_cancel(struct rpc_call *call);
  */
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns);
+/*
+ * The same without a timeout, but ends with -EINTR when the thread is to be killed: the peer may
+ * execute the request all the same.
+ */
+int rpc_call_sync_killable(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
+			   uint32_t body_len, void *reply, uint32_t reply_max);
 
 /*
  * Several calls, to any number of nodes, in about one round trip: submit all, then wait for
