@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
@@ -142,7 +143,221 @@ static void credits_of_a_silent_node_hold_up_no_end(struct ktest *t)
 	EXPECT_GT(t, after.given, before.given + 7000);
 }
 
+/* --- threads that are killed while they wait ---------------------------------------------- */
+
+struct victim {
+	struct thread *thread;
+	struct aspace *as;
+	struct object *obj;
+	uint64_t page;
+	int (*call)(struct victim *v);
+	int err;
+	bool over; /* atomic */
+};
+
+static void victim_main(void *arg)
+{
+	struct victim *v = arg;
+
+	v->err = v->call(v);
+	__atomic_store_n(&v->over, true, __ATOMIC_RELEASE);
+}
+
+static void victim_start(struct ktest *t, struct victim *v)
+{
+	v->thread = thread_create("victim", victim_main, v);
+	ASSERT_FALSE(t, IS_ERR(v->thread));
+}
+
+static bool is_over(struct victim *v)
+{
+	return __atomic_load_n(&v->over, __ATOMIC_ACQUIRE);
+}
+
+/* It waits, and leaves at once when it is told to die. */
+static void victim_kill(struct ktest *t, struct victim *v)
+{
+	usleep(50000);
+	EXPECT_FALSE(t, is_over(v));
+	thread_notify(v->thread, THREAD_F_KILL);
+	wait_for(is_over(v));
+	EXPECT_TRUE(t, is_over(v));
+	if (!is_over(v))
+		fake_speak();
+	thread_join(v->thread);
+	EXPECT_EQ(t, v->err, -EINTR);
+}
+
+static int do_fork(struct victim *v)
+{
+	struct aspace *child;
+
+	return aspace_fork(v->as, &child);
+}
+
+/* The home does it later: only then is it told that both spaces are not wanted. */
+static void a_killed_fork_is_undone_when_it_is_done(struct ktest *t)
+{
+	struct fake_counts counts;
+	struct victim v = { .call = do_fork };
+
+	cache_start();
+	v.as = space_create(1, 4);
+	put(t, v.as, 1, 11);
+	fake_silence(1, PM_FORK);
+	victim_start(t, &v);
+	victim_kill(t, &v);
+	EXPECT_EQ(t, fake_kills, 0u);
+	EXPECT_LT(t, end_ns(v.as), ENDING_NS);
+	fake_counts(&counts);
+	EXPECT_EQ(t, counts.forks, 0u);
+	EXPECT_EQ(t, counts.destroys, 1u);
+	fake_speak();
+	wait_for((fake_counts(&counts), counts.destroys == 3));
+	EXPECT_EQ(t, counts.forks, 1u);
+	EXPECT_EQ(t, counts.destroys, 3u);
+	all_gone(t);
+}
+
+/* It has refused: there is nothing to be undone. */
+static void a_killed_fork_may_be_refused(struct ktest *t)
+{
+	struct victim v = { .call = do_fork };
+
+	cache_start();
+	v.as = space_create(1, 4);
+	put(t, v.as, 1, 11);
+	fake_silence(1, PM_FORK);
+	fake_fail(PM_FORK, -ENOMEM);
+	victim_start(t, &v);
+	victim_kill(t, &v);
+	EXPECT_LT(t, end_ns(v.as), ENDING_NS);
+	fake_speak();
+	wait_for(object_space_count() == spaces_before);
+	EXPECT_EQ(t, destroys(), 1u);
+	all_gone(t);
+}
+
+static int do_put(struct victim *v)
+{
+	uint64_t word = 1;
+
+	return user_word(v->as, BASE, v->page, &word, true);
+}
+
+/* The owner does not know the space, and the home does not say whether that is right. */
+static void a_killed_fault_is_no_loss(struct ktest *t)
+{
+	struct victim v = { .call = do_put, .page = 64 };
+
+	cache_start();
+	v.as = space_create(1, 4);
+	put(t, v.as, 1, 11);
+	fake_fail(PM_FILL_VMA, -ESRCH);
+	fake_silence(1, PM_VREGIONS);
+	victim_start(t, &v);
+	victim_kill(t, &v);
+	EXPECT_EQ(t, v.as->failed, 0);
+	fake_speak();
+	EXPECT_LT(t, end_ns(v.as), ENDING_NS);
+	all_gone(t);
+}
+
+/* Frames that are granted too late are for others; two threads wait, one for its turn. */
+static void a_killed_request_for_credits_loses_none(struct ktest *t)
+{
+	struct victim v[2] = { { .call = do_put, .page = 1 }, { .call = do_put, .page = 2 } };
+	uint32_t owner;
+	uint64_t held;
+
+	cache_start();
+	v[0].as = v[1].as = space_create(1, 4);
+	put(t, v[0].as, 0, 11);
+	ASSERT_EQ(t, object_owner(v[0].as->anon, BASE >> PAGE_SHIFT, &owner), 0);
+	while (credit_recall(owner))
+		;
+	held = credit_held();
+	fake_silence(owner, PM_CREDIT);
+	for (unsigned int i = 0; i < 2; i++)
+		victim_start(t, &v[i]);
+	for (unsigned int i = 0; i < 2; i++)
+		victim_kill(t, &v[i]);
+	EXPECT_LT(t, end_ns(v[0].as), ENDING_NS);
+	EXPECT_EQ(t, credit_held(), held + 1); /* of the page that was there */
+	fake_speak();
+	wait_for(credit_held() > held + 1);
+	all_gone(t);
+}
+
+static int do_write(struct victim *v)
+{
+	struct line *line;
+	const int err = object_shared_get(v->obj, v->page, true, &line);
+
+	if (!err)
+		excache_put(line);
+	return err;
+}
+
+/*
+ * A home that is asked to make a shared object: the thread that asked is killed, another one goes
+ * on waiting, and objects of other homes are not concerned.
+ */
+static void a_killed_introduction_goes_on(struct ktest *t)
+{
+	struct victim v = { .call = do_write, .page = 1 }, w = { .call = do_write, .page = 2 };
+	struct fake_counts counts;
+	struct object *other;
+
+	cache_start();
+	v.obj = w.obj = object_shared_create(4 * PAGE_SIZE, false);
+	fake_silence(1, PM_SPACE);
+	victim_start(t, &v);
+	usleep(20000);
+	victim_start(t, &w);
+	victim_kill(t, &v);
+	EXPECT_FALSE(t, is_over(&w));
+	fake_home(2);
+	other = object_shared_create(4 * PAGE_SIZE, true);
+	EXPECT_FALSE(t, IS_ERR(other));
+	fake_home(1);
+	fake_speak();
+	thread_join(w.thread);
+	EXPECT_EQ(t, w.err, 0);
+	fake_counts(&counts);
+	EXPECT_EQ(t, counts.spaces, 2u);
+	object_put(other);
+	object_put(v.obj);
+	all_gone(t);
+	EXPECT_EQ(t, destroys(), 2u);
+}
+
+/* The object itself ends before the home has made it. */
+static void a_late_shared_object_is_destroyed(struct ktest *t)
+{
+	struct victim v = { .call = do_write, .page = 1 };
+
+	cache_start();
+	v.obj = object_shared_create(4 * PAGE_SIZE, false);
+	fake_silence(1, PM_SPACE);
+	victim_start(t, &v);
+	victim_kill(t, &v);
+	object_put(v.obj);
+	aspace_drain();
+	EXPECT_EQ(t, destroys(), 0u);
+	fake_speak();
+	wait_for(destroys() == 1);
+	EXPECT_EQ(t, destroys(), 1u);
+	all_gone(t);
+}
+
 static const struct ktest_case cases[] = {
+	KTEST(a_killed_fork_is_undone_when_it_is_done),
+	KTEST(a_killed_fork_may_be_refused),
+	KTEST(a_killed_fault_is_no_loss),
+	KTEST(a_killed_request_for_credits_loses_none),
+	KTEST(a_killed_introduction_goes_on),
+	KTEST(a_late_shared_object_is_destroyed),
 	KTEST(a_silent_home_holds_up_no_end),
 	KTEST(credits_of_a_silent_node_hold_up_no_end),
 	{ 0 },

@@ -8,13 +8,12 @@
  * Invariants:	a credit is in hand, or held by one p-local line, or was used up by a write-back
  *		that the owner has acknowledged.
  * Locking:	table_lock guards the table, which only grows; hints find most entries without
- *		it; counts are atomic; request_lock lets one thread at a time ask a node, so that a
- *		crowd of first touches sends one message.
+ *		it; counts are atomic; one thread at a time asks a node (credit.asking), so that a
+ *		crowd of first touches sends one message; the wait for its turn is killable.
  */
 #include "credit.h"
 
 #include <kernel/counter.h>
-#include <kernel/mutex.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
 #include <kernel/wait.h>
@@ -38,8 +37,8 @@ COUNTER(credit_refused, "credit.refused", "requests that a memory node could not
 GAUGE(credit_gauge, "credit.held", "frame credits in hand", credit_held);
 
 static struct spinlock table_lock = SPINLOCK_INIT("credit.table", RANK_EXCACHE_FREE);
-static struct radix_tree table = RADIX_TREE_INIT; /* node id -> struct credit */
-static struct mutex request_lock = MUTEX_INIT(request_lock, "credit.request", RANK_MONITOR);
+static struct radix_tree table = RADIX_TREE_INIT;      /* node id -> struct credit */
+static struct waitqueue turns = WAITQUEUE_INIT(turns); /* woken when credit.asking ends */
 
 static struct waitqueue came = WAITQUEUE_INIT(came); /* woken when a grant has come */
 
@@ -114,6 +113,18 @@ static int wait_for_frames(struct credit *c)
 	return err == -ETIMEDOUT ? 0 : err;
 }
 
+static int turn_take(struct credit *c)
+{
+	return wait_event_killable(&turns,
+				   !__atomic_exchange_n(&c->asking, true, __ATOMIC_ACQUIRE));
+}
+
+static void turn_give(struct credit *c)
+{
+	__atomic_store_n(&c->asking, false, __ATOMIC_RELEASE);
+	wake_all(&turns);
+}
+
 int credit_take(uint32_t node)
 {
 	struct credit *c = credit_of(node);
@@ -122,13 +133,15 @@ int credit_take(uint32_t node)
 	if (!c)
 		return -ENOMEM;
 	while (!credit_try(c)) {
-		mutex_lock(&request_lock);
+		err = turn_take(c);
+		if (err)
+			return err;
 		/* Somebody may have asked while we waited for our turn. */
 		if (atomic64_read(&c->frames) <= 0)
 			err = request(node);
 		if (destroy_may_help(err))
 			err = atomic64_read(&c->frames) > 0 ? 0 : request(node);
-		mutex_unlock(&request_lock);
+		turn_give(c);
 		if (err == -EAGAIN)
 			err = wait_for_frames(c);
 		if (err)

@@ -5,7 +5,7 @@
  * Flow:	credit_take() before a p-local line is made; credit_put() when such a line is
  *		dropped unsaved; a write-back uses the credit up at the owner. Grants are
  *		piggy-backed on replies (credit_add()), in answer to credit_want() in the request.
- * Locking:	atomics, and one mutex around the synchronous request.
+ * Locking:	atomics.
  */
 #pragma once
 
@@ -16,6 +16,7 @@
 struct credit {            /* one memory node's; lives for ever: node ids are few */
 	uint32_t node;     /* const */
 	atomic64_t frames; /* in hand */
+	bool asking;       /* atomic: a thread asks the node for more */
 };
 
 /* By node id modulo its length, the one that was looked up last: atomic. */

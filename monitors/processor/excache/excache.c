@@ -29,6 +29,7 @@
 
 #include "cache_private.h"
 #include "credit.h"
+#include "late.h"
 #include "owner.h"
 
 #define FILE_NODES_TRIED 8 /* for one page, while one after the other goes */
@@ -544,6 +545,8 @@ int excache_init(const struct excache_ops *ops)
 	pr_info("%u sets of %u lines and %u spare, %llu KiB, policy %s\n", excache.nr_sets,
 		excache.nr_ways, excache.nr_spare, (unsigned long long)excache.nr_lines * 4,
 		excache.policy->name);
-	err = destroy_init();
+	err = late_init();
+	if (!err)
+		err = destroy_init();
 	return err ? err : writeback_init();
 }

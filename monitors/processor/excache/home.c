@@ -32,19 +32,82 @@ static_assert(HOME_FORK_BODY == sizeof(struct pm_fork_req_wire), "the message");
 COUNTER(remote_calls, "process.memory_calls", "requests about address spaces (mmap and its kin)");
 COUNTER(fork_messages, "fork.messages", "requests for forks, collapses and discarded pages");
 
-static int home_call_once(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
-			  size_t max)
+/* A call that is waited for to the end, in threads that are never killed. */
+static int plain_call_once(uint32_t node, uint16_t opcode, const void *body, size_t len)
 {
+	struct rpc_call *call;
+	int ret;
+
 	counter_inc(&remote_calls);
-	return rpc_call_sync(node, RPC_CLASS_CONTROL, opcode, body, (uint32_t)len, reply,
-			     (uint32_t)max, 0);
+	call = rpc_call_create(node, RPC_CLASS_CONTROL, opcode, body, (uint32_t)len);
+	if (!call)
+		return -ENOMEM;
+	ret = rpc_call_submit_wait(call, WAIT_FOREVER);
+	if (!ret)
+		ret = rpc_call_wait(call);
+	rpc_call_put(call);
+	return ret;
 }
 
-int home_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply, size_t max)
+static int home_call_once(struct home_reply **r, uint32_t node, uint16_t opcode, const void *body,
+			  size_t len)
 {
-	const int ret = home_call_once(node, opcode, body, len, reply, max);
+	int ret;
 
-	return destroy_may_help(ret) ? home_call_once(node, opcode, body, len, reply, max) : ret;
+	counter_inc(&remote_calls);
+	ret = late_call_submit(&(*r)->late, node, opcode, body, len, (*r)->body,
+			       sizeof((*r)->body));
+	if (!ret && !late_call_wait(&(*r)->late, &ret)) {
+		*r = NULL;
+		return -EINTR;
+	}
+	return ret;
+}
+
+static void put_objects(struct home_reply *r)
+{
+	if (r->obj)
+		object_put(r->obj);
+	if (r->also)
+		object_put(r->also);
+}
+
+struct home_reply *home_reply_alloc(void)
+{
+	struct home_reply *r = kmalloc(sizeof(*r));
+
+	if (r) { /* the rest is for the reply */
+		r->late.call = NULL;
+		r->obj = r->also = NULL;
+	}
+	return r;
+}
+
+void home_reply_free(struct home_reply *r)
+{
+	if (r)
+		put_objects(r);
+	kfree(r);
+}
+
+/* An answer with a range reply: of interest are the credits that came with it. */
+static void late_grants(struct late_call *lc, int len)
+{
+	struct home_reply *r = container_of(lc, struct home_reply, late);
+
+	if (len >= 0 && pm_range_rep_decode(r->body, (size_t)len, &r->range) == 0)
+		home_enter_grants(r->range.grants, r->range.nr_grants);
+	put_objects(r);
+}
+
+int home_call(struct home_reply **r, uint32_t node, uint16_t opcode, const void *body, size_t len,
+	      void (*answered)(struct late_call *lc, int len))
+{
+	int ret;
+
+	(*r)->late.answered = answered ? answered : late_grants;
+	ret = home_call_once(r, node, opcode, body, len);
+	return destroy_may_help(ret) ? home_call_once(r, node, opcode, body, len) : ret;
 }
 
 void home_enter_vregions(struct object *obj, const struct pm_vregion *v, size_t nr)
@@ -77,22 +140,19 @@ static int take_range_reply(struct object *obj, int len, struct home_reply *r)
 	return 0;
 }
 
-/*
- * One call to the home of @obj that is answered with a range reply, which is kmalloc()ed and
- * taken.
- */
 int home_range_call(struct object *obj, uint16_t opcode, const void *body, size_t body_len,
 		    struct home_reply **out)
 {
-	struct home_reply *r = kmalloc(sizeof(*r));
+	struct home_reply *r = home_reply_alloc();
 	int err;
 
 	if (!r)
 		return -ENOMEM;
-	err = take_range_reply(
-		obj, home_call(obj->home, opcode, body, body_len, r->body, sizeof(r->body)), r);
+	err = home_call(&r, obj->home, opcode, body, body_len, NULL);
+	if (r)
+		err = take_range_reply(obj, err, r);
 	if (err) {
-		kfree(r);
+		home_reply_free(r);
 		return err;
 	}
 	*out = r;
@@ -122,7 +182,7 @@ int home_vregion_owner(struct object *obj, uint64_t index, uint32_t *owner)
 			err = 0;
 		}
 	}
-	kfree(r);
+	home_reply_free(r);
 	return err;
 }
 
@@ -136,7 +196,7 @@ void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr)
 
 	pm_destroy_list_encode(ids, nr, w);
 	for (unsigned int tries = 0; ret == -ETIMEDOUT && tries < REPEATS_MAX; tries++)
-		ret = home_call_once(home, PM_DESTROY, w, nr * sizeof(w[0]), NULL, 0);
+		ret = plain_call_once(home, PM_DESTROY, w, nr * sizeof(w[0]));
 	if (ret < 0)
 		pr_warn("space %#llx and %u more: the home (node %u) did not free them: error %d\n",
 			(unsigned long long)ids[0], nr - 1, home, ret);
@@ -148,13 +208,42 @@ void home_no_answer(struct object *obj, int err)
 		WRITE_ONCE(obj->perhaps_at_home, true);
 }
 
-/* A call without a reply body. */
+/*
+ * A call without a reply body. Its changes at the home concern other spaces as well, so it is not
+ * left.
+ */
 static int plain_call(struct object *obj, uint16_t opcode, const void *body, size_t len)
 {
-	const int ret = home_call(obj->home, opcode, body, len, NULL, 0);
+	int ret = plain_call_once(obj->home, opcode, body, len);
 
+	if (destroy_may_help(ret))
+		ret = plain_call_once(obj->home, opcode, body, len);
 	counter_inc(&fork_messages);
-	return ret > 0 ? -EPROTO : ret;
+	return ret;
+}
+
+/* --- forks ------------------------------------------------------------------------------- */
+
+/*
+ * The thread that forked was killed. If the home has made the two spaces, it is told now that they
+ * have ended: not earlier, as it might make them afterwards.
+ */
+static void late_fork(struct late_call *lc, int len)
+{
+	struct home_reply *r = container_of(lc, struct home_reply, late);
+	int err = len;
+
+	if (len >= 0)
+		err = pm_range_rep_decode(r->body, (size_t)len, &r->range);
+	if (!err) {
+		WRITE_ONCE(r->obj->vregion_size, r->vregion_size);
+		WRITE_ONCE(r->also->vregion_size, r->vregion_size);
+		home_enter_grants(r->range.grants, r->range.nr_grants);
+	} else {
+		home_no_answer(r->obj, err);
+		home_no_answer(r->also, err);
+	}
+	put_objects(r);
 }
 
 void home_fork_begin(struct home_fork *f, struct object *from, struct object *parent,
@@ -166,40 +255,48 @@ void home_fork_begin(struct home_fork *f, struct object *from, struct object *pa
 		.child = child->id,
 		.want_credits = credit_want(from->home),
 	};
-	struct home_reply *r = kmalloc(sizeof(*r));
+	struct home_reply *r = home_reply_alloc();
 	struct pm_fork_req_wire body;
 
 	*f = (struct home_fork){ .from = from, .parent = parent, .child = child, .reply = r };
 	pm_fork_req_encode(&req, &body);
 	memcpy(f->body, &body, sizeof(body));
-	f->call = r ? rpc_call_create(from->home, RPC_CLASS_CONTROL, PM_FORK, f->body,
-				      sizeof(f->body))
-		    : NULL;
-	if (!f->call)
+	if (!r)
 		return;
-	f->call->reply = r->body;
-	f->call->reply_max = sizeof(r->body);
-	if (!rpc_call_submit(f->call)) {
+	object_get(parent);
+	object_get(child);
+	r->obj = parent;
+	r->also = child;
+	r->vregion_size = from->vregion_size;
+	r->late.answered = late_fork;
+	/* If no slot is free at the moment, home_fork_end() waits for one. */
+	if (!late_call_try(&r->late, from->home, PM_FORK, f->body, sizeof(f->body), r->body,
+			   sizeof(r->body))) {
 		counter_inc(&remote_calls);
 		counter_inc(&fork_messages);
-		return;
 	}
-	rpc_call_put(f->call); /* no slot is free at the moment: home_fork_end() waits for one */
-	f->call = NULL;
 }
 
-/* The answer to what was sent; -EAGAIN: nothing was. */
-static int fork_answer(struct home_fork *f)
+/* The answer to what was sent; -EAGAIN: nothing was. *@r is NULL if the thread was killed. */
+static int fork_answer(struct home_fork *f, struct home_reply **r)
+{
+	int len;
+
+	if (!(*r)->late.call)
+		return -EAGAIN;
+	if (late_call_wait(&(*r)->late, &len))
+		return take_range_reply(f->from, len, *r);
+	*r = NULL;
+	return -EINTR;
+}
+
+static int fork_again(struct home_fork *f, struct home_reply **r)
 {
 	int ret;
 
-	if (!f->call)
-		return -EAGAIN;
-	ret = rpc_call_wait(f->call);
-	if (!ret)
-		ret = (int)f->call->reply_len;
-	rpc_call_put(f->call);
-	return take_range_reply(f->from, ret, f->reply);
+	counter_inc(&fork_messages);
+	ret = home_call(r, f->from->home, PM_FORK, f->body, sizeof(f->body), late_fork);
+	return *r ? take_range_reply(f->from, ret, *r) : ret;
 }
 
 /*
@@ -214,31 +311,78 @@ static bool fork_is_refused(int err)
 int home_fork_end(struct home_fork *f)
 {
 	struct home_reply *r = f->reply;
-	int err = fork_answer(f);
-	bool unknown = err && !fork_is_refused(err);
+	bool unknown;
+	int err;
 
+	if (!r)
+		return -ENOMEM;
+	err = fork_answer(f, &r);
+	unknown = err && !fork_is_refused(err);
 	/* With the same names it is the same fork: repeated until the outcome is known. */
 	for (unsigned int tries = 0; tries < REPEATS_MAX; tries++) {
 		if (err != -EAGAIN && err != -ETIMEDOUT && !destroy_may_help(err))
 			break;
-		kfree(r);
-		r = NULL;
-		counter_inc(&fork_messages);
-		err = home_range_call(f->from, PM_FORK, f->body, sizeof(f->body), &r);
+		err = fork_again(f, &r);
 		unknown |= err && !fork_is_refused(err);
 	}
-	if (err && unknown)
+	/* A thread that was killed leaves its program as that is: it ends. */
+	if (err && unknown && err != -EINTR)
 		object_fail(f->from, err, 0);
 	if (!err) {
 		f->parent->vregion_size = f->child->vregion_size = f->from->vregion_size;
 		home_enter_vregions(f->parent, r->range.vregions, r->range.nr_vregions);
 		home_enter_vregions(f->child, r->range.vregions, r->range.nr_vregions);
 	}
-	kfree(r);
+	home_reply_free(r);
 	return err;
 }
 
-int home_introduce(struct object *obj, uint64_t len)
+/* --- shared objects ------------------------------------------------------------------- */
+
+/* The home's answer to PM_SPACE: the size of its vRegions, or an error. */
+static int take_space_reply(struct object *obj, int len, struct home_reply *r)
+{
+	int err = take_range_reply(obj, len, r);
+	const uint64_t size = r->range.addr;
+
+	if (!err && (size < PM_VREGION_MIN || size > PM_VREGION_MAX || (size & (size - 1))))
+		err = -EPROTO;
+	if (err)
+		home_no_answer(obj, err);
+	else
+		WRITE_ONCE(obj->vregion_size, size);
+	return err;
+}
+
+static void late_space(struct late_call *lc, int len)
+{
+	struct home_reply *r = container_of(lc, struct home_reply, late);
+
+	(void)take_space_reply(r->obj, len, r);
+	object_introduced(r->obj);
+	put_objects(r);
+}
+
+static int space_call(struct object *obj, const struct pm_space_req *req, bool *left)
+{
+	struct home_reply *r = home_reply_alloc();
+	struct pm_space_req_wire w;
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	object_get(obj);
+	r->obj = obj;
+	pm_space_req_encode(req, &w);
+	err = home_call(&r, obj->home, PM_SPACE, &w, sizeof(w), late_space);
+	*left = !r;
+	if (r)
+		err = take_space_reply(obj, err, r);
+	home_reply_free(r);
+	return err;
+}
+
+int home_introduce(struct object *obj, uint64_t len, bool *left)
 {
 	const struct pm_space_req req = {
 		.aspace = obj->id,
@@ -246,29 +390,14 @@ int home_introduce(struct object *obj, uint64_t len)
 		.flags = obj->reserved ? PM_SPACE_RESERVE : 0,
 		.want_credits = credit_want(obj->home),
 	};
-	struct pm_space_req_wire w;
-	struct home_reply *r;
-	uint64_t size;
-	int err;
+	int err = space_call(obj, &req, left);
 
-	pm_space_req_encode(&req, &w);
-	err = home_range_call(obj, PM_SPACE, &w, sizeof(w), &r);
-	if (err == -EEXIST && obj->perhaps_at_home) { /* by an earlier attempt: the name is ours */
+	if (err == -EEXIST && READ_ONCE(obj->perhaps_at_home)) {
+		/* By an earlier attempt: the name is ours. */
 		home_destroy_many(obj->home, &obj->id, 1);
-		err = home_range_call(obj, PM_SPACE, &w, sizeof(w), &r);
+		err = space_call(obj, &req, left);
 	}
-	if (err) {
-		home_no_answer(obj, err);
-		return err;
-	}
-	size = r->range.addr;
-	kfree(r);
-	if (size < PM_VREGION_MIN || size > PM_VREGION_MAX || (size & (size - 1))) {
-		home_no_answer(obj, -EPROTO);
-		return -EPROTO;
-	}
-	WRITE_ONCE(obj->vregion_size, size);
-	return 0;
+	return err;
 }
 
 static void encode_ranges(const struct page_range *from, uint32_t nr, struct pm_page_range *to)

@@ -10,8 +10,8 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
+struct home_reply;
 struct object;
-struct rpc_call;
 
 /*
  * The owner of vRegion @index by the home's answer, which is entered into the copy as well. The
@@ -34,14 +34,14 @@ void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr);
 /*
  * @from is frozen; @parent and @child, both new, get its mappings and copies of its vRegion
  * entries. An error has changed nothing, or, if the home does not say whether it has, @from is
- * failed: its programs end.
+ * failed: its programs end. After -EINTR, as the thread is to be killed, the home may do it yet: it
+ * is told then that @parent and @child have ended, and nothing that shares @from may go on.
  */
 #define HOME_FORK_BODY 32
 struct home_fork { /* one that is under way */
 	struct object *from, *parent, *child;
 	uint8_t body[HOME_FORK_BODY]; /* the message */
-	struct rpc_call *call;        /* NULL: not sent yet */
-	void *reply;
+	struct home_reply *reply;
 };
 /* Send it.  A home_fork_end() must follow, which has the answer. */
 void home_fork_begin(struct home_fork *f, struct object *from, struct object *parent,
@@ -66,5 +66,8 @@ int home_collapse(struct object *from, const struct object *into, const struct p
 /* The owners drop these pages, 1 to HOME_RANGES_MAX ranges, of which no line is left. */
 int home_discard(struct object *obj, const struct page_range *ranges, uint32_t nr) __must_check;
 
-/* Introduce a shared object: @len bytes, active at once; charged if it is reserved. */
-int home_introduce(struct object *obj, uint64_t len) __must_check;
+/*
+ * Introduce a shared object: @len bytes, active at once; charged if it is reserved. After a kill,
+ * -EINTR, *@left: it goes on, and ends with object_introduced().
+ */
+int home_introduce(struct object *obj, uint64_t len, bool *left) __must_check;

@@ -13,8 +13,8 @@
  * Locking:	file_lock and shared_lock guard the tables, and nothing but an object's lock is
  *		taken inside them; an object is freed outside of them. object.lock guards size,
  *		seq, the range that is going away and nr_pages, the copy of the vRegion array and
- *		`stored`; it is never held across an RPC. setup_lock lets one thread at a time
- *		introduce an object to its home.
+ *		`stored`; it is never held across an RPC. One thread at a time introduces an object
+ *		to its home (object.introducing); others wait for that, killably.
  * Ordering:	a range that goes away is blocked and seq grows, so that no line of it can be made;
  *		lines are dropped, the owners told, the range unblocked.
  */
@@ -23,7 +23,6 @@
 #include "object.h"
 
 #include <kernel/counter.h>
-#include <kernel/mutex.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/wait.h>
@@ -175,7 +174,7 @@ void object_set_path(struct object *obj, const char *path)
 
 static struct spinlock shared_lock = SPINLOCK_INIT("object.shared", RANK_SPIN_MONITOR);
 static struct list_head shared_table[SHARED_BUCKETS]; /* shared_lock; set up on first use */
-static struct mutex setup_lock = MUTEX_INIT(setup_lock, "object.setup", RANK_MONITOR);
+static struct waitqueue introduced = WAITQUEUE_INIT(introduced);
 static struct waitqueue unblocked = WAITQUEUE_INIT(unblocked);
 
 /* --- shared objects: life ------------------------------------------------------------ */
@@ -201,17 +200,42 @@ static bool choose_another_home(struct object *obj)
 	return true;
 }
 
+/* True: no other thread does it, so the caller does. *@known: the home knows the object. */
+static bool introduce_begin(struct object *obj, bool *known)
+{
+	bool mine;
+
+	spin_lock(&obj->lock);
+	*known = READ_ONCE(obj->vregion_size) != 0;
+	mine = !*known && !obj->introducing;
+	if (mine)
+		obj->introducing = true;
+	spin_unlock(&obj->lock);
+	return mine;
+}
+
+void object_introduced(struct object *obj)
+{
+	spin_lock(&obj->lock);
+	obj->introducing = false;
+	spin_unlock(&obj->lock);
+	wake_all(&introduced);
+}
+
 static int introduce(struct object *obj, uint64_t len)
 {
-	int err = 0;
+	bool known, left, mine = false;
+	int err;
 
-	mutex_lock(&setup_lock);
-	if (!READ_ONCE(obj->vregion_size)) {
-		do {
-			err = home_introduce(obj, len);
-		} while (err == -EHOSTDOWN && choose_another_home(obj));
-	}
-	mutex_unlock(&setup_lock);
+	err = wait_event_killable(&introduced, (mine = introduce_begin(obj, &known)) || known);
+	if (err || !mine)
+		return err;
+	do {
+		left = false;
+		err = home_introduce(obj, len, &left);
+	} while (err == -EHOSTDOWN && choose_another_home(obj));
+	if (!left)
+		object_introduced(obj);
 	return err;
 }
 

@@ -87,8 +87,9 @@ struct object {
 	bool perhaps_at_home;             /* atomic: home_no_answer() */
 
 	/* OBJECT_SHARED */
-	bool reserved; /* const */
-	int writers;   /* atomic: open for writing, or, negative, programs that run from it */
+	bool reserved;                        /* const */
+	bool introducing __guarded_by(&lock); /* the home is being asked to make it */
+	int writers; /* atomic: open for writing, or, negative, programs that run from it */
 	uint64_t seq __guarded_by(&lock);                    /* grows when pages go away */
 	uint64_t going_first, going_end __guarded_by(&lock); /* pages that are going away */
 	uint64_t nr_pages __guarded_by(&lock);               /* that are no holes */
@@ -155,6 +156,8 @@ int object_shared_get(struct object *obj, uint64_t pgoff, bool write, struct lin
 	__must_check;
 /* The same for a fault: a hole becomes a page; -EIO also behind the last page. */
 int object_shared_fault(struct object *obj, uint64_t pgoff, struct line **out) __must_check;
+/* The home has answered, or nothing was asked: see home_introduce(). */
+void object_introduced(struct object *obj);
 /* By its name; referenced; NULL: there is none. */
 struct object *object_shared_find(uint64_t id);
 /* Pages that are no holes. */

@@ -13,6 +13,7 @@
 
 #include "cache_private.h"
 #include "credit.h"
+#include "late.h"
 
 static_assert(sizeof(((struct fetch_msg *)0)->body) == sizeof(struct pm_fetch_req_wire), "fits");
 static_assert(sizeof(((struct fetch_msg *)0)->reply) >= sizeof(struct pm_fetch_rep_wire), "fits");
@@ -193,35 +194,65 @@ int owner_writeback_answer(const struct writeback_msg *msg, size_t len, uint32_t
 
 /* --- frame credits ------------------------------------------------------------------- */
 
-static int credit_call(uint32_t node, const struct pm_credit_req *req, struct pm_grant_wire *reply)
-{
-	struct pm_credit_req_wire body;
+struct credit_ask {
+	struct late_call late; /* the first member */
+	uint32_t node;
+	struct pm_grant_wire reply;
+};
 
-	pm_credit_req_encode(req, &body);
-	return rpc_call_sync(node, RPC_CLASS_CONTROL, PM_CREDIT, &body, sizeof(body), reply,
-			     sizeof(*reply), 0);
+static int take_grant(const struct credit_ask *ask, int len, uint32_t *frames)
+{
+	struct pm_grant grant;
+
+	if (len >= 0)
+		len = pm_credit_rep_decode(&ask->reply, (size_t)len, &grant);
+	if (len)
+		return len;
+	*frames = grant.frames;
+	return grant.node != ask->node || grant.frames == 0 ? -ENOMEM : 0;
+}
+
+/* The thread that asked was killed: others use the frames. */
+static void late_grant(struct late_call *lc, int len)
+{
+	const struct credit_ask *ask = container_of(lc, struct credit_ask, late);
+	uint32_t frames;
+
+	if (take_grant(ask, len, &frames) == 0)
+		credit_add(ask->node, frames);
 }
 
 int owner_credit_take(uint32_t node, uint32_t want, uint32_t *frames)
 {
 	const struct pm_credit_req req = { .want = want };
-	struct pm_grant_wire reply;
-	struct pm_grant grant;
-	int ret = credit_call(node, &req, &reply);
+	struct credit_ask *ask = kzalloc(sizeof(*ask));
+	struct pm_credit_req_wire body;
+	int ret;
 
-	if (ret >= 0)
-		ret = pm_credit_rep_decode(&reply, (size_t)ret, &grant);
-	if (ret)
-		return ret;
-	*frames = grant.frames;
-	return grant.node != node || grant.frames == 0 ? -ENOMEM : 0;
+	if (!ask)
+		return -ENOMEM;
+	ask->node = node;
+	ask->late.answered = late_grant;
+	pm_credit_req_encode(&req, &body);
+	ret = late_call_submit(&ask->late, node, PM_CREDIT, &body, sizeof(body), &ask->reply,
+			       sizeof(ask->reply));
+	if (!ret && !late_call_wait(&ask->late, &ret))
+		return -EINTR; /* @ask is not ours any more */
+	ret = take_grant(ask, ret, frames);
+	kfree(ask);
+	return ret;
 }
 
 int owner_credit_give(uint32_t node, uint32_t frames)
 {
 	const struct pm_credit_req req = { .give = frames };
+	struct pm_credit_req_wire body;
 	struct pm_grant_wire reply;
-	const int ret = credit_call(node, &req, &reply);
+	int ret;
+
+	pm_credit_req_encode(&req, &body);
+	ret = rpc_call_sync(node, RPC_CLASS_CONTROL, PM_CREDIT, &body, sizeof(body), &reply,
+			    sizeof(reply), 0);
 
 	/* -ENOMEM says that nothing was granted, which is what we asked for. */
 	return ret < 0 && ret != -ENOMEM ? ret : 0;

@@ -22,6 +22,7 @@
 #include <processor/client/nodes.h>
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/late.h>
 #include <processor/excache/prefetch.h>
 
 #include "anon.h"
@@ -651,6 +652,7 @@ static void anon_collapse_soon(const struct anon_collapse *m)
 
 void aspace_drain(void)
 {
+	(void)late_calls_wait();
 	workqueue_flush(collapse_wq);
 	(void)destroy_drain(false);
 }

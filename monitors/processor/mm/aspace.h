@@ -149,6 +149,16 @@ static inline uint32_t aspace_home(const struct aspace *as)
 int aspace_fork(struct aspace *parent, struct aspace **child) __must_check;
 
 /*
+ * A thread of @as was killed before it knew whether a node had changed the layout. Other threads of
+ * its process are being killed as well; processes that share the space end with it.
+ */
+static inline void aspace_killed(struct aspace *as)
+{
+	if (!READ_ONCE(as->failed))
+		WRITE_ONCE(as->failed, -EINTR);
+}
+
+/*
  * Wait for collapses that anon_collapse_soon() has begun, and until the homes have freed all spaces
  * that ended before.
  */

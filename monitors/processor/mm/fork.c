@@ -10,6 +10,8 @@
  * Failure:	of the home: nothing has changed but rights in the page table, which faults restore.
  *		If it does not say, even when asked again, whether it has frozen the parent, the
  *		parent is failed: its programs end.
+ *		Of a thread that is killed meanwhile: the home is told that both new spaces have
+ *		ended when it has answered; what shares the parent's space ends, too.
  *		Of memory for the child, when the home has done it: the parent gets its new top,
  *		with no child beside it, and the child's name ends at the home.
  * See:		docs/design/fork.md
@@ -101,6 +103,8 @@ static int fork_blocked(struct aspace *parent, struct aspace **out)
 	child = make_child(parent, top);
 	aspace_write_protect(parent, 0, SPACE_TOP);
 	err = home_fork_end(&remote);
+	if (err == -EINTR)
+		aspace_killed(parent);
 	if (err) {
 		object_put(shadow);
 		if (!IS_ERR(child))

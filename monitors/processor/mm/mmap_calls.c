@@ -116,7 +116,7 @@ static void range_failed(struct aspace *as, vaddr_t start, int err)
 		 * The calling thread is being killed. The call may have been executed or not, so
 		 * others that share the space may not go on with it.
 		 */
-		WRITE_ONCE(as->failed, err);
+		aspace_killed(as);
 		break;
 	default:
 		object_fail(as->anon, err, start >> PAGE_SHIFT);

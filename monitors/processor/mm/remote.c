@@ -121,7 +121,7 @@ static int range_call(struct aspace *as, uint16_t opcode, const void *body, size
 		aspace_clear_vmas(as, replaced->start, replaced->start + replaced->len);
 	for (size_t i = 0; i < r->range.nr_vmas; i++)
 		(void)enter_vma(as, &r->range.vmas[i], hint, SEQ_ANY);
-	kfree(r);
+	home_reply_free(r);
 	return 0;
 }
 
@@ -180,6 +180,25 @@ static void take_layout(const struct pm_exec_rep *rep, struct program_layout *ou
 	};
 }
 
+/*
+ * The thread that did the exec was killed. If the home has made the space, it hears now that it has
+ * ended: not earlier, as it might make it afterwards.
+ */
+static void late_exec(struct late_call *lc, int len)
+{
+	struct home_reply *r = container_of(lc, struct home_reply, late);
+
+	if (len >= 0)
+		len = pm_exec_rep_decode(r->body, (size_t)len, &r->exec);
+	if (len) {
+		home_no_answer(r->obj, len);
+	} else {
+		WRITE_ONCE(r->obj->vregion_size, r->exec.vregion_size);
+		home_enter_grants(r->exec.grants, r->exec.nr_grants);
+	}
+	object_put(r->obj);
+}
+
 int remote_exec(struct aspace *as, const struct exec_program *prog, const struct fs_cred *cred,
 		uint64_t stack_size, uint64_t random_seed, struct program_layout *layout)
 {
@@ -196,7 +215,7 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 	const size_t cap = sizeof(struct pm_exec_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) +
 			   PM_EXEC_HEAD_MAX;
 	void *body = kmalloc(cap);
-	struct home_reply *r = kmalloc(sizeof(*r));
+	struct home_reply *r = home_reply_alloc();
 	ssize_t len = -ENOMEM;
 	int ret;
 
@@ -207,8 +226,9 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 		len = pm_exec_req_encode(&req, body, cap);
 	ret = len < 0 ? (int)len : !r ? -ENOMEM : 0;
 	if (!ret) {
-		ret = home_call(aspace_home(as), PM_EXEC, body, (size_t)len, r->body,
-				sizeof(r->body));
+		object_get(as->anon);
+		r->obj = as->anon;
+		ret = home_call(&r, aspace_home(as), PM_EXEC, body, (size_t)len, late_exec);
 		if (ret >= 0)
 			ret = pm_exec_rep_decode(r->body, (size_t)ret, &r->exec);
 		home_no_answer(as->anon, ret);
@@ -221,7 +241,7 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 		enter_program(as, prog, &r->exec);
 		take_layout(&r->exec, layout);
 	}
-	kfree(r);
+	home_reply_free(r);
 	return ret;
 }
 
@@ -312,6 +332,8 @@ static int unknown_to_owner(struct object *anon, vaddr_t addr)
 
 	if (!err || err == -EFAULT)
 		return -EFAULT;
+	if (err == -EINTR) /* nothing is known: the thread is to be killed */
+		return err;
 	object_fail(anon, err, addr >> PAGE_SHIFT);
 	return err;
 }
@@ -333,8 +355,8 @@ int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq)
 		ret = object_owner(as->anon, addr >> PAGE_SHIFT, &owner);
 		if (ret)
 			return ret;
-		ret = rpc_call_sync(owner, RPC_CLASS_DEMAND, PM_FILL_VMA, &w, sizeof(w), reply,
-				    sizeof(reply), 0);
+		ret = rpc_call_sync_killable(owner, RPC_CLASS_DEMAND, PM_FILL_VMA, &w, sizeof(w),
+					     reply, sizeof(reply));
 		if (ret != -EREMCHG)
 			break;
 		ret = object_redirected(as->anon, addr >> PAGE_SHIFT, NULL, 0, tries);

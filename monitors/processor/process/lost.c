@@ -90,7 +90,12 @@ void process_kill_failed(void)
 
 	spin_lock(&v->lock);
 	list_for_each_entry(p, &v->processes, all_link) {
-		if (p->as && READ_ONCE(p->as->failed)) {
+		if (!p->as || !READ_ONCE(p->as->failed))
+			continue;
+		if (READ_ONCE(p->as->failed) == -EINTR) { /* aspace_killed(): nothing is lost */
+			if (p->state == PROCESS_ALIVE)
+				process_kill(p, SIGKILL);
+		} else {
 			describe_loss(p, line, sizeof(line));
 			lose_locked(p, line);
 		}
