@@ -514,7 +514,7 @@ static void work_from_all_cpus(struct ktest *t)
 	ASSERT_FALSE(t, IS_ERR(s.wq));
 	work_init(&s.work, run_shared);
 	EXPECT_EQ(t, on_all(t, 1, work_member, &s), 0);
-	workqueue_flush(s.wq);
+	EXPECT_TRUE(t, workqueue_flush(s.wq, WAIT_FOREVER));
 	EXPECT_EQ(t, s.ran, s.queued);
 	EXPECT_GT(t, s.ran, 0);
 	EXPECT_EQ(t, s.errors, 0);

@@ -254,9 +254,9 @@ static bool queue_idle(struct workqueue *wq)
 	return idle;
 }
 
-void workqueue_flush(struct workqueue *wq)
+bool workqueue_flush(struct workqueue *wq, uint64_t deadline_ns)
 {
-	wait_event(&wq->done, queue_idle(wq));
+	return wait_event_timeout(&wq->done, queue_idle(wq), deadline_ns);
 }
 
 bool work_cancel(struct work *w)

@@ -56,7 +56,7 @@ static void run_all(struct ktest *t, unsigned int threads)
 	EXPECT_FALSE(t, work_queue(wq, &items[11].work));
 	work_flush(&items[0].work);
 	EXPECT_GE(t, ran, 1);
-	workqueue_flush(wq);
+	EXPECT_TRUE(t, workqueue_flush(wq, WAIT_FOREVER));
 	EXPECT_EQ(t, ran, ARRAY_SIZE(items));
 	workqueue_destroy(wq);
 }

@@ -54,7 +54,7 @@ static struct aspace *make_space(uint64_t pages)
 static void space_destroy(struct ktest *t, struct aspace *as)
 {
 	aspace_put(as);
-	fake_quiesce();
+	fake_settle();
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 }
 

@@ -229,6 +229,14 @@ void fake_quiesce(void)
 		usleep(100);
 }
 
+void fake_settle(void)
+{
+	fake_quiesce();
+	while (!aspace_drain())
+		usleep(10000);
+	fake_quiesce();
+}
+
 void fake_counts(struct fake_counts *out)
 {
 	pthread_mutex_lock(&fake.lock);
@@ -443,6 +451,7 @@ static void *call_thread(void *arg)
 	void *late_reply = NULL;
 	bool late;
 
+	wait_event(&speaks, !is_silent(fc->call.peer, fc->call.opcode));
 	if (fake.delay_us)
 		usleep((unsigned int)rand() % fake.delay_us);
 	/* The device reads the bulk when the message goes out, which may be late. */

@@ -55,6 +55,8 @@ size_t fake_pages(void);
 void fake_frames(uint32_t frames);
 /* Wait until no call is under way. */
 void fake_quiesce(void);
+/* And until nothing is left to be done about spaces that have ended. */
+void fake_settle(void);
 
 /* Counts of the requests that the far side saw. */
 struct fake_counts {

@@ -365,7 +365,7 @@ static unsigned int times_lost(struct ktest *t, const char *name)
 		EXPECT_EQ(t, steady, 0u);
 	}
 	aspace_put(as);
-	fake_quiesce();
+	fake_settle();
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 	excache.policy = before;
 	return lost;
@@ -405,7 +405,7 @@ static unsigned int loop_fetches(struct ktest *t, const char *name)
 	}
 	fake_counts(&counts);
 	aspace_put(as);
-	fake_quiesce();
+	fake_settle();
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 	excache.policy = before;
 	return counts.fetches * 100 / (unsigned int)(8 * nr_pages);

@@ -77,7 +77,7 @@ static struct aspace *program_start(struct ktest *t)
 static void program_end(struct ktest *t, struct aspace *as)
 {
 	aspace_put(as);
-	aspace_drain();
+	(void)aspace_drain();
 	fake_quiesce();
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 }

@@ -103,8 +103,7 @@ static uint64_t read_word(struct ktest *t, struct object *obj, uint64_t page)
 
 static void all_gone(struct ktest *t)
 {
-	fake_quiesce();
-	aspace_drain();
+	fake_settle();
 	EXPECT_EQ(t, object_space_count(), spaces_before);
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 	EXPECT_EQ(t, fake_pages(), 0u);

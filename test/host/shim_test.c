@@ -276,7 +276,7 @@ static void work_queues(struct ktest *t)
 	EXPECT_TRUE(t, work_cancel(&items[3]));
 	EXPECT_FALSE(t, work_cancel(&items[3]));
 	complete_all(&work_gate);
-	workqueue_flush(q);
+	EXPECT_TRUE(t, workqueue_flush(q, WAIT_FOREVER));
 	EXPECT_EQ(t, atomic_read(&work_count), 3);
 	EXPECT_TRUE(t, work_queue(q, &items[3]));
 	work_flush(&items[3]);

@@ -39,7 +39,7 @@ static void cache_start(void)
 {
 	fake_cache();
 	fake_reset();
-	aspace_drain();
+	fake_settle();
 	fake_kills = 0;
 	spaces_before = object_space_count();
 	credits_before = (int64_t)credit_held() - fake_promised();
@@ -71,15 +71,14 @@ static uint64_t end_ns(struct aspace *as)
 	const uint64_t start = time_now_ns();
 
 	aspace_put(as);
-	aspace_drain();
+	(void)aspace_drain();
 	return time_now_ns() - start;
 }
 
 /* Nothing is left of any space. */
 static void all_gone(struct ktest *t)
 {
-	aspace_drain();
-	fake_quiesce();
+	fake_settle();
 	EXPECT_EQ(t, object_space_count(), spaces_before);
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 	EXPECT_EQ(t, fake_pages(), 0u);
@@ -143,11 +142,33 @@ static void credits_of_a_silent_node_hold_up_no_end(struct ktest *t)
 	EXPECT_GT(t, after.given, before.given + 7000);
 }
 
+/* Owners that are to take evicted pages are silent: the end is left to a worker. */
+static void an_end_waits_for_no_owner(struct ktest *t)
+{
+	struct aspace *as;
+	uint64_t fit;
+
+	cache_start();
+	fit = excache_line_count() - 32; /* without the spare ones: fake_cache() */
+	as = space_create(1, fit + 16);
+	for (uint64_t i = 0; i < fit; i++)
+		put(t, as, i, i);
+	for (uint32_t node = 1; node <= FAKE_NODES; node++)
+		fake_silence(node, PM_WRITEBACK);
+	for (uint64_t i = 0; i < 16; i++)
+		put(t, as, fit + i, i);
+	EXPECT_LT(t, end_ns(as), ENDING_NS);
+	EXPECT_EQ(t, object_space_count(), spaces_before + 1);
+	fake_speak();
+	wait_for(object_space_count() == spaces_before);
+	all_gone(t);
+}
+
 /* --- threads that are killed while they wait ---------------------------------------------- */
 
 struct victim {
 	struct thread *thread;
-	struct aspace *as;
+	struct aspace *as, *child;
 	struct object *obj;
 	uint64_t page;
 	int (*call)(struct victim *v);
@@ -190,9 +211,35 @@ static void victim_kill(struct ktest *t, struct victim *v)
 
 static int do_fork(struct victim *v)
 {
-	struct aspace *child;
+	return aspace_fork(v->as, &v->child);
+}
 
-	return aspace_fork(v->as, &child);
+/*
+ * A thread of the parent is in a call to a silent home, with its map_lock: the child ends, though
+ * the chain cannot collapse yet.
+ */
+static void an_end_waits_for_no_other_program(struct ktest *t)
+{
+	struct victim v = { .call = do_fork };
+	struct aspace *c;
+
+	cache_start();
+	v.as = space_create(1, 4);
+	put(t, v.as, 1, 11);
+	ASSERT_EQ(t, aspace_fork(v.as, &c), 0);
+	put(t, v.as, 1, 12);
+	fake_silence(1, PM_FORK);
+	victim_start(t, &v);
+	usleep(50000);
+	EXPECT_LT(t, end_ns(c), ENDING_NS);
+	EXPECT_FALSE(t, is_over(&v));
+	fake_speak();
+	thread_join(v.thread);
+	ASSERT_EQ(t, v.err, 0);
+	(void)end_ns(v.child);
+	EXPECT_TRUE(t, !v.as->anon->backing);
+	(void)end_ns(v.as);
+	all_gone(t);
 }
 
 /* The home does it later: only then is it told that both spaces are not wanted. */
@@ -343,7 +390,7 @@ static void a_late_shared_object_is_destroyed(struct ktest *t)
 	victim_start(t, &v);
 	victim_kill(t, &v);
 	object_put(v.obj);
-	aspace_drain();
+	(void)aspace_drain();
 	EXPECT_EQ(t, destroys(), 0u);
 	fake_speak();
 	wait_for(destroys() == 1);
@@ -352,6 +399,8 @@ static void a_late_shared_object_is_destroyed(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
+	KTEST(an_end_waits_for_no_owner),
+	KTEST(an_end_waits_for_no_other_program),
 	KTEST(a_killed_fork_is_undone_when_it_is_done),
 	KTEST(a_killed_fork_may_be_refused),
 	KTEST(a_killed_fault_is_no_loss),

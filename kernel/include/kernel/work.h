@@ -35,8 +35,8 @@ struct workqueue *workqueue_create_prio(const char *name, unsigned int max_threa
 bool work_queue(struct workqueue *wq, struct work *w);
 /* Wait until @w is neither pending nor running. */
 void work_flush(struct work *w);
-/* Wait until nothing is queued or running. */
-void workqueue_flush(struct workqueue *wq);
+/* Wait until nothing is queued or running; false: @deadline_ns, absolute, came first. */
+bool workqueue_flush(struct workqueue *wq, uint64_t deadline_ns);
 /* Take @w off the queue if it has not started; true if it was pending. */
 bool work_cancel(struct work *w);
 

@@ -12,7 +12,7 @@
 
 void backlog_init(struct backlog *b, const char *name)
 {
-	spin_lock_init(&b->lock, name, RANK_SPIN_MONITOR);
+	spin_lock_init(&b->lock, name, RANK_EXCACHE_FREE);
 	list_init(&b->items);
 	b->last = b->size = b->moved_ns = 0;
 	waitqueue_init(&b->moved);
@@ -42,6 +42,15 @@ void backlog_done(struct backlog *b, struct backlog_item *item)
 	b->size--;
 	spin_unlock(&b->lock);
 	wake_all(&b->moved);
+}
+
+void backlog_move(struct backlog *b, struct backlog_item *item, struct backlog_item *to)
+{
+	spin_lock(&b->lock);
+	to->nr = item->nr;
+	list_add(&to->link, &item->link);
+	list_del(&item->link);
+	spin_unlock(&b->lock);
 }
 
 uint64_t backlog_size(struct backlog *b)

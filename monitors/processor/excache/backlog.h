@@ -25,7 +25,7 @@ struct backlog_item {
 };
 
 struct backlog {
-	struct spinlock lock; /* RANK_SPIN_MONITOR */
+	struct spinlock lock; /* RANK_EXCACHE_FREE */
 	struct list_head items __guarded_by(&lock);
 	uint64_t last __guarded_by(&lock);     /* number of the newest item, ever */
 	uint64_t size __guarded_by(&lock);     /* items */
@@ -37,6 +37,8 @@ void backlog_init(struct backlog *b, const char *name);
 /* Returns how many items there are now. Any context. */
 uint64_t backlog_add(struct backlog *b, struct backlog_item *item);
 void backlog_done(struct backlog *b, struct backlog_item *item);
+/* @to takes the place of @item, which is to be freed. */
+void backlog_move(struct backlog *b, struct backlog_item *item, struct backlog_item *to);
 /* Items. */
 uint64_t backlog_size(struct backlog *b);
 /*

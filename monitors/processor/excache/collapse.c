@@ -21,6 +21,18 @@ void excache_hold(struct object *obj)
 	wait_event(&excache.quiet, READ_ONCE(obj->nr_writebacks) == 0);
 }
 
+bool excache_try_hold(struct object *obj)
+{
+	bool quiet;
+
+	spin_lock(&obj->lock);
+	quiet = obj->nr_writebacks == 0;
+	if (quiet)
+		obj->held = true;
+	spin_unlock(&obj->lock);
+	return quiet;
+}
+
 void excache_release(struct object *obj)
 {
 	spin_lock(&obj->lock);

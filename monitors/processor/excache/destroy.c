@@ -70,7 +70,7 @@ static struct destroy_queue *queue_next(uint64_t *node)
 	return q;
 }
 
-static uint64_t destroy_waiting(void)
+uint64_t destroy_waiting(void)
 {
 	struct destroy_queue *q;
 	uint64_t node = 0, nr = 0;

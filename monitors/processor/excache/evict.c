@@ -32,13 +32,12 @@ bool writeback_begin(struct object *obj, uint64_t pgoff)
 /* The line was clean after all. */
 static void writeback_cancel(struct object *obj)
 {
-	bool quiet;
+	struct quiet_end quiet;
 
 	spin_lock(&obj->lock);
-	quiet = --obj->nr_writebacks == 0 && obj->held;
+	quiet = object_writeback_ended_locked(obj);
 	spin_unlock(&obj->lock);
-	if (quiet)
-		wake_all(&excache.quiet);
+	object_quiet(&quiet);
 }
 
 /* A write-back of it is counted if it may be evicted. */

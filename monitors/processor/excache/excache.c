@@ -231,7 +231,7 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 {
 	struct object *obj = line->obj;
 	const bool file = obj->kind == OBJECT_FILE;
-	bool quiet = false;
+	struct quiet_end quiet = { 0 };
 
 	assert_spin_held(&set->lock);
 	ASSERT(line->nr_maps == 0);
@@ -249,15 +249,14 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 	if ((line->flags & LINE_PLOCAL) && obj->kind == OBJECT_SHARED)
 		obj->nr_pages--; /* neither cached nor stored any more */
 	if (line->state == LINE_WRITEBACK)
-		quiet = --obj->nr_writebacks == 0 && obj->held;
+		quiet = object_writeback_ended_locked(obj);
 	spin_unlock(&obj->lock);
-	if (quiet)
-		wake_all(&excache.quiet);
 	if (line->flags & LINE_PLOCAL)
 		credit_put(line->credit_node);
 	line->obj = NULL;
 	line->flags = 0;
 	set_changed_locked(set);
+	object_quiet(&quiet);
 	/* Any other object may be gone as soon as the lock is dropped. */
 	return file ? obj : NULL;
 }
@@ -546,6 +545,8 @@ int excache_init(const struct excache_ops *ops)
 		excache.nr_ways, excache.nr_spare, (unsigned long long)excache.nr_lines * 4,
 		excache.policy->name);
 	err = late_init();
+	if (!err)
+		err = object_ends_init();
 	if (!err)
 		err = destroy_init();
 	return err ? err : writeback_init();

@@ -171,6 +171,8 @@ void excache_keep_end(struct aspace *as);
  * excache_hold() returns no write-back is under way.  Sleeps.
  */
 void excache_hold(struct object *obj);
+/* The same if no write-back is under way, else false. Never waits. */
+bool excache_try_hold(struct object *obj) __must_check;
 void excache_release(struct object *obj);
 /*
  * Lines of @from become @to's, whose own lines of these pages are dropped. Both are held, no fault

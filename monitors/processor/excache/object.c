@@ -608,27 +608,105 @@ void object_free_collapsed(struct object *obj, bool at_home)
 	object_put(obj);
 }
 
+#define END_THREADS 4 /* ends whose write-backs are over: no node is waited for */
+
+COUNTER(object_late_ends, "excache.late_ends", "ends of objects that had to wait for write-backs");
+
+static struct workqueue *end_wq; /* const after start */
+static struct backlog ends;
+
+struct quiet_end object_writeback_ended_locked(struct object *obj)
+{
+	struct quiet_end q = { 0 };
+
+	assert_spin_held(&obj->lock);
+	ASSERT(obj->nr_writebacks > 0);
+	q.is = --obj->nr_writebacks == 0 && obj->held;
+	q.then = q.is ? obj->then : NULL;
+	return q;
+}
+
+void object_quiet(const struct quiet_end *q)
+{
+	if (!q->is)
+		return;
+	wake_all(&excache.quiet);
+	if (q->then)
+		(void)work_queue(end_wq, q->then);
+}
+
+int object_ends_wait(void)
+{
+	return backlog_wait(&ends, WAIT_PLAIN);
+}
+
+int object_ends_init(void)
+{
+	backlog_init(&ends, "space.end");
+	end_wq = workqueue_create("space-end", END_THREADS);
+	return IS_ERR(end_wq) ? PTR_ERR(end_wq) : 0;
+}
+
+/* Answers the object behind it when that ends with it, as @obj was its last shadow. */
+static struct object *space_end_one(struct object *obj)
+{
+	struct anon_collapse collapse = { 0 };
+	struct object *gone = NULL;
+
+	if (obj->backing)
+		gone = excache.ops->unchain(obj, &collapse);
+	if (obj->kind == OBJECT_SHARED)
+		shared_forget(obj);
+	excache_drop(obj, 0, UINT64_MAX);
+	/* Unlinking a file gives its memory back at once. */
+	if (obj->vregion_size || obj->perhaps_at_home)
+		defer_destroy(obj,
+			      obj->kind == OBJECT_SHARED || object_stores_any(obj, 0, UINT64_MAX));
+	space_free(obj);
+	if (collapse.as || collapse.shadow)
+		excache.ops->collapse_soon(&collapse);
+	return gone;
+}
+
+static void space_end_work(struct work *w)
+{
+	struct object *obj = container_of(w, struct object, end_work);
+	struct backlog_item item;
+
+	backlog_move(&ends, &obj->end_item, &item);
+	obj = space_end_one(obj);
+	if (obj)
+		space_end(obj);
+	backlog_done(&ends, &item);
+}
+
+/*
+ * No write-back of @obj begins any more. False: one is under way, perhaps to a silent owner, for
+ * which a thread that ends must not wait: a worker does the rest when it is over.
+ */
+static bool may_end_now(struct object *obj)
+{
+	bool now;
+
+	spin_lock(&obj->lock);
+	obj->held = true;
+	now = obj->nr_writebacks == 0;
+	if (!now) {
+		work_init(&obj->end_work, space_end_work);
+		(void)backlog_add(&ends, &obj->end_item);
+		obj->then = &obj->end_work;
+	}
+	spin_unlock(&obj->lock);
+	if (!now)
+		counter_inc(&object_late_ends);
+	return now;
+}
+
 static void space_end(struct object *obj)
 {
 	/* With it may go the last shadow of the object behind it, and so on. */
-	while (obj) {
-		struct anon_collapse collapse = { 0 };
-		struct object *gone = NULL;
-
-		if (obj->backing)
-			gone = excache.ops->unchain(obj, &collapse);
-		if (obj->kind == OBJECT_SHARED)
-			shared_forget(obj);
-		excache_drop(obj, 0, UINT64_MAX);
-		/* Unlinking a file gives its memory back at once. */
-		if (obj->vregion_size || obj->perhaps_at_home)
-			defer_destroy(obj, obj->kind == OBJECT_SHARED ||
-						   object_stores_any(obj, 0, UINT64_MAX));
-		space_free(obj);
-		if (collapse.as || collapse.shadow)
-			excache.ops->collapse_soon(&collapse);
-		obj = gone;
-	}
+	while (obj && may_end_now(obj))
+		obj = space_end_one(obj);
 }
 
 /* Of its failures the first one counts. */

@@ -25,6 +25,7 @@
 #include <lib/list.h>
 #include <processor/client/file_attr.h>
 
+#include "backlog.h"
 #include "page_bits.h"
 
 struct aspace;
@@ -71,7 +72,7 @@ struct object {
 	struct page_bits stored __guarded_by(&lock); /* the owner has the page */
 	int failed;                               /* atomic: negative errno once a page was lost */
 	size_t nr_writebacks __guarded_by(&lock); /* lines that are being written back */
-	bool held __guarded_by(&lock);            /* no line is to be written back: it collapses */
+	bool held __guarded_by(&lock); /* no line is to be written back: it collapses, or ends */
 	/* Nor a line of these pages: excache_keep(). */
 	uint64_t kept_first __guarded_by(&lock), kept_end __guarded_by(&lock);
 
@@ -85,6 +86,9 @@ struct object {
 	struct work collapse_work;        /* anon_collapse_soon() */
 	struct deferred_destroy *destroy; /* to tell the home of its end without memory */
 	bool perhaps_at_home;             /* atomic: home_no_answer() */
+	struct work *then __guarded_by(&lock); /* when it is held and has no write-back; or NULL */
+	struct work end_work;
+	struct backlog_item end_item;
 
 	/* OBJECT_SHARED */
 	bool reserved;                        /* const */
@@ -175,6 +179,19 @@ void object_run_end(struct object *obj);
 
 /* An object with one reference and no page; @vregion_size 0: not known yet.  ERR_PTR(-ENOMEM). */
 struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_size, uint64_t seed);
+/*
+ * Wait until the ends of objects that had to wait for write-backs are done, and objects that
+ * ended with them; see backlog_wait().
+ */
+int object_ends_wait(void);
+int object_ends_init(void) __must_check;
+/* A write-back of @obj is over: what is to be done about it when obj->lock is dropped. */
+struct quiet_end {
+	bool is; /* it was the last one, and that is waited for */
+	struct work *then;
+};
+struct quiet_end object_writeback_ended_locked(struct object *obj) __must_hold(&obj->lock);
+void object_quiet(const struct quiet_end *q);
 /* Anonymous and shared objects alive, for leak tests. */
 size_t object_space_count(void);
 
@@ -190,6 +207,8 @@ void object_free_collapsed(struct object *obj, bool at_home);
  * aspace.map_lock may be held. @killable: not in a thread that is to be killed.
  */
 bool destroy_drain(bool killable);
+/* Spaces that have ended and whose homes do not know. */
+uint64_t destroy_waiting(void);
 /* Credits of @node that are too many go back to it, later. Sleeps at most for memory. */
 void destroy_trim(uint32_t node);
 /*

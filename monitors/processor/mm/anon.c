@@ -425,16 +425,17 @@ bool anon_can_collapse(struct aspace *as)
 	return can;
 }
 
-bool anon_collapse_is_local(const struct anon_collapse *m)
+bool anon_collapse_asks(struct aspace *as)
 {
 	struct object *back;
-	bool local;
+	bool asks;
 
 	spin_lock(&chain_lock);
-	back = m->as ? m->as->anon->backing : m->shadow->backing;
-	local = !back || !object_stores_any(back, 0, UINT64_MAX);
+	back = as->anon->backing;
+	asks = back && only_shadow_locked(back) == as->anon &&
+	       object_stores_any(back, 0, UINT64_MAX);
 	spin_unlock(&chain_lock);
-	return local;
+	return asks;
 }
 
 /* Stored pages of @back that its only shadow hides are dropped by their owners. */
@@ -543,19 +544,38 @@ static void replace_shadow(struct object *shadow, struct object *back)
 	spin_unlock(&chain_lock);
 }
 
+/* False: a write-back is under way, or owners must be asked, and the caller does not @wait. */
+static bool hold_both(struct object *shadow, struct object *back, bool wait)
+{
+	if (wait) {
+		excache_hold(shadow);
+		excache_hold(back);
+		return true;
+	}
+	if (!excache_try_hold(shadow))
+		return false;
+	if (excache_try_hold(back)) {
+		if (!object_stores_any(back, 0, UINT64_MAX))
+			return true;
+		excache_release(back);
+	}
+	excache_release(shadow);
+	return false;
+}
+
 /*
  * The chain lock is held for writing; of a top, its space is blocked and without faults. On
- * success one reference of @shadow is put.
+ * success one reference of @shadow is put. -EAGAIN: it would have to wait.
  */
-static int collapse_one(struct object *shadow, struct object *back)
+static int collapse_one(struct object *shadow, struct object *back, bool wait)
 {
 	bool stored;
 	int err;
 
 	assert_rwsem_held_write(lock_of(shadow));
 	ASSERT(shadow->backing == back && shadow->seed == back->seed);
-	excache_hold(shadow);
-	excache_hold(back);
+	if (!hold_both(shadow, back, wait))
+		return -EAGAIN;
 	/* Nothing writes to these: the lock keeps out chain walks, write-backs are held. */
 	spin_lock(&back->lock);
 	err = page_bits_reserve_all(&back->stored, &shadow->stored);
@@ -580,7 +600,17 @@ static int collapse_one(struct object *shadow, struct object *back)
 	return err;
 }
 
-int anon_collapse(struct aspace *as)
+/* The chain's lock for writing; false: it is taken, and the caller does not @wait. */
+static bool chain_write_lock(struct rwsem *lock, bool wait)
+	__no_lock_analysis("takes it or not, as the caller says")
+{
+	if (!wait)
+		return rwsem_write_trylock(lock);
+	rwsem_write_lock(lock);
+	return true;
+}
+
+int anon_collapse(struct aspace *as, bool wait) __no_lock_analysis("chain_write_lock()")
 {
 	struct rwsem *lock = lock_of(as->anon);
 	int err = 0;
@@ -588,9 +618,10 @@ int anon_collapse(struct aspace *as)
 	assert_mutex_held(&as->map_lock);
 	if (!anon_can_collapse(as))
 		return 0;
-	rwsem_write_lock(lock);
+	if (!chain_write_lock(lock, wait))
+		return -EAGAIN;
 	while (!err && anon_can_collapse(as))
-		err = collapse_one(as->anon, as->anon->backing);
+		err = collapse_one(as->anon, as->anon->backing, wait);
 	rwsem_write_unlock(lock);
 	return err;
 }
@@ -609,17 +640,18 @@ static struct object *frozen_pair(const struct object *shadow)
 	return back;
 }
 
-int anon_collapse_frozen(struct object *shadow)
+int anon_collapse_frozen(struct object *shadow, bool wait) __no_lock_analysis("chain_write_lock()")
 {
 	struct rwsem *lock = lock_of(shadow);
 	struct object *back;
 	int err = 0;
 
+	if (!chain_write_lock(lock, wait))
+		return -EAGAIN;
 	object_get(shadow);
-	rwsem_write_lock(lock);
 	while (!err && (back = frozen_pair(shadow))) {
 		object_get(back); /* it stays, whatever ends meanwhile */
-		err = collapse_one(shadow, back);
+		err = collapse_one(shadow, back, wait);
 		if (err)
 			object_put(back); /* @shadow has one, too */
 		else
@@ -630,7 +662,7 @@ int anon_collapse_frozen(struct object *shadow)
 	return err;
 }
 
-void anon_collapse_behind(struct aspace *as)
+struct object *anon_collapse_behind(struct aspace *as)
 {
 	struct object *found;
 
@@ -643,11 +675,10 @@ void anon_collapse_behind(struct aspace *as)
 				found = o;
 		}
 		spin_unlock(&chain_lock);
-		if (found && anon_collapse_frozen(found)) {
-			object_put(found);
-			return; /* an owner is out of reach: the next fork tries again */
-		}
+		if (found && anon_collapse_frozen(found, false))
+			return found;
 		if (found)
 			object_put(found);
 	} while (found);
+	return NULL;
 }

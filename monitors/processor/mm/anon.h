@@ -76,19 +76,22 @@ int anon_pull(struct aspace *as, uint64_t first, uint64_t end) __must_check;
 void anon_push(struct aspace *parent, struct object *shadow, struct aspace *child);
 /*
  * Collapse frozen objects that only @as sees into its top, as many as there are. An error leaves a
- * longer chain.
+ * longer chain; -EAGAIN: without @wait no lock, no write-back and no node is waited for.
  */
-int anon_collapse(struct aspace *as);
+int anon_collapse(struct aspace *as, bool wait);
 bool anon_can_collapse(struct aspace *as);
-/* Would it need no message?  A guess: any context. */
-bool anon_collapse_is_local(const struct anon_collapse *m);
+/* The same, but owners have pages of what would collapse, so that they must be asked. */
+bool anon_collapse_asks(struct aspace *as);
 
 /* --- any context that may sleep ------------------------------------------------------------ */
 
 /*
  * Collapse what is behind frozen @shadow into it, as long as no other shadow sees that. An error
- * leaves a longer chain.
+ * leaves a longer chain; @wait as for anon_collapse().
  */
-int anon_collapse_frozen(struct object *shadow);
-/* The same wherever it can be done in the chain of @as, whose map_lock is held. */
-void anon_collapse_behind(struct aspace *as);
+int anon_collapse_frozen(struct object *shadow, bool wait);
+/*
+ * The same wherever it can be done without waiting in the chain of @as, whose map_lock is held.
+ * One where it cannot, referenced, or NULL.
+ */
+struct object *anon_collapse_behind(struct aspace *as);

@@ -14,6 +14,7 @@
 
 #include <kernel/panic.h>
 #include <kernel/printk.h>
+#include <kernel/time.h>
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/hash.h>
@@ -27,20 +28,31 @@
 
 #include "anon.h"
 
-#define COLLAPSE_THREADS 4 /* collapses that wait for owners at a time */
+#define COLLAPSE_THREADS 64 /* collapses that wait for owners at a time */
 
 static struct workqueue *collapse_wq; /* const after start */
+static atomic64_t nr_collapse_runs;
+static struct waitqueue collapsed = WAITQUEUE_INIT(collapsed); /* woken when one has ended */
 
-static void aspace_collapse(struct aspace *as);
+static bool aspace_collapse(struct aspace *as, bool wait);
 static void anon_collapse_soon(const struct anon_collapse *m);
 
 /* --- life ---------------------------------------------------------------------------- */
+
+static void collapse_ran(struct aspace *as)
+{
+	atomic64_inc(&nr_collapse_runs);
+	if (as)
+		__atomic_add_fetch(&as->collapse_runs, 1, __ATOMIC_RELEASE);
+	wake_all(&collapsed);
+}
 
 static void collapse_work(struct work *w)
 {
 	struct aspace *as = container_of(w, struct aspace, collapse_work);
 
-	aspace_collapse(as);
+	(void)aspace_collapse(as, true);
+	collapse_ran(as);
 	aspace_put(as);
 }
 
@@ -596,26 +608,40 @@ int aspace_quiesce(struct aspace *as, bool killable)
 	return err;
 }
 
-/* Objects that only @as can see any more become one with its top, if that can be had. Sleeps. */
-static void aspace_collapse(struct aspace *as)
+/*
+ * Objects that only @as can see any more become one with its top, if that can be had. False: it
+ * would have to wait, for a lock, a fault or a node, and the caller does not @wait.
+ */
+static bool aspace_collapse(struct aspace *as, bool wait)
+	__no_lock_analysis("takes the lock or not, as the caller says")
 {
 	struct blocked_range all;
+	bool done = true;
 
-	mutex_lock(&as->map_lock);
+	if (wait)
+		mutex_lock(&as->map_lock);
+	else if (!mutex_trylock(&as->map_lock))
+		return false;
 	if (anon_can_collapse(as)) {
 		aspace_block(as, &all, 0, SPACE_TOP);
-		(void)aspace_quiesce(as, false);
-		anon_collapse(as); /* tried again before the next fork */
+		if (wait)
+			(void)aspace_quiesce(as, false);
+		else
+			done = atomic_read_acquire(&as->nr_faults) == 0;
+		if (done) /* after an error: tried again before the next fork */
+			done = anon_collapse(as, wait) != -EAGAIN;
 		aspace_unblock(as, &all);
 	}
 	mutex_unlock(&as->map_lock);
+	return done;
 }
 
 static void collapse_frozen_work(struct work *w)
 {
 	struct object *shadow = container_of(w, struct object, collapse_work);
 
-	(void)anon_collapse_frozen(shadow);
+	(void)anon_collapse_frozen(shadow, true);
+	collapse_ran(NULL);
 	object_put(shadow);
 }
 
@@ -629,32 +655,71 @@ struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed)
 }
 
 /* Works that wait already have a reference of their own. */
-static void collapse_frozen_soon(struct object *shadow, bool local)
+void aspace_collapse_frozen_later(struct object *shadow)
 {
-	if (local)
-		collapse_frozen_work(&shadow->collapse_work);
-	else if (!work_queue(collapse_wq, &shadow->collapse_work))
+	if (!work_queue(collapse_wq, &shadow->collapse_work))
 		object_put(shadow);
 }
 
-/* Now, or in a thread of its own if it takes a message; consumes the reference.  Sleeps. */
-static void anon_collapse_soon(const struct anon_collapse *m)
+static void collapse_later(struct aspace *as)
 {
-	const bool local = anon_collapse_is_local(m);
-
-	if (m->shadow)
-		collapse_frozen_soon(m->shadow, local);
-	else if (local)
-		collapse_work(&m->as->collapse_work);
-	else if (!work_queue(collapse_wq, &m->as->collapse_work))
-		aspace_put(m->as);
+	if (!work_queue(collapse_wq, &as->collapse_work))
+		aspace_put(as);
 }
 
-void aspace_drain(void)
+/*
+ * Now, or in a thread of its own if it has to wait for something: the caller may be a thread that
+ * ends. Consumes the reference.  Sleeps, but for no node.
+ */
+static void anon_collapse_soon(const struct anon_collapse *m)
 {
-	(void)late_calls_wait();
-	workqueue_flush(collapse_wq);
+	if (m->shadow && anon_collapse_frozen(m->shadow, false) == -EAGAIN)
+		aspace_collapse_frozen_later(m->shadow);
+	else if (m->shadow)
+		object_put(m->shadow);
+	else if (aspace_collapse(m->as, false))
+		aspace_put(m->as);
+	else
+		collapse_later(m->as);
+}
+
+int aspace_collapse_first(struct aspace *as)
+{
+	const uint64_t runs = __atomic_load_n(&as->collapse_runs, __ATOMIC_ACQUIRE);
+
+	if (!anon_collapse_asks(as))
+		return 0;
+	aspace_get(as);
+	collapse_later(as);
+	return wait_event_killable(&collapsed,
+				   __atomic_load_n(&as->collapse_runs, __ATOMIC_ACQUIRE) != runs);
+}
+
+/* Until none is left to be done, or none has been done for as long as a node may be silent. */
+static bool collapses_wait(uint64_t until)
+{
+	int64_t runs = atomic64_read(&nr_collapse_runs);
+
+	while (!workqueue_flush(collapse_wq, until)) {
+		if (runs == atomic64_read(&nr_collapse_runs))
+			return false;
+		runs = atomic64_read(&nr_collapse_runs);
+		until = time_after_ns(BACKLOG_SILENT_NS);
+	}
+	return true;
+}
+
+bool aspace_drain(void)
+{
+	const uint64_t until = time_after_ns(BACKLOG_SILENT_NS);
+	bool all;
+
+	/* In the order in which one leads to the other. */
+	all = late_calls_wait() == 0;
+	all &= object_ends_wait() == 0;
+	all &= collapses_wait(until);
 	(void)destroy_drain(false);
+	return all && destroy_waiting() == 0;
 }
 
 static bool is_blocked(struct aspace *as, vaddr_t addr)

@@ -84,6 +84,7 @@ struct aspace {
 	refcount_t refs;
 	struct list_head link;     /* list of all spaces */
 	struct work collapse_work; /* anon_collapse_soon() */
+	uint64_t collapse_runs;    /* atomic: of that */
 	struct mutex map_lock;     /* RANK_ASPACE */
 	struct spinlock lock;      /* RANK_SPIN_ASPACE */
 	struct pgtable *pt __guarded_by(&lock);
@@ -124,7 +125,10 @@ static inline void aspace_get(struct aspace *as)
 {
 	refcount_inc(&as->refs);
 }
-/* The last one drops all lines and tells the home, which frees everything. May sleep. */
+/*
+ * The last one drops all lines and tells the home, which frees everything. May sleep, but waits for
+ * no node: a worker does what would have to.
+ */
 void aspace_put(struct aspace *as);
 /* The space's name at its home, which changes with fork: under map_lock or inside a fault. */
 static inline uint64_t aspace_id(const struct aspace *as)
@@ -159,10 +163,19 @@ static inline void aspace_killed(struct aspace *as)
 }
 
 /*
- * Wait for collapses that anon_collapse_soon() has begun, and until the homes have freed all spaces
- * that ended before.
+ * Wait for calls that were left, ends and collapses that were left to workers, and until the homes
+ * have freed all spaces that ended before: nodes that are silent left out (backlog.h). False: some
+ * of that is left.
  */
-void aspace_drain(void);
+bool aspace_drain(void);
+/*
+ * Before a fork, with no lock held: what only @as can see any more becomes one with its top, if
+ * owners must be asked for that. By a worker, as it must not end half way. -EINTR: the thread is to
+ * be killed.
+ */
+int aspace_collapse_first(struct aspace *as) __must_check;
+/* Frozen @shadow collapses with what is behind it, later; takes the reference. */
+void aspace_collapse_frozen_later(struct object *shadow);
 /*
  * Start the ExCache and what is built on it. @kill_failed: a space was marked failed; polling
  * context.

@@ -80,7 +80,7 @@ static struct aspace *make_child(struct aspace *parent, struct object *top)
 /* Nothing of the parent can fault or change. */
 static int fork_blocked(struct aspace *parent, struct aspace **out)
 {
-	struct object *shadow, *top;
+	struct object *shadow, *top, *behind;
 	struct home_fork remote;
 	struct aspace *child;
 	int err;
@@ -88,8 +88,10 @@ static int fork_blocked(struct aspace *parent, struct aspace **out)
 	assert_mutex_held(&parent->map_lock);
 	if (READ_ONCE(parent->failed))
 		return -ENOMEM;
-	anon_collapse(parent); /* else the chain is longer, for now */
-	anon_collapse_behind(parent);
+	(void)anon_collapse(parent, false); /* else the chain is longer, for now */
+	behind = anon_collapse_behind(parent);
+	if (behind)
+		aspace_collapse_frozen_later(behind);
 	shadow = new_top(parent->anon);
 	if (IS_ERR(shadow))
 		return PTR_ERR(shadow);
@@ -125,6 +127,9 @@ int aspace_fork(struct aspace *parent, struct aspace **child)
 	int err;
 
 	*child = NULL;
+	err = aspace_collapse_first(parent);
+	if (err)
+		return err;
 	mutex_lock(&parent->map_lock);
 	aspace_block(parent, &all, 0, SPACE_TOP);
 	err = aspace_quiesce(parent, true);

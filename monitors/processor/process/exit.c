@@ -25,6 +25,8 @@
 #include <processor/vfs/file.h>
 
 COUNTER(exit_exits, "process.exits", "processes that have ended");
+COUNTER(exit_early, "process.early_ends",
+	"programs whose end was told before a silent node had freed their memory");
 
 /* --- accounting -------------------------------------------------------------------------- */
 
@@ -315,7 +317,8 @@ static void process_finish(struct process *p)
 	leave_tree(p);
 	program_leave(p);
 	if (leader) {
-		aspace_drain(); /* the launcher must find the memory free */
+		if (!aspace_drain()) /* the launcher must find the memory free */
+			counter_inc(&exit_early);
 		report_end(p->program, status);
 	}
 }

@@ -7,8 +7,10 @@
  *		stack. An item never runs twice at the same time.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -189,13 +191,24 @@ void work_flush(struct work *w)
 	pthread_mutex_unlock(&wq->lock);
 }
 
-void workqueue_flush(struct workqueue *wq)
+static bool is_idle(struct workqueue *wq)
 {
-	shim_check_may_sleep("workqueue_flush");
+	bool idle;
+
 	pthread_mutex_lock(&wq->lock);
-	while (!list_empty(&wq->items) || !list_empty(&wq->running))
-		pthread_cond_wait(&wq->changed, &wq->lock);
+	idle = list_empty(&wq->items) && list_empty(&wq->running);
 	pthread_mutex_unlock(&wq->lock);
+	return idle;
+}
+
+bool workqueue_flush(struct workqueue *wq, uint64_t deadline_ns)
+{
+	bool idle;
+
+	shim_check_may_sleep("workqueue_flush");
+	while (!(idle = is_idle(wq)) && time_now_ns() < deadline_ns)
+		usleep(100);
+	return idle;
 }
 
 bool work_cancel(struct work *w)
