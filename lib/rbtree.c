@@ -5,6 +5,9 @@
  * Invariants:	the root is black; a red node has black children; every path from a
  *		node down to a missing child passes the same number of black nodes.
  *		Missing children count as black.
+ *		Augmented: with an update function, what each node keeps about its subtree is right
+ *		between two calls. A rotation changes the subtrees of two nodes only; a node that
+ *		comes or goes changes those on its way to the root.
  */
 #include <lib/rbtree.h>
 
@@ -55,8 +58,23 @@ static void replace_child(struct rb_node *parent, struct rb_node *old, struct rb
 		parent->right = node;
 }
 
+/* @node and @up have changed places: @up is the upper one now. */
+static inline void update_rotated(struct rb_node *node, struct rb_node *up, rb_update_fn update)
+{
+	if (update) {
+		update(node);
+		update(up);
+	}
+}
+
+static inline void update_path(struct rb_node *node, rb_update_fn update)
+{
+	for (; update && node; node = rb_parent(node))
+		update(node);
+}
+
 /* The right child takes @node's place, and @node becomes its left child. */
-static void rotate_left(struct rb_node *node, struct rb_root *root)
+static void rotate_left(struct rb_node *node, struct rb_root *root, rb_update_fn update)
 {
 	struct rb_node *up = node->right;
 	struct rb_node *parent = rb_parent(node);
@@ -68,9 +86,10 @@ static void rotate_left(struct rb_node *node, struct rb_root *root)
 	replace_child(parent, node, up, root);
 	set_parent(up, parent);
 	set_parent(node, up);
+	update_rotated(node, up, update);
 }
 
-static void rotate_right(struct rb_node *node, struct rb_root *root)
+static void rotate_right(struct rb_node *node, struct rb_root *root, rb_update_fn update)
 {
 	struct rb_node *up = node->left;
 	struct rb_node *parent = rb_parent(node);
@@ -82,13 +101,15 @@ static void rotate_right(struct rb_node *node, struct rb_root *root)
 	replace_child(parent, node, up, root);
 	set_parent(up, parent);
 	set_parent(node, up);
+	update_rotated(node, up, update);
 }
 
-void rb_insert_color(struct rb_node *node, struct rb_root *root)
+void rb_insert_color_update(struct rb_node *node, struct rb_root *root, rb_update_fn update)
 {
 	struct rb_node *parent;
 
 	ASSERT(is_red(node) && !node->left && !node->right);
+	update_path(node, update);
 	while (is_red(parent = rb_parent(node)) && parent) {
 		struct rb_node *grand = rb_parent(parent); /* exists: a red node is not the root */
 		const bool left = grand->left == parent;
@@ -104,16 +125,16 @@ void rb_insert_color(struct rb_node *node, struct rb_root *root)
 		}
 		if (left) {
 			if (parent->right == node) {
-				rotate_left(parent, root);
+				rotate_left(parent, root, update);
 				parent = node;
 			}
-			rotate_right(grand, root);
+			rotate_right(grand, root, update);
 		} else {
 			if (parent->left == node) {
-				rotate_right(parent, root);
+				rotate_right(parent, root, update);
 				parent = node;
 			}
-			rotate_left(grand, root);
+			rotate_left(grand, root, update);
 		}
 		set_black(parent);
 		set_red(grand);
@@ -122,11 +143,17 @@ void rb_insert_color(struct rb_node *node, struct rb_root *root)
 	set_black(root->node);
 }
 
+void rb_insert_color(struct rb_node *node, struct rb_root *root)
+{
+	rb_insert_color_update(node, root, NULL);
+}
+
 /*
  * The paths through @node (maybe NULL), a child of @parent, lack one black node. The sibling
  * exists: its side has at least one black node more.
  */
-static void erase_color(struct rb_node *node, struct rb_node *parent, struct rb_root *root)
+static void erase_color(struct rb_node *node, struct rb_node *parent, struct rb_root *root,
+			rb_update_fn update)
 {
 	while (parent && is_black(node)) {
 		const bool left = parent->left == node;
@@ -138,9 +165,9 @@ static void erase_color(struct rb_node *node, struct rb_node *parent, struct rb_
 			set_black(sibling);
 			set_red(parent);
 			if (left)
-				rotate_left(parent, root);
+				rotate_left(parent, root, update);
 			else
-				rotate_right(parent, root);
+				rotate_right(parent, root, update);
 			sibling = left ? parent->right : parent->left;
 		}
 		if (is_black(sibling->left) && is_black(sibling->right)) {
@@ -154,18 +181,18 @@ static void erase_color(struct rb_node *node, struct rb_node *parent, struct rb_
 			set_red(sibling);
 			set_black(left ? sibling->left : sibling->right);
 			if (left)
-				rotate_right(sibling, root);
+				rotate_right(sibling, root, update);
 			else
-				rotate_left(sibling, root);
+				rotate_left(sibling, root, update);
 			sibling = left ? parent->right : parent->left;
 		}
 		copy_color(sibling, parent);
 		set_black(parent);
 		set_black(left ? sibling->right : sibling->left);
 		if (left)
-			rotate_left(parent, root);
+			rotate_left(parent, root, update);
 		else
-			rotate_right(parent, root);
+			rotate_right(parent, root, update);
 		return;
 	}
 	if (node)
@@ -199,7 +226,7 @@ static void swap_with_next(struct rb_node *node, struct rb_root *root)
 		set_parent(next_right, node);
 }
 
-void rb_erase(struct rb_node *node, struct rb_root *root)
+void rb_erase_update(struct rb_node *node, struct rb_root *root, rb_update_fn update)
 {
 	struct rb_node *child;
 	struct rb_node *parent;
@@ -212,8 +239,15 @@ void rb_erase(struct rb_node *node, struct rb_root *root)
 	replace_child(parent, node, child, root);
 	if (child)
 		set_parent(child, parent);
+	/* The node that has taken its place, if any, lies on this path. */
+	update_path(parent, update);
 	if (is_black(node))
-		erase_color(child, parent, root);
+		erase_color(child, parent, root, update);
+}
+
+void rb_erase(struct rb_node *node, struct rb_root *root)
+{
+	rb_erase_update(node, root, NULL);
 }
 
 static struct rb_node *leftmost(struct rb_node *node)

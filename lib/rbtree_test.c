@@ -128,6 +128,78 @@ static void random_changes(struct ktest *t)
 	EXPECT_TRUE(t, tree_is_right(&root));
 }
 
+/* --- augmented: the greatest weight below each node ------------------------------------- */
+
+struct weighed {
+	uint32_t key, weight, heaviest;
+	bool in_tree;
+	struct rb_node node;
+};
+
+static struct weighed weighed[NR_ITEMS];
+
+static uint32_t heaviest_of(const struct rb_node *node)
+{
+	return node ? rb_entry(node, struct weighed, node)->heaviest : 0;
+}
+
+static uint32_t heaviest_below(const struct weighed *w)
+{
+	return MAX(w->weight, MAX(heaviest_of(w->node.left), heaviest_of(w->node.right)));
+}
+
+static void heaviest_update(struct rb_node *node)
+{
+	struct weighed *w = rb_entry(node, struct weighed, node);
+
+	w->heaviest = heaviest_below(w);
+}
+
+static void weighed_insert(struct weighed *w, struct rb_root *root)
+{
+	struct rb_node **link = &root->node, *parent = NULL;
+
+	while (*link) {
+		parent = *link;
+		link = w->key < rb_entry(parent, struct weighed, node)->key ? &parent->left
+									    : &parent->right;
+	}
+	rb_link_node(&w->node, parent, link);
+	rb_insert_color_update(&w->node, root, heaviest_update);
+}
+
+static bool all_updated(const struct rb_root *root)
+{
+	const struct weighed *w;
+
+	rb_for_each_entry(w, root, node) {
+		if (w->heaviest != heaviest_below(w))
+			return false;
+	}
+	return rb_check(root);
+}
+
+static void subtrees_are_kept_up_to_date(struct ktest *t)
+{
+	struct rb_root root = RB_ROOT;
+	struct prng rng;
+
+	prng_seed(&rng, 7);
+	for (int step = 0; step < 6000; step++) {
+		struct weighed *w = &weighed[prng_below(&rng, NR_ITEMS)];
+
+		if (w->in_tree) {
+			rb_erase_update(&w->node, &root, heaviest_update);
+		} else {
+			w->key = (uint32_t)prng_below(&rng, 200);
+			w->weight = (uint32_t)prng_below(&rng, 1000000);
+			weighed_insert(w, &root);
+		}
+		w->in_tree = !w->in_tree;
+		ASSERT_TRUE(t, all_updated(&root));
+	}
+}
+
 static void check_sees_damage(struct ktest *t)
 {
 	struct rb_root root = RB_ROOT;
@@ -145,8 +217,13 @@ static void check_sees_damage(struct ktest *t)
 }
 
 static const struct ktest_case rbtree_cases[] = {
-	KTEST(empty_tree),     KTEST(ordered_keys),      KTEST(equal_keys_are_refused),
-	KTEST(random_changes), KTEST(check_sees_damage), { 0 },
+	KTEST(empty_tree),
+	KTEST(ordered_keys),
+	KTEST(equal_keys_are_refused),
+	KTEST(random_changes),
+	KTEST(subtrees_are_kept_up_to_date),
+	KTEST(check_sees_damage),
+	{ 0 },
 };
 static const struct ktest_suite rbtree_suite = { .name = "lib.rbtree", .cases = rbtree_cases };
 KTEST_SUITE(rbtree_suite);

@@ -5,6 +5,8 @@
  * Flow:	Insert: walk from &root->node down to an empty link, remembering the parent;
  *		rb_link_node(node, parent, link); rb_insert_color(node, root).
  *		rb_insert() does it all, given a comparison.
+ *		Augmented: nodes that keep something about their subtree (its smallest value, say)
+ *		use the _update forms for every change, always with the same function.
  * Locking:	the caller's.
  */
 #pragma once
@@ -48,11 +50,25 @@ static inline void rb_link_node(struct rb_node *node, struct rb_node *parent, st
 	*link = node;
 }
 
+/* @node becomes the only one of @root, whatever was there. */
+static inline void rb_only_node(struct rb_node *node, struct rb_root *root)
+{
+	node->parent_color = 1; /* black */
+	node->left = NULL;
+	node->right = NULL;
+	root->node = node;
+}
+
 /* Restore the balance after rb_link_node(). */
 void rb_insert_color(struct rb_node *node, struct rb_root *root);
 
 /* Remove @node, which must be in @root. */
 void rb_erase(struct rb_node *node, struct rb_root *root);
+
+/* Find anew what @node keeps about its subtree, from itself and from its children, if any. */
+typedef void (*rb_update_fn)(struct rb_node *node);
+void rb_insert_color_update(struct rb_node *node, struct rb_root *root, rb_update_fn update);
+void rb_erase_update(struct rb_node *node, struct rb_root *root, rb_update_fn update);
 
 /* In order; NULL at the end. */
 struct rb_node *rb_first(const struct rb_root *root);
