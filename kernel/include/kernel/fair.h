@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fair queue: the runnable threads of one class on one CPU, in order of virtual deadlines
+ * (EEVDF: earliest eligible virtual deadline first).  Pure: no clock, no lock, no thread.
+ *
+ * Flow:	Virtual time: a thread that runs for a time d gets older by d * 1024 / weight.  The
+ *		mean age of all that are runnable, by weight, is what each would have if all had had
+ *		exactly their share; a thread's lag is that mean minus its own age: what it is
+ *		owed.
+ *		Choice: of the threads with a lag of 0 or more (the eligible ones) the one with the
+ *		earliest deadline.  A deadline is the age at which the thread will have used up
+ *		what it asks for at a time, its request.
+ *		Request: the longest slice for a thread that uses it up; for one that sleeps sooner
+ *		about what it used between sleeps, so that its deadline is early.  This moves
+ *		turns, not shares.
+ *		Sleep: a sleeper keeps its age.  The others get older meanwhile: too much CPU before
+ *		is forgotten, and too little, for the time of the sleep as well, is owed to it: at
+ *		most one slice, so that a long sleep buys no long turn.
+ *		Elsewhere: a thread that goes to another queue takes its lag along.
+ * Invariants:	the sum of weight * (mean - age) over a queue is 0, so some thread is always
+ *		eligible.  No operation but fair_charge() changes the age of a thread while it is
+ *		runnable, except fair_yield(), which makes its caller older.
+ * Limits:	weights from 3 to 88761, and so many threads that weight * age differences fit 63
+ *		bits: 32,768 of the greatest weight, one virtual second apart.
+ */
+#pragma once
+
+#include <lib/rbtree.h>
+#include <lib/types.h>
+
+#define FAIR_WEIGHT_MEAN 1024u /* of nice 0, and of kernel threads */
+#define FAIR_WEIGHT_IDLE 3u    /* of SCHED_IDLE, as in Linux */
+
+struct fair_entity {
+	struct rb_node node;  /* by deadline, while it waits in a queue */
+	int64_t age;          /* virtual ns; its lag instead while it is detached */
+	int64_t deadline;     /* virtual ns */
+	int64_t youngest;     /* the smallest age in its subtree */
+	uint64_t request_ns;  /* what it asks for at a time */
+	uint64_t burst_ns;    /* what it has used since it joined */
+	uint32_t weight;      /* its share, in proportion to others' */
+	uint32_t rest;        /* of the last division by weight */
+	bool is_detached;     /* belongs to no queue's time: new, or on its way between two */
+	bool yields_to_woken; /* others; itself it never runs before its turn (SCHED_BATCH) */
+};
+
+struct fair_queue {
+	struct rb_root tree;        /* those that wait */
+	struct fair_entity *curr;   /* runs, or NULL: outside the tree, inside the mean */
+	struct fair_entity *resume; /* was interrupted by a higher class: goes on first; or NULL */
+	int64_t zero;               /* ages are summed relative to it */
+	int64_t sum;                /* of weight * (age - zero) in the tree */
+	uint64_t weight;            /* of those in the tree */
+	uint32_t nr;                /* in the tree */
+	uint64_t slice_ns;          /* the longest request */
+	bool is_due;                /* curr has used up a request since it was chosen */
+};
+
+/* Weight of nice value @nice, -20 to 19: each step is a factor of about 1.25, as in Linux. */
+uint32_t fair_nice_weight(int nice);
+
+void fair_init(struct fair_queue *q, uint64_t slice_ns);
+void fair_entity_init(struct fair_entity *e, uint32_t weight, uint64_t slice_ns);
+
+/* @e becomes runnable: it waits from now on.  It is new, detached, or slept in @q. */
+void fair_join(struct fair_queue *q, struct fair_entity *e);
+/* @e, which waits, leaves for another queue: detached. */
+void fair_leave(struct fair_queue *q, struct fair_entity *e);
+/* @e, which slept in @q or is its curr, joins another queue next: detached. */
+void fair_detach(struct fair_queue *q, struct fair_entity *e);
+
+/* @e, which waits, runs from now on; there is no curr. */
+void fair_take(struct fair_queue *q, struct fair_entity *e);
+/* curr waits again; there is none then.  @resume: it is interrupted and goes on first, if no one
+   that joins meanwhile comes before it, and its request is not used up. */
+void fair_put(struct fair_queue *q, bool resume);
+/* curr waits again, and @e, which waits, runs. */
+void fair_replace(struct fair_queue *q, struct fair_entity *e);
+/* @e, which is detached, runs from now on without having waited; there is no curr. */
+void fair_run(struct fair_queue *q, struct fair_entity *e);
+/* curr sleeps, or ends; there is none then. */
+void fair_sleep(struct fair_queue *q);
+
+/* curr has run for @ns. */
+void fair_charge(struct fair_queue *q, uint64_t ns);
+/* Which one should run: of those that wait and curr; NULL if there is none at all. */
+struct fair_entity *fair_pick(struct fair_queue *q);
+/*
+ * curr lets the others go first: which one should run; curr itself if none waits.  It gives up
+ * what it is owed, and its deadline is a full slice away.
+ */
+struct fair_entity *fair_yield(struct fair_queue *q);
+/* Should @e, which has just joined, run at once, in place of curr or of the one to be resumed? */
+bool fair_preempts(const struct fair_queue *q, const struct fair_entity *e);
+/* ns that curr may run before its request is used up, at weight and request of now. */
+uint64_t fair_left_ns(const struct fair_queue *q);
+
+/* Change the weight of @e; it keeps what it is owed in real time. @waits: it is in the tree. */
+void fair_set_weight(struct fair_queue *q, struct fair_entity *e, uint32_t weight, bool waits);
+
+/* Those that wait, in order of their deadlines; NULL at the end. */
+struct fair_entity *fair_first(const struct fair_queue *q);
+struct fair_entity *fair_next(const struct fair_entity *e);
