@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+prog-y += fair
+fair-objs := kernel/fair.o kernel/fair_test.o
