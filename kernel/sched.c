@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scheduler: a run queue per CPU, strict priority between classes, round robin
- * with time slices inside one.  Which CPU a thread gets: sched_smp.c.
+ * Scheduler: a run queue per CPU, strict priority between classes, fair shares by weight
+ * inside one (fair.c).  Which CPU a thread gets: sched_smp.c.
  *
  * Locking:	rq->lock guards the queue and state, cpu, queued, prio and allowed of its
  *		threads.  It is held across the switch: taken by the thread that leaves,
@@ -14,6 +14,12 @@
  *		schedule().  A wake-up in between makes it RUNNABLE again, so none is
  *		lost.  A preempted thread stays queued whatever its state says.
  * Flow:	Slices: a slice timer runs only while another thread of the same class waits.
+ *		Waking: a program's thread that has had less than its share takes the CPU from
+ *		another's at once.  Threads of other classes, which run for short times, wait for
+ *		their turn inside their class.
+ *		Programs' turn: the kernel's own threads stay ahead, but while programs wait the
+ *		time of the classes above them is counted.  After FLOOD_NS of it programs go
+ *		first, until they have had their part (PROGRAMS_PART) of the CPU.
  *		Ticks: only while user threads run (timer.c), and only to tell user from system
  *		time: all that a thread has run since the last tick counts for the mode that
  *		this one finds.
@@ -22,6 +28,7 @@
 
 #include <arch/clockevent.h>
 #include <arch/cpu.h>
+#include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <kernel/lock_debug.h>
 #include <kernel/lock_rank.h>
@@ -35,6 +42,15 @@ COUNTER(count_switches, "sched.switches", "context switches");
 COUNTER(count_idle_ns, "sched.idle_ns", "nanoseconds that CPUs spent halted");
 COUNTER(count_user_ns, "sched.user_ns", "nanoseconds of user threads in user mode, by ticks");
 COUNTER(count_system_ns, "sched.system_ns", "nanoseconds of user threads in the kernel, by ticks");
+
+#define FLOOD_NS      ((int64_t)(45 * NSEC_PER_MSEC))
+#define FLOOD_MOST_NS (2 * FLOOD_NS)
+#define PROGRAMS_PART 10 /* one part in so many is theirs under a flood */
+#define SLICE_MIN_NS  (50 * NSEC_PER_USEC)
+
+static uint32_t slice_us = 3000;
+BOOT_PARAM_RANGE("sched.slice_us", u32, slice_us, 100, 1000000,
+		 "longest time that a thread runs while others of its class wait");
 
 DEFINE_PERCPU(uint32_t, preempt_count);
 DEFINE_PERCPU(uint32_t, need_resched);
@@ -79,26 +95,116 @@ void resched_cpu(unsigned int cpu)
 		ipi_resched(cpu);
 }
 
+/* --- time ---------------------------------------------------------------------------------- */
+
+/*
+ * A thread of class @prio has run for @ns: do programs have to wait too long?  A turn that became
+ * too long, because the timer was late, makes the next one later.
+ */
+static void count_flood(struct runqueue *rq, unsigned int prio, int64_t ns) __must_hold(&rq->lock)
+{
+	assert_rq_held(rq);
+	if (prio > THREAD_PRIO_USER && (rq->bitmap & BIT(THREAD_PRIO_USER))) {
+		rq->owed_ns = MIN(rq->owed_ns + ns, FLOOD_MOST_NS);
+		rq->programs_turn |= rq->owed_ns >= FLOOD_NS;
+	} else if (prio == THREAD_PRIO_USER && rq->owed_ns > 0) {
+		rq->owed_ns -= ns * (PROGRAMS_PART - 1);
+		if (rq->owed_ns <= 0) {
+			rq->owed_ns = rq->programs_turn ? MAX(rq->owed_ns, -FLOOD_MOST_NS) : 0;
+			rq->programs_turn = false;
+		}
+	} else {
+		/* They run, with none before them, or none wants to. */
+		rq->owed_ns = 0;
+		rq->programs_turn = false;
+	}
+}
+
+/* Charge the running thread for its time up to @now. */
+static void account(struct runqueue *rq, uint64_t now) __must_hold(&rq->lock)
+{
+	struct thread *curr = rq->curr;
+	struct fair_queue *q = &rq->fair[curr->prio];
+	const uint64_t ns = now - curr->run_start_ns;
+
+	assert_rq_held(rq);
+	/* Not one that is leaving the CPU; and the clock of another CPU may be ahead a little. */
+	if (unlikely((int64_t)ns <= 0 || (q->curr != &curr->fair && !curr->is_idle)))
+		return;
+	curr->run_start_ns = now;
+	curr->run_ns += ns;
+	if (curr->is_idle) {
+		counter_add(&count_idle_ns, ns);
+		return;
+	}
+	fair_charge(q, ns);
+	if (curr->prio > THREAD_PRIO_USER || rq->owed_ns)
+		count_flood(rq, curr->prio, (int64_t)ns);
+}
+
+/*
+ * When to look again which thread is to run: there is a time only while one waits that might be the
+ * better one then.
+ */
+static void update_slice(struct runqueue *rq, const struct thread *running, uint64_t now)
+	__must_hold(&rq->lock)
+{
+	const unsigned int prio = running->prio;
+	uint64_t ns = UINT64_MAX;
+
+	if (!running->is_idle && rq->bitmap) {
+		if (rq->bitmap & BIT(prio))
+			ns = MAX(fair_left_ns(&rq->fair[prio]), SLICE_MIN_NS);
+		if (prio > THREAD_PRIO_USER && (rq->bitmap & BIT(THREAD_PRIO_USER)))
+			ns = MIN(ns, (uint64_t)(FLOOD_NS - MIN(rq->owed_ns, FLOOD_NS - 1)));
+		if (rq->programs_turn && prio == THREAD_PRIO_USER)
+			ns = MIN(ns, (uint64_t)(rq->owed_ns / (PROGRAMS_PART - 1) + 1));
+	}
+	timer_slice_set(ns == UINT64_MAX ? UINT64_MAX : now + ns);
+}
+
+uint64_t thread_slice_ns(void)
+{
+	return slice_us * NSEC_PER_USEC;
+}
+
+/* --- the queue ------------------------------------------------------------------------------ */
+
+static void queued_locked(struct runqueue *rq, struct thread *t) __must_hold(&rq->lock)
+{
+	assert_rq_held(rq);
+	rq->bitmap |= BIT(t->prio);
+	WRITE_ONCE(rq->nr_queued, rq->nr_queued + 1);
+	t->queued = THREAD_QUEUED;
+}
+
+static void unqueued_locked(struct runqueue *rq, struct thread *t) __must_hold(&rq->lock)
+{
+	assert_rq_held(rq);
+	if (!rq->fair[t->prio].nr)
+		rq->bitmap &= ~BIT(t->prio);
+	WRITE_ONCE(rq->nr_queued, rq->nr_queued - 1);
+	t->queued = THREAD_UNQUEUED;
+}
+
 void rq_enqueue(struct runqueue *rq, struct thread *t)
 {
 	assert_rq_held(rq);
 	ASSERT(t->queued != THREAD_QUEUED && t->state != THREAD_DEAD && !t->is_idle);
 	ASSERT(t->cpu == rq->cpu && may_run_on(t, rq->cpu));
-	list_add_tail(&t->run_link, &rq->queues[t->prio]);
-	rq->bitmap |= BIT(t->prio);
-	WRITE_ONCE(rq->nr_queued, rq->nr_queued + 1);
-	t->queued = THREAD_QUEUED;
+	/* How old it is depends on how old the others are; and from now on it waits for them. */
+	if (!rq->curr->is_idle)
+		account(rq, time_now_ns());
+	fair_join(&rq->fair[t->prio], &t->fair);
+	queued_locked(rq, t);
 }
 
 void rq_dequeue(struct runqueue *rq, struct thread *t)
 {
 	assert_rq_held(rq);
 	ASSERT(t->queued == THREAD_QUEUED && rq->nr_queued > 0);
-	list_del(&t->run_link);
-	if (list_empty(&rq->queues[t->prio]))
-		rq->bitmap &= ~BIT(t->prio);
-	WRITE_ONCE(rq->nr_queued, rq->nr_queued - 1);
-	t->queued = THREAD_UNQUEUED;
+	fair_leave(&rq->fair[t->prio], &t->fair);
+	unqueued_locked(rq, t);
 }
 
 static unsigned int best_queued(const struct runqueue *rq) __must_hold(&rq->lock)
@@ -106,56 +212,93 @@ static unsigned int best_queued(const struct runqueue *rq) __must_hold(&rq->lock
 	return rq->bitmap ? 31u - (unsigned int)__builtin_clz(rq->bitmap) : THREAD_PRIO_IDLE;
 }
 
-static struct thread *pick_locked(struct runqueue *rq) __must_hold(&rq->lock)
+/* The class whose thread runs next, when @mine is that of the one that might go on. */
+static unsigned int choose_class(struct runqueue *rq, unsigned int mine) __must_hold(&rq->lock)
 {
+	if (unlikely(rq->programs_turn) &&
+	    (mine == THREAD_PRIO_USER || (rq->bitmap & BIT(THREAD_PRIO_USER))))
+		return THREAD_PRIO_USER;
+	if (cpu_online_count() > 1)
+		(void)rq_steal(rq, MAX(best_queued(rq), mine));
+	return MAX(best_queued(rq), mine);
+}
+
+/* @next, of the same class as @prev, takes its place. */
+static struct thread *replace_locked(struct runqueue *rq, struct thread *prev,
+				     struct fair_entity *next) __must_hold(&rq->lock)
+{
+	struct thread *t = thread_of_entity(next);
+
+	assert_rq_held(rq);
+	fair_replace(&rq->fair[prev->prio], next);
+	prev->queued = THREAD_QUEUED;
+	t->queued = THREAD_UNQUEUED;
+	return t;
+}
+
+/* Which thread runs next? @prev, NULL: none, may go on, or else waits from now on. */
+static struct thread *pick_locked(struct runqueue *rq, struct thread *prev, bool yields)
+	__must_hold(&rq->lock)
+{
+	const unsigned int mine = prev ? prev->prio : THREAD_PRIO_IDLE;
+	struct fair_queue *q;
+	struct fair_entity *e;
 	unsigned int prio;
 	struct thread *t;
 
 	assert_rq_held(rq);
-	prio = best_queued(rq);
-	t = cpu_online_count() > 1 ? rq_steal(rq, prio) : NULL;
-	if (t)
-		return t;
-	if (!rq->bitmap)
+	prio = choose_class(rq, mine);
+	if (prio == THREAD_PRIO_IDLE)
 		return rq->idle;
-	t = list_first_entry(&rq->queues[prio], struct thread, run_link);
-	ASSERT(t->cpu == rq->cpu && t->prio == prio);
-	rq_dequeue(rq, t);
+	q = &rq->fair[prio];
+	if (prio == mine) {
+		e = yields ? fair_yield(q) : fair_pick(q);
+		return e == &prev->fair ? prev : replace_locked(rq, prev, e);
+	}
+	if (prev) {
+		fair_put(&rq->fair[mine], true);
+		queued_locked(rq, prev);
+	}
+	t = thread_of_entity(fair_pick(q));
+	ASSERT(t->cpu == rq->cpu && t->prio == prio && t->queued == THREAD_QUEUED);
+	fair_take(q, &t->fair);
+	unqueued_locked(rq, t);
 	return t;
 }
 
-/* A slice runs only while another thread of the same class waits. */
-static void update_slice(struct runqueue *rq, const struct thread *running, uint64_t now)
+/* @t has just been queued: does it come before the thread that runs? */
+static bool goes_before_curr(const struct runqueue *rq, const struct thread *t)
 	__must_hold(&rq->lock)
-{
-	const bool shared = !running->is_idle && (rq->bitmap & BIT(running->prio));
-
-	timer_slice_set(shared ? now + READ_ONCE(running->slice_ns) : UINT64_MAX);
-}
-
-static bool waits_alone(const struct thread *t)
-{
-	return t->run_link.next == t->run_link.prev;
-}
-
-void rq_check_preempt(struct runqueue *rq, const struct thread *t)
 {
 	const struct thread *curr = rq->curr;
 
-	if (curr->is_idle || t->prio > curr->prio) {
+	if (curr->is_idle)
+		return true;
+	if (t->prio != curr->prio)
+		return t->prio > curr->prio &&
+		       !(rq->programs_turn && curr->prio == THREAD_PRIO_USER);
+	return t->prio == THREAD_PRIO_USER && fair_preempts(&rq->fair[t->prio], &t->fair);
+}
+
+void rq_check_preempt(struct runqueue *rq, struct thread *t)
+{
+	if (goes_before_curr(rq, t)) {
+		rq->resched_asked = true;
 		resched_cpu(rq->cpu);
 		return;
 	}
-	/* The first of its class to wait starts the slices. */
-	if (t->prio == curr->prio && waits_alone(t)) {
-		if (rq->cpu == cpu_id())
-			timer_slice_set(time_now_ns() + READ_ONCE(curr->slice_ns));
-		else
+	/* The first of its class to wait: there is a time to look again. */
+	if (rq->fair[t->prio].nr == 1) {
+		if (rq->cpu != cpu_id())
 			ipi_resched(rq->cpu);
+		else
+			update_slice(rq, rq->curr, rq->curr->run_start_ns);
 	}
 	if (cpu_online_count() > 1)
 		rq_offer(rq);
 }
+
+/* --- switching ------------------------------------------------------------------------------ */
 
 /* Runs on the stack of the thread that arrived, interrupts off, queue locked by its predecessor. */
 static void finish_switch(void)
@@ -179,15 +322,11 @@ static void finish_switch(void)
 		thread_dead(prev);
 }
 
-static void switch_threads(struct runqueue *rq, struct thread *prev, struct thread *next)
-	__releases(&rq->lock) __no_lock_analysis("the next thread drops the lock")
+static void switch_threads(struct runqueue *rq, struct thread *prev, struct thread *next,
+			   uint64_t now) __releases(&rq->lock)
+	__no_lock_analysis("the next thread drops the lock")
 {
-	const uint64_t now = time_now_ns();
-
 	counter_inc(&count_switches);
-	prev->run_ns += now - prev->run_start_ns;
-	if (prev->is_idle)
-		counter_add(&count_idle_ns, now - prev->run_start_ns);
 	next->run_start_ns = now;
 	next->nr_switches++;
 	if (prev->is_idle)
@@ -196,6 +335,7 @@ static void switch_threads(struct runqueue *rq, struct thread *prev, struct thre
 		timer_tick_start();
 	rq->curr = next;
 	WRITE_ONCE(rq->curr_prio, next->prio);
+	WRITE_ONCE(rq->curr_weight, next->is_idle ? 0 : next->fair.weight);
 	rq->prev = prev;
 	percpu_write(current_thread, next);
 	thread_switch_arch(prev, next);
@@ -204,9 +344,35 @@ static void switch_threads(struct runqueue *rq, struct thread *prev, struct thre
 	finish_switch();
 }
 
-/* Interrupts off, preempt count one. */
-static void reschedule(bool preempted)
+enum why {
+	SLEEPS, /* unless it was woken meanwhile */
+	YIELDS,
+	PREEMPTED,
+};
+
+/* Whether @prev might go on here; else it is off the queues from now on. */
+static bool goes_on(struct runqueue *rq, struct thread *prev, enum why why) __must_hold(&rq->lock)
 {
+	struct fair_queue *q = &rq->fair[prev->prio];
+
+	if (prev->is_idle)
+		return false;
+	if (why == SLEEPS && prev->state != THREAD_RUNNABLE) {
+		fair_sleep(q);
+		return false;
+	}
+	if (likely(may_run_on(prev, rq->cpu)))
+		return true;
+	fair_detach(q, &prev->fair);
+	prev->queued = THREAD_MOVING;
+	rq->prev_moves = true;
+	return false;
+}
+
+/* Interrupts off, preempt count one. */
+static void reschedule(enum why why)
+{
+	const uint64_t now = time_now_ns();
 	struct runqueue *rq = this_cpu_ptr(&runqueue);
 	struct thread *prev = rq->curr;
 	struct thread *next;
@@ -214,40 +380,39 @@ static void reschedule(bool preempted)
 	ASSERT(!local_irqs_enabled() && prev == thread_current());
 	rq_lock(rq);
 	percpu_write(need_resched, 0);
-	if (!prev->is_idle && (preempted || prev->state == THREAD_RUNNABLE)) {
-		if (likely(may_run_on(prev, rq->cpu))) {
-			rq_enqueue(rq, prev);
-		} else {
-			prev->queued = THREAD_MOVING;
-			rq->prev_moves = true;
-		}
-	}
-	next = pick_locked(rq);
-	update_slice(rq, next, time_now_ns());
+	rq->resched_asked = false;
+	account(rq, now);
+	next = pick_locked(rq, goes_on(rq, prev, why) ? prev : NULL, why == YIELDS);
+	update_slice(rq, next, now);
 	if (rq->bitmap && cpu_online_count() > 1)
 		rq_offer(rq);
 	if (next == prev)
 		rq_unlock(rq);
 	else
-		switch_threads(rq, prev, next);
+		switch_threads(rq, prev, next, now);
+}
+
+static void give_way(enum why why)
+{
+	unsigned long flags;
+
+	preempt_disable();
+	flags = local_irq_save();
+	reschedule(why);
+	local_irq_restore(flags);
+	preempt_enable_no_resched();
 }
 
 void schedule(void)
 {
-	unsigned long flags;
-
 	lock_debug_may_sleep("schedule");
-	preempt_disable();
-	flags = local_irq_save();
-	reschedule(false);
-	local_irq_restore(flags);
-	preempt_enable_no_resched();
+	give_way(SLEEPS);
 }
 
 void preempt_schedule_irq(void)
 {
 	preempt_disable();
-	reschedule(true);
+	reschedule(PREEMPTED);
 	preempt_enable_no_resched();
 }
 
@@ -264,7 +429,8 @@ void preempt_schedule(void)
 
 void thread_yield(void)
 {
-	schedule();
+	lock_debug_may_sleep("thread_yield");
+	give_way(YIELDS);
 }
 
 void thread_prepare_sleep(void)
@@ -322,18 +488,43 @@ void thread_set_prio(struct thread *t, enum thread_prio prio)
 		rq_enqueue(rq, t);
 		rq_check_preempt(rq, t);
 	} else {
+		if (rq->curr == t)
+			account(rq, time_now_ns());
+		fair_detach(&rq->fair[t->prio], &t->fair);
 		t->prio = prio;
 		if (rq->curr == t) {
+			fair_run(&rq->fair[prio], &t->fair);
 			WRITE_ONCE(rq->curr_prio, prio);
+			rq->resched_asked = true;
 			resched_cpu(t->cpu);
 		}
 	}
 	unlock_rq(rq, flags);
 }
 
-void thread_set_slice(struct thread *t, uint64_t ns)
+void thread_set_weight(struct thread *t, uint32_t weight, bool batch)
 {
-	WRITE_ONCE(t->slice_ns, ns);
+	unsigned long flags;
+	struct runqueue *rq = lock_rq_of(t, &flags);
+
+	assert_rq_held(rq);
+	account(rq, time_now_ns());
+	fair_set_weight(&rq->fair[t->prio], &t->fair, weight, t->queued == THREAD_QUEUED);
+	t->fair.yields_to_woken = batch;
+	if (rq->curr == t)
+		WRITE_ONCE(rq->curr_weight, weight);
+	if (rq->curr == t || t->queued == THREAD_QUEUED) {
+		rq->resched_asked = true;
+		resched_cpu(rq->cpu);
+	}
+	unlock_rq(rq, flags);
+}
+
+void thread_inherit_weight(struct thread *t)
+{
+	const struct fair_entity *mine = &thread_current()->fair;
+
+	thread_set_weight(t, READ_ONCE(mine->weight), READ_ONCE(mine->yields_to_woken));
 }
 
 bool thread_waits_above(enum thread_prio prio)
@@ -408,7 +599,7 @@ void sched_exit(void)
 	preempt_disable();
 	local_irq_disable();
 	thread_current()->state = THREAD_DEAD;
-	reschedule(false);
+	reschedule(SLEEPS);
 	panic("a dead thread runs");
 }
 
@@ -435,11 +626,14 @@ void sched_interrupt(void)
 		return;
 	rq_lock(rq);
 	curr = rq->curr;
-	if (!may_run_on(curr, rq->cpu) ||
-	    (rq->bitmap && (curr->is_idle || best_queued(rq) > curr->prio)))
+	if (rq->resched_asked || !may_run_on(curr, rq->cpu) || (rq->bitmap && curr->is_idle)) {
 		percpu_write(need_resched, 1);
-	else if (rq->bitmap && best_queued(rq) == curr->prio && !timer_slice_active())
-		timer_slice_set(time_now_ns() + READ_ONCE(curr->slice_ns));
+	} else if (rq->bitmap) {
+		const uint64_t now = time_now_ns();
+
+		account(rq, now);
+		update_slice(rq, curr, now);
+	}
 	rq_unlock(rq);
 }
 
@@ -451,7 +645,7 @@ static void init_cpu(struct thread *t)
 	struct runqueue *rq = this_cpu_ptr(&runqueue);
 
 	for (unsigned int i = 0; i < NR_PRIOS; i++)
-		list_init(&rq->queues[i]);
+		fair_init(&rq->fair[i], thread_slice_ns());
 	rq->cpu = cpu_id();
 	t->is_idle = true;
 	t->cpu = cpu_id();

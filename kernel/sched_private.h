@@ -5,6 +5,7 @@
 #pragma once
 
 #include <arch/cpu.h>
+#include <kernel/fair.h>
 #include <kernel/panic.h>
 #include <kernel/percpu.h>
 #include <kernel/thread.h>
@@ -21,13 +22,17 @@ struct runqueue {
 	struct rq_lock lock;
 	uint32_t cpu; /* const */
 	uint32_t nr_queued __guarded_by(&lock);
-	uint32_t bitmap __guarded_by(&lock);     /* classes with a thread queued */
-	uint32_t curr_prio __guarded_by(&lock);  /* of curr; others read it without the lock */
-	struct thread *curr;                     /* written with the lock, by its own CPU */
-	struct thread *idle;                     /* NULL: this CPU does not schedule yet */
-	struct thread *prev __guarded_by(&lock); /* handed over by the switch */
-	bool prev_moves __guarded_by(&lock);     /* prev may not stay on this CPU */
-	struct list_head queues[NR_PRIOS] __guarded_by(&lock);
+	uint32_t bitmap __guarded_by(&lock);      /* classes with a thread queued */
+	uint32_t curr_prio __guarded_by(&lock);   /* of curr; others read it without the lock */
+	uint32_t curr_weight __guarded_by(&lock); /* the same; 0: idle */
+	struct thread *curr;                      /* written with the lock, by its own CPU */
+	struct thread *idle;                      /* NULL: this CPU does not schedule yet */
+	struct thread *prev __guarded_by(&lock);  /* handed over by the switch */
+	bool prev_moves __guarded_by(&lock);      /* prev may not stay on this CPU */
+	bool resched_asked __guarded_by(&lock);   /* curr is to make way, whatever its class */
+	bool programs_turn __guarded_by(&lock);   /* programs go before all other classes */
+	int64_t owed_ns __guarded_by(&lock);      /* others' time, for which programs have waited */
+	struct fair_queue fair[NR_PRIOS] __guarded_by(&lock); /* by class; their curr is ours */
 };
 
 DECLARE_PERCPU(struct runqueue, runqueue);
@@ -75,16 +80,22 @@ static inline void rq_unlock(struct runqueue *rq) __releases(&rq->lock)
 	__atomic_store_n(&rq->lock.locked, 0, __ATOMIC_RELEASE);
 }
 
+static inline struct thread *thread_of_entity(struct fair_entity *e)
+{
+	return container_of(e, struct thread, fair);
+}
+
 static inline bool may_run_on(const struct thread *t, unsigned int cpu)
 {
 	return cpu_mask_test(&t->allowed, cpu);
 }
 
 /* sched.c; queue locked, interrupts off. */
+/* @t joins those that wait here, or leaves them for another queue. */
 void rq_enqueue(struct runqueue *rq, struct thread *t) __must_hold(&rq->lock);
 void rq_dequeue(struct runqueue *rq, struct thread *t) __must_hold(&rq->lock);
 /* @t became runnable on @rq: does that change what runs there? */
-void rq_check_preempt(struct runqueue *rq, const struct thread *t) __must_hold(&rq->lock);
+void rq_check_preempt(struct runqueue *rq, struct thread *t) __must_hold(&rq->lock);
 /* Its caller tells the analysis so by assert_rq_held(). */
 struct runqueue *lock_rq_of(const struct thread *t, unsigned long *flags);
 void unlock_rq(struct runqueue *rq, unsigned long flags) __releases(&rq->lock);
@@ -102,8 +113,8 @@ struct runqueue *rq_place_woken(struct runqueue *rq, struct thread *t) __release
  * locked; none is on return.
  */
 void rq_place_moving(struct runqueue *rq, struct thread *t) __releases(&rq->lock);
-/* Another CPU's waiting thread of a class above @prio, now off its queue and ours; @rq locked. */
-struct thread *rq_steal(struct runqueue *rq, unsigned int prio) __must_hold(&rq->lock);
+/* Take another CPU's waiting thread of a class above @prio into @rq; false: there is none. */
+bool rq_steal(struct runqueue *rq, unsigned int prio) __must_hold(&rq->lock);
 /* Threads have to wait on @rq: wake an idle CPU that could take the first.  Queue locked. */
 void rq_offer(const struct runqueue *rq) __must_hold(&rq->lock);
 /* This CPU has nothing to run and is about to halt: true when it found something after all. */

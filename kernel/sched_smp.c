@@ -11,9 +11,9 @@
  *		Offering: a thread that has to wait while some CPU is idle makes that CPU look.  The
  *		CPU sets its idle bit, then looks at all queues, then halts; the other side
  *		queues, then looks at the bits: one of the two sees the other.
- *		Pushing: at the end of a time slice a CPU gives a waiting thread to one with at
- *		least two fewer.  Only a CPU where threads share has slices, so a system in
- *		balance takes no ticks.
+ *		Pushing: at the end of a time slice a CPU gives a waiting thread to the one with the
+ *		least load (sum of weights), if that is less than what stays.  Only a CPU where
+ *		threads share has slices, so a system in balance takes no ticks.
  * Locking:	Moving: between two queues a thread is in the state THREAD_MOVING, its ->cpu names
  *		where it goes, and no lock is held: then no CPU holds two run queue locks,
  *		but for stealing, which only tries the second.
@@ -64,9 +64,14 @@ static unsigned int curr_prio(unsigned int cpu)
 	return READ_ONCE(rq->curr_prio);
 }
 
-static unsigned int load_of(const struct runqueue *rq)
+/* The weights of all that are runnable there; may change at once. */
+static uint64_t load_of(const struct runqueue *rq)
 {
-	return READ_ONCE(rq->nr_queued) + (READ_ONCE(rq->curr_prio) != THREAD_PRIO_IDLE);
+	uint64_t load = READ_ONCE(rq->curr_weight);
+
+	for (unsigned int i = 0; i < NR_PRIOS; i++)
+		load += READ_ONCE(rq->fair[i].weight);
+	return load;
 }
 
 /* The queue that governs @t is locked: its mask must not change while the CPUs are gone through. */
@@ -122,8 +127,10 @@ static struct runqueue *arrive(struct thread *t) __no_lock_analysis("returns a q
 static struct runqueue *move_to(struct runqueue *rq, struct thread *t, unsigned int cpu)
 	__releases(&rq->lock)
 {
+	assert_rq_held(rq);
 	ASSERT(t->queued != THREAD_QUEUED && rq->curr != t);
 	counter_inc(&count_migrations);
+	fair_detach(&rq->fair[t->prio], &t->fair);
 	t->queued = THREAD_MOVING;
 	WRITE_ONCE(t->cpu, cpu);
 	rq_unlock(rq);
@@ -149,16 +156,14 @@ void rq_place_moving(struct runqueue *rq, struct thread *t)
 	rq_unlock(rq);
 }
 
-/* The first thread of @rq of a class above @prio that may run on @cpu. */
+/* The first thread of @rq, of the highest class above @prio, that may run on @cpu. */
 static struct thread *first_for(const struct runqueue *rq, unsigned int cpu, unsigned int prio)
 	__must_hold(&rq->lock)
 {
 	for (unsigned int p = NR_PRIOS - 1; p > prio; p--) {
-		struct thread *t;
+		for (struct fair_entity *e = fair_first(&rq->fair[p]); e; e = fair_next(e)) {
+			struct thread *t = thread_of_entity(e);
 
-		if (!(rq->bitmap & BIT(p)))
-			continue;
-		list_for_each_entry(t, &rq->queues[p], run_link) {
 			if (may_run_on(t, cpu))
 				return t;
 		}
@@ -173,7 +178,7 @@ static bool worth_a_look(const struct runqueue *rq, unsigned int prio)
 	       (READ_ONCE(rq->curr_prio) != THREAD_PRIO_IDLE || READ_ONCE(rq->nr_queued) > 1);
 }
 
-struct thread *rq_steal(struct runqueue *rq, unsigned int prio)
+bool rq_steal(struct runqueue *rq, unsigned int prio)
 {
 	const unsigned int nr = cpu_online_count();
 
@@ -191,11 +196,12 @@ struct thread *rq_steal(struct runqueue *rq, unsigned int prio)
 		}
 		rq_unlock(from);
 		if (t) {
+			rq_enqueue(rq, t);
 			counter_inc(&count_pulls);
-			return t;
+			return true;
 		}
 	}
-	return NULL;
+	return false;
 }
 
 void rq_offer(const struct runqueue *rq)
@@ -207,7 +213,7 @@ void rq_offer(const struct runqueue *rq)
 	smp_mb(); /* they are queued before the look: pairs with sched_idle_enter() */
 	if (cpu_mask_empty(&idle_cpus))
 		return;
-	t = list_first_entry(&rq->queues[prio], struct thread, run_link);
+	t = thread_of_entity(fair_first(&rq->fair[prio]));
 	cpu = claim_idle(&t->allowed, rq->cpu);
 	if (cpu != MAX_CPUS && cpu != cpu_id())
 		ipi_resched(cpu);
@@ -252,16 +258,16 @@ void sched_idle_leave(void)
 
 /* --- balance ----------------------------------------------------------------------------- */
 
-/* The CPU with the least to do, if it has at least two threads less than @rq. */
-static unsigned int lighter_cpu(const struct runqueue *rq)
+/* The CPU with the least to do; @rq's own if none has less. */
+static unsigned int lightest_cpu(const struct runqueue *rq)
 {
-	unsigned int best = MAX_CPUS;
-	unsigned int least = load_of(rq);
+	unsigned int best = rq->cpu;
+	uint64_t least = load_of(rq);
 
 	for_each_cpu(cpu) {
-		const unsigned int load = load_of(rq_of(cpu));
+		const uint64_t load = load_of(rq_of(cpu));
 
-		if (load < least && load + 2 <= load_of(rq)) {
+		if (load < least) {
 			least = load;
 			best = cpu;
 		}
@@ -276,14 +282,15 @@ void sched_slice_end(void)
 	struct thread *t;
 
 	percpu_write(need_resched, 1);
-	if (cpu_online_count() == 1 || load_of(rq) < 2)
+	if (cpu_online_count() == 1 || !READ_ONCE(rq->nr_queued))
 		return;
-	cpu = lighter_cpu(rq);
-	if (cpu == MAX_CPUS)
+	cpu = lightest_cpu(rq);
+	if (cpu == rq->cpu)
 		return;
 	rq_lock(rq);
 	t = first_for(rq, cpu, THREAD_PRIO_IDLE);
-	if (t) {
+	/* Only if less is left here than it meets there, without it. */
+	if (t && load_of(rq_of(cpu)) + t->fair.weight < load_of(rq)) {
 		rq_dequeue(rq, t);
 		counter_inc(&count_pushes);
 		rq = move_to(rq, t, cpu);

@@ -34,7 +34,7 @@ static uint32_t next_tid = 1;
 
 static struct waitqueue join_wq = WAITQUEUE_INIT(join_wq);
 static struct waitqueue reap_wq = WAITQUEUE_INIT(reap_wq);
-static LIST_HEAD(zombies); /* all_lock; through run_link */
+static LIST_HEAD(zombies); /* all_lock; through zombie_link */
 
 #define STACK_CACHE 8u
 static void *stack_cache[STACK_CACHE]; /* all_lock */
@@ -78,11 +78,11 @@ static void thread_register(struct thread *t)
 
 void thread_setup(struct thread *t, const char *name, enum thread_prio prio)
 {
-	list_init(&t->run_link);
+	list_init(&t->zombie_link);
 	timer_init(&t->sleep_timer, wake_sleeper, t);
 	strlcpy(t->name, name, sizeof(t->name));
 	t->prio = prio;
-	t->slice_ns = THREAD_SLICE_NS;
+	fair_entity_init(&t->fair, FAIR_WEIGHT_MEAN, thread_slice_ns());
 	cpu_mask_fill(&t->allowed);
 }
 
@@ -170,7 +170,7 @@ void thread_dead(struct thread *t)
 	list_del(&t->all_link);
 	nr_threads--;
 	if (detached)
-		list_add_tail(&t->run_link, &zombies);
+		list_add_tail(&t->zombie_link, &zombies);
 	__atomic_store_n(&t->exited, true, __ATOMIC_RELEASE);
 	spin_unlock_irqrestore(&all_lock, flags);
 	/* From here on @t may be freed by its joiner. */
@@ -221,10 +221,10 @@ void sched_free_idle(struct thread *idle)
 static struct thread *next_zombie(void)
 {
 	const unsigned long flags = spin_lock_irqsave(&all_lock);
-	struct thread *t = list_first_entry_or_null(&zombies, struct thread, run_link);
+	struct thread *t = list_first_entry_or_null(&zombies, struct thread, zombie_link);
 
 	if (t)
-		list_del(&t->run_link);
+		list_del(&t->zombie_link);
 	spin_unlock_irqrestore(&all_lock, flags);
 	return t;
 }

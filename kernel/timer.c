@@ -8,6 +8,8 @@
  *		their system time. It is not stopped when another thread gets the CPU, but it is
  *		not set again once it finds no user thread.
  *		Idle: no pending timer and no time slice means no interrupt at all.
+ *		Early: setting the hardware is dear.  It is not done for a time later than the one
+ *		it is set to: the interrupt that comes too early sets it anew.
  * Locking:	base->lock guards its tree and the fields of timers in it.  Callbacks run
  *		without it; base->running names the one that runs.  timer->cpu names the
  *		base; it changes under the old base's lock, and while a timer goes from one to
@@ -30,6 +32,7 @@ struct timer_base {
 	struct timer *running; /* atomic: callback in progress; set with the lock held */
 	uint64_t slice_end_ns; /* owner cpu, interrupts off; UINT64_MAX: none */
 	uint64_t tick_ns;      /* owner cpu, interrupts off: the next tick; UINT64_MAX: none */
+	uint64_t set_ns;       /* owner cpu, interrupts off: what the hardware is set to */
 	bool ready;            /* owner cpu: clock events work */
 };
 
@@ -55,12 +58,15 @@ static struct timer *first_locked(const struct timer_base *b) __must_hold(&b->lo
 static void program_locked(struct timer_base *b) __must_hold(&b->lock)
 {
 	const struct timer *t;
+	uint64_t ns;
 
 	assert_spin_held(&b->lock);
 	t = first_locked(b);
-	if (b->ready)
-		clockevent_set(
-			MIN(t ? t->deadline_ns : UINT64_MAX, MIN(b->slice_end_ns, b->tick_ns)));
+	ns = MIN(t ? t->deadline_ns : UINT64_MAX, MIN(b->slice_end_ns, b->tick_ns));
+	if (!b->ready || ns >= b->set_ns)
+		return;
+	b->set_ns = ns;
+	clockevent_set(ns);
 }
 
 static void insert_locked(struct timer_base *b, struct timer *t) __must_hold(&b->lock)
@@ -214,24 +220,20 @@ bool timer_pending(const struct timer *t)
 	return READ_ONCE(t->pending);
 }
 
-void timer_slice_set(uint64_t end_ns)
+static __noinline void program(struct timer_base *b)
 {
-	struct timer_base *b = this_cpu_ptr(&timer_base);
-
-	if (b->slice_end_ns == end_ns)
-		return;
-	b->slice_end_ns = end_ns;
-	/* An interrupt that comes too early does no harm; one that is missing would. */
-	if (end_ns == UINT64_MAX)
-		return;
 	spin_lock(&b->lock);
 	program_locked(b);
 	spin_unlock(&b->lock);
 }
 
-bool timer_slice_active(void)
+void timer_slice_set(uint64_t end_ns)
 {
-	return this_cpu_ptr(&timer_base)->slice_end_ns != UINT64_MAX;
+	struct timer_base *b = this_cpu_ptr(&timer_base);
+
+	b->slice_end_ns = end_ns;
+	if (unlikely(end_ns < b->set_ns))
+		program(b);
 }
 
 void timer_tick_start(void)
@@ -241,9 +243,7 @@ void timer_tick_start(void)
 	if (b->tick_ns != UINT64_MAX)
 		return;
 	b->tick_ns = time_now_ns() + TICK_NS;
-	spin_lock(&b->lock);
-	program_locked(b);
-	spin_unlock(&b->lock);
+	program(b);
 }
 
 static struct timer *take_expired(struct timer_base *b, uint64_t now)
@@ -268,6 +268,7 @@ void timer_interrupt(bool user)
 	const uint64_t now = time_now_ns();
 	struct timer *t;
 
+	b->set_ns = UINT64_MAX; /* it is over, or was too early */
 	if (b->tick_ns <= now)
 		b->tick_ns = sched_tick(user, now) ? now + TICK_NS : UINT64_MAX;
 	while ((t = take_expired(b, now))) {
@@ -281,9 +282,7 @@ void timer_interrupt(bool user)
 		b->slice_end_ns = UINT64_MAX;
 		sched_slice_end();
 	}
-	spin_lock(&b->lock);
-	program_locked(b);
-	spin_unlock(&b->lock);
+	program(b);
 }
 
 void timer_init_cpu(void)
@@ -293,6 +292,7 @@ void timer_init_cpu(void)
 	spin_lock_init(&b->lock, "timer", RANK_TIMER);
 	b->slice_end_ns = UINT64_MAX;
 	b->tick_ns = UINT64_MAX;
+	b->set_ns = UINT64_MAX;
 }
 
 void timer_start_cpu(void)

@@ -202,8 +202,7 @@ int fpu_set_image(struct fpu_state *f, const void *image, size_t len)
 
 void fpu_switch_out(struct fpu_state *f)
 {
-	if (f && cpu_online_count() > 1)
-		sync_image(f);
+	sync_image(f);
 }
 
 void fpu_switch_in(const struct fpu_state *f)

@@ -48,7 +48,8 @@ void thread_switch_arch(struct thread *prev, struct thread *next)
 {
 	ASSERT(!local_irqs_enabled());
 	tss_set_kernel_stack(next->stack_top);
-	if (prev->user.fpu)
+	/* With one CPU they are saved when another thread wants the registers. */
+	if (prev->user.fpu && cpu_online_count() > 1)
 		fpu_switch_out(prev->user.fpu);
 	if (next->user.pgtable) {
 		pgtable_activate(next->user.pgtable);

@@ -69,9 +69,14 @@ static void invlpg(vaddr_t v)
 
 void pgtable_activate(struct pgtable *pt)
 {
-	const unsigned long flags = local_irq_save(); /* a shootdown may change it too */
 	struct pgtable *old = percpu_read(active_pgtable);
+	unsigned long flags;
 
+	/* A shootdown only takes away a table that is not the running thread's. */
+	if (old == pt)
+		return;
+	flags = local_irq_save();
+	old = percpu_read(active_pgtable); /* it may have been taken away just now */
 	ASSERT(!old || cpu_mask_test(&old->active, cpu_id()));
 	if (old != pt) {
 		active_set(pt, cpu_id(), true); /* before loading: a flush must not miss this CPU */

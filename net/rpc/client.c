@@ -15,6 +15,7 @@
 
 #include <kernel/percpu.h>
 #include <kernel/preempt.h>
+#include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -321,6 +322,12 @@ static bool call_is_done(struct rpc_call_impl *impl)
 	return rpc_call_state(impl) == RPC_CALL_DONE;
 }
 
+/* Does another thread have a use for this CPU while we would only poll? */
+static bool cpu_is_wanted(void)
+{
+	return thread_waits_above(THREAD_PRIO_LOW);
+}
+
 /* Poll by ourselves for a bounded time. True when the call is done. */
 static bool wait_spin(struct rpc_call_impl *impl)
 {
@@ -328,7 +335,7 @@ static bool wait_spin(struct rpc_call_impl *impl)
 	/* Counted from the submit, which as a rule was just now. */
 	const uint64_t until = impl->submitted_ns + spin_time_ns(s);
 
-	if (!rpc_spin_pays(&s->gauge))
+	if (cpu_is_wanted() || !rpc_spin_pays(&s->gauge))
 		return false;
 	rpc_net.waiter_activity++; /* a hint: lost updates do no harm */
 	do {
@@ -341,15 +348,24 @@ static bool wait_spin(struct rpc_call_impl *impl)
 			if (!rpc_poll_try_once())
 				cpu_relax();
 		}
+		if (cpu_is_wanted())
+			return call_is_done(impl);
 	} while (time_now_ns() < until);
 	counter_inc(&rpc_c_spins_lost);
 	rpc_spin_note(&s->gauge, false);
 	return call_is_done(impl);
 }
 
+/* We have slept until the call was done: since when did we wait for the CPU? */
+static void note_wake(const struct rpc_call_impl *impl)
+{
+	if (impl->pub.cls == RPC_CLASS_DEMAND && impl->pub.answered)
+		hist_record(&rpc_h_wake_demand, time_now_ns() - impl->answered_ns);
+}
+
 static int wait_sleep_done(struct rpc_call_impl *impl, unsigned int mode)
 {
-	int old;
+	int old, err;
 
 	rpc_poll_before_sleep();
 	/* From here on the thread that ends the call wakes us. */
@@ -359,7 +375,10 @@ static int wait_sleep_done(struct rpc_call_impl *impl, unsigned int mode)
 			return 0;
 	} while (atomic_cmpxchg(&impl->state, old, old | RPC_CALL_SLEEPER) != old);
 	counter_inc(&rpc_c_sleeps);
-	return wait_event_mode(&impl->wq, call_is_done(impl), mode, WAIT_FOREVER);
+	err = wait_event_mode(&impl->wq, call_is_done(impl), mode, WAIT_FOREVER);
+	if (!err)
+		note_wake(impl);
+	return err;
 }
 
 /* The tick ends the call at its deadline, so the wait itself needs none. */
@@ -652,6 +671,7 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 	status = copy_reply(&impl->pub, msg, &hdr, &len);
 	s->nr_busy--;
 	impl->pub.answered = true;
+	impl->answered_ns = now;
 	if (cs->is_async)
 		atomic_dec(&rpc_net.nr_async);
 	rpc_cslot_free_locked(s, imm->slot);

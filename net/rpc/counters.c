@@ -104,6 +104,9 @@ HISTOGRAM(lat_demand, "rpc.latency_ns.demand", "round trip of a demand call");
 HISTOGRAM(lat_prefetch, "rpc.latency_ns.prefetch", "round trip of a prefetch call");
 HISTOGRAM(lat_writeback, "rpc.latency_ns.writeback", "round trip of a write-back call");
 
+HISTOGRAM_GLOBAL(rpc_h_wake_demand, "rpc.wake_ns.demand",
+		 "from the reply of a demand call to its sleeping caller running");
+
 const struct histogram *const rpc_h_latency[RPC_NR_CLASSES] = {
 	[RPC_CLASS_CONTROL] = &lat_control,
 	[RPC_CLASS_DEMAND] = &lat_demand,

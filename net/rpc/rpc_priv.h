@@ -177,6 +177,7 @@ struct rpc_call_impl {
 	struct rpc_session *session; /* const from the submit to the last reference */
 	uint32_t slot;
 	uint64_t submitted_ns;
+	uint64_t answered_ns; /* when the reply was taken */
 	struct waitqueue wq;
 	atomic_t nr_to_release;       /* of finish and the slot's freeing, for one given up */
 	struct rpc_call_impl *next;   /* free list, or a list of calls to end */
@@ -574,6 +575,7 @@ COUNTER_DECLARE(rpc_c_expired);
 COUNTER_DECLARE(rpc_c_auth_refused);
 COUNTER_DECLARE(rpc_c_access_errors);
 HISTOGRAM_DECLARE(rpc_h_handler);
+HISTOGRAM_DECLARE(rpc_h_wake_demand);
 extern const struct histogram *const rpc_h_latency[RPC_NR_CLASSES];
 
 /* mem.c */

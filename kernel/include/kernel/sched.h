@@ -36,7 +36,6 @@ bool sched_tick(bool user, uint64_t now);
 void timer_tick_start(void);
 /* Reschedule at @end_ns (UINT64_MAX: no time slice); interrupts off. */
 void timer_slice_set(uint64_t end_ns);
-bool timer_slice_active(void);
 /* Timers of this CPU can be set, and: its clock events work from now on. */
 void timer_init_cpu(void);
 void timer_start_cpu(void);

@@ -4,8 +4,9 @@
  *
  * Flow:	thread_create() -> runnable -> fn(arg) -> thread_exit() (or return)
  *		-> reaped by thread_join(), or by itself after thread_detach().
- *		Priority: strict between classes, round robin inside one.  A woken thread of a
- *		higher class preempts at once.
+ *		Priority: strict between classes, but for the part of the CPU that programs have
+ *		whatever happens (sched.c); inside a class shares by weight (fair.h).  A woken
+ *		thread of a higher class preempts at once.
  * Locking:	state, cpu and the run queue link belong to the run queue lock of
  *		thread->cpu.  thread->private belongs to whoever created the thread.
  */
@@ -13,6 +14,7 @@
 
 #include <arch/cpumask.h>
 #include <arch/percpu.h>
+#include <kernel/fair.h>
 #include <kernel/preempt.h>
 #include <kernel/spinlock.h>
 #include <kernel/timer.h>
@@ -82,27 +84,27 @@ struct thread {
 	void *private;            /* owner: the creator (a monitor's task) */
 	uint32_t faults_off;      /* owner thread: see user_faults_off() */
 
-	struct list_head run_link; /* run queue lock */
-	uint32_t prio;             /* run queue lock */
-	uint32_t cpu;              /* run queue lock */
-	uint8_t queued;            /* enum thread_queued; run queue lock */
-	bool is_idle;              /* const */
-	struct cpu_mask allowed;   /* run queue lock: CPUs it may run on */
-	uint64_t run_start_ns;     /* owner cpu */
-	uint64_t run_ns;           /* owner cpu: CPU time so far */
-	uint64_t nr_switches;      /* owner cpu */
-	uint64_t slice_ns;         /* atomic: its time slice, while others of its class wait */
-	uint64_t user_ns;          /* run queue lock: of run_ns, what ticks have told apart */
-	uint64_t system_ns;        /* run queue lock */
-	bool in_system;            /* run queue lock: where the last tick found it */
+	struct fair_entity fair; /* run queue lock */
+	uint32_t prio;           /* run queue lock */
+	uint32_t cpu;            /* run queue lock */
+	uint8_t queued;          /* enum thread_queued; run queue lock */
+	bool is_idle;            /* const */
+	struct cpu_mask allowed; /* run queue lock: CPUs it may run on */
+	uint64_t run_start_ns;   /* run queue lock: run_ns counts up to here */
+	uint64_t run_ns;         /* run queue lock: CPU time so far */
+	uint64_t nr_switches;    /* owner cpu */
+	uint64_t user_ns;        /* run queue lock: of run_ns, what ticks have told apart */
+	uint64_t system_ns;      /* run queue lock */
+	bool in_system;          /* run queue lock: where the last tick found it */
 
-	struct timer sleep_timer;  /* owner thread */
-	vaddr_t stack;             /* const */
-	uint32_t tid;              /* const */
-	bool exited, detached;     /* all_threads lock */
-	struct list_head all_link; /* all_threads lock */
-	void (*fn)(void *arg);     /* const */
-	void *arg;                 /* const */
+	struct timer sleep_timer;     /* owner thread */
+	vaddr_t stack;                /* const */
+	uint32_t tid;                 /* const */
+	bool exited, detached;        /* all_threads lock */
+	struct list_head all_link;    /* all_threads lock */
+	struct list_head zombie_link; /* all_threads lock */
+	void (*fn)(void *arg);        /* const */
+	void *arg;                    /* const */
 	char name[THREAD_NAME_LEN];
 #ifdef CONFIG_DEBUG
 	unsigned int nr_pins; /* owner thread: of what a user fault may have to wait for */
@@ -137,12 +139,15 @@ void thread_join(struct thread *t);
 /* No thread will join @t: it frees itself at exit. */
 void thread_detach(struct thread *t);
 
-#define THREAD_SLICE_NS 10000000ull
+/* The longest time that a thread runs before others of its class have their turn. */
+uint64_t thread_slice_ns(void);
 /*
- * The time that @t runs before others of its class have their turn, from its next turn on;
- * THREAD_SLICE_NS at first.
+ * The share of @t beside others of its class, FAIR_WEIGHT_MEAN at first.  @batch: when it wakes it
+ * waits for its turn, whatever it is owed.
  */
-void thread_set_slice(struct thread *t, uint64_t ns);
+void thread_set_weight(struct thread *t, uint32_t weight, bool batch);
+/* The current thread's, for one that it creates. */
+void thread_inherit_weight(struct thread *t);
 /*
  * Let @t run on the CPUs of @mask only (threads start with all); -EINVAL when none of
  * them is online.  The current thread has moved on return (if it may be preempted); one

@@ -3,9 +3,8 @@
  * Limits, use of resources, nice values: getrlimit, setrlimit, prlimit64, getrusage, times,
  * getpriority and setpriority.
  *
- * Limits:	a process has one nice value, where Linux has one for each thread. It makes time
- *		slices longer or shorter, by a quarter a step, within bounds that keep a switch
- *		cheap and a turn short. A thread that has a CPU to itself does not notice.
+ * Limits:	a process has one nice value, where Linux has one for each thread. It is the weight
+ *		of its threads: a quarter more or less of the CPU a step, beside others.
  */
 #include "process_private.h"
 
@@ -16,10 +15,8 @@
 #include <lib/errno.h>
 #include <processor/syscall/syscall.h>
 
-#define NS_PER_TICK  10000000u /* times() counts in 10 ms */
-#define NOFILE_MOST  1048576u
-#define SLICE_MIN_NS NSEC_PER_MSEC
-#define SLICE_MAX_NS (100 * NSEC_PER_MSEC)
+#define NS_PER_TICK 10000000u /* times() counts in 10 ms */
+#define NOFILE_MOST 1048576u
 
 /* --- rlimits ----------------------------------------------------------------------------- */
 
@@ -206,17 +203,6 @@ static bool nice_concerns(const struct nice_call *n, const struct process *p)
 	}
 }
 
-uint64_t nice_slice_ns(int nice)
-{
-	uint64_t ns = THREAD_SLICE_NS;
-
-	for (int i = nice; i > 0; i--)
-		ns = ns * 4 / 5;
-	for (int i = nice; i < 0; i++)
-		ns = ns * 5 / 4;
-	return MIN(MAX(ns, SLICE_MIN_NS), SLICE_MAX_NS);
-}
-
 static int nice_set(struct process *p, int nice) __must_hold(&p->vnode->lock)
 {
 	const struct cred *c = cred_current();
@@ -232,8 +218,10 @@ static int nice_set(struct process *p, int nice) __must_hold(&p->vnode->lock)
 		return -EACCES;
 	WRITE_ONCE(p->nice, nice);
 	spin_lock(&p->sig_lock);
-	list_for_each_entry(t, &p->tasks, link)
-		thread_set_slice(t->thread, nice_slice_ns(nice));
+	list_for_each_entry(t, &p->tasks, link) {
+		assert_spin_held(&t->process->sig_lock); /* it is @p's */
+		task_reweigh_locked(t);
+	}
 	spin_unlock(&p->sig_lock);
 	return 0;
 }

@@ -152,12 +152,9 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	      const struct exec_program *prog, struct aspace **as, struct pt_regs *regs)
 	__must_check;
 
-/* --- limits.c ------------------------------------------------------------------------------ */
-
-/* The time slice of a process with nice value @nice. */
-uint64_t nice_slice_ns(int nice);
-
 /* --- sched_calls.c ------------------------------------------------------------------------- */
 
-/* New task @t inherits from its maker, the current one: CPUs, policy, time slice. */
+/* New task @t inherits from its maker, the current one: CPUs, policy, weight. */
 void sched_inherit(struct task *t);
+/* Give the thread of @t, which is one of its process's tasks, the weight of its nice value. */
+void task_reweigh_locked(struct task *t) __must_hold(&t->process->sig_lock);

@@ -4,8 +4,8 @@
  *
  * Flow:	a task has a mask of CPUs, which fork and exec keep; the scheduler obeys it when it
  *		wakes, moves and balances. CPUs that are not there are dropped from it.
- * Limits:	the scheduler knows one class for programs: SCHED_BATCH and SCHED_IDLE are kept and
- *		told and change nothing, real-time policies are refused (EPERM).
+ * Limits:	the scheduler knows one class for programs, where nice values and SCHED_IDLE are
+ *		weights; real-time policies are refused (EPERM).
  */
 #include "process_private.h"
 
@@ -28,7 +28,7 @@ void sched_inherit(struct task *t)
 	/* Cannot fail: the caller runs on one of them. */
 	if (thread_set_affinity(t->thread, &mask))
 		cpu_mask_fill(&mask);
-	thread_set_slice(t->thread, READ_ONCE(thread_current()->slice_ns));
+	thread_inherit_weight(t->thread);
 	t->policy = policy & ~(uint32_t)SCHED_RESET_ON_FORK; /* which is about real time */
 }
 
@@ -172,6 +172,17 @@ static int check_policy(uint32_t policy, uint32_t prio)
 	}
 }
 
+void task_reweigh_locked(struct task *t)
+{
+	const uint32_t policy = READ_ONCE(t->policy) & ~(uint32_t)SCHED_RESET_ON_FORK;
+
+	assert_spin_held(&t->process->sig_lock);
+	thread_set_weight(t->thread,
+			  policy == SCHED_IDLE ? FAIR_WEIGHT_IDLE
+					       : fair_nice_weight(READ_ONCE(t->process->nice)),
+			  policy != SCHED_OTHER);
+}
+
 /* @policy negative: as it is. */
 static long set_policy(int id, int policy, uint64_t uparam)
 {
@@ -192,8 +203,11 @@ static long set_policy(int id, int policy, uint64_t uparam)
 	spin_lock(&t->process->sig_lock);
 	if (!err && !may_schedule_locked(t))
 		err = -EPERM;
-	if (!err)
+	if (!err) {
 		WRITE_ONCE(t->policy, (uint32_t)policy);
+		if (!list_empty(&t->link))
+			task_reweigh_locked(t);
+	}
 	spin_unlock(&t->process->sig_lock);
 	task_put(t);
 	return err;
@@ -245,14 +259,12 @@ long sys_sched_get_priority_min(const struct syscall_args *args)
 long sys_sched_rr_get_interval(const struct syscall_args *args)
 {
 	struct task *t;
-	uint64_t ns;
 	const int err = task_of((int)args->a[0], &t);
 
 	if (err)
 		return err;
-	ns = nice_slice_ns(READ_ONCE(t->process->nice));
 	task_put(t);
-	return user_timespec_put(args->a[1], ns);
+	return user_timespec_put(args->a[1], thread_slice_ns());
 }
 
 /* --- memory barriers -------------------------------------------------------------------------- */
