@@ -128,6 +128,7 @@ static void random_differs(struct ktest *t)
 		same += a[i] == b[i];
 	EXPECT_LT(t, same, 10);
 	EXPECT_NE(t, random_u64(), random_u64());
+	EXPECT_TRUE(t, random_is_seeded());
 }
 
 static const struct ktest_case counter_cases[] = {

@@ -6,13 +6,17 @@
  *		first makes a new key from the first half block of the stream, so a
  *		later look at memory does not reveal earlier output.  The second half is the
  *		answer to a short request, the key of the answer's stream to a long one.
- *		Seed: RDSEED or RDRAND where the CPU has them, the TSC against the PIT's
- *		jitter.
+ *		Seed: RDSEED or RDRAND where the CPU has them and they work, and 32 bytes that
+ *		QEMU was given (fw_cfg), new for each start of a machine.  The TSC goes in too,
+ *		but counts for nothing.
+ * Failure:	without either the numbers can be guessed: random_is_seeded() says so, and the
+ *		node makes no keys and talks to nobody.
  * Locking:	random_lock guards the key; output is made outside it.
  */
 #include <kernel/random.h>
 
 #include <arch/cpu.h>
+#include <arch/fwcfg.h>
 #include <arch/tsc.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
@@ -21,10 +25,14 @@
 
 #define KEY_WORDS 8u
 #define BLOCK     64u
+#define SEED_FILE "opt/tessera/seed" /* of QEMU's fw_cfg: 32 bytes as hexadecimal digits */
+#define SEED_TEXT 64u
+#define SEED_BITS 256u
 
 static struct spinlock random_lock = SPINLOCK_INIT("random", RANK_RANDOM);
 static uint32_t key[KEY_WORDS] __guarded_by(&random_lock);
 static bool seeded __guarded_by(&random_lock);
+static uint32_t seed_bits __guarded_by(&random_lock); /* that nobody else knows */
 
 static uint32_t rotl(uint32_t v, unsigned int n)
 {
@@ -116,12 +124,49 @@ static void seed_locked(void) __must_hold(&random_lock)
 	for (unsigned int i = 0; i < KEY_WORDS; i++) {
 		uint64_t v = 0;
 
-		(void)hw_random(&v);
+		if (hw_random(&v))
+			seed_bits += 64;
 		v ^= tsc_read();
 		mix_locked((const uint32_t *)&v, 2);
 	}
 	seeded = true;
 }
+
+bool random_is_seeded(void)
+{
+	const unsigned long flags = spin_lock_irqsave(&random_lock);
+	const bool ok = seed_bits >= SEED_BITS;
+
+	spin_unlock_irqrestore(&random_lock, flags);
+	return ok;
+}
+
+/* Until here only the stack protector has asked. */
+static int random_init(void)
+{
+	union {
+		char text[SEED_TEXT];
+		uint32_t words[SEED_TEXT / sizeof(uint32_t)];
+	} seed;
+	const bool has_file = fwcfg_read(SEED_FILE, seed.text, SEED_TEXT) == SEED_TEXT;
+	unsigned long flags;
+
+	flags = spin_lock_irqsave(&random_lock);
+	if (!seeded)
+		seed_locked();
+	if (has_file) {
+		mix_locked(seed.words, ARRAY_SIZE(seed.words));
+		seed_bits += SEED_BITS;
+	}
+	spin_unlock_irqrestore(&random_lock, flags);
+	memset(&seed, 0, sizeof(seed));
+	if (!random_is_seeded())
+		pr_err("random: no RDRAND, and no seed from QEMU: numbers can be guessed\n");
+	else
+		pr_info("random: seeded%s\n", has_file ? " by QEMU" : "");
+	return 0;
+}
+INITCALL(early, random_init);
 
 void random_bytes(void *buf, size_t len)
 {

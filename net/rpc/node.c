@@ -141,6 +141,10 @@ int rpc_start(struct rdma_device *dev, enum node_role role)
 		pr_err("boot parameter node=%u is not in 1..65535\n", log_node_id());
 		return -EINVAL;
 	}
+	if (!random_is_seeded()) {
+		pr_err("no source of random numbers for keys: neither RDRAND nor a seed by QEMU\n");
+		return -ENODATA;
+	}
 	rpc_net.dev = dev;
 	rdma_device_attr(dev, &rpc_net.attr);
 	port = port_find(dev, &attr);

@@ -13,6 +13,7 @@ import time
 
 import pytest
 from boot import BUILD, ROOT, WORK, LaunchError, Running, on_host
+from tessera_launcher import packages
 from tessera_launcher.errors import UsageError
 
 LATE_S = 5.0
@@ -39,6 +40,26 @@ def refused(name, *args, disk):
         running.up()
     assert "\n" not in str(err.value)
     return str(err.value), running
+
+
+@pytest.mark.parametrize("cpu, seed, said", [
+    ("max,-rdrand,-rdseed", "", "no RDRAND, and no seed from QEMU"),
+    ("max,-rdrand,-rdseed", "12" * 32, "random: seeded by QEMU"),
+    ("max,-rdrand,-rdseed", "12" * 16, "no RDRAND, and no seed from QEMU"),
+    ("max", "", "random: seeded"),
+])  # fmt: skip
+def test_random_numbers_have_a_seed(tmp_path, cpu, seed, said):
+    log = tmp_path / "serial.log"
+    given = ["-fw_cfg", f"name=opt/tessera/seed,string={seed}"] if seed else []
+    command = [
+        packages.require("qemu-system-x86_64")[0], "-nodefaults", "-no-user-config", "-no-reboot",
+        "-display", "none", "-M", "pc", "-accel", "tcg", "-cpu", cpu, "-m", "128M",
+        "-kernel", BUILD / "memory" / "kernel.elf",
+        "-append", "ktest=kernel.counter.random_differs",
+        "-serial", f"file:{log}", "-device", "isa-debug-exit,iobase=0xf4,iosize=4", *given,
+    ]  # fmt: skip
+    subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert said in log.read_text()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

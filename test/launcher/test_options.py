@@ -122,6 +122,7 @@ def test_each_node_has_a_key_that_no_command_line_shows():
     assert not any(key.hex() in made.text() + repr(made) for key in keys.values())
     assert repr(made.key) not in repr(made)
     assert "opt/tessera/cluster.key,file=/r/p0.key" in made.text()
+    assert "opt/tessera/seed,file=/r/p0.seed" in made.text()
     # The same as in test/host/rpc_doors_test.c.
     assert plan.node_key(bytes(range(32)), 4, "processor", 3).hex() == (
         "fe6408722fc739d5e2f4144d97ecb8dfd667288dc4038e879531a5b49c924a8d")

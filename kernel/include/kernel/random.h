@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random bytes: ChaCha20 over a seed from RDSEED/RDRAND, the TSC and timing
- * of interrupts; rekeyed after every request, so earlier output stays secret.
+ * Random bytes: ChaCha20 over a seed from RDSEED or RDRAND, and from QEMU; rekeyed after every
+ * request, so earlier output stays secret.
  */
 #pragma once
 
@@ -10,3 +10,5 @@
 /* Any context. */
 void random_bytes(void *buf, size_t len);
 uint64_t random_u64(void);
+/* Is there a seed that nobody else knows?  Final after the early initcalls. Any context. */
+bool random_is_seeded(void);

@@ -369,6 +369,11 @@ uint64_t random_u64(void)
 	return v;
 }
 
+bool random_is_seeded(void)
+{
+	return true;
+}
+
 void random_bytes(void *buf, size_t len)
 {
 	uint8_t *p = buf;

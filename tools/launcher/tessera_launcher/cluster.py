@@ -18,6 +18,7 @@ import json
 import os
 import random
 import re
+import secrets
 import selectors
 import shutil
 import signal
@@ -31,7 +32,7 @@ from collections.abc import Callable
 from . import fabric, frames, plan as planning
 from .errors import LaunchError, ProgramRefused
 from .frames import Frame, Type
-from .plan import Command, NodePlan, Plan, key_path
+from .plan import Command, NodePlan, Plan, key_path, seed_path
 
 SHUTDOWN_S = 5.0
 STATS_S = 10.0
@@ -327,7 +328,7 @@ class Cluster:
         os.makedirs(self.plan.run_dir, mode=0o700)
         os.makedirs(self.plan.log_dir, exist_ok=True)
         for node in self.plan.nodes:
-            self._write_key(node)
+            self._write_secrets(node)
         with open(os.path.join(self.plan.log_dir, "launcher.log"), "a") as log:
             log.write(self.plan.fabric.text() + "\n")
         if self._prepare:
@@ -346,14 +347,20 @@ class Cluster:
             sock.close()
         self._thread.start()
 
-    def _write_key(self, node: NodePlan) -> None:
-        """Where QEMU finds it: every user of this machine can read command lines."""
-        path = key_path(self.plan.run_dir, node.name)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(fd, "w") as file:
-            file.write(planning.give_key(self.plan, node, self._starts[node.name]))
+    def _write_secrets(self, node: NodePlan) -> None:
+        """A start's key, and seed of random numbers, where QEMU finds them: every user of this
+        machine can read command lines.
+        """
+        run_dir, start = self.plan.run_dir, self._starts[node.name]
+        for path, text in (
+            (key_path(run_dir, node.name), planning.give_key(self.plan, node, start)),
+            (seed_path(run_dir, node.name), secrets.token_hex(planning.SEED_BYTES)),
+        ):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(fd, "w") as file:
+                file.write(text)
 
     def _wait_model(self) -> None:
         if not fabric.wait_listening(os.path.join(self.plan.run_dir, "hca.sock"), CONTROL_S):
@@ -567,7 +574,7 @@ class Cluster:
         old = next(c for c in self.plan.commands if c.name == name)
         words = self._known_members() if name == self._host else ""
         command = planning.again(old, self.plan.run_dir, self._starts[name], words)
-        self._write_key(node)
+        self._write_secrets(node)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         channel, swapped = Channel(node, ours, self._wake), threading.Event()

@@ -29,6 +29,8 @@ PID_MAX = 4194304  # of Linux: numbers are below it
 KEY_BYTES = 32
 START_MAX = 4095  # of a node: the number is a part of its incarnation
 KEY_FILE = "opt/tessera/cluster.key"  # in QEMU's fw_cfg
+SEED_FILE = "opt/tessera/seed"
+SEED_BYTES = 32
 FIRST_PID = 2  # 1 is init, which every processor has
 
 
@@ -151,6 +153,10 @@ def key_path(run_dir: str, name: str) -> str:
     return os.path.join(run_dir, f"{name}.key")
 
 
+def seed_path(run_dir: str, name: str) -> str:
+    return os.path.join(run_dir, f"{name}.seed")
+
+
 def pid_range(index: int, count: int) -> str:
     """Process ids are unique in the whole vNode: each processor has its own part of them."""
     part = PID_MAX // count
@@ -186,6 +192,7 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
         "-object", f"memory-backend-memfd,id=ram0,size={node.ram >> 20}M,share=on",
         "-kernel", node.kernel, "-append", " ".join(node.params),
         "-fw_cfg", f"name={KEY_FILE},file={_path(key_path(run_dir, n))}",
+        "-fw_cfg", f"name={SEED_FILE},file={_path(seed_path(run_dir, n))}",
         "-chardev", f"file,id=log,path={_path(log)}", "-serial", "chardev:log",
         "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
         "-device", "virtio-serial-pci,disable-legacy=on,max_ports=2",
