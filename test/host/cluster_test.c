@@ -429,21 +429,24 @@ static void leavers_first_then_comers(struct ktest *t)
 
 /* --- a member that has left is in a view again ---------------------------------------------- */
 
-static bool veto_sent; /* atomic */
+static uint32_t veto_sent;        /* atomic */
+static uint64_t timeouts_at_veto; /* const once it was sent */
 
 /* Right behind the first veto: its answer comes only when it is released. */
 static void hold_the_answer(uint32_t peer, uint16_t opcode)
 {
-	if (opcode == CLUSTER_VETO && !__atomic_exchange_n(&veto_sent, true, __ATOMIC_SEQ_CST))
-		sim_cmd("hold %u %u", HOST, MEMORY_A);
+	if (opcode != CLUSTER_VETO || veto_sent)
+		return;
+	sim_cmd("hold %u %u", HOST, MEMORY_A);
+	timeouts_at_veto = counter("rpc.timeouts");
+	__atomic_store_n(&veto_sent, 1, __ATOMIC_SEQ_CST);
 }
 
 /* A veto that has no answer in time is said again with a later heartbeat, and then no more. */
 static void lost_veto(struct ktest *t)
 {
 	static struct cluster_view v;
-	const uint64_t timeouts = counter("rpc.timeouts");
-	uint64_t loads;
+	uint32_t loads;
 
 	v = (struct cluster_view){ .epoch = 1000, .lease_ms = 4000, .nr_members = 3 };
 	for (uint32_t id = HOST; id <= PROCESSOR; id++)
@@ -454,12 +457,13 @@ static void lost_veto(struct ktest *t)
 	v.epoch++;
 	v.nr_members = 4;
 	cluster_apply(&v);
-	EXPECT_TRUE(t, wait_for_counter("rpc.timeouts", timeouts + 1));
+	EXPECT_TRUE(t, wait_for(&veto_sent, 1));
+	EXPECT_TRUE(t, wait_for_counter("rpc.timeouts", timeouts_at_veto + 1));
 	sim_cmd("delay 0 0");
 	sim_cmd("release %u %u", HOST, MEMORY_A);
 	EXPECT_TRUE(t, wait_for_counter("cluster.vetoes", 2));
-	loads = nr_loads;
-	EXPECT_TRUE(t, wait_for(&nr_loads, (uint32_t)loads + 4));
+	loads = __atomic_load_n(&nr_loads, __ATOMIC_SEQ_CST);
+	EXPECT_TRUE(t, wait_for(&nr_loads, loads + 4));
 	EXPECT_EQ(t, counter("cluster.vetoes"), 2);
 	EXPECT_EQ(t, nr_fenced, 0);
 }

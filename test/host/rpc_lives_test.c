@@ -312,7 +312,7 @@ static void older_client(struct ktest *t)
 	rpc_epoch_notify(newer_epoch);
 	rpc_epoch_set(3);
 	sim_cmd("barrier 1 2");
-	EXPECT_EQ(t, rpc_ping(1, NSEC_PER_SEC), 0); /* asks for nothing that a view decides */
+	EXPECT_EQ(t, rpc_ping(1, 8 * NSEC_PER_SEC), 0); /* asks for nothing that a view decides */
 	EXPECT_EQ(t, nr_told, 0);
 	start = time_now_ns();
 	EXPECT_EQ(t, rpc_call_sync(1, RPC_CLASS_CONTROL, OP_COUNT, &key, 4, NULL, 0, 0), 0);
