@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from boot import delta, on_host
+from boot import TWO_MEMORIES, delta, on_host
 
 VDSO_KINDS = ["glibc-static", "musl-static", "glibc-dyn", "musl-dyn"]
 
@@ -225,6 +225,46 @@ def test_more_memory_nodes_are_more_memory(plain, pool):
         return int(cluster.run([BUSYBOX, "free"]).checked().split()[7])
 
     assert total(pool.get("--vregion", "2M", "--memories", "2")) > 1.9 * total(plain)
+
+
+def usage(pages, small):
+    """What meminfo.c prints, with so many pages."""
+    half, quarter = pages // 2, pages // 4
+    lines = []
+
+    def line(what, anon=0, shared=0, dirty=0, mapped=0):
+        text = f"{what}: AnonPages: {anon:+} Shmem: {shared:+}"
+        lines.append(text if small else f"{text} Dirty: {dirty:+} Writeback: +0 Mapped: {mapped:+}")
+
+    line("mapped")
+    if not small:
+        line("read", anon=pages)
+    line("written", anon=pages, dirty=pages)
+    line("a child wrote half", anon=half, dirty=half)
+    line("the child has gone", anon=pages, dirty=pages)
+    line("a quarter dropped", anon=pages - quarter, dirty=pages - quarter)
+    line("unmapped")
+    line("shared", shared=pages, dirty=pages, mapped=pages)
+    line("unmapped")
+    line("a file in memory", shared=pages, dirty=pages)
+    line("half of it mapped", shared=pages, dirty=pages, mapped=half)
+    line("cut to a quarter", shared=quarter, dirty=quarter)
+    line("removed")
+    line("a file mapped", mapped=quarter)
+    line("unmapped")
+    return lines
+
+
+@pytest.mark.parametrize("size, pages", [("64M", 1000), ("2M", 2000)], ids=["fits", "small-cache"])
+def test_memory_is_told_to_the_page(pool, programs, size, pages):
+    cluster = pool.get("--excache", size, *TWO_MEMORIES)
+    cluster.run([BUSYBOX, "true"])
+    small = size == "2M"
+    argv = [programs / "glibc-static/meminfo", "/data/text.small", str(pages)]
+    got = cluster.run(argv + ["small"] * small)
+    assert got.err == b""
+    assert got.out.decode().splitlines() == usage(pages, small)
+    assert cluster.stats()["p0"]["excache.stored"] == 0
 
 
 def test_descriptors_of_directories_there(plain):

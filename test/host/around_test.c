@@ -14,6 +14,7 @@
 #include <processor/excache/excache.h>
 #include <processor/excache/object.h>
 #include <processor/excache/prefetch.h>
+#include <processor/excache/usage.h>
 #include <processor/mm/aspace.h>
 #include <shim/pgtable.h>
 #include <shim/shim.h>
@@ -148,6 +149,14 @@ static unsigned int nr_around(struct aspace *as)
 	return nr;
 }
 
+static uint64_t nr_mapped(void)
+{
+	struct memory_usage u;
+
+	memory_usage(&u);
+	return u.mapped;
+}
+
 static void a_second_space_faults_once_a_window(struct ktest *t)
 {
 	struct object *obj = start(t);
@@ -206,10 +215,13 @@ static void an_evicted_line_is_mapped_nowhere(struct ktest *t)
 	struct pgtable_entry e;
 	struct line *line;
 
+	EXPECT_EQ(t, nr_mapped(), 0u);
 	read_all(t, a, FAULT_ACC_READ);
 	expect(t, b, 0, 0, FAULT_ACC_READ, 1);
 	ASSERT_EQ(t, nr_around(b), AROUND_PAGES);
+	EXPECT_EQ(t, nr_mapped(), FILE_PAGES);
 	excache_drop(obj, 3, 5);
+	EXPECT_EQ(t, nr_mapped(), FILE_PAGES - 2u);
 	EXPECT_EQ(t, nr_around(b), AROUND_PAGES - 2u);
 	EXPECT_FALSE(t, pgtable_query(b->pt, MAP_BASE + 3 * PAGE_SIZE, &e));
 	/* Its frame has other contents soon. */
@@ -219,7 +231,9 @@ static void an_evicted_line_is_mapped_nowhere(struct ktest *t)
 	expect(t, b, 2, 2, FAULT_ACC_READ, 0);
 	aspace_put(a);
 	expect(t, b, 4, 4, FAULT_ACC_READ, 1);
+	EXPECT_EQ(t, nr_mapped(), (uint64_t)AROUND_PAGES);
 	aspace_put(b);
+	EXPECT_EQ(t, nr_mapped(), 0u);
 	finish(t, obj);
 }
 

@@ -15,6 +15,7 @@
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/object.h>
+#include <processor/excache/usage.h>
 #include <processor/mm/aspace.h>
 #include <proto/pm.h>
 #include <shim/pgtable.h>
@@ -56,6 +57,7 @@ static void space_destroy(struct ktest *t, struct aspace *as)
 	aspace_put(as);
 	fake_settle();
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
+	EXPECT_EQ(t, object_stored_count(OBJECT_ANON), 0u);
 }
 
 static void first_touch_sends_nothing(struct ktest *t)
@@ -888,11 +890,105 @@ static void pages_are_counted(struct ktest *t)
 	}
 	EXPECT_EQ(t, page_bits_count(&b, 5, 5), 0);
 	EXPECT_EQ(t, page_bits_count(&b, 0, UINT64_MAX), page_bits_count(&b, 0, top));
+	EXPECT_EQ(t, b.nr, page_bits_count(&b, 0, top));
+	page_bits_clear_range(&b, 100, 20000);
+	EXPECT_EQ(t, b.nr, page_bits_count(&b, 0, top));
 	page_bits_destroy(&b);
+}
+
+static void expect_usage(struct ktest *t, uint64_t dirty, uint64_t writeback, uint64_t anon)
+{
+	struct memory_usage u;
+
+	memory_usage(&u);
+	EXPECT_EQ(t, u.dirty, dirty);
+	EXPECT_EQ(t, u.writeback, writeback);
+	EXPECT_EQ(t, u.anon, anon);
+	EXPECT_EQ(t, u.mapped, 0u);
+	EXPECT_EQ(t, u.shared, 0u);
+}
+
+/* Read, written, written back, fetched, written again, dropped: each page counts for what it is. */
+static void anonymous_pages_are_counted_as_what_they_are(struct ktest *t)
+{
+	const uint64_t first = BASE >> PAGE_SHIFT;
+	struct memory_usage u;
+	struct aspace *as;
+	uint64_t v;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as = make_space(400);
+	expect_usage(t, 0, 0, 0);
+	for (uint64_t i = 0; i < 40; i++)
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
+	expect_usage(t, 0, 0, 40);
+	for (uint64_t i = 20; i < 60; i++)
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
+	expect_usage(t, 40, 0, 60);
+	/* Those that were only read are dropped; they were zero. */
+	ASSERT_EQ(t, excache_flush(as->anon, first, first + 30), 0);
+	expect_usage(t, 30, 0, 40);
+	for (uint64_t i = 20; i < 30; i++)
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, false), 0);
+	expect_usage(t, 30, 0, 40);
+	for (uint64_t i = 20; i < 25; i++)
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
+	expect_usage(t, 35, 0, 40);
+	/* More than the cache holds. */
+	for (uint64_t i = 0; i < 400; i++)
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
+	memory_usage(&u);
+	EXPECT_EQ(t, u.anon, 400u);
+	EXPECT_LE(t, u.dirty + u.writeback, excache_line_count());
+	EXPECT_GE(t, u.dirty, LINES / 2u);
+	fake_quiesce();
+	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
+	expect_usage(t, 0, 0, 400);
+	space_destroy(t, as);
+	aspace_drain();
+	expect_usage(t, 0, 0, 0);
+}
+
+/* The line of page @pgoff, on its way to its owner: the caller queues it. */
+static struct line *begin_writeback(struct ktest *t, struct object *obj, uint64_t pgoff)
+{
+	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
+	struct line *line;
+
+	spin_lock(&set->lock);
+	line = set_find_locked(set, obj, pgoff);
+	line_unmap_all_locked(line);
+	EXPECT_TRUE(t, writeback_begin(obj, pgoff));
+	start_writeback_locked(set, line);
+	spin_unlock(&set->lock);
+	return line;
+}
+
+static void pages_under_way_are_counted(struct ktest *t)
+{
+	struct line *lines[3];
+	struct aspace *as;
+	uint64_t v = 5;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as = make_space(8);
+	for (uint64_t i = 0; i < 8; i++)
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
+	expect_usage(t, 8, 0, 8);
+	for (uint64_t i = 0; i < 3; i++)
+		lines[i] = begin_writeback(t, as->anon, (BASE >> PAGE_SHIFT) + i);
+	expect_usage(t, 5, 3, 8);
+	for (uint64_t i = 0; i < 3; i++)
+		writeback_queue(lines[i]);
+	ASSERT_EQ(t, excache_flush(as->anon, 0, UINT64_MAX), 0);
+	expect_usage(t, 0, 0, 8);
+	space_destroy(t, as);
 }
 
 static const struct ktest_case cases[] = {
 	KTEST(pages_are_counted),
+	KTEST(anonymous_pages_are_counted_as_what_they_are),
+	KTEST(pages_under_way_are_counted),
 	KTEST(first_touch_sends_nothing),
 	KTEST(evicted_pages_come_back),
 	KTEST(owners_alternate_over_regions),

@@ -17,6 +17,7 @@
 #include <processor/excache/excache.h>
 #include <processor/excache/home.h>
 #include <processor/excache/object.h>
+#include <processor/excache/usage.h>
 #include <processor/mm/anon.h>
 #include <processor/mm/aspace.h>
 #include <proto/pm.h>
@@ -119,6 +120,8 @@ static void all_gone(struct ktest *t)
 {
 	fake_settle();
 	EXPECT_EQ(t, object_space_count(), spaces_before);
+	EXPECT_EQ(t, object_stored_count(OBJECT_ANON), 0u);
+	EXPECT_EQ(t, object_stored_count(OBJECT_SHARED), 0u);
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 	EXPECT_EQ(t, fake_pages(), 0u);
 	EXPECT_EQ(t, (int64_t)credit_held() - fake_promised(), credits_before);
@@ -159,6 +162,7 @@ static void both_sides_see_what_was_there(struct ktest *t)
 static void a_fork_is_one_message(struct ktest *t)
 {
 	struct fake_counts before, after;
+	struct memory_usage u;
 	struct aspace *p, *c;
 
 	ASSERT_TRUE(t, cache_start(t));
@@ -176,6 +180,10 @@ static void a_fork_is_one_message(struct ktest *t)
 	EXPECT_EQ(t, after.fetches, before.fetches);
 	EXPECT_EQ(t, after.writeback_msgs, before.writeback_msgs);
 	EXPECT_EQ(t, after.credit_requests, before.credit_requests);
+	/* A page that both see counts once, one that either has copied once more. */
+	memory_usage(&u);
+	EXPECT_EQ(t, u.anon, 40u + 20u);
+	EXPECT_EQ(t, u.dirty, 40u + 20u);
 	space_end(c);
 	space_end(p);
 	all_gone(t);

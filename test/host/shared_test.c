@@ -12,6 +12,7 @@
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/object.h>
+#include <processor/excache/usage.h>
 #include <processor/mm/aspace.h>
 #include <proto/pm.h>
 #include <shim/shim.h>
@@ -105,6 +106,8 @@ static void all_gone(struct ktest *t)
 {
 	fake_settle();
 	EXPECT_EQ(t, object_space_count(), spaces_before);
+	EXPECT_EQ(t, object_stored_count(OBJECT_ANON), 0u);
+	EXPECT_EQ(t, object_stored_count(OBJECT_SHARED), 0u);
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 	EXPECT_EQ(t, fake_pages(), 0u);
 	EXPECT_EQ(t, (int64_t)credit_held() - fake_promised(), credits_before);
@@ -141,6 +144,53 @@ static void all_spaces_see_one_memory(struct ktest *t)
 	aspace_put(b);
 	EXPECT_EQ(t, get(t, c, SHARED_BASE, 3), 93u);
 	aspace_put(c);
+	all_gone(t);
+}
+
+static void expect_usage(struct ktest *t, uint64_t dirty, uint64_t mapped, uint64_t shared)
+{
+	struct memory_usage u;
+
+	memory_usage(&u);
+	EXPECT_EQ(t, u.dirty, dirty);
+	EXPECT_EQ(t, u.mapped, mapped);
+	EXPECT_EQ(t, u.shared, shared);
+	EXPECT_EQ(t, u.anon, 0u);
+}
+
+/* Cached or stored, in how many page tables ever. */
+static void shared_pages_are_counted_once(struct ktest *t)
+{
+	struct object *obj;
+	struct aspace *a, *b;
+
+	ASSERT_TRUE(t, cache_start(t));
+	obj = object_shared_create(50 * PAGE_SIZE, false);
+	ASSERT_FALSE(t, IS_ERR(obj));
+	for (uint64_t i = 0; i < 30; i++)
+		write_word(t, obj, i, i);
+	expect_usage(t, 30, 0, 30);
+	a = space_create(obj, 50);
+	b = space_create(obj, 50);
+	for (uint64_t i = 0; i < 20; i++) {
+		(void)get(t, a, SHARED_BASE, i);
+		(void)get(t, b, SHARED_BASE, i);
+	}
+	expect_usage(t, 30, 20, 30);
+	ASSERT_EQ(t, excache_flush(obj, 0, UINT64_MAX), 0);
+	expect_usage(t, 0, 0, 30);
+	(void)get(t, b, SHARED_BASE, 7);
+	expect_usage(t, 0, 1, 30);
+	put(t, b, SHARED_BASE, 7, 1);
+	put(t, a, SHARED_BASE, 40, 1);
+	expect_usage(t, 2, 2, 31);
+	EXPECT_EQ(t, object_shared_punch(obj, 20, 50), 0);
+	expect_usage(t, 1, 1, 20);
+	aspace_put(a);
+	aspace_put(b);
+	expect_usage(t, 1, 0, 20);
+	object_put(obj);
+	expect_usage(t, 0, 0, 0);
 	all_gone(t);
 }
 
@@ -401,6 +451,7 @@ static void names_of_two_lives_differ(struct ktest *t)
 static const struct ktest_case cases[] = {
 	KTEST(names_of_two_lives_differ),
 	KTEST(all_spaces_see_one_memory),
+	KTEST(shared_pages_are_counted_once),
 	KTEST(holes_stay_holes),
 	KTEST(truncation_reaches_mappings),
 	KTEST(private_mappings_copy),

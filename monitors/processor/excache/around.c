@@ -138,6 +138,28 @@ bool window_clear_accessed(struct object *file, struct line *line)
 	return used;
 }
 
+bool window_is_mapped(struct object *file, const struct line *line)
+{
+	const unsigned int i = (unsigned int)(line->pgoff % AROUND_PAGES);
+	const struct file_window *w;
+	const struct around *a;
+	bool mapped = false;
+
+	spin_lock(&file->lock);
+	w = radix_lookup(&file->windows, line->pgoff / AROUND_PAGES);
+	if (w && w->lines[i] == line) {
+		list_for_each_entry(a, &w->spaces, link) {
+			spin_lock(&a->as->lock);
+			mapped = a->pages & BIT64(i);
+			spin_unlock(&a->as->lock);
+			if (mapped)
+				break;
+		}
+	}
+	spin_unlock(&file->lock);
+	return mapped;
+}
+
 void windows_destroy(struct object *file)
 {
 	lock_not_needed(&file->lock, "the last reference is gone");

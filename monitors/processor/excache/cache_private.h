@@ -295,6 +295,8 @@ void window_add_locked(struct object *file, struct line *line) __must_hold(&file
 void window_remove_locked(struct object *file, struct line *line) __must_hold(&file->lock);
 /* Was the page used through an entry that fault-around made?  Clears the accessed bits. */
 bool window_clear_accessed(struct object *file, struct line *line);
+/* Is the page mapped through an entry that fault-around made? */
+bool window_is_mapped(struct object *file, const struct line *line);
 /* The last reference of @file is gone. */
 void windows_destroy(struct object *file);
 

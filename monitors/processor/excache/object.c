@@ -573,6 +573,26 @@ uint64_t object_new_number(void)
 	return object_number(node_self()->id, node_self()->incarn, nr);
 }
 
+static uint64_t nr_stored[OBJECT_FILE]; /* atomic; by kind */
+
+/* obj->stored had @before members. */
+static void stored_changed_locked(struct object *obj, uint64_t before) __must_hold(&obj->lock)
+{
+	assert_spin_held(&obj->lock);
+	__atomic_add_fetch(&nr_stored[obj->kind], obj->stored.nr - before, __ATOMIC_RELAXED);
+}
+
+static void forget_stored(struct object *obj)
+{
+	uint64_t before;
+
+	spin_lock(&obj->lock);
+	before = obj->stored.nr;
+	page_bits_destroy(&obj->stored);
+	stored_changed_locked(obj, before);
+	spin_unlock(&obj->lock);
+}
+
 static void space_free(struct object *obj)
 {
 	struct vregion *vr;
@@ -581,7 +601,7 @@ static void space_free(struct object *obj)
 	radix_for_each(vr, &obj->vregions, index)
 		kfree(vr);
 	radix_destroy(&obj->vregions);
-	page_bits_destroy(&obj->stored);
+	forget_stored(obj);
 	page_bits_destroy(&obj->hidden);
 	destroy_free(obj->destroy);
 	kfree(obj->path);
@@ -871,6 +891,18 @@ int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner)
 
 /* --- stored pages -------------------------------------------------------------------- */
 
+uint64_t object_stored_count(enum object_kind kind)
+{
+	return __atomic_load_n(&nr_stored[kind], __ATOMIC_RELAXED);
+}
+
+static uint64_t stored_count(void)
+{
+	return object_stored_count(OBJECT_ANON) + object_stored_count(OBJECT_SHARED);
+}
+GAUGE(stored_gauge, "excache.stored",
+      "pages of programs and of files in memory that memory nodes have", stored_count);
+
 bool object_stored(struct object *obj, uint64_t pgoff)
 {
 	bool stored;
@@ -893,20 +925,36 @@ bool object_stores_any(struct object *obj, uint64_t first, uint64_t end)
 
 int object_set_stored(struct object *obj, uint64_t pgoff)
 {
+	uint64_t before;
 	int err;
 
 	spin_lock(&obj->lock);
+	before = obj->stored.nr;
 	err = page_bits_set(&obj->stored, pgoff);
+	stored_changed_locked(obj, before);
 	spin_unlock(&obj->lock);
 	return err;
 }
 
-void object_clear_stored(struct object *obj, uint64_t first, uint64_t end)
+void object_merge_stored(struct object *obj, const struct page_bits *more)
 {
-	uint64_t nr;
+	uint64_t before;
 
 	spin_lock(&obj->lock);
+	before = obj->stored.nr;
+	page_bits_merge(&obj->stored, more);
+	stored_changed_locked(obj, before);
+	spin_unlock(&obj->lock);
+}
+
+void object_clear_stored(struct object *obj, uint64_t first, uint64_t end)
+{
+	uint64_t before, nr;
+
+	spin_lock(&obj->lock);
+	before = obj->stored.nr;
 	nr = page_bits_clear_range(&obj->stored, first, end);
+	stored_changed_locked(obj, before);
 	if (obj->kind == OBJECT_SHARED)
 		obj->nr_pages -= nr;
 	spin_unlock(&obj->lock);
@@ -916,15 +964,18 @@ int object_move_stored(struct object *obj, uint64_t from, uint64_t nr, uint64_t 
 {
 	const uint64_t end = from + nr;
 	uint64_t page = from;
+	uint64_t before;
 	int err = 0;
 
 	while (!err) {
 		spin_lock(&obj->lock);
+		before = obj->stored.nr;
 		page = page_bits_next(&obj->stored, page, end);
 		if (page < end) {
 			page_bits_clear(&obj->stored, page);
 			err = page_bits_set(&obj->stored, page - from + to);
 		}
+		stored_changed_locked(obj, before);
 		spin_unlock(&obj->lock);
 		if (page >= end)
 			break;

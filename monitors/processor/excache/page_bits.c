@@ -17,6 +17,7 @@ static_assert(WORDS * sizeof(uint64_t) == PAGE_SIZE, "a bitmap page is a page");
 void page_bits_init(struct page_bits *b)
 {
 	radix_init(&b->pages);
+	b->nr = 0;
 }
 
 void page_bits_destroy(struct page_bits *b)
@@ -27,6 +28,7 @@ void page_bits_destroy(struct page_bits *b)
 	radix_for_each(words, &b->pages, index)
 		frame_free(virt_to_frame(words), 0);
 	radix_destroy(&b->pages);
+	b->nr = 0;
 }
 
 static uint64_t *words_of(const struct page_bits *b, uint64_t page)
@@ -60,18 +62,26 @@ int page_bits_reserve(struct page_bits *b, uint64_t page)
 int page_bits_set(struct page_bits *b, uint64_t page)
 {
 	const int err = page_bits_reserve(b, page);
+	uint64_t *word;
 
-	if (!err)
-		words_of(b, page)[PAGE_WORD(page)] |= PAGE_BIT(page);
-	return err;
+	if (err)
+		return err;
+	word = &words_of(b, page)[PAGE_WORD(page)];
+	b->nr += !(*word & PAGE_BIT(page));
+	*word |= PAGE_BIT(page);
+	return 0;
 }
 
 void page_bits_clear(struct page_bits *b, uint64_t page)
 {
 	uint64_t *words = words_of(b, page);
+	uint64_t *word;
 
-	if (words)
-		words[PAGE_WORD(page)] &= ~PAGE_BIT(page);
+	if (!words)
+		return;
+	word = &words[PAGE_WORD(page)];
+	b->nr -= !!(*word & PAGE_BIT(page));
+	*word &= ~PAGE_BIT(page);
 }
 
 uint64_t page_bits_next(const struct page_bits *b, uint64_t page, uint64_t end)
@@ -155,7 +165,9 @@ void page_bits_merge(struct page_bits *to, const struct page_bits *from)
 		uint64_t *dst = words_of(to, index << PAGE_BITS_SHIFT);
 
 		BUG_ON(!dst);
-		for (size_t i = 0; i < WORDS; i++)
+		for (size_t i = 0; i < WORDS; i++) {
+			to->nr += (uint64_t)__builtin_popcountll(words[i] & ~dst[i]);
 			dst[i] |= words[i];
+		}
 	}
 }

@@ -5,6 +5,7 @@
  * It grows with the pages that are in it, 32768 neighbours a bitmap page, never with the address
  * range.
  *
+ * Invariants:	`nr` is how many pages are in the set.
  * Locking:	the caller's.
  */
 #pragma once
@@ -14,6 +15,7 @@
 
 struct page_bits {
 	struct radix_tree pages; /* page >> PAGE_BITS_SHIFT -> bitmap page */
+	uint64_t nr;
 };
 
 #define PAGE_BITS_SHIFT 15 /* pages in one bitmap page */

@@ -483,9 +483,7 @@ static void collapse_local(struct object *top, struct object *back)
 	for (; page != UINT64_MAX; page = page_bits_next(&top->stored, page + 1, UINT64_MAX))
 		excache_drop(back, page, page + 1);
 	excache_retag(top, back);
-	spin_lock(&back->lock);
-	page_bits_merge(&back->stored, &top->stored);
-	spin_unlock(&back->lock);
+	object_merge_stored(back, &top->stored);
 	if (back->backing) {
 		page_bits_merge(&back->hidden, &top->hidden);
 	} else {

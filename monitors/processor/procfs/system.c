@@ -42,7 +42,7 @@ static void add_node(uint32_t node, struct system_memory *m)
 	if (node_memory(node, &r))
 		return;
 	m->total += r.total << PAGE_SHIFT;
-	m->free += r.free << PAGE_SHIFT;
+	m->free += (r.free - MIN(r.granted, r.free)) << PAGE_SHIFT;
 	m->available += (r.free + r.file - MIN(r.granted, r.free + r.file)) << PAGE_SHIFT;
 	m->cached += r.file << PAGE_SHIFT;
 	m->committed += r.committed << PAGE_SHIFT;
@@ -62,6 +62,8 @@ void system_memory(struct system_memory *m)
 		.slab = slab_bytes_in_use(),
 		.kernel_stack = (uint64_t)thread_count() * THREAD_STACK_SIZE,
 	};
+	memory_usage(&m->usage);
+	m->cached = m->usage.shared << PAGE_SHIFT;
 	if (nodes)
 		nr = MIN(nr, cluster_nodes(NODE_ROLE_MEMORY, nodes, nr));
 	for (size_t i = 0; nodes && i < nr; i++)

@@ -45,6 +45,7 @@ long sys_sysinfo(const struct syscall_args *args)
 		si.loads[i] = (uint64_t)loads[i] << (16 - LOADAVG_SHIFT);
 	si.totalram = m.total;
 	si.freeram = m.free;
+	si.sharedram = m.usage.shared << PAGE_SHIFT;
 	si.procs = (uint16_t)MIN(total, (uint32_t)UINT16_MAX);
 	return copy_to_user((void __user *)args->a[0], &si, sizeof(si));
 }

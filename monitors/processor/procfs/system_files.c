@@ -40,11 +40,11 @@ SHOW(show_meminfo)
 	kib_line(t, "Inactive", 0);
 	kib_line(t, "SwapTotal", 0);
 	kib_line(t, "SwapFree", 0);
-	kib_line(t, "Dirty", 0);
-	kib_line(t, "Writeback", 0);
-	kib_line(t, "AnonPages", 0);
-	kib_line(t, "Mapped", 0);
-	kib_line(t, "Shmem", 0);
+	kib_line(t, "Dirty", m.usage.dirty << PAGE_SHIFT);
+	kib_line(t, "Writeback", m.usage.writeback << PAGE_SHIFT);
+	kib_line(t, "AnonPages", m.usage.anon << PAGE_SHIFT);
+	kib_line(t, "Mapped", m.usage.mapped << PAGE_SHIFT);
+	kib_line(t, "Shmem", m.usage.shared << PAGE_SHIFT);
 	kib_line(t, "KReclaimable", 0);
 	kib_line(t, "Slab", m.slab);
 	kib_line(t, "SReclaimable", 0);

@@ -10,6 +10,7 @@
 
 #include <lib/compiler.h>
 #include <lib/types.h>
+#include <processor/excache/usage.h>
 
 #include "system.h"
 #include "text_private.h"
@@ -27,11 +28,14 @@
 
 struct system_memory { /* bytes */
 	/* At all memory nodes: frames for pages of programs and files. */
-	uint64_t total, free;
+	uint64_t total;
+	uint64_t free;         /* and not reserved for a processor */
 	uint64_t available;    /* free, or pages of files that give way, and not reserved */
-	uint64_t cached;       /* pages of files */
+	uint64_t cached;       /* pages of files, those of @usage that are shared among them */
 	uint64_t committed;    /* that mappings are charged for */
 	uint64_t commit_limit; /* the same, at most, in the strict mode */
+	/* Of programs of this node. */
+	struct memory_usage usage; /* pages */
 	/* On this node. */
 	uint64_t slab, kernel_stack;
 	uint64_t line_total, line_free; /* ExCache */
