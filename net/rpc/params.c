@@ -31,7 +31,7 @@ struct rpc_tune rpc_tune = {
 	.spin_us = 600,
 	.serve_spin_us = 600,
 	.lazy_us = 500,
-	.keepalive_ms = 2000,
+	.probe_ms = 2000,
 	.quarantine_ms = 5000,
 	.window_kb = 1024,
 	.workers = 8,
@@ -55,7 +55,7 @@ BOOT_PARAM_RANGE("rpc.serve_spin_us", u32, rpc_tune.serve_spin_us, 0, 1000000,
 		 "longest time that an idle server polls for the next request before it sleeps");
 BOOT_PARAM_RANGE("rpc.lazy_us", u32, rpc_tune.lazy_us, 0, 100000,
 		 "how long re-arming the interrupt is put off while callers poll by themselves");
-BOOT_PARAM_RANGE("rpc.keepalive_ms", u32, rpc_tune.keepalive_ms, 10, 3600000,
+BOOT_PARAM_RANGE("rpc.probe_ms", u32, rpc_tune.probe_ms, 10, 3600000,
 		 "a connection that a call waits on is probed so often");
 BOOT_PARAM_RANGE("rpc.quarantine_ms", u32, rpc_tune.quarantine_ms, 10, 3600000,
 		 "a connection is reset to free slots that are in quarantine for so long");

@@ -76,7 +76,7 @@ struct rpc_tune {
 	uint32_t spin_us;       /* most that a waiter spins */
 	uint32_t serve_spin_us; /* most that the net thread spins after serving */
 	uint32_t lazy_us;       /* re-arming is put off so long while waiters poll */
-	uint32_t keepalive_ms;
+	uint32_t probe_ms;
 	uint32_t quarantine_ms;
 	uint32_t window_kb; /* bytes of requests in flight per session */
 	uint32_t workers;   /* most worker threads per class */

@@ -292,8 +292,7 @@ static void tick_conn_locked(struct rpc_session *s, struct rpc_conn *conn, uint6
 	rpc_flush_locked(s);
 	if (conn->sq_signalled > conn->sq_completed)
 		return; /* a completion is on its way */
-	if (s->nr_busy > 0 &&
-	    now - s->probed_ns >= (uint64_t)rpc_tune.keepalive_ms * NSEC_PER_MSEC) {
+	if (s->nr_busy > 0 && now - s->probed_ns >= (uint64_t)rpc_tune.probe_ms * NSEC_PER_MSEC) {
 		s->probed_ns = now;
 		counter_inc(&rpc_c_probes);
 		rpc_post_flush_write_locked(conn);

@@ -4,7 +4,7 @@
  *
  * Flow:	while anything is outstanding, a thread wakes every rpc.tick_ms and looks at all
  *		sessions; with nothing outstanding for a while it sleeps until the next submit.
- *		A connection that a call waits on is probed every rpc.keepalive_ms by an empty
+ *		A connection that a call waits on is probed every rpc.probe_ms by an empty
  *		WRITE: when the other end is gone its completion says so, and a new connection
  *		carries the request again.
  * Failure:	the tick never decides that a peer is dead: membership does.

@@ -271,7 +271,7 @@ static void never_complete(struct ktest *t)
 static void alone(struct ktest *t)
 {
 	shim_bootparam_set("cluster.wait_ms", "800");
-	shim_bootparam_set("rpc.keepalive_ms", "100");
+	shim_bootparam_set("rpc.probe_ms", "100");
 	EXPECT_EQ(t, join(t), -ETIMEDOUT);
 	EXPECT_TRUE(t, strstr(status_text, "managers' node at lid 1") != NULL);
 }
@@ -495,7 +495,7 @@ static void lease_node(struct ktest *t)
 	uint32_t epoch;
 
 	shim_bootparam_set("cluster.lease_ms", "1000");
-	shim_bootparam_set("rpc.keepalive_ms", "500");
+	shim_bootparam_set("rpc.probe_ms", "500");
 	ASSERT_EQ(t, join(t), 0);
 	epoch = cluster_epoch();
 	sim_cmd("barrier 1 4");

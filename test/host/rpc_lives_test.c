@@ -28,7 +28,7 @@ static void silence_client(struct ktest *t)
 	struct rpc_call *call;
 	uint32_t released;
 
-	shim_bootparam_set("rpc.keepalive_ms", "100");
+	shim_bootparam_set("rpc.probe_ms", "100");
 	node_join(t, 2);
 	target_init(t, &tg);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
@@ -106,7 +106,7 @@ static void lost_end_client(struct ktest *t)
 	struct rpc_call *call;
 	uint32_t released;
 
-	shim_bootparam_set("rpc.keepalive_ms", "100");
+	shim_bootparam_set("rpc.probe_ms", "100");
 	node_join(t, 2);
 	target_init(t, &tg);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
@@ -147,7 +147,7 @@ static void death_client(struct ktest *t)
 	uint32_t released;
 	uint64_t start;
 
-	shim_bootparam_set("rpc.keepalive_ms", "100");
+	shim_bootparam_set("rpc.probe_ms", "100");
 	node_join(t, 2);
 	target_init(t, &tg);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
@@ -411,7 +411,7 @@ static void wary_client(struct ktest *t)
 	uint32_t id = 0, first;
 	int ret;
 
-	shim_bootparam_set("rpc.keepalive_ms", "100");
+	shim_bootparam_set("rpc.probe_ms", "100");
 	node_start(t, NODE_ROLE_MEMORY);
 	rpc_node_key(cluster_key, sim_node_id(), NODE_ROLE_MEMORY, 0, own);
 	rpc_key_set(own, false);
@@ -570,7 +570,7 @@ static void member_of_two_hosts(struct ktest *t)
 	uint8_t own[RPC_KEY_LEN];
 	uint32_t id = 0, first;
 
-	shim_bootparam_set("rpc.keepalive_ms", "100");
+	shim_bootparam_set("rpc.probe_ms", "100");
 	node_start(t, NODE_ROLE_MEMORY);
 	rpc_node_key(cluster_key, sim_node_id(), NODE_ROLE_MEMORY, 0, own);
 	rpc_key_set(own, false);
