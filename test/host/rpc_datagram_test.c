@@ -211,10 +211,7 @@ static void plain_client(struct ktest *t)
 
 static void plain(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = plain_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, plain_client, 30);
 }
 
 /* --- a bad network ------------------------------------------------------------------------ */
@@ -306,10 +303,7 @@ static void unconnected_client(struct ktest *t)
 
 static void without_connection(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = unconnected_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, unconnected_client, 30);
 }
 
 /* --- deadline ----------------------------------------------------------------------------- */
@@ -343,10 +337,7 @@ static void deadline_client(struct ktest *t)
 
 static void deadline(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = deadline_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, deadline_client, 30);
 }
 
 /* --- too many at once ---------------------------------------------------------------------- */
@@ -390,10 +381,7 @@ static void crowd_server(struct ktest *t)
 
 static void overload(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = crowd_server },
-						 { .id = 2, .fn = crowd_client } };
-
-	sim_run(t, nodes, 2, 60);
+	sim_two(t, crowd_server, crowd_client, 60);
 }
 
 /* --- fencing and restart -------------------------------------------------------------------- */
@@ -424,10 +412,7 @@ static void fence_client(struct ktest *t)
 
 static void fencing(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = fence_server },
-						 { .id = 2, .fn = fence_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, fence_server, fence_client, 30);
 }
 
 static void restart_server(struct ktest *t)
@@ -463,10 +448,7 @@ static void restart_client(struct ktest *t)
 
 static void restart(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = restart_server },
-						 { .id = 2, .fn = restart_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, restart_server, restart_client, 30);
 }
 
 /* --- the queue pair breaks -------------------------------------------------------------------- */
@@ -541,10 +523,7 @@ static void renew_server(struct ktest *t)
 
 static void renewed(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = renew_server },
-						 { .id = 2, .fn = renew_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, renew_server, renew_client, 30);
 }
 
 /* --- hostile ------------------------------------------------------------------------------- */
@@ -778,10 +757,7 @@ static void keyed_node(struct ktest *t)
 
 static void forged_without_the_key(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = keyed_host },
-						 { .id = 2, .fn = keyed_node } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, keyed_host, keyed_node, 30);
 }
 
 /* --- without LIDs ---------------------------------------------------------------------------- */

@@ -280,11 +280,8 @@ static void hasty_client(struct ktest *t)
 
 static void too_late(struct ktest *t, bool by_fence)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = busy_server },
-						 { .id = 2, .fn = hasty_client } };
-
 	fences = by_fence;
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, busy_server, hasty_client, 30);
 }
 
 static void an_expired_request_is_not_executed(struct ktest *t)

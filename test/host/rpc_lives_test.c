@@ -15,6 +15,15 @@
 
 /* --- silence, death, restart, fencing --------------------------------------------------------- */
 
+/* Node 2: knows the server, and probes often. */
+static void watch_server(struct ktest *t, struct target *tg)
+{
+	shim_bootparam_set("rpc.probe_ms", "100");
+	node_join(t, 2);
+	target_init(t, tg);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+}
+
 /* The answer to @call has not come after @ms. */
 static bool waits_still(struct rpc_call *call, uint32_t *released, uint32_t ms)
 {
@@ -28,10 +37,7 @@ static void silence_client(struct ktest *t)
 	struct rpc_call *call;
 	uint32_t released;
 
-	shim_bootparam_set("rpc.probe_ms", "100");
-	node_join(t, 2);
-	target_init(t, &tg);
-	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	watch_server(t, &tg);
 	sim_cmd("hold 1 2");
 	call = slow_submit(t, &tg, 1, 0, &released);
 	EXPECT_TRUE(t, waits_still(call, &released, 2000));
@@ -54,10 +60,7 @@ static void silence_client(struct ktest *t)
 
 static void silence_is_not_death(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = silence_client } };
-
-	sim_run(t, nodes, 2, 40);
+	sim_two(t, server2, silence_client, 40);
 }
 
 /* A thread that is told to die leaves its call, whatever the peer does. */
@@ -93,10 +96,7 @@ static void kill_client(struct ktest *t)
 
 static void kill_ends_a_call(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = kill_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, kill_client, 30);
 }
 
 /* The server's end of the connection goes, with the request, and the news of it is lost. */
@@ -106,10 +106,7 @@ static void lost_end_client(struct ktest *t)
 	struct rpc_call *call;
 	uint32_t released;
 
-	shim_bootparam_set("rpc.probe_ms", "100");
-	node_join(t, 2);
-	target_init(t, &tg);
-	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	watch_server(t, &tg);
 	call = slow_submit(t, &tg, 500, 0, &released);
 	sim_cmd("loss 100");
 	sim_cmd("lose 1 2");
@@ -125,10 +122,7 @@ static void lost_end_client(struct ktest *t)
 
 static void lost_end_is_noticed(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = lost_end_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, lost_end_client, 30);
 }
 
 static uint32_t spawn_server(void)
@@ -147,10 +141,7 @@ static void death_client(struct ktest *t)
 	uint32_t released;
 	uint64_t start;
 
-	shim_bootparam_set("rpc.probe_ms", "100");
-	node_join(t, 2);
-	target_init(t, &tg);
-	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	watch_server(t, &tg);
 
 	/* It dies with a request in its hands. */
 	call = slow_submit(t, &tg, 20000, 0, &released);
@@ -223,10 +214,7 @@ static void late_submit_client(struct ktest *t)
 
 static void submit_to_one_that_leaves(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = late_submit_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, late_submit_client, 30);
 }
 
 static void death_server(struct ktest *t)
@@ -242,10 +230,7 @@ static void death_server(struct ktest *t)
 
 static void death_and_restart(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = death_server },
-						 { .id = 2, .fn = death_client } };
-
-	sim_run(t, nodes, 2, 40);
+	sim_two(t, death_server, death_client, 40);
 }
 
 static void fence_server(struct ktest *t)
@@ -274,10 +259,7 @@ static void fence_client(struct ktest *t)
 
 static void fencing(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = fence_server },
-						 { .id = 2, .fn = fence_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, fence_server, fence_client, 30);
 }
 
 /* --- views --------------------------------------------------------------------------------- */
@@ -330,13 +312,10 @@ static void older_client(struct ktest *t)
 
 static void an_older_view_comes_first(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = newer_server },
-						 { .id = 2, .fn = older_client } };
-
 	learns = true;
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, newer_server, older_client, 30);
 	learns = false;
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, newer_server, older_client, 30);
 }
 
 /* --- the rendezvous --------------------------------------------------------------------------- */
@@ -379,10 +358,7 @@ static void rendezvous_client(struct ktest *t)
 
 static void rendezvous_late(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = rendezvous_host },
-						 { .id = 2, .fn = rendezvous_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, rendezvous_host, rendezvous_client, 30);
 }
 
 /* The host's first life, then a node without a key in its place, then the host again. */
@@ -440,10 +416,7 @@ static void wary_client(struct ktest *t)
 
 static void a_restarted_host_proves_the_key(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = replaced_host },
-						 { .id = 2, .fn = wary_client } };
-
-	sim_run(t, nodes, 2, 40);
+	sim_two(t, replaced_host, wary_client, 40);
 }
 
 /* Two lives of node 2, at two addresses: the second one joins while the first one is connected. */

@@ -49,10 +49,7 @@ static void plain_client(struct ktest *t)
 
 static void plain_calls(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = plain_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, plain_client, 30);
 }
 
 /* --- broken connections -------------------------------------------------------------------- */
@@ -156,10 +153,7 @@ static void data_client(struct ktest *t)
 
 static void data_over_breaks(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = data_client } };
-
-	sim_run(t, nodes, 2, 50);
+	sim_two(t, server2, data_client, 50);
 }
 
 /* sent() must come soon even when nothing follows. */
@@ -180,10 +174,7 @@ static void sent_client(struct ktest *t)
 
 static void sent_when_idle(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = sent_client } };
-
-	sim_run(t, nodes, 2, 20);
+	sim_two(t, server2, sent_client, 20);
 }
 
 /* --- deadlines, quarantine ------------------------------------------------------------------ */
@@ -235,10 +226,7 @@ static void late_client(struct ktest *t)
 
 static void late_reply(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = late_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, late_client, 30);
 }
 
 /*
@@ -292,18 +280,12 @@ static void reset_empty_client(struct ktest *t)
 
 static void quarantine_reset_empty(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = reset_empty_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, reset_empty_client, 30);
 }
 
 static void quarantine_reset(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = reset_reuse_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, reset_reuse_client, 30);
 }
 
 /* Frames held back: the call ends at its deadline, other directions and peers do not mind. */
@@ -327,10 +309,7 @@ static void hold_client(struct ktest *t)
 
 static void held_frames(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = hold_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, hold_client, 30);
 }
 
 /* --- bursts ----------------------------------------------------------------------------------- */
@@ -432,10 +411,7 @@ static void burst_node(struct ktest *t)
 
 static void bursts_share_doorbells(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = burst_node },
-						 { .id = 2, .fn = burst_node } };
-
-	sim_run(t, nodes, 2, 40);
+	sim_two(t, burst_node, burst_node, 40);
 }
 
 /* --- credits and classes --------------------------------------------------------------------- */
@@ -524,10 +500,7 @@ static void credits_client(struct ktest *t)
 
 static void credits_and_classes(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = credits_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, credits_client, 30);
 }
 
 /* Handlers that wait for each other, deeper than there are workers. */
@@ -548,11 +521,8 @@ static void nest_node(struct ktest *t)
 
 static void nested_waits(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = nest_node },
-						 { .id = 2, .fn = nest_node } };
-
 	shim_bootparam_set("rpc.slots.control", "64");
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, nest_node, nest_node, 30);
 	shim_bootparam_set("rpc.slots.control", "16");
 }
 
@@ -582,10 +552,7 @@ static void crossing_node(struct ktest *t)
 
 static void crossing_connects(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = crossing_node },
-						 { .id = 2, .fn = crossing_node } };
-
-	sim_run(t, nodes, 2, 40);
+	sim_two(t, crossing_node, crossing_node, 40);
 }
 
 /* --- a caller that rests is a server like any other ------------------------------------------- */
@@ -612,10 +579,7 @@ static void rested_node(struct ktest *t)
 
 static void serves_after_calls(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = rested_node },
-						 { .id = 2, .fn = rested_node } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, rested_node, rested_node, 30);
 }
 
 /* --- multicast -------------------------------------------------------------------------------- */
@@ -697,10 +661,7 @@ static void delay_client(struct ktest *t)
 
 static void slow_network(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = delay_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, delay_client, 30);
 }
 
 /* --- a client that gives requests up and sends others ----------------------------------------- */
@@ -747,11 +708,8 @@ static void given_up_client(struct ktest *t)
 
 static void given_up_requests_are_bounded(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = given_up_server },
-						 { .id = 2, .fn = given_up_client } };
-
 	shim_bootparam_set("rpc.slots.demand", "2");
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, given_up_server, given_up_client, 30);
 	shim_bootparam_set("rpc.slots.demand", "32");
 }
 
@@ -804,11 +762,8 @@ static void waits_client(struct ktest *t)
 
 static void waits_have_a_share(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = waits_client } };
-
 	shim_bootparam_set("rpc.slots.demand", "4");
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, waits_client, 30);
 	shim_bootparam_set("rpc.slots.demand", "32");
 }
 
@@ -834,11 +789,8 @@ static void orphans_client(struct ktest *t)
 
 static void waits_of_orphans_end(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = orphans_client } };
-
 	shim_bootparam_set("rpc.slots.demand", "4");
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, orphans_client, 30);
 	shim_bootparam_set("rpc.slots.demand", "32");
 }
 
@@ -873,10 +825,7 @@ static void ending_client(struct ktest *t)
 
 static void a_wait_while_the_call_ends(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = ending_client } };
-
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, ending_client, 30);
 }
 
 /* --- a completion of a queue pair that is being destroyed ------------------------------------- */
@@ -894,11 +843,8 @@ static void late_flush_client(struct ktest *t)
 
 static void late_flush(struct ktest *t)
 {
-	static const struct sim_node nodes[] = { { .id = 1, .fn = server2 },
-						 { .id = 2, .fn = late_flush_client } };
-
 	sim_late_flush = true;
-	sim_run(t, nodes, 2, 30);
+	sim_two(t, server2, late_flush_client, 30);
 	sim_late_flush = false;
 }
 

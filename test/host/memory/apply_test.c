@@ -21,17 +21,15 @@
 #include <lib/prng.h>
 
 #include "../../../monitors/memory/region_apply.h"
-#include "fake.h"
+#include "fixture.h"
 
-#define NODES    2u
-#define SHIFT_2M 21u
-#define FRAMES   1024u
-#define SPACES   8u
-#define PINS     8u
-#define BASE     0x40000000ull
-#define PAGES    1280u /* 5 MiB: 3 vRegions */
-#define RW       (PM_PROT_READ | PM_PROT_WRITE)
-#define KINDS    (CHANGE_ACCOUNT + 1)
+#define NODES  2u
+#define FRAMES 1024u
+#define SPACES 8u
+#define PINS   8u
+#define BASE   0x40000000ull
+#define PAGES  1280u /* 5 MiB: 3 vRegions */
+#define KINDS  (CHANGE_ACCOUNT + 1)
 
 /* A description, copied: what it points to lies behind it. */
 struct record {

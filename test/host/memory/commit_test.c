@@ -7,11 +7,8 @@
 #include <lib/ktest.h>
 #include <lib/prng.h>
 
-#include "fake.h"
+#include "fixture.h"
 
-#define SHIFT_2M 21u
-#define MB       (1ull << 20)
-#define RW       (PM_PROT_READ | PM_PROT_WRITE)
 #define FIXED_AT 0x20000000ull
 
 /* The @count'th version of FAKE_PROC. */
@@ -148,9 +145,7 @@ static void heuristic_looks_at_one_vregion(struct ktest *t)
 	struct fake f;
 	uint64_t addr;
 
-	fake_start(&f, 2, 1024, 23); /* vRegions of 8 MiB */
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 1024, 23)); /* vRegions of 8 MiB */
 	set_mode(t, &f, 1, PM_COMMIT_HEURISTIC);
 	EXPECT_EQ(t, proc_mmap(&p, 8 * MB * 100, 4 * MB, RW, PM_MAP_FIXED, &addr), -ENOMEM);
 	EXPECT_EQ(t, proc_mmap(&p, 8 * MB * 101 - 2 * MB, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);

@@ -13,9 +13,7 @@
 #include <proto/ps.h>
 #include <shim/shim.h>
 
-#include "fake.h"
-
-#define MB (1ull << 20)
+#include "fixture.h"
 
 static const struct proto_file file1 = { 1, 1, FAKE_STORAGE };
 static uint8_t buf[64 << 10];
@@ -261,9 +259,7 @@ static void file_pages_give_way(struct ktest *t)
 			  sizeof(buf));
 		EXPECT_TRUE(t, holds(buf, off, sizeof(buf)));
 	}
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 static void zero_loop(void *arg)

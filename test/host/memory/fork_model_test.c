@@ -16,14 +16,12 @@
 #include <lib/ktest.h>
 #include <shim/shim.h>
 
-#include "fake.h"
+#include "fixture.h"
 
-#define SHIFT_2M 21u
-#define RW       (PM_PROT_READ | PM_PROT_WRITE)
-#define BASE     0x40000000ull
-#define PAGES    3072u /* 12 MiB: 6 vRegions of 2 MiB */
-#define OBJECTS  64u
-#define TOPS     5u
+#define BASE    0x40000000ull
+#define PAGES   3072u /* 12 MiB: 6 vRegions of 2 MiB */
+#define OBJECTS 64u
+#define TOPS    5u
 
 struct obj {
 	struct fake_proc p;

@@ -13,12 +13,9 @@
 #include <shim/shim.h>
 
 #include "../../../monitors/memory/region_apply.h"
-#include "fake.h"
+#include "fixture.h"
 
-#define SHIFT_2M 21u
-#define RW       (PM_PROT_READ | PM_PROT_WRITE)
 #define FIXED_AT 0x40000000ull
-#define MB       (1ull << 20)
 
 static uint8_t page[PAGE_SIZE] __aligned(8);
 

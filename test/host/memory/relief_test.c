@@ -10,11 +10,8 @@
 #include <proto/mp.h>
 #include <shim/shim.h>
 
-#include "fake.h"
+#include "fixture.h"
 
-#define SHIFT_2M 21u
-#define MB       (1ull << 20)
-#define RW       (PM_PROT_READ | PM_PROT_WRITE)
 #define REGION   (2 * MB)
 #define FIXED_AT 0x20000000ull /* vRegions from here on take turns, beginning at the first node */
 #define FRAMES   960ull        /* for programs, of 1024 */

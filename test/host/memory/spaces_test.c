@@ -15,12 +15,9 @@
 
 #include "../../../monitors/memory/dispatch.h"
 #include "../../../monitors/memory/region_apply.h"
-#include "fake.h"
+#include "fixture.h"
 
-#define SHIFT_2M 21u
-#define RW       (PM_PROT_READ | PM_PROT_WRITE)
 #define FIXED_AT 0x40000000ull
-#define MB       (1ull << 20)
 
 static uint8_t page[PAGE_SIZE] __aligned(8);
 
@@ -44,9 +41,7 @@ static void range_over_two_owners(struct ktest *t)
 	struct fake_proc p;
 	uint64_t addr;
 
-	fake_start(&f, 2, 4096, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 4096, SHIFT_2M));
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT + 0x1000, 8 * MB, RW, PM_MAP_FIXED, &addr), 0);
 	EXPECT_EQ(t, addr, FIXED_AT + 0x1000);
 	for (uint64_t off = 0; off < 8 * MB; off += MB) {
@@ -84,9 +79,7 @@ static void unmapped_and_unknown_are_different_answers(struct ktest *t)
 	struct fake f;
 	uint64_t addr;
 
-	fake_start(&f, 2, 4096, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 4096, SHIFT_2M));
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
 	page_stamp(page, 1);
 	for (uint64_t off = 0; off < 4 * MB; off += MB)
@@ -103,9 +96,7 @@ static void unmapped_and_unknown_are_different_answers(struct ktest *t)
 		EXPECT_EQ(t, proc_fetch(&p, addr + off, false, page), -ESRCH);
 		EXPECT_EQ(t, proc_fill_vma(&p, addr + off, &vma), -ESRCH);
 	}
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 /*
@@ -121,9 +112,7 @@ static void a_vregion_outlives_its_owner(struct ktest *t)
 	struct fake f;
 	uint64_t addr;
 
-	fake_start(&f, 2, 4096, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 4096, SHIFT_2M));
 	/* Both vRegions are the second node's; of one it keeps nothing. */
 	ASSERT_EQ(t, proc_mmap(&p, there, MB, RW, PM_MAP_FIXED, &addr), 0);
 	ASSERT_EQ(t, proc_mmap(&p, other, MB, RW, PM_MAP_FIXED, &addr), 0);
@@ -148,9 +137,7 @@ static void a_vregion_outlives_its_owner(struct ktest *t)
 	EXPECT_EQ(t, proc_mprotect(&p, other, MB, PM_PROT_READ), 0);
 	EXPECT_EQ(t, proc_munmap(&p, other, MB), 0);
 	EXPECT_EQ(t, proc_munmap(&p, FIXED_AT, MB), 0);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 static void moving_an_owner_counts_one_redirect(struct ktest *t)
@@ -159,9 +146,7 @@ static void moving_an_owner_counts_one_redirect(struct ktest *t)
 	struct fake_proc p;
 	uint64_t addr;
 
-	fake_start(&f, 2, 4096, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 4096, SHIFT_2M));
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
 	for (uint64_t i = 0; i < 100; i++) {
 		page_stamp(page, i + 1);
@@ -184,9 +169,7 @@ static void moving_an_owner_counts_one_redirect(struct ktest *t)
 	ASSERT_EQ(t, home_move_vregion(&f.mem[0], 0, UINT64_MAX, FAKE_MEM_FIRST), 0);
 	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), PM_FETCH_DATA);
 	EXPECT_EQ(t, p.redirects, 2);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 static void failed_move_leaves_the_old_owner(struct ktest *t)
@@ -196,9 +179,7 @@ static void failed_move_leaves_the_old_owner(struct ktest *t)
 	struct fake_proc p;
 	uint64_t addr;
 
-	fake_start(&f, 2, 4096, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 4096, SHIFT_2M));
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 2 * MB, RW, PM_MAP_FIXED, &addr), 0);
 	page_stamp(page, 7);
 	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
@@ -219,9 +200,7 @@ static void failed_move_leaves_the_old_owner(struct ktest *t)
 		  home_move_vregion(&f.mem[0], p.aspace, FIXED_AT >> SHIFT_2M, FAKE_MEM_FIRST + 1),
 		  0);
 	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), PM_FETCH_DATA);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 /*
@@ -279,9 +258,7 @@ static void lost_answer_of_a_move_is_settled(struct ktest *t)
 		EXPECT_EQ(t, page_value(page), 7);
 		EXPECT_EQ(t, proc_munmap(&p, addr, 4 * MB), 0);
 		EXPECT_EQ(t, total_used(&f), 0);
-		EXPECT_EQ(t, proc_destroy(&p), 0);
-		proc_done(&p);
-		EXPECT_TRUE(t, fake_stop(&f));
+		EXPECT_TRUE(t, space_stop(&f, &p));
 	}
 }
 
@@ -292,9 +269,8 @@ static void shortage_is_all_or_nothing(struct ktest *t)
 	struct pool_stats s;
 	uint64_t addr;
 
-	fake_start(&f, 2, 1024, SHIFT_2M); /* 960 frames for programs on each */
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t,
+		    space_start(&f, &p, 2, 1024, SHIFT_2M)); /* 960 frames for programs on each */
 	/* Node 12 is to run out first: give it 512 pages more. */
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT + 2 * MB, 2 * MB, RW, PM_MAP_FIXED, &addr), 0);
 	EXPECT_EQ(t, proc_mmap(&p, FIXED_AT + 8 * MB, 4 * MB, RW, PM_MAP_FIXED, &addr), -ENOMEM);
@@ -314,9 +290,7 @@ static void shortage_is_all_or_nothing(struct ktest *t)
 	/* brk says it by not moving. */
 	EXPECT_EQ(t, proc_brk(&p, 0x10000000 + 64 * MB, &addr), 0);
 	EXPECT_EQ(t, addr, 0x10000000);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 /* The processor has to know whether the old mapping has gone. */
@@ -326,9 +300,8 @@ static void a_mapping_that_goes_for_nothing_is_told_apart(struct ktest *t)
 	struct fake_proc p;
 	uint64_t addr;
 
-	fake_start(&f, 2, 1024, SHIFT_2M); /* 960 frames for programs on each */
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t,
+		    space_start(&f, &p, 2, 1024, SHIFT_2M)); /* 960 frames for programs on each */
 	EXPECT_EQ(t, proc_mmap(&p, FIXED_AT, 16 * MB, RW, PM_MAP_FIXED, &addr), -ENOMEM);
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
 	page_stamp(page, 1);
@@ -347,9 +320,7 @@ static void a_mapping_that_goes_for_nothing_is_told_apart(struct ktest *t)
 	EXPECT_EQ(t, proc_fetch(&p, FIXED_AT + 16 * MB, false, page), -EFAULT);
 	EXPECT_EQ(t, proc_fetch(&p, FIXED_AT, false, page), PM_FETCH_DATA);
 	EXPECT_EQ(t, page_value(page), 2);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 /*
@@ -362,9 +333,7 @@ static void half_a_change_is_no_refusal(struct ktest *t)
 	struct fake_proc p;
 	uint64_t addr;
 
-	fake_start(&f, 2, 4096, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 4096, SHIFT_2M));
 	f.fail_error = -ENOMEM;
 	f.fail_once = true;
 	f.fail_opcode = MM_MAP;
@@ -385,9 +354,7 @@ static void half_a_change_is_no_refusal(struct ktest *t)
 	EXPECT_EQ(t, proc_munmap(&p, FIXED_AT, 4 * MB), -ENOMEM);
 	EXPECT_EQ(t, proc_munmap(&p, FIXED_AT, 4 * MB), 0);
 	EXPECT_EQ(t, total_used(&f), 0);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 /* Call MM_PROTECT of 2 MiB at FIXED_AT as its home does, at the owner and by its message. */
@@ -459,9 +426,7 @@ static void peer_spends_only_what_is_prepared(struct ktest *t)
 	EXPECT_EQ(t, protect_from_peer(m, MM_ABORT, 512, true), -EPROTO);
 	pool_stats(&m->pool, &s);
 	EXPECT_EQ(t, s.committed, 0);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 static uint64_t committed(struct memory *m)
@@ -507,9 +472,7 @@ static void an_apply_charges_what_is_there(struct ktest *t)
 	EXPECT_EQ(t, protect_from_peer(m, MM_APPLY, 512, true), -EPROTO);
 	EXPECT_EQ(t, protect_from_peer(m, MM_ABORT, 512, true), -EPROTO);
 	EXPECT_EQ(t, committed(m), 0);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 /* The processor of a fork is fenced when the child's region has been made and is still empty. */
@@ -544,9 +507,7 @@ static void a_dead_child_gets_no_areas(struct ktest *t)
 	area_spare_free(&spare);
 	region_put(op.other);
 	region_put(r);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 static bool fence_it(void *arg)
@@ -625,9 +586,7 @@ static void the_end_of_a_processor_waits_for_no_node(struct ktest *t)
 	struct fake f;
 	uint64_t addr;
 
-	fake_start(&f, 2, 4096, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 4096, SHIFT_2M));
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
 	map.p = &p;
 	f.hold_opcode = MM_MAP;
@@ -674,9 +633,7 @@ static void a_late_fork_makes_no_space(struct ktest *t)
 	struct fake f;
 	uint64_t addr;
 
-	fake_start(&f, 2, 8192, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 8192, SHIFT_2M));
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 8 * MB, RW, PM_MAP_FIXED, &addr), 0);
 	fork.p = &p;
 	f.hold_opcode = MM_FORK;
@@ -710,9 +667,7 @@ static void credits_promise_frames(struct ktest *t)
 	uint32_t got;
 	uint64_t addr;
 
-	fake_start(&f, 1, 1024, 30); /* 960 for programs */
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 1, 1024, 30)); /* 960 for programs */
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 3 * MB, RW, PM_MAP_FIXED, &addr), 0);
 	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 100, 0, &got), 0);
 	EXPECT_EQ(t, got, 100);
@@ -762,9 +717,7 @@ static void old_writeback_is_dropped(struct ktest *t)
 	struct fake_proc p;
 	uint64_t addr;
 
-	fake_start(&f, 1, 1024, 30);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 1, 1024, 30));
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
 	req.pages[0].vaddr = addr;
 	for (uint64_t i = 0; i < 3; i++) {
@@ -782,9 +735,7 @@ static void old_writeback_is_dropped(struct ktest *t)
 	/* Somebody else's processor gets nowhere. */
 	EXPECT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC + 1, &req, page, true, &rep, NULL), 0);
 	EXPECT_EQ(t, rep.status[0], -ESRCH);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 static void victim_rides_on_the_fetch(struct ktest *t)
@@ -802,9 +753,7 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 	struct fake_proc p;
 	uint64_t addr;
 
-	fake_start(&f, 1, 1024, 30);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 1, 1024, 30));
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
 	page_stamp(page, 1);
 	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
@@ -842,9 +791,7 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 		owner_fetch(&f.mem[0], FAKE_PROC, &req, page, false, &rep, &sent, &redirect, NULL),
 		-EFAULT);
 	EXPECT_EQ(t, total_used(&f), 2);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 static void pages_ahead_come_if_they_are_there(struct ktest *t)
@@ -855,9 +802,7 @@ static void pages_ahead_come_if_they_are_there(struct ktest *t)
 	struct fake_proc p;
 	uint64_t addr;
 
-	fake_start(&f, 1, 1024, 30);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 1, 1024, 30));
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
 	page_stamp(page, 7);
 	ASSERT_EQ(t, proc_writeback(&p, addr + 2 * PAGE_SIZE, page), 0);
@@ -879,9 +824,7 @@ static void pages_ahead_come_if_they_are_there(struct ktest *t)
 	EXPECT_EQ(t, owner_fetch_ahead(&f.mem[0], FAKE_PROC + 1, &req, pages), 0u);
 	ASSERT_EQ(t, proc_mprotect(&p, addr, MB, 0), 0);
 	EXPECT_EQ(t, owner_fetch_ahead(&f.mem[0], FAKE_PROC, &req, pages), 0u);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 /* As busybox sort does: a mapping that grows by a little a thousand times. */
@@ -891,9 +834,7 @@ static void growing_mapping_rarely_moves(struct ktest *t)
 	struct fake f;
 	struct fake_proc p;
 
-	fake_start(&f, 2, 16384, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 16384, SHIFT_2M));
 	ASSERT_EQ(t, proc_mmap(&p, 0, len, RW, 0, &addr), 0);
 	page_stamp(page, 42);
 	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
@@ -916,9 +857,7 @@ static void growing_mapping_rarely_moves(struct ktest *t)
 	EXPECT_EQ(t, moves, 0);
 	EXPECT_EQ(t, proc_fetch(&p, addr, false, page), PM_FETCH_DATA);
 	EXPECT_EQ(t, page_value(page), 42);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 /* --- reference model ------------------------------------------------------------------- */
@@ -1177,9 +1116,7 @@ static void model_run(struct ktest *t, uint64_t seed, int ops, size_t nr_mem)
 	EXPECT_EQ(t, total_used(&f), model_written(m));
 	if (t->nr_failed)
 		fprintf(stderr, "seed %lu, %zu memory nodes\n", (unsigned long)seed, nr_mem);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 	free(m);
 }
 
@@ -1199,9 +1136,7 @@ static void allocation_failures_change_nothing(struct ktest *t)
 	uint64_t addr, now;
 	int err = 0;
 
-	fake_start(&f, 2, 4096, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
-	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 4096, SHIFT_2M));
 	for (long n = 0; n < 60; n++) {
 		struct pool_stats s[2];
 
@@ -1246,9 +1181,7 @@ static void allocation_failures_change_nothing(struct ktest *t)
 	}
 	ASSERT_EQ(t, err, 0);
 	EXPECT_EQ(t, proc_fetch(&p, FIXED_AT + 17 * MB, true, page), PM_FETCH_DATA);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 /* --- threads --------------------------------------------------------------------------- */
@@ -1389,9 +1322,7 @@ static void another_memory_node_commands_no_space(struct ktest *t)
 	EXPECT_EQ(t, m->stats.not_home, 4);
 	EXPECT_EQ(t, proc_fetch(&p, addr, true, page), PM_FETCH_DATA);
 	EXPECT_EQ(t, page_value(page), 1);
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 static bool region_is_here(struct memory *m, uint64_t aspace, uint64_t vaddr)
@@ -1573,9 +1504,7 @@ static void pages_come_from_the_owner_named(struct ktest *t)
 	for (size_t i = 0; i < 2; i++)
 		for (uint32_t node = home; node <= other; node++)
 			EXPECT_FALSE(t, owner_expects(&f.mem[i], req.aspace, node));
-	EXPECT_EQ(t, proc_destroy(&p), 0);
-	proc_done(&p);
-	EXPECT_TRUE(t, fake_stop(&f));
+	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
 /* Which processor may use a space is what its home was told by it, whatever the number is. */

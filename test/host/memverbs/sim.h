@@ -38,6 +38,15 @@ struct sim_node {
 /* Run the cluster. Seconds until all must have ended: then they are killed and the case fails. */
 void sim_run(struct ktest *t, const struct sim_node *nodes, size_t nr_nodes, unsigned int limit_s);
 
+/* The same with two nodes: 1, a server as a rule, and 2. */
+static inline void sim_two(struct ktest *t, void (*one)(struct ktest *t),
+			   void (*two)(struct ktest *t), unsigned int limit_s)
+{
+	const struct sim_node nodes[] = { { .id = 1, .fn = one }, { .id = 2, .fn = two } };
+
+	sim_run(t, nodes, 2, limit_s);
+}
+
 /* --- in a node ------------------------------------------------------------------------- */
 
 /* Which start of this node is it: 0 the first, then 1, 2, … */
