@@ -194,7 +194,7 @@ void grants_add(struct grants *grants, const struct pm_grant *g);
 
 /*
  * May [start, end) be mapped, of which @pages are charged? -ENOMEM: the heuristic mode says that
- * they can never be had. May ask other memory nodes.
+ * they can never be had.
  */
 int home_may_commit(struct memory *m, uint64_t start, uint64_t end, uint64_t pages) __must_check;
 

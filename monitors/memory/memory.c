@@ -44,6 +44,7 @@ out_pool:
 out_nodes:
 	lib_free(m->nodes);
 	lib_free(m->lives);
+	lib_free(m->programs);
 out_reserve:
 	lib_free(m->reserve);
 	return err;
@@ -59,23 +60,44 @@ void memory_destroy(struct memory *m)
 	pool_destroy(&m->pool);
 	lib_free(m->nodes);
 	lib_free(m->lives);
+	lib_free(m->programs);
 	lib_free(m->reserve);
+}
+
+/* The present list says so about @node. */
+static uint64_t programs_locked(const struct memory *m, uint32_t node)
+{
+	assert_spin_held(&m->nodes_lock);
+	for (size_t i = 0; i < m->nr_nodes; i++)
+		if (m->nodes[i] == node)
+			return m->programs[i];
+	return 0;
 }
 
 int memory_set_nodes(struct memory *m, const uint32_t *nodes, size_t nr)
 {
 	uint32_t *copy = lib_alloc((nr + 1) * sizeof(*copy));
+	uint64_t *programs = lib_alloc((nr + 1) * sizeof(*programs));
+	uint64_t *old_programs;
 	uint32_t *old;
 
-	if (!copy)
+	if (!copy || !programs) {
+		lib_free(copy);
+		lib_free(programs);
 		return -ENOMEM;
+	}
 	memcpy(copy, nodes, nr * sizeof(*copy));
 	spin_lock(&m->nodes_lock);
+	for (size_t i = 0; i < nr; i++)
+		programs[i] = programs_locked(m, nodes[i]);
 	old = m->nodes;
+	old_programs = m->programs;
 	m->nodes = copy;
+	m->programs = programs;
 	m->nr_nodes = nr;
 	spin_unlock(&m->nodes_lock);
 	lib_free(old);
+	lib_free(old_programs);
 	return 0;
 }
 
@@ -101,32 +123,6 @@ int memory_get_nodes(struct memory *m, uint32_t **nodes, size_t *nr)
 			return -ENOMEM;
 		}
 	}
-}
-
-void memory_tell_policy(struct memory *m)
-{
-	const struct pm_commit ask = { 0 };
-	struct pm_commit_wire w, rw;
-	struct pm_commit now;
-	uint32_t *nodes;
-	size_t nr;
-
-	pool_set_policy(&m->pool, &ask, 0, &now);
-	if (!now.version || memory_get_nodes(m, &nodes, &nr))
-		return;
-	pm_commit_encode(&now, &w);
-	for (size_t i = 0; i < nr; i++) {
-		int ret = 0;
-
-		if (nodes[i] != m->node)
-			ret = memory_call(m, nodes[i], PM_COMMIT, &w, sizeof(w), &rw, sizeof(rw));
-		if (ret > 0)
-			ret = pm_commit_decode(&rw, (size_t)ret, &now);
-		/* It may know a newer one. One that does not answer hears of it from another. */
-		if (!ret && nodes[i] != m->node)
-			pool_set_policy(&m->pool, &now, 0, &now);
-	}
-	lib_free(nodes);
 }
 
 uint32_t memory_owner_for(struct memory *m, uint64_t aspace, uint64_t index)

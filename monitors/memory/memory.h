@@ -114,6 +114,8 @@ struct memory {
 	uint32_t vregion_shift;                    /* const */
 	struct spinlock nodes_lock;                /* RANK_SPIN_MONITOR */
 	uint32_t *nodes __guarded_by(&nodes_lock); /* memory nodes, ascending */
+	/* frames that programs may have at each of ->nodes, as it told last; 0: not known */
+	uint64_t *programs __guarded_by(&nodes_lock);
 	size_t nr_nodes __guarded_by(&nodes_lock);
 	struct node_life *
 		lives __guarded_by(&nodes_lock); /* of nodes that have left, in any order */
@@ -151,8 +153,11 @@ int memory_set_nodes(struct memory *m, const uint32_t *nodes, size_t nr) __must_
 int memory_get_nodes(struct memory *m, uint32_t **nodes, size_t *nr) __must_check;
 /* The owner-to-be of a vRegion that becomes active: the nodes in turn, this one at index 0. */
 uint32_t memory_owner_for(struct memory *m, uint64_t aspace, uint64_t index);
-/* Tell the other memory nodes the policy of commitment: one that has joined does not know it. */
-void memory_tell_policy(struct memory *m);
+/*
+ * Tell the other memory nodes the policy of commitment, as one that has joined does not know it,
+ * and ask how many frames they have. True: one has not answered in time, and is to be asked again.
+ */
+bool memory_ask_nodes(struct memory *m);
 /* The node that holds the page cache of @file. */
 uint32_t memory_cache_node(struct memory *m, const struct proto_file *file);
 

@@ -75,7 +75,9 @@ static struct work policy_work;
 
 static void tell_policy(struct work *w)
 {
-	memory_tell_policy(&memory_node);
+	/* Each question ends after a while, so a silent node is asked now and then. */
+	if (memory_ask_nodes(&memory_node))
+		(void)work_queue(policy_queue, w);
 }
 
 static void member_joined(const struct node_info *node)

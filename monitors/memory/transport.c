@@ -24,6 +24,7 @@
 #include "memory.h"
 
 #define OOM_WAIT_NS (5 * NSEC_PER_SEC)
+#define ASK_WAIT_NS NSEC_PER_SEC
 
 /* Pages of a call stay where they are until nothing can read them any more. */
 struct bulk_pins {
@@ -82,6 +83,20 @@ out:
 	return err;
 }
 
+/* How long to wait where silence is an answer; 0: for ever. */
+static uint64_t time_for(uint16_t opcode)
+{
+	switch (opcode) {
+	case MP_OOM: /* a processor that does not answer keeps no other from being asked */
+		return OOM_WAIT_NS;
+	case PM_MEMINFO:
+	case PM_COMMIT:
+		return ASK_WAIT_NS;
+	default:
+		return 0;
+	}
+}
+
 static int node_call(struct memory *m, uint32_t peer, uint16_t opcode, const void *body,
 		     uint32_t body_len, struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
 		     uint32_t reply_max)
@@ -92,9 +107,8 @@ static int node_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 	if (nr_bulk)
 		return call_with_bulk(peer, opcode, body, body_len, bulk, nr_bulk);
 	do {
-		/* A processor that does not answer keeps no other from being asked. */
 		ret = rpc_call_sync(peer, RPC_CLASS_CONTROL, opcode, body, body_len, reply,
-				    reply_max, opcode == MP_OOM ? OOM_WAIT_NS : 0);
+				    reply_max, time_for(opcode));
 		/* A storage node that was started again has lost the call; all such only read. */
 	} while (ret == -EHOSTDOWN && proto_of(opcode) == PROTO_MS && --tries);
 	return ret;

@@ -524,26 +524,28 @@ static int call_sync(struct rpc_call *call, unsigned int mode, void *reply, uint
 	return err;
 }
 
+static struct rpc_call *sync_call(uint32_t peer, enum rpc_class cls, uint16_t opcode,
+				  const void *body, uint32_t body_len, uint64_t timeout_ns)
+{
+	struct rpc_call *call = rpc_call_create(peer, cls, opcode, body, body_len);
+
+	if (call && timeout_ns)
+		call->deadline_ns = time_after_ns(timeout_ns);
+	return call;
+}
+
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns)
 {
-	struct rpc_call *call;
-
-	if ((unsigned int)cls >= RPC_NR_CLASSES)
-		return -EINVAL;
-	call = rpc_call_create(peer, cls, opcode, body, body_len);
-	if (call && timeout_ns)
-		call->deadline_ns = time_after_ns(timeout_ns);
-	return call_sync(call, WAIT_PLAIN, reply, reply_max);
+	return call_sync(sync_call(peer, cls, opcode, body, body_len, timeout_ns), WAIT_PLAIN,
+			 reply, reply_max);
 }
 
 int rpc_call_sync_killable(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
-			   uint32_t body_len, void *reply, uint32_t reply_max)
+			   uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns)
 {
-	if ((unsigned int)cls >= RPC_NR_CLASSES)
-		return -EINVAL;
-	return call_sync(rpc_call_create(peer, cls, opcode, body, body_len), WAIT_KILLABLE, reply,
-			 reply_max);
+	return call_sync(sync_call(peer, cls, opcode, body, body_len, timeout_ns), WAIT_KILLABLE,
+			 reply, reply_max);
 }
 
 int rpc_multicast(struct rpc_call **calls, size_t nr_calls)

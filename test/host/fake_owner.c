@@ -855,8 +855,10 @@ int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void
 }
 
 int rpc_call_sync_killable(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
-			   uint32_t body_len, void *out, uint32_t reply_max)
+			   uint32_t body_len, void *out, uint32_t reply_max, uint64_t timeout_ns)
 {
+	if (timeout_ns && is_silent(peer, opcode))
+		return -ETIMEDOUT;
 	if (wait_event_killable(&speaks, !is_silent(peer, opcode)))
 		return -EINTR;
 	return serve_home(peer, opcode, body, body_len, out, reply_max);

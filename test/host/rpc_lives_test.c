@@ -68,10 +68,10 @@ static uint32_t killed_status; /* atomic: of the call, negated; 0 = it is under 
 
 static void victim_main(void *arg)
 {
-	__atomic_store_n(
-		&killed_status,
-		(uint32_t)-rpc_call_sync_killable(1, RPC_CLASS_CONTROL, OP_ECHO, NULL, 0, NULL, 0),
-		__ATOMIC_RELEASE);
+	__atomic_store_n(&killed_status,
+			 (uint32_t)-rpc_call_sync_killable(1, RPC_CLASS_CONTROL, OP_ECHO, NULL, 0,
+							   NULL, 0, 0),
+			 __ATOMIC_RELEASE);
 }
 
 static void kill_client(struct ktest *t)

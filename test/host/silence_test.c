@@ -10,6 +10,7 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
+#include <processor/client/nodes.h>
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/object.h>
@@ -398,6 +399,21 @@ static void a_late_shared_object_is_destroyed(struct ktest *t)
 	all_gone(t);
 }
 
+/* For /proc/meminfo, vm.overcommit_*, and mmap() of shared memory that is not reserved. */
+static void questions_about_a_silent_node_end(struct ktest *t)
+{
+	const struct commit_policy ask = { 0 };
+	struct commit_policy policy;
+	struct node_memory mem;
+
+	cache_start();
+	fake_silence(1, PM_MEMINFO);
+	fake_silence(1, PM_COMMIT);
+	EXPECT_EQ(t, node_memory(1, &mem), -ETIMEDOUT);
+	EXPECT_EQ(t, node_commit(1, &ask, &policy), -ETIMEDOUT);
+	fake_speak();
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(an_end_waits_for_no_owner),
 	KTEST(an_end_waits_for_no_other_program),
@@ -409,6 +425,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_late_shared_object_is_destroyed),
 	KTEST(a_silent_home_holds_up_no_end),
 	KTEST(credits_of_a_silent_node_hold_up_no_end),
+	KTEST(questions_about_a_silent_node_end),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.silence", .cases = cases };

@@ -2,6 +2,7 @@
 /* Questions about nodes: which one does what, and how much memory one has. */
 #include "nodes.h"
 
+#include <kernel/time.h>
 #include <managers/placement.h>
 #include <net/rpc.h>
 #include <proto/pm.h>
@@ -14,6 +15,9 @@ static_assert((int)COMMIT_ALWAYS == (int)PM_COMMIT_ALWAYS, "the same");
 static_assert((int)COMMIT_STRICT == (int)PM_COMMIT_STRICT, "the same");
 static_assert((int)COMMIT_MODES == (int)PM_COMMIT_MODES, "the same");
 
+/* A node that is silent for so long has not answered: its figures are left out. */
+#define ANSWER_NS NSEC_PER_SEC
+
 uint32_t file_cache_node(const struct file_id *file)
 {
 	const struct proto_file f = file_to_proto(file);
@@ -25,8 +29,8 @@ int node_memory(uint32_t node, struct node_memory *out)
 {
 	struct pm_meminfo_rep_wire w;
 	struct pm_meminfo_rep r;
-	int ret =
-		rpc_call_sync_killable(node, RPC_CLASS_CONTROL, PM_MEMINFO, NULL, 0, &w, sizeof(w));
+	int ret = rpc_call_sync_killable(node, RPC_CLASS_CONTROL, PM_MEMINFO, NULL, 0, &w,
+					 sizeof(w), ANSWER_NS);
 
 	if (ret >= 0)
 		ret = pm_meminfo_rep_decode(&w, (size_t)ret, &r);
@@ -59,7 +63,7 @@ int node_commit(uint32_t node, const struct commit_policy *policy, struct commit
 
 	pm_commit_encode(&req, &w);
 	ret = rpc_call_sync_killable(node, RPC_CLASS_CONTROL, PM_COMMIT, &w, sizeof(w), &reply,
-				     sizeof(reply));
+				     sizeof(reply), ANSWER_NS);
 	if (ret >= 0)
 		ret = pm_commit_decode(&reply, (size_t)ret, &rep);
 	if (ret)

@@ -18,7 +18,10 @@ struct node_memory {           /* of one memory node, in frames of 4 KiB */
 	uint64_t programs;     /* that programs may have at most: the others are for files */
 	uint64_t commit_limit; /* the same in the strict mode, at most */
 };
-/* Ask memory node @node. Sleeps. The errno of the call; -EPROTO: malformed. */
+/*
+ * Ask memory node @node. Sleeps. The errno of the call, -ETIMEDOUT: it is silent; -EPROTO:
+ * malformed.
+ */
 int node_memory(uint32_t node, struct node_memory *out) __must_check;
 
 enum commit_mode {        /* as vm.overcommit_memory of Linux */
@@ -39,7 +42,7 @@ struct commit_policy { /* how mappings are charged */
 };
 /*
  * Memory node @node takes over @policy if that is newer than its own; *@now is the one that holds
- * there then. Sleeps. The errno of the call; -EPROTO: malformed.
+ * there then. Sleeps. The errno of the call, -ETIMEDOUT: it is silent; -EPROTO: malformed.
  */
 int node_commit(uint32_t node, const struct commit_policy *policy, struct commit_policy *now)
 	__must_check;

@@ -37,7 +37,7 @@ static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, vo
 	for (uint32_t tries = 0; node && ret == -EHOSTDOWN && tries < TRIES; tries++) {
 		counter_inc(&storage_calls);
 		ret = rpc_call_sync_killable(node, RPC_CLASS_CONTROL, opcode, body, (uint32_t)len,
-					     reply, (uint32_t)max);
+					     reply, (uint32_t)max, 0);
 	}
 	return ret;
 }

@@ -7,6 +7,8 @@
  *		all that have been seen.
  * Ordering:	two processors that set at the same time use different versions, as a version ends
  *		with the node that made it: the same one of the two holds everywhere.
+ * Failure:	a node that does not answer for a second has not answered. Nothing is set unless
+ *		all answer the question before.
  * Context:	threads; no lock is held across a message.
  */
 #include "commit.h"
@@ -16,12 +18,17 @@
 #include <mm/slab.h>
 #include <net/node.h>
 
-/* Frames that programs may have at @node; 0: it does not answer. */
-static uint64_t programs_of(uint32_t node)
+/* Add the frames that programs may have at each of @nodes. */
+static int add_programs(const uint32_t *nodes, size_t nr, uint64_t *programs)
 {
 	struct node_memory m;
 
-	return node_memory(node, &m) ? 0 : m.programs;
+	for (size_t i = 0; i < nr; i++) {
+		if (node_memory(nodes[i], &m))
+			return -EIO;
+		*programs += m.programs;
+	}
+	return 0;
 }
 
 /* The memory nodes, kmalloc()ed. */
@@ -74,8 +81,9 @@ int commit_policy_set(void (*change)(struct commit_policy *policy, uint64_t valu
 	policy.version =
 		((policy.version >> COMMIT_NODE_BITS) + 1) << COMMIT_NODE_BITS | node_self()->id;
 	policy.programs = 0;
-	for (size_t i = 0; i < nr; i++)
-		policy.programs += programs_of(nodes[i]);
+	err = add_programs(nodes, nr, &policy.programs);
+	if (err)
+		goto out;
 	for (size_t i = 0; i < nr; i++)
 		/* A newer one that another processor has set holds as well as ours. */
 		if (node_commit(nodes[i], &policy, &now) || now.version < policy.version)

@@ -356,7 +356,7 @@ int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq)
 		if (ret)
 			return ret;
 		ret = rpc_call_sync_killable(owner, RPC_CLASS_DEMAND, PM_FILL_VMA, &w, sizeof(w),
-					     reply, sizeof(reply));
+					     reply, sizeof(reply), 0);
 		if (ret != -EREMCHG)
 			break;
 		ret = object_redirected(as->anon, addr >> PAGE_SHIFT, NULL, 0, tries);

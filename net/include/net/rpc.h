@@ -187,11 +187,11 @@ void rpc_call_cancel(struct rpc_call *call);
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns);
 /*
- * The same without a timeout, but ends with -EINTR when the thread is to be killed: the peer may
+ * The same, but ends with -EINTR when the thread is to be killed: the peer may
  * execute the request all the same.
  */
 int rpc_call_sync_killable(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
-			   uint32_t body_len, void *reply, uint32_t reply_max);
+			   uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns);
 
 /*
  * Several calls, to any number of nodes, in about one round trip: submit all, then wait for

@@ -3,6 +3,7 @@
  * Commitment in a cluster: what each mode refuses, how nodes come to one policy, and that the
  * accounts add up whatever the modes are.
  */
+#include <lib/alloc.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/prng.h>
@@ -128,14 +129,54 @@ static void heuristic_refuses_what_can_never_be_had(struct ktest *t)
 	EXPECT_EQ(t, proc_mmap(&p, 0, 64 * MB, RW, PM_MAP_NORESERVE, &addr), 0);
 	set_mode(t, &f, 2, PM_COMMIT_ALWAYS);
 	EXPECT_EQ(t, proc_mmap(&p, 0, 64 * MB, RW, 0, &addr), 0);
-	/* A node that does not answer may have anything. */
-	set_mode(t, &f, 3, PM_COMMIT_HEURISTIC);
+	stop(t, &f, &p);
+}
+
+/* The home knows what a node has before that is silent, and no mapping asks. */
+static void no_mapping_waits_for_a_silent_node(struct ktest *t)
+{
+	struct fake_proc p;
+	struct fake f;
+	uint32_t *nodes;
+	uint64_t addr;
+	size_t nr;
+
+	start(t, &f, &p, 2);
+	set_mode(t, &f, 1, PM_COMMIT_HEURISTIC);
 	f.fail_opcode = PM_MEMINFO;
-	f.fail_after = 0;
 	f.fail_error = -ETIMEDOUT;
+	EXPECT_EQ(t, proc_mmap(&p, 0, 8 * MB, RW, 0, &addr), -ENOMEM);
+	/* One that has never told may have anything. */
+	ASSERT_EQ(t, memory_get_nodes(&f.mem[0], &nodes, &nr), 0);
+	ASSERT_EQ(t, memory_set_nodes(&f.mem[0], &f.mem[0].node, 1), 0);
+	ASSERT_EQ(t, memory_set_nodes(&f.mem[0], nodes, nr), 0);
+	EXPECT_TRUE(t, memory_ask_nodes(&f.mem[0]));
 	EXPECT_EQ(t, proc_mmap(&p, 0, 8 * MB, RW, 0, &addr), 0);
 	f.fail_opcode = 0;
+	EXPECT_FALSE(t, memory_ask_nodes(&f.mem[0]));
+	EXPECT_EQ(t, proc_mmap(&p, 0, 8 * MB, RW, 0, &addr), -ENOMEM);
+	lib_free(nodes);
 	stop(t, &f, &p);
+}
+
+/* Others get the policy meanwhile, and that node when it answers. */
+static void a_silent_node_keeps_no_policy_back(struct ktest *t)
+{
+	struct pm_commit p = { .version = version(5), .mode = PM_COMMIT_ALWAYS, .ratio = 50 };
+	const struct pm_commit ask = { 0 };
+	struct fake f;
+
+	fake_start(&f, 3, 1024, SHIFT_2M);
+	(void)tell(t, &f, FAKE_MEM_FIRST, p);
+	f.fail_opcode = PM_COMMIT;
+	f.fail_once = true;
+	f.fail_error = -ETIMEDOUT;
+	EXPECT_TRUE(t, memory_ask_nodes(&f.mem[0]));
+	EXPECT_EQ(t, tell(t, &f, FAKE_MEM_FIRST + 1, ask).mode, PM_COMMIT_STRICT);
+	EXPECT_EQ(t, tell(t, &f, FAKE_MEM_FIRST + 2, ask).mode, PM_COMMIT_ALWAYS);
+	EXPECT_FALSE(t, memory_ask_nodes(&f.mem[0]));
+	EXPECT_EQ(t, tell(t, &f, FAKE_MEM_FIRST + 1, ask).mode, PM_COMMIT_ALWAYS);
+	EXPECT_TRUE(t, fake_stop(&f));
 }
 
 /* Pages of one vRegion lie on one node. */
@@ -266,6 +307,8 @@ static void accounts_bear_any_mode(struct ktest *t)
 static const struct ktest_case cases[] = {
 	KTEST(fork_of_more_than_half),
 	KTEST(heuristic_refuses_what_can_never_be_had),
+	KTEST(no_mapping_waits_for_a_silent_node),
+	KTEST(a_silent_node_keeps_no_policy_back),
 	KTEST(heuristic_looks_at_one_vregion),
 	KTEST(noreserve_counts_in_the_strict_mode),
 	KTEST(newest_policy_holds),

@@ -276,6 +276,8 @@ void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift)
 		f->mem[i].pool.reclaim = fake_reclaim;
 		f->mem[i].pool.reclaim_arg = &f->mem[i];
 	}
+	for (size_t i = 0; i < nr; i++)
+		(void)memory_ask_nodes(&f->mem[i]);
 }
 
 bool fake_stop(struct fake *f)
