@@ -952,6 +952,7 @@ int storage_getattr(const struct file_id *file, struct file_attr *attr)
 }
 
 unsigned int fake_kills;
+void (*fake_on_kill)(void); /* for once */
 
 int vdso_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 {
@@ -960,7 +961,12 @@ int vdso_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 
 void process_kill_failed(void)
 {
+	void (*fn)(void) = fake_on_kill;
+
 	fake_kills++;
+	fake_on_kill = NULL;
+	if (fn)
+		fn();
 }
 
 void fake_cache(void)

@@ -4,7 +4,9 @@
  * files come from another node.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <mm/kmap.h>
@@ -21,6 +23,7 @@
 #define PAGES      (FAKE_VREGION_SIZE / PAGE_SIZE)
 
 extern unsigned int fake_kills;
+extern void (*fake_on_kill)(void);
 
 static void cache_start(void)
 {
@@ -157,10 +160,56 @@ static void file_pages_come_from_another_node(struct ktest *t)
 	fake_quiesce();
 }
 
+static struct object *last_ref;
+static bool is_told; /* atomic */
+
+static void drop_last_ref(void)
+{
+	object_put(last_ref);
+}
+
+static void tell_gone(void *arg)
+{
+	(void)arg;
+	aspace_node_gone(2);
+	__atomic_store_n(&is_told, true, __ATOMIC_RELEASE);
+}
+
+/*
+ * The programs that used it are gone before membership has done its part: the last reference ends
+ * the object, and that waits for a line, which another node may keep for long.
+ */
+static void membership_waits_for_no_line(struct ktest *t)
+{
+	const size_t before = object_space_count();
+	struct thread *th;
+	struct line *line;
+
+	cache_start();
+	last_ref = object_shared_create(FAKE_VREGION_SIZE * 2, false);
+	ASSERT_FALSE(t, IS_ERR(last_ref));
+	ASSERT_EQ(t, object_shared_get(last_ref, PAGES, true, &line), 0);
+	is_told = false;
+	fake_on_kill = drop_last_ref;
+	th = thread_create("membership", tell_gone, NULL);
+	ASSERT_FALSE(t, IS_ERR(th));
+	for (int i = 0; i < 2000 && !__atomic_load_n(&is_told, __ATOMIC_ACQUIRE); i++)
+		usleep(1000);
+	EXPECT_TRUE(t, __atomic_load_n(&is_told, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(t, object_space_count(), before + 1);
+	excache_put(line);
+	thread_join(th);
+	for (int i = 0; i < 5000 && object_space_count() != before; i++)
+		usleep(1000);
+	EXPECT_EQ(t, object_space_count(), before);
+	fake_quiesce();
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(spaces_with_a_part_there_fail),
 	KTEST(shared_memory_fails_with_its_spaces),
 	KTEST(file_pages_come_from_another_node),
+	KTEST(membership_waits_for_no_line),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.loss", .cases = cases };

@@ -511,6 +511,8 @@ int excache_init(const struct excache_ops *ops)
 
 	if (!err)
 		err = alloc_tables();
+	if (!err)
+		err = object_init_queue();
 	if (err)
 		return err;
 	/* Memory nodes alone fill lines and take them back. */

@@ -26,6 +26,7 @@
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/wait.h>
+#include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <lib/string.h>
@@ -38,6 +39,7 @@
 #include "home.h"
 #include "owner.h"
 
+#define PUT_THREADS  4    /* each may wait for a node that is silent */
 #define FILE_BUCKETS 1024 /* chains grow; the count of open files is in the hundreds */
 
 static struct spinlock file_lock = SPINLOCK_INIT("object.table", RANK_SPIN_MONITOR);
@@ -57,6 +59,7 @@ GAUGE(object_gauge, "excache.file_objects", "files that are open or cached", fil
 
 static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
 				   uint64_t vregion_size, uint64_t seed);
+static void put_work(struct work *w);
 /* The last reference of an anonymous or shared object is gone. */
 static void space_end(struct object *obj);
 
@@ -530,6 +533,28 @@ GAUGE(object_space_gauge, "excache.space_objects", "anonymous and shared objects
 
 /* --- spaces: life -------------------------------------------------------------------- */
 
+static struct workqueue *put_queue; /* const after start */
+
+int object_init_queue(void)
+{
+	put_queue = workqueue_create("object-put", PUT_THREADS);
+	return IS_ERR(put_queue) ? PTR_ERR(put_queue) : 0;
+}
+
+static void put_work(struct work *w)
+{
+	object_put(container_of(w, struct object, put_work));
+}
+
+/*
+ * object_put() in another thread, as the end of an object may wait for lines that another node
+ * keeps. Once in the life of @obj.
+ */
+static void object_put_later(struct object *obj)
+{
+	(void)work_queue(put_queue, &obj->put_work);
+}
+
 static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t home,
 				   uint64_t vregion_size, uint64_t seed)
 {
@@ -545,6 +570,7 @@ static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t 
 	page_bits_init(&obj->stored);
 	page_bits_init(&obj->hidden);
 	list_init(&obj->shadows);
+	work_init(&obj->put_work, put_work);
 	obj->destroy = destroy_alloc(home);
 	if (!obj->destroy) {
 		kfree(obj);
@@ -764,6 +790,7 @@ void object_node_gone(struct object *obj, uint32_t node)
 	pr_err("%#llx: node %u is gone with a part of it: its programs end\n",
 	       (unsigned long long)obj->id, node);
 	fail_once(obj, -EHOSTDOWN, node);
+	object_put_later(obj); /* it has failed now: it is found no more */
 }
 
 /* A shared object that has a part at @node, referenced; NULL: there is none. */
@@ -790,10 +817,8 @@ void object_shared_node_gone(uint32_t node)
 {
 	struct object *obj;
 
-	while ((obj = shared_find_part(node))) {
+	while ((obj = shared_find_part(node)))
 		object_node_gone(obj, node);
-		object_put(obj);
-	}
 }
 
 /* --- vRegions ------------------------------------------------------------------------ */

@@ -71,6 +71,7 @@ struct object {
 	uint64_t near_index __guarded_by(&lock);
 	struct page_bits stored __guarded_by(&lock); /* the owner has the page */
 	int failed;                               /* atomic: negative errno once a page was lost */
+	struct work put_work;                     /* object_put_later() */
 	size_t nr_writebacks __guarded_by(&lock); /* lines that are being written back */
 	bool held __guarded_by(&lock); /* no line is to be written back: it collapses, or ends */
 	/* Nor a line of these pages: excache_keep(). */
@@ -126,6 +127,8 @@ static inline void object_get(struct object *obj)
 
 /* May sleep if it is the last one of an anonymous or shared object. */
 void object_put(struct object *obj);
+/* Before the first object. -ENOMEM. */
+int object_init_queue(void) __must_check;
 
 /* --- shared objects: anonymous shared memory, files of tmpfs, memfd --------------------- */
 
@@ -272,7 +275,10 @@ uint64_t object_stored_count(enum object_kind kind);
 void object_fail(struct object *obj, int error, uint64_t pgoff);
 /* Is memory node @node its home, or has it pages there? An object that has failed has none. */
 bool object_has_part_at(struct object *obj, uint32_t node);
-/* The same for an object that has a part at memory node @node, which is gone. */
+/*
+ * The same for an object that has a part at memory node @node, which is gone. Consumes a reference,
+ * later and in another thread. Never waits.
+ */
 void object_node_gone(struct object *obj, uint32_t node);
 /* And for each shared object that has. Sleeps. */
 void object_shared_node_gone(uint32_t node);

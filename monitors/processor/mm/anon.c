@@ -184,10 +184,8 @@ void anon_node_gone(uint32_t node)
 {
 	struct object *obj;
 
-	while ((obj = find_part(node))) {
+	while ((obj = find_part(node)))
 		object_node_gone(obj, node);
-		object_put(obj);
-	}
 }
 
 uint64_t anon_frames(struct aspace *as, uint32_t node)
