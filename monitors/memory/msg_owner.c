@@ -118,6 +118,11 @@ static int check_shift(const struct msg *msg, uint32_t vregion_shift)
 	return vregion_shift == msg->m->vregion_shift ? 0 : -EINVAL;
 }
 
+static struct home_id home_of(const struct msg *msg)
+{
+	return (struct home_id){ msg->peer, msg->incarn };
+}
+
 int msg_mm_map(struct msg *msg)
 {
 	const struct mm_map_req *req = msg->req;
@@ -125,7 +130,7 @@ int msg_mm_map(struct msg *msg)
 	int err = check_shift(msg, req->vregion_shift);
 
 	if (!err)
-		err = owner_map(msg->m, msg->peer, req, &rep);
+		err = owner_map(msg->m, home_of(msg), req, &rep);
 	return reply_mm(msg, err, &rep);
 }
 
@@ -136,7 +141,7 @@ int msg_mm_load(struct msg *msg)
 	int err = check_shift(msg, req->vregion_shift);
 
 	if (!err)
-		err = owner_load(msg->m, msg->peer, req, &rep);
+		err = owner_load(msg->m, home_of(msg), req, &rep);
 	return reply_mm(msg, err, &rep);
 }
 
@@ -189,7 +194,7 @@ int msg_mm_destroy(struct msg *msg)
 int msg_mm_fork(struct msg *msg)
 {
 	struct mm_range_rep rep = { 0 };
-	const int err = owner_fork(msg->m, msg->peer, msg->req, &rep);
+	const int err = owner_fork(msg->m, home_of(msg), msg->req, &rep);
 
 	return reply_mm(msg, err, &rep);
 }
@@ -217,7 +222,7 @@ int msg_mm_vregion_move(struct msg *msg)
 	int err = -EPROTO;
 
 	if (req->vregion.index <= PM_USER_TOP >> msg->m->vregion_shift)
-		err = owner_vregion_move(msg->m, msg->peer, req, &rep);
+		err = owner_vregion_move(msg->m, home_of(msg), req, &rep);
 	return reply_mm(msg, err, &rep);
 }
 

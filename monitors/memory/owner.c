@@ -225,18 +225,19 @@ static struct region *region_alloc(struct owner *o, uint64_t aspace, uint32_t pr
 	return r;
 }
 
-struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uint64_t index,
+struct region *region_make(struct memory *m, uint64_t aspace, struct home_id home, uint64_t index,
 			   uint32_t shift, const struct region_init *init)
 {
 	struct region *r = region_get(m, aspace, index << shift);
 	struct region_op op = {
 		.change = { .kind = CHANGE_MAKE,
-			    .make = { .home = home,
+			    .make = { .home = home.node,
 				      .shift = shift,
 				      .state = init->state,
 				      .holes = init->holes,
 				      .version = init->version,
 				      .proc = init->proc } },
+		.home_incarn = home.incarn,
 	};
 	int err;
 
@@ -254,7 +255,7 @@ struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uin
 		return ERR_PTR(-ENOMEM);
 	}
 	op.space->aspace = aspace;
-	op.space->home = home;
+	op.space->home = home.node;
 	op.space->proc = init->proc;
 	err = region_apply_wait(m, r, &op);
 	lib_free(op.space);

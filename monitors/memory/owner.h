@@ -121,6 +121,11 @@ void region_put(struct region *r);
 /* Lock two regions, in the order that the lock rules ask for. */
 void regions_lock(struct region *a, struct region *b) __acquires(&a->lock) __acquires(&b->lock);
 void regions_unlock(struct region *a, struct region *b) __releases(&a->lock) __releases(&b->lock);
+/* A home that asks: its request may outlive it, and be served when it is here again. */
+struct home_id {
+	uint32_t node;
+	uint32_t incarn; /* 0: not known, as of this node */
+};
 /* How a new region begins. */
 struct region_init {
 	enum region_state state;
@@ -129,10 +134,10 @@ struct region_init {
 	uint32_t proc;
 };
 /*
- * Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM), ERR_PTR(-ESTALE): fenced;
- * ERR_PTR(-EPROTO): the space is another processor's.
+ * Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM), ERR_PTR(-ESTALE): the
+ * processor is fenced, or that life of the home has ended; ERR_PTR(-EPROTO): the space is another processor's.
  */
-struct region *region_make(struct memory *m, uint64_t aspace, uint32_t home, uint64_t index,
+struct region *region_make(struct memory *m, uint64_t aspace, struct home_id home, uint64_t index,
 			   uint32_t shift, const struct region_init *init);
 /*
  * End @r if nothing is mapped in it. Only for the home's calls, of which there is one at a time:
@@ -167,10 +172,10 @@ uint32_t owner_grant_space(struct memory *m, uint64_t aspace, uint32_t want);
 
 /* --- messages: owner_map.c ------------------------------------------------------------------ */
 
-int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
+int owner_map(struct memory *m, struct home_id home, const struct mm_map_req *req,
 	      struct mm_range_rep *rep) __must_check;
 /* All vmas of a new space; after an error nothing of it is here. */
-int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
+int owner_load(struct memory *m, struct home_id home, const struct mm_load_req *req,
 	       struct mm_range_rep *rep) __must_check;
 int owner_unmap(struct memory *m, const struct mm_range_req *req, struct mm_range_rep *rep)
 	__must_check;
@@ -185,7 +190,7 @@ void owner_destroy_matching(struct memory *m,
 
 /* --- messages: owner_fork.c ------------------------------------------------------------------ */
 
-int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
+int owner_fork(struct memory *m, struct home_id home, const struct mm_fork_req *req,
 	       struct mm_range_rep *rep) __must_check;
 /*
  * Both allocate nothing and may be repeated; they answer how many pages they have renamed,
@@ -248,7 +253,7 @@ struct owner_move_work {
 int owner_move(struct memory *m, struct owner_move_work *work, struct mm_range_rep *rep)
 	__must_check;
 int owner_pages(struct memory *m, const struct mm_pages_req *req, const void *data) __must_check;
-int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_move_req *req,
+int owner_vregion_move(struct memory *m, struct home_id home, const struct mm_vregion_move_req *req,
 		       struct mm_range_rep *rep) __must_check;
 int owner_vregion_take(struct memory *m, uint32_t peer, const struct mm_vregion_take_req *req)
 	__must_check;

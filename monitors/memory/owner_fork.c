@@ -42,7 +42,7 @@ static int for_each_region(struct memory *m, uint64_t aspace,
 
 struct fork_call {
 	const struct mm_fork_req *req;
-	uint32_t home;
+	struct home_id home;
 	uint64_t charge;
 };
 
@@ -168,7 +168,7 @@ static void fork_abort(struct memory *m, struct fork_call *call)
 	owner_destroy_space(m, call->req->child);
 }
 
-int owner_fork(struct memory *m, uint32_t home, const struct mm_fork_req *req,
+int owner_fork(struct memory *m, struct home_id home, const struct mm_fork_req *req,
 	       struct mm_range_rep *rep)
 {
 	const uint32_t proc = owner_space_processor(m, req->aspace);

@@ -71,7 +71,7 @@ static int prepared_spend(struct memory *m, uint64_t aspace, uint64_t charge)
 }
 
 /* Make the vRegion and have nodes ready; check that the home is right about it. */
-static int map_prepare_region(struct memory *m, uint32_t home, const struct mm_map_req *req,
+static int map_prepare_region(struct memory *m, struct home_id home, const struct mm_map_req *req,
 			      uint32_t i)
 {
 	const struct pm_vma v = map_part(req, i);
@@ -108,7 +108,7 @@ static void map_unprepare(struct memory *m, const struct mm_map_req *req)
 	}
 }
 
-static int map_prepare(struct memory *m, uint32_t home, const struct mm_map_req *req,
+static int map_prepare(struct memory *m, struct home_id home, const struct mm_map_req *req,
 		       uint64_t *charge)
 {
 	int err;
@@ -172,7 +172,7 @@ static int map_apply(struct memory *m, const struct mm_map_req *req, uint64_t ch
 	return 0;
 }
 
-int owner_map(struct memory *m, uint32_t home, const struct mm_map_req *req,
+int owner_map(struct memory *m, struct home_id home, const struct mm_map_req *req,
 	      struct mm_range_rep *rep)
 {
 	int err = 0;
@@ -226,7 +226,7 @@ static int load_vmas(struct memory *m, struct region *r, const struct mm_load_re
 	return err;
 }
 
-int owner_load(struct memory *m, uint32_t home, const struct mm_load_req *req,
+int owner_load(struct memory *m, struct home_id home, const struct mm_load_req *req,
 	       struct mm_range_rep *rep)
 {
 	int err = 0;

@@ -327,7 +327,7 @@ static int leave_begin(struct memory *m, struct region *r, const struct pm_vregi
 	return err;
 }
 
-int owner_vregion_move(struct memory *m, uint32_t home, const struct mm_vregion_move_req *req,
+int owner_vregion_move(struct memory *m, struct home_id home, const struct mm_vregion_move_req *req,
 		       struct mm_range_rep *rep)
 {
 	/*
@@ -382,8 +382,9 @@ static int take_begin(struct memory *m, const struct mm_vregion_take_req *req)
 	const struct region_init init = { .state = REGION_ARRIVING,
 					  .holes = true,
 					  .proc = req->processor };
-	struct region *r = region_make(m, req->aspace, req->home, req->vregion.index,
-				       req->vregion_shift, &init);
+	const struct home_id home = { req->home, 0 };
+	struct region *r =
+		region_make(m, req->aspace, home, req->vregion.index, req->vregion_shift, &init);
 	int err;
 
 	if (IS_ERR(r))

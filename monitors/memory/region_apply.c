@@ -196,6 +196,13 @@ static uint64_t drop_pages(struct memory *m, struct region *r, uint64_t start, u
 
 /* --- the life of a region ------------------------------------------------------------------ */
 
+/* A node that is gone gives back nothing of what it has asked for. */
+static bool home_has_left(struct memory *m, const struct region_op *op)
+{
+	return op->home_incarn && m->net->has_left &&
+	       m->net->has_left(m, op->change.make.home, op->home_incarn);
+}
+
 static int apply_make(struct memory *m, struct region *r, struct region_op *op)
 {
 	struct owner *o = &m->owner;
@@ -203,7 +210,8 @@ static int apply_make(struct memory *m, struct region *r, struct region_op *op)
 	int err = 0;
 
 	spin_lock(&o->lock);
-	if (pool_is_fenced(&m->pool, r->proc)) {
+	/* Before what the home has here goes, or after it has left: not between. */
+	if (pool_is_fenced(&m->pool, r->proc) || home_has_left(m, op)) {
 		spin_unlock(&o->lock);
 		return -ESTALE;
 	}

@@ -166,6 +166,7 @@ struct region_op {
 	struct area_spare *spare;      /* nodes for areas; NULL: the region's own */
 	struct mpage *page;            /* SENT: only if it is still this page; may be NULL */
 	struct owner_space *space;     /* MAKE, EXPECT: used if the space is new, then NULL */
+	uint32_t home_incarn;          /* MAKE: of the home that asks; 0: not known */
 	struct collapse_batch *batch;
 	uint64_t pages;  /* result: UNMAP, DROP, MOVE_PAGE: how many */
 	uint64_t charge; /* result: CLONE */

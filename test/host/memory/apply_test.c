@@ -123,7 +123,8 @@ static int replay_make(struct memory *m, const struct record *rec)
 	const struct region_change *c = &rec->change;
 	const struct region_init init = { c->make.state, c->make.holes, c->make.version,
 					  c->make.proc };
-	struct region *r = region_make(m, rec->aspace, c->make.home, rec->start >> c->make.shift,
+	const struct home_id home = { c->make.home, 0 };
+	struct region *r = region_make(m, rec->aspace, home, rec->start >> c->make.shift,
 				       c->make.shift, &init);
 
 	if (IS_ERR(r))

@@ -204,7 +204,7 @@ static bool fake_has_left(struct memory *m, uint32_t node, uint32_t incarn)
 {
 	const struct fake *f = m->net_arg;
 
-	return node == FAKE_PROC && incarn == f->left_incarn;
+	return node == (f->left_node ? f->left_node : FAKE_PROC) && incarn == f->left_incarn;
 }
 
 static const struct memory_net fake_net = {

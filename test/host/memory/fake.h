@@ -38,7 +38,8 @@ struct fake {
 	bool fail_once;       /* only the first of them */
 	bool fail_late;       /* the call is served, its answer is lost */
 	uint16_t hold_opcode; /* the next call with it waits for @release; held: it does */
-	uint32_t left_incarn; /* requests of it, of FAKE_PROC, come late */
+	uint32_t left_incarn; /* requests of it come late: of FAKE_PROC, */
+	uint32_t left_node;   /* or of this node */
 	bool held, release;   /* atomic */
 	int read_error;       /* MS_READ ends with it, */
 	int read_errors;      /* only so many times; 0: each one */

@@ -301,7 +301,8 @@ static void worst_of_all_processors_ends(struct ktest *t)
 		space(t, &f, &p, 1);
 		fill(t, &p, FIXED_AT, 512);
 		fill(t, &p, FIXED_AT + REGION, FRAMES - 512);
-		r = region_make(&f.mem[0], FAKE_ASPACE(77), FAKE_MEM_FIRST, 0, SHIFT_2M, &init);
+		r = region_make(&f.mem[0], FAKE_ASPACE(77), (struct home_id){ FAKE_MEM_FIRST, 0 },
+				0, SHIFT_2M, &init);
 		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
 		shim_time_advance_ns(300 * 1000 * 1000);
 		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENDED);
@@ -350,7 +351,8 @@ static void nobody_waits_for_a_liar(struct ktest *t)
 		f.oom = answer_of_liar;
 		space(t, &f, &p, 1);
 		fill(t, &p, FIXED_AT, 300);
-		r = region_make(&f.mem[0], other, FAKE_MEM_FIRST, 0, SHIFT_2M, &init);
+		r = region_make(&f.mem[0], other, (struct home_id){ FAKE_MEM_FIRST, 0 }, 0,
+				SHIFT_2M, &init);
 		EXPECT_EQ(t, pool_grant(&f.mem[0].pool, FAKE_PROC + 1, UINT32_MAX), FRAMES - 300);
 		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
 		shim_time_advance_ns(1000ull * 1000 * 1000);

@@ -392,7 +392,49 @@ static int map_abort(struct memory *m, uint64_t charge)
 	req.nr_vregions = 1;
 	req.vregion_shift = SHIFT_2M;
 	req.vregions[0].index = FIXED_AT >> SHIFT_2M;
-	return owner_map(m, m->node, &req, &rep);
+	return owner_map(m, (struct home_id){ m->node, 0 }, &req, &rep);
+}
+
+/* A home's request that is served when that life of the home has ended, and another has begun. */
+static void a_late_home_makes_nothing(struct ktest *t)
+{
+	static struct mm_map_req map;
+	static struct mm_load_req load;
+	const struct home_id late = { FAKE_MEM_FIRST, 7 }, now = { FAKE_MEM_FIRST, 8 };
+	struct mm_range_rep rep = { 0 };
+	struct pool_stats s;
+	struct memory *m;
+	struct fake f;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	m = &f.mem[1];
+	f.left_node = late.node;
+	f.left_incarn = late.incarn;
+	EXPECT_FALSE(t, memory_node_gone(m, late.node));
+	map.aspace = load.aspace = FAKE_ASPACE(1);
+	map.vma = (struct pm_vma){ .start = FIXED_AT, .end = FIXED_AT + 2 * MB, .prot = RW };
+	map.phase = MM_ONCE;
+	map.nr_vregions = load.nr_vregions = load.nr_vmas = 1;
+	map.vregion_shift = load.vregion_shift = SHIFT_2M;
+	map.vregions[0].index = load.vregions[0].index = FIXED_AT >> SHIFT_2M;
+	load.vmas[0] = map.vma;
+	EXPECT_EQ(t, owner_map(m, late, &map, &rep), -ESTALE);
+	EXPECT_EQ(t, owner_load(m, late, &load, &rep), -ESTALE);
+	EXPECT_EQ(t, m->owner.nr_spaces, 0);
+	pool_stats(&m->pool, &s);
+	EXPECT_EQ(t, s.committed, 0);
+	EXPECT_EQ(t, owner_load(m, now, &load, &rep), 0);
+	/* Nor does it give a fork a space. */
+	{
+		const struct mm_fork_req fork = { .aspace = FAKE_ASPACE(1),
+						  .parent = FAKE_ASPACE(2),
+						  .child = FAKE_ASPACE(3) };
+
+		EXPECT_EQ(t, owner_fork(m, late, &fork, &rep), -ESTALE);
+	}
+	EXPECT_EQ(t, m->owner.nr_spaces, 1);
+	EXPECT_FALSE(t, memory_node_gone(m, now.node));
+	EXPECT_TRUE(t, fake_stop(&f));
 }
 
 static void peer_spends_only_what_is_prepared(struct ktest *t)
@@ -498,7 +540,8 @@ static void a_dead_child_gets_no_areas(struct ktest *t)
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
 	r = region_get(m, FAKE_ASPACE(1), FIXED_AT);
 	ASSERT_TRUE(t, r);
-	op.other = region_make(m, FAKE_ASPACE(2), m->node, r->index, SHIFT_2M, &init);
+	op.other = region_make(m, FAKE_ASPACE(2), (struct home_id){ m->node, 0 }, r->index,
+			       SHIFT_2M, &init);
 	ASSERT_FALSE(t, IS_ERR(op.other));
 	ASSERT_EQ(t, area_spare_fill(&spare, r->areas.count), 0);
 	owner_destroy_space(m, FAKE_ASPACE(2));
@@ -1580,6 +1623,7 @@ static const struct ktest_case cases[] = {
 	KTEST(half_a_change_is_no_refusal),
 	KTEST(peer_spends_only_what_is_prepared),
 	KTEST(another_memory_node_commands_no_space),
+	KTEST(a_late_home_makes_nothing),
 	KTEST(an_apply_charges_what_is_there),
 	KTEST(a_dead_child_gets_no_areas),
 	KTEST(a_fenced_processor_gets_no_credit_back),
