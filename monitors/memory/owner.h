@@ -74,6 +74,8 @@ struct region {
 		__guarded_by(&lock); /* of its pages in the page table; no other region has it */
 	struct list_head pages __guarded_by(&lock);
 	uint64_t nr_pages __guarded_by(&lock);
+	/* of ->pages that have begun: one ends when the next begins */
+	uint64_t walks __guarded_by(&lock);
 	struct waitqueue idle; /* woken when it leaves LEAVING, ARRIVING or COLLAPSING */
 };
 
@@ -134,8 +136,8 @@ struct region_init {
 	uint32_t proc;
 };
 /*
- * Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM), ERR_PTR(-ESTALE): the
- * processor is fenced, or that life of the home has ended; ERR_PTR(-EPROTO): the space is another processor's.
+ * Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM); ERR_PTR(-ESTALE): the processor
+ * is fenced, or that life of the home has ended; ERR_PTR(-EPROTO): it is another processor's space.
  */
 struct region *region_make(struct memory *m, uint64_t aspace, struct home_id home, uint64_t index,
 			   uint32_t shift, const struct region_init *init);

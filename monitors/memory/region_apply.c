@@ -11,11 +11,9 @@
  * Ordering:	a range's areas go first, then its pages in batches: without an area no page can
  *		come back, so the batches need not be one change.
  * Failure:	a refused change gives back what its op brought along.
- * Limits:	two walks of one region's list at once (drop_pages() by list, COLLAPSE_SCAN) share
- *		its order: each counts pages that the other has moved to the end, and may miss some
- *		of its own. The home lets one call of a space through at a time; an MM_DISCARD of
- *		one space beside a collapse of two is left, and leaves pages that have no area
- *		until the region ends.
+ *		A walk of a region's list (drop_pages(), a collapse) moves pages that stay to its
+ *		end, so two at once would miss some: drop_pages() goes on by address when another
+ *		walk has begun (region.walks), and does not begin one beside a collapse.
  */
 #include "region_apply.h"
 
@@ -169,21 +167,26 @@ static size_t unlink_by_address_locked(struct memory *m, struct region *r, uint6
 static uint64_t drop_pages(struct memory *m, struct region *r, uint64_t start, uint64_t end)
 {
 	struct mpage *batch[DROP_BATCH];
-	uint64_t freed = 0, scan;
+	uint64_t freed = 0, scan, walk;
 	bool by_list;
 
 	start = MAX(start, r->start);
 	end = MIN(end, r->end);
 	spin_lock(&r->lock);
 	scan = r->nr_pages;
+	by_list = scan <= (end - start) >> PAGE_SHIFT && r->state != REGION_COLLAPSING;
+	walk = by_list ? ++r->walks : 0;
 	spin_unlock(&r->lock);
-	by_list = scan <= (end - start) >> PAGE_SHIFT;
 	while (by_list ? scan > 0 : start < end) {
 		size_t n;
 
 		spin_lock(&r->lock);
-		if (list_empty(&r->pages))
+		if (by_list && r->walks != walk)
+			by_list = false; /* from the start, which is where it was */
+		if (list_empty(&r->pages)) {
 			scan = 0;
+			start = end;
+		}
 		n = by_list ? unlink_by_list_locked(m, r, start, end, &scan, batch)
 			    : unlink_by_address_locked(m, r, &start, end, batch);
 		spin_unlock(&r->lock);
@@ -790,6 +793,8 @@ static int apply_collapse(struct memory *m, struct region *from, struct region_o
 		wake_all(&into->idle);
 		return -ESTALE;
 	}
+	from->walks++;
+	into->walks++;
 	if (op->replay)
 		collapse_replay_locked(m, from, into, op);
 	else

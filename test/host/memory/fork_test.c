@@ -884,6 +884,85 @@ static void nothing_is_left_of_a_processor(struct ktest *t)
 	family_end(t);
 }
 
+#define WALK_PAGES 4096u /* half of them are there: a discard of most goes by the list */
+
+struct discarder {
+	struct memory *m;
+	struct pm_discard_req req;
+	int err;
+	bool stop; /* atomic */
+};
+
+static void discard_always(void *arg)
+{
+	struct discarder *d = arg;
+	struct mm_range_rep rep;
+
+	while (!__atomic_load_n(&d->stop, __ATOMIC_ACQUIRE))
+		d->err |= owner_discard(d->m, &d->req, &rep);
+}
+
+/*
+ * A collapse looks for pages where nothing is mapped, and a discard walks the same region: neither
+ * misses one because the other has moved it in the region's list.
+ */
+static void walks_of_one_region_miss_no_page(struct ktest *t)
+{
+	const uint64_t base = 1ull << 24, end = base + WALK_PAGES * PAGE_SIZE;
+	const uint64_t kept = WALK_PAGES / 4 * 3 * PAGE_SIZE;
+	struct discarder *d = calloc(1, sizeof(*d));
+
+	for (int round = 0; round < 20; round++) {
+		struct fake_proc p, parent, child;
+		struct thread *th;
+		struct region *r;
+		struct fake f;
+		uint64_t addr;
+
+		fake_start(&f, 1, 16384, 24);
+		proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+		ASSERT_EQ(t, proc_space(&p), 0);
+		ASSERT_EQ(t,
+			  proc_mmap(&p, base, end - base, PM_PROT_READ | PM_PROT_WRITE,
+				    PM_MAP_FIXED, &addr),
+			  0);
+		for (uint64_t at = base; at < end; at += 2 * PAGE_SIZE)
+			ASSERT_EQ(t, proc_writeback(&p, at, page), 0);
+		proc_init(&parent, &f, FAKE_ASPACE(2), FAKE_MEM_FIRST);
+		proc_init(&child, &f, FAKE_ASPACE(3), FAKE_MEM_FIRST);
+		ASSERT_EQ(t, proc_fork(&p, &parent, &child), 0);
+		ASSERT_EQ(t, proc_munmap(&parent, base + kept, end - base - kept), 0);
+		*d = (struct discarder){ .m = &f.mem[0] };
+		d->req.aspace = parent.aspace;
+		d->req.nr_ranges = 1;
+		d->req.ranges[0] = (struct pm_page_range){ base, kept };
+		th = thread_create("discard", discard_always, d);
+		ASSERT_FALSE(t, IS_ERR(th));
+		EXPECT_EQ(t, proc_collapse(&p, &parent, NULL, 0), 0);
+		__atomic_store_n(&d->stop, true, __ATOMIC_RELEASE);
+		thread_join(th);
+		EXPECT_EQ(t, d->err, 0);
+		r = region_get(&f.mem[0], parent.aspace, base);
+		ASSERT_TRUE(t, r);
+		for (uint64_t at = base + kept; at < end; at += PAGE_SIZE) {
+			bool found;
+
+			spin_lock(&r->lock);
+			found = page_lookup_locked(&f.mem[0], r, at);
+			spin_unlock(&r->lock);
+			ASSERT_FALSE(t, found);
+		}
+		region_put(r);
+		EXPECT_EQ(t, proc_destroy(&parent), 0);
+		EXPECT_EQ(t, proc_destroy(&child), 0);
+		proc_done(&p);
+		proc_done(&parent);
+		proc_done(&child);
+		EXPECT_TRUE(t, fake_stop(&f));
+	}
+	free(d);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(fork_shares_what_was_written),
 	KTEST(fork_again_answers_again),
@@ -908,6 +987,7 @@ static const struct ktest_case cases[] = {
 	KTEST(objects_have_pages_from_zero),
 	KTEST(reserved_objects_are_charged_once),
 	KTEST(nothing_is_left_of_a_processor),
+	KTEST(walks_of_one_region_miss_no_page),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.fork", .cases = cases };
