@@ -299,6 +299,8 @@ void page_cache_read_done(struct page_cache_read *rd, int status, uint32_t reply
 	}
 	spin_unlock(&pc->lock);
 	STAT_ADD(m, file_read_pages, rd->nr - nr_dropped);
+	for (uint32_t i = 0; i < rd->nr - nr_dropped; i++)
+		pool_file_read(&m->pool, rd->pages[i]);
 	for (uint32_t i = 0; i < nr_dropped; i++)
 		mpage_put(&m->pool, dropped[i]);
 	wake_all(&pc->done);

@@ -111,11 +111,23 @@ static uint64_t anon_limit(const struct pool *pool)
 	return pool->total - pool->file_min;
 }
 
-/* A frame that a credit stands for can be had at any time. */
+/*
+ * A frame that a credit stands for can be had at any time: all but those that are being read are
+ * free, or are clean pages of files.
+ */
 static void accounts_check_locked(const struct pool *pool) __must_hold(&pool->lock)
 {
 	assert_spin_held(&pool->lock);
-	ASSERT(pool->used + pool->reserved <= anon_limit(pool));
+	ASSERT(pool->used + pool->reserved + pool->reading <= pool->total);
+}
+
+/* Frames that may still be used or reserved. */
+static uint64_t anon_left_locked(const struct pool *pool) __must_hold(&pool->lock)
+{
+	const uint64_t limit = MIN(anon_limit(pool), pool->total - pool->reading);
+
+	assert_spin_held(&pool->lock);
+	return limit - MIN(limit, pool->used + pool->reserved);
 }
 
 /* Take any free frame, a zeroed one if there is one. */
@@ -192,7 +204,7 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credi
 		(*credit)--;
 		pool->reserved--;
 		*used_credit = true;
-	} else if (pool->used + pool->reserved >= anon_limit(pool)) {
+	} else if (!anon_left_locked(pool)) {
 		spin_unlock(&pool->lock);
 		return NULL;
 	}
@@ -217,12 +229,51 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credi
 
 struct mpage *pool_alloc_file(struct pool *pool, bool may_reclaim)
 {
-	struct mpage *page = may_reclaim ? frame_take_or_reclaim(pool, MPAGE_FILE)
-					 : frame_take(pool, MPAGE_FILE);
+	struct mpage *page;
+	bool may;
 
-	if (page) {
+	spin_lock(&pool->lock);
+	may = pool->used + pool->reserved + pool->reading < pool->total;
+	pool->reading += may;
+	pool->file += may;
+	spin_unlock(&pool->lock);
+	if (!may)
+		return NULL;
+	page = may_reclaim ? frame_take_or_reclaim(pool, MPAGE_READING)
+			   : frame_take(pool, MPAGE_READING);
+	if (page)
+		return page;
+	spin_lock(&pool->lock);
+	pool->reading--;
+	pool->file--;
+	spin_unlock(&pool->lock);
+	return NULL;
+}
+
+void pool_file_read(struct pool *pool, struct mpage *page)
+{
+	spin_lock(&pool->lock);
+	ASSERT(page->kind == MPAGE_READING);
+	page->kind = MPAGE_FILE;
+	pool->reading--;
+	spin_unlock(&pool->lock);
+	if (waitqueue_active(&pool->freed))
+		wake_all(&pool->freed);
+}
+
+struct mpage *pool_alloc_instead(struct pool *pool)
+{
+	struct mpage *page;
+	bool may;
+
+	spin_lock(&pool->lock);
+	may = pool->used + pool->reserved + pool->reading < pool->total;
+	pool->used += may;
+	spin_unlock(&pool->lock);
+	page = may ? frame_take_or_reclaim(pool, MPAGE_ANON) : NULL;
+	if (may && !page) {
 		spin_lock(&pool->lock);
-		pool->file++;
+		pool->used--;
 		spin_unlock(&pool->lock);
 	}
 	return page;
@@ -243,6 +294,8 @@ void mpage_put(struct pool *pool, struct mpage *page)
 		pool->used--;
 	else
 		pool->file--;
+	if (page->kind == MPAGE_READING)
+		pool->reading--;
 	page->kind = MPAGE_FREE;
 	list_add_tail(&page->link, &pool->dirty);
 	pool->nr_dirty++;
@@ -309,7 +362,6 @@ static int account_make(struct pool *pool, uint32_t proc)
 uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want)
 {
 	uint32_t *credit;
-	uint64_t left;
 
 	if (!want || !proc || proc > PROTO_NODE_MAX)
 		return 0;
@@ -322,8 +374,7 @@ uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want)
 		spin_lock(&pool->lock);
 		credit = account_locked(pool, proc);
 	}
-	left = anon_limit(pool) - MIN(anon_limit(pool), pool->used + pool->reserved);
-	want = (uint32_t)MIN((uint64_t)want, left);
+	want = (uint32_t)MIN((uint64_t)want, anon_left_locked(pool));
 	want = pool_is_fenced(pool, proc) ? 0 : MIN(want, UINT32_MAX - *credit);
 	*credit += want;
 	pool->reserved += want;
@@ -407,7 +458,7 @@ uint64_t pool_room(struct pool *pool)
 	uint64_t room;
 
 	spin_lock(&pool->lock);
-	room = anon_limit(pool) - MIN(anon_limit(pool), pool->used + pool->reserved);
+	room = anon_left_locked(pool);
 	spin_unlock(&pool->lock);
 	return room;
 }

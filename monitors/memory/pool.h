@@ -30,6 +30,7 @@ enum mpage_kind {
 	MPAGE_FREE,
 	MPAGE_ANON,
 	MPAGE_FILE,
+	MPAGE_READING, /* a file's page that storage still owes: it cannot be given up */
 };
 
 struct mpage {
@@ -65,7 +66,8 @@ struct pool {
 	uint64_t nr_zero __guarded_by(&lock);
 	uint64_t nr_dirty __guarded_by(&lock);
 	uint64_t used __guarded_by(&lock);      /* MPAGE_ANON frames */
-	uint64_t file __guarded_by(&lock);      /* MPAGE_FILE frames */
+	uint64_t file __guarded_by(&lock);      /* MPAGE_FILE and MPAGE_READING frames */
+	uint64_t reading __guarded_by(&lock);   /* MPAGE_READING frames */
 	uint64_t reserved __guarded_by(&lock);  /* sum of all credits */
 	uint64_t committed __guarded_by(&lock); /* pages charged by mappings */
 	struct pm_commit policy __guarded_by(&lock);
@@ -99,8 +101,19 @@ const struct rpc_mem *mpage_mem(const struct pool *pool, const struct mpage *pag
  * is not reserved is taken.
  */
 struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credit);
-/* A frame for a file's page, or NULL.  @may_reclaim: another file page may be given up for it. */
+/*
+ * The same for a page of a program that has one, which is being sent and will be given back: no
+ * credit is used up for it; if need be it is one of those that programs may not have.
+ */
+struct mpage *pool_alloc_instead(struct pool *pool);
+/*
+ * A frame for a file's page that is to be read, or NULL: frames that are reserved for programs are
+ * not lent to reads, as storage may take its time. @may_reclaim: another file page may be given up
+ * for it.
+ */
 struct mpage *pool_alloc_file(struct pool *pool, bool may_reclaim);
+/* It has been read, and can be given up. */
+void pool_file_read(struct pool *pool, struct mpage *page);
 
 void mpage_get(struct mpage *page);
 /* Drop a reference; with the last one the frame is free. */

@@ -494,29 +494,35 @@ static int store_check_locked(const struct region *r, uint64_t vaddr) __must_hol
 	return 0;
 }
 
-/* A frame for a page of @proc; waits a while for pinned ones if it may. */
-static struct mpage *frame_for(struct memory *m, uint32_t proc, bool may_sleep, bool *credit)
+/* A frame for a page of @proc, or one in the place of a frame that the page has: see pool.h. */
+static struct mpage *frame_try(struct memory *m, uint32_t proc, bool instead, bool *credit)
 {
-	struct mpage *page = pool_alloc_anon(&m->pool, proc, credit);
+	*credit = false;
+	return instead ? pool_alloc_instead(&m->pool) : pool_alloc_anon(&m->pool, proc, credit);
+}
+
+/* The same; waits a while for pinned ones if it may. */
+static struct mpage *frame_for(struct memory *m, uint32_t proc, bool instead, bool may_sleep,
+			       bool *credit)
+{
+	struct mpage *page = frame_try(m, proc, instead, credit);
 
 	if (page || !may_sleep)
 		return page;
-	(void)relief_kick(m);
+	if (!instead)
+		(void)relief_kick(m);
 	(void)wait_event_timeout(&m->pool.freed,
-				 (page = pool_alloc_anon(&m->pool, proc, credit)) != NULL,
+				 (page = frame_try(m, proc, instead, credit)) != NULL,
 				 time_now_ns() + FRAME_WAIT_NS);
 	return page;
 }
 
-/*
- * A frame in the place of one that the page has already: the processor counts no credit as used,
- * so none is taken unless there is no other way.
- */
-static struct mpage *frame_instead(struct memory *m, uint32_t proc, bool may_sleep, bool *credit)
+/* There is no frame. One that is reserved is only pinned for the moment, which is no ENOMEM. */
+static int no_frame(struct memory *m, uint32_t proc, bool instead, bool may_sleep)
 {
-	struct mpage *page = frame_for(m, 0, may_sleep, credit);
-
-	return page || !may_sleep ? page : pool_alloc_anon(&m->pool, proc, credit);
+	if (!may_sleep)
+		return -EAGAIN;
+	return instead || pool_credits(&m->pool, proc) ? -EBUSY : -ENOMEM;
 }
 
 /* A credit went with a frame that the change did not need: the processor counts it as used. */
@@ -572,10 +578,9 @@ static int apply_store(struct memory *m, struct region *r, struct region_op *op)
 			break;
 		}
 		spin_unlock(&r->lock);
-		fresh = page ? frame_instead(m, c->store.proc, op->may_sleep, &c->store.credit)
-			     : frame_for(m, c->store.proc, op->may_sleep, &c->store.credit);
+		fresh = frame_for(m, c->store.proc, page != NULL, op->may_sleep, &c->store.credit);
 		if (!fresh)
-			return op->may_sleep ? -ENOMEM : -EAGAIN;
+			return no_frame(m, c->store.proc, page != NULL, op->may_sleep);
 	}
 	if (!err)
 		show(m, r, op);

@@ -572,8 +572,10 @@ static void a_fenced_processor_gets_no_credit_back(struct ktest *t)
 	fake_start(&f, 1, ARRAY_SIZE(pages), SHIFT_2M);
 	pool = &f.mem[0].pool;
 	EXPECT_EQ(t, pool_grant(pool, FAKE_PROC, 2), 2);
-	while (nr < ARRAY_SIZE(pages) && (frame = pool_alloc_file(pool, false)))
+	while (nr < ARRAY_SIZE(pages) && (frame = pool_alloc_file(pool, false))) {
+		pool_file_read(pool, frame);
 		pages[nr++] = frame;
+	}
 	pool->reclaim = fence_it;
 	pool->reclaim_arg = pool;
 	EXPECT_TRUE(t, pool_alloc_anon(pool, FAKE_PROC, &credit) == NULL);
