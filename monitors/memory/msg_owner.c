@@ -55,8 +55,7 @@ int msg_credit(struct msg *msg)
 	struct pm_grant grant;
 
 	owner_take_credits(msg->m, msg->peer, req->give);
-	grant.node = msg->m->node;
-	grant.frames = owner_grant(msg->m, msg->peer, req->want, NULL);
+	grant = owner_grant(msg->m, msg->peer, req->want, NULL);
 	STAT_ADD(msg->m, grants, grant.frames);
 	if (req->want && !grant.frames) {
 		/* A processor that is fenced gets none however many there are. */

@@ -549,11 +549,11 @@ int owner_expect(struct memory *m, uint32_t home, const struct mm_expect_req *re
 	return err;
 }
 
-uint32_t owner_grant_space(struct memory *m, uint64_t aspace, uint32_t want)
+struct pm_grant owner_grant_space(struct memory *m, uint64_t aspace, uint32_t want)
 {
 	const uint32_t proc = want ? owner_space_processor(m, aspace) : 0;
 
-	return proc ? owner_grant(m, proc, want, NULL) : 0;
+	return proc ? owner_grant(m, proc, want, NULL) : (struct pm_grant){ .node = m->node };
 }
 
 /* Up to @max regions into @out; how many there are. */

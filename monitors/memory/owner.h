@@ -170,7 +170,7 @@ bool owner_expects(struct memory *m, uint64_t aspace, uint32_t node);
 /* It says so now: the request is the home's.  -ENOMEM, -ESTALE: the processor is fenced. */
 int owner_expect(struct memory *m, uint32_t home, const struct mm_expect_req *req) __must_check;
 /* Credits for the processor of @aspace: how many it got. */
-uint32_t owner_grant_space(struct memory *m, uint64_t aspace, uint32_t want);
+struct pm_grant owner_grant_space(struct memory *m, uint64_t aspace, uint32_t want);
 
 /* --- messages: owner_map.c ------------------------------------------------------------------ */
 

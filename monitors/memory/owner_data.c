@@ -240,8 +240,7 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 			STAT_INC(m, fetch_errors);
 		return err;
 	}
-	rep->grant.node = m->node;
-	rep->grant.frames = owner_grant(m, proc, req->want_credits, completion);
+	rep->grant = owner_grant(m, proc, req->want_credits, completion);
 	fetch_count(m, rep);
 	return 0;
 }

@@ -192,8 +192,7 @@ int owner_fork(struct memory *m, struct home_id home, const struct mm_fork_req *
 		fork_abort(m, &call);
 		return err;
 	}
-	rep->grant.node = m->node;
-	rep->grant.frames = owner_grant_space(m, req->aspace, req->want_credits);
+	rep->grant = owner_grant_space(m, req->aspace, req->want_credits);
 	return 0;
 }
 

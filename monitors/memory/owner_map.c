@@ -195,8 +195,7 @@ int owner_map(struct memory *m, struct home_id home, const struct mm_map_req *re
 	if (err || req->phase == MM_PREPARE)
 		return err;
 	STAT_INC(m, maps);
-	rep->grant.node = m->node;
-	rep->grant.frames = owner_grant_space(m, req->aspace, req->want_credits);
+	rep->grant = owner_grant_space(m, req->aspace, req->want_credits);
 	return 0;
 }
 
@@ -248,8 +247,7 @@ int owner_load(struct memory *m, struct home_id home, const struct mm_load_req *
 		return err;
 	}
 	STAT_ADD(m, maps, req->nr_vmas);
-	rep->grant.node = m->node;
-	rep->grant.frames = owner_grant_space(m, req->aspace, req->want_credits);
+	rep->grant = owner_grant_space(m, req->aspace, req->want_credits);
 	return 0;
 }
 

@@ -49,9 +49,9 @@ int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, ui
 	if (nr_runs > UINT16_MAX)
 		return -EINVAL;
 	pool->runs = lib_zalloc(nr_runs * sizeof(*runs));
-	pool->credits = lib_zalloc(CREDIT_BLOCKS * sizeof(*pool->credits));
+	pool->accounts = lib_zalloc(CREDIT_BLOCKS * sizeof(*pool->accounts));
 	pool->fenced = lib_zalloc((PROTO_NODE_MAX + 1) / 8);
-	if (!pool->runs || !pool->credits || !pool->fenced)
+	if (!pool->runs || !pool->accounts || !pool->fenced)
 		goto out_destroy;
 	memcpy(pool->runs, runs, nr_runs * sizeof(*runs));
 	for (; pool->nr_runs < nr_runs; pool->nr_runs++) {
@@ -74,9 +74,9 @@ void pool_destroy(struct pool *pool)
 	lock_not_needed(&pool->lock, "the last user");
 	for (size_t i = 0; i < pool->nr_runs; i++)
 		lib_free(pool->runs[i].pages);
-	for (size_t i = 0; pool->credits && i < CREDIT_BLOCKS; i++)
-		lib_free(pool->credits[i]);
-	lib_free(pool->credits);
+	for (size_t i = 0; pool->accounts && i < CREDIT_BLOCKS; i++)
+		lib_free(pool->accounts[i]);
+	lib_free(pool->accounts);
 	lib_free(pool->fenced);
 	lib_free(pool->runs);
 	memset(pool, 0, sizeof(*pool));
@@ -181,27 +181,28 @@ static struct mpage *frame_take_or_reclaim(struct pool *pool, enum mpage_kind ki
 	return page;
 }
 
-static uint32_t *account_locked(struct pool *pool, uint32_t proc) __must_hold(&pool->lock)
+static struct pool_account *account_locked(struct pool *pool, uint32_t proc)
+	__must_hold(&pool->lock)
 {
-	uint32_t *block;
+	struct pool_account *block;
 
 	assert_spin_held(&pool->lock);
 	if (proc > PROTO_NODE_MAX)
 		return NULL;
-	block = pool->credits[proc / CREDIT_BLOCK];
+	block = pool->accounts[proc / CREDIT_BLOCK];
 	return block ? &block[proc % CREDIT_BLOCK] : NULL;
 }
 
 struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credit)
 {
+	struct pool_account *account;
 	struct mpage *page;
-	uint32_t *credit;
 
 	*used_credit = false;
 	spin_lock(&pool->lock);
-	credit = proc ? account_locked(pool, proc) : NULL;
-	if (credit && *credit) {
-		(*credit)--;
+	account = proc ? account_locked(pool, proc) : NULL;
+	if (account && account->credits) {
+		account->credits--;
 		pool->reserved--;
 		*used_credit = true;
 	} else if (!anon_left_locked(pool)) {
@@ -219,7 +220,7 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credi
 	pool->used--;
 	/* A processor that has been fenced meanwhile has no credits any more: see pool_fence(). */
 	if (*used_credit && !pool_is_fenced(pool, proc)) {
-		(*credit)++;
+		account->credits++;
 		pool->reserved++;
 	}
 	*used_credit = false;
@@ -343,13 +344,13 @@ uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget)
 /* Make room for the account of @proc. */
 static int account_make(struct pool *pool, uint32_t proc)
 {
-	uint32_t *block = lib_zalloc(CREDIT_BLOCK * sizeof(*block));
-	uint32_t **slot;
+	struct pool_account *block = lib_zalloc(CREDIT_BLOCK * sizeof(*block));
+	struct pool_account **slot;
 
 	if (!block)
 		return -ENOMEM;
 	spin_lock(&pool->lock);
-	slot = &pool->credits[proc / CREDIT_BLOCK];
+	slot = &pool->accounts[proc / CREDIT_BLOCK];
 	if (!*slot) {
 		*slot = block;
 		block = NULL;
@@ -359,43 +360,89 @@ static int account_make(struct pool *pool, uint32_t proc)
 	return 0;
 }
 
-uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want)
+/* With pool.lock held: the account of @proc, made if there is none. NULL: no memory. */
+static struct pool_account *account_get_locked(struct pool *pool, uint32_t proc)
+	__must_hold(&pool->lock)
 {
-	uint32_t *credit;
+	struct pool_account *account;
 
-	if (!want || !proc || proc > PROTO_NODE_MAX)
-		return 0;
+	assert_spin_held(&pool->lock);
+	account = account_locked(pool, proc);
+	if (account || !proc || proc > PROTO_NODE_MAX)
+		return account;
+	spin_unlock(&pool->lock);
+	(void)account_make(pool, proc);
 	spin_lock(&pool->lock);
-	credit = account_locked(pool, proc);
-	if (!credit) {
-		spin_unlock(&pool->lock);
-		if (account_make(pool, proc))
-			return 0;
-		spin_lock(&pool->lock);
-		credit = account_locked(pool, proc);
-	}
+	return account_locked(pool, proc);
+}
+
+/* Up to @want credits more, as many as can be reserved. */
+static uint32_t credits_add_locked(struct pool *pool, struct pool_account *account, uint32_t want)
+	__must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	want = MIN(want, UINT32_MAX - account->credits);
 	want = (uint32_t)MIN((uint64_t)want, anon_left_locked(pool));
-	want = pool_is_fenced(pool, proc) ? 0 : MIN(want, UINT32_MAX - *credit);
-	*credit += want;
+	account->credits += want;
 	pool->reserved += want;
 	accounts_check_locked(pool);
-	spin_unlock(&pool->lock);
 	return want;
 }
 
-uint32_t pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr)
+static void credits_drop_locked(struct pool *pool, struct pool_account *account, uint32_t nr)
+	__must_hold(&pool->lock)
 {
-	uint32_t *credit;
+	assert_spin_held(&pool->lock);
+	ASSERT(nr <= account->credits);
+	account->credits -= nr;
+	pool->reserved -= nr;
+}
 
+uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want, uint64_t *report)
+{
+	struct pool_account *account;
+	uint32_t got = 0;
+
+	*report = 0;
+	if (!want)
+		return 0;
 	spin_lock(&pool->lock);
-	credit = account_locked(pool, proc);
-	nr = credit ? MIN(nr, *credit) : 0;
-	if (nr) {
-		*credit -= nr;
-		pool->reserved -= nr;
+	account = account_get_locked(pool, proc);
+	if (account && !pool_is_fenced(pool, proc)) {
+		got = credits_add_locked(pool, account, want);
+		*report = account->report;
 	}
 	spin_unlock(&pool->lock);
+	return got;
+}
+
+uint32_t pool_revoke(struct pool *pool, uint32_t proc, uint32_t nr)
+{
+	struct pool_account *account;
+
+	spin_lock(&pool->lock);
+	account = account_locked(pool, proc);
+	nr = account ? MIN(nr, account->credits) : 0;
+	if (nr)
+		credits_drop_locked(pool, account, nr);
+	spin_unlock(&pool->lock);
+	if (nr)
+		wake_all(&pool->freed);
 	return nr;
+}
+
+/* A processor that is gone has no credits, and counts its reports anew when it comes again. */
+static void account_clear(struct pool *pool, uint32_t proc)
+{
+	struct pool_account *account;
+
+	spin_lock(&pool->lock);
+	account = account_locked(pool, proc);
+	if (account) {
+		credits_drop_locked(pool, account, account->credits);
+		account->report = 0;
+	}
+	spin_unlock(&pool->lock);
 }
 
 /*
@@ -408,7 +455,7 @@ void pool_fence(struct pool *pool, uint32_t proc)
 	if (proc > PROTO_NODE_MAX)
 		return;
 	(void)__atomic_fetch_or(&pool->fenced[proc / 64], BIT64(proc % 64), __ATOMIC_SEQ_CST);
-	(void)pool_return_credits(pool, proc, UINT32_MAX);
+	account_clear(pool, proc);
 }
 
 void pool_admit(struct pool *pool, uint32_t proc)
@@ -430,11 +477,11 @@ uint32_t pool_next_creditor(struct pool *pool, uint32_t proc)
 
 	spin_lock(&pool->lock);
 	for (; proc <= PROTO_NODE_MAX && !found; proc++) {
-		const uint32_t *credit = account_locked(pool, proc);
+		const struct pool_account *account = account_locked(pool, proc);
 
-		if (!credit)
+		if (!account)
 			proc |= CREDIT_BLOCK - 1; /* nobody of this block */
-		else if (*credit)
+		else if (account->credits)
 			found = proc;
 	}
 	spin_unlock(&pool->lock);
@@ -443,12 +490,12 @@ uint32_t pool_next_creditor(struct pool *pool, uint32_t proc)
 
 uint32_t pool_credits(struct pool *pool, uint32_t proc)
 {
-	const uint32_t *credit;
+	const struct pool_account *account;
 	uint32_t nr;
 
 	spin_lock(&pool->lock);
-	credit = account_locked(pool, proc);
-	nr = credit ? *credit : 0;
+	account = account_locked(pool, proc);
+	nr = account ? account->credits : 0;
 	spin_unlock(&pool->lock);
 	return nr;
 }

@@ -71,7 +71,7 @@ struct pool {
 	uint64_t reserved __guarded_by(&lock);  /* sum of all credits */
 	uint64_t committed __guarded_by(&lock); /* pages charged by mappings */
 	struct pm_commit policy __guarded_by(&lock);
-	uint32_t **credits __guarded_by(&lock); /* two levels, by processor node id */
+	struct pool_account **accounts __guarded_by(&lock); /* two levels, by processor node id */
 	uint64_t *fenced;        /* atomic words: a bit for each processor that is gone */
 	struct waitqueue freed;  /* woken when frames become free */
 	struct waitqueue zeroer; /* woken when there is something to zero */
@@ -124,10 +124,19 @@ bool pool_wants_zeroing(struct pool *pool);
 /* Fill up to @budget dirty frames with zeroes; returns how many. */
 uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget);
 
-/* Reserve up to @want frames for credits of @proc: how many it got. */
-uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want);
-/* @proc gives up to @nr credits back; returns how many it had. */
-uint32_t pool_return_credits(struct pool *pool, uint32_t proc, uint32_t nr);
+/* The credits of one processor. */
+struct pool_account {
+	uint32_t credits;
+	uint64_t report; /* the last one that came */
+};
+
+/* Reserve up to @want frames for credits of @proc: how many it got, after which report. */
+uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want, uint64_t *report);
+/*
+ * Take up to @nr credits of @proc back without its word: how many. It learns of that by its next
+ * report, which may get them again if there are frames then.
+ */
+uint32_t pool_revoke(struct pool *pool, uint32_t proc, uint32_t nr);
 /* @proc is gone: its credits are void, and it gets no more until it is admitted again. */
 void pool_fence(struct pool *pool, uint32_t proc);
 void pool_admit(struct pool *pool, uint32_t proc);

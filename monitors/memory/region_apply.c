@@ -872,15 +872,16 @@ static int apply_expect(struct memory *m, struct region_op *op)
 	return err;
 }
 
-static void change_credits(struct memory *m, struct region_change *c)
+static void change_credits(struct memory *m, struct region_op *op)
 {
-	const int64_t credits = c->account.credits;
+	struct region_change *c = &op->change;
+	const uint32_t want = (uint32_t)c->account.credits;
 
-	if (credits > 0)
-		c->account.credits = pool_grant(&m->pool, c->account.proc, (uint32_t)credits);
-	else if (credits < 0)
-		c->account.credits = -(int64_t)pool_return_credits(&m->pool, c->account.proc,
-								   (uint32_t)-credits);
+	if (c->account.credits > 0)
+		c->account.credits = pool_grant(&m->pool, c->account.proc, want, &op->report);
+	else if (c->account.credits < 0)
+		c->account.credits = -(int64_t)pool_revoke(&m->pool, c->account.proc,
+							   (uint32_t)-c->account.credits);
 }
 
 static int apply_account(struct memory *m, struct region_op *op)
@@ -900,7 +901,7 @@ static int apply_account(struct memory *m, struct region_op *op)
 		return err;
 	if (c->account.commit < 0)
 		pool_uncommit(&m->pool, (uint64_t)-c->account.commit);
-	change_credits(m, c);
+	change_credits(m, op);
 	show(m, NULL, op);
 	return 0;
 }
@@ -951,20 +952,23 @@ int region_apply(struct memory *m, struct region *r, struct region_op *op)
 	return -EINVAL;
 }
 
-uint32_t owner_grant(struct memory *m, uint32_t proc, uint32_t want,
-		     struct region_completion *completion)
+struct pm_grant owner_grant(struct memory *m, uint32_t proc, uint32_t want,
+			    struct region_completion *completion)
 {
+	struct pm_grant grant = { .node = m->node };
 	struct region_op op;
 
 	if (!want)
-		return 0;
+		return grant;
 	op = (struct region_op){
 		.change = { .kind = CHANGE_ACCOUNT, .account = { .proc = proc, .credits = want } },
 		.completion = completion,
 	};
 	if (completion ? region_apply(m, NULL, &op) : region_apply_wait(m, NULL, &op))
-		return 0;
-	return (uint32_t)op.change.account.credits;
+		return grant;
+	grant.frames = (uint32_t)op.change.account.credits;
+	grant.report = op.report;
+	return grant;
 }
 
 void owner_take_credits(struct memory *m, uint32_t proc, uint32_t nr)

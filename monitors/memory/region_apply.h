@@ -168,6 +168,7 @@ struct region_op {
 	struct owner_space *space;     /* MAKE, EXPECT: used if the space is new, then NULL */
 	uint32_t home_incarn;          /* MAKE: of the home that asks; 0: not known */
 	struct collapse_batch *batch;
+	uint64_t report; /* result: ACCOUNT: the last one that came before the grant */
 	uint64_t pages;  /* result: UNMAP, DROP, MOVE_PAGE: how many */
 	uint64_t charge; /* result: CLONE */
 };
@@ -192,8 +193,8 @@ typedef void (*region_log_fn)(void *arg, struct region *r, const struct region_c
 			      struct region_completion *completion);
 void owner_set_log(struct memory *m, region_log_fn log, void *arg);
 
-/* Grant up to @want frames to @proc: how many it got. */
-uint32_t owner_grant(struct memory *m, uint32_t proc, uint32_t want,
-		     struct region_completion *completion);
+/* Grant up to @want frames to @proc. */
+struct pm_grant owner_grant(struct memory *m, uint32_t proc, uint32_t want,
+			    struct region_completion *completion);
 /* @proc gives up to @nr credits back. */
 void owner_take_credits(struct memory *m, uint32_t proc, uint32_t nr);

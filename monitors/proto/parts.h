@@ -58,7 +58,7 @@ CODEC_FIELDS(proto_mr_ref, PROTO_MR_REF, mr_ref_is_valid)
 #define PUT_mr_ref(w, v) proto_mr_ref_put(&(v), &(w))
 #define GET_mr_ref(v, w) (!proto_mr_ref_get(&(w), &(v)))
 
-#define PM_GRANT(F) F(node, node), F(u32, frames)
+#define PM_GRANT(F) F(node, node), F(u32, frames), F(u64, report)
 
 static inline bool grant_is_valid(const struct pm_grant *g)
 {

@@ -26,7 +26,7 @@ static const struct pm_vma anon_vma = {
 	.flags = PM_VMA_STACK,
 };
 static const struct pm_vregion vregion = { .index = 5, .owner = 11, .version = 9 };
-static const struct pm_grant grant = { 11, 64 };
+static const struct pm_grant grant = { 11, 64, 3 };
 
 /* --- samples: each makes a message in buf and answers its length ----------------------- */
 
@@ -97,7 +97,7 @@ FIXED_SAMPLE(pm_fetch_req, { .aspace = 1,
 			     .victim_seq = 8 })
 FIXED_SAMPLE(pm_fetch_rep, { .result = PM_FETCH_FILE,
 			     .prot = PM_PROT_READ,
-			     .grant = { 11, 5 },
+			     .grant = { 11, 5, 2 },
 			     .victim_status = -EREMCHG })
 VARIABLE_SAMPLE(pm_fetch_ahead_req, { .aspace = 1,
 				      .nr_pages = 2,
@@ -107,7 +107,8 @@ FIXED_SAMPLE(pm_fetch_ahead_rep, { .sent = 2 })
 FIXED_SAMPLE(pm_fill_vma_req, { .aspace = 1, .vaddr = 0x10000 })
 VARIABLE_SAMPLE(pm_writeback_req,
 		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 1 }, { 0x11000, 2 } } })
-VARIABLE_SAMPLE(pm_writeback_rep, { .nr_pages = 2, .status = { 0, -ENOMEM }, .grant = { 11, 7 } })
+VARIABLE_SAMPLE(pm_writeback_rep,
+		{ .nr_pages = 2, .status = { 0, -ENOMEM }, .grant = { 11, 7, 2 } })
 FIXED_SAMPLE(pm_credit_req, { .want = 5, .give = 6 })
 FIXED_SAMPLE(pm_meminfo_rep, { .total = 100,
 			       .free = 60,
@@ -137,7 +138,7 @@ VARIABLE_SAMPLE(mm_map_req, { .aspace = 1,
 			      .vregion_shift = 21,
 			      .processor = 2,
 			      .vregions = { { 0, 1 }, { 2, 7 } } })
-FIXED_SAMPLE(mm_range_rep, { .charge = 1, .pages = 2, .grant = { 11, 3 } })
+FIXED_SAMPLE(mm_range_rep, { .charge = 1, .pages = 2, .grant = { 11, 3, 2 } })
 FIXED_SAMPLE(mm_range_req, { .aspace = 1,
 			     .addr = 0x10000,
 			     .len = 0x1000,
@@ -421,9 +422,9 @@ static const struct rejection {
 	{ "pm_fetch_rep", 0, 4, 3 },
 	{ "pm_fetch_rep", 4, 4, 8 },
 	{ "pm_fetch_rep", 8, 4, 0 },           /* frames from nobody */
-	{ "pm_fetch_rep", 16, 4, 5 },          /* a positive status */
-	{ "pm_fetch_rep", 16, 4, 0xfffff000 }, /* no errno */
-	{ "pm_fetch_rep", 20, 4, 1 },
+	{ "pm_fetch_rep", 24, 4, 5 },          /* a positive status */
+	{ "pm_fetch_rep", 24, 4, 0xfffff000 }, /* no errno */
+	{ "pm_fetch_rep", 28, 4, 1 },
 	{ "pm_fill_vma_req", 8, 8, 1 },
 	{ "pm_fill_vma_rep", 8, 8, PM_USER_TOP + 4096 },
 	{ "pm_fill_vma_rep", 16, 8, UINT64_MAX >> 12 },

@@ -350,7 +350,7 @@ static void excess_credits_go_back(struct ktest *t)
 	held = credit_held();
 	fake_counts(&before);
 	as = make_space(1);
-	credit_add(1, 10000);
+	credit_add(&(struct granted){ 1, 10000, 0 });
 	space_destroy(t, as);
 	fake_counts(&after);
 	EXPECT_EQ(t, held + 10000, credit_held() + (after.given - before.given));

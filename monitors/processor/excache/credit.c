@@ -93,7 +93,7 @@ static int request(uint32_t node)
 		counter_inc(&credit_refused);
 		return ret;
 	}
-	credit_add(node, frames);
+	credit_add(&(struct granted){ .node = node, .frames = frames });
 	return 0;
 }
 
@@ -150,18 +150,26 @@ int credit_take(uint32_t node)
 	return 0;
 }
 
-void credit_add(uint32_t node, uint32_t frames)
+void credit_add(const struct granted *g)
 {
 	struct credit *c;
 
-	if (node == 0 || frames == 0)
+	if (g->node == 0 || g->frames == 0)
 		return;
-	c = credit_of(node);
+	c = credit_of(g->node);
 	if (!c)
 		return;
-	atomic64_add(&c->frames, frames);
+	atomic64_add(&c->frames, g->frames);
 	if (waitqueue_active(&came))
 		wake_all(&came);
+}
+
+void credit_put_slow(uint32_t node)
+{
+	struct credit *c = credit_of(node);
+
+	if (c)
+		atomic64_inc(&c->frames);
 }
 
 void credit_forget(uint32_t node)
@@ -193,7 +201,7 @@ static uint32_t take_excess(struct credit *c)
 static void give_back(uint32_t node, uint32_t frames)
 {
 	if (owner_credit_give(node, frames))
-		credit_add(node, frames);
+		credit_add(&(struct granted){ .node = node, .frames = frames });
 }
 
 bool credit_recall(uint32_t node)

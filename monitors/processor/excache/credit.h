@@ -13,6 +13,8 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
+#include "owner.h"
+
 struct credit {            /* one memory node's; lives for ever: node ids are few */
 	uint32_t node;     /* const */
 	atomic64_t frames; /* in hand */
@@ -52,7 +54,8 @@ static inline bool credit_try(struct credit *c)
  */
 int credit_take(uint32_t node) __must_check;
 /* A grant came. */
-void credit_add(uint32_t node, uint32_t frames);
+void credit_add(const struct granted *granted);
+void credit_put_slow(uint32_t node);
 /* Not used after all. Any context. */
 static inline void credit_put(uint32_t node)
 {
@@ -61,7 +64,7 @@ static inline void credit_put(uint32_t node)
 	if (likely(c))
 		atomic64_inc(&c->frames);
 	else
-		credit_add(node, 1);
+		credit_put_slow(node);
 }
 /* How many frames the next request to @node should ask for, 0 = enough in hand. */
 uint32_t credit_want(uint32_t node);

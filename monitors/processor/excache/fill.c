@@ -60,15 +60,19 @@ static void fetch_put(struct fetch *f)
 		kfree(f);
 }
 
-/* Decode the reply once more for the victim's fate; the waiter may be gone. */
-static void fetch_finish_victim(struct fetch *f, const struct rpc_call *call)
+/* Take from the answer all but the page; the thread that wanted that may be gone. */
+static void fetch_take_answer(struct fetch *f, const struct rpc_call *call)
 {
-	struct fetch_answer a;
+	struct fetch_answer a = { 0 };
+	int err = call->status;
 
-	if (call->status == 0 && owner_fetch_answer(&f->msg, call->reply_len, &a) == 0 &&
-	    a.victim_err == 0)
+	if (!err)
+		err = owner_fetch_answer(&f->msg, call->reply_len, &a);
+	if (!err)
+		credit_add(&a.granted);
+	if (f->victim && !err && !a.victim_err)
 		writeback_finish(f->victim, true);
-	else
+	else if (f->victim)
 		writeback_queue(f->victim); /* again, by itself: the sequence number stays */
 }
 
@@ -77,8 +81,7 @@ static void fetch_release(struct rpc_call *call)
 	struct fetch *f = call->arg;
 	bool free_line;
 
-	if (f->victim)
-		fetch_finish_victim(f, call);
+	fetch_take_answer(f, call);
 	spin_lock(&excache.free_lock);
 	f->released = true;
 	free_line = f->orphaned;
@@ -174,7 +177,6 @@ static int fetch_result(const struct fetch *f, uint32_t reply_len)
 
 	if (err)
 		return err;
-	credit_add(a.granted.node, a.granted.frames);
 	switch (a.result) {
 	case FETCH_DATA:
 		return 0;

@@ -123,7 +123,7 @@ void home_enter_vregions(struct object *obj, const struct pm_vregion *v, size_t 
 void home_enter_grants(const struct pm_grant *g, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++)
-		credit_add(g[i].node, g[i].frames);
+		credit_add(&(struct granted){ g[i].node, g[i].frames, g[i].report });
 }
 
 /* Enter what a range reply of @len bytes, or an error, in @r says about vRegions and credits. */

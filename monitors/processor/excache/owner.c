@@ -47,6 +47,11 @@ static struct rpc_sge line_sge(struct line *line)
 	return (struct rpc_sge){ .mem = excache.mem, .addr = line_paddr(line), .len = PAGE_SIZE };
 }
 
+static struct granted granted(const struct pm_grant *g)
+{
+	return (struct granted){ .node = g->node, .frames = g->frames, .report = g->report };
+}
+
 /* --- one page from its owner --------------------------------------------------------- */
 
 void owner_fetch_prepare(struct rpc_call *call, struct fetch_msg *msg, uint32_t owner,
@@ -88,7 +93,7 @@ int owner_fetch_answer(const struct fetch_msg *msg, size_t len, struct fetch_ans
 		return err;
 	out->result = (enum fetch_result)rep.result;
 	out->victim_err = rep.victim_status;
-	out->granted = (struct granted){ .node = rep.grant.node, .frames = rep.grant.frames };
+	out->granted = granted(&rep.grant);
 	return 0;
 }
 
@@ -188,7 +193,7 @@ int owner_writeback_answer(const struct writeback_msg *msg, size_t len, uint32_t
 		return -EPROTO;
 	for (uint32_t i = 0; i < nr; i++)
 		out->status[i] = rep.status[i];
-	out->granted = (struct granted){ .node = rep.grant.node, .frames = rep.grant.frames };
+	out->granted = granted(&rep.grant);
 	return 0;
 }
 

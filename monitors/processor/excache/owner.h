@@ -19,17 +19,18 @@ struct line;
 struct object;
 struct vregion;
 
-/* Frames that a node has granted with an answer. */
+/* Frames that a node has granted with an answer, after the report @report: see credit.h. */
 struct granted {
 	uint32_t node;
 	uint32_t frames;
+	uint64_t report;
 };
 
 /* --- one page from its owner --------------------------------------------------------- */
 
 struct fetch_msg {
 	uint64_t body[8];
-	uint64_t reply[3];   /* or whom to ask instead: for object_redirected() */
+	uint64_t reply[4];   /* or whom to ask instead: for object_redirected() */
 	struct rpc_sge bulk; /* the victim */
 };
 
@@ -78,7 +79,7 @@ int owner_file_fetch_answer(const struct file_fetch_msg *msg, size_t len, uint32
 
 struct writeback_msg {
 	uint64_t body[2 + 2 * WRITEBACK_MAX];
-	uint64_t reply[WRITEBACK_MAX / 2 + 1];
+	uint64_t reply[WRITEBACK_MAX / 2 + 2];
 	struct rpc_sge bulk[WRITEBACK_MAX];
 };
 

@@ -141,7 +141,7 @@ static void msg_answered(struct wb_msg *msg, int status, uint32_t reply_len)
 	if (status == 0)
 		status = owner_writeback_answer(&msg->msg, reply_len, msg->nr, &a);
 	if (status == 0)
-		credit_add(a.granted.node, a.granted.frames);
+		credit_add(&a.granted);
 	for (uint32_t i = 0; i < msg->nr; i++)
 		page_answered(msg->lines[i], status ? status : a.status[i]);
 	msg_idle(msg);

@@ -337,6 +337,7 @@ static int answer_of_liar(struct fake *f, uint32_t proc, const void *body, uint3
 static void nobody_waits_for_a_liar(struct ktest *t)
 {
 	const uint64_t other = FAKE_ASPACE(77);
+	uint64_t report;
 
 	for (uint32_t round = 0; round < 2; round++) {
 		const struct region_init init = { .state = REGION_ACTIVE, .proc = FAKE_PROC + 1 };
@@ -353,7 +354,8 @@ static void nobody_waits_for_a_liar(struct ktest *t)
 		fill(t, &p, FIXED_AT, 300);
 		r = region_make(&f.mem[0], other, (struct home_id){ FAKE_MEM_FIRST, 0 }, 0,
 				SHIFT_2M, &init);
-		EXPECT_EQ(t, pool_grant(&f.mem[0].pool, FAKE_PROC + 1, UINT32_MAX), FRAMES - 300);
+		EXPECT_EQ(t, pool_grant(&f.mem[0].pool, FAKE_PROC + 1, UINT32_MAX, &report),
+			  FRAMES - 300);
 		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
 		shim_time_advance_ns(1000ull * 1000 * 1000);
 		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
@@ -382,11 +384,12 @@ static void hoarded_credits_come_back(struct ktest *t)
 {
 	struct fake_proc p;
 	struct fake f;
+	uint64_t report;
 
 	start(t, &f, 1);
 	space(t, &f, &p, 1);
 	fill(t, &p, FIXED_AT, 300);
-	EXPECT_EQ(t, pool_grant(&f.mem[0].pool, 700, UINT32_MAX), FRAMES - 300);
+	EXPECT_EQ(t, pool_grant(&f.mem[0].pool, 700, UINT32_MAX, &report), FRAMES - 300);
 	EXPECT_EQ(t, proc_writeback(&p, FIXED_AT + 400 * PAGE_SIZE, page), -EAGAIN);
 	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_MOVED);
 	EXPECT_EQ(t, proc_writeback(&p, FIXED_AT + 400 * PAGE_SIZE, page), 0);

@@ -566,12 +566,13 @@ static void a_fenced_processor_gets_no_credit_back(struct ktest *t)
 	struct pool_stats s;
 	struct fake f;
 	struct pool *pool;
+	uint64_t report;
 	bool credit;
 	size_t nr = 0;
 
 	fake_start(&f, 1, ARRAY_SIZE(pages), SHIFT_2M);
 	pool = &f.mem[0].pool;
-	EXPECT_EQ(t, pool_grant(pool, FAKE_PROC, 2), 2);
+	EXPECT_EQ(t, pool_grant(pool, FAKE_PROC, 2, &report), 2);
 	while (nr < ARRAY_SIZE(pages) && (frame = pool_alloc_file(pool, false))) {
 		pool_file_read(pool, frame);
 		pages[nr++] = frame;

@@ -82,7 +82,7 @@ struct mm_range_rep_wire {
 	le64_t pages;  /* pages freed, moved or renamed */
 	struct pm_grant_wire grant;
 };
-static_assert(sizeof(struct mm_range_rep_wire) == 24, "MM range reply is ABI");
+static_assert(sizeof(struct mm_range_rep_wire) == 32, "MM range reply is ABI");
 
 /* --- MM_UNMAP, MM_PROTECT: every vRegion of the receiver's in the range --------------------- */
 

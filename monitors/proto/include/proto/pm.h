@@ -112,8 +112,9 @@ struct pm_redirect_wire {
 struct pm_grant_wire {
 	le32_t node; /* the granting owner */
 	le32_t frames;
+	le64_t report; /* the last that the owner had when it granted; 0: none */
 };
-static_assert(sizeof(struct pm_grant_wire) == 8, "pm_grant is ABI");
+static_assert(sizeof(struct pm_grant_wire) == 16, "pm_grant is ABI");
 
 /* --- the number of a space ------------------------------------------------------------ */
 
@@ -388,7 +389,7 @@ struct pm_fetch_rep_wire {
 	le32_t victim_status; /* negative errno as two's complement: 0 = the victim is stored */
 	le32_t reserved;
 };
-static_assert(sizeof(struct pm_fetch_rep_wire) == 24, "PM_FETCH reply is ABI");
+static_assert(sizeof(struct pm_fetch_rep_wire) == 32, "PM_FETCH reply is ABI");
 /* Errors: -EFAULT no vma, -EACCES, -EREMCHG redirect, -ESRCH no such space, -ENOMEM, -EIO. */
 
 #define PM_FETCH_AHEAD_MAX 32
@@ -541,6 +542,7 @@ struct pm_vma {
 struct pm_grant {
 	uint32_t node;
 	uint32_t frames;
+	uint64_t report;
 };
 
 void pm_vregion_encode(const struct pm_vregion *vr, struct pm_vregion_wire *w);
