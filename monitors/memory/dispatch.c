@@ -133,7 +133,7 @@ const struct msg_type msg_types[] = {
 	  .flags = FROM_PROC | INLINE | WAITS | IDEMPOTENT,
 	  .name = "PM_WRITEBACK",
 	  .direct = msg_writeback },
-	{ CALL(PM_CREDIT, FROM_PROC, pm_credit_req, msg_credit) }, /* twice would grant twice */
+	{ CALL(PM_CREDIT, FROM_PROC, pm_credit_req, msg_credit) }, /* the second would be stale */
 	{ ENTRY(PM_MEMINFO, FROM_PROC | RPC_HANDLER_FROM_MEMORY | IDEMPOTENT, 0, decode_nothing,
 		msg_meminfo) }, /* from memory nodes, too */
 	{ CALL(PM_COMMIT, FROM_PROC | RPC_HANDLER_FROM_MEMORY | IDEMPOTENT, pm_commit,

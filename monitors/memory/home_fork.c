@@ -88,29 +88,21 @@ static int fork_call(struct memory *m, uint32_t node, const struct mm_fork_req *
 	return ret;
 }
 
-static uint32_t granted_by(const struct grants *grants, uint64_t node)
-{
-	for (uint16_t i = 0; i < grants->nr; i++)
-		if (grants->grants[i].node == node)
-			return grants->grants[i].frames;
-	return 0;
-}
-
 /*
- * At every node below @end: undo the fork, and take back the credits, of which the processor will
- * not hear.
+ * At every node below @end: undo the fork. Credits that it granted are void with the processor's
+ * next report.
  */
 static void fork_abort(struct memory *m, const struct radix_tree *nodes, struct mm_fork_req *req,
-		       const struct grants *grants, uint64_t end)
+		       uint64_t end)
 {
 	const void *held;
 	uint64_t node;
 
 	req->phase = MM_ABORT;
+	req->want_credits = 0;
 	radix_for_each(held, nodes, node) {
 		if (node >= end)
 			break;
-		req->want_credits = granted_by(grants, node);
 		(void)fork_call(m, (uint32_t)node, req, NULL);
 	}
 }
@@ -129,7 +121,7 @@ static int fork_at_owners(struct memory *m, const struct radix_tree *nodes, stru
 		if (!err)
 			continue;
 		/* One that did not answer may have done it. */
-		fork_abort(m, nodes, req, grants, err == -ETIMEDOUT ? node + 1 : node);
+		fork_abort(m, nodes, req, err == -ETIMEDOUT ? node + 1 : node);
 		return err;
 	}
 	return 0;
@@ -179,7 +171,7 @@ static int fork_locked(struct memory *m, struct home_space *as, const struct pm_
 		return err;
 	err = fork_commit(m, as, f);
 	if (err)
-		fork_abort(m, &f->parent->nodes, &mm, &f->grants, UINT64_MAX);
+		fork_abort(m, &f->parent->nodes, &mm, UINT64_MAX);
 	return err;
 }
 

@@ -200,10 +200,16 @@ void grants_add(struct grants *grants, const struct pm_grant *g)
 	if (!grants || !g->frames)
 		return;
 	for (uint16_t i = 0; i < grants->nr; i++) {
-		if (grants->grants[i].node == g->node) {
-			grants->grants[i].frames += g->frames;
-			return;
-		}
+		struct pm_grant *have = &grants->grants[i];
+
+		if (have->node != g->node)
+			continue;
+		/* A report that came between the two has made the older one void. */
+		if (have->report < g->report)
+			*have = *g;
+		else if (have->report == g->report)
+			have->frames += g->frames;
+		return;
 	}
 	if (grants->nr < PM_MAX_GRANTS)
 		grants->grants[grants->nr++] = *g;

@@ -51,20 +51,20 @@ int msg_fill_vma(struct msg *msg)
 int msg_credit(struct msg *msg)
 {
 	const struct pm_credit_req *req = msg->req;
-	struct pm_grant_wire w;
-	struct pm_grant grant;
+	struct pm_credit_rep rep = { .report = req->report };
+	struct pm_credit_rep_wire w;
+	const int err = owner_report(msg->m, msg->peer, req, &rep.frames);
 
-	owner_take_credits(msg->m, msg->peer, req->give);
-	grant = owner_grant(msg->m, msg->peer, req->want, NULL);
-	STAT_ADD(msg->m, grants, grant.frames);
-	if (req->want && !grant.frames) {
-		/* A processor that is fenced gets none however many there are. */
-		if (!pool_is_fenced(&msg->m->pool, msg->peer) && relief_kick(msg->m))
+	if (err)
+		return err;
+	if (rep.frames > req->hold) {
+		STAT_ADD(msg->m, grants, rep.frames - req->hold);
+	} else if (req->want) {
+		if (relief_kick(msg->m))
 			return -EAGAIN;
 		STAT_INC(msg->m, enomem);
-		return -ENOMEM;
 	}
-	pm_grant_encode(&grant, &w);
+	pm_credit_rep_encode(&rep, &w);
 	return msg_reply(msg, &w, sizeof(w));
 }
 

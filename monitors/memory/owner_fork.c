@@ -171,14 +171,11 @@ static void fork_abort(struct memory *m, struct fork_call *call)
 int owner_fork(struct memory *m, struct home_id home, const struct mm_fork_req *req,
 	       struct mm_range_rep *rep)
 {
-	const uint32_t proc = owner_space_processor(m, req->aspace);
 	struct fork_call call = { .req = req, .home = home };
 	int err;
 
 	if (req->phase == MM_ABORT) {
 		fork_abort(m, &call);
-		if (proc)
-			owner_take_credits(m, proc, req->want_credits);
 		return 0;
 	}
 	err = fork_prepare(m, &call);

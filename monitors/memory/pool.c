@@ -431,6 +431,35 @@ uint32_t pool_revoke(struct pool *pool, uint32_t proc, uint32_t nr)
 	return nr;
 }
 
+int pool_report(struct pool *pool, uint32_t proc, uint64_t report, uint32_t hold, uint32_t want,
+		int64_t *delta, uint32_t *now)
+{
+	struct pool_account *account;
+	uint32_t before, wanted;
+	int err = 0;
+
+	*delta = 0;
+	spin_lock(&pool->lock);
+	account = account_get_locked(pool, proc);
+	if (!account)
+		err = -ENOMEM;
+	else if (pool_is_fenced(pool, proc) || report <= account->report)
+		err = -ESTALE;
+	if (!err) {
+		before = account->credits;
+		wanted = hold + MIN(want, UINT32_MAX - hold);
+		account->report = report;
+		if (before > wanted)
+			credits_drop_locked(pool, account, before - wanted);
+		else
+			(void)credits_add_locked(pool, account, wanted - before);
+		*delta = (int64_t)account->credits - before;
+		*now = account->credits;
+	}
+	spin_unlock(&pool->lock);
+	return err;
+}
+
 /* A processor that is gone has no credits, and counts its reports anew when it comes again. */
 static void account_clear(struct pool *pool, uint32_t proc)
 {

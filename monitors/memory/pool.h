@@ -137,6 +137,13 @@ uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want, uint64_t *r
  * report, which may get them again if there are frames then.
  */
 uint32_t pool_revoke(struct pool *pool, uint32_t proc, uint32_t nr);
+/*
+ * @proc says with its report @report that it has @hold credits, and wants @want more. Its account
+ * is set to what can be had of them: *@now, which is *@delta more than before. -ESTALE: a later
+ * report has come, or the processor is gone; -ENOMEM: no memory for an account.
+ */
+int pool_report(struct pool *pool, uint32_t proc, uint64_t report, uint32_t hold, uint32_t want,
+		int64_t *delta, uint32_t *now) __must_check;
 /* @proc is gone: its credits are void, and it gets no more until it is admitted again. */
 void pool_fence(struct pool *pool, uint32_t proc);
 void pool_admit(struct pool *pool, uint32_t proc);

@@ -872,16 +872,23 @@ static int apply_expect(struct memory *m, struct region_op *op)
 	return err;
 }
 
-static void change_credits(struct memory *m, struct region_op *op)
+static int change_credits(struct memory *m, struct region_op *op)
 {
 	struct region_change *c = &op->change;
 	const uint32_t want = (uint32_t)c->account.credits;
+	uint32_t hold = op->hold;
 
+	if (op->replay && c->account.report) /* the account may only be what it was there */
+		hold = (uint32_t)(pool_credits(&m->pool, c->account.proc) + c->account.credits);
+	if (c->account.report)
+		return pool_report(&m->pool, c->account.proc, c->account.report, hold,
+				   op->replay ? 0 : want, &c->account.credits, &op->hold);
 	if (c->account.credits > 0)
 		c->account.credits = pool_grant(&m->pool, c->account.proc, want, &op->report);
 	else if (c->account.credits < 0)
 		c->account.credits = -(int64_t)pool_revoke(&m->pool, c->account.proc,
 							   (uint32_t)-c->account.credits);
+	return 0;
 }
 
 static int apply_account(struct memory *m, struct region_op *op)
@@ -901,9 +908,10 @@ static int apply_account(struct memory *m, struct region_op *op)
 		return err;
 	if (c->account.commit < 0)
 		pool_uncommit(&m->pool, (uint64_t)-c->account.commit);
-	change_credits(m, op);
-	show(m, NULL, op);
-	return 0;
+	err = change_credits(m, op); /* not with a commitment */
+	if (!err)
+		show(m, NULL, op);
+	return err;
 }
 
 /* --- all ----------------------------------------------------------------------------------- */
@@ -971,13 +979,27 @@ struct pm_grant owner_grant(struct memory *m, uint32_t proc, uint32_t want,
 	return grant;
 }
 
-void owner_take_credits(struct memory *m, uint32_t proc, uint32_t nr)
+int owner_report(struct memory *m, uint32_t proc, const struct pm_credit_req *req, uint32_t *frames)
 {
 	struct region_op op = {
 		.change = { .kind = CHANGE_ACCOUNT,
-			    .account = { .proc = proc, .credits = -(int64_t)nr } },
+			    .account = { .proc = proc,
+					 .credits = req->want,
+					 .report = req->report } },
+		.hold = req->hold,
+	};
+	const int err = region_apply_wait(m, NULL, &op);
+
+	*frames = op.hold;
+	return err;
+}
+
+void owner_revoke(struct memory *m, uint32_t proc)
+{
+	struct region_op op = {
+		.change = { .kind = CHANGE_ACCOUNT,
+			    .account = { .proc = proc, .credits = -(int64_t)UINT32_MAX } },
 	};
 
-	if (nr)
-		(void)region_apply_wait(m, NULL, &op);
+	(void)region_apply_wait(m, NULL, &op);
 }

@@ -114,7 +114,9 @@ struct region_change {
 			int64_t commit;
 			int64_t prepared;
 			uint32_t proc;
-			int64_t credits; /* as granted or given back in the end */
+			/* Granted or taken, in the end; with @report, until then those wanted. */
+			int64_t credits;
+			uint64_t report; /* of @proc, which sets its account; 0: none */
 		} account;
 	};
 };
@@ -168,6 +170,7 @@ struct region_op {
 	struct owner_space *space;     /* MAKE, EXPECT: used if the space is new, then NULL */
 	uint32_t home_incarn;          /* MAKE: of the home that asks; 0: not known */
 	struct collapse_batch *batch;
+	uint32_t hold; /* ACCOUNT with a report: credits that @proc says it has; result: has now */
 	uint64_t report; /* result: ACCOUNT: the last one that came before the grant */
 	uint64_t pages;  /* result: UNMAP, DROP, MOVE_PAGE: how many */
 	uint64_t charge; /* result: CLONE */
@@ -196,5 +199,11 @@ void owner_set_log(struct memory *m, region_log_fn log, void *arg);
 /* Grant up to @want frames to @proc. */
 struct pm_grant owner_grant(struct memory *m, uint32_t proc, uint32_t want,
 			    struct region_completion *completion);
-/* @proc gives up to @nr credits back. */
-void owner_take_credits(struct memory *m, uint32_t proc, uint32_t nr);
+/*
+ * @proc reports that it has @hold credits and wants @want: *@frames are reserved for it now.
+ * -ESTALE: a later report has come; -ENOMEM.
+ */
+int owner_report(struct memory *m, uint32_t proc, const struct pm_credit_req *req, uint32_t *frames)
+	__must_check;
+/* Take all credits of @proc back: it has no use for them, or gives no frame back. */
+void owner_revoke(struct memory *m, uint32_t proc);

@@ -162,7 +162,7 @@ static bool revoke(struct memory *m, uint32_t proc)
 {
 	if (!pool_credits(&m->pool, proc))
 		return false;
-	owner_take_credits(m, proc, UINT32_MAX);
+	owner_revoke(m, proc);
 	STAT_INC(m, relief_revokes);
 	return true;
 }

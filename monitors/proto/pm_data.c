@@ -137,10 +137,13 @@ int pm_writeback_rep_decode(const void *buf, size_t len, struct pm_writeback_rep
 
 /* --- PM_CREDIT, PM_MEMINFO, PM_COMMIT -------------------------------------------------- */
 
-#define PM_CREDIT_REQ(F) F(u32, want), F(u32, give)
+#define PM_CREDIT_REQ(F) F(id64, report), F(u32, hold), F(u32, want)
 
 CODEC_FIXED(pm_credit_req, PM_CREDIT_REQ, codec_any)
-CODEC_ALONE(pm_credit_rep, pm_grant)
+
+#define PM_CREDIT_REP(F) F(id64, report), F(u32, frames), F(zero32, reserved)
+
+CODEC_FIXED(pm_credit_rep, PM_CREDIT_REP, codec_any)
 
 #define MEMINFO_MAX PM_COMMITTED_MAX /* frames: more than physical addresses allow */
 

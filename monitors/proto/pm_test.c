@@ -109,7 +109,8 @@ VARIABLE_SAMPLE(pm_writeback_req,
 		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 1 }, { 0x11000, 2 } } })
 VARIABLE_SAMPLE(pm_writeback_rep,
 		{ .nr_pages = 2, .status = { 0, -ENOMEM }, .grant = { 11, 7, 2 } })
-FIXED_SAMPLE(pm_credit_req, { .want = 5, .give = 6 })
+FIXED_SAMPLE(pm_credit_req, { .report = 9, .hold = 6, .want = 5 })
+FIXED_SAMPLE(pm_credit_rep, { .report = 9, .frames = 11 })
 FIXED_SAMPLE(pm_meminfo_rep, { .total = 100,
 			       .free = 60,
 			       .file = 40,
@@ -255,15 +256,6 @@ static ssize_t sample_pm_fill_vma_rep(void)
 	struct pm_vma_wire w;
 
 	pm_vma_encode(&file_vma, &w);
-	memcpy(buf, &w, sizeof(w));
-	return sizeof(w);
-}
-
-static ssize_t sample_pm_credit_rep(void)
-{
-	struct pm_grant_wire w;
-
-	pm_grant_encode(&grant, &w);
 	memcpy(buf, &w, sizeof(w));
 	return sizeof(w);
 }
@@ -440,7 +432,9 @@ static const struct rejection {
 	{ "pm_writeback_req", 16, 8, 1 },
 	{ "pm_writeback_req", 40, 8, 0 },
 	{ "pm_writeback_rep", 4, 4, 1 },
-	{ "pm_credit_rep", 0, 4, 0x10000 },
+	{ "pm_credit_req", 0, 8, 0 },
+	{ "pm_credit_rep", 0, 8, 0 },
+	{ "pm_credit_rep", 12, 4, 1 },
 	{ "pm_meminfo_rep", 0, 8, 99 }, /* free and file are more */
 	{ "pm_meminfo_rep", 0, 8, UINT64_MAX },
 	{ "pm_meminfo_rep", 8, 8, 101 },

@@ -71,6 +71,7 @@ RECODE_FIXED(pm_fill_vma_req)
 RECODE_VARIABLE(pm_writeback_req)
 RECODE_VARIABLE(pm_writeback_rep)
 RECODE_FIXED(pm_credit_req)
+RECODE_FIXED(pm_credit_rep)
 RECODE_FIXED(pm_meminfo_rep)
 RECODE_FIXED(pm_commit)
 RECODE_FIXED(mp_oom_req)
@@ -97,8 +98,6 @@ RECODE_FIXED_AS(pm_destroy_req, uint64_t, pm_destroy_req_decode, destroy_encode,
 		struct pm_destroy_req_wire)
 RECODE_FIXED_AS(pm_fill_vma_rep, struct pm_vma, pm_fill_vma_rep_decode, pm_vma_encode,
 		struct pm_vma_wire)
-RECODE_FIXED_AS(pm_credit_rep, struct pm_grant, pm_credit_rep_decode, pm_grant_encode,
-		struct pm_grant_wire)
 RECODE_FIXED_AS(proto_attr, struct proto_attr, proto_attr_decode, proto_attr_encode,
 		struct proto_attr_wire)
 

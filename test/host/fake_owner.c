@@ -50,7 +50,8 @@ static struct {
 	bool file_node_goes;
 	uint32_t gone; /* a node that is no member any more */
 	uint32_t frames;
-	int64_t promised; /* credits that the processor should have in hand */
+	int64_t promised[FAKE_NODES + 1]; /* credits of the processor, by node */
+	uint64_t report[FAKE_NODES + 1];
 	unsigned int under_way;
 	struct {
 		int status;
@@ -190,10 +191,11 @@ void fake_before_vregions(void (*fn)(void *arg), void *arg)
 
 int64_t fake_promised(void)
 {
-	int64_t nr;
+	int64_t nr = 0;
 
 	pthread_mutex_lock(&fake.lock);
-	nr = fake.promised;
+	for (uint32_t node = 1; node <= FAKE_NODES; node++)
+		nr += fake.promised[node];
 	pthread_mutex_unlock(&fake.lock);
 	return nr;
 }
@@ -267,7 +269,7 @@ bool fake_stored(uint64_t aspace, uint64_t vaddr, uint64_t *word)
 	return p != NULL;
 }
 
-static void store(uint64_t aspace, uint64_t vaddr, uint64_t seq, const uint8_t *data)
+static void store(uint32_t node, uint64_t aspace, uint64_t vaddr, uint64_t seq, const uint8_t *data)
 {
 	struct page *p = find(aspace, vaddr);
 
@@ -280,7 +282,7 @@ static void store(uint64_t aspace, uint64_t vaddr, uint64_t seq, const uint8_t *
 			abort();
 		p = calloc(1, sizeof(*p));
 		fake.pages[fake.nr_pages++] = p;
-		fake.promised--;
+		fake.promised[node] -= fake.promised[node] > 0;
 		p->aspace = aspace;
 		p->vaddr = vaddr;
 	}
@@ -343,7 +345,8 @@ static void serve_fetch(struct fake_call *fc)
 		if (!rep.victim_status)
 			rep.victim_status = refused(req.victim_vaddr);
 		if (!rep.victim_status)
-			store(req.victim_aspace, req.victim_vaddr, req.victim_seq, fc->bulk);
+			store(fc->call.peer, req.victim_aspace, req.victim_vaddr, req.victim_seq,
+			      fc->bulk);
 	}
 	p = find(req.aspace, req.vaddr);
 	if (p)
@@ -373,7 +376,7 @@ static void serve_writeback(struct fake_call *fc)
 			rep.status[i] = refused(req.pages[i].vaddr);
 		if (!rep.status[i]) {
 			fake.counts.writeback_pages++;
-			store(req.aspace, req.pages[i].vaddr, req.pages[i].seq,
+			store(fc->call.peer, req.aspace, req.pages[i].vaddr, req.pages[i].seq,
 			      fc->bulk + i * PAGE_SIZE);
 		}
 	}
@@ -411,6 +414,42 @@ static void serve_file(struct fake_call *fc)
 	free(req);
 }
 
+static int injected(uint16_t opcode, bool *skip);
+
+static void serve_report(struct fake_call *fc)
+{
+	const uint32_t node = fc->call.peer;
+	struct pm_credit_req req;
+	struct pm_credit_rep rep;
+	struct pm_credit_rep_wire w;
+	uint32_t granted;
+
+	if (pm_credit_req_decode(fc->body, fc->call.body_len, &req))
+		abort();
+	if (req.report <= fake.report[node]) {
+		reply(fc, -ESTALE, NULL, 0);
+		return;
+	}
+	if (req.want) {
+		bool skip;
+		const int err = injected(PM_CREDIT, &skip);
+
+		if (err) {
+			reply(fc, err, NULL, 0);
+			return;
+		}
+	}
+	fake.report[node] = req.report;
+	fake.counts.credit_requests += req.want > 0;
+	granted = MIN(req.want, fake.frames);
+	if (fake.frames != UINT32_MAX)
+		fake.frames -= granted;
+	fake.promised[node] = (int64_t)req.hold + granted;
+	rep = (struct pm_credit_rep){ .report = req.report, .frames = req.hold + granted };
+	pm_credit_rep_encode(&rep, &w);
+	reply(fc, 0, &w, sizeof(w));
+}
+
 static void serve(struct fake_call *fc)
 {
 	if (fc->call.opcode == PM_FILE_FETCH && fake.file_node_goes) {
@@ -423,6 +462,9 @@ static void serve(struct fake_call *fc)
 	}
 	fc->call.answered = true;
 	switch (fc->call.opcode) {
+	case PM_CREDIT:
+		serve_report(fc);
+		break;
 	case PM_FETCH:
 		serve_fetch(fc);
 		break;
@@ -601,36 +643,6 @@ static int injected(uint16_t opcode, bool *skip)
 	fake.fail[i].times--;
 	*skip = !fake.fail[i].done;
 	return fake.fail[i].status;
-}
-
-static int sync_credit(uint32_t node, const void *body, uint32_t len, void *out)
-{
-	struct pm_credit_req req;
-	struct pm_grant grant = { .node = node };
-	struct pm_grant_wire w;
-	bool skip;
-	int err;
-
-	if (pm_credit_req_decode(body, len, &req))
-		abort();
-	pthread_mutex_lock(&fake.lock);
-	err = req.want ? injected(PM_CREDIT, &skip) : 0;
-	if (err) {
-		pthread_mutex_unlock(&fake.lock);
-		return err;
-	}
-	fake.counts.given += req.give;
-	fake.counts.credit_requests += req.want > 0;
-	grant.frames = MIN(req.want, fake.frames);
-	if (fake.frames != UINT32_MAX)
-		fake.frames -= grant.frames;
-	fake.promised += (int64_t)grant.frames - req.give;
-	pthread_mutex_unlock(&fake.lock);
-	if (req.want && !grant.frames)
-		return -ENOMEM;
-	pm_grant_encode(&grant, &w);
-	memcpy(out, &w, sizeof(w));
-	return sizeof(w);
 }
 
 static int sync_vregions(const void *body, uint32_t len, void *out, uint32_t max)
@@ -871,8 +883,6 @@ static int serve_home(uint32_t peer, uint16_t opcode, const void *body, uint32_t
 	int err;
 
 	switch (opcode) {
-	case PM_CREDIT:
-		return sync_credit(peer, body, body_len, out);
 	case PM_VREGIONS:
 		return sync_vregions(body, body_len, out, reply_max);
 	case PM_FILL_VMA:

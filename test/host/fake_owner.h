@@ -47,7 +47,7 @@ void fake_speak(void);
  * thread does meanwhile.
  */
 void fake_before_vregions(void (*fn)(void *arg), void *arg);
-/* Frame credits that are granted and neither used nor given back, by what the nodes know. */
+/* Frame credits that the nodes hold for the processor. */
 int64_t fake_promised(void);
 /* Pages stored, of all spaces. */
 size_t fake_pages(void);
@@ -64,7 +64,6 @@ struct fake_counts {
 		late;
 	unsigned int file_fetches, refused;
 	unsigned int forks, collapses, discards, destroy_msgs, destroys, spaces;
-	unsigned int given; /* frame credits that came back */
 	unsigned int stale; /* write-backs that were older than what was stored */
 };
 void fake_counts(struct fake_counts *out);

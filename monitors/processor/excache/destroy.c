@@ -5,8 +5,7 @@
  * Flow:	the end of an anonymous or shared object, or a collapse that only renames it, queues
  *		the name for its home and goes on.  A work of that home sends the names when there
  *		are DESTROY_BATCH, when the oldest has waited for DESTROY_NS, at once if owners hold
- *		pages of the space, or when a thread drains the queues.  The same work gives back
- *		credits of that node, so that a thread that ends asks no node anything.
+ *		pages of the space, or when a thread drains the queues.
  * Ordering:	names go to a home in the order in which they came: a space before its backing
  *		objects.  A silent home holds up no other one.
  * Locking:	table_lock for the table, which only grows; a queue's backlog for its names, which
@@ -30,7 +29,6 @@
 
 #include "backlog.h"
 #include "cache_private.h"
-#include "credit.h"
 #include "home.h"
 
 #define DESTROY_BATCH   16u
@@ -175,7 +173,6 @@ static void destroy_work(struct work *w)
 	uint64_t ids[HOME_DESTROY_MAX];
 	uint32_t nr;
 
-	credit_trim_node(q->node);
 	while ((nr = first_names(q, upto, rs, ids))) {
 		counter_inc(&destroy_messages);
 		counter_add(&destroy_spaces, nr);
@@ -196,14 +193,6 @@ void destroy_defer(struct deferred_destroy *r, uint64_t id, bool now)
 		(void)work_queue(destroy_wq, &q->work);
 	else if (!timer_pending(&q->timer))
 		timer_set(&q->timer, time_now_ns() + DESTROY_NS);
-}
-
-void destroy_trim(uint32_t node)
-{
-	struct destroy_queue *q = queue_of(node);
-
-	if (q)
-		(void)work_queue(destroy_wq, &q->work);
 }
 
 bool destroy_drain(bool killable)

@@ -551,5 +551,7 @@ int excache_init(const struct excache_ops *ops)
 		err = object_ends_init();
 	if (!err)
 		err = destroy_init();
+	if (!err)
+		err = credit_init();
 	return err ? err : writeback_init();
 }

@@ -68,7 +68,9 @@ static void fetch_take_answer(struct fetch *f, const struct rpc_call *call)
 
 	if (!err)
 		err = owner_fetch_answer(&f->msg, call->reply_len, &a);
-	if (!err)
+	if (err)
+		credit_doubt(call->peer);
+	else
 		credit_add(&a.granted);
 	if (f->victim && !err && !a.victim_err)
 		writeback_finish(f->victim, true);

@@ -152,6 +152,7 @@ int home_range_call(struct object *obj, uint16_t opcode, const void *body, size_
 	if (r)
 		err = take_range_reply(obj, err, r);
 	if (err) {
+		credit_doubt_all(); /* owners may have granted something before it failed */
 		home_reply_free(r);
 		return err;
 	}

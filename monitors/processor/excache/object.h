@@ -212,8 +212,6 @@ void object_free_collapsed(struct object *obj, bool at_home);
 bool destroy_drain(bool killable);
 /* Spaces that have ended and whose homes do not know. */
 uint64_t destroy_waiting(void);
-/* Credits of @node that are too many go back to it, later. Sleeps at most for memory. */
-void destroy_trim(uint32_t node);
 /*
  * A memory node answered @err.  True: it was -ENOMEM, but memory may have been held by spaces whose
  * destroy was deferred and is done now: the caller asks once more.

@@ -28,6 +28,8 @@ static_assert(sizeof(((struct file_fetch_msg *)0)->body) ==
 	      "fits");
 static_assert(sizeof(((struct file_fetch_msg *)0)->reply) == sizeof(struct pm_file_fetch_rep_wire),
 	      "fits");
+static_assert(sizeof(((struct report_msg *)0)->body) == sizeof(struct pm_credit_req_wire), "fits");
+static_assert(sizeof(((struct report_msg *)0)->reply) == sizeof(struct pm_credit_rep_wire), "fits");
 static_assert((int)WRITEBACK_MAX <= (int)PM_WRITEBACK_MAX_PAGES, "one message");
 static_assert(sizeof(((struct writeback_msg *)0)->body) ==
 		      sizeof(struct pm_writeback_req_wire) +
@@ -199,66 +201,28 @@ int owner_writeback_answer(const struct writeback_msg *msg, size_t len, uint32_t
 
 /* --- frame credits ------------------------------------------------------------------- */
 
-struct credit_ask {
-	struct late_call late; /* the first member */
-	uint32_t node;
-	struct pm_grant_wire reply;
-};
-
-static int take_grant(const struct credit_ask *ask, int len, uint32_t *frames)
+void owner_report_prepare(struct rpc_call *call, struct report_msg *msg, uint32_t node,
+			  uint64_t report, uint32_t hold, uint32_t want)
 {
-	struct pm_grant grant;
+	const struct pm_credit_req req = { .report = report, .hold = hold, .want = want };
 
-	if (len >= 0)
-		len = pm_credit_rep_decode(&ask->reply, (size_t)len, &grant);
-	if (len)
-		return len;
-	*frames = grant.frames;
-	return grant.node != ask->node || grant.frames == 0 ? -ENOMEM : 0;
+	pm_credit_req_encode(&req, (struct pm_credit_req_wire *)msg->body);
+	call->peer = node;
+	call->cls = RPC_CLASS_CONTROL;
+	call->opcode = PM_CREDIT;
+	call->body = msg->body;
+	call->body_len = sizeof(msg->body);
+	call->reply = msg->reply;
+	call->reply_max = sizeof(msg->reply);
 }
 
-/* The thread that asked was killed: others use the frames. */
-static void late_grant(struct late_call *lc, int len)
+int owner_report_answer(const struct report_msg *msg, size_t len, uint32_t *frames)
 {
-	const struct credit_ask *ask = container_of(lc, struct credit_ask, late);
-	uint32_t frames;
+	struct pm_credit_rep rep;
+	const int err = pm_credit_rep_decode(msg->reply, len, &rep);
 
-	if (take_grant(ask, len, &frames) == 0)
-		credit_add(ask->node, frames);
-}
-
-int owner_credit_take(uint32_t node, uint32_t want, uint32_t *frames)
-{
-	const struct pm_credit_req req = { .want = want };
-	struct credit_ask *ask = kzalloc(sizeof(*ask));
-	struct pm_credit_req_wire body;
-	int ret;
-
-	if (!ask)
-		return -ENOMEM;
-	ask->node = node;
-	ask->late.answered = late_grant;
-	pm_credit_req_encode(&req, &body);
-	ret = late_call_submit(&ask->late, node, PM_CREDIT, &body, sizeof(body), &ask->reply,
-			       sizeof(ask->reply));
-	if (!ret && !late_call_wait(&ask->late, &ret))
-		return -EINTR; /* @ask is not ours any more */
-	ret = take_grant(ask, ret, frames);
-	kfree(ask);
-	return ret;
-}
-
-int owner_credit_give(uint32_t node, uint32_t frames)
-{
-	const struct pm_credit_req req = { .give = frames };
-	struct pm_credit_req_wire body;
-	struct pm_grant_wire reply;
-	int ret;
-
-	pm_credit_req_encode(&req, &body);
-	ret = rpc_call_sync(node, RPC_CLASS_CONTROL, PM_CREDIT, &body, sizeof(body), &reply,
-			    sizeof(reply), 0);
-
-	/* -ENOMEM says that nothing was granted, which is what we asked for. */
-	return ret < 0 && ret != -ENOMEM ? ret : 0;
+	if (err)
+		return err;
+	*frames = rep.frames;
+	return 0;
 }

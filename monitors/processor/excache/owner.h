@@ -94,9 +94,15 @@ void owner_writeback_prepare(struct rpc_call *call, struct writeback_msg *msg, u
 int owner_writeback_answer(const struct writeback_msg *msg, size_t len, uint32_t nr,
 			   struct writeback_answer *out) __must_check;
 
-/* --- frame credits: these sleep for the answer --------------------------------------- */
+/* --- frame credits ------------------------------------------------------------------- */
 
-/* @want frames of @node; *@frames is what it grants. -ENOMEM: none. */
-int owner_credit_take(uint32_t node, uint32_t want, uint32_t *frames) __must_check;
-/* Give @frames back. After an error they may still be ours. */
-int owner_credit_give(uint32_t node, uint32_t frames) __must_check;
+struct report_msg {
+	uint64_t body[2];
+	uint64_t reply[2];
+};
+
+/* Report number @report to @node: @hold credits are here, and @want more are wanted. */
+void owner_report_prepare(struct rpc_call *call, struct report_msg *msg, uint32_t node,
+			  uint64_t report, uint32_t hold, uint32_t want);
+/* *@frames: all that are reserved for this processor now. */
+int owner_report_answer(const struct report_msg *msg, size_t len, uint32_t *frames) __must_check;

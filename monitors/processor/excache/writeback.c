@@ -74,6 +74,7 @@ void writeback_queue(struct line *line)
 void writeback_finish(struct line *line, bool stored)
 {
 	struct cache_set *set = set_of_line(line);
+	uint32_t credit_node = 0;
 	struct object *put;
 
 	if (stored) {
@@ -82,10 +83,13 @@ void writeback_finish(struct line *line, bool stored)
 			object_fail(line->obj, -ENOMEM, line->pgoff);
 	}
 	spin_lock(&set->lock);
-	if (stored)
+	if (stored && (line->flags & LINE_PLOCAL)) {
 		line->flags &= (uint8_t)~LINE_PLOCAL; /* the credit became a frame */
+		credit_node = line->credit_node;
+	}
 	put = line_detach_locked(set, line);
 	spin_unlock(&set->lock);
+	credit_used(credit_node);
 	line_free_give(line);
 	if (put)
 		object_put(put);
@@ -142,6 +146,8 @@ static void msg_answered(struct wb_msg *msg, int status, uint32_t reply_len)
 		status = owner_writeback_answer(&msg->msg, reply_len, msg->nr, &a);
 	if (status == 0)
 		credit_add(&a.granted);
+	else
+		credit_doubt(msg->owner);
 	for (uint32_t i = 0; i < msg->nr; i++)
 		page_answered(msg->lines[i], status ? status : a.status[i]);
 	msg_idle(msg);

@@ -563,21 +563,21 @@ int proc_activate(struct fake_proc *p, uint64_t first, uint32_t count, uint32_t 
 	return range_call_grants(p, PM_VREGIONS, &w, sizeof(w), NULL, got);
 }
 
-int proc_credit(struct fake_proc *p, uint32_t node, uint32_t want, uint32_t give, uint32_t *got)
+int proc_credit(struct fake_proc *p, uint32_t node, uint32_t hold, uint32_t want, uint32_t *now)
 {
-	const struct pm_credit_req req = { want, give };
+	const struct pm_credit_req req = { ++p->f->nr_reports, hold, want };
 	struct pm_credit_req_wire w;
-	struct pm_grant_wire gw;
-	struct pm_grant grant;
+	struct pm_credit_rep_wire gw;
+	struct pm_credit_rep rep;
 	int ret;
 
 	pm_credit_req_encode(&req, &w);
 	ret = memory_serve(fake_node(p->f, node), p->proc, PM_CREDIT, &w, sizeof(w), NULL, 0, &gw,
 			   sizeof(gw), NULL);
 	if (ret >= 0)
-		ret = pm_credit_rep_decode(&gw, (size_t)ret, &grant);
+		ret = pm_credit_rep_decode(&gw, (size_t)ret, &rep);
 	if (!ret)
-		*got = grant.frames;
+		*now = rep.frames;
 	return ret;
 }
 

@@ -51,6 +51,7 @@ struct fake {
 	uint64_t seq;      /* atomic: the processor's write-backs */
 	uint64_t nr_calls; /* atomic */
 	uint64_t nr_reads; /* atomic */
+	uint64_t nr_reports;
 };
 
 /* Wait until a call is held; false: none has come. */
@@ -106,7 +107,8 @@ int proc_discard(struct fake_proc *p, const struct pm_page_range *ranges, uint32
 int proc_object(struct fake_proc *p, uint64_t len, uint32_t flags);
 int proc_activate(struct fake_proc *p, uint64_t first, uint32_t count, uint32_t want,
 		  uint32_t *got);
-int proc_credit(struct fake_proc *p, uint32_t node, uint32_t want, uint32_t give, uint32_t *got);
+/* Report @hold credits and ask for @want: *@now are reserved. */
+int proc_credit(struct fake_proc *p, uint32_t node, uint32_t hold, uint32_t want, uint32_t *now);
 /* Result of the fetch (enum pm_fetch_result) or a negative errno; the page is copied to @data. */
 int proc_fetch(struct fake_proc *p, uint64_t vaddr, bool write, void *data);
 int proc_writeback(struct fake_proc *p, uint64_t vaddr, const void *data);

@@ -219,7 +219,7 @@ static void fork_on_all_owners_or_none(struct ktest *t)
 	family_end(t);
 }
 
-/* Credits that came before the fork failed go back unseen. */
+/* Credits that came before the fork failed are void with the processor's next report. */
 static void failed_fork_promises_nothing(struct ktest *t)
 {
 	struct pool_stats s;
@@ -231,6 +231,8 @@ static void failed_fork_promises_nothing(struct ktest *t)
 	fam.f.fail_once = true;
 	fam.f.fail_error = -ENOMEM;
 	EXPECT_EQ(t, proc_fork_credits(&fam.a, &fam.parent, &fam.child, 30, &got), -ENOMEM);
+	for (uint32_t i = 0; i < 3; i++)
+		EXPECT_EQ(t, proc_credit(&fam.a, FAKE_MEM_FIRST + i, 0, 0, &got), 0);
 	sums(&fam.f, &s);
 	EXPECT_EQ(t, s.reserved, 0);
 	EXPECT_EQ(t, proc_fork_credits(&fam.a, &fam.parent, &fam.child, 30, &got), 0);
@@ -861,7 +863,7 @@ static void nothing_is_left_of_a_processor(struct ktest *t)
 		  -ESTALE);
 	proc_init(&o, &fam.f, FAKE_SPACE(FAKE_MEM_FIRST + 1, 9), FAKE_MEM_FIRST + 1);
 	EXPECT_EQ(t, proc_space(&o), -ESTALE);
-	EXPECT_EQ(t, proc_credit(&o, FAKE_MEM_FIRST + 1, 5, 0, &got), -ENOMEM);
+	EXPECT_EQ(t, proc_credit(&o, FAKE_MEM_FIRST + 1, 0, 5, &got), -ESTALE);
 	EXPECT_EQ(t, fam.f.mem[1].owner.nr_spaces, 0);
 	EXPECT_EQ(t, fam.f.mem[1].home.nr_spaces, 0);
 	memory_processor_gone(&fam.f.mem[0], FAKE_PROC);

@@ -715,7 +715,7 @@ static void credits_promise_frames(struct ktest *t)
 
 	ASSERT_TRUE(t, space_start(&f, &p, 1, 1024, 30)); /* 960 for programs */
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 3 * MB, RW, PM_MAP_FIXED, &addr), 0);
-	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 100, 0, &got), 0);
+	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 100, &got), 0);
 	EXPECT_EQ(t, got, 100);
 	for (uint64_t i = 0; i < 30; i++) {
 		page_stamp(page, i);
@@ -741,10 +741,18 @@ static void credits_promise_frames(struct ktest *t)
 	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
 	pool_stats(&f.mem[0].pool, &s);
 	EXPECT_EQ(t, s.reserved, 70);
-	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 5000, 20, &got), 0);
-	EXPECT_EQ(t, got, 960 - 30 - 50);
-	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 1, 0, &got), -ENOMEM);
-	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 10, &got), 0);
+	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 50, 5000, &got), 0);
+	EXPECT_EQ(t, got, 960 - 30);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, got, 1, &got), 0);
+	EXPECT_EQ(t, got, 960 - 30);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, got - 10, 0, &got), 0);
+	EXPECT_EQ(t, got, 960 - 40);
+	/* A report that was overtaken says nothing any more. */
+	f.nr_reports -= 2;
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 3, 0, &got), -ESTALE);
+	f.nr_reports++;
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.reserved, 960 - 40);
 	/* Others get no more than the frames that are not reserved. */
 	memory_processor_gone(&f.mem[0], FAKE_PROC);
 	pool_stats(&f.mem[0].pool, &s);
@@ -816,7 +824,7 @@ static void victim_rides_on_the_fetch(struct ktest *t)
 	 * The page is being sent: a write-back of it goes into another frame, and uses no credit
 	 * up.
 	 */
-	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 10, 0, &got), 0);
+	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 10, &got), 0);
 	page_stamp(page, 3);
 	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
 	pool_stats(&f.mem[0].pool, &s);

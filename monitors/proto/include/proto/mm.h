@@ -186,7 +186,7 @@ struct mm_fork_req_wire {
 	le64_t aspace;
 	le64_t parent;
 	le64_t child;
-	le32_t want_credits; /* frames for the processor of the space; MM_ABORT: it gives back */
+	le32_t want_credits; /* frames for the processor of the space */
 	le32_t phase;        /* MM_ONCE or MM_ABORT */
 };
 static_assert(sizeof(struct mm_fork_req_wire) == 32, "MM_FORK is ABI");

@@ -107,7 +107,8 @@ struct pm_redirect_wire {
 
 /*
  * Frame credits: the owner promises that many frames for pages of this processor that it has not
- * seen yet (p-local lines). A write-back of such a page uses one up. Replies piggy-back grants.
+ * seen yet (p-local lines). A write-back of such a page uses one up. Replies piggy-back grants. A
+ * grant is good only if the processor has made no report (PM_CREDIT) since.
  */
 struct pm_grant_wire {
 	le32_t node; /* the granting owner */
@@ -443,11 +444,23 @@ static_assert(sizeof(struct pm_writeback_req_wire) == 16, "PM_WRITEBACK is ABI")
 
 /* Reply: nr_pages le32 status values (two's complement), one per page, then a grant. */
 
+/*
+ * A report: all that the processor has of the owner, in absolute numbers. The owner sets its
+ * account to it and adds a grant.
+ */
 struct pm_credit_req_wire {
-	le32_t want; /* frames wanted now; the answer may be less */
-	le32_t give; /* frames of earlier grants given back */
+	le64_t report; /* grows with each report to this node; not 0 */
+	le32_t hold;   /* frames that credits in hand and p-local lines stand for */
+	le32_t want;   /* frames wanted on top; there may be fewer */
 };
-/* Reply: struct pm_grant_wire; -ENOMEM when none is left. */
+static_assert(sizeof(struct pm_credit_req_wire) == 16, "PM_CREDIT is ABI");
+struct pm_credit_rep_wire {
+	le64_t report; /* as asked */
+	le32_t frames; /* reserved for the processor now: perhaps less than hold */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_credit_rep_wire) == 16, "PM_CREDIT reply is ABI");
+/* -ESTALE: it has had a later report. */
 
 /* --- any memory node: PM_MEMINFO, without a body; PM_COMMIT -------------------------- */
 
@@ -807,13 +820,20 @@ ssize_t pm_writeback_rep_encode(const struct pm_writeback_rep *rep, void *buf, s
 int pm_writeback_rep_decode(const void *buf, size_t len, struct pm_writeback_rep *out) __must_check;
 
 struct pm_credit_req {
+	uint64_t report;
+	uint32_t hold;
 	uint32_t want;
-	uint32_t give;
+};
+
+struct pm_credit_rep {
+	uint64_t report;
+	uint32_t frames;
 };
 
 void pm_credit_req_encode(const struct pm_credit_req *req, struct pm_credit_req_wire *w);
 int pm_credit_req_decode(const void *buf, size_t len, struct pm_credit_req *out) __must_check;
-int pm_credit_rep_decode(const void *buf, size_t len, struct pm_grant *out) __must_check;
+void pm_credit_rep_encode(const struct pm_credit_rep *rep, struct pm_credit_rep_wire *w);
+int pm_credit_rep_decode(const void *buf, size_t len, struct pm_credit_rep *out) __must_check;
 
 struct pm_meminfo_rep {
 	uint64_t total, free, file, granted, committed, programs, commit_limit;
