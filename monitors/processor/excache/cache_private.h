@@ -316,4 +316,9 @@ int destroy_init(void);
 int writeback_init(void);
 void writeback_queue(struct line *line);
 void writeback_finish(struct line *line, bool stored);
+/*
+ * @line goes to @owner: if it is p-local, let its credit be one of @owner, as vRegions move. False:
+ * none is in hand. @may_ask: sleep for one, and if there is none go without.
+ */
+bool writeback_credit(struct line *line, uint32_t owner, bool may_ask);
 uint64_t writeback_next_seq(void);

@@ -115,7 +115,7 @@ static void fetch_add_victim(struct fetch *f, struct line *victim, uint32_t owne
 	uint32_t victim_owner;
 
 	if (object_owner_cached(victim->obj, victim->pgoff, &victim_owner) == 0 &&
-	    victim_owner == owner) {
+	    victim_owner == owner && writeback_credit(victim, owner, false)) {
 		f->victim = victim;
 		counter_inc(&excache_piggyback);
 	} else {

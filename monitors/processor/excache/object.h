@@ -72,6 +72,7 @@ struct object {
 	struct page_bits stored __guarded_by(&lock); /* the owner has the page */
 	int failed;                               /* atomic: negative errno once a page was lost */
 	struct work put_work;                     /* object_put_later() */
+	uint64_t short_since;                     /* atomic: its owners have no frame for a page */
 	size_t nr_writebacks __guarded_by(&lock); /* lines that are being written back */
 	bool held __guarded_by(&lock); /* no line is to be written back: it collapses, or ends */
 	/* Nor a line of these pages: excache_keep(). */

@@ -29,12 +29,16 @@
 #include "credit.h"
 #include "owner.h"
 
-#define NR_MSGS 16
+#define NR_MSGS  16
+#define SHORT_NS (30 * NSEC_PER_SEC)  /* that an owner may be without frames for one object */
+#define PAUSE_NS (10 * NSEC_PER_MSEC) /* before a page is sent again that found no frame */
 
 COUNTER_GLOBAL(excache_writeback, "excache.writebacks", "pages written back to their owner");
 COUNTER(excache_writeback_msgs, "excache.writeback_msgs", "messages that carried write-backs");
 COUNTER(excache_writeback_retry, "excache.writeback_retries",
 	"pages sent again because the answer did not come");
+COUNTER(excache_writeback_short, "excache.writeback_short",
+	"pages sent again because their owner had no frame for them");
 COUNTER_GLOBAL(excache_lost, "excache.lost", "dirty pages that no owner would take");
 
 struct wb_msg {
@@ -54,6 +58,7 @@ static struct {
 	uint32_t nr_idle;                             /* atomic; changed under the lock */
 	struct waitqueue wake;
 	uint64_t seq; /* atomic */
+	bool pause;   /* atomic: an owner was short of frames */
 	struct wb_msg msgs[NR_MSGS];
 } wb;
 
@@ -95,12 +100,45 @@ void writeback_finish(struct line *line, bool stored)
 		object_put(put);
 }
 
+bool writeback_credit(struct line *line, uint32_t owner, bool may_ask)
+{
+	const uint32_t old = line->credit_node;
+
+	/* No other thread looks at the credit of a line that is being written back. */
+	if (!(line->flags & LINE_PLOCAL) || old == owner)
+		return true;
+	if (credit_take_now(owner) || (may_ask && credit_take(owner) == 0))
+		line->credit_node = owner;
+	else if (may_ask)
+		line->credit_node = 0; /* perhaps the owner has a frame that is not reserved */
+	else
+		return false;
+	credit_put(old);
+	return true;
+}
+
 /* --- answers ------------------------------------------------------------------------- */
+
+/*
+ * The owner has no frame, or none at the moment (-EBUSY: those that are reserved are pinned). It
+ * makes room, or programs are ended: so the page is sent again for SHORT_NS.
+ */
+static bool is_short_for_long(struct object *obj)
+{
+	const uint64_t now = time_now_ns();
+	uint64_t since = 0;
+
+	if (__atomic_compare_exchange_n(&obj->short_since, &since, now, false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED))
+		return false;
+	return now - since > SHORT_NS;
+}
 
 static void page_answered(struct line *line, int status)
 {
 	switch (status) {
 	case 0:
+		__atomic_store_n(&line->obj->short_since, 0, __ATOMIC_RELAXED);
 		writeback_finish(line, true);
 		break;
 	case -EREMCHG:
@@ -116,6 +154,15 @@ static void page_answered(struct line *line, int status)
 		counter_inc(&excache_writeback_retry);
 		writeback_queue(line);
 		break;
+	case -EBUSY:
+	case -ENOMEM:
+		if (!is_short_for_long(line->obj)) {
+			counter_inc(&excache_writeback_short);
+			__atomic_store_n(&wb.pause, true, __ATOMIC_RELAXED);
+			writeback_queue(line);
+			break;
+		}
+		fallthrough;
 	default:
 		/*
 		 * Also when the owner does not know the page's region (-ESRCH) or maps nothing
@@ -199,6 +246,8 @@ static int msg_send(struct wb_msg *msg)
 
 	if (!call)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < msg->nr; i++)
+		(void)writeback_credit(msg->lines[i], msg->owner, true);
 	owner_writeback_prepare(call, &msg->msg, msg->owner, msg->obj, msg->lines, msg->nr);
 	call->release = msg_release;
 	call->arg = msg;
@@ -234,6 +283,8 @@ static void writeback_thread(void *arg)
 		int err;
 
 		wait_event(&wb.wake, work_to_do());
+		if (__atomic_exchange_n(&wb.pause, false, __ATOMIC_RELAXED))
+			thread_sleep_ns(PAUSE_NS);
 		msg = msg_take();
 		err = msg_collect(msg);
 		if (!err)

@@ -763,6 +763,62 @@ static void credits_promise_frames(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/*
+ * Storage is silent, and reads have all the frames that they can get: those that are promised are
+ * there for write-backs all the same. A page that is being sent needs none of them, either.
+ */
+static void promised_frames_do_not_wait_for_storage(struct ktest *t)
+{
+	enum {
+		CREDITS = 300
+	};
+	struct mpage *reads[1024], *sent;
+	struct region *r;
+	uint32_t got, nr = 0;
+	struct pool_stats s;
+	struct fake_proc p;
+	struct fake f;
+	uint64_t addr;
+
+	fake_start(&f, 1, 1024, 30); /* 960 for programs */
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 3 * MB, RW, PM_MAP_FIXED, &addr), 0);
+	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, CREDITS, &got), 0);
+	EXPECT_EQ(t, got, (uint32_t)CREDITS);
+	while (nr < 1024 && (reads[nr] = pool_alloc_file(&f.mem[0].pool, true)))
+		nr++;
+	EXPECT_GT(t, nr, 500u);
+	for (uint64_t i = 0; i < CREDITS; i++) {
+		page_stamp(page, i + 1);
+		ASSERT_EQ(t, proc_writeback(&p, addr + i * PAGE_SIZE, page), 0);
+	}
+	pool_stats(&f.mem[0].pool, &s);
+	EXPECT_EQ(t, s.reserved, 0);
+	for (uint32_t i = 0; i < 20; i++)
+		mpage_put(&f.mem[0].pool, reads[--nr]);
+	ASSERT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 1024, &got), 0);
+	EXPECT_GT(t, got, 0u);
+	EXPECT_LE(t, got, 20u);
+	/* New contents for pages that are being sent: not one credit is gone. */
+	mpage_put(&f.mem[0].pool, reads[--nr]);
+	r = region_get(&f.mem[0], p.aspace, addr);
+	spin_lock(&r->lock);
+	sent = page_lookup_locked(&f.mem[0], r, addr);
+	spin_unlock(&r->lock);
+	region_put(r);
+	mpage_get(sent);
+	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	EXPECT_EQ(t, pool_credits(&f.mem[0].pool, FAKE_PROC), got);
+	mpage_put(&f.mem[0].pool, sent);
+	while (nr > 0)
+		mpage_put(&f.mem[0].pool, reads[--nr]);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	memory_processor_gone(&f.mem[0], FAKE_PROC);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static void old_writeback_is_dropped(struct ktest *t)
 {
 	struct pm_writeback_req req = { .aspace = FAKE_ASPACE(1), .nr_pages = 1 };
@@ -1641,6 +1697,7 @@ static const struct ktest_case cases[] = {
 	KTEST(the_end_of_a_processor_waits_for_no_node),
 	KTEST(a_late_fork_makes_no_space),
 	KTEST(credits_promise_frames),
+	KTEST(promised_frames_do_not_wait_for_storage),
 	KTEST(old_writeback_is_dropped),
 	KTEST(victim_rides_on_the_fetch),
 	KTEST(pages_ahead_come_if_they_are_there),
