@@ -656,6 +656,74 @@ static void a_kill_ends_the_wait_for_a_fetch(struct ktest *t)
 	space_destroy(t, as);
 }
 
+/* --- one silent node ----------------------------------------------------------------- */
+
+struct flusher {
+	struct aspace *as;
+	int err;
+	bool done; /* atomic */
+	pthread_t thread;
+};
+
+static void *flush_all(void *arg)
+{
+	struct flusher *f = arg;
+
+	f->err = excache_flush(f->as->anon, 0, UINT64_MAX);
+	__atomic_store_n(&f->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void flusher_start(struct ktest *t, struct flusher *f, vaddr_t base)
+{
+	uint64_t v = 3;
+
+	*f = (struct flusher){ .as = make_space(2048) };
+	EXPECT_EQ(t, user_word(f->as, base, 0, &v, true), 0);
+}
+
+/* Within 5 seconds. */
+static bool flusher_is_done(const struct flusher *f)
+{
+	for (unsigned int n = 0; n < 5000 && !__atomic_load_n(&f->done, __ATOMIC_ACQUIRE); n++)
+		thread_sleep_ns(1000000);
+	return f->done;
+}
+
+/* Dirty pages of one owner, or of a space whose home is asked, do not hold up those of others. */
+static void a_silent_node_holds_up_its_own_pages_only(struct ktest *t)
+{
+	enum {
+		SILENT = 2,
+		NR = 40 /* a message each: more than there are */
+	};
+	const vaddr_t silent = 4 * FAKE_VREGION_SIZE, other = 3 * FAKE_VREGION_SIZE;
+	struct flusher f[NR], last;
+
+	ASSERT_TRUE(t, cache_start(t));
+	for (unsigned int i = 0; i < NR; i++)
+		flusher_start(t, &f[i], silent);
+	flusher_start(t, &last, other);
+	f[0].as->anon->home = SILENT;
+	EXPECT_EQ(t, object_redirected(f[0].as->anon, silent >> PAGE_SHIFT, NULL, 0, 0), 0);
+	fake_silence(SILENT, FAKE_ALL);
+	for (unsigned int i = 0; i < NR; i++)
+		ASSERT_EQ(t, pthread_create(&f[i].thread, NULL, flush_all, &f[i]), 0);
+	thread_sleep_ns(50000000);
+	ASSERT_EQ(t, pthread_create(&last.thread, NULL, flush_all, &last), 0);
+	EXPECT_TRUE(t, flusher_is_done(&last));
+	EXPECT_FALSE(t, __atomic_load_n(&f[0].done, __ATOMIC_ACQUIRE));
+	fake_speak();
+	for (unsigned int i = 0; i < NR; i++) {
+		pthread_join(f[i].thread, NULL);
+		EXPECT_EQ(t, f[i].err, 0);
+		aspace_put(f[i].as);
+	}
+	pthread_join(last.thread, NULL);
+	EXPECT_EQ(t, last.err, 0);
+	space_destroy(t, last.as);
+}
+
 /* --- files --------------------------------------------------------------------------- */
 
 #define FILE_BASE  0x6000000ull
@@ -1002,6 +1070,7 @@ static const struct ktest_case cases[] = {
 	KTEST(threads_see_their_own_data_under_clock),
 	KTEST(a_set_that_has_grown_starves_nobody),
 	KTEST(write_back_without_answer_is_sent_again),
+	KTEST(a_silent_node_holds_up_its_own_pages_only),
 	KTEST(a_page_unknown_to_its_owner_is_lost),
 	KTEST(an_owner_without_the_space_is_not_believed),
 	KTEST(refused_page_kills_its_program),

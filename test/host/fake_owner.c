@@ -176,8 +176,9 @@ void fake_speak(void)
 static bool is_silent(uint32_t node, uint16_t opcode)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(fake.silent); i++) {
-		if (__atomic_load_n(&fake.silent[i].opcode, __ATOMIC_ACQUIRE) == opcode &&
-		    fake.silent[i].node == node)
+		const uint16_t of = __atomic_load_n(&fake.silent[i].opcode, __ATOMIC_ACQUIRE);
+
+		if (of && (of == opcode || of == FAKE_ALL) && fake.silent[i].node == node)
 			return true;
 	}
 	return false;

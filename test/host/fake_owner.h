@@ -39,7 +39,8 @@ void fake_fail(uint16_t opcode, int status);
 void fake_fail_times(uint16_t opcode, int status, unsigned int times, bool done);
 /* The home of shared objects to come; 1 at first. */
 void fake_home(uint32_t node);
-/* @node serves and answers no request @opcode until fake_speak(). */
+/* @node serves and answers no request @opcode (FAKE_ALL: none at all) until fake_speak(). */
+#define FAKE_ALL UINT16_MAX
 void fake_silence(uint32_t node, uint16_t opcode);
 void fake_speak(void);
 /*

@@ -292,6 +292,16 @@ static int obtain(struct credit *c)
 	return err;
 }
 
+int credit_ask(uint32_t node)
+{
+	struct credit *c = credit_of(node);
+	int err = c ? 0 : -ENOMEM;
+
+	while (!err && !credit_try(c))
+		err = obtain(c);
+	return err;
+}
+
 /*
  * @c's node has no frame left just now and is about to make some. Spaces that have ended may hold
  * some; else it is asked again after a while. -EINTR: the thread is to be killed.

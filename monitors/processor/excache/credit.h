@@ -70,6 +70,8 @@ static inline bool credit_try(struct credit *c)
  * to be killed. -ENOMEM: the node has none left and cannot make any; -EHOSTDOWN ...
  */
 int credit_take(uint32_t node) __must_check;
+/* The same, asking no other node: memory of spaces that have ended is not waited for. */
+int credit_ask(uint32_t node) __must_check;
 /* The same without sleeping: false if none is in hand. */
 bool credit_take_now(uint32_t node);
 /* A grant came. */

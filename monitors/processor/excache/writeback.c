@@ -2,15 +2,18 @@
 /*
  * ExCache: write dirty lines back to their owners.
  *
- * Flow:	an evicted or flushed dirty line is WRITEBACK and on the queue; the write-back
- *		thread collects up to WRITEBACK_MAX lines of one address space and owner
- *		into one message; when the message is released each line is freed, or queued again
- *		if its vRegion has moved.
+ * Flow:	an evicted or flushed dirty line is WRITEBACK and on the queue of its owner, or, if
+ *		that is not known here, of its home. Each queue has a thread, which collects up to
+ *		WRITEBACK_MAX lines of one address space into a message; when the message is
+ *		released each line is freed, or queued again if its vRegion has moved. The first
+ *		queue takes lines of nodes that have none yet: its thread makes one.
  * Ordering:	a line's sequence number is drawn when it becomes WRITEBACK and kept over retries,
  *		so that an owner recognises what it has already stored. A page is WRITEBACK in at
  *		most one line at a time, since a new fault on it waits.
- * Limits:	NR_MSGS messages under way; their memory is allocated at start, so that a full
- *		kernel heap cannot stop the write-backs that would free it.
+ * Limits:	NR_MSGS messages to each node under way, so that a silent node holds up only what
+ *		goes there. Their memory comes with the queue, so that a full kernel heap cannot
+ *		stop the write-backs that would free it; the first queue sends what belongs to a
+ *		node for whose queue there was no memory.
  * Failure:	a page whose answer does not come in time is sent again, with the same number, for
  *		as long as its owner is a member; a page that its owner refuses for good is lost:
  *		the address space is marked failed, its tasks are killed, and the log says so.
@@ -41,25 +44,35 @@ COUNTER(excache_writeback_short, "excache.writeback_short",
 	"pages sent again because their owner had no frame for them");
 COUNTER_GLOBAL(excache_lost, "excache.lost", "dirty pages that no owner would take");
 
+struct wb_queue;
+
 struct wb_msg {
-	struct list_head link; /* idle list: queue lock */
-	struct object *obj;    /* outlives its lines */
+	struct wb_queue *queue; /* const */
+	struct list_head link;  /* idle list: queue lock */
+	struct object *obj;     /* outlives its lines */
 	uint32_t owner;
 	uint32_t nr;
 	struct line *lines[WRITEBACK_MAX];
 	struct writeback_msg msg;
 };
 
-static struct {
-	struct spinlock lock;                         /* RANK_EXCACHE_WB */
-	struct list_head pending __guarded_by(&lock); /* line.wb_link */
-	struct list_head idle __guarded_by(&lock);    /* messages */
-	uint32_t nr_pending;                          /* atomic; changed under the lock */
-	uint32_t nr_idle;                             /* atomic; changed under the lock */
+struct wb_queue {
+	struct list_head link;    /* wb.lock */
+	uint32_t node;            /* const; 0: the first queue */
+	struct list_head pending; /* wb.lock: line.wb_link */
+	struct list_head idle;    /* wb.lock: messages */
+	uint32_t nr_pending;      /* atomic; changed under wb.lock */
+	uint32_t nr_idle;         /* atomic; changed under wb.lock */
+	bool pause;               /* atomic: the owner was short of frames */
 	struct waitqueue wake;
-	uint64_t seq; /* atomic */
-	bool pause;   /* atomic: an owner was short of frames */
 	struct wb_msg msgs[NR_MSGS];
+};
+
+static struct {
+	struct spinlock lock;                        /* RANK_EXCACHE_WB */
+	struct list_head queues __guarded_by(&lock); /* but the first; they live for ever */
+	struct wb_queue first;
+	uint64_t seq; /* atomic */
 } wb;
 
 uint64_t writeback_next_seq(void)
@@ -67,13 +80,39 @@ uint64_t writeback_next_seq(void)
 	return __atomic_add_fetch(&wb.seq, 1, __ATOMIC_RELAXED);
 }
 
+static struct wb_queue *queue_of_locked(uint32_t node) __must_hold(&wb.lock)
+{
+	struct wb_queue *q;
+
+	assert_spin_held(&wb.lock);
+	list_for_each_entry(q, &wb.queues, link) {
+		if (q->node == node)
+			return q;
+	}
+	return NULL;
+}
+
+/* The node that the next message about @line goes to. */
+static uint32_t next_node(const struct line *line)
+{
+	uint32_t owner;
+
+	return object_owner_cached(line->obj, line->pgoff, &owner) ? line->obj->home : owner;
+}
+
 void writeback_queue(struct line *line)
 {
+	const uint32_t node = next_node(line);
+	struct wb_queue *q;
+
 	spin_lock(&wb.lock);
-	list_add_tail(&line->wb_link, &wb.pending);
-	__atomic_store_n(&wb.nr_pending, wb.nr_pending + 1, __ATOMIC_RELEASE);
+	q = queue_of_locked(node);
+	if (!q)
+		q = &wb.first;
+	list_add_tail(&line->wb_link, &q->pending);
+	__atomic_store_n(&q->nr_pending, q->nr_pending + 1, __ATOMIC_RELEASE);
 	spin_unlock(&wb.lock);
-	wake_one(&wb.wake);
+	wake_one(&q->wake);
 }
 
 void writeback_finish(struct line *line, bool stored)
@@ -107,7 +146,7 @@ bool writeback_credit(struct line *line, uint32_t owner, bool may_ask)
 	/* No other thread looks at the credit of a line that is being written back. */
 	if (!(line->flags & LINE_PLOCAL) || old == owner)
 		return true;
-	if (credit_take_now(owner) || (may_ask && credit_take(owner) == 0))
+	if (credit_take_now(owner) || (may_ask && credit_ask(owner) == 0))
 		line->credit_node = owner;
 	else if (may_ask)
 		line->credit_node = 0; /* perhaps the owner has a frame that is not reserved */
@@ -134,7 +173,7 @@ static bool is_short_for_long(struct object *obj)
 	return now - since > SHORT_NS;
 }
 
-static void page_answered(struct line *line, int status)
+static void page_answered(struct wb_queue *q, struct line *line, int status)
 {
 	switch (status) {
 	case 0:
@@ -158,7 +197,7 @@ static void page_answered(struct line *line, int status)
 	case -ENOMEM:
 		if (!is_short_for_long(line->obj)) {
 			counter_inc(&excache_writeback_short);
-			__atomic_store_n(&wb.pause, true, __ATOMIC_RELAXED);
+			__atomic_store_n(&q->pause, true, __ATOMIC_RELAXED);
 			writeback_queue(line);
 			break;
 		}
@@ -178,11 +217,13 @@ static void page_answered(struct line *line, int status)
 
 static void msg_idle(struct wb_msg *msg)
 {
+	struct wb_queue *q = msg->queue;
+
 	spin_lock(&wb.lock);
-	list_add(&msg->link, &wb.idle);
-	__atomic_store_n(&wb.nr_idle, wb.nr_idle + 1, __ATOMIC_RELEASE);
+	list_add(&msg->link, &q->idle);
+	__atomic_store_n(&q->nr_idle, q->nr_idle + 1, __ATOMIC_RELEASE);
 	spin_unlock(&wb.lock);
-	wake_one(&wb.wake);
+	wake_one(&q->wake);
 }
 
 static void msg_answered(struct wb_msg *msg, int status, uint32_t reply_len)
@@ -196,7 +237,7 @@ static void msg_answered(struct wb_msg *msg, int status, uint32_t reply_len)
 	else
 		credit_doubt(msg->owner);
 	for (uint32_t i = 0; i < msg->nr; i++)
-		page_answered(msg->lines[i], status ? status : a.status[i]);
+		page_answered(msg->queue, msg->lines[i], status ? status : a.status[i]);
 	msg_idle(msg);
 }
 
@@ -205,38 +246,66 @@ static void msg_release(struct rpc_call *call)
 	msg_answered(call->arg, call->status, call->reply_len);
 }
 
-/* --- the thread ---------------------------------------------------------------------- */
+/* --- the threads --------------------------------------------------------------------- */
 
-/* The first pending line and those that can travel with it. Its owner may have to be asked for. */
-static int msg_collect(struct wb_msg *msg)
+static struct line *first_line(struct wb_queue *q)
 {
-	struct line *line, *tmp;
+	struct line *line;
+
+	spin_lock(&wb.lock);
+	line = list_first_entry(&q->pending, struct line, wb_link);
+	spin_unlock(&wb.lock);
+	return line; /* stays: only this queue's thread takes lines off it */
+}
+
+static void take_off_locked(struct wb_queue *q, struct line *line) __must_hold(&wb.lock)
+{
+	assert_spin_held(&wb.lock);
+	list_del(&line->wb_link);
+	__atomic_store_n(&q->nr_pending, q->nr_pending - 1, __ATOMIC_RELAXED);
+}
+
+static int queue_make(uint32_t node);
+
+/*
+ * Has @line, the first of @q, gone to the queue of another node?  Not if that has none, and none
+ * can be made.
+ */
+static bool passed_on(struct wb_queue *q, struct line *line)
+{
+	const uint32_t node = next_node(line);
+
+	if (node == q->node || (q == &wb.first && queue_make(node)))
+		return false;
+	spin_lock(&wb.lock);
+	take_off_locked(q, line);
+	spin_unlock(&wb.lock);
+	writeback_queue(line);
+	return true;
+}
+
+/* @line, the first of the queue, and those that can travel with it to the owner that @msg names. */
+static void msg_collect(struct wb_msg *msg, struct line *line, int err)
+{
+	struct wb_queue *q = msg->queue;
+	struct line *tmp;
 	uint32_t owner;
-	int err;
 
 	msg->nr = 0;
-	spin_lock(&wb.lock);
-	line = list_first_entry(&wb.pending, struct line, wb_link);
-	spin_unlock(&wb.lock);
-	/* Only this thread takes lines off the queue, so the line stays. */
 	msg->obj = line->obj;
-	err = object_owner(msg->obj, line->pgoff, &msg->owner);
-
 	spin_lock(&wb.lock);
-	list_for_each_entry_safe(line, tmp, &wb.pending, wb_link) {
+	list_for_each_entry_safe(line, tmp, &q->pending, wb_link) {
 		if (line->obj != msg->obj)
 			continue;
 		if (msg->nr > 0 && (err || object_owner_cached(msg->obj, line->pgoff, &owner) ||
 				    owner != msg->owner))
 			continue;
-		list_del(&line->wb_link);
-		__atomic_store_n(&wb.nr_pending, wb.nr_pending - 1, __ATOMIC_RELAXED);
+		take_off_locked(q, line);
 		msg->lines[msg->nr++] = line;
 		if (msg->nr == WRITEBACK_MAX)
 			break;
 	}
 	spin_unlock(&wb.lock);
-	return err;
 }
 
 static int msg_send(struct wb_msg *msg)
@@ -258,62 +327,111 @@ static int msg_send(struct wb_msg *msg)
 	return err;
 }
 
-static struct wb_msg *msg_take(void)
+static struct wb_msg *msg_take(struct wb_queue *q)
 {
 	struct wb_msg *msg;
 
 	spin_lock(&wb.lock);
-	msg = list_first_entry(&wb.idle, struct wb_msg, link);
+	msg = list_first_entry(&q->idle, struct wb_msg, link);
 	list_del(&msg->link);
-	__atomic_store_n(&wb.nr_idle, wb.nr_idle - 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&q->nr_idle, q->nr_idle - 1, __ATOMIC_RELAXED);
 	spin_unlock(&wb.lock);
 	return msg;
 }
 
-static bool work_to_do(void)
+static bool work_to_do(struct wb_queue *q)
 {
-	return __atomic_load_n(&wb.nr_pending, __ATOMIC_ACQUIRE) > 0 &&
-	       __atomic_load_n(&wb.nr_idle, __ATOMIC_ACQUIRE) > 0;
+	return __atomic_load_n(&q->nr_pending, __ATOMIC_ACQUIRE) > 0 &&
+	       __atomic_load_n(&q->nr_idle, __ATOMIC_ACQUIRE) > 0;
+}
+
+/* There is a line, and a message for it. */
+static void send_first(struct wb_queue *q)
+{
+	struct line *line = first_line(q);
+	struct wb_msg *msg;
+	uint32_t owner = 0;
+	int err;
+
+	if (passed_on(q, line))
+		return;
+	err = object_owner(line->obj, line->pgoff, &owner);
+	if (!err && passed_on(q, line))
+		return; /* the home has told us */
+	msg = msg_take(q);
+	msg->owner = owner;
+	msg_collect(msg, line, err);
+	if (!err)
+		err = msg_send(msg);
+	if (err == -ENOMEM) {
+		/* The heap is full; write-backs under way will free some of it. */
+		for (uint32_t i = 0; i < msg->nr; i++)
+			writeback_queue(msg->lines[i]);
+		msg_idle(msg);
+		thread_sleep_ns(1000000);
+	} else if (err) {
+		msg_answered(msg, err, 0);
+	}
 }
 
 static void writeback_thread(void *arg)
 {
-	for (;;) {
-		struct wb_msg *msg;
-		int err;
+	struct wb_queue *q = arg;
 
-		wait_event(&wb.wake, work_to_do());
-		if (__atomic_exchange_n(&wb.pause, false, __ATOMIC_RELAXED))
+	for (;;) {
+		wait_event(&q->wake, work_to_do(q));
+		if (__atomic_exchange_n(&q->pause, false, __ATOMIC_RELAXED))
 			thread_sleep_ns(PAUSE_NS);
-		msg = msg_take();
-		err = msg_collect(msg);
-		if (!err)
-			err = msg_send(msg);
-		if (err == -ENOMEM) {
-			/* The heap is full; write-backs under way will free some of it. */
-			for (uint32_t i = 0; i < msg->nr; i++)
-				writeback_queue(msg->lines[i]);
-			msg_idle(msg);
-			thread_sleep_ns(1000000);
-		} else if (err) {
-			msg_answered(msg, err, 0);
-		}
+		send_first(q);
 	}
 }
 
-int writeback_init(void)
+/* @q, all zeroes, gets its messages and its thread. */
+static int queue_start(struct wb_queue *q, uint32_t node)
 {
 	struct thread *t;
 
-	spin_lock_init(&wb.lock, "excache.writeback", RANK_EXCACHE_WB);
-	list_init(&wb.pending);
-	list_init(&wb.idle);
-	waitqueue_init(&wb.wake);
-	for (size_t i = 0; i < NR_MSGS; i++)
-		msg_idle(&wb.msgs[i]);
-	t = thread_create("excache-wb", writeback_thread, NULL);
+	q->node = node;
+	list_init(&q->pending);
+	list_init(&q->idle);
+	waitqueue_init(&q->wake);
+	for (size_t i = 0; i < NR_MSGS; i++) {
+		q->msgs[i].queue = q;
+		msg_idle(&q->msgs[i]);
+	}
+	t = thread_create("excache-wb", writeback_thread, q);
 	if (IS_ERR(t))
 		return PTR_ERR(t);
 	thread_detach(t);
 	return 0;
+}
+
+/* See that @node has a queue. The first queue's thread only, so there is one for each node. */
+static int queue_make(uint32_t node)
+{
+	struct wb_queue *q;
+	int err;
+
+	spin_lock(&wb.lock);
+	q = queue_of_locked(node);
+	spin_unlock(&wb.lock);
+	if (q)
+		return 0;
+	q = kzalloc(sizeof(*q));
+	err = q ? queue_start(q, node) : -ENOMEM;
+	if (err) {
+		kfree(q);
+		return err;
+	}
+	spin_lock(&wb.lock);
+	list_add_tail(&q->link, &wb.queues);
+	spin_unlock(&wb.lock);
+	return 0;
+}
+
+int writeback_init(void)
+{
+	spin_lock_init(&wb.lock, "excache.writeback", RANK_EXCACHE_WB);
+	list_init(&wb.queues);
+	return queue_start(&wb.first, 0);
 }
