@@ -85,17 +85,6 @@ void rwsem_write_lock(struct rwsem *s) __no_lock_analysis("implements the lock")
 	lock_any(s, true);
 }
 
-bool rwsem_write_trylock(struct rwsem *s) __no_lock_analysis("implements the lock")
-{
-	const unsigned long flags = spin_lock_irqsave(&s->lock);
-	const bool taken = list_empty(&s->waiters) && take_locked(s, true, thread_current());
-
-	spin_unlock_irqrestore(&s->lock, flags);
-	if (taken)
-		lock_debug_acquire(s, s->name, s->rank, LOCK_DEBUG_TRY);
-	return taken;
-}
-
 void rwsem_read_unlock(struct rwsem *s) __no_lock_analysis("implements the lock")
 {
 	unsigned long flags;

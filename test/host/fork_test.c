@@ -11,6 +11,7 @@
 
 #include <kernel/thread.h>
 #include <lib/err.h>
+#include <lib/hash.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
 #include <processor/excache/credit.h>
@@ -830,6 +831,82 @@ static void held_lines_are_not_written_back(struct ktest *t)
 	all_gone(t);
 }
 
+/* --- one silent owner ---------------------------------------------------------------- */
+
+struct worker {
+	struct ktest *t;
+	struct aspace *as;
+	uint64_t word;
+	int err;
+	bool done; /* atomic */
+};
+
+static void *read_first(void *arg)
+{
+	struct worker *w = arg;
+
+	w->err = user_word(w->as, BASE, 0, &w->word, false);
+	__atomic_store_n(&w->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* A family of its own: reads and writes behind a top, and a collapse. */
+static void *fork_and_collapse(void *arg)
+{
+	struct worker *w = arg;
+	struct aspace *c = fork_of(w->t, w->as);
+
+	EXPECT_EQ(w->t, get(w->t, c, 0), 7u);
+	put(w->t, c, 0, 8);
+	aspace_put(w->as);
+	put(w->t, c, 1, 9);
+	w->as = c;
+	__atomic_store_n(&w->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* A fetch that is not answered keeps no other family waiting, not even one with the same hash. */
+static void a_silent_owner_keeps_one_family_waiting(struct ktest *t)
+{
+	enum {
+		SILENT = 3, /* the owner of BASE */
+		FAMILIES = 64
+	};
+	struct worker reader = { .t = t }, other = { .t = t };
+	struct aspace *p, *c;
+	pthread_t threads[2];
+
+	ASSERT_TRUE(t, cache_start(t));
+	p = space_create(8);
+	put(t, p, 0, 5);
+	ASSERT_EQ(t, excache_flush(p->anon, 0, UINT64_MAX), 0);
+	c = fork_of(t, p);
+	reader.as = c;
+	for (other.as = space_create(8);
+	     hash64(other.as->anon->seed) % FAMILIES != hash64(p->anon->seed) % FAMILIES;
+	     other.as = space_create(8))
+		space_end(other.as);
+	put(t, other.as, 0, 7);
+	fake_silence(SILENT, FAKE_ALL);
+	ASSERT_EQ(t, pthread_create(&threads[0], NULL, read_first, &reader), 0);
+	usleep(50000);
+	ASSERT_EQ(t, pthread_create(&threads[1], NULL, fork_and_collapse, &other), 0);
+	for (unsigned int n = 0; n < 5000 && !__atomic_load_n(&other.done, __ATOMIC_ACQUIRE); n++)
+		usleep(1000);
+	EXPECT_TRUE(t, __atomic_load_n(&other.done, __ATOMIC_ACQUIRE));
+	EXPECT_FALSE(t, __atomic_load_n(&reader.done, __ATOMIC_ACQUIRE));
+	fake_speak();
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	EXPECT_EQ(t, reader.err, 0);
+	EXPECT_EQ(t, reader.word, 5u);
+	EXPECT_EQ(t, get(t, other.as, 0), 8u);
+	space_end(other.as);
+	space_end(p);
+	space_end(c);
+	all_gone(t);
+}
+
 /* --- a random walk against a model --------------------------------------------------- */
 
 #define MODEL_SPACES 8
@@ -926,6 +1003,7 @@ static const struct ktest_case cases[] = {
 	KTEST(an_overtaken_read_begins_again),
 	KTEST(a_fork_waits_for_faults_under_way),
 	KTEST(held_lines_are_not_written_back),
+	KTEST(a_silent_owner_keeps_one_family_waiting),
 	KTEST(random_walk_agrees_with_the_model),
 	KTEST(random_walk_with_trouble),
 	{ 0 },

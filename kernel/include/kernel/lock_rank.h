@@ -21,7 +21,6 @@ enum lock_rank {
 	RANK_FILE_DATA = 34,   /* contents of one tmpfs file; held over copies from user memory */
 	RANK_PIPE = 36,        /* one pipe's ring; held over copies to and from user memory */
 	RANK_ASPACE = 44,      /* vmas and page table of one address space */
-	RANK_CHAIN = 46,       /* chains of anonymous objects below their tops */
 	RANK_MONITOR = 52,     /* other sleeping locks of a monitor */
 	/* Sleeping locks: file systems and network. */
 	RANK_FS = 60,        /* one mounted file system */

@@ -28,8 +28,6 @@ void rwsem_read_lock(struct rwsem *s) __acquires_shared(s);
 void rwsem_read_unlock(struct rwsem *s) __releases_shared(s);
 void rwsem_write_lock(struct rwsem *s) __acquires(s);
 void rwsem_write_unlock(struct rwsem *s) __releases(s);
-/* Take it for writing if it is free; never waits. */
-bool rwsem_write_trylock(struct rwsem *s) __try_acquires(s);
 
 /* Debug builds: the current thread holds it, for reading or writing. */
 static inline void assert_rwsem_held(const struct rwsem *s) __asserts_held_shared(s)

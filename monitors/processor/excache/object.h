@@ -82,6 +82,8 @@ struct object {
 	struct object *backing; /* counted; chain locks, see <processor/mm/anon.h> */
 	struct page_bits
 		hidden; /* of those behind; of a top: aspace.lock, of a frozen one: const */
+	unsigned int nr_walkers;          /* chain lock: threads that look for a page in it */
+	bool collapsing;                  /* chain lock: it and another one become one */
 	struct list_head shadows;         /* chain lock: objects that have this one as backing */
 	struct list_head shadow_link;     /* chain lock */
 	struct aspace *as;                /* chain lock: the space whose top this is, or NULL */

@@ -18,7 +18,8 @@
 
 #include <kernel/counter.h>
 #include <kernel/panic.h>
-#include <kernel/rwsem.h>
+#include <kernel/wait.h>
+#include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/hash.h>
 #include <lib/string.h>
@@ -37,22 +38,14 @@ COUNTER(anon_local_collapses, "fork.local_collapses",
 static struct spinlock chain_lock = SPINLOCK_INIT("anon.chain", RANK_SPIN_MONITOR);
 static LIST_HEAD(spaces); /* chain_lock */
 
-#define NR_CHAIN_LOCKS 64
-static struct rwsem
-	chain_locks[NR_CHAIN_LOCKS]; /* RANK_CHAIN; by seed: all objects of a chain have one */
+/* A collapse is over, or the last walker has left an object that is to collapse. */
+static struct waitqueue chain_quiet = WAITQUEUE_INIT(chain_quiet);
 
 static void (*kill_failed_tasks)(void); /* const after start */
 
 void anon_init(void (*kill_failed)(void))
 {
 	kill_failed_tasks = kill_failed;
-	for (size_t i = 0; i < NR_CHAIN_LOCKS; i++)
-		rwsem_init(&chain_locks[i], "anon.chain", RANK_CHAIN);
-}
-
-static struct rwsem *lock_of(const struct object *obj)
-{
-	return &chain_locks[hash64(obj->seed) % NR_CHAIN_LOCKS];
 }
 
 /* --- life ---------------------------------------------------------------------------- */
@@ -225,19 +218,109 @@ static int find_in(struct aspace *as, struct object *obj, uint64_t vpn, uint64_t
 	return err == -ENOENT ? -EIO : err;
 }
 
+/* --- walking along a chain ----------------------------------------------------------- */
+
+/* @obj, which is not the top, may collapse as far as we are concerned. */
+static bool walker_leaves_locked(struct object *obj)
+{
+	assert_spin_held(&chain_lock);
+	return --obj->nr_walkers == 0 && obj->collapsing;
+}
+
+static void walk_end(const struct aspace *as, struct object *obj)
+{
+	bool wake = false;
+
+	spin_lock(&chain_lock);
+	if (obj != as->anon)
+		wake = walker_leaves_locked(obj);
+	spin_unlock(&chain_lock);
+	if (wake)
+		wake_all(&chain_quiet);
+}
+
+/*
+ * From @obj of the chain of @as, where we are a walker unless it is the top, to the object behind
+ * it: we are a walker there now, and until the next step neither its lines nor its place in the
+ * chain are another object's. NULL: there is none. -EAGAIN: it was collapsing, which has been
+ * waited for: begin again at the top. -EINTR, if @killable. After NULL and errors we are a walker
+ * nowhere.
+ */
+static struct object *walk_step(const struct aspace *as, struct object *obj, bool killable)
+{
+	struct object *next;
+	bool wake = false, busy = false;
+	int err;
+
+	spin_lock(&chain_lock);
+	next = obj->backing;
+	if (next && next->collapsing) {
+		busy = true;
+		object_get(next);
+	} else if (next) {
+		next->nr_walkers++;
+	}
+	if (obj != as->anon)
+		wake = walker_leaves_locked(obj);
+	spin_unlock(&chain_lock);
+	if (wake)
+		wake_all(&chain_quiet);
+	if (!busy)
+		return next;
+	err = wait_event_mode(&chain_quiet, !READ_ONCE(next->collapsing),
+			      killable ? WAIT_KILLABLE : WAIT_PLAIN, WAIT_FOREVER);
+	object_put(next);
+	return ERR_PTR(err ? -EINTR : -EAGAIN);
+}
+
+/*
+ * Call @fn for each object behind the top of @as, from the top on, until it fails; perhaps again
+ * from the top. @fn does not wait for other nodes.
+ */
+static int for_each_behind(struct aspace *as, int (*fn)(struct object *obj, void *arg), void *arg)
+{
+	struct object *obj = as->anon;
+	int err = 0;
+
+	for (;;) {
+		obj = walk_step(as, obj, false);
+		if (!obj)
+			return 0;
+		if (IS_ERR(obj)) {
+			obj = as->anon;
+			continue;
+		}
+		err = fn(obj, arg);
+		if (err)
+			break;
+	}
+	walk_end(as, obj);
+	return err;
+}
+
+/* 1: the chain has changed, begin again at the top. */
 static int find_behind(struct aspace *as, uint64_t vpn, uint64_t seq, struct object **from,
 		       struct line **line)
 {
-	int err = -ENOENT;
+	struct object *obj = as->anon, *next;
+	int err;
 
-	for (struct object *obj = as->anon; err == -ENOENT && obj->backing; obj = *from) {
-		if (hides(as, obj, vpn))
-			break;
+	while (!hides(as, obj, vpn)) {
+		next = walk_step(as, obj, true);
+		if (!next)
+			return -ENOENT;
+		if (IS_ERR(next))
+			return PTR_ERR(next) == -EAGAIN ? 1 : PTR_ERR(next);
 		counter_inc(&anon_walks);
-		*from = obj->backing;
-		err = find_in(as, *from, vpn, seq, line);
+		*from = obj = next;
+		err = find_in(as, obj, vpn, seq, line);
+		if (err != -ENOENT) {
+			walk_end(as, obj);
+			return err;
+		}
 	}
-	return err;
+	walk_end(as, obj);
+	return -ENOENT;
 }
 
 int anon_find(struct aspace *as, uint64_t vpn, uint64_t seq, struct object **from,
@@ -246,11 +329,11 @@ int anon_find(struct aspace *as, uint64_t vpn, uint64_t seq, struct object **fro
 	int err = find_in(as, as->anon, vpn, seq, line);
 
 	*from = as->anon;
-	if (err != -ENOENT || !as->anon->backing)
+	if (err != -ENOENT || !READ_ONCE(as->anon->backing))
 		return err;
-	rwsem_read_lock(lock_of(as->anon));
-	err = find_behind(as, vpn, seq, from, line);
-	rwsem_read_unlock(lock_of(as->anon));
+	do
+		err = find_behind(as, vpn, seq, from, line);
+	while (err > 0);
 	return err;
 }
 
@@ -313,23 +396,31 @@ static int hide_one(struct aspace *as, uint64_t vpn)
 	return 0;
 }
 
+struct hide {
+	struct aspace *as;
+	uint64_t first, end;
+	int (*fn)(struct aspace *as, uint64_t vpn);
+};
+
+static int hide_of(struct object *obj, void *arg)
+{
+	const struct hide *h = arg;
+
+	return for_each_page(obj, h->first, h->end, h->fn, h->as);
+}
+
 int anon_hide_reserve(struct aspace *as, uint64_t first, uint64_t end)
 {
-	int err = 0;
+	struct hide h = { .as = as, .first = first, .end = end, .fn = reserve_one };
 
-	rwsem_read_lock(lock_of(as->anon));
-	for (struct object *obj = as->anon->backing; obj && !err; obj = obj->backing)
-		err = for_each_page(obj, first, end, reserve_one, as);
-	rwsem_read_unlock(lock_of(as->anon));
-	return err;
+	return for_each_behind(as, hide_of, &h);
 }
 
 void anon_hide(struct aspace *as, uint64_t first, uint64_t end)
 {
-	rwsem_read_lock(lock_of(as->anon));
-	for (struct object *obj = as->anon->backing; obj; obj = obj->backing)
-		(void)for_each_page(obj, first, end, hide_one, as);
-	rwsem_read_unlock(lock_of(as->anon));
+	struct hide h = { .as = as, .first = first, .end = end, .fn = hide_one };
+
+	(void)for_each_behind(as, hide_of, &h);
 }
 
 /* --- pulling pages into the top -------------------------------------------------------- */
@@ -366,14 +457,25 @@ static uint64_t next_page(struct object *obj, uint64_t vpn, uint64_t end)
 	return end;
 }
 
+struct next {
+	uint64_t vpn, end;
+};
+
+static int next_of(struct object *obj, void *arg)
+{
+	struct next *n = arg;
+
+	n->end = next_page(obj, n->vpn, n->end);
+	return 0;
+}
+
 /* The first page of [vpn, end) that any object behind the top has, or end. */
 static uint64_t next_behind(struct aspace *as, uint64_t vpn, uint64_t end)
 {
-	rwsem_read_lock(lock_of(as->anon));
-	for (struct object *obj = as->anon->backing; obj; obj = obj->backing)
-		end = next_page(obj, vpn, end);
-	rwsem_read_unlock(lock_of(as->anon));
-	return end;
+	struct next n = { .vpn = vpn, .end = end };
+
+	(void)for_each_behind(as, next_of, &n);
+	return n.end;
 }
 
 int anon_pull(struct aspace *as, uint64_t first, uint64_t end)
@@ -559,20 +661,73 @@ static bool hold_both(struct object *shadow, struct object *back, bool wait)
 	return false;
 }
 
+static bool has_walkers(const struct object *obj)
+{
+	bool has;
+
+	spin_lock(&chain_lock);
+	has = obj->nr_walkers > 0;
+	spin_unlock(&chain_lock);
+	return has;
+}
+
 /*
- * The chain lock is held for writing; of a top, its space is blocked and without faults. On
- * success one reference of @shadow is put. -EAGAIN: it would have to wait.
+ * The object behind @shadow, with the two collapsing: no other collapse has a part in them, and no
+ * thread walks there. NULL: @pair says that they cannot. -EAGAIN: another collapse or a walker has
+ * to be waited for, and the caller does not @wait.
+ */
+static struct object *collapse_begin(struct object *shadow,
+				     struct object *(*pair)(const struct object *shadow), bool wait)
+{
+	struct object *back, *busy;
+	bool later;
+
+	for (;;) {
+		spin_lock(&chain_lock);
+		back = pair(shadow);
+		busy = back && shadow->collapsing ? shadow : back && back->collapsing ? back : NULL;
+		later = !wait && back && (busy || shadow->nr_walkers || back->nr_walkers);
+		if (busy && !later)
+			object_get(busy);
+		else if (back && !later)
+			shadow->collapsing = back->collapsing = true;
+		spin_unlock(&chain_lock);
+		if (later)
+			return ERR_PTR(-EAGAIN);
+		if (!busy)
+			break;
+		wait_event(&chain_quiet, !READ_ONCE(busy->collapsing));
+		object_put(busy);
+	}
+	if (back)
+		wait_event(&chain_quiet, !has_walkers(shadow) && !has_walkers(back));
+	return back;
+}
+
+static void collapse_end(struct object *shadow, struct object *back)
+{
+	spin_lock(&chain_lock);
+	shadow->collapsing = back->collapsing = false;
+	spin_unlock(&chain_lock);
+	wake_all(&chain_quiet);
+}
+
+/*
+ * collapse_begin() has returned @back; of a top, its space is blocked and without faults. On
+ * success one reference of @shadow is put. -EAGAIN: it would have to wait for owners.
  */
 static int collapse_one(struct object *shadow, struct object *back, bool wait)
 {
 	bool stored;
 	int err;
 
-	assert_rwsem_held_write(lock_of(shadow));
+	ASSERT(shadow->collapsing && back->collapsing);
 	ASSERT(shadow->backing == back && shadow->seed == back->seed);
-	if (!hold_both(shadow, back, wait))
+	if (!hold_both(shadow, back, wait)) {
+		collapse_end(shadow, back);
 		return -EAGAIN;
-	/* Nothing writes to these: the lock keeps out chain walks, write-backs are held. */
+	}
+	/* Nothing writes to these: no thread walks there, write-backs are held. */
 	spin_lock(&back->lock);
 	err = page_bits_reserve_all(&back->stored, &shadow->stored);
 	spin_unlock(&back->lock);
@@ -591,61 +746,50 @@ static int collapse_one(struct object *shadow, struct object *back, bool wait)
 	}
 	excache_release(back);
 	excache_release(shadow);
+	collapse_end(shadow, back);
 	if (!err)
 		object_free_collapsed(shadow, stored);
 	return err;
 }
 
-/* The chain's lock for writing; false: it is taken, and the caller does not @wait. */
-static bool chain_write_lock(struct rwsem *lock, bool wait)
-	__no_lock_analysis("takes it or not, as the caller says")
+/* The object behind @shadow, a top, if that is its only shadow; else NULL. */
+static struct object *top_pair_locked(const struct object *shadow)
 {
-	if (!wait)
-		return rwsem_write_trylock(lock);
-	rwsem_write_lock(lock);
-	return true;
+	struct object *back = shadow->backing;
+
+	assert_spin_held(&chain_lock);
+	return back && only_shadow_locked(back) == shadow ? back : NULL;
 }
 
-int anon_collapse(struct aspace *as, bool wait) __no_lock_analysis("chain_write_lock()")
+int anon_collapse(struct aspace *as, bool wait)
 {
-	struct rwsem *lock = lock_of(as->anon);
+	struct object *back;
 	int err = 0;
 
 	assert_mutex_held(&as->map_lock);
-	if (!anon_can_collapse(as))
-		return 0;
-	if (!chain_write_lock(lock, wait))
-		return -EAGAIN;
-	while (!err && anon_can_collapse(as))
-		err = collapse_one(as->anon, as->anon->backing, wait);
-	rwsem_write_unlock(lock);
+	while (!err && (back = collapse_begin(as->anon, top_pair_locked, wait)))
+		err = IS_ERR(back) ? (int)PTR_ERR(back) : collapse_one(as->anon, back, wait);
 	return err;
 }
 
-/* The object behind @shadow, if they are both frozen and @shadow is its only shadow; else NULL. */
-static struct object *frozen_pair(const struct object *shadow)
+/* The same if both are frozen. */
+static struct object *frozen_pair_locked(const struct object *shadow)
 {
-	struct object *back;
-
-	spin_lock(&chain_lock);
-	back = shadow->backing;
-	if (!back || shadow->as || list_empty(&shadow->shadows) ||
-	    only_shadow_locked(back) != shadow)
-		back = NULL;
-	spin_unlock(&chain_lock);
-	return back;
+	assert_spin_held(&chain_lock);
+	return shadow->as || list_empty(&shadow->shadows) ? NULL : top_pair_locked(shadow);
 }
 
-int anon_collapse_frozen(struct object *shadow, bool wait) __no_lock_analysis("chain_write_lock()")
+int anon_collapse_frozen(struct object *shadow, bool wait)
 {
-	struct rwsem *lock = lock_of(shadow);
 	struct object *back;
 	int err = 0;
 
-	if (!chain_write_lock(lock, wait))
-		return -EAGAIN;
 	object_get(shadow);
-	while (!err && (back = frozen_pair(shadow))) {
+	while (!err && (back = collapse_begin(shadow, frozen_pair_locked, wait))) {
+		if (IS_ERR(back)) {
+			err = (int)PTR_ERR(back);
+			break;
+		}
 		object_get(back); /* it stays, whatever ends meanwhile */
 		err = collapse_one(shadow, back, wait);
 		if (err)
@@ -653,7 +797,6 @@ int anon_collapse_frozen(struct object *shadow, bool wait) __no_lock_analysis("c
 		else
 			shadow = back;
 	}
-	rwsem_write_unlock(lock);
 	object_put(shadow);
 	return err;
 }

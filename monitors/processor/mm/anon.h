@@ -7,10 +7,11 @@
  *		it has two shadows or more, or one until the two have collapsed.
  * Locking:	the top of a space changes only with its map_lock, its whole range blocked and no
  *		fault under way: a thread that has map_lock, or is inside a fault, has a top that
- *		stays.  The objects behind it change, and lines change their object, with the
- *		chain's rwsem (RANK_CHAIN) held for writing: a fault that goes beyond its top reads
- *		it.  The chain spinlock (RANK_SPIN_MONITOR) guards backing and shadows for threads
- *		that hold neither.
+ *		stays.  The chain spinlock (RANK_SPIN_MONITOR) guards backing and shadows, and for
+ *		each object behind a top how many threads walk there, and whether it collapses. A
+ *		collapse begins when nobody walks at either of the two, and a thread that comes to
+ *		one of them waits until it is over: so an object in which a page is looked for, or
+ *		fetched, stays what it is, and no lock is held over a message.
  * See:		docs/design/fork.md
  */
 #pragma once

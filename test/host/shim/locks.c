@@ -208,20 +208,6 @@ void rwsem_write_lock(struct rwsem *s)
 	pthread_mutex_unlock(&s->mutex);
 }
 
-bool rwsem_write_trylock(struct rwsem *s)
-{
-	bool taken;
-
-	pthread_mutex_lock(&s->mutex);
-	taken = !s->writer && !s->readers && !s->waiting_writers;
-	if (taken)
-		s->writer = true;
-	pthread_mutex_unlock(&s->mutex);
-	if (taken)
-		shim_rank_acquire(s, s->name, s->rank, LOCK_DEBUG_TRY);
-	return taken;
-}
-
 void rwsem_write_unlock(struct rwsem *s)
 {
 	shim_rank_release(s, s->name);

@@ -26,7 +26,6 @@ void rwsem_read_lock(struct rwsem *s);
 void rwsem_read_unlock(struct rwsem *s);
 void rwsem_write_lock(struct rwsem *s);
 void rwsem_write_unlock(struct rwsem *s);
-bool rwsem_write_trylock(struct rwsem *s);
 
 static inline void assert_rwsem_held(const struct rwsem *s) __asserts_held_shared(s)
 {
