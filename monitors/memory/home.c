@@ -10,6 +10,11 @@
 #include <lib/string.h>
 
 #include "memory.h"
+#include "owner.h"
+
+/* Kernel memory that they take, here and at owners, trees aside. */
+#define SPACE_BYTES   (sizeof(struct home_space) + sizeof(struct owner_space))
+#define VREGION_BYTES (sizeof(struct home_vregion) + sizeof(struct region))
 
 static struct home_space *to_space(struct rb_node *node)
 {
@@ -52,7 +57,6 @@ static void home_link_locked(struct memory *m, struct home_space *as) __must_hol
 	rb_link_node(&as->node, parent, link);
 	rb_insert_color(&as->node, &h->spaces);
 	__atomic_add_fetch(&as->refs, 1, __ATOMIC_RELAXED);
-	as->m = m;
 	as->is_linked = true;
 	h->nr_spaces++;
 }
@@ -114,6 +118,7 @@ static void home_space_free(struct home_space *as)
 	uint64_t index;
 
 	lock_not_needed(&as->mutex, "the last reference");
+	pool_uncharge_home(&as->m->pool, as->proc, as->charged);
 	area_set_clear(&as->map, &dead);
 	area_spare_free(&dead);
 	radix_for_each(vr, &as->vregions, index)
@@ -129,18 +134,42 @@ void home_space_put(struct home_space *as)
 		home_space_free(as);
 }
 
-struct home_space *home_space_alloc(uint64_t id, uint32_t proc, uint32_t vnode,
+/* Before something is made for @as that takes @bytes. */
+static int home_space_charge(struct home_space *as, uint64_t bytes) __must_hold(&as->mutex)
+{
+	const int err = pool_charge_home(&as->m->pool, as->proc, bytes);
+
+	if (err)
+		STAT_INC(as->m, home_full);
+	else
+		as->charged += bytes;
+	return err;
+}
+
+static void home_space_uncharge(struct home_space *as, uint64_t bytes) __must_hold(&as->mutex)
+{
+	as->charged -= bytes;
+	pool_uncharge_home(&as->m->pool, as->proc, bytes);
+}
+
+struct home_space *home_space_alloc(struct memory *m, uint64_t id, uint32_t proc, uint32_t vnode,
 				    enum home_space_kind kind)
 {
 	struct home_space *as = lib_zalloc(sizeof(*as));
 
 	if (!as)
 		return NULL;
+	as->m = m;
+	as->id = id;
+	as->proc = proc;
+	lock_not_needed(&as->mutex, "no other thread knows it");
+	if (home_space_charge(as, SPACE_BYTES)) {
+		lib_free(as);
+		return NULL;
+	}
 	mutex_init(&as->mutex, "aspace", RANK_ASPACE);
 	as->refs = 1;
 	as->kind = kind;
-	as->id = id;
-	as->proc = proc;
 	as->vnode = vnode;
 	area_set_init(&as->map);
 	radix_init(&as->vregions);
@@ -153,7 +182,7 @@ struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t pro
 				     enum home_space_kind kind, uint32_t incarn)
 	__no_lock_analysis("returns it locked")
 {
-	struct home_space *as = home_space_alloc(id, proc, vnode, kind);
+	struct home_space *as = home_space_alloc(m, id, proc, vnode, kind);
 	int err;
 
 	if (!as)
@@ -383,14 +412,16 @@ int home_space_vregion_activate(struct memory *m, struct home_space *as, uint64_
 		return 0;
 	if (vr) /* what has been unmapped is missed by nobody */
 		return is_mapped(m, as, index) ? -EHOSTDOWN : give_owner(m, as, index, vr);
-	vr = lib_zalloc(sizeof(*vr));
-	if (!vr)
+	if (home_space_charge(as, VREGION_BYTES))
 		return -ENOMEM;
-	err = give_owner(m, as, index, vr);
+	vr = lib_zalloc(sizeof(*vr));
+	err = vr ? give_owner(m, as, index, vr) : -ENOMEM;
 	if (!err)
 		err = radix_insert(&as->vregions, index, vr);
-	if (err)
+	if (err) {
 		lib_free(vr);
+		home_space_uncharge(as, VREGION_BYTES);
+	}
 	return err;
 }
 
@@ -436,8 +467,11 @@ int home_space_copy_vregions(struct home_space *to, const struct home_space *fro
 
 	lock_not_needed(&to->mutex, "it is in no table yet");
 	radix_for_each(vr, &from->vregions, index) {
-		struct home_vregion *copy = lib_alloc(sizeof(*copy));
+		struct home_vregion *copy;
 
+		if (home_space_charge(to, VREGION_BYTES))
+			return -ENOMEM;
+		copy = lib_alloc(sizeof(*copy));
 		if (!copy)
 			return -ENOMEM;
 		*copy = *vr;

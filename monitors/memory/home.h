@@ -51,11 +51,12 @@ struct home_space {
 	uint64_t id;         /* const */
 	uint32_t vnode;      /* const */
 	uint32_t proc;       /* const: the processor that may use it */
-	struct memory *m;    /* const once it has been in the table */
+	struct memory *m;    /* const */
 	bool is_linked;      /* home.lock: it is in the table */
 	bool dead;           /* atomic: destroyed, every call answers -ESRCH; set under home.lock */
 	bool is_orphan;      /* atomic: a call was under way when its processor went */
 	struct mutex mutex;
+	uint64_t charged __guarded_by(&mutex); /* bytes, to its processor: pool_charge_home() */
 	enum home_space_kind kind __guarded_by(&mutex);
 	bool fixed_size __guarded_by(&mutex);      /* SPACE_PAGES: all of it is charged */
 	uint64_t fork_parent __guarded_by(&mutex); /* SPACE_FROZEN: the spaces with its mappings */
@@ -95,8 +96,11 @@ void home_destroy(struct memory *m);
  */
 struct home_space *home_space_create(struct memory *m, uint64_t id, uint32_t proc, uint32_t vnode,
 				     enum home_space_kind kind, uint32_t incarn);
-/* One that is in no table yet, unlocked, to be linked or freed.  NULL: no memory. */
-struct home_space *home_space_alloc(uint64_t id, uint32_t proc, uint32_t vnode,
+/*
+ * One that is in no table yet, unlocked, to be linked or freed. NULL: no memory, or its processor
+ * has had its part.
+ */
+struct home_space *home_space_alloc(struct memory *m, uint64_t id, uint32_t proc, uint32_t vnode,
 				    enum home_space_kind kind);
 /*
  * Enter both, which come of a fork of @of, into the table, which takes a reference of each.

@@ -39,7 +39,7 @@ static void fork_copy_fields(struct home_space *to, const struct home_space *fro
 
 static struct home_space *fork_alloc(struct home_space *as, uint64_t id) __must_hold(&as->mutex)
 {
-	struct home_space *made = home_space_alloc(id, as->proc, as->vnode, SPACE_MAPPED);
+	struct home_space *made = home_space_alloc(as->m, id, as->proc, as->vnode, SPACE_MAPPED);
 
 	if (!made)
 		return NULL;

@@ -27,6 +27,7 @@ int memory_init(struct memory *m, const struct memory_config *cfg)
 	err = pool_init(&m->pool, cfg->runs, cfg->nr_runs, cfg->file_min, &cfg->policy);
 	if (err)
 		goto out_nodes;
+	m->pool.home_max = cfg->home_max;
 	err = owner_init(m);
 	if (err)
 		goto out_pool;

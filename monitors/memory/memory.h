@@ -93,6 +93,7 @@ struct memory_stats {
 	uint64_t file_evicted;
 	uint64_t bad_requests; /* malformed */
 	uint64_t not_home;     /* a home's requests that came from another node */
+	uint64_t home_full;    /* spaces and vRegions refused: their processor has had its part */
 };
 
 union memory_reserve {
@@ -140,6 +141,7 @@ struct memory_config {
 	const struct pool_run *runs;
 	size_t nr_runs;
 	uint64_t file_min;       /* frames that programs may not have */
+	uint64_t home_max;       /* bytes of kernel memory for the spaces of one processor */
 	struct pm_commit policy; /* at first: version 0 */
 };
 

@@ -529,6 +529,32 @@ uint32_t pool_credits(struct pool *pool, uint32_t proc)
 	return nr;
 }
 
+int pool_charge_home(struct pool *pool, uint32_t proc, uint64_t bytes)
+{
+	struct pool_account *account;
+	int err = -ENOMEM;
+
+	spin_lock(&pool->lock);
+	account = account_get_locked(pool, proc);
+	if (account && bytes <= pool->home_max - MIN(pool->home_max, account->home_bytes)) {
+		account->home_bytes += bytes;
+		err = 0;
+	}
+	spin_unlock(&pool->lock);
+	return err;
+}
+
+void pool_uncharge_home(struct pool *pool, uint32_t proc, uint64_t bytes)
+{
+	struct pool_account *account;
+
+	spin_lock(&pool->lock);
+	account = account_locked(pool, proc);
+	ASSERT(account && account->home_bytes >= bytes);
+	account->home_bytes -= bytes;
+	spin_unlock(&pool->lock);
+}
+
 uint64_t pool_room(struct pool *pool)
 {
 	uint64_t room;

@@ -61,6 +61,7 @@ struct pool {
 	uint64_t total;        /* const after init: frames */
 	uint64_t file_min;     /* const after init: frames that programs may not have */
 	uint64_t zero_ahead;   /* const: zeroed frames that the zeroing thread keeps ready */
+	uint64_t home_max;     /* const: most kernel memory, in bytes, for one processor's spaces */
 	struct list_head zero __guarded_by(&lock);
 	struct list_head dirty __guarded_by(&lock);
 	uint64_t nr_zero __guarded_by(&lock);
@@ -124,10 +125,11 @@ bool pool_wants_zeroing(struct pool *pool);
 /* Fill up to @budget dirty frames with zeroes; returns how many. */
 uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget);
 
-/* The credits of one processor. */
+/* The account of one processor. */
 struct pool_account {
 	uint32_t credits;
-	uint64_t report; /* the last one that came */
+	uint64_t report;     /* the last one that came */
+	uint64_t home_bytes; /* kernel memory for its spaces whose home is here */
 };
 
 /* Reserve up to @want frames for credits of @proc: how many it got, after which report. */
@@ -151,6 +153,13 @@ bool pool_is_fenced(const struct pool *pool, uint32_t proc);
 /* The first processor with a number >= @proc that has credits; 0: there is none. */
 uint32_t pool_next_creditor(struct pool *pool, uint32_t proc);
 uint32_t pool_credits(struct pool *pool, uint32_t proc);
+
+/*
+ * Charge @proc with kernel memory for a space or a vRegion that it makes here: -ENOMEM beyond
+ * home_max. Also what a processor that is gone has left is charged until it has been freed.
+ */
+int pool_charge_home(struct pool *pool, uint32_t proc, uint64_t bytes) __must_check;
+void pool_uncharge_home(struct pool *pool, uint32_t proc, uint64_t bytes);
 
 /* Frames that programs could still get, if need be from pages of files. */
 uint64_t pool_room(struct pool *pool);

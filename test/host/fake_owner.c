@@ -577,7 +577,7 @@ int rpc_call_submit(struct rpc_call *call)
 	struct fake_call *fc = container_of(call, struct fake_call, call);
 	pthread_t t;
 
-	const bool home = call->cls == RPC_CLASS_CONTROL;
+	const bool home = call->cls == RPC_CLASS_CONTROL && call->opcode != PM_CREDIT;
 
 	memcpy(fc->body, call->body, call->body_len);
 	if (home && !is_silent(call->peer, call->opcode)) {

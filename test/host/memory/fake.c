@@ -260,6 +260,7 @@ void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift)
 			.runs = runs,
 			.nr_runs = 2,
 			.file_min = frames / 16,
+			.home_max = UINT64_MAX,
 			.policy = { .mode = PM_COMMIT_STRICT, .ratio = 100 },
 		};
 

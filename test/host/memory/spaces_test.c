@@ -703,6 +703,59 @@ static void a_late_fork_makes_no_space(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* Objects of FAKE_PROC until one is refused: how many. Then all but the first @keep end. */
+static uint64_t make_objects(struct ktest *t, struct fake *f, uint64_t keep)
+{
+	struct fake_proc p;
+	uint64_t nr = 0;
+	int err;
+
+	for (;; nr++) {
+		proc_init(&p, f, FAKE_ASPACE(2 + nr), FAKE_MEM_FIRST);
+		err = nr < 10000 ? proc_object(&p, 0, 0) : 0;
+		proc_done(&p);
+		if (err || nr == 10000)
+			break;
+	}
+	EXPECT_EQ(t, err, -ENOMEM);
+	for (uint64_t i = keep; i < nr; i++)
+		EXPECT_EQ(t, home_destroy_space(&f->mem[0], FAKE_ASPACE(2 + i), FAKE_PROC), 0);
+	return nr;
+}
+
+/* Kernel memory of a home: one processor's spaces and vRegions may have a part of it. */
+static void one_processor_does_not_fill_a_home(struct ktest *t)
+{
+	const uint64_t other = FAKE_ASPACE(7777);
+	struct home_space *as;
+	struct fake_proc p;
+	uint64_t addr, nr;
+	struct fake f;
+
+	fake_start(&f, 1, 1024, SHIFT_2M);
+	f.mem[0].pool.home_max = 64 << 10;
+	nr = make_objects(t, &f, 0);
+	EXPECT_GT(t, nr, 30);
+	EXPECT_EQ(t, f.mem[0].stats.home_full, 1);
+	EXPECT_EQ(t, make_objects(t, &f, nr), nr);
+	as = home_space_create(&f.mem[0], other, FAKE_PROC + 1, 0, SPACE_PAGES, 0);
+	ASSERT_FALSE(t, IS_ERR(as));
+	home_space_unlock(as);
+	EXPECT_EQ(t, home_destroy_space(&f.mem[0], other, FAKE_PROC + 1), 0);
+	memory_processor_gone(&f.mem[0], FAKE_PROC);
+	pool_admit(&f.mem[0].pool, FAKE_PROC);
+
+	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&p), 0);
+	EXPECT_EQ(t, proc_mmap(&p, FIXED_AT, 1024 * MB, RW, PM_MAP_FIXED | PM_MAP_NORESERVE, &addr),
+		  -ENOMEM);
+	EXPECT_EQ(t, f.mem[0].stats.home_full, 3);
+	EXPECT_EQ(t, proc_destroy(&p), 0);
+	EXPECT_EQ(t, make_objects(t, &f, 0), nr);
+	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static void credits_promise_frames(struct ktest *t)
 {
 	struct fake f;
@@ -1696,6 +1749,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_fenced_processor_gets_no_credit_back),
 	KTEST(the_end_of_a_processor_waits_for_no_node),
 	KTEST(a_late_fork_makes_no_space),
+	KTEST(one_processor_does_not_fill_a_home),
 	KTEST(credits_promise_frames),
 	KTEST(promised_frames_do_not_wait_for_storage),
 	KTEST(old_writeback_is_dropped),
