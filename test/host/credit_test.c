@@ -4,7 +4,9 @@
  * loses and repeats what it likes: the owner always has a frame for a page that was promised one,
  * and when all is quiet the two accounts are the same.
  */
+#include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <lib/errno.h>
 #include <lib/ktest.h>
@@ -329,6 +331,15 @@ static void settle(struct sim *s)
 	s->quiet = false;
 }
 
+static void start(struct ktest *t)
+{
+	static bool started;
+
+	if (!started)
+		EXPECT_EQ(t, credit_init(), 0);
+	started = true;
+}
+
 static void accounts_meet(struct ktest *t)
 {
 	static struct sim s;
@@ -339,7 +350,7 @@ static void accounts_meet(struct ktest *t)
 	run.virt = calloc(FRAMES, PAGE_SIZE);
 	s.t = t;
 	ASSERT_EQ(t, pool_init(&s.pool, &run, 1, FRAMES / 8, &policy), 0);
-	ASSERT_EQ(t, credit_init(), 0);
+	start(t);
 	credit_doubt(NODE);
 	for (unsigned int n = 0; n < STEPS && !t->nr_failed; n++) {
 		step(&s);
@@ -361,7 +372,57 @@ static void accounts_meet(struct ktest *t)
 	free(run.virt);
 }
 
+struct taker {
+	uint32_t node;
+	int err, done;
+};
+
+static void *take(void *arg)
+{
+	struct taker *taker = arg;
+
+	taker->err = credit_take(taker->node);
+	__atomic_store_n(&taker->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void answer_open_call(uint32_t frames)
+{
+	struct rpc_call *call = __atomic_load_n(&open_call, __ATOMIC_ACQUIRE);
+
+	((uint64_t *)call->reply)[0] = frames;
+	call_end(call, 0);
+}
+
+/* A thread that waits until it may ask is not content with the answer to the report before. */
+static void waits_for_its_own_answer(struct ktest *t)
+{
+	struct taker taker = { .node = NODE + 1 };
+	pthread_t thread;
+
+	start(t);
+	credit_doubt(taker.node);
+	credit_report();
+	ASSERT_TRUE(t, open_call != NULL);
+	ASSERT_EQ(t, pthread_create(&thread, NULL, take, &taker), 0);
+	while (!waitqueue_active(&credit_hint(taker.node)->answered))
+		usleep(100);
+	answer_open_call(0); /* that report has asked for nothing */
+	while (!__atomic_load_n(&open_call, __ATOMIC_ACQUIRE))
+		usleep(100);
+	usleep(20000); /* time for the mistake */
+	EXPECT_EQ(t, __atomic_load_n(&taker.done, __ATOMIC_ACQUIRE), 0);
+	answer_open_call(10);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(t, taker.err, 0);
+	credit_put(taker.node);
+	credit_forget(taker.node);
+	EXPECT_EQ(t, credit_total(), 0);
+	nr_net = 0;
+}
+
 static const struct ktest_case cases[] = {
+	KTEST(waits_for_its_own_answer),
 	KTEST(accounts_meet),
 	{ 0 },
 };

@@ -129,12 +129,9 @@ static void report_leave(struct credit *c)
 static void report_end(struct credit *c, int err, uint32_t frames)
 {
 	spin_lock(&c->lock);
-	if (!err) {
-		const int64_t delta = (int64_t)frames - c->reported;
-
-		atomic64_add(&c->frames, delta);
-		atomic64_add(&c->total, delta);
-	}
+	c->granted = err ? 0 : (int64_t)frames - c->reported;
+	atomic64_add(&c->frames, c->granted);
+	atomic64_add(&c->total, c->granted);
 	c->answer = err;
 	c->asking = false;
 	__atomic_store_n(&c->nr_answers, c->nr_answers + 1, __ATOMIC_RELEASE);
@@ -252,12 +249,15 @@ int credit_init(void)
 
 /* --- taking -------------------------------------------------------------------------- */
 
+/* Why the last report has brought no frame, or 0: it has, and others may have taken them. */
 static int last_answer(struct credit *c)
 {
 	int err;
 
 	spin_lock(&c->lock);
 	err = c->answer;
+	if (!err && c->granted <= 0 && atomic64_read(&c->frames) <= 0)
+		err = -ENOMEM;
 	spin_unlock(&c->lock);
 	return err;
 }
@@ -265,8 +265,8 @@ static int last_answer(struct credit *c)
 /* Until there may be a frame in hand: 0. -ENOMEM: the node grants none. */
 static int obtain(struct credit *c)
 {
-	const uint64_t seen = __atomic_load_n(&c->nr_answers, __ATOMIC_ACQUIRE);
 	bool turn = false;
+	uint64_t seen;
 	int err;
 
 	if (wait_event_killable(&c->answered,
@@ -279,14 +279,14 @@ static int obtain(struct credit *c)
 		return 0;
 	}
 	counter_inc(&credit_requests);
+	/* Now that it is our turn no answer but ours can come. */
+	seen = __atomic_load_n(&c->nr_answers, __ATOMIC_ACQUIRE);
 	err = report_send(c, CREDIT_CHUNK, true);
 	if (!err && wait_event_killable(&c->answered,
 					__atomic_load_n(&c->nr_answers, __ATOMIC_ACQUIRE) != seen))
 		return -EINTR;
 	if (!err)
 		err = last_answer(c);
-	if (!err && atomic64_read(&c->frames) <= 0)
-		err = -ENOMEM;
 	if (err)
 		counter_inc(&credit_refused);
 	return err;

@@ -33,6 +33,7 @@ struct credit {               /* one memory node's; lives for ever: node ids are
 	bool asking __guarded_by(&lock);       /* and it is under way */
 	uint32_t reported __guarded_by(&lock); /* what it said that we hold */
 	int answer __guarded_by(&lock);        /* 0, or why the last one has failed */
+	int64_t granted __guarded_by(&lock);   /* frames that it has brought; negative: taken */
 	uint64_t nr_answers;                   /* atomic; changed under the lock */
 	struct waitqueue answered;
 	struct report_msg msg; /* of the report that is under way */
