@@ -5,8 +5,8 @@
 usage: run.py [--repeat N] [--output DIR] [--only NAME,...]
 
 O names the build directory. Prints tables and writes them, with the raw numbers, to docs/results/:
-first-light.md, operations.md and rdma.md. Times are medians of several repetitions on a machine
-that does other things too: trust the ratios.
+first-light.md, operations.md, rdma.md and sharing.md. Times are medians of several repetitions on
+a machine that does other things too: trust the ratios.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import boot  # noqa: E402
 import inkernel  # noqa: E402
 import operations  # noqa: E402
 import rdma  # noqa: E402
+import sharing  # noqa: E402
 from reference import image as reference_image  # noqa: E402
 from reference import packages as reference_packages  # noqa: E402
 
@@ -275,10 +276,11 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "results")
     parser.add_argument(
-        "--only", default="", help="rpc (with misses), null, launch, boot, operations, rdma"
+        "--only", default="",
+        help="rpc (with misses), null, launch, boot, operations, rdma, sharing",
     )
     args = parser.parse_args()
-    every = ["rpc", "null", "launch", "boot", "operations", "rdma"]
+    every = ["rpc", "null", "launch", "boot", "operations", "rdma", "sharing"]
     wanted = args.only.split(",") if args.only else every
     setting = Setting()
     programs = boot.build_programs()
@@ -290,6 +292,8 @@ def main() -> int:
             "operations", lambda: operations.measure(d, p, n, Row))),
         ("rdma", "RDMA", lambda b, d, p, n: b.measure(
             "rdma", lambda: rdma.measure(d, n, rpc_samples, Row))),
+        ("sharing", "Sharing a CPU", lambda b, d, p, n: b.measure(
+            "sharing", lambda: sharing.measure(d, p, n, Row))),
     ):  # fmt: skip
         bench = Bench(wanted)
         run(bench, disk, programs, args.repeat)
