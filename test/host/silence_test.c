@@ -16,6 +16,7 @@
 #include <processor/excache/object.h>
 #include <processor/mm/aspace.h>
 #include <proto/pm.h>
+#include <shim/shim.h>
 
 #include "fake_owner.h"
 #include "user_word.h"
@@ -120,6 +121,23 @@ static void a_silent_home_holds_up_no_end(struct ktest *t)
 	fake_speak();
 	wait_for(destroys() == 5);
 	EXPECT_EQ(t, destroys(), 5u);
+	all_gone(t);
+}
+
+/* Names that have waited here for long do not make a home a silent one. */
+static void a_home_that_was_not_asked_is_waited_for(struct ktest *t)
+{
+	struct aspace *as;
+
+	cache_start();
+	as = space_create(1, 4);
+	shim_time_freeze(true); /* no timer comes */
+	aspace_put(as);
+	EXPECT_EQ(t, destroys(), 0u);
+	shim_time_advance_ns(2000 * NSEC_PER_MSEC);
+	(void)destroy_drain(false);
+	EXPECT_EQ(t, destroys(), 1u);
+	shim_time_freeze(false);
 	all_gone(t);
 }
 
@@ -422,6 +440,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_killed_introduction_goes_on),
 	KTEST(a_late_shared_object_is_destroyed),
 	KTEST(a_silent_home_holds_up_no_end),
+	KTEST(a_home_that_was_not_asked_is_waited_for),
 	KTEST(credits_of_a_silent_node_hold_up_no_end),
 	KTEST(questions_about_a_silent_node_end),
 	{ 0 },

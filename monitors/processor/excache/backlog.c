@@ -15,6 +15,7 @@ void backlog_init(struct backlog *b, const char *name)
 	spin_lock_init(&b->lock, name, RANK_EXCACHE_FREE);
 	list_init(&b->items);
 	b->last = b->size = b->moved_ns = 0;
+	b->begun = false;
 	waitqueue_init(&b->moved);
 }
 
@@ -50,6 +51,22 @@ void backlog_move(struct backlog *b, struct backlog_item *item, struct backlog_i
 	to->nr = item->nr;
 	list_add(&to->link, &item->link);
 	list_del(&item->link);
+	spin_unlock(&b->lock);
+}
+
+void backlog_begin(struct backlog *b, bool begun)
+{
+	spin_lock(&b->lock);
+	b->begun = begun;
+	b->moved_ns = time_now_ns();
+	spin_unlock(&b->lock);
+}
+
+void backlog_kicked(struct backlog *b)
+{
+	spin_lock(&b->lock);
+	if (!b->begun)
+		b->moved_ns = time_now_ns();
 	spin_unlock(&b->lock);
 }
 

@@ -30,6 +30,7 @@ struct backlog {
 	uint64_t last __guarded_by(&lock);     /* number of the newest item, ever */
 	uint64_t size __guarded_by(&lock);     /* items */
 	uint64_t moved_ns __guarded_by(&lock); /* when the first item became the first */
+	bool begun __guarded_by(&lock);        /* backlog_begin() */
 	struct waitqueue moved;
 };
 
@@ -37,6 +38,10 @@ void backlog_init(struct backlog *b, const char *name);
 /* Returns how many items there are now. Any context. */
 uint64_t backlog_add(struct backlog *b, struct backlog_item *item);
 void backlog_done(struct backlog *b, struct backlog_item *item);
+/* For a worker that does items in turn: it begins to ask a node, or has ended. */
+void backlog_begin(struct backlog *b, bool begun);
+/* The worker is told to begin: unless it has begun, its node has not been silent so far. */
+void backlog_kicked(struct backlog *b);
 /* @to takes the place of @item, which is to be freed. */
 void backlog_move(struct backlog *b, struct backlog_item *item, struct backlog_item *to);
 /* Items. */

@@ -173,6 +173,7 @@ static void destroy_work(struct work *w)
 	uint64_t ids[HOME_DESTROY_MAX];
 	uint32_t nr;
 
+	backlog_begin(&q->names, true);
 	while ((nr = first_names(q, upto, rs, ids))) {
 		counter_inc(&destroy_messages);
 		counter_add(&destroy_spaces, nr);
@@ -182,6 +183,7 @@ static void destroy_work(struct work *w)
 			kfree(rs[i]);
 		}
 	}
+	backlog_begin(&q->names, false);
 }
 
 void destroy_defer(struct deferred_destroy *r, uint64_t id, bool now)
@@ -202,8 +204,10 @@ bool destroy_drain(bool killable)
 	uint64_t node;
 
 	for (node = 0; (q = queue_next(&node)); node++) {
-		if (backlog_size(&q->names))
-			(void)work_queue(destroy_wq, &q->work);
+		if (!backlog_size(&q->names))
+			continue;
+		backlog_kicked(&q->names);
+		(void)work_queue(destroy_wq, &q->work);
 	}
 	for (node = 0; (q = queue_next(&node)); node++) {
 		int err;
