@@ -119,6 +119,7 @@ void thread_start(struct thread *t)
 static void thread_free(struct thread *t)
 {
 	stack_free((void *)t->stack);
+	kfree(t->fault_hints);
 	kfree(t);
 }
 

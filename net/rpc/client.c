@@ -451,6 +451,14 @@ static bool slot_may_be_free(struct rpc_session *s, bool waits)
 }
 
 /* Sleep until there may be a slot for @call. */
+bool rpc_slot_is_free(uint32_t peer_id, enum rpc_class cls)
+{
+	struct rpc_peer *peer = rpc_peer_find(peer_id);
+
+	return peer && (unsigned int)cls < RPC_NR_CLASSES &&
+	       slot_may_be_free(&peer->sessions[cls], false);
+}
+
 static int slot_wait(const struct rpc_call *call, unsigned int mode, uint64_t deadline_ns)
 {
 	struct rpc_peer *peer = rpc_peer_find(call->peer);

@@ -53,6 +53,8 @@ static struct {
 	int64_t promised[FAKE_NODES + 1]; /* credits of the processor, by node */
 	uint64_t report[FAKE_NODES + 1];
 	unsigned int under_way;
+	bool no_slots;
+	unsigned int ahead_timeout_every, nr_aheads;
 	struct {
 		int status;
 		unsigned int times;
@@ -96,6 +98,10 @@ void fake_reset(void)
 	fake.timeout_every = 0;
 	fake.nr_fetches = 0;
 	fake.wb_timeout_every = 0;
+	fake.ahead_timeout_every = 0;
+	fake.nr_aheads = 0;
+	fake.no_slots = false;
+	fake_ahead(false);
 	fake.nr_writebacks = 0;
 	fake.refuse_status = 0;
 	fake.file_pages = 0;
@@ -119,6 +125,22 @@ void fake_timeout_every(unsigned int n)
 void fake_writeback_timeout_every(unsigned int n)
 {
 	fake.wb_timeout_every = n;
+}
+
+void fake_ahead_timeout_every(unsigned int n)
+{
+	fake.ahead_timeout_every = n;
+}
+
+void fake_ahead(bool on)
+{
+	if (shim_bootparam_set("prefetch", on ? "on" : "off"))
+		abort();
+}
+
+void fake_no_slots(bool none)
+{
+	fake.no_slots = none;
 }
 
 void fake_refuse(uint64_t vaddr, int status)
@@ -359,6 +381,31 @@ static void serve_fetch(struct fake_call *fc)
 	reply(fc, 0, &w, sizeof(w));
 }
 
+static void serve_fetch_ahead(struct fake_call *fc)
+{
+	struct pm_fetch_ahead_rep rep = { 0 };
+	struct pm_fetch_ahead_rep_wire w;
+	struct pm_fetch_ahead_req req;
+
+	if (pm_fetch_ahead_req_decode(fc->body, fc->call.body_len, &req))
+		abort();
+	fake.counts.aheads++;
+	for (uint32_t i = 0; i < req.nr_pages; i++) {
+		struct pm_redirect_wire rw;
+		const struct page *p = find(req.aspace, req.pages[i].vaddr);
+
+		if (!p || redirect(req.pages[i].vaddr, fc->call.peer, &rw))
+			continue;
+		memcpy(phys_to_virt(req.pages[i].line.addr), p->data, PAGE_SIZE);
+		rep.sent |= 1u << i;
+		fake.counts.ahead_pages++;
+		if (req.pages[i].vaddr > fake.counts.ahead_last)
+			fake.counts.ahead_last = req.pages[i].vaddr;
+	}
+	pm_fetch_ahead_rep_encode(&rep, &w);
+	reply(fc, 0, &w, sizeof(w));
+}
+
 static void serve_writeback(struct fake_call *fc)
 {
 	struct pm_writeback_rep rep = { .grant = { .node = fc->call.peer } };
@@ -469,6 +516,9 @@ static void serve(struct fake_call *fc)
 	case PM_FETCH:
 		serve_fetch(fc);
 		break;
+	case PM_FETCH_AHEAD:
+		serve_fetch_ahead(fc);
+		break;
 	case PM_WRITEBACK:
 		serve_writeback(fc);
 		break;
@@ -484,6 +534,8 @@ static bool times_out(const struct fake_call *fc)
 {
 	if (fc->call.opcode == PM_WRITEBACK)
 		return fake.wb_timeout_every && ++fake.nr_writebacks % fake.wb_timeout_every == 0;
+	if (fc->call.opcode == PM_FETCH_AHEAD)
+		return fake.ahead_timeout_every && ++fake.nr_aheads % fake.ahead_timeout_every == 0;
 	return fc->call.opcode == PM_FETCH && fake.timeout_every &&
 	       ++fake.nr_fetches % fake.timeout_every == 0;
 }
@@ -510,6 +562,8 @@ static void *call_thread(void *arg)
 	}
 	pthread_mutex_unlock(&fake.lock);
 	if (late) {
+		if (fc->call.done)
+			fc->call.done(&fc->call);
 		complete_all(&fc->done);
 		usleep(2000);
 		fc->call.reply = late_reply;
@@ -519,6 +573,8 @@ static void *call_thread(void *arg)
 	if (late)
 		fc->call.status = -ETIMEDOUT;
 	pthread_mutex_unlock(&fake.lock);
+	if (!late && fc->call.done)
+		fc->call.done(&fc->call);
 	if (!late)
 		complete_all(&fc->done);
 	if (fc->call.release)
@@ -614,6 +670,11 @@ bool rpc_call_wait_or_leave(struct rpc_call *call)
 	struct fake_call *fc = container_of(call, struct fake_call, call);
 
 	return completion_wait_killable(&fc->done) == 0;
+}
+
+bool rpc_slot_is_free(uint32_t peer, enum rpc_class cls)
+{
+	return !fake.no_slots;
 }
 
 int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)

@@ -19,6 +19,12 @@ void fake_delay_us(unsigned int us);
 void fake_timeout_every(unsigned int n);
 /* The same for write-backs: what they carried is stored late, after the caller was told. */
 void fake_writeback_timeout_every(unsigned int n);
+/* The same for messages that ask for pages ahead. */
+void fake_ahead_timeout_every(unsigned int n);
+/* Fetch pages ahead, which is off after fake_reset(). */
+void fake_ahead(bool on);
+/* Until it is said again: no slot for a message is free, as rpc_slot_is_free() sees it. */
+void fake_no_slots(bool none);
 /* Pages at and above @vaddr are refused with @status (0: none are), riding or not. */
 void fake_refuse(uint64_t vaddr, int status);
 /* Files have @pages pages, of which each word is its offset; page @bad cannot be read. */
@@ -64,6 +70,8 @@ struct fake_counts {
 	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, redirects,
 		late;
 	unsigned int file_fetches, refused;
+	unsigned int aheads, ahead_pages; /* PM_FETCH_AHEAD: messages, and pages that were sent */
+	uint64_t ahead_last;              /* the highest address of these */
 	unsigned int forks, collapses, discards, destroy_msgs, destroys, spaces;
 	unsigned int stale; /* write-backs that were older than what was stored */
 };

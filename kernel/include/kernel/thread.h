@@ -83,6 +83,7 @@ struct thread {
 	struct user_context user; /* owner thread */
 	void *private;            /* owner: the creator (a monitor's task) */
 	uint32_t faults_off;      /* owner thread: see user_faults_off() */
+	void *fault_hints; /* owner thread: of its page faults; kfree()d at its end, or NULL */
 
 	struct fair_entity fair; /* run queue lock */
 	uint32_t prio;           /* run queue lock */

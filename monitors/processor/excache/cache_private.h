@@ -181,6 +181,7 @@ struct tag { /* for a new line */
 	uint64_t seq;      /* of the layout, or SEQ_ANY: see excache_get_at() */
 	bool fresh;        /* EXCACHE_ZERO, EXCACHE_COPY */
 	bool copy;         /* EXCACHE_COPY */
+	bool ahead;        /* ahead_fetch(): only if it is stored */
 };
 
 /* --- object.c ------------------------------------------------------------------------ */
@@ -247,6 +248,7 @@ struct claim {                   /* Result of claim_locked(). */
 	struct line *victims[2]; /* dirty lines that must be written back, or NULL */
 	struct object *puts[2];  /* references to give back */
 	uint32_t nr_victims, nr_puts;
+	bool ahead; /* get_locked(): the page was fetched ahead, and is asked for the first time */
 };
 
 /*
@@ -276,6 +278,8 @@ bool line_map_first_locked(struct line *line, struct aspace *as, vaddr_t vaddr, 
 
 /* --- fill.c -------------------------------------------------------------------------- */
 
+/* Take the tag off a FILLING line; the frame is in quarantine. */
+void line_untag(struct line *line);
 int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line *victim);
 /* -EREMCHG: the node that has the file is gone, and another has taken its place. */
 int fill_file(struct object *obj, uint64_t pgoff, struct line *line);

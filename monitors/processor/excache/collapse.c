@@ -18,7 +18,8 @@ void excache_hold(struct object *obj)
 	spin_lock(&obj->lock);
 	obj->held = true;
 	spin_unlock(&obj->lock);
-	wait_event(&excache.quiet, READ_ONCE(obj->nr_writebacks) == 0);
+	wait_event(&excache.quiet,
+		   READ_ONCE(obj->nr_writebacks) == 0 && READ_ONCE(obj->nr_ahead) == 0);
 }
 
 bool excache_try_hold(struct object *obj)
@@ -26,7 +27,7 @@ bool excache_try_hold(struct object *obj)
 	bool quiet;
 
 	spin_lock(&obj->lock);
-	quiet = obj->nr_writebacks == 0;
+	quiet = obj->nr_writebacks == 0 && obj->nr_ahead == 0;
 	if (quiet)
 		obj->held = true;
 	spin_unlock(&obj->lock);

@@ -70,6 +70,8 @@ static bool evict_locked(struct cache_set *set, struct claim *c, struct line **f
 	*frame = NULL;
 	if (!old)
 		return false;
+	if (old->flags & LINE_PREFETCH)
+		(void)line_clear_accessed_locked(set, old); /* was it used after all? */
 	line_unmap_all_locked(old);
 	if (old->flags & LINE_DIRTY) {
 		counter_inc(&excache_evict_dirty);

@@ -31,6 +31,7 @@
 #include "credit.h"
 #include "late.h"
 #include "owner.h"
+#include "prefetch.h"
 
 #define FILE_NODES_TRIED 8 /* for one page, while one after the other goes */
 
@@ -194,6 +195,8 @@ static bool may_attach_locked(struct object *obj, const struct tag *tag)
 		return true;
 	if (tag->fresh && page_bits_test(&obj->stored, tag->pgoff))
 		return false;
+	if (tag->ahead && (obj->held || !page_bits_test(&obj->stored, tag->pgoff)))
+		return false;
 	return tag->as ? layout_is_at(tag->as, tag->seq, tag->copy) : obj->seq == tag->seq;
 }
 
@@ -214,6 +217,7 @@ bool line_attach_locked(struct cache_set *set, struct line *line, const struct t
 		return false;
 	}
 	line_enter_object_locked(obj, line, tag->pgoff);
+	obj->nr_ahead += tag->ahead;
 	if (tag->fresh && obj->kind == OBJECT_SHARED)
 		obj->nr_pages++;
 	if (obj->kind == OBJECT_FILE)
@@ -248,6 +252,8 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 		window_remove_locked(obj, line);
 	if ((line->flags & LINE_PLOCAL) && obj->kind == OBJECT_SHARED)
 		obj->nr_pages--; /* neither cached nor stored any more */
+	if ((line->flags & LINE_PREFETCH) && line->state == LINE_VALID)
+		prefetch_note_wasted(obj);
 	if (line->state == LINE_WRITEBACK)
 		quiet = object_writeback_ended_locked(obj);
 	spin_unlock(&obj->lock);
@@ -300,6 +306,17 @@ enum get_result {
 	GET_AGAIN, /* the layout has changed: see excache_get_at() */
 };
 
+/* Is it the first time that @line, which is asked for, is? */
+static bool line_used_ahead_locked(struct line *line, bool late)
+{
+	assert_spin_held(&set_of_line(line)->lock);
+	if (!(line->flags & LINE_PREFETCH))
+		return false;
+	line->flags &= (uint8_t)~LINE_PREFETCH;
+	prefetch_note_used(line->obj, late);
+	return true;
+}
+
 /* Find or claim under the set's lock; what the claim left over is in *c. */
 static enum get_result get_locked(struct cache_set *set, const struct tag *tag,
 				  enum excache_how how, struct line **out, struct claim *c)
@@ -312,12 +329,14 @@ static enum get_result get_locked(struct cache_set *set, const struct tag *tag,
 	if (line && line->state == LINE_VALID) {
 		line->pins++;
 		excache.policy->touch(set, line);
-		line->flags &= (uint8_t)~LINE_PREFETCH;
+		c->ahead = line_used_ahead_locked(line, false);
 		*out = line;
 		return GET_FOUND;
 	}
-	if (line)
+	if (line) {
+		c->ahead = line->state == LINE_FILLING && line_used_ahead_locked(line, true);
 		return GET_WAIT;
+	}
 	if (how == EXCACHE_FIND)
 		return GET_NONE;
 	claim_locked(set, c, true);
@@ -333,7 +352,7 @@ static enum get_result get_locked(struct cache_set *set, const struct tag *tag,
 
 /* Until the line is found or claimed, or there is a reason to give up: negative errno. */
 static int get_or_wait(const struct tag *tag, enum excache_how how, struct line **line,
-		       struct line **victim)
+		       struct line **victim, bool *ahead)
 {
 	struct cache_set *set = &excache.sets[set_index(tag->obj, tag->pgoff)];
 	enum get_result got;
@@ -348,6 +367,7 @@ static int get_or_wait(const struct tag *tag, enum excache_how how, struct line 
 		got = get_locked(set, tag, how, line, &c);
 		spin_unlock(&set->lock);
 		claim_finish(&c, got == GET_NEW ? 1 : 0);
+		*ahead |= c.ahead;
 		*victim = got == GET_NEW ? c.victims[0] : NULL;
 		if (got == GET_FOUND || got == GET_NEW)
 			return (int)got;
@@ -370,6 +390,7 @@ static int get_once(struct object *obj, uint64_t pgoff, enum excache_how how, st
 				 .copy = how == EXCACHE_COPY };
 	struct line *line = NULL, *victim = NULL;
 	uint32_t credit_node = 0;
+	bool ahead = false;
 	int got, err;
 
 	/* Taken first, because it may sleep and a claimed line must not wait for it. */
@@ -378,10 +399,12 @@ static int get_once(struct object *obj, uint64_t pgoff, enum excache_how how, st
 		if (err)
 			return err;
 	}
-	got = get_or_wait(&tag, how, &line, &victim);
+	got = get_or_wait(&tag, how, &line, &victim, &ahead);
 	if (tag.fresh && got != GET_NEW)
 		credit_put(credit_node);
-	if (got == GET_NEW && excache.policy->entered)
+	if (got == GET_FOUND && ahead && obj->kind != OBJECT_FILE)
+		prefetch_used_page(obj, pgoff);
+	if ((got == GET_NEW || (got == GET_FOUND && ahead)) && excache.policy->entered)
 		excache.policy->entered(line);
 	err = got == GET_NEW ? fill(obj, pgoff, how, line, victim, credit_node) : got;
 	if (err)

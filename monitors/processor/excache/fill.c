@@ -21,16 +21,16 @@
 
 #include "credit.h"
 #include "owner.h"
+#include "prefetch.h"
 
 COUNTER_GLOBAL(excache_fetch, "excache.fetches", "anonymous pages fetched from their owner");
 COUNTER_GLOBAL(excache_file_fetch, "excache.file_fetches", "requests for file pages");
-COUNTER_GLOBAL(excache_prefetched, "excache.prefetched", "file pages filled ahead");
+COUNTER_GLOBAL(excache_prefetched, "excache.prefetched", "pages filled ahead");
 COUNTER_GLOBAL(excache_piggyback, "excache.piggybacks", "dirty victims that went with a fetch");
 COUNTER(excache_quarantined, "excache.quarantined", "frames set aside after a timeout");
 HISTOGRAM(excache_fetch_ns, "excache.fetch_ns", "time of one anonymous fetch");
 
-/* Take the tag off a line whose fill failed; the frame is not freed. */
-static void line_untag(struct line *line)
+void line_untag(struct line *line)
 {
 	struct cache_set *set = set_of_line(line);
 	struct object *put;
@@ -145,7 +145,7 @@ static void fetch_never_sent(struct fetch *f)
 }
 
 /* Send and wait. Returns the call's status; the RPC layer holds its own reference of @f. */
-static int fetch_call(struct fetch *f, const struct object *obj, uint64_t pgoff, uint32_t owner,
+static int fetch_call(struct fetch *f, struct object *obj, uint64_t pgoff, uint32_t owner,
 		      uint32_t *reply_len)
 {
 	struct rpc_call *call = rpc_call_alloc();
@@ -164,6 +164,7 @@ static int fetch_call(struct fetch *f, const struct object *obj, uint64_t pgoff,
 		fetch_never_sent(f);
 		fetch_put(f);
 	} else {
+		prefetch_miss(obj, pgoff); /* behind the page itself, while it is on its way */
 		err = rpc_call_wait_killable(call);
 		*reply_len = call->reply_len;
 	}

@@ -87,6 +87,11 @@ bool line_clear_accessed_locked(struct cache_set *set, struct line *line)
 		used |= map_clear_accessed(map);
 	if (line->obj->kind == OBJECT_FILE)
 		used |= window_clear_accessed(line->obj, line);
+	/* Fault-around maps what was fetched ahead without asking for it. */
+	if (used && (line->flags & LINE_PREFETCH)) {
+		line->flags &= (uint8_t)~LINE_PREFETCH;
+		prefetch_note_used(line->obj, false);
+	}
 	return used;
 }
 
@@ -476,9 +481,9 @@ void excache_keep(struct aspace *as, uint64_t first, uint64_t end)
 	spin_lock(&obj->lock);
 	obj->kept_first = first;
 	obj->kept_end = end;
-	idle = obj->nr_writebacks == 0;
+	idle = obj->nr_writebacks == 0 && obj->nr_ahead == 0;
 	spin_unlock(&obj->lock);
-	/* Only a fault that is under way fills, and none can begin in the range. */
+	/* Only a fault that is under way fills otherwise, and none can begin in the range. */
 	if (idle && atomic_read_acquire(&as->nr_faults) == 0)
 		return;
 	while ((quiet = range_is_quiet(obj, &pgoff)) != RANGE_QUIET) {

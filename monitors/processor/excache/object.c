@@ -314,6 +314,18 @@ static int may_begin(struct object *obj, uint64_t pgoff, bool bounded, uint64_t 
 	return err;
 }
 
+bool object_shared_now(struct object *obj, uint64_t *seq, uint64_t *nr_pages)
+{
+	bool stays;
+
+	spin_lock(&obj->lock);
+	*seq = obj->seq;
+	*nr_pages = DIV_ROUND_UP(obj->size, PAGE_SIZE);
+	stays = obj->going_first == obj->going_end;
+	spin_unlock(&obj->lock);
+	return stays;
+}
+
 static bool is_going(struct object *obj, uint64_t pgoff)
 {
 	uint64_t seq;
@@ -667,7 +679,18 @@ struct quiet_end object_writeback_ended_locked(struct object *obj)
 
 	assert_spin_held(&obj->lock);
 	ASSERT(obj->nr_writebacks > 0);
-	q.is = --obj->nr_writebacks == 0 && obj->held;
+	q.is = --obj->nr_writebacks == 0 && obj->nr_ahead == 0 && obj->held;
+	q.then = q.is ? obj->then : NULL;
+	return q;
+}
+
+struct quiet_end object_ahead_ended_locked(struct object *obj)
+{
+	struct quiet_end q = { 0 };
+
+	assert_spin_held(&obj->lock);
+	ASSERT(obj->nr_ahead > 0);
+	q.is = --obj->nr_ahead == 0 && obj->nr_writebacks == 0 && obj->held;
 	q.then = q.is ? obj->then : NULL;
 	return q;
 }
@@ -736,7 +759,7 @@ static bool may_end_now(struct object *obj)
 
 	spin_lock(&obj->lock);
 	obj->held = true;
-	now = obj->nr_writebacks == 0;
+	now = obj->nr_writebacks == 0 && obj->nr_ahead == 0;
 	if (!now) {
 		work_init(&obj->end_work, space_end_work);
 		(void)backlog_add(&ends, &obj->end_item);

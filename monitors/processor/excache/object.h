@@ -70,6 +70,9 @@ struct object {
 	struct vregion *near __guarded_by(&lock); /* the one looked up last, or NULL: of vregions */
 	uint64_t near_index __guarded_by(&lock);
 	struct page_bits stored __guarded_by(&lock); /* the owner has the page */
+	size_t nr_ahead __guarded_by(&lock);         /* lines that are being filled ahead */
+	/* Pages fetched ahead, lately: atomic, hints. */
+	uint32_t ahead_used, ahead_wasted, ahead_probes;
 	int failed;                               /* atomic: negative errno once a page was lost */
 	struct work put_work;                     /* object_put_later() */
 	uint64_t short_since;                     /* atomic: its owners have no frame for a page */
@@ -168,6 +171,11 @@ int object_shared_get(struct object *obj, uint64_t pgoff, bool write, struct lin
 int object_shared_fault(struct object *obj, uint64_t pgoff, struct line **out) __must_check;
 /* The home has answered, or nothing was asked: see home_introduce(). */
 void object_introduced(struct object *obj);
+/*
+ * For pages that are fetched before they are asked for: *@seq is what there is now, and it has
+ * *@nr_pages pages. False: a part of it is going away.
+ */
+bool object_shared_now(struct object *obj, uint64_t *seq, uint64_t *nr_pages);
 /* By its name; referenced; NULL: there is none. */
 struct object *object_shared_find(uint64_t id);
 /* Pages that are no holes. */
@@ -197,6 +205,8 @@ struct quiet_end {
 	struct work *then;
 };
 struct quiet_end object_writeback_ended_locked(struct object *obj) __must_hold(&obj->lock);
+/* The same of a line that was filled ahead. */
+struct quiet_end object_ahead_ended_locked(struct object *obj) __must_hold(&obj->lock);
 void object_quiet(const struct quiet_end *q);
 /* Anonymous and shared objects alive, for leak tests. */
 size_t object_space_count(void);

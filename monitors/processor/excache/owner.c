@@ -30,6 +30,13 @@ static_assert(sizeof(((struct file_fetch_msg *)0)->reply) == sizeof(struct pm_fi
 	      "fits");
 static_assert(sizeof(((struct report_msg *)0)->body) == sizeof(struct pm_credit_req_wire), "fits");
 static_assert(sizeof(((struct report_msg *)0)->reply) == sizeof(struct pm_credit_rep_wire), "fits");
+static_assert(AHEAD_MAX <= PM_FETCH_AHEAD_MAX, "one message");
+static_assert(sizeof(((struct ahead_msg *)0)->body) ==
+		      sizeof(struct pm_fetch_ahead_req_wire) +
+			      AHEAD_MAX * sizeof(struct pm_ahead_page_wire),
+	      "fits");
+static_assert(sizeof(((struct ahead_msg *)0)->reply) == sizeof(struct pm_fetch_ahead_rep_wire),
+	      "fits");
 static_assert((int)WRITEBACK_MAX <= (int)PM_WRITEBACK_MAX_PAGES, "one message");
 static_assert(sizeof(((struct writeback_msg *)0)->body) ==
 		      sizeof(struct pm_writeback_req_wire) +
@@ -108,6 +115,46 @@ int owner_redirect_decode(const void *body, size_t len, uint64_t *index, struct 
 		return err;
 	*index = v.index;
 	*out = (struct vregion){ .owner = v.owner, .version = v.version };
+	return 0;
+}
+
+/* --- several pages from their owner, ahead ------------------------------------------- */
+
+void owner_ahead_prepare(struct rpc_call *call, struct ahead_msg *msg, uint32_t owner,
+			 const struct object *obj, struct line *const *lines, uint32_t nr)
+{
+	struct pm_fetch_ahead_req req; /* not cleared: nr_pages says how much counts */
+	const uint32_t rkey = rpc_mem_rkey(excache.mem, owner);
+	ssize_t len;
+
+	ASSERT(nr > 0 && nr <= AHEAD_MAX);
+	req.aspace = obj->id;
+	req.nr_pages = nr;
+	for (uint32_t i = 0; i < nr; i++) {
+		req.pages[i].vaddr = lines[i]->pgoff << PAGE_SHIFT;
+		req.pages[i].line = line_ref(lines[i], rkey);
+	}
+	len = pm_fetch_ahead_req_encode(&req, msg->body, sizeof(msg->body));
+	BUG_ON(len < 0);
+	call->peer = owner;
+	call->cls = RPC_CLASS_PREFETCH;
+	call->opcode = PM_FETCH_AHEAD;
+	call->body = msg->body;
+	call->body_len = (uint32_t)len;
+	call->reply = msg->reply;
+	call->reply_max = sizeof(msg->reply);
+}
+
+int owner_ahead_answer(const struct ahead_msg *msg, size_t len, uint32_t nr, uint32_t *sent)
+{
+	struct pm_fetch_ahead_rep rep;
+	const int err = pm_fetch_ahead_rep_decode(msg->reply, len, &rep);
+
+	if (err)
+		return err;
+	if (nr < 32 && rep.sent >> nr)
+		return -EPROTO;
+	*sent = rep.sent;
 	return 0;
 }
 

@@ -15,6 +15,8 @@
 #include <lib/types.h>
 #include <net/rpc.h>
 
+#include "ahead.h"
+
 struct line;
 struct object;
 struct vregion;
@@ -54,6 +56,20 @@ int owner_fetch_answer(const struct fetch_msg *msg, size_t len, struct fetch_ans
 	__must_check;
 /* The body of an answer -EREMCHG: entry *@index of the vRegion array. */
 int owner_redirect_decode(const void *body, size_t len, uint64_t *index, struct vregion *out)
+	__must_check;
+
+/* --- several pages from their owner, ahead ------------------------------------------- */
+
+struct ahead_msg {
+	uint64_t body[2 + 3 * AHEAD_MAX];
+	uint64_t reply[1];
+};
+
+/* The pages of @lines, of @obj, from @owner. */
+void owner_ahead_prepare(struct rpc_call *call, struct ahead_msg *msg, uint32_t owner,
+			 const struct object *obj, struct line *const *lines, uint32_t nr);
+/* *@sent: a bit for each of the @nr pages that has come. */
+int owner_ahead_answer(const struct ahead_msg *msg, size_t len, uint32_t nr, uint32_t *sent)
 	__must_check;
 
 /* --- pages of a file ----------------------------------------------------------------- */

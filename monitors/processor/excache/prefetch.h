@@ -27,6 +27,23 @@ struct read_ahead {
 /* The reader is about to read page @pgoff of @file. */
 void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff);
 
+/* --- prefetch.c: anonymous and shared memory --------------------------------------------- */
+
+/*
+ * A fault in @v, of a space whose layout was read at @seq, is under way, and is over: the pages
+ * that it asks for may start a stream, clipped at @v.
+ */
+void prefetch_begin(struct aspace *as, const struct vma *v, uint64_t seq);
+void prefetch_end(void);
+/* The request for page @pgoff of @obj, which is no file, has been sent. */
+void prefetch_miss(struct object *obj, uint64_t pgoff);
+/* Page @pgoff of @obj, which is no file, was fetched ahead and is asked for now, the first time. */
+void prefetch_used_page(struct object *obj, uint64_t pgoff);
+/* For the counters, of any object: a page that was fetched ahead is asked for, ... */
+void prefetch_note_used(struct object *obj, bool late);
+/* ... or goes without. */
+void prefetch_note_wasted(struct object *obj);
+
 /* --- around.c -------------------------------------------------------------------------- */
 
 #define AROUND_PAGES 64u /* pages of a window */

@@ -166,14 +166,17 @@ static int fault_in_vma(struct aspace *as, const struct vma *v, vaddr_t vaddr,
 
 	if (!err && v->file && !(access & FAULT_ACC_WRITE) && around_map(as, v, vaddr, seq))
 		return 0;
-	if (!err)
-		err = resolve(as, v, vaddr, access, seq->map, &r);
 	if (err)
 		return err;
-	if (r.newest)
-		seq->cow = COW_ANY;
-	err = excache_map(as, vaddr, r.line, r.prot, seq);
-	excache_put(r.line);
+	prefetch_begin(as, v, seq->map);
+	err = resolve(as, v, vaddr, access, seq->map, &r);
+	if (!err) {
+		if (r.newest)
+			seq->cow = COW_ANY;
+		err = excache_map(as, vaddr, r.line, r.prot, seq);
+		excache_put(r.line);
+	}
+	prefetch_end();
 	return err;
 }
 

@@ -153,6 +153,11 @@ int rpc_call_submit(struct rpc_call *call) __must_check;
  */
 int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns) __must_check;
 /*
+ * Might a call whose handler waits for no other node be submitted now?  Never sleeps; the slot may
+ * be gone at once.
+ */
+bool rpc_slot_is_free(uint32_t peer, enum rpc_class cls);
+/*
  * The same for as long as it takes, but ends with -EINTR when the waiting thread is to be killed,
  * or runs a handler whose client has given up.
  */

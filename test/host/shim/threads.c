@@ -16,6 +16,7 @@
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
+#include <mm/slab.h>
 #include <shim/shim.h>
 
 #include "shim_priv.h"
@@ -37,6 +38,7 @@ static void thread_unlink_and_free(struct thread *t)
 	pthread_cond_destroy(&t->wakeup);
 	pthread_cond_destroy(&t->has_exited);
 	pthread_mutex_destroy(&t->sleep_lock);
+	kfree(t->fault_hints);
 	free(t);
 }
 
