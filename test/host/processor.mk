@@ -8,7 +8,8 @@ processor-objs    := monitors/processor/client/nodes.o \
 	monitors/processor/mm/kmem.o monitors/processor/mm/mmap_calls.o \
 	monitors/processor/mm/remote.o \
 	monitors/processor/vfs/uio.o \
-	test/host/around_test.o test/host/aspace_test.o test/host/excache_test.o \
+	test/host/ahead_test.o test/host/around_test.o test/host/aspace_test.o \
+	test/host/excache_test.o \
 	test/host/fake_owner.o test/host/fork_test.o test/host/loss_test.o test/host/policy_test.o \
 	test/host/range_test.o test/host/shared_test.o test/host/silence_test.o \
 	test/host/uio_test.o test/host/user_word.o
