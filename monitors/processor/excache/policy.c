@@ -8,9 +8,9 @@
  *		passing a line moves it to the end. LRU moves the lines that were used since the
  *		last look to the end and evicts the first. DRRIP gives each line an age, how far
  *		away its next use is thought to be: 0 after a use, a new line 2 (static) or as a
- *		rule 3 (bimodal); of the oldest in age the one that came last goes, and if none has
- *		age 3, all age. Some sets always insert in the one way, some in the other; the
- *		others do as those that miss less.
+ *		rule 3 (bimodal); of the oldest in age the one that came first goes (bimodal: the
+ *		last), and if none has age 3, all age. Some sets always insert in the one way, some
+ *		in the other; the others do as those that miss less.
  * Locking:	the set's lock; all but FIFO take object.lock and aspace.lock inside it to read
  *		accessed bits.
  * Limits:	accessed bits are cleared without a flush. A CPU that has the translation in its
@@ -166,8 +166,9 @@ void policy_start(void)
 		excache.sets[i].duel = i % period == 0            ? DUEL_STATIC
 				       : i % period == period / 2 ? DUEL_BIMODAL
 								  : DUEL_FOLLOWS;
-	duel_score_max = (int)(excache.nr_sets / period * excache.nr_ways);
-	nr_recent = MIN(excache.nr_sets / 4, RECENT_MAX);
+	duel_score_max = (int)(DIV_ROUND_UP(excache.nr_sets, period) * excache.nr_ways);
+	memset(recent, 0, sizeof(recent));
+	nr_recent = MAX(MIN(excache.nr_sets / 4, RECENT_MAX), 1u);
 }
 
 /* A miss in a set that tries something out: @by is 1 for the static insertion. */
@@ -180,13 +181,16 @@ static void duel_count(int by)
 		__atomic_store_n(&duel_score, old + by, __ATOMIC_RELAXED);
 }
 
+static bool is_bimodal(const struct cache_set *set)
+{
+	return set->duel == DUEL_FOLLOWS ? duel_is_bimodal() : set->duel == DUEL_BIMODAL;
+}
+
 static uint8_t new_age(const struct cache_set *set)
 {
-	bool bimodal = set->duel == DUEL_BIMODAL;
+	const bool bimodal = is_bimodal(set);
 
-	if (set->duel == DUEL_FOLLOWS)
-		bimodal = duel_is_bimodal();
-	else
+	if (set->duel != DUEL_FOLLOWS)
 		duel_count(bimodal ? -1 : 1);
 	if (!bimodal)
 		return LINE_AGE_NEW;
@@ -237,6 +241,26 @@ static void drrip_entered(struct line *line)
 	spin_unlock(&set->lock);
 }
 
+/*
+ * A line of @age that may go. Of several, the first that came, as in a queue; but the last where
+ * new lines are thought to be used once: those that came before it have stayed for longer.
+ */
+static struct line *drrip_of_age_locked(struct cache_set *set, int age,
+					bool (*may_go)(struct line *line)) __must_hold(&set->lock)
+{
+	const bool last = is_bimodal(set);
+	struct list_head *at = last ? set->resident.prev : set->resident.next;
+
+	assert_spin_held(&set->lock);
+	for (; at != &set->resident; at = last ? at->prev : at->next) {
+		struct line *line = list_entry(at, struct line, set_link);
+
+		if (line->age == age && is_idle(line) && may_go(line))
+			return line;
+	}
+	return NULL;
+}
+
 static struct line *drrip_victim_locked(struct cache_set *set, bool (*may_go)(struct line *line))
 	__must_hold(&set->lock)
 {
@@ -249,14 +273,7 @@ static struct line *drrip_victim_locked(struct cache_set *set, bool (*may_go)(st
 			drrip_look_locked(set, line);
 	}
 	for (age = AGE_DISTANT; age >= AGE_USED; age--) {
-		oldest = NULL;
-		/* Of several the last: those that came before it have stayed for longer. */
-		list_for_each_entry_reverse(line, &set->resident, set_link) {
-			if (line->age == age && is_idle(line) && may_go(line)) {
-				oldest = line;
-				break;
-			}
-		}
+		oldest = drrip_of_age_locked(set, age, may_go);
 		if (oldest)
 			break;
 	}
