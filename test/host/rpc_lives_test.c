@@ -13,6 +13,8 @@
 #include <lib/errno.h>
 #include <shim/shim.h>
 
+#include "../../net/rpc/rpc_priv.h"
+
 /* --- silence, death, restart, fencing --------------------------------------------------------- */
 
 /* Node 2: knows the server, and probes often. */
@@ -364,6 +366,10 @@ static void rendezvous_late(struct ktest *t)
 /* The host's first life, then a node without a key in its place, then the host again. */
 static void replaced_host(struct ktest *t)
 {
+	uint8_t key[RPC_KEY_LEN];
+
+	/* No case before this one has left the cluster's key in the process. */
+	EXPECT_FALSE(t, rpc_auth_pair_key(2, NODE_ROLE_MEMORY, 1, false, key));
 	node_start(t, NODE_ROLE_STORAGE);
 	if (sim_incarnation() == 1) {
 		peer_add(t, 2); /* so it asks for no proof */
