@@ -252,6 +252,9 @@ static void busy_server(struct ktest *t)
 	node_start(t, NODE_ROLE_MEMORY);
 	rpc_node_join(t, 2);
 	EXPECT_TRUE(t, wait_counter("rpc.requests_received", 2));
+	/* A request that is received may be one that its worker has not begun. */
+	while (!sim_get(SH_HELD) && !sim_get(SH_EXECUTED))
+		usleep(1000);
 	if (fences)
 		rpc_peer_fence(2, rpc_node_incarn(2));
 	sim_cmd("barrier 1 2");

@@ -84,7 +84,9 @@ static enum rpc_handler_result h_slow(struct rpc_request *req, void *arg)
 
 	(void)arg;
 	memcpy(&pr, body, sizeof(pr));
+	sim_add(SH_HELD, 1);
 	thread_sleep_until(time_now_ns() + pr.arg * NSEC_PER_MSEC);
+	sim_add(SH_HELD, (uint64_t)-1);
 	sim_add(SH_EXECUTED, 1);
 	reply_page(req, &pr, 1);
 	return RPC_DONE;

@@ -28,7 +28,7 @@ enum { /* sim_shared */
 	SH_EXECUTED = 2,
 	SH_SENT = 3,
 	SH_CALLS = 4,
-	SH_HELD = 5, /* OP_HOLD: handlers in it, and how many there were at most */
+	SH_HELD = 5, /* OP_HOLD and OP_SLOW: handlers in it; OP_HOLD: how many at most */
 	SH_HELD_MOST = 6,
 	SH_RELEASE = 7,
 };

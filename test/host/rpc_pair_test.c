@@ -398,6 +398,7 @@ static void burst_node(struct ktest *t)
 	sim_cmd("barrier 1 2");
 	rung = counter("rpc.doorbells");
 	sent = counter(messages);
+	sim_cmd("barrier 4 2"); /* both have looked */
 	for (uint32_t i = 0; i < BURSTS && !server; i++)
 		burst_once(t);
 	sim_cmd("barrier 2 2");
