@@ -556,11 +556,9 @@ out:
 }
 
 /* Sleep until the other side has been opened since @seen was read, even if it has gone again. */
-static int wait_for_partner(struct waitqueue *wq, const uint32_t *opened, uint32_t seen,
-			    const uint32_t *open_now)
+static int wait_for_partner(struct waitqueue *wq, const uint32_t *opened, uint32_t seen)
 {
-	return wait_event_interruptible(wq, __atomic_load_n(opened, __ATOMIC_ACQUIRE) != seen ||
-						    __atomic_load_n(open_now, __ATOMIC_ACQUIRE))
+	return wait_event_interruptible(wq, __atomic_load_n(opened, __ATOMIC_ACQUIRE) != seen)
 		       ? -ERESTARTSYS
 		       : 0;
 }
@@ -569,6 +567,7 @@ int fifo_open(struct file *f, struct pipe *p)
 {
 	const uint32_t acc = f->flags & O_ACCMODE;
 	uint32_t r_seen, w_seen;
+	bool alone;
 	int err;
 
 	mutex_lock(&p->lock);
@@ -582,6 +581,8 @@ int fifo_open(struct file *f, struct pipe *p)
 	}
 	r_seen = p->r_opened;
 	w_seen = p->w_opened;
+	/* One that is there now may go before we look again: it has been met all the same. */
+	alone = acc == O_RDONLY ? !p->writers && !file_nonblock(f) : acc == O_WRONLY && !p->readers;
 	/* A reader that does not wait must not see "hung up" before there was a writer. */
 	f->minor = acc == O_RDONLY && !p->writers ? w_seen : w_seen - 1;
 	f->private = p;
@@ -590,10 +591,10 @@ int fifo_open(struct file *f, struct pipe *p)
 	mutex_unlock(&p->lock);
 	wake_all(&p->rd_wait);
 	wake_all(&p->wr_wait);
-	if (acc == O_RDONLY && !file_nonblock(f))
-		err = wait_for_partner(&p->rd_wait, &p->w_opened, w_seen, &p->writers);
-	else if (acc == O_WRONLY)
-		err = wait_for_partner(&p->wr_wait, &p->r_opened, r_seen, &p->readers);
+	if (alone && acc == O_RDONLY)
+		err = wait_for_partner(&p->rd_wait, &p->w_opened, w_seen);
+	else if (alone)
+		err = wait_for_partner(&p->wr_wait, &p->r_opened, r_seen);
 	if (err) {
 		pipe_release(f);
 		f->private = NULL;
