@@ -159,7 +159,7 @@ def test_what_no_kernel_can_use_is_refused_before_anything_starts(disk, param, t
 
 @pytest.mark.parametrize("param, text", [
     ("m0:loglevel=banana", 'bad value for loglevel: "banana" (lines to print and keep: err, warn'),
-    ("p0:excache.policy=best", 'bad value for excache.policy: "best" (which line a full set evicts:'),
+    ("p0:excache.policy=x", 'bad value for excache.policy: "x" (which line a full set evicts:'),
     ("p0:excache=64K", "excache=65536: must give at least 16 sets"),
 ], ids=["callback", "policy", "start"])  # fmt: skip
 def test_what_a_kernel_finds_wrong_is_shown(disk, param, text):
