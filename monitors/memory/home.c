@@ -71,7 +71,7 @@ static int home_may_link_locked(struct memory *m, const struct home_space *as, u
 	__must_hold(&m->home.lock)
 {
 	assert_spin_held(&m->home.lock);
-	if (pm_space_home(as->id) != m->node)
+	if (pm_space_home(as->id) != m->node || pm_space_maker(as->id) != as->proc)
 		return -EINVAL;
 	if (pool_is_fenced(&m->pool, as->proc))
 		return -ESTALE;

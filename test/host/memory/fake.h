@@ -10,12 +10,15 @@
 
 #include "../../../monitors/memory/memory.h"
 
-#define FAKE_PROC           1u
-#define FAKE_MEM_FIRST      11u
-#define FAKE_MEM_MAX        3u
-#define FAKE_STORAGE        21u
-/* The number of a space: of home @home, and of the first one. */
-#define FAKE_SPACE(home, n) (((uint64_t)(home) << PM_SPACE_HOME_SHIFT) | (n))
+#define FAKE_PROC      1u
+#define FAKE_MEM_FIRST 11u
+#define FAKE_MEM_MAX   3u
+#define FAKE_STORAGE   21u
+/* The number of a space: made by @proc, or FAKE_PROC, at home @home, or the first one. */
+#define FAKE_SPACE_BY(proc, home, n)                                                              \
+	(((uint64_t)(home) << PM_SPACE_HOME_SHIFT) | ((uint64_t)(proc) << PM_SPACE_MAKER_SHIFT) | \
+	 (n))
+#define FAKE_SPACE(home, n) FAKE_SPACE_BY(FAKE_PROC, home, n)
 #define FAKE_ASPACE(n)      FAKE_SPACE(FAKE_MEM_FIRST, n)
 #define FAKE_MAX_FILES      8u
 

@@ -521,6 +521,7 @@ static void program_in_an_object(struct ktest *t)
 	struct prog_files *pf = malloc(sizeof(*pf));
 	const uint64_t base = 0x555555554000;
 	const struct pm_vma *v;
+	const uint64_t theirs = FAKE_SPACE_BY(FAKE_PROC + 1, FAKE_MEM_FIRST, 6);
 	struct home_space *others;
 	struct fake_proc p;
 	struct fake f;
@@ -564,16 +565,16 @@ static void program_in_an_object(struct ktest *t)
 		  memory_serve(&f.mem[0], FAKE_PROC, PM_EXEC, body, (uint32_t)len, NULL, 0, reply,
 			       sizeof(reply), NULL),
 		  -ENOEXEC);
-	others = home_space_create(&f.mem[0], FAKE_ASPACE(6), FAKE_PROC + 1, 0, SPACE_PAGES, 0);
+	others = home_space_create(&f.mem[0], theirs, FAKE_PROC + 1, 0, SPACE_PAGES, 0);
 	ASSERT_FALSE(t, IS_ERR(others));
 	home_space_unlock(others);
-	req.object = FAKE_ASPACE(6);
+	req.object = theirs;
 	len = pm_exec_req_encode(&req, body, sizeof(body));
 	EXPECT_EQ(t,
 		  memory_serve(&f.mem[0], FAKE_PROC, PM_EXEC, body, (uint32_t)len, NULL, 0, reply,
 			       sizeof(reply), NULL),
 		  -ESRCH);
-	EXPECT_EQ(t, home_destroy_space(&f.mem[0], FAKE_ASPACE(6), FAKE_PROC + 1), 0);
+	EXPECT_EQ(t, home_destroy_space(&f.mem[0], theirs, FAKE_PROC + 1), 0);
 	proc_done(&p);
 	EXPECT_TRUE(t, fake_stop(&f));
 	free(rep);

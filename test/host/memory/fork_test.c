@@ -818,7 +818,8 @@ static void reserved_objects_are_charged_once(struct ktest *t)
 	EXPECT_EQ(t, put(&fam.child, FIXED_AT + 32 * MB, 6), 0);
 	EXPECT_EQ(t, get(&fam.child, FIXED_AT + 32 * MB), 6);
 	/* Somebody else's object. */
-	proc_init(&others, &fam.f, FAKE_ASPACE(10), FAKE_MEM_FIRST);
+	proc_init(&others, &fam.f, FAKE_SPACE_BY(FAKE_PROC + 1, FAKE_MEM_FIRST, 10),
+		  FAKE_MEM_FIRST);
 	others.proc = FAKE_PROC + 1;
 	ASSERT_EQ(t, proc_object(&others, MB, 0), 0);
 	EXPECT_EQ(t,

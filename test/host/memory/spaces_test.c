@@ -726,7 +726,7 @@ static uint64_t make_objects(struct ktest *t, struct fake *f, uint64_t keep)
 /* Kernel memory of a home: one processor's spaces and vRegions may have a part of it. */
 static void one_processor_does_not_fill_a_home(struct ktest *t)
 {
-	const uint64_t other = FAKE_ASPACE(7777);
+	const uint64_t other = FAKE_SPACE_BY(FAKE_PROC + 1, FAKE_MEM_FIRST, 1);
 	struct home_space *as;
 	struct fake_proc p;
 	uint64_t addr, nr;
@@ -753,6 +753,23 @@ static void one_processor_does_not_fill_a_home(struct ktest *t)
 	EXPECT_EQ(t, proc_destroy(&p), 0);
 	EXPECT_EQ(t, make_objects(t, &f, 0), nr);
 	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* A processor makes no space by a name that is for another one's. */
+static void names_are_their_makers(struct ktest *t)
+{
+	struct home_space *as;
+	struct fake f;
+
+	fake_start(&f, 1, 1024, SHIFT_2M);
+	as = home_space_create(&f.mem[0], FAKE_ASPACE(5), FAKE_PROC + 1, 0, SPACE_PAGES, 0);
+	ASSERT_TRUE(t, IS_ERR(as));
+	EXPECT_EQ(t, PTR_ERR(as), -EINVAL);
+	as = home_space_create(&f.mem[0], FAKE_ASPACE(5), FAKE_PROC, 0, SPACE_PAGES, 0);
+	ASSERT_FALSE(t, IS_ERR(as));
+	home_space_unlock(as);
+	EXPECT_EQ(t, home_destroy_space(&f.mem[0], FAKE_ASPACE(5), FAKE_PROC), 0);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
@@ -1670,7 +1687,9 @@ static void pages_come_from_the_owner_named(struct ktest *t)
 	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
-/* Which processor may use a space is what its home was told by it, whatever the number is. */
+#define OTHERS(n) FAKE_SPACE_BY(FAKE_PROC + 1, FAKE_MEM_FIRST, n)
+
+/* Only the processor that its home knows may use a space. */
 static void a_space_is_one_processors(struct ktest *t)
 {
 	struct fake_proc p, q, parent, child;
@@ -1679,7 +1698,7 @@ static void a_space_is_one_processors(struct ktest *t)
 	uint64_t addr, brk;
 
 	fake_start(&f, 2, 4096, SHIFT_2M);
-	proc_init(&p, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	proc_init(&p, &f, OTHERS(1), FAKE_MEM_FIRST);
 	p.proc = FAKE_PROC + 1;
 	ASSERT_EQ(t, proc_space(&p), 0);
 	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 4 * MB, RW, PM_MAP_FIXED, &addr), 0);
@@ -1690,8 +1709,8 @@ static void a_space_is_one_processors(struct ktest *t)
 	/* Another one knows all that this one knows. */
 	q = p;
 	q.proc = FAKE_PROC;
-	proc_init(&parent, &f, FAKE_ASPACE(2), FAKE_MEM_FIRST);
-	proc_init(&child, &f, FAKE_ASPACE(3), FAKE_MEM_FIRST);
+	proc_init(&parent, &f, OTHERS(2), FAKE_MEM_FIRST);
+	proc_init(&child, &f, OTHERS(3), FAKE_MEM_FIRST);
 	for (uint32_t i = 0; i < 2; i++) {
 		EXPECT_EQ(t, proc_fetch(&q, addr + i * 2 * MB, true, page), -ESRCH);
 		page_stamp(page, 9);
@@ -1750,6 +1769,7 @@ static const struct ktest_case cases[] = {
 	KTEST(the_end_of_a_processor_waits_for_no_node),
 	KTEST(a_late_fork_makes_no_space),
 	KTEST(one_processor_does_not_fill_a_home),
+	KTEST(names_are_their_makers),
 	KTEST(credits_promise_frames),
 	KTEST(promised_frames_do_not_wait_for_storage),
 	KTEST(old_writeback_is_dropped),

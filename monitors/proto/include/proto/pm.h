@@ -120,14 +120,21 @@ static_assert(sizeof(struct pm_grant_wire) == 16, "pm_grant is ABI");
 /* --- the number of a space ------------------------------------------------------------ */
 
 /*
- * A space's number begins with the node that is its home when it is made; the rest makes it unique.
- * So an owner that has nothing of a space yet knows from whom it may hear of it. Which processor
- * may use the space is no part of the number, but a field at its home and its owners.
+ * A space's number begins with the node that is its home when it is made, and the processor that
+ * makes it; the rest makes it unique. So an owner that has nothing of a space yet knows from whom
+ * it may hear of it, and no processor makes a space by a name that another one will want. Which
+ * processor may use the space later is no part of the number, but a field at its home and owners.
  */
-#define PM_SPACE_HOME_SHIFT 48
+#define PM_SPACE_HOME_SHIFT  48
+#define PM_SPACE_MAKER_SHIFT 32
 static inline uint32_t pm_space_home(uint64_t aspace)
 {
 	return (uint32_t)(aspace >> PM_SPACE_HOME_SHIFT);
+}
+
+static inline uint32_t pm_space_maker(uint64_t aspace)
+{
+	return (uint16_t)(aspace >> PM_SPACE_MAKER_SHIFT);
 }
 
 /* --- PM_EXEC: make an address space and load a program into it ----------------------- */
