@@ -789,7 +789,7 @@ static int sync_fork(const void *body, uint32_t len, void *out, uint32_t max)
 	return (int)n;
 }
 
-static int sync_space(const void *body, uint32_t len, void *out, uint32_t max)
+static int sync_space(uint32_t peer, const void *body, uint32_t len, void *out, uint32_t max)
 {
 	struct pm_range_rep *rep = calloc(1, sizeof(*rep));
 	struct pm_space_req req;
@@ -800,6 +800,10 @@ static int sync_space(const void *body, uint32_t len, void *out, uint32_t max)
 		abort();
 	pthread_mutex_lock(&fake.lock);
 	n = injected(PM_SPACE, &skip);
+	if (!n && pm_space_home(req.aspace) != peer) {
+		n = -EINVAL; /* by its name it is another node's */
+		skip = true;
+	}
 	fake.counts.spaces += !skip;
 	pthread_mutex_unlock(&fake.lock);
 	rep->addr = FAKE_VREGION_SIZE;
@@ -960,7 +964,7 @@ static int serve_home(uint32_t peer, uint16_t opcode, const void *body, uint32_t
 	case PM_FORK:
 		return sync_fork(body, body_len, out, reply_max);
 	case PM_SPACE:
-		return sync_space(body, body_len, out, reply_max);
+		return sync_space(peer, body, body_len, out, reply_max);
 	case PM_COLLAPSE:
 		return sync_collapse(body, body_len);
 	case PM_DISCARD:

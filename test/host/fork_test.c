@@ -309,6 +309,7 @@ static void a_fork_without_an_answer_ends_the_parent(struct ktest *t)
 	static const int answers[] = { -ETIMEDOUT, -EHOSTDOWN, -EPROTO };
 
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(answers); i++) {
+		struct fake_counts counts;
 		struct aspace *p, *c;
 		uint64_t v = 1;
 
@@ -323,6 +324,9 @@ static void a_fork_without_an_answer_ends_the_parent(struct ktest *t)
 		space_end(p);
 		fake_kills = 0;
 		all_gone(t);
+		/* The home may have made the two new ones: it hears of their end, too. */
+		fake_counts(&counts);
+		EXPECT_EQ(t, counts.destroys, 3u);
 	}
 }
 

@@ -352,6 +352,26 @@ static void refused_creation_leaves_nothing(struct ktest *t)
 	all_gone(t);
 }
 
+/* An object's home is gone before it knew the object: another is asked, by another name. */
+static void another_home_is_another_name(struct ktest *t)
+{
+	struct object *obj;
+
+	ASSERT_TRUE(t, cache_start(t));
+	fake_home(2);
+	obj = object_shared_create(1 << 20, false);
+	ASSERT_FALSE(t, IS_ERR(obj));
+	fake_home(1);
+	fake_fail(PM_SPACE, -EHOSTDOWN);
+	write_word(t, obj, 0, 1);
+	EXPECT_EQ(t, obj->home, 1u);
+	EXPECT_EQ(t, pm_space_home(obj->id), 1u);
+	EXPECT_TRUE(t, object_shared_find(obj->id) == obj);
+	object_put(obj);
+	object_put(obj);
+	all_gone(t);
+}
+
 /* --- threads ------------------------------------------------------------------------- */
 
 struct worker {
@@ -449,17 +469,12 @@ static void names_of_two_lives_differ(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(names_of_two_lives_differ),
-	KTEST(all_spaces_see_one_memory),
-	KTEST(shared_pages_are_counted_once),
-	KTEST(holes_stay_holes),
-	KTEST(truncation_reaches_mappings),
-	KTEST(private_mappings_copy),
-	KTEST(read_only_mappings_stay_so),
-	KTEST(refused_creation_leaves_nothing),
-	KTEST(punching_under_writers),
-	KTEST(a_fault_under_a_pin_is_caught),
-	{ 0 },
+	KTEST(names_of_two_lives_differ),     KTEST(all_spaces_see_one_memory),
+	KTEST(shared_pages_are_counted_once), KTEST(holes_stay_holes),
+	KTEST(truncation_reaches_mappings),   KTEST(private_mappings_copy),
+	KTEST(read_only_mappings_stay_so),    KTEST(refused_creation_leaves_nothing),
+	KTEST(another_home_is_another_name),  KTEST(punching_under_writers),
+	KTEST(a_fault_under_a_pin_is_caught), { 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.shared", .cases = cases };
 KTEST_SUITE(suite);

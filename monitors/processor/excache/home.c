@@ -326,6 +326,11 @@ int home_fork_end(struct home_fork *f)
 		err = fork_again(f, &r);
 		unknown |= err && !fork_is_refused(err);
 	}
+	/* The home may have made the two: it is told of their end. */
+	if (err && unknown) {
+		WRITE_ONCE(f->parent->perhaps_at_home, true);
+		WRITE_ONCE(f->child->perhaps_at_home, true);
+	}
 	/* A thread that was killed leaves its program as that is: it ends. */
 	if (err && unknown && err != -EINTR)
 		object_fail(f->from, err, 0);

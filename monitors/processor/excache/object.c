@@ -192,14 +192,23 @@ static struct list_head *shared_bucket_locked(uint64_t id)
 	return head;
 }
 
-/* Another home for an object that no home knows yet, as its own is gone. False: there is none. */
+/*
+ * Another home, and with it another name, for an object that no home knows yet, as its own is gone.
+ * False: there is none.
+ */
 static bool choose_another_home(struct object *obj)
 {
-	const uint32_t home = excache.ops->space_home(obj->id);
+	const uint64_t number = object_id_number(obj->id);
+	const uint32_t home = excache.ops->space_home(number);
 
 	if (!home || home == obj->home || destroy_set_home(obj->destroy, home))
 		return false;
+	spin_lock(&shared_lock);
+	list_del(&obj->table_link);
 	obj->home = home;
+	obj->id = object_id(home, number);
+	list_add(&obj->table_link, shared_bucket_locked(obj->id));
+	spin_unlock(&shared_lock);
 	return true;
 }
 

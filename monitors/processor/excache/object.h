@@ -247,6 +247,11 @@ static inline uint64_t object_id(uint32_t home, uint64_t number)
 {
 	return (uint64_t)home << OBJECT_HOME_SHIFT | number;
 }
+/* The number that object_new_number() gave for it. */
+static inline uint64_t object_id_number(uint64_t id)
+{
+	return id & ((1ull << OBJECT_HOME_SHIFT) - 1);
+}
 
 /*
  * Node that owns page @pgoff: from the copy of the vRegion array, or asked from the home. -EFAULT:
