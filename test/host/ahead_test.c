@@ -54,7 +54,7 @@ static void start(struct ktest *t)
 static void stop(struct ktest *t)
 {
 	aspace_put(as);
-	fake_quiesce();
+	fake_settle();
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
 }
 
