@@ -105,7 +105,7 @@ struct thread *thread_create_stopped(const char *name, void (*fn)(void *arg), vo
 	t->stack = (vaddr_t)stack;
 	t->stack_top = t->stack + THREAD_STACK_SIZE;
 	t->kernel_sp = thread_stack_init(t->stack_top);
-	t->state = THREAD_SLEEPING;
+	t->state = THREAD_NEW;
 	t->cpu = cpu_id();
 	thread_register(t);
 	return t;
@@ -113,6 +113,9 @@ struct thread *thread_create_stopped(const char *name, void (*fn)(void *arg), vo
 
 void thread_start(struct thread *t)
 {
+	ASSERT(t->state == THREAD_NEW);
+	/* A thread that was notified before must not run, end and be freed under its creator. */
+	__atomic_store_n(&t->state, THREAD_SLEEPING, __ATOMIC_SEQ_CST);
 	(void)thread_wake(t);
 }
 

@@ -37,6 +37,21 @@ static void many_threads_come_and_go(struct ktest *t)
 	EXPECT_LE(t, frames, frames_free_count() + 64);
 }
 
+/* A thread that is notified before it was started does not run: its creator still needs it. */
+static void a_new_thread_waits_for_its_start(struct ktest *t)
+{
+	unsigned int ran = 0;
+	struct thread *th = thread_create_stopped("new", add_one, &ran, THREAD_PRIO_HIGH);
+
+	ASSERT_FALSE(t, IS_ERR(th));
+	thread_notify(th, THREAD_F_KILL);
+	thread_sleep_ns(5 * MS);
+	EXPECT_EQ(t, READ_ONCE(ran), 0);
+	thread_start(th);
+	thread_join(th);
+	EXPECT_EQ(t, ran, 1);
+}
+
 static void detached_threads_are_reaped(struct ktest *t)
 {
 	const size_t before = thread_count();
@@ -179,6 +194,7 @@ static void vectors(struct ktest *t)
 
 static const struct ktest_case thread_cases[] = {
 	KTEST(many_threads_come_and_go),
+	KTEST(a_new_thread_waits_for_its_start),
 	KTEST(detached_threads_are_reaped),
 	KTEST(loops_are_preempted),
 	KTEST(higher_class_runs_first),

@@ -39,6 +39,7 @@ enum thread_state {
 	THREAD_RUNNABLE, /* on a run queue or running */
 	THREAD_SLEEPING, /* until thread_wake() */
 	THREAD_DEAD,     /* left the CPU for good */
+	THREAD_NEW,      /* until thread_start(); nothing else wakes it */
 };
 
 /* thread->queued */
