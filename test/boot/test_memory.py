@@ -140,7 +140,7 @@ def test_a_clean_miss_is_one_request_and_one_reply(pool, programs, shape):
     """Nothing is dirty and the heap is three times the cache: each page is fetched, and nothing
     else.
     """
-    cluster = pool.get(*SMALL_CACHE, *shape)
+    cluster = pool.get(*SMALL_CACHE, *shape, "--append", "processor:prefetch=off")
     steps = Steps(cluster, programs, 24)
     before = cluster.stats()
     for _ in range(2):

@@ -263,7 +263,14 @@ def test_memory_is_told_to_the_page(pool, programs, size, pages):
     argv = [programs / "glibc-static/meminfo", "/data/text.small", str(pages)]
     got = cluster.run(argv + ["small"] * small)
     assert got.err == b""
-    assert got.out.decode().splitlines() == usage(pages, small)
+    lines, want = got.out.decode().splitlines(), usage(pages, small)
+    if small:  # a page of the program's own may be at its owner in one look and here in the next
+        assert [re.sub(r"Pages: \S+", "", line) for line in lines] == [
+            re.sub(r"Pages: \S+", "", line) for line in want]  # fmt: skip
+        anon = [[int(re.search(r"Pages: (\S+)", x)[1]) for x in side] for side in (lines, want)]
+        assert all(abs(a - b) <= 2 for a, b in zip(*anon, strict=True)), lines
+    else:
+        assert lines == want
     assert cluster.stats()["p0"]["excache.stored"] == 0
 
 
