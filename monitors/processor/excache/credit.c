@@ -102,6 +102,17 @@ static void doubt(struct credit *c)
 		timer_set(&timer, time_now_ns() + REPORT_NS);
 }
 
+/* The account of the first node from *@node on; NULL: there is none. */
+static struct credit *credit_next(uint64_t *node)
+{
+	struct credit *c;
+
+	spin_lock(&table_lock);
+	c = radix_next(&table, node);
+	spin_unlock(&table_lock);
+	return c;
+}
+
 /* --- reports ------------------------------------------------------------------------- */
 
 /* Is it our turn to report? Then report_end() must follow. */
@@ -181,23 +192,23 @@ static int report_send(struct credit *c, uint32_t want, bool may_sleep)
 	return err;
 }
 
+/* Without waiting; after the one that is under way, if there is one. */
+static void report_soon(struct credit *c)
+{
+	if (report_begin(c))
+		(void)report_send(c, 0, false);
+	else
+		doubt(c);
+}
+
 void credit_report(void)
 {
 	struct credit *c;
 	uint64_t node = 0;
 
-	for (;; node++) {
-		spin_lock(&table_lock);
-		c = radix_next(&table, &node);
-		spin_unlock(&table_lock);
-		if (!c)
-			return;
-		if (!atomic_read(&c->doubtful))
-			continue;
-		if (report_begin(c))
-			(void)report_send(c, 0, false);
-		else
-			doubt(c); /* after the one that is under way */
+	for (; (c = credit_next(&node)); node++) {
+		if (atomic_read(&c->doubtful))
+			report_soon(c);
 	}
 }
 
@@ -227,12 +238,7 @@ void credit_reconcile(void)
 	struct credit *c;
 	uint64_t node = 0;
 
-	for (;; node++) {
-		spin_lock(&table_lock);
-		c = radix_next(&table, &node);
-		spin_unlock(&table_lock);
-		if (!c)
-			return;
+	for (; (c = credit_next(&node)); node++) {
 		wait_event(&c->answered, report_begin(c));
 		if (!report_send(c, 0, true))
 			wait_event(&c->answered, is_quiet(c));
@@ -400,14 +406,8 @@ void credit_doubt_all(void)
 	struct credit *c;
 	uint64_t node = 0;
 
-	for (;; node++) {
-		spin_lock(&table_lock);
-		c = radix_next(&table, &node);
-		spin_unlock(&table_lock);
-		if (!c)
-			return;
+	for (; (c = credit_next(&node)); node++)
 		doubt(c);
-	}
 }
 
 void credit_forget(uint32_t node)
@@ -464,18 +464,9 @@ void credit_trim(void)
 	struct credit *c;
 	uint64_t node = 0;
 
-	for (;; node++) {
-		spin_lock(&table_lock);
-		c = radix_next(&table, &node);
-		spin_unlock(&table_lock);
-		if (!c)
-			return;
-		if (!drop_excess(c))
-			continue;
-		if (report_begin(c))
-			(void)report_send(c, 0, false);
-		else
-			doubt(c);
+	for (; (c = credit_next(&node)); node++) {
+		if (drop_excess(c))
+			report_soon(c);
 	}
 }
 
