@@ -85,12 +85,14 @@ def check(compiler, root, source, flags, cache):
     if cache.is_clean(source, flags):
         return ""
     done = subprocess.run(
-        [*compiler, *flags, "-MD", "-MF", "/dev/stdout", source],
+        [*compiler, *flags, "-MD", "-MF", "-", source],
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         return done.stderr or f"{source}: {compiler[0]} failed\n"
     files = done.stdout.replace("\\\n", " ").split()[1:]
+    if source not in files:
+        return f"{source}: error: the compiler does not say which files it has read\n"
     cache.remember(source, flags, [str(root / f) for f in files])
     return ""
 

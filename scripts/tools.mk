@@ -52,8 +52,8 @@ $(crc_tables): $(srctree)/scripts/gen-crc-tables.py
 
 $(obj_dir)/obj/%.o: $(srctree)/%.c $(flags_stamp) $(tool_makefiles) | $(crc_tables)
 	@mkdir -p $(@D)
-	$(call cmd,HOSTCC,$*.o,$(HOSTCC) -MMD -MP $(HOST_CPPFLAGS) $(HOST_CFLAGS) $(CFLAGS_$*.o) \
-		-c -o $@ $<)
+	$(call cmd,HOSTCC,$*.o,$(HOSTCC) -MMD -MP -MT $@ $(HOST_CPPFLAGS) \
+		$(HOST_CFLAGS) $(CFLAGS_$*.o) -c -o $@ $<)
 
 .SECONDEXPANSION:
 $(programs): $$(objs-$$@)

@@ -80,7 +80,8 @@ $(crc_tables): $(srctree)/scripts/gen-crc-tables.py
 
 $(O)/obj/%.o: $(srctree)/%.c $(flags_stamp) $(autoconf) | $(crc_tables)
 	@mkdir -p $(@D)
-	$(call cmd,FUZZCC,$*.o,$(FUZZCC) -MMD -MP $(FUZZ_CPPFLAGS) $(FUZZ_CFLAGS) -c -o $@ $<)
+	$(call cmd,FUZZCC,$*.o,$(FUZZCC) -MMD -MP -MT $@ $(FUZZ_CPPFLAGS) $(FUZZ_CFLAGS) \
+		-c -o $@ $<)
 
 .SECONDEXPANSION:
 $(programs): $(O)/%: $$(addprefix $(O)/obj/,$$(objects-$$*)) $(srctree)/test/host/sections.lds

@@ -87,7 +87,8 @@ $(crc_tables): $(srctree)/scripts/gen-crc-tables.py
 
 $(O)/obj/%.o: $(srctree)/%.c $(flags_stamp) $(autoconf) | $(crc_tables)
 	@mkdir -p $(@D)
-	$(call cmd,HOSTCC,$*.o,$(HOSTCC) -MMD -MP $(HOST_CPPFLAGS) $(HOST_CFLAGS) -c -o $@ $<)
+	$(call cmd,HOSTCC,$*.o,$(HOSTCC) -MMD -MP -MT $@ $(HOST_CPPFLAGS) $(HOST_CFLAGS) \
+		-c -o $@ $<)
 
 .SECONDEXPANSION:
 $(programs): $(O)/%_tests: $$(addprefix $(O)/obj/,$$(objects-$$*)) $(srctree)/test/host/sections.lds
