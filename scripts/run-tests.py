@@ -61,7 +61,7 @@ TEST = [
     Part("launcher", "test-launcher", needs="test/launcher", waits=True),
     Part("scripts", "test-scripts"),
     Part("build gcc", "images tools"),
-    Part("build clang", "LLVM=1 O={O}/clang images"),
+    Part("build clang", "LLVM=1 O={O}/clang processor"),
     Part("build ubsan", "UBSAN=1 O={O}/ubsan images"),
     Part("host", "test-host"),
     Part("file systems", "test-fs", needs="test/fs"),
@@ -73,6 +73,7 @@ TEST = [
     Part("fuzz", "fuzz SECONDS=3"),
 ]
 LONG = [
+    Part("build clang", "LLVM=1 O={O}/clang images"),
     *[Part(f"kernel {n} cpus", f"test-kernel CPUS={n}") for n in (2, 4, 16)],
     Part("boot", "test-boot LONG=1", limit_s=4 * 3600, env={"TEST_LONG": "1"}),
     Part("fuzz", "fuzz SECONDS=600", limit_s=4 * 3600),

@@ -259,7 +259,7 @@ def test_nodes_come_and_go(lasting, texts):
     cluster.restart("m1")
     assert cluster.state("m1") == "up"
     check_programs(lasting, texts, 3)
-    assert counters(lasting, "m1")["m1"]["memory.fetch"] > 0
+    assert counters(lasting, "m1")["m1"]["memory.exec"] > 0
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.long)])

@@ -83,6 +83,7 @@ def test_calls_by_blueflame(disk, programs, texts, tmp_path):
     )
 
 
+@pytest.mark.long  # 40 s
 @by_shape(long="one-memory")
 def test_connections_delayed_by_50_ms(pool, programs, texts, shape):
     cluster = pool.get("--excache", "96M", *shape)

@@ -20,6 +20,9 @@ OUT = Path(os.environ.get("O", ROOT / "build")).resolve()
 MODEL = OUT / "tools" / "hca" / "tessera-hca"
 BOOT_LIMIT = 120  # seconds; 5 on a quiet machine
 
+# A hundred seconds, for a model that changes seldom.
+pytestmark = pytest.mark.long
+
 long_test = pytest.mark.skipif(not os.environ.get("TEST_LONG"), reason="part of make test-long")
 
 

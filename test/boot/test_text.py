@@ -28,9 +28,9 @@ def check(cluster, texts, applet, name, limit=240.0):
     assert len(got.out) == len(want.out) and got.out == want.out
 
 
-# od writes five times as much as it reads, over the console: two minutes.
+# od writes five times as much as it reads, over the console: two minutes; awk and sort: 20 s each.
 @pytest.mark.parametrize("applet", [
-    pytest.param(a, marks=pytest.mark.long if a == "od" else ()) for a in APPLETS
+    pytest.param(a, marks=pytest.mark.long if a in ("awk", "od", "sort") else ()) for a in APPLETS
 ])  # fmt: skip
 def test_applet_over_20_mb(plain, texts, applet):
     check(plain, texts, applet, "text.big")
