@@ -3,6 +3,13 @@
 #include <dirent.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <net/route.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -33,6 +40,16 @@
 #undef O_LARGEFILE
 #undef SIGRTMIN
 
+/* Enumerators, which #ifdef does not see. */
+#define IFF_UP            IFF_UP
+#define IFF_BROADCAST     IFF_BROADCAST
+#define IFF_LOOPBACK      IFF_LOOPBACK
+#define IFF_RUNNING       IFF_RUNNING
+#define IFF_MULTICAST     IFF_MULTICAST
+#define RT_SCOPE_UNIVERSE RT_SCOPE_UNIVERSE
+#define RT_SCOPE_LINK     RT_SCOPE_LINK
+#define RT_SCOPE_HOST     RT_SCOPE_HOST
+
 const struct abi_number abi_libc[] = {
 #include <generated/abi_numbers.h>
 };
@@ -41,6 +58,8 @@ const struct abi_number abi_libc[] = {
 #include <generated/abi_undef.h>
 
 #include <abi/elf.h>
+#include <abi/in.h>
+#include <abi/net.h>
 #include <abi/socket.h>
 #include <abi/stat.h>
 #include <lib/compiler.h>
@@ -74,3 +93,6 @@ SAME_MEMBER(msghdr, flags, struct msghdr, msg_flags);
 
 SAME_SIZE(ucred, struct ucred);
 SAME_MEMBER(ucred, gid, struct ucred, gid);
+
+SAME_SIZE(ifreq, struct ifreq);
+SAME_SIZE(ifconf, struct ifconf);

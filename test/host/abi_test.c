@@ -6,8 +6,10 @@
 #include <abi/elf.h>
 #include <abi/fcntl.h>
 #include <abi/futex.h>
+#include <abi/in.h>
 #include <abi/ioctl.h>
 #include <abi/mman.h>
+#include <abi/net.h>
 #include <abi/poll.h>
 #include <abi/prctl.h>
 #include <abi/resource.h>
@@ -35,6 +37,7 @@ static const char *const unknown[] = {
 	"FUTEX2_PRIVATE",  /* since Linux 6.7 */
 	"FUTEX2_SIZE_U32", /* since Linux 6.7 */
 	"MFD_EXEC",        /* since Linux 6.3 */
+	"IFF_LOWER_UP",    /* in <linux/if.h>, which contradicts the C library's */
 	"MFD_NOEXEC_SEAL", /* since Linux 6.3 */
 	"ST_VALID",        /* in the kernel's own headers only */
 };

@@ -58,19 +58,26 @@
 #define ADDR_NO_RANDOMIZE 0x40000u
 
 /* Capabilities, those that are looked at. */
-#define CAP_CHOWN        0
-#define CAP_KILL         5
-#define CAP_SETGID       6
-#define CAP_SETUID       7
-#define CAP_SETPCAP      8
-#define CAP_IPC_LOCK     14
-#define CAP_SYS_CHROOT   18
-#define CAP_SYS_PTRACE   19
-#define CAP_SYS_ADMIN    21
-#define CAP_SYS_NICE     23
-#define CAP_SYS_RESOURCE 24
-#define CAP_SYSLOG       34
-#define CAP_LAST_CAP     40
+#define CAP_CHOWN            0
+#define CAP_KILL             5
+#define CAP_SETGID           6
+#define CAP_SETUID           7
+#define CAP_SETPCAP          8
+#define CAP_NET_BIND_SERVICE 10
+#define CAP_NET_ADMIN        12
+#define CAP_NET_RAW          13
+#define CAP_IPC_LOCK         14
+#define CAP_SYS_CHROOT       18
+#define CAP_SYS_PTRACE       19
+#define CAP_NET_BIND_SERVICE 10
+#define CAP_NET_ADMIN        12
+#define CAP_NET_RAW          13
+#define CAP_SYS_ADMIN        21
+#define CAP_SYS_NICE         23
+#define CAP_SYS_RESOURCE     24
+#define CAP_SYSLOG           34
+#define CAP_WAKE_ALARM       35
+#define CAP_LAST_CAP         40
 
 /* capget(), capset() */
 #define _LINUX_CAPABILITY_VERSION_1 0x19980330u

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Internet sockets: Linux's <linux/in.h>, <linux/in6.h>, <linux/tcp.h>. */
+#pragma once
+
+#include <lib/compiler.h>
+#include <stdint.h>
+
+#define SOL_IP   0
+#define SOL_TCP  6
+#define SOL_UDP  17
+#define SOL_IPV6 41
+
+#define IP_TOS                  1
+#define IP_TTL                  2
+#define IP_HDRINCL              3
+#define IP_OPTIONS              4
+#define IP_RECVOPTS             6
+#define IP_PKTINFO              8
+#define IP_MTU_DISCOVER         10
+#define IP_RECVERR              11
+#define IP_RECVTTL              12
+#define IP_RECVTOS              13
+#define IP_MTU                  14
+#define IP_FREEBIND             15
+#define IP_TRANSPARENT          19
+#define IP_BIND_ADDRESS_NO_PORT 24
+#define IP_MULTICAST_IF         32
+#define IP_MULTICAST_TTL        33
+#define IP_MULTICAST_LOOP       34
+#define IP_ADD_MEMBERSHIP       35
+#define IP_DROP_MEMBERSHIP      36
+#define IP_MULTICAST_ALL        49
+
+#define IPV6_UNICAST_HOPS    16
+#define IPV6_MULTICAST_IF    17
+#define IPV6_MULTICAST_HOPS  18
+#define IPV6_MULTICAST_LOOP  19
+#define IPV6_ADD_MEMBERSHIP  20
+#define IPV6_DROP_MEMBERSHIP 21
+#define IPV6_MTU_DISCOVER    23
+#define IPV6_MTU             24
+#define IPV6_RECVERR         25
+#define IPV6_V6ONLY          26
+#define IPV6_RECVPKTINFO     49
+#define IPV6_PKTINFO         50
+#define IPV6_RECVHOPLIMIT    51
+#define IPV6_HOPLIMIT        52
+#define IPV6_RECVTCLASS      66
+#define IPV6_TCLASS          67
+#define IPV6_FREEBIND        78
+
+#define TCP_NODELAY       1
+#define TCP_MAXSEG        2
+#define TCP_CORK          3
+#define TCP_KEEPIDLE      4
+#define TCP_KEEPINTVL     5
+#define TCP_KEEPCNT       6
+#define TCP_SYNCNT        7
+#define TCP_LINGER2       8
+#define TCP_DEFER_ACCEPT  9
+#define TCP_WINDOW_CLAMP  10
+#define TCP_INFO          11
+#define TCP_QUICKACK      12
+#define TCP_CONGESTION    13
+#define TCP_USER_TIMEOUT  18
+#define TCP_FASTOPEN      23
+#define TCP_NOTSENT_LOWAT 25
+
+struct linux_in_pktinfo {
+	uint32_t ifindex;
+	uint32_t spec_dst, addr; /* network order */
+};
+
+struct linux_in6_pktinfo {
+	uint8_t addr[16];
+	uint32_t ifindex;
+};
