@@ -21,6 +21,7 @@
 #include <abi/sysinfo.h>
 #include <abi/termios.h>
 #include <abi/time.h>
+#include <abi/xattr.h>
 #include <lib/compiler.h>
 #include <lib/ktest.h>
 #include <lib/string.h>

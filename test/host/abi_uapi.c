@@ -15,6 +15,7 @@
 #include <linux/fcntl.h>
 #include <linux/fs.h>
 #include <linux/futex.h>
+#include <linux/limits.h>
 #include <linux/magic.h>
 #include <linux/membarrier.h>
 #include <linux/memfd.h>
@@ -36,6 +37,7 @@
 #include <linux/uio.h>
 #include <linux/utsname.h>
 #include <linux/wait.h>
+#include <linux/xattr.h>
 
 #include <asm/sigcontext.h>
 #include <asm/ucontext.h>
@@ -44,6 +46,9 @@
 
 /* Enumerations, which the table below cannot ask for otherwise. */
 #define ADDR_NO_RANDOMIZE                         ADDR_NO_RANDOMIZE
+#define READ_IMPLIES_EXEC                         READ_IMPLIES_EXEC
+#define STICKY_TIMEOUTS                           STICKY_TIMEOUTS
+#define UNAME26                                   UNAME26
 #define MEMBARRIER_CMD_QUERY                      MEMBARRIER_CMD_QUERY
 #define MEMBARRIER_CMD_GLOBAL                     MEMBARRIER_CMD_GLOBAL
 #define MEMBARRIER_CMD_GLOBAL_EXPEDITED           MEMBARRIER_CMD_GLOBAL_EXPEDITED

@@ -29,6 +29,8 @@
 #define MAP_HUGETLB         0x40000u
 #define MAP_SYNC            0x80000u
 #define MAP_FIXED_NOREPLACE 0x100000u
+#define MAP_HUGE_SHIFT      26u /* with MAP_HUGETLB: where the size is */
+#define MAP_HUGE_MASK       0x3fu
 
 /* mremap(), msync() */
 #define MREMAP_MAYMOVE   1u

@@ -16,6 +16,7 @@
 #define PR_GET_KEEPCAPS          7
 #define PR_SET_KEEPCAPS          8
 #define PR_GET_TIMING            13
+#define PR_SET_TIMING            14
 #define PR_SET_NAME              15
 #define PR_GET_NAME              16
 #define PR_GET_SECCOMP           21
@@ -28,6 +29,7 @@
 #define PR_SET_SECUREBITS        28
 #define PR_SET_TIMERSLACK        29
 #define PR_GET_TIMERSLACK        30
+#define PR_MCE_KILL_GET          34
 #define PR_SET_MM                35
 #define PR_SET_CHILD_SUBREAPER   36
 #define PR_GET_CHILD_SUBREAPER   37
@@ -42,6 +44,12 @@
 #define PR_CAP_AMBIENT_LOWER     3
 #define PR_CAP_AMBIENT_CLEAR_ALL 4
 
+/* PR_SET_TSC */
+#define PR_TSC_ENABLE 1u
+
+/* PR_MCE_KILL_GET */
+#define PR_MCE_KILL_DEFAULT 2
+
 #define PR_SET_VMA 0x53564d41
 
 /* arch_prctl() */
@@ -55,7 +63,10 @@
 #define ARCH_CET_STATUS 0x3001 /* of an early version that never was in Linux; glibc asks */
 
 /* personality() */
+#define UNAME26           0x20000u
 #define ADDR_NO_RANDOMIZE 0x40000u
+#define READ_IMPLIES_EXEC 0x400000u
+#define STICKY_TIMEOUTS   0x4000000u
 
 /* Capabilities, those that are looked at. */
 #define CAP_CHOWN            0

@@ -13,6 +13,8 @@
 #define CLOCK_REALTIME_COARSE    5
 #define CLOCK_MONOTONIC_COARSE   6
 #define CLOCK_BOOTTIME           7
+#define CLOCK_REALTIME_ALARM     8
+#define CLOCK_BOOTTIME_ALARM     9
 #define CLOCK_TAI                11
 #define ITIMER_REAL              0
 #define ITIMER_VIRTUAL           1
