@@ -28,13 +28,14 @@
 #define XCR0_SSE BIT64(1)
 #define XCR0_AVX BIT64(2)
 
-#define FXSAVE_SIZE   512u
-#define XSAVE_HEADER  64u
-#define FX_FCW        0u
-#define FX_MXCSR      24u
-#define FX_MXCSR_MASK 28u
-#define FCW_DEFAULT   0x037fu
-#define MXCSR_DEFAULT 0x1f80u
+#define FXSAVE_SIZE    512u
+#define XSAVE_HEADER   64u
+#define FX_FCW         0u
+#define FX_MXCSR       24u
+#define FX_MXCSR_MASK  28u
+#define FCW_DEFAULT    0x037fu
+#define MXCSR_DEFAULT  0x1f80u
+#define MXCSR_MASK_OLD 0xffbfu /* of CPUs that do not say: all but DAZ */
 
 struct fpu_state {
 	uint32_t cpu; /* where the registers were last loaded */
@@ -51,7 +52,7 @@ static struct kmem_cache *fpu_cache;
 bool clear_page_by_sse; /* entry.S; const once the first CPU is set up */
 static uint32_t image_size = FXSAVE_SIZE;
 static uint64_t xfeatures = XCR0_X87 | XCR0_SSE;
-static uint32_t mxcsr_mask = 0xffbf;
+static uint32_t mxcsr_mask = MXCSR_MASK_OLD; /* const once the first CPU is set up */
 
 static void image_save(struct fpu_state *f)
 {
@@ -225,6 +226,18 @@ void fpu_restore_for_user(struct fpu_state *f)
 	percpu_write(fpu_owner, f);
 }
 
+/* Which bits of MXCSR this CPU knows: a program may set each of them, DAZ among them. */
+static void read_mxcsr_mask(void)
+{
+	uint8_t image[FXSAVE_SIZE] __aligned(16) = { 0 };
+	uint32_t mask;
+
+	__asm__ volatile("fxsave64 (%0)" ::"r"(image) : "memory");
+	mask = get_unaligned_le32(image + FX_MXCSR_MASK);
+	if (mask)
+		mxcsr_mask = mask;
+}
+
 void fpu_init_cpu(void)
 {
 	struct cpuid_regs r;
@@ -240,6 +253,7 @@ void fpu_init_cpu(void)
 	__asm__ volatile("fninit");
 	if (fpu_cache)
 		return;
+	read_mxcsr_mask();
 	fpu_cache = kmem_cache_create("fpu", sizeof(struct fpu_state) + image_size, 64);
 	if (!fpu_cache)
 		panic("no memory for FPU state");
