@@ -59,7 +59,7 @@ static unsigned int next_used(const uint64_t *t, unsigned int i)
 
 static uint64_t *table_alloc(struct pgtable *pt)
 {
-	struct frame *f = frame_alloc(0, FRAME_ZERO);
+	struct frame *f = pt->nr_tables < pt->budget ? frame_alloc(0, FRAME_ZERO) : NULL;
 
 	if (!f)
 		return NULL;
@@ -80,6 +80,7 @@ struct pgtable *pgtable_create(void)
 
 	if (!pt)
 		return ERR_PTR(-ENOMEM);
+	pt->budget = SIZE_MAX;
 	pt->pml4 = table_alloc(pt);
 	if (!pt->pml4) {
 		kfree(pt);
@@ -152,6 +153,17 @@ void pgtable_destroy(struct pgtable *pt)
 	free_level(pt, pt->pml4, 4); /* the kernel's half is noted nowhere */
 	ASSERT(pt->nr_tables == 0);
 	kfree(pt);
+}
+
+void pgtable_set_budget(struct pgtable *pt, size_t nr)
+{
+	pt->budget = nr;
+}
+
+/* Why a table could not be made. */
+static int no_table(const struct pgtable *pt)
+{
+	return pt->nr_tables < pt->budget ? -ENOMEM : -EDQUOT;
 }
 
 size_t pgtable_table_pages(const struct pgtable *pt)
@@ -250,6 +262,20 @@ static void decode(uint64_t e, struct pgtable_entry *out)
 			    (e & PTE_AROUND ? PGT_AROUND : 0);
 }
 
+static inline void count_mapped(struct pgtable *pt, uint64_t old)
+{
+	if (old & (PTE_P | PTE_NONE))
+		return;
+	pt->nr_pages++;
+	if (pt->nr_pages > pt->nr_pages_most)
+		pt->nr_pages_most = pt->nr_pages;
+}
+
+size_t pgtable_most_pages(const struct pgtable *pt)
+{
+	return READ_ONCE(pt->nr_pages_most);
+}
+
 int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
 {
 	uint64_t *pte;
@@ -258,7 +284,8 @@ int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int p
 		return -EINVAL;
 	pte = make_pte(pt, vaddr);
 	if (!pte)
-		return -ENOMEM;
+		return no_table(pt);
+	count_mapped(pt, READ_ONCE(*pte));
 	__atomic_store_n(pte, paddr | prot_bits(prot), __ATOMIC_RELEASE);
 	return 0;
 }
@@ -283,6 +310,7 @@ uint64_t pgtable_map_absent(struct pgtable *pt, vaddr_t vaddr, const paddr_t *fr
 		if (!frames[i] || (table[at] & (PTE_P | PTE_NONE)))
 			continue;
 		note_used(table, at);
+		count_mapped(pt, 0);
 		__atomic_store_n(&table[at], frames[i] | bits, __ATOMIC_RELEASE);
 		mapped |= BIT64(i);
 	}
@@ -297,9 +325,10 @@ int pgtable_map_new(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned i
 		return -EINVAL;
 	pte = make_pte(pt, vaddr);
 	if (!pte)
-		return -ENOMEM;
+		return no_table(pt);
 	if (READ_ONCE(*pte) & (PTE_P | PTE_NONE))
 		return -EEXIST;
+	count_mapped(pt, 0);
 	__atomic_store_n(pte, paddr | prot_bits(prot), __ATOMIC_RELEASE);
 	return 0;
 }
@@ -307,13 +336,21 @@ int pgtable_map_new(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned i
 static uint64_t take_pte(struct pgtable *pt, vaddr_t vaddr)
 {
 	uint64_t *pte = near_pte(pt, vaddr);
+	uint64_t e;
 
 	if (unlikely(!pte)) {
 		pte = find_pte(pt, vaddr);
 		if (pte)
 			note_near(pt, pte - pt_index(vaddr, 1), vaddr);
 	}
-	return pte ? __atomic_exchange_n(pte, 0, __ATOMIC_ACQ_REL) : 0;
+	if (!pte)
+		return 0;
+	e = __atomic_exchange_n(pte, 0, __ATOMIC_ACQ_REL);
+	if (e & (PTE_P | PTE_NONE)) {
+		ASSERT(pt->nr_pages > 0);
+		pt->nr_pages--;
+	}
+	return e;
 }
 
 void pgtable_unmap(struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry *old)
@@ -358,6 +395,13 @@ bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr)
 	uint64_t *pte = find_pte(pt, vaddr);
 
 	return pte && (__atomic_fetch_and(pte, ~PTE_A, __ATOMIC_ACQ_REL) & PTE_A);
+}
+
+bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr)
+{
+	uint64_t *pte = find_pte(pt, vaddr);
+
+	return pte && (__atomic_fetch_and(pte, ~PTE_D, __ATOMIC_ACQ_REL) & PTE_D);
 }
 
 struct walk {

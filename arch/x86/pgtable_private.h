@@ -11,8 +11,11 @@ struct pgtable {
 	uint64_t *pml4;         /* const */
 	paddr_t cr3;            /* const */
 	size_t nr_tables;       /* caller's lock */
+	size_t budget;          /* caller's lock: no more tables than that */
 	uint64_t *near;         /* caller's lock: the level-1 table used last, or NULL */
 	vaddr_t near_base;      /* caller's lock: the lowest address in it */
+	size_t nr_pages;        /* caller's lock: entries that map a page */
+	size_t nr_pages_most;   /* caller's lock: the most there were at a time */
 	struct cpu_mask active; /* atomic: CPUs that have it loaded */
 };
 

@@ -221,7 +221,11 @@ static void cpu_sets_accessed_and_dirty(struct ktest *t)
 	EXPECT_TRUE(t, e.dirty);
 	EXPECT_TRUE(t, pgtable_test_clear_accessed(pt, VA));
 	EXPECT_FALSE(t, pgtable_test_clear_accessed(pt, VA));
+	EXPECT_TRUE(t, pgtable_test_clear_dirty(pt, VA));
+	EXPECT_FALSE(t, pgtable_test_clear_dirty(pt, VA));
 	tlb_flush_range(pt, VA, VA + PAGE_SIZE);
+	EXPECT_EQ(t, *p, 5u); /* loaded into the TLB as clean */
+	EXPECT_FALSE(t, pgtable_test_clear_dirty(pt, VA));
 	*p = 6;
 	if (cpu_features.smap)
 		__asm__ volatile("clac" ::: "cc", "memory");

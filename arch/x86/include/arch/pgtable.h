@@ -36,7 +36,10 @@ struct pgtable *pgtable_create(void);
 /* Frees the table pages, not what they map.  Not in use by any thread any more. */
 void pgtable_destroy(struct pgtable *pt);
 
-/* Map one 4 KiB page; an older entry is replaced (the caller flushes if it was present). */
+/*
+ * Map one 4 KiB page; an older entry is replaced (the caller flushes if it was present). -ENOMEM;
+ * -EDQUOT: see pgtable_set_budget().
+ */
 int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot) __must_check;
 /* The same where nothing is mapped: else -EEXIST. */
 int pgtable_map_new(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
@@ -62,6 +65,11 @@ bool pgtable_query(const struct pgtable *pt, vaddr_t vaddr, struct pgtable_entry
 /* Clear the accessed bit, returning what it was; the caller flushes when it matters. */
 bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr);
 /*
+ * Clear the dirty bit, returning what it was. Until the caller has flushed, a CPU that has the
+ * entry cached as dirty may store without setting the bit again.
+ */
+bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr);
+/*
  * Walk the present entries of [start, end), lowest first, skipping empty
  * tables quickly; stops when @fn returns non-zero and returns that.
  */
@@ -72,6 +80,13 @@ int pgtable_walk_tracked(struct pgtable *pt, vaddr_t start, vaddr_t end,
 			 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg),
 			 void *arg);
 size_t pgtable_table_pages(const struct pgtable *pt);
+/*
+ * @pt shall have at most @nr tables (at first: any number): what needs another one answers -EDQUOT.
+ * Those that it has already stay.
+ */
+void pgtable_set_budget(struct pgtable *pt, size_t nr);
+/* The most pages that it has mapped at a time; any context. */
+size_t pgtable_most_pages(const struct pgtable *pt);
 /* Free the tables in which nothing is mapped, after a flush; how many they were. */
 size_t pgtable_prune(struct pgtable *pt);
 
