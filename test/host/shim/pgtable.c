@@ -2,8 +2,8 @@
 /*
  * Host shim: user page tables as a radix tree of entries, and user memory as plain memory.
  *
- * There is no TLB; tests may count flushes. The accessed and dirty bits are set by the test,
- * through shim_pgtable_touch().
+ * Threads that call shim_cpu_enter() have a TLB; tests may count flushes. The accessed and dirty
+ * bits are set by the test, through shim_pgtable_touch() or shim_cpu_access().
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,13 +15,18 @@
 #include <lib/err.h>
 #include <lib/radix.h>
 #include <lib/string.h>
+#include <mm/kmap.h>
 #include <mm/slab.h>
 #include <shim/pgtable.h>
 
 struct pgtable {
 	pthread_mutex_t lock;
 	struct radix_tree entries; /* struct pgtable_entry by page number; lock */
+	struct radix_tree tables;  /* of 2 MiB each, in which something has been mapped; lock */
+	size_t budget;             /* no more of them; lock */
 };
+
+#define TABLE_PAGES 512u
 
 unsigned int shim_nr_tlb_flushes;
 
@@ -33,6 +38,8 @@ struct pgtable *pgtable_create(void)
 		return ERR_PTR(-ENOMEM);
 	pthread_mutex_init(&pt->lock, NULL);
 	radix_init(&pt->entries);
+	radix_init(&pt->tables);
+	pt->budget = SIZE_MAX;
 	return pt;
 }
 
@@ -44,6 +51,7 @@ void pgtable_destroy(struct pgtable *pt)
 	radix_for_each(e, &pt->entries, index)
 		kfree(e);
 	radix_destroy(&pt->entries);
+	radix_destroy(&pt->tables);
 	pthread_mutex_destroy(&pt->lock);
 	kfree(pt);
 }
@@ -53,6 +61,20 @@ static struct pgtable_entry *find(const struct pgtable *pt, vaddr_t vaddr)
 	return radix_lookup(&pt->entries, vaddr >> PAGE_SHIFT);
 }
 
+static int make_table(struct pgtable *pt, vaddr_t vaddr)
+{
+	const uint64_t index = (vaddr >> PAGE_SHIFT) / TABLE_PAGES;
+
+	if (radix_lookup(&pt->tables, index))
+		return 0;
+	return pt->tables.count < pt->budget ? radix_insert(&pt->tables, index, pt) : -EDQUOT;
+}
+
+void pgtable_set_budget(struct pgtable *pt, size_t nr)
+{
+	pt->budget = nr;
+}
+
 int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int prot)
 {
 	struct pgtable_entry *e;
@@ -60,7 +82,9 @@ int pgtable_map(struct pgtable *pt, vaddr_t vaddr, paddr_t paddr, unsigned int p
 
 	pthread_mutex_lock(&pt->lock);
 	e = find(pt, vaddr);
-	if (!e) {
+	if (!e)
+		err = make_table(pt, vaddr);
+	if (!e && !err) {
 		e = kmalloc(sizeof(*e));
 		err = e ? radix_insert(&pt->entries, vaddr >> PAGE_SHIFT, e) : -ENOMEM;
 	}
@@ -168,6 +192,21 @@ bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr)
 	return was;
 }
 
+bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr)
+{
+	struct pgtable_entry *e;
+	bool was = false;
+
+	pthread_mutex_lock(&pt->lock);
+	e = find(pt, vaddr);
+	if (e) {
+		was = e->dirty;
+		e->dirty = false;
+	}
+	pthread_mutex_unlock(&pt->lock);
+	return was;
+}
+
 int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
 		 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg), void *arg)
 {
@@ -230,13 +269,25 @@ size_t pgtable_write_protect(struct pgtable *pt, vaddr_t start, vaddr_t end)
 
 size_t pgtable_table_pages(const struct pgtable *pt)
 {
-	return pt->entries.count ? 1 : 0;
+	return pt->tables.count;
 }
 
 size_t pgtable_prune(struct pgtable *pt)
 {
-	(void)pt;
-	return 0;
+	uint64_t index, first;
+	size_t nr = 0;
+	void *table;
+
+	pthread_mutex_lock(&pt->lock);
+	radix_for_each(table, &pt->tables, index) {
+		first = index * TABLE_PAGES;
+		if (radix_next(&pt->entries, &first) && first / TABLE_PAGES == index)
+			continue;
+		(void)radix_remove(&pt->tables, index);
+		nr++;
+	}
+	pthread_mutex_unlock(&pt->lock);
+	return nr;
 }
 
 void pgtable_activate(struct pgtable *pt)
@@ -244,9 +295,98 @@ void pgtable_activate(struct pgtable *pt)
 	(void)pt;
 }
 
+/* --- TLBs ---------------------------------------------------------------------------- */
+
+#define NR_SHIM_CPUS 8
+#define TLB_ENTRIES  64
+
+struct tlb_entry {
+	const struct pgtable *pt; /* NULL: none */
+	vaddr_t page;
+	paddr_t paddr;
+	bool writable, dirty;
+};
+
+static struct shim_cpu {
+	pthread_mutex_t lock; /* held for an access, and to flush */
+	bool used;            /* atomic */
+	struct tlb_entry tlb[TLB_ENTRIES];
+} cpus[NR_SHIM_CPUS] = { [0 ... NR_SHIM_CPUS - 1] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
+
+static _Thread_local struct shim_cpu *this_cpu;
+
+void shim_cpu_enter(void)
+{
+	for (unsigned int i = 0; i < NR_SHIM_CPUS; i++) {
+		if (__atomic_exchange_n(&cpus[i].used, true, __ATOMIC_ACQ_REL))
+			continue;
+		this_cpu = &cpus[i];
+		return;
+	}
+	abort();
+}
+
+static void cpu_empty(struct shim_cpu *cpu)
+{
+	pthread_mutex_lock(&cpu->lock);
+	memset(cpu->tlb, 0, sizeof(cpu->tlb));
+	pthread_mutex_unlock(&cpu->lock);
+}
+
+void shim_cpu_leave(void)
+{
+	cpu_empty(this_cpu);
+	__atomic_store_n(&this_cpu->used, false, __ATOMIC_RELEASE);
+	this_cpu = NULL;
+}
+
+/* Load the entry of @page, as the hardware does: a store sets the dirty bit first. */
+static bool tlb_walk(struct tlb_entry *t, struct pgtable *pt, vaddr_t page, bool write)
+{
+	struct pgtable_entry *e;
+	bool ok;
+
+	pthread_mutex_lock(&pt->lock);
+	e = find(pt, page);
+	ok = e && (e->prot & (write ? PGT_WRITE : PGT_READ));
+	if (ok) {
+		e->accessed = true;
+		e->dirty |= write;
+		*t = (struct tlb_entry){ pt, page, e->paddr, e->prot & PGT_WRITE, e->dirty };
+	}
+	pthread_mutex_unlock(&pt->lock);
+	return ok;
+}
+
+bool shim_cpu_access(struct pgtable *pt, vaddr_t vaddr, uint64_t *val, bool write)
+{
+	const vaddr_t page = ALIGN_DOWN(vaddr, PAGE_SIZE);
+	struct tlb_entry *t = &this_cpu->tlb[(page >> PAGE_SHIFT) % TLB_ENTRIES];
+	uint64_t *word;
+	bool ok;
+
+	pthread_mutex_lock(&this_cpu->lock);
+	ok = t->pt == pt && t->page == page && (!write || (t->writable && t->dirty));
+	if (!ok)
+		ok = tlb_walk(t, pt, page, write);
+	if (ok) {
+		word = (uint64_t *)phys_to_virt(t->paddr) + vaddr % PAGE_SIZE / sizeof(*word);
+		if (write)
+			__atomic_store_n(word, *val, __ATOMIC_RELAXED);
+		else
+			*val = __atomic_load_n(word, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&this_cpu->lock);
+	return ok;
+}
+
 static void count_flush(void)
 {
 	__atomic_fetch_add(&shim_nr_tlb_flushes, 1, __ATOMIC_RELAXED);
+	for (unsigned int i = 0; i < NR_SHIM_CPUS; i++) {
+		if (__atomic_load_n(&cpus[i].used, __ATOMIC_ACQUIRE))
+			cpu_empty(&cpus[i]);
+	}
 }
 
 void tlb_flush_range(struct pgtable *pt, vaddr_t start, vaddr_t end)
@@ -284,6 +424,7 @@ void shim_user_bad(const void *start, size_t len)
 /* A page that the next fault maps. */
 static uint64_t unmapped_page;
 unsigned int shim_nr_user_faults;
+void (*shim_user_fault)(void);
 
 void shim_user_unmapped(const void *page)
 {
@@ -300,6 +441,8 @@ static size_t mapped_part(uint64_t a, size_t len)
 		return a < unmapped_page ? (size_t)(unmapped_page - a) & ~(size_t)7 : 0;
 	unmapped_page = 0;
 	shim_nr_user_faults++;
+	if (shim_user_fault)
+		shim_user_fault();
 	return len;
 }
 
