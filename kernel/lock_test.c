@@ -63,6 +63,164 @@ static void mutex_excludes(struct ktest *t)
 	EXPECT_FALSE(t, mutex_is_mine(&s.m));
 }
 
+/* --- waiters that are killed ------------------------------------------------------------- */
+
+struct waits {
+	struct mutex *m;
+	struct thread *thread;
+	bool killable;
+	int err;
+	unsigned int *turn; /* guarded by the mutex */
+	unsigned int got;   /* its turn, from 1 on; 0: it did not get the mutex */
+	bool begun;         /* atomic */
+};
+
+static void wait_for_mutex(void *arg)
+{
+	struct waits *w = arg;
+
+	__atomic_store_n(&w->begun, true, __ATOMIC_RELEASE);
+	if (w->killable)
+		w->err = mutex_lock_killable(w->m);
+	else
+		mutex_lock(w->m);
+	if (w->err)
+		return;
+	w->got = ++*w->turn;
+	mutex_unlock(w->m);
+}
+
+/* It waits in the queue when this returns. */
+static void waits_begin(struct ktest *t, struct waits *w)
+{
+	w->thread = thread_create("lock-test", wait_for_mutex, w);
+	ASSERT_FALSE(t, IS_ERR(w->thread));
+	while (!__atomic_load_n(&w->begun, __ATOMIC_ACQUIRE))
+		thread_yield();
+	while (READ_ONCE(w->thread->state) != THREAD_SLEEPING)
+		thread_yield();
+}
+
+static void a_killed_waiter_leaves_the_others_in_order(struct ktest *t)
+{
+	unsigned int turn = 0;
+	struct mutex m;
+	struct waits w[4] = {
+		{ .m = &m, .turn = &turn, .killable = true },
+		{ .m = &m, .turn = &turn },
+		{ .m = &m, .turn = &turn, .killable = true },
+		{ .m = &m, .turn = &turn, .killable = true },
+	};
+
+	mutex_init(&m, "test", RANK_MONITOR);
+	mutex_lock(&m);
+	for (unsigned int i = 0; i < ARRAY_SIZE(w); i++)
+		waits_begin(t, &w[i]);
+	/* The first one, and one in the middle. */
+	thread_notify(w[0].thread, THREAD_F_KILL);
+	thread_join(w[0].thread);
+	thread_notify(w[2].thread, THREAD_F_KILL);
+	thread_join(w[2].thread);
+	EXPECT_EQ(t, w[0].err, -EINTR);
+	EXPECT_EQ(t, w[2].err, -EINTR);
+	EXPECT_TRUE(t, mutex_is_mine(&m));
+	EXPECT_EQ(t, turn, 0);
+	mutex_unlock(&m);
+	thread_join(w[1].thread);
+	thread_join(w[3].thread);
+	EXPECT_EQ(t, w[1].got, 1);
+	EXPECT_EQ(t, w[3].got, 2);
+	EXPECT_TRUE(t, mutex_trylock(&m));
+	mutex_unlock(&m);
+}
+
+/* A queue from which all have gone costs the owner nothing, and the next waiter is found. */
+static void the_last_waiter_may_be_killed(struct ktest *t)
+{
+	unsigned int turn = 0;
+	struct mutex m;
+	struct waits gone = { .m = &m, .turn = &turn, .killable = true };
+	struct waits next = { .m = &m, .turn = &turn, .killable = true };
+
+	mutex_init(&m, "test", RANK_MONITOR);
+	mutex_lock(&m);
+	waits_begin(t, &gone);
+	EXPECT_EQ(t, m.owner, (uintptr_t)thread_current() | 1);
+	thread_notify(gone.thread, THREAD_F_KILL);
+	thread_join(gone.thread);
+	EXPECT_EQ(t, gone.err, -EINTR);
+	EXPECT_EQ(t, m.owner, (uintptr_t)thread_current());
+	waits_begin(t, &next);
+	mutex_unlock(&m);
+	thread_join(next.thread);
+	EXPECT_EQ(t, next.err, 0);
+	EXPECT_EQ(t, next.got, 1);
+}
+
+static void take_while_killed(void *arg)
+{
+	struct waits *w = arg;
+
+	thread_notify(thread_current(), THREAD_F_KILL);
+	w->err = mutex_lock_killable(w->m);
+	if (w->err)
+		return;
+	w->got = ++*w->turn;
+	mutex_unlock(w->m);
+}
+
+/* A thread that is being killed still gets what is free: it has to clean up. */
+static void a_free_mutex_is_taken_by_the_killed(struct ktest *t)
+{
+	unsigned int turn = 0;
+	struct mutex m;
+	struct waits w = { .m = &m, .turn = &turn };
+
+	mutex_init(&m, "test", RANK_MONITOR);
+	w.thread = thread_create("lock-test", take_while_killed, &w);
+	ASSERT_FALSE(t, IS_ERR(w.thread));
+	thread_join(w.thread);
+	EXPECT_EQ(t, w.got, 1);
+	w.got = 0;
+	mutex_lock(&m);
+	w.thread = thread_create("lock-test", take_while_killed, &w);
+	ASSERT_FALSE(t, IS_ERR(w.thread));
+	thread_join(w.thread);
+	EXPECT_EQ(t, w.err, -EINTR);
+	EXPECT_EQ(t, w.got, 0);
+	mutex_unlock(&m);
+}
+
+#define NR_KILLED 200u
+
+/* Kills come while the mutex is handed over: it is had by exactly one, or is free. */
+static void kills_beside_unlocks_lose_nothing(struct ktest *t)
+{
+	unsigned int turn = 0, got = 0;
+	struct mutex m;
+
+	mutex_init(&m, "test", RANK_MONITOR);
+	for (unsigned int i = 0; i < NR_KILLED; i++) {
+		struct waits a = { .m = &m, .turn = &turn, .killable = true };
+		struct waits b = { .m = &m, .turn = &turn, .killable = i & 1 };
+
+		mutex_lock(&m);
+		waits_begin(t, &a);
+		waits_begin(t, &b);
+		if (i & 2)
+			thread_notify(a.thread, THREAD_F_KILL);
+		mutex_unlock(&m);
+		thread_notify(a.thread, THREAD_F_KILL);
+		thread_join(a.thread);
+		thread_join(b.thread);
+		EXPECT_EQ(t, b.err, 0);
+		got += (a.got != 0) + (b.got != 0);
+		ASSERT_TRUE(t, mutex_trylock(&m));
+		mutex_unlock(&m);
+	}
+	EXPECT_EQ(t, turn, got);
+}
+
 static unsigned int readers_inside(const struct shared *s)
 {
 	return __atomic_load_n(&s->readers, __ATOMIC_SEQ_CST);
@@ -311,6 +469,10 @@ static void a_handler_holds_nothing_of_the_interrupted(struct ktest *t)
 static const struct ktest_case lock_cases[] = {
 	KTEST(spinlock_basics),
 	KTEST(mutex_excludes),
+	KTEST(a_killed_waiter_leaves_the_others_in_order),
+	KTEST(the_last_waiter_may_be_killed),
+	KTEST(a_free_mutex_is_taken_by_the_killed),
+	KTEST(kills_beside_unlocks_lose_nothing),
 	KTEST(rwsem_excludes_and_shares),
 	KTEST(rank_violations_are_seen),
 	KTEST(held_locks_are_asserted),

@@ -4,13 +4,15 @@
  *
  * Flow:	Fast path: owner goes from 0 to the thread by one compare-and-exchange, and back.
  *		Slow path: a waiter queues under m->lock and sets bit 0 of owner; unlock then hands
- *		the mutex to the first waiter, so nobody overtakes the queue.
+ *		the mutex to the first waiter, so nobody overtakes the queue. A killable waiter
+ *		leaves the queue when its thread is to be killed and the mutex is not its own yet.
  */
 #include <kernel/mutex.h>
 
 #include <kernel/lock_debug.h>
 #include <kernel/panic.h>
 #include <kernel/thread.h>
+#include <lib/errno.h>
 
 #define HAS_WAITERS ((uintptr_t)1)
 
@@ -37,26 +39,51 @@ static bool try_take(struct mutex *m)
 					   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-static void lock_slow(struct mutex *m)
+static bool is_to_be_killed(const struct thread *t)
+{
+	return __atomic_load_n(&t->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL;
+}
+
+/* @w has not been granted the mutex and waits for it no more. */
+static void leave_queue_locked(struct mutex *m, struct mutex_waiter *w) __must_hold(&m->lock)
+{
+	assert_spin_held(&m->lock);
+	ASSERT(!w->granted);
+	list_del(&w->link);
+	/* The owner goes on; with the bit it would come here to hand over to no thread. */
+	if (list_empty(&m->waiters))
+		__atomic_fetch_and(&m->owner, ~HAS_WAITERS, __ATOMIC_RELAXED);
+}
+
+/* 0, or -EINTR if @killable: not taken, as the thread is to be killed. */
+static int lock_slow(struct mutex *m, bool killable)
 {
 	struct mutex_waiter w = { .thread = thread_current() };
 	unsigned long flags = spin_lock_irqsave(&m->lock);
 	uintptr_t old = __atomic_fetch_or(&m->owner, HAS_WAITERS, __ATOMIC_ACQUIRE);
+	int err = 0;
 
 	if (old == 0) { /* freed meanwhile */
 		__atomic_store_n(&m->owner, (uintptr_t)w.thread, __ATOMIC_RELAXED);
 		spin_unlock_irqrestore(&m->lock, flags);
-		return;
+		return 0;
 	}
 	list_add_tail(&w.link, &m->waiters);
 	while (!w.granted) {
+		/* First asleep, then the look: thread_notify() sets the flag, then wakes. */
 		thread_prepare_sleep();
+		if (killable && is_to_be_killed(w.thread)) {
+			leave_queue_locked(m, &w);
+			err = -EINTR;
+			break;
+		}
 		spin_unlock_irqrestore(&m->lock, flags);
 		schedule();
 		flags = spin_lock_irqsave(&m->lock);
 	}
 	thread_cancel_sleep();
 	spin_unlock_irqrestore(&m->lock, flags);
+	return err;
 }
 
 void mutex_lock(struct mutex *m) __no_lock_analysis("implements the lock")
@@ -64,7 +91,20 @@ void mutex_lock(struct mutex *m) __no_lock_analysis("implements the lock")
 	lock_debug_may_sleep("mutex_lock");
 	lock_debug_acquire(m, m->name, m->rank, 0);
 	if (unlikely(!try_take(m)))
-		lock_slow(m);
+		(void)lock_slow(m, false);
+}
+
+int mutex_lock_killable(struct mutex *m) __no_lock_analysis("implements the lock")
+{
+	int err = 0;
+
+	lock_debug_may_sleep("mutex_lock_killable");
+	lock_debug_acquire(m, m->name, m->rank, 0);
+	if (unlikely(!try_take(m)))
+		err = lock_slow(m, true);
+	if (err)
+		lock_debug_release(m, m->name);
+	return err;
 }
 
 bool mutex_trylock(struct mutex *m) __no_lock_analysis("implements the lock")

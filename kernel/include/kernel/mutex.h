@@ -32,6 +32,11 @@ struct __capability("mutex") mutex {
 
 void mutex_init(struct mutex *m, const char *name, enum lock_rank rank) __asserts_held(m);
 void mutex_lock(struct mutex *m) __acquires(m);
+/*
+ * The same for a lock whose holder may wait for another node: 0, or -EINTR if the thread is to be
+ * killed and would have to wait. Then it does not hold the lock.
+ */
+int mutex_lock_killable(struct mutex *m) __acquires_if_0(m) __must_check;
 /* Take it if it is free; never waits. */
 bool mutex_trylock(struct mutex *m) __try_acquires(m);
 void mutex_unlock(struct mutex *m) __releases(m);

@@ -6,12 +6,16 @@
  *		under a spinlock. try_lock forms may break the order, as they cannot deadlock.
  *		assert_*_held() are in force too.
  */
+#include <time.h>
+
 #include <kernel/lock_debug.h>
 #include <kernel/mutex.h>
 #include <kernel/panic.h>
 #include <kernel/rwsem.h>
 #include <kernel/spinlock.h>
 #include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/errno.h>
 
 #include "shim_priv.h"
 
@@ -145,6 +149,39 @@ void mutex_lock(struct mutex *m)
 	shim_rank_acquire(m, m->name, m->rank, 0);
 	pthread_mutex_lock(&m->mutex);
 	mutex_set_owner(m, thread_current());
+}
+
+#define KILL_LOOK_NS \
+	(1 * NSEC_PER_MSEC) /* a POSIX mutex cannot be waited for with a thread's flags */
+
+/* The host's clock: a test may have stopped the shim's. */
+static bool lock_for_a_while(struct mutex *m)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += (long)KILL_LOOK_NS;
+	if (until.tv_nsec >= (long)NSEC_PER_SEC) {
+		until.tv_nsec -= (long)NSEC_PER_SEC;
+		until.tv_sec++;
+	}
+	return pthread_mutex_timedlock(&m->mutex, &until) == 0;
+}
+
+int mutex_lock_killable(struct mutex *m)
+{
+	const struct thread *t = thread_current();
+
+	shim_check_may_sleep("mutex_lock_killable");
+	shim_rank_acquire(m, m->name, m->rank, 0);
+	while (!lock_for_a_while(m)) {
+		if (!(__atomic_load_n(&t->flags, __ATOMIC_SEQ_CST) & THREAD_F_KILL))
+			continue;
+		shim_rank_release(m, m->name);
+		return -EINTR;
+	}
+	mutex_set_owner(m, thread_current());
+	return 0;
 }
 
 bool mutex_trylock(struct mutex *m)

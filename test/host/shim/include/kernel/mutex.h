@@ -25,6 +25,7 @@ struct mutex {
 
 void mutex_init(struct mutex *m, const char *name, enum lock_rank rank);
 void mutex_lock(struct mutex *m);
+int mutex_lock_killable(struct mutex *m) __must_check;
 bool mutex_trylock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
 bool mutex_is_mine(const struct mutex *m);
