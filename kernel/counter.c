@@ -95,6 +95,23 @@ static void put(struct out *o, const char *fmt, ...)
 		o->at += (size_t)n;
 }
 
+/* The buckets that are not empty: [[largest value, how many], ...]. */
+static void put_buckets(struct out *o, const struct histogram *h)
+{
+	const char *sep = "";
+
+	put(o, ",\"buckets\":[");
+	for (unsigned int b = 0; b < HIST_BUCKETS; b++) {
+		const uint64_t n = sum_cpus(&h->percpu[b]);
+
+		if (n) {
+			put(o, "%s[%lu,%lu]", sep, bucket_high(b), n);
+			sep = ",";
+		}
+	}
+	put(o, "]}");
+}
+
 ssize_t counters_format_json(char *buf, size_t len)
 {
 	struct out o = { .buf = buf, .len = len };
@@ -117,8 +134,9 @@ ssize_t counters_format_json(char *buf, size_t len)
 		hist_summarise(*h, &s);
 		put(&o,
 		    "%s\"%s\":{\"count\":%lu,\"sum\":%lu,\"p50\":%lu,\"p90\":%lu,\"p99\":%lu,"
-		    "\"max\":%lu}",
+		    "\"max\":%lu",
 		    sep, (*h)->name, s.count, s.sum, s.p50, s.p90, s.p99, s.max);
+		put_buckets(&o, *h);
 		sep = ",";
 	}
 	put(&o, "}");

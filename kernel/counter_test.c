@@ -3,6 +3,8 @@
 #include <kernel/printk.h>
 #include <kernel/random.h>
 #include <kernel/symbols.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
@@ -30,6 +32,24 @@ static void counters_count(struct ktest *t)
 	EXPECT_TRUE(t, counter_find("ktest.gauge", &v));
 	EXPECT_EQ(t, v, 4711);
 	EXPECT_FALSE(t, counter_find("ktest.nothing", &v));
+}
+
+static void busy_time_passes(struct ktest *t)
+{
+	const uint64_t began = time_now_ns();
+	uint64_t before, after, queued;
+
+	ASSERT_TRUE(t, counter_find("sched.busy_ns", &before));
+	while (time_now_ns() - began < 5 * NSEC_PER_MSEC)
+		cpu_relax();
+	ASSERT_TRUE(t, counter_find("sched.busy_ns", &after));
+	EXPECT_GE(t, after - before, 4 * NSEC_PER_MSEC);
+	before = after;
+	thread_sleep_ns(200 * NSEC_PER_MSEC);
+	ASSERT_TRUE(t, counter_find("sched.busy_ns", &after));
+	/* All CPUs together: one that slept on counts as idle. */
+	EXPECT_LT(t, after - before, 150 * NSEC_PER_MSEC);
+	EXPECT_TRUE(t, counter_find("sched.queued", &queued));
 }
 
 static void buckets_cover_everything(struct ktest *t)
@@ -78,9 +98,30 @@ static void json(struct ktest *t)
 	EXPECT_EQ(t, buf[len - 1], '}');
 	EXPECT_TRUE(t, strstr(buf, "\"ktest.gauge\":4711") != NULL);
 	EXPECT_TRUE(t, strstr(buf, "\"ktest.hist\":{\"count\":1000,") != NULL);
-	EXPECT_EQ(t, counters_format_json(buf, (size_t)len), -ENOSPC);
+	/* Of 1 to 1000: each alone up to 15, by two up to 31; the last bucket is 960 to 1023. */
+	EXPECT_TRUE(t, strstr(buf, ",\"buckets\":[[1,1],[2,1],[3,1],[4,1],") != NULL);
+	EXPECT_TRUE(t, strstr(buf, ",[15,1],[17,2],[19,2],") != NULL);
+	EXPECT_TRUE(t, strstr(buf, ",[959,64],[1023,41]]}") != NULL);
+	kfree(buf);
+}
+
+/* Other threads count meanwhile, so the length may change between two calls: often it does not. */
+static void json_needs_its_length_and_a_nul(struct ktest *t)
+{
+	char *buf = kmalloc(256 << 10);
+	bool fits = false, is_short = false;
+
+	ASSERT_TRUE(t, buf != NULL);
 	EXPECT_EQ(t, counters_format_json(buf, 0), -ENOSPC);
-	EXPECT_EQ(t, counters_format_json(buf, (size_t)len + 1), len);
+	for (uint32_t i = 0; i < 100 && !(fits && is_short); i++) {
+		const ssize_t len = counters_format_json(buf, 256 << 10);
+
+		ASSERT_TRUE(t, len > 0);
+		fits = counters_format_json(buf, (size_t)len + 1) == len;
+		is_short = counters_format_json(buf, (size_t)len) == -ENOSPC;
+	}
+	EXPECT_TRUE(t, fits);
+	EXPECT_TRUE(t, is_short);
 	kfree(buf);
 }
 
@@ -132,10 +173,16 @@ static void random_differs(struct ktest *t)
 }
 
 static const struct ktest_case counter_cases[] = {
-	KTEST(counters_count),       KTEST(buckets_cover_everything),
-	KTEST(percentiles),          KTEST(json),
-	KTEST(log_ring_keeps_lines), KTEST(addresses_have_names),
-	KTEST(random_differs),       { 0 },
+	KTEST(counters_count),
+	KTEST(buckets_cover_everything),
+	KTEST(percentiles),
+	KTEST(json),
+	KTEST(json_needs_its_length_and_a_nul),
+	KTEST(log_ring_keeps_lines),
+	KTEST(addresses_have_names),
+	KTEST(random_differs),
+	KTEST(busy_time_passes),
+	{ 0 },
 };
 static const struct ktest_suite counter_suite = { .name = "kernel.counter",
 						  .cases = counter_cases };

@@ -594,6 +594,36 @@ bool sched_tick(bool user, uint64_t now)
 	return is_user;
 }
 
+static uint64_t gauge_busy(void)
+{
+	const uint64_t now = time_now_ns();
+
+	/* Up to now, so that a CPU that has slept for long counts as idle. */
+	for_each_cpu(cpu) {
+		struct runqueue *rq = per_cpu_ptr(&runqueue, cpu);
+		const unsigned long flags = local_irq_save();
+
+		if (READ_ONCE(rq->idle)) {
+			rq_lock(rq);
+			account(rq, now);
+			rq_unlock(rq);
+		}
+		local_irq_restore(flags);
+	}
+	return now * cpu_online_count() - counter_read(&count_idle_ns);
+}
+GAUGE_SUM(busy_gauge, "sched.busy_ns", "nanoseconds that CPUs did not spend halted", gauge_busy);
+
+static uint64_t gauge_queued(void)
+{
+	uint64_t nr = 0;
+
+	for_each_cpu(cpu)
+		nr += READ_ONCE(per_cpu_ptr(&runqueue, cpu)->nr_queued);
+	return nr;
+}
+GAUGE(queued_gauge, "sched.queued", "threads that wait for a CPU", gauge_queued);
+
 void sched_exit(void)
 {
 	preempt_disable();

@@ -15,7 +15,7 @@
                                                                                    \
 		return m ? __atomic_load_n(&m->stats.field, __ATOMIC_RELAXED) : 0; \
 	}                                                                          \
-	GAUGE(gauge_##field, gname, ghelp, read_##field)
+	GAUGE_SUM(gauge_##field, gname, ghelp, read_##field)
 
 #define POOL_GAUGE(field, gname, ghelp)               \
 	static uint64_t read_pool_##field(void)       \

@@ -57,7 +57,7 @@ static uint64_t fs_stat(size_t offset)
 	{                                                          \
 		return fs_stat(offsetof(struct fs_counts, field)); \
 	}                                                          \
-	GAUGE(var, "storage." #var, help, read_##var)
+	GAUGE_SUM(var, "storage." #var, help, read_##var)
 
 FS_GAUGE(disk_reads, data_reads, "requests to the disk for contents of files");
 FS_GAUGE(disk_bytes, data_bytes, "bytes of those requests");
@@ -79,16 +79,16 @@ static uint64_t index_stat(size_t offset)
 	return value;
 }
 
-#define INDEX_GAUGE(var, field, help)                                       \
+#define INDEX_GAUGE(KIND, var, field, help)                                 \
 	static uint64_t read_##var(void)                                    \
 	{                                                                   \
 		return index_stat(offsetof(struct pathindex_stats, field)); \
 	}                                                                   \
-	GAUGE(var, "storage." #var, help, read_##var)
+	KIND(var, "storage." #var, help, read_##var)
 
-INDEX_GAUGE(pathindex_hits, hits, "steps of path resolution answered by the index");
-INDEX_GAUGE(pathindex_misses, misses, "steps that asked the file system");
-INDEX_GAUGE(pathindex_entries, nr_entries, "paths in the index");
+INDEX_GAUGE(GAUGE_SUM, pathindex_hits, hits, "steps of path resolution answered by the index");
+INDEX_GAUGE(GAUGE_SUM, pathindex_misses, misses, "steps that asked the file system");
+INDEX_GAUGE(GAUGE, pathindex_entries, nr_entries, "paths in the index");
 
 static bool serving; /* atomic: buffers and file system are there */
 

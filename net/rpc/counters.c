@@ -113,3 +113,10 @@ const struct histogram *const rpc_h_latency[RPC_NR_CLASSES] = {
 	[RPC_CLASS_PREFETCH] = &lat_prefetch,
 	[RPC_CLASS_WRITEBACK] = &lat_writeback,
 };
+
+static uint64_t outstanding(void)
+{
+	return (uint64_t)atomic_read(&rpc_net.nr_outstanding);
+}
+GAUGE(outstanding_gauge, "rpc.outstanding", "calls that wait for their replies, or for a slot",
+      outstanding);

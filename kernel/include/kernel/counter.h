@@ -61,11 +61,17 @@ struct gauge {
 	const char *name;
 	const char *help;
 	uint64_t (*read)(void);
+	bool rises; /* a sum, as a counter is: the launcher's metrics tell */
 };
-#define GAUGE(var, gname, ghelp, fn)                                                        \
-	static const struct gauge var = { .name = (gname), .help = (ghelp), .read = (fn) }; \
-	static const struct gauge *const var##_gauge_ptr                                    \
+#define GAUGE_KIND(var, gname, ghelp, fn, sum)                               \
+	static const struct gauge var = {                                    \
+		.name = (gname), .help = (ghelp), .read = (fn), .rises = sum \
+	};                                                                   \
+	static const struct gauge *const var##_gauge_ptr                     \
 		__attribute__((used, section(".gauges"))) = &var
+#define GAUGE(var, gname, ghelp, fn)     GAUGE_KIND(var, gname, ghelp, fn, false)
+/* One that only rises: the sum is kept elsewhere. */
+#define GAUGE_SUM(var, gname, ghelp, fn) GAUGE_KIND(var, gname, ghelp, fn, true)
 
 /*
  * Histogram of a 64-bit value: log-linear, 8 buckets per power of two, so a
@@ -129,7 +135,8 @@ void hist_summarise(const struct histogram *h, struct hist_summary *out);
 
 /*
  * All counters, gauges and histograms as one JSON object: {"name":n, ...,
- * "hist.name":{"count":..,"sum":..,"p50":..,"p90":..,"p99":..,"max":..}}, NUL-terminated.
+ * "hist.name":{"count":..,"sum":..,"p50":..,"p90":..,"p99":..,"max":..,
+ * "buckets":[[largest value, how many], ...]}}, NUL-terminated; empty buckets are left out.
  * Returns the length without the NUL; -ENOSPC when @len is too small.
  */
 ssize_t counters_format_json(char *buf, size_t len) __must_check;
