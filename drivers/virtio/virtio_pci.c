@@ -48,6 +48,7 @@ struct vector {
 struct virtio_device {
 	struct pci_device *pci;
 	const char *name;
+	void *drvdata; /* atomic */
 	void (*config_changed)(struct virtio_device *vd);
 	uint64_t features; /* const after open: those agreed on */
 	struct window common, notify, config;
@@ -172,10 +173,14 @@ static void write_features(struct virtio_device *vd, uint64_t features)
 	}
 }
 
-static int negotiate(struct virtio_device *vd, uint64_t wanted)
+/* The features of @wanted, or what @choose makes of those offered. */
+static int negotiate(struct virtio_device *vd, uint64_t wanted,
+		     uint64_t (*choose)(uint64_t offered))
 {
 	const uint64_t offered = read_features(vd);
 
+	if (choose)
+		wanted = choose(offered);
 	if (!(offered & BIT64(VIRTIO_F_VERSION_1))) {
 		pr_err("%s (%s): the device is a legacy one\n", vd->name, pci_name(vd->pci));
 		return -ENODEV;
@@ -257,7 +262,7 @@ static int setup_interrupts(struct virtio_device *vd)
 	return common16(vd, VIRTIO_COMMON_CONFIG_VECTOR) == 0 ? 0 : -EIO;
 }
 
-static int bring_up(struct virtio_device *vd, uint64_t wanted)
+static int bring_up(struct virtio_device *vd, uint64_t wanted, uint64_t (*choose)(uint64_t offered))
 {
 	int err;
 
@@ -271,7 +276,7 @@ static int bring_up(struct virtio_device *vd, uint64_t wanted)
 	}
 	add_status(vd, VIRTIO_STATUS_ACKNOWLEDGE);
 	add_status(vd, VIRTIO_STATUS_DRIVER);
-	err = negotiate(vd, wanted);
+	err = negotiate(vd, wanted, choose);
 	if (err)
 		return err;
 	vd->nr_queues = common16(vd, VIRTIO_COMMON_NUM_QUEUES);
@@ -281,8 +286,9 @@ static int bring_up(struct virtio_device *vd, uint64_t wanted)
 	return setup_interrupts(vd);
 }
 
-struct virtio_device *virtio_pci_open(struct pci_device *pci, const char *name, uint64_t wanted,
-				      void (*config_changed)(struct virtio_device *vd))
+static struct virtio_device *open_device(struct pci_device *pci, const char *name, uint64_t wanted,
+					 uint64_t (*choose)(uint64_t offered),
+					 void (*config_changed)(struct virtio_device *vd))
 {
 	struct virtio_device *vd = kzalloc(sizeof(*vd));
 	int err;
@@ -294,7 +300,7 @@ struct virtio_device *virtio_pci_open(struct pci_device *pci, const char *name, 
 	vd->config_changed = config_changed;
 	pci_enable(pci);
 	pci_set_master(pci, true);
-	err = bring_up(vd, wanted);
+	err = bring_up(vd, wanted, choose);
 	if (err) {
 		if (vd->common.base)
 			add_status(vd, VIRTIO_STATUS_FAILED);
@@ -302,6 +308,19 @@ struct virtio_device *virtio_pci_open(struct pci_device *pci, const char *name, 
 		return ERR_PTR(err);
 	}
 	return vd;
+}
+
+struct virtio_device *virtio_pci_open(struct pci_device *pci, const char *name, uint64_t wanted,
+				      void (*config_changed)(struct virtio_device *vd))
+{
+	return open_device(pci, name, wanted, NULL, config_changed);
+}
+
+struct virtio_device *virtio_pci_open_choose(struct pci_device *pci, const char *name,
+					     uint64_t (*choose)(uint64_t offered),
+					     void (*config_changed)(struct virtio_device *vd))
+{
+	return open_device(pci, name, 0, choose, config_changed);
 }
 
 static void queue_free(struct virtq *vq)
@@ -327,6 +346,16 @@ void virtio_close(struct virtio_device *vd)
 	}
 	kfree(vd->queues);
 	kfree(vd);
+}
+
+void virtio_set_drvdata(struct virtio_device *vd, void *data)
+{
+	__atomic_store_n(&vd->drvdata, data, __ATOMIC_RELEASE);
+}
+
+void *virtio_drvdata(const struct virtio_device *vd)
+{
+	return __atomic_load_n(&vd->drvdata, __ATOMIC_ACQUIRE);
 }
 
 bool virtio_has(const struct virtio_device *vd, unsigned int feature)
@@ -478,11 +507,8 @@ int virtio_start(struct virtio_device *vd)
 	return common8(vd, VIRTIO_COMMON_STATUS) & VIRTIO_STATUS_NEEDS_RESET ? -EIO : 0;
 }
 
-void virtio_fence(struct virtio_device *vd, const char *why)
+static void make_quiet(struct virtio_device *vd)
 {
-	if (atomic_xchg(&vd->fenced, 1))
-		return;
-	pr_err("%s (%s): %s: taken out of use\n", vd->name, pci_name(vd->pci), why);
 	for (unsigned int i = 0; i < vd->nr_queues; i++) {
 		if (vd->queues[i])
 			WRITE_ONCE(vd->queues[i]->broken, true);
@@ -491,4 +517,18 @@ void virtio_fence(struct virtio_device *vd, const char *why)
 	if (reset(vd))
 		pr_err("%s: does not finish its reset\n", vd->name);
 	pci_set_master(vd->pci, false);
+}
+
+void virtio_fence(struct virtio_device *vd, const char *why)
+{
+	if (atomic_xchg(&vd->fenced, 1))
+		return;
+	pr_err("%s (%s): %s: taken out of use\n", vd->name, pci_name(vd->pci), why);
+	make_quiet(vd);
+}
+
+void virtio_stop(struct virtio_device *vd)
+{
+	if (!atomic_xchg(&vd->fenced, 1))
+		make_quiet(vd);
 }

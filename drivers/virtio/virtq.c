@@ -4,6 +4,7 @@
  *
  * Ordering:	descriptors and the ring slot, dma_wmb(), then avail->idx; dma_mb(), then the
  *		device's wish not to be notified.  used->idx, dma_rmb(), then the used element.
+ *		avail->flags, dma_mb(), then used->idx (virtq_arm()).
  * Invariants:	free list, chain lengths and tokens live in vq->shadow, which the device cannot
  *		reach; what it writes to the used ring is an index into that, checked.
  * Locking:	the queue's user.
@@ -219,6 +220,19 @@ void *virtq_get(struct virtq *vq, uint32_t *len)
 	vq->last_used++;
 	*len = used_len;
 	return token;
+}
+
+void virtq_quiet(struct virtq *vq)
+{
+	WRITE_ONCE(vq->avail->flags, cpu_to_le16(VIRTQ_AVAIL_NO_INTERRUPT));
+}
+
+bool virtq_arm(struct virtq *vq)
+{
+	WRITE_ONCE(vq->avail->flags, cpu_to_le16(0));
+	/* Pairs with the device: it stores the index, then looks at the flag. */
+	dma_mb();
+	return READ_ONCE(vq->broken) || le16_to_cpu(vq->used->idx) != vq->last_used;
 }
 
 void *virtq_detach(struct virtq *vq)

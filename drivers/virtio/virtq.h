@@ -13,8 +13,9 @@ enum virtq_desc_flags {
 	VIRTQ_DESC_INDIRECT = 4,
 };
 
-#define VIRTQ_USED_NO_NOTIFY 1
-#define VIRTQ_MAX_SIZE       32768u
+#define VIRTQ_USED_NO_NOTIFY     1
+#define VIRTQ_AVAIL_NO_INTERRUPT 1
+#define VIRTQ_MAX_SIZE           32768u
 
 struct virtq_desc {
 	le64_t addr;

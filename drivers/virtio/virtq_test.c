@@ -169,6 +169,28 @@ static void kicks_only_when_asked(struct ktest *t)
 	kfree(r);
 }
 
+static void interrupts_only_when_asked(struct ktest *t)
+{
+	const struct virtq_seg seg = { 0x1000, 16 };
+	struct fixture *r = fixture_new(false);
+	uint32_t len;
+	int token;
+
+	ASSERT_TRUE(t, r);
+	virtq_quiet(&r->vq);
+	EXPECT_EQ(t, le16_to_cpu(r->vq.avail->flags), VIRTQ_AVAIL_NO_INTERRUPT);
+	EXPECT_EQ(t, virtq_add(&r->vq, &seg, 0, 1, &token), 0);
+	EXPECT_FALSE(t, virtq_arm(&r->vq));
+	EXPECT_EQ(t, le16_to_cpu(r->vq.avail->flags), 0);
+	/* A chain that the device used before it saw the flag is not missed. */
+	virtq_quiet(&r->vq);
+	device_use(r, device_take(r), 1);
+	EXPECT_TRUE(t, virtq_arm(&r->vq));
+	EXPECT_TRUE(t, virtq_get(&r->vq, &len) == &token);
+	EXPECT_FALSE(t, virtq_arm(&r->vq));
+	kfree(r);
+}
+
 static void hostile_device(struct ktest *t)
 {
 	static const struct {
@@ -230,6 +252,7 @@ static const struct ktest_case virtq_cases[] = {
 	KTEST(indirect_chains_take_one_descriptor),
 	KTEST(full_and_around),
 	KTEST(kicks_only_when_asked),
+	KTEST(interrupts_only_when_asked),
 	KTEST(hostile_device),
 	KTEST(bad_requests),
 	{ 0 },

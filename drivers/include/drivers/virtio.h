@@ -37,8 +37,16 @@ enum virtio_feature {
  */
 struct virtio_device *virtio_pci_open(struct pci_device *pci, const char *name, uint64_t wanted,
 				      void (*config_changed)(struct virtio_device *vd));
+/* The same for a driver whose features depend on each other: @choose gets what is offered. */
+struct virtio_device *virtio_pci_open_choose(struct pci_device *pci, const char *name,
+					     uint64_t (*choose)(uint64_t offered),
+					     void (*config_changed)(struct virtio_device *vd));
 /* Device quiet, queues and interrupts gone. */
 void virtio_close(struct virtio_device *vd);
+
+/* The driver's own pointer, for config_changed(), which may run before it is set. Any context. */
+void virtio_set_drvdata(struct virtio_device *vd, void *data);
+void *virtio_drvdata(const struct virtio_device *vd);
 
 bool virtio_has(const struct virtio_device *vd, unsigned int feature);
 
@@ -59,6 +67,8 @@ int __must_check virtio_start(struct virtio_device *vd);
 
 /* The device broke its contract or hangs: reset it (which ends its DMA) and use it no more. */
 void virtio_fence(struct virtio_device *vd, const char *why);
+/* The driver has no use for the device now: as a fence, without blame. virtio_close() follows. */
+void virtio_stop(struct virtio_device *vd);
 
 /* --- queues --- */
 
@@ -81,6 +91,10 @@ void virtq_kick(struct virtq *vq);
  * ERR_PTR(-EIO): it broke the rules and is fenced.
  */
 void *virtq_get(struct virtq *vq, uint32_t *len);
+/* Ask the device for no interrupts: it may send some all the same. */
+void virtq_quiet(struct virtq *vq);
+/* Ask for interrupts again.  True: the device has used something already, look first. */
+bool virtq_arm(struct virtq *vq);
 /* After the fence: the tokens that the device will not use any more, one a call; then NULL. */
 void *virtq_detach(struct virtq *vq);
 /* Chains that are with the device.  For tests. */
