@@ -3,3 +3,7 @@
 prog-y += virtio
 virtio-objs := $(addprefix drivers/,virtio/virtq.o virtio/virtq_test.o block/virtio_blk_decode.o \
 	block/virtio_blk_test.o console/vcon_decode.o console/vcon_test.o)
+# Network devices: the queues of virtio-net against a device that is part of the test.
+prog-y += netdev
+netdev-objs := $(addprefix drivers/,net/netdev.o net/virtio_net_decode.o net/virtio_net_queue.o \
+	net/virtio_net_test.o virtio/virtq.o) test/host/vnet_test.o
