@@ -166,6 +166,8 @@ def test_vm_that_leaves_makes_room(model):
     "bandwidth 77 64", "bandwidth 1 x", "overrun", "overrun 77", "overrun 1 x", "duplicate all",
     "duplicate 77 5", "duplicate all 101", "duplicate 1 5 send", "duplicate 1 5 everything",
     "error 1", "error 1 0", "error 1 256", "error 77 1", "error 1 1 x",
+    "delay all 5 qp=70", "delay 1 5 sl=16", "delay 1 5 sl=1 sl=2", "delay 1 5 qp=0",
+    "delay 1 5 qp=0x1000000", "delay 1 5 sl", "hold 1 2 sl=x", "hold 1 2 3",
     "a b c " * 50])
 def test_bad_commands_are_refused(model, line):
     answer = model.command(line)
@@ -178,8 +180,13 @@ def test_good_commands_are_accepted(model):
         "delay all 50",
         "delay 1 5",
         "delay 1-2 0",
+        "delay all 5 sl=3",
+        "delay 1-2 5 write sl=3 qp=70",
+        "delay 1 5 qp=70",
         "delay off",
         "hold 1 2",
+        "release",
+        "hold 1 2 sl=15",
         "release",
         "break 1 2",
         "break random every 100 7",
@@ -207,7 +214,7 @@ def test_good_commands_are_accepted(model):
     ]:
         assert model.command(line)["ok"] is True, line
     injected = model.command("stats")["injected"]
-    assert injected["holds"] == 1 and injected["link_changes"] == 2 and injected["breaks"] == 0
+    assert injected["holds"] == 2 and injected["link_changes"] == 2 and injected["breaks"] == 0
 
 
 def test_command_faults_and_catastrophe(model):

@@ -136,10 +136,29 @@ static bool class_arg(const char *s, unsigned *classes)
 	return false;
 }
 
+/* sl=N or qp=N, each at most once; a queue pair has a number at one LID only. */
+static bool match_args(char **w, struct conn_match *m)
+{
+	uint64_t n;
+
+	for (; *w; w++) {
+		if (!strncmp(*w, "sl=", 3) && !m->by_sl && number(*w + 3, 15, &n)) {
+			m->sl = (uint8_t)n;
+			m->by_sl = true;
+		} else if (!strncmp(*w, "qp=", 3) && !m->qpn && m->a &&
+			   number(*w + 3, 0xffffff, &n) && n) {
+			m->qpn = (uint32_t)n;
+		} else {
+			return false;
+		}
+	}
+	return true;
+}
+
 static char *do_delay(struct loop *l, char **w, int fd)
 {
 	unsigned classes = CLS_RC;
-	uint16_t a = 0, b = 0;
+	struct conn_match m = { 0 };
 	uint64_t ms;
 
 	(void)fd;
@@ -147,22 +166,23 @@ static char *do_delay(struct loop *l, char **w, int fd)
 		inject_delay_off(l->fabric);
 		return ok();
 	}
-	if (!w[1] || (strcmp(w[1], "all") && !lid_pair(w[1], &a, &b)) ||
-	    !number(w[2], 3600000, &ms) || (w[3] && !class_arg(w[3], &classes)))
-		return bad("delay all|LID[-LID] MS [send|write|read|atomic|mad|datagram], "
-			   "or delay off");
-	inject_set_delay(l->fabric, a, b, ms * NSEC_PER_MSEC, classes);
+	if (!w[1] || (strcmp(w[1], "all") && !lid_pair(w[1], &m.a, &m.b)) ||
+	    !number(w[2], 3600000, &ms) ||
+	    !match_args(w + 3 + (w[3] && class_arg(w[3], &classes)), &m))
+		return bad("delay all|LID[-LID] MS [send|write|read|atomic|mad|datagram] "
+			   "[sl=N] [qp=N], or delay off");
+	inject_set_delay(l->fabric, &m, ms * NSEC_PER_MSEC, classes);
 	return ok();
 }
 
 static char *do_hold(struct loop *l, char **w, int fd)
 {
-	uint16_t a, b;
+	struct conn_match m = { 0 };
 
 	(void)fd;
-	if (!lid_arg(w[1], &a) || !lid_arg(w[2], &b))
-		return bad("hold LID LID");
-	inject_hold(l->fabric, a, b);
+	if (!lid_arg(w[1], &m.a) || !lid_arg(w[2], &m.b) || !match_args(w + 3, &m))
+		return bad("hold LID LID [sl=N] [qp=N]");
+	inject_hold(l->fabric, &m);
 	return ok();
 }
 

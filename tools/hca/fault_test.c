@@ -51,7 +51,7 @@ static void delays_are_by_class(struct ktest *t)
 
 			fix_create(&r);
 			fix_connect(&r, 3, 4);
-			inject_set_delay(r.f, 0, 0, 20 * MS, kinds[slow].cls);
+			inject_set_delay(r.f, LIDS(0, 0), 20 * MS, kinds[slow].cls);
 			fix_post_recv(&r.g[1], FIX_VA, 64, FIX_KEY);
 			post(&r.g[0], kinds[k].opcode, kinds[k].len);
 			EXPECT_EQ(t, completions(&r.g[0]), k == slow ? 0u : 1u);
@@ -72,7 +72,7 @@ static void delayed_class_keeps_the_order(struct ktest *t)
 
 	fix_create(&r);
 	fix_connect(&r, 3, 4);
-	inject_set_delay(r.f, 1, 2, 20 * MS, CLS_READ);
+	inject_set_delay(r.f, LIDS(1, 2), 20 * MS, CLS_READ);
 	post(&r.g[0], WQE_READ, 64);
 	post(&r.g[0], WQE_WRITE, 64);
 	EXPECT_EQ(t, completions(&r.g[0]), 0u);
@@ -81,6 +81,48 @@ static void delayed_class_keeps_the_order(struct ktest *t)
 	post(&r.g[0], WQE_WRITE, 64);
 	EXPECT_EQ(t, completions(&r.g[0]), 1u);
 	fix_destroy(&r);
+}
+
+/* A rule for one service level, or for one queue pair, leaves the other connections alone. */
+static void rules_are_for_some_connections(struct ktest *t)
+{
+	static const struct {
+		struct conn_match m;
+		bool hit; /* a connection at level 2 whose queue pairs are FIX_QPN and FIX_QPN */
+	} rules[] = {
+		{ { .a = 1, .b = 2, .by_sl = true, .sl = 2 }, true },
+		{ { .by_sl = true, .sl = 2 }, true },
+		{ { .a = 2, .by_sl = true, .sl = 2, .qpn = FIX_QPN }, true },
+		{ { .a = 1, .b = 2, .by_sl = true, .sl = 0 }, false },
+		{ { .by_sl = true, .sl = 3 }, false },
+		{ { .a = 1, .qpn = FIX_QPN }, true },
+		{ { .a = 2, .b = 1, .qpn = FIX_QPN }, true },
+		{ { .a = 1, .qpn = FIX_QPN + 1 }, false },
+		{ { .a = 3, .qpn = FIX_QPN }, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+		struct fixture r;
+
+		fix_create(&r);
+		fix_connect(&r, 3, 4);
+		qp_find(r.g[0].h, FIX_QPN)->path.sl = 2;
+		inject_set_delay(r.f, &rules[i].m, 20 * MS, CLS_RC);
+		post(&r.g[0], WQE_WRITE, 64);
+		EXPECT_EQ(t, completions(&r.g[0]), rules[i].hit ? 0u : 1u);
+		fix_advance(&r, 21 * MS);
+		EXPECT_EQ(t, completions(&r.g[0]), rules[i].hit ? 1u : 0u);
+		inject_delay_off(r.f);
+
+		inject_hold(r.f, &rules[i].m);
+		post(&r.g[0], WQE_WRITE, 64);
+		fix_advance(&r, 1000 * MS);
+		EXPECT_EQ(t, completions(&r.g[0]), rules[i].hit ? 0u : 1u);
+		EXPECT_EQ(t, inject_release(r.f), rules[i].hit ? 1u : 0u);
+		fix_drain(&r);
+		EXPECT_EQ(t, completions(&r.g[0]), rules[i].hit ? 1u : 0u);
+		fix_destroy(&r);
+	}
 }
 
 /* A QP that sends datagrams, at FIX_QPN. */
@@ -114,15 +156,15 @@ static void mads_have_a_delay_of_their_own(struct ktest *t)
 	datagram_qp(t, g, QPT_MLX);
 	fix_page(g, PAGE_MR)[1] = 2; /* no GRH */
 	put_be16(fix_page(g, PAGE_MR) + 2, SM_LID);
-	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_RC);
+	inject_set_delay(r.f, LIDS(0, 0), 20 * MS, CLS_RC);
 	post(g, WQE_SEND, len);
 	EXPECT_EQ(t, completions(g), 1u);
-	inject_set_delay(r.f, 1, 0, 20 * MS, CLS_MAD);
+	inject_set_delay(r.f, LIDS(1, 0), 20 * MS, CLS_MAD);
 	post(g, WQE_SEND, len);
 	EXPECT_EQ(t, completions(g), 0u);
 	fix_advance(&r, 21 * MS);
 	EXPECT_EQ(t, completions(g), 1u);
-	inject_set_delay(r.f, 1, 0, 0, CLS_MAD);
+	inject_set_delay(r.f, LIDS(1, 0), 0, CLS_MAD);
 	post(g, WQE_SEND, len);
 	EXPECT_EQ(t, completions(g), 1u);
 	fix_destroy(&r);
@@ -170,10 +212,10 @@ static void datagrams_are_lost_and_late(struct ktest *t)
 	EXPECT_TRUE(t, g->h->stats.injected_losses > 17 && g->h->stats.injected_losses < 49);
 
 	EXPECT_TRUE(t, fault_loss(r.f, 1, 0));
-	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_RC | CLS_MAD);
+	inject_set_delay(r.f, LIDS(0, 0), 20 * MS, CLS_RC | CLS_MAD);
 	post_datagram(g, 99);
 	EXPECT_EQ(t, completions(g), 1u);
-	inject_set_delay(r.f, 0, 0, 20 * MS, CLS_UD);
+	inject_set_delay(r.f, LIDS(0, 0), 20 * MS, CLS_UD);
 	post_datagram(g, 99);
 	EXPECT_EQ(t, completions(g), 0u);
 	fix_advance(&r, 21 * MS);
@@ -462,7 +504,7 @@ static void messages_end_with_any_syndrome(struct ktest *t)
 		EXPECT_TRUE(t, fault_error(r.f, 1, (uint8_t)syndrome, 1));
 		post(&r.g[1], WQE_WRITE, 64);
 		EXPECT_EQ(t, completions(&r.g[1]), 1u); /* the other port's */
-		inject_hold(r.f, 1, 2);
+		inject_hold(r.f, LIDS(1, 2));
 		post(&r.g[0], WQE_WRITE, 64);
 		post(&r.g[0], WQE_WRITE, 64);
 		inject_release(r.f);
@@ -515,6 +557,7 @@ static void completions_overrun_on_command(struct ktest *t)
 static const struct ktest_case fault_cases[] = {
 	KTEST(delays_are_by_class),
 	KTEST(delayed_class_keeps_the_order),
+	KTEST(rules_are_for_some_connections),
 	KTEST(mads_have_a_delay_of_their_own),
 	KTEST(datagrams_are_lost_and_late),
 	KTEST(datagrams_come_twice),

@@ -64,6 +64,9 @@ struct fix_guest {
 	unsigned sq_log, cq_log;
 };
 
+/* For a rule: the connections between the LIDs @a and @b; 0: see struct conn_match. */
+#define LIDS(x, y) (&(const struct conn_match){ .a = (x), .b = (y) })
+
 struct fixture {
 	struct fabric *f;
 	struct fix_guest g[2];

@@ -369,6 +369,14 @@ struct mc_group {
 #define CLS_RC     (CLS_SEND | CLS_WRITE | CLS_READ | CLS_ATOMIC)
 #define NR_CLASSES 6u
 
+/* Which connections a rule is for. */
+struct conn_match {
+	uint16_t a, b; /* LIDs of the two ends; b = 0: all connections of a; a = 0: all there are */
+	uint8_t sl;    /* service level, if @by_sl */
+	bool by_sl;
+	uint32_t qpn; /* the number that the QP at LID a has; 0: any */
+};
+
 struct inject {
 	uint64_t delay_all_ns[NR_CLASSES];
 	uint8_t delay_all;       /* classes that have one */
@@ -702,9 +710,9 @@ bool inject_stamping(const struct fabric *f);
 void inject_stamp(struct qp *qp);
 uint64_t inject_due(struct qp *qp, uint16_t index);
 bool inject_held(struct qp *qp);
-void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns, unsigned classes);
+void inject_set_delay(struct fabric *f, const struct conn_match *m, uint64_t ns, unsigned classes);
 void inject_delay_off(struct fabric *f);
-void inject_hold(struct fabric *f, uint16_t a, uint16_t b);
+void inject_hold(struct fabric *f, const struct conn_match *m);
 unsigned inject_release(struct fabric *f);
 unsigned inject_break(struct fabric *f, uint16_t a, uint16_t b);
 void inject_random(struct fabric *f, uint64_t every_ns, uint64_t seed);

@@ -6,6 +6,7 @@
  *		class of traffic, and never before its predecessor) and executed when it
  *		is due; the acknowledgement is not delayed
  *	hold	WQEs between two LIDs rest until the release
+ *		(a rule of either kind may be for one service level or queue pair alone)
  *	break	both QPs of a connection enter the error state: the head WQE completes
  *		with "retries exceeded", everything else is flushed
  *	link	a port goes down and comes back
@@ -16,18 +17,20 @@
 
 struct delay_rule {
 	struct list_head link;
-	uint16_t a, b; /* b = 0: all connections of a */
+	struct conn_match match;
 	uint8_t classes;
 	uint64_t ns;
 };
 
 struct hold_rule {
 	struct list_head link;
-	uint16_t a, b;
+	struct conn_match match;
 };
 
-static bool rule_matches(uint16_t a, uint16_t b, uint16_t x, uint16_t y)
+static bool lids_match(uint16_t a, uint16_t b, uint16_t x, uint16_t y)
 {
+	if (a == 0)
+		return true;
 	if (b == 0)
 		return a == x || a == y;
 	return (a == x && b == y) || (a == y && b == x);
@@ -36,6 +39,25 @@ static bool rule_matches(uint16_t a, uint16_t b, uint16_t x, uint16_t y)
 static bool connected(const struct qp *qp)
 {
 	return qp->type == QPT_RC || qp->type == QPT_UC;
+}
+
+/*
+ * A special or UD QP has no peer and no level of its own: only rules for all, or for its own port,
+ * concern it.
+ */
+static bool rule_matches(const struct conn_match *m, const struct qp *qp)
+{
+	const uint16_t x = qp->h->port.lid, y = connected(qp) ? qp->path.dlid : 0;
+
+	if (!lids_match(m->a, m->b, x, y))
+		return false;
+	if ((m->by_sl || m->qpn) && !connected(qp))
+		return false;
+	if (m->by_sl && qp->path.sl != m->sl)
+		return false;
+	if (!m->qpn)
+		return true;
+	return (x == m->a && qp->qpn == m->qpn) || (y == m->a && qp->remote_qpn == m->qpn);
 }
 
 static unsigned class_of(struct qp *qp, uint16_t index)
@@ -60,15 +82,13 @@ static unsigned class_of(struct qp *qp, uint16_t index)
 	}
 }
 
-/* A special or UD QP has no peer: only rules for all, or for its own port, concern it. */
 static uint64_t delay_of(const struct qp *qp, unsigned cls)
 {
 	const struct inject *in = &qp->h->fabric->inject;
-	const uint16_t a = qp->h->port.lid, b = connected(qp) ? qp->path.dlid : 0;
 	const struct delay_rule *r;
 
 	list_for_each_entry(r, &in->delays, link) {
-		if (r->classes & cls && rule_matches(r->a, r->b, a, b))
+		if (r->classes & cls && rule_matches(&r->match, qp))
 			return r->ns;
 	}
 	return in->delay_all & cls ? in->delay_all_ns[__builtin_ctz(cls)] : 0;
@@ -118,7 +138,7 @@ bool inject_held(struct qp *qp)
 	const struct hold_rule *r;
 
 	list_for_each_entry(r, &in->holds, link) {
-		if (!rule_matches(r->a, r->b, qp->h->port.lid, qp->path.dlid))
+		if (!rule_matches(&r->match, qp))
 			continue;
 		qp->h->stats.injected_holds++;
 		return true;
@@ -126,14 +146,14 @@ bool inject_held(struct qp *qp)
 	return false;
 }
 
-/* @a 0: everybody.  @classes is a mask of CLS_*. */
-void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns, unsigned classes)
+/* @classes is a mask of CLS_*. */
+void inject_set_delay(struct fabric *f, const struct conn_match *m, uint64_t ns, unsigned classes)
 {
 	struct inject *in = &f->inject;
 	struct delay_rule *r;
 
 	f->inject.delays_set++;
-	if (a == 0) {
+	if (m->a == 0 && !m->by_sl) {
 		for (unsigned i = 0; i < NR_CLASSES; i++) {
 			if (classes & BIT(i))
 				in->delay_all_ns[i] = ns;
@@ -144,8 +164,7 @@ void inject_set_delay(struct fabric *f, uint16_t a, uint16_t b, uint64_t ns, uns
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return;
-	r->a = a;
-	r->b = b;
+	r->match = *m;
 	r->ns = ns;
 	r->classes = (uint8_t)classes;
 	list_add(&r->link, &f->inject.delays); /* in front: the latest rule for a pair wins */
@@ -162,15 +181,14 @@ void inject_delay_off(struct fabric *f)
 	}
 }
 
-void inject_hold(struct fabric *f, uint16_t a, uint16_t b)
+void inject_hold(struct fabric *f, const struct conn_match *m)
 {
 	struct hold_rule *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return;
 	f->inject.holds_set++;
-	r->a = a;
-	r->b = b;
+	r->match = *m;
 	list_add_tail(&r->link, &f->inject.holds);
 }
 
@@ -256,7 +274,7 @@ static void break_match(struct qp *qp, void *arg)
 {
 	struct pick *p = arg;
 
-	if (qp->state != QPS_RTS || !rule_matches(p->a, p->b, qp->h->port.lid, qp->path.dlid))
+	if (qp->state != QPS_RTS || !lids_match(p->a, p->b, qp->h->port.lid, qp->path.dlid))
 		return;
 	p->seen++;
 	break_connection(qp);

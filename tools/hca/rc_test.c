@@ -369,7 +369,7 @@ static void delay_keeps_order_and_time(struct ktest *t)
 
 	fix_create(&r);
 	fix_connect(&r, 3, 4);
-	inject_set_delay(r.f, 0, 0, 50 * MS, CLS_RC);
+	inject_set_delay(r.f, LIDS(0, 0), 50 * MS, CLS_RC);
 	fix_post(&r.g[0], &write_wr);
 	fix_ring(&r.g[0]);
 	fix_advance(&r, 30 * MS);
@@ -399,18 +399,18 @@ static void delay_works_again_after_many_messages(struct ktest *t)
 	fix_connect(&r, 3, 4);
 	wr.len = 8;
 	wr.unsignaled = true;
-	inject_set_delay(r.f, 0, 0, MS, CLS_RC);
+	inject_set_delay(r.f, LIDS(0, 0), MS, CLS_RC);
 	fix_post(&r.g[0], &wr);
 	fix_ring(&r.g[0]);
 	fix_advance(&r, 2 * MS);
 	inject_delay_off(r.f);
-	inject_set_delay(r.f, 0, 0, 0, CLS_RC);
+	inject_set_delay(r.f, LIDS(0, 0), 0, CLS_RC);
 	for (unsigned i = 0; i < 40000; i++) {
 		fix_post(&r.g[0], &wr);
 		fix_ring(&r.g[0]);
 	}
 	EXPECT_EQ(t, r.g[0].h->stats.writes, 40001u);
-	inject_set_delay(r.f, 0, 0, 50 * MS, CLS_RC);
+	inject_set_delay(r.f, LIDS(0, 0), 50 * MS, CLS_RC);
 	fix_post(&r.g[0], &write_wr);
 	fix_ring(&r.g[0]);
 	fix_advance(&r, 49 * MS);
@@ -442,7 +442,7 @@ static void hold_rests_until_release(struct ktest *t)
 
 	fix_create(&r);
 	fix_connect(&r, 3, 4);
-	inject_hold(r.f, 2, 1);
+	inject_hold(r.f, LIDS(2, 1));
 	fix_post(&r.g[0], &write_wr);
 	fix_ring(&r.g[0]);
 	fix_advance(&r, 10000 * MS);
@@ -460,7 +460,7 @@ static void break_fails_both_sides(struct ktest *t)
 	fix_create(&r);
 	fix_connect(&r, 3, 4);
 	fix_post_recv(&r.g[1], FIX_VA, 64, FIX_KEY);
-	inject_hold(r.f, 1, 2);
+	inject_hold(r.f, LIDS(1, 2));
 	fix_post(&r.g[0], &write_wr);
 	fix_post(&r.g[0], &write_wr);
 	fix_ring(&r.g[0]);
