@@ -4,7 +4,8 @@
  *
  * A stream socket pair per node process carries them; the fabric runs in the test's process.
  *
- * Ordering:	frames of one (source, destination) pair keep their order, whatever delays are set.
+ * Ordering:	frames of one (source, destination, service level) keep their order, whatever
+ *		delays are set.
  */
 #pragma once
 
@@ -12,10 +13,12 @@
 
 #define FAB_MAX_PAYLOAD (1u << 20)
 #define FAB_MAX_NODES   16
+#define FAB_NR_SL       4 /* service levels */
 
 enum fab_type {
 	FAB_WRITE = 1, /* RC: seq, raddr, rkey, flags, imm; payload is the data */
-	FAB_ACK,       /* RC: seq, status of it */
+	FAB_READ,      /* RC: seq, raddr, rkey, imm: how many bytes */
+	FAB_ACK,       /* RC: seq, status of it; of a READ: payload is the data */
 	FAB_UD,        /* datagram: dst_qpn, rkey is its Q_Key; payload is what was sent */
 	FAB_BREAK,     /* from the fabric: queue pair dst_qpn to ERR, 0 = all to node src */
 	FAB_CMD,       /* payload: a command line */
@@ -24,6 +27,7 @@ enum fab_type {
 
 enum fab_flags {
 	FAB_F_IMM = 1,
+	FAB_F_SEND = 2, /* of a FAB_WRITE: a SEND, which has no payload */
 };
 
 struct fab_hdr {
@@ -32,6 +36,7 @@ struct fab_hdr {
 	uint16_t src; /* node ids, which are the LIDs, too */
 	uint16_t dst;
 	uint16_t flags;
+	uint32_t sl;
 	uint32_t src_qpn;
 	uint32_t dst_qpn;
 	uint32_t rkey;

@@ -46,6 +46,8 @@ struct sent { /* a work request under way */
 	uint64_t seq, wr_id;
 	bool signalled;
 	enum rdma_wc_opcode opcode;
+	struct rdma_sge into[2]; /* READ */
+	uint32_t nr_into, len;
 };
 
 struct recv {
@@ -64,7 +66,7 @@ struct held { /* a frame that waits for a receive */
 struct mem_qp {
 	struct rdma_qp qp;
 	uint16_t peer;
-	uint32_t peer_qpn, access;
+	uint32_t peer_qpn, access, sl;
 	uint32_t max_send, max_recv, nr_send, nr_recv;
 	uint64_t next_seq;
 	bool receiving, sending, broken;
@@ -187,9 +189,11 @@ static void cq_push(struct rdma_cq *rcq, const struct rdma_wc *wc)
 
 static void send_complete(struct mem_qp *qp, struct sent *s, enum rdma_wc_status status)
 {
-	const struct rdma_wc wc = {
-		.wr_id = s->wr_id, .qp = &qp->qp, .status = status, .opcode = s->opcode
-	};
+	const struct rdma_wc wc = { .wr_id = s->wr_id,
+				    .qp = &qp->qp,
+				    .status = status,
+				    .opcode = s->opcode,
+				    .byte_len = s->len };
 
 	if (s->signalled || status != RDMA_WC_SUCCESS)
 		cq_push(qp->qp.send_cq, &wc);
@@ -257,16 +261,19 @@ static void qp_break(struct mem_qp *qp)
 
 /* --- receive side: the device thread, dev_lock held ------------------------------------- */
 
-static void ack_send(const struct fab_hdr *h, enum rdma_wc_status status)
+static void ack_send(const struct fab_hdr *h, enum rdma_wc_status status, const void *data,
+		     uint32_t len)
 {
 	struct fab_hdr a = { .type = FAB_ACK,
 			     .dst = h->src,
+			     .sl = h->sl,
 			     .src_qpn = h->dst_qpn,
 			     .dst_qpn = h->src_qpn,
 			     .status = status,
+			     .len = len,
 			     .seq = h->seq };
 
-	frame_send(&a, NULL);
+	frame_send(&a, data);
 }
 
 static struct mem_mr *mr_find(uint32_t key)
@@ -301,21 +308,58 @@ static enum rdma_wc_status write_place(struct mem_qp *qp, const struct fab_hdr *
 	return RDMA_WC_SUCCESS;
 }
 
+/* Where a READ finds its data; NULL: it may not. */
+static const void *read_place(const struct mem_qp *qp, const struct fab_hdr *h)
+{
+	const struct mem_mr *mr = mr_find(h->rkey);
+
+	if (!mr || mr->mr.pd != qp->qp.pd || !mr_covers(mr, h->raddr, h->imm) ||
+	    !(mr->mr.access & RDMA_ACCESS_REMOTE_READ) || !(qp->access & RDMA_ACCESS_REMOTE_READ))
+		return NULL;
+	return mr_pointer(mr, h->raddr);
+}
+
+static void access_refused(struct mem_qp *qp)
+{
+	const struct rdma_event ev = {
+		.type = RDMA_EVENT_QP_ACCESS, .dev = &mem_dev, .port = 1, .qp = &qp->qp
+	};
+
+	qp_break(qp);
+	rdma_event_dispatch(&ev);
+}
+
+static void read_execute(struct mem_qp *qp, const struct fab_hdr *h)
+{
+	const void *data = read_place(qp, h);
+
+	ack_send(h, data ? RDMA_WC_SUCCESS : RDMA_WC_REM_ACCESS_ERR, data, data ? h->imm : 0);
+	if (!data)
+		access_refused(qp);
+}
+
 /* True: done with the frame; false: it waits for a receive. */
 static bool write_execute(struct mem_qp *qp, const struct fab_hdr *h, const uint8_t *data)
 {
+	const bool has_imm = h->flags & FAB_F_IMM;
+	const bool takes_recv = h->flags & (FAB_F_IMM | FAB_F_SEND);
 	enum rdma_wc_status status;
 
-	if ((h->flags & FAB_F_IMM) && list_empty(&qp->recvs))
+	if (h->type == FAB_READ) {
+		read_execute(qp, h);
+		return true;
+	}
+	if (takes_recv && list_empty(&qp->recvs))
 		return false;
 	status = write_place(qp, h, data);
-	if (status == RDMA_WC_SUCCESS && (h->flags & FAB_F_IMM)) {
+	if (status == RDMA_WC_SUCCESS && takes_recv) {
 		struct recv *r = list_first_entry(&qp->recvs, struct recv, link);
 		const struct rdma_wc wc = { .wr_id = r->wr_id,
 					    .qp = &qp->qp,
-					    .opcode = RDMA_WC_RECV_WRITE_IMM,
+					    .opcode =
+						    has_imm ? RDMA_WC_RECV_WRITE_IMM : RDMA_WC_RECV,
 					    .byte_len = h->len,
-					    .flags = RDMA_WC_WITH_IMM,
+					    .flags = has_imm ? RDMA_WC_WITH_IMM : 0,
 					    .imm = h->imm };
 
 		list_del(&r->link);
@@ -323,15 +367,9 @@ static bool write_execute(struct mem_qp *qp, const struct fab_hdr *h, const uint
 		free(r);
 		cq_push(qp->qp.recv_cq, &wc);
 	}
-	ack_send(h, status);
-	if (status != RDMA_WC_SUCCESS) {
-		const struct rdma_event ev = {
-			.type = RDMA_EVENT_QP_ACCESS, .dev = &mem_dev, .port = 1, .qp = &qp->qp
-		};
-
-		qp_break(qp);
-		rdma_event_dispatch(&ev);
-	}
+	ack_send(h, status, NULL, 0);
+	if (status != RDMA_WC_SUCCESS)
+		access_refused(qp);
 	return true;
 }
 
@@ -346,7 +384,7 @@ static void write_arrived(const struct fab_hdr *h, const uint8_t *data)
 	struct held *held;
 
 	if (!qp || !qp->receiving || qp->peer != h->src || qp->peer_qpn != h->src_qpn) {
-		ack_send(h, RDMA_WC_RETRY_EXC_ERR);
+		ack_send(h, RDMA_WC_RETRY_EXC_ERR, NULL, 0);
 		return;
 	}
 	if (list_empty(&qp->held) && write_execute(qp, h, data))
@@ -371,7 +409,29 @@ static void held_retry(struct mem_qp *qp)
 	}
 }
 
-static void ack_arrived(const struct fab_hdr *h)
+/* Copy @len bytes at @off of a scatter list. */
+static void scatter(const struct rdma_pd *pd, const struct rdma_sge *sge, uint32_t nr_sge,
+		    uint32_t off, const uint8_t *data, uint64_t len)
+{
+	uint64_t done = 0;
+
+	for (uint32_t i = 0; i < nr_sge && done < len; i++) {
+		const struct mem_mr *mr = mr_find(sge[i].lkey);
+		uint64_t n;
+
+		if (!mr || mr->mr.pd != pd || !mr_covers(mr, sge[i].addr, sge[i].len) ||
+		    sge[i].len <= off) {
+			off -= MIN(off, sge[i].len);
+			continue;
+		}
+		n = MIN(len - done, (uint64_t)sge[i].len - off);
+		memcpy((uint8_t *)mr_pointer(mr, sge[i].addr) + off, data + done, n);
+		done += n;
+		off = 0;
+	}
+}
+
+static void ack_arrived(const struct fab_hdr *h, const uint8_t *data)
 {
 	struct mem_qp *qp = qp_find(h->dst_qpn);
 
@@ -387,29 +447,9 @@ static void ack_arrived(const struct fab_hdr *h)
 			qp_break(qp);
 			return;
 		}
+		if (s->seq == h->seq && s->opcode == RDMA_WC_READ)
+			scatter(qp->qp.pd, s->into, s->nr_into, 0, data, h->len);
 		send_complete(qp, s, RDMA_WC_SUCCESS);
-	}
-}
-
-/* Copy @len bytes at @off of the receive's scatter list. */
-static void scatter(const struct rdma_pd *pd, const struct recv *r, uint32_t off,
-		    const uint8_t *data, uint64_t len)
-{
-	uint64_t done = 0;
-
-	for (uint32_t i = 0; i < r->nr_sge && done < len; i++) {
-		const struct mem_mr *mr = mr_find(r->sge[i].lkey);
-		uint64_t n;
-
-		if (!mr || mr->mr.pd != pd || !mr_covers(mr, r->sge[i].addr, r->sge[i].len) ||
-		    r->sge[i].len <= off) {
-			off -= MIN(off, r->sge[i].len);
-			continue;
-		}
-		n = MIN(len - done, (uint64_t)r->sge[i].len - off);
-		memcpy((uint8_t *)mr_pointer(mr, r->sge[i].addr) + off, data + done, n);
-		done += n;
-		off = 0;
 	}
 }
 
@@ -431,9 +471,9 @@ static void ud_arrived(const struct fab_hdr *h, const uint8_t *data)
 	r = list_first_entry(&qp->recvs, struct recv, link);
 	if (from.has_grh) {
 		memcpy(grh + 8, &from.dgid, sizeof(from.dgid));
-		scatter(qp->qp.pd, r, 0, grh, sizeof(grh));
+		scatter(qp->qp.pd, r->sge, r->nr_sge, 0, grh, sizeof(grh));
 	}
-	scatter(qp->qp.pd, r, RDMA_GRH_LEN, data, h->len);
+	scatter(qp->qp.pd, r->sge, r->nr_sge, RDMA_GRH_LEN, data, h->len);
 	wc.wr_id = r->wr_id;
 	wc.qp = &qp->qp;
 	wc.byte_len = h->len + RDMA_GRH_LEN;
@@ -460,10 +500,11 @@ static void frame_arrived(const struct fab_hdr *h, const uint8_t *data)
 	pthread_mutex_lock(&dev_lock);
 	switch (h->type) {
 	case FAB_WRITE:
+	case FAB_READ:
 		write_arrived(h, data);
 		break;
 	case FAB_ACK:
-		ack_arrived(h);
+		ack_arrived(h, data);
 		break;
 	case FAB_UD:
 		ud_arrived(h, data);
@@ -679,6 +720,7 @@ static int mem_qp_to_rtr(struct rdma_qp *rqp, const struct rdma_qp_conn *conn)
 	pthread_mutex_lock(&dev_lock);
 	qp->peer = node_at(&conn->addr);
 	qp->peer_qpn = conn->remote_qpn;
+	qp->sl = conn->addr.sl;
 	qp->access |= conn->access;
 	qp->receiving = true;
 	pthread_mutex_unlock(&dev_lock);
@@ -744,12 +786,25 @@ static bool is_deferred(const struct rdma_send_wr *wr)
 	return wr->flags & RDMA_SEND_DEFER;
 }
 
+/* How many bytes it asks for. */
+static uint32_t read_begin(struct sent *s, const struct rdma_send_wr *wr)
+{
+	s->opcode = RDMA_WC_READ;
+	s->nr_into = MIN(wr->nr_sge, (uint32_t)ARRAY_SIZE(s->into));
+	for (uint32_t i = 0; i < s->nr_into; i++) {
+		s->into[i] = wr->sge[i];
+		s->len += wr->sge[i].len;
+	}
+	return s->len;
+}
+
 static int send_one(struct mem_qp *qp, const struct rdma_send_wr *wr, bool defer)
 {
 	static uint8_t buf[FAB_MAX_PAYLOAD]; /* dev_lock */
 	const bool ud = qp->qp.type != RDMA_QPT_RC;
 	struct fab_hdr h = { .type = ud ? FAB_UD : FAB_WRITE,
 			     .dst = ud ? node_at(&wr->dest) : qp->peer,
+			     .sl = ud ? 0 : qp->sl,
 			     .src_qpn = qp->qp.qpn,
 			     .dst_qpn = ud ? wr->dest_qpn : qp->peer_qpn,
 			     .rkey = ud ? wr->dest_qkey : wr->rkey,
@@ -759,6 +814,8 @@ static int send_one(struct mem_qp *qp, const struct rdma_send_wr *wr, bool defer
 
 	if (qp->nr_send >= qp->max_send || wr->nr_sge > 8)
 		return -ENOMEM;
+	if (!ud && wr->opcode == RDMA_WR_SEND && wr->nr_sge)
+		return -EINVAL; /* only tests SEND on a connection, to a peer that expects none */
 	if (!qp->sending && !qp->broken)
 		return -EINVAL;
 	s = calloc(1, sizeof(*s));
@@ -772,13 +829,18 @@ static int send_one(struct mem_qp *qp, const struct rdma_send_wr *wr, bool defer
 		send_complete(qp, s, RDMA_WC_WR_FLUSH_ERR);
 		return 0;
 	}
-	if (!gather(qp->qp.pd, wr, buf, &h.len)) {
+	if (wr->opcode == RDMA_WR_READ) {
+		h.type = FAB_READ;
+		h.imm = read_begin(s, wr);
+	} else if (!gather(qp->qp.pd, wr, buf, &h.len)) {
 		send_complete(qp, s, RDMA_WC_LOC_PROT_ERR);
 		qp_break(qp);
 		return 0;
 	}
 	if (wr->opcode == RDMA_WR_WRITE_WITH_IMM)
 		h.flags |= FAB_F_IMM;
+	if (!ud && wr->opcode == RDMA_WR_SEND)
+		h.flags |= FAB_F_SEND;
 	h.seq = s->seq;
 	if (defer)
 		frame_defer(qp, &h, buf);

@@ -38,7 +38,7 @@ struct frame_queued {
 	uint8_t data[];
 };
 
-struct lane { /* frames from one node to another */
+struct lane { /* frames from one node to another, of one service level */
 	struct frame_queued *first, **last;
 	bool held;
 };
@@ -61,7 +61,7 @@ static struct {
 	struct ktest *t;
 	struct child child[FAB_MAX_NODES];
 	size_t nr;
-	struct lane lane[FAB_MAX_NODES][FAB_MAX_NODES];
+	struct lane lane[FAB_MAX_NODES][FAB_MAX_NODES][FAB_NR_SL];
 	struct prng rnd;
 	uint64_t delay_min, delay_max; /* us */
 	uint32_t loss, dup, reorder, breaks;
@@ -165,8 +165,8 @@ static void child_start(struct child *c)
 /* A node is gone: what was on its way to it is lost, or bounces. */
 static void lanes_flush(uint32_t id)
 {
-	for (uint32_t i = 0; i < FAB_MAX_NODES; i++) {
-		struct lane *l = &fab.lane[i][id];
+	for (uint32_t i = 0; i < FAB_MAX_NODES * FAB_NR_SL; i++) {
+		struct lane *l = &fab.lane[i / FAB_NR_SL][id][i % FAB_NR_SL];
 
 		while (l->first) {
 			struct frame_queued *f = l->first;
@@ -239,7 +239,7 @@ static void reply_cmd(uint16_t node, long result)
 
 static void enqueue(const struct fab_hdr *h, const void *data)
 {
-	struct lane *l = &fab.lane[h->src][h->dst];
+	struct lane *l = &fab.lane[h->src][h->dst][h->sl];
 	struct frame_queued *f = malloc(sizeof(*f) + h->len);
 	uint64_t due = now_us();
 
@@ -278,12 +278,13 @@ static void frame_due(const struct frame_queued *f)
 {
 	const struct fab_hdr *h = &f->hdr;
 	const struct child *c = child_of(h->dst);
-	const bool rc = h->type == FAB_WRITE;
+	const bool rc = h->type == FAB_WRITE || h->type == FAB_READ;
 
 	if (rc && (!c || !c->pid)) { /* nobody there: the transport's retries run out */
 		struct fab_hdr a = { .type = FAB_ACK,
 				     .src = h->dst,
 				     .dst = h->src,
+				     .sl = h->sl,
 				     .src_qpn = h->dst_qpn,
 				     .dst_qpn = h->src_qpn,
 				     .status = RDMA_WC_RETRY_EXC_ERR,
@@ -322,33 +323,36 @@ static bool overtaken(struct frame_queued *f, uint64_t now)
 	return true;
 }
 
-/* Let go what is due; returns the time until the next, in ms. */
+/* Let go what is due; *@next is not after what is due next. */
+static void lane_run(struct lane *l, uint64_t now, uint64_t *next)
+{
+	while (l->first && !l->held && l->first->due_us <= now) {
+		struct frame_queued *f = l->first;
+
+		l->first = f->next;
+		if (!l->first)
+			l->last = &l->first;
+		if (overtaken(f, now)) {
+			*l->last = f;
+			l->last = &f->next;
+			continue;
+		}
+		frame_due(f);
+		free(f);
+	}
+	if (l->first && !l->held && l->first->due_us < *next)
+		*next = l->first->due_us;
+}
+
+/* The same for all; returns the time until the next, in ms. */
 static int lanes_run(void)
 {
 	const uint64_t now = now_us();
 	uint64_t next = now + 100000;
 
 	for (uint32_t i = 0; i < FAB_MAX_NODES; i++) {
-		for (uint32_t k = 0; k < FAB_MAX_NODES; k++) {
-			struct lane *l = &fab.lane[i][k];
-
-			while (l->first && !l->held && l->first->due_us <= now) {
-				struct frame_queued *f = l->first;
-
-				l->first = f->next;
-				if (!l->first)
-					l->last = &l->first;
-				if (overtaken(f, now)) {
-					*l->last = f;
-					l->last = &f->next;
-					continue;
-				}
-				frame_due(f);
-				free(f);
-			}
-			if (l->first && !l->held && l->first->due_us < next)
-				next = l->first->due_us;
-		}
+		for (uint32_t k = 0; k < FAB_MAX_NODES * FAB_NR_SL; k++)
+			lane_run(&fab.lane[i][k / FAB_NR_SL][k % FAB_NR_SL], now, &next);
 	}
 	return (int)((next - now + 999) / 1000);
 }
@@ -405,17 +409,29 @@ static long count(const char *what)
 						 : -EINVAL;
 }
 
+/* @sl: FAB_NR_SL = all. */
+static long command_hold(uint32_t a, uint32_t b, uint32_t sl, bool held)
+{
+	if (a >= FAB_MAX_NODES || b >= FAB_MAX_NODES || sl > FAB_NR_SL)
+		return -EINVAL;
+	for (uint32_t i = 0; i < FAB_NR_SL; i++) {
+		if (sl == FAB_NR_SL || sl == i)
+			fab.lane[a][b][i].held = held;
+	}
+	return 0;
+}
+
 static void command(uint16_t node, const char *line)
 {
 	char verb[32] = "", word[32] = "";
-	unsigned int a = 0, b = 0;
+	unsigned int a = 0, b = 0, c = FAB_NR_SL;
 	long result = 0;
 
 	if (sscanf(line, "count %31s", word) == 1) {
 		reply_cmd(node, count(word));
 		return;
 	}
-	if (sscanf(line, "%31s %u %u", verb, &a, &b) < 1)
+	if (sscanf(line, "%31s %u %u %u", verb, &a, &b, &c) < 1)
 		result = -EINVAL;
 	else if (strcmp(verb, "barrier") == 0) {
 		barrier(a, b, node);
@@ -435,10 +451,8 @@ static void command(uint16_t node, const char *line)
 		break_qps((uint16_t)a, 0, (uint16_t)b, 0);
 	else if (strcmp(verb, "lose") == 0)
 		lose_qps((uint16_t)a, (uint16_t)b);
-	else if (strcmp(verb, "hold") == 0 && a < FAB_MAX_NODES && b < FAB_MAX_NODES)
-		fab.lane[a][b].held = true;
-	else if (strcmp(verb, "release") == 0 && a < FAB_MAX_NODES && b < FAB_MAX_NODES)
-		fab.lane[a][b].held = false;
+	else if (strcmp(verb, "hold") == 0 || strcmp(verb, "release") == 0)
+		result = command_hold(a, b, c, verb[0] == 'h');
 	else if (strcmp(verb, "kill") == 0)
 		result = command_kill(a);
 	else if (strcmp(verb, "spawn") == 0)
@@ -460,7 +474,7 @@ static void frame_in(const struct fab_hdr *h, const uint8_t *data)
 		command(h->src, line);
 		return;
 	}
-	if (h->dst < FAB_MAX_NODES)
+	if (h->dst < FAB_MAX_NODES && h->sl < FAB_NR_SL)
 		enqueue(h, data);
 }
 
@@ -552,8 +566,11 @@ void sim_run(struct ktest *t, const struct sim_node *nodes, size_t nr_nodes, uns
 	fab.limit_us = now_us() + (uint64_t)limit_s * 1000000;
 	prng_seed(&fab.rnd, seed());
 	for (uint32_t i = 0; i < FAB_MAX_NODES; i++) {
-		for (uint32_t k = 0; k < FAB_MAX_NODES; k++)
-			fab.lane[i][k].last = &fab.lane[i][k].first;
+		for (uint32_t k = 0; k < FAB_MAX_NODES * FAB_NR_SL; k++) {
+			struct lane *l = &fab.lane[i][k / FAB_NR_SL][k % FAB_NR_SL];
+
+			l->last = &l->first;
+		}
 	}
 	sim_shared = mmap(NULL, SIM_NR_SHARED * sizeof(uint64_t), PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -17,6 +17,7 @@
  *	breaks PER_10000	break the queue pair of that share of RC frames, half of them after
  *				the frame was delivered
  *	hold A B, release A B	keep frames from A to B back, let them go
+ *	hold A B SL, release A B SL	those of one service level
  *	kill N, spawn N		end a node's process at once, start it anew
  *	barrier K N		wait until N nodes have come to barrier K
  *	count WHAT		broken, delayed, lost, duplicated, reordered, frames
