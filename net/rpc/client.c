@@ -193,7 +193,7 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 	s->nr_busy++;
 	s->inflight_bytes += cs->msg_len + bulk_len;
 	if (cs->is_async)
-		atomic_inc(&rpc_net.nr_async);
+		atomic_inc(&s->queue->nr_async);
 	rpc_outstanding_inc();
 	ASSERT(rpc_call_state(impl) == RPC_CALL_NEW); /* a call is submitted once */
 	impl->session = s;
@@ -333,11 +333,12 @@ static bool wait_spin(struct rpc_call_impl *impl)
 {
 	struct rpc_session *s = impl->session; /* stays ours, whoever ends the call meanwhile */
 	/* Counted from the submit, which as a rule was just now. */
-	const uint64_t until = impl->submitted_ns + spin_time_ns(s);
+	const bool always = rpc_tune.completion == RPC_COMPLETION_POLL;
+	const uint64_t until = always ? WAIT_FOREVER : impl->submitted_ns + spin_time_ns(s);
 
-	if (cpu_is_wanted() || !rpc_spin_pays(&s->gauge))
+	if (!s->queue->is_polled || cpu_is_wanted() || (!always && !rpc_spin_pays(&s->gauge)))
 		return false;
-	rpc_net.waiter_activity++; /* a hint: lost updates do no harm */
+	s->queue->waiter_activity++; /* a hint: lost updates do no harm */
 	do {
 		for (int i = 0; i < 16; i++) {
 			if (call_is_done(impl)) {
@@ -345,7 +346,7 @@ static bool wait_spin(struct rpc_call_impl *impl)
 				rpc_spin_note(&s->gauge, true);
 				return true;
 			}
-			if (!rpc_poll_try_once())
+			if (!rpc_poll_try_once(s->queue))
 				cpu_relax();
 		}
 		if (cpu_is_wanted())
@@ -367,7 +368,7 @@ static int wait_sleep_done(struct rpc_call_impl *impl, unsigned int mode)
 {
 	int old, err;
 
-	rpc_poll_before_sleep();
+	rpc_queue_before_sleep(impl->session->queue);
 	/* From here on the thread that ends the call wakes us. */
 	do {
 		old = atomic_read(&impl->state);
@@ -473,7 +474,8 @@ static int slot_wait(const struct rpc_call *call, unsigned int mode, uint64_t de
 	rpc_outstanding_inc(); /* the tick looks after us if a wake-up is missed */
 	if (!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE))
 		rpc_session_kick(s);
-	rpc_poll_before_sleep();
+	else
+		rpc_queue_before_sleep(s->queue);
 	wait_err = wait_event_mode(&s->slot_wq,
 				   (err = rpc_peer_usable(peer)) != 0 || slot_may_be_free(s, waits),
 				   mode, deadline_ns);
@@ -683,7 +685,7 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 	impl->pub.answered = true;
 	impl->answered_ns = now;
 	if (cs->is_async)
-		atomic_dec(&rpc_net.nr_async);
+		atomic_dec(&s->queue->nr_async);
 	rpc_cslot_free_locked(s, imm->slot);
 	note_latency_locked(s, now - impl->submitted_ns);
 	spin_unlock(&s->lock);

@@ -31,11 +31,6 @@
 #define RENDEZVOUS_NS  (500 * NSEC_PER_MSEC) /* the caller has more patience */
 #define CONN_INLINE    128u /* bytes: a header and the body of a typical small message */
 
-static uint32_t recv_depth(const struct rpc_class_cfg *cfg)
-{
-	return 2 * cfg->nr_slots + RPC_RECV_SPARE;
-}
-
 /* --- objects -------------------------------------------------------------------------- */
 
 void rpc_conn_post_recv(struct rpc_conn *conn, uint32_t nr)
@@ -56,25 +51,30 @@ void rpc_conn_post_recv(struct rpc_conn *conn, uint32_t nr)
 	}
 }
 
-static bool cq_room_take(uint32_t nr)
+static bool cq_room_take(struct rpc_queue *q, uint32_t nr)
 {
-	uint32_t room = __atomic_load_n(&rpc_net.cq_room, __ATOMIC_RELAXED);
+	uint32_t room = __atomic_load_n(&q->room, __ATOMIC_RELAXED);
 
 	do {
 		if (room < nr)
 			return false;
-	} while (!__atomic_compare_exchange_n(&rpc_net.cq_room, &room, room - nr, true,
-					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(&q->room, &room, room - nr, true, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
 	return true;
+}
+
+static void cq_room_give(struct rpc_queue *q, uint32_t nr)
+{
+	__atomic_add_fetch(&q->room, nr, __ATOMIC_RELAXED);
 }
 
 static int conn_create_qp(struct rpc_conn *conn, const struct rpc_class_cfg *cfg)
 {
 	struct rdma_qp_init init = {
 		.type = RDMA_QPT_RC,
-		.recv_cq = rpc_net.cq,
+		.recv_cq = conn->session->queue->cq,
 		.max_send_wr = 2 * cfg->nr_slots + 2 * (RPC_WRITES_MAX + 1),
-		.max_recv_wr = recv_depth(cfg),
+		.max_recv_wr = rpc_recv_depth(conn->session->cls),
 		.max_send_sge = MIN(cfg->max_sge + 1, rpc_net.attr.max_sge),
 		.max_recv_sge = 1,
 		.max_inline = MIN(CONN_INLINE, rpc_net.attr.max_inline),
@@ -100,7 +100,7 @@ static int conn_create_qp(struct rpc_conn *conn, const struct rpc_class_cfg *cfg
 	err = rdma_qp_to_init(conn->qp, RDMA_ACCESS_REMOTE_WRITE);
 	if (err)
 		goto out_qp;
-	rpc_conn_post_recv(conn, recv_depth(cfg));
+	rpc_conn_post_recv(conn, rpc_recv_depth(conn->session->cls));
 	return 0;
 
 out_qp:
@@ -125,7 +125,7 @@ static struct rpc_conn *conn_create(struct rpc_session *s, enum rpc_conn_state s
 	struct rpc_conn *conn;
 	int err = -ENOMEM;
 
-	if (!cq_room_take(recv_depth(cfg))) {
+	if (!cq_room_take(s->queue, rpc_class_cqes(s->cls))) {
 		pr_err("no room for a connection to node %u: raise rpc.max_peers\n",
 		       s->peer->info.id);
 		return ERR_PTR(-ENOSPC);
@@ -133,7 +133,7 @@ static struct rpc_conn *conn_create(struct rpc_session *s, enum rpc_conn_state s
 	conn = kzalloc(sizeof(*conn));
 	if (!conn)
 		goto out_room;
-	conn->early = kcalloc(recv_depth(cfg), sizeof(*conn->early));
+	conn->early = kcalloc(rpc_recv_depth(s->cls), sizeof(*conn->early));
 	conn->ring = rpc_ring_create(s->peer->pd, cfg);
 	if (!conn->early || !conn->ring)
 		goto out_free;
@@ -152,7 +152,7 @@ out_free:
 	kfree(conn->early);
 	kfree(conn);
 out_room:
-	__atomic_add_fetch(&rpc_net.cq_room, recv_depth(cfg), __ATOMIC_RELAXED);
+	cq_room_give(s->queue, rpc_class_cqes(s->cls));
 	return ERR_PTR(err);
 }
 
@@ -160,8 +160,7 @@ out_room:
 static void conn_free(struct rpc_conn *conn)
 {
 	rpc_ring_put(conn->ring);
-	__atomic_add_fetch(&rpc_net.cq_room, recv_depth(&rpc_class_cfg[conn->session->cls]),
-			   __ATOMIC_RELAXED);
+	cq_room_give(conn->session->queue, rpc_class_cqes(conn->session->cls));
 	kfree(conn->incoming);
 	kfree(conn->early);
 	kfree(conn);
@@ -259,7 +258,7 @@ static void conn_close(struct rpc_conn *conn)
 	spin_unlock(&s->lock);
 	if (rdma_qp_to_err(conn->qp))
 		pr_debug("queue pair did not go to the error state\n");
-	rpc_poll_barrier(); /* replies that came in time count */
+	rpc_poll_barrier(s->queue); /* replies that came in time count */
 	if (conn->cm) {
 		if (was_open)
 			cm_disconnect(conn->cm);
@@ -610,6 +609,9 @@ static void connect_start(struct rpc_session *s)
 		return;
 	}
 	conn->target_incarn = s->peer->info.incarn;
+	if (rpc_class_cfg[s->cls].sl)
+		to.sl = (uint8_t)rpc_class_cfg[s->cls]
+				.sl; /* the passive side takes it from the REQ */
 	private_data_fill(conn, &priv);
 	if (s->cls == RPC_CLASS_CONTROL) {
 		conn->wants_proof = rpc_peer_is_host(s->peer) || s->has_challenge;

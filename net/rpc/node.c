@@ -3,8 +3,8 @@
  * This node's identity, and the start of the RPC layer.
  *
  * Flow:	rpc_start(), called once by the monitor when an RDMA device is there: waits for an
- *		active port, chooses the incarnation, makes the receive queue, the threads and the
- *		listener.  From then on peers can be added.
+ *		active port, chooses the incarnation, makes the completion queues, the threads and
+ *		the listener.  From then on peers can be added.
  */
 #define PR_FMT "rpc: "
 

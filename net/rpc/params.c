@@ -3,6 +3,8 @@
 #include "rpc_priv.h"
 
 #include <kernel/bootparam.h>
+#include <lib/errno.h>
+#include <lib/string.h>
 
 struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES] = {
 	[RPC_CLASS_CONTROL] = { .name = "control",
@@ -49,6 +51,14 @@ BOOT_PARAM_SAME("rpc.slots.prefetch", u32, rpc_class_cfg[RPC_CLASS_PREFETCH].nr_
 		RPC_MAX_SLOTS, "requests in flight per peer, prefetch class");
 BOOT_PARAM_SAME("rpc.slots.writeback", u32, rpc_class_cfg[RPC_CLASS_WRITEBACK].nr_slots, 1,
 		RPC_MAX_SLOTS, "requests in flight per peer, write-back class");
+BOOT_PARAM_RANGE("rpc.sl.control", u32, rpc_class_cfg[RPC_CLASS_CONTROL].sl, 0, 15,
+		 "InfiniBand service level of the control class; 0 = the path's");
+BOOT_PARAM_RANGE("rpc.sl.demand", u32, rpc_class_cfg[RPC_CLASS_DEMAND].sl, 0, 15,
+		 "InfiniBand service level of the demand class; 0 = the path's");
+BOOT_PARAM_RANGE("rpc.sl.prefetch", u32, rpc_class_cfg[RPC_CLASS_PREFETCH].sl, 0, 15,
+		 "InfiniBand service level of the prefetch class; 0 = the path's");
+BOOT_PARAM_RANGE("rpc.sl.writeback", u32, rpc_class_cfg[RPC_CLASS_WRITEBACK].sl, 0, 15,
+		 "InfiniBand service level of the write-back class; 0 = the path's");
 BOOT_PARAM_RANGE("rpc.spin_us", u32, rpc_tune.spin_us, 0, 1000000,
 		 "longest time that a waiting caller polls before it sleeps");
 BOOT_PARAM_RANGE("rpc.serve_spin_us", u32, rpc_tune.serve_spin_us, 0, 1000000,
@@ -59,11 +69,50 @@ BOOT_PARAM_RANGE("rpc.probe_ms", u32, rpc_tune.probe_ms, 10, 3600000,
 		 "a connection that a call waits on is probed so often");
 BOOT_PARAM_RANGE("rpc.quarantine_ms", u32, rpc_tune.quarantine_ms, 10, 3600000,
 		 "a connection is reset to free slots that are in quarantine for so long");
+
+/* Which of @names is @value?  -EINVAL: none. */
+static int parse_word(const char *value, const char *const *names, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		if (strcmp(value, names[i]) == 0)
+			return (int)i;
+	}
+	return -EINVAL;
+}
+
+static int parse_completion(const char *value)
+{
+	static const char *const names[] = { [RPC_COMPLETION_HYBRID] = "hybrid",
+					     [RPC_COMPLETION_POLL] = "poll",
+					     [RPC_COMPLETION_INTERRUPT] = "interrupt" };
+	const int found = parse_word(value, names, ARRAY_SIZE(names));
+
+	if (found < 0)
+		return found;
+	rpc_tune.completion = (enum rpc_completion)found;
+	return 0;
+}
+BOOT_PARAM_CB("rpc.completion", parse_completion,
+	      "how threads learn of completions: hybrid, poll or interrupt");
+
+static int parse_queues(const char *value)
+{
+	static const char *const names[] = { [RPC_QUEUES_AUTO] = "auto",
+					     [RPC_QUEUES_CLASS] = "class",
+					     [RPC_QUEUES_ONE] = "one" };
+	const int found = parse_word(value, names, ARRAY_SIZE(names));
+
+	if (found < 0)
+		return found;
+	rpc_tune.queues = (enum rpc_queues)found;
+	return 0;
+}
+BOOT_PARAM_CB("rpc.queues", parse_queues,
 BOOT_PARAM_RANGE("rpc.window_kb", u32, rpc_tune.window_kb, 4, 1u << 20,
 		 "most KiB of requests in flight per peer and class");
 BOOT_PARAM_RANGE("rpc.workers", u32, rpc_tune.workers, 1, 1024, "most worker threads per class");
 BOOT_PARAM_RANGE("rpc.max_peers", u32, rpc_tune.max_peers, 1, 4096,
-		 "peers for which the completion queue has room");
+		 "peers for which the completion queues have room");
 BOOT_PARAM_RANGE("rpc.ack_timeout", u32, rpc_tune.ack_timeout, 1, 31,
 		 "transport retransmission time of a queue pair: 4.096 us * 2^n");
 BOOT_PARAM_RANGE("rpc.tick_ms", u32, rpc_tune.tick_ms, 1, 1000,

@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RPC receive side: which thread looks at the completion queue, and when it sleeps.
+ * RPC receive side: which thread looks at a completion queue, and when it sleeps.
  *
- * Flow:	one thread at a time owns the poll, by a try-lock, and processes what there is
- *		for all threads.  A caller that waits polls for a bounded time (client.c), arms
- *		the queue, polls once more and sleeps on its call.  The net thread wakes by the
- *		completion interrupt and polls with a budget.  After it has served requests, and
- *		with an otherwise idle CPU, it spins as long as the next request usually takes
- *		to come, at most rpc.serve_spin_us.  While callers poll by themselves and none
- *		waits for an asynchronous call, it puts off arming by rpc.lazy_us, which saves
+ * Flow:	each traffic class has a completion queue of its own, or as many as there are CPUs,
+ *		each with a net thread and an interrupt.  A node with one CPU has one queue for
+ *		all (rpc.queues): there each more is a thread more to switch to.  A session
+ *		belongs to one of them for good.  One thread at a time owns a queue's poll, by a
+ *		try-lock, and processes what there is for all threads.  A caller that waits
+ *		polls the queue of its class for a bounded time (client.c), arms it, polls once
+ *		more and sleeps on its call.  The net thread wakes by the completion interrupt
+ *		and polls with a budget.  After it has served requests, and with an otherwise
+ *		idle CPU, it spins as long as the next request usually takes to come, at most
+ *		rpc.serve_spin_us.  While callers poll by themselves and none waits for an
+ *		asynchronous call, it puts off arming by rpc.lazy_us, which saves
  *		an interrupt per call.  Otherwise it arms, polls once more and sleeps: an idle
  *		node uses no CPU.  The messages that a batch of completions causes share one
  *		doorbell per connection, at the end of the batch.
+ *		Threads wait for demand and control calls, so their queues are polled, and their
+ *		net threads have the highest priority.  Prefetch and write-back go by interrupt
+ *		alone, in threads of the next lower class, which give way after each completion
+ *		(the rest of a batch stays in rpc_queue.wc).  rpc.completion changes who polls.
  * Context:	the owner runs with preemption off, so it is never switched out, and an owner on
  *		another CPU is gone after a batch.
  * Ordering:	arm, then poll once more: a completion is found by that poll or raises the
@@ -23,43 +31,44 @@
 #include "rpc_priv.h"
 
 #include <arch/cpu.h>
+#include <kernel/percpu.h>
 #include <kernel/preempt.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
+#include <lib/fmt.h>
+#include <mm/slab.h>
 
 #define POLL_BUDGET 256 /* completions before other threads get a turn */
 
-static uint64_t event_ns; /* when the last event was raised; atomic */
-static struct rpc_spin_gauge serve_gauge = { .score = RPC_SPIN_SCORE_MAX }; /* net thread */
-static uint64_t request_gap_ns; /* usual time from a reply to the next request; net thread */
-
 /* --- doorbells that wait ------------------------------------------------------------------ */
 
-static struct thread *batching; /* atomic: the owner, while it processes several completions */
-static struct rpc_session *to_ring[RPC_POLL_BATCH]; /* poll owner */
-static unsigned int nr_to_ring;
+/* The queue that a thread on this CPU polls while it processes several completions. */
+static DEFINE_PERCPU_PRIVATE(struct rpc_queue *, batching); /* owner cpu, preemption off */
 
 bool rpc_poll_rings_later(struct rpc_session *s)
 {
-	/* Only this thread itself writes the value that is compared with. */
-	if (__atomic_load_n(&batching, __ATOMIC_RELAXED) != thread_current())
+	struct rpc_queue *q;
+
+	assert_spin_held(&s->lock); /* which keeps this thread on its CPU */
+	q = *this_cpu_ptr(&batching);
+	if (!q)
 		return false;
-	for (unsigned int i = 0; i < nr_to_ring; i++)
-		if (to_ring[i] == s)
+	for (unsigned int i = 0; i < q->nr_to_ring; i++)
+		if (q->to_ring[i] == s)
 			return true;
-	if (nr_to_ring == ARRAY_SIZE(to_ring))
+	if (q->nr_to_ring == ARRAY_SIZE(q->to_ring))
 		return false;
-	to_ring[nr_to_ring++] = s;
+	q->to_ring[q->nr_to_ring++] = s;
 	return true;
 }
 
-static void ring_all(void)
+static void ring_all(struct rpc_queue *q)
 {
-	__atomic_store_n(&batching, NULL, __ATOMIC_RELAXED);
-	for (unsigned int i = 0; i < nr_to_ring; i++) {
-		struct rpc_session *s = to_ring[i];
+	*this_cpu_ptr(&batching) = NULL;
+	for (unsigned int i = 0; i < q->nr_to_ring; i++) {
+		struct rpc_session *s = q->to_ring[i];
 
 		/* If it broke meanwhile: its requests are retransmitted on another, or given up. */
 		spin_lock(&s->lock);
@@ -67,7 +76,7 @@ static void ring_all(void)
 			rpc_ring_locked(s->conn);
 		spin_unlock(&s->lock);
 	}
-	nr_to_ring = 0;
+	q->nr_to_ring = 0;
 }
 
 /* --- completions ---------------------------------------------------------------------- */
@@ -135,27 +144,27 @@ static void wc_process(const struct rdma_wc *wc, uint64_t now)
 
 /* --- ownership ------------------------------------------------------------------------ */
 
-static bool poll_own(void)
+static bool poll_own(struct rpc_queue *q)
 {
-	if (atomic_read(&rpc_net.poll_owner))
+	if (atomic_read(&q->poll_owner))
 		return false;
 	preempt_disable();
-	if (atomic_cmpxchg(&rpc_net.poll_owner, 0, 1) == 0)
+	if (atomic_cmpxchg(&q->poll_owner, 0, 1) == 0)
 		return true;
 	preempt_enable();
 	return false;
 }
 
-static void poll_disown(void)
+static void poll_disown(struct rpc_queue *q)
 {
-	atomic_set_release(&rpc_net.poll_owner, 0);
+	atomic_set_release(&q->poll_owner, 0);
 	preempt_enable();
 }
 
 /* The owner is on another CPU: as a rule it is done before somebody else has had a turn here. */
-static void poll_own_wait(void)
+static void poll_own_wait(struct rpc_queue *q)
 {
-	for (unsigned int i = 1; !poll_own(); i++) {
+	for (unsigned int i = 1; !poll_own(q); i++) {
 		if (i % 64 == 0)
 			thread_yield();
 		else
@@ -163,91 +172,124 @@ static void poll_own_wait(void)
 	}
 }
 
-/* Polling context: the caller owns the poll. */
-static int poll_batch(void)
+/* Completions that were taken off the queue and not processed. */
+static bool has_left(const struct rpc_queue *q)
 {
-	struct rdma_wc wc[RPC_POLL_BATCH];
+	return q->wc_next < q->wc_nr;
+}
+
+/* Process up to a batch; returns how many. Polling context: the caller owns the poll. */
+static int poll_batch(struct rpc_queue *q)
+{
 	uint64_t now;
+	bool several;
 	int n;
 
-	counter_inc(&rpc_c_polls);
-	n = rdma_poll_cq(rpc_net.cq, wc, RPC_POLL_BATCH);
-	if (n <= 0)
-		return 0;
+	if (!has_left(q)) {
+		counter_inc(&rpc_c_polls);
+		n = rdma_poll_cq(q->cq, q->wc, RPC_POLL_BATCH);
+		if (n <= 0)
+			return 0;
+		q->wc_next = 0;
+		q->wc_nr = (uint32_t)n;
+	}
 	now = time_now_ns();
-	if (n > 1)
-		__atomic_store_n(&batching, thread_current(), __ATOMIC_RELAXED);
-	for (int i = 0; i < n; i++)
-		wc_process(&wc[i], now);
-	if (n > 1)
-		ring_all();
+	several = q->wc_nr - q->wc_next > 1;
+	if (several)
+		*this_cpu_ptr(&batching) = q;
+	n = 0;
+	do {
+		wc_process(&q->wc[q->wc_next++], now);
+		n++;
+	} while (has_left(q) && (!q->gives_way || !thread_waits_above(THREAD_PRIO_NORMAL)));
+	if (several)
+		ring_all(q);
 	return n;
 }
 
-bool rpc_poll_try_once(void)
+/* One batch, when it is our turn. True: there may be more. */
+static bool poll_turn(struct rpc_queue *q, int *n)
+{
+	bool left, more;
+
+	poll_own_wait(q);
+	left = has_left(q); /* then the batch says nothing about what lies in the queue */
+	*n = poll_batch(q);
+	more = left || has_left(q) || *n == RPC_POLL_BATCH;
+	poll_disown(q);
+	return more;
+}
+
+bool rpc_poll_try_once(struct rpc_queue *q)
 {
 	int n;
 
-	if (!poll_own())
+	if (!poll_own(q))
 		return false;
-	n = poll_batch();
-	poll_disown();
+	n = poll_batch(q);
+	poll_disown(q);
 	return n > 0;
 }
 
 bool rpc_poll(void)
 {
-	rpc_net.waiter_activity++;
-	return rpc_poll_try_once();
+	bool found = false;
+
+	for (uint32_t i = 0; i < rpc_net.nr_queues; i++) {
+		rpc_net.queues[i].waiter_activity++;
+		found |= rpc_poll_try_once(&rpc_net.queues[i]);
+	}
+	return found;
 }
 
-static void rpc_arm(void)
+static void queue_arm(struct rpc_queue *q)
 {
 	/*
 	 * Others rely on what we have said we do: one that finds it armed polls and sleeps, and the
 	 * poll that follows every arming finds what came before the register was written.
 	 */
 	preempt_disable();
-	if (!atomic_xchg(&rpc_net.armed, 1)) {
+	if (!atomic_xchg(&q->armed, 1)) {
 		counter_inc(&rpc_c_arms);
-		rdma_arm_cq(rpc_net.cq, false);
+		rdma_arm_cq(q->cq, false);
 	}
 	preempt_enable();
 }
 
-void rpc_poll_before_sleep(void)
+void rpc_queue_before_sleep(struct rpc_queue *q)
 {
 	int n;
 
-	rpc_arm();
+	queue_arm(q);
 	do {
-		poll_own_wait();
-		n = poll_batch();
-		poll_disown();
+		poll_turn(q, &n);
 	} while (n > 0);
 }
 
-/* Drain the queue, and be sure that nobody still holds a completion taken before. */
-void rpc_poll_barrier(void)
+void rpc_poll_before_sleep(void)
 {
-	for (;;) {
-		int n;
+	for (uint32_t i = 0; i < rpc_net.nr_queues; i++)
+		rpc_queue_before_sleep(&rpc_net.queues[i]);
+}
 
-		poll_own_wait();
-		n = poll_batch();
-		poll_disown();
-		if (n < RPC_POLL_BATCH)
-			return;
-	}
+/* Drain the queue, and be sure that nobody still holds a completion taken before. */
+void rpc_poll_barrier(struct rpc_queue *q)
+{
+	int n;
+
+	while (poll_turn(q, &n))
+		;
 }
 
 void rpc_poll_early(struct rpc_conn *conn)
 {
-	poll_own_wait();
+	struct rpc_queue *q = conn->session->queue;
+
+	poll_own_wait(q);
 	for (uint32_t i = 0; i < conn->nr_early; i++)
 		message_process(conn, conn->early[i]);
 	conn->nr_early = 0;
-	poll_disown();
+	poll_disown(q);
 }
 
 /* --- net thread ----------------------------------------------------------------------- */
@@ -255,27 +297,25 @@ void rpc_poll_early(struct rpc_conn *conn)
 /* Interrupt context. */
 static void cq_event(struct rdma_cq *cq, void *arg)
 {
+	struct rpc_queue *q = arg;
+
 	counter_inc(&rpc_c_interrupts);
-	WRITE_ONCE(event_ns, time_now_ns());
-	atomic_set(&rpc_net.armed, 0);
-	atomic_set_release(&rpc_net.event_pending, 1);
-	wake_one(&rpc_net.event_wq);
+	WRITE_ONCE(q->event_ns, time_now_ns());
+	atomic_set(&q->armed, 0);
+	atomic_set_release(&q->event_pending, 1);
+	wake_one(&q->event_wq);
 }
 
-static int poll_some(void)
+static int poll_some(struct rpc_queue *q)
 {
-	int total = 0;
+	int total = 0, n;
+	bool more;
 
-	for (;;) {
-		int n;
-
-		poll_own_wait();
-		n = poll_batch();
-		poll_disown();
+	do {
+		more = poll_turn(q, &n);
 		total += n;
-		if (n < RPC_POLL_BATCH || total >= POLL_BUDGET)
-			return total;
-	}
+	} while (more && total < POLL_BUDGET);
+	return total;
 }
 
 /*
@@ -283,111 +323,199 @@ static int poll_some(void)
  * client's; our own wake-up does not count: a server that sleeps must be able to find out that
  * spinning pays.
  */
-static void note_gap(uint64_t now, uint64_t served)
+static void note_gap(struct rpc_queue *q, uint64_t now, uint64_t served)
 {
 	if (now > served)
-		request_gap_ns = rpc_low_average(request_gap_ns, now - served);
+		q->request_gap_ns = rpc_low_average(q->request_gap_ns, now - served);
 }
 
 /* Spin for the next request while this CPU has nothing better to do. True: there is one. */
-static bool serve_spin(uint64_t since)
+static bool serve_spin(struct rpc_queue *q, uint64_t since)
 {
 	const uint64_t cap = rpc_tune.serve_spin_us * NSEC_PER_USEC;
-	const uint64_t limit = request_gap_ns < cap ? MIN(2 * request_gap_ns + cap / 8, cap) : 0;
+	const uint64_t gap = q->request_gap_ns;
+	const bool always = rpc_tune.completion == RPC_COMPLETION_POLL;
+	const uint64_t limit = always ? cap : gap < cap ? MIN(2 * gap + cap / 8, cap) : 0;
 	uint64_t now = since;
 	bool found = false;
 
-	if (!limit || atomic_read(&rpc_net.nr_working) || !rpc_spin_pays(&serve_gauge))
+	if (!q->is_polled || !limit || atomic_read(&rpc_net.nr_working) ||
+	    (!always && !rpc_spin_pays(&q->serve_gauge)))
 		return false;
 	while (!found && !thread_waits_above(THREAD_PRIO_LOW) && now - since < limit) {
 		for (int i = 0; i < 8 && !found; i++) {
-			found = rpc_poll_try_once();
+			found = rpc_poll_try_once(q);
 			cpu_relax();
 		}
 		now = time_now_ns();
 	}
 	if (found)
-		note_gap(now, since);
-	rpc_spin_note(&serve_gauge, found);
+		note_gap(q, now, since);
+	rpc_spin_note(&q->serve_gauge, found);
 	counter_inc(found ? &rpc_c_serve_spins_won : &rpc_c_serve_spins_lost);
 	return found;
 }
 
 /* Callers polled by themselves since we last looked, and nothing else needs the interrupt. */
-static bool may_be_lazy(uint32_t *seen)
+static bool may_be_lazy(struct rpc_queue *q, uint32_t *seen)
 {
-	const uint32_t activity = READ_ONCE(rpc_net.waiter_activity);
-	const bool lazy = activity != *seen && atomic_read(&rpc_net.nr_async) == 0;
+	const uint32_t activity = READ_ONCE(q->waiter_activity);
+	const bool lazy = activity != *seen && atomic_read(&q->nr_async) == 0;
 
 	*seen = activity;
 	return lazy && rpc_tune.lazy_us;
 }
 
-static bool event_taken(void)
+static bool event_taken(struct rpc_queue *q)
 {
-	return atomic_xchg(&rpc_net.event_pending, 0) != 0;
+	return atomic_xchg(&q->event_pending, 0) != 0;
 }
 
 static void net_main(void *arg)
 {
+	struct rpc_queue *q = arg;
 	uint32_t seen_activity = 0, seen_served = 0;
 	uint64_t served_ns = 0;
 	bool woken = false; /* by an event, since the last look */
 
+	if (rpc_net.nr_queue_cpus > 1)
+		thread_pin(q->cpu);
 	for (;;) {
-		const int n = poll_some();
+		const int n = poll_some(q);
 
 		if (n >= POLL_BUDGET) {
 			thread_yield();
 			continue;
 		}
-		if (rpc_net.requests_served != seen_served) {
-			seen_served = rpc_net.requests_served;
+		if (q->requests_served != seen_served) {
+			seen_served = q->requests_served;
 			if (woken)
-				note_gap(READ_ONCE(event_ns), served_ns);
+				note_gap(q, READ_ONCE(q->event_ns), served_ns);
 			woken = false;
 			served_ns = time_now_ns();
-			if (serve_spin(served_ns))
+			if (serve_spin(q, served_ns))
 				continue;
-		} else if (may_be_lazy(&seen_activity)) {
+		} else if (may_be_lazy(q, &seen_activity)) {
 			const uint64_t lazy_end = time_after_ns(rpc_tune.lazy_us * NSEC_PER_USEC);
 
 			counter_inc(&rpc_c_lazy_sleeps);
-			woken = wait_event_timeout(&rpc_net.event_wq, event_taken(), lazy_end);
+			woken = wait_event_timeout(&q->event_wq, event_taken(q), lazy_end);
 			continue;
 		}
-		rpc_arm();
-		if (poll_some())
+		queue_arm(q);
+		if (poll_some(q))
 			continue;
-		wait_event(&rpc_net.event_wq, event_taken());
+		wait_event(&q->event_wq, event_taken(q));
 		woken = true;
 	}
 }
 
-int rpc_poll_init(void)
+/* --- the queues ------------------------------------------------------------------------- */
+
+#define CLASSES_ALL (BIT(RPC_NR_CLASSES) - 1)
+
+/*
+ * Receives of all sessions that may come to a queue, and room for those of a connection on its way
+ * out. Sessions go where fewest are, so each of @nr_cpus queues has its share of the peers.
+ */
+static uint32_t queue_size(uint32_t classes, uint32_t nr_cpus)
 {
-	/*
-	 * Receives of all sessions of all peers, and room for those of a connection on its way
-	 * out.
-	 */
 	uint32_t nr_cqe = 0;
+
+	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++) {
+		if (classes & BIT(i))
+			nr_cqe += rpc_class_cqes(i);
+	}
+	nr_cqe *= DIV_ROUND_UP(rpc_tune.max_peers, nr_cpus) + 1;
+	return MIN(nr_cqe, rpc_net.attr.max_cqe);
+}
+
+static int queue_create(struct rpc_queue *q, uint32_t classes, const char *name, uint32_t cpu)
+{
+	const bool gives_way = !(classes & (BIT(RPC_CLASS_CONTROL) | BIT(RPC_CLASS_DEMAND)));
+	const enum thread_prio prio = gives_way ? THREAD_PRIO_NORMAL : THREAD_PRIO_HIGH;
+	const uint32_t nr_cqe = queue_size(classes, rpc_net.nr_queue_cpus);
+	char thread_name[THREAD_NAME_LEN];
 	struct thread *t;
 
-	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++)
-		nr_cqe += 2 * rpc_class_cfg[i].nr_slots + RPC_RECV_SPARE;
-	nr_cqe *= rpc_tune.max_peers + 1;
-	nr_cqe = MIN(nr_cqe, rpc_net.attr.max_cqe);
-	waitqueue_init(&rpc_net.event_wq);
-	rpc_net.cq = rdma_cq_create(rpc_net.dev, nr_cqe, 0, cq_event, NULL);
-	if (IS_ERR(rpc_net.cq))
-		return (int)PTR_ERR(rpc_net.cq);
-	rpc_net.cq_room = nr_cqe;
-	request_gap_ns = 2 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
-	t = thread_create_prio("rpc-net", net_main, NULL, THREAD_PRIO_HIGH);
+	q->classes = classes;
+	q->gives_way = gives_way;
+	q->cpu = cpu;
+	q->serve_gauge.score = RPC_SPIN_SCORE_MAX;
+	q->request_gap_ns = 2 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
+	waitqueue_init(&q->event_wq);
+	q->cq = rdma_cq_create(rpc_net.dev, nr_cqe, cpu, cq_event, q);
+	if (IS_ERR(q->cq))
+		return (int)PTR_ERR(q->cq);
+	q->room = nr_cqe;
+	if (rpc_net.nr_queue_cpus > 1)
+		scnprintf(thread_name, sizeof(thread_name), "rpc-net-%s.%u", name, cpu);
+	else
+		scnprintf(thread_name, sizeof(thread_name), "rpc-net-%s", name);
+	t = thread_create_prio(thread_name, net_main, q, prio);
 	if (IS_ERR(t)) {
-		rdma_cq_destroy(rpc_net.cq);
+		rdma_cq_destroy(q->cq);
 		return (int)PTR_ERR(t);
 	}
 	thread_detach(t);
 	return 0;
+}
+
+/* Do threads wait for calls of this class by polling? */
+static bool class_is_polled(uint32_t cls)
+{
+	switch (rpc_tune.completion) {
+	case RPC_COMPLETION_HYBRID:
+		return cls == RPC_CLASS_CONTROL || cls == RPC_CLASS_DEMAND || cls == RPC_CLASS_READ;
+	case RPC_COMPLETION_POLL:
+		return true;
+	case RPC_COMPLETION_INTERRUPT:
+		return false;
+	}
+	return false;
+}
+
+/* The queue of @cls that has fewest sessions; one more is there from now on. */
+struct rpc_queue *rpc_queue_choose(uint8_t cls)
+{
+	struct rpc_queue *best = NULL;
+
+	for (uint32_t i = 0; i < rpc_net.nr_queues; i++) {
+		struct rpc_queue *q = &rpc_net.queues[i];
+
+		if ((q->classes & BIT(cls)) &&
+		    (!best || READ_ONCE(q->nr_sessions) < READ_ONCE(best->nr_sessions)))
+			best = q;
+	}
+	BUG_ON(!best);
+	__atomic_add_fetch(&best->nr_sessions, 1, __ATOMIC_RELAXED);
+	return best;
+}
+
+int rpc_poll_init(void)
+{
+	const uint32_t nr_cpus = MIN(cpu_online_count(), rpc_net.attr.nr_comp_vectors);
+	const bool one = rpc_tune.queues == RPC_QUEUES_ONE ||
+			 (rpc_tune.queues == RPC_QUEUES_AUTO && cpu_online_count() == 1);
+	const uint32_t nr_kinds = one ? 1 : RPC_NR_CLASSES;
+	int err = 0;
+
+	rpc_net.one_queue = one;
+	rpc_net.nr_queue_cpus = one ? 1 : MAX(nr_cpus, 1u);
+	rpc_net.queues =
+		kcalloc((size_t)nr_kinds * rpc_net.nr_queue_cpus, sizeof(struct rpc_queue));
+	if (!rpc_net.queues)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < nr_kinds * rpc_net.nr_queue_cpus && !err; i++) {
+		const uint32_t cls = i / rpc_net.nr_queue_cpus;
+		struct rpc_queue *q = &rpc_net.queues[i];
+
+		/* One queue is the demand class's, too. */
+		q->is_polled = class_is_polled(one ? RPC_CLASS_DEMAND : cls);
+		err = queue_create(q, one ? CLASSES_ALL : BIT(cls),
+				   one ? "all" : rpc_class_cfg[cls].name,
+				   i % rpc_net.nr_queue_cpus);
+		rpc_net.nr_queues += !err;
+	}
+	return err;
 }

@@ -5,9 +5,10 @@
  * Invariants:	a peer (one per node id, never freed) has one session per traffic class, and a
  *		session has at most one connection (a queue pair, its ring and its send queue
  *		accounting).  A session outlives its connections: slots, request ids and
- *		remembered replies belong to it.  The receive queue has one poller at a time
- *		(rpc_net.poll_owner).  A connection that is taken down passes through that
- *		ownership once, so that no poller still holds a completion of it.
+ *		remembered replies belong to it.  A session's receives complete in one queue,
+ *		which has one poller at a time (rpc_queue.poll_owner).  A connection that is
+ *		taken down passes through that ownership once, so that no poller still holds a
+ *		completion of it.
  * Locking:	rpc_session.lock guards slots, request states and posting; rpc_session.conn_lock
  *		(a mutex) serialises set-up and tear-down of its connection.  Done, release and
  *		sent functions run without any lock of this layer.
@@ -58,6 +59,7 @@ struct rpc_class_cfg {
 	uint32_t body_max;
 	uint32_t bulk_max;
 	uint32_t max_sge; /* bulk pieces of one request */
+	uint32_t sl;      /* boot parameter rpc.sl.<class>: service level of its connections */
 };
 extern struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES];
 
@@ -69,6 +71,32 @@ static inline uint32_t rpc_req_slot_size(const struct rpc_class_cfg *c)
 static inline uint32_t rpc_rep_slot_size(const struct rpc_class_cfg *c)
 {
 	return ALIGN_UP(RPC_HDR_LEN + c->body_max, 64u);
+}
+
+/* How threads learn of completions: boot parameter rpc.completion. */
+enum rpc_completion {
+	RPC_COMPLETION_HYBRID, /* control and demand are polled for a time, the rest interrupts */
+	RPC_COMPLETION_POLL,   /* waiters of all classes poll until the answer is there */
+	RPC_COMPLETION_INTERRUPT, /* no thread polls */
+};
+
+/* Which classes share a completion queue: boot parameter rpc.queues. */
+enum rpc_queues {
+	RPC_QUEUES_AUTO,  /* one for all on a node with one CPU, else one for each class */
+	RPC_QUEUES_CLASS, /* one for each class and CPU */
+	RPC_QUEUES_ONE,   /* one for all */
+};
+
+/* Receives of a connection. */
+static inline uint32_t rpc_recv_depth(uint32_t cls)
+{
+	return 2 * rpc_class_cfg[cls].nr_slots + RPC_RECV_SPARE;
+}
+
+/* Completions that a connection may have in the queue of its class: reads and a probe, too. */
+static inline uint32_t rpc_class_cqes(uint32_t cls)
+{
+	return rpc_recv_depth(cls) + (cls == RPC_CLASS_READ ? rpc_class_cfg[cls].nr_slots + 1 : 0);
 }
 
 /* Tunables, all boot parameters (params.c). */
@@ -84,6 +112,8 @@ struct rpc_tune {
 	uint32_t ack_timeout;
 	uint32_t tick_ms;
 	uint32_t datagram_buffers; /* receive buffers; half as many to send */
+	enum rpc_queues queues;
+	enum rpc_completion completion;
 };
 extern struct rpc_tune rpc_tune;
 
@@ -357,11 +387,12 @@ struct rpc_incoming {
 };
 
 struct rpc_session {
-	struct rpc_peer *peer; /* const */
-	uint8_t cls;           /* const */
-	struct spinlock lock;  /* RANK_SPIN_RPC */
-	bool is_ready;         /* memory below is there; set once with release */
-	int init_err;          /* conn_lock; read without */
+	struct rpc_peer *peer;   /* const */
+	uint8_t cls;             /* const */
+	struct rpc_queue *queue; /* const from is_ready on */
+	struct spinlock lock;    /* RANK_SPIN_RPC */
+	bool is_ready;           /* memory below is there; set once with release */
+	int init_err;            /* conn_lock; read without */
 	struct rpc_conn *conn __guarded_by(&lock); /* writers hold conn_lock too */
 	uint32_t gen __guarded_by(&lock);          /* of the newest connection */
 
@@ -467,6 +498,39 @@ struct rpc_peer {
 	struct rpc_session sessions[RPC_NR_CLASSES];
 };
 
+/* --- completion queues ------------------------------------------------------------------ */
+
+/* The receives of some sessions: those of one class, and of some of the peers. See poll.c. */
+struct rpc_queue {
+	struct rdma_cq *cq;   /* const */
+	uint32_t classes;     /* const: BIT(enum rpc_class) */
+	uint32_t cpu;         /* const: which its interrupts go to */
+	bool is_polled;       /* const: its waiters and its net thread may poll before they sleep */
+	bool gives_way;       /* const: no thread waits for its classes: others go first */
+	uint32_t room;        /* completions not yet promised to a queue pair; atomic */
+	uint32_t nr_sessions; /* atomic */
+
+	atomic_t poll_owner;
+	atomic_t armed;
+	atomic_t event_pending;
+	struct waitqueue event_wq;
+	uint64_t event_ns;        /* when the last event was raised; atomic */
+	uint32_t waiter_activity; /* bumped by every waiter that polls */
+	atomic_t nr_async;        /* outstanding calls without a waiting thread */
+
+	/* poll owner */
+	uint32_t requests_served;
+	struct rdma_wc
+		wc[RPC_POLL_BATCH]; /* those from wc_next to wc_nr are still to be looked at */
+	uint32_t wc_next, wc_nr;
+	struct rpc_session *to_ring[RPC_POLL_BATCH];
+	uint32_t nr_to_ring;
+
+	/* net thread */
+	struct rpc_spin_gauge serve_gauge;
+	uint64_t request_gap_ns; /* usual time from a reply to the next request */
+};
+
 /* --- the one RPC instance of this node ------------------------------------------------- */
 
 struct rpc_net {
@@ -475,23 +539,18 @@ struct rpc_net {
 	uint8_t port;
 	struct rdma_device_attr attr;
 	struct rdma_pd *pd; /* of datagrams: nothing in it can be written from outside */
-	struct rdma_cq *cq; /* all receives of all connections */
-	uint32_t cq_room;   /* completions not yet promised to a queue pair; atomic */
+	struct rpc_queue *queues;
+	uint32_t nr_queues;
+	uint32_t nr_queue_cpus; /* queues of one class */
+	bool one_queue;         /* const: all classes complete in one queue */
 	struct cm_listener *listener;
 	struct workqueue *conn_wq;
 	bool accept_strangers;
 	uint32_t epoch;
 	void (*behind)(void); /* atomic: told that a peer has a newer one; NULL: nobody is */
 
-	atomic_t poll_owner;
-	atomic_t armed;
-	atomic_t event_pending;
-	struct waitqueue event_wq;
-	uint32_t waiter_activity; /* bumped by every waiter that polls */
-	uint32_t requests_served; /* poll owner */
-	atomic_t nr_working;      /* requests in worker threads */
-	atomic_t nr_async;        /* outstanding calls without a waiting thread */
-	atomic_t nr_outstanding;  /* reasons for the ticking thread to run */
+	atomic_t nr_working;     /* requests in worker threads */
+	atomic_t nr_outstanding; /* reasons for the ticking thread to run */
 	atomic_t tick_idle;
 	struct waitqueue tick_wq;
 };
@@ -736,9 +795,12 @@ void rpc_worker_queue(struct rpc_request *req, bool waits);
 
 /* poll.c */
 int rpc_poll_init(void) __must_check;
+struct rpc_queue *rpc_queue_choose(uint8_t cls);
 /* Pass through ownership of the poll once, draining the queue. */
-void rpc_poll_barrier(void);
-bool rpc_poll_try_once(void);
+void rpc_poll_barrier(struct rpc_queue *q);
+bool rpc_poll_try_once(struct rpc_queue *q);
+/* Arm the queue and look at it once more: what comes from now on wakes its net thread. */
+void rpc_queue_before_sleep(struct rpc_queue *q);
 /*
  * Is this thread processing several completions, and will it call rpc_ring_locked() for @s at
  * their end? Context: session lock.

@@ -3,7 +3,8 @@
  * RPC server: requests and their replies.
  *
  * Flow:	request_received (polling context) tells new from repeated by the slot's request id,
- *		takes a request object, and runs the handler inline or hands it to a worker;
+ *		takes a request object, and runs the handler inline or hands it to a worker
+ *		(always when the request brings more than INLINE_BULK_MAX bytes of bulk);
  *		rpc_reply_bulk() writes the reply into the slot's registered buffer and posts it.
  * At most once: a repetition of a request that is being served only moves its reply to the present
  *		connection; one that was answered gets the remembered reply; an idempotent handler
@@ -29,6 +30,8 @@
 #include <kernel/time.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+
+#define INLINE_BULK_MAX 4096u /* bytes: a page that comes with a request */
 
 /* --- handlers ------------------------------------------------------------------------- */
 
@@ -440,6 +443,15 @@ static bool waits_begin(struct rpc_request *req)
 	return ok;
 }
 
+/*
+ * A handler that copies many pages would keep the CPU from a demand reply for as long as it takes:
+ * a worker runs it, which gives way.
+ */
+static bool is_long(const struct rpc_request *req)
+{
+	return req->bulk_len > INLINE_BULK_MAX && !rpc_net.one_queue;
+}
+
 void rpc_request_dispatch(struct rpc_request *req)
 {
 	const struct handler_entry *e = handler_find(req->opcode);
@@ -459,7 +471,7 @@ void rpc_request_dispatch(struct rpc_request *req)
 	}
 	req->handler = e->handler;
 	req->handler_arg = e->arg;
-	if (e->handler->flags & RPC_HANDLER_INLINE) {
+	if ((e->handler->flags & RPC_HANDLER_INLINE) && !is_long(req)) {
 		req->may_sleep = false;
 		if (e->handler->fn(req, e->arg) == RPC_DONE) {
 			counter_inc(&rpc_c_inline);
@@ -609,7 +621,7 @@ void rpc_request_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 	is_stale = hdr.dst_incarn != node_self()->incarn ||
 		   READ_ONCE(s->peer->state) == RPC_PEER_REMOVED ||
 		   READ_ONCE(s->peer->info.incarn) != conn->peer_incarn;
-	rpc_net.requests_served++;
+	s->queue->requests_served++;
 
 	spin_lock(&s->lock);
 	if (s->conn != conn) {

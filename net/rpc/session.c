@@ -120,6 +120,7 @@ int rpc_session_prepare(struct rpc_session *s)
 		rpc_session_wake_slots(s);
 		return err;
 	}
+	s->queue = rpc_queue_choose(s->cls);
 	lock_not_needed(&s->lock, "not ready yet: no call uses it");
 	s->c_free = cfg->nr_slots == 64 ? UINT64_MAX : BIT64(cfg->nr_slots) - 1;
 	s->init_err = 0;
@@ -173,7 +174,7 @@ bool rpc_cslot_give_up_locked(struct rpc_session *s, uint32_t slot, uint64_t now
 	ASSERT(s->nr_busy > 0 && rpc_call_state(cs->call) == RPC_CALL_FINISHING);
 	s->nr_busy--;
 	if (cs->is_async)
-		atomic_dec(&rpc_net.nr_async);
+		atomic_dec(&s->queue->nr_async);
 	if (!cs->posted) {
 		rpc_cslot_free_locked(s, slot);
 		return true;

@@ -37,6 +37,7 @@ static uint8_t stub_object[16][64];
 static uint32_t pending_imm;
 static bool has_pending;
 static struct rpc_conn *the_conn;
+static struct rpc_queue queue;
 extern volatile uint32_t byte_seen;
 volatile uint32_t byte_seen; /* reading is what matters: the sanitizer looks at it */
 
@@ -198,7 +199,7 @@ int rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, int max)
 		dgram_wc.qp = NULL;
 		return wc->qp != NULL;
 	}
-	if (!has_pending || cq != rpc_net.cq)
+	if (!has_pending || cq != queue.cq)
 		return 0;
 	has_pending = false;
 	/* Some come twice at once: what they post shares a doorbell. */
@@ -345,7 +346,11 @@ static void setup(void)
 	struct rpc_peer *peer;
 
 	CHECK(rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL) == 0);
-	rpc_net.cq = (void *)stub_object[4];
+	queue.cq = (void *)stub_object[4];
+	queue.classes = BIT(RPC_NR_CLASSES) - 1;
+	queue.is_polled = true;
+	rpc_net.queues = &queue;
+	rpc_net.nr_queues = 1;
 	rpc_net.is_started = true;
 	peer = rpc_peer_alloc(&info);
 	CHECK(peer && rpc_peer_publish(peer) == 0);
@@ -492,7 +497,7 @@ static void deliver(uint32_t imm)
 {
 	pending_imm = imm;
 	has_pending = true;
-	rpc_poll_try_once();
+	rpc_poll_try_once(&queue);
 }
 
 /* --- datagrams ----------------------------------------------------------------------------- */

@@ -35,7 +35,10 @@
 #include <lib/types.h>
 #include <net/node.h>
 
-/* Traffic classes: each has its own queue pair and ring, so none queues behind another. */
+/*
+ * Traffic classes: each has its own queue pair, ring and completion queue, so none queues behind
+ * another.
+ */
 enum rpc_class {
 	RPC_CLASS_CONTROL = 0,   /* membership, mmap family, exec, lookups */
 	RPC_CLASS_DEMAND = 1,    /* fetches that a thread waits for */

@@ -23,6 +23,7 @@
 
 _Thread_local unsigned int shim_preempt_depth;
 _Thread_local bool shim_in_interrupt;
+bool shim_thread_waits;
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(all_threads); /* all_lock */

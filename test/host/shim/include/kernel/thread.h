@@ -75,11 +75,17 @@ void thread_exit(void) __noreturn;
 void thread_join(struct thread *t);
 void thread_detach(struct thread *t);
 
-/* The host has CPUs enough. */
+/* The host has CPUs enough, unless a test says otherwise. */
+extern bool shim_thread_waits; /* atomic */
 static inline bool thread_waits_above(enum thread_prio prio)
 {
 	(void)prio;
-	return false;
+	return __atomic_load_n(&shim_thread_waits, __ATOMIC_RELAXED);
+}
+/* Where a thread runs is for the host to say. */
+static inline void thread_pin(unsigned int cpu)
+{
+	(void)cpu;
 }
 void thread_set_name(struct thread *t, const char *name);
 void thread_yield(void);
