@@ -118,12 +118,9 @@ void rpc_call_finish(struct rpc_call_impl *impl, int status, uint32_t reply_len,
 
 static int call_check(const struct rpc_call *call, uint32_t *bulk_len)
 {
-	const struct rpc_class_cfg *cfg;
+	const struct rpc_class_cfg *cfg = &rpc_class_cfg[call->cls];
 	uint64_t bulk = 0;
 
-	if ((unsigned int)call->cls >= RPC_NR_CLASSES)
-		return -EINVAL;
-	cfg = &rpc_class_cfg[call->cls];
 	if (call->body_len > cfg->body_max || call->nr_bulk > cfg->max_sge)
 		return -EMSGSIZE;
 	for (uint32_t i = 0; i < call->nr_bulk; i++)
@@ -141,7 +138,39 @@ static bool has_room_locked(const struct rpc_session *s, uint32_t len, bool wait
 	return s->c_free &&
 	       (!waits || s->c_waits < rpc_waits_share(rpc_class_cfg[s->cls].nr_slots)) &&
 	       (s->inflight_bytes == 0 ||
-		s->inflight_bytes + len <= (uint64_t)rpc_tune.window_kb * 1024);
+		s->inflight_bytes + len <= rpc_class_cfg[s->cls].window_kb * 1024ull);
+}
+
+/* The bytes that a call takes of the window of its class. */
+static uint32_t window_bytes(const struct rpc_call *call, uint32_t bulk_len)
+{
+	return RPC_HDR_LEN + call->body_len + bulk_len + call->data_len;
+}
+
+/* Copy the pieces of bulk to the slot; neighbours become one. */
+static void bulk_fill_locked(struct rpc_session *s, struct rpc_cslot *cs,
+			     const struct rpc_call *call) __must_hold(&s->lock)
+{
+	uint32_t nr = 0;
+
+	assert_spin_held(&s->lock);
+	for (uint32_t i = 0; i < call->nr_bulk; i++) {
+		const struct rpc_sge *piece = &call->bulk[i];
+		const uint32_t lkey = rpc_mem_lkey(piece->mem, s->peer);
+		struct rdma_sge *last = nr ? &cs->sge[nr - 1] : NULL;
+
+		if (rpc_tune.merge && last && last->lkey == lkey &&
+		    last->addr + last->len == piece->addr) {
+			last->len += piece->len; /* at most bulk_max in all */
+			counter_inc(&rpc_c_merged);
+			continue;
+		}
+		cs->sge[nr].addr = piece->addr;
+		cs->sge[nr].len = piece->len;
+		cs->sge[nr].lkey = lkey;
+		nr++;
+	}
+	cs->nr_sge = (uint16_t)nr;
 }
 
 /* Write the call into a free slot; the caller posts. */
@@ -168,13 +197,9 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 		memcpy(buf + RPC_HDR_LEN, call->body, call->body_len);
 		counter_add(&rpc_c_bytes_copied, call->body_len);
 	}
-	for (uint32_t i = 0; i < call->nr_bulk; i++) {
-		cs->sge[i].addr = call->bulk[i].addr;
-		cs->sge[i].len = call->bulk[i].len;
-		cs->sge[i].lkey = rpc_mem_lkey(call->bulk[i].mem, s->peer);
-	}
+	bulk_fill_locked(s, cs, call);
 	cs->behind_ns = 0;
-	cs->nr_sge = (uint16_t)call->nr_bulk;
+	cs->window_len = window_bytes(call, bulk_len);
 	cs->msg_len = RPC_HDR_LEN + call->body_len;
 	cs->bulk_len = bulk_len;
 	cs->call = impl;
@@ -191,7 +216,7 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 	s->c_free &= ~BIT64(slot);
 	s->c_unsent |= BIT64(slot);
 	s->nr_busy++;
-	s->inflight_bytes += cs->msg_len + bulk_len;
+	s->inflight_bytes += cs->window_len;
 	if (cs->is_async)
 		atomic_inc(&s->queue->nr_async);
 	rpc_outstanding_inc();
@@ -254,52 +279,85 @@ static bool call_waits(const struct rpc_call *call)
 	return waits_for_others && waits_for_others(call->opcode);
 }
 
-int rpc_call_submit(struct rpc_call *call)
+/*
+ * Take a slot for @call and post it, if there is a connection.  -EAGAIN: there is no room; else as
+ * still_usable_locked().
+ */
+static int submit_locked(struct rpc_session *s, struct rpc_call *call, uint32_t bulk_len)
+	__must_hold(&s->lock)
 {
 	struct rpc_call_impl *impl = impl_of(call);
-	struct rpc_session *s;
-	struct rpc_conn *conn;
+	struct rpc_conn *conn = s->conn;
 	const bool waits = call_waits(call);
-	uint32_t bulk_len, slot;
 	uint64_t now;
-	bool kick = false;
+	uint32_t slot;
 	int err;
 
-	err = call_check(call, &bulk_len);
-	if (err)
-		return err;
-	err = session_of_call(call, &s);
-	if (err)
-		return err;
-
-	spin_lock(&s->lock);
+	assert_spin_held(&s->lock);
 	err = still_usable_locked(s);
-	if (unlikely(err)) {
-		spin_unlock(&s->lock);
+	if (unlikely(err))
 		return err;
-	}
-	if (unlikely(!has_room_locked(s, RPC_HDR_LEN + call->body_len + bulk_len, waits))) {
-		spin_unlock(&s->lock);
+	if (unlikely(!has_room_locked(s, window_bytes(call, bulk_len), waits))) {
 		counter_inc(&rpc_c_no_slot);
 		return -EAGAIN;
 	}
 	refcount_inc(&impl->refs); /* dropped by release */
 	now = time_now_ns();
 	slot = slot_fill_locked(s, impl, bulk_len, waits, now);
-	conn = s->conn;
 	if (likely(conn && conn->state == RPC_CONN_UP)) {
 		/* When it cannot be posted now, the flush does it later. */
 		err = rpc_post_request_locked(conn, slot, now);
 		(void)err;
-	} else {
-		kick = !conn;
 	}
+	return 0;
+}
+
+int rpc_calls_submit(struct rpc_call *const *calls, size_t nr, size_t *nr_submitted)
+{
+	struct rpc_session *s;
+	uint32_t bulk_len;
+	bool kick;
+	size_t n;
+	int err;
+
+	*nr_submitted = 0;
+	if (!nr)
+		return 0;
+	if ((unsigned int)calls[0]->cls >= RPC_NR_CLASSES)
+		return -EINVAL;
+	err = session_of_call(calls[0], &s);
+	if (err)
+		return err;
+	spin_lock(&s->lock);
+	s->is_chaining = nr > 1 && rpc_tune.merge;
+	for (n = 0; n < nr && !err; n++) {
+		struct rpc_call *call = calls[n];
+
+		err = call->peer == calls[0]->peer && call->cls == calls[0]->cls
+			      ? call_check(call, &bulk_len)
+			      : -EINVAL;
+		if (!err)
+			err = submit_locked(s, call, bulk_len);
+	}
+	n -= err != 0;
+	s->is_chaining = false;
+	kick = n && !s->conn;
+	if (s->conn && s->conn->state == RPC_CONN_UP && nr > 1)
+		rpc_ring_locked(s->conn);
 	spin_unlock(&s->lock);
-	if (unlikely(observer))
-		observer(call->peer, call->opcode);
+	for (size_t i = 0; i < n && unlikely(observer); i++)
+		observer(calls[i]->peer, calls[i]->opcode);
 	if (kick)
 		rpc_session_kick(s);
-	return 0;
+	*nr_submitted = n;
+	return err;
+}
+
+int rpc_call_submit(struct rpc_call *call)
+{
+	size_t n;
+
+	return rpc_calls_submit(&call, 1, &n);
 }
 
 /* --- waiting -------------------------------------------------------------------------- */
@@ -439,14 +497,18 @@ void rpc_call_cancel(struct rpc_call *call)
 	rpc_session_wake_slots(s);
 }
 
+/* For a call that takes as much of the window as one can. */
 static bool slot_may_be_free(struct rpc_session *s, bool waits)
 {
+	uint32_t len = rpc_req_slot_size(&rpc_class_cfg[s->cls]);
 	bool ok;
 
 	if (!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE))
 		return READ_ONCE(s->init_err) != 0;
+	if (s->cls == RPC_CLASS_PREFETCH)
+		len += RPC_DATA_MAX;
 	spin_lock(&s->lock);
-	ok = has_room_locked(s, rpc_req_slot_size(&rpc_class_cfg[s->cls]), waits);
+	ok = has_room_locked(s, len, waits);
 	spin_unlock(&s->lock);
 	return ok;
 }

@@ -14,7 +14,7 @@ COUNTER_GLOBAL(rpc_c_doorbells, "rpc.doorbells",
 	       "doorbells: one a message, or one for all that a poll sends on a connection");
 COUNTER_GLOBAL(rpc_c_work_requests, "rpc.work_requests", "work requests posted");
 COUNTER_GLOBAL(rpc_c_merged, "rpc.merged",
-	       "reply data WRITEs that were joined with their neighbour");
+	       "pieces of data, of a request or a reply, that were joined with their neighbour");
 COUNTER_GLOBAL(rpc_c_interrupts, "rpc.interrupts", "completion events");
 COUNTER_GLOBAL(rpc_c_arms, "rpc.arms", "times that the completion queue was armed");
 COUNTER_GLOBAL(rpc_c_polls, "rpc.polls", "times that the completion queue was looked at");

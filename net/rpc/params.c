@@ -11,22 +11,26 @@ struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES] = {
 				.nr_slots = 16,
 				.body_max = RPC_BODY_MAX_CTL,
 				.bulk_max = RPC_BULK_MAX_ONE,
-				.max_sge = 4 },
+				.max_sge = 4,
+				.window_kb = UINT32_MAX /* none */ },
 	[RPC_CLASS_DEMAND] = { .name = "demand",
 			       .nr_slots = 32,
 			       .body_max = RPC_BODY_MAX,
 			       .bulk_max = RPC_BULK_MAX_ONE,
-			       .max_sge = 4 },
+			       .max_sge = 4,
+			       .window_kb = 1024 },
 	[RPC_CLASS_PREFETCH] = { .name = "prefetch",
 				 .nr_slots = 16,
 				 .body_max = RPC_BODY_MAX,
 				 .bulk_max = 0,
-				 .max_sge = 0 },
+				 .max_sge = 0,
+				 .window_kb = 2048 },
 	[RPC_CLASS_WRITEBACK] = { .name = "writeback",
 				  .nr_slots = 8,
 				  .body_max = RPC_BODY_MAX,
 				  .bulk_max = RPC_BULK_MAX,
-				  .max_sge = 32 },
+				  .max_sge = 32,
+				  .window_kb = 1024 },
 };
 
 struct rpc_tune rpc_tune = {
@@ -35,7 +39,7 @@ struct rpc_tune rpc_tune = {
 	.lazy_us = 500,
 	.probe_ms = 2000,
 	.quarantine_ms = 5000,
-	.window_kb = 1024,
+	.merge = true,
 	.workers = 8,
 	.max_peers = 64,
 	.ack_timeout = 16,
@@ -108,8 +112,16 @@ static int parse_queues(const char *value)
 	return 0;
 }
 BOOT_PARAM_CB("rpc.queues", parse_queues,
-BOOT_PARAM_RANGE("rpc.window_kb", u32, rpc_tune.window_kb, 4, 1u << 20,
-		 "most KiB of requests in flight per peer and class");
+	      "completion queues: one for all classes, for each class, or auto: by the CPUs");
+BOOT_PARAM("rpc.merge", bool, rpc_tune.merge,
+	   "join neighbouring data to one work request, and calls to one doorbell");
+BOOT_PARAM_RANGE("rpc.window.demand", u32, rpc_class_cfg[RPC_CLASS_DEMAND].window_kb, 4, 1u << 20,
+		 "most KiB in flight per peer, demand class");
+BOOT_PARAM_RANGE("rpc.window.prefetch", u32, rpc_class_cfg[RPC_CLASS_PREFETCH].window_kb, 4,
+		 1u << 20,
+		 "most KiB in flight per peer, prefetch class: the data asked for as well");
+BOOT_PARAM_RANGE("rpc.window.writeback", u32, rpc_class_cfg[RPC_CLASS_WRITEBACK].window_kb, 4,
+		 1u << 20, "most KiB in flight per peer, write-back class");
 BOOT_PARAM_RANGE("rpc.workers", u32, rpc_tune.workers, 1, 1024, "most worker threads per class");
 BOOT_PARAM_RANGE("rpc.max_peers", u32, rpc_tune.max_peers, 1, 4096,
 		 "peers for which the completion queues have room");

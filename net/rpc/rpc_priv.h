@@ -38,6 +38,7 @@
 #define RPC_HDR_LEN           ((uint32_t)sizeof(struct rpc_hdr_wire))
 #define RPC_SERVICE_ID        0x5445535352504300ull /* "TESSRPC" */
 #define RPC_OP_PING           0x0001
+#define RPC_DATA_MAX          (RPC_WRITES_MAX * PAGE_SIZE) /* that a prefetch asks for */
 /*
  * Requests of one session that may be served at once: one in each slot, and as many whose sender
  * has given up on them (orphans).
@@ -60,6 +61,8 @@ struct rpc_class_cfg {
 	uint32_t bulk_max;
 	uint32_t max_sge; /* bulk pieces of one request */
 	uint32_t sl;      /* boot parameter rpc.sl.<class>: service level of its connections */
+	/* boot parameter rpc.window.<class>: requests, and the data they ask for, in flight */
+	uint32_t window_kb;
 };
 extern struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES];
 
@@ -106,14 +109,14 @@ struct rpc_tune {
 	uint32_t lazy_us;       /* re-arming is put off so long while waiters poll */
 	uint32_t probe_ms;
 	uint32_t quarantine_ms;
-	uint32_t window_kb; /* bytes of requests in flight per session */
-	uint32_t workers;   /* most worker threads per class */
+	uint32_t workers; /* most worker threads per class */
 	uint32_t max_peers;
 	uint32_t ack_timeout;
 	uint32_t tick_ms;
 	uint32_t datagram_buffers; /* receive buffers; half as many to send */
 	enum rpc_queues queues;
 	enum rpc_completion completion;
+	bool merge; /* join neighbouring data, chain calls */
 };
 extern struct rpc_tune rpc_tune;
 
@@ -246,6 +249,7 @@ struct rpc_cslot { /* session lock */
 	uint16_t nr_sge;
 	uint32_t msg_len; /* header and body */
 	uint32_t bulk_len;
+	uint32_t window_len;  /* counted in inflight_bytes */
 	struct rdma_sge *sge; /* cfg->max_sge of them */
 };
 
@@ -404,6 +408,7 @@ struct rpc_session {
 	uint32_t nr_busy __guarded_by(&lock), nr_quarantine __guarded_by(&lock);
 	uint32_t c_waits __guarded_by(&lock); /* slots not free whose calls wait for a third node */
 	uint64_t inflight_bytes __guarded_by(&lock);
+	bool is_chaining __guarded_by(&lock);   /* rpc_calls_submit() rings at its end */
 	uint64_t usual_ns __guarded_by(&lock);  /* an unhindered round trip */
 	uint64_t probed_ns __guarded_by(&lock); /* when the connection was probed last */
 	struct rpc_spin_gauge gauge;            /* hints: races do no harm */

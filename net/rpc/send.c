@@ -5,8 +5,9 @@
  * Flow:	a request is one WRITE with immediate: header and body from the slot's
  *		registered buffer (or inline in the work request), bulk from where it lies.  A
  *		reply is a chain of data WRITEs and one WRITE with immediate.  Each message or
- *		chain has one doorbell; while a poll processes several completions, each
- *		connection has one for all that goes out on it.
+ *		chain has one doorbell, calls that are submitted together have one, and while a
+ *		poll processes several completions, each connection has one for all that
+ *		goes out on it.
  * Ordering:	every quarter of the send queue asks for one completion, which stands for all
  *		work requests before it.  The sender looks at the completions of the send queue
  *		when room runs short; the tick looks while somebody waits to hear that a reply
@@ -71,9 +72,9 @@ static int post_chain(struct rpc_conn *conn, uint32_t nr)
 	}
 	/*
 	 * A completion is asked for when room may soon run short: that part of the queue goes
-	 * out at once.
+	 * out at once.  A chain of calls goes out at its end anyway.
 	 */
-	if (!(last->flags & RDMA_SEND_SIGNALED) && rpc_poll_rings_later(s)) {
+	if (s->is_chaining || (!(last->flags & RDMA_SEND_SIGNALED) && rpc_poll_rings_later(s))) {
 		last->flags |= RDMA_SEND_DEFER;
 		conn->doorbell_pending = true;
 	} else {
@@ -205,7 +206,7 @@ static uint32_t add_reply_write(struct rpc_conn *conn, uint32_t nr, const struct
 		struct rdma_sge *sge = &conn->wr_sge[nr - 1];
 		const struct rdma_send_wr *wr = &conn->wr[nr - 1];
 
-		if (sge->lkey == lkey && sge->addr + sge->len == w->src.addr &&
+		if (rpc_tune.merge && sge->lkey == lkey && sge->addr + sge->len == w->src.addr &&
 		    wr->rkey == w->rkey && wr->remote_addr + sge->len == w->remote_addr) {
 			sge->len += w->src.len;
 			counter_inc(&rpc_c_merged);

@@ -147,12 +147,12 @@ void rpc_cslot_free_locked(struct rpc_session *s, uint32_t slot)
 
 	assert_spin_held(&s->lock);
 	ASSERT(!(s->c_free & BIT64(slot)));
-	ASSERT(s->inflight_bytes >= cs->msg_len + cs->bulk_len);
+	ASSERT(s->inflight_bytes >= cs->window_len);
 	if (cs->state == RPC_CSLOT_QUARANTINE) {
 		s->nr_quarantine--;
 		counter_inc(&rpc_c_released);
 	}
-	s->inflight_bytes -= cs->msg_len + cs->bulk_len;
+	s->inflight_bytes -= cs->window_len;
 	s->c_waits -= cs->waits;
 	rpc_cslot_set_state_locked(s, cs, RPC_CSLOT_FREE);
 	cs->call = NULL;

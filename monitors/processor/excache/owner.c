@@ -139,6 +139,7 @@ void owner_ahead_prepare(struct rpc_call *call, struct ahead_msg *msg, uint32_t 
 	call->peer = owner;
 	call->cls = RPC_CLASS_PREFETCH;
 	call->opcode = PM_FETCH_AHEAD;
+	call->data_len = nr * (uint32_t)PAGE_SIZE;
 	call->body = msg->body;
 	call->body_len = (uint32_t)len;
 	call->reply = msg->reply;
@@ -185,6 +186,7 @@ int owner_file_fetch_prepare(struct rpc_call *call, struct file_fetch_msg *msg,
 	call->peer = node;
 	call->cls = cls;
 	call->opcode = PM_FILE_FETCH;
+	call->data_len = cls == RPC_CLASS_PREFETCH ? nr * (uint32_t)PAGE_SIZE : 0;
 	call->body = msg->body;
 	call->body_len = (uint32_t)len;
 	call->reply = msg->reply;

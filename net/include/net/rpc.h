@@ -114,6 +114,7 @@ struct rpc_call {
 		*bulk; /* read by the device until done: the array is copied, data not */
 	uint32_t nr_bulk;
 	uint64_t deadline_ns; /* absolute, monotonic; 0 = none */
+	uint32_t data_len;    /* bytes that the answer writes to the caller: for the window alone */
 	void *reply;          /* reply body is copied here; NULL = not wanted */
 	uint32_t reply_max;   /* a longer reply ends the call with -EMSGSIZE */
 	/* optional; polling context; done runs exactly once after a successful submit */
@@ -155,6 +156,12 @@ int rpc_call_submit(struct rpc_call *call) __must_check;
  * -EAGAIN.
  */
 int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns) __must_check;
+/*
+ * Submit calls to one peer in one class, in order, as one chain: the device hears of all of them by
+ * one doorbell.  *@nr_submitted of them were; when that is less than @nr, the result says why the
+ * next one was not, as rpc_call_submit() does (-EINVAL: it is for another peer or class).
+ */
+int rpc_calls_submit(struct rpc_call *const *calls, size_t nr, size_t *nr_submitted) __must_check;
 /*
  * Might a call whose handler waits for no other node be submitted now?  Never sleeps; the slot may
  * be gone at once.
