@@ -49,12 +49,14 @@ static bool is_untouched(struct frame *f)
 	return true;
 }
 
-static void attempt(const char *what, uint32_t written_by, uint32_t key_change)
+/* With the key of a run that was registered, changed by @key_change; @over: it is no more. */
+static void attempt(const char *what, uint32_t written_by, uint32_t key_change, bool over)
 {
 	struct frame *f = frame_alloc(0, 0);
 	const struct rpc_peer *peer = rpc_peer_find(target_node);
 	uint64_t *p = f ? frame_to_virt(f) : NULL;
 	struct rpc_mem *mem;
+	uint32_t key;
 	int err;
 
 	if (!f)
@@ -63,10 +65,14 @@ static void attempt(const char *what, uint32_t written_by, uint32_t key_change)
 		p[i] = PATTERN;
 	mem = rpc_mem_register(frame_to_paddr(f), PAGE_SIZE, RPC_ROLES_ALL, written_by);
 	if (!IS_ERR(mem)) {
-		err = have_written(f, rpc_mem_lkey(mem, peer) ^ key_change);
+		key = rpc_mem_lkey(mem, peer) ^ key_change;
+		if (over)
+			rpc_mem_unregister(mem);
+		err = have_written(f, key);
 		pr_info("{\"bench\":\"doors\",\"what\":\"%s\",\"err\":%d,\"untouched\":%s}\n", what,
 			err, is_untouched(f) ? "true" : "false");
-		rpc_mem_unregister(mem);
+		if (!over)
+			rpc_mem_unregister(mem);
 	}
 	frame_free(f, 0);
 }
@@ -74,9 +80,10 @@ static void attempt(const char *what, uint32_t written_by, uint32_t key_change)
 static void doors_thread(void *arg)
 {
 	bench_wait_target(target_node);
-	attempt("given", RPC_ROLES_ALL, 0);
-	attempt("only sent", RPC_ROLES_NONE, 0);
-	attempt("another key", RPC_ROLES_ALL, 0x80);
+	attempt("given", RPC_ROLES_ALL, 0, false);
+	attempt("only sent", RPC_ROLES_NONE, 0, false);
+	attempt("taken back", RPC_ROLES_ALL, 0, true);
+	attempt("another key", RPC_ROLES_ALL, 0x80, false);
 }
 
 static int bench_doors_init(void)

@@ -28,32 +28,60 @@ static struct rpc_mem *mems[RPC_MEMS_MAX] __guarded_by(&mems_lock);
 
 /* --- grants -------------------------------------------------------------------------------- */
 
+static struct rpc_grant *grant_make_locked(struct rpc_peer *peer, uint32_t index)
+{
+	struct rpc_grant **block = &peer->grants.blocks[index / RPC_GRANTS_BLOCK];
+	struct rpc_grant *fresh;
+
+	assert_mutex_held(&mems_lock);
+	if (!*block) {
+		fresh = kcalloc(RPC_GRANTS_BLOCK, sizeof(*fresh));
+		if (!fresh)
+			return NULL;
+		__atomic_store_n(block, fresh, __ATOMIC_RELEASE);
+	}
+	return rpc_grant_find(peer, index);
+}
+
+void rpc_mem_forget_peer(struct rpc_peer *peer)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(peer->grants.blocks); i++)
+		kfree(peer->grants.blocks[i]);
+}
+
 static int grant_locked(struct rpc_peer *peer, const struct rpc_mem *mem)
 {
 	const struct rdma_phys_range range = { .paddr = mem->start, .len = mem->len };
 	const bool writes = mem->written_by & RPC_ROLE(peer->granted);
-	struct rpc_grant *g = &peer->grants[mem->index];
+	const bool reads = mem->read_by && mem->read_by == peer->info.id;
+	const uint32_t access = (writes ? RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE : 0) |
+				(reads ? RDMA_ACCESS_REMOTE_READ : 0);
+	struct rpc_grant *g;
 	struct rdma_mr *mr;
 
 	assert_mutex_held(&mems_lock);
-	if (g->mr || !((mem->sent_to | mem->written_by) & RPC_ROLE(peer->granted)))
+	if (!((mem->sent_to | mem->written_by) & RPC_ROLE(peer->granted)) && !reads)
 		return 0;
-	mr = rdma_mr_create(peer->pd, mem->start, &range, 1,
-			    writes ? RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE : 0);
+	g = grant_make_locked(peer, mem->index);
+	if (!g)
+		return -ENOMEM;
+	if (g->mr)
+		return 0;
+	mr = rdma_mr_create(peer->pd, mem->start, &range, 1, access);
 	if (IS_ERR(mr))
 		return (int)PTR_ERR(mr);
 	g->mr = mr;
-	WRITE_ONCE(g->rkey, writes ? rdma_mr_rkey(mr) : 0);
+	WRITE_ONCE(g->rkey, writes || reads ? rdma_mr_rkey(mr) : 0);
 	WRITE_ONCE(g->lkey, rdma_mr_lkey(mr));
 	return 0;
 }
 
 static void revoke_locked(struct rpc_peer *peer, uint32_t index)
 {
-	struct rpc_grant *g = &peer->grants[index];
+	struct rpc_grant *g = rpc_grant_find(peer, index);
 
 	assert_mutex_held(&mems_lock);
-	if (!g->mr)
+	if (!g || !g->mr)
 		return;
 	WRITE_ONCE(g->rkey, 0);
 	WRITE_ONCE(g->lkey, 0);
@@ -144,7 +172,7 @@ static int remember_locked(struct rpc_mem *mem)
 	return late.err;
 }
 
-struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, uint32_t sent_to, uint32_t written_by)
+static struct rpc_mem *mem_register(const struct rpc_mem *what)
 {
 	struct rpc_mem *mem;
 	int err;
@@ -154,18 +182,27 @@ struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, uint32_t sent_to, 
 	mem = kzalloc(sizeof(*mem));
 	if (!mem)
 		return ERR_PTR(-ENOMEM);
-	*mem = (struct rpc_mem){
-		.start = start, .len = len, .sent_to = sent_to, .written_by = written_by
-	};
+	*mem = *what;
 	mutex_lock(&mems_lock);
 	err = remember_locked(mem);
 	mutex_unlock(&mems_lock);
 	if (!err)
 		return mem;
-	pr_err("%lu KiB of memory cannot be registered: error %d\n", (unsigned long)(len >> 10),
-	       err);
+	pr_err("%lu KiB of memory cannot be registered: error %d\n",
+	       (unsigned long)(what->len >> 10), err);
 	kfree(mem);
 	return ERR_PTR(err);
+}
+
+struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, uint32_t sent_to, uint32_t written_by)
+{
+	return mem_register(&(struct rpc_mem){
+		.start = start, .len = len, .sent_to = sent_to, .written_by = written_by });
+}
+
+struct rpc_mem *rpc_mem_register_read(paddr_t start, uint64_t len, uint32_t node)
+{
+	return mem_register(&(struct rpc_mem){ .start = start, .len = len, .read_by = node });
 }
 
 void rpc_mem_unregister(struct rpc_mem *mem)
@@ -180,7 +217,9 @@ uint32_t rpc_mem_rkey(const struct rpc_mem *mem, uint32_t node)
 {
 	const struct rpc_peer *peer = rpc_peer_find(node);
 
-	return peer ? READ_ONCE(peer->grants[mem->index].rkey) : 0;
+	const struct rpc_grant *g = peer ? rpc_grant_find(peer, mem->index) : NULL;
+
+	return g ? READ_ONCE(g->rkey) : 0;
 }
 
 /* --- rings --------------------------------------------------------------------------------- */

@@ -72,7 +72,7 @@ static void peer_free(struct rpc_peer *peer)
 {
 	if (!IS_ERR_OR_NULL(peer->pd))
 		rdma_pd_destroy(peer->pd);
-	kfree(peer->grants);
+	rpc_mem_forget_peer(peer);
 	kfree(peer);
 }
 
@@ -82,9 +82,8 @@ struct rpc_peer *rpc_peer_alloc(const struct node_info *info)
 
 	if (!peer)
 		return NULL;
-	peer->grants = kcalloc(RPC_MEMS_MAX, sizeof(*peer->grants));
 	peer->pd = rdma_pd_create(rpc_net.dev);
-	if (!peer->grants || IS_ERR(peer->pd)) {
+	if (IS_ERR(peer->pd)) {
 		peer_free(peer);
 		return NULL;
 	}

@@ -166,12 +166,14 @@ static inline uint64_t rpc_low_average(uint64_t avg, uint64_t sample)
 	return avg + MIN(sample - avg, avg) / 32;
 }
 
-#define RPC_MEMS_MAX 256u
+#define RPC_MEMS_MAX     8192u
+#define RPC_GRANTS_BLOCK 256u
 
 struct rpc_mem { /* const */
 	paddr_t start;
 	uint64_t len;
 	uint32_t sent_to, written_by; /* RPC_ROLE() */
+	uint32_t read_by;             /* node; 0: none */
 	uint32_t index;               /* into rpc_peer.grants */
 };
 
@@ -179,6 +181,11 @@ struct rpc_mem { /* const */
 struct rpc_grant {
 	struct rdma_mr *mr; /* mems_lock */
 	uint32_t lkey, rkey;
+};
+
+/* Made when the peer is first given a run of the block, and then there for ever. */
+struct rpc_grants {
+	struct rpc_grant *blocks[RPC_MEMS_MAX / RPC_GRANTS_BLOCK];
 };
 
 /* Registered memory that the peer writes: request slots, then reply slots. */
@@ -498,7 +505,7 @@ struct rpc_peer {
 	uint64_t last_rx_ns; /* when the newest completion was taken; poll owner writes, atomic */
 	uint64_t dgram_usual_ns;  /* an unhindered round trip by datagram; atomic */
 	struct rdma_pd *pd;       /* const: of its queue pairs and of all that it may reach */
-	struct rpc_grant *grants; /* const; RPC_MEMS_MAX entries by rpc_mem.index */
+	struct rpc_grants grants; /* by rpc_mem.index; mems_lock, keys are read without it */
 	enum node_role granted;   /* the role that ->grants are for, 0 = none; mems_lock */
 	struct rpc_session sessions[RPC_NR_CLASSES];
 };
@@ -657,9 +664,22 @@ static inline uint8_t *rpc_ring_slot(const struct rpc_ring *r, bool reply, uint3
  * changed.
  */
 int rpc_mem_grant(struct rpc_peer *peer, enum node_role role, bool publish) __must_check;
+/* Free what was kept for a peer that was not published. */
+void rpc_mem_forget_peer(struct rpc_peer *peer);
+/* The run with @index in the domain of @peer, or NULL. */
+static inline struct rpc_grant *rpc_grant_find(const struct rpc_peer *peer, uint32_t index)
+{
+	struct rpc_grant *block =
+		__atomic_load_n(&peer->grants.blocks[index / RPC_GRANTS_BLOCK], __ATOMIC_ACQUIRE);
+
+	return block ? &block[index % RPC_GRANTS_BLOCK] : NULL;
+}
+
 static inline uint32_t rpc_mem_lkey(const struct rpc_mem *mem, const struct rpc_peer *peer)
 {
-	return peer->grants[mem->index].lkey;
+	const struct rpc_grant *g = rpc_grant_find(peer, mem->index);
+
+	return g ? g->lkey : 0;
 }
 
 /* auth.c */

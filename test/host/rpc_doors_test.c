@@ -129,6 +129,25 @@ static void attack_by(struct ktest *t, enum node_role attacker)
 	expect_refused(t, node, own->req.addr, own_key + 1, "a key of nobody");
 }
 
+/* A run that was taken back may be another one's by now: the key of before opens it no more. */
+static void attack_what_is_over(struct ktest *t, enum node_role attacker)
+{
+	const uint32_t node = node_of(attacker);
+	struct target over;
+
+	region_make(t, &over, RPC_ROLES_NONE, RPC_ROLE(attacker));
+	over.req.rkey = rpc_mem_rkey(over.mem, node);
+	over.req.arg = 0x600d;
+	/* The refused attempts have ended the connection. */
+	for (int i = 0; i < 50 && fetch(node, OP_PAGE, &over); i++)
+		;
+	EXPECT_FALSE(t, is_untouched(&over));
+	rpc_mem_unregister(over.mem);
+	memset(frame_to_virt(over.frame), 0xa5, PAGE_SIZE);
+	expect_refused(t, node, over.req.addr, over.req.rkey, "what was its own");
+	EXPECT_TRUE(t, is_untouched(&over));
+}
+
 static void victim(struct ktest *t)
 {
 	node_start(t, victim_role);
@@ -150,6 +169,8 @@ static void victim(struct ktest *t)
 	}
 	for (enum node_role r = NODE_ROLE_PROCESSOR; r <= NODE_ROLE_STORAGE; r++)
 		attack_by(t, r);
+	for (enum node_role r = NODE_ROLE_PROCESSOR; r <= NODE_ROLE_STORAGE; r++)
+		attack_what_is_over(t, r);
 	sim_cmd("barrier 1 %u", NR_NODES);
 }
 

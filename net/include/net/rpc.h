@@ -72,9 +72,22 @@ enum rpc_class {
 struct rpc_mem;
 struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, uint32_t sent_to,
 				 uint32_t written_by);
-/* No call, reply or peer uses it any more. */
+/*
+ * The same for a run that node @node alone may read, without a request (RPC_CLASS_READ).  It goes
+ * by the node id: the next incarnation there may read the run as well, if it has the key.  So a
+ * caller that gives one incarnation something that the next must not see unregisters the run when
+ * membership says that this one is gone.
+ */
+struct rpc_mem *rpc_mem_register_read(paddr_t start, uint64_t len, uint32_t node);
+/*
+ * No call or reply of this node uses it any more. A peer that uses its key from now on is
+ * refused.
+ */
 void rpc_mem_unregister(struct rpc_mem *mem);
-/* The key that @node writes the run with; 0: it may not, or membership has not introduced it. */
+/*
+ * The key that @node writes or reads the run with; 0: it may not, or membership has not introduced
+ * it.
+ */
 uint32_t rpc_mem_rkey(const struct rpc_mem *mem, uint32_t node);
 
 /* A piece of registered local memory. */
