@@ -127,6 +127,8 @@ static int call_check(const struct rpc_call *call, uint32_t *bulk_len)
 		bulk += call->bulk[i].len;
 	if (bulk > cfg->bulk_max)
 		return -EMSGSIZE;
+	if (call->cls == RPC_CLASS_READ && !bulk)
+		return -EINVAL;
 	*bulk_len = (uint32_t)bulk;
 	return 0;
 }
@@ -656,7 +658,7 @@ static int copy_reply(struct rpc_call *call, const uint8_t *msg, const struct rp
 	return hdr->status;
 }
 
-static void note_latency_locked(struct rpc_session *s, uint64_t ns)
+void rpc_note_latency_locked(struct rpc_session *s, uint64_t ns)
 {
 	assert_spin_held(&s->lock);
 	hist_record(rpc_h_latency[s->cls], ns);
@@ -749,7 +751,7 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 	if (cs->is_async)
 		atomic_dec(&s->queue->nr_async);
 	rpc_cslot_free_locked(s, imm->slot);
-	note_latency_locked(s, now - impl->submitted_ns);
+	rpc_note_latency_locked(s, now - impl->submitted_ns);
 	spin_unlock(&s->lock);
 	rpc_call_finish(impl, status, len, true);
 	rpc_session_wake_slots(s);

@@ -68,6 +68,23 @@ static void cq_room_give(struct rpc_queue *q, uint32_t nr)
 	__atomic_add_fetch(&q->room, nr, __ATOMIC_RELAXED);
 }
 
+static bool is_read_conn(const struct rpc_conn *conn)
+{
+	return conn->session->cls == RPC_CLASS_READ;
+}
+
+/* The peer's requests on it are of one kind. Probes are empty WRITEs. */
+static uint32_t conn_access(const struct rpc_conn *conn)
+{
+	return RDMA_ACCESS_REMOTE_WRITE | (is_read_conn(conn) ? RDMA_ACCESS_REMOTE_READ : 0);
+}
+
+static void send_cq_destroy(struct rpc_conn *conn)
+{
+	if (conn->send_cq)
+		rdma_cq_destroy(conn->send_cq);
+}
+
 static int conn_create_qp(struct rpc_conn *conn, const struct rpc_class_cfg *cfg)
 {
 	struct rdma_qp_init init = {
@@ -88,16 +105,22 @@ static int conn_create_qp(struct rpc_conn *conn, const struct rpc_class_cfg *cfg
 	conn->sq_size = init.max_send_wr;
 	conn->sq_sge = init.max_send_sge;
 	conn->sq_inline = init.max_inline;
-	conn->send_cq = rdma_cq_create(rpc_net.dev, conn->sq_size + 1, 0, NULL, NULL);
-	if (IS_ERR(conn->send_cq))
-		return (int)PTR_ERR(conn->send_cq);
-	init.send_cq = conn->send_cq;
+	if (is_read_conn(conn)) {
+		init.max_send_wr = cfg->nr_slots + 1;
+		conn->sq_size = init.max_send_wr;
+		init.send_cq = init.recv_cq;
+	} else {
+		conn->send_cq = rdma_cq_create(rpc_net.dev, conn->sq_size + 1, 0, NULL, NULL);
+		if (IS_ERR(conn->send_cq))
+			return (int)PTR_ERR(conn->send_cq);
+		init.send_cq = conn->send_cq;
+	}
 	conn->qp = rdma_qp_create(conn->session->peer->pd, &init);
 	if (IS_ERR(conn->qp)) {
 		err = (int)PTR_ERR(conn->qp);
 		goto out_cq;
 	}
-	err = rdma_qp_to_init(conn->qp, RDMA_ACCESS_REMOTE_WRITE);
+	err = rdma_qp_to_init(conn->qp, conn_access(conn));
 	if (err)
 		goto out_qp;
 	rpc_conn_post_recv(conn, rpc_recv_depth(conn->session->cls));
@@ -106,7 +129,7 @@ static int conn_create_qp(struct rpc_conn *conn, const struct rpc_class_cfg *cfg
 out_qp:
 	rdma_qp_destroy(conn->qp);
 out_cq:
-	rdma_cq_destroy(conn->send_cq);
+	send_cq_destroy(conn);
 	return err;
 }
 
@@ -181,7 +204,8 @@ void rpc_conn_break_locked(struct rpc_session *s, struct rpc_conn *conn)
 /* --- tear-down ------------------------------------------------------------------------ */
 
 /* The queue pair is gone: nothing that went through it can touch memory any more. */
-static struct rpc_call_impl *client_slots_drain_locked(struct rpc_session *s)
+static struct rpc_call_impl *client_slots_drain_locked(struct rpc_session *s,
+						       struct rpc_call_impl **reads)
 {
 	struct rpc_call_impl *released = NULL;
 
@@ -194,6 +218,13 @@ static struct rpc_call_impl *client_slots_drain_locked(struct rpc_session *s)
 			released = cs->call;
 			rpc_cslot_free_locked(s, i);
 		} else if (cs->state == RPC_CSLOT_BUSY) {
+			struct rpc_call_impl *impl = cs->call;
+
+			if (rpc_read_end_locked(s, i)) {
+				impl->next_q = *reads;
+				*reads = impl;
+				continue;
+			}
 			cs->retransmitted |= cs->posted;
 			cs->posted = false;
 			s->c_unsent |= BIT64(i);
@@ -229,10 +260,10 @@ static void server_slots_drain_locked(struct rpc_session *s, uint32_t gen, struc
 static __noinline void slots_drain(struct rpc_session *s, uint32_t gen)
 {
 	struct rpc_batch b = { .nr = 0 };
-	struct rpc_call_impl *released;
+	struct rpc_call_impl *released, *reads = NULL;
 
 	spin_lock(&s->lock);
-	released = client_slots_drain_locked(s);
+	released = client_slots_drain_locked(s, &reads);
 	server_slots_drain_locked(s, gen, &b);
 	spin_unlock(&s->lock);
 	while (released) {
@@ -240,6 +271,12 @@ static __noinline void slots_drain(struct rpc_session *s, uint32_t gen)
 
 		released = impl->next_q;
 		rpc_call_left_quarantine(impl);
+	}
+	while (reads) {
+		struct rpc_call_impl *impl = reads;
+
+		reads = impl->next_q;
+		rpc_call_finish(impl, -EIO, 0, true);
 	}
 	rpc_batch_run(&b);
 	rpc_session_wake_slots(s);
@@ -270,8 +307,8 @@ static void conn_close(struct rpc_conn *conn)
 	spin_unlock(&s->lock);
 	rpc_batch_run(&b);
 	rdma_qp_destroy(conn->qp);
-	rpc_poll_barrier(); /* nobody holds a completion of it any more */
-	rdma_cq_destroy(conn->send_cq);
+	rpc_poll_barrier(s->queue); /* nobody holds a completion of it any more */
+	send_cq_destroy(conn);
 	slots_drain(s, conn->gen);
 	conn_free(conn);
 }
@@ -304,11 +341,12 @@ static void cm_params_fill(const struct rpc_conn *conn, const struct rpc_conn_wi
 {
 	*out = (struct cm_params){
 		.qp = conn->qp,
-		.access = RDMA_ACCESS_REMOTE_WRITE,
+		.access = conn_access(conn),
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.ack_timeout = (uint8_t)rpc_tune.ack_timeout,
-		.max_rd_atomic = 1,
+		.max_rd_atomic =
+			is_read_conn(conn) ? (uint8_t)MIN(rpc_net.attr.max_rd_atomic, 16u) : 1,
 		.private_data = priv,
 		.private_len = sizeof(*priv),
 	};

@@ -31,6 +31,12 @@ struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES] = {
 				  .bulk_max = RPC_BULK_MAX,
 				  .max_sge = 32,
 				  .window_kb = 1024 },
+	[RPC_CLASS_READ] = { .name = "read",
+			     .nr_slots = 16,
+			     .body_max = 0,
+			     .bulk_max = RPC_BULK_MAX_ONE,
+			     .max_sge = 1,
+			     .window_kb = UINT32_MAX /* the slots are enough */ },
 };
 
 struct rpc_tune rpc_tune = {
@@ -55,6 +61,8 @@ BOOT_PARAM_SAME("rpc.slots.prefetch", u32, rpc_class_cfg[RPC_CLASS_PREFETCH].nr_
 		RPC_MAX_SLOTS, "requests in flight per peer, prefetch class");
 BOOT_PARAM_SAME("rpc.slots.writeback", u32, rpc_class_cfg[RPC_CLASS_WRITEBACK].nr_slots, 1,
 		RPC_MAX_SLOTS, "requests in flight per peer, write-back class");
+BOOT_PARAM_SAME("rpc.slots.read", u32, rpc_class_cfg[RPC_CLASS_READ].nr_slots, 1, RPC_MAX_SLOTS,
+		"one-sided reads in flight per peer");
 BOOT_PARAM_RANGE("rpc.sl.control", u32, rpc_class_cfg[RPC_CLASS_CONTROL].sl, 0, 15,
 		 "InfiniBand service level of the control class; 0 = the path's");
 BOOT_PARAM_RANGE("rpc.sl.demand", u32, rpc_class_cfg[RPC_CLASS_DEMAND].sl, 0, 15,
@@ -63,6 +71,8 @@ BOOT_PARAM_RANGE("rpc.sl.prefetch", u32, rpc_class_cfg[RPC_CLASS_PREFETCH].sl, 0
 		 "InfiniBand service level of the prefetch class; 0 = the path's");
 BOOT_PARAM_RANGE("rpc.sl.writeback", u32, rpc_class_cfg[RPC_CLASS_WRITEBACK].sl, 0, 15,
 		 "InfiniBand service level of the write-back class; 0 = the path's");
+BOOT_PARAM_RANGE("rpc.sl.read", u32, rpc_class_cfg[RPC_CLASS_READ].sl, 0, 15,
+		 "InfiniBand service level of one-sided reads; 0 = the path's");
 BOOT_PARAM_RANGE("rpc.spin_us", u32, rpc_tune.spin_us, 0, 1000000,
 		 "longest time that a waiting caller polls before it sleeps");
 BOOT_PARAM_RANGE("rpc.serve_spin_us", u32, rpc_tune.serve_spin_us, 0, 1000000,

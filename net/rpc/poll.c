@@ -123,9 +123,17 @@ static void wc_process(const struct rdma_wc *wc, uint64_t now)
 	struct rpc_session *s = conn->session;
 
 	if (unlikely(wc->status != RDMA_WC_SUCCESS)) {
+		rpc_read_failed(conn, wc->status);
 		spin_lock(&s->lock);
 		rpc_conn_break_locked(s, conn);
 		spin_unlock(&s->lock);
+		return;
+	}
+	/* A receive is the peer's doing: its wr_id tells nothing of our requests. */
+	if (s->cls == RPC_CLASS_READ &&
+	    (wc->opcode == RDMA_WC_READ || wc->opcode == RDMA_WC_WRITE)) {
+		WRITE_ONCE(s->peer->last_rx_ns, now);
+		rpc_read_completed(conn, wc, now);
 		return;
 	}
 	/* conn_close() says BROKEN, passes the poll's ownership, then destroys the queue pair. */

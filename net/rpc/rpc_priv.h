@@ -68,6 +68,8 @@ extern struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES];
 
 static inline uint32_t rpc_req_slot_size(const struct rpc_class_cfg *c)
 {
+	if (c == &rpc_class_cfg[RPC_CLASS_READ])
+		return RPC_HDR_LEN; /* nothing is sent */
 	return ALIGN_UP(RPC_HDR_LEN + c->body_max + c->bulk_max, 64u);
 }
 
@@ -593,6 +595,8 @@ static inline void rpc_batch_run(struct rpc_batch *b)
 
 /* counters.c */
 COUNTER_DECLARE(rpc_c_req_sent);
+COUNTER_DECLARE(rpc_c_reads);
+COUNTER_DECLARE(rpc_c_read_refused);
 COUNTER_DECLARE(rpc_c_req_received);
 COUNTER_DECLARE(rpc_c_rep_sent);
 COUNTER_DECLARE(rpc_c_rep_received);
@@ -817,6 +821,20 @@ void rpc_dgram_reply(struct rpc_request *req, int status, const void *body, uint
 /* worker.c */
 int rpc_workers_init(void) __must_check;
 void rpc_worker_queue(struct rpc_request *req, bool waits);
+
+/* read.c */
+/* Post the read of a BUSY client slot. */
+int rpc_post_read_locked(struct rpc_conn *conn, uint32_t slot);
+/* A work request of the class's connection has completed. */
+void rpc_read_completed(struct rpc_conn *conn, const struct rdma_wc *wc, uint64_t now);
+void rpc_read_failed(const struct rpc_conn *conn, enum rdma_wc_status status);
+/*
+ * The connection of a BUSY @slot is gone. True: it was a read, which the caller ends with -EIO once
+ * it has unlocked; false: it is to be sent again.
+ */
+bool rpc_read_end_locked(struct rpc_session *s, uint32_t slot);
+/* client.c */
+void rpc_note_latency_locked(struct rpc_session *s, uint64_t ns);
 
 /* poll.c */
 int rpc_poll_init(void) __must_check;

@@ -158,6 +158,8 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 	int err;
 
 	assert_spin_held(&s->lock);
+	if (s->cls == RPC_CLASS_READ)
+		return rpc_post_read_locked(conn, slot);
 	if (!sq_has_room(conn, nr_extra + 1))
 		return -EAGAIN;
 	hdr->dst_incarn = cpu_to_le32(conn->peer_incarn);
@@ -308,6 +310,8 @@ void rpc_reap_locked(struct rpc_conn *conn, struct rpc_batch *b)
 	int n;
 
 	assert_spin_held(&conn->session->lock);
+	if (!conn->send_cq)
+		return; /* of reads: the poller of their queue looks at them */
 	do {
 		n = rdma_poll_cq(conn->send_cq, wc, (int)ARRAY_SIZE(wc));
 		for (int i = 0; i < n; i++) {

@@ -64,7 +64,7 @@ int rpc_hdr_decode(const struct rpc_hdr_wire *w, uint32_t len, bool reply, struc
 
 	if (len < sizeof(*w))
 		return -EPROTO;
-	if (w->version != RPC_VERSION || w->cls >= RPC_NR_CLASSES)
+	if (w->version != RPC_VERSION || w->cls >= RPC_NR_MSG_CLASSES)
 		return -EPROTO;
 	if ((uint64_t)sizeof(*w) + body_len + bulk_len != len)
 		return -EPROTO;

@@ -185,19 +185,19 @@ static void conn_rejects(struct ktest *t)
 		uint8_t val;
 		int want;
 	} cases[] = {
-		{ 0, 0, -EPROTO },                                 /* magic */
-		{ 4, 9, -EPROTONOSUPPORT }, { 5, 4, -EPROTO },     /* version, class */
-		{ 4, 1, -EPROTONOSUPPORT },                        /* without datagrams */
-		{ 4, 2, -EPROTONOSUPPORT },                        /* without a proof */
-		{ 6, 0, -EPROTO },          { 6, 4, -EPROTO },     /* role */
-		{ 7, 0x80, -EPROTO },                              /* flags */
-		{ 8, 0, -EPROTO },          { 10, 1, -EPROTO },    /* node 0, node 65539 */
-		{ 12, 0, -EPROTO },                                /* incarnation 0 */
-		{ 28, 0, -EPROTO },         { 29, 0x10, -EPROTO }, /* slots 0, 4112 */
-		{ 35, 1, -EPROTO },         { 39, 1, -EPROTO },    /* slot sizes */
-		{ 44, 1, -EPROTO },         { 47, 1, -EPROTO },    /* datagrams: QP1, 25 bits */
-		{ 51, 0x80, -EPROTO },                             /* a privileged key */
-		{ 52, 0, -EPROTO },         { 52, 6, -EPROTO },    /* length */
+		{ 0, 0, -EPROTO },                                          /* magic */
+		{ 4, 9, -EPROTONOSUPPORT }, { 5, RPC_NR_CLASSES, -EPROTO }, /* version, class */
+		{ 4, 1, -EPROTONOSUPPORT },                                 /* without datagrams */
+		{ 4, 2, -EPROTONOSUPPORT },                                 /* without a proof */
+		{ 6, 0, -EPROTO },          { 6, 4, -EPROTO },              /* role */
+		{ 7, 0x80, -EPROTO },                                       /* flags */
+		{ 8, 0, -EPROTO },          { 10, 1, -EPROTO },             /* node 0, node 65539 */
+		{ 12, 0, -EPROTO },                                         /* incarnation 0 */
+		{ 28, 0, -EPROTO },         { 29, 0x10, -EPROTO },          /* slots 0, 4112 */
+		{ 35, 1, -EPROTO },         { 39, 1, -EPROTO },             /* slot sizes */
+		{ 44, 1, -EPROTO },         { 47, 1, -EPROTO }, /* datagrams: QP1, 25 bits */
+		{ 51, 0x80, -EPROTO },                          /* a privileged key */
+		{ 52, 0, -EPROTO },         { 52, 6, -EPROTO }, /* length */
 	};
 	static const uint8_t all_ones[8] = { 255, 255, 255, 255, 255, 255, 255, 255 };
 	struct rpc_conn_wire w;

@@ -8,5 +8,6 @@ prog-y      += rpc
 rpc-folders := net/rpc
 rpc-objs    := $(memverbs-objs) $(addprefix test/host/,rpc_nodes.o rpc_pair.o rpc_pair_test.o \
 	rpc_lives_test.o rpc_datagram_test.o rpc_doors_test.o)
+	rpc_read_test.o)
 # rpc_lives_test.c does something between a submit's look at its peer and its slot.
 rpc-libs    := -Wl,--wrap=rpc_peer_usable

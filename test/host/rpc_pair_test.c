@@ -30,7 +30,7 @@ static void plain_client(struct ktest *t)
 	struct target tg;
 
 	node_join(t, 2);
-	for (int cls = 0; cls < RPC_NR_CLASSES; cls++) {
+	for (int cls = 0; cls < RPC_NR_MSG_CLASSES; cls++) {
 		for (size_t i = 0; i < ARRAY_SIZE(lens); i++)
 			EXPECT_EQ(t, echo(1, (enum rpc_class)cls, lens[i]), 0);
 	}
@@ -538,7 +538,7 @@ static void crossing_node(struct ktest *t)
 		sim_cmd("delay 500 4000");
 	for (uint32_t round = 0; round < 15; round++) {
 		sim_cmd("barrier 2 2");
-		for (int cls = 0; cls < RPC_NR_CLASSES; cls++)
+		for (int cls = 0; cls < RPC_NR_MSG_CLASSES; cls++)
 			EXPECT_EQ(t, echo(other, (enum rpc_class)cls, 100 + round), 0);
 		sim_cmd("barrier 3 2");
 		if (sim_node_id() == 1)

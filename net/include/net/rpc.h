@@ -44,6 +44,8 @@ enum rpc_class {
 	RPC_CLASS_DEMAND = 1,    /* fetches that a thread waits for */
 	RPC_CLASS_PREFETCH = 2,  /* read-ahead */
 	RPC_CLASS_WRITEBACK = 3, /* dirty lines */
+	RPC_NR_MSG_CLASSES,
+	RPC_CLASS_READ = RPC_NR_MSG_CLASSES, /* one-sided: no message, no CPU of the peer */
 	RPC_NR_CLASSES,
 };
 
@@ -136,6 +138,13 @@ struct rpc_call {
 	 * this call any more; with a normal reply right after done */
 	void (*release)(struct rpc_call *call);
 	void *arg; /* the caller's */
+	/*
+	 * RPC_CLASS_READ: bytes at @remote_addr, in the peer's memory that it lets this node read,
+	 * are put into @bulk, which is registered for the peer to write. No body, opcode or reply.
+	 * -EIO: refused, or the connection broke; then the peer is to be asked by a request.
+	 */
+	uint64_t remote_addr;
+	uint32_t rkey;
 
 	/* result: valid from done on */
 	int status;         /* 0 or negative errno */
