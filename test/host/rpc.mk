@@ -7,7 +7,8 @@ memverbs-objs := $(addprefix test/host/memverbs/,memverbs.o sim.o) \
 prog-y      += rpc
 rpc-folders := net/rpc
 rpc-objs    := $(memverbs-objs) $(addprefix test/host/,rpc_nodes.o rpc_pair.o rpc_pair_test.o \
-	rpc_lives_test.o rpc_datagram_test.o rpc_doors_test.o)
+	rpc_lives_test.o rpc_datagram_test.o rpc_doors_test.o rpc_classes_test.o \
 	rpc_read_test.o)
 # rpc_lives_test.c does something between a submit's look at its peer and its slot.
-rpc-libs    := -Wl,--wrap=rpc_peer_usable
+# rpc_classes_test.c says when a completion queue gives which completions.
+rpc-libs    := -Wl,--wrap=rpc_peer_usable -Wl,--wrap=rdma_poll_cq
