@@ -81,6 +81,11 @@ void bench_wait_target(uint32_t node)
 static bool serve;
 BOOT_PARAM("bench.serve", bool, serve, "let other nodes measure bare WRITEs with this one");
 
+bool bench_serves(void)
+{
+	return serve;
+}
+
 static int parse_bench(const char *value)
 {
 	return bench_parse_target(value, &target_node, &nr_rounds);
@@ -503,7 +508,7 @@ static int datagram_run(uint64_t *ns, uint32_t n)
 
 /* --- results ------------------------------------------------------------------------------- */
 
-static void sort(uint64_t *v, uint32_t n)
+void bench_sort(uint64_t *v, uint32_t n)
 {
 	for (uint32_t gap = n / 2; gap; gap /= 2) {
 		for (uint32_t i = gap; i < n; i++) {
@@ -525,7 +530,7 @@ struct row {
 
 static void row_fill(struct row *r, uint64_t *ns, uint32_t n)
 {
-	sort(ns, n);
+	bench_sort(ns, n);
 	r->p50 = ns[n / 2];
 	r->p90 = ns[n - n / 10 - 1];
 	r->p99 = ns[n - n / 100 - 1];

@@ -182,19 +182,18 @@ static int fetch_one(struct fetches *f)
 	return err;
 }
 
-/* The other node's count. 0 or a negative errno. */
-static int read_doorbells(uint64_t *ours, uint64_t *theirs)
+int bench_read_counts(uint32_t node, struct bench_counts *out)
 {
 	struct bench_doorbells_wire w;
-	int n = rpc_call_sync(target_node, RPC_CLASS_CONTROL, BENCH_DOORBELLS, NULL, 0, &w,
-			      sizeof(w), 0);
+	int n = rpc_call_sync(node, RPC_CLASS_CONTROL, BENCH_DOORBELLS, NULL, 0, &w, sizeof(w), 0);
 
 	if (n >= 0 && n != (int)sizeof(w))
 		n = -EPROTO;
 	if (n < 0)
 		return n;
-	*theirs = le64_to_cpu(w.count);
-	*ours = counter_read(&rpc_c_doorbells);
+	out->served_doorbells = le64_to_cpu(w.count);
+	out->served_requests = le64_to_cpu(w.requests);
+	out->doorbells = counter_read(&rpc_c_doorbells);
 	return 0;
 }
 
@@ -216,23 +215,24 @@ static int fetch_all(struct fetches *f, uint32_t depth, uint32_t n)
 
 static void measure(struct fetches *f, uint32_t depth, struct result *r)
 {
-	uint64_t ours, theirs, ours_after, theirs_after, start;
+	struct bench_counts before, after;
+	uint64_t start;
 
 	r->err = fetch_all(f, depth, 4 * depth); /* connect, warm up */
 	if (!r->err)
-		r->err = read_doorbells(&ours, &theirs);
+		r->err = bench_read_counts(target_node, &before);
 	if (r->err)
 		return;
 	start = time_now_ns();
 	r->err = fetch_all(f, depth, nr_rounds);
 	r->ns = time_now_ns() - start;
 	if (!r->err)
-		r->err = read_doorbells(&ours_after, &theirs_after);
+		r->err = bench_read_counts(target_node, &after);
 	if (r->err)
 		return;
 	/* Less those of the second question and its answer, each of which saw its own side's. */
-	r->doorbells = ours_after - ours - 1;
-	r->served_doorbells = theirs_after - theirs - 1;
+	r->doorbells = after.doorbells - before.doorbells - 1;
+	r->served_doorbells = after.served_doorbells - before.served_doorbells - 1;
 }
 
 static void report(const struct result *results)
@@ -290,6 +290,7 @@ static enum rpc_handler_result bench_doorbells(struct rpc_request *req, void *ar
 {
 	const struct bench_doorbells_wire w = {
 		.count = cpu_to_le64(counter_read(&rpc_c_doorbells)),
+		.requests = cpu_to_le64(counter_read(&rpc_c_req_received)),
 	};
 
 	rpc_reply(req, 0, &w, sizeof(w));

@@ -39,6 +39,25 @@ def test_fetches_and_round_trips(pool):
     assert stats["m0"]["rpc.bulk_bytes"] >= 4 * ROUNDS * 4096
 
 
+def test_reads_need_no_cpu_of_the_peer(pool):
+    """One doorbell a page on this node; on the other one neither a doorbell nor a request."""
+    cluster = pool.get("--append", f"p0:bench.reads=2,{ROUNDS}", "--append", "m0:bench.serve=1")
+    deadline = time.monotonic() + 60
+    while '"what":"read"' not in cluster.log("p0"):
+        assert time.monotonic() < deadline, cluster.log("p0")
+        time.sleep(0.1)
+    found = re.findall(r'\{"bench":"reads".*\}', cluster.log("p0"))
+    rows = {row["what"]: row for row in map(json.loads, found)}
+    # A quiet cluster adds some heartbeats and the like beside them.
+    assert ROUNDS <= rows["read"]["doorbells"] < 1.3 * ROUNDS
+    assert rows["read"]["served_doorbells"] < 0.3 * ROUNDS
+    assert rows["read"]["served_requests"] < 0.3 * ROUNDS
+    assert rows["fetch"]["served_requests"] >= ROUNDS
+    assert all(0 < row["ns"]["p50"] <= row["ns"]["p99"] for row in rows.values())
+    stats = cluster.stats()
+    assert stats["p0"]["rpc.reads"] >= ROUNDS and stats["p0"]["rpc.reads_refused"] == 0
+
+
 def test_the_card_refuses_keys_that_were_not_given(pool):
     """m0 writes a page of p0: one that it was given, one that is only sent to it, one that was
     taken back from it, and one by another key than its own.
