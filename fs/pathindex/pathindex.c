@@ -2,6 +2,11 @@
 /*
  * The index of paths: entries, hash and eviction.  The walk is in pathwalk.c.
  *
+ * Changes are counted.  An entry knows the count from before its look-up, and the index knows for
+ * each inode (for each of a number of hashes of them) the count of its last change: an entry is
+ * good if neither the directory that it was found in nor the file that it leads to has changed
+ * since.
+ *
  * Locking:	pi->lock (RANK_SPIN_FS) guards the buckets, the LRU and the counts.  Entries are
  *		const once inserted and are copied out under the lock.
  */
@@ -12,6 +17,7 @@
 #include <kernel/spinlock.h>
 #include <lib/err.h>
 #include <lib/errno.h>
+#include <lib/hash.h>
 #include <lib/list.h>
 #include <lib/siphash.h>
 #include <lib/string.h>
@@ -19,11 +25,14 @@
 
 #include "pathindex_priv.h"
 
+#define STAMPS 1024u
+
 struct entry {
 	struct list_head hash;
 	struct list_head lru;
 	uint64_t key;
-	uint64_t epoch; /* the index's when the walk that found this began */
+	uint64_t dir; /* inode in which it was looked up; 0: it is the root */
+	uint64_t now; /* changes that there had been before the walk that found this */
 	struct path_node node;
 	uint32_t vnode;
 	uint32_t len;
@@ -32,9 +41,11 @@ struct entry {
 
 struct pathindex {
 	struct spinlock lock;
-	struct list_head *table;                  /* const; the buckets: lock */
-	struct list_head lru __guarded_by(&lock); /* oldest first */
-	uint64_t epoch __guarded_by(&lock);
+	struct list_head *table;                      /* const; the buckets: lock */
+	struct list_head lru __guarded_by(&lock);     /* oldest first */
+	uint64_t now __guarded_by(&lock);             /* changes so far */
+	uint64_t all_changed __guarded_by(&lock);     /* number of the last one of everything */
+	uint64_t changed[STAMPS] __guarded_by(&lock); /* of the last one, by hash of the inode */
 	struct pathindex_stats stats __guarded_by(&lock);
 	uint64_t max_bytes;     /* const */
 	uint32_t mask;          /* const: table size - 1 */
@@ -84,6 +95,22 @@ static void unlink_locked(struct pathindex *pi, struct entry *e) __must_hold(&pi
 	pi->stats.bytes -= entry_bytes(e);
 }
 
+/* The last change of @ino, or of one that shares its hash. */
+static uint64_t *stamp_locked(struct pathindex *pi, uint64_t ino) __must_hold(&pi->lock)
+{
+	assert_spin_held(&pi->lock);
+	return &pi->changed[hash64(ino) % STAMPS];
+}
+
+/* Has anything changed since @now of what an entry for @ino, found in @dir, rests on? */
+static bool is_stale_locked(struct pathindex *pi, uint64_t dir, uint64_t ino, uint64_t now)
+	__must_hold(&pi->lock)
+{
+	assert_spin_held(&pi->lock);
+	return pi->all_changed > now || *stamp_locked(pi, dir) > now ||
+	       (ino && *stamp_locked(pi, ino) > now);
+}
+
 void pathindex_destroy(struct pathindex *pi)
 {
 	struct entry *e, *next;
@@ -118,14 +145,14 @@ static struct entry *find_locked(struct pathindex *pi, uint64_t key, uint32_t vn
 	return NULL;
 }
 
-uint64_t pathindex_epoch(struct pathindex *pi)
+uint64_t pathindex_now(struct pathindex *pi)
 {
-	uint64_t epoch;
+	uint64_t now;
 
 	spin_lock(&pi->lock);
-	epoch = pi->epoch;
+	now = pi->now;
 	spin_unlock(&pi->lock);
-	return epoch;
+	return now;
 }
 
 bool pathindex_find(struct pathindex *pi, uint32_t vnode, const char *path, size_t len,
@@ -137,7 +164,7 @@ bool pathindex_find(struct pathindex *pi, uint32_t vnode, const char *path, size
 
 	spin_lock(&pi->lock);
 	e = find_locked(pi, key, vnode, path, len);
-	if (e && e->epoch != pi->epoch) {
+	if (e && is_stale_locked(pi, e->dir, e->node.ino, e->now)) {
 		unlink_locked(pi, e);
 		dead = e;
 	} else if (e) {
@@ -167,8 +194,8 @@ static void evict_locked(struct pathindex *pi, struct list_head *dead) __must_ho
 	}
 }
 
-void pathindex_add(struct pathindex *pi, uint32_t vnode, const char *path, size_t len,
-		   const struct path_node *node, uint64_t epoch)
+void pathindex_add(struct pathindex *pi, uint32_t vnode, const char *path, size_t len, uint64_t dir,
+		   const struct path_node *node, uint64_t now)
 {
 	const uint64_t key = key_of(pi, vnode, path, len);
 	struct entry *e = kmalloc(sizeof(*e) + len);
@@ -178,7 +205,8 @@ void pathindex_add(struct pathindex *pi, uint32_t vnode, const char *path, size_
 	if (!e)
 		return; /* only a cache */
 	e->key = key;
-	e->epoch = epoch;
+	e->dir = dir;
+	e->now = now;
 	e->node = *node;
 	e->vnode = vnode;
 	e->len = (uint32_t)len;
@@ -190,7 +218,7 @@ void pathindex_add(struct pathindex *pi, uint32_t vnode, const char *path, size_
 		unlink_locked(pi, old);
 		list_add(&old->lru, &dead);
 	}
-	if (epoch == pi->epoch) {
+	if (!is_stale_locked(pi, dir, node->ino, now)) {
 		list_add(&e->hash, &pi->table[key & pi->mask]);
 		list_add_tail(&e->lru, &pi->lru);
 		pi->stats.nr_entries++;
@@ -208,7 +236,14 @@ void pathindex_add(struct pathindex *pi, uint32_t vnode, const char *path, size_
 void pathindex_invalidate(struct pathindex *pi)
 {
 	spin_lock(&pi->lock);
-	pi->epoch++;
+	pi->all_changed = ++pi->now;
+	spin_unlock(&pi->lock);
+}
+
+void pathindex_touch(struct pathindex *pi, uint64_t ino)
+{
+	spin_lock(&pi->lock);
+	*stamp_locked(pi, ino) = ++pi->now;
 	spin_unlock(&pi->lock);
 }
 

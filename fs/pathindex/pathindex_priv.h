@@ -10,7 +10,8 @@
  */
 bool pathindex_find(struct pathindex *pi, uint32_t vnode, const char *path, size_t len,
 		    struct path_node *out);
-/* @epoch: what pathindex_epoch() said before the file system was asked. */
-void pathindex_add(struct pathindex *pi, uint32_t vnode, const char *path, size_t len,
-		   const struct path_node *node, uint64_t epoch);
-uint64_t pathindex_epoch(struct pathindex *pi);
+/* @dir: the directory with the name, 0: the root's; @now: pathindex_now() before the look-up. */
+void pathindex_add(struct pathindex *pi, uint32_t vnode, const char *path, size_t len, uint64_t dir,
+		   const struct path_node *node, uint64_t now);
+/* How many changes there have been. */
+uint64_t pathindex_now(struct pathindex *pi);

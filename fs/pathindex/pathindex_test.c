@@ -39,6 +39,7 @@ static struct toy toys[] = {
 };
 
 static unsigned int nr_lookups;
+static struct pathindex *touched; /* names in /etc change during each look-up there */
 
 static void node_of(const struct toy *toy, struct path_node *out)
 {
@@ -63,6 +64,8 @@ static int toy_lookup(void *fs, const struct path_node *dir, const char *name, s
 	/* A chain of links, each naming the one before: chain0 is a file. */
 	(void)fs;
 	nr_lookups++;
+	if (touched && dir->ino == 10)
+		pathindex_touch(touched, 10);
 	if (dir->ino == 2 && len > 5 && !memcmp(name, "chain", 5)) {
 		uint64_t n = 0;
 
@@ -219,6 +222,47 @@ static void a_second_walk_asks_nobody(struct ktest *t)
 	pathindex_invalidate(pi);
 	EXPECT_EQ(t, resolve_as(pi, "/etc/passwd", 0, 2, 0), 0);
 	EXPECT_EQ(t, nr_lookups, before + 3);
+	teardown(pi);
+}
+
+/* Look-ups that resolving @path needs. */
+static unsigned int cost(struct pathindex *pi, const char *path)
+{
+	const unsigned int before = nr_lookups;
+
+	(void)!resolve_as(pi, path, 0, 2, 0);
+	return nr_lookups - before;
+}
+
+static void a_change_is_seen_where_it_matters(struct ktest *t)
+{
+	static const char *const paths[] = { "/etc/passwd", "/etc/none", "/usr/lib/libc" };
+	struct pathindex *pi = setup(t, 1 << 16);
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		EXPECT_GT(t, cost(pi, paths[i]), 0u);
+	/* A name in /etc: what is there, what is not, and /etc itself. */
+	pathindex_touch(pi, 10);
+	EXPECT_EQ(t, cost(pi, "/etc/passwd"), 2u);
+	EXPECT_EQ(t, cost(pi, "/etc/none"), 1u);
+	EXPECT_EQ(t, cost(pi, "/etc/none"), 0u);
+	EXPECT_EQ(t, cost(pi, "/usr/lib/libc"), 0u);
+	/* A file: only what leads to it. */
+	pathindex_touch(pi, 14);
+	EXPECT_EQ(t, cost(pi, "/usr/lib/libc"), 1u);
+	EXPECT_EQ(t, cost(pi, "/etc/passwd"), 0u);
+	teardown(pi);
+}
+
+static void a_walk_that_began_before_a_change_is_forgotten(struct ktest *t)
+{
+	struct pathindex *pi = setup(t, 1 << 16);
+
+	touched = pi;
+	(void)!resolve_as(pi, "/etc/none", 0, 2, 0);
+	touched = NULL;
+	EXPECT_EQ(t, cost(pi, "/etc/none"), 2u);
+	EXPECT_EQ(t, cost(pi, "/etc/none"), 0u);
 	teardown(pi);
 }
 
@@ -386,6 +430,8 @@ static void memory_is_bounded(struct ktest *t)
 static const struct ktest_case pathindex_cases[] = {
 	KTEST(finds_what_linux_would),
 	KTEST(a_second_walk_asks_nobody),
+	KTEST(a_change_is_seen_where_it_matters),
+	KTEST(a_walk_that_began_before_a_change_is_forgotten),
 	KTEST(nobody_leaves_the_mount_point),
 	KTEST(search_permission_is_checked_on_every_step),
 	KTEST(tells_where_a_missing_file_would_be),

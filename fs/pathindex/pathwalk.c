@@ -26,7 +26,7 @@ struct walk {
 	void *fs;
 	const struct path_request *req;
 	struct path_result *res;
-	uint64_t epoch;
+	uint64_t now; /* changes before this walk */
 	bool use_index;
 
 	char *owned;      /* what @rest points into, if a link made us copy */
@@ -100,10 +100,10 @@ static bool find(struct walk *w, size_t canon_len, struct path_node *out)
 	return w->use_index && pathindex_find(w->pi, w->req->vnode, w->res->canon, canon_len, out);
 }
 
-static void remember(struct walk *w, size_t canon_len, const struct path_node *node)
+static void remember(struct walk *w, size_t canon_len, uint64_t dir, const struct path_node *node)
 {
 	if (w->use_index)
-		pathindex_add(w->pi, w->req->vnode, w->res->canon, canon_len, node, w->epoch);
+		pathindex_add(w->pi, w->req->vnode, w->res->canon, canon_len, dir, node, w->now);
 }
 
 static int go_to_root(struct walk *w)
@@ -115,7 +115,7 @@ static int go_to_root(struct walk *w)
 		return 0;
 	err = w->ops->get(w->fs, w->req->root_ino, &w->cur);
 	if (!err)
-		remember(w, 0, &w->cur);
+		remember(w, 0, 0, &w->cur);
 	return err;
 }
 
@@ -135,7 +135,7 @@ static int step(struct walk *w, const struct path_node *dir, size_t name_at, siz
 	if (err == -ENOENT)
 		memset(out, 0, sizeof(*out));
 	if (!err || err == -ENOENT)
-		remember(w, canon_len, out);
+		remember(w, canon_len, dir->ino, out);
 	return err;
 }
 
@@ -347,7 +347,7 @@ static int resolve_once(struct pathindex *pi, const struct path_ops *ops, void *
 		.fs = fs,
 		.req = req,
 		.res = res,
-		.epoch = pathindex_epoch(pi),
+		.now = pathindex_now(pi),
 		.use_index = use_index,
 		.rest = req->path,
 		.rest_len = req->len,

@@ -9,9 +9,11 @@
  *
  * Context:	threads; sleeps when the file system does.
  * Locking:	one internal spinlock, not held while the file system works.
- * Ordering:	a file system that renames a directory, or changes who may search one, calls
- *		pathindex_invalidate(); for anything else pathindex_forget() is enough.  A walk
- *		that began before either leaves nothing behind that would be found after it.
+ * Ordering:	after a change and before it is answered, the server of the file system calls
+ *		pathindex_touch() for each directory whose names changed, for a directory that was
+ *		removed, and for each file whose mode, owner or number of names changed; after the
+ *		rename of a directory pathindex_invalidate().  A walk that began before either
+ *		leaves nothing behind that would be found after it.
  * Failure:	as Linux: -ENOENT, -ENOTDIR, -EACCES, -ELOOP, -ENAMETOOLONG, -EINVAL, and what
  *		the file system answers.
  */
@@ -92,6 +94,8 @@ void pathindex_destroy(struct pathindex *pi);
 int __must_check pathindex_resolve(struct pathindex *pi, const struct path_ops *ops, void *fs,
 				   const struct path_request *req, struct path_result *res);
 
+/* The names in directory @ino may be wrong, and so may what is known of file @ino itself. */
+void pathindex_touch(struct pathindex *pi, uint64_t ino);
 /* All entries may be wrong. */
 void pathindex_invalidate(struct pathindex *pi);
 /* The entry of one canonical path may be wrong. */
