@@ -4,12 +4,14 @@
  *
  * Flow:	bcache_get() finds the block or inserts a buffer in state READING, which
  *		makes others wait instead of reading twice; the inserter reads it from
- *		the device and makes it VALID or FAILED.
+ *		the device and makes it VALID or FAILED.  write.c has pins, dirty buffers and
+ *		writing.
  * Context:	threads; sleeps for the disk and for memory.
- * Locking:	bc->lock (RANK_SPIN_FS) guards hash, LRU, refs and state.  Data is
- *		written before the state says VALID and is const from then on.
+ * Locking:	bc->lock (RANK_SPIN_FS) guards hash, LRU, dirty list, refs, pins and states.  Data
+ *		is written before the state says VALID, then only by those who have pinned it.
  * Invariants:	the LRU holds the VALID buffers without a reference, and only these; a state
- *		changes once, from READING.
+ *		changes once, from READING.  A dirty buffer has a reference of the dirty list, so it
+ *		is never evicted.  A buffer is not both pinned and being written.
  * Failure:	a FAILED buffer leaves the hash at once, so the next reader asks the
  *		device again; the threads that waited get -EIO.
  */
@@ -22,27 +24,10 @@
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/hash.h>
+#include <lib/string.h>
 #include <mm/slab.h>
 
-enum buf_state {
-	BUF_READING,
-	BUF_VALID,
-	BUF_FAILED,
-};
-
-struct bcache {
-	struct spinlock lock;                     /* RANK_SPIN_FS */
-	struct list_head *table;                  /* const; the buckets: lock */
-	struct list_head lru __guarded_by(&lock); /* unused buffers, oldest first */
-	uint64_t nr_bufs __guarded_by(&lock);
-	struct bcache_stats stats __guarded_by(&lock);
-	struct waitqueue read_done;
-	struct blkdev *bd;   /* const */
-	uint64_t nr_blocks;  /* const */
-	uint64_t max_bufs;   /* const */
-	uint32_t block_size; /* const */
-	uint32_t mask;       /* const: table size - 1 */
-};
+#include "bcache_priv.h"
 
 #define BCACHE_MIN_BUFS    16u
 #define BCACHE_MAX_BUCKETS 65536u
@@ -86,13 +71,15 @@ struct bcache *bcache_create(struct blkdev *bd, uint32_t block_size, uint64_t ma
 		list_init(&bc->table[i]);
 	spin_lock_init(&bc->lock, "bcache", RANK_SPIN_FS);
 	list_init(&bc->lru);
+	list_init(&bc->dirty);
 	waitqueue_init(&bc->read_done);
+	waitqueue_init(&bc->write_done);
 	return bc;
 }
 
 static void buf_free(struct bcache_buf *buf)
 {
-	kfree((void *)(uintptr_t)buf->data);
+	kfree(buf->data);
 	kfree(buf);
 }
 
@@ -113,6 +100,7 @@ static struct bcache_buf *buf_alloc(struct bcache *bc, uint64_t block)
 	buf->state = BUF_READING;
 	list_init(&buf->hash);
 	list_init(&buf->lru);
+	list_init(&buf->dirty_link);
 	return buf;
 }
 
@@ -121,6 +109,8 @@ void bcache_destroy(struct bcache *bc)
 	struct bcache_buf *buf, *next;
 
 	lock_not_needed(&bc->lock, "no buffer is held, so no other thread is here");
+	list_for_each_entry_safe(buf, next, &bc->dirty, dirty_link)
+		bcache_mark_clean(buf);
 	list_for_each_entry_safe(buf, next, &bc->lru, lru) {
 		list_del(&buf->lru);
 		list_del(&buf->hash);
@@ -195,7 +185,7 @@ static struct bcache_buf *await(struct bcache *bc, struct bcache_buf *buf)
 static struct bcache_buf *fill(struct bcache *bc, struct bcache_buf *buf)
 {
 	const uint64_t sector = buf->block * (bc->block_size >> BLK_SECTOR_SHIFT);
-	const int err = blk_read(bc->bd, sector, (void *)(uintptr_t)buf->data, bc->block_size);
+	const int err = blk_read(bc->bd, sector, buf->data, bc->block_size);
 
 	spin_lock(&bc->lock);
 	ASSERT(buf->state == BUF_READING);
@@ -210,42 +200,102 @@ static struct bcache_buf *fill(struct bcache *bc, struct bcache_buf *buf)
 	return ERR_PTR(err == -ENOMEM ? -ENOMEM : -EIO);
 }
 
-struct bcache_buf *bcache_get(struct bcache *bc, uint64_t block)
+/*
+ * The buffer of @block, held, in whatever state; *@mine: it is new, in state READING, and the
+ * caller's to fill.
+ */
+static struct bcache_buf *get(struct bcache *bc, uint64_t block, bool *mine)
 {
-	struct bcache_buf *buf, *fresh, *victim;
+	struct bcache_buf *buf, *fresh, *victim = NULL;
 
+	*mine = false;
 	if (block >= bc->nr_blocks)
 		return ERR_PTR(-EIO);
-
 	spin_lock(&bc->lock);
 	buf = find_locked(bc, block);
-	if (buf) {
+	if (buf)
 		hold_locked(bc, buf);
-		spin_unlock(&bc->lock);
-		return await(bc, buf);
-	}
 	spin_unlock(&bc->lock);
+	if (buf)
+		return buf;
 
 	fresh = buf_alloc(bc, block);
 	if (!fresh)
 		return ERR_PTR(-ENOMEM);
-
 	spin_lock(&bc->lock);
 	buf = find_locked(bc, block); /* another thread may have been faster */
 	if (buf) {
 		hold_locked(bc, buf);
-		spin_unlock(&bc->lock);
-		buf_free(fresh);
-		return await(bc, buf);
+	} else {
+		victim = evict_locked(bc);
+		list_add(&fresh->hash, bucket_of(bc, block));
+		bc->nr_bufs++;
+		bc->stats.misses++;
+		*mine = true;
 	}
-	victim = evict_locked(bc);
-	list_add(&fresh->hash, bucket_of(bc, block));
-	bc->nr_bufs++;
-	bc->stats.misses++;
 	spin_unlock(&bc->lock);
 	if (victim)
 		buf_free(victim);
-	return fill(bc, fresh);
+	if (*mine)
+		return fresh;
+	buf_free(fresh);
+	return buf;
+}
+
+struct bcache_buf *bcache_get(struct bcache *bc, uint64_t block)
+{
+	bool mine;
+	struct bcache_buf *buf = get(bc, block, &mine);
+
+	if (IS_ERR(buf))
+		return buf;
+	return mine ? fill(bc, buf) : await(bc, buf);
+}
+
+struct bcache_buf *bcache_get_new(struct bcache *bc, uint64_t block)
+{
+	struct bcache_buf *buf;
+	bool mine;
+
+	for (;;) {
+		buf = get(bc, block, &mine);
+		if (IS_ERR(buf))
+			return buf;
+		if (mine)
+			break;
+		buf = await(bc, buf);
+		if (!IS_ERR(buf))
+			return buf; /* a failed read has left the cache, so the next one is ours */
+	}
+	memset(buf->data, 0, bc->block_size);
+	spin_lock(&bc->lock);
+	ASSERT(buf->state == BUF_READING);
+	buf->state = BUF_VALID;
+	spin_unlock(&bc->lock);
+	wake_all(&bc->read_done);
+	return buf;
+}
+
+struct bcache_buf *bcache_find(struct bcache *bc, uint64_t block)
+{
+	struct bcache_buf *buf;
+
+	spin_lock(&bc->lock);
+	buf = find_locked(bc, block);
+	if (buf && buf->state == BUF_VALID)
+		hold_locked(bc, buf);
+	else
+		buf = NULL;
+	spin_unlock(&bc->lock);
+	return buf;
+}
+
+void bcache_hold(struct bcache_buf *buf)
+{
+	spin_lock(&buf->bc->lock);
+	ASSERT(buf->refs);
+	buf->refs++;
+	spin_unlock(&buf->bc->lock);
 }
 
 void bcache_put(struct bcache_buf *buf)
@@ -275,5 +325,6 @@ void bcache_stats(struct bcache *bc, struct bcache_stats *out)
 	spin_lock(&bc->lock);
 	*out = bc->stats;
 	out->nr_bufs = bc->nr_bufs;
+	out->nr_dirty = bc->nr_dirty;
 	spin_unlock(&bc->lock);
 }

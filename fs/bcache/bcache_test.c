@@ -9,11 +9,20 @@
 
 static unsigned int nr_reads;
 static bool broken;
+static uint64_t written[16]; /* sectors, in order */
+static unsigned int nr_written;
 
 /* Every byte of a block is the low byte of its number. */
 static void fake_submit(struct blkdev *bd, struct blk_req *req)
 {
 	(void)bd;
+	if (req->op == BLK_WRITE) {
+		if (nr_written < ARRAY_SIZE(written))
+			written[nr_written++] = req->sector;
+		req->status = broken ? -EIO : 0;
+		req->done(req);
+		return;
+	}
 	nr_reads++;
 	memset(req->segs[0].buf, (int)(req->sector / 2 & 0xff), req->segs[0].len);
 	req->status = broken ? -EIO : 0;
@@ -130,12 +139,126 @@ static void odd_block_sizes_are_refused(struct ktest *t)
 	}
 }
 
+static void change(struct bcache_buf *buf, uint8_t value)
+{
+	while (!bcache_try_pin(buf))
+		bcache_await_write(buf);
+	buf->data[0] = value;
+	bcache_mark_dirty(buf);
+}
+
+static void dirty_blocks_stay_until_written(struct ktest *t)
+{
+	struct bcache *bc = bcache_create(&fake, 1024, 0); /* 16 blocks */
+	struct bcache_buf *b[3];
+	struct bcache_stats stats;
+
+	ASSERT_FALSE(t, IS_ERR(bc));
+	broken = false;
+	nr_written = 0;
+	b[0] = bcache_get(bc, 9);
+	b[1] = bcache_get(bc, 5);
+	b[2] = bcache_get(bc, 7);
+	for (int i = 0; i < 3; i++) {
+		change(b[i], 0xab);
+		bcache_unpin(b[i]);
+		bcache_put(b[i]);
+	}
+	for (uint64_t i = 100; i < 140; i++)
+		bcache_put(bcache_get(bc, i));
+	nr_reads = 0;
+	b[0] = bcache_get(bc, 9);
+	EXPECT_EQ(t, b[0]->data[0], 0xab);
+	EXPECT_EQ(t, nr_reads, 0u);
+	EXPECT_EQ(t, bcache_nr_dirty(bc), 3ull);
+	b[1] = bcache_find(bc, 5);
+	b[2] = bcache_find(bc, 7);
+	ASSERT_TRUE(t, b[1] && b[2]);
+	EXPECT_EQ(t, bcache_write(bc, b, 3, false), 0);
+	EXPECT_EQ(t, nr_written, 3u);
+	EXPECT_EQ(t, written[0], 10ull); /* in the order of the disk */
+	EXPECT_EQ(t, written[1], 14ull);
+	EXPECT_EQ(t, written[2], 18ull);
+	for (int i = 0; i < 3; i++)
+		bcache_put(b[i]);
+	bcache_stats(bc, &stats);
+	EXPECT_EQ(t, stats.nr_dirty, 0ull);
+	EXPECT_EQ(t, stats.writes, 3ull);
+	bcache_destroy(bc);
+}
+
+static void pinned_blocks_are_not_written(struct ktest *t)
+{
+	struct bcache *bc = bcache_create(&fake, 1024, 0);
+	struct bcache_buf *b;
+
+	ASSERT_FALSE(t, IS_ERR(bc));
+	broken = false;
+	nr_written = 0;
+	b = bcache_get(bc, 9);
+	change(b, 1);
+	EXPECT_EQ(t, bcache_write(bc, &b, 1, false), 0);
+	EXPECT_EQ(t, nr_written, 0u);
+	EXPECT_TRUE(t, bcache_is_dirty(b));
+	bcache_unpin(b);
+	EXPECT_EQ(t, bcache_write(bc, &b, 1, false), 0);
+	EXPECT_EQ(t, nr_written, 1u);
+	EXPECT_FALSE(t, bcache_is_dirty(b));
+	bcache_put(b);
+	bcache_destroy(bc);
+}
+
+static void failed_writes_stay_dirty(struct ktest *t)
+{
+	struct bcache *bc = bcache_create(&fake, 1024, 0);
+	struct bcache_buf *b;
+
+	ASSERT_FALSE(t, IS_ERR(bc));
+	broken = false;
+	b = bcache_get(bc, 9);
+	change(b, 1);
+	bcache_unpin(b);
+	broken = true;
+	EXPECT_EQ(t, bcache_write(bc, &b, 1, false), -EIO);
+	EXPECT_TRUE(t, bcache_is_dirty(b));
+	broken = false;
+	EXPECT_EQ(t, bcache_write(bc, &b, 1, false), 0);
+	EXPECT_FALSE(t, bcache_is_dirty(b));
+	bcache_put(b);
+	bcache_destroy(bc);
+}
+
+static void new_blocks_are_not_read(struct ktest *t)
+{
+	struct bcache *bc = bcache_create(&fake, 1024, 0);
+	struct bcache_buf *a, *b;
+
+	ASSERT_FALSE(t, IS_ERR(bc));
+	broken = false;
+	nr_reads = 0;
+	EXPECT_TRUE(t, bcache_find(bc, 9) == NULL);
+	a = bcache_get_new(bc, 9);
+	ASSERT_FALSE(t, IS_ERR(a));
+	EXPECT_EQ(t, a->data[0], 0);
+	EXPECT_EQ(t, nr_reads, 0u);
+	a->data[0] = 3;
+	b = bcache_get_new(bc, 9); /* cached: as it is */
+	EXPECT_TRUE(t, a == b && a->data[0] == 3);
+	bcache_put(a);
+	bcache_put(b);
+	bcache_destroy(bc);
+}
+
 static const struct ktest_case bcache_cases[] = {
 	KTEST(reads_once),
 	KTEST(oldest_goes_first),
 	KTEST(held_blocks_may_exceed_the_limit),
 	KTEST(errors_are_not_kept),
 	KTEST(odd_block_sizes_are_refused),
+	KTEST(dirty_blocks_stay_until_written),
+	KTEST(pinned_blocks_are_not_written),
+	KTEST(failed_writes_stay_dirty),
+	KTEST(new_blocks_are_not_read),
 	{ 0 },
 };
 static const struct ktest_suite bcache_suite = { .name = "fs.bcache", .cases = bcache_cases };
