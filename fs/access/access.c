@@ -5,7 +5,7 @@
 #include <fs/stat.h>
 #include <lib/errno.h>
 
-static bool in_group(const struct fs_cred *cred, uint32_t gid)
+bool fs_in_group(const struct fs_cred *cred, uint32_t gid)
 {
 	if (cred->gid == gid)
 		return true;
@@ -30,7 +30,7 @@ int fs_access(const struct fs_cred *cred, uint32_t mode, uint32_t uid, uint32_t 
 	/* One class decides, even if a later one would allow more. */
 	if (cred->uid == uid)
 		have = mode >> 6 & 7;
-	else if (in_group(cred, gid))
+	else if (fs_in_group(cred, gid))
 		have = mode >> 3 & 7;
 	else
 		have = mode & 7;

@@ -12,6 +12,9 @@ struct fs_cred {
 	const uint32_t *groups;
 };
 
+/* Is @gid the user's group, or one of its others? */
+bool fs_in_group(const struct fs_cred *cred, uint32_t gid);
+
 /* Bits of access(2) and of one class of permission bits. */
 #define FS_MAY_EXEC  1u /* or search a directory */
 #define FS_MAY_WRITE 2u

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * File systems on a disk: one table of operations for the server of their files.
+ * File systems on a disk: one table of operations for the server of their files, and one of those
+ * that change it.
  *
  * A file system fills in struct fs_ops, embeds struct fs and struct fs_inode in its own
  * structures, and has a mount function that returns a struct fs.  Callers use the functions
@@ -8,32 +9,45 @@
  *
  * Flow:	mount -> fs_inode_get(number, generation) -> fs_lookup(), fs_readdir(),
  *		fs_readlink(), fs_read_pages() -> fs_inode_put() -> fs_unmount().
+ *		A change: fs_create() and the like, each of them one transaction with the record
+ *		of its id; fs_fsync() or fs_sync() makes it last.
  * Context:	threads, any number; every operation may sleep for the disk.
- * Locking:	none that callers see.
+ * Locking:	none that callers see.  Permissions are the caller's business.
  * Failure:	-EUCLEAN: the disk's contents are wrong; -EIO: the device failed; -ESTALE: the
- *		inode is free, or another file's by now; -ENOMEM.
+ *		inode is free, or another file's by now; -ENOMEM.  Changes also: -EROFS: the
+ *		mount is read-only, or became so after an error; -ENOSPC: no block or inode is
+ *		left for this user.  A change that fails leaves nothing behind, but
+ *		fs_write_pages(), fs_fallocate() and fs_setattr() of a size may have done a part.
  * See:		docs/design/storage.md
  */
 #pragma once
 
 #include <fs/stat.h>
 #include <lib/compiler.h>
+#include <lib/err.h>
+#include <lib/errno.h>
 #include <lib/types.h>
 
 struct blkdev;
 struct fs_ops;
+struct fs_write_ops;
 
-struct fs {                       /* one mounted file system */
-	const struct fs_ops *ops; /* const */
-	uint64_t root_ino;        /* const: its root directory */
+struct fs {                                 /* one mounted file system */
+	const struct fs_ops *ops;           /* const */
+	const struct fs_write_ops *changes; /* const; NULL: mounted for reading only */
+	uint64_t root_ino;                  /* const: its root directory */
+	bool read_only;                     /* atomic: no change is possible (any more) */
 };
 
 struct fs_inode {                 /* one file that a caller holds */
 	const struct fs_ops *ops; /* const */
+	struct fs *fs;            /* const */
 };
 
 struct fs_mount_options {
 	uint64_t cache_bytes; /* blocks of metadata; 0: the file system's default */
+	bool writable;        /* changes are allowed, if the device and the disk allow them */
+	bool manual_commit;   /* for tests: transactions are not committed by age */
 	uint32_t max_inodes;  /* unused inodes kept; 0: the file system's default */
 	char *why;            /* where to put the reason when mounting fails, or NULL */
 	size_t why_size;
@@ -77,6 +91,10 @@ struct fs_ops {
 	int (*readdir)(struct fs_inode *dir, uint64_t *cookie, fs_fill_fn fill, void *arg);
 	int (*readlink)(struct fs_inode *in, char *buf, size_t *len);
 	int (*read_pages)(struct fs_inode *in, uint64_t index, void *const *pages, unsigned int nr);
+	int64_t (*xattr_get)(struct fs_inode *in, const char *name, size_t len, void *buf,
+			     size_t size);
+	int64_t (*xattr_list)(struct fs_inode *in, char *buf, size_t size);
+	int64_t (*seek)(struct fs_inode *in, uint64_t off, int whence);
 };
 
 /* The caller has put all inodes. */
@@ -147,4 +165,315 @@ static inline int __must_check fs_read_pages(struct fs_inode *in, uint64_t index
 					     void *const *pages, unsigned int nr)
 {
 	return in->ops->read_pages(in, index, pages, nr);
+}
+
+/* --- changes */
+
+/* The caller of a change, its time and its request's id. */
+struct fs_change {
+	uint64_t client; /* with @seq the request's id; 0: it has none and leaves no record */
+	uint64_t seq;
+	uint32_t uid; /* owner of what is created */
+	uint32_t gid;
+	bool privileged; /* may use the blocks that are reserved for root */
+	struct fs_time now;
+};
+
+/* The record that a change leaves under its id. */
+struct fs_done {
+	uint64_t ino; /* what was created, linked, or changed */
+	uint32_t gen;
+	uint32_t reserved; /* 0 */
+	uint64_t version;
+};
+
+/* One extended attribute: @name with its prefix ("user.x"), not terminated. */
+struct fs_xattr {
+	const char *name;
+	size_t name_len;
+	const void *value;
+	size_t value_len;
+};
+
+/* A file that is to be created. */
+struct fs_new {
+	uint32_t mode; /* type and permissions, the umask applied */
+	uint32_t rdev_major;
+	uint32_t rdev_minor;
+	const char *target; /* of a link, not terminated */
+	size_t target_len;
+	const struct fs_xattr *xattrs; /* set in the same transaction: inherited ACLs */
+	unsigned int nr_xattrs;
+};
+
+enum fs_setattr_mask {
+	FS_SET_MODE = 1u << 0, /* permission bits only */
+	FS_SET_UID = 1u << 1,
+	FS_SET_GID = 1u << 2,
+	FS_SET_SIZE = 1u << 3, /* regular files */
+	FS_SET_ATIME = 1u << 4,
+	FS_SET_MTIME = 1u << 5,
+	FS_SET_FLAGS = 1u << 6, /* STATX_ATTR_IMMUTABLE, _APPEND and _NODUMP */
+};
+
+/* fs_setattr() sets ctime to the change's time; with a size also mtime, unless it is given. */
+struct fs_attr {
+	uint32_t mask; /* enum fs_setattr_mask */
+	uint32_t mode;
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t flags;
+	uint64_t size;
+	struct fs_time atime;
+	struct fs_time mtime;
+};
+
+/* Every operation is required.  The functions below say what each one does. */
+struct fs_write_ops {
+	struct fs_inode *(*create)(struct fs_inode *dir, const char *name, size_t len,
+				   const struct fs_new *what, const struct fs_change *ch);
+	struct fs_inode *(*tmpfile)(struct fs_inode *dir, const struct fs_new *what,
+				    const struct fs_change *ch);
+	int (*link)(struct fs_inode *in, struct fs_inode *dir, const char *name, size_t len,
+		    const struct fs_change *ch);
+	int (*unlink)(struct fs_inode *dir, const char *name, size_t len,
+		      const struct fs_change *ch);
+	int (*rmdir)(struct fs_inode *dir, const char *name, size_t len,
+		     const struct fs_change *ch);
+	int (*rename)(struct fs_inode *from, const char *name, size_t len, struct fs_inode *to,
+		      const char *to_name, size_t to_len, uint32_t flags,
+		      const struct fs_change *ch);
+	int (*setattr)(struct fs_inode *in, const struct fs_attr *attr, const struct fs_change *ch);
+	int (*xattr_set)(struct fs_inode *in, const struct fs_xattr *x, uint32_t flags,
+			 const struct fs_change *ch);
+	int (*write_pages)(struct fs_inode *in, uint64_t off, uint64_t len, void *const *pages,
+			   uint64_t new_size, const struct fs_change *ch);
+	int (*reserve)(struct fs_inode *in, uint64_t off, uint64_t len, const struct fs_change *ch);
+	void (*unreserve)(struct fs_inode *in, uint64_t off, uint64_t len);
+	int (*fallocate)(struct fs_inode *in, uint32_t mode, uint64_t off, uint64_t len,
+			 const struct fs_change *ch);
+	int (*fsync)(struct fs_inode *in, bool datasync);
+	int (*sync)(struct fs *fs);
+	int (*change_find)(struct fs *fs, uint64_t client, uint64_t seq, struct fs_done *done);
+	void (*open_ref)(struct fs_inode *in);
+	void (*close_ref)(struct fs_inode *in);
+	void (*orphans_release)(struct fs *fs);
+};
+
+static inline bool fs_is_read_only(const struct fs *fs)
+{
+	return !fs->changes || READ_ONCE(fs->read_only);
+}
+
+/*
+ * Create @name in @dir as @what says and hold it.  ERR_PTR: -EEXIST, -ENOENT (@dir was removed),
+ * -ENOTDIR, -ENAMETOOLONG, -EMLINK (subdirectories), -EINVAL (type, empty target).
+ */
+static inline struct fs_inode *fs_create(struct fs_inode *dir, const char *name, size_t len,
+					 const struct fs_new *what, const struct fs_change *ch)
+{
+	if (fs_is_read_only(dir->fs))
+		return ERR_PTR(-EROFS);
+	return dir->fs->changes->create(dir, name, len, what, ch);
+}
+
+/*
+ * A regular file without a name, near @dir.  It goes when the caller has put it and closed its
+ * fs_open_ref(), unless fs_link() gave it a name.
+ */
+static inline struct fs_inode *fs_tmpfile(struct fs_inode *dir, const struct fs_new *what,
+					  const struct fs_change *ch)
+{
+	if (fs_is_read_only(dir->fs))
+		return ERR_PTR(-EROFS);
+	return dir->fs->changes->tmpfile(dir, what, ch);
+}
+
+/*
+ * Give @in the name @name in @dir.  -EEXIST, -EPERM (a directory), -EMLINK, -EXDEV (another file
+ * system), -ENOENT (@in was unlinked and is no fs_tmpfile(), or @dir was removed).
+ */
+static inline int __must_check fs_link(struct fs_inode *in, struct fs_inode *dir, const char *name,
+				       size_t len, const struct fs_change *ch)
+{
+	if (in->fs != dir->fs)
+		return -EXDEV;
+	if (fs_is_read_only(dir->fs))
+		return -EROFS;
+	return dir->fs->changes->link(in, dir, name, len, ch);
+}
+
+/* Remove a name that is no directory's: -ENOENT, -EISDIR. */
+static inline int __must_check fs_unlink(struct fs_inode *dir, const char *name, size_t len,
+					 const struct fs_change *ch)
+{
+	if (fs_is_read_only(dir->fs))
+		return -EROFS;
+	return dir->fs->changes->unlink(dir, name, len, ch);
+}
+
+/* Remove an empty directory: -ENOENT, -ENOTDIR, -ENOTEMPTY, -EINVAL ("."). */
+static inline int __must_check fs_rmdir(struct fs_inode *dir, const char *name, size_t len,
+					const struct fs_change *ch)
+{
+	if (fs_is_read_only(dir->fs))
+		return -EROFS;
+	return dir->fs->changes->rmdir(dir, name, len, ch);
+}
+
+/*
+ * rename(2), @flags: RENAME_NOREPLACE, or RENAME_EXCHANGE, and RENAME_WHITEOUT.  Two names of one
+ * file: nothing happens.  -ENOENT, -EEXIST, -ENOTEMPTY, -EISDIR, -ENOTDIR, -EINVAL (a directory
+ * into itself or below, "." and "..", flags), -EXDEV, -EMLINK.
+ */
+static inline int __must_check fs_rename(struct fs_inode *from, const char *name, size_t len,
+					 struct fs_inode *to, const char *to_name, size_t to_len,
+					 uint32_t flags, const struct fs_change *ch)
+{
+	if (from->fs != to->fs)
+		return -EXDEV;
+	if (fs_is_read_only(from->fs))
+		return -EROFS;
+	return from->fs->changes->rename(from, name, len, to, to_name, to_len, flags, ch);
+}
+
+/*
+ * Change attributes.  A new size frees what lies behind it, and the rest of its last block reads
+ * as zeros.  -EISDIR, -EINVAL (the size of what is no regular file), -EFBIG.
+ */
+static inline int __must_check fs_setattr(struct fs_inode *in, const struct fs_attr *attr,
+					  const struct fs_change *ch)
+{
+	if (fs_is_read_only(in->fs))
+		return -EROFS;
+	return in->fs->changes->setattr(in, attr, ch);
+}
+
+/*
+ * Attribute @name (with its prefix) into @buf: its length, also when @size is 0; -ERANGE: @buf is
+ * too small; -ENODATA; -EOPNOTSUPP: no such prefix.
+ */
+static inline int64_t __must_check fs_xattr_get(struct fs_inode *in, const char *name, size_t len,
+						void *buf, size_t size)
+{
+	return in->ops->xattr_get(in, name, len, buf, size);
+}
+
+/* All names with their prefixes, each terminated, as listxattr(2): the length, or -ERANGE. */
+static inline int64_t __must_check fs_xattr_list(struct fs_inode *in, char *buf, size_t size)
+{
+	return in->ops->xattr_list(in, buf, size);
+}
+
+/*
+ * Set an attribute, or with a NULL value remove it.  @flags: XATTR_CREATE (-EEXIST when it is
+ * there), XATTR_REPLACE (-ENODATA when it is not; removing implies it).  -ENOSPC: larger than the
+ * file system can keep; -EOPNOTSUPP: no such prefix.  ACLs: Linux's user format (version 2).
+ */
+static inline int __must_check fs_xattr_set(struct fs_inode *in, const struct fs_xattr *x,
+					    uint32_t flags, const struct fs_change *ch)
+{
+	if (fs_is_read_only(in->fs))
+		return -EROFS;
+	return in->fs->changes->xattr_set(in, x, flags, ch);
+}
+
+/*
+ * Write @len bytes at @off, which is page-aligned, from @pages (DMA-able, whole pages; @len may
+ * end inside the last, whose other bytes are the file's too), and raise the size to @new_size if
+ * it is smaller (0: leave it).  Bytes past the size afterwards are not written, and in the last
+ * block's page they are zeroed.  Allocates; the data are on the device before the
+ * transaction that points to them commits.  -EFBIG, -EISDIR, -EINVAL.
+ */
+static inline int __must_check fs_write_pages(struct fs_inode *in, uint64_t off, uint64_t len,
+					      void *const *pages, uint64_t new_size,
+					      const struct fs_change *ch)
+{
+	if (fs_is_read_only(in->fs))
+		return -EROFS;
+	return in->fs->changes->write_pages(in, off, len, pages, new_size, ch);
+}
+
+/*
+ * Make sure that fs_write_pages() of this range will find room: counts the blocks that are holes
+ * as used until they are written or fs_unreserve() gives them up.  -ENOSPC.
+ */
+static inline int __must_check fs_reserve(struct fs_inode *in, uint64_t off, uint64_t len,
+					  const struct fs_change *ch)
+{
+	if (fs_is_read_only(in->fs))
+		return -EROFS;
+	return in->fs->changes->reserve(in, off, len, ch);
+}
+
+static inline void fs_unreserve(struct fs_inode *in, uint64_t off, uint64_t len)
+{
+	if (in->fs->changes)
+		in->fs->changes->unreserve(in, off, len);
+}
+
+/*
+ * fallocate(2): 0, FALLOC_FL_KEEP_SIZE, and with it FALLOC_FL_PUNCH_HOLE; FALLOC_FL_ZERO_RANGE;
+ * FALLOC_FL_COLLAPSE_RANGE and FALLOC_FL_INSERT_RANGE of whole blocks.  -EOPNOTSUPP, -EINVAL,
+ * -EFBIG, -ENODEV (no regular file).
+ */
+static inline int __must_check fs_fallocate(struct fs_inode *in, uint32_t mode, uint64_t off,
+					    uint64_t len, const struct fs_change *ch)
+{
+	if (fs_is_read_only(in->fs))
+		return -EROFS;
+	return in->fs->changes->fallocate(in, mode, off, len, ch);
+}
+
+/* SEEK_DATA or SEEK_HOLE from @off: the place, or -ENXIO. */
+static inline int64_t __must_check fs_seek(struct fs_inode *in, uint64_t off, int whence)
+{
+	return in->ops->seek(in, off, whence);
+}
+
+/* Wait until all changes of @in are on the disk; @datasync: only what its data need. */
+static inline int __must_check fs_fsync(struct fs_inode *in, bool datasync)
+{
+	if (!in->fs->changes)
+		return 0;
+	return in->fs->changes->fsync(in, datasync);
+}
+
+/* The same for all files. */
+static inline int __must_check fs_sync(struct fs *fs)
+{
+	return fs->changes ? fs->changes->sync(fs) : 0;
+}
+
+/* Was this request done?  0 and what it left, or -ENOENT: not done, or too long ago. */
+static inline int __must_check fs_change_find(struct fs *fs, uint64_t client, uint64_t seq,
+					      struct fs_done *done)
+{
+	return fs->changes ? fs->changes->change_find(fs, client, seq, done) : -ENOENT;
+}
+
+/*
+ * A file with an open reference keeps its contents when its last name goes; the last
+ * fs_close_ref() frees them.  The caller still holds @in, and puts it afterwards.
+ */
+static inline void fs_open_ref(struct fs_inode *in)
+{
+	if (in->fs->changes)
+		in->fs->changes->open_ref(in);
+}
+
+static inline void fs_close_ref(struct fs_inode *in)
+{
+	if (in->fs->changes)
+		in->fs->changes->close_ref(in);
+}
+
+/*
+ * After a mount, unlinked files that were open before it live on until this call, which frees
+ * those without an open reference: the end of the time in which processors declare theirs.
+ */
+static inline void fs_orphans_release(struct fs *fs)
+{
+	if (!fs_is_read_only(fs))
+		fs->changes->orphans_release(fs);
 }

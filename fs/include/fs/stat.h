@@ -31,7 +31,8 @@ struct fs_stat {
 	uint32_t blksize;
 	uint32_t attrs; /* STATX_ATTR_* */
 	uint64_t size;
-	uint64_t blocks; /* of 512 bytes */
+	uint64_t blocks;  /* of 512 bytes */
+	uint64_t version; /* i_version: rises with every change of the inode or its data */
 	struct fs_time atime;
 	struct fs_time mtime;
 	struct fs_time ctime;
