@@ -1,18 +1,37 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the files of the ext4 reader. */
+/*
+ * Shared by the files of ext4.
+ *
+ * Locking:	fs->change (RANK_FS) admits one change at a time.  An inode's lock (RANK_FS_INODE)
+ *		guards its fields and contents, index and extent blocks included: readers of
+ *		contents hold it for reading, a change holds it for writing.  fs->inode_lock guards
+ *		the cache of inodes; fs->show_lock the attributes that fs_inode_stat() shows and
+ *		the bytes of the inode table.
+ */
 #pragma once
 
 #include <fs/bcache.h>
 #include <fs/ext4.h>
+#include <kernel/mutex.h>
+#include <kernel/rwsem.h>
 #include <kernel/spinlock.h>
 #include <lib/atomic.h>
 #include <lib/compiler.h>
 #include <lib/list.h>
+#include <lib/rbtree.h>
 #include <lib/types.h>
 
 #include "disk.h"
 
-#define EXT4_ROOT_INO 2u
+#define EXT4_ROOT_INO    2u
+#define EXT4_GROUP_LOCKS 16u
+
+struct journal;
+
+struct ext4_locks {
+	struct mutex group[EXT4_GROUP_LOCKS]; /* RANK_FS_GROUP; by number */
+	struct mutex raw[EXT4_GROUP_LOCKS];   /* RANK_FS_RAW; by number of the inode */
+};
 
 struct ext4_fs {
 	struct fs base;
@@ -32,6 +51,7 @@ struct ext4_fs {
 	uint32_t inodes_per_group;
 	uint32_t nr_groups;
 	uint32_t first_meta_bg;
+	uint32_t reserved_gdt_blocks;
 	uint32_t compat;
 	uint32_t incompat;
 	uint32_t ro_compat;
@@ -39,13 +59,24 @@ struct ext4_fs {
 	uint32_t csum_seed;
 	uint32_t hash_seed[4];
 	uint32_t cluster_ratio;
+	uint8_t def_hash_version;
 	bool hash_unsigned;
 	bool has_csum; /* metadata_csum */
 	uint64_t r_blocks;
-	uint64_t free_blocks;
 	uint64_t overhead;
-	uint32_t free_inodes;
 	uint8_t uuid[16];
+
+	atomic64_t free_blocks;
+	atomic64_t free_inodes;
+
+	/* Of a mount that may write. */
+	struct journal *journal;                               /* NULL: read-only */
+	struct bcache_buf *super_buf;                          /* the superblock's block, held */
+	struct mutex super_lock;                               /* RANK_FS_SUPER */
+	struct mutex orphan_lock;                              /* RANK_FS_ORPHAN */
+	struct list_head orphans __guarded_by(&orphan_lock);   /* newest first, as on disk */
+	struct rb_root orphan_tree __guarded_by(&orphan_lock); /* the same, by number */
+	struct ext4_locks *locks;                              /* const */
 
 	/* While mounting: where the reason for a refusal goes. */
 	char *why;
@@ -60,17 +91,30 @@ struct ext4_fs {
 	uint64_t inode_hits __guarded_by(&inode_lock);
 	uint64_t inode_misses __guarded_by(&inode_lock);
 
+	uint64_t nr_dropped __guarded_by(&inode_lock); /* changed inodes that left the cache */
+
+	struct mutex change;       /* RANK_FS */
+	struct spinlock show_lock; /* RANK_SPIN_FS */
+	struct spinlock busy_lock; /* RANK_SPIN_FS */
+	struct ext4_busy **busy;   /* blocks freed and not committed; busy_lock */
+	atomic64_t nr_busy;
+	uint64_t *scratch;                 /* one block; change */
+	uint64_t delayed;                  /* blocks promised by fs_reserve(); change */
+	uint16_t extra_isize;              /* const: of new inodes */
+	struct list_head nameless;         /* inodes without a name, held; change */
+	struct ext4_changes *changes_done; /* const; NULL: there is no record */
+
 	atomic64_t data_reads;
 	atomic64_t data_bytes;
 	atomic64_t corruptions;
 };
 
-/* Everything but the cache's own part is const after ext4_inode_get() made it. */
 struct ext4_inode {
 	struct fs_inode base;
-	struct ext4_fs *fs;
-	uint32_t ino;
-	uint32_t gen;
+	struct ext4_fs *fs; /* const */
+	uint32_t ino;       /* const */
+	uint32_t gen;       /* const */
+	struct rwsem lock;  /* RANK_FS_INODE; guards what follows, up to the cache's part */
 	uint32_t mode;
 	uint32_t uid;
 	uint32_t gid;
@@ -80,6 +124,7 @@ struct ext4_inode {
 	uint64_t size;
 	uint64_t blocks; /* of 512 bytes */
 	uint64_t file_acl;
+	uint64_t version;
 	struct fs_time atime;
 	struct fs_time mtime;
 	struct fs_time ctime;
@@ -91,10 +136,26 @@ struct ext4_inode {
 	/* The part of an inline file behind the 60 bytes above; NULL when empty. */
 	uint8_t *inline_more;
 	uint32_t inline_more_len;
+	uint32_t inline_at;           /* where in raw that part stands */
+	uint8_t *raw;                 /* the inode's bytes in its table, as of the last change */
+	uint64_t delayed;             /* blocks promised; fs->change */
+	uint64_t dirty_tid;           /* the last transaction that changed it */
+	uint64_t data_tid;            /* the last one without which its data cannot be read */
+	uint64_t last_goal;           /* behind the block that was allocated last */
+	bool orphan;                  /* on the list on disk; fs->change */
+	bool unnamed;                 /* made without a name: may get one; fs->change */
+	bool stuck;                   /* could not be freed; fs->change */
+	bool gone;                    /* freed on the disk: every use is stale */
+	uint32_t open;                /* open references; fs->change */
+	struct list_head orphan_link; /* fs->change */
 
+	struct fs_stat shown; /* fs->show_lock */
+
+	/* The cache's; the fs's inode_lock guards these. */
 	struct list_head hash;
 	struct list_head lru;
-	uint32_t refs; /* the fs's inode_lock guards these three */
+	uint32_t refs;
+	bool changed; /* atomic: the table differs from what a reader may have in hand */
 };
 
 /* Values of bcache_buf.checked_as; the owner's inode number is in the upper half. */
@@ -103,6 +164,8 @@ enum ext4_check {
 	EXT4_CHECK_DIR = 2,
 	EXT4_CHECK_DX_ROOT = 3,
 	EXT4_CHECK_DX_NODE = 4,
+	EXT4_CHECK_BLOCK_BITMAP = 5, /* the owner is a group */
+	EXT4_CHECK_INODE_BITMAP = 6,
 };
 
 static inline bool ext4_checked(const struct bcache_buf *buf, uint32_t ino, enum ext4_check as)
@@ -126,6 +189,16 @@ static inline bool ext4_blocks_ok(const struct ext4_fs *fs, uint64_t block, uint
 	return block > fs->first_data_block && nr <= fs->nr_blocks && block <= fs->nr_blocks - nr;
 }
 
+static inline uint64_t ext4_free_blocks(const struct ext4_fs *fs)
+{
+	return (uint64_t)MAX(atomic64_read(&fs->free_blocks), (int64_t)0);
+}
+
+static inline uint32_t ext4_free_inodes(const struct ext4_fs *fs)
+{
+	return (uint32_t)MAX(atomic64_read(&fs->free_inodes), (int64_t)0);
+}
+
 /* Log what is wrong on the disk (the first few times) and return -EUCLEAN. */
 int ext4_corrupt(struct ext4_fs *fs, const char *fmt, ...) __printf(2, 3);
 
@@ -136,11 +209,21 @@ int ext4_refuse(struct ext4_fs *fs, int err, const char *fmt, ...) __printf(3, 4
 extern const struct fs_ops ext4_fs_ops;
 
 /* super.c */
+/* Compute the checksum of the superblock in its buffer, if it has one. */
+void ext4_super_csum_set(const struct ext4_fs *fs, struct ext4_super_disk *sb);
+/* The superblock's bytes in @buf, its block. */
+struct ext4_super_disk *ext4_super_in(const struct ext4_fs *fs, const struct bcache_buf *buf);
 void ext4_statfs(struct ext4_fs *fs, struct fs_statfs *out);
 void ext4_counts(struct ext4_fs *fs, struct fs_counts *out);
 
 /* feature.c: -EOPNOTSUPP after naming the features in the log. */
 int __must_check ext4_features_check(struct ext4_fs *fs, const struct ext4_super_disk *sb);
+/*
+ * Is the disk clean, once its journal needs no recovery?  A writable mount may have orphans, which
+ * it sees to.  -EOPNOTSUPP after saying why not.
+ */
+int __must_check ext4_state_check(struct ext4_fs *fs, const struct ext4_super_disk *sb,
+				  bool writable);
 
 /* group.c */
 struct ext4_group {
@@ -154,12 +237,32 @@ int __must_check ext4_inode_decode(struct ext4_inode *in, const uint8_t *raw, ui
 /* These and the functions of dir.c and read.c do what <fs/fs.h> says. */
 void ext4_unmount(struct ext4_fs *fs);
 struct ext4_inode *ext4_inode_get(struct ext4_fs *fs, uint64_t ino, uint64_t gen);
+/* One of the inodes below first_ino, such as the journal's.  ERR_PTR as ext4_inode_get(). */
+/* One that is on the list of orphans, even without a name. */
+struct ext4_inode *ext4_inode_get_orphan(struct ext4_fs *fs, uint32_t ino);
+struct ext4_inode *ext4_inode_get_special(struct ext4_fs *fs, uint32_t ino);
 void ext4_inode_put(struct ext4_inode *in);
 void ext4_inode_stat(const struct ext4_inode *in, struct fs_stat *out);
+/* The attributes as they are now; the caller has the lock. */
+void ext4_inode_fill_stat(const struct ext4_inode *in, struct fs_stat *st);
+/* An inode in memory only: held once, locks initialised, in->raw all zeros.  NULL: no memory. */
+struct ext4_inode *ext4_inode_new(struct ext4_fs *fs);
+/* Put a new inode into the cache. */
+void ext4_inode_insert(struct ext4_inode *in);
+/* Hold it once more. */
+void ext4_inode_hold(struct ext4_inode *in);
+/* It is free on the disk now: it leaves the cache, and the last ext4_inode_put() frees it. */
+void ext4_inode_forget(struct ext4_inode *in);
 
 /* dir.c */
 struct ext4_inode *ext4_lookup_get(struct ext4_inode *dir, const char *name, size_t len);
-/* Cookies are byte positions: they stay good while the directory is not written. */
+/* The number behind @name; the caller has @dir's lock. */
+int __must_check ext4_dir_find(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino);
+/* The runs 0 and 1 of entries of an inline directory. */
+const uint8_t *ext4_inline_entries(const struct ext4_inode *dir, unsigned int part, uint32_t *len);
+
+/* readdir.c */
+/* Cookies are hashes, or byte positions in a directory of several blocks without an index. */
 int __must_check ext4_readdir(struct ext4_inode *dir, uint64_t *cookie, fs_fill_fn fill, void *arg);
 
 /* read.c */
@@ -168,6 +271,17 @@ int __must_check ext4_read_pages(struct ext4_inode *in, uint64_t index, void *co
 				 unsigned int nr);
 int __must_check ext4_map_blocks(struct ext4_inode *in, uint32_t lblk, uint32_t max,
 				 struct ext4_map *map);
+
+/* Does a link's target stand where block pointers would be? */
+bool ext4_link_is_fast(const struct ext4_inode *in);
+
+/* xattr.c */
+int64_t __must_check ext4_xattr_get(struct ext4_inode *in, const char *name, size_t len, void *buf,
+				    size_t size);
+int64_t __must_check ext4_xattr_list(struct ext4_inode *in, char *buf, size_t size);
+
+/* seek.c */
+int64_t __must_check ext4_seek(struct ext4_inode *in, uint64_t off, int whence);
 
 /* inline.c */
 int __must_check ext4_inline_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len,
@@ -217,5 +331,7 @@ int __must_check ext4_dx_check(const struct ext4_inode *dir, const uint8_t *data
 			       uint32_t lblk);
 
 /* dirhash.c: -EINVAL: unknown version.  Pure. */
+int __must_check ext4_dirhash2(unsigned int version, const uint32_t seed[4], const char *name,
+			       size_t len, uint32_t *hash, uint32_t *minor);
 int __must_check ext4_dirhash(unsigned int version, const uint32_t seed[4], const char *name,
 			      size_t len, uint32_t *hash);

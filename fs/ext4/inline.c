@@ -73,6 +73,7 @@ int ext4_inline_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len, 
 		err = -EUCLEAN;
 	if (err)
 		return ext4_corrupt(in->fs, "inode %u: inline data attribute", in->ino);
+	in->inline_at = start + 4 + offs;
 	if (size) {
 		in->inline_more = kmalloc(size);
 		if (!in->inline_more)

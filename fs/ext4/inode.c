@@ -5,8 +5,8 @@
  * Flow:	ext4_inode_get() -> cache, or group descriptor -> inode table block ->
  *		checksum -> ext4_inode_decode() -> cache.
  * Context:	threads; sleeps for the disk.  No lock is held meanwhile.
- * Locking:	fs->inode_lock guards the buckets, the LRU and reference counts.  The other
- *		fields of an inode are const once it is in the table.
+ * Locking:	fs->inode_lock guards the buckets, the LRU and reference counts; fs->show_lock
+ *		what fs_inode_stat() shows, and the bytes of the inode table.
  * Invariants:	the LRU holds the inodes without a reference, and only these.
  * Failure:	a bad inode is never cached; each use is refused anew.
  */
@@ -19,7 +19,8 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
-#include "ext4_priv.h"
+#include "ext4_write.h"
+#include "journal_priv.h"
 
 /* Does the field that ends at byte @end lie in the part that this inode uses? */
 static bool has_extra(uint32_t end, uint32_t len, uint32_t extra)
@@ -48,6 +49,8 @@ static void decode_times(struct ext4_inode *in, const struct ext4_inode_disk *d,
 	const bool m = has_extra(FIELD_END(mtime_extra), len, extra);
 	const bool a = has_extra(FIELD_END(atime_extra), len, extra);
 
+	if (has_extra(FIELD_END(version_hi), len, extra))
+		in->version |= (uint64_t)le32_to_cpu(d->version_hi) << 32;
 	in->ctime = decode_time(d->ctime, c ? le32_to_cpu(d->ctime_extra) : 0);
 	in->mtime = decode_time(d->mtime, m ? le32_to_cpu(d->mtime_extra) : 0);
 	in->atime = decode_time(d->atime, a ? le32_to_cpu(d->atime_extra) : 0);
@@ -163,6 +166,7 @@ static void decode_fields(struct ext4_inode *in, const struct ext4_inode_disk *d
 	in->file_acl = le32_to_cpu(d->file_acl_lo);
 	if (in->fs->incompat & EXT4_INCOMPAT_64BIT)
 		in->file_acl |= (uint64_t)le16_to_cpu(d->file_acl_hi) << 32;
+	in->version = le32_to_cpu(d->version_lo);
 	memcpy(in->iblock, d->block, sizeof(in->iblock));
 	decode_blocks(in, d);
 }
@@ -191,7 +195,7 @@ int ext4_inode_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len)
 	err = check_csum(in, raw, len, extra);
 	if (err)
 		return err;
-	if (!d.links_count)
+	if (!d.links_count && !in->orphan)
 		return -ESTALE;
 
 	decode_fields(in, &d);
@@ -206,16 +210,18 @@ int ext4_inode_decode(struct ext4_inode *in, const uint8_t *raw, uint32_t len)
 	return err;
 }
 
-/* Read inode @ino from the disk into @in. */
-static int load(struct ext4_fs *fs, uint32_t ino, struct ext4_inode *in)
+/* Read inode @in->ino from the disk. */
+static int load(struct ext4_inode *in)
 {
-	const uint32_t group = (ino - 1) / fs->inodes_per_group;
-	const uint32_t index = (ino - 1) % fs->inodes_per_group;
+	struct ext4_fs *fs = in->fs;
+	const uint32_t group = (in->ino - 1) / fs->inodes_per_group;
+	const uint32_t index = (in->ino - 1) % fs->inodes_per_group;
 	const uint64_t at = (uint64_t)index * fs->inode_size;
 	struct ext4_group gd;
 	struct bcache_buf *buf;
 	int err;
 
+	ASSERT(in->ino && in->ino <= fs->nr_inodes);
 	err = ext4_group_read(fs, group, &gd);
 	if (err)
 		return err;
@@ -224,17 +230,40 @@ static int load(struct ext4_fs *fs, uint32_t ino, struct ext4_inode *in)
 	buf = bcache_get(fs->bc, gd.inode_table + (at >> fs->block_bits));
 	if (IS_ERR(buf))
 		return (int)PTR_ERR(buf);
-	in->fs = fs;
-	in->ino = ino;
-	err = ext4_inode_decode(in, buf->data + (at & (fs->block_size - 1)), fs->inode_size);
+	spin_lock(&fs->show_lock);
+	memcpy(in->raw, buf->data + (at & (fs->block_size - 1)), fs->inode_size);
+	spin_unlock(&fs->show_lock);
 	bcache_put(buf);
-	return err;
+	return ext4_inode_decode(in, in->raw, fs->inode_size);
 }
 
 static void inode_free(struct ext4_inode *in)
 {
 	kfree(in->inline_more);
+	kfree(in->raw);
 	kfree(in);
+}
+
+struct ext4_inode *ext4_inode_new(struct ext4_fs *fs)
+{
+	struct ext4_inode *in = kzalloc(sizeof(*in));
+
+	if (!in)
+		return NULL;
+	in->raw = kzalloc(fs->inode_size);
+	if (!in->raw) {
+		kfree(in);
+		return NULL;
+	}
+	in->base.ops = &ext4_fs_ops;
+	in->base.fs = &fs->base;
+	in->fs = fs;
+	in->refs = 1;
+	list_init(&in->hash);
+	list_init(&in->lru);
+	list_init(&in->orphan_link);
+	rwsem_init(&in->lock, "ext4-inode", RANK_FS_INODE);
+	return in;
 }
 
 static struct list_head *bucket_of(struct ext4_fs *fs, uint32_t ino)
@@ -260,52 +289,111 @@ static struct ext4_inode *hold_locked(struct ext4_fs *fs, uint32_t ino) __must_h
 	return NULL;
 }
 
-static struct ext4_inode *load_new(struct ext4_fs *fs, uint32_t ino)
+/*
+ * Load an inode that was not in the cache.  If a changed inode left the cache meanwhile it may have
+ * been this one, and what was read older than that change: NULL, try again.
+ */
+static struct ext4_inode *load_new(struct ext4_fs *fs, uint32_t ino, bool orphan)
 {
 	struct ext4_inode *in, *other;
+	uint64_t nr_dropped;
+	bool stale;
 	int err;
 
-	in = kzalloc(sizeof(*in));
+	in = ext4_inode_new(fs);
 	if (!in)
 		return ERR_PTR(-ENOMEM);
-	err = load(fs, ino, in);
+	in->ino = ino;
+	in->orphan = orphan;
+	spin_lock(&fs->inode_lock);
+	nr_dropped = fs->nr_dropped;
+	spin_unlock(&fs->inode_lock);
+	err = load(in);
 	if (err) {
 		inode_free(in);
 		return ERR_PTR(err);
 	}
-	in->base.ops = &ext4_fs_ops;
-	in->refs = 1;
-	list_init(&in->lru);
+	ext4_inode_fill_stat(in, &in->shown);
 
 	spin_lock(&fs->inode_lock);
 	fs->inode_misses++;
 	other = hold_locked(fs, ino); /* another thread may have been faster */
-	if (!other)
+	stale = !other && fs->nr_dropped != nr_dropped;
+	if (!other && !stale)
 		list_add(&in->hash, bucket_of(fs, ino));
 	spin_unlock(&fs->inode_lock);
-	if (!other)
+	if (!other && !stale)
 		return in;
 	inode_free(in);
 	return other;
 }
 
-struct ext4_inode *ext4_inode_get(struct ext4_fs *fs, uint64_t ino, uint64_t gen)
+void ext4_inode_insert(struct ext4_inode *in)
+{
+	struct ext4_fs *fs = in->fs;
+
+	spin_lock(&fs->inode_lock);
+	ASSERT(list_empty(&in->hash));
+	list_add(&in->hash, bucket_of(fs, in->ino));
+	spin_unlock(&fs->inode_lock);
+}
+
+void ext4_inode_hold(struct ext4_inode *in)
+{
+	spin_lock(&in->fs->inode_lock);
+	ASSERT(in->refs);
+	in->refs++;
+	spin_unlock(&in->fs->inode_lock);
+}
+
+void ext4_inode_forget(struct ext4_inode *in)
+{
+	struct ext4_fs *fs = in->fs;
+
+	spin_lock(&fs->inode_lock);
+	ASSERT(in->refs);
+	list_del(&in->hash);
+	in->gone = true;
+	fs->nr_dropped++;
+	spin_unlock(&fs->inode_lock);
+}
+
+static struct ext4_inode *get_any(struct ext4_fs *fs, uint64_t ino, uint64_t gen, bool orphan)
 {
 	struct ext4_inode *in;
 
-	if (ino != EXT4_ROOT_INO && (ino < fs->first_ino || ino > fs->nr_inodes))
-		return ERR_PTR(-ESTALE);
-	spin_lock(&fs->inode_lock);
-	in = hold_locked(fs, (uint32_t)ino);
-	if (in)
-		fs->inode_hits++;
-	spin_unlock(&fs->inode_lock);
-	if (!in)
-		in = load_new(fs, (uint32_t)ino);
+	do {
+		spin_lock(&fs->inode_lock);
+		in = hold_locked(fs, (uint32_t)ino);
+		if (in)
+			fs->inode_hits++;
+		spin_unlock(&fs->inode_lock);
+		if (!in)
+			in = load_new(fs, (uint32_t)ino, orphan);
+	} while (!in);
 	if (IS_ERR(in) || gen == FS_ANY_GEN || in->gen == gen)
 		return in;
 	ext4_inode_put(in);
 	return ERR_PTR(-ESTALE);
+}
+
+struct ext4_inode *ext4_inode_get(struct ext4_fs *fs, uint64_t ino, uint64_t gen)
+{
+	if (ino != EXT4_ROOT_INO && (ino < fs->first_ino || ino > fs->nr_inodes))
+		return ERR_PTR(-ESTALE);
+	return get_any(fs, ino, gen, false);
+}
+
+struct ext4_inode *ext4_inode_get_special(struct ext4_fs *fs, uint32_t ino)
+{
+	if (!ino || ino >= fs->first_ino)
+		return ERR_PTR(-ESTALE);
+	return get_any(fs, ino, FS_ANY_GEN, false);
+}
+
+struct ext4_inode *ext4_inode_get_orphan(struct ext4_fs *fs, uint32_t ino)
+{
+	return get_any(fs, ino, FS_ANY_GEN, true);
 }
 
 void ext4_inode_put(struct ext4_inode *in)
@@ -315,7 +403,9 @@ void ext4_inode_put(struct ext4_inode *in)
 
 	spin_lock(&fs->inode_lock);
 	ASSERT(in->refs);
-	if (--in->refs == 0) {
+	if (--in->refs == 0 && in->gone) {
+		dead = in;
+	} else if (in->refs == 0) {
 		list_add_tail(&in->lru, &fs->inode_lru);
 		fs->nr_unused++;
 		if (fs->nr_unused > fs->max_unused) {
@@ -324,6 +414,7 @@ void ext4_inode_put(struct ext4_inode *in)
 			list_del(&dead->lru);
 			list_del(&dead->hash);
 			fs->nr_unused--;
+			fs->nr_dropped += dead->changed;
 		}
 	}
 	spin_unlock(&fs->inode_lock);
@@ -335,6 +426,15 @@ void ext4_unmount(struct ext4_fs *fs)
 {
 	struct ext4_inode *in, *next;
 
+	if (fs->journal) {
+		ext4_write_stop(fs);
+		ext4_rw_stop(fs);
+		ext4_balloc_exit(fs);
+		ext4_changes_stop(fs);
+	}
+	ext4_orphans_free(fs);
+	if (fs->super_buf)
+		bcache_put(fs->super_buf);
 	lock_not_needed(&fs->inode_lock, "no inode is held, so no other thread is here");
 	if (fs->inode_table) {
 		list_for_each_entry_safe(in, next, &fs->inode_lru, lru) {
@@ -346,6 +446,7 @@ void ext4_unmount(struct ext4_fs *fs)
 	}
 	if (fs->bc)
 		bcache_destroy(fs->bc);
+	kfree(fs->locks);
 	kfree(fs);
 }
 
@@ -364,7 +465,7 @@ static void decode_rdev(const struct ext4_inode *in, struct fs_stat *st)
 	}
 }
 
-void ext4_inode_stat(const struct ext4_inode *in, struct fs_stat *st)
+void ext4_inode_fill_stat(const struct ext4_inode *in, struct fs_stat *st)
 {
 	const uint32_t type = in->mode & S_IFMT;
 
@@ -380,6 +481,7 @@ void ext4_inode_stat(const struct ext4_inode *in, struct fs_stat *st)
 	st->blksize = in->fs->block_size;
 	st->size = in->size;
 	st->blocks = in->blocks;
+	st->version = in->version;
 	if (in->flags & EXT4_FL_COMPR)
 		st->attrs |= STATX_ATTR_COMPRESSED;
 	if (in->flags & EXT4_FL_IMMUTABLE)
@@ -392,4 +494,13 @@ void ext4_inode_stat(const struct ext4_inode *in, struct fs_stat *st)
 	st->mtime = in->mtime;
 	st->ctime = in->ctime;
 	st->crtime = in->crtime;
+}
+
+void ext4_inode_stat(const struct ext4_inode *in, struct fs_stat *st)
+{
+	struct ext4_fs *fs = in->fs;
+
+	spin_lock(&fs->show_lock);
+	*st = in->shown;
+	spin_unlock(&fs->show_lock);
 }

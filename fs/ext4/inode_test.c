@@ -112,7 +112,7 @@ static void wide_fields(struct ktest *t)
 	d->blocks_hi = cpu_to_le16(1);
 	d->generation = cpu_to_le32(0xdeadbeef);
 	ASSERT_EQ(t, decode(&fs, raw, 256, &in), 0);
-	ext4_inode_stat(&in, &st);
+	ext4_inode_fill_stat(&in, &st);
 	EXPECT_EQ(t, st.uid, 100000u);
 	EXPECT_EQ(t, st.gid, 200000u);
 	EXPECT_EQ(t, st.size, 0x100001001ull);
@@ -137,13 +137,13 @@ static void device_numbers(struct ktest *t)
 	d->mode = cpu_to_le16(S_IFCHR | 0666);
 	d->block[0] = cpu_to_le32(0x0103);
 	ASSERT_EQ(t, decode(&fs, raw, 256, &in), 0);
-	ext4_inode_stat(&in, &st);
+	ext4_inode_fill_stat(&in, &st);
 	EXPECT_EQ(t, st.rdev_major, 1u);
 	EXPECT_EQ(t, st.rdev_minor, 3u);
 	d->block[0] = 0;
 	d->block[1] = cpu_to_le32(0x11110370); /* 259, 70000 */
 	ASSERT_EQ(t, decode(&fs, raw, 256, &in), 0);
-	ext4_inode_stat(&in, &st);
+	ext4_inode_fill_stat(&in, &st);
 	EXPECT_EQ(t, st.rdev_major, 259u);
 	EXPECT_EQ(t, st.rdev_minor, 0x11170u);
 }

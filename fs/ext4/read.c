@@ -9,6 +9,7 @@
  */
 #include <drivers/blkdev.h>
 #include <kernel/panic.h>
+#include <kernel/rwsem.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -210,7 +211,7 @@ static void clear_tail(const struct ext4_inode *in, uint64_t index, void *const 
 		memset((uint8_t *)pages[page - index] + used, 0, PAGE_SIZE - used);
 }
 
-int ext4_read_pages(struct ext4_inode *in, uint64_t index, void *const *pages, unsigned int nr)
+static int read_pages(struct ext4_inode *in, uint64_t index, void *const *pages, unsigned int nr)
 {
 	struct run run = { 0 };
 	struct batch *b;
@@ -250,6 +251,17 @@ int ext4_read_pages(struct ext4_inode *in, uint64_t index, void *const *pages, u
 	return 0;
 }
 
+int ext4_read_pages(struct ext4_inode *in, uint64_t index, void *const *pages, unsigned int nr)
+{
+	int err;
+
+	/* Until the data are read: nobody frees their blocks meanwhile. */
+	rwsem_read_lock(&in->lock);
+	err = in->gone ? -ESTALE : read_pages(in, index, pages, nr);
+	rwsem_read_unlock(&in->lock);
+	return err;
+}
+
 int ext4_map_blocks(struct ext4_inode *in, uint32_t lblk, uint32_t max, struct ext4_map *map)
 {
 	if (!max || (in->flags & EXT4_FL_INLINE_DATA))
@@ -259,8 +271,7 @@ int ext4_map_blocks(struct ext4_inode *in, uint32_t lblk, uint32_t max, struct e
 	return ext4_indirect_map(in, lblk, max, map);
 }
 
-/* A link shorter than 60 bytes stands in the inode, which then owns no block for it. */
-static bool is_fast_link(const struct ext4_inode *in)
+bool ext4_link_is_fast(const struct ext4_inode *in)
 {
 	const struct ext4_fs *fs = in->fs;
 	uint64_t ea_sectors = 0;
@@ -292,7 +303,7 @@ static int read_slow_link(struct ext4_inode *in, char *buf)
 	return 0;
 }
 
-int ext4_readlink(struct ext4_inode *in, char *buf, size_t *len)
+static int readlink(struct ext4_inode *in, char *buf, size_t *len)
 {
 	int err = 0;
 
@@ -303,7 +314,7 @@ int ext4_readlink(struct ext4_inode *in, char *buf, size_t *len)
 				    (unsigned long long)in->size);
 	if (in->flags & EXT4_FL_INLINE_DATA)
 		ext4_inline_copy(in, 0, buf, (uint32_t)in->size);
-	else if (is_fast_link(in))
+	else if (ext4_link_is_fast(in))
 		memcpy(buf, in->iblock, in->size);
 	else
 		err = read_slow_link(in, buf);
@@ -314,4 +325,14 @@ int ext4_readlink(struct ext4_inode *in, char *buf, size_t *len)
 	buf[in->size] = '\0';
 	*len = in->size;
 	return 0;
+}
+
+int ext4_readlink(struct ext4_inode *in, char *buf, size_t *len)
+{
+	int err;
+
+	rwsem_read_lock(&in->lock);
+	err = in->gone ? -ESTALE : readlink(in, buf, len);
+	rwsem_read_unlock(&in->lock);
+	return err;
 }

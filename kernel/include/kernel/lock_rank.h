@@ -23,13 +23,19 @@ enum lock_rank {
 	RANK_ASPACE = 44,      /* vmas and page table of one address space */
 	RANK_MONITOR = 52,     /* other sleeping locks of a monitor */
 	/* Sleeping locks: file systems and network. */
-	RANK_FS = 60,        /* one mounted file system */
-	RANK_NET = 72,       /* connection tables, set-up and tear-down */
-	RANK_NET_PEER = 76,  /* one peer or session */
-	RANK_NET_SETUP = 80, /* connection set-up of the RPC layer */
-	RANK_CM = 81,        /* connection manager: one port's connections */
-	RANK_MAD = 82,       /* ports open for management datagrams */
-	RANK_CTL = 82,       /* control channel: whole frames on the wire */
+	RANK_FS = 60,         /* one mounted file system */
+	RANK_FS_INODE = 62,   /* one inode of a file system on a disk */
+	RANK_FS_ORPHAN = 64,  /* ext4: the list of orphans */
+	RANK_FS_GROUP = 66,   /* ext4: bitmaps and descriptor of a block group */
+	RANK_FS_RAW = 67,     /* ext4: the bytes of an inode in its table */
+	RANK_FS_SUPER = 68,   /* ext4: the superblock */
+	RANK_FS_JOURNAL = 70, /* the tail of a journal: checkpoints */
+	RANK_NET = 72,        /* connection tables, set-up and tear-down */
+	RANK_NET_PEER = 76,   /* one peer or session */
+	RANK_NET_SETUP = 80,  /* connection set-up of the RPC layer */
+	RANK_CM = 81,         /* connection manager: one port's connections */
+	RANK_MAD = 82,        /* ports open for management datagrams */
+	RANK_CTL = 82,        /* control channel: whole frames on the wire */
 	/* Sleeping locks: drivers and below. */
 	RANK_RDMA = 84,        /* verbs objects: create, destroy */
 	RANK_RDMA_DEVICE = 85, /* an RDMA device, against its recovery */
@@ -50,6 +56,7 @@ enum lock_rank {
 	RANK_SPIN_CACHE = 134,     /* page cache of files; an owner's page table */
 	RANK_MEM_POOL = 138,       /* free frames and accounts of a memory monitor */
 	/* Spinlocks: file systems, network, drivers. */
+	RANK_SPIN_JOURNAL = 148, /* transactions of a journal */
 	RANK_SPIN_FS = 150,
 	RANK_SPIN_NET = 160,  /* peer tables */
 	RANK_SPIN_RPC = 164,  /* slots of one session */
