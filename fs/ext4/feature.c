@@ -57,21 +57,24 @@ int ext4_features_check(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 {
 	const uint32_t incompat = le32_to_cpu(sb->incompat);
 	const uint32_t ro_compat = le32_to_cpu(sb->ro_compat);
-	const uint32_t state = le16_to_cpu(sb->state);
 	const uint32_t unknown = incompat & ~(INCOMPAT_KNOWN | EXT4_INCOMPAT_RECOVER);
 
 	if (le32_to_cpu(sb->rev_level) == 0 && (incompat || ro_compat))
 		return ext4_refuse(fs, -EUCLEAN, "revision 0 with feature flags; run e2fsck");
-	if (unknown)
-		return refuse_unknown(fs, unknown);
-	if (incompat & EXT4_INCOMPAT_RECOVER)
-		return ext4_refuse(fs, -EOPNOTSUPP,
-				   "needs_recovery: the journal has to be replayed; run e2fsck");
+	return unknown ? refuse_unknown(fs, unknown) : 0;
+}
+
+int ext4_state_check(struct ext4_fs *fs, const struct ext4_super_disk *sb, bool writable)
+{
+	const uint32_t ro_compat = le32_to_cpu(sb->ro_compat);
+	const uint32_t state = le16_to_cpu(sb->state);
+
 	if (state & EXT4_STATE_ERROR)
 		return ext4_refuse(fs, -EOPNOTSUPP, "marked as having errors; run e2fsck");
 	if (!(state & EXT4_STATE_VALID))
 		return ext4_refuse(fs, -EOPNOTSUPP, "was not unmounted cleanly; run e2fsck");
-	if (le32_to_cpu(sb->last_orphan) || (state & EXT4_STATE_ORPHAN) ||
+	/* A mount that may write sees to the list itself, but not to Linux's orphan file. */
+	if ((!writable && (le32_to_cpu(sb->last_orphan) || (state & EXT4_STATE_ORPHAN))) ||
 	    (ro_compat & EXT4_RO_COMPAT_ORPHAN_PRESENT))
 		return ext4_refuse(fs, -EOPNOTSUPP,
 				   "has orphaned inodes to be cleaned up; run e2fsck");

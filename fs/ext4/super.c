@@ -3,7 +3,9 @@
  * ext4: superblock, mount and statfs.
  *
  * Flow:	ext4_mount() reads 4 KiB from the disk's start, checks magic, checksum,
- *		features and geometry, then opens the block cache and looks at the root.
+ *		features and geometry, then opens the block cache and looks at the root.  A mount
+ *		that may write recovers the journal before (rw.c), and starts over if that changed
+ *		the disk.
  * Context:	a thread; sleeps for the disk.
  * Failure:	each refusal has one line in the log; nothing stays allocated.
  */
@@ -19,7 +21,8 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
-#include "ext4_priv.h"
+#include "ext4_write.h"
+#include "journal_priv.h"
 
 #define DEFAULT_CACHE_BYTES    (8u << 20)
 #define DEFAULT_MAX_INODES     4096u
@@ -52,6 +55,8 @@ int ext4_corrupt(struct ext4_fs *fs, const char *fmt, ...)
 	char text[160];
 	va_list ap;
 
+	if (fs->base.changes) /* as Linux's errors=remount-ro */
+		ext4_abort(fs, "damage was found");
 	if (n > MAX_LOGGED_CORRUPTIONS)
 		return -EUCLEAN;
 	va_start(ap, fmt);
@@ -166,23 +171,45 @@ static void decode_rest(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 		fs->csum_seed = le32_to_cpu(sb->checksum_seed);
 	else
 		fs->csum_seed = crc32c(~0u, sb->uuid, sizeof(sb->uuid));
+	fs->extra_isize = 32;
+	if (le16_to_cpu(sb->want_extra_isize) >= 4 &&
+	    le16_to_cpu(sb->want_extra_isize) <= fs->inode_size - EXT4_GOOD_INODE_SIZE)
+		fs->extra_isize = le16_to_cpu(sb->want_extra_isize);
 	for (int i = 0; i < 4; i++)
 		fs->hash_seed[i] = le32_to_cpu(sb->hash_seed[i]);
 	for (int i = 0; i < 2; i++)
 		fs->backup_bgs[i] = le32_to_cpu(sb->backup_bgs[i]);
+	fs->def_hash_version = sb->def_hash_version;
 	fs->hash_unsigned = le32_to_cpu(sb->flags) & EXT4_FLAG_UNSIGNED_HASH;
 	fs->r_blocks = MIN(lo_hi(fs, sb->r_blocks_count_lo, sb->r_blocks_count_hi), fs->nr_blocks);
+	fs->reserved_gdt_blocks = le16_to_cpu(sb->reserved_gdt_blocks);
 	/* With bigalloc this counts clusters. */
-	fs->free_blocks =
-		MIN(lo_hi(fs, sb->free_blocks_lo, sb->free_blocks_hi), fs->nr_blocks / ratio) *
-		ratio;
+	atomic64_set(&fs->free_blocks,
+		     (int64_t)(MIN(lo_hi(fs, sb->free_blocks_lo, sb->free_blocks_hi),
+				   fs->nr_blocks / ratio) *
+			       ratio));
 	fs->overhead = MIN(le32_to_cpu(sb->overhead_clusters) * ratio, fs->nr_blocks);
-	fs->free_inodes = MIN(le32_to_cpu(sb->free_inodes), fs->nr_inodes);
+	atomic64_set(&fs->free_inodes, MIN(le32_to_cpu(sb->free_inodes), fs->nr_inodes));
+}
+
+static uint32_t super_csum(const struct ext4_super_disk *sb)
+{
+	return crc32c(~0u, sb, offsetof(struct ext4_super_disk, checksum));
+}
+
+void ext4_super_csum_set(const struct ext4_fs *fs, struct ext4_super_disk *sb)
+{
+	if (fs->has_csum)
+		sb->checksum = cpu_to_le32(super_csum(sb));
+}
+
+struct ext4_super_disk *ext4_super_in(const struct ext4_fs *fs, const struct bcache_buf *buf)
+{
+	return (void *)(buf->data + (EXT4_SUPER_OFFSET & (fs->block_size - 1)));
 }
 
 static int super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 {
-	const uint32_t csum = crc32c(~0u, sb, offsetof(struct ext4_super_disk, checksum));
 	int err;
 
 	if (le16_to_cpu(sb->magic) != EXT4_SUPER_MAGIC)
@@ -194,7 +221,7 @@ static int super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 	if (le32_to_cpu(sb->ro_compat) & EXT4_RO_COMPAT_METADATA_CSUM) {
 		if (sb->checksum_type != EXT4_CHECKSUM_CRC32C)
 			return bad_super(fs, "checksum type", sb->checksum_type);
-		if (le32_to_cpu(sb->checksum) != csum)
+		if (le32_to_cpu(sb->checksum) != super_csum(sb))
 			return bad_super(fs, "checksum", le32_to_cpu(sb->checksum));
 		fs->has_csum = true;
 	}
@@ -271,6 +298,9 @@ static int inode_cache_init(struct ext4_fs *fs, const struct fs_mount_options *o
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
 		list_init(&fs->inode_table[i]);
+	spin_lock_init(&fs->show_lock, "ext4-show", RANK_SPIN_FS);
+	mutex_init(&fs->change, "ext4-change", RANK_FS);
+	list_init(&fs->nameless);
 	spin_lock_init(&fs->inode_lock, "ext4-inodes", RANK_SPIN_FS);
 	list_init(&fs->inode_lru);
 	return 0;
@@ -292,13 +322,19 @@ static int check_device(struct ext4_fs *fs)
 	return 0;
 }
 
-static int mount_with(struct ext4_fs *fs, const struct fs_mount_options *opt, const uint8_t *head)
+static int mount_with(struct ext4_fs *fs, const struct fs_mount_options *opt, const uint8_t *head,
+		      bool writable)
 {
 	const struct ext4_super_disk *sb = (const void *)(head + EXT4_SUPER_OFFSET);
 	uint64_t cache = opt && opt->cache_bytes ? opt->cache_bytes : DEFAULT_CACHE_BYTES;
 	int err;
 
 	err = super_decode(fs, sb);
+	if (!err && (fs->incompat & EXT4_INCOMPAT_RECOVER) && !writable)
+		err = ext4_refuse(fs, -EOPNOTSUPP,
+				  "needs_recovery: the journal has to be replayed; run e2fsck");
+	if (!err && !writable)
+		err = ext4_state_check(fs, sb, false);
 	if (!err)
 		err = check_device(fs);
 	if (!err)
@@ -311,46 +347,92 @@ static int mount_with(struct ext4_fs *fs, const struct fs_mount_options *opt, co
 		fs->bc = NULL;
 		return err;
 	}
-	err = check_mmp(fs, sb);
+	return check_mmp(fs, sb);
+}
+
+static struct ext4_fs *fs_new(struct blkdev *bd, const struct fs_mount_options *opt)
+{
+	struct ext4_fs *fs = kzalloc(sizeof(*fs));
+
+	if (!fs)
+		return NULL;
+	fs->locks = kzalloc(sizeof(*fs->locks));
+	if (!fs->locks) {
+		kfree(fs);
+		return NULL;
+	}
+	fs->base = (struct fs){ .ops = &ext4_fs_ops, .root_ino = EXT4_ROOT_INO, .read_only = true };
+	fs->bd = bd;
+	fs->why = opt ? opt->why : NULL;
+	fs->why_size = opt ? opt->why_size : 0;
+	mutex_init(&fs->super_lock, "ext4-super", RANK_FS_SUPER);
+	mutex_init(&fs->orphan_lock, "ext4-orphans", RANK_FS_ORPHAN);
+	list_init(&fs->orphans);
+	for (unsigned int i = 0; i < EXT4_GROUP_LOCKS; i++) {
+		mutex_init(&fs->locks->group[i], "ext4-group", RANK_FS_GROUP);
+		mutex_init(&fs->locks->raw[i], "ext4-raw-inode", RANK_FS_RAW);
+	}
+	return fs;
+}
+
+/* Read @head and mount; 1: the journal was replayed, so do it again. */
+static int try_mount(struct ext4_fs *fs, const struct fs_mount_options *opt, uint8_t *head,
+		     uint32_t head_len)
+{
+	bool writable = opt && opt->writable && !fs->bd->read_only;
+	const struct ext4_super_disk *sb = (const void *)(head + EXT4_SUPER_OFFSET);
+	struct log *log = NULL;
+	uint32_t seq = 0;
+	int err;
+
+	err = blk_read(fs->bd, 0, head, head_len);
+	if (err)
+		return ext4_refuse(fs, err, "reading the superblock failed (%d)", err);
+	err = mount_with(fs, opt, head, writable);
+	if (!err && writable && !ext4_features_writable(fs)) {
+		writable = false;
+		err = ext4_state_check(fs, sb, false);
+	}
+	if (!err && writable)
+		err = ext4_rw_recover(fs, sb, &log, &seq);
 	if (!err)
 		err = check_root(fs);
+	if (!err && writable) {
+		err = ext4_rw_start(fs, log, seq, !opt->manual_commit);
+		return err ? err : ext4_write_start(fs);
+	}
+	if (log)
+		log_free(log);
 	return err;
 }
 
 int ext4_mount(struct blkdev *bd, const struct fs_mount_options *opt, struct fs **out)
 {
 	const uint32_t head_len = MAX(HEAD_LEN, bd->block_size);
-	struct ext4_fs *fs;
+	struct ext4_fs *fs = NULL;
 	uint8_t *head;
 	int err;
 
-	fs = kzalloc(sizeof(*fs));
-	if (!fs)
-		return -ENOMEM;
-	fs->base = (struct fs){ .ops = &ext4_fs_ops, .root_ino = EXT4_ROOT_INO };
-	fs->bd = bd;
-	fs->why = opt ? opt->why : NULL;
-	fs->why_size = opt ? opt->why_size : 0;
-	if (fs->why && fs->why_size)
-		fs->why[0] = '\0';
-	if (bd->nr_sectors < head_len >> BLK_SECTOR_SHIFT) {
-		err = ext4_refuse(fs, -EINVAL, "too small for a file system");
-		kfree(fs);
-		return err;
-	}
+	if (opt && opt->why && opt->why_size)
+		opt->why[0] = '\0';
 	head = kmalloc(head_len);
-	if (!head) {
-		kfree(fs);
+	if (!head)
 		return -ENOMEM;
-	}
-	err = blk_read(bd, 0, head, head_len);
-	if (err)
-		err = ext4_refuse(fs, err, "reading the superblock failed (%d)", err);
-	else
-		err = mount_with(fs, opt, head);
+	do {
+		if (fs)
+			ext4_unmount(fs);
+		fs = fs_new(bd, opt);
+		if (!fs)
+			err = -ENOMEM;
+		else if (bd->nr_sectors < head_len >> BLK_SECTOR_SHIFT)
+			err = ext4_refuse(fs, -EINVAL, "too small for a file system");
+		else
+			err = try_mount(fs, opt, head, head_len);
+	} while (err == 1);
 	kfree(head);
 	if (err) {
-		ext4_unmount(fs);
+		if (fs)
+			ext4_unmount(fs);
 		return err;
 	}
 	fs->why = NULL; /* the caller's buffer may go away */
@@ -360,6 +442,7 @@ int ext4_mount(struct blkdev *bd, const struct fs_mount_options *opt, struct fs 
 
 void ext4_statfs(struct ext4_fs *fs, struct fs_statfs *out)
 {
+	const uint64_t free = (uint64_t)MAX(atomic64_read(&fs->free_blocks), (int64_t)0);
 	uint64_t lo, hi;
 
 	memset(out, 0, sizeof(*out));
@@ -367,10 +450,10 @@ void ext4_statfs(struct ext4_fs *fs, struct fs_statfs *out)
 	out->bsize = fs->block_size;
 	out->name_max = FS_NAME_MAX;
 	out->blocks = fs->nr_blocks - fs->overhead;
-	out->bfree = fs->free_blocks;
-	out->bavail = fs->free_blocks > fs->r_blocks ? fs->free_blocks - fs->r_blocks : 0;
+	out->bfree = free;
+	out->bavail = free > fs->r_blocks ? free - fs->r_blocks : 0;
 	out->files = fs->nr_inodes;
-	out->ffree = fs->free_inodes;
+	out->ffree = (uint64_t)MAX(atomic64_read(&fs->free_inodes), (int64_t)0);
 	lo = get_unaligned_le64(fs->uuid);
 	hi = get_unaligned_le64(fs->uuid + 8);
 	out->fsid = lo ^ hi;
