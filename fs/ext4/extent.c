@@ -14,47 +14,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
-#include "ext4_priv.h"
-
-/* A node of the tree: where it is, and which part of the file it may speak about. */
-struct node {
-	const struct ext4_extent_header *hdr;
-	uint32_t len;      /* bytes that the node has */
-	uint32_t depth;    /* 0: a leaf */
-	uint64_t from, to; /* blocks of the file: @from up to, not including, @to */
-};
-
-static const struct ext4_extent *extents_of(const struct ext4_extent_header *hdr)
-{
-	return (const struct ext4_extent *)(hdr + 1);
-}
-
-static const struct ext4_extent_index *indexes_of(const struct ext4_extent_header *hdr)
-{
-	return (const struct ext4_extent_index *)(hdr + 1);
-}
-
-static uint32_t extent_len(const struct ext4_extent *e)
-{
-	const uint32_t len = le16_to_cpu(e->len);
-
-	return len > EXT4_EXTENT_MAX_INIT ? len - EXT4_EXTENT_MAX_INIT : len;
-}
-
-static bool extent_unwritten(const struct ext4_extent *e)
-{
-	return le16_to_cpu(e->len) > EXT4_EXTENT_MAX_INIT;
-}
-
-static uint64_t extent_start(const struct ext4_extent *e)
-{
-	return le32_to_cpu(e->start_lo) | (uint64_t)le16_to_cpu(e->start_hi) << 32;
-}
-
-static uint64_t index_leaf(const struct ext4_extent_index *x)
-{
-	return le32_to_cpu(x->leaf_lo) | (uint64_t)le16_to_cpu(x->leaf_hi) << 32;
-}
+#include "extent_priv.h"
 
 /* The header, and that the entries fit. */
 static bool header_ok(const struct ext4_extent_header *hdr, uint32_t len)
@@ -101,7 +61,7 @@ static bool index_ok(const struct ext4_fs *fs, const struct ext4_extent_header *
 	return true;
 }
 
-static bool csum_ok(const struct ext4_inode *in, const struct node *n)
+static bool csum_ok(const struct ext4_inode *in, const struct ext4_node *n)
 {
 	const size_t tail =
 		sizeof(*n->hdr) + (size_t)le16_to_cpu(n->hdr->max) * sizeof(struct ext4_extent);
@@ -114,7 +74,7 @@ static bool csum_ok(const struct ext4_inode *in, const struct node *n)
 	return crc32c(in->csum_seed, raw, tail) == get_unaligned_le32(raw + tail);
 }
 
-static int check_contents(const struct ext4_inode *in, const struct node *n, bool root)
+static int check_contents(const struct ext4_inode *in, const struct ext4_node *n, bool root)
 {
 	const char *what = NULL;
 
@@ -130,7 +90,7 @@ static int check_contents(const struct ext4_inode *in, const struct node *n, boo
 }
 
 /* Does a node that is fine by itself fit where the tree has it? */
-static int check_place(const struct ext4_inode *in, const struct node *n)
+static int check_place(const struct ext4_inode *in, const struct ext4_node *n)
 {
 	const uint32_t nr = le16_to_cpu(n->hdr->entries);
 	const struct ext4_extent *e = extents_of(n->hdr);
@@ -149,8 +109,7 @@ static int check_place(const struct ext4_inode *in, const struct node *n)
 	return 0;
 }
 
-/* The last entry that begins at or before @lblk; -1: all begin later. */
-static int find_entry(const struct ext4_extent_header *hdr, uint32_t lblk)
+int ext4_node_find(const struct ext4_extent_header *hdr, uint32_t lblk)
 {
 	const struct ext4_extent *e = extents_of(hdr);
 	int lo = 0, hi = le16_to_cpu(hdr->entries);
@@ -178,11 +137,12 @@ static void map_hole(struct ext4_map *map, uint64_t len, uint32_t max)
 	map->len = clamp_len(len, max);
 }
 
-static void map_from_leaf(const struct node *n, uint32_t lblk, uint32_t max, struct ext4_map *map)
+static void map_from_leaf(const struct ext4_node *n, uint32_t lblk, uint32_t max,
+			  struct ext4_map *map)
 {
 	const uint32_t nr = le16_to_cpu(n->hdr->entries);
 	const struct ext4_extent *e = extents_of(n->hdr);
-	const int i = find_entry(n->hdr, lblk);
+	const int i = ext4_node_find(n->hdr, lblk);
 	uint64_t next = n->to;
 
 	if (i >= 0) {
@@ -201,8 +161,7 @@ static void map_from_leaf(const struct node *n, uint32_t lblk, uint32_t max, str
 	map_hole(map, next - lblk, max);
 }
 
-/* Step from @n to the child that covers entry @i; *@buf becomes the child's block. */
-static int descend(struct ext4_inode *in, struct node *n, int i, struct bcache_buf **buf)
+int ext4_node_descend(struct ext4_inode *in, struct ext4_node *n, int i, struct bcache_buf **buf)
 {
 	const struct ext4_extent_index *x = indexes_of(n->hdr);
 	const uint32_t nr = le16_to_cpu(n->hdr->entries);
@@ -234,30 +193,37 @@ static int descend(struct ext4_inode *in, struct node *n, int i, struct bcache_b
 	return err;
 }
 
-int ext4_extent_map(struct ext4_inode *in, uint32_t lblk, uint32_t max, struct ext4_map *map)
+int ext4_node_root(const struct ext4_inode *in, struct ext4_node *n)
 {
 	const struct ext4_extent_header *root = (const void *)in->iblock;
-	struct bcache_buf *buf = NULL;
-	struct node n = {
+	int err;
+
+	*n = (struct ext4_node){
 		.hdr = root,
 		.len = EXT4_IBLOCK_LEN,
 		.depth = le16_to_cpu(root->depth),
 		.from = 0,
 		.to = (uint64_t)UINT32_MAX + 1,
 	};
+	err = check_contents(in, n, true);
+	return err ? err : check_place(in, n);
+}
+
+int ext4_extent_map(struct ext4_inode *in, uint32_t lblk, uint32_t max, struct ext4_map *map)
+{
+	struct bcache_buf *buf = NULL;
+	struct ext4_node n;
 	int err;
 
-	err = check_contents(in, &n, true);
-	if (!err)
-		err = check_place(in, &n);
+	err = ext4_node_root(in, &n);
 	while (!err && n.depth) {
-		const int i = find_entry(n.hdr, lblk);
+		const int i = ext4_node_find(n.hdr, lblk);
 
 		if (i < 0) { /* before the first entry of the whole tree */
 			map_hole(map, le32_to_cpu(indexes_of(n.hdr)->lblk) - lblk, max);
 			goto out;
 		}
-		err = descend(in, &n, i, &buf);
+		err = ext4_node_descend(in, &n, i, &buf);
 	}
 	if (!err)
 		map_from_leaf(&n, lblk, max, map);
