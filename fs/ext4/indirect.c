@@ -9,21 +9,15 @@
 #include <lib/err.h>
 #include <lib/errno.h>
 
-#include "ext4_priv.h"
+#include "indirect_priv.h"
 
-struct path {
-	unsigned int levels; /* 0: a direct pointer */
-	unsigned int slot;   /* in the inode */
-	uint64_t index;      /* within what that slot covers */
-};
-
-static bool find_path(const struct ext4_fs *fs, uint32_t lblk, struct path *p)
+bool ext4_indirect_path(const struct ext4_fs *fs, uint32_t lblk, struct indirect_path *p)
 {
 	const unsigned int bits = fs->block_bits - 2; /* pointers of 4 bytes */
 	uint64_t rest = lblk;
 
 	if (rest < EXT4_NR_DIRECT) {
-		*p = (struct path){ .levels = 0, .slot = lblk, .index = 0 };
+		*p = (struct indirect_path){ .levels = 0, .slot = lblk, .index = 0 };
 		return true;
 	}
 	rest -= EXT4_NR_DIRECT;
@@ -87,11 +81,11 @@ int ext4_indirect_map(struct ext4_inode *in, uint32_t lblk, uint32_t max, struct
 	const uint32_t per_block = 1u << bits;
 	struct bcache_buf *buf;
 	const le32_t *ptrs;
-	struct path p;
+	struct indirect_path p;
 	uint64_t block;
 	int err;
 
-	if (!find_path(fs, lblk, &p))
+	if (!ext4_indirect_path(fs, lblk, &p))
 		return map_hole(map, 1, 0, 1); /* past what pointers can reach */
 	if (!p.levels)
 		return map_run(in, in->block, p.slot, EXT4_NR_DIRECT, max, map);
