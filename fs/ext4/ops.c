@@ -71,6 +71,22 @@ static int op_read_pages(struct fs_inode *in, uint64_t index, void *const *pages
 	return ext4_read_pages(inode_of(in), index, pages, nr);
 }
 
+static int64_t op_seek(struct fs_inode *in, uint64_t off, int whence)
+{
+	return ext4_seek(inode_of(in), off, whence);
+}
+
+static int64_t op_xattr_get(struct fs_inode *in, const char *name, size_t len, void *buf,
+			    size_t size)
+{
+	return ext4_xattr_get(inode_of(in), name, len, buf, size);
+}
+
+static int64_t op_xattr_list(struct fs_inode *in, char *buf, size_t size)
+{
+	return ext4_xattr_list(inode_of(in), buf, size);
+}
+
 const struct fs_ops ext4_fs_ops = {
 	.name = "ext4",
 	.unmount = op_unmount,
@@ -83,6 +99,9 @@ const struct fs_ops ext4_fs_ops = {
 	.readdir = op_readdir,
 	.readlink = op_readlink,
 	.read_pages = op_read_pages,
+	.xattr_get = op_xattr_get,
+	.xattr_list = op_xattr_list,
+	.seek = op_seek,
 };
 
 int ext4_map(struct fs_inode *in, uint32_t lblk, uint32_t max, struct ext4_map *map)
