@@ -15,36 +15,13 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 
-#include "ext4_priv.h"
-
-#define MAX_LEVELS 3u
-#define BLOCK_MASK 0x0fffffffu
-
-struct level {
-	struct bcache_buf *buf;
-	const struct ext4_dx_entry *entries;
-	uint32_t count;
-	uint32_t at;
-};
-
-struct walk {
-	struct ext4_inode *dir;
-	struct level level[MAX_LEVELS];
-	uint32_t nr_levels;
-	uint32_t hash;
-	uint32_t steps_left;
-};
-
-static uint32_t entries_offset(bool root)
-{
-	return root ? EXT4_DX_ROOT_ENTRIES_OFFSET : EXT4_DX_NODE_ENTRIES_OFFSET;
-}
+#include "htree_priv.h"
 
 static struct ext4_dx_countlimit countlimit(const uint8_t *data, bool root)
 {
 	struct ext4_dx_countlimit cl;
 
-	memcpy(&cl, data + entries_offset(root), sizeof(cl));
+	memcpy(&cl, data + htree_entries_offset(root), sizeof(cl));
 	return cl;
 }
 
@@ -67,10 +44,11 @@ static bool root_ok(const struct ext4_fs *fs, const uint8_t *data)
 	       !info.reserved && info.info_len == sizeof(info);
 }
 
-static uint32_t dx_csum(const struct ext4_inode *dir, const uint8_t *data, bool root,
-			uint32_t count, const struct ext4_dx_tail *tail)
+uint32_t ext4_dx_csum(const struct ext4_inode *dir, const uint8_t *data, bool root, uint32_t count,
+		      const struct ext4_dx_tail *tail)
 {
-	const size_t len = entries_offset(root) + (size_t)count * sizeof(struct ext4_dx_entry);
+	const size_t len =
+		htree_entries_offset(root) + (size_t)count * sizeof(struct ext4_dx_entry);
 	const le32_t zero = cpu_to_le32(0);
 	uint32_t crc = crc32c(dir->csum_seed, data, len);
 
@@ -83,7 +61,7 @@ int ext4_dx_check(const struct ext4_inode *dir, const uint8_t *data, bool root, 
 	const struct ext4_fs *fs = dir->fs;
 	const struct ext4_dx_countlimit cl = countlimit(data, root);
 	const uint32_t limit = le16_to_cpu(cl.limit), count = le16_to_cpu(cl.count);
-	const uint32_t offset = entries_offset(root);
+	const uint32_t offset = htree_entries_offset(root);
 	uint32_t room = fs->block_size - offset;
 	struct ext4_dx_tail tail;
 
@@ -97,14 +75,14 @@ int ext4_dx_check(const struct ext4_inode *dir, const uint8_t *data, bool root, 
 	if (!fs->has_csum)
 		return 0;
 	memcpy(&tail, data + offset + (size_t)limit * sizeof(struct ext4_dx_entry), sizeof(tail));
-	if (dx_csum(dir, data, root, count, &tail) != le32_to_cpu(tail.checksum))
+	if (ext4_dx_csum(dir, data, root, count, &tail) != le32_to_cpu(tail.checksum))
 		return ext4_corrupt(dir->fs, "directory %u: index block %u: checksum", dir->ino,
 				    lblk);
 	return 0;
 }
 
 /* The last entry whose hash is at most @hash; the first one's counts as 0. */
-static uint32_t find_entry(const struct level *l, uint32_t hash)
+static uint32_t find_entry(const struct htree_level *l, uint32_t hash)
 {
 	uint32_t lo = 1, hi = l->count;
 
@@ -119,9 +97,9 @@ static uint32_t find_entry(const struct level *l, uint32_t hash)
 	return lo - 1;
 }
 
-static int load_level(struct walk *w, unsigned int i, uint32_t lblk)
+static int load_level(struct htree_walk *w, unsigned int i, uint32_t lblk)
 {
-	struct level *l = &w->level[i];
+	struct htree_level *l = &w->level[i];
 	const bool root = i == 0;
 	uint32_t len;
 
@@ -132,18 +110,17 @@ static int load_level(struct walk *w, unsigned int i, uint32_t lblk)
 		l->buf = NULL;
 		return err;
 	}
-	l->entries = (const void *)(l->buf->data + entries_offset(root));
+	l->entries = (const void *)(l->buf->data + htree_entries_offset(root));
 	l->count = le16_to_cpu(countlimit(l->buf->data, root).count);
 	l->at = 0;
 	return 0;
 }
 
-/* The block that the current entry of level @i names. */
-static int entry_block(struct walk *w, unsigned int i, uint32_t *lblk)
+int htree_entry_block(struct htree_walk *w, unsigned int i, uint32_t *lblk)
 {
-	const struct level *l = &w->level[i];
+	const struct htree_level *l = &w->level[i];
 
-	*lblk = le32_to_cpu(l->entries[l->at].block) & BLOCK_MASK;
+	*lblk = le32_to_cpu(l->entries[l->at].block) & HTREE_BLOCK_MASK;
 	if (!*lblk || *lblk >= ext4_dir_nr_blocks(w->dir))
 		return ext4_corrupt(w->dir->fs, "directory %u: index names block %u", w->dir->ino,
 				    *lblk);
@@ -151,13 +128,13 @@ static int entry_block(struct walk *w, unsigned int i, uint32_t *lblk)
 }
 
 /* Load the levels below @i, each at its first entry or, with @search, where the hash belongs. */
-static int load_below(struct walk *w, unsigned int i, bool search)
+static int load_below(struct htree_walk *w, unsigned int i, bool search)
 {
 	uint32_t lblk;
 	int err;
 
 	for (i++; i < w->nr_levels; i++) {
-		err = entry_block(w, i - 1, &lblk);
+		err = htree_entry_block(w, i - 1, &lblk);
 		if (err)
 			return err;
 		if (w->level[i].buf)
@@ -171,11 +148,10 @@ static int load_below(struct walk *w, unsigned int i, bool search)
 	return 0;
 }
 
-/* Go to the next leaf if it continues our hash: 1, 0 if not, -errno. */
-static int next_leaf(struct walk *w)
+int htree_next_leaf(struct htree_walk *w, bool same)
 {
 	unsigned int i = w->nr_levels;
-	struct level *l;
+	struct htree_level *l;
 	int err;
 
 	do {
@@ -184,25 +160,26 @@ static int next_leaf(struct walk *w)
 		l = &w->level[i];
 	} while (l->at + 1 >= l->count);
 
-	l->at++;
-	if ((le32_to_cpu(l->entries[l->at].hash) & ~1u) != w->hash)
+	if (same && (le32_to_cpu(l->entries[l->at + 1].hash) & ~1u) != w->hash)
 		return 0;
+	l->at++;
 	if (!w->steps_left--)
 		return ext4_corrupt(w->dir->fs, "directory %u: index without end", w->dir->ino);
 	err = load_below(w, i, false);
 	return err ? err : 1;
 }
 
-static int search_leaf(struct walk *w, const char *name, size_t len, uint32_t *ino)
+static int search_leaf(struct htree_walk *w, const char *name, size_t len, uint32_t *ino,
+		       uint32_t *lblk)
 {
 	struct bcache_buf *buf;
-	uint32_t lblk, entries_len;
+	uint32_t entries_len;
 	int err;
 
-	err = entry_block(w, w->nr_levels - 1, &lblk);
+	err = htree_entry_block(w, w->nr_levels - 1, lblk);
 	if (err)
 		return err;
-	buf = ext4_dir_block(w->dir, lblk, EXT4_CHECK_DIR, &entries_len);
+	buf = ext4_dir_block(w->dir, *lblk, EXT4_CHECK_DIR, &entries_len);
 	if (IS_ERR(buf))
 		return (int)PTR_ERR(buf);
 	err = ext4_dirents_find(w->dir->fs, buf->data, entries_len, name, len, ino);
@@ -210,51 +187,107 @@ static int search_leaf(struct walk *w, const char *name, size_t len, uint32_t *i
 	return err;
 }
 
-/* Read the root: how deep the tree is, and the hash of our name.  -EAGAIN: unknown hash. */
-static int start(struct walk *w, const char *name, size_t len)
+unsigned int htree_hash_version(const struct ext4_fs *fs, uint8_t base)
+{
+	if (base <= EXT4_HASH_TEA && fs->hash_unsigned)
+		return base + EXT4_HASH_LEGACY_UNSIGNED;
+	return base;
+}
+
+uint32_t htree_max_levels(const struct ext4_fs *fs)
+{
+	return fs->incompat & EXT4_INCOMPAT_LARGEDIR ? 3 : 2;
+}
+
+void htree_init(struct htree_walk *w, struct ext4_inode *dir)
+{
+	*w = (struct htree_walk){ .dir = dir,
+				  .nr_levels = 1,
+				  .steps_left = ext4_dir_nr_blocks(dir) };
+}
+
+uint32_t htree_current_hash(const struct htree_walk *w)
+{
+	for (unsigned int i = w->nr_levels; i-- > 0;) {
+		if (w->level[i].at)
+			return le32_to_cpu(w->level[i].entries[w->level[i].at].hash);
+	}
+	return 0;
+}
+
+void htree_put(struct htree_walk *w)
+{
+	for (unsigned int i = 0; i < HTREE_MAX_LEVELS; i++) {
+		if (w->level[i].buf)
+			bcache_put(w->level[i].buf);
+		w->level[i].buf = NULL;
+	}
+}
+
+int htree_start(struct htree_walk *w, const char *name, size_t len)
 {
 	const struct ext4_fs *fs = w->dir->fs;
-	const uint32_t max = fs->incompat & EXT4_INCOMPAT_LARGEDIR ? 2 : 1;
 	struct ext4_dx_root_info info;
-	unsigned int version;
 	int err;
 
 	err = load_level(w, 0, 0);
 	if (err)
 		return err;
 	info = root_info(w->level[0].buf->data);
-	if (info.indirect_levels > max)
+	if (info.indirect_levels >= htree_max_levels(fs))
 		return ext4_corrupt(w->dir->fs, "directory %u: index of %u levels", w->dir->ino,
 				    info.indirect_levels);
 	w->nr_levels = info.indirect_levels + 1;
-	version = info.hash_version;
-	if (version <= EXT4_HASH_TEA && fs->hash_unsigned)
-		version += EXT4_HASH_LEGACY_UNSIGNED;
-	if ((info.unused_flags & 1) || ext4_dirhash(version, fs->hash_seed, name, len, &w->hash))
+	w->version = htree_hash_version(fs, info.hash_version);
+	if (info.unused_flags & 1)
+		return -EAGAIN;
+	if (name && ext4_dirhash(w->version, fs->hash_seed, name, len, &w->hash))
 		return -EAGAIN;
 	w->level[0].at = find_entry(&w->level[0], w->hash);
 	return load_below(w, 0, true);
 }
 
-int ext4_htree_lookup(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino)
+static int find(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino, uint32_t *lblk)
 {
-	struct walk w = { .dir = dir, .nr_levels = 1, .steps_left = ext4_dir_nr_blocks(dir) };
+	struct htree_walk w;
 	int err, more;
 
-	err = start(&w, name, len);
+	htree_init(&w, dir);
+	err = htree_start(&w, name, len);
 	if (!err) {
 		do {
-			err = search_leaf(&w, name, len, ino);
+			err = search_leaf(&w, name, len, ino, lblk);
 			if (err != -ENOENT)
 				break;
-			more = next_leaf(&w);
+			more = htree_next_leaf(&w, true);
 			if (more < 0)
 				err = more;
 		} while (more > 0);
 	}
-	for (unsigned int i = 0; i < MAX_LEVELS; i++) {
-		if (w.level[i].buf)
-			bcache_put(w.level[i].buf);
-	}
+	htree_put(&w);
 	return err;
+}
+
+int ext4_htree_lookup(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino)
+{
+	uint32_t lblk;
+
+	return find(dir, name, len, ino, &lblk);
+}
+
+int ext4_htree_find(struct ext4_inode *dir, const char *name, size_t len, uint32_t *lblk)
+{
+	uint32_t ino;
+
+	return find(dir, name, len, &ino, lblk);
+}
+
+bool ext4_htree_is_index(const struct ext4_inode *dir, uint32_t lblk, const uint8_t *data)
+{
+	const struct ext4_dirent_disk *de = (const void *)data;
+
+	if (!ext4_dir_is_indexed(dir))
+		return false;
+	return lblk == 0 ||
+	       (!de->ino && ext4_rec_len(de->rec_len, dir->fs->block_size) == dir->fs->block_size);
 }
