@@ -119,7 +119,7 @@ static void half_md4_mix(uint32_t h[4], const uint32_t in[8])
 }
 
 static uint32_t hash_words(const uint32_t seed[4], const char *name, size_t len, bool tea,
-			   bool is_unsigned)
+			   bool is_unsigned, uint32_t *minor)
 {
 	const unsigned int nr = tea ? 4 : 8;
 	uint32_t h[4] = { 0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476 };
@@ -140,14 +140,16 @@ static uint32_t hash_words(const uint32_t seed[4], const char *name, size_t len,
 		name += n;
 		len -= n;
 	}
+	*minor = tea ? h[1] : h[2];
 	return tea ? h[0] : h[1];
 }
 
-int ext4_dirhash(unsigned int version, const uint32_t seed[4], const char *name, size_t len,
-		 uint32_t *hash)
+int ext4_dirhash2(unsigned int version, const uint32_t seed[4], const char *name, size_t len,
+		  uint32_t *hash, uint32_t *minor)
 {
 	uint32_t h;
 
+	*minor = 0;
 	switch (version) {
 	case EXT4_HASH_LEGACY:
 	case EXT4_HASH_LEGACY_UNSIGNED:
@@ -155,11 +157,12 @@ int ext4_dirhash(unsigned int version, const uint32_t seed[4], const char *name,
 		break;
 	case EXT4_HASH_HALF_MD4:
 	case EXT4_HASH_HALF_MD4_UNSIGNED:
-		h = hash_words(seed, name, len, false, version == EXT4_HASH_HALF_MD4_UNSIGNED);
+		h = hash_words(seed, name, len, false, version == EXT4_HASH_HALF_MD4_UNSIGNED,
+			       minor);
 		break;
 	case EXT4_HASH_TEA:
 	case EXT4_HASH_TEA_UNSIGNED:
-		h = hash_words(seed, name, len, true, version == EXT4_HASH_TEA_UNSIGNED);
+		h = hash_words(seed, name, len, true, version == EXT4_HASH_TEA_UNSIGNED, minor);
 		break;
 	default:
 		return -EINVAL;
@@ -170,4 +173,12 @@ int ext4_dirhash(unsigned int version, const uint32_t seed[4], const char *name,
 		h = (0x7fffffffu - 1) << 1;
 	*hash = h;
 	return 0;
+}
+
+int ext4_dirhash(unsigned int version, const uint32_t seed[4], const char *name, size_t len,
+		 uint32_t *hash)
+{
+	uint32_t minor;
+
+	return ext4_dirhash2(version, seed, name, len, hash, &minor);
 }
