@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ext4: entries in a run of directory bytes: added, removed, pointed elsewhere.  Pure, but for the
+ * block of entries that goes into a transaction.
+ *
+ * Invariants:	the run was checked (ext4_dirents_check()), and stays so.
+ */
+#include <kernel/panic.h>
+#include <lib/byteorder.h>
+#include <lib/crc.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+
+#include "ext4_write.h"
+
+#define HEAD_LEN sizeof(struct ext4_dirent_disk)
+
+le16_t ext4_rec_len_disk(uint32_t len, uint32_t block_size)
+{
+	if (len < 65536 || block_size < 65536)
+		return cpu_to_le16((uint16_t)len);
+	return cpu_to_le16(block_size == 65536 ? 65535 : 0);
+}
+
+uint8_t ext4_file_type(const struct ext4_fs *fs, uint32_t mode)
+{
+	static const uint8_t types[16] = {
+		[S_IFREG >> 12] = 1, [S_IFDIR >> 12] = 2,  [S_IFCHR >> 12] = 3, [S_IFBLK >> 12] = 4,
+		[S_IFIFO >> 12] = 5, [S_IFSOCK >> 12] = 6, [S_IFLNK >> 12] = 7,
+	};
+
+	return fs->incompat & EXT4_INCOMPAT_FILETYPE ? types[(mode & S_IFMT) >> 12] : 0;
+}
+
+/* Bytes that an entry needs. */
+static uint32_t need_of(size_t name_len)
+{
+	return (uint32_t)ALIGN_UP(HEAD_LEN + name_len, (size_t)4);
+}
+
+static struct ext4_dirent_disk *entry_at(uint8_t *data, uint32_t at)
+{
+	return (struct ext4_dirent_disk *)(void *)(data + at);
+}
+
+int ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
+		   size_t name_len, uint32_t ino, uint32_t mode)
+{
+	const uint32_t need = MAX(need_of(name_len), 12u);
+	uint32_t at = 0;
+
+	ASSERT(name_len && name_len <= FS_NAME_MAX);
+	while (at < len) {
+		struct ext4_dirent_disk *de = entry_at(data, at);
+		const uint32_t rec_len = ext4_rec_len(de->rec_len, fs->block_size);
+		const uint32_t used = de->ino ? MAX(need_of(de->name_len), 12u) : 0;
+
+		if (rec_len >= used + need) {
+			if (used)
+				de->rec_len = ext4_rec_len_disk(used, fs->block_size);
+			de = entry_at(data, at + used);
+			de->ino = cpu_to_le32(ino);
+			de->rec_len = ext4_rec_len_disk(rec_len - used, fs->block_size);
+			de->name_len = (uint8_t)name_len;
+			de->file_type = ext4_file_type(fs, mode);
+			memcpy(de->name, name, name_len);
+			return 0;
+		}
+		at += rec_len;
+	}
+	return -ENOSPC;
+}
+
+/* The entry called @name: where it is, and in *@prev the one before (its own place: none). */
+static struct ext4_dirent_disk *find(const struct ext4_fs *fs, uint8_t *data, uint32_t len,
+				     const char *name, size_t name_len,
+				     struct ext4_dirent_disk **prev)
+{
+	uint32_t at = 0;
+
+	*prev = NULL;
+	while (at < len) {
+		struct ext4_dirent_disk *de = entry_at(data, at);
+
+		if (de->ino && de->name_len == name_len && !memcmp(de->name, name, name_len))
+			return de;
+		*prev = de;
+		at += ext4_rec_len(de->rec_len, fs->block_size);
+	}
+	return NULL;
+}
+
+int ext4_entry_remove(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
+		      size_t name_len)
+{
+	struct ext4_dirent_disk *prev;
+	struct ext4_dirent_disk *de = find(fs, data, len, name, name_len, &prev);
+
+	if (!de)
+		return -ENOENT;
+	if (prev)
+		prev->rec_len = ext4_rec_len_disk(ext4_rec_len(prev->rec_len, fs->block_size) +
+							  ext4_rec_len(de->rec_len, fs->block_size),
+						  fs->block_size);
+	de->ino = cpu_to_le32(0);
+	return 0;
+}
+
+int ext4_entry_set(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
+		   size_t name_len, uint32_t ino, uint32_t mode)
+{
+	struct ext4_dirent_disk *prev;
+	struct ext4_dirent_disk *de = find(fs, data, len, name, name_len, &prev);
+
+	if (!de)
+		return -ENOENT;
+	de->ino = cpu_to_le32(ino);
+	de->file_type = ext4_file_type(fs, mode);
+	return 0;
+}
+
+static struct ext4_dirent_tail *tail_of(const struct ext4_fs *fs, uint8_t *data)
+{
+	return (void *)(data + fs->block_size - sizeof(struct ext4_dirent_tail));
+}
+
+void ext4_leaf_init(const struct ext4_inode *dir, uint8_t *data)
+{
+	const struct ext4_fs *fs = dir->fs;
+	struct ext4_dirent_disk *de = entry_at(data, 0);
+	uint32_t len = fs->block_size;
+
+	memset(data, 0, len);
+	if (fs->has_csum) {
+		struct ext4_dirent_tail *t = tail_of(fs, data);
+
+		len -= sizeof(*t);
+		t->rec_len = cpu_to_le16(sizeof(*t));
+		t->file_type = EXT4_TAIL_FILE_TYPE;
+	}
+	de->rec_len = ext4_rec_len_disk(len, fs->block_size);
+}
+
+int ext4_leaf_dirty(struct ext4_op *op, const struct ext4_inode *dir, struct bcache_buf *buf)
+{
+	const struct ext4_fs *fs = dir->fs;
+
+	if (fs->has_csum) {
+		struct ext4_dirent_tail *t = tail_of(fs, buf->data);
+
+		t->checksum =
+			cpu_to_le32(crc32c(dir->csum_seed, buf->data, fs->block_size - sizeof(*t)));
+	}
+	ext4_set_checked(buf, dir->ino, EXT4_CHECK_DIR);
+	return ext4_dirty(op->h, buf);
+}
