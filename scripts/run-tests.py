@@ -76,6 +76,8 @@ LONG = [
     Part("build clang", "LLVM=1 O={O}/clang images"),
     *[Part(f"kernel {n} cpus", f"test-kernel CPUS={n}") for n in (2, 4, 16)],
     Part("boot", "test-boot LONG=1", limit_s=4 * 3600, env={"TEST_LONG": "1"}),
+    Part("power cuts", "test-host T=fs.crash.*", limit_s=3600,
+         env={"TESSERA_CRASH_IMAGES": "1000", "TESSERA_TEST_TIMEOUT": "3000"}),
     Part("fuzz", "fuzz SECONDS=600", limit_s=4 * 3600),
 ]
 SUITES = {"test": TEST, "long": LONG}

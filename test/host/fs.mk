@@ -2,3 +2,9 @@
 prog-y += fs
 fs-folders := fs/access fs/bcache fs/ext4 fs/pathindex
 fs-objs := drivers/block/blkbatch.o drivers/block/blkdev.o
+# Transactions, recovery and power cuts, with e2fsprogs as the reference.
+prog-y += crash
+crash-folders := fs/bcache fs/ext4
+crash-exclude := fs/%_test.o
+crash-objs := drivers/block/blkbatch.o drivers/block/blkdev.o test/host/crash_test.o \
+	test/host/journal_test.o test/host/logdisk.o test/host/remount_test.o
