@@ -22,9 +22,10 @@ static int do_seg(struct filedisk *fd, const struct blk_req *req, uint64_t at,
 {
 	ssize_t n;
 
-	if (req->op != BLK_READ)
-		return -EROFS;
-	n = pread(fd->fd, seg->buf, seg->len, (off_t)at);
+	if (req->op == BLK_WRITE)
+		n = pwrite(fd->fd, seg->buf, seg->len, (off_t)at);
+	else
+		n = pread(fd->fd, seg->buf, seg->len, (off_t)at);
 	return n == (ssize_t)seg->len ? 0 : -EIO;
 }
 
@@ -44,7 +45,7 @@ static void filedisk_submit(struct blkdev *bd, struct blk_req *req)
 
 static const struct blkdev_ops filedisk_ops = { .submit = filedisk_submit };
 
-static struct blkdev *disk_new(int fd, uint64_t len)
+static struct blkdev *disk_new(int fd, uint64_t len, bool read_only)
 {
 	struct filedisk *d = calloc(1, sizeof(*d));
 
@@ -59,25 +60,25 @@ static struct blkdev *disk_new(int fd, uint64_t len)
 		.block_size = BLK_SECTOR_SIZE,
 		.max_segs = 32,
 		.max_seg_len = 1u << 20,
-		.read_only = true,
+		.read_only = read_only,
 	};
 	return &d->bd;
 }
 
-struct blkdev *filedisk_open(const char *path)
+struct blkdev *filedisk_open(const char *path, bool read_only)
 {
 	struct blkdev *bd;
 	struct stat st;
 	int fd;
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = open(path, (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
 	if (fd < 0)
 		return NULL;
 	if (fstat(fd, &st)) {
 		close(fd);
 		return NULL;
 	}
-	bd = disk_new(fd, (uint64_t)st.st_size);
+	bd = disk_new(fd, (uint64_t)st.st_size, read_only);
 	if (!bd)
 		close(fd);
 	return bd;

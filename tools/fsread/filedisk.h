@@ -5,5 +5,5 @@
 #include <drivers/blkdev.h>
 
 /* NULL with errno set. */
-struct blkdev *filedisk_open(const char *path);
+struct blkdev *filedisk_open(const char *path, bool read_only);
 void filedisk_close(struct blkdev *bd);

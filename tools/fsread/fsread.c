@@ -367,7 +367,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: fsread IMAGE tree|statfs|cat|ls|lookup|map [PATH] [N]\n");
 		return 2;
 	}
-	bd = filedisk_open(argv[1]);
+	bd = filedisk_open(argv[1], true);
 	if (!bd)
 		return fail(argv[1], -errno);
 	err = ext4_mount(bd, &opt, &fs);
