@@ -15,9 +15,10 @@
  *		was started again and wants proof that this is the member it expects; the node
  *		joins with its view. After other failures it tries again. When the host has been
  *		silent for a lease, by a clock that runs only while this node does (lease.c), a
- *		second thread asks the other members: one that answers shows that the host is away,
- *		and nobody is declared dead then. If none does for half a lease more, this node is
- *		cut off: it ends as a fenced one does.
+ *		second thread asks the other members, a processor those with its pages: one that
+ *		answers shows that the host is away, and nobody is declared dead then. If none does
+ *		for half a lease more, or a memory node says all the time that this node was taken
+ *		out, it is cut off: it ends as a fenced one does.
  */
 #define PR_FMT "cluster: "
 
@@ -54,6 +55,8 @@ COUNTER(cluster_vetoes, "cluster.vetoes", "members that came again after this no
 COUNTER(cluster_asked, "cluster.asked", "members asked because the host was silent for a lease");
 COUNTER(heartbeats_by_connection, "cluster.heartbeats_by_connection",
 	"heartbeats that went by connection, as no answer came by datagram");
+COUNTER(heartbeats_connection_first, "cluster.heartbeats_connection_first",
+	"of these, those that tried no datagram before, as the last heartbeat was in vain");
 
 enum membership {
 	OUT,
@@ -477,7 +480,12 @@ static int heartbeat_by_datagram(const struct cluster_heartbeat_wire *heartbeat)
 	return ret;
 }
 
-static int send_heartbeat(uint64_t *seq)
+/*
+ * The last heartbeat was @in_vain: the host may have been started again, where no datagram of an
+ * earlier incarnation is answered, while a connection tells at once. To wait for a datagram first
+ * would use up the time in which the new host fences nobody.
+ */
+static int send_heartbeat(uint64_t *seq, bool in_vain)
 {
 	struct cluster_heartbeat b = {
 		.epoch = cluster_epoch(),
@@ -487,17 +495,21 @@ static int send_heartbeat(uint64_t *seq)
 	struct cluster_heartbeat_wire w;
 	int err;
 
-	b.seq = ++*seq;
 	if (cluster.ops->load)
 		cluster.ops->load(&b.load);
-	cluster_heartbeat_encode(&b, &w);
-	err = heartbeat_by_datagram(&w);
-	/*
-	 * A datagram may be refused for what RPC knows of incarnations, an earlier host's
-	 * included; what comes by connection is the answer of the host that there is.
-	 */
-	if (!err || err == -EAGAIN)
-		return err;
+	if (in_vain) {
+		counter_inc(&heartbeats_connection_first);
+	} else {
+		b.seq = ++*seq;
+		cluster_heartbeat_encode(&b, &w);
+		err = heartbeat_by_datagram(&w);
+		/*
+		 * A datagram may be refused for what RPC knows of incarnations, an earlier host's
+		 * included; what comes by connection is the answer of the host that there is.
+		 */
+		if (!err || err == -EAGAIN)
+			return err;
+	}
 	counter_inc(&heartbeats_by_connection);
 	b.seq = ++*seq;
 	cluster_heartbeat_encode(&b, &w);
@@ -597,6 +609,7 @@ static void heartbeat_thread(void *arg)
 {
 	uint64_t seq = 0, sent_ns;
 	uint32_t seen = cluster_epoch(), epoch;
+	bool in_vain = false;
 	int err;
 
 	for (;;) {
@@ -605,7 +618,7 @@ static void heartbeat_thread(void *arg)
 					 time_now_ns() + heartbeat_interval_ns());
 		__atomic_store_n(&cluster.hurry, false, __ATOMIC_RELAXED);
 		sent_ns = time_now_ns();
-		err = send_heartbeat(&seq);
+		err = send_heartbeat(&seq, in_vain);
 		if (err == -EAGAIN)
 			err = rejoin();
 		epoch = cluster_epoch();
@@ -616,6 +629,8 @@ static void heartbeat_thread(void *arg)
 			end_membership("this node was fenced: its lease had ended");
 		if (membership() == FENCED)
 			return;
+		/* By turns: connections alone may be what is gone. */
+		in_vain = err && !in_vain;
 		if (err) {
 			pr_warn("heartbeat failed: error %d\n", err);
 			continue;
@@ -668,8 +683,27 @@ static bool look(uint64_t waited_ns)
 	return false;
 }
 
-/* Ask one after the other, until one answers or all have been silent: true. */
-static bool are_silent(const uint32_t *ids, size_t nr)
+/*
+ * May the answer of a node of @role show that this node is a member? Programs of a processor that
+ * was taken out must end, so it is for those that keep its pages to say; other nodes harm nobody,
+ * as no member uses them any more.
+ */
+static bool may_vouch(enum node_role role)
+{
+	if (node_self()->role != NODE_ROLE_PROCESSOR)
+		return true;
+	return role ==
+	       (cluster_nodes(NODE_ROLE_MEMORY, NULL, 0) ? NODE_ROLE_MEMORY : NODE_ROLE_STORAGE);
+}
+
+struct asked {
+	uint32_t nr;
+	uint64_t vouched_ns; /* when one was asked that then answered; 0: none has */
+	bool is_out;         /* one that keeps pages says that this node was taken out */
+};
+
+/* Ask one after the other. false: this node stood still, or the host has answered meanwhile. */
+static bool ask_members(enum node_role role, const uint32_t *ids, size_t nr, struct asked *asked)
 {
 	const uint64_t ask_ns = MIN(ASK_NS, lease_ns() / 4);
 
@@ -679,39 +713,43 @@ static bool are_silent(const uint32_t *ids, size_t nr)
 
 		if (ids[i] == node_self()->id || ids[i] == cluster.host)
 			continue;
+		asked->nr++;
 		counter_inc(&cluster_asked);
 		err = rpc_ping(ids[i], ask_ns);
 		if (!look(2 * ask_ns))
 			return false;
-		if (!err) {
-			__atomic_store_n(&cluster.vouched_ns, now, __ATOMIC_RELEASE);
-			wake_all(&cluster.changed);
-		}
-		/* -ESTALE: it knows that the host has fenced us; the host will say so itself. */
-		if (!err || err == -ESTALE) {
-			lease_heard(&own_lease);
-			return false;
-		}
+		if (!err)
+			asked->vouched_ns = now;
+		else if (err == -ESTALE && role == NODE_ROLE_MEMORY)
+			asked->is_out = true;
 	}
 	return true;
 }
 
-/* Is there any other member but the host, and has none of them answered? */
-static bool everybody_is_silent(void)
+/*
+ * Ask all that may vouch for this node. One that says that this node was taken out has a newer view
+ * than those that still answer. false: nothing can be told, or this node is a member.
+ */
+static bool is_disowned(struct asked *asked)
 {
 	static const enum node_role roles[] = { NODE_ROLE_MEMORY, NODE_ROLE_PROCESSOR,
 						NODE_ROLE_STORAGE };
 	static uint32_t ids[CLUSTER_MAX_MEMBERS]; /* the only thread's that comes here */
-	size_t others = 0, nr;
 
+	*asked = (struct asked){ .nr = 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++) {
-		nr = MIN(cluster_nodes(roles[i], ids, CLUSTER_MAX_MEMBERS),
-			 (size_t)CLUSTER_MAX_MEMBERS);
-		if (!are_silent(ids, nr))
+		const size_t nr = cluster_nodes(roles[i], ids, CLUSTER_MAX_MEMBERS);
+
+		if (may_vouch(roles[i]) &&
+		    !ask_members(roles[i], ids, MIN(nr, (size_t)CLUSTER_MAX_MEMBERS), asked))
 			return false;
-		others += nr;
 	}
-	return others > 2; /* besides the host and this node */
+	if (asked->is_out || !asked->vouched_ns)
+		return asked->nr > 0;
+	__atomic_store_n(&cluster.vouched_ns, asked->vouched_ns, __ATOMIC_RELEASE);
+	wake_all(&cluster.changed);
+	lease_heard(&own_lease);
+	return false;
 }
 
 static uint64_t look_ns(void)
@@ -721,14 +759,18 @@ static uint64_t look_ns(void)
 
 static void lease_thread(void *arg)
 {
+	struct asked asked;
+
 	lease_start(&own_lease, time_now_ns());
 	while (!wait_event_timeout(&cluster.changed, membership() == FENCED,
 				   time_now_ns() + look_ns())) {
 		if (!look(look_ns()) || !lease_is_over(&own_lease, lease_ns()))
 			continue;
-		if (everybody_is_silent() && lease_is_cut_off(&own_lease, lease_ns()))
-			end_membership("this node was cut off: no member has answered for longer "
-				       "than its lease");
+		if (is_disowned(&asked) && lease_is_cut_off(&own_lease, lease_ns()))
+			end_membership(asked.is_out
+					       ? "this node was fenced: members have taken it out"
+					       : "this node was cut off: no member has answered "
+						 "for longer than its lease");
 	}
 }
 

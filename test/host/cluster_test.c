@@ -736,6 +736,8 @@ static void host_is_started_again(struct ktest *t)
 /* A node that was cut off for longer than its lease has been fenced, and hears of it. */
 static void fenced_node(struct ktest *t)
 {
+	int err;
+
 	shim_bootparam_set("cluster.lease_ms", "800");
 	ASSERT_EQ(t, join(t), 0);
 	sim_cmd("barrier 1 4");
@@ -748,7 +750,9 @@ static void fenced_node(struct ktest *t)
 		EXPECT_TRUE(t, strstr(status_text, "was fenced") != NULL);
 		EXPECT_TRUE(t, wait_for(&nr_fenced, 1));
 		EXPECT_EQ(t, ping(HOST, RPC_CLASS_CONTROL), -ESTALE);
-		EXPECT_EQ(t, ping(MEMORY_A, RPC_CLASS_CONTROL), -EHOSTDOWN); /* asks no more */
+		/* It asks no more, unless it has asked MEMORY_A for its lease before it knew. */
+		err = ping(MEMORY_A, RPC_CLASS_CONTROL);
+		EXPECT_TRUE(t, err == -EHOSTDOWN || err == -ESTALE);
 	} else {
 		EXPECT_TRUE(t, wait_for(&nr_gone, 1));
 		sim_cmd("barrier 2 4");
@@ -803,6 +807,93 @@ static void a_node_that_is_cut_off_ends(struct ktest *t)
 						 { .id = MEMORY_A, .fn = cut_off_node },
 						 { .id = MEMORY_B, .fn = cut_off_node },
 						 { .id = PROCESSOR, .fn = cut_off_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
+#define OTHER 5u /* a second processor */
+
+/*
+ * Host and memory nodes have taken a processor out, which does not hear of it; another processor
+ * answers it all the time. It ends by itself.
+ */
+static void answered_by_another_node(struct ktest *t)
+{
+	shim_bootparam_set("cluster.lease_ms", "1200");
+	if (sim_node_id() == OTHER) {
+		key_set_for(OTHER, NODE_ROLE_PROCESSOR);
+		ASSERT_EQ(t, join_as(t, NODE_ROLE_PROCESSOR), 0);
+	} else {
+		ASSERT_EQ(t, join(t), 0);
+	}
+	/* The cluster is complete without the last one. */
+	for (int i = 0; i < 8000 && cluster_nodes(NODE_ROLE_PROCESSOR, NULL, 0) < 2; i++)
+		usleep(1000);
+	for (uint32_t id = 1; id <= 5; id++) {
+		if (id != sim_node_id())
+			EXPECT_EQ(t, ping(id, RPC_CLASS_CONTROL), 0);
+	}
+	sim_cmd("barrier 1 5");
+	if (sim_node_id() == PROCESSOR) {
+		for (uint32_t id = 1; id < 4; id++) {
+			sim_cmd("hold %u %u", PROCESSOR, id);
+			sim_cmd("hold %u %u", id, PROCESSOR);
+		}
+		for (int i = 0; i < 10000 && !__atomic_load_n(&nr_fenced, __ATOMIC_SEQ_CST); i++)
+			usleep(1000);
+		EXPECT_TRUE(t, strstr(fenced_why, "was cut off") != NULL);
+		EXPECT_FALSE(t, cluster_lease_holds());
+	} else {
+		if (sim_node_id() == OTHER) /* it does not hear that the other is out */
+			sim_cmd("hold %u %u", HOST, OTHER);
+		usleep(5000000);
+	}
+	sim_cmd("barrier 2 5");
+}
+
+static void only_memory_vouches_for_a_processor(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = answered_by_another_node },
+						 { .id = MEMORY_A, .fn = answered_by_another_node },
+						 { .id = MEMORY_B, .fn = answered_by_another_node },
+						 { .id = PROCESSOR,
+						   .fn = answered_by_another_node },
+						 { .id = OTHER, .fn = answered_by_another_node } };
+
+	sim_run(t, nodes, 5, 40);
+}
+
+/*
+ * The host does not reach the processor, nor one of the memory nodes; that one answers the
+ * processor, the other has the newer view. Its word counts.
+ */
+static void contradicted_node(struct ktest *t)
+{
+	shim_bootparam_set("cluster.lease_ms", "1200");
+	ASSERT_EQ(t, join(t), 0);
+	for (uint32_t id = 1; id <= 4; id++) {
+		if (id != sim_node_id())
+			EXPECT_EQ(t, ping(id, RPC_CLASS_CONTROL), 0);
+	}
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == PROCESSOR) {
+		sim_cmd("hold %u %u", PROCESSOR, HOST);
+		sim_cmd("hold %u %u", HOST, PROCESSOR);
+		sim_cmd("hold %u %u", HOST,
+			MEMORY_A); /* what it sends arrives: it stays a member */
+		for (int i = 0; i < 10000 && !__atomic_load_n(&nr_fenced, __ATOMIC_SEQ_CST); i++)
+			usleep(1000);
+		EXPECT_TRUE(t, strstr(fenced_why, "members have taken it out") != NULL);
+	}
+	sim_cmd("barrier 2 4");
+}
+
+static void the_newer_view_wins(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = contradicted_node },
+						 { .id = MEMORY_A, .fn = contradicted_node },
+						 { .id = MEMORY_B, .fn = contradicted_node },
+						 { .id = PROCESSOR, .fn = contradicted_node } };
 
 	sim_run(t, nodes, 4, 40);
 }
@@ -873,6 +964,9 @@ static void stopped_host_node(struct ktest *t)
 	sim_cmd("barrier 2 4");
 	EXPECT_EQ(t, nr_gone, 0);
 	expect_everybody(t);
+	/* The heartbeat after one in vain does not wait for a datagram first. */
+	if (sim_node_id() != HOST)
+		EXPECT_GE(t, counter("cluster.heartbeats_connection_first"), 2);
 	sim_cmd("barrier 3 4");
 }
 
@@ -1249,6 +1343,8 @@ static const struct ktest_case cases[] = {
 	KTEST(host_is_started_again),
 	KTEST(cut_off_too_long),
 	KTEST(a_node_that_is_cut_off_ends),
+	KTEST(only_memory_vouches_for_a_processor),
+	KTEST(the_newer_view_wins),
 	KTEST(nonsense),
 	KTEST(bad_network),
 	KTEST(heartbeats_one_way),
