@@ -47,12 +47,15 @@
 #define JOIN_HEARTBEAT_NS 100000000ull   /* between heartbeats while the cluster is incomplete */
 #define LOOK_NS           500000000ull   /* between two looks at the lease, or an eighth of it */
 #define ASK_NS            2000000000ull  /* for one member's answer, or a quarter of the lease */
+#define VAIN_NS           10000000ull    /* after a first question for a newer view in vain */
 #define HEARTBEAT_NS \
 	2000000000ull /* of one heartbeat by datagram, if that is less than HEARTBEAT_TRIES_NS */
 
 COUNTER(cluster_rejoins, "cluster.rejoined", "times that this node joined a host started again");
 COUNTER(cluster_vetoes, "cluster.vetoes", "members that came again after this node saw them leave");
 COUNTER(cluster_asked, "cluster.asked", "members asked because the host was silent for a lease");
+COUNTER(cluster_hurried, "cluster.views_asked",
+	"heartbeats before their time, as a peer seems to have a newer view");
 COUNTER(heartbeats_by_connection, "cluster.heartbeats_by_connection",
 	"heartbeats that went by connection, as no answer came by datagram");
 COUNTER(heartbeats_connection_first, "cluster.heartbeats_connection_first",
@@ -254,7 +257,7 @@ static bool is_of_stranger(const struct cluster_view *v)
 	return known && host_of(v) != known;
 }
 
-/* The next heartbeat is due now. Any context but interrupts. */
+/* The next heartbeat is due now, unless others were in vain. Any context but interrupts. */
 static void ask_for_view(void)
 {
 	__atomic_store_n(&cluster.hurry, true, __ATOMIC_RELEASE);
@@ -605,17 +608,47 @@ static void end_membership(const char *why)
 	mutex_unlock(&cluster.apply_lock);
 }
 
+/* Questions for a newer view that a peer seems to have; only the thread below uses it. */
+struct hurry {
+	uint32_t epoch;   /* at the last one */
+	uint64_t sent_ns; /* of the last one */
+	uint64_t pace_ns; /* the next one comes so long after it */
+};
+
+/*
+ * Wait until a heartbeat is due: by its time, or as a peer has shown a newer epoch. A peer may show
+ * one that there is none of, with each of its answers: each question in vain doubles the time to
+ * the next one, up to that of heartbeats.
+ */
+static void heartbeat_wait(struct hurry *h)
+{
+	const uint64_t due_ns = time_now_ns() + heartbeat_interval_ns();
+
+	if (!wait_event_timeout(&cluster.changed, __atomic_load_n(&cluster.hurry, __ATOMIC_ACQUIRE),
+				due_ns))
+		return;
+	if (h->epoch != cluster_epoch())
+		h->pace_ns = 0;
+	else
+		h->pace_ns = MAX(2 * h->pace_ns, VAIN_NS);
+	if (h->sent_ns + h->pace_ns > time_now_ns())
+		thread_sleep_until(MIN(h->sent_ns + h->pace_ns, due_ns));
+	h->pace_ns = MIN(h->pace_ns, heartbeat_interval_ns());
+	h->epoch = cluster_epoch();
+	h->sent_ns = time_now_ns();
+	counter_inc(&cluster_hurried);
+}
+
 static void heartbeat_thread(void *arg)
 {
+	struct hurry hurry = { .epoch = 0 };
 	uint64_t seq = 0, sent_ns;
 	uint32_t seen = cluster_epoch(), epoch;
 	bool in_vain = false;
 	int err;
 
 	for (;;) {
-		(void)wait_event_timeout(&cluster.changed,
-					 __atomic_load_n(&cluster.hurry, __ATOMIC_ACQUIRE),
-					 time_now_ns() + heartbeat_interval_ns());
+		heartbeat_wait(&hurry);
 		__atomic_store_n(&cluster.hurry, false, __ATOMIC_RELAXED);
 		sent_ns = time_now_ns();
 		err = send_heartbeat(&seq, in_vain);

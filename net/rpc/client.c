@@ -201,6 +201,7 @@ static uint32_t slot_fill_locked(struct rpc_session *s, struct rpc_call_impl *im
 	}
 	bulk_fill_locked(s, cs, call);
 	cs->behind_ns = 0;
+	cs->insisted = false;
 	cs->window_len = window_bytes(call, bulk_len);
 	cs->msg_len = RPC_HDR_LEN + call->body_len;
 	cs->bulk_len = bulk_len;
@@ -733,7 +734,8 @@ void rpc_reply_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 		return;
 	}
 	if (unlikely(hdr.flags & RPC_HDR_F_REFUSED) && cs->posted) {
-		behind = hdr.epoch > READ_ONCE(rpc_net.epoch);
+		/* After INSIST one that shows a newer epoch has no view, or is too busy. */
+		behind = !cs->insisted && hdr.epoch > READ_ONCE(rpc_net.epoch);
 		refused_locked(s, imm->slot, behind, now);
 		spin_unlock(&s->lock);
 		tell = behind ? __atomic_load_n(&rpc_net.behind, __ATOMIC_ACQUIRE) : NULL;

@@ -250,6 +250,7 @@ struct rpc_cslot { /* session lock */
 	uint64_t deadline_ns;
 	uint64_t quarantined_ns;
 	uint64_t behind_ns; /* when the peer refused it first for our older view; 0 = it has not */
+	bool insisted;      /* posted so that it is no more refused for that */
 	uint8_t state;
 	bool posted;        /* on the current connection, or on one not yet taken down */
 	bool retransmitted; /* it has been posted on an earlier connection */

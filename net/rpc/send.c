@@ -168,6 +168,7 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 	/* The managers' node, from which the view comes, may be away: what is asked goes on. */
 	insist = cs->behind_ns && now - cs->behind_ns >= INSIST_NS;
 	hdr->flags = cpu_to_le32(insist ? RPC_HDR_F_INSIST : 0);
+	cs->insisted = insist;
 
 	sge[0].addr = s->req_buf_phys + (uint64_t)slot * s->req_stride;
 	sge[0].len = cs->msg_len;

@@ -898,6 +898,42 @@ static void the_newer_view_wins(struct ktest *t)
 	sim_run(t, nodes, 4, 40);
 }
 
+/* A member shows an epoch that there is none of: its clients do not ask the host all the time. */
+static void pretending_node(struct ktest *t)
+{
+	EXPECT_EQ(t, rpc_handlers_register(workers, ARRAY_SIZE(workers), NULL), 0);
+	ASSERT_EQ(t, join(t), 0);
+	expect_everybody(t);
+	sim_cmd("barrier 1 4");
+	if (sim_node_id() == MEMORY_A)
+		rpc_epoch_set(1000000);
+	sim_cmd("barrier 2 4");
+	if (sim_node_id() == PROCESSOR) {
+		const uint64_t start = time_now_ns(), before = counter("cluster.views_asked");
+		uint64_t beats;
+
+		for (int i = 0; i < 3; i++)
+			EXPECT_EQ(t,
+				  rpc_call_sync(MEMORY_A, RPC_CLASS_DEMAND, OP_WORK, NULL, 0, NULL,
+						0, 0),
+				  0);
+		beats = (time_now_ns() - start) / (100 * NSEC_PER_MSEC);
+		EXPECT_GT(t, counter("cluster.views_asked"), before);
+		EXPECT_LE(t, counter("cluster.views_asked") - before, beats + 8);
+	}
+	sim_cmd("barrier 3 4");
+}
+
+static void a_pretended_view_is_not_asked_for(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = pretending_node },
+						 { .id = MEMORY_A, .fn = pretending_node },
+						 { .id = MEMORY_B, .fn = pretending_node },
+						 { .id = PROCESSOR, .fn = pretending_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
 /* --- heartbeats ------------------------------------------------------------------------------- */
 
 /* Either way to send a heartbeat keeps a node alive while the other one is gone. */
@@ -1345,6 +1381,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_node_that_is_cut_off_ends),
 	KTEST(only_memory_vouches_for_a_processor),
 	KTEST(the_newer_view_wins),
+	KTEST(a_pretended_view_is_not_asked_for),
 	KTEST(nonsense),
 	KTEST(bad_network),
 	KTEST(heartbeats_one_way),
