@@ -2,6 +2,7 @@
 /* The membership view: order, completeness, parsing. */
 #include <cluster/membership.h>
 
+#include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
@@ -74,7 +75,49 @@ static void wanted_rejects(struct ktest *t)
 	EXPECT_EQ(t, wanted[2], 1u);
 }
 
+static struct cluster_view before, now;
+
+static struct cluster_member processor(uint32_t id, uint32_t incarn)
+{
+	return (struct cluster_member){ .id = id, .incarn = incarn, .role = CLUSTER_ROLE_PROC };
+}
+
+static void put_two(struct cluster_view *view, uint32_t incarn_a, uint32_t incarn_b)
+{
+	const struct cluster_member a = processor(3, incarn_a), b = processor(5, incarn_b);
+
+	*view = (struct cluster_view){ 0 };
+	if (view_put(view, &a) || view_put(view, &b) || view_place(view, 1, 0))
+		BUG_ON(true);
+}
+
+static void a_host_that_does_not_know_withdraws_nothing(struct ktest *t)
+{
+	put_two(&before, 30, 50);
+	EXPECT_EQ(t, view_place(&before, 2, 3), 0);
+	EXPECT_EQ(t, view_place(&before, 2, 5), 0);
+	put_two(&now, 30, 51);
+	EXPECT_TRUE(t, view_has_withdrawn(&before, &now));
+	view_keep_placed(&now, &before);
+	view_check(&now);
+	EXPECT_FALSE(t, view_has_withdrawn(&before, &now));
+	EXPECT_TRUE(t, view_is_placed(&now, 1, 5));
+	EXPECT_TRUE(t, view_is_placed(&now, 2, 3));
+	EXPECT_FALSE(t, view_is_placed(&now, 2, 5)); /* another life */
+	EXPECT_TRUE(t, view_unplace(&now, 2, 3));
+	EXPECT_FALSE(t, view_unplace(&now, 2, 3));
+	EXPECT_TRUE(t, view_has_withdrawn(&before, &now));
+	/* One that leaves loses nothing: what it had is gone with it. */
+	EXPECT_TRUE(t, view_remove(&now, 3));
+	EXPECT_FALSE(t, view_has_withdrawn(&before, &now));
+	EXPECT_EQ(t, view_place(&now, 2, 5), 0);
+	EXPECT_TRUE(t, view_remove(&now, 5));
+	EXPECT_EQ(t, now.nr_placed, 1);
+	EXPECT_TRUE(t, view_is_placed(&now, 1, 5)); /* as on each */
+}
+
 static const struct ktest_case cases[] = {
+	KTEST(a_host_that_does_not_know_withdraws_nothing),
 	KTEST(members_stay_in_order),
 	KTEST(full_view_refuses),
 	KTEST(missing_nodes_are_named),

@@ -52,42 +52,87 @@ static void member_rejects(struct ktest *t)
 
 static struct cluster_view view, got; /* large */
 
-static void view_round_trip(struct ktest *t)
+static ssize_t encode_two(void *buf, size_t cap)
 {
-	uint8_t buf[128];
-	ssize_t len;
-
 	view = (struct cluster_view){ .epoch = 9,
 				      .flags = CLUSTER_COMPLETE,
 				      .nr_members = 2,
 				      .wanted = { 1, 2, 1 },
-				      .lease_ms = 0x1234 };
+				      .lease_ms = 0x1234,
+				      .nr_placed = 2,
+				      .placed = { { 1, 0 }, { 2, 7 } } };
 	view.members[0] = member;
 	view.members[1] = member;
 	view.members[1].id = 7;
-	len = cluster_view_encode(&view, buf, sizeof(buf));
-	ASSERT_EQ(t, len, (ssize_t)(20 + 2 * 32));
+	view.members[1].role = 1;
+	return cluster_view_encode(&view, buf, cap);
+}
+
+static void view_round_trip(struct ktest *t)
+{
+	uint8_t buf[128];
+	const ssize_t len = encode_two(buf, sizeof(buf));
+
+	ASSERT_EQ(t, len, (ssize_t)(24 + 2 * 32 + 2 * 8));
 	EXPECT_EQ(t, buf[16], 0x34u);
 	EXPECT_EQ(t, buf[17], 0x12u);
+	EXPECT_EQ(t, buf[20], 2u);
 	ASSERT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), 0);
 	EXPECT_EQ(t, got.epoch, 9u);
 	EXPECT_EQ(t, got.wanted[1], 2u);
 	EXPECT_EQ(t, got.lease_ms, 0x1234u);
 	EXPECT_EQ(t, got.members[1].id, 7u);
-	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len - 1, &got), -EMSGSIZE);
-	EXPECT_EQ(t, cluster_view_decode(buf, 19, &got), -EMSGSIZE);
-	buf[4] = 2; /* unknown flag */
-	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), -EPROTO);
-	buf[4] = 1;
-	buf[17] = 0; /* a lease of 52 ms, then of 12 days */
-	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), -EPROTO);
-	buf[19] = 0x40;
-	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), -EPROTO);
-	buf[19] = 0;
-	buf[17] = 0x12;
-	buf[52] = 3; /* ids do not ascend */
-	EXPECT_EQ(t, cluster_view_decode(buf, (size_t)len, &got), -EPROTO);
-	EXPECT_EQ(t, cluster_view_encode(&view, buf, 83), -EMSGSIZE);
+	EXPECT_EQ(t, got.nr_placed, 2u);
+	EXPECT_EQ(t, got.placed[0].vnode, 1u);
+	EXPECT_EQ(t, got.placed[0].node, 0u);
+	EXPECT_EQ(t, got.placed[1].vnode, 2u);
+	EXPECT_EQ(t, got.placed[1].node, 7u);
+	EXPECT_EQ(t, cluster_view_encode(&view, buf, 103), -EMSGSIZE);
+}
+
+static void view_rejects(struct ktest *t)
+{
+	static const struct {
+		size_t offset;
+		uint8_t value;
+		size_t len;
+		int want;
+	} cases[] = {
+		{ 0, 9, 103, -EMSGSIZE },  { 0, 9, 23, -EMSGSIZE },
+		{ 0, 9, 105, -EMSGSIZE },  { 4, 4, 104, -EPROTO }, /* unknown flag */
+		{ 9, 2, 104, -EPROTO },                            /* 514 members */
+		{ 17, 0, 104, -EPROTO },                           /* a lease of 52 ms */
+		{ 19, 64, 104, -EPROTO },                          /* of 12 days */
+		{ 20, 1, 104, -EMSGSIZE },                         /* one placement */
+		{ 21, 5, 104, -EPROTO },                           /* 1282 placements */
+		{ 22, 1, 104, -EPROTO },                           /* reserved */
+		{ 56, 3, 104, -EPROTO },                           /* ids do not ascend */
+		{ 82, 2, 104, -EPROTO },  /* a memory component has a vNode */
+		{ 88, 3, 104, -EPROTO },  /* vNodes do not ascend */
+		{ 88, 0, 104, -EPROTO },  /* vNode 0 */
+		{ 92, 3, 104, -EPROTO },  /* on a memory component */
+		{ 100, 8, 104, -EPROTO }, /* on no member */
+		{ 102, 1, 104, -EPROTO }, /* on a node id above 0xffff */
+		{ 96, 1, 104, 0 },        /* the same vNode on two: as good */
+	};
+	uint8_t buf[128];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		ASSERT_EQ(t, encode_two(buf, sizeof(buf)), 104);
+		buf[cases[i].offset] = cases[i].value;
+		EXPECT_EQ(t, cluster_view_decode(buf, cases[i].len, &got), cases[i].want);
+	}
+}
+
+/* A full view is one message, and what does not fit is told before. */
+static void view_has_one_size(struct ktest *t)
+{
+	EXPECT_TRUE(t, cluster_view_fits(CLUSTER_MAX_MEMBERS, 1));
+	EXPECT_TRUE(t, cluster_view_fits(CLUSTER_MAX_MEMBERS, 41));
+	EXPECT_FALSE(t, cluster_view_fits(CLUSTER_MAX_MEMBERS, 42));
+	EXPECT_FALSE(t, cluster_view_fits(CLUSTER_MAX_MEMBERS + 1, 1));
+	EXPECT_TRUE(t, cluster_view_fits(200, CLUSTER_MAX_PLACED));
+	EXPECT_FALSE(t, cluster_view_fits(1, CLUSTER_MAX_PLACED + 1));
 }
 
 static void heartbeat_round_trip(struct ktest *t)
@@ -143,8 +188,10 @@ static void veto_round_trip(struct ktest *t)
 }
 
 static const struct ktest_case cluster_cases[] = {
-	KTEST(member_round_trip),    KTEST(member_rejects),  KTEST(view_round_trip),
-	KTEST(heartbeat_round_trip), KTEST(veto_round_trip), { 0 },
+	KTEST(member_round_trip), KTEST(member_rejects),
+	KTEST(view_round_trip),   KTEST(view_rejects),
+	KTEST(view_has_one_size), KTEST(heartbeat_round_trip),
+	KTEST(veto_round_trip),   { 0 },
 };
 static const struct ktest_suite cluster_suite = { .name = "proto.cluster", .cases = cluster_cases };
 KTEST_SUITE(cluster_suite);

@@ -47,8 +47,20 @@ int cluster_key_find(void) __must_check;
 size_t view_find(const struct cluster_view *v, uint32_t id, bool *found);
 /* Insert or replace. -ENOSPC when the view is full. */
 int view_put(struct cluster_view *v, const struct cluster_member *m) __must_check;
-/* false: it was not there. */
+/* With its placements. false: it was not there. */
 bool view_remove(struct cluster_view *v, uint32_t id);
+/* vNode @vnode is on @node, a processor of the view (0: on each). -ENOSPC when the view is full. */
+int view_place(struct cluster_view *v, uint32_t vnode, uint32_t node) __must_check;
+/* It is there no more. false: it was not. */
+bool view_unplace(struct cluster_view *v, uint32_t vnode, uint32_t node);
+/* Is @vnode on @node, by its name or as on each processor? */
+bool view_is_placed(const struct cluster_view *v, uint32_t vnode, uint32_t node);
+/* The same for the placements alone. */
+bool placed_has(const struct cluster_placed *list, size_t nr, uint32_t vnode, uint32_t node);
+/* The placements of @from on members that are in @v in the same incarnation are in @v, too. */
+void view_keep_placed(struct cluster_view *v, const struct cluster_view *from);
+/* Has a processor that stays a member lost a vNode between the two? */
+bool view_has_withdrawn(const struct cluster_view *before, const struct cluster_view *now);
 /* Assert what every view promises: ids ascend, roles and incarnations are set. */
 void view_check(const struct cluster_view *v);
 /* Have all the wanted nodes come? */

@@ -29,8 +29,13 @@ enum cluster_opcode {
 };
 static_assert(CLUSTER_JOIN == PROTO_FIRST_OPCODE(PROTO_CLUSTER), "opcodes are ABI");
 
-#define CLUSTER_MAX_MEMBERS  500 /* what one message of the control class can carry */
-#define CLUSTER_NR_ROLES     3   /* processor, memory, storage: enum node_role minus 1 */
+#define CLUSTER_MAX_MEMBERS  500
+/* A view and a member are one message of the control class: what else a view has, at most. */
+#define CLUSTER_VIEW_BYTES   (16384 - 32)
+/* Of a view with few members; one with many has room for fewer. */
+#define CLUSTER_MAX_PLACED   1024
+#define CLUSTER_NR_ROLES     3 /* processor, memory, storage: enum node_role minus 1 */
+#define CLUSTER_ROLE_PROC    1 /* NODE_ROLE_PROCESSOR */
 #define CLUSTER_LEASE_MIN_MS 100u
 #define CLUSTER_LEASE_MAX_MS 86400000u /* a day */
 
@@ -103,12 +108,30 @@ struct cluster_veto {
 
 enum cluster_view_flags {
 	CLUSTER_COMPLETE = 1 << 0, /* as many nodes as were wanted have been here */
-	CLUSTER_VIEW_ALL = 1,
+	/*
+	 * All placements are in the view. Else the host was started again and does not know them
+	 * yet: those that a node knows hold on.
+	 */
+	CLUSTER_PLACED = 1 << 1,
+	CLUSTER_VIEW_ALL = 3,
+};
+
+/* GPM has placed this vNode on a processor: requests that name it are taken from that one. */
+struct cluster_placed_wire {
+	le32_t vnode; /* not 0 */
+	le32_t node;  /* a processor in the view; 0: each that is, or will be */
+};
+static_assert(sizeof(struct cluster_placed_wire) == 8, "cluster_placed is ABI");
+
+struct cluster_placed {
+	uint32_t vnode;
+	uint32_t node;
 };
 
 /*
- * Header, then the members, ascending by id. nr_members 0: the epoch has not changed, or, when it
- * is another than the node has, the answer was too short for the members: ask by connection.
+ * Header, then the members, ascending by id, then the placements, ascending by vNode and node.
+ * nr_members 0: the epoch has not changed, or, when it is another than the node has, the answer
+ * was too short for the members: ask by connection.
  */
 struct cluster_view_wire {
 	le32_t epoch;
@@ -116,17 +139,29 @@ struct cluster_view_wire {
 	le16_t nr_members;
 	le16_t wanted[CLUSTER_NR_ROLES];
 	le32_t lease_ms; /* a node that is silent for this long is fenced; the same for all */
+	le16_t nr_placed;
+	le16_t reserved;
 };
-static_assert(sizeof(struct cluster_view_wire) == 20, "cluster_view is ABI");
+static_assert(sizeof(struct cluster_view_wire) == 24, "cluster_view is ABI");
+static_assert(sizeof(struct cluster_view_wire) +
+			      CLUSTER_MAX_MEMBERS * sizeof(struct cluster_member_wire) +
+			      sizeof(struct cluster_placed_wire) <=
+		      CLUSTER_VIEW_BYTES,
+	      "a full view has room for the root vNode");
 
-struct cluster_view { /* about 18 KiB: not for a kernel stack */
+struct cluster_view { /* about 26 KiB: not for a kernel stack */
 	uint32_t epoch;
 	uint32_t flags;
 	uint16_t nr_members;
 	uint16_t wanted[CLUSTER_NR_ROLES];
 	uint32_t lease_ms; /* CLUSTER_LEASE_MIN_MS to CLUSTER_LEASE_MAX_MS */
 	struct cluster_member members[CLUSTER_MAX_MEMBERS];
+	uint16_t nr_placed;
+	struct cluster_placed placed[CLUSTER_MAX_PLACED];
 };
+
+/* Does one message carry so many? */
+bool cluster_view_fits(size_t nr_members, size_t nr_placed);
 
 void cluster_member_encode(const struct cluster_member *m, struct cluster_member_wire *w);
 int cluster_member_decode(const void *buf, size_t len, struct cluster_member *out) __must_check;

@@ -86,6 +86,9 @@ struct proto_cred {
 	uint32_t groups[PROTO_MAX_GROUPS];
 };
 
+/* The vNode whose programs run on every processor: of what no user has put into another one. */
+#define PROTO_VNODE_ROOT 1u
+
 #define PROTO_NODE_MAX  0xffffu /* the largest node id; the smallest is 1 */
 #define PROTO_ERRNO_MAX 4095u
 
