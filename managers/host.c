@@ -283,7 +283,7 @@ static const struct rpc_handler handlers[] = {
 
 /* --- placing programs ------------------------------------------------------------------ */
 
-int gpm_place_program(uint32_t *node)
+int gpm_place_program(uint32_t vnode, uint32_t *node)
 {
 	static uint32_t ids[CLUSTER_MAX_MEMBERS]; /* host.lock */
 	size_t nr = 0;
@@ -291,13 +291,17 @@ int gpm_place_program(uint32_t *node)
 	if (!cluster_params.is_host)
 		return -ENOSYS;
 	mutex_lock(&host.lock);
-	for (size_t i = 0; i < host.members.view.nr_members; i++)
-		if (host.members.view.members[i].role == NODE_ROLE_PROCESSOR)
-			ids[nr++] = host.members.view.members[i].id;
+	for (size_t i = 0; i < host.members.view.nr_members; i++) {
+		const struct cluster_member *m = &host.members.view.members[i];
+
+		if (m->role == NODE_ROLE_PROCESSOR &&
+		    view_is_placed(&host.members.view, vnode, m->id))
+			ids[nr++] = m->id;
+	}
 	*node = gpm_place(&host.gpm, ids, nr);
 	mutex_unlock(&host.lock);
 	if (!*node)
-		return -EHOSTDOWN;
+		return vnode == PROTO_VNODE_ROOT ? -EHOSTDOWN : -ENOENT;
 	counter_inc(&gpm_placed);
 	return 0;
 }
@@ -308,6 +312,32 @@ void managers_node_ended(uint32_t node, uint32_t incarn)
 	(void)members_ended(&host.members, node, incarn);
 	look_locked();
 	mutex_unlock(&host.lock);
+}
+
+int managers_place_vnode(uint32_t vnode, uint32_t node)
+{
+	int err;
+
+	if (!cluster_params.is_host)
+		return -ENOSYS;
+	mutex_lock(&host.lock);
+	err = vnode ? members_place(&host.members, vnode, node) : -EINVAL;
+	look_locked();
+	mutex_unlock(&host.lock);
+	return err;
+}
+
+int managers_end_vnode(uint32_t vnode)
+{
+	int err;
+
+	if (!cluster_params.is_host)
+		return -ENOSYS;
+	mutex_lock(&host.lock);
+	err = members_vnode_end(&host.members, vnode);
+	look_locked();
+	mutex_unlock(&host.lock);
+	return err;
 }
 
 /* --- views --------------------------------------------------------------------------- */

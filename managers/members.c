@@ -119,8 +119,99 @@ void members_init(struct members *m, const struct cluster_member *self,
 	memcpy(m->view.wanted, wanted, sizeof(m->view.wanted));
 	err = view_put(&m->view, self);
 	ASSERT(!err);
+	err = view_place(&m->view, PROTO_VNODE_ROOT, 0);
+	ASSERT(!err);
+	m->view.flags |= CLUSTER_PLACED;
 	changed(m);
 }
+
+/* --- placements ---------------------------------------------------------------------------- */
+
+static bool is_awaited(const struct members *m)
+{
+	for (size_t i = 0; i < CLUSTER_MAX_MEMBERS; i++)
+		if (m->leases[i].id && m->leases[i].is_awaited)
+			return true;
+	return false;
+}
+
+/* Does the host know all placements by now? */
+static void settle(struct members *m, uint64_t now)
+{
+	if ((m->view.flags & CLUSTER_PLACED) ||
+	    (is_awaited(m) && now - m->began_ns < m->view.lease_ms * 1000000ull))
+		return;
+	m->view.flags |= CLUSTER_PLACED;
+	changed(m);
+}
+
+/* Forget all placements but the root's. */
+static void unplace_all(struct members *m)
+{
+	for (size_t i = m->view.nr_placed; i-- > 0;) {
+		const struct cluster_placed p = m->view.placed[i];
+
+		if (p.vnode != PROTO_VNODE_ROOT)
+			(void)view_unplace(&m->view, p.vnode, p.node);
+	}
+}
+
+/*
+ * @l, which checks placements, has told its view: the newest that anybody has is right. A
+ * processor's says nothing about what it may use itself.
+ */
+static void hear_placed(struct members *m, struct member_lease *l, const struct cluster_view *told,
+			uint64_t now)
+{
+	l->is_awaited = false;
+	if (!(m->view.flags & CLUSTER_PLACED) && told->epoch >= m->placed_epoch) {
+		if (told->epoch > m->placed_epoch)
+			unplace_all(m);
+		m->placed_epoch = told->epoch;
+		view_keep_placed(&m->view, told);
+		changed(m);
+	}
+	settle(m, now);
+}
+
+int members_place(struct members *m, uint32_t vnode, uint32_t node)
+{
+	const struct cluster_member *at = find(&m->view, node);
+	int err;
+
+	ASSERT(vnode);
+	if (!(m->view.flags & CLUSTER_PLACED))
+		return -EAGAIN;
+	if (!at || at->role != NODE_ROLE_PROCESSOR)
+		return -ENOENT;
+	if (view_is_placed(&m->view, vnode, node))
+		return 0;
+	err = view_place(&m->view, vnode, node);
+	if (!err)
+		changed(m);
+	return err;
+}
+
+int members_vnode_end(struct members *m, uint32_t vnode)
+{
+	bool was_there = false;
+
+	if (vnode == PROTO_VNODE_ROOT)
+		return -EPERM;
+	if (!(m->view.flags & CLUSTER_PLACED))
+		return -EAGAIN;
+	for (size_t i = m->view.nr_placed; i-- > 0;) {
+		const struct cluster_placed p = m->view.placed[i];
+
+		if (p.vnode == vnode)
+			was_there = view_unplace(&m->view, vnode, p.node);
+	}
+	if (was_there)
+		changed(m);
+	return was_there ? 0 : -ENOENT;
+}
+
+/* --- leases -------------------------------------------------------------------------------- */
 
 void members_expire(struct members *m, uint64_t now)
 {
@@ -136,6 +227,7 @@ void members_expire(struct members *m, uint64_t now)
 		take_out(m, id, MEMBERS_SILENT);
 		changed(m);
 	}
+	settle(m, now);
 }
 
 int members_renew(struct members *m, uint32_t id, const struct cluster_heartbeat *heartbeat,
@@ -168,6 +260,8 @@ int members_join(struct members *m, const struct cluster_member *who, uint64_t n
 
 		heard(m, l, now);
 		l->rebuilt = false; /* it is here itself */
+		l->is_awaited = false;
+		settle(m, now);
 		return 0;
 	}
 	if (at && node_start_of(who->incarn) < node_start_of(at->incarn))
@@ -188,9 +282,13 @@ void members_expect(struct members *m, uint32_t epoch, const struct cluster_memb
 		    size_t nr, uint64_t now)
 {
 	m->again = true;
+	m->view.flags &= ~(uint32_t)CLUSTER_PLACED;
 	for (size_t i = 0; i < nr; i++) {
-		if (members[i].id != m->self && put(m, &members[i], true, now))
+		if (members[i].id == m->self)
+			continue;
+		if (put(m, &members[i], true, now))
 			break; /* as many as a view can have */
+		lease_of(m, members[i].id)->is_awaited = members[i].role != NODE_ROLE_PROCESSOR;
 	}
 	m->view.flags |= CLUSTER_COMPLETE;
 	m->view.epoch = MIN(epoch, UINT32_MAX / 2) + MEMBERS_EPOCH_JUMP;
@@ -224,6 +322,8 @@ int members_rejoin(struct members *m, const struct cluster_member *who,
 		changed(m);
 	}
 	heard(m, lease_of(m, who->id), now);
+	if (who->role != NODE_ROLE_PROCESSOR)
+		hear_placed(m, lease_of(m, who->id), told, now);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
  * Membership over a clock of its own: what each call answers, and random lives of nodes and of the
  * host itself, judged by what every node was ever told.
  */
+#include <cluster/membership.h>
 #include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
@@ -283,6 +284,137 @@ static void views_of_members_move_nobody(struct ktest *t)
 	before.epoch = 1u << 31;
 	EXPECT_EQ(t, rejoin(2, 20, &before, S), -EPROTO);
 	EXPECT_EQ(t, m.view.epoch, epoch);
+}
+
+/* --- placements ----------------------------------------------------------------------------- */
+
+#define P  2u /* the processor of member() */
+#define P2 5u /* another one */
+
+static int join_processor(uint32_t id, uint32_t incarn, uint64_t now)
+{
+	struct cluster_member who = member(id, incarn);
+
+	who.role = 1;
+	return members_join(&m, &who, now);
+}
+
+static void vnodes_are_placed_and_end(struct ktest *t)
+{
+	uint32_t epoch;
+
+	start(7, S);
+	EXPECT_TRUE(t, m.view.flags & CLUSTER_PLACED);
+	EXPECT_EQ(t, join(P, 20, S), 0);
+	EXPECT_EQ(t, join(3, 30, S), 0);
+	EXPECT_TRUE(t, view_is_placed(&m.view, PROTO_VNODE_ROOT, P));
+	EXPECT_FALSE(t, view_is_placed(&m.view, 2, P));
+	epoch = m.view.epoch;
+	EXPECT_EQ(t, members_place(&m, 2, P), 0);
+	EXPECT_EQ(t, m.view.epoch, epoch + 1);
+	EXPECT_EQ(t, members_place(&m, 2, P), 0);
+	EXPECT_EQ(t, members_place(&m, PROTO_VNODE_ROOT, P), 0);
+	EXPECT_EQ(t, m.view.epoch, epoch + 1);
+	EXPECT_EQ(t, members_place(&m, 2, 3), -ENOENT); /* a memory component */
+	EXPECT_EQ(t, members_place(&m, 2, P2), -ENOENT);
+	EXPECT_EQ(t, join_processor(P2, 50, S), 0);
+	EXPECT_EQ(t, members_place(&m, 2, P2), 0);
+	EXPECT_EQ(t, members_place(&m, 3, P2), 0);
+	/* A new life of a processor has nothing of the one before. */
+	EXPECT_EQ(t, join_processor(P2, 51, S), 0);
+	EXPECT_FALSE(t, view_is_placed(&m.view, 2, P2));
+	EXPECT_FALSE(t, view_is_placed(&m.view, 3, P2));
+	EXPECT_TRUE(t, view_is_placed(&m.view, 2, P));
+	EXPECT_EQ(t, members_place(&m, 2, P2), 0);
+	epoch = m.view.epoch;
+	EXPECT_EQ(t, members_vnode_end(&m, 2), 0);
+	EXPECT_EQ(t, m.view.epoch, epoch + 1);
+	EXPECT_FALSE(t, view_is_placed(&m.view, 2, P));
+	EXPECT_FALSE(t, view_is_placed(&m.view, 2, P2));
+	EXPECT_EQ(t, members_vnode_end(&m, 2), -ENOENT);
+	EXPECT_EQ(t, members_vnode_end(&m, PROTO_VNODE_ROOT), -EPERM);
+	EXPECT_EQ(t, m.view.epoch, epoch + 1);
+}
+
+static void a_view_has_room_for_so_many_placements(struct ktest *t)
+{
+	uint32_t vnode = 2;
+
+	start(7, S);
+	EXPECT_EQ(t, join(P, 20, S), 0);
+	while (!members_place(&m, vnode, P))
+		vnode++;
+	EXPECT_EQ(t, members_place(&m, vnode, P), -ENOSPC);
+	EXPECT_EQ(t, m.view.nr_placed, CLUSTER_MAX_PLACED);
+	EXPECT_TRUE(t, members_ended(&m, P, 20));
+	EXPECT_EQ(t, m.view.nr_placed, 1);
+}
+
+/* A new host believes memory and storage components, and no processor, about placements. */
+static void placements_are_told_to_a_new_host(struct ktest *t)
+{
+	start(7, S);
+	EXPECT_EQ(t, join(P, 20, S), 0);
+	EXPECT_EQ(t, join_processor(P2, 50, S), 0);
+	EXPECT_EQ(t, join(3, 30, S), 0);
+	EXPECT_EQ(t, join(4, 40, S), 0);
+	EXPECT_EQ(t, members_place(&m, 2, P), 0);
+	EXPECT_EQ(t, members_place(&m, 4, P), 0);
+	older = m.view;
+	EXPECT_EQ(t, members_vnode_end(&m, 4), 0);
+	EXPECT_EQ(t, members_place(&m, 3, P2), 0);
+	before = m.view;
+
+	start_again(8, &before, 100 * S);
+	EXPECT_FALSE(t, m.view.flags & CLUSTER_PLACED);
+	EXPECT_TRUE(t, view_is_placed(&m.view, PROTO_VNODE_ROOT, P));
+	EXPECT_EQ(t, members_place(&m, 5, P), -EAGAIN);
+	EXPECT_EQ(t, members_vnode_end(&m, 2), -EAGAIN);
+	EXPECT_EQ(t, rejoin(P, 20, &before, 100 * S), 0);
+	EXPECT_FALSE(t, view_is_placed(&m.view, 2, P)); /* nobody says so but P itself */
+	EXPECT_EQ(t, rejoin(3, 30, &before, 100 * S), 0);
+	EXPECT_TRUE(t, view_is_placed(&m.view, 2, P));
+	EXPECT_TRUE(t, view_is_placed(&m.view, 3, P2));
+	EXPECT_FALSE(t, m.view.flags & CLUSTER_PLACED);
+	EXPECT_EQ(t, rejoin(4, 40, &older, 100 * S), 0); /* it has missed the last two */
+	EXPECT_FALSE(t, view_is_placed(&m.view, 4, P));
+	EXPECT_TRUE(t, m.view.flags & CLUSTER_PLACED);
+
+	/* The older one comes first; one processor was started again meanwhile. */
+	start_again(8, &before, 100 * S);
+	EXPECT_EQ(t, rejoin(4, 40, &older, 100 * S), 0);
+	EXPECT_TRUE(t, view_is_placed(&m.view, 4, P));
+	EXPECT_EQ(t, join_processor(P2, 51, 100 * S), 0);
+	EXPECT_EQ(t, rejoin(3, 30, &before, 100 * S), 0);
+	EXPECT_FALSE(t, view_is_placed(&m.view, 4, P));
+	EXPECT_TRUE(t, view_is_placed(&m.view, 2, P));
+	EXPECT_FALSE(t, view_is_placed(&m.view, 3, P2));
+	EXPECT_TRUE(t, m.view.flags & CLUSTER_PLACED);
+	EXPECT_EQ(t, rejoin(4, 40, &older, 100 * S), 0); /* too late to say anything */
+	EXPECT_FALSE(t, view_is_placed(&m.view, 4, P));
+}
+
+/* One component that checks placements does not come back. */
+static void placements_are_waited_for_as_long_as_a_lease(struct ktest *t)
+{
+	uint64_t now = 100 * S;
+
+	start(7, S);
+	EXPECT_EQ(t, join(P, 20, S), 0);
+	EXPECT_EQ(t, join(3, 30, S), 0);
+	EXPECT_EQ(t, join(4, 40, S), 0);
+	EXPECT_EQ(t, members_place(&m, 2, P), 0);
+	before = m.view;
+	start_again(8, &before, now);
+	EXPECT_EQ(t, rejoin(3, 30, &before, now), 0);
+	for (; now < 100 * S + LEASE_MS * MS; now += MEMBERS_SCAN_NS) {
+		EXPECT_FALSE(t, m.view.flags & CLUSTER_PLACED);
+		EXPECT_EQ(t, renew(3, 30, 8, now, now), 0);
+		EXPECT_EQ(t, renew(P, 20, 8, now, now), 0);
+	}
+	members_expire(&m, now);
+	EXPECT_TRUE(t, m.view.flags & CLUSTER_PLACED);
+	EXPECT_TRUE(t, view_is_placed(&m.view, 2, P));
 }
 
 /* --- random lives ---------------------------------------------------------------------------- */
@@ -566,6 +698,10 @@ static const struct ktest_case cases[] = {
 	KTEST(members_that_have_seen_one_leave_say_so),
 	KTEST(views_that_cannot_be_are_refused),
 	KTEST(views_of_members_move_nobody),
+	KTEST(vnodes_are_placed_and_end),
+	KTEST(a_view_has_room_for_so_many_placements),
+	KTEST(placements_are_told_to_a_new_host),
+	KTEST(placements_are_waited_for_as_long_as_a_lease),
 	KTEST(random_lives),
 	{ 0 },
 };

@@ -74,9 +74,13 @@ static struct {
 	uint32_t host;                 /* const after join: node id of the host */
 	struct mutex apply_lock;       /* RANK_MANAGER */
 	struct cluster_view view __guarded_by(&apply_lock);
-	struct spinlock ids_lock; /* RANK_SPIN_MONITOR */
+	struct cluster_view next __guarded_by(&apply_lock); /* the one that is being applied */
+	struct spinlock ids_lock;                           /* RANK_SPIN_MONITOR */
 	uint32_t ids[CLUSTER_NR_ROLES][CLUSTER_MAX_MEMBERS] __guarded_by(&ids_lock);
 	size_t nr_ids[CLUSTER_NR_ROLES] __guarded_by(&ids_lock);
+	struct cluster_placed placed[CLUSTER_MAX_PLACED] __guarded_by(&ids_lock);
+	size_t nr_placed __guarded_by(&ids_lock);
+	bool placed_known;    /* atomic: all placements were known once, and have been kept since */
 	bool complete;        /* atomic */
 	uint32_t epoch;       /* atomic */
 	uint32_t host_incarn; /* atomic: of the host in the view; 0 = there was none yet */
@@ -164,6 +168,24 @@ static void publish_ids(const struct cluster_view *v, const struct cluster_view 
 	spin_unlock(&cluster.ids_lock);
 }
 
+/*
+ * From @before to @next. A host that was started again does not know all placements at first: those
+ * that this node knows hold on meanwhile.
+ */
+static void publish_placed(const struct cluster_view *before, struct cluster_view *next)
+{
+	if (!(next->flags & CLUSTER_PLACED))
+		view_keep_placed(next, before);
+	spin_lock(&cluster.ids_lock);
+	memcpy(cluster.placed, next->placed, next->nr_placed * sizeof(next->placed[0]));
+	cluster.nr_placed = next->nr_placed;
+	spin_unlock(&cluster.ids_lock);
+	if (next->flags & CLUSTER_PLACED)
+		__atomic_store_n(&cluster.placed_known, true, __ATOMIC_RELEASE);
+	if (view_has_withdrawn(before, next) && cluster.ops->withdrawn)
+		cluster.ops->withdrawn();
+}
+
 /* Members of @a that are not in @b in the same incarnation. */
 static void for_each_missing(const struct cluster_view *a, const struct cluster_view *b,
 			     void (*fn)(const struct cluster_member *m))
@@ -218,13 +240,16 @@ static uint32_t host_of(const struct cluster_view *v)
  * has ended so asks for another member and gets one; nor one that is no peer yet. But a storage
  * node that was started again stays in the look-ups: callers repeat calls that end meanwhile.
  */
-void cluster_apply(const struct cluster_view *v)
+void cluster_apply(const struct cluster_view *told)
 {
+	struct cluster_view *v = &cluster.next;
 	bool is_new = false;
 
 	mutex_lock(&cluster.apply_lock);
-	if (v->epoch > cluster.view.epoch && membership() != FENCED) {
-		view_check(v);
+	if (told->epoch > cluster.view.epoch && membership() != FENCED) {
+		view_check(told);
+		*v = *told;
+		publish_placed(&cluster.view, v);
 		publish_ids(&cluster.view, v);
 		/* All calls to those that left end first: gone() may meet one of them. */
 		for_each_missing(&cluster.view, v, member_fence);
@@ -243,7 +268,7 @@ void cluster_apply(const struct cluster_view *v)
 	mutex_unlock(&cluster.apply_lock);
 	wake_all(&cluster.changed);
 	if (is_new && cluster.ops->changed)
-		cluster.ops->changed(v);
+		cluster.ops->changed(told);
 }
 
 /*
@@ -901,6 +926,31 @@ size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max)
 		memcpy(ids, cluster.ids[r], MIN(nr, max) * sizeof(*ids));
 	spin_unlock(&cluster.ids_lock);
 	return nr;
+}
+
+static bool is_placed(uint32_t vnode, uint32_t node)
+{
+	bool is;
+
+	spin_lock(&cluster.ids_lock);
+	is = placed_has(cluster.placed, cluster.nr_placed, vnode, node);
+	spin_unlock(&cluster.ids_lock);
+	return is;
+}
+
+int cluster_vnode_check(uint32_t vnode, uint32_t node, bool may_wait)
+{
+	if (is_placed(vnode, node))
+		return 0;
+	if (likely(__atomic_load_n(&cluster.placed_known, __ATOMIC_ACQUIRE)))
+		return -EACCES;
+	if (!may_wait)
+		return -EAGAIN;
+	(void)wait_event_timeout(&cluster.changed,
+				 is_placed(vnode, node) ||
+					 __atomic_load_n(&cluster.placed_known, __ATOMIC_ACQUIRE),
+				 time_now_ns() + lease_ns());
+	return is_placed(vnode, node) ? 0 : -EACCES;
 }
 
 uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const void *arg)

@@ -105,6 +105,7 @@ static int place(uint32_t vnode, uint32_t *node)
 
 static const struct ctl_ops ctl_ops = { .debug = debug_command,
 					.place = place,
+					.place = gpm_place_program, /* the managers' host knows */
 					.lost = managers_node_ended }; /* runs no programs */
 
 /* The node that hosts the managers tells the launcher who is a member. */

@@ -17,6 +17,7 @@
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/ktest.h>
+#include <managers/host.h>
 #include <managers/placement.h>
 #include <net/rpc.h>
 #include <proto/cluster.h>
@@ -31,7 +32,7 @@
 #define PROCESSOR 4u
 
 static char status_text[4096];
-static uint32_t nr_joined, nr_gone, last_gone;
+static uint32_t nr_joined, nr_gone, last_gone, nr_withdrawn, withdrawn_early;
 static uint32_t nr_too_early; /* calls about a node that look-ups could choose meanwhile */
 
 static void note_status(const char *line)
@@ -85,7 +86,16 @@ static void note_fenced(const char *why)
 	__atomic_add_fetch(&nr_fenced, 1, __ATOMIC_SEQ_CST);
 }
 
+/* By then an answer cannot be the one of before. */
+static void note_withdrawn(void)
+{
+	if (cluster_vnode_check(2, PROCESSOR, false) == 0)
+		__atomic_add_fetch(&withdrawn_early, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&nr_withdrawn, 1, __ATOMIC_SEQ_CST);
+}
+
 static const struct cluster_ops ops = { .status = note_status,
+					.withdrawn = note_withdrawn,
 					.joined = note_joined,
 					.gone = note_gone,
 					.fenced = note_fenced,
@@ -324,13 +334,13 @@ static void place_node(struct ktest *t)
 	sim_cmd("barrier 1 4");
 	if (sim_node_id() == HOST) {
 		/* One says that it has three to run, the other none. */
-		EXPECT_EQ(t, gpm_place_program(&node), 0);
+		EXPECT_EQ(t, gpm_place_program(PROTO_VNODE_ROOT, &node), 0);
 		EXPECT_EQ(t, node, PROCESSOR_B);
 		for (int i = 0; i < 200 && other != PROCESSOR; i++)
-			EXPECT_EQ(t, gpm_place_program(&other), 0);
+			EXPECT_EQ(t, gpm_place_program(PROTO_VNODE_ROOT, &other), 0);
 		EXPECT_EQ(t, other, PROCESSOR);
 	} else {
-		EXPECT_EQ(t, gpm_place_program(&node), -ENOSYS);
+		EXPECT_EQ(t, gpm_place_program(PROTO_VNODE_ROOT, &node), -ENOSYS);
 	}
 	sim_cmd("barrier 2 4");
 }
@@ -401,6 +411,26 @@ static void views_by_hand(struct ktest *t)
 	cluster_apply(&v);
 	EXPECT_EQ(t, nr_joined, came + 2);
 	EXPECT_EQ(t, peers_early, 0);
+
+	/* A host that does not know where vNodes are takes none away; one that knows does. */
+	v.epoch++;
+	v.flags |= CLUSTER_PLACED;
+	v.nr_placed = 2;
+	v.placed[0] = (struct cluster_placed){ PROTO_VNODE_ROOT, 0 };
+	v.placed[1] = (struct cluster_placed){ 2, PROCESSOR };
+	cluster_apply(&v);
+	v.epoch++;
+	v.flags &= ~(uint32_t)CLUSTER_PLACED;
+	v.nr_placed = 1;
+	cluster_apply(&v);
+	EXPECT_EQ(t, cluster_vnode_check(2, PROCESSOR, false), 0);
+	EXPECT_EQ(t, nr_withdrawn, 0);
+	v.epoch++;
+	v.flags |= CLUSTER_PLACED;
+	cluster_apply(&v);
+	EXPECT_EQ(t, cluster_vnode_check(2, PROCESSOR, false), -EACCES);
+	EXPECT_EQ(t, nr_withdrawn, 1);
+	EXPECT_EQ(t, withdrawn_early, 0);
 }
 
 static void order_node(struct ktest *t)
@@ -408,6 +438,7 @@ static void order_node(struct ktest *t)
 	static struct cluster_ops own;
 
 	own = ops;
+	nr_withdrawn = 0;
 	own.gone = look_gone;
 	own.joined = look_joined;
 	ASSERT_EQ(t, join_with(t, &own), 0);
@@ -661,6 +692,17 @@ static void expect_members(struct ktest *t)
 	EXPECT_EQ(t, shim_bootparam_set("cluster.again", text), 0);
 }
 
+/* Does the check for @node end with @want, now or a while later? */
+static bool wait_vnode(uint32_t vnode, uint32_t node, int want)
+{
+	for (int i = 0; i < 5000; i++) {
+		if (cluster_vnode_check(vnode, node, true) == want)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
 /* The host is away for longer than a lease, and is started again. */
 static void headless_node(struct ktest *t)
 {
@@ -682,6 +724,11 @@ static void headless_node(struct ktest *t)
 		EXPECT_EQ(t, counter("cluster.expired"), 0);
 		EXPECT_GT(t, counter("cluster.heartbeats"), 5);
 		expect_everybody(t);
+		/* The memory nodes have told it where the vNodes are. */
+		EXPECT_EQ(t, cluster_vnode_check(2, PROCESSOR, true), 0);
+		sim_cmd("barrier 6 4");
+		EXPECT_EQ(t, managers_end_vnode(2), 0);
+		EXPECT_TRUE(t, wait_vnode(2, PROCESSOR, -EACCES));
 		sim_cmd("barrier 3 4");
 		return;
 	}
@@ -689,6 +736,13 @@ static void headless_node(struct ktest *t)
 		if (id != sim_node_id())
 			EXPECT_EQ(t, ping(id, RPC_CLASS_DEMAND), 0);
 	}
+	EXPECT_EQ(t, cluster_vnode_check(2, PROCESSOR, true), -EACCES);
+	EXPECT_EQ(t, cluster_vnode_check(PROTO_VNODE_ROOT, PROCESSOR, false), 0);
+	sim_cmd("barrier 5 4");
+	if (sim_node_id() == HOST)
+		EXPECT_EQ(t, managers_place_vnode(2, PROCESSOR), 0);
+	EXPECT_TRUE(t, wait_vnode(2, PROCESSOR, 0));
+	EXPECT_EQ(t, cluster_vnode_check(2, MEMORY_A, true), -EACCES);
 	epoch = cluster_epoch();
 	sim_cmd("barrier 1 4");
 	if (sim_node_id() == HOST) {
@@ -710,6 +764,9 @@ static void headless_node(struct ktest *t)
 	EXPECT_TRUE(t, wait_for(&nr_gone, 1));
 	EXPECT_EQ(t, last_gone, HOST);
 	EXPECT_TRUE(t, wait_epoch_after(epoch));
+	/* The new host's first view does not have it. */
+	EXPECT_EQ(t, cluster_vnode_check(2, PROCESSOR, false), 0);
+	EXPECT_EQ(t, nr_withdrawn, 0);
 	sim_cmd("barrier 2 4");
 	gone = nr_gone;
 	usleep(2000000);
@@ -720,6 +777,11 @@ static void headless_node(struct ktest *t)
 		if (id != sim_node_id())
 			EXPECT_EQ(t, ping(id, RPC_CLASS_DEMAND), 0);
 	}
+	EXPECT_EQ(t, nr_withdrawn, 0);
+	sim_cmd("barrier 6 4");
+	EXPECT_TRUE(t, wait_vnode(2, PROCESSOR, -EACCES));
+	EXPECT_TRUE(t, wait_for(&nr_withdrawn, 1));
+	EXPECT_EQ(t, cluster_vnode_check(PROTO_VNODE_ROOT, PROCESSOR, false), 0);
 	sim_cmd("barrier 3 4");
 }
 

@@ -8,6 +8,11 @@
  *		again is told by the launcher who was a member last (members_expect()): nobody else
  *		is believed about others. A member's heartbeat, which names the host's incarnation
  *		that it knows, is answered -EAGAIN; the member then joins with the view that it has.
+ *		GPM's placements of vNodes on processors are part of the view. The root vNode is on
+ *		every processor. The others are not kept over a restart either: memory and storage
+ *		components, which check them, tell the new host with the view that they have; until
+ *		all that were there have told, or a lease has passed, the view has no
+ *		CLUSTER_PLACED, and each node keeps the placements that it knows.
  * Invariants:	a host gives an epoch to one view only, and a member of an earlier host gets none
  *		but greater ones. A node that has seen a member leave, and lives, sees it no more in
  *		that incarnation. Every member but the host itself has one lease.
@@ -39,14 +44,16 @@ struct member_lease {
 	uint32_t id;  /* 0 = free */
 	bool rebuilt; /* expected by members_expect(); else it has joined here */
 	uint64_t seen_ns;
-	uint64_t seq; /* of the last heartbeat that renewed it */
+	uint64_t seq;    /* of the last heartbeat that renewed it */
+	bool is_awaited; /* a node that was expected, and is to tell the placements */
 };
 
 struct members {
 	struct cluster_view view; /* the epoch grows with every change */
 	uint32_t self;            /* the host, and its incarnation */
 	uint32_t incarn;
-	bool again; /* members_expect() has said who was there under an earlier host */
+	bool again;            /* members_expect() has said who was there under an earlier host */
+	uint32_t placed_epoch; /* of the newest view that brought placements; 0 = none has */
 	uint64_t began_ns;
 	uint64_t looked_ns;
 	uint64_t heard_ns; /* of any member; while of none, leases stand still */
@@ -99,3 +106,15 @@ void members_expire(struct members *m, uint64_t now);
 
 /* The machine with this incarnation has ended.  true: it was a member. */
 bool members_ended(struct members *m, uint32_t id, uint32_t incarn);
+
+/*
+ * GPM places @vnode on processor @node, a member. -ENOENT: it is none; -ENOSPC: the view is full;
+ * -EAGAIN: this host was started again, and does not know all placements yet.
+ */
+int members_place(struct members *m, uint32_t vnode, uint32_t node) __must_check;
+
+/*
+ * @vnode ends: it is on no processor any more. -ENOENT: it was on none; -EPERM: it is the root;
+ * -EAGAIN as members_place().
+ */
+int members_vnode_end(struct members *m, uint32_t vnode) __must_check;

@@ -23,13 +23,14 @@ uint32_t gsm_cache_node_for(const struct proto_file *file);
 uint32_t gsm_storage_for(const char *path);
 
 /*
- * GPM: processor node for a new program, from approximate load reports. 0; -ENOSYS: this node does
- * not host the managers; -EHOSTDOWN: there is no processor.
+ * GPM: processor node for a new program of @vnode, from approximate load reports: one of those on
+ * which the vNode is placed. 0; -ENOSYS: this node does not host the managers; -EHOSTDOWN: there is
+ * no processor; -ENOENT: no such vNode.
  */
 #ifdef CONFIG_MANAGERS
-int gpm_place_program(uint32_t *node) __must_check;
+int gpm_place_program(uint32_t vnode, uint32_t *node) __must_check;
 #else
-static inline int __must_check gpm_place_program(uint32_t *node)
+static inline int __must_check gpm_place_program(uint32_t vnode, uint32_t *node)
 {
 	return -ENOSYS;
 }

@@ -38,6 +38,11 @@ struct cluster_ops {
 	 */
 	void (*gone)(const struct node_info *node);
 	/*
+	 * A processor that stays a member has lost a vNode: what cluster_vnode_check() has answered
+	 * before does not hold any more. Thread context, as gone(). May be NULL.
+	 */
+	void (*withdrawn)(void);
+	/*
 	 * This node is a member no more, for good: the host has fenced it, so that what it had
 	 * elsewhere is gone, or it is cut off from all members. @why: one line. Once, after
 	 * status(); all calls end afterwards, so it must not wait for a node. Thread context. May
@@ -83,6 +88,14 @@ size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max);
  */
 typedef uint32_t (*cluster_choose_fn)(const uint32_t *nodes, size_t nr, const void *arg);
 uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const void *arg);
+
+/*
+ * May processor @node name vNode @vnode, and what belongs to it? 0; -EACCES: the view does not give
+ * it the vNode. While a host that was started again collects the placements, this node may not
+ * know: then it waits for them, for a lease at most, or answers -EAGAIN unless @may_wait.
+ * Context:	threads, no locks held; anywhere but in interrupts unless @may_wait.
+ */
+int cluster_vnode_check(uint32_t vnode, uint32_t node, bool may_wait) __must_check;
 
 /* --- the node that hosts the managers ------------------------------------------------------ */
 
