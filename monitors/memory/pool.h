@@ -3,11 +3,14 @@
  * The frames of a memory monitor: which are free, and which processor may have how many.
  *
  * Frames come in runs that were set aside and registered at boot. Each has a struct mpage. A frame
- * is free, holds a page of a program (MPAGE_ANON), or holds a page of a file (MPAGE_FILE). A freed
- * frame goes to the dirty list; a thread of low priority keeps some frames zeroed ahead.
+ * is free, holds a page of a program (MPAGE_ANON), or holds a page of a file (MPAGE_FILE). The two
+ * kinds lie in extents of their own (extent.h). A freed frame is dirty; a thread of low priority
+ * keeps some frames zeroed ahead.
  *
- * Invariants:	used + reserved <= total - file_min, so a frame can be had for every credit: clean
- *		pages of files fill the rest and give way. committed is the sum of the charges of
+ * Invariants:	used + reserved <= total - file_min, but for the new contents of pages that are
+ *		being sent (slack); and used + reserved + zeroing <= capacity, the frames of
+ *		extents without files, so the frame for a credit is free. Clean pages of files fill
+ *		the rest and give way. committed is the sum of the charges of
  *		mappings, in every mode of commitment; in the strict one it is checked when a
  *		mapping is made. The taker of a frame overwrites all of it before any program sees
  *		it, so no program sees another's data.
@@ -23,6 +26,8 @@
 #include <lib/types.h>
 #include <proto/pm.h>
 
+#include "extent.h"
+
 struct rpc_mem;
 struct pool_run;
 
@@ -35,8 +40,7 @@ enum mpage_kind {
 
 struct mpage {
 	struct hlist_node hash; /* page table or file cache: its bucket's lock */
-	struct list_head
-		link;   /* free list: pool.lock; vRegion's pages: its lock; LRU: cache lock */
+	struct list_head link;  /* free: pool.lock; vRegion's pages: its lock; LRU: cache lock */
 	uint64_t key;   /* const while in use: key of the vRegion's pages, or struct cached_file */
 	uint64_t index; /* const while in use: address, or page of the file */
 	uint64_t seq;   /* ANON: last write-back, vRegion's lock; FILE: version, cache lock */
@@ -50,8 +54,9 @@ struct pool_run {
 	void *virt;
 	paddr_t paddr;
 	uint64_t nr_pages;
-	struct rpc_mem *mem; /* NULL in host tests */
+	struct rpc_mem *mem; /* to send from; NULL in host tests */
 	struct mpage *pages;
+	uint64_t first_extent; /* index into pool.extents */
 };
 
 struct pool {
@@ -60,12 +65,28 @@ struct pool {
 	size_t nr_runs;        /* const after init */
 	uint64_t total;        /* const after init: frames */
 	uint64_t file_min;     /* const after init: frames that programs may not have */
+	uint64_t file_floor;   /* const after init: of these, for files alone */
+	uint64_t slack;        /* const after init: of these, for pool_alloc_instead() */
 	uint64_t zero_ahead;   /* const: zeroed frames that the zeroing thread keeps ready */
 	uint64_t home_max;     /* const: most kernel memory, in bytes, for one processor's spaces */
-	struct list_head zero __guarded_by(&lock);
-	struct list_head dirty __guarded_by(&lock);
+	uint32_t extent_shift; /* const after init: log2 of an extent's frames */
+	uint64_t nr_extents;   /* const after init */
+	struct extent *extents;
+	struct list_head extent_lists[EXTENT_USES] __guarded_by(&lock);
+	uint64_t capacity __guarded_by(&lock);    /* frames in FREE and ANON extents */
+	uint64_t free_frames __guarded_by(&lock); /* frames in FREE extents */
+	uint64_t file_frames __guarded_by(&lock); /* frames in FILE extents */
+	uint64_t file_free __guarded_by(&lock);   /* ... of these free */
+	uint64_t extents_opened __guarded_by(&lock);
+	uint64_t extents_closed __guarded_by(&lock);
+	/* Since when, and when last, no extent could be emptied for programs; 0: one was. */
+	uint64_t stuck_since_ns __guarded_by(&lock);
+	uint64_t stuck_at_ns __guarded_by(&lock);
+	uint64_t open_after_ns __guarded_by(&lock); /* the device had no region for an extent */
+	uint64_t open_retry_ns;                     /* const after start: try again after that */
 	uint64_t nr_zero __guarded_by(&lock);
 	uint64_t nr_dirty __guarded_by(&lock);
+	uint64_t zeroing __guarded_by(&lock);
 	uint64_t used __guarded_by(&lock);      /* MPAGE_ANON frames */
 	uint64_t file __guarded_by(&lock);      /* MPAGE_FILE and MPAGE_READING frames */
 	uint64_t reading __guarded_by(&lock);   /* MPAGE_READING frames */
@@ -73,28 +94,42 @@ struct pool {
 	uint64_t committed __guarded_by(&lock); /* pages charged by mappings */
 	struct pm_commit policy __guarded_by(&lock);
 	struct pool_account **accounts __guarded_by(&lock); /* two levels, by processor node id */
-	uint64_t *fenced;        /* atomic words: a bit for each processor that is gone */
-	struct waitqueue freed;  /* woken when frames become free */
-	struct waitqueue zeroer; /* woken when there is something to zero */
-	/* Give up one clean file page; false when there is none.  Called without pool.lock. */
-	bool (*reclaim)(void *arg);
-	void *reclaim_arg;
+	uint64_t *fenced;           /* atomic words: a bit for each processor that is gone */
+	struct waitqueue freed;     /* woken when frames become free */
+	struct waitqueue zeroer;    /* woken when there is something to zero */
+	const struct pool_ops *ops; /* const after start; NULL in tests without files */
+	void *ops_arg;
+	/*
+	 * A thread keeps these frames free by extents_change(). Without one (host tests) the
+	 * taker of a frame makes the change.
+	 */
+	bool has_changer;         /* const after start */
+	struct extent_need ahead; /* const after start */
+	struct waitqueue changer; /* woken when extents_want_change() */
 };
 
 struct pool_stats {
 	uint64_t total, zero, dirty, used, file, reserved, committed;
-	uint64_t programs;     /* frames that programs may have at most */
-	uint64_t commit_limit; /* pages */
+	uint64_t programs;                   /* frames that programs may have at most */
+	uint64_t commit_limit;               /* pages */
+	uint64_t file_extents, free_extents; /* frames in extents of files, in those of no use */
+	uint64_t extents_opened, extents_closed;
 };
 
-/* @runs is copied; pages are described here.  -ENOMEM. */
-int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, uint64_t file_min,
-	      const struct pm_commit *policy) __must_check;
+/*
+ * @runs is copied; pages are described here. @extent_pages, a power of two: frames of an extent.
+ * @file_min is raised to what whole extents need. -ENOMEM.
+ */
+int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, uint64_t extent_pages,
+	      uint64_t file_min, const struct pm_commit *policy) __must_check;
 void pool_destroy(struct pool *pool);
 
 void *mpage_virt(const struct pool *pool, const struct mpage *page);
 paddr_t mpage_paddr(const struct pool *pool, const struct mpage *page);
+/* The run that a page is sent from. */
 const struct rpc_mem *mpage_mem(const struct pool *pool, const struct mpage *page);
+/* The region that storage nodes write, of a file's page that is held; NULL in host tests. */
+const struct rpc_mem *mpage_file_mem(const struct pool *pool, const struct mpage *page);
 
 /*
  * A frame for a program's page, with one reference, or NULL.  @proc: the processor whose credit it
@@ -108,9 +143,8 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credi
  */
 struct mpage *pool_alloc_instead(struct pool *pool);
 /*
- * A frame for a file's page that is to be read, or NULL: frames that are reserved for programs are
- * not lent to reads, as storage may take its time. @may_reclaim: another file page may be given up
- * for it.
+ * A frame for a file's page that is to be read, or NULL: programs' frames are not lent to reads, as
+ * storage may take its time. @may_reclaim: another file page may be given up for it.
  */
 struct mpage *pool_alloc_file(struct pool *pool, bool may_reclaim);
 /* It has been read, and can be given up. */
@@ -163,6 +197,8 @@ void pool_uncharge_home(struct pool *pool, uint32_t proc, uint64_t bytes);
 
 /* Frames that programs could still get, if need be from pages of files. */
 uint64_t pool_room(struct pool *pool);
+/* The same at once: extents of files are not emptied for it. */
+uint64_t pool_room_now(struct pool *pool);
 /* Charge a mapping: -ENOMEM when the policy does not allow it. */
 int pool_commit(struct pool *pool, uint64_t pages) __must_check;
 /* Charge what is there already, whatever the policy says. */
