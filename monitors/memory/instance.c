@@ -4,11 +4,12 @@
  * ahead.
  *
  * All frames are in a few runs; neighbouring runs are registered as one. They are sent to
- * processors and to other memory nodes. Storage nodes may write into them, as pages of files go
- * straight into their frames; no other node may, and none may read them. The runs hold page frames
- * and nothing else.
+ * processors and to other memory nodes, which can neither read nor write them. Pages of files go
+ * straight into their frames: the extents of files are regions of their own, which storage nodes
+ * write. The runs hold page frames and nothing else.
  *
- * Context:	boot, and one thread of low priority that zeroes free frames.
+ * Context:	boot; one thread of low priority that zeroes free frames, and one that changes the
+ *		use of extents.
  */
 #define PR_FMT "memory: "
 
@@ -17,6 +18,7 @@
 #include <kernel/bootparam.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
@@ -30,16 +32,21 @@
 #define RESERVE_MIN   (24ull << 20) /* bytes left to the kernel, beside a sixteenth of all */
 #define ZERO_BUDGET   32
 
+#define EXTENT_RETRY_NS (5 * NSEC_PER_MSEC)
+
 struct memory memory_node;
 static bool memory_up;
 
 static uint64_t memory_limit;
+static uint32_t extent_kbytes = 2048;
 static uint32_t zero_ahead = 256;
 static uint32_t overcommit = PM_COMMIT_HEURISTIC;
 static uint32_t overcommit_ratio = 100;
 
 BOOT_PARAM("memory.limit", size, memory_limit,
 	   "memory for pages of programs and files; 0 = all but what the kernel needs");
+BOOT_PARAM_RANGE("memory.extent_kbytes", u32, extent_kbytes, 64, 1u << 20,
+		 "piece of memory for pages of files or of programs; rounded to a power of two");
 BOOT_PARAM_SAME("memory.overcommit", u32, overcommit, PM_COMMIT_HEURISTIC, PM_COMMIT_MODES - 1,
 		"as vm.overcommit_memory: 0 heuristic, 1 without limit, 2 strict");
 BOOT_PARAM_SAME("memory.overcommit_ratio", u32, overcommit_ratio, 0, INT32_MAX,
@@ -61,12 +68,14 @@ static uint64_t pool_pages(uint64_t total)
 }
 
 /* Set a run of up to @want pages aside; smaller ones as memory is fragmented. */
-static int take_run(struct pool_run *run, uint64_t want)
+static int take_run(struct pool_run *run, uint64_t want, uint64_t align)
 {
-	uint64_t pages = MIN(want, RUN_PAGES);
+	uint64_t pages = MIN(want, MAX(RUN_PAGES, align));
 	struct frame *f;
 
-	while (!(f = frame_alloc_contig(pages, 1)) && pages > RUN_PAGES_MIN)
+	/* An aligned extent is one entry of the device's tables. */
+	while (!(f = frame_alloc_contig(pages, MIN(align, pages & -pages))) &&
+	       pages > RUN_PAGES_MIN)
 		pages /= 2;
 	if (!f)
 		return -ENOMEM;
@@ -100,7 +109,7 @@ static int register_runs(struct pool_run *runs, size_t nr)
 			len += runs[end].nr_pages * PAGE_SIZE;
 		mem = rpc_mem_register(runs[first].paddr, len,
 				       RPC_ROLE(NODE_ROLE_PROCESSOR) | RPC_ROLE(NODE_ROLE_MEMORY),
-				       RPC_ROLE(NODE_ROLE_STORAGE));
+				       RPC_ROLES_NONE);
 		if (IS_ERR(mem))
 			return (int)PTR_ERR(mem);
 		for (size_t i = first; i < end; i++)
@@ -112,6 +121,84 @@ static int register_runs(struct pool_run *runs, size_t nr)
 static bool reclaim_file_page(void *arg)
 {
 	return page_cache_reclaim(arg);
+}
+
+static void empty_extent(void *arg, struct mpage *first, uint64_t nr)
+{
+	page_cache_empty(arg, first, nr);
+}
+
+static struct mpage *oldest_file_page(void *arg)
+{
+	return page_cache_oldest(arg);
+}
+
+static int open_extent(void *arg, struct extent *e)
+{
+	struct rpc_mem *mem = rpc_mem_register(e->paddr, (uint64_t)e->nr_pages * PAGE_SIZE,
+					       RPC_ROLES_NONE, RPC_ROLE(NODE_ROLE_STORAGE));
+
+	if (IS_ERR(mem))
+		return (int)PTR_ERR(mem);
+	e->mem = mem;
+	return 0;
+}
+
+static void close_extent(void *arg, struct extent *e)
+{
+	rpc_mem_unregister(e->mem);
+	e->mem = NULL;
+}
+
+static const struct pool_ops node_pool_ops = {
+	.reclaim = reclaim_file_page,
+	.open = open_extent,
+	.close = close_extent,
+	.empty = empty_extent,
+	.oldest = oldest_file_page,
+};
+
+/*
+ * Pages of files may be in use when their extent is to be emptied, and nothing tells when one has
+ * been sent: look again after a while.
+ */
+static void extent_thread(void *arg)
+{
+	struct pool *pool = &memory_node.pool;
+
+	for (;;) {
+		wait_event(&pool->changer, extents_want_change(pool));
+		if (extents_change(pool, NULL) == EXTENTS_NOTHING)
+			thread_sleep_ns(EXTENT_RETRY_NS);
+	}
+}
+
+/* How many frames are kept free in extents of either kind. */
+static struct extent_need extents_ahead(const struct pool *pool)
+{
+	const uint64_t size = 1ull << pool->extent_shift;
+
+	return (struct extent_need){
+		.anon = pool->slack + MAX(2 * size, pool->total / 32),
+		.file = MAX(size / 2, pool->total / 64),
+	};
+}
+
+/* Extents for the files that the node is to have at least; then a thread has the others. */
+static int start_extent_thread(struct pool *pool)
+{
+	struct thread *t;
+
+	while (extents_change(pool, &(struct extent_need){ 0 }) == EXTENTS_CHANGED)
+		;
+	pool->open_retry_ns = NSEC_PER_SEC;
+	pool->ahead = extents_ahead(pool);
+	pool->has_changer = true;
+	t = thread_create("extents", extent_thread, NULL);
+	if (IS_ERR(t))
+		return (int)PTR_ERR(t);
+	thread_detach(t);
+	return 0;
 }
 
 static void zero_thread(void *arg)
@@ -154,19 +241,23 @@ static int start_zero_thread(void)
 
 int memory_node_make(uint32_t vregion_shift)
 {
-	const uint64_t want = pool_pages(frames_total_count());
+	uint64_t want = pool_pages(frames_total_count());
 	struct pool_run *runs = kcalloc(RUNS_MAX, sizeof(*runs));
 	struct memory_config cfg = {
 		.node = node_self()->id,
 		.vregion_shift = vregion_shift,
 		.net = &node_net,
 		.runs = runs,
+		.ops = &node_pool_ops,
 	};
 	uint64_t got = 0;
 	int err = runs ? 0 : -ENOMEM;
 
+	cfg.extent_pages = extent_pages_for((uint64_t)extent_kbytes * 1024 / PAGE_SIZE, want);
+	want = ALIGN_DOWN(want, cfg.extent_pages);
+
 	while (!err && got < want && cfg.nr_runs < RUNS_MAX) {
-		err = take_run(&runs[cfg.nr_runs], want - got);
+		err = take_run(&runs[cfg.nr_runs], want - got, cfg.extent_pages);
 		if (err)
 			break;
 		got += runs[cfg.nr_runs++].nr_pages;
@@ -182,12 +273,14 @@ int memory_node_make(uint32_t vregion_shift)
 	kfree(runs);
 	if (err)
 		return err;
-	memory_node.pool.reclaim = reclaim_file_page;
-	memory_node.pool.reclaim_arg = &memory_node;
 	memory_node.pool.zero_ahead = zero_ahead;
+	err = start_extent_thread(&memory_node.pool);
+	if (err)
+		return err;
 	__atomic_store_n(&memory_up, true, __ATOMIC_RELEASE);
-	pr_info("%lu MiB for pages in %zu runs, vRegions of %lu MiB\n", (unsigned long)(got >> 8),
-		cfg.nr_runs, 1ul << (vregion_shift - 20));
+	pr_info("%lu MiB for pages in %zu runs, extents of %lu KiB, vRegions of %lu MiB\n",
+		(unsigned long)(got >> 8), cfg.nr_runs,
+		(unsigned long)(cfg.extent_pages * PAGE_SIZE >> 10), 1ul << (vregion_shift - 20));
 	err = start_relief_thread();
 	return err ? err : start_zero_thread();
 }

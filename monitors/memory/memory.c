@@ -24,10 +24,13 @@ int memory_init(struct memory *m, const struct memory_config *cfg)
 	err = m->reserve ? memory_set_nodes(m, &m->node, 1) : -ENOMEM;
 	if (err)
 		goto out_reserve;
-	err = pool_init(&m->pool, cfg->runs, cfg->nr_runs, cfg->file_min, &cfg->policy);
+	err = pool_init(&m->pool, cfg->runs, cfg->nr_runs, MAX(cfg->extent_pages, 1ull),
+			cfg->file_min, &cfg->policy);
 	if (err)
 		goto out_nodes;
-	m->pool.home_max = cfg->home_max;
+	m->pool.ops = cfg->ops;
+	m->pool.ops_arg = m;
+	m->pool.kernel_max = cfg->kernel_max;
 	err = owner_init(m);
 	if (err)
 		goto out_pool;

@@ -140,9 +140,11 @@ struct memory_config {
 	void *net_arg;
 	const struct pool_run *runs;
 	size_t nr_runs;
-	uint64_t file_min;       /* frames that programs may not have */
-	uint64_t home_max;       /* bytes of kernel memory for the spaces of one processor */
-	struct pm_commit policy; /* at first: version 0 */
+	uint64_t extent_pages;      /* frames of an extent, a power of two; 0: 1 */
+	uint64_t file_min;          /* frames that programs may not have */
+	const struct pool_ops *ops; /* their argument is the instance */
+	uint64_t kernel_max;        /* bytes of kernel memory for the spaces of one processor */
+	struct pm_commit policy;    /* at first: version 0 */
 };
 
 int memory_init(struct memory *m, const struct memory_config *cfg) __must_check;

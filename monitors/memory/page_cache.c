@@ -194,37 +194,87 @@ static void cache_remove_locked(struct page_cache *pc, struct cached_file *cf, s
 	cf->refs--;
 }
 
-bool page_cache_reclaim(struct memory *m)
+/* The least recently used page that no user holds. */
+static struct mpage *oldest_locked(struct page_cache *pc) __must_hold(&pc->lock)
 {
-	struct page_cache *pc = &m->page_cache;
-	struct mpage *page, *next, *victim = NULL;
-	struct cached_file *cf = NULL;
+	struct mpage *page, *next;
 	int scanned = 0;
 
-	spin_lock(&pc->lock);
+	assert_spin_held(&pc->lock);
 	list_for_each_entry_safe(page, next, &pc->lru, link) {
-		if (__atomic_load_n(&page->refs, __ATOMIC_ACQUIRE) == 1) {
-			victim = page;
-			break;
-		}
+		if (__atomic_load_n(&page->refs, __ATOMIC_ACQUIRE) == 1)
+			return page;
 		if (++scanned == RECLAIM_SCAN)
 			break;
 		list_move_tail(&page->link, &pc->lru);
 	}
-	if (victim) {
-		cf = (struct cached_file *)(uintptr_t)victim->key;
-		cf->refs++;
-		cache_remove_locked(pc, cf, victim);
-		if (!cached_file_put_locked(pc, cf))
-			cf = NULL;
-	}
+	return NULL;
+}
+
+struct mpage *page_cache_oldest(struct memory *m)
+{
+	struct mpage *page;
+
+	spin_lock(&m->page_cache.lock);
+	page = oldest_locked(&m->page_cache);
+	spin_unlock(&m->page_cache.lock);
+	return page;
+}
+
+/* Take @victim out; the file, if the caller is to free it once it has unlocked, else NULL. */
+static struct cached_file *evict_locked(struct page_cache *pc, struct mpage *victim)
+	__must_hold(&pc->lock)
+{
+	struct cached_file *cf = (struct cached_file *)(uintptr_t)victim->key;
+
+	assert_spin_held(&pc->lock);
+	cf->refs++;
+	cache_remove_locked(pc, cf, victim);
+	return cached_file_put_locked(pc, cf) ? cf : NULL;
+}
+
+static void evict_finish(struct memory *m, struct mpage *victim, struct cached_file *cf)
+{
+	STAT_INC(m, file_evicted);
+	mpage_put(&m->pool, victim);
+	cached_file_free(cf);
+}
+
+bool page_cache_reclaim(struct memory *m)
+{
+	struct page_cache *pc = &m->page_cache;
+	struct cached_file *cf = NULL;
+	struct mpage *victim;
+
+	spin_lock(&pc->lock);
+	victim = oldest_locked(pc);
+	if (victim)
+		cf = evict_locked(pc, victim);
 	spin_unlock(&pc->lock);
 	if (!victim)
 		return false;
-	STAT_INC(m, file_evicted);
-	mpage_put(&m->pool, victim);
-	lib_free(cf);
+	evict_finish(m, victim, cf);
 	return true;
+}
+
+void page_cache_empty(struct memory *m, struct mpage *first, uint64_t nr)
+{
+	struct page_cache *pc = &m->page_cache;
+
+	for (struct mpage *page = first; page < first + nr; page++) {
+		struct cached_file *cf = NULL;
+		bool victim;
+
+		spin_lock(&pc->lock);
+		/* Frames of files only: what has been put into a bucket is in the cache. */
+		victim = page->hash.link && page->state == CACHE_PAGE_VALID &&
+			 __atomic_load_n(&page->refs, __ATOMIC_ACQUIRE) == 1;
+		if (victim)
+			cf = evict_locked(pc, page);
+		spin_unlock(&pc->lock);
+		if (victim)
+			evict_finish(m, page, cf);
+	}
 }
 
 uint64_t page_cache_drop_all(struct memory *m)

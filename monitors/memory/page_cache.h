@@ -90,6 +90,10 @@ int page_cache_copy(struct memory *m, const struct proto_file *file, uint64_t of
 		    uint32_t len) __must_check;
 /* Give up one page; false when every page is in use. */
 bool page_cache_reclaim(struct memory *m);
+/* Give up those of the @nr frames from @first, of an extent for files, that no user holds. */
+void page_cache_empty(struct memory *m, struct mpage *first, uint64_t nr);
+/* The page that page_cache_reclaim() would give up; it may be gone. NULL: there is none. */
+struct mpage *page_cache_oldest(struct memory *m);
 /* Drop every page without another reference; returns how many. */
 uint64_t page_cache_drop_all(struct memory *m);
 

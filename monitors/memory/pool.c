@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The frames of a memory monitor: free lists, accounts, credits.
+ * The frames of a memory monitor: taking and freeing, accounts, credits.
  *
  * Limits:	a processor's account is made at its first contact, with a block of ids, so ids
  *		that never appear cost nothing.
@@ -25,18 +25,27 @@ static int describe_run(struct pool *pool, size_t i)
 	run->pages = lib_zalloc(run->nr_pages * sizeof(*run->pages));
 	if (!run->pages)
 		return -ENOMEM;
-	lock_not_needed(&pool->lock, "no other thread knows the pool yet");
-	for (uint64_t p = 0; p < run->nr_pages; p++) {
+	for (uint64_t p = 0; p < run->nr_pages; p++)
 		run->pages[p].run = (uint16_t)i;
-		list_add_tail(&run->pages[p].link, &pool->dirty);
-	}
-	pool->nr_dirty += run->nr_pages;
 	pool->total += run->nr_pages;
 	return 0;
 }
 
-int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, uint64_t file_min,
-	      const struct pm_commit *policy)
+/*
+ * Programs may not have whole extents for files, of which one may be only begun, and some frames
+ * for pool_alloc_instead().
+ */
+static void divide(struct pool *pool, uint64_t file_min, uint64_t extent_pages)
+{
+	file_min = MIN(file_min, pool->total / 2);
+	pool->slack = file_min / 4;
+	pool->file_floor = MAX(ALIGN_DOWN(file_min - pool->slack, extent_pages), extent_pages);
+	pool->file_floor = MIN(pool->file_floor, pool->total / 2);
+	pool->file_min = MIN(pool->file_floor + pool->slack + extent_pages - 1, pool->total);
+}
+
+int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, uint64_t extent_pages,
+	      uint64_t file_min, const struct pm_commit *policy)
 {
 	int err = -ENOMEM;
 
@@ -44,8 +53,7 @@ int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, ui
 	spin_lock_init(&pool->lock, "pool", RANK_MEM_POOL);
 	waitqueue_init(&pool->freed);
 	waitqueue_init(&pool->zeroer);
-	list_init(&pool->zero);
-	list_init(&pool->dirty);
+	waitqueue_init(&pool->changer);
 	if (nr_runs > UINT16_MAX)
 		return -EINVAL;
 	pool->runs = lib_zalloc(nr_runs * sizeof(*runs));
@@ -59,7 +67,10 @@ int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, ui
 		if (err)
 			goto out_destroy;
 	}
-	pool->file_min = MIN(file_min, pool->total / 2);
+	err = extents_init(pool, extent_pages);
+	if (err)
+		goto out_destroy;
+	divide(pool, file_min, extent_pages);
 	lock_not_needed(&pool->lock, "no other thread knows the pool yet");
 	pool->policy = *policy;
 	return 0;
@@ -74,6 +85,7 @@ void pool_destroy(struct pool *pool)
 	lock_not_needed(&pool->lock, "the last user");
 	for (size_t i = 0; i < pool->nr_runs; i++)
 		lib_free(pool->runs[i].pages);
+	extents_destroy(pool);
 	for (size_t i = 0; pool->accounts && i < CREDIT_BLOCKS; i++)
 		lib_free(pool->accounts[i]);
 	lib_free(pool->accounts);
@@ -106,79 +118,95 @@ const struct rpc_mem *mpage_mem(const struct pool *pool, const struct mpage *pag
 	return pool->runs[page->run].mem;
 }
 
+const struct rpc_mem *mpage_file_mem(const struct pool *pool, const struct mpage *page)
+{
+	return extent_of(pool, page)->mem;
+}
+
 static uint64_t anon_limit(const struct pool *pool)
 {
 	return pool->total - pool->file_min;
 }
 
-/*
- * A frame that a credit stands for can be had at any time: all but those that are being read are
- * free, or are clean pages of files.
- */
+/* A frame that a credit stands for is free, in an extent that has no pages of files. */
 static void accounts_check_locked(const struct pool *pool) __must_hold(&pool->lock)
 {
 	assert_spin_held(&pool->lock);
-	ASSERT(pool->used + pool->reserved + pool->reading <= pool->total);
+	ASSERT(pool->used + pool->reserved + pool->zeroing <= pool->capacity);
 }
 
-/* Frames that may still be used or reserved. */
-static uint64_t anon_left_locked(const struct pool *pool) __must_hold(&pool->lock)
+/* Of @limit frames, those that may still be used or reserved. */
+static uint64_t left_locked(const struct pool *pool, uint64_t limit) __must_hold(&pool->lock)
 {
-	const uint64_t limit = MIN(anon_limit(pool), pool->total - pool->reading);
-
 	assert_spin_held(&pool->lock);
 	return limit - MIN(limit, pool->used + pool->reserved);
 }
 
-/* Take any free frame, a zeroed one if there is one. */
-static struct mpage *frame_take_locked(struct pool *pool, enum mpage_kind kind)
-	__must_hold(&pool->lock)
+/* Frames that may be used or reserved at once. */
+static uint64_t anon_left_locked(const struct pool *pool) __must_hold(&pool->lock)
+{
+	const uint64_t keep = pool->slack + pool->zeroing;
+
+	assert_spin_held(&pool->lock);
+	return left_locked(pool, MIN(anon_limit(pool), pool->capacity - MIN(pool->capacity, keep)));
+}
+
+/* A frame for a page of a program, which has been accounted for. */
+static struct mpage *anon_take_locked(struct pool *pool) __must_hold(&pool->lock)
 {
 	struct mpage *page;
 
 	assert_spin_held(&pool->lock);
-	if (!list_empty(&pool->zero)) {
-		page = list_first_entry(&pool->zero, struct mpage, link);
-		pool->nr_zero--;
-	} else if (!list_empty(&pool->dirty)) {
-		page = list_first_entry(&pool->dirty, struct mpage, link);
-		pool->nr_dirty--;
-	} else {
-		return NULL;
-	}
-	list_del(&page->link);
+	pool->used++;
+	accounts_check_locked(pool);
+	page = extent_take_locked(pool, false);
+	BUG_ON(!page);
+	return page;
+}
+
+static void page_begin(struct mpage *page, enum mpage_kind kind)
+{
 	page->kind = (uint8_t)kind;
 	page->seq = 0;
 	page->hash.next = NULL;
 	page->hash.link = NULL;
 	__atomic_store_n(&page->refs, 1, __ATOMIC_RELAXED);
-	return page;
 }
 
-/* Take any free frame; the zeroing thread hears of it when few are left. */
-static struct mpage *frame_take(struct pool *pool, enum mpage_kind kind)
-{
-	struct mpage *page;
-	bool low;
+/* Which of the threads that keep something ready are to be woken. */
+struct kicks {
+	bool zeroer, changer;
+};
 
-	spin_lock(&pool->lock);
-	page = frame_take_locked(pool, kind);
-	low = pool->nr_zero < pool->zero_ahead / 2;
-	spin_unlock(&pool->lock);
-	if (low && waitqueue_active(&pool->zeroer))
+static struct kicks kicks_locked(const struct pool *pool) __must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	return (struct kicks){
+		.zeroer = pool->nr_zero < pool->zero_ahead / 2,
+		.changer = pool->has_changer && extents_want_change_locked(pool),
+	};
+}
+
+static void kick(struct pool *pool, struct kicks kicks)
+{
+	if (kicks.zeroer && waitqueue_active(&pool->zeroer))
 		wake_all(&pool->zeroer);
-	return page;
+	if (kicks.changer && waitqueue_active(&pool->changer))
+		wake_all(&pool->changer);
 }
 
-/* Take a free frame, or one that a file page gives up. */
-static struct mpage *frame_take_or_reclaim(struct pool *pool, enum mpage_kind kind)
+/* Where no thread does: make frames ready that are missing now. False: there are no more. */
+static bool change_now(struct pool *pool, uint64_t anon, uint64_t file)
 {
-	struct mpage *page;
+	const struct extent_need need = { .anon = anon, .file = file };
+	enum extent_result result;
 
+	if (pool->has_changer)
+		return false;
 	do
-		page = frame_take(pool, kind);
-	while (!page && pool->reclaim && pool->reclaim(pool->reclaim_arg));
-	return page;
+		result = extents_change(pool, &need);
+	while (result == EXTENTS_STUCK);
+	return result == EXTENTS_CHANGED;
 }
 
 static struct pool_account *account_locked(struct pool *pool, uint32_t proc)
@@ -193,10 +221,11 @@ static struct pool_account *account_locked(struct pool *pool, uint32_t proc)
 	return block ? &block[proc % CREDIT_BLOCK] : NULL;
 }
 
-struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credit)
+static struct mpage *alloc_anon(struct pool *pool, uint32_t proc, bool *used_credit)
 {
 	struct pool_account *account;
-	struct mpage *page;
+	struct mpage *page = NULL;
+	struct kicks kicks;
 
 	*used_credit = false;
 	spin_lock(&pool->lock);
@@ -205,50 +234,56 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credi
 		account->credits--;
 		pool->reserved--;
 		*used_credit = true;
-	} else if (!anon_left_locked(pool)) {
-		spin_unlock(&pool->lock);
-		return NULL;
 	}
-	pool->used++;
-	accounts_check_locked(pool);
+	if (*used_credit || anon_left_locked(pool))
+		page = anon_take_locked(pool);
+	kicks = kicks_locked(pool);
 	spin_unlock(&pool->lock);
-
-	page = frame_take_or_reclaim(pool, MPAGE_ANON);
 	if (page)
-		return page;
+		page_begin(page, MPAGE_ANON);
+	kick(pool, kicks);
+	return page;
+}
+
+struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credit)
+{
+	struct mpage *page;
+
+	do
+		page = alloc_anon(pool, proc, used_credit);
+	while (!page && change_now(pool, pool->slack + 1, 0));
+	return page;
+}
+
+static struct mpage *alloc_file(struct pool *pool)
+{
+	struct mpage *page;
+	struct kicks kicks;
+
 	spin_lock(&pool->lock);
-	pool->used--;
-	/* A processor that has been fenced meanwhile has no credits any more: see pool_fence(). */
-	if (*used_credit && !pool_is_fenced(pool, proc)) {
-		account->credits++;
-		pool->reserved++;
+	page = extent_take_locked(pool, true);
+	if (page) {
+		pool->reading++;
+		pool->file++;
+		extent_of(pool, page)->nr_reading++;
 	}
-	*used_credit = false;
+	kicks = kicks_locked(pool);
 	spin_unlock(&pool->lock);
-	return NULL;
+	if (page)
+		page_begin(page, MPAGE_READING);
+	kick(pool, kicks);
+	return page;
 }
 
 struct mpage *pool_alloc_file(struct pool *pool, bool may_reclaim)
 {
 	struct mpage *page;
-	bool may;
 
-	spin_lock(&pool->lock);
-	may = pool->used + pool->reserved + pool->reading < pool->total;
-	pool->reading += may;
-	pool->file += may;
-	spin_unlock(&pool->lock);
-	if (!may)
-		return NULL;
-	page = may_reclaim ? frame_take_or_reclaim(pool, MPAGE_READING)
-			   : frame_take(pool, MPAGE_READING);
-	if (page)
-		return page;
-	spin_lock(&pool->lock);
-	pool->reading--;
-	pool->file--;
-	spin_unlock(&pool->lock);
-	return NULL;
+	do
+		page = alloc_file(pool);
+	while (!page && (change_now(pool, 0, 1) ||
+			 (may_reclaim && pool->ops && pool->ops->reclaim(pool->ops_arg))));
+	return page;
 }
 
 void pool_file_read(struct pool *pool, struct mpage *page)
@@ -257,26 +292,35 @@ void pool_file_read(struct pool *pool, struct mpage *page)
 	ASSERT(page->kind == MPAGE_READING);
 	page->kind = MPAGE_FILE;
 	pool->reading--;
+	extent_of(pool, page)->nr_reading--;
 	spin_unlock(&pool->lock);
 	if (waitqueue_active(&pool->freed))
 		wake_all(&pool->freed);
 }
 
+static struct mpage *alloc_instead(struct pool *pool)
+{
+	struct mpage *page = NULL;
+	struct kicks kicks;
+
+	spin_lock(&pool->lock);
+	if (left_locked(pool, MIN(pool->total - pool->file_floor, pool->capacity - pool->zeroing)))
+		page = anon_take_locked(pool);
+	kicks = kicks_locked(pool);
+	spin_unlock(&pool->lock);
+	if (page)
+		page_begin(page, MPAGE_ANON);
+	kick(pool, kicks);
+	return page;
+}
+
 struct mpage *pool_alloc_instead(struct pool *pool)
 {
 	struct mpage *page;
-	bool may;
 
-	spin_lock(&pool->lock);
-	may = pool->used + pool->reserved + pool->reading < pool->total;
-	pool->used += may;
-	spin_unlock(&pool->lock);
-	page = may ? frame_take_or_reclaim(pool, MPAGE_ANON) : NULL;
-	if (may && !page) {
-		spin_lock(&pool->lock);
-		pool->used--;
-		spin_unlock(&pool->lock);
-	}
+	do
+		page = alloc_instead(pool);
+	while (!page && change_now(pool, 1, 0));
 	return page;
 }
 
@@ -295,11 +339,12 @@ void mpage_put(struct pool *pool, struct mpage *page)
 		pool->used--;
 	else
 		pool->file--;
-	if (page->kind == MPAGE_READING)
+	if (page->kind == MPAGE_READING) {
 		pool->reading--;
+		extent_of(pool, page)->nr_reading--;
+	}
 	page->kind = MPAGE_FREE;
-	list_add_tail(&page->link, &pool->dirty);
-	pool->nr_dirty++;
+	extent_give_locked(pool, page);
 	spin_unlock(&pool->lock);
 	if (waitqueue_active(&pool->freed))
 		wake_all(&pool->freed);
@@ -310,7 +355,7 @@ bool pool_wants_zeroing(struct pool *pool)
 	bool wants;
 
 	spin_lock(&pool->lock);
-	wants = pool->nr_zero < pool->zero_ahead && pool->nr_dirty;
+	wants = pool->nr_zero < pool->zero_ahead && extent_can_zero_locked(pool);
 	spin_unlock(&pool->lock);
 	return wants;
 }
@@ -322,20 +367,15 @@ uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget)
 
 	for (n = 0; n < budget; n++) {
 		spin_lock(&pool->lock);
-		if (list_empty(&pool->dirty)) {
-			spin_unlock(&pool->lock);
-			break;
-		}
-		page = list_first_entry(&pool->dirty, struct mpage, link);
-		list_del(&page->link);
-		pool->nr_dirty--;
+		page = extent_zero_begin_locked(pool);
 		spin_unlock(&pool->lock);
+		if (!page)
+			break;
 
 		memset(mpage_virt(pool, page), 0, PAGE_SIZE);
 
 		spin_lock(&pool->lock);
-		list_add_tail(&page->link, &pool->zero);
-		pool->nr_zero++;
+		extent_zero_end_locked(pool, page);
 		spin_unlock(&pool->lock);
 	}
 	return n;
@@ -398,21 +438,32 @@ static void credits_drop_locked(struct pool *pool, struct pool_account *account,
 	pool->reserved -= nr;
 }
 
+/* Where no thread does: have @want frames ready that can be reserved, or as many as there are. */
+static void room_make(struct pool *pool, uint64_t want)
+{
+	while (pool_room_now(pool) < want && change_now(pool, pool->slack + want, 0))
+		;
+}
+
 uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want, uint64_t *report)
 {
 	struct pool_account *account;
 	uint32_t got = 0;
+	struct kicks kicks;
 
 	*report = 0;
 	if (!want)
 		return 0;
+	room_make(pool, want);
 	spin_lock(&pool->lock);
 	account = account_get_locked(pool, proc);
 	if (account && !pool_is_fenced(pool, proc)) {
 		got = credits_add_locked(pool, account, want);
 		*report = account->report;
 	}
+	kicks = kicks_locked(pool);
 	spin_unlock(&pool->lock);
+	kick(pool, kicks);
 	return got;
 }
 
@@ -434,11 +485,15 @@ uint32_t pool_revoke(struct pool *pool, uint32_t proc, uint32_t nr)
 int pool_report(struct pool *pool, uint32_t proc, uint64_t report, uint32_t hold, uint32_t want,
 		int64_t *delta, uint32_t *now)
 {
+	const uint32_t have = pool_credits(pool, proc);
 	struct pool_account *account;
 	uint32_t before, wanted;
+	struct kicks kicks;
 	int err = 0;
 
 	*delta = 0;
+	if ((uint64_t)hold + want > have)
+		room_make(pool, (uint64_t)hold + want - have);
 	spin_lock(&pool->lock);
 	account = account_get_locked(pool, proc);
 	if (!account)
@@ -456,7 +511,9 @@ int pool_report(struct pool *pool, uint32_t proc, uint64_t report, uint32_t hold
 		*delta = (int64_t)account->credits - before;
 		*now = account->credits;
 	}
+	kicks = kicks_locked(pool);
 	spin_unlock(&pool->lock);
+	kick(pool, kicks);
 	return err;
 }
 
@@ -560,6 +617,16 @@ uint64_t pool_room(struct pool *pool)
 	uint64_t room;
 
 	spin_lock(&pool->lock);
+	room = left_locked(pool, MIN(anon_limit(pool), pool->total - pool->reading));
+	spin_unlock(&pool->lock);
+	return room;
+}
+
+uint64_t pool_room_now(struct pool *pool)
+{
+	uint64_t room;
+
+	spin_lock(&pool->lock);
 	room = anon_left_locked(pool);
 	spin_unlock(&pool->lock);
 	return room;
@@ -626,6 +693,10 @@ void pool_stats(struct pool *pool, struct pool_stats *out)
 	out->reserved = pool->reserved;
 	out->committed = pool->committed;
 	out->programs = anon_limit(pool);
+	out->file_extents = pool->file_frames;
+	out->free_extents = pool->free_frames;
+	out->extents_opened = pool->extents_opened;
+	out->extents_closed = pool->extents_closed;
 	out->commit_limit = commit_limit(&pool->policy, anon_limit(pool));
 	spin_unlock(&pool->lock);
 }

@@ -43,6 +43,10 @@
 
 POOL_GAUGE(total, "memory.frames_total", "frames for pages of programs and files");
 POOL_GAUGE(file, "memory.frames_file", "frames that hold pages of files");
+POOL_GAUGE(file_extents, "memory.extents.file", "frames in extents that storage may write");
+POOL_GAUGE(free_extents, "memory.extents.free", "frames in extents of no use yet");
+POOL_GAUGE(extents_opened, "memory.extents.opened", "extents that became regions of files");
+POOL_GAUGE(extents_closed, "memory.extents.closed", "extents that files gave back");
 POOL_GAUGE(zero, "memory.frames_zeroed", "free frames that are zeroed");
 POOL_GAUGE(dirty, "memory.frames_dirty", "free frames that are not");
 POOL_GAUGE(reserved, "memory.frames_reserved", "frames that credits of processors stand for");

@@ -50,6 +50,16 @@ struct rpc_sge page_sge(const struct mpage *page)
 	};
 }
 
+/* A storage node is sent pages of files, from the region that it may write. */
+static struct rpc_sge bulk_sge(const struct mpage *page, uint16_t opcode)
+{
+	struct rpc_sge sge = page_sge(page);
+
+	if (proto_of(opcode) == PROTO_MS)
+		sge.mem = mpage_file_mem(&memory_node.pool, page);
+	return sge;
+}
+
 static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint32_t body_len,
 			  struct mpage *const *bulk, uint32_t nr_bulk)
 {
@@ -145,7 +155,7 @@ static int node_read(struct memory *m, struct page_cache_read *rd, bool prefetch
 
 static uint32_t node_rkey(struct memory *m, uint32_t node, const struct mpage *page)
 {
-	return rpc_mem_rkey(mpage_mem(&m->pool, page), node);
+	return rpc_mem_rkey(mpage_file_mem(&m->pool, page), node);
 }
 
 static uint32_t node_owner_for(struct memory *m, uint64_t aspace, uint64_t index)

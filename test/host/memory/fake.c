@@ -219,6 +219,33 @@ static bool fake_reclaim(void *arg)
 	return page_cache_reclaim(arg);
 }
 
+static int fake_open(void *arg, struct extent *e)
+{
+	return 0;
+}
+
+static void fake_close(void *arg, struct extent *e)
+{
+}
+
+static void fake_empty(void *arg, struct mpage *first, uint64_t nr)
+{
+	page_cache_empty(arg, first, nr);
+}
+
+static struct mpage *fake_oldest(void *arg)
+{
+	return page_cache_oldest(arg);
+}
+
+static const struct pool_ops fake_ops = {
+	.reclaim = fake_reclaim,
+	.open = fake_open,
+	.close = fake_close,
+	.empty = fake_empty,
+	.oldest = fake_oldest,
+};
+
 /* Pages travel without the RPC layer here: see fetch_at() and proc_writeback(). */
 enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
 {
@@ -242,6 +269,8 @@ enum rpc_handler_result msg_file_fetch(struct rpc_request *req, void *arg)
 
 /* --- cluster --------------------------------------------------------------------------- */
 
+uint64_t fake_extent_pages = 1;
+
 void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift)
 {
 	uint32_t nodes[FAKE_MEM_MAX];
@@ -259,8 +288,10 @@ void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift)
 			.net_arg = f,
 			.runs = runs,
 			.nr_runs = 2,
+			.extent_pages = fake_extent_pages,
 			.file_min = frames / 16,
-			.home_max = UINT64_MAX,
+			.ops = &fake_ops,
+			.kernel_max = UINT64_MAX,
 			.policy = { .mode = PM_COMMIT_STRICT, .ratio = 100 },
 		};
 
@@ -274,8 +305,6 @@ void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift)
 					   .nr_pages = frames - frames / 2 };
 		if (memory_init(&f->mem[i], &cfg) || memory_set_nodes(&f->mem[i], nodes, nr))
 			abort();
-		f->mem[i].pool.reclaim = fake_reclaim;
-		f->mem[i].pool.reclaim_arg = &f->mem[i];
 	}
 	for (size_t i = 0; i < nr; i++)
 		(void)memory_ask_nodes(&f->mem[i]);

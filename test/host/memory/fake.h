@@ -59,6 +59,8 @@ struct fake {
 
 /* Wait until a call is held; false: none has come. */
 bool fake_wait_held(struct fake *f);
+/* Frames of an extent of the nodes that are started next; 1, so that tests can count frames. */
+extern uint64_t fake_extent_pages;
 /* @frames of each of @nr nodes; vRegions of 2^@shift bytes. */
 void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift);
 /* Everything must have been given back: returns false, with a line on stderr, if not. */

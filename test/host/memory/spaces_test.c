@@ -553,43 +553,6 @@ static void a_dead_child_gets_no_areas(struct ktest *t)
 	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
-static bool fence_it(void *arg)
-{
-	pool_fence(arg, FAKE_PROC);
-	return false; /* and there is no page to give up */
-}
-
-/* The processor is fenced while a frame is looked for that one of its credits stands for. */
-static void a_fenced_processor_gets_no_credit_back(struct ktest *t)
-{
-	struct mpage *frame, *pages[16];
-	struct pool_stats s;
-	struct fake f;
-	struct pool *pool;
-	uint64_t report;
-	bool credit;
-	size_t nr = 0;
-
-	fake_start(&f, 1, ARRAY_SIZE(pages), SHIFT_2M);
-	pool = &f.mem[0].pool;
-	EXPECT_EQ(t, pool_grant(pool, FAKE_PROC, 2, &report), 2);
-	while (nr < ARRAY_SIZE(pages) && (frame = pool_alloc_file(pool, false))) {
-		pool_file_read(pool, frame);
-		pages[nr++] = frame;
-	}
-	pool->reclaim = fence_it;
-	pool->reclaim_arg = pool;
-	EXPECT_TRUE(t, pool_alloc_anon(pool, FAKE_PROC, &credit) == NULL);
-	EXPECT_FALSE(t, credit);
-	EXPECT_EQ(t, pool_credits(pool, FAKE_PROC), 0);
-	pool_stats(pool, &s);
-	EXPECT_EQ(t, s.reserved, 0);
-	pool->reclaim = NULL;
-	while (nr)
-		mpage_put(pool, pages[--nr]);
-	EXPECT_TRUE(t, fake_stop(&f));
-}
-
 /* A call of a program that waits for a node, and the end of the program's processor meanwhile. */
 struct late_call {
 	struct fake_proc *p;
@@ -1765,7 +1728,6 @@ static const struct ktest_case cases[] = {
 	KTEST(a_late_home_makes_nothing),
 	KTEST(an_apply_charges_what_is_there),
 	KTEST(a_dead_child_gets_no_areas),
-	KTEST(a_fenced_processor_gets_no_credit_back),
 	KTEST(the_end_of_a_processor_waits_for_no_node),
 	KTEST(a_late_fork_makes_no_space),
 	KTEST(one_processor_does_not_fill_a_home),
