@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Extents: any operations on a pool, in the order of a random generator, beside a model that knows
+ * which frames storage nodes may write.
+ *
+ * The model checks after each step: a frame of a program is never writable, one of
+ * a file that is held is; a credit always gets a frame; what is open, free and in use adds up; when
+ * programs find no frame, extents_change() makes them one unless files have only what is theirs.
+ */
+#include "extent.h"
+
+#include <lib/alloc.h>
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <lib/prng.h>
+#include <lib/string.h>
+
+#include "pool.h"
+
+#define SIZE     16u /* frames of an extent */
+#define FRAMES_0 (12u * SIZE)
+#define FRAMES_1 (SIZE + 7u) /* the last one is short */
+#define FRAMES   (FRAMES_0 + FRAMES_1)
+#define FILE_MIN 48u
+#define PROC     7u
+#define STEPS    100000u
+#define PHASE    2500u
+#define PADDR_0  0x40000000ull
+#define PADDR_1  0x50000000ull
+
+struct model {
+	struct ktest *t;
+	struct prng rng;
+	struct pool pool;
+	struct mpage *anon[FRAMES];
+	struct mpage *file[FRAMES]; /* the cache's; FIFO */
+	bool reading[FRAMES];       /* ... storage still owes it */
+	bool pinned[FRAMES];        /* ... somebody sends it: it cannot be given up */
+	uint32_t nr_anon, nr_file;
+	struct mpage *instead; /* new content of a page that is being sent */
+	bool writable[FRAMES];
+	uint32_t nr_writable;
+	bool fail_open;
+	uint32_t nr_opened, nr_closed, nr_failed, nr_stuck, nr_instead;
+};
+
+static struct model model;
+
+static uint32_t number(const struct pool *pool, const struct mpage *page)
+{
+	const paddr_t paddr = mpage_paddr(pool, page);
+
+	return paddr >= PADDR_1 ? FRAMES_0 + (uint32_t)((paddr - PADDR_1) / PAGE_SIZE)
+				: (uint32_t)((paddr - PADDR_0) / PAGE_SIZE);
+}
+
+static void set_writable(struct model *m, const struct extent *e, bool writable)
+{
+	const uint32_t first = number(&m->pool, e->first);
+
+	for (uint32_t i = first; i < first + e->nr_pages; i++) {
+		EXPECT_NE(m->t, m->writable[i], writable);
+		m->writable[i] = writable;
+	}
+	m->nr_writable += writable ? e->nr_pages : -e->nr_pages;
+}
+
+static int model_open(void *arg, struct extent *e)
+{
+	struct model *m = arg;
+
+	if (m->fail_open && prng_below(&m->rng, 2)) {
+		m->nr_failed++;
+		return -ENOSPC;
+	}
+	set_writable(m, e, true);
+	m->nr_opened++;
+	return 0;
+}
+
+/* Nothing of it is in use; from now on what comes late is refused. */
+static void model_close(void *arg, struct extent *e)
+{
+	struct model *m = arg;
+	const uint32_t first = number(&m->pool, e->first);
+
+	for (uint32_t i = 0; i < m->nr_file; i++) {
+		const uint32_t at = number(&m->pool, m->file[i]);
+
+		EXPECT_FALSE(m->t, at >= first && at < first + e->nr_pages);
+	}
+	set_writable(m, e, false);
+	m->nr_closed++;
+}
+
+static void drop_file(struct model *m, uint32_t i)
+{
+	struct mpage *page = m->file[i];
+
+	m->nr_file--;
+	memmove(&m->file[i], &m->file[i + 1], (m->nr_file - i) * sizeof(m->file[0]));
+	memmove(&m->reading[i], &m->reading[i + 1], (m->nr_file - i) * sizeof(m->reading[0]));
+	memmove(&m->pinned[i], &m->pinned[i + 1], (m->nr_file - i) * sizeof(m->pinned[0]));
+	mpage_put(&m->pool, page);
+}
+
+static bool can_drop(const struct model *m, uint32_t i)
+{
+	return !m->reading[i] && !m->pinned[i];
+}
+
+static bool model_reclaim(void *arg)
+{
+	struct model *m = arg;
+
+	for (uint32_t i = 0; i < m->nr_file; i++) {
+		if (can_drop(m, i)) {
+			drop_file(m, i);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void model_empty(void *arg, struct mpage *first, uint64_t nr)
+{
+	struct model *m = arg;
+
+	for (uint32_t i = m->nr_file; i-- > 0;)
+		if (m->file[i] >= first && m->file[i] < first + nr && can_drop(m, i))
+			drop_file(m, i);
+}
+
+static struct mpage *model_oldest(void *arg)
+{
+	struct model *m = arg;
+
+	for (uint32_t i = 0; i < m->nr_file; i++)
+		if (can_drop(m, i))
+			return m->file[i];
+	return NULL;
+}
+
+static const struct pool_ops model_ops = {
+	.reclaim = model_reclaim,
+	.open = model_open,
+	.close = model_close,
+	.empty = model_empty,
+	.oldest = model_oldest,
+};
+
+static void take_file(struct model *m)
+{
+	struct mpage *page = pool_alloc_file(&m->pool, prng_below(&m->rng, 4));
+
+	if (!page)
+		return;
+	m->reading[m->nr_file] = true;
+	m->pinned[m->nr_file] = false;
+	m->file[m->nr_file++] = page;
+}
+
+/* A credit is worth a frame, whatever files have; else there may be none for the moment. */
+static void take_anon(struct model *m, uint32_t proc)
+{
+	const bool must = proc && pool_credits(&m->pool, proc);
+	struct mpage *page;
+	bool credit;
+
+	page = pool_alloc_anon(&m->pool, proc, &credit);
+	EXPECT_EQ(m->t, credit, must);
+	EXPECT_TRUE(m->t, page || !must);
+	if (page)
+		m->anon[m->nr_anon++] = page;
+}
+
+static void read_end(struct model *m, uint32_t i)
+{
+	if (m->reading[i])
+		pool_file_read(&m->pool, m->file[i]);
+	m->reading[i] = false;
+}
+
+/* Sometimes storage is slow, and at times nobody sends anything. */
+static void change_file(struct model *m)
+{
+	const uint64_t what = prng_below(&m->rng, 32);
+
+	if (!m->nr_file)
+		return;
+	if (what < 16)
+		read_end(m, (uint32_t)prng_below(&m->rng, m->nr_file));
+	else if (what < 24)
+		m->pinned[prng_below(&m->rng, m->nr_file)] ^= true;
+	for (uint32_t i = 0; what >= 30 && i < m->nr_file; i++) {
+		read_end(m, i);
+		m->pinned[i] &= what == 30;
+	}
+}
+
+static void put_anon(struct model *m)
+{
+	const uint32_t i = m->nr_anon ? (uint32_t)prng_below(&m->rng, m->nr_anon) : 0;
+
+	if (!m->nr_anon)
+		return;
+	mpage_put(&m->pool, m->anon[i]);
+	m->anon[i] = m->anon[--m->nr_anon];
+}
+
+static void account(struct model *m)
+{
+	static uint64_t report;
+	uint64_t had;
+	int64_t delta;
+	uint32_t now;
+
+	switch (prng_below(&m->rng, 4)) {
+	case 0:
+		(void)pool_grant(&m->pool, PROC, (uint32_t)prng_below(&m->rng, 60), false, &had);
+		break;
+	case 1:
+		(void)pool_revoke(&m->pool, PROC, (uint32_t)prng_below(&m->rng, 60));
+		break;
+	case 2:
+		EXPECT_EQ(m->t,
+			  pool_report(&m->pool, PROC, ++report, (uint32_t)prng_below(&m->rng, 60),
+				      (uint32_t)prng_below(&m->rng, 20), false, &delta, &now),
+			  0);
+		break;
+	default:
+		(void)pool_zero_dirty(&m->pool, prng_below(&m->rng, 4));
+	}
+}
+
+/* One at a time there is always, whatever programs have. */
+static void instead(struct model *m)
+{
+	if (m->instead) {
+		mpage_put(&m->pool, m->instead);
+		m->instead = NULL;
+		return;
+	}
+	m->instead = pool_alloc_instead(&m->pool);
+	EXPECT_TRUE(m->t, m->instead);
+	m->nr_instead++;
+}
+
+static void check(struct model *m)
+{
+	struct pool_stats s;
+
+	pool_stats(&m->pool, &s);
+	EXPECT_EQ(m->t, s.used, m->nr_anon + (m->instead != NULL));
+	EXPECT_EQ(m->t, s.file, m->nr_file);
+	EXPECT_EQ(m->t, s.zero + s.dirty + s.used + s.file, FRAMES);
+	EXPECT_EQ(m->t, s.file_extents, m->nr_writable);
+	EXPECT_LE(m->t, s.used + s.reserved + s.file_extents, FRAMES);
+	EXPECT_LE(m->t, s.used + s.reserved, s.programs + 1);
+	for (uint32_t i = 0; i < m->nr_anon; i++)
+		EXPECT_FALSE(m->t, m->writable[number(&m->pool, m->anon[i])]);
+	for (uint32_t i = 0; i < m->nr_file; i++)
+		EXPECT_TRUE(m->t, m->writable[number(&m->pool, m->file[i])]);
+}
+
+/* The thread of a node, without its wait: only pages in use may keep it from what is wanted. */
+static void change_all(struct model *m)
+{
+	enum extent_result result;
+
+	while ((result = extents_change(&m->pool, NULL)) != EXTENTS_NOTHING)
+		m->nr_stuck += result == EXTENTS_STUCK;
+}
+
+/* Programs can have all that is theirs, and files what is left: no use starves by the other. */
+static void all_can_be_had(struct model *m)
+{
+	struct pool_stats s;
+
+	while (m->nr_file) {
+		read_end(m, 0);
+		drop_file(m, 0);
+	}
+	(void)pool_revoke(&m->pool, PROC, UINT32_MAX);
+	change_all(m);
+	for (uint32_t i = 0; i < 2 * FRAMES; i++) {
+		take_file(m);
+		if (m->nr_file)
+			read_end(m, m->nr_file - 1);
+		change_all(m);
+	}
+	check(m);
+	EXPECT_GE(m->t, m->nr_file, m->pool.file_floor);
+	pool_stats(&m->pool, &s);
+	while (m->nr_anon < s.programs && !m->t->nr_failed) {
+		const uint32_t before = m->nr_anon;
+
+		take_anon(m, 0);
+		change_all(m);
+		if (before == m->nr_anon)
+			take_anon(m, 0);
+		EXPECT_GT(m->t, m->nr_anon, before);
+	}
+	check(m);
+	EXPECT_GE(m->t, m->nr_writable, m->pool.file_floor);
+	EXPECT_EQ(m->t, pool_room(&m->pool), 0);
+}
+
+/* @grows: programs take more than they give; else files get it back. */
+static void step(struct model *m, bool grows)
+{
+	switch (prng_below(&m->rng, 12)) {
+	case 0:
+	case 1:
+		take_file(m);
+		break;
+	case 2:
+		if (!grows)
+			put_anon(m);
+		break;
+	case 3:
+		if (!grows)
+			break;
+		fallthrough;
+	case 4:
+		take_anon(m, prng_below(&m->rng, 2) ? PROC : 0);
+		break;
+	case 5:
+	case 6:
+		change_file(m);
+		break;
+	case 7:
+		put_anon(m);
+		break;
+	case 8:
+		if (!grows)
+			put_anon(m);
+		break;
+	case 9:
+		account(m);
+		break;
+	case 10:
+		if (!prng_below(&m->rng, 8))
+			instead(m);
+		break;
+	default:
+		if (m->pool.has_changer)
+			change_all(m);
+	}
+}
+
+static bool start(struct ktest *t, struct model *m, uint8_t *arena)
+{
+	const struct pm_commit policy = { .mode = PM_COMMIT_ALWAYS };
+	const struct pool_run runs[] = {
+		{ .virt = arena, .paddr = PADDR_0, .nr_pages = FRAMES_0 },
+		{ .virt = arena + FRAMES_0 * PAGE_SIZE, .paddr = PADDR_1, .nr_pages = FRAMES_1 },
+	};
+
+	memset(m, 0, sizeof(*m));
+	m->t = t;
+	if (!arena || pool_init(&m->pool, runs, ARRAY_SIZE(runs), SIZE, FILE_MIN, &policy))
+		return false;
+	m->pool.ops = &model_ops;
+	m->pool.ops_arg = m;
+	m->pool.zero_ahead = 8;
+	return true;
+}
+
+static void stop(struct model *m)
+{
+	while (m->nr_anon)
+		mpage_put(&m->pool, m->anon[--m->nr_anon]);
+	while (m->nr_file)
+		drop_file(m, 0);
+	check(m);
+	pool_destroy(&m->pool);
+}
+
+static void run_random(struct ktest *t, uint64_t seed, bool has_changer, bool fail_open)
+{
+	uint8_t *arena = lib_alloc(FRAMES * PAGE_SIZE);
+	struct model *m = &model;
+
+	ASSERT_TRUE(t, start(t, m, arena));
+	prng_seed(&m->rng, seed);
+	m->fail_open = fail_open;
+	m->pool.has_changer = has_changer;
+	if (has_changer)
+		m->pool.ahead = (struct extent_need){ m->pool.slack + SIZE, SIZE };
+	for (uint32_t i = 0; i < STEPS && !t->nr_failed; i++) {
+		step(m, i / PHASE % 2);
+		check(m);
+	}
+	EXPECT_GT(t, m->nr_opened, 10);
+	EXPECT_GT(t, m->nr_closed, 10);
+	EXPECT_GT(t, m->nr_instead, 10);
+	EXPECT_EQ(t, m->nr_failed > 0, fail_open);
+	if (has_changer)
+		EXPECT_GT(t, m->nr_stuck, 10);
+	m->fail_open = false;
+	if (m->instead)
+		instead(m);
+	all_can_be_had(m);
+	stop(m);
+	lib_free(arena);
+}
+
+static void programs_frames_are_never_writable(struct ktest *t)
+{
+	run_random(t, 20261124, true, false);
+}
+
+static void also_where_the_taker_changes_them(struct ktest *t)
+{
+	for (uint64_t seed = 1; seed <= 8 && !t->nr_failed; seed++)
+		run_random(t, seed, false, false);
+}
+
+static void also_when_regions_cannot_be_made(struct ktest *t)
+{
+	run_random(t, 20261126, true, true);
+}
+
+/* Credits wait for no file: neither for a page that storage owes, nor for one that is sent. */
+static void a_credit_has_its_frame(struct ktest *t)
+{
+	uint8_t *arena = lib_alloc(FRAMES * PAGE_SIZE);
+	struct model *m = &model;
+	uint64_t report;
+	uint32_t got;
+
+	ASSERT_TRUE(t, start(t, m, arena));
+	prng_seed(&m->rng, 1);
+	got = pool_grant(&m->pool, PROC, 40, false, &report);
+	EXPECT_EQ(t, got, 40);
+	for (uint32_t i = 0; i < FRAMES; i++)
+		take_file(m); /* and all are owed */
+	while (got--)
+		take_anon(m, PROC);
+	EXPECT_EQ(t, m->nr_anon, 40);
+	/* The taker finds no more: files have the rest, and it is not theirs to give. */
+	for (uint32_t i = 0; i < SIZE; i++)
+		take_anon(m, 0);
+	EXPECT_LT(t, m->nr_anon, 40 + SIZE);
+	/* A processor that is gone has none. */
+	EXPECT_EQ(t, pool_revoke(&m->pool, PROC, 1), 0);
+	pool_fence(&m->pool, PROC);
+	EXPECT_EQ(t, pool_grant(&m->pool, PROC, 1, false, &report), 0);
+	for (uint32_t i = 0; i < m->nr_file; i++)
+		read_end(m, i);
+	stop(m);
+	lib_free(arena);
+}
+
+static void sizes_fit_the_pool(struct ktest *t)
+{
+	EXPECT_EQ(t, extent_pages_for(512, 512ull << 8), 512);
+	EXPECT_EQ(t, extent_pages_for(700, 512ull << 8), 512);
+	EXPECT_EQ(t, extent_pages_for(512, 32ull << 8), 256); /* 32 MiB: 32 extents */
+	EXPECT_EQ(t, extent_pages_for(512, 100), 16);
+	EXPECT_EQ(t, extent_pages_for(1, 1 << 20), 512); /* no more than 2048 extents */
+	EXPECT_EQ(t, extent_pages_for(512, 64ull << 18), 8192);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(programs_frames_are_never_writable),
+	KTEST(also_where_the_taker_changes_them),
+	KTEST(also_when_regions_cannot_be_made),
+	KTEST(a_credit_has_its_frame),
+	KTEST(sizes_fit_the_pool),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "memory.extents", .cases = cases };
+KTEST_SUITE(suite);
