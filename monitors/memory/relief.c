@@ -3,7 +3,8 @@
  * Relief: making room at a node that has no frame left.
  *
  * Ordering:	a program is ended only when the shortage has lasted for END_AFTER_NS: processors
- *		that were told to ask again have told by then of spaces that ended.
+ *		that were told to ask again have told by then of spaces that ended. As long as an
+ *		extent of files may still be emptied no program ends.
  * Failure:	a node that does not answer is passed over. If a processor does not, or ends
  *		nothing, its programs may be the worst: it is given PATIENCE_NS, and loses its
  *		credits before a program of another one ends.
@@ -22,6 +23,12 @@
 #define REFUSE_FOR_NS NSEC_PER_SEC
 #define PATIENCE_NS   (10 * NSEC_PER_SEC)  /* with a processor that ends nothing */
 #define LOOK_AGAIN_NS (50 * NSEC_PER_MSEC) /* while something is on its way */
+/*
+ * With files that do not give way: before anything else is done, and before a program ends. The
+ * latter is more than the usual lease: the reads of a storage node that is gone have ended by then.
+ */
+#define FILES_MOVE_NS NSEC_PER_SEC
+#define FILES_END_NS  (20 * NSEC_PER_SEC)
 
 void relief_init(struct memory *m)
 {
@@ -225,18 +232,34 @@ enum relief_result relief_step(struct memory *m)
 {
 	struct relief *r = &m->relief;
 	const uint64_t now = time_now_ns();
+	uint64_t stuck_ns = UINT64_MAX;
 
 	if (pool_room(&m->pool)) {
 		r->short_since_ns = 0;
 		return RELIEF_ENOUGH;
 	}
-	if (!r->short_since_ns)
+	/*
+	 * Extents of files are being emptied: no program ends for want of what files have. The
+	 * tries begin before anybody lacks a frame, so those before this shortage do not count.
+	 */
+	if (!pool_room(&m->pool)) {
+		r->files_since_ns = 0;
+	} else {
+		if (!r->files_since_ns)
+			r->files_since_ns = now;
+		stuck_ns = MIN(extents_stuck_ns(&m->pool), now - r->files_since_ns);
+	}
+	if (stuck_ns < FILES_END_NS)
+		r->short_since_ns = 0;
+	else if (!r->short_since_ns)
 		r->short_since_ns = now;
+	if (stuck_ns < FILES_MOVE_NS)
+		return RELIEF_WAITS;
 	if (hand_over(m))
 		return RELIEF_MOVED;
 	if (revoke_idle(m))
 		return RELIEF_MOVED;
-	if (now - r->short_since_ns < END_AFTER_NS)
+	if (!r->short_since_ns || now - r->short_since_ns < END_AFTER_NS)
 		return RELIEF_WAITS;
 	return end_one(m);
 }
@@ -249,7 +272,7 @@ void relief_run(struct memory *m)
 	while (result != RELIEF_ENOUGH && result != RELIEF_NOTHING) {
 		result = relief_step(m);
 		if (result == RELIEF_WAITS || result == RELIEF_ENDED)
-			(void)wait_event_timeout(&m->pool.freed, pool_room(&m->pool) > 0,
+			(void)wait_event_timeout(&m->pool.freed, pool_room_now(&m->pool) > 0,
 						 time_now_ns() + LOOK_AGAIN_NS);
 	}
 	__atomic_store_n(&m->relief.refused_ns, result == RELIEF_NOTHING ? time_now_ns() : 0,

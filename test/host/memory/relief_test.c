@@ -4,6 +4,7 @@
  * and nobody loses a page meanwhile.
  */
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
@@ -15,6 +16,7 @@
 #define REGION   (2 * MB)
 #define FIXED_AT 0x20000000ull /* vRegions from here on take turns, beginning at the first node */
 #define FRAMES   960ull        /* for programs, of 1024 */
+#define EXTENT   16u           /* frames, where an extent has more than one */
 
 static uint8_t page[PAGE_SIZE];
 
@@ -156,13 +158,13 @@ static void files_give_way_first(struct ktest *t)
 		ASSERT_EQ(t, page_cache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)),
 			  (int)sizeof(buf));
 	pool_stats(&f.mem[0].pool, &s);
-	EXPECT_EQ(t, s.zero + s.dirty, 0);
+	EXPECT_EQ(t, s.zero + s.dirty, f.mem[0].pool.slack);
 	space(t, &f, &p, 1);
 	fill(t, &p, FIXED_AT, 512);
 	fill(t, &p, FIXED_AT + 2 * REGION, FRAMES - 512);
 	EXPECT_EQ(t, f.mem[0].relief.kicks, 0);
 	pool_stats(&f.mem[0].pool, &s);
-	EXPECT_EQ(t, s.file, 1024 - FRAMES);
+	EXPECT_EQ(t, s.file, f.mem[0].pool.file_floor);
 	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 1, &got), -EAGAIN);
 	end(t, &p);
 	EXPECT_TRUE(t, fake_stop(&f));
@@ -198,6 +200,257 @@ static int answer(struct fake *f, uint32_t proc, const void *body, uint32_t len,
 		};
 	mp_oom_rep_encode(&rep, reply);
 	return sizeof(struct mp_oom_rep_wire);
+}
+
+/* Extents of files are emptied by a thread: until it has been there nothing else is done. */
+static void no_program_ends_for_what_files_have(struct ktest *t)
+{
+	static uint8_t buf[64 * PAGE_SIZE];
+	struct pool *pool;
+	struct fake_proc p;
+	struct fake f;
+	uint32_t got;
+
+	shim_time_freeze(true);
+	start(t, &f, 1);
+	pool = &f.mem[0].pool;
+	oom = (__typeof__(oom)){ .t = t, .state = MP_OOM_CANDIDATE };
+	f.oom = answer;
+	space(t, &f, &p, 1);
+	fill(t, &p, FIXED_AT, 100);
+	f.files[0] = (struct fake_file){ .size = 1024 * PAGE_SIZE, .version = 1 };
+	for (uint64_t off = 0; off < 1024 * PAGE_SIZE; off += sizeof(buf))
+		ASSERT_EQ(t, page_cache_copy(&f.mem[0], &file1, off, buf, sizeof(buf)),
+			  (int)sizeof(buf));
+	pool->ahead = (struct extent_need){ .anon = pool->slack + 64 };
+	pool->has_changer = true;
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 10, &got), -EAGAIN);
+	EXPECT_TRUE(t, extents_want_change(pool));
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+	shim_time_advance_ns(60ull * 1000 * 1000 * 1000);
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+	EXPECT_EQ(t, oom.asked, 0);
+	while (extents_change(pool, NULL) == EXTENTS_CHANGED)
+		;
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENOUGH);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 10, &got), 0);
+	EXPECT_EQ(t, got, 10);
+	shim_time_freeze(false);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 0, &got), 0);
+	end(t, &p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/*
+ * Each extent of files has one page in use for ever: storage keeps silent about a read (@reading),
+ * or a processor does not take the page that it asked for. Both go on being members.
+ */
+struct kept {
+	struct mpage *pages[1024 / EXTENT];
+	uint32_t nr;
+	bool reading;
+};
+
+static bool keeps_one_of(const struct kept *k, const struct pool *pool, const struct mpage *frame)
+{
+	for (uint32_t i = 0; i < k->nr; i++)
+		if (extent_of(pool, k->pages[i]) == extent_of(pool, frame))
+			return true;
+	return false;
+}
+
+static void keep_reads(struct fake *f, struct kept *k)
+{
+	struct pool *pool = &f->mem[0].pool;
+	struct mpage *others[1024];
+	struct mpage *frame;
+	uint32_t nr = 0;
+
+	while ((frame = pool_alloc_file(pool, false))) {
+		if (keeps_one_of(k, pool, frame))
+			others[nr++] = frame;
+		else
+			k->pages[k->nr++] = frame;
+	}
+	while (nr)
+		mpage_put(pool, others[--nr]);
+}
+
+static void keep_sent(struct ktest *t, struct fake *f, struct kept *k)
+{
+	static uint8_t buf[64 * PAGE_SIZE];
+	struct memory *m = &f->mem[0];
+	struct pm_file_fetch_rep rep;
+	struct mpage *frame;
+
+	f->files[0] = (struct fake_file){ .size = 1024 * PAGE_SIZE, .version = 1 };
+	for (uint64_t off = 0; off < 1024 * PAGE_SIZE; off += sizeof(buf))
+		ASSERT_EQ(t, page_cache_copy(m, &file1, off, buf, sizeof(buf)), (int)sizeof(buf));
+	for (uint64_t i = 0; i < 1024; i++) {
+		if (page_cache_get(m, &file1, i, 1, 0, false, &frame, &rep))
+			continue;
+		if (keeps_one_of(k, &m->pool, frame))
+			mpage_put(&m->pool, frame);
+		else
+			k->pages[k->nr++] = frame;
+	}
+}
+
+static void let_go(struct fake *f, struct kept *k)
+{
+	struct pool *pool = &f->mem[0].pool;
+	struct mpage *frame = k->pages[--k->nr];
+
+	if (k->reading)
+		pool_file_read(pool, frame);
+	mpage_put(pool, frame);
+}
+
+/* Programs take what is left, as pages from @at on: how many. */
+static uint64_t fill_up(struct ktest *t, struct fake *f, struct fake_proc *p, uint64_t at)
+{
+	const uint64_t nr = pool_room_now(&f->mem[0].pool);
+
+	fill(t, p, at, nr);
+	return nr;
+}
+
+/* The thread that empties extents, and the one that makes room, for @ms: what came of it first. */
+static enum relief_result both_for(struct fake *f, uint32_t ms)
+{
+	enum relief_result result = RELIEF_WAITS;
+
+	for (uint32_t i = 0; i < ms && result == RELIEF_WAITS; i += 50) {
+		while (extents_change(&f->mem[0].pool, NULL) != EXTENTS_NOTHING)
+			;
+		result = relief_step(&f->mem[0]);
+		shim_time_advance_ns(50ull * 1000 * 1000);
+	}
+	return result;
+}
+
+/* A node where programs need frames that files keep. */
+static void start_kept(struct ktest *t, struct fake *f, struct fake_proc *p, size_t nr,
+		       struct kept *k)
+{
+	struct pool *pool = &f->mem[0].pool;
+
+	shim_time_freeze(true);
+	fake_extent_pages = EXTENT;
+	start(t, f, nr);
+	fake_extent_pages = 1;
+	oom = (__typeof__(oom)){ .t = t, .state = MP_OOM_CANDIDATE };
+	f->oom = answer;
+	space(t, f, p, 1);
+	fill(t, p, FIXED_AT, 100);
+	if (k->reading)
+		keep_reads(f, k);
+	else
+		keep_sent(t, f, k);
+	EXPECT_GT(t, k->nr, pool->file_floor / EXTENT + 1);
+	pool->ahead = (struct extent_need){ .anon = pool->slack + 2 * EXTENT };
+	pool->has_changer = true;
+	(void)fill_up(t, f, p, FIXED_AT + 2 * REGION);
+	EXPECT_EQ(t, pool_room_now(pool), 0);
+	EXPECT_GT(t, pool_room(pool), 0);
+}
+
+static void stop_kept(struct ktest *t, struct fake *f, struct fake_proc *p, struct kept *k)
+{
+	while (k->nr)
+		let_go(f, k);
+	EXPECT_EQ(t, both_for(f, 1000), RELIEF_ENOUGH);
+	shim_time_freeze(false);
+	end(t, p);
+	EXPECT_TRUE(t, fake_stop(f));
+}
+
+/* Files that do not give way keep programs waiting for a while, and not for ever. */
+static void files_that_are_kept_hold_nobody_up(struct ktest *t)
+{
+	for (uint32_t round = 0; round < 2; round++) {
+		struct kept k = { .reading = round };
+		struct fake_proc p;
+		struct fake f;
+
+		start_kept(t, &f, &p, 1, &k);
+		EXPECT_EQ(t, both_for(&f, 15000), RELIEF_WAITS); /* storage may just be gone */
+		EXPECT_EQ(t, oom.asked, 0);
+		/* Time in which nobody tried to empty an extent does not count. */
+		shim_time_advance_ns(60ull * 1000 * 1000 * 1000);
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+		EXPECT_EQ(t, both_for(&f, 15000), RELIEF_WAITS);
+		EXPECT_EQ(t, oom.asked, 0);
+		EXPECT_EQ(t, both_for(&f, 10000), RELIEF_ENDED);
+		EXPECT_EQ(t, oom.ended, 1);
+		/* One that ends is waited for here, too. */
+		oom.state = MP_OOM_ENDING;
+		EXPECT_EQ(t, both_for(&f, 1000), RELIEF_WAITS);
+		EXPECT_EQ(t, oom.ended, 1);
+		/* In the next shortage nothing is known before an extent has been tried. */
+		oom.state = MP_OOM_CANDIDATE;
+		shim_time_advance_ns(60ull * 1000 * 1000 * 1000);
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+		EXPECT_EQ(t, oom.ended, 1);
+		stop_kept(t, &f, &p, &k);
+	}
+}
+
+/* Tries in vain while there are frames say nothing about the shortage that comes after them. */
+static void vain_tries_before_a_shortage_end_no_program(struct ktest *t)
+{
+	for (uint32_t round = 0; round < 2; round++) {
+		struct kept k = { .reading = round };
+		struct fake_proc p;
+		struct fake f;
+
+		start_kept(t, &f, &p, 1, &k);
+		for (uint32_t i = 0; i < 500; i++) { /* 25 s, without a step */
+			while (extents_change(&f.mem[0].pool, NULL) != EXTENTS_NOTHING)
+				;
+			shim_time_advance_ns(50ull * 1000 * 1000);
+		}
+		EXPECT_EQ(t, both_for(&f, 15000), RELIEF_WAITS);
+		EXPECT_EQ(t, oom.asked, 0);
+		EXPECT_EQ(t, both_for(&f, 10000), RELIEF_ENDED);
+		stop_kept(t, &f, &p, &k);
+	}
+}
+
+/* With each extent that gives way after all the time begins anew. */
+static void files_that_give_way_slowly_end_no_program(struct ktest *t)
+{
+	for (uint32_t round = 0; round < 2; round++) {
+		struct kept k = { .reading = round };
+		struct fake_proc p;
+		struct fake f;
+
+		start_kept(t, &f, &p, 1, &k);
+		for (uint32_t i = 0; i < 3; i++) {
+			EXPECT_EQ(t, both_for(&f, 15000), RELIEF_WAITS);
+			let_go(&f, &k);
+			EXPECT_EQ(t, both_for(&f, 1000), RELIEF_ENOUGH);
+			EXPECT_GT(t, fill_up(t, &f, &p, FIXED_AT + (4 + 2 * i) * REGION), 0);
+		}
+		EXPECT_EQ(t, oom.asked, 0);
+		stop_kept(t, &f, &p, &k);
+	}
+}
+
+/* A step that costs no program is not put off that long. */
+static void kept_files_are_gone_round_by_a_move(struct ktest *t)
+{
+	for (uint32_t round = 0; round < 2; round++) {
+		struct kept k = { .reading = round };
+		struct fake_proc p;
+		struct fake f;
+
+		start_kept(t, &f, &p, 2, &k);
+		EXPECT_EQ(t, both_for(&f, 2000), RELIEF_MOVED);
+		EXPECT_EQ(t, oom.asked, 0);
+		check(t, &p, FIXED_AT, 100);
+		stop_kept(t, &f, &p, &k);
+	}
 }
 
 static void program_ends_when_no_node_has_room(struct ktest *t)
@@ -461,6 +714,11 @@ static const struct ktest_case cases[] = {
 	KTEST(vregion_goes_where_there_is_room),
 	KTEST(busy_space_is_passed_over),
 	KTEST(files_give_way_first),
+	KTEST(no_program_ends_for_what_files_have),
+	KTEST(files_that_are_kept_hold_nobody_up),
+	KTEST(vain_tries_before_a_shortage_end_no_program),
+	KTEST(files_that_give_way_slowly_end_no_program),
+	KTEST(kept_files_are_gone_round_by_a_move),
 	KTEST(program_ends_when_no_node_has_room),
 	KTEST(worst_of_all_processors_ends),
 	KTEST(nobody_waits_for_a_liar),
