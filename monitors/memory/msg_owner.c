@@ -60,7 +60,8 @@ int msg_credit(struct msg *msg)
 	if (rep.frames > req->hold) {
 		STAT_ADD(msg->m, grants, rep.frames - req->hold);
 	} else if (req->want) {
-		if (relief_kick(msg->m))
+		/* Room is being made; or there is some, and the processor is at its share of it. */
+		if (relief_kick(msg->m) || pool_room_now(&msg->m->pool))
 			return -EAGAIN;
 		STAT_INC(msg->m, enomem);
 	}

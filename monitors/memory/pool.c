@@ -3,11 +3,14 @@
  * The frames of a memory monitor: taking and freeing, accounts, credits.
  *
  * Limits:	a processor's account is made at its first contact, with a block of ids, so ids
- *		that never appear cost nothing.
+ *		that never appear cost nothing. Credits of a processor are at most 7/8 of what is
+ *		free and its own together, so that others find some; one that reports that it needs
+ *		more has a little of the rest every BEYOND_NS.
  */
 #include "pool.h"
 
 #include <kernel/panic.h>
+#include <kernel/time.h>
 #include <lib/alloc.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -17,6 +20,8 @@
 
 #define CREDIT_BLOCK  256u
 #define CREDIT_BLOCKS ((PROTO_NODE_MAX + 1) / CREDIT_BLOCK)
+#define KEPT_PART     8u /* of what a processor could have, kept for others */
+#define BEYOND_NS     (100 * NSEC_PER_MSEC)
 
 static int describe_run(struct pool *pool, size_t i)
 {
@@ -416,13 +421,45 @@ static struct pool_account *account_get_locked(struct pool *pool, uint32_t proc)
 	return account_locked(pool, proc);
 }
 
-/* Up to @want credits more, as many as can be reserved. */
-static uint32_t credits_add_locked(struct pool *pool, struct pool_account *account, uint32_t want)
+/*
+ * Frames that @account may have before it is at its share. It is like the threshold of a shared
+ * switch buffer: it shrinks as others take frames, and the last slack frames are anybody's.
+ */
+static uint64_t share_left_locked(const struct pool *pool, const struct pool_account *account)
 	__must_hold(&pool->lock)
+{
+	const uint64_t left = anon_left_locked(pool);
+	const uint64_t all = left + account->credits;
+	const uint64_t share = MAX(all - DIV_ROUND_UP(all, KEPT_PART), pool->slack);
+
+	assert_spin_held(&pool->lock);
+	return MIN(share - MIN(share, account->credits), left);
+}
+
+/*
+ * And beyond its share, now. Its programs may need them all, and it waits for a frame as long as
+ * there are some: so it gets them, but others get theirs between.
+ */
+static uint64_t beyond_share_locked(const struct pool *pool, struct pool_account *account)
+	__must_hold(&pool->lock)
+{
+	const uint64_t left = anon_left_locked(pool);
+	const uint64_t now = time_now_ns();
+
+	assert_spin_held(&pool->lock);
+	if (now < account->beyond_ns)
+		return 0;
+	account->beyond_ns = now + BEYOND_NS;
+	return MIN(left, MAX(MAX(left / KEPT_PART, pool->slack / 4), 1u));
+}
+
+/* Up to @want credits more, no more than @most, as many as can be reserved. */
+static uint32_t credits_add_locked(struct pool *pool, struct pool_account *account, uint32_t want,
+				   uint64_t most) __must_hold(&pool->lock)
 {
 	assert_spin_held(&pool->lock);
 	want = MIN(want, UINT32_MAX - account->credits);
-	want = (uint32_t)MIN((uint64_t)want, anon_left_locked(pool));
+	want = (uint32_t)MIN((uint64_t)want, MIN(most, anon_left_locked(pool)));
 	account->credits += want;
 	pool->reserved += want;
 	accounts_check_locked(pool);
@@ -445,7 +482,7 @@ static void room_make(struct pool *pool, uint64_t want)
 		;
 }
 
-uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want, uint64_t *report)
+uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want, bool replay, uint64_t *report)
 {
 	struct pool_account *account;
 	uint32_t got = 0;
@@ -458,7 +495,8 @@ uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want, uint64_t *r
 	spin_lock(&pool->lock);
 	account = account_get_locked(pool, proc);
 	if (account && !pool_is_fenced(pool, proc)) {
-		got = credits_add_locked(pool, account, want);
+		got = credits_add_locked(pool, account, want,
+					 replay ? want : share_left_locked(pool, account));
 		*report = account->report;
 	}
 	kicks = kicks_locked(pool);
@@ -482,8 +520,19 @@ uint32_t pool_revoke(struct pool *pool, uint32_t proc, uint32_t nr)
 	return nr;
 }
 
+/* @more credits than before are reported or wanted; @want of them are wanted. */
+static void credits_raise_locked(struct pool *pool, struct pool_account *account, uint32_t more,
+				 uint32_t want, bool replay) __must_hold(&pool->lock)
+{
+	const uint64_t most = replay ? more : share_left_locked(pool, account);
+
+	assert_spin_held(&pool->lock);
+	if (!credits_add_locked(pool, account, more, most) && want && !replay)
+		(void)credits_add_locked(pool, account, want, beyond_share_locked(pool, account));
+}
+
 int pool_report(struct pool *pool, uint32_t proc, uint64_t report, uint32_t hold, uint32_t want,
-		int64_t *delta, uint32_t *now)
+		bool replay, int64_t *delta, uint32_t *now)
 {
 	const uint32_t have = pool_credits(pool, proc);
 	struct pool_account *account;
@@ -507,7 +556,7 @@ int pool_report(struct pool *pool, uint32_t proc, uint64_t report, uint32_t hold
 		if (before > wanted)
 			credits_drop_locked(pool, account, before - wanted);
 		else
-			(void)credits_add_locked(pool, account, wanted - before);
+			credits_raise_locked(pool, account, wanted - before, want, replay);
 		*delta = (int64_t)account->credits - before;
 		*now = account->credits;
 	}

@@ -162,12 +162,16 @@ uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget);
 /* The account of one processor. */
 struct pool_account {
 	uint32_t credits;
-	uint64_t report;     /* the last one that came */
+	uint64_t report;       /* the last one that came */
+	uint64_t beyond_ns;    /* when it may have frames beyond its share again */
 	uint64_t home_bytes; /* kernel memory for its spaces whose home is here */
 };
 
-/* Reserve up to @want frames for credits of @proc: how many it got, after which report. */
-uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want, uint64_t *report);
+/*
+ * Reserve up to @want frames for credits of @proc, within its share: how many it got, after which
+ * report.  @replay: another node has granted them, whatever the share is here.
+ */
+uint32_t pool_grant(struct pool *pool, uint32_t proc, uint32_t want, bool replay, uint64_t *report);
 /*
  * Take up to @nr credits of @proc back without its word: how many. It learns of that by its next
  * report, which may get them again if there are frames then.
@@ -176,10 +180,12 @@ uint32_t pool_revoke(struct pool *pool, uint32_t proc, uint32_t nr);
 /*
  * @proc says with its report @report that it has @hold credits, and wants @want more. Its account
  * is set to what can be had of them: *@now, which is *@delta more than before. -ESTALE: a later
- * report has come, or the processor is gone; -ENOMEM: no memory for an account.
+ * report has come, or the processor is gone; -ENOMEM: no memory for an account. If its share has
+ * nothing of what it wants it has a little more, but not at once again: ask again while there is
+ * room.  @replay as in pool_grant().
  */
 int pool_report(struct pool *pool, uint32_t proc, uint64_t report, uint32_t hold, uint32_t want,
-		int64_t *delta, uint32_t *now) __must_check;
+		bool replay, int64_t *delta, uint32_t *now) __must_check;
 /* @proc is gone: its credits are void, and it gets no more until it is admitted again. */
 void pool_fence(struct pool *pool, uint32_t proc);
 void pool_admit(struct pool *pool, uint32_t proc);

@@ -882,9 +882,11 @@ static int change_credits(struct memory *m, struct region_op *op)
 		hold = (uint32_t)(pool_credits(&m->pool, c->account.proc) + c->account.credits);
 	if (c->account.report)
 		return pool_report(&m->pool, c->account.proc, c->account.report, hold,
-				   op->replay ? 0 : want, &c->account.credits, &op->hold);
+				   op->replay ? 0 : want, op->replay, &c->account.credits,
+				   &op->hold);
 	if (c->account.credits > 0)
-		c->account.credits = pool_grant(&m->pool, c->account.proc, want, &op->report);
+		c->account.credits =
+			pool_grant(&m->pool, c->account.proc, want, op->replay, &op->report);
 	else if (c->account.credits < 0)
 		c->account.credits = -(int64_t)pool_revoke(&m->pool, c->account.proc,
 							   (uint32_t)-c->account.credits);

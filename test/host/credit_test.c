@@ -166,7 +166,7 @@ static void owner_serve(struct sim *s, const struct message *m)
 
 	if (m->kind == REPORT) {
 		answer.kind = ACCOUNT;
-		if (pool_report(&s->pool, PROC, m->report, m->hold, m->want, &delta,
+		if (pool_report(&s->pool, PROC, m->report, m->hold, m->want, false, &delta,
 				&answer.frames))
 			return; /* an old one */
 	} else {
@@ -229,8 +229,8 @@ static void grant(struct sim *s)
 	struct message m = { .kind = GRANT };
 
 	if (chance(s, 5))
-		(void)pool_grant(&s->pool, PROC, want, &m.report);
-	m.frames = pool_grant(&s->pool, PROC, want, &m.report);
+		(void)pool_grant(&s->pool, PROC, want, false, &m.report);
+	m.frames = pool_grant(&s->pool, PROC, want, false, &m.report);
 	net_send(&m);
 }
 
@@ -349,7 +349,7 @@ static void accounts_meet(struct ktest *t)
 	prng_seed(&prng, 20261123);
 	run.virt = calloc(FRAMES, PAGE_SIZE);
 	s.t = t;
-	ASSERT_EQ(t, pool_init(&s.pool, &run, 1, FRAMES / 8, &policy), 0);
+	ASSERT_EQ(t, pool_init(&s.pool, &run, 1, 1, FRAMES / 8, &policy), 0);
 	start(t);
 	credit_doubt(NODE);
 	for (unsigned int n = 0; n < STEPS && !t->nr_failed; n++) {

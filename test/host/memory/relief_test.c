@@ -93,6 +93,14 @@ static void end(struct ktest *t, struct fake_proc *p)
 	proc_done(p);
 }
 
+/* All @nr frames that are left become credits of @proc, whatever its share is. */
+static void take_all(struct ktest *t, struct fake *f, uint32_t proc, uint64_t nr)
+{
+	uint64_t report;
+
+	EXPECT_EQ(t, pool_grant(&f->mem[0].pool, proc, UINT32_MAX, true, &report), nr);
+}
+
 static void vregion_goes_where_there_is_room(struct ktest *t)
 {
 	struct fake_proc p;
@@ -591,10 +599,11 @@ static int answer_of_liar(struct fake *f, uint32_t proc, const void *body, uint3
 static void nobody_waits_for_a_liar(struct ktest *t)
 {
 	const uint64_t other = FAKE_ASPACE(77);
-	uint64_t report;
 
 	for (uint32_t round = 0; round < 2; round++) {
-		const struct region_init init = { .state = REGION_ACTIVE, .proc = FAKE_PROC + 1 };
+		const struct region_init init = { .state = REGION_ACTIVE,
+						  .proc = FAKE_PROC + 1,
+						  .vnode = PROTO_VNODE_ROOT };
 		struct fake_proc p;
 		struct region *r;
 		struct fake f;
@@ -608,8 +617,7 @@ static void nobody_waits_for_a_liar(struct ktest *t)
 		fill(t, &p, FIXED_AT, 300);
 		r = region_make(&f.mem[0], other, (struct home_id){ FAKE_MEM_FIRST, 0 }, 0,
 				SHIFT_2M, &init);
-		EXPECT_EQ(t, pool_grant(&f.mem[0].pool, FAKE_PROC + 1, UINT32_MAX, &report),
-			  FRAMES - 300);
+		take_all(t, &f, FAKE_PROC + 1, FRAMES - 300);
 		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
 		shim_time_advance_ns(1000ull * 1000 * 1000);
 		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
@@ -638,17 +646,62 @@ static void hoarded_credits_come_back(struct ktest *t)
 {
 	struct fake_proc p;
 	struct fake f;
-	uint64_t report;
 
 	start(t, &f, 1);
 	space(t, &f, &p, 1);
 	fill(t, &p, FIXED_AT, 300);
-	EXPECT_EQ(t, pool_grant(&f.mem[0].pool, 700, UINT32_MAX, &report), FRAMES - 300);
+	take_all(t, &f, 700, FRAMES - 300);
 	EXPECT_EQ(t, proc_writeback(&p, FIXED_AT + 400 * PAGE_SIZE, page), -EAGAIN);
 	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_MOVED);
 	EXPECT_EQ(t, proc_writeback(&p, FIXED_AT + 400 * PAGE_SIZE, page), 0);
 	EXPECT_EQ(t, pool_credits(&f.mem[0].pool, 700), 0);
 	end(t, &p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* --- shares -------------------------------------------------------------------------- */
+
+/* However much one asks for, or says that it has, there is something for others. */
+static void a_processor_leaves_some_to_others(struct ktest *t)
+{
+	const uint64_t share = FRAMES - FRAMES / 8;
+	struct fake_proc p, q;
+	uint32_t got, before;
+	uint64_t report;
+	struct fake f;
+
+	shim_time_freeze(true);
+	start(t, &f, 1);
+	space(t, &f, &p, 1);
+	proc_init(&q, &f, FAKE_SPACE_BY(FAKE_PROC + 1, FAKE_MEM_FIRST, 2), FAKE_MEM_FIRST);
+	q.proc = FAKE_PROC + 1;
+	EXPECT_EQ(t, pool_grant(&f.mem[0].pool, FAKE_PROC, UINT32_MAX, false, &report), share);
+	EXPECT_EQ(t, pool_grant(&f.mem[0].pool, FAKE_PROC, UINT32_MAX, false, &report), 0);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, UINT32_MAX, 0, &got), 0);
+	EXPECT_EQ(t, got, share);
+	EXPECT_EQ(t, proc_credit(&q, FAKE_MEM_FIRST, 0, UINT32_MAX, &got), 0);
+	EXPECT_EQ(t, got, (FRAMES - share) / 8 * 7);
+	/* It does need more: some at once, and then again and again, but never "no memory". */
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, (uint32_t)share, 100, &got), 0);
+	EXPECT_GT(t, got, share);
+	before = got;
+	f.mem[0].relief.refused_ns = time_now_ns();
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, before, 100, &got), -EAGAIN);
+	shim_time_advance_ns(100ull * 1000 * 1000);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, before, 100, &got), 0);
+	EXPECT_GT(t, got, before);
+	/* Until there is none. */
+	for (int i = 0; i < 30 && pool_room_now(&f.mem[0].pool); i++) {
+		shim_time_advance_ns(100ull * 1000 * 1000);
+		before = got;
+		EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, before, 100, &got), 0);
+	}
+	EXPECT_EQ(t, pool_room_now(&f.mem[0].pool), 0);
+	shim_time_freeze(false);
+	EXPECT_EQ(t, proc_credit(&q, FAKE_MEM_FIRST, 0, 0, &got), 0);
+	EXPECT_EQ(t, proc_credit(&p, FAKE_MEM_FIRST, 0, 0, &got), 0);
+	end(t, &p);
+	proc_done(&q);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
@@ -724,6 +777,7 @@ static const struct ktest_case cases[] = {
 	KTEST(nobody_waits_for_a_liar),
 	KTEST(hoarded_credits_come_back),
 	KTEST(nothing_can_be_done),
+	KTEST(a_processor_leaves_some_to_others),
 	KTEST(page_without_a_credit_is_not_lost),
 	KTEST(full_node_says_again),
 	{ 0 },
