@@ -589,6 +589,23 @@ struct relief_region *owner_list_regions(struct memory *m, size_t *nr)
 	return out;
 }
 
+uint64_t owner_pages_of(struct memory *m, uint32_t proc)
+{
+	struct owner *o = &m->owner;
+	uint64_t pages = 0;
+	struct region *r;
+
+	spin_lock(&o->lock);
+	rb_for_each_entry(r, &o->regions, node) {
+		spin_lock(&r->lock);
+		if (r->proc == proc)
+			pages += r->nr_pages;
+		spin_unlock(&r->lock);
+	}
+	spin_unlock(&o->lock);
+	return pages;
+}
+
 uint32_t owner_next_processor(struct memory *m, uint32_t proc)
 {
 	struct owner *o = &m->owner;

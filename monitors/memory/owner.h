@@ -262,6 +262,11 @@ int owner_vregion_take(struct memory *m, uint32_t peer, const struct mm_vregion_
 
 /* All regions that serve and have pages, to be freed with lib_free(): *@nr.  NULL: no memory. */
 struct relief_region *owner_list_regions(struct memory *m, size_t *nr);
+/*
+ * Pages of spaces of @proc that are here: forks that share a frame count it twice. Walks all
+ * regions.
+ */
+uint64_t owner_pages_of(struct memory *m, uint32_t proc);
 /* The first processor from @proc on that has a space here; 0: there is none. */
 uint32_t owner_next_processor(struct memory *m, uint32_t proc);
 

@@ -7,7 +7,10 @@
  *		extent of files may still be emptied no program ends.
  * Failure:	a node that does not answer is passed over. If a processor does not, or ends
  *		nothing, its programs may be the worst: it is given PATIENCE_NS, and loses its
- *		credits before a program of another one ends.
+ *		credits before a program of another one ends. The same holds for one that has most
+ *		frames here and offers a program worth little of them. If storage keeps silent about
+ *		reads, or a processor takes no file pages, and files keep their extents by that,
+ *		vRegions move after FILES_MOVE_NS, and a program ends after FILES_END_NS.
  */
 #include "relief.h"
 
@@ -22,6 +25,7 @@
 #define END_AFTER_NS  (200 * NSEC_PER_MSEC)
 #define REFUSE_FOR_NS NSEC_PER_SEC
 #define PATIENCE_NS   (10 * NSEC_PER_SEC)  /* with a processor that ends nothing */
+#define WORTH_PART    64u                  /* of what a processor has: an offer that counts */
 #define LOOK_AGAIN_NS (50 * NSEC_PER_MSEC) /* while something is on its way */
 /*
  * With files that do not give way: before anything else is done, and before a program ends. The
@@ -186,6 +190,55 @@ static bool revoke_idle(struct memory *m)
 	return revoked;
 }
 
+/* A processor that has more than half of the frames for programs, and what it offers. */
+struct hog {
+	uint32_t proc; /* 0: there is none */
+	uint64_t held;
+	struct mp_oom_rep rep; /* .state: MP_OOM_CANDIDATE if it has offered one */
+};
+
+static void hog_note(struct memory *m, struct hog *hog, uint32_t proc, int err,
+		     const struct mp_oom_rep *rep)
+{
+	const uint64_t held = pool_credits(&m->pool, proc) + owner_pages_of(m, proc);
+
+	if (held <= (m->pool.total - m->pool.file_min) / 2 || held <= hog->held)
+		return;
+	*hog = (struct hog){ .proc = proc, .held = held };
+	if (!err)
+		hog->rep = *rep;
+	else
+		hog->rep.state = MP_OOM_NONE;
+}
+
+/*
+ * @worst, the worst of what was offered, is to end. If another processor has most frames and offers
+ * nothing that would help, it loses its credits first, and then its own program ends: one in a
+ * shortage, as its frames may be of files in its memory or of many programs, and for PATIENCE_NS,
+ * as it may never end one, and others wait. After that it loses credits whatever it offers, since
+ * ends have not helped.
+ */
+static enum relief_result hog_first(struct memory *m, const struct hog *hog, bool patient,
+				    struct worst *worst)
+{
+	const bool offers = hog->rep.state == MP_OOM_CANDIDATE;
+	const bool is_worst = hog->proc == worst->proc;
+
+	if (!hog->proc)
+		return RELIEF_ENDED;
+	if (patient && (is_worst || (offers && hog->rep.frames >= hog->held / WORTH_PART)))
+		return RELIEF_ENDED;
+	if (revoke(m, hog->proc))
+		return RELIEF_MOVED;
+	if (!patient || is_worst || m->relief.hog_ended)
+		return RELIEF_ENDED;
+	if (!offers)
+		return RELIEF_WAITS;
+	m->relief.hog_ended = true;
+	*worst = (struct worst){ hog->proc, hog->rep };
+	return RELIEF_ENDED;
+}
+
 /*
  * The worst program of all processors. RELIEF_ENDED: it is in *@worst. A processor that has none to
  * end, or has had its time, loses its credits first (RELIEF_MOVED), and then others' programs end.
@@ -194,6 +247,7 @@ static enum relief_result find_worst(struct memory *m, struct worst *worst)
 {
 	const bool patient = time_now_ns() - m->relief.short_since_ns < PATIENCE_NS;
 	enum relief_result result = RELIEF_NOTHING;
+	struct hog hog = { 0 };
 
 	for (uint32_t proc = 0; (proc = owner_next_processor(m, proc + 1)) != 0;) {
 		struct mp_oom_rep rep;
@@ -203,6 +257,7 @@ static enum relief_result find_worst(struct memory *m, struct worst *worst)
 			return RELIEF_WAITS;
 		if ((err || rep.state != MP_OOM_CANDIDATE) && revoke(m, proc))
 			return RELIEF_MOVED;
+		hog_note(m, &hog, proc, err, &rep);
 		if (err || rep.state != MP_OOM_CANDIDATE ||
 		    (result == RELIEF_ENDED &&
 		     (rep.badness < worst->rep.badness ||
@@ -211,7 +266,7 @@ static enum relief_result find_worst(struct memory *m, struct worst *worst)
 		*worst = (struct worst){ proc, rep };
 		result = RELIEF_ENDED;
 	}
-	return result;
+	return result == RELIEF_ENDED ? hog_first(m, &hog, patient, worst) : result;
 }
 
 static enum relief_result end_one(struct memory *m)
@@ -234,8 +289,9 @@ enum relief_result relief_step(struct memory *m)
 	const uint64_t now = time_now_ns();
 	uint64_t stuck_ns = UINT64_MAX;
 
-	if (pool_room(&m->pool)) {
-		r->short_since_ns = 0;
+	if (pool_room_now(&m->pool)) {
+		r->short_since_ns = r->files_since_ns = 0;
+		r->hog_ended = false;
 		return RELIEF_ENOUGH;
 	}
 	/*

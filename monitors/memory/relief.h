@@ -25,6 +25,7 @@ struct relief {
 	uint64_t handled;        /* atomic: of these */
 	uint64_t short_since_ns; /* the thread's: since when there is no frame; 0: there is */
 	uint64_t files_since_ns; /* the thread's: since when only files have frames; 0: not so */
+	bool hog_ended;          /* the thread's: hog_first() has ended one in this shortage */
 	uint64_t refused_ns;     /* atomic: when nothing more could be done; 0: not so */
 	struct waitqueue wake;
 };

@@ -403,7 +403,7 @@ static void step(struct model *m)
 		do_write(m);
 }
 
-/* Frames and charges are exactly those of the model. */
+/* Frames and charges are exactly those of the model; a processor has each of its frames once. */
 static void check_accounts(struct model *m)
 {
 	uint64_t used = 0, committed = 0, has = 0, charged = 0;
@@ -411,6 +411,7 @@ static void check_accounts(struct model *m)
 
 	for (size_t i = 0; i < m->f.nr_mem; i++) {
 		pool_stats(&m->f.mem[i].pool, &s);
+		EXPECT_EQ(m->t, owner_pages_of(&m->f.mem[i], FAKE_PROC), s.used);
 		has += s.used;
 		charged += s.committed;
 	}

@@ -535,7 +535,7 @@ static void nothing_can_be_done(struct ktest *t)
 /* The worst of two processors' programs: which is asked first does not matter. */
 static int answer_of_two(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply)
 {
-	struct mp_oom_rep rep = { .state = MP_OOM_CANDIDATE, .pid = proc, .frames = 9 };
+	struct mp_oom_rep rep = { .state = MP_OOM_CANDIDATE, .pid = proc, .frames = FRAMES / 2 };
 	struct mp_oom_req req;
 
 	EXPECT_EQ(oom.t, mp_oom_req_decode(body, len, &req), 0);
@@ -705,6 +705,81 @@ static void a_processor_leaves_some_to_others(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* FAKE_PROC + 1 offers oom.asked frames of its worst program, if oom.state says so. */
+static int answer_of_hog(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply)
+{
+	const bool hog = proc == FAKE_PROC + 1;
+	struct mp_oom_rep rep = { .state = hog ? oom.state : MP_OOM_CANDIDATE };
+	struct mp_oom_req req;
+
+	EXPECT_EQ(oom.t, mp_oom_req_decode(body, len, &req), 0);
+	if (req.flags & MP_OOM_END)
+		oom.ended = proc;
+	if (rep.state == MP_OOM_CANDIDATE) {
+		rep.pid = proc;
+		rep.frames = hog ? oom.asked : 300;
+		rep.badness = (int64_t)rep.frames;
+	}
+	mp_oom_rep_encode(&rep, reply);
+	return sizeof(struct mp_oom_rep_wire);
+}
+
+/* @offer 0: none. The hog has 500 pages stored, the other one 300: @ends is whose program ends. */
+static void hog_offers(struct ktest *t, uint32_t offer, uint32_t ends, uint32_t ends_late)
+{
+	const bool little = ends != FAKE_PROC;
+	struct fake_proc p, q;
+	struct fake f;
+
+	shim_time_freeze(true);
+	start(t, &f, 1);
+	oom = (__typeof__(oom)){ .t = t,
+				 .asked = offer,
+				 .state = offer ? MP_OOM_CANDIDATE : MP_OOM_NONE };
+	f.oom = answer_of_hog;
+	space(t, &f, &p, 1);
+	proc_init(&q, &f, FAKE_SPACE_BY(FAKE_PROC + 1, FAKE_MEM_FIRST, 2), FAKE_MEM_FIRST);
+	q.proc = FAKE_PROC + 1;
+	ASSERT_EQ(t, proc_space(&q), 0);
+	fill(t, &p, FIXED_AT, 300);
+	fill(t, &q, FIXED_AT, 500);
+	take_all(t, &f, q.proc, FRAMES - 800);
+	EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_WAITS);
+	shim_time_advance_ns(300 * 1000 * 1000);
+	if (little) { /* first it loses what it has not used, which others take */
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_MOVED);
+		EXPECT_EQ(t, pool_credits(&f.mem[0].pool, q.proc), 0);
+		take_all(t, &f, FAKE_PROC, FRAMES - 800);
+		EXPECT_EQ(t, oom.ended, 0);
+	}
+	EXPECT_EQ(t, relief_step(&f.mem[0]), ends ? RELIEF_ENDED : RELIEF_WAITS);
+	EXPECT_EQ(t, oom.ended, ends);
+	/* If that did not help, its frames are of another kind: the worst of all ends. */
+	if (little && ends) {
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENDED);
+		EXPECT_EQ(t, oom.ended, FAKE_PROC);
+	}
+	/* It may have lied: others do not wait for ever. */
+	shim_time_advance_ns(10ull * 1000 * 1000 * 1000);
+	if (!little)
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_MOVED);
+	else
+		EXPECT_EQ(t, relief_step(&f.mem[0]), RELIEF_ENDED);
+	EXPECT_EQ(t, oom.ended, ends_late);
+	shim_time_freeze(false);
+	end(t, &p);
+	end(t, &q);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void a_worthless_offer_spares_nobody(struct ktest *t)
+{
+	hog_offers(t, 500 / 64 - 1, FAKE_PROC + 1, FAKE_PROC);
+	hog_offers(t, 0, 0, FAKE_PROC);
+	hog_offers(t, 660 / 64, FAKE_PROC,
+		   FAKE_PROC); /* just worth it, and less than the other's */
+}
+
 /* --- write-backs --------------------------------------------------------------------- */
 
 static void relief_thread(void *arg)
@@ -778,6 +853,7 @@ static const struct ktest_case cases[] = {
 	KTEST(hoarded_credits_come_back),
 	KTEST(nothing_can_be_done),
 	KTEST(a_processor_leaves_some_to_others),
+	KTEST(a_worthless_offer_spares_nobody),
 	KTEST(page_without_a_credit_is_not_lost),
 	KTEST(full_node_says_again),
 	{ 0 },

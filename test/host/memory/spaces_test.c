@@ -1210,6 +1210,17 @@ static uint64_t model_written(const struct model *m)
 	return n;
 }
 
+/* The frames of a node are the pages that its processors have there, each once. */
+static void check_counts_once(struct ktest *t, struct fake *f)
+{
+	struct pool_stats s;
+
+	for (size_t i = 0; i < f->nr_mem; i++) {
+		pool_stats(&f->mem[i].pool, &s);
+		EXPECT_EQ(t, owner_pages_of(&f->mem[i], FAKE_PROC), s.used);
+	}
+}
+
 static void model_run(struct ktest *t, uint64_t seed, int ops, size_t nr_mem)
 {
 	const uint32_t home = FAKE_MEM_FIRST + (uint32_t)(seed % nr_mem);
@@ -1253,6 +1264,7 @@ static void model_run(struct ktest *t, uint64_t seed, int ops, size_t nr_mem)
 			do_write(t, &p, m, &r);
 			break;
 		}
+		check_counts_once(t, &f);
 	}
 	for (uint32_t i = 0; i < MODEL_PAGES && !t->nr_failed; i++)
 		check_page(t, &p, m, i, false);
