@@ -370,6 +370,7 @@ int home_expect(struct memory *m, const struct home_space *as, uint32_t to, uint
 		.aspace = as->id,
 		.from = from,
 		.processor = as->proc,
+		.vnode = as->vnode,
 	};
 	struct mm_expect_req_wire w;
 	int ret;
@@ -392,6 +393,7 @@ static int move_ask(struct memory *m, struct home_space *as, struct home_vregion
 			.version = vr->version + 1,
 		},
 		.processor = as->proc,
+		.vnode = as->vnode,
 	};
 	struct mm_vregion_move_req_wire w;
 	struct mm_range_rep_wire rw;

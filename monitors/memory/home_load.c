@@ -124,6 +124,7 @@ int span_load(struct memory *m, struct home_space *as, uint32_t want_credits, st
 	a->req.aspace = as->id;
 	a->req.vregion_shift = m->vregion_shift;
 	a->req.processor = as->proc;
+	a->req.vnode = as->vnode;
 	radix_for_each(held, &as->nodes, node) {
 		a->req.want_credits = span_share(want_credits, as->nodes.count);
 		err = load_at_owner(m, as, (uint32_t)node, a, grants);

@@ -232,6 +232,7 @@ static int map_part(struct memory *m, struct home_space *as, struct part *part, 
 	a->req.nr_vregions = part->nr;
 	a->req.vregion_shift = m->vregion_shift;
 	a->req.processor = as->proc;
+	a->req.vnode = as->vnode;
 	memcpy(a->req.vregions, part->vr, part->nr * sizeof(part->vr[0]));
 	len = mm_map_req_encode(&a->req, a->body, sizeof(a->body));
 	if (len < 0)

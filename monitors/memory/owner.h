@@ -57,7 +57,8 @@ struct region {
 	struct rb_node node;  /* owner.lock */
 	uint32_t refs;        /* atomic */
 	uint64_t aspace;      /* const */
-	uint32_t proc;        /* const: as of its space */
+	uint32_t proc, vnode; /* const: as of its space */
+	uint32_t placed;      /* atomic: ->placements when its vNode was on its processor */
 	uint64_t index;       /* const */
 	uint64_t start, end;  /* const */
 	struct spinlock lock; /* RANK_SPIN_ASPACE */
@@ -90,6 +91,7 @@ struct owner_space {
 	uint64_t aspace;     /* const */
 	uint32_t home;       /* const */
 	uint32_t proc;       /* const: the processor that may use it */
+	uint32_t vnode;      /* const */
 	uint32_t source;     /* owner.lock: the node that may send pages of it; 0 = none */
 	uint64_t prepared;   /* owner.lock: pages charged by MM_PREPARE, not yet applied */
 };
@@ -134,10 +136,12 @@ struct region_init {
 	bool holes;
 	uint64_t version;
 	uint32_t proc;
+	uint32_t vnode;
 };
 /*
  * Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM); ERR_PTR(-ESTALE): the processor
- * is fenced, or that life of the home has ended; ERR_PTR(-EPROTO): it is another processor's space.
+ * is fenced, or that life of the home has ended; ERR_PTR(-EPROTO): it is the space of another
+ * processor or vNode.
  */
 struct region *region_make(struct memory *m, uint64_t aspace, struct home_id home, uint64_t index,
 			   uint32_t shift, const struct region_init *init);

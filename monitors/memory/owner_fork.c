@@ -50,7 +50,11 @@ struct fork_call {
 static struct region *fork_make(struct memory *m, const struct fork_call *call, uint64_t aspace,
 				struct region *r)
 {
-	struct region_init init = { .state = REGION_ACTIVE, .proc = r->proc };
+	struct region_init init = {
+		.state = REGION_ACTIVE,
+		.proc = r->proc,
+		.vnode = r->vnode,
+	};
 
 	spin_lock(&r->lock);
 	init.version = r->entry.version;

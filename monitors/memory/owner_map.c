@@ -80,7 +80,7 @@ static int map_prepare_region(struct memory *m, struct home_id home, const struc
 
 	r = region_make(m, req->aspace, home, req->vregions[i].index, req->vregion_shift,
 			&(struct region_init){ REGION_ACTIVE, true, req->vregions[i].version,
-					       req->processor });
+					       req->processor, req->vnode, false });
 	if (IS_ERR(r))
 		return (int)PTR_ERR(r);
 	err = region_reserve(r);
@@ -231,8 +231,10 @@ int owner_load(struct memory *m, struct home_id home, const struct mm_load_req *
 	int err = 0;
 
 	for (uint32_t i = 0; i < req->nr_vregions && !err; i++) {
-		const struct region_init init = { REGION_ACTIVE, true, req->vregions[i].version,
-						  req->processor };
+		const struct region_init init = {
+			REGION_ACTIVE,  true,       req->vregions[i].version,
+			req->processor, req->vnode, false
+		};
 		struct region *r = region_make(m, req->aspace, home, req->vregions[i].index,
 					       req->vregion_shift, &init);
 

@@ -283,6 +283,7 @@ static int leave(struct memory *m, struct region *r, const struct mm_vregion_mov
 	take->vregion = req->vregion;
 	take->home = owner_space_home(m, req->aspace);
 	take->processor = r->proc;
+	take->vnode = req->vnode;
 	take->vregion_shift = m->vregion_shift;
 	err = take_stage(m, take, MM_TAKE_BEGIN);
 	if (!err)
@@ -333,9 +334,9 @@ int owner_vregion_move(struct memory *m, struct home_id home, const struct mm_vr
 	/*
 	 * A region without mappings may be gone here; the new owner must learn of it all the same.
 	 */
-	const struct region_init init = { .state = REGION_ACTIVE,
-					  .holes = true,
-					  .proc = req->processor };
+	const struct region_init init = {
+		.state = REGION_ACTIVE, .holes = true, .proc = req->processor, .vnode = req->vnode
+	};
 	struct region *r =
 		region_make(m, req->aspace, home, req->vregion.index, m->vregion_shift, &init);
 	struct mm_vregion_take_req *take;
@@ -381,7 +382,8 @@ static int take_begin(struct memory *m, const struct mm_vregion_take_req *req)
 {
 	const struct region_init init = { .state = REGION_ARRIVING,
 					  .holes = true,
-					  .proc = req->processor };
+					  .proc = req->processor,
+					  .vnode = req->vnode,
 	const struct home_id home = { req->home, 0 };
 	struct region *r =
 		region_make(m, req->aspace, home, req->vregion.index, req->vregion_shift, &init);

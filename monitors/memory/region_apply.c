@@ -222,7 +222,7 @@ static int apply_make(struct memory *m, struct region *r, struct region_op *op)
 	if (!s) {
 		owner_space_link_locked(o, op->space);
 		op->space = NULL;
-	} else if (s->proc != r->proc) {
+	} else if (s->proc != r->proc || s->vnode != op->change.make.vnode) {
 		err = -EPROTO;
 	}
 	if (!err && region_overlaps_locked(o, r))

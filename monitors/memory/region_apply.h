@@ -70,11 +70,11 @@ struct region_change {
 			enum region_state state;
 			bool holes;
 			uint64_t version;
-			uint32_t proc;
+			uint32_t proc, vnode;
 		} make;
 		struct {
 			uint64_t aspace;
-			uint32_t home, proc;
+			uint32_t home, proc, vnode;
 			uint32_t from;
 		} expect;
 		struct { /* STATE, RESET */

@@ -36,8 +36,7 @@ CODEC_ELEMENTS(static, mm_map_vregion)
 
 #define MM_MAP_REQ(F)                                                                      \
 	F(id64, aspace), F(vma, vma), F(u64, charge), F(u32, phase), F(u32, want_credits), \
-		F(id32, nr_vregions), F(u32, vregion_shift), F(node, processor),           \
-		F(zero32, reserved)
+		F(id32, nr_vregions), F(u32, vregion_shift), F(node, processor), F(id32, vnode)
 
 static bool map_req_is_valid(const struct mm_map_req *r)
 {
@@ -124,7 +123,7 @@ CODEC_LIST(mm_pages_req, MM_PAGES_REQ, codec_any, pm_writeback_page, pages, MM_P
 /* --- MM_VREGION_MOVE, MM_VREGION_TAKE -------------------------------------------------- */
 
 #define MM_VREGION_MOVE_REQ(F) \
-	F(id64, aspace), F(vregion, vregion), F(node, processor), F(zero32, reserved)
+	F(id64, aspace), F(vregion, vregion), F(node, processor), F(id32, vnode)
 
 static bool vregion_move_req_is_valid(const struct mm_vregion_move_req *r)
 {
@@ -133,7 +132,8 @@ static bool vregion_move_req_is_valid(const struct mm_vregion_move_req *r)
 
 CODEC_FIXED(mm_vregion_move_req, MM_VREGION_MOVE_REQ, vregion_move_req_is_valid)
 
-#define MM_EXPECT_REQ(F) F(id64, aspace), F(node, from), F(node, processor)
+#define MM_EXPECT_REQ(F) \
+	F(id64, aspace), F(node, from), F(node, processor), F(id32, vnode), F(zero32, reserved)
 
 static bool expect_req_is_valid(const struct mm_expect_req *r)
 {
@@ -153,7 +153,7 @@ CODEC_FIXED(mm_relieve_req, MM_RELIEVE_REQ, relieve_req_is_valid)
 
 #define MM_VREGION_TAKE_REQ(F)                                                \
 	F(id64, aspace), F(vregion, vregion), F(u32, stage), F(u32, nr_vmas), \
-		F(u32, vregion_shift), F(node, home), F(node, processor), F(zero32, reserved)
+		F(u32, vregion_shift), F(node, home), F(node, processor), F(id32, vnode)
 
 static bool take_is_valid(const struct mm_vregion_take_req *r)
 {
@@ -202,7 +202,7 @@ CODEC_FIXED(mm_fork_req, MM_FORK_REQ, fork_req_is_valid)
 
 #define MM_LOAD_REQ(F)                                                                  \
 	F(id64, aspace), F(u32, want_credits), F(u32, vregion_shift), F(id32, nr_vmas), \
-		F(id32, nr_vregions), F(node, processor), F(zero32, reserved)
+		F(id32, nr_vregions), F(node, processor), F(id32, vnode)
 
 static bool load_req_is_valid(const struct mm_load_req *r)
 {

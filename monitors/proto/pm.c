@@ -140,7 +140,7 @@ static const uint8_t *arrays_get(const uint8_t *pos, struct counts n, struct pm_
 
 #define PM_EXEC_REQ(F)                                                                         \
 	F(id64, aspace), F(file, file), F(u64, stack_size), F(u64, random_seed), F(own, cred), \
-		F(u32, vnode), F(u32, want_credits), F(u64, object), F(u32, storage),          \
+		F(id32, vnode), F(u32, want_credits), F(u64, object), F(u32, storage),         \
 		F(u32, head_len)
 
 /* A file, or an object with its beginning. */

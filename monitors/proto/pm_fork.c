@@ -65,8 +65,8 @@ CODEC_LIST(pm_collapse_req, PM_COLLAPSE_REQ, collapse_req_is_valid, pm_page_rang
 
 /* --- PM_SPACE ------------------------------------------------------------------------------ */
 
-#define PM_SPACE_REQ(F)                                                                   \
-	F(id64, aspace), F(u64, len), F(u32, flags), F(u32, vnode), F(u32, want_credits), \
+#define PM_SPACE_REQ(F)                                                                    \
+	F(id64, aspace), F(u64, len), F(u32, flags), F(id32, vnode), F(u32, want_credits), \
 		F(zero32, reserved)
 
 static bool space_req_is_valid(const struct pm_space_req *r)

@@ -122,7 +122,7 @@ FIXED_SAMPLE(pm_commit,
 	     { .version = 5 << 16 | 3, .mode = 2, .ratio = 50, .kbytes = 1024, .programs = 9000 })
 FIXED_SAMPLE(mp_oom_req, { .total = 1000, .flags = MP_OOM_END, .pid = 77 })
 FIXED_SAMPLE(mp_oom_rep, { .badness = -5, .frames = 40, .pid = 77, .state = MP_OOM_CANDIDATE })
-FIXED_SAMPLE(mm_expect_req, { .aspace = 1, .from = 11, .processor = 2 })
+FIXED_SAMPLE(mm_expect_req, { .aspace = 1, .from = 11, .processor = 2, .vnode = 3 })
 FIXED_SAMPLE(mm_relieve_req, { .aspace = 1, .index = 3, .to = 12 })
 VARIABLE_SAMPLE(pm_file_fetch_req, { .file = { 77, 3, 21 },
 				     .pgoff = 4,
@@ -138,6 +138,7 @@ VARIABLE_SAMPLE(mm_map_req, { .aspace = 1,
 			      .nr_vregions = 2,
 			      .vregion_shift = 21,
 			      .processor = 2,
+			      .vnode = 3,
 			      .vregions = { { 0, 1 }, { 2, 7 } } })
 FIXED_SAMPLE(mm_range_rep, { .charge = 1, .pages = 2, .grant = { 11, 3, 2 } })
 FIXED_SAMPLE(mm_range_req, { .aspace = 1,
@@ -155,7 +156,8 @@ VARIABLE_SAMPLE(mm_move_req, { .aspace = 1,
 			       .vregions = { { 1, 11, 0, 1 }, { 2, 12, 0, 1 } } })
 VARIABLE_SAMPLE(mm_pages_req,
 		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 0 }, { 0x11000, 2 } } })
-FIXED_SAMPLE(mm_vregion_move_req, { .aspace = 1, .vregion = { 5, 11, 0, 9 }, .processor = 2 })
+FIXED_SAMPLE(mm_vregion_move_req,
+	     { .aspace = 1, .vregion = { 5, 11, 0, 9 }, .processor = 2, .vnode = 3 })
 VARIABLE_SAMPLE(mm_vregion_take_req,
 		{ .aspace = 1,
 		  .vregion = { 5, 11, 0, 9 },
@@ -164,6 +166,7 @@ VARIABLE_SAMPLE(mm_vregion_take_req,
 		  .vregion_shift = 21,
 		  .home = 12,
 		  .processor = 2,
+		  .vnode = 3,
 		  .vmas = { { .start = 0xa00000, .end = 0xa01000, .prot = PM_PROT_READ } } })
 FIXED_SAMPLE(mm_fork_req,
 	     { .aspace = 1, .parent = 2, .child = 3, .want_credits = 4, .phase = MM_ABORT })
@@ -174,6 +177,7 @@ VARIABLE_SAMPLE(mm_load_req,
 		  .nr_vmas = 2,
 		  .nr_vregions = 2,
 		  .processor = 2,
+		  .vnode = 3,
 		  .vmas = { { .start = 0x10000, .end = 0x20000, .prot = PM_PROT_READ },
 			    { .start = 0x20000, .end = 0x600000, .prot = PM_PROT_WRITE } },
 		  .vregions = { { 0, 1 }, { 2, 7 } } })
@@ -492,8 +496,8 @@ static const struct rejection {
 	{ "mm_map_req", 88, 4, 513 },
 	{ "mm_map_req", 92, 4, 20 }, /* too small vRegions */
 	{ "mm_map_req", 92, 4, 47 },
-	{ "mm_map_req", 96, 4, 0 }, /* no processor */
-	{ "mm_map_req", 100, 4, 1 },
+	{ "mm_map_req", 96, 4, 0 },  /* no processor */
+	{ "mm_map_req", 100, 4, 0 }, /* no vNode */
 	{ "mm_map_req", 104, 8, 2 }, /* not ascending */
 	{ "mm_map_req", 120, 8, 3 }, /* outside the vma */
 	{ "mm_range_rep", 16, 4, 0 },
@@ -509,18 +513,20 @@ static const struct rejection {
 	{ "mm_pages_req", 16, 8, 1 },
 	{ "mm_vregion_move_req", 16, 4, 0 },
 	{ "mm_vregion_move_req", 32, 4, 0 },
-	{ "mm_vregion_move_req", 36, 4, 1 },
+	{ "mm_vregion_move_req", 36, 4, 0 },
 	{ "mm_expect_req", 0, 8, 0 },
 	{ "mm_expect_req", 8, 4, 0x10000 },
 	{ "mm_expect_req", 12, 4, 0 },
 	{ "mm_expect_req", 12, 4, 0x10000 },
+	{ "mm_expect_req", 16, 4, 0 }, /* no vNode */
+	{ "mm_expect_req", 20, 4, 1 },
 	{ "mm_vregion_take_req", 32, 4, 0 },
 	{ "mm_vregion_take_req", 32, 4, 5 },
 	{ "mm_vregion_take_req", 32, 4, MM_TAKE_DONE }, /* with vmas */
 	{ "mm_vregion_take_req", 44, 4, 0 },            /* no home */
 	{ "mm_vregion_take_req", 48, 4, 0 },            /* no processor */
-	{ "mm_vregion_take_req", 52, 4, 1 },
-	{ "mm_vregion_take_req", 56, 8, 0x9ff000 }, /* outside the vRegion */
+	{ "mm_vregion_take_req", 52, 4, 0 },            /* no vNode */
+	{ "mm_vregion_take_req", 56, 8, 0x9ff000 },     /* outside the vRegion */
 	{ "mm_fork_req", 0, 8, 0 },
 	{ "mm_fork_req", 0, 8, 3 },
 	{ "mm_fork_req", 8, 8, 3 },
@@ -533,7 +539,7 @@ static const struct rejection {
 	{ "mm_load_req", 20, 4, 0 },
 	{ "mm_load_req", 20, 4, 513 },
 	{ "mm_load_req", 24, 4, 0 },
-	{ "mm_load_req", 28, 4, 1 },
+	{ "mm_load_req", 28, 4, 0 },           /* no vNode */
 	{ "mm_load_req", 96, 8, 0x1f000 },     /* a vma that begins in the one before */
 	{ "mm_load_req", 160, 8, 3 },          /* vRegions not ascending */
 	{ "mm_load_req", 176, 8, 1ull << 40 }, /* beyond user space */
@@ -650,6 +656,7 @@ static void mappings_of_objects(struct ktest *t)
 static void exec_of_an_object(struct ktest *t)
 {
 	struct pm_exec_req req = { .aspace = 1,
+				   .vnode = 2,
 				   .stack_size = 0x800000,
 				   .cred = { 1000, 100, 1, { 4 } },
 				   .object = 9,

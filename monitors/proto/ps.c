@@ -33,8 +33,8 @@ static bool mount_points_ok(const char *mount_points, size_t len)
 	return true;
 }
 
-#define PS_PATH_REQ(F)                                                                \
-	F(own, cred), F(u32, vnode), F(u32, flags), F(u32, access), F(u16, path_len), \
+#define PS_PATH_REQ(F)                                                                 \
+	F(own, cred), F(id32, vnode), F(u32, flags), F(u32, access), F(u16, path_len), \
 		F(u16, canon_len), F(u16, mount_points_len), F(zero16, reserved)
 
 static bool path_req_is_valid(const struct ps_path_req *r)

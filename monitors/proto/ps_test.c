@@ -46,6 +46,7 @@ static void path_rejects(struct ktest *t)
 	} cases[] = {
 		{ 0, 0xe8, -1, -EMSGSIZE }, /* short */
 		{ 0, 0xe8, 1, -EMSGSIZE },  /* long */
+		{ 16, 0, 0, -EPROTO },      /* no vNode */
 		{ 20, 0x08, 0, -EPROTO },   /* unknown flag */
 		{ 24, 0x08, 0, -EPROTO },   /* unknown access bit */
 		{ 34, 1, 0, -EPROTO },      /* reserved */

@@ -20,7 +20,7 @@
 static int open_path(struct storage *st, const char *path, struct ms_read_req *req, uint64_t *size)
 {
 	const struct path_request pr = {
-		.root_ino = storage_vnode_root(st, 0),
+		.root_ino = storage_vnode_root(st, PROTO_VNODE_ROOT),
 		.path = path,
 		.len = strlen(path),
 	};

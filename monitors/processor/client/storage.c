@@ -54,6 +54,7 @@ static int path_call(uint16_t opcode, const struct fs_cred *cred, const struct s
 {
 	const size_t path_len = strlen(how->path);
 	struct ps_path_req req = {
+		.vnode = PROTO_VNODE_ROOT, /* so far a processor has programs of no other */
 		.flags = how->flags,
 		.access = how->access,
 		.path_len = (uint16_t)path_len,

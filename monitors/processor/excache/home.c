@@ -394,6 +394,7 @@ int home_introduce(struct object *obj, uint64_t len, bool *left)
 		.aspace = obj->id,
 		.len = len,
 		.flags = obj->reserved ? PM_SPACE_RESERVE : 0,
+		.vnode = PROTO_VNODE_ROOT,
 		.want_credits = credit_want(obj->home),
 	};
 	int err = space_call(obj, &req, left);

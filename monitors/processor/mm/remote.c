@@ -206,6 +206,7 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 		.aspace = aspace_id(as),
 		.stack_size = stack_size,
 		.random_seed = random_seed,
+		.vnode = PROTO_VNODE_ROOT, /* so far a processor has programs of no other */
 		.want_credits = credit_want(aspace_home(as)),
 		.object = prog->object ? prog->object->id : 0,
 		.storage = prog->storage,

@@ -122,7 +122,7 @@ static int replay_make(struct memory *m, const struct record *rec)
 {
 	const struct region_change *c = &rec->change;
 	const struct region_init init = { c->make.state, c->make.holes, c->make.version,
-					  c->make.proc };
+					  c->make.proc,  c->make.vnode, false };
 	const struct home_id home = { c->make.home, 0 };
 	struct region *r = region_make(m, rec->aspace, home, rec->start >> c->make.shift,
 				       c->make.shift, &init);

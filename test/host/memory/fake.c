@@ -348,6 +348,7 @@ void proc_init(struct fake_proc *p, struct fake *f, uint64_t aspace, uint32_t ho
 	p->aspace = aspace;
 	p->home = home;
 	p->proc = FAKE_PROC;
+	p->vnode = PROTO_VNODE_ROOT;
 	p->shift = f->mem[0].vregion_shift;
 }
 
@@ -358,8 +359,8 @@ void proc_done(struct fake_proc *p)
 
 int proc_space(struct fake_proc *p)
 {
-	struct home_space *as =
-		home_space_create(fake_node(p->f, p->home), p->aspace, p->proc, 0, SPACE_MAPPED, 0);
+	struct home_space *as = home_space_create(fake_node(p->f, p->home), p->aspace, p->proc,
+						  p->vnode, SPACE_MAPPED, 0);
 
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
@@ -569,7 +570,9 @@ int proc_discard(struct fake_proc *p, const struct pm_page_range *ranges, uint32
 
 int proc_object(struct fake_proc *p, uint64_t len, uint32_t flags)
 {
-	const struct pm_space_req req = { .aspace = p->aspace, .len = len, .flags = flags };
+	const struct pm_space_req req = {
+		.aspace = p->aspace, .len = len, .flags = flags, .vnode = p->vnode
+	};
 	struct pm_space_req_wire w;
 	uint64_t size = 0;
 	int err;

@@ -78,7 +78,8 @@ struct fake_proc {
 	struct fake *f;
 	uint64_t aspace;
 	uint32_t home;
-	uint32_t proc; /* FAKE_PROC, or as the test says */
+	uint32_t proc;  /* FAKE_PROC, or as the test says */
+	uint32_t vnode; /* the root, or as the test says */
 	uint32_t shift;
 	struct fake_owner *owners; /* by libc: allocation failures are not for the test itself */
 	size_t nr_owners;

@@ -394,6 +394,7 @@ static void prog_start(struct fake *f, struct prog_files *pf)
 static int exec_stack(struct fake *f, uint64_t seed, uint64_t stack, struct pm_exec_rep *rep)
 {
 	const struct pm_exec_req req = {
+		.vnode = PROTO_VNODE_ROOT,
 		.aspace = FAKE_ASPACE(9),
 		.file = file1,
 		.stack_size = stack,
@@ -429,6 +430,7 @@ static void late_exec(void *arg)
 	struct fake *f = arg;
 	struct pm_exec_rep *rep = calloc(1, sizeof(*rep));
 	const struct pm_exec_req req = {
+		.vnode = PROTO_VNODE_ROOT,
 		.aspace = FAKE_ASPACE(1),
 		.file = { 1, 1, FAKE_STORAGE },
 		.stack_size = 8 * MB,
@@ -520,6 +522,7 @@ static void program_with_interpreter(struct ktest *t)
 static void program_in_an_object(struct ktest *t)
 {
 	struct pm_exec_req req = {
+		.vnode = PROTO_VNODE_ROOT,
 		.aspace = FAKE_ASPACE(9),
 		.stack_size = 8 * MB,
 		.object = FAKE_ASPACE(5),
@@ -575,7 +578,8 @@ static void program_in_an_object(struct ktest *t)
 		  memory_serve(&f.mem[0], FAKE_PROC, PM_EXEC, body, (uint32_t)len, NULL, 0, reply,
 			       sizeof(reply), NULL),
 		  -ENOEXEC);
-	others = home_space_create(&f.mem[0], theirs, FAKE_PROC + 1, 0, SPACE_PAGES, 0);
+	others = home_space_create(&f.mem[0], theirs, FAKE_PROC + 1, PROTO_VNODE_ROOT, SPACE_PAGES,
+				   0);
 	ASSERT_FALSE(t, IS_ERR(others));
 	home_space_unlock(others);
 	req.object = theirs;

@@ -551,7 +551,9 @@ static void worst_of_all_processors_ends(struct ktest *t)
 	const uint32_t other = FAKE_PROC + 1;
 
 	for (uint32_t worst = FAKE_PROC; worst <= other; worst++) {
-		const struct region_init init = { .state = REGION_ACTIVE, .proc = FAKE_PROC + 1 };
+		const struct region_init init = { .state = REGION_ACTIVE,
+						  .proc = FAKE_PROC + 1,
+						  .vnode = PROTO_VNODE_ROOT };
 		struct fake_proc p;
 		struct region *r;
 		struct fake f;

@@ -412,6 +412,8 @@ static void a_late_home_makes_nothing(struct ktest *t)
 	f.left_incarn = late.incarn;
 	EXPECT_FALSE(t, memory_node_gone(m, late.node));
 	map.aspace = load.aspace = FAKE_ASPACE(1);
+	map.processor = load.processor = FAKE_PROC;
+	map.vnode = load.vnode = PROTO_VNODE_ROOT;
 	map.vma = (struct pm_vma){ .start = FIXED_AT, .end = FIXED_AT + 2 * MB, .prot = RW };
 	map.phase = MM_ONCE;
 	map.nr_vregions = load.nr_vregions = load.nr_vmas = 1;
@@ -520,7 +522,9 @@ static void an_apply_charges_what_is_there(struct ktest *t)
 /* The processor of a fork is fenced when the child's region has been made and is still empty. */
 static void a_dead_child_gets_no_areas(struct ktest *t)
 {
-	const struct region_init init = { REGION_ACTIVE, true, 1, FAKE_PROC };
+	const struct region_init init = {
+		REGION_ACTIVE, true, 1, FAKE_PROC, PROTO_VNODE_ROOT, false
+	};
 	struct area_spare spare = { 0 };
 	struct region_op op = {
 		.change = { .kind = CHANGE_CLONE, .other = FAKE_ASPACE(2) },
@@ -726,10 +730,12 @@ static void names_are_their_makers(struct ktest *t)
 	struct fake f;
 
 	fake_start(&f, 1, 1024, SHIFT_2M);
-	as = home_space_create(&f.mem[0], FAKE_ASPACE(5), FAKE_PROC + 1, 0, SPACE_PAGES, 0);
+	as = home_space_create(&f.mem[0], FAKE_ASPACE(5), FAKE_PROC + 1, PROTO_VNODE_ROOT,
+			       SPACE_PAGES, 0);
 	ASSERT_TRUE(t, IS_ERR(as));
 	EXPECT_EQ(t, PTR_ERR(as), -EINVAL);
-	as = home_space_create(&f.mem[0], FAKE_ASPACE(5), FAKE_PROC, 0, SPACE_PAGES, 0);
+	as = home_space_create(&f.mem[0], FAKE_ASPACE(5), FAKE_PROC, PROTO_VNODE_ROOT, SPACE_PAGES,
+			       0);
 	ASSERT_FALSE(t, IS_ERR(as));
 	home_space_unlock(as);
 	EXPECT_EQ(t, home_destroy_space(&f.mem[0], FAKE_ASPACE(5), FAKE_PROC), 0);
@@ -1499,23 +1505,27 @@ static void another_node_introduces_no_space(struct ktest *t)
 				  .nr_vregions = 1,
 				  .vregion_shift = SHIFT_2M,
 				  .processor = FAKE_PROC,
+				  .vnode = PROTO_VNODE_ROOT,
 				  .vregions = { { 0, 1 } } };
 	struct mm_load_req load = { .aspace = map.aspace,
 				    .vregion_shift = SHIFT_2M,
 				    .nr_vmas = 1,
 				    .nr_vregions = 1,
 				    .processor = FAKE_PROC,
+				    .vnode = PROTO_VNODE_ROOT,
 				    .vmas = { map.vma },
 				    .vregions = { { 0, 1 } } };
 	const struct mm_expect_req expect = { .aspace = map.aspace,
 					      .from = other,
-					      .processor = FAKE_PROC };
+					      .processor = FAKE_PROC,
+					      .vnode = PROTO_VNODE_ROOT };
 	const struct mm_vregion_take_req take = { .aspace = map.aspace,
 						  .vregion = { 0, FAKE_MEM_FIRST + 2, 0, 2 },
 						  .stage = MM_TAKE_BEGIN,
 						  .vregion_shift = SHIFT_2M,
 						  .home = home,
-						  .processor = FAKE_PROC };
+						  .processor = FAKE_PROC,
+						  .vnode = PROTO_VNODE_ROOT };
 	struct mm_expect_req_wire ew;
 	struct mm_range_rep_wire reply;
 	static uint8_t body[4096];
@@ -1572,7 +1582,8 @@ static void a_vma_that_moves_stays_in_its_vregion(struct ktest *t)
 	const uint32_t home = FAKE_MEM_FIRST, from = FAKE_MEM_FIRST + 1;
 	const struct mm_expect_req expect = { .aspace = FAKE_ASPACE(1),
 					      .from = from,
-					      .processor = FAKE_PROC };
+					      .processor = FAKE_PROC,
+					      .vnode = PROTO_VNODE_ROOT };
 	struct owner_counts counts;
 	struct memory *m;
 	struct fake f;
@@ -1585,6 +1596,7 @@ static void a_vma_that_moves_stays_in_its_vregion(struct ktest *t)
 	take->vregion_shift = SHIFT_2M;
 	take->home = home;
 	take->processor = FAKE_PROC;
+	take->vnode = PROTO_VNODE_ROOT;
 	take->stage = MM_TAKE_BEGIN;
 	ASSERT_EQ(t, owner_vregion_take(m, from, take), 0);
 	take->stage = MM_TAKE_VMAS;
@@ -1609,7 +1621,9 @@ static void pages_come_from_the_owner_named(struct ktest *t)
 {
 	const uint32_t home = FAKE_MEM_FIRST, other = FAKE_MEM_FIRST + 1;
 	struct mm_pages_req req = { .aspace = FAKE_ASPACE(1), .nr_pages = 1 };
-	struct mm_expect_req expect = { .aspace = req.aspace, .processor = FAKE_PROC };
+	struct mm_expect_req expect = { .aspace = req.aspace,
+					.processor = FAKE_PROC,
+					.vnode = PROTO_VNODE_ROOT };
 	struct mm_expect_req_wire ew;
 	static uint8_t body[128];
 	struct fake_proc p;

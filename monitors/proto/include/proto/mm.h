@@ -71,7 +71,7 @@ struct mm_map_req_wire {
 	le32_t nr_vregions;
 	le32_t vregion_shift; /* log2 of the vRegion size */
 	le32_t processor;     /* which may use the space */
-	le32_t reserved;
+	le32_t vnode;         /* of the space */
 };
 static_assert(sizeof(struct mm_map_req_wire) == 104, "MM_MAP is ABI");
 
@@ -125,7 +125,7 @@ struct mm_vregion_move_req_wire { /* home -> old owner */
 	le64_t aspace;
 	struct pm_vregion_wire vregion; /* as it will be: new owner, higher version */
 	le32_t processor;
-	le32_t reserved;
+	le32_t vnode;
 };
 static_assert(sizeof(struct mm_vregion_move_req_wire) == 40, "MM_VREGION_MOVE is ABI");
 
@@ -137,8 +137,10 @@ struct mm_expect_req_wire {
 	le64_t aspace;
 	le32_t from;
 	le32_t processor;
+	le32_t vnode;
+	le32_t reserved;
 };
-static_assert(sizeof(struct mm_expect_req_wire) == 16, "MM_EXPECT is ABI");
+static_assert(sizeof(struct mm_expect_req_wire) == 24, "MM_EXPECT is ABI");
 
 /*
  * Owner -> home: @to has more room than we.  The home moves the vRegion there, if no other call of
@@ -171,7 +173,7 @@ struct mm_vregion_take_req_wire { /* old owner -> new owner */
 	le32_t vregion_shift;
 	le32_t home; /* of the space */
 	le32_t processor;
-	le32_t reserved;
+	le32_t vnode;
 };
 static_assert(sizeof(struct mm_vregion_take_req_wire) == 56, "MM_VREGION_TAKE is ABI");
 
@@ -206,7 +208,7 @@ struct mm_load_req_wire {
 	le32_t nr_vmas;     /* 1 to MM_LOAD_MAX_VMAS */
 	le32_t nr_vregions; /* 1 to MM_MAP_MAX_VREGIONS */
 	le32_t processor;
-	le32_t reserved;
+	le32_t vnode;
 };
 static_assert(sizeof(struct mm_load_req_wire) == 32, "MM_LOAD is ABI");
 
@@ -239,6 +241,7 @@ struct mm_map_req { /* about 8 KiB: not for a kernel stack */
 	uint32_t nr_vregions;
 	uint32_t vregion_shift;
 	uint32_t processor;
+	uint32_t vnode;
 	struct mm_map_vregion vregions[MM_MAP_MAX_VREGIONS];
 };
 
@@ -292,6 +295,7 @@ struct mm_vregion_move_req {
 	uint64_t aspace;
 	struct pm_vregion vregion;
 	uint32_t processor;
+	uint32_t vnode;
 };
 
 void mm_vregion_move_req_encode(const struct mm_vregion_move_req *req,
@@ -303,6 +307,7 @@ struct mm_expect_req {
 	uint64_t aspace;
 	uint32_t from;
 	uint32_t processor;
+	uint32_t vnode;
 };
 
 void mm_expect_req_encode(const struct mm_expect_req *req, struct mm_expect_req_wire *w);
@@ -325,6 +330,7 @@ struct mm_vregion_take_req { /* about 5 KiB: not for a kernel stack */
 	uint32_t vregion_shift;
 	uint32_t home;
 	uint32_t processor;
+	uint32_t vnode;
 	struct pm_vma vmas[MM_TAKE_MAX_VMAS];
 };
 
@@ -351,6 +357,7 @@ struct mm_load_req { /* about 14 KiB: not for a kernel stack */
 	uint32_t nr_vmas;
 	uint32_t nr_vregions;
 	uint32_t processor;
+	uint32_t vnode;
 	struct pm_vma vmas[MM_LOAD_MAX_VMAS];
 	struct mm_map_vregion vregions[MM_MAP_MAX_VREGIONS];
 };
