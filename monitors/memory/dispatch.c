@@ -216,13 +216,13 @@ static bool is_from_home(const struct msg_type *type, const struct msg *msg, con
 	const uint64_t *aspace = req;
 	const struct pm_collapse_req *collapse = req;
 	const struct mm_fork_req *fork = req;
-	bool ok = owner_obeys(msg->m, *aspace, msg->peer);
+	bool ok = owner_masters(msg->m, *aspace).home == msg->peer;
 
 	if (type->opcode == MM_COLLAPSE)
-		ok = ok && owner_obeys(msg->m, collapse->into, msg->peer);
+		ok = ok && owner_masters(msg->m, collapse->into).home == msg->peer;
 	if (type->opcode == MM_FORK)
-		ok = ok && owner_obeys(msg->m, fork->parent, msg->peer) &&
-		     owner_obeys(msg->m, fork->child, msg->peer);
+		ok = ok && owner_masters(msg->m, fork->parent).home == msg->peer &&
+		     owner_masters(msg->m, fork->child).home == msg->peer;
 	return ok;
 }
 

@@ -50,6 +50,11 @@ struct memory_net {
 	uint32_t (*rkey)(struct memory *m, uint32_t node, const struct mpage *page);
 	/* Is @incarn of @node no member any more? Any context, spinlocks held. NULL: not known. */
 	bool (*has_left)(struct memory *m, uint32_t node, uint32_t incarn);
+	/*
+	 * Is @node a processor of the cluster? Any context, spinlocks held. NULL: each is that a
+	 * home names.
+	 */
+	bool (*is_processor)(struct memory *m, uint32_t node);
 	/* Placement; NULL: by the list of memory nodes. */
 	uint32_t (*owner_for)(struct memory *m, uint64_t aspace, uint64_t index);
 	uint32_t (*cache_node)(struct memory *m, const struct proto_file *file);

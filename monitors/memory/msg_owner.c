@@ -178,7 +178,7 @@ int msg_mm_pages(struct msg *msg)
 
 	if (msg->bulk_len != req->nr_pages * PAGE_SIZE)
 		return -EMSGSIZE;
-	if (!owner_expects(msg->m, req->aspace, msg->peer))
+	if (owner_masters(msg->m, req->aspace).source != msg->peer)
 		return msg_not_home(msg);
 	return owner_pages(msg->m, req, msg->bulk);
 }
@@ -228,7 +228,7 @@ int msg_mm_vregion_move(struct msg *msg)
 
 int msg_mm_expect(struct msg *msg)
 {
-	return owner_expect(msg->m, msg->peer, msg->req);
+	return owner_expect(msg->m, home_of(msg), msg->req);
 }
 
 int msg_mm_relieve(struct msg *msg)
@@ -239,11 +239,11 @@ int msg_mm_relieve(struct msg *msg)
 int msg_mm_vregion_take(struct msg *msg)
 {
 	const struct mm_vregion_take_req *req = msg->req;
+	const struct owner_masters masters = owner_masters(msg->m, req->aspace);
 	const int err = check_shift(msg, req->vregion_shift);
 
 	/* The home has told of it, and nobody gives a space another home. */
-	if (!owner_expects(msg->m, req->aspace, msg->peer) ||
-	    !owner_obeys(msg->m, req->aspace, req->home))
+	if (masters.source != msg->peer || masters.home != req->home)
 		return msg_not_home(msg);
 	return err ? err : owner_vregion_take(msg->m, msg->peer, req);
 }

@@ -238,6 +238,7 @@ struct region *region_make(struct memory *m, uint64_t aspace, struct home_id hom
 				      .version = init->version,
 				      .proc = init->proc } },
 		.home_incarn = home.incarn,
+		.known = init->known,
 	};
 	int err;
 
@@ -482,61 +483,27 @@ bool owner_has_space(struct memory *m, uint64_t aspace)
 	return has;
 }
 
-uint32_t owner_space_home(struct memory *m, uint64_t aspace)
+struct owner_masters owner_masters(struct memory *m, uint64_t aspace)
 {
+	struct owner_masters out = { .home = pm_space_home(aspace) };
 	const struct owner_space *s;
-	uint32_t home;
 
 	spin_lock(&m->owner.lock);
 	s = owner_space_find_locked(&m->owner, aspace);
-	home = s ? s->home : m->node;
+	if (s)
+		out = (struct owner_masters){ s->home, s->proc, s->source };
 	spin_unlock(&m->owner.lock);
-	return home;
+	return out;
 }
 
-bool owner_obeys(struct memory *m, uint64_t aspace, uint32_t node)
-{
-	const struct owner_space *s;
-	bool ok;
-
-	spin_lock(&m->owner.lock);
-	s = owner_space_find_locked(&m->owner, aspace);
-	ok = (s ? s->home : pm_space_home(aspace)) == node;
-	spin_unlock(&m->owner.lock);
-	return ok;
-}
-
-uint32_t owner_space_processor(struct memory *m, uint64_t aspace)
-{
-	const struct owner_space *s;
-	uint32_t proc;
-
-	spin_lock(&m->owner.lock);
-	s = owner_space_find_locked(&m->owner, aspace);
-	proc = s ? s->proc : 0;
-	spin_unlock(&m->owner.lock);
-	return proc;
-}
-
-bool owner_expects(struct memory *m, uint64_t aspace, uint32_t node)
-{
-	const struct owner_space *s;
-	bool ok;
-
-	spin_lock(&m->owner.lock);
-	s = owner_space_find_locked(&m->owner, aspace);
-	ok = s && s->source == node;
-	spin_unlock(&m->owner.lock);
-	return ok;
-}
-
-int owner_expect(struct memory *m, uint32_t home, const struct mm_expect_req *req)
+int owner_expect(struct memory *m, struct home_id home, const struct mm_expect_req *req)
 {
 	struct region_op op = {
 		.change = { .kind = CHANGE_EXPECT,
 			    .expect = { .aspace = req->aspace,
-					.home = home,
+					.home = home.node,
 					.proc = req->processor,
+					.vnode = req->vnode,
 					.from = req->from } },
 		.space = req->from ? lib_zalloc(sizeof(*op.space)) : NULL,
 	};
@@ -551,9 +518,15 @@ int owner_expect(struct memory *m, uint32_t home, const struct mm_expect_req *re
 
 struct pm_grant owner_grant_space(struct memory *m, uint64_t aspace, uint32_t want)
 {
-	const uint32_t proc = want ? owner_space_processor(m, aspace) : 0;
+	const uint32_t proc = want ? owner_masters(m, aspace).processor : 0;
 
-	return proc ? owner_grant(m, proc, want, NULL) : (struct pm_grant){ .node = m->node };
+	/*
+	 * A home may name one that there is none of. One that this node has not heard of yet asks
+	 * for credits itself when it is short of them.
+	 */
+	return proc && (!m->net->is_processor || m->net->is_processor(m, proc))
+		       ? owner_grant(m, proc, want, NULL)
+		       : (struct pm_grant){ .node = m->node };
 }
 
 /* Up to @max regions into @out; how many there are. */

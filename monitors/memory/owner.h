@@ -137,6 +137,7 @@ struct region_init {
 	uint64_t version;
 	uint32_t proc;
 	uint32_t vnode;
+	bool known; /* the space must be here already, else -ESTALE */
 };
 /*
  * Make a region, or find it: with a reference.  ERR_PTR(-ENOMEM); ERR_PTR(-ESTALE): the processor
@@ -163,17 +164,20 @@ struct mpage *page_lookup_locked(struct memory *m, struct region *r, uint64_t va
 
 /* Is there anything of @aspace here? */
 bool owner_has_space(struct memory *m, uint64_t aspace);
-/* The home of a space that has a part here; this node if it has none. */
-uint32_t owner_space_home(struct memory *m, uint64_t aspace);
-/* The processor of a space that has a part here; 0 if it has none. */
-uint32_t owner_space_processor(struct memory *m, uint64_t aspace);
-/* Is @node the home of @aspace? If nothing of the space is here, its number tells. */
-bool owner_obeys(struct memory *m, uint64_t aspace, uint32_t node);
-/* Has the home said that @node sends pages of @aspace? */
-bool owner_expects(struct memory *m, uint64_t aspace, uint32_t node);
-/* It says so now: the request is the home's.  -ENOMEM, -ESTALE: the processor is fenced. */
-int owner_expect(struct memory *m, uint32_t home, const struct mm_expect_req *req) __must_check;
-/* Credits for the processor of @aspace: how many it got. */
+/* Whom a space obeys. */
+struct owner_masters {
+	uint32_t home;      /* if nothing of the space is here, its number tells */
+	uint32_t processor; /* 0: nothing is here */
+	uint32_t source;    /* the node of which the home has said that it sends pages; 0: none */
+};
+struct owner_masters owner_masters(struct memory *m, uint64_t aspace);
+/*
+ * The home names the node that sends pages. -ENOMEM; -ESTALE: the processor is fenced, or that life
+ * of the home has ended.
+ */
+int owner_expect(struct memory *m, struct home_id home, const struct mm_expect_req *req)
+	__must_check;
+/* Credits for the processor of @aspace, if it is a member: how many it got. */
 struct pm_grant owner_grant_space(struct memory *m, uint64_t aspace, uint32_t want);
 
 /* --- messages: owner_map.c ------------------------------------------------------------------ */

@@ -65,7 +65,7 @@ static int region_find_mapped(struct memory *m, uint32_t proc, uint64_t aspace, 
 	const int err = region_find(m, proc, aspace, vaddr, may_sleep, out, redirect);
 
 	/* But of a space of which nothing is here, we may have lost what there was. */
-	return err == -ESRCH && owner_space_processor(m, aspace) == proc ? -EFAULT : err;
+	return err == -ESRCH && owner_masters(m, aspace).processor == proc ? -EFAULT : err;
 }
 
 /* --- store ----------------------------------------------------------------------------- */

@@ -281,7 +281,7 @@ static int leave(struct memory *m, struct region *r, const struct mm_vregion_mov
 
 	take->aspace = req->aspace;
 	take->vregion = req->vregion;
-	take->home = owner_space_home(m, req->aspace);
+	take->home = owner_masters(m, req->aspace).home;
 	take->processor = r->proc;
 	take->vnode = req->vnode;
 	take->vregion_shift = m->vregion_shift;
@@ -380,10 +380,12 @@ static int take_drop(struct memory *m, struct region *r, const struct pm_vregion
 
 static int take_begin(struct memory *m, const struct mm_vregion_take_req *req)
 {
+	/* The home has told of it. It need not be asked: if it has left, so has the space. */
 	const struct region_init init = { .state = REGION_ARRIVING,
 					  .holes = true,
 					  .proc = req->processor,
 					  .vnode = req->vnode,
+					  .known = true };
 	const struct home_id home = { req->home, 0 };
 	struct region *r =
 		region_make(m, req->aspace, home, req->vregion.index, req->vregion_shift, &init);

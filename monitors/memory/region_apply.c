@@ -200,10 +200,9 @@ static uint64_t drop_pages(struct memory *m, struct region *r, uint64_t start, u
 /* --- the life of a region ------------------------------------------------------------------ */
 
 /* A node that is gone gives back nothing of what it has asked for. */
-static bool home_has_left(struct memory *m, const struct region_op *op)
+static bool home_has_left(struct memory *m, uint32_t home, uint32_t incarn)
 {
-	return op->home_incarn && m->net->has_left &&
-	       m->net->has_left(m, op->change.make.home, op->home_incarn);
+	return incarn && m->net->has_left && m->net->has_left(m, home, incarn);
 }
 
 static int apply_make(struct memory *m, struct region *r, struct region_op *op)
@@ -214,12 +213,15 @@ static int apply_make(struct memory *m, struct region *r, struct region_op *op)
 
 	spin_lock(&o->lock);
 	/* Before what the home has here goes, or after it has left: not between. */
-	if (pool_is_fenced(&m->pool, r->proc) || home_has_left(m, op)) {
+	if (pool_is_fenced(&m->pool, r->proc) ||
+	    home_has_left(m, op->change.make.home, op->home_incarn)) {
 		spin_unlock(&o->lock);
 		return -ESTALE;
 	}
 	s = owner_space_find_locked(o, r->aspace);
-	if (!s) {
+	if (!s && op->known) {
+		err = -ESTALE; /* its home has left since it was expected */
+	} else if (!s) {
 		owner_space_link_locked(o, op->space);
 		op->space = NULL;
 	} else if (s->proc != r->proc || s->vnode != op->change.make.vnode) {
@@ -853,18 +855,18 @@ static int apply_expect(struct memory *m, struct region_op *op)
 	spin_lock(&o->lock);
 	s = owner_space_find_locked(o, c->expect.aspace);
 	if (!s && c->expect.from) {
-		if (pool_is_fenced(&m->pool, c->expect.proc))
+		if (pool_is_fenced(&m->pool, c->expect.proc) ||
+		    home_has_left(m, c->expect.home, op->home_incarn))
 			err = -ESTALE;
 		s = err ? NULL : op->space;
 	}
 	if (s && s == op->space) {
-		s->aspace = c->expect.aspace;
-		s->home = c->expect.home;
-		s->proc = c->expect.proc;
 		owner_space_link_locked(o, s);
 		op->space = NULL;
 	}
-	if (s) {
+	if (s && (s->proc != c->expect.proc || s->vnode != c->expect.vnode)) {
+		err = -EPROTO;
+	} else if (s) {
 		s->source = c->expect.from;
 		show(m, NULL, op);
 	}

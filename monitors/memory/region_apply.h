@@ -168,7 +168,8 @@ struct region_op {
 	struct area_spare *spare;      /* nodes for areas; NULL: the region's own */
 	struct mpage *page;            /* SENT: only if it is still this page; may be NULL */
 	struct owner_space *space;     /* MAKE, EXPECT: used if the space is new, then NULL */
-	uint32_t home_incarn;          /* MAKE: of the home that asks; 0: not known */
+	uint32_t home_incarn;          /* MAKE, EXPECT: of the home that asks; 0: not known */
+	bool known;                    /* MAKE: of a space that is here already */
 	struct collapse_batch *batch;
 	uint32_t hold; /* ACCOUNT with a report: credits that @proc says it has; result: has now */
 	uint64_t report; /* result: ACCOUNT: the last one that came before the grant */

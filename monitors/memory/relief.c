@@ -119,7 +119,7 @@ static int give(struct memory *m, const struct relief_region *r, uint32_t to)
 	int ret;
 
 	mm_relieve_req_encode(&req, &w);
-	ret = memory_call(m, owner_space_home(m, r->aspace), MM_RELIEVE, &w, sizeof(w), NULL, 0);
+	ret = memory_call(m, owner_masters(m, r->aspace).home, MM_RELIEVE, &w, sizeof(w), NULL, 0);
 	return MIN(ret, 0);
 }
 

@@ -177,8 +177,16 @@ static bool node_has_left(struct memory *m, uint32_t node, uint32_t incarn)
 	       info.incarn != incarn;
 }
 
+static bool node_is_processor(struct memory *m, uint32_t node)
+{
+	struct node_info info;
+
+	return rpc_peer_info(node, &info) && info.role == NODE_ROLE_PROCESSOR;
+}
+
 const struct memory_net node_net = {
 	.has_left = node_has_left,
+	.is_processor = node_is_processor,
 	.call = node_call,
 	.read = node_read,
 	.rkey = node_rkey,

@@ -207,8 +207,14 @@ static bool fake_has_left(struct memory *m, uint32_t node, uint32_t incarn)
 	return node == (f->left_node ? f->left_node : FAKE_PROC) && incarn == f->left_incarn;
 }
 
+static bool fake_is_processor(struct memory *m, uint32_t node)
+{
+	return node >= FAKE_PROC && node < FAKE_NO_PROC;
+}
+
 static const struct memory_net fake_net = {
 	.has_left = fake_has_left,
+	.is_processor = fake_is_processor,
 	.call = fake_call,
 	.read = fake_read,
 	.rkey = fake_rkey,

@@ -11,6 +11,7 @@
 #include "../../../monitors/memory/memory.h"
 
 #define FAKE_PROC      1u
+#define FAKE_NO_PROC   10u /* no member */
 #define FAKE_MEM_FIRST 11u
 #define FAKE_MEM_MAX   3u
 #define FAKE_STORAGE   21u

@@ -435,6 +435,26 @@ static void a_late_home_makes_nothing(struct ktest *t)
 		EXPECT_EQ(t, owner_fork(m, late, &fork, &rep), -ESTALE);
 	}
 	EXPECT_EQ(t, m->owner.nr_spaces, 1);
+	/* Nor has it pages sent, nor does another owner bring a space that is not expected. */
+	{
+		const struct mm_expect_req expect = { .aspace = FAKE_ASPACE(4),
+						      .from = FAKE_MEM_FIRST + 2,
+						      .processor = FAKE_PROC,
+						      .vnode = PROTO_VNODE_ROOT };
+		struct mm_vregion_take_req *take = calloc(1, sizeof(*take));
+
+		EXPECT_EQ(t, owner_expect(m, late, &expect), -ESTALE);
+		take->aspace = expect.aspace;
+		take->vregion = (struct pm_vregion){ .owner = m->node, .version = 2 };
+		take->vregion_shift = SHIFT_2M;
+		take->home = late.node;
+		take->processor = FAKE_PROC;
+		take->vnode = PROTO_VNODE_ROOT;
+		take->stage = MM_TAKE_BEGIN;
+		EXPECT_EQ(t, owner_vregion_take(m, expect.from, take), -ESTALE);
+		free(take);
+	}
+	EXPECT_EQ(t, m->owner.nr_spaces, 1);
 	EXPECT_FALSE(t, memory_node_gone(m, now.node));
 	EXPECT_TRUE(t, fake_stop(&f));
 }
@@ -1590,7 +1610,7 @@ static void a_vma_that_moves_stays_in_its_vregion(struct ktest *t)
 
 	fake_start(&f, 2, 4096, SHIFT_2M);
 	m = &f.mem[0];
-	ASSERT_EQ(t, owner_expect(m, home, &expect), 0);
+	ASSERT_EQ(t, owner_expect(m, (struct home_id){ home, 0 }, &expect), 0);
 	take->aspace = expect.aspace;
 	take->vregion = (struct pm_vregion){ .index = 2, .owner = home, .version = 2 };
 	take->vregion_shift = SHIFT_2M;
@@ -1672,7 +1692,7 @@ static void pages_come_from_the_owner_named(struct ktest *t)
 	EXPECT_EQ(t, page_value(page), 1);
 	for (size_t i = 0; i < 2; i++)
 		for (uint32_t node = home; node <= other; node++)
-			EXPECT_FALSE(t, owner_expects(&f.mem[i], req.aspace, node));
+			EXPECT_NE(t, owner_masters(&f.mem[i], req.aspace).source, node);
 	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
