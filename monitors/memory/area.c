@@ -11,18 +11,29 @@
 #include <lib/alloc.h>
 #include <lib/errno.h>
 
+#include "memory.h"
+
 static struct area *entry(struct rb_node *node)
 {
 	return rb_entry_or_null(node, struct area, node);
 }
 
-int area_spare_fill(struct area_spare *spare, size_t nr)
+static void spare_uncharge(const struct area_spare *spare, size_t nr)
+{
+	if (spare->m && nr)
+		memory_uncharge(spare->m, spare->proc, nr * sizeof(struct area));
+}
+
+/* The nodes up to @nr have been charged. */
+static int spare_alloc(struct area_spare *spare, size_t nr)
 {
 	while (spare->count < nr) {
 		struct area *area = lib_alloc(sizeof(*area));
 
-		if (!area)
+		if (!area) {
+			spare_uncharge(spare, nr - spare->count);
 			return -ENOMEM;
+		}
 		area->next = spare->list;
 		spare->list = area;
 		spare->count++;
@@ -30,8 +41,29 @@ int area_spare_fill(struct area_spare *spare, size_t nr)
 	return 0;
 }
 
+int area_spare_fill(struct area_spare *spare, size_t nr)
+{
+	if (spare->count >= nr)
+		return 0;
+	if (spare->m &&
+	    memory_charge(spare->m, spare->proc, (nr - spare->count) * sizeof(struct area)))
+		return -ENOMEM;
+	return spare_alloc(spare, nr);
+}
+
+int area_spare_borrow(struct area_spare *spare, size_t nr)
+{
+	if (spare->count >= nr)
+		return 0;
+	if (spare->m)
+		pool_charge_more(&spare->m->pool, spare->proc,
+				 (nr - spare->count) * sizeof(struct area));
+	return spare_alloc(spare, nr);
+}
+
 void area_spare_free(struct area_spare *spare)
 {
+	spare_uncharge(spare, spare->count);
 	while (spare->list) {
 		struct area *area = spare->list;
 
@@ -149,6 +181,13 @@ bool area_range_is_free(const struct area_set *set, uint64_t start, uint64_t end
 	const struct area *area = area_above(set, start);
 
 	return !area || area->v.start >= end;
+}
+
+bool area_range_is_inside(const struct area_set *set, uint64_t start, uint64_t end)
+{
+	const struct area *area = area_at(set, start);
+
+	return area && area->v.start < start && area->v.end > end;
 }
 
 uint64_t area_mapped_until(const struct area_set *set, uint64_t start, uint64_t end)

@@ -17,6 +17,8 @@
 #include <lib/types.h>
 #include <proto/pm.h>
 
+struct memory;
+
 struct area {
 	struct rb_node node;
 	struct pm_vma v;
@@ -28,15 +30,26 @@ struct area_set {
 	size_t count;
 };
 
+/* Nodes to come or to go; they are charged to a processor from their making to their end. */
 struct area_spare {
 	struct area *list;
 	size_t count;
+	struct memory *m; /* where; NULL: they are charged to no processor */
+	uint32_t proc;
 };
+
+#define AREA_SPARE(memory, processor) ((struct area_spare){ .m = (memory), .proc = (processor) })
 
 /* Nodes that one operation can need: two cuts and one new area. */
 #define AREA_SPARE_MAX 3
 
+/* Have @nr nodes there. -ENOMEM: no memory, or the processor has had its part. */
 int area_spare_fill(struct area_spare *spare, size_t nr) __must_check;
+/*
+ * The same whatever the processor has had: for a change after which there will be no more areas
+ * than before. A caller frees what is left over at once.
+ */
+int area_spare_borrow(struct area_spare *spare, size_t nr) __must_check;
 void area_spare_free(struct area_spare *spare);
 
 void area_set_init(struct area_set *set);
@@ -54,6 +67,8 @@ struct area *area_prev(const struct area *area);
 struct pm_vma area_clip(const struct pm_vma *v, uint64_t start, uint64_t end);
 
 bool area_range_is_free(const struct area_set *set, uint64_t start, uint64_t end);
+/* Is [start, end) in the middle of one area, which would be two without it? */
+bool area_range_is_inside(const struct area_set *set, uint64_t start, uint64_t end);
 /* Make @to, which is empty, a copy of @from.  Needs from->count spares. */
 void area_set_clone(struct area_set *to, const struct area_set *from, struct area_spare *spare);
 /*

@@ -12,9 +12,9 @@
 #include "memory.h"
 #include "owner.h"
 
-/* Kernel memory that they take, here and at owners, trees aside. */
-#define SPACE_BYTES   (sizeof(struct home_space) + sizeof(struct owner_space))
-#define VREGION_BYTES (sizeof(struct home_vregion) + sizeof(struct region))
+/* Kernel memory that they take, trees aside. The owners charge for what they keep themselves. */
+#define SPACE_BYTES   sizeof(struct home_space)
+#define VREGION_BYTES sizeof(struct home_vregion)
 
 static struct home_space *to_space(struct rb_node *node)
 {
@@ -113,12 +113,12 @@ int home_space_link_two(struct memory *m, const struct home_space *of, struct ho
 
 static void home_space_free(struct home_space *as)
 {
-	struct area_spare dead = { 0 };
+	struct area_spare dead = AREA_SPARE(as->m, as->proc);
 	struct home_vregion *vr;
 	uint64_t index;
 
 	lock_not_needed(&as->mutex, "the last reference");
-	pool_uncharge_home(&as->m->pool, as->proc, as->charged);
+	memory_uncharge(as->m, as->proc, as->charged);
 	area_set_clear(&as->map, &dead);
 	area_spare_free(&dead);
 	radix_for_each(vr, &as->vregions, index)
@@ -137,11 +137,9 @@ void home_space_put(struct home_space *as)
 /* Before something is made for @as that takes @bytes. */
 static int home_space_charge(struct home_space *as, uint64_t bytes) __must_hold(&as->mutex)
 {
-	const int err = pool_charge_home(&as->m->pool, as->proc, bytes);
+	const int err = memory_charge(as->m, as->proc, bytes);
 
-	if (err)
-		STAT_INC(as->m, home_full);
-	else
+	if (!err)
 		as->charged += bytes;
 	return err;
 }
@@ -149,7 +147,7 @@ static int home_space_charge(struct home_space *as, uint64_t bytes) __must_hold(
 static void home_space_uncharge(struct home_space *as, uint64_t bytes) __must_hold(&as->mutex)
 {
 	as->charged -= bytes;
-	pool_uncharge_home(&as->m->pool, as->proc, bytes);
+	memory_uncharge(as->m, as->proc, bytes);
 }
 
 struct home_space *home_space_alloc(struct memory *m, uint64_t id, uint32_t proc, uint32_t vnode,

@@ -56,7 +56,7 @@ struct home_space {
 	bool dead;           /* atomic: destroyed, every call answers -ESRCH; set under home.lock */
 	bool is_orphan;      /* atomic: a call was under way when its processor went */
 	struct mutex mutex;
-	uint64_t charged __guarded_by(&mutex); /* bytes, to its processor: pool_charge_home() */
+	uint64_t charged __guarded_by(&mutex); /* bytes but for areas': memory_charge() */
 	enum home_space_kind kind __guarded_by(&mutex);
 	bool fixed_size __guarded_by(&mutex);      /* SPACE_PAGES: all of it is charged */
 	uint64_t fork_parent __guarded_by(&mutex); /* SPACE_FROZEN: the spaces with its mappings */

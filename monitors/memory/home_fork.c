@@ -53,7 +53,7 @@ static struct home_space *fork_alloc(struct home_space *as, uint64_t id) __must_
 static int fork_make(struct memory *m, struct home_space *as, const struct pm_fork_req *req,
 		     struct fork_new *f) __must_hold(&as->mutex)
 {
-	struct area_spare copies = { 0 };
+	struct area_spare copies = AREA_SPARE(m, as->proc);
 	int err;
 
 	if (home_space_exists(m, req->parent) || home_space_exists(m, req->child))
@@ -62,6 +62,7 @@ static int fork_make(struct memory *m, struct home_space *as, const struct pm_fo
 	f->child = fork_alloc(as, req->child);
 	if (!f->parent || !f->child)
 		return -ENOMEM;
+	f->spare = AREA_SPARE(m, as->proc);
 	err = area_spare_fill(&f->spare, 1);
 	if (!err)
 		err = area_spare_fill(&copies, as->map.count);

@@ -297,7 +297,7 @@ int span_map(struct memory *m, struct home_space *as, const struct pm_vma *v, ui
 	     struct grants *grants)
 {
 	struct map_args *a = lib_alloc(sizeof(*a));
-	struct area_spare spare = { 0 };
+	struct area_spare spare = AREA_SPARE(m, as->proc);
 	struct span s = { 0 };
 	int err = -ENOMEM;
 
@@ -332,12 +332,15 @@ out:
 int span_unmap(struct memory *m, struct home_space *as, uint64_t start, uint64_t end)
 {
 	struct range_args a = { MM_UNMAP, start, end, 0 };
-	struct area_spare spare = { 0 };
+	struct area_spare spare = AREA_SPARE(m, as->proc);
 	int err;
 
 	if (area_range_is_free(&as->map, start, end))
 		return 0;
-	err = area_spare_fill(&spare, AREA_SPARE_MAX);
+	/* A processor that has had its part may give back what it has. */
+	err = area_range_is_inside(&as->map, start, end)
+		      ? area_spare_fill(&spare, AREA_SPARE_MAX)
+		      : area_spare_borrow(&spare, AREA_SPARE_MAX);
 	if (!err)
 		err = range_run(m, as, &a);
 	if (!err)
@@ -351,7 +354,7 @@ int span_protect(struct memory *m, struct home_space *as, uint64_t start, uint64
 {
 	const uint64_t charge = area_range_charge_as(&as->map, start, end, prot);
 	struct range_args a = { MM_PROTECT, start, end, prot };
-	struct area_spare spare = { 0 };
+	struct area_spare spare = AREA_SPARE(m, as->proc);
 	int err = area_spare_fill(&spare, AREA_SPARE_MAX);
 
 	if (!err && charge > area_range_charge(&as->map, start, end))

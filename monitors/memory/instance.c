@@ -267,7 +267,7 @@ int memory_node_make(uint32_t vregion_shift)
 		err = register_runs(runs, cfg.nr_runs);
 	cfg.policy = (struct pm_commit){ .mode = overcommit, .ratio = overcommit_ratio };
 	cfg.file_min = MAX(got / 16, MIN(got / 4, 512ull));
-	cfg.home_max = frames_free_count() * PAGE_SIZE / 2; /* of what is left to the kernel */
+	cfg.kernel_max = frames_free_count() * PAGE_SIZE / 2; /* of what is left to the kernel */
 	if (!err)
 		err = memory_init(&memory_node, &cfg);
 	kfree(runs);

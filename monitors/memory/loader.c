@@ -172,7 +172,7 @@ static int read_interp(struct load *ld)
 /* In the range map only: the owners hear of it when all is laid out. */
 static int lay_out(struct load *ld, const struct pm_vma *v)
 {
-	struct area_spare spare = { 0 };
+	struct area_spare spare = AREA_SPARE(ld->m, ld->as->proc);
 	const int err = area_spare_fill(&spare, 1);
 
 	if (!err)

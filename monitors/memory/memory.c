@@ -68,6 +68,33 @@ void memory_destroy(struct memory *m)
 	lib_free(m->reserve);
 }
 
+static bool is_member(void *arg, uint32_t proc)
+{
+	struct memory *m = arg;
+
+	return !m->net->is_processor || m->net->is_processor(m, proc);
+}
+
+/*
+ * A home names the processor. One that is no member here, since it has gone, is not known yet or
+ * was made up, shares what one processor may have with all others of that kind.
+ */
+int memory_charge(struct memory *m, uint32_t proc, uint64_t bytes)
+{
+	const int err = is_member(m, proc)
+				? pool_charge_kernel(&m->pool, proc, bytes)
+				: pool_charge_stranger(&m->pool, proc, bytes, is_member, m);
+
+	if (err)
+		STAT_INC(m, kernel_full);
+	return err;
+}
+
+void memory_uncharge(struct memory *m, uint32_t proc, uint64_t bytes)
+{
+	pool_uncharge_kernel(&m->pool, proc, bytes);
+}
+
 /* The present list says so about @node. */
 static uint64_t programs_locked(const struct memory *m, uint32_t node)
 {

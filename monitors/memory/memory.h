@@ -98,7 +98,7 @@ struct memory_stats {
 	uint64_t file_evicted;
 	uint64_t bad_requests; /* malformed */
 	uint64_t not_home;     /* a home's requests that came from another node */
-	uint64_t home_full;    /* spaces and vRegions refused: their processor has had its part */
+	uint64_t kernel_full;  /* spaces, vRegions, areas refused: a processor has had its part */
 };
 
 union memory_reserve {
@@ -167,6 +167,9 @@ uint32_t memory_owner_for(struct memory *m, uint64_t aspace, uint64_t index);
  * and ask how many frames they have. True: one has not answered in time, and is to be asked again.
  */
 bool memory_ask_nodes(struct memory *m);
+/* Charge @proc with kernel memory here: pool_charge_kernel(). A refusal is counted. */
+int memory_charge(struct memory *m, uint32_t proc, uint64_t bytes) __must_check;
+void memory_uncharge(struct memory *m, uint32_t proc, uint64_t bytes);
 /* The node that holds the page cache of @file. */
 uint32_t memory_cache_node(struct memory *m, const struct proto_file *file);
 

@@ -100,14 +100,21 @@ struct region *region_get(struct memory *m, uint64_t aspace, uint64_t vaddr)
 	return r;
 }
 
+static void region_free(struct region *r)
+{
+	lock_not_needed(&r->lock, "no other thread knows it");
+	memory_uncharge(r->m, r->proc, sizeof(*r));
+	area_spare_free(&r->spare);
+	lib_free(r);
+}
+
 void region_put(struct region *r)
 {
 	if (__atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	lock_not_needed(&r->lock, "the last reference");
 	BUG_ON(r->nr_pages || r->areas.count);
-	area_spare_free(&r->spare);
-	lib_free(r);
+	region_free(r);
 }
 
 void regions_lock(struct region *a, struct region *b)
@@ -204,22 +211,58 @@ void owner_space_unlink_locked(struct owner *o, struct owner_space *s)
 	o->nr_spaces--;
 }
 
-static struct region *region_alloc(struct owner *o, uint64_t aspace, uint32_t proc, uint64_t index,
-				   uint32_t shift)
+struct owner_space *owner_space_alloc(struct memory *m, uint64_t aspace, uint32_t home,
+				      uint32_t proc, uint32_t vnode)
 {
-	struct region *r = lib_zalloc(sizeof(*r));
+	struct owner_space *s;
 
-	if (!r)
+	if (memory_charge(m, proc, sizeof(*s)))
 		return NULL;
+	s = lib_zalloc(sizeof(*s));
+	if (!s) {
+		memory_uncharge(m, proc, sizeof(*s));
+		return NULL;
+	}
+	s->aspace = aspace;
+	s->home = home;
+	s->proc = proc;
+	s->vnode = vnode;
+	return s;
+}
+
+void owner_space_free(struct memory *m, struct owner_space *s)
+{
+	if (s)
+		memory_uncharge(m, s->proc, sizeof(*s));
+	lib_free(s);
+}
+
+static struct region *region_alloc(struct memory *m, uint64_t aspace, uint64_t index,
+				   uint32_t shift, const struct region_init *init)
+{
+	const uint32_t proc = init->proc;
+	struct region *r;
+
+	if (memory_charge(m, proc, sizeof(*r)))
+		return NULL;
+	r = lib_zalloc(sizeof(*r));
+	if (!r) {
+		memory_uncharge(m, proc, sizeof(*r));
+		return NULL;
+	}
 	spin_lock_init(&r->lock, "region", RANK_SPIN_ASPACE);
 	r->refs = 2; /* the tree's and the caller's */
+	r->m = m;
 	r->aspace = aspace;
 	r->proc = proc;
+	r->vnode = init->vnode;
 	r->index = index;
 	r->start = index << shift;
 	r->end = MIN((index + 1) << shift, PM_USER_TOP);
-	r->key = __atomic_add_fetch(&o->next_key, 1, __ATOMIC_RELAXED);
+	r->key = __atomic_add_fetch(&m->owner.next_key, 1, __ATOMIC_RELAXED);
 	area_set_init(&r->areas);
+	lock_not_needed(&r->lock, "no other thread knows it");
+	r->spare = AREA_SPARE(m, proc);
 	list_init(&r->pages);
 	waitqueue_init(&r->idle);
 	return r;
@@ -236,33 +279,32 @@ struct region *region_make(struct memory *m, uint64_t aspace, struct home_id hom
 				      .state = init->state,
 				      .holes = init->holes,
 				      .version = init->version,
-				      .proc = init->proc } },
+				      .proc = init->proc,
+				      .vnode = init->vnode } },
 		.home_incarn = home.incarn,
 		.known = init->known,
 	};
 	int err;
 
-	if (r && r->proc != init->proc) {
+	if (r && (r->proc != init->proc || r->vnode != init->vnode)) {
 		region_put(r);
 		return ERR_PTR(-EPROTO);
 	}
 	if (r)
 		return r;
-	r = region_alloc(&m->owner, aspace, init->proc, index, shift);
-	op.space = lib_zalloc(sizeof(*op.space));
+	r = region_alloc(m, aspace, index, shift, init);
+	op.space = owner_space_alloc(m, aspace, home.node, init->proc, init->vnode);
 	if (!r || !op.space) {
-		lib_free(r);
-		lib_free(op.space);
+		if (r)
+			region_free(r);
+		owner_space_free(m, op.space);
 		return ERR_PTR(-ENOMEM);
 	}
-	op.space->aspace = aspace;
-	op.space->home = home.node;
-	op.space->proc = init->proc;
 	err = region_apply_wait(m, r, &op);
-	lib_free(op.space);
+	owner_space_free(m, op.space);
 	if (!err)
 		return r;
-	lib_free(r);
+	region_free(r);
 	if (err != -EEXIST)
 		return ERR_PTR(err);
 	/* Another thread was faster, or the home's idea of the size of a vRegion has changed. */
@@ -283,9 +325,9 @@ static void spare_splice(struct area_spare *to, struct area_spare *from, size_t 
 	}
 }
 
-int region_reserve(struct region *r)
+int region_reserve(struct region *r, bool grows)
 {
-	struct area_spare fresh = { 0 };
+	struct area_spare fresh = AREA_SPARE(r->m, r->proc);
 	size_t have;
 	int err;
 
@@ -294,7 +336,8 @@ int region_reserve(struct region *r)
 	spin_unlock(&r->lock);
 	if (have >= AREA_SPARE_MAX)
 		return 0;
-	err = area_spare_fill(&fresh, AREA_SPARE_MAX - have);
+	err = grows ? area_spare_fill(&fresh, AREA_SPARE_MAX - have)
+		    : area_spare_borrow(&fresh, AREA_SPARE_MAX - have);
 	spin_lock(&r->lock);
 	spare_splice(&r->spare, &fresh, 0);
 	spin_unlock(&r->lock);
@@ -303,7 +346,7 @@ int region_reserve(struct region *r)
 
 void region_trim(struct region *r)
 {
-	struct area_spare extra = { 0 };
+	struct area_spare extra = AREA_SPARE(r->m, r->proc);
 
 	spin_lock(&r->lock);
 	spare_splice(&extra, &r->spare, AREA_SPARE_MAX);
@@ -505,14 +548,17 @@ int owner_expect(struct memory *m, struct home_id home, const struct mm_expect_r
 					.proc = req->processor,
 					.vnode = req->vnode,
 					.from = req->from } },
-		.space = req->from ? lib_zalloc(sizeof(*op.space)) : NULL,
+		.space = req->from ? owner_space_alloc(m, req->aspace, home.node, req->processor,
+						       req->vnode)
+				   : NULL,
+		.home_incarn = home.incarn,
 	};
 	int err;
 
 	if (req->from && !op.space)
 		return -ENOMEM;
 	err = region_apply_wait(m, NULL, &op);
-	lib_free(op.space);
+	owner_space_free(m, op.space);
 	return err;
 }
 

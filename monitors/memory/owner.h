@@ -56,6 +56,7 @@ enum region_state {
 struct region {
 	struct rb_node node;  /* owner.lock */
 	uint32_t refs;        /* atomic */
+	struct memory *m;     /* const */
 	uint64_t aspace;      /* const */
 	uint32_t proc, vnode; /* const: as of its space */
 	uint32_t placed;      /* atomic: ->placements when its vNode was on its processor */
@@ -130,6 +131,10 @@ struct home_id {
 	uint32_t node;
 	uint32_t incarn; /* 0: not known, as of this node */
 };
+/* A new space, charged to @proc while it is. NULL: no memory, or @proc has had its part. */
+struct owner_space *owner_space_alloc(struct memory *m, uint64_t aspace, uint32_t home,
+				      uint32_t proc, uint32_t vnode);
+void owner_space_free(struct memory *m, struct owner_space *s);
 /* How a new region begins. */
 struct region_init {
 	enum region_state state;
@@ -153,8 +158,11 @@ struct region *region_make(struct memory *m, uint64_t aspace, struct home_id hom
 void region_kill_if_empty(struct memory *m, struct region *r);
 /* Wait until @r is not busy any more.  -ETIMEDOUT. */
 int region_wait_idle(struct region *r) __must_check;
-/* Have the nodes ready that any one change can need, so that the change itself cannot fail. */
-int region_reserve(struct region *r) __must_check;
+/*
+ * Have the nodes ready that any one change can need, so that the change itself cannot fail.
+ * -ENOMEM: no memory, or, unless @grows is false, its processor has had its part.
+ */
+int region_reserve(struct region *r, bool grows) __must_check;
 /* Free nodes beyond what region_reserve() keeps. */
 void region_trim(struct region *r);
 /* --- page table ----------------------------------------------------------------------------- */

@@ -65,7 +65,7 @@ static struct region *fork_make(struct memory *m, const struct fork_call *call, 
 /* Copy the areas of @r to @child and charge them. */
 static int fork_copy(struct memory *m, struct region *r, struct region *child, uint64_t *charged)
 {
-	struct area_spare spare = { 0 };
+	struct area_spare spare = AREA_SPARE(m, r->proc);
 	struct region_op op = {
 		.change = { .kind = CHANGE_CLONE, .other = child->aspace },
 		.from = REGION_IN(REGION_ACTIVE),
@@ -94,8 +94,8 @@ static int fork_prepare_region(struct memory *m, struct region *r, void *arg)
 	int err;
 
 	if (!__atomic_load_n(&r->areas.count, __ATOMIC_RELAXED))
-		return 0;        /* made for a mapping that was not to be */
-	err = region_reserve(r); /* a node for the vma that will stand for all */
+		return 0;              /* made for a mapping that was not to be */
+	err = region_reserve(r, true); /* a node for the vma that will stand for all */
 	if (err)
 		return err;
 	parent = fork_make(m, call, call->req->parent, r);

@@ -83,7 +83,7 @@ static int map_prepare_region(struct memory *m, struct home_id home, const struc
 					       req->processor, req->vnode, false });
 	if (IS_ERR(r))
 		return (int)PTR_ERR(r);
-	err = region_reserve(r);
+	err = region_reserve(r, true);
 	spin_lock(&r->lock);
 	if (!err && r->state != REGION_ACTIVE)
 		err = -ESTALE;
@@ -204,7 +204,7 @@ int owner_map(struct memory *m, struct home_id home, const struct mm_map_req *re
 /* Charge the parts of the vmas that lie in @r and insert them. */
 static int load_vmas(struct memory *m, struct region *r, const struct mm_load_req *req)
 {
-	struct area_spare spare = { 0 };
+	struct area_spare spare = AREA_SPARE(m, r->proc);
 	int err = area_spare_fill(&spare, req->nr_vmas);
 
 	for (uint32_t i = 0; i < req->nr_vmas && !err; i++) {
@@ -286,7 +286,21 @@ static int for_each_region(struct memory *m, const struct mm_range_req *req,
 static int reserve_edges(struct memory *m, struct region *r, uint64_t start, uint64_t end,
 			 void *arg)
 {
-	return start > r->start || end < r->end ? region_reserve(r) : 0;
+	return start > r->start || end < r->end ? region_reserve(r, true) : 0;
+}
+
+/* The same for areas that go: the processor that has had its part may give back what it has. */
+static int reserve_edges_unmap(struct memory *m, struct region *r, uint64_t start, uint64_t end,
+			       void *arg)
+{
+	bool grows;
+
+	if (start <= r->start && end >= r->end)
+		return 0;
+	spin_lock(&r->lock);
+	grows = area_range_is_inside(&r->areas, start, end);
+	spin_unlock(&r->lock);
+	return region_reserve(r, grows);
 }
 
 static int unmap_region(struct memory *m, struct region *r, uint64_t start, uint64_t end, void *arg)
@@ -311,7 +325,7 @@ int owner_unmap(struct memory *m, const struct mm_range_req *req, struct mm_rang
 	if (req->phase == MM_ABORT)
 		return 0;
 	if (req->phase == MM_PREPARE || req->phase == MM_ONCE)
-		err = for_each_region(m, req, reserve_edges, NULL);
+		err = for_each_region(m, req, reserve_edges_unmap, NULL);
 	if (err || req->phase == MM_PREPARE)
 		return err;
 	err = for_each_region(m, req, unmap_region, &rep->pages);

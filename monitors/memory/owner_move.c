@@ -405,7 +405,7 @@ static int take_vma(struct memory *m, struct region *r, const struct pm_vma *v)
 		.change = { .kind = CHANGE_MAP, .map = { .area = v } },
 		.from = REGION_IN(REGION_ARRIVING),
 	};
-	int err = v->start < r->start || v->end > r->end ? -EPROTO : region_reserve(r);
+	int err = v->start < r->start || v->end > r->end ? -EPROTO : region_reserve(r, true);
 
 	if (!err)
 		err = region_apply_wait(m, r, &op);

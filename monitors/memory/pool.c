@@ -635,30 +635,78 @@ uint32_t pool_credits(struct pool *pool, uint32_t proc)
 	return nr;
 }
 
-int pool_charge_home(struct pool *pool, uint32_t proc, uint64_t bytes)
+int pool_charge_kernel(struct pool *pool, uint32_t proc, uint64_t bytes)
 {
 	struct pool_account *account;
 	int err = -ENOMEM;
 
 	spin_lock(&pool->lock);
 	account = account_get_locked(pool, proc);
-	if (account && bytes <= pool->home_max - MIN(pool->home_max, account->home_bytes)) {
-		account->home_bytes += bytes;
+	if (account && bytes <= pool->kernel_max - MIN(pool->kernel_max, account->kernel_bytes)) {
+		account->kernel_bytes += bytes;
 		err = 0;
 	}
 	spin_unlock(&pool->lock);
 	return err;
 }
 
-void pool_uncharge_home(struct pool *pool, uint32_t proc, uint64_t bytes)
+int pool_charge_stranger(struct pool *pool, uint32_t proc, uint64_t bytes,
+			 bool (*is_member)(void *arg, uint32_t proc), void *arg)
+{
+	struct pool_account *account;
+	uint64_t held = 0;
+	int err = -ENOMEM;
+
+	spin_lock(&pool->lock);
+	account = account_get_locked(pool, proc);
+	for (uint32_t p = 0; account && p <= PROTO_NODE_MAX; p++) {
+		const struct pool_account *a = account_locked(pool, p);
+
+		if (!a)
+			p |= CREDIT_BLOCK - 1; /* nobody of this block */
+		else if (a->kernel_bytes && !is_member(arg, p))
+			held += a->kernel_bytes;
+	}
+	if (account && bytes <= pool->kernel_max - MIN(pool->kernel_max, held)) {
+		account->kernel_bytes += bytes;
+		err = 0;
+	}
+	spin_unlock(&pool->lock);
+	return err;
+}
+
+void pool_charge_more(struct pool *pool, uint32_t proc, uint64_t bytes)
 {
 	struct pool_account *account;
 
 	spin_lock(&pool->lock);
 	account = account_locked(pool, proc);
-	ASSERT(account && account->home_bytes >= bytes);
-	account->home_bytes -= bytes;
+	ASSERT(account);
+	account->kernel_bytes += bytes;
 	spin_unlock(&pool->lock);
+}
+
+void pool_uncharge_kernel(struct pool *pool, uint32_t proc, uint64_t bytes)
+{
+	struct pool_account *account;
+
+	spin_lock(&pool->lock);
+	account = account_locked(pool, proc);
+	ASSERT(account && account->kernel_bytes >= bytes);
+	account->kernel_bytes -= bytes;
+	spin_unlock(&pool->lock);
+}
+
+uint64_t pool_kernel_bytes(struct pool *pool, uint32_t proc)
+{
+	const struct pool_account *account;
+	uint64_t bytes;
+
+	spin_lock(&pool->lock);
+	account = account_locked(pool, proc);
+	bytes = account ? account->kernel_bytes : 0;
+	spin_unlock(&pool->lock);
+	return bytes;
 }
 
 uint64_t pool_room(struct pool *pool)

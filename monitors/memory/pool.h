@@ -68,7 +68,7 @@ struct pool {
 	uint64_t file_floor;   /* const after init: of these, for files alone */
 	uint64_t slack;        /* const after init: of these, for pool_alloc_instead() */
 	uint64_t zero_ahead;   /* const: zeroed frames that the zeroing thread keeps ready */
-	uint64_t home_max;     /* const: most kernel memory, in bytes, for one processor's spaces */
+	uint64_t kernel_max;   /* const: most kernel memory, in bytes, for one processor's spaces */
 	uint32_t extent_shift; /* const after init: log2 of an extent's frames */
 	uint64_t nr_extents;   /* const after init */
 	struct extent *extents;
@@ -164,7 +164,7 @@ struct pool_account {
 	uint32_t credits;
 	uint64_t report;       /* the last one that came */
 	uint64_t beyond_ns;    /* when it may have frames beyond its share again */
-	uint64_t home_bytes; /* kernel memory for its spaces whose home is here */
+	uint64_t kernel_bytes; /* kernel memory for what its spaces have here */
 };
 
 /*
@@ -195,11 +195,22 @@ uint32_t pool_next_creditor(struct pool *pool, uint32_t proc);
 uint32_t pool_credits(struct pool *pool, uint32_t proc);
 
 /*
- * Charge @proc with kernel memory for a space or a vRegion that it makes here: -ENOMEM beyond
- * home_max. Also what a processor that is gone has left is charged until it has been freed.
+ * Charge @proc with kernel memory for a space, a vRegion or an area of its that is kept here, as at
+ * a home or an owner: -ENOMEM beyond kernel_max. Also what a processor that is gone has left is
+ * charged until it has been freed.
  */
-int pool_charge_home(struct pool *pool, uint32_t proc, uint64_t bytes) __must_check;
-void pool_uncharge_home(struct pool *pool, uint32_t proc, uint64_t bytes);
+int pool_charge_kernel(struct pool *pool, uint32_t proc, uint64_t bytes) __must_check;
+/*
+ * The same for a processor that is no member: all for which @is_member says so together have no
+ * more than one may have. @is_member is called with the pool locked.
+ */
+int pool_charge_stranger(struct pool *pool, uint32_t proc, uint64_t bytes,
+			 bool (*is_member)(void *arg, uint32_t proc), void *arg) __must_check;
+/* The same beyond kernel_max, too, for a processor that has been charged before. */
+void pool_charge_more(struct pool *pool, uint32_t proc, uint64_t bytes);
+void pool_uncharge_kernel(struct pool *pool, uint32_t proc, uint64_t bytes);
+/* For tests. */
+uint64_t pool_kernel_bytes(struct pool *pool, uint32_t proc);
 
 /* Frames that programs could still get, if need be from pages of files. */
 uint64_t pool_room(struct pool *pool);

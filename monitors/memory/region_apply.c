@@ -244,7 +244,7 @@ static int apply_make(struct memory *m, struct region *r, struct region_op *op)
 static int apply_kill(struct memory *m, struct region *r, struct region_op *op)
 {
 	struct owner *o = &m->owner;
-	struct area_spare dead = { 0 };
+	struct area_spare dead = AREA_SPARE(m, r->proc);
 	uint64_t charge;
 	bool linked;
 
@@ -305,7 +305,7 @@ static bool may_reset_locked(const struct region *r, const struct region_op *op)
 static int apply_reset(struct memory *m, struct region *r, struct region_op *op)
 {
 	const struct region_change *c = &op->change;
-	struct area_spare dead = { 0 };
+	struct area_spare dead = AREA_SPARE(m, r->proc);
 	uint64_t charge;
 
 	spin_lock(&r->lock);
@@ -468,7 +468,7 @@ static int apply_give(struct memory *m, struct region *r, struct region_op *op)
 static int apply_take_back(struct memory *m, struct region *r, struct region_op *op)
 {
 	struct region *parent = op->other;
-	struct area_spare dead = { 0 };
+	struct area_spare dead = AREA_SPARE(m, r->proc);
 
 	regions_lock(r, parent);
 	if (parent->areas.count && is_in_locked(r, op->from)) {
@@ -841,7 +841,7 @@ static int apply_forget(struct memory *m, struct region_op *op)
 	if (!s)
 		return 0;
 	pool_uncommit(&m->pool, s->prepared);
-	lib_free(s);
+	owner_space_free(m, s);
 	return 0;
 }
 

@@ -85,7 +85,8 @@ STAT_GAUGE(relief_ends, "relief.ends", "programs ended for want of frames");
 STAT_GAUGE(grants, "memory.grants", "frames granted on request");
 STAT_GAUGE(bad_requests, "memory.bad_requests", "malformed requests");
 STAT_GAUGE(not_home, "memory.not_home", "requests of a home that came from another memory node");
-STAT_GAUGE(home_full, "memory.home_full", "spaces and vRegions refused to a processor with many");
+STAT_GAUGE(kernel_full, "memory.kernel_full",
+	   "spaces, vRegions and areas refused to a processor with many");
 STAT_GAUGE(file_fetches, "page_cache.fetch", "requests for file pages answered");
 STAT_GAUGE(file_hits, "page_cache.hit", "file pages found in the page cache");
 STAT_GAUGE(file_misses, "page_cache.miss", "file pages that had to be read");

@@ -201,8 +201,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct input in = { data, size };
 
 	fake_start(&f, 2, FRAMES, SHIFT_2M);
-	for (uint32_t i = 0; i < SPACES; i++)
-		proc_init(&spaces[i], &f, FAKE_ASPACE(i + 1), FAKE_MEM_FIRST + (i == SPACES - 1));
+	f.mem[1].pool.kernel_max = 8 << 10; /* a few spaces with some areas */
+	for (uint32_t i = 0; i < SPACES; i++) {
+		const uint32_t home = FAKE_MEM_FIRST + (i == SPACES - 1);
+
+		proc_init(&spaces[i], &f, FAKE_SPACE(home, i + 1), home);
+	}
 	for (uint32_t i = 0; i < CALLS && in.left; i++)
 		one_call(&in);
 	for (uint32_t i = 0; i < 2; i++)

@@ -146,7 +146,7 @@ static int replay_prepare(struct memory *m, const struct record *rec, struct reg
 		nodes = AREA_SPARE_MAX;
 	if (nodes)
 		op->spare = spare;
-	if (area_spare_fill(spare, nodes) || (r && region_reserve(r)))
+	if (area_spare_fill(spare, nodes) || (r && region_reserve(r, true)))
 		return -ENOMEM;
 	if (c->kind == CHANGE_MOVE_PAGE)
 		op->other = region_get(m, rec->aspace, c->page.to);
@@ -176,17 +176,19 @@ static int replay(struct second *s, struct record *rec)
 		r = region_get(&s->m, rec->aspace, rec->start);
 		if (!r)
 			return -ESRCH;
+		spare = AREA_SPARE(&s->m, r->proc);
 	}
 	op.change = rec->change;
 	if (op.change.kind == CHANGE_EXPECT)
-		op.space = lib_zalloc(sizeof(*op.space));
+		op.space = owner_space_alloc(&s->m, op.change.expect.aspace, op.change.expect.home,
+					     op.change.expect.proc, op.change.expect.vnode);
 	err = replay_prepare(&s->m, rec, r, &op, &spare);
 	if (!err)
 		err = region_apply(&s->m, r, &op);
 	if (!err && rec->change.kind == CHANGE_ACCOUNT &&
 	    op.change.account.credits != rec->change.account.credits)
 		err = -EPROTO;
-	lib_free(op.space);
+	owner_space_free(&s->m, op.space);
 	if (op.other)
 		region_put(op.other);
 	if (r)
@@ -326,6 +328,7 @@ static void second_start(struct pair *p, uint32_t i)
 		.runs = &run,
 		.nr_runs = 1,
 		.file_min = FRAMES / 16,
+		.kernel_max = UINT64_MAX,
 	};
 
 	memset(s, 0, sizeof(*s));

@@ -324,19 +324,22 @@ bool fake_stop(struct fake *f)
 		struct memory *m = &f->mem[i];
 		struct owner_counts counts;
 		struct pool_stats stats;
+		uint64_t kernel = 0;
 
+		for (uint32_t proc = FAKE_PROC; proc < FAKE_MEM_FIRST; proc++)
+			kernel += pool_kernel_bytes(&m->pool, proc);
 		(void)page_cache_drop_all(m);
 		owner_counts(m, &counts);
 		pool_stats(&m->pool, &stats);
 		if (counts.regions || counts.spaces || counts.pages || stats.used || stats.file ||
-		    stats.committed || m->home.nr_spaces || m->page_cache.nr_files ||
+		    stats.committed || kernel || m->home.nr_spaces || m->page_cache.nr_files ||
 		    stats.zero + stats.dirty != stats.total) {
 			fprintf(stderr,
 				"node %u keeps %lu regions %lu spaces %lu pages, %lu used %lu file "
-				"%lu committed, %lu of %lu free, %lu homes, %lu files\n",
+				"%lu committed, %lu of %lu free, %lu homes, %lu files, %lu bytes\n",
 				m->node, counts.regions, counts.spaces, counts.pages, stats.used,
 				stats.file, stats.committed, stats.zero + stats.dirty, stats.total,
-				m->home.nr_spaces, m->page_cache.nr_files);
+				m->home.nr_spaces, m->page_cache.nr_files, kernel);
 			clean = false;
 		}
 		memory_destroy(m);

@@ -720,12 +720,13 @@ static void one_processor_does_not_fill_a_home(struct ktest *t)
 	struct fake f;
 
 	fake_start(&f, 1, 1024, SHIFT_2M);
-	f.mem[0].pool.home_max = 64 << 10;
+	f.mem[0].pool.policy.mode = PM_COMMIT_ALWAYS;
+	f.mem[0].pool.kernel_max = 64 << 10;
 	nr = make_objects(t, &f, 0);
 	EXPECT_GT(t, nr, 30);
-	EXPECT_EQ(t, f.mem[0].stats.home_full, 1);
+	EXPECT_EQ(t, f.mem[0].stats.kernel_full, 1);
 	EXPECT_EQ(t, make_objects(t, &f, nr), nr);
-	as = home_space_create(&f.mem[0], other, FAKE_PROC + 1, 0, SPACE_PAGES, 0);
+	as = home_space_create(&f.mem[0], other, FAKE_PROC + 1, PROTO_VNODE_ROOT, SPACE_PAGES, 0);
 	ASSERT_FALSE(t, IS_ERR(as));
 	home_space_unlock(as);
 	EXPECT_EQ(t, home_destroy_space(&f.mem[0], other, FAKE_PROC + 1), 0);
@@ -736,10 +737,166 @@ static void one_processor_does_not_fill_a_home(struct ktest *t)
 	ASSERT_EQ(t, proc_space(&p), 0);
 	EXPECT_EQ(t, proc_mmap(&p, FIXED_AT, 1024 * MB, RW, PM_MAP_FIXED | PM_MAP_NORESERVE, &addr),
 		  -ENOMEM);
-	EXPECT_EQ(t, f.mem[0].stats.home_full, 3);
+	EXPECT_EQ(t, f.mem[0].stats.kernel_full, 3);
 	EXPECT_EQ(t, proc_destroy(&p), 0);
 	EXPECT_EQ(t, make_objects(t, &f, 0), nr);
 	proc_done(&p);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* @nr areas of one page each from @at on. */
+static void make_areas(struct ktest *t, struct fake_proc *p, uint64_t at, uint64_t nr)
+{
+	uint64_t addr;
+
+	ASSERT_EQ(t, proc_mmap(p, at, nr * PAGE_SIZE, RW, PM_MAP_FIXED, &addr), 0);
+	for (uint64_t i = 1; i < nr; i += 2)
+		ASSERT_EQ(t, proc_mprotect(p, at + i * PAGE_SIZE, PAGE_SIZE, PM_PROT_READ), 0);
+}
+
+/* Fork a space with many areas until node @full refuses: as the home, or as an owner alone. */
+static void fill_by_forks(struct ktest *t, uint32_t full)
+{
+	const uint64_t at = FIXED_AT + full * 2 * MB, part = 512 << 10, areas = 400;
+	struct fake_proc now, child, next;
+	uint64_t forks = 0;
+	struct memory *m;
+	struct fake f;
+	int err = 0;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	m = &f.mem[full];
+	m->pool.kernel_max = part;
+	proc_init(&now, &f, FAKE_ASPACE(1), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&now), 0);
+	make_areas(t, &now, at, areas);
+	EXPECT_GT(t, pool_kernel_bytes(&m->pool, FAKE_PROC), areas * sizeof(struct area));
+	while (!err && forks < 100) {
+		proc_init(&next, &f, FAKE_ASPACE(100 + 2 * forks), FAKE_MEM_FIRST);
+		proc_init(&child, &f, FAKE_ASPACE(101 + 2 * forks), FAKE_MEM_FIRST);
+		err = proc_fork(&now, &next, &child);
+		proc_done(err ? &next : &now);
+		proc_done(&child);
+		if (err)
+			break;
+		now = next;
+		forks++;
+	}
+	EXPECT_EQ(t, err, -ENOMEM);
+	EXPECT_GT(t, forks, 2);
+	EXPECT_LE(t, forks, part / (areas * sizeof(struct area)));
+	EXPECT_LE(t, pool_kernel_bytes(&m->pool, FAKE_PROC), part);
+	EXPECT_GT(t, m->stats.kernel_full, 0);
+	proc_done(&now);
+	memory_processor_gone(&f.mem[0], FAKE_PROC);
+	memory_processor_gone(&f.mem[1], FAKE_PROC);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Copies that a fork makes are charged where they are kept. */
+static void forks_fill_no_node(struct ktest *t)
+{
+	fill_by_forks(t, 0);
+	fill_by_forks(t, 1);
+}
+
+/* A processor that has had its part may unmap what it has, but not cut areas in two. */
+static void a_full_account_gives_back(struct ktest *t)
+{
+	const uint64_t at = FIXED_AT + 2 * MB; /* of the second node */
+	struct fake_proc p;
+	uint64_t addr, nr = 64;
+	struct fake f;
+
+	for (uint32_t full = 0; full < 2; full++) {
+		struct pool *pool = &f.mem[full].pool;
+
+		ASSERT_TRUE(t, space_start(&f, &p, 2, 4096, SHIFT_2M));
+		make_areas(t, &p, at, nr);
+		ASSERT_EQ(t, proc_mmap(&p, at + MB, 16 * PAGE_SIZE, RW, PM_MAP_FIXED, &addr), 0);
+		pool->kernel_max = pool_kernel_bytes(pool, FAKE_PROC);
+		EXPECT_EQ(t, proc_mmap(&p, FIXED_AT, PAGE_SIZE, RW, PM_MAP_FIXED, &addr),
+			  full ? 0 : -ENOMEM);
+		/* The owner has nodes to spare for one, and then no more. */
+		for (int i = 2; i < 6; i += 2)
+			(void)proc_munmap(&p, at + MB + (uint64_t)i * PAGE_SIZE, PAGE_SIZE);
+		EXPECT_EQ(t, proc_munmap(&p, at + MB + 8 * PAGE_SIZE, PAGE_SIZE), -ENOMEM);
+		EXPECT_EQ(t, proc_munmap(&p, at + MB + 12 * PAGE_SIZE, 4 * PAGE_SIZE), 0);
+		EXPECT_EQ(t, proc_munmap(&p, at + (nr / 2) * PAGE_SIZE, nr / 2 * PAGE_SIZE), 0);
+		EXPECT_EQ(t, proc_munmap(&p, at + MB + 8 * PAGE_SIZE, PAGE_SIZE), 0);
+		EXPECT_TRUE(t, space_stop(&f, &p));
+	}
+}
+
+/* A home has no frames kept for a processor that there is none of. */
+static void a_phantom_gets_no_frames(struct ktest *t)
+{
+	static struct mm_map_req map;
+	const struct home_id home = { FAKE_MEM_FIRST, 0 };
+	struct mm_range_rep rep = { 0 };
+	struct pool_stats s;
+	struct memory *m;
+	struct fake f;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	m = &f.mem[1];
+	map.vma = (struct pm_vma){ .start = FIXED_AT, .end = FIXED_AT + 2 * MB, .prot = RW };
+	map.phase = MM_ONCE;
+	map.want_credits = 100;
+	map.nr_vregions = 1;
+	map.vregion_shift = SHIFT_2M;
+	map.vregions[0].index = FIXED_AT >> SHIFT_2M;
+	for (uint32_t i = 0; i < 2; i++) {
+		map.processor = i ? FAKE_NO_PROC : FAKE_PROC;
+		map.vnode = PROTO_VNODE_ROOT;
+		map.aspace = FAKE_SPACE_BY(map.processor, home.node, 1);
+		EXPECT_EQ(t, owner_map(m, home, &map, &rep), 0);
+		EXPECT_EQ(t, rep.grant.frames, i ? 0 : 100);
+		pool_stats(&m->pool, &s);
+		EXPECT_EQ(t, s.reserved, 100);
+	}
+	memory_processor_gone(m, FAKE_PROC);
+	memory_processor_gone(m, FAKE_NO_PROC);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* A home makes up many processors: together they have no more at an owner than one may. */
+static void phantoms_share_one_part(struct ktest *t)
+{
+	static struct mm_map_req map;
+	const struct home_id home = { FAKE_MEM_FIRST, 0 };
+	struct mm_range_rep rep = { 0 };
+	uint64_t held = 0, nr = 0;
+	struct memory *m;
+	struct fake f;
+
+	fake_start(&f, 2, 4096, SHIFT_2M);
+	m = &f.mem[1];
+	m->pool.kernel_max = 16384;
+	map.vma = (struct pm_vma){ .start = FIXED_AT, .end = FIXED_AT + PAGE_SIZE, .prot = RW };
+	map.phase = MM_ONCE;
+	map.nr_vregions = 1;
+	map.vregion_shift = SHIFT_2M;
+	map.vregions[0].index = FIXED_AT >> SHIFT_2M;
+	for (uint32_t proc = 1000; proc < 1400; proc++) {
+		map.processor = proc;
+		map.aspace = FAKE_SPACE_BY(proc, home.node, 1);
+		nr += owner_map(m, home, &map, &rep) == 0;
+		held += pool_kernel_bytes(&m->pool, proc);
+	}
+	EXPECT_GT(t, nr, 2u);
+	EXPECT_LE(t, held, 16384u);
+	map.processor = FAKE_PROC; /* a real one has its own part */
+	map.aspace = FAKE_SPACE_BY(map.processor, home.node, 1);
+	EXPECT_EQ(t, owner_map(m, home, &map, &rep), 0);
+	for (uint32_t proc = 1000; proc < 1400; proc++)
+		memory_processor_gone(m, proc);
+	map.processor = 1399;
+	map.aspace = FAKE_SPACE_BY(map.processor, home.node, 2);
+	memory_processor_joined(m, 1399);
+	EXPECT_EQ(t, owner_map(m, home, &map, &rep), 0); /* there is room again */
+	memory_processor_gone(m, 1399);
+	memory_processor_gone(m, FAKE_PROC);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
@@ -1777,6 +1934,10 @@ static const struct ktest_case cases[] = {
 	KTEST(the_end_of_a_processor_waits_for_no_node),
 	KTEST(a_late_fork_makes_no_space),
 	KTEST(one_processor_does_not_fill_a_home),
+	KTEST(forks_fill_no_node),
+	KTEST(a_full_account_gives_back),
+	KTEST(a_phantom_gets_no_frames),
+	KTEST(phantoms_share_one_part),
 	KTEST(names_are_their_makers),
 	KTEST(credits_promise_frames),
 	KTEST(promised_frames_do_not_wait_for_storage),
