@@ -182,13 +182,14 @@ int span_protect(struct memory *m, struct home_space *as, uint64_t start, uint64
 		 uint32_t prot) __must_hold(&as->mutex) __must_check;
 /*
  * Move the pages of [start, end) to @to, where the same is mapped, or back again after a failure:
- * with buffers that were allocated before the first step.
+ * with buffers that were allocated before the first step. They get write-back number @seq, which
+ * is newer than any at @to.
  */
 struct move_bufs;
 struct move_bufs *span_move_prepare(void); /* NULL: no memory */
 void span_move_finish(struct move_bufs *bufs);
 int span_move(struct memory *m, struct home_space *as, uint64_t start, uint64_t end, uint64_t to,
-	      struct move_bufs *bufs) __must_hold(&as->mutex);
+	      uint64_t seq, struct move_bufs *bufs) __must_hold(&as->mutex);
 
 /* Credits that each of @nr_parts parts shall ask for. */
 uint32_t span_share(uint32_t want, size_t nr_parts);

@@ -245,12 +245,12 @@ static int mremap_move(struct memory *m, struct home_space *as, const struct pm_
 	err = span_map(m, as, &v, home_wanted(req->want_credits, req->new_len), grants);
 	if (err)
 		goto out_replaced;
-	err = span_move(m, as, req->old_addr, req->old_addr + keep, *addr, bufs);
+	err = span_move(m, as, req->old_addr, req->old_addr + keep, *addr, req->seq, bufs);
 	if (!err)
 		err = span_unmap(m, as, req->old_addr, req->old_addr + req->old_len);
 	if (err) {
 		/* Moved pages go back; a page that does not is lost, and the program with it. */
-		if (span_move(m, as, *addr, *addr + keep, req->old_addr, bufs))
+		if (span_move(m, as, *addr, *addr + keep, req->old_addr, req->seq, bufs))
 			err = -EIO;
 		(void)span_unmap(m, as, *addr, *addr + req->new_len);
 	}

@@ -447,7 +447,7 @@ static int move_at_owners(struct memory *m, struct home_space *as, struct move_b
 }
 
 int span_move(struct memory *m, struct home_space *as, uint64_t start, uint64_t end, uint64_t to,
-	      struct move_bufs *bufs)
+	      uint64_t seq, struct move_bufs *bufs)
 {
 	int err = home_space_check_owners(m, as, start, end);
 
@@ -459,6 +459,7 @@ int span_move(struct memory *m, struct home_space *as, uint64_t start, uint64_t 
 		req->old_addr = start;
 		req->new_addr = to;
 		req->len = len;
+		req->seq = seq;
 		req->vregion_shift = m->vregion_shift;
 		req->nr_vregions = home_space_vregions(m, as, to, to + len, req->vregions,
 						       MM_MAP_MAX_VREGIONS);

@@ -4,11 +4,13 @@
  * at the old owner, MM_VREGION_TAKE at the new one).
  *
  * Flow:	mremap: the processor has written back and dropped the old range's lines and blocks
- *		faults, so no request touches either range. A page's write-back numbers begin anew
- *		at its new address. vRegion: while it is LEAVING, fetches and write-backs wait. The
- *		device only reads pages that it sends to the processor, so they may be sent to the
- *		new owner as well. After MM_TAKE_DONE the old owner keeps the new owner's name and
- *		redirects the waiting requests.
+ *		faults, so no request that it waits for touches either range. A page gets a number
+ *		newer than any write-back of its new address, so one of these that is still being
+ *		served does not replace it.
+ *		vRegion: while it is LEAVING, fetches and write-backs wait. The device only reads
+ *		pages that it sends to the processor, so they may be sent to the new owner as well.
+ *		After MM_TAKE_DONE the old owner keeps the new owner's name and redirects the
+ *		waiting requests.
  * Context:	a thread; it waits for the other owner's MM_PAGES and MM_VREGION_TAKE.
  * Failure:	until MM_TAKE_DONE has been answered the old owner has everything, and serves
  *		again. The new owner drops its part when it hears so, or when a move to the same
@@ -73,11 +75,12 @@ static void batch_add(struct page_batch *b, struct mpage *page, struct region *f
 /* --- mremap ---------------------------------------------------------------------------- */
 
 /* The page at @vaddr of @r gets the address @to, which is ours too.  *@moved counts it. */
-static int move_here(struct memory *m, struct region *r, uint64_t vaddr, uint64_t to,
+static int move_here(struct memory *m, struct region *r, uint64_t vaddr, uint64_t to, uint64_t seq,
 		     uint64_t *moved)
 {
 	struct region_op op = {
-		.change = { .kind = CHANGE_MOVE_PAGE, .page = { .vaddr = vaddr, .to = to } },
+		.change = { .kind = CHANGE_MOVE_PAGE,
+			    .page = { .vaddr = vaddr, .to = to, .seq = seq } },
 		.from = REGION_IN(REGION_ACTIVE),
 		.other = region_get(m, r->aspace, to),
 	};
@@ -102,7 +105,7 @@ static int move_one(struct memory *m, const struct mm_move_req *req, struct regi
 	int err = 0;
 
 	if (dest == m->node)
-		return move_here(m, r, vaddr, to, moved);
+		return move_here(m, r, vaddr, to, req->seq, moved);
 	if (b->dest != dest || b->req.nr_pages == MM_PAGES_MAX) {
 		err = batch_send(m, b);
 		if (err)
@@ -118,7 +121,7 @@ static int move_one(struct memory *m, const struct mm_move_req *req, struct regi
 		return 0;
 	(*moved)++;
 	__atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
-	batch_add(b, page, r, to, 0);
+	batch_add(b, page, r, to, req->seq);
 	return 0;
 }
 

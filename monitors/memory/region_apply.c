@@ -639,7 +639,7 @@ static int apply_move_page(struct memory *m, struct region *r, struct region_op 
 		err = -ESTALE;
 	if (page && !err) {
 		page_remove_locked(m, r, page);
-		page->seq = 0;
+		page->seq = c->page.seq;
 		page_insert_locked(m, to, page, c->page.to);
 		op->pages = 1;
 		show(m, r, op);

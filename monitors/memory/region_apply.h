@@ -41,7 +41,7 @@ enum region_change_kind {
 	CHANGE_STORE,     /* the content of a page */
 	CHANGE_DROP,      /* pages of a range go */
 	CHANGE_SENT,      /* a page goes: another owner has it */
-	CHANGE_MOVE_PAGE, /* a page gets another address here, without a write-back number */
+	CHANGE_MOVE_PAGE, /* a page gets another address and write-back number here */
 	CHANGE_CLONE,     /* fork: @other gets a copy of the areas, charged */
 	CHANGE_GIVE,      /* fork: @other gets the areas; one that admits every page stays */
 	CHANGE_TAKE_BACK, /* the reverse of CHANGE_GIVE */
@@ -101,6 +101,7 @@ struct region_change {
 		struct { /* SENT, MOVE_PAGE */
 			uint64_t vaddr;
 			uint64_t to;
+			uint64_t seq; /* its write-back number there */
 		} page;
 		struct {
 			enum collapse_step step;

@@ -79,7 +79,7 @@ CODEC_FIXED(mm_range_req, MM_RANGE_REQ, range_req_is_valid)
 
 #define MM_MOVE_REQ(F)                                                                         \
 	F(id64, aspace), F(u64, old_addr), F(u64, new_addr), F(u64, len), F(u32, nr_vregions), \
-		F(u32, vregion_shift)
+		F(u32, vregion_shift), F(u64, seq)
 
 /* The entries are exactly those of the new range, each with an owner. */
 static bool move_entry_is_valid(const struct mm_move_req *r, uint32_t i)
@@ -90,7 +90,7 @@ static bool move_entry_is_valid(const struct mm_move_req *r, uint32_t i)
 
 static bool move_is_valid(const struct mm_move_req *r)
 {
-	if (!shift_is_valid(r->vregion_shift))
+	if (!shift_is_valid(r->vregion_shift) || !r->seq)
 		return false;
 	if (!range_is_valid(r->old_addr, r->len) || !range_is_valid(r->new_addr, r->len))
 		return false;

@@ -320,10 +320,12 @@ CODEC_FIXED(pm_range_req, PM_RANGE_REQ, range_req_is_valid)
 
 #define PM_MREMAP_REQ(F)                                                                       \
 	F(id64, aspace), F(u64, old_addr), F(u64, old_len), F(u64, new_len), F(u64, new_addr), \
-		F(u32, flags), F(u32, want_credits)
+		F(u32, flags), F(u32, want_credits), F(u64, seq)
 
 static bool mremap_req_is_valid(const struct pm_mremap_req *r)
 {
+	if (!(r->flags & PM_MREMAP_MAYMOVE) != !r->seq)
+		return false;
 	if (r->flags & ~(uint32_t)PM_MREMAP_ALL)
 		return false;
 	if (!range_is_valid(r->old_addr, r->old_len) || !range_is_valid(0, r->new_len))

@@ -69,7 +69,8 @@ FIXED_SAMPLE(pm_mremap_req, { .aspace = 1,
 			      .old_len = 0x3000,
 			      .new_len = 0x5000,
 			      .new_addr = 0x90000,
-			      .flags = PM_MREMAP_MAYMOVE | PM_MREMAP_FIXED })
+			      .flags = PM_MREMAP_MAYMOVE | PM_MREMAP_FIXED,
+			      .seq = 5 })
 FIXED_SAMPLE(pm_brk_req, { .aspace = 1, .brk = 0x12345, .want_credits = 1 })
 FIXED_SAMPLE(pm_vregions_req, { .aspace = 1,
 				.first = 3,
@@ -153,6 +154,7 @@ VARIABLE_SAMPLE(mm_move_req, { .aspace = 1,
 			       .len = 0x2000,
 			       .nr_vregions = 2,
 			       .vregion_shift = 21,
+			       .seq = 5,
 			       .vregions = { { 1, 11, 0, 1 }, { 2, 12, 0, 1 } } })
 VARIABLE_SAMPLE(mm_pages_req,
 		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 0 }, { 0x11000, 2 } } })
@@ -363,6 +365,7 @@ static const struct rejection {
 	{ "pm_mremap_req", 40, 4, PM_MREMAP_FIXED },   /* fixed without may-move */
 	{ "pm_mremap_req", 40, 4, PM_MREMAP_MAYMOVE }, /* address without fixed */
 	{ "pm_mremap_req", 40, 4, 4 },
+	{ "pm_mremap_req", 48, 8, 0 }, /* may move, without a number */
 	{ "pm_brk_req", 0, 8, 0 },
 	{ "pm_brk_req", 20, 4, 1 },
 	{ "pm_range_rep", 0, 8, PM_USER_TOP + 1 },
@@ -507,8 +510,9 @@ static const struct rejection {
 	{ "mm_range_req", 36, 4, 4 },
 	{ "mm_move_req", 24, 8, 0x1000 }, /* fewer vRegions than named */
 	{ "mm_move_req", 36, 4, 64 },
-	{ "mm_move_req", 40, 8, 0 }, /* not the range's */
-	{ "mm_move_req", 48, 4, 0 }, /* no owner */
+	{ "mm_move_req", 40, 8, 0 }, /* no number */
+	{ "mm_move_req", 48, 8, 0 }, /* not the range's */
+	{ "mm_move_req", 56, 4, 0 }, /* no owner */
 	{ "mm_pages_req", 8, 4, 33 },
 	{ "mm_pages_req", 16, 8, 1 },
 	{ "mm_vregion_move_req", 16, 4, 0 },

@@ -325,4 +325,3 @@ void writeback_finish(struct line *line, bool stored);
  * none is in hand. @may_ask: sleep for one, and if there is none go without.
  */
 bool writeback_credit(struct line *line, uint32_t owner, bool may_ask);
-uint64_t writeback_next_seq(void);

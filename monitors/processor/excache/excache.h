@@ -189,5 +189,8 @@ int excache_map(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t pr
 /* Remove the mapping of @line at (@as, @vaddr), as the caller saw it in a page table. */
 void excache_unmap_pte(struct aspace *as, vaddr_t vaddr, paddr_t paddr);
 
+/* A number that no write-back has yet: newer than all before it. */
+uint64_t writeback_next_seq(void);
+
 uint64_t excache_line_count(void);
 uint64_t excache_free_count(void);

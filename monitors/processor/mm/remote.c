@@ -20,6 +20,7 @@
 #include <processor/client/convert.h>
 #include <processor/client/storage.h>
 #include <processor/excache/credit.h>
+#include <processor/excache/excache.h>
 #include <processor/excache/home_wire.h>
 
 /* Rights and flags go over the wire as they are. */
@@ -300,6 +301,7 @@ int remote_mremap(struct aspace *as, const struct move_request *req, vaddr_t *ad
 		.new_addr = req->new_addr,
 		.flags = req->flags,
 		.want_credits = credit_want(aspace_home(as)),
+		.seq = req->flags & MOVE_MAY ? writeback_next_seq() : 0,
 	};
 	const struct replaced replaced = { req->new_addr,
 					   req->flags & MOVE_FIXED ? req->new_len : 0 };

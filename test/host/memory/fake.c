@@ -455,6 +455,11 @@ int proc_mprotect(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t pro
 	return range_call(p, PM_MPROTECT, &w, sizeof(w), NULL);
 }
 
+static uint64_t next_seq(struct fake_proc *p)
+{
+	return __atomic_add_fetch(&p->f->seq, 1, __ATOMIC_RELAXED);
+}
+
 int proc_mremap(struct fake_proc *p, uint64_t addr, uint64_t old_len, uint64_t new_len,
 		uint32_t flags, uint64_t new_addr, uint64_t *out)
 {
@@ -463,7 +468,8 @@ int proc_mremap(struct fake_proc *p, uint64_t addr, uint64_t old_len, uint64_t n
 					   .old_len = old_len,
 					   .new_len = new_len,
 					   .new_addr = new_addr,
-					   .flags = flags };
+					   .flags = flags,
+					   .seq = flags & PM_MREMAP_MAYMOVE ? next_seq(p) : 0 };
 	struct pm_mremap_req_wire w;
 
 	pm_mremap_req_encode(&req, &w);
@@ -697,7 +703,7 @@ int proc_writeback(struct fake_proc *p, uint64_t vaddr, const void *data)
 	const struct pm_writeback_req req = {
 		.aspace = p->aspace,
 		.nr_pages = 1,
-		.pages = { { vaddr, __atomic_add_fetch(&p->f->seq, 1, __ATOMIC_RELAXED) } },
+		.pages = { { vaddr, next_seq(p) } },
 	};
 	struct pm_writeback_rep rep;
 	int err;

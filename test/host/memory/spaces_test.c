@@ -1853,6 +1853,64 @@ static void pages_come_from_the_owner_named(struct ktest *t)
 	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
+/*
+ * A fetch that its processor has given up is still being served, and its victim is of an address to
+ * which another page has been moved since. Here and at another owner.
+ */
+static void an_old_victim_does_not_replace_a_moved_page(struct ktest *t)
+{
+	struct fake f;
+	struct fake_proc p;
+	uint64_t from, to;
+	uint32_t nr_here = 0;
+
+	ASSERT_TRUE(t, space_start(&f, &p, 2, 4096, SHIFT_2M));
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, 8 * MB, RW, PM_MAP_FIXED, &from), 0);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct pm_fetch_req req = { .aspace = FAKE_ASPACE(1),
+					    .flags = PM_FETCH_VICTIM,
+					    .victim_aspace = FAKE_ASPACE(1) };
+		struct memory *m = &f.mem[0];
+		struct pm_vregion redirect;
+		struct pm_fetch_rep rep;
+		struct mpage *sent;
+
+		to = FIXED_AT + 16 * MB + i * 2 * MB;
+		ASSERT_EQ(t, proc_mmap(&p, to, MB, RW, PM_MAP_FIXED, &to), 0);
+		page_stamp(page, 1);
+		ASSERT_EQ(t, proc_writeback(&p, to, page), 0);
+		req.victim_seq = f.seq;
+		ASSERT_EQ(t, proc_munmap(&p, to, MB), 0);
+		page_stamp(page, 2);
+		ASSERT_EQ(t, proc_writeback(&p, from, page), 0);
+		ASSERT_EQ(
+			t,
+			proc_mremap(&p, from, MB, MB, PM_MREMAP_MAYMOVE | PM_MREMAP_FIXED, to, &to),
+			0);
+		ASSERT_EQ(t, proc_mmap(&p, from, MB, RW, PM_MAP_FIXED, &from), 0);
+		if (!region_is_here(m, p.aspace, to))
+			m = &f.mem[1];
+		nr_here += region_is_here(m, p.aspace, from);
+		req.vaddr = req.victim_vaddr = to;
+		page_stamp(page, 1);
+		EXPECT_EQ(
+			t,
+			owner_fetch(m, FAKE_PROC, &req, page, false, &rep, &sent, &redirect, NULL),
+			0);
+		if (rep.result == PM_FETCH_DATA)
+			mpage_put(&m->pool, sent);
+		EXPECT_EQ(t, proc_fetch(&p, to, false, page), PM_FETCH_DATA);
+		EXPECT_EQ(t, page_value(page), 2);
+		/* A newer one does. */
+		page_stamp(page, 3);
+		ASSERT_EQ(t, proc_writeback(&p, to, page), 0);
+		EXPECT_EQ(t, proc_fetch(&p, to, false, page), PM_FETCH_DATA);
+		EXPECT_EQ(t, page_value(page), 3);
+	}
+	EXPECT_TRUE(t, nr_here > 0 && nr_here < 4);
+	EXPECT_TRUE(t, space_stop(&f, &p));
+}
+
 #define OTHERS(n) FAKE_SPACE_BY(FAKE_PROC + 1, FAKE_MEM_FIRST, n)
 
 /* Only the processor that its home knows may use a space. */
@@ -1916,6 +1974,7 @@ static const struct ktest_case cases[] = {
 	KTEST(another_node_introduces_no_space),
 	KTEST(a_vma_that_moves_stays_in_its_vregion),
 	KTEST(pages_come_from_the_owner_named),
+	KTEST(an_old_victim_does_not_replace_a_moved_page),
 	KTEST(a_space_is_one_processors),
 	KTEST(range_over_two_owners),
 	KTEST(unmapped_and_unknown_are_different_answers),

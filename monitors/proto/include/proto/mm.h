@@ -106,8 +106,9 @@ struct mm_move_req_wire {
 	le64_t len;
 	le32_t nr_vregions; /* at most MM_MAP_MAX_VREGIONS */
 	le32_t vregion_shift;
+	le64_t seq; /* write-back number that the pages get */
 };
-static_assert(sizeof(struct mm_move_req_wire) == 40, "MM_MOVE is ABI");
+static_assert(sizeof(struct mm_move_req_wire) == 48, "MM_MOVE is ABI");
 
 #define MM_PAGES_MAX 32
 
@@ -276,6 +277,7 @@ struct mm_move_req { /* about 16 KiB: not for a kernel stack */
 	uint64_t len;
 	uint32_t nr_vregions;
 	uint32_t vregion_shift;
+	uint64_t seq;
 	struct pm_vregion vregions[MM_MAP_MAX_VREGIONS];
 };
 

@@ -249,8 +249,9 @@ struct pm_mremap_req_wire {
 	le64_t new_addr; /* PM_MREMAP_FIXED */
 	le32_t flags;
 	le32_t want_credits;
+	le64_t seq; /* PM_MREMAP_MAYMOVE: write-back number of pages that move; else 0 */
 };
-static_assert(sizeof(struct pm_mremap_req_wire) == 48, "PM_MREMAP is ABI");
+static_assert(sizeof(struct pm_mremap_req_wire) == 56, "PM_MREMAP is ABI");
 
 struct pm_brk_req_wire {
 	le64_t aspace;
@@ -651,6 +652,7 @@ struct pm_mremap_req {
 	uint64_t new_addr;
 	uint32_t flags;
 	uint32_t want_credits;
+	uint64_t seq;
 };
 
 void pm_mremap_req_encode(const struct pm_mremap_req *req, struct pm_mremap_req_wire *w);
