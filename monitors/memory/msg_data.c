@@ -179,7 +179,7 @@ enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
 
 	if (!err)
 		err = pm_writeback_req_decode(body, len, &wb);
-	if (!err && bulk_len != wb.nr_pages * PAGE_SIZE)
+	if (!err && bulk_len != pm_writeback_bulk_len(&wb))
 		err = -EMSGSIZE;
 	if (err)
 		return reply_error(req, err);

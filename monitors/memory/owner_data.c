@@ -68,6 +68,8 @@ static int region_find_mapped(struct memory *m, uint32_t proc, uint64_t aspace, 
 	return err == -ESRCH && owner_masters(m, aspace).processor == proc ? -EFAULT : err;
 }
 
+static const uint8_t zero_page[PAGE_SIZE]; /* the data of a page of zeroes, which is not sent */
+
 /* --- store ----------------------------------------------------------------------------- */
 
 /*
@@ -113,7 +115,7 @@ static int store(struct memory *m, uint32_t proc, uint64_t aspace,
 	} while (err == -EAGAIN && may_sleep);
 	if (!err) {
 		STAT_INC(m, writebacks);
-		STAT_ADD(m, bytes_in, PAGE_SIZE);
+		STAT_ADD(m, bytes_in, data == zero_page ? 0 : PAGE_SIZE);
 	} else if (err == -ENOMEM) {
 		STAT_INC(m, enomem);
 	} else if (err == -EREMCHG) {
@@ -311,20 +313,22 @@ int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_r
 		    const void *data, bool may_sleep, struct pm_writeback_rep *rep,
 		    struct region_completion *completion)
 {
+	const uint8_t *next = data;
 	bool is_short = false;
 
 	*rep = (struct pm_writeback_rep){ .nr_pages = req->nr_pages };
 	if (!may_sleep && !writeback_ready(m, proc, req))
 		return -EAGAIN;
 	for (uint32_t i = 0; i < req->nr_pages; i++) {
+		const bool zero = req->zeroes & (1u << i);
 		int *status = &rep->status[i];
 
 		/*
 		 * Running this again is harmless: a page that is stored is not newer than itself.
 		 */
-		*status = store(m, proc, req->aspace, &req->pages[i],
-				(const uint8_t *)data + i * PAGE_SIZE, may_sleep && !is_short,
-				completion);
+		*status = store(m, proc, req->aspace, &req->pages[i], zero ? zero_page : next,
+				may_sleep && !is_short, completion);
+		next += zero ? 0 : PAGE_SIZE;
 		if (*status == -EAGAIN && !may_sleep)
 			return -EAGAIN;
 		/* Room is being made: the page is to be sent again. One wait is enough for all. */

@@ -88,9 +88,16 @@ CODEC_FIELDS(pm_writeback_page, PM_WRITEBACK_PAGE, writeback_page_is_valid)
 CODEC_PART(static, pm_writeback_page)
 CODEC_ELEMENTS(static, pm_writeback_page)
 
-#define PM_WRITEBACK_REQ(F) F(id64, aspace), F(id32, nr_pages), F(zero32, reserved)
+#define PM_WRITEBACK_REQ(F) F(id64, aspace), F(id32, nr_pages), F(u32, zeroes)
 
-CODEC_LIST(pm_writeback_req, PM_WRITEBACK_REQ, codec_any, pm_writeback_page, pages,
+static_assert(PM_WRITEBACK_MAX_PAGES < 32, "a bit for each page");
+
+static bool writeback_req_is_valid(const struct pm_writeback_req *r)
+{
+	return r->nr_pages <= PM_WRITEBACK_MAX_PAGES && !(r->zeroes >> r->nr_pages);
+}
+
+CODEC_LIST(pm_writeback_req, PM_WRITEBACK_REQ, writeback_req_is_valid, pm_writeback_page, pages,
 	   PM_WRITEBACK_MAX_PAGES, codec_any_item)
 
 ssize_t pm_writeback_rep_encode(const struct pm_writeback_rep *rep, void *buf, size_t cap)

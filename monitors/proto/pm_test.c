@@ -106,8 +106,10 @@ VARIABLE_SAMPLE(pm_fetch_ahead_req, { .aspace = 1,
 						 { 0x1000, { 0x1000, 2, 4096 } } } })
 FIXED_SAMPLE(pm_fetch_ahead_rep, { .sent = 2 })
 FIXED_SAMPLE(pm_fill_vma_req, { .aspace = 1, .vaddr = 0x10000 })
-VARIABLE_SAMPLE(pm_writeback_req,
-		{ .aspace = 1, .nr_pages = 2, .pages = { { 0x10000, 1 }, { 0x11000, 2 } } })
+VARIABLE_SAMPLE(pm_writeback_req, { .aspace = 1,
+				    .nr_pages = 2,
+				    .zeroes = 2,
+				    .pages = { { 0x10000, 1 }, { 0x11000, 2 } } })
 VARIABLE_SAMPLE(pm_writeback_rep,
 		{ .nr_pages = 2, .status = { 0, -ENOMEM }, .grant = { 11, 7, 2 } })
 FIXED_SAMPLE(pm_credit_req, { .report = 9, .hold = 6, .want = 5 })
@@ -436,6 +438,8 @@ static const struct rejection {
 	{ "pm_fill_vma_rep", 60, 4, 1 },
 	{ "pm_writeback_req", 8, 4, 0 },
 	{ "pm_writeback_req", 8, 4, 17 },
+	{ "pm_writeback_req", 12, 4, 4 }, /* zeroes: two pages, and the third is zero */
+	{ "pm_writeback_req", 12, 4, 0x80000001 },
 	{ "pm_writeback_req", 16, 8, 1 },
 	{ "pm_writeback_req", 40, 8, 0 },
 	{ "pm_writeback_rep", 4, 4, 1 },

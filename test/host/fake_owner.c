@@ -406,9 +406,20 @@ static void serve_fetch_ahead(struct fake_call *fc)
 	reply(fc, 0, &w, sizeof(w));
 }
 
+static uint32_t bulk_len(const struct fake_call *fc)
+{
+	uint32_t len = 0;
+
+	for (uint32_t i = 0; i < fc->call.nr_bulk; i++)
+		len += fc->call.bulk[i].len;
+	return len;
+}
+
 static void serve_writeback(struct fake_call *fc)
 {
 	struct pm_writeback_rep rep = { .grant = { .node = fc->call.peer } };
+	static const uint8_t zeroes[PAGE_SIZE];
+	const uint8_t *next = fc->bulk, *data;
 	struct pm_writeback_req req;
 	uint8_t body[256];
 	struct pm_redirect_wire rw;
@@ -416,16 +427,19 @@ static void serve_writeback(struct fake_call *fc)
 
 	if (pm_writeback_req_decode(fc->body, fc->call.body_len, &req))
 		abort();
+	if (bulk_len(fc) != pm_writeback_bulk_len(&req))
+		abort();
 	fake.counts.writeback_msgs++;
 	rep.nr_pages = req.nr_pages;
 	for (uint32_t i = 0; i < req.nr_pages; i++) {
 		rep.status[i] = redirect(req.pages[i].vaddr, fc->call.peer, &rw);
 		if (!rep.status[i])
-			rep.status[i] = refused(req.pages[i].vaddr);
+			rep.status[i] = refused(req.aspace, req.pages[i].vaddr);
 		if (!rep.status[i]) {
 			fake.counts.writeback_pages++;
+			fake.counts.zeroes += data == zeroes;
 			store(fc->call.peer, req.aspace, req.pages[i].vaddr, req.pages[i].seq,
-			      fc->bulk + i * PAGE_SIZE);
+			      data);
 		}
 	}
 	len = pm_writeback_rep_encode(&rep, body, sizeof(body));

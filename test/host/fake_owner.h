@@ -67,8 +67,8 @@ void fake_settle(void);
 
 /* Counts of the requests that the far side saw. */
 struct fake_counts {
-	unsigned int fetches, rides, writeback_msgs, writeback_pages, credit_requests, redirects,
-		late;
+	unsigned int fetches, rides, writeback_msgs, writeback_pages, zeroes, credit_requests,
+		redirects, late;
 	unsigned int file_fetches, refused;
 	unsigned int aheads, ahead_pages; /* PM_FETCH_AHEAD: messages, and pages that were sent */
 	uint64_t ahead_last;              /* the highest address of these */

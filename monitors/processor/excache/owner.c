@@ -46,6 +46,9 @@ static_assert(sizeof(((struct writeback_msg *)0)->reply) ==
 		      WRITEBACK_MAX * sizeof(le32_t) + sizeof(struct pm_grant_wire),
 	      "fits");
 
+COUNTER(writeback_zeroes, "excache.writeback_zeroes",
+	"pages of zeroes told to their owner, not sent");
+
 static struct proto_mr_ref line_ref(struct line *line, uint32_t rkey)
 {
 	return (struct proto_mr_ref){ .addr = line_paddr(line), .rkey = rkey, .len = PAGE_SIZE };
@@ -207,6 +210,21 @@ int owner_file_fetch_answer(const struct file_fetch_msg *msg, size_t len, uint32
 
 /* --- pages back to their owner ------------------------------------------------------- */
 
+/*
+ * A thread may store to a CLEANING line meanwhile: then the line is dirty again, and written back
+ * once more.
+ */
+static bool is_zero_page(const struct line *line)
+{
+	const uint64_t *w = line_data(line);
+
+	for (size_t i = 0; i < PAGE_SIZE / sizeof(*w); i++) {
+		if (READ_ONCE(w[i]))
+			return false;
+	}
+	return true;
+}
+
 void owner_writeback_prepare(struct rpc_call *call, struct writeback_msg *msg, uint32_t owner,
 			     const struct object *obj, struct line *const *lines, uint32_t nr)
 {
@@ -214,11 +232,16 @@ void owner_writeback_prepare(struct rpc_call *call, struct writeback_msg *msg, u
 	ssize_t len;
 
 	ASSERT(nr > 0 && nr <= WRITEBACK_MAX);
+	call->nr_bulk = 0;
 	for (uint32_t i = 0; i < nr; i++) {
 		req.pages[i].vaddr = lines[i]->pgoff << PAGE_SHIFT;
 		req.pages[i].seq = lines[i]->seq;
-		msg->bulk[i] = line_sge(lines[i]);
+		if (is_zero_page(lines[i]))
+			req.zeroes |= 1u << i;
+		else
+			msg->bulk[call->nr_bulk++] = line_sge(lines[i]);
 	}
+	counter_add(&writeback_zeroes, nr - call->nr_bulk);
 	len = pm_writeback_req_encode(&req, msg->body, sizeof(msg->body));
 	BUG_ON(len < 0);
 	call->peer = owner;
@@ -227,7 +250,6 @@ void owner_writeback_prepare(struct rpc_call *call, struct writeback_msg *msg, u
 	call->body = msg->body;
 	call->body_len = (uint32_t)len;
 	call->bulk = msg->bulk;
-	call->nr_bulk = nr;
 	call->reply = msg->reply;
 	call->reply_max = sizeof(msg->reply);
 }

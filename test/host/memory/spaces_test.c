@@ -1064,6 +1064,33 @@ static void old_writeback_is_dropped(struct ktest *t)
 	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
+/* Zeroes replace what was there, in the order of the pages, and count no bytes. */
+static void zeroes_come_without_data(struct ktest *t)
+{
+	struct pm_writeback_req req = { .aspace = FAKE_ASPACE(1), .nr_pages = 3, .zeroes = 5 };
+	struct pm_writeback_rep rep;
+	struct fake_proc p;
+	uint64_t addr, bytes;
+	struct fake f;
+
+	ASSERT_TRUE(t, space_start(&f, &p, 1, 1024, 30));
+	ASSERT_EQ(t, proc_mmap(&p, FIXED_AT, MB, RW, PM_MAP_FIXED, &addr), 0);
+	page_stamp(page, 7);
+	ASSERT_EQ(t, proc_writeback(&p, addr, page), 0);
+	bytes = f.mem[0].stats.bytes_in;
+	for (uint32_t i = 0; i < 3; i++)
+		req.pages[i] = (struct pm_writeback_page){ addr + i * PAGE_SIZE, 1000 };
+	page_stamp(page, 8);
+	ASSERT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC, &req, page, true, &rep, NULL), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		EXPECT_EQ(t, rep.status[i], 0);
+		EXPECT_EQ(t, proc_fetch(&p, addr + i * PAGE_SIZE, false, page), PM_FETCH_DATA);
+		EXPECT_EQ(t, page_value(page), i == 1 ? 8u : 0u);
+	}
+	EXPECT_EQ(t, f.mem[0].stats.bytes_in - bytes, (uint64_t)PAGE_SIZE);
+	EXPECT_TRUE(t, space_stop(&f, &p));
+}
+
 static void victim_rides_on_the_fetch(struct ktest *t)
 {
 	struct pm_fetch_req req = { .aspace = FAKE_ASPACE(1),
@@ -2001,6 +2028,7 @@ static const struct ktest_case cases[] = {
 	KTEST(credits_promise_frames),
 	KTEST(promised_frames_do_not_wait_for_storage),
 	KTEST(old_writeback_is_dropped),
+	KTEST(zeroes_come_without_data),
 	KTEST(victim_rides_on_the_fetch),
 	KTEST(pages_ahead_come_if_they_are_there),
 	KTEST(growing_mapping_rarely_moves),

@@ -442,11 +442,14 @@ struct pm_writeback_page_wire {
 	le64_t seq;
 };
 
-/* Header, nr_pages page records; the bulk holds the pages, 4 KiB each, in that order. */
+/*
+ * Header, nr_pages page records; the bulk holds the pages that are not all zeroes, 4 KiB each, in
+ * that order.
+ */
 struct pm_writeback_req_wire {
 	le64_t aspace;
 	le32_t nr_pages;
-	le32_t reserved;
+	le32_t zeroes; /* bit i: page i is all zeroes, and the bulk does not have it */
 };
 static_assert(sizeof(struct pm_writeback_req_wire) == 16, "PM_WRITEBACK is ABI");
 
@@ -811,9 +814,15 @@ struct pm_writeback_page {
 struct pm_writeback_req {
 	uint64_t aspace;
 	uint32_t nr_pages;
+	uint32_t zeroes; /* a bit for each page */
 	struct pm_writeback_page pages[PM_WRITEBACK_MAX_PAGES];
 };
 
+/* Bytes of bulk behind it. */
+static inline uint32_t pm_writeback_bulk_len(const struct pm_writeback_req *req)
+{
+	return (req->nr_pages - (uint32_t)__builtin_popcount(req->zeroes)) * 4096u;
+}
 ssize_t pm_writeback_req_encode(const struct pm_writeback_req *req, void *buf, size_t cap)
 	__must_check;
 int pm_writeback_req_decode(const void *buf, size_t len, struct pm_writeback_req *out) __must_check;
