@@ -47,6 +47,8 @@ static bool vma_file_is_valid(const struct pm_vma *vma)
 {
 	if (!(vma->flags & PM_VMA_FILE) && (vma->file.node || vma->cache_node))
 		return false;
+	if ((vma->flags & PM_VMA_LEASE) && vma->flags != PM_VMA_LEASE)
+		return false; /* private anonymous memory, and nothing else */
 	if (vma->flags & PM_VMA_OBJECT)
 		return !(vma->flags & PM_VMA_FILE) && vma->object &&
 		       object_pages_are_valid(vma->pgoff, (vma->end - vma->start) >> PAGE_SHIFT);
@@ -287,7 +289,16 @@ int pm_exec_rep_decode(const void *buf, size_t len, struct pm_exec_rep *out)
 
 #define PM_MMAP_REQ(F)                                                                            \
 	F(id64, aspace), F(u64, addr), F(u64, len), F(u64, pgoff), F(file, file), F(u64, object), \
-		F(u32, prot), F(u32, flags), F(u32, want_credits), F(zero32, reserved)
+		F(u32, prot), F(u32, flags), F(u32, want_credits), F(u32, lease_pages)
+
+/* A lease stands for private anonymous memory that is charged, at a place that the home chooses. */
+static bool mmap_lease_is_valid(const struct pm_mmap_req *r)
+{
+	if (!r->lease_pages)
+		return true;
+	return !r->flags && !r->object && !r->file.node && (r->prot & PM_PROT_WRITE) &&
+	       r->lease_pages >= r->len >> PAGE_SHIFT;
+}
 
 static bool mmap_req_is_valid(const struct pm_mmap_req *r)
 {
@@ -298,6 +309,8 @@ static bool mmap_req_is_valid(const struct pm_mmap_req *r)
 	if ((r->flags & fixed) && !range_is_valid(r->addr, r->len))
 		return false;
 	if ((r->prot & ~(uint32_t)PM_PROT_ALL) || (r->flags & ~(uint32_t)PM_MAP_ALL))
+		return false;
+	if (!mmap_lease_is_valid(r))
 		return false;
 	if (r->object)
 		return !r->file.node && object_pages_are_valid(r->pgoff, r->len >> PAGE_SHIFT);
@@ -337,7 +350,7 @@ static bool mremap_req_is_valid(const struct pm_mremap_req *r)
 
 CODEC_FIXED(pm_mremap_req, PM_MREMAP_REQ, mremap_req_is_valid)
 
-#define PM_BRK_REQ(F) F(id64, aspace), F(u64, brk), F(u32, want_credits), F(zero32, reserved)
+#define PM_BRK_REQ(F) F(id64, aspace), F(u64, brk), F(u32, want_credits), F(u32, lease_pages)
 
 CODEC_FIXED(pm_brk_req, PM_BRK_REQ, codec_any)
 

@@ -81,6 +81,11 @@ FIXED_SAMPLE(pm_fork_req, { .aspace = 1, .parent = 2, .child = 3, .want_credits 
 VARIABLE_SAMPLE(pm_discard_req, { .aspace = 1,
 				  .nr_ranges = 2,
 				  .ranges = { { 0x1000, 0x2000 }, { 0x3000, 0x1000 } } })
+VARIABLE_SAMPLE(pm_lease_req, { .aspace = 1,
+				.number = 5,
+				.nr_ranges = 2,
+				.ranges = { { 0x1000, 0x2000, PM_PROT_READ, PM_LEASE_MAPPED },
+					    { 0x3000, 0x1000, 0, 0 } } })
 VARIABLE_SAMPLE(pm_collapse_req, { .from = 1,
 				   .into = 2,
 				   .nr_ranges = 2,
@@ -356,7 +361,7 @@ static const struct rejection {
 	{ "pm_mmap_req", 48, 8, 5 },                  /* a file and an object */
 	{ "pm_mmap_req", 56, 4, 8 },                  /* protection */
 	{ "pm_mmap_req", 60, 4, 32 },                 /* flags */
-	{ "pm_mmap_req", 68, 4, 1 },                  /* reserved */
+	{ "pm_mmap_req", 68, 4, 3 },                  /* a lease of a file's mapping */
 	{ "pm_range_req", 8, 8, PM_USER_TOP },
 	{ "pm_range_req", 16, 8, 0 },
 	{ "pm_range_req", 24, 4, 8 },
@@ -369,7 +374,6 @@ static const struct rejection {
 	{ "pm_mremap_req", 40, 4, 4 },
 	{ "pm_mremap_req", 48, 8, 0 }, /* may move, without a number */
 	{ "pm_brk_req", 0, 8, 0 },
-	{ "pm_brk_req", 20, 4, 1 },
 	{ "pm_range_rep", 0, 8, PM_USER_TOP + 1 },
 	{ "pm_range_rep", 8, 2, 65 },
 	{ "pm_range_rep", 10, 2, 257 },
@@ -382,6 +386,19 @@ static const struct rejection {
 	{ "pm_vregions_req", 20, 4, 3 }, /* flags */
 	{ "pm_vregions_req", 20, 4, 0 }, /* credits without activation */
 	{ "pm_vregions_req", 28, 4, 1 },
+	{ "pm_lease_req", 0, 8, 0 },
+	{ "pm_lease_req", 8, 8, 0 },    /* no number */
+	{ "pm_lease_req", 16, 4, 129 }, /* too many */
+	{ "pm_lease_req", 20, 4, 1 },
+	{ "pm_lease_req", 24, 8, 0x1001 },             /* not aligned */
+	{ "pm_lease_req", 24, 8, PM_USER_TOP },        /* beyond the end */
+	{ "pm_lease_req", 32, 8, 0 },                  /* empty */
+	{ "pm_lease_req", 32, 8, 0xfffffffffffff000 }, /* overflow */
+	{ "pm_lease_req", 32, 8, 0x3000 },             /* into the next one */
+	{ "pm_lease_req", 40, 4, 8 },                  /* protection */
+	{ "pm_lease_req", 44, 4, 2 },                  /* flags */
+	{ "pm_lease_req", 44, 4, 0 },                  /* unmapped, with a protection */
+	{ "pm_lease_req", 48, 8, 0x1000 },             /* not behind the one before it */
 	{ "pm_fork_req", 0, 8, 0 },
 	{ "pm_fork_req", 8, 8, 0 },
 	{ "pm_fork_req", 16, 8, 0 },
@@ -430,7 +447,8 @@ static const struct rejection {
 	{ "pm_fill_vma_rep", 8, 8, PM_USER_TOP + 4096 },
 	{ "pm_fill_vma_rep", 16, 8, UINT64_MAX >> 12 },
 	{ "pm_fill_vma_rep", 48, 4, 8 },
-	{ "pm_fill_vma_rep", 52, 4, 64 },
+	{ "pm_fill_vma_rep", 52, 4, 128 },
+	{ "pm_fill_vma_rep", 52, 4, PM_VMA_FILE | PM_VMA_LEASE },
 	{ "pm_fill_vma_rep", 52, 4, PM_VMA_FILE | PM_VMA_OBJECT },
 	{ "pm_fill_vma_rep", 52, 4, PM_VMA_OBJECT }, /* an object with a file's node */
 	{ "pm_fill_vma_rep", 52, 4, 0 },             /* a file without the flag */

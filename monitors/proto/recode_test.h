@@ -63,6 +63,7 @@ RECODE_FIXED(pm_fork_req)
 RECODE_VARIABLE(pm_discard_req)
 RECODE_VARIABLE(pm_collapse_req)
 RECODE_FIXED(pm_space_req)
+RECODE_VARIABLE(pm_lease_req)
 RECODE_FIXED(pm_fetch_req)
 RECODE_FIXED(pm_fetch_rep)
 RECODE_VARIABLE(pm_fetch_ahead_req)
@@ -150,4 +151,5 @@ static const struct {
 	{ "mp_oom_rep", recode_mp_oom_rep },
 	{ "mm_relieve_req", recode_mm_relieve_req },
 	{ "mm_expect_req", recode_mm_expect_req },
+	{ "pm_lease_req", recode_pm_lease_req },
 };

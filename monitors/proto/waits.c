@@ -19,6 +19,7 @@ bool proto_waits(uint16_t opcode)
 	case PM_MPROTECT:
 	case PM_MREMAP:
 	case PM_BRK:
+	case PM_LEASE:
 	case PM_VREGIONS:
 	case PM_DESTROY:
 	case PM_FORK:

@@ -3,9 +3,9 @@
  * Processor -> memory monitor.
  *
  * To the home node of an address space (class control): PM_EXEC, PM_MMAP, PM_MUNMAP, PM_MPROTECT,
- * PM_MREMAP, PM_BRK, PM_VREGIONS, PM_DESTROY, PM_FORK, PM_COLLAPSE, PM_DISCARD, PM_SPACE.  The home
- * validates, assigns addresses, tells the owners (proto/mm.h), and replies with the vRegion entries
- * that the range touches.
+ * PM_MREMAP, PM_BRK, PM_LEASE, PM_VREGIONS, PM_DESTROY, PM_FORK, PM_COLLAPSE, PM_DISCARD, PM_SPACE.
+ * The home validates, assigns addresses, tells the owners (proto/mm.h), and replies with the
+ * vRegion entries that the range touches.
  *
  * There are three kinds of spaces: one with mappings (PM_EXEC, PM_FORK's parent and child); a
  * frozen one, whose mappings PM_FORK has given away and which keeps its pages; a page-only one
@@ -45,6 +45,7 @@ enum pm_opcode {
 	PM_MEMINFO = 0x0211,
 	PM_COMMIT = 0x0212,
 	PM_FETCH_AHEAD = 0x0213,
+	PM_LEASE = 0x0214,
 };
 static_assert(PM_EXEC == PROTO_FIRST_OPCODE(PROTO_PM), "opcodes are ABI");
 
@@ -80,7 +81,8 @@ enum pm_vma_flags {
 	PM_VMA_FILE = 1 << 3,  /* file and pgoff are valid */
 	PM_VMA_NORESERVE = 1 << 4,
 	PM_VMA_OBJECT = 1 << 5, /* pages of a page-only space: object and pgoff are valid */
-	PM_VMA_ALL = 63,
+	PM_VMA_LEASE = 1 << 6,  /* the processor maps, unmaps and protects in it by itself */
+	PM_VMA_ALL = 127,
 };
 
 struct pm_vma_wire {
@@ -217,7 +219,11 @@ struct pm_mmap_req_wire {
 	le32_t prot;
 	le32_t flags; /* enum pm_map_flags */
 	le32_t want_credits;
-	le32_t reserved;
+	/*
+	 * Private anonymous memory that is written, not at a fixed place: lease so many pages,
+	 * at least @len, in the place of the mapping. 0 = no lease.
+	 */
+	le32_t lease_pages;
 };
 static_assert(sizeof(struct pm_mmap_req_wire) == 72, "PM_MMAP is ABI");
 
@@ -257,7 +263,7 @@ struct pm_brk_req_wire {
 	le64_t aspace;
 	le64_t brk; /* wanted, byte address; the reply's addr is what holds now */
 	le32_t want_credits;
-	le32_t reserved;
+	le32_t lease_pages; /* behind brk, rounded up, if they can be had: it is behind them then */
 };
 static_assert(sizeof(struct pm_brk_req_wire) == 24, "PM_BRK is ABI");
 
@@ -277,6 +283,37 @@ struct pm_range_rep_wire {
 	le16_t reserved;
 };
 static_assert(sizeof(struct pm_range_rep_wire) == 16, "PM range reply is ABI");
+
+/* --- PM_LEASE: a processor tells what has become of parts of its leases -------------------- */
+
+#define PM_LEASE_MAX_RANGES 128
+
+enum pm_lease_flags {
+	PM_LEASE_MAPPED = 1 << 0, /* mapped with prot from here on, as any mapping; else unmapped */
+	PM_LEASE_ALL = 1,
+};
+
+struct pm_lease_range_wire { /* whole pages, not empty; in a list: ascending, without overlap */
+	le64_t addr;
+	le64_t len;
+	le32_t prot;  /* enum pm_prot; 0 without PM_LEASE_MAPPED */
+	le32_t flags; /* enum pm_lease_flags */
+};
+static_assert(sizeof(struct pm_lease_range_wire) == 24, "pm_lease_range is ABI");
+
+/*
+ * Header, then nr_ranges ranges, which are leased, or are already what the message says. Reply:
+ * struct pm_range_rep_wire, whose addr is the end of the last range that has been done: there may
+ * be no memory for those behind it. A number that has been served is answered as it was then.
+ */
+struct pm_lease_req_wire {
+	le64_t aspace;
+	le64_t number;    /* grows with each batch of the space */
+	le32_t nr_ranges; /* 1 to PM_LEASE_MAX_RANGES */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_lease_req_wire) == 24, "PM_LEASE is ABI");
+/* Errors: -EINVAL not leased, -ESTALE a newer batch has been served, -ENOMEM nothing is done. */
 
 enum pm_vregions_flags {
 	PM_VREGIONS_ACTIVATE = 1 << 0, /* page-only spaces: all of them become active */
@@ -632,6 +669,7 @@ struct pm_mmap_req {
 	uint32_t prot;
 	uint32_t flags;
 	uint32_t want_credits;
+	uint32_t lease_pages; /* 0: no lease */
 };
 
 void pm_mmap_req_encode(const struct pm_mmap_req *req, struct pm_mmap_req_wire *w);
@@ -665,6 +703,7 @@ struct pm_brk_req {
 	uint64_t aspace;
 	uint64_t brk;
 	uint32_t want_credits;
+	uint32_t lease_pages;
 };
 
 void pm_brk_req_encode(const struct pm_brk_req *req, struct pm_brk_req_wire *w);
@@ -682,6 +721,23 @@ struct pm_range_rep { /* about 11 KiB: not for a kernel stack */
 
 ssize_t pm_range_rep_encode(const struct pm_range_rep *rep, void *buf, size_t cap) __must_check;
 int pm_range_rep_decode(const void *buf, size_t len, struct pm_range_rep *out) __must_check;
+
+struct pm_lease_range {
+	uint64_t addr;
+	uint64_t len;
+	uint32_t prot;
+	uint32_t flags;
+};
+
+struct pm_lease_req { /* about 3 KiB: not for a kernel stack */
+	uint64_t aspace;
+	uint64_t number;
+	uint32_t nr_ranges;
+	struct pm_lease_range ranges[PM_LEASE_MAX_RANGES];
+};
+
+ssize_t pm_lease_req_encode(const struct pm_lease_req *req, void *buf, size_t cap) __must_check;
+int pm_lease_req_decode(const void *buf, size_t len, struct pm_lease_req *out) __must_check;
 
 struct pm_vregions_req {
 	uint64_t aspace;
