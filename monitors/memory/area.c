@@ -297,8 +297,10 @@ void area_protect(struct area_set *set, uint64_t start, uint64_t end, uint32_t p
 
 	area_split(set, start, spare);
 	area_split(set, end, spare);
-	for (area = area_above(set, start); area && area->v.start < end; area = area_next(area))
+	for (area = area_above(set, start); area && area->v.start < end; area = area_next(area)) {
 		area->v.prot = prot;
+		area->v.flags &= ~(uint32_t)PM_VMA_LEASE;
+	}
 
 	area = start ? area_at(set, start - 1) : NULL;
 	if (!area)

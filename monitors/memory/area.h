@@ -84,7 +84,10 @@ uint64_t area_mapped_until(const struct area_set *set, uint64_t start, uint64_t 
 void area_insert(struct area_set *set, const struct pm_vma *v, struct area_spare *spare);
 /* Remove [start, end).  Needs two spares. */
 void area_remove(struct area_set *set, uint64_t start, uint64_t end, struct area_spare *spare);
-/* Give every area in [start, end) @prot; joins what matches afterwards.  Needs two spares. */
+/*
+ * Give every area in [start, end) @prot, and end leases there; joins what matches afterwards. Needs
+ * two spares.
+ */
 void area_protect(struct area_set *set, uint64_t start, uint64_t end, uint32_t prot,
 		  struct area_spare *spare);
 

@@ -76,6 +76,7 @@ int msg_munmap(struct msg *msg);
 int msg_mprotect(struct msg *msg);
 int msg_mremap(struct msg *msg);
 int msg_brk(struct msg *msg);
+int msg_lease(struct msg *msg);
 int msg_fork(struct msg *msg);
 int msg_make_pages(struct msg *msg);
 int msg_vregions(struct msg *msg);

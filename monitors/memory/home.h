@@ -74,6 +74,8 @@ struct home_space {
 	uint64_t brk_start __guarded_by(&mutex);
 	uint64_t brk __guarded_by(&mutex); /* byte address */
 	uint64_t brk_max __guarded_by(&mutex);
+	uint64_t lease_number __guarded_by(&mutex); /* the last batch of PM_LEASE; 0 = none */
+	uint64_t lease_done __guarded_by(&mutex);   /* what it was answered with */
 };
 
 struct home {
@@ -265,6 +267,20 @@ int home_move_vregion(struct memory *m, uint64_t aspace, uint64_t index, uint32_
  * call of the space is under way; -ESTALE: it is not @from's.
  */
 int home_relieve(struct memory *m, uint32_t from, const struct mm_relieve_req *req) __must_check;
+
+/* --- home_lease.c: ranges that a processor manages by itself --------------------------------- */
+
+/*
+ * Map the lease that @req asks for: *@v. -ENOMEM: it cannot be had; others as span_map().
+ */
+int home_lease_map(struct memory *m, struct home_space *as, const struct pm_mmap_req *req,
+		   struct grants *grants, struct pm_vma *v) __must_hold(&as->mutex) __must_check;
+/* The break with the lease that @req asks for behind it; 0: there is none to be had. */
+uint64_t home_lease_brk(struct memory *m, const struct home_space *as, const struct pm_brk_req *req)
+	__must_hold(&as->mutex);
+/* Parts of leases are given back, or converted. */
+int home_lease(struct memory *m, uint32_t proc, const struct pm_lease_req *req,
+	       struct pm_range_rep *rep) __must_check;
 
 /* --- home_fork.c: fork, and spaces without mappings ------------------------------------------- */
 

@@ -118,21 +118,25 @@ int home_mmap(struct memory *m, uint32_t proc, const struct pm_mmap_req *req,
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
 	assert_mutex_held(&as->mutex);
-	if (req->flags & PM_MAP_FIXED)
-		replaces = !area_range_is_free(&as->map, req->addr, req->addr + req->len);
-	if (req->object && home_space_is_others(m, req->object, proc))
-		err = -ESRCH;
-	else
-		err = mmap_place(m, as, req, &addr);
-	if (!err) {
-		mmap_vma(m, req, addr, &v);
-		err = span_map(m, as, &v, home_wanted(req->want_credits, req->len), &grants);
-		if (err == -ENOMEM && replaces)
-			err = -EIDRM; /* the processor must know that the old mapping is gone */
+	err = home_lease_map(m, as, req, &grants, &v);
+	if (err == -ENOMEM) {
+		if (req->flags & PM_MAP_FIXED)
+			replaces = !area_range_is_free(&as->map, req->addr, req->addr + req->len);
+		if (req->object && home_space_is_others(m, req->object, proc))
+			err = -ESRCH;
+		else
+			err = mmap_place(m, as, req, &addr);
+		if (!err) {
+			mmap_vma(m, req, addr, &v);
+			err = span_map(m, as, &v, home_wanted(req->want_credits, req->len),
+				       &grants);
+			if (err == -ENOMEM && replaces)
+				err = -EIDRM; /* the processor must know that the old one is gone */
+		}
 	}
 	if (!err) {
-		rep->addr = addr;
-		reply_range(m, as, addr, addr + req->len, rep);
+		rep->addr = v.start;
+		reply_range(m, as, v.start, v.end, rep);
 		reply_grants(&grants, rep);
 	}
 	home_space_unlock(as);
@@ -334,7 +338,7 @@ int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 {
 	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_MAPPED);
 	struct grants grants = { 0 };
-	uint64_t old_end, end;
+	uint64_t old_end, end, brk = req->brk;
 	int err = 0;
 
 	reply_init(rep);
@@ -343,13 +347,22 @@ int home_brk(struct memory *m, uint32_t proc, const struct pm_brk_req *req,
 	assert_mutex_held(&as->mutex);
 	if (req->brk >= as->brk_start && req->brk <= as->brk_max) {
 		old_end = ALIGN_UP(as->brk, PAGE_SIZE);
-		end = ALIGN_UP(req->brk, PAGE_SIZE);
+		end = home_lease_brk(m, as, req);
+		err = -ENOMEM;
 		if (end > old_end)
 			err = brk_grow(m, as, old_end, end, req->want_credits, &grants);
-		else if (end < old_end)
-			err = span_unmap(m, as, end, old_end);
+		if (!err) {
+			brk = end;
+		} else if (err == -ENOMEM) { /* without a lease */
+			end = ALIGN_UP(req->brk, PAGE_SIZE);
+			err = 0;
+			if (end > old_end)
+				err = brk_grow(m, as, old_end, end, req->want_credits, &grants);
+			else if (end < old_end)
+				err = span_unmap(m, as, end, old_end);
+		}
 		if (!err)
-			as->brk = req->brk;
+			as->brk = brk;
 		if (!err && end > old_end)
 			reply_range(m, as, old_end, end, rep);
 	}

@@ -35,6 +35,8 @@ static void fork_copy_fields(struct home_space *to, const struct home_space *fro
 	to->brk_start = from->brk_start;
 	to->brk = from->brk;
 	to->brk_max = from->brk_max;
+	to->lease_number = from->lease_number;
+	to->lease_done = from->lease_done;
 }
 
 static struct home_space *fork_alloc(struct home_space *as, uint64_t id) __must_hold(&as->mutex)

@@ -63,6 +63,13 @@ int msg_brk(struct msg *msg)
 	return reply_range(msg, rep, rep ? home_brk(msg->m, msg->peer, msg->req, rep) : 0);
 }
 
+int msg_lease(struct msg *msg)
+{
+	struct pm_range_rep *rep = range_rep();
+
+	return reply_range(msg, rep, rep ? home_lease(msg->m, msg->peer, msg->req, rep) : 0);
+}
+
 int msg_fork(struct msg *msg)
 {
 	struct pm_range_rep *rep = range_rep();

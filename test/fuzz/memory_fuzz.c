@@ -74,7 +74,7 @@ static uint32_t ranges(struct input *in, bool object, struct pm_page_range *out)
 static void raw_call(struct input *in)
 {
 	static uint8_t reply[16384];
-	const uint16_t opcode = (uint16_t)(PM_EXEC + byte(in) % 0x14);
+	const uint16_t opcode = (uint16_t)(PM_EXEC + byte(in) % 0x15);
 	const size_t len = MIN((size_t)byte(in), in->left);
 	uint32_t error_len;
 	void *body = malloc(len ? len : 1);
@@ -113,9 +113,34 @@ static void call_mapping(struct input *in, uint32_t which)
 				  &out);
 		break;
 	default:
-		(void)proc_brk(p, 0x10000000 + len, &out);
+		(void)proc_brk_lease(p, 0x10000000 + len, flags & 63, &out);
 		break;
 	}
+}
+
+/* Leases near each other, and batches with numbers and ranges of all kinds. */
+static void call_lease(struct input *in, uint32_t which)
+{
+	struct fake_proc *p = space(in);
+	const uint64_t at = address(in), len = length(in);
+	struct pm_page_range list[4];
+	struct pm_lease_range out[4];
+	uint64_t done;
+	uint32_t nr;
+	bool leased;
+
+	if (!which) {
+		(void)proc_mmap_lease(p, at, len, byte(in) * 8, &done, &leased);
+		return;
+	}
+	nr = ranges(in, false, list);
+	for (uint32_t i = 0; i < nr; i++) {
+		const uint32_t flags = byte(in) & 1;
+
+		out[i] = (struct pm_lease_range){ list[i].addr, list[i].len,
+						  flags ? byte(in) & 7 : 0, flags };
+	}
+	(void)proc_lease(p, byte(in), out, nr, &done);
 }
 
 static void call_space(struct input *in, uint32_t which)
@@ -189,8 +214,10 @@ static void one_call(struct input *in)
 		call_mapping(in, op % 20);
 	else if (op % 20 < 13)
 		call_space(in, op % 20 - 6);
-	else
+	else if (op % 20 < 17)
 		call_data(in, op % 20 - 13);
+	else
+		call_lease(in, op % 20 - 17);
 	shim_fail_alloc_after(-1);
 }
 

@@ -485,6 +485,49 @@ int proc_brk(struct fake_proc *p, uint64_t brk, uint64_t *out)
 	return range_call(p, PM_BRK, &w, sizeof(w), out);
 }
 
+int proc_mmap_lease(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t pages, uint64_t *out,
+		    bool *leased)
+{
+	const struct pm_mmap_req req = { .aspace = p->aspace,
+					 .addr = addr,
+					 .len = len,
+					 .prot = PM_PROT_READ | PM_PROT_WRITE,
+					 .lease_pages = pages };
+	struct pm_mmap_req_wire w;
+	struct pm_vma v;
+	int err;
+
+	pm_mmap_req_encode(&req, &w);
+	err = range_call(p, PM_MMAP, &w, sizeof(w), out);
+	if (!err)
+		*leased = !proc_fill_vma(p, *out, &v) && (v.flags & PM_VMA_LEASE);
+	return err;
+}
+
+int proc_brk_lease(struct fake_proc *p, uint64_t brk, uint32_t pages, uint64_t *out)
+{
+	const struct pm_brk_req req = { .aspace = p->aspace, .brk = brk, .lease_pages = pages };
+	struct pm_brk_req_wire w;
+
+	pm_brk_req_encode(&req, &w);
+	return range_call(p, PM_BRK, &w, sizeof(w), out);
+}
+
+int proc_lease(struct fake_proc *p, uint64_t number, const struct pm_lease_range *ranges,
+	       uint32_t nr, uint64_t *done)
+{
+	static struct pm_lease_req req;
+	static uint8_t body[4096];
+	ssize_t len;
+
+	req.aspace = p->aspace;
+	req.number = number;
+	req.nr_ranges = nr;
+	memcpy(req.ranges, ranges, nr * sizeof(*ranges));
+	len = pm_lease_req_encode(&req, body, sizeof(body));
+	return len < 0 ? (int)len : range_call(p, PM_LEASE, body, (uint32_t)len, done);
+}
+
 int proc_destroy(struct fake_proc *p)
 {
 	struct pm_destroy_req_wire w;

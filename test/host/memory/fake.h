@@ -98,6 +98,13 @@ int proc_mprotect(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t pro
 int proc_mremap(struct fake_proc *p, uint64_t addr, uint64_t old_len, uint64_t new_len,
 		uint32_t flags, uint64_t new_addr, uint64_t *out);
 int proc_brk(struct fake_proc *p, uint64_t brk, uint64_t *out);
+/* As proc_mmap() of writable memory, with a lease of @pages in its place: *@leased, it is. */
+int proc_mmap_lease(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t pages, uint64_t *out,
+		    bool *leased);
+int proc_brk_lease(struct fake_proc *p, uint64_t brk, uint32_t pages, uint64_t *out);
+/* Batch @number: *@done, how far it went. */
+int proc_lease(struct fake_proc *p, uint64_t number, const struct pm_lease_range *ranges,
+	       uint32_t nr, uint64_t *done);
 int proc_destroy(struct fake_proc *p);
 /* As proc_mmap(), of page @pgoff on of the object @object. */
 int proc_mmap_object(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t prot,
