@@ -32,3 +32,74 @@ static bool read_rep_is_valid(const struct ms_read_rep *r)
 }
 
 CODEC_FIXED(ms_read_rep, MS_READ_REP, read_rep_is_valid)
+
+/* --- files that change ------------------------------------------------------------------- */
+
+#define MS_CLAIM_REQ(F) F(file, file), F(u64, epoch)
+
+static bool claim_req_is_valid(const struct ms_claim_req *r)
+{
+	return r->file.node != 0;
+}
+
+CODEC_FIXED(ms_claim_req, MS_CLAIM_REQ, claim_req_is_valid)
+
+#define MS_FILE_STATE(F)                                                                 \
+	F(u64, epoch), F(u64, size), F(u64, version), F(s64, mtime_s), F(u32, mtime_ns), \
+		F(node, node)
+
+/* Either the claim is the asker's, or only the node that has it is told. */
+static bool file_state_is_valid(const struct ms_file_state *r)
+{
+	if (!r->node)
+		return false;
+	if (!r->epoch)
+		return !r->size && !r->version && !r->mtime_s && !r->mtime_ns;
+	return r->size <= INT64_MAX && time_is_valid(r->mtime_ns);
+}
+
+CODEC_FIXED(ms_file_state, MS_FILE_STATE, file_state_is_valid)
+
+#define MS_WRITE_REQ(F)                                                                 \
+	F(file, file), F(id64, epoch), F(u64, pgoff), F(u64, size), F(s64, mtime_s),    \
+		F(u32, mtime_ns), F(u32, nr_pages), F(u32, flags), F(zero32, reserved), \
+		F(u64, client), F(u64, seq)
+
+static bool write_req_is_valid(const struct ms_write_req *r)
+{
+	const uint64_t pages = DIV_ROUND_UP(r->size, PAGE_SIZE);
+
+	if (r->flags & ~(uint32_t)MS_WRITE_ALL ||
+	    (!(r->flags & MS_WRITE_SYNC) && r->flags & MS_WRITE_DATASYNC))
+		return false;
+	if (!r->file.node || r->size > INT64_MAX || !time_is_valid(r->mtime_ns) ||
+	    !change_id_is_valid(r->client, r->seq))
+		return false;
+	return r->nr_pages <= MS_WRITE_MAX_PAGES && r->pgoff <= pages &&
+	       r->nr_pages <= pages - r->pgoff;
+}
+
+CODEC_FIXED(ms_write_req, MS_WRITE_REQ, write_req_is_valid)
+
+#define MS_CHANGE_REQ(F)                                                                          \
+	F(file, file), F(id64, epoch), F(u32, op), F(zero32, reserved), F(u64, off), F(u64, len), \
+		F(s64, mtime_s), F(u32, mtime_ns), F(zero32, reserved2), F(u64, client),          \
+		F(u64, seq)
+
+static bool change_req_is_valid(const struct ms_change_req *r)
+{
+	return r->file.node && r->op != PROTO_FILE_APPEND &&
+	       file_op_is_valid(r->op, r->off, r->len) && time_is_valid(r->mtime_ns) &&
+	       change_id_is_valid(r->client, r->seq);
+}
+
+CODEC_FIXED(ms_change_req, MS_CHANGE_REQ, change_req_is_valid)
+
+#define MS_RELEASE_REQ(F) F(file, file), F(id64, epoch)
+
+static bool release_req_is_valid(const struct ms_release_req *r)
+{
+	return r->file.node != 0;
+}
+
+CODEC_FIXED(ms_release_req, MS_RELEASE_REQ, release_req_is_valid)

@@ -42,6 +42,33 @@ static inline bool filled_is_valid(uint32_t nr_valid, uint32_t max, uint32_t las
 	return nr_valid ? last_bytes && last_bytes <= PAGE_SIZE : !last_bytes;
 }
 
+/* A time of a file. */
+static inline bool time_is_valid(uint32_t ns)
+{
+	return ns < 1000000000u;
+}
+
+/* A change of a file's contents by an operation of enum proto_file_op. */
+static inline bool file_op_is_valid(uint32_t op, uint64_t off, uint64_t len)
+{
+	if (off > INT64_MAX || len > INT64_MAX - off)
+		return false;
+	switch (op) {
+	case PROTO_FILE_TRUNCATE:
+		return !len;
+	case PROTO_FILE_APPEND:
+		return !off && len;
+	default:
+		return op > PROTO_FILE_APPEND && op < PROTO_FILE_OPS && len;
+	}
+}
+
+/* The id of a change: both parts or none. */
+static inline bool change_id_is_valid(uint64_t client, uint64_t seq)
+{
+	return !client == !seq;
+}
+
 /* --- parts ------------------------------------------------------------------------------- */
 
 /* These two are in hot messages: their fields are stored and loaded without a call. */

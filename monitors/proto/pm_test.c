@@ -196,6 +196,55 @@ VARIABLE_SAMPLE(ms_read_req, { .file = { 77, 3, 21 },
 			       .nr_pages = 1,
 			       .pages = { { 0x1000, 2, 4096 } } })
 FIXED_SAMPLE(ms_read_rep, { .nr_valid = 1, .last_bytes = 1, .file_size = 4097, .version = 3 })
+FIXED_SAMPLE(pm_file_open_req, { .file = { 77, 3, 21 } })
+FIXED_SAMPLE(pm_file_state, { .size = 4097,
+			      .version = 9,
+			      .mtime_s = -5,
+			      .mtime_ns = 999999999,
+			      .errors = 1,
+			      .pos = 4000 })
+VARIABLE_SAMPLE(pm_file_write_req, { .file = { 77, 3, 21 },
+				     .size = 12298,
+				     .mtime_s = 5,
+				     .mtime_ns = 7,
+				     .flags = PM_FILE_SYNC | PM_FILE_DATASYNC,
+				     .nr_pages = 2,
+				     .pages = { { 1, 0, 4096 }, { 3, 4, 6 } } })
+FIXED_SAMPLE(pm_file_change_req, { .file = { 77, 3, 21 },
+				   .op = PROTO_FILE_PUNCH,
+				   .off = 5,
+				   .len = 4096,
+				   .mtime_s = 5,
+				   .mtime_ns = 7,
+				   .client = 2,
+				   .seq = 3 })
+FIXED_SAMPLE(ms_claim_req, { .file = { 77, 3, 21 }, .epoch = 8 })
+FIXED_SAMPLE(ms_file_state, { .epoch = 8,
+			      .size = 4097,
+			      .version = 9,
+			      .mtime_s = -5,
+			      .mtime_ns = 999999999,
+			      .node = 11 })
+FIXED_SAMPLE(ms_write_req, { .file = { 77, 3, 21 },
+			     .epoch = 8,
+			     .pgoff = 1,
+			     .size = 12298,
+			     .mtime_s = 5,
+			     .mtime_ns = 7,
+			     .nr_pages = 3,
+			     .flags = MS_WRITE_SYNC | MS_WRITE_DATASYNC,
+			     .client = 2,
+			     .seq = 3 })
+FIXED_SAMPLE(ms_change_req, { .file = { 77, 3, 21 },
+			      .epoch = 8,
+			      .op = PROTO_FILE_ZERO,
+			      .off = 5,
+			      .len = 4096,
+			      .mtime_s = 5,
+			      .mtime_ns = 7,
+			      .client = 2,
+			      .seq = 3 })
+FIXED_SAMPLE(ms_release_req, { .file = { 77, 3, 21 }, .epoch = 8 })
 FIXED_SAMPLE(proto_attr, { .file = { 77, 3, 21 },
 			   .size = 10,
 			   .blocks = 8,
@@ -290,6 +339,10 @@ static ssize_t (*const samples[])(void) = {
 	sample_pm_space_req,        sample_mm_fork_req,        sample_pm_meminfo_rep,
 	sample_mm_load_req,         sample_pm_commit,          sample_mp_oom_req,
 	sample_mp_oom_rep,          sample_mm_relieve_req,     sample_mm_expect_req,
+	sample_pm_lease_req,        sample_pm_file_open_req,   sample_pm_file_state,
+	sample_pm_file_write_req,   sample_pm_file_change_req, sample_ms_claim_req,
+	sample_ms_file_state,       sample_ms_write_req,       sample_ms_change_req,
+	sample_ms_release_req,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -572,6 +625,62 @@ static const struct rejection {
 	{ "mm_file_read_req", 16, 8, 1ull << 63 },
 	{ "mm_file_read_req", 24, 4, 0 },
 	{ "mm_file_read_req", 24, 4, MM_FILE_READ_MAX + 1 },
+	{ "pm_file_open_req", 12, 4, 0 }, /* a file of no node */
+	{ "pm_file_state", 0, 8, 1ull << 63 },
+	{ "pm_file_state", 24, 4, 1000000000 },
+	{ "pm_file_state", 32, 8, 4098 }, /* behind the end */
+	{ "pm_file_state", 40, 4, 0x10000 },
+	{ "pm_file_state", 40, 4, 11 }, /* another node, and a state */
+	{ "pm_file_state", 44, 4, 1 },
+	{ "pm_file_write_req", 12, 4, 0 },
+	{ "pm_file_write_req", 16, 8, 1ull << 63 },
+	{ "pm_file_write_req", 32, 4, 1000000000 },
+	{ "pm_file_write_req", 36, 4, 4 }, /* flags */
+	{ "pm_file_write_req", 36, 4, PM_FILE_DATASYNC },
+	{ "pm_file_write_req", 40, 4, 33 },
+	{ "pm_file_write_req", 44, 4, 1 },
+	{ "pm_file_write_req", 48, 8, 1ull << 52 },
+	{ "pm_file_write_req", 48, 8, 3 }, /* not before the next one */
+	{ "pm_file_write_req", 56, 2, 1 }, /* beyond the page */
+	{ "pm_file_write_req", 58, 2, 0 },
+	{ "pm_file_write_req", 58, 2, 4097 },
+	{ "pm_file_write_req", 60, 4, 1 },
+	{ "pm_file_change_req", 12, 4, 0 },
+	{ "pm_file_change_req", 16, 4, 0 },
+	{ "pm_file_change_req", 16, 4, PROTO_FILE_OPS },
+	{ "pm_file_change_req", 16, 4, PROTO_FILE_TRUNCATE }, /* with a length */
+	{ "pm_file_change_req", 16, 4, PROTO_FILE_APPEND },   /* at an offset */
+	{ "pm_file_change_req", 20, 4, 1 },
+	{ "pm_file_change_req", 24, 8, INT64_MAX - 4095 }, /* overflow */
+	{ "pm_file_change_req", 32, 8, 0 },
+	{ "pm_file_change_req", 48, 4, 1000000000 },
+	{ "pm_file_change_req", 52, 4, 1 },
+	{ "pm_file_change_req", 56, 8, 0 }, /* half of an id */
+	{ "ms_claim_req", 12, 4, 0 },
+	{ "ms_file_state", 0, 8, 0 }, /* another node's, and a state */
+	{ "ms_file_state", 8, 8, 1ull << 63 },
+	{ "ms_file_state", 32, 4, 1000000000 },
+	{ "ms_file_state", 36, 4, 0 },
+	{ "ms_write_req", 12, 4, 0 },
+	{ "ms_write_req", 16, 8, 0 },
+	{ "ms_write_req", 24, 8, 2 }, /* behind the end */
+	{ "ms_write_req", 24, 8, UINT64_MAX },
+	{ "ms_write_req", 32, 8, 1ull << 63 },
+	{ "ms_write_req", 48, 4, 1000000000 },
+	{ "ms_write_req", 52, 4, 33 },
+	{ "ms_write_req", 56, 4, 4 },
+	{ "ms_write_req", 56, 4, MS_WRITE_DATASYNC },
+	{ "ms_write_req", 60, 4, 1 },
+	{ "ms_write_req", 64, 8, 0 },
+	{ "ms_change_req", 12, 4, 0 },
+	{ "ms_change_req", 16, 8, 0 },
+	{ "ms_change_req", 24, 4, PROTO_FILE_APPEND },
+	{ "ms_change_req", 28, 4, 1 },
+	{ "ms_change_req", 40, 8, INT64_MAX },
+	{ "ms_change_req", 56, 4, 1000000000 },
+	{ "ms_change_req", 60, 4, 1 },
+	{ "ms_change_req", 72, 8, 0 },
+	{ "ms_release_req", 16, 8, 0 },
 	{ "ms_read_req", 24, 4, 33 },
 	{ "ms_read_req", 28, 4, 1 },
 	{ "ms_read_rep", 0, 4, 33 },

@@ -93,6 +93,15 @@ RECODE_VARIABLE(mm_load_req)
 RECODE_FIXED(mm_file_read_req)
 RECODE_VARIABLE(ms_read_req)
 RECODE_FIXED(ms_read_rep)
+RECODE_FIXED(pm_file_open_req)
+RECODE_FIXED(pm_file_state)
+RECODE_VARIABLE(pm_file_write_req)
+RECODE_FIXED(pm_file_change_req)
+RECODE_FIXED(ms_claim_req)
+RECODE_FIXED(ms_file_state)
+RECODE_FIXED(ms_write_req)
+RECODE_FIXED(ms_change_req)
+RECODE_FIXED(ms_release_req)
 RECODE_FIXED_AS(pm_redirect, struct pm_vregion, pm_redirect_decode, pm_redirect_encode,
 		struct pm_redirect_wire)
 RECODE_FIXED_AS(pm_destroy_req, uint64_t, pm_destroy_req_decode, destroy_encode,
@@ -152,4 +161,13 @@ static const struct {
 	{ "mm_relieve_req", recode_mm_relieve_req },
 	{ "mm_expect_req", recode_mm_expect_req },
 	{ "pm_lease_req", recode_pm_lease_req },
+	{ "pm_file_open_req", recode_pm_file_open_req },
+	{ "pm_file_state", recode_pm_file_state },
+	{ "pm_file_write_req", recode_pm_file_write_req },
+	{ "pm_file_change_req", recode_pm_file_change_req },
+	{ "ms_claim_req", recode_ms_claim_req },
+	{ "ms_file_state", recode_ms_file_state },
+	{ "ms_write_req", recode_ms_write_req },
+	{ "ms_change_req", recode_ms_change_req },
+	{ "ms_release_req", recode_ms_release_req },
 };

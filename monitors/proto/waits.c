@@ -32,6 +32,9 @@ bool proto_waits(uint16_t opcode)
 	case MM_VREGION_MOVE:
 	/* At a node that caches a file: for storage. */
 	case PM_FILE_FETCH:
+	case PM_FILE_OPEN:
+	case PM_FILE_WRITE:
+	case PM_FILE_CHANGE:
 	case MM_FILE_READ:
 		return true;
 	default:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory -> storage monitor: fills of the page cache, and look-ups for PT_INTERP.
+ * Memory -> storage monitor: fills of the page cache, look-ups for PT_INTERP, and changes of files.
  *
  * See:	docs/protocol/ms.md
  */
@@ -12,6 +12,10 @@
 enum ms_opcode {
 	MS_READ = 0x0500,
 	MS_LOOKUP = 0x0501, /* body and reply as PS_LOOKUP */
+	MS_CLAIM = 0x0502,
+	MS_WRITE = 0x0503,
+	MS_CHANGE = 0x0504,
+	MS_RELEASE = 0x0505,
 };
 static_assert(MS_READ == PROTO_FIRST_OPCODE(PROTO_MS), "opcodes are ABI");
 
@@ -35,6 +39,75 @@ struct ms_read_rep_wire {
 };
 static_assert(sizeof(struct ms_read_rep_wire) == 24, "MS_READ reply is ABI");
 
+/* --- files that change: docs/design/files.md ------------------------------------------- */
+
+/*
+ * The sender wants to be the one memory node that caches the file, and that changes it.
+ */
+struct ms_claim_req_wire {
+	struct proto_file_wire file;
+	le64_t epoch; /* that it was told before, if it has it already; 0: it is new */
+};
+static_assert(sizeof(struct ms_claim_req_wire) == 24, "MS_CLAIM is ABI");
+
+/* Reply of MS_CLAIM, MS_WRITE and MS_CHANGE. */
+struct ms_file_state_wire {
+	le64_t epoch; /* names the claim: only to be compared; not 0 */
+	le64_t size;  /* bytes */
+	le64_t version;
+	le64_t mtime_s;
+	le32_t mtime_ns;
+	le32_t node; /* MS_CLAIM: who has the file; unless it is the sender, all else is 0 */
+};
+static_assert(sizeof(struct ms_file_state_wire) == 40, "ms_file_state is ABI");
+
+#define MS_WRITE_MAX_PAGES 32
+
+enum ms_write_flags {
+	MS_WRITE_SYNC = 1 << 0,     /* answered when all changes of the file are on the disk */
+	MS_WRITE_DATASYNC = 1 << 1, /* with MS_WRITE_SYNC: those that reading back needs */
+	MS_WRITE_ALL = 3,
+};
+
+/* nr_pages pages from pgoff on; the bulk has them, 4 KiB each. */
+struct ms_write_req_wire {
+	struct proto_file_wire file;
+	le64_t epoch;
+	le64_t pgoff;
+	le64_t size; /* of the file afterwards: never less than before */
+	le64_t mtime_s;
+	le32_t mtime_ns;
+	le32_t nr_pages; /* 0 to MS_WRITE_MAX_PAGES; pages behind the size are not written */
+	le32_t flags;    /* enum ms_write_flags */
+	le32_t reserved;
+	le64_t client; /* the change id; 0, 0: none */
+	le64_t seq;
+};
+static_assert(sizeof(struct ms_write_req_wire) == 80, "MS_WRITE is ABI");
+/* Errors: -ESTALE the claim is not the sender's in this epoch; -EIO, -ENOSPC, -EDQUOT, -EROFS. */
+
+struct ms_change_req_wire {
+	struct proto_file_wire file;
+	le64_t epoch;
+	le32_t op; /* enum proto_file_op, but not PROTO_FILE_APPEND */
+	le32_t reserved;
+	le64_t off;
+	le64_t len;
+	le64_t mtime_s;
+	le32_t mtime_ns;
+	le32_t reserved2;
+	le64_t client;
+	le64_t seq;
+};
+static_assert(sizeof(struct ms_change_req_wire) == 80, "MS_CHANGE is ABI");
+
+/* The sender has nothing of the file any more that storage does not have.  No reply body. */
+struct ms_release_req_wire {
+	struct proto_file_wire file;
+	le64_t epoch;
+};
+static_assert(sizeof(struct ms_release_req_wire) == 24, "MS_RELEASE is ABI");
+
 /* --- host order, encode and decode: rules as in proto/pm.h ------------------------------------ */
 
 struct ms_read_req {
@@ -56,3 +129,62 @@ struct ms_read_rep {
 
 void ms_read_rep_encode(const struct ms_read_rep *rep, struct ms_read_rep_wire *w);
 int ms_read_rep_decode(const void *buf, size_t len, struct ms_read_rep *out) __must_check;
+
+struct ms_claim_req {
+	struct proto_file file;
+	uint64_t epoch;
+};
+
+void ms_claim_req_encode(const struct ms_claim_req *req, struct ms_claim_req_wire *w);
+int ms_claim_req_decode(const void *buf, size_t len, struct ms_claim_req *out) __must_check;
+
+struct ms_file_state {
+	uint64_t epoch;
+	uint64_t size;
+	uint64_t version;
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint32_t node;
+};
+
+void ms_file_state_encode(const struct ms_file_state *rep, struct ms_file_state_wire *w);
+int ms_file_state_decode(const void *buf, size_t len, struct ms_file_state *out) __must_check;
+
+struct ms_write_req {
+	struct proto_file file;
+	uint64_t epoch;
+	uint64_t pgoff;
+	uint64_t size;
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint32_t nr_pages;
+	uint32_t flags;
+	uint64_t client;
+	uint64_t seq;
+};
+
+void ms_write_req_encode(const struct ms_write_req *req, struct ms_write_req_wire *w);
+int ms_write_req_decode(const void *buf, size_t len, struct ms_write_req *out) __must_check;
+
+struct ms_change_req {
+	struct proto_file file;
+	uint64_t epoch;
+	uint32_t op;
+	uint64_t off;
+	uint64_t len;
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint64_t client;
+	uint64_t seq;
+};
+
+void ms_change_req_encode(const struct ms_change_req *req, struct ms_change_req_wire *w);
+int ms_change_req_decode(const void *buf, size_t len, struct ms_change_req *out) __must_check;
+
+struct ms_release_req {
+	struct proto_file file;
+	uint64_t epoch;
+};
+
+void ms_release_req_encode(const struct ms_release_req *req, struct ms_release_req_wire *w);
+int ms_release_req_decode(const void *buf, size_t len, struct ms_release_req *out) __must_check;

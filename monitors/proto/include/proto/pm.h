@@ -13,7 +13,8 @@
  *
  * To the owner of a vRegion: PM_FETCH and PM_FILL_VMA (demand), PM_FETCH_AHEAD (prefetch),
  * PM_WRITEBACK (write-back class), PM_CREDIT (control). To any memory node: PM_MEMINFO, PM_COMMIT
- * (control). To the node that holds a file's page cache: PM_FILE_FETCH (demand or prefetch).
+ * (control). To the node that holds a file's page cache: PM_FILE_FETCH (demand or prefetch),
+ * PM_FILE_WRITE (write-back class), PM_FILE_OPEN, PM_FILE_CHANGE (control).
  *
  * A node that is asked about a vRegion it does not own answers -EREMCHG with struct
  * pm_redirect_wire as the body: the caller updates its copy of the vRegion array and asks there.
@@ -46,6 +47,9 @@ enum pm_opcode {
 	PM_COMMIT = 0x0212,
 	PM_FETCH_AHEAD = 0x0213,
 	PM_LEASE = 0x0214,
+	PM_FILE_OPEN = 0x0215,
+	PM_FILE_WRITE = 0x0216,
+	PM_FILE_CHANGE = 0x0217,
 };
 static_assert(PM_EXEC == PROTO_FIRST_OPCODE(PROTO_PM), "opcodes are ABI");
 
@@ -571,6 +575,70 @@ struct pm_file_fetch_rep_wire {
 };
 static_assert(sizeof(struct pm_file_fetch_rep_wire) == 16, "PM_FILE_FETCH reply is ABI");
 
+/* --- files that change: docs/design/files.md ------------------------------------------- */
+
+/* The node with the page cache of the file tells its state: close-to-open. */
+struct pm_file_open_req_wire {
+	struct proto_file_wire file;
+};
+
+/* Reply of PM_FILE_OPEN, PM_FILE_WRITE and PM_FILE_CHANGE. */
+struct pm_file_state_wire {
+	le64_t size;    /* bytes; of all writes that the node has had */
+	le64_t version; /* changes with the contents */
+	le64_t mtime_s;
+	le32_t mtime_ns;
+	le32_t errors; /* times that data of the file was lost; only to be compared */
+	le64_t pos;    /* PROTO_FILE_APPEND: where the bytes go, else 0 */
+	/* 0; or the memory node that has the file's page cache: nothing was done, all else is 0 */
+	le32_t node;
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_file_state_wire) == 48, "pm_file_state is ABI");
+
+#define PM_FILE_WRITE_MAX 32
+
+struct pm_file_page_wire {
+	le64_t pgoff;
+	le16_t first; /* byte of the page; the others stay what they are at the node */
+	le16_t bytes; /* 1 to 4096 */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_file_page_wire) == 16, "pm_file_page is ABI");
+
+enum pm_file_write_flags {
+	PM_FILE_SYNC = 1 << 0,     /* answered when the disk has all writes to the file so far */
+	PM_FILE_DATASYNC = 1 << 1, /* with PM_FILE_SYNC: and what is needed to read them, no more */
+	PM_FILE_WRITE_ALL = 3,
+};
+
+/* Header, then nr_pages page records, ascending; the bulk holds the pages, 4 KiB each. */
+struct pm_file_write_req_wire {
+	struct proto_file_wire file;
+	le64_t size; /* the file is at least so long afterwards */
+	le64_t mtime_s;
+	le32_t mtime_ns;
+	le32_t flags;    /* enum pm_file_write_flags */
+	le32_t nr_pages; /* 0 to PM_FILE_WRITE_MAX; 0 with PM_FILE_SYNC only */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pm_file_write_req_wire) == 48, "PM_FILE_WRITE is ABI");
+/* Errors: -EIO, -ENOSPC, -EDQUOT, -ESTALE no such file, -EROFS, -ENOMEM. */
+
+struct pm_file_change_req_wire {
+	struct proto_file_wire file;
+	le32_t op; /* enum proto_file_op */
+	le32_t reserved;
+	le64_t off;
+	le64_t len;
+	le64_t mtime_s;
+	le32_t mtime_ns;
+	le32_t reserved2;
+	le64_t client; /* the change id: see docs/design/files.md; 0, 0: none */
+	le64_t seq;
+};
+static_assert(sizeof(struct pm_file_change_req_wire) == 72, "PM_FILE_CHANGE is ABI");
+
 /* --- host order, encode and decode ------------------------------------------------------ */
 
 /*
@@ -950,4 +1018,61 @@ struct pm_file_fetch_rep {
 void pm_file_fetch_rep_encode(const struct pm_file_fetch_rep *rep,
 			      struct pm_file_fetch_rep_wire *w);
 int pm_file_fetch_rep_decode(const void *buf, size_t len, struct pm_file_fetch_rep *out)
+	__must_check;
+
+struct pm_file_open_req {
+	struct proto_file file;
+};
+
+void pm_file_open_req_encode(const struct pm_file_open_req *req, struct pm_file_open_req_wire *w);
+int pm_file_open_req_decode(const void *buf, size_t len, struct pm_file_open_req *out) __must_check;
+
+struct pm_file_state {
+	uint64_t size;
+	uint64_t version;
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint32_t errors;
+	uint64_t pos;
+	uint32_t node; /* 0: the rest counts */
+};
+
+void pm_file_state_encode(const struct pm_file_state *rep, struct pm_file_state_wire *w);
+int pm_file_state_decode(const void *buf, size_t len, struct pm_file_state *out) __must_check;
+
+struct pm_file_page {
+	uint64_t pgoff;
+	uint16_t first;
+	uint16_t bytes;
+};
+
+struct pm_file_write_req {
+	struct proto_file file;
+	uint64_t size;
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint32_t flags;
+	uint32_t nr_pages;
+	struct pm_file_page pages[PM_FILE_WRITE_MAX];
+};
+
+ssize_t pm_file_write_req_encode(const struct pm_file_write_req *req, void *buf, size_t cap)
+	__must_check;
+int pm_file_write_req_decode(const void *buf, size_t len, struct pm_file_write_req *out)
+	__must_check;
+
+struct pm_file_change_req {
+	struct proto_file file;
+	uint32_t op;
+	uint64_t off;
+	uint64_t len;
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint64_t client;
+	uint64_t seq;
+};
+
+void pm_file_change_req_encode(const struct pm_file_change_req *req,
+			       struct pm_file_change_req_wire *w);
+int pm_file_change_req_decode(const void *buf, size_t len, struct pm_file_change_req *out)
 	__must_check;

@@ -40,6 +40,19 @@ struct proto_file {
 	uint32_t node;
 };
 
+/* Changes of a file's contents other than written pages. */
+enum proto_file_op {
+	PROTO_FILE_TRUNCATE = 1,      /* the size is off; what is behind it goes */
+	PROTO_FILE_APPEND = 2,        /* the size grows by len: where that begins is the answer */
+	PROTO_FILE_PUNCH = 3,         /* [off, off + len) becomes a hole; the size stays */
+	PROTO_FILE_ZERO = 4,          /* it reads as zero, and has its place */
+	PROTO_FILE_ZERO_KEEP = 5,     /* the same; the size stays */
+	PROTO_FILE_ALLOCATE = 6,      /* it has its place; the size grows if need be */
+	PROTO_FILE_ALLOCATE_KEEP = 7, /* the same; the size stays */
+	PROTO_FILE_COLLAPSE = 8,      /* it goes, and what is behind it moves there */
+	PROTO_FILE_OPS,
+};
+
 /* The attributes that stat(2) tells, times in seconds and nanoseconds. */
 struct proto_attr_wire {
 	struct proto_file_wire file;
