@@ -34,7 +34,13 @@ enum cache_page_state {
 	CACHE_PAGE_VALID,
 	/* out of the cache; mpage.seq holds the errno, 0: behind the end of the file */
 	CACHE_PAGE_FAILED,
+	/* These hold bytes that storage does not have, and a reference of their own. */
+	CACHE_PAGE_DIRTY,
+	CACHE_PAGE_WRITING,       /* an MS_WRITE carries them */
+	CACHE_PAGE_WRITING_DIRTY, /* the same, and it has been written to since */
 };
+
+struct file_live;
 
 struct cached_file {
 	struct rb_node node; /* in page_cache.files */
@@ -44,10 +50,11 @@ struct cached_file {
 	uint64_t version;
 	uint64_t size; /* bytes */
 	uint64_t gen;
-	uint64_t asked;     /* the last version asked for that was not ours */
-	uint64_t ra_next;   /* where a sequential reader will go on */
-	uint64_t ra_end;    /* read ahead up to here */
-	uint32_t ra_window; /* pages; 0 = not sequential */
+	uint64_t asked;         /* the last version asked for that was not ours */
+	uint64_t ra_next;       /* where a sequential reader will go on */
+	uint64_t ra_end;        /* read ahead up to here */
+	uint32_t ra_window;     /* pages; 0 = not sequential */
+	struct file_live *live; /* set once; NULL: it was never claimed here */
 };
 
 struct page_cache {
@@ -58,6 +65,16 @@ struct page_cache {
 	struct list_head lru __guarded_by(&lock); /* valid pages, least recently used first */
 	uint64_t nr_files __guarded_by(&lock);
 	struct waitqueue done; /* woken when a read has ended */
+
+	/* Files that change: file_live.h */
+	uint64_t dirty_max;                          /* const: pages that may be dirty */
+	uint64_t claims_max;                         /* const: files that stay claimed unused */
+	uint64_t nr_dirty __guarded_by(&lock);       /* pages with a reference for that */
+	struct list_head dirty __guarded_by(&lock);  /* file_live.dirty_link, oldest first */
+	struct list_head claims __guarded_by(&lock); /* file_live.claim_link, least used first */
+	uint64_t nr_claims __guarded_by(&lock);
+	struct waitqueue room;   /* woken when fewer pages are dirty */
+	struct waitqueue writer; /* woken when file_write_behind() may have work */
 };
 
 /* One MS_READ under way. */
@@ -65,6 +82,7 @@ struct page_cache_read {
 	struct memory *m;
 	struct cached_file *cf;
 	uint64_t pgoff;
+	uint64_t gen; /* of the file when the read began */
 	uint32_t nr;
 	struct mpage *pages[MS_READ_MAX_PAGES]; /* one reference each */
 	uint8_t body[sizeof(struct ms_read_req_wire) +

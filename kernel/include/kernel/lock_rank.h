@@ -21,6 +21,8 @@ enum lock_rank {
 	RANK_FILE_DATA = 34,   /* contents of one tmpfs file; held over copies from user memory */
 	RANK_PIPE = 36,        /* one pipe's ring; held over copies to and from user memory */
 	RANK_ASPACE = 44,      /* vmas and page table of one address space */
+	RANK_FILE_FLUSH = 48,  /* one file's dirty pages going to storage, at a memory node */
+	RANK_FILE_CHANGE = 50, /* the claim, the size and the contents of that file there */
 	RANK_MONITOR = 52,     /* other sleeping locks of a monitor */
 	/* Sleeping locks: file systems and network. */
 	RANK_FS = 60,         /* one mounted file system */

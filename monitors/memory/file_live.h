@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files that change, at the memory node that caches them: claim, size, dirty pages.
+ *
+ * Flow:	the first PM_FILE_OPEN, PM_FILE_WRITE or PM_FILE_CHANGE of a file asks its storage
+ *		node for the claim. Writes make pages dirty; a flush sends them by MS_WRITE, for a
+ *		PM_FILE_SYNC or from the thread that runs file_write_behind().
+ * Invariants:	a dirty page has a reference of its own and is on file_live.dirty, or belongs to
+ *		the one flush of its file. nr_dirty of the cache counts these references. A claimed
+ *		file is known, and its size and version are ours. A file with dirty pages, or with
+ *		a change under way, stays claimed.
+ * Locking:	file_live.flush, then file_live.change, then page_cache.lock. A message may be
+ *		waited for with the two mutexes held.
+ * Failure:	a page that storage refuses becomes clean and file_live.errors grows; each open file
+ *		of a processor tells that once. A claim that is lost takes the dirty pages with it.
+ * See:		docs/design/files.md
+ */
+#pragma once
+
+#include <kernel/mutex.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+#include <lib/types.h>
+#include <proto/ms.h>
+#include <proto/pm.h>
+
+struct cached_file;
+struct memory;
+struct mpage;
+
+struct file_live {              /* made with the first claim, ends with the file */
+	struct mutex flush;     /* RANK_FILE_FLUSH: one sends dirty pages */
+	struct mutex change;    /* RANK_FILE_CHANGE: one claims, writes or truncates */
+	struct cached_file *cf; /* const */
+	/* page_cache.lock for all that follows */
+	uint64_t epoch;     /* of the claim; 0: the file is not claimed */
+	uint64_t had;       /* the epoch before, to be shown to storage when it is claimed again */
+	uint64_t disk_size; /* bytes, as storage knows */
+	uint64_t changes;   /* of this epoch; 0: the version is storage's */
+	uint32_t errors;    /* losses of data */
+	bool size_dirty;    /* storage has not had our size or mtime */
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint64_t nr_users;           /* calls under way, which keep the claim */
+	uint64_t since_ns;           /* when the first page of the list became dirty */
+	struct list_head dirty;      /* mpage.link, in the order in which they became dirty */
+	uint64_t nr_dirty;           /* of them, and of those under way */
+	struct list_head dirty_link; /* page_cache.dirty, if there is something to send */
+	bool listed;                 /* dirty_link is in the list */
+	struct list_head claim_link; /* page_cache.claims, while it is claimed: a reference */
+};
+
+/* Part of page_cache_init() and of page_cache_destroy(): the latter loses what is dirty. */
+void file_live_init(struct memory *m);
+void file_live_drop_all(struct memory *m);
+
+/*
+ * Serve PM_FILE_OPEN, PM_FILE_WRITE (@data: the pages) and PM_FILE_CHANGE. All sleep, and wait for
+ * storage if need be. -ESTALE no such file; -EROFS, -EIO, -ENOSPC; -ENOMEM: perhaps a part is done,
+ * and the same request may be sent again; -EINTR: nobody waits for the answer.
+ */
+int file_open(struct memory *m, const struct pm_file_open_req *req, struct pm_file_state *out)
+	__must_check;
+int file_write(struct memory *m, const struct pm_file_write_req *req, const void *data,
+	       struct pm_file_state *out) __must_check;
+int file_change(struct memory *m, const struct pm_file_change_req *req, struct pm_file_state *out)
+	__must_check;
+
+/*
+ * Write back what is old, or, above half of the limit, what there is; give up claims that are not
+ * used. True: there may be more to do at once. For one thread; @all: whatever its age (tests).
+ */
+bool file_write_behind(struct memory *m, bool all);
+/*
+ * Storage gets all that is dirty now; the disk perhaps not yet. The first error; the other files
+ * are sent all the same.
+ */
+int file_flush_all(struct memory *m) __must_check;
+/* Is there work for file_write_behind() now? */
+bool file_write_behind_wanted(struct memory *m);
+
+/* --- between file_live.c and file_dirty.c ------------------------------------------------ */
+
+/* @page, held, of the claimed file has been written to, up to byte @end of it. */
+void file_mark_dirty(struct memory *m, struct cached_file *cf, struct mpage *page, uint32_t end);
+/* There is something to send though no page is dirty. */
+void file_mark_size_dirty(struct memory *m, struct cached_file *cf);
+/* Wait until @nr more pages may be dirty. -EINTR. */
+int file_wait_room(struct memory *m, uint32_t nr) __must_check;
+/*
+ * Send all pages that are dirty now; @flags of MS_WRITE. The flush mutex is held. The first error
+ * of storage, which has been counted; -EHOSTDOWN: storage is away, the pages are dirty still.
+ */
+int file_flush_locked(struct memory *m, struct cached_file *cf, uint32_t flags) __must_check;
+/*
+ * The same; takes the flush mutex, and looks after a claim that is lost. -EINTR; -ENOENT: the file
+ * has been removed, and what was dirty with it.
+ */
+int file_flush(struct memory *m, struct cached_file *cf, uint32_t flags) __must_check;
+/* Pages from @first on lose their dirty bytes; no flush is under way. */
+void file_forget_dirty(struct memory *m, struct cached_file *cf, uint64_t first, uint64_t end);
+/*
+ * The claim again, by the epoch that it had; the epochs' owner has started anew. -ESTALE: another
+ * node has it; -ENOENT: the file has been removed.
+ */
+int file_claim_again(struct memory *m, struct cached_file *cf) __must_check;
+/* Give up the claim that is not used for longest, if there are too many. True: one was. */
+bool file_release_unused(struct memory *m);
+/* The claim is lost: dirty pages go, pages are void. Both mutexes are held. */
+void file_claim_lost_locked(struct memory *m, struct cached_file *cf);
