@@ -112,6 +112,12 @@ int msg_mm_expect(struct msg *msg);
 int msg_mm_relieve(struct msg *msg);
 int msg_mm_file_read(struct msg *msg);
 
+/* --- msg_file.c: files that change ---------------------------------------------------------- */
+
+int msg_file_open(struct msg *msg);
+int msg_file_write(struct msg *msg);
+int msg_file_change(struct msg *msg);
+
 /* --- msg_data.c: messages that carry pages (not in host tests) ------------------------------ */
 
 enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg);

@@ -24,6 +24,7 @@
 #include <mm/slab.h>
 #include <net/rpc.h>
 
+#include "file_live.h"
 #include "memory.h"
 
 #define RUN_PAGES     16384ull /* of one run: 64 MiB */
@@ -229,6 +230,31 @@ static int start_relief_thread(void)
 	return 0;
 }
 
+#define WRITE_BEHIND_NS NSEC_PER_SEC /* between looks for pages that have been dirty for long */
+
+static void write_behind_thread(void *arg)
+{
+	struct page_cache *pc = &memory_node.page_cache;
+
+	for (;;) {
+		(void)wait_event_timeout(&pc->writer, file_write_behind_wanted(&memory_node),
+					 time_now_ns() + WRITE_BEHIND_NS);
+		if (file_write_behind_wanted(&memory_node) &&
+		    !file_write_behind(&memory_node, false))
+			thread_sleep_ns(WRITE_BEHIND_NS); /* storage does not take it now */
+	}
+}
+
+static int start_write_behind_thread(void)
+{
+	struct thread *t = thread_create("write-behind", write_behind_thread, NULL);
+
+	if (IS_ERR(t))
+		return (int)PTR_ERR(t);
+	thread_detach(t);
+	return 0;
+}
+
 static int start_zero_thread(void)
 {
 	struct thread *t = thread_create_prio("zero", zero_thread, NULL, THREAD_PRIO_LOW);
@@ -282,5 +308,7 @@ int memory_node_make(uint32_t vregion_shift)
 		(unsigned long)(got >> 8), cfg.nr_runs,
 		(unsigned long)(cfg.extent_pages * PAGE_SIZE >> 10), 1ul << (vregion_shift - 20));
 	err = start_relief_thread();
+	if (!err)
+		err = start_write_behind_thread();
 	return err ? err : start_zero_thread();
 }

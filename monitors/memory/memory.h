@@ -9,7 +9,8 @@
  *
  * Locking:	home: home_space.mutex, held across calls to owners.
  *		owner: owner.lock -> region.lock -> a page table bucket's lock -> pool.lock.
- *		page cache: page_cache.lock -> pool.lock. No spinlock is held across a call to a
+ *		page cache: file_live.flush -> file_live.change -> page_cache.lock -> pool.lock.
+ *		No spinlock is held across a call to a
  *		node.
  * See:		docs/design/memory.md
  */
@@ -96,6 +97,8 @@ struct memory_stats {
 	uint64_t file_reads; /* MS_READ sent */
 	uint64_t file_read_pages;
 	uint64_t file_evicted;
+	uint64_t file_writes; /* MS_WRITE sent */
+	uint64_t file_write_pages;
 	uint64_t bad_requests; /* malformed */
 	uint64_t not_home;     /* a home's requests that came from another node */
 	uint64_t kernel_full;  /* spaces, vRegions, areas refused: a processor has had its part */

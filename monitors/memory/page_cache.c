@@ -11,15 +11,13 @@
  */
 #include "page_cache.h"
 
-#include <kernel/panic.h>
 #include <kernel/time.h>
 #include <lib/alloc.h>
 #include <lib/err.h>
 #include <lib/errno.h>
-#include <lib/hash.h>
 #include <lib/string.h>
 
-#include "memory.h"
+#include "page_cache_private.h"
 
 #define RA_MIN        16u /* pages; also what a miss out of order reads */
 #define RA_MAX        64u
@@ -34,6 +32,7 @@ int page_cache_init(struct memory *m)
 	spin_lock_init(&pc->lock, "page_cache", RANK_SPIN_CACHE);
 	list_init(&pc->lru);
 	waitqueue_init(&pc->done);
+	file_live_init(m);
 	pc->nr_buckets = 64;
 	while (pc->nr_buckets < m->pool.total)
 		pc->nr_buckets *= 2;
@@ -46,6 +45,7 @@ void page_cache_destroy(struct memory *m)
 	lock_not_needed(&m->page_cache.lock, "the last user");
 	if (!m->page_cache.buckets)
 		return;
+	file_live_drop_all(m);
 	(void)page_cache_drop_all(m);
 	lib_free(m->page_cache.buckets);
 	m->page_cache.buckets = NULL;
@@ -106,7 +106,14 @@ static bool cached_file_put_locked(struct page_cache *pc, struct cached_file *cf
 	return true;
 }
 
-static void cached_file_put(struct memory *m, struct cached_file *cf)
+static void cached_file_free(struct cached_file *cf)
+{
+	if (cf)
+		lib_free(cf->live);
+	lib_free(cf);
+}
+
+void cached_file_put(struct memory *m, struct cached_file *cf)
 {
 	bool last;
 
@@ -114,11 +121,10 @@ static void cached_file_put(struct memory *m, struct cached_file *cf)
 	last = cached_file_put_locked(&m->page_cache, cf);
 	spin_unlock(&m->page_cache.lock);
 	if (last)
-		lib_free(cf);
+		cached_file_free(cf);
 }
 
-static struct cached_file *cached_file_get(struct memory *m, const struct proto_file *file,
-					   bool may_sleep)
+struct cached_file *cached_file_get(struct memory *m, const struct proto_file *file, bool may_sleep)
 {
 	struct cached_file *cf, *fresh;
 
@@ -138,9 +144,38 @@ static struct cached_file *cached_file_get(struct memory *m, const struct proto_
 	return cf;
 }
 
-static uint64_t cached_file_pages(const struct cached_file *cf)
+/* The first file behind @after. */
+static struct cached_file *next_file_locked(struct page_cache *pc, const struct proto_file *after)
+	__must_hold(&pc->lock)
 {
-	return DIV_ROUND_UP(cf->size, PAGE_SIZE);
+	struct cached_file *next = NULL;
+	struct rb_node *node = pc->files.node;
+
+	assert_spin_held(&pc->lock);
+	while (node) {
+		struct cached_file *cf = rb_entry(node, struct cached_file, node);
+		const bool behind = !after || cached_file_cmp(after, &cf->file) < 0;
+
+		if (behind)
+			next = cf;
+		node = behind ? node->left : node->right;
+	}
+	return next;
+}
+
+struct cached_file *cached_file_next_dirty(struct memory *m, const struct proto_file *after)
+{
+	struct page_cache *pc = &m->page_cache;
+	struct cached_file *cf;
+
+	spin_lock(&pc->lock);
+	cf = next_file_locked(pc, after);
+	while (cf && !(cf->live && cf->live->listed))
+		cf = rb_entry_or_null(rb_next(&cf->node), struct cached_file, node);
+	if (cf)
+		cf->refs++;
+	spin_unlock(&pc->lock);
+	return cf;
 }
 
 /* Is @pgoff known to lie behind the end? */
@@ -157,8 +192,7 @@ static struct hlist_head *cache_bucket(struct page_cache *pc, const struct cache
 	return &pc->buckets[hash64_pair((uintptr_t)cf, pgoff) & (pc->nr_buckets - 1)];
 }
 
-static struct mpage *cache_find_locked(struct page_cache *pc, struct cached_file *cf,
-				       uint64_t pgoff) __must_hold(&pc->lock)
+struct mpage *cache_find_locked(struct page_cache *pc, struct cached_file *cf, uint64_t pgoff)
 {
 	struct mpage *page;
 
@@ -169,8 +203,8 @@ static struct mpage *cache_find_locked(struct page_cache *pc, struct cached_file
 	return NULL;
 }
 
-static void cache_insert_locked(struct page_cache *pc, struct cached_file *cf, struct mpage *page,
-				uint64_t pgoff) __must_hold(&pc->lock)
+void cache_insert_locked(struct page_cache *pc, struct cached_file *cf, struct mpage *page,
+			 uint64_t pgoff)
 {
 	assert_spin_held(&pc->lock);
 	page->key = (uintptr_t)cf;
@@ -181,12 +215,7 @@ static void cache_insert_locked(struct page_cache *pc, struct cached_file *cf, s
 	cf->refs++;
 }
 
-/*
- * Take @page out; the cache's reference goes to the caller.  @cf keeps at least the
- * caller's own reference, except in reclaim_locked(), which looks after it.
- */
-static void cache_remove_locked(struct page_cache *pc, struct cached_file *cf, struct mpage *page)
-	__must_hold(&pc->lock)
+void cache_remove_locked(struct page_cache *pc, struct cached_file *cf, struct mpage *page)
 {
 	assert_spin_held(&pc->lock);
 	hlist_del(&page->hash);
@@ -304,16 +333,35 @@ static bool reply_is_valid(const struct page_cache_read *rd, const struct ms_rea
 	return rep->last_bytes == MIN(last, (uint64_t)PAGE_SIZE);
 }
 
-/* Storage has told the file's version: note it; pages of another one are void. */
+/*
+ * Storage has told the file's version: note it; pages of another one are void. A claimed file
+ * changes by this node alone, which knows more of it than storage.
+ */
 static void note_version_locked(struct page_cache *pc, struct cached_file *cf,
 				const struct ms_read_rep *rep) __must_hold(&pc->lock)
 {
 	assert_spin_held(&pc->lock);
+	if (is_claimed(cf))
+		return;
 	if (!cf->known || cf->version != rep->version || cf->size != rep->file_size)
 		cf->gen++;
 	cf->known = true;
 	cf->version = rep->version;
 	cf->size = rep->file_size;
+}
+
+/* Pages behind the end that storage knows, of a file that has grown here: they are zero. */
+static void read_fill_grown(struct page_cache_read *rd, struct ms_read_rep *rep)
+{
+	struct page_cache *pc = &rd->m->page_cache;
+	uint64_t end = 0;
+
+	spin_lock(&pc->lock);
+	if (is_claimed(rd->cf))
+		end = cached_file_pages(rd->cf);
+	spin_unlock(&pc->lock);
+	while (rep->nr_valid < rd->nr && rd->pgoff + rep->nr_valid < end)
+		memset(mpage_virt(&rd->m->pool, rd->pages[rep->nr_valid++]), 0, PAGE_SIZE);
 }
 
 void page_cache_read_done(struct page_cache_read *rd, int status, uint32_t reply_len)
@@ -329,6 +377,8 @@ void page_cache_read_done(struct page_cache_read *rd, int status, uint32_t reply
 	if (!status && !reply_is_valid(rd, &rep))
 		status = -EIO;
 
+	if (!status)
+		read_fill_grown(rd, &rep);
 	spin_lock(&pc->lock);
 	if (!status)
 		note_version_locked(pc, rd->cf, &rep);
@@ -337,7 +387,7 @@ void page_cache_read_done(struct page_cache_read *rd, int status, uint32_t reply
 
 		ASSERT(page->state == CACHE_PAGE_READING);
 		if (!status && i < rep.nr_valid) {
-			page->seq = rd->cf->gen;
+			page->seq = is_claimed(rd->cf) ? rd->gen : rd->cf->gen;
 			list_add_tail(&page->link, &pc->lru);
 			__atomic_store_n(&page->state, CACHE_PAGE_VALID, __ATOMIC_RELEASE);
 			continue;
@@ -364,6 +414,17 @@ void page_cache_read_release(struct page_cache_read *rd)
 	lib_free(rd);
 }
 
+struct mpage *cache_frame(struct memory *m)
+{
+	struct mpage *page = pool_alloc_file(&m->pool, true);
+
+	if (!page)
+		(void)wait_event_timeout(&m->pool.freed,
+					 (page = pool_alloc_file(&m->pool, true)) != NULL,
+					 time_now_ns() + FRAME_WAIT_NS);
+	return page;
+}
+
 /* Frames for up to @nr pages; waits for the first one if it may. */
 static uint32_t read_frames(struct memory *m, struct page_cache_read *rd, uint32_t nr,
 			    bool may_sleep)
@@ -371,12 +432,7 @@ static uint32_t read_frames(struct memory *m, struct page_cache_read *rd, uint32
 	uint32_t n = 0;
 
 	for (; n < nr; n++) {
-		rd->pages[n] = pool_alloc_file(&m->pool, true);
-		if (!rd->pages[n] && !n && may_sleep)
-			(void)wait_event_timeout(&m->pool.freed,
-						 (rd->pages[0] = pool_alloc_file(&m->pool, true)) !=
-							 NULL,
-						 time_now_ns() + FRAME_WAIT_NS);
+		rd->pages[n] = !n && may_sleep ? cache_frame(m) : pool_alloc_file(&m->pool, true);
 		if (!rd->pages[n])
 			break;
 	}
@@ -391,6 +447,7 @@ static void read_insert(struct memory *m, struct page_cache_read *rd, uint64_t p
 	rd->pgoff = pgoff;
 	rd->nr = 0;
 	spin_lock(&pc->lock);
+	rd->gen = rd->cf->gen;
 	while (rd->nr < nr && !behind_end(rd->cf, pgoff + rd->nr) &&
 	       !cache_find_locked(pc, rd->cf, pgoff + rd->nr)) {
 		mpage_get(rd->pages[rd->nr]); /* the read's; the first is the cache's */
@@ -478,7 +535,8 @@ static int read_start(struct memory *m, struct cached_file *cf, uint64_t pgoff, 
 static void check_version(struct memory *m, struct cached_file *cf, uint64_t version)
 {
 	spin_lock(&m->page_cache.lock);
-	if (version && cf->known && cf->version != version && cf->asked != version) {
+	if (version && cf->known && !is_claimed(cf) && cf->version != version &&
+	    cf->asked != version) {
 		cf->asked = version;
 		cf->known = false;
 		cf->gen++;
@@ -515,7 +573,8 @@ static enum cache_look cache_look_locked(struct memory *m, struct cached_file *c
 	*out = page;
 	if (page->state == CACHE_PAGE_READING)
 		return LOOK_WAIT;
-	list_move_tail(&page->link, &pc->lru);
+	if (page->state == CACHE_PAGE_VALID)
+		list_move_tail(&page->link, &pc->lru);
 	return LOOK_HIT;
 }
 
@@ -545,7 +604,7 @@ static int wait_read(struct memory *m, struct mpage *page)
 				(state = __atomic_load_n(&page->state, __ATOMIC_ACQUIRE)) !=
 					CACHE_PAGE_READING))
 		return -EINTR;
-	if (state == CACHE_PAGE_VALID)
+	if (state != CACHE_PAGE_FAILED)
 		return 0;
 	/* A reader for whom nobody waited any more has not read it: somebody else may. */
 	return page->seq && page->seq != EINTR ? -(int)page->seq : -EAGAIN;
@@ -564,12 +623,8 @@ static int hold_reading(struct memory *m, struct mpage **out)
 	return err;
 }
 
-/*
- * Hold the page at @pgoff. 1: held; 0: behind the end; negative errno. @more: pages that are
- * wanted from here on.
- */
-static int hold_page(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t more,
-		     bool may_sleep, struct mpage **out)
+int hold_page(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t more,
+	      bool may_sleep, struct mpage **out)
 {
 	bool missed = false, again = false;
 	enum cache_look res;

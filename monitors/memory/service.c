@@ -22,6 +22,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
+#include "file_live.h"
 #include "memory.h"
 
 static uint64_t vregion_size = 1ull << 30;
@@ -117,7 +118,17 @@ static const struct cluster_ops cluster_ops = {
 	.fenced = monitor_fenced,
 };
 
+/* The launcher ends processors before this node, and storage nodes after it. */
+static void shut_down(void)
+{
+	const int err = file_flush_all(&memory_node);
+
+	if (err)
+		ctl_error("written files did not all reach their disk: error %d", err);
+}
+
 static const struct ctl_ops ctl_ops = {
+	.shutdown = shut_down,
 	.debug = memory_debug_command,
 };
 

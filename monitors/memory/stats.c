@@ -93,6 +93,8 @@ STAT_GAUGE(file_misses, "page_cache.miss", "file pages that had to be read");
 STAT_GAUGE(file_reads, "page_cache.read", "read requests sent to storage");
 STAT_GAUGE(file_read_pages, "page_cache.read_pages", "pages read from storage");
 STAT_GAUGE(file_evicted, "page_cache.evict", "file pages given up");
+STAT_GAUGE(file_writes, "page_cache.write", "write requests sent to storage");
+STAT_GAUGE(file_write_pages, "page_cache.write_pages", "pages written to storage");
 
 /* A page that has been freed keeps its frame until the device has told that it is sent. */
 static uint64_t read_pinned(void)

@@ -61,7 +61,8 @@ static struct rpc_sge bulk_sge(const struct mpage *page, uint16_t opcode)
 }
 
 static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint32_t body_len,
-			  struct mpage *const *bulk, uint32_t nr_bulk)
+			  struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
+			  uint32_t reply_max)
 {
 	struct bulk_pins *pins = kmalloc(sizeof(*pins));
 	struct rpc_call *call = rpc_call_create(peer, RPC_CLASS_WRITEBACK, opcode, body, body_len);
@@ -74,10 +75,12 @@ static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint
 	for (uint32_t i = 0; i < nr_bulk; i++) {
 		pins->pages[i] = bulk[i];
 		mpage_get(bulk[i]);
-		sge[i] = page_sge(bulk[i]);
+		sge[i] = bulk_sge(bulk[i], opcode);
 	}
 	call->bulk = sge;
 	call->nr_bulk = nr_bulk;
+	call->reply = reply;
+	call->reply_max = reply_max;
 	call->release = bulk_release;
 	call->arg = pins;
 	err = rpc_call_submit_wait(call, WAIT_FOREVER);
@@ -85,6 +88,8 @@ static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint
 		bulk_release(call);
 	else
 		err = rpc_call_wait(call);
+	if (!err)
+		err = (int)call->reply_len;
 	pins = NULL;
 out:
 	kfree(pins);
@@ -114,12 +119,17 @@ static int node_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 	uint32_t tries = STORAGE_TRIES;
 	int ret;
 
-	if (nr_bulk)
-		return call_with_bulk(peer, opcode, body, body_len, bulk, nr_bulk);
 	do {
-		ret = rpc_call_sync(peer, RPC_CLASS_CONTROL, opcode, body, body_len, reply,
-				    reply_max, time_for(opcode));
-		/* A storage node that was started again has lost the call; all such only read. */
+		if (nr_bulk)
+			ret = call_with_bulk(peer, opcode, body, body_len, bulk, nr_bulk, reply,
+					     reply_max);
+		else
+			ret = rpc_call_sync(peer, RPC_CLASS_CONTROL, opcode, body, body_len, reply,
+					    reply_max, time_for(opcode));
+		/*
+		 * A storage node that was started again has lost the call: it may be done twice, or
+		 * says by its id that it has been done.
+		 */
 	} while (ret == -EHOSTDOWN && proto_of(opcode) == PROTO_MS && --tries);
 	return ret;
 }
