@@ -13,6 +13,7 @@
 #include <proto/ps.h>
 
 #include "../../../monitors/memory/dispatch.h"
+#include "../../../monitors/memory/file_live.h"
 
 /* --- transport ------------------------------------------------------------------------- */
 
@@ -97,7 +98,7 @@ static int fake_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 		return storage_lookup(f, body, body_len, reply, reply_max);
 	if (opcode == MP_OOM && f->oom)
 		return f->oom(f, peer, body, body_len, reply);
-	if (!to)
+	if (!to && !(peer == FAKE_STORAGE && is_fake_storage(opcode)))
 		return -EHOSTDOWN;
 	/* Exact copies, so that a sanitizer sees every byte read beyond the message. */
 	copy = malloc(body_len ? body_len : 1);
@@ -108,8 +109,10 @@ static int fake_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 		for (uint32_t i = 0; i < nr_bulk; i++)
 			memcpy(data + i * PAGE_SIZE, mpage_virt(&m->pool, bulk[i]), PAGE_SIZE);
 	}
-	ret = memory_serve(to, m->node, opcode, copy, body_len, data,
-			   (uint32_t)(nr_bulk * PAGE_SIZE), reply, reply_max, NULL);
+	ret = to ? memory_serve(to, m->node, opcode, copy, body_len, data,
+				(uint32_t)(nr_bulk * PAGE_SIZE), reply, reply_max, NULL)
+		 : fake_storage_serve(f, m->node, opcode, copy, body_len, data,
+				      (uint32_t)(nr_bulk * PAGE_SIZE), reply);
 	free(data);
 	free(copy);
 	return fails ? f->fail_error : ret;
@@ -155,7 +158,11 @@ static void read_finish(struct page_cache_read *rd)
 {
 	struct fake *f = rd->m->net_arg;
 	struct ms_read_rep rep;
-	int err = f->read_error ? f->read_error : storage_read(f, rd->body, rd->body_len, &rep);
+	int err;
+
+	mutex_lock(&f->disk_lock);
+	err = f->read_error ? f->read_error : storage_read(f, rd->body, rd->body_len, &rep);
+	mutex_unlock(&f->disk_lock);
 
 	if (f->read_errors && --f->read_errors == 0)
 		f->read_error = 0;
@@ -282,6 +289,7 @@ void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift)
 	uint32_t nodes[FAKE_MEM_MAX];
 
 	memset(f, 0, sizeof(*f));
+	mutex_init(&f->disk_lock, "fake_disk", RANK_FS);
 	f->nr_mem = nr;
 	for (size_t i = 0; i < nr; i++)
 		nodes[i] = FAKE_MEM_FIRST + (uint32_t)i;
@@ -328,6 +336,7 @@ bool fake_stop(struct fake *f)
 
 		for (uint32_t proc = FAKE_PROC; proc < FAKE_MEM_FIRST; proc++)
 			kernel += pool_kernel_bytes(&m->pool, proc);
+		file_live_drop_all(m);
 		(void)page_cache_drop_all(m);
 		owner_counts(m, &counts);
 		pool_stats(&m->pool, &stats);
@@ -345,6 +354,7 @@ bool fake_stop(struct fake *f)
 		memory_destroy(m);
 		free(f->arena[i]);
 	}
+	fake_storage_stop(f);
 	return clean;
 }
 

@@ -30,11 +30,25 @@ struct fake_file {
 	const char *path;    /* what MS_LOOKUP finds it by; may be NULL */
 };
 
+/* A file that changes, at storage; see fake_storage.c. */
+struct fake_disk {
+	uint8_t *bytes; /* NULL: it has not changed yet */
+	uint32_t node;  /* that has the claim, or 0 */
+	uint64_t epoch;
+	uint64_t writes, syncs; /* MS_WRITE served, and those with the flag */
+	int error;              /* MS_WRITE and MS_CHANGE end with it */
+	bool removed;           /* the file has no name and no inode any more */
+};
+#define FAKE_DISK_MAX (4u << 20) /* bytes of such a file */
+
 struct fake {
 	struct memory mem[FAKE_MEM_MAX];
 	size_t nr_mem;
 	void *arena[FAKE_MEM_MAX];
 	struct fake_file files[FAKE_MAX_FILES]; /* ino - 1 */
+	struct fake_disk disks[FAKE_MAX_FILES];
+	struct mutex disk_lock; /* RANK_FS: disks, and files that change */
+	uint64_t epochs;
 	/* faults */
 	uint16_t fail_opcode; /* calls with it fail while fail_after is 0; it counts down */
 	int fail_after;
@@ -58,6 +72,11 @@ struct fake {
 	uint64_t nr_reports;
 };
 
+/* MS_CLAIM to MS_RELEASE: the reply's length or an errno. */
+int fake_storage_serve(struct fake *f, uint32_t from, uint16_t opcode, const void *body,
+		       uint32_t body_len, const uint8_t *data, uint32_t data_len, void *reply);
+bool is_fake_storage(uint16_t opcode);
+void fake_storage_stop(struct fake *f);
 /* Wait until a call is held; false: none has come. */
 bool fake_wait_held(struct fake *f);
 /* Frames of an extent of the nodes that are started next; 1, so that tests can count frames. */

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The storage node's part for files that change: claims, and contents in memory.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <lib/errno.h>
+#include <proto/ms.h>
+
+#include "fake.h"
+
+bool is_fake_storage(uint16_t opcode)
+{
+	return opcode >= MS_CLAIM && opcode <= MS_RELEASE;
+}
+
+void fake_storage_stop(struct fake *f)
+{
+	for (uint32_t i = 0; i < FAKE_MAX_FILES; i++)
+		free(f->disks[i].bytes);
+}
+
+/* From now on the file's contents are bytes of its own. */
+static void make_bytes(struct fake *f, uint64_t ino)
+{
+	struct fake_file *file = &f->files[ino - 1];
+	struct fake_disk *d = &f->disks[ino - 1];
+
+	if (d->bytes)
+		return;
+	d->bytes = calloc(1, FAKE_DISK_MAX);
+	for (uint64_t i = 0; i < file->size; i++)
+		d->bytes[i] = file->data ? file->data[i] : fake_byte(ino, i);
+	file->data = d->bytes;
+}
+
+static void set_size(struct fake *f, uint64_t ino, uint64_t size)
+{
+	struct fake_file *file = &f->files[ino - 1];
+
+	if (size < file->size)
+		memset(f->disks[ino - 1].bytes + size, 0, file->size - size);
+	file->size = size;
+}
+
+static int reply_state(struct fake *f, const struct proto_file *file, void *reply)
+{
+	const struct fake_disk *d = &f->disks[file->ino - 1];
+	const struct ms_file_state state = { .epoch = d->epoch,
+					     .size = f->files[file->ino - 1].size,
+					     .version = f->files[file->ino - 1].version,
+					     .node = d->node };
+
+	ms_file_state_encode(&state, reply);
+	return sizeof(struct ms_file_state_wire);
+}
+
+static bool is_claimed_by(const struct fake *f, uint64_t ino, uint32_t from, uint64_t epoch)
+{
+	return ino && ino <= FAKE_MAX_FILES && f->disks[ino - 1].node == from &&
+	       f->disks[ino - 1].epoch == epoch;
+}
+
+static int serve_claim(struct fake *f, uint32_t from, const void *body, uint32_t len, void *reply)
+{
+	struct ms_file_state other = { 0 };
+	struct ms_claim_req req;
+	struct fake_disk *d;
+	int err = ms_claim_req_decode(body, len, &req);
+
+	if (err)
+		return err;
+	if (!req.file.ino || req.file.ino > FAKE_MAX_FILES || f->disks[req.file.ino - 1].removed)
+		return -ESTALE;
+	d = &f->disks[req.file.ino - 1];
+	if (d->node && d->node != from) {
+		other.node = d->node;
+		ms_file_state_encode(&other, reply);
+		return sizeof(struct ms_file_state_wire);
+	}
+	make_bytes(f, req.file.ino);
+	d->node = from;
+	d->epoch = ++f->epochs;
+	return reply_state(f, &req.file, reply);
+}
+
+static int serve_write(struct fake *f, uint32_t from, const void *body, uint32_t len,
+		       const uint8_t *data, uint32_t data_len, void *reply)
+{
+	struct ms_write_req req;
+	struct fake_disk *d;
+	int err = ms_write_req_decode(body, len, &req);
+
+	if (!err && data_len != req.nr_pages * PAGE_SIZE)
+		err = -EMSGSIZE;
+	if (!err && !is_claimed_by(f, req.file.ino, from, req.epoch))
+		err = -ESTALE;
+	if (err)
+		return err;
+	d = &f->disks[req.file.ino - 1];
+	if (d->error)
+		return d->error;
+	if (req.size > FAKE_DISK_MAX)
+		return -ENOSPC;
+	if (req.size < f->files[req.file.ino - 1].size)
+		return -EINVAL;
+	for (uint32_t i = 0; i < req.nr_pages; i++) {
+		const uint64_t pos = (req.pgoff + i) * PAGE_SIZE;
+
+		memcpy(d->bytes + pos, data + i * PAGE_SIZE,
+		       MIN((uint64_t)PAGE_SIZE, req.size - pos));
+	}
+	set_size(f, req.file.ino, req.size);
+	f->files[req.file.ino - 1].version++;
+	d->writes++;
+	d->syncs += req.flags & MS_WRITE_SYNC;
+	return reply_state(f, &req.file, reply);
+}
+
+static int serve_change(struct fake *f, uint32_t from, const void *body, uint32_t len, void *reply)
+{
+	struct ms_change_req req;
+	struct fake_file *file;
+	struct fake_disk *d;
+	int err = ms_change_req_decode(body, len, &req);
+
+	if (!err && !is_claimed_by(f, req.file.ino, from, req.epoch))
+		err = -ESTALE;
+	if (err)
+		return err;
+	d = &f->disks[req.file.ino - 1];
+	file = &f->files[req.file.ino - 1];
+	if (d->error)
+		return d->error;
+	if (req.op == PROTO_FILE_TRUNCATE)
+		set_size(f, req.file.ino, req.off);
+	else if (req.op == PROTO_FILE_PUNCH && req.off < file->size)
+		memset(d->bytes + req.off, 0, MIN(req.len, file->size - req.off));
+	else if (req.op != PROTO_FILE_PUNCH)
+		return -EOPNOTSUPP;
+	file->version++;
+	return reply_state(f, &req.file, reply);
+}
+
+static int serve_release(struct fake *f, uint32_t from, const void *body, uint32_t len)
+{
+	struct ms_release_req req;
+	const int err = ms_release_req_decode(body, len, &req);
+
+	if (err)
+		return err;
+	if (is_claimed_by(f, req.file.ino, from, req.epoch))
+		f->disks[req.file.ino - 1].node = 0;
+	return 0;
+}
+
+int fake_storage_serve(struct fake *f, uint32_t from, uint16_t opcode, const void *body,
+		       uint32_t body_len, const uint8_t *data, uint32_t data_len, void *reply)
+{
+	int ret = -ENOSYS;
+
+	mutex_lock(&f->disk_lock);
+	if (opcode == MS_CLAIM)
+		ret = serve_claim(f, from, body, body_len, reply);
+	else if (opcode == MS_WRITE)
+		ret = serve_write(f, from, body, body_len, data, data_len, reply);
+	else if (opcode == MS_CHANGE)
+		ret = serve_change(f, from, body, body_len, reply);
+	else if (opcode == MS_RELEASE)
+		ret = serve_release(f, from, body, body_len);
+	mutex_unlock(&f->disk_lock);
+	return ret;
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files that change at the memory node that caches them: dirty pages, claims, truncation.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <kernel/thread.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/ktest.h>
+
+#include "../../../monitors/memory/file_live.h"
+#include "fixture.h"
+
+static struct proto_file file1 = { 1, 1, FAKE_STORAGE }; /* the one that requests name */
+static struct pm_file_state state;
+
+/* Write @len bytes of @bytes at @pos, as a processor does: pages, each with its range. */
+static int write_at(struct fake *f, size_t node, uint64_t pos, const void *bytes, uint32_t len,
+		    uint32_t flags)
+{
+	static uint8_t body[2048], data[PM_FILE_WRITE_MAX * PAGE_SIZE];
+	struct pm_file_write_req req = { .file = file1, .size = pos + len, .flags = flags };
+	struct pm_file_state_wire w;
+	uint32_t done = 0;
+	ssize_t n;
+	int ret;
+
+	memset(data, 0xee, sizeof(data));
+	while (done < len) {
+		const uint32_t first = (uint32_t)((pos + done) & PAGE_MASK_LOW);
+		const uint32_t bit = MIN(len - done, (uint32_t)PAGE_SIZE - first);
+
+		memcpy(data + req.nr_pages * PAGE_SIZE + first, (const uint8_t *)bytes + done, bit);
+		req.pages[req.nr_pages++] = (struct pm_file_page){
+			.pgoff = (pos + done) >> PAGE_SHIFT,
+			.first = (uint16_t)first,
+			.bytes = (uint16_t)bit,
+		};
+		done += bit;
+	}
+	n = pm_file_write_req_encode(&req, body, sizeof(body));
+	if (n < 0)
+		return (int)n;
+	ret = memory_serve(&f->mem[node], FAKE_PROC, PM_FILE_WRITE, body, (uint32_t)n, data,
+			   req.nr_pages * (uint32_t)PAGE_SIZE, &w, sizeof(w), NULL);
+	return ret < 0 ? ret : pm_file_state_decode(&w, (size_t)ret, &state);
+}
+
+static int sync_file(struct fake *f)
+{
+	return write_at(f, 0, 0, NULL, 0, PM_FILE_SYNC);
+}
+
+static int change(struct fake *f, uint32_t op, uint64_t off, uint64_t len)
+{
+	const struct pm_file_change_req req = { .file = file1, .op = op, .off = off, .len = len };
+	struct pm_file_change_req_wire rw;
+	struct pm_file_state_wire w;
+	int ret;
+
+	pm_file_change_req_encode(&req, &rw);
+	ret = memory_serve(&f->mem[0], FAKE_PROC, PM_FILE_CHANGE, &rw, sizeof(rw), NULL, 0, &w,
+			   sizeof(w), NULL);
+	return ret < 0 ? ret : pm_file_state_decode(&w, (size_t)ret, &state);
+}
+
+static int open_at(struct fake *f, size_t node)
+{
+	const struct pm_file_open_req req = { .file = file1 };
+	struct pm_file_open_req_wire rw;
+	struct pm_file_state_wire w;
+	int ret;
+
+	pm_file_open_req_encode(&req, &rw);
+	ret = memory_serve(&f->mem[node], FAKE_PROC, PM_FILE_OPEN, &rw, sizeof(rw), NULL, 0, &w,
+			   sizeof(w), NULL);
+	return ret < 0 ? ret : pm_file_state_decode(&w, (size_t)ret, &state);
+}
+
+static void start(struct fake *f, size_t nr, uint64_t size)
+{
+	fake_start(f, nr, 4096, 30);
+	f->files[0] = (struct fake_file){ .size = size, .version = 1 };
+}
+
+static bool reads(struct fake *f, uint64_t pos, const void *bytes, uint32_t len)
+{
+	static uint8_t got[64 << 10];
+
+	return page_cache_copy(&f->mem[0], &file1, pos, got, len) == (int)len &&
+	       !memcmp(got, bytes, len);
+}
+
+static uint8_t text[PM_FILE_WRITE_MAX * PAGE_SIZE];
+
+static void fill_text(void)
+{
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = (uint8_t)(i * 7 + i / 4096);
+}
+
+static void a_sync_takes_one_write(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	fill_text();
+	ASSERT_EQ(t, write_at(&f, 0, 0, text, sizeof(text), 0), 0);
+	EXPECT_EQ(t, state.size, sizeof(text));
+	EXPECT_EQ(t, f.disks[0].writes, 0);
+	EXPECT_EQ(t, f.nr_calls, 1); /* the claim */
+	EXPECT_TRUE(t, reads(&f, 5000, text + 5000, 60000));
+	EXPECT_EQ(t, f.nr_reads, 0); /* nothing of it is on the disk */
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, f.nr_calls, 2);
+	EXPECT_EQ(t, f.disks[0].syncs, 1);
+	EXPECT_EQ(t, f.files[0].size, sizeof(text));
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes, text, sizeof(text)), 0);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
+	/* Clean now: they give way, and are read again. */
+	EXPECT_EQ(t, page_cache_drop_all(&f.mem[0]), 32);
+	EXPECT_TRUE(t, reads(&f, 5000, text + 5000, 60000));
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void parts_of_a_page_from_two_writers(struct ktest *t)
+{
+	uint8_t want[PAGE_SIZE];
+	struct fake f;
+
+	start(&f, 1, 6000);
+	for (size_t i = 0; i < sizeof(want); i++)
+		want[i] = i < 6000 - 4096 ? fake_byte(1, 4096 + i) : 0;
+	ASSERT_EQ(t, write_at(&f, 0, 4096 + 10, "first", 5, 0), 0);
+	ASSERT_EQ(t, write_at(&f, 0, 4096 + 100, "second", 6, 0), 0);
+	ASSERT_EQ(t, write_at(&f, 0, 4096 + 3000, "third", 5, 0), 0);
+	memcpy(want + 10, "first", 5);
+	memcpy(want + 100, "second", 6);
+	memcpy(want + 3000, "third", 5);
+	EXPECT_EQ(t, state.size, 4096 + 3005);
+	EXPECT_EQ(t, f.nr_reads, 1);
+	EXPECT_TRUE(t, reads(&f, 4096, want, 3005));
+	/* A dirty page is not given up. */
+	(void)page_cache_drop_all(&f.mem[0]);
+	EXPECT_TRUE(t, reads(&f, 4096, want, 3005));
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, f.disks[0].writes, 1);
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes + 4096, want, sizeof(want)), 0);
+	EXPECT_EQ(t, f.disks[0].bytes[0], fake_byte(1, 0));
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+struct syncer {
+	struct fake *f;
+	int ret;
+};
+
+static void sync_thread(void *arg)
+{
+	struct syncer *s = arg;
+	struct pm_file_write_req req = { .file = file1, .flags = PM_FILE_SYNC };
+	struct pm_file_state out;
+
+	s->ret = file_write(&s->f->mem[0], &req, NULL, &out);
+}
+
+/* While a page is being written it can be read and written, and is written again then. */
+static void pages_under_way_stay_readable(struct ktest *t)
+{
+	struct syncer s;
+	struct thread *th;
+	struct fake f;
+
+	start(&f, 1, 0);
+	ASSERT_EQ(t, write_at(&f, 0, 0, "old", 3, 0), 0);
+	f.hold_opcode = MS_WRITE;
+	s = (struct syncer){ &f, 1 };
+	th = thread_create("sync", sync_thread, &s);
+	ASSERT_FALSE(t, IS_ERR(th));
+	ASSERT_TRUE(t, fake_wait_held(&f));
+	EXPECT_TRUE(t, reads(&f, 0, "old", 3));
+	ASSERT_EQ(t, write_at(&f, 0, 0, "new", 3, 0), 0);
+	EXPECT_TRUE(t, reads(&f, 0, "new", 3));
+	__atomic_store_n(&f.release, true, __ATOMIC_RELEASE);
+	thread_join(th);
+	EXPECT_EQ(t, s.ret, 0);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 1);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "new", 3), 0);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void writer_thread(void *arg)
+{
+	struct syncer *s = arg;
+
+	int ret = 0;
+
+	for (uint64_t i = 0; i < 8 && !ret; i++)
+		ret = write_at(s->f, 0, i * sizeof(text), text, sizeof(text), 0);
+	__atomic_store_n(&s->ret, ret, __ATOMIC_RELEASE);
+}
+
+static void writers_wait_at_the_limit(struct ktest *t)
+{
+	struct syncer s;
+	struct thread *th;
+	struct fake f;
+
+	start(&f, 1, 0);
+	fill_text();
+	f.mem[0].page_cache.dirty_max = 64;
+	s = (struct syncer){ &f, 1 };
+	th = thread_create("writer", writer_thread, &s);
+	ASSERT_FALSE(t, IS_ERR(th));
+	while (__atomic_load_n(&s.ret, __ATOMIC_ACQUIRE) == 1) {
+		EXPECT_LE(t, __atomic_load_n(&f.mem[0].page_cache.nr_dirty, __ATOMIC_RELAXED), 64);
+		if (file_write_behind_wanted(&f.mem[0]))
+			EXPECT_TRUE(t, file_write_behind(&f.mem[0], false));
+		else
+			thread_sleep_ns(100 * 1000);
+	}
+	thread_join(th);
+	EXPECT_EQ(t, s.ret, 0);
+	EXPECT_GE(t, f.disks[0].writes, 6);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	for (size_t i = 0; i < 8; i++)
+		EXPECT_EQ(t, memcmp(f.disks[0].bytes + i * sizeof(text), text, sizeof(text)), 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void truncation_both_ways(struct ktest *t)
+{
+	static const uint8_t zeroes[PAGE_SIZE];
+	struct fake f;
+
+	start(&f, 1, 3 * PAGE_SIZE);
+	fill_text();
+	ASSERT_EQ(t, write_at(&f, 0, 0, text, 4 * PAGE_SIZE + 10, 0), 0);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, PAGE_SIZE + 5, 0), 0);
+	EXPECT_EQ(t, state.size, PAGE_SIZE + 5);
+	EXPECT_EQ(t, f.files[0].size, PAGE_SIZE + 5);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 2);
+	/* Longer again: storage need not know at once, and nothing of old is there. */
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 4 * PAGE_SIZE, 0), 0);
+	EXPECT_EQ(t, f.files[0].size, PAGE_SIZE + 5);
+	EXPECT_TRUE(t, reads(&f, 0, text, PAGE_SIZE + 5));
+	EXPECT_TRUE(t, reads(&f, PAGE_SIZE + 5, zeroes, PAGE_SIZE));
+	EXPECT_TRUE(t, reads(&f, 3 * PAGE_SIZE, zeroes, PAGE_SIZE));
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, f.files[0].size, 4 * PAGE_SIZE);
+	/* A hole: clean pages are void. */
+	EXPECT_TRUE(t, reads(&f, 0, text, PAGE_SIZE));
+	ASSERT_EQ(t, change(&f, PROTO_FILE_PUNCH, 10, 20), 0);
+	EXPECT_TRUE(t, reads(&f, 10, zeroes, 20));
+	EXPECT_TRUE(t, reads(&f, 30, text + 30, 100));
+	f.disks[0].error = -EIO;
+	EXPECT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 0, 0), -EIO);
+	f.disks[0].error = 0;
+	EXPECT_TRUE(t, reads(&f, 30, text + 30, 100));
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void appends_get_their_own_bytes(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 10);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_APPEND, 0, 5), 0);
+	EXPECT_EQ(t, state.pos, 10);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_APPEND, 0, 7), 0);
+	EXPECT_EQ(t, state.pos, 15);
+	EXPECT_EQ(t, state.size, 22);
+	/* The second writer is first, and its page as it knew it has not the other's bytes. */
+	ASSERT_EQ(t, write_at(&f, 0, 15, "secondx", 7, 0), 0);
+	ASSERT_EQ(t, write_at(&f, 0, 10, "first", 5, PM_FILE_SYNC), 0);
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes + 10, "firstsecondx", 12), 0);
+	EXPECT_EQ(t, f.files[0].size, 22);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void what_storage_refuses_is_counted_once(struct ktest *t)
+{
+	uint64_t version;
+	struct fake f;
+
+	start(&f, 1, 0);
+	ASSERT_EQ(t, write_at(&f, 0, 0, "lost", 4, 0), 0);
+	version = state.version;
+	f.disks[0].error = -EIO;
+	EXPECT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 1);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
+	f.disks[0].error = 0;
+	EXPECT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 1);
+	ASSERT_EQ(t, write_at(&f, 0, 0, "kept", 4, PM_FILE_SYNC), 0);
+	EXPECT_NE(t, state.version, version);
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "kept", 4), 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Storage is away: nothing is lost, and it is sent again. */
+static void storage_that_is_away_loses_nothing(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	ASSERT_EQ(t, write_at(&f, 0, 0, "bytes", 5, 0), 0);
+	f.fail_opcode = MS_WRITE;
+	f.fail_error = -EHOSTDOWN;
+	EXPECT_EQ(t, sync_file(&f), -EHOSTDOWN);
+	EXPECT_FALSE(t, file_write_behind(&f.mem[0], true));
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 1);
+	f.fail_opcode = 0;
+	/* It has been started again, and knows of no claim. */
+	f.disks[0].node = 0;
+	f.disks[0].epoch = 0;
+	EXPECT_TRUE(t, file_write_behind(&f.mem[0], true));
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "bytes", 5), 0);
+	EXPECT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void one_node_has_the_claim(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 2, 100);
+	ASSERT_EQ(t, open_at(&f, 0), 0);
+	EXPECT_EQ(t, state.node, 0);
+	EXPECT_EQ(t, state.size, 100);
+	ASSERT_EQ(t, open_at(&f, 1), 0);
+	EXPECT_EQ(t, state.node, FAKE_MEM_FIRST);
+	ASSERT_EQ(t, write_at(&f, 1, 0, "x", 1, 0), 0);
+	EXPECT_EQ(t, state.node, FAKE_MEM_FIRST);
+	/* It is given up when too many are not used; not while there is something to write. */
+	f.mem[0].page_cache.claims_max = 0;
+	ASSERT_EQ(t, write_at(&f, 0, 0, "x", 1, 0), 0);
+	EXPECT_TRUE(t, file_write_behind(&f.mem[0], true));
+	EXPECT_TRUE(t, file_write_behind(&f.mem[0], true));
+	EXPECT_EQ(t, f.disks[0].node, 0);
+	ASSERT_EQ(t, open_at(&f, 1), 0);
+	EXPECT_EQ(t, state.node, 0);
+	EXPECT_EQ(t, f.disks[0].node, FAKE_MEM_FIRST + 1);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* A node that was taken for dead goes on: its successor's bytes stay. */
+static void a_fenced_node_writes_nothing(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 2, 0);
+	ASSERT_EQ(t, write_at(&f, 0, 0, "older", 5, 0), 0);
+	f.disks[0].node = 0; /* by membership */
+	ASSERT_EQ(t, write_at(&f, 1, 0, "newer", 5, PM_FILE_SYNC), 0);
+	EXPECT_FALSE(t, file_write_behind(&f.mem[0], true));
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "newer", 5), 0);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
+	ASSERT_EQ(t, open_at(&f, 0), 0);
+	EXPECT_EQ(t, state.node, FAKE_MEM_FIRST + 1);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static int write_name(struct fake *f, uint64_t ino)
+{
+	const uint8_t name = (uint8_t)ino;
+	int err;
+
+	file1.ino = ino;
+	err = write_at(f, 0, 0, &name, 1, 0);
+	file1.ino = 1;
+	return err;
+}
+
+/* Everything reaches storage, whatever becomes of single files. */
+static void a_flush_of_all(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	for (uint64_t ino = 4; ino; ino--) {
+		f.files[ino - 1] = (struct fake_file){ .version = 1 };
+		ASSERT_EQ(t, write_name(&f, ino), 0);
+	}
+	f.disks[1].node = 0;
+	f.disks[1].removed = true; /* no loss */
+	EXPECT_EQ(t, file_flush_all(&f.mem[0]), 0);
+	for (uint64_t ino = 1; ino <= 4; ino++)
+		EXPECT_EQ(t, f.disks[ino - 1].bytes[0], ino == 2 ? 0 : ino);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
+	EXPECT_EQ(t, file_flush_all(&f.mem[0]), 0);
+	for (uint64_t ino = 3; ino <= 4; ino++) {
+		f.disks[ino - 1].bytes[0] = 0;
+		ASSERT_EQ(t, write_name(&f, ino), 0);
+	}
+	f.disks[2].error = -EIO;
+	EXPECT_EQ(t, file_flush_all(&f.mem[0]), -EIO);
+	EXPECT_EQ(t, f.disks[3].bytes[0], 4);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+#define SPAN (40 * PAGE_SIZE)
+
+/* Any operations, beside an array of bytes. */
+static void as_a_model_says(struct ktest *t)
+{
+	static uint8_t model[SPAN], got[SPAN], bytes[8192];
+	struct prng rng;
+	uint64_t size = 0;
+	struct fake f;
+
+	start(&f, 1, 0);
+	prng_seed(&rng, 7);
+	memset(model, 0, sizeof(model));
+	f.mem[0].page_cache.dirty_max = 1024;
+	for (int n = 0; n < 4000; n++) {
+		const uint64_t pos = prng_below(&rng, SPAN - sizeof(bytes));
+		const uint32_t len = 1 + (uint32_t)prng_below(&rng, sizeof(bytes) - 1);
+
+		switch (prng_below(&rng, 10)) {
+		case 0:
+			ASSERT_EQ(t, sync_file(&f), 0);
+			ASSERT_EQ(t, f.files[0].size, size);
+			ASSERT_EQ(t, memcmp(f.disks[0].bytes, model, size), 0);
+			break;
+		case 1:
+			(void)page_cache_drop_all(&f.mem[0]);
+			break;
+		case 2:
+			ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, pos, 0), 0);
+			if (pos < size)
+				memset(model + pos, 0, size - pos);
+			size = pos;
+			break;
+		case 3:
+			ASSERT_EQ(t, change(&f, PROTO_FILE_PUNCH, pos, len), 0);
+			memset(model + pos, 0, len);
+			break;
+		case 4:
+			(void)file_write_behind(&f.mem[0], true);
+			break;
+		default:
+			for (uint32_t i = 0; i < len; i++)
+				bytes[i] = (uint8_t)prng_next(&rng);
+			ASSERT_EQ(t, write_at(&f, 0, pos, bytes, len, 0), 0);
+			memcpy(model + pos, bytes, len);
+			size = MAX(size, pos + len);
+			break;
+		}
+		ASSERT_EQ(t, page_cache_copy(&f.mem[0], &file1, 0, got, SPAN), (int)size);
+		ASSERT_EQ(t, memcmp(got, model, size), 0);
+	}
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(a_sync_takes_one_write),
+	KTEST(parts_of_a_page_from_two_writers),
+	KTEST(pages_under_way_stay_readable),
+	KTEST(writers_wait_at_the_limit),
+	KTEST(truncation_both_ways),
+	KTEST(appends_get_their_own_bytes),
+	KTEST(what_storage_refuses_is_counted_once),
+	KTEST(storage_that_is_away_loses_nothing),
+	KTEST(one_node_has_the_claim),
+	KTEST(a_fenced_node_writes_nothing),
+	KTEST(a_flush_of_all),
+	KTEST(as_a_model_says),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "memory.live", .cases = cases };
+KTEST_SUITE(suite);
