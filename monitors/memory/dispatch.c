@@ -2,7 +2,8 @@
 /*
  * The table of all messages to a memory monitor, and how one is served.
  *
- * Flow:	find the entry, check the sender, decode into the entry's structure, act.
+ * Flow:	find the entry, check the sender, decode into the entry's structure, check that the
+ *		sender has the vNode of what the request names, act.
  * Context:	a thread that may sleep, but for entries with @direct.
  * Failure:	a malformed request is counted and answered with -EMSGSIZE or -EPROTO before any
  *		effect; an unknown one with -ENOSYS.
@@ -88,11 +89,14 @@ HISTOGRAM(memory_collapse_ns, "memory.collapse_ns", "PM_COLLAPSE, from its arriv
 #define FROM_HOME   (FROM_MEMORY | MSG_FROM_HOME)
 #define RESERVE     MSG_RESERVE
 
-#define ENTRY(op, op_flags, size, decoder, handler)                                                \
-	.opcode = (op), .flags = (op_flags), .name = #op, .req_size = (size), .decode = (decoder), \
-	.act = (handler)
-#define CALL(op, op_flags, type, handler) \
-	ENTRY(op, op_flags, sizeof(struct type), decode_##type, handler)
+#define ENTRY(op, op_flags, where, size, decoder, handler)                            \
+	.opcode = (op), .flags = (op_flags), .vnode = MSG_VNODE_##where, .name = #op, \
+	.req_size = (size), .decode = (decoder), .act = (handler)
+#define CALL(op, op_flags, where, type, handler) \
+	ENTRY(op, op_flags, where, sizeof(struct type), decode_##type, handler)
+#define DIRECT(op, op_flags, where, handler)                                          \
+	.opcode = (op), .flags = (op_flags), .vnode = MSG_VNODE_##where, .name = #op, \
+	.direct = (handler)
 
 /*
  * Context:	INLINE: polling context first, then a thread; WAITS: a thread of its own, as it
@@ -107,70 +111,71 @@ HISTOGRAM(memory_collapse_ns, "memory.collapse_ns", "PM_COLLAPSE, from its arriv
  */
 const struct msg_type msg_types[] = {
 	/* From a processor to the home.  They wait for owners. */
-	{ CALL(PM_EXEC, FROM_PROC | WAITS, pm_exec_req, msg_exec),
+	{ CALL(PM_EXEC, FROM_PROC | WAITS, NAMED, pm_exec_req, msg_exec),
 	  .time = &memory_exec_ns }, /* and for storage */
-	{ CALL(PM_MMAP, FROM_PROC | WAITS, pm_mmap_req, msg_mmap) },
-	{ CALL(PM_MUNMAP, FROM_PROC | WAITS, pm_range_req, msg_munmap) },
-	{ CALL(PM_MPROTECT, FROM_PROC | WAITS, pm_range_req, msg_mprotect) },
-	{ CALL(PM_MREMAP, FROM_PROC | WAITS, pm_mremap_req, msg_mremap) },
-	{ CALL(PM_BRK, FROM_PROC | WAITS, pm_brk_req, msg_brk) },
-	{ CALL(PM_VREGIONS, FROM_PROC | WAITS, pm_vregions_req,
+	{ CALL(PM_MMAP, FROM_PROC | WAITS, SPACES, pm_mmap_req, msg_mmap) },
+	{ CALL(PM_MUNMAP, FROM_PROC | WAITS, SPACES, pm_range_req, msg_munmap) },
+	{ CALL(PM_MPROTECT, FROM_PROC | WAITS, SPACES, pm_range_req, msg_mprotect) },
+	{ CALL(PM_MREMAP, FROM_PROC | WAITS, SPACES, pm_mremap_req, msg_mremap) },
+	{ CALL(PM_BRK, FROM_PROC | WAITS, SPACES, pm_brk_req, msg_brk) },
+	{ CALL(PM_LEASE, FROM_PROC | WAITS | IDEMPOTENT, SPACES, pm_lease_req,
+	       msg_lease) }, /* a number is served once */
+	{ CALL(PM_VREGIONS, FROM_PROC | WAITS, SPACES, pm_vregions_req,
 	       msg_vregions) }, /* twice would grant twice */
-	{ ENTRY(PM_DESTROY, FROM_PROC | WAITS | IDEMPOTENT, sizeof(struct destroy_list),
+	{ ENTRY(PM_DESTROY, FROM_PROC | WAITS | IDEMPOTENT, SPACES, sizeof(struct destroy_list),
 		decode_destroy_list, msg_destroy) },
-	{ CALL(PM_FORK, FROM_PROC | WAITS, pm_fork_req, msg_fork), .time = &memory_fork_ns },
-	{ CALL(PM_COLLAPSE, FROM_PROC | WAITS, pm_collapse_req, msg_collapse),
+	{ CALL(PM_FORK, FROM_PROC | WAITS, SPACES, pm_fork_req, msg_fork),
+	  .time = &memory_fork_ns },
+	{ CALL(PM_COLLAPSE, FROM_PROC | WAITS, SPACES, pm_collapse_req, msg_collapse),
 	  .time = &memory_collapse_ns },
-	{ CALL(PM_DISCARD, FROM_PROC | WAITS | IDEMPOTENT, pm_discard_req, msg_discard) },
-	{ CALL(PM_SPACE, FROM_PROC | WAITS, pm_space_req, msg_make_pages) },
+	{ CALL(PM_DISCARD, FROM_PROC | WAITS | IDEMPOTENT, SPACES, pm_discard_req, msg_discard) },
+	{ CALL(PM_SPACE, FROM_PROC | WAITS, NAMED, pm_space_req, msg_make_pages) },
 	/* From a processor to an owner.  They wait only while a vRegion is handed over. */
-	{ .opcode = PM_FETCH,
-	  .flags = FROM_PROC | INLINE | WAITS | IDEMPOTENT,
-	  .name = "PM_FETCH",
-	  .direct = msg_fetch },
-	{ .opcode = PM_FETCH_AHEAD,
-	  .flags = FROM_PROC | INLINE | IDEMPOTENT,
-	  .name = "PM_FETCH_AHEAD",
-	  .direct = msg_fetch_ahead },
-	{ CALL(PM_FILL_VMA, FROM_PROC | WAITS | IDEMPOTENT, pm_fill_vma_req, msg_fill_vma) },
-	{ .opcode = PM_WRITEBACK,
-	  .flags = FROM_PROC | INLINE | WAITS | IDEMPOTENT,
-	  .name = "PM_WRITEBACK",
-	  .direct = msg_writeback },
-	{ CALL(PM_CREDIT, FROM_PROC, pm_credit_req, msg_credit) }, /* the second would be stale */
-	{ ENTRY(PM_MEMINFO, FROM_PROC | RPC_HANDLER_FROM_MEMORY | IDEMPOTENT, 0, decode_nothing,
-		msg_meminfo) }, /* from memory nodes, too */
-	{ CALL(PM_COMMIT, FROM_PROC | RPC_HANDLER_FROM_MEMORY | IDEMPOTENT, pm_commit,
+	{ DIRECT(PM_FETCH, FROM_PROC | INLINE | WAITS | IDEMPOTENT, REGION, msg_fetch) },
+	{ DIRECT(PM_FETCH_AHEAD, FROM_PROC | INLINE | IDEMPOTENT, REGION, msg_fetch_ahead) },
+	{ CALL(PM_FILL_VMA, FROM_PROC | WAITS | IDEMPOTENT, REGION, pm_fill_vma_req,
+	       msg_fill_vma) },
+	{ DIRECT(PM_WRITEBACK, FROM_PROC | INLINE | WAITS | IDEMPOTENT, REGION, msg_writeback) },
+	{ CALL(PM_CREDIT, FROM_PROC, NONE, pm_credit_req,
+	       msg_credit) }, /* the second would be stale */
+	{ ENTRY(PM_MEMINFO, FROM_PROC | RPC_HANDLER_FROM_MEMORY | IDEMPOTENT, NONE, 0,
+		decode_nothing, msg_meminfo) }, /* from memory nodes, too */
+	{ CALL(PM_COMMIT, FROM_PROC | RPC_HANDLER_FROM_MEMORY | IDEMPOTENT, NONE, pm_commit,
 	       msg_commit) }, /* from memory nodes, too */
 	/* From a processor to the node with a file's page cache.  Waits for storage. */
-	{ .opcode = PM_FILE_FETCH,
-	  .flags = FROM_PROC | INLINE | WAITS | IDEMPOTENT,
-	  .name = "PM_FILE_FETCH",
-	  .direct = msg_file_fetch },
+	{ DIRECT(PM_FILE_FETCH, FROM_PROC | INLINE | WAITS | IDEMPOTENT, HANDLE, msg_file_fetch) },
+	{ CALL(PM_FILE_OPEN, FROM_PROC | WAITS | IDEMPOTENT, HANDLE, pm_file_open_req,
+	       msg_file_open) },
+	{ CALL(PM_FILE_WRITE, FROM_PROC | WAITS | IDEMPOTENT, HANDLE, pm_file_write_req,
+	       msg_file_write) },
+	{ CALL(PM_FILE_CHANGE, FROM_PROC | WAITS, HANDLE, pm_file_change_req, msg_file_change) },
 	/* From the home to an owner.  Only MM_MOVE and MM_VREGION_MOVE wait: for another owner. */
-	{ CALL(MM_MAP, FROM_HOME | RESERVE, mm_map_req, msg_mm_map) },
-	{ CALL(MM_LOAD, FROM_HOME, mm_load_req, msg_mm_load) },
-	{ CALL(MM_UNMAP, FROM_HOME, mm_range_req, msg_mm_unmap) },
-	{ CALL(MM_PROTECT, FROM_HOME, mm_range_req, msg_mm_protect) },
-	{ ENTRY(MM_MOVE, FROM_HOME | RESERVE | WAITS, sizeof(struct owner_move_work),
+	{ CALL(MM_MAP, FROM_HOME | RESERVE, BY_MEMORY, mm_map_req, msg_mm_map) },
+	{ CALL(MM_LOAD, FROM_HOME, BY_MEMORY, mm_load_req, msg_mm_load) },
+	{ CALL(MM_UNMAP, FROM_HOME, BY_MEMORY, mm_range_req, msg_mm_unmap) },
+	{ CALL(MM_PROTECT, FROM_HOME, BY_MEMORY, mm_range_req, msg_mm_protect) },
+	{ ENTRY(MM_MOVE, FROM_HOME | RESERVE | WAITS, BY_MEMORY, sizeof(struct owner_move_work),
 		decode_mm_move_req, msg_mm_move) },
-	{ ENTRY(MM_DESTROY, FROM_HOME | IDEMPOTENT, sizeof(uint64_t), decode_aspace,
+	{ ENTRY(MM_DESTROY, FROM_HOME | IDEMPOTENT, BY_MEMORY, sizeof(uint64_t), decode_aspace,
 		msg_mm_destroy) },
-	{ CALL(MM_FORK, FROM_HOME, mm_fork_req, msg_mm_fork) },
-	{ CALL(MM_COLLAPSE, FROM_HOME | RESERVE | IDEMPOTENT, pm_collapse_req, msg_mm_collapse) },
-	{ CALL(MM_DISCARD, FROM_HOME | RESERVE | IDEMPOTENT, pm_discard_req, msg_mm_discard) },
-	{ CALL(MM_VREGION_MOVE, FROM_HOME | WAITS, mm_vregion_move_req, msg_mm_vregion_move) },
-	{ CALL(MM_EXPECT, FROM_HOME | IDEMPOTENT, mm_expect_req, msg_mm_expect) },
+	{ CALL(MM_FORK, FROM_HOME, BY_MEMORY, mm_fork_req, msg_mm_fork) },
+	{ CALL(MM_COLLAPSE, FROM_HOME | RESERVE | IDEMPOTENT, BY_MEMORY, pm_collapse_req,
+	       msg_mm_collapse) },
+	{ CALL(MM_DISCARD, FROM_HOME | RESERVE | IDEMPOTENT, BY_MEMORY, pm_discard_req,
+	       msg_mm_discard) },
+	{ CALL(MM_VREGION_MOVE, FROM_HOME | WAITS, BY_MEMORY, mm_vregion_move_req,
+	       msg_mm_vregion_move) },
+	{ CALL(MM_EXPECT, FROM_HOME | IDEMPOTENT, BY_MEMORY, mm_expect_req, msg_mm_expect) },
 	/* From an owner to a home. It waits for owners, not for another call of the space. */
-	{ CALL(MM_RELIEVE, FROM_MEMORY | WAITS, mm_relieve_req, msg_mm_relieve) },
+	{ CALL(MM_RELIEVE, FROM_MEMORY | WAITS, BY_MEMORY, mm_relieve_req, msg_mm_relieve) },
 	/* From an owner to another one. */
-	{ CALL(MM_PAGES, FROM_MEMORY, mm_pages_req, msg_mm_pages) },
-	{ CALL(MM_VREGION_TAKE, FROM_MEMORY, mm_vregion_take_req, msg_mm_vregion_take) },
+	{ CALL(MM_PAGES, FROM_MEMORY, BY_MEMORY, mm_pages_req, msg_mm_pages) },
+	{ CALL(MM_VREGION_TAKE, FROM_MEMORY, BY_MEMORY, mm_vregion_take_req, msg_mm_vregion_take) },
 	/*
 	 * From a home that loads a program to the node with the file's page cache. Waits for
 	 * storage.
 	 */
-	{ CALL(MM_FILE_READ, FROM_MEMORY | WAITS | IDEMPOTENT, mm_file_read_req,
+	{ CALL(MM_FILE_READ, FROM_MEMORY | WAITS | IDEMPOTENT, BY_MEMORY, mm_file_read_req,
 	       msg_mm_file_read) },
 };
 const size_t nr_msg_types = ARRAY_SIZE(msg_types);
@@ -230,16 +235,76 @@ static bool is_from_home(const struct msg_type *type, const struct msg *msg, con
 	return ok;
 }
 
+/* Does the sender have the vNode of a space? Its home does not know it: the handler says so. */
+static int check_space(const struct msg *msg, uint64_t aspace)
+{
+	const uint32_t vnode = home_space_vnode(msg->m, aspace, msg->peer);
+
+	return vnode ? memory_check_vnode(msg->m, vnode, msg->peer, true) : 0;
+}
+
+static int check_spaces(const struct msg_type *type, const struct msg *msg, const void *req)
+{
+	const struct destroy_list *list = req;
+	const struct pm_collapse_req *collapse = req;
+	const struct pm_mmap_req *map = req;
+	const uint64_t *aspace = req;
+	int err = 0;
+
+	if (type->opcode == PM_DESTROY) {
+		for (uint32_t i = 0; i < list->nr && !err; i++)
+			err = check_space(msg, list->ids[i]);
+		return err;
+	}
+	err = check_space(msg, *aspace);
+	if (!err && type->opcode == PM_COLLAPSE)
+		err = check_space(msg, collapse->into);
+	if (!err && type->opcode == PM_MMAP && map->object)
+		err = check_space(msg, map->object);
+	return err;
+}
+
+static int check_named(const struct msg_type *type, const struct msg *msg, const void *req)
+{
+	const struct pm_exec_req *exec = req;
+	const struct pm_space_req *space = req;
+	int err;
+
+	if (type->opcode == PM_SPACE)
+		return memory_check_vnode(msg->m, space->vnode, msg->peer, true);
+	err = memory_check_vnode(msg->m, exec->vnode, msg->peer, true);
+	return !err && exec->object ? check_space(msg, exec->object) : err;
+}
+
+static int check_vnode(const struct msg_type *type, const struct msg *msg, const void *req)
+{
+	switch (type->vnode) {
+	case MSG_VNODE_NAMED:
+		return check_named(type, msg, req);
+	case MSG_VNODE_SPACES:
+		return check_spaces(type, msg, req);
+	case MSG_VNODE_NONE:
+	case MSG_VNODE_REGION:
+	case MSG_VNODE_HANDLE:
+	case MSG_VNODE_BY_MEMORY:
+		return 0;
+	case MSG_VNODE_UNSAID:
+		break;
+	}
+	return -EACCES;
+}
+
 static int decode_and_act(const struct msg_type *type, struct msg *msg, void *req)
 {
-	const int err = type->decode(msg->body, msg->len, req);
+	int err = type->decode(msg->body, msg->len, req);
 
 	if (err)
 		return err;
 	msg->req = req;
 	if ((type->flags & MSG_FROM_HOME) && !is_from_home(type, msg, req))
 		return msg_not_home(msg);
-	return type->act(msg);
+	err = check_vnode(type, msg, req);
+	return err ? err : type->act(msg);
 }
 
 /*

@@ -41,9 +41,24 @@ struct msg {
 /* Taken from the home of the space only: -EPERM. The request begins with the space's id. */
 #define MSG_FROM_HOME   (1u << 10)
 
+/*
+ * Where a request says to which vNode belongs what it names. The dispatcher asks the view whether
+ * the sender has that vNode, before the handler runs.
+ */
+enum msg_vnode {
+	MSG_VNODE_UNSAID,    /* no entry may say so: nothing passes */
+	MSG_VNODE_NONE,      /* it names nothing of a vNode */
+	MSG_VNODE_NAMED,     /* by its number */
+	MSG_VNODE_SPACES,    /* spaces, whose home this is */
+	MSG_VNODE_REGION,    /* a vRegion; the owner looks it up only once: region_check_sender() */
+	MSG_VNODE_HANDLE,    /* a file handle, which does not tell its vNode: not compared */
+	MSG_VNODE_BY_MEMORY, /* a memory component, which has checked the processor, asks */
+};
+
 struct msg_type {
 	uint16_t opcode;
 	uint16_t flags;
+	enum msg_vnode vnode;
 	const char *name;
 	uint32_t req_size; /* of the decoded request */
 	int (*decode)(const void *body, size_t len, void *req);

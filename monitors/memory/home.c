@@ -215,6 +215,18 @@ bool home_space_is_others(struct memory *m, uint64_t id, uint32_t proc)
 	return others;
 }
 
+uint32_t home_space_vnode(struct memory *m, uint64_t id, uint32_t proc)
+{
+	const struct home_space *as;
+	uint32_t vnode;
+
+	spin_lock(&m->home.lock);
+	as = home_find_locked(&m->home, id);
+	vnode = as && as->proc == proc ? as->vnode : 0;
+	spin_unlock(&m->home.lock);
+	return vnode;
+}
+
 /* Tell every node that has ever held a part.  The first error is returned, but all are told. */
 static int destroy_at_nodes(struct memory *m, struct home_space *as)
 {

@@ -115,6 +115,8 @@ void home_space_unlink(struct memory *m, struct home_space *as);
 bool home_space_exists(struct memory *m, uint64_t id);
 /* Is there a space @id here, and may another processor than @proc use it? */
 bool home_space_is_others(struct memory *m, uint64_t id, uint32_t proc);
+/* The vNode of space @id here; 0: there is none, or another processor than @proc may use it. */
+uint32_t home_space_vnode(struct memory *m, uint64_t id, uint32_t proc);
 #define ANY_PROC 0u /* a call of this node, for whichever processor's space */
 void home_space_put(struct home_space *as);
 /*

@@ -2,8 +2,11 @@
 /*
  * Memory monitor: making an instance, placement, and the dispatch of its requests.
  */
+#define PR_FMT "memory: "
+
 #include "memory.h"
 
+#include <kernel/printk.h>
 #include <lib/alloc.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -18,6 +21,7 @@ int memory_init(struct memory *m, const struct memory_config *cfg)
 	m->vregion_shift = cfg->vregion_shift;
 	m->net = cfg->net;
 	m->net_arg = cfg->net_arg;
+	m->placements = 1;
 	spin_lock_init(&m->nodes_lock, "memory_nodes", RANK_SPIN_MONITOR);
 	mutex_init(&m->reserve_lock, "memory_reserve", RANK_MONITOR);
 	m->reserve = lib_alloc(sizeof(*m->reserve));
@@ -66,6 +70,26 @@ void memory_destroy(struct memory *m)
 	lib_free(m->lives);
 	lib_free(m->programs);
 	lib_free(m->reserve);
+}
+
+int memory_check_vnode(struct memory *m, uint32_t vnode, uint32_t node, bool may_wait)
+{
+	const int err = m->net->vnode_check(m, vnode, node, may_wait);
+
+	if (err == -EACCES) {
+		STAT_INC(m, not_placed);
+		pr_warn_ratelimited("node %u asks for vNode %u, which is not placed there: "
+				    "refused\n",
+				    node, vnode);
+	}
+	return err;
+}
+
+void memory_vnode_withdrawn(struct memory *m)
+{
+	/* 0 is what a vRegion has that was never compared. */
+	while (!__atomic_add_fetch(&m->placements, 1, __ATOMIC_RELEASE))
+		;
 }
 
 static bool is_member(void *arg, uint32_t proc)

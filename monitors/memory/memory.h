@@ -56,6 +56,8 @@ struct memory_net {
 	 * home names.
 	 */
 	bool (*is_processor)(struct memory *m, uint32_t node);
+	/* cluster_vnode_check() */
+	int (*vnode_check)(struct memory *m, uint32_t vnode, uint32_t node, bool may_wait);
 	/* Placement; NULL: by the list of memory nodes. */
 	uint32_t (*owner_for)(struct memory *m, uint64_t aspace, uint64_t index);
 	uint32_t (*cache_node)(struct memory *m, const struct proto_file *file);
@@ -101,6 +103,7 @@ struct memory_stats {
 	uint64_t file_write_pages;
 	uint64_t bad_requests; /* malformed */
 	uint64_t not_home;     /* a home's requests that came from another node */
+	uint64_t not_placed;   /* requests for a vNode that is not on their sender */
 	uint64_t kernel_full;  /* spaces, vRegions, areas refused: a processor has had its part */
 };
 
@@ -129,6 +132,7 @@ struct memory {
 	struct node_life *
 		lives __guarded_by(&nodes_lock); /* of nodes that have left, in any order */
 	size_t nr_lives __guarded_by(&nodes_lock);
+	uint32_t placements; /* atomic, from 1: it changes when a processor loses a vNode */
 	struct pool pool;
 	struct owner owner;
 	struct home home;
@@ -170,6 +174,13 @@ uint32_t memory_owner_for(struct memory *m, uint64_t aspace, uint64_t index);
  * and ask how many frames they have. True: one has not answered in time, and is to be asked again.
  */
 bool memory_ask_nodes(struct memory *m);
+/*
+ * May @node name @vnode, and what belongs to it? 0; -EACCES, counted and logged; -EAGAIN: it is not
+ * known yet, and the caller may not wait for it.
+ */
+int memory_check_vnode(struct memory *m, uint32_t vnode, uint32_t node, bool may_wait) __must_check;
+/* A processor has lost a vNode, and vnode_check() knows. */
+void memory_vnode_withdrawn(struct memory *m);
 /* Charge @proc with kernel memory here: pool_charge_kernel(). A refusal is counted. */
 int memory_charge(struct memory *m, uint32_t proc, uint64_t bytes) __must_check;
 void memory_uncharge(struct memory *m, uint32_t proc, uint64_t bytes);

@@ -17,8 +17,29 @@
 #include "region_apply.h"
 
 /*
+ * May @proc use @r? Each request is checked; the view is asked again only when a placement has
+ * ended since the last time. 0; -ESRCH; errors as memory_check_vnode()'s.
+ */
+static int region_check_sender(struct memory *m, struct region *r, uint32_t proc, bool may_sleep)
+{
+	/* Before the view is asked, so that an answer of before the change counts as such. */
+	const uint32_t now = __atomic_load_n(&m->placements, __ATOMIC_ACQUIRE);
+	int err;
+
+	if (r->proc != proc)
+		return -ESRCH;
+	if (likely(__atomic_load_n(&r->placed, __ATOMIC_RELAXED) == now))
+		return 0;
+	err = memory_check_vnode(m, r->vnode, proc, may_sleep);
+	if (!err)
+		__atomic_store_n(&r->placed, now, __ATOMIC_RELAXED);
+	return err;
+}
+
+/*
  * Find the region of @vaddr in a state to be used.  0; -ESRCH it is not known here, or its space is
- * not @proc's; -EREMCHG with *@redirect; -EAGAIN it is busy and we may not sleep.
+ * not @proc's; -EACCES @proc does not have its vNode; -EREMCHG with *@redirect; -EAGAIN it is busy,
+ * or nobody can tell about the vNode yet, and we may not sleep.
  */
 static int region_find(struct memory *m, uint32_t proc, uint64_t aspace, uint64_t vaddr,
 		       bool may_sleep, struct region **out, struct pm_vregion *redirect)
@@ -30,11 +51,11 @@ static int region_find(struct memory *m, uint32_t proc, uint64_t aspace, uint64_
 		r = region_get(m, aspace, vaddr);
 		if (!r)
 			return -ESRCH;
-		err = 0;
+		err = region_check_sender(m, r, proc, may_sleep);
+		if (err)
+			break;
 		spin_lock(&r->lock);
-		if (r->proc != proc) {
-			err = -ESRCH;
-		} else if (r->state == REGION_REDIRECT) {
+		if (r->state == REGION_REDIRECT) {
 			*redirect = r->entry;
 			err = -EREMCHG;
 		} else if (r->state == REGION_DEAD) {

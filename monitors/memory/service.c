@@ -102,6 +102,11 @@ static void member_gone(const struct node_info *node)
 	}
 }
 
+static void vnode_withdrawn(void)
+{
+	memory_vnode_withdrawn(&memory_node);
+}
+
 static void view_changed(const struct cluster_view *view)
 {
 	update_nodes();
@@ -115,6 +120,7 @@ static const struct cluster_ops cluster_ops = {
 	.changed = view_changed,
 	.joined = member_joined,
 	.gone = member_gone,
+	.withdrawn = vnode_withdrawn,
 	.fenced = monitor_fenced,
 };
 

@@ -85,6 +85,8 @@ STAT_GAUGE(relief_ends, "relief.ends", "programs ended for want of frames");
 STAT_GAUGE(grants, "memory.grants", "frames granted on request");
 STAT_GAUGE(bad_requests, "memory.bad_requests", "malformed requests");
 STAT_GAUGE(not_home, "memory.not_home", "requests of a home that came from another memory node");
+STAT_GAUGE(not_placed, "memory.not_placed",
+	   "requests for a vNode that is not on the processor that sent them");
 STAT_GAUGE(kernel_full, "memory.kernel_full",
 	   "spaces, vRegions and areas refused to a processor with many");
 STAT_GAUGE(file_fetches, "page_cache.fetch", "requests for file pages answered");

@@ -11,6 +11,7 @@
  */
 #include "service.h"
 
+#include <cluster/cluster.h>
 #include <kernel/counter.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
@@ -194,9 +195,15 @@ static bool node_is_processor(struct memory *m, uint32_t node)
 	return rpc_peer_info(node, &info) && info.role == NODE_ROLE_PROCESSOR;
 }
 
+static int node_vnode_check(struct memory *m, uint32_t vnode, uint32_t node, bool may_wait)
+{
+	return cluster_vnode_check(vnode, node, may_wait);
+}
+
 const struct memory_net node_net = {
 	.has_left = node_has_left,
 	.is_processor = node_is_processor,
+	.vnode_check = node_vnode_check,
 	.call = node_call,
 	.read = node_read,
 	.rkey = node_rkey,

@@ -219,7 +219,17 @@ static bool fake_is_processor(struct memory *m, uint32_t node)
 	return node >= FAKE_PROC && node < FAKE_NO_PROC;
 }
 
+static int fake_vnode_check(struct memory *m, uint32_t vnode, uint32_t node, bool may_wait)
+{
+	const struct fake *f = m->net_arg;
+
+	if (vnode == PROTO_VNODE_ROOT || (vnode == FAKE_VNODE && node == f->placed))
+		return 0;
+	return f->placements_unknown && !may_wait ? -EAGAIN : -EACCES;
+}
+
 static const struct memory_net fake_net = {
+	.vnode_check = fake_vnode_check,
 	.has_left = fake_has_left,
 	.is_processor = fake_is_processor,
 	.call = fake_call,

@@ -15,6 +15,7 @@
 #define FAKE_MEM_FIRST 11u
 #define FAKE_MEM_MAX   3u
 #define FAKE_STORAGE   21u
+#define FAKE_VNODE     2u /* placed on one processor at most; the root vNode is on each */
 /* The number of a space: made by @proc, or FAKE_PROC, at home @home, or the first one. */
 #define FAKE_SPACE_BY(proc, home, n)                                                              \
 	(((uint64_t)(home) << PM_SPACE_HOME_SHIFT) | ((uint64_t)(proc) << PM_SPACE_MAKER_SHIFT) | \
@@ -59,11 +60,13 @@ struct fake {
 	uint32_t left_incarn; /* requests of it come late: of FAKE_PROC, */
 	uint32_t left_node;   /* or of this node */
 	bool held, release;   /* atomic */
-	int read_error;       /* MS_READ ends with it, */
-	int read_errors;      /* only so many times; 0: each one */
-	bool read_async;      /* answered by a thread, */
-	bool read_held;       /* once this is false; atomic */
-	int read_refused;     /* MS_READ cannot be sent */
+	uint32_t placed;      /* the processor that has FAKE_VNODE; 0: none */
+	bool placements_unknown;
+	int read_error;   /* MS_READ ends with it, */
+	int read_errors;  /* only so many times; 0: each one */
+	bool read_async;  /* answered by a thread, */
+	bool read_held;   /* once this is false; atomic */
+	int read_refused; /* MS_READ cannot be sent */
 	/* what processors answer to MP_OOM; NULL: they are down */
 	int (*oom)(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply);
 	uint64_t seq;      /* atomic: the processor's write-backs */
