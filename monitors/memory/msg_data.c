@@ -9,6 +9,9 @@
  *		may run twice.
  * Failure:	a malformed request is counted and answered with its errno.
  */
+#include <kernel/bootparam.h>
+#include <kernel/counter.h>
+#include <kernel/time.h>
 #include <lib/errno.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
@@ -17,6 +20,24 @@
 #include "memory.h"
 #include "region_apply.h"
 #include "service.h"
+
+static bool param_steps;
+BOOT_PARAM("memory.steps", bool, param_steps,
+	   "measure the handlers of fetches and write-backs (histograms memory.*_ns)");
+HISTOGRAM(fetch_ns, "memory.fetch_ns", "handler of a fetch, its reply posted");
+HISTOGRAM(fetch_victim_ns, "memory.fetch_victim_ns", "the same with a victim");
+HISTOGRAM(writeback_ns, "memory.writeback_ns", "handler of a write-back, its reply posted");
+
+static inline uint64_t steps_begin(void)
+{
+	return unlikely(param_steps) ? time_now_ns() : 0;
+}
+
+static inline void steps_end(const struct histogram *h, uint64_t begin_ns)
+{
+	if (unlikely(param_steps))
+		hist_record(h, time_now_ns() - begin_ns);
+}
 
 static void page_sent(void *arg)
 {
@@ -123,6 +144,7 @@ enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
 	struct pm_fetch_req_wire body;
 	struct pm_fetch_req fetch;
 	struct pm_vregion redirect;
+	const uint64_t begin_ns = steps_begin();
 	int err = rpc_request_copy(req, &body, sizeof(body), &len);
 
 	if (!err)
@@ -148,6 +170,7 @@ enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
 		return RPC_DONE;
 	}
 	region_completion_put(&r->completion, err);
+	steps_end(fetch.flags & PM_FETCH_VICTIM ? &fetch_victim_ns : &fetch_ns, begin_ns);
 	return RPC_DONE;
 }
 
@@ -175,6 +198,7 @@ enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
 	const void *data = rpc_request_bulk(req, &bulk_len);
 	struct deferred_reply on_stack, *r;
 	struct pm_writeback_req wb;
+	const uint64_t begin_ns = steps_begin();
 	int err = rpc_request_copy(req, body, sizeof(body), &len);
 
 	if (!err)
@@ -193,6 +217,7 @@ enum rpc_handler_result msg_writeback(struct rpc_request *req, void *arg)
 		return RPC_AGAIN;
 	}
 	region_completion_put(&r->completion, err);
+	steps_end(&writeback_ns, begin_ns);
 	return RPC_DONE;
 }
 
