@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processor -> storage monitor.  Stateless: every request carries all that it needs.
+ * Processor -> storage monitor.  Every request carries all that it needs.
+ *
+ * Requests that only ask name a file by its path or handle.  Requests that change something
+ * name directories and files by their handles, which a look-up gave, and carry a change id, so
+ * that a change that is asked for again is done once.
  *
  * Paths are absolute within the vNode's mount point ("/" is the mount point); the processor joins
  * the working directory itself but leaves "..", "." and symbolic links to the server.
@@ -19,6 +23,24 @@ enum ps_opcode {
 	PS_STATFS = 0x0404,
 	PS_ACCESS = 0x0405, /* path + mode -> 0 or errno */
 	/* 0x0406 was PS_CHANGE, which was never sent; opcode numbers are never used again. */
+	PS_CREATE = 0x0407,  /* directory + name -> a regular file */
+	PS_MKDIR = 0x0408,   /* directory + name -> a directory */
+	PS_MKNOD = 0x0409,   /* directory + name -> a FIFO, socket or device */
+	PS_SYMLINK = 0x040a, /* directory + name + target -> a symbolic link */
+	PS_TMPFILE = 0x040b, /* directory -> a regular file without a name */
+	PS_LINK = 0x040c,    /* file + directory + name */
+	PS_UNLINK = 0x040d,  /* directory + name */
+	PS_RMDIR = 0x040e,   /* directory + name */
+	PS_RENAME = 0x040f,  /* two directories and names */
+	PS_SETATTR = 0x0410, /* file + attributes, or size */
+	PS_GETXATTR = 0x0411,
+	PS_LISTXATTR = 0x0412,
+	PS_SETXATTR = 0x0413,
+	PS_REMOVEXATTR = 0x0414,
+	PS_FALLOCATE = 0x0415,
+	PS_CLOSE = 0x0416, /* unlinked files that the processor does not use any more */
+	PS_FSYNC = 0x0417,
+	PS_SYNC = 0x0418, /* the whole file system */
 };
 static_assert(PS_LOOKUP == PROTO_FIRST_OPCODE(PROTO_PS), "opcodes are ABI");
 
@@ -97,6 +119,210 @@ struct ps_statfs_wire {
 };
 static_assert(sizeof(struct ps_statfs_wire) == 80, "PS_STATFS reply is ABI");
 
+/* --- changes ---------------------------------------------------------------------------- */
+
+/*
+ * In front of each changing request.  The client of a change is the node and incarnation that the
+ * request comes from; its changes are numbered from 1.  The server does a change once: it answers
+ * a number that it has done from its record.
+ */
+struct ps_change_wire {
+	struct proto_cred_wire cred; /* the groups follow the request's fixed part */
+	le64_t seq;                  /* not 0 */
+	/* The client has the answers of all smaller numbers, or wants them no more; at most seq. */
+	le64_t acked;
+};
+static_assert(sizeof(struct ps_change_wire) == 32, "ps_change is ABI");
+
+#define PS_NAME_MAX 255u /* bytes; no slash, no NUL, not "." or ".." */
+
+enum ps_make_flags {
+	PS_MAKE_NAMELESS = 1 << 0, /* PS_TMPFILE: it can never get a name */
+	PS_MAKE_ALL = 1,
+};
+
+/*
+ * PS_CREATE, PS_MKDIR, PS_MKNOD, PS_SYMLINK, PS_TMPFILE: then the groups, name_len bytes of name
+ * (none for PS_TMPFILE) and target_len bytes of target (PS_SYMLINK alone).  Reply: struct
+ * proto_attr_wire of the new file.
+ */
+struct ps_make_req_wire {
+	struct ps_change_wire change;
+	struct proto_file_wire dir;
+	le32_t mode;  /* type, which fits the opcode, and permission bits before the umask */
+	le32_t umask; /* does not count in a directory with a default ACL */
+	le32_t rdev;  /* of a device, Linux's new_encode_dev() form; else 0 */
+	le32_t flags; /* enum ps_make_flags */
+	le16_t name_len;
+	le16_t target_len;
+	le32_t reserved;
+};
+static_assert(sizeof(struct ps_make_req_wire) == 56 + sizeof(struct proto_file_wire),
+	      "ps_make_req is ABI");
+
+/* PS_LINK: then the groups and the name.  Reply: struct proto_attr_wire of the file. */
+struct ps_link_req_wire {
+	struct ps_change_wire change;
+	struct proto_file_wire file;
+	struct proto_file_wire dir;
+	le16_t name_len;
+	le16_t reserved;
+	le32_t reserved2;
+};
+static_assert(sizeof(struct ps_link_req_wire) == 40 + 2 * sizeof(struct proto_file_wire),
+	      "ps_link_req is ABI");
+
+/*
+ * PS_UNLINK, PS_RMDIR: then the groups and the name.  -EAGAIN when the name stands for another
+ * file than @victim.  Reply: struct ps_removed_rep_wire.
+ */
+struct ps_remove_req_wire {
+	struct ps_change_wire change;
+	struct proto_file_wire dir;
+	struct proto_file_wire victim;
+	le16_t name_len;
+	le16_t reserved;
+	le32_t reserved2;
+};
+static_assert(sizeof(struct ps_remove_req_wire) == 40 + 2 * sizeof(struct proto_file_wire),
+	      "ps_remove_req is ABI");
+
+enum ps_rename_flags {
+	PS_RENAME_NOREPLACE = 1 << 0, /* the bits of renameat2() */
+	PS_RENAME_EXCHANGE = 1 << 1,
+	PS_RENAME_WHITEOUT = 1 << 2,
+	PS_RENAME_ALL = 7,
+};
+
+/*
+ * PS_RENAME: then the groups and both names.  -EAGAIN when a name stands for another file than
+ * @source or @target (no file: nothing may have the name).  Reply: struct ps_removed_rep_wire.
+ */
+struct ps_rename_req_wire {
+	struct ps_change_wire change;
+	struct proto_file_wire from_dir;
+	struct proto_file_wire to_dir;
+	struct proto_file_wire source;
+	struct proto_file_wire target;
+	le32_t flags; /* enum ps_rename_flags */
+	le16_t from_len;
+	le16_t to_len;
+};
+static_assert(sizeof(struct ps_rename_req_wire) == 40 + 4 * sizeof(struct proto_file_wire),
+	      "ps_rename_req is ABI");
+
+/*
+ * The file that lost a name, and how many names it has left.  With none it stays for as long as a
+ * processor uses it: the client is taken to do so until it says PS_CLOSE.  All 0: no file lost a
+ * name.
+ */
+struct ps_removed_rep_wire {
+	struct proto_file_wire file;
+	le32_t nlink;
+	le32_t reserved;
+};
+static_assert(sizeof(struct ps_removed_rep_wire) == 8 + sizeof(struct proto_file_wire),
+	      "ps_removed_rep is ABI");
+
+enum ps_setattr_valid {
+	PS_SET_MODE = 1 << 0, /* permission bits */
+	PS_SET_UID = 1 << 1,
+	PS_SET_GID = 1 << 2,
+	PS_SET_SIZE = 1 << 3,
+	PS_SET_ATIME = 1 << 4,
+	PS_SET_MTIME = 1 << 5,
+	PS_SET_ATIME_NOW = 1 << 6, /* the server's time */
+	PS_SET_MTIME_NOW = 1 << 7,
+	/* Of the size: the caller has the file open for writing, which was checked at open. */
+	PS_SET_BY_OPEN_FILE = 1 << 8,
+	PS_SET_ALL = 511,
+};
+
+/* PS_SETATTR: then the groups.  Reply: struct proto_attr_wire of the file. */
+struct ps_setattr_req_wire {
+	struct ps_change_wire change;
+	struct proto_file_wire file;
+	le32_t valid; /* enum ps_setattr_valid */
+	le32_t mode;
+	le32_t uid;
+	le32_t gid;
+	le64_t size;
+	le64_t atime_s, mtime_s; /* two's complement */
+	le32_t atime_ns, mtime_ns;
+};
+static_assert(sizeof(struct ps_setattr_req_wire) == 80 + sizeof(struct proto_file_wire),
+	      "PS_SETATTR is ABI");
+
+#define PS_XATTR_VALUE_MAX 8192u /* bytes; more than an ext4 block holds */
+
+enum ps_xattr_flags {
+	PS_XATTR_CREATE = 1 << 0, /* the bits of setxattr() */
+	PS_XATTR_REPLACE = 1 << 1,
+	PS_XATTR_ALL = 3,
+};
+
+/*
+ * PS_SETXATTR, PS_REMOVEXATTR: then the groups, the name with its prefix ("user.x") and the value
+ * (PS_SETXATTR alone).  Reply: struct proto_attr_wire of the file.
+ */
+struct ps_setxattr_req_wire {
+	struct ps_change_wire change;
+	struct proto_file_wire file;
+	le32_t flags; /* enum ps_xattr_flags */
+	le16_t name_len;
+	le16_t value_len;
+};
+static_assert(sizeof(struct ps_setxattr_req_wire) == 40 + sizeof(struct proto_file_wire),
+	      "PS_SETXATTR is ABI");
+
+/*
+ * PS_GETXATTR, PS_LISTXATTR: then the groups and the name (PS_GETXATTR alone).  Reply: the value,
+ * or the names, each with its NUL.
+ */
+struct ps_getxattr_req_wire {
+	struct proto_cred_wire cred;
+	struct proto_file_wire file;
+	le16_t name_len;
+	le16_t reserved;
+	le32_t reserved2;
+};
+static_assert(sizeof(struct ps_getxattr_req_wire) == 24 + sizeof(struct proto_file_wire),
+	      "PS_GETXATTR is ABI");
+
+/*
+ * PS_FALLOCATE: then the groups.  The file is open for writing, which was checked at open.  Reply:
+ * struct proto_attr_wire of the file.
+ */
+struct ps_fallocate_req_wire {
+	struct ps_change_wire change;
+	struct proto_file_wire file;
+	le32_t mode; /* the bits of fallocate() */
+	le32_t reserved;
+	le64_t off;
+	le64_t len; /* off + len is at most 2^63 - 1 */
+};
+static_assert(sizeof(struct ps_fallocate_req_wire) == 56 + sizeof(struct proto_file_wire),
+	      "PS_FALLOCATE is ABI");
+
+/* PS_CLOSE: then nr_files files.  Idempotent.  Reply: nothing. */
+struct ps_close_req_wire {
+	le32_t nr_files;
+	le32_t reserved;
+};
+#define PS_CLOSE_MAX 64u
+
+enum ps_fsync_flags {
+	PS_FSYNC_DATA = 1 << 0, /* fdatasync(): times may stay behind */
+	PS_FSYNC_ALL = 1,
+};
+
+/* PS_FSYNC.  Reply: nothing.  PS_SYNC: struct ps_file_req_wire of any file.  Reply: nothing. */
+struct ps_fsync_req_wire {
+	struct proto_file_wire file;
+	le32_t flags; /* enum ps_fsync_flags */
+	le32_t reserved;
+};
+
 /* --- host order, encode and decode; rules as in <proto/pm.h> ---------------------------- */
 
 struct ps_path_req {
@@ -161,3 +387,131 @@ struct ps_statfs {
 
 void ps_statfs_encode(const struct ps_statfs *st, struct ps_statfs_wire *w);
 int ps_statfs_decode(const void *buf, size_t len, struct ps_statfs *out) __must_check;
+
+/* --- changes, host order ---------------------------------------------------------------- */
+
+struct ps_change {
+	struct proto_cred cred;
+	uint64_t seq;
+	uint64_t acked;
+};
+
+/* Names, targets and values are not terminated; decoded, they point into the message. */
+
+struct ps_make_req {
+	struct ps_change change;
+	struct proto_file dir;
+	uint32_t mode, umask, rdev, flags;
+	uint16_t name_len, target_len;
+	const char *name;
+	const char *target;
+};
+
+/* @opcode says which of the five it is. */
+ssize_t ps_make_req_encode(uint16_t opcode, const struct ps_make_req *req, void *buf, size_t cap)
+	__must_check;
+int ps_make_req_decode(uint16_t opcode, const void *buf, size_t len, struct ps_make_req *out)
+	__must_check;
+
+struct ps_link_req {
+	struct ps_change change;
+	struct proto_file file, dir;
+	uint16_t name_len;
+	const char *name;
+};
+
+ssize_t ps_link_req_encode(const struct ps_link_req *req, void *buf, size_t cap) __must_check;
+int ps_link_req_decode(const void *buf, size_t len, struct ps_link_req *out) __must_check;
+
+struct ps_remove_req {
+	struct ps_change change;
+	struct proto_file dir, victim;
+	uint16_t name_len;
+	const char *name;
+};
+
+ssize_t ps_remove_req_encode(const struct ps_remove_req *req, void *buf, size_t cap) __must_check;
+int ps_remove_req_decode(const void *buf, size_t len, struct ps_remove_req *out) __must_check;
+
+struct ps_rename_req {
+	struct ps_change change;
+	struct proto_file from_dir, to_dir, source, target;
+	uint32_t flags;
+	uint16_t from_len, to_len;
+	const char *from;
+	const char *to;
+};
+
+ssize_t ps_rename_req_encode(const struct ps_rename_req *req, void *buf, size_t cap) __must_check;
+int ps_rename_req_decode(const void *buf, size_t len, struct ps_rename_req *out) __must_check;
+
+struct ps_removed_rep {
+	struct proto_file file;
+	uint32_t nlink;
+};
+
+void ps_removed_rep_encode(const struct ps_removed_rep *rep, struct ps_removed_rep_wire *w);
+int ps_removed_rep_decode(const void *buf, size_t len, struct ps_removed_rep *out) __must_check;
+
+struct ps_setattr_req {
+	struct ps_change change;
+	struct proto_file file;
+	uint32_t valid, mode, uid, gid;
+	uint64_t size;
+	int64_t atime_s, mtime_s;
+	uint32_t atime_ns, mtime_ns;
+};
+
+ssize_t ps_setattr_req_encode(const struct ps_setattr_req *req, void *buf, size_t cap) __must_check;
+int ps_setattr_req_decode(const void *buf, size_t len, struct ps_setattr_req *out) __must_check;
+
+struct ps_setxattr_req { /* PS_REMOVEXATTR: without flags and value */
+	struct ps_change change;
+	struct proto_file file;
+	uint32_t flags;
+	uint16_t name_len, value_len;
+	const char *name;
+	const void *value;
+};
+
+ssize_t ps_setxattr_req_encode(const struct ps_setxattr_req *req, void *buf, size_t cap)
+	__must_check;
+int ps_setxattr_req_decode(const void *buf, size_t len, struct ps_setxattr_req *out) __must_check;
+
+struct ps_getxattr_req { /* PS_LISTXATTR: name_len 0 */
+	struct proto_cred cred;
+	struct proto_file file;
+	uint16_t name_len;
+	const char *name;
+};
+
+ssize_t ps_getxattr_req_encode(const struct ps_getxattr_req *req, void *buf, size_t cap)
+	__must_check;
+int ps_getxattr_req_decode(const void *buf, size_t len, struct ps_getxattr_req *out) __must_check;
+
+struct ps_fallocate_req {
+	struct ps_change change;
+	struct proto_file file;
+	uint32_t mode;
+	uint64_t off, len;
+};
+
+ssize_t ps_fallocate_req_encode(const struct ps_fallocate_req *req, void *buf, size_t cap)
+	__must_check;
+int ps_fallocate_req_decode(const void *buf, size_t len, struct ps_fallocate_req *out) __must_check;
+
+struct ps_close_req {
+	uint32_t nr_files; /* 1 to PS_CLOSE_MAX */
+	struct proto_file files[PS_CLOSE_MAX];
+};
+
+ssize_t ps_close_req_encode(const struct ps_close_req *req, void *buf, size_t cap) __must_check;
+int ps_close_req_decode(const void *buf, size_t len, struct ps_close_req *out) __must_check;
+
+struct ps_fsync_req {
+	struct proto_file file;
+	uint32_t flags;
+};
+
+void ps_fsync_req_encode(const struct ps_fsync_req *req, struct ps_fsync_req_wire *w);
+int ps_fsync_req_decode(const void *buf, size_t len, struct ps_fsync_req *out) __must_check;
