@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: files without a name that processors still use.
+ *
+ * Invariants:	a file is in the table once for each client that it is held for, each time with a
+ *		reference and an open reference of the file system, so that its contents stay.
+ */
+#include "held.h"
+
+#include <kernel/panic.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/hash.h>
+#include <mm/slab.h>
+
+struct held {
+	struct list_head link; /* bucket: table.lock */
+	struct fs_inode *in;
+	uint64_t ino;
+	uint32_t gen;
+	struct storage_peer user;
+};
+
+void held_table_init(struct held_table *table)
+{
+	spin_lock_init(&table->lock, "storage.held", RANK_SPIN_MONITOR);
+	for (size_t i = 0; i < HELD_BUCKETS; i++)
+		list_init(&table->buckets[i]);
+}
+
+static struct list_head *bucket_locked(struct held_table *table, uint64_t ino)
+	__must_hold(&table->lock)
+{
+	assert_spin_held(&table->lock);
+	return &table->buckets[hash64(ino) % HELD_BUCKETS];
+}
+
+static bool is_same_peer(const struct storage_peer *a, const struct storage_peer *b)
+{
+	return a->node == b->node && a->incarn == b->incarn;
+}
+
+struct held *held_begin(struct fs_inode *in)
+{
+	struct held *h = kzalloc(sizeof(*h));
+	struct fs_inode *again;
+	struct fs_stat s;
+
+	if (!h)
+		return ERR_PTR(-ENOMEM);
+	fs_inode_stat(in, &s);
+	h->ino = s.ino;
+	h->gen = s.gen;
+	/* A second reference: the caller puts its own. */
+	again = fs_inode_get(in->fs, s.ino, s.gen);
+	if (IS_ERR(again)) {
+		kfree(h);
+		return ERR_CAST(again);
+	}
+	h->in = again;
+	fs_open_ref(h->in);
+	return h;
+}
+
+/* The file goes, unless another user holds it. */
+static void let_go(struct held *h)
+{
+	fs_close_ref(h->in);
+	fs_inode_put(h->in);
+	kfree(h);
+}
+
+void held_cancel(struct held *h)
+{
+	if (h)
+		let_go(h);
+}
+
+static struct held *find_locked(struct held_table *table, const struct storage_peer *user,
+				uint64_t ino, uint32_t gen) __must_hold(&table->lock)
+{
+	struct held *h;
+
+	assert_spin_held(&table->lock);
+	list_for_each_entry(h, bucket_locked(table, ino), link) {
+		if (h->ino == ino && h->gen == gen && is_same_peer(&h->user, user))
+			return h;
+	}
+	return NULL;
+}
+
+void held_add(struct held_table *table, struct held *h, const struct storage_peer *user)
+{
+	bool known;
+
+	h->user = *user;
+	spin_lock(&table->lock);
+	known = find_locked(table, user, h->ino, h->gen);
+	if (!known)
+		list_add(&h->link, bucket_locked(table, h->ino));
+	spin_unlock(&table->lock);
+	if (known)
+		let_go(h);
+}
+
+void held_drop(struct held_table *table, const struct storage_peer *user, uint64_t ino,
+	       uint32_t gen)
+{
+	struct held *h;
+
+	spin_lock(&table->lock);
+	h = find_locked(table, user, ino, gen);
+	if (h)
+		list_del(&h->link);
+	spin_unlock(&table->lock);
+	if (h)
+		let_go(h);
+}
+
+void held_members(struct held_table *table,
+		  bool (*is_member)(const void *arg, const struct storage_peer *peer),
+		  const void *arg)
+{
+	struct held *h, *next;
+	LIST_HEAD(gone);
+
+	spin_lock(&table->lock);
+	for (size_t i = 0; i < HELD_BUCKETS; i++) {
+		list_for_each_entry_safe(h, next, &table->buckets[i], link) {
+			if (!is_member(arg, &h->user)) {
+				list_del(&h->link);
+				list_add(&h->link, &gone);
+			}
+		}
+	}
+	spin_unlock(&table->lock);
+	list_for_each_entry_safe(h, next, &gone, link)
+		let_go(h);
+}
+
+static bool nobody(const void *arg, const struct storage_peer *peer)
+{
+	(void)arg, (void)peer;
+	return false;
+}
+
+void held_table_destroy(struct held_table *table)
+{
+	held_members(table, nobody, NULL);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: files without a name that processors still use.
+ *
+ * A file that loses its last name, or never had one, is held for the client whose change did it,
+ * until that client says that it uses the file no more, or leaves the cluster.
+ *
+ * Context:	threads; all functions may sleep, but held_begin() and held_cancel().
+ * Locking:	one spinlock (RANK_SPIN_MONITOR) inside.
+ */
+#pragma once
+
+#include <fs/fs.h>
+#include <kernel/spinlock.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+
+#include "record.h"
+
+#define HELD_BUCKETS 256u
+
+struct held_table {
+	struct spinlock lock; /* RANK_SPIN_MONITOR */
+	struct list_head buckets[HELD_BUCKETS] __guarded_by(&lock);
+};
+
+/* A place for a file in the table, made before the change, which it must not fail. */
+struct held;
+
+void held_table_init(struct held_table *table);
+void held_table_destroy(struct held_table *table);
+
+/* Before a change that may take the last name of @in.  ERR_PTR, as fs_inode_get(). */
+struct held *held_begin(struct fs_inode *in);
+/* After it, if @in has no name left: it is held for @user. */
+void held_add(struct held_table *table, struct held *h, const struct storage_peer *user);
+/* After it, if it has one. */
+void held_cancel(struct held *h);
+
+/* @user uses file @ino of generation @gen no more.  One that is not held for it is ignored. */
+void held_drop(struct held_table *table, const struct storage_peer *user, uint64_t ino,
+	       uint32_t gen);
+/* Drop what is held for clients of which @is_member says no. */
+void held_members(struct held_table *table,
+		  bool (*is_member)(const void *arg, const struct storage_peer *peer),
+		  const void *arg);
