@@ -74,7 +74,7 @@ static int check_access(const struct query *q)
 	fs_inode_stat(q->in, &s);
 	type = s.mode & S_IFMT;
 	/* As Linux: first what the file system cannot do, for things that are in it. */
-	if ((q->req.access & FS_MAY_WRITE) &&
+	if ((q->req.access & FS_MAY_WRITE) && fs_is_read_only(q->in->fs) &&
 	    (type == S_IFREG || type == S_IFDIR || type == S_IFLNK))
 		return -EROFS;
 	return fs_access(&cred, s.mode, s.uid, s.gid, q->req.access);

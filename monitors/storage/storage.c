@@ -16,6 +16,7 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 {
 	const struct fs_mount_options fs_opt = {
 		.cache_bytes = opt->cache_bytes,
+		.writable = opt->write,
 		.why = opt->why,
 		.why_size = opt->why_size,
 	};
@@ -24,6 +25,10 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 
 	memset(st, 0, sizeof(*st));
 	st->node = node;
+	for (size_t i = 0; i < STORAGE_LOCKS; i++)
+		mutex_init(&st->locks[i], "storage.names", RANK_MONITOR);
+	record_table_init(&st->records);
+	held_table_init(&st->held);
 	st->index = pathindex_create(opt->index_bytes);
 	if (IS_ERR(st->index))
 		return (int)PTR_ERR(st->index);
@@ -41,9 +46,22 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 
 void storage_destroy(struct storage *st)
 {
+	held_table_destroy(&st->held);
+	/* No program is left that had them open before this mount. */
+	if (st->fs)
+		fs_orphans_release(st->fs);
+	record_table_destroy(&st->records);
 	pathindex_destroy(st->index);
 	if (st->fs)
 		fs_unmount(st->fs);
+}
+
+void storage_members(struct storage *st,
+		     bool (*is_member)(const void *arg, const struct storage_peer *peer),
+		     const void *arg)
+{
+	record_members(&st->records, is_member, arg);
+	held_members(&st->held, is_member, arg);
 }
 
 /*
@@ -71,6 +89,14 @@ static uint32_t encode_dev(uint32_t major, uint32_t minor)
 	return (minor & 0xff) | major << 8 | (minor & ~0xffu) << 12;
 }
 
+/* Not 0. Of a disk that others may have changed before we mounted it, the change time. */
+static uint64_t version_of(const struct storage *st, const struct fs_stat *s)
+{
+	if (st->fs->changes)
+		return s->version + 1;
+	return (uint64_t)s->ctime.sec << 30 | s->ctime.nsec;
+}
+
 void storage_attr(const struct storage *st, const struct fs_inode *in, struct proto_attr *out)
 {
 	struct fs_stat s;
@@ -94,8 +120,7 @@ void storage_attr(const struct storage *st, const struct fs_inode *in, struct pr
 		.gid = s.gid,
 		.rdev = encode_dev(s.rdev_major, s.rdev_minor),
 		.blksize = s.blksize,
-		/* Every change of the contents moves the change time. */
-		.version = (uint64_t)s.ctime.sec << 30 | s.ctime.nsec,
+		.version = version_of(st, &s),
 		.fsid = st->fsid,
 	};
 }

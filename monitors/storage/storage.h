@@ -2,32 +2,47 @@
 /*
  * Storage monitor: one instance, and its services as functions from bytes to bytes.
  *
- * Every request carries all that is needed to do it, so an instance keeps nothing about who asks;
- * running a request twice does no harm.
+ * Requests that only ask carry all that is needed to answer them; running one twice does no harm.
+ * Of changes an instance remembers which it has done (record.h), and which files without a name
+ * it holds for whom (held.h).
  */
 #pragma once
 
 #include <fs/access.h>
 #include <fs/fs.h>
 #include <fs/pathindex.h>
+#include <kernel/mutex.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
 #include <net/rpc.h>
 #include <proto/ms.h>
 #include <proto/ps.h>
 
+#include "held.h"
+#include "record.h"
+
 struct blkdev;
+
+#define STORAGE_LOCKS 64u
 
 struct storage {
 	struct fs *fs;           /* const; NULL: no disk */
 	struct pathindex *index; /* const */
 	uint64_t fsid;           /* const */
 	uint32_t node;           /* const: our id, in every handle */
+	/*
+	 * One for each hash of an inode number: keeps a directory's names, or a file's attributes,
+	 * as they were when permission was checked, until the change is done (RANK_MONITOR).
+	 */
+	struct mutex locks[STORAGE_LOCKS];
+	struct record_table records;
+	struct held_table held;
 };
 
 struct storage_options {
 	uint64_t cache_bytes; /* metadata blocks */
 	uint64_t index_bytes; /* path index */
+	bool write;           /* let clients change files */
 	char *why;            /* where to put the reason when mounting fails */
 	size_t why_size;
 };
@@ -49,6 +64,23 @@ ssize_t storage_access(struct storage *st, const void *body, size_t len, void *r
 ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_statfs(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+
+/*
+ * A service that remembers something of its client @from.  A change (change.c) is done once for
+ * each number that the client gives it.
+ */
+typedef ssize_t (*storage_client_service)(struct storage *st, uint16_t opcode,
+					  const struct storage_peer *from, const void *body,
+					  size_t len, void *reply, size_t cap);
+ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+		       const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_close(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+		      const void *body, size_t len, void *reply, size_t cap);
+
+/* Forget the changes and uses of clients for which @is_member says no. */
+void storage_members(struct storage *st,
+		     bool (*is_member)(const void *arg, const struct storage_peer *peer),
+		     const void *arg);
 
 /*
  * Read what @req asks for into @pages (one per page, DMA-able) and fill the reply.  Pages behind
