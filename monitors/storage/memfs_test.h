@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* For tests: a file system in memory that can be changed, with the operations of <fs/fs.h>. */
+#pragma once
+
+#include <fs/fs.h>
+
+/* Its root is directory 2 of user 0, mode 0755.  NULL: no memory. */
+struct fs *memfs_create(void);
+/* Files that are there, without names too, but for the root. */
+unsigned int memfs_nr_files(const struct fs *fs);
+/* The next changes answer @err once they would be done. */
+void memfs_fail(struct fs *fs, int err);
+/* Remember the ids of changes, as a journal does. */
+void memfs_journal(struct fs *fs);
