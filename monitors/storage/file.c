@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storage monitor: services that take a handle: PS_GETATTR, PS_GETDENTS, PS_STATFS, and the
- * contents for MS_READ.
+ * Storage monitor: services that take a handle and change nothing: PS_GETATTR, PS_GETDENTS,
+ * PS_STATFS, extended attributes, PS_CLOSE, PS_FSYNC, PS_SYNC, and the contents for MS_READ.
  */
 #include <abi/stat.h>
 #include <kernel/counter.h>
@@ -11,6 +11,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
+#include "permit.h"
 #include "storage.h"
 
 COUNTER(storage_reads, "storage.reads", "requests for pages of files");
@@ -119,12 +120,131 @@ ssize_t storage_statfs(struct storage *st, const void *body, size_t len, void *r
 		.ffree = s.ffree,
 		.fsid = s.fsid,
 		.namelen = s.name_max,
-		.flags = ST_RDONLY | ST_VALID,
+		.flags = ST_VALID | (fs_is_read_only(st->fs) ? ST_RDONLY : 0),
 	};
 	ps_statfs_encode(&out, &w);
 	memcpy(reply, &w, sizeof(w));
 	return sizeof(w);
 }
+
+/* --- extended attributes ------------------------------------------------------------------ */
+
+/* The file of a request, and the right to read the attribute it names, if any. */
+static struct fs_inode *xattr_file(struct storage *st, const void *body, size_t len,
+				   struct ps_getxattr_req *req)
+{
+	struct fs_inode *in;
+	struct fs_cred cred;
+	struct fs_stat s;
+	int err = ps_getxattr_req_decode(body, len, req);
+
+	if (err)
+		return ERR_PTR(err);
+	cred = (struct fs_cred){ req->cred.uid, req->cred.gid, req->cred.nr_groups,
+				 req->cred.groups };
+	in = storage_file_get(st, &req->file);
+	if (IS_ERR(in) || !req->name_len)
+		return in;
+	fs_inode_stat(in, &s);
+	err = permit_xattr(&cred, &s, req->name, req->name_len, false);
+	if (!err)
+		return in;
+	fs_inode_put(in);
+	return ERR_PTR(err);
+}
+
+ssize_t storage_getxattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct ps_getxattr_req req;
+	struct fs_inode *in = xattr_file(st, body, len, &req);
+	ssize_t ret;
+
+	if (IS_ERR(in))
+		return PTR_ERR(in);
+	ret = req.name_len ? (ssize_t)fs_xattr_get(in, req.name, req.name_len, reply, cap)
+			   : -EPROTO;
+	fs_inode_put(in);
+	return ret;
+}
+
+/* Is the name, with its NUL, one that user 0 alone may see? */
+static bool is_hidden(const char *name, uint32_t uid)
+{
+	return uid && str_has_prefix(name, "trusted.");
+}
+
+ssize_t storage_listxattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct ps_getxattr_req req;
+	struct fs_inode *in = xattr_file(st, body, len, &req);
+	char *names = reply;
+	ssize_t ret, kept = 0;
+
+	if (IS_ERR(in))
+		return PTR_ERR(in);
+	ret = req.name_len ? -EPROTO : (ssize_t)fs_xattr_list(in, names, cap);
+	fs_inode_put(in);
+	for (ssize_t at = 0, n; at < ret; at += n) {
+		n = (ssize_t)strlen(names + at) + 1;
+		if (is_hidden(names + at, req.cred.uid))
+			continue;
+		memmove(names + kept, names + at, (size_t)n);
+		kept += n;
+	}
+	return ret < 0 ? ret : kept;
+}
+
+/* --- the end of a use, synchronising ------------------------------------------------------ */
+
+ssize_t storage_close(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+		      const void *body, size_t len, void *reply, size_t cap)
+{
+	struct ps_close_req *req = kmalloc(sizeof(*req)); /* too big for a stack */
+	ssize_t ret;
+
+	(void)opcode, (void)reply, (void)cap;
+	if (!req)
+		return -ENOMEM;
+	ret = ps_close_req_decode(body, len, req);
+	for (uint32_t i = 0; !ret && i < req->nr_files; i++) {
+		if (req->files[i].node == st->node)
+			held_drop(&st->held, from, req->files[i].ino, req->files[i].gen);
+	}
+	kfree(req);
+	return ret;
+}
+
+ssize_t storage_fsync(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct ps_fsync_req req;
+	struct fs_inode *in;
+	int err = ps_fsync_req_decode(body, len, &req);
+
+	(void)reply;
+	(void)cap;
+	if (err)
+		return err;
+	in = storage_file_get(st, &req.file);
+	if (IS_ERR(in))
+		return PTR_ERR(in);
+	err = fs_fsync(in, req.flags & PS_FSYNC_DATA);
+	fs_inode_put(in);
+	return err;
+}
+
+ssize_t storage_sync(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct proto_file file;
+	const int err = ps_file_req_decode(body, len, &file);
+
+	(void)reply;
+	(void)cap;
+	if (err)
+		return err;
+	return st->fs ? fs_sync(st->fs) : -ENODEV;
+}
+
+/* --- contents ----------------------------------------------------------------------------- */
 
 /* How many of @nr pages from @pgoff on have contents. */
 static uint32_t pages_within(uint64_t size, uint64_t pgoff, uint32_t nr)

@@ -5,9 +5,13 @@
  * Context:	handlers run in RPC's threads for handlers that may wait, one per request, so that
  *		a slow disk read holds up no other request.
  * Failure:	a request that does not decode, or has an unknown handle or path, is answered by an
- *		errno.  All services are idempotent, so a processor may repeat any request.
+ *		errno.  A processor may repeat any request: services that ask are idempotent, and a
+ *		change is done once for each of its numbers.  Of memory nodes' requests all but
+ *		MS_CHANGE are idempotent.
  */
 #include <kernel/counter.h>
+#include <kernel/panic.h>
+#include <kernel/spinlock.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -41,9 +45,11 @@ static void answer(struct rpc_request *req, ssize_t ret, const void *reply)
 		rpc_reply(req, 0, reply, (uint32_t)ret);
 }
 
-static enum rpc_handler_result run(struct rpc_request *req, struct storage *st,
-				   storage_service service)
+/* @arg: the message's entry in the table. */
+static enum rpc_handler_result handle(struct rpc_request *req, void *arg)
 {
+	const struct storage_msg *msg = arg;
+	const struct storage_peer from = { rpc_request_peer(req), rpc_request_incarn(req) };
 	const uint32_t cap = rpc_request_reply_max(req);
 	void *body, *reply;
 	ssize_t ret = -ENOMEM;
@@ -52,25 +58,12 @@ static enum rpc_handler_result run(struct rpc_request *req, struct storage *st,
 	body = copy_body(req, &len);
 	reply = kmalloc(cap);
 	if (body && reply)
-		ret = service(st, body, len, reply, cap);
+		ret = storage_serve_msg(storage, msg, &from, body, len, reply, cap);
 	answer(req, ret, reply);
 	kfree(reply);
 	kfree(body);
 	return RPC_DONE;
 }
-
-#define SERVICE(name)                                                                    \
-	static enum rpc_handler_result handle_##name(struct rpc_request *req, void *arg) \
-	{                                                                                \
-		return run(req, arg, storage_##name);                                    \
-	}
-
-SERVICE(lookup)
-SERVICE(getattr)
-SERVICE(readlink)
-SERVICE(getdents)
-SERVICE(statfs)
-SERVICE(access)
 
 static void buf_sent(void *arg)
 {
@@ -100,7 +93,6 @@ static enum rpc_handler_result handle_read(struct rpc_request *req, void *arg)
 {
 	const uint64_t start = time_now_ns();
 	struct storage_buf *buf = bufpool_get();
-	struct storage *st = arg;
 	struct ms_read_rep rep;
 	uint64_t body[(sizeof(struct ms_read_req_wire) +
 		       MS_READ_MAX_PAGES * sizeof(struct proto_mr_ref_wire)) /
@@ -110,9 +102,11 @@ static enum rpc_handler_result handle_read(struct rpc_request *req, void *arg)
 
 	err = rpc_request_copy(req, body, sizeof(body), &len);
 	if (!err)
+		err = storage_check_vnode(storage, arg, rpc_request_peer(req), body, len);
+	if (!err)
 		err = ms_read_req_decode(body, len, &buf->read);
 	if (!err)
-		err = storage_read(st, &buf->read, buf->pages, &rep);
+		err = storage_read(storage, &buf->read, buf->pages, &rep);
 	if (err) {
 		bufpool_put(buf);
 		answer(req, err, NULL);

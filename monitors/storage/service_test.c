@@ -22,9 +22,23 @@ struct rig {
 	uint8_t pages[3][PAGE_SIZE] __aligned(16);
 };
 
+#define PROC   11u /* has vNodes 1 and 2 */
+#define PROC_1 12u /* has vNode 1 */
+#define MEMORY 13u
+
+/* As the view of a cluster with two vNodes. */
+static int fake_check(uint32_t vnode, uint32_t node, bool may_wait)
+{
+	const bool has = vnode == PROTO_VNODE_ROOT || (vnode == 2 && node == PROC);
+
+	return has && may_wait ? 0 : -EACCES;
+}
+
 static struct rig *rig_new(struct ktest *t, bool disk)
 {
-	const struct storage_options opt = { .cache_bytes = 65536, .index_bytes = 65536 };
+	const struct storage_options opt = { .cache_bytes = 65536,
+					     .index_bytes = 65536,
+					     .vnode_check = fake_check };
 	struct rig *r = kzalloc(sizeof(*r));
 	int err;
 
@@ -54,6 +68,7 @@ static ssize_t ask_path(struct rig *r, storage_service service, const char *path
 {
 	const struct ps_path_req req = {
 		.cred = { .uid = uid, .gid = uid },
+		.vnode = PROTO_VNODE_ROOT,
 		.flags = flags,
 		.access = access,
 		.path_len = (uint16_t)strlen(path),
@@ -361,7 +376,112 @@ static void many_threads(struct ktest *t)
 	kfree(crowd);
 }
 
+/* --- vNodes -------------------------------------------------------------------------------- */
+
+/* A request of @msg for @vnode, as it should be but for the sender: its length. */
+static size_t request_for(struct rig *r, const struct storage_msg *msg, uint32_t vnode)
+{
+	const struct ps_path_req path = { .vnode = vnode, .path_len = 9, .path = "/etc/text" };
+	const struct proto_file file = { .ino = TOY_INO_ETC, .gen = TOY_GEN, .node = NODE };
+	const struct ps_getdents_req dents = { .file = file, .max_bytes = 4096 };
+	struct ms_read_req read = { .file = file, .nr_pages = 1 };
+
+	switch (msg->opcode) {
+	case PS_GETATTR:
+	case PS_STATFS:
+		ps_file_req_encode(&file, (struct ps_file_req_wire *)(void *)r->body);
+		return sizeof(struct ps_file_req_wire);
+	case PS_GETDENTS:
+		ps_getdents_req_encode(&dents, (struct ps_getdents_req_wire *)(void *)r->body);
+		return sizeof(struct ps_getdents_req_wire);
+	case MS_READ:
+		read.pages[0] = (struct proto_mr_ref){ .addr = PAGE_SIZE, .len = PAGE_SIZE };
+		return (size_t)ms_read_req_encode(&read, r->body, CAP);
+	default:
+		return (size_t)ps_path_req_encode(&path, r->body, CAP);
+	}
+}
+
+static ssize_t send(struct rig *r, const struct storage_msg *msg, uint32_t peer, uint32_t vnode)
+{
+	const struct storage_peer from = { .node = peer, .incarn = 1 };
+	const size_t len = request_for(r, msg, vnode);
+
+	if (!msg->service && !msg->client_service)
+		return storage_check_vnode(&r->st, msg, peer, r->body, len);
+	return storage_serve_msg(&r->st, msg, &from, r->body, len, r->reply, CAP);
+}
+
+/* The compiler asks for a new opcode here, and then the table has to have it. */
+static bool is_opcode(uint16_t opcode)
+{
+	switch ((enum ps_opcode)opcode) {
+	case PS_LOOKUP:
+	case PS_GETATTR:
+	case PS_READLINK:
+	case PS_GETDENTS:
+	case PS_STATFS:
+	case PS_ACCESS:
+	case PS_CREATE:
+	case PS_MKDIR:
+	case PS_MKNOD:
+	case PS_SYMLINK:
+	case PS_TMPFILE:
+	case PS_LINK:
+	case PS_UNLINK:
+	case PS_RMDIR:
+	case PS_RENAME:
+	case PS_SETATTR:
+	case PS_GETXATTR:
+	case PS_LISTXATTR:
+	case PS_SETXATTR:
+	case PS_REMOVEXATTR:
+	case PS_FALLOCATE:
+	case PS_CLOSE:
+	case PS_FSYNC:
+	case PS_SYNC:
+		return true;
+	}
+	return false;
+}
+
+static void each_opcode_has_an_entry(struct ktest *t)
+{
+	for (uint16_t opcode = PS_LOOKUP; opcode < PS_LOOKUP + 0x100; opcode++) {
+		size_t nr = 0;
+
+		for (size_t i = 0; i < nr_storage_msgs; i++)
+			nr += storage_msgs[i].opcode == opcode;
+		EXPECT_EQ(t, nr, is_opcode(opcode));
+	}
+}
+
+/* Each entry says where its vNode is, and a vNode that is elsewhere is refused. */
+static void each_request_is_for_a_vnode_of_its_sender(struct ktest *t)
+{
+	struct rig *r = rig_new(t, true);
+
+	ASSERT_TRUE(t, r);
+	for (size_t i = 0; i < nr_storage_msgs; i++) {
+		const struct storage_msg *msg = &storage_msgs[i];
+		const bool of_path = msg->vnode == STORAGE_VNODE_OF_PATH;
+		const bool of_memory = proto_of(msg->opcode) == PROTO_MS;
+
+		EXPECT_NE(t, (int)msg->vnode, (int)STORAGE_VNODE_UNSAID);
+		EXPECT_EQ(t, msg->vnode == STORAGE_VNODE_BY_MEMORY, of_memory);
+		EXPECT_EQ(t, !(msg->flags & RPC_HANDLER_FROM_PROCESSOR), of_memory);
+		EXPECT_EQ(t, !!(msg->flags & RPC_HANDLER_FROM_MEMORY), of_memory);
+		EXPECT_NE(t, send(r, msg, PROC_1, PROTO_VNODE_ROOT), -EACCES);
+		EXPECT_NE(t, send(r, msg, PROC, 2), -EACCES);
+		EXPECT_EQ(t, send(r, msg, PROC_1, 2) == -EACCES, of_path);
+		EXPECT_EQ(t, send(r, msg, MEMORY, 2) == -EACCES, of_path);
+	}
+	rig_free(r);
+}
+
 static const struct ktest_case service_cases[] = {
+	KTEST(each_opcode_has_an_entry),
+	KTEST(each_request_is_for_a_vnode_of_its_sender),
 	KTEST(lookup),
 	KTEST(what_lookup_refuses),
 	KTEST(read_link),

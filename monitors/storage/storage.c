@@ -25,6 +25,7 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 
 	memset(st, 0, sizeof(*st));
 	st->node = node;
+	st->vnode_check = opt->vnode_check;
 	for (size_t i = 0; i < STORAGE_LOCKS; i++)
 		mutex_init(&st->locks[i], "storage.names", RANK_MONITOR);
 	record_table_init(&st->records);

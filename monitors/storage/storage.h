@@ -30,6 +30,8 @@ struct storage {
 	struct pathindex *index; /* const */
 	uint64_t fsid;           /* const */
 	uint32_t node;           /* const: our id, in every handle */
+	/* const: cluster_vnode_check() */
+	int (*vnode_check)(uint32_t vnode, uint32_t node, bool may_wait);
 	/*
 	 * One for each hash of an inode number: keeps a directory's names, or a file's attributes,
 	 * as they were when permission was checked, until the change is done (RANK_MONITOR).
@@ -45,6 +47,7 @@ struct storage_options {
 	bool write;           /* let clients change files */
 	char *why;            /* where to put the reason when mounting fails */
 	size_t why_size;
+	int (*vnode_check)(uint32_t vnode, uint32_t node, bool may_wait);
 };
 
 /* @bd: the disk, or NULL for a node without files.  Errors as ext4_mount(). */
@@ -77,6 +80,44 @@ ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage
 ssize_t storage_close(struct storage *st, uint16_t opcode, const struct storage_peer *from,
 		      const void *body, size_t len, void *reply, size_t cap);
 
+/* --- dispatch.c: all messages ------------------------------------------------------------- */
+
+/* Where a request names its vNode. */
+enum storage_vnode {
+	STORAGE_VNODE_UNSAID,    /* no entry may say so */
+	STORAGE_VNODE_HANDLE,    /* a file handle, which does not tell its vNode: not compared */
+	STORAGE_VNODE_OF_PATH,   /* struct ps_path_req_wire */
+	STORAGE_VNODE_BY_MEMORY, /* the memory component has checked the processor */
+};
+
+struct storage_msg {
+	uint16_t opcode;
+	uint16_t flags; /* enum rpc_handler_flags */
+	enum storage_vnode vnode;
+	const char *name;
+	storage_service service;
+	/* Instead of that.  Both NULL: msg.c has its handler. */
+	storage_client_service client_service;
+};
+extern const struct storage_msg storage_msgs[];
+extern const size_t nr_storage_msgs;
+
+/*
+ * Does the view give @peer the vNode that the request names? 0; -EACCES, counted and logged. May
+ * sleep.
+ */
+int storage_check_vnode(const struct storage *st, const struct storage_msg *msg, uint32_t peer,
+			const void *body, size_t len) __must_check;
+/* Check, and call the service. */
+ssize_t storage_serve_msg(struct storage *st, const struct storage_msg *msg,
+			  const struct storage_peer *from, const void *body, size_t len,
+			  void *reply, size_t cap);
+
+ssize_t storage_getxattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_listxattr(struct storage *st, const void *body, size_t len, void *reply,
+			  size_t cap);
+ssize_t storage_fsync(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_sync(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 /* Forget the changes and uses of clients for which @is_member says no. */
 void storage_members(struct storage *st,
 		     bool (*is_member)(const void *arg, const struct storage_peer *peer),
