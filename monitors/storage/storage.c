@@ -30,6 +30,7 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 		mutex_init(&st->locks[i], "storage.names", RANK_MONITOR);
 	record_table_init(&st->records);
 	held_table_init(&st->held);
+	claims_init(&st->claims, opt->incarn, opt->has_left);
 	st->index = pathindex_create(opt->index_bytes);
 	if (IS_ERR(st->index))
 		return (int)PTR_ERR(st->index);
@@ -47,6 +48,7 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 
 void storage_destroy(struct storage *st)
 {
+	claims_destroy(&st->claims);
 	held_table_destroy(&st->held);
 	/* No program is left that had them open before this mount. */
 	if (st->fs)

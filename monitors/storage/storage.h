@@ -18,6 +18,7 @@
 #include <proto/ms.h>
 #include <proto/ps.h>
 
+#include "claim.h"
 #include "held.h"
 #include "record.h"
 
@@ -39,6 +40,7 @@ struct storage {
 	struct mutex locks[STORAGE_LOCKS];
 	struct record_table records;
 	struct held_table held;
+	struct claims claims; /* of files that change */
 };
 
 struct storage_options {
@@ -48,6 +50,8 @@ struct storage_options {
 	char *why;            /* where to put the reason when mounting fails */
 	size_t why_size;
 	int (*vnode_check)(uint32_t vnode, uint32_t node, bool may_wait);
+	uint32_t incarn;                                  /* of this node */
+	bool (*has_left)(uint32_t node, uint32_t incarn); /* as in struct claims */
 };
 
 /* @bd: the disk, or NULL for a node without files.  Errors as ext4_mount(). */
@@ -135,6 +139,18 @@ struct fs_inode *storage_file_get(struct storage *st, const struct proto_file *f
 void storage_attr(const struct storage *st, const struct fs_inode *in, struct proto_attr *out);
 /* The inode that is the root of a vNode's mount point. */
 uint64_t storage_vnode_root(const struct storage *st, uint32_t vnode);
+
+/*
+ * live.c: files that change. @who: the memory node at the other end of the connection. Errors are
+ * those of the messages, see docs/protocol/ms.md. @pages: DMA-able.
+ */
+int __must_check storage_claim(struct storage *st, const struct storage_peer *who,
+			       const struct ms_claim_req *req, struct ms_file_state *out);
+int __must_check storage_write(struct storage *st, const struct storage_peer *who,
+			       const struct ms_write_req *req, void *const *pages,
+			       struct ms_file_state *out);
+int __must_check storage_file_change(struct storage *st, const struct storage_peer *who,
+				     const struct ms_change_req *req, struct ms_file_state *out);
 
 /* msg.c: register the handlers; the buffers have to be there. */
 int __must_check storage_serve(struct storage *st);

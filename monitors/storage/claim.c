@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: claims of files.
+ *
+ * Context:	threads; claim_take() may wait for operations on the disk.
+ */
+#include "claim.h"
+
+#include <kernel/panic.h>
+#include <lib/errno.h>
+#include <mm/slab.h>
+
+struct claim {
+	struct rb_node node;
+	struct proto_file file; /* const */
+	struct storage_peer who;
+	uint64_t epoch; /* 0: released, and there only for the operations that hold it */
+	uint64_t nr_ops;
+};
+
+void claims_init(struct claims *c, uint32_t incarn, bool (*has_left)(uint32_t, uint32_t))
+{
+	spin_lock_init(&c->lock, "claims", RANK_SPIN_MONITOR);
+	c->tree = (struct rb_root){ 0 };
+	c->nr = 0;
+	/* An epoch of an earlier life is no epoch of this one. */
+	c->epoch = (uint64_t)incarn << 32;
+	waitqueue_init(&c->quiet);
+	c->has_left = has_left;
+}
+
+static int file_cmp(const struct proto_file *a, const struct proto_file *b)
+{
+	if (a->ino != b->ino)
+		return a->ino < b->ino ? -1 : 1;
+	if (a->gen != b->gen)
+		return a->gen < b->gen ? -1 : 1;
+	return 0;
+}
+
+static struct claim *find_locked(struct claims *c, const struct proto_file *file)
+	__must_hold(&c->lock)
+{
+	struct rb_node *n = c->tree.node;
+
+	assert_spin_held(&c->lock);
+	while (n) {
+		struct claim *claim = rb_entry(n, struct claim, node);
+		const int cmp = file_cmp(file, &claim->file);
+
+		if (!cmp)
+			return claim;
+		n = cmp < 0 ? n->left : n->right;
+	}
+	return NULL;
+}
+
+static void insert_locked(struct claims *c, struct claim *fresh) __must_hold(&c->lock)
+{
+	struct rb_node **link = &c->tree.node, *parent = NULL;
+
+	assert_spin_held(&c->lock);
+	while (*link) {
+		parent = *link;
+		link = file_cmp(&fresh->file, &rb_entry(parent, struct claim, node)->file) < 0
+			       ? &parent->left
+			       : &parent->right;
+	}
+	rb_link_node(&fresh->node, parent, link);
+	rb_insert_color(&fresh->node, &c->tree);
+	WRITE_ONCE(c->nr, c->nr + 1);
+}
+
+static void remove_locked(struct claims *c, struct claim *claim) __must_hold(&c->lock)
+{
+	assert_spin_held(&c->lock);
+	ASSERT(!claim->nr_ops);
+	rb_erase(&claim->node, &c->tree);
+	WRITE_ONCE(c->nr, c->nr - 1);
+	kfree(claim);
+}
+
+void claims_destroy(struct claims *c)
+{
+	spin_lock(&c->lock);
+	while (c->tree.node)
+		remove_locked(c, rb_entry(c->tree.node, struct claim, node));
+	spin_unlock(&c->lock);
+}
+
+static bool is_theirs(const struct claim *claim, const struct storage_peer *who)
+{
+	return claim->who.node == who->node && claim->who.incarn == who->incarn;
+}
+
+static bool is_over(struct claims *c, const struct claim *claim)
+{
+	return !claim->epoch || c->has_left(claim->who.node, claim->who.incarn);
+}
+
+enum take_result {
+	TAKE_DONE,
+	TAKE_OTHERS,
+	TAKE_WAIT,   /* for operations of the claim that is over */
+	TAKE_NO_MEM, /* there is no record, and @fresh is NULL */
+};
+
+/* *@fresh is used up, and NULL then, if a record is to be made. */
+static enum take_result take(struct claims *c, const struct proto_file *file,
+			     const struct storage_peer *who, struct claim **fresh, uint64_t *epoch,
+			     uint32_t *node)
+{
+	enum take_result res = TAKE_DONE;
+	struct claim *claim;
+
+	spin_lock(&c->lock);
+	claim = find_locked(c, file);
+	if (claim && !is_theirs(claim, who) && !is_over(c, claim)) {
+		*node = claim->who.node;
+		res = TAKE_OTHERS;
+	} else if (claim && claim->nr_ops) {
+		res = TAKE_WAIT;
+	} else if (!claim && !*fresh) {
+		res = TAKE_NO_MEM;
+	} else {
+		if (!claim) {
+			claim = *fresh;
+			*fresh = NULL;
+			*claim = (struct claim){ .file = *file };
+			insert_locked(c, claim);
+		}
+		claim->who = *who;
+		claim->epoch = *epoch = ++c->epoch;
+		*node = who->node;
+	}
+	spin_unlock(&c->lock);
+	return res;
+}
+
+int claim_take(struct claims *c, const struct proto_file *file, const struct storage_peer *who,
+	       uint64_t *epoch, uint32_t *node)
+{
+	struct claim *fresh = kmalloc(sizeof(*fresh));
+	enum take_result res;
+	int err;
+
+	err = wait_event_killable(&c->quiet,
+				  (res = take(c, file, who, &fresh, epoch, node)) != TAKE_WAIT);
+	kfree(fresh);
+	if (err)
+		return err;
+	return res == TAKE_NO_MEM ? -ENOMEM : 0;
+}
+
+int claim_begin(struct claims *c, const struct proto_file *file, const struct storage_peer *who,
+		uint64_t epoch, struct claim **out)
+{
+	struct claim *claim;
+	bool ok;
+
+	spin_lock(&c->lock);
+	claim = find_locked(c, file);
+	ok = claim && is_theirs(claim, who) && claim->epoch == epoch &&
+	     !c->has_left(who->node, who->incarn);
+	if (ok)
+		claim->nr_ops++;
+	spin_unlock(&c->lock);
+	*out = ok ? claim : NULL;
+	return ok ? 0 : -ESTALE;
+}
+
+void claim_end(struct claims *c, struct claim *claim)
+{
+	spin_lock(&c->lock);
+	ASSERT(claim->nr_ops > 0);
+	claim->nr_ops--;
+	if (!claim->nr_ops && is_over(c, claim))
+		remove_locked(c, claim);
+	spin_unlock(&c->lock);
+	wake_all(&c->quiet);
+}
+
+void claim_release(struct claims *c, const struct proto_file *file, const struct storage_peer *who,
+		   uint64_t epoch)
+{
+	struct claim *claim;
+
+	spin_lock(&c->lock);
+	claim = find_locked(c, file);
+	if (claim && is_theirs(claim, who) && claim->epoch == epoch) {
+		claim->epoch = 0;
+		if (!claim->nr_ops)
+			remove_locked(c, claim);
+	}
+	spin_unlock(&c->lock);
+}
+
+bool claim_is_others(struct claims *c, const struct proto_file *file, uint32_t node)
+{
+	const struct claim *claim;
+	bool others;
+
+	/* A disk that nobody changes costs its readers a load. */
+	if (likely(!READ_ONCE(c->nr)))
+		return false;
+	spin_lock(&c->lock);
+	claim = find_locked(c, file);
+	others = claim && claim->who.node != node && !is_over(c, claim);
+	spin_unlock(&c->lock);
+	return others;
+}
+
+void claims_drop_left(struct claims *c)
+{
+	struct rb_node *n, *next;
+
+	spin_lock(&c->lock);
+	for (n = rb_first(&c->tree); n; n = next) {
+		struct claim *claim = rb_entry(n, struct claim, node);
+
+		next = rb_next(n);
+		if (is_over(c, claim) && !claim->nr_ops)
+			remove_locked(c, claim);
+	}
+	spin_unlock(&c->lock);
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/* Files that change at the storage monitor: claims and fences, over a file system in memory. */
+#include <abi/fcntl.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#include "storage.h"
+
+#define NODE 5u
+#define INO  12u
+#define CAP  (16 * PAGE_SIZE)
+
+static const struct proto_file file = { INO, 1, NODE };
+static const struct storage_peer m0 = { 11, 1 }, m1 = { 12, 1 };
+
+/* --- a file system of one file --------------------------------------------------------- */
+
+static struct {
+	struct fs fs;
+	struct fs_inode in;
+	uint8_t bytes[CAP];
+	uint64_t size, version;
+	uint64_t syncs, changes;
+	struct fs_time mtime;
+	bool hold, held; /* atomic: write_pages waits */
+	int error;
+} toy;
+
+static struct fs_inode *toy_get(struct fs *fs, uint64_t ino, uint64_t gen)
+{
+	return ino == INO && gen == 1 ? &toy.in : ERR_PTR(-ESTALE);
+}
+
+static void toy_put(struct fs_inode *in)
+{
+}
+
+static void toy_stat(const struct fs_inode *in, struct fs_stat *out)
+{
+	*out = (struct fs_stat){
+		.ino = INO, .gen = 1, .size = toy.size, .version = toy.version, .mtime = toy.mtime
+	};
+}
+
+static int toy_write(struct fs_inode *in, uint64_t off, uint64_t len, void *const *pages,
+		     uint64_t new_size, const struct fs_change *ch)
+{
+	if (__atomic_load_n(&toy.hold, __ATOMIC_ACQUIRE)) {
+		__atomic_store_n(&toy.held, true, __ATOMIC_RELEASE);
+		while (__atomic_load_n(&toy.hold, __ATOMIC_ACQUIRE))
+			thread_sleep_ns(NSEC_PER_MSEC);
+	}
+	if (toy.error)
+		return toy.error;
+	for (uint64_t done = 0; done < len; done += PAGE_SIZE)
+		memcpy(toy.bytes + off + done, pages[done / PAGE_SIZE],
+		       MIN(len - done, (uint64_t)PAGE_SIZE));
+	toy.size = MAX(toy.size, new_size);
+	toy.mtime = ch->now;
+	toy.version++;
+	return 0;
+}
+
+static int toy_setattr(struct fs_inode *in, const struct fs_attr *attr, const struct fs_change *ch)
+{
+	if (attr->mask & FS_SET_SIZE)
+		toy.size = attr->size;
+	toy.mtime = attr->mtime;
+	toy.version++;
+	toy.changes++;
+	return 0;
+}
+
+static int toy_fallocate(struct fs_inode *in, uint32_t mode, uint64_t off, uint64_t len,
+			 const struct fs_change *ch)
+{
+	if (mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE))
+		return -EOPNOTSUPP;
+	memset(toy.bytes + off, 0, len);
+	toy.version++;
+	toy.changes++;
+	return 0;
+}
+
+static int toy_fsync(struct fs_inode *in, bool datasync)
+{
+	toy.syncs += datasync ? 100 : 1;
+	return 0;
+}
+
+/* Request 7 of client 9 has been done. */
+static int toy_find(struct fs *fs, uint64_t client, uint64_t seq, struct fs_done *done)
+{
+	return client == 9 && seq == 7 ? 0 : -ENOENT;
+}
+
+static const struct fs_ops toy_ops = {
+	.inode_get = toy_get,
+	.inode_put = toy_put,
+	.stat = toy_stat,
+};
+
+static const struct fs_write_ops toy_changes = {
+	.write_pages = toy_write,
+	.setattr = toy_setattr,
+	.fallocate = toy_fallocate,
+	.fsync = toy_fsync,
+	.change_find = toy_find,
+};
+
+/* --- */
+
+static uint32_t left_node; /* whose lives are over */
+
+static bool has_left(uint32_t node, uint32_t incarn)
+{
+	return node == READ_ONCE(left_node);
+}
+
+static void start(struct storage *st)
+{
+	memset(&toy, 0, sizeof(toy));
+	toy.fs = (struct fs){ .ops = &toy_ops, .changes = &toy_changes };
+	toy.in = (struct fs_inode){ .ops = &toy_ops, .fs = &toy.fs };
+	WRITE_ONCE(left_node, 0);
+	*st = (struct storage){ .fs = &toy.fs, .node = NODE };
+	claims_init(&st->claims, 3, has_left);
+}
+
+static int claim(struct storage *st, const struct storage_peer *who, struct ms_file_state *state)
+{
+	return storage_claim(st, who, &(struct ms_claim_req){ .file = file }, state);
+}
+
+static uint8_t data[2][PAGE_SIZE];
+static void *const pages[2] = { data[0], data[1] };
+
+static int write_text(struct storage *st, const struct storage_peer *who, uint64_t epoch,
+		      const char *text, uint32_t flags)
+{
+	const size_t len = strlen(text);
+	const struct ms_write_req req = {
+		.file = file,
+		.epoch = epoch,
+		.size = PAGE_SIZE + len,
+		.mtime_s = 77,
+		.nr_pages = 2,
+		.flags = flags,
+	};
+	struct ms_file_state state;
+
+	memset(data, '.', sizeof(data));
+	memcpy(data[1], text, len);
+	return storage_write(st, who, &req, pages, &state);
+}
+
+static void pages_by_the_claim(struct ktest *t)
+{
+	struct ms_file_state state, other;
+	struct storage *st = kzalloc(sizeof(*st));
+
+	ASSERT_TRUE(t, st);
+	start(st);
+	EXPECT_EQ(t, write_text(st, &m0, 1, "none", 0), -ESTALE);
+	EXPECT_FALSE(t, claim_is_others(&st->claims, &file, 12));
+	ASSERT_EQ(t, claim(st, &m0, &state), 0);
+	EXPECT_EQ(t, state.node, 11);
+	EXPECT_NE(t, state.epoch, 0);
+	ASSERT_EQ(t, claim(st, &m1, &other), 0);
+	EXPECT_EQ(t, other.node, 11);
+	EXPECT_EQ(t, other.epoch, 0);
+	EXPECT_TRUE(t, claim_is_others(&st->claims, &file, 12));
+	EXPECT_FALSE(t, claim_is_others(&st->claims, &file, 11));
+	EXPECT_EQ(t, write_text(st, &m1, state.epoch, "theirs", 0), -ESTALE);
+	EXPECT_EQ(t, write_text(st, &m0, state.epoch + 1, "wrong", 0), -ESTALE);
+	EXPECT_EQ(t, toy.size, 0);
+	EXPECT_EQ(t, write_text(st, &m0, state.epoch, "bytes", MS_WRITE_SYNC), 0);
+	EXPECT_EQ(t, toy.size, PAGE_SIZE + 5);
+	EXPECT_EQ(t, memcmp(toy.bytes + PAGE_SIZE, "bytes\0", 6), 0);
+	EXPECT_EQ(t, toy.mtime.sec, 77);
+	EXPECT_EQ(t, toy.syncs, 1);
+	claim_release(&st->claims, &file, &m0, state.epoch);
+	EXPECT_EQ(t, write_text(st, &m0, state.epoch, "late", 0), -ESTALE);
+	ASSERT_EQ(t, claim(st, &m1, &other), 0);
+	EXPECT_EQ(t, other.node, 12);
+	EXPECT_EQ(t, other.size, PAGE_SIZE + 5);
+	toy.fs.read_only = true;
+	EXPECT_EQ(t, claim(st, &m1, &other), -EROFS);
+	EXPECT_EQ(t, write_text(st, &m1, other.epoch, "ro", 0), -ESTALE);
+	claims_destroy(&st->claims);
+	kfree(st);
+}
+
+struct late {
+	struct storage *st;
+	uint64_t epoch;
+	int ret;
+	bool done; /* atomic */
+};
+
+static void late_write(void *arg)
+{
+	struct late *l = arg;
+
+	l->ret = write_text(l->st, &m0, l->epoch, "older", 0);
+}
+
+static void successor(void *arg)
+{
+	struct late *l = arg;
+	struct ms_file_state state;
+
+	l->ret = claim(l->st, &m1, &state);
+	l->epoch = state.epoch;
+	__atomic_store_n(&l->done, true, __ATOMIC_RELEASE);
+}
+
+/* A write of a node that is dead is under way: the successor waits for it, and is the last. */
+static void a_fence_before_the_successor(struct ktest *t)
+{
+	struct storage *st = kzalloc(sizeof(*st));
+	struct late older = { .st = st }, newer = { .st = st };
+	struct ms_file_state state;
+	struct thread *w, *s;
+
+	ASSERT_TRUE(t, st);
+	start(st);
+	ASSERT_EQ(t, claim(st, &m0, &state), 0);
+	older.epoch = state.epoch;
+	__atomic_store_n(&toy.hold, true, __ATOMIC_RELEASE);
+	w = thread_create("older", late_write, &older);
+	ASSERT_FALSE(t, IS_ERR(w));
+	while (!__atomic_load_n(&toy.held, __ATOMIC_ACQUIRE))
+		thread_sleep_ns(NSEC_PER_MSEC);
+	WRITE_ONCE(left_node, 11);
+	claims_drop_left(&st->claims); /* not what is in use */
+	s = thread_create("newer", successor, &newer);
+	ASSERT_FALSE(t, IS_ERR(s));
+	thread_sleep_ns(20 * NSEC_PER_MSEC);
+	EXPECT_FALSE(t, __atomic_load_n(&newer.done, __ATOMIC_ACQUIRE));
+	__atomic_store_n(&toy.hold, false, __ATOMIC_RELEASE);
+	thread_join(w);
+	thread_join(s);
+	EXPECT_EQ(t, older.ret, 0);
+	EXPECT_EQ(t, newer.ret, 0);
+	EXPECT_NE(t, newer.epoch, older.epoch);
+	EXPECT_EQ(t, write_text(st, &m1, newer.epoch, "newer", 0), 0);
+	EXPECT_EQ(t, write_text(st, &m0, older.epoch, "older", 0), -ESTALE);
+	EXPECT_EQ(t, memcmp(toy.bytes + PAGE_SIZE, "newer", 5), 0);
+	claims_destroy(&st->claims);
+	kfree(st);
+}
+
+static void changes_once(struct ktest *t)
+{
+	struct storage *st = kzalloc(sizeof(*st));
+	struct ms_file_state state;
+	struct ms_change_req req = { .file = file, .op = PROTO_FILE_TRUNCATE, .off = 100 };
+
+	ASSERT_TRUE(t, st);
+	start(st);
+	EXPECT_EQ(t, storage_file_change(st, &m0, &req, &state), -ESTALE);
+	ASSERT_EQ(t, claim(st, &m0, &state), 0);
+	req.epoch = state.epoch;
+	EXPECT_EQ(t, storage_file_change(st, &m0, &req, &state), 0);
+	EXPECT_EQ(t, state.size, 100);
+	memset(toy.bytes, 'x', 100);
+	req.op = PROTO_FILE_PUNCH;
+	req.off = 10;
+	req.len = 5;
+	EXPECT_EQ(t, storage_file_change(st, &m0, &req, &state), 0);
+	EXPECT_EQ(t, memcmp(toy.bytes + 9, "x\0\0\0\0\0x", 7), 0);
+	EXPECT_EQ(t, toy.changes, 2);
+	req.client = 9;
+	req.seq = 7;
+	EXPECT_EQ(t, storage_file_change(st, &m0, &req, &state), 0);
+	EXPECT_EQ(t, toy.changes, 2);
+	req.op = PROTO_FILE_COLLAPSE;
+	req.seq = 8;
+	EXPECT_EQ(t, storage_file_change(st, &m0, &req, &state), -EOPNOTSUPP);
+	claims_destroy(&st->claims);
+	kfree(st);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(pages_by_the_claim),
+	KTEST(a_fence_before_the_successor),
+	KTEST(changes_once),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "storage.live", .cases = cases };
+KTEST_SUITE(suite);
