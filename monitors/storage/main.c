@@ -25,17 +25,20 @@
 
 #define DEFAULT_DISK "vda"
 #define NO_DISK      "none"
-#define ROOT_VNODE   1u /* the only one so far */
+/* How long requests may take to end when the node is shut down. */
+#define SHUTDOWN_NS  (20 * NSEC_PER_SEC)
 
 static const char *disk_name;
 static uint64_t cache_bytes = 8u << 20;
 static uint64_t index_bytes = 4u << 20;
 static uint64_t buffer_bytes = 8u << 20;
 static uint32_t disk_wait_s = 10;
+static bool writable;
 BOOT_PARAM("disk", string, disk_name, "device with the file system; \"none\": serve no files");
 BOOT_PARAM("storage.cache", size, cache_bytes, "memory for blocks of metadata");
 BOOT_PARAM("storage.index", size, index_bytes, "memory for the path index");
 BOOT_PARAM("storage.buffers", size, buffer_bytes, "memory for reads in progress");
+BOOT_PARAM("storage.writable", bool, writable, "let programs change the disk");
 BOOT_PARAM("storage.disk_wait", u32, disk_wait_s, "seconds to wait for the device of disk=");
 
 static struct storage storage;
@@ -97,19 +100,36 @@ static int debug_command(const char *cmd, char *reply, size_t cap)
 	return READ_ONCE(serving) ? storage_debug(&storage, cmd, reply, cap) : -EAGAIN;
 }
 
-/* Only the node that hosts the managers knows. */
-static int place(uint32_t vnode, uint32_t *node)
+/* The launcher asks the nodes that have something to write before this one. */
+static void shut_down(void)
 {
-	return vnode == ROOT_VNODE ? gpm_place_program(node) : -ENOENT;
+	if (!READ_ONCE(serving))
+		return;
+	WRITE_ONCE(serving, false);
+	if (storage_serve_end(SHUTDOWN_NS))
+		ctl_error("requests do not end: the disk is left to its journal");
+	else
+		storage_destroy(&storage);
 }
 
 static const struct ctl_ops ctl_ops = { .debug = debug_command,
-					.place = place,
+					.shutdown = shut_down,
 					.place = gpm_place_program, /* the managers' host knows */
 					.lost = managers_node_ended }; /* runs no programs */
 
+static bool is_member(const void *arg, const struct storage_peer *peer)
+{
+	const struct cluster_view *view = arg;
+
+	for (size_t i = 0; i < view->nr_members; i++) {
+		if (view->members[i].id == peer->node && view->members[i].incarn == peer->incarn)
+			return true;
+	}
+	return false;
+}
+
 /* The node that hosts the managers tells the launcher who is a member. */
-static void view_changed(const struct cluster_view *view)
+static void tell_launcher(const struct cluster_view *view)
 {
 	static_assert(CLUSTER_MAX_MEMBERS <= CTL_MAX_MEMBERS, "MEMBERS has room for a view");
 	struct ctl_members *m = cluster_is_host() ? kmalloc(sizeof(*m)) : NULL;
@@ -125,7 +145,34 @@ static void view_changed(const struct cluster_view *view)
 	kfree(m);
 }
 
+static struct mutex view_lock = MUTEX_INIT(view_lock, "storage.view", RANK_MONITOR);
+static uint64_t view_epoch __guarded_by(&view_lock);
+
+static void view_changed(const struct cluster_view *view)
+{
+	bool newer;
+
+	/* Two threads may bring two views at once; the older one knows less of who is there. */
+	mutex_lock(&view_lock);
+	newer = view->epoch > view_epoch;
+	if (newer) {
+		view_epoch = view->epoch;
+		storage_members(&storage, is_member, view);
+	}
+	mutex_unlock(&view_lock);
+	if (newer)
+		tell_launcher(view);
+}
+
+/* Its claims are others' to take at once; here their memory is given back. */
+static void member_gone(const struct node_info *node)
+{
+	if (node->role == NODE_ROLE_MEMORY)
+		claims_drop_left(&storage.claims);
+}
+
 static const struct cluster_ops cluster_ops = {
+	.gone = member_gone,
 	.status = monitor_status,
 	.fenced = monitor_fenced,
 	.changed = view_changed,
@@ -151,14 +198,27 @@ static struct blkdev *find_disk(void)
 	return ERR_PTR(-ENODEV);
 }
 
+/* By what the RPC layer knows before gone() and until joined() of the next one, or after it. */
+static bool has_left(uint32_t node, uint32_t incarn)
+{
+	struct node_info info;
+
+	return rpc_peer_has_left(node, incarn) || !rpc_peer_info(node, &info) ||
+	       info.incarn != incarn;
+}
+
 static int start_files(void)
 {
 	char why[200];
 	const struct storage_options opt = {
 		.cache_bytes = cache_bytes,
 		.index_bytes = index_bytes,
+		.write = writable,
 		.why = why,
 		.why_size = sizeof(why),
+		.vnode_check = cluster_vnode_check,
+		.incarn = node_self()->incarn,
+		.has_left = has_left,
 	};
 	struct blkdev *bd = find_disk();
 	int err;
@@ -173,7 +233,8 @@ static int start_files(void)
 			  : err == -ENOMEM ? "out of memory"
 					   : "I/O error");
 	else if (bd)
-		pr_info("%s is mounted, read only\n", bd->name);
+		pr_info("%s is mounted, %s\n", bd->name,
+			fs_is_read_only(storage.fs) ? "read only" : "read and write");
 	return err;
 }
 

@@ -57,7 +57,8 @@ struct storage_options {
 /* @bd: the disk, or NULL for a node without files.  Errors as ext4_mount(). */
 int __must_check storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 			      const struct storage_options *opt);
-void storage_destroy(struct storage *st); /* for tests */
+/* No request is under way. The disk is unmounted, with all that was changed. */
+void storage_destroy(struct storage *st);
 
 /*
  * A service: decode @body, act, and write at most @cap bytes to @reply.  Returns the reply's length
@@ -154,6 +155,11 @@ int __must_check storage_file_change(struct storage *st, const struct storage_pe
 
 /* msg.c: register the handlers; the buffers have to be there. */
 int __must_check storage_serve(struct storage *st);
+/*
+ * From now on requests are answered with ESHUTDOWN; wait until none is under way. -ETIMEDOUT: after
+ * @ns some still are.
+ */
+int __must_check storage_serve_end(uint64_t ns);
 
 /* debug.c: a test command of the control channel; -ENOSYS: unknown. */
 int storage_debug(struct storage *st, const char *cmd, char *reply, size_t cap);
