@@ -12,9 +12,10 @@ monitors/cluster; monitors/* and managers. The rules:
   - the headers of a monitor that is divided into modules lie with them: <processor/mm/aspace.h> is
     monitors/processor/mm/aspace.h.  x_private.h is for its own module alone; a module includes its
     own headers by quotes;
-  - monitors/processor has layers inside, lowest first: client; excache; mm, vdso; process; vfs,
-    ipc, signal, tty, tmpfs, procfs; syscall.  A module includes its own layer or lower ones; UPWARD
-    lists the exceptions with their reasons.  excache/ is told what managers/ decide;
+  - monitors/processor has layers inside, lowest first: account, client; excache; mm, vdso;
+    process; vfs, ipc, socket, signal, tty, tmpfs, procfs; syscall.  A module includes its own
+    layer or lower ones; UPWARD lists the exceptions with their reasons.  excache/ is told what
+    managers/ decide;
   - the protocols stay at the edge of monitors/processor: only the files of EDGE include <proto/...>
     or name what is declared there, comments included, and only they include the headers of
     EDGE_HEADERS;
@@ -48,6 +49,7 @@ RANK = {
 }
 # The modules of monitors/processor; what lies in its own folder (main.c) is above them all.
 MODULE_RANK = {
+    "account": 0,
     "client": 0,
     "excache": 1,
     "mm": 2,

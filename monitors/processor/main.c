@@ -8,10 +8,10 @@
 #include <arch/cpu.h>
 #include <cluster/start.h>
 #include <kernel/initcall.h>
+#include <processor/account/account.h>
 #include <processor/excache/excache.h>
 #include <processor/ipc/futex.h>
 #include <processor/mm/aspace.h>
-#include <processor/mm/kmem.h>
 #include <processor/process/process.h>
 #include <processor/procfs/system.h>
 #include <processor/syscall/strace.h>
@@ -68,7 +68,7 @@ static int serve(void)
 
 	if (err)
 		return err;
-	kmem_init();
+	kmem_account_init();
 	err = oom_init();
 	if (err)
 		return err;
