@@ -2,13 +2,15 @@
 # ExCache and address spaces over a fake RPC layer whose far side is a model of the owners.
 prog-y            += processor
 processor-folders := monitors/processor/excache monitors/proto
-processor-objs    := monitors/processor/client/nodes.o \
+processor-objs    := monitors/processor/account/account.o \
+	monitors/processor/client/nodes.o \
 	monitors/processor/mm/anon.o monitors/processor/mm/aspace.o \
 	monitors/processor/mm/fault.o monitors/processor/mm/fork.o \
 	monitors/processor/mm/kmem.o monitors/processor/mm/mmap_calls.o \
 	monitors/processor/mm/remote.o \
 	monitors/processor/vfs/uio.o \
-	test/host/ahead_test.o test/host/around_test.o test/host/aspace_test.o \
+	test/host/account_mm_test.o test/host/ahead_test.o test/host/around_test.o \
+	test/host/aspace_test.o \
 	test/host/excache_test.o \
 	test/host/fake_owner.o test/host/fork_test.o test/host/loss_test.o test/host/policy_test.o \
 	test/host/range_test.o test/host/shared_test.o test/host/silence_test.o \

@@ -27,6 +27,7 @@
 #include <processor/excache/prefetch.h>
 
 #include "anon.h"
+#include "kmem.h"
 
 #define COLLAPSE_THREADS 64 /* collapses that wait for owners at a time */
 
@@ -134,6 +135,7 @@ void aspace_put(struct aspace *as)
 	credit_trim();
 	lock_not_needed(&as->lock, "the last reference is gone");
 	pgtable_destroy(as->pt);
+	kmem_uncharge_space(as);
 	kfree(as);
 }
 

@@ -65,6 +65,8 @@ struct vma {
 	uint64_t file_bytes; /* bytes from pgoff that show the file; behind it zeroes */
 };
 
+struct kmem_account;
+
 struct blocked_range {
 	struct list_head link;
 	vaddr_t start;
@@ -115,6 +117,11 @@ struct aspace {
 	/* const: its ELF header (<processor/vdso/vdso.h>), or 0; a fork has it at the same place */
 	vaddr_t vdso;
 	uint64_t nr_pages_mapped; /* map_lock: bytes / 4096 in vmas, for RLIMIT_AS and statm */
+
+	/* Kernel memory: see kmem.h. */
+	struct kmem_account *kmem; /* const once kmem_charge_space() has set it */
+	uint64_t vmas_charged;     /* map_lock */
+	size_t tables_charged __guarded_by(&lock);
 };
 
 /* ERR_PTR(-ENOMEM). */

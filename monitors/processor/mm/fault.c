@@ -18,6 +18,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/frame.h>
+#include <processor/account/account.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/prefetch.h>
 #include <processor/vdso/vdso.h>
@@ -220,20 +221,22 @@ static bool first_touch(struct aspace *as, vaddr_t vaddr, enum fault_access acce
 static __noinline int fault_slow(struct aspace *as, vaddr_t addr, vaddr_t vaddr,
 				 enum fault_access access)
 {
+	const bool vdso = addr >= SPACE_TOP;
 	int err;
 
 	if (!user_range_ok(addr, 1))
 		return -EFAULT;
-	if (addr >= SPACE_TOP)
-		return vdso_fault(as, vaddr, access);
 	for (;;) {
 		/* A page that was lost would read as one that never was. */
-		if (READ_ONCE(as->failed))
+		if (!vdso && READ_ONCE(as->failed))
 			return -ENOMEM;
-		err = fault_once(as, vaddr, access);
-		if (err != -EAGAIN)
+		err = vdso ? vdso_fault(as, vaddr, access) : fault_once(as, vaddr, access);
+		if (err == -EDQUOT)
+			kmem_more_tables(as);
+		else if (err != -EAGAIN)
 			return err;
-		counter_inc(&fault_retry);
+		else
+			counter_inc(&fault_retry);
 	}
 }
 

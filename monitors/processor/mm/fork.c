@@ -22,6 +22,7 @@
 
 #include "anon.h"
 #include "aspace.h"
+#include "kmem.h"
 
 COUNTER(fork_count, "fork.spaces", "address spaces forked");
 COUNTER(fork_failed, "fork.failed", "forks of address spaces that failed");
@@ -69,7 +70,9 @@ static struct aspace *make_child(struct aspace *parent, struct object *top)
 		object_get(parent->exe);
 		child->exe = parent->exe;
 	}
-	err = aspace_copy_vmas(parent, child);
+	err = kmem_charge_space(child, parent->kmem, parent->vmas_charged);
+	if (!err)
+		err = aspace_copy_vmas(parent, child);
 	if (err) {
 		aspace_put(child);
 		return ERR_PTR(err);

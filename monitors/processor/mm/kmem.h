@@ -3,25 +3,35 @@
  * The kernel memory of this node that programs make it use.
  *
  * Flow:	what a program can make the kernel keep by itself is bounded where it is made, by a
- *		share of the node's memory or a limit of Linux. Beyond that an eighth of what was
- *		free at start is a reserve: when less is free, a program that has much gets no more,
- *		while the others go on in the reserve.
+ *		share of the node's memory or a limit of Linux. Beyond that the program's account
+ *		bounds the sum: see <processor/account/account.h>.
+ *		An address space is charged for its vmas in batches, by the calls that may make
+ *		some, and for page tables by a budget that faults use up without a look at the
+ *		account. When the program has had its share, a fault that needs another table
+ *		empties all tables of the space: they are a cache.
  */
 #pragma once
 
 #include <lib/types.h>
 
 struct aspace;
+struct kmem_account;
 
-/* Once at start, when the cache has its frames. */
-void kmem_init(void);
-/* Less is free than the reserve. */
-bool kmem_is_short(void);
 /*
- * A call is about to add up to two vmas to @as: -ENOMEM when it has max_map_count of them, or many
- * while memory is short.
+ * New space @as belongs to a program with account @a and is to get @nr_vmas: charge it. -ENOMEM.
+ */
+int kmem_charge_space(struct aspace *as, struct kmem_account *a, uint64_t nr_vmas) __must_check;
+/* At its end. */
+void kmem_uncharge_space(struct aspace *as);
+/* A fault has got -EDQUOT for a page table: make it possible. No lock held. */
+void kmem_more_tables(struct aspace *as);
+/*
+ * A call is about to add up to two vmas to @as: -ENOMEM when it has max_map_count of them, or its
+ * program has had its share. map_lock is held.
  */
 int kmem_may_map(struct aspace *as) __must_check;
+/* A call has taken vmas away: the charge for many of them is given back. map_lock is held. */
+void kmem_unmapped(struct aspace *as);
 /* /proc/sys/vm/max_map_count */
 uint32_t kmem_max_map_count(void);
 /*
