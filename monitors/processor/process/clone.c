@@ -7,8 +7,8 @@
  *		fails. A signal that is pending by then is served first (-ERESTARTNOINTR), so that
  *		one sent to a group reaches either the parent before it forks, or parent and child.
  * Limits:	RLIMIT_NPROC for a user; for everybody, a number of tasks that the kernel's memory
- *		can hold, and a reserve of memory that clone() leaves alone: both answer EAGAIN. No
- *		namespaces, no cgroups: their flags answer EINVAL.
+ *		can hold: both answer EAGAIN. A program that has had its share of that memory gets
+ *		ENOMEM. No namespaces, no cgroups: their flags answer EINVAL.
  */
 #define PR_FMT "process: "
 
@@ -25,8 +25,8 @@
 #include <lib/string.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/mm/aspace.h>
-#include <processor/mm/kmem.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
 
@@ -55,7 +55,7 @@ struct clone_spec {
 
 /*
  * A process takes about this much of the kernel's memory: stack, page tables, structures. Whatever
- * it is in truth, the reserve of kmem.h is what keeps the monitor alive.
+ * it is in truth, the accounts of programs are what keeps the monitor alive.
  */
 #define BYTES_PER_TASK (64u << 10)
 #define MIN_TASKS      64u
@@ -76,13 +76,14 @@ uint64_t fork_max_tasks(void)
 	return max_tasks;
 }
 
-/* -EAGAIN when the calling task's user or the vNode has its fill. */
-static int check_limits_locked(struct vnode *v, const struct cred *c, uint64_t nproc)
+/* -EAGAIN when the calling task's user, its program or the vNode has its fill. */
+static int check_limits_locked(struct vnode *v, const struct program *program, const struct cred *c,
+			       uint64_t nproc)
 {
 	const uint64_t free_of_it = CAP_BIT(CAP_SYS_RESOURCE) | CAP_BIT(CAP_SYS_ADMIN);
 
 	assert_spin_held(&v->lock);
-	if (v->nr_tasks >= max_tasks)
+	if (!kmem_fair(program->nr_tasks, v->nr_tasks, max_tasks))
 		return -EAGAIN;
 	if (c->uid != 0 && !(c->effective & free_of_it) && user_tasks_locked(v, c->uid) >= nproc)
 		return -EAGAIN;
@@ -207,7 +208,7 @@ static struct process *copy_process(struct process *from, uint64_t flags)
 	p->oom_adj = READ_ONCE(from->oom_adj);
 	p->oom_adj_min = READ_ONCE(from->oom_adj_min);
 	p->personality = READ_ONCE(from->personality);
-	p->exe_path = kstrdup(from->exe_path);
+	p->exe_path = kmem_strdup(process_kmem(p), from->exe_path);
 	mutex_unlock(&from->lock);
 	if (p->exe_path)
 		err = signal_process_fork(p, from, flags & CLONE_SIGHAND);
@@ -283,7 +284,7 @@ static int publish_locked(struct task *t, struct task *from, struct pid *pid, ui
 	assert_spin_held(&v->lock);
 	if (signal_pending())
 		return -ERESTARTNOINTR;
-	err = check_limits_locked(v, t->cred, nproc);
+	err = check_limits_locked(v, p->program, t->cred, nproc);
 	if (!err)
 		err = user_charge_locked(v, t->cred->uid);
 	if (err)
@@ -293,6 +294,7 @@ static int publish_locked(struct task *t, struct task *from, struct pid *pid, ui
 	t->pid_entry = pid;
 	pid->task = t;
 	v->nr_tasks++;
+	p->program->nr_tasks++;
 	if (!(spec->flags & CLONE_THREAD)) {
 		p->exit_signal = (spec->flags & CLONE_PARENT) ? from->process->exit_signal
 							      : spec->exit_signal;
@@ -481,10 +483,6 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 		return -EPERM;
 	if (signal_pending())
 		return -ERESTARTNOINTR;
-	if (kmem_is_short()) {
-		counter_inc(&fork_refused);
-		return -EAGAIN;
-	}
 	start = build(spec, regs);
 	if (IS_ERR(start))
 		return PTR_ERR(start);

@@ -14,7 +14,7 @@
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/syscall/syscall.h>
 
 #include "process_private.h"
@@ -23,7 +23,7 @@
 
 struct cred *cred_create(uint32_t uid, uint32_t gid)
 {
-	struct cred *c = kzalloc(sizeof(*c));
+	struct cred *c = kmem_alloc(kmem_current(), sizeof(*c));
 
 	if (!c)
 		return NULL;
@@ -38,7 +38,7 @@ struct cred *cred_create(uint32_t uid, uint32_t gid)
 
 struct cred *cred_copy(const struct cred *from)
 {
-	struct cred *c = kmalloc(sizeof(*c));
+	struct cred *c = kmem_alloc(kmem_current(), sizeof(*c));
 
 	if (!c)
 		return NULL;
@@ -62,7 +62,7 @@ const struct cred *cred_get(const struct cred *c)
 void cred_put(const struct cred *c)
 {
 	if (refcount_dec_and_test(refs_of(c)))
-		kfree((void *)(uintptr_t)c);
+		kmem_free(c);
 }
 
 void cred_to_fs(const struct cred *c, struct fs_cred *out)

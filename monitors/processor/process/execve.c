@@ -21,8 +21,10 @@
 #include <managers/placement.h>
 #include <mm/kmap.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/excache/object.h>
 #include <processor/mm/aspace.h>
+#include <processor/mm/kmem.h>
 #include <processor/mm/remote.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
@@ -33,6 +35,7 @@
 
 COUNTER(exec_execs, "process.execs", "programs begun by exec");
 
+#define FEW_VMAS    16u /* that most programs begin with */
 #define FIRST_ROOM  4096u
 #define KMALLOC_MAX 65536u /* larger buffers come from the vmalloc area */
 
@@ -366,6 +369,13 @@ static int load_once(struct exec_image *img, const struct path *at)
 	return exec_load(img->cred, img->stack_limit, &args, &prog, &img->as, &img->regs);
 }
 
+/* It is loaded: what stays of it is the program's. */
+static int charge_image(struct exec_image *img, const char *path)
+{
+	img->exe_path = kmem_strdup(img->kmem, path);
+	return img->exe_path ? kmem_charge_space(img->as, img->kmem, FEW_VMAS) : -ENOMEM;
+}
+
 int exec_image_load(struct exec_image *img, struct fs_state *fs)
 {
 	char *text = kmalloc(FS_PATH_MAX);
@@ -373,9 +383,8 @@ int exec_image_load(struct exec_image *img, struct fs_state *fs)
 	int err = -ENOMEM;
 
 	img->execfn = kstrdup(img->path);
-	img->exe_path = kmalloc(FS_PATH_MAX);
 	/* A program without argv[0] gets an empty one, as on Linux. */
-	if (text && img->execfn && img->exe_path)
+	if (text && img->execfn)
 		err = img->argv.nr ? 0 : exec_strings_add(&img->argv, "");
 	if (!err)
 		strlcpy(text, img->path, FS_PATH_MAX);
@@ -385,7 +394,7 @@ int exec_image_load(struct exec_image *img, struct fs_state *fs)
 			break;
 		err = load_once(img, &res.at);
 		if (!err)
-			strlcpy(img->exe_path, res.at.text, FS_PATH_MAX);
+			err = charge_image(img, res.at.text);
 		else if (err == -ENOEXEC)
 			err = depth < SCRIPT_DEPTH ? enter_script(img, &res.at, text) : -ELOOP;
 		walk_result_put(&res);
@@ -402,7 +411,7 @@ void exec_image_free(struct exec_image *img)
 	exec_strings_free(&img->envp);
 	kfree(img->path);
 	kfree(img->execfn);
-	kfree(img->exe_path);
+	kmem_free(img->exe_path);
 	if (img->cred)
 		cred_put(img->cred);
 	if (img->files)
@@ -629,6 +638,7 @@ static long do_exec(int dfd, uint64_t upath, uint64_t uargv, uint64_t uenvp, uin
 	img = kzalloc(sizeof(*img));
 	if (!img)
 		return -ENOMEM;
+	img->kmem = kmem_current();
 	img->stack_limit = process_rlimit(RLIMIT_STACK);
 	budget = exec_arg_limit(img->stack_limit);
 	img->cred = cred_exec(t->cred);

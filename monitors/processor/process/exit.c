@@ -382,6 +382,7 @@ static bool leave_process(struct task *t, uint32_t wait_status)
 	t->pid_entry = NULL;
 	user_uncharge_locked(v, t->user);
 	v->nr_tasks--;
+	p->program->nr_tasks--;
 	wake_all(&p->exec_event);
 	spin_unlock(&v->lock);
 	return last;

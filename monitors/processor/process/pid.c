@@ -14,6 +14,7 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/mm/aspace.h>
 #include <processor/vfs/file.h>
 
@@ -122,7 +123,7 @@ static int insert_locked(struct vnode *v, struct pid *pid, uint32_t wanted)
 
 struct pid *pid_alloc(struct vnode *v, uint32_t wanted)
 {
-	struct pid *pid = kzalloc(sizeof(*pid));
+	struct pid *pid = kmem_alloc(kmem_current(), sizeof(*pid));
 	int err;
 
 	if (!pid)
@@ -134,7 +135,7 @@ struct pid *pid_alloc(struct vnode *v, uint32_t wanted)
 	spin_unlock(&v->lock);
 	if (!err)
 		return pid;
-	kfree(pid);
+	kmem_free(pid);
 	return ERR_PTR(err);
 }
 
@@ -144,7 +145,7 @@ void pid_release_locked(struct vnode *v, struct pid *pid)
 	if (pid->task || pid->process || !list_empty(&pid->group) || !list_empty(&pid->session))
 		return;
 	(void)radix_remove(&v->pids, pid->nr);
-	kfree(pid);
+	kmem_free(pid);
 }
 
 void process_set_group_locked(struct process *p, struct pid *group)

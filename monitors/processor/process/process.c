@@ -19,6 +19,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/mm/aspace.h>
 #include <processor/tty/tty.h>
 #include <processor/vfs/file.h>
@@ -39,6 +40,11 @@ static struct program *program_create(struct ctl_prog *prog)
 
 	if (!program)
 		return NULL;
+	program->kmem = kmem_account_create();
+	if (!program->kmem) {
+		kfree(program);
+		return NULL;
+	}
 	refcount_set(&program->refs, 1);
 	program->prog = prog;
 	waitqueue_init(&program->gone);
@@ -47,13 +53,15 @@ static struct program *program_create(struct ctl_prog *prog)
 
 static void program_put(struct program *program)
 {
-	if (refcount_dec_and_test(&program->refs))
-		kfree(program);
+	if (!refcount_dec_and_test(&program->refs))
+		return;
+	kmem_account_put(program->kmem);
+	kfree(program);
 }
 
 struct process *process_alloc(struct vnode *v, struct program *program)
 {
-	struct process *p = kzalloc(sizeof(*p));
+	struct process *p = kmem_alloc(program->kmem, sizeof(*p));
 
 	if (!p)
 		return NULL;
@@ -84,16 +92,27 @@ void process_put(struct process *p)
 	if (p->sig.sighand)
 		signal_process_free(p);
 	program_put(p->program);
-	kfree(p->exe_path);
-	kfree(p);
+	kmem_free(p->exe_path);
+	kmem_free(p);
+}
+
+
+/* Bytes that the thread of a task takes. */
+static size_t thread_bytes(void)
+{
+	return THREAD_STACK_SIZE + sizeof(struct thread) + fpu_size();
 }
 
 struct task *task_alloc(struct process *p)
 {
-	struct task *t = kzalloc(sizeof(*t));
+	struct task *t = kmem_alloc(process_kmem(p), sizeof(*t));
 
 	if (!t)
 		return NULL;
+	if (kmem_charge(process_kmem(p), thread_bytes())) {
+		kmem_free(t);
+		return NULL;
+	}
 	refcount_set(&t->refs, 1);
 	t->process = p;
 	process_get(p);
@@ -104,8 +123,9 @@ void task_put(struct task *t)
 {
 	if (!refcount_dec_and_test(&t->refs))
 		return;
+	kmem_uncharge(process_kmem(t->process), thread_bytes());
 	process_put(t->process);
-	kfree(t);
+	kmem_free(t);
 }
 
 /* --- signals of the launcher ---------------------------------------------------------- */
@@ -264,6 +284,7 @@ static int load_image(struct exec_image *img, struct task *t, const struct ctl_r
 
 	lock_not_needed(&p->lock, "nothing else knows the process yet");
 	img->cred = cred_get(t->cred);
+	img->kmem = p->program->kmem;
 	img->stack_limit = p->rlimits[RLIMIT_STACK].cur;
 	img->path = kstrdup(run->path);
 	err = img->path ? copy_strings(&img->argv, run->argv, run->argc) : -ENOMEM;
@@ -329,6 +350,7 @@ static int publish(struct task *t, struct ctl_prog *prog)
 	list_add_tail(&p->all_link, &v->processes);
 	v->nr_processes++;
 	v->nr_tasks++;
+	p->program->nr_tasks++;
 	process_get(p); /* the table's */
 	spin_lock(&p->sig_lock);
 	list_add_tail(&t->link, &p->tasks);

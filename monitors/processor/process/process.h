@@ -40,6 +40,7 @@ struct ctl_run;
 struct files;
 struct inode;
 struct file_attr;
+struct kmem_account;
 struct strace_call;
 
 #define INIT_PID 1u
@@ -79,11 +80,13 @@ extern struct vnode root_vnode;
 /* A launched program: the processes that come from one RUN. */
 struct program {
 	refcount_t refs;
-	struct ctl_prog *prog; /* const; counted until the end is reported */
-	uint32_t leader;       /* const: pid of the first process */
-	uint32_t nr_members;   /* vnode.lock: processes that still have resources */
-	struct waitqueue gone; /* nr_members has become smaller */
-	char lost[LOST_LINE];  /* vnode.lock: why the system had to end it; empty: it has not */
+	struct ctl_prog *prog;     /* const; counted until the end is reported */
+	uint32_t leader;           /* const: pid of the first process */
+	uint32_t nr_members;       /* vnode.lock: processes that still have resources */
+	uint64_t nr_tasks;         /* vnode.lock */
+	struct kmem_account *kmem; /* const: what its calls make the kernel keep is charged there */
+	struct waitqueue gone;     /* nr_members has become smaller */
+	char lost[LOST_LINE];      /* vnode.lock: why the system had to end it; empty: it has not */
 };
 
 /* Resources that tasks have used; sums are kept for tasks that are gone. */
@@ -209,6 +212,12 @@ static inline const struct cred *cred_current(void)
 	return task_current()->cred;
 }
 
+/* The account of @p's program. NULL: a process of a test, which has no program. */
+static inline struct kmem_account *process_kmem(const struct process *p)
+{
+	return p->program ? p->program->kmem : NULL;
+}
+
 /* Is @t to end, whatever it does? process.sig_lock is held. */
 static inline bool task_ending_locked(const struct task *t)
 {
@@ -216,6 +225,17 @@ static inline bool task_ending_locked(const struct task *t)
 
 	assert_spin_held(&p->sig_lock);
 	return p->exiting || (p->exec_task && p->exec_task != t);
+}
+
+/*
+ * The account that what the running call makes is charged to: good while the task runs. NULL: a
+ * thread of the kernel, which is charged for nothing.
+ */
+static inline struct kmem_account *kmem_current(void)
+{
+	const struct task *t = task_current();
+
+	return t ? process_kmem(t->process) : NULL;
 }
 
 /* --- programs of the launcher ---------------------------------------------------------- */

@@ -118,7 +118,8 @@ struct exec_strings { /* one behind the other, each with its NUL */
 };
 
 struct exec_image {
-	const struct cred *cred; /* what the new program gets */
+	struct kmem_account *kmem; /* of the program that gets it */
+	const struct cred *cred;   /* what the new program gets */
 	uint64_t stack_limit;
 	bool nofollow;
 	char *path; /* as it was named; a script's interpreter when it is its turn */
