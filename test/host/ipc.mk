@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Futexes, pipes and file locks: threads against models.
+# Futexes, pipes and file locks: threads against models. With sockets: what programs are charged.
 prog-y   += ipc
 ipc-objs := monitors/processor/ipc/futex.o monitors/processor/ipc/filelock.o \
 	monitors/processor/ipc/pipe.o monitors/processor/ipc/pipe_limit.o \

@@ -5,21 +5,25 @@
 #include "ipc_fake.h"
 
 #include <lib/err.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/process/cred.h>
 #include <processor/process/process.h>
 #include <processor/signal/signal.h>
 #include <processor/vfs/inode.h>
 
 unsigned int fake_sigpipes;
+struct kmem_account *fake_account;
 
 void fake_task(uint32_t uid)
 {
+	static _Thread_local struct program program;
 	static _Thread_local struct process p = { .pid = 1 };
 	static _Thread_local struct cred cred;
 	static _Thread_local struct task t;
 
 	cred.fsuid = uid;
+	program.kmem = fake_account;
+	p.program = &program;
 	t.process = &p;
 	t.cred = &cred;
 	thread_current()->private = &t;
@@ -37,7 +41,7 @@ void signal_raise_sigpipe(void)
 
 struct file *file_create(const struct file_ops *ops, uint32_t flags, const char *path)
 {
-	struct file *f = kzalloc(sizeof(*f));
+	struct file *f = kmem_alloc(kmem_current(), sizeof(*f));
 
 	if (!f)
 		return ERR_PTR(-ENOMEM);
@@ -53,7 +57,7 @@ void file_put(struct file *f)
 		return;
 	if (f->ops->release)
 		f->ops->release(f);
-	kfree(f);
+	kmem_free(f);
 }
 
 /* No case asks for the attributes of a FIFO. */

@@ -6,6 +6,12 @@
 
 #include <processor/vfs/file.h>
 
-/* Let the calling thread be a task of user @uid. */
+struct kmem_account;
+
+/*
+ * Let the calling thread be a task of user @uid, whose program has fake_account (NULL: it is
+ * charged for nothing).
+ */
 void fake_task(uint32_t uid);
+extern struct kmem_account *fake_account;
 extern unsigned int fake_sigpipes; /* atomic */

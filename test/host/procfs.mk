@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
 # What the files of /proc and /sys are written with.
 prog-y      += procfs
-procfs-objs := monitors/processor/procfs/text.o monitors/processor/procfs/text_test.o
+procfs-objs := monitors/processor/account/account.o \
+	monitors/processor/procfs/text.o monitors/processor/procfs/text_test.o

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
 # Directories and inodes of tmpfs, without contents.
 prog-y     += tmpfs
-tmpfs-objs := monitors/processor/tmpfs/dir.o monitors/processor/tmpfs/inode.o test/host/tmpfs_test.o
+tmpfs-objs := monitors/processor/account/account.o monitors/processor/tmpfs/dir.o \
+	monitors/processor/tmpfs/inode.o test/host/tmpfs_test.o

@@ -8,11 +8,34 @@
 #include <lib/ktest.h>
 #include <lib/prng.h>
 #include <lib/string.h>
+#include <processor/account/account.h>
 #include <processor/excache/object.h>
 #include <processor/ipc/pipe.h>
+#include <processor/process/process.h>
 #include <shim/shim.h>
 
 #include <processor/tmpfs/tmpfs_private.h>
+
+/* --- the calling program ------------------------------------------------------------- */
+
+static struct program program;
+
+static void begin_account(void)
+{
+	static struct process process = { .program = &program };
+	static struct task task = { .process = &process };
+
+	program.kmem = kmem_account_create();
+	thread_current()->private = &task;
+}
+
+static void end_account(struct ktest *t)
+{
+	EXPECT_EQ(t, kmem_charged(program.kmem), 0u);
+	kmem_account_put(program.kmem);
+	thread_current()->private = NULL;
+	kmem_account_set_limits(UINT64_MAX, 0);
+}
 
 /* --- what is not linked -------------------------------------------------------------- */
 
@@ -408,7 +431,7 @@ static void removed_directories_go_without_recursion(struct ktest *t)
 	teardown(t);
 }
 
-/* One random change; -ENOMEM: nothing may have happened. */
+/* One random change; -ENOMEM, -ENOSPC: nothing may have happened. */
 static int change(struct prng *r, struct inode **dirs)
 {
 	static const char *const names[] = { "a", "b", "c", "d", "e" };
@@ -478,6 +501,7 @@ static void random_changes_keep_the_tree_whole(struct ktest *t)
 	struct prng r;
 
 	prng_seed(&r, 4711);
+	begin_account();
 	setup(t, 1000);
 	for (int step = 0; step < 3000; step++) {
 		struct prng same;
@@ -492,8 +516,9 @@ static void random_changes_keep_the_tree_whole(struct ktest *t)
 			err = change(&same, dirs);
 			shim_fail_alloc_after(-1);
 			check_all(t);
-		} while (err == -ENOMEM && budget < 20);
+		} while ((err == -ENOMEM || err == -ENOSPC) && budget < 20);
 		EXPECT_NE(t, err, -ENOMEM);
+		EXPECT_NE(t, err, -ENOSPC);
 		EXPECT_NE(t, err, -EAGAIN);
 		r = same;
 		for (size_t i = 0; i < 4; i++)
@@ -502,6 +527,33 @@ static void random_changes_keep_the_tree_whole(struct ktest *t)
 	}
 	empty(t, root);
 	teardown(t);
+	end_account(t);
+}
+
+/* One program fills the file system as far as its memory goes, and makes one more after each rm. */
+static void the_program_is_charged(struct ktest *t)
+{
+	int nr = 0, err;
+	char name[16];
+
+	begin_account();
+	setup(t, 1000);
+	kmem_account_set_limits(64 << 10, 0);
+	do {
+		snprintf(name, sizeof(name), "%d", nr++);
+		err = make(root, name, S_IFREG | 0644);
+	} while (!err);
+	EXPECT_TRUE(t, err == -ENOSPC || err == -ENOMEM); /* no inode, or no entry */
+	EXPECT_GT(t, nr, 50);
+	EXPECT_LT(t, nr, 900);
+	for (int i = 0; i < nr - 1; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		ASSERT_EQ(t, drop(root, name), 0);
+		ASSERT_EQ(t, make(root, name, S_IFDIR | 0755), 0);
+	}
+	empty(t, root);
+	teardown(t);
+	end_account(t);
 }
 
 static const struct ktest_case tmpfs_cases[] = {
@@ -512,6 +564,7 @@ static const struct ktest_case tmpfs_cases[] = {
 	KTEST(positions_stay),
 	KTEST(removed_directories_go_without_recursion),
 	KTEST(random_changes_keep_the_tree_whole),
+	KTEST(the_program_is_charged),
 	{ 0 },
 };
 static const struct ktest_suite tmpfs_suite = { .name = "tmpfs.dir", .cases = tmpfs_cases };

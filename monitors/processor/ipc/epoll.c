@@ -26,7 +26,7 @@
 #include <lib/err.h>
 #include <lib/rbtree.h>
 #include <mm/frame.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/process/process.h>
 
 #include "poll.h"
@@ -70,11 +70,10 @@ struct ep_waiter {
 };
 
 static struct mutex tree_lock = MUTEX_INIT(tree_lock, "epoll.tree", RANK_MONITOR);
-static atomic64_t nr_items;
 
 static uint64_t gauge_items(void)
 {
-	return (uint64_t)atomic64_read(&nr_items);
+	return kmem_count(KMEM_EPOLL_ITEMS);
 }
 GAUGE(items_gauge, "epoll.items", "files that epoll instances watch", gauge_items);
 
@@ -91,7 +90,7 @@ static void unlock(struct epoll *ep, unsigned long flags) __releases(&ep->lock)
 static void epoll_put(struct epoll *ep)
 {
 	if (refcount_dec_and_test(&ep->refs))
-		kfree(ep);
+		kmem_free(ep);
 }
 
 /* --- instances that are watched themselves ------------------------------------------- */
@@ -241,8 +240,8 @@ static void item_put_locked(struct epitem *item)
 	if (--item->refs)
 		return;
 	ASSERT(list_empty(&item->ready_link));
-	kfree(item);
-	atomic64_sub(&nr_items, 1);
+	kmem_give(kmem_account_of(item), KMEM_EPOLL_ITEMS, 1);
+	kmem_free(item);
 }
 
 static void unpick(struct picked *p)
@@ -470,7 +469,7 @@ struct epoll *epoll_of(const struct file *f)
 
 struct file *epoll_file_create(void)
 {
-	struct epoll *ep = kzalloc(sizeof(*ep));
+	struct epoll *ep = kmem_alloc(kmem_current(), sizeof(*ep));
 	struct file *f;
 
 	if (!ep)
@@ -483,7 +482,7 @@ struct file *epoll_file_create(void)
 	refcount_set(&ep->refs, 1);
 	f = file_create(&epoll_ops, O_RDWR, NULL);
 	if (IS_ERR(f)) {
-		kfree(ep);
+		kmem_free(ep);
 		return f;
 	}
 	f->private = ep;
@@ -602,13 +601,11 @@ static struct epitem *item_create(struct epoll *ep, struct file *f, int fd,
 	const uint64_t max = frames_total_count() * PAGE_SIZE / ITEMS_SHARE / sizeof(struct epitem);
 	struct epitem *item;
 
-	if ((uint64_t)atomic64_add_return(&nr_items, 1) > max) {
-		atomic64_sub(&nr_items, 1);
+	if (!kmem_take(kmem_current(), KMEM_EPOLL_ITEMS, 1, max))
 		return ERR_PTR(-ENOSPC);
-	}
-	item = kzalloc(sizeof(*item));
+	item = kmem_alloc(kmem_current(), sizeof(*item));
 	if (!item) {
-		atomic64_sub(&nr_items, 1);
+		kmem_give(kmem_current(), KMEM_EPOLL_ITEMS, 1);
 		return ERR_PTR(-ENOMEM);
 	}
 	list_init(&item->ready_link);

@@ -13,7 +13,7 @@
 #include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/fmt.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
@@ -122,7 +122,7 @@ static struct waitqueue *eventfd_poll_wait_out(struct file *f)
 
 static void eventfd_release(struct file *f)
 {
-	kfree(f->private);
+	kmem_free(f->private);
 }
 
 static const struct file_ops eventfd_ops = {
@@ -144,7 +144,7 @@ static long make_eventfd(uint32_t count, uint32_t flags)
 
 	if (flags & ~(uint32_t)(EFD_SEMAPHORE | O_CLOEXEC | O_NONBLOCK))
 		return -EINVAL;
-	e = kzalloc(sizeof(*e));
+	e = kmem_alloc(kmem_current(), sizeof(*e));
 	if (!e)
 		return -ENOMEM;
 	spin_lock_init(&e->lock, "eventfd", RANK_SPIN_TASK);
@@ -154,7 +154,7 @@ static long make_eventfd(uint32_t count, uint32_t flags)
 	e->semaphore = flags & EFD_SEMAPHORE;
 	f = file_create(&eventfd_ops, O_RDWR | (flags & O_NONBLOCK), NULL);
 	if (IS_ERR(f)) {
-		kfree(e);
+		kmem_free(e);
 		return PTR_ERR(f);
 	}
 	f->private = e;

@@ -26,7 +26,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/frame.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/inode.h>
@@ -53,6 +53,8 @@ struct pipe {
 	uint32_t r_opened, w_opened; /* lock: ends ever opened, for those who wait for one */
 	uint8_t *spares[MAX_SPARES] __guarded_by(&lock);
 	unsigned int nr_spares __guarded_by(&lock);
+	uint32_t nr_pages __guarded_by(&lock);      /* in slots and spares */
+	uint32_t charged_pages __guarded_by(&lock); /* to the account of slots; not fewer */
 	struct waitqueue rd_wait;                   /* readers: data, or no writer */
 	struct waitqueue wr_wait;                   /* writers: room, or no reader */
 	struct pipe_user *user __guarded_by(&lock); /* charged for nr_slots */
@@ -99,6 +101,18 @@ static void wake(struct waitqueue *wq)
 
 /* --- pages --------------------------------------------------------------------------- */
 
+static int charge_page(struct pipe *p) __must_hold(&p->lock)
+{
+	int err;
+
+	if (p->nr_pages < p->charged_pages)
+		return 0;
+	err = kmem_charge(kmem_account_of(p->slots), PAGE_SIZE);
+	if (!err)
+		p->charged_pages++;
+	return err;
+}
+
 static uint8_t *page_get(struct pipe *p) __must_hold(&p->lock)
 {
 	struct frame *f;
@@ -106,8 +120,20 @@ static uint8_t *page_get(struct pipe *p) __must_hold(&p->lock)
 	assert_mutex_held(&p->lock);
 	if (p->nr_spares)
 		return p->spares[--p->nr_spares];
+	if (charge_page(p))
+		return NULL;
 	f = frame_alloc(0, 0);
-	return f ? frame_to_virt(f) : NULL;
+	if (!f)
+		return NULL;
+	p->nr_pages++;
+	return frame_to_virt(f);
+}
+
+static void page_free(struct pipe *p, uint8_t *page) __must_hold(&p->lock)
+{
+	ASSERT(p->nr_pages);
+	p->nr_pages--;
+	frame_free(virt_to_frame(page), 0);
 }
 
 static void page_put(struct pipe *p, uint8_t *page) __must_hold(&p->lock)
@@ -115,7 +141,7 @@ static void page_put(struct pipe *p, uint8_t *page) __must_hold(&p->lock)
 	if (p->nr_spares < MAX_SPARES)
 		p->spares[p->nr_spares++] = page;
 	else
-		frame_free(virt_to_frame(page), 0);
+		page_free(p, page);
 }
 
 static void drop_contents(struct pipe *p) __must_hold(&p->lock)
@@ -123,7 +149,9 @@ static void drop_contents(struct pipe *p) __must_hold(&p->lock)
 	for (uint32_t i = p->tail; i != p->head; i++)
 		page_put(p, slot(p, i)->page);
 	while (p->nr_spares)
-		frame_free(virt_to_frame(p->spares[--p->nr_spares]), 0);
+		page_free(p, p->spares[--p->nr_spares]);
+	kmem_uncharge(kmem_account_of(p->slots), (size_t)p->charged_pages * PAGE_SIZE);
+	p->charged_pages = 0;
 	p->head = 0;
 	p->tail = 0;
 }
@@ -132,7 +160,7 @@ static void drop_contents(struct pipe *p) __must_hold(&p->lock)
 
 struct pipe *pipe_create(void)
 {
-	struct pipe *p = kzalloc(sizeof(*p));
+	struct pipe *p = kmem_alloc(kmem_current(), sizeof(*p));
 
 	if (!p)
 		return ERR_PTR(-ENOMEM);
@@ -156,10 +184,11 @@ static int ring_create(struct pipe *p, uint32_t uid) __must_hold(&p->lock)
 	user = pipe_user_get(uid);
 	if (!user)
 		return -ENOMEM;
-	nr = pipe_charge_new(user, PIPE_DEF_SLOTS);
-	p->slots = nr ? kcalloc(nr, sizeof(*p->slots)) : NULL;
+	nr = pipe_charge_new(user, kmem_current(), PIPE_DEF_SLOTS);
+	p->slots = nr ? kmem_alloc(kmem_current(), nr * sizeof(*p->slots)) : NULL;
 	if (!p->slots) {
-		pipe_uncharge(user, nr);
+		if (nr)
+			pipe_uncharge(user, kmem_current(), nr);
 		pipe_user_put(user);
 		return nr ? -ENOMEM : -ENFILE;
 	}
@@ -173,9 +202,9 @@ static void ring_destroy(struct pipe *p) __must_hold(&p->lock)
 	if (!p->nr_slots)
 		return;
 	drop_contents(p);
-	kfree(p->slots);
+	pipe_uncharge(p->user, kmem_account_of(p->slots), p->nr_slots);
+	kmem_free(p->slots);
 	p->slots = NULL;
-	pipe_uncharge(p->user, p->nr_slots);
 	pipe_user_put(p->user);
 	p->user = NULL;
 	__atomic_store_n(&p->nr_slots, 0, __ATOMIC_RELEASE);
@@ -187,7 +216,7 @@ void pipe_put(struct pipe *p)
 		return;
 	lock_not_needed(&p->lock, "the last reference is gone");
 	ring_destroy(p);
-	kfree(p);
+	kmem_free(p);
 }
 
 /* --- reading ------------------------------------------------------------------------- */
@@ -533,11 +562,11 @@ int pipe_open(uint32_t flags, struct file *ends[2])
 	int err;
 
 	if (IS_ERR(p))
-		return PTR_ERR(p);
+		return -ENFILE; /* as Linux, where it is an inode */
 	lock_not_needed(&p->lock, "nothing else knows the pipe yet");
 	p->uid = cred_current()->fsuid;
 	p->gid = cred_current()->fsgid;
-	err = ring_create(p, p->uid);
+	err = ring_create(p, p->uid) ? -ENFILE : 0;
 	if (err)
 		goto out;
 	ends[0] = end_create(p, O_RDONLY | (flags & O_NONBLOCK));
@@ -618,17 +647,17 @@ static int resize_locked(struct pipe *p, uint32_t nr)
 	assert_mutex_held(&p->lock);
 	if (nr < used)
 		return -EBUSY;
-	slots = kcalloc(nr, sizeof(*slots));
+	slots = kmem_alloc(kmem_account_of(p->slots), nr * sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
-	err = pipe_recharge(p->user, old, nr);
+	err = pipe_recharge(p->user, kmem_account_of(slots), old, nr);
 	if (err) {
-		kfree(slots);
+		kmem_free(slots);
 		return err;
 	}
 	for (uint32_t i = p->tail; i != p->head; i++)
 		slots[i & (nr - 1)] = *slot(p, i);
-	kfree(p->slots);
+	kmem_free(p->slots);
 	p->slots = slots;
 	__atomic_store_n(&p->nr_slots, nr, __ATOMIC_RELEASE);
 	return 0;

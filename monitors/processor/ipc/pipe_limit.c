@@ -17,6 +17,7 @@
 #include <lib/list.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 
 #include "pipe.h"
 
@@ -34,11 +35,10 @@ struct pipe_user {
 
 static struct spinlock lock = SPINLOCK_INIT("pipe.users", RANK_SPIN_MONITOR);
 static LIST_HEAD(users); /* lock: those who have a pipe */
-static atomic64_t total;
 
 uint64_t pipe_slots_charged(void)
 {
-	return (uint64_t)atomic64_read(&total);
+	return kmem_count(KMEM_PIPE_SLOTS);
 }
 GAUGE(pipe_slots_gauge, "pipe.slots", "pages that the pipes may fill", pipe_slots_charged);
 
@@ -86,12 +86,9 @@ void pipe_user_put(struct pipe_user *u)
 		kfree(u);
 }
 
-static bool charge_node(uint32_t nr, uint32_t share)
+static bool charge_node(struct kmem_account *a, uint32_t nr, uint32_t share)
 {
-	if (atomic64_add_return(&total, nr) <= (int64_t)(frames_total_count() / share))
-		return true;
-	atomic64_sub(&total, nr);
-	return false;
+	return kmem_take(a, KMEM_PIPE_SLOTS, nr, frames_total_count() / share);
 }
 
 static bool user_has_room(struct pipe_user *u, uint32_t nr)
@@ -99,33 +96,33 @@ static bool user_has_room(struct pipe_user *u, uint32_t nr)
 	return u->uid == 0 || atomic64_read(&u->slots) + nr <= USER_SOFT;
 }
 
-uint32_t pipe_charge_new(struct pipe_user *u, uint32_t want)
+uint32_t pipe_charge_new(struct pipe_user *u, struct kmem_account *a, uint32_t want)
 {
-	if (!user_has_room(u, want) || !charge_node(want, NODE_SOFT)) {
+	if (!user_has_room(u, want) || !charge_node(a, want, NODE_SOFT)) {
 		want = FEW_SLOTS;
-		if (!charge_node(want, NODE_HARD))
+		if (!charge_node(a, want, NODE_HARD))
 			return 0;
 	}
 	atomic64_add(&u->slots, want);
 	return want;
 }
 
-int pipe_recharge(struct pipe_user *u, uint32_t old, uint32_t new)
+int pipe_recharge(struct pipe_user *u, struct kmem_account *a, uint32_t old, uint32_t new)
 {
 	if (new <= old) {
-		pipe_uncharge(u, old - new);
+		pipe_uncharge(u, a, old - new);
 		return 0;
 	}
 	if (!user_has_room(u, new - old))
 		return -EPERM;
-	if (!charge_node(new - old, NODE_SOFT))
+	if (!charge_node(a, new - old, NODE_SOFT))
 		return -ENOMEM;
 	atomic64_add(&u->slots, new - old);
 	return 0;
 }
 
-void pipe_uncharge(struct pipe_user *u, uint32_t nr)
+void pipe_uncharge(struct pipe_user *u, struct kmem_account *a, uint32_t nr)
 {
-	atomic64_sub(&total, nr);
+	kmem_give(a, KMEM_PIPE_SLOTS, nr);
 	atomic64_sub(&u->slots, nr);
 }

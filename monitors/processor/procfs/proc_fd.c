@@ -12,7 +12,9 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/ipc/pipe.h>
+#include <processor/process/process.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/path.h>
 #include <processor/vfs/uio.h>
@@ -162,7 +164,7 @@ static void handle_release(struct inode *inode)
 	struct handle *h = container_of(inode, struct handle, inode);
 
 	file_put(h->file);
-	kfree(h);
+	kmem_free(h);
 }
 
 static int handle_setattr(struct inode *inode, const struct attr_change *ch)
@@ -270,7 +272,7 @@ static struct fs_type handle_type = { .name = "anon_inodefs", .at = "" };
 /* Takes over @f on success. */
 static int link_to_handle(struct file *f, struct path *to)
 {
-	struct handle *h = kzalloc(sizeof(*h));
+	struct handle *h = kmem_alloc(kmem_current(), sizeof(*h));
 	struct text name = { 0 };
 	int err = h ? f->ops->stat(f, &to->attr) : -ENOMEM;
 
@@ -281,7 +283,7 @@ static int link_to_handle(struct file *f, struct path *to)
 		err = name.err;
 	if (err) {
 		text_free(&name);
-		kfree(h);
+		kmem_free(h);
 		return err;
 	}
 	ASSERT(!f->path); /* a file with a path has an inode */

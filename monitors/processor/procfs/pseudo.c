@@ -16,6 +16,8 @@
 #include <lib/hash.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
+#include <processor/process/process.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/path.h>
 #include <processor/vfs/uio.h>
@@ -70,7 +72,7 @@ static int make(const struct fs_type *type, const struct pseudo_node *node,
 		struct inode **out)
 {
 	const size_t len = strlen(name) + 1;
-	struct pseudo_inode *p = kzalloc(sizeof(*p) + len);
+	struct pseudo_inode *p = kmem_alloc(kmem_current(), sizeof(*p) + len);
 
 	ASSERT((node->mode & S_IFMT) && (!dir || inode_is_dir(dir)));
 	if (!p)
@@ -112,7 +114,7 @@ static void pseudo_release(struct inode *inode)
 	struct pseudo_inode *p = pseudo(inode);
 	struct inode *dir = p->dir;
 
-	kfree(p);
+	kmem_free(p);
 	inode_put(dir);
 }
 
@@ -369,7 +371,7 @@ static int pseudo_stat(struct file *f, struct file_attr *attr)
 static void pseudo_close(struct file *f)
 {
 	text_free(f->private);
-	kfree(f->private);
+	kmem_free(f->private);
 }
 
 static const struct file_ops pseudo_file_ops = {
@@ -385,15 +387,18 @@ static int file_open(struct inode *inode, struct file *f)
 {
 	const struct pseudo_inode *p = pseudo(inode);
 	struct pseudo_owner owner;
+	struct text *t;
 	int err = check_trace(p);
 
 	if (!err)
 		err = pseudo_owner(&p->subject, &owner); /* is it still there? */
 	if (err)
 		return err;
-	f->private = kzalloc(sizeof(struct text));
-	if (!f->private)
+	t = kmem_alloc(kmem_current(), sizeof(*t));
+	if (!t)
 		return -ENOMEM;
+	t->account = kmem_current();
+	f->private = t;
 	mutex_init(&f->lock, "pseudo.file", RANK_PSEUDO_FILE);
 	f->ops = &pseudo_file_ops;
 	return 0;

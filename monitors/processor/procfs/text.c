@@ -9,6 +9,7 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 
 #define FIRST_SIZE 512u
 
@@ -23,8 +24,12 @@ static bool reserve(struct text *t, size_t more)
 		return true;
 	while (size - t->len < more)
 		size *= 2;
+	t->err = kmem_charge(t->account, size - t->size);
+	if (t->err)
+		return false;
 	buf = krealloc(t->buf, size);
 	if (!buf) {
+		kmem_uncharge(t->account, size - t->size);
 		t->err = -ENOMEM;
 		return false;
 	}
@@ -164,6 +169,7 @@ void text_cpu_mask(struct text *t, unsigned int first, unsigned int end, unsigne
 
 void text_free(struct text *t)
 {
+	kmem_uncharge(t->account, t->size);
 	kfree(t->buf);
-	*t = (struct text){ 0 };
+	*t = (struct text){ .account = t->account };
 }

@@ -9,10 +9,13 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
+struct kmem_account;
+
 struct text {
 	char *buf; /* not terminated */
 	size_t len, size;
 	int err;
+	struct kmem_account *account; /* charged for the buffer; NULL: it is freed soon */
 };
 
 void text_printf(struct text *t, const char *fmt, ...) __printf(2, 3);

@@ -7,6 +7,7 @@
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
+#include <processor/account/account.h>
 
 #include "system_private.h"
 
@@ -172,9 +173,30 @@ static void written_numbers(struct ktest *t)
 	EXPECT_EQ(t, adj, -1000);
 }
 
+static void an_open_file_is_charged(struct ktest *t)
+{
+	struct kmem_account *a = kmem_account_create();
+	struct text text = { .account = a };
+
+	kmem_account_set_limits(10000, 0);
+	while (!text.err)
+		text_puts(&text, "line\n");
+	EXPECT_EQ(t, text.err, -ENOMEM);
+	EXPECT_EQ(t, kmem_charged(a), text.size);
+	EXPECT_GT(t, text.len, 4000u);
+	text_free(&text);
+	EXPECT_EQ(t, kmem_charged(a), 0u);
+	text_puts(&text, "again"); /* the file is read from its begin */
+	EXPECT_EQ(t, text.err, 0);
+	text_free(&text);
+	kmem_account_put(a);
+	kmem_account_set_limits(UINT64_MAX, 0);
+}
+
 static const struct ktest_case text_cases[] = {
 	KTEST(written_numbers),
 	KTEST(text_grows_without_a_limit),
+	KTEST(an_open_file_is_charged),
 	KTEST(pieces_of_every_size_fit),
 	KTEST(names_are_escaped),
 	KTEST(columns_are_filled),

@@ -6,7 +6,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/frame.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/process/process.h>
 
 #include "queue_private.h"
@@ -22,7 +22,7 @@ uint64_t signal_queue_limit(void)
 
 static struct sighand *sighand_create(void)
 {
-	struct sighand *sh = kzalloc(sizeof(*sh));
+	struct sighand *sh = kmem_alloc(kmem_current(), sizeof(*sh));
 
 	if (sh) {
 		refcount_set(&sh->refs, 1);
@@ -46,7 +46,7 @@ static struct sighand *sighand_copy(struct sighand *from)
 static void sighand_put(struct sighand *sh)
 {
 	if (sh && refcount_dec_and_test(&sh->refs))
-		kfree(sh);
+		kmem_free(sh);
 }
 
 static int process_init_with(struct process *p, struct sighand *sh)

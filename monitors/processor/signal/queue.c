@@ -13,6 +13,7 @@
 #include <kernel/spinlock.h>
 #include <lib/errno.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 
 #define SYNCHRONOUS                                                                \
 	(SIGMASK(SIGSEGV) | SIGMASK(SIGBUS) | SIGMASK(SIGILL) | SIGMASK(SIGTRAP) | \
@@ -116,7 +117,7 @@ uint64_t sig_account_count(uint32_t uid)
 
 struct sigentry *sigentry_alloc(const struct sig_charge *charge, bool over_limit)
 {
-	struct sigentry *e = kzalloc(sizeof(*e));
+	struct sigentry *e = kmem_alloc(charge->kmem, sizeof(*e));
 
 	if (!e)
 		return NULL;
@@ -126,7 +127,7 @@ struct sigentry *sigentry_alloc(const struct sig_charge *charge, bool over_limit
 		__atomic_add_fetch(&nr_entries, 1, __ATOMIC_RELAXED);
 		return e;
 	}
-	kfree(e);
+	kmem_free(e);
 	return NULL;
 }
 
@@ -134,7 +135,7 @@ void sigentry_free(struct sigentry *e)
 {
 	uncharge(e->account);
 	__atomic_sub_fetch(&nr_entries, 1, __ATOMIC_RELAXED);
-	kfree(e);
+	kmem_free(e);
 }
 
 /* --- queues --------------------------------------------------------------------------- */

@@ -21,10 +21,11 @@ struct sigentry {
 	struct sigqueue *queue; /* where the timer's entry is queued */
 };
 
-/* The user to charge for an entry, and up to how many. */
+/* The user to charge for an entry, up to how many, and the account of the receiver's program. */
 struct sig_charge {
 	uint32_t uid;
 	uint64_t limit;
+	struct kmem_account *kmem;
 };
 
 void sigqueue_init(struct sigqueue *q);

@@ -2,6 +2,7 @@
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
+#include <processor/account/account.h>
 
 #include "queue_private.h"
 
@@ -135,10 +136,44 @@ static void timers_keep_their_entry(struct ktest *t)
 	EXPECT_TRUE(t, e == NULL);
 }
 
+/* The receiver's program is at its limit: what carries a value is refused, kill() gets through. */
+static void the_program_is_charged(struct ktest *t)
+{
+	struct kmem_account *a = kmem_account_create();
+	const struct sig_charge c = { .uid = UID, .limit = 1000, .kmem = a };
+	struct linux_siginfo info = info_of(SIGRTMIN, SI_QUEUE, 1);
+	struct sigqueue q;
+	uint64_t nr = 0;
+	int err;
+
+	sigqueue_init(&q);
+	kmem_account_set_limits(4096, 0);
+	while (!(err = sigqueue_add(&q, &info, &c)))
+		nr++;
+	EXPECT_EQ(t, err, -EAGAIN);
+	EXPECT_GT(t, nr, 10u);
+	EXPECT_LT(t, nr, 100u);
+	info = info_of(SIGTERM, SI_USER, 0);
+	EXPECT_EQ(t, sigqueue_add(&q, &info, &c), 0);
+	EXPECT_EQ(t, sig_account_count(UID), nr); /* without an entry */
+	(void)sigqueue_take(&q, SIGRTMIN, &info);
+	info = info_of(SIGRTMIN, SI_QUEUE, 1);
+	EXPECT_EQ(t, sigqueue_add(&q, &info, &c), 0);
+	EXPECT_EQ(t, sigqueue_add(&q, &info, &c), -EAGAIN);
+	sigqueue_drop(&q, UINT64_MAX);
+	EXPECT_EQ(t, kmem_charged(a), 0u);
+	kmem_account_put(a);
+	kmem_account_set_limits(UINT64_MAX, 0);
+}
+
 static const struct ktest_case queue_cases[] = {
-	KTEST(standard_signals_coalesce), KTEST(realtime_signals_queue_in_order),
-	KTEST(faults_come_first),         KTEST(the_limit_is_the_users),
-	KTEST(timers_keep_their_entry),   { 0 },
+	KTEST(standard_signals_coalesce),
+	KTEST(realtime_signals_queue_in_order),
+	KTEST(faults_come_first),
+	KTEST(the_limit_is_the_users),
+	KTEST(timers_keep_their_entry),
+	KTEST(the_program_is_charged),
+	{ 0 },
 };
 static const struct ktest_suite queue_suite = { .name = "signal.queue", .cases = queue_cases };
 KTEST_SUITE(queue_suite);

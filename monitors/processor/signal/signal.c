@@ -130,6 +130,7 @@ void signal_charge_of(const struct process *p, struct sig_charge *charge)
 {
 	charge->uid = READ_ONCE(p->uid);
 	charge->limit = READ_ONCE(p->rlimits[RLIMIT_SIGPENDING].cur);
+	charge->kmem = process_kmem(p);
 }
 
 void signal_queue_use(const struct process *p, uint64_t *queued, uint64_t *limit)
@@ -343,7 +344,9 @@ void signal_force(struct task *t, const struct linux_siginfo *info)
 	struct process *p = t->process;
 	struct sighand *sh = p->sig.sighand;
 	const uint64_t bit = SIGMASK(info->signo);
-	const struct sig_charge free = { .uid = READ_ONCE(p->uid), .limit = UINT64_MAX };
+	const struct sig_charge free = { .uid = READ_ONCE(p->uid),
+					 .limit = UINT64_MAX,
+					 .kmem = process_kmem(p) };
 
 	spin_lock(&p->sig_lock);
 	if (p->exiting || info->signo == SIGKILL) {

@@ -10,7 +10,7 @@
 #include <arch/uaccess.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
@@ -133,7 +133,7 @@ static struct waitqueue *signalfd_poll_wait(struct file *f)
 
 static void signalfd_release(struct file *f)
 {
-	kfree(f->private);
+	kmem_free(f->private);
 }
 
 static const struct file_ops signalfd_ops = {
@@ -187,7 +187,7 @@ static long signalfd(int fd, uint64_t uset, uint64_t size, uint32_t flags)
 	f = file_create(&signalfd_ops, O_RDWR | (flags & SFD_NONBLOCK), NULL);
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	f->private = kmalloc(sizeof(struct signal_set));
+	f->private = kmem_alloc(kmem_current(), sizeof(struct signal_set));
 	if (!f->private) {
 		file_put(f);
 		return -ENOMEM;

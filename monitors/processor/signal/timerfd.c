@@ -13,7 +13,7 @@
 #include <kernel/timer.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/process/clock.h>
 #include <processor/process/process.h>
 #include <processor/process/timespec.h>
@@ -112,7 +112,7 @@ static void timerfd_release(struct file *f)
 	struct timerfd *t = f->private;
 
 	(void)timer_cancel(&t->timer);
-	kfree(t);
+	kmem_free(t);
 }
 
 static const struct file_ops timerfd_ops = {
@@ -137,12 +137,12 @@ long sys_timerfd_create(const struct syscall_args *args)
 		return -EINVAL;
 	if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC && clock != CLOCK_BOOTTIME)
 		return -EINVAL;
-	t = kzalloc(sizeof(*t));
+	t = kmem_alloc(kmem_current(), sizeof(*t));
 	if (!t)
 		return -ENOMEM;
 	f = file_create(&timerfd_ops, O_RDWR | (flags & TFD_NONBLOCK), NULL);
 	if (IS_ERR(f)) {
-		kfree(t);
+		kmem_free(t);
 		return PTR_ERR(f);
 	}
 	t->clock = clock == CLOCK_REALTIME ? CLOCK_KIND_REAL : CLOCK_KIND_MONO;

@@ -17,7 +17,7 @@
 #include <kernel/initcall.h>
 #include <kernel/time.h>
 #include <lib/err.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 
 #include "signal_private.h"
 
@@ -191,7 +191,7 @@ struct process_timers *timers_get_locked(struct process *p)
 {
 	assert_mutex_held(&p->lock);
 	if (!p->sig.timers && !p->sig.timers_over) {
-		p->sig.timers = kzalloc(sizeof(*p->sig.timers));
+		p->sig.timers = kmem_alloc(process_kmem(p), sizeof(*p->sig.timers));
 		if (p->sig.timers)
 			list_init(&p->sig.timers->posix);
 	}
@@ -200,7 +200,7 @@ struct process_timers *timers_get_locked(struct process *p)
 
 struct ptimer *ptimer_create(const struct ptimer *proto)
 {
-	struct ptimer *t = kmalloc(sizeof(*t));
+	struct ptimer *t = kmem_alloc(process_kmem(proto->process), sizeof(*t));
 
 	if (!t)
 		return NULL;
@@ -238,7 +238,7 @@ void ptimer_destroy(struct ptimer *t)
 	if (t->entry)
 		sigentry_free(t->entry);
 	__atomic_sub_fetch(&nr_timers, 1, __ATOMIC_RELAXED);
-	kfree(t);
+	kmem_free(t);
 }
 
 static void get_locked(struct ptimer *t, struct ptimer_value *v)
@@ -335,5 +335,5 @@ void timers_free(struct process *p)
 	}
 	if (timers->cpu_limit)
 		ptimer_destroy(timers->cpu_limit);
-	kfree(timers);
+	kmem_free(timers);
 }

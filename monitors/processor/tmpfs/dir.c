@@ -15,6 +15,8 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
+#include <processor/process/process.h>
 
 /* --- entries ------------------------------------------------------------------------- */
 
@@ -70,7 +72,7 @@ static void grow_locked(struct tmpfs *fs) __must_hold(&fs->lock)
 
 static struct tmpfs_entry *entry_alloc(const char *name, size_t len)
 {
-	struct tmpfs_entry *e = kzalloc(sizeof(*e) + len);
+	struct tmpfs_entry *e = kmem_alloc(kmem_current(), sizeof(*e) + len);
 
 	if (!e)
 		return NULL;
@@ -325,7 +327,7 @@ static int enter(struct tmpfs_inode *dir, const char *name, size_t len, struct t
 	}
 	mutex_unlock(&dir->fs->lock);
 	if (err) {
-		kfree(e);
+		kmem_free(e);
 		return err;
 	}
 	changed(dir);
@@ -412,7 +414,7 @@ static int dir_remove(struct inode *inode, const char *name, size_t len, struct 
 	mutex_unlock(&fs->lock);
 	if (err)
 		return err;
-	kfree(e);
+	kmem_free(e);
 	changed(dir);
 	tmpfs_touch(ti, TOUCH_CTIME);
 	inode_put(&ti->inode); /* the entry's */
@@ -513,10 +515,10 @@ static int dir_rename(const struct rename_args *a)
 		replace_locked(a, from, to, &fresh, &victim);
 	}
 	mutex_unlock(&fs->lock);
-	kfree(fresh);
+	kmem_free(fresh);
 	if (err)
 		return err;
-	kfree(old);
+	kmem_free(old);
 	changed(from_dir);
 	changed(to_dir);
 	tmpfs_touch(tmpfs_inode(a->source), TOUCH_CTIME);

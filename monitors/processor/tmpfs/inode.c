@@ -9,8 +9,10 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/excache/object.h>
 #include <processor/ipc/pipe.h>
+#include <processor/process/process.h>
 #include <processor/vfs/inode.h>
 
 #include "tmpfs_private.h"
@@ -92,7 +94,7 @@ static int init_kind(struct tmpfs_inode *ti, const struct new_inode *how)
 	if (err)
 		return err;
 	ti->target_len = how->target_len;
-	ti->target = kmalloc(how->target_len + 1);
+	ti->target = kmem_alloc(kmem_current(), how->target_len + 1);
 	if (!ti->target)
 		return -ENOMEM;
 	memcpy(ti->target, how->target, how->target_len);
@@ -132,22 +134,22 @@ static void free_inode(struct tmpfs_inode *ti)
 		pipe_put(ti->pipe);
 	if (ti->inode.mode == S_IFLNK)
 		tmpfs_uncharge(ti->fs, link_pages(ti->target_len));
-	kfree(ti->target);
+	kmem_free(ti->target);
 	give_number(ti->fs);
 	__atomic_sub_fetch(&nr_inodes, 1, __ATOMIC_RELAXED);
-	kfree(ti);
+	kmem_free(ti);
 }
 
 int tmpfs_new_inode(struct tmpfs *fs, const struct new_inode *how, struct tmpfs_inode **out)
 {
-	struct tmpfs_inode *ti = kzalloc(sizeof(*ti));
+	struct tmpfs_inode *ti = kmem_alloc(kmem_current(), sizeof(*ti));
 	int err;
 
 	if (!ti)
-		return -ENOMEM;
+		return -ENOSPC; /* as Linux */
 	err = take_number(fs, &ti->ino);
 	if (err) {
-		kfree(ti);
+		kmem_free(ti);
 		return err;
 	}
 	__atomic_add_fetch(&nr_inodes, 1, __ATOMIC_RELAXED);

@@ -10,7 +10,8 @@
 #include <kernel/initcall.h>
 #include <lib/err.h>
 #include <lib/fmt.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
+#include <processor/process/process.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/inode.h>
 
@@ -41,7 +42,7 @@ static int pts_getattr(struct inode *inode, struct file_attr *attr)
 static void pts_release(struct inode *inode)
 {
 	tty_put(tty_of(inode));
-	kfree(container_of(inode, struct pts_inode, inode));
+	kmem_free(container_of(inode, struct pts_inode, inode));
 }
 
 static int pts_open(struct inode *inode, struct file *f)
@@ -66,7 +67,7 @@ static const struct inode_ops pts_ops = {
 /* The inode of @tty, whose reference stays the caller's. -ENOMEM */
 static int make_inode(struct tty *tty, struct inode **out)
 {
-	struct pts_inode *pts = kmalloc(sizeof(*pts));
+	struct pts_inode *pts = kmem_alloc(kmem_current(), sizeof(*pts));
 
 	if (!pts)
 		return -ENOMEM;

@@ -25,7 +25,7 @@
 #include <lib/err.h>
 #include <lib/ida.h>
 #include <mm/frame.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/process/process.h>
 #include <processor/signal/signal.h>
 #include <processor/vfs/inode.h>
@@ -73,7 +73,7 @@ void tty_put(struct tty *tty)
 	mutex_unlock(&table_lock);
 	if (tty->prog)
 		ctl_prog_put(tty->prog);
-	kfree(tty);
+	kmem_free(tty);
 }
 
 /* The terminal for which @match says so, referenced. */
@@ -441,7 +441,7 @@ static int max_index(bool pty)
 
 struct tty *tty_alloc(struct ctl_prog *prog, uint32_t uid, uint32_t gid)
 {
-	struct tty *tty = kzalloc(sizeof(*tty));
+	struct tty *tty = kmem_alloc(kmem_current(), sizeof(*tty));
 	int index;
 
 	if (!tty)
@@ -450,7 +450,7 @@ struct tty *tty_alloc(struct ctl_prog *prog, uint32_t uid, uint32_t gid)
 	index = ida_alloc_range(&indices, 0, max_index(!prog));
 	mutex_unlock(&table_lock);
 	if (index < 0) {
-		kfree(tty);
+		kmem_free(tty);
 		return ERR_PTR(index);
 	}
 	tty->index = (uint32_t)index;

@@ -16,7 +16,7 @@
 #include <kernel/spinlock.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/ipc/filelock.h>
 #include <processor/process/process.h>
 
@@ -48,7 +48,7 @@ static uint64_t bit_of(unsigned int fd)
 
 struct files *files_create(void)
 {
-	struct files *fs = kzalloc(sizeof(*fs));
+	struct files *fs = kmem_alloc(kmem_current(), sizeof(*fs));
 
 	if (!fs)
 		return ERR_PTR(-ENOMEM);
@@ -74,10 +74,10 @@ static void free_table(struct files *fs)
 {
 	lock_not_needed(&fs->lock, "the last reference has gone");
 	for (uint32_t i = 1; i < fs->nr_chunks; i++)
-		kfree(fs->dir[i]);
+		kmem_free(fs->dir[i]);
 	if (fs->dir != fs->first_dir)
-		kfree(fs->dir);
-	kfree(fs);
+		kmem_free(fs->dir);
+	kmem_free(fs);
 }
 
 void files_put(struct files *fs)
@@ -100,7 +100,8 @@ static struct fd_chunk *chunk_locked(const struct files *fs, unsigned int fd) __
 static int grow_dir(struct files *fs, uint32_t c)
 {
 	const uint32_t nr = MAX(2 * c, 8u);
-	struct fd_chunk **dir = kcalloc(nr, sizeof(struct fd_chunk *)), **old;
+	struct fd_chunk **dir = kmem_alloc(kmem_current(), nr * sizeof(struct fd_chunk *));
+	struct fd_chunk **old;
 
 	if (!dir)
 		return -ENOMEM;
@@ -114,7 +115,7 @@ static int grow_dir(struct files *fs, uint32_t c)
 	}
 	spin_unlock(&fs->lock);
 	if (dir != fs->first_dir)
-		kfree(dir);
+		kmem_free(dir);
 	return 0;
 }
 
@@ -126,7 +127,7 @@ static int grow(struct files *fs, unsigned int fd)
 
 	if (c >= READ_ONCE(fs->nr_chunks) && grow_dir(fs, c) < 0)
 		return -ENOMEM;
-	chunk = kzalloc(sizeof(*chunk));
+	chunk = kmem_alloc(kmem_current(), sizeof(*chunk));
 	if (!chunk)
 		return -ENOMEM;
 	spin_lock(&fs->lock);
@@ -135,7 +136,7 @@ static int grow(struct files *fs, unsigned int fd)
 		chunk = NULL;
 	}
 	spin_unlock(&fs->lock);
-	kfree(chunk);
+	kmem_free(chunk);
 	return 0;
 }
 

@@ -12,19 +12,18 @@
 #include <kernel/panic.h>
 #include <lib/err.h>
 #include <mm/frame.h>
-#include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/excache/excache.h>
 #include <processor/ipc/filelock.h>
+#include <processor/process/process.h>
 
 #include "inode.h"
 
 #define MIN_FILES 1024
 
-static atomic64_t nr_files;
-
 static uint64_t gauge_files(void)
 {
-	return (uint64_t)atomic64_read(&nr_files);
+	return kmem_count(KMEM_FILES);
 }
 GAUGE(files_gauge, "file.open", "open files", gauge_files);
 
@@ -40,14 +39,14 @@ uint64_t file_count(void)
 
 static struct file *alloc_file(const char *path)
 {
-	struct file *f = kzalloc(sizeof(*f));
+	struct file *f = kmem_alloc(kmem_current(), sizeof(*f));
 
 	if (!f || !path)
 		return f;
-	f->path = kstrdup(path);
+	f->path = kmem_strdup(kmem_current(), path);
 	if (f->path)
 		return f;
-	kfree(f);
+	kmem_free(f);
 	return NULL;
 }
 
@@ -55,13 +54,11 @@ struct file *file_create(const struct file_ops *ops, uint32_t flags, const char 
 {
 	struct file *f;
 
-	if ((uint64_t)atomic64_add_return(&nr_files, 1) > file_max()) {
-		atomic64_sub(&nr_files, 1);
+	if (!kmem_take(kmem_current(), KMEM_FILES, 1, file_max()))
 		return ERR_PTR(-ENFILE);
-	}
 	f = alloc_file(path);
 	if (!f) {
-		atomic64_sub(&nr_files, 1);
+		kmem_give(kmem_current(), KMEM_FILES, 1);
 		return ERR_PTR(-ENOMEM);
 	}
 	ASSERT(ops->stat);
@@ -85,8 +82,9 @@ void file_put(struct file *f)
 	if (f->object)
 		object_put(f->object);
 	inode_put(f->inode);
-	kfree(f->path);
-	kfree(f);
+	kmem_free(f->path);
+	kmem_give(kmem_account_of(f), KMEM_FILES, 1);
+	kmem_free(f);
 	atomic64_sub(&nr_files, 1);
 }
 

@@ -7,12 +7,14 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
+#include <processor/process/process.h>
 
 #include "path.h"
 
 static struct fs_state *alloc_state(uint32_t umask, struct mounts *mounts)
 {
-	struct fs_state *fs = kzalloc(sizeof(*fs));
+	struct fs_state *fs = kmem_alloc(kmem_current(), sizeof(*fs));
 
 	if (!fs)
 		return NULL;
@@ -37,7 +39,7 @@ struct fs_state *fs_state_create(uint32_t umask)
 	fs->cwd.attr.mode = S_IFDIR;
 	fs->cwd.text = kstrdup("/");
 	if (!fs->cwd.text) {
-		kfree(fs);
+		kmem_free(fs);
 		return ERR_PTR(-ENOMEM);
 	}
 	fs->cwd.inode = mounts_root(mounts);
@@ -53,7 +55,7 @@ struct fs_state *fs_state_copy(struct fs_state *from)
 		return ERR_PTR(-ENOMEM);
 	if (!fs_state_cwd(from, &fs->cwd))
 		return fs;
-	kfree(fs);
+	kmem_free(fs);
 	return ERR_PTR(-ENOMEM);
 }
 
@@ -63,7 +65,7 @@ void fs_state_put(struct fs_state *fs)
 		return;
 	lock_not_needed(&fs->lock, "the last reference has gone");
 	path_put(&fs->cwd);
-	kfree(fs);
+	kmem_free(fs);
 }
 
 int fs_state_cwd(struct fs_state *fs, struct path *out)
