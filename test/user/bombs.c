@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Takes what a node's kernel has to give until it refuses, gives it back, and does it again:
- * bombs KIND [unlimited | once]
+ * bombs KIND [unlimited | once | held]
+ *
+ * held: unlimited, once, and what was taken is kept until there is a byte to read.
  *
  * Prints how it was refused, never how much there was: that depends on the machine.
  */
@@ -33,6 +35,20 @@ static void say(const char *what, int nr, int err)
 	fflush(stdout);
 }
 
+static bool held;
+
+/* It has been refused, and has still all that it took. */
+static void hold(const char *what)
+{
+	char byte;
+
+	if (!held)
+		return;
+	printf("%s: held\n", what);
+	fflush(stdout);
+	CHECK(read(0, &byte, 1) == 1);
+}
+
 /* Pipes, each filled: their pages are the kernel's. */
 static void pipes(void)
 {
@@ -44,6 +60,7 @@ static void pipes(void)
 		nr += 2;
 	}
 	err = errno;
+	hold("pipes");
 	for (int i = 0; i < nr; i++)
 		close(taken[i]);
 	say("pipes", nr, err);
@@ -56,6 +73,7 @@ static void files(void)
 	while (nr < MOST && (taken[nr] = open("/proc/self/status", O_RDONLY)) >= 0)
 		nr++;
 	err = errno;
+	hold("files");
 	for (int i = 0; i < nr; i++)
 		close(taken[i]);
 	say("files", nr, err);
@@ -74,6 +92,7 @@ static void processes(void)
 		taken[nr++] = pid;
 	}
 	err = errno;
+	hold("processes");
 	for (int i = 0; i < nr; i++)
 		CHECK(kill(taken[i], SIGKILL) == 0);
 	for (int i = 0; i < nr; i++)
@@ -100,6 +119,7 @@ static void threads(void)
 	pthread_mutex_lock(&gate);
 	while (nr < MOST && (err = pthread_create(&all[nr], &attr, wait_at_gate, NULL)) == 0)
 		nr++;
+	hold("threads");
 	pthread_mutex_unlock(&gate);
 	for (int i = 0; i < nr; i++)
 		CHECK(pthread_join(all[i], NULL) == 0);
@@ -120,6 +140,7 @@ static void sockets(void)
 		nr += 2;
 	}
 	err = errno;
+	hold("sockets");
 	for (int i = 0; i < nr; i++)
 		close(taken[i]);
 	CHECK(full > 0); /* the bytes end before the descriptors */
@@ -135,6 +156,7 @@ static void timers(void)
 	while (nr < MOST && timer_create(CLOCK_MONOTONIC, &ev, &ids[nr]) == 0)
 		nr++;
 	err = errno;
+	hold("timers");
 	for (int i = 0; i < nr; i++)
 		CHECK(timer_delete(ids[i]) == 0);
 	say("timers", nr, err);
@@ -152,6 +174,7 @@ static void locks(void)
 		nr++;
 	}
 	err = errno == ENOLCK ? ENOMEM : errno; /* the documented one */
+	hold("locks");
 	close(fd);
 	say("locks", nr, err);
 }
@@ -174,6 +197,7 @@ static void epolls(void)
 		}
 		nr++;
 	}
+	hold("epolls");
 	for (int i = 0; i < nr; i++)
 		close(taken[i]);
 	for (int fd = 1000; fd < 1400; fd++)
@@ -194,6 +218,7 @@ static void signals(void)
 	while (nr < 10 * MOST && sigqueue(getpid(), SIGRTMIN, val) == 0)
 		nr++;
 	err = errno;
+	hold("signals");
 	for (int i = 0; i < nr; i++)
 		CHECK(sigwaitinfo(&set, NULL) == SIGRTMIN);
 	say("signals", nr, err);
@@ -211,6 +236,7 @@ static void names(void)
 		snprintf(path, sizeof(path), "%0250d", ++nr);
 	while (nr < MOST && link("file", path) == 0);
 	err = errno == ENOSPC ? ENOMEM : errno;
+	hold("names");
 	for (int i = 1; i < nr; i++) {
 		snprintf(path, sizeof(path), "%0250d", i);
 		CHECK(unlink(path) == 0);
@@ -229,6 +255,7 @@ static void vmas(void)
 	while (2 * nr < MOST && mprotect(base + nr * 2 * PAGE, PAGE, PROT_READ) == 0)
 		nr++;
 	err = errno;
+	hold("vmas");
 	CHECK(munmap(base, MOST * PAGE) == 0);
 	say("vmas", nr, err);
 }
@@ -266,9 +293,10 @@ int main(int argc, char **argv)
 	struct rlimit many = { MOST, MOST };
 	int rounds = ROUNDS;
 
-	if (argc > 2 && strcmp(argv[2], "unlimited") == 0)
+	held = argc > 2 && strcmp(argv[2], "held") == 0;
+	if (held || (argc > 2 && strcmp(argv[2], "unlimited") == 0))
 		CHECK(setrlimit(RLIMIT_NOFILE, &many) == 0);
-	if (argc > 2 && strcmp(argv[2], "once") == 0)
+	if (held || (argc > 2 && strcmp(argv[2], "once") == 0))
 		rounds = 1;
 	for (int round = 0; round < rounds; round++) {
 		for (size_t i = 0; i < sizeof(bombs) / sizeof(bombs[0]); i++) {
