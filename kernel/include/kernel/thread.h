@@ -85,6 +85,7 @@ struct thread {
 	void *private;            /* owner: the creator (a monitor's task) */
 	uint32_t faults_off;      /* owner thread: see user_faults_off() */
 	void *fault_hints; /* owner thread: of its page faults; kfree()d at its end, or NULL */
+	void *fault_steps; /* owner thread: on its stack, of the fault that is measured, or NULL */
 
 	struct fair_entity fair; /* run queue lock */
 	uint32_t prio;           /* run queue lock */

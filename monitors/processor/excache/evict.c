@@ -11,6 +11,7 @@
 
 #include <kernel/panic.h>
 
+#include "steps.h"
 static bool is_kept_locked(const struct object *obj, uint64_t pgoff) __must_hold(&obj->lock)
 {
 	assert_spin_held(&obj->lock);
@@ -72,8 +73,11 @@ static bool evict_locked(struct cache_set *set, struct claim *c, struct line **f
 		return false;
 	if (old->flags & LINE_PREFETCH)
 		(void)line_clear_accessed_locked(set, old); /* was it used after all? */
+	steps_mark(STEP_CHOOSE);
 	line_unmap_all_locked(old);
+	steps_mark(STEP_UNMAP);
 	if (old->flags & LINE_DIRTY) {
+		steps_note_dirty();
 		counter_inc(&excache_evict_dirty);
 		start_writeback_locked(set, old);
 		c->victims[c->nr_victims++] = old;

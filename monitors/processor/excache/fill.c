@@ -22,6 +22,7 @@
 #include "credit.h"
 #include "owner.h"
 #include "prefetch.h"
+#include "steps.h"
 
 COUNTER_GLOBAL(excache_fetch, "excache.fetches", "anonymous pages fetched from their owner");
 COUNTER_GLOBAL(excache_file_fetch, "excache.file_fetches", "requests for file pages");
@@ -51,6 +52,7 @@ struct fetch {
 	struct line *victim; /* piggy-backed on this request, or NULL */
 	bool orphaned;       /* free_lock: the waiter gave up, release() frees the frame */
 	bool released;       /* free_lock */
+	uint64_t replied_ns; /* excache.steps: when a CPU saw the reply */
 	struct fetch_msg msg;
 };
 
@@ -76,6 +78,14 @@ static void fetch_take_answer(struct fetch *f, const struct rpc_call *call)
 		writeback_finish(f->victim, true);
 	else if (f->victim)
 		writeback_queue(f->victim); /* again, by itself: the sequence number stays */
+}
+
+/* excache.steps */
+static void fetch_replied(struct rpc_call *call)
+{
+	struct fetch *f = call->arg;
+
+	f->replied_ns = time_now_ns();
 }
 
 static void fetch_release(struct rpc_call *call)
@@ -157,15 +167,22 @@ static int fetch_call(struct fetch *f, struct object *obj, uint64_t pgoff, uint3
 	}
 	owner_fetch_prepare(call, &f->msg, owner, obj, pgoff, f->line, f->victim);
 	call->release = fetch_release;
+	call->done = steps_on ? fetch_replied : NULL;
 	call->arg = f;
 	refcount_inc(&f->refs);
+	steps_mark(STEP_PREPARE);
 	err = rpc_call_submit_killable(call);
 	if (err) {
 		fetch_never_sent(f);
 		fetch_put(f);
 	} else {
+		steps_mark(STEP_POST);
 		prefetch_miss(obj, pgoff); /* behind the page itself, while it is on its way */
+		steps_mark(STEP_BESIDE);
 		err = rpc_call_wait_killable(call);
+		if (unlikely(steps_on))
+			steps_mark_at(STEP_REPLY, f->replied_ns);
+		steps_mark(STEP_RUN);
 		*reply_len = call->reply_len;
 	}
 	rpc_call_put(call);
@@ -207,6 +224,7 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 	int err;
 
 	counter_inc(&excache_fetch);
+	steps_note_fetch();
 	for (unsigned int tries = 0;; tries++) {
 		err = object_owner(obj, pgoff, &owner);
 		f = err ? NULL : fetch_create(line, victim, owner);

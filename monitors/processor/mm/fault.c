@@ -21,6 +21,7 @@
 #include <processor/account/account.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/prefetch.h>
+#include <processor/excache/steps.h>
 #include <processor/vdso/vdso.h>
 
 #include "anon.h"
@@ -175,6 +176,7 @@ static int fault_in_vma(struct aspace *as, const struct vma *v, vaddr_t vaddr,
 		if (r.newest)
 			seq->cow = COW_ANY;
 		err = excache_map(as, vaddr, r.line, r.prot, seq);
+		steps_mark(STEP_ENTER);
 		excache_put(r.line);
 	}
 	prefetch_end();
@@ -240,6 +242,18 @@ static __noinline int fault_slow(struct aspace *as, vaddr_t addr, vaddr_t vaddr,
 	}
 }
 
+static __noinline int fault_measured(struct aspace *as, vaddr_t addr, vaddr_t vaddr,
+				     enum fault_access access)
+{
+	struct miss_steps steps;
+	int err;
+
+	steps_begin(&steps);
+	err = fault_slow(as, addr, vaddr, access);
+	steps_end(&steps);
+	return err;
+}
+
 int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 {
 	const vaddr_t vaddr = addr & ~(vaddr_t)(PAGE_SIZE - 1);
@@ -251,5 +265,6 @@ int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 	/* A space that has lost a page gets no new ones: its tasks are to die. */
 	if (addr < SPACE_TOP && !READ_ONCE(as->failed) && first_touch(as, vaddr, access))
 		return 0;
-	return fault_slow(as, addr, vaddr, access);
+	return unlikely(steps_on) ? fault_measured(as, addr, vaddr, access)
+				  : fault_slow(as, addr, vaddr, access);
 }

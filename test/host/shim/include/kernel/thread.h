@@ -47,7 +47,7 @@ struct thread {
 	struct user_context user;
 	void *private;
 	uint32_t faults_off;
-	void *fault_hints;
+	void *fault_hints, *fault_steps;
 	unsigned int nr_pins;
 	uint32_t tid;
 	char name[THREAD_NAME_LEN];
