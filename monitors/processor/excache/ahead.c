@@ -23,6 +23,7 @@
 
 #include "cache_private.h"
 #include "owner.h"
+#include "reclaim.h"
 
 #define AHEAD_TIMEOUT_NS (2 * NSEC_PER_SEC)
 
@@ -183,5 +184,6 @@ uint32_t ahead_fetch(struct object *obj, struct aspace *as, uint64_t seq,
 		}
 	}
 	rpc_call_put(call);
+	reclaim_kick();
 	return nr;
 }

@@ -22,6 +22,8 @@ struct cache_set {
 	struct list_head inflight __guarded_by(&lock); /* WRITEBACK */
 	uint64_t gen; /* atomic: grows, under the lock, when a line's state or last pin changes */
 	uint8_t duel; /* const: enum duel_side */
+	bool noted;   /* atomic: in the list of sets that reclaim is to look at */
+	struct list_head reclaim_link; /* reclaim.c */
 	struct waitqueue changed;
 };
 
@@ -48,7 +50,8 @@ struct excache {
 
 	struct spinlock free_lock; /* RANK_EXCACHE_FREE */
 	struct list_head free __guarded_by(&free_lock);
-	uint64_t nr_free; /* atomic; changed under free_lock */
+	uint64_t nr_free;    /* atomic; changed under free_lock */
+	uint64_t least_free; /* that nr_free has been; the same */
 	uint64_t
 		/* atomic: objects whose lines may be evicted again, excache_release() */
 		nr_releases;
@@ -77,6 +80,11 @@ struct excache_policy {
 	 * one.  NULL: none.
 	 */
 	struct line *(*victim)(struct cache_set *set, bool (*may_go)(struct line *line));
+	/*
+	 * Up to @max VALID lines without pins that will be evicted before the others, the first one
+	 * first, as far as one can tell without a look at accessed bits. How many.
+	 */
+	size_t (*next)(const struct cache_set *set, struct line **lines, size_t max);
 	/* @line, whatever its state, leaves the list. */
 	void (*forget)(struct cache_set *set, struct line *line);
 	/* Optional, and without locks: a thread is about to fill @line and then to use it. */
@@ -114,7 +122,9 @@ static inline void line_set_state(struct line *line, enum line_state next)
 	static const uint8_t legal[] = {
 		[LINE_FREE] = 1u << LINE_FREE | 1u << LINE_FILLING,
 		[LINE_FILLING] = 1u << LINE_VALID | 1u << LINE_FREE | 1u << LINE_QUARANTINE,
-		[LINE_VALID] = 1u << LINE_WRITEBACK | 1u << LINE_FREE | 1u << LINE_FILLING,
+		[LINE_VALID] = 1u << LINE_WRITEBACK | 1u << LINE_FREE | 1u << LINE_FILLING |
+			       1u << LINE_CLEANING,
+		[LINE_CLEANING] = 1u << LINE_VALID,
 		[LINE_WRITEBACK] = 1u << LINE_FREE,
 		[LINE_QUARANTINE] = 1u << LINE_FREE,
 	};
@@ -122,6 +132,18 @@ static inline void line_set_state(struct line *line, enum line_state next)
 	ASSERT(legal[line->state] & (1u << next));
 	/* Contents first: fault-around reads the state without the set's lock. */
 	__atomic_store_n(&line->state, (uint8_t)next, __ATOMIC_RELEASE);
+}
+
+/* May it be found, mapped, read and written? */
+static inline bool line_state_is_readable(uint8_t state)
+{
+	return state == LINE_VALID || state == LINE_CLEANING;
+}
+
+/* Is it evictable but for what its object says? */
+static inline bool line_is_idle(const struct line *line)
+{
+	return line->state == LINE_VALID && line->pins == 0;
 }
 
 static inline struct cache_set *set_of_line(const struct line *line)
@@ -159,6 +181,8 @@ static inline struct line *line_free_take(void)
 	if (line) {
 		list_del(&line->set_link);
 		__atomic_store_n(&excache.nr_free, excache.nr_free - 1, __ATOMIC_RELAXED);
+		if (unlikely(excache.nr_free < excache.least_free))
+			__atomic_store_n(&excache.least_free, excache.nr_free, __ATOMIC_RELAXED);
 	}
 	spin_unlock(&excache.free_lock);
 	return line;
@@ -260,8 +284,10 @@ void claim_locked(struct cache_set *set, struct claim *c, bool demand) __must_ho
 void claim_finish(struct claim *c, uint32_t nr_kept);
 /* May the line of page @pgoff leave the cache by itself?  If so a write-back of @obj is counted. */
 bool writeback_begin(struct object *obj, uint64_t pgoff);
-/* @line, unmapped and dirty, becomes WRITEBACK; writeback_begin() was true. */
+/* @line, unmapped, becomes WRITEBACK; writeback_begin() was true. */
 void start_writeback_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
+/* The line of @set that goes next, for which writeback_begin() was true; NULL: none may. */
+struct line *victim_locked(struct cache_set *set) __must_hold(&set->lock);
 
 /* --- map.c --------------------------------------------------------------------------- */
 
@@ -269,6 +295,26 @@ void start_writeback_locked(struct cache_set *set, struct line *line) __must_hol
 bool line_clear_accessed_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
 /* Remove every mapping of @line, flush, and note whether it was written. */
 void line_unmap_all_locked(struct line *line);
+/* Was it written since it was last stored? */
+bool line_is_dirty_locked(const struct line *line);
+
+/*
+ * Changes of page tables that are flushed together. From the first one to tlb_gather_flush() the
+ * caller holds reclaim's mutex, so that the page tables stay: see reclaim_barrier().
+ */
+#define GATHER_SPACES 8
+struct tlb_gather {
+	unsigned int nr;
+	struct tlb_batch tlb[GATHER_SPACES];
+};
+/* Remove every mapping of @line and note whether it was written; flushed later. */
+void line_unmap_gather_locked(struct line *line, struct tlb_gather *g);
+/*
+ * Clear all dirty marks of @line: was it dirty? What is stored before the flush is part of what
+ * the line holds at the flush; what is stored afterwards makes it dirty again.
+ */
+bool line_clean_gather_locked(struct line *line, struct tlb_gather *g);
+void tlb_gather_flush(struct tlb_gather *g);
 /*
  * Enter the first mapping of @line. False: something is mapped there, no memory, or the layout is
  * not at @seq.
@@ -316,9 +362,11 @@ void destroy_free(struct deferred_destroy *r);
 void destroy_defer(struct deferred_destroy *r, uint64_t id, bool now);
 int destroy_init(void);
 
-/* writeback.c: @line is WRITEBACK; it becomes FREE when its owner has it. */
+/* writeback.c: @line is WRITEBACK or CLEANING; when its owner has it, it becomes FREE or VALID. */
 int writeback_init(void);
 void writeback_queue(struct line *line);
+/* Many, linked by wb_link, so that they share messages. */
+void writeback_queue_all(struct list_head *lines);
 void writeback_finish(struct line *line, bool stored);
 /*
  * @line goes to @owner: if it is p-local, let its credit be one of @owner, as vRegions move. False:

@@ -4,14 +4,17 @@
  *
  * Flow:	a free frame, or else a line of the set that the policy chooses gives up its own:
  *		it is unmapped, and its last dirty bit decides. The frame of a clean line is reused
- *		at once; a dirty line is WRITEBACK until the owner has it.
+ *		at once; a dirty line is WRITEBACK until the owner has it. While there are free
+ *		frames and reclaim is on, the line is only chosen, and reclaim.c evicts it.
  * Locking:	the set's lock.
  */
 #include "cache_private.h"
 
 #include <kernel/panic.h>
 
+#include "reclaim.h"
 #include "steps.h"
+
 static bool is_kept_locked(const struct object *obj, uint64_t pgoff) __must_hold(&obj->lock)
 {
 	assert_spin_held(&obj->lock);
@@ -30,7 +33,7 @@ bool writeback_begin(struct object *obj, uint64_t pgoff)
 	return ok;
 }
 
-/* The line was clean after all. */
+/* There is nothing to be written back after all. */
 static void writeback_cancel(struct object *obj)
 {
 	struct quiet_end quiet;
@@ -45,6 +48,26 @@ static void writeback_cancel(struct object *obj)
 static bool may_go(struct line *line)
 {
 	return writeback_begin(line->obj, line->pgoff);
+}
+
+/* Reclaim is to evict it, if it may go by then. */
+static bool may_be_chosen(struct line *line)
+{
+	return !(line->flags & LINE_CHOSEN);
+}
+
+struct line *victim_locked(struct cache_set *set)
+{
+	struct line *line;
+
+	assert_spin_held(&set->lock);
+	if (set->nr_resident > excache.nr_ways) {
+		list_for_each_entry(line, &set->resident, set_link) {
+			if ((line->flags & LINE_CHOSEN) && line_is_idle(line) && may_go(line))
+				return line;
+		}
+	}
+	return excache.policy->victim(set, may_go);
 }
 
 void start_writeback_locked(struct cache_set *set, struct line *line)
@@ -63,16 +86,19 @@ void start_writeback_locked(struct cache_set *set, struct line *line)
  * False: every line is pinned or filling.
  */
 static bool evict_locked(struct cache_set *set, struct claim *c, struct line **frame)
+	__must_hold(&set->lock)
 {
-	struct line *old = excache.policy->victim(set, may_go);
+	struct line *old;
 	struct object *put;
 
 	assert_spin_held(&set->lock);
+	old = victim_locked(set);
 	*frame = NULL;
 	if (!old)
 		return false;
 	if (old->flags & LINE_PREFETCH)
 		(void)line_clear_accessed_locked(set, old); /* was it used after all? */
+	reclaim_count_direct();
 	steps_mark(STEP_CHOOSE);
 	line_unmap_all_locked(old);
 	steps_mark(STEP_UNMAP);
@@ -93,6 +119,26 @@ static bool evict_locked(struct cache_set *set, struct claim *c, struct line **f
 }
 
 /*
+ * The set gets a line more, and reclaim is to evict the one that would have gone now. False: not
+ * for now.
+ */
+static bool claim_grows_locked(struct cache_set *set, bool demand)
+{
+	struct line *line;
+
+	assert_spin_held(&set->lock);
+	if (!reclaim_may_grow(set, demand))
+		return false;
+	line = excache.policy->victim(set, may_be_chosen);
+	if (!line && !demand)
+		return false;
+	if (line)
+		line->flags |= LINE_CHOSEN;
+	steps_mark(STEP_CHOOSE);
+	return true;
+}
+
+/*
  * Progress:	a thread without a frame starts a write-back of its own set, unless one is under
  *		way, and waits; so frames come back even when other sets have taken all the spare
  *		ones. A set that has grown, because its lines were pinned, shrinks with later
@@ -105,6 +151,9 @@ void claim_locked(struct cache_set *set, struct claim *c, bool demand)
 	assert_spin_held(&set->lock);
 	*c = (struct claim){ .line = line_free_take() };
 	if (c->line && set->nr_resident < excache.nr_ways)
+		return;
+	reclaim_note(set);
+	if (c->line && claim_grows_locked(set, demand))
 		return;
 	if (!c->line && (!demand || !list_empty(&set->inflight)))
 		return;

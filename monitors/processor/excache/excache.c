@@ -4,7 +4,8 @@
  *
  * Invariants:	a tag is in at most one line; a line is either in one set's lists or on the free
  *		list or in quarantine or claimed by one thread; nr_resident may pass nr_ways only
- *		while every resident line of the set is pinned or filling.
+ *		while every resident line of the set is pinned or filling, or as many are chosen
+ *		for reclaim.
  * Locking:	as in "excache.h".
  * Failure:	no frames for the cache at start is fatal for the processor monitor; later on a
  *		thread waits for a frame, because every frame comes back (write-backs end, pins are
@@ -32,6 +33,7 @@
 #include "late.h"
 #include "owner.h"
 #include "prefetch.h"
+#include "reclaim.h"
 
 #define FILE_NODES_TRIED 8 /* for one page, while one after the other goes */
 
@@ -64,6 +66,13 @@ uint64_t excache_free_count(void)
 }
 GAUGE(excache_free, "excache.free_lines", "lines that hold nothing", excache_free_count);
 GAUGE(excache_lines, "excache.lines", "lines in the cache", excache_line_count);
+
+static uint64_t peak_count(void)
+{
+	return excache.nr_lines - __atomic_load_n(&excache.least_free, __ATOMIC_RELAXED);
+}
+GAUGE(excache_peak, "excache.peak_lines", "most lines that have held something at one time",
+      peak_count);
 
 uint64_t excache_line_count(void)
 {
@@ -252,7 +261,7 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 		window_remove_locked(obj, line);
 	if ((line->flags & LINE_PLOCAL) && obj->kind == OBJECT_SHARED)
 		obj->nr_pages--; /* neither cached nor stored any more */
-	if ((line->flags & LINE_PREFETCH) && line->state == LINE_VALID)
+	if ((line->flags & LINE_PREFETCH) && line->state != LINE_FILLING)
 		prefetch_note_wasted(obj);
 	if (line->state == LINE_WRITEBACK)
 		quiet = object_writeback_ended_locked(obj);
@@ -326,7 +335,7 @@ static enum get_result get_locked(struct cache_set *set, const struct tag *tag,
 
 	assert_spin_held(&set->lock);
 	*c = (struct claim){ 0 };
-	if (line && line->state == LINE_VALID) {
+	if (line && line_state_is_readable(line->state)) {
 		line->pins++;
 		excache.policy->touch(set, line);
 		c->ahead = line_used_ahead_locked(line, false);
@@ -407,6 +416,7 @@ static int get_once(struct object *obj, uint64_t pgoff, enum excache_how how, st
 	if ((got == GET_NEW || (got == GET_FOUND && ahead)) && excache.policy->entered)
 		excache.policy->entered(line);
 	err = got == GET_NEW ? fill(obj, pgoff, how, line, victim, credit_node) : got;
+	reclaim_kick();
 	if (err)
 		return err;
 	pin_taken();
@@ -451,7 +461,7 @@ void fill_done(struct line *line, int error)
 
 bool excache_is_valid(const struct line *line)
 {
-	return READ_ONCE(line->state) == LINE_VALID;
+	return line_state_is_readable(READ_ONCE(line->state));
 }
 
 void excache_publish(struct line *line)
@@ -472,7 +482,7 @@ void excache_put(struct line *line)
 
 	pin_given_back();
 	spin_lock(&set->lock);
-	ASSERT(line->pins > 0 && line->state == LINE_VALID);
+	ASSERT(line->pins > 0 && line_state_is_readable(line->state));
 	if (--line->pins == 0)
 		set_changed_locked(set);
 	spin_unlock(&set->lock);
@@ -564,6 +574,7 @@ int excache_init(const struct excache_ops *ops)
 		list_init(&excache.lines[i].maps);
 		line_free_give(&excache.lines[i]);
 	}
+	excache.least_free = excache.nr_lines;
 	/* The model writes guest memory behind the emulator's back: see docs/design/excache.md. */
 	frame_rewrite_quirk_set(cpu_is_tcg());
 	pr_info("%u sets of %u lines and %u spare, %llu KiB, policy %s\n", excache.nr_sets,
@@ -576,5 +587,7 @@ int excache_init(const struct excache_ops *ops)
 		err = destroy_init();
 	if (!err)
 		err = credit_init();
-	return err ? err : writeback_init();
+	if (!err)
+		err = writeback_init();
+	return err ? err : reclaim_init();
 }

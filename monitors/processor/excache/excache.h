@@ -5,7 +5,8 @@
  * Flow:	excache_get() finds or fills a line and pins it; excache_map() enters it into a
  *		page table; excache_put() unpins.  Only an unpinned VALID line is evicted.  A line
  *		goes FREE -> FILLING -> VALID -> (FREE | WRITEBACK -> FREE); a fill that timed out
- *		leaves its frame in QUARANTINE until no late reply can land in it.
+ *		leaves its frame in QUARANTINE until no late reply can land in it. Reclaim writes a
+ *		VALID line back where it is: VALID -> CLEANING -> VALID.
  * Invariants:	nr_sets sets have nr_ways resident lines each, and there are nr_spare lines more:
  *		a line that is being written back keeps its frame (and its data) until the owner
  *		has acknowledged it, while the frame of its successor already fills.  A frame has
@@ -33,6 +34,7 @@ enum line_state {
 	LINE_FILLING,
 	LINE_VALID,
 	LINE_WRITEBACK,  /* unmapped; data must reach the owner before the frame is reused */
+	LINE_CLEANING,   /* as VALID, but not to be evicted: its data is on the way to the owner */
 	LINE_QUARANTINE, /* no tag; the fabric may still write into the frame */
 };
 
@@ -43,6 +45,8 @@ enum line_flags {
 	LINE_PREFETCH = 1 << 3, /* filled ahead, not asked for yet */
 	LINE_IDLE = 1 << 4,     /* CLOCK: not asked for since the hand passed */
 	LINE_SETTLED = 1 << 5,  /* DRRIP: what has used it since is not the access that missed */
+	LINE_CHOSEN = 1 << 6,   /* reclaim is to evict it: the set has one line too many */
+	LINE_CLEANED = 1 << 7,  /* reclaim has written it back since it was filled: not again */
 };
 
 #define LINE_AGE_NEW 2 /* of a line in a set with room */

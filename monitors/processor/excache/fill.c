@@ -22,6 +22,7 @@
 #include "credit.h"
 #include "owner.h"
 #include "prefetch.h"
+#include "reclaim.h"
 #include "steps.h"
 
 COUNTER_GLOBAL(excache_fetch, "excache.fetches", "anonymous pages fetched from their owner");
@@ -178,6 +179,7 @@ static int fetch_call(struct fetch *f, struct object *obj, uint64_t pgoff, uint3
 	} else {
 		steps_mark(STEP_POST);
 		prefetch_miss(obj, pgoff); /* behind the page itself, while it is on its way */
+		reclaim_kick();
 		steps_mark(STEP_BESIDE);
 		err = rpc_call_wait_killable(call);
 		if (unlikely(steps_on))

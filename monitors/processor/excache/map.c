@@ -65,6 +65,117 @@ void line_unmap_all_locked(struct line *line)
 	}
 }
 
+static bool map_is_dirty(const struct line_map *map)
+{
+	struct pgtable_entry e;
+	bool dirty;
+
+	spin_lock(&map->as->lock);
+	dirty = pgtable_query(map->as->pt, map->vaddr, &e) && e.dirty;
+	spin_unlock(&map->as->lock);
+	return dirty;
+}
+
+bool line_is_dirty_locked(const struct line *line)
+{
+	const struct line_map *map;
+
+	assert_spin_held(&set_of_line(line)->lock);
+	if (line->flags & LINE_DIRTY)
+		return true;
+	if (line->first_map.as && map_is_dirty(&line->first_map))
+		return true;
+	list_for_each_entry(map, &line->maps, link) {
+		if (map_is_dirty(map))
+			return true;
+	}
+	return false;
+}
+
+/* --- changes that are flushed together -------------------------------------------------- */
+
+static void gather(struct tlb_gather *g, struct pgtable *pt, vaddr_t vaddr)
+{
+	unsigned int i;
+
+	for (i = 0; i < g->nr && g->tlb[i].pt != pt; i++)
+		;
+	if (i == GATHER_SPACES) {
+		tlb_flush_range(pt, vaddr, vaddr + PAGE_SIZE); /* many spaces: rare */
+		return;
+	}
+	if (i == g->nr)
+		tlb_batch_init(&g->tlb[g->nr++], pt);
+	tlb_batch_add(&g->tlb[i], vaddr);
+}
+
+void tlb_gather_flush(struct tlb_gather *g)
+{
+	for (unsigned int i = 0; i < g->nr; i++)
+		tlb_batch_flush(&g->tlb[i]);
+	g->nr = 0;
+}
+
+static void map_unmap_gather_locked(struct line *line, struct line_map *map, struct tlb_gather *g)
+{
+	struct pgtable_entry old;
+
+	assert_spin_held(&set_of_line(line)->lock);
+	spin_lock(&map->as->lock);
+	pgtable_unmap(map->as->pt, map->vaddr, &old);
+	if (old.present)
+		gather(g, map->as->pt, map->vaddr);
+	spin_unlock(&map->as->lock);
+	/*
+	 * A CPU sets the bit in the entry before its first store, and there is none any more: so
+	 * this is the last word, before the flush as well.
+	 */
+	if (old.present && old.dirty)
+		line->flags |= LINE_DIRTY;
+	map_remove_locked(line, map);
+}
+
+void line_unmap_gather_locked(struct line *line, struct tlb_gather *g)
+{
+	struct line_map *map, *tmp;
+
+	assert_spin_held(&set_of_line(line)->lock);
+	if (line->first_map.as)
+		map_unmap_gather_locked(line, &line->first_map, g);
+	list_for_each_entry_safe(map, tmp, &line->maps, link)
+		map_unmap_gather_locked(line, map, g);
+}
+
+static bool map_clean_gather(const struct line_map *map, struct tlb_gather *g)
+{
+	bool dirty;
+
+	spin_lock(&map->as->lock);
+	dirty = pgtable_test_clear_dirty(map->as->pt, map->vaddr);
+	if (dirty)
+		gather(g, map->as->pt, map->vaddr);
+	spin_unlock(&map->as->lock);
+	return dirty;
+}
+
+bool line_clean_gather_locked(struct line *line, struct tlb_gather *g)
+{
+	bool dirty = line->flags & LINE_DIRTY;
+	struct line_map *map;
+
+	assert_spin_held(&set_of_line(line)->lock);
+	/* A pin may be a thread that writes through the kernel's mapping and marks it later. */
+	ASSERT(line->pins == 0);
+	line->flags &= (uint8_t)~LINE_DIRTY;
+	if (line->first_map.as)
+		dirty |= map_clean_gather(&line->first_map, g);
+	list_for_each_entry(map, &line->maps, link)
+		dirty |= map_clean_gather(map, g);
+	return dirty;
+}
+
+/* --- use -------------------------------------------------------------------------------- */
+
 static bool map_clear_accessed(const struct line_map *map)
 {
 	bool used;
@@ -437,7 +548,7 @@ static enum quiet range_is_quiet(struct object *obj, uint64_t *pgoff)
 	list_for_each_entry(line, &obj->lines, obj_link) {
 		const uint8_t state = __atomic_load_n(&line->state, __ATOMIC_ACQUIRE);
 
-		nr += state == LINE_WRITEBACK;
+		nr += state == LINE_WRITEBACK || state == LINE_CLEANING;
 		if (state == LINE_VALID ||
 		    line->pgoff - obj->kept_first >= obj->kept_end - obj->kept_first)
 			continue;

@@ -73,6 +73,8 @@ struct object {
 	size_t nr_ahead __guarded_by(&lock);         /* lines that are being filled ahead */
 	/* Pages fetched ahead, lately: atomic, hints. */
 	uint32_t ahead_used, ahead_wasted, ahead_probes;
+	/* Lines written back ahead, lately, and those that were written to again: reclaim.c. */
+	uint32_t cleaned, cleaned_again, clean_probes;
 	int failed;                               /* atomic: negative errno once a page was lost */
 	struct work put_work;                     /* object_put_later() */
 	uint64_t short_since;                     /* atomic: its owners have no frame for a page */

@@ -37,12 +37,6 @@ GAUGE(policy_bimodal, "excache.bimodal", "DRRIP: 1 while new lines are thought t
       duel_is_bimodal);
 COUNTER(policy_chances, "excache.second_chances", "used lines that CLOCK kept for another round");
 
-/* FILLING and pinned lines stay whatever the policy. */
-static bool is_idle(const struct line *line)
-{
-	return line->state == LINE_VALID && line->pins == 0;
-}
-
 static void append_locked(struct cache_set *set, struct line *line)
 {
 	assert_spin_held(&set->lock);
@@ -66,10 +60,33 @@ static struct line *fifo_victim_locked(struct cache_set *set, bool (*may_go)(str
 
 	assert_spin_held(&set->lock);
 	list_for_each_entry(line, &set->resident, set_link) {
-		if (is_idle(line) && may_go(line))
+		if (line_is_idle(line) && may_go(line))
 			return line;
 	}
 	return NULL;
+}
+
+/* The first ones that have all of @flags. */
+static size_t next_with_locked(const struct cache_set *set, struct line **lines, size_t max,
+			       uint8_t flags)
+{
+	struct line *line;
+	size_t nr = 0;
+
+	assert_spin_held(&set->lock);
+	list_for_each_entry(line, &set->resident, set_link) {
+		if (nr == max)
+			break;
+		if (line_is_idle(line) && (line->flags & flags) == flags)
+			lines[nr++] = line;
+	}
+	return nr;
+}
+
+static size_t fifo_next_locked(const struct cache_set *set, struct line **lines, size_t max)
+{
+	assert_spin_held(&set->lock);
+	return next_with_locked(set, lines, max, 0);
 }
 
 static void clock_touch_locked(struct cache_set *set, struct line *line)
@@ -101,7 +118,7 @@ static struct line *clock_victim_locked(struct cache_set *set, bool (*may_go)(st
 		struct line *line = list_first_entry(&set->resident, struct line, set_link);
 
 		list_move_tail(&line->set_link, &set->resident);
-		if (!is_idle(line))
+		if (!line_is_idle(line))
 			continue;
 		if (clock_used_locked(set, line))
 			counter_inc(&policy_chances);
@@ -110,6 +127,13 @@ static struct line *clock_victim_locked(struct cache_set *set, bool (*may_go)(st
 	}
 	/* Other CPUs use them faster than the hand goes round: any idle line will do. */
 	return fifo_victim_locked(set, may_go);
+}
+
+/* The hand has passed them, and no get has found them since. */
+static size_t clock_next_locked(const struct cache_set *set, struct line **lines, size_t max)
+{
+	assert_spin_held(&set->lock);
+	return next_with_locked(set, lines, max, LINE_IDLE);
 }
 
 /* --- LRU ----------------------------------------------------------------------------- */
@@ -129,7 +153,7 @@ static struct line *lru_victim_locked(struct cache_set *set, bool (*may_go)(stru
 	assert_spin_held(&set->lock);
 	list_init(&used);
 	list_for_each_entry_safe(line, tmp, &set->resident, set_link) {
-		if (is_idle(line) && line_clear_accessed_locked(set, line))
+		if (line_is_idle(line) && line_clear_accessed_locked(set, line))
 			list_move_tail(&line->set_link, &used);
 	}
 	list_splice_tail(&used, &set->resident);
@@ -255,7 +279,7 @@ static struct line *drrip_of_age_locked(struct cache_set *set, int age,
 	for (; at != &set->resident; at = last ? at->prev : at->next) {
 		struct line *line = list_entry(at, struct line, set_link);
 
-		if (line->age == age && is_idle(line) && may_go(line))
+		if (line->age == age && line_is_idle(line) && may_go(line))
 			return line;
 	}
 	return NULL;
@@ -284,6 +308,26 @@ static struct line *drrip_victim_locked(struct cache_set *set, bool (*may_go)(st
 	return oldest;
 }
 
+/* Not before it is known whether they are used again. */
+static size_t drrip_next_locked(const struct cache_set *set, struct line **lines, size_t max)
+{
+	const bool last = is_bimodal(set);
+	struct list_head *at;
+	size_t nr = 0;
+
+	assert_spin_held(&set->lock);
+	for (int age = AGE_DISTANT; age > AGE_USED; age--) {
+		at = last ? set->resident.prev : set->resident.next;
+		for (; at != &set->resident && nr < max; at = last ? at->prev : at->next) {
+			struct line *line = list_entry(at, struct line, set_link);
+
+			if (line->age == age && line_is_idle(line) && (line->flags & LINE_SETTLED))
+				lines[nr++] = line;
+		}
+	}
+	return nr;
+}
+
 static const struct excache_policy policies[] = {
 	{
 		.name = "fifo",
@@ -291,6 +335,7 @@ static const struct excache_policy policies[] = {
 		.insert = append_locked,
 		.touch = fifo_touch_locked,
 		.victim = fifo_victim_locked,
+		.next = fifo_next_locked,
 		.forget = forget_locked,
 	},
 	{
@@ -299,6 +344,7 @@ static const struct excache_policy policies[] = {
 		.insert = append_locked,
 		.touch = clock_touch_locked,
 		.victim = clock_victim_locked,
+		.next = clock_next_locked,
 		.forget = forget_locked,
 	},
 	{
@@ -307,6 +353,7 @@ static const struct excache_policy policies[] = {
 		.insert = append_locked,
 		.touch = lru_touch_locked,
 		.victim = lru_victim_locked,
+		.next = fifo_next_locked,
 		.forget = forget_locked,
 	},
 	{
@@ -315,6 +362,7 @@ static const struct excache_policy policies[] = {
 		.insert = drrip_insert_locked,
 		.touch = drrip_touch_locked,
 		.victim = drrip_victim_locked,
+		.next = drrip_next_locked,
 		.forget = forget_locked,
 		.entered = drrip_entered,
 	},

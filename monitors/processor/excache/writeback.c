@@ -2,11 +2,12 @@
 /*
  * ExCache: write dirty lines back to their owners.
  *
- * Flow:	an evicted or flushed dirty line is WRITEBACK and on the queue of its owner, or, if
- *		that is not known here, of its home. Each queue has a thread, which collects up to
- *		WRITEBACK_MAX lines of one address space into a message; when the message is
- *		released each line is freed, or queued again if its vRegion has moved. The first
- *		queue takes lines of nodes that have none yet: its thread makes one.
+ * Flow:	an evicted or flushed dirty line is WRITEBACK, one that reclaim writes back ahead is
+ *		CLEANING; it is on the queue of its owner, or, if that is not known here, of its
+ *		home. Each queue has a thread, which collects up to WRITEBACK_MAX lines of one
+ *		address space into a message; when the message is released each line is freed, or
+ *		VALID again, or queued again if its vRegion has moved. The first queue takes lines
+ *		of nodes that have none yet: its thread makes one.
  * Ordering:	a line's sequence number is drawn when it becomes WRITEBACK and kept over retries,
  *		so that an owner recognises what it has already stored. A page is WRITEBACK in at
  *		most one line at a time, since a new fault on it waits.
@@ -100,7 +101,8 @@ static uint32_t next_node(const struct line *line)
 	return object_owner_cached(line->obj, line->pgoff, &owner) ? line->obj->home : owner;
 }
 
-void writeback_queue(struct line *line)
+/* The queue that has @line now; its thread is to be woken. */
+static struct wb_queue *enqueue(struct line *line)
 {
 	const uint32_t node = next_node(line);
 	struct wb_queue *q;
@@ -112,28 +114,89 @@ void writeback_queue(struct line *line)
 	list_add_tail(&line->wb_link, &q->pending);
 	__atomic_store_n(&q->nr_pending, q->nr_pending + 1, __ATOMIC_RELEASE);
 	spin_unlock(&wb.lock);
+	return q;
+}
+
+void writeback_queue(struct line *line)
+{
+	struct wb_queue *q = enqueue(line);
+
 	wake_one(&q->wake);
+}
+
+void writeback_queue_all(struct list_head *lines)
+{
+	struct wb_queue *q, *last = NULL;
+	struct line *line, *tmp;
+
+	list_for_each_entry_safe(line, tmp, lines, wb_link) {
+		list_del(&line->wb_link);
+		q = enqueue(line);
+		if (last && q != last)
+			wake_one(&last->wake);
+		last = q;
+	}
+	if (last)
+		wake_one(&last->wake);
+}
+
+/* @line was written back where it is: it may be evicted again. */
+static void cleaning_finish(struct line *line, bool stored)
+{
+	struct cache_set *set = set_of_line(line);
+	struct object *obj = line->obj;
+	struct quiet_end quiet;
+
+	spin_lock(&set->lock);
+	if (!stored)
+		line->flags |= LINE_DIRTY;
+	line_set_state(line, LINE_VALID);
+	spin_lock(&obj->lock);
+	quiet = object_writeback_ended_locked(obj);
+	spin_unlock(&obj->lock);
+	set_changed_locked(set);
+	object_quiet(&quiet);
+	spin_unlock(&set->lock);
+}
+
+/*
+ * The owner has @line's page. That becomes true in one step for who looks at the set, so that the
+ * page counts once, as p-local or as stored.
+ */
+static void set_stored(struct line *line)
+{
+	struct cache_set *set = set_of_line(line);
+	uint32_t credit_node = 0;
+	int err;
+
+	spin_lock(&set->lock);
+	err = object_set_stored(line->obj, line->pgoff);
+	if (line->flags & LINE_PLOCAL) {
+		line->flags &= (uint8_t)~LINE_PLOCAL; /* the credit became a frame */
+		credit_node = line->credit_node;
+	}
+	spin_unlock(&set->lock);
+	credit_used(credit_node);
+	if (err < 0)
+		object_fail(line->obj, -ENOMEM, line->pgoff);
 }
 
 void writeback_finish(struct line *line, bool stored)
 {
 	struct cache_set *set = set_of_line(line);
-	uint32_t credit_node = 0;
 	struct object *put;
 
 	if (stored) {
 		counter_inc(&excache_writeback);
-		if (object_set_stored(line->obj, line->pgoff) < 0)
-			object_fail(line->obj, -ENOMEM, line->pgoff);
+		set_stored(line);
+	}
+	if (line->state == LINE_CLEANING) { /* which only we can change */
+		cleaning_finish(line, stored);
+		return;
 	}
 	spin_lock(&set->lock);
-	if (stored && (line->flags & LINE_PLOCAL)) {
-		line->flags &= (uint8_t)~LINE_PLOCAL; /* the credit became a frame */
-		credit_node = line->credit_node;
-	}
 	put = line_detach_locked(set, line);
 	spin_unlock(&set->lock);
-	credit_used(credit_node);
 	line_free_give(line);
 	if (put)
 		object_put(put);

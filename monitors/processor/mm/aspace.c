@@ -25,6 +25,7 @@
 #include <processor/excache/excache.h>
 #include <processor/excache/late.h>
 #include <processor/excache/prefetch.h>
+#include <processor/excache/reclaim.h>
 
 #include "anon.h"
 #include "kmem.h"
@@ -569,6 +570,7 @@ void aspace_unmap_range(struct aspace *as, vaddr_t start, vaddr_t end)
 		if (b.nr)
 			start = b.pte[b.nr - 1].vaddr + PAGE_SIZE;
 	} while (b.nr == UNMAP_BATCH);
+	reclaim_barrier(); /* entries that we did not find any more are gone from TLBs, too */
 }
 
 void aspace_write_protect(struct aspace *as, vaddr_t start, vaddr_t end)
@@ -577,6 +579,7 @@ void aspace_write_protect(struct aspace *as, vaddr_t start, vaddr_t end)
 	if (pgtable_write_protect(as->pt, start, end) > 0)
 		tlb_flush_all(as->pt);
 	spin_unlock(&as->lock);
+	reclaim_barrier(); /* the same of entries that reclaim has removed */
 }
 
 void aspace_block(struct aspace *as, struct blocked_range *r, vaddr_t start, vaddr_t end)
