@@ -102,6 +102,7 @@ void fake_reset(void)
 	fake.nr_aheads = 0;
 	fake.no_slots = false;
 	fake_ahead(false);
+	fake_reclaim(false);
 	fake.nr_writebacks = 0;
 	fake.refuse_status = 0;
 	fake.file_pages = 0;
@@ -135,6 +136,12 @@ void fake_ahead_timeout_every(unsigned int n)
 void fake_ahead(bool on)
 {
 	if (shim_bootparam_set("prefetch", on ? "on" : "off"))
+		abort();
+}
+
+void fake_reclaim(bool on)
+{
+	if (shim_bootparam_set("reclaim", on ? "on" : "off"))
 		abort();
 }
 

@@ -23,6 +23,8 @@ void fake_writeback_timeout_every(unsigned int n);
 void fake_ahead_timeout_every(unsigned int n);
 /* Fetch pages ahead, which is off after fake_reset(). */
 void fake_ahead(bool on);
+/* reclaim=on; off after fake_reset(). */
+void fake_reclaim(bool on);
 /* Until it is said again: no slot for a message is free, as rpc_slot_is_free() sees it. */
 void fake_no_slots(bool none);
 /* Pages at and above @vaddr are refused with @status (0: none are), riding or not. */
