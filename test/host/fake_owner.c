@@ -698,6 +698,18 @@ bool rpc_slot_is_free(uint32_t peer, enum rpc_class cls)
 	return !fake.no_slots;
 }
 
+int rpc_calls_submit(struct rpc_call *const *calls, size_t nr, size_t *nr_submitted)
+{
+	int err = 0;
+
+	*nr_submitted = 0;
+	for (size_t i = 0; i < nr && !err; i++) {
+		err = rpc_call_submit(calls[i]);
+		*nr_submitted += !err;
+	}
+	return err;
+}
+
 int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
 {
 	int err;

@@ -34,6 +34,7 @@
 #include "owner.h"
 
 #define NR_MSGS  16
+#define NR_CHAIN 8                    /* messages that go out together at most */
 #define SHORT_NS (30 * NSEC_PER_SEC)  /* that an owner may be without frames for one object */
 #define PAUSE_NS (10 * NSEC_PER_MSEC) /* before a page is sent again that found no frame */
 
@@ -371,25 +372,6 @@ static void msg_collect(struct wb_msg *msg, struct line *line, int err)
 	spin_unlock(&wb.lock);
 }
 
-static int msg_send(struct wb_msg *msg)
-{
-	struct rpc_call *call = rpc_call_alloc();
-	int err;
-
-	if (!call)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < msg->nr; i++)
-		(void)writeback_credit(msg->lines[i], msg->owner, true);
-	owner_writeback_prepare(call, &msg->msg, msg->owner, msg->obj, msg->lines, msg->nr);
-	call->release = msg_release;
-	call->arg = msg;
-	err = rpc_call_submit_wait(call, WAIT_FOREVER);
-	rpc_call_put(call);
-	if (!err)
-		counter_inc(&excache_writeback_msgs);
-	return err;
-}
-
 static struct wb_msg *msg_take(struct wb_queue *q)
 {
 	struct wb_msg *msg;
@@ -408,8 +390,110 @@ static bool work_to_do(struct wb_queue *q)
 	       __atomic_load_n(&q->nr_idle, __ATOMIC_ACQUIRE) > 0;
 }
 
+/*
+ * Credits of the owner for the lines of @msg.  False: not all are at hand, and the thread may not
+ * wait for more.
+ */
+static bool msg_credits(struct wb_msg *msg, bool may_ask)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < msg->nr && all; i++)
+		all = writeback_credit(msg->lines[i], msg->owner, may_ask) || may_ask;
+	return all;
+}
+
+/* @msg was not sent. */
+static void msg_failed(struct wb_msg *msg, int err)
+{
+	if (err != -ENOMEM) {
+		msg_answered(msg, err, 0);
+		return;
+	}
+	/* The heap is full; write-backs under way will free some of it. */
+	for (uint32_t i = 0; i < msg->nr; i++)
+		writeback_queue(msg->lines[i]);
+	msg_idle(msg);
+	thread_sleep_ns(1000000);
+}
+
+static struct rpc_call *msg_call(struct wb_msg *msg)
+{
+	struct rpc_call *call = rpc_call_alloc();
+
+	if (!call)
+		return NULL;
+	owner_writeback_prepare(call, &msg->msg, msg->owner, msg->obj, msg->lines, msg->nr);
+	call->release = msg_release;
+	call->arg = msg;
+	return call;
+}
+
+/* Send messages to one owner, together as far as there is room, then each as soon as there is. */
+static void msgs_send(struct wb_msg *const *msgs, uint32_t nr)
+{
+	struct rpc_call *calls[NR_CHAIN] = { NULL };
+	uint32_t nr_calls = 0;
+	size_t sent;
+	int err;
+
+	for (; nr_calls < nr; nr_calls++) {
+		calls[nr_calls] = msg_call(msgs[nr_calls]);
+		if (!calls[nr_calls])
+			break;
+	}
+	err = rpc_calls_submit(calls, nr_calls, &sent);
+	counter_add(&excache_writeback_msgs, sent);
+	for (uint32_t i = (uint32_t)sent; i < nr; i++) {
+		err = i < nr_calls ? rpc_call_submit_wait(calls[i], WAIT_FOREVER) : -ENOMEM;
+		if (err)
+			msg_failed(msgs[i], err);
+		else
+			counter_inc(&excache_writeback_msgs);
+	}
+	for (uint32_t i = 0; i < nr_calls; i++)
+		rpc_call_put(calls[i]);
+}
+
+/* The next message of @q that can go to its node without asking anybody; NULL: there is none. */
+static struct wb_msg *msg_next(struct wb_queue *q)
+{
+	struct wb_msg *msg;
+	struct line *line;
+	uint32_t owner;
+
+	if (!work_to_do(q))
+		return NULL;
+	line = first_line(q);
+	if (object_owner_cached(line->obj, line->pgoff, &owner) || owner != q->node)
+		return NULL;
+	msg = msg_take(q);
+	msg->owner = owner;
+	msg_collect(msg, line, 0);
+	return msg;
+}
+
+/* @first and what else is ready for the same node. */
+static void send_chain(struct wb_queue *q, struct wb_msg *first)
+{
+	struct wb_msg *msgs[NR_CHAIN] = { first }, *next;
+	uint32_t nr = 1;
+
+	(void)msg_credits(first, true);
+	while (nr < NR_CHAIN && first->owner == q->node && (next = msg_next(q))) {
+		if (!msg_credits(next, false)) {
+			/* Those that are ready do not wait for the credits of others. */
+			msgs_send(msgs, nr);
+			(void)msg_credits(next, true);
+			nr = 0;
+		}
+		msgs[nr++] = next;
+	}
+	msgs_send(msgs, nr);
+}
+
 /* There is a line, and a message for it. */
-static void send_first(struct wb_queue *q)
+static void send_some(struct wb_queue *q)
 {
 	struct line *line = first_line(q);
 	struct wb_msg *msg;
@@ -424,17 +508,10 @@ static void send_first(struct wb_queue *q)
 	msg = msg_take(q);
 	msg->owner = owner;
 	msg_collect(msg, line, err);
-	if (!err)
-		err = msg_send(msg);
-	if (err == -ENOMEM) {
-		/* The heap is full; write-backs under way will free some of it. */
-		for (uint32_t i = 0; i < msg->nr; i++)
-			writeback_queue(msg->lines[i]);
-		msg_idle(msg);
-		thread_sleep_ns(1000000);
-	} else if (err) {
-		msg_answered(msg, err, 0);
-	}
+	if (err)
+		msg_failed(msg, err);
+	else
+		send_chain(q, msg);
 }
 
 static void writeback_thread(void *arg)
@@ -445,7 +522,7 @@ static void writeback_thread(void *arg)
 		wait_event(&q->wake, work_to_do(q));
 		if (__atomic_exchange_n(&q->pause, false, __ATOMIC_RELAXED))
 			thread_sleep_ns(PAUSE_NS);
-		send_first(q);
+		send_some(q);
 	}
 }
 
