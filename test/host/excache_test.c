@@ -6,7 +6,9 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <kernel/counter.h>
 #include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
@@ -972,6 +974,52 @@ static void expect_usage(struct ktest *t, uint64_t dirty, uint64_t writeback, ui
 	EXPECT_EQ(t, u.shared, 0u);
 }
 
+static void *ask_usage(void *arg)
+{
+	struct memory_usage u;
+
+	memory_usage(&u);
+	*(uint64_t *)arg = u.anon;
+	return NULL;
+}
+
+static uint64_t usage_counter(const char *name)
+{
+	uint64_t v = 0;
+
+	counter_find(name, &v);
+	return v;
+}
+
+/* One look at a time, which answers all that asked before it began. */
+static void one_look_answers_many(struct ktest *t)
+{
+	uint64_t asked = usage_counter("excache.usage_asked");
+	uint64_t scans = usage_counter("excache.usage_scans");
+	pthread_t threads[6];
+	uint64_t anon[6], v;
+	struct aspace *as;
+
+	ASSERT_TRUE(t, cache_start(t));
+	as = make_space(40);
+	for (uint64_t i = 0; i < 10; i++)
+		ASSERT_EQ(t, user_word(as, BASE, i, &v, true), 0);
+	spin_lock(&excache.sets[0].lock);
+	for (uint32_t i = 0; i < ARRAY_SIZE(threads); i++) {
+		ASSERT_EQ(t, pthread_create(&threads[i], NULL, ask_usage, &anon[i]), 0);
+		while (usage_counter("excache.usage_asked") < asked + i + 1)
+			usleep(1000);
+	}
+	spin_unlock(&excache.sets[0].lock);
+	for (uint32_t i = 0; i < ARRAY_SIZE(threads); i++) {
+		pthread_join(threads[i], NULL);
+		EXPECT_EQ(t, anon[i], 10);
+	}
+	EXPECT_LE(t, usage_counter("excache.usage_scans"), scans + 2);
+	space_destroy(t, as);
+	aspace_drain();
+}
+
 /* Read, written, written back, fetched, written again, dropped: each page counts for what it is. */
 static void anonymous_pages_are_counted_as_what_they_are(struct ktest *t)
 {
@@ -1051,6 +1099,7 @@ static void pages_under_way_are_counted(struct ktest *t)
 
 static const struct ktest_case cases[] = {
 	KTEST(pages_are_counted),
+	KTEST(one_look_answers_many),
 	KTEST(anonymous_pages_are_counted_as_what_they_are),
 	KTEST(pages_under_way_are_counted),
 	KTEST(first_touch_sends_nothing),

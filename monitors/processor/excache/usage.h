@@ -19,6 +19,8 @@ struct memory_usage {
 };
 
 /*
- * Exact for all that does not change meanwhile.  Looks at each line, with one set's lock at a time.
+ * Exact for all that has not changed since the call, but for lines that very many page tables map:
+ * these are dirty. Looks at each line, with one set's lock at a time, and waits if others have
+ * looked just before: threads only.
  */
 void memory_usage(struct memory_usage *u);
