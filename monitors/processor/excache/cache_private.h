@@ -168,8 +168,8 @@ static inline void set_changed_locked(struct cache_set *set) __must_hold(&set->l
 	if (unlikely(waitqueue_busy_mb(&excache.freed)))
 		wake_all(&excache.freed);
 }
-/* Sleep until the set has changed since @gen. */
-void set_wait(struct cache_set *set, uint64_t gen);
+/* Sleep until the set has changed since @gen. -EINTR if @killable: the thread is to be killed. */
+int set_wait(struct cache_set *set, uint64_t gen, bool killable);
 
 /* Free list. */
 static inline struct line *line_free_take(void)

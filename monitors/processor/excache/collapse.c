@@ -97,6 +97,6 @@ void excache_retag(struct object *from, struct object *to)
 			retag_locked(line, from, to);
 		spin_unlock(&set->lock);
 		if (busy)
-			set_wait(set, gen);
+			(void)set_wait(set, gen, false);
 	}
 }

@@ -115,9 +115,10 @@ struct line *set_find_locked(struct cache_set *set, const struct object *obj, ui
 	return NULL;
 }
 
-void set_wait(struct cache_set *set, uint64_t gen)
+int set_wait(struct cache_set *set, uint64_t gen, bool killable)
 {
-	wait_event(&set->changed, __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
+	return wait_event_mode(&set->changed, __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen,
+			       killable ? WAIT_KILLABLE : WAIT_PLAIN, WAIT_FOREVER);
 }
 
 /*
@@ -132,8 +133,7 @@ static int set_wait_line(struct cache_set *set, uint64_t gen, uint64_t releases,
 				__atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen ||
 				__atomic_load_n(&excache.nr_releases, __ATOMIC_ACQUIRE) !=
 					releases);
-	return wait_event_killable(&set->changed,
-				   __atomic_load_n(&set->gen, __ATOMIC_ACQUIRE) != gen);
+	return set_wait(set, gen, true);
 }
 
 /* --- the free list ------------------------------------------------------------------- */
@@ -583,6 +583,8 @@ int excache_init(const struct excache_ops *ops)
 	err = late_init();
 	if (!err)
 		err = object_ends_init();
+	if (!err)
+		err = shrink_init();
 	if (!err)
 		err = destroy_init();
 	if (!err)

@@ -152,12 +152,17 @@ void line_mark_dirty(struct line *line);
  * range.
  */
 void excache_drop(struct object *obj, uint64_t first, uint64_t end);
+/* -EINTR: the thread is to be killed, and some of the lines may be left. */
+int excache_drop_killable(struct object *obj, uint64_t first, uint64_t end) __must_check;
 /*
  * The same of the top of @as, whose page table lives as long as the call: its TLB flushes are made
  * for many at once.
  */
 void excache_drop_top(struct aspace *as, uint64_t first, uint64_t end);
-/* The same, but dirty contents reach the owner first. 0, or the first error of a write-back. */
+/*
+ * The same, but dirty contents reach the owner first. 0, or the first error of a write-back.
+ * -EINTR: the thread is to be killed; nothing is lost, and write-backs that have begun go on.
+ */
 int excache_flush(struct object *obj, uint64_t first, uint64_t end) __must_check;
 
 /*
@@ -165,9 +170,10 @@ int excache_flush(struct object *obj, uint64_t first, uint64_t end) __must_check
  * excache_keep_end() none of their lines leaves the cache, and when excache_keep() returns none is
  * being filled or written back: so whatever the home answers nothing is lost here, and no owner
  * hears of a page of the range while it unmaps it. The caller has map_lock and has blocked new
- * faults on the range; one range of a space at a time. Sleeps.
+ * faults on the range; one range of a space at a time. Sleeps. 0, or -EINTR: the thread is to be
+ * killed and does not know that the lines are quiet; excache_keep_end() is due all the same.
  */
-void excache_keep(struct aspace *as, uint64_t first, uint64_t end);
+int excache_keep(struct aspace *as, uint64_t first, uint64_t end) __must_check;
 void excache_keep_end(struct aspace *as);
 
 /*

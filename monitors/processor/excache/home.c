@@ -59,7 +59,7 @@ static int home_call_once(struct home_reply **r, uint32_t node, uint16_t opcode,
 			       sizeof((*r)->body));
 	if (!ret && !late_call_wait(&(*r)->late, &ret)) {
 		*r = NULL;
-		return -EINTR;
+		return -ECANCELED;
 	}
 	return ret;
 }
@@ -152,7 +152,8 @@ int home_range_call(struct object *obj, uint16_t opcode, const void *body, size_
 	if (r)
 		err = take_range_reply(obj, err, r);
 	if (err) {
-		credit_doubt_all(); /* owners may have granted something before it failed */
+		if (err != -EINTR) /* owners may have granted something before it failed */
+			credit_doubt_all();
 		home_reply_free(r);
 		return err;
 	}
@@ -174,8 +175,8 @@ int home_vregion_owner(struct object *obj, uint64_t index, uint32_t *owner)
 	}
 	pm_vregions_req_encode(&req, &w);
 	err = home_range_call(obj, PM_VREGIONS, &w, sizeof(w), &r);
-	if (err)
-		return err;
+	if (err) /* a question changes nothing, sent or not */
+		return err == -ECANCELED ? -EINTR : err;
 	err = -EFAULT;
 	for (uint16_t i = 0; i < r->range.nr_vregions && err; i++) {
 		if (r->range.vregions[i].index == index && r->range.vregions[i].owner) {
@@ -210,8 +211,8 @@ void home_no_answer(struct object *obj, int err)
 }
 
 /*
- * A call without a reply body. Its changes at the home concern other spaces as well, so it is not
- * left.
+ * A call of a worker, without a reply body. Its changes at the home concern other spaces as well,
+ * so it is not left.
  */
 static int plain_call(struct object *obj, uint16_t opcode, const void *body, size_t len)
 {
@@ -221,6 +222,20 @@ static int plain_call(struct object *obj, uint16_t opcode, const void *body, siz
 		ret = plain_call_once(obj->home, opcode, body, len);
 	counter_inc(&fork_messages);
 	return ret;
+}
+
+/* The same of any thread: without an answer to read, and left by one that is killed. */
+static int discard_call(struct object *obj, const void *body, size_t len)
+{
+	struct home_reply *r = home_reply_alloc();
+	int ret;
+
+	if (!r)
+		return -ENOMEM;
+	ret = home_call(&r, obj->home, PM_DISCARD, body, len, NULL);
+	home_reply_free(r);
+	counter_inc(&fork_messages);
+	return MIN(ret, 0);
 }
 
 /* --- forks ------------------------------------------------------------------------------- */
@@ -278,7 +293,7 @@ void home_fork_begin(struct home_fork *f, struct object *from, struct object *pa
 	}
 }
 
-/* The answer to what was sent; -EAGAIN: nothing was. *@r is NULL if the thread was killed. */
+/* The answer to what was sent; -EAGAIN: nothing was. -ECANCELED: it was left, *@r is NULL. */
 static int fork_answer(struct home_fork *f, struct home_reply **r)
 {
 	int len;
@@ -288,7 +303,7 @@ static int fork_answer(struct home_fork *f, struct home_reply **r)
 	if (late_call_wait(&(*r)->late, &len))
 		return take_range_reply(f->from, len, *r);
 	*r = NULL;
-	return -EINTR;
+	return -ECANCELED;
 }
 
 static int fork_again(struct home_fork *f, struct home_reply **r)
@@ -301,12 +316,13 @@ static int fork_again(struct home_fork *f, struct home_reply **r)
 }
 
 /*
- * Has the home refused the fork, and changed nothing?  After an attempt without an answer that
- * cannot be told: it may have been served, or be served yet.
+ * Has the home refused the fork, or not been asked, and changed nothing?  After an attempt without
+ * an answer that cannot be told: it may have been served, or be served yet.
  */
 static bool fork_is_refused(int err)
 {
-	return err == -ENOMEM || err == -EINVAL || err == -EEXIST || err == -EAGAIN;
+	return err == -EINTR || err == -ENOMEM || err == -EINVAL || err == -EEXIST ||
+	       err == -EAGAIN;
 }
 
 int home_fork_end(struct home_fork *f)
@@ -331,8 +347,10 @@ int home_fork_end(struct home_fork *f)
 		WRITE_ONCE(f->parent->perhaps_at_home, true);
 		WRITE_ONCE(f->child->perhaps_at_home, true);
 	}
+	if (err == -EINTR && unknown) /* killed after an attempt without an answer */
+		err = -ECANCELED;
 	/* A thread that was killed leaves its program as that is: it ends. */
-	if (err && unknown && err != -EINTR)
+	if (err && unknown && err != -ECANCELED)
 		object_fail(f->from, err, 0);
 	if (!err) {
 		f->parent->vregion_size = f->child->vregion_size = f->from->vregion_size;
@@ -382,7 +400,9 @@ static int space_call(struct object *obj, const struct pm_space_req *req, bool *
 	pm_space_req_encode(req, &w);
 	err = home_call(&r, obj->home, PM_SPACE, &w, sizeof(w), late_space);
 	*left = !r;
-	if (r)
+	if (*left)
+		err = -EINTR;
+	else
 		err = take_space_reply(obj, err, r);
 	home_reply_free(r);
 	return err;
@@ -460,7 +480,7 @@ int home_discard(struct object *obj, const struct page_range *ranges, uint32_t n
 		req->nr_ranges = nr;
 		encode_ranges(ranges, nr, req->ranges);
 		len = pm_discard_req_encode(req, body, cap);
-		ret = len < 0 ? (int)len : plain_call(obj, PM_DISCARD, body, (size_t)len);
+		ret = len < 0 ? (int)len : discard_call(obj, body, (size_t)len);
 	}
 	kfree(body);
 	kfree(req);

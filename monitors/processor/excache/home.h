@@ -34,8 +34,9 @@ void home_destroy_many(uint32_t home, const uint64_t *ids, uint32_t nr);
 /*
  * @from is frozen; @parent and @child, both new, get its mappings and copies of its vRegion
  * entries. An error has changed nothing, or, if the home does not say whether it has, @from is
- * failed: its programs end. After -EINTR, as the thread is to be killed, the home may do it yet: it
- * is told then that @parent and @child have ended, and nothing that shares @from may go on.
+ * failed: its programs end. As the thread is to be killed: -EINTR, nothing has changed; -ECANCELED,
+ * the home may do it yet: it is told then that @parent and @child have ended, and nothing that
+ * shares @from may go on.
  */
 #define HOME_FORK_BODY 32
 struct home_fork { /* one that is under way */
@@ -63,7 +64,11 @@ struct page_ranges { /* about 4 KiB: not for a kernel stack */
  */
 int home_collapse(struct object *from, const struct object *into, const struct page_ranges *drop)
 	__must_check;
-/* The owners drop these pages, 1 to HOME_RANGES_MAX ranges, of which no line is left. */
+/*
+ * The owners drop these pages, 1 to HOME_RANGES_MAX ranges, of which no line is left. -EINTR and
+ * -ECANCELED as home_call(): after the latter they may do it later, so no page of the ranges may
+ * reach them before the space ends.
+ */
 int home_discard(struct object *obj, const struct page_range *ranges, uint32_t nr) __must_check;
 
 /*

@@ -26,8 +26,10 @@ struct home_reply {
 
 /*
  * The reply's length, or negative errno; -ENOMEM only if deferred destroys could not help. *@r is
- * from home_reply_alloc(); after a kill (-EINTR) it may be NULL: the call goes on, and @answered
- * takes the answer and puts r->obj and r->also (if it is NULL: the credits of a range reply).
+ * from home_reply_alloc(). A thread that is to be killed gets -EINTR if nothing was sent and so
+ * nothing has happened; -ECANCELED if the call was left, and may be executed or not: *@r is NULL
+ * then, and @answered takes the answer and puts r->obj and r->also (if it is NULL: the credits of a
+ * range reply).
  */
 int home_call(struct home_reply **r, uint32_t node, uint16_t opcode, const void *body, size_t len,
 	      void (*answered)(struct late_call *lc, int len)) __must_check;

@@ -413,13 +413,19 @@ static void drop_unmap_locked(struct drop *d, struct line *line)
 		line_unmap_all_locked(line);
 }
 
-/* Drop one line, once nothing uses it; @flush: see that it is stored first. */
-static void drop_one(struct object *obj, uint64_t pgoff, bool flush, struct drop *d)
+/* How lines are dropped. */
+#define DROP_FLUSH    0x1u /* dirty ones are stored first */
+#define DROP_KILLABLE 0x2u /* -EINTR instead of a wait of a thread that is to be killed */
+
+/* Drop one line, once nothing uses it. */
+static int drop_one(struct object *obj, uint64_t pgoff, unsigned int how, struct drop *d)
 {
+	const bool flush = how & DROP_FLUSH;
 	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
 	struct line *line, *queue = NULL;
 	struct object *put = NULL;
 	uint64_t gen;
+	int err;
 
 	for (;;) {
 		spin_lock(&set->lock);
@@ -447,13 +453,16 @@ static void drop_one(struct object *obj, uint64_t pgoff, bool flush, struct drop
 		spin_unlock(&set->lock);
 		/* The line's user may wait for a frame: for one of ours, perhaps. */
 		drop_finish(d);
-		set_wait(set, gen);
+		err = set_wait(set, gen, how & DROP_KILLABLE);
+		if (err)
+			return err;
 	}
 	spin_unlock(&set->lock);
 	if (queue)
 		writeback_queue(queue);
 	if (put)
 		object_put(put);
+	return 0;
 }
 
 /* Start the write-back of every dirty line, so that they share messages; drop_one() then waits. */
@@ -480,53 +489,64 @@ static void flush_start(struct object *obj, const uint64_t *pgoffs, size_t nr)
 	}
 }
 
-static void drop_pages(struct object *obj, struct aspace *as, const uint64_t *pgoffs, size_t nr,
-		       bool flush)
+static int drop_pages(struct object *obj, struct aspace *as, const uint64_t *pgoffs, size_t nr,
+		      unsigned int how)
 {
 	struct drop d;
+	int err = 0;
 
 	drop_begin(&d, as);
-	if (flush)
+	if (how & DROP_FLUSH)
 		flush_start(obj, pgoffs, nr);
-	for (size_t i = 0; i < nr; i++)
-		drop_one(obj, pgoffs[i], flush, &d);
+	for (size_t i = 0; i < nr && !err; i++)
+		err = drop_one(obj, pgoffs[i], how, &d);
 	drop_finish(&d);
+	return err;
 }
 
-static void drop_range(struct object *obj, struct aspace *as, uint64_t first, uint64_t end,
-		       bool flush)
+static int drop_range(struct object *obj, struct aspace *as, uint64_t first, uint64_t end,
+		      unsigned int how)
 {
 	uint64_t pgoffs[RANGE_BATCH];
 	size_t nr;
+	int err;
 
 	if (first >= end)
-		return;
+		return 0;
 	/* A short range is looked up page by page, a long one by what there is. */
 	if (end - first <= RANGE_BATCH) {
 		for (nr = 0; nr < end - first; nr++)
 			pgoffs[nr] = first + nr;
-		drop_pages(obj, as, pgoffs, nr, flush);
-		return;
+		return drop_pages(obj, as, pgoffs, nr, how);
 	}
 	do {
 		nr = collect(obj, first, end, pgoffs);
-		drop_pages(obj, as, pgoffs, nr, flush);
-	} while (nr > 0);
+		err = drop_pages(obj, as, pgoffs, nr, how);
+	} while (nr > 0 && !err);
+	return err;
 }
 
 void excache_drop(struct object *obj, uint64_t first, uint64_t end)
 {
-	drop_range(obj, NULL, first, end, false);
+	(void)drop_range(obj, NULL, first, end, 0);
+}
+
+int excache_drop_killable(struct object *obj, uint64_t first, uint64_t end)
+{
+	return drop_range(obj, NULL, first, end, DROP_KILLABLE);
 }
 
 void excache_drop_top(struct aspace *as, uint64_t first, uint64_t end)
 {
-	drop_range(as->anon, as, first, end, false);
+	(void)drop_range(as->anon, as, first, end, 0);
 }
 
 int excache_flush(struct object *obj, uint64_t first, uint64_t end)
 {
-	drop_range(obj, NULL, first, end, true);
+	const int err = drop_range(obj, NULL, first, end, DROP_FLUSH | DROP_KILLABLE);
+
+	if (err)
+		return err;
 	return obj->kind == OBJECT_FILE ? 0 : READ_ONCE(obj->failed);
 }
 
@@ -563,31 +583,32 @@ static enum quiet range_is_quiet(struct object *obj, uint64_t *pgoff)
 	return quiet;
 }
 
-static void line_quiesce(struct object *obj, uint64_t pgoff)
+static int line_quiesce(struct object *obj, uint64_t pgoff)
 {
 	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
 	const struct line *line;
 	uint64_t gen;
 	bool busy;
+	int err;
 
-	for (;;) {
+	do {
 		spin_lock(&set->lock);
 		gen = set->gen;
 		line = set_find_locked(set, obj, pgoff);
 		busy = line && line->state != LINE_VALID;
 		spin_unlock(&set->lock);
-		if (!busy)
-			return;
-		set_wait(set, gen);
-	}
+		err = busy ? set_wait(set, gen, true) : 0;
+	} while (busy && !err);
+	return err;
 }
 
-void excache_keep(struct aspace *as, uint64_t first, uint64_t end)
+int excache_keep(struct aspace *as, uint64_t first, uint64_t end)
 {
 	struct object *obj = as->anon;
 	enum quiet quiet;
 	uint64_t pgoff = 0;
 	bool idle;
+	int err = 0;
 
 	spin_lock(&obj->lock);
 	obj->kept_first = first;
@@ -596,13 +617,14 @@ void excache_keep(struct aspace *as, uint64_t first, uint64_t end)
 	spin_unlock(&obj->lock);
 	/* Only a fault that is under way fills otherwise, and none can begin in the range. */
 	if (idle && atomic_read_acquire(&as->nr_faults) == 0)
-		return;
-	while ((quiet = range_is_quiet(obj, &pgoff)) != RANGE_QUIET) {
+		return 0;
+	while (!err && (quiet = range_is_quiet(obj, &pgoff)) != RANGE_QUIET) {
 		if (quiet == RANGE_BUSY)
-			line_quiesce(obj, pgoff);
+			err = line_quiesce(obj, pgoff);
 		else
 			cpu_relax();
 	}
+	return err;
 }
 
 void excache_keep_end(struct aspace *as)

@@ -398,110 +398,57 @@ uint64_t object_shared_pages(struct object *obj)
 	return nr;
 }
 
-/* --- shared objects: size and holes -------------------------------------------------- */
+/* --- shared objects: ranges that go away --------------------------------------------- */
 
-uint64_t object_shared_size(struct object *obj)
+static bool begin_going(struct object *obj, uint64_t first, uint64_t end)
 {
-	uint64_t size;
+	bool mine;
 
 	spin_lock(&obj->lock);
-	size = obj->size;
+	mine = obj->going_first == obj->going_end;
+	if (mine) {
+		obj->going_first = first;
+		obj->going_end = end;
+		obj->seq++;
+	}
 	spin_unlock(&obj->lock);
-	return size;
+	return mine;
 }
 
-/* No page of the range can be made from here on. */
-static void going_begin(struct object *obj, uint64_t first, uint64_t end)
+int object_going_begin(struct object *obj, uint64_t first, uint64_t end)
 {
-	spin_lock(&obj->lock);
-	obj->going_first = first;
-	obj->going_end = end;
-	obj->seq++;
-	spin_unlock(&obj->lock);
+	return wait_event_killable(&unblocked, begin_going(obj, first, end));
 }
 
-static void going_end(struct object *obj)
+/* On return the object may be gone, unless it is the caller's. */
+bool object_going_end(struct object *obj, int err)
 {
+	bool left;
+
 	spin_lock(&obj->lock);
 	obj->going_first = obj->going_end = 0;
+	obj->drop_err = err;
+	left = obj->drop_left;
+	obj->drop_left = false;
 	spin_unlock(&obj->lock);
 	wake_all(&unblocked);
+	return left;
 }
 
-/* The blocked range: lines, then what the owners have. */
-static int shared_drop(struct object *obj, uint64_t first, uint64_t end)
+int object_going_wait(struct object *obj)
 {
-	const struct page_range range = { .first = first, .end = end };
-	int err = 0;
+	uint64_t seq, nr;
+	int err = wait_event_killable(&unblocked, object_shared_now(obj, &seq, &nr));
 
-	excache_drop(obj, first, end);
-	if (object_stores_any(obj, first, end))
-		err = home_discard(obj, &range, 1);
-	/* Also after an error of the owners: no thread asks for these pages again. */
-	object_clear_stored(obj, first, end);
-	return err;
-}
-
-int object_shared_punch(struct object *obj, uint64_t first, uint64_t end)
-{
-	int err;
-
-	end = MIN(end, PAGES_MAX);
-	if (first >= end)
-		return 0;
-	going_begin(obj, first, end);
-	err = shared_drop(obj, first, end);
-	going_end(obj);
-	return err;
-}
-
-/* The part of the last page that lies behind @size is zero when the object grows again. */
-static int clear_tail(struct object *obj, uint64_t size)
-{
-	const uint64_t keep = size & (PAGE_SIZE - 1);
-	struct line *line;
-	int err;
-
-	if (!keep)
-		return 0;
-	err = object_shared_get(obj, size >> PAGE_SHIFT, false, &line);
-	if (err)
-		return err == -ENOENT ? 0 : err;
-	memset((uint8_t *)line_data(line) + keep, 0, PAGE_SIZE - keep);
-	line_mark_dirty(line);
-	excache_put(line);
-	return 0;
-}
-
-static void shared_set_size(struct object *obj, uint64_t size)
-{
 	spin_lock(&obj->lock);
-	obj->size = size;
-	spin_unlock(&obj->lock);
-}
-
-int object_shared_set_size(struct object *obj, uint64_t size)
-{
-	const uint64_t old = object_shared_size(obj);
-	int err;
-
-	if (obj->reserved)
-		return -EINVAL;
-	if (size > SPACE_TOP)
-		return -EFBIG;
-	if (size < old) {
-		err = clear_tail(obj, size);
-		if (err)
-			return err;
-		going_begin(obj, DIV_ROUND_UP(size, PAGE_SIZE), PAGES_MAX);
-		shared_set_size(obj, size);
-		/* An owner that cannot be reached keeps pages that no reader asks for. */
-		(void)shared_drop(obj, DIV_ROUND_UP(size, PAGE_SIZE), PAGES_MAX);
-		going_end(obj);
-		return 0;
+	if (obj->going_first == obj->going_end) {
+		err = obj->drop_err;
+	} else {
+		object_get(obj);
+		obj->drop_left = true;
 	}
-	shared_set_size(obj, size);
-	return 0;
+	spin_unlock(&obj->lock);
+	return err;
 }
 
 /* --- programs and writers ------------------------------------------------------------ */
@@ -592,6 +539,7 @@ static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t 
 	page_bits_init(&obj->hidden);
 	list_init(&obj->shadows);
 	work_init(&obj->put_work, put_work);
+	shrink_init_object(obj);
 	obj->destroy = destroy_alloc(home);
 	if (!obj->destroy) {
 		kfree(obj);

@@ -106,6 +106,9 @@ struct object {
 	uint64_t seq __guarded_by(&lock);                    /* grows when pages go away */
 	uint64_t going_first, going_end __guarded_by(&lock); /* pages that are going away */
 	uint64_t nr_pages __guarded_by(&lock);               /* that are no holes */
+	struct work drop_work;                               /* shrink.c: does it for a thread */
+	int drop_err __guarded_by(&lock);                    /* of the range that went last */
+	bool drop_left __guarded_by(&lock); /* its thread was killed: drop_work has a reference */
 
 	/* OBJECT_FILE */
 	struct file_id file; /* const */
@@ -160,6 +163,21 @@ int object_shared_set_size(struct object *obj, uint64_t size) __must_check;
  * until the end.
  */
 int object_shared_punch(struct object *obj, uint64_t first, uint64_t end) __must_check;
+/*
+ * No page of [first, end) is made until object_going_end(); for shrink.c. Waits for a range that is
+ * going away already: -EINTR, the thread is to be killed.
+ */
+int object_going_begin(struct object *obj, uint64_t first, uint64_t end) __must_check;
+/* @err for the thread that waits. True: none does, and the caller has a reference to put. */
+bool object_going_end(struct object *obj, int err);
+/*
+ * Until no range is going away; the error that object_going_end() was given. -EINTR as above: that
+ * one has a reference then.
+ */
+int object_going_wait(struct object *obj) __must_check;
+/* Start of shrink.c, and its part of a new object. */
+int shrink_init(void) __must_check;
+void shrink_init_object(struct object *obj);
 /*
  * The line of page @pgoff, pinned: read or write line_data(), line_mark_dirty() after a write,
  * excache_put(). The size does not matter: a writer behind it extends it afterwards. Without
