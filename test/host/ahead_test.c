@@ -216,7 +216,7 @@ static void a_range_that_goes_waits(struct ktest *t)
 			fake_delay_us(20000);
 		EXPECT_EQ(t, user_word(as, BASE, n, &word, false), 0);
 	}
-	excache_keep(as, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + NR_PAGES);
+	EXPECT_EQ(t, excache_keep(as, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + NR_PAGES), 0);
 	EXPECT_EQ(t, as->anon->nr_ahead, 0u);
 	excache_keep_end(as);
 	fake_delay_us(0);

@@ -4,12 +4,15 @@
  *
  * Ordering:	arguments are checked in Linux's order: timeout, operation, bit set, address.
  * Failure:	a wait that a signal ended begins again: without a timeout by -ERESTARTSYS, with a
- *		timeout for the time that is left.
+ *		timeout for the time that is left. Of a robust list whose pages a silent node has,
+ *		a killed thread lets go of what it reaches in ROBUST_LIST_NS.
  */
 #include <abi/futex.h>
 #include <abi/time.h>
 #include <arch/uaccess.h>
 #include <kernel/thread.h>
+#include <kernel/time.h>
+#include <kernel/timer.h>
 #include <lib/errno.h>
 #include <mm/slab.h>
 #include <processor/process/process.h>
@@ -18,6 +21,8 @@
 
 #include "futex.h"
 #include "futex_private.h"
+
+#define ROBUST_LIST_NS (150 * NSEC_PER_MSEC)
 
 /* --- futex() ------------------------------------------------------------------------- */
 
@@ -344,14 +349,31 @@ static void walk_robust_list(struct task *t, uint64_t head)
 		(void)let_go(as, t->tid, pending + words[1], words[2] & 1, true);
 }
 
+static void end_walk(void *thread)
+{
+	thread_notify(thread, THREAD_F_KILL);
+}
+
 void futex_task_exit(struct task *t)
 {
 	const uint64_t head = t->robust_list;
+	struct timer timer;
+	bool killed;
 
 	if (!head)
 		return;
 	t->robust_list = 0;
-	/* Pages may have to be fetched, which a thread that is to die would not wait for. */
+	/*
+	 * Pages may have to be fetched, which a thread that is to die does not wait for. Here it
+	 * waits for as long as a node that is not silent needs.
+	 */
+	killed = __atomic_load_n(&t->thread->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL;
+	timer_init(&timer, end_walk, t->thread);
+	if (killed)
+		timer_set(&timer, time_after_ns(ROBUST_LIST_NS));
 	thread_clear_flags(t->thread, THREAD_F_KILL | THREAD_F_SIGNAL);
 	walk_robust_list(t, head);
+	(void)timer_cancel(&timer);
+	if (killed)
+		thread_notify(t->thread, THREAD_F_KILL);
 }

@@ -16,6 +16,7 @@
 static int base_of(struct file *f, int whence, int64_t *base)
 {
 	struct file_attr attr;
+	uint64_t pos;
 	int err;
 
 	switch (whence) {
@@ -23,10 +24,9 @@ static int base_of(struct file *f, int whence, int64_t *base)
 		*base = 0;
 		return 0;
 	case SEEK_CUR:
-		mutex_lock(&f->lock);
-		*base = (int64_t)f->pos;
-		mutex_unlock(&f->lock);
-		return 0;
+		err = file_pos(f, &pos);
+		*base = err ? 0 : (int64_t)pos;
+		return err;
 	case SEEK_END:
 		err = f->ops->stat(f, &attr);
 		*base = err ? 0 : (int64_t)attr.size;

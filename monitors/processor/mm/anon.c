@@ -243,10 +243,10 @@ static void walk_end(const struct aspace *as, struct object *obj)
  * From @obj of the chain of @as, where we are a walker unless it is the top, to the object behind
  * it: we are a walker there now, and until the next step neither its lines nor its place in the
  * chain are another object's. NULL: there is none. -EAGAIN: it was collapsing, which has been
- * waited for: begin again at the top. -EINTR, if @killable. After NULL and errors we are a walker
- * nowhere.
+ * waited for: begin again at the top. -EINTR: the thread is to be killed. After NULL and errors we
+ * are a walker nowhere.
  */
-static struct object *walk_step(const struct aspace *as, struct object *obj, bool killable)
+static struct object *walk_step(const struct aspace *as, struct object *obj)
 {
 	struct object *next;
 	bool wake = false, busy = false;
@@ -267,15 +267,15 @@ static struct object *walk_step(const struct aspace *as, struct object *obj, boo
 		wake_all(&chain_quiet);
 	if (!busy)
 		return next;
-	err = wait_event_mode(&chain_quiet, !READ_ONCE(next->collapsing),
-			      killable ? WAIT_KILLABLE : WAIT_PLAIN, WAIT_FOREVER);
+	err = wait_event_killable(&chain_quiet, !READ_ONCE(next->collapsing));
 	object_put(next);
 	return ERR_PTR(err ? -EINTR : -EAGAIN);
 }
 
 /*
  * Call @fn for each object behind the top of @as, from the top on, until it fails; perhaps again
- * from the top. @fn does not wait for other nodes.
+ * from the top. @fn does not wait for other nodes. -EINTR: the thread is to be killed, and an
+ * object is collapsing.
  */
 static int for_each_behind(struct aspace *as, int (*fn)(struct object *obj, void *arg), void *arg)
 {
@@ -283,10 +283,12 @@ static int for_each_behind(struct aspace *as, int (*fn)(struct object *obj, void
 	int err = 0;
 
 	for (;;) {
-		obj = walk_step(as, obj, false);
+		obj = walk_step(as, obj);
 		if (!obj)
 			return 0;
 		if (IS_ERR(obj)) {
+			if (PTR_ERR(obj) != -EAGAIN)
+				return (int)PTR_ERR(obj);
 			obj = as->anon;
 			continue;
 		}
@@ -306,7 +308,7 @@ static int find_behind(struct aspace *as, uint64_t vpn, uint64_t seq, struct obj
 	int err;
 
 	while (!hides(as, obj, vpn)) {
-		next = walk_step(as, obj, true);
+		next = walk_step(as, obj);
 		if (!next)
 			return -ENOENT;
 		if (IS_ERR(next))
@@ -420,7 +422,9 @@ void anon_hide(struct aspace *as, uint64_t first, uint64_t end)
 {
 	struct hide h = { .as = as, .first = first, .end = end, .fn = hide_one };
 
-	(void)for_each_behind(as, hide_of, &h);
+	/* A killed thread leaves pages that are gone to be seen: no program goes on with them. */
+	if (for_each_behind(as, hide_of, &h))
+		aspace_killed(as);
 }
 
 /* --- pulling pages into the top -------------------------------------------------------- */
@@ -469,22 +473,26 @@ static int next_of(struct object *obj, void *arg)
 	return 0;
 }
 
-/* The first page of [vpn, end) that any object behind the top has, or end. */
-static uint64_t next_behind(struct aspace *as, uint64_t vpn, uint64_t end)
+/* *@vpn: the first page of [*@vpn, end) that any object behind the top has, or end. */
+static int next_behind(struct aspace *as, uint64_t *vpn, uint64_t end)
 {
-	struct next n = { .vpn = vpn, .end = end };
+	struct next n = { .vpn = *vpn, .end = end };
+	const int err = for_each_behind(as, next_of, &n);
 
-	(void)for_each_behind(as, next_of, &n);
-	return n.end;
+	*vpn = n.end;
+	return err;
 }
 
 int anon_pull(struct aspace *as, uint64_t first, uint64_t end)
 {
-	int err = 0;
+	uint64_t vpn = first;
+	int err = next_behind(as, &vpn, end);
 
-	for (uint64_t vpn = next_behind(as, first, end); vpn < end && !err;
-	     vpn = next_behind(as, vpn + 1, end))
-		err = pull_one(as, vpn);
+	while (!err && vpn < end) {
+		err = pull_one(as, vpn++);
+		if (!err)
+			err = next_behind(as, &vpn, end);
+	}
 	return err;
 }
 

@@ -63,7 +63,10 @@ int anon_copy(struct aspace *as, uint64_t vpn, uint64_t seq, const struct line *
 
 /* Make room for anon_hide() of the same range. -ENOMEM. */
 int anon_hide_reserve(struct aspace *as, uint64_t first, uint64_t end) __must_check;
-/* Pages [first, end) of the objects behind the top are not @as's any more. */
+/*
+ * Pages [first, end) of the objects behind the top are not @as's any more. A thread that is killed
+ * while it waits for a collapse ends the space instead: aspace_killed().
+ */
 void anon_hide(struct aspace *as, uint64_t first, uint64_t end);
 /* Copy every page of the range that an object behind the top has into the top. */
 int anon_pull(struct aspace *as, uint64_t first, uint64_t end) __must_check;

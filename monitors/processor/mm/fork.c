@@ -10,8 +10,9 @@
  * Failure:	of the home: nothing has changed but rights in the page table, which faults restore.
  *		If it does not say, even when asked again, whether it has frozen the parent, the
  *		parent is failed: its programs end.
- *		Of a thread that is killed meanwhile: the home is told that both new spaces have
- *		ended when it has answered; what shares the parent's space ends, too.
+ *		Of a thread that is killed meanwhile: if it has sent nothing, nothing has happened.
+ *		Else the home is told that both new spaces have ended when it has answered; what
+ *		shares the parent's space ends, too.
  *		Of memory for the child, when the home has done it: the parent gets its new top,
  *		with no child beside it, and the child's name ends at the home.
  * See:		docs/design/fork.md
@@ -108,8 +109,10 @@ static int fork_blocked(struct aspace *parent, struct aspace **out)
 	child = make_child(parent, top);
 	aspace_write_protect(parent, 0, SPACE_TOP);
 	err = home_fork_end(&remote);
-	if (err == -EINTR)
+	if (err == -ECANCELED) {
 		aspace_killed(parent);
+		err = -EINTR;
+	}
 	if (err) {
 		object_put(shadow);
 		if (!IS_ERR(child))
@@ -133,7 +136,9 @@ int aspace_fork(struct aspace *parent, struct aspace **child)
 	err = aspace_collapse_first(parent);
 	if (err)
 		return err;
-	mutex_lock(&parent->map_lock);
+	err = mutex_lock_killable(&parent->map_lock);
+	if (err)
+		return err;
 	aspace_block(parent, &all, 0, SPACE_TOP);
 	err = aspace_quiesce(parent, true);
 	if (!err)

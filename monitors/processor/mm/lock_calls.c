@@ -48,7 +48,9 @@ static long check_range_mapped(uint64_t addr, uint64_t len, bool locks)
 		return err;
 	if (start >= USER_TOP || bytes > USER_TOP - start)
 		return -ENOMEM;
-	mutex_lock(&as->map_lock);
+	err = mutex_lock_killable(&as->map_lock);
+	if (err)
+		return err;
 	err = aspace_check_mapped(as, start, bytes);
 	mutex_unlock(&as->map_lock);
 	return err;

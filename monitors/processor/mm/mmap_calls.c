@@ -63,10 +63,13 @@ static int range_begin(struct aspace *as, struct blocked_range *r, vaddr_t start
 	assert_mutex_held(&as->map_lock);
 	aspace_block(as, r, start, start + len);
 	err = anon_hide_reserve(as, first, end);
+	if (!err) {
+		err = excache_keep(as, first, end);
+		if (err)
+			excache_keep_end(as);
+	}
 	if (err)
 		aspace_unblock(as, r);
-	else
-		excache_keep(as, first, end);
 	return err;
 }
 
@@ -110,10 +113,11 @@ static void range_failed(struct aspace *as, vaddr_t start, int err)
 	case -EEXIST:
 	case -EACCES:
 	case -EFAULT:
+	case -EINTR: /* the calling thread is being killed, and has sent nothing */
 		break;
-	case -EINTR:
+	case -ECANCELED:
 		/*
-		 * The calling thread is being killed. The call may have been executed or not, so
+		 * It is being killed, and has left the call, which may have been executed or not:
 		 * others that share the space may not go on with it.
 		 */
 		aspace_killed(as);
@@ -333,7 +337,9 @@ long sys_munmap(const struct syscall_args *args)
 
 	if (len == 0 || check_range(start, &len, -EINVAL))
 		return -EINVAL;
-	mutex_lock(&as->map_lock);
+	err = mutex_lock_killable(&as->map_lock);
+	if (err)
+		return err;
 	err = unmap(as, start, len);
 	mutex_unlock(&as->map_lock);
 	return err;
@@ -384,7 +390,9 @@ long sys_mprotect(const struct syscall_args *args)
 		return 0;
 	if (check_range(start, &len, -ENOMEM))
 		return -ENOMEM;
-	mutex_lock(&as->map_lock);
+	err = mutex_lock_killable(&as->map_lock);
+	if (err)
+		return err;
 	err = kmem_may_map(as);
 	if (!err && (prot & PROT_WRITE))
 		err = check_writable(as, start, start + len);
@@ -430,7 +438,8 @@ long sys_brk(const struct syscall_args *args)
 	struct blocked_range r;
 	vaddr_t brk, old_end;
 
-	mutex_lock(&as->map_lock);
+	if (mutex_lock_killable(&as->map_lock))
+		return -EINTR; /* which no program sees */
 	old_end = page_up(as->brk);
 	if (want < as->brk_start || want > SPACE_TOP) {
 		/* refused: the answer is the break that holds */
@@ -572,7 +581,9 @@ long sys_mremap(const struct syscall_args *args)
 		    req.old_addr < req.new_addr + req.new_len)
 			return -EINVAL;
 	}
-	mutex_lock(&as->map_lock);
+	ret = mutex_lock_killable(&as->map_lock);
+	if (ret)
+		return ret;
 	ret = aspace_find_vma(as, req.old_addr, &v, &seq);
 	if (ret == -ENOENT)
 		ret = remote_fill_vma(as, req.old_addr, SEQ_ANY);
@@ -635,7 +646,7 @@ long sys_madvise(const struct syscall_args *args)
 	uint64_t len = args->a[1];
 	const int advice = (int)args->a[2];
 	bool drop = false;
-	int err = 0;
+	int err;
 
 	if (check_range(start, &len, -EINVAL))
 		return -EINVAL;
@@ -650,7 +661,9 @@ long sys_madvise(const struct syscall_args *args)
 	default:
 		return -EINVAL;
 	}
-	mutex_lock(&as->map_lock);
+	err = mutex_lock_killable(&as->map_lock);
+	if (err)
+		return err;
 	if (len)
 		err = aspace_check_mapped(as, start, len);
 	if (len && !err && drop)
@@ -668,7 +681,7 @@ long sys_msync(const struct syscall_args *args)
 	const uint32_t flags = (uint32_t)args->a[2];
 	struct aspace *as = aspace_current();
 	uint64_t len = args->a[1];
-	int err = 0;
+	int err;
 
 	if (flags & ~(MS_ASYNC | MS_INVALIDATE | MS_SYNC))
 		return -EINVAL;
@@ -676,7 +689,9 @@ long sys_msync(const struct syscall_args *args)
 		return -EINVAL;
 	if ((args->a[0] & (PAGE_SIZE - 1)) || check_range(args->a[0], &len, -ENOMEM))
 		return (args->a[0] & (PAGE_SIZE - 1)) ? -EINVAL : -ENOMEM;
-	mutex_lock(&as->map_lock);
+	err = mutex_lock_killable(&as->map_lock);
+	if (err)
+		return err;
 	if (len)
 		err = aspace_check_mapped(as, args->a[0], len);
 	mutex_unlock(&as->map_lock);

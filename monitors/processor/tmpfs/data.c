@@ -9,6 +9,7 @@
  *		the end get SIGBUS. A write first makes pages and then the size, so no reader sees
  *		bytes that are not written yet.
  * Locking:	data_lock over each change, which may fault on user memory: a fault never takes it.
+ *		Its holder may so wait for another node: it is waited for killably.
  *		No line is pinned then: a mapping of this very file may be what faults, and a
  *		thread that shrinks the file waits for pins.
  * Limits:	pages are counted when write or fallocate make them, those that a mapping has made
@@ -61,11 +62,13 @@ static void recount_locked(struct tmpfs_inode *ti) __must_hold(&ti->data_lock)
 static int need_object(struct tmpfs_inode *ti)
 {
 	struct object *object;
-	int err = 0;
+	int err;
 
 	if (__atomic_load_n(&ti->object, __ATOMIC_ACQUIRE))
 		return 0;
-	mutex_lock(&ti->data_lock);
+	err = mutex_lock_killable(&ti->data_lock);
+	if (err)
+		return err;
 	if (!ti->object) {
 		object = object_shared_create(ti->size, false);
 		if (IS_ERR(object))
@@ -159,7 +162,9 @@ int tmpfs_resize(struct tmpfs_inode *ti, uint64_t size)
 
 	if (size > SIZE_MAX_FILE)
 		return -EFBIG;
-	mutex_lock(&ti->data_lock);
+	err = mutex_lock_killable(&ti->data_lock);
+	if (err)
+		return err;
 	err = resize_locked(ti, size);
 	recount_locked(ti);
 	mutex_unlock(&ti->data_lock);
@@ -270,7 +275,9 @@ static ssize_t data_write(struct file *f, struct uio *uio, uint64_t *pos)
 
 	if (!len)
 		return 0;
-	mutex_lock(&ti->data_lock);
+	err = mutex_lock_killable(&ti->data_lock);
+	if (err)
+		return err;
 	at = (f->flags & O_APPEND) ? ti->size : *pos;
 	err = write_limit(at, &len);
 	done = err ? err : write_pages_locked(ti, uio, at, len);
@@ -422,7 +429,9 @@ static int data_fallocate(struct file *f, int mode, uint64_t off, uint64_t len)
 		if (err)
 			return err;
 	}
-	mutex_lock(&ti->data_lock);
+	err = mutex_lock_killable(&ti->data_lock);
+	if (err)
+		return err;
 	err = (mode & FALLOC_FL_PUNCH_HOLE) ? punch_locked(ti, off, end)
 					    : allocate_locked(ti, off, end);
 	if (!err && mode == 0 && end > ti->size)
@@ -444,10 +453,13 @@ static long data_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 {
 	const uint64_t size = READ_ONCE(tmpfs_inode(f->inode)->size);
 	uint64_t left;
+	int err;
 
 	if (cmd != FIONREAD)
 		return -ENOTTY;
-	mutex_lock(&f->lock);
+	err = mutex_lock_killable(&f->lock);
+	if (err)
+		return err;
 	left = f->pos < size ? size - f->pos : 0;
 	mutex_unlock(&f->lock);
 	return put_user_u32((uint32_t)MIN(left, (uint64_t)INT32_MAX), (void __user *)arg);

@@ -72,12 +72,8 @@ static int end_begin(struct copy_end *e, int fd, uint64_t uoff)
 	e->f = fd_get(fd);
 	if (IS_ERR(e->f))
 		return PTR_ERR(e->f);
-	if (!uoff) {
-		mutex_lock(&e->f->lock);
-		e->pos = e->f->pos;
-		mutex_unlock(&e->f->lock);
-		return 0;
-	}
+	if (!uoff)
+		return file_pos(e->f, &e->pos);
 	if (get_user_u64(&e->pos, (const void __user *)uoff))
 		return -EFAULT;
 	return (int64_t)e->pos < 0 ? -EINVAL : 0;
@@ -87,10 +83,7 @@ static int end_done(const struct copy_end *e)
 {
 	if (e->uoff)
 		return put_user_u64(e->pos, (void __user *)e->uoff);
-	mutex_lock(&e->f->lock);
-	e->f->pos = e->pos;
-	mutex_unlock(&e->f->lock);
-	return 0;
+	return file_set_pos(e->f, e->pos);
 }
 
 static int check_copy(const struct copy_end *in, const struct copy_end *out, uint64_t len)
@@ -121,13 +114,17 @@ static ssize_t copy_chunk(struct copy_end *in, struct copy_end *out, uint8_t *bu
 	ssize_t n;
 
 	uio_kernel(&uio, buf, MIN(len, (uint64_t)CHUNK));
-	mutex_lock(&in->f->lock);
+	n = mutex_lock_killable(&in->f->lock);
+	if (n)
+		return n;
 	n = file_read(in->f, &uio, &from);
 	mutex_unlock(&in->f->lock);
 	if (n <= 0)
 		return n;
 	uio_kernel(&uio, buf, (uint64_t)n);
-	mutex_lock(&out->f->lock);
+	n = mutex_lock_killable(&out->f->lock);
+	if (n)
+		return n;
 	n = file_write(out->f, &uio, &out->pos);
 	mutex_unlock(&out->f->lock);
 	if (n > 0)

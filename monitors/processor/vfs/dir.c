@@ -140,7 +140,9 @@ static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
 	int err;
 
 	ASSERT(inode_is_dir(f->inode));
-	mutex_lock(&f->lock);
+	err = mutex_lock_killable(&f->lock);
+	if (err)
+		return err;
 	sink.pos = f->pos;
 	err = emit_all(f->inode, f->pos, &sink);
 	f->pos = sink.pos;

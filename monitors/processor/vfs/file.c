@@ -85,7 +85,28 @@ void file_put(struct file *f)
 	kmem_free(f->path);
 	kmem_give(kmem_account_of(f), KMEM_FILES, 1);
 	kmem_free(f);
-	atomic64_sub(&nr_files, 1);
+}
+
+int file_pos(struct file *f, uint64_t *pos)
+{
+	const int err = mutex_lock_killable(&f->lock);
+
+	if (err)
+		return err;
+	*pos = f->pos;
+	mutex_unlock(&f->lock);
+	return 0;
+}
+
+int file_set_pos(struct file *f, uint64_t pos)
+{
+	const int err = mutex_lock_killable(&f->lock);
+
+	if (err)
+		return err;
+	f->pos = pos;
+	mutex_unlock(&f->lock);
+	return 0;
 }
 
 int anon_stat(struct file *f, struct file_attr *attr)

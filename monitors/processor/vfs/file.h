@@ -107,6 +107,9 @@ static inline bool file_nonblock(const struct file *f)
 }
 
 /* Read at @pos into kernel memory or user memory, whatever @uio says. */
+/* The offset: waits for the lock, which a thread may hold that waits for a node. 0 or -EINTR. */
+int file_pos(struct file *f, uint64_t *pos) __must_check;
+int file_set_pos(struct file *f, uint64_t pos) __must_check;
 ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos);
 ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos);
 

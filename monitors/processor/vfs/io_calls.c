@@ -32,32 +32,43 @@ enum io_kind {
 	IO_WRITE,
 };
 
+/* The largest offset is INT64_MAX, behind the last byte. */
+static int range_check(const struct uio *uio, uint64_t pos)
+{
+	return uio->left > (uint64_t)INT64_MAX - pos ? -EINVAL : 0;
+}
+
+/* The lock guards the offset and the read-ahead state. */
+static ssize_t io_at_pos(struct file *f, struct uio *uio, enum io_kind kind, uint64_t *pos)
+{
+	ssize_t ret = mutex_lock_killable(&f->lock);
+
+	if (ret)
+		return ret;
+	ret = range_check(uio, *pos);
+	if (!ret)
+		ret = kind == IO_READ ? file_read(f, uio, pos) : file_write(f, uio, pos);
+	mutex_unlock(&f->lock);
+	return ret;
+}
+
 /*
  * At the file's own offset, which the lock keeps in step; streams have none and must not hold it.
  */
 static ssize_t io_at_offset(struct file *f, struct uio *uio, enum io_kind kind)
 {
 	uint64_t none = 0;
-	ssize_t ret;
 
 	if (!f->ops->seekable)
 		return kind == IO_READ ? file_read(f, uio, &none) : file_write(f, uio, &none);
-	mutex_lock(&f->lock);
-	ret = kind == IO_READ ? file_read(f, uio, &f->pos) : file_write(f, uio, &f->pos);
-	mutex_unlock(&f->lock);
-	return ret;
+	return io_at_pos(f, uio, kind, &f->pos);
 }
 
 static ssize_t io_at(struct file *f, struct uio *uio, enum io_kind kind, int64_t off)
 {
 	uint64_t pos = (uint64_t)off;
-	ssize_t ret;
 
-	/* The lock guards the read-ahead state; the offset stays. */
-	mutex_lock(&f->lock);
-	ret = kind == IO_READ ? file_read(f, uio, &pos) : file_write(f, uio, &pos);
-	mutex_unlock(&f->lock);
-	return ret;
+	return io_at_pos(f, uio, kind, &pos);
 }
 
 #define AT_OFFSET INT64_MIN
@@ -229,6 +240,19 @@ static int64_t seek_target(const struct file *f, int64_t off, int whence)
 	return off < 0 ? -EINVAL : off;
 }
 
+static int64_t seek(struct file *f, int64_t off, int whence)
+{
+	int64_t to = mutex_lock_killable(&f->lock);
+
+	if (to)
+		return to;
+	to = f->ops->seek ? f->ops->seek(f, off, whence) : seek_target(f, off, whence);
+	if (to >= 0)
+		f->pos = (uint64_t)to;
+	mutex_unlock(&f->lock);
+	return to;
+}
+
 /* lseek(fd, offset, whence) */
 long sys_lseek(const struct syscall_args *args)
 {
@@ -244,12 +268,7 @@ long sys_lseek(const struct syscall_args *args)
 	} else if (!f->ops->seekable) {
 		to = -ESPIPE;
 	} else {
-		mutex_lock(&f->lock);
-		to = f->ops->seek ? f->ops->seek(f, (int64_t)args->a[1], (int)args->a[2])
-				  : seek_target(f, (int64_t)args->a[1], (int)args->a[2]);
-		if (to >= 0)
-			f->pos = (uint64_t)to;
-		mutex_unlock(&f->lock);
+		to = seek(f, (int64_t)args->a[1], (int)args->a[2]);
 	}
 	file_put(f);
 	return to;
@@ -268,9 +287,7 @@ static ssize_t send(struct file *out, struct file *in, uint64_t *pos, uint64_t c
 		ssize_t wrote;
 
 		uio_kernel(&uio, buf, MIN(count, (uint64_t)SENDFILE_CHUNK));
-		mutex_lock(&in->lock);
-		n = file_read(in, &uio, pos);
-		mutex_unlock(&in->lock);
+		n = io_at_pos(in, &uio, IO_READ, pos);
 		if (n <= 0)
 			break;
 		uio_kernel(&uio, buf, (uint64_t)n);
@@ -313,16 +330,13 @@ long sys_sendfile(const struct syscall_args *args)
 	buf = kmalloc(SENDFILE_CHUNK);
 	if (!buf)
 		goto out;
-	if (!args->a[2]) {
-		mutex_lock(&in->lock);
-		pos = in->pos;
-		mutex_unlock(&in->lock);
-	}
+	ret = args->a[2] ? 0 : file_pos(in, &pos);
+	if (ret)
+		goto out;
 	ret = send(out, in, &pos, MIN(args->a[3], (uint64_t)0x7ffff000), buf);
 	if (!args->a[2]) {
-		mutex_lock(&in->lock);
-		in->pos = pos;
-		mutex_unlock(&in->lock);
+		if (file_set_pos(in, pos))
+			ret = -EINTR;
 	} else if (put_user_u64(pos, (void __user *)args->a[2])) {
 		ret = -EFAULT;
 	}

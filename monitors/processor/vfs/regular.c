@@ -71,10 +71,13 @@ static int regular_stat(struct file *f, struct file_attr *attr)
 static long regular_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 {
 	uint64_t left;
+	int err;
 
 	if (cmd != FIONREAD)
 		return -ENOTTY;
-	mutex_lock(&f->lock);
+	err = mutex_lock_killable(&f->lock);
+	if (err)
+		return err;
 	left = f->pos < f->attr.size ? f->attr.size - f->pos : 0;
 	mutex_unlock(&f->lock);
 	return put_user_u32((uint32_t)MIN(left, (uint64_t)INT32_MAX), (void __user *)arg);
