@@ -101,6 +101,7 @@ void fake_reset(void)
 	fake.ahead_timeout_every = 0;
 	fake.nr_aheads = 0;
 	fake.no_slots = false;
+	fake_full(false);
 	fake_ahead(false);
 	fake_reclaim(false);
 	fake.nr_writebacks = 0;
@@ -148,6 +149,17 @@ void fake_reclaim(bool on)
 void fake_no_slots(bool none)
 {
 	fake.no_slots = none;
+}
+
+void fake_full(bool full)
+{
+	__atomic_store_n(&fake.full, full, __ATOMIC_RELEASE);
+	wake_all(&speaks);
+}
+
+static bool is_full(void)
+{
+	return __atomic_load_n(&fake.full, __ATOMIC_ACQUIRE);
 }
 
 void fake_refuse(uint64_t vaddr, int status)
@@ -656,6 +668,8 @@ int rpc_call_submit(struct rpc_call *call)
 
 	const bool home = call->cls == RPC_CLASS_CONTROL && call->opcode != PM_CREDIT;
 
+	if (home && is_full())
+		return -EAGAIN;
 	memcpy(fc->body, call->body, call->body_len);
 	if (home && !is_silent(call->peer, call->opcode)) {
 		home_call_serve(fc);
@@ -715,6 +729,7 @@ int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
 	int err;
 
 	do {
+		wait_event(&speaks, call->cls != RPC_CLASS_CONTROL || !is_full());
 		err = rpc_call_submit(call);
 	} while (err == -EAGAIN);
 	return err;
@@ -722,7 +737,14 @@ int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
 
 int rpc_call_submit_killable(struct rpc_call *call)
 {
-	return rpc_call_submit_wait(call, WAIT_FOREVER);
+	int err;
+
+	do {
+		if (wait_event_killable(&speaks, call->cls != RPC_CLASS_CONTROL || !is_full()))
+			return -EINTR;
+		err = rpc_call_submit(call);
+	} while (err == -EAGAIN);
+	return err;
 }
 
 /*

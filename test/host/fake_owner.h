@@ -27,6 +27,8 @@ void fake_ahead(bool on);
 void fake_reclaim(bool on);
 /* Until it is said again: no slot for a message is free, as rpc_slot_is_free() sees it. */
 void fake_no_slots(bool none);
+/* Until it is said again: requests to homes find no slot, and wait for one. */
+void fake_full(bool full);
 /* Pages at and above @vaddr are refused with @status (0: none are), riding or not. */
 void fake_refuse(uint64_t vaddr, int status);
 /* Files have @pages pages, of which each word is its offset; page @bad cannot be read. */
