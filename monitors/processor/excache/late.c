@@ -94,6 +94,11 @@ int late_calls_wait(void)
 	return backlog_wait(&late, WAIT_PLAIN);
 }
 
+uint64_t late_calls_left(void)
+{
+	return backlog_size(&late);
+}
+
 int late_init(void)
 {
 	backlog_init(&late, "calls.left");

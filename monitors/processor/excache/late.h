@@ -41,4 +41,6 @@ int late_call_try(struct late_call *lc, uint32_t node, uint16_t opcode, const vo
 bool late_call_wait(struct late_call *lc, int *len) __must_check;
 /* Until all that was left has been answered; see backlog_wait(). */
 int late_calls_wait(void);
+/* How many have not been answered yet. */
+uint64_t late_calls_left(void);
 int late_init(void) __must_check;

@@ -666,6 +666,11 @@ int object_ends_wait(void)
 	return backlog_wait(&ends, WAIT_PLAIN);
 }
 
+uint64_t object_ends_left(void)
+{
+	return backlog_size(&ends);
+}
+
 int object_ends_init(void)
 {
 	backlog_init(&ends, "space.end");

@@ -218,6 +218,8 @@ struct object *object_anon_create(uint64_t id, uint32_t home, uint64_t vregion_s
  * ended with them; see backlog_wait().
  */
 int object_ends_wait(void);
+/* How many are not done yet. */
+uint64_t object_ends_left(void);
 int object_ends_init(void) __must_check;
 /* A write-back of @obj is over: what is to be done about it when obj->lock is dropped. */
 struct quiet_end {

@@ -12,6 +12,7 @@
 
 #include "aspace.h"
 
+#include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/time.h>
@@ -726,6 +727,13 @@ bool aspace_drain(void)
 	(void)destroy_drain(false);
 	return all && destroy_waiting() == 0;
 }
+
+static uint64_t ends_left(void)
+{
+	return late_calls_left() + object_ends_left() + destroy_waiting();
+}
+GAUGE(ends_gauge, "process.ends_left", "what programs that have ended left to be done at nodes",
+      ends_left);
 
 static bool is_blocked(struct aspace *as, vaddr_t addr)
 {
