@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A task for each thread, files that are only counted.
+ * A task for each thread, files that are only counted, a page whose node is silent.
  */
 #include "ipc_fake.h"
 
+#include <kernel/thread.h>
 #include <lib/err.h>
 #include <processor/account/account.h>
 #include <processor/process/cred.h>
 #include <processor/process/process.h>
 #include <processor/signal/signal.h>
 #include <processor/vfs/inode.h>
+#include <shim/pgtable.h>
 
 unsigned int fake_sigpipes;
 struct kmem_account *fake_account;
@@ -64,4 +66,71 @@ void file_put(struct file *f)
 int inode_getattr(struct inode *inode, struct file_attr *attr)
 {
 	return -ENOENT;
+}
+
+unsigned int fake_sleepers(struct waitqueue *wq)
+{
+	const unsigned long flags = spin_lock_irqsave(&wq->lock);
+	const struct list_head *at;
+	unsigned int nr = 0;
+
+	for (at = wq->waiters.next; at != &wq->waiters; at = at->next)
+		nr++;
+	spin_unlock_irqrestore(&wq->lock, flags);
+	return nr;
+}
+
+/* --- a silent node --- */
+
+uint8_t fake_slow_page[PAGE_SIZE] __aligned(PAGE_SIZE);
+static bool go, in_fault, answered; /* atomic */
+
+static void set(bool *flag, bool value)
+{
+	__atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+
+static void wait_until_set(const bool *flag)
+{
+	while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE))
+		thread_yield();
+}
+
+static void fault_on_slow_page(void)
+{
+	set(&in_fault, true);
+	wait_until_set(&answered);
+}
+
+void fake_slow_begin(void)
+{
+	set(&go, false);
+	set(&in_fault, false);
+	set(&answered, false);
+	shim_user_fault = fault_on_slow_page;
+	shim_user_unmapped(fake_slow_page);
+}
+
+void fake_slow_answer(void)
+{
+	set(&answered, true);
+}
+
+void fake_slow_wait(void)
+{
+	wait_until_set(&go);
+}
+
+bool fake_slow_go(struct watcher *w)
+{
+	set(&go, true);
+	wait_until_set(&in_fault);
+	return true;
+}
+
+/* There are no interfaces here. */
+long interface_ioctl(uint32_t cmd, uint64_t arg);
+long interface_ioctl(uint32_t cmd, uint64_t arg)
+{
+	return -ENOTTY;
 }

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <kernel/wait.h>
 #include <processor/vfs/file.h>
 
 struct kmem_account;
@@ -15,3 +16,18 @@ struct kmem_account;
 void fake_task(uint32_t uid);
 extern struct kmem_account *fake_account;
 extern unsigned int fake_sigpipes; /* atomic */
+
+/* Threads that sleep at @wq. */
+unsigned int fake_sleepers(struct waitqueue *wq);
+
+/*
+ * User memory on a silent node: after fake_slow_begin() the first copy to or from it waits until
+ * fake_slow_answer().
+ */
+extern uint8_t fake_slow_page[PAGE_SIZE];
+void fake_slow_begin(void);
+void fake_slow_answer(void);
+/* For the thread that copies: wait for fake_slow_go(). */
+void fake_slow_wait(void);
+/* For a watcher, or called with NULL: let that thread go on, and wait until it waits. True. */
+bool fake_slow_go(struct watcher *w);

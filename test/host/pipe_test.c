@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Pipes: bytes against a queue, records of several threads, sizes, ends, limits; no page and no
- * slot left behind.
+ * slot left behind. No wake-up is lost with a thread that is killed.
  */
 #include <stdlib.h>
 
 #include <kernel/thread.h>
+#include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <lib/prng.h>
@@ -269,6 +270,114 @@ static void limits(struct ktest *t)
 	file_put(ends[0][1]);
 }
 
+/* --- threads that are killed ------------------------------------------------------------ */
+
+/* One byte read or written, in a thread. */
+struct mover {
+	struct thread *thread;
+	bool writes, user; /* @user: the buffer is on a page that the copy has to fault in */
+	ssize_t ret;
+	bool over; /* atomic */
+};
+
+static void mover_main(void *arg)
+{
+	struct file *const *ends = shared;
+	struct mover *m = arg;
+	uint8_t page[PAGE_SIZE] = { 0 };
+	const size_t len = m->writes && !m->user ? sizeof(page) : 1;
+	uint64_t pos = 0;
+	struct uio u;
+
+	fake_task(1);
+	if (m->user) {
+		fake_slow_wait();
+		if (uio_user(&u, (uint64_t)(uintptr_t)fake_slow_page, len))
+			abort();
+	} else {
+		uio_kernel(&u, page, len);
+	}
+	m->ret = m->writes ? ends[1]->ops->write(ends[1], &u, &pos)
+			   : ends[0]->ops->read(ends[0], &u, &pos);
+	__atomic_store_n(&m->over, true, __ATOMIC_RELEASE);
+}
+
+static bool mover_over(const struct mover *m)
+{
+	return __atomic_load_n(&m->over, __ATOMIC_ACQUIRE);
+}
+
+static void mover_start(struct mover *m, bool writes, bool user)
+{
+	*m = (struct mover){ .writes = writes, .user = user };
+	m->thread = thread_create("mover", mover_main, m);
+	if (IS_ERR(m->thread))
+		abort();
+}
+
+/*
+ * Two threads sleep, and one move of the other side wakes the first. It queues for the lock of a
+ * thread that waits for a node, and is killed there: the second gets the wake-up.
+ */
+static void a_killed_one_passes_on(struct ktest *t, bool writes)
+{
+	struct waitqueue *wq = shared[writes]->ops->poll_wait(shared[writes]);
+	struct watcher watcher = { .notify = fake_slow_go };
+	struct mover a, b, slow;
+	uint8_t page[PAGE_SIZE] = { 0 };
+
+	fake_task(1);
+	fake_slow_begin();
+	mover_start(&a, writes, false);
+	while (fake_sleepers(wq) < 1)
+		thread_yield();
+	mover_start(&b, writes, false);
+	while (fake_sleepers(wq) < 2)
+		thread_yield();
+	/* One that moves the same way as the test: it wakes nobody. */
+	mover_start(&slow, !writes, true);
+	watch_begin(wq, &watcher);
+	if (writes)
+		EXPECT_EQ(t, get(shared[0], page, sizeof(page)), PAGE_SIZE);
+	else
+		EXPECT_EQ(t, put(shared[1], page, 2), 2);
+	watch_end(wq, &watcher);
+	thread_notify(a.thread, THREAD_F_KILL);
+	thread_join(a.thread);
+	EXPECT_EQ(t, a.ret, -EINTR);
+	fake_slow_answer();
+	thread_join(slow.thread);
+	EXPECT_EQ(t, slow.ret, 1);
+	for (int i = 0; i < 2000 && !mover_over(&b); i++)
+		thread_sleep_ns(MS);
+	EXPECT_TRUE(t, mover_over(&b));
+	if (!mover_over(&b))
+		wake_all(wq);
+	thread_join(b.thread);
+	EXPECT_EQ(t, b.ret, writes ? PAGE_SIZE : 1);
+}
+
+static void a_killed_reader_passes_on(struct ktest *t)
+{
+	fake_task(1);
+	ASSERT_EQ(t, pipe_open(0, shared), 0);
+	a_killed_one_passes_on(t, false);
+	file_put(shared[0]);
+	file_put(shared[1]);
+}
+
+static void a_killed_writer_passes_on(struct ktest *t)
+{
+	static uint8_t all[16 * PAGE_SIZE];
+
+	fake_task(1);
+	ASSERT_EQ(t, pipe_open(0, shared), 0);
+	EXPECT_EQ(t, put(shared[1], all, sizeof(all)), (ssize_t)sizeof(all));
+	a_killed_one_passes_on(t, true);
+	file_put(shared[0]);
+	file_put(shared[1]);
+}
+
 static const struct ktest_case pipe_cases[] = {
 	KTEST(bytes_against_a_queue),
 	KTEST(records_stay_whole),
@@ -276,6 +385,8 @@ static const struct ktest_case pipe_cases[] = {
 	KTEST(ends_are_seen),
 	KTEST(out_of_memory),
 	KTEST(limits),
+	KTEST(a_killed_reader_passes_on),
+	KTEST(a_killed_writer_passes_on),
 	{ 0 },
 };
 static const struct ktest_suite pipe_suite = { .name = "ipc.pipe", .cases = pipe_cases };

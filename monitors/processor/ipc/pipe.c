@@ -6,10 +6,11 @@
  *		nr_slots. A write fills the rest of the last page if the part that does not fill a
  *		page of its own fits there, else it takes new slots; so a write of at most PIPE_BUF
  *		(one page) lies in one slot and is atomic. Pages are allocated when they are
- *		written; two are kept for the next write. A write wakes one reader when the ring
- *		stops being empty, and a read wakes one writer when it stops being full. A woken
- *		thread that leaves something behind wakes the next one. The last close of a side
- *		wakes the whole other side.
+ *		written; two are kept for the next write. The program that opened the ring pays
+ *		for the most pages that it has held. A write wakes one reader when the ring stops
+ *		being empty, and a read wakes one writer when it stops being full. A woken thread
+ *		that leaves something behind wakes the next one, and so does one that is killed
+ *		before it has looked. The last close of a side wakes the whole other side.
  * Locking:	pipe.lock (RANK_PIPE) is held over the copies, which may fault and sleep. head,
  *		tail, nr_slots, readers and writers change under it and are read without it by poll
  *		and by wait conditions.
@@ -272,7 +273,9 @@ static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
 
 	if (!uio->left)
 		return 0;
-	mutex_lock(&p->lock);
+	ret = mutex_lock_killable(&p->lock);
+	if (ret)
+		return ret;
 	for (;;) {
 		was_full = is_full(p);
 		ret = take_all(p, uio);
@@ -286,7 +289,11 @@ static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
 		if (wait_event_interruptible(&p->rd_wait, may_read(p)))
 			return -ERESTARTSYS;
 		slept = true;
-		mutex_lock(&p->lock);
+		ret = mutex_lock_killable(&p->lock);
+		if (ret) { /* killed: the wake-up that came to us is another reader's */
+			wake(&p->rd_wait);
+			return ret;
+		}
 	}
 	room = was_full && !is_full(p);
 	more = slept && p->head != p->tail;
@@ -369,7 +376,9 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 
 	if (!uio->left)
 		return 0;
-	mutex_lock(&p->lock);
+	err = mutex_lock_killable(&p->lock);
+	if (err)
+		return err;
 	was_empty = p->head == p->tail;
 	n = p->readers ? merge(p, uio) : 0;
 	if (n > 0)
@@ -388,7 +397,10 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 			wake(&p->rd_wait);
 		err = wait_event_interruptible(&p->wr_wait, may_write(p));
 		slept = true;
-		mutex_lock(&p->lock);
+		if (mutex_lock_killable(&p->lock)) { /* as in pipe_read() */
+			wake(&p->wr_wait);
+			return done ? done : -EINTR;
+		}
 		was_empty = p->head == p->tail;
 		if (err)
 			err = -ERESTARTSYS;
