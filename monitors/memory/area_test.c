@@ -160,6 +160,13 @@ static void places(struct ktest *t)
 	EXPECT_EQ(t, place_find(&set, TOP, 0x5000000, PG, false), 0x5000000);
 	EXPECT_EQ(t, place_find(&set, TOP, TOP - 2 * PG, PG, false), TOP - 5 * PG);
 	EXPECT_EQ(t, place_find(&set, TOP, PG, PG, false), TOP - 5 * PG);
+	/* Below 2 GB, whatever is wanted. */
+	EXPECT_EQ(t, place_find_low(&set, 0, PG), PM_LOW_TOP - PG);
+	EXPECT_EQ(t, place_find_low(&set, 0x5000000, PG), 0x5000000);
+	EXPECT_EQ(t, place_find_low(&set, PM_LOW_TOP - PG, 2 * PG), PM_LOW_TOP - 2 * PG);
+	EXPECT_EQ(t, place_find_low(&set, TOP - 5 * PG, PG), PM_LOW_TOP - PG);
+	EXPECT_EQ(t, place_find_low(&set, 0, PM_LOW_TOP), 0);
+	EXPECT_EQ(t, place_find_low(&set, 0, UINT64_MAX & ~(PG - 1)), 0);
 	/* Room behind a large mapping. */
 	a = place_find(&set, TOP, 0, 1 << 20, true);
 	EXPECT_EQ(t, a, TOP - 16 * PG - (1 << 20) - PLACE_GROW_ROOM);

@@ -225,6 +225,8 @@ int span_load(struct memory *m, struct home_space *as, uint32_t want_credits, st
  */
 uint64_t place_find(const struct area_set *map, uint64_t top, uint64_t hint, uint64_t len,
 		    bool room);
+/* The same below PM_LOW_TOP. */
+uint64_t place_find_low(const struct area_set *map, uint64_t hint, uint64_t len);
 
 /* --- home_call.c: the address space calls ----------------------------------------------------- */
 

@@ -100,7 +100,9 @@ static int mmap_place(struct memory *m, struct home_space *as, const struct pm_m
 				       : -EEXIST;
 		return span_unmap(m, as, req->addr, req->addr + req->len);
 	}
-	*addr = place_find(&as->map, as->mmap_top, req->addr, req->len, room);
+	*addr = (req->flags & PM_MAP_LOW)
+			? place_find_low(&as->map, req->addr, req->len)
+			: place_find(&as->map, as->mmap_top, req->addr, req->len, room);
 	return *addr ? 0 : -ENOMEM;
 }
 

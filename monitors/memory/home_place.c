@@ -55,3 +55,11 @@ uint64_t place_find(const struct area_set *map, uint64_t top, uint64_t hint, uin
 		addr = highest_gap(map, PM_USER_TOP, len);
 	return addr;
 }
+
+uint64_t place_find_low(const struct area_set *map, uint64_t hint, uint64_t len)
+{
+	if (hint >= HOME_MMAP_MIN && len <= PM_LOW_TOP && hint <= PM_LOW_TOP - len &&
+	    area_range_is_free(map, hint, hint + len))
+		return hint;
+	return highest_gap(map, PM_LOW_TOP, len);
+}

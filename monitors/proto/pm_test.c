@@ -413,7 +413,7 @@ static const struct rejection {
 	{ "pm_mmap_req", 24, 8, UINT64_MAX >> 12 },   /* page offset overflows */
 	{ "pm_mmap_req", 48, 8, 5 },                  /* a file and an object */
 	{ "pm_mmap_req", 56, 4, 8 },                  /* protection */
-	{ "pm_mmap_req", 60, 4, 32 },                 /* flags */
+	{ "pm_mmap_req", 60, 4, 64 },                 /* flags */
 	{ "pm_mmap_req", 68, 4, 3 },                  /* a lease of a file's mapping */
 	{ "pm_range_req", 8, 8, PM_USER_TOP },
 	{ "pm_range_req", 16, 8, 0 },

@@ -47,6 +47,11 @@ def test_mappings_against_a_model(cluster, programs, kind):
     assert cluster.run(argv) == on_host(argv)
 
 
+def test_flags_and_offsets_of_mappings(cluster, programs):
+    argv = [programs / "glibc-static" / "mapflags"]
+    assert cluster.run(argv) == on_host(argv)
+
+
 @pytest.mark.parametrize("kind", ["glibc-static", "musl-static"])
 def test_bad_arguments_answer_as_linux_does(cluster, programs, kind):
     argv = [programs / kind / "badargs"]

@@ -11,6 +11,7 @@
  * See:		docs/design/excache.md, "a range goes away"
  */
 #include <abi/mman.h>
+#include <abi/prctl.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -144,6 +145,12 @@ static int over_failed(struct aspace *as, vaddr_t start, uint64_t len, int err)
 
 /* --- mmap ---------------------------------------------------------------------------- */
 
+/* MAP_SHARED_VALIDATE lets these pass: the flags that were there before it. */
+#define MAP_BEFORE_VALIDATE                                                                      \
+	(MAP_TYPE | MAP_FIXED | MAP_ANONYMOUS | MAP_32BIT | MAP_GROWSDOWN | MAP_DENYWRITE |      \
+	 MAP_EXECUTABLE | MAP_LOCKED | MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK | MAP_STACK | \
+	 MAP_HUGETLB | MAP_HUGE_MASK << MAP_HUGE_SHIFT)
+
 static int map_flags(uint32_t flags, uint32_t *out)
 {
 	uint32_t f = 0;
@@ -151,13 +158,22 @@ static int map_flags(uint32_t flags, uint32_t *out)
 	switch (flags & MAP_TYPE) {
 	case MAP_PRIVATE:
 		break;
-	case MAP_SHARED:
 	case MAP_SHARED_VALIDATE:
+		if (flags & MAP_ANONYMOUS)
+			return -EINVAL;
+		if (flags & ~MAP_BEFORE_VALIDATE)
+			return -EOPNOTSUPP;
+		f |= MAPPING_SHARED;
+		break;
+	case MAP_SHARED:
 		f |= MAPPING_SHARED;
 		break;
 	default:
 		return -EINVAL;
 	}
+	if ((flags & MAP_GROWSDOWN) &&
+	    (flags & (MAP_TYPE | MAP_ANONYMOUS)) != (MAP_PRIVATE | MAP_ANONYMOUS))
+		return -EINVAL; /* only what is like a stack grows like one */
 	if (flags & MAP_HUGETLB)
 		return -ENOMEM; /* as a Linux without reserved huge pages */
 	if (flags & MAP_FIXED_NOREPLACE)
@@ -168,6 +184,8 @@ static int map_flags(uint32_t flags, uint32_t *out)
 		f |= MAPPING_STACK;
 	if (flags & MAP_NORESERVE)
 		f |= MAPPING_NORESERVE;
+	if (flags & MAP_32BIT)
+		f |= MAPPING_LOW;
 	*out = f;
 	return 0;
 }
@@ -178,6 +196,10 @@ static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 		return -EBADF;
 	if (!file_readable(f))
 		return -EACCES;
+	if (f->ops->maps_zeroes)
+		return (flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE) && !file_writable(f)
+			       ? -EACCES
+			       : 0;
 	if (!f->object)
 		return -ENODEV;
 	/* No file of a storage node is written. */
@@ -187,6 +209,37 @@ static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 	return 0;
 }
 
+/* Memory of the mapping's own: an object if it is shared. */
+static int map_memory(struct map_request *req)
+{
+	struct object *object;
+
+	req->pgoff = 0;
+	if (!(req->flags & MAPPING_SHARED))
+		return 0;
+	object = object_shared_create(req->len,
+				      !(req->flags & MAPPING_NORESERVE) || commit_is_strict());
+	if (IS_ERR(object))
+		return PTR_ERR(object);
+	req->object = object;
+	return 0;
+}
+
+/*
+ * Do the pages that the mapping shows end before the largest offset of a file? Those of a file in
+ * memory have addresses in a space of their own.
+ */
+static int check_offset(const struct file *f, const struct map_request *req)
+{
+	const uint64_t nr = req->len >> PAGE_SHIFT;
+	uint64_t most = UINT64_MAX >> PAGE_SHIFT;
+
+	if (f->object)
+		most = f->object->kind == OBJECT_SHARED ? SPACE_TOP >> PAGE_SHIFT
+							: (uint64_t)INT64_MAX >> PAGE_SHIFT;
+	return nr > most || req->pgoff > most - nr ? -EOVERFLOW : 0;
+}
+
 /*
  * Put what the mapping shows into @req, with a reference: a file, memory of its own, or nothing.
  * *read_only: see VMA_READ_ONLY.
@@ -194,30 +247,23 @@ static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 static int map_object(struct map_request *req, const struct syscall_args *args, bool *read_only)
 {
 	const uint32_t prot = (uint32_t)args->a[2], flags = (uint32_t)args->a[3];
-	struct object *object;
 	struct file *f;
 	int err;
 
 	*read_only = false;
-	if (flags & MAP_ANONYMOUS) {
-		if (!(req->flags & MAPPING_SHARED))
-			return 0;
-		object = object_shared_create(req->len, !(req->flags & MAPPING_NORESERVE) ||
-								commit_is_strict());
-		if (IS_ERR(object))
-			return PTR_ERR(object);
-		req->object = object;
-		return 0;
-	}
+	if (flags & MAP_ANONYMOUS)
+		return map_memory(req);
 	f = fd_get((int)args->a[4]);
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	err = check_file(f, prot, flags);
 	req->pgoff = args->a[5] >> PAGE_SHIFT;
-	if (!err && req->pgoff + (req->len >> PAGE_SHIFT) < req->pgoff)
-		err = -EOVERFLOW;
-	if (!err) {
-		*read_only = (req->flags & MAPPING_SHARED) && !file_writable(f);
+	err = check_offset(f, req);
+	if (!err)
+		err = check_file(f, prot, flags);
+	*read_only = (req->flags & MAPPING_SHARED) && !file_writable(f);
+	if (!err && f->ops->maps_zeroes) {
+		err = map_memory(req);
+	} else if (!err) {
 		req->object = f->object;
 		object_get(req->object);
 		if (f->path)
@@ -227,7 +273,7 @@ static int map_object(struct map_request *req, const struct syscall_args *args, 
 	return err;
 }
 
-static long do_mmap(struct aspace *as, const struct map_request *req, bool read_only)
+static long map_locked(struct aspace *as, struct map_request *req, bool read_only)
 {
 	const struct object *object = req->object;
 	const bool fixed = req->flags & MAPPING_FIXED;
@@ -235,7 +281,7 @@ static long do_mmap(struct aspace *as, const struct map_request *req, bool read_
 	vaddr_t addr = 0;
 	int err;
 
-	mutex_lock(&as->map_lock);
+	assert_mutex_held(&as->map_lock);
 	err = kmem_may_map(as);
 	if (!err && fixed)
 		err = range_begin(as, &r, req->addr, req->len);
@@ -255,8 +301,25 @@ static long do_mmap(struct aspace *as, const struct map_request *req, bool read_
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_PRISTINE);
 	if (fixed)
 		range_end(as, &r);
-	mutex_unlock(&as->map_lock);
 	return err ? err : (long)addr;
+}
+
+static long do_mmap(struct aspace *as, struct map_request *req, bool read_only)
+{
+	long ret = mutex_lock_killable(&as->map_lock);
+
+	if (ret)
+		return ret;
+	ret = map_locked(as, req, read_only);
+	mutex_unlock(&as->map_lock);
+	return ret;
+}
+
+static uint32_t as_personality(uint32_t prot)
+{
+	const bool exec = READ_ONCE(process_current()->personality) & READ_IMPLIES_EXEC;
+
+	return exec && (prot & PROT_READ) ? prot | PROT_EXEC : prot;
 }
 
 /* mmap(addr, len, prot, flags, fd, offset) */
@@ -285,7 +348,7 @@ long sys_mmap(const struct syscall_args *args)
 		if (!map_range_ok(req.addr, req.len))
 			req.addr = 0; /* a hint only */
 	}
-	req.prot = prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+	req.prot = as_personality(prot & (PROT_READ | PROT_WRITE | PROT_EXEC));
 	ret = map_object(&req, args, &read_only);
 	if (ret)
 		return ret;
@@ -376,6 +439,7 @@ static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
 long sys_mprotect(const struct syscall_args *args)
 {
 	const uint32_t prot = (uint32_t)args->a[2];
+	const uint32_t rights = as_personality(prot & VMA_PROT_ALL);
 	struct aspace *as = aspace_current();
 	const uint64_t start = args->a[0];
 	uint64_t len = args->a[1];
@@ -528,11 +592,43 @@ static long move(struct aspace *as, const struct move_request *req)
 	return err ? err : (long)addr;
 }
 
+/* The old length 0: what a shared mapping shows from there on is mapped a second time. */
+static long duplicate(struct aspace *as, const struct move_request *req, uint32_t flags)
+{
+	struct map_request map = {
+		.addr = req->new_addr,
+		.len = req->new_len,
+		.flags = MAPPING_SHARED | ((flags & MREMAP_FIXED) ? MAPPING_FIXED : 0),
+	};
+	struct layout_seq seq;
+	struct vma v;
+	long ret = aspace_find_vma(as, req->old_addr, &v, &seq);
+
+	if (ret)
+		return -EFAULT;
+	map.object = v.file;
+	map.prot = v.prot;
+	map.pgoff = v.pgoff + ((req->old_addr - v.start) >> PAGE_SHIFT);
+	if (!(v.flags & VMA_SHARED) || !v.file)
+		ret = -EINVAL;
+	else if (!(flags & MREMAP_MAYMOVE))
+		ret = -ENOMEM; /* there is no room where it is */
+	else if (v.file->kind == OBJECT_SHARED &&
+		 map.pgoff > (SPACE_TOP >> PAGE_SHIFT) - (map.len >> PAGE_SHIFT))
+		ret = -EINVAL;
+	else
+		ret = map_locked(as, &map, v.flags & VMA_READ_ONLY);
+	vma_release(&v);
+	return ret;
+}
+
 static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flags)
 {
 	vaddr_t addr;
 	int err;
 
+	if (!req->old_len)
+		return duplicate(as, req, flags);
 	if (!(flags & MREMAP_FIXED)) {
 		if (req->new_len < req->old_len) {
 			/* Shrinking needs no move: it is a munmap of the tail. */
@@ -566,7 +662,7 @@ long sys_mremap(const struct syscall_args *args)
 	struct layout_seq seq;
 	long ret;
 
-	if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) || req.new_len == 0 || req.old_len == 0)
+	if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) || req.new_len == 0)
 		return -EINVAL;
 	if ((flags & MREMAP_FIXED) && !(flags & MREMAP_MAYMOVE))
 		return -EINVAL;

@@ -39,6 +39,7 @@ static_assert((int)MAPPING_FIXED_NOREPLACE == (int)PM_MAP_FIXED_NOREPLACE, "the 
 static_assert((int)MAPPING_SHARED == (int)PM_MAP_SHARED, "the same");
 static_assert((int)MAPPING_STACK == (int)PM_MAP_STACK, "the same");
 static_assert((int)MAPPING_NORESERVE == (int)PM_MAP_NORESERVE, "the same");
+static_assert((int)MAPPING_LOW == (int)PM_MAP_LOW, "the same");
 static_assert((int)MOVE_MAY == (int)PM_MREMAP_MAYMOVE, "the same");
 static_assert((int)MOVE_FIXED == (int)PM_MREMAP_FIXED, "the same");
 static_assert(EXEC_HEAD_MAX == PM_EXEC_HEAD_MAX, "the same");

@@ -50,6 +50,7 @@ enum map_flags {
 	MAPPING_SHARED = 1 << 2,
 	MAPPING_STACK = 1 << 3,
 	MAPPING_NORESERVE = 1 << 4,
+	MAPPING_LOW = 1 << 5, /* below 2 GB */
 };
 
 /* A new mapping. */

@@ -116,6 +116,15 @@ static const struct file_ops dev_file_ops = {
 	.seekable = true,
 };
 
+static const struct file_ops dev_zero_ops = {
+	.name = "zero",
+	.read = dev_read,
+	.write = dev_write,
+	.stat = dev_file_stat,
+	.seekable = true,
+	.maps_zeroes = true,
+};
+
 static int tty_open_current(struct file *f)
 {
 	struct tty *tty = tty_current();
@@ -135,7 +144,7 @@ static int dev_open(struct inode *inode, struct file *f)
 		return tty_open_current(f);
 	if (f->minor == DEV_PTMX)
 		return ptmx_use(f);
-	f->ops = &dev_file_ops;
+	f->ops = f->minor == DEV_ZERO ? &dev_zero_ops : &dev_file_ops;
 	return 0;
 }
 

@@ -47,7 +47,10 @@ struct file_ops {
 	int64_t (*seek)(struct file *f, int64_t off, int whence);
 	/* fallocate() with flags @mode, @off and @len not negative. -EOPNOTSUPP */
 	int (*fallocate)(struct file *f, int mode, uint64_t off, uint64_t len);
+	int (*fsync)(struct file *f, bool datasync); /* nothing is to be done */
 	bool seekable;
+	uint32_t magic;   /* statfs() of one without an inode; 0: as eventfd and its kin */
+	bool maps_zeroes; /* a mapping of it is anonymous memory */
 };
 
 struct file {

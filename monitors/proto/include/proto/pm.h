@@ -58,7 +58,8 @@ static_assert(PM_EXEC == PROTO_FIRST_OPCODE(PROTO_PM), "opcodes are ABI");
  * processor's own, which maps the vDSO there without a message.
  */
 #define PM_USER_TOP    0x7ffeffff0000ull
-#define PM_VREGION_MIN (2ull << 20) /* bytes; a vRegion's size is a power of two */
+#define PM_LOW_TOP     0x80000000ull /* for programs that keep addresses in 31 bits */
+#define PM_VREGION_MIN (2ull << 20)  /* bytes; a vRegion's size is a power of two */
 #define PM_VREGION_MAX (1ull << 46)
 
 /* --- vRegions and vmas, parts of several replies ------------------------------------- */
@@ -210,7 +211,8 @@ enum pm_map_flags {                      /* our own numbers; the processor trans
 	PM_MAP_SHARED = 1 << 2,
 	PM_MAP_STACK = 1 << 3,
 	PM_MAP_NORESERVE = 1 << 4,
-	PM_MAP_ALL = 31,
+	PM_MAP_LOW = 1 << 5, /* below PM_LOW_TOP, unless the place is fixed */
+	PM_MAP_ALL = 63,
 };
 
 struct pm_mmap_req_wire {
