@@ -254,6 +254,22 @@ int aspace_wait_unblocked(struct aspace *as, vaddr_t addr) __must_check;
 /* Is every page of the range mapped? -ENOMEM if not. map_lock is held. */
 int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 
+/* --- populate.c ----------------------------------------------------------------------------- */
+
+enum populate {
+	POPULATE_READ,
+	POPULATE_WRITE,
+	POPULATE_LOCK, /* as mlock(): private pages that may be written are made, others read */
+};
+/*
+ * Touch every page of the range, page aligned, as the program could. No lock held; sleeps. -ENOMEM
+ * a hole or no memory, -EACCES no right, -EIO behind the end of a file, -EINTR the thread is
+ * killed.
+ */
+int aspace_populate(struct aspace *as, vaddr_t start, uint64_t len, enum populate how) __must_check;
+/* Does the page table map the page here, with the rights @prot (PGT_*)? */
+bool aspace_maps(struct aspace *as, vaddr_t addr, unsigned int prot);
+
 /* --- faults -------------------------------------------------------------------------- */
 
 enum fault_access {

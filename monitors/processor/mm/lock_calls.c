@@ -2,14 +2,17 @@
 /*
  * mlock and its kin, mincore.
  *
- * Limits:	there is no swap.  Every page is in the memory of a node at any time, so the
- *		guarantee of mlock(2) holds for all of them, and the calls only check what Linux
- *		checks.  Pages go to and from the cache of the processor all the same.
+ * Flow:	mlock() touches each page once, so that it is there. There is no swap: from then on
+ *		it is in the memory of a node at any time. Pages go to and from the cache of the
+ *		processor all the same.
+ * Limits:	mlockall() checks what Linux checks and touches nothing. mincore() does not know the
+ *		page caches of memory nodes, nor pages that a fork shares and that are not mapped.
  */
 #include <abi/mman.h>
 #include <arch/pgtable.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
+#include <processor/excache/excache.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -56,10 +59,23 @@ static long check_range_mapped(uint64_t addr, uint64_t len, bool locks)
 	return err;
 }
 
+static long lock_range(uint64_t addr, uint64_t len, bool touch)
+{
+	vaddr_t start;
+	uint64_t bytes;
+	long err = check_range_mapped(addr, len, true);
+
+	if (err || !touch || page_range(addr, len, &start, &bytes))
+		return err;
+	err = aspace_populate(aspace_current(), start, bytes, POPULATE_LOCK);
+	/* All of it was mapped: what fails now cannot be touched, or has no memory. */
+	return err == -ENOMEM ? -EAGAIN : err && err != -EINTR ? -ENOMEM : err;
+}
+
 /* mlock(addr, len) */
 long sys_mlock(const struct syscall_args *args)
 {
-	return check_range_mapped(args->a[0], args->a[1], true);
+	return lock_range(args->a[0], args->a[1], true);
 }
 
 /* mlock2(addr, len, flags) */
@@ -67,7 +83,7 @@ long sys_mlock2(const struct syscall_args *args)
 {
 	if ((uint32_t)args->a[2] & ~MLOCK_ONFAULT)
 		return -EINVAL;
-	return check_range_mapped(args->a[0], args->a[1], true);
+	return lock_range(args->a[0], args->a[1], !(args->a[2] & MLOCK_ONFAULT));
 }
 
 /* munlock(addr, len) */
@@ -92,18 +108,37 @@ long sys_munlockall(const struct syscall_args *args)
 	return 0;
 }
 
-static bool is_mapped_here(struct aspace *as, vaddr_t addr)
+static bool in_object(struct object *obj, uint64_t pgoff)
 {
-	struct pgtable_entry e;
-	bool mapped;
+	struct line *line;
 
-	spin_lock(&as->lock);
-	mapped = pgtable_query(as->pt, addr, &e);
-	spin_unlock(&as->lock);
-	return mapped;
+	if (object_stored(obj, pgoff))
+		return true;
+	if (excache_get(obj, pgoff, EXCACHE_FIND, &line))
+		return false;
+	excache_put(line);
+	return true;
 }
 
-/* mincore(addr, len, vec): what the page table maps is here */
+/* Would a touch of the page, which is mapped, find it in the memory of a node? */
+static bool is_resident(struct aspace *as, vaddr_t addr)
+{
+	struct layout_seq seq;
+	struct vma v;
+	bool found;
+
+	if (aspace_maps(as, addr, 0))
+		return true;
+	if (aspace_find_vma(as, addr, &v, &seq))
+		return false;
+	found = !(v.flags & VMA_SHARED) && in_object(as->anon, addr >> PAGE_SHIFT);
+	if (!found && v.file)
+		found = in_object(v.file, v.pgoff + ((addr - v.start) >> PAGE_SHIFT));
+	vma_release(&v);
+	return found;
+}
+
+/* mincore(addr, len, vec) */
 long sys_mincore(const struct syscall_args *args)
 {
 	const uint64_t addr = args->a[0];
@@ -122,7 +157,7 @@ long sys_mincore(const struct syscall_args *args)
 		const uint64_t nr = MIN(len / PAGE_SIZE - done, (uint64_t)sizeof(vec));
 
 		for (uint64_t i = 0; i < nr; i++)
-			vec[i] = is_mapped_here(as, addr + (done + i) * PAGE_SIZE);
+			vec[i] = is_resident(as, addr + (done + i) * PAGE_SIZE);
 		if (copy_to_user((void __user *)(args->a[2] + done), vec, nr))
 			err = -EFAULT;
 		done += nr;

@@ -734,7 +734,36 @@ int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len)
 	return 0;
 }
 
-/* madvise(addr, len, advice) */
+/* Is all of the range, which is mapped, private memory without a file? Else MADV_FREE is EINVAL. */
+static int check_anonymous(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	for (vaddr_t at = start; at < start + len;) {
+		struct layout_seq seq;
+		struct vma v;
+		bool anonymous;
+
+		if (aspace_find_vma(as, at, &v, &seq))
+			return -ENOMEM;
+		anonymous = !v.file && !(v.flags & VMA_SHARED);
+		at = v.end;
+		vma_release(&v);
+		if (!anonymous)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static long populate(struct aspace *as, vaddr_t start, uint64_t len, enum populate how)
+{
+	const int err = aspace_populate(as, start, len, how);
+
+	return err == -EACCES ? -EINVAL : err == -EIO ? -EFAULT : err;
+}
+
+/*
+ * madvise(addr, len, advice): DONTFORK and WIPEONFORK would have to be kept by the homes, and
+ * answer EINVAL; so there is nothing to take back by DOFORK and KEEPONFORK.
+ */
 long sys_madvise(const struct syscall_args *args)
 {
 	struct aspace *as = aspace_current();
@@ -747,12 +776,20 @@ long sys_madvise(const struct syscall_args *args)
 	if (check_range(start, &len, -EINVAL))
 		return -EINVAL;
 	switch (advice) {
+	case MADV_POPULATE_READ:
+	case MADV_POPULATE_WRITE:
+		return populate(as, start, len,
+				advice == MADV_POPULATE_READ ? POPULATE_READ : POPULATE_WRITE);
 	case MADV_DONTNEED:
+	case MADV_DONTNEED_LOCKED:
 	case MADV_FREE:
 		drop = true;
 		break;
 	case MADV_NORMAL ... MADV_WILLNEED:
-	case MADV_DONTFORK ... MADV_DODUMP:
+	case MADV_DOFORK ... MADV_DODUMP:
+	case MADV_KEEPONFORK:
+	case MADV_COLD:
+	case MADV_PAGEOUT:
 		break;
 	default:
 		return -EINVAL;
@@ -762,6 +799,8 @@ long sys_madvise(const struct syscall_args *args)
 		return err;
 	if (len)
 		err = aspace_check_mapped(as, start, len);
+	if (len && !err && advice == MADV_FREE)
+		err = check_anonymous(as, start, len);
 	if (len && !err && drop)
 		err = discard(as, start, len);
 	mutex_unlock(&as->map_lock);
