@@ -3,11 +3,31 @@
 
 import re
 import shutil
+import time
 
 import pytest
-from boot import TWO_MEMORIES, delta, on_host
+from boot import TWO_MEMORIES, ProgramRefused, delta, on_host, wait_for
+from tessera_launcher import packages
+
+BUSYBOX = packages.require("busybox")[0]
 
 VDSO_KINDS = ["glibc-static", "musl-static", "glibc-dyn", "musl-dyn"]
+
+
+# The launcher's walks. It is no process.
+
+
+def test_a_walk_for_the_launcher_looks_into_no_process(plain):
+    living, _capture = plain.start([BUSYBOX, "sleep", "100"])
+    wait_for(lambda: living.started)
+    own = f"/proc/{living.started.pid}"
+    for cwd in ["/proc/self", "/proc/thread-self", f"{own}/cwd"]:
+        with pytest.raises(ProgramRefused):
+            plain.run([BUSYBOX, "true"], cwd=cwd)
+    for cwd in [own, f"{own}/fd"]:
+        assert plain.run([BUSYBOX, "true"], cwd=cwd).status == 0
+    living.signal(9)
+    assert living.wait(time.monotonic() + 10)
 
 
 # The vDSO.

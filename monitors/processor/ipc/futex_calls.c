@@ -256,24 +256,52 @@ long sys_set_robust_list(const struct syscall_args *args)
 	return 0;
 }
 
-/* get_robust_list(tid, head, len): of the calling process */
+/* May the caller look into @p? As pseudo_may_trace(), by the real ids. */
+static bool may_look(struct process *p)
+{
+	const struct cred *c = cred_current();
+	bool may;
+
+	if (p == process_current() || capable(CAP_SYS_PTRACE))
+		return true;
+	spin_lock(&p->sig_lock);
+	may = !READ_ONCE(p->undumpable) && c->uid == p->cred->euid && c->uid == p->cred->suid &&
+	      c->uid == p->cred->uid && c->gid == p->cred->egid && c->gid == p->cred->sgid &&
+	      c->gid == p->cred->gid;
+	spin_unlock(&p->sig_lock);
+	return may;
+}
+
+/* The list of task @tid, 0 being the caller; pid 1 is the kernel's, and has none. */
+static int robust_list_of(uint32_t tid, uint64_t *head)
+{
+	struct task *t;
+	int err = 0;
+
+	*head = 0;
+	if (tid == INIT_PID)
+		return capable(CAP_SYS_PTRACE) ? 0 : -EPERM;
+	t = tid ? task_find(tid) : task_current();
+	if (!t)
+		return -ESRCH;
+	if (!tid)
+		task_get(t);
+	if (may_look(t->process))
+		*head = READ_ONCE(t->robust_list);
+	else
+		err = -EPERM;
+	task_put(t);
+	return err;
+}
+
+/* get_robust_list(tid, head, len) */
 long sys_get_robust_list(const struct syscall_args *args)
 {
-	struct task *me = task_current(), *t;
-	const uint32_t tid = (uint32_t)args->a[0];
-	uint64_t head = 0;
-	bool found = false;
+	uint64_t head;
+	const int err = robust_list_of((uint32_t)args->a[0], &head);
 
-	spin_lock(&me->process->sig_lock);
-	list_for_each_entry(t, &me->process->tasks, link) {
-		if (t->tid == (tid ? tid : me->tid)) {
-			head = t->robust_list;
-			found = true;
-		}
-	}
-	spin_unlock(&me->process->sig_lock);
-	if (!found)
-		return -ESRCH;
+	if (err)
+		return err;
 	if (put_user_u64(sizeof(struct linux_robust_list_head), (void __user *)args->a[2]) ||
 	    put_user_u64(head, (void __user *)args->a[1]))
 		return -EFAULT;

@@ -108,10 +108,18 @@ struct cred *cred_exec(const struct cred *c)
 
 /* --- changing --------------------------------------------------------------------------- */
 
+/* The process has in memory what belongs to the ids, or the rights, that it had. */
+static bool needs_hiding(const struct cred *n, const struct cred *old)
+{
+	return n->euid != old->euid || n->egid != old->egid || n->fsuid != old->fsuid ||
+	       n->fsgid != old->fsgid || (n->permitted & ~old->permitted);
+}
+
 /*
- * The calling task's new set; takes over the reference. Its tasks are counted for another user if
- * its real one has changed: going over that user's RLIMIT_NPROC shows at the next exec, as on
- * Linux.
+ * The calling task's new set; takes over the reference. As on Linux, others cannot look into a
+ * process that has changed what it acts as, and its parent's death is no longer told. Its tasks
+ * are counted for another user if its real one has changed: going over that user's RLIMIT_NPROC
+ * shows at the next exec.
  */
 int cred_install(struct cred *n)
 {
@@ -132,6 +140,11 @@ int cred_install(struct cred *n)
 		}
 	}
 	if (!err) {
+		/* Before the set is seen, so that nobody finds the new ids and may look. */
+		if (needs_hiding(n, old)) {
+			WRITE_ONCE(p->undumpable, true);
+			p->pdeath_signal = 0;
+		}
 		t->cred = n;
 		if (t->tid == p->pid) {
 			spin_lock(&p->sig_lock);

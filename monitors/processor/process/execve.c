@@ -470,6 +470,7 @@ static int end_other_tasks(struct task *t)
  */
 static struct aspace *take_over(struct task *t, struct exec_image *img)
 {
+	const bool has_ids = t->cred->uid != t->cred->euid || t->cred->gid != t->cred->egid;
 	struct process *p = t->process;
 	struct vnode *v = p->vnode;
 	struct aspace *old = p->as;
@@ -483,6 +484,10 @@ static struct aspace *take_over(struct task *t, struct exec_image *img)
 		t->tid = p->pid;
 	}
 	p->as = img->as;
+	p->personality &= ~READ_IMPLIES_EXEC; /* a matter of the program, as on Linux */
+	WRITE_ONCE(p->undumpable, has_ids);
+	if (has_ids)
+		p->pdeath_signal = 0;
 	p->execed = true;
 	p->exit_signal = SIGCHLD;
 	img->as = NULL;

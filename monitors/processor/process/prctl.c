@@ -189,6 +189,73 @@ static long set_subreaper(struct process *p, uint64_t on)
 	return 0;
 }
 
+/* --- what is kept and told ------------------------------------------------------------------- */
+
+/*
+ * It decides which processes may look into this one, see pseudo_may_trace(). An exec makes it
+ * dumpable again, and cred_install() not dumpable.
+ */
+static long set_dumpable(struct process *p, uint64_t on)
+{
+	if (on > 1)
+		return -EINVAL;
+	spin_lock(&p->vnode->lock);
+	WRITE_ONCE(p->undumpable, !on);
+	spin_unlock(&p->vnode->lock);
+	return 0;
+}
+
+/* There are no huge pages, so none are used. */
+static long set_thp_disable(struct process *p, const struct syscall_args *args)
+{
+	if (args->a[2] || args->a[3] || args->a[4])
+		return -EINVAL;
+	spin_lock(&p->vnode->lock);
+	p->thp_disabled = args->a[1] != 0;
+	spin_unlock(&p->vnode->lock);
+	return 0;
+}
+
+/* How late a timer may be: timers here are as exact as they can be, which is within any slack. */
+static long set_timer_slack(struct task *t, uint64_t ns)
+{
+	t->slack_ns = (int64_t)ns > 0 ? ns : t->slack_default_ns;
+	return 0;
+}
+
+static long told_option(struct process *p, const struct syscall_args *args)
+{
+	const bool more = args->a[1] || args->a[2] || args->a[3] || args->a[4];
+
+	switch (args->a[0]) {
+	case PR_GET_DUMPABLE:
+		return !p->undumpable;
+	case PR_SET_DUMPABLE:
+		return set_dumpable(p, args->a[1]);
+	case PR_SET_THP_DISABLE:
+		return set_thp_disable(p, args);
+	case PR_GET_THP_DISABLE:
+		return more ? -EINVAL : p->thp_disabled;
+	case PR_SET_TIMERSLACK:
+		return set_timer_slack(task_current(), args->a[1]);
+	case PR_GET_TIMERSLACK:
+		return (long)task_current()->slack_ns;
+	case PR_GET_TSC:
+		return put_user_u32(PR_TSC_ENABLE, (void __user *)args->a[1]);
+	case PR_SET_TSC:
+		return args->a[1] == PR_TSC_ENABLE ? 0 : -EINVAL;
+	case PR_GET_TIMING:
+	case PR_GET_SECCOMP: /* there are no filters */
+		return 0;
+	case PR_SET_TIMING:
+		return args->a[1] ? -EINVAL : 0;
+	case PR_MCE_KILL_GET:
+		return more ? -EINVAL : PR_MCE_KILL_DEFAULT;
+	default:
+		return cap_option(args);
+	}
+}
+
 /* prctl(option, a2, a3, a4, a5) */
 long sys_prctl(const struct syscall_args *args)
 {
@@ -200,10 +267,6 @@ long sys_prctl(const struct syscall_args *args)
 		return set_name(arg);
 	case PR_GET_NAME:
 		return get_name(arg);
-	case PR_GET_DUMPABLE:
-		return 1;
-	case PR_SET_DUMPABLE:
-		return arg == 1 ? 0 : -EINVAL;
 	case PR_SET_PDEATHSIG:
 		return set_pdeath_signal(p, arg);
 	case PR_GET_PDEATHSIG:
@@ -215,6 +278,6 @@ long sys_prctl(const struct syscall_args *args)
 	case PR_GET_TID_ADDRESS:
 		return put_user_u64(task_current()->clear_child_tid, (void __user *)arg);
 	default:
-		return cap_option(args);
+		return told_option(p, args);
 	}
 }

@@ -96,6 +96,7 @@ void process_put(struct process *p)
 	kmem_free(p);
 }
 
+#define TIMER_SLACK_NS 50000u /* of the first task of all, as on Linux */
 
 /* Bytes that the thread of a task takes. */
 static size_t thread_bytes(void)
@@ -115,6 +116,7 @@ struct task *task_alloc(struct process *p)
 	}
 	refcount_set(&t->refs, 1);
 	t->process = p;
+	t->slack_ns = t->slack_default_ns = TIMER_SLACK_NS;
 	process_get(p);
 	return t;
 }

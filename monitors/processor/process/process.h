@@ -125,6 +125,8 @@ struct process {
 	bool session_leader;          /* setsid() made it one, or it was launched */
 	bool execed;                  /* since it was forked: setpgid() answers EACCES */
 	bool child_subreaper;         /* prctl(PR_SET_CHILD_SUBREAPER) */
+	bool undumpable;              /* nobody may look into it; others read it without */
+	bool thp_disabled;            /* prctl(PR_SET_THP_DISABLE): kept and told */
 	int exit_signal;              /* what the parent gets at its end; 0 none */
 	int pdeath_signal;            /* what it gets at its parent's end; 0 none */
 	struct usage usage_dead;      /* of tasks that are gone */
@@ -178,7 +180,8 @@ struct task {
 	uint64_t robust_list;   /* own; user address of its head, or 0 */
 	uint64_t faults;        /* own */
 	uint32_t policy;        /* atomic: as sched_getscheduler() tells it */
-	struct strace_call *strace; /* own: the call that is being traced */
+	uint64_t slack_ns, slack_default_ns; /* own: prctl(PR_SET_TIMERSLACK) */
+	struct strace_call *strace;          /* own: the call that is being traced */
 };
 
 /* The task of the running thread; user threads only. */

@@ -356,7 +356,7 @@ SHOW(show_pid_fdinfo)
 }
 
 static const struct pseudo_node fdinfo_node = {
-	.mode = S_IFREG | 0400,
+	.mode = S_IFREG | 0444,
 	.traced = true,
 	.show = show_pid_fdinfo,
 };

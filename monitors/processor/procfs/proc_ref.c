@@ -96,13 +96,38 @@ int pseudo_owner(const struct pseudo_subject *s, struct pseudo_owner *out)
 		return err;
 	c = cred_of(ref.process);
 	if (c) {
-		out->uid = c->euid;
-		out->gid = c->egid;
+		out->euid = c->euid;
+		out->egid = c->egid;
+		/* As Linux: what is not dumpable is root's. */
+		if (!READ_ONCE(ref.process->undumpable)) {
+			out->uid = c->euid;
+			out->gid = c->egid;
+		}
 		cred_put(c);
 	}
 	out->time_s = (int64_t)((time_boot_real_ns() + ref.process->start_ns) / NSEC_PER_SEC);
 	proc_put(&ref);
 	return 0;
+}
+
+/* @p is the caller's process. A walk for the launcher is made by a thread that has none. */
+static bool is_current(const struct process *p)
+{
+	const struct task *t = task_current();
+
+	return t && t->process == p;
+}
+
+bool pseudo_is_own(const struct pseudo_subject *s)
+{
+	struct proc_ref ref;
+	bool is_own;
+
+	if (proc_get(s, &ref))
+		return false;
+	is_own = is_current(ref.process);
+	proc_put(&ref);
+	return is_own;
 }
 
 /*
@@ -111,19 +136,23 @@ int pseudo_owner(const struct pseudo_subject *s, struct pseudo_owner *out)
  */
 int pseudo_may_trace(const struct pseudo_subject *s)
 {
-	const struct cred *me = cred_current(), *it;
+	const struct cred *me, *it;
 	struct proc_ref ref;
 	int err;
 
 	if (!s->pid)
 		return 0;
+	if (!task_current())
+		return -EACCES; /* a walk for the launcher, which is no process */
+	me = cred_current();
 	err = proc_get(s, &ref);
 	if (err)
 		return err;
 	it = cred_of(ref.process);
-	if (ref.process != process_current() && it &&
-	    !(me->fsuid == it->euid && me->fsuid == it->suid && me->fsuid == it->uid &&
-	      me->fsgid == it->egid && me->fsgid == it->sgid && me->fsgid == it->gid) &&
+	if (!is_current(ref.process) && it &&
+	    !(!READ_ONCE(ref.process->undumpable) && me->fsuid == it->euid &&
+	      me->fsuid == it->suid && me->fsuid == it->uid && me->fsgid == it->egid &&
+	      me->fsgid == it->sgid && me->fsgid == it->gid) &&
 	    !capable(CAP_SYS_PTRACE))
 		err = -EACCES;
 	if (it)

@@ -156,14 +156,19 @@ static const struct pseudo_dynamic processes = {
 
 /* --- the root ------------------------------------------------------------------------ */
 
+/* A walk for the launcher, which is no process, finds nothing behind these two. */
 static int link_self(struct text *t, const struct pseudo_subject *s)
 {
+	if (!task_current())
+		return -ENOENT;
 	text_printf(t, "%u", process_current()->pid);
 	return 0;
 }
 
 static int link_thread_self(struct text *t, const struct pseudo_subject *s)
 {
+	if (!task_current())
+		return -ENOENT;
 	text_printf(t, "%u/task/%u", process_current()->pid, task_current()->tid);
 	return 0;
 }

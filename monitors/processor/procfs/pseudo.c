@@ -132,8 +132,8 @@ static int pseudo_getattr(struct inode *inode, struct file_attr *attr)
 	attr->file.ino = p->ino;
 	attr->mode = p->node->mode;
 	attr->nlink = inode_is_dir(inode) ? 2 : 1;
-	attr->uid = owner.uid;
-	attr->gid = owner.gid;
+	attr->uid = p->node->mode == (S_IFDIR | 0555) ? owner.euid : owner.uid;
+	attr->gid = p->node->mode == (S_IFDIR | 0555) ? owner.egid : owner.gid;
 	attr->rdev = p->node->rdev;
 	attr->atime.sec = attr->mtime.sec = attr->ctime.sec = owner.time_s;
 	attr->blksize = inode_is_dir(inode) || p->node->rdev ? 4096 : 1024;
@@ -243,8 +243,17 @@ static int dir_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
 	return d->node->dynamic ? emit_dynamic(d, MAX(*pos, DYNAMIC_POS), sink) : 0;
 }
 
+/* A process that is not dumpable finds its own descriptors all the same, as on Linux. */
+static bool dir_is_callers(const struct inode *inode)
+{
+	const struct pseudo_inode *p = pseudo(inode);
+
+	return p->subject.pid && pseudo_is_own(&p->subject);
+}
+
 static const struct inode_ops dir_inode_ops = {
 	.name = "pseudo directory",
+	.is_callers = dir_is_callers,
 	.getattr = pseudo_getattr,
 	.setattr = pseudo_setattr,
 	.release = pseudo_release,

@@ -84,10 +84,13 @@ int pseudo_subject_of(const struct inode *inode, struct pseudo_subject *s) __mus
  * The owner of the files about @s, for their attributes.
  */
 struct pseudo_owner {
-	uint32_t uid, gid;
-	int64_t time_s; /* what atime, mtime and ctime say */
+	uint32_t uid, gid;   /* root's, when the process is not dumpable */
+	uint32_t euid, egid; /* the process's, of directories that all may search and list */
+	int64_t time_s;      /* what atime, mtime and ctime say */
 };
 /* proc_ref.c: -ESRCH when the process is gone. */
 int pseudo_owner(const struct pseudo_subject *s, struct pseudo_owner *out) __must_check;
+/* proc_ref.c: is it the calling process, or a thread of it? */
+bool pseudo_is_own(const struct pseudo_subject *s);
 /* May the calling process look into that process? -EACCES, -ESRCH. */
 int pseudo_may_trace(const struct pseudo_subject *s) __must_check;

@@ -136,6 +136,9 @@ struct inode_ops {
 	int (*setattr)(struct inode *inode,
 		       const struct attr_change *ch); /* fs_type.create_error */
 
+	/* Optional: does it belong to the caller, so that its mode forbids nothing? */
+	bool (*is_callers)(const struct inode *inode);
+
 	/* Symbolic links. The target's length, cut at @size and not terminated. */
 	ssize_t (*readlink)(struct inode *link, char *buf, size_t size); /* -EINVAL */
 	/*

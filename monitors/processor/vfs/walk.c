@@ -93,7 +93,9 @@ int inode_permission(const struct inode *inode, const struct fs_cred *cred,
 	}
 	if ((access & FS_MAY_EXEC) && inode->type->noexec && type == S_IFREG)
 		return -EACCES;
-	return access ? attr_access(cred, attr, access) : 0;
+	if (!access || (inode->ops->is_callers && inode->ops->is_callers(inode)))
+		return 0;
+	return attr_access(cred, attr, access);
 }
 
 int attr_access(const struct fs_cred *cred, const struct file_attr *attr, uint32_t access)
@@ -552,7 +554,7 @@ static int walk_here(struct walk *w, bool *done)
 		return -ENOTDIR;
 	err = inode_getattr(w->cur, &attr);
 	if (!err)
-		err = attr_access(w->base->cred, &attr, FS_MAY_EXEC);
+		err = inode_permission(w->cur, w->base->cred, &attr, FS_MAY_EXEC);
 	if (err)
 		return err;
 	if (len > FS_NAME_MAX)
