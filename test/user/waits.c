@@ -185,6 +185,13 @@ static void waitids(void)
 	show_info("P_PID 0", waitid(P_PID, 0, &si, WEXITED), &si);
 	show_info("which 9", waitid((idtype_t)9, 0, &si, WEXITED), &si);
 	show_info("unknown option", waitid(P_ALL, 0, &si, WEXITED | 0x100), &si);
+	/* The only child is dead already: nothing but WEXITED can come of it. */
+	spawn(exit_7);
+	CHECK(waitid(P_PID, (id_t)child, &si, WEXITED | WNOWAIT) == 0);
+	show_info("dead, stopped", waitid(P_PID, (id_t)child, &si, WSTOPPED), &si);
+	show_info("dead, continued", waitid(P_ALL, 0, &si, WCONTINUED), &si);
+	show_info("dead, either", waitid(P_ALL, 0, &si, WSTOPPED | WCONTINUED | WNOHANG), &si);
+	CHECK(waitpid(child, &st, 0) == child);
 	spawn(exit_7);
 	printf("no info wanted: %d\n", waitid(P_ALL, 0, NULL, WEXITED));
 }

@@ -12,6 +12,7 @@
 #include "poll.h"
 
 #include <abi/poll.h>
+#include <abi/prctl.h>
 #include <arch/uaccess.h>
 #include <kernel/thread.h>
 #include <lib/err.h>
@@ -296,9 +297,13 @@ static long finish(long ret, uint64_t utime, uint64_t deadline, bool timeval)
 {
 	int err = 0;
 
-	if (utime && deadline != WAIT_FOREVER)
+	if (READ_ONCE(process_current()->personality) & STICKY_TIMEOUTS) {
+		if (ret == -EINTR)
+			return -EINTR; /* it cannot begin again with the whole timeout */
+	} else if (utime && deadline != WAIT_FOREVER) {
 		err = timeval ? user_timeval_put(utime, time_left_ns(deadline))
 			      : user_timespec_put(utime, time_left_ns(deadline));
+	}
 	if (ret != -EINTR)
 		return ret;
 	return err ? -EINTR : -ERESTARTNOHAND;

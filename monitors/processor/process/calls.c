@@ -92,7 +92,9 @@ long sys_arch_prctl(const struct syscall_args *args)
 /* --- personality --------------------------------------------------------------------- */
 
 /*
- * personality(persona): only Linux's own, with flags that are kept and told; 0xffffffff only asks
+ * personality(persona): kept and told, whatever it is; 0xffffffff only asks. UNAME26,
+ * STICKY_TIMEOUTS and READ_IMPLIES_EXEC do what they say; the others mean nothing to a 64-bit
+ * program of Linux either, but ADDR_NO_RANDOMIZE and MMAP_PAGE_ZERO.
  */
 long sys_personality(const struct syscall_args *args)
 {
@@ -102,8 +104,6 @@ long sys_personality(const struct syscall_args *args)
 
 	if (want == UINT32_MAX)
 		return old;
-	if (want & ~ADDR_NO_RANDOMIZE)
-		return -EINVAL;
 	WRITE_ONCE(p->personality, want);
 	return old;
 }

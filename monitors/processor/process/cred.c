@@ -381,6 +381,8 @@ long sys_setfsgid(const struct syscall_args *args)
 	return old;
 }
 
+#define LINUX_GROUPS_MAX 65536u
+
 /* setgroups(size, list) */
 long sys_setgroups(const struct syscall_args *args)
 {
@@ -389,16 +391,20 @@ long sys_setgroups(const struct syscall_args *args)
 
 	if (!capable(CAP_SETGID))
 		return -EPERM;
-	if (size > CRED_GROUPS_MAX)
+	if (size > LINUX_GROUPS_MAX)
 		return -EINVAL;
 	n = cred_copy(cred_current());
 	if (!n)
 		return -ENOMEM;
 	n->nr_groups = size;
 	if (size && copy_from_user(n->groups, (const void __user *)args->a[1],
-				   size * sizeof(n->groups[0]))) {
+				   MIN(size, (uint32_t)CRED_GROUPS_MAX) * sizeof(n->groups[0]))) {
 		cred_put(n);
 		return -EFAULT;
+	}
+	if (size > CRED_GROUPS_MAX) {
+		cred_put(n);
+		return -EINVAL;
 	}
 	return cred_install(n);
 }

@@ -483,6 +483,7 @@ static struct aspace *take_over(struct task *t, struct exec_image *img)
 		t->pid_entry->task = t;
 		t->tid = p->pid;
 	}
+	p->usage_dead.max_rss = MAX(p->usage_dead.max_rss, space_rss(old));
 	p->as = img->as;
 	p->personality &= ~READ_IMPLIES_EXEC; /* a matter of the program, as on Linux */
 	WRITE_ONCE(p->undumpable, has_ids);

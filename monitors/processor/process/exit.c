@@ -13,6 +13,7 @@
 #include "process_private.h"
 
 #include <arch/fpu.h>
+#include <arch/pgtable.h>
 #include <arch/uaccess.h>
 #include <cluster/cluster.h>
 #include <ctl/ctl.h>
@@ -39,6 +40,12 @@ void usage_add(struct usage *to, const struct usage *from)
 	to->max_rss = MAX(to->max_rss, from->max_rss);
 }
 
+uint64_t space_rss(const struct aspace *as)
+	__no_lock_analysis("the table is the space's for its life; the count is one word")
+{
+	return (uint64_t)pgtable_most_pages(as->pt) * (PAGE_SIZE / 1024);
+}
+
 void usage_of_task(const struct task *t, struct usage *u)
 {
 	*u = (struct usage){
@@ -55,6 +62,8 @@ void usage_of_locked(struct process *p, struct usage *u)
 
 	assert_spin_held(&p->vnode->lock);
 	*u = p->usage_dead;
+	if (p->as)
+		u->max_rss = MAX(u->max_rss, space_rss(p->as));
 	spin_lock(&p->sig_lock);
 	list_for_each_entry(t, &p->tasks, link) {
 		usage_of_task(t, &one);
@@ -280,6 +289,8 @@ static void give_back_space(struct process *p)
 	spin_lock(&p->vnode->lock);
 	as = p->as;
 	p->as = NULL;
+	if (as)
+		p->usage_dead.max_rss = MAX(p->usage_dead.max_rss, space_rss(as));
 	spin_unlock(&p->vnode->lock);
 	if (as)
 		aspace_put(as);

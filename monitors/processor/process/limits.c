@@ -3,7 +3,9 @@
  * Limits, use of resources, nice values: getrlimit, setrlimit, prlimit64, getrusage, times,
  * getpriority and setpriority.
  *
- * Limits:	a process has one nice value, where Linux has one for each thread. It is the weight
+ * Limits:	every page fault counts as a minor one, wherever the page came from: there is no
+ *		difference between another node's memory and its disk to see here.
+ *		A process has one nice value, where Linux has one for each thread. It is the weight
  *		of its threads: a quarter more or less of the CPU a step, beside others.
  */
 #include "process_private.h"
@@ -256,6 +258,11 @@ static int nice_run(struct nice_call *n, uint32_t id)
 	else if (!id)
 		n->id = cred_current()->uid;
 	process_for_each(nice_one, n);
+	/* Pid 1 is the kernel's. */
+	if (n->which == PRIO_PROCESS && n->id == INIT_PID) {
+		n->nice = 0;
+		return n->set ? -EPERM : 0;
+	}
 	return n->ret;
 }
 

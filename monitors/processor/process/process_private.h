@@ -80,6 +80,8 @@ void process_reap_locked(struct process *p);
 void usage_of(struct process *p, struct usage *u);
 void usage_of_locked(struct process *p, struct usage *u);
 void usage_of_task(const struct task *t, struct usage *u);
+/* The most that @as has had mapped here, in KiB. */
+uint64_t space_rss(const struct aspace *as);
 void usage_add(struct usage *to, const struct usage *from);
 
 /* --- group.c --------------------------------------------------------------------------------- */

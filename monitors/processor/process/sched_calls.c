@@ -30,6 +30,23 @@ void sched_inherit(struct task *t)
 		cpu_mask_fill(&mask);
 	thread_inherit_weight(t->thread);
 	t->policy = policy & ~(uint32_t)SCHED_RESET_ON_FORK; /* which is about real time */
+	t->slack_ns = t->slack_default_ns = task_current()->slack_ns;
+}
+
+/*
+ * Is there a process without a task? Pid 1 is the kernel's, and a zombie runs no more: both are
+ * told to run as plainly as can be.
+ */
+static bool runs_no_more(int id)
+{
+	struct process *p;
+
+	if (id == (int)INIT_PID)
+		return true;
+	p = id > 0 ? process_find((uint32_t)id) : NULL;
+	if (p)
+		process_put(p);
+	return p;
 }
 
 /* Task @id, 0 being the caller, referenced. */
@@ -138,6 +155,8 @@ long sys_sched_getscheduler(const struct syscall_args *args)
 	struct task *t;
 	long policy = task_of((int)args->a[0], &t);
 
+	if (policy == -ESRCH && runs_no_more((int)args->a[0]))
+		return SCHED_OTHER;
 	if (policy)
 		return policy;
 	policy = READ_ONCE(t->policy);
@@ -151,9 +170,10 @@ long sys_sched_getparam(const struct syscall_args *args)
 	struct task *t;
 	const int err = args->a[1] ? task_of((int)args->a[0], &t) : -EINVAL;
 
-	if (err)
+	if (err && (err != -ESRCH || !runs_no_more((int)args->a[0])))
 		return err;
-	task_put(t);
+	if (!err)
+		task_put(t);
 	return put_user_u32(0, (void __user *)args->a[1]);
 }
 
@@ -195,6 +215,11 @@ static long set_policy(int id, int policy, uint64_t uparam)
 	if (get_user_u32(&prio, (const void __user *)uparam))
 		return -EFAULT;
 	err = task_of(id, &t);
+	if (err == -ESRCH && runs_no_more(id)) {
+		err = check_policy(policy < 0 ? SCHED_OTHER : (uint32_t)policy, prio);
+		/* Nothing is left of a zombie to run; the kernel is no program's to change. */
+		return err ? err : id == (int)INIT_PID ? -EPERM : 0;
+	}
 	if (err)
 		return err;
 	if (policy < 0)

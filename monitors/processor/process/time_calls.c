@@ -112,7 +112,11 @@ long sys_clock_nanosleep(const struct syscall_args *args)
 	uint64_t ns, now;
 	int err;
 
-	if (clock == CLOCK_THREAD_CPUTIME_ID || read_clock(clock, &now))
+	/* A machine without a clock that wakes it up has no alarms to set. */
+	if (clock == CLOCK_THREAD_CPUTIME_ID || clock == CLOCK_REALTIME_ALARM ||
+	    clock == CLOCK_BOOTTIME_ALARM)
+		return -EOPNOTSUPP;
+	if (read_clock(clock, &now))
 		return -EINVAL;
 	if (clock < 0 || clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_MONOTONIC_RAW ||
 	    clock == CLOCK_REALTIME_COARSE || clock == CLOCK_MONOTONIC_COARSE)

@@ -115,6 +115,7 @@ static int page_fault(const struct user_fault *fault)
 	struct task *t = task_current();
 	const int err = aspace_fault(t->process->as, fault->addr, access_of(fault->flags));
 
+	t->faults++;
 	return likely(!err) ? 0 : page_fault_failed(t, fault, err);
 }
 

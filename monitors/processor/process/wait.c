@@ -62,8 +62,9 @@ static bool take_zombie_locked(struct wait *w, struct process *c)
 	struct process *me = process_current();
 
 	assert_spin_held(&c->vnode->lock);
-	if (c->state != PROCESS_ZOMBIE || !(w->options & WEXITED))
+	if (c->state != PROCESS_ZOMBIE)
 		return false;
+	ASSERT(w->options & WEXITED);
 	if (st & 0x7f)
 		report(w, c, (st & 0x80) ? CLD_DUMPED : CLD_KILLED, (int)(st & 0x7f), st);
 	else
@@ -105,7 +106,8 @@ static int look(struct wait *w)
 
 	spin_lock(&me->vnode->lock);
 	list_for_each_entry_safe(c, tmp, &me->children, sibling) {
-		if (!concerns(w, c))
+		/* A dead child stops and continues no more: without WEXITED it tells nothing. */
+		if (!concerns(w, c) || (c->state == PROCESS_ZOMBIE && !(w->options & WEXITED)))
 			continue;
 		ret = take_zombie_locked(w, c) || take_stop_locked(w, c);
 		if (ret)

@@ -100,6 +100,9 @@ static void read_signals(const struct proc_ref *ref, struct facts *f)
 		first = list_empty(&ref->task->link) ? NULL : ref->task;
 	if (first)
 		describe_task_locked(first, f);
+	/* As Linux: the first thread has ended, the others live on. */
+	if (first && !ref->task && first->tid != p->pid)
+		f->state = 'Z';
 	if (p->sig.sighand && first)
 		read_actions(p->sig.sighand, f);
 	spin_unlock(&p->sig_lock);

@@ -2,6 +2,7 @@
 /*
  * System calls that tell facts about the machine, the same that /proc and /sys tell.
  */
+#include <abi/prctl.h>
 #include <abi/sysinfo.h>
 #include <arch/cpu.h>
 #include <arch/uaccess.h>
@@ -9,8 +10,10 @@
 #include <kernel/printk.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
+#include <lib/string.h>
 #include <mm/kmap.h>
 #include <processor/process/cred.h>
+#include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
 #include "system_private.h"
@@ -18,7 +21,7 @@
 /* uname(buf): the release is the Linux interface that is provided, as programs check it */
 long sys_uname(const struct syscall_args *args)
 {
-	static const struct linux_new_utsname name = {
+	struct linux_new_utsname name = {
 		.sysname = SYSTEM_NAME,
 		.nodename = SYSTEM_HOSTNAME,
 		.release = SYSTEM_RELEASE,
@@ -27,6 +30,8 @@ long sys_uname(const struct syscall_args *args)
 		.domainname = SYSTEM_DOMAIN,
 	};
 
+	if (READ_ONCE(process_current()->personality) & UNAME26)
+		strlcpy(name.release, SYSTEM_UNAME26, sizeof(name.release));
 	return copy_to_user((void __user *)args->a[0], &name, sizeof(name));
 }
 

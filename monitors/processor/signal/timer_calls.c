@@ -45,6 +45,8 @@ static int timer_clock(int clock, struct clock_id *id)
 	case CLOCK_MONOTONIC_RAW:
 	case CLOCK_REALTIME_COARSE:
 	case CLOCK_MONOTONIC_COARSE:
+	case CLOCK_REALTIME_ALARM: /* no clock could wake the machine up */
+	case CLOCK_BOOTTIME_ALARM:
 		return -EOPNOTSUPP;
 	default:
 		break;

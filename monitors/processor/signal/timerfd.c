@@ -129,14 +129,19 @@ long sys_timerfd_create(const struct syscall_args *args)
 {
 	const int clock = (int)args->a[0];
 	const uint32_t flags = (uint32_t)args->a[1];
+	/* These would wake the machine up; it never sleeps. */
+	const bool on_alarm = clock == CLOCK_REALTIME_ALARM || clock == CLOCK_BOOTTIME_ALARM;
 	struct timerfd *t;
 	struct file *f;
 	int fd;
 
 	if (flags & ~(TFD_CLOEXEC | TFD_NONBLOCK))
 		return -EINVAL;
-	if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC && clock != CLOCK_BOOTTIME)
+	if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC && clock != CLOCK_BOOTTIME &&
+	    !on_alarm)
 		return -EINVAL;
+	if (on_alarm && !capable(CAP_WAKE_ALARM))
+		return -EPERM;
 	t = kmem_alloc(kmem_current(), sizeof(*t));
 	if (!t)
 		return -ENOMEM;
@@ -145,7 +150,8 @@ long sys_timerfd_create(const struct syscall_args *args)
 		kmem_free(t);
 		return PTR_ERR(f);
 	}
-	t->clock = clock == CLOCK_REALTIME ? CLOCK_KIND_REAL : CLOCK_KIND_MONO;
+	t->clock = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_ALARM ? CLOCK_KIND_REAL
+									    : CLOCK_KIND_MONO;
 	spin_lock_init(&t->lock, "timerfd", RANK_SPIN_MONITOR);
 	waitqueue_init(&t->wq);
 	timer_init(&t->timer, expired, t);

@@ -97,9 +97,11 @@ static void start_locked(struct ptimer *t, uint64_t now)
 static uint64_t forward(struct ptimer *t, uint64_t now)
 {
 	const uint64_t n = now >= t->deadline ? (now - t->deadline) / t->interval + 1 : 0;
+	const uint64_t before = n ? t->before : 0;
 
 	t->deadline += n * t->interval;
-	return n;
+	t->before -= before;
+	return n + before;
 }
 
 /* Its signal goes to nobody: a periodic timer goes on, but not so often that it costs much. */
@@ -219,6 +221,7 @@ static void disarm_locked(struct ptimer *t)
 	assert_spin_held(&t->process->sig_lock);
 	t->armed = false;
 	t->interval = 0;
+	t->before = 0;
 	t->overrun = 0;
 	(void)timer_cancel_async(&t->timer);
 	if (t->entry)
@@ -264,17 +267,24 @@ void ptimer_get(struct ptimer *t, struct ptimer_value *v)
 	spin_unlock(&t->process->sig_lock);
 }
 
-/* @value in the timer's clock as a deadline. */
-static uint64_t deadline_of(const struct ptimer *t, uint64_t value, bool absolute, uint64_t now)
+/* @value in the timer's clock as a deadline; its interval is set. */
+static uint64_t deadline_of(struct ptimer *t, uint64_t value, bool absolute, uint64_t now)
 {
-	uint64_t real;
+	uint64_t real, ago;
 
 	if (!absolute)
 		return now + value;
 	if (t->clock.kind != CLOCK_KIND_REAL)
 		return value;
 	real = time_real_ns();
-	return value > real ? now + (value - real) : now;
+	if (value > real)
+		return now + (value - real);
+	/* Monotonic time may not reach as far back: the last expiration that is past counts. */
+	ago = real - value;
+	if (!t->interval)
+		return now;
+	t->before = ago / t->interval;
+	return now - MIN(ago % t->interval, now);
 }
 
 void ptimer_set(struct ptimer *t, const struct ptimer_value *v, bool absolute,

@@ -41,6 +41,7 @@ struct ptimer {
 	bool armed;             /* there is a deadline */
 	uint64_t deadline;      /* in ns of base_now(): monotonic time, or CPU time */
 	uint64_t interval;
+	uint64_t before;     /* expirations before the deadline, as it was set in the past */
 	uint64_t overrun;    /* expirations that the last signal taken stands for, less one */
 	uint64_t last_cpu;   /* CPU clocks: their value when it was last looked at ... */
 	uint64_t idle_delay; /* ... and the pause before the next look if it does not move */
