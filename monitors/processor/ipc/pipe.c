@@ -524,6 +524,7 @@ static void pipe_release(struct file *f)
 
 static const struct file_ops pipe_ops = {
 	.name = "pipe",
+	.magic = 0x50495045,
 	.stat = pipe_stat,
 	PIPE_FILE_OPS,
 };

@@ -42,6 +42,7 @@ static void pidfd_release(struct file *f)
 
 static const struct file_ops pidfd_ops = {
 	.name = "[pidfd]",
+	.magic = 0x50494446,
 	.stat = anon_stat,
 	.poll = pidfd_poll,
 	.poll_wait = pidfd_poll_wait,

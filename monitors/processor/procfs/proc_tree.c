@@ -219,6 +219,7 @@ static struct fs_type procfs = {
 	.magic = 0x9fa0,
 	.create_error = -ENOENT, /* as Linux: no name can be made here */
 	.noexec = true,
+	.made_up = true,
 	.root = proc_root,
 };
 

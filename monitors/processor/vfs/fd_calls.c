@@ -10,6 +10,7 @@
 #include <processor/syscall/syscall.h>
 
 #include "file.h"
+#include "inode.h"
 
 /* close(fd) */
 long sys_close(const struct syscall_args *args)
@@ -178,15 +179,23 @@ long sys_getdents64(const struct syscall_args *args)
 	return ret;
 }
 
-/* A file that is open read-only has nothing to write back; a stream cannot be synchronised. */
-static long sync_file(int fd)
+/* Only files and directories that keep something can be synchronised. */
+static long sync_file(int fd, bool datasync)
 {
 	struct file *f = fd_get(fd);
+	uint32_t type;
 	long ret;
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = (f->flags & O_PATH) ? -EBADF : f->attr.file.node || f->inode ? 0 : -EINVAL;
+	type = f->attr.mode & S_IFMT;
+	if (f->flags & O_PATH)
+		ret = -EBADF;
+	else if (!f->object &&
+		 ((type != S_IFREG && type != S_IFDIR) || !f->inode || f->inode->type->made_up))
+		ret = -EINVAL;
+	else
+		ret = f->ops->fsync ? f->ops->fsync(f, datasync) : 0;
 	file_put(f);
 	return ret;
 }
@@ -194,13 +203,13 @@ static long sync_file(int fd)
 /* fsync(fd) */
 long sys_fsync(const struct syscall_args *args)
 {
-	return sync_file((int)args->a[0]);
+	return sync_file((int)args->a[0], false);
 }
 
 /* fdatasync(fd) */
 long sys_fdatasync(const struct syscall_args *args)
 {
-	return sync_file((int)args->a[0]);
+	return sync_file((int)args->a[0], true);
 }
 
 /* fadvise64(fd, offset, len, advice): hints only */
@@ -211,7 +220,7 @@ long sys_fadvise64(const struct syscall_args *args)
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = f->ops == &stream_ops                         ? -ESPIPE
+	ret = f->ops == &stream_ops || pipe_of(f)           ? -ESPIPE
 	      : (args->a[3] > 5 || (int64_t)args->a[2] < 0) ? -EINVAL
 							    : 0;
 	file_put(f);

@@ -39,7 +39,8 @@ struct fs_type {             /* one file system, mounted at one place of each vN
 	uint64_t magic;      /* statfs */
 	int create_error;    /* of making a file where inode_ops.create is NULL: -EROFS if 0 */
 	bool read_only;
-	bool noexec; /* programs on it cannot be executed: EACCES */
+	bool noexec;  /* programs on it cannot be executed: EACCES */
+	bool made_up; /* its files keep nothing that could be synchronised: EINVAL */
 	/*
 	 * The files of the covered directory stay visible, each mounted on its own name: the
 	 * launcher packs programs and volumes under whatever path they have on its side.

@@ -159,8 +159,6 @@ static int statfs_of(struct inode *inode, struct fs_info *st)
 {
 	const struct fs_type *type;
 
-	if (!inode)
-		return -ENOSYS; /* a pipe, a stream, a socket */
 	type = inode->type;
 	*st = (struct fs_info){
 		.type = type->magic,
@@ -172,14 +170,23 @@ static int statfs_of(struct inode *inode, struct fs_info *st)
 	return type->statfs ? type->statfs(inode, st) : 0;
 }
 
-static long put_statfs(struct inode *inode, uint64_t ubuf)
-{
-	struct fs_info st;
-	struct linux_statfs u = { 0 };
-	const int err = statfs_of(inode, &st);
+#define ANON_MAGIC 0x09041934u
 
-	if (err)
-		return err;
+/* A pipe, a stream, a socket: of a file system that has no more than a name. */
+static struct fs_info info_of_kind(const struct file *f)
+{
+	return (struct fs_info){
+		.type = f->ops->magic ? f->ops->magic : ANON_MAGIC,
+		.bsize = PAGE_SIZE,
+		.namelen = FS_NAME_MAX,
+	};
+}
+
+static long put_info(const struct fs_info *info, uint64_t ubuf)
+{
+	const struct fs_info st = *info;
+	struct linux_statfs u = { 0 };
+
 	u.type = (int64_t)st.type;
 	u.bsize = (int64_t)st.bsize;
 	u.frsize = (int64_t)st.bsize;
@@ -193,6 +200,14 @@ static long put_statfs(struct inode *inode, uint64_t ubuf)
 	u.namelen = (int64_t)st.namelen;
 	u.flags = (int64_t)(st.flags | ST_VALID);
 	return copy_to_user((void __user *)ubuf, &u, sizeof(u));
+}
+
+static long put_statfs(struct inode *inode, uint64_t ubuf)
+{
+	struct fs_info st;
+	const int err = statfs_of(inode, &st);
+
+	return err ? err : put_info(&st, ubuf);
 }
 
 /* statfs(path, buf) */
@@ -212,11 +227,17 @@ long sys_statfs(const struct syscall_args *args)
 long sys_fstatfs(const struct syscall_args *args)
 {
 	struct file *f = fd_get((int)args->a[0]);
+	struct fs_info info;
 	long ret;
 
 	if (IS_ERR(f))
 		return PTR_ERR(f);
-	ret = put_statfs(f->inode, args->a[1]);
+	if (f->inode) {
+		ret = put_statfs(f->inode, args->a[1]);
+	} else {
+		info = info_of_kind(f);
+		ret = put_info(&info, args->a[1]);
+	}
 	file_put(f);
 	return ret;
 }

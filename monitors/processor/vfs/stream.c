@@ -102,6 +102,7 @@ static void stream_release(struct file *f)
 
 const struct file_ops stream_ops = {
 	.name = "stream",
+	.magic = 0x50495045, /* as a pipe */
 	.read = stream_read,
 	.write = stream_write,
 	.stat = stream_stat,
