@@ -30,6 +30,8 @@
 
 #include "anon.h"
 #include "kmem.h"
+#include "lease.h"
+#include "vma.h"
 
 #define COLLAPSE_THREADS 64 /* collapses that wait for owners at a time */
 
@@ -135,6 +137,7 @@ void aspace_put(struct aspace *as)
 		object_put(as->exe);
 	}
 	credit_trim();
+	lease_end(as);
 	lock_not_needed(&as->lock, "the last reference is gone");
 	pgtable_destroy(as->pt);
 	kmem_uncharge_space(as);
@@ -143,7 +146,7 @@ void aspace_put(struct aspace *as)
 
 /* --- vmas ---------------------------------------------------------------------------- */
 
-static struct vma *vma_first_behind_locked(struct aspace *as, vaddr_t addr)
+struct vma *vma_first_behind_locked(struct aspace *as, vaddr_t addr)
 {
 	struct vma *best = NULL;
 	struct rb_node *n;
@@ -269,7 +272,7 @@ void vma_release(struct vma *vma)
 	vma->file = NULL;
 }
 
-static int vma_cmp(const struct rb_node *a, const struct rb_node *b)
+int vma_cmp(const struct rb_node *a, const struct rb_node *b)
 {
 	const struct vma *va = rb_entry(a, struct vma, node);
 	const struct vma *vb = rb_entry(b, struct vma, node);

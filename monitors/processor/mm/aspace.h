@@ -24,6 +24,7 @@
 #include <lib/rbtree.h>
 #include <processor/excache/object.h>
 
+struct lease;
 struct line;
 struct process;
 
@@ -42,6 +43,7 @@ enum vma_flags {
 	VMA_FILE = 1 << 3,
 	VMA_NORESERVE = 1 << 4,
 	VMA_OBJECT = 1 << 5, /* a shared object */
+	VMA_LEASE = 1 << 6,  /* inside a lease: what is said here holds, see lease.h */
 };
 
 /*
@@ -94,6 +96,7 @@ struct aspace {
 	uint64_t nr_vmas __guarded_by(&lock);
 	struct vma *near __guarded_by(&lock); /* of vmas: the one that a touch met last, or NULL */
 	struct list_head blocked __guarded_by(&lock);
+	struct lease *lease; /* set once, under both locks; NULL: it never had one */
 	struct rb_root around __guarded_by(&lock); /* <processor/excache/prefetch.h> */
 	struct layout_seq seq __guarded_by(&lock);
 	struct waitqueue unblocked;

@@ -23,6 +23,8 @@
 #include <processor/excache/excache.h>
 #include <processor/excache/home_wire.h>
 
+#include "lease.h"
+
 /* Rights and flags go over the wire as they are. */
 static_assert((int)VMA_PROT_READ == (int)PM_PROT_READ, "the same");
 static_assert((int)VMA_PROT_WRITE == (int)PM_PROT_WRITE, "the same");
@@ -34,6 +36,8 @@ static_assert((int)VMA_HEAP == (int)PM_VMA_HEAP, "the same");
 static_assert((int)VMA_FILE == (int)PM_VMA_FILE, "the same");
 static_assert((int)VMA_NORESERVE == (int)PM_VMA_NORESERVE, "the same");
 static_assert((int)VMA_OBJECT == (int)PM_VMA_OBJECT, "the same");
+static_assert((int)VMA_LEASE == (int)PM_VMA_LEASE, "the same");
+static_assert(LEASE_BATCH == PM_LEASE_MAX_RANGES, "one message");
 static_assert((int)MAPPING_FIXED == (int)PM_MAP_FIXED, "the same");
 static_assert((int)MAPPING_FIXED_NOREPLACE == (int)PM_MAP_FIXED_NOREPLACE, "the same");
 static_assert((int)MAPPING_SHARED == (int)PM_MAP_SHARED, "the same");
@@ -79,6 +83,8 @@ static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *h
 	struct vma vma;
 	int err;
 
+	if (v->flags & VMA_LEASE)
+		return -EFAULT; /* the copy is the truth there */
 	if (v->flags & VMA_OBJECT) {
 		obj = shared_object(v, hint);
 		if (!obj)
@@ -109,7 +115,8 @@ struct replaced {
 
 /* The same for a call that changes the layout of @as: the vmas of the reply are entered. */
 static int range_call(struct aspace *as, uint16_t opcode, const void *body, size_t body_len,
-		      struct object *hint, const struct replaced *replaced, vaddr_t *addr)
+		      struct object *hint, const struct replaced *replaced, vaddr_t *addr,
+		      struct lease_part *leased)
 {
 	struct home_reply *r;
 	const int err = home_range_call(as->anon, opcode, body, body_len, &r);
@@ -121,6 +128,9 @@ static int range_call(struct aspace *as, uint16_t opcode, const void *body, size
 	/* Else a new vma could take flags of an old one for its own. */
 	if (replaced && replaced->len)
 		aspace_clear_vmas(as, replaced->start, replaced->start + replaced->len);
+	if (leased && r->range.nr_vmas && (r->range.vmas[0].flags & VMA_LEASE))
+		*leased = (struct lease_part){ .start = r->range.vmas[0].start,
+					       .end = r->range.vmas[0].end };
 	for (size_t i = 0; i < r->range.nr_vmas; i++)
 		(void)enter_vma(as, &r->range.vmas[i], hint, SEQ_ANY);
 	home_reply_free(r);
@@ -248,7 +258,8 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 	return ret;
 }
 
-int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr)
+int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr,
+		struct lease_part *leased)
 {
 	struct pm_mmap_req wire_req = {
 		.aspace = aspace_id(as),
@@ -258,6 +269,7 @@ int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr)
 		.prot = req->prot,
 		.flags = req->flags,
 		.want_credits = credit_want(aspace_home(as)),
+		.lease_pages = req->lease_pages,
 	};
 	const struct replaced replaced = { req->addr, req->flags & MAPPING_FIXED ? req->len : 0 };
 	struct pm_mmap_req_wire w;
@@ -266,8 +278,9 @@ int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr)
 		wire_req.file = file_to_proto(&req->object->file);
 	else if (req->object)
 		wire_req.object = req->object->id;
+	*leased = (struct lease_part){ 0 };
 	pm_mmap_req_encode(&wire_req, &w);
-	return range_call(as, PM_MMAP, &w, sizeof(w), req->object, &replaced, addr);
+	return range_call(as, PM_MMAP, &w, sizeof(w), req->object, &replaced, addr, leased);
 }
 
 static int range_simple(struct aspace *as, uint16_t opcode, vaddr_t start, uint64_t len,
@@ -279,7 +292,7 @@ static int range_simple(struct aspace *as, uint16_t opcode, vaddr_t start, uint6
 	struct pm_range_req_wire w;
 
 	pm_range_req_encode(&req, &w);
-	return range_call(as, opcode, &w, sizeof(w), NULL, NULL, NULL);
+	return range_call(as, opcode, &w, sizeof(w), NULL, NULL, NULL, NULL);
 }
 
 int remote_munmap(struct aspace *as, vaddr_t start, uint64_t len)
@@ -309,7 +322,7 @@ int remote_mremap(struct aspace *as, const struct move_request *req, vaddr_t *ad
 	struct pm_mremap_req_wire w;
 
 	pm_mremap_req_encode(&wire_req, &w);
-	return range_call(as, PM_MREMAP, &w, sizeof(w), NULL, &replaced, addr);
+	return range_call(as, PM_MREMAP, &w, sizeof(w), NULL, &replaced, addr, NULL);
 }
 
 int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
@@ -319,9 +332,40 @@ int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk)
 	int err;
 
 	pm_brk_req_encode(&req, &w);
-	err = range_call(as, PM_BRK, &w, sizeof(w), NULL, NULL, brk);
+	err = range_call(as, PM_BRK, &w, sizeof(w), NULL, NULL, brk, NULL);
 	if (!err && *brk < want && destroy_may_help(-ENOMEM))
-		err = range_call(as, PM_BRK, &w, sizeof(w), NULL, NULL, brk);
+		err = range_call(as, PM_BRK, &w, sizeof(w), NULL, NULL, brk, NULL);
+	return err;
+}
+
+int remote_lease(struct aspace *as, uint64_t number, const struct lease_part *parts, uint32_t nr,
+		 vaddr_t *done)
+{
+	const size_t cap =
+		sizeof(struct pm_lease_req_wire) + LEASE_BATCH * sizeof(struct pm_lease_range_wire);
+	struct pm_lease_req *req = kmalloc(sizeof(*req));
+	void *body = kmalloc(cap);
+	int err = -ENOMEM;
+
+	if (req && body) {
+		ssize_t len;
+
+		req->aspace = aspace_id(as);
+		req->number = number;
+		req->nr_ranges = nr;
+		for (uint32_t i = 0; i < nr; i++)
+			req->ranges[i] = (struct pm_lease_range){
+				.addr = parts[i].start,
+				.len = parts[i].end - parts[i].start,
+				.prot = parts[i].mapped ? parts[i].prot : 0,
+				.flags = parts[i].mapped ? PM_LEASE_MAPPED : 0,
+			};
+		len = pm_lease_req_encode(req, body, cap);
+		err = len < 0 ? (int)len
+			      : range_call(as, PM_LEASE, body, (size_t)len, NULL, NULL, done, NULL);
+	}
+	kfree(body);
+	kfree(req);
 	return err;
 }
 
@@ -354,6 +398,8 @@ int remote_fill_vma(struct aspace *as, vaddr_t addr, uint64_t seq)
 
 	static_assert(sizeof(struct pm_redirect_wire) <= sizeof(struct pm_vma_wire),
 		      "redirect fits");
+	if (lease_is_gap(as, addr))
+		return -EFAULT;
 	pm_fill_vma_req_encode(&req, &w);
 	for (unsigned int tries = 0;; tries++) {
 		ret = object_owner(as->anon, addr >> PAGE_SHIFT, &owner);

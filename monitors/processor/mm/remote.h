@@ -61,7 +61,10 @@ struct map_request {
 	uint64_t pgoff;        /* page of the object at its start */
 	uint32_t prot;         /* enum vma_prot */
 	uint32_t flags;        /* enum map_flags */
+	uint32_t lease_pages;  /* to be leased in its place; 0: none */
 };
+
+struct lease_part; /* lease.h */
 
 enum move_flags {
 	MOVE_MAY = 1 << 0,   /* to another address */
@@ -80,13 +83,22 @@ struct move_request {
 /*
  * On success *addr is where the mapping is, and the copies are up to date. -EIDRM (MAPPING_FIXED,
  * MOVE_FIXED): what was there has been unmapped, and there was no memory for what was to come.
+ * *leased: instead of the mapping a lease has been made, and no copy of a vma; empty: not.
  */
-int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr) __must_check;
+int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr,
+		struct lease_part *leased) __must_check;
 int remote_munmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 int remote_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot) __must_check;
 int remote_mremap(struct aspace *as, const struct move_request *req, vaddr_t *addr) __must_check;
 /* *brk: what holds now, changed or not. */
 int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk) __must_check;
+/*
+ * Batch @number: what has become of parts of leases, 1 to LEASE_BATCH of them. *done: of those that
+ * end there or before it, the home knows.
+ */
+#define LEASE_BATCH 128
+int remote_lease(struct aspace *as, uint64_t number, const struct lease_part *parts, uint32_t nr,
+		 vaddr_t *done) __must_check;
 /* --- owners -------------------------------------------------------------------------- */
 
 /*
